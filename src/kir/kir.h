@@ -373,6 +373,8 @@ ct_kval ct__kred_start_value(ct_kir *k, ct_kred op, ct_dtype dtype); // the same
 ct_kval ct__kred_combine(ct_kir *k, ct_kred op, ct_kval a, ct_kval b);
 // Is the loop known to run at most CT_REDUCE_BLOCK times, so that its reductions are one block?
 bool ct__kir_one_block(const ct_kir *k, ct_kval loop);
+// More than one block of CT_REDUCE_BLOCK, as far as is known, and a reduction that must heed it?
+bool ct__kir_in_blocks(const ct_kir *k, ct_kval loop);
 // The reductions of a loop: those standing directly in it.
 #define CT_EACH_REDUCE(k, loop, id)                                                                \
     for (ct_kval id = (loop) + 1; id < (k)->ins[loop].end; id++)                                   \

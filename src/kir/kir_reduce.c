@@ -46,3 +46,11 @@ bool ct__kir_one_block(const ct_kir *k, ct_kval loop) {
     bool least = n->op == CT_K_MIN && (within_block(k, n->a) || within_block(k, n->b));
     return least || within_block(k, extent);
 }
+
+bool ct__kir_in_blocks(const ct_kir *k, ct_kval loop) {
+    if (ct__kir_one_block(k, loop)) return false;
+    bool any = false;
+    CT_EACH_REDUCE(k, loop, id)
+    any |= ct__kred_is_ordered(k->ins[id].sub, k->ins[k->ins[id].a].dtype);
+    return any;
+}

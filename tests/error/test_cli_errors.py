@@ -158,7 +158,7 @@ def test_threads_of_the_environment(tmp_path, run, value):
     assert cotan("sample", run, "--length", 1, env=env | {"COTAN_THREADS": ""}).returncode == 0
 
 
-DUMPS = "cannot be shown: graph, dot, groups, plan and kernels can, with commas between them"
+DUMPS = "cannot be shown: graph, dot, groups, plan, kernels and cuda can, with commas between them"
 
 
 @pytest.mark.parametrize("name, value, message", [
@@ -167,6 +167,7 @@ DUMPS = "cannot be shown: graph, dot, groups, plan and kernels can, with commas 
     ("COTAN_DUMP", "nonsense", f'COTAN_DUMP: "nonsense" {DUMPS}'),
     ("COTAN_DUMP", "plan,kernel", f'COTAN_DUMP: "kernel" {DUMPS}\n  hint: did you mean kernels?'),
     ("COTAN_DUMP", "plan,", f'COTAN_DUMP: "" {DUMPS}'),
+    ("COTAN_DUMP_DIR", "/nowhere", 'COTAN_DUMP_DIR: it is "/nowhere", no folder that this process may write to'),
 ])
 def test_words_of_the_environment(tmp_path, run, name, value, message):
     words = ["train", "--data", ROOT / "README.md", "--out", tmp_path / "out"]

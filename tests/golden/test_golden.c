@@ -1,5 +1,6 @@
-// Golden kernels: what is generated for some fifty graphs is what stands in tests/golden/kernels,
-// so that a refactor shows that it changed nothing. After a change on purpose, read the difference:
+// Golden kernels: what is generated for some seventy graphs is what stands in tests/golden/kernels, and for
+// a few of them, as CUDA, in tests/golden/cuda, so that a refactor shows that it changed nothing. After a
+// change on purpose, read the difference:
 //     COTAN_GOLDEN=write build/tests/golden/test_golden && git diff tests/golden
 // Plans are made for one fixed machine, on a device that runs nothing.
 #include <setjmp.h>
@@ -13,8 +14,6 @@
 
 #include "compile/plan.h"
 #include "cotan/cotan.h"
-
-#define FOLDER "tests/golden/kernels/"
 
 typedef struct golden {
     const char *name;
@@ -120,6 +119,8 @@ GRAPH(matmul_quantised,
                 ct_permute(ct_dequantise(input(CT_I4, CT_DIMS(20, 64)),
                                          input(CT_F16, CT_DIMS(20, 2)), CT_LAYOUT_INT4_32),
                            CT_AXES(1, 0))))
+GRAPH(matmul_bytes, ct_quantised_matmul(F32(30, 64), input(CT_I8, CT_DIMS(20, 64)),
+                                        input(CT_F16, CT_DIMS(20, 2)), CT_LAYOUT_INT8_32))
 GRAPH(matmul_integers, ct_matmul(input(CT_I8, CT_DIMS(30, 40)), input(CT_I8, CT_DIMS(40, 50))))
 GRAPH(dot_products, ct_contract(F32(90, 600), F32(90, 600), .a_axes = CT_AXES(1),
                                 .b_axes = CT_AXES(1), .a_batch = CT_AXES(0), .b_batch = CT_AXES(0)))
@@ -133,6 +134,10 @@ static int softmax_slope(ct_tensor *out) {
 static int layer_norm_slope(ct_tensor *out) {
     ct_tensor x = F32(30, 70);
     return slope(x, ct_mul(ct_layer_norm(x, F32(70), F32(70)), F32(30, 70)), out);
+}
+static int attention_slope(ct_tensor *out) {
+    ct_tensor x = F32(2, 9, 8);
+    return slope(x, ct_attention(x, F32(2, 70, 8), F32(2, 70, 8), .causal = true), out);
 }
 static int matmul_slope(ct_tensor *out) {
     ct_tensor x = F32(30, 40);
@@ -186,8 +191,21 @@ static const golden graphs[] = {
     G(dot_products),     G(attention),
     G(softmax_slope),    G(layer_norm_slope),
     G(matmul_slope),     G(loop),
+    G(attention_slope),  G(matmul_bytes),
 };
-enum { GRAPHS = sizeof graphs / sizeof *graphs };
+// One of each way to bind a nest to threads: alone, with folds, with barriers, with scratch.
+static const golden as_cuda[] = {
+    G(gelu_bias),        G(rounded_halves),
+    G(sum_all),          G(sum_columns),
+    G(largest_at),       G(softmax),
+    G(layer_norm),       G(matmul),
+    G(matmul_quantised), G(matmul_bytes),
+    G(attention),        G(rows_of),
+    G(added_to),         G(running_sum_in_blocks),
+    G(normal),           G(in_order),
+    G(layer_norm_slope), G(attention_slope),
+};
+enum { GRAPHS = sizeof graphs / sizeof *graphs, AS_CUDA = sizeof as_cuda / sizeof *as_cuda };
 
 // ------------------------------------------------------------------------------------------------
 
@@ -227,7 +245,9 @@ static char *stored(const char *path) {
 static void is_as_stored(void **state) {
     const golden *g = *state;
     char path[100];
-    snprintf(path, sizeof path, FOLDER "%s.txt", g->name);
+    const bool cuda = g >= as_cuda && g < as_cuda + AS_CUDA;
+    snprintf(path, sizeof path, "tests/golden/%s/%s.%s", cuda ? "cuda" : "kernels", g->name,
+             cuda ? "cu" : "txt");
     assert_true(ct_set_device("dry:cpu"));
     ct_set_log(take_dump, NULL);
     ct__text_free(&made);
@@ -237,7 +257,7 @@ static void is_as_stored(void **state) {
         unsetenv("COTAN_DUMP");
         assert_true(ct_eval(&warm, 1)); // opens the device
         fix_target();
-        setenv("COTAN_DUMP", "kernels", 1);
+        setenv("COTAN_DUMP", cuda ? "cuda" : "kernels", 1);
         if (!ct_eval(out, (size_t)g->record(out))) fail_msg("%s", ct_error_text());
     }
     assert_string_equal(ct_error_text(), "");
@@ -260,10 +280,17 @@ static void is_as_stored(void **state) {
 }
 
 int main(void) {
-    struct CMUnitTest tests[GRAPHS];
+    struct CMUnitTest tests[GRAPHS + AS_CUDA];
+    char names[AS_CUDA][40];
     for (int i = 0; i < GRAPHS; i++)
         tests[i] = (struct CMUnitTest){graphs[i].name, is_as_stored, NULL, NULL,
                                        (void *)(uintptr_t)&graphs[i]};
+    for (int i = 0; i < AS_CUDA; i++) {
+        snprintf(names[i], sizeof names[i], "%s_as_cuda", as_cuda[i].name);
+        tests[GRAPHS + i] =
+            (struct CMUnitTest){names[i], is_as_stored, NULL, NULL, (void *)(uintptr_t)&as_cuda[i]};
+    }
     unsetenv("COTAN_FUSE");
+    unsetenv("COTAN_DUMP_DIR");
     return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
 }

@@ -4,13 +4,23 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "backend/cpu/build.h"
 #include "backend/cpu/interp.h"
 #include "compile/render/render_c.h"
+#include "support/kir_gpu.h"
 
 void kir_run(ct_kir *k, void *const *bufs, const int64_t *args, int pieces) {
+    const char *device = getenv("COTAN_TEST_KIR");
+    if (device && strcmp(device, "opencl") == 0) {
+        if (!kir_gpu_present()) fail_msg("there is no OpenCL device");
+        kir_gpu_run(k, bufs, args, pieces);
+        ct__kir_free(k);
+        return;
+    }
     ct_err err = {0};
     ct_text text = {0};
     char name[40];

@@ -1,4 +1,5 @@
-// Running a hand-written kernel: render, compile (or load), call.
+// Running a hand-written kernel: render, compile (or load), call. With COTAN_TEST_KIR=opencl in the environment it runs
+// as a GPU's, on an OpenCL device of the host's memory (kir_gpu.h).
 #ifndef COTAN_TESTS_KIR_RUN_H
 #define COTAN_TESTS_KIR_RUN_H
 

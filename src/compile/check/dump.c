@@ -1,10 +1,13 @@
-// What COTAN_DUMP prints: graph, dot, groups, plan, kernels (any of these words in the variable).
+// What COTAN_DUMP prints: graph, dot, groups, plan, kernels, cuda (any of these words in the variable).
 #include "compile/check/dump.h"
 #include "compile/schedule/sched.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic.h"
+#include "compile/passes/env.h"
+#include "compile/render/render_gpu.h"
 #include "graph/dot.h"
 
 bool ct__dump_wants(const char *what) {
@@ -134,15 +137,67 @@ void ct__dump_plan(ct_ctx *ctx, const ct_program *program) {
     flush(ctx, &text);
 }
 
+// Into the folder of COTAN_DUMP_DIR as name and ending, where there is one; else to the log.
+static void put_kernel(ct_ctx *ctx, const char *name, const char *ending, ct_text *text) {
+    const char *folder = ct__env_dump_folder();
+    if (!folder) {
+        flush(ctx, text);
+        return;
+    }
+    ct_text path = {0};
+    ct_err err = {0};
+    ct__textf(&path, "%s/%s%s", folder, name, ending);
+    if (path.s && !path.failed && text->s && !text->failed &&
+        !ct__file_place(path.s, text->s, text->n, 0644, &err))
+        ct__log(ctx, CT_LOG_WARNING, err.text);
+    ct__text_free(&path);
+    ct__text_free(text);
+}
+
+// A kernel as a GPU of NVIDIA would have it; without one that is what can be looked at, and compiled.
+static void dump_cuda(ct_ctx *ctx, const ct_kir *ir, const char *title) {
+    static const ct_gpu_caps caps = {.f64 = true, .local_bytes = 48 << 10, .max_threads = 1024};
+    ct_text text = {0}, source = {0};
+    ct_gpu_launch launch;
+    ct_err err = {0};
+    char name[40] = "failed";
+    const bool ok = ct__render_gpu(ir, CT_GPU_CUDA, &caps, &source, name, &launch, &err);
+    if (ct__env_dump_folder()) ct__text_add(&text, "#include \"prelude.cuh\"\n");
+    if (ok)
+        ct__textf(&text,
+                  "%s// CUDA: %d threads a block, which runs %lld rows; bytes of a block: %lld of "
+                  "shared memory, %lld of scratch\n%s",
+                  title, launch.threads, (long long)launch.rows, (long long)launch.local_bytes,
+                  (long long)launch.scratch, source.s);
+    else
+        ct__textf(&text, "%s#error %s\n", title, err.text);
+    ct__text_free(&source);
+    put_kernel(ctx, name, ".cu", &text);
+}
+
+static void dump_cuda_prelude(ct_ctx *ctx) {
+    ct_text text = {0};
+    ct__render_gpu_prelude(&(ct_gpu_caps){.f64 = true}, &text);
+    put_kernel(ctx, "prelude", ".cuh", &text);
+}
+
 void ct__dump_kernels(ct_ctx *ctx, const ct_program *program) {
-    if (!ct__dump_wants("kernels")) return;
+    const bool kernels = ct__dump_wants("kernels"), cuda = ct__dump_wants("cuda");
+    if (!kernels && !cuda) return;
+    if (cuda && ct__env_dump_folder()) dump_cuda_prelude(ctx);
     for (size_t i = 0; i < program->n_kernels; i++) {
+        const struct ct_program_kernel *k = &program->kernels[i];
         ct_text text = {0};
         const ct_node *first;
         size_t uses = ct__program_uses(program, i, &first);
         ct__textf(&text, "// kernel %zu, launched %zu times, first for ", i, uses);
         put_line(&text, first);
-        ct__textf(&text, "\n%s\n", program->kernels[i].made->text);
-        flush(ctx, &text);
+        ct__text_add(&text, "\n");
+        if (cuda && text.s && !text.failed) dump_cuda(ctx, k->ir, text.s);
+        ct__textf(&text, "%s\n", k->made->text);
+        if (kernels)
+            put_kernel(ctx, k->made->name, ".c", &text);
+        else
+            ct__text_free(&text);
     }
 }

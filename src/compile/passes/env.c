@@ -4,6 +4,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 // NAME=0, 1 or empty.
 static bool flag_sound(const char *name, ct_err *err) {
@@ -25,7 +28,7 @@ ct_env_word ct__env_word(const char *text, size_t n) {
 }
 
 static bool dump_sound(ct_err *err) {
-    static const char *const names[] = {"graph", "dot", "groups", "plan", "kernels", NULL};
+    static const char *const names[] = {"graph", "dot", "groups", "plan", "kernels", "cuda", NULL};
     const char *list = getenv("COTAN_DUMP");
     if (!list || !*list) return true;
     for (;; list++) {
@@ -33,8 +36,8 @@ static bool dump_sound(ct_err *err) {
         if (!is_one_of(names, list, n)) {
             const ct_env_word word = ct__env_word(list, n);
             ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_DUMP",
-                    "\"%s\" cannot be shown: graph, dot, groups, plan and kernels can, with commas "
-                    "between them",
+                    "\"%s\" cannot be shown: graph, dot, groups, plan, kernels and cuda can, with "
+                    "commas between them",
                     word.s);
             const char *near = n ? ct__nearest(word.s, names) : NULL;
             if (near) ct__err_hint(err, "did you mean %s?", near);
@@ -45,12 +48,27 @@ static bool dump_sound(ct_err *err) {
     }
 }
 
+static bool folder_sound(ct_err *err) {
+    const char *folder = ct__env_dump_folder();
+    struct stat there;
+    if (!folder ||
+        (stat(folder, &there) == 0 && S_ISDIR(there.st_mode) && access(folder, W_OK | X_OK) == 0))
+        return true;
+    return ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_DUMP_DIR",
+                   "it is \"%.200s\", no folder that this process may write to", folder);
+}
+
 static bool compile_sound(ct_err *err) {
     const char *v = getenv("COTAN_COMPILE");
     if (!v || !*v || strcmp(v, "wait") == 0) return true;
     ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_COMPILE", "it is \"%.40s\", not wait", v);
     ct__err_hint(err, "unset it to have kernels interpreted while they are compiled");
     return false;
+}
+
+const char *ct__env_dump_folder(void) {
+    const char *folder = getenv("COTAN_DUMP_DIR");
+    return folder && *folder && !getauxval(AT_SECURE) ? folder : NULL;
 }
 
 bool ct__env_waits(void) {
@@ -72,7 +90,8 @@ bool ct__env_plan_cache(uint64_t *bytes, ct_err *err) {
 
 bool ct__env_check(ct_err *err) {
     return compile_sound(err) && flag_sound("COTAN_FUSE", err) &&
-           flag_sound("COTAN_EXPLAIN", err) && flag_sound("COTAN_VERIFY", err) && dump_sound(err);
+           flag_sound("COTAN_EXPLAIN", err) && flag_sound("COTAN_VERIFY", err) && dump_sound(err) &&
+           folder_sound(err);
 }
 
 bool ct__env_fuses(void) {

@@ -26,7 +26,7 @@ static void type_of(const ct_render *r, ct_kval v) {
 
 // ---------------------------------------------------------------------------------------- memory
 
-static void buffer_name(const ct_render *r, int64_t buf) {
+void ct__render_buffer(const ct_render *r, int64_t buf) {
     int flags = r->k->bufs[buf].flags;
     const char *prefix = flags & CT_KIR_LOCAL                          ? "local"
                          : (flags & (CT_KIR_READ | CT_KIR_WRITE)) == 3 ? "io"
@@ -35,12 +35,8 @@ static void buffer_name(const ct_render *r, int64_t buf) {
     ct__textf(r->out, "%s%" PRId64, prefix, buf);
 }
 
-// The prelude's function that turns storage into a value ("up_f16"), or back; "" for none.
-typedef struct {
-    char s[16];
-} converter;
-static converter converter_of(const char *way, ct_dtype dtype) {
-    converter c = {""};
+ct_converter ct__render_converter(const char *way, ct_dtype dtype) {
+    ct_converter c = {""};
     if (dtype == CT_BOOL || ct__kir_held(dtype) != dtype)
         snprintf(c.s, sizeof c.s, "%s_%s", way, ct_dtype_name(dtype));
     return c;
@@ -80,7 +76,7 @@ static void open_access(const ct_render *r, int64_t buf, const char *form) {
 
 // "in0 + 5" or "in0"
 static void address(const ct_render *r, int64_t buf, ct_kval index) {
-    buffer_name(r, buf);
+    ct__render_buffer(r, buf);
     int64_t zero = 1;
     if (ct__kir_is_int(r->k, index, &zero) && zero == 0) return;
     ct__text_add(r->out, " + ");
@@ -88,14 +84,14 @@ static void address(const ct_render *r, int64_t buf, ct_kval index) {
 }
 
 static void element(const ct_render *r, int64_t buf, ct_kval index) {
-    buffer_name(r, buf);
+    ct__render_buffer(r, buf);
     ct__text_add(r->out, "[");
     ct__render_scalar(r, index);
     ct__text_add(r->out, "]");
 }
 
 static void scalar_load(const ct_render *r, const ct_kins *ins) {
-    converter c = converter_of("up", r->k->bufs[ins->imm.i].dtype);
+    ct_converter c = ct__render_converter("up", r->k->bufs[ins->imm.i].dtype);
     const char *up = c.s;
     if (ins->b >= 0) {
         ct__render_scalar(r, ins->b);
@@ -109,7 +105,7 @@ static void scalar_load(const ct_render *r, const ct_kins *ins) {
 
 // One element for all lanes that the condition admits.
 static void broadcast_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
-    converter c = converter_of("up", r->k->bufs[ins->imm.i].dtype);
+    ct_converter c = ct__render_converter("up", r->k->bufs[ins->imm.i].dtype);
     const char *t = ct__render_suffix(ins->dtype), *up = c.s;
     ct__text_add(r->out, "splat_");
     ct__textf(r->out, "%s(0);\n", t);
@@ -129,7 +125,7 @@ static void gathered(const ct_render *r, const ct_kins *ins) {
     const ct_kval x = ct__render_narrow(r->k, r->shape, ins->a);
     const bool row = x >= 0 && ct__render_is_row(r, ins, x);
     open_access(r, ins->imm.i, row ? "ldm" : x >= 0 ? "ldi" : "ldg");
-    buffer_name(r, ins->imm.i);
+    ct__render_buffer(r, ins->imm.i);
     if (x >= 0) ct__render_uniform_part(r, ins->a);
     ct__text_add(r->out, row ? " + " : ", ");
     if (row)
@@ -140,7 +136,7 @@ static void gathered(const ct_render *r, const ct_kins *ins) {
 
 static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct_dtype dtype = r->k->bufs[ins->imm.i].dtype;
-    converter c = converter_of("up", dtype);
+    ct_converter c = ct__render_converter("up", dtype);
     const char *up = c.s;
     ct_kshape index = r->shape[ins->a];
     int32_t loop = masking_loop(r, v);
@@ -175,7 +171,7 @@ static ct_kval before_rounding(const ct_render *r, const ct_kins *store) {
 }
 
 static void scalar_store(const ct_render *r, const ct_kins *ins) {
-    converter c = converter_of("down", r->k->bufs[ins->imm.i].dtype);
+    ct_converter c = ct__render_converter("down", r->k->bufs[ins->imm.i].dtype);
     const char *down = c.s;
     if (ins->c >= 0) {
         ct__text_add(r->out, "if (");
@@ -191,7 +187,7 @@ static void scalar_store(const ct_render *r, const ct_kins *ins) {
 }
 
 static void wide_stored(const ct_render *r, const ct_kins *ins) {
-    converter c = converter_of("down", r->k->bufs[ins->imm.i].dtype);
+    ct_converter c = ct__render_converter("down", r->k->bufs[ins->imm.i].dtype);
     const char *down = c.s;
     if (*down) ct__textf(r->out, "%s(", down);
     ct__render_wide(r, before_rounding(r, ins));
@@ -214,7 +210,7 @@ static void store(const ct_render *r, ct_kval v, const ct_kins *ins) {
                                                 : "stm";
     open_access(r, ins->imm.i, form);
     if (index.vary == CT_VARYING) {
-        buffer_name(r, ins->imm.i);
+        ct__render_buffer(r, ins->imm.i);
         ct__text_add(r->out, ", ");
         ct__render_wide(r, ins->a);
     } else {
@@ -237,7 +233,7 @@ static void counted_bits(const ct_render *r, ct_kval count) {
 
 static void vector_load(const ct_render *r, const ct_kins *ins) {
     ct_dtype dtype = r->k->bufs[ins->imm.i].dtype;
-    converter c = converter_of("up", dtype);
+    ct_converter c = ct__render_converter("up", dtype);
     const char *up = c.s;
     if (*up) ct__textf(r->out, "%s(", up);
     open_access(r, ins->imm.i, ins->b >= 0 ? "ldm" : "ld");
@@ -260,8 +256,7 @@ static void vector_store(const ct_render *r, const ct_kins *ins) {
 
 // ------------------------------------------------------------------------------------ reductions
 
-// The operation itself: argmax compares as max does.
-static const char *red_name(const ct_kins *ins) {
+const char *ct__render_red_name(const ct_kins *ins) {
     return ct__kred_name(ins->sub) + (ct__kred_is_place(ins->sub) ? strlen("arg") : 0);
 }
 
@@ -301,7 +296,7 @@ static reduction reduction_of(const ct_render *r, ct_kval id) {
     d.array = !d.lanes && d.ordered;
     d.t = ct__render_suffix(d.dtype);
     d.s = d.lanes || d.wide ? "" : "s_";
-    d.op = red_name(ins);
+    d.op = ct__render_red_name(ins);
     d.by_turns = takes_turns(r, &d);
     return d;
 }
@@ -457,14 +452,6 @@ static void result(const ct_render *r, const reduction *d, bool blocks) {
     CT_EACH_REDUCE((r)->k, loop, id_)                                                              \
     for (reduction d = reduction_of(r, id_), *once_ = &d; once_; once_ = NULL)
 
-// More than one block of 1024, as far as is known here, and a reduction that must heed it?
-static bool in_blocks(const ct_render *r, ct_kval loop) {
-    if (ct__kir_one_block(r->k, loop)) return false;
-    bool any = false;
-    EACH_REDUCE(r, loop, d) any |= d.ordered;
-    return any;
-}
-
 // Where a loop, or a block of it, begins and ends.
 static void loop_begin(const ct_render *r, ct_kval v, bool blocks) {
     if (blocks)
@@ -511,7 +498,7 @@ static void tail_lanes(const ct_render *r, ct_kval v) {
 
 static void open_loop(ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
-    bool blocks = in_blocks(r, v);
+    bool blocks = ct__kir_in_blocks(r->k, v);
     EACH_REDUCE(r, v, d) {
         if (blocks && d.ordered)
             declare_tree(r, &d);
@@ -547,14 +534,14 @@ static void open_tail(ct_render *r, ct_kval v) {
     ct__text_add(r->out, "}\n");
     line(r);
     ct__textf(r->out, "if (j%d < ", v);
-    loop_end(r, v, in_blocks(r, v));
+    loop_end(r, v, ct__kir_in_blocks(r->k, v));
     ct__text_add(r->out, ") {\n");
     r->depth++;
     tail_lanes(r, v);
 }
 
 static void close_loop(ct_render *r, ct_kval v) {
-    bool blocks = in_blocks(r, v);
+    bool blocks = ct__kir_in_blocks(r->k, v);
     r->depth--;
     line(r);
     ct__text_add(r->out, "}\n");
@@ -595,7 +582,7 @@ static void define(const ct_render *r, ct_kval v, const ct_kins *ins) {
     case CT_K_VLOAD: vector_load(r, ins); break;
     case CT_K_GET: ct__textf(r->out, "r%d", ins->a); break;
     case CT_K_FOLD:
-        ct__textf(r->out, "fold_%s_%s(", red_name(ins), ct__render_suffix(ins->dtype));
+        ct__textf(r->out, "fold_%s_%s(", ct__render_red_name(ins), ct__render_suffix(ins->dtype));
         ct__render_wide(r, ins->a);
         ct__text_add(r->out, ")");
         break;
@@ -708,8 +695,8 @@ static void body(ct_render *r) {
     }
 }
 
-// Index arithmetic that is used once stands where it is used, up to a readable depth.
-static void find_nested(const ct_kir *k, const ct_kshape *shape, uint8_t *nested, uint8_t *uses) {
+void ct__render_find_nested(const ct_kir *k, const ct_kshape *shape, uint8_t *nested,
+                            uint8_t *uses) {
     enum { DEEPEST = 5 };
     memset(nested, 0, k->n);
     memset(uses, 0, k->n);
@@ -732,8 +719,7 @@ static void find_nested(const ct_kir *k, const ct_kshape *shape, uint8_t *nested
     }
 }
 
-// Places in tensors, whose sizes are known to fit i64, and what they are computed from.
-static void find_indices(const ct_kir *k, bool *index) {
+void ct__render_find_indices(const ct_kir *k, bool *index) {
     for (size_t i = 0; i < k->n; i++) {
         const ct_kins *ins = &k->ins[i];
         bool own = ins->op == CT_K_CONST || ins->op == CT_K_ARG || ins->op == CT_K_LOOP;
@@ -807,7 +793,7 @@ static void trees_needed(const ct_render *r, ct_text *out) {
     for (ct_kval i = 0; (size_t)i < r->k->n; i++) {
         if (r->k->ins[i].op != CT_K_REDUCE) continue;
         reduction d = reduction_of(r, i);
-        if (!d.ordered || !in_blocks(r, d.ins->in)) continue;
+        if (!d.ordered || !ct__kir_in_blocks(r->k, d.ins->in)) continue;
         bool *known = &done[d.ins->sub == CT_RED_MUL][d.dtype == CT_F64][d.wide];
         if (*known) continue;
         *known = true;
@@ -824,7 +810,7 @@ static void trees_needed(const ct_render *r, ct_text *out) {
 static void local_buffer(const ct_render *r, size_t i, const char *t, int64_t offset) {
     const char *of = r->opencl ? "global " : "";
     ct__textf(r->out, "%s%s *restrict ", of, t);
-    buffer_name(r, (int64_t)i);
+    ct__render_buffer(r, (int64_t)i);
     ct__textf(r->out, " = (%svoid *)((%schar *)scratch + %" PRId64 "); // [%" PRId64 "]\n", of, of,
               offset, r->k->bufs[i].count);
 }
@@ -832,7 +818,7 @@ static void buffer(const ct_render *r, size_t i, const char *t, int at) {
     const ct_kbuf *b = &r->k->bufs[i];
     const char *fixed = b->flags & CT_KIR_WRITE ? "" : "const ", *of = r->opencl ? "global " : "";
     ct__textf(r->out, "%s%s%s *%s", of, fixed, t, b->flags & CT_KIR_ALIAS ? "" : "restrict ");
-    buffer_name(r, (int64_t)i);
+    ct__render_buffer(r, (int64_t)i);
     if (r->opencl)
         ct__textf(r->out, " = (%s%s%s *)(b%d + o%d); // %s\n", of, fixed, t, at, at,
                   ct_dtype_name(b->dtype));
@@ -852,7 +838,7 @@ static void parameters(const ct_render *r) {
             buffer(r, i, t, at++);
         } else if (offset < 0) {
             ct__textf(r->out, "%s ", t);
-            buffer_name(r, (int64_t)i);
+            ct__render_buffer(r, (int64_t)i);
             ct__textf(r->out, "[%" PRId64 "] __attribute__((aligned(64)));\n", b->count);
         } else {
             local_buffer(r, i, t, offset);
@@ -940,9 +926,9 @@ static bool render_kernel(const ct_kir *k, bool opencl, ct_text *out, char name[
     if (ok) {
         ct__kir_shapes(k, CT_LANES, shape);
         ct__render_find_ramps(k, shape);
-        find_nested(k, shape, nested, nested + k->n);
+        ct__render_find_nested(k, shape, nested, nested + k->n);
         ct__render_find_narrow(k, shape, nested + k->n, nested);
-        find_indices(k, index);
+        ct__render_find_indices(k, index);
         ct_render r = {
             .k = k, .shape = shape, .nested = nested, .index = index, .depth = 1, .opencl = opencl};
         ok = render(&r, out, name, err);

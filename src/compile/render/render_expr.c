@@ -145,7 +145,7 @@ void ct__render_scalar(const ct_render *r, ct_kval v) {
     if (ins->op == CT_K_SPLAT) {
         ct__render_scalar(r, ins->a);
     } else if (ins->op == CT_K_IOTA) {
-        ct__text_add(r->out, "0");
+        ct__text_add(r->out, r->thread ? "lane" : "0");
     } else if (r->nested[v]) {
         bool call = ins->op == CT_K_MIN || ins->op == CT_K_MAX || wraps(r, v);
         if (!call) ct__text_add(r->out, "(");

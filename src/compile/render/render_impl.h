@@ -1,4 +1,4 @@
-// What the two halves of the C renderer share: render_c.c (structure) and render_expr.c (values).
+// What the renderers share: render_c.c (structure in C), render_gpu.c (in the C of GPUs), render_expr.c (values).
 #ifndef COTAN_COMPILE_RENDER_IMPL_H
 #define COTAN_COMPILE_RENDER_IMPL_H
 
@@ -13,6 +13,7 @@ typedef struct ct_render {
     int depth;
     bool opencl;     // the text is OpenCL C: a thread runs a row; else C
     ct_kval whole;   // the LANES loop of which iterations with all lanes are written; 0: none
+    bool thread;     // all values are scalars: those of the thread `lane` of a group
     ct_kval aligned; // a store in it, up to whose next line such an iteration goes; 0: by 16
 } ct_render;
 
@@ -23,9 +24,22 @@ const char *ct__render_storage(int dtype); // as it lies in memory: "u16" for bf
 void ct__render_wide_type(ct_text *out, int dtype);
 
 void ct__render_literal(ct_text *out, int dtype, const ct_kins *ins);
-void ct__render_scalar(const ct_render *r, ct_kval v); // as a scalar: lane 0 of affine values
-void ct__render_wide(const ct_render *r, ct_kval v);   // as a 16-lane vector
-void ct__render_value(const ct_render *r, ct_kval v);  // the right side of "v7 = ..." of an op
+void ct__render_scalar(const ct_render *r, ct_kval v);   // as a scalar: lane 0 of affine values
+void ct__render_wide(const ct_render *r, ct_kval v);     // as a 16-lane vector
+void ct__render_value(const ct_render *r, ct_kval v);    // the right side of "v7 = ..." of an op
+void ct__render_buffer(const ct_render *r, int64_t buf); // its name
+// The prelude's function that turns storage into a value ("up_f16"), or back; "" for none.
+typedef struct ct_converter {
+    char s[16];
+} ct_converter;
+ct_converter ct__render_converter(const char *way, ct_dtype dtype);
+// The operation of a REDUCE or FOLD itself: argmax compares as max does.
+const char *ct__render_red_name(const ct_kins *ins);
+// Index arithmetic that is used once stands where it is used, up to a readable depth.
+void ct__render_find_nested(const ct_kir *k, const ct_kshape *shape, uint8_t *nested,
+                            uint8_t *uses);
+// Places in tensors, whose sizes are known to fit i64, and what they are computed from.
+void ct__render_find_indices(const ct_kir *k, bool *index);
 bool ct__render_nests(const ct_kir *k, ct_kval v, ct_kshape shape); // may v stand in an expression?
 
 // Values of 32 bits that go up evenly from lane to lane, modulo 2^32, become affine.

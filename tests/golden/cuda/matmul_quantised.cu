@@ -1,0 +1,330 @@
+// kernel 0, launched 1 times, first for matmul
+// CUDA: 16 threads a block, which runs 1 rows; bytes of a block: 49152 of shared memory, 1280 of scratch
+KERNEL(16) k_0f314642c4a6d8f7f810565be691b8f9(GLOBAL u8 *b0, GLOBAL u8 *b1, GLOBAL u8 *b2, GLOBAL u8 *b3, i64 o0, i64 o1, i64 o2, i64 o3, i64 begin, i64 end, GLOBAL u8 *scratch) {
+    const i64 lane = THREAD & 15, group = THREAD >> 4;
+    const i64 row = begin + BLOCK * 1 + group;
+    const u32 mask = 0xffffu << (THREAD & 16);
+    SHARED f32 s0[8192]; LOCAL f32 *local0 = s0 + group * 8192;
+    SHARED f32 s1[4096]; LOCAL f32 *local1 = s1 + group * 4096;
+    GLOBAL f32 *local2 = (GLOBAL f32 *)(scratch + (BLOCK * 1 + group) * 1280 + 0); // [320]
+    GLOBAL const u8 *restrict in3 = (GLOBAL const u8 *)(b0 + o0); // u8
+    GLOBAL const u16 *restrict in4 = (GLOBAL const u16 *)(b1 + o1); // f16
+    GLOBAL const f32 *restrict in5 = (GLOBAL const f32 *)(b2 + o2); // f32
+    GLOBAL f32 *restrict out6 = (GLOBAL f32 *)(b3 + o3); // f32
+    const i64 j9 = row; // block
+    {
+        for (i64 j14 = 0; j14 < 1; j14++) { // chunk of k
+            const bool v16 = j14 == 0;
+            const i64 v17 = j14 * 256;
+            const i64 v19 = s_min_i64((64 - v17), 256);
+            for (i64 j20 = 0; j20 < 1; j20++) { // panels of b
+                const i64 v21 = j20 * 32;
+                const i64 v23 = s_min_i64((20 - v21), 32);
+                const i64 v27 = (v23 + 15) / 16;
+                for (i64 j28 = 0; j28 < v27; j28++) { // 16 columns of b
+                    const i64 v29 = j28 * 16;
+                    const i64 v31 = s_min_i64((v23 - v29), 16);
+                    for (i64 j32 = 0; j32 < v31; j32++) { // pack column of b
+                        const i64 v34 = v21 + (v29 + j32);
+                        SYNC;
+                        for (i64 j35 = lane; j35 < v19; j35 += 16) { // k
+                            const i64 v36 = v17 + j35;
+                            const u8 v41 = in3[((v34 * 32) + (v36 / 2))];
+                            const u8 v43 = (u8)((v36 % 2));
+                            const u8 v45 = v43 * 4;
+                            const u8 v46 = s_shr_u8(v41, v45);
+                            const u8 v48 = v46 & 15;
+                            const u8 v50 = v48 ^ 8;
+                            const i32 v51 = (i32)(v50);
+                            const i32 v53 = s_shl_i32(v51, 24);
+                            const i32 v54 = s_shr_i32(v53, 24);
+                            const i32 v56 = s_sub_i32(v54, 8);
+                            const i32 v57 = s_shl_i32(v56, 24);
+                            const i32 v58 = s_shr_i32(v57, 24);
+                            const f32 v59 = (f32)(v58);
+                            const f32 v63 = s_up_f16(in4[((v34 * 2) + (v36 / 32))]);
+                            const f32 v64 = v59 * v63;
+                            local1[(j35 + (j32 * 256))] = v64;
+                        }
+                    }
+                    const i64 v71 = (v19 + 15) / 16;
+                    for (i64 j72 = 0; j72 < v71; j72++) { // 16 steps of k
+                        const i64 v73 = j72 * 16;
+                        const i64 v74 = v17 + v73;
+                        const i64 v75 = v21 + v29;
+                        SYNC;
+                        const f32 v76 = local1[v73 + lane];
+                        const f32 v78 = local1[(v73 + 256) + lane];
+                        const f32 v81 = local1[(v73 + 512) + lane];
+                        const f32 v84 = local1[(v73 + 768) + lane];
+                        const f32 v87 = local1[(v73 + 1024) + lane];
+                        const f32 v90 = local1[(v73 + 1280) + lane];
+                        const f32 v93 = local1[(v73 + 1536) + lane];
+                        const f32 v96 = local1[(v73 + 1792) + lane];
+                        const f32 v99 = local1[(v73 + 2048) + lane];
+                        const f32 v102 = local1[(v73 + 2304) + lane];
+                        const f32 v105 = local1[(v73 + 2560) + lane];
+                        const f32 v108 = local1[(v73 + 2816) + lane];
+                        const f32 v111 = local1[(v73 + 3072) + lane];
+                        const f32 v114 = local1[(v73 + 3328) + lane];
+                        const f32 v117 = local1[(v73 + 3584) + lane];
+                        const f32 v120 = local1[(v73 + 3840) + lane];
+                        const f32 v121 = zip_f32(SELF, v76, v99, 0);
+                        const f32 v122 = zip_f32(SELF, v76, v99, 8);
+                        const f32 v123 = zip_f32(SELF, v78, v102, 0);
+                        const f32 v124 = zip_f32(SELF, v78, v102, 8);
+                        const f32 v125 = zip_f32(SELF, v81, v105, 0);
+                        const f32 v126 = zip_f32(SELF, v81, v105, 8);
+                        const f32 v127 = zip_f32(SELF, v84, v108, 0);
+                        const f32 v128 = zip_f32(SELF, v84, v108, 8);
+                        const f32 v129 = zip_f32(SELF, v87, v111, 0);
+                        const f32 v130 = zip_f32(SELF, v87, v111, 8);
+                        const f32 v131 = zip_f32(SELF, v90, v114, 0);
+                        const f32 v132 = zip_f32(SELF, v90, v114, 8);
+                        const f32 v133 = zip_f32(SELF, v93, v117, 0);
+                        const f32 v134 = zip_f32(SELF, v93, v117, 8);
+                        const f32 v135 = zip_f32(SELF, v96, v120, 0);
+                        const f32 v136 = zip_f32(SELF, v96, v120, 8);
+                        const f32 v137 = zip_f32(SELF, v121, v129, 0);
+                        const f32 v138 = zip_f32(SELF, v121, v129, 8);
+                        const f32 v139 = zip_f32(SELF, v122, v130, 0);
+                        const f32 v140 = zip_f32(SELF, v122, v130, 8);
+                        const f32 v141 = zip_f32(SELF, v123, v131, 0);
+                        const f32 v142 = zip_f32(SELF, v123, v131, 8);
+                        const f32 v143 = zip_f32(SELF, v124, v132, 0);
+                        const f32 v144 = zip_f32(SELF, v124, v132, 8);
+                        const f32 v145 = zip_f32(SELF, v125, v133, 0);
+                        const f32 v146 = zip_f32(SELF, v125, v133, 8);
+                        const f32 v147 = zip_f32(SELF, v126, v134, 0);
+                        const f32 v148 = zip_f32(SELF, v126, v134, 8);
+                        const f32 v149 = zip_f32(SELF, v127, v135, 0);
+                        const f32 v150 = zip_f32(SELF, v127, v135, 8);
+                        const f32 v151 = zip_f32(SELF, v128, v136, 0);
+                        const f32 v152 = zip_f32(SELF, v128, v136, 8);
+                        const f32 v153 = zip_f32(SELF, v137, v145, 0);
+                        const f32 v154 = zip_f32(SELF, v137, v145, 8);
+                        const f32 v155 = zip_f32(SELF, v138, v146, 0);
+                        const f32 v156 = zip_f32(SELF, v138, v146, 8);
+                        const f32 v157 = zip_f32(SELF, v139, v147, 0);
+                        const f32 v158 = zip_f32(SELF, v139, v147, 8);
+                        const f32 v159 = zip_f32(SELF, v140, v148, 0);
+                        const f32 v160 = zip_f32(SELF, v140, v148, 8);
+                        const f32 v161 = zip_f32(SELF, v141, v149, 0);
+                        const f32 v162 = zip_f32(SELF, v141, v149, 8);
+                        const f32 v163 = zip_f32(SELF, v142, v150, 0);
+                        const f32 v164 = zip_f32(SELF, v142, v150, 8);
+                        const f32 v165 = zip_f32(SELF, v143, v151, 0);
+                        const f32 v166 = zip_f32(SELF, v143, v151, 8);
+                        const f32 v167 = zip_f32(SELF, v144, v152, 0);
+                        const f32 v168 = zip_f32(SELF, v144, v152, 8);
+                        const f32 v169 = zip_f32(SELF, v153, v161, 0);
+                        const f32 v170 = zip_f32(SELF, v153, v161, 8);
+                        const f32 v171 = zip_f32(SELF, v154, v162, 0);
+                        const f32 v172 = zip_f32(SELF, v154, v162, 8);
+                        const f32 v173 = zip_f32(SELF, v155, v163, 0);
+                        const f32 v174 = zip_f32(SELF, v155, v163, 8);
+                        const f32 v175 = zip_f32(SELF, v156, v164, 0);
+                        const f32 v176 = zip_f32(SELF, v156, v164, 8);
+                        const f32 v177 = zip_f32(SELF, v157, v165, 0);
+                        const f32 v178 = zip_f32(SELF, v157, v165, 8);
+                        const f32 v179 = zip_f32(SELF, v158, v166, 0);
+                        const f32 v180 = zip_f32(SELF, v158, v166, 8);
+                        const f32 v181 = zip_f32(SELF, v159, v167, 0);
+                        const f32 v182 = zip_f32(SELF, v159, v167, 8);
+                        const f32 v183 = zip_f32(SELF, v160, v168, 0);
+                        const f32 v184 = zip_f32(SELF, v160, v168, 8);
+                        const i64 v203 = (v29 % 32) + ((v73 + ((v29 / 32) * 256)) * 32);
+                        local0[v203 + lane] = v169;
+                        local0[(v203 + 32) + lane] = v170;
+                        local0[(v203 + 64) + lane] = v171;
+                        local0[(v203 + 96) + lane] = v172;
+                        local0[(v203 + 128) + lane] = v173;
+                        local0[(v203 + 160) + lane] = v174;
+                        local0[(v203 + 192) + lane] = v175;
+                        local0[(v203 + 224) + lane] = v176;
+                        local0[(v203 + 256) + lane] = v177;
+                        local0[(v203 + 288) + lane] = v178;
+                        local0[(v203 + 320) + lane] = v179;
+                        local0[(v203 + 352) + lane] = v180;
+                        local0[(v203 + 384) + lane] = v181;
+                        local0[(v203 + 416) + lane] = v182;
+                        local0[(v203 + 448) + lane] = v183;
+                        local0[(v203 + 480) + lane] = v184;
+                    }
+                }
+                const i64 v250 = (v23 + 31) / 32;
+                const i64 v252 = (v250 * 32) - v23;
+                const bool v253 = 0 < v252;
+                const i64 v254 = v253 ? 1 : 0;
+                for (i64 j255 = 0; j255 < v254; j255++) {
+                    for (i64 j256 = 0; j256 < v19; j256++) { // columns to the edge of the panel
+                        SYNC;
+                        for (i64 j263 = lane; j263 < v252; j263 += 16) { // column
+                            const i64 v265 = ((v23 % 32) + ((j256 + ((v23 / 32) * 256)) * 32)) + j263;
+                            local0[v265] = 0.0f;
+                        }
+                    }
+                }
+                for (i64 j274 = 0; j274 < 3; j274++) { // tile
+                    for (i64 j275 = 0; j275 < v250; j275++) { // panel of b
+                        const i64 v276 = j275 * 32;
+                        const i64 v277 = v21 + v276;
+                        const i64 v279 = s_min_i64((20 - v277), 32);
+                        const i64 v280 = j274 * 10;
+                        f32 r283 = 0.0f;
+                        f32 r284 = 0.0f;
+                        f32 r285 = 0.0f;
+                        f32 r286 = 0.0f;
+                        f32 r287 = 0.0f;
+                        f32 r288 = 0.0f;
+                        f32 r289 = 0.0f;
+                        f32 r290 = 0.0f;
+                        f32 r291 = 0.0f;
+                        f32 r292 = 0.0f;
+                        f32 r293 = 0.0f;
+                        f32 r294 = 0.0f;
+                        f32 r295 = 0.0f;
+                        f32 r296 = 0.0f;
+                        f32 r297 = 0.0f;
+                        f32 r298 = 0.0f;
+                        f32 r299 = 0.0f;
+                        f32 r300 = 0.0f;
+                        f32 r301 = 0.0f;
+                        f32 r302 = 0.0f;
+                        for (i64 j305 = 0; j305 < v19; j305++) { // k
+                            const i64 v306 = v17 + j305;
+                            const i64 v308 = v276 / 32;
+                            const i64 v309 = v308 * 256;
+                            const i64 v314 = (j305 * 32) + ((v276 % 32) + (v308 * 8192));
+                            SYNC;
+                            const f32 v315 = local0[v314 + lane];
+                            const f32 v317 = local0[(v314 + 16) + lane];
+                            const i64 v318 = (j274 * 2560) + j305;
+                            const i64 v320 = s_min_i64(v280, 20);
+                            const f32 v323 = in5[(v306 + (v320 * 64))];
+                            const f32 v325 = r283;
+                            const f32 v326 = s_fma_f32(v323, v315, v325);
+                            r283 = v326;
+                            const f32 v328 = r284;
+                            const f32 v329 = s_fma_f32(v323, v317, v328);
+                            r284 = v329;
+                            const f32 v334 = in5[(v306 + ((v320 + 1) * 64))];
+                            const f32 v336 = r285;
+                            const f32 v337 = s_fma_f32(v334, v315, v336);
+                            r285 = v337;
+                            const f32 v339 = r286;
+                            const f32 v340 = s_fma_f32(v334, v317, v339);
+                            r286 = v340;
+                            const f32 v346 = in5[(v306 + ((v320 + 2) * 64))];
+                            const f32 v348 = r287;
+                            const f32 v349 = s_fma_f32(v346, v315, v348);
+                            r287 = v349;
+                            const f32 v351 = r288;
+                            const f32 v352 = s_fma_f32(v346, v317, v351);
+                            r288 = v352;
+                            const f32 v357 = in5[(v306 + ((v320 + 3) * 64))];
+                            const f32 v359 = r289;
+                            const f32 v360 = s_fma_f32(v357, v315, v359);
+                            r289 = v360;
+                            const f32 v362 = r290;
+                            const f32 v363 = s_fma_f32(v357, v317, v362);
+                            r290 = v363;
+                            const f32 v369 = in5[(v306 + ((v320 + 4) * 64))];
+                            const f32 v371 = r291;
+                            const f32 v372 = s_fma_f32(v369, v315, v371);
+                            r291 = v372;
+                            const f32 v374 = r292;
+                            const f32 v375 = s_fma_f32(v369, v317, v374);
+                            r292 = v375;
+                            const f32 v381 = in5[(v306 + ((v320 + 5) * 64))];
+                            const f32 v383 = r293;
+                            const f32 v384 = s_fma_f32(v381, v315, v383);
+                            r293 = v384;
+                            const f32 v386 = r294;
+                            const f32 v387 = s_fma_f32(v381, v317, v386);
+                            r294 = v387;
+                            const f32 v393 = in5[(v306 + ((v320 + 6) * 64))];
+                            const f32 v395 = r295;
+                            const f32 v396 = s_fma_f32(v393, v315, v395);
+                            r295 = v396;
+                            const f32 v398 = r296;
+                            const f32 v399 = s_fma_f32(v393, v317, v398);
+                            r296 = v399;
+                            const f32 v405 = in5[(v306 + ((v320 + 7) * 64))];
+                            const f32 v407 = r297;
+                            const f32 v408 = s_fma_f32(v405, v315, v407);
+                            r297 = v408;
+                            const f32 v410 = r298;
+                            const f32 v411 = s_fma_f32(v405, v317, v410);
+                            r298 = v411;
+                            const f32 v417 = in5[(v306 + ((v320 + 8) * 64))];
+                            const f32 v419 = r299;
+                            const f32 v420 = s_fma_f32(v417, v315, v419);
+                            r299 = v420;
+                            const f32 v422 = r300;
+                            const f32 v423 = s_fma_f32(v417, v317, v422);
+                            r300 = v423;
+                            const f32 v428 = in5[(v306 + ((v320 + 9) * 64))];
+                            const f32 v430 = r301;
+                            const f32 v431 = s_fma_f32(v428, v315, v430);
+                            r301 = v431;
+                            const f32 v433 = r302;
+                            const f32 v434 = s_fma_f32(v428, v317, v433);
+                            r302 = v434;
+                        }
+                        const f32 v437 = r283;
+                        SYNC;
+                        local2[0 + lane] = v437;
+                        const f32 v439 = r284;
+                        local2[16 + lane] = v439;
+                        const f32 v441 = r285;
+                        local2[32 + lane] = v441;
+                        const f32 v443 = r286;
+                        local2[48 + lane] = v443;
+                        const f32 v446 = r287;
+                        local2[64 + lane] = v446;
+                        const f32 v448 = r288;
+                        local2[80 + lane] = v448;
+                        const f32 v452 = r289;
+                        local2[96 + lane] = v452;
+                        const f32 v454 = r290;
+                        local2[112 + lane] = v454;
+                        const f32 v458 = r291;
+                        local2[128 + lane] = v458;
+                        const f32 v460 = r292;
+                        local2[144 + lane] = v460;
+                        const f32 v464 = r293;
+                        local2[160 + lane] = v464;
+                        const f32 v466 = r294;
+                        local2[176 + lane] = v466;
+                        const f32 v470 = r295;
+                        local2[192 + lane] = v470;
+                        const f32 v472 = r296;
+                        local2[208 + lane] = v472;
+                        const f32 v476 = r297;
+                        local2[224 + lane] = v476;
+                        const f32 v478 = r298;
+                        local2[240 + lane] = v478;
+                        const f32 v481 = r299;
+                        local2[256 + lane] = v481;
+                        const f32 v483 = r300;
+                        local2[272 + lane] = v483;
+                        const f32 v487 = r301;
+                        local2[288 + lane] = v487;
+                        const f32 v489 = r302;
+                        local2[304 + lane] = v489;
+                        const i64 v493 = s_min_i64((30 - v280), 10);
+                        for (i64 j494 = 0; j494 < v493; j494++) { // row of the result
+                            SYNC;
+                            for (i64 j495 = lane; j495 < v279; j495 += 16) { // column
+                                const f32 v503 = local2[(j495 + ((j494 + (v280 - s_min_i64(v280, 20))) * 32))];
+                                out6[((v277 + j495) + ((v280 + j494) * 20))] = v503;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
