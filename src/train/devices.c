@@ -72,7 +72,8 @@ static void tell(const ct_backend *backend, int ordinal, bool measure, ct_device
     char name[48];
     ct_text what = {0};
     ct_err err = {0};
-    snprintf(name, sizeof name, backend->count ? "%s:%d" : "%s", backend->name, ordinal);
+    snprintf(name, sizeof name, backend->several && backend->count ? "%s:%d" : "%s", backend->name,
+             ordinal);
     ct_device_info info = {.name = name};
     ct_device *device = ct__device_open(name, &err);
     info.usable = device != NULL;
