@@ -157,6 +157,7 @@ struct ct_device {
 // "cpu", "ref", "opencl", with a number where there are several ("opencl:1"), each also behind "async:" or "dry:". NULL
 // and an error for other names.
 ct_device *ct__device_open(const char *name, ct_err *err);
+void ct__device_name(const char *name, char to[CT_DEVICE_NAME]); // "opencl" of "opencl:0"
 void ct__device_close(ct_device *device);
 // Storages hold their device, so that a value outlives the context that computed it.
 ct_device *ct__device_retain(ct_device *device);
