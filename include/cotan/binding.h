@@ -114,9 +114,11 @@ CT_API CT_MUST_USE const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc 
 #define ct_borrow(t, loan) ct_borrow_at((t), (loan), CT_HERE)
 CT_API void ct_loan_end(ct_loan *loan); // NULL: nothing
 // The elements of a value that is there already, is no variable and has no history, while t is named; NULL
-// of any other, and where the host cannot read them in their place. Nothing runs.
+// of any other, of another device, and where the host cannot read them in their place. Nothing runs.
 CT_API const void *ct_at_hand(ct_tensor t);
 typedef void (*ct_release_fn)(void *user);
+// x, for which its line says where it lies: what is made of numbers alone (zeros) goes to other devices no more.
+CT_API ct_tensor ct_here_at(ct_tensor x, ct_loc here);
 // ct_from without a copy, where the device can read the host's memory and `data` is aligned for an
 // element: what is computed sees later writes. `release` is called once, on any thread, when nothing
 // needs the memory any more; where the call copies or fails that is before it returns.

@@ -353,8 +353,9 @@ CT_API ct_tensor ct_keep_at(ct_tensor t, ct_loc here);
 #define ct_keep(t) ct_keep_at((t), CT_HERE)
 // x on another device of the context ("cpu", "ref", ...: as for ct_set_device), which is opened when
 // it is first named: a copy, or x itself where it lies there already. Its gradient goes back to where
-// x lies. What is computed of tensors lies where they lie; those of two devices do not mix, but
-// scalars and constants go anywhere. At most 15 devices beside the context's own.
+// x lies. What is computed of tensors lies where they lie; those of two devices do not mix. Scalars,
+// constants and keys of random numbers go anywhere, and so does what is made of numbers alone (zeros, a range) in the
+// line that uses it. At most 15 devices beside those that contexts have for their own.
 CT_API ct_tensor ct_to_at(ct_tensor x, const char *device, ct_loc here);
 #define ct_to(x, device) ct_to_at((x), (device), CT_HERE)
 // The name of the device that x lies on, or will; NULL: x is no tensor.

@@ -3,6 +3,7 @@ import math
 
 from . import _core
 from ._core import Tensor, ops
+from ._devices import device_name
 from ._dtypes import COMPLEX, DEFAULTS, FLOATS, complex_dtype, result_type
 
 __all__ = [
@@ -10,14 +11,19 @@ __all__ = [
     "linspace", "logspace", "meshgrid", "ones", "ones_like", "tensor", "tri", "tril", "triu", "zeros", "zeros_like"]
 
 
-def check_device(device):
-    """There is one device to name, "cpu": what computes is told by set_device."""
-    name = getattr(device, "type", device)
-    if name is not None and str(name).partition(":")[0] != "cpu":
-        raise RuntimeError(f"device {str(device)!r} is not here, tensors are on \"cpu\"")
+def placed(x, device):
+    """The tensor on the device of this name; a number is a GPU's. None: where it is."""
+    return x if device is None else x._to(device_name(device))
 
 
-def finish(x, requires_grad=False):
+def place_of(x):
+    return x._place() if isinstance(x, Tensor) else None
+
+
+def finish(x, requires_grad=False, device=None):
+    """What a user made lies where it was made; what is made of numbers within functions goes where it is used."""
+    there = placed(x, device)
+    x = there._stays() if there is x else there
     return x.requires_grad_() if requires_grad else x
 
 
@@ -32,13 +38,12 @@ def sizes(shape):
 
 def full(shape, fill_value, *, dtype=None, device=None, requires_grad=False):
     """A tensor whose every element is fill_value; its dtype is the number's, unless told."""
-    check_device(device)
     shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
     if isinstance(fill_value, Tensor):
         value = fill_value if dtype is None else ops.cast(fill_value, dtype)
-        return finish(ops.expand(value, shape), requires_grad)
+        return finish(ops.expand(value, shape), requires_grad, device)
     dtype = DEFAULTS[type(fill_value)] if dtype is None and type(fill_value) in DEFAULTS else dtype
-    return finish(_core.full(shape, fill_value, dtype), requires_grad)
+    return finish(_core.full(shape, fill_value, dtype), requires_grad, device)
 
 
 def zeros(shape, *more, dtype=None, device=None, requires_grad=False):
@@ -57,7 +62,7 @@ def empty(shape, *more, dtype=None, device=None, requires_grad=False):
 
 
 def full_like(x, /, fill_value, *, dtype=None, device=None, requires_grad=False):
-    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device, requires_grad=requires_grad)
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or place_of(x), requires_grad=requires_grad)
 
 
 def zeros_like(x, /, *, dtype=None, device=None, requires_grad=False):
@@ -82,7 +87,6 @@ def _count(start, stop, step, name):
 
 def arange(start, /, stop=None, step=1, *, dtype=None, device=None, requires_grad=False, end=None):
     """start, start + step, ... up to but not including stop: integers where all three are, else floats."""
-    check_device(device)
     stop = end if stop is None else stop
     start, stop = (0, start) if stop is None else (start, stop)
     start, stop, step = (number.item() if isinstance(number, Tensor) else number for number in (start, stop, step))
@@ -97,12 +101,11 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None, requires_gra
         counted = counted * _core.asarray(step, dtype=wide)
     if start != 0:
         counted = counted + _core.asarray(start, dtype=wide)
-    return finish(counted if wide == dtype else ops.cast(counted, dtype), requires_grad)
+    return finish(counted if wide == dtype else ops.cast(counted, dtype), requires_grad, device)
 
 
 def linspace(start, stop, /, num=None, *, dtype=None, device=None, endpoint=True, requires_grad=False, steps=None):
     """num floats from start to stop at equal distances; without endpoint stop is left out."""
-    check_device(device)
     num = num if steps is None else steps
     if num is None or num < 0:
         raise ValueError(f"linspace: it needs the number of elements, not {num}")
@@ -116,13 +119,13 @@ def linspace(start, stop, /, num=None, *, dtype=None, device=None, endpoint=True
     from_first = first + ops.cast(places, wide) * ((last - first) / parts)
     from_last = last - ops.cast(parts - places, wide) * ((last - first) / parts)
     line = ops.select(places * 2 < parts, from_first, from_last) if num > 1 or not endpoint else from_first
-    return finish(ops.cast(line, dtype), requires_grad)
+    return finish(ops.cast(line, dtype), requires_grad, device)
 
 
 def logspace(start, stop, num=50, base=10.0, *, endpoint=True, dtype=None, device=None):
     """base to the powers that linspace gives."""
     exponents = linspace(start, stop, num, endpoint=endpoint, dtype=_core.float64)
-    return ops.cast(ops.pow(_core.asarray(base, dtype=_core.float64), exponents), dtype or _core.float32)
+    return placed(ops.cast(ops.pow(_core.asarray(base, dtype=_core.float64), exponents), dtype or _core.float32), device)
 
 
 def geomspace(start, stop, num=50, *, endpoint=True, dtype=None):
@@ -132,11 +135,10 @@ def geomspace(start, stop, num=50, *, endpoint=True, dtype=None):
 
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, requires_grad=False):
     """A matrix of ones on the diagonal k places to the right of the main one, zeros elsewhere."""
-    check_device(device)
     shape = (n_rows, n_rows if n_cols is None else n_cols)
     k = max(-shape[0], min(shape[1], k))
     same = ops.equal(ops.iota(_core.int64, shape, 1) - k, ops.iota(_core.int64, shape, 0))
-    return finish(ops.cast(same, dtype or _core.float32), requires_grad)
+    return finish(ops.cast(same, dtype or _core.float32), requires_grad, device)
 
 
 def identity(n, dtype=None):
@@ -178,11 +180,9 @@ def meshgrid(*tensors, indexing="xy"):
 
 def as_tensor(data, dtype=None, device=None):
     """A tensor of the data; itself where it is one of this dtype."""
-    check_device(device)
-    return _core.asarray(data, dtype=dtype)
+    return placed(_core.asarray(data, dtype=dtype), device)
 
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False):
     """A copy of data: numbers, lists of them, arrays, buffers."""
-    check_device(device)
-    return finish(_core.asarray(data, dtype, copy=True), requires_grad)
+    return finish(_core.asarray(data, dtype, copy=True), requires_grad, device)

@@ -129,6 +129,8 @@ class iinfo:
 def astype(x, dtype, /, *, copy=True, device=None):
     """The tensor in another dtype; complex numbers become real ones by real(x) alone."""
     dtype = _core.dtype(dtype)
+    if device is not None:
+        x = x.to(device)
     if dtype == x.dtype:
         return _core.ops.cast(x, dtype) if copy else x
     if x.dtype in COMPLEX and dtype not in COMPLEX:
@@ -143,10 +145,10 @@ class __array_namespace_info__:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
 
     def default_device(self):
-        return "cpu"
+        return _core._own_device()
 
     def devices(self):
-        return ["cpu"]
+        return [_core._own_device()]
 
     def default_dtypes(self, *, device=None):
         return {"real floating": _core.float32, "complex floating": _core.complex64, "integral": _core.int64,

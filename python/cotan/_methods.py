@@ -2,7 +2,7 @@
 
 Where the two differ methods follow PyTorch, unless NumPy's `axis=` or `keepdims=` is written.
 """
-from . import _core, _creation, _dtypes, _elementwise, _reductions, _searching, _shaping, linalg
+from . import _core, _creation, _devices, _dtypes, _elementwise, _reductions, _searching, _shaping, linalg
 from ._core import Tensor, ops
 from ._grad import no_grad
 
@@ -401,21 +401,22 @@ def multinomial(self, num_samples, replacement=False, *, generator=None):
 
 # ------------------------------------------------------------------------------- dtypes and devices
 
+_DTYPE_NAMES = {name for name in dir(_core) if isinstance(getattr(_core, name), _core.dtype)} | {"float", "int", "bool", "complex"}
+
+
 @method
 def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, memory_format=None):
-    """In another dtype: to(cotan.float64), to(other), to("cpu", cotan.float64)."""
+    """In another dtype, on another device: to(cotan.float64), to("opencl"), to(other), to("cpu", cotan.float64)."""
     for one in args:
         if isinstance(one, Tensor):
-            dtype = one.dtype
-        elif isinstance(one, str) and one.partition(":")[0] in ("cpu", "cuda", "mps"):
-            device = one
-        elif isinstance(one, (_core.dtype, str, type)):
+            dtype, device = one.dtype, one._place()
+        elif isinstance(one, (_core.dtype, type)) or (isinstance(one, str) and one in _DTYPE_NAMES):
             dtype = one
         elif not isinstance(one, bool):
             device = one
-    _creation.check_device(device)
     dtype = self.dtype if dtype is None else _core.dtype(dtype)
-    return self if dtype == self.dtype and not copy else ops.cast(self, dtype)
+    moved = _creation.placed(self, device)
+    return moved if dtype == self.dtype and not (copy and moved is self) else ops.cast(moved, dtype)
 
 
 @method
@@ -446,7 +447,7 @@ for _name, _dtype in (("float", "float32"), ("double", "float64"), ("half", "flo
 
 @method
 def cpu(self):
-    return self
+    return self._to("cpu")
 
 
 @method
@@ -468,13 +469,12 @@ def is_same_size(self, other):
 
 @method
 def cuda(self, device=None):
-    _creation.check_device("cuda")
+    return _creation.placed(self, "cuda" if device is None else device)
 
 
 @method
 def to_device(self, device, /, *, stream=None):
-    _creation.check_device(device)
-    return self
+    return _creation.placed(self, device)
 
 
 @method
@@ -499,7 +499,7 @@ def ndimension(self):
 
 @add_property
 def is_cuda(self):
-    return False
+    return self._place().startswith("cuda")
 
 
 @add_property
@@ -511,7 +511,8 @@ def layout(self):
 
 @method
 def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
-    return _creation.full(size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+    return _creation.full(size, fill_value, dtype=dtype or self.dtype, device=device or self._place(),
+                          requires_grad=requires_grad)
 
 
 @method
@@ -529,7 +530,7 @@ Tensor.new_empty = Tensor.new_zeros
 
 @method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-    return Tensor(data, dtype or self.dtype, requires_grad)
+    return _creation.tensor(data, dtype=dtype or self.dtype, device=device or self._place(), requires_grad=requires_grad)
 
 
 @method
@@ -623,6 +624,8 @@ def _get_data(self):
 
 
 def _set_data(self, value):
+    if isinstance(value, Tensor) and value._place() != self._place():
+        _devices.move(self, value._place())
     with no_grad():
         self.copy_(value)
 

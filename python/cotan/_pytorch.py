@@ -21,10 +21,11 @@ contiguous_format, channels_last, preserve_format, strided = "contiguous_format"
 
 
 class device(str):
-    """A device's name, "cpu" or "cuda:1", with its type and index. Tensors are on "cpu" alone."""
+    """A device's name, "cpu" or "opencl:1", with its type and index."""
 
     def __new__(cls, type, index=None):
-        name, _, number = str(type).partition(":")
+        name, _, number = str(type).rpartition(":")
+        name, number = (name, number) if number.isdecimal() and name else (str(type), "")
         if number and index is not None:
             raise RuntimeError(f"device: {str(type)!r} has an index, another one is given: {index}")
         index = int(number) if number else index
@@ -39,8 +40,7 @@ class device(str):
         return self.type, self.index
 
 
-_cpu = device("cpu")
-Tensor.device = property(lambda self: _cpu, doc='Where it is: "cpu".')
+Tensor.device = property(lambda self: device(self._place()), doc="Where it lies, or will.")
 Tensor.is_sparse = property(lambda self: False, doc="There are no sparse tensors.")
 
 
@@ -103,14 +103,12 @@ def _pairs(row, col, offset, upper, dtype):
 
 def triu_indices(row, col, offset=0, *, dtype=_core.int64, device=None):
     """(2, n): rows and columns of the elements on and above a diagonal."""
-    _creation.check_device(device)
-    return _pairs(row, col, offset, True, dtype)
+    return _creation.placed(_pairs(row, col, offset, True, dtype), device)
 
 
 def tril_indices(row, col, offset=0, *, dtype=_core.int64, device=None):
     """(2, n): rows and columns of the elements on and below a diagonal."""
-    _creation.check_device(device)
-    return _pairs(row, col, offset, False, dtype)
+    return _creation.placed(_pairs(row, col, offset, False, dtype), device)
 
 
 def cartesian_prod(*tensors):

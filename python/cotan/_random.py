@@ -127,7 +127,9 @@ def _sizes(shape):
     return tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
 
 
-def _finish(drawn, dtype, requires_grad):
+def _finish(drawn, dtype, requires_grad, device=None):
+    there = drawn if device is None else drawn.to(device)
+    drawn = there._stays() if there is drawn else there
     drawn = drawn if dtype is None or _core.dtype(dtype) == drawn.dtype else ops.cast(drawn, dtype)
     return drawn.requires_grad_() if requires_grad else drawn
 
@@ -146,20 +148,20 @@ def gaussian(shape, mean=0.0, std=1.0, dtype=None, generator=None):
 
 def rand(*shape, generator=None, dtype=None, requires_grad=False, device=None):
     """Floats from 0 to 1, 1 excluded: rand(2, 3) or rand((2, 3))."""
-    return _finish(ops.random_uniform(next_key(generator), _sizes(shape)), dtype, requires_grad)
+    return _finish(ops.random_uniform(next_key(generator), _sizes(shape)), dtype, requires_grad, device)
 
 
 def randn(*shape, generator=None, dtype=None, requires_grad=False, device=None):
     """Floats with the normal distribution of mean 0 and variance 1."""
-    return _finish(ops.random_normal(next_key(generator), _sizes(shape)), dtype, requires_grad)
+    return _finish(ops.random_normal(next_key(generator), _sizes(shape)), dtype, requires_grad, device)
 
 
 def rand_like(x, dtype=None, requires_grad=False, device=None):
-    return rand(x.shape, dtype=dtype or x.dtype, requires_grad=requires_grad)
+    return rand(x.shape, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device or x._place())
 
 
 def randn_like(x, dtype=None, requires_grad=False, device=None):
-    return randn(x.shape, dtype=dtype or x.dtype, requires_grad=requires_grad)
+    return randn(x.shape, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device or x._place())
 
 
 def randint(low, high=None, size=None, *, generator=None, dtype=None, requires_grad=False, device=None):
@@ -173,18 +175,18 @@ def randint(low, high=None, size=None, *, generator=None, dtype=None, requires_g
     if high <= low:
         raise RuntimeError(f"randint: no integer is at least {low} and less than {high}")
     drawn = ops.random_int(next_key(generator), low, high, tuple(size))
-    return _finish(drawn, dtype or _core.int64, requires_grad)
+    return _finish(drawn, dtype or _core.int64, requires_grad, device)
 
 
 def randint_like(x, low, high=None, dtype=None):
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, x.shape, dtype=dtype or x.dtype)
+    return randint(low, high, x.shape, dtype=dtype or x.dtype, device=x._place())
 
 
 def randperm(n, *, generator=None, dtype=None, requires_grad=False, device=None):
     """The integers 0 to n - 1 in a random order."""
     order = ops.lexsort([ops.random_bits(next_key(generator), (n,)), ops.random_bits(next_key(generator), (n,))], 0, False)
-    return _finish(order, dtype or _core.int64, requires_grad)
+    return _finish(order, dtype or _core.int64, requires_grad, device)
 
 
 def bernoulli(p, *, generator=None):
@@ -214,5 +216,5 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, requires
     if size is None:
         mean, std = _core.asarray(mean), _core.asarray(std)
         shape = (mean + std).shape
-        return _finish(ops.random_normal(next_key(generator), shape) * std + mean, dtype, requires_grad)
-    return _finish(ops.random_normal(next_key(generator), tuple(size)) * std + mean, dtype, requires_grad)
+        return _finish(ops.random_normal(next_key(generator), shape) * std + mean, dtype, requires_grad, device)
+    return _finish(ops.random_normal(next_key(generator), tuple(size)) * std + mean, dtype, requires_grad, device)

@@ -496,10 +496,13 @@ static PyObject *asarray(PyObject *module, PyObject *args, PyObject *options) {
     const ct_loc here = enter();
     if (!PyArg_ParseTupleAndKeywords(args, options, "O|O$OO:asarray", names, &o, &dtype, &device,
                                      &copy) ||
-        !dtype_parse(dtype, &want) || !is_cpu(device))
+        !dtype_parse(dtype, &want))
         return NULL;
-    if (!(copy == Py_False ? shared(o, want, &t, here) : make_tensor(o, want, &t, here)))
+    const char *place = device == Py_None ? NULL : place_name(device);
+    if ((device != Py_None && !place) ||
+        !(copy == Py_False ? shared(o, want, &t, here) : make_tensor(o, want, &t, here)))
         return NULL;
+    if (place) t = ct_to_at(t, place, here);
     if (tensor_check(o) && tensor_handle(o).bits == t.bits) {
         if (copy != Py_True) {
             Py_INCREF(o);

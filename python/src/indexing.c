@@ -189,7 +189,7 @@ static bool check_places(indexing *x, item *m) {
         if (from_start) from_start[i] = at < 0 ? at + m->size : at;
     }
     if (!from_start) return true;
-    m->at = ct_from_at(from_start, CT_I64, ints_of(&d), x->here);
+    m->at = place_beside(ct_from_at(from_start, CT_I64, ints_of(&d), x->here), x->x, x->here);
     free(from_start);
     return keep(x, &m->at);
 }
@@ -225,7 +225,7 @@ static bool add_mask(indexing *x, ct_tensor mask) {
         if (data[i]) places[n++] = i;
     m->span = d.rank;
     m->size = size;
-    m->at = ct_from_at(places, CT_I64, (ct_ints){1, &n}, x->here);
+    m->at = place_beside(ct_from_at(places, CT_I64, (ct_ints){1, &n}, x->here), x->x, x->here);
     m->checked = true;
     free(places);
     x->axes += d.rank;
@@ -242,7 +242,11 @@ static bool add_array(indexing *x, const key_part *p) {
     m->at = p->array;
     m->checked = p->checked;
     x->n_arrays++;
-    return !p->checked || check_places(x, m);
+    if (p->checked && !check_places(x, m)) return false;
+    const ct_tensor at = place_beside(m->at, x->x, x->here);
+    if (at.bits == m->at.bits) return true;
+    m->at = at;
+    return keep(x, &m->at);
 }
 
 static bool add_bool(indexing *x, bool holds) {
@@ -575,6 +579,7 @@ static bool set_parts(PyObject *self, indexing *x, PyObject *value, bool add) {
     if (!ct_ok(is)) return raise_failure();
     if (!operand_for(value, ct_dtype_of(is), &v, x->here)) return false;
     if (!ct_ok(v)) return raise_failure();
+    v = place_beside(v, is, x->here);
     ct_tensor part = moved(x, is);
     const dims to = picked_dims(x, part);
     if (!fit_value(&v, &to, ct_dtype_of(is), x->places.bits, x->here)) return false;

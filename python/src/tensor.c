@@ -424,12 +424,14 @@ bool tensor_start(PyObject *module) {
     Py_XDECREF(priority);
     return ok && add_methods(methods) && add_methods(read_methods) && add_methods(view_methods) &&
            add_methods(indexing_methods) && add_methods(autograd_methods) &&
-           add_methods(dlpack_methods) && add_getters(autograd_getters) && autograd_start(module) &&
+           add_methods(dlpack_methods) && add_methods(place_methods) &&
+           add_getters(autograd_getters) && autograd_start(module) &&
            PyModule_AddFunctions(module, view_functions) == 0 &&
            PyModule_AddFunctions(module, join_functions) == 0 &&
            PyModule_AddFunctions(module, function_methods) == 0 &&
            PyModule_AddFunctions(module, mark_functions) == 0 &&
-           PyModule_AddFunctions(module, dlpack_functions) == 0;
+           PyModule_AddFunctions(module, dlpack_functions) == 0 &&
+           PyModule_AddFunctions(module, place_functions) == 0;
 }
 
 // The classes that are written in Python.

@@ -129,6 +129,7 @@ static ct_tensor put_window(const move *m, ct_tensor whole, ct_tensor part, ct_l
     const int64_t n = (int64_t)m->n;
     ct_tensor starts = n == 1 ? ct_scalar((double)m->list[1][0], CT_I64)
                               : ct_from_at(m->list[1], CT_I64, (ct_ints){1, &n}, here);
+    starts = place_beside(starts, whole, here);
     return ct_dynamic_update_with((ct_dynamic_update_args){
         .x = whole, .update = part, .starts = starts, .axes = list_of(m, 0), .here = here});
 }
@@ -358,6 +359,7 @@ bool tensor_write(PyObject *o, ct_tensor value, ct_loc here) {
                         "  hint: return the value as a result, and write it outside");
         return false;
     }
+    value = place_beside(value, is, here);
     const ct_dtype to = ct_dtype_of(is), from = ct_dtype_of(value);
     if (width(from) > width(to)) {
         PyErr_Format(PyExc_RuntimeError,

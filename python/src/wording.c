@@ -20,6 +20,8 @@ static const struct {
     {": borrow: a value is read", ": a value is read"},
     // functions and macros
     {"ct_cast", "cotan.astype"},
+    {"ct_to ", "to() "},
+    {"ct_move", "Module.to()"},
     {"ct_data", "numpy()"},
     {"ct_profile_end", "profile.stop()"},
     {"ct_item", "item()"},

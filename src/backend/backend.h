@@ -161,6 +161,7 @@ struct ct_device {
 // "cpu", "ref", "opencl", with a number where there are several ("opencl:1"), each also behind "async:" or "dry:". NULL
 // and an error for other names.
 ct_device *ct__device_open(const char *name, ct_err *err);
+void ct__device_name(const char *name, char to[CT_DEVICE_NAME]); // "opencl" of "opencl:0"
 void ct__device_close(ct_device *device);
 extern const ct_backend *const ct__backends[]; // the library's own, NULL behind the last
 // Those, then what came from outside: the one behind `last` (NULL: the first); NULL: no more. `why`: the error of a

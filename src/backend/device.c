@@ -10,6 +10,12 @@ ct_counters ct__counters;
 const ct_backend *const ct__backends[] = {&ct__backend_cpu, &ct__backend_ref, &ct__backend_opencl,
                                           NULL};
 
+void ct__device_name(const char *name, char to[CT_DEVICE_NAME]) {
+    const size_t n = strlen(name);
+    const bool first = n > 2 && strcmp(name + n - 2, ":0") == 0;
+    snprintf(to, CT_DEVICE_NAME, "%.*s", (int)(first ? n - 2 : n), name);
+}
+
 static ct_device *open_backend(const ct_backend *backend, const char *name, int ordinal,
                                ct_device *inner, ct_err *err) {
     ct_device *device = ct__calloc(1, sizeof *device);
@@ -20,7 +26,7 @@ static ct_device *open_backend(const ct_backend *backend, const char *name, int 
     device->backend = backend;
     device->inner = inner;
     device->ordinal = ordinal;
-    snprintf(device->name, sizeof device->name, "%s", name);
+    ct__device_name(name, device->name);
     if (backend->numerics)
         snprintf(device->numerics, sizeof device->numerics, "%s", backend->numerics);
     device->account = &ct__account;

@@ -98,7 +98,9 @@ struct ct_node {
 };
 _Static_assert(sizeof(ct_node) == 128, "a node is two cache lines");
 static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
-bool ct__goes_anywhere(ct_val v); // is it used on any device as it is: a scalar, or a constant?
+// Is it used at a line on any device as it is: a scalar, a constant, a key of random numbers, or what that
+// very line makes of numbers alone?
+bool ct__goes_anywhere(ct_val v, const ct_loc *here);
 
 // The version of a variable that a read binds in one context: while the frame (depth, serial) of its
 // assignment stands, one node behind which is the value that was assigned; after that, while the

@@ -855,12 +855,38 @@ static __attribute__((noinline)) bool operands_sound(ct_ctx *ctx, const ct_opdef
 
 // ------------------------------------------------------------------------------------------ places
 
-bool ct__goes_anywhere(ct_val v) { return ct__type(v)->rank == 0 || v.node->op == &ct__op_const; }
+static bool is_key(const ct_type *type) { // of random numbers, which fit any tensor
+    return type->dtype == CT_U32 && type->rank == 1 && type->dim[0] == 2;
+}
+// Is it no more than numbers, which are there on all devices, and what nobody sent anywhere?
+static bool is_of_numbers(const ct_node *node) {
+    enum { MOST = 64 }; // of what is recorded for zeros, ranges, keys of random numbers
+    const ct_node *open[MOST];
+    int n = 1, met = 0;
+    for (open[0] = node; n && met < MOST; met++) {
+        node = open[--n];
+        if (!node->out->rank || is_key(node->out) || node->op == &ct__op_const) continue;
+        if (node->value || node->op->kind == &ct__kind_leaf || node->op->moves ||
+            node->out->place || node->n_in > MOST - n)
+            return false;
+        for (int i = 0; i < node->n_in; i++) open[n++] = node->in[i].node;
+    }
+    return !n;
+}
+static bool same_line(const ct_loc *a, const ct_loc *b) {
+    return a->line == b->line &&
+           (a->file == b->file || (a->file && b->file && !strcmp(a->file, b->file)));
+}
+bool ct__goes_anywhere(ct_val v, const ct_loc *here) {
+    const ct_type *type = ct__type(v);
+    if (type->rank == 0 || is_key(type) || v.node->op == &ct__op_const) return true;
+    return !type->place && same_line(&v.node->here, here) && is_of_numbers(v.node);
+}
 
 // The operand that says where the results lie; -1: none does, all go anywhere.
 static int leader(const ct_call *call) {
     for (int i = 0; i < call->n_in; i++)
-        if (!ct__goes_anywhere(call->vals[i])) return i;
+        if (!ct__goes_anywhere(call->vals[i], &call->here)) return i;
     return -1;
 }
 
@@ -880,7 +906,8 @@ static __attribute__((noinline)) bool meet(ct_ctx *ctx, ct_call *call) {
     const int first = leader(call);
     if (ct__in_plan(ctx) || first < 0 || says_places(call->op)) return true;
     for (int i = first + 1; i < call->n_in; i++) {
-        if (ct__goes_anywhere(call->vals[i]) || call->in[i]->place == call->in[first]->place)
+        if (ct__goes_anywhere(call->vals[i], &call->here) ||
+            call->in[i]->place == call->in[first]->place)
             continue;
         const ct_loc a = call->vals[first].node->here, b = call->vals[i].node->here;
         ct__call_err(
@@ -903,7 +930,7 @@ static __attribute__((noinline)) bool place_outputs(ct_call *call) {
     if (says_places(call->op)) return true;
     if (first >= 0) place = call->in[first]->place;
     for (int i = 0; i < call->n_in && !place; i++)
-        if (first < 0 || !ct__goes_anywhere(call->vals[i])) place = call->in[i]->place;
+        if (first < 0 || !ct__goes_anywhere(call->vals[i], &call->here)) place = call->in[i]->place;
     for (int i = 0; i < call->n_out; i++) call->out[i].place = (uint8_t)place;
     return true;
 }

@@ -181,7 +181,7 @@ const void *ct_at_hand(ct_tensor t) {
     uint32_t out;
     const ct_node *node = ct__peek(t, &out);
     if (!node || node->flags & (CT_NODE_POISON | CT_NODE_TRACKED) || node->var || !node->value ||
-        !node->value[out] || ct__lost(node->value[out]))
+        !node->value[out] || node->out[out].place || ct__lost(node->value[out]))
         return NULL;
     return ct__hooks.host(node->value[out]);
 }

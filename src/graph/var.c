@@ -452,7 +452,7 @@ static bool lies_there(ct_ctx *ctx, ct_var *var, ct_val *v, const ct_loc *here) 
         var->type.place = type->place;
         return true;
     }
-    if (ct__goes_anywhere(*v))
+    if (ct__goes_anywhere(*v, here))
         return ct__resolve(ctx, ct__transfer(ct__handle_of(*v), var->type.place, *here), v,
                            "assign", 1, *here);
     ct__fail(ctx, CT_E_DEVICE, *here, "assign",

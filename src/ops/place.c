@@ -1,4 +1,5 @@
 // Tensors and variables on other devices of their context.
+#include "cotan/binding.h"
 #include "ops/rules.h"
 
 #define TRANSFER_ATTRS(F, op) F(op, i64, place)
@@ -36,6 +37,7 @@ const ct_opdef ct__op_transfer = {
     CT_FIELDS(transfer),
     .accepts = CT_ANY,
     .split = ct__split_each,
+    .data = ~0u,
     .scattered = true,
     .moves = true,
     .infer = transfer_infer,
@@ -59,6 +61,15 @@ ct_tensor ct_to_at(ct_tensor x, const char *device, ct_loc here) {
         return ct__poison(ctx, here);
     }
     return ct__type(v)->place == place ? x : ct__transfer(x, place, here);
+}
+
+ct_tensor ct_here_at(ct_tensor x, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    ct_val v;
+    if (!ctx) return CT_NONE;
+    if (!ct__resolve(ctx, x, &v, "here", 0, here)) return ct__poison(ctx, here);
+    const bool floats = ct__type(v)->rank && ct__goes_anywhere(v, &v.node->here);
+    return floats ? ct__transfer(x, ct__type(v)->place, here) : x;
 }
 
 void ct_move_at(ct_tensor variable, const char *device, ct_loc here) {

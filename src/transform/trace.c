@@ -6,7 +6,8 @@
 #include "ops/rules.h"
 
 const ct_node *ct__moves(const ct_node *node) {
-    const ct_node *moves = node->op->moves ? node : NULL;
+    const bool goes = node->op->moves && node->out->place != ct__type(node->in[0])->place;
+    const ct_node *moves = goes ? node : NULL;
     for (size_t i = 0; i < node->op->n_fields && !moves; i++) {
         if (node->op->fields[i].kind != CT_FIELD_body) continue; // loops have none that do
         const void *at = (const char *)node->attrs + node->op->fields[i].offset;

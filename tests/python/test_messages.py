@@ -104,8 +104,8 @@ WRONG = [
     ("ones(4).chunk(0)", RuntimeError, "chunk: 0 pieces are asked for, there must be 1 or more"),
     ("cotan.max(ones(0))", ValueError, "max: axis 0 of (0,) has no elements, so none is the largest"),
     ("cotan.zeros((2, -3))", cotan.ShapeError, "user.py:1: full: axis 1 has size -3"),
-    ('cotan.asarray([1, 2], device="cuda")', ValueError, 'device \'cuda\': arrays are exchanged on "cpu" alone'),
-    ('ones(3).to("cuda")', RuntimeError, 'device \'cuda\' is not here, tensors are on "cpu"'),
+    ('cotan.asarray([1, 2], device="cuda")', cotan.DeviceError, 'user.py:1: to: device: there is no device "cuda": known are cpu, ref, opencl (or opencl:1), and async: or dry: before them'),
+    ('ones(3).to("cuda")', cotan.DeviceError, 'user.py:1: to: device: there is no device "cuda": known are cpu, ref, opencl (or opencl:1), and async: or dry: before them'),
     ("ones(3).backward()", RuntimeError, "backward: the loss must be one number, it is cotan.Size([3])\n"
      "  hint: mean() or sum() makes it one; or give backward(gradient) of its shape"),
     ("cotan.topk(ones(3), 5)", RuntimeError, "topk: 5 elements are asked for, axis 0 has 3"),

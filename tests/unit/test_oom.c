@@ -442,6 +442,52 @@ static void small_program(void *user) {
     atomic_store(&fired, hit);
 }
 
+// A step of which a half lies on another device, and a variable that moves.
+static bool record_places(ct_params *set) {
+    ct_tensor w = ct_param(set, "w", CT_F32, CT_DIMS(3, 2)), g;
+    const float values[] = {1, 2, -1, 0.5f, 3, -2};
+    {
+        CT_SCOPE;
+        ct_assign(w, ct_to(ct_from(values, CT_F32, CT_DIMS(3, 2)), "async:cpu"));
+    }
+    {
+        CT_SCOPE;
+        ct_tensor h = ct_exp(ct_from(values, CT_F32, CT_DIMS(2, 3)));
+        ct_tensor y = ct_matmul(ct_to(h, "async:cpu"), w), loss = ct_mean(ct_to(y, "cpu"));
+        ct_grad(loss, &w, 1, &g);
+        ct_assign(w, ct_sub(w, ct_mul(ct_f(0.1), g)));
+        ct_metric("loss", loss);
+    }
+    ct_move(w, "ref");
+    const bool ok = ct_data(w) != NULL;
+    return !isnan(ct_metric_value("loss")) && ok && !ct_failed();
+}
+
+static void place_program(void *user) {
+    bool ok = true;
+    ct_ctx *ctx = enter(user, &ok);
+    if (!ctx) return;
+    ct_params *set = ct_params_new();
+    ok = set && record_places(set) && ok;
+    bool hit = disarm();
+    expect(ok || hit, "it fails with memory enough: %s", ct_error_text());
+    if (set)
+        told(ok);
+    else
+        ct_error_clear();
+    ct_params_free(set);
+    leave(ctx);
+    atomic_store(&fired, hit);
+}
+
+static void several_devices(void **state) {
+    (void)state;
+    refused = borne = 0;
+    sweep_some("a program on several devices", place_program, "cpu", 0, one_in(3));
+    print_message("%d allocations refused, %d of them borne\n", refused + borne, borne);
+    assert_true(refused > 100);
+}
+
 static void small_programs(void **state) {
     const bool all = !*state || getenv("COTAN_TEST_ALL"); // checked it takes ten times as many
     const int step = all ? 1 : one_in(3);
@@ -485,6 +531,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_programs),
         cmocka_unit_test_setup_teardown(small_programs, checked, unchecked),
+        cmocka_unit_test(several_devices),
         cmocka_unit_test(every_training_step),
         cmocka_unit_test(every_op),
         cmocka_unit_test(from_nothing),

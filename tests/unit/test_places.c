@@ -175,6 +175,23 @@ static void results_lie_where_operands_lie(void **state) {
     assert_null(ct_device_of(CT_NONE));
 }
 
+// Of complex numbers, packed integers and bools.
+static void any_dtype_goes_there_and_back(void **state) {
+    (void)state;
+    static const ct_dtype dtypes[] = {CT_C64, CT_C128, CT_BOOL, CT_I4,
+                                      CT_U64, CT_F64,  CT_BF16, CT_F8E4M3};
+    CT_SCOPE;
+    for (size_t d = 0; d < N_OTHERS; d++)
+        for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+            ct_tensor x = ct_cast(ct_abs(values(3, 4)), dtypes[i]), there = ct_to(x, others[d]);
+            const char *back = ct_data(ct_to(ct_reshape(there, CT_DIMS(4, 3)), "cpu")),
+                       *as = ct_data(x);
+            assert_ok();
+            assert_int_equal(ct_dtype_of(there), dtypes[i]);
+            assert_memory_equal(back, as, 12 * ct_dtype_bits(dtypes[i]) / 8);
+        }
+}
+
 static void values_are_read_kept_and_metered(void **state) {
     (void)state;
     for (size_t d = 0; d < N_OTHERS; d++) {
@@ -437,6 +454,7 @@ int main(void) {
         TEST(transforms_go_through_a_transfer),
         TEST(half_a_network_learns_the_same_elsewhere),
         TEST(results_lie_where_operands_lie),
+        TEST(any_dtype_goes_there_and_back),
         TEST(values_are_read_kept_and_metered),
         TEST(another_context_reads_what_lies_elsewhere),
         TEST(variables_lie_where_their_first_value_lies),

@@ -1,9 +1,10 @@
 """Module: what has parameters, buffers and modules inside, as in PyTorch."""
+import functools
 import itertools
 import weakref
 from collections import OrderedDict, namedtuple
 
-from .. import _core
+from .. import _core, _devices
 from .._grad import no_grad
 from .parameter import Buffer, Parameter
 
@@ -60,6 +61,25 @@ def _indented(text, spaces):
     return "\n".join([first] + [" " * spaces + line for line in rest])
 
 
+def _arguments(function):
+    code = function.__code__
+    return code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+
+
+def _then_placed(init):
+    """A layer's __init__, behind which it goes to the device that it was given."""
+    place = _arguments(init).index("device")
+
+    @functools.wraps(init)
+    def __init__(self, *args, **kwargs):
+        init(self, *args, **kwargs)
+        device = kwargs.get("device") if len(args) < place else args[place - 1]
+        if device is not None:
+            self.to(device)
+
+    return __init__
+
+
 class Module:
     """The base of all layers and models: subclasses define forward."""
 
@@ -67,6 +87,12 @@ class Module:
     call_super_init = False
     _version = 1
     training: bool
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        own = cls.__dict__.get("__init__")
+        if own and cls.__module__.startswith("cotan.nn.") and "device" in _arguments(own):
+            cls.__init__ = _then_placed(own)
 
     def __init__(self, *args, **kwargs):
         if not self.call_super_init and (args or kwargs):
@@ -359,6 +385,7 @@ class Module:
             if changed is value:
                 continue
             if changed.dtype == value.dtype and changed.shape == value.shape:
+                _devices.move(value, changed._place())
                 with no_grad():
                     value.copy_(changed)
                 continue
@@ -374,15 +401,18 @@ class Module:
         return self._apply(lambda t: _core.ops.cast(t, dtype) if which(t) and t.dtype != dtype else t)
 
     def to(self, *args, **kwargs):
-        """to(dtype), to(device), to(device, dtype), to(tensor): floats take the dtype; "cpu" is the only device."""
-        dtype = kwargs.get("dtype")
-        for value in args + (kwargs.get("device"),):
+        """to(dtype), to(device), to(device, dtype), to(tensor): floats take the dtype; parameters move and stay the same
+        objects, so that an optimizer knows them."""
+        dtype, device = kwargs.get("dtype"), kwargs.get("device")
+        for value in args:
             if isinstance(value, Tensor):
-                dtype = value.dtype
+                dtype, device = value.dtype, value._place()
             elif isinstance(value, _core.dtype):
                 dtype = value
-            elif value is not None and not isinstance(value, bool) and not str(value).startswith("cpu"):
-                raise RuntimeError(f"to: device {str(value)!r} is asked for, Cotan has 'cpu'")
+            elif value is not None and not isinstance(value, bool):
+                device = value
+        if device is not None:
+            self._move(_devices.canonical(device))
         if dtype is None:
             return self
         dtype = _core.dtype(dtype)
@@ -390,6 +420,15 @@ class Module:
             raise TypeError("nn.Module.to only accepts floating point or complex dtypes, "
                             f"but got desired dtype={dtype!r}")
         return self._cast(dtype, _is_float)
+
+    def _move(self, device):
+        for module in self.modules():
+            for parameter in module._parameters.values():
+                if parameter is not None:
+                    _devices.move(parameter, device)
+            for name, value in module._buffers.items():
+                if value is not None:
+                    module._buffers[name] = value._to(device)
 
     def float(self):
         return self._cast(_core.float32, _is_float)
@@ -407,7 +446,7 @@ class Module:
         return self._cast(_core.dtype(dst_type), lambda t: True)
 
     def cpu(self):
-        return self
+        return self.to("cpu")
 
     def cuda(self, device=None):
         return self.to("cuda" if device is None else device)

@@ -2,7 +2,7 @@
 from collections import OrderedDict, defaultdict
 from copy import deepcopy
 
-from .. import _core
+from .. import _core, _devices
 from .._step import run, variable
 from ..nn.module import RemovableHandle, clear_grad
 
@@ -26,6 +26,8 @@ def check_betas(kind, betas):
 
 class Optimizer:
     """Subclasses define update(group): they write new values to the parameters of a group."""
+
+    _moves = 0  # of all tensors, when it looked last
 
     def __init__(self, params, defaults):
         self.defaults = defaults
@@ -96,6 +98,8 @@ class Optimizer:
                 loss = closure()
             finally:
                 _core._set_grad_enabled(before)
+        if self._moves != _devices.moves:
+            self._follow()
         before = _core._set_grad_enabled(False)
         try:
             for group in self.param_groups:
@@ -106,6 +110,14 @@ class Optimizer:
         for hook in [*self._step_post_hooks.values()] if self._step_post_hooks else ():
             hook(self, (closure,), {})
         return loss
+
+    def _follow(self):
+        """State goes where its parameter went."""
+        for param, inside in self.state.items():
+            for value in inside.values():
+                if isinstance(value, Tensor) and value.shape == param.shape:
+                    _devices.move(value, param._place())
+        self._moves = _devices.moves
 
     def update(self, group):
         raise NotImplementedError
@@ -185,7 +197,7 @@ def _in(key, value, param):
         return float(value)
     if value is None or isinstance(value, (int, float, bool)):
         return value
-    return variable(_core.ops.cast(_core.asarray(value), param.dtype))
+    return variable(_core.ops.cast(_core.asarray(value), param.dtype)._to(param._place()))
 
 
 def zeros_like(param):
@@ -194,4 +206,4 @@ def zeros_like(param):
 
 
 def filled_like(param, value):
-    return variable(_core.full(tuple(param.shape), value, param.dtype))
+    return variable(_core.full(tuple(param.shape), value, param.dtype)._to(param._place()))

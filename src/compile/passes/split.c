@@ -24,7 +24,7 @@ bool ct__lies_apart(const ct_graph *graph) {
 
 static bool is_leaf(const ct_node *node) { return node->op->kind == &ct__kind_leaf; }
 
-// Is it made of constants alone, and no result? Then each part that uses it makes its own.
+// Is it made of constants and scalars alone, and no result? Then each part that uses it makes its own.
 static bool is_free(const split *s, const ct_node *node) {
     return s->place[node->index] == ANYWHERE;
 }
@@ -36,7 +36,7 @@ static void place_nodes(split *s) {
         s->place[g->roots[r].val.node->index] = ct__type(g->roots[r].val)->place;
     for (size_t i = 0; i < g->n; i++) {
         const ct_node *node = g->nodes[i];
-        bool bound = node->op == &ct__op_data || node->op == &ct__op_scalar;
+        bool bound = node->op == &ct__op_data;
         for (int k = 0; k < node->n_in; k++) bound |= !is_free(s, node->in[k].node);
         if (bound) s->place[i] = node->out->place;
         for (int k = 0; k < node->n_in; k++) {

@@ -89,12 +89,14 @@ ct_engine *ct__engine_at(ct_ctx *ctx, int place) {
     return ctx->places[place];
 }
 
-static int place_of(ct_ctx *ctx, const char *name, ct_loc here) {
+static int place_of(ct_ctx *ctx, const char *given, ct_loc here) {
     const ct_engine *own = engine_of(ctx);
+    char name[CT_DEVICE_NAME];
     if (!own) return -1;
+    ct__device_name(given, name);
     if (strcmp(name, own->device->name) == 0) return 0;
     const int known = number_of(name, false);
-    ct_engine *e = known < 0 ? engine_new(name, &ctx->err) : ct__engine_at(ctx, known);
+    ct_engine *e = known < 0 ? engine_new(given, &ctx->err) : ct__engine_at(ctx, known);
     if (!e) return -1;
     const int at = known < 0 ? number_of(name, true) : known;
     if (known >= 0) return known;

@@ -176,7 +176,9 @@ void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_ord
                      double seconds) {
     size_t siblings = 0;
     ct_plan *before = sibling(engine, plan, &siblings);
-    bool hint = siblings + 1 == PLANS_BEFORE_HINT, explain = ct__env_flag("COTAN_EXPLAIN");
+    // One of several devices is of its sizes alone, whatever is declared.
+    bool hint = siblings + 1 == PLANS_BEFORE_HINT && !plan->n_pieces,
+         explain = ct__env_flag("COTAN_EXPLAIN");
     if (!hint && !explain) return;
     size_t launches = 0, kernels = 0, anew = 0;
     count(plan, &launches, &kernels, &anew);
