@@ -1,7 +1,8 @@
 """Kernels that tests make, rendered as CUDA, through NVIDIA's compiler for three generations of GPUs. It needs no GPU.
 
 Tests run with their kernels interpreted and written into a folder (COTAN_DUMP=cuda); each distinct kernel is then compiled to machine
-code. Here a sample of the tests; with COTAN_TEST_ALL=1 whole files of tests/ops, and more random graphs.
+code. A sample of the tests, 100 s of processor time, is a part of CI of its own (COTAN_TEST_NVRTC=1); with COTAN_TEST_ALL=1 whole files of
+tests/ops, and more random graphs.
 """
 import ctypes
 import os
@@ -17,6 +18,7 @@ from support.program import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = os.environ.get("COTAN_TEST_ALL") == "1"
+pytestmark = pytest.mark.skipif(not ALL and os.environ.get("COTAN_TEST_NVRTC") != "1", reason="minutes of NVIDIA's compiler")
 ARCHITECTURES = ["sm_80", "sm_90a", "sm_120"]
 # As kernels are to be compiled (src/compile/render/render_gpu.h). -w: the prelude has more than a kernel needs.
 # Most optimisations are left out, for half the time: they decide nothing of what is legal.
