@@ -34,11 +34,15 @@ class Schedule(c.Structure):
                 ("steps", c.c_int64), ("custom", c.c_void_p), ("user", c.c_void_p)]
 
 
+class LossScale(c.Structure):
+    _fields_ = [("initial", c.c_double), ("growth", c.c_double), ("backoff", c.c_double), ("interval", c.c_int64)]
+
+
 class OptimOptions(c.Structure):
     _fields_ = [("lr", c.c_double), ("schedule", Schedule), ("clip", c.c_double), ("beta1", Num),
                 ("beta2", Num), ("eps", Num), ("weight_decay", Num), ("decay_mask", c.c_void_p),
                 ("mask_user", c.c_void_p), ("momentum", c.c_double), ("nesterov", c.c_bool),
-                ("here", Loc)]
+                ("loss_scale", LossScale), ("here", Loc)]
 
 
 class MeanArgs(c.Structure):
