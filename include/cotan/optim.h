@@ -85,7 +85,7 @@ CT_API void ct_optim_free(ct_optim *optim);
 // al. 2018, section 3.2; the rule is that of PyTorch's GradScaler). Gradients are those of the loss
 // times the scale, divided by it again before anything looks at them. A step whose gradients' norm
 // is not finite changes no parameter and no state, and the scale is multiplied by `backoff`; after
-// `interval` good steps in a row it is multiplied by `growth`. All of it is part of the plan: nothing is read.
+// `interval` good steps in a row it is multiplied by `growth`. ct_fit ends where no scale gives finite gradients. All of it is part of the plan: nothing is read.
 // State "loss_scale" (f32), "good_steps" (i32, in a row) and "skipped" (i32, in all); metric
 // "loss_scale": the next step's.
 typedef struct ct_loss_scale {

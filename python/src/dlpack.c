@@ -502,7 +502,13 @@ static PyObject *asarray(PyObject *module, PyObject *args, PyObject *options) {
     if ((device != Py_None && !place) ||
         !(copy == Py_False ? shared(o, want, &t, here) : make_tensor(o, want, &t, here)))
         return NULL;
+    const ct_tensor found = t;
     if (place) t = ct_to_at(t, place, here);
+    if (copy == Py_False && found.bits != t.bits) {
+        PyErr_Format(PyExc_ValueError, "copy=False: the array lies elsewhere, and %s takes a copy",
+                     place);
+        return NULL;
+    }
     if (tensor_check(o) && tensor_handle(o).bits == t.bits) {
         if (copy != Py_True) {
             Py_INCREF(o);

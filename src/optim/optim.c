@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "optim/stage.h"
 
+#define LEAST_SCALE 0x1p-120
+
 struct ct_optim {
     ct_params *state;
     ct_schedule lr;
@@ -281,6 +283,21 @@ static void settle(ct_optim *optim) {
     optim->pending = 0;
 }
 
+static void follow_one(ct_ctx *ctx, ct_tensor state, ct_tensor param, ct_loc here) {
+    const ct_var *of = ct__var_of(param), *var = ct__var_of(state);
+    if (of && var && var->type.place != of->type.place)
+        ct__var_move(ctx, state, of->type.place, here);
+}
+
+// What is kept of parameters that moved to other devices goes where they are.
+static void follow(ct_ctx *ctx, const ct_optim *optim, ct_loc here) {
+    for (size_t i = 0; i < optim->n; i++) {
+        for (size_t s = 0; s < optim->n_transforms * CT_TRANSFORM_STATES; s++)
+            if (optim->slots[s]) follow_one(ctx, optim->slots[s][i], optim->params[i], here);
+        if (optim->sum) follow_one(ctx, optim->sum[i], optim->params[i], here);
+    }
+}
+
 // ----------------------------------------------------------------------------- the parts of a step
 
 static bool make_sums(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
@@ -374,6 +391,7 @@ void ct_optim_accumulate_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_accumulate", "the optimizer")) return;
     CT_PLAIN;
+    follow(ctx, optim, here);
     if (!begin_sums(optim, here) || !record_gradients(optim, loss, here)) return;
     add_to_sums(optim, here);
     for (size_t i = 0; i < optim->n; i++) ct_assign_at(optim->sum[i], optim->updates[i], here);
@@ -392,15 +410,15 @@ static void unscale(ct_optim *optim, ct_loc here) {
 static void record_scale(ct_optim *optim, ct_loc here) {
     const ct_loss_scale *s = &optim->scaling;
     ct_tensor good = ct_select_at(optim->finite, ct_add_at(optim->good, ct_i(1), here), ct_i(0),
-                                  here);                              // ()
-    ct_tensor grows = ct_equal_at(good, ct_i(s->interval), here);     // ()
-    ct_tensor grown = ct_mul_at(optim->scale, ct_f(s->growth), here); // ()
-    grows = ct_and_at(grows, ct_is_finite_at(grown, here), here);
+                                  here);                                 // ()
+    ct_tensor full = ct_greater_equal_at(good, ct_i(s->interval), here); // ()
+    ct_tensor grown = ct_mul_at(optim->scale, ct_f(s->growth), here);    // ()
+    ct_tensor grows = ct_and_at(full, ct_is_finite_at(grown, here), here);
     ct_tensor less = ct_mul_at(optim->scale, ct_f(s->backoff), here); // ()
+    less = ct_maximum_at(less, ct_f(LEAST_SCALE), here); // of which the inverse is finite
     ct_tensor scale = ct_select_at(grows, grown, optim->scale, here);
     scale = ct_select_at(optim->finite, scale, less, here);
     ct_assign_at(optim->scale, scale, here);
-    ct_tensor full = ct_equal_at(good, ct_i(s->interval), here);
     ct_assign_at(optim->good, ct_select_at(full, ct_i(0), good, here), here);
     ct_metric_at("loss_scale", scale, here);
 }
@@ -418,21 +436,6 @@ static ct_tensor count_of(ct_optim *optim, ct_tensor done, ct_loc here) {
 bool ct__optim_scales(const ct_optim *optim) { return optim->scaling.initial > 0; }
 
 // ---------------------------------------------------------------------------------------- the step
-
-static void follow_one(ct_ctx *ctx, ct_tensor state, ct_tensor param, ct_loc here) {
-    const ct_var *of = ct__var_of(param), *var = ct__var_of(state);
-    if (of && var && var->type.place != of->type.place)
-        ct__var_move(ctx, state, of->type.place, here);
-}
-
-// What is kept of parameters that moved to other devices goes where they are.
-static void follow(ct_ctx *ctx, const ct_optim *optim, ct_loc here) {
-    for (size_t i = 0; i < optim->n; i++) {
-        for (size_t s = 0; s < optim->n_transforms * CT_TRANSFORM_STATES; s++)
-            if (optim->slots[s]) follow_one(ctx, optim->slots[s][i], optim->params[i], here);
-        if (optim->sum) follow_one(ctx, optim->sum[i], optim->params[i], here);
-    }
-}
 
 void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
@@ -537,10 +540,11 @@ static bool usable_scale(ct_loss_scale *s, ct_loc here) {
     if (s->growth == 0) s->growth = 2;
     if (s->backoff == 0) s->backoff = 0.5;
     if (s->interval == 0) s->interval = 2000;
-    if (!(s->initial >= 0 && s->initial <= FLT_MAX))
+    const float growth = (float)s->growth, backoff = (float)s->backoff; // as the plan has them
+    if (s->initial != 0 && !(s->initial >= LEAST_SCALE && s->initial <= FLT_MAX))
         ct__fail(ctx, CT_E_ARGUMENT, here, "optim",
                  "the loss scale begins at %g, it must be above 0 and an f32", s->initial);
-    else if (!(s->growth >= 1 && isfinite(s->growth)) || !(s->backoff > 0 && s->backoff < 1))
+    else if (!(growth >= 1 && isfinite(growth)) || !(backoff > 0 && backoff < 1))
         ct__fail(
             ctx, CT_E_ARGUMENT, here, "optim",
             "the loss scale grows by %g and backs off by %g, they must be 1 or more, and above "

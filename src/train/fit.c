@@ -160,13 +160,19 @@ static bool is_loss(fit *f, ct_tensor t) {
 }
 
 // Where the loss is scaled, one that is not finite is a step that was left out; its scale falls with
-// each of them, and where it says nothing any more, the model is broken.
+// each of them, and where it says nothing any more, the model is broken. So it is where the scale has fallen
+// that far by gradients alone.
 static bool is_usable_loss(fit *f, double loss, bool last) {
     ct_fit_point *p = &f->point;
     if (!ct__optim_scales(f->o->optim)) return is_finite(f, "loss", loss);
     if (!last) return true;
     p->loss_scale = ct_metric_value("loss_scale");
-    return !f->err->code && (p->loss_scale >= 1 || is_finite(f, "loss", p->loss));
+    if (f->err->code || (p->loss_scale < 1 && !is_finite(f, "loss", p->loss))) return false;
+    return p->loss_scale >= 0x1p-40 || ct__err(f->err, CT_E_DATA, f->here, "train",
+                                               "the gradients are not finite at step %lld, "
+                                               "whatever the scale of the loss, which has "
+                                               "fallen to %.2g",
+                                               (long long)p->step, p->loss_scale);
 }
 
 // Part k of the step; its loss is added to `sum`. The last one makes the update, whatever its loss

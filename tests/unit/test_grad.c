@@ -548,7 +548,7 @@ static void whole_numbers_have_a_power_whose_exponent_is_learned(void **state) {
     const int32_t two = 2;
     ct_tensor y = line_of(3), g;
     ct_grad(ct_sum(ct_pow(ct_from(&two, CT_I32, CT_DIMS(1)), y)), &y, 1, &g); // 2^y log(2)
-    for (int i = 0; i < 3; i++) assert_float_equal(at(g, i), log(2) * (2 << i), 1e-6);
+    for (int i = 0; i < 3; i++) assert_float_equal(at(g, i), (float)(log(2) * (2 << i)), 1e-6f);
 }
 
 int main(void) {

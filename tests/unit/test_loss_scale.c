@@ -147,6 +147,27 @@ static void test_a_fit_recovers(void **state) {
     ct_params_free(p.params);
 }
 
+// The root's slope at 0 is infinite, and times 0 not a number: the loss is 0, and nothing can be learned.
+static ct_tensor loss_without_gradients(int64_t batch, void *user) {
+    const problem *p = user;
+    (void)batch;
+    return ct_sum(ct_sqrt(ct_mul(p->w, ct_f(0))));
+}
+static void test_gradients_that_are_never_finite_end_a_fit(void **state) {
+    (void)state;
+    problem p = {0};
+    begin(&p);
+    ct_optim *optim = ct_sgd(p.params, .lr = 1e-3, .loss_scale.initial = 16);
+    ct_fit_options o = {.steps = 60, .optim = optim, .loss = loss_without_gradients, .user = &p};
+    assert_false(ct_fit_at(&o, (ct_loc){"main.c", 9}));
+    assert_string_equal(ct_error_text(),
+                        "main.c:9: train: the gradients are not finite at step 44, whatever the "
+                        "scale of the loss, which has fallen to 4.5e-13");
+    ct_error_clear();
+    ct_optim_free(optim);
+    ct_params_free(p.params);
+}
+
 static void test_numbers_that_are_refused(void **state) {
     (void)state;
     const struct {
@@ -155,6 +176,11 @@ static void test_numbers_that_are_refused(void **state) {
     } cases[] = {
         {{.initial = -1}, "the loss scale begins at -1, it must be above 0 and an f32"},
         {{.initial = 1e39}, "the loss scale begins at 1e+39, it must be above 0 and an f32"},
+        {{.initial = 1e-60}, "the loss scale begins at 1e-60, it must be above 0 and an f32"},
+        {{.initial = 2, .growth = 1e300},
+         "the loss scale grows by 1e+300 and backs off by 0.5, they must be 1 or more, and above 0 "
+         "and "
+         "below 1"},
         {{.initial = 2, .growth = 0.5},
          "the loss scale grows by 0.5 and backs off by 0.5, they must be 1 or more, and above 0 "
          "and "
@@ -183,6 +209,7 @@ int main(void) {
         cmocka_unit_test(test_the_sequence),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_a_fit_recovers),
+        cmocka_unit_test(test_gradients_that_are_never_finite_end_a_fit),
         cmocka_unit_test(test_numbers_that_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

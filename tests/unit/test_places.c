@@ -275,10 +275,62 @@ static void variables_lie_where_their_first_value_lies(void **state) {
     ct_params_free(set);
 }
 
+// Sums of a step's parts go where the parameters went; a loss that was recorded before they went reads what is
+// not there any more.
+static void what_an_optimizer_adds_up_follows(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = ct_param(set, "w", CT_F32, CT_DIMS(3));
+    {
+        CT_SCOPE;
+        ct_assign(w, line_of(3));
+    }
+    ct_optim *sgd = ct_sgd(set, .lr = 0.5);
+    for (int k = 0; k < 4; k++) {
+        CT_SCOPE;
+        if (k == 2) ct_params_move(set, "cpu:1");
+        ct_tensor loss = ct_sum(ct_mul(w, w));
+        if (k % 2)
+            ct_optim_step(sgd, loss);
+        else
+            ct_optim_accumulate(sgd, loss);
+    }
+    assert_ok();
+    assert_string_equal(ct_device_of(w), "cpu:1");
+    assert_true(at(w, 2) == 0);
+    {
+        CT_SCOPE;
+        ct_tensor before = ct_mul(w, ct_f(2));
+        ct_move(w, "cpu");
+        assert_true(isnan(ct_item(ct_sum(before))));
+        assert_non_null(strstr(ct_error_text(), "w"));
+        ct_error_clear();
+        assert_true(ct_item(ct_sum(ct_mul(w, ct_f(2)))) == 0);
+    }
+    ct_optim_free(sgd);
+    ct_params_free(set);
+}
+
 // ------------------------------------------------------------------------------------------ errors
 
+static void a_device_that_tensors_were_sent_to_is_not_made_the_own_one(void **state) {
+    (void)state;
+    {
+        CT_SCOPE;
+        assert_true(ct_item(ct_sum(ct_to(line_of(3), "cpu:1"))) == 6);
+    }
+    assert_false(ct_set_device("cpu:1"));
+    assert_string_equal(
+        ct_error_text(),
+        "set_device: tensors of this context were sent to cpu:1, which was not its own device\n"
+        "  hint: set the device before anything is sent there");
+    ct_error_clear();
+    assert_true(ct_set_device("ref"));
+    assert_true(ct_set_device("cpu"));
+}
+
 static char text[900];
-static const char *said(const char *format, ...) {
+__attribute__((format(printf, 1, 2))) static const char *said(const char *format, ...) {
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -458,6 +510,8 @@ int main(void) {
         TEST(values_are_read_kept_and_metered),
         TEST(another_context_reads_what_lies_elsewhere),
         TEST(variables_lie_where_their_first_value_lies),
+        TEST(what_an_optimizer_adds_up_follows),
+        TEST(a_device_that_tensors_were_sent_to_is_not_made_the_own_one),
         TEST(tensors_of_two_devices_do_not_mix),
         TEST(a_device_that_is_not_there_is_named),
         TEST(a_value_of_another_device_is_not_assigned),

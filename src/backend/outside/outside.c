@@ -31,6 +31,7 @@ typedef struct ct_outside_state { // of a device that is open
     const ct_device_spec *spec;
     void *state; // the device's own
     ct_outside_code *codes;
+    pthread_mutex_t turn; // of the threads that call it
 } ct_outside_state;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -44,11 +45,24 @@ static const ct_device_spec *spec_of(const ct_device *device) {
 static void *own(const ct_device *device) {
     return ((const ct_outside_state *)device->state)->state;
 }
+static void enter(const ct_device *device) {
+    pthread_mutex_lock(&((ct_outside_state *)device->state)->turn);
+}
+static void leave(const ct_device *device) {
+    pthread_mutex_unlock(&((ct_outside_state *)device->state)->turn);
+}
 static ct_device_place place(ct_operand at) { return (ct_device_place){at.buffer, at.offset}; }
 
 static bool done(const ct_device *device, ct_device_why why, const char *what, ct_err *err) {
     return !why ||
            ct__err(err, CT_E_DEVICE, CT_NOWHERE, device->backend->name, "%s: %.400s", what, why);
+}
+
+// The end of a call: its turn is over when what it says was read.
+static bool ended(const ct_device *device, ct_device_why why, const char *what, ct_err *err) {
+    const bool ok = done(device, why, what, err);
+    leave(device);
+    return ok;
 }
 
 static int outside_count(const ct_backend *self, ct_err *err) {
@@ -67,9 +81,11 @@ static bool outside_open(ct_device *device, ct_err *err) {
     ct_outside_state *s = ct__calloc(1, sizeof *s);
     if (!s) return ct__err_memory(err, CT_NOWHERE, spec->name, sizeof *s);
     s->spec = spec;
+    pthread_mutex_init(&s->turn, NULL);
     device->state = s;
     if (done(device, spec->open(device->ordinal, &s->state), "it cannot be opened", err))
         return true;
+    pthread_mutex_destroy(&s->turn);
     ct__free(s);
     return false;
 }
@@ -80,28 +96,36 @@ static void outside_close(ct_device *device) {
         next = c->next;
         ct__free(c);
     }
+    pthread_mutex_destroy(&s->turn);
     ct__free(s);
 }
 
 static void *outside_alloc(ct_device *device, size_t bytes, ct_err *err) {
+    enter(device);
     void *p = spec_of(device)->alloc(own(device), bytes ? bytes : 64);
+    leave(device);
     if (!p)
         ct__err(err, CT_E_MEMORY, CT_NOWHERE, device->backend->name, "out of memory for %s",
                 ct__bytes_text(bytes).s);
     return p;
 }
 static void outside_free(ct_device *device, void *buffer) {
+    enter(device);
     spec_of(device)->free(own(device), buffer);
+    leave(device);
 }
 static bool outside_copy_in(ct_device *device, ct_operand to, const void *host, size_t n,
                             ct_err *err) {
-    return !n ||
-           done(device, spec_of(device)->copy_in(own(device), place(to), host, n), "copy_in", err);
+    if (!n) return true;
+    enter(device);
+    return ended(device, spec_of(device)->copy_in(own(device), place(to), host, n), "copy_in", err);
 }
 static bool outside_copy_out(ct_device *device, ct_operand from, void *host, size_t n,
                              ct_err *err) {
-    return !n || done(device, spec_of(device)->copy_out(own(device), place(from), host, n),
-                      "copy_out", err);
+    if (!n) return true;
+    enter(device);
+    return ended(device, spec_of(device)->copy_out(own(device), place(from), host, n), "copy_out",
+                 err);
 }
 
 // --------------------------------------------------------------------------------------- launches
@@ -119,8 +143,9 @@ static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
                                      .n_numbers = c->n_numbers,
                                      .grid = c->grid,
                                      .scratch = c->kernel->scratch};
+    enter(device);
     const bool ok =
-        done(device, spec_of(device)->launch(own(device), &launch), c->kernel->name, err);
+        ended(device, spec_of(device)->launch(own(device), &launch), c->kernel->name, err);
     if (buffers != few) ct__free(buffers);
     return ok;
 }
@@ -131,10 +156,11 @@ static bool run_command(void *user, const ct_command *c, const ct_command *given
     if (ct__stopped(device, err)) return false;
     if (c->kind == CT_COMMAND_NODE) return ct__call_on_copies(device, c, err);
     if (c->kind == CT_COMMAND_KERNEL) return run_kernel(device, c, err);
-    return !c->bytes ||
-           done(device,
-                spec_of(device)->copy(own(device), place(c->args[0]), place(c->args[1]), c->bytes),
-                "copy", err);
+    if (!c->bytes) return true;
+    enter(device);
+    return ended(device,
+                 spec_of(device)->copy(own(device), place(c->args[0]), place(c->args[1]), c->bytes),
+                 "copy", err);
 }
 static bool read_back(void *device, ct_operand from, void *to, size_t n, ct_err *err) {
     return outside_copy_out(device, from, to, n, err);
@@ -144,8 +170,11 @@ static bool outside_submit(ct_device *device, const ct_command *commands, size_t
     const ct_runner runner = {
         .device = device, .run = run_command, .read = read_back, .user = device};
     const bool ok = ct__run_commands(&runner, commands, n, err);
-    const ct_device_why why = spec_of(device)->wait(own(device));
-    return ok && done(device, why, "wait", err);
+    ct_err other = {0};
+    enter(device);
+    const bool waited =
+        ended(device, spec_of(device)->wait(own(device)), "wait", ok ? err : &other);
+    return ok && waited;
 }
 static uint64_t outside_event(ct_device *device) { return (void)device, 0; }
 static bool outside_wait(ct_device *device, uint64_t event, ct_err *err) {
@@ -178,12 +207,15 @@ static bool compile(ct_device *device, const ct_kernel *k, void **code, ct_err *
     ct__text_add(&source, k->text);
     if (source.failed) return ct__err_memory(err, k->here, spec->name, strlen(k->text));
     const ct_device_kernel kernel = {.name = k->name, .source = source.s, .scratch = k->scratch};
+    enter(device);
     const ct_device_why why = spec->compile(own(device), &kernel, code);
+    if (why)
+        ct__err(err, CT_E_DEVICE, k->here, spec->name, "kernel %s cannot be compiled: %.400s",
+                k->name, why);
+    leave(device);
     ct__text_free(&source);
-    if (!why) return true;
-    ct__counters.kernels_failed++;
-    return ct__err(err, CT_E_DEVICE, k->here, spec->name, "kernel %s cannot be compiled: %.400s",
-                   k->name, why);
+    if (why) ct__counters.kernels_failed++;
+    return !why;
 }
 
 static bool build_one(ct_device *device, ct_kernel *k, ct_err *err) {
@@ -318,11 +350,12 @@ static void load_asked(ct_err *err) {
     pthread_mutex_lock(&once);
     const char *text = loaded ? NULL : secure_getenv("COTAN_DEVICE_LIBRARY");
     loaded = true;
-    while (text && *text && !failure.code) {
+    while (text && *text) { // all of them, whatever the first one's fault is
+        ct_err why = {0};
         char path[4096];
         const size_t n = strcspn(text, ":");
         snprintf(path, sizeof path, "%.*s", (int)(n < sizeof path ? n : sizeof path - 1), text);
-        if (n) load(path, CT_NOWHERE, &failure);
+        if (n && !load(path, CT_NOWHERE, &why) && !failure.code) failure = why;
         text += n + (text[n] == ':');
     }
     if (failure.code && err) *err = failure;

@@ -154,6 +154,21 @@ const char *ct_numerics(void) {
     return e ? ct__lapack_numerics(ct__numerics(e->device)) : "";
 }
 
+// Tensors lie there already, under a number of their own.
+static bool is_place(ct_ctx *ctx, const char *given) {
+    char name[CT_DEVICE_NAME];
+    ct__device_name(given, name);
+    for (int i = 1; i < CT_PLACES; i++) {
+        const ct_engine *e = ctx->places[i];
+        if (!e || strcmp(e->device->name, name) != 0) continue;
+        ct__fail(ctx, CT_E_DEVICE, CT_NOWHERE, "set_device",
+                 "tensors of this context were sent to %s, which was not its own device", name);
+        ct__err_hint(&ctx->err, "set the device before anything is sent there");
+        return true;
+    }
+    return false;
+}
+
 bool ct_set_device(const char *name) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return false;
@@ -161,7 +176,8 @@ bool ct_set_device(const char *name) {
         ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, "set_device", "the context holds pending work");
         return false;
     }
-    if (!ct__given(ctx, name, CT_NOWHERE, "set_device", "the name")) return false;
+    if (!ct__given(ctx, name, CT_NOWHERE, "set_device", "the name") || is_place(ctx, name))
+        return false;
     ct_engine *e = engine_new(name, &ctx->err);
     if (!e) return false;
     if (ctx->device) {
@@ -674,6 +690,10 @@ static bool move(ct_ctx *ctx, ct_var *var, int place) {
     ct_engine *e = ct__engine_at(ctx, place);
     if (!e || !take_alone(ctx, var)) return false;
     bool ok = target_stands(ctx, var, CT_NOWHERE) && move_here(ctx, e, var);
+    if (ok) { // what read it where it was is not to meet what reads it now
+        ct__var_changed(var, ct__new_version(ctx));
+        if (ctx->n_extras) ct__extras_spent(ctx);
+    }
     ct__share_leave(var->lock, true);
     return ok;
 }

@@ -113,7 +113,8 @@ bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_or
     plan->words = ct__malloc((order->n_words + 1) * sizeof *plan->words);
     if (!plan->words)
         return ct__err_memory(&ctx->err, plan->here, "plan", order->n_words * sizeof *plan->words);
-    memcpy(plan->words, order->words, order->n_words * sizeof *plan->words);
+    if (order->n_words) // a piece of a plan has none
+        memcpy(plan->words, order->words, order->n_words * sizeof *plan->words);
     if (!make_homes(engine->device, plan, &ctx->err)) return false;
     preparation x = {.plan = plan, .home = plan->homes};
     x.lasting = ct__calloc(plan->program.n_bufs + 1, sizeof *x.lasting);
