@@ -38,7 +38,7 @@
 #include "compile/plan.h"
 #include "support/graph_build.h"
 
-enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 1000, COMPILED = 24 };
+enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000, COMPILED = 24 };
 enum { EXIT_UNTRIED = 100, TOGETHER = 8 };
 enum { LEAST_NODES = 5, MOST_NODES = 60, PRIMITIVE_IN = 8, DTYPE_IN = 100 };
 
@@ -891,7 +891,7 @@ int main(int argc, char **argv) {
     (void)argc;
     program = argv[0], report = stderr;
     if ((text = getenv("COTAN_FUZZ_SEED"))) seed = strtoull(text, NULL, 10);
-    if (getenv("COTAN_TEST_ALL")) n_graphs = 2 * GRAPHS, n_compiled = INT32_MAX;
+    if (getenv("COTAN_TEST_ALL")) n_compiled = INT32_MAX;
     if ((text = getenv("COTAN_FUZZ_COUNT"))) n_graphs = atoi(text);
     if ((text = getenv("COTAN_FUZZ_COMPILED"))) n_compiled = atoi(text);
     if ((only_one = (text = getenv("COTAN_FUZZ_ONLY")))) only = strtoull(text, NULL, 10);
