@@ -5,7 +5,7 @@
 // that a miscompiled kernel would be found.
 //
 //   COTAN_FUZZ_SEED=n    another seed        COTAN_FUZZ_COUNT=n     more or fewer graphs
-//   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many (100; with
+//   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many (24; with
 //   COTAN_FUZZ_BATCH=n   batch n alone                              COTAN_TEST_ALL=1 all)
 //   COTAN_FUZZ_DEVICE=x  what is compiled runs there (cpu)
 //
