@@ -733,10 +733,6 @@ void ct__render_find_indices(const ct_kir *k, bool *index) {
 
 // -------------------------------------------------------------------------------- math functions
 
-typedef bool math_set[CT_MATH_COUNT][2]; // f32, f64
-
-static bool math_needed(const ct_kir *k, math_set done, ct_text *out, ct_err *err);
-
 // Shapes of a function whose parameters are 16-lane or scalar.
 static void function_shapes(const ct_kir *k, ct_kshape *shape, bool wide) {
     for (size_t i = 0; i < k->n; i++) {
@@ -748,43 +744,17 @@ static void function_shapes(const ct_kir *k, ct_kshape *shape, bool wide) {
     }
 }
 
-static bool math_function(ct_kmath f, ct_dtype dtype, math_set done, ct_text *out, ct_err *err) {
-    ct_kir k;
-    ct__kir_init(&k);
-    ct__kir_math_body(&k, f, dtype);
-    bool ok = ct__kir_verify(&k, err) && math_needed(&k, done, out, err);
-    ct_kshape *shape = ok ? ct__malloc(k.n * sizeof *shape) : NULL;
-    uint8_t *nested = ok ? ct__calloc(k.n, 1) : NULL;
-    if (ok && (!shape || !nested)) ok = ct__err_memory(err, CT_NOWHERE, "kernel", k.n);
-    if (ok) {
-        const char *name = ct__kir_math_name(f), *t = ct__render_type(dtype);
-        ct__textf(out, "#ifndef HAVE_%s_%s\n#define HAVE_%s_%s\n", name, t, name, t);
-        ct_render r = {.k = &k, .shape = shape, .nested = nested, .out = out, .depth = 1};
-        for (int wide = 0; wide < 2; wide++) {
-            function_shapes(&k, shape, wide);
-            ct__textf(out, "%s %s%s %s%s_%s(%s%s x0) {\n", f > CT_MATH_ERF ? "SLOW" : "static", t,
-                      wide ? "x16" : "", wide ? "" : "s_", name, t, t, wide ? "x16" : "");
-            body(&r);
-            ct__text_add(out, "}\n");
-        }
-        ct__text_add(out, "#endif\n");
+static void math_function(const ct_kir *k, ct_kmath f, ct_dtype dtype, ct_kshape *shape,
+                          const uint8_t *nested, ct_text *out) {
+    const char *name = ct__kir_math_name(f), *t = ct__render_type(dtype);
+    ct_render r = {.k = k, .shape = shape, .nested = nested, .out = out, .depth = 1};
+    for (int wide = 0; wide < 2; wide++) {
+        function_shapes(k, shape, wide);
+        ct__textf(out, "%s %s%s %s%s_%s(%s%s x0) {\n", f > CT_MATH_ERF ? "SLOW" : "static", t,
+                  wide ? "x16" : "", wide ? "" : "s_", name, t, t, wide ? "x16" : "");
+        body(&r);
+        ct__text_add(out, "}\n");
     }
-    ct__free(shape);
-    ct__free(nested);
-    ct__kir_free(&k);
-    return ok;
-}
-
-static bool math_needed(const ct_kir *k, math_set done, ct_text *out, ct_err *err) {
-    for (size_t i = 0; i < k->n; i++) {
-        const ct_kins *ins = &k->ins[i];
-        if (ins->op != CT_K_MATH && ins->op != CT_K_MATH_WHERE) continue;
-        bool *known = &done[ins->sub][ins->dtype == CT_F64];
-        if (*known) continue;
-        *known = true;
-        if (!math_function(ins->sub, ins->dtype, done, out, err)) return false;
-    }
-    return true;
 }
 
 // The trees of the sums of several blocks, each once.
@@ -891,9 +861,8 @@ static void signature(const ct_kir *k, const char *name, ct_text *out) {
 }
 
 static bool render(ct_render *r, ct_text *out, char name[40], ct_err *err) {
-    math_set done = {{false}};
     ct_text inner = {0};
-    if (!math_needed(r->k, done, out, err)) return false;
+    if (!ct__render_math(r->k, math_function, out, err)) return false;
     trees_needed(r, out);
     r->out = &inner;
     kernel_body(r);

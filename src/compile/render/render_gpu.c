@@ -343,42 +343,14 @@ static void body(gpu *g) {
 
 // ----------------------------------------------------------------------------- what stands before
 
-typedef bool math_set[CT_MATH_COUNT][2]; // f32, f64
-
-static bool math_needed(const ct_kir *k, math_set done, ct_text *out, ct_err *err);
-
-static bool math_function(ct_kmath f, ct_dtype dtype, math_set done, ct_text *out, ct_err *err) {
-    ct_kir k;
-    ct__kir_init(&k);
-    ct__kir_math_body(&k, f, dtype);
-    bool ok = ct__kir_verify(&k, err) && math_needed(&k, done, out, err);
-    ct_kshape *shape = ok ? ct__calloc(k.n, sizeof *shape) : NULL;
-    uint8_t *nested = ok ? ct__calloc(k.n, 1) : NULL;
-    if (ok && (!shape || !nested)) ok = ct__err_memory(err, CT_NOWHERE, "kernel", k.n);
-    if (ok) {
-        const char *name = ct__kir_math_name(f), *t = ct__render_type(dtype);
-        gpu g = {.r = {.k = &k, .shape = shape, .nested = nested, .out = out, .depth = 1}};
-        ct__textf(out, "#ifndef HAVE_%s_%s\n#define HAVE_%s_%s\n", name, t, name, t);
-        ct__textf(out, "%s %s s_%s_%s(%s x0) {\n", f > CT_MATH_ERF ? "SLOW" : "FN", t, name, t, t);
-        body(&g);
-        ct__text_add(out, "}\n#endif\n");
-    }
-    ct__free(shape);
-    ct__free(nested);
-    ct__kir_free(&k);
-    return ok;
-}
-
-static bool math_needed(const ct_kir *k, math_set done, ct_text *out, ct_err *err) {
-    for (size_t i = 0; i < k->n; i++) {
-        const ct_kins *ins = &k->ins[i];
-        if (ins->op != CT_K_MATH && ins->op != CT_K_MATH_WHERE) continue;
-        bool *known = &done[ins->sub][ins->dtype == CT_F64];
-        if (*known) continue;
-        *known = true;
-        if (!math_function(ins->sub, ins->dtype, done, out, err)) return false;
-    }
-    return true;
+static void math_function(const ct_kir *k, ct_kmath f, ct_dtype dtype, ct_kshape *shape,
+                          const uint8_t *nested, ct_text *out) {
+    const char *t = ct__render_type(dtype);
+    gpu g = {.r = {.k = k, .shape = shape, .nested = nested, .out = out, .depth = 1}};
+    ct__textf(out, "%s %s s_%s_%s(%s x0) {\n", f > CT_MATH_ERF ? "SLOW" : "FN", t,
+              ct__kir_math_name(f), t, t);
+    body(&g);
+    ct__text_add(out, "}\n");
 }
 
 static void trees_needed(const gpu *g, ct_text *out) {
@@ -468,9 +440,8 @@ static void kernel_body(gpu *g) {
 }
 
 static bool render(gpu *g, ct_text *out, char name[40], ct_err *err) {
-    math_set done = {{false}};
     ct_text inner = {0};
-    if (!math_needed(g->r.k, done, out, err)) return false;
+    if (!ct__render_math(g->r.k, math_function, out, err)) return false;
     trees_needed(g, out);
     g->r.out = &inner;
     kernel_body(g);

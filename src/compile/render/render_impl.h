@@ -55,6 +55,12 @@ void ct__render_uniform_part(const ct_render *r, ct_kval index); // " + 5 + v7" 
 // stand on different sides of that.
 bool ct__render_is_row(const ct_render *r, const ct_kins *load, ct_kval x);
 
+// Appends the math functions that a kernel needs (exp, log ...), each once and behind those that it needs itself. `write`:
+// one of them, named ct__kir_math_name(f), of a renderer; shape and nested are room for its body's instructions, zeroed.
+typedef void (*ct_math_writer)(const ct_kir *body, ct_kmath f, ct_dtype dtype, ct_kshape *shape,
+                               const uint8_t *nested, ct_text *out);
+bool ct__render_math(const ct_kir *k, ct_math_writer write, ct_text *out, ct_err *err);
+
 static inline bool ct__render_is_wide(const ct_render *r, ct_kval v) {
     return r->shape[v].vary == CT_VARYING;
 }
