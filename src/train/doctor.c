@@ -341,8 +341,10 @@ static void add_device(const ct_device_info *info, void *user) {
 static void devices(doctor *d) {
     ct_text text = {0};
     ct_err err = {0};
-    if (!ct__devices(false, add_device, &text, &err)) ct__textf(&text, "%s", err.text);
-    say(d, CT_HEALTH_GOOD, "devices", &text, NULL);
+    const bool loaded = ct__devices(false, add_device, &text, &err);
+    if (!loaded) ct__textf(&text, "; %s", err.text);
+    say(d, loaded ? CT_HEALTH_GOOD : CT_HEALTH_BAD, "devices", &text,
+        loaded ? NULL : "unset COTAN_DEVICE_LIBRARY, or let it name libraries that can be loaded");
     ct__text_free(&text);
 }
 

@@ -192,3 +192,12 @@ def test_without_opencl_the_rest_is_listed():
         "/none.so: cannot open shared object file: No such file or directory")
     found, _ = findings(cotan("doctor", COTAN_OPENCL_LIBRARY="/none.so"))
     assert found["devices"][1].startswith("cpu; ref; no opencl: opencl: there is no OpenCL here: /none.so: ")
+
+
+def test_a_library_of_devices_that_is_not_there():
+    missing = "device_load: /none.so: cannot open shared object file: No such file or directory"
+    done = cotan("devices", "--no-measure", COTAN_DEVICE_LIBRARY="/none.so")
+    assert (done.returncode, done.stderr) == (1, f"cotan: {missing}\n") and len(done.stdout.splitlines()) > 3  # the others are told
+    found, mends = findings(cotan("doctor", COTAN_DEVICE_LIBRARY="/none.so"))
+    assert found["devices"][0] == "BAD" and found["devices"][1].endswith(f"; {missing}")
+    assert mends["devices"] == "unset COTAN_DEVICE_LIBRARY, or let it name libraries that can be loaded"
