@@ -159,14 +159,32 @@ static bool open_places(ct_ctx *ctx, const ct_order *order) {
     return true;
 }
 
-// Do the devices of this context run kernels that take compositions as they are?
-static bool all_take_compositions(const ct_ctx *ctx, const ct_engine *own) {
-    bool all = !ct__evaluates_ops(own->device) && !(own->check & CT_CHECK_OPS);
-    for (int i = 1; i < CT_PLACES; i++) {
-        const ct_engine *other = ctx->places[i];
-        all &= !other || !ct__evaluates_ops(other->device);
+static bool runs_kernels(const ct_engine *engine) {
+    return !ct__evaluates_ops(engine->device) && !(engine->check & CT_CHECK_OPS);
+}
+
+// Do all devices that the graph lies on run kernels, which take compositions as they are?
+static bool all_run_kernels(ct_ctx *ctx, const ct_graph *graph) {
+    for (size_t i = 0; i < graph->n; i++)
+        for (int o = 0; o < graph->nodes[i]->n_out; o++) {
+            const ct_engine *engine = ct__engine_at(ctx, graph->nodes[i]->out[o].place);
+            if (!engine || !runs_kernels(engine)) return false;
+        }
+    return true;
+}
+
+// The graph of what was recorded. Where it lies shows when bodies are in their places; if a part of it lies on a
+// device that evaluates ops, it is made once more without whole compositions.
+static bool expand(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
+                   size_t n_roots, ct_graph *graph) {
+    ctx->whole = runs_kernels(engine);
+    if (!ct__expand(ctx, order, roots, n_roots, graph)) return false;
+    if (ctx->whole && ct__lies_apart(graph) && !all_run_kernels(ctx, graph)) {
+        ctx->whole = false;
+        *graph = (ct_graph){0};
+        if (!ct__expand(ctx, order, roots, n_roots, graph)) return false;
     }
-    return all;
+    return legal_graph(ctx, "expanded", graph);
 }
 
 static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
@@ -174,9 +192,7 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
     ct_graph graph = {0};
     ct__dump_recorded(ctx, order, roots, n_roots);
     if (!open_places(ctx, order)) return false;
-    ctx->whole = all_take_compositions(ctx, engine);
-    if (!ct__expand(ctx, order, roots, n_roots, &graph) || !legal_graph(ctx, "expanded", &graph))
-        return false;
+    if (!expand(ctx, engine, order, roots, n_roots, &graph)) return false;
     const bool apart = ct__lies_apart(&graph);
     return (apart || remembered(ctx, engine, plan, &graph)) && ct__simplify(ctx, &graph) &&
            legal_graph(ctx, "simplified", &graph) &&

@@ -311,6 +311,28 @@ static void what_an_optimizer_adds_up_follows(void **state) {
     ct_params_free(set);
 }
 
+static uint64_t launches_of_attention(int64_t T) {
+    CT_SCOPE;
+    const uint64_t before = ct_get_stats().launches;
+    ct_tensor x = ct_ones(CT_F32, CT_DIMS(1, 2, T, 8));
+    ct_tensor y = ct_attention(x, x, x, .causal = true); // (1, 2, T, 8)
+    assert_false(isnan(ct_item(ct_sum(y))));
+    assert_ok();
+    return ct_get_stats().launches - before;
+}
+
+// A device that evaluates op by op, and was of use once, changes no plan of others: attention stays one kernel,
+// not one or more a block of keys. A size that has become dynamic may take a launch more.
+static void plans_of_one_device_are_as_ever(void **state) {
+    (void)state;
+    const uint64_t launches = launches_of_attention(200);
+    {
+        CT_SCOPE;
+        assert_true(ct_item(ct_sum(ct_to(line_of(3), "ref"))) == 6);
+    }
+    assert_in_range(launches_of_attention(201), launches, launches + 1);
+}
+
 // ------------------------------------------------------------------------------------------ errors
 
 static void a_device_that_tensors_were_sent_to_is_not_made_the_own_one(void **state) {
@@ -511,6 +533,7 @@ int main(void) {
         TEST(another_context_reads_what_lies_elsewhere),
         TEST(variables_lie_where_their_first_value_lies),
         TEST(what_an_optimizer_adds_up_follows),
+        TEST(plans_of_one_device_are_as_ever),
         TEST(a_device_that_tensors_were_sent_to_is_not_made_the_own_one),
         TEST(tensors_of_two_devices_do_not_mix),
         TEST(a_device_that_is_not_there_is_named),
