@@ -39,9 +39,9 @@ static const bench_row rows[] = {
      .summary = "1, 4 and 16 rows times a weight in 32, 16, 8 and 4 bits",
      .text =
          "Products of 1, 4 and 16 rows of 4,096 f32 numbers with a weight (32768, 4096) that is\n"
-         "held in f32, bf16, also as (4096, 32768), int8 by channel or by 32, int4 by 32 or by\n"
-         "128; of whole numbers with rows that are made bytes, too, and by dequantising. What is\n"
-         "counted of the memory is the weight as it is held.\n",
+         "held in f32, in bf16, with rows in bf16 as well and then also as (4096, 32768), int8 by\n"
+         "channel or by 32, int4 by 32 or by 128; of whole numbers with rows that are made bytes,\n"
+         "too, and by dequantising. What is counted of the memory is the weight as it is held.\n",
      .list = list_few_rows},
     {.name = "norms",
      .summary = "layer and root-mean-square norms, and their gradients",

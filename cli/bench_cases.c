@@ -101,21 +101,25 @@ static const struct format {
     ct_dtype dtype;
     int layout;              // -1: the dtype alone
     bool columns, quantised; // rows are made bytes, too
-} formats[] = {{"f32", 32, CT_F32, -1, false, false},
-               {"bf16", 16, CT_BF16, -1, false, false},
-               {"bf16 (K, N)", 16, CT_BF16, -1, true, false},
-               {"int8", 8, CT_I8, CT_LAYOUT_INT8, false, true},
-               {"int8 by 32", 8.5, CT_I8, CT_LAYOUT_INT8_32, false, true},
-               {"int4 by 32", 4.5, CT_I4, CT_LAYOUT_INT4_32, false, true},
-               {"int4 by 128", 4.125, CT_I4, CT_LAYOUT_INT4_128, false, true},
-               {"int8 dequantised", 8, CT_I8, CT_LAYOUT_INT8, false, false},
-               {"int4 by 32 dequantised", 4.5, CT_I4, CT_LAYOUT_INT4_32, false, false}};
+    ct_dtype rows;
+} formats[] = {{"f32", 32, CT_F32, -1, false, false, CT_F32},
+               {"f32 by bf16", 16, CT_BF16, -1, false, false, CT_F32},
+               {"bf16", 16, CT_BF16, -1, false, false, CT_BF16},
+               {"bf16 (K, N)", 16, CT_BF16, -1, true, false, CT_BF16},
+               {"int8", 8, CT_I8, CT_LAYOUT_INT8, false, true, CT_F32},
+               {"int8 by 32", 8.5, CT_I8, CT_LAYOUT_INT8_32, false, true, CT_F32},
+               {"int4 by 32", 4.5, CT_I4, CT_LAYOUT_INT4_32, false, true, CT_F32},
+               {"int4 by 128", 4.125, CT_I4, CT_LAYOUT_INT4_128, false, true, CT_F32},
+               {"int8 dequantised", 8, CT_I8, CT_LAYOUT_INT8, false, false, CT_F32},
+               {"int4 by 32 dequantised", 4.5, CT_I4, CT_LAYOUT_INT4_32, false, false, CT_F32}};
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 static size_t make_few_rows(const bench_case *c, ct_tensor *in) {
     const struct format *f = &formats[c->which];
     int64_t k = c->size[1], n = c->size[2];
+    const bool narrow = f->rows == CT_BF16;
     in[0] = bench_numbers(CT_DIMS(c->size[0], k), 2);
+    if (narrow) in[0] = ct_keep(ct_cast(in[0], f->rows));
     CT_SCOPE; // what is kept is a leaf: the weight is not made again
     ct_tensor weight = bench_numbers(f->columns ? CT_DIMS(k, n) : CT_DIMS(n, k), 1);
     if (f->layout < 0) {
@@ -134,7 +138,8 @@ static size_t record_few_rows(const bench_case *c, const ct_tensor *in, int64_t 
         out[0] = ct_quantised_matmul(in[0], in[1], in[2], f->layout); // (rows, N)
         return 1;
     }
-    ct_tensor w = f->layout < 0 ? ct_cast(in[1], CT_F32) : ct_dequantise(in[1], in[2], f->layout);
+    ct_tensor w = f->layout < 0 ? in[1] : ct_dequantise(in[1], in[2], f->layout);
+    if (f->rows != CT_BF16) w = ct_cast(w, CT_F32);
     out[0] = ct_matmul(in[0], f->columns ? w : ct_permute(w, CT_AXES(1, 0))); // (rows, N)
     return 1;
 }

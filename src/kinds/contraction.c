@@ -44,6 +44,14 @@ typedef struct side {
     int which; // operand
 } side;
 
+// The size of a role, as attributes hold it, of an operand that has all of its axes.
+static int64_t role_size(const contract *c, const ct_role *role, int which) {
+    int64_t n = 1;
+    for (int i = 0; i < role->n; i++)
+        n = ct__size_mul(n, ct__size_of(ct__type(c->value[which]), role->of[which][i]));
+    return n;
+}
+
 static ct_ix axis_size(const contract *c, const ct_role *role, int i) {
     const int which = role->of[OUT][i] < 0 ? A : OUT;
     return ct__emit_size(c->e, c->value[which], role->of[which][i]);
@@ -186,30 +194,75 @@ static bool is_load(const contract *c, int which) {
     return ct__emit_is_load(c->e, c->value[which], index, c->dtype);
 }
 
-// The second operand's positions where that along which memory is contiguous counts pairs.
-static void of_pairs(const contract *c, ct_ix *at) {
-    const int along = contiguous(c, B);
+// An operand's positions where that along which memory is contiguous counts pairs.
+static void of_pairs(const contract *c, int which, ct_ix *at) {
+    const int along = contiguous(c, which);
     at[along] = ct__ix_mul(c->e->pool, at[along], ct__ix_int(c->e->pool, 2));
 }
 
-static bool has_pairs(const contract *c) {
+static bool has_pairs(const contract *c, int which) {
     ct_ix var[CT_MAX_RANK + 2], index[CT_MAX_RANK];
-    if (ct__type(c->value[B])->dtype != CT_BF16 || contiguous(c, B) < 0) return false;
-    at_variables(c, B, var, index);
-    of_pairs(c, var);
-    place(c, B, var, index);
-    return ct__emit_has_word(c->e, c->value[B], index);
+    const ct_dtype dtype = (ct_dtype)ct__type(c->value[which])->dtype;
+    if ((dtype != CT_BF16 && dtype != CT_F32) || contiguous(c, which) < 0) return false;
+    at_variables(c, which, var, index);
+    of_pairs(c, which, var);
+    place(c, which, var, index);
+    return ct__emit_has_word(c->e, c->value[which], index);
 }
 
 static ct_kval pair(void *env, ct_kir *k, const ct_kval *at) {
     (void)k;
-    const contract *c = ((const side *)env)->c;
+    const side *s = env;
+    const contract *c = s->c;
     ct_ix size[CT_MAX_RANK + 2], own[CT_MAX_RANK + 2], index[CT_MAX_RANK];
-    const int n = position_sizes(c, B, size);
+    const int n = position_sizes(c, s->which, size);
     for (int i = 0; i < n; i++) own[i] = ct__emit_bind(c->e, at[i], size[i]);
-    of_pairs(c, own);
-    place(c, B, own, index);
-    return ct__emit_word(c->e, c->value[B], index);
+    of_pairs(c, s->which, own);
+    place(c, s->which, own, index);
+    return ct__emit_word(c->e, c->value[s->which], index);
+}
+
+// ------------------------------------------------------------------- two steps of k of bf16 as one
+
+static int place_of_k(const contract *c, int which) { return c->n_batch + (which == A ? 1 : 0); }
+
+// Can the operand's elements be read two steps of k at a time: words of memory, or rows of it at once?
+static bool comes_in_pairs(const contract *c, int which) {
+    const int along = contiguous(c, which);
+    return ct__type(c->value[which])->dtype == CT_BF16 && along >= 0 &&
+           (along != place_of_k(c, which) || has_pairs(c, which));
+}
+
+// Where processors have an instruction for pairs of bf16 a step of the template is a pair. Convolutions,
+// whose axes are several, and odd lengths go one by one: the same chain.
+static bool in_pairs(const contract *c) {
+    const int64_t inner = role_size(c, &c->is.inner, A);
+    const bool plain = c->is.rows.n && c->is.columns.n && !c->windows.channels;
+    return c->e->target.pairs && c->tiles && plain && c->inner_tail == c->is.inner.n &&
+           c->column_tail == c->is.columns.n && c->result_tail == c->is.columns.n &&
+           !ct__marked(inner) && inner > 0 && inner % 2 == 0 && comes_in_pairs(c, A) &&
+           comes_in_pairs(c, B);
+}
+
+// Two elements, the position along k being a pair's: the first in the high half.
+static ct_kval two_steps(void *env, ct_kir *k, const ct_kval *at) {
+    const side *s = env;
+    const contract *c = s->c;
+    ct_kval half = ct__kir_const_int(k, CT_U32, 16);
+    if (contiguous(c, s->which) == place_of_k(c, s->which)) {
+        ct_kval word = pair(env, k, at);
+        return ct__kir_bin(k, CT_K_OR, ct__kir_bin(k, CT_K_SHL, word, half),
+                           ct__kir_bin(k, CT_K_SHR, word, half));
+    }
+    ct_kval own[CT_MAX_RANK + 2], two[2];
+    ct_ix size[CT_MAX_RANK + 2];
+    const int n = position_sizes(c, s->which, size), of_k = place_of_k(c, s->which);
+    for (int i = 0; i < 2; i++) {
+        memcpy(own, at, sizeof *at * (size_t)n);
+        own[of_k] = ct__kir_addi(k, ct__kir_muli(k, at[of_k], 2), i);
+        two[i] = ct__kir_bitcast(k, value(env, k, own), CT_U32);
+    }
+    return ct__kir_bin(k, CT_K_OR, two[0], ct__kir_bin(k, CT_K_SHR, two[1], half));
 }
 
 // Is the second operand read in one line of memory along all columns? A tile has more than 16 of them.
@@ -431,14 +484,6 @@ static void sizes_of(contract *c) {
     c->columns = joined_size(c, &c->is.columns);
     c->column_tail = c->result_tail = c->is.columns.n;
     c->inner_tail = c->is.inner.n;
-}
-
-// The size of a role, as attributes hold it, of an operand that has all of its axes.
-static int64_t role_size(const contract *c, const ct_role *role, int which) {
-    int64_t n = 1;
-    for (int i = 0; i < role->n; i++)
-        n = ct__size_mul(n, ct__size_of(ct__type(c->value[which]), role->of[which][i]));
-    return n;
 }
 
 // Sizes, and how many axes of each role the template has.
@@ -854,7 +899,7 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
               .env = &sides[B],
               .along = contiguous(&c, B),
               .is_load = is_line(&c),
-              .pair = has_pairs(&c) ? pair : NULL},
+              .pair = has_pairs(&c, B) ? pair : NULL},
         .c = {.store = store, .env = &c},
         .target = e->target,
     };
@@ -862,6 +907,17 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
         c.windows.value = behind_first;
         spec.windows = &c.windows;
         ct__template_windows(e->kir, &spec);
+        return ct__emit_done(e, 2.0 * (double)ct__count(out) * inner_count(node));
+    }
+    if (in_pairs(&c)) {
+        spec.pairs = true;
+        spec.inner = ct__kir_div(e->kir, spec.inner, ct__kir_int(e->kir, 2));
+        inner_axis[0] = spec.inner;
+        spec.a.value = spec.b.value = two_steps;
+        spec.a.is_load = false;
+        spec.b.is_load = spec.b.is_load && spec.b.along == place_of_k(&c, B);
+        spec.b.pair = NULL;
+        ct__template_matmul(e->kir, &spec);
         return ct__emit_done(e, 2.0 * (double)ct__count(out) * inner_count(node));
     }
     spec.a_taps = taps_of_panels(&c);

@@ -5,9 +5,7 @@
 
 #include <string.h>
 
-// A_TILE: steps of k in a tile of a that is packed by k, one more than needed, so that tiles do not
-// all begin in one set of the first cache.
-enum { MOST_VECTORS = 8, A_TILE = CT_DOT_CHUNK + 1 };
+enum { MOST_VECTORS = 8 };
 
 typedef struct axes {
     int n;
@@ -23,13 +21,17 @@ typedef struct matmul {
     ct_kir *k;
     const ct_matmul_spec *s;
     axes row_axes, column_axes, inner_axes, result_axes;
-    int group;                   // panels of b that are packed together
-    int mr, nv, nr;              // the register tile: rows, vectors, columns
-    int64_t mc, nc;              // the task's block
-    bool a_by_k;                 // A is packed as [tile][k][row], else as [row][k]
-    bool gathers;                // A is contiguous along neither
-    int64_t mrp;                 // rows of a packed tile with their padding
-    bool many;                   // may there be more than one chunk?
+    int group;      // panels of b that are packed together
+    int mr, nv, nr; // the register tile: rows, vectors, columns
+    int64_t mc, nc; // the task's block
+    int64_t size;   // steps of k in a chunk
+    int64_t
+        a_tile;   // of a tile of a that is packed by k, one more than needed, so that tiles do not
+                  // all begin in one set of the first cache
+    bool a_by_k;  // A is packed as [tile][k][row], else as [row][k]
+    bool gathers; // A is contiguous along neither
+    int64_t mrp;  // rows of a packed tile with their padding
+    bool many;    // may there be more than one chunk?
     bool b_by_column;            // b is contiguous along k
     bool a_in_place, b_in_place; // not packed: the tile reads where it lies
     int64_t pitch; // rows of a packed panel of b, more than needed where windows are packed side by
@@ -114,6 +116,9 @@ static void close_run(matmul *m, const axes *x) {
 }
 
 static ct_kval zero(const matmul *m) { return ct__kir_const(m->k, m->s->dtype, 0); }
+static ct_kval packed_zero(const matmul *m) {
+    return m->s->pairs ? ct__kir_const_int(m->k, CT_U32, 0) : zero(m);
+}
 
 // The tile's first row in all of a. Tiles of what is not packed have no rows beyond the edge: the last
 // begins earlier.
@@ -129,13 +134,12 @@ static ct_kval first_row(const matmul *m, ct_kval row) {
 static ct_kval a_place(const matmul *m, ct_kval row_or_tile) {
     ct_kir *k = m->k;
     if (m->s->a_packed) {
-        ct_kval n = ct__kir_ceil_div(k, m->s->inner, CT_DOT_CHUNK);
+        ct_kval n = ct__kir_ceil_div(k, m->s->inner, m->size);
         ct_kval chunk = ct__kir_add(k, ct__kir_mul(k, m->batch, n), m->chunk);
         ct_kval row = ct__kir_add(k, m->row0, row_or_tile);
-        return ct__kir_muli(k, ct__kir_add(k, ct__kir_mul(k, chunk, m->s->rows), row),
-                            CT_DOT_CHUNK);
+        return ct__kir_muli(k, ct__kir_add(k, ct__kir_mul(k, chunk, m->s->rows), row), m->size);
     }
-    ct_kval at = ct__kir_muli(k, row_or_tile, m->a_by_k ? A_TILE * m->mrp : CT_DOT_CHUNK);
+    ct_kval at = ct__kir_muli(k, row_or_tile, m->a_by_k ? m->a_tile * m->mrp : m->size);
     return m->deep ? ct__kir_add(k, at, ct__kir_muli(k, m->chunk, m->a_chunk)) : at;
 }
 
@@ -151,7 +155,7 @@ static void pack_a_by_row(matmul *m) {
     row = ct__kir_loop(k, CT_BIND_SEQ, minus(k, whole, m->rows), "rows to the edge of the tile");
     row = ct__kir_add(k, row, m->rows);
     ct_kval to = ct__kir_loop(k, CT_BIND_LANES, m->kn, "k");
-    v = zero(m);
+    v = packed_zero(m);
     ct__kir_store(k, m->a, ct__kir_add(k, a_place(m, row), to), v);
     ct__kir_end(k);
     ct__kir_end(k);
@@ -184,7 +188,7 @@ static void pack_a_by_k(matmul *m) {
     ct_kval r = ct__kir_loop(k, CT_BIND_LANES, minus(k, height, rest), "edge");
     ct_kval to = ct__kir_muli(k, kk, m->mrp);
     to = ct__kir_add(k, a_place(m, whole), to);
-    ct_kval none = zero(m);
+    ct_kval none = packed_zero(m);
     ct__kir_store(k, m->a, ct__kir_add(k, ct__kir_add(k, to, rest), r), none);
     ct__kir_end(k);
     ct__kir_end(k);
@@ -209,7 +213,7 @@ static void pad_b(matmul *m, ct_kval valid) {
     // All of them are in the last panel, so the first one's place is enough.
     ct_kval to = b_place(m, kk, valid);
     ct_kval j = ct__kir_loop(k, CT_BIND_LANES, rest, "column");
-    ct_kval none = zero(m);
+    ct_kval none = packed_zero(m);
     ct__kir_store(k, m->b, ct__kir_add(k, to, j), none);
     ct__kir_end(k);
     ct__kir_end(k);
@@ -324,7 +328,7 @@ static void transpose(matmul *m, ct_kval col, ct_kval group) {
         ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, m->kn, CT_LANES), "16 steps of k");
     kb = ct__kir_muli(k, kb, CT_LANES);
     ct_kval c = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column");
-    ct_kval from = ct__kir_add(k, kb, ct__kir_muli(k, c, CT_DOT_CHUNK));
+    ct_kval from = ct__kir_add(k, kb, ct__kir_muli(k, c, m->size));
     ct_kval step = ct__kir_add(k, m->k0, kb),
             column = ct__kir_add(k, ct__kir_add(k, col, group), c);
     for (int r = 0; r < CT_LANES; r++)
@@ -356,7 +360,7 @@ static void pack_b_by_column(matmul *m, ct_kval col, ct_kval valid) {
     place column = place_at(m, &m->column_axes, from);
     run kk = open_run(m, &m->inner_axes, m->k0, m->kn, "k");
     ct_kval v = load_b(m, kk.at, column);
-    ct__kir_store(k, m->stage, ct__kir_add(k, ct__kir_muli(k, j, CT_DOT_CHUNK), kk.i), v);
+    ct__kir_store(k, m->stage, ct__kir_add(k, ct__kir_muli(k, j, m->size), kk.i), v);
     close_run(m, &m->inner_axes);
     ct__kir_end(k);
     transpose(m, col, group);
@@ -430,8 +434,8 @@ static void multiply(matmul *m, ct_kval row, ct_kval group, ct_kval panel) {
         if (m->a_in_place)
             a = load_a(m, ct__kir_addi(k, begin, r), inner);
         else
-            a = ct__kir_load(k, m->a, ct__kir_addi(k, from, m->a_by_k ? r : r * CT_DOT_CHUNK));
-        ct__kir_set(k, acc[r], ct__kir_fma(k, a, b, ct__kir_get(k, acc[r])));
+            a = ct__kir_load(k, m->a, ct__kir_addi(k, from, m->a_by_k ? r : r * m->size));
+        ct__kir_set(k, acc[r], ct__matmul_step(k, m->s, a, b, ct__kir_get(k, acc[r])));
     }
     ct__kir_end(k);
     if (m->many)
@@ -517,9 +521,8 @@ static void prefetch_next_tile(matmul *m, ct_kval panel, ct_kval tile) {
     ct_kval row = ct__kir_muli(k, ct__kir_addi(k, tile, 1), m->mr);
     ct_kval more = ct__kir_lt(k, row, m->rows), none = ct__kir_int(k, 0);
     row = ct__kir_select(k, more, row, none);
-    m->next_k = ct__kir_select(k, more, m->k0, ct__kir_addi(k, m->k0, CT_DOT_CHUNK));
-    const int64_t lines = m->a_by_k ? CT_DOT_CHUNK : m->mr,
-                  share = (lines + m->group - 1) / m->group;
+    m->next_k = ct__kir_select(k, more, m->k0, ct__kir_addi(k, m->k0, m->size));
+    const int64_t lines = m->a_by_k ? m->size : m->mr, share = (lines + m->group - 1) / m->group;
     ct_kval first = ct__kir_muli(k, ct__kir_div(k, panel, ct__kir_int(k, m->nr)), share);
     ct_kval o = ct__kir_loop_n(k, CT_BIND_SEQ, share, "wanted soon");
     o = ct__kir_add(k, first, o);
@@ -527,7 +530,7 @@ static void prefetch_next_tile(matmul *m, ct_kval panel, ct_kval tile) {
     if (m->a_by_k) { // what the tile has begun is near
         ask_a(m, o, ct__kir_addi(k, row, m->mr - 1));
     } else {
-        ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, CT_DOT_CHUNK / LINE, "line");
+        ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, m->size / LINE, "line");
         ask_a(m, ct__kir_add(k, row, o), ct__kir_muli(k, i, LINE));
         ct__kir_end(k);
     }
@@ -541,7 +544,7 @@ static void prefetch_operands(matmul *m, ct_kval group, ct_kval panel, ct_kval t
     ct_kir *k = m->k;
     const int64_t width = (int64_t)m->group * m->nr, height = m->mc / m->mr;
     ct_kval behind = ct__kir_addi(k, group, width), none = ct__kir_int(k, 0);
-    ct_kval more = ct__kir_lt(k, behind, m->cols), chunk = ct__kir_addi(k, m->k0, CT_DOT_CHUNK);
+    ct_kval more = ct__kir_lt(k, behind, m->cols), chunk = ct__kir_addi(k, m->k0, m->size);
     ct_kval wanted = ct__kir_bin(k, CT_K_OR, more, ct__kir_un(k, CT_K_NOT, m->last));
     m->next_k =
         m->deep ? ct__kir_select(k, m->last, none, chunk) : ct__kir_select(k, more, m->k0, chunk);
@@ -550,13 +553,13 @@ static void prefetch_operands(matmul *m, ct_kval group, ct_kval panel, ct_kval t
     ct_kval part = ct__kir_div(k, panel, ct__kir_int(k, m->nr));
     part = ct__kir_add(k, ct__kir_muli(k, part, height), tile);
     const int64_t parts = height * m->group;
-    prefetch_part(m, ask_b, wanted, part, parts, m->b_by_column ? width : CT_DOT_CHUNK,
-                  m->b_by_column ? CT_DOT_CHUNK : width);
+    prefetch_part(m, ask_b, wanted, part, parts, m->b_by_column ? width : m->size,
+                  m->b_by_column ? m->size : width);
     if (m->a_in_place) prefetch_next_tile(m, panel, tile);
     if (m->deep || !m->many || m->s->a_packed || m->a_in_place) return;
     wanted = ct__kir_bin(k, CT_K_AND, wanted, ct__kir_un(k, CT_K_NOT, more));
-    prefetch_part(m, ask_a, wanted, part, parts, m->a_by_k ? CT_DOT_CHUNK : m->mc,
-                  m->a_by_k ? m->mc : CT_DOT_CHUNK);
+    prefetch_part(m, ask_a, wanted, part, parts, m->a_by_k ? m->size : m->mc,
+                  m->a_by_k ? m->mc : m->size);
 }
 
 static void tiles(matmul *m, ct_kval group, ct_kval columns) {
@@ -585,12 +588,12 @@ static void tiles(matmul *m, ct_kval group, ct_kval columns) {
 static void chunks(matmul *m) {
     ct_kir *k = m->k;
     // One chunk at least: an empty sum is +0.
-    ct_kval n = ct__kir_ceil_div(k, m->s->inner, CT_DOT_CHUNK);
+    ct_kval n = ct__kir_ceil_div(k, m->s->inner, m->size);
     n = ct__kir_max(k, ct__kir_int(k, 1), n);
     m->chunk = ct__kir_loop(k, CT_BIND_SEQ, n, "chunk of k");
     m->last = ct__kir_bin(k, CT_K_EQ, m->chunk, ct__kir_addi(k, n, -1));
-    m->k0 = ct__kir_muli(k, m->chunk, CT_DOT_CHUNK);
-    m->kn = rest_of(k, m->s->inner, m->k0, CT_DOT_CHUNK);
+    m->k0 = ct__kir_muli(k, m->chunk, m->size);
+    m->kn = rest_of(k, m->s->inner, m->k0, m->size);
 }
 
 static void pack_a(matmul *m) {
@@ -759,7 +762,9 @@ static void choose(matmul *m) {
     }
     register_tile(m);
     m->nr = m->nv * CT_LANES;
-    m->many = at_most(k, m->s->inner, CT_DOT_CHUNK + 1) > CT_DOT_CHUNK;
+    m->size = ct__matmul_chunk(m->s);
+    m->a_tile = m->size + 1;
+    m->many = at_most(k, m->s->inner, m->size + 1) > m->size;
     // Without sums that wait there is room for more rows in the second cache.
     const int64_t rows = at_most(k, m->s->rows, INT64_MAX / 16), most = m->many ? 256 : 384;
     m->mc = up_to(t->row_block ? t->row_block : equal_blocks(rows, most, m->mr), m->mr);
@@ -768,12 +773,12 @@ static void choose(matmul *m) {
     m->mrp = up_to(m->mr, CT_LANES);
     m->group = t->group ? t->group : m->b_by_column ? 1 : 8 / m->nv;
     if (m->group > m->nc / m->nr) m->group = (int)(m->nc / m->nr);
-    m->pitch = CT_DOT_CHUNK + (m->inner_axes.n > 1 && !m->b_by_column ? 2 : 0);
+    m->pitch = m->size + (m->inner_axes.n > 1 && !m->b_by_column ? 2 : 0);
     choose_packing(m);
     // Worth it where tiles are long, and what is asked for is far. Where operands have several axes a place
     // is asked for a line at a time, and would cost a division each.
     const bool plain = m->column_axes.n == 1 && inner == 1;
-    const bool long_tiles = at_most(k, m->s->inner, CT_DOT_CHUNK) >= CT_DOT_CHUNK / 2;
+    const bool long_tiles = at_most(k, m->s->inner, m->size) >= m->size / 2;
     m->asks_for_operands = plain && m->result_axes.n == 1 && long_tiles && !m->b_in_place;
     m->asks_for_result = long_tiles || (plain && m->result_axes.n == 1 &&
                                         !(at_most(k, m->s->columns, NEAR) < NEAR / m->mc));
@@ -781,25 +786,24 @@ static void choose(matmul *m) {
 
 static void make_scratch(matmul *m) {
     enum { SMALL = 3 << 17 }; // bytes of a that may stay packed: some of a core's second cache
+    const ct_dtype packed = ct__matmul_packed(m->s);
     int64_t size = m->s->dtype == CT_F64 ? 8 : 4, n = 0, all = 1;
-    m->a_chunk = m->a_by_k ? m->mc / m->mr * m->mrp * A_TILE : m->mc * CT_DOT_CHUNK;
+    m->a_chunk = m->a_by_k ? m->mc / m->mr * m->mrp * m->a_tile : m->mc * m->size;
     if (m->many && ct__kir_is_int(m->k, m->s->inner, &n)) {
-        all = (n + CT_DOT_CHUNK - 1) / CT_DOT_CHUNK;
+        all = (n + m->size - 1) / m->size;
         m->deep = m->a_in_place || all * m->a_chunk * size <= SMALL;
     }
     m->a = m->s->a_packed ? m->s->a.buf : -1;
     m->b = m->stage = -1;
     if (!m->s->a_packed && !m->a_in_place)
-        m->a = ct__kir_local(m->k, m->s->dtype, m->a_chunk * (m->deep ? all : 1));
-    if (!m->b_in_place)
-        m->b = ct__kir_local(m->k, m->s->dtype, (int64_t)m->group * m->nr * m->pitch);
+        m->a = ct__kir_local(m->k, packed, m->a_chunk * (m->deep ? all : 1));
+    if (!m->b_in_place) m->b = ct__kir_local(m->k, packed, (int64_t)m->group * m->nr * m->pitch);
     int64_t columns = 1;
     const bool whole = ct__kir_is_int(m->k, m->s->inner, &n) && n % CT_LANES == 0 &&
                        ct__kir_is_int(m->k, m->s->columns, &columns) && columns % CT_LANES == 0 &&
                        m->column_axes.n == 1 && m->inner_axes.n == 1 &&
                        ct__source_is_load(&m->s->b);
-    if (m->b_by_column && !whole)
-        m->stage = ct__kir_local(m->k, m->s->dtype, CT_LANES * CT_DOT_CHUNK);
+    if (m->b_by_column && !whole) m->stage = ct__kir_local(m->k, packed, CT_LANES * m->size);
     m->tile = ct__kir_local(m->k, m->s->dtype, (int64_t)m->mr * m->nr);
     m->sum_width = m->deep ? (int64_t)m->group * m->nr : m->nc;
     m->sum = m->many ? ct__kir_local(m->k, m->s->dtype, m->mc * m->sum_width) : -1;

@@ -21,7 +21,10 @@ typedef struct ct_matmul_tile {
 } ct_matmul_tile;
 
 typedef struct ct_matmul_spec {
-    ct_dtype dtype;       // f32 or f64: of the products and sums
+    ct_dtype dtype; // f32 or f64: of the products and sums
+    // Elements of a and b are pairs of bf16 along k, as u32 whose high half is the first, and k, `inner`
+    // and chunks count pairs: sums are of DOT2, which has the order of one chain.
+    bool pairs;
     int n_batch;          // axes in front; an operand without one has stride 0 there
     const ct_kval *batch; // their sizes
     ct_kval rows, columns, inner;
@@ -47,6 +50,18 @@ typedef struct ct_matmul_spec {
     ct_target target;
     ct_matmul_tile tile;
 } ct_matmul_spec;
+
+// Steps of k in a chunk, what packed elements are, and sums with one more step.
+static inline int64_t ct__matmul_chunk(const ct_matmul_spec *s) {
+    return s->pairs ? CT_DOT_CHUNK / 2 : CT_DOT_CHUNK;
+}
+static inline ct_dtype ct__matmul_packed(const ct_matmul_spec *s) {
+    return s->pairs ? CT_U32 : s->dtype;
+}
+static inline ct_kval ct__matmul_step(ct_kir *k, const ct_matmul_spec *s, ct_kval a, ct_kval b,
+                                      ct_kval sum) {
+    return s->pairs ? ct__kir_dot2(k, a, b, sum) : ct__kir_fma(k, a, b, sum);
+}
 
 // Appends the whole kernel: one ROWS loop. Mistakes are recorded in k.
 void ct__template_matmul(ct_kir *k, const ct_matmul_spec *spec);

@@ -11,12 +11,13 @@ enum {
     LINE = 16,             // elements of a cache line
     WIDE = 1024,           // columns of a task whose sums wait in scratch
     NARROW = 64,           // of any: it packs all of a
+    TWO_TILES = 2,         // rows at most for which two tiles side by side have chains enough
 };
 
 typedef struct few {
     ct_kir *k;
     const ct_matmul_spec *s;
-    int rows;
+    int rows, width; // width: columns of a tile, where b is contiguous along k
     int64_t inner, block;
     bool pairs;      // b is read two neighbours at a time
     int a, acc, sum; // scratch: (rows, inner), (rows, block), (rows, block)
@@ -54,10 +55,10 @@ static void pack_rows(few *f) {
 
 static void open_chunk(few *f) {
     ct_kir *k = f->k;
-    int64_t chunks = (f->inner + CT_DOT_CHUNK - 1) / CT_DOT_CHUNK;
-    ct_kval size = ct__kir_int(k, CT_DOT_CHUNK);
+    const int64_t steps = ct__matmul_chunk(f->s), chunks = (f->inner + steps - 1) / steps;
+    ct_kval size = ct__kir_int(k, steps);
     f->chunk = ct__kir_loop_n(k, CT_BIND_SEQ, chunks, "chunk of k");
-    f->k0 = ct__kir_muli(k, f->chunk, CT_DOT_CHUNK);
+    f->k0 = ct__kir_muli(k, f->chunk, steps);
     f->kn = ct__kir_min(k, ct__kir_sub(k, ct__kir_int(k, f->inner), f->k0), size);
 }
 
@@ -119,14 +120,14 @@ static void columns_step(few *f, ct_kval at, int n, void *env) {
     ct_kval b[2 * CT_LANES];
     if (n > 1 && c->ahead) { // what the next columns begin with is asked for while these are summed
         ct__kir_prefetches(k, true);
-        (void)load_b(f, at, ct__kir_addi(k, c->column, CT_LANES));
+        (void)load_b(f, at, ct__kir_addi(k, c->column, f->width));
         ct__kir_prefetches(k, false);
     }
     load_steps(f, at, n, c->column, b);
     for (int i = 0; i < n; i++)
         for (int r = 0; r < f->rows; r++) {
             ct_kval a = packed(f, r, ct__kir_addi(k, at, i));
-            ct__kir_set(k, c->acc[r], ct__kir_fma(k, a, b[i], ct__kir_get(k, c->acc[r])));
+            ct__kir_set(k, c->acc[r], ct__matmul_step(k, f->s, a, b[i], ct__kir_get(k, c->acc[r])));
         }
 }
 
@@ -147,14 +148,15 @@ static void sum_column(few *f, ct_kval column, bool ahead) {
 
 static void by_column(few *f) {
     ct_kir *k = f->k;
-    ct_kval lanes = ct__kir_int(k, CT_LANES), whole = ct__kir_div(k, f->cols, lanes);
-    ct_kval tile = ct__kir_loop(k, CT_BIND_SEQ, whole, "16 columns");
-    ct_kval c = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column");
-    sum_column(f, ct__kir_add(k, ct__kir_muli(k, tile, CT_LANES), c), true);
+    const int64_t width = f->width;
+    ct_kval lanes = ct__kir_int(k, width), whole = ct__kir_div(k, f->cols, lanes);
+    ct_kval tile = ct__kir_loop(k, CT_BIND_SEQ, whole, "columns");
+    ct_kval c = ct__kir_loop_n(k, CT_BIND_TILE, width, "column");
+    sum_column(f, ct__kir_add(k, ct__kir_muli(k, tile, width), c), true);
     ct__kir_end(k);
     ct__kir_end(k);
     c = ct__kir_loop(k, CT_BIND_LANES, ct__kir_mod(k, f->cols, lanes), "last column");
-    sum_column(f, ct__kir_add(k, ct__kir_muli(k, whole, CT_LANES), c), false);
+    sum_column(f, ct__kir_add(k, ct__kir_muli(k, whole, width), c), false);
     ct__kir_end(k);
 }
 
@@ -187,7 +189,7 @@ static void rows_step(few *f, ct_kval at, int n, void *env) {
     for (int r = 0; r < f->rows; r++) {
         ct_kval v = ct__kir_load(k, f->acc, in_block(f, r, j));
         for (int i = 0; i < n; i++)
-            v = ct__kir_fma(k, packed(f, r, ct__kir_addi(k, at, i)), b[i], v);
+            v = ct__matmul_step(k, f->s, packed(f, r, ct__kir_addi(k, at, i)), b[i], v);
         ct__kir_store(k, f->acc, in_block(f, r, j), v);
     }
     ct__kir_end(k);
@@ -237,11 +239,12 @@ void ct__template_few_rows(ct_kir *k, const ct_matmul_spec *s) {
     ct__kir_is_int(k, s->rows, &rows);
     ct__kir_is_int(k, s->inner, &f.inner);
     f.rows = (int)rows;
+    f.width = rows <= TWO_TILES ? 2 * CT_LANES : CT_LANES;
     const bool along_k =
         ct__source_along(k, &s->b, (int)n) && !ct__source_along(k, &s->b, (int)n + 1);
     f.pairs = along_k && s->b.pair && f.inner % (2 * CT_LANES) == 0;
     f.block = column_block(&f, along_k ? WIDE / 4 : WIDE);
-    f.a = ct__kir_local(k, s->dtype, rows * f.inner);
+    f.a = ct__kir_local(k, ct__matmul_packed(s), rows * f.inner);
     f.sum = ct__kir_local(k, s->dtype, rows * f.block);
     if (!along_k) f.acc = ct__kir_local(k, s->dtype, rows * f.block);
     ct_kval blocks = ct__kir_ceil_div(k, s->columns, f.block), tasks = blocks;

@@ -435,15 +435,24 @@ ct_kval ct__kir_fma(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
     return pure(k, make(CT_K_FMA, x->dtype, lanes, a, b, c));
 }
 
-ct_kval ct__kir_dot4(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
-    const ct_kins *x = operand(k, CT_K_DOT4, a), *y = operand(k, CT_K_DOT4, b),
-                  *z = operand(k, CT_K_DOT4, c);
+// A dot of what lies in words of a and b, put to c.
+static ct_kval dot_of_words(ct_kir *k, ct_kop op, ct_dtype words, ct_dtype sum, const ct_kval in[3],
+                            const char *otherwise) {
+    const ct_kins *x = operand(k, op, in[0]), *y = operand(k, op, in[1]),
+                  *z = operand(k, op, in[2]);
     if (!x || !y || !z) return -1;
-    if (x->dtype != CT_I32 || y->dtype != CT_I32 || z->dtype != CT_I32)
-        return bad(k, CT_K_DOT4, "the operands are not i32");
+    if (x->dtype != words || y->dtype != words || z->dtype != sum) return bad(k, op, otherwise);
     int lanes = x->lanes > y->lanes ? x->lanes : y->lanes;
     if (z->lanes > lanes) lanes = z->lanes;
-    return pure(k, make(CT_K_DOT4, CT_I32, lanes, a, b, c));
+    return pure(k, make(op, sum, lanes, in[0], in[1], in[2]));
+}
+ct_kval ct__kir_dot4(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
+    return dot_of_words(k, CT_K_DOT4, CT_I32, CT_I32, (const ct_kval[]){a, b, c},
+                        "the operands are not i32");
+}
+ct_kval ct__kir_dot2(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
+    return dot_of_words(k, CT_K_DOT2, CT_U32, CT_F32, (const ct_kval[]){a, b, c},
+                        "the operands are not two of u32 and one of f32");
 }
 
 ct_kval ct__kir_select(ct_kir *k, ct_kval cond, ct_kval a, ct_kval b) {

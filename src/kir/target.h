@@ -2,10 +2,14 @@
 #ifndef COTAN_KIR_TARGET_H
 #define COTAN_KIR_TARGET_H
 
-// Decides tiles and how work is cut, never bits.
+#include <stdbool.h>
+
+// Decides tiles and how work is cut, never bits but by `pairs`.
 typedef struct ct_target {
-    int cores;       // that tasks may run on
-    int lanes;       // f32 that one vector register holds: 16, 8 or 4
+    bool
+        pairs; // products of pairs of bf16 are instructions (DOT2), which know no subnormal numbers
+    int cores; // that tasks may run on
+    int lanes; // f32 that one vector register holds: 16, 8 or 4
     int registers;   // vector registers: 32 or 16
     int task;        // elements of pointwise work that are worth a task of their own
     int columns;     // neighbouring lines along an outer axis that one task reduces or scans

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -441,6 +442,48 @@ static void dots_of_four_bytes(void **state) {
     }
 }
 
+// The high halves first, each product and sum rounded once; subnormal numbers, taken or made, are zeros.
+static float normal(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
+static float half_of(uint32_t x) {
+    float f;
+    x &= 0xffff0000;
+    memcpy(&f, &x, sizeof f);
+    return normal(f);
+}
+static void dots_of_pairs(void **state) {
+    (void)state;
+    static uint32_t x[N], y[N];
+    static float z[N], got[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = (uint32_t)bits(), y[i] = (uint32_t)bits(), z[i] = (float)sample(CT_F32).f;
+        const uint32_t near = 0x3f803f80; // exponents that meet
+        if (i % 3 == 0) x[i] = (x[i] & 0x83ff83ff) | near, y[i] = (y[i] & 0x83ff83ff) | near;
+        if (i % 3 == 0) z[i] = 1 + (float)(bits() % 4096) * 0x1p-12f;
+        if (i % 7 == 0) y[i] = 0x00010080, z[i] = i % 2 ? 0x1p-127f : 0x1p-126f;
+    }
+    for (int bind = 0; bind < 2; bind++) {
+        ct_kir k;
+        ct__kir_init(&k);
+        int a = ct__kir_buffer(&k, CT_U32, CT_KIR_READ),
+            b = ct__kir_buffer(&k, CT_U32, CT_KIR_READ);
+        int c = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
+        int out = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
+        ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_LANES : CT_BIND_SEQ, N, "element");
+        ct_kval p = ct__kir_load(&k, a, i), q = ct__kir_load(&k, b, i);
+        ct__kir_store(&k, out, i, ct__kir_dot2(&k, p, q, ct__kir_load(&k, c, i)));
+        ct__kir_end(&k);
+        kir_run(&k, (void *[]){x, y, z, got}, NULL, 1);
+        for (int j = 0; j < N; j++) {
+            float want = normal(fmaf(half_of(x[j]), half_of(y[j]), normal(z[j])));
+            want = normal(fmaf(half_of(x[j] << 16), half_of(y[j] << 16), want));
+            if (!(isnan(want) ? isnan(got[j]) : memcmp(&got[j], &want, sizeof want) == 0))
+                fail_msg("%08x, %08x, %a: %a, not %a", x[j], y[j], (double)z[j], (double)got[j],
+                         (double)want);
+        }
+        ct__kir_free(&k);
+    }
+}
+
 // ----------------------------------------------------------------------------- fma, select, fold
 
 static void fma_rounds_once(void **state) {
@@ -536,6 +579,7 @@ int main(void) {
         cmocka_unit_test(bits_pass_through_bitcasts),
         cmocka_unit_test(sixteen_bit_floats_round_to_nearest_even),
         cmocka_unit_test(dots_of_four_bytes),
+        cmocka_unit_test(dots_of_pairs),
         cmocka_unit_test(fma_rounds_once),
         cmocka_unit_test(select_of_every_dtype),
         cmocka_unit_test(zips_take_lanes_in_turn),

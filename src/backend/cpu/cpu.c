@@ -414,6 +414,22 @@ static bool cpu_wait(ct_device *device, uint64_t event, ct_err *err) {
 // GFLOP/s of a core: some of what processors of the kind reach.
 enum { WITH_AVX512 = 160, WITH_FMA = 60, WITH_LESS = 15, INTERPRETED = 4 };
 
+// Are products of bf16 dots of pairs? Where the processor has an instruction for them (all that do have it at twice the
+// rate of fused multiply-adds), unless the environment says it: with 1 they are computed in parts elsewhere, slowly.
+static bool environment_dots(bool *pairs, ct_err *err) {
+    const char *asked = getenv("COTAN_BF16_DOTS");
+#if defined(__x86_64__)
+    *pairs = ct__cc_native() && __builtin_cpu_supports("avx512bf16");
+#else
+    *pairs = false;
+#endif
+    if (!asked || !*asked) return true;
+    *pairs = strcmp(asked, "1") == 0;
+    return *pairs || strcmp(asked, "0") == 0 ||
+           ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
+                   "COTAN_BF16_DOTS is \"%.40s\", neither 0 nor 1", asked);
+}
+
 static ct_target cpu_target(void) {
     ct_target target = {.cores = ct__cores_allowed(),
                         .lanes = 4,
@@ -432,6 +448,7 @@ static ct_target cpu_target(void) {
         target.gflops = WITH_AVX512;
     }
 #endif
+    environment_dots(&target.pairs, NULL); // opening the device told of nonsense
     if (ct__cc_missing()) target.gflops = INTERPRETED;
     target.gflops *= thread_count();
     return target;
@@ -488,9 +505,12 @@ static bool cpu_start(ct_device *device, const ct_command *commands, size_t n,
 
 static bool cpu_open(ct_device *device, ct_err *err) {
     int threads;
-    if ((!asked_threads && !environment_threads(&threads, err)) || !ct__cache_check(err) ||
-        !ct__cc_check(err))
+    bool pairs;
+    if ((!asked_threads && !environment_threads(&threads, err)) || !environment_dots(&pairs, err) ||
+        !ct__cache_check(err) || !ct__cc_check(err))
         return false;
+    if (pairs)
+        snprintf(device->numerics, sizeof device->numerics, "%s d2", device->backend->numerics);
     device->state = ct__calloc(1, sizeof(cpu_state));
     return device->state || ct__err_memory(err, CT_NOWHERE, "cpu", sizeof(cpu_state));
 }

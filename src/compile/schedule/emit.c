@@ -736,6 +736,11 @@ bool ct__emit_is_load(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
            ct__emit_is_load(e, v.node->in[0], map.piece[0].from, as);
 }
 
+static bool widens_bf16(const ct_node *node) {
+    return node->op->id == CT_OP_CAST && node->out->dtype == CT_F32 &&
+           ct__type(node->in[0])->dtype == CT_BF16;
+}
+
 // The value in memory that v[at...] is an element of, and the number of the word there.
 static bool place_of_word(ct_emit *e, ct_val v, const ct_ix *at, ct_val *in, ct_ix *word) {
     const ct_sval *val = ct__sval(e->draft->sched, v);
@@ -743,6 +748,8 @@ static bool place_of_word(ct_emit *e, ct_val v, const ct_ix *at, ct_val *in, ct_
     ct_ix many = ct__ix_int(e->pool, bits ? (int64_t)(32 / bits) : 1);
     ct_map map;
     int64_t rest;
+    if (val->buf == UINT32_MAX && widens_bf16(v.node))
+        return place_of_word(e, v.node->in[0], at, in, word);
     if (val->buf == UINT32_MAX)
         return ct__is_view(v.node) && ct__emit_map(e, v.node, at, &map) && map.n_pieces == 1 &&
                map.piece[0].operand == 0 && map.piece[0].valid < 0 &&
