@@ -9,7 +9,7 @@
 enum { DROPPED = 3 }; // the first steps, which compile and touch memory for the first time
 
 size_t gpt2_options(bench_settings *s, opt *out) {
-    static const char *const precisions[] = {"fp32", NULL};
+    static const char *const names[] = {"fp32", "bf16", NULL};
     size_t n = 0;
     s->batch = 4, s->context = 64, s->steps = 12;
     out[n++] = (opt){"batch", OPT_WHOLE, "N", "texts a step (4)", 1, 1 << 16, .out = &s->batch};
@@ -18,8 +18,9 @@ size_t gpt2_options(bench_settings *s, opt *out) {
     out[n++] = (opt){
         "steps", OPT_WHOLE,       "N", "steps; the first three do not count (12)", DROPPED + 1,
         1e6,     .out = &s->steps};
-    out[n++] = (opt){"precision",           OPT_CHOICE,          "NAME", "fp32 (fp32)",
-                     .choices = precisions, .out = &s->precision};
+    out[n++] = (opt){"precision",      OPT_CHOICE,
+                     "NAME",           "of products: fp32 or bf16; weights stay fp32 (fp32)",
+                     .choices = names, .out = &s->precision};
     out[n++] = (opt){"layers", OPT_WHOLE, "N", "layers (12)", 1, 1000, .out = &s->layers};
     out[n++] =
         (opt){"heads", OPT_WHOLE,       "N", "attention heads; they divide the width (12)", 1,
@@ -35,6 +36,7 @@ typedef struct training {
     int64_t batch, context;
     int32_t *tokens, *targets; // (batch, context)
     uint32_t state;            // of the tokens that are drawn
+    ct_dtype precision;
 } training;
 
 static uint32_t draw(uint32_t *state) { // xorshift: the tokens only have to vary
@@ -56,7 +58,11 @@ static double step(training *t, double *loss) {
         ct_tensor in = ct_from(t->tokens, CT_I32, dims);  // (B, T)
         ct_tensor to = ct_from(t->targets, CT_I32, dims); // (B, T)
         ct_nn_mode mode = {.training = true};
-        ct_tensor value = ct_gpt2_loss(t->model, in, to, &mode); // ()
+        ct_tensor value;
+        {
+            CT_AUTOCAST(t->precision);
+            value = ct_gpt2_loss(t->model, in, to, &mode); // ()
+        }
         ct_optim_step(t->optim, value);
         ct_metric("loss", value);
     }
@@ -85,6 +91,7 @@ static ct_gpt2_config config_of(const bench_settings *s) {
 
 static bool begin(training *t, const bench_settings *s) {
     t->batch = s->batch, t->context = s->context, t->state = 12345;
+    t->precision = s->precision == 1 ? CT_BF16 : CT_F32;
     size_t bytes = (size_t)(t->batch * t->context) * sizeof *t->tokens;
     t->tokens = malloc(bytes);
     t->targets = malloc(bytes);
@@ -150,9 +157,10 @@ static void put_results(const results *r, const bench_settings *s) {
            r->tokens_per_s, (long long)r->rss, r->flops, r->share, s->threads,
            (long long)r->params);
     if (!s->summary) put_list("losses", "loss", r->losses, s->steps);
-    printf(", \"compile_ms\": %.6g, \"precision\": \"fp32\", \"batch\": %lld, \"context\": %lld, "
+    printf(", \"compile_ms\": %.6g, \"precision\": \"%s\", \"batch\": %lld, \"context\": %lld, "
            "\"version\": \"%s\"}\n",
-           r->compile_ms, (long long)s->batch, (long long)s->context, CT_VERSION);
+           r->compile_ms, s->precision == 1 ? "bf16" : "fp32", (long long)s->batch,
+           (long long)s->context, CT_VERSION);
 }
 
 static int train_alone(training *t, const bench_settings *s) {

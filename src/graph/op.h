@@ -378,6 +378,7 @@ struct ct_opdef {
     bool fills;        // movement: an element may be a number that no operand has
     bool condition;    // elementwise: operand 0 is a bool that does not promote with the others
     bool widens;       // compositions: 16-bit floats are made f32, and its results rounded once
+    bool converts;     // elementwise: the operand in another dtype
     bool reinterprets; // elementwise: the result is the operand's bits, in memory too
     int part; // elementwise: the result is this part, from 1 on, of the operand as it lies in memory
     ct_cast_class autocast;

@@ -860,6 +860,18 @@ static int64_t ordered_size(const contract *c) {
     return ct__size_mul(ct__size_add(n, CT_TILE_ROWS), CT_DOT_CHUNK * each);
 }
 
+// There is one inner axis then.
+static void go_in_pairs(const contract *c, ct_matmul_spec *spec) {
+    ct_kir *k = c->e->kir;
+    spec->pairs = true;
+    spec->inner = ct__kir_div(k, spec->inner, ct__kir_int(k, 2));
+    spec->a.value = spec->b.value = two_steps;
+    spec->a.is_load = false;
+    spec->b.is_load = spec->b.is_load && spec->b.along == place_of_k(c, B);
+    spec->b.pair = NULL;
+    ct__template_matmul(k, spec);
+}
+
 static bool contraction_kernels(ct_sched *s, ct_node *node) {
     contract c;
     if (!prepare(&c, ct__emit_new(s, node), node)) return false;
@@ -910,14 +922,7 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
         return ct__emit_done(e, 2.0 * (double)ct__count(out) * inner_count(node));
     }
     if (in_pairs(&c)) {
-        spec.pairs = true;
-        spec.inner = ct__kir_div(e->kir, spec.inner, ct__kir_int(e->kir, 2));
-        inner_axis[0] = spec.inner;
-        spec.a.value = spec.b.value = two_steps;
-        spec.a.is_load = false;
-        spec.b.is_load = spec.b.is_load && spec.b.along == place_of_k(&c, B);
-        spec.b.pair = NULL;
-        ct__template_matmul(e->kir, &spec);
+        go_in_pairs(&c, &spec);
         return ct__emit_done(e, 2.0 * (double)ct__count(out) * inner_count(node));
     }
     spec.a_taps = taps_of_panels(&c);

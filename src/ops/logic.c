@@ -269,6 +269,7 @@ const ct_opdef ct__op_cast = {
     .n_out = 1,
     CT_FIELDS(cast),
     .accepts = CT_ANY,
+    .converts = true,
     .split = ct__split_cast,
     .infer = cast_infer,
     .eval_f64 = cast_f64,

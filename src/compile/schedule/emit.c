@@ -737,7 +737,7 @@ bool ct__emit_is_load(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
 }
 
 static bool widens_bf16(const ct_node *node) {
-    return node->op->id == CT_OP_CAST && node->out->dtype == CT_F32 &&
+    return node->op->converts && node->out->dtype == CT_F32 &&
            ct__type(node->in[0])->dtype == CT_BF16;
 }
 
