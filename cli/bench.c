@@ -28,7 +28,7 @@ static const bench_row rows[] = {
      .run = run_gpt2},
     {.name = "matmul",
      .summary = "matrix products: GPT-2's, forward and both backward forms, and squares",
-     .text = "Products in f32 of GPT-2's shapes with 256 and 1,024 rows, each as its forward form\n"
+     .text = "Products of GPT-2's shapes with 256 and 1,024 rows, each as its forward form\n"
              "(M, K) x (K, N) and the two of its gradient (dx: (M, N) x (K, N) transposed, dw:\n"
              "(M, K) transposed x (M, N)), and squares from 64 to 4,096; or of one shape. Up to\n"
              "100 of them, of different left operands, are one plan; the time is that of one.\n",

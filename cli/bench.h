@@ -17,6 +17,7 @@ struct bench_case {
     double flops, bytes, words; // the least that it has to do; 0: not counted
     int64_t times;              // that its program does it; 0: once
     int64_t size[3];            // of the row's own meaning
+    ct_dtype dtype;             // of operands, where the row has a choice
     int which;
     // Leaves in the scope around; how many. NULL: none are needed.
     size_t (*make)(const bench_case *c, ct_tensor *in);

@@ -23,7 +23,11 @@ static const char *const forms[] = {"forward", "dx", "dw"};
 
 size_t matmul_options(bench_settings *s, opt *out) {
     enum { MOST = 1 << 20 };
+    static const char *const names[] = {"f32", "bf16", NULL};
     size_t n = 0;
+    out[n++] = (opt){"dtype",          OPT_CHOICE,
+                     "NAME",           "of operands and results: f32 or bf16 (f32)",
+                     .choices = names, .out = &s->precision};
     out[n++] =
         (opt){"m", OPT_WHOLE, "N", "rows; with --k and --n one shape alone", 1, MOST, .out = &s->m};
     out[n++] = (opt){"k", OPT_WHOLE, "N", "what the forward form sums over", 1, MOST, .out = &s->k};
@@ -31,11 +35,16 @@ size_t matmul_options(bench_settings *s, opt *out) {
     return n;
 }
 
+static ct_tensor numbers_as(ct_dtype dtype, ct_ints dims, uint32_t seed) {
+    ct_tensor x = bench_numbers(dims, seed);
+    return dtype == CT_F32 ? x : ct_keep(ct_cast(x, dtype));
+}
 static size_t make_products(const bench_case *c, ct_tensor *in) {
     int64_t m = c->size[0], k = c->size[1], n = c->size[2];
     for (int64_t i = 0; i < c->times; i++)
-        in[1 + i] = bench_numbers(c->which == DX ? CT_DIMS(m, n) : CT_DIMS(m, k), (uint32_t)i + 2);
-    in[0] = bench_numbers(c->which == DW ? CT_DIMS(m, n) : CT_DIMS(k, n), 1);
+        in[1 + i] =
+            numbers_as(c->dtype, c->which == DX ? CT_DIMS(m, n) : CT_DIMS(m, k), (uint32_t)i + 2);
+    in[0] = numbers_as(c->dtype, c->which == DW ? CT_DIMS(m, n) : CT_DIMS(k, n), 1);
     return 1 + (size_t)c->times;
 }
 
@@ -52,16 +61,19 @@ static size_t record_products(const bench_case *c, const ct_tensor *in, int64_t 
 }
 
 // As many products a plan as take neither much memory nor much time.
-static void list_product(bench_case *c, int64_t m, int64_t k, int64_t n, int which) {
+static void list_product(bench_case *c, const bench_settings *s, int64_t m, int64_t k, int64_t n,
+                         int which) {
     double sizes[] = {(double)m * (double)k, (double)k * (double)n, (double)m * (double)n};
-    double flops = 2 * sizes[0] * (double)n, bytes = (sizes[0] + sizes[1] + sizes[2]) * F32;
+    const ct_dtype dtype = s->precision == 1 ? CT_BF16 : CT_F32;
+    double flops = 2 * sizes[0] * (double)n,
+           bytes = (sizes[0] + sizes[1] + sizes[2]) * (dtype == CT_F32 ? F32 : F32 / 2);
     double left = which == DX ? sizes[2] : sizes[0], result = which == DX   ? sizes[0]
                                                               : which == DW ? sizes[1]
                                                                             : sizes[2];
     double times = 512e6 / ((left + result) * F32);
     if (times > 5e10 / flops) times = 5e10 / flops;
     name(c, "%lldx%lldx%lld %s", (long long)m, (long long)k, (long long)n, forms[which]);
-    c->flops = flops, c->bytes = bytes;
+    c->flops = flops, c->bytes = bytes, c->dtype = dtype;
     c->times = times > MOST_RESULTS ? MOST_RESULTS : times < 1 ? 1 : (int64_t)times;
     c->size[0] = m, c->size[1] = k, c->size[2] = n;
     c->which = which;
@@ -81,14 +93,14 @@ size_t list_matmul(const bench_settings *s, bench_case *out) {
             return 0;
         }
         for (int form = 0; form < FORMS; form++)
-            list_product(&out[cases++], s->m, s->k, s->n, form);
+            list_product(&out[cases++], s, s->m, s->k, s->n, form);
         return cases;
     }
     for (int64_t m = 256; m <= 1024; m *= 4)
         for (size_t i = 0; i < sizeof gpt2 / sizeof *gpt2; i++)
             for (int form = 0; form < FORMS; form++)
-                list_product(&out[cases++], m, gpt2[i][0], gpt2[i][1], form);
-    for (int64_t m = 64; m <= 4096; m *= 2) list_product(&out[cases++], m, m, m, FORWARD);
+                list_product(&out[cases++], s, m, gpt2[i][0], gpt2[i][1], form);
+    for (int64_t m = 64; m <= 4096; m *= 2) list_product(&out[cases++], s, m, m, m, FORWARD);
     return cases;
 }
 
@@ -117,9 +129,7 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 static size_t make_few_rows(const bench_case *c, ct_tensor *in) {
     const struct format *f = &formats[c->which];
     int64_t k = c->size[1], n = c->size[2];
-    const bool narrow = f->rows == CT_BF16;
-    in[0] = bench_numbers(CT_DIMS(c->size[0], k), 2);
-    if (narrow) in[0] = ct_keep(ct_cast(in[0], f->rows));
+    in[0] = numbers_as(f->rows, CT_DIMS(c->size[0], k), 2);
     CT_SCOPE; // what is kept is a leaf: the weight is not made again
     ct_tensor weight = bench_numbers(f->columns ? CT_DIMS(k, n) : CT_DIMS(n, k), 1);
     if (f->layout < 0) {
