@@ -33,19 +33,19 @@ static void panel_scratch(ct_attention *a, ct_attention_panel *p, const ct_atten
     *p = (ct_attention_panel){from, -1, -1};
     if (from->extent == CT_ATTENTION_NONE) return;
     if (all) p->rows = ct__kir_local(a->k, a->s->dtype, n);
-    p->turned = ct__kir_local(a->k, a->s->dtype, n);
+    p->turned = all && a->few ? p->rows : ct__kir_local(a->k, a->s->dtype, n);
 }
 
 void ct__attention_begin(ct_attention *a, ct_kir *k, const ct_attention_spec *s, int64_t width) {
     int64_t size = 0;
-    *a = (ct_attention){.k = k, .s = s, .width = width};
+    *a = (ct_attention){.k = k, .s = s, .width = width, .few = width < CT_LANES};
     register_tile(a);
     a->d_pitch = whole_vectors(s->d);
     a->e_pitch = whole_vectors(s->e);
     a->tail =
         s->length || s->position || !ct__kir_is_int(k, s->keys, &size) || size % CT_ATTENTION_BLOCK;
     a->q_rows = ct__kir_local(k, s->dtype, width * a->d_pitch);
-    a->q_turned = ct__kir_local(k, s->dtype, width * a->d_pitch);
+    a->q_turned = a->few ? -1 : ct__kir_local(k, s->dtype, width * a->d_pitch);
     a->keys = ct__kir_local(k, s->dtype, CT_ATTENTION_BLOCK * a->d_pitch);
     a->values = ct__kir_local(k, s->dtype, CT_ATTENTION_BLOCK * a->e_pitch);
     a->p = ct__kir_local(k, s->dtype, CT_ATTENTION_BLOCK * width);
@@ -240,7 +240,7 @@ static void take_panel(ct_attention *a, const ct_attention_panel *p) {
     ct__kir_end(k);
 }
 static void turn_panel(const ct_attention *a, const ct_attention_panel *p) {
-    if (p->from->extent == CT_ATTENTION_ALL)
+    if (p->from->extent == CT_ATTENTION_ALL && !a->few)
         ct__attention_turn(a, p->rows, a->width, CT_ATTENTION_BLOCK, p->turned);
 }
 
@@ -284,6 +284,9 @@ ct_kval ct__attention_panel_at(const ct_attention *a, const ct_attention_panel *
                                ct_kval lane) {
     ct_kir *k = a->k;
     if (p->from->extent == CT_ATTENTION_KEYS) return ct__kir_load(k, p->turned, key);
+    if (a->few)
+        return ct__kir_load(k, p->rows,
+                            ct__kir_add(k, ct__kir_muli(k, lane, CT_ATTENTION_BLOCK), key));
     return ct__kir_load(k, p->turned, ct__attention_in_row(a, key, lane));
 }
 
@@ -313,6 +316,39 @@ void ct__attention_chain(const ct_attention *a, const ct_attention_chain *c, ct_
     }
 }
 
+ct_kval ct__attention_score(const ct_attention *a, ct_kval key, ct_kval row, ct_kval x,
+                            ct_kval *bent) {
+    ct_kir *k = a->k;
+    const ct_attention_spec *s = a->s;
+    ct_kval low = ct__kir_const(k, s->dtype, -INFINITY), zero = ct__kir_const(k, s->dtype, 0);
+    ct_kval query = a->query < 0 ? -1 : ct__kir_load(k, a->query, row);
+    if (s->scale != 1) x = ct__kir_mul(k, x, ct__kir_const(k, s->dtype, s->scale));
+    if (s->cap > 0) {
+        ct_kval cap = ct__kir_const(k, s->dtype, s->cap);
+        *bent = ct__kir_math(k, CT_MATH_TANH, ct__kir_div(k, x, cap));
+        x = ct__kir_mul(k, *bent, cap);
+    }
+    if (s->added.extent != CT_ATTENTION_NONE)
+        x = ct__kir_add(k, x, ct__attention_panel_at(a, &a->added, key, row));
+    ct_kval in_all = ct__kir_cast(k, ct__kir_add(k, a->key0, key), CT_I32);
+    if (s->has_alibi) {
+        ct_kval slope = ct__kir_load(k, a->slopes, row);
+        ct_kval far = ct__kir_un(k, CT_K_ABS, ct__kir_sub(k, query, in_all));
+        x = ct__kir_sub(k, x, ct__kir_mul(k, slope, ct__kir_cast(k, far, s->dtype)));
+    }
+    if (s->mask.extent != CT_ATTENTION_NONE) {
+        ct_kval seen = ct__attention_panel_at(a, &a->mask, key, row);
+        x = ct__kir_select(k, ct__kir_bin(k, CT_K_NE, seen, zero), x, a->fill);
+    }
+    if (s->causal) x = ct__kir_select(k, ct__kir_bin(k, CT_K_LE, in_all, query), x, low);
+    if (s->window) {
+        ct_kval size = ct__kir_const_int(k, CT_I32, s->window < FAR ? s->window : FAR);
+        x = ct__kir_select(k, ct__kir_lt(k, ct__kir_sub(k, query, size), in_all), x, low);
+    }
+    if (a->tail) x = ct__kir_select(k, ct__kir_lt(k, key, a->n_keys), x, low);
+    return x;
+}
+
 void ct__attention_scores(const ct_attention *a, ct_kval key, ct_kval lane, ct_kval *out,
                           ct_kval *bent) {
     ct_kir *k = a->k;
@@ -326,37 +362,8 @@ void ct__attention_scores(const ct_attention *a, ct_kval key, ct_kval lane, ct_k
                                          .lane = lane,
                                          .lane_by_i = a->width};
     ct__attention_chain(a, &products, out);
-    ct_kval low = ct__kir_const(k, s->dtype, -INFINITY), zero = ct__kir_const(k, s->dtype, 0);
-    ct_kval query = a->query < 0 ? -1 : ct__kir_load(k, a->query, lane);
-    ct_kval slope = a->slopes < 0 ? -1 : ct__kir_load(k, a->slopes, lane);
-    for (int r = 0; r < a->high; r++) {
-        ct_kval own = ct__kir_addi(k, key, r), x = out[r];
-        if (s->scale != 1) x = ct__kir_mul(k, x, ct__kir_const(k, s->dtype, s->scale));
-        if (s->cap > 0) {
-            ct_kval cap = ct__kir_const(k, s->dtype, s->cap);
-            bent[r] = ct__kir_math(k, CT_MATH_TANH, ct__kir_div(k, x, cap));
-            x = ct__kir_mul(k, bent[r], cap);
-        }
-        if (s->added.extent != CT_ATTENTION_NONE) {
-            x = ct__kir_add(k, x, ct__attention_panel_at(a, &a->added, own, lane));
-        }
-        ct_kval in_all = ct__kir_cast(k, ct__kir_add(k, a->key0, own), CT_I32);
-        if (s->has_alibi) {
-            ct_kval far = ct__kir_un(k, CT_K_ABS, ct__kir_sub(k, query, in_all));
-            x = ct__kir_sub(k, x, ct__kir_mul(k, slope, ct__kir_cast(k, far, s->dtype)));
-        }
-        if (s->mask.extent != CT_ATTENTION_NONE) {
-            ct_kval seen = ct__attention_panel_at(a, &a->mask, own, lane);
-            x = ct__kir_select(k, ct__kir_bin(k, CT_K_NE, seen, zero), x, a->fill);
-        }
-        if (s->causal) x = ct__kir_select(k, ct__kir_bin(k, CT_K_LE, in_all, query), x, low);
-        if (s->window) {
-            ct_kval size = ct__kir_const_int(k, CT_I32, s->window < FAR ? s->window : FAR);
-            x = ct__kir_select(k, ct__kir_lt(k, ct__kir_sub(k, query, size), in_all), x, low);
-        }
-        if (a->tail) x = ct__kir_select(k, ct__kir_lt(k, own, a->n_keys), x, low);
-        out[r] = x;
-    }
+    for (int r = 0; r < a->high; r++)
+        out[r] = ct__attention_score(a, ct__kir_addi(k, key, r), lane, out[r], &bent[r]);
 }
 
 void ct__attention_tiles(const ct_attention *a, int64_t n, void (*write)(void *env, ct_kval lane),

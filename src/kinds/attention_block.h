@@ -20,6 +20,7 @@ typedef struct ct_attention {
     ct_kir *k;
     const ct_attention_spec *s;
     int64_t width;            // rows of a block
+    bool few;                 // fewer than lanes, which run along keys then: nothing is turned
     int64_t tile;             // lanes of a register tile, a divisor of width
     int high;                 // its rows, a divisor of the block
     int64_t d_pitch, e_pitch; // d and e up to whole vectors
@@ -65,6 +66,9 @@ void ct__attention_chain(const ct_attention *a, const ct_attention_chain *c, ct_
 // Scores of a tile's keys from `key` of the block on, for the lane; bent: with a cap, tanh of each.
 void ct__attention_scores(const ct_attention *a, ct_kval key, ct_kval lane, ct_kval *out,
                           ct_kval *bent);
+// The score of a key of the block and a row, of their product: all that options make of it.
+ct_kval ct__attention_score(const ct_attention *a, ct_kval key, ct_kval row, ct_kval product,
+                            ct_kval *bent);
 // A panel's value at a key of the block.
 ct_kval ct__attention_panel_at(const ct_attention *a, const ct_attention_panel *p, ct_kval key,
                                ct_kval lane);
@@ -73,6 +77,9 @@ void ct__attention_tiles(const ct_attention *a, int64_t n, void (*write)(void *e
                          void *env);
 // Where scratch (n, width) has the row's element of a lane.
 ct_kval ct__attention_in_row(const ct_attention *a, ct_kval row, ct_kval lane);
+// The forward pass of so few rows that lanes run along keys (attention_few.c); how many rows, 0: not so few.
+int ct__attention_few_rows(const ct_kir *k, const ct_attention_spec *s);
+void ct__template_attention_few(ct_kir *k, const ct_attention_spec *s);
 // Fills scratch.
 void ct__attention_fill(const ct_attention *a, int buf, int64_t n, double value);
 // A row of all as (group, query), put behind the place in front; gives how many positions there are.

@@ -156,6 +156,10 @@ static int64_t width_of(const ct_kir *k, const ct_attention_spec *s) {
 void ct__template_attention(ct_kir *k, const ct_attention_spec *s) {
     forward f;
     ct_attention *a = &f.a;
+    if (ct__attention_few_rows(k, s)) {
+        ct__template_attention_few(k, s);
+        return;
+    }
     ct__attention_begin(a, k, s, width_of(k, s));
     f.most = ct__kir_local(k, s->dtype, a->width);
     f.old = ct__kir_local(k, s->dtype, a->width);

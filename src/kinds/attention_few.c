@@ -1,0 +1,199 @@
+// Attention of a few queries: a token that is decoded. Lanes run along keys, then along the numbers of a value: a
+// block's keys are turned in registers on their way out of scratch, once for all rows, and scores, probabilities and
+// results lie by row. The chains and sums are those of many queries (docs/design/bits.md).
+#include <math.h>
+
+#include "kinds/attention_block.h"
+
+enum { BLOCK = CT_ATTENTION_BLOCK, CHUNK = 256, TWO_TILES = 2, WIDE = 64 };
+
+typedef struct few {
+    ct_attention a;
+    int rows;
+    int most, sum,
+        shrink; // scratch: (rows) scores so far; sums of exponentials; exp(old maximum - new one)
+    int out;    // scratch: (rows, e_pitch)
+} few;
+
+static ct_kval zero_of(const few *f) { return ct__kir_const(f->a.k, f->a.s->dtype, 0); }
+static ct_kval score_at(const few *f, int row, ct_kval key) {
+    return ct__kir_addi(f->a.k, key, (int64_t)row * BLOCK);
+}
+
+// Steps `from` to from + n of the chains of 16 keys from the loop's first on.
+static void steps(const few *f, ct_kval key, ct_kval from, int64_t n, const ct_kval *acc) {
+    const ct_attention *a = &f->a;
+    ct_kir *k = a->k;
+    ct_kval x[CT_LANES], at = ct__kir_add(k, ct__kir_muli(k, key, a->d_pitch), from);
+    for (int i = 0; i < CT_LANES; i++) x[i] = ct__kir_load(k, a->keys, ct__kir_addi(k, at, i));
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < f->rows; r++) {
+            ct_kval q = ct__kir_load(k, a->q_rows, ct__kir_addi(k, from, r * a->d_pitch + i));
+            ct__kir_set(k, acc[r], ct__kir_fma(k, x[i], q, ct__kir_get(k, acc[r])));
+        }
+}
+
+// The products of a tile's keys and all rows: chunks of a chain, as any product has them.
+static void products(const few *f, ct_kval key, ct_kval *out) {
+    ct_kir *k = f->a.k;
+    for (int64_t from = 0; from < f->a.s->d; from += CHUNK) {
+        ct_kval acc[CT_LANES];
+        const int64_t left = f->a.s->d - from, n = left < CHUNK ? left : CHUNK;
+        for (int r = 0; r < f->rows; r++) acc[r] = ct__kir_reg(k, zero_of(f));
+        if (n >= CT_LANES) {
+            ct_kval some = ct__kir_loop_n(k, CT_BIND_SEQ, n / CT_LANES, "16 numbers");
+            steps(f, key, ct__kir_addi(k, ct__kir_muli(k, some, CT_LANES), from), CT_LANES, acc);
+            ct__kir_end(k);
+        }
+        if (n % CT_LANES)
+            steps(f, key, ct__kir_int(k, from + n / CT_LANES * CT_LANES), n % CT_LANES, acc);
+        for (int r = 0; r < f->rows; r++) {
+            ct_kval own = ct__kir_get(k, acc[r]);
+            out[r] = from ? ct__kir_add(k, out[r], own) : own;
+        }
+    }
+}
+
+static void scores(const few *f) {
+    const ct_attention *a = &f->a;
+    ct_kir *k = a->k;
+    const int64_t lanes = f->rows <= TWO_TILES ? 2 * CT_LANES : CT_LANES;
+    ct_kval tile = ct__kir_loop_n(k, CT_BIND_SEQ, BLOCK / lanes, "keys"), out[CT_LANES], bent;
+    ct_kval key = ct__kir_loop_n(k, CT_BIND_TILE, lanes, "key");
+    key = ct__kir_add(k, ct__kir_muli(k, tile, lanes), key);
+    products(f, key, out);
+    for (int r = 0; r < f->rows; r++) {
+        ct_kval s = ct__attention_score(a, key, ct__kir_int(k, r), out[r], &bent);
+        ct__kir_store(k, a->p, score_at(f, r, key), s);
+    }
+    ct__kir_end(k);
+    ct__kir_end(k);
+}
+
+// exp(score - maximum) of a row, and their sum, a tree over the keys.
+static void probabilities(const few *f, int row) {
+    const ct_attention *a = &f->a;
+    ct_kir *k = a->k;
+    const ct_dtype dtype = a->s->dtype;
+    ct_kval low = ct__kir_const(k, dtype, -INFINITY), at = ct__kir_int(k, row);
+    ct_kval key = ct__kir_loop_n(k, CT_BIND_LANES, BLOCK, "key");
+    ct_kval most = ct__kir_reduce(k, CT_RED_MAX, ct__kir_load(k, a->p, score_at(f, row, key)));
+    ct__kir_end(k);
+    ct_kval old = ct__kir_load(k, f->most, at);
+    most = ct__kir_max(k, old, most);
+    ct_kval base = ct__kir_select(k, ct__kir_bin(k, CT_K_EQ, most, low), zero_of(f), most);
+    ct_kval shrink = ct__kir_math(k, CT_MATH_EXP, ct__kir_sub(k, old, base));
+    ct__kir_store(k, f->most, at, most);
+    ct__kir_store(k, f->shrink, at, shrink);
+    key = ct__kir_loop_n(k, CT_BIND_LANES, BLOCK, "key");
+    ct_kval place = score_at(f, row, key);
+    ct_kval p = ct__kir_math(k, CT_MATH_EXP, ct__kir_sub(k, ct__kir_load(k, a->p, place), base));
+    ct_kval own = ct__kir_reduce(k, CT_RED_ADD, p);
+    if (a->s->keep.extent != CT_ATTENTION_NONE)
+        p = ct__kir_mul(k, p, ct__attention_panel_at(a, &a->keep, key, at));
+    ct__kir_store(k, a->p, place, p);
+    ct__kir_end(k);
+    ct_kval sum = ct__kir_mul(k, ct__kir_load(k, f->sum, at), shrink);
+    ct__kir_store(k, f->sum, at, ct__kir_add(k, sum, own));
+}
+
+// The block's values, weighted, put to the results: `lanes` of their numbers from `first` on.
+static void add_values(const few *f, int64_t first, int64_t lanes) {
+    const ct_attention *a = &f->a;
+    ct_kir *k = a->k;
+    ct_kval acc[CT_LANES], lane = ct__kir_loop_n(k, CT_BIND_TILE, lanes, "number of a value");
+    lane = ct__kir_addi(k, lane, first);
+    for (int r = 0; r < f->rows; r++) acc[r] = ct__kir_reg(k, zero_of(f));
+    ct_kval key = ct__kir_loop_n(k, CT_BIND_SEQ, BLOCK, "key");
+    ct_kval v = ct__kir_load(k, a->values, ct__kir_add(k, ct__kir_muli(k, key, a->e_pitch), lane));
+    for (int r = 0; r < f->rows; r++) {
+        ct_kval p = ct__kir_load(k, a->p, score_at(f, r, key));
+        ct__kir_set(k, acc[r], ct__kir_fma(k, p, v, ct__kir_get(k, acc[r])));
+    }
+    ct__kir_end(k);
+    for (int r = 0; r < f->rows; r++) {
+        ct_kval at = ct__kir_addi(k, lane, r * a->e_pitch),
+                shrink = ct__kir_load(k, f->shrink, ct__kir_int(k, r));
+        ct_kval before = ct__kir_mul(k, ct__kir_load(k, f->out, at), shrink);
+        ct__kir_store(k, f->out, at, ct__kir_add(k, before, ct__kir_get(k, acc[r])));
+    }
+    ct__kir_end(k);
+}
+
+static void values(const few *f) {
+    const int64_t wide = f->rows <= TWO_TILES * 2 ? WIDE : WIDE / 2;
+    int64_t lanes;
+    for (int64_t first = 0; first < f->a.e_pitch; first += lanes) {
+        lanes = f->a.e_pitch - first < wide ? f->a.e_pitch - first : wide;
+        add_values(f, first, lanes);
+    }
+}
+
+// Results divided by the sums; 0 where a query saw no key. And the logarithms of the sums.
+static void finish(few *f, int row) {
+    ct_attention *a = &f->a;
+    ct_kir *k = a->k;
+    const ct_attention_spec *s = a->s;
+    ct_kval zero = zero_of(f), low = ct__kir_const(k, s->dtype, -INFINITY), r = ct__kir_int(k, row);
+    const int at = ct__attention_put_row(a, r);
+    ct_kval sum = ct__kir_load(k, f->sum, r), most = ct__kir_load(k, f->most, r);
+    ct_kval none = ct__kir_bin(k, CT_K_EQ, sum, zero);
+    ct_kval base = ct__kir_select(k, ct__kir_bin(k, CT_K_EQ, most, low), zero, most);
+    ct_kval total = ct__kir_add(k, base, ct__kir_math(k, CT_MATH_LOG, sum));
+    ct__sink_store(k, &s->total, at, a->lead, total);
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, s->e, "number of a value");
+    a->lead[at] = i;
+    ct_kval v = ct__kir_load(k, f->out, ct__kir_addi(k, i, row * a->e_pitch));
+    v = ct__kir_select(k, none, zero, ct__kir_div(k, ct__kir_add(k, v, zero), sum));
+    ct__sink_store(k, &s->out, at + 1, a->lead, v);
+    ct__kir_end(k);
+}
+
+// Before the first key: nothing, or the score of a key whose value is nothing.
+static void start(few *f) {
+    ct_attention *a = &f->a;
+    ct_kir *k = a->k;
+    ct__attention_fill(a, f->out, f->rows * a->e_pitch, 0);
+    for (int row = 0; row < f->rows; row++) {
+        ct_kval r = ct__kir_int(k, row), most = ct__kir_const(k, a->s->dtype, -INFINITY);
+        const int at = ct__attention_put_row(a, r);
+        if (a->s->has_sinks) most = ct__source_load(k, &a->s->sinks, at, a->lead);
+        ct__kir_store(k, f->most, r, most);
+        ct__kir_store(k, f->sum, r, ct__kir_const(k, a->s->dtype, a->s->has_sinks));
+    }
+}
+
+int ct__attention_few_rows(const ct_kir *k, const ct_attention_spec *s) {
+    enum { MOST = 8 };
+    int64_t group, queries;
+    const bool known =
+        ct__kir_is_int(k, s->group, &group) && ct__kir_is_int(k, s->queries, &queries);
+    return known && group * queries >= 1 && group * queries <= MOST ? (int)(group * queries) : 0;
+}
+
+void ct__template_attention_few(ct_kir *k, const ct_attention_spec *s) {
+    few f = {.rows = ct__attention_few_rows(k, s)};
+    ct_attention *a = &f.a;
+    ct__attention_begin(a, k, s, f.rows);
+    f.most = ct__kir_local(k, s->dtype, f.rows);
+    f.sum = ct__kir_local(k, s->dtype, f.rows);
+    f.shrink = ct__kir_local(k, s->dtype, f.rows);
+    f.out = ct__kir_local(k, s->dtype, f.rows * a->e_pitch);
+    ct_kval tasks = ct__kir_int(k, 1), first, end;
+    for (int i = 0; i < s->n_lead; i++) tasks = ct__kir_mul(k, tasks, s->lead[i]);
+    ct__attention_at(a, ct__kir_loop(k, CT_BIND_ROWS, tasks, "heads"));
+    ct__attention_take_rows(a, ct__kir_int(k, 0));
+    ct__attention_stage(a, &s->q, a->q_rows, s->d, a->d_pitch);
+    start(&f);
+    a->end = ct__attention_seen(a, &first, &end);
+    ct_kval block = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_sub(k, end, first), "block of keys");
+    ct__attention_take_keys(a, ct__kir_add(k, first, block));
+    const int open = ct__attention_take_panels(a);
+    scores(&f);
+    for (int r = 0; r < f.rows; r++) probabilities(&f, r);
+    values(&f);
+    for (int i = 0; i < open; i++) ct__kir_end(k);
+    ct__kir_end(k);
+    for (int r = 0; r < f.rows; r++) finish(&f, r);
+    ct__kir_end(k);
+}
