@@ -167,6 +167,16 @@ static ct_source source(writing *w, int operand,
                         ct_kval (*value)(void *, ct_kir *, const ct_kval *)) {
     return (ct_source){.value = value, .env = part_of(w, w->b.node->in[operand]), .along = -1};
 }
+// Keys or values; is_load: an element is one load, of whatever dtype, at a place that hangs on no other.
+static ct_source source_of_keys(writing *w, int operand) {
+    const bound *b = &w->b;
+    const ct_val v = b->node->in[operand];
+    ct_source s = source(w, operand, key_value);
+    ct_ix index[CT_MAX_RANK];
+    for (int a = 0; a < b->rank; a++) index[a] = ct__ix_var(b->e->pool, ct__emit_size(b->e, v, a));
+    s.is_load = ct__emit_is_load(b->e, v, index, (ct_dtype)ct__type(v)->dtype);
+    return s;
+}
 static ct_sink sink(writing *w, uint32_t out,
                     void (*store)(void *, ct_kir *, const ct_kval *, ct_kval)) {
     return (ct_sink){.store = store,
@@ -225,8 +235,8 @@ static bool begin(writing *w, ct_sched *s, ct_node *node) {
                                   .causal = b->attrs->causal,
                                   .window = b->attrs->window,
                                   .q = source(w, Q, query_value),
-                                  .k = source(w, K, key_value),
-                                  .v = source(w, V, key_value),
+                                  .k = source_of_keys(w, K),
+                                  .v = source_of_keys(w, V),
                                   .env = b,
                                   .target = e->target};
     if (b->attrs->present & CT_ATTENTION_POSITION) w->spec.position = position;

@@ -182,7 +182,7 @@ void ct__attention_turn(const ct_attention *a, int from, int64_t rows, int64_t c
 
 // ------------------------------------------------------------------------------------ a block of keys
 
-static void pack(ct_attention *a, const ct_source *from, int to, int64_t n, int64_t pitch) {
+void ct__attention_pack(ct_attention *a, const ct_source *from, int to, int64_t n, int64_t pitch) {
     ct_kir *k = a->k;
     const int at = a->s->n_lead;
     ct_kval j = ct__kir_loop(k, CT_BIND_SEQ, a->n_keys, "key");
@@ -196,14 +196,17 @@ static void pack(ct_attention *a, const ct_source *from, int to, int64_t n, int6
     if (a->tail) zeros_behind(a, to, pitch, a->n_keys, CT_ATTENTION_BLOCK);
 }
 
-void ct__attention_take_keys(ct_attention *a, ct_kval block) {
+void ct__attention_at_keys(ct_attention *a, ct_kval block) {
     ct_kir *k = a->k;
     a->key0 = ct__kir_muli(k, block, CT_ATTENTION_BLOCK);
     a->n_keys = ct__kir_int(k, CT_ATTENTION_BLOCK);
     if (a->tail) a->n_keys = rest_of(k, a->end, a->key0, CT_ATTENTION_BLOCK);
     if (a->s->length || a->s->position) a->n_keys = ct__kir_max(k, a->n_keys, ct__kir_int(k, 0));
-    pack(a, &a->s->k, a->keys, a->s->d, a->d_pitch);
-    pack(a, &a->s->v, a->values, a->s->e, a->e_pitch);
+}
+void ct__attention_take_keys(ct_attention *a, ct_kval block) {
+    ct__attention_at_keys(a, block);
+    ct__attention_pack(a, &a->s->k, a->keys, a->s->d, a->d_pitch);
+    ct__attention_pack(a, &a->s->v, a->values, a->s->e, a->e_pitch);
 }
 
 // Keys of one row, from `place` of the scratch on; zeros behind.

@@ -49,7 +49,9 @@ ct_kval ct__attention_seen(const ct_attention *a, ct_kval *first, ct_kval *end);
 // Rows of an operand as they lie (width, pitch), zeros behind; and turned (pitch, width).
 void ct__attention_stage(ct_attention *a, const ct_source *from, int to, int64_t n, int64_t pitch);
 void ct__attention_turn(const ct_attention *a, int from, int64_t rows, int64_t columns, int to);
-// The block of keys, and what hangs on it and the rows.
+// The block of keys, and what hangs on it and the rows: where it stands, and its keys and values in scratch.
+void ct__attention_at_keys(ct_attention *a, ct_kval block);
+void ct__attention_pack(ct_attention *a, const ct_source *from, int to, int64_t n, int64_t pitch);
 void ct__attention_take_keys(ct_attention *a, ct_kval block);
 // Opens loops that run if a row sees a key, as far as the panels say; how many.
 int ct__attention_take_panels(ct_attention *a);

@@ -1,6 +1,6 @@
-// Attention of a few queries: a token that is decoded. Lanes run along keys, then along the numbers of a value: a
-// block's keys are turned in registers on their way out of scratch, once for all rows, and scores, probabilities and
-// results lie by row. The chains and sums are those of many queries (docs/design/bits.md).
+// Attention of a few queries: a token that is decoded. Lanes run along keys, then along the numbers of a value: keys are
+// turned in registers, once for all rows, and scores, probabilities and results lie by row. What is a plain load is read
+// where it lies, and the next block asked for meanwhile; a last block that is not whole is copied to scratch. The chains and sums are those of many queries (docs/design/bits.md).
 #include <math.h>
 
 #include "kinds/attention_block.h"
@@ -13,6 +13,7 @@ typedef struct few {
     int most, sum,
         shrink; // scratch: (rows) scores so far; sums of exponentials; exp(old maximum - new one)
     int out;    // scratch: (rows, e_pitch)
+    bool whole; // the block of keys is, and they are read where they lie
 } few;
 
 static ct_kval zero_of(const few *f) { return ct__kir_const(f->a.k, f->a.s->dtype, 0); }
@@ -20,12 +21,35 @@ static ct_kval score_at(const few *f, int row, ct_kval key) {
     return ct__kir_addi(f->a.k, key, (int64_t)row * BLOCK);
 }
 
-// Steps `from` to from + n of the chains of 16 keys from the loop's first on.
-static void steps(const few *f, ct_kval key, ct_kval from, int64_t n, const ct_kval *acc) {
+// A number of a key or a value of the block.
+static ct_kval load_from(few *f, const ct_source *from, ct_kval key, ct_kval number) {
+    ct_attention *a = &f->a;
+    const int at = a->s->n_lead;
+    a->lead[at] = ct__kir_add(a->k, a->key0, key);
+    a->lead[at + 1] = number;
+    return ct__source_load(a->k, from, at + 2, a->lead);
+}
+static ct_kval key_number(few *f, ct_kval key, ct_kval number) {
+    const ct_attention *a = &f->a;
+    if (f->whole) return load_from(f, &a->s->k, key, number);
+    return ct__kir_load(a->k, a->keys,
+                        ct__kir_add(a->k, ct__kir_muli(a->k, key, a->d_pitch), number));
+}
+// The same of the next block is asked for.
+static void ask_for_next(few *f, const ct_source *from, ct_kval key, ct_kval number) {
+    ct_kir *k = f->a.k;
+    ct__kir_prefetches(k, true);
+    (void)load_from(f, from, ct__kir_addi(k, key, BLOCK), number);
+    ct__kir_prefetches(k, false);
+}
+
+// Steps `from` to from + n of the chains of the loop's keys.
+static void steps(few *f, ct_kval key, ct_kval from, int64_t n, const ct_kval *acc) {
     const ct_attention *a = &f->a;
     ct_kir *k = a->k;
-    ct_kval x[CT_LANES], at = ct__kir_add(k, ct__kir_muli(k, key, a->d_pitch), from);
-    for (int i = 0; i < CT_LANES; i++) x[i] = ct__kir_load(k, a->keys, ct__kir_addi(k, at, i));
+    ct_kval x[CT_LANES];
+    if (f->whole) ask_for_next(f, &a->s->k, key, from);
+    for (int i = 0; i < CT_LANES; i++) x[i] = key_number(f, key, ct__kir_addi(k, from, i));
     for (int i = 0; i < n; i++)
         for (int r = 0; r < f->rows; r++) {
             ct_kval q = ct__kir_load(k, a->q_rows, ct__kir_addi(k, from, r * a->d_pitch + i));
@@ -34,7 +58,7 @@ static void steps(const few *f, ct_kval key, ct_kval from, int64_t n, const ct_k
 }
 
 // The products of a tile's keys and all rows: chunks of a chain, as any product has them.
-static void products(const few *f, ct_kval key, ct_kval *out) {
+static void products(few *f, ct_kval key, ct_kval *out) {
     ct_kir *k = f->a.k;
     for (int64_t from = 0; from < f->a.s->d; from += CHUNK) {
         ct_kval acc[CT_LANES];
@@ -54,7 +78,7 @@ static void products(const few *f, ct_kval key, ct_kval *out) {
     }
 }
 
-static void scores(const few *f) {
+static void scores(few *f) {
     const ct_attention *a = &f->a;
     ct_kir *k = a->k;
     const int64_t lanes = f->rows <= TWO_TILES ? 2 * CT_LANES : CT_LANES;
@@ -68,6 +92,26 @@ static void scores(const few *f) {
     }
     ct__kir_end(k);
     ct__kir_end(k);
+}
+
+// Of keys that are read where they lie if the block is whole, else from scratch.
+static void all_scores(few *f) {
+    ct_attention *a = &f->a;
+    ct_kir *k = a->k;
+    const bool in_place = a->s->k.is_load && a->s->d % CT_LANES == 0;
+    ct_kval all = ct__kir_bin(k, CT_K_EQ, a->n_keys, ct__kir_int(k, BLOCK));
+    if (in_place) {
+        if (a->tail) ct__kir_if(k, all);
+        f->whole = true;
+        scores(f);
+        f->whole = false;
+        if (!a->tail) return;
+        ct__kir_end(k);
+        ct__kir_if(k, ct__kir_un(k, CT_K_NOT, all));
+    }
+    ct__attention_pack(a, &a->s->k, a->keys, a->s->d, a->d_pitch);
+    scores(f);
+    if (in_place) ct__kir_end(k);
 }
 
 // exp(score - maximum) of a row, and their sum, a tree over the keys.
@@ -98,14 +142,19 @@ static void probabilities(const few *f, int row) {
 }
 
 // The block's values, weighted, put to the results: `lanes` of their numbers from `first` on.
-static void add_values(const few *f, int64_t first, int64_t lanes) {
+static void add_values(few *f, int64_t first, int64_t lanes, bool in_place) {
     const ct_attention *a = &f->a;
     ct_kir *k = a->k;
     ct_kval acc[CT_LANES], lane = ct__kir_loop_n(k, CT_BIND_TILE, lanes, "number of a value");
     lane = ct__kir_addi(k, lane, first);
     for (int r = 0; r < f->rows; r++) acc[r] = ct__kir_reg(k, zero_of(f));
-    ct_kval key = ct__kir_loop_n(k, CT_BIND_SEQ, BLOCK, "key");
-    ct_kval v = ct__kir_load(k, a->values, ct__kir_add(k, ct__kir_muli(k, key, a->e_pitch), lane));
+    ct_kval key = ct__kir_loop(k, CT_BIND_SEQ, a->n_keys, "key"), v; // others have probability 0
+    if (in_place) {
+        ask_for_next(f, &a->s->v, key, lane);
+        v = load_from(f, &a->s->v, key, lane);
+    } else {
+        v = ct__kir_load(k, a->values, ct__kir_add(k, ct__kir_muli(k, key, a->e_pitch), lane));
+    }
     for (int r = 0; r < f->rows; r++) {
         ct_kval p = ct__kir_load(k, a->p, score_at(f, r, key));
         ct__kir_set(k, acc[r], ct__kir_fma(k, p, v, ct__kir_get(k, acc[r])));
@@ -120,12 +169,15 @@ static void add_values(const few *f, int64_t first, int64_t lanes) {
     ct__kir_end(k);
 }
 
-static void values(const few *f) {
+static void values(few *f) {
+    const ct_attention *a = &f->a;
+    const bool in_place = a->s->v.is_load && a->s->e % CT_LANES == 0;
+    if (!in_place) ct__attention_pack(&f->a, &a->s->v, a->values, a->s->e, a->e_pitch);
     const int64_t wide = f->rows <= TWO_TILES * 2 ? WIDE : WIDE / 2;
     int64_t lanes;
     for (int64_t first = 0; first < f->a.e_pitch; first += lanes) {
         lanes = f->a.e_pitch - first < wide ? f->a.e_pitch - first : wide;
-        add_values(f, first, lanes);
+        add_values(f, first, lanes, in_place);
     }
 }
 
@@ -187,9 +239,9 @@ void ct__template_attention_few(ct_kir *k, const ct_attention_spec *s) {
     start(&f);
     a->end = ct__attention_seen(a, &first, &end);
     ct_kval block = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_sub(k, end, first), "block of keys");
-    ct__attention_take_keys(a, ct__kir_add(k, first, block));
+    ct__attention_at_keys(a, ct__kir_add(k, first, block));
     const int open = ct__attention_take_panels(a);
-    scores(&f);
+    all_scores(&f);
     for (int r = 0; r < f.rows; r++) probabilities(&f, r);
     values(&f);
     for (int i = 0; i < open; i++) ct__kir_end(k);

@@ -32,6 +32,12 @@ static ct_kval load_b(few *f, ct_kval k, ct_kval column) {
     f->at[n + 1] = ct__kir_add(f->k, f->col0, column);
     return ct__source_load(f->k, &f->s->b, n + 2, f->at);
 }
+// Two steps of k as they lie, the first in the low half.
+static ct_kval load_pair(few *f, ct_kval pair, ct_kval column) {
+    f->at[f->s->n_batch] = pair;
+    f->at[f->s->n_batch + 1] = ct__kir_add(f->k, f->col0, column);
+    return f->s->b.pair(f->s->b.env, f->k, f->at);
+}
 static ct_kval packed(few *f, int row, ct_kval k) {
     return ct__kir_load(f->k, f->a, ct__kir_addi(f->k, k, row * f->inner));
 }
@@ -77,6 +83,7 @@ static void each_k(few *f, int group, void (*step)(few *f, ct_kval k, int n, voi
     ct_kval g = ct__kir_loop(k, CT_BIND_SEQ, done, "steps of k");
     step(f, ct__kir_add(k, f->k0, ct__kir_muli(k, g, group)), group, env);
     ct__kir_end(k);
+    if (f->pairs) return; // k is whole groups of them
     g = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_mod(k, f->kn, many), "step of k");
     ct_kval from = ct__kir_add(k, f->k0, ct__kir_muli(k, done, group));
     step(f, ct__kir_add(k, from, g), 1, env);
@@ -95,16 +102,12 @@ typedef struct column_sums {
 // in registers.
 static void load_steps(few *f, ct_kval at, int n, ct_kval column, ct_kval *b) {
     ct_kir *k = f->k;
-    if (n == 1 || !f->pairs) {
+    if (!f->pairs) {
         for (int i = 0; i < n; i++) b[i] = load_b(f, ct__kir_addi(k, at, i), column);
         return;
     }
-    f->at[f->s->n_batch + 1] = ct__kir_add(k, f->col0, column);
     ct_kval first = ct__kir_div(k, at, ct__kir_int(k, 2));
-    for (int i = 0; i < n / 2; i++) {
-        f->at[f->s->n_batch] = ct__kir_addi(k, first, i);
-        b[2 * i] = f->s->b.pair(f->s->b.env, k, f->at);
-    }
+    for (int i = 0; i < n / 2; i++) b[2 * i] = load_pair(f, ct__kir_addi(k, first, i), column);
     ct_kval half = ct__kir_const_int(k, CT_U32, 16),
             high = ct__kir_const_int(k, CT_U32, 0xffff0000);
     for (int i = 0; i < n; i += 2) {
@@ -120,7 +123,11 @@ static void columns_step(few *f, ct_kval at, int n, void *env) {
     ct_kval b[2 * CT_LANES];
     if (n > 1 && c->ahead) { // what the next columns begin with is asked for while these are summed
         ct__kir_prefetches(k, true);
-        (void)load_b(f, at, ct__kir_addi(k, c->column, f->width));
+        ct_kval column = ct__kir_addi(k, c->column, f->width);
+        if (f->pairs)
+            (void)load_pair(f, ct__kir_div(k, at, ct__kir_int(k, 2)), column);
+        else
+            (void)load_b(f, at, column);
         ct__kir_prefetches(k, false);
     }
     load_steps(f, at, n, c->column, b);
