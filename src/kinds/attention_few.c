@@ -5,7 +5,7 @@
 
 #include "kinds/attention_block.h"
 
-enum { BLOCK = CT_ATTENTION_BLOCK, CHUNK = 256, TWO_TILES = 2, WIDE = 64 };
+enum { BLOCK = CT_ATTENTION_BLOCK, CHUNK = 256, WIDE = 64 };
 
 typedef struct few {
     ct_attention a;
@@ -81,10 +81,9 @@ static void products(few *f, ct_kval key, ct_kval *out) {
 static void scores(few *f) {
     const ct_attention *a = &f->a;
     ct_kir *k = a->k;
-    const int64_t lanes = f->rows <= TWO_TILES ? 2 * CT_LANES : CT_LANES;
-    ct_kval tile = ct__kir_loop_n(k, CT_BIND_SEQ, BLOCK / lanes, "keys"), out[CT_LANES], bent;
-    ct_kval key = ct__kir_loop_n(k, CT_BIND_TILE, lanes, "key");
-    key = ct__kir_add(k, ct__kir_muli(k, tile, lanes), key);
+    ct_kval tile = ct__kir_loop_n(k, CT_BIND_SEQ, BLOCK / CT_LANES, "16 keys"), out[CT_LANES], bent;
+    ct_kval key = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "key");
+    key = ct__kir_add(k, ct__kir_muli(k, tile, CT_LANES), key);
     products(f, key, out);
     for (int r = 0; r < f->rows; r++) {
         ct_kval s = ct__attention_score(a, key, ct__kir_int(k, r), out[r], &bent);
@@ -173,7 +172,7 @@ static void values(few *f) {
     const ct_attention *a = &f->a;
     const bool in_place = a->s->v.is_load && a->s->e % CT_LANES == 0;
     if (!in_place) ct__attention_pack(&f->a, &a->s->v, a->values, a->s->e, a->e_pitch);
-    const int64_t wide = f->rows <= TWO_TILES * 2 ? WIDE : WIDE / 2;
+    const int64_t wide = f->rows <= 4 ? WIDE : WIDE / 2;
     int64_t lanes;
     for (int64_t first = 0; first < f->a.e_pitch; first += lanes) {
         lanes = f->a.e_pitch - first < wide ? f->a.e_pitch - first : wide;

@@ -11,13 +11,12 @@ enum {
     LINE = 16,             // elements of a cache line
     WIDE = 1024,           // columns of a task whose sums wait in scratch
     NARROW = 64,           // of any: it packs all of a
-    TWO_TILES = 2,         // rows at most for which two tiles side by side have chains enough
 };
 
 typedef struct few {
     ct_kir *k;
     const ct_matmul_spec *s;
-    int rows, width; // width: columns of a tile, where b is contiguous along k
+    int rows;
     int64_t inner, block;
     bool pairs;      // b is read two neighbours at a time
     int a, acc, sum; // scratch: (rows, inner), (rows, block), (rows, block)
@@ -123,7 +122,7 @@ static void columns_step(few *f, ct_kval at, int n, void *env) {
     ct_kval b[2 * CT_LANES];
     if (n > 1 && c->ahead) { // what the next columns begin with is asked for while these are summed
         ct__kir_prefetches(k, true);
-        ct_kval column = ct__kir_addi(k, c->column, f->width);
+        ct_kval column = ct__kir_addi(k, c->column, CT_LANES);
         if (f->pairs)
             (void)load_pair(f, ct__kir_div(k, at, ct__kir_int(k, 2)), column);
         else
@@ -155,15 +154,14 @@ static void sum_column(few *f, ct_kval column, bool ahead) {
 
 static void by_column(few *f) {
     ct_kir *k = f->k;
-    const int64_t width = f->width;
-    ct_kval lanes = ct__kir_int(k, width), whole = ct__kir_div(k, f->cols, lanes);
-    ct_kval tile = ct__kir_loop(k, CT_BIND_SEQ, whole, "columns");
-    ct_kval c = ct__kir_loop_n(k, CT_BIND_TILE, width, "column");
-    sum_column(f, ct__kir_add(k, ct__kir_muli(k, tile, width), c), true);
+    ct_kval lanes = ct__kir_int(k, CT_LANES), whole = ct__kir_div(k, f->cols, lanes);
+    ct_kval tile = ct__kir_loop(k, CT_BIND_SEQ, whole, "16 columns");
+    ct_kval c = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column");
+    sum_column(f, ct__kir_add(k, ct__kir_muli(k, tile, CT_LANES), c), true);
     ct__kir_end(k);
     ct__kir_end(k);
     c = ct__kir_loop(k, CT_BIND_LANES, ct__kir_mod(k, f->cols, lanes), "last column");
-    sum_column(f, ct__kir_add(k, ct__kir_muli(k, whole, width), c), false);
+    sum_column(f, ct__kir_add(k, ct__kir_muli(k, whole, CT_LANES), c), false);
     ct__kir_end(k);
 }
 
@@ -246,7 +244,6 @@ void ct__template_few_rows(ct_kir *k, const ct_matmul_spec *s) {
     ct__kir_is_int(k, s->rows, &rows);
     ct__kir_is_int(k, s->inner, &f.inner);
     f.rows = (int)rows;
-    f.width = rows <= TWO_TILES ? 2 * CT_LANES : CT_LANES;
     const bool along_k =
         ct__source_along(k, &s->b, (int)n) && !ct__source_along(k, &s->b, (int)n + 1);
     f.pairs = along_k && s->b.pair && f.inner % (2 * CT_LANES) == 0;

@@ -121,11 +121,20 @@ static bool follows(const binding *b, ct_kval first, ct_kval v, int64_t r) {
            apart(b->from, x->a, y->a, &by) && by == r;
 }
 
-// Loads of sixteen neighbours of each of a piece's lanes, of which `load[0]` is the first.
-static void turn(binding *b, const ct_kval *load, int piece) {
-    const ct_kins *ins = &b->from->ins[load[0]];
+// Sixteen neighbours of every lane, loaded one after the other while lanes are far from each other:
+// they are read the other way round and turned. False: these are no such loads.
+static bool load_turned(binding *b, ct_kval first) {
+    ct_kval load[CT_LANES], x[CT_LANES], y[CT_LANES];
     ct_kir *k = b->k;
-    ct_kval at = index_at(b, ins->a, piece), x[CT_LANES], y[CT_LANES];
+    int n = 0;
+    if (b->pieces != 1) return false;
+    for (ct_kval v = first; v < b->from->ins[b->tile].end && n < CT_LANES; v++) {
+        if (b->from->ins[v].op == CT_K_LOOP || b->from->ins[v].op == CT_K_STORE) break;
+        if (follows(b, first, v, n)) load[n++] = v;
+    }
+    if (n < CT_LANES) return false;
+    const ct_kins *ins = &b->from->ins[first];
+    ct_kval at = scalar(b, ins->a);
     for (int c = 0; c < CT_LANES; c++) {
         int64_t far = c * b->shape[ins->a].stride;
         x[c] = ct__kir_vload(k, (int)ins->imm.i, ct__kir_addi(k, at, far), -1);
@@ -137,20 +146,7 @@ static void turn(binding *b, const ct_kval *load, int piece) {
         }
         memcpy(x, y, sizeof x);
     }
-    for (int r = 0; r < CT_LANES; r++) *wide_at(b, load[r], piece) = x[r];
-}
-
-// Sixteen neighbours of every lane, loaded one after the other while lanes are far from each other:
-// they are read the other way round and turned. False: these are no such loads.
-static bool load_turned(binding *b, ct_kval first) {
-    ct_kval load[CT_LANES];
-    int n = 0;
-    for (ct_kval v = first; v < b->from->ins[b->tile].end && n < CT_LANES; v++) {
-        if (b->from->ins[v].op == CT_K_LOOP || b->from->ins[v].op == CT_K_STORE) break;
-        if (follows(b, first, v, n)) load[n++] = v;
-    }
-    if (n < CT_LANES) return false;
-    for (int p = 0; p < b->pieces; p++) turn(b, load, p);
+    for (int r = 0; r < CT_LANES; r++) *wide_at(b, load[r], 0) = x[r];
     return true;
 }
 
