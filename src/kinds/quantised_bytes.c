@@ -97,7 +97,11 @@ void ct__quantised_scales(ct_kir *k, const ct_quantised_spec *s, const ct_quanti
     const int64_t blocks = s->inner / CT_QUANTISED_BLOCK,
                   n = s->scale_blocks ? blocks / s->scale_blocks : 1;
     ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, n, "scale");
-    const ct_kval at[2] = {ct__kir_add(k, to->column0, c), i};
+    const ct_kval at[2] = {ct__kir_add(k, to->column0, c), i},
+                  next[2] = {ct__kir_addi(k, at[0], to->width), i};
+    ct__kir_prefetches(k, true); // those of the next tile
+    (void)ct__source_load(k, &s->column_scale, 2, next);
+    ct__kir_prefetches(k, false);
     ct_kval v = ct__source_load(k, &s->column_scale, 2, at);
     ct__kir_store(k, to->rows, ct__kir_add(k, ct__kir_muli(k, c, to->numbers), i), v);
     ct__kir_end(k);

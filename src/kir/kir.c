@@ -638,6 +638,11 @@ ct_kval ct__kir_load(ct_kir *k, int buf, ct_kval index) {
     return ct__kir_load_if(k, buf, index, -1);
 }
 
+ct_kval ct__kir_lookup(ct_kir *k, int table, ct_kval index) {
+    ct_kval place = ct__kir_bin(k, CT_K_AND, index, ct__kir_const_int(k, CT_I32, CT_LANES - 1));
+    return ct__kir_load(k, table, ct__kir_cast(k, place, CT_I64));
+}
+
 static bool stored_ok(ct_kir *k, ct_kop op, int buf, ct_kval value) {
     const ct_kins *v = operand(k, op, value);
     if (v && v->dtype != ct__kir_held(k->bufs[buf].dtype))

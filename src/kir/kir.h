@@ -268,6 +268,8 @@ bool ct__kir_is_int(const ct_kir *k, ct_kval v, int64_t *value); // is v an i64 
 
 ct_kval ct__kir_load(ct_kir *k, int buf, ct_kval index);
 ct_kval ct__kir_load_if(ct_kir *k, int buf, ct_kval index, ct_kval cond); // false: 0, nothing read
+// Element `index & 15` of a local of 16, a table; index: i32. Processors that permute lanes look 16 up at once.
+ct_kval ct__kir_lookup(ct_kir *k, int table, ct_kval index);
 void ct__kir_store(ct_kir *k, int buf, ct_kval index, ct_kval value);
 void ct__kir_store_if(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval cond);
 // All stores to a buffer without a condition go past the caches.

@@ -441,6 +441,42 @@ static void dots_of_four_bytes(void **state) {
     }
 }
 
+// A table of 16, looked up in by the low four bits of words of any value: one by one, by lanes with a tail, in a tile.
+static void lookup_kernel(ct_kir *k, ct_dtype dtype, ct_kbind bind, int64_t n) {
+    int words = ct__kir_buffer(k, CT_I32, CT_KIR_READ),
+        from = ct__kir_buffer(k, dtype, CT_KIR_READ);
+    int out = ct__kir_buffer(k, dtype, CT_KIR_WRITE), table = ct__kir_local(k, dtype, CT_LANES);
+    ct_kval row = ct__kir_loop_n(k, CT_BIND_ROWS, 1, "row"), at;
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, CT_LANES, "element");
+    ct__kir_store(k, table, i, ct__kir_load(k, from, ct__kir_add(k, i, row)));
+    ct__kir_end(k);
+    const bool tile = bind == CT_BIND_TILE;
+    if (tile) at = ct__kir_muli(k, ct__kir_loop_n(k, CT_BIND_SEQ, n / 32, "32"), 32);
+    i = ct__kir_loop_n(k, bind, tile ? 32 : n, "element");
+    if (tile) i = ct__kir_add(k, at, i);
+    ct__kir_store(k, out, i, ct__kir_lookup(k, table, ct__kir_load(k, words, i)));
+    for (int open = 0; open < 2 + tile; open++) ct__kir_end(k);
+    if (tile) ct__kir_bind(k);
+}
+static void lookups(void **state) {
+    (void)state;
+    static int32_t words[N], got[N], table[CT_LANES];
+    for (int i = 0; i < N; i++) words[i] = i < 64 ? i - 32 : (int32_t)bits();
+    for (int i = 0; i < CT_LANES; i++) table[i] = (int32_t)(bits() & 0x3fffffff) + i;
+    const ct_dtype dtypes[] = {CT_F32, CT_I32, CT_U32};
+    const ct_kbind binds[] = {CT_BIND_SEQ, CT_BIND_LANES, CT_BIND_TILE};
+    for (int d = 0; d < 3; d++)
+        for (int b = 0; b < 3; b++) {
+            const int n = binds[b] == CT_BIND_TILE ? N / 32 * 32 : N - 3;
+            ct_kir k;
+            ct__kir_init(&k);
+            lookup_kernel(&k, dtypes[d], binds[b], n);
+            memset(got, 0, sizeof got);
+            kir_run(&k, (void *[]){words, table, got}, NULL, 1);
+            for (int j = 0; j < N; j++) assert_int_equal(got[j], j < n ? table[words[j] & 15] : 0);
+        }
+}
+
 // ----------------------------------------------------------------------------- fma, select, fold
 
 static void fma_rounds_once(void **state) {
@@ -536,6 +572,7 @@ int main(void) {
         cmocka_unit_test(bits_pass_through_bitcasts),
         cmocka_unit_test(sixteen_bit_floats_round_to_nearest_even),
         cmocka_unit_test(dots_of_four_bytes),
+        cmocka_unit_test(lookups),
         cmocka_unit_test(fma_rounds_once),
         cmocka_unit_test(select_of_every_dtype),
         cmocka_unit_test(zips_take_lanes_in_turn),
