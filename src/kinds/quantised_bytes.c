@@ -60,7 +60,10 @@ static void store_parted(const quantised *q, ct_kval row, ct_kval to, ct_kval pa
         ct__kir_store(k, q->rows, ct__kir_addi(k, ct__kir_add(k, to, first), odd), out[odd]);
 }
 
-// Codes become unsigned by adding half of their range: of each block that adds so many times the sum of the bytes.
+// What makes the columns' codes unsigned: half of their range, of f4 twice the largest.
+static int64_t added(const quantised *q) { return q->s->f4 ? 12 : (int64_t)1 << (q->s->bits - 1); }
+
+// Of each block that adds so many times the sum of the bytes.
 static void store_begins(const quantised *q, ct_kval row, ct_kval from) {
     ct_kir *k = q->k;
     const int64_t each = CT_QUANTISED_BLOCK / 4;
@@ -69,7 +72,7 @@ static void store_begins(const quantised *q, ct_kval row, ct_kval from) {
             ones = word(q, 0x01010101);
     for (int64_t i = 0; i < each; i++)
         sum = ct__kir_dot4(k, ones, ct__kir_load(k, q->rows, ct__kir_addi(k, at, i)), sum);
-    sum = ct__kir_mul(k, sum, word(q, -((int64_t)1 << (q->s->bits - 1))));
+    sum = ct__kir_mul(k, sum, word(q, -added(q)));
     ct__kir_store(k, q->begin, ct__kir_add(k, ct__kir_muli(k, row, q->blocks), b), sum);
     ct__kir_end(k);
 }
@@ -123,12 +126,27 @@ int64_t ct__quantised_numbers(const ct_quantised_spec *s) {
     return (n + CT_LANES - 1) / CT_LANES * CT_LANES;
 }
 
+// Twice the numbers of eight codes of f4, made unsigned.
+static ct_kval f4_bytes(const quantised *q, int first) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < 8; i++) {
+        const int64_t twice = (int64_t)(2 * ct__quantised_number(q->s, first + i)) + added(q);
+        bytes |= (uint64_t)twice << (8 * i);
+    }
+    return ct__kir_const_int(q->k, CT_I64, (int64_t)bytes);
+}
 // The block's codes of the columns as unsigned bytes, eight words of them.
 static void unsigned_bytes(const quantised *q, const ct_kval *words, int block, ct_kval *to) {
     ct_kir *k = q->k;
     for (int i = 0; i < CT_QUANTISED_BLOCK / 4; i++) {
         if (q->s->bits == 8) {
             to[i] = bits_of(q, CT_K_XOR, words[block * (CT_QUANTISED_BLOCK / 4) + i], 0x80808080);
+            continue;
+        }
+        if (q->s->f4) {
+            ct_kval w = words[block * (CT_QUANTISED_BLOCK / 8) + i / 2];
+            to[i] = ct__kir_lookup4(k, i % 2 ? bits_of(q, CT_K_SHR, w, 4) : w, f4_bytes(q, 0),
+                                    f4_bytes(q, 8));
             continue;
         }
         ct_kval w =

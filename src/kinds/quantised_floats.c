@@ -57,7 +57,8 @@ static void turn_words(const floats *f, ct_kval first) {
 static void fill_table(const floats *f) {
     ct_kir *k = f->k;
     for (int i = 0; i < CT_LANES; i++)
-        ct__kir_store(k, f->table, ct__kir_int(k, i), ct__kir_const(k, CT_F32, i < 8 ? i : i - 16));
+        ct__kir_store(k, f->table, ct__kir_int(k, i),
+                      ct__kir_const(k, CT_F32, ct__quantised_number(f->s, i)));
 }
 // Code `i` of a word, whose bytes begin with its lowest.
 static ct_kval code_of(const floats *f, ct_kval word, int i) {

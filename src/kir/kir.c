@@ -446,6 +446,19 @@ ct_kval ct__kir_dot4(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
     return pure(k, make(CT_K_DOT4, CT_I32, lanes, a, b, c));
 }
 
+ct_kval ct__kir_lookup4(ct_kir *k, ct_kval a, ct_kval low, ct_kval high) {
+    const ct_kins *x = operand(k, CT_K_LOOKUP4, a), *y = operand(k, CT_K_LOOKUP4, low),
+                  *z = operand(k, CT_K_LOOKUP4, high);
+    if (!x || !y || !z) return -1;
+    if (y->op == CT_K_SPLAT) y = &k->ins[low = y->a];
+    if (z->op == CT_K_SPLAT) z = &k->ins[high = z->a];
+    if (x->dtype != CT_I32 || y->dtype != CT_I64 || z->dtype != CT_I64)
+        return bad(k, CT_K_LOOKUP4, "the operands are not an i32 and two i64");
+    if (y->op != CT_K_CONST || z->op != CT_K_CONST)
+        return bad(k, CT_K_LOOKUP4, "the table is no constant");
+    return pure(k, make(CT_K_LOOKUP4, CT_I32, x->lanes, a, low, high));
+}
+
 ct_kval ct__kir_select(ct_kir *k, ct_kval cond, ct_kval a, ct_kval b) {
     const ct_kins *c = operand(k, CT_K_SELECT, cond), *x = operand(k, CT_K_SELECT, a),
                   *y = operand(k, CT_K_SELECT, b);

@@ -195,6 +195,9 @@ const ct_opdef ct__op_dequantise = {
 
 enum { ROW_BLOCK = CT_QUANTISED_BLOCK, ROW_MOST = 127 };
 
+// Are its codes whole numbers, or halves?
+static bool in_products(const layout *l) { return !ct__is_float(l->code) || l->code == CT_F4; }
+
 // rows (M, K) i8, row_scales (M, K / 32) f32, codes (N, K), scales (N, blocks of the layout): (M, N).
 static bool quantised_product_infer(ct_call *call) {
     ct_shape shape = ct__call_shape(call, 2);
@@ -216,10 +219,15 @@ static ct_tensor blocks_first(ct_tensor codes) {
 static bool quantised_product_body(ct_rule *r) {
     const layout *l = layout_of(r->attrs);
     const int64_t blocks = ct__type_of(r->in[1])->dim[1];
+    ct_tensor codes = r->in[2];
+    const bool halves =
+        l->code == CT_F4; // twice these numbers are whole, and half of the scales exact
+    if (halves) codes = ct_mul(ct_cast(codes, CT_F32), ct_f(2));
     ct_tensor sums =
-        ct_matmul(blocks_first(r->in[0]), ct__swap_last(blocks_first(r->in[2]))); // (blocks, M, N)
-    ct_tensor rows = ct__add_last(ct_permute(r->in[1], CT_AXES(1, 0)));           // (blocks, M, 1)
-    ct_tensor columns = scales_value(l, r->in[3]);                                // (N, scales)
+        ct_matmul(blocks_first(r->in[0]), ct__swap_last(blocks_first(codes))); // (blocks, M, N)
+    ct_tensor rows = ct__add_last(ct_permute(r->in[1], CT_AXES(1, 0)));        // (blocks, M, 1)
+    ct_tensor columns = scales_value(l, r->in[3]);                             // (N, scales)
+    if (halves) columns = ct_mul(columns, ct_f(0.5));
     ct_dims_buffer dims;
     ct__dims_of(ct__add_last(columns), &dims); // (N, scales, 1) repeated: (N, blocks)
     const int64_t n = dims.v[0], own = dims.v[1];
@@ -258,7 +266,7 @@ static bool quantised_matmul_infer(ct_call *call) {
     const ct_type *x = call->in[0], *codes = call->in[1];
     ct_type scales = {0};
     if (!l || !ct__check_accepts(call, 0)) return false;
-    if (ct__is_float(l->code))
+    if (!in_products(l))
         return ct__call_err(call, CT_E_ARGUMENT, "codes of %s are no whole numbers", l->name) ||
                ct__call_hint(call, "ct_matmul takes ct_dequantise of them");
     if (codes->dtype != l->code)
@@ -306,11 +314,12 @@ static bool quantised_matmul_body(ct_rule *r) {
 const ct_opdef ct__op_quantised_matmul = {
     .id = CT_OP_QUANTISED_MATMUL,
     .name = "quantised_matmul",
-    .doc = "x (..., K) times codes (N, K) and scales of a layout of whole numbers: (..., N), as "
-           "language models run. x "
-           "is made bytes, too, with a scale for each 32 numbers, so that products are of "
-           "integers. For more digits, or a "
-           "gradient: ct_matmul of x and ct_dequantise.",
+    .doc =
+        "x (..., K) times codes (N, K) and scales of a layout of whole numbers or f4: (..., N), as "
+        "language models run. x "
+        "is made bytes, too, with a scale for each 32 numbers, so that products are of "
+        "integers. For more digits, or a "
+        "gradient: ct_matmul of x and ct_dequantise.",
     .kind = &ct__kind_composition,
     .n_in = 3,
     .n_out = 1,
@@ -367,7 +376,7 @@ ct_tensor ct__product_of_codes(const ct_match *m) {
     for (int a = 0; a < x->rank - 1; a++)
         rows *= ct__is_dyn(x, a) ? CT_QUANTISED_ROWS + 1 : (double)x->dim[a];
     if (codes->rank != 2 || x->dtype != CT_F32 || node->out->dtype != CT_F32 || rows < 1 ||
-        rows > CT_QUANTISED_ROWS || ct__is_float(layout_of(w->attrs)->code))
+        rows > CT_QUANTISED_ROWS || !in_products(layout_of(w->attrs)))
         return CT_NONE;
     ct_tensor in[3] = {m->operand(m->env, node->in[0]), m->operand(m->env, w->in[0]),
                        m->operand(m->env, w->in[1])};

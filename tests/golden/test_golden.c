@@ -124,6 +124,8 @@ GRAPH(matmul_codes, // of few rows
                 ct_permute(ct_dequantise(input(CT_I4, CT_DIMS(70, 128)),
                                          input(CT_F16, CT_DIMS(70, 4)), CT_LAYOUT_INT4_32),
                            CT_AXES(1, 0))))
+GRAPH(matmul_mx, ct_quantised_matmul(F32(1, 128), input(CT_F4, CT_DIMS(20, 128)),
+                                     input(CT_U8, CT_DIMS(20, 4)), CT_LAYOUT_MXFP4))
 GRAPH(matmul_bytes, ct_quantised_matmul(F32(30, 64), input(CT_I8, CT_DIMS(20, 64)),
                                         input(CT_F16, CT_DIMS(20, 2)), CT_LAYOUT_INT8_32))
 GRAPH(matmul_integers, ct_matmul(input(CT_I8, CT_DIMS(30, 40)), input(CT_I8, CT_DIMS(40, 50))))
@@ -197,7 +199,7 @@ static const golden graphs[] = {
     G(softmax_slope),    G(layer_norm_slope),
     G(matmul_slope),     G(loop),
     G(attention_slope),  G(matmul_bytes),
-    G(matmul_codes),
+    G(matmul_codes),     G(matmul_mx),
 };
 // One of each way to bind a nest to threads: alone, with folds, with barriers, with scratch.
 static const golden as_cuda[] = {
@@ -210,7 +212,7 @@ static const golden as_cuda[] = {
     G(added_to),         G(running_sum_in_blocks),
     G(normal),           G(in_order),
     G(layer_norm_slope), G(attention_slope),
-    G(matmul_codes),
+    G(matmul_codes),     G(matmul_mx),
 };
 enum { GRAPHS = sizeof graphs / sizeof *graphs, AS_CUDA = sizeof as_cuda / sizeof *as_cuda };
 

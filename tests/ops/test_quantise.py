@@ -43,7 +43,7 @@ def weights(rng, *shape):
     return x
 
 
-WHOLE = ("int8", "int4 by 32", "int4 by 64", "int4 by 128", "int8 by 32")
+WHOLE = ("int8", "int4 by 32", "int4 by 64", "int4 by 128", "int8 by 32", "mxfp4")
 
 
 def product(x, codes, scales):
@@ -52,6 +52,8 @@ def product(x, codes, scales):
     by = np.abs(x).max(-1, keepdims=True) / np.float32(127)
     with np.errstate(all="ignore"):
         rows = np.where(by == 0, 0, np.rint(x / by)).astype(np.int64)
+    if codes.dtype == F4:  # twice the numbers are whole
+        codes, scales = 2 * codes.astype(np.float32), scales.view(E8M0).astype(np.float32) / 2
     columns = codes.astype(np.int64).reshape(codes.shape[0], -1, 32)
     sums = np.einsum("mbk,nbk->mnb", rows, columns)
     scales = np.repeat(scales.astype(np.float32), columns.shape[1] // scales.shape[1], axis=1)
@@ -65,7 +67,7 @@ def test_quantised_activations(layout, device):
     """Rows alone and many, columns that fill no vector, steps of k that are whole and not, another place in memory."""
     rng, number = np.random.default_rng(SEED), LAYOUTS[layout][0]
     inputs = [((1, 256), 48), ((2, 3, 128), 37), ((9, 384), 16), ((70, 128), 130), ((3, 384), 15), ((256,), 20), ((0, 128), 20)]
-    inputs += [((5, 96), 33)] if layout in ("int8", "int8 by 32", "int4 by 32") else []
+    inputs += [((5, 96), 33)] if layout in ("int8", "int8 by 32", "int4 by 32", "mxfp4") else []
     cases, wants = [], []
     for shape, n in inputs:
         x = (rng.normal(size=shape) * np.exp(rng.uniform(-3, 3, shape[:-1] + (1,)))).astype(np.float32)
@@ -100,6 +102,33 @@ def test_sums_of_integers_are_exact(layout, device):
         got = run([Case(TABLE["quantised_matmul"], [x, codes.astype(code_type), scales], {"layout": number})], device, compiled)[0]
         assert not isinstance(got, Failure), got
         assert (got[0].astype(np.int64) == x.astype(np.int64) @ codes.T).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_products_of_all_mx_codes(device):
+    """Every code of f4 beside every other under every scale: as whole numbers, exactly, and as floats with the bits of what is stored."""
+    codes = np.stack([np.roll(np.arange(16, dtype=np.uint8), i) for i in range(16)] * 16).reshape(256, 16)
+    codes = np.ascontiguousarray(np.tile(codes, (1, 8))).view(F4)
+    scales = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 4, 1)
+    x = np.zeros((5, 128), np.float32)
+    x[0, :16], x[1, 32:48], x[2, 3], x[3, 64:] = np.arange(-8, 8) * 127 / 8 // 1, 127, -127, 127
+    x[0, 31] = 127  # scales of rows are 1
+    exact = codes.astype(np.float64)
+    with np.errstate(all="ignore"):
+        want = ((x.astype(np.float64) @ exact.T) * scales[:, 0].view(E8M0).astype(np.float64)).astype(np.float32)
+
+    def once(o, x, codes, scales):
+        return o.matmul(x, o.permute(o.dequantise(codes, scales, layout=6), axes=[1, 0]))
+
+    def twice(o, x, codes, scales):
+        w = o.dequantise(codes, scales, layout=6)
+        return o.matmul(x, o.permute(w, axes=[1, 0])), o.sum(w)
+    for compiled in (False, True):
+        got = run([Case(TABLE["quantised_matmul"], [x, codes, scales], {"layout": 6})], device, compiled)[0]
+        assert not isinstance(got, Failure), got
+        np.testing.assert_array_equal(got[0], want)
+        got = run_programs([(once, [x, codes, scales]), (twice, [x, codes, scales])], device, compiled=compiled)
+        np.testing.assert_array_equal(got[0][0], got[1][0])  # NaN are equal
 
 
 def test_rows_have_the_same_bits():
@@ -185,7 +214,7 @@ def test_products(layout, device, rows):
     assert all(np.allclose(g.astype(np.float32), slope, rtol=2e-3, atol=1e-2 * np.abs(slope).max()) for g in gs)
 
 
-@pytest.mark.parametrize("layout", ["int8", "int4 by 32", "int4 by 128"])
+@pytest.mark.parametrize("layout", ["int8", "int4 by 32", "int4 by 128", "mxfp4"])
 @pytest.mark.parametrize("rows", [1, 4, 16])
 def test_few_rows(layout, rows):
     """A product that reads codes where they lie has the bits of one with a weight that is stored, since it is read twice."""
