@@ -66,7 +66,7 @@ def product(x, codes, scales):
 def test_quantised_activations(layout, device):
     """Rows alone and many, columns that fill no vector, steps of k that are whole and not, another place in memory."""
     rng, number = np.random.default_rng(SEED), LAYOUTS[layout][0]
-    inputs = [((1, 256), 48), ((2, 3, 128), 37), ((9, 384), 16), ((70, 128), 130), ((3, 384), 15), ((256,), 20), ((0, 128), 20)]
+    inputs = [((1, 256), 48), ((2, 3, 128), 37), ((9, 384), 16), ((70, 128), 130), ((140, 1152), 45), ((11, 640), 32), ((3, 384), 15), ((256,), 20), ((0, 128), 20)]
     inputs += [((5, 96), 33)] if layout in ("int8", "int8 by 32", "int4 by 32", "mxfp4") else []
     cases, wants = [], []
     for shape, n in inputs:

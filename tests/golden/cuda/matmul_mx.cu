@@ -37,7 +37,7 @@ KERNEL(128) k_f627f0defe6d7762e8e80f270af5219f(GLOBAL u8 *b0, GLOBAL u8 *b1, GLO
 
 // kernel 1, launched 1 times, first for quantised_product
 // CUDA: 128 threads a block, which runs 8 rows; bytes of a block: 18432 of shared memory, 0 of scratch
-KERNEL(128) k_55a11c30c70243a1ee8cc7ad92ad97b8(GLOBAL u8 *b0, GLOBAL u8 *b1, GLOBAL u8 *b2, GLOBAL u8 *b3, GLOBAL u8 *b4, i64 o0, i64 o1, i64 o2, i64 o3, i64 o4, i64 begin, i64 end) {
+KERNEL(128) k_8ac6b0e6242584c4dff24f76cdd74990(GLOBAL u8 *b0, GLOBAL u8 *b1, GLOBAL u8 *b2, GLOBAL u8 *b3, GLOBAL u8 *b4, i64 o0, i64 o1, i64 o2, i64 o3, i64 o4, i64 begin, i64 end) {
     const i64 lane = THREAD & 15, group = THREAD >> 4;
     const i64 row = begin + BLOCK * 8 + group;
     const u32 mask = 0xffffu << (THREAD & 16);
@@ -116,7 +116,7 @@ KERNEL(128) k_55a11c30c70243a1ee8cc7ad92ad97b8(GLOBAL u8 *b0, GLOBAL u8 *b1, GLO
             }
         }
         const i64 v101 = s_min_i64((2 - v8), 1);
-        for (i64 j102 = 0; j102 < v101; j102++) { // 16 columns
+        for (i64 j102 = 0; j102 < v101; j102++) { // columns
             const i64 v104 = (v8 + j102) * 16;
             const i64 v107 = s_min_i64(v104, 4);
             for (i64 j108 = 0; j108 < 16; j108++) { // column
@@ -351,7 +351,7 @@ KERNEL(128) k_55a11c30c70243a1ee8cc7ad92ad97b8(GLOBAL u8 *b0, GLOBAL u8 *b1, GLO
                     const i64 v487 = v314 + 15;
                     const i64 v488 = j313 * 4;
                     SYNC;
-                    const f32 v490 = local3[(j313 * 64) + lane];
+                    const f32 v493 = local3[(j313 * 64) + lane];
                     const i64 v495 = j309 * 32;
                     const i64 v496 = (j313 * 32) + v495;
                     const i64 v497 = j309 * 4;
@@ -391,7 +391,7 @@ KERNEL(128) k_55a11c30c70243a1ee8cc7ad92ad97b8(GLOBAL u8 *b0, GLOBAL u8 *b1, GLO
                     const i32 v555 = s_dot4_i32(v528, v512, v554);
                     const i32 v556 = s_dot4_i32(v526, v514, v555);
                     const f32 v557 = (f32)(v556);
-                    const f32 v559 = v520 * v490;
+                    const f32 v559 = v520 * v493;
                     const f32 v560 = r312;
                     const f32 v561 = s_fma_f32(v557, v559, v560);
                     r312 = v561;
