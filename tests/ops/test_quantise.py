@@ -258,13 +258,84 @@ def test_operand_work(work, rows):
     assert all(np.abs(y - want).max() <= 2e-6 * (np.abs(x) @ np.abs(w * factor)).max() for y in fused)
 
 
+def ggml_blocks(x, layout):
+    """The bytes that ggml's reference quantiser writes, as its sources have it, and the numbers that they stand for."""
+    b = x.reshape(*x.shape[:-1], -1, 32)
+    if layout == "q8_0":
+        d = np.abs(b).max(-1, keepdims=True) / np.float32(127)
+    else:
+        at = np.abs(b).argmax(-1)[..., None]
+        d = np.take_along_axis(b, at, -1) / np.float32(-8)
+    with np.errstate(all="ignore"):
+        inverse = np.where(d == 0, 0, 1 / d).astype(np.float32)
+        half = d.astype(np.float16)
+    if layout == "q8_0":  # halves away from 0
+        v = b * inverse
+        codes = (np.sign(v) * np.floor(np.abs(v.astype(np.float64)) + 0.5)).astype(np.int8)
+        low, numbers = codes.view(np.uint8), codes.astype(np.float32)
+    else:
+        v = b.astype(np.float64) * inverse + 8.5
+        codes = np.minimum(v.astype(np.float32).astype(np.uint8), 15)
+        low, numbers = codes[..., :16] | codes[..., 16:] << 4, codes.astype(np.float32) - 8
+    out = np.concatenate([half.view(np.uint8), low], -1)
+    return out.reshape(*x.shape[:-1], -1), (numbers * half.astype(np.float32)).reshape(x.shape)
+
+
+GGML = {"q8_0": (8, 34), "q4_0": (9, 18)}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layout", GGML)
+def test_blocks_of_ggml(layout, device):
+    """Bytes and numbers; blocks of zeros, of equals with both signs, of halves; any bytes; products with their bits."""
+    rng, (number, size) = np.random.default_rng(SEED), GGML[layout]
+    x = weights(rng, 6, 128)
+    x[3, :32], x[3, 32:64], x[4, :32] = np.tile([-2, 2], 16), np.tile([2, -2], 16), np.linspace(-127, 127, 32).round() / 2
+    x[2] /= 1e4  # its scales fit f16
+    any_bytes = rng.integers(0, 256, (3, 4 * size)).astype(np.uint8)
+    any_bytes[:, 1::size] &= 0x7b  # no scale is infinite
+    none = np.zeros((3, 0), np.uint8)
+    q, d = TABLE["quantise"], TABLE["dequantise"]
+    inputs = [x, x[2, 32:], x.reshape(2, 3, 128)]
+    for compiled in (False, True):
+        got = run([Case(q, [x], {"layout": number}) for x in inputs], device, compiled)
+        for x, y in zip(inputs, got):
+            assert not isinstance(y, Failure), y
+            codes, numbers = ggml_blocks(x, layout)
+            assert y[0].dtype == y[1].dtype == np.uint8 and (y[0] == codes).all() and y[1].shape == (*x.shape[:-1], 0)
+            back = run([Case(d, y, {"layout": number})], device, compiled)[0]
+            assert back[0].dtype == np.float32 and (back[0] == numbers).all()
+        got = run([Case(d, [any_bytes, none], {"layout": number})], device, compiled)[0][0]
+        blocks = any_bytes.reshape(3, 4, size)
+        codes = blocks[..., 2:].view(np.int8) if size == 34 else np.concatenate([blocks[..., 2:] & 15, blocks[..., 2:] >> 4], -1) - 8.0
+        scales = np.ascontiguousarray(blocks[..., :2]).view(np.float16).astype(np.float32)
+        assert (got == (codes.astype(np.float32) * scales).reshape(3, 128)).all()
+    rows, w = rng.normal(size=(2, 128)).astype(np.float32), ggml_blocks(rng.normal(size=(37, 128)).astype(np.float32), layout)
+
+    def f(o, x, codes, scales):
+        return o.matmul(x, o.permute(o.dequantise(codes, scales, layout=number), axes=[1, 0]))
+    operands = [rows, w[0], np.zeros((37, 0), np.uint8)]
+    y, stored = (run_programs([(f, operands)], device, compiled=True, COTAN_FUSE=fuse)[0][0] for fuse in "10")
+    assert y.tobytes() == stored.tobytes()
+    np.testing.assert_allclose(y, rows @ w[1].T, rtol=1e-5, atol=1e-5 * np.abs(w[1]).max())
+
+
 def test_refused():
     rng = np.random.default_rng(SEED)
     x = rng.normal(size=(3, 40)).astype(np.float32)
     q, d, m = TABLE["quantise"], TABLE["dequantise"], TABLE["quantised_matmul"]
     codes, scales = np.zeros((3, 40), np.int8), np.ones((3, 1), np.float32)
     for case, text in [
-            (Case(q, [x], {"layout": 8}), "quantise: there is no layout 8\n  hint: layouts are 0 (CT_LAYOUT_INT8) to 7 (CT_LAYOUT_MXFP8)"),
+            (Case(q, [x], {"layout": 10}), "quantise: there is no layout 10\n  hint: layouts are 0 (CT_LAYOUT_INT8) to 9 (CT_LAYOUT_Q4_0)"),
+            (Case(q, [x], {"layout": 8}), "quantise: the last axis of (3, 40) f32 is no multiple of 32\n"
+                                          "  hint: q8_0 has a scale for 32 elements along it: ct_pad it"),
+            (Case(d, [np.zeros((3, 35), np.uint8), np.zeros((3, 0), np.uint8)], {"layout": 8}),
+             "dequantise: the last axis of (3, 35) u8 is no multiple of 34\n  hint: a block of q8_0 is 34 bytes, 32 elements"),
+            (Case(d, [np.zeros((3, 36), np.uint8), np.zeros((3, 2), np.uint8)], {"layout": 9}),
+             "dequantise: the scales are (3, 2) u8, of codes (3, 36) u8 they are (3, 0) u8\n"
+             "  hint: codes and scales are those of ct_quantise with this layout"),
+            (Case(m, [np.ones((2, 64), np.float32), np.zeros((3, 68), np.uint8), np.zeros((3, 0), np.uint8)], {"layout": 8}),
+             "quantised_matmul: blocks of q8_0 are no codes with scales\n  hint: ct_matmul takes ct_dequantise of them"),
             (Case(q, [x], {"layout": 1}), "quantise: the last axis of (3, 40) f32 is no multiple of 32\n"
                                           "  hint: int4 by 32 has a scale for 32 elements along it: ct_pad it"),
             (Case(q, [np.float32(1)], {}), "quantise: x is () f32, it needs an axis"),
