@@ -137,8 +137,9 @@ def raise_limits(limits, row, ours):
 
 
 def share(case, limits, ms):
-    pairs = (("flops", "flops_per_s"), ("bytes", "stream_bytes_per_s"), ("random_words", "threefry_words_per_s"))
-    least = max((case[count] / limits[limit] for count, limit in pairs if limits.get(limit)), default=None)
+    pairs = (("flops", "flops_per_s"), ("bytes", "stream_bytes_per_s"), ("random_words", "threefry_words_per_s"),
+             ("byte_flops", "byte_flops_per_s"))
+    least = max((case.get(count, 0) / limits[limit] for count, limit in pairs if limits.get(limit)), default=None)
     return least * 1e3 / ms if least else None
 
 

@@ -15,6 +15,7 @@ typedef struct bench_case bench_case;
 struct bench_case {
     char name[48];
     double flops, bytes, words; // the least that it has to do; 0: not counted
+    double byte_flops;          // of products of bytes, apart from flops
     int64_t times;              // that its program does it; 0: once
     int64_t size[3];            // of the row's own meaning
     ct_dtype dtype;             // of operands, where the row has a choice
@@ -50,6 +51,7 @@ typedef struct bench_row {
 size_t matmul_options(bench_settings *s, opt *out);
 size_t list_matmul(const bench_settings *s, bench_case *out);
 size_t list_few_rows(const bench_settings *s, bench_case *out);
+size_t list_many_rows(const bench_settings *s, bench_case *out);
 size_t list_norms(const bench_settings *s, bench_case *out);
 size_t list_softmax(const bench_settings *s, bench_case *out);
 size_t list_gelu(const bench_settings *s, bench_case *out);

@@ -122,8 +122,10 @@ static const struct format {
                {"int8 by 32", 8.5, CT_I8, CT_LAYOUT_INT8_32, false, true, CT_F32},
                {"int4 by 32", 4.5, CT_I4, CT_LAYOUT_INT4_32, false, true, CT_F32},
                {"int4 by 128", 4.125, CT_I4, CT_LAYOUT_INT4_128, false, true, CT_F32},
+               {"mxfp4", 4.25, CT_F4, CT_LAYOUT_MXFP4, false, true, CT_F32},
                {"int8 dequantised", 8, CT_I8, CT_LAYOUT_INT8, false, false, CT_F32},
-               {"int4 by 32 dequantised", 4.5, CT_I4, CT_LAYOUT_INT4_32, false, false, CT_F32}};
+               {"int4 by 32 dequantised", 4.5, CT_I4, CT_LAYOUT_INT4_32, false, false, CT_F32},
+               {"mxfp4 dequantised", 4.25, CT_F4, CT_LAYOUT_MXFP4, false, false, CT_F32}};
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 static size_t make_few_rows(const bench_case *c, ct_tensor *in) {
@@ -153,21 +155,30 @@ static size_t record_few_rows(const bench_case *c, const ct_tensor *in, int64_t 
     out[0] = ct_matmul(in[0], f->columns ? w : ct_permute(w, CT_AXES(1, 0))); // (rows, N)
     return 1;
 }
+// `m` rows times a weight (n, k).
+static void rows_case(bench_case *out, int format, int64_t m, int64_t k, int64_t n) {
+    const struct format *f = &formats[format];
+    bench_case *c = name(out, "%lld %s", (long long)m, f->name);
+    c->size[0] = m, c->size[1] = k, c->size[2] = n;
+    c->bytes = (double)k * (double)n * f->bits / 8;
+    *(f->quantised ? &c->byte_flops : &c->flops) = 2.0 * (double)m * (double)k * (double)n;
+    c->which = format;
+    c->make = make_few_rows, c->record = record_few_rows;
+}
 size_t list_few_rows(const bench_settings *s, bench_case *out) {
     static const int64_t rows[] = {1, 4, 16};
     enum { K = 4096, N = 32768 }; // of 4 bits they are twice as large as a last cache
     (void)s;
-    for (int i = 0; i < 3 * FORMATS; i++) {
-        const struct format *f = &formats[i % FORMATS];
-        const int64_t m = rows[i / FORMATS];
-        bench_case *c = name(&out[i], "%lld %s", (long long)m, f->name);
-        c->size[0] = m, c->size[1] = K, c->size[2] = N;
-        c->bytes = (double)K * N * f->bits / 8;
-        c->flops = 2.0 * (double)m * K * N;
-        c->which = i % FORMATS;
-        c->make = make_few_rows, c->record = record_few_rows;
-    }
+    for (int i = 0; i < 3 * FORMATS; i++) rows_case(&out[i], i % FORMATS, rows[i / FORMATS], K, N);
     return 3 * (size_t)FORMATS;
+}
+size_t list_many_rows(const bench_settings *s, bench_case *out) {
+    enum { M = 512, K = 4096, N = 4096 };
+    size_t n = 0;
+    (void)s;
+    for (int i = 0; i < FORMATS; i++)
+        if (!formats[i].columns) rows_case(&out[n++], i, M, K, N);
+    return n;
 }
 
 // -------------------------------------------------------------------------- rows bound by memory

@@ -67,7 +67,7 @@ def facts(root):
     out = {}
     headers = [p.read_text() for p in sorted((root / "src/ops").glob("*.h"))]
     for op, body in definitions(sources, headers).items():
-        accepts = mask(re.search(r"\.accepts = ([^,]*),?", body).group(1).strip(), known)
+        accepts = mask(re.search(r"\.accepts =\s+([^,]*),?", body).group(1).strip(), known)
         dtypes = [d.lower() for d in order if d in accepts]
         assert len(dtypes) == len(accepts), f"{op}: {accepts}"
         out[op] = (dtypes, ".jvp = CT_NO_GRAD" not in body, options.get(op.upper(), []))

@@ -174,20 +174,31 @@ def linear_cross_entropy(options):
     return cases
 
 
-def few_rows(options):
-    """Of the formats that libraries have for it: f32 and bf16."""
+FORMATS = ("f32", "bf16", "bf16 (K, N)", "int8", "int8 by 32", "int4 by 32", "int4 by 128", "mxfp4", "int8 dequantised",
+           "int4 by 32 dequantised", "mxfp4 dequantised")
+
+
+def rows_of_formats(counts, k, n, formats):
+    """Of the formats that libraries have for it: f32."""
     cases = []
-    for rows in (1, 4, 16):
-        for name in ("f32", "bf16", "bf16 (K, N)", "int8", "int8 by 32", "int4 by 32", "int4 by 128", "int8 dequantised", "int4 by 32 dequantised"):
+    for rows in counts:
+        for name in formats:
             def inputs(rows=rows, name=name):
-                dims = (4096, 32768) if "(K, N)" in name else (32768, 4096)
-                return [numbers(2, rows, 4096), numbers(1, *dims)]
+                return [numbers(2, rows, k), numbers(1, *((k, n) if "(K, N)" in name else (n, k)))]
 
             def torch(t, x, w):
                 return t.nn.functional.linear(x, w)
             cases.append(Case(f"{rows} {name}", inputs, torch=torch if name == "f32" else None,
                               jax=(lambda j, x, w: x @ w.T) if name == "f32" else None))
     return cases
+
+
+def few_rows(options):
+    return rows_of_formats((1, 4, 16), 4096, 32768, FORMATS)
+
+
+def many_rows(options):
+    return rows_of_formats((512,), 4096, 4096, [name for name in FORMATS if "(K, N)" not in name])
 
 
 def attention(options):
@@ -630,6 +641,7 @@ ROWS = {
     "matmul": Row(matmul, ["PyTorch", "OpenBLAS", "oneDNN"]),
     "norms": Row(norms, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
     "few-rows": Row(few_rows),
+    "many-rows": Row(many_rows),
     "softmax": Row(softmax, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
     "gelu": Row(gelu, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
     "cross-entropy": Row(cross_entropy),

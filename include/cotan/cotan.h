@@ -144,7 +144,8 @@ typedef enum ct_index_mode {
     CT_MODE_PROMISE_IN_BOUNDS, // there is none: on device ref one is an error, else it is left out
 } ct_index_mode;
 // How a quantised tensor is laid out: the codes that ct_quantise makes of x (..., K), their scales, and
-// which elements along the last axis share one. A number is its code times its scale.
+// which elements along the last axis share one. A number is its code times its scale. Blocks of ggml hold
+// theirs, as GGUF files have them, so that there are none apart.
 typedef enum ct_layout {
     CT_LAYOUT_INT8,     // codes i8, -127 to 127; scales f32 (..., 1): one a row, which is a channel
     CT_LAYOUT_INT4_32,  // codes i4, -7 to 7; scales f16 (..., K / 32): one for 32 elements
@@ -154,6 +155,8 @@ typedef enum ct_layout {
     CT_LAYOUT_FP8,      // codes f8e4m3; scales f32 (..., 1)
     CT_LAYOUT_MXFP4, // codes f4; scales (..., K / 32) as e8m0 in u8: s is 2^(s - 127), 255 is NaN
     CT_LAYOUT_MXFP8, // codes f8e4m3; scales as of MXFP4
+    CT_LAYOUT_Q8_0,  // ggml's blocks: u8 (..., K / 32 * 34), f16 and 32 of i8; scales u8 (..., 0)
+    CT_LAYOUT_Q4_0, // the same of 18 bytes, f16 and 32 codes of 4 bits less 8: 16 low, 16 high halves
 } ct_layout;
 // A size (0 <= n < 2^48) that is an argument of the kernels, not a part of them: a new value never
 // compiles. No size that is not marked so may be 2^60 or more: it could look as if it were.

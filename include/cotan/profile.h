@@ -24,6 +24,7 @@ typedef struct ct_limits {
     double stream;   // bytes: the faster of STREAM's copy and triad
     double read;     // bytes of a sum
     double threefry; // random words, Threefry-2x32 of 20 rounds in registers
+    double bytes;    // operations of dot products of bytes; 0: the processor has no instruction
 } ct_limits;
 
 // The better of what `limits` holds and what is measured now, in about a second; without `memory` the first alone,

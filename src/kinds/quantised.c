@@ -9,6 +9,7 @@ typedef struct part {
     ct_emit *e;
     ct_val v;
     bool words; // its words lie as such in memory
+    bool half;  // half of what its scales are
 } part;
 
 static void index_of(const part *p, const ct_kval *at, int64_t each, ct_ix *index) {
@@ -47,6 +48,25 @@ static ct_kval scale_value(void *env, ct_kir *k, const ct_kval *at) {
     index_of(p, at, 1, index);
     return ct__emit_value_apart(p->e, p->v, index, CT_F32);
 }
+// The columns' scales: numbers, or exponents of 2, plus 127 (e8m0: 255 is NaN).
+static ct_kval column_scale(void *env, ct_kir *k, const ct_kval *at) {
+    const part *p = env;
+    ct_ix index[2];
+    if (ct__type(p->v)->dtype != CT_U8) return scale_value(env, k, at);
+    index_of(p, at, 1, index);
+    ct_kval e = ct__emit_value_apart(p->e, p->v, index, CT_I32);
+    ct_kval bits = ct__kir_bin(k, CT_K_SHL, e, ct__kir_const_int(k, CT_I32, 23));
+    const int64_t special[2][2] = {{0, 1 << 22}, {255, 0x7fc00000}}; // 2^-127 is subnormal
+    for (int i = 0; i < 2; i++) {
+        ct_kval is = ct__kir_bin(k, CT_K_EQ, e, ct__kir_const_int(k, CT_I32, special[i][0]));
+        bits = ct__kir_select(k, is, ct__kir_const_int(k, CT_I32, special[i][1]), bits);
+    }
+    ct_kval scale = ct__kir_bitcast(k, bits, CT_F32);
+    return p->half ? ct__kir_mul(k, scale, ct__kir_const(k, CT_F32, 0.5)) : scale;
+}
+double ct__quantised_number(const ct_quantised_spec *s, int code) {
+    return s->f4 ? ct__decode_float(CT_F4, (uint32_t)code) : code < 8 ? code : code - 16;
+}
 static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
     (void)k;
     const part *p = env;
@@ -57,7 +77,7 @@ static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
 
 static bool has_words(ct_emit *e, ct_val v) {
     ct_ix index[2];
-    part p = {e, v, true};
+    part p = {.e = e, .v = v, .words = true};
     for (int a = 0; a < 2; a++) index[a] = ct__ix_var(e->pool, ct__emit_size(e, v, a));
     index[1] = ct__ix_mul(e->pool, index[1], ct__ix_int(e->pool, codes_of_word(&p)));
     return ct__emit_has_word(e, v, index);
@@ -72,23 +92,25 @@ static bool product_kernels(ct_sched *s, ct_node *node, bool bytes) {
     const ct_type *rows = ct__type(node->in[0]), *columns = ct__type(columns_of),
                   *scales = ct__type(scales_of);
     const int64_t inner = rows->dim[1];
-    part p[] = {[ROWS] = {e, node->in[0], bytes && has_words(e, node->in[0])},
-                [ROW_SCALES] = {e, node->in[bytes], false},
-                [COLUMNS] = {e, columns_of, has_words(e, columns_of)},
-                [COLUMN_SCALES] = {e, scales_of, false},
-                [RESULT] = {e, {node, 0}, false}};
+    const bool f4 = columns->dtype == CT_F4;
+    part p[] = {[ROWS] = {e, node->in[0], bytes && has_words(e, node->in[0]), false},
+                [ROW_SCALES] = {e, node->in[bytes], false, false},
+                [COLUMNS] = {e, columns_of, has_words(e, columns_of), false},
+                [COLUMN_SCALES] = {e, scales_of, false, bytes && f4},
+                [RESULT] = {e, {node, 0}, false, false}};
     const ct_quantised_spec spec = {
         .rows = ct__emit_ix(e, ct__emit_size(e, node->in[0], 0)),
         .columns = ct__emit_ix(e, ct__emit_size(e, columns_of, 0)),
         .n_rows = ct__is_dyn(rows, 0) ? 0 : rows->dim[0],
         .inner = inner,
         .bits = (int)ct_dtype_bits((ct_dtype)columns->dtype),
+        .f4 = f4,
         .scale_blocks = scales->dim[1] > 1 ? inner / scales->dim[1] / CT_QUANTISED_BLOCK : 0,
         .row_words = {.value = word_value, .env = &p[ROWS], .along = 1},
         .column_words = {.value = word_value, .env = &p[COLUMNS], .along = 1},
         .row_numbers = {.value = scale_value, .env = &p[ROWS], .along = 1},
         .row_scale = {.value = scale_value, .env = &p[ROW_SCALES], .along = 1},
-        .column_scale = {.value = scale_value, .env = &p[COLUMN_SCALES], .along = 1},
+        .column_scale = {.value = column_scale, .env = &p[COLUMN_SCALES], .along = 1},
         .out = {.store = store, .env = &p[RESULT]},
         .target = e->target};
     if (bytes)

@@ -13,9 +13,10 @@ enum { CT_QUANTISED_BLOCK = 32 }; // codes along k whose products are summed as 
 // Of floats: the matrix product's chains (docs/design/bits.md) of a row's numbers and code times scale, rounded.
 typedef struct ct_quantised_spec {
     ct_kval rows, columns;
-    int64_t n_rows;       // where they are known; else 0
-    int64_t inner;        // k: whole steps
-    int bits;             // of the columns' codes: 4 or 8
+    int64_t n_rows; // where they are known; else 0
+    int64_t inner;  // k: whole steps
+    int bits;       // of the columns' codes: 4 or 8
+    bool f4; // codes are f4: products of bytes take twice the number, and half the columns' scales
     int64_t scale_blocks; // blocks that share a scale of the columns; 0: all of a column
     // Four bytes, as i32: of a row's codes from 4 * word on; of a column's codes, as they lie.
     ct_source row_words;    // row, word: of rows of bytes
@@ -27,6 +28,8 @@ typedef struct ct_quantised_spec {
     ct_target target;
 } ct_quantised_spec;
 
+// What a code of 4 bits stands for.
+double ct__quantised_number(const ct_quantised_spec *s, int code);
 // Codes that a step of the kernel takes: k must be a multiple.
 static inline int64_t ct__quantised_step(int bits) { return CT_LANES * 32 / bits; }
 void ct__template_quantised(ct_kir *k, const ct_quantised_spec *spec);

@@ -14,6 +14,7 @@ typedef struct floats {
     int64_t lanes;       // of a tile
     int64_t tiles;       // of 64 columns, of a task
     int rows;            // scratch: (rows, k)
+    int table;           // scratch: (16), what codes of 4 bits stand for
     int words;           // scratch: (16, 64)
     int acc, sum;        // scratch: (rows, 64) of the chunk; of the chunks before
     ct_quantised_scales scales;
@@ -52,10 +53,22 @@ static void turn_words(const floats *f, ct_kval first) {
     ct__kir_end(k);
 }
 
-// Code `i` of a word, whose bytes begin with its lowest: its sign comes from where it stands highest.
+// What codes of 4 bits stand for lies in a table, which processors look up 16 lanes at a time in.
+static void fill_table(const floats *f) {
+    ct_kir *k = f->k;
+    for (int i = 0; i < CT_LANES; i++)
+        ct__kir_store(k, f->table, ct__kir_int(k, i),
+                      ct__kir_const(k, CT_F32, ct__quantised_number(f->s, i)));
+}
+// Code `i` of a word, whose bytes begin with its lowest.
 static ct_kval code_of(const floats *f, ct_kval word, int i) {
     ct_kir *k = f->k;
-    const int bits = f->s->bits, up = 32 - bits * (i + 1);
+    const int bits = f->s->bits, from = bits * i, up = 32 - bits - from;
+    if (bits == 4) {
+        if (from) word = ct__kir_bin(k, CT_K_SHR, word, ct__kir_const_int(k, CT_I32, from));
+        return ct__kir_lookup(k, f->table, word);
+    }
+    // Its sign comes from where it stands highest.
     if (up) word = ct__kir_bin(k, CT_K_SHL, word, ct__kir_const_int(k, CT_I32, up));
     word = ct__kir_bin(k, CT_K_SHR, word, ct__kir_const_int(k, CT_I32, 32 - bits));
     return ct__kir_cast(k, word, CT_F32);
@@ -168,6 +181,7 @@ void ct__template_dequantised(ct_kir *k, const ct_quantised_spec *s) {
     choose(&f);
     f.rows = ct__kir_local(k, CT_F32, s->n_rows * s->inner);
     f.words = ct__kir_local(k, CT_I32, WORDS * WIDTH);
+    if (s->bits == 4) f.table = ct__kir_local(k, CT_F32, CT_LANES);
     f.acc = ct__kir_local(k, CT_F32, s->n_rows * WIDTH);
     f.sum = ct__kir_local(k, CT_F32, s->n_rows * WIDTH);
     f.scales = (ct_quantised_scales){.width = WIDTH, .numbers = numbers};
@@ -176,6 +190,7 @@ void ct__template_dequantised(ct_kir *k, const ct_quantised_spec *s) {
     ct_kval tiles = ct__kir_ceil_div(k, s->columns, WIDTH);
     ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_ceil_div(k, tiles, f.tiles), "block");
     ct_kval first = ct__kir_muli(k, task, f.tiles);
+    if (s->bits == 4) fill_table(&f);
     take_rows(&f);
     ct_kval many = ct__kir_min(k, ct__kir_sub(k, tiles, first), ct__kir_int(k, f.tiles));
     ct_kval t = ct__kir_loop(k, CT_BIND_SEQ, many, "64 columns");

@@ -455,6 +455,19 @@ ct_kval ct__kir_dot2(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
                         "the operands are not two of u32 and one of f32");
 }
 
+ct_kval ct__kir_lookup4(ct_kir *k, ct_kval a, ct_kval low, ct_kval high) {
+    const ct_kins *x = operand(k, CT_K_LOOKUP4, a), *y = operand(k, CT_K_LOOKUP4, low),
+                  *z = operand(k, CT_K_LOOKUP4, high);
+    if (!x || !y || !z) return -1;
+    if (y->op == CT_K_SPLAT) y = &k->ins[low = y->a];
+    if (z->op == CT_K_SPLAT) z = &k->ins[high = z->a];
+    if (x->dtype != CT_I32 || y->dtype != CT_I64 || z->dtype != CT_I64)
+        return bad(k, CT_K_LOOKUP4, "the operands are not an i32 and two i64");
+    if (y->op != CT_K_CONST || z->op != CT_K_CONST)
+        return bad(k, CT_K_LOOKUP4, "the table is no constant");
+    return pure(k, make(CT_K_LOOKUP4, CT_I32, x->lanes, a, low, high));
+}
+
 ct_kval ct__kir_select(ct_kir *k, ct_kval cond, ct_kval a, ct_kval b) {
     const ct_kins *c = operand(k, CT_K_SELECT, cond), *x = operand(k, CT_K_SELECT, a),
                   *y = operand(k, CT_K_SELECT, b);
@@ -645,6 +658,11 @@ ct_kval ct__kir_load_if(ct_kir *k, int buf, ct_kval index, ct_kval cond) {
 
 ct_kval ct__kir_load(ct_kir *k, int buf, ct_kval index) {
     return ct__kir_load_if(k, buf, index, -1);
+}
+
+ct_kval ct__kir_lookup(ct_kir *k, int table, ct_kval index) {
+    ct_kval place = ct__kir_bin(k, CT_K_AND, index, ct__kir_const_int(k, CT_I32, CT_LANES - 1));
+    return ct__kir_load(k, table, ct__kir_cast(k, place, CT_I64));
 }
 
 static bool stored_ok(ct_kir *k, ct_kop op, int buf, ct_kval value) {

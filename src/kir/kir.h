@@ -22,7 +22,8 @@
 //   sign. ROUND rounds half to even. CAST float -> int truncates and saturates, NaN gives 0 (to
 //   u8: 0..255, to i8: -128..127); int -> int wraps; to bool: x != 0; bool -> number: 0 or 1. NOT
 //   of bool is logical. MATH functions are ours (kir_math.h): same bits scalar and vector, on every
-//   target. DOT4 is the product of four bytes and four bytes that processors have an instruction for.
+//   target. DOT4 is the product of four bytes and four bytes that processors have an instruction for,
+//   LOOKUP4 four bytes out of a table of 16.
 //   DOT2(a, b, c) of pairs of bf16 as u32 and of f32: c = fma(high of a, high of b, c), then the same of
 //   the low halves, where what is smaller than 2^-126 in size, operand or sum, is a zero of its sign.
 //   In functions stand two more: SCALE(x, n) is x times 2 to the n, rounded once, for a normal x
@@ -102,7 +103,7 @@ enum { CT_TILE_MOST = 128 }; // iterations of a TILE loop
     X(AND, 2) X(OR, 2) X(XOR, 2) X(SHL, 2) X(SHR, 2)                                               \
     X(LT, 2) X(LE, 2) X(EQ, 2) X(NE, 2)                                                            \
     /* three operands */                                                                           \
-    X(FMA, 3) X(SELECT, 3) X(DOT4, 3) X(DOT2, 3)                                                   \
+    X(FMA, 3) X(SELECT, 3) X(DOT4, 3) X(DOT2, 3) X(LOOKUP4, 3)                                     \
     /* in functions */                                                                             \
     X(SCALE, 2) X(MATH_WHERE, 3)
 // clang-format on
@@ -229,6 +230,9 @@ ct_kval ct__kir_select(ct_kir *k, ct_kval cond, ct_kval a, ct_kval b);
 // c + the sum of four products, of bytes of a, from 0 to 255, and bytes of b, from -128 to 127; all i32. It wraps.
 ct_kval ct__kir_dot4(ct_kir *k, ct_kval a, ct_kval b, ct_kval c);
 ct_kval ct__kir_dot2(ct_kir *k, ct_kval a, ct_kval b, ct_kval c);
+// For each byte of a, an i32, the byte of a table that its low four bits say: of the first eight, then the others, i64
+// constants whose lowest byte is the first.
+ct_kval ct__kir_lookup4(ct_kir *k, ct_kval a, ct_kval low, ct_kval high);
 // To a dtype that is held in a wider one: a value of the wider one that the dtype has.
 ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to);
 ct_kval ct__kir_bitcast(ct_kir *k, ct_kval a, ct_dtype to); // f32 <-> i32 <-> u32, f64 <-> i64, u64
@@ -271,6 +275,8 @@ bool ct__kir_is_int(const ct_kir *k, ct_kval v, int64_t *value); // is v an i64 
 
 ct_kval ct__kir_load(ct_kir *k, int buf, ct_kval index);
 ct_kval ct__kir_load_if(ct_kir *k, int buf, ct_kval index, ct_kval cond); // false: 0, nothing read
+// Element `index & 15` of a local of 16, a table; index: i32. Processors that permute lanes look 16 up at once.
+ct_kval ct__kir_lookup(ct_kir *k, int table, ct_kval index);
 void ct__kir_store(ct_kir *k, int buf, ct_kval index, ct_kval value);
 void ct__kir_store_if(ct_kir *k, int buf, ct_kval index, ct_kval value, ct_kval cond);
 // All stores to a buffer without a condition go past the caches.

@@ -12,16 +12,19 @@ typedef struct layout {
     ct_dtype code, scale; // scale u8: of e8m0, which has exponents of 2 alone
     double most;          // codes are -most to most
     int64_t block;        // elements along the last axis that share a scale; 0: all of them
+    int bytes;            // of a block that holds its scale, too (ops/ggml.c); 0: scales are apart
 } layout;
 static const layout layouts[] = {
-    [CT_LAYOUT_INT8] = {"int8", CT_I8, CT_F32, 127, 0},
-    [CT_LAYOUT_INT4_32] = {"int4 by 32", CT_I4, CT_F16, 7, 32},
-    [CT_LAYOUT_INT4_64] = {"int4 by 64", CT_I4, CT_F16, 7, 64},
-    [CT_LAYOUT_INT4_128] = {"int4 by 128", CT_I4, CT_F16, 7, 128},
-    [CT_LAYOUT_INT8_32] = {"int8 by 32", CT_I8, CT_F16, 127, 32},
-    [CT_LAYOUT_FP8] = {"fp8", CT_F8E4M3, CT_F32, 448, 0},
-    [CT_LAYOUT_MXFP4] = {"mxfp4", CT_F4, CT_U8, 6, 32},
-    [CT_LAYOUT_MXFP8] = {"mxfp8", CT_F8E4M3, CT_U8, 448, 32},
+    [CT_LAYOUT_INT8] = {"int8", CT_I8, CT_F32, 127, 0, 0},
+    [CT_LAYOUT_INT4_32] = {"int4 by 32", CT_I4, CT_F16, 7, 32, 0},
+    [CT_LAYOUT_INT4_64] = {"int4 by 64", CT_I4, CT_F16, 7, 64, 0},
+    [CT_LAYOUT_INT4_128] = {"int4 by 128", CT_I4, CT_F16, 7, 128, 0},
+    [CT_LAYOUT_INT8_32] = {"int8 by 32", CT_I8, CT_F16, 127, 32, 0},
+    [CT_LAYOUT_FP8] = {"fp8", CT_F8E4M3, CT_F32, 448, 0, 0},
+    [CT_LAYOUT_MXFP4] = {"mxfp4", CT_F4, CT_U8, 6, 32, 0},
+    [CT_LAYOUT_MXFP8] = {"mxfp8", CT_F8E4M3, CT_U8, 448, 32, 0},
+    [CT_LAYOUT_Q8_0] = {"q8_0", CT_U8, CT_U8, 127, CT_GGML_BLOCK, CT_GGML_Q8_0},
+    [CT_LAYOUT_Q4_0] = {"q4_0", CT_U8, CT_U8, 8, CT_GGML_BLOCK, CT_GGML_Q4_0},
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -40,7 +43,7 @@ static const layout *check_layout(ct_call *call) {
     if (l) return l;
     ct__call_err(call, CT_E_ARGUMENT, "there is no layout %lld",
                  (long long)((const quantise_attrs *)call->attrs)->layout);
-    ct__call_hint(call, "layouts are 0 (CT_LAYOUT_INT8) to %d (CT_LAYOUT_MXFP8)", N_LAYOUTS - 1);
+    ct__call_hint(call, "layouts are 0 (CT_LAYOUT_INT8) to %d (CT_LAYOUT_Q4_0)", N_LAYOUTS - 1);
     return NULL;
 }
 
@@ -58,9 +61,33 @@ static bool scales_type(ct_call *call, const layout *l, const ct_type *type, ct_
     ct_shape shape = ct__call_shape(call, type->rank);
     if (!shape.dim) return false;
     for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, type, a);
-    ct__shape_add(&shape, l->block ? type->dim[last] / l->block : 1);
+    ct__shape_add(&shape, l->bytes ? 0 : l->block ? type->dim[last] / l->block : 1);
     *out = ct__shaped(&shape, l->scale, false);
     return true;
+}
+// A type whose last axis has `from` for every `to` of another one's: elements and bytes of blocks.
+static bool blocks_type(ct_call *call, ct_type *type, int64_t from, int64_t to) {
+    const int last = type->rank - 1;
+    ct_shape shape = ct__call_shape(call, type->rank);
+    if (!shape.dim) return false;
+    for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, type, a);
+    ct__shape_add(&shape, type->dim[last] / from * to);
+    *type = ct__shaped(&shape, (ct_dtype)type->dtype, false);
+    return true;
+}
+// The elements that codes stand for: as many as there are codes, but of blocks of bytes.
+static bool elements_type(ct_call *call, const layout *l, ct_type *type) {
+    const int last = type->rank - 1;
+    if (!l->bytes) return true;
+    if (type->rank == CT_MAX_RANK)
+        return ct__call_err(call, CT_E_SHAPE, "the codes have %d axes, at most %d are possible",
+                            CT_MAX_RANK, CT_MAX_RANK - 1);
+    if (last < 0 || ct__is_dyn(type, last) || type->dim[last] % l->bytes) {
+        ct__call_err(call, CT_E_SHAPE, "the last axis of %s is no multiple of %d",
+                     ct__type_text(type).s, l->bytes);
+        return ct__call_hint(call, "a block of %s is %d bytes, 32 elements", l->name, l->bytes);
+    }
+    return blocks_type(call, type, l->bytes, l->block);
 }
 
 // (..., K) with the last axis as one of blocks and one in a block, or as it is: one block.
@@ -83,7 +110,7 @@ static bool quantise_infer(ct_call *call) {
     call->out[0] = *call->in[0];
     call->out[0].dtype = (uint8_t)l->code;
     call->out[0].weak = false;
-    return true;
+    return !l->bytes || blocks_type(call, &call->out[0], l->block, l->bytes);
 }
 // e8m0 (OCP Microscaling Formats 1.0, 5.4.1): the exponent of 2, plus 127; 255 is NaN.
 enum { E8M0_NAN = 255, F32_MANTISSA = 23 };
@@ -118,6 +145,12 @@ static bool quantise_body(ct_rule *r) {
     const layout *l = layout_of(r->attrs);
     const ct_type *type = r->node->out;
     ct_tensor x = in_blocks(ct_cast(r->in[0], CT_F32), l);
+    if (l->bytes) {
+        r->body_out[0] = ct__of_type(ct__ggml_quantise(x, l->bytes), type);
+        ct_tensor none = ct_slice(r->in[0], .stop = CT_INTS(0), .axes = CT_AXES(-1)); // (..., 0)
+        r->body_out[1] = ct__of_type(ct_cast(none, CT_U8), &type[1]);
+        return true;
+    }
     ct_tensor scale = scales_of(l, ct_max(ct_abs(x), .axes = CT_AXES(-1), .keepdims = true));
     ct_tensor by = scales_value(l, scale), code = ct_div(x, by);
     if (!ct__is_float(l->code)) code = ct_round(code);
@@ -133,7 +166,7 @@ const ct_opdef ct__op_quantise = {
     .doc =
         "x as codes and scales of a layout: the largest size among elements that share a scale "
         "gets the largest code, what lies between is rounded to nearest even. Of MX layouts scales "
-        "are powers of 2, as OCP's specification computes them.",
+        "are powers of 2, as OCP's specification computes them; ggml's blocks are its bytes.",
     .kind = &ct__kind_composition,
     .n_in = 1,
     .n_out = 2,
@@ -153,18 +186,28 @@ static bool dequantise_infer(ct_call *call) {
         return ct__call_err(call, CT_E_DTYPE, "the codes are %s, of %s they are %s",
                             ct__type_text(call->in[0]).s, l->name, ct_dtype_name(l->code)) ||
                ct__call_hint(call, "codes and scales are those of ct_quantise with this layout");
-    if (!scales_type(call, l, call->in[0], &scales)) return false;
+    ct_type numbers = *call->in[0];
+    if (!elements_type(call, l, &numbers) || !scales_type(call, l, &numbers, &scales)) return false;
     if (call->in[1]->dtype != l->scale || !ct__same_sizes(call->in[1], &scales))
         return ct__call_err(call, CT_E_SHAPE, "the scales are %s, of codes %s they are %s",
                             ct__type_text(call->in[1]).s, ct__type_text(call->in[0]).s,
                             ct__type_text(&scales).s) ||
                ct__call_hint(call, "codes and scales are those of ct_quantise with this layout");
-    *call->out = *call->in[0];
+    *call->out = numbers;
     call->out->dtype = CT_F32;
     return true;
 }
 static bool dequantise_body(ct_rule *r) { // the codes in their order, so that rows are read as rows
     const layout *l = layout_of(r->attrs);
+    if (l->bytes) {
+        ct_dims_buffer dims;
+        ct_ints list = ct__dims_of(r->in[0], &dims); // (..., blocks, bytes)
+        dims.v[list.n - 1] /= l->bytes;
+        dims.v[list.n] = l->bytes;
+        ct_tensor blocks = ct_reshape(r->in[0], ((ct_ints){list.n + 1, dims.v}));
+        r->body_out[0] = ct__of_type(ct__ggml_numbers(blocks, l->bytes), r->node->out);
+        return true;
+    }
     ct_tensor codes = ct_cast(r->in[0], CT_F32), scales = scales_value(l, r->in[1]);
     if (l->block) {
         ct_dims_buffer dims;
@@ -186,7 +229,8 @@ const ct_opdef ct__op_dequantise = {
     .n_in = 2,
     .n_out = 1,
     CT_FIELDS(dequantise),
-    .accepts = CT_MASK(CT_I8) | CT_MASK(CT_I4) | CT_MASK(CT_F4) | CT_MASK(CT_F8E4M3),
+    .accepts =
+        CT_MASK(CT_I8) | CT_MASK(CT_I4) | CT_MASK(CT_F4) | CT_MASK(CT_F8E4M3) | CT_MASK(CT_U8),
     .infer = dequantise_infer,
     .body = dequantise_body,
 };
@@ -194,6 +238,11 @@ const ct_opdef ct__op_dequantise = {
 // ---------------------------------------------------------------- products with quantised activations
 
 enum { ROW_BLOCK = CT_QUANTISED_BLOCK, ROW_MOST = 127 };
+
+// Are its codes whole numbers, or halves?
+static bool in_products(const layout *l) {
+    return !l->bytes && (!ct__is_float(l->code) || l->code == CT_F4);
+}
 
 // rows (M, K) i8, row_scales (M, K / 32) f32, codes (N, K), scales (N, blocks of the layout): (M, N).
 static bool quantised_product_infer(ct_call *call) {
@@ -216,10 +265,15 @@ static ct_tensor blocks_first(ct_tensor codes) {
 static bool quantised_product_body(ct_rule *r) {
     const layout *l = layout_of(r->attrs);
     const int64_t blocks = ct__type_of(r->in[1])->dim[1];
+    ct_tensor codes = r->in[2];
+    const bool halves =
+        l->code == CT_F4; // twice these numbers are whole, and half of the scales exact
+    if (halves) codes = ct_mul(ct_cast(codes, CT_F32), ct_f(2));
     ct_tensor sums =
-        ct_matmul(blocks_first(r->in[0]), ct__swap_last(blocks_first(r->in[2]))); // (blocks, M, N)
-    ct_tensor rows = ct__add_last(ct_permute(r->in[1], CT_AXES(1, 0)));           // (blocks, M, 1)
-    ct_tensor columns = scales_value(l, r->in[3]);                                // (N, scales)
+        ct_matmul(blocks_first(r->in[0]), ct__swap_last(blocks_first(codes))); // (blocks, M, N)
+    ct_tensor rows = ct__add_last(ct_permute(r->in[1], CT_AXES(1, 0)));        // (blocks, M, 1)
+    ct_tensor columns = scales_value(l, r->in[3]);                             // (N, scales)
+    if (halves) columns = ct_mul(columns, ct_f(0.5));
     ct_dims_buffer dims;
     ct__dims_of(ct__add_last(columns), &dims); // (N, scales, 1) repeated: (N, blocks)
     const int64_t n = dims.v[0], own = dims.v[1];
@@ -258,7 +312,11 @@ static bool quantised_matmul_infer(ct_call *call) {
     const ct_type *x = call->in[0], *codes = call->in[1];
     ct_type scales = {0};
     if (!l || !ct__check_accepts(call, 0)) return false;
-    if (ct__is_float(l->code))
+    if (l->bytes)
+        return ct__call_err(call, CT_E_ARGUMENT, "blocks of %s are no codes with scales",
+                            l->name) ||
+               ct__call_hint(call, "ct_matmul takes ct_dequantise of them");
+    if (!in_products(l))
         return ct__call_err(call, CT_E_ARGUMENT, "codes of %s are no whole numbers", l->name) ||
                ct__call_hint(call, "ct_matmul takes ct_dequantise of them");
     if (codes->dtype != l->code)
@@ -306,11 +364,12 @@ static bool quantised_matmul_body(ct_rule *r) {
 const ct_opdef ct__op_quantised_matmul = {
     .id = CT_OP_QUANTISED_MATMUL,
     .name = "quantised_matmul",
-    .doc = "x (..., K) times codes (N, K) and scales of a layout of whole numbers: (..., N), as "
-           "language models run. x "
-           "is made bytes, too, with a scale for each 32 numbers, so that products are of "
-           "integers. For more digits, or a "
-           "gradient: ct_matmul of x and ct_dequantise.",
+    .doc =
+        "x (..., K) times codes (N, K) and scales of a layout of whole numbers or f4: (..., N), as "
+        "language models run. x "
+        "is made bytes, too, with a scale for each 32 numbers, so that products are of "
+        "integers. For more digits, or a "
+        "gradient: ct_matmul of x and ct_dequantise.",
     .kind = &ct__kind_composition,
     .n_in = 3,
     .n_out = 1,
@@ -367,7 +426,7 @@ ct_tensor ct__product_of_codes(const ct_match *m) {
     for (int a = 0; a < x->rank - 1; a++)
         rows *= ct__is_dyn(x, a) ? CT_QUANTISED_ROWS + 1 : (double)x->dim[a];
     if (codes->rank != 2 || x->dtype != CT_F32 || node->out->dtype != CT_F32 || rows < 1 ||
-        rows > CT_QUANTISED_ROWS || ct__is_float(layout_of(w->attrs)->code))
+        rows > CT_QUANTISED_ROWS || !in_products(layout_of(w->attrs)))
         return CT_NONE;
     ct_tensor in[3] = {m->operand(m->env, node->in[0]), m->operand(m->env, w->in[0]),
                        m->operand(m->env, w->in[1])};

@@ -1,4 +1,4 @@
-// A product that reads codes where they lie.
+// A product that reads codes where they lie; blocks of ggml.
 #ifndef COTAN_OPS_QUANTISE_H
 #define COTAN_OPS_QUANTISE_H
 
@@ -6,5 +6,10 @@
 
 // `larger` of a product of matrices, after attention's.
 ct_tensor ct__product_of_codes(const ct_match *match);
+
+enum { CT_GGML_BLOCK = 32, CT_GGML_Q8_0 = 34, CT_GGML_Q4_0 = 18 }; // elements; bytes of a block
+// Blocks (..., 32) of f32 as bytes (..., bytes), and the numbers that those stand for.
+ct_tensor ct__ggml_quantise(ct_tensor x, int bytes);
+ct_tensor ct__ggml_numbers(ct_tensor blocks, int bytes);
 
 #endif

@@ -21,7 +21,7 @@ import ratios  # noqa: E402
 from peers import rows  # noqa: E402
 from peers.programs import programs  # noqa: E402
 
-ROWS = ["train gpt2", "matmul", "few-rows", "norms", "softmax", "gelu", "cross-entropy", "linear-cross-entropy", "attention", "rotary", "transposed-add",
+ROWS = ["train gpt2", "matmul", "few-rows", "many-rows", "norms", "softmax", "gelu", "cross-entropy", "linear-cross-entropy", "attention", "rotary", "transposed-add",
         "dropout", "ops", "programs", "conv", "pooling", "resnet18", "resnet50", "scan", "start"]
 
 

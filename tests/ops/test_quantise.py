@@ -43,7 +43,7 @@ def weights(rng, *shape):
     return x
 
 
-WHOLE = ("int8", "int4 by 32", "int4 by 64", "int4 by 128", "int8 by 32")
+WHOLE = ("int8", "int4 by 32", "int4 by 64", "int4 by 128", "int8 by 32", "mxfp4")
 
 
 def product(x, codes, scales):
@@ -52,6 +52,8 @@ def product(x, codes, scales):
     by = np.abs(x).max(-1, keepdims=True) / np.float32(127)
     with np.errstate(all="ignore"):
         rows = np.where(by == 0, 0, np.rint(x / by)).astype(np.int64)
+    if codes.dtype == F4:  # twice the numbers are whole
+        codes, scales = 2 * codes.astype(np.float32), scales.view(E8M0).astype(np.float32) / 2
     columns = codes.astype(np.int64).reshape(codes.shape[0], -1, 32)
     sums = np.einsum("mbk,nbk->mnb", rows, columns)
     scales = np.repeat(scales.astype(np.float32), columns.shape[1] // scales.shape[1], axis=1)
@@ -64,8 +66,8 @@ def product(x, codes, scales):
 def test_quantised_activations(layout, device):
     """Rows alone and many, columns that fill no vector, steps of k that are whole and not, another place in memory."""
     rng, number = np.random.default_rng(SEED), LAYOUTS[layout][0]
-    inputs = [((1, 256), 48), ((2, 3, 128), 37), ((9, 384), 16), ((70, 128), 130), ((3, 384), 15), ((256,), 20), ((0, 128), 20)]
-    inputs += [((5, 96), 33)] if layout in ("int8", "int8 by 32", "int4 by 32") else []
+    inputs = [((1, 256), 48), ((2, 3, 128), 37), ((9, 384), 16), ((70, 128), 130), ((140, 1152), 45), ((11, 640), 32), ((3, 384), 15), ((256,), 20), ((0, 128), 20)]
+    inputs += [((5, 96), 33)] if layout in ("int8", "int8 by 32", "int4 by 32", "mxfp4") else []
     cases, wants = [], []
     for shape, n in inputs:
         x = (rng.normal(size=shape) * np.exp(rng.uniform(-3, 3, shape[:-1] + (1,)))).astype(np.float32)
@@ -100,6 +102,33 @@ def test_sums_of_integers_are_exact(layout, device):
         got = run([Case(TABLE["quantised_matmul"], [x, codes.astype(code_type), scales], {"layout": number})], device, compiled)[0]
         assert not isinstance(got, Failure), got
         assert (got[0].astype(np.int64) == x.astype(np.int64) @ codes.T).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_products_of_all_mx_codes(device):
+    """Every code of f4 beside every other under every scale: as whole numbers, exactly, and as floats with the bits of what is stored."""
+    codes = np.stack([np.roll(np.arange(16, dtype=np.uint8), i) for i in range(16)] * 16).reshape(256, 16)
+    codes = np.ascontiguousarray(np.tile(codes, (1, 8))).view(F4)
+    scales = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 4, 1)
+    x = np.zeros((5, 128), np.float32)
+    x[0, :16], x[1, 32:48], x[2, 3], x[3, 64:] = np.arange(-8, 8) * 127 / 8 // 1, 127, -127, 127
+    x[0, 31] = 127  # scales of rows are 1
+    exact = codes.astype(np.float64)
+    with np.errstate(all="ignore"):
+        want = ((x.astype(np.float64) @ exact.T) * scales[:, 0].view(E8M0).astype(np.float64)).astype(np.float32)
+
+    def once(o, x, codes, scales):
+        return o.matmul(x, o.permute(o.dequantise(codes, scales, layout=6), axes=[1, 0]))
+
+    def twice(o, x, codes, scales):
+        w = o.dequantise(codes, scales, layout=6)
+        return o.matmul(x, o.permute(w, axes=[1, 0])), o.sum(w)
+    for compiled in (False, True):
+        got = run([Case(TABLE["quantised_matmul"], [x, codes, scales], {"layout": 6})], device, compiled)[0]
+        assert not isinstance(got, Failure), got
+        np.testing.assert_array_equal(got[0], want)
+        got = run_programs([(once, [x, codes, scales]), (twice, [x, codes, scales])], device, compiled=compiled)
+        np.testing.assert_array_equal(got[0][0], got[1][0])  # NaN are equal
 
 
 def test_rows_have_the_same_bits():
@@ -185,7 +214,7 @@ def test_products(layout, device, rows):
     assert all(np.allclose(g.astype(np.float32), slope, rtol=2e-3, atol=1e-2 * np.abs(slope).max()) for g in gs)
 
 
-@pytest.mark.parametrize("layout", ["int8", "int4 by 32", "int4 by 128"])
+@pytest.mark.parametrize("layout", ["int8", "int4 by 32", "int4 by 128", "mxfp4"])
 @pytest.mark.parametrize("rows", [1, 4, 16])
 def test_few_rows(layout, rows):
     """A product that reads codes where they lie has the bits of one with a weight that is stored, since it is read twice."""
@@ -229,13 +258,84 @@ def test_operand_work(work, rows):
     assert all(np.abs(y - want).max() <= 2e-6 * (np.abs(x) @ np.abs(w * factor)).max() for y in fused)
 
 
+def ggml_blocks(x, layout):
+    """The bytes that ggml's reference quantiser writes, as its sources have it, and the numbers that they stand for."""
+    b = x.reshape(*x.shape[:-1], -1, 32)
+    if layout == "q8_0":
+        d = np.abs(b).max(-1, keepdims=True) / np.float32(127)
+    else:
+        at = np.abs(b).argmax(-1)[..., None]
+        d = np.take_along_axis(b, at, -1) / np.float32(-8)
+    with np.errstate(all="ignore"):
+        inverse = np.where(d == 0, 0, 1 / d).astype(np.float32)
+        half = d.astype(np.float16)
+    if layout == "q8_0":  # halves away from 0
+        v = b * inverse
+        codes = (np.sign(v) * np.floor(np.abs(v.astype(np.float64)) + 0.5)).astype(np.int8)
+        low, numbers = codes.view(np.uint8), codes.astype(np.float32)
+    else:
+        v = b.astype(np.float64) * inverse + 8.5
+        codes = np.minimum(v.astype(np.float32).astype(np.uint8), 15)
+        low, numbers = codes[..., :16] | codes[..., 16:] << 4, codes.astype(np.float32) - 8
+    out = np.concatenate([half.view(np.uint8), low], -1)
+    return out.reshape(*x.shape[:-1], -1), (numbers * half.astype(np.float32)).reshape(x.shape)
+
+
+GGML = {"q8_0": (8, 34), "q4_0": (9, 18)}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layout", GGML)
+def test_blocks_of_ggml(layout, device):
+    """Bytes and numbers; blocks of zeros, of equals with both signs, of halves; any bytes; products with their bits."""
+    rng, (number, size) = np.random.default_rng(SEED), GGML[layout]
+    x = weights(rng, 6, 128)
+    x[3, :32], x[3, 32:64], x[4, :32] = np.tile([-2, 2], 16), np.tile([2, -2], 16), np.linspace(-127, 127, 32).round() / 2
+    x[2] /= 1e4  # its scales fit f16
+    any_bytes = rng.integers(0, 256, (3, 4 * size)).astype(np.uint8)
+    any_bytes[:, 1::size] &= 0x7b  # no scale is infinite
+    none = np.zeros((3, 0), np.uint8)
+    q, d = TABLE["quantise"], TABLE["dequantise"]
+    inputs = [x, x[2, 32:], x.reshape(2, 3, 128)]
+    for compiled in (False, True):
+        got = run([Case(q, [x], {"layout": number}) for x in inputs], device, compiled)
+        for x, y in zip(inputs, got):
+            assert not isinstance(y, Failure), y
+            codes, numbers = ggml_blocks(x, layout)
+            assert y[0].dtype == y[1].dtype == np.uint8 and (y[0] == codes).all() and y[1].shape == (*x.shape[:-1], 0)
+            back = run([Case(d, y, {"layout": number})], device, compiled)[0]
+            assert back[0].dtype == np.float32 and (back[0] == numbers).all()
+        got = run([Case(d, [any_bytes, none], {"layout": number})], device, compiled)[0][0]
+        blocks = any_bytes.reshape(3, 4, size)
+        codes = blocks[..., 2:].view(np.int8) if size == 34 else np.concatenate([blocks[..., 2:] & 15, blocks[..., 2:] >> 4], -1) - 8.0
+        scales = np.ascontiguousarray(blocks[..., :2]).view(np.float16).astype(np.float32)
+        assert (got == (codes.astype(np.float32) * scales).reshape(3, 128)).all()
+    rows, w = rng.normal(size=(2, 128)).astype(np.float32), ggml_blocks(rng.normal(size=(37, 128)).astype(np.float32), layout)
+
+    def f(o, x, codes, scales):
+        return o.matmul(x, o.permute(o.dequantise(codes, scales, layout=number), axes=[1, 0]))
+    operands = [rows, w[0], np.zeros((37, 0), np.uint8)]
+    y, stored = (run_programs([(f, operands)], device, compiled=True, COTAN_FUSE=fuse)[0][0] for fuse in "10")
+    assert y.tobytes() == stored.tobytes()
+    np.testing.assert_allclose(y, rows @ w[1].T, rtol=1e-5, atol=1e-5 * np.abs(w[1]).max())
+
+
 def test_refused():
     rng = np.random.default_rng(SEED)
     x = rng.normal(size=(3, 40)).astype(np.float32)
     q, d, m = TABLE["quantise"], TABLE["dequantise"], TABLE["quantised_matmul"]
     codes, scales = np.zeros((3, 40), np.int8), np.ones((3, 1), np.float32)
     for case, text in [
-            (Case(q, [x], {"layout": 8}), "quantise: there is no layout 8\n  hint: layouts are 0 (CT_LAYOUT_INT8) to 7 (CT_LAYOUT_MXFP8)"),
+            (Case(q, [x], {"layout": 10}), "quantise: there is no layout 10\n  hint: layouts are 0 (CT_LAYOUT_INT8) to 9 (CT_LAYOUT_Q4_0)"),
+            (Case(q, [x], {"layout": 8}), "quantise: the last axis of (3, 40) f32 is no multiple of 32\n"
+                                          "  hint: q8_0 has a scale for 32 elements along it: ct_pad it"),
+            (Case(d, [np.zeros((3, 35), np.uint8), np.zeros((3, 0), np.uint8)], {"layout": 8}),
+             "dequantise: the last axis of (3, 35) u8 is no multiple of 34\n  hint: a block of q8_0 is 34 bytes, 32 elements"),
+            (Case(d, [np.zeros((3, 36), np.uint8), np.zeros((3, 2), np.uint8)], {"layout": 9}),
+             "dequantise: the scales are (3, 2) u8, of codes (3, 36) u8 they are (3, 0) u8\n"
+             "  hint: codes and scales are those of ct_quantise with this layout"),
+            (Case(m, [np.ones((2, 64), np.float32), np.zeros((3, 68), np.uint8), np.zeros((3, 0), np.uint8)], {"layout": 8}),
+             "quantised_matmul: blocks of q8_0 are no codes with scales\n  hint: ct_matmul takes ct_dequantise of them"),
             (Case(q, [x], {"layout": 1}), "quantise: the last axis of (3, 40) f32 is no multiple of 32\n"
                                           "  hint: int4 by 32 has a scale for 32 elements along it: ct_pad it"),
             (Case(q, [np.float32(1)], {}), "quantise: x is () f32, it needs an axis"),

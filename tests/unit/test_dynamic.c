@@ -165,6 +165,21 @@ static void positions_in_attributes_are_arguments(void **state) {
     }
 }
 
+static int quantised(int64_t n, bool dynamic, int variant, ct_tensor *out) {
+    static const int64_t layouts[] = {CT_LAYOUT_INT8, CT_LAYOUT_MXFP4};
+    ct_tensor x = tensor(1, CT_DIMS(size_of(n, dynamic), 384)), w = tensor(2, CT_DIMS(41, 384));
+    ct_quantise_out q = ct_quantise(w, layouts[variant]);
+    out[0] = ct_quantised_matmul(x, q.codes, q.scales, layouts[variant]);
+    return 1;
+}
+// Tiles of rows, those that are left, more rows than a task has.
+static void rows_of_bytes_are_any_number(void **state) {
+    (void)state;
+    static const int64_t length[] = {9, 1, 3, 4, 16, 21, 128, 131};
+    for (int variant = 0; variant < 2; variant++) serves_all(quantised, variant, length, 8);
+    near_reference(quantised, 0, length, 3);
+}
+
 static void what_counts_from_the_end_has_a_known_size(void **state) {
     (void)state;
     CT_SCOPE;
@@ -450,6 +465,7 @@ int main(void) {
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(positions_in_attributes_are_arguments),
+        cmocka_unit_test(rows_of_bytes_are_any_number),
         cmocka_unit_test(what_counts_from_the_end_has_a_known_size),
         cmocka_unit_test(a_loop_of_dynamic_length_compiles_nothing),
         cmocka_unit_test(a_length_can_be_given_as_dynamic),

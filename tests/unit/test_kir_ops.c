@@ -484,6 +484,76 @@ static void dots_of_pairs(void **state) {
     }
 }
 
+// Bytes of a table of constants.
+static void lookups_of_bytes(void **state) {
+    (void)state;
+    static int32_t words[N], got[N];
+    uint8_t table[16];
+    int64_t half[2];
+    for (int i = 0; i < N; i++) words[i] = (int32_t)bits();
+    for (int i = 0; i < 16; i++) table[i] = (uint8_t)(bits() >> 3 | (i == 7 || i == 15) << 7);
+    memcpy(half, table, sizeof half);
+    for (int bind = 0; bind < 2; bind++) {
+        ct_kir k;
+        ct__kir_init(&k);
+        int in = ct__kir_buffer(&k, CT_I32, CT_KIR_READ),
+            out = ct__kir_buffer(&k, CT_I32, CT_KIR_WRITE);
+        ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_TILE : CT_BIND_SEQ, bind ? 64 : N, "element");
+        ct_kval low = ct__kir_const_int(&k, CT_I64, half[0]),
+                high = ct__kir_const_int(&k, CT_I64, half[1]);
+        ct__kir_store(&k, out, i, ct__kir_lookup4(&k, ct__kir_load(&k, in, i), low, high));
+        ct__kir_end(&k);
+        if (bind) ct__kir_bind(&k);
+        memset(got, 0, sizeof got);
+        kir_run(&k, (void *[]){words, got}, NULL, 1);
+        for (int j = 0; j < (bind ? 64 : N); j++)
+            for (int s = 0; s < 32; s += 8)
+                assert_int_equal((uint32_t)got[j] >> s & 255, table[(uint32_t)words[j] >> s & 15]);
+    }
+    ct_kir k;
+    ct__kir_init(&k);
+    ct_kval n = ct__kir_arg(&k), c = ct__kir_const_int(&k, CT_I32, 1);
+    assert_int_equal(ct__kir_lookup4(&k, c, n, ct__kir_int(&k, 1)), -1);
+    assert_non_null(strstr(k.err.text, "the table is no constant"));
+    ct__kir_free(&k);
+}
+
+// A table of 16, looked up in by the low four bits of words of any value: one by one, by lanes with a tail, in a tile.
+static void lookup_kernel(ct_kir *k, ct_dtype dtype, ct_kbind bind, int64_t n) {
+    int words = ct__kir_buffer(k, CT_I32, CT_KIR_READ),
+        from = ct__kir_buffer(k, dtype, CT_KIR_READ);
+    int out = ct__kir_buffer(k, dtype, CT_KIR_WRITE), table = ct__kir_local(k, dtype, CT_LANES);
+    ct_kval row = ct__kir_loop_n(k, CT_BIND_ROWS, 1, "row"), at;
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, CT_LANES, "element");
+    ct__kir_store(k, table, i, ct__kir_load(k, from, ct__kir_add(k, i, row)));
+    ct__kir_end(k);
+    const bool tile = bind == CT_BIND_TILE;
+    if (tile) at = ct__kir_muli(k, ct__kir_loop_n(k, CT_BIND_SEQ, n / 32, "32"), 32);
+    i = ct__kir_loop_n(k, bind, tile ? 32 : n, "element");
+    if (tile) i = ct__kir_add(k, at, i);
+    ct__kir_store(k, out, i, ct__kir_lookup(k, table, ct__kir_load(k, words, i)));
+    for (int open = 0; open < 2 + tile; open++) ct__kir_end(k);
+    if (tile) ct__kir_bind(k);
+}
+static void lookups(void **state) {
+    (void)state;
+    static int32_t words[N], got[N], table[CT_LANES];
+    for (int i = 0; i < N; i++) words[i] = i < 64 ? i - 32 : (int32_t)bits();
+    for (int i = 0; i < CT_LANES; i++) table[i] = (int32_t)(bits() & 0x3fffffff) + i;
+    const ct_dtype dtypes[] = {CT_F32, CT_I32, CT_U32};
+    const ct_kbind binds[] = {CT_BIND_SEQ, CT_BIND_LANES, CT_BIND_TILE};
+    for (int d = 0; d < 3; d++)
+        for (int b = 0; b < 3; b++) {
+            const int n = binds[b] == CT_BIND_TILE ? N / 32 * 32 : N - 3;
+            ct_kir k;
+            ct__kir_init(&k);
+            lookup_kernel(&k, dtypes[d], binds[b], n);
+            memset(got, 0, sizeof got);
+            kir_run(&k, (void *[]){words, table, got}, NULL, 1);
+            for (int j = 0; j < N; j++) assert_int_equal(got[j], j < n ? table[words[j] & 15] : 0);
+        }
+}
+
 // ----------------------------------------------------------------------------- fma, select, fold
 
 static void fma_rounds_once(void **state) {
@@ -580,6 +650,8 @@ int main(void) {
         cmocka_unit_test(sixteen_bit_floats_round_to_nearest_even),
         cmocka_unit_test(dots_of_four_bytes),
         cmocka_unit_test(dots_of_pairs),
+        cmocka_unit_test(lookups),
+        cmocka_unit_test(lookups_of_bytes),
         cmocka_unit_test(fma_rounds_once),
         cmocka_unit_test(select_of_every_dtype),
         cmocka_unit_test(zips_take_lanes_in_turn),

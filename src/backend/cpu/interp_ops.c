@@ -107,6 +107,14 @@ DO(dot2_u32_w) {
     GROUPS(n) W(f32, i->d, u) = dot2_u32(W(u32, i->a, u), W(u32, i->b, u), W(f32, i->c, u));
     return i + 1;
 }
+DO(lookup4_i32_s) {
+    S(i32, i->d) = s_lookup4_i32(S(i32, i->a), S(i64, i->b), S(i64, i->c));
+    return i + 1;
+}
+DO(lookup4_i32_w) {
+    GROUPS(n) W(i32, i->d, u) = lookup4_i32(W(i32, i->a, u), W(i64, i->b, u).a[0], W(i64, i->c, u).a[0]);
+    return i + 1;
+}
 BINARY(and, b, x & y) BINARY(or, b, x | y) BINARY(xor, b, x ^ y) UNARY(not, b, !x)
 COMPARE(lt, b, <) COMPARE(le, b, <=) COMPARE(eq, b, ==) COMPARE(ne, b, !=)
 
@@ -667,6 +675,7 @@ const ct_itable CT_INTERP_TABLE = {
         FROM(u8, U8, u64, U64) FROM(i32, I32, u64, U64) FROM(u32, U32, u64, U64) FROM(i64, I64, u64, U64) FROM(f32, F32, u64, U64) FROM(f64, F64, u64, U64)
         [CT_K_DOT4] = {[CT_I32] = {dot4_i32_s, dot4_i32_w}},
         [CT_K_DOT2] = {[CT_U32] = {dot2_u32_s, dot2_u32_w}},
+        [CT_K_LOOKUP4] = {[CT_I32] = {lookup4_i32_s, lookup4_i32_w}},
         [CT_I_ROUND] = {
             [CT_F16] = {round_to_f16_s, round_to_f16_w}, [CT_BF16] = {round_to_bf16_s, round_to_bf16_w},
             [CT_F8E4M3] = {round_to_f8e4m3_s, round_to_f8e4m3_w}, [CT_F8E5M2] = {round_to_f8e5m2_s, round_to_f8e5m2_w},

@@ -63,6 +63,26 @@ static double multiply_adds(void) {
     return fma_plain();
 }
 
+// Four products of bytes and their sum in each lane, where kernels have it as an instruction (DOT4).
+#if defined(__x86_64__)
+__attribute__((target("avx512f,avx512vnni"))) static double byte_products(void) {
+    enum { CHAINS = 16, LANES = 16 };
+    const int seed = (int)(factor * 1000);
+    __m512i x[CHAINS], a = _mm512_set1_epi32(seed), b = _mm512_set1_epi32(seed + 1);
+    for (int c = 0; c < CHAINS; c++) x[c] = _mm512_set1_epi32(c);
+    for (int t = 0; t < FMA_TURNS; t++) {
+        _Pragma("GCC unroll 16") for (int c = 0; c < CHAINS; c++) x[c] =
+            _mm512_dpbusd_epi32(x[c], a, b);
+    }
+    for (int c = 0; c < CHAINS; c++) sink = (float)_mm512_reduce_add_epi32(x[c]);
+    return 8.0 * LANES * CHAINS * FMA_TURNS;
+}
+static bool has_byte_products(void) { return __builtin_cpu_supports("avx512vnni"); }
+#else
+static double byte_products(void) { return 0; }
+static bool has_byte_products(void) { return false; }
+#endif
+
 // ---------------------------------------------------------------------------------------- threefry
 
 typedef uint32_t words __attribute__((vector_size(64)));
@@ -239,5 +259,6 @@ bool ct_measure_limits(ct_limits *l, int threads, bool memory) {
     return take_arrays() && raise(&l->stream, (task){.memory = copy}, threads) &&
            raise(&l->stream, (task){.memory = triad}, threads) &&
            raise(&l->read, (task){.memory = sum}, threads) &&
-           raise(&l->threefry, (task){.registers = random_words}, threads);
+           raise(&l->threefry, (task){.registers = random_words}, threads) &&
+           (!has_byte_products() || raise(&l->bytes, (task){.registers = byte_products}, threads));
 }

@@ -120,6 +120,18 @@ static void broadcast_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct__textf(r->out, ")), v%d)", v);
 }
 
+// Out of a table, which has an element for any four bits, in lanes that are off, too.
+static bool looked_up(const ct_render *r, const ct_kins *ins) {
+    const ct_kval x = ct__render_looked_up(r->k, r->shape, ins);
+    if (x < 0) return false;
+    open_access(r, ins->imm.i, "lookup");
+    ct__render_buffer(r, ins->imm.i);
+    ct__text_add(r->out, ", ");
+    ct__render_wide(r, x);
+    ct__text_add(r->out, ")");
+    return true;
+}
+
 // At places that are data, or computed from it.
 static void gathered(const ct_render *r, const ct_kins *ins) {
     const ct_kval x = ct__render_narrow(r->k, r->shape, ins->a);
@@ -144,6 +156,7 @@ static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
         broadcast_load(r, v, ins);
         return;
     }
+    if (looked_up(r, ins)) return;
     if (*up) ct__textf(r->out, "%s(", up);
     if (index.vary == CT_VARYING) {
         gathered(r, ins);

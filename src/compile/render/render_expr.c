@@ -378,6 +378,15 @@ static void wide_value(const ct_render *r, const ct_kins *ins) {
     case CT_K_MATH: wide_call(r, ins, math_names[ins->sub]); break;
     case CT_K_MATH_WHERE: math_where(r, ins, ct__render_wide, "any"); break;
     case CT_K_ZIP: wide_call(r, ins, ins->sub ? "zip_high" : "zip_low"); break;
+    case CT_K_LOOKUP4: // all lanes see one table
+        ct__text_add(r->out, "lookup4_i32(");
+        ct__render_wide(r, ins->a);
+        ct__text_add(r->out, ", ");
+        ct__render_scalar(r, ins->b);
+        ct__text_add(r->out, ", ");
+        ct__render_scalar(r, ins->c);
+        ct__text_add(r->out, ")");
+        break;
     case CT_K_SELECT:
         if (r->shape[ins->a].vary == CT_UNIFORM) {
             ct__render_scalar(r, ins->a);

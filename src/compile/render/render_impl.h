@@ -46,6 +46,8 @@ bool ct__render_nests(const ct_kir *k, ct_kval v, ct_kshape shape); // may v sta
 void ct__render_find_ramps(const ct_kir *k, ct_kshape *shape);
 // If an index is a widened i32 plus what is the same for all lanes: that i32; else -1.
 ct_kval ct__render_narrow(const ct_kir *k, const ct_kshape *shape, ct_kval index);
+// If a load is from a table (ct__kir_lookup): the i32 whose low bits say where; else -1.
+ct_kval ct__render_looked_up(const ct_kir *k, const ct_kshape *shape, const ct_kins *load);
 // Such indices of loads stand in place of their names.
 void ct__render_find_narrow(const ct_kir *k, const ct_kshape *shape, const uint8_t *uses,
                             uint8_t *nested);

@@ -51,8 +51,24 @@ ct_kval ct__render_narrow(const ct_kir *k, const ct_kshape *shape, ct_kval index
         if (shape[ins->a].vary != CT_UNIFORM && shape[ins->b].vary != CT_UNIFORM) return -1;
         index = varying_part(shape, ins);
     }
-    const bool narrow = ins->op == CT_K_CAST && ins->lanes == 1 && shape[index].vary == CT_VARYING;
+    const bool narrow = ins->op == CT_K_CAST && shape[index].vary == CT_VARYING;
     return narrow && k->ins[ins->a].dtype == CT_I32 ? ins->a : -1;
+}
+
+ct_kval ct__render_looked_up(const ct_kir *k, const ct_kshape *shape, const ct_kins *load) {
+    const ct_kbuf *table = &k->bufs[load->imm.i];
+    const bool words = table->dtype == CT_F32 || table->dtype == CT_I32 || table->dtype == CT_U32;
+    const ct_kval x = k->ins[load->a].op == CT_K_CAST ? ct__render_narrow(k, shape, load->a) : -1;
+    if (x < 0 || k->ins[x].op != CT_K_AND || load->b >= 0 || !words ||
+        !(table->flags & CT_KIR_LOCAL) || table->count != CT_LANES)
+        return -1;
+    const ct_kval both[2] = {k->ins[x].a, k->ins[x].b};
+    for (int i = 0; i < 2; i++) {
+        const ct_kins *mask = &k->ins[both[i]];
+        if (mask->op == CT_K_SPLAT) mask = &k->ins[mask->a];
+        if (mask->op == CT_K_CONST && mask->imm.i == CT_LANES - 1) return both[1 - i];
+    }
+    return -1;
 }
 
 void ct__render_find_narrow(const ct_kir *k, const ct_kshape *shape, const uint8_t *uses,
@@ -63,6 +79,8 @@ void ct__render_find_narrow(const ct_kir *k, const ct_kshape *shape, const uint8
         for (; k->ins[v].op == CT_K_ADD && uses[v] == 1; v = varying_part(shape, &k->ins[v]))
             nested[v] = 1;
         if (uses[v] == 1) nested[v] = 1;
+        const bool table = ct__render_looked_up(k, shape, &k->ins[i]) >= 0;
+        if (table && uses[v] == 1 && uses[k->ins[v].a] == 1) nested[k->ins[v].a] = 1;
     }
 }
 
