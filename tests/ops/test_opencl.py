@@ -1,6 +1,5 @@
-"""Device opencl, on whatever driver is there (PoCL in CI): the bits of device cpu, with guards behind every buffer. A kernel takes the driver's
-compiler a third of a second or more, so that some ops stand here for all; COTAN_TEST_DEVICES=opencl runs the tables of
-test_op_values.py."""
+"""Device opencl, on whatever driver is there (PoCL in CI): the bits of device cpu, with guards behind every buffer. Some ops stand here
+for all: `make test-all` runs every test of tests/ops with COTAN_TEST_DEVICES=opencl."""
 import os
 import subprocess
 from pathlib import Path
