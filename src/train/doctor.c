@@ -131,6 +131,7 @@ static const char *const variables[] = {
     "RS",
     "TEST_ALL",
     "TEST_DEVICES",
+    "TEST_PART",
     NULL,
 };
 
