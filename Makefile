@@ -24,7 +24,7 @@ test: ## install what is missing, build, run every test; closes with `N passed, 
 	@scripts/venv
 	@mkdir -p $(BUILD) && $(CONFIGURE)
 	@cmake --build $(BUILD)
-	@scripts/run-tests --build $(BUILD) --checks $(EMULATED:%=--machine %) $(ONLY)
+	@scripts/run-tests --build $(BUILD) --checks $(EMULATED:%=--machine %) $(DEVICE:%=--device %) $(ONLY)
 
 test-all: ## the same, with Go and Rust programs, every call of a save, and units and ops on x86-64 without AVX and on aarch64, emulated
 	@scripts/setup test-all
@@ -32,7 +32,7 @@ test-all: ## the same, with Go and Rust programs, every call of a save, and unit
 	    cmake -S . -B build-$$machine -G Ninja --toolchain cmake/$$machine.cmake -DCMAKE_BUILD_TYPE=Release \
 	        -DCOTAN_WERROR=ON >/dev/null && \
 	    cmake --build build-$$machine --target machine_tests || exit 1; done
-	@COTAN_TEST_ALL=1 $(MAKE) --no-print-directory test EMULATED="$(MACHINES)"
+	@COTAN_TEST_ALL=1 $(MAKE) --no-print-directory test EMULATED="$(MACHINES)" DEVICE=opencl
 
 test-sanitize: ## the tests with the address and undefined-behaviour sanitizers, in build-sanitize
 	@scripts/setup test

@@ -1,6 +1,7 @@
 // A library in the place of OpenCL's, for tests: one device whose memory is the host's, which runs nothing. The
 // environment says how it fails: DRIVER=none (no device), old (OpenCL 1.1), broken (every question fails),
-// rejects (kernels), full (no buffer), plain (f32 alone), lost (the first launch).
+// rejects (kernels), full (no buffer), plain (f32 alone), lost (the first launch); or that it gives
+// (keeps) what it compiled, and takes it back.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,13 +72,17 @@ int32_t clEnqueueNDRangeKernel(void *q, void *k, uint32_t r, const size_t *o, co
            is("lost") ? -5 : 0;
 }
 int32_t clFinish(void *q) { return (void)q, 0; }
+static const unsigned char built[] = "what it compiled";
 void *clCreateProgramWithSource(void *c, uint32_t n, const char **t, const size_t *l,
                                 int32_t *code) {
     return (void)c, (void)n, (void)t, (void)l, *code = 0, (void *)5;
 }
-void *clCreateProgramWithBinary(void *c, uint32_t n, void *d, const size_t *l, void *b, int32_t *s,
-                                int32_t *code) {
-    return (void)c, (void)n, (void)d, (void)l, (void)b, (void)s, *code = -42, NULL;
+void *clCreateProgramWithBinary(void *c, uint32_t n, void *d, const size_t *l,
+                                const unsigned char **b, int32_t *s, int32_t *code) {
+    const int ours = is("keeps") && *l == sizeof built && memcmp(*b, built, sizeof built) == 0;
+    (void)c, (void)n, (void)d, (void)s;
+    *code = ours ? 0 : -42;
+    return ours ? (void *)5 : NULL;
 }
 int32_t clBuildProgram(void *p, uint32_t n, void *d, const char *how, void *f, void *u) {
     return (void)p, (void)n, (void)d, (void)how, (void)f, (void)u, is("rejects") ? -11 : 0;
@@ -88,8 +93,10 @@ int32_t clGetProgramBuildInfo(void *p, void *d, uint32_t what, size_t size, void
     return (void)p, (void)d, (void)what, give(log, sizeof log, size, to, needed);
 }
 int32_t clGetProgramInfo(void *p, uint32_t what, size_t size, void *to, size_t *needed) {
-    const size_t none = 0;
-    return (void)p, (void)what, give(&none, sizeof none, size, to, needed);
+    const size_t n = is("keeps") ? sizeof built : 0;
+    (void)p;
+    if (what == 0x1165) return give(&n, sizeof n, size, to, needed);
+    return memcpy(*(unsigned char **)to, built, n), 0;
 }
 int32_t clReleaseProgram(void *p) { return (void)p, 0; }
 void *clCreateKernel(void *p, const char *name, int32_t *code) {

@@ -1,6 +1,6 @@
-"""Device opencl, on whatever driver is there (PoCL in CI): the bits of device cpu, with guards behind every buffer. A kernel takes the driver's
-compiler a third of a second or more, so that some ops stand here for all; COTAN_TEST_DEVICES=opencl runs the tables of
-test_op_values.py."""
+"""Device opencl, on whatever driver is there (PoCL in CI): the bits of device cpu, with guards behind every buffer. Some ops stand here
+for all: `make test-all` runs every test of tests/ops with COTAN_TEST_DEVICES=opencl."""
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -45,16 +45,21 @@ def test_the_bits_of_cpu(device):
             assert w.dtype == g.dtype and w.shape == g.shape and w.tobytes() == g.tobytes(), (SEED, case, w, g)
 
 
-def weights(folder, device, steps, *words):
-    done = subprocess.run([str(COTAN), "train", "--data", str(ROOT / "README.md"), "--out", str(folder), "--steps", str(steps),
-                           "--eval-every", str(steps), "--save-every", str(steps), "--eval-batches", "1", "--device", device,
-                           *words], capture_output=True, text=True)
+def trained(folder, device, precision):
+    """The run of `make run`, a hundred steps of it: what each step said but for its speed, and the weights."""
+    sizes = ["--layers", "4", "--heads", "4", "--width", "128", "--context", "64", "--batch", "12", "--seed", "1", "--precision", precision]
+    done = subprocess.run([str(COTAN), "train", "--data", str(ROOT / "src"), str(ROOT / "docs"), "--out", str(folder), "--steps", "100",
+                           "--eval-every", "100", "--save-every", "100", "--eval-batches", "2", "--device", device, *sizes],
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return (folder / "model.safetensors").read_bytes(), (folder / "metrics.jsonl").read_text().count("\n")
+    steps = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    said = [{k: v for k, v in step.items() if k not in ("ms", "tokens_per_s")} for step in steps]
+    return said, [(folder / f"{file}.safetensors").read_bytes() for file in ("model", "state")]
 
 
-@pytest.mark.skipif(os.environ.get("COTAN_TEST_ALL") != "1", reason="minutes of the driver's compiler")
-def test_a_text_run_has_the_bits_of_cpu(tmp_path):
-    words = ["--layers", "2", "--heads", "2", "--width", "64", "--context", "32", "--batch", "4"]
-    runs = [weights(tmp_path / device, device, 100, *words) for device in ("cpu", "opencl")]
-    assert runs[0][1] == runs[1][1] == 100 and runs[0][0] == runs[1][0]
+@pytest.mark.skipif(os.environ.get("COTAN_TEST_ALL") != "1", reason="half a minute of the driver's compiler")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_text_run_has_the_bits_of_cpu(tmp_path, precision):
+    (said, files), (said_here, files_here) = (trained(tmp_path / device, device, precision) for device in ("cpu", "opencl"))
+    assert len(said) == 100 and said == said_here
+    assert files == files_here

@@ -27,8 +27,8 @@ def driver(tmp_path_factory):
     return folder
 
 
-def said(tmp_path, library, how="", dtype="float32"):
-    (tmp_path / "step.py").write_text(PROGRAM.replace("DTYPE", repr(dtype)))
+def said(tmp_path, library, how="", dtype="float32", program=PROGRAM):
+    (tmp_path / "step.py").write_text(program.replace("DTYPE", repr(dtype)))
     env = os.environ | {"PYTHONPATH": str(PYTHON), "COTAN_DEVICE": "opencl", "COTAN_OPENCL_LIBRARY": str(library), "DRIVER": how,
                         "COTAN_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run([sys.executable, "step.py"], cwd=tmp_path, capture_output=True, text=True, env=env)
@@ -64,3 +64,22 @@ def test_a_driver_that_fails(tmp_path, driver, how, dtype, message):
 
 def test_one_that_does_not(tmp_path, driver):
     assert said(tmp_path, driver / "driver.so") == ""
+
+
+def test_what_was_compiled_stays_on_disk(tmp_path, driver):
+    """Two kernels of a step are one program, which the next process finds; not that of another step, nor what is damaged."""
+    def counted(step):
+        text = said(tmp_path, driver / "driver.so", "keeps", program=f"""
+import numpy as np, cotan as ct
+x = ct.tensor(np.ones(3, "float32"))
+{step}
+counts = ct.stats()
+print(counts["kernels_compiled"], counts["kernels_loaded"])
+""")
+        return text.strip()
+
+    step = "ct.eval(x + x, (x * 2.0).sum())"
+    assert counted(step) == "2 0" and counted(step) == "0 2" and counted(step + "; ct.eval(ct.exp(x))") == "1 2"
+    for kept in (tmp_path / "cache").iterdir():
+        kept.write_bytes(kept.read_bytes()[1:])
+    assert counted(step) == "2 0"

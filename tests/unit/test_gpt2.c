@@ -689,11 +689,13 @@ int main(void) {
         cmocka_unit_test_setup(gradients_that_are_read_take_their_own_room_alone, fresh),
         cmocka_unit_test_setup(training_learns_a_text_by_heart, fresh),
     };
-    const char *const devices[] = {"ref", "cpu"};
+    const char *asked = getenv("COTAN_TEST_DEVICES");
+    char devices[100], *rest;
     int failed = 0;
-    for (int i = 0; i < 2; i++) {
-        print_message("on %s\n", devices[i]);
-        failed += ct_set_device(devices[i]) ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    snprintf(devices, sizeof devices, "%s", asked ? asked : "ref,cpu");
+    for (char *d = strtok_r(devices, ",", &rest); d; d = strtok_r(NULL, ",", &rest)) {
+        print_message("on %s\n", d);
+        failed += ct_set_device(d) ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
     }
     return failed;
 }

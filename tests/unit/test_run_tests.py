@@ -192,6 +192,28 @@ def test_another_machine_runs_units_and_ops(project, monkeypatch):
     assert (project.root / "emulated").read_text() == f"{project.root}/build-aarch64/tests/unit/test_u\n"
 
 
+def test_another_device_runs_what_asks_for_devices(project):
+    """Of tests/ops in parts, which are the whole: a case that passes on this device alone fails in one of them, once."""
+    project(["good"])
+    for path in ("tests/unit/test_u", "tests/fuzz/test_random_graphs_slow"):
+        (project.root / "build" / path).parent.mkdir(parents=True)
+        shutil.copy(project.root / "build/tests/test_c", project.root / "build" / path)
+    for folder in ("unit", "ops"):
+        (project.root / "tests" / folder).mkdir()
+        (project.root / "tests" / folder / "test_other.py").write_text("def test_here(): pass\n")
+    (project.root / "tests/unit/test_u.c").write_text('getenv("COTAN_TEST_DEVICES")')
+    shutil.copy(ROOT / "tests/ops/conftest.py", project.root / "tests/ops")
+    (project.root / "tests/ops/test_o.py").write_text(
+        "import os\nimport pytest\nDEVICE = os.environ.get(\"COTAN_TEST_DEVICES\", \"cpu\")\n"
+        "@pytest.mark.parametrize(\"n\", range(11))\n"
+        "def test_guarded(n): assert os.environ.get('COTAN_CHECK') == ('bounds' if DEVICE == 'there' else None)\n"
+        "def test_here(): assert DEVICE == 'cpu'\n")
+    status, text = project(arguments=["--device", "there"])
+    # test_c, test_u twice, the random graphs; two other files; twelve cases here, and there
+    assert (status, closing(text)) == (1, "29 passed, 1 failed, 0 skipped"), text
+    assert "FAILED there.4:tests/ops/test_o.py::test_here" in text and "ok   there:tests/unit/test_u: 1 passed" in text
+
+
 def test_names_select_by_path(project):
     project(["good"])
     (project.root / "tests/test_c.py").write_text("def test_good(): pass\n")

@@ -251,9 +251,7 @@ static bool opencl_measure(ct_device *device, ct_kernel *const *kernels, size_t 
 }
 
 static bool opencl_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
-    for (size_t i = 0; i < n; i++)
-        if (!(kernels[i]->code = ct__cl_build(device->state, kernels[i], err))) return false;
-    return true;
+    return ct__cl_build(device->state, kernels, n, err);
 }
 
 static int opencl_count(const ct_backend *self, ct_err *err) {

@@ -5,10 +5,11 @@
 #include "backend/backend.h"
 #include "backend/opencl/api.h"
 
+enum { CT_CL_TOGETHER = 16 }; // kernels of a program, at most
+
 typedef struct ct_cl_code { // a kernel that is built; found again by its text
     struct ct_cl_code *next;
-    ct_hash key;
-    cl_program program;
+    ct_hash text;
     cl_kernel kernel;
 } ct_cl_code;
 
@@ -22,8 +23,8 @@ typedef struct ct_cl_state { // of a device that is open
     size_t scratch_bytes;
 } ct_cl_state;
 
-// Finds or builds the kernel; NULL, and a sentence with the first error of the compiler's log.
-ct_cl_code *ct__cl_build(ct_cl_state *s, const ct_kernel *kernel, ct_err *err);
+// Finds or builds the kernels; false, and a sentence with the first error of the compiler's log.
+bool ct__cl_build(ct_cl_state *s, ct_kernel *const *kernels, size_t n, ct_err *err);
 void ct__cl_codes_free(ct_cl_state *s);
 
 #endif

@@ -1,5 +1,5 @@
 // From OpenCL C to kernels: known to the device, else what the driver once made of it and the disk kept, else
-// compiled.
+// compiled, some kernels in a program: the headers and the prelude before them take a driver longer than most kernels.
 #include <stdio.h>
 #include <string.h>
 
@@ -12,14 +12,22 @@ static const char *options(const ct_cl_state *s) {
     return s->about.rounded ? "-w -cl-fp32-correctly-rounded-divide-sqrt" : "-w";
 }
 
-static ct_hash key_of(const ct_cl_state *s, const ct_kernel *k) {
+static ct_hash key_of(const ct_cl_state *s, ct_kernel *const *kernels, size_t n) {
     const ct_cl_device *d = &s->about;
     const char *parts[] = {"opencl",  ct__opencl_prelude, d->platform, d->name,
-                           d->driver, d->version,         options(s),  k->text};
+                           d->driver, d->version,         options(s)};
     ct_hash key = {0, 0};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         key = ct__hash_bytes(parts[i], strlen(parts[i]) + 1, key);
+    for (size_t i = 0; i < n; i++)
+        key = ct__hash_bytes(kernels[i]->text, strlen(kernels[i]->text) + 1, key);
     return key;
+}
+
+// PoCL finds in a folder of its own what it has compiled, and asked for it as bytes, compiles each kernel once more,
+// for work-groups of any size.
+static bool keeps_itself(const ct_cl_state *s) {
+    return strcmp(s->about.platform, "Portable Computing Language") == 0;
 }
 
 // Keeps what the driver made of the source. What cannot be kept is compiled again.
@@ -78,60 +86,97 @@ static bool rejected(const ct_cl_state *s, cl_program program, const ct_kernel *
                    "the driver's compiler rejects kernel %s (%d): %s", k->name, (int)code, line);
 }
 
-static cl_program compile(const ct_cl_state *s, const ct_kernel *k, ct_err *err) {
-    const char *texts[] = {ct__opencl_prelude, k->text};
+static cl_program compile(const ct_cl_state *s, ct_kernel *const *kernels, size_t n, ct_err *err) {
+    const char *texts[1 + CT_CL_TOGETHER] = {ct__opencl_prelude};
     int32_t code = 0;
-    cl_program program = s->cl->clCreateProgramWithSource(s->context, 2, texts, NULL, &code);
+    for (size_t i = 0; i < n; i++) texts[1 + i] = kernels[i]->text;
+    cl_program program =
+        s->cl->clCreateProgramWithSource(s->context, 1 + (uint32_t)n, texts, NULL, &code);
     if (!program || code != 0) {
         ct__cl_failed(err, "clCreateProgramWithSource", code);
         return NULL;
     }
     code = s->cl->clBuildProgram(program, 1, &s->about.id, options(s), NULL, NULL);
     if (code == 0) return program;
-    rejected(s, program, k, code, err);
+    rejected(s, program, kernels[0], code, err);
     s->cl->clReleaseProgram(program);
     return NULL;
 }
 
-ct_cl_code *ct__cl_build(ct_cl_state *s, const ct_kernel *k, ct_err *err) {
-    const ct_hash key = key_of(s, k);
-    int32_t code = 0;
-    for (ct_cl_code *c = s->codes; c; c = c->next)
-        if (ct__hash_equal(c->key, key)) return c;
-    ct_cl_code *c = ct__calloc(1, sizeof *c);
-    if (!c) {
-        ct__err_memory(err, k->here, "opencl", sizeof *c);
-        return NULL;
-    }
-    const bool loaded = (c->program = kept_binary(s, key)) != NULL;
-    if (!loaded) c->program = compile(s, k, err);
-    if (c->program) c->kernel = s->cl->clCreateKernel(c->program, k->name, &code);
-    if (!c->kernel) {
-        if (c->program) {
-            ct__cl_failed(err, "clCreateKernel", code);
-            s->cl->clReleaseProgram(c->program);
-        }
-        ct__counters.kernels_failed++;
-        ct__free(c);
-        return NULL;
-    }
-    if (loaded) {
-        ct__counters.kernels_loaded++;
-    } else {
-        ct__counters.kernels_compiled++;
-        keep_binary(s, c->program, key);
-    }
-    c->key = key;
-    c->next = s->codes;
-    s->codes = c;
+static ct_hash text_of(const ct_kernel *k) {
+    return ct__hash_bytes(k->text, strlen(k->text), (ct_hash){0, 0});
+}
+static ct_cl_code *known(const ct_cl_state *s, ct_hash text) {
+    ct_cl_code *c = s->codes;
+    while (c && !ct__hash_equal(c->text, text)) c = c->next;
     return c;
+}
+
+// The kernel of a program: it holds the program for as long as it lives.
+static bool enter(ct_cl_state *s, cl_program program, ct_kernel *k, ct_err *err) {
+    int32_t code = 0;
+    ct_cl_code *c = ct__calloc(1, sizeof *c);
+    if (!c) return ct__err_memory(err, k->here, "opencl", sizeof *c);
+    c->kernel = s->cl->clCreateKernel(program, k->name, &code);
+    if (!c->kernel) {
+        ct__free(c);
+        return ct__cl_failed(err, "clCreateKernel", code);
+    }
+    c->text = text_of(k);
+    c->next = s->codes;
+    s->codes = k->code = c;
+    return true;
+}
+
+// Kernels that share a program, and its prelude.
+static bool build(ct_cl_state *s, ct_kernel *const *kernels, size_t n, ct_err *err) {
+    const ct_hash key = key_of(s, kernels, n);
+    const bool keeps = keeps_itself(s);
+    cl_program program = keeps ? NULL : kept_binary(s, key);
+    const bool loaded = program != NULL;
+    if (!loaded) program = compile(s, kernels, n, err);
+    bool ok = program != NULL;
+    for (size_t i = 0; i < n && ok; i++) ok = enter(s, program, kernels[i], err);
+    if (ok && !loaded && !keeps) keep_binary(s, program, key);
+    if (program) s->cl->clReleaseProgram(program);
+    *(loaded ? &ct__counters.kernels_loaded : &ct__counters.kernels_compiled) += ok ? n : 0;
+    return ok;
+}
+
+// The same, and when the driver takes them not all together, one by one, to tell which it does not take.
+static bool build_some(ct_cl_state *s, ct_kernel *const *kernels, size_t n, ct_err *err) {
+    ct_err together = {0};
+    if (n > 1 && build(s, kernels, n, &together)) return true;
+    for (size_t i = 0; i < n; i++) {
+        if ((kernels[i]->code = known(s, text_of(kernels[i])))) continue;
+        if (build(s, &kernels[i], 1, err)) continue;
+        ct__counters.kernels_failed++;
+        return false;
+    }
+    return true;
+}
+
+bool ct__cl_build(ct_cl_state *s, ct_kernel *const *kernels, size_t n, ct_err *err) {
+    for (size_t at = 0; at < n;) {
+        ct_kernel *some[CT_CL_TOGETHER];
+        size_t n_some = 0;
+        for (; at < n && n_some < CT_CL_TOGETHER; at++) {
+            if ((kernels[at]->code = known(s, text_of(kernels[at])))) continue;
+            bool twice = false;
+            for (size_t i = 0; i < n_some; i++)
+                twice |= strcmp(some[i]->name, kernels[at]->name) == 0;
+            if (twice) break; // which the next program has, or finds
+            some[n_some++] = kernels[at];
+        }
+        if (n_some && !build_some(s, some, n_some, err)) return false;
+    }
+    return true;
 }
 
 void ct__cl_codes_free(ct_cl_state *s) {
     for (ct_cl_code *c = s->codes, *next; c; c = next) {
         next = c->next;
         s->cl->clReleaseKernel(c->kernel);
-        s->cl->clReleaseProgram(c->program);
         ct__free(c);
     }
     s->codes = NULL;
