@@ -35,7 +35,7 @@ static void show_overview(FILE *out) {
           "COTAN_CC (the C compiler of device cpu; none: kernels are interpreted, the same bits\n"
           "several times slower), COTAN_COMPILE=wait (nothing is interpreted until it is\n"
           "compiled), COTAN_MARCH (the machine they are compiled for, as its -march takes it;\n"
-          "else this one), COTAN_BF16_DOTS (0: products of bf16 as processors without dots of\n"
+          "else this one), COTAN_PAIRS (0: products of bf16 as processors without dots of\n"
           "pairs have them; 1: with them), COTAN_EXPLAIN=1 (why each plan was made),\n"
           "COTAN_DUMP=graph,dot,groups,plan,kernels,cuda (what was made of it), COTAN_DUMP_DIR (a\n"
           "folder for the kernels of it, a file each), COTAN_FUSE=0 (a kernel an op: the same\n"

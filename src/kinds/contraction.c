@@ -203,7 +203,8 @@ static void of_pairs(const contract *c, int which, ct_ix *at) {
 static bool has_pairs(const contract *c, int which) {
     ct_ix var[CT_MAX_RANK + 2], index[CT_MAX_RANK];
     const ct_dtype dtype = (ct_dtype)ct__type(c->value[which])->dtype;
-    if ((dtype != CT_BF16 && dtype != CT_F32) || contiguous(c, which) < 0) return false;
+    if (c->dtype != CT_F32 || (dtype != CT_BF16 && dtype != CT_F32) || contiguous(c, which) < 0)
+        return false;
     at_variables(c, which, var, index);
     of_pairs(c, which, var);
     place(c, which, var, index);

@@ -101,7 +101,7 @@ static const char *const variables[] = {
     "FUZZ_ONLY",      "FUZZ_RUNS",   "FUZZ_SEED", "GOLDEN",     "LAPACK",     "OPENCL_LIBRARY",
     "DEVICE_LIBRARY", "FUZZ_DEVICE", "DUMP_DIR",  "TEST_KIR",   "TEST_NVRTC", "NATIVE",
     "PARITY_DEVICES", "PLAN_CACHE",  "PROFILE",   "RS",         "TEST_ALL",   "TEST_DEVICES",
-    "TEST_PART",      NULL,
+    "TEST_PART",      "PAIRS",       NULL,
 };
 
 static bool is_variable(const char *name, size_t n) {

@@ -147,7 +147,7 @@ def test_every_variable_that_is_read_is_known(tmp_path):
     assert {"COTAN_FUZZ_SEED", "COTAN_TEST_ALL", "COTAN_THREADS"} < read
     usual = ("ok", "the usual ones: the environment asks for no other")
     shown = {"COTAN_CHECK", "COTAN_COMPILE", "COTAN_DEVICE", "COTAN_DUMP", "COTAN_EXPLAIN", "COTAN_FUSE", "COTAN_VERIFY"}
-    others = {name: str(tmp_path) for name in read - shown - {"COTAN_THREADS", "COTAN_CC", "COTAN_MARCH"}}
+    others = {name: str(tmp_path) for name in read - shown - {"COTAN_THREADS", "COTAN_CC", "COTAN_MARCH", "COTAN_PAIRS"}}
     own = {"COTAN_MY_OWN_FOLDER": "1", "COTAN_CHEK": "", "COTAN": "1", "COTAN_": "1"}
     assert findings(cotan("doctor", **others, **own))[0]["settings"] == usual
 

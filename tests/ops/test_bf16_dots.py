@@ -34,7 +34,7 @@ def numbers(rng, shape, low, high):
 def test_same_bits_as_without(form):
     rng = np.random.default_rng(SEED)
     pairs = [(numbers(rng, (m, k), -6, 6), numbers(rng, (k, n), -6, 6)) for m, k, n in SIZES]
-    with_dots, without = (products(pairs, form, COTAN_BF16_DOTS=dots) for dots in "10")
+    with_dots, without = (products(pairs, form, COTAN_PAIRS=dots) for dots in "10")
     for size, a, b in zip(SIZES, with_dots, without):
         assert (a == b).all(), (size, int((a != b).sum()))
 
@@ -61,8 +61,19 @@ def test_what_is_below_normal_numbers_is_zero(form):
     rng = np.random.default_rng(SEED)
     pairs = [(numbers(rng, (m, k), -66, -60), numbers(rng, (k, n), -66, -60)) for m, k, n in ((1, 64, 48), (24, 300, 40))]
     pairs.append((numbers(rng, (5, 32), -133, -120), numbers(rng, (32, 48), -2, 6)))  # subnormal elements
-    got = products(pairs, form, COTAN_BF16_DOTS="1")
+    got = products(pairs, form, COTAN_PAIRS="1")
     for (a, b), bits in zip(pairs, got):
         assert (bits == by_rule(a, b)).all()
-    without = products(pairs, form, COTAN_BF16_DOTS="0")
+    without = products(pairs, form, COTAN_PAIRS="0")
     assert any((x != y).any() for x, y in zip(got, without)), "no sum was subnormal: nothing was tested"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("rows", [1, 4, 40])
+def test_rows_of_other_dtypes(dtype, rows):
+    """A weight of bf16 (N, K) is read by words where the sums are f32, and one by one where they are f64."""
+    rng = np.random.default_rng(SEED)
+    x, w = rng.standard_normal((rows, 64)).astype(dtype), bf16(rng.standard_normal((48, 64)))
+    out = run([Case(TABLE["contract"], [x, w], {"a_axes": [1], "b_axes": [1]})], "cpu")[0]
+    assert not isinstance(out, Failure), out
+    np.testing.assert_allclose(out[0].astype(np.float64), x.astype(np.float64) @ w.astype(np.float64).T, rtol=1e-5, atol=1e-5)

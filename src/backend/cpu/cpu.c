@@ -416,18 +416,24 @@ enum { WITH_AVX512 = 160, WITH_FMA = 60, WITH_LESS = 15, INTERPRETED = 4 };
 
 // Are products of bf16 dots of pairs? Where the processor has an instruction for them (all that do have it at twice the
 // rate of fused multiply-adds), unless the environment says it: with 1 they are computed in parts elsewhere, slowly.
+// A process keeps its first answer: plans hang on it.
 static bool environment_dots(bool *pairs, ct_err *err) {
-    const char *asked = getenv("COTAN_BF16_DOTS");
+    enum { NOT_ASKED, BY_PROCESSOR, NEVER, ALWAYS };
+    static atomic_int answer;
+    const char *asked = getenv("COTAN_PAIRS");
+    if (answer == NOT_ASKED) {
+        if (asked && *asked && strcmp(asked, "0") != 0 && strcmp(asked, "1") != 0)
+            return ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
+                           "COTAN_PAIRS is \"%.40s\", neither 0 nor 1", asked);
+        answer = !asked || !*asked ? BY_PROCESSOR : *asked == '1' ? ALWAYS : NEVER;
+    }
 #if defined(__x86_64__)
     *pairs = ct__cc_native() && __builtin_cpu_supports("avx512bf16");
 #else
     *pairs = false;
 #endif
-    if (!asked || !*asked) return true;
-    *pairs = strcmp(asked, "1") == 0;
-    return *pairs || strcmp(asked, "0") == 0 ||
-           ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
-                   "COTAN_BF16_DOTS is \"%.40s\", neither 0 nor 1", asked);
+    if (answer != BY_PROCESSOR) *pairs = answer == ALWAYS;
+    return true;
 }
 
 static ct_target cpu_target(void) {
