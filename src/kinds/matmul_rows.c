@@ -5,7 +5,8 @@
 #include "kinds/matmul.h"
 
 enum {
-    STEPS = 8,             // rows of b that run over the sums at a time
+    STEPS =
+        8, // rows of b that run over the sums at a time: more are in each other's way in the first cache
     MOST_PACKED = 1 << 17, // elements of a that a task packs
     PIECE = 128,           // columns of them at a time, while the next rows are asked for
     LINE = 16,             // elements of a cache line
@@ -167,12 +168,15 @@ static void by_column(few *f) {
 
 // ------------------------------------------------------------------------------------------ b is not
 
+// Steps of k that are STEPS rows.
+static int steps_of(const few *f) { return f->s->pairs ? STEPS / 2 : STEPS; }
+
 // The next rows of b from column `from` on.
 static void ask_for_rows(few *f, ct_kval at, ct_kval from) {
     ct_kir *k = f->k;
-    ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, STEPS, "row wanted soon");
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, steps_of(f), "row wanted soon");
     ct_kval line = ct__kir_loop_n(k, CT_BIND_SEQ, PIECE / LINE, "line");
-    at = ct__kir_add(k, ct__kir_addi(k, at, STEPS), i);
+    at = ct__kir_add(k, ct__kir_addi(k, at, steps_of(f)), i);
     ct__kir_prefetches(k, true);
     (void)load_b(f, at, ct__kir_add(k, from, ct__kir_muli(k, line, LINE)));
     ct__kir_prefetches(k, false);
@@ -207,7 +211,7 @@ static void by_row(few *f) {
     ct_kval j = ct__kir_loop(k, CT_BIND_LANES, f->cols, "column");
     for (int r = 0; r < f->rows; r++) ct__kir_store(k, f->acc, in_block(f, r, j), zero(f));
     ct__kir_end(k);
-    each_k(f, STEPS, rows_step, NULL);
+    each_k(f, steps_of(f), rows_step, NULL);
     j = ct__kir_loop(k, CT_BIND_LANES, f->cols, "column");
     ct_kval later = ct__kir_bin(k, CT_K_NE, f->chunk, ct__kir_int(k, 0));
     for (int r = 0; r < f->rows; r++) {
