@@ -151,7 +151,7 @@ static size_t record_few_rows(const bench_case *c, const ct_tensor *in, int64_t 
         return 1;
     }
     ct_tensor w = f->layout < 0 ? in[1] : ct_dequantise(in[1], in[2], f->layout);
-    if (f->rows != CT_BF16) w = ct_cast(w, CT_F32);
+    if (f->layout < 0 && f->rows == CT_F32) w = ct_cast(w, CT_F32);
     out[0] = ct_matmul(in[0], f->columns ? w : ct_permute(w, CT_AXES(1, 0))); // (rows, N)
     return 1;
 }
