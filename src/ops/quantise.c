@@ -413,14 +413,21 @@ const ct_opdef ct__op_dequantised_product = {
     .samples = {.ulp = 32},
 };
 
+// What makes a value, behind casts to the dtype that it has; NULL: somebody else reads it, or it comes from elsewhere.
+static const ct_node *maker_of(const ct_match *m, ct_val v) {
+    while (m->is_alone(m->env, v)) {
+        const ct_node *node = v.node;
+        if (!node->op->converts || ct__type(node->in[0])->dtype != node->out->dtype) return node;
+        v = node->in[0];
+    }
+    return NULL;
+}
 // A product of few rows and a turned matrix that is dequantised for it alone.
 ct_tensor ct__product_of_codes(const ct_match *m) {
-    const ct_node *node = m->node, *turned = node->in[1].node;
+    const ct_node *node = m->node, *turned = maker_of(m, node->in[1]);
     const ct_type *x = ct__type(node->in[0]);
-    if (!m->is_alone(m->env, node->in[1]) || !ct__is_swap_of_last(turned) ||
-        turned->in[0].node->op != &ct__op_dequantise || !m->is_alone(m->env, turned->in[0]))
-        return CT_NONE;
-    const ct_node *w = turned->in[0].node;
+    const ct_node *w = turned && ct__is_swap_of_last(turned) ? maker_of(m, turned->in[0]) : NULL;
+    if (!w || w->op != &ct__op_dequantise) return CT_NONE;
     const ct_type *codes = ct__type(w->in[0]);
     double rows = 1;
     for (int a = 0; a < x->rank - 1; a++)
