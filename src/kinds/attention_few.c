@@ -1,6 +1,7 @@
-// Attention of a few queries: a token that is decoded. Lanes run along keys, then along the numbers of a value: keys are
-// turned in registers, once for all rows, and scores, probabilities and results lie by row. What is a plain load is read
-// where it lies, and the next block asked for meanwhile; a last block that is not whole is copied to scratch. The chains and sums are those of many queries (docs/design/bits.md).
+// Attention of a few queries: a token that is decoded. Lanes run along keys, then along the numbers of a value: keys
+// are turned in registers, once for all rows, and scores, probabilities and results lie by row. What is a plain load is
+// read where it lies, and the next block asked for meanwhile; a last block that is not whole is copied to scratch.
+// The chains and sums are those of many queries (docs/design/bits.md).
 #include <math.h>
 
 #include "kinds/attention_block.h"

@@ -5,8 +5,7 @@
 #include "kinds/matmul.h"
 
 enum {
-    STEPS =
-        8, // rows of b that run over the sums at a time: more are in each other's way in the first cache
+    STEPS = 8,             // rows of b that run over the sums at a time: more share a cache's set
     MOST_PACKED = 1 << 17, // elements of a that a task packs
     PIECE = 128,           // columns of them at a time, while the next rows are asked for
     LINE = 16,             // elements of a cache line

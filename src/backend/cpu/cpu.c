@@ -414,9 +414,9 @@ static bool cpu_wait(ct_device *device, uint64_t event, ct_err *err) {
 // GFLOP/s of a core: some of what processors of the kind reach.
 enum { WITH_AVX512 = 160, WITH_FMA = 60, WITH_LESS = 15, INTERPRETED = 4 };
 
-// Are products of bf16 dots of pairs? Where the processor has an instruction for them (all that do have it at twice the
-// rate of fused multiply-adds), unless the environment says it: with 1 they are computed in parts elsewhere, slowly.
-// A process keeps its first answer: plans hang on it.
+// Are products of bf16 dots of pairs? Where the processor has an instruction for them (on a Zen 4 at the rate of fused
+// multiply-adds, of which it is two), unless the environment says it: with 1 they are computed in parts elsewhere,
+// slowly. A process keeps its first answer: plans hang on it.
 static bool environment_dots(bool *pairs, ct_err *err) {
     enum { NOT_ASKED, BY_PROCESSOR, NEVER, ALWAYS };
     static atomic_int answer;
