@@ -1,7 +1,11 @@
 """Products of bf16 by dots of pairs: the bits of the chain that products have, but that numbers below the normal ones are zeros."""
+import os
+import subprocess
+
 import numpy as np
 import pytest
 from op_cases import Case, Failure, read_table, run
+from support.program import command
 
 TABLE = read_table()
 SEED = 20261126
@@ -77,3 +81,8 @@ def test_rows_of_other_dtypes(dtype, rows):
     out = run([Case(TABLE["contract"], [x, w], {"a_axes": [1], "b_axes": [1]})], "cpu")[0]
     assert not isinstance(out, Failure), out
     np.testing.assert_allclose(out[0].astype(np.float64), x.astype(np.float64) @ w.astype(np.float64).T, rtol=1e-5, atol=1e-5)
+
+
+def test_another_answer_is_refused():
+    done = subprocess.run([*command("cotan"), "bench", "gelu"], capture_output=True, text=True, env=os.environ | {"COTAN_PAIRS": "2"})
+    assert done.returncode == 2 and 'cpu: COTAN_PAIRS is "2", neither 0 nor 1' in done.stderr, (done.returncode, done.stderr)
