@@ -778,6 +778,7 @@ bool ct__ix_divides(const ct_ix_pool *p, ct_ix e, ct_ix var, int64_t group) {
 }
 
 bool ct__ix_stride(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix *stride) {
+    if (e < 0) return false;
     sum s, t = {.n = 0};
     sum_of(p, e, &s);
     for (int i = 0; i < s.n; i++) {

@@ -197,6 +197,7 @@ static bool is_load(const contract *c, int which) {
 // An operand's positions where that along which memory is contiguous counts pairs.
 static void of_pairs(const contract *c, int which, ct_ix *at) {
     const int along = contiguous(c, which);
+    if (along < 0) return; // there is no memory to ask with: what is being built is dropped
     at[along] = ct__ix_mul(c->e->pool, at[along], ct__ix_int(c->e->pool, 2));
 }
 
