@@ -3,6 +3,7 @@
 #ifndef COTAN_LM_H
 #define COTAN_LM_H
 
+#include "cotan/nn.h"
 #include "cotan/train.h"
 
 #ifdef __cplusplus
@@ -135,6 +136,37 @@ typedef struct ct_lm_sample_options {
 
 // Writes text with a key-value cache. Where the context is full, the newest half of it is kept.
 CT_API CT_MUST_USE bool ct_lm_sample(const ct_lm_sample_options *options);
+
+// ------------------------------------------------------------------------------------------ models
+
+// A language model of any architecture that the library knows, as its published
+// files have it: a folder with config.json and safetensors files.
+typedef struct ct_lm ct_lm;
+
+// Loads it; nothing else need be said. The weights stay as the file stores them (f16, bf16) and where it has
+// them: they are mapped, not copied, and computed with in f32. With `trainable` they are f32 variables of their
+// own, which ct_lm_params lists. Errors (NULL): no such architecture, the nearest one named; weights that are
+// missing or have another shape, all of them listed.
+typedef struct ct_lm_load_options {
+    bool trainable;
+    ct_loc here;
+} ct_lm_load_options;
+CT_API ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options);
+#define ct_lm_load(...) CT__LM_LOAD(__VA_ARGS__, .here = CT_HERE)
+#define CT__LM_LOAD(path, ...) ct_lm_load_with((path), (ct_lm_load_options){__VA_ARGS__})
+CT_API void ct_lm_free(ct_lm *lm);         // NULL: nothing
+CT_API ct_params *ct_lm_params(ct_lm *lm); // NULL of NULL
+// Writes config.json and model.safetensors into the folder, with the names that the model came with.
+CT_API CT_MUST_USE bool ct_lm_save_at(const ct_lm *lm, const char *dir, ct_loc here);
+#define ct_lm_save(lm, dir) ct_lm_save_at((lm), (dir), CT_HERE)
+
+// tokens (B, T) i32 -> (B, T, vocab) f32: what follows each token; of an encoder, what stands in its place.
+// mode NULL: evaluation.
+CT_API ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here);
+#define ct_lm_logits(lm, tokens, mode) ct_lm_logits_at((lm), (tokens), (mode), CT_HERE)
+// -> (B, T, width), behind the last norm
+CT_API ct_tensor ct_lm_hidden_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here);
+#define ct_lm_hidden(lm, tokens, mode) ct_lm_hidden_at((lm), (tokens), (mode), CT_HERE)
 
 // ----------------------------------------------------------------------------------- ahead of time
 

@@ -160,6 +160,10 @@ void ct__var_changed(ct_var *var, uint64_t version);
 // Runs what is pending, and gives the variable the value whose bytes `next` hands out: as
 // assigning them would, but in place, so that the value is in memory once.
 bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user, ct_loc here);
+// The same of n bytes of the host's where they are, a mapped file's: they are never written, since an assignment
+// gives the variable memory of its own. Whoever lends them holds the storage, and lets it go last. NULL: the
+// device cannot read them there, and there is no error, or there is one.
+ct_storage *ct__var_lend(ct_ctx *ctx, ct_tensor variable, const void *data, size_t n, ct_loc here);
 // Runs what is pending, and brings the variable to another device.
 bool ct__var_move(ct_ctx *ctx, ct_tensor variable, int place, ct_loc here);
 // The pending assignment has ended.
@@ -259,7 +263,8 @@ typedef struct ct_hooks {
     ct_storage *(*adopt)(ct_ctx *ctx, const void *data, size_t n, void (*release)(void *user),
                          void *user);
     bool (*fill)(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user);
-    bool (*move)(ct_ctx *ctx, ct_var *var, int place); // a variable, to another device
+    bool (*lend)(ct_ctx *ctx, ct_var *var, ct_storage *value); // a value that others hold too
+    bool (*move)(ct_ctx *ctx, ct_var *var, int place);         // a variable, to another device
     bool (*lost)(const ct_storage *storage);
     // The number of a device by name, opened where it is new. -1: there is none, the error stands.
     int (*place)(ct_ctx *ctx, const char *name, ct_loc here);

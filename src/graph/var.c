@@ -540,6 +540,24 @@ bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user
     return ok;
 }
 
+static void lent(void *user) { (void)user; }
+
+ct_storage *ct__var_lend(ct_ctx *ctx, ct_tensor variable, const void *data, size_t n, ct_loc here) {
+    ct_var *var = target(ctx, variable, "assign", &here);
+    if (!var) return NULL;
+    ct_storage *value = ct__hooks.adopt(ctx, data, n, lent, NULL);
+    bool ok = value && may_assign(ctx, var, &here) && ct_eval_at(NULL, 0, here) &&
+              become_writer(ctx, var, &here);
+    if (ok) {
+        var->assigned = here;
+        ok = ct__hooks.lend(ctx, var, value);
+        ct__var_released(var, ctx);
+    }
+    ct__var_unref(var, ctx);
+    if (!ok) ct__storage_unref(value);
+    return ok ? value : NULL;
+}
+
 // ----------------------------------------------------------------------------------------- metrics
 
 static ct_metric_entry *metric(ct_ctx *ctx, const char *name, bool make) {

@@ -108,5 +108,7 @@ int run_cases(const char *device, const char *from, const char *to,
     reader r = {all, all + n / 8};
     while (r.at < r.end) next(&r, out);
     free(all);
-    return fclose(out) == 0 ? 0 : 2;
+    const bool whole = fclose(out) == 0;
+    // A device from outside may hide its pointers, so that what it still holds looks lost.
+    return whole && ct_shutdown() ? 0 : 2;
 }

@@ -706,6 +706,20 @@ static bool fill(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user) {
     return ok;
 }
 
+static bool lend(ct_ctx *ctx, ct_var *var, ct_storage *value) {
+    if (!take_alone(ctx, var)) return false;
+    bool ok = target_stands(ctx, var, CT_NOWHERE);
+    if (ok) { // what is lent is its owner's, and in no account
+        ct__storage_unref(var->storage);
+        var->storage = ct__storage_ref(value);
+        var->broken = false;
+        ct__var_changed(var, ct__new_version(ctx));
+        if (ctx->n_extras) ct__extras_spent(ctx);
+    }
+    ct__share_leave(var->lock, true);
+    return ok;
+}
+
 static bool download(ct_ctx *ctx, ct_storage *from, void *to, size_t n) {
     ct_device *device = from->owner;
     bool ok = device->backend->copy_out(device, (ct_operand){from->buffer, 0}, to, n, &ctx->err);
@@ -772,6 +786,7 @@ const ct_hooks ct__hooks = {.run = run,
                             .host = host,
                             .adopt = adopt,
                             .fill = fill,
+                            .lend = lend,
                             .move = move,
                             .lost = storage_lost,
                             .place = place_of,

@@ -1,0 +1,99 @@
+// Keys and values of texts that are being read or written, and a step that goes on with them.
+#include <stdio.h>
+
+#include "cotan/nn.h"
+#include "models/stack.h"
+#include "ops/rules.h"
+
+ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, ct_dtype dtype, ct_loc here) {
+    const ct_spec *s = &lm->spec;
+    ct_ctx *ctx = ct__ctx();
+    ct_lm_cache *cache = ct__calloc(1, sizeof *cache);
+    if (cache) {
+        cache->pages = pages;
+        cache->params = ct_params_new();
+        cache->layer = ct__calloc((size_t)s->layers, sizeof *cache->layer);
+    }
+    if (!cache || !cache->params || !cache->layer) {
+        ct__err_memory(&ctx->err, here, "lm_cache", (size_t)s->layers * sizeof *cache->layer);
+        ct__lm_cache_free(cache);
+        return NULL;
+    }
+    ct_nn_place top = ct_nn_place_in(cache->params, 0);
+    top.dtype = dtype;
+    const int64_t slots = pages * CT_LM_PAGE, turned = s->head - s->plain_head;
+    const ct_ints keys = s->latent ? CT_DIMS(slots, 1, s->latent + turned)
+                                   : CT_DIMS(slots, s->kv_heads, s->head),
+                  values = CT_DIMS(slots, s->kv_heads, s->value_head);
+    CT_SCOPE; // its end gives the pools their first values
+    for (int64_t i = 0; i < s->layers; i++) {
+        ct_nn_place place = ct_nn_under(top, "layer.%lld", (long long)i);
+        cache->layer[i].weight = ct_nn_param_at(place, "keys", keys, CT_NN_ZEROS, here);
+        if (!s->latent)
+            cache->layer[i].bias = ct_nn_param_at(place, "values", values, CT_NN_ZEROS, here);
+    }
+    if (!ctx->err.code) return cache;
+    ct__lm_cache_free(cache);
+    return NULL;
+}
+
+void ct__lm_cache_free(ct_lm_cache *cache) {
+    if (!cache) return;
+    ct_params_free(cache->params);
+    ct__free(cache->layer);
+    ct__free(cache);
+}
+
+// (B, 1) -> (B * T): each text's positions
+static ct_tensor positions_of(const ct_lm_segment *g, ct_loc here) {
+    ct_tensor at = ct_iota_at(CT_I32, CT_DIMS(1, g->time), 1, here); // (1, T)
+    return ct_reshape_at(ct_add_at(g->position, at, here), CT_DIMS(-1), here);
+}
+
+// Where the pool has room for the tokens: (B * T). Behind the length of its text a token goes nowhere.
+static ct_tensor slots_of(const ct_lm_segment *g, ct_loc here) {
+    ct_tensor at =
+        ct_add_at(g->position, ct_iota_at(CT_I32, CT_DIMS(1, g->time), 1, here), here); // (B, T)
+    ct_tensor page = ct_take_along_with(
+        (ct_take_along_args){.x = g->table,
+                             .indices = ct_floor_divide_at(at, ct_i(CT_LM_PAGE), here),
+                             .axis = 1,
+                             .here = here});
+    ct_tensor slot = ct_add_at(ct_mul_at(page, ct_i(CT_LM_PAGE), here),
+                               ct_remainder_at(at, ct_i(CT_LM_PAGE), here), here);
+    return ct_reshape_at(slot, CT_DIMS(-1), here);
+}
+
+static ct_tensor joined(const ct_tensor *part, int n, ct_loc here) {
+    return n == 1 ? part[0] : ct_concat_at(part, n, 0, here);
+}
+
+ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *parts, int n,
+                      int64_t longest, ct_loc here) {
+    ct_lm_pass pass = {.lm = lm, .segments = n, .cache = cache, .longest = longest, .here = here};
+    ct_tensor tokens[2], positions[2], slots[2], last[2];
+    for (int i = 0; i < n; i++) {
+        const ct_lm_part *p = &parts[i];
+        ct_lm_segment *g = &pass.segment[i];
+        *g = (ct_lm_segment){.batch = ct__size_like(p->tokens, 0),
+                             .time = ct__size_like(p->tokens, 1),
+                             .rows = ct_reshape_at(p->tokens, CT_DIMS(-1), here),
+                             .position = p->position,
+                             .table = p->table};
+        tokens[i] = g->rows;
+        positions[i] = positions_of(g, here);
+        slots[i] = slots_of(g, here);
+    }
+    pass.positions = joined(positions, n, here);
+    pass.slots = joined(slots, n, here);
+    ct_tensor x = ct__stack_hidden(&pass, joined(tokens, n, here)); // (N, width)
+    for (int i = 0; i < n; i++) { // what follows the last token of each text alone
+        ct_tensor rows = ct__stack_rows(&pass, i, x);
+        rows = ct_reshape_at(
+            rows, CT_DIMS(pass.segment[i].batch, pass.segment[i].time, lm->spec.width), here);
+        rows = ct_slice_with((ct_slice_args){
+            .x = rows, .axes = CT_AXES(1), .start = CT_INTS(-1), .here = here}); // (B, 1, width)
+        last[i] = ct_reshape_at(rows, CT_DIMS(-1, lm->spec.width), here);
+    }
+    return ct__stack_logits(&pass, joined(last, n, here));
+}

@@ -1,0 +1,346 @@
+// Language models of any architecture from their files, and back into such files.
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/os.h"
+#include "base/plain.h"
+#include "base/text.h"
+#include "cotan/lm.h"
+#include "io/config.h"
+#include "io/json.h"
+#include "io/weights.h"
+#include "models/stack.h"
+#include "nn/store.h"
+#include "ops/rules.h"
+
+// ----------------------------------------------------------------------------------------- weights
+
+// Files name weights with or without what stands in front of all of a model's, and those of a model of text
+// and more have a name in front of that.
+static const ct_weight *find_weight(const ct_lm *lm, const char *name) {
+    char other[CT_NN_PATH + 32];
+    const ct_weight *found = ct__weights_find(lm->files, name);
+    const char *dot = strchr(name, '.'), *embed = lm->spec.name[CT_NAME_embed];
+    const size_t n = embed ? strcspn(embed, ".") + 1 : 0;
+    if (!found && dot && n && strncmp(name, embed, n) == 0) {
+        found = ct__weights_find(lm->files, name + n);
+        snprintf(other, sizeof other, "%.*slanguage_model.%s", (int)n, name, name + n);
+        if (!found) found = ct__weights_find(lm->files, other);
+    }
+    snprintf(other, sizeof other, "language_model.%s", name);
+    return found ? found : ct__weights_find(lm->files, other);
+}
+
+// The name of one expert's weight; of others the name as it is.
+static const char *of_expert(const char *name, int64_t expert, char out[CT_NN_PATH + 24]) {
+    const char *mark = strchr(name, '#');
+    if (!mark) return name;
+    snprintf(out, CT_NN_PATH + 24, "%.*s%" PRId64 "%s", (int)(mark - name), name, expert, mark + 1);
+    return out;
+}
+
+static void complain(ct_lm *lm, const char *name, const ct_weight *found, ct_ints want) {
+    enum { LISTED = 700 };
+    if (lm->n_problems++ && lm->problems.n < LISTED) ct__text_add(&lm->problems, "; ");
+    if (lm->problems.n >= LISTED) return;
+    char have[256];
+    ct_type type = {.dtype = CT_F32, .rank = (uint8_t)want.n, .dim = (int64_t *)(uintptr_t)want.v};
+    if (!found) {
+        ct__textf(&lm->problems, "\"%s\" is missing", name);
+        return;
+    }
+    size_t n = 0;
+    for (size_t a = 0; a < found->rank && n < sizeof have; a++)
+        n +=
+            (size_t)snprintf(have + n, sizeof have - n, "%s%" PRId64, a ? ", " : "", found->dim[a]);
+    ct__textf(&lm->problems, "\"%s\" is (%s) %s, %s is wanted", name, have, found->kind,
+              ct__type_text(&type).s);
+}
+
+static bool fits(const ct_weight *found, ct_ints want) {
+    bool same = found && found->rank == (size_t)want.n && ct__has_slope(found->dtype);
+    for (int64_t a = 0; same && a < want.n; a++) same = found->dim[a] == want.v[a];
+    return same;
+}
+
+ct_tensor ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_loc here) {
+    char one[CT_NN_PATH + 24];
+    const bool stacked = strchr(name, '#') != NULL;
+    const ct_ints each = stacked ? (ct_ints){dims.n - 1, dims.v + 1} : dims;
+    const ct_weight *first = NULL;
+    bool ok = true;
+    for (int64_t i = 0; i < (stacked ? dims.v[0] : 1); i++) {
+        const ct_weight *found = find_weight(lm, of_expert(name, i, one));
+        if (!first) first = found;
+        if (fits(found, each) && found->dtype == first->dtype) continue;
+        complain(lm, one[0] && stacked ? one : name, found, each);
+        ok = false;
+    }
+    if (!ok) return CT_NONE;
+    return ct_param_at(lm->params, name, lm->trainable ? CT_F32 : first->dtype, dims, here);
+}
+
+// The bytes of a weight, or of all experts' one after the other, in pieces, in the variable's dtype.
+enum { PIECE = 4096 };
+typedef struct source {
+    const ct_lm *lm;
+    const char *name;
+    const ct_weight *weight; // being read
+    uint64_t at;             // of its elements
+    int64_t next, n;         // experts
+    ct_dtype to;
+    char in[PIECE * 8], out[PIECE * 8];
+} source;
+
+static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
+    source *s = user;
+    (void)err;
+    char one[CT_NN_PATH + 24];
+    *n = 0;
+    if (!s->weight && s->next == s->n) return true;
+    if (!s->weight) {
+        s->weight = find_weight(s->lm, of_expert(s->name, s->next++, one));
+        s->at = 0;
+    }
+    const ct_weight *w = s->weight;
+    const size_t size = ct_dtype_size(w->dtype);
+    const char *from = (const char *)w->data + s->at * size;
+    const uint64_t left = w->bytes / size - s->at;
+    size_t count = (size_t)left;
+    if (w->dtype != s->to) { // a file aligns nothing
+        if (count > PIECE) count = PIECE;
+        memcpy(s->in, from, count * size);
+        for (size_t i = 0; i < count; i++)
+            ct__store_f64(s->to, s->out, (int64_t)i, ct__load_f64(w->dtype, s->in, (int64_t)i));
+        from = s->out;
+    }
+    s->at += count;
+    if (count == left) s->weight = NULL;
+    *bytes = from;
+    *n = count * ct_dtype_size(s->to);
+    return *n || next_piece(user, bytes, n, err);
+}
+
+static bool give_value(ct_lm *lm, size_t i, ct_loc here) {
+    CT_PLAIN; // floats are converted
+    ct_ctx *ctx = ct__ctx();
+    const char *name = ct_params_name(lm->params, i);
+    ct_tensor var = ct_params_get(lm->params, i);
+    const bool stacked = strchr(name, '#') != NULL;
+    if (!stacked) {
+        const ct_weight *w = find_weight(lm, name);
+        const bool as_it_is = w->dtype == ct_dtype_of(var) && !lm->trainable &&
+                              (uintptr_t)w->data % ct_dtype_size(w->dtype) == 0;
+        if (as_it_is) lm->lent[i] = ct__var_lend(ctx, var, w->data, w->bytes, here);
+        if (lm->lent[i]) return true;
+        if (ctx->err.code) return false;
+    }
+    source *s = ct__malloc(sizeof *s);
+    if (!s) return ct__err_memory(&ctx->err, here, "lm", sizeof *s);
+    *s =
+        (source){.lm = lm, .name = name, .n = stacked ? ct_dim(var, 0) : 1, .to = ct_dtype_of(var)};
+    const bool ok = ct__var_fill(ctx, var, next_piece, s, here);
+    ct__free(s);
+    return ok;
+}
+
+static bool give_values(ct_lm *lm, ct_loc here) {
+    const size_t n = ct_params_count(lm->params);
+    lm->lent = ct__calloc(n + 1, sizeof *lm->lent);
+    if (!lm->lent) return ct__err_memory(&ct__ctx()->err, here, "lm", n * sizeof *lm->lent);
+    for (lm->n_lent = 0; lm->n_lent < n; lm->n_lent++)
+        if (!give_value(lm, lm->n_lent, here)) return false;
+    return true;
+}
+
+// -------------------------------------------------------------------------------------------- loading
+
+static bool no_weights(const ct_lm *lm, const char *path, ct_err *err) {
+    ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "%zu of the weights that %s has do not fit: %s%s",
+            lm->n_problems, lm->spec.type, lm->problems.s ? lm->problems.s : "",
+            lm->problems.n >= 700 ? " ..." : "");
+    return false;
+}
+
+static bool load(ct_lm *lm, const char *path, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    ct_text file = {0};
+    ct__textf(&file, "%s/config.json", path);
+    if (file.failed) return ct__err_memory(&ctx->err, here, "lm_load", strlen(path));
+    bool ok = ct__config_read(file.s, &lm->config, &ctx->err) &&
+              ct__spec_read(file.s, lm->config.root, &lm->arena, &lm->spec, &ctx->err);
+    ct__text_free(&file);
+    lm->files = ok ? ct__calloc(1, sizeof *lm->files) : NULL;
+    if (!ok || !lm->files)
+        return ok && ct__err_memory(&ctx->err, here, "lm_load", sizeof *lm->files);
+    if (!ct__weights_open(path, lm->files, &ctx->err)) return false;
+    lm->params = ct_params_new();
+    lm->layer = ct__calloc((size_t)lm->spec.layers, sizeof *lm->layer);
+    if (!lm->params || !lm->layer)
+        return ct__err_memory(&ctx->err, here, "lm_load",
+                              (size_t)lm->spec.layers * sizeof *lm->layer);
+    if (!ct__stack_make(lm, here)) return false;
+    if (lm->n_problems) return no_weights(lm, path, &ctx->err);
+    return give_values(lm, here);
+}
+
+ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, path, options.here, "lm_load", "the path") || ctx->err.code)
+        return NULL;
+    ct_lm *lm = ct__calloc(1, sizeof *lm);
+    if (!lm) {
+        ct__err_memory(&ctx->err, options.here, "lm_load", sizeof *lm);
+        return NULL;
+    }
+    lm->trainable = options.trainable;
+    if (load(lm, path, options.here)) return lm;
+    ct__err_place(&ctx->err, options.here, "lm_load");
+    ct_lm_free(lm);
+    return NULL;
+}
+
+void ct_lm_free(ct_lm *lm) {
+    if (!lm) return;
+    ct_params_free(lm->params);
+    for (size_t i = 0; i < lm->n_lent; i++)
+        ct__storage_unref(lm->lent[i]); // the variables are gone
+    if (lm->files) ct__weights_close(lm->files);
+    ct__free(lm->files);
+    ct__free(lm->lent);
+    ct__free(lm->layer);
+    ct__config_close(&lm->config);
+    ct__text_free(&lm->problems);
+    ct__arena_free(&lm->arena);
+    ct__free(lm);
+}
+
+ct_params *ct_lm_params(ct_lm *lm) { return lm ? lm->params : NULL; }
+
+// -------------------------------------------------------------------------------------------- running
+
+static bool tokens_fit(const ct_lm *lm, ct_tensor tokens, ct_ctx *ctx, const char *op,
+                       ct_loc here) {
+    if (!ct__given(ctx, lm, here, op, "the model")) return false;
+    if (!ct_ok(tokens)) return true; // the ops say so
+    const int64_t most = lm->spec.context ? lm->spec.context : INT32_MAX;
+    const int64_t time = ct_rank(tokens) == 2 ? ct_dim(tokens, 1) : 0;
+    if (time >= 1 && time <= most) return true;
+    ct__fail(
+        ctx, CT_E_SHAPE, here, op,
+        "the tokens have %d axes, the last of size %lld; they must be (batch, time) with a time of "
+        "1 to %lld",
+        ct_rank(tokens), (long long)ct_dim(tokens, -1), (long long)most);
+    return false;
+}
+
+// A pass over whole texts, tokens (B, T) -> (B * T, width).
+static ct_tensor rows_of(const ct_lm *lm, ct_tensor tokens, ct_lm_pass *pass, ct_nn_mode *mode,
+                         ct_loc here) {
+    ct_tensor rows = ct_reshape_at(tokens, CT_DIMS(-1), here); // (N)
+    const int64_t batch = ct__size_like(tokens, 0), time = ct__size_like(tokens, 1);
+    ct_tensor at = ct_iota_at(CT_I32, CT_DIMS(batch, time), 1, here);
+    *pass = (ct_lm_pass){.lm = lm,
+                         .segment = {{.batch = batch, .time = time, .rows = rows}},
+                         .segments = 1,
+                         .positions = ct_reshape_at(at, CT_DIMS(-1), here),
+                         .longest = ct_dim(tokens, 1),
+                         .mode = mode,
+                         .here = here};
+    return ct__stack_hidden(pass, rows);
+}
+
+static ct_tensor whole(ct_tensor rows, ct_tensor tokens, ct_loc here) {
+    if (!ct_ok(rows)) return rows;
+    ct_ints dims = CT_DIMS(ct__size_like(tokens, 0), ct__size_like(tokens, 1), ct_dim(rows, 1));
+    return ct_reshape_at(rows, dims, here);
+}
+
+ct_tensor ct_lm_hidden_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return CT_NONE;
+    if (!tokens_fit(lm, tokens, ctx, "lm_hidden", here)) return ct__poison(ctx, here);
+    ct_lm_pass pass;
+    return whole(rows_of(lm, tokens, &pass, mode, here), tokens, here);
+}
+
+ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return CT_NONE;
+    if (!tokens_fit(lm, tokens, ctx, "lm_logits", here)) return ct__poison(ctx, here);
+    ct_lm_pass pass;
+    ct_tensor rows = rows_of(lm, tokens, &pass, mode, here);
+    return whole(ct__stack_logits(&pass, rows), tokens, here);
+}
+
+// -------------------------------------------------------------------------------------------- saving
+
+static bool put_variable(ct_store *store, const char *name, ct_tensor var, ct_err *err,
+                         ct_loc here) {
+    char one[CT_NN_PATH + 24];
+    int64_t dim[CT_MAX_RANK];
+    const int rank = ct_rank(var);
+    const char *data = ct_data_at(var, here); // kept until the scope ends
+    if (!data) return false;
+    for (int a = 0; a < rank; a++) dim[a] = ct_dim(var, a);
+    const bool stacked = strchr(name, '#') != NULL;
+    const int64_t n = stacked ? dim[0] : 1;
+    const ct_ints dims = stacked ? (ct_ints){rank - 1, dim + 1} : (ct_ints){rank, dim};
+    const size_t bytes = (size_t)(ct_size(var) / (n ? n : 1)) * ct_dtype_size(ct_dtype_of(var));
+    for (int64_t i = 0; i < n; i++)
+        if (!ct__store_put(store, "", of_expert(name, i, one), ct_dtype_of(var), dims,
+                           data + (size_t)i * bytes, err))
+            return false;
+    return true;
+}
+
+static bool save_config(const ct_lm *lm, const char *path, ct_err *err) {
+    ct_config out;
+    ct_text text = {0};
+    ct__json_tree(&text, lm->config.root);
+    json_error_t fault;
+    bool ok = !text.failed && ct__config_new(path, &out, err);
+    if (ok) {
+        json_decref(out.root);
+        out.root = ct__json_read(text.s, text.n, 0, &fault);
+        ok = (out.root || ct__err_memory(err, CT_NOWHERE, path, text.n)) &&
+             ct__config_write(&out, err);
+        ct__config_close(&out);
+    } else if (text.failed) {
+        ct__err_memory(err, CT_NOWHERE, path, text.n);
+    }
+    ct__text_free(&text);
+    return ok;
+}
+
+static bool save(const ct_lm *lm, const char *dir, ct_err *err, ct_loc here) {
+    CT_SCOPE; // values that are read live as long as it
+    ct_text weights = {0}, config = {0};
+    ct_store store = {0};
+    static const ct_st_pair format = {"format", "pt", 6, 2};
+    ct__textf(&weights, "%s/model.safetensors", dir);
+    ct__textf(&config, "%s/config.json", dir);
+    bool ok = !weights.failed && !config.failed;
+    if (!ok) ct__err_memory(err, here, "lm_save", strlen(dir));
+    ok = ok && ct__make_dirs(dir, 0777, err);
+    for (size_t i = 0; ok && i < ct_params_count(lm->params); i++)
+        ok = put_variable(&store, ct_params_name(lm->params, i), ct_params_get(lm->params, i), err,
+                          here);
+    ok = ok && save_config(lm, config.s, err) &&
+         ct__st_write(weights.s, store.out, store.n, &format, 1, err);
+    ct__store_free(&store);
+    ct__text_free(&weights);
+    ct__text_free(&config);
+    return ok;
+}
+
+bool ct_lm_save_at(const ct_lm *lm, const char *dir, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, lm, here, "lm_save", "the model") ||
+        !ct__given(ctx, dir, here, "lm_save", "the folder") || ctx->err.code)
+        return false;
+    return save(lm, dir, &ctx->err, here) || ct__err_place(&ctx->err, here, "lm_save");
+}

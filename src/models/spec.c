@@ -1,0 +1,363 @@
+// Rows of the table of architectures, and what a config.json makes of one.
+#include "models/spec.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/plain.h"
+#include "base/text.h"
+#include "models/rope.h"
+
+typedef enum { INTEGER, REAL, KIND, NAME } setting_kind;
+typedef struct setting {
+    const char *key;
+    setting_kind kind;
+    size_t at;            // in ct_spec
+    const char *fallback; // NULL: of a name
+    const char *words;    // of a kind
+} setting;
+
+static const setting settings[] = {
+#define F(name, fallback) {#name, INTEGER, offsetof(ct_spec, name), fallback, NULL},
+    CT_SPEC_INTS(F)
+#undef F
+#define F(name, fallback) {#name, REAL, offsetof(ct_spec, name), fallback, NULL},
+        CT_SPEC_REALS(F)
+#undef F
+#define F(name, fallback, words) {#name, KIND, offsetof(ct_spec, name), fallback, words},
+            CT_SPEC_KINDS(F)
+#undef F
+#define F(n) {#n, NAME, offsetof(ct_spec, name[CT_NAME_##n]), NULL, NULL},
+                CT_SPEC_NAMES(F) CT_SPEC_LAYER_NAMES(F)
+#undef F
+};
+enum { SETTINGS = sizeof settings / sizeof *settings, MOST_LIKE = 16 };
+
+typedef struct reader {
+    const char *path;
+    const json_t *config;
+    ct_arena *arena;
+    ct_spec *spec;
+    const char *value[SETTINGS]; // of the row, each an expression; NULL: the fallback
+    ct_err *err;
+} reader;
+
+// ---------------------------------------------------------------------------------------------- rows
+
+static size_t type_length(const char *row) { return strcspn(row, ":"); }
+
+static const char *find_row(const char *type, size_t n) {
+    for (size_t i = 0; ct__architectures[i]; i++)
+        if (type_length(ct__architectures[i]) == n && !strncmp(ct__architectures[i], type, n))
+            return ct__architectures[i];
+    return NULL;
+}
+
+static bool unknown_type(const reader *r, const char *type) {
+    enum { MOST = 256 };
+    const char *names[MOST + 1];
+    size_t n = 0;
+    for (; ct__architectures[n] && n < MOST; n++) {
+        char *name = ct__arena(r->arena, type_length(ct__architectures[n]) + 1);
+        if (!name) return ct__err_memory(r->err, CT_NOWHERE, r->path, 0);
+        snprintf(name, type_length(ct__architectures[n]) + 1, "%s", ct__architectures[n]);
+        names[n] = name;
+    }
+    names[n] = NULL;
+    ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
+            "key \"model_type\" is \"%.100s\", an architecture that is not known", type);
+    const char *near = ct__nearest(type, names);
+    if (near) ct__err_hint(r->err, "the nearest that is known is \"%s\"", near);
+    return false;
+}
+
+static int setting_of(const char *key, size_t n) {
+    for (int i = 0; i < SETTINGS; i++)
+        if (strlen(settings[i].key) == n && !strncmp(settings[i].key, key, n)) return i;
+    return -1;
+}
+
+// Settings of the row that none has given yet: those of the row that it is like come later.
+static bool take_row(reader *r, const char *row, int depth) {
+    const char *like = NULL;
+    size_t like_n = 0, n;
+    for (const char *at = row + type_length(row) + 1; *at; at += n) {
+        at += strspn(at, " ");
+        n = strcspn(at, " ");
+        const size_t key = strcspn(at, "= ");
+        if (!n) break;
+        const int which = setting_of(at, key);
+        char *value = ct__arena(r->arena, n - key + 1);
+        if (!value) return ct__err_memory(r->err, CT_NOWHERE, r->path, n);
+        if (key == n || (which < 0 && strncmp(at, "like", key)))
+            return ct__err(r->err, CT_E_ARGUMENT, CT_NOWHERE, "architecture",
+                           "\"%.*s\" has a setting \"%.*s\", which there is not",
+                           (int)type_length(row), row, (int)n, at);
+        snprintf(value, n - key, "%s", at + key + 1);
+        if (which < 0) {
+            like = at + key + 1;
+            like_n = n - key - 1;
+        } else if (!r->value[which]) {
+            r->value[which] = value;
+        }
+    }
+    if (!like) return true;
+    row = depth < MOST_LIKE ? find_row(like, like_n) : NULL;
+    return row ? take_row(r, row, depth + 1)
+               : ct__err(r->err, CT_E_ARGUMENT, CT_NOWHERE, "architecture",
+                         "there is no architecture \"%.*s\" to be like", (int)like_n, like);
+}
+
+// ------------------------------------------------------------------------------------------- values
+
+typedef struct value {
+    double number;
+    const char *word; // NULL: a number
+} value;
+
+// A key's value; false: it is not there, or null.
+static bool of_config(const reader *r, const char *key, size_t n, value *v) {
+    char name[128];
+    if (n >= sizeof name) return false;
+    snprintf(name, n + 1, "%s", key);
+    const json_t *j = json_object_get(r->config, name);
+    if (!j || json_is_null(j)) return false;
+    *v = (value){json_is_boolean(j) ? json_is_true(j) : json_number_value(j),
+                 json_is_string(j) ? json_string_value(j) : NULL};
+    return json_is_boolean(j) || json_is_number(j) || json_is_string(j);
+}
+
+// `$key`, a number, a whole number's name, or a word.
+static bool term_value(const reader *r, const char *s, size_t n, bool word, value *v) {
+    if (*s == '$') return of_config(r, s + 1, n - 1, v);
+    char *end;
+    *v = (value){strtod(s, &end), NULL};
+    if (n && end == s + n) return true;
+    const int which = setting_of(s, n);
+    if (!word && which >= 0 && settings[which].kind == INTEGER) {
+        v->number = (double)*(const int64_t *)((const char *)r->spec + settings[which].at);
+        return true;
+    }
+    char *text = ct__arena(r->arena, n + 1);
+    if (!text) return false;
+    snprintf(text, n + 1, "%s", s);
+    v->word = text;
+    return true;
+}
+
+static bool one_value(const reader *r, const char *s, size_t n, bool word, value *v) {
+    const size_t first = *s == '$' ? 1 + strcspn(s + 1, "+*/|") : strcspn(s, "+*/|");
+    value other;
+    if (first >= n || *s == '-' || (*s >= '0' && *s <= '9' && s[first] == '+'))
+        return term_value(r, s, n, word, v);
+    if (!term_value(r, s, first, word, v) ||
+        !term_value(r, s + first + 1, n - first - 1, word, &other))
+        return false;
+    if (s[first] == '+') v->number += other.number;
+    if (s[first] == '*') v->number *= other.number;
+    if (s[first] == '/') v->number = other.number ? v->number / other.number : 0;
+    return true;
+}
+
+static bool find_value(const reader *r, const char *expression, bool word, value *v) {
+    for (const char *at = expression;; at++) {
+        const size_t n = strcspn(at, "|");
+        if (one_value(r, at, n, word, v)) return true;
+        at += n;
+        if (!*at) break;
+    }
+    const char *key = strchr(expression, '$');
+    return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path, "key \"%.*s\" is missing",
+                   key ? (int)strcspn(key + 1, "|+*/") : 0, key ? key + 1 : "");
+}
+
+// The place of a word in a list of words with a space between; -1: none.
+static int word_of(const char *words, const char *word) {
+    const size_t n = strlen(word);
+    for (int i = 0; *words; i++) {
+        const size_t own = strcspn(words, " ");
+        if (own == n && !strncmp(words, word, n)) return i;
+        words += own + (words[own] == ' ');
+    }
+    return -1;
+}
+
+static bool set_value(reader *r, int which) {
+    const setting *s = &settings[which];
+    const char *expression = r->value[which] ? r->value[which] : s->fallback;
+    char *to = (char *)r->spec + s->at;
+    value v;
+    if (s->kind == NAME) {
+        *(const char **)to = expression && *expression ? expression : NULL;
+        return true;
+    }
+    if (!find_value(r, expression, s->kind == KIND, &v)) return false;
+    if ((s->kind == KIND) != (v.word != NULL))
+        return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path, "\"%s\" (%s) is no %s", s->key,
+                       expression, s->kind == KIND ? "word" : "number");
+    if (s->kind == KIND) {
+        const int word = word_of(s->words, v.word);
+        if (word < 0)
+            return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
+                           "\"%s\" is \"%.60s\", it must be one of: %s", s->key, v.word, s->words);
+        *(int *)to = word;
+    } else if (s->kind == REAL) {
+        *(double *)to = v.number;
+    } else if (v.number >= -1e9 && v.number <= 1e15 && v.number == (double)(int64_t)v.number) {
+        *(int64_t *)to = (int64_t)v.number;
+    } else {
+        return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
+                       "\"%s\" (%s) is %g, it must be a whole number", s->key, expression,
+                       v.number);
+    }
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------- layers
+
+static bool is_sliding(const ct_spec *s, int64_t i) {
+    if (s->sliding > 0) return s->sliding == 1 || (i + 1) % s->sliding;
+    return s->sliding < 0 && i % -s->sliding;
+}
+
+static bool set_sight(const reader *r, ct_layer_spec *layer, int64_t i) {
+    const ct_spec *s = r->spec;
+    const json_t *types = json_object_get(r->config, "layer_types");
+    const char *type = json_string_value(json_array_get(types, (size_t)i));
+    if (type) {
+        static const char words[] = "full_attention sliding_attention chunked_attention";
+        const int word = word_of(words, type);
+        if (word < 0)
+            return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
+                           "\"layer_types\" has \"%.60s\", layers are one of: %s", type, words);
+        layer->sight = (ct_layer_sight)word;
+    } else if (s->chunk) {
+        layer->sight = layer->rotates ? CT_SIGHT_CHUNK : CT_SIGHT_FULL;
+    } else {
+        const json_t *from = json_object_get(r->config, "max_window_layers");
+        layer->sight =
+            is_sliding(s, i) && i >= json_integer_value(from) ? CT_SIGHT_SLIDING : CT_SIGHT_FULL;
+    }
+    if (layer->sight == CT_SIGHT_SLIDING && !s->window) layer->sight = CT_SIGHT_FULL;
+    return true;
+}
+
+static bool has_number(const json_t *list, int64_t number) {
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_integer_value(json_array_get(list, i)) == number) return true;
+    return false;
+}
+
+static bool set_layers(reader *r) {
+    ct_spec *s = r->spec;
+    const json_t *turns = json_object_get(r->config, "no_rope_layers"),
+                 *dense = json_object_get(r->config, "mlp_only_layers"),
+                 *slides = json_object_get(r->config, "use_sliding_window");
+    if (json_is_false(slides)) s->window = 0;
+    s->layer = ct__arena_zero(r->arena, (size_t)s->layers * sizeof *s->layer);
+    if (!s->layer) return ct__err_memory(r->err, CT_NOWHERE, r->path, 0);
+    for (int64_t i = 0; i < s->layers; i++) {
+        ct_layer_spec *layer = &s->layer[i];
+        const json_t *turn = json_array_get(turns, (size_t)i);
+        layer->rotates =
+            s->rope != CT_ROPE_NONE &&
+            (turn ? json_integer_value(turn) : !s->rope_interval || (i + 1) % s->rope_interval);
+        layer->experts = s->experts && i >= s->dense_first && (i + 1) % s->sparse_step == 0 &&
+                         !has_number(dense, i);
+        if (!set_sight(r, layer, i)) return false;
+    }
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------- checks
+
+// Sizes that make a model. Limits are such that products of two of them, and of three where a weight has
+// so many axes, are numbers.
+static bool check_sizes(const reader *r) {
+    const ct_spec *s = r->spec;
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } sizes[] = {{"vocab", s->vocab, INT32_MAX},
+                 {"layers", s->layers, 10000},
+                 {"width", s->width, 1 << 24},
+                 {"heads", s->heads, 1 << 20},
+                 {"kv_heads", s->kv_heads, 1 << 20},
+                 {"head", s->head, 1 << 20},
+                 {"value_head", s->value_head, 1 << 20},
+                 {"hidden", s->hidden, 1 << 26},
+                 {"top", s->top, 1 << 16},
+                 {"groups", s->groups, 1 << 16},
+                 {"top_groups", s->top_groups, 1 << 16},
+                 {"sparse_step", s->sparse_step, 10000},
+                 {"expert_hidden", s->expert_hidden, 1 << 26},
+                 {"dense_hidden", s->dense_hidden, 1 << 26}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
+            return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
+                           "%s is %" PRId64 ", it must be 1 to %" PRId64, sizes[i].name,
+                           sizes[i].value, sizes[i].most);
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } counts[] = {{"context", s->context, INT32_MAX},
+                  {"experts", s->experts, 1 << 16},
+                  {"window", s->window, INT32_MAX},
+                  {"chunk", s->chunk, INT32_MAX},
+                  {"types", s->types, 1 << 16},
+                  {"positions", s->positions, INT32_MAX},
+                  {"latent", s->latent, 1 << 20},
+                  {"query_rank", s->query_rank, 1 << 20},
+                  {"plain_head", s->plain_head, s->head},
+                  {"rotary", s->rotary, s->head},
+                  {"first_position", s->first_position, s->positions},
+                  {"shared_hidden", s->shared_hidden, 1 << 26},
+                  {"state", s->state, 1 << 16},
+                  {"conv", s->conv, 64},
+                  {"step_rank", s->step_rank, 1 << 20}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i].value < 0 || counts[i].value > counts[i].most)
+            return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
+                           "%s is %" PRId64 ", it must be 0 to %" PRId64, counts[i].name,
+                           counts[i].value, counts[i].most);
+    if (s->heads % s->kv_heads)
+        return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
+                       "%" PRId64 " heads are no multiple of %" PRId64 " of keys and values",
+                       s->heads, s->kv_heads);
+    if (s->experts && (s->top > s->experts || s->experts % s->groups || s->top_groups > s->groups))
+        return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
+                       "of %" PRId64 " experts in %" PRId64 " groups a token cannot take %" PRId64
+                       " of %" PRId64 " groups",
+                       s->experts, s->groups, s->top, s->top_groups);
+    return s->eps > 0 || ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
+                                 "eps is %g, it must be above 0", s->eps);
+}
+
+// ---------------------------------------------------------------------------------------------- whole
+
+// A model of text and more has the language model's config inside.
+static const json_t *text_config(const json_t *config) {
+    const json_t *text = json_object_get(config, "text_config");
+    return json_string_value(json_object_get(text, "model_type")) ? text : config;
+}
+
+bool ct__spec_read(const char *path, const json_t *config, ct_arena *arena, ct_spec *spec,
+                   ct_err *err) {
+    CT_PLAIN; // numbers are worked out
+    reader r = {
+        .path = path, .config = text_config(config), .arena = arena, .spec = spec, .err = err};
+    *spec = (ct_spec){0};
+    const char *type = json_string_value(json_object_get(r.config, "model_type"));
+    if (!type) return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "key \"model_type\" is missing");
+    const char *row = find_row(type, strlen(type));
+    if (!row) return unknown_type(&r, type);
+    spec->type = ct__arena_str(arena, type);
+    if (!spec->type) return ct__err_memory(err, CT_NOWHERE, path, 0);
+    if (!take_row(&r, row, 0)) return false;
+    for (int i = 0; i < SETTINGS; i++)
+        if (!set_value(&r, i)) return false;
+    return check_sizes(&r) && set_layers(&r) && ct__rope_read(path, r.config, arena, spec, err);
+}

@@ -1,0 +1,358 @@
+// The stack of layers that language models are, from a spec: variables, and a pass over tokens.
+#include "models/stack.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/plain.h"
+#include "ops/rules.h"
+
+// ---------------------------------------------------------------------------------------- variables
+
+typedef struct shape {
+    int64_t dim[3];
+    int n;      // axes of the weight; 0: there is none
+    bool bias;  // as long as the weight has outputs
+    bool plain; // named as it stands, without ".weight"
+} shape;
+
+static shape matrix(const ct_spec *s, int64_t out, int64_t in, bool bias) {
+    return s->in_out ? (shape){{in, out}, 2, bias, false} : (shape){{out, in}, 2, bias, false};
+}
+static shape vector(int64_t n, bool bias) { return (shape){{n}, 1, bias, false}; }
+
+static shape whole_shape(const ct_spec *s, int name) {
+    const int64_t w = s->width;
+    switch (name) {
+    case CT_NAME_embed: return (shape){{s->vocab, w}, 2, false, false};
+    case CT_NAME_position_table: return (shape){{s->positions, w}, 2, false, false};
+    case CT_NAME_type_table: return (shape){{s->types, w}, 2, false, false};
+    case CT_NAME_embed_norm:
+    case CT_NAME_final_norm:
+    case CT_NAME_output_norm: return vector(w, s->norm_bias);
+    case CT_NAME_output_dense: return (shape){{w, w}, 2, s->head_bias && s->norm_bias, false};
+    case CT_NAME_output:
+        if (s->tied) return (shape){0};
+        return (shape){{s->vocab, w}, 2, s->head_bias && !s->name[CT_NAME_logit_bias], false};
+    case CT_NAME_logit_bias: return (shape){{s->vocab}, 1, false, true};
+    default: return (shape){0};
+    }
+}
+
+static shape latent_shape(const ct_spec *s, int name) {
+    const int64_t w = s->width, turned = s->head - s->plain_head, queries = s->heads * s->head;
+    switch (name) {
+    case CT_NAME_q: return s->query_rank ? (shape){0} : matrix(s, queries, w, false);
+    case CT_NAME_q_a: return s->query_rank ? matrix(s, s->query_rank, w, s->qkv_bias) : (shape){0};
+    case CT_NAME_q_a_norm: return s->query_rank ? vector(s->query_rank, false) : (shape){0};
+    case CT_NAME_q_b: return s->query_rank ? matrix(s, queries, s->query_rank, false) : (shape){0};
+    case CT_NAME_kv_a: return matrix(s, s->latent + turned, w, s->qkv_bias);
+    case CT_NAME_kv_a_norm: return vector(s->latent, false);
+    case CT_NAME_kv_b:
+        return matrix(s, s->heads * (s->plain_head + s->value_head), s->latent, false);
+    default: return (shape){0};
+    }
+}
+
+static shape attention_shape(const ct_spec *s, int name) {
+    const int64_t w = s->width, q = s->heads * s->head, k = s->kv_heads * s->head,
+                  v = s->kv_heads * s->value_head;
+    const bool split = s->qkv == CT_QKV_SPLIT, whole = s->qk_norm == CT_QK_WHOLE;
+    switch (name) {
+    case CT_NAME_q: return split ? matrix(s, q, w, s->qkv_bias) : (shape){0};
+    case CT_NAME_k: return split ? matrix(s, k, w, s->qkv_bias) : (shape){0};
+    case CT_NAME_v: return split ? matrix(s, v, w, s->qkv_bias) : (shape){0};
+    case CT_NAME_joined_qkv: return split ? (shape){0} : matrix(s, q + k + v, w, s->qkv_bias);
+    case CT_NAME_q_norm: return vector(whole ? q : s->head, false);
+    case CT_NAME_k_norm: return vector(whole ? k : s->head, false);
+    case CT_NAME_sinks: return (shape){{s->heads}, 1, false, true};
+    default: return (shape){0};
+    }
+}
+
+// Weights of all experts are one variable (experts, out, in).
+static shape expert_shape(const ct_spec *s, int name) {
+    const int64_t w = s->width, h = s->expert_hidden, e = s->experts;
+    const bool turned = s->expert_in_out, bias = s->expert_bias;
+    int64_t out = w, in = w;
+    switch (name) {
+    case CT_NAME_router: return (shape){{e, w}, 2, s->expert_bias, false};
+    case CT_NAME_router_bias: return (shape){{e}, 1, false, true};
+    case CT_NAME_expert_gate:
+    case CT_NAME_expert_up: out = h; break;
+    case CT_NAME_expert_gate_up: out = 2 * h; break;
+    case CT_NAME_expert_down: in = h; break;
+    case CT_NAME_shared_gate:
+    case CT_NAME_shared_up: return matrix(s, s->shared_hidden, w, false);
+    case CT_NAME_shared_down: return matrix(s, w, s->shared_hidden, false);
+    case CT_NAME_shared_switch: return matrix(s, 1, w, false);
+    default: return (shape){0};
+    }
+    const bool bare = !strchr(s->name[name], '#');
+    return (shape){{e, turned ? in : out, turned ? out : in}, 3, bias, bare};
+}
+
+static shape mlp_shape(const ct_spec *s, int name) {
+    const int64_t w = s->width, h = s->experts ? s->dense_hidden : s->hidden;
+    const bool apart = s->mlp == CT_MLP_GATED, plain = s->mlp == CT_MLP_PLAIN;
+    switch (name) {
+    case CT_NAME_gate: return apart ? matrix(s, h, w, s->mlp_bias) : (shape){0};
+    case CT_NAME_up: return apart || plain ? matrix(s, h, w, s->mlp_bias) : (shape){0};
+    case CT_NAME_gate_up: return apart || plain ? (shape){0} : matrix(s, 2 * h, w, s->mlp_bias);
+    case CT_NAME_down: return matrix(s, w, h, s->mlp_bias);
+    default: return (shape){0};
+    }
+}
+
+static shape layer_shape(const ct_spec *s, int64_t layer, int name) {
+    if (!s->name[name]) return (shape){0};
+    switch (name) {
+    case CT_NAME_attn_norm: // ModernBERT's first layer reads what a norm gives already
+        if (layer == 0 && s->family == CT_FAMILY_ENCODER && s->order == CT_ORDER_PRE)
+            return (shape){0};
+        return vector(s->width, s->norm_bias);
+    case CT_NAME_attn_post:
+    case CT_NAME_mlp_norm:
+    case CT_NAME_mlp_post: return vector(s->width, s->norm_bias);
+    case CT_NAME_o: return matrix(s, s->width, s->heads * s->value_head, s->out_bias);
+    default: break;
+    }
+    if (name < CT_NAME_gate) return s->latent ? latent_shape(s, name) : attention_shape(s, name);
+    if (name <= CT_NAME_down) return s->layer[layer].experts ? (shape){0} : mlp_shape(s, name);
+    return s->layer[layer].experts ? expert_shape(s, name) : (shape){0};
+}
+
+// The full name: what stands for % is the layer's number.
+static bool full_name(const ct_spec *s, int64_t layer, int name, const char *end, char *out) {
+    const char *below = s->name[CT_NAME_layer], *mark = below ? strchr(below, '%') : NULL;
+    int n;
+    if (layer < 0)
+        n = snprintf(out, CT_NN_PATH, "%s%s", s->name[name], end);
+    else if (!mark)
+        return false;
+    else
+        n = snprintf(out, CT_NN_PATH, "%.*s%lld%s.%s%s", (int)(mark - below), below,
+                     (long long)layer, mark + 1, s->name[name], end);
+    return n < CT_NN_PATH;
+}
+
+static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_pair *w,
+                      ct_loc here) {
+    char full[CT_NN_PATH];
+    if (!own.n || !lm->spec.name[name]) return true;
+    bool ok = full_name(&lm->spec, layer, name, own.plain ? "" : ".weight", full);
+    if (ok) w->weight = ct__lm_variable(lm, full, (ct_ints){own.n, own.dim}, here);
+    if (ok && own.bias) {
+        const bool turned = own.n == 3 ? lm->spec.expert_in_out : lm->spec.in_out;
+        const int last = own.n - 1;
+        int64_t dim[2] = {own.n == 1 ? own.dim[0] : own.dim[turned ? last : last - 1]};
+        if (own.n == 3) {
+            dim[1] = dim[0];
+            dim[0] = own.dim[0];
+        }
+        ok = full_name(&lm->spec, layer, name, own.plain ? "_bias" : ".bias", full);
+        if (ok) w->bias = ct__lm_variable(lm, full, (ct_ints){own.n == 3 ? 2 : 1, dim}, here);
+    }
+    ct_ctx *ctx = ct__ctx();
+    if (!ok)
+        ct__fail(ctx, CT_E_ARGUMENT, here, "lm", "a weight's name is longer than %d bytes",
+                 CT_NN_PATH);
+    return ok && !ctx->err.code;
+}
+
+bool ct__stack_make(ct_lm *lm, ct_loc here) {
+    for (int name = CT_NAME_embed; name < CT_NAME_WHOLE; name++)
+        if (!make_pair(lm, -1, name, whole_shape(&lm->spec, name), &lm->whole[name], here))
+            return false;
+    for (int64_t i = 0; i < lm->spec.layers; i++)
+        for (int name = CT_NAME_WHOLE; name < CT_NAMES_ALL; name++)
+            if (!make_pair(lm, i, name, layer_shape(&lm->spec, i, name), &lm->layer[i][name], here))
+                return false;
+    return true;
+}
+
+// -------------------------------------------------------------------------------------------- parts
+
+ct_tensor ct__stack_numbers(ct_tensor weight, ct_loc here) {
+    return ct_dtype_of(weight) == CT_F32 ? weight : ct_cast_at(weight, CT_F32, here);
+}
+
+ct_tensor ct__stack_linear(const ct_lm_pass *pass, const ct_weight_pair *w, ct_tensor x) {
+    const ct_loc here = pass->here;
+    if (!w->weight.bits) return x;
+    ct_tensor weight = ct__stack_numbers(w->weight, here); // (out, in), or (in, out)
+    if (!pass->lm->spec.in_out) weight = ct_permute_at(weight, CT_AXES(1, 0), here);
+    x = ct_matmul_at(x, weight, here);
+    return w->bias.bits ? ct_add_at(x, ct__stack_numbers(w->bias, here), here) : x;
+}
+
+ct_tensor ct__stack_norm(const ct_lm_pass *pass, const ct_weight_pair *w, ct_tensor x) {
+    const ct_spec *s = &pass->lm->spec;
+    const ct_loc here = pass->here;
+    if (!w->weight.bits) return x;
+    ct_tensor weight = ct__stack_numbers(w->weight, here); // (width)
+    if (s->norm == CT_LM_NORM_LAYER)
+        return ct_layer_norm_with(
+            (ct_layer_norm_args){.x = x,
+                                 .weight = weight,
+                                 .bias = w->bias.bits ? ct__stack_numbers(w->bias, here) : CT_NONE,
+                                 .eps = CT_F(s->eps),
+                                 .here = here});
+    if (s->norm == CT_LM_NORM_RMS1) weight = ct_add_at(weight, ct_f(1), here);
+    return ct_rms_norm_with(
+        (ct_rms_norm_args){.x = x, .weight = weight, .eps = CT_F(s->eps), .here = here});
+}
+
+ct_tensor ct__stack_activate(const ct_lm_pass *pass, ct_tensor x) {
+    enum { SILU, GELU, GELU_NEW, GELU_TANH, GELU_FAST, RELU, SWISH, RELU2, QUICK, TANH };
+    const ct_loc here = pass->here;
+    switch (pass->lm->spec.act) {
+    case GELU: return ct_gelu_with((ct_gelu_args){.x = x, .exact = true, .here = here});
+    case GELU_NEW:
+    case GELU_TANH:
+    case GELU_FAST: return ct_gelu_with((ct_gelu_args){.x = x, .here = here});
+    case RELU: return ct_relu_at(x, here);
+    case RELU2: return ct_square_at(ct_relu_at(x, here), here);
+    case QUICK: return ct_mul_at(x, ct_sigmoid_at(ct_mul_at(x, ct_f(1.702), here), here), here);
+    case TANH: return ct_tanh_at(x, here);
+    default: return ct_silu_at(x, here);
+    }
+}
+
+ct_tensor ct__stack_cut(ct_tensor x, int64_t from, int64_t to, ct_loc here) {
+    return ct_slice_with((ct_slice_args){
+        .x = x, .axes = CT_AXES(-1), .start = CT_INTS(from), .stop = CT_INTS(to), .here = here});
+}
+
+ct_tensor ct__stack_split(ct_tensor x, int64_t n, int64_t m, ct_loc here) {
+    int64_t sizes[CT_MAX_RANK + 1];
+    const int rank = ct_rank(x);
+    for (int a = 0; a < rank - 1; a++) sizes[a] = ct__size_like(x, a);
+    if (rank < 1) return x; // poisoned
+    sizes[rank - 1] = n;
+    sizes[rank] = m;
+    return ct_reshape_at(x, (ct_ints){rank + 1, sizes}, here);
+}
+
+ct_tensor ct__stack_mlp(const ct_lm_pass *pass, int64_t layer, ct_tensor x) {
+    const ct_weight_pair *w = pass->lm->layer[layer];
+    const ct_spec *s = &pass->lm->spec;
+    const ct_loc here = pass->here;
+    if (s->layer[layer].experts) return ct__stack_experts(pass, layer, x);
+    if (s->mlp == CT_MLP_PLAIN) {
+        x = ct__stack_activate(pass, ct__stack_linear(pass, &w[CT_NAME_up], x));
+        return ct__stack_linear(pass, &w[CT_NAME_down], x);
+    }
+    ct_tensor gate, up; // (..., hidden)
+    if (s->mlp == CT_MLP_GATED) {
+        gate = ct__stack_linear(pass, &w[CT_NAME_gate], x);
+        up = ct__stack_linear(pass, &w[CT_NAME_up], x);
+    } else {
+        const int64_t h = s->experts ? s->dense_hidden : s->hidden;
+        ct_tensor both = ct__stack_linear(pass, &w[CT_NAME_gate_up], x);
+        gate = ct__stack_cut(both, 0, h, here);
+        up = ct__stack_cut(both, h, 2 * h, here);
+    }
+    x = ct_mul_at(ct__stack_activate(pass, gate), up, here);
+    return ct__stack_linear(pass, &w[CT_NAME_down], x);
+}
+
+// -------------------------------------------------------------------------------------------- a pass
+
+static ct_tensor embed(const ct_lm_pass *pass, ct_tensor tokens) {
+    const ct_lm *lm = pass->lm;
+    const ct_spec *s = &lm->spec;
+    const ct_loc here = pass->here;
+    ct_tensor x = ct_gather_with((ct_gather_args){
+        .x = lm->whole[CT_NAME_embed].weight, .indices = tokens, .here = here}); // (N, width)
+    x = ct__stack_numbers(x, here);
+    const double scale = s->embed_sqrt ? sqrt((double)s->width) : s->embed_scale;
+    if (scale != 1) x = ct_mul_at(x, ct_f(scale), here);
+    ct_tensor table = lm->whole[CT_NAME_position_table].weight;
+    if (table.bits) {
+        ct_tensor at = pass->positions; // (N)
+        if (s->first_position) at = ct_add_at(at, ct_i(s->first_position), here);
+        ct_tensor rows = ct_gather_with((ct_gather_args){.x = table, .indices = at, .here = here});
+        x = ct_add_at(x, ct__stack_numbers(rows, here), here);
+    }
+    ct_tensor types = lm->whole[CT_NAME_type_table].weight;
+    if (types.bits) { // all of the first kind
+        ct_tensor first = ct_slice_with((ct_slice_args){
+            .x = types, .axes = CT_AXES(0), .stop = CT_INTS(1), .here = here}); // (1, width)
+        x = ct_add_at(x, ct__stack_numbers(first, here), here);
+    }
+    return ct__stack_norm(pass, &lm->whole[CT_NAME_embed_norm], x);
+}
+
+static ct_tensor add(const ct_lm_pass *pass, ct_tensor x, ct_tensor more) {
+    const double scale = pass->lm->spec.residual_scale;
+    if (scale != 1) more = ct_mul_at(more, ct_f(scale), pass->here);
+    return ct_add_at(x, ct_nn_dropout_at(more, pass->mode, pass->here), pass->here);
+}
+
+// x (N, width) -> (N, width)
+static ct_tensor one_layer(ct_lm_pass *pass, int64_t i, ct_tensor x) {
+    const ct_spec *s = &pass->lm->spec;
+    const ct_weight_pair *w = pass->lm->layer[i];
+    if (s->order == CT_ORDER_POST) {
+        x = add(pass, x, ct__stack_attention(pass, i, x));
+        x = ct__stack_norm(pass, &w[CT_NAME_attn_norm], x);
+        x = add(pass, x, ct__stack_mlp(pass, i, x));
+        return ct__stack_norm(pass, &w[CT_NAME_mlp_norm], x);
+    }
+    ct_tensor seen = ct__stack_norm(pass, &w[CT_NAME_attn_norm], x);
+    ct_tensor a = ct__stack_attention(pass, i, seen);
+    if (s->parallel) {
+        if (w[CT_NAME_mlp_norm].weight.bits) seen = ct__stack_norm(pass, &w[CT_NAME_mlp_norm], x);
+        return add(pass, x, ct_add_at(a, ct__stack_mlp(pass, i, seen), pass->here));
+    }
+    x = add(pass, x, ct__stack_norm(pass, &w[CT_NAME_attn_post], a));
+    ct_tensor m = ct__stack_mlp(pass, i, ct__stack_norm(pass, &w[CT_NAME_mlp_norm], x));
+    return add(pass, x, ct__stack_norm(pass, &w[CT_NAME_mlp_post], m));
+}
+
+ct_tensor ct__stack_rows(const ct_lm_pass *pass, int segment, ct_tensor x) {
+    if (pass->segments == 1) return x;
+    const int64_t n = ct__size_like(pass->segment[segment].rows, 0);
+    ct_tensor from =
+        segment ? ct__size_number(ct__size_like(pass->segment[0].rows, 0), CT_I32) : ct_i(0);
+    return ct_dynamic_slice_with((ct_dynamic_slice_args){
+        .x = x, .starts = from, .axes = CT_AXES(0), .sizes = CT_DIMS(n), .here = pass->here});
+}
+
+ct_tensor ct__stack_hidden(ct_lm_pass *pass, ct_tensor tokens) {
+    const ct_spec *s = &pass->lm->spec;
+    ct_ctx *ctx = ct__ctx();
+    for (int i = 0; i < 2 && s->rope != CT_ROPE_NONE; i++)
+        pass->turned[i] = ct__rope_at(&s->turn[i], pass->positions, pass->longest, pass->here);
+    ct_tensor x = embed(pass, tokens); // (N, width)
+    for (int64_t i = 0; i < s->layers; i++) {
+        const uint16_t region = ct__region_begin(ctx);
+        x = one_layer(pass, i, x);
+        ct__region_end(ctx, region);
+    }
+    return ct__stack_norm(pass, &pass->lm->whole[CT_NAME_final_norm], x);
+}
+
+ct_tensor ct__stack_logits(const ct_lm_pass *pass, ct_tensor x) {
+    const ct_lm *lm = pass->lm;
+    const ct_spec *s = &lm->spec;
+    const ct_loc here = pass->here;
+    const ct_weight_pair *dense = &lm->whole[CT_NAME_output_dense];
+    if (dense->weight.bits) {
+        x = ct__stack_activate(pass, ct__stack_linear(pass, dense, x));
+        x = ct__stack_norm(pass, &lm->whole[CT_NAME_output_norm], x);
+    }
+    const ct_weight_pair *head = &lm->whole[s->tied ? CT_NAME_embed : CT_NAME_output];
+    ct_tensor weight = ct_permute_at(ct__stack_numbers(head->weight, here), CT_AXES(1, 0), here);
+    x = ct_matmul_at(x, weight, here); // (..., vocab)
+    ct_tensor bias = head->bias.bits ? head->bias : lm->whole[CT_NAME_logit_bias].weight;
+    if (bias.bits) x = ct_add_at(x, ct__stack_numbers(bias, here), here);
+    if (s->logit_scale != 1) x = ct_div_at(x, ct_f(s->logit_scale), here);
+    if (s->final_softcap != 0) {
+        ct_tensor cap = ct_f(s->final_softcap);
+        x = ct_mul_at(ct_tanh_at(ct_div_at(x, cap, here), here), cap, here);
+    }
+    return x;
+}

@@ -1,0 +1,106 @@
+// A language model as its parts: the weights of its layers by what they do, and what a pass makes of them.
+#ifndef COTAN_MODELS_STACK_H
+#define COTAN_MODELS_STACK_H
+
+#include "base/text.h"
+#include "cotan/lm.h"
+#include "graph/graph.h"
+#include "io/config.h"
+#include "models/rope.h"
+#include "models/spec.h"
+
+typedef struct ct_weight_pair {
+    ct_tensor weight, bias; // CT_NONE: there is none
+} ct_weight_pair;
+
+struct ct_lm {
+    ct_spec spec;
+    ct_arena arena; // what the spec points to
+    ct_params *params;
+    ct_weight_pair whole[CT_NAME_WHOLE];
+    ct_weight_pair (*layer)[CT_NAMES_ALL]; // (layers); by name, those of the model whole unused
+    ct_config config;                      // as it was read
+    struct ct_weights *files;              // mapped
+    ct_storage **lent; // (n_lent) of each variable: what it is lent of them, or NULL
+    size_t n_lent;
+    bool trainable;
+    ct_text problems; // with weights while they are looked for, in words
+    size_t n_problems;
+};
+
+// Keys and values of what came before, in pages of so many tokens that lie anywhere in a pool: variables, of each
+// layer (slots, heads of keys, head). Of latent attention keys hold the values, too.
+enum { CT_LM_PAGE = 16 };
+typedef struct ct_lm_cache {
+    ct_params *params;
+    ct_weight_pair *layer; // (layers): keys as weight, values as bias
+    int64_t pages;
+} ct_lm_cache;
+
+// Texts of one length within a pass: rows of all that is computed, text after text.
+typedef struct ct_lm_segment {
+    int64_t batch, time; // as sizes: dynamic ones marked
+    ct_tensor rows;      // (B * T, ...): anything of that many rows
+    ct_tensor position;  // (B, 1) i32: where each text's first token stands, or CT_NONE: at 0
+    ct_tensor table;     // (B, P) i32: pages of each text; with a cache
+    ct_tensor lengths;   // (B, 1) i32: tokens of each text that count, or CT_NONE: all
+} ct_lm_segment;
+
+// Room for so many pages; dtype of what is kept: f32, f16 or bf16. NULL: the error stands in the context.
+ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, ct_dtype dtype, ct_loc here);
+void ct__lm_cache_free(ct_lm_cache *cache);
+
+// Texts that go on by T tokens each: tokens (B, T) i32, where the first of them stands (B, 1) i32, and the pages of
+// each text (B, P) i32, its first token in the first of them.
+typedef struct ct_lm_part {
+    ct_tensor tokens, position, table;
+} ct_lm_part;
+// Their keys and values go into the cache -> logits behind the last token of each text, part after part. `longest`:
+// tokens that a text of them may come to have.
+ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *parts, int n,
+                      int64_t longest, ct_loc here);
+
+// One pass over N tokens: texts that are read, and beside them others of which one token each is added, so that
+// every weight is read once for both.
+typedef struct ct_lm_pass {
+    const ct_lm *lm;
+    ct_lm_segment segment[2];
+    int segments;
+    ct_tensor positions; // (N) i32
+    ct_lm_cache *cache;  // NULL: all that is seen is in the pass
+    ct_tensor slots;     // (N) i32: where in the pool each token's keys and values go; with a cache
+    int64_t longest;     // text of the pass, for what hangs on that
+    ct_turned turned[2]; // of full and of sliding layers
+    ct_nn_mode *mode;
+    ct_loc here;
+} ct_lm_pass;
+
+// The variables, without values.
+bool ct__stack_make(ct_lm *lm, ct_loc here);
+// The variable of that name, in the dtype of the file's weight; CT_NONE: there is a problem with it. A # in the
+// name is an expert's number, and the variable has an axis of experts in front.
+ct_tensor ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_loc here);
+// tokens (N) -> (N, width), behind the last norm
+ct_tensor ct__stack_hidden(ct_lm_pass *pass, ct_tensor tokens);
+// (M, width) -> (M, vocab)
+ct_tensor ct__stack_logits(const ct_lm_pass *pass, ct_tensor hidden);
+
+// For the files of the layers. x (..., in) -> (..., out); a weight that is not there gives x.
+ct_tensor ct__stack_linear(const ct_lm_pass *pass, const ct_weight_pair *w, ct_tensor x);
+ct_tensor ct__stack_norm(const ct_lm_pass *pass, const ct_weight_pair *w, ct_tensor x);
+ct_tensor ct__stack_activate(const ct_lm_pass *pass, ct_tensor x);
+// A weight's numbers: f32, whatever it is stored as.
+ct_tensor ct__stack_numbers(ct_tensor weight, ct_loc here);
+ct_tensor ct__stack_cut(ct_tensor x, int64_t from, int64_t to, ct_loc here); // of the last axis
+// x (..., n * m) -> (..., n, m)
+ct_tensor ct__stack_split(ct_tensor x, int64_t n, int64_t m, ct_loc here);
+
+// Rows of one segment, of all rows x (N, ...).
+ct_tensor ct__stack_rows(const ct_lm_pass *pass, int segment, ct_tensor x);
+
+// x (N, width) -> (N, width)
+ct_tensor ct__stack_attention(ct_lm_pass *pass, int64_t layer, ct_tensor x);
+ct_tensor ct__stack_mlp(const ct_lm_pass *pass, int64_t layer, ct_tensor x);
+ct_tensor ct__stack_experts(const ct_lm_pass *pass, int64_t layer, ct_tensor x);
+
+#endif

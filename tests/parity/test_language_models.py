@@ -1,0 +1,89 @@
+"""Language models of every architecture against Hugging Face's library: its folders load here as they are and ours there,
+with equal logits, gradients and, from the likeliest token each time, texts."""
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not there")
+torch = pytest.importorskip("torch")
+
+from support import language_models as lm  # noqa: E402
+
+PROGRAM = Path(os.environ["COTAN_BUILD"]) / "tests/unit/test_language_models"
+transformers.logging.set_verbosity_error()
+
+
+def make(name):
+    """The model as their library makes it, with weights of ours."""
+    kind, config, given = lm.MODELS[name]
+    model = getattr(transformers, kind)(getattr(transformers, config)(**given, attn_implementation="eager")).eval().float()
+    return model
+
+
+def fill(model, folder):
+    """Their folder, with weights by name in the place of random ones; the model that their library reads of it."""
+    model.save_pretrained(folder)
+    path = folder / "model.safetensors"
+    shapes = {k: v.shape for k, v in lm.safetensors.read(path).items()}
+    lm.safetensors.write(path, {k: lm.weight(k, s) for k, s in shapes.items()})
+    return type(model).from_pretrained(folder, attn_implementation="eager").eval().float(), shapes
+
+
+def run(mode, folder, tmp_path, *more):
+    np.savez(tmp_path / "in.npz", ids=lm.IDS)
+    done = subprocess.run([PROGRAM, mode, folder, tmp_path / "in.npz", tmp_path / "out.npz", *more], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return dict(np.load(tmp_path / "out.npz"))
+
+
+@pytest.fixture(scope="module", params=lm.MODELS)
+def model(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    return request.param, folder, *fill(make(request.param), folder)
+
+
+def test_logits_and_gradients(model, tmp_path):
+    name, folder, theirs, shapes = model
+    ids = torch.tensor(lm.IDS, dtype=torch.long)
+    want = theirs(input_ids=ids).logits
+    got = run("grads", folder, tmp_path)
+    assert abs(want.detach().numpy() - got["logits"]).max() < 1e-4 * max(1, float(want.abs().max()))
+    loss = torch.nn.functional.cross_entropy(want[:, :-1].reshape(-1, want.shape[-1]), ids[:, 1:].reshape(-1))
+    loss.backward()
+    assert abs(float(loss) - float(got["loss"])) < 1e-5
+    theirs.gradients = {k: p.grad.numpy() for k, p in theirs.named_parameters() if p.grad is not None}
+    norm = np.sqrt(sum(float((g.astype(np.float64) ** 2).sum()) for g in theirs.gradients.values()))
+    ours = np.sqrt(sum(float((g.astype(np.float64) ** 2).sum()) for k, g in got.items() if k not in ("logits", "loss")))
+    assert abs(norm - ours) < 1e-4 * norm
+    compared = 0
+    for key, gradient in theirs.gradients.items():
+        try:
+            own = lm.ours(key, got)
+        except KeyError:  # experts are laid out otherwise while their library computes
+            continue
+        compared += 1
+        assert abs(gradient - own).max() < 1e-4 * max(1, abs(gradient).max()), key
+    assert compared > len(theirs.gradients) / 2
+
+
+def test_texts(model, tmp_path):
+    name, folder, theirs, shapes = model
+    if name in lm.ENCODERS:
+        pytest.skip("an encoder writes no text")
+    ids = torch.tensor(lm.IDS[:1], dtype=torch.long)
+    with torch.no_grad():
+        want = theirs.generate(ids, max_new_tokens=64, do_sample=False, eos_token_id=None, pad_token_id=0)[0, ids.shape[1]:]
+    got = run("write", folder, tmp_path)["tokens"]
+    assert got.tolist() == want.tolist()
+
+
+def test_a_saved_folder_loads_there(model, tmp_path):
+    name, folder, theirs, shapes = model
+    run("logits", folder, tmp_path, tmp_path / "saved")
+    again = type(theirs).from_pretrained(tmp_path / "saved", attn_implementation="eager").eval().float()
+    ids = torch.tensor(lm.IDS, dtype=torch.long)
+    with torch.no_grad():
+        assert torch.equal(theirs(input_ids=ids).logits, again(input_ids=ids).logits)

@@ -1,0 +1,90 @@
+"""Small language models of every architecture: what Hugging Face's library is asked for to make them, and weights
+that are a function of their names, so that none need be stored."""
+import json
+import zlib
+
+import numpy as np
+
+from support import safetensors
+
+SIZES = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=128)
+GROUPED = SIZES | dict(num_key_value_heads=2)
+EXPERTS = dict(num_experts_per_tok=2)
+LATENT = dict(n_routed_experts=8, n_shared_experts=1, moe_intermediate_size=16, first_k_dense_replace=1, kv_lora_rank=16,
+              q_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8, n_group=4, topk_group=2, num_key_value_heads=4)
+LONG = dict(rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=24,
+            short_factor=[1.0 + 0.1 * i for i in range(4)], long_factor=[1.5 + 0.5 * i for i in range(4)])
+LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=32)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32, mscale=0.7, mscale_all_dim=1.0)
+
+# name: (class, its config's class, what that is given)
+MODELS = {
+    "llama2": ("LlamaForCausalLM", "LlamaConfig", SIZES),
+    "llama3": ("LlamaForCausalLM", "LlamaConfig", GROUPED | dict(rope_parameters=LLAMA3, tie_word_embeddings=True)),
+    "llama4": ("Llama4ForCausalLM", "Llama4TextConfig", GROUPED | dict(
+        num_hidden_layers=4, intermediate_size_mlp=64, num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=2,
+        head_dim=8, attention_chunk_size=20, floor_scale=8)),
+    "mistral": ("MistralForCausalLM", "MistralConfig", GROUPED | dict(sliding_window=12)),
+    "mixtral": ("MixtralForCausalLM", "MixtralConfig", GROUPED | EXPERTS | dict(num_local_experts=4)),
+    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", GROUPED | dict(use_sliding_window=True, sliding_window=12, max_window_layers=1)),
+    "qwen2_moe": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", GROUPED | EXPERTS | dict(
+        num_experts=4, moe_intermediate_size=24, shared_expert_intermediate_size=40, decoder_sparse_step=2)),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", GROUPED | dict(head_dim=12)),
+    "qwen3_moe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", GROUPED | EXPERTS | dict(
+        head_dim=8, num_experts=4, moe_intermediate_size=24, norm_topk_prob=True)),
+    "gemma": ("GemmaForCausalLM", "GemmaConfig", GROUPED | dict(head_dim=12)),
+    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", GROUPED | dict(head_dim=12, sliding_window=12, query_pre_attn_scalar=16)),
+    "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", GROUPED | dict(
+        num_hidden_layers=7, head_dim=12, sliding_window=12, query_pre_attn_scalar=16)),
+    "phi3": ("Phi3ForCausalLM", "Phi3Config", GROUPED | dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)),
+    "phi3_long": ("Phi3ForCausalLM", "Phi3Config", GROUPED | dict(
+        pad_token_id=0, bos_token_id=1, eos_token_id=2, rope_parameters=LONG, original_max_position_embeddings=24)),
+    "phimoe": ("PhimoeForCausalLM", "PhimoeConfig", GROUPED | EXPERTS | dict(num_local_experts=4, lm_head_bias=True, attention_bias=True)),
+    "deepseek_v2": ("DeepseekV2ForCausalLM", "DeepseekV2Config", SIZES | EXPERTS | LATENT | dict(topk_method="group_limited_greedy")),
+    "deepseek_v3": ("DeepseekV3ForCausalLM", "DeepseekV3Config", SIZES | EXPERTS | LATENT | dict(rope_parameters=YARN)),
+    "gpt_oss": ("GptOssForCausalLM", "GptOssConfig", GROUPED | EXPERTS | dict(head_dim=8, num_local_experts=4, sliding_window=12)),
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", dict(vocab_size=96, n_embd=32, n_layer=3, n_head=4, n_positions=128)),
+    "gptj": ("GPTJForCausalLM", "GPTJConfig", dict(vocab_size=96, n_embd=32, n_layer=3, n_head=4, n_positions=128, rotary_dim=4)),
+    "gpt_neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", SIZES),
+    "starcoder2": ("Starcoder2ForCausalLM", "Starcoder2Config", GROUPED | dict(sliding_window=12)),
+    "olmo2": ("Olmo2ForCausalLM", "Olmo2Config", GROUPED),
+    "smollm3": ("SmolLM3ForCausalLM", "SmolLM3Config", GROUPED | dict(num_hidden_layers=4, pad_token_id=0)),
+    "glm4": ("Glm4ForCausalLM", "Glm4Config", GROUPED | dict(head_dim=8, pad_token_id=0)),
+    "granite": ("GraniteForCausalLM", "GraniteConfig", GROUPED | dict(
+        embedding_multiplier=6.0, logits_scaling=0.5, residual_multiplier=0.22, attention_multiplier=0.125)),
+    "bert": ("BertForMaskedLM", "BertConfig", SIZES),
+    "roberta": ("RobertaForMaskedLM", "RobertaConfig", SIZES | dict(max_position_embeddings=130, pad_token_id=1)),
+    "distilbert": ("DistilBertForMaskedLM", "DistilBertConfig", dict(
+        vocab_size=96, dim=32, hidden_dim=48, n_layers=3, n_heads=4, max_position_embeddings=128)),
+    "modernbert": ("ModernBertForMaskedLM", "ModernBertConfig", SIZES | dict(
+        num_hidden_layers=4, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=3, sep_token_id=4, local_attention=12)),
+}
+ENCODERS = {"bert", "roberta", "distilbert", "modernbert"}
+IDS = np.random.default_rng(20261127).integers(5, 96, (2, 40)).astype(np.int32)
+
+
+def weight(name, shape):
+    """Around 1 where a norm multiplies by it, else around 0: large enough that every part of a model can be seen in its logits."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    own = rng.standard_normal(shape, np.float32) * np.float32(0.2)
+    return own + np.float32(1) if len(shape) == 1 and "norm" in name.lower() and name.endswith("weight") else own
+
+
+def save(folder, config, shapes):
+    """A model's folder as Hugging Face's library writes it, from its config and the shapes of its weights by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    safetensors.write(folder / "model.safetensors", {name: weight(name, tuple(shape)) for name, shape in shapes.items()})
+
+
+def ours(name, tensors):
+    """A weight of one of their names among ours, where all experts' are one tensor and # stands for the expert."""
+    if name in tensors:
+        return tensors[name]
+    parts = name.split(".")
+    for i, part in enumerate(parts):
+        stacked = ".".join(parts[:i] + ["#"] + parts[i + 1:])
+        if part.isdigit() and stacked in tensors:
+            return tensors[stacked][int(part)]
+    raise KeyError(name)
