@@ -164,6 +164,12 @@ CT_API CT_MUST_USE bool ct_lm_save_at(const ct_lm *lm, const char *dir, ct_loc h
 // mode NULL: evaluation.
 CT_API ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here);
 #define ct_lm_logits(lm, tokens, mode) ct_lm_logits_at((lm), (tokens), (mode), CT_HERE)
+// The same of models that read one text and write another (t5, bart): read (B, S) i32, written (B, T) i32, begun by the
+// token that the model begins with -> (B, T, vocab).
+CT_API ct_tensor ct_lm_pair_logits_at(const ct_lm *lm, ct_tensor read, ct_tensor written,
+                                      ct_nn_mode *mode, ct_loc here);
+#define ct_lm_pair_logits(lm, read, written, mode)                                                 \
+    ct_lm_pair_logits_at((lm), (read), (written), (mode), CT_HERE)
 // -> (B, T, width), behind the last norm
 CT_API ct_tensor ct_lm_hidden_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here);
 #define ct_lm_hidden(lm, tokens, mode) ct_lm_hidden_at((lm), (tokens), (mode), CT_HERE)

@@ -153,5 +153,61 @@ const char *const ct__architectures[] = {
     "down=mlp.Wo "
     "final_norm=model.final_norm output_dense=head.dense output_norm=head.norm output=decoder "
     "logit_bias=decoder.bias",
+    // ------------------------------------------------------------------------------ one reads, one writes
+    "t5: class=T5ForConditionalGeneration gguf=t5 encoder=t5.encoder "
+    "layers=$num_decoder_layers|$num_layers "
+    "rope=none scale=1 head=$d_kv|64 buckets=$relative_attention_num_buckets|32 "
+    "farthest=$relative_attention_max_distance|128 context=0 act=$dense_act_fn|relu "
+    "mlp=$feed_forward_proj|plain tied=$tie_word_embeddings|1 "
+    "logit_sqrt=$scale_decoder_outputs|$tie_word_embeddings|1 embed=shared layer=decoder.block.% "
+    "final_norm=decoder.final_layer_norm output=lm_head attn_norm=layer.0.layer_norm "
+    "q=layer.0.SelfAttention.q k=layer.0.SelfAttention.k v=layer.0.SelfAttention.v "
+    "o=layer.0.SelfAttention.o relative=layer.0.SelfAttention.relative_attention_bias "
+    "cross_norm=layer.1.layer_norm cross_q=layer.1.EncDecAttention.q "
+    "cross_k=layer.1.EncDecAttention.k "
+    "cross_v=layer.1.EncDecAttention.v cross_o=layer.1.EncDecAttention.o "
+    "mlp_norm=layer.2.layer_norm "
+    "gate=layer.2.DenseReluDense.wi_0 up=layer.2.DenseReluDense.wi_1 "
+    "plain_up=layer.2.DenseReluDense.wi "
+    "down=layer.2.DenseReluDense.wo",
+    "t5.encoder: like=t5 encoder= bidirectional=1 layers=$num_layers layer=encoder.block.% "
+    "final_norm=encoder.final_layer_norm output= cross_norm= cross_q= cross_k= cross_v= cross_o= "
+    "mlp_norm=layer.1.layer_norm gate=layer.1.DenseReluDense.wi_0 up=layer.1.DenseReluDense.wi_1 "
+    "plain_up=layer.1.DenseReluDense.wi down=layer.1.DenseReluDense.wo",
+    "bart: class=BartForConditionalGeneration encoder=bart.encoder layers=$decoder_layers "
+    "heads=$decoder_attention_heads hidden=$decoder_ffn_dim norm=layer norm_bias=1 qkv_bias=1 "
+    "out_bias=1 "
+    "mlp_bias=1 rope=none order=post mlp=plain embed_sqrt=$scale_embedding|0 "
+    "tied=$tie_word_embeddings|1 "
+    "positions=context+2 first_position=2 embed=model.shared "
+    "position_table=model.decoder.embed_positions embed_norm=model.decoder.layernorm_embedding "
+    "layer=model.decoder.layers.% output=lm_head logit_bias=final_logits_bias q=self_attn.q_proj "
+    "k=self_attn.k_proj v=self_attn.v_proj o=self_attn.out_proj attn_norm=self_attn_layer_norm "
+    "cross_q=encoder_attn.q_proj cross_k=encoder_attn.k_proj cross_v=encoder_attn.v_proj "
+    "cross_o=encoder_attn.out_proj cross_norm=encoder_attn_layer_norm up=fc1 down=fc2 "
+    "mlp_norm=final_layer_norm",
+    "bart.encoder: like=bart encoder= bidirectional=1 layers=$encoder_layers "
+    "heads=$encoder_attention_heads hidden=$encoder_ffn_dim layer=model.encoder.layers.% output= "
+    "logit_bias= position_table=model.encoder.embed_positions "
+    "embed_norm=model.encoder.layernorm_embedding cross_q= cross_k= cross_v= cross_o= cross_norm=",
+    // ------------------------------------------------------------------------------ state spaces
+    "mamba: class=MambaForCausalLM gguf=mamba family=mamba rope=none context=0 heads=1 head=width "
+    "tied=$tie_word_embeddings|1 state=$state_size|16 conv=$conv_kernel|4 "
+    "step_rank=$time_step_rank "
+    "conv_bias=$use_conv_bias|1 mlp_bias=$use_bias|0 embed=backbone.embeddings "
+    "layer=backbone.layers.% "
+    "final_norm=backbone.norm_f output=lm_head attn_norm=norm ssm_in=mixer.in_proj "
+    "ssm_conv=mixer.conv1d ssm_x=mixer.x_proj ssm_step=mixer.dt_proj ssm_decay=mixer.A_log "
+    "ssm_skip=mixer.D ssm_out=mixer.out_proj",
+    "rwkv: class=RwkvForCausalLM family=rwkv norm=layer norm_bias=1 rope=none context=0 heads=1 "
+    "head=width "
+    "attn_width=$attention_hidden_size|width act=silu embed=rwkv.embeddings layer=rwkv.blocks.% "
+    "final_norm=rwkv.ln_out output=head first_norm=pre_ln attn_norm=ln1 mlp_norm=ln2 "
+    "mix_k=attention.time_mix_key mix_v=attention.time_mix_value "
+    "mix_r=attention.time_mix_receptance "
+    "decay=attention.time_decay bonus=attention.time_first k=attention.key v=attention.value "
+    "r=attention.receptance o=attention.output mlp_mix_k=feed_forward.time_mix_key "
+    "mlp_mix_r=feed_forward.time_mix_receptance up=feed_forward.key down=feed_forward.value "
+    "mlp_r=feed_forward.receptance",
     NULL,
 };

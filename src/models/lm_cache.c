@@ -1,11 +1,25 @@
 // Keys and values of texts that are being read or written, and a step that goes on with them.
-#include <stdio.h>
+#include <string.h>
 
 #include "cotan/nn.h"
 #include "models/stack.h"
 #include "ops/rules.h"
 
-ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, ct_dtype dtype, ct_loc here) {
+// What a layer keeps: one or two pools.
+static void pool_sizes(const ct_spec *s, int64_t slots, int64_t texts, int64_t sizes[6],
+                       ct_ints *first, ct_ints *second) {
+    const int64_t keys[6] = {slots, s->kv_heads, s->head, slots, s->kv_heads, s->value_head},
+                  narrow[6] = {slots, 1, s->latent + s->head - s->plain_head},
+                  mamba[6] = {texts, s->conv - 1, s->hidden, texts, s->hidden, s->state},
+                  rwkv[6] = {texts, 5, s->width};
+    const bool is_rwkv = s->family == CT_FAMILY_RWKV, is_mamba = s->family == CT_FAMILY_MAMBA;
+    memcpy(sizes, is_mamba ? mamba : is_rwkv ? rwkv : s->latent ? narrow : keys, sizeof keys);
+    *first = (ct_ints){3, sizes};
+    *second = (ct_ints){is_rwkv || s->latent ? 0 : 3, sizes + 3};
+}
+
+ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t texts, ct_dtype dtype,
+                              ct_loc here) {
     const ct_spec *s = &lm->spec;
     ct_ctx *ctx = ct__ctx();
     ct_lm_cache *cache = ct__calloc(1, sizeof *cache);
@@ -20,17 +34,17 @@ ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, ct_dtype dtype, ct
         return NULL;
     }
     ct_nn_place top = ct_nn_place_in(cache->params, 0);
-    top.dtype = dtype;
-    const int64_t slots = pages * CT_LM_PAGE, turned = s->head - s->plain_head;
-    const ct_ints keys = s->latent ? CT_DIMS(slots, 1, s->latent + turned)
-                                   : CT_DIMS(slots, s->kv_heads, s->head),
-                  values = CT_DIMS(slots, s->kv_heads, s->value_head);
+    const bool states = s->family >= CT_FAMILY_MAMBA;
+    top.dtype = states ? CT_F32 : dtype;
+    ct_ints first, second;
+    int64_t sizes[6];
+    pool_sizes(s, pages * CT_LM_PAGE, texts, sizes, &first, &second);
     CT_SCOPE; // its end gives the pools their first values
     for (int64_t i = 0; i < s->layers; i++) {
         ct_nn_place place = ct_nn_under(top, "layer.%lld", (long long)i);
-        cache->layer[i].weight = ct_nn_param_at(place, "keys", keys, CT_NN_ZEROS, here);
-        if (!s->latent)
-            cache->layer[i].bias = ct_nn_param_at(place, "values", values, CT_NN_ZEROS, here);
+        cache->layer[i].weight = ct_nn_param_at(place, "keys", first, CT_NN_ZEROS, here);
+        if (second.n)
+            cache->layer[i].bias = ct_nn_param_at(place, "values", second, CT_NN_ZEROS, here);
     }
     if (!ctx->err.code) return cache;
     ct__lm_cache_free(cache);
@@ -79,13 +93,15 @@ ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *par
                              .time = ct__size_like(p->tokens, 1),
                              .rows = ct_reshape_at(p->tokens, CT_DIMS(-1), here),
                              .position = p->position,
-                             .table = p->table};
+                             .table = p->table,
+                             .state = p->state};
         tokens[i] = g->rows;
         positions[i] = positions_of(g, here);
-        slots[i] = slots_of(g, here);
+        if (lm->spec.family < CT_FAMILY_MAMBA) slots[i] = slots_of(g, here);
     }
     pass.positions = joined(positions, n, here);
-    pass.slots = joined(slots, n, here);
+    if (lm->spec.family < CT_FAMILY_MAMBA) pass.slots = joined(slots, n, here);
+    pass.memory = parts->memory;
     ct_tensor x = ct__stack_hidden(&pass, joined(tokens, n, here)); // (N, width)
     for (int i = 0; i < n; i++) { // what follows the last token of each text alone
         ct_tensor rows = ct__stack_rows(&pass, i, x);

@@ -68,6 +68,8 @@ static bool fits(const ct_weight *found, ct_ints want) {
 
 ct_tensor ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_loc here) {
     char one[CT_NN_PATH + 24];
+    ct_tensor had = ct_params_find(lm->params, name); // an encoder's, which has the same embeddings
+    if (had.bits) return had;
     const bool stacked = strchr(name, '#') != NULL;
     const ct_ints each = stacked ? (ct_ints){dims.n - 1, dims.v + 1} : dims;
     const ct_weight *first = NULL;
@@ -165,26 +167,54 @@ static bool no_weights(const ct_lm *lm, const char *path, ct_err *err) {
     return false;
 }
 
-static bool load(ct_lm *lm, const char *path, ct_loc here) {
-    ct_ctx *ctx = ct__ctx();
-    ct_text file = {0};
-    ct__textf(&file, "%s/config.json", path);
-    if (file.failed) return ct__err_memory(&ctx->err, here, "lm_load", strlen(path));
-    bool ok = ct__config_read(file.s, &lm->config, &ctx->err) &&
-              ct__spec_read(file.s, lm->config.root, &lm->arena, &lm->spec, &ctx->err);
-    ct__text_free(&file);
-    lm->files = ok ? ct__calloc(1, sizeof *lm->files) : NULL;
-    if (!ok || !lm->files)
-        return ok && ct__err_memory(&ctx->err, here, "lm_load", sizeof *lm->files);
-    if (!ct__weights_open(path, lm->files, &ctx->err)) return false;
-    lm->params = ct_params_new();
+static bool make_layers(ct_lm *lm, ct_loc here) {
     lm->layer = ct__calloc((size_t)lm->spec.layers, sizeof *lm->layer);
-    if (!lm->params || !lm->layer)
-        return ct__err_memory(&ctx->err, here, "lm_load",
-                              (size_t)lm->spec.layers * sizeof *lm->layer);
-    if (!ct__stack_make(lm, here)) return false;
+    return lm->layer ? ct__stack_make(lm, here)
+                     : ct__err_memory(&ct__ctx()->err, here, "lm_load",
+                                      (size_t)lm->spec.layers * sizeof *lm->layer);
+}
+
+// The model whose result this one looks at: another row over the same config and weights.
+static bool make_reader(ct_lm *lm, const char *file, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!lm->spec.name[CT_NAME_encoder]) return true;
+    ct_lm *reader = lm->reader = ct__calloc(1, sizeof *lm->reader);
+    if (!reader) return ct__err_memory(&ctx->err, here, "lm_load", sizeof *reader);
+    if (!ct__spec_read_as(lm->spec.name[CT_NAME_encoder], file, lm->config.root, &lm->arena,
+                          &reader->spec, &ctx->err))
+        return false;
+    reader->params = lm->params;
+    reader->files = lm->files;
+    reader->trainable = lm->trainable;
+    const bool ok = make_layers(reader, here);
+    lm->problems = reader->problems;
+    lm->n_problems = reader->n_problems;
+    return ok;
+}
+
+static bool load_all(ct_lm *lm, const char *path, const char *file, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ct__config_read(file, &lm->config, &ctx->err) ||
+        !ct__spec_read(file, lm->config.root, &lm->arena, &lm->spec, &ctx->err))
+        return false;
+    lm->files = ct__calloc(1, sizeof *lm->files);
+    lm->params = ct_params_new();
+    if (!lm->files || !lm->params)
+        return ct__err_memory(&ctx->err, here, "lm_load", sizeof *lm->files);
+    if (!ct__weights_open(path, lm->files, &ctx->err) || !make_reader(lm, file, here) ||
+        !make_layers(lm, here))
+        return false;
     if (lm->n_problems) return no_weights(lm, path, &ctx->err);
     return give_values(lm, here);
+}
+
+static bool load(ct_lm *lm, const char *path, ct_loc here) {
+    ct_text file = {0};
+    ct__textf(&file, "%s/config.json", path);
+    const bool ok = file.failed ? ct__err_memory(&ct__ctx()->err, here, "lm_load", strlen(path))
+                                : load_all(lm, path, file.s, here);
+    ct__text_free(&file);
+    return ok;
 }
 
 ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options) {
@@ -212,6 +242,8 @@ void ct_lm_free(ct_lm *lm) {
     ct__free(lm->files);
     ct__free(lm->lent);
     ct__free(lm->layer);
+    if (lm->reader) ct__free(lm->reader->layer); // all else of it is lent
+    ct__free(lm->reader);
     ct__config_close(&lm->config);
     ct__text_free(&lm->problems);
     ct__arena_free(&lm->arena);
@@ -225,6 +257,12 @@ ct_params *ct_lm_params(ct_lm *lm) { return lm ? lm->params : NULL; }
 static bool tokens_fit(const ct_lm *lm, ct_tensor tokens, ct_ctx *ctx, const char *op,
                        ct_loc here) {
     if (!ct__given(ctx, lm, here, op, "the model")) return false;
+    if (lm->reader && strcmp(op, "lm_pair_logits")) {
+        ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s reads one text and writes another",
+                 lm->spec.type);
+        ct__err_hint(&ctx->err, "ct_lm_pair_logits takes both");
+        return false;
+    }
     if (!ct_ok(tokens)) return true; // the ops say so
     const int64_t most = lm->spec.context ? lm->spec.context : INT32_MAX;
     const int64_t time = ct_rank(tokens) == 2 ? ct_dim(tokens, 1) : 0;
@@ -237,9 +275,9 @@ static bool tokens_fit(const ct_lm *lm, ct_tensor tokens, ct_ctx *ctx, const cha
     return false;
 }
 
-// A pass over whole texts, tokens (B, T) -> (B * T, width).
+// A pass over whole texts, tokens (B, T) -> (B * T, width); memory: what an encoder made, or CT_NONE.
 static ct_tensor rows_of(const ct_lm *lm, ct_tensor tokens, ct_lm_pass *pass, ct_nn_mode *mode,
-                         ct_loc here) {
+                         ct_tensor memory, ct_loc here) {
     ct_tensor rows = ct_reshape_at(tokens, CT_DIMS(-1), here); // (N)
     const int64_t batch = ct__size_like(tokens, 0), time = ct__size_like(tokens, 1);
     ct_tensor at = ct_iota_at(CT_I32, CT_DIMS(batch, time), 1, here);
@@ -247,6 +285,7 @@ static ct_tensor rows_of(const ct_lm *lm, ct_tensor tokens, ct_lm_pass *pass, ct
                          .segment = {{.batch = batch, .time = time, .rows = rows}},
                          .segments = 1,
                          .positions = ct_reshape_at(at, CT_DIMS(-1), here),
+                         .memory = memory,
                          .longest = ct_dim(tokens, 1),
                          .mode = mode,
                          .here = here};
@@ -264,7 +303,7 @@ ct_tensor ct_lm_hidden_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, c
     if (!ctx) return CT_NONE;
     if (!tokens_fit(lm, tokens, ctx, "lm_hidden", here)) return ct__poison(ctx, here);
     ct_lm_pass pass;
-    return whole(rows_of(lm, tokens, &pass, mode, here), tokens, here);
+    return whole(rows_of(lm, tokens, &pass, mode, CT_NONE, here), tokens, here);
 }
 
 ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here) {
@@ -272,8 +311,24 @@ ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, c
     if (!ctx) return CT_NONE;
     if (!tokens_fit(lm, tokens, ctx, "lm_logits", here)) return ct__poison(ctx, here);
     ct_lm_pass pass;
-    ct_tensor rows = rows_of(lm, tokens, &pass, mode, here);
+    ct_tensor rows = rows_of(lm, tokens, &pass, mode, CT_NONE, here);
     return whole(ct__stack_logits(&pass, rows), tokens, here);
+}
+
+ct_tensor ct_lm_pair_logits_at(const ct_lm *lm, ct_tensor read, ct_tensor written, ct_nn_mode *mode,
+                               ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx) return CT_NONE;
+    if (!tokens_fit(lm, read, ctx, "lm_pair_logits", here) ||
+        !tokens_fit(lm, written, ctx, "lm_pair_logits", here))
+        return ct__poison(ctx, here);
+    if (!lm->reader)
+        return ct__fail(ctx, CT_E_ARGUMENT, here, "lm_pair_logits", "%s reads and writes one text",
+                        lm->spec.type);
+    ct_lm_pass pass;
+    ct_tensor memory = rows_of(lm->reader, read, &pass, mode, CT_NONE, here);
+    ct_tensor rows = rows_of(lm, written, &pass, mode, whole(memory, read, here), here);
+    return whole(ct__stack_logits(&pass, rows), written, here);
 }
 
 // -------------------------------------------------------------------------------------------- saving

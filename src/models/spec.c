@@ -251,8 +251,18 @@ static bool has_number(const json_t *list, int64_t number) {
     return false;
 }
 
+// T5 says MLP and activation in one word.
+static void split_mlp(ct_spec *s) {
+    enum { GELU_NEW = 2, RELU = 5 };
+    if (s->mlp <= CT_MLP_PLAIN) return;
+    const int kind = s->mlp - CT_MLP_PLAIN; // relu, gated-gelu, gated-silu
+    s->act = kind == 1 ? RELU : kind == 2 ? GELU_NEW : 0;
+    s->mlp = kind == 1 ? CT_MLP_PLAIN : CT_MLP_GATED;
+}
+
 static bool set_layers(reader *r) {
     ct_spec *s = r->spec;
+    split_mlp(s);
     const json_t *turns = json_object_get(r->config, "no_rope_layers"),
                  *dense = json_object_get(r->config, "mlp_only_layers"),
                  *slides = json_object_get(r->config, "use_sliding_window");
@@ -344,14 +354,12 @@ static const json_t *text_config(const json_t *config) {
     return json_string_value(json_object_get(text, "model_type")) ? text : config;
 }
 
-bool ct__spec_read(const char *path, const json_t *config, ct_arena *arena, ct_spec *spec,
-                   ct_err *err) {
+bool ct__spec_read_as(const char *type, const char *path, const json_t *config, ct_arena *arena,
+                      ct_spec *spec, ct_err *err) {
     CT_PLAIN; // numbers are worked out
     reader r = {
         .path = path, .config = text_config(config), .arena = arena, .spec = spec, .err = err};
     *spec = (ct_spec){0};
-    const char *type = json_string_value(json_object_get(r.config, "model_type"));
-    if (!type) return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "key \"model_type\" is missing");
     const char *row = find_row(type, strlen(type));
     if (!row) return unknown_type(&r, type);
     spec->type = ct__arena_str(arena, type);
@@ -360,4 +368,11 @@ bool ct__spec_read(const char *path, const json_t *config, ct_arena *arena, ct_s
     for (int i = 0; i < SETTINGS; i++)
         if (!set_value(&r, i)) return false;
     return check_sizes(&r) && set_layers(&r) && ct__rope_read(path, r.config, arena, spec, err);
+}
+
+bool ct__spec_read(const char *path, const json_t *config, ct_arena *arena, ct_spec *spec,
+                   ct_err *err) {
+    const char *type = json_string_value(json_object_get(text_config(config), "model_type"));
+    if (!type) return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "key \"model_type\" is missing");
+    return ct__spec_read_as(type, path, config, arena, spec, err);
 }

@@ -61,8 +61,10 @@
     F(state, "0")      /* state space: numbers of a channel's state */                             \
     F(conv, "0")       /* taps of its convolution */                                               \
     F(step_rank, "0")                                                                              \
-    F(encoder_layers, "0") /* of an encoder before the layers */                                   \
-    F(buckets, "0")        /* of relative positions */                                             \
+    F(conv_bias, "1")                                                                              \
+    F(attn_width, "width") /* RWKV: of its time mixing */                                          \
+    F(logit_sqrt, "0")     /* logits are divided by sqrt(width) */                                 \
+    F(buckets, "0")        /* of relative positions, of which the first layer learns scores */     \
     F(farthest, "128")     /* relative position from which on all share a bucket */
 
 #define CT_SPEC_REALS(F)                                                                           \
@@ -84,7 +86,7 @@
 
 // Kinds: a word of a list.
 #define CT_SPEC_KINDS(F)                                                                           \
-    F(family, "decoder", "decoder encoder encdec mamba rwkv")                                      \
+    F(family, "decoder", "decoder encoder mamba rwkv")                                             \
     F(norm, "rms", "rms rms1 layer") /* rms1: weights are 1 less than they act */                  \
     F(order, "pre", "pre post")      /* norms before attention and MLP, or behind the sums */      \
     F(qkv, "split", "split joined by_head")    /* by_head: (heads, 3, head) */                     \
@@ -92,29 +94,30 @@
     F(rope, "half", "none half pairs")         /* which numbers turn together */                   \
     F(act, "$hidden_act|$hidden_activation|$activation_function|$activation",                      \
       "silu gelu gelu_new gelu_pytorch_tanh gelu_fast relu swish relu2 quick_gelu tanh")           \
-    F(mlp, "gated", "gated joined plain") /* joined: gate and up are one weight */                 \
+    F(mlp, "gated",                                                                                \
+      "gated joined plain relu gated-gelu gated-silu") /* joined: gate and up are one weight */    \
     F(routing, "softmax", "softmax chosen sigmoid scaled mixer") /* see moe.c */
 
 // Names of weights, without ".weight". Those of the model whole, and those below a layer's own name. In
-// `layer` a % stands for the layer's number, in experts' a # for the expert's.
+// `layer` a % stands for the layer's number, in experts' a # for the expert's. `encoder` is the row of the model
+// whose result the layers look at, `class` Hugging Face's name of the model, `gguf` GGUF's.
+// clang-format off
 #define CT_SPEC_NAMES(F)                                                                           \
-    F(class)                                                                                       \
-    F(gguf)                                                                                        \
-    F(layer) F(encoder_layer) F(embed) F(position_table) F(type_table) F(embed_norm)               \
-        F(encoder_positions) F(encoder_embed_norm) F(encoder_norm) F(final_norm) F(output_dense)   \
-            F(output_norm) F(output) F(logit_bias)
+    F(class) F(gguf) F(encoder) F(layer) F(embed) F(position_table) F(type_table) F(embed_norm)    \
+    F(final_norm) F(output_dense) F(output_norm) F(output) F(logit_bias)
 
 #define CT_SPEC_LAYER_NAMES(F)                                                                     \
-    F(attn_norm)                                                                                   \
-    F(attn_post)                                                                                   \
-    F(mlp_norm) F(mlp_post) F(q) F(k) F(v) F(joined_qkv) F(o) F(q_norm) F(k_norm) F(sinks)         \
-        F(relative) F(cross_norm) F(cross_q) F(cross_k) F(cross_v) F(cross_o) F(q_a) F(q_a_norm)   \
-            F(q_b) F(kv_a) F(kv_a_norm) F(kv_b) F(gate) F(up) F(gate_up) F(down) F(router)         \
-                F(router_bias) F(expert_gate) F(expert_up) F(expert_gate_up) F(expert_down)        \
-                    F(shared_gate) F(shared_up) F(shared_down) F(shared_switch) F(ssm_in)          \
-                        F(ssm_conv) F(ssm_x) F(ssm_dt) F(ssm_a) F(ssm_d) F(ssm_out) F(mix_k)       \
-                            F(mix_v) F(mix_r) F(decay) F(first) F(first_norm) F(r) F(ffn_mix_k)    \
-                                F(ffn_mix_r) F(ffn_r)
+    F(attn_norm) F(attn_post) F(cross_norm) F(mlp_norm) F(mlp_post)                                \
+    F(q) F(k) F(v) F(joined_qkv) F(o) F(q_norm) F(k_norm) F(sinks) F(relative)                     \
+    F(q_a) F(q_a_norm) F(q_b) F(kv_a) F(kv_a_norm) F(kv_b)                                         \
+    F(cross_q) F(cross_k) F(cross_v) F(cross_o)                                                    \
+    F(gate) F(up) F(plain_up) F(gate_up) F(down)                                                               \
+    F(router) F(router_bias) F(expert_gate) F(expert_up) F(expert_gate_up) F(expert_down)          \
+    F(shared_gate) F(shared_up) F(shared_down) F(shared_switch)                                    \
+    F(ssm_in) F(ssm_conv) F(ssm_x) F(ssm_step) F(ssm_decay) F(ssm_skip) F(ssm_out)                 \
+    F(first_norm) F(mix_k) F(mix_v) F(mix_r) F(decay) F(bonus) F(r) F(mlp_mix_k) F(mlp_mix_r)      \
+    F(mlp_r)
+// clang-format on
 
 enum {
 #define F(name) CT_NAME_##name,
@@ -154,7 +157,7 @@ typedef struct ct_spec {
     ct_rope turn[2];                // of full layers, of sliding ones
 } ct_spec;
 
-enum { CT_FAMILY_DECODER, CT_FAMILY_ENCODER, CT_FAMILY_ENCDEC, CT_FAMILY_MAMBA, CT_FAMILY_RWKV };
+enum { CT_FAMILY_DECODER, CT_FAMILY_ENCODER, CT_FAMILY_MAMBA, CT_FAMILY_RWKV };
 enum { CT_LM_NORM_RMS, CT_LM_NORM_RMS1, CT_LM_NORM_LAYER };
 enum { CT_ORDER_PRE, CT_ORDER_POST };
 enum { CT_QKV_SPLIT, CT_QKV_JOINED, CT_QKV_BY_HEAD };
@@ -168,7 +171,9 @@ struct json_t;
 // architecture that nobody knows is an error that names the nearest.
 bool ct__spec_read(const char *path, const struct json_t *config, ct_arena *arena, ct_spec *spec,
                    ct_err *err);
-// The same of a row by its type, whatever the config's is.
+// The same by the row `type`, whatever the config says that it is.
+bool ct__spec_read_as(const char *type, const char *path, const struct json_t *config,
+                      ct_arena *arena, ct_spec *spec, ct_err *err);
 extern const char *const ct__architectures[]; // rows; NULL at the end
 
 #endif

@@ -12,62 +12,112 @@
 
 typedef struct shape {
     int64_t dim[3];
-    int n;      // axes of the weight; 0: there is none
-    bool bias;  // as long as the weight has outputs
-    bool plain; // named as it stands, without ".weight"
+    int n;        // axes of the weight; 0: there is none
+    int64_t bias; // numbers of it, of each expert; 0: there is none
+    bool experts; // axis 0 is theirs
+    bool plain;   // named as it stands, without ".weight"
 } shape;
 
 static shape matrix(const ct_spec *s, int64_t out, int64_t in, bool bias) {
-    return s->in_out ? (shape){{in, out}, 2, bias, false} : (shape){{out, in}, 2, bias, false};
+    shape own = {{out, in}, 2, bias ? out : 0, false, false};
+    if (s->in_out) own.dim[0] = in, own.dim[1] = out;
+    return own;
 }
-static shape vector(int64_t n, bool bias) { return (shape){{n}, 1, bias, false}; }
+static shape table(int64_t rows, int64_t width) {
+    return (shape){{rows, width}, 2, 0, false, false};
+}
+static shape vector(int64_t n, bool bias) { return (shape){{n}, 1, bias ? n : 0, false, false}; }
+static shape bare(int64_t n) { return (shape){{n}, 1, 0, false, true}; }
+static const shape nothing;
 
 static shape whole_shape(const ct_spec *s, int name) {
     const int64_t w = s->width;
     switch (name) {
-    case CT_NAME_embed: return (shape){{s->vocab, w}, 2, false, false};
-    case CT_NAME_position_table: return (shape){{s->positions, w}, 2, false, false};
-    case CT_NAME_type_table: return (shape){{s->types, w}, 2, false, false};
+    case CT_NAME_embed: return table(s->vocab, w);
+    case CT_NAME_position_table: return table(s->positions, w);
+    case CT_NAME_type_table: return table(s->types, w);
     case CT_NAME_embed_norm:
     case CT_NAME_final_norm:
     case CT_NAME_output_norm: return vector(w, s->norm_bias);
-    case CT_NAME_output_dense: return (shape){{w, w}, 2, s->head_bias && s->norm_bias, false};
+    case CT_NAME_output_dense:
+        return (shape){{w, w}, 2, s->head_bias && s->norm_bias ? w : 0, false, false};
     case CT_NAME_output:
-        if (s->tied) return (shape){0};
-        return (shape){{s->vocab, w}, 2, s->head_bias && !s->name[CT_NAME_logit_bias], false};
-    case CT_NAME_logit_bias: return (shape){{s->vocab}, 1, false, true};
-    default: return (shape){0};
+        if (s->tied) return nothing;
+        return (shape){{s->vocab, w},
+                       2,
+                       s->head_bias && !s->name[CT_NAME_logit_bias] ? s->vocab : 0,
+                       false,
+                       false};
+    case CT_NAME_logit_bias:
+        return s->name[CT_NAME_encoder] ? (shape){{1, s->vocab}, 2, 0, false, true}
+                                        : bare(s->vocab);
+    default: return nothing;
     }
 }
 
 static shape latent_shape(const ct_spec *s, int name) {
     const int64_t w = s->width, turned = s->head - s->plain_head, queries = s->heads * s->head;
     switch (name) {
-    case CT_NAME_q: return s->query_rank ? (shape){0} : matrix(s, queries, w, false);
-    case CT_NAME_q_a: return s->query_rank ? matrix(s, s->query_rank, w, s->qkv_bias) : (shape){0};
-    case CT_NAME_q_a_norm: return s->query_rank ? vector(s->query_rank, false) : (shape){0};
-    case CT_NAME_q_b: return s->query_rank ? matrix(s, queries, s->query_rank, false) : (shape){0};
+    case CT_NAME_q: return s->query_rank ? nothing : matrix(s, queries, w, false);
+    case CT_NAME_q_a: return s->query_rank ? matrix(s, s->query_rank, w, s->qkv_bias) : nothing;
+    case CT_NAME_q_a_norm: return s->query_rank ? vector(s->query_rank, false) : nothing;
+    case CT_NAME_q_b: return s->query_rank ? matrix(s, queries, s->query_rank, false) : nothing;
     case CT_NAME_kv_a: return matrix(s, s->latent + turned, w, s->qkv_bias);
     case CT_NAME_kv_a_norm: return vector(s->latent, false);
     case CT_NAME_kv_b:
         return matrix(s, s->heads * (s->plain_head + s->value_head), s->latent, false);
-    default: return (shape){0};
+    default: return nothing;
     }
 }
 
-static shape attention_shape(const ct_spec *s, int name) {
+// Of Mamba and RWKV, which are neither attention nor MLP.
+static shape state_shape(const ct_spec *s, int64_t layer, int name) {
+    const int64_t w = s->width, h = s->hidden, a = s->attn_width;
+    switch (name) {
+    case CT_NAME_ssm_in: return matrix(s, 2 * h, w, s->mlp_bias);
+    case CT_NAME_ssm_conv: return (shape){{h, 1, s->conv}, 3, s->conv_bias ? h : 0, false, false};
+    case CT_NAME_ssm_x: return matrix(s, s->step_rank + 2 * s->state, h, false);
+    case CT_NAME_ssm_step: return matrix(s, h, s->step_rank, true);
+    case CT_NAME_ssm_decay: return (shape){{h, s->state}, 2, 0, false, true};
+    case CT_NAME_ssm_skip: return bare(h);
+    case CT_NAME_ssm_out: return matrix(s, w, h, s->mlp_bias);
+    case CT_NAME_first_norm: return layer ? nothing : vector(w, s->norm_bias);
+    case CT_NAME_mix_k:
+    case CT_NAME_mix_v:
+    case CT_NAME_mix_r:
+    case CT_NAME_mlp_mix_k:
+    case CT_NAME_mlp_mix_r: return (shape){{1, 1, w}, 3, 0, false, true};
+    case CT_NAME_decay:
+    case CT_NAME_bonus: return bare(a);
+    case CT_NAME_k:
+    case CT_NAME_v:
+    case CT_NAME_r: return matrix(s, a, w, false);
+    case CT_NAME_o: return matrix(s, w, a, false);
+    case CT_NAME_up: return matrix(s, h, w, false);
+    case CT_NAME_down: return matrix(s, w, h, false);
+    case CT_NAME_mlp_r: return matrix(s, w, w, false);
+    default: return nothing;
+    }
+}
+
+static shape attention_shape(const ct_spec *s, int64_t layer, int name) {
     const int64_t w = s->width, q = s->heads * s->head, k = s->kv_heads * s->head,
                   v = s->kv_heads * s->value_head;
     const bool split = s->qkv == CT_QKV_SPLIT, whole = s->qk_norm == CT_QK_WHOLE;
     switch (name) {
-    case CT_NAME_q: return split ? matrix(s, q, w, s->qkv_bias) : (shape){0};
-    case CT_NAME_k: return split ? matrix(s, k, w, s->qkv_bias) : (shape){0};
-    case CT_NAME_v: return split ? matrix(s, v, w, s->qkv_bias) : (shape){0};
-    case CT_NAME_joined_qkv: return split ? (shape){0} : matrix(s, q + k + v, w, s->qkv_bias);
+    case CT_NAME_q: return split ? matrix(s, q, w, s->qkv_bias) : nothing;
+    case CT_NAME_k: return split ? matrix(s, k, w, s->qkv_bias) : nothing;
+    case CT_NAME_v: return split ? matrix(s, v, w, s->qkv_bias) : nothing;
+    case CT_NAME_joined_qkv: return split ? nothing : matrix(s, q + k + v, w, s->qkv_bias);
     case CT_NAME_q_norm: return vector(whole ? q : s->head, false);
     case CT_NAME_k_norm: return vector(whole ? k : s->head, false);
-    case CT_NAME_sinks: return (shape){{s->heads}, 1, false, true};
-    default: return (shape){0};
+    case CT_NAME_sinks: return bare(s->heads);
+    case CT_NAME_relative: return layer ? nothing : table(s->buckets, s->heads);
+    case CT_NAME_cross_q: return matrix(s, q, w, s->qkv_bias);
+    case CT_NAME_cross_k: return matrix(s, k, w, s->qkv_bias);
+    case CT_NAME_cross_v: return matrix(s, v, w, s->qkv_bias);
+    case CT_NAME_cross_o: return matrix(s, w, s->heads * s->value_head, s->out_bias);
+    default: return nothing;
     }
 }
 
@@ -77,8 +127,8 @@ static shape expert_shape(const ct_spec *s, int name) {
     const bool turned = s->expert_in_out, bias = s->expert_bias;
     int64_t out = w, in = w;
     switch (name) {
-    case CT_NAME_router: return (shape){{e, w}, 2, s->expert_bias, false};
-    case CT_NAME_router_bias: return (shape){{e}, 1, false, true};
+    case CT_NAME_router: return (shape){{e, w}, 2, s->expert_bias ? e : 0, false, false};
+    case CT_NAME_router_bias: return bare(e);
     case CT_NAME_expert_gate:
     case CT_NAME_expert_up: out = h; break;
     case CT_NAME_expert_gate_up: out = 2 * h; break;
@@ -87,40 +137,46 @@ static shape expert_shape(const ct_spec *s, int name) {
     case CT_NAME_shared_up: return matrix(s, s->shared_hidden, w, false);
     case CT_NAME_shared_down: return matrix(s, w, s->shared_hidden, false);
     case CT_NAME_shared_switch: return matrix(s, 1, w, false);
-    default: return (shape){0};
+    default: return nothing;
     }
-    const bool bare = !strchr(s->name[name], '#');
-    return (shape){{e, turned ? in : out, turned ? out : in}, 3, bias, bare};
+    const bool joined = !strchr(s->name[name], '#'); // one weight in the file, too
+    return (shape){{e, turned ? in : out, turned ? out : in}, 3, bias ? out : 0, true, joined};
 }
 
 static shape mlp_shape(const ct_spec *s, int name) {
     const int64_t w = s->width, h = s->experts ? s->dense_hidden : s->hidden;
     const bool apart = s->mlp == CT_MLP_GATED, plain = s->mlp == CT_MLP_PLAIN;
     switch (name) {
-    case CT_NAME_gate: return apart ? matrix(s, h, w, s->mlp_bias) : (shape){0};
-    case CT_NAME_up: return apart || plain ? matrix(s, h, w, s->mlp_bias) : (shape){0};
-    case CT_NAME_gate_up: return apart || plain ? (shape){0} : matrix(s, 2 * h, w, s->mlp_bias);
+    case CT_NAME_gate: return apart ? matrix(s, h, w, s->mlp_bias) : nothing;
+    case CT_NAME_up:
+        if (plain && s->name[CT_NAME_plain_up]) return nothing;
+        return apart || plain ? matrix(s, h, w, s->mlp_bias) : nothing;
+    case CT_NAME_plain_up: return plain ? matrix(s, h, w, s->mlp_bias) : nothing;
+    case CT_NAME_gate_up: return apart || plain ? nothing : matrix(s, 2 * h, w, s->mlp_bias);
     case CT_NAME_down: return matrix(s, w, h, s->mlp_bias);
-    default: return (shape){0};
+    default: return nothing;
     }
 }
 
 static shape layer_shape(const ct_spec *s, int64_t layer, int name) {
-    if (!s->name[name]) return (shape){0};
+    if (!s->name[name]) return nothing;
     switch (name) {
     case CT_NAME_attn_norm: // ModernBERT's first layer reads what a norm gives already
         if (layer == 0 && s->family == CT_FAMILY_ENCODER && s->order == CT_ORDER_PRE)
-            return (shape){0};
+            return nothing;
         return vector(s->width, s->norm_bias);
+    case CT_NAME_cross_norm:
     case CT_NAME_attn_post:
     case CT_NAME_mlp_norm:
     case CT_NAME_mlp_post: return vector(s->width, s->norm_bias);
-    case CT_NAME_o: return matrix(s, s->width, s->heads * s->value_head, s->out_bias);
     default: break;
     }
-    if (name < CT_NAME_gate) return s->latent ? latent_shape(s, name) : attention_shape(s, name);
-    if (name <= CT_NAME_down) return s->layer[layer].experts ? (shape){0} : mlp_shape(s, name);
-    return s->layer[layer].experts ? expert_shape(s, name) : (shape){0};
+    if (s->family >= CT_FAMILY_MAMBA) return state_shape(s, layer, name);
+    if (name == CT_NAME_o) return matrix(s, s->width, s->heads * s->value_head, s->out_bias);
+    if (name < CT_NAME_gate)
+        return s->latent ? latent_shape(s, name) : attention_shape(s, layer, name);
+    if (name <= CT_NAME_down) return s->layer[layer].experts ? nothing : mlp_shape(s, name);
+    return s->layer[layer].experts ? expert_shape(s, name) : nothing;
 }
 
 // The full name: what stands for % is the layer's number.
@@ -144,15 +200,9 @@ static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_p
     bool ok = full_name(&lm->spec, layer, name, own.plain ? "" : ".weight", full);
     if (ok) w->weight = ct__lm_variable(lm, full, (ct_ints){own.n, own.dim}, here);
     if (ok && own.bias) {
-        const bool turned = own.n == 3 ? lm->spec.expert_in_out : lm->spec.in_out;
-        const int last = own.n - 1;
-        int64_t dim[2] = {own.n == 1 ? own.dim[0] : own.dim[turned ? last : last - 1]};
-        if (own.n == 3) {
-            dim[1] = dim[0];
-            dim[0] = own.dim[0];
-        }
+        const int64_t dim[2] = {own.experts ? own.dim[0] : own.bias, own.bias};
         ok = full_name(&lm->spec, layer, name, own.plain ? "_bias" : ".bias", full);
-        if (ok) w->bias = ct__lm_variable(lm, full, (ct_ints){own.n == 3 ? 2 : 1, dim}, here);
+        if (ok) w->bias = ct__lm_variable(lm, full, (ct_ints){own.experts ? 2 : 1, dim}, here);
     }
     ct_ctx *ctx = ct__ctx();
     if (!ok)
@@ -241,7 +291,8 @@ ct_tensor ct__stack_mlp(const ct_lm_pass *pass, int64_t layer, ct_tensor x) {
     const ct_loc here = pass->here;
     if (s->layer[layer].experts) return ct__stack_experts(pass, layer, x);
     if (s->mlp == CT_MLP_PLAIN) {
-        x = ct__stack_activate(pass, ct__stack_linear(pass, &w[CT_NAME_up], x));
+        const int up = w[CT_NAME_plain_up].weight.bits ? CT_NAME_plain_up : CT_NAME_up;
+        x = ct__stack_activate(pass, ct__stack_linear(pass, &w[up], x));
         return ct__stack_linear(pass, &w[CT_NAME_down], x);
     }
     ct_tensor gate, up; // (..., hidden)
@@ -291,23 +342,33 @@ static ct_tensor add(const ct_lm_pass *pass, ct_tensor x, ct_tensor more) {
     return ct_add_at(x, ct_nn_dropout_at(more, pass->mode, pass->here), pass->here);
 }
 
+// Norms behind the sums.
+static ct_tensor post_layer(ct_lm_pass *pass, int64_t i, ct_tensor x) {
+    const ct_weight_pair *w = pass->lm->layer[i];
+    x = ct__stack_norm(pass, &w[CT_NAME_attn_norm], add(pass, x, ct__stack_attention(pass, i, x)));
+    if (w[CT_NAME_cross_q].weight.bits)
+        x = ct__stack_norm(pass, &w[CT_NAME_cross_norm], add(pass, x, ct__stack_cross(pass, i, x)));
+    return ct__stack_norm(pass, &w[CT_NAME_mlp_norm], add(pass, x, ct__stack_mlp(pass, i, x)));
+}
+
 // x (N, width) -> (N, width)
 static ct_tensor one_layer(ct_lm_pass *pass, int64_t i, ct_tensor x) {
     const ct_spec *s = &pass->lm->spec;
     const ct_weight_pair *w = pass->lm->layer[i];
-    if (s->order == CT_ORDER_POST) {
-        x = add(pass, x, ct__stack_attention(pass, i, x));
-        x = ct__stack_norm(pass, &w[CT_NAME_attn_norm], x);
-        x = add(pass, x, ct__stack_mlp(pass, i, x));
-        return ct__stack_norm(pass, &w[CT_NAME_mlp_norm], x);
-    }
+    if (s->family == CT_FAMILY_RWKV) return ct__stack_rwkv(pass, i, x);
+    if (s->order == CT_ORDER_POST) return post_layer(pass, i, x);
     ct_tensor seen = ct__stack_norm(pass, &w[CT_NAME_attn_norm], x);
+    if (s->family == CT_FAMILY_MAMBA) return add(pass, x, ct__stack_mamba(pass, i, seen));
     ct_tensor a = ct__stack_attention(pass, i, seen);
     if (s->parallel) {
         if (w[CT_NAME_mlp_norm].weight.bits) seen = ct__stack_norm(pass, &w[CT_NAME_mlp_norm], x);
         return add(pass, x, ct_add_at(a, ct__stack_mlp(pass, i, seen), pass->here));
     }
     x = add(pass, x, ct__stack_norm(pass, &w[CT_NAME_attn_post], a));
+    if (w[CT_NAME_cross_q].weight.bits) {
+        seen = ct__stack_norm(pass, &w[CT_NAME_cross_norm], x);
+        x = add(pass, x, ct__stack_cross(pass, i, seen));
+    }
     ct_tensor m = ct__stack_mlp(pass, i, ct__stack_norm(pass, &w[CT_NAME_mlp_norm], x));
     return add(pass, x, ct__stack_norm(pass, &w[CT_NAME_mlp_post], m));
 }
@@ -349,6 +410,7 @@ ct_tensor ct__stack_logits(const ct_lm_pass *pass, ct_tensor x) {
     x = ct_matmul_at(x, weight, here); // (..., vocab)
     ct_tensor bias = head->bias.bits ? head->bias : lm->whole[CT_NAME_logit_bias].weight;
     if (bias.bits) x = ct_add_at(x, ct__stack_numbers(bias, here), here);
+    if (s->logit_sqrt) x = ct_div_at(x, ct_f(sqrt((double)s->width)), here);
     if (s->logit_scale != 1) x = ct_div_at(x, ct_f(s->logit_scale), here);
     if (s->final_softcap != 0) {
         ct_tensor cap = ct_f(s->final_softcap);

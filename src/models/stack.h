@@ -23,6 +23,8 @@ struct ct_lm {
     struct ct_weights *files;              // mapped
     ct_storage **lent; // (n_lent) of each variable: what it is lent of them, or NULL
     size_t n_lent;
+    struct ct_lm *
+        reader; // the model of the encoder, among whose variables are this one's embeddings; NULL: none
     bool trainable;
     ct_text problems; // with weights while they are looked for, in words
     size_t n_problems;
@@ -44,16 +46,20 @@ typedef struct ct_lm_segment {
     ct_tensor position;  // (B, 1) i32: where each text's first token stands, or CT_NONE: at 0
     ct_tensor table;     // (B, P) i32: pages of each text; with a cache
     ct_tensor lengths;   // (B, 1) i32: tokens of each text that count, or CT_NONE: all
+    ct_tensor state;     // (B) i32: where in the pool of states each text's is; with a cache
 } ct_lm_segment;
 
-// Room for so many pages; dtype of what is kept: f32, f16 or bf16. NULL: the error stands in the context.
-ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, ct_dtype dtype, ct_loc here);
+// Room for so many pages of keys and values, kept as f32, f16 or bf16, or of a model with states for those of so
+// many texts. NULL: the error stands in the context.
+ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t texts, ct_dtype dtype,
+                              ct_loc here);
 void ct__lm_cache_free(ct_lm_cache *cache);
 
 // Texts that go on by T tokens each: tokens (B, T) i32, where the first of them stands (B, 1) i32, and the pages of
-// each text (B, P) i32, its first token in the first of them.
+// each text (B, P) i32, its first token in the first of them; or, of a model with states, the place of each text's
+// (B) i32; of one that looks at other texts, what the encoder made of those (B, S, width), in the first part.
 typedef struct ct_lm_part {
-    ct_tensor tokens, position, table;
+    ct_tensor tokens, position, table, state, memory;
 } ct_lm_part;
 // Their keys and values go into the cache -> logits behind the last token of each text, part after part. `longest`:
 // tokens that a text of them may come to have.
@@ -69,6 +75,8 @@ typedef struct ct_lm_pass {
     ct_tensor positions; // (N) i32
     ct_lm_cache *cache;  // NULL: all that is seen is in the pass
     ct_tensor slots;     // (N) i32: where in the pool each token's keys and values go; with a cache
+    ct_tensor
+        memory; // (B, S, width): what the encoder made of other texts, which the first segment looks at
     int64_t longest;     // text of the pass, for what hangs on that
     ct_turned turned[2]; // of full and of sliding layers
     ct_nn_mode *mode;
@@ -100,7 +108,11 @@ ct_tensor ct__stack_rows(const ct_lm_pass *pass, int segment, ct_tensor x);
 
 // x (N, width) -> (N, width)
 ct_tensor ct__stack_attention(ct_lm_pass *pass, int64_t layer, ct_tensor x);
+ct_tensor ct__stack_cross(ct_lm_pass *pass, int64_t layer, ct_tensor x);
 ct_tensor ct__stack_mlp(const ct_lm_pass *pass, int64_t layer, ct_tensor x);
+// Of models that keep states; of RWKV the layer whole.
+ct_tensor ct__stack_mamba(ct_lm_pass *pass, int64_t layer, ct_tensor x);
+ct_tensor ct__stack_rwkv(ct_lm_pass *pass, int64_t layer, ct_tensor x);
 ct_tensor ct__stack_experts(const ct_lm_pass *pass, int64_t layer, ct_tensor x);
 
 #endif

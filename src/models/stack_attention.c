@@ -191,14 +191,61 @@ static ct_tensor mask_of(const ct_lm_pass *pass, int segment, int64_t layer, ct_
                        here);
 }
 
+// Which of the first layer's scores counts for a distance: places up to half of the buckets of a side each have their
+// own, farther ones share one by the logarithm (Raffel et al. 2020, section 2.1). In f32, as it was trained.
+static ct_tensor bucket_table(const ct_spec *s, ct_loc here) {
+    enum { MOST = 4096 };
+    int32_t table[MOST];
+    const int64_t all = s->bidirectional ? s->buckets / 2 : s->buckets, own = all / 2,
+                  n = s->farthest < MOST ? s->farthest + 1 : MOST;
+    for (int64_t d = 0; d < n; d++) {
+        const float share =
+            logf((float)d / (float)own) / (float)log((double)s->farthest / (double)own);
+        const int64_t far = d < own ? d : own + (int64_t)(share * (float)(all - own));
+        table[d] = (int32_t)(far < all ? far : all - 1);
+    }
+    return ct_const_at(table, CT_I32, CT_DIMS(n), here);
+}
+
+// Learned scores by distance: (1, heads, T, S), or (B, heads, T, S) where texts have come to different places.
+static ct_tensor scores_of(const ct_lm_pass *pass, int segment, ct_tensor keys) {
+    const ct_spec *s = &pass->lm->spec;
+    const ct_lm_segment *g = &pass->segment[segment];
+    const ct_loc here = pass->here;
+    if (!s->buckets) return CT_NONE;
+    ct_tensor key = ct_iota_at(CT_I32, CT_DIMS(ct__size_like(keys, 2)), 0, here); // (S)
+    ct_tensor query = ct_iota_at(CT_I32, CT_DIMS(1, g->time, 1), 1, here);        // (1, T, 1)
+    if (g->position.bits)
+        query = ct_add_at(query, ct_reshape_at(g->position, CT_DIMS(-1, 1, 1), here), here);
+    ct_tensor away = ct_sub_at(key, query, here); // (B, T, S)
+    ct_tensor distance = s->bidirectional ? ct_abs_at(away, here)
+                                          : ct_maximum_at(ct_neg_at(away, here), ct_i(0), here);
+    ct_tensor table = bucket_table(s, here);
+    distance = ct_minimum_at(distance, ct_i(ct_dim(table, 0) - 1), here);
+    ct_tensor bucket =
+        ct_gather_with((ct_gather_args){.x = table, .indices = distance, .here = here});
+    if (s->bidirectional) {
+        ct_tensor behind = ct_cast_at(ct_greater_at(away, ct_i(0), here), CT_I32, here);
+        bucket = ct_add_at(bucket, ct_mul_at(behind, ct_i(s->buckets / 2), here), here);
+    }
+    ct_tensor learned =
+        ct__stack_numbers(pass->lm->layer[0][CT_NAME_relative].weight, here); // (buckets, heads)
+    ct_tensor scores = ct_gather_with(
+        (ct_gather_args){.x = learned, .indices = bucket, .here = here}); // (B, T, S, heads)
+    return ct_permute_at(scores, CT_AXES(0, 3, 1, 2), here);
+}
+
+static double scale_of(const ct_spec *s) {
+    return s->scale != 0 ? s->scale : 1 / sqrt(s->scale_of > 0 ? s->scale_of : (double)s->head);
+}
+
 static ct_tensor attend(const ct_lm_pass *pass, int segment, int64_t layer, const projected *p,
                         const ct_weight_pair *pool) {
     const ct_spec *s = &pass->lm->spec;
     const ct_lm_segment *g = &pass->segment[segment];
     const ct_loc here = pass->here;
     const ct_weight_pair sinks = pass->lm->layer[layer][CT_NAME_sinks];
-    double scale = s->scale;
-    if (scale == 0) scale = 1 / sqrt(s->scale_of > 0 ? s->scale_of : (double)s->head);
+    double scale = scale_of(s);
     if (s->latent) scale *= rope_of(pass, layer)->score_factor;
     ct_tensor q = seen(pass, segment, p->q, CT_NONE), k = seen(pass, segment, p->k, pool->weight);
     ct_tensor v =
@@ -209,6 +256,7 @@ static ct_tensor attend(const ct_lm_pass *pass, int segment, int64_t layer, cons
         .k = k,
         .v = v,
         .mask = mask_of(pass, segment, layer, k),
+        .bias = scores_of(pass, segment, k),
         .position = causal ? g->position : CT_NONE,
         .length = g->lengths,
         .sinks = sinks.weight.bits ? ct__stack_numbers(sinks.weight, here) : CT_NONE,
@@ -240,4 +288,29 @@ ct_tensor ct__stack_attention(ct_lm_pass *pass, int64_t layer, ct_tensor x) {
         y = by_head(y, ct_permute_at(widen(pass, layer, true), CT_AXES(0, 2, 1), here), here);
     y = ct_reshape_at(y, CT_DIMS(-1, s->heads * s->value_head), here);
     return ct__stack_linear(pass, &pass->lm->layer[layer][CT_NAME_o], y);
+}
+
+// Of the encoder's result: keys and values of all of it.
+ct_tensor ct__stack_cross(ct_lm_pass *pass, int64_t layer, ct_tensor x) {
+    const ct_spec *s = &pass->lm->spec;
+    const ct_weight_pair *w = pass->lm->layer[layer];
+    const ct_lm_segment *g = &pass->segment[0];
+    const ct_loc here = pass->here;
+    ct_tensor q =
+        ct__stack_split(ct__stack_linear(pass, &w[CT_NAME_cross_q], x), s->heads, s->head, here);
+    ct_tensor k = ct__stack_linear(pass, &w[CT_NAME_cross_k], pass->memory); // (B, S, heads * head)
+    ct_tensor v = ct__stack_linear(pass, &w[CT_NAME_cross_v], pass->memory);
+    k = ct__stack_split(k, s->kv_heads, s->head, here);
+    v = ct__stack_split(v, s->kv_heads, s->value_head, here);
+    q = ct_reshape_at(q, CT_DIMS(g->batch, g->time, s->heads, s->head), here);
+    ct_tensor y = ct_attention_with((ct_attention_args){
+        .q = ct_permute_at(q, CT_AXES(0, 2, 1, 3), here),
+        .k = ct_permute_at(k, CT_AXES(0, 2, 1, 3), here),
+        .v = ct_permute_at(v, CT_AXES(0, 2, 1, 3), here),
+        .scale = CT_F(scale_of(s)),
+        .here = here,
+    }); // (B, heads, T, value_head)
+    y = ct_reshape_at(ct_permute_at(y, CT_AXES(0, 2, 1, 3), here),
+                      CT_DIMS(-1, s->heads * s->value_head), here);
+    return ct__stack_linear(pass, &w[CT_NAME_cross_o], y);
 }

@@ -59,9 +59,22 @@ MODELS = {
         vocab_size=96, dim=32, hidden_dim=48, n_layers=3, n_heads=4, max_position_embeddings=128)),
     "modernbert": ("ModernBertForMaskedLM", "ModernBertConfig", SIZES | dict(
         num_hidden_layers=4, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=3, sep_token_id=4, local_attention=12)),
+    "t5": ("T5ForConditionalGeneration", "T5Config", dict(
+        vocab_size=96, d_model=32, d_kv=8, d_ff=48, num_layers=3, num_heads=4, relative_attention_num_buckets=8,
+        relative_attention_max_distance=20, decoder_start_token_id=0)),
+    "t5_gated": ("T5ForConditionalGeneration", "T5Config", dict(
+        vocab_size=96, d_model=32, d_kv=12, d_ff=48, num_layers=3, num_decoder_layers=2, num_heads=4, feed_forward_proj="gated-gelu",
+        relative_attention_num_buckets=8, relative_attention_max_distance=20, decoder_start_token_id=0, scale_decoder_outputs=True)),
+    "bart": ("BartForConditionalGeneration", "BartConfig", dict(
+        vocab_size=96, d_model=32, encoder_ffn_dim=48, decoder_ffn_dim=64, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4,
+        decoder_attention_heads=2, max_position_embeddings=128, scale_embedding=True, forced_eos_token_id=None)),
+    "mamba": ("MambaForCausalLM", "MambaConfig", dict(vocab_size=96, hidden_size=32, state_size=8, num_hidden_layers=3)),
+    "rwkv": ("RwkvForCausalLM", "RwkvConfig", dict(vocab_size=96, hidden_size=32, num_hidden_layers=3, context_length=128)),
 }
+PAIRS = {"t5", "t5_gated", "bart"}  # read one text and write another
 ENCODERS = {"bert", "roberta", "distilbert", "modernbert"}
 IDS = np.random.default_rng(20261127).integers(5, 96, (2, 40)).astype(np.int32)
+WRITTEN = np.random.default_rng(20261128).integers(5, 96, (2, 12)).astype(np.int32)
 
 
 def weight(name, shape):

@@ -24,10 +24,11 @@ for name, (kind, config, given) in lm.MODELS.items():
         lm.safetensors.write(path, {k: lm.weight(k, s) for k, s in shapes.items()})
         again = type(model).from_pretrained(folder, attn_implementation="eager").eval().float()
         own = json.loads((Path(folder) / "config.json").read_text())
+    ids, written = (torch.tensor(x, dtype=torch.long) for x in (lm.IDS, lm.WRITTEN))
     with torch.no_grad():
-        logits = again(input_ids=torch.tensor(lm.IDS, dtype=torch.long)).logits.numpy()
+        logits = (again(input_ids=ids, decoder_input_ids=written) if name in lm.PAIRS else again(input_ids=ids)).logits.numpy()
     own = {k: v for k, v in own.items() if k not in DROPPED}
     out[f"{name}.config"] = np.array(json.dumps(own))
     out[f"{name}.shapes"] = np.array(json.dumps({k: list(s) for k, s in shapes.items()}))
-    out[f"{name}.logits"] = logits[:1, AT]
+    out[f"{name}.logits"] = logits[:1, [at % logits.shape[1] for at in AT]]
 np.savez_compressed(Path(__file__).parent / "language_models.npz", **out)

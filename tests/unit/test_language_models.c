@@ -2,7 +2,8 @@
 //     test_language_models MODE DIR IN.npz OUT.npz [SAVED]
 // IN has tokens ids (B, T). MODE "logits" writes the logits of all, and saves the model where it is asked to;
 // "grads" logits, loss, and its gradients by name; "steps" what steps with a cache say of each token: one text at a
-// time in pieces, then all together token by token; "write" 64 tokens behind the first text, the likeliest each time.
+// time in pieces, then all together token by token; "write" 64 tokens behind the first text, the likeliest each time. Of a model that reads one text and
+// writes another, ids are read and IN's "written" (B, U) begin what is written.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,22 +19,28 @@
 
 enum { MOST = 512, PIECE = 7, WRITTEN = 64 };
 
-static ct_tensor ids; // (B, T) i32
+static ct_tensor ids,
+    written; // (B, T) and (B, U) i32; written: CT_NONE where the model has one text
+
+static ct_tensor logits_of(const ct_lm *lm) {
+    return written.bits ? ct_lm_pair_logits(lm, ids, written, NULL) : ct_lm_logits(lm, ids, NULL);
+}
 
 static bool logits(ct_lm *lm, const char *to) {
-    ct_named out = {"logits", ct_lm_logits(lm, ids, NULL)};
+    ct_named out = {"logits", logits_of(lm)};
     return ct_save_npz(to, &out, 1);
 }
 
 static bool grads(ct_lm *lm, const char *to) {
     ct_params *params = ct_lm_params(lm);
     const size_t n = ct_params_count(params);
-    ct_tensor wrt[MOST], got[MOST], y = ct_lm_logits(lm, ids, NULL);
+    ct_tensor wrt[MOST], got[MOST], y = logits_of(lm);
+    ct_tensor own = written.bits ? written : ids;
     ct_named out[MOST + 2];
     if (n > MOST) return false;
-    const int64_t batch = ct_dim(ids, 0), time = ct_dim(ids, 1), vocab = ct_dim(y, 2);
+    const int64_t batch = ct_dim(own, 0), time = ct_dim(own, 1), vocab = ct_dim(y, 2);
     ct_tensor seen = ct_slice(y, .axes = CT_AXES(1), .stop = CT_INTS(-1)),
-              next = ct_slice(ids, .axes = CT_AXES(1), .start = CT_INTS(1));
+              next = ct_slice(own, .axes = CT_AXES(1), .start = CT_INTS(1));
     ct_tensor loss = ct_cross_entropy(ct_reshape(seen, CT_DIMS(batch * (time - 1), vocab)),
                                       ct_reshape(next, CT_DIMS(batch * (time - 1))));
     for (size_t i = 0; i < n; i++) wrt[i] = ct_params_get(params, i);
@@ -61,47 +68,73 @@ static ct_tensor at(int64_t position, int64_t n) {
     return ct_full(ct_scalar((double)position, CT_I32), CT_DIMS(n, 1));
 }
 
-// logits (B, T, vocab): of pieces only their last tokens' are known, others are 0.
+static ct_tensor places(int64_t first, int64_t n) { // of states
+    int32_t at[MOST];
+    for (int64_t i = 0; i < n; i++) at[i] = (int32_t)(first + i);
+    return ct_from(at, CT_I32, CT_DIMS(n));
+}
+
+// Tokens `from` to `to` of n texts.
+static ct_lm_part part_of(ct_tensor tokens, int64_t first, int64_t n, int64_t from, int64_t to,
+                          int64_t pages) {
+    return (ct_lm_part){.tokens = columns(tokens, first, n, from, to),
+                        .position = at(from, n),
+                        .table = table(first, n, ct_dim(tokens, 0), pages),
+                        .state = places(first, n)};
+}
+
+// What is known of pieces is behind their last tokens alone.
 static bool steps(ct_lm *lm, const char *to) {
     const int64_t n = ct_dim(ids, 0), time = ct_dim(ids, 1), pages = time / CT_LM_PAGE + 1;
-    ct_lm_cache *cache = ct__lm_cache_new(lm, n * pages, CT_F32, CT_HERE);
+    ct_lm_cache *cache = ct__lm_cache_new(lm, n * pages, n, CT_F32, CT_HERE);
     ct_tensor one[MOST], piece[MOST];
     int64_t pieces = 0;
-    for (int64_t i = 0; cache && i < n; i++)
-        for (int64_t t = 0; t < time; t += PIECE) {
+    bool ok = cache != NULL;
+    for (int64_t i = 0; ok && i < n; i++)
+        for (int64_t t = 0; ok && t < time; t += PIECE) {
             const int64_t end = t + PIECE < time ? t + PIECE : time;
-            const ct_lm_part part = {columns(ids, i, 1, t, end), at(t, 1), table(i, 1, n, pages)};
+            const ct_lm_part part = part_of(ids, i, 1, t, end, pages);
             piece[pieces] = ct__lm_step(lm, cache, &part, 1, time, CT_HERE); // (1, vocab)
-            if (!ct_eval(&piece[pieces++], 1)) return false;
+            ok = ct_eval(&piece[pieces++], 1);
         }
-    // Half of the texts as one part of a step, the others as another.
-    for (int64_t t = 0; cache && t < time; t++) {
-        const ct_lm_part part[2] = {
-            {columns(ids, 0, 1, t, t + 1), at(t, 1), table(0, 1, n, pages)},
-            {columns(ids, 1, n - 1, t, t + 1), at(t, n - 1), table(1, n - 1, n, pages)}};
+    // The first text is one part of each step, the others the other part.
+    for (int64_t t = 0; ok && t < time; t++) {
+        const ct_lm_part part[2] = {part_of(ids, 0, 1, t, t + 1, pages),
+                                    part_of(ids, 1, n - 1, t, t + 1, pages)};
         one[t] = ct__lm_step(lm, cache, part, 2, time, CT_HERE); // (B, vocab)
-        if (!ct_eval(&one[t], 1)) return false;
+        ok = ct_eval(&one[t], 1);
     }
-    ct_named out[2] = {{"pieces", ct_concat(piece, (int)pieces, 0)},
-                       {"tokens", ct_concat(one, (int)time, 0)}};
-    bool ok = cache && ct_save_npz(to, out, 2);
+    ct_named out[2] = {{"pieces", CT_NONE}, {"tokens", CT_NONE}};
+    if (ok) {
+        out[0].tensor = ct_concat(piece, (int)pieces, 0);
+        out[1].tensor = ct_concat(one, (int)time, 0);
+    }
+    ok = ok && ct_save_npz(to, out, 2);
     ct__lm_cache_free(cache);
     return ok;
 }
 
 static bool write(ct_lm *lm, const char *to) {
-    const int64_t time = ct_dim(ids, 1), all = time + WRITTEN, pages = all / CT_LM_PAGE + 1;
-    ct_lm_cache *cache = ct__lm_cache_new(lm, pages, CT_F32, CT_HERE);
-    int32_t written[WRITTEN];
+    ct_tensor begun = written.bits ? written : ids;
+    const int64_t time = ct_dim(begun, 1), all = time + WRITTEN, pages = all / CT_LM_PAGE + 1;
+    ct_lm_cache *cache = ct__lm_cache_new(lm, pages, 1, CT_F32, CT_HERE);
+    int32_t tokens[WRITTEN];
+    ct_tensor memory = CT_NONE;
+    if (written.bits) {
+        memory = ct_lm_hidden(lm->reader, columns(ids, 0, 1, 0, ct_dim(ids, 1)), NULL);
+        if (!ct_eval(&memory, 1)) return false;
+    }
     for (int64_t t = 0; cache && t < WRITTEN; t++) {
         CT_SCOPE;
-        const ct_lm_part part = {t ? ct_from(&written[t - 1], CT_I32, CT_DIMS(1, 1))
-                                   : columns(ids, 0, 1, 0, time),
-                                 at(t ? time + t - 1 : 0, 1), table(0, 1, 1, pages)};
+        ct_lm_part part = part_of(begun, 0, 1, 0, time, pages);
+        part.table = table(0, 1, 1, pages);
+        part.memory = memory;
+        if (t) part.tokens = ct_from(&tokens[t - 1], CT_I32, CT_DIMS(1, 1));
+        if (t) part.position = at(time + t - 1, 1);
         ct_tensor best = ct_argmax(ct__lm_step(lm, cache, &part, 1, all, CT_HERE), .axis = 1);
-        written[t] = (int32_t)ct_item(best);
+        tokens[t] = (int32_t)ct_item(best);
     }
-    ct_named out = {"tokens", ct_from(written, CT_I32, CT_DIMS(WRITTEN))};
+    ct_named out = {"tokens", ct_from(tokens, CT_I32, CT_DIMS(WRITTEN))};
     bool ok = cache && ct_save_npz(to, &out, 1);
     ct__lm_cache_free(cache);
     return ok;
@@ -113,6 +146,8 @@ static int run(int argc, char **argv) {
     CT_SCOPE;
     ct_npz *in = ct_npz_open(argv[3]);
     ids = ct_npz_get(in, "ids");
+    for (size_t i = 0; i < ct_npz_count(in); i++)
+        if (strcmp(ct_npz_name(in, i), "written") == 0) written = ct_npz_get(in, "written");
     ct_npz_close(in);
     ct_lm *lm = ct_lm_load(argv[2], .trainable = train);
     bool ok = lm != NULL;
