@@ -1,0 +1,252 @@
+#define _GNU_SOURCE
+#include "io/weights.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/os.h"
+#include "base/text.h"
+#include "io/config.h"
+#include "io/safetensors.h"
+#include "io/utf8.h"
+
+static const char *show(const char *name, char shown[CT_PRINTABLE]) {
+    return ct__printable(name, strlen(name), shown, CT_PRINTABLE);
+}
+
+static bool no_memory(const char *path, size_t bytes, ct_err *err) {
+    return ct__err_memory(err, CT_NOWHERE, path, bytes);
+}
+
+// -------------------------------------------------------------------------------------- the entries
+
+// Room for n more entries.
+static bool more(ct_weights *w, const char *path, size_t n, ct_err *err) {
+    return CT_GROW(w->entries, w->cap, w->n + n) ||
+           no_memory(path, (w->n + n) * sizeof *w->entries, err);
+}
+
+static bool add_st_entry(ct_weights *w, const ct_weights_file *file, const ct_st_entry *e,
+                         ct_err *err) {
+    char shown[CT_PRINTABLE], what[200];
+    ct_weight *to = &w->entries[w->n];
+    ct__printable(e->name, e->name_n, shown, sizeof shown);
+    if (strlen(e->name) < e->name_n)
+        return ct__err_part(err, file->path, "safetensors",
+                            "tensor \"%s\": a zero byte in its name", shown);
+    if (e->rank > CT_MAX_RANK)
+        return ct__err_part(err, file->path, "safetensors",
+                            "tensor \"%s\": it has %zu axes, at most %d are allowed", shown,
+                            e->rank, CT_MAX_RANK);
+    *to = (ct_weight){
+        .name = ct__arena_str(&w->arena, e->name),
+        .dtype = e->dtype,
+        .block = -1,
+        .rank = e->rank,
+        .data = e->data,
+        .bytes = e->bytes,
+        .path = file->path,
+        .at = (uint64_t)((const char *)e->data - (const char *)file->map),
+        .kind = e->kind,
+    };
+    for (size_t i = 0; i < e->rank; i++) {
+        if (e->shape[i] > INT64_MAX)
+            return ct__err_part(err, file->path, "safetensors",
+                                "tensor \"%s\": %s has an axis longer than %" PRId64, shown,
+                                ct__st_describe(e, what, sizeof what), INT64_MAX);
+        to->dim[i] = (int64_t)e->shape[i];
+    }
+    w->n++;
+    return to->name || no_memory(file->path, e->name_n, err);
+}
+
+static bool add_safetensors(ct_weights *w, const ct_weights_file *file, ct_err *err) {
+    ct_st st;
+    if (!ct__st_parse(file->path, file->map ? file->map : "", file->n, &st, err)) return false;
+    bool ok = more(w, file->path, st.n, err);
+    for (size_t i = 0; i < st.n && ok; i++) ok = add_st_entry(w, file, &st.entries[i], err);
+    ct__st_close(&st);
+    return ok;
+}
+
+// Maps the file `real`, which messages call `path`, and adds what it holds.
+static bool add_file(ct_weights *w, const char *path, const char *real, ct_err *err) {
+    if (!CT_GROW(w->files, w->files_cap, w->n_files + 1))
+        return no_memory(path, w->files_cap * 2 * sizeof *w->files, err);
+    ct_weights_file *file = &w->files[w->n_files];
+    *file = (ct_weights_file){.path = ct__arena_str(&w->arena, path)};
+    if (!file->path) return no_memory(path, strlen(path) + 1, err);
+    if (!ct__file_map(real, &file->map, &file->n, err)) return false;
+    w->n_files++;
+    return add_safetensors(w, file, err);
+}
+
+// ---------------------------------------------------------------------------------------- a folder
+
+// The folder that a shard may not leave: that of the weights or, of a snapshot in the hub's cache
+// (models--x--y/snapshots/COMMIT), the repository's, whose blobs the snapshot's links name.
+static bool find_root(const char *folder, char root[PATH_MAX], ct_err *err) {
+    if (!realpath(folder, root)) return ct__err_system(err, folder, "find");
+    char *commit = strrchr(root, '/'), *snapshots = memrchr(root, '/', (size_t)(commit - root));
+    if (!snapshots || strncmp(snapshots, "/snapshots/", strlen("/snapshots/")) != 0) return true;
+    const char *repository = memrchr(root, '/', (size_t)(snapshots - root));
+    if (repository && strncmp(repository, "/models--", strlen("/models--")) == 0) *snapshots = '\0';
+    return true;
+}
+
+// Names a file of the folder itself: nothing absolute, nothing that climbs, nothing that a terminal would
+// take for a command. (Zero bytes the JSON library refuses.)
+static bool is_plain(const char *name) {
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+        if (*c < 0x20 || *c == 0x7f || *c == '/' || *c == '\\') return false;
+    return *name && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+static bool add_shard(ct_weights *w, const char *index, const char *folder, const char *root,
+                      const char *name, ct_err *err) {
+    char shown[CT_PRINTABLE], real[PATH_MAX];
+    char *path = ct__arena_printf(&w->arena, "%s/%s", folder, name);
+    size_t n = strlen(root);
+    if (!path) return no_memory(index, strlen(folder) + strlen(name) + 2, err);
+    if (!realpath(path, real))
+        return ct__err_part(err, index, "weight_map", "shard \"%s\" cannot be found: %s",
+                            show(name, shown), strerror(errno));
+    if (strncmp(real, root, n) != 0 || real[n] != '/')
+        return ct__err_part(err, index, "weight_map", "shard \"%s\" is a link that leads out of %s",
+                            show(name, shown), root);
+    return add_file(w, path, real, err);
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+// The shards' names, each once and sorted.
+static bool list_shards(const ct_config *index, const char ***names, size_t *n, ct_err *err) {
+    json_t *map = json_object_get(index->root, "weight_map"), *value;
+    const char *tensor;
+    char shown[CT_PRINTABLE], file[CT_PRINTABLE];
+    if (!json_is_object(map) || !json_object_size(map))
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, index->path,
+                       "weight_map is no object of the tensors' files, by name");
+    size_t all = 0, most = json_object_size(map);
+    *names = ct__malloc(most * sizeof **names);
+    if (!*names) return no_memory(index->path, most * sizeof **names, err);
+    json_object_foreach(map, tensor, value) {
+        const char *name = json_string_value(value);
+        if (!name)
+            return ct__err_part(err, index->path, "weight_map",
+                                "what tensor \"%s\" has is no file's name", show(tensor, shown));
+        if (!is_plain(name))
+            return ct__err_part(
+                err, index->path, "weight_map",
+                "tensor \"%s\" is in \"%s\", which names no file of the folder itself",
+                show(tensor, shown), show(name, file));
+        (*names)[all++] = name;
+    }
+    qsort(*names, all, sizeof **names, by_text);
+    *n = 0;
+    for (size_t i = 0; i < all; i++)
+        if (*n == 0 || strcmp((*names)[*n - 1], (*names)[i]) != 0) (*names)[(*n)++] = (*names)[i];
+    return true;
+}
+
+static int by_name(const void *a, const void *b) {
+    const ct_weight *x = *(const ct_weight *const *)a, *y = *(const ct_weight *const *)b;
+    return strcmp(x->name, y->name);
+}
+
+// The entries by name, each of which comes once.
+static bool settle(ct_weights *w, ct_err *err) {
+    char shown[CT_PRINTABLE];
+    w->by_name = ct__arena(&w->arena, w->n * sizeof *w->by_name);
+    if (!w->by_name) return no_memory(w->files[0].path, w->n * sizeof *w->by_name, err);
+    for (size_t i = 0; i < w->n; i++) w->by_name[i] = &w->entries[i];
+    if (w->n) qsort(w->by_name, w->n, sizeof *w->by_name, by_name);
+    for (size_t i = 1; i < w->n; i++) {
+        const ct_weight *a = w->by_name[i - 1], *b = w->by_name[i];
+        if (strcmp(a->name, b->name) == 0)
+            return ct__err(err, CT_E_FORMAT, CT_NOWHERE, b->path,
+                           "tensor \"%s\" comes twice: it is also in %s", show(b->name, shown),
+                           a->path);
+    }
+    return true;
+}
+
+// Each tensor lies in the file that the index gives it.
+static bool agrees(const ct_weights *w, const ct_config *index, ct_err *err) {
+    json_t *value;
+    const char *tensor;
+    char shown[CT_PRINTABLE], said[CT_PRINTABLE];
+    json_object_foreach(json_object_get(index->root, "weight_map"), tensor, value) {
+        const char *name = json_string_value(value);
+        const ct_weight *found = ct__weights_find(w, tensor);
+        if (!found || strcmp(strrchr(found->path, '/') + 1, name) != 0)
+            return ct__err_part(err, index->path, "weight_map",
+                                "tensor \"%s\" is not in \"%s\", where it should be",
+                                show(tensor, shown), show(name, said));
+    }
+    return true;
+}
+
+static bool add_shards(ct_weights *w, const char *folder, const char *path, ct_err *err) {
+    ct_config index;
+    const char **names = NULL;
+    size_t n = 0;
+    if (!ct__config_read(path, &index, err)) return false;
+    char root[PATH_MAX];
+    bool ok = find_root(folder, root, err) && list_shards(&index, &names, &n, err);
+    for (size_t i = 0; i < n && ok; i++) ok = add_shard(w, path, folder, root, names[i], err);
+    ok = ok && settle(w, err) && agrees(w, &index, err);
+    ct__free(names);
+    ct__config_close(&index);
+    return ok;
+}
+
+static bool add_folder(ct_weights *w, const char *folder, ct_err *err) {
+    static const char *const whole[] = {"model.safetensors"}, *const indexes[] = {
+                                                                  "model.safetensors.index.json"};
+    struct stat st;
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        char *path = ct__arena_printf(&w->arena, "%s/%s", folder, whole[i]);
+        char *index = ct__arena_printf(&w->arena, "%s/%s", folder, indexes[i]);
+        if (!path || !index) return no_memory(folder, strlen(folder) + 64, err);
+        if (stat(path, &st) == 0) return add_file(w, path, path, err) && settle(w, err);
+        if (stat(index, &st) == 0) return add_shards(w, folder, index, err);
+    }
+    return ct__err(err, CT_E_FILE, CT_NOWHERE, folder,
+                   "the folder has no weights: there is neither %s nor %s", whole[0], indexes[0]);
+}
+
+// -------------------------------------------------------------------------------------------- whole
+
+bool ct__weights_open(const char *path, ct_weights *w, ct_err *err) {
+    struct stat st;
+    *w = (ct_weights){0};
+    bool ok = stat(path, &st) == 0 && S_ISDIR(st.st_mode)
+                  ? add_folder(w, path, err)
+                  : add_file(w, path, path, err) && settle(w, err);
+    if (!ok) ct__weights_close(w);
+    return ok;
+}
+
+const ct_weight *ct__weights_find(const ct_weights *w, const char *name) {
+    ct_weight key = {.name = name};
+    const ct_weight *wanted = &key, **found = NULL;
+    if (w->n) found = bsearch(&wanted, w->by_name, w->n, sizeof *w->by_name, by_name);
+    return found ? *found : NULL;
+}
+
+void ct__weights_close(ct_weights *w) {
+    for (size_t i = 0; i < w->n_files; i++) ct__file_unmap(w->files[i].map, w->files[i].n);
+    ct__free(w->entries);
+    ct__free(w->files);
+    ct__arena_free(&w->arena);
+    *w = (ct_weights){0};
+}

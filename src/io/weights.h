@@ -1,0 +1,49 @@
+// A model's weights as they lie in files, mapped and not copied: of one file, or of the several that
+// a folder's index names.
+//
+// All names, sizes and places are checked before ct__weights_open answers. The bytes are read when
+// they are touched: a file that somebody shortens meanwhile is a fault then, as of all that is mapped.
+#ifndef COTAN_IO_WEIGHTS_H
+#define COTAN_IO_WEIGHTS_H
+
+#include "base/error.h"
+#include "base/mem.h"
+
+typedef struct ct_weight {
+    const char *name; // UTF-8 as far as the file says so
+    ct_dtype dtype;   // CT_DEFAULT: of blocks, or nothing that Cotan has
+    int block;        // a ggml type, -1: plain
+    size_t rank;
+    int64_t dim[CT_MAX_RANK]; // outermost first, whatever the file's order
+    const void *data;         // in the mapping, aligned to 1 only
+    uint64_t bytes;
+    const char *path; // of the file, as it was named
+    uint64_t at;      // of the file
+    const char *kind; // the file's name of the element type: "BF16", "Q4_K"
+} ct_weight;
+
+typedef struct ct_weights_file {
+    const char *path;
+    const void *map;
+    size_t n;
+} ct_weights_file;
+
+typedef struct ct_weights {
+    ct_weight *entries; // in the order of the files, and in each as its header has them
+    size_t n;
+    ct_weights_file *files;
+    size_t n_files;
+    // Private:
+    const ct_weight **by_name;
+    size_t cap, files_cap;
+    ct_arena arena;
+} ct_weights;
+
+// `path` is a safetensors file, or a folder with model.safetensors or the shards that
+// model.safetensors.index.json names. A shard lies in the folder or, where that is a snapshot of the
+// Hugging Face hub's cache, may be a link to a file of the same repository.
+bool ct__weights_open(const char *path, ct_weights *w, ct_err *err);
+const ct_weight *ct__weights_find(const ct_weights *w, const char *name); // NULL: absent
+void ct__weights_close(ct_weights *w);                                    // also after a failure
+
+#endif
