@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "io/gguf.h"
 
 typedef struct ct_weight {
     const char *name; // UTF-8 as far as the file says so
@@ -33,14 +34,16 @@ typedef struct ct_weights {
     size_t n;
     ct_weights_file *files;
     size_t n_files;
+    ct_gguf gguf; // metadata of a GGUF file, the first of several; version 0: there is none
     // Private:
     const ct_weight **by_name;
     size_t cap, files_cap;
+    uint64_t parts; // of a model in several GGUF files
     ct_arena arena;
 } ct_weights;
 
-// `path` is a safetensors file, or a folder with model.safetensors or the shards that
-// model.safetensors.index.json names. A shard lies in the folder or, where that is a snapshot of the
+// `path` is a safetensors or GGUF file (the first of several), or a folder with model.safetensors, the
+// shards that model.safetensors.index.json names, or one model in GGUF. A shard lies in the folder or, where that is a snapshot of the
 // Hugging Face hub's cache, may be a link to a file of the same repository.
 bool ct__weights_open(const char *path, ct_weights *w, ct_err *err);
 const ct_weight *ct__weights_find(const ct_weights *w, const char *name); // NULL: absent
