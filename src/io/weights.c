@@ -15,11 +15,15 @@
 #include "base/text.h"
 #include "io/config.h"
 #include "io/ggml_blocks.h"
+#include "io/npz.h"
 #include "io/safetensors.h"
+#include "io/torch.h"
 #include "io/utf8.h"
 
-static const char *const whole[] = {"model.safetensors"}; // of a folder, in this order
-static const char sought[] = "model.safetensors, its .index.json, *.gguf";
+// Of a folder, in this order; the first two may be in shards.
+static const char *const whole[] = {"model.safetensors", "pytorch_model.bin", "weights.npz"};
+static const char sought[] =
+    "model.safetensors, pytorch_model.bin, their .index.json, weights.npz, *.gguf";
 
 static const char *show(const char *name, char shown[CT_PRINTABLE]) {
     return ct__printable(name, strlen(name), shown, CT_PRINTABLE);
@@ -124,9 +128,69 @@ static bool add_gguf(ct_weights *w, const ct_weights_file *file, ct_err *err) {
     return ok;
 }
 
-static bool is_gguf(const ct_weights_file *file) {
-    return ct__ends_with(file->path, ".gguf") ||
-           (file->n >= 4 && memcmp(file->map, "GGUF", 4) == 0);
+// In the mapping where the array is there as Cotan has it, else unpacked.
+static bool add_array(ct_weights *w, const ct_weights_file *file, struct ct_npz *npz,
+                      const ct_npz_entry *e, ct_err *err) {
+    ct_weight *to = &w->entries[w->n];
+    ct_npy npy;
+    if (!ct__npz_head(npz, e, &npy, err)) return false;
+    *to = (ct_weight){
+        .name = ct__arena_str(&w->arena, e->name),
+        .dtype = npy.dtype,
+        .block = -1,
+        .rank = (size_t)npy.rank,
+        .bytes = npy.bytes,
+        .path = file->path,
+        .at = e->zip.begin + npy.begin,
+        .kind = ct__arena_str(&w->arena, npy.descr),
+    };
+    if (!to->name || !to->kind) return no_memory(file->path, strlen(e->name) + 1, err);
+    memcpy(to->dim, npy.shape, (size_t)npy.rank * sizeof *npy.shape);
+    to->data = (const char *)file->map + to->at;
+    w->n++;
+    bool stored = e->zip.packed == e->zip.bytes && e->zip.method == 0;
+    if (stored && ct__npy_plain(&npy, to->data)) return true;
+    void *data, *copy = ct__arena(&w->arena, npy.bytes);
+    if (!copy) return no_memory(file->path, npy.bytes, err);
+    if (!ct__npz_read(npz, e, &npy, &data, err)) return false;
+    ct__npy_convert(&npy, data, copy);
+    ct__free(data);
+    to->data = copy;
+    return true;
+}
+
+static bool add_npz(ct_weights *w, const ct_weights_file *file, ct_err *err) {
+    struct ct_npz npz;
+    if (!ct__npz_open(file->path, &npz, err)) return false;
+    bool ok = more(w, file->path, npz.n, err) &&
+              (npz.zip.file.n == file->n ||
+               ct__err_part(err, file->path, "npz", "the file changes while it is read"));
+    for (size_t i = 0; i < npz.n && ok; i++) ok = add_array(w, file, &npz, &npz.entries[i], err);
+    ct__npz_close(&npz);
+    return ok;
+}
+
+static bool add_torch(ct_weights *w, const ct_weights_file *file, ct_err *err) {
+    ct_weight *entries;
+    size_t n;
+    if (!ct__torch_read(file, &w->arena, &entries, &n, err) || !more(w, file->path, n, err))
+        return false;
+    if (n) memcpy(w->entries + w->n, entries, n * sizeof *entries);
+    w->n += n;
+    return true;
+}
+
+// By its content, else by its name: what is neither is said by the reader that the name calls for.
+static bool add_content(ct_weights *w, const ct_weights_file *file, ct_err *err) {
+    const char *path = file->path;
+    bool gguf = file->n >= 4 && memcmp(file->map, "GGUF", 4) == 0;
+    bool zip = file->n >= 4 && memcmp(file->map, "PK\3\4", 4) == 0;
+    if (ct__ends_with(path, ".npz")) return add_npz(w, file, err);
+    if (gguf || ct__ends_with(path, ".gguf")) return add_gguf(w, file, err);
+    if (zip || ct__ends_with(path, ".bin") || ct__ends_with(path, ".pt") ||
+        ct__ends_with(path, ".pth"))
+        return add_torch(w, file, err);
+    return add_safetensors(w, file, err);
 }
 
 // Maps the file `real`, which messages call `path`, and adds what it holds.
@@ -138,7 +202,7 @@ static bool add_file(ct_weights *w, const char *path, const char *real, ct_err *
     if (!file->path) return no_memory(path, strlen(path) + 1, err);
     if (!ct__file_map(real, &file->map, &file->n, err)) return false;
     w->n_files++;
-    return (is_gguf(file) ? add_gguf : add_safetensors)(w, file, err);
+    return add_content(w, file, err);
 }
 
 // The other files of a model whose first is there: NAME-00001-of-00003.gguf says how they are called.

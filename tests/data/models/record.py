@@ -1,12 +1,13 @@
 """Writes the files of this folder with the libraries that define their formats: record.py FOLDER
 
-Needs gguf 0.19. What is random has fixed seeds, so that the same versions write the same bytes.
+Needs gguf 0.19 and torch. What is random has fixed seeds.
 """
 import sys
 from pathlib import Path
 
 import gguf
 import numpy as np
+import torch
 from gguf import GGMLQuantizationType as Type, GGUFValueType as Value, quants
 
 FOLDER = Path(sys.argv[1])
@@ -75,6 +76,16 @@ def parts():
     finish(writer)
 
 
+def torch_files():
+    """Views of one storage, a parameter, a scalar and a type without a storage of its own, in both forms."""
+    x = torch.arange(24.).reshape(2, 3, 4)
+    saved = {"whole": x, "inner": {"permuted": x.permute(2, 0, 1), 7: x[1, :, ::2]}, "bf16": x[0].bfloat16(),
+             "parameter": torch.nn.Parameter(torch.ones(2)), "u16": torch.tensor(65535, dtype=torch.uint16), "steps": 3}
+    torch.save(saved, FOLDER / "views.pt")
+    torch.save(saved, FOLDER / "views_before_1_6.pt", _use_new_zipfile_serialization=False)
+
+
 ggml_blocks()
 every_value()
 parts()
+torch_files()
