@@ -1,6 +1,6 @@
 """Writes the files of this folder with the libraries that define their formats: record.py FOLDER
 
-Needs gguf 0.19 and torch. What is random has fixed seeds.
+Needs gguf 0.19, torch, safetensors and transformers 5.24. What is random has fixed seeds.
 """
 import sys
 from pathlib import Path
@@ -8,7 +8,10 @@ from pathlib import Path
 import gguf
 import numpy as np
 import torch
+import transformers.integrations.finegrained_fp8 as fp8
+import transformers.integrations.mxfp4 as mxfp4
 from gguf import GGMLQuantizationType as Type, GGUFValueType as Value, quants
+from safetensors.torch import save_file
 
 FOLDER = Path(sys.argv[1])
 # Where each type's f16 scales stand in its block; the rest may be any bytes.
@@ -85,7 +88,23 @@ def torch_files():
     torch.save(saved, FOLDER / "views_before_1_6.pt", _use_new_zipfile_serialization=False)
 
 
+def quantised():
+    """What DeepSeek and gpt-oss publish, and what transformers makes of it ("NAME.f32")."""
+    torch.manual_seed(5)
+    out, take = {}, fp8.Fp8Dequantize(None)._dequantize_one
+    for name, dtype, shape, grid in [("e4m3", torch.float8_e4m3fn, (8, 12), (2, 3)), ("e5m2", torch.float8_e5m2, (2, 4, 6), (2, 2, 1)),
+                                     ("whole", torch.float8_e4m3fn, (3, 5), (1, 1))]:
+        codes = torch.randn(shape).mul(50).to(dtype)
+        for kind, scales in [("f32", torch.rand(grid) / 100), ("bf16", torch.rand(grid).bfloat16()), ("u8", torch.randint(100, 140, grid, dtype=torch.uint8))]:
+            key = f"{name}.{kind}"
+            out |= {key: codes.clone(), f"{key}.scales": scales, f"{key}.f32": take(codes, scales, torch.float32)}
+    blocks, scales = torch.randint(0, 256, (2, 3, 2, 16), dtype=torch.uint8), torch.randint(100, 150, (2, 3, 2), dtype=torch.uint8)
+    rows = mxfp4.convert_moe_packed_tensors(blocks, scales).float().transpose(1, 2).contiguous()  # as they are published
+    save_file(out | {"mxfp4": blocks, "mxfp4.scales": scales, "mxfp4.f32": rows}, FOLDER / "quantised.safetensors")
+
+
 ggml_blocks()
 every_value()
 parts()
 torch_files()
+quantised()
