@@ -180,17 +180,24 @@ static bool add_torch(ct_weights *w, const ct_weights_file *file, ct_err *err) {
     return true;
 }
 
-// By its content, else by its name: what is neither is said by the reader that the name calls for.
+// By its content, else by its name: what is neither is refused by the reader that the name calls for.
 static bool add_content(ct_weights *w, const ct_weights_file *file, ct_err *err) {
-    const char *path = file->path;
-    bool gguf = file->n >= 4 && memcmp(file->map, "GGUF", 4) == 0;
-    bool zip = file->n >= 4 && memcmp(file->map, "PK\3\4", 4) == 0;
-    if (ct__ends_with(path, ".npz")) return add_npz(w, file, err);
-    if (gguf || ct__ends_with(path, ".gguf")) return add_gguf(w, file, err);
-    if (zip || ct__ends_with(path, ".bin") || ct__ends_with(path, ".pt") ||
-        ct__ends_with(path, ".pth"))
-        return add_torch(w, file, err);
-    return add_safetensors(w, file, err);
+    static const struct {
+        const char *end, *begins, *name;
+        bool (*add)(ct_weights *w, const ct_weights_file *file, ct_err *err);
+    } formats[] = {
+        {".npz", NULL, "npz", add_npz},           {".gguf", "GGUF", "GGUF", add_gguf},
+        {".bin", "PK\3\4", "PyTorch", add_torch}, {".pt", NULL, "PyTorch", add_torch},
+        {".pth", NULL, "PyTorch", add_torch},     {"", NULL, "safetensors", add_safetensors},
+    };
+    size_t i = 0;
+    for (;; i++) {
+        const char *begins = formats[i].begins;
+        if (ct__ends_with(file->path, formats[i].end)) break;
+        if (begins && file->n >= 4 && memcmp(file->map, begins, 4) == 0) break;
+    }
+    w->format = formats[i].name;
+    return formats[i].add(w, file, err);
 }
 
 // Maps the file `real`, which messages call `path`, and adds what it holds.
@@ -401,6 +408,22 @@ static bool add_folder(ct_weights *w, const char *folder, ct_err *err) {
         if (stat(index, &st) == 0) return add_shards(w, folder, index, err);
     }
     return add_gguf_folder(w, folder, err);
+}
+
+bool ct__weights_are_in(const char *folder) {
+    char path[PATH_MAX];
+    struct stat st;
+    ct_arena arena = {0};
+    ggufs f = {.arena = &arena, .folder = folder};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        for (int index = 0; index < 2; index++) {
+            int n = snprintf(path, sizeof path, "%s/%s%s", folder, whole[i],
+                             index ? ".index.json" : "");
+            if (n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0) return true;
+        }
+    bool any = realpath(folder, path) && ct__each_inside(AT_FDCWD, path, find_gguf, &f) && f.n;
+    ct__arena_free(&arena);
+    return any;
 }
 
 // -------------------------------------------------------------------------------------------- whole
