@@ -31,10 +31,12 @@ int run_info(int argc, char **argv) {
         .several = true,
         .text =
             "Says what each file or folder holds: tensors with dtype, shape and bytes, and\n"
-            "metadata, of a safetensors file, or of NumPy's npy and npz, or of MNIST's IDX; the\n"
-            "model and its training, of a folder that cotan train wrote, or of its config.json\n"
-            "or metrics.jsonl; the saves in its checkpoints; bytes, lines, characters and\n"
-            "vocabulary of a text, or of all texts in a folder.\n",
+            "metadata, of a safetensors file, or of NumPy's npy and npz, or of MNIST's IDX, or\n"
+            "of PyTorch's .bin, .pt and .pth; architecture, tokenizer and parameters by type, of\n"
+            "a GGUF file, or of the folder of a published model; the model and its training, of\n"
+            "a folder that cotan train wrote, or of its config.json or metrics.jsonl; the saves\n"
+            "in its checkpoints; bytes, lines, characters and vocabulary of a text, or of all\n"
+            "texts in a folder.\n",
         .examples = "  cotan info run                      # what was trained\n"
                     "  cotan info run/model.safetensors    # every tensor\n"
                     "  cotan info run/checkpoints          # which saves are there\n"

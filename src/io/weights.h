@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "io/gguf.h"
 
 typedef struct ct_weight {
     const char *name; // UTF-8 as far as the file says so
@@ -15,7 +16,8 @@ typedef struct ct_weight {
     int block;        // a ggml type, -1: plain
     size_t rank;
     int64_t dim[CT_MAX_RANK]; // outermost first, whatever the file's order
-    const void *data;         // in the mapping, aligned to 1 only
+    // In the mapping, aligned to 1 only; what the file has in another order, or packed, is a copy.
+    const void *data;
     uint64_t bytes;
     const char *path; // of the file, as it was named
     uint64_t at;      // of the file
@@ -33,16 +35,21 @@ typedef struct ct_weights {
     size_t n;
     ct_weights_file *files;
     size_t n_files;
+    const char *format; // of the files, the last one's: "GGUF", "safetensors", "PyTorch" or "npz"
+    ct_gguf gguf;       // metadata of a GGUF file, the first of several; version 0: there is none
     // Private:
     const ct_weight **by_name;
     size_t cap, files_cap;
+    uint64_t parts; // of a model in several GGUF files
     ct_arena arena;
 } ct_weights;
 
-// `path` is a safetensors file, or a folder with model.safetensors or the shards that
-// model.safetensors.index.json names. A shard lies in the folder or, where that is a snapshot of the
+// `path` is a file of safetensors, GGUF (the first of several), PyTorch (.bin, .pt, .pth) or npz, or a folder
+// with model.safetensors or pytorch_model.bin, or the shards that their index names, with weights.npz, or with
+// one model in GGUF. A shard lies in the folder or, where that is a snapshot of the
 // Hugging Face hub's cache, may be a link to a file of the same repository.
 bool ct__weights_open(const char *path, ct_weights *w, ct_err *err);
+bool ct__weights_are_in(const char *folder); // files with the names that ct__weights_open looks for
 const ct_weight *ct__weights_find(const ct_weights *w, const char *name); // NULL: absent
 void ct__weights_close(ct_weights *w);                                    // also after a failure
 

@@ -18,15 +18,9 @@
 #include "io/npz.h"
 #include "io/safetensors.h"
 #include "io/utf8.h"
+#include "io/weights.h"
 #include "train/checkpoint.h"
-
-static void add_bytes(ct_text *out, uint64_t bytes) {
-    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
-    double v = (double)bytes;
-    size_t unit = 0;
-    for (; v >= 9999.5 && unit < 4; unit++) v /= 1000;
-    ct__textf(out, "%.0f %s", v, units[unit]);
-}
+#include "train/describe_model.h"
 
 // ------------------------------------------------------------------------------------ safetensors
 
@@ -49,7 +43,7 @@ static void add_tensors(ct_text *out, const ct_st *st) {
         ct__textf(out, "  %-*s  %-28s ", (int)wide,
                   ct__printable(e->name, e->name_n, name, sizeof name),
                   ct__st_describe(e, type, sizeof type));
-        add_bytes(out, e->bytes);
+        ct__add_bytes(out, e->bytes);
         ct__text_add(out, "\n");
     }
     size_t checksums = 0;
@@ -78,7 +72,7 @@ static bool describe_safetensors(const char *path, ct_text *out, ct_err *err) {
     }
     ct__textf(out, "safetensors: %zu tensor%s, %" PRIu64 " parameters, ", st.n,
               st.n == 1 ? "" : "s", count);
-    add_bytes(out, bytes);
+    ct__add_bytes(out, bytes);
     ct__text_add(out, "\n");
     add_tensors(out, &st);
     ct__st_close(&st);
@@ -90,7 +84,7 @@ static bool describe_safetensors(const char *path, ct_text *out, ct_err *err) {
 static void add_array(ct_text *out, const ct_npy *npy) {
     char type[160];
     ct__textf(out, "%-28s ", ct__npy_describe(npy, type, sizeof type));
-    add_bytes(out, npy->bytes);
+    ct__add_bytes(out, npy->bytes);
     ct__textf(out, "%s%s\n", npy->fortran && npy->rank > 1 ? ", first axis fastest" : "",
               npy->swapped ? ", big-endian" : "");
 }
@@ -122,7 +116,7 @@ static bool add_arrays(struct ct_npz *npz, ct_text *out, ct_err *err) {
         bytes += npz->entries[i].zip.bytes;
     }
     ct__textf(out, "npz: %zu array%s, ", npz->n, npz->n == 1 ? "" : "s");
-    add_bytes(out, bytes);
+    ct__add_bytes(out, bytes);
     ct__text_add(out, "\n");
     for (size_t i = 0; i < npz->n; i++) {
         ct_npy npy;
@@ -158,7 +152,7 @@ static bool describe_idx(const char *path, ct_text *out, ct_err *err) {
     ct__textf(
         out, "idx: %-28s ",
         ct__shape_text(type, sizeof type, ct_dtype_name(array.dtype), (size_t)array.rank, dims, 0));
-    add_bytes(out, n - array.begin);
+    ct__add_bytes(out, n - array.begin);
     ct__text_add(out, "\n");
     return true;
 }
@@ -168,7 +162,7 @@ static bool describe_gzip(const char *path, ct_text *out, ct_err *err) {
     ct_file file;
     if (!ct__file_hold(path, &file, err)) return false;
     ct__text_add(out, "gzip: ");
-    add_bytes(out, file.n);
+    ct__add_bytes(out, file.n);
     ct__textf(out, ", packed; unpack it: gunzip %s\n", path);
     ct__file_release(&file);
     return true;
@@ -273,6 +267,22 @@ static bool describe_run(const char *folder, ct_text *out, ct_err *err) {
         return false;
     return !exists(folder, "model.safetensors", path, sizeof path) ||
            describe_safetensors(path, out, err);
+}
+
+// Of a folder: is it somebody's model, which cotan train did not write? Its own has the sizes by GPT-2's
+// names, and at most model.safetensors.
+static bool holds_model(const char *folder) {
+    char path[4096];
+    ct_config config;
+    ct_err ignored = {0};
+    if (!exists(folder, "config.json", path, sizeof path))
+        return !exists(folder, "model.safetensors", path, sizeof path) &&
+               !exists(folder, "metrics.jsonl", path, sizeof path) && ct__weights_are_in(folder);
+    if (!ct__config_read(path, &config, &ignored)) return false;
+    bool own = ct__config_has(&config, "n_layer");
+    ct__config_close(&config);
+    if (!own) return ct__weights_are_in(folder);
+    return !exists(folder, "model.safetensors", path, sizeof path) && ct__weights_are_in(folder);
 }
 
 // The folder of a run that did not come to its first save.
@@ -394,6 +404,11 @@ static describe_fn by_content(const char *path) {
     if (n == sizeof head && head[8] == '{' && !head[4] && !head[5] && !head[6] && !head[7])
         return describe_safetensors;
     if (n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0) return describe_npy;
+    if (n >= 4 && memcmp(head, "GGUF", 4) == 0) return ct__describe_model;
+    bool torch =
+        ct__ends_with(path, ".bin") || ct__ends_with(path, ".pt") || ct__ends_with(path, ".pth");
+    if (torch && n >= 4 && (memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "\x80\2\x8a\n", 4) == 0))
+        return ct__describe_model;
     if (n >= 3 && memcmp(head, "\x1f\x8b\x08", 3) == 0) return describe_gzip;
     return ct__idx_begins(head, n) ? describe_idx : describe_text;
 }
@@ -401,13 +416,15 @@ static describe_fn by_content(const char *path) {
 static bool describe(const char *path, ct_text *out, ct_err *err) {
     char inner[4096];
     struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
-        (exists(path, "config.json", inner, sizeof inner) ||
-         exists(path, "model.safetensors", inner, sizeof inner)))
+    bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (folder && holds_model(path)) return ct__describe_model(path, out, err);
+    if (folder && (exists(path, "config.json", inner, sizeof inner) ||
+                   exists(path, "model.safetensors", inner, sizeof inner)))
         return describe_run(path, out, err);
     if (holds_saves(path)) return describe_saves(path, out, err);
     if (exists(path, "metrics.jsonl", inner, sizeof inner)) return describe_begun(path, out, err);
     if (ct__ends_with(path, ".safetensors")) return describe_safetensors(path, out, err);
+    if (ct__ends_with(path, ".gguf")) return ct__describe_model(path, out, err);
     if (ct__ends_with(path, "config.json")) return describe_config(path, out, err);
     if (ct__ends_with(path, ".npy")) return describe_npy(path, out, err);
     if (ct__ends_with(path, ".npz")) return describe_npz(path, out, err);

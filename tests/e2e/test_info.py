@@ -1,5 +1,6 @@
 """cotan info of files that are no run's: what they hold is said whatever they are called."""
 import gzip
+import json
 import os
 import struct
 import subprocess
@@ -59,3 +60,99 @@ def test_metrics_alone(tmp_path):
     assert info(path) == (0, "metrics: no losses\n")
     path.rename(other := tmp_path / "my-metrics.jsonl")
     assert info(other)[1].startswith("text: 27 bytes, 27 characters, 1 lines\n")
+
+
+# ------------------------------------------------------------------------------------------ models
+
+MODELS = Path(__file__).resolve().parents[1] / "data" / "models"
+TABLE = f"  {'type':<10} {'tensors':>8} {'parameters':>16}  size\n"
+
+
+def kind(name, tensors, parameters, size):
+    return f"  {name:<10} {tensors:>8} {parameters:>16}  {size}\n"
+
+
+def test_gguf_in_parts():
+    name = "parts-0000{}-of-00003.gguf"
+    said = ("model: llama, context 8\ntokenizer: none, no chat template\n"
+            "weights: GGUF, 2 tensors, 12 parameters, 48 bytes in 3 files\n")
+    files = "".join(f"  {name.format(i)}  192 bytes\n" for i in (1, 2, 3))
+    assert info(MODELS / name.format(1)) == (0, said + files + TABLE + kind("f32", 2, 12, "48 bytes"))
+    assert info(MODELS / name.format(3)) == (
+        1, f"cotan: {MODELS / name.format(3)}: gguf: it is part 3 of 3, not part 1 of 3\n")
+
+
+def gguf(pairs, tensors=()):
+    """A file of version 3: values of strings, of whole numbers (u32) and lists of strings; tensors of Q4_0."""
+    def text(s):
+        return struct.pack("<Q", len(s.encode())) + s.encode()
+
+    def value(v):
+        if isinstance(v, str):
+            return struct.pack("<I", 8) + text(v)
+        if isinstance(v, int):
+            return struct.pack("<II", 4, v)
+        return struct.pack("<IIQ", 9, 8, len(v)) + b"".join(map(text, v))
+
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs))
+    head += b"".join(text(k) + value(v) for k, v in pairs.items())
+    head += b"".join(text(name) + struct.pack("<IQQIQ", 2, 32, 4, 2, 96 * i) for i, name in enumerate(tensors))
+    return head + bytes(-len(head) % 32) + bytes(96 * len(tensors))
+
+
+def test_gguf_by_its_content_with_hostile_names(tmp_path):
+    (tmp_path / "sha256-1f").write_bytes(gguf({
+        "general.architecture": "qwen2", "general.name": "A\x1b[2Jmodel", "qwen2.block_count": 24, "qwen2.context_length": 32768,
+        "qwen2.attention.head_count": 14, "qwen2.attention.head_count_kv": 2, "qwen2.embedding_length": 896,
+        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen2", "tokenizer.ggml.tokens": ["a", "b", "c"],
+        "tokenizer.chat_template": "{{ messages }}"}, ["blk.0\x07", "b"]))
+    assert info(tmp_path / "sha256-1f") == (0, (
+        "model: qwen2, 24 layers, 14 heads, 2 of keys and values, width 896, context 32768\n"
+        "name: A\\u001b[2Jmodel\ntokenizer: gpt2 (qwen2), 3 tokens, with a chat template\n"
+        "weights: GGUF, 2 tensors, 256 parameters, 144 bytes\n") + TABLE + kind("Q4_0", 2, 256, "144 bytes"))
+    (tmp_path / "m.gguf").write_text("text")
+    assert info(tmp_path / "m.gguf") == (
+        1, f"cotan: {tmp_path}/m.gguf: this is no GGUF file: it begins with \"text\"\n")
+
+
+@pytest.mark.parametrize("name", ["views.pt", "views_before_1_6.pt"])
+def test_pytorch(name):
+    rows = [("whole", "(2, 3, 4) f32", 96), ("inner.permuted", "(4, 2, 3) f32", 96), ("inner.7", "(3, 2) f32", 24),
+            ("bf16", "(3, 4) bf16", 24), ("parameter", "(2,) f32", 8), ("u16", "() u16", 2)]
+    assert info(MODELS / name) == (0, "weights: PyTorch, 6 tensors, 69 parameters, 250 bytes\n" + "".join(
+        f"  {n:<14}  {t:<28} {b} bytes\n" for n, t, b in rows))
+
+
+def safetensors(path, tensors):
+    header, at = {}, 0
+    for name, (dtype, shape, size) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(at))
+
+
+def test_the_folder_of_a_published_model(tmp_path):
+    """Scales are no parameters, codes as many as they stand for."""
+    config = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64, "vocab_size": 100,
+              "max_position_embeddings": 2048, "quantization": {"bits": 4, "group_size": 32}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "chat_template.jinja").write_text("{{ messages }}")
+    first = {"a.weight": ("U32", [64, 8], 2048), "a.scales": ("BF16", [64, 2], 256), "a.biases": ("BF16", [64, 2], 256)}
+    second = {"experts_blocks": ("U8", [2, 3, 16], 96), "experts_scales": ("U8", [2, 3], 6), "norm": ("BF16", [64], 128)}
+    safetensors(tmp_path / "model-1.safetensors", first)
+    safetensors(tmp_path / "model-2.safetensors", second)
+    files = {n: f"model-{1 + (n in second)}.safetensors" for n in first | second}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    sizes = [(tmp_path / f"model-{i}.safetensors").stat().st_size for i in (1, 2)]
+    said = ("model: llama, 2 layers, 4 heads, width 64, context 2048, vocabulary 100\n"
+            "quantised: 4 bits in groups of 32 (MLX)\ntokenizer: tokenizer.json, with a chat template\n"
+            "weights: safetensors, 6 tensors, 4352 parameters, 2790 bytes in 2 files\n")
+    said += "".join(f"  model-{i}.safetensors  {size} bytes\n" for i, size in zip((1, 2), sizes)) + TABLE
+    assert info(tmp_path) == (0, said + kind("u32", 1, 4096, "2048 bytes") + kind("bf16", 3, 64, "640 bytes")
+                              + kind("u8", 2, 192, "102 bytes"))
+    (tmp_path / "model-2.safetensors").unlink()
+    assert info(tmp_path) == (
+        1, f"cotan: {tmp_path}/model.safetensors.index.json: weight_map: shard \"model-2.safetensors\" cannot be found: "
+        "No such file or directory\n")

@@ -214,8 +214,8 @@ static void what_an_index_gets_wrong(void **state) {
 static void what_is_no_weights(void **state) {
     (void)state;
     refused(folder,
-            "%s: the folder has no weights: there is neither model.safetensors nor "
-            "model.safetensors.index.json",
+            "%s: the folder has no weights: there is none of model.safetensors, "
+            "pytorch_model.bin, their .index.json, weights.npz, *.gguf",
             folder);
     refused(in_folder("absent"), "%s/absent: cannot open: No such file or directory", folder);
     write_text("model.safetensors", "");

@@ -1,0 +1,22 @@
+// ggml's types of tensors: numbers, and blocks of a row's numbers that share a scale.
+#ifndef COTAN_IO_GGML_BLOCKS_H
+#define COTAN_IO_GGML_BLOCKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cotan/cotan.h"
+
+typedef struct ct_ggml_type {
+    const char *name;    // "Q4_K"; NULL: there is none of this number
+    ct_dtype dtype;      // CT_DEFAULT: blocks
+    int elements, bytes; // of a block; a plain number is a block of one
+    void (*numbers)(const uint8_t *block, float *to);
+} ct_ggml_type;
+
+const ct_ggml_type *ct__ggml_type(uint32_t number); // as files have it; NULL: there is none
+uint32_t ct__ggml_number(const ct_ggml_type *type);
+// The numbers of n blocks, aligned to 1 only, as f32: bit for bit those of ggml's reference.
+void ct__ggml_floats(const ct_ggml_type *type, const void *blocks, size_t n, float *to);
+
+#endif

@@ -1,0 +1,308 @@
+#include "train/describe_model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "graph/type.h"
+#include "io/config.h"
+#include "io/utf8.h"
+#include "io/weights.h"
+
+void ct__add_bytes(ct_text *out, uint64_t bytes) {
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
+    double v = (double)bytes;
+    size_t unit = 0;
+    for (; v >= 9999.5 && unit < 4; unit++) v /= 1000;
+    ct__textf(out, "%.0f %s", v, units[unit]);
+}
+
+static const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
+
+// ------------------------------------------------------------------------------------------ parameters
+
+static bool ends_in(const char *name, const char *end, size_t *rest) {
+    *rest = strlen(name) - (ct__ends_with(name, end) ? strlen(end) : 0);
+    return name[*rest] != '\0';
+}
+
+// The tensor that is called as this one, but for its end; NULL: there is none.
+static const ct_weight *sibling(const ct_weights *w, const ct_weight *t, const char *end,
+                                const char *its) {
+    char name[512];
+    size_t rest;
+    if (!ends_in(t->name, end, &rest) || rest + strlen(its) >= sizeof name) return NULL;
+    snprintf(name, sizeof name, "%.*s%s", (int)rest, t->name, its);
+    return ct__weights_find(w, name);
+}
+
+static uint64_t elements(const ct_weight *t) {
+    uint64_t n = 1;
+    for (size_t i = 0; i < t->rank; i++) n *= (uint64_t)t->dim[i];
+    return n;
+}
+
+// What it holds of the model: scales are none, and codes as many as they stand for (`group` numbers have a
+// scale of MLX's).
+static uint64_t parameters(const ct_weights *w, const ct_weight *t, int64_t group) {
+    static const char *const pairs[][2] = {{".scales", ".weight"},
+                                           {".biases", ".weight"},
+                                           {"_scales", "_blocks"},
+                                           {"_scale_inv", ""},
+                                           {"_scale", ""}};
+    const ct_weight *scales = NULL;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const ct_weight *of = sibling(w, t, pairs[i][0], pairs[i][1]);
+        if (of && (i > 1 || of->dtype == CT_U32)) return 0;
+    }
+    if (t->dtype == CT_U32 && (scales = sibling(w, t, ".weight", ".scales")))
+        return elements(scales) * (uint64_t)group;
+    if (t->dtype == CT_U8 && sibling(w, t, "_blocks", "_scales")) return 2 * elements(t);
+    return elements(t);
+}
+
+typedef struct kind { // of tensors
+    const char *name;
+    uint64_t tensors, parameters, bytes;
+} kind;
+
+static int by_bytes(const void *a, const void *b) {
+    const kind *x = a, *y = b;
+    if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+enum { KINDS = 64 };
+
+static size_t count_kinds(const ct_weights *w, int64_t group, kind kinds[KINDS], kind *all) {
+    size_t n = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        const ct_weight *t = &w->entries[i];
+        const char *name = t->dtype ? ct_dtype_name(t->dtype) : t->kind;
+        uint64_t count = parameters(w, t, group);
+        size_t k = 0;
+        while (k < n && strcmp(kinds[k].name, name) != 0) k++;
+        if (k == KINDS)
+            kinds[--k].name = "others"; // of an npz file, whose texts are a type a length
+        if (k == n) kinds[n++] = (kind){.name = name};
+        kind *rows[] = {&kinds[k], all};
+        for (int r = 0; r < 2; r++) {
+            rows[r]->tensors++;
+            rows[r]->parameters += count;
+            rows[r]->bytes += t->bytes;
+        }
+    }
+    qsort(kinds, n, sizeof *kinds, by_bytes);
+    return n;
+}
+
+static void add_kinds(ct_text *out, const kind *kinds, size_t n) {
+    char shown[CT_PRINTABLE];
+    ct__textf(out, "  %-10s %8s %16s  size\n", "type", "tensors", "parameters");
+    for (size_t i = 0; i < n; i++) {
+        ct__textf(out, "  %-10s %8" PRIu64 " %16" PRIu64 "  ",
+                  ct__printable(kinds[i].name, strlen(kinds[i].name), shown, sizeof shown),
+                  kinds[i].tensors, kinds[i].parameters);
+        ct__add_bytes(out, kinds[i].bytes);
+        ct__text_add(out, "\n");
+    }
+}
+
+static void add_files(ct_text *out, const ct_weights *w) {
+    char shown[CT_PRINTABLE];
+    for (size_t i = 0; i < w->n_files; i++) {
+        const char *path = w->files[i].path, *slash = strrchr(path, '/');
+        const char *name = slash ? slash + 1 : path;
+        ct__textf(out, "  %s  ", ct__printable(name, strlen(name), shown, sizeof shown));
+        ct__add_bytes(out, w->files[i].n);
+        ct__text_add(out, "\n");
+    }
+}
+
+static void add_tensors(ct_text *out, const ct_weights *w) {
+    char name[CT_PRINTABLE], type[160];
+    size_t wide = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        const char *s = w->entries[i].name;
+        size_t n = strlen(ct__printable(s, strlen(s), name, sizeof name));
+        if (n > wide) wide = n;
+    }
+    for (size_t i = 0; i < w->n; i++) {
+        const ct_weight *t = &w->entries[i];
+        uint64_t dim[CT_MAX_RANK];
+        for (size_t k = 0; k < t->rank; k++) dim[k] = (uint64_t)t->dim[k];
+        ct__textf(out, "  %-*s  %-28s ", (int)wide,
+                  ct__printable(t->name, strlen(t->name), name, sizeof name),
+                  ct__shape_text(type, sizeof type, t->dtype ? ct_dtype_name(t->dtype) : t->kind,
+                                 t->rank, dim, 0));
+        ct__add_bytes(out, t->bytes);
+        ct__text_add(out, "\n");
+    }
+}
+
+// ------------------------------------------------------------------------------------------ what it is
+
+static const struct {
+    const char *hub, *gguf, *format;
+} sizes[] = {{"num_hidden_layers", "block_count", "%" PRId64 " layers"},
+             {"num_attention_heads", "attention.head_count", "%" PRId64 " heads"},
+             {"num_key_value_heads", "attention.head_count_kv", "%" PRId64 " of keys and values"},
+             {"num_local_experts", "expert_count", "%" PRId64 " experts"},
+             {"hidden_size", "embedding_length", "width %" PRId64},
+             {"max_position_embeddings", "context_length", "context %" PRId64},
+             {"vocab_size", "vocab_size", "vocabulary %" PRId64}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static void add_architecture(ct_text *out, const char *name, size_t n,
+                             const int64_t values[SIZES]) {
+    char shown[CT_PRINTABLE];
+    ct__textf(out, "model: %s", n ? ct__printable(name, n, shown, sizeof shown) : "unknown");
+    for (size_t i = 0; i < SIZES; i++) {
+        if (!values[i]) continue;
+        ct__text_add(out, ", ");
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        ct__textf(out, sizes[i].format, values[i]);
+#pragma GCC diagnostic pop
+    }
+    ct__text_add(out, "\n");
+}
+
+static ct_gguf_text gguf_text(const ct_gguf *g, const char *key) {
+    ct_gguf_text text = {0};
+    ct_err ignored = {0};
+    if (ct__gguf_find(g, key) && !ct__gguf_text(g, key, &text, &ignored)) text.n = 0;
+    return text;
+}
+
+static void add_gguf(ct_text *out, const ct_gguf *g) {
+    char key[CT_PRINTABLE + 64], shown[CT_PRINTABLE];
+    int64_t values[SIZES] = {0};
+    ct_err ignored = {0};
+    ct_gguf_list tokens = {0};
+    ct_gguf_text name = gguf_text(g, "general.architecture"), title = gguf_text(g, "general.name");
+    ct_gguf_text words = gguf_text(g, "tokenizer.ggml.model"),
+                 split = gguf_text(g, "tokenizer.ggml.pre");
+    for (size_t i = 0; i < SIZES && name.n < CT_PRINTABLE; i++) {
+        snprintf(key, sizeof key, "%.*s.%s", (int)name.n, name.s, sizes[i].gguf);
+        if (ct__gguf_find(g, key)) (void)ct__gguf_int(g, key, 0, INT64_MAX, &values[i], &ignored);
+    }
+    add_architecture(out, name.s, name.n, values);
+    if (title.n) ct__textf(out, "name: %s\n", ct__printable(title.s, title.n, shown, sizeof shown));
+    if (!words.n) {
+        ct__text_add(out, "tokenizer: none");
+    } else {
+        ct__textf(out, "tokenizer: %s", ct__printable(words.s, words.n, shown, sizeof shown));
+        if (split.n) ct__textf(out, " (%s)", ct__printable(split.s, split.n, shown, sizeof shown));
+        if (ct__gguf_list(g, "tokenizer.ggml.tokens", CT_GGUF_STRING, &tokens, &ignored))
+            ct__textf(out, ", %" PRIu64 " tokens", tokens.n);
+    }
+    ct__textf(out, ", %s chat template\n",
+              gguf_text(g, "tokenizer.chat_template").n ? "with a" : "no");
+}
+
+static bool there(const char *folder, const char *name) {
+    struct stat st;
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0;
+}
+
+static bool has_template(const char *folder) {
+    ct_config config;
+    ct_err ignored = {0};
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
+    if (there(folder, "chat_template.jinja") || there(folder, "chat_template.json")) return true;
+    if (!there(folder, "tokenizer_config.json") || !ct__config_read(path, &config, &ignored))
+        return false;
+    bool has = ct__config_has(&config, "chat_template");
+    ct__config_close(&config);
+    return has;
+}
+
+static void add_quantisation(ct_text *out, const ct_config *config, int64_t *group) {
+    ct_config q = {0};
+    ct_err ignored = {0};
+    const char *method;
+    char shown[CT_PRINTABLE];
+    size_t n;
+    int64_t bits;
+    if (ct__config_child(config, "quantization_config", &q, &ignored) &&
+        ct__config_string(&q, "quant_method", &method, &n, &ignored)) {
+        ct__textf(out, "quantised: %s\n", ct__printable(method, n, shown, sizeof shown));
+    } else {
+        ct__config_close(&q);
+        ignored = (ct_err){0};
+        if (ct__config_child(config, "quantization", &q, &ignored) &&
+            ct__config_int(&q, "bits", 1, 16, &bits, &ignored) &&
+            ct__config_int(&q, "group_size", 1, 1 << 16, group, &ignored))
+            ct__textf(out, "quantised: %" PRId64 " bits in groups of %" PRId64 " (MLX)\n", bits,
+                      *group);
+    }
+    ct__config_close(&q);
+}
+
+// By config.json: its own values or, of a model of several parts, those of the one for text.
+static bool add_hub(ct_text *out, const char *folder, int64_t *group, ct_err *err) {
+    static const char *const tokenizers[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
+                                             "vocab.txt"};
+    ct_config config, inner = {0};
+    char path[4096];
+    const char *type = "", *tokenizer = "none";
+    size_t n = 0;
+    int64_t values[SIZES] = {0};
+    ct_err ignored = {0};
+    int length = snprintf(path, sizeof path, "%s/config.json", folder);
+    if (length < 0 || (size_t)length >= sizeof path || !there(folder, "config.json")) return true;
+    if (!ct__config_read(path, &config, err)) return false;
+    if (ct__config_has(&config, "text_config"))
+        (void)ct__config_child(&config, "text_config", &inner, &ignored);
+    if (ct__config_has(&config, "model_type"))
+        (void)ct__config_string(&config, "model_type", &type, &n, &ignored);
+    for (size_t i = 0; i < SIZES; i++) {
+        const ct_config *at = ct__config_has(&config, sizes[i].hub) ? &config
+                              : inner.root                          ? &inner
+                                                                    : NULL;
+        ignored = (ct_err){0};
+        if (at && ct__config_has(at, sizes[i].hub))
+            (void)ct__config_int(at, sizes[i].hub, 0, INT64_MAX, &values[i], &ignored);
+    }
+    add_architecture(out, type, n, values);
+    add_quantisation(out, &config, group);
+    ct__config_close(&inner);
+    ct__config_close(&config);
+    for (size_t i = sizeof tokenizers / sizeof *tokenizers; i-- > 0;)
+        if (there(folder, tokenizers[i])) tokenizer = tokenizers[i];
+    ct__textf(out, "tokenizer: %s, %s chat template\n", tokenizer,
+              has_template(folder) ? "with a" : "no");
+    return true;
+}
+
+bool ct__describe_model(const char *path, ct_text *out, ct_err *err) {
+    ct_weights w;
+    struct stat st;
+    kind kinds[KINDS], all = {0};
+    int64_t group = 64;
+    bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (!ct__weights_open(path, &w, err)) return false;
+    bool ok = !folder || add_hub(out, path, &group, err);
+    if (ok) {
+        size_t n = count_kinds(&w, group, kinds, &all);
+        if (w.gguf.version) add_gguf(out, &w.gguf);
+        ct__textf(out, "weights: %s, %" PRIu64 " tensor%s, %" PRIu64 " parameter%s, ", w.format,
+                  all.tensors, plural(all.tensors), all.parameters, plural(all.parameters));
+        ct__add_bytes(out, all.bytes);
+        if (w.n_files > 1) ct__textf(out, " in %zu files", w.n_files);
+        ct__text_add(out, "\n");
+        if (w.n_files > 1) add_files(out, &w);
+        if (folder || w.gguf.version)
+            add_kinds(out, kinds, n);
+        else
+            add_tensors(out, &w);
+    }
+    ct__weights_close(&w);
+    return ok;
+}

@@ -1,0 +1,433 @@
+// src/io/pickle and torch: files of torch.save, pickles that want something else, storages that do not fit.
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "io/pickle.h"
+#include "io/weights.h"
+#include "io/zip.h"
+
+#define MODELS "tests/data/models/"
+
+static void recorded_files(void **state) {
+    (void)state;
+    static const char *const paths[] = {MODELS "views.pt", MODELS "views_before_1_6.pt"};
+    for (int p = 0; p < 2; p++) {
+        ct_err err = {0};
+        ct_weights w;
+        assert_true(ct__weights_open(paths[p], &w, &err));
+        assert_int_equal(w.n, 6);
+        const ct_weight *t = ct__weights_find(&w, "whole");
+        assert_true(t && t->dtype == CT_F32 && t->rank == 3 && t->dim[2] == 4 && t->bytes == 96);
+        assert_ptr_equal(t->data, (const char *)w.files[0].map + t->at);
+        assert_string_equal(t->kind, "float32");
+        for (int i = 0; i < 24; i++) assert_true(((const float *)t->data)[i] == (float)i);
+        t = ct__weights_find(&w, "inner.permuted");
+        assert_true(t && t->dim[0] == 4 && t->dim[1] == 2 && t->dim[2] == 3);
+        for (int i = 0; i < 24; i++)
+            assert_true(((const float *)t->data)[i] == (float)(i % 3 * 4 + i / 3 % 2 * 12 + i / 6));
+        t = ct__weights_find(&w, "inner.7");
+        assert_true(t && t->rank == 2 && t->dim[0] == 3 && t->dim[1] == 2);
+        for (int i = 0; i < 6; i++) assert_true(((const float *)t->data)[i] == (float)(12 + 2 * i));
+        t = ct__weights_find(&w, "bf16");
+        assert_true(t && t->dtype == CT_BF16 && t->bytes == 24);
+        assert_memory_equal(t->data, "\0\0\x80\x3f\0\x40", 6);
+        assert_true(ct__weights_find(&w, "parameter")->rank == 1);
+        t = ct__weights_find(&w, "u16");
+        assert_true(t && t->dtype == CT_U16 && t->rank == 0 && t->bytes == 2);
+        assert_memory_equal(t->data, "\xff\xff", 2);
+        ct__weights_close(&w);
+    }
+}
+
+// --------------------------------------------------------------------------------------- bare pickles
+
+typedef struct bad {
+    const char *pickle;
+    size_t n;
+    const char *text; // behind "m: p: "
+} bad;
+#define BAD(pickle, text)                                                                          \
+    { pickle, sizeof pickle - 1, text }
+
+static const bad bads[] = {
+    // What others would call.
+    BAD("\x80\x02"
+        "cposix\nsystem\nX\x02\0\0\0id\x85R.",
+        "byte 2: it names \"posix.system\": only tensors and plain values are read, nothing is "
+        "called"),
+    BAD("\x80\x04\x8c\x08"
+        "builtins\x8c\x04"
+        "eval\x93.",
+        "byte 18: it names \"builtins.eval\": only tensors and plain values are read, nothing is "
+        "called"),
+    BAD("\x80\x02"
+        "ctorch._utils\n_rebuild_from_type_v2\n.",
+        "byte 2: it names \"torch._utils._rebuild_from_type_v2\": only tensors and plain values "
+        "are read, "
+        "nothing is called"),
+    BAD("c\x1b[2J\n\n.",
+        "byte 0: it names \"\\u001b[2J.\": only tensors and plain values are read, nothing is "
+        "called"),
+    BAD("(S'id'\nios\nsystem\n.", "byte 1: opcode 0x53 is none of those that PyTorch writes"),
+    BAD("(ios\nsystem\n.",
+        "byte 1: opcode INST makes an object: only tensors and plain values are read"),
+    BAD("(o.", "byte 1: opcode OBJ makes an object: only tensors and plain values are read"),
+    BAD("N)\x81.", "byte 2: opcode NEWOBJ makes an object: only tensors and plain values are read"),
+    BAD("N)}\x92.",
+        "byte 3: opcode NEWOBJ_EX makes an object: only tensors and plain values are read"),
+    BAD("\x82\x01.", "byte 0: opcode EXT1 makes an object: only tensors and plain values are read"),
+    BAD("P0\n.", "byte 0: opcode PERSID makes an object: only tensors and plain values are read"),
+    BAD("\x8f.",
+        "byte 0: opcode EMPTY_SET makes an object: only tensors and plain values are read"),
+    // What is called, and with what.
+    BAD("N)R.", "byte 2: None is called with a tuple"),
+    BAD("ccollections\nOrderedDict\n]R.", "byte 26: a global is called with a list"),
+    BAD("ccollections\nOrderedDict\n)R)R.", "byte 28: a dict is called with a tuple"),
+    BAD("ccollections\nOrderedDict\nN\x85R.",
+        "byte 27: an OrderedDict made of something, which is not supported"),
+    BAD("ctorch\nfloat32\n)R.", "byte 16: \"torch.float32\" is called, which makes no tensor"),
+    BAD("ctorch\nFloatStorage\n)R.",
+        "byte 21: \"torch.FloatStorage\" is called, which makes no tensor"),
+    BAD("ctorch\nSize\nK\x01\x85R.", "byte 15: a Size of what is no tuple"),
+    BAD("ctorch._utils\n_rebuild_parameter\nN\x85R.", "byte 35: a parameter of what is no tensor"),
+    BAD("ctorch._utils\n_rebuild_tensor_v2\n(NK\0))tR.",
+        "byte 40: _rebuild_tensor_v2 of what is no storage, offset, sizes and strides"),
+    BAD("ctorch._utils\n_rebuild_tensor_v3\n)R.",
+        "byte 34: _rebuild_tensor_v3 of what is no storage, offset, sizes and strides"),
+    BAD("]}b.", "byte 2: a list is given attributes (a dict): only dicts have some"),
+    BAD("}]b.", "byte 2: a dict is given attributes (a list): only dicts have some"),
+    BAD("NQ.", "byte 1: a persistent id that is no storage's (a type, a key, a place and a size)"),
+    BAD("(X\x07\0\0\0storagectorch\nfloat32\nX\x01\0\0\0"
+        "0X\0\0\0\0K\1tQ.",
+        "byte 42: a persistent id that is no storage's (a type, a key, a place and a size)"),
+    BAD("(X\x07\0\0\0storagectorch\nHalfStorage\nX\x01\0\0\0"
+        "0X\0\0\0\0J\xff\xff\xff\xfftQ.",
+        "byte 49: a storage of -1 elements"),
+    BAD("(X\x07\0\0\0storagectorch\nHalfStorage\nX\x01\0\0\0"
+        "0X\0\0\0\0K\1)tQ.",
+        "byte 47: a storage that is a view of another one, which is not supported"),
+    // The stack, its marks, the memo.
+    BAD(".", "byte 0: it ends with 0 values, not with one"),
+    BAD("NN.", "byte 2: it ends with 2 values, not with one"),
+    BAD("(N.", "byte 2: it ends with 1 values, not with one"),
+    BAD("0.", "byte 0: opcode 0x30 wants 1 value, but the stack has 0"),
+    BAD("N(0.", "byte 2: opcode 0x30 wants 1 value, but the stack has 0"),
+    BAD("N(\x86.", "byte 2: opcode 0x86 wants 2 values, but the stack has 0"),
+    BAD("t.", "byte 0: opcode 0x74 wants a mark, but there is none"),
+    BAD("1.", "byte 0: opcode 0x31 wants a mark, but there is none"),
+    BAD("N(e.", "byte 2: values are added to None, not to a list"),
+    BAD("]NNs.", "byte 3: values are added to a list, not to a dict"),
+    BAD("}Na.", "byte 2: values are added to a dict, not to a list"),
+    BAD("}(Nu.", "byte 3: a key without a value"),
+    BAD("(u.", "byte 1: opcode 0x75 wants 1 value, but the stack has 0"),
+    BAD("q\0.", "byte 0: opcode 0x71 wants 1 value, but the stack has 0"),
+    BAD("h\0.", "byte 0: place 0 of the memo is empty"),
+    BAD("Nq\1h\0.", "byte 3: place 0 of the memo is empty"),
+    BAD("Nr\xff\xff\xff\xff.",
+        "byte 1: place 4294967295 of the memo is further than there are opcodes"),
+    BAD("j\xff\xff\xff\xff.", "byte 0: place 4294967295 of the memo is empty"),
+    // Lengths, and ends.
+    BAD("", "byte 0: the pickle ends without its last opcode"),
+    BAD("N", "byte 1: the pickle ends without its last opcode"),
+    BAD("J\0\0.", "byte 0: the pickle ends at byte 4, inside an opcode"),
+    BAD("X\xff\xff\xff\xff.", "byte 0: a value of 4294967295 bytes, but the pickle ends at byte 6"),
+    BAD("\x8d\xff\xff\xff\xff\xff\xff\xff\xff.",
+        "byte 0: a value of 18446744073709551615 bytes, but the pickle ends at byte 10"),
+    BAD("\x8b\xff\xff\xff\xff.",
+        "byte 0: a value of 4294967295 bytes, but the pickle ends at byte 6"),
+    BAD("X\x01\0\0\0\xff.", "byte 0: a string is not UTF-8"),
+    BAD("ctorch\nSize", "byte 0: the pickle ends at byte 11, inside an opcode"),
+    BAD("\x80\x01.", "byte 0: protocol 1 is not supported, 2 to 5 are"),
+    BAD("\x80\x06.", "byte 0: protocol 6 is not supported, 2 to 5 are"),
+};
+
+static bool read_pickle(const void *bytes, size_t n, ct_err *err) {
+    ct_pickle p = {.label = "m", .part = "p"};
+    ct_pickle_value *v;
+    size_t used;
+    bool ok = ct__pickle_read(&p, bytes, n, &v, &used, err);
+    ct__arena_free(&p.arena);
+    return ok;
+}
+
+static void pickles_that_are_refused(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
+        char wanted[CT_ERROR_TEXT], *exact = malloc(bads[i].n + 1);
+        ct_err err = {0};
+        memcpy(exact, bads[i].pickle, bads[i].n);
+        assert_false(read_pickle(exact, bads[i].n, &err));
+        free(exact);
+        snprintf(wanted, sizeof wanted, "m: p: %s", bads[i].text);
+        assert_string_equal(err.text, wanted);
+    }
+}
+
+// They are read in a process that is killed when it opens, starts or connects anything.
+static void nothing_outside_is_touched(void **state) {
+    (void)state;
+#define KILLED(number)                                                                             \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),                                             \
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        KILLED(SYS_openat),
+        KILLED(SYS_execve),
+        KILLED(SYS_socket),
+        KILLED(SYS_clone),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+            _exit(errno == EINVAL || errno == ENOSYS ? 0 : 2); // a system without filters
+        for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
+            ct_err err = {0};
+            if (read_pickle(bads[i].pickle, bads[i].n, &err)) _exit(3);
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+// A million lists in each other, and integers of all lengths.
+static void pickles_that_are_read(void **state) {
+    (void)state;
+    enum { DEEP = 1000000 };
+    ct_err err = {0};
+    char *deep = malloc(2 * DEEP);
+    memset(deep, ']', DEEP);
+    memset(deep + DEEP, 'a', DEEP - 1);
+    deep[2 * DEEP - 1] = '.';
+    assert_true(read_pickle(deep, 2 * DEEP, &err));
+    free(deep);
+    static const char whole[] =
+        "(K\xffM\xff\xffJ\xfe\xff\xff\xff\x8a\0\x8a\1\xff\x8a\2\xff\0\x8a\x08\0\0\0\0\0\0\0\x80t.";
+    static const int64_t want[] = {255, 65535, -2, 0, -1, 255, INT64_MIN};
+    ct_pickle p = {.label = "m", .part = "p"};
+    ct_pickle_value *v;
+    size_t used;
+    assert_true(ct__pickle_read(&p, whole, sizeof whole - 1, &v, &used, &err));
+    assert_int_equal(used, sizeof whole - 1);
+    assert_int_equal(v->count, 7);
+    for (size_t i = 0; i < v->count; i++) assert_true(v->items[i]->whole == want[i]);
+    ct__arena_free(&p.arena);
+    static const char real[] = "G\x3f\xe0\0\0\0\0\0\0.behind";
+    assert_true(ct__pickle_read(&p, real, sizeof real - 1, &v, &used, &err));
+    assert_true(v->real == 0.5 && used == 10);
+    ct__arena_free(&p.arena);
+    assert_string_equal(err.text, "");
+}
+
+// ------------------------------------------------------------------------------------------- archives
+
+static char path[80];
+
+// An archive with this pickle and a storage "0" of six f32.
+static void write_archive(const void *pickle, size_t n, const char *order, bool deflate) {
+    static const float numbers[6] = {1, 2, 3, 4, 5, 6};
+    const ct_zip_piece pkl = {pickle, n}, bytes = {numbers, sizeof numbers},
+                       text = {order ? order : "", order ? strlen(order) : 0};
+    ct_err err = {0};
+    ct_atomic file;
+    assert_true(ct__atomic_begin(&file, path, 0666, &err));
+    ct_zip_out out = {.file = &file};
+    bool ok = ct__zip_add(&out, "m/data.pkl", &pkl, 1, true, &err);
+    ok = ok && (!order || ct__zip_add(&out, "m/byteorder", &text, 1, false, &err));
+    ok =
+        ok && ct__zip_add(&out, "m/data/0", &bytes, 1, deflate, &err) && ct__zip_finish(&out, &err);
+    ct__zip_out_free(&out);
+    assert_true(ok && ct__atomic_commit(&file, &err));
+}
+
+// {"t": a tensor of storage `key` of `elements` f32}; its offset, sizes and strides as pickled integers.
+static size_t pickle_tensor(char *to, const char *key, unsigned char elements, const char *offset,
+                            const char *sizes, size_t sizes_n, const char *strides,
+                            size_t strides_n) {
+    char *at = to;
+#define PUT(text) (memcpy(at, text, sizeof text - 1), at += sizeof text - 1)
+    PUT("\x80\x02}X\x01\0\0\0tctorch._utils\n_rebuild_tensor_v2\n(("
+        "X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0");
+    *at++ = *key;
+    PUT("X\0\0\0\0K");
+    *at++ = (char)elements;
+    PUT("tQ");
+    memcpy(at, offset, 2), at += 2;
+    PUT("(");
+    memcpy(at, sizes, sizes_n), at += sizes_n;
+    PUT("t(");
+    memcpy(at, strides, strides_n), at += strides_n;
+    PUT("ttRs.");
+    return (size_t)(at - to);
+}
+
+static void refused(const char *text) {
+    char wanted[CT_ERROR_TEXT];
+    ct_err err = {0};
+    ct_weights w;
+    assert_false(ct__weights_open(path, &w, &err));
+    snprintf(wanted, sizeof wanted, "%s: pytorch: %s", path, text);
+    assert_string_equal(err.text, wanted);
+}
+
+static void storages_that_do_not_fit(void **state) {
+    (void)state;
+    char p[400];
+    ct_err err = {0};
+    ct_weights w;
+#define TENSOR(key, elements, offset, sizes, strides)                                              \
+    write_archive(p,                                                                               \
+                  pickle_tensor(p, key, elements, offset, sizes, sizeof sizes - 1, strides,        \
+                                sizeof strides - 1),                                               \
+                  NULL, false)
+    TENSOR("0", 6, "K\1", "K\5", "K\1");
+    assert_true(ct__weights_open(path, &w, &err));
+    assert_true(w.n == 1 && ((const float *)w.entries[0].data)[4] == 6);
+    ct__weights_close(&w);
+    TENSOR("0", 6, "K\2", "K\5", "K\1");
+    refused("tensor \"t\": it reaches beyond its storage, which has 6 elements");
+    TENSOR("0", 6, "K\0", "K\2K\2", "K\3K\3");
+    refused("tensor \"t\": it reaches beyond its storage, which has 6 elements");
+    // 2^62 times 2 and more.
+    TENSOR("0", 6, "K\0", "\x8a\x08\0\0\0\0\0\0\0\x40K\4", "K\0K\0");
+    refused("tensor \"t\": it reaches beyond its storage, which has 6 elements");
+    TENSOR("0", 6, "K\0", "K\2", "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f");
+    refused("tensor \"t\": it reaches beyond its storage, which has 6 elements");
+    TENSOR("0", 6, "K\0", "\x8a\x08\0\0\0\0\0\0\0\x40", "K\0");
+    refused("tensor \"t\": its size in bytes overflows 64 bits");
+    TENSOR("0", 6, "K\0", "M\xff\xffM\xff\xff", "K\0K\0");
+    refused("tensor \"t\": what are views in another order take more bytes than the file");
+    TENSOR("0", 6, "K\0", "K\1", "\x8a\x01\xff");
+    refused("data.pkl: byte 103: a tensor whose strides are not whole numbers from 0 on");
+    TENSOR("0", 5, "K\0", "K\1", "K\1");
+    refused("storage \"0\" has 24 bytes, not those of 5 elements of float32");
+    TENSOR("1", 6, "K\0", "K\1", "K\1");
+    refused("storage \"1\" is missing");
+    size_t n = pickle_tensor(p, "0", 6, "K\0", "K\1", 2, "K\1", 2);
+    write_archive(p, n, "big", false);
+    refused("its numbers have the other byte order (big-endian), which is not supported");
+    write_archive(p, n, "little", true);
+    refused("\"m/data/0\" is packed, which PyTorch does not do");
+}
+
+static void dicts_that_are_no_tree(void **state) {
+    (void)state;
+    static const char itself[] = "}q\0X\1\0\0\0ah\0s.", list[] = "].";
+    char deep[400], *at = deep;
+    write_archive(itself, sizeof itself - 1, NULL, false);
+    refused("a dict is in two places, or in itself");
+    write_archive(list, sizeof list - 1, NULL, false);
+    refused("it holds no dict of tensors by name");
+    for (int i = 0; i < 40; i++, at += 7) memcpy(at, "}X\1\0\0\0a", 7);
+    *at++ = 'N';
+    memset(at, 's', 40);
+    at[40] = '.';
+    write_archive(deep, (size_t)(at + 41 - deep), NULL, false);
+    refused("dicts in dicts, more than 32 deep");
+}
+
+static void what_is_no_file_of_torch(void **state) {
+    (void)state;
+    FILE *f = fopen(path, "w");
+    fputs("\x80\x02nothing", f);
+    fclose(f);
+    refused("it begins with \"\\x80\\x02nothin\", as nothing that torch.save writes");
+    f = fopen(path, "w");
+    fclose(f);
+    refused("it begins with \"\", as nothing that torch.save writes");
+}
+
+// Cut at every byte, each byte flipped, and memory that runs out: a sentence, or tensors in the file.
+static void damaged_files(void **state) {
+    (void)state;
+    static const char *const paths[] = {MODELS "views.pt", MODELS "views_before_1_6.pt"};
+    for (int p = 0; p < 2; p++) {
+        ct_err err = {0};
+        ct_weights w;
+        char *bytes;
+        size_t n;
+        assert_true(ct__file_read(paths[p], &bytes, &n, &err));
+        for (size_t i = 0; i < 2 * n; i++) {
+            size_t cut = i < n ? i : n;
+            if (i >= n) bytes[i - n] = (char)~bytes[i - n];
+            FILE *f = fopen(path, "w");
+            assert_int_equal(fwrite(bytes, 1, cut, f), cut);
+            fclose(f);
+            if (i >= n) bytes[i - n] = (char)~bytes[i - n];
+            err = (ct_err){0};
+            if (ct__weights_open(path, &w, &err)) {
+                for (size_t k = 0; k < w.n; k++)
+                    assert_true(w.entries[k].at + w.entries[k].bytes <= n);
+                ct__weights_close(&w);
+            } else {
+                assert_memory_equal(err.text, path, strlen(path));
+            }
+        }
+        ct__free(bytes);
+        for (int64_t k = 1;; k++) {
+            err = (ct_err){0};
+            ct__fail_alloc_after(k);
+            bool ok = ct__weights_open(paths[p], &w, &err);
+            ct__fail_alloc_after(-1);
+            if (ok) break;
+            assert_int_equal(err.code, CT_E_MEMORY);
+        }
+        ct__weights_close(&w);
+    }
+}
+
+static int make_path(void **state) {
+    (void)state;
+    strcpy(path, "/tmp/cotan-pickle-XXXXXX");
+    int fd = mkstemp(path);
+    if (fd < 0) return -1;
+    close(fd);
+    unlink(path);
+    strcat(path, ".pt");
+    return 0;
+}
+
+static int remove_path(void **state) {
+    (void)state;
+    unlink(path);
+    return 0;
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_path, remove_path)
+    const struct CMUnitTest tests[] = {
+        TEST(recorded_files),
+        TEST(pickles_that_are_refused),
+        TEST(nothing_outside_is_touched),
+        TEST(pickles_that_are_read),
+        TEST(storages_that_do_not_fit),
+        TEST(dicts_that_are_no_tree),
+        TEST(what_is_no_file_of_torch),
+        TEST(damaged_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
