@@ -5,7 +5,7 @@
 
 const char *const ct__architectures[] = {
     // ------------------------------------------------------------------------------ decoders
-    "llama: class=LlamaForCausalLM gguf=llama qkv_bias=$attention_bias|0 "
+    "llama: class=LlamaForCausalLM gguf=llama gguf_pairs=1 qkv_bias=$attention_bias|0 "
     "out_bias=$attention_bias|0 "
     "mlp_bias=$mlp_bias|0 embed=model.embed_tokens layer=model.layers.% final_norm=model.norm "
     "output=lm_head "
@@ -17,7 +17,7 @@ const char *const ct__architectures[] = {
     "renormalise=1 "
     "router=block_sparse_moe.gate expert_gate=block_sparse_moe.experts.#.w1 "
     "expert_up=block_sparse_moe.experts.#.w3 expert_down=block_sparse_moe.experts.#.w2",
-    "qwen2: like=llama class=Qwen2ForCausalLM gguf=qwen2 qkv_bias=1 out_bias=0 "
+    "qwen2: like=llama gguf_pairs=0 class=Qwen2ForCausalLM gguf=qwen2 qkv_bias=1 out_bias=0 "
     "window=$sliding_window|0",
     "qwen2_moe: like=qwen2 class=Qwen2MoeForCausalLM gguf=qwen2moe qkv_bias=$qkv_bias|1 "
     "experts=$num_experts|$num_local_experts expert_hidden=$moe_intermediate_size "
@@ -34,7 +34,7 @@ const char *const ct__architectures[] = {
     "sparse_step=$decoder_sparse_step|1 "
     "router=mlp.gate expert_gate=mlp.experts.#.gate_proj expert_up=mlp.experts.#.up_proj "
     "expert_down=mlp.experts.#.down_proj",
-    "gemma: like=llama class=GemmaForCausalLM gguf=gemma norm=rms1 embed_sqrt=1 "
+    "gemma: like=llama gguf_pairs=0 class=GemmaForCausalLM gguf=gemma norm=rms1 embed_sqrt=1 "
     "tied=$tie_word_embeddings|1 "
     "act=$hidden_activation|gelu_pytorch_tanh",
     "gemma2: like=gemma class=Gemma2ForCausalLM gguf=gemma2 window=$sliding_window sliding=2 "
@@ -44,9 +44,10 @@ const char *const ct__architectures[] = {
     "gemma3_text: like=gemma2 class=Gemma3ForCausalLM gguf=gemma3 "
     "sliding=$sliding_window_pattern|6 "
     "qk_norm=head q_norm=self_attn.q_norm k_norm=self_attn.k_norm",
-    "phi3: like=llama class=Phi3ForCausalLM gguf=phi3 window=$sliding_window|0 qkv=joined "
+    "phi3: like=llama gguf_pairs=0 class=Phi3ForCausalLM gguf=phi3 window=$sliding_window|0 "
+    "qkv=joined "
     "joined_qkv=self_attn.qkv_proj mlp=joined gate_up=mlp.gate_up_proj",
-    "phimoe: like=mixtral class=PhimoeForCausalLM gguf=phimoe norm=layer norm_bias=1 "
+    "phimoe: like=mixtral gguf_pairs=0 class=PhimoeForCausalLM gguf=phimoe norm=layer norm_bias=1 "
     "qkv_bias=$attention_bias|0 out_bias=$attention_bias|0 head_bias=$lm_head_bias|0 routing=mixer "
     "renormalise=0 jitter=$router_jitter_noise|0.01",
     "deepseek_v2: like=llama class=DeepseekV2ForCausalLM gguf=deepseek2 rope=pairs "
@@ -63,7 +64,7 @@ const char *const ct__architectures[] = {
     "shared_up=mlp.shared_experts.up_proj shared_down=mlp.shared_experts.down_proj",
     "deepseek_v3: like=deepseek_v2 class=DeepseekV3ForCausalLM routing=sigmoid "
     "renormalise=$norm_topk_prob|1 router_bias=mlp.gate.e_score_correction_bias",
-    "gpt_oss: like=llama class=GptOssForCausalLM gguf=gpt-oss qkv_bias=1 out_bias=1 "
+    "gpt_oss: like=llama gguf_pairs=0 class=GptOssForCausalLM gguf=gpt-oss qkv_bias=1 out_bias=1 "
     "window=$sliding_window|0 sliding=2 sinks=self_attn.sinks experts=$num_local_experts "
     "routing=chosen "
     "expert_in_out=1 expert_bias=1 limit=$swiglu_limit|7 gate_alpha=$swiglu_alpha|1.702 "
@@ -82,7 +83,7 @@ const char *const ct__architectures[] = {
     "smollm3: like=llama class=SmolLM3ForCausalLM gguf=smollm3 window=$sliding_window|0 "
     "rope_interval=$no_rope_layer_interval|4 "
     "tied=$tie_word_embeddings|1",
-    "olmo2: like=llama class=Olmo2ForCausalLM gguf=olmo2 attn_norm= mlp_norm= "
+    "olmo2: like=llama gguf_pairs=0 class=Olmo2ForCausalLM gguf=olmo2 attn_norm= mlp_norm= "
     "attn_post=post_attention_layernorm mlp_post=post_feedforward_layernorm qk_norm=whole "
     "q_norm=self_attn.q_norm k_norm=self_attn.k_norm",
     "glm4: like=llama class=Glm4ForCausalLM gguf=glm4 rope=pairs out_bias=0 mlp=joined "
@@ -90,7 +91,8 @@ const char *const ct__architectures[] = {
     "granite: like=llama class=GraniteForCausalLM gguf=granite scale=$attention_multiplier "
     "embed_scale=$embedding_multiplier residual_scale=$residual_multiplier "
     "logit_scale=$logits_scaling",
-    "starcoder2: like=llama class=Starcoder2ForCausalLM gguf=starcoder2 norm=layer norm_bias=1 "
+    "starcoder2: like=llama gguf_pairs=0 act=$hidden_act|gelu_pytorch_tanh "
+    "class=Starcoder2ForCausalLM gguf=starcoder2 norm=layer norm_bias=1 "
     "qkv_bias=$use_bias|1 out_bias=$use_bias|1 mlp_bias=$use_bias|1 window=$sliding_window|0 "
     "mlp=plain "
     "tied=$tie_word_embeddings|1 up=mlp.c_fc down=mlp.c_proj",
@@ -107,7 +109,7 @@ const char *const ct__architectures[] = {
     "embed=transformer.wte layer=transformer.h.% final_norm=transformer.ln_f output=lm_head "
     "attn_norm=ln_1 "
     "q=attn.q_proj k=attn.k_proj v=attn.v_proj o=attn.out_proj up=mlp.fc_in down=mlp.fc_out",
-    "gpt_neox: class=GPTNeoXForCausalLM gguf=gptneox norm=layer norm_bias=1 "
+    "gpt_neox: act=$hidden_act|gelu class=GPTNeoXForCausalLM gguf=gptneox norm=layer norm_bias=1 "
     "qkv_bias=$attention_bias|1 "
     "out_bias=$attention_bias|1 mlp_bias=1 parallel=$use_parallel_residual|1 qkv=by_head mlp=plain "
     "embed=gpt_neox.embed_in layer=gpt_neox.layers.% final_norm=gpt_neox.final_layer_norm "
@@ -116,7 +118,8 @@ const char *const ct__architectures[] = {
     "joined_qkv=attention.query_key_value "
     "o=attention.dense up=mlp.dense_h_to_4h down=mlp.dense_4h_to_h",
     // ------------------------------------------------------------------------------ encoders
-    "bert: class=BertForMaskedLM gguf=bert family=encoder bidirectional=1 norm=layer norm_bias=1 "
+    "bert: act=$hidden_act|$activation|gelu class=BertForMaskedLM gguf=bert family=encoder "
+    "bidirectional=1 norm=layer norm_bias=1 "
     "qkv_bias=1 "
     "out_bias=1 mlp_bias=1 head_bias=1 rope=none order=post mlp=plain tied=$tie_word_embeddings|1 "
     "types=$type_vocab_size|2 embed=bert.embeddings.word_embeddings "
@@ -143,7 +146,8 @@ const char *const ct__architectures[] = {
     "mlp_norm=output_layer_norm "
     "output_dense=vocab_transform output_norm=vocab_layer_norm output=vocab_projector "
     "logit_bias=vocab_projector.bias",
-    "modernbert: like=bert class=ModernBertForMaskedLM gguf=modern-bert norm_bias=$norm_bias|0 "
+    "modernbert: like=bert act=$hidden_activation|gelu class=ModernBertForMaskedLM "
+    "gguf=modern-bert norm_bias=$norm_bias|0 "
     "qkv_bias=$attention_bias|0 out_bias=$attention_bias|0 mlp_bias=$mlp_bias|0 rope=half "
     "order=pre "
     "types=0 type_table= position_table= qkv=joined mlp=joined window=$local_attention|128 "

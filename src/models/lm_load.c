@@ -11,7 +11,9 @@
 #include "cotan/lm.h"
 #include "io/config.h"
 #include "io/json.h"
+#include "io/ggml_blocks.h"
 #include "io/weights.h"
+#include "models/lm_gguf.h"
 #include "models/stack.h"
 #include "nn/store.h"
 #include "ops/rules.h"
@@ -61,45 +63,105 @@ static void complain(ct_lm *lm, const char *name, const ct_weight *found, ct_int
 }
 
 static bool fits(const ct_weight *found, ct_ints want) {
-    bool same = found && found->rank == (size_t)want.n && ct__has_slope(found->dtype);
+    bool same = found && found->rank == (size_t)want.n &&
+                (found->block >= 0 || ct__has_slope(found->dtype));
     for (int64_t a = 0; same && a < want.n; a++) same = found->dim[a] == want.v[a];
     return same;
 }
 
-ct_tensor ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_loc here) {
+static const char scales_end[] = ".scales";
+
+// Blocks of ggml that are codes and scales of a layout of ours.
+static bool layout_of(const ct_weight *w, ct_layout *layout) {
+    if (w->block < 0) return false;
+    const char *name = ct__ggml_type((uint32_t)w->block)->name;
+    *layout = strcmp(name, "Q8_0") == 0 ? CT_LAYOUT_INT8_32 : CT_LAYOUT_INT4_32;
+    return strcmp(name, "Q8_0") == 0 || strcmp(name, "Q4_0") == 0;
+}
+
+bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *w, ct_loc here) {
     char one[CT_NN_PATH + 24];
-    ct_tensor had = ct_params_find(lm->params, name); // an encoder's, which has the same embeddings
-    if (had.bits) return had;
+    w->weight = ct_params_find(lm->params, name); // an encoder's, which has the same embeddings
+    if (w->weight.bits) return true;
     const bool stacked = strchr(name, '#') != NULL;
     const ct_ints each = stacked ? (ct_ints){dims.n - 1, dims.v + 1} : dims;
     const ct_weight *first = NULL;
     bool ok = true;
     for (int64_t i = 0; i < (stacked ? dims.v[0] : 1); i++) {
-        const ct_weight *found = find_weight(lm, of_expert(name, i, one));
+        const char *own = of_expert(name, i, one);
+        const ct_weight *found = find_weight(lm, own);
         if (!first) first = found;
-        if (fits(found, each) && found->dtype == first->dtype) continue;
-        complain(lm, one[0] && stacked ? one : name, found, each);
+        if (fits(found, each) && found->dtype == first->dtype && found->block == first->block)
+            continue;
+        complain(lm, own, found, each);
         ok = false;
     }
-    if (!ok) return CT_NONE;
-    return ct_param_at(lm->params, name, lm->trainable ? CT_F32 : first->dtype, dims, here);
+    if (!ok) return false;
+    const bool codes = !lm->trainable && dims.n == 2 && layout_of(first, &w->layout);
+    if (codes) {
+        snprintf(one, sizeof one, "%s%s", name, scales_end);
+        const ct_dtype dtype = w->layout == CT_LAYOUT_INT8_32 ? CT_I8 : CT_I4;
+        w->weight = ct_param_at(lm->params, name, dtype, dims, here);
+        w->scales = ct_param_at(lm->params, one, CT_F16, CT_DIMS(dims.v[0], dims.v[1] / 32), here);
+    } else {
+        const bool as_it_is = !lm->trainable && first->block < 0;
+        w->weight = ct_param_at(lm->params, name, as_it_is ? first->dtype : CT_F32, dims, here);
+    }
+    return true;
 }
 
 // The bytes of a weight, or of all experts' one after the other, in pieces, in the variable's dtype.
-enum { PIECE = 4096 };
+enum { PIECE = 4096, MOST_BLOCK = 256 };
 typedef struct source {
     const ct_lm *lm;
     const char *name;
     const ct_weight *weight; // being read
-    uint64_t at;             // of its elements
+    uint64_t at;             // of its elements, or blocks
     int64_t next, n;         // experts
     ct_dtype to;
+    bool scales; // of the blocks
     char in[PIECE * 8], out[PIECE * 8];
 } source;
 
+// Q4_0 has elements i and i + 16 in a byte, from 0 on; ours are i and i + 1, two's complement.
+static void four_bits(const uint8_t *block, uint8_t *out) {
+    for (int i = 0; i < 8; i++) {
+        const uint8_t a = block[2 + 2 * i], b = block[3 + 2 * i];
+        out[i] = (uint8_t)((a & 15) | (b & 15) << 4) ^ 0x88;
+        out[8 + i] = (uint8_t)(a >> 4 | (b & 0xf0)) ^ 0x88;
+    }
+}
+
+static size_t convert_blocks(source *s, const char *from, size_t count) {
+    const ct_ggml_type *type = ct__ggml_type((uint32_t)s->weight->block);
+    if (s->to == CT_F32) {
+        ct__ggml_floats(type, from, count, (float *)(void *)s->out);
+        return count * (size_t)type->elements * 4;
+    }
+    const size_t size = s->scales ? 2 : s->to == CT_I8 ? 32 : 16;
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *block = (const uint8_t *)from + i * (size_t)type->bytes;
+        uint8_t *out = (uint8_t *)s->out + i * size;
+        if (s->scales)
+            memcpy(out, block, 2);
+        else if (s->to == CT_I8)
+            memcpy(out, block + 2, 32);
+        else
+            four_bits(block, out);
+    }
+    return count * size;
+}
+
+static size_t convert_numbers(source *s, const char *from, size_t count) {
+    const ct_dtype dtype = s->weight->dtype;
+    memcpy(s->in, from, count * ct_dtype_size(dtype)); // a file aligns nothing
+    for (size_t i = 0; i < count; i++)
+        ct__store_f64(s->to, s->out, (int64_t)i, ct__load_f64(dtype, s->in, (int64_t)i));
+    return count * ct_dtype_size(s->to);
+}
+
 static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
     source *s = user;
-    (void)err;
     char one[CT_NN_PATH + 24];
     *n = 0;
     if (!s->weight && s->next == s->n) return true;
@@ -108,33 +170,39 @@ static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
         s->at = 0;
     }
     const ct_weight *w = s->weight;
-    const size_t size = ct_dtype_size(w->dtype);
+    const bool blocks = w->block >= 0;
+    const ct_ggml_type *type = blocks ? ct__ggml_type((uint32_t)w->block) : NULL;
+    const size_t size = blocks ? (size_t)type->bytes : ct_dtype_size(w->dtype);
+    const size_t most = blocks ? PIECE / MOST_BLOCK : PIECE;
     const char *from = (const char *)w->data + s->at * size;
     const uint64_t left = w->bytes / size - s->at;
-    size_t count = (size_t)left;
-    if (w->dtype != s->to) { // a file aligns nothing
-        if (count > PIECE) count = PIECE;
-        memcpy(s->in, from, count * size);
-        for (size_t i = 0; i < count; i++)
-            ct__store_f64(s->to, s->out, (int64_t)i, ct__load_f64(w->dtype, s->in, (int64_t)i));
-        from = s->out;
+    size_t count = left < most ? (size_t)left : most;
+    *bytes = s->out;
+    if (!blocks && w->dtype == s->to) {
+        count = (size_t)left;
+        *bytes = from;
+        *n = count * size;
+    } else {
+        *n = blocks ? convert_blocks(s, from, count) : convert_numbers(s, from, count);
     }
     s->at += count;
     if (count == left) s->weight = NULL;
-    *bytes = from;
-    *n = count * ct_dtype_size(s->to);
     return *n || next_piece(user, bytes, n, err);
 }
 
 static bool give_value(ct_lm *lm, size_t i, ct_loc here) {
     CT_PLAIN; // floats are converted
     ct_ctx *ctx = ct__ctx();
-    const char *name = ct_params_name(lm->params, i);
+    char name[CT_NN_PATH];
     ct_tensor var = ct_params_get(lm->params, i);
+    snprintf(name, sizeof name, "%s", ct_params_name(lm->params, i));
+    const bool scales =
+        ct_dtype_of(var) == CT_F16 && ct__ends_with(name, scales_end) && !find_weight(lm, name);
+    if (scales) name[strlen(name) - strlen(scales_end)] = '\0';
     const bool stacked = strchr(name, '#') != NULL;
     if (!stacked) {
         const ct_weight *w = find_weight(lm, name);
-        const bool as_it_is = w->dtype == ct_dtype_of(var) && !lm->trainable &&
+        const bool as_it_is = w->block < 0 && w->dtype == ct_dtype_of(var) && !lm->trainable &&
                               (uintptr_t)w->data % ct_dtype_size(w->dtype) == 0;
         if (as_it_is) lm->lent[i] = ct__var_lend(ctx, var, w->data, w->bytes, here);
         if (lm->lent[i]) return true;
@@ -142,8 +210,11 @@ static bool give_value(ct_lm *lm, size_t i, ct_loc here) {
     }
     source *s = ct__malloc(sizeof *s);
     if (!s) return ct__err_memory(&ctx->err, here, "lm", sizeof *s);
-    *s =
-        (source){.lm = lm, .name = name, .n = stacked ? ct_dim(var, 0) : 1, .to = ct_dtype_of(var)};
+    *s = (source){.lm = lm,
+                  .name = name,
+                  .n = stacked ? ct_dim(var, 0) : 1,
+                  .to = ct_dtype_of(var),
+                  .scales = scales};
     const bool ok = ct__var_fill(ctx, var, next_piece, s, here);
     ct__free(s);
     return ok;
@@ -192,17 +263,29 @@ static bool make_reader(ct_lm *lm, const char *file, ct_loc here) {
     return ok;
 }
 
+// What the model is: of a file with metadata by these, else by the folder's config.json.
+static bool read_spec(ct_lm *lm, const char *path, const char *file, ct_err *err) {
+    const bool gguf = lm->files->gguf.version > 0;
+    if (gguf) {
+        lm->config.root = ct__lm_gguf_config(lm->files, err);
+        if (!lm->config.root) return false;
+    } else if (!ct__config_read(file, &lm->config, err)) {
+        return false;
+    }
+    if (!ct__spec_read(gguf ? path : file, lm->config.root, &lm->arena, &lm->spec, err))
+        return false;
+    if (gguf) ct__lm_gguf_names(&lm->spec);
+    return true;
+}
+
 static bool load_all(ct_lm *lm, const char *path, const char *file, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ct__config_read(file, &lm->config, &ctx->err) ||
-        !ct__spec_read(file, lm->config.root, &lm->arena, &lm->spec, &ctx->err))
-        return false;
     lm->files = ct__calloc(1, sizeof *lm->files);
     lm->params = ct_params_new();
     if (!lm->files || !lm->params)
         return ct__err_memory(&ctx->err, here, "lm_load", sizeof *lm->files);
-    if (!ct__weights_open(path, lm->files, &ctx->err) || !make_reader(lm, file, here) ||
-        !make_layers(lm, here))
+    if (!ct__weights_open(path, lm->files, &ctx->err) || !read_spec(lm, path, file, &ctx->err) ||
+        !make_reader(lm, file, here) || !make_layers(lm, here))
         return false;
     if (lm->n_problems) return no_weights(lm, path, &ctx->err);
     return give_values(lm, here);

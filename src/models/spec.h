@@ -35,6 +35,7 @@
     F(window, "0")  /* keys that a query of a sliding layer sees, its own the last; 0: all */      \
     F(sliding, "1") /* layers that no list names: n: all but every n-th, -n: but 0, n, 2 n */      \
     F(chunk, "0")   /* keys and queries see each other in chunks of so many (layers in a list) */  \
+    F(gguf_pairs, "0")    /* in GGUF files neighbours turn together, where else halves do */       \
     F(rope_interval, "0") /* every so many layers does not turn; 0: all do */                      \
     F(parallel, "0")      /* attention and MLP read the same and are added at once */              \
     F(bidirectional, "0")                                                                          \
@@ -92,7 +93,7 @@
     F(qkv, "split", "split joined by_head")    /* by_head: (heads, 3, head) */                     \
     F(qk_norm, "none", "none head whole unit") /* unit: without weights, behind the rotation */    \
     F(rope, "half", "none half pairs")         /* which numbers turn together */                   \
-    F(act, "$hidden_act|$hidden_activation|$activation_function|$activation",                      \
+    F(act, "$hidden_act|$hidden_activation|$activation_function|$activation|silu",                 \
       "silu gelu gelu_new gelu_pytorch_tanh gelu_fast relu swish relu2 quick_gelu tanh")           \
     F(mlp, "gated",                                                                                \
       "gated joined plain relu gated-gelu gated-silu") /* joined: gate and up are one weight */    \

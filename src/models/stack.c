@@ -198,11 +198,13 @@ static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_p
     char full[CT_NN_PATH];
     if (!own.n || !lm->spec.name[name]) return true;
     bool ok = full_name(&lm->spec, layer, name, own.plain ? "" : ".weight", full);
-    if (ok) w->weight = ct__lm_variable(lm, full, (ct_ints){own.n, own.dim}, here);
+    if (ok) ct__lm_variable(lm, full, (ct_ints){own.n, own.dim}, w, here);
     if (ok && own.bias) {
         const int64_t dim[2] = {own.experts ? own.dim[0] : own.bias, own.bias};
         ok = full_name(&lm->spec, layer, name, own.plain ? "_bias" : ".bias", full);
-        if (ok) w->bias = ct__lm_variable(lm, full, (ct_ints){own.experts ? 2 : 1, dim}, here);
+        ct_weight_pair bias = {0};
+        if (ok) ct__lm_variable(lm, full, (ct_ints){own.experts ? 2 : 1, dim}, &bias, here);
+        w->bias = bias.weight;
     }
     ct_ctx *ctx = ct__ctx();
     if (!ok)
@@ -228,12 +230,26 @@ ct_tensor ct__stack_numbers(ct_tensor weight, ct_loc here) {
     return ct_dtype_of(weight) == CT_F32 ? weight : ct_cast_at(weight, CT_F32, here);
 }
 
+// x (..., in) times a weight (out, in), or (in, out). Of codes, which meet rows of codes.
+static ct_tensor product(ct_tensor x, const ct_weight_pair *w, bool in_out, ct_loc here) {
+    if (w->scales.bits) return ct_quantised_matmul_at(x, w->weight, w->scales, w->layout, here);
+    ct_tensor weight = ct__stack_numbers(w->weight, here);
+    return ct_matmul_at(x, in_out ? weight : ct_permute_at(weight, CT_AXES(1, 0), here), here);
+}
+
+ct_tensor ct__stack_lookup(const ct_weight_pair *w, ct_tensor indices, ct_loc here) {
+    ct_tensor rows =
+        ct_gather_with((ct_gather_args){.x = w->weight, .indices = indices, .here = here});
+    if (!w->scales.bits) return ct__stack_numbers(rows, here);
+    ct_tensor scales =
+        ct_gather_with((ct_gather_args){.x = w->scales, .indices = indices, .here = here});
+    return ct_dequantise_at(rows, scales, w->layout, here);
+}
+
 ct_tensor ct__stack_linear(const ct_lm_pass *pass, const ct_weight_pair *w, ct_tensor x) {
     const ct_loc here = pass->here;
     if (!w->weight.bits) return x;
-    ct_tensor weight = ct__stack_numbers(w->weight, here); // (out, in), or (in, out)
-    if (!pass->lm->spec.in_out) weight = ct_permute_at(weight, CT_AXES(1, 0), here);
-    x = ct_matmul_at(x, weight, here);
+    x = product(x, w, pass->lm->spec.in_out, here);
     return w->bias.bits ? ct_add_at(x, ct__stack_numbers(w->bias, here), here) : x;
 }
 
@@ -315,17 +331,14 @@ static ct_tensor embed(const ct_lm_pass *pass, ct_tensor tokens) {
     const ct_lm *lm = pass->lm;
     const ct_spec *s = &lm->spec;
     const ct_loc here = pass->here;
-    ct_tensor x = ct_gather_with((ct_gather_args){
-        .x = lm->whole[CT_NAME_embed].weight, .indices = tokens, .here = here}); // (N, width)
-    x = ct__stack_numbers(x, here);
+    ct_tensor x = ct__stack_lookup(&lm->whole[CT_NAME_embed], tokens, here); // (N, width)
     const double scale = s->embed_sqrt ? sqrt((double)s->width) : s->embed_scale;
     if (scale != 1) x = ct_mul_at(x, ct_f(scale), here);
-    ct_tensor table = lm->whole[CT_NAME_position_table].weight;
-    if (table.bits) {
+    const ct_weight_pair *places = &lm->whole[CT_NAME_position_table];
+    if (places->weight.bits) {
         ct_tensor at = pass->positions; // (N)
         if (s->first_position) at = ct_add_at(at, ct_i(s->first_position), here);
-        ct_tensor rows = ct_gather_with((ct_gather_args){.x = table, .indices = at, .here = here});
-        x = ct_add_at(x, ct__stack_numbers(rows, here), here);
+        x = ct_add_at(x, ct__stack_lookup(places, at, here), here);
     }
     ct_tensor types = lm->whole[CT_NAME_type_table].weight;
     if (types.bits) { // all of the first kind
@@ -406,8 +419,7 @@ ct_tensor ct__stack_logits(const ct_lm_pass *pass, ct_tensor x) {
         x = ct__stack_norm(pass, &lm->whole[CT_NAME_output_norm], x);
     }
     const ct_weight_pair *head = &lm->whole[s->tied ? CT_NAME_embed : CT_NAME_output];
-    ct_tensor weight = ct_permute_at(ct__stack_numbers(head->weight, here), CT_AXES(1, 0), here);
-    x = ct_matmul_at(x, weight, here); // (..., vocab)
+    x = product(x, head, false, here); // (M, vocab)
     ct_tensor bias = head->bias.bits ? head->bias : lm->whole[CT_NAME_logit_bias].weight;
     if (bias.bits) x = ct_add_at(x, ct__stack_numbers(bias, here), here);
     if (s->logit_sqrt) x = ct_div_at(x, ct_f(sqrt((double)s->width)), here);

@@ -11,6 +11,8 @@
 
 typedef struct ct_weight_pair {
     ct_tensor weight, bias; // CT_NONE: there is none
+    ct_tensor scales; // of a weight of codes, of which the layout says more; CT_NONE: of numbers
+    ct_layout layout;
 } ct_weight_pair;
 
 struct ct_lm {
@@ -85,9 +87,10 @@ typedef struct ct_lm_pass {
 
 // The variables, without values.
 bool ct__stack_make(ct_lm *lm, ct_loc here);
-// The variable of that name, in the dtype of the file's weight; CT_NONE: there is a problem with it. A # in the
-// name is an expert's number, and the variable has an axis of experts in front.
-ct_tensor ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_loc here);
+// Makes the variable of that name, in the dtype of the file's weight or, of blocks for which there is a product of
+// codes, as codes and scales. False: there is a problem with it, which the model lists. A # in the name is an expert's
+// number, and the variable has an axis of experts in front.
+bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *w, ct_loc here);
 // tokens (N) -> (N, width), behind the last norm
 ct_tensor ct__stack_hidden(ct_lm_pass *pass, ct_tensor tokens);
 // (M, width) -> (M, vocab)
@@ -99,6 +102,8 @@ ct_tensor ct__stack_norm(const ct_lm_pass *pass, const ct_weight_pair *w, ct_ten
 ct_tensor ct__stack_activate(const ct_lm_pass *pass, ct_tensor x);
 // A weight's numbers: f32, whatever it is stored as.
 ct_tensor ct__stack_numbers(ct_tensor weight, ct_loc here);
+// Rows of a table (rows, width) by their numbers: (..., width)
+ct_tensor ct__stack_lookup(const ct_weight_pair *w, ct_tensor indices, ct_loc here);
 ct_tensor ct__stack_cut(ct_tensor x, int64_t from, int64_t to, ct_loc here); // of the last axis
 // x (..., n * m) -> (..., n, m)
 ct_tensor ct__stack_split(ct_tensor x, int64_t n, int64_t m, ct_loc here);

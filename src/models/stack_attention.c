@@ -276,7 +276,7 @@ ct_tensor ct__stack_attention(ct_lm_pass *pass, int64_t layer, ct_tensor x) {
     const ct_spec *s = &pass->lm->spec;
     const ct_loc here = pass->here;
     projected p = queries_keys_values(pass, layer, x);
-    ct_weight_pair pool = {CT_NONE, CT_NONE};
+    ct_weight_pair pool = {0};
     if (pass->cache) {
         pool.weight = remember(pass, pass->cache->layer[layer].weight, p.k);
         pool.bias = remember(pass, pass->cache->layer[layer].bias, p.v);

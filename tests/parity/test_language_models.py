@@ -16,11 +16,10 @@ PROGRAM = Path(os.environ["COTAN_BUILD"]) / "tests/unit/test_language_models"
 transformers.logging.set_verbosity_error()
 
 
-def make(name):
-    """The model as their library makes it, with weights of ours."""
-    kind, config, given = lm.MODELS[name]
-    model = getattr(transformers, kind)(getattr(transformers, config)(**given, attn_implementation="eager")).eval().float()
-    return model
+def make(model):
+    """What their library makes of a row of lm.MODELS."""
+    kind, config, given = model
+    return getattr(transformers, kind)(getattr(transformers, config)(**given, attn_implementation="eager")).eval().float()
 
 
 def fill(model, folder):
@@ -47,7 +46,7 @@ def logits_of(name, model):
 @pytest.fixture(scope="module", params=lm.MODELS)
 def model(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    return request.param, folder, *fill(make(request.param), folder)
+    return request.param, folder, *fill(make(lm.MODELS[request.param]), folder)
 
 
 def test_logits_and_gradients(model, tmp_path):

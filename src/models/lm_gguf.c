@@ -1,0 +1,184 @@
+#include "models/lm_gguf.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/gguf.h"
+
+// --------------------------------------------------------------------------------------------- config
+
+// Keys below the architecture's name, and what config.json calls them.
+static const struct {
+    const char *gguf, *config;
+    bool real;
+} keys[] = {
+    {"block_count", "num_hidden_layers", false},
+    {"context_length", "max_position_embeddings", false},
+    {"embedding_length", "hidden_size", false},
+    {"feed_forward_length", "intermediate_size", false},
+    {"attention.head_count", "num_attention_heads", false},
+    {"attention.head_count_kv", "num_key_value_heads", false},
+    {"attention.key_length", "head_dim", false},
+    {"attention.sliding_window", "sliding_window", false},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
+    {"attention.layer_norm_epsilon", "layer_norm_eps", true},
+    {"attention.scale", "attention_multiplier", true},
+    {"attn_logit_softcapping", "attn_logit_softcapping", true},
+    {"final_logit_softcapping", "final_logit_softcapping", true},
+    {"rope.freq_base", "rope_theta", true},
+    {"rope.dimension_count", "rotary_dim", false},
+    {"expert_count", "num_local_experts", false},
+    {"expert_used_count", "num_experts_per_tok", false},
+    {"expert_feed_forward_length", "moe_intermediate_size", false},
+    {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", false},
+    {"expert_shared_count", "n_shared_experts", false},
+    {"expert_weights_norm", "norm_topk_prob", false},
+    {"expert_weights_scale", "routed_scaling_factor", true},
+    {"leading_dense_block_count", "first_k_dense_replace", false},
+    {"attention.q_lora_rank", "q_lora_rank", false},
+    {"attention.kv_lora_rank", "kv_lora_rank", false},
+    {"embedding_scale", "embedding_multiplier", true},
+    {"residual_scale", "residual_multiplier", true},
+    {"logit_scale", "logits_scaling", true},
+};
+
+static const ct_gguf_pair *below(const ct_gguf *g, const char *architecture, const char *key) {
+    char name[192];
+    snprintf(name, sizeof name, "%s.%s", architecture, key);
+    return ct__gguf_find(g, name);
+}
+
+static void copy_key(const ct_gguf *g, const char *architecture, size_t i, json_t *config) {
+    const ct_gguf_pair *pair = below(g, architecture, keys[i].gguf);
+    if (!pair || pair->type == CT_GGUF_STRING) return;
+    // Of a list, a number a layer, the first stands for all.
+    if (!pair->value.n || pair->value.type == CT_GGUF_STRING) return;
+    json_object_set_new(config, keys[i].config,
+                        keys[i].real ? json_real(ct__gguf_list_real(&pair->value, 0))
+                                     : json_integer(ct__gguf_list_int(&pair->value, 0)));
+}
+
+static double real_below(const ct_gguf *g, const char *architecture, const char *key,
+                         double otherwise) {
+    const ct_gguf_pair *pair = below(g, architecture, key);
+    return pair && pair->type != CT_GGUF_STRING && pair->value.n
+               ? ct__gguf_list_real(&pair->value, 0)
+               : otherwise;
+}
+
+// Factors by which pairs are slowed down stand as a weight; yarn and linear scaling as metadata.
+static void copy_rope(const ct_gguf *g, const char *architecture, json_t *config) {
+    const ct_gguf_pair *type = below(g, architecture, "rope.scaling.type");
+    char text[32] = "";
+    if (type && type->type == CT_GGUF_STRING) {
+        ct_gguf_list list = type->value;
+        ct_gguf_text one;
+        if (ct__gguf_next(&list, &one))
+            snprintf(text, sizeof text, "%.*s", (int)(one.n < 31 ? one.n : 31), one.s);
+    }
+    if (strcmp(text, "linear") && strcmp(text, "yarn")) return;
+    json_t *scaling = json_object();
+    json_object_set_new(scaling, "rope_type", json_string(text));
+    json_object_set_new(scaling, "factor",
+                        json_real(real_below(g, architecture, "rope.scaling.factor", 1)));
+    const double context = real_below(g, architecture, "rope.scaling.original_context_length", 0);
+    if (context > 0)
+        json_object_set_new(scaling, "original_max_position_embeddings", json_real(context));
+    json_object_set_new(config, "rope_scaling", scaling);
+}
+
+// The row whose setting gguf= is the architecture; the first of several that fits.
+static const char *type_of(const char *architecture, bool experts, char out[64]) {
+    char wanted[96];
+    for (size_t i = 0; ct__architectures[i]; i++) {
+        const char *row = ct__architectures[i];
+        snprintf(wanted, sizeof wanted, " gguf=%s ", architecture);
+        if (!strstr(row, wanted)) continue;
+        const char *type = experts && !strcmp(architecture, "llama") ? "mixtral" : row;
+        snprintf(out, 64, "%.*s", (int)strcspn(type, ":"), type);
+        return out;
+    }
+    return NULL;
+}
+
+json_t *ct__lm_gguf_config(const ct_weights *files, ct_err *err) {
+    const ct_gguf *g = &files->gguf;
+    char architecture[64], type[64];
+    ct_gguf_text text;
+    if (!ct__gguf_text(g, "general.architecture", &text, err)) return NULL;
+    snprintf(architecture, sizeof architecture, "%.*s", (int)(text.n < 63 ? text.n : 63), text.s);
+    const bool experts = below(g, architecture, "expert_count") != NULL;
+    if (!type_of(architecture, experts, type)) {
+        ct__err(err, CT_E_FORMAT, CT_NOWHERE, g->label,
+                "\"general.architecture\" is \"%.60s\", an architecture that is not known",
+                architecture);
+        return NULL;
+    }
+    json_t *config = json_object();
+    json_object_set_new(config, "model_type", json_string(type));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) copy_key(g, architecture, i, config);
+    copy_rope(g, architecture, config);
+    const ct_weight *embed = ct__weights_find(files, "token_embd.weight");
+    if (embed && embed->rank == 2)
+        json_object_set_new(config, "vocab_size", json_integer(embed->dim[0]));
+    json_object_set_new(config, "tie_word_embeddings",
+                        json_boolean(!ct__weights_find(files, "output.weight")));
+    return config;
+}
+
+// ---------------------------------------------------------------------------------------------- names
+
+static const struct {
+    int name;
+    const char *gguf;
+} names[] = {
+    {CT_NAME_layer, "blk.%"},
+    {CT_NAME_embed, "token_embd"},
+    {CT_NAME_position_table, "position_embd"},
+    {CT_NAME_type_table, "token_types"},
+    {CT_NAME_embed_norm, "token_embd_norm"},
+    {CT_NAME_final_norm, "output_norm"},
+    {CT_NAME_output, "output"},
+    {CT_NAME_attn_norm, "attn_norm"},
+    {CT_NAME_attn_post, "post_attention_norm"},
+    {CT_NAME_mlp_norm, "ffn_norm"},
+    {CT_NAME_mlp_post, "post_ffw_norm"},
+    {CT_NAME_q, "attn_q"},
+    {CT_NAME_k, "attn_k"},
+    {CT_NAME_v, "attn_v"},
+    {CT_NAME_joined_qkv, "attn_qkv"},
+    {CT_NAME_o, "attn_output"},
+    {CT_NAME_q_norm, "attn_q_norm"},
+    {CT_NAME_k_norm, "attn_k_norm"},
+    {CT_NAME_sinks, "attn_sinks.weight"},
+    {CT_NAME_gate, "ffn_gate"},
+    {CT_NAME_up, "ffn_up"},
+    {CT_NAME_gate_up, "ffn_up"},
+    {CT_NAME_down, "ffn_down"},
+    {CT_NAME_router, "ffn_gate_inp"},
+    {CT_NAME_router_bias, "exp_probs_b.bias"},
+    {CT_NAME_expert_gate, "ffn_gate_exps.weight"},
+    {CT_NAME_expert_up, "ffn_up_exps.weight"},
+    {CT_NAME_expert_down, "ffn_down_exps.weight"},
+    {CT_NAME_shared_gate, "ffn_gate_shexp"},
+    {CT_NAME_shared_up, "ffn_up_shexp"},
+    {CT_NAME_shared_down, "ffn_down_shexp"},
+    {CT_NAME_q_a, "attn_q_a"},
+    {CT_NAME_q_a_norm, "attn_q_a_norm"},
+    {CT_NAME_q_b, "attn_q_b"},
+    {CT_NAME_kv_a, "attn_kv_a_mqa"},
+    {CT_NAME_kv_a_norm, "attn_kv_a_norm"},
+    {CT_NAME_kv_b, "attn_kv_b"},
+};
+
+void ct__lm_gguf_names(ct_spec *s) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (s->name[names[i].name]) s->name[names[i].name] = names[i].gguf;
+    s->in_out = s->expert_in_out = 0; // all weights are (out, in)
+    if (s->norm == CT_LM_NORM_RMS1) s->norm = CT_LM_NORM_RMS;
+    if (s->qkv == CT_QKV_BY_HEAD) s->qkv = CT_QKV_JOINED;
+    // Rows of queries and keys have been put into another order, so that neighbours turn together.
+    if (s->gguf_pairs) s->rope = CT_ROPE_PAIRS;
+}

@@ -1,0 +1,91 @@
+"""Language models in GGUF files, written with gguf: logits are those of the same weights in Hugging Face's layout, and of
+quantised weights near those of the numbers that the blocks stand for."""
+import json
+
+import numpy as np
+import pytest
+
+gguf = pytest.importorskip("gguf")
+
+from support import language_models as lm  # noqa: E402
+from test_language_models import fill, make, run  # noqa: E402
+
+TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+LAYER = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
+         "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
+         "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+ARCHITECTURE = {"llama2": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma": "gemma"}
+SIZE = 2  # of the models that are quantised, whose rows must be whole blocks
+# Such files say nothing of windows.
+MODELS = lm.MODELS | {"qwen2": (*lm.MODELS["qwen2"][:2], lm.MODELS["qwen2"][2] | {"use_sliding_window": False, "sliding_window": None})}
+
+
+def neighbours(x, heads):
+    """Rows of each head in the order of files whose rotation is of neighbours."""
+    return x.reshape(heads, 2, x.shape[0] // heads // 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
+
+
+def write(path, name, config, weights, kind):
+    """The file; returns the weights that it holds, as numbers."""
+    architecture, heads, kv_heads = ARCHITECTURE[name], config["num_attention_heads"], config["num_key_value_heads"]
+    head, out, held = config.get("head_dim") or config["hidden_size"] // heads, gguf.GGUFWriter(path, architecture), {}
+    out.add_block_count(config["num_hidden_layers"])
+    out.add_context_length(config["max_position_embeddings"])
+    out.add_embedding_length(config["hidden_size"])
+    out.add_feed_forward_length(config["intermediate_size"])
+    out.add_head_count(heads)
+    out.add_head_count_kv(kv_heads)
+    out.add_key_length(head)
+    out.add_value_length(head)
+    out.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    out.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    for full, x in weights.items():
+        base, end = full.rsplit(".", 1)
+        layer = base.split(".", 3) if base.startswith("model.layers.") else None
+        own = f"blk.{layer[2]}.{LAYER[layer[3]]}" if layer else TOP[base]
+        order = heads if own.endswith("attn_q") else kv_heads if own.endswith("attn_k") else 0
+        stored = x + np.float32(1) if architecture == "gemma" and "norm" in own else x
+        if architecture == "llama" and order:
+            stored = neighbours(stored, order)
+        if x.ndim == 2 and kind != "F32":
+            block = gguf.GGMLQuantizationType[kind]
+            data = gguf.quants.quantize(np.ascontiguousarray(stored), block)
+            out.add_tensor(f"{own}.{end}", data, raw_dtype=block)
+            back = gguf.quants.dequantize(data, block).astype(np.float32)
+            if architecture == "llama" and order:
+                back = back.reshape(order, back.shape[0] // order // 2, 2, -1).swapaxes(1, 2).reshape(back.shape)
+            held[full] = back
+        else:
+            out.add_tensor(f"{own}.{end}", np.ascontiguousarray(stored))
+            held[full] = x
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+    return held
+
+
+@pytest.mark.parametrize("name", ARCHITECTURE)
+def test_f32_has_the_same_logits(name, tmp_path):
+    fill(make(MODELS[name]), tmp_path / "model")
+    config = json.loads((tmp_path / "model/config.json").read_text())
+    write(tmp_path / "model.gguf", name, config, lm.safetensors.read(tmp_path / "model/model.safetensors"), "F32")
+    want = run("logits", name, tmp_path / "model", tmp_path)["logits"]
+    got = run("logits", name, tmp_path / "model.gguf", tmp_path)["logits"]
+    assert abs(got - want).max() < 1e-5 * max(1, abs(want).max())
+
+
+@pytest.mark.parametrize("kind, most", [("F16", 1e-6), ("Q8_0", 0.06), ("Q4_0", 0.06), ("Q5_1", 1e-6)])
+@pytest.mark.parametrize("name", ["llama2", "qwen2"])
+def test_blocks_are_the_numbers_that_they_stand_for(name, kind, most, tmp_path):
+    """Q8_0 and Q4_0 meet rows of bytes: what that rounds, and nothing more, is between."""
+    folder = tmp_path / "model"
+    model, config, given = MODELS[name]
+    sizes = {k: v * SIZE for k, v in given.items() if k in ("hidden_size", "intermediate_size")}
+    fill(make((model, config, given | sizes)), folder)
+    config = json.loads((folder / "config.json").read_text())
+    held = write(tmp_path / "model.gguf", name, config, lm.safetensors.read(folder / "model.safetensors"), kind)
+    lm.safetensors.write(folder / "model.safetensors", {k: np.ascontiguousarray(v) for k, v in held.items()})
+    want = run("logits", name, folder, tmp_path)["logits"]
+    got = run("logits", name, tmp_path / "model.gguf", tmp_path)["logits"]
+    assert np.sqrt(((got - want) ** 2).mean() / (want ** 2).mean()) < most
