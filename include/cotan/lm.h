@@ -170,6 +170,59 @@ CT_API ct_tensor ct_lm_pair_logits_at(const ct_lm *lm, ct_tensor read, ct_tensor
                                       ct_nn_mode *mode, ct_loc here);
 #define ct_lm_pair_logits(lm, read, written, mode)                                                 \
     ct_lm_pair_logits_at((lm), (read), (written), (mode), CT_HERE)
+// How the next token is chosen. 0 means the default: what the model says, undisturbed. Options act in this order, which
+// is that of Hugging Face's processors.
+typedef struct ct_lm_bias {
+    int32_t token;
+    float add; // to its score
+} ct_lm_bias;
+typedef struct ct_lm_tokens {
+    const int32_t *v;
+    size_t n;
+} ct_lm_tokens;
+typedef struct ct_lm_sampling {
+    ct_num
+        repetition_penalty; // above 1: scores of tokens that the text has are divided by it, or multiplied
+                            // where they are below 0 (Keskar et al. 2019)
+    double frequency_penalty,
+        presence_penalty;   // taken from the score of a token that was written, for
+                            // each time that it was, and once
+    const ct_lm_bias *bias; // (n_bias)
+    size_t n_bias;
+    const ct_lm_tokens *banned; // (n_banned) sequences that must not be written
+    size_t n_banned;
+    ct_num temperature; // default 1; CT_F(0): always the likeliest token
+    int64_t top_k;      // only the likeliest k
+    ct_num top_p;       // only the likeliest that together have this probability
+    double min_p;       // only those at least this part as likely as the likeliest
+    ct_num typical_p;   // only the most typical that together have this probability
+    uint64_t seed;      // of the draws
+} ct_lm_sampling;
+// Bends scores (vocab) of what follows the n tokens of a text, of which the first `prompt` were given; what is left
+// out becomes -infinity. False: no memory, or an argument that is NULL. It belongs to no context.
+CT_API bool ct_lm_process(float *scores, int64_t vocab, const int32_t *text, size_t n,
+                          size_t prompt, const ct_lm_sampling *sampling);
+
+// Writes behind a prompt: `token` hears of each token and its log-probability by the model; false from it, a token
+// of `ends`, or `most` (default 256) tokens end it, and so does the context. Equal arguments give equal tokens.
+// False: see ct_error_text.
+//     if (!ct_lm_generate(.lm = lm, .prompt = ids, .n_prompt = n, .token = print)) return 1;
+typedef struct ct_lm_generate_args {
+    const ct_lm *lm;
+    const int32_t *prompt; // (n_prompt)
+    size_t n_prompt;
+    int64_t most;
+    const int32_t *ends; // (n_ends) such as the end of a text; they are not told
+    size_t n_ends;
+    ct_lm_sampling sampling;
+    bool (*token)(int32_t token, double log_probability, void *user);
+    ct_stop_fn stop; // true: it ends, well
+    void *user;
+    ct_loc here;
+} ct_lm_generate_args;
+CT_API CT_MUST_USE bool ct_lm_generate_with(ct_lm_generate_args args);
+#define ct_lm_generate(...) ct_lm_generate_with((ct_lm_generate_args){__VA_ARGS__, .here = CT_HERE})
+
 // -> (B, T, width), behind the last norm
 CT_API ct_tensor ct_lm_hidden_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here);
 #define ct_lm_hidden(lm, tokens, mode) ct_lm_hidden_at((lm), (tokens), (mode), CT_HERE)

@@ -93,3 +93,21 @@ def test_a_saved_folder_loads_there(model, tmp_path):
     again = type(theirs).from_pretrained(tmp_path / "saved", attn_implementation="eager").eval().float()
     with torch.no_grad():
         assert torch.equal(logits_of(name, theirs), logits_of(name, again))
+
+
+@pytest.mark.parametrize("options, theirs", [
+    (dict(repetition=1.4), lambda p: p.RepetitionPenaltyLogitsProcessor(1.4)),
+    (dict(temperature=0.6), lambda p: p.TemperatureLogitsWarper(0.6)),
+    (dict(top_k=20), lambda p: p.TopKLogitsWarper(20)),
+    (dict(top_p=0.7), lambda p: p.TopPLogitsWarper(0.7)),
+    (dict(min_p=0.03), lambda p: p.MinPLogitsWarper(0.03)),
+    (dict(typical=0.6), lambda p: p.TypicalLogitsWarper(0.6)),
+    (dict(bias=[(3, 2.0), (5, -4.0)]), lambda p: p.SequenceBiasLogitsProcessor([[[3], 2.0], [[5], -4.0]])),
+    (dict(banned=[7]), lambda p: p.NoBadWordsLogitsProcessor([[7]], eos_token_id=torch.tensor([299]))),
+])
+def test_scores_are_bent_as_theirs(options, theirs, tmp_path):
+    from transformers.generation import logits_process
+    want = theirs(logits_process)(torch.tensor(lm.TEXT[None], dtype=torch.long), torch.tensor(lm.SCORES[None]))[0].numpy()
+    got = lm.process([PROGRAM], tmp_path, **options)
+    assert ((got == -np.inf) == (want == -np.inf)).all()
+    np.testing.assert_allclose(got, want, rtol=1e-6)

@@ -1,6 +1,7 @@
 """Small language models of every architecture: what Hugging Face's library is asked for to make them, and weights
 that are a function of their names, so that none need be stored."""
 import json
+import subprocess
 import zlib
 
 import numpy as np
@@ -101,3 +102,18 @@ def ours(name, tensors):
         if part.isdigit() and stacked in tensors:
             return tensors[stacked][int(part)]
     raise KeyError(name)
+
+
+# Scores of what follows a text, which options bend.
+OPTIONS = dict(repetition=1.0, frequency=0.0, presence=0.0, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, typical=1.0)
+SCORES = (np.random.default_rng(5).standard_normal(300) * 3).astype(np.float32)
+TEXT = np.random.default_rng(6).integers(0, 300, 40).astype(np.int32)
+
+
+def process(program, tmp_path, prompt=25, bias=(), banned=(), **options):
+    np.savez(tmp_path / "in.npz", scores=SCORES, text=TEXT, options=np.array([*(OPTIONS | options).values(), prompt], np.float64),
+             bias_tokens=np.array([t for t, _ in bias], np.int32), bias=np.array([b for _, b in bias], np.float32),
+             banned=np.array(banned, np.int32))
+    done = subprocess.run([*program, "process", "-", tmp_path / "in.npz", tmp_path / "out.npz"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return np.load(tmp_path / "out.npz")["scores"]

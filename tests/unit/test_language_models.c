@@ -2,7 +2,8 @@
 //     test_language_models MODE DIR IN.npz OUT.npz [SAVED]
 // IN has tokens ids (B, T). MODE "logits" writes the logits of all, and saves the model where it is asked to;
 // "grads" logits, loss, and its gradients by name; "steps" what steps with a cache say of each token: one text at a
-// time in pieces, then all together token by token; "write" 64 tokens behind the first text, the likeliest each time. Of a model that reads one text and
+// time in pieces, then all together token by token; "write" 64 tokens behind the first text, the likeliest each time, "generate" the
+// same by ct_lm_generate, "generate3" drawn by the seed 3; "process", of which DIR is nothing, what ct_lm_process does. Of a model that reads one text and
 // writes another, ids are read and IN's "written" (B, U) begin what is written.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -140,10 +141,74 @@ static bool write(ct_lm *lm, const char *to) {
     return ok;
 }
 
+// IN: scores (vocab) f32, text (n) i32, options (9) f64, bias_tokens and banned i32, bias f32.
+static bool process(const char *from, const char *to) {
+    ct_npz *in = ct_npz_open(from);
+    ct_tensor x = ct_npz_get(in, "scores"), text = ct_npz_get(in, "text");
+    const double *o = ct_data(ct_npz_get(in, "options"));
+    ct_tensor banned = ct_npz_get(in, "banned"), tokens = ct_npz_get(in, "bias_tokens");
+    const float *add = ct_data(ct_npz_get(in, "bias")), *given = ct_data(x);
+    const int32_t *of = ct_data(tokens), *seen = ct_data(text);
+    const ct_lm_tokens sequence = {ct_data(banned), (size_t)ct_size(banned)};
+    ct_npz_close(in);
+    static float scores[1 << 16];
+    ct_lm_bias bias[MOST];
+    if (!o || !add || !given || !of || !seen || !sequence.v || ct_size(x) > 1 << 16) return false;
+    memcpy(scores, given, (size_t)ct_size(x) * sizeof *scores);
+    for (int64_t i = 0; i < ct_size(tokens); i++) bias[i] = (ct_lm_bias){of[i], add[i]};
+    const ct_lm_sampling s = {.repetition_penalty = CT_F(o[0]),
+                              .frequency_penalty = o[1],
+                              .presence_penalty = o[2],
+                              .temperature = CT_F(o[3]),
+                              .top_k = (int64_t)o[4],
+                              .top_p = CT_F(o[5]),
+                              .min_p = o[6],
+                              .typical_p = CT_F(o[7]),
+                              .bias = bias,
+                              .n_bias = (size_t)ct_size(tokens),
+                              .banned = &sequence,
+                              .n_banned = sequence.n ? 1 : 0};
+    if (!ct_lm_process(scores, ct_size(x), seen, (size_t)ct_size(text), (size_t)o[8], &s))
+        return false;
+    ct_named out = {"scores", ct_from(scores, CT_F32, CT_DIMS(ct_size(x)))};
+    return ct_save_npz(to, &out, 1);
+}
+
+typedef struct told {
+    int32_t token[WRITTEN];
+    double log_probability[WRITTEN];
+    int64_t n;
+} told;
+static bool hear(int32_t token, double log_probability, void *user) {
+    told *t = user;
+    t->token[t->n] = token;
+    t->log_probability[t->n++] = log_probability;
+    return true;
+}
+
+// Tokens that ct_lm_generate writes behind the first text, at a temperature of 1 by the seed of the name.
+static bool generate(ct_lm *lm, const char *seed, const char *to) {
+    told t = {.n = 0};
+    ct_lm_sampling sampling = {.temperature = CT_F(*seed ? 1 : 0),
+                               .seed = (uint64_t)(*seed ? *seed - '0' : 0)};
+    const int32_t *prompt = ct_data(ids);
+    if (!prompt ||
+        !ct_lm_generate(.lm = lm, .prompt = prompt, .n_prompt = (size_t)ct_dim(ids, 1),
+                        .most = WRITTEN, .sampling = sampling, .token = hear, .user = &t))
+        return false;
+    ct_named out[2] = {{"tokens", ct_from(t.token, CT_I32, CT_DIMS(t.n))},
+                       {"log_probabilities", ct_from(t.log_probability, CT_F64, CT_DIMS(t.n))}};
+    return ct_save_npz(to, out, 2);
+}
+
 static int run(int argc, char **argv) {
     const char *mode = argv[1], *to = argv[4];
     const bool train = strcmp(mode, "grads") == 0;
     CT_SCOPE;
+    if (strcmp(mode, "process") == 0) {
+        if (process(argv[3], to)) return 0;
+        return fprintf(stderr, "%s\n", ct_error_text()), 1;
+    }
     ct_npz *in = ct_npz_open(argv[3]);
     ids = ct_npz_get(in, "ids");
     for (size_t i = 0; i < ct_npz_count(in); i++)
@@ -155,6 +220,7 @@ static int run(int argc, char **argv) {
     if (ok && train) ok = grads(lm, to);
     if (ok && strcmp(mode, "steps") == 0) ok = steps(lm, to);
     if (ok && strcmp(mode, "write") == 0) ok = write(lm, to);
+    if (ok && strncmp(mode, "generate", 8) == 0) ok = generate(lm, mode + 8, to);
     if (ok && argc == 6) ok = ct_lm_save(lm, argv[5]);
     ct_lm_free(lm);
     if (!ok) fprintf(stderr, "%s\n", ct_error_text());

@@ -107,3 +107,51 @@ def test_a_text_beyond_the_context(tmp_path):
     text = run("logits", tmp_path / "model", tmp_path, ids=np.zeros((1, 129), np.int32), fails=True)
     assert text.split(": ", 1)[1].strip() == ("lm_logits: the tokens have 2 axes, the last of size 129; "
                                               "they must be (batch, time) with a time of 1 to 128")
+
+
+def test_what_is_written(tmp_path):
+    """By steps and by ct_lm_generate the same tokens, the likeliest of logits that a whole reading has, with their probabilities."""
+    config, shapes = config_of("qwen3")
+    lm.save(tmp_path / "model", config, shapes)
+    ids = lm.IDS[:1]
+    steps, got = run("write", tmp_path / "model", tmp_path, ids=ids), run("generate", tmp_path / "model", tmp_path, ids=ids)
+    assert steps["tokens"].tolist() == got["tokens"].tolist()
+    text = np.concatenate([ids[0], got["tokens"]])[None]
+    logits = run("logits", tmp_path / "model", tmp_path, ids=text)["logits"][0, ids.shape[1] - 1:-1].astype(np.float64)
+    assert logits.argmax(1).tolist() == got["tokens"].tolist()
+    own = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    assert abs(own[np.arange(64), got["tokens"]] - got["log_probabilities"]).max() < 1e-9
+    drawn = [run(f"generate{seed}", tmp_path / "model", tmp_path, ids=ids)["tokens"].tolist() for seed in (3, 3, 4)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def probabilities(scores):
+    p = np.exp(scores.astype(np.float64) - scores.max())
+    return p / p.sum()
+
+
+def test_penalties_bias_and_bans(tmp_path):
+    seen, written = np.unique(lm.TEXT), np.bincount(lm.TEXT[25:], minlength=300)
+    want = lm.SCORES.copy()
+    want[seen] = np.where(want[seen] < 0, want[seen] * np.float32(1.3), want[seen] / np.float32(1.3))
+    want = want - (0.4 * written + 0.7 * (written > 0)).astype(np.float32)
+    want[[7, 9]] += np.float32([2.5, -100])
+    want[11] = -np.inf
+    got = lm.process(PROGRAM, tmp_path, repetition=1.3, frequency=0.4, presence=0.7, bias=[(7, 2.5), (9, -100)], banned=[*lm.TEXT[-2:], 11])
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert (lm.process(PROGRAM, tmp_path, banned=[lm.TEXT[-2], 11]) == lm.SCORES).all()
+
+
+@pytest.mark.parametrize("options, kept", [
+    (dict(top_k=7), lambda p: np.argsort(-p)[:7]),
+    (dict(min_p=0.05), lambda p: np.flatnonzero(p >= 0.05 * p.max())),
+    (dict(top_p=0.8), lambda p: np.argsort(-p)[:np.searchsorted(np.cumsum(np.sort(p)[::-1]), 0.8) + 1]),
+    (dict(top_p=0.01), lambda p: [p.argmax()]),
+    (dict(typical=0.5), lambda p: (o := np.argsort(abs(-np.log(p) - (-p * np.log(p)).sum())))[:np.searchsorted(np.cumsum(p[o]), 0.5) + 1]),
+    (dict(temperature=0.5), lambda p: np.arange(300)),
+])
+def test_what_remains(options, kept, tmp_path):
+    scores = (lm.SCORES / options.get("temperature", 1)).astype(np.float32)
+    got, keep = lm.process(PROGRAM, tmp_path, **options), kept(probabilities(scores))
+    assert sorted(np.flatnonzero(got > -np.inf)) == sorted(keep)
+    np.testing.assert_allclose(got[keep], scores[keep], rtol=1e-6)

@@ -1,0 +1,12 @@
+// Draws of the next token, from scores that ct_lm_process has been through.
+#ifndef COTAN_MODELS_LM_SAMPLING_H
+#define COTAN_MODELS_LM_SAMPLING_H
+
+#include "cotan/lm.h"
+
+// The k-th draw of a text: a token, the likeliest where the temperature is 0; -1: the scores are not finite, or
+// nothing is left of them.
+int32_t ct__lm_draw_token(const float *scores, int64_t vocab, const ct_lm_sampling *s, uint64_t k);
+double ct__lm_log_probability(const float *scores, int64_t vocab, int32_t token);
+
+#endif
