@@ -181,12 +181,11 @@ typedef struct ct_lm_tokens {
     size_t n;
 } ct_lm_tokens;
 typedef struct ct_lm_sampling {
-    ct_num
-        repetition_penalty; // above 1: scores of tokens that the text has are divided by it, or multiplied
-                            // where they are below 0 (Keskar et al. 2019)
-    double frequency_penalty,
-        presence_penalty;   // taken from the score of a token that was written, for
-                            // each time that it was, and once
+    // Above 1: scores of tokens that the text has are divided by it, or multiplied where they are
+    // below 0 (Keskar et al. 2019).
+    ct_num repetition_penalty;
+    // Taken from the score of a token that was written, for each time that it was, and once.
+    double frequency_penalty, presence_penalty;
     const ct_lm_bias *bias; // (n_bias)
     size_t n_bias;
     const ct_lm_tokens *banned; // (n_banned) sequences that must not be written
