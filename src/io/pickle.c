@@ -239,7 +239,7 @@ static bool push_bytes(machine *m, ct_pickle_kind kind, uint64_t n) {
 
 // A value whose length stands in the `width` bytes before it.
 static bool push_counted(machine *m, ct_pickle_kind kind, size_t width) {
-    unsigned char length[8];
+    unsigned char length[8] = {0};
     return take(m, length, width) && push_bytes(m, kind, little_endian(length, width));
 }
 
@@ -286,7 +286,7 @@ static bool get(machine *m, uint64_t i) {
 }
 
 static bool memo(machine *m, unsigned op) {
-    unsigned char b[4];
+    unsigned char b[4] = {0};
     size_t width = op == 'q' || op == 'h' ? 1 : 4;
     if (op == 0x94) return put(m, m->n_memo);
     if (!take(m, b, width)) return false;
