@@ -252,8 +252,9 @@ CT_API CT_MUST_USE bool ct_lm_compile(const ct_lm_compile_options *options);
 
 // ----------------------------------------------------------------------------------------- looking
 
-// Says what `path` holds, in lines: a safetensors, npy or npz file, a config.json, a folder that
-// ct_lm_train wrote, the saves in its folder checkpoints, or text. Names out of files are shown without control characters.
+// Says what `path` holds, in lines: a safetensors, npy or npz file, GGUF, what PyTorch saved (.bin, .pt, .pth),
+// the folder of a published model, a config.json, a folder that ct_lm_train wrote, the saves in its folder
+// checkpoints, or text. Names out of files are shown without control characters.
 CT_API CT_MUST_USE bool ct_describe(const char *path, ct_write_fn write, void *user);
 
 #ifdef __cplusplus

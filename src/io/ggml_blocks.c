@@ -94,45 +94,50 @@ static void q1_0(const uint8_t *b, float *y) { // d, signs (16)
 // ------------------------------------------------------------------------ blocks of 256 with scales
 
 static void q2_k(const uint8_t *b, float *y) { // scales and minimums (16), codes (64), d, m
-    const float d = half(b + 80), m = half(b + 82);
-    for (int i = 0; i < LARGE; i++)
-        y[i] = d * (float)(b[i / 16] & 15) * (float)pair(b + 16, i) - m * (float)(b[i / 16] >> 4);
+    for (int g = 0; g < 16; g++) {
+        const float d = half(b + 80) * (float)(b[g] & 15), m = half(b + 82) * (float)(b[g] >> 4);
+        for (int i = 16 * g; i < 16 * (g + 1); i++) y[i] = d * (float)pair(b + 16, i) - m;
+    }
 }
 static void q3_k(const uint8_t *b, float *y) { // third bits (32), codes (64), scales (12), d
-    const float d = half(b + 108);
     const uint8_t *scales = b + 96;
-    for (int i = 0; i < LARGE; i++) {
-        const int g = i / 16, high = scales[8 + g % 4] >> (g / 4 * 2) & 3;
-        const int code = pair(b + 32, i) - (single(b, i) ? 0 : 4);
-        y[i] = d * (float)((nibble(scales, g, 8) | high << 4) - 32) * (float)code;
+    for (int g = 0; g < 16; g++) {
+        const int high = scales[8 + g % 4] >> (g / 4 * 2) & 3;
+        const float d = half(b + 108) * (float)((nibble(scales, g, 8) | high << 4) - 32);
+        for (int i = 16 * g; i < 16 * (g + 1); i++)
+            y[i] = d * (float)(pair(b + 32, i) - (single(b, i) ? 0 : 4));
     }
 }
 
-// Scale and minimum of the g-th 32 numbers, 6 bits each, in 12 bytes.
-static void scale_and_minimum(const uint8_t *s, int g, int *scale, int *minimum) {
-    *scale = g < 4 ? s[g] & 63 : (s[g + 4] & 15) | (s[g - 4] >> 2 & 48);
-    *minimum = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | (s[g] >> 2 & 48);
+// Scale and minimum of the g-th 32 numbers, from d, m and 6 bits each in 12 bytes.
+static void scale_and_minimum(const uint8_t *b, int g, float *d, float *m) {
+    const uint8_t *s = b + 4;
+    const int scale = g < 4 ? s[g] & 63 : (s[g + 4] & 15) | (s[g - 4] >> 2 & 48);
+    const int minimum = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | (s[g] >> 2 & 48);
+    *d = half(b) * (float)scale;
+    *m = half(b + 2) * (float)minimum;
 }
 static void q4_k(const uint8_t *b, float *y) { // d, m, scales (12), codes (128)
-    const float d = half(b), m = half(b + 2);
-    for (int i = 0, scale, minimum; i < LARGE; i++) {
-        scale_and_minimum(b + 4, i / 32, &scale, &minimum);
-        y[i] = d * (float)scale * (float)nibble(b + 16, i, 32) - m * (float)minimum;
+    for (int g = 0; g < 8; g++) {
+        float d, m;
+        scale_and_minimum(b, g, &d, &m);
+        for (int i = 32 * g; i < 32 * (g + 1); i++) y[i] = d * (float)nibble(b + 16, i, 32) - m;
     }
 }
 static void q5_k(const uint8_t *b, float *y) { // d, m, scales (12), fifth bits (32), codes (128)
-    const float d = half(b), m = half(b + 2);
-    for (int i = 0, scale, minimum; i < LARGE; i++) {
-        scale_and_minimum(b + 4, i / 32, &scale, &minimum);
-        const int code = nibble(b + 48, i, 32) | single(b + 16, i) << 4;
-        y[i] = d * (float)scale * (float)code - m * (float)minimum;
+    for (int g = 0; g < 8; g++) {
+        float d, m;
+        scale_and_minimum(b, g, &d, &m);
+        for (int i = 32 * g; i < 32 * (g + 1); i++)
+            y[i] = d * (float)(nibble(b + 48, i, 32) | single(b + 16, i) << 4) - m;
     }
 }
 static void q6_k(const uint8_t *b, float *y) { // codes (128), their high bits (64), scales (16), d
-    const float d = half(b + 208);
-    for (int i = 0; i < LARGE; i++)
-        y[i] = d * (float)(int8_t)b[192 + i / 16] *
-               (float)((nibble(b, i, 64) | pair(b + 128, i) << 4) - 32);
+    for (int g = 0; g < 16; g++) {
+        const float d = half(b + 208) * (float)(int8_t)b[192 + g];
+        for (int i = 16 * g; i < 16 * (g + 1); i++)
+            y[i] = d * (float)((nibble(b, i, 64) | pair(b + 128, i) << 4) - 32);
+    }
 }
 static void q8_k(const uint8_t *b, float *y) { // d (f32), codes (256), sums of 16 (32)
     const float d = of_bits(u32(b));
@@ -163,12 +168,12 @@ static void mxfp4(const uint8_t *b, float *y) { // exponent of 2 (1), codes (16)
     for (int i = 0; i < SMALL; i++) y[i] = d * (float)twice_f4[nibble(b + 1, i, 16)];
 }
 static void nvfp4(const uint8_t *b, float *y) { // scales of 16 (e4m3 without sign) (4), codes (32)
-    for (int i = 0; i < 64; i++) {
-        const int code = b[i / 16], exponent = code >> 3 & 15, mantissa = code & 7;
-        const float d = code == 0x7f ? 0 // the code of NaN
+    for (int g = 0; g < 4; g++) {
+        const int exponent = b[g] >> 3 & 15, mantissa = b[g] & 7;
+        const float d = b[g] == 0x7f ? 0 // the code of NaN
                         : exponent   ? ldexpf((float)(8 + mantissa), exponent - 11)
                                      : ldexpf((float)mantissa, -10);
-        y[i] = d * (float)twice_f4[nibble(b + 4, i, 8)];
+        for (int i = 16 * g; i < 16 * (g + 1); i++) y[i] = d * (float)twice_f4[nibble(b + 4, i, 8)];
     }
 }
 
@@ -178,13 +183,12 @@ static void iq4_nl(const uint8_t *b, float *y) { // d, codes (16)
     const float d = half(b);
     for (int i = 0; i < SMALL; i++) y[i] = d * (float)uneven[nibble(b + 2, i, 16)];
 }
-static void iq4_xs(const uint8_t *b,
-                   float *y) { // d, scales' high bits (2), low ones (4), codes (128)
-    const float d = half(b);
-    for (int i = 0; i < LARGE; i++) {
-        const int g = i / 32, low = b[4 + g / 2] >> (g % 2 * 4) & 15;
-        const int scale = (int)(low | (u16(b + 2) >> (2 * g) & 3) << 4) - 32;
-        y[i] = d * (float)scale * (float)uneven[nibble(b + 8, i, 16)];
+// d, scales' high bits (2), low ones (4), codes (128)
+static void iq4_xs(const uint8_t *b, float *y) {
+    for (int g = 0; g < 8; g++) {
+        const unsigned low = b[4 + g / 2] >> (g % 2 * 4) & 15, high = u16(b + 2) >> (2 * g) & 3;
+        const float d = half(b) * (float)((int)(low | high << 4) - 32);
+        for (int i = 32 * g; i < 32 * (g + 1); i++) y[i] = d * (float)uneven[nibble(b + 8, i, 16)];
     }
 }
 

@@ -77,7 +77,7 @@ static bool take_text(reader *r, const char *what, ct_gguf_text *text) {
 
 static bool take_list(reader *r, ct_gguf_list *list) {
     uint64_t least = types[list->type].bytes ? types[list->type].bytes : sizeof(uint64_t);
-    ct_gguf_text text;
+    ct_gguf_text text = {0};
     if (list->n > left(r) / least)
         return refuse(r,
                       "%" PRIu64 " values of type %s from byte %" PRIu64

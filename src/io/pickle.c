@@ -8,6 +8,8 @@
 
 typedef ct_pickle_value value;
 
+enum { MOST_MADE = 1 << 19, LONGEST_KEY = 256 };
+
 // ------------------------------------------------------------------- what a pickle may name, and call
 
 typedef enum global_kind {
@@ -73,6 +75,7 @@ typedef struct machine {
     size_t n_marks, marks_cap;
     value **memo;
     size_t n_memo, memo_cap; // all below n_memo are set, or NULL
+    size_t made;             // storages and tensors
     ct_err *err;
 } machine;
 
@@ -236,7 +239,7 @@ static bool push_bytes(machine *m, ct_pickle_kind kind, uint64_t n) {
 
 // A value whose length stands in the `width` bytes before it.
 static bool push_counted(machine *m, ct_pickle_kind kind, size_t width) {
-    unsigned char length[8];
+    unsigned char length[8] = {0};
     return take(m, length, width) && push_bytes(m, kind, little_endian(length, width));
 }
 
@@ -283,7 +286,7 @@ static bool get(machine *m, uint64_t i) {
 }
 
 static bool memo(machine *m, unsigned op) {
-    unsigned char b[4];
+    unsigned char b[4] = {0};
     size_t width = op == 'q' || op == 'h' ? 1 : 4;
     if (op == 0x94) return put(m, m->n_memo);
     if (!take(m, b, width)) return false;
@@ -336,6 +339,11 @@ static bool take_global(machine *m, unsigned op) {
                        (size_t)(last - middle - 1));
 }
 
+// A few bytes make one, over and over from the same values of the memo: only so many.
+static bool may_make(machine *m) {
+    return m->made++ < MOST_MADE || refuse(m, "more than %d storages and tensors", MOST_MADE);
+}
+
 // ("storage", type, key, place, elements ...)
 static bool push_storage(machine *m) {
     if (!need(m, 1)) return false;
@@ -347,11 +355,15 @@ static bool push_storage(machine *m) {
         item[4]->kind != CT_PICKLE_INT)
         return refuse(m,
                       "a persistent id that is no storage's (a type, a key, a place and a size)");
+    if (item[2]->n > LONGEST_KEY)
+        return refuse(m, "a storage's key of %zu bytes, at most %d are read", item[2]->n,
+                      LONGEST_KEY);
     if (item[4]->whole < 0) return refuse(m, "a storage of %" PRId64 " elements", item[4]->whole);
     if (t->count > 5 && item[5]->kind != CT_PICKLE_NONE)
         return refuse(m, "a storage that is a view of another one, which is not supported");
-    value *v = new_value(m, CT_PICKLE_STORAGE);
-    ct_pickle_storage *storage = v ? ct__arena(&m->p->arena, sizeof *storage) : NULL;
+    value *v = may_make(m) ? new_value(m, CT_PICKLE_STORAGE) : NULL;
+    if (!v) return false;
+    ct_pickle_storage *storage = ct__arena(&m->p->arena, sizeof *storage);
     char *key =
         storage ? ct__arena_printf(&m->p->arena, "%.*s", (int)item[2]->n, item[2]->s) : NULL;
     if (!key) return no_memory(m, sizeof *storage);
@@ -384,8 +396,9 @@ static bool push_tensor(machine *m, const global *g, const value *args) {
         a[2]->count != a[3]->count ||
         (g->kind == REBUILD_V3 && (a[6]->kind != CT_PICKLE_GLOBAL || a[6]->global->kind != DTYPE)))
         return refuse(m, "%s of what is no storage, offset, sizes and strides", g->name);
-    value *v = new_value(m, CT_PICKLE_TENSOR);
-    ct_pickle_tensor *t = v ? ct__arena_zero(&m->p->arena, sizeof *t) : NULL;
+    value *v = may_make(m) ? new_value(m, CT_PICKLE_TENSOR) : NULL;
+    if (!v) return false;
+    ct_pickle_tensor *t = ct__arena_zero(&m->p->arena, sizeof *t);
     if (!t) return no_memory(m, sizeof *t);
     *t = (ct_pickle_tensor){
         .storage = a[0]->storage,
@@ -415,10 +428,9 @@ static bool reduce(machine *m) {
             return refuse(m, "an OrderedDict made of something, which is not supported");
         return (v = new_value(m, CT_PICKLE_DICT)) && push(m, v);
     case SIZE:
-        if (args->count != 1 ||
-            (args->items[0]->kind != CT_PICKLE_TUPLE && args->items[0]->kind != CT_PICKLE_LIST))
+        if (args->count != 1 || args->items[0]->kind != CT_PICKLE_TUPLE)
             return refuse(m, "a Size of what is no tuple");
-        return push_tuple(m, args->items[0]->items, args->items[0]->count);
+        return push(m, args->items[0]);
     case PARAMETER:
         if (!args->count || args->items[0]->kind != CT_PICKLE_TENSOR)
             return refuse(m, "a parameter of what is no tensor");

@@ -71,7 +71,8 @@ typedef struct ct_pickle {
     ct_arena arena;                    // of values
 } ct_pickle;
 
-// Longer ones are refused: what a byte asks for takes at most some 50 bytes of memory.
+// Longer ones are refused: what a byte asks for takes at most some 50 bytes of memory, storages and tensors,
+// of which there are at most 524,288, some 700 each.
 enum { CT_PICKLE_MOST = 1 << 25 };
 // Reads one pickle, which the n bytes begin with; the bytes stay the caller's and are kept as long as the
 // value. *used: how many of them it takes. Containers may hold themselves.

@@ -9,7 +9,7 @@
 #include "io/utf8.h"
 #include "io/zip.h"
 
-enum { DEEPEST = 32, MOST_TENSORS = 1 << 18 };
+enum { DEEPEST = 32, MOST_TENSORS = 1 << 18, LONGEST_NAME = 1024 };
 
 typedef struct storage {
     const char *key;
@@ -185,6 +185,9 @@ static bool walk(reader *r, ct_pickle_value *dict, int depth) {
         } else if (memchr(name, '\0', n)) {
             return refuse(r, "a zero byte in the name of a tensor");
         }
+        if (outer + n > LONGEST_NAME)
+            return refuse(r, "the name of a tensor has %zu bytes, at most %d are read", outer + n,
+                          LONGEST_NAME);
         if (item->kind == CT_PICKLE_TENSOR) {
             if (!add_tensor(r, item->tensor, name, n)) return false;
             continue;

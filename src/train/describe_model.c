@@ -145,28 +145,27 @@ static void add_tensors(ct_text *out, const ct_weights *w) {
 // ------------------------------------------------------------------------------------------ what it is
 
 static const struct {
-    const char *hub, *gguf, *format;
-} sizes[] = {{"num_hidden_layers", "block_count", "%" PRId64 " layers"},
-             {"num_attention_heads", "attention.head_count", "%" PRId64 " heads"},
-             {"num_key_value_heads", "attention.head_count_kv", "%" PRId64 " of keys and values"},
-             {"num_local_experts", "expert_count", "%" PRId64 " experts"},
-             {"hidden_size", "embedding_length", "width %" PRId64},
-             {"max_position_embeddings", "context_length", "context %" PRId64},
-             {"vocab_size", "vocab_size", "vocabulary %" PRId64}};
+    const char *hub, *gpt2, *gguf; // what config.json calls it, GPT-2's too, and what GGUF does
+    const char *before, *after, *plural;
+} sizes[] = {
+    {"num_hidden_layers", "n_layer", "block_count", "", " layer", "s"},
+    {"num_attention_heads", "n_head", "attention.head_count", "", " head", "s"},
+    {"num_key_value_heads", "", "attention.head_count_kv", "", " of keys and values", ""},
+    {"num_local_experts", "num_experts", "expert_count", "", " expert", "s"},
+    {"hidden_size", "n_embd", "embedding_length", "width ", "", ""},
+    {"max_position_embeddings", "n_positions", "context_length", "context ", "", ""},
+    {"vocab_size", "", "vocab_size", "vocabulary ", "", ""},
+};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static void add_architecture(ct_text *out, const char *name, size_t n,
                              const int64_t values[SIZES]) {
     char shown[CT_PRINTABLE];
     ct__textf(out, "model: %s", n ? ct__printable(name, n, shown, sizeof shown) : "unknown");
-    for (size_t i = 0; i < SIZES; i++) {
-        if (!values[i]) continue;
-        ct__text_add(out, ", ");
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        ct__textf(out, sizes[i].format, values[i]);
-#pragma GCC diagnostic pop
-    }
+    for (size_t i = 0; i < SIZES; i++)
+        if (values[i])
+            ct__textf(out, ", %s%" PRId64 "%s%s", sizes[i].before, values[i], sizes[i].after,
+                      values[i] == 1 ? "" : sizes[i].plural);
     ct__text_add(out, "\n");
 }
 
@@ -263,12 +262,13 @@ static bool add_hub(ct_text *out, const char *folder, int64_t *group, ct_err *er
     if (ct__config_has(&config, "model_type"))
         (void)ct__config_string(&config, "model_type", &type, &n, &ignored);
     for (size_t i = 0; i < SIZES; i++) {
-        const ct_config *at = ct__config_has(&config, sizes[i].hub) ? &config
-                              : inner.root                          ? &inner
-                                                                    : NULL;
-        ignored = (ct_err){0};
-        if (at && ct__config_has(at, sizes[i].hub))
-            (void)ct__config_int(at, sizes[i].hub, 0, INT64_MAX, &values[i], &ignored);
+        const ct_config *const places[] = {&config, &inner};
+        for (int k = 0; k < 4 && !values[i]; k++) {
+            const char *key = k % 2 ? sizes[i].gpt2 : sizes[i].hub;
+            ignored = (ct_err){0};
+            if (places[k / 2]->root && ct__config_has(places[k / 2], key))
+                (void)ct__config_int(places[k / 2], key, 0, INT64_MAX, &values[i], &ignored);
+        }
     }
     add_architecture(out, type, n, values);
     add_quantisation(out, &config, group);

@@ -15,6 +15,9 @@ HARNESS(npy);
 HARNESS(npz);
 HARNESS(json);
 HARNESS(cache);
+HARNESS(gguf);
+HARNESS(pickle);
+HARNESS(torch);
 
 #define LLVMFuzzerTestOneInput fuzz_safetensors
 #include "fuzz/harness/safetensors.c"
@@ -30,6 +33,15 @@ HARNESS(cache);
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_cache
 #include "fuzz/harness/cache.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_gguf
+#include "fuzz/harness/gguf.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_pickle
+#include "fuzz/harness/pickle.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_torch
+#include "fuzz/harness/torch.c"
 #undef LLVMFuzzerTestOneInput
 
 static void replay(const char *name, int (*harness)(const uint8_t *, size_t)) {
@@ -62,11 +74,15 @@ static void npy(void **state) { (void)state, replay("npy", fuzz_npy); }
 static void npz(void **state) { (void)state, replay("npz", fuzz_npz); }
 static void json(void **state) { (void)state, replay("json", fuzz_json); }
 static void cache(void **state) { (void)state, replay("cache", fuzz_cache); }
+static void gguf(void **state) { (void)state, replay("gguf", fuzz_gguf); }
+static void pickle(void **state) { (void)state, replay("pickle", fuzz_pickle); }
+static void torch(void **state) { (void)state, replay("torch", fuzz_torch); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(safetensors), cmocka_unit_test(npy),   cmocka_unit_test(npz),
-        cmocka_unit_test(json),        cmocka_unit_test(cache),
+        cmocka_unit_test(json),        cmocka_unit_test(cache), cmocka_unit_test(gguf),
+        cmocka_unit_test(pickle),      cmocka_unit_test(torch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/os.h"
 #include "base/text.h"
@@ -463,6 +465,44 @@ static void many(void **state) {
     ct__text_free(&file);
 }
 
+// What a file claims, and does not hold, costs no memory: keys, tensors, strings and lists of any number, in a
+// process that may take 64 MB more than it has.
+static void little_memory(void **state) {
+    (void)state;
+#ifndef __SANITIZE_ADDRESS__ // whose shadow is memory of the process, too
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        size_t pages = 0;
+        FILE *f = fopen("/proc/self/statm", "r");
+        if (!f || fscanf(f, "%zu", &pages) != 1) _exit(2);
+        const rlim_t most = pages * (rlim_t)sysconf(_SC_PAGESIZE) + (64 << 20);
+        if (setrlimit(RLIMIT_AS, &(struct rlimit){most, most}) != 0) _exit(2);
+        for (int i = 0; i < 64; i++) {
+            ct_err err = {0};
+            ct_gguf g;
+            for (int what = 0; what < 4; what++) {
+                begin(what == 0 ? (uint64_t)1 << i : 0, what == 0   ? 0
+                                                        : what == 1 ? (uint64_t)1 << i
+                                                                    : 1);
+                text("k");
+                u32(what == 2 ? CT_GGUF_STRING : CT_GGUF_ARRAY);
+                if (what == 3) u32(i % 2 ? CT_GGUF_STRING : CT_GGUF_U8);
+                u64((uint64_t)1 << i);
+                err = (ct_err){0};
+                if (ct__gguf_parse("m", file.s, file.n, &g, &err)) ct__gguf_close(&g);
+                if (err.code == CT_E_MEMORY) _exit(3);
+            }
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+#endif
+}
+
 static void allocation_failures(void **state) {
     (void)state;
     ct_weights w;
@@ -492,6 +532,7 @@ int main(void) {
         cmocka_unit_test(faults_of_tensors),
         cmocka_unit_test(damaged_files),
         cmocka_unit_test(many),
+        cmocka_unit_test(little_memory),
         cmocka_unit_test(allocation_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,12 @@
 
 #define MODELS "tests/data/models/"
 
+static float number(const ct_weight *t, int i) { // of f32, aligned to 1
+    float value;
+    memcpy(&value, (const char *)t->data + (size_t)i * sizeof value, sizeof value);
+    return value;
+}
+
 static void recorded_files(void **state) {
     (void)state;
     static const char *const paths[] = {MODELS "views.pt", MODELS "views_before_1_6.pt"};
@@ -38,14 +44,14 @@ static void recorded_files(void **state) {
         assert_true(t && t->dtype == CT_F32 && t->rank == 3 && t->dim[2] == 4 && t->bytes == 96);
         assert_ptr_equal(t->data, (const char *)w.files[0].map + t->at);
         assert_string_equal(t->kind, "float32");
-        for (int i = 0; i < 24; i++) assert_true(((const float *)t->data)[i] == (float)i);
+        for (int i = 0; i < 24; i++) assert_true(number(t, i) == (float)i);
         t = ct__weights_find(&w, "inner.permuted");
         assert_true(t && t->dim[0] == 4 && t->dim[1] == 2 && t->dim[2] == 3);
         for (int i = 0; i < 24; i++)
-            assert_true(((const float *)t->data)[i] == (float)(i % 3 * 4 + i / 3 % 2 * 12 + i / 6));
+            assert_true(number(t, i) == (float)(i % 3 * 4 + i / 3 % 2 * 12 + i / 6));
         t = ct__weights_find(&w, "inner.7");
         assert_true(t && t->rank == 2 && t->dim[0] == 3 && t->dim[1] == 2);
-        for (int i = 0; i < 6; i++) assert_true(((const float *)t->data)[i] == (float)(12 + 2 * i));
+        for (int i = 0; i < 6; i++) assert_true(number(t, i) == (float)(12 + 2 * i));
         t = ct__weights_find(&w, "bf16");
         assert_true(t && t->dtype == CT_BF16 && t->bytes == 24);
         assert_memory_equal(t->data, "\0\0\x80\x3f\0\x40", 6);
@@ -243,6 +249,51 @@ static void pickles_that_are_read(void **state) {
     assert_string_equal(err.text, "");
 }
 
+// What the memo holds once may be used over and over, and costs no more for it.
+static void what_would_grow(void **state) {
+    (void)state;
+    static const char storage[] = "X\7\0\0\0storageq\0ctorch\nHalfStorage\nq\1",
+                      size[] = "ctorch\nSize\nq\0";
+    ct_err err = {0};
+    ct_text text = {0};
+    ct__text_add(&text, "(");
+    ct__text_bytes(&text, storage, sizeof storage - 1);
+    ct__text_bytes(&text, "X\1\1\0\0", 5);
+    for (int i = 0; i < 257; i++) ct__text_add(&text, "k");
+    ct__text_add(&text, "h");
+    ct__text_bytes(&text, "\0K\1tQ.", 6);
+    assert_false(read_pickle(text.s, text.n, &err));
+    assert_string_equal(err.text,
+                        "m: p: byte 303: a storage's key of 257 bytes, at most 256 are read");
+    ct__text_free(&text);
+
+    ct__text_add(&text, "((");
+    ct__text_bytes(&text, storage, sizeof storage - 1);
+    ct__text_bytes(&text, "X\1\0\0\0kh\0K\1tq\2", 13);
+    for (int i = 0; i < 600000; i++) ct__text_bytes(&text, "h\2Q", 3);
+    ct__text_add(&text, "t.");
+    err = (ct_err){0};
+    assert_false(read_pickle(text.s, text.n, &err));
+    assert_string_equal(err.text, "m: p: byte 1572916: more than 524288 storages and tensors");
+    ct__text_free(&text);
+
+    ct__text_add(&text, "(");
+    ct__text_bytes(&text, size, sizeof size - 1);
+    ct__text_add(&text, "(");
+    for (int i = 0; i < 100000; i++) ct__text_add(&text, "N");
+    ct__text_bytes(&text, "t\x85q\1", 4);
+    for (int i = 0; i < 100000; i++) ct__text_bytes(&text, "h\0h\1R", 5);
+    ct__text_add(&text, "t.");
+    ct_pickle p = {.label = "m", .part = "p"};
+    ct_pickle_value *v;
+    size_t used;
+    err = (ct_err){0};
+    assert_true(ct__pickle_read(&p, text.s, text.n, &v, &used, &err));
+    assert_true(p.arena.bytes < 50 * text.n);
+    ct__arena_free(&p.arena);
+    ct__text_free(&text);
+}
+
 // ------------------------------------------------------------------------------------------- archives
 
 static char path[80];
@@ -306,7 +357,8 @@ static void storages_that_do_not_fit(void **state) {
                   NULL, false)
     TENSOR("0", 6, "K\1", "K\5", "K\1");
     assert_true(ct__weights_open(path, &w, &err));
-    assert_true(w.n == 1 && ((const float *)w.entries[0].data)[4] == 6);
+    assert_int_equal(w.n, 1);
+    assert_memory_equal((const char *)w.entries[0].data + 16, (&(float){6}), sizeof(float));
     ct__weights_close(&w);
     TENSOR("0", 6, "K\2", "K\5", "K\1");
     refused("tensor \"t\": it reaches beyond its storage, which has 6 elements");
@@ -348,6 +400,13 @@ static void dicts_that_are_no_tree(void **state) {
     at[40] = '.';
     write_archive(deep, (size_t)(at + 41 - deep), NULL, false);
     refused("dicts in dicts, more than 32 deep");
+    char *long_name = malloc(1200);
+    memcpy(long_name, "}X\1\4\0\0", 6);
+    memset(long_name + 6, 'n', 1025);
+    memcpy(long_name + 6 + 1025, "}s.", 3);
+    write_archive(long_name, 6 + 1025 + 3, NULL, false);
+    refused("the name of a tensor has 1025 bytes, at most 1024 are read");
+    free(long_name);
 }
 
 static void what_is_no_file_of_torch(void **state) {
@@ -424,6 +483,7 @@ int main(void) {
         TEST(pickles_that_are_refused),
         TEST(nothing_outside_is_touched),
         TEST(pickles_that_are_read),
+        TEST(what_would_grow),
         TEST(storages_that_do_not_fit),
         TEST(dicts_that_are_no_tree),
         TEST(what_is_no_file_of_torch),

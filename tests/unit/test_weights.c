@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/os.h"
+#include "io/npz.h"
 #include "io/safetensors.h"
 #include "io/weights.h"
 
@@ -206,13 +207,45 @@ static void what_an_index_gets_wrong(void **state) {
     refused(folder, "%s/2.safetensors: tensor \"a\" comes twice: it is also in %s/1.safetensors",
             folder, folder);
     assert_int_equal(unlink(in_folder("2.safetensors")), 0);
+    assert_int_equal(mkfifo(in_folder("2.safetensors"), 0600), 0);
+    refused(folder, "%s/2.safetensors: not a regular file", folder);
+    assert_int_equal(unlink(in_folder("2.safetensors")), 0);
     assert_int_equal(symlink("/etc/passwd", in_folder("2.safetensors")), 0);
     refused(folder, "%s: weight_map: shard \"2.safetensors\" is a link that leads out of %s", index,
             folder);
+    assert_int_equal(unlink(in_folder("2.safetensors")), 0);
+    assert_int_equal(symlink("../", in_folder("up")), 0);
+    assert_int_equal(symlink("up/2.safetensors", in_folder("2.safetensors")), 0);
+    refused(folder,
+            "%s: weight_map: shard \"2.safetensors\" cannot be found: No such file or directory",
+            index);
+}
+
+// Stored arrays lie in the mapping, deflated ones are unpacked.
+static void arrays(void **state) {
+    (void)state;
+    const ct_npz_out outs[] = {{"a", CT_F32, 2, s23, weights}, {"b.c", CT_I64, 1, s0, NULL}};
+    for (int deflate = 0; deflate < 2; deflate++) {
+        ct_err err = {0};
+        ct_weights w;
+        assert_true(ct__npz_write(in_folder("weights.npz"), outs, 2, deflate, &err));
+        assert_true(ct__weights_are_in(folder));
+        assert_true(ct__weights_open(folder, &w, &err));
+        assert_string_equal(w.format, "npz");
+        const ct_weight *a = ct__weights_find(&w, "a"), *b = ct__weights_find(&w, "b.c");
+        assert_true(a && a->dtype == CT_F32 && a->rank == 2 && a->dim[1] == 3 &&
+                    a->bytes == sizeof weights);
+        assert_memory_equal(a->data, weights, sizeof weights);
+        assert_true((a->data == (const char *)w.files[0].map + a->at) == !deflate);
+        assert_string_equal(a->kind, "<f4");
+        assert_true(b && b->dtype == CT_I64 && b->bytes == 0);
+        ct__weights_close(&w);
+    }
 }
 
 static void what_is_no_weights(void **state) {
     (void)state;
+    assert_false(ct__weights_are_in(folder));
     refused(folder,
             "%s: the folder has no weights: there is none of model.safetensors, "
             "pytorch_model.bin, their .index.json, weights.npz, *.gguf",
@@ -264,6 +297,7 @@ int main(void) {
         TEST(shards),
         TEST(shards_of_the_hubs_cache),
         TEST(what_an_index_gets_wrong),
+        TEST(arrays),
         TEST(what_is_no_weights),
         TEST(allocation_failures),
     };

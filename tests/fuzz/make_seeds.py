@@ -1,0 +1,101 @@
+"""Writes the first seeds of the readers of models, by their grammars: make_seeds.py FOLDER
+
+FOLDER/gguf, FOLDER/pickle and FOLDER/torch, a file for each thing that the formats have. Needs Python alone.
+"""
+import io
+import struct
+import sys
+import zipfile
+from pathlib import Path
+
+SIZES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36), 10: (256, 84),
+          11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292), 16: (256, 66), 17: (256, 74),
+          18: (256, 98), 19: (256, 50), 20: (32, 18), 21: (256, 110), 22: (256, 82), 23: (256, 136), 24: (1, 1), 25: (1, 2),
+          26: (1, 4), 27: (1, 8), 28: (1, 8), 29: (256, 56), 30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17),
+          40: (64, 36), 41: (128, 18)}
+
+
+def text(s):
+    return struct.pack("<Q", len(s)) + s.encode()
+
+
+def one(kind, value):
+    return text(value) if kind == 8 else struct.pack("<" + SIZES[kind], value)
+
+
+def gguf(pairs=(), tensors=(), version=3, align=32):
+    """pairs: (key, type, value, element's type or None); tensors: (name, sizes, type)."""
+    out, at = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(pairs)), 0
+    for key, kind, value, element in pairs:
+        out += text(key) + struct.pack("<I", kind)
+        if kind == 9:
+            out += struct.pack("<IQ", element, len(value)) + b"".join(one(element, v) for v in value)
+        else:
+            out += one(kind, value)
+    data = b""
+    for name, sizes, kind in tensors:
+        count = 1
+        for size in sizes:
+            count *= size
+        out += text(name) + struct.pack("<I", len(sizes)) + struct.pack(f"<{len(sizes)}Q", *sizes)
+        out += struct.pack("<IQ", kind, len(data))
+        elements, size = BLOCKS[kind]
+        data += bytes((17 * i + kind) % 256 for i in range(count // elements * size))
+        data += bytes(-len(data) % align)
+    return out + (bytes(-len(out) % align) + data if tensors else b"")
+
+
+def ggufs():
+    values = {k: (True if k == 7 else "a" if k == 8 else 1) for k in [*SIZES, 8]}
+    yield "nothing", gguf()
+    yield "version-2", gguf(version=2)
+    for kind, value in values.items():
+        yield f"value-{kind}", gguf([("k", kind, value, None)])
+        yield f"list-{kind}", gguf([("k", 9, [value] * 3, kind)])
+    yield "aligned", gguf([("general.alignment", 4, 64, None)], [("a", [3], 24), ("b", [1, 2, 1, 3], 0)], align=64)
+    yield "scalar", gguf([], [("a", [], 0), ("b", [0, 5], 0)])
+    for kind, (elements, _) in BLOCKS.items():
+        yield f"tensor-{kind}", gguf([], [("t", [elements, 2], kind)])
+
+
+FLOATS = b"(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" b"0X\3\0\0\0cpuK\6tQ"
+BYTES = b"(X\7\0\0\0storagectorch.storage\nUntypedStorage\nX\1\0\0\0" b"0X\3\0\0\0cpuK\6tQ"
+TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\n(" + FLOATS + b"K\0K\2K\3\x86K\3K\1\x86\x89ccollections\nOrderedDict\n)RtR"
+TENSOR_V3 = b"ctorch._utils\n_rebuild_tensor_v3\n(" + BYTES + b"K\1K\2\x85K\1\x85\x89Nctorch\nuint16\ntR"
+STATE = b"\x80\2ccollections\nOrderedDict\n)Rq\0(X\1\0\0\0wq\1" + TENSOR + b"X\1\0\0\0v" + TENSOR_V3 + b"u}X\1\0\0\0mh\0sb."
+
+
+def pickles():
+    yield "plain", b"\x80\2(N\x88\x89K\1M\1\0J\1\0\0\0\x8a\2\xff\0\x8b\1\0\0\0\1G?\xf0\0\0\0\0\0\0X\1\0\0\0a\x8c\1bt."
+    yield "containers", b"\x80\4\x95\x10\0\0\0\0\0\0\0](K\1K\2e}(K\1K\2u]K\1a}K\1K\2s)K\1\x85\x87\x940\x94h\1\x862N\x93."
+    yield "memo", b"\x80\4]\x94q\5r\6\0\0\0h\0j\6\0\0\0\x86."
+    yield "marks", b"(K\1(K\2K\3" b"1K\4t20."
+    yield "size", b"ctorch\nSize\nK\1K\2\x86\x85R."
+    yield "stack-global", b"\x80\4\x8c\5torch\x8c\7float32\x93."
+    yield "tensor", b"\x80\2" + TENSOR + b"."
+    yield "tensor-v3", b"\x80\2" + TENSOR_V3 + b"."
+    yield "parameter", b"\x80\2ctorch._utils\n_rebuild_parameter\n" + TENSOR + b"\x88N\x87R."
+    yield "state", STATE
+    yield "system", b"\x80\2cposix\nsystem\nX\2\0\0\0id\x85R."
+
+
+def torches():
+    data = struct.pack("<6f", *range(6))
+    small = STATE.replace(TENSOR_V3, b"N")
+    for name, pickle in (("zip", small), ("zip-dicts", b"}X\1\0\0\0d" + small[2:-1] + b"s.")):
+        room = io.BytesIO()
+        with zipfile.ZipFile(room, "w") as z:
+            for inner, content in [("data.pkl", pickle), ("byteorder", b"little"), ("data/0", data), ("version", b"3\n")]:
+                z.writestr(zipfile.ZipInfo(f"m/{inner}"), content)
+        yield name, room.getvalue()
+    magic = b"\x80\2\x8a\n\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
+    yield "before-1.6", magic + b"\x80\2M\xe9\3.\x80\2}." + small + b"\x80\2]X\1\0\0\0" b"0a." + struct.pack("<Q", 6) + data
+    turned = small.replace(b"K\2K\3\x86K\3K\1\x86", b"K\3K\2\x86K\1K\3\x86")
+    yield "views", magic + b"\x80\2M\xe9\3.\x80\2}." + turned + b"\x80\2]X\1\0\0\0" b"0a." + struct.pack("<Q", 6) + data
+
+
+for folder, seeds in (("gguf", ggufs()), ("pickle", pickles()), ("torch", torches())):
+    (Path(sys.argv[1]) / folder).mkdir(parents=True, exist_ok=True)
+    for name, content in seeds:
+        (Path(sys.argv[1]) / folder / name).write_bytes(content)
