@@ -128,7 +128,7 @@ bool ct__wordpiece_word(ct_work *w, const char *s, uint32_t n) {
 
 enum { SLOTS = 1 << 16, LONGEST_CACHED = 256, MOST_PARTS = 1 << 19, MOST_BYTES = 4 << 20 };
 
-static bool cache_room(ct_cache *c, uint32_t n, size_t parts) {
+static bool cache_room(ct_word_cache *c, uint32_t n, size_t parts) {
     if (!c->slots) c->slots = ct__calloc(SLOTS, sizeof *c->slots);
     if (!c->slots) return false;
     if (c->used >= SLOTS / 2 || c->n_bytes + n > MOST_BYTES || c->n_parts + parts > MOST_PARTS) {
@@ -139,7 +139,8 @@ static bool cache_room(ct_cache *c, uint32_t n, size_t parts) {
            CT_GROW(c->parts, c->parts_cap, c->n_parts + parts);
 }
 
-static struct ct_cached *cache_slot(const ct_cache *c, uint64_t hash, const char *s, uint32_t n) {
+static struct ct_cached *cache_slot(const ct_word_cache *c, uint64_t hash, const char *s,
+                                    uint32_t n) {
     size_t i = (size_t)hash & (SLOTS - 1);
     for (; c->slots[i].key_n; i = (i + 1) & (SLOTS - 1)) {
         struct ct_cached *at = &c->slots[i];
@@ -163,7 +164,7 @@ static bool look_up(ct_work *w, const char *s, uint32_t n) {
 
 bool ct__model_word(ct_work *w, const char *s, uint32_t n) {
     if (n > LONGEST_CACHED || w->t->model.kind == CT_MODEL_WORDLEVEL) return look_up(w, s, n);
-    ct_cache *c = &w->cache;
+    ct_word_cache *c = &w->cache;
     uint64_t hash = ct__text_hash(s, n);
     if (c->slots) {
         struct ct_cached *at = cache_slot(c, hash, s, n);

@@ -104,7 +104,7 @@ typedef struct ct_part { // a token of a word, by its bytes
 } ct_part;
 
 // Words that were looked up; all go when there are too many.
-typedef struct ct_cache {
+typedef struct ct_word_cache {
     struct ct_cached {
         uint64_t hash;
         uint32_t key, key_n, parts, n; // places in bytes and parts; key_n 0: empty
@@ -114,7 +114,7 @@ typedef struct ct_cache {
     size_t n_bytes, bytes_cap;
     ct_part *parts;
     size_t n_parts, parts_cap;
-} ct_cache;
+} ct_word_cache;
 
 typedef struct ct_work {
     const ct_tokenizer *t;
@@ -140,7 +140,7 @@ typedef struct ct_work {
     ct_aligned spelled; // a word of bytes as GPT-2's characters
     ct_token *tokens;
     size_t n_tokens, tokens_cap;
-    ct_cache cache;
+    ct_word_cache cache;
 } ct_work;
 
 // Steps that write the text anew: the buffer to fill, and afterwards the change over to it.

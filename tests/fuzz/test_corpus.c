@@ -15,6 +15,9 @@ HARNESS(npy);
 HARNESS(npz);
 HARNESS(json);
 HARNESS(cache);
+HARNESS(tokenizer_json);
+HARNESS(sentencepiece);
+HARNESS(encode);
 
 #define LLVMFuzzerTestOneInput fuzz_safetensors
 #include "fuzz/harness/safetensors.c"
@@ -30,6 +33,15 @@ HARNESS(cache);
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_cache
 #include "fuzz/harness/cache.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_tokenizer_json
+#include "fuzz/harness/tokenizer_json.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_sentencepiece
+#include "fuzz/harness/sentencepiece.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_encode
+#include "fuzz/harness/encode.c"
 #undef LLVMFuzzerTestOneInput
 
 static void replay(const char *name, int (*harness)(const uint8_t *, size_t)) {
@@ -57,6 +69,13 @@ static void replay(const char *name, int (*harness)(const uint8_t *, size_t)) {
     assert_true(files > 0);
 }
 
+static void tokenizer_json(void **state) {
+    (void)state, replay("tokenizer_json", fuzz_tokenizer_json);
+}
+static void sentencepiece(void **state) {
+    (void)state, replay("sentencepiece", fuzz_sentencepiece);
+}
+static void encode(void **state) { (void)state, replay("encode", fuzz_encode); }
 static void safetensors(void **state) { (void)state, replay("safetensors", fuzz_safetensors); }
 static void npy(void **state) { (void)state, replay("npy", fuzz_npy); }
 static void npz(void **state) { (void)state, replay("npz", fuzz_npz); }
@@ -65,8 +84,9 @@ static void cache(void **state) { (void)state, replay("cache", fuzz_cache); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(safetensors), cmocka_unit_test(npy),   cmocka_unit_test(npz),
-        cmocka_unit_test(json),        cmocka_unit_test(cache),
+        cmocka_unit_test(safetensors),   cmocka_unit_test(npy),    cmocka_unit_test(npz),
+        cmocka_unit_test(json),          cmocka_unit_test(cache),  cmocka_unit_test(tokenizer_json),
+        cmocka_unit_test(sentencepiece), cmocka_unit_test(encode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
