@@ -119,9 +119,9 @@ static int32_t spelled_id(const ct_model *m, const char *s, uint32_t n, bool fir
     size_t before = first ? 0 : m->prefix_n, after = last ? m->suffix_n : 0;
     if (!before && !after) return ct__lexicon_id(&m->vocab, s, n);
     if (before + n + after > sizeof bytes) return -1;
-    memcpy(bytes, m->prefix, before);
+    if (before) memcpy(bytes, m->prefix, before);
     memcpy(bytes + before, s, n);
-    memcpy(bytes + before + n, m->suffix, after);
+    if (after) memcpy(bytes + before + n, m->suffix, after);
     return ct__lexicon_id(&m->vocab, bytes, before + n + after);
 }
 

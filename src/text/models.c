@@ -170,7 +170,7 @@ bool ct__model_word(ct_work *w, const char *s, uint32_t n) {
         struct ct_cached *at = cache_slot(c, hash, s, n);
         if (at->key_n) {
             if (!CT_GROW(w->parts, w->parts_cap, at->n)) return ct__tokenizer_memory(w->t, w->err);
-            memcpy(w->parts, c->parts + at->parts, at->n * sizeof *w->parts);
+            if (at->n) memcpy(w->parts, c->parts + at->parts, at->n * sizeof *w->parts);
             w->n_parts = at->n;
             return true;
         }
@@ -180,7 +180,7 @@ bool ct__model_word(ct_work *w, const char *s, uint32_t n) {
         *cache_slot(c, hash, s, n) = (struct ct_cached){hash, (uint32_t)c->n_bytes, n,
                                                         (uint32_t)c->n_parts, (uint32_t)w->n_parts};
         memcpy(c->bytes + c->n_bytes, s, n);
-        memcpy(c->parts + c->n_parts, w->parts, w->n_parts * sizeof *w->parts);
+        if (w->n_parts) memcpy(c->parts + c->n_parts, w->parts, w->n_parts * sizeof *w->parts);
         c->n_bytes += n, c->n_parts += w->n_parts, c->used++;
     }
     return true;

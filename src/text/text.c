@@ -5,7 +5,7 @@
 #include <utf8proc.h>
 
 void ct__aligned_put(ct_aligned *a, const char *s, size_t n, ct_token_span at) {
-    if (!ct__aligned_room(a, n)) return;
+    if (!n || !ct__aligned_room(a, n)) return;
     memcpy(a->s + a->n, s, n);
     if (a->tracked)
         for (size_t i = 0; i < n; i++) a->at[a->n + i] = at;

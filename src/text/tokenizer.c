@@ -516,7 +516,7 @@ static const char *say(ct_decoder *d, size_t *n, bool all, ct_err *err) {
          held = !all && !is_whole(&d->text) && d->n - d->said < MOST_HELD;
     if (d->text.n > before && !held) {
         ct__text_bytes(&d->shown, d->text.s + before, d->text.n - before);
-        memmove(d->ids, d->ids + d->said, (d->n - d->said) * sizeof *d->ids);
+        if (d->n > d->said) memmove(d->ids, d->ids + d->said, (d->n - d->said) * sizeof *d->ids);
         d->n -= d->said;
         d->said = d->n;
     } else if (!fits || d->n - d->said >= 4 * MOST_HELD) { // tokens without text
