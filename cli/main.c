@@ -17,6 +17,7 @@ static void show_overview(FILE *out) {
           "  sample   write text with a trained model\n"
           "  compile  write a trained model as one C file that needs neither Cotan nor memory\n"
           "  info     say what a file or a folder holds\n"
+          "  tokenize show what a model is given of a text, or learn a tokenizer\n"
           "  profile  run a command, or a program, and say where its time went\n"
           "  bench    measure what this machine does, and what it could do\n"
           "  devices  list the devices to compute on, and how fast they are\n"
@@ -62,11 +63,12 @@ static int run_help(int argc, char **argv);
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", run_train},     {"plan", run_plan},       {"sample", run_sample},
-                {"compile", run_compile}, {"info", run_info},       {"profile", run_profile},
-                {"bench", run_bench},     {"devices", run_devices}, {"doctor", run_doctor},
-                {"explain", run_explain}, {"help", run_help},       {"version", run_version},
-                {"--help", run_help},     {"-h", run_help},         {"--version", run_version}};
+} commands[] = {{"train", run_train},      {"plan", run_plan},       {"sample", run_sample},
+                {"compile", run_compile},  {"info", run_info},       {"tokenize", run_tokenize},
+                {"profile", run_profile},  {"bench", run_bench},     {"devices", run_devices},
+                {"doctor", run_doctor},    {"explain", run_explain}, {"help", run_help},
+                {"version", run_version},  {"--help", run_help},     {"-h", run_help},
+                {"--version", run_version}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 int run_own(const char *name, int argc, char **argv) {

@@ -1,16 +1,18 @@
-# cotan::cotan is the shared library, cotan::static the static one (there where pkg-config finds jansson
-# and zlib, which the shared one brings along).
+# cotan::cotan is the shared library, cotan::static the static one (there where pkg-config finds jansson,
+# zlib, PCRE2 and utf8proc, which the shared one brings along).
 include(CMakeFindDependencyMacro)
 include(${CMAKE_CURRENT_LIST_DIR}/cotan-targets.cmake)
 
 find_package(PkgConfig QUIET)
-foreach(name jansson zlib)
-    string(TOUPPER ${name} upper)
+foreach(pair JANSSON:jansson ZLIB:zlib PCRE2:libpcre2-8 UTF8PROC:libutf8proc)
+    string(REPLACE ":" ";" pair ${pair})
+    list(GET pair 0 upper)
+    list(GET pair 1 name)
     if(PkgConfig_FOUND AND NOT TARGET PkgConfig::${upper})
         pkg_check_modules(${upper} QUIET IMPORTED_TARGET ${name})
     endif()
 endforeach()
-if(TARGET PkgConfig::JANSSON AND TARGET PkgConfig::ZLIB)
+if(TARGET PkgConfig::JANSSON AND TARGET PkgConfig::ZLIB AND TARGET PkgConfig::PCRE2 AND TARGET PkgConfig::UTF8PROC)
     find_dependency(Threads)
     include(${CMAKE_CURRENT_LIST_DIR}/cotan-static-targets.cmake)
     set(cotan_static_FOUND TRUE)
@@ -21,6 +23,6 @@ foreach(component ${cotan_FIND_COMPONENTS})
         set(cotan_NOT_FOUND_MESSAGE "cotan has no component ${component}")
     elseif(cotan_FIND_REQUIRED_static AND NOT cotan_static_FOUND)
         set(cotan_FOUND FALSE)
-        set(cotan_NOT_FOUND_MESSAGE "cotan::static needs jansson and zlib, which pkg-config must find")
+        set(cotan_NOT_FOUND_MESSAGE "cotan::static needs jansson, zlib, libpcre2-8 and libutf8proc, which pkg-config must find")
     endif()
 endforeach()

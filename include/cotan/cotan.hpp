@@ -29,6 +29,7 @@
 #include "cotan/nn.h"
 #include "cotan/optim.h"
 #include "cotan/profile.h"
+#include "cotan/tokenizer.h"
 #include "cotan/train.h"
 
 namespace cotan {

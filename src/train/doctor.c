@@ -2,7 +2,10 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <inttypes.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include <jansson.h>
+#include <pcre2.h>
+#include <utf8proc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,7 +249,10 @@ static void cache(doctor *d) {
 
 static void libraries(doctor *d) {
     ct_text text = {0};
-    ct__textf(&text, "jansson %s, zlib %s", jansson_version_str(), zlibVersion());
+    char pcre[64]; // "10.42 2022-12-11"
+    pcre2_config(PCRE2_CONFIG_VERSION, pcre);
+    ct__textf(&text, "jansson %s, zlib %s, PCRE2 %.*s, utf8proc %s", jansson_version_str(),
+              zlibVersion(), (int)strcspn(pcre, " "), pcre, utf8proc_version());
     say(d, CT_HEALTH_GOOD, "libraries", &text, NULL);
     ct__text_free(&text);
 }

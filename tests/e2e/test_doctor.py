@@ -50,7 +50,7 @@ def test_a_sound_machine(tmp_path):
     assert found["settings"] == ("ok", "the usual ones: the environment asks for no other")
     assert re.fullmatch(r"cpu; ref; opencl:0(; opencl:\d+)*", found["devices"][1])
     assert found["cache"] == ("ok", f"{tmp_path}: 0 files, 0.0 MB")
-    assert re.fullmatch(r"jansson [\d.]+, zlib [\d.]+", found["libraries"][1])
+    assert re.fullmatch(r"jansson [\d.]+, zlib [\d.]+, PCRE2 [\d.]+, utf8proc [\d.]+", found["libraries"][1])
     assert found["device cpu"][1].startswith("a step with its gradient agrees with the reference: off by ")
     again, _ = findings(cotan("doctor", COTAN_CACHE_DIR=str(tmp_path)))
     for compiler in (found["compiler"], again["compiler"]):

@@ -18,6 +18,9 @@ HARNESS(cache);
 HARNESS(gguf);
 HARNESS(pickle);
 HARNESS(torch);
+HARNESS(tokenizer_json);
+HARNESS(sentencepiece);
+HARNESS(encode);
 
 #define LLVMFuzzerTestOneInput fuzz_safetensors
 #include "fuzz/harness/safetensors.c"
@@ -42,6 +45,15 @@ HARNESS(torch);
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_torch
 #include "fuzz/harness/torch.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_tokenizer_json
+#include "fuzz/harness/tokenizer_json.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_sentencepiece
+#include "fuzz/harness/sentencepiece.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_encode
+#include "fuzz/harness/encode.c"
 #undef LLVMFuzzerTestOneInput
 
 static void replay(const char *name, int (*harness)(const uint8_t *, size_t)) {
@@ -69,6 +81,13 @@ static void replay(const char *name, int (*harness)(const uint8_t *, size_t)) {
     assert_true(files > 0);
 }
 
+static void tokenizer_json(void **state) {
+    (void)state, replay("tokenizer_json", fuzz_tokenizer_json);
+}
+static void sentencepiece(void **state) {
+    (void)state, replay("sentencepiece", fuzz_sentencepiece);
+}
+static void encode(void **state) { (void)state, replay("encode", fuzz_encode); }
 static void safetensors(void **state) { (void)state, replay("safetensors", fuzz_safetensors); }
 static void npy(void **state) { (void)state, replay("npy", fuzz_npy); }
 static void npz(void **state) { (void)state, replay("npz", fuzz_npz); }
@@ -80,9 +99,10 @@ static void torch(void **state) { (void)state, replay("torch", fuzz_torch); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(safetensors), cmocka_unit_test(npy),   cmocka_unit_test(npz),
-        cmocka_unit_test(json),        cmocka_unit_test(cache), cmocka_unit_test(gguf),
-        cmocka_unit_test(pickle),      cmocka_unit_test(torch),
+        cmocka_unit_test(safetensors),   cmocka_unit_test(npy),    cmocka_unit_test(npz),
+        cmocka_unit_test(json),          cmocka_unit_test(cache),  cmocka_unit_test(gguf),
+        cmocka_unit_test(pickle),        cmocka_unit_test(torch),  cmocka_unit_test(tokenizer_json),
+        cmocka_unit_test(sentencepiece), cmocka_unit_test(encode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,8 @@ ct_params_name ct_params_find ct_params_size ct_metric_value ct_npz_close ct_npz
 ct_optim_lr ct_optim_rate ct_optim_count ct_optim_state ct_gpt2_size ct_gpt2_free ct_gpt2_params ct_gpt2_config_of ct_gpt2_cache_free ct_lm_free ct_lm_params ct_lm_process
 ct_loan_end ct_cut_free ct_marks_ended ct_function_free ct_params_read ct_op_find ct_op_next ct_op_describe ct_resnet_free ct_resnet_params ct_resnet_running
 ct_diagnose ct_format_at ct_print_at ct_nn_dropout_at ct_mask_matrices ct_mask_all ct_nn_place_in ct_set_threads ct_set_memory_limit
-ct_annotate_end ct_measure_limits ct_memory_table ct_memory_snapshot_free""".split()
+ct_tokenizer_free ct_tokenizer_size ct_tokenizer_piece ct_tokenizer_id
+ct_tokenizer_is_special ct_tokenizer_special ct_tokenizer_ends ct_encoding_free ct_decoder_free ct_annotate_end ct_measure_limits ct_memory_table ct_memory_snapshot_free""".split()
 # Values that stand for what is given; the rest is zero.
 GIVEN = {"ct_tensor": "ct_ones(CT_F32, CT_DIMS(2, 2))", "ct_dtype": "CT_F32", "ct_ints": "CT_DIMS(2, 2)", "size_t": "2", "int": "2",
          "int64_t": "2", "uint64_t": "2", "double": "0.5", "bool": "true", "ct_loc": "CT_HERE", "ct_fn": "function", "ct_mask": "ct_mask_all",
@@ -60,6 +61,7 @@ HEAD = """#include <stdio.h>
 #include <cotan/lm.h>
 #include <cotan/models.h>
 #include <cotan/profile.h>
+#include <cotan/tokenizer.h>
 static void function(const ct_tensor *in, ct_tensor *out, void *user) { (void)user; out[0] = in[0]; out[1] = in[1]; }
 static ct_tensor *pair(void) {
     static ct_tensor both[8]; // room for a Hessian of two operands and two results

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DEBIAN = "gcc libc6-dev cmake ninja-build pkg-config libjansson-dev zlib1g-dev"
-FEDORA = "gcc glibc-devel cmake ninja-build pkgconf-pkg-config jansson-devel 'pkgconfig(zlib)'"
-ARCH = "gcc glibc cmake ninja pkgconf jansson zlib"
+DEBIAN = "gcc libc6-dev cmake ninja-build pkg-config libjansson-dev zlib1g-dev libpcre2-dev libutf8proc-dev"
+FEDORA = "gcc glibc-devel cmake ninja-build pkgconf-pkg-config jansson-devel 'pkgconfig(zlib)' pcre2-devel utf8proc-devel"
+ARCH = "gcc glibc cmake ninja pkgconf jansson zlib pcre2 libutf8proc"
 HOW = "setup: some packages are missing. Install them with this command, then try again:\n    "
 
 
@@ -43,7 +43,7 @@ def test_libraries_of_another_machine(tmp_path):
     assert status == 1 and text.startswith(
         f"{HOW}sudo dpkg --add-architecture arm64 && sudo apt-get update && sudo apt-get install ")
     assert " qemu-user gcc-aarch64-linux-gnu " in text
-    assert text.endswith(" libjansson-dev:arm64 zlib1g-dev:arm64 libcmocka-dev:arm64\n")
+    assert text.endswith(" libjansson-dev:arm64 zlib1g-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libcmocka-dev:arm64\n")
     status, text = call(tmp_path, ["test-all"], uname="echo aarch64")
     assert status == 1 and "arm64" not in text and "rustc" in text
     (tmp_path / "apt-get").unlink()

@@ -1,0 +1,188 @@
+// cotan tokenize: text as tokens and back, and the training of a tokenizer.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cotan/tokenizer.h>
+
+#include "cli.h"
+
+typedef struct asked {
+    const char *text;
+    bool ids, count, decode, special, plain;
+} asked;
+
+// All of standard input, and a zero byte behind it. NULL: it cannot be read, or there is no memory.
+static char *read_input(size_t *n) {
+    char *all = NULL;
+    size_t cap = 0, got;
+    *n = 0;
+    do {
+        if (cap - *n < 65536) {
+            char *more = realloc(all, cap = cap * 2 + 65537);
+            if (!more) {
+                free(all);
+                return NULL;
+            }
+            all = more;
+        }
+        got = fread(all + *n, 1, cap - *n - 1, stdin);
+        *n += got;
+    } while (got);
+    if (ferror(stdin)) {
+        free(all);
+        return NULL;
+    }
+    all[*n] = '\0';
+    return all;
+}
+
+static int print_tokens(const ct_tokenizer *t, const char *text, size_t n, const asked *a) {
+    ct_encoding e = {0};
+    if (!ct_tokenizer_encode(t, text, n, &e, .add_special = a->special, .plain = a->plain,
+                             .offsets = !a->ids && !a->count)) {
+        ct_encoding_free(&e);
+        return fail();
+    }
+    if (a->count) printf("%zu\n", e.n);
+    for (size_t i = 0; i < e.n && a->ids; i++) printf("%s%d", i ? " " : "", (int)e.ids[i]);
+    if (a->ids) putchar('\n');
+    for (size_t i = 0; i < e.n && !a->ids && !a->count; i++) {
+        size_t length;
+        const char *piece = ct_tokenizer_piece(t, e.ids[i], &length);
+        if (e.added[i])
+            printf("%8d  %-13s  ", (int)e.ids[i], "added");
+        else
+            printf("%8d  %5u to %5u  ", (int)e.ids[i], (unsigned)e.bytes[i].begin,
+                   (unsigned)e.bytes[i].end);
+        if (piece) put_visible(stdout, piece, length, "                         ");
+        putchar('\n');
+    }
+    ct_encoding_free(&e);
+    return EXIT_DONE;
+}
+
+static int print_text(const ct_tokenizer *t, const char *text) {
+    ct_decoder *d = ct_decoder_new(t, false);
+    int status = d ? EXIT_DONE : fail();
+    size_t n;
+    while (status == EXIT_DONE) {
+        char *end;
+        text += strspn(text, " \t\r\n,[]");
+        if (!*text) break;
+        errno = 0;
+        long long id = strtoll(text, &end, 10);
+        if (end == text || errno || id < 0 || id >= ct_tokenizer_size(t)) {
+            char word[32];
+            snprintf(word, sizeof word, "%.24s", text);
+            word[strcspn(word, " \t\r\n,")] = '\0';
+            status = refuse("tokenize: \"%s\" is no token: they are numbers from 0 to %lld",
+                            plain(word), (long long)ct_tokenizer_size(t) - 1);
+            break;
+        }
+        text = end;
+        const char *said = ct_decoder_next(d, (int32_t)id, &n);
+        if (said)
+            fwrite(said, 1, n, stdout);
+        else
+            status = fail();
+    }
+    const char *rest = status == EXIT_DONE ? ct_decoder_end(d, &n) : NULL;
+    if (rest) fwrite(rest, 1, n, stdout);
+    if (status == EXIT_DONE) putchar('\n');
+    ct_decoder_free(d);
+    return status;
+}
+
+static int tokenize(const char *path, const asked *a) {
+    char *input = NULL;
+    size_t n = a->text ? strlen(a->text) : 0;
+    ct_tokenizer *t = ct_tokenizer_load(path);
+    if (!t) return fail();
+    if (!a->text && !(input = read_input(&n))) {
+        ct_tokenizer_free(t);
+        fprintf(stderr, "cotan: tokenize: standard input cannot be read\n");
+        return EXIT_FAILED;
+    }
+    const char *text = a->text ? a->text : input;
+    int status = a->decode ? print_text(t, text) : print_tokens(t, text, n, a);
+    free(input);
+    ct_tokenizer_free(t);
+    return status;
+}
+
+static void print_progress(const ct_bpe_progress *at, void *user) {
+    int *last = user, now = at->all ? (int)(at->done * 20 / at->all) : 0;
+    if (strcmp(at->stage, "read") && now > *last) {
+        printf("%lld of %lld tokens\n", (long long)at->done, (long long)at->all);
+        *last = now;
+        flush_output();
+    }
+}
+
+static int train(const char *what, const char *one, paths more, const char *out) {
+    char *end;
+    long long size = strncmp(what, "bpe:", 4) ? 0 : strtoll(what + 4, &end, 10);
+    if (size <= 0 || *end)
+        return refuse("tokenize: --train is \"%s\"; it is bpe: and the number of tokens: bpe:8192",
+                      plain(what));
+    if (!out)
+        return refuse("tokenize: --train wants --out DIR, the folder that gets tokenizer.json");
+    if (!one && !more.n)
+        return refuse("tokenize: --train wants files of text: cotan tokenize book.txt --train "
+                      "bpe:8192 --out DIR");
+    const char **files = malloc((more.n + 1) * sizeof *files);
+    int last = 0;
+    if (!files) return refuse("tokenize: out of memory");
+    size_t n = 0;
+    if (one) files[n++] = one;
+    for (size_t i = 0; i < more.n; i++) files[n++] = more.v[i];
+    bool ok =
+        ct_train_bpe(out, files, n, .vocab_size = size, .progress = print_progress, .user = &last);
+    free(files);
+    if (!ok) return fail();
+    printf("%s/tokenizer.json is written\n", plain(out));
+    return EXIT_DONE;
+}
+
+int run_tokenize(int argc, char **argv) {
+    asked a = {0};
+    const char *what = NULL, *out = NULL, *path = NULL;
+    paths data = {0};
+    bool add = false;
+    int status;
+    opt options[] = {
+        {"text", OPT_TEXT, "TEXT", "what to tokenize (standard input)", .out = &a.text},
+        {"ids", OPT_FLAG, NULL, "only the ids, on one line", .out = &a.ids},
+        {"count", OPT_FLAG, NULL, "only how many tokens there are", .out = &a.count},
+        {"decode", OPT_FLAG, NULL, "the other way: ids become text", .out = &a.decode},
+        {"special", OPT_FLAG, NULL, "with the tokens that the model puts around a text",
+         .out = &add},
+        {"plain", OPT_FLAG, NULL, "special tokens in the text are text", .out = &a.plain},
+        {"train", OPT_TEXT, "KIND", "learn a tokenizer from files instead: bpe:8192", .out = &what},
+        {"data", OPT_PATHS, "FILE", "further files to learn from", .out = &data},
+        {"out", OPT_PATH, "DIR", "the folder that gets what was learned", .out = &out},
+    };
+    command c = {
+        .name = "tokenize",
+        .usage = "MODEL|FILE [options]",
+        .operand = "MODEL or FILE",
+        .text =
+            "Shows what a model is given of a text: of each token its id, the bytes of the text\n"
+            "that it stands for, and itself as its file writes it. MODEL is a folder with a\n"
+            "tokenizer.json, a tokenizer.model or a .tiktoken file, or such a file. With --train\n"
+            "a tokenizer is learned instead, from files of text: a byte-level BPE, which any\n"
+            "program reads that reads Hugging Face's tokenizer.json.\n",
+        .examples = "  cotan tokenize model --text \"Hello, world\"\n"
+                    "  cotan tokenize model --count <book.txt      # how many tokens is it?\n"
+                    "  cotan tokenize model --ids <book.txt | cotan tokenize model --decode\n"
+                    "  cotan tokenize book.txt --train bpe:8192 --out words\n",
+        .opts = options,
+        .n = sizeof options / sizeof *options,
+    };
+    if (!parse(&c, argc, argv, &path, &status)) return status;
+    a.special = add;
+    if (what) return train(what, path, data, out);
+    if (out || data.n) return refuse("tokenize: --out and --data are for --train");
+    return tokenize(path, &a);
+}

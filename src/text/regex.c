@@ -1,0 +1,324 @@
+// Regular expressions by PCRE2, with the dialect of Oniguruma that tokenizer files are written in.
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "base/text.h"
+#include "text/text.h"
+
+// Starts that one call tries, so that a pattern that fails slowly everywhere is noticed in time.
+enum { STARTS = 256, STACK = 1 << 20 };
+
+struct ct_regex {
+    pcre2_code *code;
+    char *place;
+};
+
+// ----------------------------------------------------------------------------------------- dialect
+
+// What the classes of Oniguruma hold where PCRE2's are others: \s has no U+180E, \w has marks and
+// no numbers but digits, \h is a hexadecimal digit.
+static const char *class_of(char c, bool inside) {
+    switch (c) {
+    case 's': return inside ? "\\p{Z}\\t-\\r\\x85" : "[\\p{Z}\\t-\\r\\x85]";
+    case 'S': return inside ? NULL : "[^\\p{Z}\\t-\\r\\x85]";
+    case 'w':
+        return inside ? "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+                      : "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]";
+    case 'W': return inside ? NULL : "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]";
+    case 'h': return inside ? "0-9a-fA-F" : "[0-9a-fA-F]";
+    case 'H': return inside ? NULL : "[^0-9a-fA-F]";
+    default: return NULL;
+    }
+}
+
+// The class from p[i] == '[' on. Classes in classes are refused, but for one intersection, [X&&[Y]],
+// which PCRE2 lacks and a look ahead says. 0: refused.
+static size_t translate_class(const char *p, size_t n, size_t i, ct_text *out) {
+    ct_text first = {0}, second = {0};
+    size_t at = i + 1;
+    bool both = false, negated = false, ended = false;
+    ct_text *to = &first;
+    ct__text_add(to, "[");
+    if (at < n && p[at] == '^') ct__text_bytes(to, p + at++, 1);
+    if (at < n && p[at] == ']') ct__text_add(to, "\\]"), at++;
+    while (at < n && !ended) {
+        if (p[at] == '\\' && at + 1 < n) {
+            const char *known = class_of(p[at + 1], true);
+            if (known)
+                ct__text_add(to, known);
+            else if (p[at + 1] == 'S') // the only complements that stand in classes
+                ct__text_add(to, "\\S");
+            else if (strchr("WH", p[at + 1]))
+                break;
+            else
+                ct__text_bytes(to, p + at, 2);
+            at += 2;
+        } else if (p[at] == '[' && at + 1 < n && p[at + 1] == ':') {
+            ct__text_bytes(to, p + at, 2);
+            at += 2;
+        } else if (at + 2 < n && !memcmp(p + at, "&&[", 3) && !both) {
+            both = true;
+            at += 3;
+            negated = at < n && p[at] == '^';
+            if (negated) at++;
+            ct__text_add(&first, "]");
+            to = &second;
+            ct__text_add(to, "[");
+        } else if (p[at] == '[' || (p[at] == '&' && at + 1 < n && p[at + 1] == '&')) {
+            break;
+        } else if (p[at] == ']') {
+            ct__text_add(to, "]");
+            at++;
+            if (both) ended = at < n && p[at++] == ']';
+            if (both && !ended) break;
+            ended = true;
+        } else {
+            ct__text_bytes(to, p + at++, 1);
+        }
+    }
+    if (ended && both)
+        ct__textf(out, "(?:(?%c%s)%s)", negated ? '!' : '=', second.s, first.s);
+    else if (ended)
+        ct__text_bytes(out, first.s, first.n);
+    out->failed |= first.failed | second.failed;
+    ct__text_free(&first);
+    ct__text_free(&second);
+    return ended ? at - i : 0;
+}
+
+static bool translate(const char *place, const char *p, size_t n, ct_text *out, ct_err *err) {
+    for (size_t i = 0; i < n;) {
+        if (p[i] == '\\' && i + 1 < n) {
+            const char *known = class_of(p[i + 1], false);
+            if (known)
+                ct__text_add(out, known);
+            else
+                ct__text_bytes(out, p + i, 2);
+            i += 2;
+        } else if (p[i] == '[') {
+            size_t used = translate_class(p, n, i, out);
+            if (!used)
+                return ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, place,
+                               "the pattern has a class in a class, or one that does not end, at "
+                               "byte %zu of %zu",
+                               i, n);
+            i += used;
+        } else {
+            ct__text_bytes(out, p + i++, 1);
+        }
+    }
+    return true;
+}
+
+// --------------------------------------------------------------------------------------- compiling
+
+static void *take(size_t n, void *user) {
+    (void)user;
+    return ct__malloc(n);
+}
+static void give(void *p, void *user) {
+    (void)user;
+    ct__free(p);
+}
+
+static ct_regex *compile(const char *place, const char *pattern, size_t n, uint32_t flags,
+                         ct_err *err) {
+    int code;
+    PCRE2_SIZE at;
+    ct_regex *regex = ct__calloc(1, sizeof *regex);
+    pcre2_general_context *general = pcre2_general_context_create(take, give, NULL);
+    pcre2_compile_context *context = general ? pcre2_compile_context_create(general) : NULL;
+    if (regex) regex->place = ct__strdup(place);
+    if (context && regex && regex->place) {
+        pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+        regex->code =
+            pcre2_compile((PCRE2_SPTR)pattern, n, flags | PCRE2_UTF | PCRE2_USE_OFFSET_LIMIT, &code,
+                          &at, context);
+        if (!regex->code && code != PCRE2_ERROR_HEAP_FAILED) {
+            char why[128];
+            pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
+            ct__err(err, CT_E_FORMAT, CT_NOWHERE, place,
+                    "the pattern is not understood: byte %zu: %s", (size_t)at, why);
+        }
+    }
+    pcre2_compile_context_free(context);
+    pcre2_general_context_free(general);
+    if (regex && regex->code) {
+        (void)pcre2_jit_compile(regex->code,
+                                PCRE2_JIT_COMPLETE); // where there is none it interprets
+        return regex;
+    }
+    if (!err->code) ct__err_memory(err, CT_NOWHERE, place, n);
+    ct__regex_free(regex);
+    return NULL;
+}
+
+ct_regex *ct__regex_new(const char *place, const char *pattern, size_t n, bool literal,
+                        ct_err *err) {
+    ct_text text = {0};
+    ct_regex *regex = NULL;
+    if (literal) return compile(place, pattern, n, PCRE2_LITERAL, err);
+    if (translate(place, pattern, n, &text, err) && !text.failed)
+        regex = compile(place, text.s ? text.s : "", text.n,
+                        PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, err);
+    else if (text.failed)
+        ct__err_memory(err, CT_NOWHERE, place, n);
+    ct__text_free(&text);
+    return regex;
+}
+
+void ct__regex_free(ct_regex *regex) {
+    if (!regex) return;
+    pcre2_code_free(regex->code);
+    ct__free(regex->place);
+    ct__free(regex);
+}
+
+// ---------------------------------------------------------------------------------------- matching
+
+typedef struct search {
+    const ct_matcher *m;
+    const ct_regex *regex;
+    const char *s;
+    uint32_t n;
+    double ends; // when patience does; 0: not begun
+} search;
+
+// From byte `from` on: 1 and the match, 0: there is none, < 0: PCRE2's code.
+static int next_match(search *x, uint32_t from, uint32_t *begin, uint32_t *end) {
+    for (uint32_t window = from;;) {
+        uint32_t last = window + STARTS < x->n ? window + STARTS : x->n;
+        pcre2_set_offset_limit(x->m->context, last);
+        int found = pcre2_match(x->regex->code, (PCRE2_SPTR)x->s, x->n, window, PCRE2_NO_UTF_CHECK,
+                                x->m->data, x->m->context);
+        if (found >= 0) {
+            PCRE2_SIZE *at = pcre2_get_ovector_pointer(x->m->data);
+            *begin = (uint32_t)at[0], *end = (uint32_t)at[1];
+            return *end >= *begin && *begin >= from ? 1 : PCRE2_ERROR_INTERNAL;
+        }
+        if (found != PCRE2_ERROR_NOMATCH) return found;
+        if (last == x->n) return 0;
+        // Only patterns that match rarely come here, so that the clock costs others nothing.
+        double now = ct__now();
+        if (x->ends == 0) x->ends = now + 1 + 2e-6 * x->n;
+        if (now > x->ends) return PCRE2_ERROR_MATCHLIMIT;
+        for (window = last; window > from && !ct__char_begins(x->s[window]); window--) continue;
+    }
+}
+
+static bool add(ct_hits *out, uint32_t begin, uint32_t end, bool matched) {
+    if (!CT_GROW(out->v, out->cap, out->n + 1)) return false;
+    out->v[out->n++] = (ct_hit){begin, end, matched};
+    return true;
+}
+
+static bool find_all(search *x, ct_hits *out, ct_err *err) {
+    uint32_t at = 0, last = 0, begin, end;
+    bool any = false, ok = true;
+    int found = 0;
+    while (ok && at <= x->n && (found = next_match(x, at, &begin, &end)) == 1) {
+        if (begin == end && any && end == last) { // an empty match where one has just ended
+            if (at >= x->n) break;
+            do at++;
+            while (at < x->n && !ct__char_begins(x->s[at]));
+            continue;
+        }
+        if (begin > last) ok = add(out, last, begin, false);
+        ok = ok && add(out, begin, end, true);
+        at = last = end;
+        any = true;
+    }
+    if (ok && found >= 0 && last < x->n) ok = add(out, last, x->n, false);
+    if (!ok || found == PCRE2_ERROR_HEAPLIMIT || found == PCRE2_ERROR_NOMEMORY)
+        return ct__err_memory(err, CT_NOWHERE, x->regex->place, x->n);
+    if (found < 0)
+        return ct__err(err, CT_E_DATA, CT_NOWHERE, x->regex->place,
+                       "the pattern takes too long on this text, of %u bytes (at byte %u)", x->n,
+                       at);
+    return true;
+}
+
+void ct__matcher_free(ct_matcher *m) {
+    pcre2_jit_stack_free(m->stack);
+    pcre2_match_data_free(m->data);
+    pcre2_match_context_free(m->context);
+    pcre2_general_context_free(m->general);
+    *m = (ct_matcher){0};
+}
+
+static bool prepare(ct_matcher *m) {
+    if (m->context) return true;
+    m->general = pcre2_general_context_create(take, give, NULL);
+    if (m->general) {
+        m->data = pcre2_match_data_create(1, m->general);
+        m->stack = pcre2_jit_stack_create(32 << 10, STACK, m->general);
+    }
+    if (m->data && m->stack) m->context = pcre2_match_context_create(m->general);
+    if (!m->context) {
+        ct__matcher_free(m);
+        return false;
+    }
+    pcre2_jit_stack_assign(m->context, NULL, m->stack);
+    return true;
+}
+
+bool ct__regex_find(ct_matcher *m, const ct_regex *regex, const char *s, uint32_t n, ct_hits *out,
+                    ct_err *err) {
+    out->n = 0;
+    if (!prepare(m) || !CT_GROW(out->v, out->cap, 1))
+        return ct__err_memory(err, CT_NOWHERE, regex->place, STACK);
+    if (n == 0) return add(out, 0, 0, false);
+    // Of backtracking: a pattern that needs a few steps a byte has enough.
+    pcre2_set_match_limit(m->context, 1000000 + 4 * n);
+    pcre2_set_heap_limit(m->context, (64 << 10) + n / 4);
+    search x = {.m = m, .regex = regex, .s = s, .n = n};
+    return find_all(&x, out, err);
+}
+
+// ----------------------------------------------------------------------------------------- scripts
+
+static const char scripts[] =
+    "Adlam Ahom Anatolian_Hieroglyphs Arabic Armenian Avestan Balinese Bamum Bassa_Vah Batak "
+    "Bengali Bhaiksuki "
+    "Bopomofo Brahmi Braille Buginese Buhid Canadian_Aboriginal Carian Caucasian_Albanian Chakma "
+    "Cham Cherokee "
+    "Common Coptic Cuneiform Cypriot Cyrillic Deseret Devanagari Duployan Egyptian_Hieroglyphs "
+    "Elbasan Ethiopic "
+    "Georgian Glagolitic Gothic Grantha Greek Gujarati Gurmukhi Hangul Hanunoo Hatran Hebrew "
+    "Imperial_Aramaic "
+    "Inherited Inscriptional_Pahlavi Inscriptional_Parthian Javanese Kaithi Kannada Kayah_Li "
+    "Kharoshthi Khmer "
+    "Khojki Khudawadi Lao Latin Lepcha Limbu Linear_A Linear_B Lisu Lycian Lydian Mahajani "
+    "Malayalam Mandaic "
+    "Manichaean Marchen Meetei_Mayek Mende_Kikakui Meroitic_Cursive Meroitic_Hieroglyphs Miao Modi "
+    "Mongolian Mro "
+    "Multani Myanmar Nabataean New_Tai_Lue Newa Nko Ogham Ol_Chiki Old_Hungarian Old_Italic "
+    "Old_North_Arabian "
+    "Old_Permic Old_Persian Old_South_Arabian Old_Turkic Oriya Osage Osmanya Pahawh_Hmong "
+    "Palmyrene Pau_Cin_Hau "
+    "Phags_Pa Phoenician Psalter_Pahlavi Rejang Runic Samaritan Saurashtra Sharada Shavian Siddham "
+    "SignWriting "
+    "Sinhala Sora_Sompeng Sundanese Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham Tai_Viet "
+    "Takri Tamil "
+    "Tangut Telugu Thaana Thai Tibetan Tifinagh Tirhuta Ugaritic Vai Warang_Citi Yi";
+
+ct_regex *ct__regex_scripts(ct_err *err) {
+    ct_text text = {0};
+    // A space belongs to whatever it follows; kana and their prolonged sound mark are Han's.
+    ct__text_add(&text, "(?:[\\p{sc:Han}\\p{sc:Hiragana}\\p{sc:Katakana}\\x{30fc}] *+)++");
+    for (const char *name = scripts; *name;) {
+        size_t n = strcspn(name, " ");
+        ct__textf(&text, "|(?:(?![ \\x{30fc}])\\p{sc:%.*s} *+)++", (int)n, name);
+        name += n + (name[n] == ' ');
+    }
+    ct_regex *regex = NULL;
+    if (text.failed)
+        ct__err_memory(err, CT_NOWHERE, "UnicodeScripts", text.cap);
+    else
+        regex = compile("UnicodeScripts", text.s, text.n, PCRE2_UCP, err);
+    ct__text_free(&text);
+    return regex;
+}

@@ -1,0 +1,82 @@
+// What the files beside a tokenizer say of its special tokens.
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/os.h"
+#include "io/json.h"
+#include "text/ranks.h"
+
+// The object in a file of the folder; *root NULL: there is no such file.
+static bool read_object(const char *folder, const char *name, json_t **root, ct_err *err) {
+    char path[4096], *text;
+    size_t n;
+    struct stat st;
+    json_error_t where;
+    *root = NULL;
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path ||
+        stat(path, &st) != 0)
+        return true;
+    if (!ct__file_read(path, &text, &n, err)) return false;
+    *root = ct__json_read(text, n, JSON_ALLOW_NUL, &where);
+    ct__free(text);
+    char shown[JSON_ERROR_TEXT_LENGTH];
+    if (!*root)
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "not JSON: line %d, column %d: %s",
+                       where.line, where.column,
+                       ct__printable(where.text, strlen(where.text), shown, sizeof shown));
+    return true;
+}
+
+static const char *const keys[CT_TOKEN_ROLES] = {"bos_token", "eos_token", "unk_token",
+                                                 "pad_token"};
+
+static void take_names(ct_tokenizer *t, const json_t *root) {
+    for (int i = 0; i < CT_TOKEN_ROLES; i++) {
+        const json_t *value = json_object_get(root, keys[i]);
+        if (json_is_object(value)) value = json_object_get(value, "content");
+        const char *name = json_string_value(value);
+        int64_t id = name ? ct_tokenizer_id(t, name, json_string_length(value)) : -1;
+        if (id >= 0) t->special[i] = id;
+    }
+}
+
+static bool take_ids(ct_tokenizer *t, const json_t *root, ct_err *err) {
+    static const char *const ids[CT_TOKEN_ROLES] = {"bos_token_id", "eos_token_id", NULL,
+                                                    "pad_token_id"};
+    for (int i = 0; i < CT_TOKEN_ROLES; i++) {
+        const json_t *value = ids[i] ? json_object_get(root, ids[i]) : NULL,
+                     *first = json_is_array(value) ? json_array_get(value, 0) : value;
+        json_int_t id = json_is_integer(first) ? json_integer_value(first) : -1;
+        if (id >= 0 && id < t->n_ids && t->special[i] < 0) t->special[i] = id;
+        for (size_t k = 0; i == CT_EOS && k < json_array_size(value); k++) {
+            json_int_t end = json_integer_value(json_array_get(value, k));
+            if (end < 0 || end >= t->n_ids) continue;
+            if (!CT_GROW(t->ends, t->ends_cap, t->n_ends + 1)) return ct__tokenizer_memory(t, err);
+            t->ends[t->n_ends++] = end;
+        }
+    }
+    return true;
+}
+
+bool ct__tokenizer_read_specials(ct_tokenizer *t, const char *folder, ct_err *err) {
+    json_t *root;
+    if (!read_object(folder, "special_tokens_map.json", &root, err)) return false;
+    take_names(t, root);
+    json_decref(root);
+    if (!read_object(folder, "tokenizer_config.json", &root, err)) return false;
+    take_names(t, root);
+    bool bos = json_is_true(json_object_get(root, "add_bos_token")),
+         eos = json_is_true(json_object_get(root, "add_eos_token"));
+    json_decref(root);
+    // tokenizer.json says itself what stands around a text.
+    bool pieces = t->normalizers.n && t->normalizers.v[0].kind == CT_STEP_SENTENCEPIECE;
+    if (pieces && (bos || eos) &&
+        !ct__surround_by(t, bos ? t->special[CT_BOS] : -1, eos ? t->special[CT_EOS] : -1, err))
+        return false;
+    if (!read_object(folder, "generation_config.json", &root, err)) return false;
+    bool ok = take_ids(t, root, err);
+    json_decref(root);
+    return ok;
+}

@@ -1,0 +1,90 @@
+#include "text/text.h"
+
+#include <string.h>
+
+#include <utf8proc.h>
+
+void ct__aligned_put(ct_aligned *a, const char *s, size_t n, ct_token_span at) {
+    if (!n || !ct__aligned_room(a, n)) return;
+    memcpy(a->s + a->n, s, n);
+    if (a->tracked)
+        for (size_t i = 0; i < n; i++) a->at[a->n + i] = at;
+    a->n += n;
+}
+
+void ct__aligned_free(ct_aligned *a) {
+    ct__free(a->s);
+    ct__free(a->at);
+    *a = (ct_aligned){0};
+}
+
+static void skip_char(ct_rewrite *r) {
+    if (r->next == r->end) return;
+    do r->next++;
+    while (r->next < r->end && !ct__char_begins(r->from.s[r->next]));
+}
+
+void ct__rewrite_skip(ct_rewrite *r, size_t chars) {
+    for (; chars; chars--) skip_char(r);
+}
+
+void ct__rewrite(ct_rewrite *r, uint32_t cp, int change) {
+    char bytes[4];
+    ct_token_span at = {0, 0};
+    if (r->to->tracked && r->begin < r->end) {
+        // What is added belongs to what stands before it.
+        uint32_t i = change > 0 && r->next > r->begin ? r->next - 1 : r->next;
+        at = r->from.at[i < r->end ? i : r->end - 1];
+    }
+    ct__aligned_put(r->to, bytes, ct__utf8_put(cp, bytes), at);
+    if (change > 0) return;
+    for (; change <= 0; change++) skip_char(r);
+}
+
+// ----------------------------------------------------------------------------------------- classes
+
+bool ct__is_white(uint32_t cp) {
+    if (cp < 0x80) return cp == ' ' || (cp >= 9 && cp <= 13);
+    if (cp < 0x1680) return cp == 0x85 || cp == 0xa0;
+    return cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 ||
+           cp == 0x202f || cp == 0x205f || cp == 0x3000;
+}
+
+static utf8proc_category_t category(uint32_t cp) { return utf8proc_category((int32_t)cp); }
+
+bool ct__is_numeric(uint32_t cp) {
+    if (cp < 0x80) return cp >= '0' && cp <= '9';
+    utf8proc_category_t c = category(cp);
+    return c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO;
+}
+
+bool ct__is_punctuation(uint32_t cp) {
+    if (cp < 0x80)
+        return (cp >= '!' && cp <= '/') || (cp >= ':' && cp <= '@') || (cp >= '[' && cp <= '`') ||
+               (cp >= '{' && cp <= '~');
+    utf8proc_category_t c = category(cp);
+    return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+}
+
+bool ct__is_any_mark(uint32_t cp) {
+    if (cp < 0x300) return false;
+    utf8proc_category_t c = category(cp);
+    return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
+}
+
+bool ct__is_mark_nonspacing(uint32_t cp) {
+    return cp >= 0x300 && category(cp) == UTF8PROC_CATEGORY_MN;
+}
+
+bool ct__is_control(uint32_t cp) {
+    if (cp < 0x80) return (cp < 0x20 && cp != '\t' && cp != '\n' && cp != '\r') || cp == 0x7f;
+    utf8proc_category_t c = category(cp);
+    return c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF || c == UTF8PROC_CATEGORY_CO;
+}
+
+bool ct__is_cjk(uint32_t cp) {
+    return (cp >= 0x4e00 && cp <= 0x9fff) || (cp >= 0x3400 && cp <= 0x4dbf) ||
+           (cp >= 0x20000 && cp <= 0x2a6df) || (cp >= 0x2a700 && cp <= 0x2b81f) ||
+           (cp >= 0x2b920 && cp <= 0x2ceaf) || (cp >= 0xf900 && cp <= 0xfaff) ||
+           (cp >= 0x2f800 && cp <= 0x2fa1f);
+}

@@ -1,0 +1,550 @@
+// Tokenizers: making, looking up, and the public functions.
+#include <errno.h>
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/os.h"
+#include "base/text.h"
+#include "graph/graph.h"
+#include "text/tokenizer.h"
+
+enum { LONGEST_PATH = 4096 };
+
+// ------------------------------------------------------------------------------------------ making
+
+bool ct__tokenizer_memory(const ct_tokenizer *t, ct_err *err) {
+    return ct__err_memory(err, CT_NOWHERE, t->place, t->arena.bytes);
+}
+
+ct_tokenizer *ct__tokenizer_new(const char *place, ct_err *err) {
+    ct_tokenizer *t = ct__calloc(1, sizeof *t);
+    char *copy = ct__strdup(place);
+    if (!t || !copy) {
+        ct__err_memory(err, CT_NOWHERE, place, sizeof *t);
+        ct__free(t);
+        ct__free(copy);
+        return NULL;
+    }
+    t->place = copy;
+    t->model.unk = -1;
+    t->model.first_part = INT32_MAX;
+    memset(t->model.byte_ids, -1, sizeof t->model.byte_ids);
+    for (int i = 0; i < CT_TOKEN_ROLES; i++) t->special[i] = -1;
+    return t;
+}
+
+static void free_steps(ct_steps *steps) {
+    for (size_t i = 0; i < steps->n; i++) {
+        ct__regex_free(steps->v[i].pattern);
+        if (steps->v[i].kept) ct__trie_free(steps->v[i].kept);
+    }
+    ct__free(steps->v);
+}
+
+void ct__tokenizer_free(ct_tokenizer *t) {
+    if (!t) return;
+    ct__work_free(t->work);
+    free_steps(&t->normalizers);
+    free_steps(&t->pretokenizers);
+    free_steps(&t->processors);
+    free_steps(&t->decoders);
+    ct__lexicon_free(&t->model.vocab);
+    ct__trie_free(&t->model.trie);
+    ct__free(t->model.merges);
+    ct__lexicon_free(&t->added_vocab);
+    ct__trie_free(&t->plain);
+    ct__trie_free(&t->normalized);
+    ct__regex_free(t->word);
+    ct__free(t->added);
+    ct__free(t->ends);
+    ct__arena_free(&t->arena);
+    ct__free(t->place);
+    ct__free(t);
+}
+
+ct_step *ct__step_add(ct_tokenizer *t, ct_steps *steps, ct_step_kind kind, ct_err *err) {
+    if (!CT_GROW(steps->v, steps->cap, steps->n + 1)) {
+        ct__tokenizer_memory(t, err);
+        return NULL;
+    }
+    ct_step *step = &steps->v[steps->n++];
+    *step = (ct_step){.kind = kind};
+    return step;
+}
+
+const char *ct__tokenizer_keep(ct_tokenizer *t, const char *s, size_t n, ct_err *err) {
+    char *copy = ct__arena(&t->arena, n + 1);
+    if (!copy) {
+        ct__tokenizer_memory(t, err);
+        return NULL;
+    }
+    memcpy(copy, s, n);
+    copy[n] = '\0';
+    return copy;
+}
+
+bool ct__tokenizer_add(ct_tokenizer *t, const ct_added *added, ct_err *err) {
+    if (!CT_GROW(t->added, t->added_cap, t->n_added + 1) ||
+        !ct__lexicon_add(&t->added_vocab, added->text, added->n, added->id))
+        return ct__tokenizer_memory(t, err);
+    t->added[t->n_added++] = *added;
+    return true;
+}
+
+// What an added token looks like when the text around it has been normalized.
+static bool normalize_added(ct_work *w, ct_added *a) {
+    ct_tokenizer *t = (ct_tokenizer *)(uintptr_t)w->t;
+    w->tracked = false;
+    w->which = 0;
+    w->view = (ct_view){a->text, NULL};
+    w->n = (uint32_t)a->n;
+    w->next.n = 0;
+    if (!ct__work_cut(w, 0, w->n, -1)) return false;
+    ct__work_take_next(w);
+    for (size_t i = 0; i < t->normalizers.n; i++)
+        if (!ct__normalize(w, &t->normalizers.v[i])) return false;
+    a->normal_n = w->n;
+    a->normal = ct__tokenizer_keep(t, w->n ? w->view.s : "", w->n, w->err);
+    return a->normal != NULL;
+}
+
+static bool finish_added(ct_tokenizer *t, ct_err *err) {
+    ct_work *w = ct__calloc(1, sizeof *w);
+    bool ok = w || ct__tokenizer_memory(t, err);
+    t->n_added_ids = t->added_vocab.n_ids;
+    t->added_by_id = ct__arena_zero(&t->arena, (t->n_added_ids + 1) * sizeof *t->added_by_id);
+    if (ok && !t->added_by_id) ok = ct__tokenizer_memory(t, err);
+    if (ok) *w = (ct_work){.t = t, .err = err};
+    for (size_t i = 0; i < t->n_added && ok; i++) {
+        ct_added *a = &t->added[i];
+        if (!a->normal) a->normal = a->text, a->normal_n = a->n;
+        if (a->normalized && !a->literal) ok = normalize_added(w, a);
+        if (!ok) break;
+        ct_trie *trie = a->normalized ? &t->normalized : &t->plain;
+        const char *sought = a->literal ? a->text : a->normal;
+        size_t sought_n = a->literal ? a->n : a->normal_n;
+        if (sought_n && !a->hidden && !ct__trie_add(trie, sought, sought_n, (int32_t)i))
+            ok = ct__tokenizer_memory(t, err);
+        t->added_by_id[a->id] = (int32_t)i + 1;
+        if (ok && a->single_word && !t->word)
+            ok = (t->word = ct__regex_new(t->place, "[\\w\\x{200c}\\x{200d}]", 20, false, err)) !=
+                 NULL;
+    }
+    ct__work_free(w);
+    return ok;
+}
+
+// Has any token a space behind something else? Else words of a BPE can be looked up one by one.
+static bool spaces_begin_words(const ct_model *m) {
+    if (m->kind != CT_MODEL_BPE || m->bytes || m->ignore_merges || m->prefix_n || m->suffix_n ||
+        ct__lexicon_id(&m->vocab, "\xe2\x96\x81", 3) < 0)
+        return false;
+    for (size_t k = 0; k < m->vocab.n; k++) {
+        const char *s = m->vocab.bytes + m->vocab.at[k];
+        for (size_t i = 1; i + 3 <= m->vocab.lengths[k]; i++) {
+            bool space = !memcmp(s + i, "\xe2\x96\x81", 3),
+                 after = i >= 3 && !memcmp(s + i - 3, "\xe2\x96\x81", 3);
+            if (space && !after) return false;
+        }
+    }
+    return true;
+}
+
+// Where bytes become characters only for the model, and it has all of them, it takes bytes as they are.
+static void take_bytes(ct_tokenizer *t) {
+    ct_model *m = &t->model;
+    ct_steps *pre = &t->pretokenizers;
+    int32_t ids[256];
+    if (m->kind != CT_MODEL_BPE || !pre->n || pre->v[pre->n - 1].kind != CT_STEP_BYTES ||
+        m->prefix_n || m->suffix_n || m->byte_fallback)
+        return;
+    for (int i = 0; i < 256; i++) {
+        char bytes[4];
+        ids[i] = ct__lexicon_id(&m->vocab, bytes, ct__utf8_put(ct__byte_chars[i], bytes));
+        if (ids[i] < 0) return;
+    }
+    memcpy(m->byte_ids, ids, sizeof ids);
+    m->bytes = true;
+    pre->n--;
+}
+
+static bool finish_model(ct_tokenizer *t, ct_err *err) {
+    ct_model *m = &t->model;
+    bool pieces = m->kind == CT_MODEL_UNIGRAM || m->kind == CT_MODEL_WORDPIECE;
+    for (size_t k = 0; k < m->vocab.n && pieces && !m->trie_made; k++)
+        if (m->vocab.lengths[k] && !ct__trie_add(&m->trie, m->vocab.bytes + m->vocab.at[k],
+                                                 m->vocab.lengths[k], m->vocab.ids[k]))
+            return ct__tokenizer_memory(t, err);
+    if (pieces && !m->trie.n_nodes)
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->place, "model: the vocabulary is empty");
+    for (size_t i = 0; i < m->prefix_n && m->kind == CT_MODEL_WORDPIECE; i++) {
+        m->prefix_node = ct__trie_step(&m->trie, m->prefix_node, (unsigned char)m->prefix[i]);
+        if (!m->prefix_node) m->prefix_node = UINT32_MAX, i = m->prefix_n;
+    }
+    take_bytes(t);
+    m->at_spaces = spaces_begin_words(m);
+    return true;
+}
+
+bool ct__tokenizer_finish(ct_tokenizer *t, ct_err *err) {
+    for (size_t i = 0; i < t->pretokenizers.n; i++) {
+        const ct_step *step = &t->pretokenizers.v[i];
+        t->needs_origins |= step->kind == CT_STEP_METASPACE && step->scheme == CT_PREPEND_FIRST;
+    }
+    if (!finish_model(t, err) || !finish_added(t, err)) return false;
+    size_t own =
+        t->model.first_part < INT32_MAX ? (size_t)t->model.first_part : t->model.vocab.n_ids;
+    t->n_ids = (int64_t)(own > t->n_added_ids ? own : t->n_added_ids);
+    return true;
+}
+
+// ----------------------------------------------------------------------------------------- loading
+
+static bool read_file(ct_tokenizer *t, const char *path, ct_err *err) {
+    char *bytes;
+    size_t n;
+    if (!ct__file_read(path, &bytes, &n, err)) return false;
+    bool ok;
+    if (ct__ends_with(path, ".model") && n && bytes[0] != '\n') // Llama 3's are tiktoken's
+        ok =
+            ct__tokenizer_read_tiktoken(t, bytes, n, &(ct_tiktoken_options){.name = "llama3"}, err);
+    else if (ct__ends_with(path, ".model"))
+        ok = ct__tokenizer_read_sentencepiece(t, bytes, n, err);
+    else if (ct__ends_with(path, ".tiktoken"))
+        ok = ct__tokenizer_read_tiktoken(t, bytes, n, &(ct_tiktoken_options){0}, err);
+    else
+        ok = ct__tokenizer_read_json(t, bytes, n, err);
+    ct__free(bytes);
+    return ok;
+}
+
+// The file of the folder that has the tokens.
+static bool find_file(const char *folder, char path[LONGEST_PATH], ct_err *err) {
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "spiece.model",
+                                        "sentencepiece.bpe.model"};
+    struct stat st;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (snprintf(path, LONGEST_PATH, "%s/%s", folder, names[i]) < LONGEST_PATH &&
+            stat(path, &st) == 0)
+            return true;
+    glob_t found = {0};
+    bool one = snprintf(path, LONGEST_PATH, "%s/*.tiktoken", folder) < LONGEST_PATH &&
+               glob(path, 0, NULL, &found) == 0 && found.gl_pathc == 1 &&
+               snprintf(path, LONGEST_PATH, "%s", found.gl_pathv[0]) < LONGEST_PATH;
+    globfree(&found);
+    if (one) return true;
+    return ct__err(err, CT_E_FILE, CT_NOWHERE, folder,
+                   "the folder has no tokenizer: neither tokenizer.json, nor tokenizer.model, nor "
+                   "a .tiktoken file");
+}
+
+static bool load(ct_tokenizer *t, const char *path, ct_err *err) {
+    char file[LONGEST_PATH];
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return find_file(path, file, err) && read_file(t, file, err) &&
+               ct__tokenizer_finish(t, err) && ct__tokenizer_read_specials(t, path, err);
+    return read_file(t, path, err) && ct__tokenizer_finish(t, err);
+}
+
+ct_tokenizer *ct_tokenizer_load_at(const char *path, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, path, here, "tokenizer_load", "the path") || ctx->err.code)
+        return NULL;
+    ct_tokenizer *t = ct__tokenizer_new(path, &ctx->err);
+    if (t && load(t, path, &ctx->err)) return t;
+    ct__err_place(&ctx->err, here, "tokenizer_load");
+    ct__tokenizer_free(t);
+    return NULL;
+}
+
+ct_tokenizer *ct_tokenizer_tiktoken_with(const char *path, ct_tiktoken_options options) {
+    ct_ctx *ctx = ct__ctx();
+    char *bytes = NULL;
+    size_t n;
+    if (!ctx || !ct__given(ctx, path, options.here, "tokenizer_tiktoken", "the path") ||
+        ctx->err.code)
+        return NULL;
+    ct_tokenizer *t = ct__tokenizer_new(path, &ctx->err);
+    bool ok = t && ct__file_read(path, &bytes, &n, &ctx->err) &&
+              ct__tokenizer_read_tiktoken(t, bytes, n, &options, &ctx->err) &&
+              ct__tokenizer_finish(t, &ctx->err);
+    ct__free(bytes);
+    if (ok) return t;
+    ct__err_place(&ctx->err, options.here, "tokenizer_tiktoken");
+    ct__tokenizer_free(t);
+    return NULL;
+}
+
+ct_tokenizer *ct_tokenizer_from_gguf_at(const ct_gguf_vocab *vocab, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, vocab, here, "tokenizer_from_gguf", "the vocabulary") ||
+        !ct__given(ctx, vocab->model, here, "tokenizer_from_gguf", "the model's name") ||
+        !ct__given(ctx, vocab->tokens, here, "tokenizer_from_gguf", "the list of tokens") ||
+        ctx->err.code)
+        return NULL;
+    ct_tokenizer *t = ct__tokenizer_new("gguf", &ctx->err);
+    if (t && ct__tokenizer_read_gguf(t, vocab, &ctx->err) && ct__tokenizer_finish(t, &ctx->err))
+        return t;
+    ct__err_place(&ctx->err, here, "tokenizer_from_gguf");
+    ct__tokenizer_free(t);
+    return NULL;
+}
+
+void ct_tokenizer_free(ct_tokenizer *tokenizer) { ct__tokenizer_free(tokenizer); }
+
+// -------------------------------------------------------------------------------------- vocabulary
+
+static const ct_added *added_of(const ct_tokenizer *t, int64_t id) {
+    bool known = id >= 0 && (uint64_t)id < t->n_added_ids && t->added_by_id[id];
+    return known ? &t->added[t->added_by_id[id] - 1] : NULL;
+}
+
+int64_t ct_tokenizer_size(const ct_tokenizer *tokenizer) {
+    return tokenizer ? tokenizer->n_ids : 0;
+}
+
+const char *ct_tokenizer_piece(const ct_tokenizer *tokenizer, int64_t id, size_t *n) {
+    if (n) *n = 0;
+    if (!tokenizer) return NULL;
+    const ct_added *added = added_of(tokenizer, id);
+    if (added && n) *n = added->n;
+    if (added) return added->text;
+    return id < tokenizer->model.first_part ? ct__lexicon_text(&tokenizer->model.vocab, id, n)
+                                            : NULL;
+}
+
+int64_t ct_tokenizer_id(const ct_tokenizer *tokenizer, const char *piece, size_t n) {
+    if (!tokenizer || !piece) return -1;
+    int32_t id = ct__lexicon_id(&tokenizer->added_vocab, piece, n);
+    if (id < 0) id = ct__lexicon_id(&tokenizer->model.vocab, piece, n);
+    return id < tokenizer->model.first_part ? id : -1;
+}
+
+bool ct_tokenizer_is_special(const ct_tokenizer *tokenizer, int64_t id) {
+    const ct_added *added = tokenizer ? added_of(tokenizer, id) : NULL;
+    return added && added->special;
+}
+
+int64_t ct_tokenizer_special(const ct_tokenizer *tokenizer, ct_token_role which) {
+    if (!tokenizer || (int)which < 0 || which >= CT_TOKEN_ROLES) return -1;
+    if (which == CT_UNK && tokenizer->special[which] < 0) return tokenizer->model.unk;
+    return tokenizer->special[which];
+}
+
+size_t ct_tokenizer_ends(const ct_tokenizer *tokenizer, int64_t *ids, size_t cap) {
+    if (!tokenizer) return 0;
+    bool one = !tokenizer->n_ends && tokenizer->special[CT_EOS] >= 0;
+    size_t n = one ? 1 : tokenizer->n_ends;
+    for (size_t i = 0; ids && i < n && i < cap; i++)
+        ids[i] = one ? tokenizer->special[CT_EOS] : tokenizer->ends[i];
+    return n;
+}
+
+// ---------------------------------------------------------------------------------------- encoding
+
+static bool room(ct_encoding *e, size_t n, bool offsets) {
+    return CT_GROW(e->ids, e->cap[0], n) &&
+           (!offsets || (CT_GROW(e->bytes, e->cap[1], n) && CT_GROW(e->chars, e->cap[2], n) &&
+                         CT_GROW(e->added, e->cap[3], n)));
+}
+
+// How many characters begin before each byte, up to the n-th; what is no UTF-8 counts as it is taken.
+static bool count_chars(ct_work *w, const char *text, size_t n) {
+    if (!CT_GROW(w->chars, w->chars_cap, n + 1)) return ct__tokenizer_memory(w->t, w->err);
+    uint32_t count = 0;
+    for (size_t i = 0, used; i < n; i += used, count++) {
+        uint32_t cp;
+        ct__utf8_next(text + i, n - i, &cp, &used);
+        for (size_t k = i; k < i + used; k++) w->chars[k] = count;
+    }
+    w->chars[n] = count;
+    return true;
+}
+
+static bool fill(ct_work *w, const char *text, size_t n, bool offsets, ct_encoding *e) {
+    if (!room(e, w->n_tokens + 1, offsets) || (offsets && !count_chars(w, text, n)))
+        return w->err->code ? false : ct__tokenizer_memory(w->t, w->err);
+    e->n = w->n_tokens;
+    for (size_t i = 0; i < e->n; i++) {
+        ct_token x = w->tokens[i];
+        e->ids[i] = x.id;
+        if (!offsets) continue;
+        e->bytes[i] = (ct_token_span){x.begin, x.end};
+        e->chars[i] = (ct_token_span){w->chars[x.begin], w->chars[x.end]};
+        e->added[i] = x.added;
+    }
+    return true;
+}
+
+bool ct_tokenizer_encode_with(const ct_tokenizer *tokenizer, const char *text, size_t n,
+                              ct_encoding *encoding, ct_encode_options options) {
+    ct_ctx *ctx = ct__ctx();
+    static const char op[] = "tokenizer_encode";
+    if (!ctx || ctx->err.code || !ct__given(ctx, tokenizer, options.here, op, "the tokenizer") ||
+        !ct__given(ctx, encoding, options.here, op, "the encoding") ||
+        (n && !ct__given(ctx, text, options.here, op, "the text")))
+        return false;
+    ct_tokenizer *t = (ct_tokenizer *)(uintptr_t)tokenizer; // its work is whoever's comes first
+    bool first = !atomic_flag_test_and_set(&t->taken);
+    ct_work *w = first ? t->work : NULL;
+    if (!w) w = ct__calloc(1, sizeof *w);
+    bool ok = w || ct__tokenizer_memory(t, &ctx->err);
+    encoding->n = 0;
+    if (w) {
+        w->t = t;
+        w->err = &ctx->err;
+        ok = ct__work_encode(w, text ? text : "", n, &options) &&
+             fill(w, text ? text : "", n, options.offsets, encoding);
+    }
+    if (first)
+        t->work = w;
+    else
+        ct__work_free(w);
+    if (first) atomic_flag_clear(&t->taken);
+    return ok || ct__err_place(&ctx->err, options.here, op);
+}
+
+void ct_encoding_free(ct_encoding *encoding) {
+    if (!encoding) return;
+    ct__free(encoding->ids);
+    ct__free(encoding->bytes);
+    ct__free(encoding->chars);
+    ct__free(encoding->added);
+    *encoding = (ct_encoding){0};
+}
+
+// ---------------------------------------------------------------------------------------- decoding
+
+// More tokens than a character ever is.
+enum { MOST_HELD = 12 };
+
+struct ct_decoder {
+    const ct_tokenizer *t;
+    bool skip_special;
+    ct_words words;
+    ct_matcher matcher;
+    ct_hits matches;
+    int32_t *ids;        // of the stream: what the text of the next one depends on
+    size_t n, cap, said; // `said` of them have been written
+    ct_text text, shown;
+    ct_loc here;
+};
+
+ct_decoder *ct_decoder_new_at(const ct_tokenizer *tokenizer, bool skip_special, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || ctx->err.code || !ct__given(ctx, tokenizer, here, "decoder_new", "the tokenizer"))
+        return NULL;
+    ct_decoder *d = ct__calloc(1, sizeof *d);
+    if (!d) {
+        ct__err_memory(&ctx->err, here, "decoder_new", sizeof *d);
+        return NULL;
+    }
+    d->t = tokenizer;
+    d->skip_special = skip_special;
+    d->here = here;
+    return d;
+}
+
+void ct_decoder_free(ct_decoder *decoder) {
+    if (!decoder) return;
+    ct__arena_free(&decoder->words.arena);
+    ct__free(decoder->words.v);
+    ct__matcher_free(&decoder->matcher);
+    ct__free(decoder->matches.v);
+    ct__free(decoder->ids);
+    ct__text_free(&decoder->text);
+    ct__text_free(&decoder->shown);
+    ct__free(decoder);
+}
+
+static bool decode(ct_decoder *d, const int32_t *ids, size_t n, ct_text *out, ct_err *err) {
+    ct_words *words = &d->words;
+    ct__arena_reset(&words->arena);
+    words->n = 0;
+    for (size_t i = 0; i < n; i++) {
+        const ct_added *added = added_of(d->t, ids[i]);
+        ct_word x = {NULL, 0};
+        if (added)
+            x = (ct_word){added->normal, added->normal_n};
+        else if (ids[i] < d->t->model.first_part)
+            x.s = ct__lexicon_text(&d->t->model.vocab, ids[i], &x.n);
+        if (!x.s || (added && added->special && d->skip_special))
+            continue; // ids that are no token have no text
+        if (!CT_GROW(words->v, words->cap, words->n + 1)) return ct__tokenizer_memory(d->t, err);
+        words->v[words->n++] = x;
+    }
+    for (size_t i = 0; i < d->t->decoders.n && words->n; i++)
+        if (!ct__decode_step(&d->t->decoders.v[i], words, &d->matcher, &d->matches, err))
+            return false;
+    out->n = 0;
+    ct__text_add(out, "");
+    for (size_t i = 0; i < words->n; i++) ct__text_bytes(out, words->v[i].s, words->v[i].n);
+    return !out->failed || ct__tokenizer_memory(d->t, err);
+}
+
+static ct_ctx *decoder_ctx(ct_decoder *d, const char *op, size_t *n) {
+    ct_ctx *ctx = ct__ctx();
+    if (n) *n = 0;
+    if (!ctx || ctx->err.code || !ct__given(ctx, d, CT_NOWHERE, op, "the decoder")) return NULL;
+    return ctx;
+}
+
+const char *ct_decoder_all(ct_decoder *decoder, const int32_t *ids, size_t count, size_t *n) {
+    ct_ctx *ctx = decoder_ctx(decoder, "decoder_all", n);
+    if (!ctx || (count && !ct__given(ctx, ids, decoder->here, "decoder_all", "the list of ids")))
+        return NULL;
+    if (!decode(decoder, ids, count, &decoder->shown, &ctx->err)) return NULL;
+    if (n) *n = decoder->shown.n;
+    return decoder->shown.s;
+}
+
+static bool is_whole(const ct_text *text) {
+    return text->n < 3 || memcmp(text->s + text->n - 3, "\xef\xbf\xbd", 3) != 0;
+}
+
+// What the tokens that are not yet said add to those before them; they are kept as long as the next depends on them.
+static const char *say(ct_decoder *d, size_t *n, bool all, ct_err *err) {
+    if (!decode(d, d->ids, d->said, &d->shown, err)) return NULL;
+    size_t before = d->shown.n;
+    if (!decode(d, d->ids, d->n, &d->text, err)) return NULL;
+    d->shown.n = 0;
+    ct__text_add(&d->shown, "");
+    bool fits = before <= d->text.n,
+         held = !all && !is_whole(&d->text) && d->n - d->said < MOST_HELD;
+    if (d->text.n > before && !held) {
+        ct__text_bytes(&d->shown, d->text.s + before, d->text.n - before);
+        if (d->n > d->said) memmove(d->ids, d->ids + d->said, (d->n - d->said) * sizeof *d->ids);
+        d->n -= d->said;
+        d->said = d->n;
+    } else if (!fits || d->n - d->said >= 4 * MOST_HELD) { // tokens without text
+        d->n = d->said = 0;
+    }
+    if (d->shown.failed) {
+        ct__tokenizer_memory(d->t, err);
+        return NULL;
+    }
+    if (n) *n = d->shown.n;
+    return d->shown.s;
+}
+
+const char *ct_decoder_next(ct_decoder *decoder, int32_t id, size_t *n) {
+    ct_ctx *ctx = decoder_ctx(decoder, "decoder_next", n);
+    if (!ctx) return NULL;
+    if (!CT_GROW(decoder->ids, decoder->cap, decoder->n + 1)) {
+        ct__tokenizer_memory(decoder->t, &ctx->err);
+        return NULL;
+    }
+    decoder->ids[decoder->n++] = id;
+    return say(decoder, n, false, &ctx->err);
+}
+
+const char *ct_decoder_end(ct_decoder *decoder, size_t *n) {
+    ct_ctx *ctx = decoder_ctx(decoder, "decoder_end", n);
+    if (!ctx) return NULL;
+    const char *rest = say(decoder, n, true, &ctx->err);
+    decoder->n = decoder->said = 0;
+    return rest;
+}

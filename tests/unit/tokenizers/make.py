@@ -1,0 +1,49 @@
+"""Writes what stands beside this file: small tokenizers, and what tokenizers and sentencepiece make of some lines with them.
+
+    PYTHONPATH=tests python tests/unit/tokenizers/make.py
+"""
+import json
+import tempfile
+from pathlib import Path
+
+import sentencepiece
+from parity.tokenizers_made import SPECIALS, made
+from support.tokenizers_texts import WORDS, lines
+from tokenizers import Tokenizer
+
+HERE = Path(__file__).parent
+RULES = {"Ａ": "A", "Ｂ": "B", "Ｃ": "C", "①": "1", "②": "2", "㎏": "kg", "ﬁ": "fi", "\t": " ", "\n": " ", "\u3000": " ", "\u00a0": " ",
+         "e\u0301": "é", "\u200b": ""}
+
+
+def few_lines(seed, specials):
+    return [x for x in lines(60, seed=seed, specials=specials) if len(x) < 110][:14]
+
+
+def main():
+    few = [w for kind in ("latin", "greek", "cjk", "code") for w in WORDS[kind]][:90]
+    texts = [" ".join(few[i:] + few[:i]) for i in range(0, len(few), 3)]
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
+        for old, new in RULES.items():
+            rules.write(" ".join(f"{ord(c):X}" for c in old) + "\t" + " ".join(f"{ord(c):X}" for c in new) + "\n")
+        rules.flush()
+        names = made(HERE, texts, 400, rules.name)
+    said = {}
+    for name in names:
+        t = Tokenizer.from_file(str(HERE / f"{name}.json"))
+        said[f"{name}.json"] = []
+        for text in few_lines(5, SPECIALS):
+            e = t.encode(text)
+            said[f"{name}.json"].append({"text": text, "ids": e.ids, "spans": [x for span in e.offsets for x in span],
+                                         "plain": t.encode(text, add_special_tokens=False).ids,
+                                         "decoded": t.decode(e.ids, skip_special_tokens=False), "skipped": t.decode(e.ids)})
+    for name in ("unigram.model", "bpe.model"):
+        sp = sentencepiece.SentencePieceProcessor(model_file=str(HERE / name))
+        texts = [x for x in few_lines(6, ["<extra>", "fox", "dogs", "::", "</s>"]) if "\0" not in x]
+        said[name] = [{"text": x, "plain": sp.encode(x), "decoded": sp.decode(sp.encode(x))} for x in texts]
+    with open(HERE / "said.json", "w") as out:
+        out.write(json.dumps(said, ensure_ascii=True, separators=(",", ":")).replace('{"text"', '\n{"text"') + "\n")
+
+
+if __name__ == "__main__":
+    main()
