@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "cotan/binding.h"
+#include "cotan/chat.h"
 #include "cotan/data.h"
 #include "cotan/device.h"
 #include "cotan/extend.h"

@@ -15,6 +15,7 @@ HARNESS(npy);
 HARNESS(npz);
 HARNESS(json);
 HARNESS(cache);
+HARNESS(jinja);
 
 #define LLVMFuzzerTestOneInput fuzz_safetensors
 #include "fuzz/harness/safetensors.c"
@@ -30,6 +31,9 @@ HARNESS(cache);
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_cache
 #include "fuzz/harness/cache.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_jinja
+#include "fuzz/harness/jinja.c"
 #undef LLVMFuzzerTestOneInput
 
 static void replay(const char *name, int (*harness)(const uint8_t *, size_t)) {
@@ -62,11 +66,12 @@ static void npy(void **state) { (void)state, replay("npy", fuzz_npy); }
 static void npz(void **state) { (void)state, replay("npz", fuzz_npz); }
 static void json(void **state) { (void)state, replay("json", fuzz_json); }
 static void cache(void **state) { (void)state, replay("cache", fuzz_cache); }
+static void jinja(void **state) { (void)state, replay("jinja", fuzz_jinja); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(safetensors), cmocka_unit_test(npy),   cmocka_unit_test(npz),
-        cmocka_unit_test(json),        cmocka_unit_test(cache),
+        cmocka_unit_test(json),        cmocka_unit_test(cache), cmocka_unit_test(jinja),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
