@@ -23,6 +23,7 @@
 #include "cotan/data.h"
 #include "cotan/device.h"
 #include "cotan/extend.h"
+#include "cotan/hub.h"
 #include "cotan/io.h"
 #include "cotan/lm.h"
 #include "cotan/memory.h"

@@ -1,6 +1,7 @@
 // Chat templates of models' folders, and conversations for them.
 #include "cotan/chat.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include "base/os.h"
 #include "graph/graph.h"
 #include "io/config.h"
+#include "io/hub.h"
 #include "io/json.h"
 #include "io/utf8.h"
 #include "text/jinja.h"
@@ -142,8 +144,12 @@ static bool take_config(ct_chat_template *chat, const char *path, const char *na
 }
 
 static bool load(ct_chat_template *chat, const char *path, ct_err *err) {
-    char file[4096], more[4096];
+    char file[4096], more[4096], cached[4096];
     struct stat st;
+    if (stat(path, &st) != 0 && errno == ENOENT && ct__hub_is_name(path)) {
+        if (!ct__hub_find(path, NULL, cached, sizeof cached, err)) return false;
+        path = cached;
+    }
     if (stat(path, &st) != 0) return ct__err_system(err, path, "open");
     if (!S_ISDIR(st.st_mode)) return add_file(chat, path, "default", err);
     if (strlen(path) > sizeof file - 64)

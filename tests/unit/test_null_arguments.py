@@ -57,6 +57,7 @@ HEAD = """#include <stdio.h>
 #include <cotan/data.h>
 #include <cotan/device.h>
 #include <cotan/extend.h>
+#include <cotan/hub.h>
 #include <cotan/io.h>
 #include <cotan/lm.h>
 #include <cotan/models.h>
