@@ -254,7 +254,7 @@ ct_jv_list *ct__jv_items(ct_jinja_machine *m, ct_jv v) {
     if (!ct__jv_iterable(v)) ct__jinja_fail(m, "a %s cannot be iterated", ct__jv_type(v));
     ct_jv_list *items = ct__jv_new_list(m, JV_LIST, 0).list;
     if (v.kind == JV_GENERATOR) {
-        items->v = v.list->v + v.list->at;
+        items->v = v.list->at ? v.list->v + v.list->at : v.list->v;
         items->n = items->cap = v.list->n - v.list->at;
         v.list->at = v.list->n;
     } else if (v.kind == JV_DICT) {

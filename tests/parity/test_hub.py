@@ -43,9 +43,10 @@ def layout(cache):
     found = {}
     for path in sorted(cache.rglob("*")):
         name = str(path.relative_to(cache))
+        own = name.startswith((".locks", "CACHEDIR.TAG")) or "/trees" in name
         if path.is_symlink():
             found[name] = os.readlink(path)
-        elif path.is_file() and not name.startswith((".locks", "CACHEDIR.TAG")) and ".no_exist" not in name:
+        elif path.is_file() and not own:
             found[name] = path.read_bytes()
     return found
 
