@@ -144,7 +144,7 @@ static bool take_config(ct_chat_template *chat, const char *path, const char *na
 }
 
 static bool load(ct_chat_template *chat, const char *path, ct_err *err) {
-    char file[4096], more[4096], cached[4096];
+    char file[4200], more[4200], cached[4096];
     struct stat st;
     if (stat(path, &st) != 0 && errno == ENOENT && ct__hub_is_name(path)) {
         if (!ct__hub_find(path, NULL, cached, sizeof cached, err)) return false;
