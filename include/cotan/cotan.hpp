@@ -19,9 +19,11 @@
 #include <vector>
 
 #include "cotan/binding.h"
+#include "cotan/chat.h"
 #include "cotan/data.h"
 #include "cotan/device.h"
 #include "cotan/extend.h"
+#include "cotan/hub.h"
 #include "cotan/io.h"
 #include "cotan/lm.h"
 #include "cotan/memory.h"

@@ -21,6 +21,7 @@ HARNESS(torch);
 HARNESS(tokenizer_json);
 HARNESS(sentencepiece);
 HARNESS(encode);
+HARNESS(jinja);
 
 #define LLVMFuzzerTestOneInput fuzz_safetensors
 #include "fuzz/harness/safetensors.c"
@@ -54,6 +55,9 @@ HARNESS(encode);
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_encode
 #include "fuzz/harness/encode.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_jinja
+#include "fuzz/harness/jinja.c"
 #undef LLVMFuzzerTestOneInput
 
 static void replay(const char *name, int (*harness)(const uint8_t *, size_t)) {
@@ -96,13 +100,14 @@ static void cache(void **state) { (void)state, replay("cache", fuzz_cache); }
 static void gguf(void **state) { (void)state, replay("gguf", fuzz_gguf); }
 static void pickle(void **state) { (void)state, replay("pickle", fuzz_pickle); }
 static void torch(void **state) { (void)state, replay("torch", fuzz_torch); }
+static void jinja(void **state) { (void)state, replay("jinja", fuzz_jinja); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(safetensors),   cmocka_unit_test(npy),    cmocka_unit_test(npz),
         cmocka_unit_test(json),          cmocka_unit_test(cache),  cmocka_unit_test(gguf),
         cmocka_unit_test(pickle),        cmocka_unit_test(torch),  cmocka_unit_test(tokenizer_json),
-        cmocka_unit_test(sentencepiece), cmocka_unit_test(encode),
+        cmocka_unit_test(sentencepiece), cmocka_unit_test(encode), cmocka_unit_test(jinja),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

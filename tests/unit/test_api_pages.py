@@ -103,7 +103,9 @@ def test_a_header_becomes_a_page():
 
 
 # What the examples in the headers' comments stand behind.
-BEFORE = {"profile.h": "#include <stdio.h>\nvoid train(int step);\nint main(void) {{\n{}}}\n",
+BEFORE = {"chat.h": "const char *text_of(ct_chat_template *chat, const char *messages);\n"
+                    "const char *text_of(ct_chat_template *chat, const char *messages) {{\n{}return text; }}\n",
+          "profile.h": "#include <stdio.h>\nvoid train(int step);\nint main(void) {{\n{}}}\n",
           "memory.h": "#include <stdio.h>\nvoid train(int step);\nvoid look(void);\nvoid look(void) {{\n{}}}\n",
           "optim.h": "ct_tensor batch(int i), loss_of(ct_tensor rows);\nvoid step(ct_optim *optim, int n);\n"
                      "void step(ct_optim *optim, int n) {{\n{}}}\n",

@@ -1,0 +1,400 @@
+// cotan pull: brings a model from the Hugging Face Hub, or a mirror of it, into the cache.
+#define _GNU_SOURCE // strcasestr
+#include <ctype.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+#include <cotan/hub.h>
+
+#include "cli.h"
+#include "pull.h"
+
+enum { MOST_FILES = 100000 };
+
+typedef struct files {
+    pull_file *v;
+    size_t n;
+} files;
+
+typedef struct wanted {
+    char model[128];     // ORG/NAME
+    const char *tag;     // of GGUF files: Q4_K_M; NULL: none
+    const char *file;    // this one alone; NULL: no
+    const char *include; // NULL: what a model needs
+} wanted;
+
+// ------------------------------------------------------------------------------------- the listing
+
+static void free_files(files *list) {
+    for (size_t i = 0; i < list->n; i++) free(list->v[i].name);
+    free(list->v);
+}
+
+// {"sha": ..., "siblings": [{"rfilename": ..., "size": ...}, ...]}
+static bool read_listing(pull *p, const json_t *root, files *list) {
+    const json_t *siblings = json_object_get(root, "siblings"), *one;
+    const char *sha = json_string_value(json_object_get(root, "sha"));
+    size_t i;
+    if (!sha || strlen(sha) != COMMIT_DIGITS || strspn(sha, "0123456789abcdef") != COMMIT_DIGITS)
+        return pull_failed("%s: the list of its files names no commit", p->name);
+    memcpy(p->commit, sha, sizeof p->commit);
+    if (!json_is_array(siblings) || json_array_size(siblings) > MOST_FILES)
+        return pull_failed("%s: the list of its files is none, or has more than %d", p->name,
+                           MOST_FILES);
+    list->v = calloc(json_array_size(siblings) + 1, sizeof *list->v);
+    if (!list->v) return pull_failed("out of memory");
+    json_array_foreach(siblings, i, one) {
+        const char *name = json_string_value(json_object_get(one, "rfilename"));
+        const json_t *size = json_object_get(one, "size");
+        if (!name || !pull_is_plain(name))
+            return pull_failed("%s: a file of the list has the name \"%s\", which may not be used",
+                               p->name, name ? plain(name) : "");
+        bool known = json_is_integer(size) && json_integer_value(size) >= 0;
+        list->v[i] = (pull_file){strdup(name), known ? json_integer_value(size) : -1};
+        if (!list->v[i].name) return pull_failed("out of memory");
+        list->n = i + 1;
+    }
+    return true;
+}
+
+static json_t *fetch_json(const pull *p, const char *path, const char *what) {
+    char *text = NULL;
+    size_t n = 0;
+    json_error_t fault;
+    if (!pull_text(p, path, &text, &n)) return NULL;
+    json_t *root = json_loadb(text, n, 0, &fault);
+    free(text);
+    if (!root)
+        pull_failed("%s: %s is not JSON: line %d, column %d: %s", p->name, what, fault.line,
+                    fault.column, plain(fault.text));
+    return root;
+}
+
+static bool list_files(pull *p, files *list) {
+    char path[2048];
+    snprintf(path, sizeof path, "/api/models/%s/revision/%s?blobs=true", p->name, p->revision);
+    json_t *root = fetch_json(p, path, "the list of its files");
+    bool ok = root && read_listing(p, root, list);
+    json_decref(root);
+    return ok;
+}
+
+// -------------------------------------------------------------------------------------- the choice
+
+static const pull_file *find(const files *list, const char *name) {
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(list->v[i].name, name) == 0) return &list->v[i];
+    return NULL;
+}
+
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcasecmp(name + n - m, end) == 0;
+}
+
+// Small files that every use of a model may ask for.
+static bool is_small(const char *name) {
+    static const char *const names[] = {"config.json",
+                                        "generation_config.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "tokenizer.model",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "vocab.json",
+                                        "vocab.txt",
+                                        "merges.txt",
+                                        "spiece.model",
+                                        "sentencepiece.bpe.model",
+                                        "tekken.json",
+                                        "*.tiktoken",
+                                        "chat_template.jinja",
+                                        "chat_template.json",
+                                        "additional_chat_templates/*.jinja",
+                                        "preprocessor_config.json",
+                                        "processor_config.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (fnmatch(names[i], name, FNM_PATHNAME) == 0) return true;
+    return false;
+}
+
+static bool mark(const pull *p, const files *list, bool *chosen, const char *name) {
+    const pull_file *file = find(list, name);
+    if (!file)
+        return pull_failed("%s: its index names \"%s\", and there is no such file", p->name,
+                           plain(name));
+    chosen[file - list->v] = true;
+    return true;
+}
+
+// The files of weights that an index names.
+static bool mark_index(const pull *p, const files *list, const char *index, bool *chosen) {
+    char path[2048];
+    const char *key;
+    json_t *value;
+    snprintf(path, sizeof path, "/%s/resolve/%s/%s", p->name, p->commit, index);
+    json_t *root = fetch_json(p, path, index);
+    if (!root) return false;
+    json_t *map = json_object_get(root, "weight_map");
+    bool ok = json_is_object(map) || pull_failed("%s: %s has no weight_map", p->name, index);
+    json_object_foreach(map, key, value) ok =
+        ok && mark(p, list, chosen, json_is_string(value) ? json_string_value(value) : "");
+    json_decref(root);
+    return ok && mark(p, list, chosen, index);
+}
+
+// Weights of one kind: by an index, else the one file, else all of the first folder. *found: some.
+static bool mark_weights(const pull *p, const files *list, const char *one, const char *end,
+                         bool *chosen, bool *found) {
+    char index[128];
+    snprintf(index, sizeof index, "%s.index.json", one);
+    *found = true;
+    if (find(list, index)) return mark_index(p, list, index, chosen);
+    if (find(list, one)) return mark(p, list, chosen, one);
+    *found = false;
+    for (size_t i = 0; i < list->n; i++)
+        if (ends_with(list->v[i].name, end) && !strchr(list->v[i].name, '/'))
+            *found = chosen[i] = true;
+    return true;
+}
+
+// The name of a GGUF file without which part it is: model-00001-of-00003.gguf -> model.
+static size_t stem(const char *name) {
+    size_t n = strlen(name) - strlen(".gguf"), part = strlen("-00001-of-00003");
+    bool several = n > part && strncmp(name + n - 9, "-of-", 4) == 0 && name[n - part] == '-';
+    return several ? n - part : n;
+}
+
+static bool has_tag(const char *name, const char *tag) {
+    size_t n = strlen(tag);
+    for (const char *at = name; (at = strcasestr(at, tag)); at++) {
+        bool begins = at == name || !isalnum((unsigned char)at[-1]);
+        if (begins && !isalnum((unsigned char)at[n]) && at[n] != '_') return true;
+    }
+    return false;
+}
+
+// One GGUF file, or all parts of one.
+static bool mark_gguf(const pull *p, const files *list, const char *tag, bool *chosen) {
+    char names[400] = "";
+    const char *last = NULL;
+    int several = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const char *name = list->v[i].name;
+        if (!ends_with(name, ".gguf") || strcasestr(name, "mmproj") || (tag && !has_tag(name, tag)))
+            continue;
+        bool same = last && stem(last) == stem(name) && strncmp(last, name, stem(name)) == 0;
+        if (!same) {
+            several++;
+            strncat(names, *names ? ", " : "", sizeof names - strlen(names) - 1);
+            strncat(names, plain(name), sizeof names - strlen(names) - 1);
+        }
+        last = name; // the parts of one stand side by side
+        chosen[i] = several == 1;
+    }
+    if (several == 1) return true;
+    if (!several && tag) return pull_failed("%s: it has no GGUF file of %s", p->name, plain(tag));
+    if (!several)
+        return pull_failed(
+            "%s: it has no weights: neither safetensors nor .bin nor GGUF; --include chooses files",
+            p->name);
+    return pull_failed("%s: there are several; name one, as ORG/NAME:TAG or ORG/NAME/FILE.gguf: %s",
+                       p->name, names);
+}
+
+static bool choose_model(const pull *p, const files *list, bool *chosen) {
+    bool found = false;
+    for (size_t i = 0; i < list->n; i++) chosen[i] = is_small(list->v[i].name);
+    if (!mark_weights(p, list, "model.safetensors", ".safetensors", chosen, &found)) return false;
+    if (!found && !mark_weights(p, list, "pytorch_model.bin", ".bin", chosen, &found)) return false;
+    return found || mark_gguf(p, list, NULL, chosen);
+}
+
+static bool choose(const pull *p, const wanted *w, const files *list, bool *chosen) {
+    size_t n = 0;
+    if (w->tag) return mark_gguf(p, list, w->tag, chosen);
+    if (!w->include && !w->file) return choose_model(p, list, chosen);
+    for (size_t i = 0; i < list->n; i++) {
+        const char *name = list->v[i].name;
+        chosen[i] = w->file ? strcmp(name, w->file) == 0 : fnmatch(w->include, name, 0) == 0;
+        n += chosen[i];
+    }
+    return n > 0 || pull_failed("%s: no file of it is \"%s\"", p->name,
+                                plain(w->file ? w->file : w->include));
+}
+
+// --------------------------------------------------------------------------------------- the whole
+
+static int show_choice(const files *list, const bool *chosen) {
+    int64_t all = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        if (!chosen[i]) continue;
+        if (list->v[i].size >= 0)
+            printf("%14" PRId64 "  ", list->v[i].size);
+        else
+            printf("%14s  ", "?");
+        put_visible(stdout, list->v[i].name, strlen(list->v[i].name), "");
+        putchar('\n');
+        all += list->v[i].size > 0 ? list->v[i].size : 0;
+    }
+    printf("%14" PRId64 "  bytes in all\n", all);
+    return EXIT_DONE;
+}
+
+// refs/REVISION holds the commit: written when all files are there, so that what is found is whole.
+static bool write_ref(const pull *p) {
+    char path[MOST_PATH], temporary[MOST_PATH + 16];
+    if (strcmp(p->revision, p->commit) == 0) return true;
+    int n = snprintf(path, sizeof path, "%s/refs/%s", p->folder, p->revision);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return pull_failed("%s: the path is too long", plain(p->revision));
+    if (!pull_make_folders(path, false)) return false;
+    snprintf(temporary, sizeof temporary, "%s.%d.tmp", path, (int)getpid());
+    FILE *file = fopen(temporary, "we");
+    bool ok = file && fputs(p->commit, file) >= 0;
+    if (file && fclose(file) != 0) ok = false;
+    if (ok && rename(temporary, path) == 0) return true;
+    pull_failed("%s: cannot write: %s", plain(path), strerror(errno));
+    unlink(temporary);
+    return false;
+}
+
+static bool bring_all(const pull *p, const files *list, const bool *chosen) {
+    for (size_t i = 0; i < list->n; i++)
+        if (chosen[i] && !pull_bring(p, &list->v[i])) return false;
+    return write_ref(p);
+}
+
+static int end_interrupted(const pull *p) {
+    fprintf(stderr,
+            "\ncotan: pull: %s: interrupted; what has come is kept, and the same command goes on\n",
+            p->name);
+    return EXIT_INTERRUPTED;
+}
+
+static int run(pull *p, const wanted *w, bool dry) {
+    files list = {0};
+    const char *missing = http_missing();
+    if (missing) return pull_failed("%s", missing), EXIT_FAILED;
+    pull_watch_signals();
+    int status = EXIT_FAILED;
+    bool *chosen = NULL, ok = list_files(p, &list);
+    if (ok) {
+        chosen = calloc(list.n + 1, sizeof *chosen);
+        ok = chosen && choose(p, w, &list, chosen);
+    }
+    if (ok && dry) {
+        status = show_choice(&list, chosen);
+    } else if (ok && bring_all(p, &list, chosen)) {
+        printf("%s/snapshots/%s\n", p->folder, p->commit);
+        status = EXIT_DONE;
+    }
+    if (status != EXIT_DONE && pull_interrupted()) status = end_interrupted(p);
+    free(chosen);
+    free_files(&list);
+    return status;
+}
+
+// ORG/NAME, ORG/NAME:TAG, ORG/NAME/FILE. False: it is none of them.
+static bool split(const char *what, wanted *w) {
+    const char *slash = strchr(what, '/');
+    size_t n = slash ? (size_t)(slash - what) + 1 + strcspn(slash + 1, "/:") : 0;
+    if (!n || n >= sizeof w->model) return false;
+    memcpy(w->model, what, n);
+    w->model[n] = '\0';
+    if (what[n] == ':') w->tag = what + n + 1;
+    if (what[n] == '/') w->file = what + n + 1;
+    return (!w->tag || *w->tag) && (!w->file || pull_is_plain(w->file));
+}
+
+static bool is_revision(const char *revision) {
+    return pull_is_plain(revision) && !strpbrk(revision, " ?#%&") && strlen(revision) < 200;
+}
+
+// HF_HUB_OFFLINE: what is in the cache, and no connection.
+static int find_offline(const pull *p) {
+    char path[MOST_PATH];
+    if (!ct_hub_find_at(p->name, p->revision, path, sizeof path, CT_NOWHERE)) return fail();
+    puts(path);
+    return EXIT_DONE;
+}
+
+static bool is_on(const char *variable) {
+    const char *value = getenv(variable);
+    return value && (!strcmp(value, "1") || !strcasecmp(value, "true") ||
+                     !strcasecmp(value, "yes") || !strcasecmp(value, "on"));
+}
+
+// The endpoint and the token of the environment. False: they cannot be used, and why was said.
+static bool read_environment(pull *p, char endpoint[512]) {
+    const char *given = getenv("HF_ENDPOINT"), *token = getenv("HF_TOKEN");
+    if (!given || !*given) given = "https://huggingface.co";
+    size_t n = strlen(given);
+    while (n > 0 && given[n - 1] == '/') n--;
+    snprintf(endpoint, 512, "%.*s", n < 512 ? (int)n : 0, given);
+    p->endpoint = endpoint;
+    if (!http_same_place(endpoint, endpoint))
+        return pull_failed("HF_ENDPOINT is \"%s\", and not like https://huggingface.co",
+                           plain(given));
+    p->token = token && *token ? token : NULL;
+    for (const char *c = p->token ? p->token : ""; *c; c++)
+        if (*c <= ' ' || *c == 127 || strlen(p->token) > 1000)
+            return pull_failed(
+                "HF_TOKEN holds what no token does: blanks, line ends or other signs");
+    return true;
+}
+
+int run_pull(int argc, char **argv) {
+    const char *what = NULL, *revision = "main", *include = NULL;
+    bool dry = false, quiet = false;
+    opt opts[] = {
+        {"revision", OPT_PATH, "NAME", "a branch, a tag or a commit; default main",
+         .out = &revision},
+        {"include", OPT_PATH, "GLOB", "the files whose names match, instead of a model's",
+         .out = &include},
+        {"dry-run", OPT_FLAG, NULL, "only list the files, with their bytes", .out = &dry},
+        {"quiet", OPT_FLAG, NULL, "say nothing but errors, and the folder", .out = &quiet}};
+    command c = {
+        .name = "pull",
+        .usage = "ORG/NAME[:TAG] | ORG/NAME/FILE [options]",
+        .operand = "ORG/NAME",
+        .text =
+            "Brings a model from the Hugging Face Hub into the cache that huggingface_hub uses,\n"
+            "and prints the folder: configuration, tokenizer, chat template and weights\n"
+            "(safetensors, else .bin, else the one GGUF file). With a TAG, such as Q4_K_M, the\n"
+            "GGUF file that has it; with a FILE, that one. What was begun goes on where it ended,\n"
+            "sizes and checksums are compared, and what is there already is not brought again.\n"
+            "\n"
+            "Environment: HF_TOKEN (sent to the Hub alone), HF_ENDPOINT (a mirror), HF_HUB_CACHE\n"
+            "or HF_HOME (where the cache lies), HF_HUB_OFFLINE=1 (only look into the cache),\n"
+            "COTAN_CURL_LIBRARY (else libcurl.so.4).\n",
+        .examples = "  cotan pull Qwen/Qwen3-0.6B\n"
+                    "  cotan pull org/model-GGUF:Q4_K_M --dry-run\n"
+                    "  cotan pull org/model --include \"*.json\"\n",
+        .opts = opts,
+        .n = sizeof opts / sizeof *opts,
+    };
+    int status;
+    char endpoint[512];
+    wanted w = {0};
+    pull p = {0};
+    if (!parse(&c, argc, argv, &what, &status)) return status;
+    if (!split(what, &w))
+        return refuse("pull: \"%s\" is no model of the Hub, which is like ORG/NAME, ORG/NAME:TAG "
+                      "or ORG/NAME/FILE",
+                      plain(what));
+    if ((w.tag || w.file) && include) return refuse("pull: --include goes with ORG/NAME alone");
+    if (!is_revision(revision)) return refuse("pull: --revision cannot be \"%s\"", plain(revision));
+    w.include = include;
+    memcpy(p.name, w.model, sizeof p.name);
+    p.revision = revision;
+    p.quiet = quiet;
+    if (!ct_hub_folder_at(p.name, p.folder, sizeof p.folder, CT_NOWHERE)) return fail();
+    if (is_on("HF_HUB_OFFLINE")) return find_offline(&p);
+    return read_environment(&p, endpoint) ? run(&p, &w, dry) : EXIT_FAILED;
+}

@@ -1,0 +1,119 @@
+#include "io/hub.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "cotan/hub.h"
+#include "graph/graph.h"
+#include "io/utf8.h"
+
+enum { MOST_NAME = 96, COMMIT = 40 };
+
+static bool is_part(const char *s, size_t n) {
+    bool plain = n > 0 && s[0] != '-' && s[0] != '.' && s[n - 1] != '-' && s[n - 1] != '.';
+    for (size_t i = 0; i < n; i++) {
+        bool twice = i > 0 && s[i] == s[i - 1] && (s[i] == '-' || s[i] == '.');
+        plain = plain && !twice && (isalnum((unsigned char)s[i]) || (s[i] && strchr("-_.", s[i])));
+    }
+    return plain;
+}
+
+bool ct__hub_is_name(const char *name) {
+    const char *slash = strchr(name, '/');
+    return slash && strlen(name) <= MOST_NAME && is_part(name, (size_t)(slash - name)) &&
+           is_part(slash + 1, strlen(slash + 1));
+}
+
+static bool format_path(const char *name, char *path, size_t n, ct_err *err) {
+    static const char defaults[] = "/.cache/huggingface";
+    const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *own = getenv("HOME");
+    const char *slash = strchr(name, '/'), *inside = "";
+    const char *base = cache && *cache ? cache : home && *home ? home : own;
+    if (!base || !*base)
+        return ct__err(
+            err, CT_E_FILE, CT_NOWHERE, name,
+            "there is no cache to look in: neither HF_HUB_CACHE, HF_HOME nor HOME is set");
+    if (base == own) inside = defaults;
+    int w = snprintf(path, n, "%s%s%s/models--%.*s--%s", base, inside, base == cache ? "" : "/hub",
+                     (int)(slash - name), name, slash + 1);
+    return (w > 0 && (size_t)w < n) ||
+           ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, name,
+                   "the path in the cache has %d bytes, more than %zu", w, n);
+}
+
+bool ct__hub_folder(const char *name, char *path, size_t n, ct_err *err) {
+    char shown[CT_PRINTABLE];
+    if (!ct__hub_is_name(name))
+        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "hub",
+                       "\"%s\" is no model's name, which is like ORG/NAME",
+                       ct__printable(name, strlen(name), shown, sizeof shown));
+    return format_path(name, path, n, err);
+}
+
+static bool is_commit(const char *s) {
+    return strlen(s) == COMMIT && strspn(s, "0123456789abcdef") == COMMIT;
+}
+
+// The commit that a branch or tag stands for; false: the cache does not know.
+static bool read_ref(const char *folder, const char *revision, char commit[COMMIT + 1]) {
+    char path[8192], *text = NULL;
+    ct_err ignored = {0};
+    size_t n = 0;
+    bool outside = strstr(revision, "..") || *revision == '/';
+    int w = snprintf(path, sizeof path, "%s/refs/%s", folder, revision);
+    if (outside || w < 0 || (size_t)w >= sizeof path || !ct__file_read(path, &text, &n, &ignored))
+        return false;
+    while (n > 0 && isspace((unsigned char)text[n - 1])) text[--n] = '\0';
+    bool ok = is_commit(text);
+    if (ok) memcpy(commit, text, COMMIT + 1);
+    ct__free(text);
+    return ok;
+}
+
+bool ct__hub_find(const char *name, const char *revision, char *path, size_t n, ct_err *err) {
+    char folder[4096], commit[COMMIT + 1], shown[CT_PRINTABLE];
+    struct stat st;
+    if (!ct__hub_folder(name, folder, sizeof folder, err)) return false;
+    if (!revision) revision = "main";
+    bool known = is_commit(revision);
+    if (known) memcpy(commit, revision, sizeof commit);
+    if (!known) known = read_ref(folder, revision, commit);
+    int w = known ? snprintf(path, n, "%s/snapshots/%s", folder, commit) : 0;
+    if (known && (w < 0 || (size_t)w >= n))
+        return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, name,
+                       "the path in the cache has %d bytes, more than %zu", w, n);
+    if (known && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return true;
+    ct__err(err, CT_E_FILE, CT_NOWHERE, name, "revision %s is not in the cache, %s",
+            ct__printable(revision, strlen(revision), shown, sizeof shown), folder);
+    ct__err_hint(err, "cotan pull %s", name);
+    return false;
+}
+
+// ------------------------------------------------------------------------------------------ public
+
+static bool finish(ct_ctx *ctx, bool ok, ct_loc here, const char *op) {
+    return ok || ct__err_place(&ctx->err, here, op);
+}
+
+bool ct_hub_folder_at(const char *name, char *path, size_t n, ct_loc here) {
+    static const char op[] = "hub_folder";
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, name, here, op, "the name") ||
+        !ct__given(ctx, path, here, op, "the path") || ctx->err.code)
+        return false;
+    return finish(ctx, ct__hub_folder(name, path, n, &ctx->err), here, op);
+}
+
+bool ct_hub_find_at(const char *name, const char *revision, char *path, size_t n, ct_loc here) {
+    static const char op[] = "hub_find";
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, name, here, op, "the name") ||
+        !ct__given(ctx, path, here, op, "the path") || ctx->err.code)
+        return false;
+    return finish(ctx, ct__hub_find(name, revision, path, n, &ctx->err), here, op);
+}

@@ -1,0 +1,317 @@
+// Chat templates of models' folders, and conversations for them.
+#include "cotan/chat.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/os.h"
+#include "graph/graph.h"
+#include "io/config.h"
+#include "io/hub.h"
+#include "io/json.h"
+#include "io/utf8.h"
+#include "text/jinja.h"
+
+// What a template may take: seconds, and what a conversation of millions of tokens needs.
+static const ct_jinja_limits limits = {
+    .steps = 200 * 1000 * 1000, .memory = (size_t)1 << 30, .output = 64 * 1000 * 1000};
+
+typedef struct named {
+    char *name;
+    ct_jinja *jinja;
+} named;
+
+struct ct_chat_template {
+    named *of;
+    size_t n, cap;
+    json_t *tokens; // an object: the variables that the model brings
+    ct_text out;
+};
+
+void ct_chat_template_free(ct_chat_template *chat) {
+    if (!chat) return;
+    for (size_t i = 0; i < chat->n; i++) {
+        ct__free(chat->of[i].name);
+        ct__jinja_free(chat->of[i].jinja);
+    }
+    ct__free(chat->of);
+    json_decref(chat->tokens);
+    ct__text_free(&chat->out);
+    ct__free(chat);
+}
+
+// ----------------------------------------------------------------------------------------- loading
+
+static bool add(ct_chat_template *chat, const char *place, const char *name, const char *text,
+                size_t n, ct_err *err) {
+    ct_jinja *jinja = ct__jinja_parse(place, text, n, err);
+    char *copy = jinja ? ct__strdup(name) : NULL;
+    if (copy && CT_GROW(chat->of, chat->cap, chat->n + 1)) {
+        chat->of[chat->n++] = (named){copy, jinja};
+        return true;
+    }
+    ct__jinja_free(jinja);
+    ct__free(copy);
+    return jinja ? ct__err_memory(err, CT_NOWHERE, place, sizeof *chat->of) : false;
+}
+
+static bool add_file(ct_chat_template *chat, const char *path, const char *name, ct_err *err) {
+    char *text;
+    size_t n;
+    if (!ct__file_read(path, &text, &n, err)) return false;
+    bool ok = add(chat, path, name, text, n, err);
+    ct__free(text);
+    return ok;
+}
+
+static bool add_text(ct_chat_template *chat, const ct_config *config, const char *name,
+                     const json_t *text, ct_err *err) {
+    char place[4096];
+    if (!json_is_string(text))
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path,
+                       "key \"chat_template\" is neither a string nor a list of named ones");
+    snprintf(place, sizeof place, "%s: chat_template", config->path);
+    return add(chat, place, name, json_string_value(text), json_string_length(text), err);
+}
+
+// One template, or a list of {"name": ..., "template": ...}.
+static bool add_from_config(ct_chat_template *chat, const ct_config *config, ct_err *err) {
+    const json_t *value = json_object_get(config->root, "chat_template"), *item;
+    size_t i;
+    if (!value || json_is_null(value)) return true;
+    if (!json_is_array(value)) return add_text(chat, config, "default", value, err);
+    json_array_foreach(value, i, item) {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (!name) name = "default";
+        if (!add_text(chat, config, name, json_object_get(item, "template"), err)) return false;
+    }
+    return true;
+}
+
+static bool is_file(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+typedef struct folder { // that is looked through for additional templates
+    ct_chat_template *chat;
+    const char *path;
+    ct_err *err;
+} folder;
+
+static void visit(int at, const char *name, void *user) {
+    static const char end[] = ".jinja";
+    folder *f = user;
+    char path[4096], bare[256];
+    size_t n = strlen(name);
+    (void)at;
+    if (!ct__ends_with(name, end) || n >= sizeof bare || f->err->code) return;
+    snprintf(path, sizeof path, "%s/%s", f->path, name);
+    snprintf(bare, sizeof bare, "%.*s", (int)(n - strlen(end)), name);
+    add_file(f->chat, path, bare, f->err);
+}
+
+static bool take_tokens(json_t *tokens, const ct_config *config) {
+    static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
+    bool ok = true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        json_t *value = json_object_get(config->root, names[i]);
+        if (json_is_object(value)) value = json_object_get(value, "content");
+        if (json_is_string(value) && !json_object_get(tokens, names[i]))
+            ok &= json_object_set(tokens, names[i], value) == 0;
+    }
+    return ok;
+}
+
+// Reads `name` of the folder, if it is there: tokens, and, while there is no template, templates.
+static bool take_config(ct_chat_template *chat, const char *path, const char *name, ct_err *err) {
+    char file[4096];
+    ct_config config;
+    snprintf(file, sizeof file, "%s/%s", path, name);
+    if (!is_file(file)) return true;
+    if (!ct__config_read(file, &config, err)) return false;
+    bool ok =
+        take_tokens(chat->tokens, &config) || ct__err_memory(err, CT_NOWHERE, file, sizeof(json_t));
+    ok = ok && (chat->n || add_from_config(chat, &config, err));
+    ct__config_close(&config);
+    return ok;
+}
+
+static bool load(ct_chat_template *chat, const char *path, ct_err *err) {
+    char file[4200], more[4200], cached[4096];
+    struct stat st;
+    if (stat(path, &st) != 0 && errno == ENOENT && ct__hub_is_name(path)) {
+        if (!ct__hub_find(path, NULL, cached, sizeof cached, err)) return false;
+        path = cached;
+    }
+    if (stat(path, &st) != 0) return ct__err_system(err, path, "open");
+    if (!S_ISDIR(st.st_mode)) return add_file(chat, path, "default", err);
+    if (strlen(path) > sizeof file - 64)
+        return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "the path is too long");
+    snprintf(file, sizeof file, "%s/chat_template.jinja", path);
+    snprintf(more, sizeof more, "%s/additional_chat_templates", path);
+    if (is_file(file) && !add_file(chat, file, "default", err)) return false;
+    ct__each_inside(AT_FDCWD, more, visit, &(folder){chat, more, err});
+    if (err->code || !take_config(chat, path, "tokenizer_config.json", err) ||
+        !take_config(chat, path, "chat_template.json", err) ||
+        !take_config(chat, path, "special_tokens_map.json", err))
+        return false;
+    return chat->n || ct__err(err, CT_E_FILE, CT_NOWHERE, path,
+                              "the folder has no chat template: neither chat_template.jinja nor "
+                              "chat_template in tokenizer_config.json");
+}
+
+static ct_chat_template *new_chat(ct_ctx *ctx, ct_loc here, const char *op) {
+    ct_chat_template *chat = ct__calloc(1, sizeof *chat);
+    if (chat) chat->tokens = json_object();
+    if (chat && chat->tokens) return chat;
+    ct_chat_template_free(chat);
+    ct__err_memory(&ctx->err, here, op, sizeof *chat);
+    return NULL;
+}
+
+static ct_chat_template *finish(ct_ctx *ctx, ct_chat_template *chat, bool ok, ct_loc here,
+                                const char *op) {
+    if (ok) return chat;
+    ct__err_place(&ctx->err, here, op);
+    ct_chat_template_free(chat);
+    return NULL;
+}
+
+ct_chat_template *ct_chat_template_new_at(const char *text, ct_loc here) {
+    static const char op[] = "chat_template_new";
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, text, here, op, "the text") || ctx->err.code) return NULL;
+    ct_chat_template *chat = new_chat(ctx, here, op);
+    if (!chat) return NULL;
+    bool ok = add(chat, "chat template", "default", text, strlen(text), &ctx->err);
+    return finish(ctx, chat, ok, here, op);
+}
+
+ct_chat_template *ct_chat_template_load_at(const char *path, ct_loc here) {
+    static const char op[] = "chat_template_load";
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, path, here, op, "the path") || ctx->err.code) return NULL;
+    ct_chat_template *chat = new_chat(ctx, here, op);
+    return chat ? finish(ctx, chat, load(chat, path, &ctx->err), here, op) : NULL;
+}
+
+// --------------------------------------------------------------------------------------- rendering
+
+static json_t *read_json(const char *text, const char *what, bool list, ct_err *err) {
+    json_error_t fault;
+    char shown[JSON_ERROR_TEXT_LENGTH];
+    json_t *json = ct__json_read(text, strlen(text), JSON_DECODE_ANY | JSON_ALLOW_NUL, &fault);
+    if (!json) {
+        ct__err(err, CT_E_DATA, CT_NOWHERE, what, "not JSON: line %d, column %d: %s", fault.line,
+                fault.column, ct__printable(fault.text, strlen(fault.text), shown, sizeof shown));
+        return NULL;
+    }
+    if (list ? json_is_array(json) : json_is_object(json)) return json;
+    ct__err(err, CT_E_DATA, CT_NOWHERE, what, "a JSON %s is wanted", list ? "list" : "object");
+    json_decref(json);
+    return NULL;
+}
+
+// As transformers hands them to templates: without what is null, and a message's reasoning under
+// each name that templates read it by.
+static bool tidy(json_t *messages, ct_err *err) {
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    json_t *message, *value;
+    size_t i;
+    const char *key;
+    void *next;
+    if (!json_array_size(messages))
+        return ct__err(err, CT_E_DATA, CT_NOWHERE, "messages", "there is none");
+    json_array_foreach(messages, i, message) {
+        if (!json_is_object(message))
+            return ct__err(err, CT_E_DATA, CT_NOWHERE, "messages", "message %zu is no object", i);
+        json_object_foreach_safe(message, next, key, value) if (json_is_null(value))
+            json_object_del(message, key);
+        json_t *reasoning = NULL;
+        for (int k = 0; k < 3 && !reasoning; k++) reasoning = json_object_get(message, names[k]);
+        if (!reasoning) continue;
+        bool ok = json_object_set(message, names[0], reasoning) == 0;
+        if (!json_object_get(message, names[1]))
+            ok = ok && json_object_set(message, names[1], reasoning) == 0;
+        if (!ok) return ct__err_memory(err, CT_NOWHERE, "messages", sizeof(json_t));
+    }
+    return true;
+}
+
+static const named *choose(const ct_chat_template *chat, const ct_chat_options *o, ct_err *err) {
+    char names[256] = "", shown[CT_PRINTABLE];
+    const char *wanted = o->name ? o->name : o->tools ? "tool_use" : "default";
+    for (int turn = 0; turn < 2; turn++, wanted = "default")
+        for (size_t i = 0; i < chat->n && (turn == 0 || !o->name); i++)
+            if (strcmp(chat->of[i].name, wanted) == 0) return &chat->of[i];
+    for (size_t i = 0; i < chat->n; i++) {
+        strncat(names, i ? ", " : "", sizeof names - strlen(names) - 1);
+        const char *name = chat->of[i].name;
+        ct__printable(name, strlen(name), shown, sizeof shown);
+        strncat(names, shown, sizeof names - strlen(names) - 1);
+    }
+    wanted = o->name ? o->name : "default";
+    ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "chat template",
+            "there is none named \"%s\", there are: %s",
+            ct__printable(wanted, strlen(wanted), shown, sizeof shown), names);
+    return NULL;
+}
+
+// All that the template sees; NULL: see err.
+static json_t *variables_of(const ct_chat_template *chat, const char *messages,
+                            const ct_chat_options *o, ct_err *err) {
+    json_t *all = json_copy(chat->tokens), *own = NULL, *tools = NULL;
+    json_t *list = read_json(messages, "messages", true, err);
+    bool ok = list && tidy(list, err);
+    if (ok && o->variables) ok = (own = read_json(o->variables, "variables", false, err)) != NULL;
+    if (ok && o->tools) ok = (tools = read_json(o->tools, "tools", true, err)) != NULL;
+    if (ok) {
+        ok = all && json_object_set_new(all, "documents", json_null()) == 0 &&
+             json_object_set_new(all, "add_generation_prompt", json_false()) == 0 &&
+             (!own || json_object_update(all, own) == 0) &&
+             json_object_set(all, "messages", list) == 0 &&
+             json_object_set(all, "tools", tools ? tools : json_null()) == 0;
+        if (!ok) ct__err_memory(err, CT_NOWHERE, "chat_render", sizeof(json_t));
+    }
+    json_decref(list);
+    json_decref(own);
+    json_decref(tools);
+    if (ok) return all;
+    json_decref(all);
+    return NULL;
+}
+
+static bool render(ct_chat_template *chat, const char *messages, const ct_chat_options *o,
+                   ct_err *err) {
+    const named *one = choose(chat, o, err);
+    json_t *variables = one ? variables_of(chat, messages, o, err) : NULL;
+    if (!variables) return false;
+    ct_jinja_limits bounds = limits;
+    bounds.now = o->now.given ? o->now.value : (double)time(NULL);
+    ct__text_free(&chat->out);
+    bool ok = ct__jinja_render(one->jinja, variables, &bounds, &chat->out, err);
+    json_decref(variables);
+    return ok;
+}
+
+const char *ct_chat_render_with(ct_chat_template *chat, const char *messages,
+                                ct_chat_options options) {
+    static const char op[] = "chat_render";
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, chat, options.here, op, "the template") ||
+        !ct__given(ctx, messages, options.here, op, "the messages") || ctx->err.code)
+        return NULL;
+    if (!render(chat, messages, &options, &ctx->err)) {
+        ct__err_place(&ctx->err, options.here, op);
+        return NULL;
+    }
+    if (options.length) *options.length = chat->out.n;
+    return chat->out.s;
+}
