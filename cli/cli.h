@@ -111,6 +111,7 @@ int run_compile(int argc, char **argv);
 int run_info(int argc, char **argv);
 int run_tokenize(int argc, char **argv);
 int run_pull(int argc, char **argv);
+int run_run(int argc, char **argv);
 int run_bench(int argc, char **argv);
 int run_devices(int argc, char **argv);
 int run_doctor(int argc, char **argv);

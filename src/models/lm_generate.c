@@ -73,6 +73,28 @@ static bool write_all(writing *w) {
     return true;
 }
 
+static bool sampling_fits(const ct_lm_generate_args *a, ct_ctx *ctx) {
+    const ct_lm_sampling *s = &a->sampling;
+    const struct {
+        const char *name;
+        double value, least, most;
+    } ranges[] = {{"temperature", s->temperature.value, 0, 1e6},
+                  {"repetition_penalty", s->repetition_penalty.value, 0, 1e6},
+                  {"frequency_penalty", s->frequency_penalty, -1e6, 1e6},
+                  {"presence_penalty", s->presence_penalty, -1e6, 1e6},
+                  {"top_k", (double)s->top_k, 0, INT32_MAX},
+                  {"top_p", s->top_p.value, 0, 1},
+                  {"min_p", s->min_p, 0, 1},
+                  {"typical_p", s->typical_p.value, 0, 1}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (!(ranges[i].value >= ranges[i].least && ranges[i].value <= ranges[i].most)) {
+            ct__fail(ctx, CT_E_ARGUMENT, a->here, "lm_generate", "%s is %g, it must be %g to %g",
+                     ranges[i].name, ranges[i].value, ranges[i].least, ranges[i].most);
+            return false;
+        }
+    return true;
+}
+
 static bool fits(const ct_lm_generate_args *a, ct_ctx *ctx) {
     const ct_spec *s = &a->lm->spec;
     const int64_t most = s->context ? s->context : INT32_MAX;
@@ -120,7 +142,7 @@ bool ct_lm_generate_with(ct_lm_generate_args args) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, args.lm, args.here, "lm_generate", "the model") ||
         !ct__given(ctx, args.prompt, args.here, "lm_generate", "the prompt") || ctx->err.code ||
-        !fits(&args, ctx))
+        !fits(&args, ctx) || !sampling_fits(&args, ctx))
         return false;
     writing w = {.args = &args};
     const bool ok = generate(&w, ctx);

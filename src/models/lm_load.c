@@ -480,5 +480,10 @@ bool ct_lm_save_at(const ct_lm *lm, const char *dir, ct_loc here) {
     if (!ctx || !ct__given(ctx, lm, here, "lm_save", "the model") ||
         !ct__given(ctx, dir, here, "lm_save", "the folder") || ctx->err.code)
         return false;
+    if (lm->files->gguf.version) {
+        ct__fail(ctx, CT_E_ARGUMENT, here, "lm_save",
+                 "the model came from a GGUF file, of which no folder is made");
+        return false;
+    }
     return save(lm, dir, &ctx->err, here) || ct__err_place(&ctx->err, here, "lm_save");
 }

@@ -101,7 +101,7 @@ static bool long_speeds(const char *path, const scaling *s, ct_rope *rope, ct_ar
             (which ? rope->long_speed : rope->speed)[i] = (float)(plain_speed(s, i) / by);
         }
     }
-    rope->long_from = (int64_t)context;
+    rope->long_from = context < INT32_MAX ? (int64_t)context : INT32_MAX;
     rope->factor =
         number(s, "attention_factor", factor <= 1 ? 1 : sqrt(1 + log(factor) / log(context)));
     return true;
@@ -151,7 +151,8 @@ static scaling scaling_of(const json_t *config, const ct_spec *spec, bool slidin
     const double fraction =
         number(&s, "partial_rotary_factor",
                of_model(&s, "partial_rotary_factor", of_model(&s, "rotary_pct", 1)));
-    s.pairs = spec->rotary ? spec->rotary / 2 : (int64_t)(fraction * (double)spec->head) / 2;
+    s.pairs = spec->rotary ? spec->rotary / 2
+                           : (int64_t)(fmin(fmax(fraction, 0), 1) * (double)spec->head) / 2;
     return s;
 }
 

@@ -324,6 +324,8 @@ static bool check_sizes(const reader *r) {
                   {"plain_head", s->plain_head, s->head},
                   {"rotary", s->rotary, s->head},
                   {"first_position", s->first_position, s->positions},
+                  {"buckets", s->buckets, 4096},
+                  {"farthest", s->farthest, 1 << 20},
                   {"shared_hidden", s->shared_hidden, 1 << 26},
                   {"state", s->state, 1 << 16},
                   {"conv", s->conv, 64},
@@ -342,6 +344,11 @@ static bool check_sizes(const reader *r) {
                        "of %" PRId64 " experts in %" PRId64 " groups a token cannot take %" PRId64
                        " of %" PRId64 " groups",
                        s->experts, s->groups, s->top, s->top_groups);
+    if (s->buckets && (s->buckets % 4 || s->farthest <= s->buckets))
+        return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
+                       "%" PRId64 " buckets cannot have relative positions up to %" PRId64
+                       ": they must be a multiple of 4, and fewer",
+                       s->buckets, s->farthest);
     return s->eps > 0 || ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
                                  "eps is %g, it must be above 0", s->eps);
 }

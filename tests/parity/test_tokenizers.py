@@ -98,7 +98,8 @@ def test_as_tiktoken(tmp_path):
             assert mine.decode(ids) == theirs.decode(ids)
 
 
-VOCABULARIES = Path(os.environ.get("COTAN_GGUF_VOCABULARIES", "/nonexistent"))
+# llama.cpp's sources, or what the source package of llama-cpp-python unpacks to
+VOCABULARIES = {p.name: p for p in Path(os.environ.get("COTAN_LLAMA_CPP", "/nonexistent")).glob("**/models/ggml-vocab-*.gguf")}
 
 
 def gguf_vocabulary(path):
@@ -135,15 +136,15 @@ def gguf_vocabulary(path):
     return ours.Tokenizer(handle=handle)
 
 
-@pytest.mark.skipif(not VOCABULARIES.is_dir(), reason="COTAN_GGUF_VOCABULARIES names no folder with llama.cpp's ggml-vocab-*.gguf")
+@pytest.mark.skipif(not VOCABULARIES, reason="COTAN_LLAMA_CPP names no folder with models/ggml-vocab-*.gguf")
 @pytest.mark.parametrize("name", ["bert-bge", "command-r", "deepseek-coder", "falcon", "gpt-2", "llama-bpe", "llama-spm", "mpt", "phi-3", "qwen2",
                                   "refact", "starcoder"])
 def test_as_llama_cpp(name):
     """The texts and ids that llama.cpp's own tests hold its tokenizers to."""
     pytest.importorskip("gguf")
-    path = VOCABULARIES / f"ggml-vocab-{name}.gguf"
-    if not path.exists():
-        pytest.skip(f"{path.name} is not there")
+    path = VOCABULARIES.get(f"ggml-vocab-{name}.gguf")
+    if not path:
+        pytest.skip(f"ggml-vocab-{name}.gguf is not there")
     mine = gguf_vocabulary(path)
     texts = Path(f"{path}.inp").read_text().split("\n__ggml_vocab_test__\n")
     for text, want in zip(texts, Path(f"{path}.out").read_text().splitlines()):

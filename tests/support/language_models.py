@@ -3,10 +3,13 @@ that are a function of their names, so that none need be stored."""
 import json
 import subprocess
 import zlib
+from pathlib import Path
 
 import numpy as np
 
 from support import safetensors
+
+RECORDED = Path(__file__).parents[1] / "unit/language_models.npz"
 
 SIZES = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=128)
 GROUPED = SIZES | dict(num_key_value_heads=2)

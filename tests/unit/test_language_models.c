@@ -189,7 +189,10 @@ static bool hear(int32_t token, double log_probability, void *user) {
 // Tokens that ct_lm_generate writes behind the first text, at a temperature of 1 by the seed of the name.
 static bool generate(ct_lm *lm, const char *seed, const char *to) {
     told t = {.n = 0};
-    ct_lm_sampling sampling = {.temperature = CT_F(*seed ? 1 : 0),
+    // "-" is a temperature that there is not.
+    ct_lm_sampling sampling = {.temperature = CT_F(*seed == '-' ? -1
+                                                   : *seed      ? 1
+                                                                : 0),
                                .seed = (uint64_t)(*seed ? *seed - '0' : 0)};
     const int32_t *prompt = ct_data(ids);
     if (!prompt ||

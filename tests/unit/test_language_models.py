@@ -3,7 +3,6 @@ the same bits whether a text is read whole, in pieces or token by token, and sen
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from support import language_models as lm
 from support.program import command
 
 PROGRAM = command("tests/unit/test_language_models")
-RECORDED = np.load(Path(__file__).parent / "language_models.npz")
+RECORDED = np.load(lm.RECORDED)
 PIECE = 7  # of the program
 
 
@@ -84,6 +83,7 @@ def fault(tmp_path, config, shapes):
     ({"layer_types": ["half_attention"] * 3}, 'MODEL/config.json: "layer_types" has "half_attention", layers are one of: '
                                               "full_attention sliding_attention chunked_attention"),
     ({"rms_norm_eps": 0}, "MODEL/config.json: eps is 0, it must be above 0"),
+    ({"partial_rotary_factor": 0, "rope_parameters": None}, "MODEL/config.json: 0 pairs of a head of 8 numbers cannot turn by a theta of 10000"),
 ])
 def test_a_config_that_is_wrong(tmp_path, change, text):
     config, shapes = config_of("llama2")
@@ -140,6 +140,21 @@ def test_penalties_bias_and_bans(tmp_path):
     got = lm.process(PROGRAM, tmp_path, repetition=1.3, frequency=0.4, presence=0.7, bias=[(7, 2.5), (9, -100)], banned=[*lm.TEXT[-2:], 11])
     np.testing.assert_allclose(got, want, rtol=1e-6)
     assert (lm.process(PROGRAM, tmp_path, banned=[lm.TEXT[-2], 11]) == lm.SCORES).all()
+
+
+def test_options_that_are_wrong(tmp_path):
+    config, shapes = config_of("llama2")
+    lm.save(tmp_path / "model", config, shapes)
+
+    def said(mode, ids):
+        return run(mode, tmp_path / "model", tmp_path, ids=ids, fails=True).split(": ", 1)[1].strip()
+    assert said("generate-", lm.IDS[:1]) == "lm_generate: temperature is -1, it must be 0 to 1e+06"
+    assert said("generate", np.zeros((1, 128), np.int32)) == ("lm_generate: the prompt has 128 tokens; it must have 1 to 127, "
+                                                              "one less than the context")
+    assert said("generate", np.full((1, 3), 96, np.int32)) == "lm_generate: token 0 of the prompt is 96, the model knows 0 to 95"
+    config, shapes = config_of("bert")
+    lm.save(tmp_path / "model", config, shapes)
+    assert said("generate", lm.IDS[:1]) == "lm_generate: bert does not go on with a text"
 
 
 @pytest.mark.parametrize("options, kept", [
