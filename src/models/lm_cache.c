@@ -85,7 +85,7 @@ static ct_tensor joined(const ct_tensor *part, int n, ct_loc here) {
 ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *parts, int n,
                       int64_t longest, ct_loc here) {
     ct_lm_pass pass = {.lm = lm, .segments = n, .cache = cache, .longest = longest, .here = here};
-    ct_tensor tokens[2], positions[2], slots[2], last[2];
+    ct_tensor tokens[2] = {0}, positions[2] = {0}, slots[2] = {0}, last[2] = {0};
     for (int i = 0; i < n; i++) {
         const ct_lm_part *p = &parts[i];
         ct_lm_segment *g = &pass.segment[i];
