@@ -77,7 +77,7 @@ static void yarn_speeds(const scaling *s, ct_rope *rope) {
     const double both =
         m && m_all ? yarn_scale(factor, m) / yarn_scale(factor, m_all) : yarn_scale(factor, 1);
     rope->factor = number(s, "attention_factor", both);
-    if (m_all) rope->score_factor = yarn_scale(factor, m_all) * yarn_scale(factor, m_all);
+    if (m_all != 0) rope->score_factor = yarn_scale(factor, m_all) * yarn_scale(factor, m_all);
 }
 
 // LongRoPE (Ding et al. 2024): a factor a pair, others for texts beyond the original context.

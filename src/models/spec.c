@@ -158,7 +158,7 @@ static bool one_value(const reader *r, const char *s, size_t n, bool word, value
         return false;
     if (s[first] == '+') v->number += other.number;
     if (s[first] == '*') v->number *= other.number;
-    if (s[first] == '/') v->number = other.number ? v->number / other.number : 0;
+    if (s[first] == '/') v->number = other.number != 0 ? v->number / other.number : 0;
     return true;
 }
 
