@@ -74,8 +74,8 @@ static void yarn_speeds(const scaling *s, ct_rope *rope) {
                      slow = fmin(fmax(((double)i - low) / (high - low), 0), 1);
         rope->speed[i] = (float)(plain / factor * slow + plain * (1 - slow));
     }
-    const double both =
-        m && m_all ? yarn_scale(factor, m) / yarn_scale(factor, m_all) : yarn_scale(factor, 1);
+    const double both = m != 0 && m_all != 0 ? yarn_scale(factor, m) / yarn_scale(factor, m_all)
+                                             : yarn_scale(factor, 1);
     rope->factor = number(s, "attention_factor", both);
     if (m_all != 0) rope->score_factor = yarn_scale(factor, m_all) * yarn_scale(factor, m_all);
 }
