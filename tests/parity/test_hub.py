@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("huggingface_hub")
+pytest.importorskip("huggingface_hub", minversion="1", reason="huggingface_hub is older than 1")
 
 from support.mirror import COMMIT, Mirror  # noqa: E402
 from support.program import command  # noqa: E402

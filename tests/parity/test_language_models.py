@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not there")
+transformers = pytest.importorskip("transformers", minversion="5", reason="Hugging Face's transformers 5 is not there")
 torch = pytest.importorskip("torch")
 
 from support import language_models as lm  # noqa: E402

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-tokenizers = pytest.importorskip("tokenizers")
+tokenizers = pytest.importorskip("tokenizers", minversion="0.22", reason="tokenizers is older than 0.22")
 sentencepiece = pytest.importorskip("sentencepiece")
 from parity.tokenizers_made import SPECIALS, made  # noqa: E402
 from support import tokenizer as ours  # noqa: E402
