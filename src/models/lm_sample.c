@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/plain.h"
-#include "base/threefry.h"
 #include "graph/graph.h"
 #include "io/utf8.h"
 #include "models/lm.h"
+#include "models/lm_sampling.h"
 
 // Prompts are fed in pieces of at most this size, of a dynamic length: the kernels of the first one
 // serve all. A single token, as each that is drawn, has kernels of its own.
@@ -102,14 +102,6 @@ static int likeliest_first(const void *a, const void *b) {
     return x->token < y->token ? -1 : x->token > y->token;
 }
 
-// 53 random bits as a number from 0 up to 1, of the k-th draw.
-static double uniform(uint64_t seed, uint64_t k) {
-    ct_u32x2 key = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
-    ct_u32x2 bits = ct__threefry(key, (ct_u32x2){{(uint32_t)k, (uint32_t)(k >> 32)}});
-    uint64_t both = (uint64_t)bits.v[1] << 32 | bits.v[0];
-    return (double)(both >> 11) * 0x1p-53;
-}
-
 static bool pick(writer *w, int32_t *token) {
     CT_PLAIN;
     int32_t n = w->vocab->n;
@@ -126,7 +118,7 @@ static bool pick(writer *w, int32_t *token) {
     double top = w->choices[0].weight, total = 0;
     for (int64_t i = 0; i < k; i++)
         total += w->choices[i].weight = exp((w->choices[i].weight - top) / w->draw->temperature);
-    double left = uniform(w->draw->seed, w->drawn++) * total;
+    double left = ct__lm_uniform(w->draw->seed, w->drawn++) * total;
     for (int64_t i = 0; i < k && left >= 0; i++) {
         *token = w->choices[i].token;
         left -= w->choices[i].weight;

@@ -184,8 +184,7 @@ bool ct_lm_process(float *scores, int64_t vocab, const int32_t *text, size_t n, 
 
 // ---------------------------------------------------------------------------------------------- draws
 
-// 53 random bits as a number from 0 up to 1, of the k-th draw.
-static double uniform(uint64_t seed, uint64_t k) {
+double ct__lm_uniform(uint64_t seed, uint64_t k) {
     const ct_u32x2 key = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
     const ct_u32x2 bits = ct__threefry(key, (ct_u32x2){{(uint32_t)k, (uint32_t)(k >> 32)}});
     return (double)(((uint64_t)bits.v[1] << 32 | bits.v[0]) >> 11) * 0x1p-53;
@@ -201,7 +200,7 @@ int32_t ct__lm_draw_token(const float *scores, int64_t vocab, const ct_lm_sampli
     }
     if (best < 0 || option(s->temperature, 1) == 0) return best;
     const double most = (double)scores[best];
-    double left = uniform(s->seed, k) * weight_of_all(scores, vocab, most);
+    double left = ct__lm_uniform(s->seed, k) * weight_of_all(scores, vocab, most);
     for (int64_t t = 0; t < vocab; t++) {
         sum = exp((double)scores[t] - most);
         if (sum > 0 && left < sum) return (int32_t)t;

@@ -4,6 +4,8 @@
 
 #include "cotan/lm.h"
 
+// 53 random bits as a number from 0 up to 1, of the k-th draw.
+double ct__lm_uniform(uint64_t seed, uint64_t k);
 // The k-th draw of a text: a token, the likeliest where the temperature is 0; -1: the scores are not finite, or
 // nothing is left of them.
 int32_t ct__lm_draw_token(const float *scores, int64_t vocab, const ct_lm_sampling *s, uint64_t k);

@@ -4,8 +4,7 @@
 // A row is a line of settings, "type: like=OTHER key=value ...". A value is a number, a word or a name; or, with
 // $, what config.json has under a key. Alternatives stand between bars, the first that is there counts:
 //     gemma: like=llama class=GemmaForCausalLM norm=rms1 act=$hidden_activation|$hidden_act tied=1
-// So another architecture of a known family is one more line, of the library's or of a program's own
-// (ct_lm_architecture).
+// So another architecture of a known family is one more line (architectures.c).
 #ifndef COTAN_MODELS_SPEC_H
 #define COTAN_MODELS_SPEC_H
 
