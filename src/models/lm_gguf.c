@@ -89,6 +89,17 @@ static void copy_rope(const ct_gguf *g, const char *architecture, json_t *config
     json_object_set_new(config, "rope_scaling", scaling);
 }
 
+// Of a head so many numbers turn.
+static void copy_fraction(json_t *config) {
+    const double turned = json_number_value(json_object_get(config, "rotary_dim")),
+                 heads = json_number_value(json_object_get(config, "num_attention_heads"));
+    double head = json_number_value(json_object_get(config, "head_dim"));
+    if (head <= 0 && heads > 0)
+        head = json_number_value(json_object_get(config, "hidden_size")) / heads;
+    if (turned > 0 && head > 0)
+        json_object_set_new(config, "partial_rotary_factor", json_real(turned / head));
+}
+
 // The row whose setting gguf= is the architecture; the first of several that fits.
 static const char *type_of(const char *architecture, bool experts, char out[64]) {
     char wanted[96];
@@ -124,6 +135,7 @@ json_t *ct__lm_gguf_config(const ct_weights *files, ct_err *err) {
     json_object_set_new(config, "model_type", json_string(type));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) copy_key(g, architecture, i, config);
     copy_rope(g, architecture, config);
+    copy_fraction(config);
     const ct_weight *embed = ct__weights_find(files, "token_embd.weight");
     if (embed && embed->rank == 2)
         json_object_set_new(config, "vocab_size", json_integer(embed->dim[0]));
@@ -177,7 +189,25 @@ static const struct {
     {CT_NAME_kv_b, "attn_kv_b"},
 };
 
-void ct__lm_gguf_names(ct_spec *s) {
+// Llama 3.1's way of stretching comes as a factor a pair.
+static bool slow_down(const ct_weights *files, ct_spec *s, bool *used, ct_err *err) {
+    const ct_weight *w = ct__weights_find(files, "rope_freqs.weight");
+    if (!w) return true;
+    if (s->rope == CT_ROPE_NONE || w->dtype != CT_F32 || w->block >= 0 || w->rank != 1 ||
+        w->dim[0] != s->turn[0].pairs)
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, w->path,
+                       "\"rope_freqs.weight\" has %" PRId64 " numbers (%s), %" PRId64 " pairs turn",
+                       w->rank ? w->dim[0] : 1, w->kind, s->turn[0].pairs);
+    for (int64_t i = 0; i < s->turn[0].pairs; i++) {
+        float factor;
+        memcpy(&factor, (const char *)w->data + 4 * i, 4); // a file aligns nothing
+        for (int sliding = 0; sliding < 2; sliding++) s->turn[sliding].speed[i] /= factor;
+    }
+    used[w - files->entries] = true;
+    return true;
+}
+
+bool ct__lm_gguf_adapt(const ct_weights *files, ct_spec *s, bool *used, ct_err *err) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (s->name[names[i].name]) s->name[names[i].name] = names[i].gguf;
     s->in_out = s->expert_in_out = 0; // all weights are (out, in)
@@ -185,4 +215,5 @@ void ct__lm_gguf_names(ct_spec *s) {
     if (s->qkv == CT_QKV_BY_HEAD) s->qkv = CT_QKV_JOINED;
     // Rows of queries and keys have been put into another order, so that neighbours turn together.
     if (s->gguf_pairs) s->rope = CT_ROPE_PAIRS;
+    return slow_down(files, s, used, err);
 }

@@ -7,7 +7,8 @@
 
 // What config.json would have, a new object; NULL: the error is told. An architecture is the row whose `gguf` it is.
 struct json_t *ct__lm_gguf_config(const ct_weights *files, ct_err *err);
-// The spec of such a config as weights in GGUF have it: their names, and what is done to weights on their way there.
-void ct__lm_gguf_names(ct_spec *spec);
+// The spec of such a config as weights in GGUF have it: their names, what is done to weights on their way there, and
+// factors of the rotation that stand among them, which become `used`.
+bool ct__lm_gguf_adapt(const ct_weights *files, ct_spec *spec, bool *used, ct_err *err);
 
 #endif

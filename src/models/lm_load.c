@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -44,8 +45,9 @@ static const char *of_expert(const char *name, int64_t expert, char out[CT_NN_PA
     return out;
 }
 
+enum { LISTED = 700 }; // bytes of problems that are told
+
 static void complain(ct_lm *lm, const char *name, const ct_weight *found, ct_ints want) {
-    enum { LISTED = 700 };
     if (lm->n_problems++ && lm->problems.n < LISTED) ct__text_add(&lm->problems, "; ");
     if (lm->problems.n >= LISTED) return;
     char have[256];
@@ -91,6 +93,7 @@ bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *
         const char *own = of_expert(name, i, one);
         const ct_weight *found = find_weight(lm, own);
         if (!first) first = found;
+        if (found) lm->used[found - lm->files->entries] = true;
         if (fits(found, each) && found->dtype == first->dtype && found->block == first->block)
             continue;
         complain(lm, own, found, each);
@@ -108,6 +111,50 @@ bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *
         w->weight = ct_param_at(lm->params, name, as_it_is ? first->dtype : CT_F32, dims, here);
     }
     return true;
+}
+
+// Names of what files hold beside a model's weights: tables that are computed, masks, and what sees or hears.
+static bool is_known_extra(const char *name) {
+    static const char *const parts[] = {"rotary_emb.inv_freq",
+                                        ".attn.bias",
+                                        ".attn.masked_bias",
+                                        ".attention.bias",
+                                        ".attention.masked_bias",
+                                        "vision",
+                                        "visual",
+                                        "audio",
+                                        "EncDecAttention.relative_attention_bias"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strstr(name, parts[i])) return true;
+    return false;
+}
+
+// Is it a weight of one of the model's layers, or of anything in a GGUF file?
+static bool belongs_to(const ct_lm *lm, const char *name) {
+    if (lm->files->gguf.version) return true;
+    const char *layer = lm->spec.name[CT_NAME_layer], *mark = strchr(layer, '%');
+    const char *dot = memchr(layer, '.', (size_t)(mark - layer));
+    if (dot && dot + 1 < mark) layer = dot + 1; // without what stands in front of all
+    const size_t n = (size_t)(mark - layer);
+    char text[64];
+    snprintf(text, sizeof text, "%.*s", (int)n, layer);
+    for (const char *at = strstr(name, text); at; at = strstr(at + 1, text)) {
+        const char *number = at + n;
+        if ((at == name || at[-1] == '.') && *number >= '0' && *number <= '9')
+            return strtoll(number, NULL, 10) < lm->spec.layers;
+    }
+    return false;
+}
+
+// A weight that the architecture does not know would be left out of what is computed.
+static void complain_of_others(ct_lm *lm) {
+    for (size_t i = 0; i < lm->files->n; i++) {
+        const char *name = lm->files->entries[i].name;
+        if (lm->used[i] || is_known_extra(name) || !belongs_to(lm, name)) continue;
+        if (lm->n_problems++) ct__text_add(&lm->problems, lm->problems.n < LISTED ? "; " : "");
+        if (lm->problems.n < LISTED)
+            ct__textf(&lm->problems, "\"%.150s\" has no place in it", name);
+    }
 }
 
 // The bytes of a weight, or of all experts' one after the other, in pieces, in the variable's dtype.
@@ -234,7 +281,7 @@ static bool give_values(ct_lm *lm, ct_loc here) {
 static bool no_weights(const ct_lm *lm, const char *path, ct_err *err) {
     ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "%zu of the weights that %s has do not fit: %s%s",
             lm->n_problems, lm->spec.type, lm->problems.s ? lm->problems.s : "",
-            lm->problems.n >= 700 ? " ..." : "");
+            lm->problems.n >= LISTED ? " ..." : "");
     return false;
 }
 
@@ -256,6 +303,7 @@ static bool make_reader(ct_lm *lm, const char *file, ct_loc here) {
         return false;
     reader->params = lm->params;
     reader->files = lm->files;
+    reader->used = lm->used;
     reader->trainable = lm->trainable;
     const bool ok = make_layers(reader, here);
     lm->problems = reader->problems;
@@ -274,8 +322,7 @@ static bool read_spec(ct_lm *lm, const char *path, const char *file, ct_err *err
     }
     if (!ct__spec_read(gguf ? path : file, lm->config.root, &lm->arena, &lm->spec, err))
         return false;
-    if (gguf) ct__lm_gguf_names(&lm->spec);
-    return true;
+    return !gguf || ct__lm_gguf_adapt(lm->files, &lm->spec, lm->used, err);
 }
 
 static bool load_all(ct_lm *lm, const char *path, const char *file, ct_loc here) {
@@ -284,9 +331,13 @@ static bool load_all(ct_lm *lm, const char *path, const char *file, ct_loc here)
     lm->params = ct_params_new();
     if (!lm->files || !lm->params)
         return ct__err_memory(&ctx->err, here, "lm_load", sizeof *lm->files);
-    if (!ct__weights_open(path, lm->files, &ctx->err) || !read_spec(lm, path, file, &ctx->err) ||
-        !make_reader(lm, file, here) || !make_layers(lm, here))
+    if (!ct__weights_open(path, lm->files, &ctx->err)) return false;
+    lm->used = ct__calloc(lm->files->n + 1, sizeof *lm->used);
+    if (!lm->used) return ct__err_memory(&ctx->err, here, "lm_load", lm->files->n);
+    if (!read_spec(lm, path, file, &ctx->err) || !make_reader(lm, file, here) ||
+        !make_layers(lm, here))
         return false;
+    complain_of_others(lm);
     if (lm->n_problems) return no_weights(lm, path, &ctx->err);
     return give_values(lm, here);
 }
@@ -324,6 +375,7 @@ void ct_lm_free(ct_lm *lm) {
     if (lm->files) ct__weights_close(lm->files);
     ct__free(lm->files);
     ct__free(lm->lent);
+    ct__free(lm->used);
     ct__free(lm->layer);
     if (lm->reader) ct__free(lm->reader->layer); // all else of it is lent
     ct__free(lm->reader);

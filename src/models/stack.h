@@ -23,6 +23,7 @@ struct ct_lm {
     ct_weight_pair (*layer)[CT_NAMES_ALL]; // (layers); by name, those of the model whole unused
     ct_config config;                      // as it was read
     struct ct_weights *files;              // mapped
+    bool *used;                            // of each of their weights: it has a place in the model
     ct_storage **lent; // (n_lent) of each variable: what it is lent of them, or NULL
     size_t n_lent;
     struct ct_lm *

@@ -101,6 +101,16 @@ def test_weights_that_do_not_fit_are_all_listed(tmp_path):
         '"model.layers.1.block_sparse_moe.experts.2.w3.weight" is missing')
 
 
+def test_weights_that_nobody_asks_for(tmp_path):
+    """What a layer has and the architecture does not know would be left out of the numbers; tables and masks may be there."""
+    config, shapes = config_of("llama2")
+    extra = {"model.layers.0.self_attn.q_proj.bias": [32], "model.layers.2.mlp.down_proj.weight_scale_inv": [1, 1],
+             "model.layers.1.self_attn.rotary_emb.inv_freq": [4], "model.layers.3.mlp.down_proj.weight": [3], "elsewhere": [2]}
+    assert fault(tmp_path, config, shapes | extra) == (
+        'MODEL: 2 of the weights that llama has do not fit: "model.layers.0.self_attn.q_proj.bias" has no place in it; '
+        '"model.layers.2.mlp.down_proj.weight_scale_inv" has no place in it')
+
+
 def test_a_text_beyond_the_context(tmp_path):
     config, shapes = config_of("llama2")
     lm.save(tmp_path / "model", config, shapes)
