@@ -22,6 +22,7 @@
 #include "cotan/chat.h"
 #include "cotan/data.h"
 #include "cotan/device.h"
+#include "cotan/engine.h"
 #include "cotan/extend.h"
 #include "cotan/hub.h"
 #include "cotan/io.h"

@@ -177,7 +177,7 @@ void ct__explain_new(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, const ct_o
     size_t siblings = 0;
     ct_plan *before = sibling(engine, plan, &siblings);
     // One of several devices is of its sizes alone, whatever is declared.
-    bool hint = siblings + 1 == PLANS_BEFORE_HINT && !plan->n_pieces,
+    bool hint = siblings + 1 == PLANS_BEFORE_HINT && !plan->n_pieces && !ctx->several,
          explain = ct__env_flag("COTAN_EXPLAIN");
     if (!hint && !explain) return;
     size_t launches = 0, kernels = 0, anew = 0;
