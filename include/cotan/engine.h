@@ -47,14 +47,14 @@ CT_API void ct_pretrained_free(ct_pretrained *model); // NULL: nothing
 typedef struct ct_engine ct_engine;
 
 typedef struct ct_engine_options {
-    const ct_tokenizer
-        *tokenizer;  // makes text of tokens, and finds stop strings; NULL: tokens alone
+    // Makes text of tokens, and finds stop strings; NULL: tokens alone.
+    const ct_tokenizer *tokenizer;
     int64_t texts;   // that are written at one time, 1 to 1024; default 32
     int64_t waiting; // requests that wait beside them at most; default 1024
     int64_t context; // tokens that a text may have; default the model's, at most 8192
-    uint64_t
-        memory; // bytes for keys and values; default: what `texts` of 1,024 tokens take, or one of
-                // `context`, or a quarter of the memory that is left, if that is less
+    // Bytes for keys and values; default: what `texts` of 1,024 tokens take, or a quarter of the memory
+    // that is left, if that is less, but at least what one of `context` tokens takes.
+    uint64_t memory;
     int64_t piece;  // tokens of prompts that a step reads at most, 16 to 4096; default 256
     ct_dtype dtype; // of keys and values: CT_F32 (default), CT_F16 or CT_BF16
     bool poison;    // pages that are given back are filled with NaN: for tests
@@ -76,8 +76,8 @@ typedef struct ct_engine_choice {
 typedef struct ct_engine_token {
     int64_t request;
     int32_t token;
-    double
-        log_probability; // by the model, undisturbed; where `likely` or `log_probabilities` asked
+    // By the model, undisturbed; where `likely` or `log_probabilities` asked for it.
+    double log_probability;
     const ct_engine_choice *top; // (n_top) the likeliest in its place, likeliest first
     size_t n_top;
     const char *text; // what it adds, in whole characters; what may begin a stop string comes later
@@ -97,8 +97,8 @@ typedef struct ct_engine_result {
     const char *stop; // the stop string that ended it, or NULL
     const char *text; // what was held back for stop strings and incomplete characters
     size_t text_n;
-    size_t prompt, cached,
-        written;       // tokens: given; of these, those that another text had read; written
+    // Tokens: given; of these, those that another text had read; written.
+    size_t prompt, cached, written;
     double first, all; // seconds from when it was added to its first token, and its end
 } ct_engine_result;
 
@@ -139,12 +139,11 @@ CT_API bool ct_engine_step_at(ct_engine *engine, ct_loc here);
 
 typedef struct ct_engine_state {
     int64_t running, waiting; // requests
-    int64_t pages, pages_used,
-        pages_shared; // of the room; held by running requests; of these, by several
-    int64_t steps, read, cached,
-        written; // so far: passes, tokens of prompts read and not read again, tokens
-    int64_t preempted, finished, cancelled, failed; // so far
-    int64_t page;                                   // tokens of one
+    // Of the room; held by running requests; of these, by several; tokens of one.
+    int64_t pages, pages_used, pages_shared, page;
+    // So far: passes; tokens of prompts that were read, and that another text had read; tokens written.
+    int64_t steps, read, cached, written;
+    int64_t preempted, finished, cancelled, failed; // requests so far
 } ct_engine_state;
 CT_API ct_engine_state ct_engine_look(const ct_engine *engine); // any thread
 
