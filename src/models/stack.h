@@ -60,6 +60,8 @@ void ct__lm_cache_free(ct_lm_cache *cache);
 uint64_t ct__lm_cache_page_bytes(const ct_lm *lm, ct_dtype dtype); // of keys and values
 // A page's keys and values become those of another one, or, where that is -1, NaN.
 void ct__lm_cache_copy(ct_lm_cache *cache, int32_t from, int32_t to, ct_loc here);
+// Of a model with states, those of n texts at once: each becomes what the text `from` had.
+void ct__lm_cache_pick(ct_lm_cache *cache, const int32_t *from, int64_t n, ct_loc here);
 
 // Texts that go on by T tokens each: tokens (B, T) i32, where the first of them stands (B, 1) i32, and the pages of
 // each text (B, P) i32, its first token in the first of them; or, of a model with states, the place of each text's
