@@ -39,6 +39,8 @@ enum { CT_LM_PAGE = 16 };
 typedef struct ct_lm_cache {
     ct_params *params;
     ct_weight_pair *layer; // (layers): keys as weight, values as bias
+    ct_weight_pair
+        *scale; // (layers) where those are codes of 8 bits: of each slot's heads (slots, heads, 1)
     int64_t layers;
 } ct_lm_cache;
 
@@ -52,8 +54,8 @@ typedef struct ct_lm_segment {
     ct_tensor state;     // (B) i32: where in the pool of states each text's is; with a cache
 } ct_lm_segment;
 
-// Room for so many pages of keys and values, kept as f32, f16 or bf16, or of a model with states for those of so
-// many texts. NULL: the error stands in the context.
+// Room for so many pages of keys and values, kept as f32, f16 or bf16, or as codes of 8 bits (CT_I8) and a scale for each
+// head; or of a model with states for those of so many texts. NULL: the error stands in the context.
 ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t texts, ct_dtype dtype,
                               ct_loc here);
 void ct__lm_cache_free(ct_lm_cache *cache);
