@@ -58,6 +58,8 @@ HEAD = """#include <stdio.h>
 #include <cotan/chat.h>
 #include <cotan/data.h>
 #include <cotan/device.h>
+#include <cotan/embed.h>
+#include <cotan/eval.h>
 #include <cotan/extend.h>
 #include <cotan/hub.h>
 #include <cotan/io.h>
