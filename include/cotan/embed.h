@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 typedef enum ct_pooling {
-    CT_POOL_AUTO,     // what the model's folder says; else the mean of an encoder, the last token of a decoder
+    CT_POOL_AUTO, // what the model's folder says; else the mean of an encoder, the last token of a decoder
     CT_POOL_MEAN,     // of all tokens
     CT_POOL_CLS,      // the first token
     CT_POOL_LAST,     // the last token
@@ -41,7 +41,7 @@ typedef struct ct_embed_options {
     int64_t batch;    // tokens of a pass at most; default 2048; one text is one pass at least
     int64_t *tokens;  // takes how many were read, if not NULL
     void (*progress)(int64_t done, int64_t all, void *user); // texts; after each pass
-    ct_stop_fn stop;  // true: the error is CT_E_INTERRUPTED
+    ct_stop_fn stop;                                         // true: the error is CT_E_INTERRUPTED
     void *user;
     ct_loc here;
 } ct_embed_options;

@@ -12,12 +12,14 @@ extern "C" {
 
 // Of all that follows. 0 and NULL mean the default.
 typedef struct ct_eval_options {
-    int64_t context; // tokens that the model sees at once, 2 or more; default its own, or 2048 if it has no limit
-    int64_t stride;  // of perplexity: tokens that a window predicts at most, 1 to the context; default the context
-    int64_t batch;   // tokens of a pass at most; default 2048; one text is one pass at least
-    int64_t limit;   // of ct_eval_choices: questions at most; default: all
+    int64_t
+        context; // tokens that the model sees at once, 2 or more; default its own, or 2048 if it has no limit
+    int64_t
+        stride; // of perplexity: tokens that a window predicts at most, 1 to the context; default the context
+    int64_t batch; // tokens of a pass at most; default 2048; one text is one pass at least
+    int64_t limit; // of ct_eval_choices: questions at most; default: all
     void (*progress)(int64_t done, int64_t all, void *user); // texts, or windows; after each pass
-    ct_stop_fn stop; // true: the error is CT_E_INTERRUPTED
+    ct_stop_fn stop;                                         // true: the error is CT_E_INTERRUPTED
     void *user;
     ct_loc here;
 } ct_eval_options;

@@ -26,7 +26,8 @@ bool ct__batches_begin(ct_batches *b, const ct_lm_tokens *texts, size_t n, int64
     qsort(places, n, sizeof *places, longest_first);
     for (size_t i = 0; i < n; i++) b->order[i] = places[i].at;
     ct__free(places);
-    const size_t room = n && texts[b->order[0]].n > (size_t)most ? texts[b->order[0]].n : (size_t)most;
+    const size_t room =
+        n && texts[b->order[0]].n > (size_t)most ? texts[b->order[0]].n : (size_t)most;
     b->tokens = ct__malloc(room * sizeof *b->tokens);
     b->lengths = ct__malloc((n + 1) * sizeof *b->lengths);
     return b->tokens && b->lengths;

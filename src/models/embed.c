@@ -27,7 +27,8 @@ static bool is_there(const char *path) {
 }
 
 static bool refuse(ct_err *err, const char *path, const char *what, const char *name) {
-    return ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, path, "%s \"%.80s\" is not known", what, name);
+    return ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, path, "%s \"%.80s\" is not known", what,
+                   name);
 }
 
 static bool read_pooling(const char *path, ct_embedding *how, ct_err *err) {
@@ -225,8 +226,8 @@ static bool embed_all(embedding *e, const ct_lm_text *texts) {
     ct_encoding found = {0};
     double *sum = ct__malloc((size_t)e->lm->spec.width * sizeof *sum);
     e->texts = ct__calloc(e->n + 1, sizeof *e->texts);
-    bool ok = (sum && e->texts) ||
-              ct__err_memory(&ctx->err, o->here, embed_op, e->n * sizeof *e->texts);
+    bool ok =
+        (sum && e->texts) || ct__err_memory(&ctx->err, o->here, embed_op, e->n * sizeof *e->texts);
     for (size_t i = 0; ok && i < e->n; i++) ok = encode(e, &texts[i], i, &found);
     ct_encoding_free(&found);
     if (ok && !ct__batches_begin(&e->batches, e->texts, e->n, o->batch ? o->batch : DEFAULT_BATCH))

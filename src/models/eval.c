@@ -124,7 +124,8 @@ static bool pair_of_both(const judge *j, const ct_eval_pair *p, pair_tokens *to)
     memcpy(text, p->given, p->n_given);
     if (p->n_rest) memcpy(text + p->n_given, p->rest, p->n_rest);
     const size_t kept = without_space(p->given, p->n_given);
-    const bool ok = encode(j, text, p->n_given + p->n_rest, &all) && encode(j, text, kept, &given) &&
+    const bool ok = encode(j, text, p->n_given + p->n_rest, &all) &&
+                    encode(j, text, kept, &given) &&
                     set_tokens(j, &all, all.n > given.n ? all.n - given.n : 0, false, to);
     ct_encoding_free(&given);
     ct_encoding_free(&all);
@@ -178,8 +179,10 @@ static size_t make_windows(const int32_t *v, int64_t n, int64_t context, int64_t
     for (int64_t done = 0, end; done < n; done = end) {
         const int64_t most = done ? stride : context;
         end = n - done < most ? n : done + most;
-        const int64_t from = end - context > 0 ? end - context : 0; // what it reads begins one before
-        if (to) to[made] = (ct_lm_judged){v + from - 1, (size_t)(end - from + 1), (size_t)(end - done)};
+        const int64_t from =
+            end - context > 0 ? end - context : 0; // what it reads begins one before
+        if (to)
+            to[made] = (ct_lm_judged){v + from - 1, (size_t)(end - from + 1), (size_t)(end - done)};
         made++;
     }
     return made;
@@ -290,9 +293,11 @@ static bool add_choice(task *t, const json_t *choice, const ct_eval_pair *given)
     return true;
 }
 
-static bool add_choices(task *t, const json_t *line, const json_t *list, const ct_eval_pair *given) {
+static bool add_choices(task *t, const json_t *line, const json_t *list,
+                        const ct_eval_pair *given) {
     const json_t *first = json_object_get(line, "sol1"), *second = json_object_get(line, "sol2");
-    if (!list && first && second) return add_choice(t, first, given) && add_choice(t, second, given);
+    if (!list && first && second)
+        return add_choice(t, first, given) && add_choice(t, second, given);
     if (!list) return bad_line(t, "it has no choices (\"choices\", \"endings\", \"options\")");
     if (!json_is_array(list) || json_array_size(list) < 2)
         return bad_line(t, "choices are a list of two texts or more");
@@ -308,8 +313,9 @@ static bool find_gold(const task *t, const json_t *line, const json_t *labels, s
     const char *key;
     const json_t *value = find(line, keys, &key);
     long long number = -1;
-    if (!value) return bad_line(t, "it does not say which choice is right (\"gold\", \"label\", "
-                                   "\"answer\", \"answerKey\")");
+    if (!value)
+        return bad_line(t, "it does not say which choice is right (\"gold\", \"label\", "
+                           "\"answer\", \"answerKey\")");
     if (json_is_integer(value)) {
         number = json_integer_value(value);
     } else if (json_is_string(value)) {
@@ -339,7 +345,8 @@ static bool add_question(task *t, const json_t *line) {
     const json_t *text = find(line, texts, NULL), *list = find(line, lists, NULL), *labels = NULL;
     ct_eval_pair given = {0};
     if (!json_is_string(text))
-        return bad_line(t, "it has no text (\"query\", \"ctx\", \"question\", \"goal\", \"context\")");
+        return bad_line(t,
+                        "it has no text (\"query\", \"ctx\", \"question\", \"goal\", \"context\")");
     if (!json_string_length(text)) return bad_line(t, "its text is empty");
     if (json_is_object(list)) {
         labels = json_object_get(list, "label");

@@ -442,14 +442,15 @@ static ct_tensor rows_of(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, c
     ct_tensor rows = ct_reshape_at(tokens, CT_DIMS(-1), here); // (N)
     const int64_t batch = ct__size_like(tokens, 0), time = ct__size_like(tokens, 1);
     ct_tensor at = ct_iota_at(CT_I32, CT_DIMS(batch, time), 1, here);
-    *pass = (ct_lm_pass){.lm = lm,
-                         .segment = {{.batch = batch, .time = time, .rows = rows, .lengths = lengths}},
-                         .segments = 1,
-                         .positions = ct_reshape_at(at, CT_DIMS(-1), here),
-                         .memory = memory,
-                         .longest = ct_dim(tokens, 1),
-                         .mode = mode,
-                         .here = here};
+    *pass =
+        (ct_lm_pass){.lm = lm,
+                     .segment = {{.batch = batch, .time = time, .rows = rows, .lengths = lengths}},
+                     .segments = 1,
+                     .positions = ct_reshape_at(at, CT_DIMS(-1), here),
+                     .memory = memory,
+                     .longest = ct_dim(tokens, 1),
+                     .mode = mode,
+                     .here = here};
     return ct__stack_hidden(pass, rows);
 }
 

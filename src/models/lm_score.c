@@ -12,10 +12,12 @@ typedef struct judging {
     const ct_lm *lm;
     const ct_lm_judged *texts; // (n)
     ct_lm_score *scores;
-    ct_lm_tokens *read; // (n) of each text what the model reads: all but its last token, within the context
+    ct_lm_tokens
+        *read; // (n) of each text what the model reads: all but its last token, within the context
     ct_batches batches;
-    int32_t *rows, *wanted; // (judged) of the pass: rows that are judged, and the tokens that follow them
-    float *hidden;          // (judged, width)
+    int32_t *rows,
+        *wanted;   // (judged) of the pass: rows that are judged, and the tokens that follow them
+    float *hidden; // (judged, width)
     size_t room, judged;
     const ct_eval_options *o;
     const char *op;
@@ -36,8 +38,9 @@ bool ct__eval_fits(const ct_lm *lm, const ct_eval_options *o, const char *op) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "context is %lld, it must be 2 to %lld",
                  (long long)o->context, (long long)most);
     } else if (o->stride < 0 || o->stride > ct__eval_context(lm, o)) {
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "stride is %lld, it must be 1 to %lld, the context",
-                 (long long)o->stride, (long long)ct__eval_context(lm, o));
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, op,
+                 "stride is %lld, it must be 1 to %lld, the context", (long long)o->stride,
+                 (long long)ct__eval_context(lm, o));
     } else if (o->batch < 0 || o->batch > 1 << 24 || o->limit < 0) {
         const bool batch = o->batch < 0 || o->batch > 1 << 24;
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "%s is %lld, it must be 1 to %lld",
