@@ -64,7 +64,7 @@ static machine *start(int64_t width, bool cached) {
         exit(1);
     }
     prompt(m->model, m->cache, 8, true); // the device is open from here on
-    ct_device *device = ((ct_engine *)ct__ctx()->device)->device;
+    ct_device *device = ((ct_executor *)ct__ctx()->device)->device;
     m->idle = *device->backend;
     m->idle.submit = submit_nothing;
     device->backend = &m->idle;

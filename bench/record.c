@@ -77,7 +77,7 @@ static bool measure(const char *name, int layers, int rounds) {
     bool ok = optim && costs;
     if (ok) {
         for (int i = 0; i < 3; i++) step(model, optim, &order);
-        ct_engine *engine = ct__ctx()->device;
+        ct_executor *engine = ct__ctx()->device;
         ct_device *device = engine->device;
         const ct_backend *real = device->backend;
         ct_backend idle = *real;

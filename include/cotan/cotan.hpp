@@ -23,6 +23,7 @@
 #include "cotan/data.h"
 #include "cotan/device.h"
 #include "cotan/embed.h"
+#include "cotan/engine.h"
 #include "cotan/eval.h"
 #include "cotan/extend.h"
 #include "cotan/hub.h"

@@ -57,14 +57,14 @@ bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err) 
 }
 
 // The graph before any pass has changed it, for COTAN_CHECK.
-static bool remembered(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_graph *graph) {
+static bool remembered(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, const ct_graph *graph) {
     if (!(engine->check & CT_CHECK_OPS)) return true;
     plan->check = ct__check_graph(&plan->arena, graph);
     return plan->check || ct__err_memory(&ctx->err, plan->here, "check", graph->n);
 }
 
 // Nodes that are evaluated when the plan runs hold their sizes, so the plan is of these alone.
-static bool settled(ct_ctx *ctx, const ct_engine *engine, const ct_plan *plan,
+static bool settled(ct_ctx *ctx, const ct_executor *engine, const ct_plan *plan,
                     const ct_graph *graph) {
     bool evaluated = ct__evaluates_ops(engine->device);
     for (size_t i = 0; i < plan->program.n_launches; i++)
@@ -82,7 +82,7 @@ static bool wanted(ct_regions *regions) {
 }
 
 // A graph of one device.
-static bool lower_graph(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, ct_graph *graph) {
+static bool lower_graph(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, ct_graph *graph) {
     ct_program *program = &plan->program;
     ct_lowering lowering = ct__evaluates_ops(engine->device) ? ct__lower_ops : ct__lower_kernels;
     program->arena = graph->arena;
@@ -159,7 +159,7 @@ static bool open_places(ct_ctx *ctx, const ct_order *order) {
     return true;
 }
 
-static bool runs_kernels(const ct_engine *engine) {
+static bool runs_kernels(const ct_executor *engine) {
     return !ct__evaluates_ops(engine->device) && !(engine->check & CT_CHECK_OPS);
 }
 
@@ -167,7 +167,7 @@ static bool runs_kernels(const ct_engine *engine) {
 static bool all_run_kernels(ct_ctx *ctx, const ct_graph *graph) {
     for (size_t i = 0; i < graph->n; i++)
         for (int o = 0; o < graph->nodes[i]->n_out; o++) {
-            const ct_engine *engine = ct__engine_at(ctx, graph->nodes[i]->out[o].place);
+            const ct_executor *engine = ct__engine_at(ctx, graph->nodes[i]->out[o].place);
             if (!engine || !runs_kernels(engine)) return false;
         }
     return true;
@@ -175,7 +175,7 @@ static bool all_run_kernels(ct_ctx *ctx, const ct_graph *graph) {
 
 // The graph of what was recorded. Where it lies shows when bodies are in their places; if a part of it lies on a
 // device that evaluates ops, it is made once more without whole compositions.
-static bool expand(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
+static bool expand(ct_ctx *ctx, ct_executor *engine, const ct_order *order, const ct_root *roots,
                    size_t n_roots, ct_graph *graph) {
     ctx->whole = runs_kernels(engine);
     if (!ct__expand(ctx, order, roots, n_roots, graph)) return false;
@@ -187,7 +187,7 @@ static bool expand(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const 
     return legal_graph(ctx, "expanded", graph);
 }
 
-static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+static bool lower(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, const ct_order *order,
                   const ct_root *roots, size_t n_roots) {
     ct_graph graph = {0};
     ct__dump_recorded(ctx, order, roots, n_roots);
@@ -200,13 +200,13 @@ static bool lower(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order 
 }
 
 // Is anything of the record dynamic?
-static bool is_dynamic(const ct_engine *engine) {
+static bool is_dynamic(const ct_executor *engine) {
     for (size_t i = 0; i < engine->sizes.n; i++)
         if (engine->sizes.v[i].marked || engine->also[engine->sizes.v[i].word]) return true;
     return false;
 }
 
-static ct_plan *make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
+static ct_plan *make(ct_ctx *ctx, ct_executor *engine, const ct_order *order, const ct_root *roots,
                      size_t n_roots) {
     ct_plan *plan = ct__calloc(1, sizeof *plan);
     if (!plan || !ct__frame_push(ctx, CT_FRAME_TRACE, &plan->arena, roots[0].here)) {
@@ -237,7 +237,7 @@ static ct_plan *make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, cons
 
 typedef struct {
     ct_ctx *ctx;
-    ct_engine *engine;
+    ct_executor *engine;
     const ct_order *order;
     const ct_root *roots;
     size_t n_roots;
@@ -282,8 +282,8 @@ static ct_plan *make_less(lessening *l) {
     return make_with(l, enough, false);
 }
 
-ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
-                       size_t n_roots) {
+ct_plan *ct__plan_make(ct_ctx *ctx, ct_executor *engine, const ct_order *order,
+                       const ct_root *roots, size_t n_roots) {
     const int64_t begin = ct__watched() ? ct__span_now() : 0;
     ct_regions regions = {0};
     ctx->regions = &regions;

@@ -35,7 +35,7 @@ typedef struct ct_check_graph ct_check_graph; // compile/check/check.h
 // Its leaves and roots are the whole plan's or, numbered behind those, values between pieces.
 typedef struct ct_piece {
     struct ct_plan *plan;
-    struct ct_engine *engine;
+    struct ct_executor *engine;
     ct_part *part;
 } ct_piece;
 
@@ -104,7 +104,7 @@ typedef struct ct_temporaries {
     uint64_t number; // grows when `memory` changes
 } ct_temporaries;
 
-typedef struct ct_engine { // one a context
+typedef struct ct_executor { // one a context
     ct_device *device;
     ct_temporaries temporaries;
     ct_plan **buckets;     // (n_buckets) a power of two
@@ -138,53 +138,53 @@ typedef struct ct_engine { // one a context
     size_t roots_cap;
     unsigned char *scalar_bytes;
     size_t scalar_cap;
-} ct_engine;
+} ct_executor;
 
 // Makes the plan for an order: expand, simplify, lower, place, compile. NULL and an error in the
 // context.
-ct_plan *ct__plan_make(ct_ctx *ctx, ct_engine *engine, const ct_order *order, const ct_root *roots,
-                       size_t n_roots);
+ct_plan *ct__plan_make(ct_ctx *ctx, ct_executor *engine, const ct_order *order,
+                       const ct_root *roots, size_t n_roots);
 // Of what is pending, made where it is not known, and not run; the engine's order and roots are
 // its. NULL: the error stands in the context.
-ct_plan *ct__pending_plan(ct_ctx *ctx, ct_loc here, ct_engine **engine);
-void ct__plan_free(ct_engine *engine, ct_plan *plan);
+ct_plan *ct__pending_plan(ct_ctx *ctx, ct_loc here, ct_executor **engine);
+void ct__plan_free(ct_executor *engine, ct_plan *plan);
 // Its TEMP buffers lie in the engine's memory for them, which grows where that is too small.
-bool ct__plan_place(ct_ctx *ctx, ct_engine *engine, ct_plan *plan);
-void ct__temporaries_free(ct_engine *engine); // when the device is idle
+bool ct__plan_place(ct_ctx *ctx, ct_executor *engine, ct_plan *plan);
+void ct__temporaries_free(ct_executor *engine); // when the device is idle
 // Runs it with the leaves and scalars of `order`; root i's value goes to `fresh[i]`.
-bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+bool ct__plan_run(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, const ct_order *order,
                   ct_storage *const *fresh);
 
 // The plan of the engine's order, found (an equal record, or one that differs in dynamic sizes alone) or
 // NULL. ct__plans_make makes it: what differs from an earlier plan of its shape becomes dynamic.
-ct_plan *ct__plans_find(ct_engine *engine);
-ct_plan *ct__plans_make(ct_ctx *ctx, ct_engine *engine, const ct_root *roots, size_t n_roots);
-void ct__plans_free(ct_engine *engine); // and their kernels
+ct_plan *ct__plans_find(ct_executor *engine);
+ct_plan *ct__plans_make(ct_ctx *ctx, ct_executor *engine, const ct_root *roots, size_t n_roots);
+void ct__plans_free(ct_executor *engine); // and their kernels
 // Gives the plan's program the sizes of the engine's order. False: there is no room for them.
-bool ct__plan_bind(ct_ctx *ctx, ct_engine *engine, ct_plan *plan);
+bool ct__plan_bind(ct_ctx *ctx, ct_executor *engine, ct_plan *plan);
 
 // Steps of ct__plan_make: kernels known to the engine or measured; as source; found or compiled by
 // the device; commands and memory made ready.
-bool ct__measure(ct_ctx *ctx, ct_engine *engine, ct_program *program);
-bool ct__render(ct_ctx *ctx, ct_engine *engine, ct_program *program);
-bool ct__cache(ct_ctx *ctx, ct_engine *engine, ct_program *program);
+bool ct__measure(ct_ctx *ctx, ct_executor *engine, ct_program *program);
+bool ct__render(ct_ctx *ctx, ct_executor *engine, ct_program *program);
+bool ct__cache(ct_ctx *ctx, ct_executor *engine, ct_program *program);
 // The program is done with its kernels; those that no other uses go.
-void ct__release_kernels(ct_engine *engine, ct_program *program);
+void ct__release_kernels(ct_executor *engine, ct_program *program);
 // roots: the engine's that its roots are; NULL: none of them is a variable's.
-bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+bool ct__plan_prepare(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, const ct_order *order,
                       const ct_root *roots);
-ct_engine *ct__engine_at(ct_ctx *ctx, int place); // NULL, and an error: it cannot be opened
+ct_executor *ct__engine_at(ct_ctx *ctx, int place); // NULL, and an error: it cannot be opened
 // Does the value lie where the engine's device does not reach?
-bool ct__is_foreign(const ct_engine *engine, const ct_storage *storage);
+bool ct__is_foreign(const ct_executor *engine, const ct_storage *storage);
 // A copy, on the engine's device, of a value that `here` made. NULL, and an error.
-ct_storage *ct__fetch(ct_ctx *ctx, ct_engine *engine, ct_storage *from, ct_loc here);
+ct_storage *ct__fetch(ct_ctx *ctx, ct_executor *engine, ct_storage *from, ct_loc here);
 // One piece of the whole's plan, which has n roots. made: those, and the values between pieces, of which the piece
 // makes its own.
-bool ct__piece_run(ct_ctx *ctx, const ct_engine *whole, const ct_piece *piece, size_t n,
+bool ct__piece_run(ct_ctx *ctx, const ct_executor *whole, const ct_piece *piece, size_t n,
                    ct_storage **made);
 // Before a run of an unfinished plan, and before anything is locked for it: waits for what is worth
 // it.
-bool ct__plan_start(ct_ctx *ctx, ct_engine *engine, ct_plan *plan);
+bool ct__plan_start(ct_ctx *ctx, ct_executor *engine, ct_plan *plan);
 
 // Where the memory of the context's device is counted, and the name of the device that computes
 // (or, of a dry one, would).

@@ -325,6 +325,7 @@ struct ct_ctx {
     uint64_t nodes;         // recorded so far
     ct_node *poison;        // made at start, for when there is no memory
     bool rolling;           // its outermost scope is a rolling one
+    bool several;           // a line is meant to make several plans: no hint says that one does
     bool turn_due;          // something ran, and the frame that was recorded in stands yet
     bool given_up;    // the run was interrupted: what it left is computed when it is asked for
     ct_node **unused; // (n_unused) nodes of it that had no user left at some time

@@ -1,4 +1,5 @@
 // Keys and values of texts that are being read or written, and a step that goes on with them.
+#include <math.h>
 #include <string.h>
 
 #include "cotan/nn.h"
@@ -18,13 +19,22 @@ static void pool_sizes(const ct_spec *s, int64_t slots, int64_t texts, int64_t s
     *second = (ct_ints){is_rwkv || s->latent ? 0 : 3, sizes + 3};
 }
 
+uint64_t ct__lm_cache_page_bytes(const ct_lm *lm, ct_dtype dtype) {
+    int64_t sizes[6], n = 0;
+    ct_ints pool[2];
+    pool_sizes(&lm->spec, CT_LM_PAGE, 1, sizes, &pool[0], &pool[1]);
+    for (int i = 0; i < 2; i++)
+        if (pool[i].n) n += pool[i].v[0] * pool[i].v[1] * pool[i].v[2];
+    return (uint64_t)(n * lm->spec.layers) * ct_dtype_size(dtype);
+}
+
 ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t texts, ct_dtype dtype,
                               ct_loc here) {
     const ct_spec *s = &lm->spec;
     ct_ctx *ctx = ct__ctx();
     ct_lm_cache *cache = ct__calloc(1, sizeof *cache);
     if (cache) {
-        cache->pages = pages;
+        cache->layers = s->layers;
         cache->params = ct_params_new();
         cache->layer = ct__calloc((size_t)s->layers, sizeof *cache->layer);
     }
@@ -56,6 +66,31 @@ void ct__lm_cache_free(ct_lm_cache *cache) {
     ct_params_free(cache->params);
     ct__free(cache->layer);
     ct__free(cache);
+}
+
+static void copy_slots(ct_tensor pool, ct_tensor from, ct_tensor to, ct_loc here) {
+    ct_tensor rows =
+        from.bits ? ct_gather_with((ct_gather_args){.x = pool, .indices = from, .here = here})
+                  : ct_full_at(ct_cast_at(ct_f((double)NAN), ct_dtype_of(pool), here),
+                               CT_DIMS(CT_LM_PAGE, ct_dim(pool, 1), ct_dim(pool, 2)), here);
+    ct_tensor now =
+        ct_scatter_with((ct_scatter_args){.x = pool, .indices = to, .updates = rows, .here = here});
+    ct_assign_at(pool, now, here);
+}
+
+void ct__lm_cache_copy(ct_lm_cache *cache, int32_t from, int32_t to, ct_loc here) {
+    CT_SCOPE; // a plan of its own
+    int32_t slots[2][CT_LM_PAGE];
+    for (int32_t i = 0; i < CT_LM_PAGE; i++) {
+        slots[0][i] = from * CT_LM_PAGE + i;
+        slots[1][i] = to * CT_LM_PAGE + i;
+    }
+    ct_tensor rows[2] = {CT_NONE, ct_from_at(slots[1], CT_I32, CT_DIMS(CT_LM_PAGE), here)};
+    if (from >= 0) rows[0] = ct_from_at(slots[0], CT_I32, CT_DIMS(CT_LM_PAGE), here);
+    for (int64_t i = 0; i < cache->layers; i++) {
+        copy_slots(cache->layer[i].weight, rows[0], rows[1], here);
+        if (cache->layer[i].bias.bits) copy_slots(cache->layer[i].bias, rows[0], rows[1], here);
+    }
 }
 
 // (B, 1) -> (B * T): each text's positions

@@ -40,7 +40,7 @@ enum { CT_LM_PAGE = 16 };
 typedef struct ct_lm_cache {
     ct_params *params;
     ct_weight_pair *layer; // (layers): keys as weight, values as bias
-    int64_t pages;
+    int64_t layers;
 } ct_lm_cache;
 
 // Texts of one length within a pass: rows of all that is computed, text after text.
@@ -58,6 +58,9 @@ typedef struct ct_lm_segment {
 ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t texts, ct_dtype dtype,
                               ct_loc here);
 void ct__lm_cache_free(ct_lm_cache *cache);
+uint64_t ct__lm_cache_page_bytes(const ct_lm *lm, ct_dtype dtype); // of keys and values
+// A page's keys and values become those of another one, or, where that is -1, NaN.
+void ct__lm_cache_copy(ct_lm_cache *cache, int32_t from, int32_t to, ct_loc here);
 
 // Texts that go on by T tokens each: tokens (B, T) i32, where the first of them stands (B, 1) i32, and the pages of
 // each text (B, P) i32, its first token in the first of them; or, of a model with states, the place of each text's

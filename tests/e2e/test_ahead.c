@@ -63,7 +63,7 @@ static void write_plan(plan *p, const char *name) {
     static ct_tensor results[MOST];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     if (!ct_compile(path)) fail_msg("%s", ct_error_text());
-    const ct_engine *engine = ct__ctx()->device;
+    const ct_executor *engine = ct__ctx()->device;
     char *header = read_text(name, ".h");
     *p = (plan){
         .name = name, .n_in = (int)engine->order.n_leaves, .n_out = count(header, "*result_")};

@@ -713,7 +713,7 @@ static void finds_planted_bugs(void **state) {
         maker m;
         maker_begin(&m);
         planted = context("cpu");
-        ((ct_engine *)ct__ctx()->device)->device->backend = &spoiling;
+        ((ct_executor *)ct__ctx()->device)->device->backend = &spoiling;
         bool found = false;
         quiet = true;
         while (m.n < n_graphs && !found) {

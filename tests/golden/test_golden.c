@@ -244,7 +244,7 @@ static ct_target fixed_target(void) {
 }
 static ct_backend fixed_backend;
 static void fix_target(void) {
-    ct_engine *engine = ct__ctx()->device;
+    ct_executor *engine = ct__ctx()->device;
     fixed_backend = *engine->device->inner->backend;
     fixed_backend.target = fixed_target;
     engine->device->inner->backend = &fixed_backend;

@@ -109,6 +109,11 @@ BEFORE = {"chat.h": "const char *text_of(ct_chat_template *chat, const char *mes
           "lm.h": "typedef bool (*told)(int32_t token, double log_probability, void *user);\n"
                   "int go_on(ct_lm *lm, const int32_t *ids, size_t n, told print);\n"
                   "int go_on(ct_lm *lm, const int32_t *ids, size_t n, told print) {{\n{}return 0; }}\n",
+          "engine.h": "#include <stdio.h>\n"
+                      "typedef bool (*told)(const ct_engine_token *token, void *user);\n"
+                      "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out);\n"
+                      "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out) {{\n"
+                      "(void)engine, (void)ids, (void)n, (void)print, (void)out;\n{}}}\n",
           "memory.h": "#include <stdio.h>\nvoid train(int step);\nvoid look(void);\nvoid look(void) {{\n{}}}\n",
           "optim.h": "ct_tensor batch(int i), loss_of(ct_tensor rows);\nvoid step(ct_optim *optim, int n);\n"
                      "void step(ct_optim *optim, int n) {{\n{}}}\n",

@@ -189,7 +189,7 @@ static bool submit_or_fail(ct_device *inner, const ct_command *commands, size_t 
 
 static void fail_at(int n) {
     ct_ctx *ctx = ct__ctx();
-    ct_device *inner = ((ct_engine *)ctx->device)->device->inner;
+    ct_device *inner = ((ct_executor *)ctx->device)->device->inner;
     if (inner->backend != &failing) {
         sound = inner->backend;
         failing = *sound;

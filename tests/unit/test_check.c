@@ -321,7 +321,7 @@ static void bounds_name_who_writes_behind_a_buffer(void **state) {
     device = "ref";
     assert_int_equal(with("bounds"), 0);
     device = before;
-    ct_device *ref = ((ct_engine *)ct__ctx()->device)->device;
+    ct_device *ref = ((ct_executor *)ct__ctx()->device)->device;
     ct_backend wrong = ct__backend_ref;
     CT_SCOPE;
     assert_true(at(ct_neg(line_of(3)), 1) == -2);

@@ -86,7 +86,7 @@ static void a_while_loop_makes_no_round_trip(void **state) {
     (void)state;
     if (getenv("COTAN_CHECK")) return; // looks at ops one by one
     EACH_DEVICE {
-        ct_device *device = ((ct_engine *)ct__ctx()->device)->device;
+        ct_device *device = ((ct_executor *)ct__ctx()->device)->device;
         ct_backend counting = *device->backend;
         counted = device->backend;
         counting.copy_out = count_copy;
@@ -123,7 +123,7 @@ static void nor_does_one_of_launches(void **state) {
     if (getenv("COTAN_CHECK")) return;
     enum { wide = 1 << 17 };
     EACH_DEVICE {
-        ct_device *device = ((ct_engine *)ct__ctx()->device)->device;
+        ct_device *device = ((ct_executor *)ct__ctx()->device)->device;
         ct_backend counting = *device->backend;
         counted = device->backend;
         counting.copy_out = count_copy;

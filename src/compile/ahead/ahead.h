@@ -27,7 +27,7 @@ typedef struct ct_member {
 
 typedef struct ct_ahead {
     ct_ctx *ctx;
-    ct_engine *engine;
+    ct_executor *engine;
     ct_plan *plan;
     const ct_root *roots; // (plan->n_roots) the engine's
     const ct_compile_args *args;

@@ -49,7 +49,7 @@ static void free_all(void **of, size_t n) {
     ct__free(of);
 }
 
-void ct__check_done(ct_engine *e) {
+void ct__check_done(ct_executor *e) {
     ct_check_run *x = e->checking;
     if (!x) return;
     free_all(x->saved, x->n_leaves);
@@ -62,7 +62,7 @@ void ct__check_done(ct_engine *e) {
     e->checking = NULL;
 }
 
-static ct_check_run *begin(ct_ctx *ctx, ct_engine *e, size_t n_roots) {
+static ct_check_run *begin(ct_ctx *ctx, ct_executor *e, size_t n_roots) {
     ct_check_run *x = e->checking = ct__calloc(1, sizeof *x);
     if (!x) return NULL;
     *x = (ct_check_run){.ctx = ctx,
@@ -196,7 +196,7 @@ static bool any_is_bad(ct_check_run *x, bool *bad) {
 
 // --------------------------------------------------------------------------------- the two moments
 
-bool ct__check_before(ct_ctx *ctx, ct_engine *e, ct_plan *plan, size_t n_roots) {
+bool ct__check_before(ct_ctx *ctx, ct_executor *e, ct_plan *plan, size_t n_roots) {
     if (!(e->check & CT_CHECK_OPS)) return true;
     ct_check_run *x = begin(ctx, e, n_roots);
     if (!x) return no_memory(ctx, sizeof *x);
@@ -205,7 +205,7 @@ bool ct__check_before(ct_ctx *ctx, ct_engine *e, ct_plan *plan, size_t n_roots) 
     return ct__check_ops(x, plan) && roots_are_finite(x);
 }
 
-bool ct__check_after(ct_engine *e, ct_plan *plan) {
+bool ct__check_after(ct_executor *e, ct_plan *plan) {
     ct_check_run *x = e->checking;
     if (!x) return true;
     bool ok, bad = false;

@@ -21,16 +21,17 @@ bool ct__check_wanted(unsigned *what, ct_err *err);
 // -------------------------------------------------------------------------- around a run (check.c)
 
 // Keeps what the plan will overwrite; REF: all ops, one by one. False: one differs.
-bool ct__check_before(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, size_t n_roots);
+bool ct__check_before(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, size_t n_roots);
 // The plan's own results. False: they are wrong, and variables have their values of before.
-bool ct__check_after(ct_engine *engine, ct_plan *plan);
-void ct__check_done(ct_engine *engine); // frees what the two kept
+bool ct__check_after(ct_executor *engine, ct_plan *plan);
+void ct__check_done(ct_executor *engine); // frees what the two kept
 
 // ----------------------------------------------------------------- behind buffers (check_bounds.c)
 
 // Runs commands of a plan, from `first` on, one at a time, and looks at the guards behind their
 // buffers after each. False: a kernel wrote there, or the device failed.
-bool ct__check_bounds(ct_ctx *ctx, ct_engine *engine, const ct_plan *plan, size_t first, size_t n);
+bool ct__check_bounds(ct_ctx *ctx, ct_executor *engine, const ct_plan *plan, size_t first,
+                      size_t n);
 
 // -------------------------------------------------------------------------- op by op (check_ops.c)
 
@@ -38,7 +39,7 @@ bool ct__check_bounds(ct_ctx *ctx, ct_engine *engine, const ct_plan *plan, size_
 // memory.
 ct_check_graph *ct__check_graph(ct_arena *arena, const ct_graph *graph);
 void ct__check_settle(ct_check_graph *graph, const struct ct_symbols *symbols);
-void ct__check_graph_free(ct_engine *engine, ct_check_graph *graph);
+void ct__check_graph_free(ct_executor *engine, ct_check_graph *graph);
 // Where a root's value stands in the order of the ops.
 uint32_t ct__check_place(const ct_check_graph *graph, size_t root);
 
@@ -48,7 +49,7 @@ typedef struct ct_check_event { // an op that made NaN or infinity, or an input 
 } ct_check_event;
 typedef struct ct_check_run {
     ct_ctx *ctx;
-    ct_engine *engine;
+    ct_executor *engine;
     unsigned what;
     size_t n_leaves, n_roots;
     void **saved; // (n_leaves) bytes of leaves that the plan overwrites; else NULL

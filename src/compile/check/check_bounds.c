@@ -57,7 +57,7 @@ static bool read(void *user, ct_operand from, void *to, size_t n, ct_err *err) {
     return b->device->backend->copy_out(b->device, from, to, n, err);
 }
 
-bool ct__check_bounds(ct_ctx *ctx, ct_engine *engine, const ct_plan *p, size_t first, size_t n) {
+bool ct__check_bounds(ct_ctx *ctx, ct_executor *engine, const ct_plan *p, size_t first, size_t n) {
     bounds b = {engine->device, p};
     const ct_runner runner = {
         .device = engine->device, .run = run_guarded, .read = read, .user = &b};

@@ -110,7 +110,7 @@ void ct__check_settle(ct_check_graph *g, const ct_symbols *symbols) {
     }
 }
 
-void ct__check_graph_free(ct_engine *engine, ct_check_graph *g) {
+void ct__check_graph_free(ct_executor *engine, ct_check_graph *g) {
     for (size_t i = 0; g && i < g->n; i++) {
         ct__release_kernels(engine, &g->of[i].program);
         ct__program_free(&g->of[i].program);

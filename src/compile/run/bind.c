@@ -47,7 +47,7 @@ static void bind_commands(ct_plan *p) {
 }
 
 // Places as before, one above the other; where that takes more memory than there is, the best ones.
-static bool place_buffers(ct_ctx *ctx, const ct_engine *e, ct_plan *p) {
+static bool place_buffers(ct_ctx *ctx, const ct_executor *e, ct_plan *p) {
     ct_program *program = &p->program;
     if (program->stacking.n) program->arena_bytes = ct__restack(program);
     if (program->stacking.n && program->arena_bytes <= e->temporaries.bytes) return true;
@@ -60,7 +60,7 @@ static bool is_bound(const ct_plan *p, const ct_order *o) {
     return true;
 }
 
-bool ct__plan_bind(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
+bool ct__plan_bind(ct_ctx *ctx, ct_executor *e, ct_plan *p) {
     const ct_order *o = &e->order;
     if (is_bound(p, o)) return true;
     // Work of an earlier run, with other sizes, may still be on its way.

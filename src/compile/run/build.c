@@ -56,14 +56,14 @@ static void release_kernel(ct_built *b, ct_kernel *made) {
     ct__free(k);
 }
 
-void ct__release_kernels(ct_engine *engine, ct_program *program) {
+void ct__release_kernels(ct_executor *engine, ct_program *program) {
     for (size_t i = 0; i < program->n_kernels; i++) {
         if (program->kernels[i].made) release_kernel(&engine->built, program->kernels[i].made);
         program->kernels[i].made = NULL;
     }
 }
 
-bool ct__measure(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
+bool ct__measure(ct_ctx *ctx, ct_executor *engine, ct_program *program) {
     ct_device *computing = ct__computing(engine->device);
     size_t n = program->n_kernels, fresh = 0;
     ct_kernel **list = ct__malloc((n + 1) * sizeof *list);
@@ -108,7 +108,7 @@ static bool render(ct_built *b, ct_language language, ct_kernel *made, ct_err *e
     return true;
 }
 
-bool ct__render(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
+bool ct__render(ct_ctx *ctx, ct_executor *engine, ct_program *program) {
     const ct_language language = ct__computing(engine->device)->backend->language;
     for (size_t i = 0; i < program->n_kernels; i++) {
         ct_kernel *made = program->kernels[i].made;
@@ -137,7 +137,7 @@ static void tell(ct_ctx *ctx, const ct_kernel *kernel) {
     ct__text_free(&text);
 }
 
-bool ct__plan_start(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
+bool ct__plan_start(ct_ctx *ctx, ct_executor *engine, ct_plan *plan) {
     const ct_backend *backend = engine->device->backend;
     bool finished = true;
     if (!ct__plan_bind(ctx, engine, plan)) return false; // what takes how long hangs on the sizes
@@ -148,7 +148,7 @@ bool ct__plan_start(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
     return !finished || ct__cache(ctx, engine, &plan->program); // and what failed is told
 }
 
-bool ct__cache(ct_ctx *ctx, ct_engine *engine, ct_program *program) {
+bool ct__cache(ct_ctx *ctx, ct_executor *engine, ct_program *program) {
     size_t n = program->n_kernels, missing = 0;
     ct_kernel **build = ct__malloc((n + 1) * sizeof *build);
     if (!build) return ct__err_memory(&ctx->err, CT_NOWHERE, "plan", n * sizeof *build);

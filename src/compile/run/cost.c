@@ -134,7 +134,7 @@ void ct__say_tensors(ct_text *text, const ct_plan_tensor *tensors, size_t n) {
 
 // ---------------------------------------------------------------------------------------- fits
 
-static void add_sizes(ct_engine *engine, const ct_plan *plan, ct_plan_cost *c) {
+static void add_sizes(ct_executor *engine, const ct_plan *plan, ct_plan_cost *c) {
     const ct_program *p = &plan->program;
     const ct_device *d = ct__computing(engine->device);
     c->arena_bytes = p->arena_bytes;
@@ -160,7 +160,7 @@ static void add_sizes(ct_engine *engine, const ct_plan *plan, ct_plan_cost *c) {
     c->here = plan->here;
 }
 
-bool ct__plan_fits(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
+bool ct__plan_fits(ct_ctx *ctx, ct_executor *engine, ct_plan *plan) {
     ct_account *account = engine->device->account;
     ct_plan_cost c = {0};
     add_sizes(engine, plan, &c);
@@ -345,7 +345,7 @@ static const ct_plan_cost *cost_of_pieces(ct_ctx *ctx, ct_plan *plan) {
     return plan->cost = sum;
 }
 
-const ct_plan_cost *ct__plan_cost(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
+const ct_plan_cost *ct__plan_cost(ct_ctx *ctx, ct_executor *engine, ct_plan *plan) {
     if (plan->cost) return plan->cost;
     if (plan->n_pieces) return cost_of_pieces(ctx, plan);
     ct_plan_cost *c = ct__arena_zero(&plan->arena, sizeof *c);

@@ -18,7 +18,7 @@
 #include "compile/plan.h"
 #include "graph/live.h"
 
-static void engine_free(ct_engine *e) {
+static void engine_free(ct_executor *e) {
     ct__plans_free(e);
     if (e->device) ct__temporaries_free(e);
     ct__order_free(&e->order);
@@ -36,9 +36,9 @@ static void engine_free(ct_engine *e) {
     ct__free(e);
 }
 
-static ct_engine *engine_new(const char *device, ct_err *err) {
+static ct_executor *engine_new(const char *device, ct_err *err) {
     ct__profile_begins();
-    ct_engine *e = ct__calloc(1, sizeof *e);
+    ct_executor *e = ct__calloc(1, sizeof *e);
     if (!e) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
     } else if (ct__env_check(err) && ct__env_plan_cache(&e->most_bytes, err) &&
@@ -54,7 +54,7 @@ static ct_engine *engine_new(const char *device, ct_err *err) {
     return NULL;
 }
 
-static ct_engine *engine_of(ct_ctx *ctx) {
+static ct_executor *engine_of(ct_ctx *ctx) {
     if (!ctx->device) {
         const char *name = getenv("COTAN_DEVICE");
         ctx->device = engine_new(name && *name ? name : "cpu", &ctx->err);
@@ -83,20 +83,20 @@ static int number_of(const char *name, bool anew) {
     return at;
 }
 
-ct_engine *ct__engine_at(ct_ctx *ctx, int place) {
+ct_executor *ct__engine_at(ct_ctx *ctx, int place) {
     if (!place) return engine_of(ctx);
     if (!ctx->places[place]) ctx->places[place] = engine_new(places.name[place], &ctx->err);
     return ctx->places[place];
 }
 
 static int place_of(ct_ctx *ctx, const char *given, ct_loc here) {
-    const ct_engine *own = engine_of(ctx);
+    const ct_executor *own = engine_of(ctx);
     char name[CT_DEVICE_NAME];
     if (!own) return -1;
     ct__device_name(given, name);
     if (strcmp(name, own->device->name) == 0) return 0;
     const int known = number_of(name, false);
-    ct_engine *e = known < 0 ? engine_new(given, &ctx->err) : ct__engine_at(ctx, known);
+    ct_executor *e = known < 0 ? engine_new(given, &ctx->err) : ct__engine_at(ctx, known);
     if (!e) return -1;
     const int at = known < 0 ? number_of(name, true) : known;
     if (known >= 0) return known;
@@ -113,44 +113,44 @@ static int place_of(ct_ctx *ctx, const char *given, ct_loc here) {
 }
 
 static const char *place_name(ct_ctx *ctx, int place) {
-    const ct_engine *own = place ? NULL : engine_of(ctx);
+    const ct_executor *own = place ? NULL : engine_of(ctx);
     return place ? places.name[place] : own ? own->device->name : "?";
 }
 
 const ct_account *ct__ctx_account(ct_ctx *ctx) {
-    ct_engine *e = engine_of(ctx);
+    ct_executor *e = engine_of(ctx);
     return e ? e->device->account : &ct__account;
 }
 
 void ct__ctx_release_unused(ct_ctx *ctx) {
-    ct_engine *e = engine_of(ctx);
+    ct_executor *e = engine_of(ctx);
     if (e) ct__device_spares_free(ct__computing(e->device));
     ct__release_unused();
 }
 
 const char *ct__ctx_device(ct_ctx *ctx) {
-    ct_engine *e = engine_of(ctx);
+    ct_executor *e = engine_of(ctx);
     return e ? ct__computing(e->device)->backend->name : "";
 }
 
 double ct__ctx_gflops(ct_ctx *ctx) {
-    ct_engine *e = engine_of(ctx);
+    ct_executor *e = engine_of(ctx);
     return e ? ct__target(e->device).gflops : 0;
 }
 
 void ct__ctx_within(ct_ctx *ctx, uint64_t bytes) {
-    ct_engine *e = engine_of(ctx);
+    ct_executor *e = engine_of(ctx);
     if (e) e->within = bytes;
 }
 
 void ct__ctx_waits(ct_ctx *ctx) {
-    ct_engine *e = engine_of(ctx);
+    ct_executor *e = engine_of(ctx);
     if (e) ct__computing(e->device)->waits = true;
 }
 
 const char *ct_numerics(void) {
     ct_ctx *ctx = ct__ctx();
-    ct_engine *e = ctx ? engine_of(ctx) : NULL;
+    ct_executor *e = ctx ? engine_of(ctx) : NULL;
     return e ? ct__lapack_numerics(ct__numerics(e->device)) : "";
 }
 
@@ -159,7 +159,7 @@ static bool is_place(ct_ctx *ctx, const char *given) {
     char name[CT_DEVICE_NAME];
     ct__device_name(given, name);
     for (int i = 1; i < CT_PLACES; i++) {
-        const ct_engine *e = ctx->places[i];
+        const ct_executor *e = ctx->places[i];
         if (!e || strcmp(e->device->name, name) != 0) continue;
         ct__fail(ctx, CT_E_DEVICE, CT_NOWHERE, "set_device",
                  "tensors of this context were sent to %s, which was not its own device", name);
@@ -178,15 +178,16 @@ bool ct_set_device(const char *name) {
     }
     if (!ct__given(ctx, name, CT_NOWHERE, "set_device", "the name") || is_place(ctx, name))
         return false;
-    ct_engine *e = engine_new(name, &ctx->err);
+    ct_executor *e = engine_new(name, &ctx->err);
     if (!e) return false;
     if (ctx->device) {
-        ct_device *old = ((ct_engine *)ctx->device)->device; // whose faults are told before it goes
+        ct_device *old =
+            ((ct_executor *)ctx->device)->device; // whose faults are told before it goes
         if (!old->backend->wait(old, old->backend->event(old), &ctx->err)) {
             engine_free(e);
             return false;
         }
-        e->made = ((ct_engine *)ctx->device)->made; // nodes remember plans by number
+        e->made = ((ct_executor *)ctx->device)->made; // nodes remember plans by number
         engine_free(ctx->device);
     }
     ctx->device = e;
@@ -208,7 +209,7 @@ static bool wanted(const ct_ctx *ctx, size_t n, const ct_node *node, int64_t out
 
 // The pending roots, and with an output of a node that stays its other outputs, each once, since
 // the node becomes a leaf.
-static bool gather_roots(ct_ctx *ctx, ct_engine *e, size_t *n) {
+static bool gather_roots(ct_ctx *ctx, ct_executor *e, size_t *n) {
     for (size_t i = 0; i < ctx->n_roots; i++) {
         ct_root r = ctx->roots[i];
         ct_node *node = r.val.node;
@@ -232,7 +233,7 @@ static bool gather_roots(ct_ctx *ctx, ct_engine *e, size_t *n) {
 
 // The plan of the engine's first n roots, which grow by what it stores for later uses. `stores`:
 // those that are known now, too.
-static ct_plan *choose_plan(ct_ctx *ctx, ct_engine *e, size_t *n, bool stores) {
+static ct_plan *choose_plan(ct_ctx *ctx, ct_executor *e, size_t *n, bool stores) {
     const size_t wanted = *n;
     ct_plan *p;
     if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
@@ -272,7 +273,7 @@ static void note_root(const ct_root *r, ct_storage *s) {
                                         .name = r->name});
 }
 
-static bool make_storages(ct_ctx *ctx, ct_engine *e, size_t n) {
+static bool make_storages(ct_ctx *ctx, ct_executor *e, size_t n) {
     if (!CT_GROW(e->fresh, e->fresh_cap, n))
         return ct__err_memory(&ctx->err, CT_NOWHERE, "run", n * sizeof *e->fresh);
     for (size_t i = 0; i < n; i++) {
@@ -305,7 +306,7 @@ static bool give_value(ct_ctx *ctx, const ct_root *r, ct_storage *storage) {
     return true;
 }
 
-static bool take_results(ct_ctx *ctx, ct_engine *e, size_t n) {
+static bool take_results(ct_ctx *ctx, ct_executor *e, size_t n) {
     bool ok = true, assigned = false;
     for (size_t i = 0; i < n; i++) {
         const ct_root *r = &e->roots[i];
@@ -339,7 +340,7 @@ static bool is_shared(const ct_ctx *ctx, const ct_storage *s) {
     return (uint32_t)atomic_load(&s->refs) > 1 + (s->home == ctx->id ? s->home_holds : 0);
 }
 
-static bool move_here(ct_ctx *ctx, ct_engine *e, ct_var *var) {
+static bool move_here(ct_ctx *ctx, ct_executor *e, ct_var *var) {
     ct_storage *from = var->storage, *here = ct__fetch(ctx, e, from, var->assigned);
     if (!here) return false;
     here->version = from->version;
@@ -351,7 +352,7 @@ static bool move_here(ct_ctx *ctx, ct_engine *e, ct_var *var) {
 }
 
 // What a plan updates in place moves here for good, and away from others who hold it.
-static bool fetch_targets(ct_ctx *ctx, ct_engine *e, size_t n) {
+static bool fetch_targets(ct_ctx *ctx, ct_executor *e, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ct_var *var = e->roots[i].var;
         const ct_storage *from = var ? var->storage : NULL;
@@ -362,7 +363,7 @@ static bool fetch_targets(ct_ctx *ctx, ct_engine *e, size_t n) {
 }
 
 // What it only reads is copied for the run.
-static bool fetch_leaves(ct_ctx *ctx, ct_engine *e) {
+static bool fetch_leaves(ct_ctx *ctx, ct_executor *e) {
     for (size_t i = 0; i < e->order.n_leaves; i++) {
         if (!ct__is_foreign(e, e->order.leaves[i])) continue;
         if (!CT_GROW(e->copies, e->copies_cap, e->n_copies + 1)) return false;
@@ -398,7 +399,7 @@ static bool leaves_stand(ct_ctx *ctx, const ct_order *o) {
 }
 
 // Variables take their new storages when all pieces have run: until then a run can be given up.
-static bool run_pieces(ct_ctx *ctx, ct_engine *e, const ct_plan *p, size_t n) {
+static bool run_pieces(ct_ctx *ctx, ct_executor *e, const ct_plan *p, size_t n) {
     ct_storage **made = ct__calloc(n + p->n_between + 1, sizeof(ct_storage *));
     bool ok = made && CT_GROW(e->fresh, e->fresh_cap, n);
     for (size_t i = 0; i < p->n_pieces && ok; i++)
@@ -418,7 +419,7 @@ static bool run_pieces(ct_ctx *ctx, ct_engine *e, const ct_plan *p, size_t n) {
     return ok ? take_results(ctx, e, n) : ct__err_memory(&ctx->err, CT_NOWHERE, "run", n);
 }
 
-static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
+static bool run_plan(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n) {
     if (!leaves_stand(ctx, &e->order)) return false;
     if (p->n_pieces) return run_pieces(ctx, e, p, n);
     if (!fetch_leaves(ctx, e) || !make_storages(ctx, e, n)) return false;
@@ -448,7 +449,7 @@ static bool run_plan(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n) {
 // enqueued. That is long enough: a device that works behind a queue has memory that only itself
 // touches, and who copies from it waits for the queue.
 
-static bool hold(ct_engine *e, ct_share *lock, bool alone) {
+static bool hold(ct_executor *e, ct_share *lock, bool alone) {
     size_t low = 0, high = e->n_held;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -466,7 +467,7 @@ static bool hold(ct_engine *e, ct_share *lock, bool alone) {
     return true;
 }
 
-static bool list_held(ct_engine *e, size_t n) {
+static bool list_held(ct_executor *e, size_t n) {
     const ct_share *last = NULL;
     e->n_held = 0;
     for (size_t i = 0; i < n; i++) {
@@ -484,14 +485,14 @@ static bool list_held(ct_engine *e, size_t n) {
     return true;
 }
 
-static void release(ct_engine *e) {
+static void release(ct_executor *e) {
     while (e->n_held) {
         e->n_held--;
         ct__share_leave(e->held[e->n_held].lock, e->held[e->n_held].alone);
     }
 }
 
-static bool take_held(ct_ctx *ctx, ct_engine *e, size_t n) {
+static bool take_held(ct_ctx *ctx, ct_executor *e, size_t n) {
     bool listed = list_held(e, n);
     size_t all = e->n_held;
     e->n_held = 0;
@@ -505,7 +506,7 @@ static bool take_held(ct_ctx *ctx, ct_engine *e, size_t n) {
 }
 
 // The first read whose version is gone by now; what the others read lies here.
-static const ct_node *bind_reads(ct_engine *e) {
+static const ct_node *bind_reads(ct_executor *e) {
     for (size_t i = 0; i < e->order.n_leaves; i++) {
         const ct_node *node = e->order.leaf_nodes[i];
         if (!ct__reads_var(node)) continue;
@@ -521,7 +522,7 @@ static bool target_stands(ct_ctx *ctx, const ct_var *var, ct_loc here) {
                                   "variable \"%s\" was freed by another context", var->name);
 }
 
-static bool targets_stand(ct_ctx *ctx, const ct_engine *e, size_t n) {
+static bool targets_stand(ct_ctx *ctx, const ct_executor *e, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (e->roots[i].var && !target_stands(ctx, e->roots[i].var, e->roots[i].here)) return false;
     return true;
@@ -532,7 +533,7 @@ static bool cancelled(ct_ctx *ctx) {
            !ct__err(&ctx->err, CT_E_INTERRUPTED, CT_NOWHERE, "run", CT_CANCELLED);
 }
 
-static bool run_held(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc here) {
+static bool run_held(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n, ct_loc here) {
     const ct_node *gone = NULL;
     bool ok = take_held(ctx, e, n);
     if (!ok) (void)cancelled(ctx);
@@ -545,7 +546,7 @@ static bool run_held(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc her
 static ct_span_what span_of(const ct_plan *p, ct_span_kind kind, const char *name) {
     return (ct_span_what){kind, name, "", p->here.file, p->here.line};
 }
-static bool await_compiler(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
+static bool await_compiler(ct_ctx *ctx, ct_executor *e, ct_plan *p) {
     const int64_t begin = ct__watched() ? ct__span_now() : 0;
     const bool ok = ct__plan_start(ctx, e, p);
     const ct_span_what what = span_of(p, CT_SPAN_COMPILE, "compiler awaited");
@@ -553,13 +554,13 @@ static bool await_compiler(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
     return ok;
 }
 // Waits for the compiler, before anything is locked, where that is worth it.
-static bool start(ct_ctx *ctx, ct_engine *e, ct_plan *p) {
+static bool start(ct_ctx *ctx, ct_executor *e, ct_plan *p) {
     bool ok = !p->unfinished || await_compiler(ctx, e, p);
     for (size_t i = 0; i < p->n_pieces && ok; i++)
         ok = start(ctx, p->pieces[i].engine, p->pieces[i].plan);
     return ok;
 }
-static bool run_watched(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc here) {
+static bool run_watched(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n, ct_loc here) {
     const int64_t begin = ct__watched() ? ct__span_now() : 0;
     const bool ok = run_held(ctx, e, p, n, here);
     const ct_span_what what = span_of(p, CT_SPAN_RUN, "plan run");
@@ -569,7 +570,7 @@ static bool run_watched(ct_ctx *ctx, ct_engine *e, ct_plan *p, size_t n, ct_loc 
 
 // What is pending as one plan.
 static bool run_once(ct_ctx *ctx, ct_loc here) {
-    ct_engine *e = ctx->err.code ? NULL : engine_of(ctx);
+    ct_executor *e = ctx->err.code ? NULL : engine_of(ctx);
     size_t n = 0;
     bool ok = e && !cancelled(ctx) && gather_roots(ctx, e, &n);
     if (ok && n) {
@@ -626,8 +627,8 @@ static bool run(ct_ctx *ctx, ct_loc here) {
     return ok;
 }
 
-ct_plan *ct__pending_plan(ct_ctx *ctx, ct_loc here, ct_engine **engine) {
-    ct_engine *e = engine_of(ctx);
+ct_plan *ct__pending_plan(ct_ctx *ctx, ct_loc here, ct_executor **engine) {
+    ct_executor *e = engine_of(ctx);
     size_t n = 0;
     if (!e || !gather_roots(ctx, e, &n)) return NULL;
     *engine = e;
@@ -638,7 +639,7 @@ ct_plan *ct__pending_plan(ct_ctx *ctx, ct_loc here, ct_engine **engine) {
 }
 
 static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {
-    ct_engine *e = engine_of(ctx);
+    ct_executor *e = engine_of(ctx);
     ct_storage *s = e ? ct__storage_new(e->device, n, &ctx->err) : NULL;
     if (!s) return NULL;
     s->begin = e->device->backend->event(e->device);
@@ -651,7 +652,7 @@ static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {
 }
 
 // The variable's storage; a new one where it has none here.
-static ct_storage *home_of(ct_ctx *ctx, ct_engine *e, ct_var *var) {
+static ct_storage *home_of(ct_ctx *ctx, ct_executor *e, ct_var *var) {
     if (var->storage && !ct__is_foreign(e, var->storage) && !is_shared(ctx, var->storage))
         return var->storage;
     ct_storage *s = ct__storage_new(e->device, ct__type_bytes(&var->type), &ctx->err);
@@ -662,7 +663,7 @@ static ct_storage *home_of(ct_ctx *ctx, ct_engine *e, ct_var *var) {
     return s;
 }
 
-static bool fill_held(ct_ctx *ctx, ct_engine *e, ct_var *var, ct_pieces_fn next, void *user) {
+static bool fill_held(ct_ctx *ctx, ct_executor *e, ct_var *var, ct_pieces_fn next, void *user) {
     ct_device *device = e->device;
     ct_storage *s = home_of(ctx, e, var);
     const void *bytes;
@@ -687,7 +688,7 @@ static bool take_alone(ct_ctx *ctx, ct_var *var) {
 }
 
 static bool move(ct_ctx *ctx, ct_var *var, int place) {
-    ct_engine *e = ct__engine_at(ctx, place);
+    ct_executor *e = ct__engine_at(ctx, place);
     if (!e || !take_alone(ctx, var)) return false;
     bool ok = target_stands(ctx, var, CT_NOWHERE) && move_here(ctx, e, var);
     if (ok) { // what read it where it was is not to meet what reads it now
@@ -699,7 +700,7 @@ static bool move(ct_ctx *ctx, ct_var *var, int place) {
 }
 
 static bool fill(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user) {
-    ct_engine *e = ct__engine_at(ctx, var->type.place);
+    ct_executor *e = ct__engine_at(ctx, var->type.place);
     if (!e || !take_alone(ctx, var)) return false;
     bool ok = target_stands(ctx, var, CT_NOWHERE) && fill_held(ctx, e, var, next, user);
     ct__share_leave(var->lock, true);
@@ -747,7 +748,7 @@ static void destroy_adopted(ct_storage *s) {
 
 static ct_storage *adopt(ct_ctx *ctx, const void *data, size_t n, void (*end)(void *user),
                          void *user) {
-    ct_engine *e = engine_of(ctx);
+    ct_executor *e = engine_of(ctx);
     ct_adopted *a = e && e->device->backend->on_host ? ct__calloc(1, sizeof *a) : NULL;
     if (!a) return NULL;
     ct_storage *s = &a->storage;
@@ -763,7 +764,7 @@ static ct_storage *adopt(ct_ctx *ctx, const void *data, size_t n, void (*end)(vo
 
 static void settle(ct_ctx *ctx) {
     for (int i = 0; i < CT_PLACES; i++) {
-        ct_engine *e = i ? ctx->places[i] : ctx->device;
+        ct_executor *e = i ? ctx->places[i] : ctx->device;
         ct_err err = {0};
         if (e && !e->device->backend->wait(e->device, e->device->backend->event(e->device), &err))
             ct__log(ctx, CT_LOG_WARNING, err.text);
@@ -801,7 +802,7 @@ uint64_t ct_most_memory(void) {
 
 const ct_plan_cost *ct_newest_plan(void) {
     ct_ctx *ctx = ct__ctx();
-    ct_engine *e = ctx ? ctx->device : NULL;
+    ct_executor *e = ctx ? ctx->device : NULL;
     if (!e || !e->newest) return NULL;
     ct__run_begin(ctx);
     const ct_plan_cost *cost = ct__plan_cost(ctx, e, e->newest);

@@ -16,7 +16,7 @@ static void name_leaf(ct_text *text, const ct_plan_leaf *leaf) {
 
 // The plan of the same line that ran last, of those with as many leaves if there are; how many
 // plans the line has made.
-static ct_plan *sibling(ct_engine *e, const ct_plan *plan, size_t *count) {
+static ct_plan *sibling(ct_executor *e, const ct_plan *plan, size_t *count) {
     ct_plan *best = NULL;
     for (size_t i = 0; i < e->n_buckets; i++)
         for (ct_plan *p = e->buckets[i]; p; p = p->next) {
@@ -172,12 +172,12 @@ static void say_devices(ct_text *text, const ct_plan *plan) {
     }
 }
 
-void ct__explain_new(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+void ct__explain_new(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, const ct_order *order,
                      double seconds) {
     size_t siblings = 0;
     ct_plan *before = sibling(engine, plan, &siblings);
     // One of several devices is of its sizes alone, whatever is declared.
-    bool hint = siblings + 1 == PLANS_BEFORE_HINT && !plan->n_pieces,
+    bool hint = siblings + 1 == PLANS_BEFORE_HINT && !plan->n_pieces && !ctx->several,
          explain = ct__env_flag("COTAN_EXPLAIN");
     if (!hint && !explain) return;
     size_t launches = 0, kernels = 0, anew = 0;

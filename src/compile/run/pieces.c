@@ -6,19 +6,20 @@
 #include "compile/check/check.h"
 #include "compile/plan.h"
 
-bool ct__is_foreign(const ct_engine *e, const ct_storage *s) {
+bool ct__is_foreign(const ct_executor *e, const ct_storage *s) {
     const ct_device *d = s->owner;
     return d != e->device && !(d->backend->on_host && e->device->backend->on_host);
 }
 
-static void note_transfer(const ct_engine *e, const ct_storage *from, ct_loc here, int64_t begin) {
+static void note_transfer(const ct_executor *e, const ct_storage *from, ct_loc here,
+                          int64_t begin) {
     char name[16 + CT_DEVICE_NAME];
     snprintf(name, sizeof name, "transfer from %s", ((const ct_device *)from->owner)->name);
     const ct_span_what what = {CT_SPAN_COPY, name, e->device->name, here.file, here.line};
     ct__span_add(&what, begin, (double)from->bytes, 0);
 }
 
-ct_storage *ct__fetch(ct_ctx *ctx, ct_engine *e, ct_storage *from, ct_loc here) {
+ct_storage *ct__fetch(ct_ctx *ctx, ct_executor *e, ct_storage *from, ct_loc here) {
     const int64_t begin = ct__watched() ? ct__span_now() : 0;
     void *bytes = ct__malloc(from->bytes);
     ct_storage *to = bytes ? ct__storage_new(e->device, from->bytes, &ctx->err) : NULL;
@@ -37,7 +38,7 @@ ct_storage *ct__fetch(ct_ctx *ctx, ct_engine *e, ct_storage *from, ct_loc here) 
 // the whole's.
 static bool run_checked(ct_ctx *ctx, const ct_piece *piece, const ct_order *order, ct_root *roots,
                         size_t n_roots, ct_storage **fresh) {
-    ct_engine *e = piece->engine;
+    ct_executor *e = piece->engine;
     const ct_order whole = e->order;
     ct_root *whole_roots = e->roots;
     ct_storage **whole_fresh = e->fresh;
@@ -76,11 +77,11 @@ static ct_root root_of(const ct_part *part, size_t i, size_t n) {
     return (ct_root){.kind = kind, .val = val, .here = val.node->here};
 }
 
-bool ct__piece_run(ct_ctx *ctx, const ct_engine *whole, const ct_piece *piece, size_t n,
+bool ct__piece_run(ct_ctx *ctx, const ct_executor *whole, const ct_piece *piece, size_t n,
                    ct_storage **made) {
     const ct_part *part = piece->part;
     const size_t n_leaves = part->graph.n_leaves, n_roots = part->graph.n_roots;
-    ct_engine *e = piece->engine;
+    ct_executor *e = piece->engine;
     operands o = {0};
     bool ok = make_room(&o, n_leaves, n_roots);
     for (size_t i = 0; i < n_leaves && ok; i++) {

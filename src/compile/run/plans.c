@@ -21,7 +21,7 @@ static bool same_words(const ct_plan *p, const ct_order *o) {
 // ---------------------------------------------------------------------------------- by their shape
 
 // The record without its sizes, in the engine's scratch, and its hash. False: no memory.
-static bool take_shape(ct_engine *e, ct_hash *hash) {
+static bool take_shape(ct_executor *e, ct_hash *hash) {
     const ct_order *o = &e->order;
     if (!ct__order_size_words(o, &e->sizes) ||
         !CT_GROW(e->shape_words, e->shape_cap, o->n_words + 1) ||
@@ -34,7 +34,7 @@ static bool take_shape(ct_engine *e, ct_hash *hash) {
 }
 
 // Do the records differ in sizes alone?
-static bool same_shape(const ct_engine *e, const ct_plan *p, ct_hash hash) {
+static bool same_shape(const ct_executor *e, const ct_plan *p, ct_hash hash) {
     size_t from = 0;
     if (!ct__hash_equal(p->shape, hash) || p->n_words != e->order.n_words) return false;
     for (size_t i = 0; i <= e->sizes.n; i++) {
@@ -55,7 +55,7 @@ static bool may_vary(const ct_size_word *size, uint64_t word) {
 }
 
 // Is the order one of those that the plan can be told?
-static bool fits(const ct_engine *e, ct_plan *p) {
+static bool fits(const ct_executor *e, ct_plan *p) {
     size_t next = 0;
     if (!p->n_dynamic) return false;
     for (size_t i = 0; i < e->sizes.n; i++) {
@@ -69,7 +69,7 @@ static bool fits(const ct_engine *e, ct_plan *p) {
     return ct__symbols_bind(p->program.symbols, e->order.words, p->values);
 }
 
-ct_plan *ct__plans_find(ct_engine *e) {
+ct_plan *ct__plans_find(ct_executor *e) {
     ct_hash shape;
     const ct_order *o = &e->order;
     if (!e->n_plans) return NULL;
@@ -89,7 +89,7 @@ ct_plan *ct__plans_find(ct_engine *e) {
 
 // ------------------------------------------------------------------------------------ making plans
 
-static size_t count_dynamic(const ct_engine *e) {
+static size_t count_dynamic(const ct_executor *e) {
     size_t n = 0;
     for (size_t i = 0; i < e->sizes.n; i++)
         n += e->sizes.v[i].marked || e->also[e->sizes.v[i].word];
@@ -98,7 +98,7 @@ static size_t count_dynamic(const ct_engine *e) {
 
 // What is dynamic in the new plan: what is marked, what was dynamic in the newest plan of this shape, and
 // what differs from it, if all of that may. `by_itself`: some of it is not marked.
-static size_t choose_dynamic(ct_engine *e, ct_hash shape, bool *by_itself) {
+static size_t choose_dynamic(ct_executor *e, ct_hash shape, bool *by_itself) {
     const ct_plan *before = NULL;
     for (const ct_plan *p = e->of_shape[shape.lo & (e->n_buckets - 1)]; p; p = p->of_shape)
         if (same_shape(e, p, shape) && (!before || p->stamp > before->stamp)) before = p;
@@ -122,7 +122,7 @@ static size_t choose_dynamic(ct_engine *e, ct_hash shape, bool *by_itself) {
     return count_dynamic(e);
 }
 
-static bool note_dynamic(ct_engine *e, ct_plan *p, size_t n) {
+static bool note_dynamic(ct_executor *e, ct_plan *p, size_t n) {
     if (!n || !ct__symbols_complete(p->program.symbols)) return true;
     p->dynamic = ct__malloc(n * sizeof *p->dynamic);
     p->bound = ct__malloc(n * sizeof *p->bound);
@@ -137,7 +137,7 @@ static bool note_dynamic(ct_engine *e, ct_plan *p, size_t n) {
     return true;
 }
 
-static void unlink_plan(ct_engine *e, const ct_plan *p) {
+static void unlink_plan(ct_executor *e, const ct_plan *p) {
     ct_plan **at = &e->buckets[p->hash.lo & (e->n_buckets - 1)];
     while (*at != p) at = &(*at)->next;
     *at = p->next;
@@ -148,7 +148,7 @@ static void unlink_plan(ct_engine *e, const ct_plan *p) {
     e->plan_bytes -= p->bytes;
 }
 
-static void drop_oldest(ct_engine *e) {
+static void drop_oldest(ct_executor *e) {
     ct_plan *oldest = NULL;
     for (size_t i = 0; i < e->n_buckets; i++)
         for (ct_plan *p = e->buckets[i]; p; p = p->next)
@@ -163,13 +163,13 @@ static _Atomic uint64_t asked_bytes; // by ct_set_plan_cache; 0: by nobody
 
 void ct_set_plan_cache(uint64_t bytes) { asked_bytes = bytes; }
 
-static void count_bytes(ct_engine *e, size_t now) {
+static void count_bytes(ct_executor *e, size_t now) {
     atomic_fetch_add(&ct__counters.plan_bytes, (uint64_t)now - e->counted_bytes);
     e->counted_bytes = now;
 }
 
 // The newest plan stays, whatever it weighs: it is about to run.
-static void drop_what_is_too_much(ct_engine *e) {
+static void drop_what_is_too_much(ct_executor *e) {
     const uint64_t most = asked_bytes ? asked_bytes : e->most_bytes;
     while (e->n_plans > 1 && e->plan_bytes + e->built.bytes > most) drop_oldest(e);
     count_bytes(e, e->plan_bytes + e->built.bytes);
@@ -194,7 +194,7 @@ static size_t bytes_of(const ct_plan *p) {
     return bytes;
 }
 
-static bool grow_buckets(ct_engine *e) {
+static bool grow_buckets(ct_executor *e) {
     if (e->n_plans < e->n_buckets) return true;
     const size_t n = e->n_buckets ? e->n_buckets * 2 : FIRST_BUCKETS;
     ct_plan **buckets = ct__calloc(n, sizeof(ct_plan *));
@@ -220,7 +220,7 @@ static bool grow_buckets(ct_engine *e) {
     return true;
 }
 
-static void add_plan(ct_engine *e, ct_plan *p, ct_hash shape) {
+static void add_plan(ct_executor *e, ct_plan *p, ct_hash shape) {
     ct_plan **bucket = &e->buckets[p->hash.lo & (e->n_buckets - 1)],
             **of_shape = &e->of_shape[shape.lo & (e->n_buckets - 1)];
     p->next = *bucket;
@@ -234,7 +234,7 @@ static void add_plan(ct_engine *e, ct_plan *p, ct_hash shape) {
     e->plan_bytes += p->bytes;
 }
 
-ct_plan *ct__plans_make(ct_ctx *ctx, ct_engine *e, const ct_root *roots, size_t n_roots) {
+ct_plan *ct__plans_make(ct_ctx *ctx, ct_executor *e, const ct_root *roots, size_t n_roots) {
     const double begin = ct__now();
     ct_hash shape;
     bool by_itself;
@@ -266,7 +266,7 @@ ct_plan *ct__plans_make(ct_ctx *ctx, ct_engine *e, const ct_root *roots, size_t 
     return p;
 }
 
-void ct__plans_free(ct_engine *e) {
+void ct__plans_free(ct_executor *e) {
     for (size_t i = 0; i < e->n_buckets; i++)
         for (ct_plan *p = e->buckets[i], *next; p; p = next) {
             next = p->next;

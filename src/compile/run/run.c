@@ -106,7 +106,7 @@ static bool make_homes(ct_device *device, ct_plan *plan, ct_err *err) {
     return true;
 }
 
-bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+bool ct__plan_prepare(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, const ct_order *order,
                       const ct_root *roots) {
     plan->hash = order->hash;
     plan->n_words = order->n_words;
@@ -140,7 +140,7 @@ bool ct__plan_prepare(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_or
     return true;
 }
 
-void ct__plan_free(ct_engine *engine, ct_plan *plan) {
+void ct__plan_free(ct_executor *engine, ct_plan *plan) {
     for (size_t i = 0; i < plan->n_pieces; i++)
         if (plan->pieces[i].plan) ct__plan_free(plan->pieces[i].engine, plan->pieces[i].plan);
     ct_device *device = engine->device;
@@ -170,7 +170,7 @@ void ct__plan_free(ct_engine *engine, ct_plan *plan) {
 
 // ----------------------------------------------------------------------------------------- running
 
-void ct__temporaries_free(ct_engine *engine) {
+void ct__temporaries_free(ct_executor *engine) {
     ct_temporaries *t = &engine->temporaries;
     if (t->memory) ct__device_free(engine->device, t->memory, t->bytes, CT_MEMORY_ARENAS);
     *t = (ct_temporaries){.number = t->number + 1};
@@ -178,7 +178,7 @@ void ct__temporaries_free(ct_engine *engine) {
 
 // The old memory goes first, so that both are never held; a device behind a queue frees it when the
 // runs that use it are over.
-static bool grow(ct_engine *engine, size_t bytes, ct_err *err) {
+static bool grow(ct_executor *engine, size_t bytes, ct_err *err) {
     ct_temporaries *t = &engine->temporaries;
     if (bytes <= t->bytes) return true;
     ct__temporaries_free(engine);
@@ -187,7 +187,7 @@ static bool grow(ct_engine *engine, size_t bytes, ct_err *err) {
     return t->memory != NULL;
 }
 
-bool ct__plan_place(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
+bool ct__plan_place(ct_ctx *ctx, ct_executor *engine, ct_plan *plan) {
     const ct_program *p = &plan->program;
     if (!grow(engine, p->arena_bytes, &ctx->err)) return false;
     if (plan->placed == engine->temporaries.number || !p->arena_bytes) return true;
@@ -199,13 +199,13 @@ bool ct__plan_place(ct_ctx *ctx, ct_engine *engine, ct_plan *plan) {
     return true;
 }
 
-static bool submit(ct_ctx *ctx, ct_engine *engine, const ct_plan *plan, size_t first, size_t n) {
+static bool submit(ct_ctx *ctx, ct_executor *engine, const ct_plan *plan, size_t first, size_t n) {
     ct_device *device = engine->device;
     if (plan->behind) return ct__check_bounds(ctx, engine, plan, first, n);
     return device->backend->submit(device, plan->commands + first, n, &ctx->err);
 }
 
-bool ct__plan_run(ct_ctx *ctx, ct_engine *engine, ct_plan *plan, const ct_order *order,
+bool ct__plan_run(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, const ct_order *order,
                   ct_storage *const *fresh) {
     ct_device *device = engine->device;
     const ct_backend *backend = device->backend;

@@ -3,21 +3,21 @@
 #include "compile/run/explain.h"
 #include "transform/transform.h"
 
-bool ct__add_root(ct_ctx *ctx, ct_engine *e, size_t *n, ct_root root) {
+bool ct__add_root(ct_ctx *ctx, ct_executor *e, size_t *n, ct_root root) {
     if (!CT_GROW(e->roots, e->roots_cap, *n + 1))
         return ct__err_memory(&ctx->err, root.here, "run", sizeof root);
     e->roots[(*n)++] = root;
     return true;
 }
 
-bool ct__add_outputs(ct_ctx *ctx, ct_engine *e, size_t *n, ct_node *node, ct_root_kind kind) {
+bool ct__add_outputs(ct_ctx *ctx, ct_executor *e, size_t *n, ct_node *node, ct_root_kind kind) {
     for (uint32_t k = 0; k < node->n_out; k++)
         if (!ct__add_root(ctx, e, n, (ct_root){.kind = kind, .val = {node, k}, .here = node->here}))
             return false;
     return true;
 }
 
-static bool is_root(const ct_engine *e, size_t n, const ct_node *node) {
+static bool is_root(const ct_executor *e, size_t n, const ct_node *node) {
     for (size_t i = 0; i < n; i++)
         if (e->roots[i].val.node == node && e->roots[i].kind != CT_ROOT_ASSIGN &&
             e->roots[i].kind != CT_ROOT_METRIC)
@@ -25,7 +25,7 @@ static bool is_root(const ct_engine *e, size_t n, const ct_node *node) {
     return false;
 }
 
-static void store_next_time(ct_engine *e, const ct_node *node) {
+static void store_next_time(ct_executor *e, const ct_node *node) {
     for (size_t b = 0; b < e->n_buckets; b++)
         for (ct_plan *p = e->buckets[b]; p; p = p->next) {
             if (p->number != node->ran_plan) continue;
@@ -39,7 +39,7 @@ static void store_next_time(ct_engine *e, const ct_node *node) {
 
 // A node, and a user of it in the innermost scope or behind a value that a gradient is taken
 // through. What lies there itself is of no use as a value.
-static bool add_store(ct_ctx *ctx, ct_engine *e, size_t *n, ct_node *node, uint32_t user_depth,
+static bool add_store(ct_ctx *ctx, ct_executor *e, size_t *n, ct_node *node, uint32_t user_depth,
                       bool anew, ct_loc here, const char *op) {
     const bool outer = node->frame->depth < e->order.inner && node->frame->depth < user_depth;
     if (outer && node->value) ct__wanted(ctx, node); // as if it were stored now
@@ -53,7 +53,7 @@ static bool add_store(ct_ctx *ctx, ct_engine *e, size_t *n, ct_node *node, uint3
     return ct__add_outputs(ctx, e, n, node, again ? CT_ROOT_EXTRA : CT_ROOT_STORE);
 }
 
-bool ct__add_stores(ct_ctx *ctx, ct_engine *e, size_t *n) {
+bool ct__add_stores(ct_ctx *ctx, ct_executor *e, size_t *n) {
     const ct_order *o = &e->order;
     const size_t n_roots = *n;
     bool ok = true;
@@ -82,7 +82,7 @@ void ct__note_computed(const ct_plan *plan, const ct_order *o) {
     }
 }
 
-bool ct__add_extras(ct_ctx *ctx, ct_engine *e, size_t *n, const ct_plan *p) {
+bool ct__add_extras(ct_ctx *ctx, ct_executor *e, size_t *n, const ct_plan *p) {
     bool ok = true;
     for (size_t i = 0; i < p->n_extra && ok; i++) {
         ct_node *node = e->order.nodes[p->extra[i]];

@@ -1,0 +1,133 @@
+// A request: whether it fits the model, and a copy of what it names.
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "models/engine.h"
+#include "models/lm_sampling.h"
+
+static bool tokens_fit(const ct_engine *e, const ct_engine_request *a, ct_ctx *ctx,
+                       const char *op) {
+    const ct_spec *s = &e->lm->spec;
+    const int64_t most = e->options.context;
+    if (a->n_prompt < 1 || (int64_t)a->n_prompt >= most) {
+        ct__fail(ctx, CT_E_ARGUMENT, a->here, op,
+                 "the prompt has %zu tokens; it must have 1 to %lld, one less than the context",
+                 a->n_prompt, (long long)most - 1);
+        return false;
+    }
+    for (size_t i = 0; i < a->n_prompt; i++)
+        if (a->prompt[i] < 0 || a->prompt[i] >= s->vocab) {
+            ct__fail(ctx, CT_E_ARGUMENT, a->here, op,
+                     "token %zu of the prompt is %d, the model knows 0 to %lld", i,
+                     (int)a->prompt[i], (long long)s->vocab - 1);
+            return false;
+        }
+    return true;
+}
+
+bool ct__lm_sampling_fits(const ct_lm_sampling *s, ct_ctx *ctx, const char *op, ct_loc here) {
+    const struct {
+        const char *name;
+        double value, least, most;
+    } ranges[] = {{"temperature", s->temperature.value, 0, 1e6},
+                  {"repetition_penalty", s->repetition_penalty.value, 0, 1e6},
+                  {"frequency_penalty", s->frequency_penalty, -1e6, 1e6},
+                  {"presence_penalty", s->presence_penalty, -1e6, 1e6},
+                  {"top_k", (double)s->top_k, 0, INT32_MAX},
+                  {"top_p", s->top_p.value, 0, 1},
+                  {"min_p", s->min_p, 0, 1},
+                  {"typical_p", s->typical_p.value, 0, 1}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (!(ranges[i].value >= ranges[i].least && ranges[i].value <= ranges[i].most)) {
+            ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s is %g, it must be %g to %g", ranges[i].name,
+                     ranges[i].value, ranges[i].least, ranges[i].most);
+            return false;
+        }
+    return true;
+}
+
+static bool texts_fit(const ct_engine *e, const ct_engine_request *a, ct_ctx *ctx, const char *op) {
+    if (a->n_stops && !e->options.tokenizer) {
+        ct__fail(ctx, CT_E_ARGUMENT, a->here, op, "stop strings need the engine's tokenizer");
+        return false;
+    }
+    for (size_t i = 0; i < a->n_stops; i++)
+        if (!a->stops[i] || !*a->stops[i]) {
+            ct__fail(ctx, CT_E_ARGUMENT, a->here, op, "stop string %zu is empty", i);
+            return false;
+        }
+    if (a->likely >= 0 && a->likely <= 128 && a->most >= 0) return true;
+    const bool likely = a->most >= 0;
+    ct__fail(ctx, CT_E_ARGUMENT, a->here, op, "%s is %lld, it must be %s",
+             likely ? "likely" : "most", (long long)(likely ? a->likely : a->most),
+             likely ? "0 to 128" : "0 or more");
+    return false;
+}
+
+static void *copy(ct_arena *arena, const void *from, size_t n, bool *ok) {
+    void *to = n ? ct__arena(arena, n) : NULL;
+    if (to) memcpy(to, from, n);
+    *ok = *ok && (to || !n);
+    return to;
+}
+
+static bool copy_all(ct_writing *w, const ct_engine_request *a) {
+    bool ok = true;
+    ct_lm_sampling *s = &w->ask.sampling;
+    w->ask = *a;
+    w->ask.prompt = NULL; // in w->tokens
+    w->ask.ends = copy(&w->arena, a->ends, a->n_ends * sizeof *a->ends, &ok);
+    s->bias = copy(&w->arena, s->bias, s->n_bias * sizeof *s->bias, &ok);
+    ct_lm_tokens *banned = copy(&w->arena, s->banned, s->n_banned * sizeof *s->banned, &ok);
+    for (size_t i = 0; ok && i < s->n_banned; i++)
+        banned[i].v = copy(&w->arena, banned[i].v, banned[i].n * sizeof *banned[i].v, &ok);
+    s->banned = banned;
+    const char **stops = copy(&w->arena, a->stops, a->n_stops * sizeof *a->stops, &ok);
+    for (size_t i = 0; ok && i < a->n_stops; i++) {
+        stops[i] = ct__arena_str(&w->arena, stops[i]);
+        ok = stops[i] != NULL;
+    }
+    w->ask.stops = stops;
+    return ok;
+}
+
+ct_writing *ct__writing_new(const ct_engine *e, const ct_engine_request *a, const char *op) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ct__given(ctx, a->prompt, a->here, op, "the prompt") || !tokens_fit(e, a, ctx, op) ||
+        !ct__lm_sampling_fits(&a->sampling, ctx, op, a->here) || !texts_fit(e, a, ctx, op))
+        return NULL;
+    const int64_t room = e->options.context - (int64_t)a->n_prompt;
+    ct_writing *w = ct__calloc(1, sizeof *w);
+    bool ok = w && copy_all(w, a);
+    if (w) {
+        w->ask.most = a->most && a->most < room ? a->most : room;
+        w->n = (int64_t)a->n_prompt;
+        w->cap = w->n + w->ask.most;
+        w->tokens = ct__malloc((size_t)w->cap * sizeof *w->tokens);
+        w->page = ct__malloc((size_t)(w->cap / CT_LM_PAGE + 1) * sizeof *w->page);
+        w->state = -1;
+        w->added = ct__now();
+        ok = ok && w->tokens && w->page;
+    }
+    if (!ok) {
+        ct__err_memory(&ctx->err, a->here, op, a->n_prompt * sizeof *a->prompt);
+    } else {
+        memcpy(w->tokens, a->prompt, a->n_prompt * sizeof *w->tokens);
+        if (e->options.tokenizer)
+            w->decoder = ct_decoder_new_at(e->options.tokenizer, !a->keep_special, a->here);
+        if (w->decoder || !e->options.tokenizer) return w;
+    }
+    ct__writing_free(w);
+    return NULL;
+}
+
+void ct__writing_free(ct_writing *w) {
+    if (!w) return;
+    ct_decoder_free(w->decoder);
+    ct__text_free(&w->held);
+    ct__arena_free(&w->arena);
+    ct__free(w->tokens);
+    ct__free(w->page);
+    ct__free(w);
+}

@@ -1,0 +1,124 @@
+// A published model whole: weights, tokenizer, template, and what its files say of generation.
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "cotan/engine.h"
+#include "cotan/hub.h"
+#include "io/config.h"
+#include "models/stack.h"
+
+typedef struct loaded {
+    ct_pretrained is; // first: what the user has
+    char *path;
+    int32_t *ends;
+} loaded;
+
+// A folder or file that is there, or ORG/NAME in the Hub's cache.
+static bool find(loaded *m, const char *name, ct_loc here) {
+    char found[4096];
+    struct stat st;
+    if (stat(name, &st)) {
+        if (!ct_hub_find_at(name, NULL, found, sizeof found, here)) return false;
+        name = found;
+    }
+    m->path = ct__strdup(name);
+    m->is.path = m->path;
+    return m->path || ct__err_memory(&ct__ctx()->err, here, "pretrained_load", strlen(name));
+}
+
+static bool find_ends(loaded *m, ct_loc here) {
+    const size_t n = ct_tokenizer_ends(m->is.tokenizer, NULL, 0);
+    int64_t *ids = ct__malloc((n + 1) * sizeof *ids);
+    m->ends = ct__malloc((n + 1) * sizeof *m->ends);
+    if (!ids || !m->ends) {
+        ct__free(ids);
+        return ct__err_memory(&ct__ctx()->err, here, "pretrained_load", n * sizeof *ids);
+    }
+    ct_tokenizer_ends(m->is.tokenizer, ids, n);
+    for (size_t i = 0; i < n; i++) m->ends[i] = (int32_t)ids[i];
+    ct__free(ids);
+    m->is.ends = m->ends;
+    m->is.n_ends = n;
+    return true;
+}
+
+static void take_number(const json_t *root, const char *key, double low, double high, ct_num *to) {
+    const json_t *value = json_object_get(root, key);
+    const double number = json_is_number(value) ? json_number_value(value) : -1;
+    if (number >= low && number <= high) *to = CT_F(number);
+}
+
+// What its makers found good. Keys that are not there, or out of range, change nothing.
+static bool read_sampling(loaded *m, ct_err *err) {
+    char file[4096 + 32];
+    struct stat st;
+    ct_config config;
+    ct_lm_sampling *s = &m->is.sampling;
+    ct_num top_k = {0}, min_p = {0};
+    snprintf(file, sizeof file, "%s/generation_config.json", m->path);
+    if (stat(file, &st)) return true;
+    if (!ct__config_read(file, &config, err)) return false;
+    const json_t *root = config.root;
+    take_number(root, "temperature", 0, 1000, &s->temperature);
+    take_number(root, "top_p", 0, 1, &s->top_p);
+    take_number(root, "typical_p", 0, 1, &s->typical_p);
+    take_number(root, "repetition_penalty", 0.01, 100, &s->repetition_penalty);
+    take_number(root, "top_k", 0, 1e9, &top_k);
+    take_number(root, "min_p", 0, 1, &min_p);
+    s->top_k = (int64_t)top_k.value;
+    s->min_p = min_p.value;
+    if (json_is_false(json_object_get(root, "do_sample"))) s->temperature = CT_F(0);
+    ct__config_close(&config);
+    return true;
+}
+
+static bool load(loaded *m, const char *path, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!find(m, path, here)) return false;
+    m->is.tokenizer = ct_tokenizer_load_at(m->path, here);
+    m->is.lm =
+        m->is.tokenizer ? ct_lm_load_with(m->path, (ct_lm_load_options){.here = here}) : NULL;
+    if (!m->is.lm || !find_ends(m, here) || !read_sampling(m, &ctx->err)) return false;
+    m->is.chat = ct_chat_template_load_at(m->path, here);
+    if (!m->is.chat && ct_error_code() != CT_E_FILE) return false;
+    if (!m->is.chat) ct_error_clear(); // there is no template: it was not made for conversations
+    const ct_spec *s = &m->is.lm->spec;
+    m->is.type = s->type;
+    m->is.context = s->context;
+    m->is.vocab = s->vocab;
+    m->is.width = s->width;
+    m->is.writes = !s->bidirectional && !m->is.lm->reader;
+    if (ct_tokenizer_size(m->is.tokenizer) <= s->vocab) return true;
+    ct__fail(ctx, CT_E_DATA, here, "pretrained_load",
+             "the tokenizer of %s has %lld tokens, its weights know %lld", m->path,
+             (long long)ct_tokenizer_size(m->is.tokenizer), (long long)s->vocab);
+    return false;
+}
+
+ct_pretrained *ct_pretrained_load_at(const char *path, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, path, here, "pretrained_load", "the path") || ctx->err.code)
+        return NULL;
+    loaded *m = ct__calloc(1, sizeof *m);
+    if (!m) {
+        ct__err_memory(&ctx->err, here, "pretrained_load", sizeof *m);
+    } else if (load(m, path, here)) {
+        return &m->is;
+    }
+    ct_pretrained_free(m ? &m->is : NULL);
+    return NULL;
+}
+
+void ct_pretrained_free(ct_pretrained *model) {
+    loaded *m = (loaded *)model;
+    if (!m) return;
+    ct_chat_template_free(m->is.chat);
+    ct_lm_free(m->is.lm);
+    ct_tokenizer_free(m->is.tokenizer);
+    ct__free(m->path);
+    ct__free(m->ends);
+    ct__free(m);
+}

@@ -1,0 +1,183 @@
+// Requests that run together are answered as each is alone, in every bit: schedules drawn at random, with too few
+// pages, shared beginnings, cancelled neighbours and NaN in pages that nobody holds. By hand:
+//     test_engine DIR SEED [f32|f16|bf16]
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cotan/engine.h"
+
+enum { REQUESTS = 24, LONGEST = 60, MOST = 40, COMMON = 40, CONTEXT = 112 };
+
+typedef struct asked {
+    int32_t prompt[LONGEST];
+    size_t n;
+    int64_t most, id;
+    uint64_t seed;
+    double temperature;
+    bool leaves; // is cancelled after `after` tokens
+    int64_t after;
+    ct_engine *engine;
+    // what it was told
+    int32_t token[MOST];
+    double log_probability[MOST];
+    int64_t told, cached;
+    ct_engine_end end;
+    bool done;
+} asked;
+
+static uint64_t state;
+static int64_t draw(int64_t n) { // below n
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (int64_t)((state >> 33) % (uint64_t)n);
+}
+
+static bool hear(const ct_engine_token *t, void *user) {
+    asked *a = user;
+    a->token[a->told] = t->token;
+    a->log_probability[a->told++] = t->log_probability;
+    if (a->leaves && a->told == a->after) ct_engine_cancel(a->engine, a->id);
+    return true;
+}
+
+static void end(const ct_engine_result *r, void *user) {
+    asked *a = user;
+    a->end = r->end;
+    a->done = true;
+    a->cached = (int64_t)r->cached;
+    if (r->why) fprintf(stderr, "%s\n", r->why);
+}
+
+static bool add(ct_engine *e, asked *a) {
+    a->engine = e;
+    a->told = 0;
+    a->done = false;
+    const ct_lm_sampling sampling = {.temperature = CT_F(a->temperature), .seed = a->seed};
+    a->id = ct_engine_add(e, .prompt = a->prompt, .n_prompt = a->n, .most = a->most,
+                          .sampling = sampling, .log_probabilities = true, .token = hear,
+                          .done = end, .user = a);
+    return a->id > 0;
+}
+
+static void draw_requests(asked *of, const ct_lm *lm, int64_t vocab) {
+    int32_t common[COMMON];
+    (void)lm;
+    for (int i = 0; i < COMMON; i++) common[i] = (int32_t)draw(vocab);
+    for (int k = 0; k < REQUESTS; k++) {
+        asked *a = &of[k];
+        const size_t shared = draw(2) ? (size_t)draw(COMMON + 1) : 0;
+        *a = (asked){.n = shared + 1 + (size_t)draw(LONGEST - COMMON - 1),
+                     .most = 1 + draw(MOST),
+                     .seed = (uint64_t)draw(1000),
+                     .temperature = draw(2) ? 1 : 0,
+                     .leaves = draw(6) == 0};
+        for (size_t i = 0; i < a->n; i++)
+            a->prompt[i] = i < shared ? common[i] : (int32_t)draw(vocab);
+        a->after = 1 + draw(a->most);
+    }
+}
+
+static bool compare(const asked *alone, const asked *beside, int k) {
+    const int64_t n = beside->told;
+    const bool whole = beside->leaves || (n == alone->told && beside->end == alone->end);
+    if (whole && n <= alone->told &&
+        memcmp(alone->token, beside->token, (size_t)n * sizeof *alone->token) == 0 &&
+        memcmp(alone->log_probability, beside->log_probability, (size_t)n * sizeof(double)) == 0)
+        return true;
+    fprintf(stderr, "request %d of %zu tokens: %lld of %lld told\n", k, beside->n, (long long)n,
+            (long long)alone->told);
+    for (int64_t i = 0; i < n && i < alone->told; i++)
+        fprintf(stderr, "  %d %.17g, alone %d %.17g\n", beside->token[i],
+                beside->log_probability[i], alone->token[i], alone->log_probability[i]);
+    return false;
+}
+
+static bool run_alone(const ct_lm *lm, ct_dtype dtype, asked *of) {
+    for (int k = 0; k < REQUESTS; k++) {
+        ct_engine *e = ct_engine_new(lm, .texts = 1, .context = CONTEXT, .dtype = dtype);
+        bool ok = e && add(e, &of[k]);
+        while (ok && ct_engine_step(e)) continue;
+        ct_engine_free(e);
+        if (!ok || ct_failed()) return false;
+    }
+    return true;
+}
+
+// Pages for a few of them only; some come later, when others run.
+static bool run_together(const ct_lm *lm, ct_dtype dtype, asked *of, ct_engine_state *told,
+                         uint64_t *compiled) {
+    ct_engine *one = ct_engine_new(lm, .texts = 1, .context = CONTEXT, .dtype = dtype);
+    if (!one) return false;
+    const int64_t least = ct_engine_look(one).pages;
+    ct_engine_free(one);
+    uint64_t page = 0;
+    for (uint64_t bytes = 1; least && !page; bytes *= 2) { // what a page takes, found by asking
+        ct_engine *e = ct_engine_new(lm, .texts = 1, .context = CONTEXT, .memory = bytes << 10,
+                                     .dtype = dtype);
+        if (e) page = (bytes << 10) / (uint64_t)ct_engine_look(e).pages;
+        ct_error_clear();
+        ct_engine_free(e);
+    }
+    ct_engine *e = ct_engine_new(lm, .texts = 8, .context = CONTEXT, .piece = 16 + draw(40),
+                                 .memory = page * (uint64_t)(least + draw(2 * least + 1)),
+                                 .dtype = dtype, .poison = true);
+    if (!e || !ct_engine_warm(e)) return false;
+    const ct_stats before = ct_get_stats();
+    int next = 0;
+    bool ok = true;
+    for (bool more = true; ok && (more || next < REQUESTS);) {
+        for (int64_t n = draw(4); ok && n && next < REQUESTS; n--) ok = add(e, &of[next++]);
+        more = ct_engine_step(e);
+    }
+    const ct_stats after = ct_get_stats();
+    *compiled = after.kernels_compiled + after.kernels_loaded - before.kernels_compiled -
+                before.kernels_loaded + after.plans_made - before.plans_made;
+    *told = ct_engine_look(e);
+    ct_engine_free(e);
+    return ok && !ct_failed();
+}
+
+static int run(const char *dir, uint64_t seed, const char *type) {
+    static asked alone[REQUESTS], beside[REQUESTS];
+    const ct_dtype dtype = strcmp(type, "f16") == 0    ? CT_F16
+                           : strcmp(type, "bf16") == 0 ? CT_BF16
+                                                       : CT_F32;
+    ct_engine_state told;
+    uint64_t compiled = 0;
+    state = seed;
+    ct_lm *lm = ct_lm_load(dir, .trainable = false);
+    if (lm) draw_requests(alone, lm, 96);
+    memcpy(beside, alone, sizeof beside);
+    bool ok =
+        lm && run_alone(lm, dtype, alone) && run_together(lm, dtype, beside, &told, &compiled);
+    if (!ok) fprintf(stderr, "%s\n", ct_error_text());
+    for (int k = 0; ok && k < REQUESTS; k++)
+        ok = compare(&alone[k], &beside[k], k) && beside[k].done;
+    if (ok)
+        printf(
+            "{\"pages\": %lld, \"steps\": %lld, \"read\": %lld, \"cached\": %lld, \"written\": "
+            "%lld, \"preempted\": %lld, \"finished\": %lld, \"cancelled\": %lld, \"made\": %llu}\n",
+            (long long)told.pages, (long long)told.steps, (long long)told.read,
+            (long long)told.cached, (long long)told.written, (long long)told.preempted,
+            (long long)told.finished, (long long)told.cancelled, (unsigned long long)compiled);
+    ct_lm_free(lm);
+    return ok ? 0 : 1;
+}
+
+static void no_engine_is_no_crash(void **unused) {
+    (void)unused;
+    ct_engine_free(NULL);
+    ct_engine_cancel(NULL, 1);
+    assert_int_equal(ct_engine_look(NULL).pages, 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc >= 3) return run(argv[1], strtoull(argv[2], NULL, 10), argc > 3 ? argv[3] : "f32");
+    const struct CMUnitTest tests[] = {cmocka_unit_test(no_engine_is_no_crash)};
+    return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+}

@@ -1,0 +1,42 @@
+"""The engine: what a request is told does not depend on its neighbours, on pages that are short or shared, or on what
+was cancelled, in any bit; and after its warming nothing is planned or compiled."""
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from support import language_models as lm
+from support.program import command
+
+PROGRAM = command("tests/unit/test_engine")
+RECORDED = np.load(lm.RECORDED)
+# Grouped heads, windows and soft caps, latent attention, sinks, chunks, states of both kinds.
+MODELS = ["llama3", "gemma2", "deepseek_v2", "gpt_oss", "llama4", "mamba", "rwkv"]
+
+
+def run(folder, seed, dtype, **env):
+    done = subprocess.run([*PROGRAM, folder, str(seed), dtype], capture_output=True, text=True, env=os.environ | env)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_schedules(name, tmp_path):
+    config, shapes = (json.loads(str(RECORDED[f"{name}.{what}"])) for what in ("config", "shapes"))
+    lm.save(tmp_path / "model", config, shapes)
+    shared = preempted = 0
+    for seed in range(1, 3 if name in ("mamba", "rwkv") else 7):
+        told = run(tmp_path / "model", seed, ("f32", "f16", "bf16")[seed % 3], COTAN_CC="none")
+        assert told["made"] == 0
+        assert told["finished"] + told["cancelled"] == 24
+        shared += told["cached"]
+        preempted += told["preempted"]
+    if told["pages"]:
+        assert shared > 500 and preempted > 1
+
+
+def test_compiled(tmp_path):
+    config, shapes = (json.loads(str(RECORDED[f"qwen3.{what}"])) for what in ("config", "shapes"))
+    lm.save(tmp_path / "model", config, shapes)
+    assert run(tmp_path / "model", 3, "f32")["made"] == 0
