@@ -155,16 +155,65 @@ class Perplexity:
 
 # ------------------------------------------------------------------------------------------------ models
 
-def load(path, *, trainable=False):
+def load(path, *, trainable=False, context=0, max_texts=0, cache_memory=0):
     """A published model: its folder, a GGUF file, or ORG/NAME that `cotan pull` brought. Weights stay in the file and as it has them;
-    with trainable they are float32 tensors of their own, which have gradients."""
-    return Model(path, trainable=trainable)
+    with trainable they are float32 tensors of their own, which have gradients. Of generate(): context is how many tokens a text may
+    have (the model's, at most 8192), max_texts how many are written at one time (32), cache_memory the bytes for keys and values."""
+    return Model(path, trainable=trainable, context=context, max_texts=max_texts, cache_memory=cache_memory)
+
+
+def _is_messages(x):
+    return isinstance(x, (list, tuple)) and len(x) > 0 and all(isinstance(one, dict) for one in x)
+
+
+def _is_ids(x):
+    return isinstance(x, (list, tuple)) and len(x) > 0 and all(isinstance(one, int) for one in x)
+
+
+class _Run:
+    """Requests that one call of generate() made: what each was told is in a list of its own."""
+
+    def __init__(self, model, requests):
+        self.model, self.lists, self.ids, self.open = model, [], [], {}
+        try:
+            for request in requests:
+                self.lists.append([])
+                self.ids.append(_core._engine_add(model._engine, request[0], self.lists[-1], *request[1:]))
+                self.open[len(self.ids) - 1] = 0  # how much of its list was read
+        except BaseException:
+            self.cancel()
+            raise
+
+    def cancel(self):
+        for index in self.open:
+            _core._engine_cancel(self.model._engine, self.ids[index])
+        self.open = {}
+
+    __del__ = cancel
+
+    def events(self):
+        """(index, what was told), as it comes. What is told last has None for its first part."""
+        try:
+            while self.open:
+                for index, read in list(self.open.items()):
+                    told = self.lists[index][read:]
+                    self.open[index] = read + len(told)
+                    for event in told:
+                        if event[0] is None:
+                            del self.open[index]
+                        yield index, event
+                if self.open:
+                    with self.model._lock:  # another thread's step may have been ours, too
+                        if all(len(self.lists[i]) == read for i, read in self.open.items()):
+                            _core._engine_step(self.model._engine)
+        finally:
+            self.cancel()
 
 
 class Model:
     """A language model and what came with it. m(ids) gives logits."""
 
-    def __init__(self, path, *, trainable=False):
+    def __init__(self, path, *, trainable=False, context=0, max_texts=0, cache_memory=0):
         path = os.fspath(path)
         self.path = path if os.path.exists(path) else _core._lm_find(path)
         self._handle = _core._lm_load(self.path, trainable)
@@ -176,7 +225,7 @@ class Model:
         self.generation_config = self._json("generation_config.json")
         self.config = self._json("config.json")
         self._lock = threading.RLock()  # what runs in the model's own context
-        self._engine = None
+        self._engine, self._engine_options = None, (max_texts, 0, context, cache_memory)
         # The Tensors of variables; training needs them from the first logits on.
         self._parameters = dict(_core._lm_parameters(self._handle, True)) if trainable else None
 
@@ -214,6 +263,8 @@ class Model:
         that read one text and write another (t5, bart) take both: ids, decoder_ids."""
         if decoder_ids is not None:
             return self._recorded(_core._lm_pair_logits, ids, decoder_ids)
+        if self._pairs:
+            raise ValueError(f"logits: {self.model_type} reads one text and writes another; give decoder_ids, too")
         return self._recorded(_core._lm_logits, ids)
 
     __call__ = logits
@@ -263,6 +314,106 @@ class Model:
         if self.chat_template is None:
             raise ValueError(f"chat: the model in {self.path} has no chat template")
         return self.chat_template.render(messages, tools=tools, add_generation_prompt=add_generation_prompt, **variables)
+
+    def _prompts(self, prompt, tools, add_special_tokens):
+        """Token ids of each prompt, and whether there was one alone."""
+        prompt = _plain(prompt)
+        one = isinstance(prompt, str) or _is_messages(prompt) or _is_ids(prompt)
+        if not one and not (isinstance(prompt, (list, tuple)) and prompt):
+            raise TypeError("generate: the prompt must be a text, a list of messages, a list of token ids, or a list of such prompts")
+        found = []
+        for i, each in enumerate([prompt] if one else prompt):
+            each = _plain(each)
+            if isinstance(each, str):
+                found.append(self._tokenizer("generate").encode(each, add_special_tokens))
+            elif _is_messages(each):
+                found.append(self._tokenizer("generate").encode(self.chat(each, tools=tools), False))
+            elif _is_ids(each):
+                found.append(list(each))
+            else:
+                raise TypeError(f"generate: prompt {i} is no text, no list of messages and no list of token ids")
+        return found, one
+
+    def generate(self, prompt, *, max_tokens=256, temperature=None, top_k=None, top_p=None, min_p=None, typical_p=None,
+                 repetition_penalty=None, frequency_penalty=None, presence_penalty=None, logit_bias=None, bad_words_ids=None,
+                 stop=(), stop_token_ids=None, seed=0, logprobs=None, stream=False, tools=None, add_special_tokens=True,
+                 skip_special_tokens=True):
+        """Goes on with a text or token ids, or answers a list of messages; of a list of such prompts all at once. A Completion, or a
+        list of them; with stream an iterator of Pieces, as they are written.
+
+        Draws are those of generation_config.json unless said otherwise; temperature=0 takes the likeliest token always. Prompt i of a
+        batch is drawn with seed + i: equal arguments give equal texts, whatever else runs. max_tokens=None: as many as the context
+        allows. stop: strings that end it. logprobs: True for those of its tokens, a number for so many of the likeliest in each place.
+        stop_token_ids: instead of those that the tokenizer names."""
+        prompts, one = self._prompts(prompt, tools, add_special_tokens)
+        if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):
+            raise ValueError(f"generate: max_tokens must be 1 or more, not {max_tokens!r}")
+        if not isinstance(seed, int) or not 0 <= seed < 2**63:
+            raise ValueError(f"generate: seed must be a whole number from 0 to 2**63 - 1, not {seed!r}")
+        if logprobs is not None and not (isinstance(logprobs, int) and 0 <= logprobs <= 128):
+            raise ValueError(f"generate: logprobs must be True, or a number from 0 to 128, not {logprobs!r}")
+        usual = self.generation_config
+        if temperature is None:
+            temperature = 0 if usual.get("do_sample") is False else usual.get("temperature")
+        options = [temperature, *(usual.get(name) if value is None else value for name, value in (
+            ("top_k", top_k), ("top_p", top_p), ("min_p", min_p), ("typical_p", typical_p), ("repetition_penalty", repetition_penalty))),
+            frequency_penalty, presence_penalty]
+        if stop_token_ids is None:
+            stop_token_ids = self.tokenizer.eos_token_ids if self.tokenizer else []
+        stops = [stop] if isinstance(stop, str) else list(stop or ())
+        likely = 0 if isinstance(logprobs, bool) else logprobs or 0
+        with self._lock:
+            if self._engine is None:
+                handle = self.tokenizer and self.tokenizer._handle
+                self._engine = _core._engine_new(self._handle, handle, *self._engine_options)
+        wants = bool(logprobs)
+        run = _Run(self, [
+            (ids, max_tokens or 0, stop_token_ids, stops, (*options, seed + i), list((logit_bias or {}).items()),
+             list(bad_words_ids or ()), likely, wants, not skip_special_tokens)
+            for i, ids in enumerate(prompts)])
+        if stream:
+            return self._stream(run, wants, likely)
+        done = self._collect(run, wants, likely)
+        return done[0] if one else done
+
+    @staticmethod
+    def _told(index, event, wants, likely):
+        token, logprob, top, text = event
+        return Piece(text, token, logprob if wants else None, top if likely else None, index)
+
+    @staticmethod
+    def _check(end, why):
+        if end == 3:
+            raise RuntimeError(why)
+
+    def _stream(self, run, wants, likely):
+        for index, event in run.events():
+            if event[0] is not None:
+                yield self._told(index, event, wants, likely)
+                continue
+            _, end, why, _, text, *_ = event
+            self._check(end, why)
+            if text:  # what might have begun a stop string
+                yield Piece(text, None, index=index)
+
+    def _collect(self, run, wants, likely):
+        done = [Completion(logprobs=[] if wants else None, top_logprobs=[] if likely else None) for _ in run.ids]
+        for index, event in run.events():
+            to = done[index]
+            if event[0] is not None:
+                piece = self._told(index, event, wants, likely)
+                to.text += piece.text
+                to.token_ids.append(piece.token_id)
+                if wants:
+                    to.logprobs.append(piece.logprob)
+                if likely:
+                    to.top_logprobs.append(piece.top_logprobs)
+                continue
+            _, end, why, to.stop, text, to.prompt_tokens, to.cached_tokens, _ = event
+            self._check(end, why)
+            to.text += text
+            to.finish_reason = ("stop", "length", "cancelled")[end]
+        return done
 
     def embed(self, texts, *, pooling=None, normalize=None, truncate=False, batch_tokens=0):
         """Vectors (n, hidden_size) of n texts, or (hidden_size,) of one. pooling: "mean", "cls", "last", "max", "sqrt" or "weighted";

@@ -29,6 +29,6 @@ ct_tokenizer *tokenizer_of(PyObject *capsule);
 bool parse_tokens(PyObject *o, int32_t **tokens, size_t *n, const char *what);
 PyObject *tokens_list(const int32_t *tokens, size_t n);
 
-extern PyMethodDef lm_methods[], text_methods[];
+extern PyMethodDef lm_methods[], text_methods[], engine_methods[];
 
 #endif

@@ -209,6 +209,7 @@ PyMODINIT_FUNC PyInit__core(void) {
         PyModule_AddFunctions(module, profile_methods) == 0 &&
         PyModule_AddFunctions(module, lm_methods) == 0 &&
         PyModule_AddFunctions(module, text_methods) == 0 &&
+        PyModule_AddFunctions(module, engine_methods) == 0 &&
         PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0)
         return module;
     Py_XDECREF(module);

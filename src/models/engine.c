@@ -25,8 +25,9 @@ static bool options_fit(const ct_lm *lm, ct_engine_options *o, ct_ctx *ctx, cons
                   {"waiting", o->waiting, 1, 1000000},
                   {"context", o->context, 2, most},
                   {"piece", o->piece, 16, 4096}};
-    if (lm->reader || s->bidirectional) {
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "%s does not go on with a text", s->type);
+    if (!ct_lm_look(lm).writes) {
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "%s does not go on with a text%s", s->type,
+                 lm->headless ? ": its file has no output layer" : "");
         return false;
     }
     if (o->dtype != CT_F32 && o->dtype != CT_F16 && o->dtype != CT_BF16) {
@@ -464,6 +465,7 @@ bool ct_engine_step_at(ct_engine *e, ct_loc here) {
     if (!e->n_running) return false;
     group[1].n = choose_writers(e, text[1], here);
     group[0].n = choose_readers(e, text[0], &group[0].time, here);
+    if (!group[0].n && !group[1].n) return true; // all that was to be read is shared: the next step
     const float *scores = ct__engine_pass(e, group, here);
     if (!scores) {
         fail_all(e);
