@@ -3,9 +3,11 @@ else is compared with what NumPy makes of logits."""
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 os.environ.setdefault("COTAN_CC", "none")  # models are small: to interpret their kernels takes less than to compile them
 
@@ -206,6 +208,18 @@ def test_what_generation_config_says(tmp_path, folder):
     banned = m.generate(TEXT, max_tokens=12, temperature=0, bad_words_ids=[[likeliest[0]]])
     assert likeliest[0] not in banned.token_ids
     assert m.generate(TEXT, max_tokens=3, temperature=0, logit_bias={7: 100.0}).token_ids == [7] * 3
+
+
+def test_numbers_without_an_end(tmp_path):
+    """Python writes whole numbers of any size: such a one, that nobody asks for, leaves the others what they are."""
+    folder = make(tmp_path / "m", "qwen3")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"max_length": 10**30, "list": [1, {"x": 10**40}]}))
+    m = cotan.lm.load(folder)
+    assert (m.context_length, m.vocab_size) == (128, 96) and abs(m.logits(lm.IDS).numpy()[0, 0] - RECORDED["qwen3.logits"][0, 0]).max() < 1e-3
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 10**30}))
+    with pytest.raises(cotan.FormatError, match=r'config.json: "width" .* it must be a whole number'):
+        cotan.lm.load(folder)
 
 
 def test_streams_that_are_left_and_threads(model):
@@ -437,3 +451,15 @@ def test_questions_that_are_wrong(model, tmp_path, line, text):
     assert error(cotan.FormatError, model.multiple_choice, path).endswith(f"{path}: {text}")
     path.write_text("\n \n")
     assert error(cotan.FormatError, model.multiple_choice, path).endswith(f"{path}: it has no questions")
+
+
+def test_the_page(tmp_path, monkeypatch, capsys):
+    """The blocks of docs/python-language-models.md, one after the other."""
+    make(tmp_path / "my-model", "qwen3", chat=lm.TEMPLATE)
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs/python-language-models.md").read_text()
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(compile(block, "the page", "exec"), names)
+    assert (tmp_path / "trained/tokenizer.json").exists() and "user: Hello" in capsys.readouterr().out
+    assert names["logits"].shape == (1, 5, 96) and names["vectors"].shape == (2, 32)

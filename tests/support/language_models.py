@@ -112,7 +112,7 @@ def save_tokenizer(folder, bos=False, chat=None):
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [special], "normalizer": None, "pre_tokenizer": None,
         "post_processor": front if bos else None, "decoder": {"type": "Fuse"}, "model": model}))
     (folder / "tokenizer_config.json").write_text(json.dumps({
-        "bos_token": "<s>", "eos_token": "<s>", "tokenizer_class": "PreTrainedTokenizerFast", **({"chat_template": chat} if chat else {})}))
+        "bos_token": "<s>", "eos_token": "<s>", "model_max_length": 10**30, "tokenizer_class": "PreTrainedTokenizerFast", **({"chat_template": chat} if chat else {})}))
 
 
 def ours(name, tensors):
