@@ -38,10 +38,11 @@ typedef struct ct_lm_text {
 typedef struct ct_embed_options {
     ct_embedding how; // zero: the default of the model, as ct_embedding_read has it
     bool truncate;    // of a text that is too long the end is left out; else it is an error
-    int64_t batch;    // tokens of a pass at most; default 2048; one text is one pass at least
-    int64_t *tokens;  // takes how many were read, if not NULL
-    void (*progress)(int64_t done, int64_t all, void *user); // texts; after each pass
-    ct_stop_fn stop;                                         // true: the error is CT_E_INTERRUPTED
+    int64_t batch;    // tokens of a pass at most, but for one text alone; default 2048
+    int64_t *tokens;  // takes how many were read; NULL: not
+    // After each pass: texts.
+    void (*progress)(int64_t done, int64_t all, void *user);
+    ct_stop_fn stop; // true: the error is CT_E_INTERRUPTED
     void *user;
     ct_loc here;
 } ct_embed_options;

@@ -12,19 +12,20 @@ extern "C" {
 
 // Of all that follows. 0 and NULL mean the default.
 typedef struct ct_eval_options {
-    int64_t
-        context; // tokens that the model sees at once, 2 or more; default its own, or 2048 if it has no limit
-    int64_t
-        stride; // of perplexity: tokens that a window predicts at most, 1 to the context; default the context
-    int64_t batch; // tokens of a pass at most; default 2048; one text is one pass at least
+    // Tokens that the model sees at once, 2 or more; default its own, or 2048 if it has no limit.
+    int64_t context;
+    // Of perplexity: tokens that a window predicts at most, 1 to the context; default the context.
+    int64_t stride;
+    int64_t batch; // tokens of a pass at most, but for one text alone; default 2048
     int64_t limit; // of ct_eval_choices: questions at most; default: all
-    void (*progress)(int64_t done, int64_t all, void *user); // texts, or windows; after each pass
-    ct_stop_fn stop;                                         // true: the error is CT_E_INTERRUPTED
+    // After each pass: texts, or windows.
+    void (*progress)(int64_t done, int64_t all, void *user);
+    ct_stop_fn stop; // true: the error is CT_E_INTERRUPTED
     void *user;
     ct_loc here;
 } ct_eval_options;
 
-// ---------------------------------------------------------------------------------- log-likelihoods
+// --------------------------------------------------------------------------------- log-likelihoods
 
 // Tokens of which the last `judged` are judged by the model; what stands before them is given. At least one is given.
 typedef struct ct_lm_judged {
@@ -60,7 +61,7 @@ CT_API CT_MUST_USE bool ct_eval_log_likelihood_with(const ct_lm *lm, const ct_to
     ct_eval_log_likelihood_with((lm), (tokenizer), (pairs), (n), (scores),                         \
                                 (ct_eval_options){__VA_ARGS__})
 
-// --------------------------------------------------------------------------------------- perplexity
+// -------------------------------------------------------------------------------------- perplexity
 
 // A perplexity is exp(-log_likelihood / count).
 typedef struct ct_perplexity {
@@ -80,7 +81,7 @@ CT_API CT_MUST_USE bool ct_eval_perplexity_with(const ct_lm *lm, const ct_tokeni
 #define CT__EVAL_PERPLEXITY(lm, tokenizer, text, n, sum, ...)                                      \
     ct_eval_perplexity_with((lm), (tokenizer), (text), (n), (sum), (ct_eval_options){__VA_ARGS__})
 
-// ------------------------------------------------------------------------------------------ choices
+// ----------------------------------------------------------------------------------------- choices
 
 // Parts of the questions of which the likeliest choice is the right one: by log-likelihood, by that a character, and
 // by that a byte; each with its standard error.
