@@ -51,8 +51,8 @@ typedef struct command {
     const char *examples; // for --help
     const char *operand;  // what the one word without dashes is called; NULL: none is taken
     bool several;         // such words, of a command without options: they are all its words
-    const char *
-        *rest; // (n_rest) takes the words behind the first one, room for all; NULL: none may follow
+    // Takes the words behind the first one, n_rest of them, with room for all; NULL: none may follow.
+    const char **rest;
     size_t n_rest;
     opt *opts;
     size_t n;
@@ -80,7 +80,7 @@ const char *output_error(void);
 // All of a file, with a zero byte behind its n bytes, for free(). NULL: it cannot be read, or there is no memory.
 char *read_all(FILE *file, size_t *n);
 // Of the file at a path, NULL or "-": standard input. NULL: that it cannot be read was said, as a failure of `caller`.
-char *read_text(const char *caller, const char *path, size_t *n);
+char *read_file_or_input(const char *caller, const char *path, size_t *n);
 // "what: 3 of 17", over and over on the same line of standard error, if that is a terminal; done == all ends it.
 void show_progress(const char *what, int64_t done, int64_t all);
 

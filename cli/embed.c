@@ -160,7 +160,7 @@ static int load_and_embed(embedding *e, const char *name, const char *file, cons
     for (size_t i = 0; i < c->n_rest; i++)
         e->texts[e->n++] = (ct_lm_text){c->rest[i], strlen(c->rest[i])};
     int status = EXIT_DONE;
-    if (!c->n_rest && !(input = read_text("embed", file, &n))) status = EXIT_FAILED;
+    if (!c->n_rest && !(input = read_file_or_input("embed", file, &n))) status = EXIT_FAILED;
     if (input) e->n = 0;
     if (input && !add_lines(e, input, n)) status = refuse("embed: out of memory");
     if (status == EXIT_DONE && !e->n)

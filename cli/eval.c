@@ -57,7 +57,7 @@ static int measure_texts(evaluation *e) {
         size_t n;
         ct_perplexity one = {0};
         e->now = e->texts.v[i];
-        char *text = read_text("eval", e->now, &n);
+        char *text = read_file_or_input("eval", e->now, &n);
         if (!text) return EXIT_FAILED;
         if (!n) {
             free(text);

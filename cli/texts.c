@@ -30,7 +30,7 @@ char *read_all(FILE *file, size_t *n) {
     return all;
 }
 
-char *read_text(const char *caller, const char *path, size_t *n) {
+char *read_file_or_input(const char *caller, const char *path, size_t *n) {
     const bool input = !path || strcmp(path, "-") == 0;
     FILE *file = input ? stdin : fopen(path, "rb");
     errno = file ? 0 : errno;

@@ -320,15 +320,13 @@ static bool reads_the_same(const ct_engine *e, ct_writing *const *text, int64_t 
 
 // Texts of which more is to be read, a piece of one length of each: the first one, and others as long as more is
 // read in all.
-static int64_t choose_readers(ct_engine *e, ct_writing **text, int64_t *time, ct_loc here) {
+static int64_t choose_readers(ct_engine *e, ct_writing **text, int64_t *time) {
     int64_t n = 0;
     for (int64_t i = 0; i < e->n_running; i++) {
         ct_writing *w = e->running[i];
-        if (w->n - w->read < 2) continue;
-        share(e, w, here);
         const int64_t left = w->n - w->read,
                       own = left < e->options.piece ? left : e->options.piece;
-        if (left < 2) continue; // it writes in the next step
+        if (left < 2) continue;
         const int64_t both = n && *time < own ? *time : own;
         if (n && ((n + 1) * both > e->options.piece || (n + 1) * both <= n * *time ||
                   reads_the_same(e, text, n, w)))
@@ -463,9 +461,10 @@ bool ct_engine_step_at(ct_engine *e, ct_loc here) {
     CT_SCOPE;
     while (admit(e, here)) continue;
     if (!e->n_running) return false;
+    for (int64_t i = 0; i < e->n_running; i++) // what another one has read by now
+        if (e->running[i]->n - e->running[i]->read > 1) share(e, e->running[i], here);
     group[1].n = choose_writers(e, text[1], here);
-    group[0].n = choose_readers(e, text[0], &group[0].time, here);
-    if (!group[0].n && !group[1].n) return true; // all that was to be read is shared: the next step
+    group[0].n = choose_readers(e, text[0], &group[0].time);
     const float *scores = ct__engine_pass(e, group, here);
     if (!scores) {
         fail_all(e);

@@ -64,9 +64,8 @@ static bool add(ct_engine *e, asked *a) {
     return a->id > 0;
 }
 
-static void draw_requests(asked *of, const ct_lm *lm, int64_t vocab) {
+static void draw_requests(asked *of, int64_t vocab) {
     int32_t common[COMMON];
-    (void)lm;
     for (int i = 0; i < COMMON; i++) common[i] = (int32_t)draw(vocab);
     for (int k = 0; k < REQUESTS; k++) {
         asked *a = &of[k];
@@ -79,6 +78,11 @@ static void draw_requests(asked *of, const ct_lm *lm, int64_t vocab) {
         for (size_t i = 0; i < a->n; i++)
             a->prompt[i] = i < shared ? common[i] : (int32_t)draw(vocab);
         a->after = 1 + draw(a->most);
+        if (k && draw(4) == 0) { // asks what another one asked
+            const asked *other = &of[draw(k)];
+            memcpy(a->prompt, other->prompt, sizeof a->prompt);
+            a->n = other->n;
+        }
     }
 }
 
@@ -151,7 +155,7 @@ static int run(const char *dir, uint64_t seed, const char *type) {
     uint64_t compiled = 0;
     state = seed;
     ct_lm *lm = ct_lm_load(dir, .trainable = false);
-    if (lm) draw_requests(alone, lm, 96);
+    if (lm) draw_requests(alone, 96);
     memcpy(beside, alone, sizeof beside);
     bool ok =
         lm && run_alone(lm, dtype, alone) && run_together(lm, dtype, beside, &told, &compiled);
