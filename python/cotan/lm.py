@@ -345,6 +345,8 @@ class Model:
         batch is drawn with seed + i: equal arguments give equal texts, whatever else runs. max_tokens=None: as many as the context
         allows. stop: strings that end it. logprobs: True for those of its tokens, a number for so many of the likeliest in each place.
         stop_token_ids: instead of those that the tokenizer names."""
+        if self._pairs:
+            raise ValueError(f"generate: {self.model_type} reads one text and writes another; logits(ids, decoder_ids) takes both")
         prompts, one = self._prompts(prompt, tools, add_special_tokens)
         if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):
             raise ValueError(f"generate: max_tokens must be 1 or more, not {max_tokens!r}")

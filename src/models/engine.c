@@ -8,6 +8,8 @@
 #include "compile/plan.h"
 #include "models/lm_sampling.h"
 
+enum { MOST_GUESSES = 15, SAME = 3 };
+
 // ------------------------------------------------------------------------------------- made and freed
 
 static bool options_fit(const ct_lm *lm, ct_engine_options *o, ct_ctx *ctx, const char *op) {
@@ -24,12 +26,8 @@ static bool options_fit(const ct_lm *lm, ct_engine_options *o, ct_ctx *ctx, cons
     } ranges[] = {{"texts", o->texts, 1, 1024},
                   {"waiting", o->waiting, 1, 1000000},
                   {"context", o->context, 2, most},
-                  {"piece", o->piece, 16, 4096}};
-    if (!ct_lm_look(lm).writes) {
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "%s does not go on with a text%s", s->type,
-                 lm->headless ? ": its file has no output layer" : "");
-        return false;
-    }
+                  {"piece", o->piece, 16, 4096},
+                  {"guesses", o->guesses, 0, MOST_GUESSES}};
     if (o->dtype != CT_F32 && o->dtype != CT_F16 && o->dtype != CT_BF16) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op,
                  "keys and values of %s: they are f32, f16 or bf16", ct_dtype_name(o->dtype));
@@ -92,6 +90,11 @@ static bool start(ct_engine *e, ct_ctx *ctx) {
 
 ct_engine *ct__engine_new(const ct_lm *lm, ct_engine_options options, const char *op) {
     ct_ctx *ctx = ct__ctx();
+    if (lm->spec.bidirectional || lm->headless) {
+        ct__fail(ctx, CT_E_ARGUMENT, options.here, op, "%s does not go on with a text%s",
+                 lm->spec.type, lm->headless ? ": its file has no output layer" : "");
+        return NULL;
+    }
     if (!options_fit(lm, &options, ctx, op)) return NULL;
     ct_engine *e = ct__calloc(1, sizeof *e);
     if (!e) {
@@ -110,6 +113,12 @@ ct_engine *ct_engine_new_with(const ct_lm *lm, ct_engine_options options) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, lm, options.here, "engine_new", "the model") || ctx->err.code)
         return NULL;
+    if (lm->reader) { // what it reads would be another request's
+        ct__fail(ctx, CT_E_ARGUMENT, options.here, "engine_new",
+                 "%s reads one text and writes another", lm->spec.type);
+        ct__err_hint(&ctx->err, "ct_lm_generate does both");
+        return NULL;
+    }
     return ct__engine_new(lm, options, "engine_new");
 }
 
@@ -367,30 +376,80 @@ static bool tell(ct_engine *e, ct_writing *w, int32_t token, const float *scores
     return false;
 }
 
-// What follows a text that was read to its end.
-static void draw(ct_engine *e, ct_writing *w, const float *scores) {
+// What follows a text that was read to its end. False: the request has ended.
+static bool draw(ct_engine *e, ct_writing *w, const float *scores) {
     const int64_t vocab = e->lm->spec.vocab, prompt = (int64_t)w->ask.n_prompt;
     memcpy(e->bent, scores, (size_t)vocab * sizeof *e->bent);
     if (!ct_lm_process(e->bent, vocab, w->tokens, (size_t)w->n, (size_t)prompt, &w->ask.sampling)) {
         finish(e, w, CT_ENGINE_FAILED, "there is no memory to choose a token");
-        return;
+        return false;
     }
     const int32_t token =
         ct__lm_draw_token(e->bent, vocab, &w->ask.sampling, (uint64_t)(w->n - prompt));
     if (token < 0) {
         finish(e, w, CT_ENGINE_FAILED,
                "no token can follow: the model's scores are not finite, or all of them are banned");
-        return;
+        return false;
     }
     if (!(w->first > 0)) w->first = ct__now();
     if (is_end(w, token)) {
         finish(e, w, CT_ENGINE_STOPPED, NULL);
-        return;
+        return false;
     }
     w->tokens[w->n++] = token;
     e->count.written++;
-    if (tell(e, w, token, scores) && w->n - prompt == w->ask.most)
-        finish(e, w, CT_ENGINE_LENGTH, NULL);
+    if (!tell(e, w, token, scores)) return false;
+    if (w->n - prompt < w->ask.most) return true;
+    finish(e, w, CT_ENGINE_LENGTH, NULL);
+    return false;
+}
+
+static void fail_all(ct_engine *e) {
+    char *why = ct__strdup(ct_error_text());
+    while (e->n_running)
+        finish(e, e->running[0], CT_ENGINE_FAILED, why ? why : "there is no memory");
+    ct__free(why);
+}
+
+// Behind the last tokens of the text, what followed where it had them last: into its tokens, their number.
+static int64_t guess(const ct_engine *e, ct_writing *w) {
+    const int64_t left = w->cap - w->n - 1; // one is drawn in any case
+    const int64_t most = e->options.guesses < left ? e->options.guesses : left;
+    const int32_t *end = w->tokens + w->n - SAME;
+    if (!e->paged || w->n < SAME + 1) return 0;
+    for (const int32_t *at = end - 1; at >= w->tokens; at--) {
+        if (memcmp(at, end, SAME * sizeof *at) != 0) continue;
+        int64_t n = 0;
+        for (; n < most && at + SAME + n < w->tokens + w->n; n++)
+            w->tokens[w->n + n] = at[SAME + n];
+        return n;
+    }
+    return 0;
+}
+
+// A text that runs alone reads its token and what may come next; what would not have come is forgotten again.
+static bool step_with_guesses(ct_engine *e, ct_writing *w, int64_t n, ct_loc here) {
+    int32_t guessed[MOST_GUESSES];
+    const ct_engine_group group[2] = {{&w, 1, n + 1, true}};
+    memcpy(guessed, w->tokens + w->n, (size_t)n * sizeof *guessed);
+    const float *scores = ct__engine_pass(e, group, here);
+    if (!scores) {
+        fail_all(e);
+        return false;
+    }
+    int64_t well = 0;
+    for (int64_t i = 0; i <= n; i++, scores += e->lm->spec.vocab) {
+        w->read++;
+        ct__engine_learn(e, w);
+        if (!draw(e, w, scores) || i == n || w->tokens[w->n - 1] != guessed[i]) break;
+        well++;
+    }
+    pthread_mutex_lock(&e->lock);
+    e->count.steps++;
+    e->count.guessed += n;
+    e->count.guessed_well += well;
+    pthread_mutex_unlock(&e->lock);
+    return true;
 }
 
 static void take(ct_engine *e, const ct_engine_group group[2], const float *scores) {
@@ -401,13 +460,6 @@ static void take(ct_engine *e, const ct_engine_group group[2], const float *scor
             ct__engine_learn(e, w);
             if (w->read == w->n) draw(e, w, scores);
         }
-}
-
-static void fail_all(ct_engine *e) {
-    char *why = ct__strdup(ct_error_text());
-    while (e->n_running)
-        finish(e, e->running[0], CT_ENGINE_FAILED, why ? why : "there is no memory");
-    ct__free(why);
 }
 
 static void count(ct_engine *e, const ct_engine_group group[2]) {
@@ -426,9 +478,12 @@ static bool warm_steps(ct_engine *e, int32_t page, ct_loc here) {
     int32_t tokens[2] = {0}, pages[1] = {page};
     ct_writing fake = {.tokens = tokens, .n = 2, .page = pages, .n_pages = e->paged};
     ct_writing *text[2] = {&fake, &fake};
-    for (int kind = 1; kind < 9; kind++) {
+    const int guesses = e->options.guesses && e->paged;
+    for (int kind = 1; kind < 9 + guesses; kind++) {
         CT_SCOPE;
-        const ct_engine_group group[2] = {{text, kind / 3, 2}, {text, kind % 3, 1}};
+        const bool every = kind == 9;
+        const ct_engine_group group[2] = {{text, every ? 1 : kind / 3, 2, every},
+                                          {text, every ? 0 : kind % 3, 1, false}};
         if (!ct__engine_pass(e, group, here)) return false;
     }
     if (e->paged) ct__lm_cache_copy(e->cache, page, page, here);
@@ -457,7 +512,7 @@ bool ct_engine_step_at(ct_engine *e, ct_loc here) {
         return false;
     for (ct_writing *w; (w = next_cancelled(e));) finish(e, w, CT_ENGINE_CANCELLED, NULL);
     ct_writing *text[2][1024];
-    ct_engine_group group[2] = {{text[0], 0, 1}, {text[1], 0, 1}};
+    ct_engine_group group[2] = {{text[0], 0, 1, false}, {text[1], 0, 1, false}};
     CT_SCOPE;
     while (admit(e, here)) continue;
     if (!e->n_running) return false;
@@ -465,6 +520,11 @@ bool ct_engine_step_at(ct_engine *e, ct_loc here) {
         if (e->running[i]->n - e->running[i]->read > 1) share(e, e->running[i], here);
     group[1].n = choose_writers(e, text[1], here);
     group[0].n = choose_readers(e, text[0], &group[0].time);
+    if (e->options.guesses && e->n_running == 1 && group[1].n) {
+        const int64_t n = guess(e, text[1][0]);
+        if (n && ct__engine_room(e, text[1][0], n + 1, here))
+            return step_with_guesses(e, text[1][0], n, here);
+    }
     const float *scores = ct__engine_pass(e, group, here);
     if (!scores) {
         fail_all(e);

@@ -93,6 +93,20 @@ void ct__lm_cache_copy(ct_lm_cache *cache, int32_t from, int32_t to, ct_loc here
     }
 }
 
+void ct__lm_cache_pick(ct_lm_cache *cache, const int32_t *from, int64_t n, ct_loc here) {
+    CT_SCOPE;
+    ct_tensor index = ct_from_at(from, CT_I32, CT_DIMS(n), here);
+    for (int64_t i = 0; i < cache->layers; i++) {
+        const ct_tensor pool[2] = {cache->layer[i].weight, cache->layer[i].bias};
+        for (int k = 0; k < 2; k++)
+            if (pool[k].bits)
+                ct_assign_at(
+                    pool[k],
+                    ct_gather_with((ct_gather_args){.x = pool[k], .indices = index, .here = here}),
+                    here);
+    }
+}
+
 // (B, 1) -> (B * T): each text's positions
 static ct_tensor positions_of(const ct_lm_segment *g, ct_loc here) {
     ct_tensor at = ct_iota_at(CT_I32, CT_DIMS(1, g->time), 1, here); // (1, T)
@@ -140,6 +154,8 @@ ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *par
     ct_tensor x = ct__stack_hidden(&pass, joined(tokens, n, here)); // (N, width)
     for (int i = 0; i < n; i++) { // what follows the last token of each text alone
         ct_tensor rows = ct__stack_rows(&pass, i, x);
+        last[i] = rows;
+        if (parts[i].every) continue;
         rows = ct_reshape_at(
             rows, CT_DIMS(pass.segment[i].batch, pass.segment[i].time, lm->spec.width), here);
         rows = ct_slice_with((ct_slice_args){

@@ -61,14 +61,17 @@ void ct__lm_cache_free(ct_lm_cache *cache);
 uint64_t ct__lm_cache_page_bytes(const ct_lm *lm, ct_dtype dtype); // of keys and values
 // A page's keys and values become those of another one, or, where that is -1, NaN.
 void ct__lm_cache_copy(ct_lm_cache *cache, int32_t from, int32_t to, ct_loc here);
+// Of a model with states, those of n texts at once: each becomes what the text `from` had.
+void ct__lm_cache_pick(ct_lm_cache *cache, const int32_t *from, int64_t n, ct_loc here);
 
 // Texts that go on by T tokens each: tokens (B, T) i32, where the first of them stands (B, 1) i32, and the pages of
 // each text (B, P) i32, its first token in the first of them; or, of a model with states, the place of each text's
 // (B) i32; of one that looks at other texts, what the encoder made of those (B, S, width), in the first part.
 typedef struct ct_lm_part {
     ct_tensor tokens, position, table, state, memory;
+    bool every; // what follows each of its tokens is asked for
 } ct_lm_part;
-// Their keys and values go into the cache -> logits behind the last token of each text, part after part. `longest`:
+// Their keys and values go into the cache -> logits behind the last token of each text, or every one, part after part. `longest`:
 // tokens that a text of them may come to have.
 ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *parts, int n,
                       int64_t longest, ct_loc here);

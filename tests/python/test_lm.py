@@ -72,7 +72,8 @@ def test_one_that_reads_one_text_and_writes_another(tmp_path):
     assert abs(got[:1, RECORDED["at"] % 12] - want).max() < 1e-4 * abs(want).max()
     assert error(ValueError, m.logits, lm.IDS) == "logits: t5 reads one text and writes another; give decoder_ids, too"
     assert error(ValueError, m.embed, "a") == "lm_embed: t5 reads one text and writes another"
-    assert error(ValueError, m.generate, "a") == "engine_new: t5 does not go on with a text"
+    assert error(ValueError, m.generate, "a") == (
+        "generate: t5 reads one text and writes another; logits(ids, decoder_ids) takes both")
 
 
 def loss_of(m):
