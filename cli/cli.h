@@ -51,6 +51,9 @@ typedef struct command {
     const char *examples; // for --help
     const char *operand;  // what the one word without dashes is called; NULL: none is taken
     bool several;         // such words, of a command without options: they are all its words
+    // Takes the words behind the first one, n_rest of them, with room for all; NULL: none may follow.
+    const char **rest;
+    size_t n_rest;
     opt *opts;
     size_t n;
     const refusal *refusals; // ended by one of NULL; NULL: none
@@ -73,6 +76,13 @@ void put_visible(FILE *to, const char *text, size_t n, const char *indent);
 // Hands what was printed to the system. False: that failed, now or before; output_error says why.
 bool flush_output(void);
 const char *output_error(void);
+
+// All of a file, with a zero byte behind its n bytes, for free(). NULL: it cannot be read, or there is no memory.
+char *read_all(FILE *file, size_t *n);
+// Of the file at a path, NULL or "-": standard input. NULL: that it cannot be read was said, as a failure of `caller`.
+char *read_file_or_input(const char *caller, const char *path, size_t *n);
+// "what: 3 of 17", over and over on the same line of standard error, if that is a terminal; done == all ends it.
+void show_progress(const char *what, int64_t done, int64_t all);
 
 extern const char *program; // as it was called, for commands that are shown
 
@@ -112,6 +122,8 @@ int run_info(int argc, char **argv);
 int run_tokenize(int argc, char **argv);
 int run_pull(int argc, char **argv);
 int run_run(int argc, char **argv);
+int run_embed(int argc, char **argv);
+int run_eval(int argc, char **argv);
 int run_bench(int argc, char **argv);
 int run_devices(int argc, char **argv);
 int run_doctor(int argc, char **argv);

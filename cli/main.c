@@ -18,6 +18,8 @@ static void show_overview(FILE *out) {
           "  compile  write a trained model as one C file that needs neither Cotan nor memory\n"
           "  pull     bring a model from the Hugging Face Hub\n"
           "  run      let a published model write, or talk with it\n"
+          "  embed    make vectors of texts, or find those that are like another\n"
+          "  eval     measure a published model: perplexity, questions with choices\n"
           "  info     say what a file or a folder holds\n"
           "  tokenize show what a model is given of a text, or learn a tokenizer\n"
           "  profile  run a command, or a program, and say where its time went\n"
@@ -67,13 +69,13 @@ static int run_help(int argc, char **argv);
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", run_train},      {"plan", run_plan},       {"sample", run_sample},
-                {"compile", run_compile},  {"pull", run_pull},       {"run", run_run},
-                {"chat", run_run},         {"info", run_info},       {"tokenize", run_tokenize},
-                {"profile", run_profile},  {"bench", run_bench},     {"devices", run_devices},
-                {"doctor", run_doctor},    {"explain", run_explain}, {"help", run_help},
-                {"version", run_version},  {"--help", run_help},     {"-h", run_help},
-                {"--version", run_version}};
+} commands[] = {{"train", run_train},     {"plan", run_plan},         {"sample", run_sample},
+                {"compile", run_compile}, {"pull", run_pull},         {"run", run_run},
+                {"chat", run_run},        {"embed", run_embed},       {"eval", run_eval},
+                {"info", run_info},       {"tokenize", run_tokenize}, {"profile", run_profile},
+                {"bench", run_bench},     {"devices", run_devices},   {"doctor", run_doctor},
+                {"explain", run_explain}, {"help", run_help},         {"version", run_version},
+                {"--help", run_help},     {"-h", run_help},           {"--version", run_version}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 int run_own(const char *name, int argc, char **argv) {

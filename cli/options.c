@@ -254,6 +254,7 @@ static int read_option(command *c, int argc, char **argv, int *i) {
 bool parse(command *c, int argc, char **argv, const char **operand, int *status) {
     bool empty = false;
     *status = EXIT_DONE;
+    if (operand) *operand = NULL;
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             show_help(c);
@@ -265,6 +266,8 @@ bool parse(command *c, int argc, char **argv, const char **operand, int *status)
         } else if (!operand) {
             *status = refuse("%s: \"%s\" is not an option; options begin with --", c->name,
                              plain(argv[i]));
+        } else if (*operand && c->rest) {
+            c->rest[c->n_rest++] = argv[i++];
         } else if (*operand && !c->several) {
             *status = refuse("%s: one %s is wanted, not both \"%s\" and \"%s\"", c->name,
                              c->operand, plain(*operand), plain(argv[i]));

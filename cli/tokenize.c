@@ -12,31 +12,6 @@ typedef struct asked {
     bool ids, count, decode, special, plain;
 } asked;
 
-// All of standard input, and a zero byte behind it. NULL: it cannot be read, or there is no memory.
-static char *read_input(size_t *n) {
-    char *all = NULL;
-    size_t cap = 0, got;
-    *n = 0;
-    do {
-        if (cap - *n < 65536) {
-            char *more = realloc(all, cap = cap * 2 + 65537);
-            if (!more) {
-                free(all);
-                return NULL;
-            }
-            all = more;
-        }
-        got = fread(all + *n, 1, cap - *n - 1, stdin);
-        *n += got;
-    } while (got);
-    if (ferror(stdin)) {
-        free(all);
-        return NULL;
-    }
-    all[*n] = '\0';
-    return all;
-}
-
 static int print_tokens(const ct_tokenizer *t, const char *text, size_t n, const asked *a) {
     ct_encoding e = {0};
     if (!ct_tokenizer_encode(t, text, n, &e, .add_special = a->special, .plain = a->plain,
@@ -99,7 +74,7 @@ static int tokenize(const char *path, const asked *a) {
     size_t n = a->text ? strlen(a->text) : 0;
     ct_tokenizer *t = ct_tokenizer_load(path);
     if (!t) return fail();
-    if (!a->text && !(input = read_input(&n))) {
+    if (!a->text && !(input = read_all(stdin, &n))) {
         ct_tokenizer_free(t);
         fprintf(stderr, "cotan: tokenize: standard input cannot be read\n");
         return EXIT_FAILED;

@@ -156,6 +156,16 @@ CT_API ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options);
 #define CT__LM_LOAD(path, ...) ct_lm_load_with((path), (ct_lm_load_options){__VA_ARGS__})
 CT_API void ct_lm_free(ct_lm *lm);         // NULL: nothing
 CT_API ct_params *ct_lm_params(ct_lm *lm); // NULL of NULL
+// What it is, as its config has it.
+typedef struct ct_lm_about {
+    const char *type;             // model_type: "llama"
+    int64_t context;              // tokens that a text may have; 0: no limit
+    int64_t vocab, width, layers; // tokens that it knows; numbers of a position
+    bool writes; // goes on with texts; false: an encoder, or one that reads and writes
+    bool pairs;  // reads one text and writes another (t5, bart)
+    bool scores; // has logits; false: its file holds no output layer (BertModel)
+} ct_lm_about;
+CT_API ct_lm_about ct_lm_look(const ct_lm *lm); // all zero of NULL
 // Writes config.json and model.safetensors into the folder, with the names that the model came with.
 CT_API CT_MUST_USE bool ct_lm_save_at(const ct_lm *lm, const char *dir, ct_loc here);
 #define ct_lm_save(lm, dir) ct_lm_save_at((lm), (dir), CT_HERE)

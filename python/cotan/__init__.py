@@ -38,6 +38,7 @@ from . import amp, distributions, library, profiler  # noqa: E402, F401
 from .amp.autocast_mode import (autocast, get_autocast_dtype, is_autocast_available,  # noqa: E402, F401
                                 is_autocast_enabled)
 from .export import export_c  # noqa: E402, F401
+from . import lm  # noqa: E402, F401
 from .serialization import load, save  # noqa: E402, F401
 
 __array_api_version__ = "2024.12"

@@ -66,6 +66,18 @@ bool make_variable(PyObject *o, bool tracked, ct_loc here) {
     return note_leaf(self);
 }
 
+PyObject *variable_of(ct_tensor variable, ct_params *set, PyObject *holder, bool tracked,
+                      ct_loc here) {
+    PyObject *o = tensor_one_of(variable, here);
+    if (!o) return NULL;
+    tensor_object *self = (tensor_object *)o;
+    self->set = set;
+    self->holder = Py_NewRef(holder);
+    ct_track_variable(variable, tracked);
+    if (!note_leaf(self)) Py_CLEAR(o);
+    return o;
+}
+
 static bool has_slope(ct_dtype dtype) {
     const char kind = dtype_kind(dtype);
     return kind == 'f' || kind == 'c';

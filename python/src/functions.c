@@ -294,9 +294,11 @@ static PyObject *meet(PyObject *module, PyObject *list) {
 static void exchange(tensor_object *a, tensor_object *b) {
     tensor_object was = *a;
     a->handle = b->handle, a->owner = b->owner, a->set = b->set, a->version = b->version;
+    a->holder = b->holder;
     a->parent = b->parent, a->bare = b->bare, a->holds = b->holds, a->traced = b->traced;
     a->seen = b->seen, a->moves = b->moves, a->n_moves = b->n_moves, a->shared = b->shared;
     b->handle = was.handle, b->owner = was.owner, b->set = was.set, b->version = was.version;
+    b->holder = was.holder;
     b->parent = was.parent, b->bare = was.bare, b->holds = was.holds, b->traced = was.traced;
     b->seen = was.seen, b->moves = was.moves, b->n_moves = was.n_moves, b->shared = was.shared;
 }

@@ -1,5 +1,6 @@
 // The module cotan._core.
 #include "core.h"
+#include "lm.h"
 #include "threads.h"
 
 #include <string.h>
@@ -206,6 +207,9 @@ PyMODINIT_FUNC PyInit__core(void) {
     if (module && errors_start(module) && dtype_start(module) && tensor_start(module) &&
         call_start(module) && PyModule_AddFunctions(module, library_methods) == 0 &&
         PyModule_AddFunctions(module, profile_methods) == 0 &&
+        PyModule_AddFunctions(module, lm_methods) == 0 &&
+        PyModule_AddFunctions(module, text_methods) == 0 &&
+        PyModule_AddFunctions(module, engine_methods) == 0 &&
         PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0)
         return module;
     Py_XDECREF(module);

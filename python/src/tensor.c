@@ -143,7 +143,8 @@ PyObject *tensor_new(ct_tensor t, ct_loc here) {
 void tensor_unname(tensor_object *self) {
     if (self->set) {
         autograd_forget(self);
-        thread_free(self->owner, self->set);
+        if (!self->holder) thread_free(self->owner, self->set);
+        Py_CLEAR(self->holder);
         self->set = NULL;
     } else if (self->handle.bits) {
         if (self->owner == thread_mine)

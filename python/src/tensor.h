@@ -12,6 +12,7 @@ typedef struct tensor_object {
     thread *owner;    // where it is pinned; of a variable, who assigned it last
     ct_tensor shared; // the value for other threads, once one has asked
     ct_params *set;   // of a variable, which it then is; else NULL
+    PyObject *holder; // a model, to which the set belongs; NULL: it is the tensor's own
     uint64_t version; // how often it was written in its place
     PyObject *grad, *dict, *weak;
     // A view is another tensor's value moved: a write to one is seen in the other.
@@ -75,6 +76,9 @@ extern PyMethodDef mark_functions[];
 static inline bool grad_enabled(void) { return !thread_here()->no_grad; }
 void autograd_forget(tensor_object *self);
 bool make_variable(PyObject *o, bool tracked, ct_loc here);
+// The Tensor that is a variable of somebody's set.
+PyObject *variable_of(ct_tensor variable, ct_params *set, PyObject *holder, bool tracked,
+                      ct_loc here);
 extern PyMethodDef autograd_methods[];
 extern PyGetSetDef autograd_getters[];
 bool autograd_start(PyObject *module);

@@ -173,28 +173,37 @@ void thread_unpin(thread *owner, ct_tensor t) {
     }
 }
 
-void thread_free(thread *owner, ct_params *set) {
+struct late {
+    ct_params *set; // that may be read
+    void (*give)(void *);
+    void *what;
+};
+
+void thread_give_back(thread *owner, ct_params *set, void (*give)(void *), void *what) {
     if (!owner->busy) {
         ct_ctx *before = ct_ctx_use(owner->ctx);
         const bool free_now = !ct_rolling_pending() && !ct_params_read(set);
-        if (free_now) ct_params_free(set);
+        if (free_now) give(what);
         ct_ctx_use(before);
         if (free_now) return;
     }
-    ct_params **late = room_for(owner->late, owner->n_late, &owner->late_room, sizeof *late);
+    struct late *late = room_for(owner->late, owner->n_late, &owner->late_room, sizeof *late);
     if (!late) return; // it stays
     owner->late = late;
-    late[owner->n_late++] = set;
+    late[owner->n_late++] = (struct late){set, give, what};
 }
+
+static void free_set(void *set) { ct_params_free(set); }
+void thread_free(thread *owner, ct_params *set) { thread_give_back(owner, set, free_set, set); }
 
 void thread_ran(thread *self) {
     if (ct_rolling_pending()) return; // what was read was there
     size_t kept = 0;
     for (size_t i = 0; i < self->n_late; i++)
-        if (ct_params_read(self->late[i]))
+        if (ct_params_read(self->late[i].set))
             self->late[kept++] = self->late[i];
         else
-            ct_params_free(self->late[i]);
+            self->late[i].give(self->late[i].what);
     self->n_late = kept;
 }
 

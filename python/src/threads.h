@@ -20,7 +20,7 @@ typedef struct thread {
     bool altered;        // has settings of its own, which a next thread must not find
     int visitors;        // wait until it is not busy
     ct_tensor *left;     // (n_left) collected while it was busy
-    ct_params *
+    struct late
         *late; // (n_late) variables that nobody names, but what is pending, or a history, may read
     size_t n_left, left_room, n_late, late_room;
     struct thread *next; // among those that wait
@@ -43,6 +43,8 @@ void thread_changed(void); // wakes who waits
 
 void thread_unpin(thread *owner, ct_tensor t); // by another thread
 void thread_free(thread *owner, ct_params *set);
+// The same of what has the variables: give(what), once nothing reads them.
+void thread_give_back(thread *owner, ct_params *set, void (*give)(void *what), void *what);
 void thread_ran(thread *self); // what waited for its pending work goes
 
 // The value of `t`, which owner has evaluated, for all threads: pinned in a context in which nothing ever

@@ -41,7 +41,7 @@ bool ct__config_read(const char *path, ct_config *config, ct_err *err) {
     *config = (ct_config){0};
     if (!ct__file_read(path, &text, &n, err)) return false;
     config->path = ct__strdup(path);
-    config->root = ct__json_read(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &fault);
+    config->root = ct__json_read_long(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &fault);
     ct__free(text);
     bool ok = config->path && config->root && json_is_object(config->root);
     if (!config->path)

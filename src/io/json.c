@@ -55,6 +55,32 @@ json_t *ct__json_read(const char *text, size_t n, size_t flags, json_error_t *fa
     return NULL;
 }
 
+// The value that stands for one that was read as a real, or NULL: it stays. Texts are as deep as the JSON library
+// lets them be.
+static json_t *whole_again(json_t *value) {
+    const char *key;
+    json_t *item, *other;
+    size_t i;
+    void *next;
+    json_object_foreach_safe(value, next, key, item) {
+        if ((other = whole_again(item))) json_object_set_new(value, key, other);
+    }
+    json_array_foreach(value, i, item) {
+        if ((other = whole_again(item))) json_array_set_new(value, i, other);
+    }
+    const double x = json_real_value(value);
+    const bool is = json_is_real(value) && floor(x) == x && fabs(x) <= 0x1p53;
+    return is ? json_integer((json_int_t)x) : NULL;
+}
+
+json_t *ct__json_read_long(const char *text, size_t n, size_t flags, json_error_t *fault) {
+    json_t *root = ct__json_read(text, n, flags, fault);
+    if (root || json_error_code(fault) != json_error_numeric_overflow) return root;
+    root = ct__json_read(text, n, flags | JSON_DECODE_INT_AS_REAL, fault);
+    if (root) json_decref(whole_again(root));
+    return root;
+}
+
 static void indent(ct_text *text, int depth) {
     ct__text_add(text, "\n");
     for (int i = 0; i < depth; i++) ct__text_add(text, "  ");

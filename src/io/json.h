@@ -11,6 +11,10 @@ struct json_error_t;
 // A JSON text by the JSON library, which itself takes a zero byte for the end of the text: here it
 // is a fault. NULL: see fault.
 struct json_t *ct__json_read(const char *text, size_t n, size_t flags, struct json_error_t *fault);
+// The same of files that Python wrote, whose whole numbers have no end (model_max_length of tokenizer_config.json is
+// 10^30): in a text with such a one, these are reals, and whole reals up to 2^53 are whole numbers.
+struct json_t *ct__json_read_long(const char *text, size_t n, size_t flags,
+                                  struct json_error_t *fault);
 
 void ct__json_string(ct_text *text, const char *s, size_t n); // in quotes, least escaped
 // The shortest digits that read back as the same double. JSON has no words for the others: they

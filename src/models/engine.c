@@ -90,9 +90,9 @@ static bool start(ct_engine *e, ct_ctx *ctx) {
 
 ct_engine *ct__engine_new(const ct_lm *lm, ct_engine_options options, const char *op) {
     ct_ctx *ctx = ct__ctx();
-    if (lm->spec.bidirectional) {
-        ct__fail(ctx, CT_E_ARGUMENT, options.here, op, "%s does not go on with a text",
-                 lm->spec.type);
+    if (lm->spec.bidirectional || lm->headless) {
+        ct__fail(ctx, CT_E_ARGUMENT, options.here, op, "%s does not go on with a text%s",
+                 lm->spec.type, lm->headless ? ": its file has no output layer" : "");
         return NULL;
     }
     if (!options_fit(lm, &options, ctx, op)) return NULL;

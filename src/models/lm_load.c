@@ -299,6 +299,19 @@ static bool make_layers(ct_lm *lm, ct_loc here) {
                                       (size_t)lm->spec.layers * sizeof *lm->layer);
 }
 
+// A class without an output layer, of which embeddings are made: BertModel, Qwen3Model. Tied layers need none.
+static bool has_no_head(const ct_lm *lm) {
+    const json_t *names = json_object_get(lm->config.root, "architectures");
+    const char *name = json_string_value(json_array_get(names, 0));
+    if (!name || !ct__ends_with(name, "Model") || ct__ends_with(name, "LMHeadModel")) return false;
+    for (size_t i = 0; i < lm->files->n; i++)
+        for (int k = CT_NAME_output_dense; k < CT_NAME_WHOLE; k++) {
+            const char *part = lm->spec.name[k];
+            if (part && strncmp(lm->files->entries[i].name, part, strlen(part)) == 0) return false;
+        }
+    return !lm->spec.tied || lm->spec.name[CT_NAME_output_dense];
+}
+
 // The model whose result this one looks at: another row over the same config and weights.
 static bool make_reader(ct_lm *lm, const char *file, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
@@ -341,9 +354,9 @@ static bool load_all(ct_lm *lm, const char *path, const char *file, ct_loc here)
     if (!ct__weights_open(path, lm->files, &ctx->err)) return false;
     lm->used = ct__calloc(lm->files->n + 1, sizeof *lm->used);
     if (!lm->used) return ct__err_memory(&ctx->err, here, "lm_load", lm->files->n);
-    if (!read_spec(lm, path, file, &ctx->err) || !make_reader(lm, file, here) ||
-        !make_layers(lm, here))
-        return false;
+    if (!read_spec(lm, path, file, &ctx->err)) return false;
+    lm->headless = has_no_head(lm);
+    if (!make_reader(lm, file, here) || !make_layers(lm, here)) return false;
     complain_of_others(lm);
     if (lm->n_problems) return no_weights(lm, path, &ctx->err);
     return give_values(lm, here);
@@ -394,6 +407,19 @@ void ct_lm_free(ct_lm *lm) {
 
 ct_params *ct_lm_params(ct_lm *lm) { return lm ? lm->params : NULL; }
 
+ct_lm_about ct_lm_look(const ct_lm *lm) {
+    if (!lm) return (ct_lm_about){0};
+    const ct_spec *s = &lm->spec;
+    return (ct_lm_about){.type = s->type,
+                         .context = s->context,
+                         .vocab = s->vocab,
+                         .width = s->width,
+                         .layers = s->layers,
+                         .writes = !s->bidirectional && !lm->reader && !lm->headless,
+                         .pairs = lm->reader,
+                         .scores = !lm->headless};
+}
+
 // -------------------------------------------------------------------------------------------- running
 
 static bool tokens_fit(const ct_lm *lm, ct_tensor tokens, ct_ctx *ctx, const char *op,
@@ -417,21 +443,27 @@ static bool tokens_fit(const ct_lm *lm, ct_tensor tokens, ct_ctx *ctx, const cha
     return false;
 }
 
-// A pass over whole texts, tokens (B, T) -> (B * T, width); memory: what an encoder made, or CT_NONE.
-static ct_tensor rows_of(const ct_lm *lm, ct_tensor tokens, ct_lm_pass *pass, ct_nn_mode *mode,
-                         ct_tensor memory, ct_loc here) {
+// ct__lm_rows, and of texts that look at what an encoder made, or CT_NONE.
+static ct_tensor rows_of(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, ct_lm_pass *pass,
+                         ct_nn_mode *mode, ct_tensor memory, ct_loc here) {
     ct_tensor rows = ct_reshape_at(tokens, CT_DIMS(-1), here); // (N)
     const int64_t batch = ct__size_like(tokens, 0), time = ct__size_like(tokens, 1);
     ct_tensor at = ct_iota_at(CT_I32, CT_DIMS(batch, time), 1, here);
-    *pass = (ct_lm_pass){.lm = lm,
-                         .segment = {{.batch = batch, .time = time, .rows = rows}},
-                         .segments = 1,
-                         .positions = ct_reshape_at(at, CT_DIMS(-1), here),
-                         .memory = memory,
-                         .longest = ct_dim(tokens, 1),
-                         .mode = mode,
-                         .here = here};
+    *pass =
+        (ct_lm_pass){.lm = lm,
+                     .segment = {{.batch = batch, .time = time, .rows = rows, .lengths = lengths}},
+                     .segments = 1,
+                     .positions = ct_reshape_at(at, CT_DIMS(-1), here),
+                     .memory = memory,
+                     .longest = ct_dim(tokens, 1),
+                     .mode = mode,
+                     .here = here};
     return ct__stack_hidden(pass, rows);
+}
+
+ct_tensor ct__lm_rows(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, ct_lm_pass *pass,
+                      ct_loc here) {
+    return rows_of(lm, tokens, lengths, pass, NULL, CT_NONE, here);
 }
 
 static ct_tensor whole(ct_tensor rows, ct_tensor tokens, ct_loc here) {
@@ -445,15 +477,18 @@ ct_tensor ct_lm_hidden_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, c
     if (!ctx) return CT_NONE;
     if (!tokens_fit(lm, tokens, ctx, "lm_hidden", here)) return ct__poison(ctx, here);
     ct_lm_pass pass;
-    return whole(rows_of(lm, tokens, &pass, mode, CT_NONE, here), tokens, here);
+    return whole(rows_of(lm, tokens, CT_NONE, &pass, mode, CT_NONE, here), tokens, here);
 }
 
 ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     if (!tokens_fit(lm, tokens, ctx, "lm_logits", here)) return ct__poison(ctx, here);
+    if (lm->headless)
+        return ct__fail(ctx, CT_E_ARGUMENT, here, "lm_logits",
+                        "the model's file has no output layer, of which logits come");
     ct_lm_pass pass;
-    ct_tensor rows = rows_of(lm, tokens, &pass, mode, CT_NONE, here);
+    ct_tensor rows = rows_of(lm, tokens, CT_NONE, &pass, mode, CT_NONE, here);
     return whole(ct__stack_logits(&pass, rows), tokens, here);
 }
 
@@ -468,8 +503,8 @@ ct_tensor ct_lm_pair_logits_at(const ct_lm *lm, ct_tensor read, ct_tensor writte
         return ct__fail(ctx, CT_E_ARGUMENT, here, "lm_pair_logits", "%s reads and writes one text",
                         lm->spec.type);
     ct_lm_pass pass;
-    ct_tensor memory = rows_of(lm->reader, read, &pass, mode, CT_NONE, here);
-    ct_tensor rows = rows_of(lm, written, &pass, mode, whole(memory, read, here), here);
+    ct_tensor memory = rows_of(lm->reader, read, CT_NONE, &pass, mode, CT_NONE, here);
+    ct_tensor rows = rows_of(lm, written, CT_NONE, &pass, mode, whole(memory, read, here), here);
     return whole(ct__stack_logits(&pass, rows), written, here);
 }
 

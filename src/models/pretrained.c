@@ -90,7 +90,7 @@ static bool load(loaded *m, const char *path, ct_loc here) {
     m->is.context = s->context;
     m->is.vocab = s->vocab;
     m->is.width = s->width;
-    m->is.writes = !s->bidirectional && !m->is.lm->reader;
+    m->is.writes = ct_lm_look(m->is.lm).writes;
     if (ct_tokenizer_size(m->is.tokenizer) <= s->vocab) return true;
     ct__fail(ctx, CT_E_DATA, here, "pretrained_load",
              "the tokenizer of %s has %lld tokens, its weights know %lld", m->path,

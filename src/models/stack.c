@@ -214,7 +214,8 @@ static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_p
 }
 
 bool ct__stack_make(ct_lm *lm, ct_loc here) {
-    for (int name = CT_NAME_embed; name < CT_NAME_WHOLE; name++)
+    const int end = lm->headless ? CT_NAME_output_dense : CT_NAME_WHOLE;
+    for (int name = CT_NAME_embed; name < end; name++)
         if (!make_pair(lm, -1, name, whole_shape(&lm->spec, name), &lm->whole[name], here))
             return false;
     for (int64_t i = 0; i < lm->spec.layers; i++)

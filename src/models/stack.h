@@ -29,6 +29,7 @@ struct ct_lm {
     struct ct_lm *
         reader; // the model of the encoder, among whose variables are this one's embeddings; NULL: none
     bool trainable;
+    bool headless;    // the file has no output layer, and says so
     ct_text problems; // with weights while they are looked for, in words
     size_t n_problems;
 };
@@ -76,6 +77,12 @@ typedef struct ct_lm_part {
 // tokens that a text of them may come to have.
 ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *parts, int n,
                       int64_t longest, ct_loc here);
+
+struct ct_lm_pass;
+// A pass over whole texts, tokens (B, T) -> (B * T, width) behind the last norm. lengths (B, 1) i32: tokens of each
+// text that count, or CT_NONE: all; of models that look back alone what stands behind a text needs none.
+ct_tensor ct__lm_rows(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, struct ct_lm_pass *pass,
+                      ct_loc here);
 
 // One pass over N tokens: texts that are read, and beside them others of which one token each is added, so that
 // every weight is read once for both.

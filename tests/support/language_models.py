@@ -95,6 +95,26 @@ def save(folder, config, shapes):
     safetensors.write(folder / "model.safetensors", {name: weight(name, tuple(shape)) for name, shape in shapes.items()})
 
 
+# A token a character: what begins and ends a text, line ends and the printable ASCII but "~".
+CHARACTERS = ["<s>", "\n", *map(chr, range(32, 126))]
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
+
+
+def save_tokenizer(folder, bos=False, chat=None):
+    """Beside a model of 96 tokens a tokenizer of as many characters; bos: it puts <s> in front of each text."""
+    special = {"id": 0, "content": "<s>", "special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    front = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+             "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+             "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}}
+    model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+             "fuse_unk": False, "byte_fallback": False, "vocab": {c: i for i, c in enumerate(CHARACTERS)}, "merges": []}
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [special], "normalizer": None, "pre_tokenizer": None,
+        "post_processor": front if bos else None, "decoder": {"type": "Fuse"}, "model": model}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({
+        "bos_token": "<s>", "eos_token": "<s>", "model_max_length": 10**30, "tokenizer_class": "PreTrainedTokenizerFast", **({"chat_template": chat} if chat else {})}))
+
+
 def ours(name, tensors):
     """A weight of one of their names among ours, where all experts' are one tensor and # stands for the expert."""
     if name in tensors:

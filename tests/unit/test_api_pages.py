@@ -114,6 +114,12 @@ BEFORE = {"chat.h": "const char *text_of(ct_chat_template *chat, const char *mes
                       "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out);\n"
                       "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out) {{\n"
                       "(void)engine, (void)ids, (void)n, (void)print, (void)out;\n{}}}\n",
+          "embed.h": "int embed(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_text *texts, size_t n, float *vectors, ct_embedding how);\n"
+                     "int embed(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_text *texts, size_t n, float *vectors, ct_embedding how) "
+                     "{{\n{}return 0; }}\n",
+          "eval.h": "int look(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_judged *texts, const char *text, size_t n, ct_lm_score *scores);\n"
+                    "int look(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_judged *texts, const char *text, size_t n, ct_lm_score *scores) "
+                    "{{\n(void)tokenizer, (void)texts, (void)text, (void)scores;\n{}return 0; }}\n",
           "memory.h": "#include <stdio.h>\nvoid train(int step);\nvoid look(void);\nvoid look(void) {{\n{}}}\n",
           "optim.h": "ct_tensor batch(int i), loss_of(ct_tensor rows);\nvoid step(ct_optim *optim, int n);\n"
                      "void step(ct_optim *optim, int n) {{\n{}}}\n",

@@ -1,0 +1,471 @@
+"""Published language models: loaded as they are, to write, to judge, to embed and to train.
+
+    m = cotan.lm.load("SmolLM2-135M-Instruct")           # a folder, a GGUF file, or ORG/NAME in the Hub's cache
+    print(m.generate("The capital of France is", max_tokens=8))
+    for piece in m.generate([{"role": "user", "content": "Hello"}], stream=True):
+        print(piece, end="", flush=True)
+"""
+import json
+import math
+import os
+import shutil
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import _core
+from ._core import Tensor, is_grad_enabled
+
+__all__ = ["ChatTemplate", "Completion", "Model", "Perplexity", "Piece", "Tokenizer", "load"]
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
+                   "chat_template.jinja", "chat_template.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt")
+
+
+def _plain(x):
+    """What has numbers as Python's lists."""
+    return x.tolist() if hasattr(x, "tolist") else x
+
+
+# ------------------------------------------------------------------------------------------------ text
+
+class Tokenizer:
+    """Text as token ids and back, by a model's folder (tokenizer.json, tokenizer.model, *.tiktoken) or such a file."""
+
+    def __init__(self, path):
+        self._handle = _core._tokenizer_load(os.fspath(path))
+        self.path = os.fspath(path)
+        self.vocab_size, special, self.eos_token_ids, self.all_special_ids = _core._tokenizer_about(self._handle)
+        self.bos_token_id, self.eos_token_id, self.unk_token_id, self.pad_token_id = (i if i >= 0 else None for i in special)
+
+    from_pretrained = classmethod(lambda cls, path: cls(path))
+
+    def __len__(self):
+        return self.vocab_size
+
+    def encode(self, text, add_special_tokens=True, *, allow_special=True, return_offsets=False):
+        """The ids of a text. add_special_tokens: with those that the file puts around it; allow_special: special tokens that stand in
+        the text are these tokens, else text; return_offsets: the ids, and of each where its characters begin and end."""
+        if not isinstance(text, str):
+            raise TypeError(f"encode: the text must be a str, not {type(text).__name__}")
+        ids, places = _core._tokenizer_encode(self._handle, text, add_special_tokens, not allow_special, return_offsets)
+        return (ids, places) if return_offsets else ids
+
+    def decode(self, ids, skip_special_tokens=False):
+        """The text of ids: one, or a sequence."""
+        ids = _plain(ids)
+        return _core._tokenizer_decode(self._handle, [ids] if isinstance(ids, int) else ids, skip_special_tokens)
+
+    def batch_decode(self, batch, skip_special_tokens=False):
+        return [self.decode(ids, skip_special_tokens) for ids in _plain(batch)]
+
+    def __call__(self, text, add_special_tokens=True):
+        """{"input_ids": ...} of a text or a list of texts."""
+        texts = [text] if isinstance(text, str) else text
+        ids = [self.encode(one, add_special_tokens) for one in texts]
+        return {"input_ids": ids[0] if isinstance(text, str) else ids}
+
+    def convert_ids_to_tokens(self, ids):
+        """Tokens as the file writes them; None where there is none."""
+        return _core._tokenizer_piece(self._handle, ids) if isinstance(ids, int) else [self.convert_ids_to_tokens(i) for i in _plain(ids)]
+
+    def convert_tokens_to_ids(self, tokens):
+        if not isinstance(tokens, str):
+            return [self.convert_tokens_to_ids(one) for one in tokens]
+        found = _core._tokenizer_id(self._handle, tokens)
+        return found if found >= 0 else self.unk_token_id
+
+    def __repr__(self):
+        return f"Tokenizer({self.path!r}, {self.vocab_size} tokens)"
+
+
+class ChatTemplate:
+    """Conversations as the text that a model was trained on: by its folder or a file, or text=, the template itself."""
+
+    def __init__(self, path=None, *, text=None):
+        if (path is None) == (text is None):
+            raise TypeError("ChatTemplate: it takes a path or text=, one of them")
+        self._handle = _core._chat_new(text) if path is None else _core._chat_load(os.fspath(path))
+
+    def render(self, messages, *, tools=None, add_generation_prompt=True, name=None, **variables):
+        """The text of messages ({"role": ..., "content": ...}); what else the template knows is given by name."""
+        variables["add_generation_prompt"] = add_generation_prompt
+        return _core._chat_render(self._handle, json.dumps(messages), None if tools is None else json.dumps(tools),
+                                  json.dumps(variables), name)
+
+    __call__ = render
+
+
+# ------------------------------------------------------------------------------------------------ results
+
+@dataclass
+class Piece:
+    """What one more token adds, while a model writes."""
+    text: str
+    token_id: int
+    logprob: float = None
+    top_logprobs: dict = None  # of the likeliest tokens in its place
+    index: int = 0             # of the prompt
+
+    def __str__(self):
+        return self.text
+
+
+@dataclass
+class Completion:
+    """What a model wrote behind a prompt. finish_reason: "stop" or "length"; stop: the string that ended it, if one did."""
+    text: str = ""
+    token_ids: list = field(default_factory=list)
+    finish_reason: str = None
+    stop: str = None
+    logprobs: list = None
+    top_logprobs: list = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+
+    def __str__(self):
+        return self.text
+
+
+@dataclass
+class Perplexity:
+    """What a model makes of a text, as lm-evaluation-harness counts: of each word, byte and token."""
+    log_likelihood: float
+    tokens: int
+    words: int
+    bytes: int
+    windows: int
+
+    @property
+    def token_perplexity(self):
+        return math.exp(-self.log_likelihood / self.tokens)
+
+    @property
+    def word_perplexity(self):
+        return math.exp(-self.log_likelihood / self.words)
+
+    @property
+    def byte_perplexity(self):
+        return math.exp(-self.log_likelihood / self.bytes)
+
+    @property
+    def bits_per_byte(self):
+        return -self.log_likelihood / self.bytes / math.log(2)
+
+
+# ------------------------------------------------------------------------------------------------ models
+
+def load(path, *, trainable=False, context=0, max_texts=0, cache_memory=0):
+    """A published model: its folder, a GGUF file, or ORG/NAME that `cotan pull` brought. Weights stay in the file and as it has them;
+    with trainable they are float32 tensors of their own, which have gradients. Of generate(): context is how many tokens a text may
+    have (the model's, at most 8192), max_texts how many are written at one time (32), cache_memory the bytes for keys and values."""
+    return Model(path, trainable=trainable, context=context, max_texts=max_texts, cache_memory=cache_memory)
+
+
+def _is_messages(x):
+    return isinstance(x, (list, tuple)) and len(x) > 0 and all(isinstance(one, dict) for one in x)
+
+
+def _is_ids(x):
+    return isinstance(x, (list, tuple)) and len(x) > 0 and all(isinstance(one, int) for one in x)
+
+
+class _Run:
+    """Requests that one call of generate() made: what each was told is in a list of its own."""
+
+    def __init__(self, model, requests):
+        self.model, self.lists, self.ids, self.open = model, [], [], {}
+        try:
+            for request in requests:
+                self.lists.append([])
+                self.ids.append(_core._engine_add(model._engine, request[0], self.lists[-1], *request[1:]))
+                self.open[len(self.ids) - 1] = 0  # how much of its list was read
+        except BaseException:
+            self.cancel()
+            raise
+
+    def cancel(self):
+        for index in self.open:
+            _core._engine_cancel(self.model._engine, self.ids[index])
+        self.open = {}
+
+    __del__ = cancel
+
+    def events(self):
+        """(index, what was told), as it comes. What is told last has None for its first part."""
+        try:
+            while self.open:
+                for index, read in list(self.open.items()):
+                    told = self.lists[index][read:]
+                    self.open[index] = read + len(told)
+                    for event in told:
+                        if event[0] is None:
+                            del self.open[index]
+                        yield index, event
+                if self.open:
+                    with self.model._lock:  # another thread's step may have been ours, too
+                        if all(len(self.lists[i]) == read for i, read in self.open.items()):
+                            _core._engine_step(self.model._engine)
+        finally:
+            self.cancel()
+
+
+class Model:
+    """A language model and what came with it. m(ids) gives logits."""
+
+    def __init__(self, path, *, trainable=False, context=0, max_texts=0, cache_memory=0):
+        path = os.fspath(path)
+        self.path = path if os.path.exists(path) else _core._lm_find(path)
+        self._handle = _core._lm_load(self.path, trainable)
+        (self.model_type, self.context_length, self.vocab_size, self.hidden_size, self.num_layers, self.writes, self._pairs,
+         self._scores) = _core._lm_about(self._handle)
+        self.trainable = trainable
+        self.tokenizer = self._part(Tokenizer)
+        self.chat_template = self._part(ChatTemplate)
+        self.generation_config = self._json("generation_config.json")
+        self.config = self._json("config.json")
+        self._lock = threading.RLock()  # what runs in the model's own context
+        self._engine, self._engine_options = None, (max_texts, 0, context, cache_memory)
+        # The Tensors of variables; training needs them from the first logits on.
+        self._parameters = dict(_core._lm_parameters(self._handle, True)) if trainable else None
+
+    def _part(self, kind):
+        try:
+            return kind(self.path)
+        except _core.FileError:  # there is no such file
+            return None
+
+    def _json(self, name):
+        file = Path(self.path) / name
+        return json.loads(file.read_text()) if file.is_file() else {}
+
+    def __repr__(self):
+        return f"Model({self.path!r}, {self.model_type}, {self.num_layers} layers of width {self.hidden_size})"
+
+    # -------------------------------------------------------------------------------------------- tensors
+
+    def _tokens(self, ids):
+        """Ids as a batch, and whether they were one text."""
+        ids = ids if isinstance(ids, Tensor) else _core.asarray(_plain(ids))
+        if ids.dtype not in (_core.int32, _core.int64):
+            raise TypeError(f"logits: ids must be whole numbers, not {ids.dtype}")
+        one = len(ids.shape) == 1
+        return _core.ops.cast(_core.ops.reshape(ids, (1, -1)) if one else ids, _core.int32), one
+
+    def _recorded(self, function, *ids):
+        tokens, one = zip(*(self._tokens(x) for x in ids))
+        y = function(self._handle, *tokens)
+        y = y if is_grad_enabled() else _core.ops.stop_gradient(y)
+        return y[0] if one[0] else y
+
+    def logits(self, ids, decoder_ids=None):
+        """ids (batch, time) or (time,) -> (batch, time, vocab_size) or (time, vocab_size): scores of what follows each token. Models
+        that read one text and write another (t5, bart) take both: ids, decoder_ids."""
+        if decoder_ids is not None:
+            return self._recorded(_core._lm_pair_logits, ids, decoder_ids)
+        if self._pairs:
+            raise ValueError(f"logits: {self.model_type} reads one text and writes another; give decoder_ids, too")
+        return self._recorded(_core._lm_logits, ids)
+
+    __call__ = logits
+
+    def hidden(self, ids):
+        """The last hidden states: (batch, time, hidden_size), behind the last norm."""
+        return self._recorded(_core._lm_hidden, ids)
+
+    def named_parameters(self):
+        """Pairs of a name, as the file has it, and the tensor. Experts of a layer are one tensor, # in its name."""
+        if self._parameters is None:
+            self._parameters = dict(_core._lm_parameters(self._handle, False))
+        return self._parameters.items()
+
+    def parameters(self):
+        """The tensors, for an optimizer."""
+        return [value for _, value in self.named_parameters()]
+
+    def state_dict(self):
+        return dict(self.named_parameters())
+
+    def zero_grad(self, set_to_none=True):
+        for value in self.parameters():
+            value.grad = None if set_to_none or value.grad is None else value.grad * 0
+
+    def save(self, folder):
+        """Writes config.json and model.safetensors, and copies what the tokenizer needs: a folder that Hugging Face's library reads."""
+        folder = os.fspath(folder)
+        with self._lock:
+            _core._lm_save(self._handle, folder)
+        for name in TOKENIZER_FILES:
+            source, target = Path(self.path) / name, Path(folder) / name
+            if source.is_file() and not (target.exists() and target.samefile(source)):
+                shutil.copyfile(source, target)
+
+    save_pretrained = save
+
+    # -------------------------------------------------------------------------------------------- text
+
+    def _tokenizer(self, what):
+        if self.tokenizer is None:
+            raise ValueError(f"{what}: the model in {self.path} has no tokenizer; give token ids")
+        return self.tokenizer
+
+    def chat(self, messages, *, tools=None, add_generation_prompt=True, **variables):
+        """The conversation as the model's template writes it: text."""
+        if self.chat_template is None:
+            raise ValueError(f"chat: the model in {self.path} has no chat template")
+        return self.chat_template.render(messages, tools=tools, add_generation_prompt=add_generation_prompt, **variables)
+
+    def _prompts(self, prompt, tools, add_special_tokens):
+        """Token ids of each prompt, and whether there was one alone."""
+        prompt = _plain(prompt)
+        one = isinstance(prompt, str) or _is_messages(prompt) or _is_ids(prompt)
+        if not one and not (isinstance(prompt, (list, tuple)) and prompt):
+            raise TypeError("generate: the prompt must be a text, a list of messages, a list of token ids, or a list of such prompts")
+        found = []
+        for i, each in enumerate([prompt] if one else prompt):
+            each = _plain(each)
+            if isinstance(each, str):
+                found.append(self._tokenizer("generate").encode(each, add_special_tokens))
+            elif _is_messages(each):
+                found.append(self._tokenizer("generate").encode(self.chat(each, tools=tools), False))
+            elif _is_ids(each):
+                found.append(list(each))
+            else:
+                raise TypeError(f"generate: prompt {i} is no text, no list of messages and no list of token ids")
+        return found, one
+
+    def generate(self, prompt, *, max_tokens=256, temperature=None, top_k=None, top_p=None, min_p=None, typical_p=None,
+                 repetition_penalty=None, frequency_penalty=None, presence_penalty=None, logit_bias=None, bad_words_ids=None,
+                 stop=(), stop_token_ids=None, seed=0, logprobs=None, stream=False, tools=None, add_special_tokens=True,
+                 skip_special_tokens=True):
+        """Goes on with a text or token ids, or answers a list of messages; of a list of such prompts all at once. A Completion, or a
+        list of them; with stream an iterator of Pieces, as they are written.
+
+        Draws are those of generation_config.json unless said otherwise; temperature=0 takes the likeliest token always. Prompt i of a
+        batch is drawn with seed + i: equal arguments give equal texts, whatever else runs. max_tokens=None: as many as the context
+        allows. stop: strings that end it. logprobs: True for those of its tokens, a number for so many of the likeliest in each place.
+        stop_token_ids: instead of those that the tokenizer names."""
+        if self._pairs:
+            raise ValueError(f"generate: {self.model_type} reads one text and writes another; logits(ids, decoder_ids) takes both")
+        prompts, one = self._prompts(prompt, tools, add_special_tokens)
+        if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):
+            raise ValueError(f"generate: max_tokens must be 1 or more, not {max_tokens!r}")
+        if not isinstance(seed, int) or not 0 <= seed < 2**63:
+            raise ValueError(f"generate: seed must be a whole number from 0 to 2**63 - 1, not {seed!r}")
+        if logprobs is not None and not (isinstance(logprobs, int) and 0 <= logprobs <= 128):
+            raise ValueError(f"generate: logprobs must be True, or a number from 0 to 128, not {logprobs!r}")
+        usual = self.generation_config
+        if temperature is None:
+            temperature = 0 if usual.get("do_sample") is False else usual.get("temperature")
+        options = [temperature, *(usual.get(name) if value is None else value for name, value in (
+            ("top_k", top_k), ("top_p", top_p), ("min_p", min_p), ("typical_p", typical_p), ("repetition_penalty", repetition_penalty))),
+            frequency_penalty, presence_penalty]
+        if stop_token_ids is None:
+            stop_token_ids = self.tokenizer.eos_token_ids if self.tokenizer else []
+        stops = [stop] if isinstance(stop, str) else list(stop or ())
+        likely = 0 if isinstance(logprobs, bool) else logprobs or 0
+        with self._lock:
+            if self._engine is None:
+                handle = self.tokenizer and self.tokenizer._handle
+                self._engine = _core._engine_new(self._handle, handle, *self._engine_options)
+        wants = bool(logprobs)
+        run = _Run(self, [
+            (ids, max_tokens or 0, stop_token_ids, stops, (*options, seed + i), list((logit_bias or {}).items()),
+             list(bad_words_ids or ()), likely, wants, not skip_special_tokens)
+            for i, ids in enumerate(prompts)])
+        if stream:
+            return self._stream(run, wants, likely)
+        done = self._collect(run, wants, likely)
+        return done[0] if one else done
+
+    @staticmethod
+    def _told(index, event, wants, likely):
+        token, logprob, top, text = event
+        return Piece(text, token, logprob if wants else None, top if likely else None, index)
+
+    @staticmethod
+    def _check(end, why):
+        if end == 3:
+            raise RuntimeError(why)
+
+    def _stream(self, run, wants, likely):
+        for index, event in run.events():
+            if event[0] is not None:
+                yield self._told(index, event, wants, likely)
+                continue
+            _, end, why, _, text, *_ = event
+            self._check(end, why)
+            if text:  # what might have begun a stop string
+                yield Piece(text, None, index=index)
+
+    def _collect(self, run, wants, likely):
+        done = [Completion(logprobs=[] if wants else None, top_logprobs=[] if likely else None) for _ in run.ids]
+        for index, event in run.events():
+            to = done[index]
+            if event[0] is not None:
+                piece = self._told(index, event, wants, likely)
+                to.text += piece.text
+                to.token_ids.append(piece.token_id)
+                if wants:
+                    to.logprobs.append(piece.logprob)
+                if likely:
+                    to.top_logprobs.append(piece.top_logprobs)
+                continue
+            _, end, why, to.stop, text, to.prompt_tokens, to.cached_tokens, _ = event
+            self._check(end, why)
+            to.text += text
+            to.finish_reason = ("stop", "length", "cancelled")[end]
+        return done
+
+    def embed(self, texts, *, pooling=None, normalize=None, truncate=False, batch_tokens=0):
+        """Vectors (n, hidden_size) of n texts, or (hidden_size,) of one. pooling: "mean", "cls", "last", "max", "sqrt" or "weighted";
+        it and normalize are else what the folder says (modules.json), or the mean of an encoder and the last token of a decoder,
+        of length 1. truncate: the end of a text that is too long is left out; else it is an error."""
+        names = ("mean", "cls", "last", "max", "sqrt", "weighted")
+        if pooling is not None and pooling not in names:
+            raise ValueError(f"embed: pooling is one of {', '.join(names)}, not {pooling!r}")
+        one = isinstance(texts, str)
+        texts = [texts] if one else list(texts)
+        for text in texts:
+            if not isinstance(text, str):
+                raise TypeError(f"embed: texts must be str, not {type(text).__name__}")
+        by, normalised, most = _core._lm_embedding(self._handle, self.path)
+        by = by if pooling is None else 1 + names.index(pooling)
+        normalised = normalised if normalize is None else bool(normalize)
+        with self._lock:
+            vectors = _core._lm_embed(self._handle, self._tokenizer("embed")._handle, texts, by, normalised, most, truncate, batch_tokens)
+        return vectors[0] if one else vectors
+
+    # -------------------------------------------------------------------------------------------- judging
+
+    def loglikelihood(self, pairs, *, context=0, batch_tokens=0):
+        """Of each pair (given, continuation) of texts or of token ids: how likely the continuation is, as a natural logarithm, and
+        whether each of its tokens is the likeliest."""
+        pairs = [tuple(pair) for pair in pairs]
+        for i, pair in enumerate(pairs):
+            if len(pair) != 2 or isinstance(pair[0], str) != isinstance(pair[1], str):
+                raise TypeError(f"loglikelihood: pair {i} must be two texts or two lists of token ids")
+        texts = [isinstance(given, str) for given, _ in pairs]
+        if any(texts) and not all(texts):
+            raise TypeError("loglikelihood: pairs must all be texts or all be token ids")
+        with self._lock:
+            if any(texts):
+                return _core._lm_log_likelihood(self._handle, self._tokenizer("loglikelihood")._handle, pairs, context, batch_tokens)
+            ids = [([*_plain(given), *_plain(rest)], len(rest)) for given, rest in pairs]
+            return _core._lm_score(self._handle, ids, context, batch_tokens)
+
+    def perplexity(self, text, *, context=0, stride=0, batch_tokens=0):
+        """Of a text, of which windows of `context` tokens predict `stride` at most: each token once."""
+        if not isinstance(text, str):
+            raise TypeError(f"perplexity: the text must be a str, not {type(text).__name__}")
+        with self._lock:
+            return Perplexity(*_core._lm_perplexity(self._handle, self._tokenizer("perplexity")._handle, text, context, stride,
+                                                    batch_tokens))
+
+    def multiple_choice(self, path, *, context=0, limit=0, batch_tokens=0):
+        """Of a file of questions with choices, as `cotan eval --task` reads it: a dict of acc, acc_norm (by characters), acc_bytes and
+        the standard error of each."""
+        names = ("questions", "acc", "acc_stderr", "acc_norm", "acc_norm_stderr", "acc_bytes", "acc_bytes_stderr")
+        with self._lock:
+            return dict(zip(names, _core._lm_choices(self._handle, self._tokenizer("multiple_choice")._handle, os.fspath(path), context,
+                                                     limit, batch_tokens)))

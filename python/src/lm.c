@@ -1,0 +1,435 @@
+// Language models from their files: their logits and variables, and what they say of texts.
+#include "lm.h"
+#include "tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <cotan/embed.h>
+#include <cotan/eval.h>
+#include <cotan/hub.h>
+
+static const char capsule_name[] = "cotan.lm";
+
+model *model_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, capsule_name); }
+
+// ------------------------------------------------------------------------------------------ running
+
+bool interrupted(void *unused) {
+    (void)unused;
+    PyGILState_STATE state = PyGILState_Ensure();
+    const bool is = PyErr_CheckSignals() < 0;
+    PyGILState_Release(state);
+    return is;
+}
+
+static bool raise_from(ct_ctx *back) {
+    const bool ok = !ct_failed();
+    failure why;
+    if (!ok) take_failure(&why);
+    if (back) ct_ctx_use(back);
+    if (!ok && !PyErr_Occurred()) raise_text(why.code, why.text);
+    return ok && !PyErr_Occurred();
+}
+
+bool model_run(model *m, void (*call)(void *), void *user, ct_loc here) {
+    if (ct_rolling_pending() && !run_eval(NULL, 0, here)) return false;
+    ct_ctx *mine = ct_ctx_use(m->ctx);
+    PyThreadState *state = PyEval_SaveThread();
+    call(user);
+    PyEval_RestoreThread(state);
+    return raise_from(mine);
+}
+
+bool run_free(void (*call)(void *), void *user) {
+    thread *self = thread_here();
+    thread_run_begin(self);
+    PyThreadState *state = PyEval_SaveThread();
+    call(user);
+    PyEval_RestoreThread(state);
+    thread_run_end(self);
+    return raise_from(NULL);
+}
+
+// ------------------------------------------------------------------------------------------ loading
+
+typedef struct loading {
+    const char *path;
+    bool trainable;
+    ct_loc here;
+    ct_lm *lm;
+} loading;
+static void load_now(void *user) {
+    loading *l = user;
+    l->lm =
+        ct_lm_load_with(l->path, (ct_lm_load_options){.trainable = l->trainable, .here = l->here});
+}
+
+static void free_lm(void *lm) { ct_lm_free(lm); }
+static void let_go(PyObject *capsule) {
+    model *m = model_of(capsule);
+    if (m->ctx) ct_ctx_free(m->ctx);
+    thread_give_back(m->owner, ct_lm_params(m->lm), free_lm, m->lm);
+    free(m);
+}
+
+static ct_ctx *context_like_mine(void) {
+    const char *device = ct_device_of(ct_f(0));
+    ct_ctx *mine = ct_ctx_current(), *ctx = ct_ctx_new();
+    if (!ctx) return NULL;
+    ct_ctx_use(ctx);
+    ct_set_log(errors_log, NULL);
+    const bool ok = device && ct_set_device(device);
+    ct_ctx_use(mine);
+    if (ok) return ctx;
+    ct_ctx_free(ctx);
+    return NULL;
+}
+
+// _lm_load(path, trainable)
+static PyObject *load(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *path;
+    int trainable;
+    loading l = {.here = enter()};
+    if (!PyArg_ParseTuple(args, "O&p:_lm_load", PyUnicode_FSConverter, &path, &trainable))
+        return NULL;
+    l.path = PyBytes_AsString(path);
+    l.trainable = trainable;
+    bool ok = run_free(load_now, &l);
+    Py_DECREF(path);
+    model *m = ok ? calloc(1, sizeof *m) : NULL;
+    if (m) *m = (model){.lm = l.lm, .ctx = context_like_mine(), .owner = thread_here()};
+    if (m && !m->ctx) ok = raise_failure();
+    if (ok && !m) PyErr_NoMemory();
+    PyObject *capsule = m && m->ctx ? PyCapsule_New(m, capsule_name, let_go) : NULL;
+    if (!capsule) {
+        if (m && m->ctx) ct_ctx_free(m->ctx);
+        ct_lm_free(l.lm);
+        free(m);
+    }
+    return capsule;
+}
+
+// _lm_find(name): the folder of ORG/NAME in the Hub's cache
+static PyObject *find(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *name;
+    char path[4096];
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "s:_lm_find", &name)) return NULL;
+    if (!ct_hub_find_at(name, NULL, path, sizeof path, here)) return raise_failure();
+    return PyUnicode_DecodeFSDefault(path);
+}
+
+// _lm_about(model): type, context, vocab, width, layers, writes, pairs, scores
+static PyObject *about(PyObject *module, PyObject *o) {
+    (void)module;
+    const model *m = model_of(o);
+    if (!m) return NULL;
+    const ct_lm_about a = ct_lm_look(m->lm);
+    return Py_BuildValue("(sLLLLNNN)", a.type, (long long)a.context, (long long)a.vocab,
+                         (long long)a.width, (long long)a.layers, PyBool_FromLong(a.writes),
+                         PyBool_FromLong(a.pairs), PyBool_FromLong(a.scores));
+}
+
+typedef struct saving {
+    const ct_lm *lm;
+    const char *path;
+    ct_loc here;
+} saving;
+static void save_now(void *user) {
+    const saving *s = user;
+    if (!ct_lm_save_at(s->lm, s->path, s->here)) return; // the context tells
+}
+// _lm_save(model, folder)
+static PyObject *save(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o, *path;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OO&:_lm_save", &o, PyUnicode_FSConverter, &path)) return NULL;
+    model *m = model_of(o);
+    saving s = {m ? m->lm : NULL, PyBytes_AsString(path), here};
+    const bool ok = m && model_run(m, save_now, &s, here);
+    Py_DECREF(path);
+    if (!ok) return NULL;
+    Py_RETURN_NONE;
+}
+
+// ---------------------------------------------------------------------------------------- computing
+
+// _lm_logits(model, tokens), _lm_hidden, _lm_pair_logits(model, read, written): recorded.
+static PyObject *record(PyObject *args, const char *format, int what) {
+    PyObject *o, *first, *second = NULL;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, format, &o, tensor_type, &first, tensor_type, &second)) return NULL;
+    const model *m = model_of(o);
+    if (!m) return NULL;
+    const ct_tensor tokens = tensor_value(first, here);
+    const ct_tensor written = second ? tensor_value(second, here) : CT_NONE;
+    if (!tokens.bits || (second && !written.bits)) return NULL;
+    const ct_tensor y = what == 0   ? ct_lm_logits_at(m->lm, tokens, NULL, here)
+                        : what == 1 ? ct_lm_hidden_at(m->lm, tokens, NULL, here)
+                                    : ct_lm_pair_logits_at(m->lm, tokens, written, NULL, here);
+    return tensor_new(y, here);
+}
+static PyObject *logits(PyObject *module, PyObject *args) {
+    (void)module;
+    return record(args, "OO!:_lm_logits", 0);
+}
+static PyObject *hidden(PyObject *module, PyObject *args) {
+    (void)module;
+    return record(args, "OO!:_lm_hidden", 1);
+}
+static PyObject *pair_logits(PyObject *module, PyObject *args) {
+    (void)module;
+    return record(args, "OO!O!:_lm_pair_logits", 2);
+}
+
+// _lm_parameters(model, tracked): pairs of a name and the variable. To be called once: a variable has one Tensor.
+static PyObject *parameters(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o;
+    int tracked;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "Op:_lm_parameters", &o, &tracked)) return NULL;
+    const model *m = model_of(o);
+    ct_params *set = m ? ct_lm_params(m->lm) : NULL;
+    PyObject *list = m ? PyList_New(0) : NULL;
+    for (size_t i = 0; list && i < ct_params_count(set); i++) {
+        PyObject *t = variable_of(ct_params_get(set, i), set, o, tracked, here);
+        PyObject *pair = t ? Py_BuildValue("(sN)", ct_params_name(set, i), t) : NULL;
+        const bool ok = pair && PyList_Append(list, pair) == 0;
+        Py_XDECREF(pair);
+        if (!ok) Py_CLEAR(list);
+    }
+    return list;
+}
+
+// ------------------------------------------------------------------------------------------- judging
+
+typedef struct judging {
+    const ct_lm *lm;
+    const ct_tokenizer *tokenizer;
+    ct_lm_judged *texts;
+    ct_eval_pair *pairs;
+    size_t n;
+    ct_lm_score *scores;
+    const char *text; // or a path
+    Py_ssize_t text_n;
+    ct_perplexity sum;
+    ct_choices choices;
+    ct_eval_options o;
+} judging;
+static void judge_texts(void *user) {
+    judging *j = user;
+    if (!ct_lm_score_texts_with(j->lm, j->texts, j->n, j->scores, j->o)) return;
+}
+static void judge_pairs(void *user) {
+    judging *j = user;
+    if (!ct_eval_log_likelihood_with(j->lm, j->tokenizer, j->pairs, j->n, j->scores, j->o)) return;
+}
+static void judge_whole(void *user) {
+    judging *j = user;
+    if (!ct_eval_perplexity_with(j->lm, j->tokenizer, j->text, (size_t)j->text_n, &j->sum, j->o))
+        return;
+}
+static void judge_choices(void *user) {
+    judging *j = user;
+    if (!ct_eval_choices_with(j->lm, j->tokenizer, j->text, &j->choices, j->o)) return;
+}
+
+static PyObject *scores_list(const judging *j) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < j->n; i++) {
+        PyObject *pair = Py_BuildValue("(dN)", j->scores[i].log_likelihood,
+                                       PyBool_FromLong(j->scores[i].greedy));
+        const bool ok = pair && PyList_Append(list, pair) == 0;
+        Py_XDECREF(pair);
+        if (!ok) Py_CLEAR(list);
+    }
+    return list;
+}
+
+// _lm_score(model, [(tokens, judged), ...], context, batch)
+static PyObject *score(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o, *list, *result = NULL;
+    long long context, batch;
+    judging j = {.o = {.stop = interrupted, .here = enter()}};
+    if (!PyArg_ParseTuple(args, "OO!LL:_lm_score", &o, &PyList_Type, &list, &context, &batch))
+        return NULL;
+    model *m = model_of(o);
+    if (!m) return NULL;
+    j.lm = m->lm, j.o.context = context, j.o.batch = batch;
+    const size_t n = (size_t)PyList_Size(list);
+    j.texts = calloc(n + 1, sizeof *j.texts);
+    j.scores = calloc(n + 1, sizeof *j.scores);
+    bool ok = (j.texts && j.scores) || (PyErr_NoMemory(), false);
+    for (; ok && j.n < n; j.n++) {
+        PyObject *tokens;
+        Py_ssize_t judged;
+        int32_t *v;
+        ct_lm_judged *t = &j.texts[j.n];
+        ok = PyArg_ParseTuple(PyList_GetItem(list, (Py_ssize_t)j.n), "On:_lm_score", &tokens,
+                              &judged) &&
+             parse_tokens(tokens, &v, &t->n, "tokens");
+        if (!ok) break;
+        t->tokens = v, t->judged = (size_t)judged;
+    }
+    if (ok && model_run(m, judge_texts, &j, j.o.here)) result = scores_list(&j);
+    for (size_t i = 0; j.texts && i < j.n; i++) PyMem_Free((void *)(uintptr_t)j.texts[i].tokens);
+    free(j.texts);
+    free(j.scores);
+    return result;
+}
+
+// _lm_log_likelihood(model, tokenizer, [(given, rest), ...], context, batch)
+static PyObject *log_likelihood(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o, *t, *list, *result = NULL;
+    long long context, batch;
+    judging j = {.o = {.stop = interrupted, .here = enter()}};
+    if (!PyArg_ParseTuple(args, "OOO!LL:_lm_log_likelihood", &o, &t, &PyList_Type, &list, &context,
+                          &batch))
+        return NULL;
+    model *m = model_of(o);
+    if (!m || !(j.tokenizer = tokenizer_of(t))) return NULL;
+    j.lm = m->lm, j.o.context = context, j.o.batch = batch;
+    j.n = (size_t)PyList_Size(list);
+    j.pairs = calloc(j.n + 1, sizeof *j.pairs);
+    j.scores = calloc(j.n + 1, sizeof *j.scores);
+    bool ok = (j.pairs && j.scores) || (PyErr_NoMemory(), false);
+    for (size_t i = 0; ok && i < j.n; i++) {
+        Py_ssize_t given, rest;
+        ct_eval_pair *p = &j.pairs[i];
+        ok = PyArg_ParseTuple(PyList_GetItem(list, (Py_ssize_t)i), "s#s#:_lm_log_likelihood",
+                              &p->given, &given, &p->rest, &rest);
+        if (ok) p->n_given = (size_t)given, p->n_rest = (size_t)rest;
+    }
+    if (ok && model_run(m, judge_pairs, &j, j.o.here)) result = scores_list(&j);
+    free(j.pairs);
+    free(j.scores);
+    return result;
+}
+
+// _lm_perplexity(model, tokenizer, text, context, stride, batch): log-likelihood, tokens, words, bytes, windows
+static PyObject *perplexity(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o, *t;
+    long long context, stride, batch;
+    judging j = {.o = {.stop = interrupted, .here = enter()}};
+    if (!PyArg_ParseTuple(args, "OOs#LLL:_lm_perplexity", &o, &t, &j.text, &j.text_n, &context,
+                          &stride, &batch))
+        return NULL;
+    model *m = model_of(o);
+    if (!m || !(j.tokenizer = tokenizer_of(t))) return NULL;
+    j.lm = m->lm, j.o.context = context, j.o.stride = stride, j.o.batch = batch;
+    if (!model_run(m, judge_whole, &j, j.o.here)) return NULL;
+    return Py_BuildValue("(dLLLL)", j.sum.log_likelihood, (long long)j.sum.tokens,
+                         (long long)j.sum.words, (long long)j.sum.bytes, (long long)j.sum.windows);
+}
+
+// _lm_choices(model, tokenizer, path, context, limit, batch)
+static PyObject *choices(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o, *t, *path;
+    long long context, limit, batch;
+    judging j = {.o = {.stop = interrupted, .here = enter()}};
+    if (!PyArg_ParseTuple(args, "OOO&LLL:_lm_choices", &o, &t, PyUnicode_FSConverter, &path,
+                          &context, &limit, &batch))
+        return NULL;
+    model *m = model_of(o);
+    j.tokenizer = m ? tokenizer_of(t) : NULL;
+    j.text = PyBytes_AsString(path);
+    if (m) j.lm = m->lm, j.o.context = context, j.o.limit = limit, j.o.batch = batch;
+    const bool ok = j.tokenizer && model_run(m, judge_choices, &j, j.o.here);
+    Py_DECREF(path);
+    if (!ok) return NULL;
+    const ct_choices *c = &j.choices;
+    return Py_BuildValue("(Ldddddd)", (long long)c->questions, c->acc, c->acc_stderr, c->acc_norm,
+                         c->acc_norm_stderr, c->acc_bytes, c->acc_bytes_stderr);
+}
+
+// ----------------------------------------------------------------------------------------- embedding
+
+// _lm_embedding(model, path): pooling, normalised, most
+static PyObject *embedding(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o, *path;
+    ct_embedding how;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OO&:_lm_embedding", &o, PyUnicode_FSConverter, &path)) return NULL;
+    const model *m = model_of(o);
+    const bool ok =
+        m && (ct_embedding_read_at(PyBytes_AsString(path), m->lm, &how, here) || raise_failure());
+    Py_DECREF(path);
+    if (!ok) return NULL;
+    return Py_BuildValue("(iNL)", (int)how.pooling, PyBool_FromLong(how.normalised),
+                         (long long)how.most);
+}
+
+typedef struct embedded {
+    const ct_lm *lm;
+    const ct_tokenizer *tokenizer;
+    ct_lm_text *texts;
+    size_t n;
+    float *vectors;
+    ct_embed_options o;
+} embedded;
+static void embed_now(void *user) {
+    embedded *e = user;
+    if (!ct_lm_embed_with(e->lm, e->tokenizer, e->texts, e->n, e->vectors, e->o)) return;
+}
+
+// _lm_embed(model, tokenizer, texts, pooling, normalised, most, truncate, batch): (n, width)
+static PyObject *embed(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o, *t, *list, *result = NULL;
+    int pooling, normalised, truncate;
+    long long most, batch;
+    embedded e = {.o = {.stop = interrupted, .here = enter()}};
+    if (!PyArg_ParseTuple(args, "OOO!ipLpL:_lm_embed", &o, &t, &PyList_Type, &list, &pooling,
+                          &normalised, &most, &truncate, &batch))
+        return NULL;
+    model *m = model_of(o);
+    if (!m || !(e.tokenizer = tokenizer_of(t))) return NULL;
+    e.lm = m->lm;
+    e.o.how = (ct_embedding){(ct_pooling)pooling, normalised, most};
+    e.o.truncate = truncate, e.o.batch = batch;
+    e.n = (size_t)PyList_Size(list);
+    const int64_t width = ct_lm_look(m->lm).width;
+    e.texts = calloc(e.n + 1, sizeof *e.texts);
+    e.vectors = calloc(e.n * (size_t)width + 1, sizeof *e.vectors);
+    bool ok = (e.texts && e.vectors) || (PyErr_NoMemory(), false);
+    for (size_t i = 0; ok && i < e.n; i++) {
+        Py_ssize_t n;
+        e.texts[i].s = PyUnicode_AsUTF8AndSize(PyList_GetItem(list, (Py_ssize_t)i), &n);
+        ok = e.texts[i].s;
+        e.texts[i].n = ok ? (size_t)n : 0;
+    }
+    if (ok && model_run(m, embed_now, &e, e.o.here))
+        result = tensor_new(ct_from_at(e.vectors, CT_F32, CT_DIMS((int64_t)e.n, width), e.o.here),
+                            e.o.here);
+    free(e.texts);
+    free(e.vectors);
+    return result;
+}
+
+PyMethodDef lm_methods[] = {
+    {"_lm_load", load, METH_VARARGS, NULL},
+    {"_lm_find", find, METH_VARARGS, NULL},
+    {"_lm_about", about, METH_O, NULL},
+    {"_lm_save", save, METH_VARARGS, NULL},
+    {"_lm_logits", logits, METH_VARARGS, NULL},
+    {"_lm_hidden", hidden, METH_VARARGS, NULL},
+    {"_lm_pair_logits", pair_logits, METH_VARARGS, NULL},
+    {"_lm_parameters", parameters, METH_VARARGS, NULL},
+    {"_lm_score", score, METH_VARARGS, NULL},
+    {"_lm_log_likelihood", log_likelihood, METH_VARARGS, NULL},
+    {"_lm_perplexity", perplexity, METH_VARARGS, NULL},
+    {"_lm_choices", choices, METH_VARARGS, NULL},
+    {"_lm_embedding", embedding, METH_VARARGS, NULL},
+    {"_lm_embed", embed, METH_VARARGS, NULL},
+    {0},
+};
