@@ -50,7 +50,8 @@ typedef struct command {
     const char *text;     // what it does, for --help
     const char *examples; // for --help
     const char *operand;  // what the one word without dashes is called; NULL: none is taken
-    bool several;         // such words, of a command without options: they are all its words
+    bool several;         // such words, which `parse` moves to the front of argv, in their order
+    size_t n_words;       // of them, then
     opt *opts;
     size_t n;
     const refusal *refusals; // ended by one of NULL; NULL: none
@@ -112,6 +113,7 @@ int run_info(int argc, char **argv);
 int run_tokenize(int argc, char **argv);
 int run_pull(int argc, char **argv);
 int run_run(int argc, char **argv);
+int run_serve(int argc, char **argv);
 int run_bench(int argc, char **argv);
 int run_devices(int argc, char **argv);
 int run_doctor(int argc, char **argv);

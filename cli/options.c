@@ -271,6 +271,7 @@ bool parse(command *c, int argc, char **argv, const char **operand, int *status)
         } else {
             *operand = argv[i++];
             empty |= !**operand;
+            if (c->several) argv[c->n_words++] = (char *)(uintptr_t)*operand;
         }
     }
     if (*status == EXIT_DONE && operand && (!*operand || empty))

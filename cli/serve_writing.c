@@ -1,0 +1,300 @@
+// The texts that are written for a request. The model's thread puts what comes into a queue; the connection's thread
+// takes it, takes it apart and tells it on.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+// A token, or the end, of one of the texts. What it names lies behind it.
+typedef struct event {
+    struct event *next;
+    choice *of;
+    bool is_end;
+    int32_t token;
+    double log_probability;
+    size_t n_top, n;
+    const ct_engine_choice *top;
+    const char *text;
+    ct_engine_result result; // of an end
+    char why[512];
+} event;
+
+// ---------------------------------------------------------------------------------- the model's thread
+
+static bool push(choice *c, event e, const ct_engine_choice *top, const char *text) {
+    writing *w = c->of;
+    const size_t top_bytes = e.n_top * sizeof *top;
+    event *made = malloc(sizeof *made + top_bytes + e.n);
+    if (made) {
+        *made = e;
+        made->of = c;
+        made->next = NULL;
+        made->top = memcpy(made + 1, e.n_top ? top : (const void *)"", top_bytes);
+        made->text = memcpy((char *)(made + 1) + top_bytes, e.n ? text : "", e.n);
+    }
+    pthread_mutex_lock(&w->lock);
+    if (made && w->last)
+        w->last->next = made;
+    else if (made)
+        w->first = made;
+    if (made) w->last = made;
+    w->failed |= !made;
+    w->running -= e.is_end;
+    pthread_cond_signal(&w->come);
+    pthread_mutex_unlock(&w->lock);
+    return made != NULL;
+}
+
+static bool hear_token(const ct_engine_token *t, void *user) {
+    return push(user,
+                (event){.token = t->token,
+                        .log_probability = t->log_probability,
+                        .n_top = t->n_top,
+                        .n = t->text_n},
+                t->top, t->text);
+}
+
+static void hear_end(const ct_engine_result *r, void *user) {
+    event e = {.is_end = true, .result = *r, .n = r->text_n};
+    snprintf(e.why, sizeof e.why, "%s", r->why ? r->why : "");
+    push(user, e, NULL, r->text);
+}
+
+// ------------------------------------------------------------------------------------------- begin
+
+static bool make_choices(writing *w, const wanted *is, size_t prompts) {
+    w->each = (size_t)is->n;
+    w->choices = calloc(w->each * prompts, sizeof *w->choices);
+    w->decoder = is->log_probabilities
+                     ? ct_decoder_new_at(w->model->is->tokenizer, false, (ct_loc){0})
+                     : NULL;
+    if (!w->choices || (is->log_probabilities && !w->decoder)) return false;
+    w->n = w->each * prompts;
+    for (size_t i = 0; i < w->n; i++) {
+        w->choices[i].of = w;
+        w->choices[i].index = i;
+        w->choices[i].likely = is->log_probabilities ? json_array() : NULL;
+    }
+    return true;
+}
+
+static bool add_choice(writing *w, choice *c, const wanted *is, const given_prompt *p) {
+    const ct_pretrained *m = w->model->is;
+    ct_engine_request r = {.prompt = p->ids,
+                           .n_prompt = p->n,
+                           .most = (int64_t)is->most.value,
+                           .ends = m->ends,
+                           .n_ends = m->n_ends,
+                           .stops = is->stops,
+                           .n_stops = is->n_stops,
+                           .sampling = is->sampling,
+                           .likely = is->likely,
+                           .log_probabilities = is->log_probabilities,
+                           .keep_special = is->split,
+                           .token = hear_token,
+                           .done = hear_end,
+                           .user = c};
+    r.sampling.seed += c->index % w->each;
+    pthread_mutex_lock(&w->lock);
+    w->running++;
+    pthread_mutex_unlock(&w->lock);
+    const int64_t number = ct_engine_add_with(w->model->engine, r);
+    pthread_mutex_lock(&w->lock);
+    if (number)
+        c->request = number;
+    else
+        w->running--;
+    pthread_mutex_unlock(&w->lock);
+    return number != 0;
+}
+
+writing *start_writing(exchange *x, model *m, const wanted *is, const given_prompt *prompts,
+                       size_t n) {
+    writing *w = calloc(1, sizeof *w);
+    if (!w) {
+        refuse_request(x, 500, NULL, "there is no memory for the request");
+        return NULL;
+    }
+    w->model = m;
+    w->began = seconds_now();
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->come, NULL);
+    bool ok = make_choices(w, is, n);
+    for (size_t i = 0; ok && i < w->n; i++)
+        ok = add_choice(w, &w->choices[i], is, &prompts[i / w->each]);
+    if (ok) {
+        w->watch = x->watch;
+        watch_writing(w->watch, w);
+        wake_model(m);
+        return w;
+    }
+    const bool full = ct_error_code() == CT_E_LIMIT, wrong = ct_error_code() == CT_E_ARGUMENT;
+    if (full) x->retry_after = 1;
+    refuse_failed(x, full ? 429 : wrong ? 400 : 500, NULL);
+    free_writing(w);
+    return NULL;
+}
+
+// --------------------------------------------------------------------------------------------- end
+
+void cancel_writing(writing *w) {
+    for (size_t i = 0; i < w->n; i++) {
+        pthread_mutex_lock(&w->lock);
+        const int64_t request = w->choices[i].request;
+        pthread_mutex_unlock(&w->lock);
+        if (request) ct_engine_cancel(w->model->engine, request);
+    }
+    wake_model(w->model);
+}
+
+static void free_choice(choice *c) {
+    for (size_t i = 0; i < c->n_calls; i++) {
+        free(c->calls[i].name.v);
+        free(c->calls[i].arguments.v);
+    }
+    free(c->calls);
+    free(c->content.v);
+    free(c->reasoning.v);
+    json_decref(c->likely);
+}
+
+void free_writing(writing *w) {
+    if (!w) return;
+    if (w->watch) watch_writing(w->watch, NULL);
+    pthread_mutex_lock(&w->lock);
+    const bool running = w->running > 0;
+    pthread_mutex_unlock(&w->lock);
+    if (running) cancel_writing(w);
+    pthread_mutex_lock(&w->lock);
+    while (w->running) pthread_cond_wait(&w->come, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+    for (event *e = w->first, *next; e; e = next) {
+        next = e->next;
+        free(e);
+    }
+    for (size_t i = 0; i < w->n; i++) free_choice(&w->choices[i]);
+    ct_decoder_free(w->decoder);
+    free(w->choices);
+    pthread_cond_destroy(&w->come);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+// ------------------------------------------------------------------------------------------- parts
+
+static void tell(choice *c, part_kind kind, size_t call, const char *text, size_t n) {
+    writing *w = c->of;
+    if (kind == PART_CONTENT) put(&c->content, text, n);
+    if (kind == PART_REASONING) put(&c->reasoning, text, n);
+    if (kind == PART_ARGUMENTS) put(&c->calls[call].arguments, text, n);
+    if (w->part) w->part(w->user, c, kind, call, text, n);
+}
+
+// A token alone may have lost its blank, which decoders take from the beginning of a text: it stands behind another.
+static json_t *token_text(const writing *w, int32_t token, int32_t before, json_t **bytes) {
+    size_t n, m;
+    const char *alone = ct_decoder_all(w->decoder, &before, 1, &m);
+    const size_t skip = alone ? m : 0;
+    const char *text = ct_decoder_all(w->decoder, (int32_t[]){before, token}, 2, &n);
+    if (!text || n < skip)
+        text = ct_decoder_all(w->decoder, &token, 1, &n);
+    else
+        text += skip, n -= skip;
+    if (!text) ct_error_clear(), text = "", n = 0;
+    *bytes = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(*bytes, json_integer((unsigned char)text[i]));
+    if (strstr(text, "\xef\xbf\xbd")) { // a part of a character: which bytes it is cannot be said
+        json_decref(*bytes);
+        *bytes = json_null();
+    }
+    return json_text(text, n);
+}
+
+static json_t *likely_one(const writing *w, int32_t token, double log_probability, int32_t before) {
+    json_t *bytes, *text = token_text(w, token, before, &bytes);
+    // JSON has no infinity.
+    const double shown_as = log_probability > -9999 ? log_probability : -9999;
+    return json_pack("{s:o, s:f, s:o}", "token", text, "logprob", shown_as, "bytes", bytes);
+}
+
+static void add_likely(choice *c, const event *e) {
+    const writing *w = c->of;
+    const int32_t before = w->model->anchor;
+    json_t *one = likely_one(w, e->token, e->log_probability, before), *top = json_array();
+    for (size_t i = 0; i < e->n_top; i++)
+        json_array_append_new(top,
+                              likely_one(w, e->top[i].token, e->top[i].log_probability, before));
+    json_object_set_new(one, "top_logprobs", top);
+    json_array_append_new(c->likely, one);
+}
+
+static void end_choice(choice *c, const event *e) {
+    const ct_engine_result *r = &e->result;
+    c->over = true;
+    c->end = r->end;
+    c->prompt = r->prompt;
+    c->cached = r->cached;
+    c->written = r->written;
+    c->first = r->first;
+    c->all = r->all;
+    snprintf(c->why, sizeof c->why, "%s", e->why);
+    count_text(c->of->model->server->metrics, c);
+    tell(c, PART_END, 0, NULL, 0);
+}
+
+bool go_on(writing *w) {
+    pthread_mutex_lock(&w->lock);
+    while (!w->first && w->running) pthread_cond_wait(&w->come, &w->lock);
+    event *e = w->first;
+    if (e) w->first = e->next;
+    if (!w->first) w->last = NULL;
+    pthread_mutex_unlock(&w->lock);
+    if (!e) return false;
+    choice *c = e->of;
+    if (!e->is_end && c->likely) add_likely(c, e);
+    if (e->n) tell(c, PART_CONTENT, 0, e->text, e->n);
+    if (e->is_end) end_choice(c, e);
+    free(e);
+    return true;
+}
+
+const char *finish_reason(const choice *c) {
+    if (c->end == CT_ENGINE_LENGTH) return "length";
+    return c->n_calls ? "tool_calls" : "stop";
+}
+
+json_t *take_likely(choice *c) {
+    json_t *list = c->likely;
+    c->likely = list ? json_array() : NULL;
+    return list ? list : json_array();
+}
+
+token_counts count_tokens(const writing *w) {
+    token_counts u = {0};
+    for (size_t i = 0; i < w->n; i++) {
+        const choice *c = &w->choices[i];
+        if (i % w->each == 0) u.prompt += c->prompt, u.cached += c->cached;
+        u.written += c->written;
+    }
+    return u;
+}
+
+bool is_broken(const writing *w, int *code, const char **what) {
+    const bool stopping = atomic_load(&w->model->server->stopping);
+    for (size_t i = 0; i < w->n; i++) {
+        const choice *c = &w->choices[i];
+        const bool cancelled = c->over && c->end == CT_ENGINE_CANCELLED;
+        if (c->over && c->end != CT_ENGINE_FAILED && !cancelled) continue;
+        *code = !cancelled ? 500
+                : stopping ? 503
+                           : 499; // nginx's number for a client that went away
+        *what = !c->over     ? "there is no memory"
+                : !cancelled ? c->why
+                : stopping   ? "the server is stopping"
+                             : "the client went away";
+        return true;
+    }
+    return false;
+}
