@@ -103,11 +103,7 @@ static int load_models(server *s, listener *l) {
     for (size_t i = 0; i < s->n_models; i++) {
         model *m = &s->models[i];
         while (atomic_load(&m->state) == MODEL_LOADING)
-            if (look_on(l, 0)) {
-                for (size_t k = 0; k < s->n_models; k++)
-                    if (s->models[k].loader) ct_cancel(s->models[k].loader);
-                return EXIT_INTERRUPTED;
-            }
+            if (look_on(l, 0)) return EXIT_INTERRUPTED;
         if (atomic_load(&m->state) == MODEL_BROKEN) {
             fprintf(stderr, "cotan: serve: %s\n", m->why);
             return EXIT_FAILED;
@@ -119,13 +115,19 @@ static int load_models(server *s, listener *l) {
     return flush_output() ? EXIT_DONE : EXIT_FAILED;
 }
 
-// Requests that run are given a moment; a second signal ends it.
+// Requests that run are given a moment; a second signal ends all at once.
 static void end_requests(listener *l) {
     const double until = seconds_now() + LAST_SECONDS;
     refuse_more(l);
     while (busy_requests(l) && seconds_now() < until)
-        if (look_on(l, 0)) break;
+        if (look_on(l, 0)) _exit(EXIT_INTERRUPTED);
     cancel_all(l);
+}
+
+// A file that cannot be read to its end, or a step that lasts, does not hold the process.
+static void end_models(server *s, size_t started, int status) {
+    for (size_t i = 0; i < started; i++)
+        if (!stop_model(&s->models[i])) _exit(status == EXIT_DONE ? EXIT_INTERRUPTED : status);
 }
 
 static int serve(server *s) {
@@ -147,7 +149,7 @@ static int serve(server *s) {
     atomic_store(&s->stopping, true);
     end_requests(l);
     close_http(l);
-    for (size_t i = 0; i < started; i++) stop_model(&s->models[i]);
+    end_models(s, started, status);
     return status;
 }
 

@@ -158,7 +158,7 @@ struct model {
     ct_ctx *reader;                // where texts are read for embeddings
 };
 bool start_model(model *m);
-void stop_model(model *m); // its requests must have ended
+bool stop_model(model *m); // whose requests have ended; false: its thread goes on
 void wake_model(model *m);
 // The one that the request names in `model`, or the first. NULL: it has been refused.
 model *named_model(exchange *x, bool writes);

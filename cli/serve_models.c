@@ -1,4 +1,5 @@
 // What is served: a thread a model loads it and then makes the engine's steps.
+#define _GNU_SOURCE
 #include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
@@ -139,7 +140,7 @@ static bool wait_for_work(model *m) {
 
 static void *serve_model(void *user) {
     model *m = user;
-    m->loader = ct_ctx_current();
+    atomic_store(&m->loader, ct_ctx_current());
     if (load(m)) {
         atomic_store(&m->state, MODEL_READY);
     } else {
@@ -174,16 +175,22 @@ void wake_model(model *m) {
     pthread_mutex_unlock(&m->lock);
 }
 
-void stop_model(model *m) {
+bool stop_model(model *m) {
+    struct timespec until;
     pthread_mutex_lock(&m->lock);
     m->over = true;
     pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->lock);
-    pthread_join(m->thread, NULL);
+    ct_ctx *loader = atomic_load(&m->loader);
+    if (loader && atomic_load(&m->state) == MODEL_LOADING) ct_cancel(loader);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 2;
+    if (pthread_timedjoin_np(m->thread, NULL, &until)) return false;
     pthread_cond_destroy(&m->wake);
     pthread_mutex_destroy(&m->read_lock);
     pthread_mutex_destroy(&m->template_lock);
     pthread_mutex_destroy(&m->lock);
+    return true;
 }
 
 // ----------------------------------------------------------------------------------------- reading
