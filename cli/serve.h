@@ -182,8 +182,9 @@ typedef struct wanted {
     bool log_probabilities;
     int64_t likely;
     ct_lm_bias *bias; // that sampling names
-    bool tools;       // calls are looked for
-    bool split;       // so is reasoning
+    // Of a conversation: calls of `tools`, a JSON list, are looked for (NULL: they are not), and reasoning.
+    const char *tools;
+    bool split;
 } wanted;
 
 typedef struct tool_call { // of a tool
@@ -204,8 +205,8 @@ typedef struct choice {
     char why[512];
     size_t prompt, cached, written;
     double first, all;
-    void *parser;
-    size_t offset; // characters that were told, for who counts them
+    ct_chat_parser *parser; // NULL: all is content
+    size_t offset;          // characters that were told, for who counts them
 } choice;
 
 typedef enum { PART_CONTENT, PART_REASONING, PART_CALL, PART_ARGUMENTS, PART_END } part_kind;
@@ -280,7 +281,7 @@ void free_wanted(wanted *w);
 typedef struct conversation {
     json_t *messages, *tools, *variables; // as the template is given them; tools may be NULL
     ct_encoding ids;
-    char *text;
+    char *text, *tools_text;
 } conversation;
 bool read_messages(exchange *x, json_t *list, conversation *c);
 bool read_tools(exchange *x, json_t *tools, json_t *choice, conversation *c);

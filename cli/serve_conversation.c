@@ -173,21 +173,20 @@ bool prompt_fits(exchange *x, const model *m, size_t n, const char *param) {
 }
 
 static bool render(exchange *x, model *m, conversation *c, size_t *n) {
-    char *messages = json_dumps(c->messages, 0), *tools = c->tools ? json_dumps(c->tools, 0) : NULL;
-    char *variables = json_dumps(c->variables, 0);
-    bool ok = messages && variables && (tools || !c->tools);
+    char *messages = json_dumps(c->messages, 0), *variables = json_dumps(c->variables, 0);
+    c->tools_text = c->tools ? json_dumps(c->tools, 0) : NULL;
+    bool ok = messages && variables && (c->tools_text || !c->tools);
     if (ok) {
         pthread_mutex_lock(&m->template_lock);
         const char *text = ct_chat_render_with(
             m->is->chat, messages,
-            (ct_chat_options){.tools = tools, .variables = variables, .length = n});
+            (ct_chat_options){.tools = c->tools_text, .variables = variables, .length = n});
         c->text = text ? malloc(*n + 1) : NULL;
         if (c->text) memcpy(c->text, text, *n + 1);
         pthread_mutex_unlock(&m->template_lock);
         ok = c->text != NULL;
     }
     free(messages);
-    free(tools);
     free(variables);
     return ok || refuse_failed(x, 400, "messages");
 }
@@ -211,4 +210,5 @@ void free_conversation(conversation *c) {
     json_decref(c->variables);
     ct_encoding_free(&c->ids);
     free(c->text);
+    free(c->tools_text);
 }

@@ -274,7 +274,7 @@ bool answer_ollama_chat(exchange *x) {
     t->is.split = true;
     ok = ok && read_messages(x, messages, &t->c) && read_tools(x, tools, NULL, &t->c) &&
          make_prompt(x, t->m, &t->c);
-    t->is.tools = t->c.tools != NULL;
+    t->is.tools = t->c.tools_text;
     if (ok) return answer_talk(x, t);
     free_talk(t);
     return false;

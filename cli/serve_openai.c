@@ -299,7 +299,7 @@ static bool read_chat(exchange *x, talk *t) {
         !read_tools(x, tools, json_object_get(x->asked, "tool_choice"), &t->c) ||
         !make_prompt(x, t->m, &t->c))
         return false;
-    t->is.tools = t->c.tools != NULL;
+    t->is.tools = t->c.tools_text;
     t->prompts[0] = (given_prompt){t->c.ids.ids, t->c.ids.n, t->c.text};
     t->n_prompts = 1;
     return true;

@@ -362,7 +362,7 @@ static bool read_response(exchange *x, response *r) {
     if (!read_input(x, r, instructions) || !read_response_tools(x, r, tools) ||
         !make_prompt(x, r->m, &r->c))
         return false;
-    r->is.tools = r->c.tools != NULL;
+    r->is.tools = r->c.tools_text;
     return true;
 }
 

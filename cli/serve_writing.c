@@ -79,6 +79,15 @@ static bool make_choices(writing *w, const wanted *is, size_t prompts) {
     return true;
 }
 
+static bool make_parser(choice *c, const wanted *is, const given_prompt *p) {
+    const ct_chat_template *chat = c->of->model->is->chat;
+    if (!is->split || !chat) return true;
+    c->parser = ct_chat_parser_new_with(chat, (ct_chat_parser_options){.tools = is->tools != NULL,
+                                                                       .descriptions = is->tools,
+                                                                       .prompt = p->text});
+    return c->parser != NULL;
+}
+
 static bool add_choice(writing *w, choice *c, const wanted *is, const given_prompt *p) {
     const ct_pretrained *m = w->model->is;
     ct_engine_request r = {.prompt = p->ids,
@@ -91,7 +100,8 @@ static bool add_choice(writing *w, choice *c, const wanted *is, const given_prom
                            .sampling = is->sampling,
                            .likely = is->likely,
                            .log_probabilities = is->log_probabilities,
-                           .keep_special = is->split,
+                           .keep_special = c->parser != NULL, // marks of calls and reasoning
+
                            .token = hear_token,
                            .done = hear_end,
                            .user = c};
@@ -122,6 +132,8 @@ writing *start_writing(exchange *x, model *m, const wanted *is, const given_prom
     pthread_cond_init(&w->come, NULL);
     bool ok = make_choices(w, is, n);
     for (size_t i = 0; ok && i < w->n; i++)
+        ok = make_parser(&w->choices[i], is, &prompts[i / w->each]);
+    for (size_t i = 0; ok && i < w->n; i++)
         ok = add_choice(w, &w->choices[i], is, &prompts[i / w->each]);
     if (ok) {
         w->watch = x->watch;
@@ -149,6 +161,7 @@ void cancel_writing(writing *w) {
 }
 
 static void free_choice(choice *c) {
+    ct_chat_parser_free(c->parser);
     for (size_t i = 0; i < c->n_calls; i++) {
         free(c->calls[i].name.v);
         free(c->calls[i].arguments.v);
@@ -185,10 +198,43 @@ void free_writing(writing *w) {
 
 static void tell(choice *c, part_kind kind, size_t call, const char *text, size_t n) {
     writing *w = c->of;
-    if (kind == PART_CONTENT) put(&c->content, text, n);
-    if (kind == PART_REASONING) put(&c->reasoning, text, n);
-    if (kind == PART_ARGUMENTS) put(&c->calls[call].arguments, text, n);
     if (w->part) w->part(w->user, c, kind, call, text, n);
+}
+
+static bool begin_call(choice *c, const char *name, size_t n) {
+    tool_call *calls = realloc(c->calls, (c->n_calls + 1) * sizeof *calls);
+    if (!calls) return false;
+    c->calls = calls;
+    tool_call *made = &calls[c->n_calls++];
+    *made = (tool_call){0};
+    make_id("call_", made->id);
+    put(&made->name, name, n);
+    return true;
+}
+
+// The parser numbers calls from 0 on, in their order.
+static bool hear_part(const ct_chat_part *p, void *user) {
+    static const part_kind kinds[] = {PART_CONTENT, PART_REASONING, PART_CALL, PART_ARGUMENTS};
+    choice *c = user;
+    if (p->kind == CT_CHAT_TEXT) put(&c->content, p->text, p->n);
+    if (p->kind == CT_CHAT_REASONING) put(&c->reasoning, p->text, p->n);
+    if (p->kind == CT_CHAT_CALL && !begin_call(c, p->text, p->n)) return false;
+    if (p->kind == CT_CHAT_ARGUMENTS) put(&c->calls[p->call].arguments, p->text, p->n);
+    tell(c, kinds[p->kind], p->call, p->text, p->n);
+    return true;
+}
+
+static void take_text(choice *c, const char *text, size_t n, bool is_end) {
+    const ct_chat_part all = {.kind = CT_CHAT_TEXT, .text = text, .n = n};
+    bool ok = true;
+    if (!c->parser)
+        ok = !n || hear_part(&all, c);
+    else if (n)
+        ok = ct_chat_parser_feed(c->parser, text, n, hear_part, c);
+    if (ok && c->parser && is_end) ok = ct_chat_parser_end(c->parser, hear_part, c);
+    if (ok) return;
+    c->failed = true;
+    ct_error_clear();
 }
 
 // A token alone may have lost its blank, which decoders take from the beginning of a text: it stands behind another.
@@ -254,7 +300,7 @@ bool go_on(writing *w) {
     if (!e) return false;
     choice *c = e->of;
     if (!e->is_end && c->likely) add_likely(c, e);
-    if (e->n) tell(c, PART_CONTENT, 0, e->text, e->n);
+    take_text(c, e->text, e->n, e->is_end);
     if (e->is_end) end_choice(c, e);
     free(e);
     return true;
@@ -286,7 +332,8 @@ bool is_broken(const writing *w, int *code, const char **what) {
     for (size_t i = 0; i < w->n; i++) {
         const choice *c = &w->choices[i];
         const bool cancelled = c->over && c->end == CT_ENGINE_CANCELLED;
-        if (c->over && c->end != CT_ENGINE_FAILED && !cancelled) continue;
+        const bool lost = !c->over || c->failed; // for want of memory
+        if (!lost && c->end != CT_ENGINE_FAILED && !cancelled) continue;
         *code = !cancelled ? 500
                 : stopping ? 503
                            : 499; // nginx's number for a client that went away

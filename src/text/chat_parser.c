@@ -320,8 +320,7 @@ static ct_flow failed(ct_chat_parser *p) {
     const bool whole = p->told && p->complete && is_blank(p->in + p->tail, n); // but for a bracket
     p->state = whole ? ct__chat_between : ct__chat_text;
     p->start = p->told = false;
-    if (flow == CT_FLOW_ON && !whole)
-        flow = ct__chat_tell(p, CT_CHAT_TEXT, p->in + p->tail, n);
+    if (flow == CT_FLOW_ON && !whole) flow = ct__chat_tell(p, CT_CHAT_TEXT, p->in + p->tail, n);
     p->tail = p->at;
     return flow;
 }

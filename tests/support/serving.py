@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 from support import language_models as lm
+from support import safetensors
 from support.program import command
 
 TEMPLATE = ("{% for m in messages %}<{{ m.role }}>{{ m.content }}"
@@ -33,6 +34,51 @@ def make_model(folder, name="llama2", template=TEMPLATE, context=512, seed=None)
     lm.save(folder, config, shapes)
     if template:
         (folder / "chat_template.jinja").write_text(template)
+    return folder
+
+
+# What a parrot says behind <assistant>, and behind <caller>, which its template writes where there are tools.
+ANSWER = ["<think>", "Let me ", "see.", "</think>", "The fox ", "`jumps`."]
+CALL = ["I look. ", "<tool_call>", '{"name": "find", "arguments": ', '{"what": "fox"}}', "</tool_call>"]
+PARROT = ("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.tool_calls %}"
+          "{% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}{% endif %}{% endfor %}"
+          "{% if enable_thinking is defined and not enable_thinking %}<plain>{% elif tools %}<caller>{% else %}<assistant>{% endif %}"
+          "{# <think></think> #}")
+
+
+def make_parrot(folder):
+    """A model that says the same always: each token has one that follows it, so each stands once in what it says."""
+    make_model(folder, template=PARROT)
+    file = folder / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    ids = {}
+
+    def token(text):
+        if text not in ids:
+            ids[text] = 300 + len(ids)
+            tokenizer["added_tokens"].append({"id": ids[text], "content": text, "single_word": False, "lstrip": False, "rstrip": False,
+                                              "normalized": False, "special": text.startswith("<")})
+        return ids[text]
+    chains = [["<assistant>", *ANSWER], ["<caller>", *CALL], ["<plain>", "Straight ", "on."]]
+    follows = {}
+    for chain in chains:
+        chain = [token(text) for text in chain] + [0]
+        follows |= dict(zip(chain, chain[1:]))
+    file.write_text(json.dumps(tokenizer))
+    width = 336
+    config = json.loads((folder / "config.json").read_text())
+    config |= dict(vocab_size=width, hidden_size=width, head_dim=width // 4, num_hidden_layers=1, intermediate_size=8, eos_token_id=0)
+    (folder / "config.json").write_text(json.dumps(config))
+    head = np.zeros((width, width), np.float32)
+    for now, then in follows.items():
+        head[then, now] = 1
+    zeros = {f"model.layers.0.{name}.weight": np.zeros(shape, np.float32) for name, shape in [
+        ("self_attn.q_proj", (width, width)), ("self_attn.k_proj", (width, width)), ("self_attn.v_proj", (width, width)),
+        ("self_attn.o_proj", (width, width)), ("mlp.gate_proj", (8, width)), ("mlp.up_proj", (8, width)), ("mlp.down_proj", (width, 8))]}
+    ones = {name: np.ones(width, np.float32) for name in ("model.norm.weight", "model.layers.0.input_layernorm.weight",
+                                                            "model.layers.0.post_attention_layernorm.weight")}
+    safetensors.write(folder / "model.safetensors", zeros | ones | {"model.embed_tokens.weight": np.eye(width, dtype=np.float32),
+                                                                    "lm_head.weight": head})
     return folder
 
 
