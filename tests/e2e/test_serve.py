@@ -89,6 +89,14 @@ def test_equal_prompts_are_read_once(server):
     assert second["usage"]["prompt_tokens_details"]["cached_tokens"] >= second["usage"]["prompt_tokens"] - 32 > 0
 
 
+def test_equal_prompts_of_any_length(server):
+    """Of what another text has read, all but the last token is shared: also where that ends a page, or is all that there is to read."""
+    for n in (1, 2, 14, 15, 16, 17, 31, 32, 33):
+        ask = dict(prompt=[40 + (n + i) % 50 for i in range(n)], max_tokens=3, temperature=0)
+        said = [server.say("/v1/completions", **ask)["choices"] for _ in range(3)]
+        assert said[0] == said[1] == said[2]
+
+
 def test_responses(server):
     whole = server.say("/v1/responses", input="fox", max_output_tokens=6, temperature=0)
     chat = server.say("/v1/chat/completions", **ASK)["choices"][0]["message"]["content"]
