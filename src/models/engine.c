@@ -464,7 +464,8 @@ bool ct_engine_step_at(ct_engine *e, ct_loc here) {
     if (!e->n_running) return false;
     group[1].n = choose_writers(e, text[1], here);
     group[0].n = choose_readers(e, text[0], &group[0].time, here);
-    if (!group[0].n && !group[1].n) return !ct_failed(); // what was to be read was shared, but a token
+    if (!group[0].n && !group[1].n)
+        return !ct_failed(); // what was to be read was shared, but a token
     const float *scores = ct__engine_pass(e, group, here);
     if (!scores) {
         fail_all(e);
