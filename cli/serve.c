@@ -20,64 +20,64 @@ bool answer_page(exchange *x) {
 
 // ------------------------------------------------------------------------------------------- words
 
-// The next word of a list with commas or lines between them, in place. NULL: there is none.
-static char *next_word(char **list) {
-    char *word;
-    do {
-        word = strsep(list, ",\n");
-    } while (word && !*word);
-    return word;
+// The next word of a list with commas or lines between them. NULL: there is none; n: its bytes.
+static const char *next_word(const char **list, size_t *n) {
+    *list += strspn(*list, ",\n");
+    const char *word = *list;
+    *n = strcspn(word, ",\n");
+    *list += *n;
+    return *n ? word : NULL;
 }
 
-static int add_keys(serve_settings *is, char *list) {
-    for (char *key; (key = next_word(&list));) {
+static int add_keys(serve_settings *is, const char *list) {
+    size_t n;
+    for (const char *key; (key = next_word(&list, &n));) {
         if (is->n_keys == MOST_KEYS) return refuse("serve: at most %d API keys", MOST_KEYS);
-        is->keys[is->n_keys++] = key;
+        if (!(is->keys[is->n_keys] = strndup(key, n))) return refuse("serve: out of memory");
+        is->n_keys++;
     }
     return EXIT_DONE;
 }
 
-// Keys stay where they are read to: they are used until the process ends.
 static int read_keys(serve_settings *is, const char *given, const char *path) {
     const char *environment = getenv("COTAN_API_KEY");
     char *text = NULL;
     size_t cap = 0;
-    int status = given ? add_keys(is, strdup(given)) : EXIT_DONE;
-    if (status == EXIT_DONE && environment) status = add_keys(is, strdup(environment));
+    int status = given ? add_keys(is, given) : EXIT_DONE;
+    if (status == EXIT_DONE && environment) status = add_keys(is, environment);
     if (status != EXIT_DONE || !path) return status;
     FILE *file = fopen(path, "r");
-    const ssize_t n = file ? getdelim(&text, &cap, '\0', file) : -1;
-    if (file) fclose(file);
-    if (n < 0)
-        return refuse("serve: --api-key-file %s: %s", plain(path),
-                      file ? "it is empty" : strerror(errno));
+    if (!file) return refuse("serve: --api-key-file %s: %s", plain(path), strerror(errno));
     const size_t before = is->n_keys;
-    status = add_keys(is, text);
+    if (getdelim(&text, &cap, '\0', file) > 0) status = add_keys(is, text);
+    fclose(file);
+    free(text);
     if (status == EXIT_DONE && is->n_keys == before)
         return refuse("serve: --api-key-file %s: it is empty", plain(path));
     return status;
 }
 
 static int list_models(server *s, char **words, size_t n, const char *names) {
-    char *list = names ? strdup(names) : NULL, *const all = list;
+    const char *list = names;
+    size_t name_n = 0;
     if (n > MOST_MODELS) return refuse("serve: at most %d models, not %zu", MOST_MODELS, n);
     s->models = calloc(n, sizeof *s->models);
     if (!s->models) return refuse("serve: out of memory");
+    s->n_models = n;
     for (size_t i = 0; i < n; i++) {
-        const char *name = all ? next_word(&list) : NULL;
-        if (all && !name)
+        const char *name = names ? next_word(&list, &name_n) : NULL;
+        if (names && !name)
             return refuse("serve: --name %s has fewer names than there are models", plain(names));
         s->models[i].server = s;
         s->models[i].path = words[i];
-        name_model(&s->models[i], name);
+        name_model(&s->models[i], name, name_n);
         for (size_t k = 0; k < i; k++)
             if (strcmp(s->models[k].name, s->models[i].name) == 0)
                 return refuse("serve: two models are called %s: --name gives them others",
                               plain(s->models[i].name));
     }
-    if (list) return refuse("serve: --name %s has more names than there are models", plain(names));
-    free(all);
-    s->n_models = n;
+    if (names && next_word(&list, &name_n))
+        return refuse("serve: --name %s has more names than there are models", plain(names));
     return EXIT_DONE;
 }
 
@@ -117,11 +117,13 @@ static int load_models(server *s, listener *l) {
 
 // Requests that run are given a moment; a second signal ends all at once.
 static void end_requests(listener *l) {
-    const double until = seconds_now() + LAST_SECONDS;
     refuse_more(l);
-    while (busy_requests(l) && seconds_now() < until)
-        if (look_on(l, 0)) _exit(EXIT_INTERRUPTED);
-    cancel_all(l);
+    for (int cancelled = 0; cancelled < 2; cancelled++) { // what was cancelled is told so
+        const double until = seconds_now() + (cancelled ? 1 : LAST_SECONDS);
+        if (cancelled) cancel_all(l);
+        while (busy_requests(l) && seconds_now() < until)
+            if (look_on(l, 0)) _exit(EXIT_INTERRUPTED);
+    }
 }
 
 // A file that cannot be read to its end, or a step that lasts, does not hold the process.
@@ -219,13 +221,14 @@ int run_serve(int argc, char **argv) {
     };
     if (!parse(&c, argc, argv, &name, &status)) return status;
     is->port = (int64_t)port.value;
-    if ((status = read_keys(is, keys, key_file)) != EXIT_DONE ||
-        (status = list_models(&s, argv, c.n_words, names)) != EXIT_DONE)
-        return status;
-    if (!use_machine(&is->machine, c.name, &status)) return status;
-    s.metrics = metrics_new();
-    status = s.metrics ? serve(&s) : EXIT_FAILED;
-    metrics_free(s.metrics);
+    status = read_keys(is, keys, key_file);
+    if (status == EXIT_DONE) status = list_models(&s, argv, c.n_words, names);
+    if (status == EXIT_DONE && use_machine(&is->machine, c.name, &status)) {
+        s.metrics = metrics_new();
+        status = s.metrics ? serve(&s) : EXIT_FAILED;
+        metrics_free(s.metrics);
+    }
+    for (size_t i = 0; i < is->n_keys; i++) free(is->keys[i]);
     free(s.models);
     return status;
 }

@@ -58,7 +58,7 @@ typedef struct serve_settings {
     int64_t port, context, parallel, queue, timeout;
     uint64_t cache;
     const char *cors; // NULL: no other pages; "*": all
-    const char *keys[MOST_KEYS];
+    char *keys[MOST_KEYS];
     size_t n_keys; // 0: none is wanted
     machine machine;
 } serve_settings;
@@ -168,7 +168,7 @@ const char *short_name(const char *name, size_t *n); // without Ollama's ":lates
 bool read_vector(model *m, const int32_t *ids, size_t n, float *vector, char why[512]);
 // False: see ct_error_text.
 bool encode(model *m, const char *text, size_t n, bool add_special, ct_encoding *e);
-void name_model(model *m, const char *name); // NULL: by its path
+void name_model(model *m, const char *name, size_t n); // NULL: by its path
 
 // ---------------------------------------------------------------------------------------- writing
 

@@ -14,7 +14,7 @@ static const ct_loc nowhere;
 
 // ------------------------------------------------------------------------------------------- names
 
-void name_model(model *m, const char *name) {
+void name_model(model *m, const char *name, size_t name_n) {
     struct stat st;
     size_t n = strlen(m->path);
     const char *at = m->path;
@@ -27,7 +27,7 @@ void name_model(model *m, const char *name) {
             }
         if (n > 5 && strncmp(at + n - 5, ".gguf", 5) == 0) n -= 5;
     }
-    if (name) at = name, n = strlen(name);
+    if (name) at = name, n = name_n;
     snprintf(m->name, sizeof m->name, "%.*s", (int)n, at);
 }
 

@@ -401,13 +401,28 @@ def test_several_models(model, tmp_path_factory):
 
 def test_stopping(model):
     s = Server(model)
-    c, reply = stream(s, max_tokens=100)
+    c, reply = stream(s, max_tokens=40)
     s.process.send_signal(signal.SIGINT)
     rest = reply.read()
     assert rest.endswith(b"data: [DONE]\n\n") and b'"finish_reason":"length"' in rest  # it was let to its end
     assert s.process.wait(10) == 0
     with pytest.raises(OSError):
         s.ask("/health")
+
+
+def test_stopping_what_lasts(model):
+    s = Server(model)
+    c, reply = stream(s, max_tokens=8000)
+    s.process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    rest = reply.read()  # cut off after five seconds, in words
+    assert rest.endswith(b'data: {"error":{"message":"the server is stopping","type":"server_error","param":null,"code":null}}\n\n')
+    assert s.process.wait(10) == 0 and 3 < time.monotonic() - began < 12
+    s = Server(model)
+    c, reply = stream(s, max_tokens=8000)
+    s.process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    assert s.stop(signal.SIGINT) == 130  # a second one does not wait
 
 
 def test_requests_and_stopping_while_it_loads(model, tmp_path):
