@@ -69,13 +69,13 @@ static int run_help(int argc, char **argv);
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", run_train},      {"plan", run_plan},       {"sample", run_sample},
-                {"compile", run_compile},  {"pull", run_pull},       {"run", run_run},
-                {"serve", run_serve},      {"info", run_info},       {"tokenize", run_tokenize},
-                {"profile", run_profile},  {"bench", run_bench},     {"devices", run_devices},
-                {"doctor", run_doctor},    {"explain", run_explain}, {"help", run_help},
-                {"version", run_version},  {"--help", run_help},     {"-h", run_help},
-                {"--version", run_version}};
+} commands[] = {{"train", run_train},       {"plan", run_plan},        {"sample", run_sample},
+                {"compile", run_compile},   {"pull", run_pull},        {"run", run_run},
+                {"chat", run_run},          {"serve", run_serve},      {"info", run_info},
+                {"tokenize", run_tokenize}, {"profile", run_profile},  {"bench", run_bench},
+                {"devices", run_devices},   {"doctor", run_doctor},    {"explain", run_explain},
+                {"help", run_help},         {"version", run_version},  {"--help", run_help},
+                {"-h", run_help},           {"--version", run_version}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 int run_own(const char *name, int argc, char **argv) {

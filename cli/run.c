@@ -1,32 +1,44 @@
 // cotan run: a published model goes on with a text, or answers in a conversation.
 #define _GNU_SOURCE
 #include <jansson.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cotan/chat.h>
-#include <cotan/hub.h>
-#include <cotan/lm.h>
-#include <cotan/tokenizer.h>
+#include <cotan/engine.h>
 
 #include "cli.h"
 
-enum { MOST_ENDS = 64, LONGEST_PATH = 4096 };
-
 typedef struct model {
-    ct_lm *lm;
-    ct_tokenizer *tokenizer;
-    ct_chat_template *chat; // NULL: it goes on with texts
-    ct_decoder *decoder;
-    int32_t ends[MOST_ENDS];
-    size_t n_ends;
+    ct_pretrained *is;
+    ct_engine *engine;
+    bool chats; // its template makes prompts of conversations
     ct_lm_sampling sampling;
     int64_t length;
-    bool terminal;
+    const char *stop; // NULL: none
+    bool terminal, verbose;
+    bool failed;  // the last request, which has said so
     json_t *said; // of an answer: its text, in pieces
 } model;
+
+// ------------------------------------------------------------------------------------------- signals
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int signal) {
+    (void)signal;
+    interrupted = 1;
+}
+
+// Ctrl-C ends an answer, and where none is written the conversation.
+static void listen_for_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+}
+
+// ----------------------------------------------------------------------------------------- requests
 
 static void show(const model *m, const char *text, size_t n) {
     if (m->terminal) // what a model writes must not steer a terminal
@@ -36,59 +48,204 @@ static void show(const model *m, const char *text, size_t n) {
     if (m->said && n) json_array_append_new(m->said, json_stringn_nocheck(text, n));
 }
 
-static bool hear(int32_t token, double log_probability, void *user) {
+static bool hear(const ct_engine_token *token, void *user) {
+    const model *m = user;
+    show(m, token->text, token->text_n);
+    return flush_output() && !interrupted;
+}
+
+static void end(const ct_engine_result *r, void *user) {
     model *m = user;
-    size_t n;
-    (void)log_probability;
-    const char *text = ct_decoder_next(m->decoder, token, &n);
-    if (!text) return false;
-    show(m, text, n);
-    return flush_output();
+    if (r->text_n) show(m, r->text, r->text_n);
+    m->failed = r->end == CT_ENGINE_FAILED;
+    if (m->failed && !ct_failed()) fprintf(stderr, "cotan: %s\n", r->why);
+    if (!m->verbose) return;
+    const double writing = r->all - r->first;
+    fflush(stdout);
+    fprintf(stderr, "\n[%zu tokens read, %zu of them known; the first after %.2f s; %zu written",
+            r->prompt, r->cached, r->first, r->written);
+    if (r->written > 1 && writing > 0)
+        fprintf(stderr, ", %.1f a second", (double)(r->written - 1) / writing);
+    fputs("]", stderr);
 }
 
 // `given` behind what the file puts in front of a text, or, where a template has done that, as it is.
 static bool write_on(model *m, const char *given, size_t n) {
     ct_encoding e = {0};
-    bool ok = ct_tokenizer_encode(m->tokenizer, given, n, &e, .add_special = !m->chat) &&
-              ct_lm_generate(.lm = m->lm, .prompt = e.ids, .n_prompt = e.n, .most = m->length,
-                             .ends = m->ends, .n_ends = m->n_ends, .sampling = m->sampling,
-                             .token = hear, .user = m);
+    interrupted = 0;
+    m->failed = false;
+    int64_t id = 0;
+    if (ct_tokenizer_encode(m->is->tokenizer, given, n, &e, .add_special = !m->chats))
+        id = ct_engine_add(m->engine, .prompt = e.ids, .n_prompt = e.n, .most = m->length,
+                           .ends = m->is->ends, .n_ends = m->is->n_ends, .stops = &m->stop,
+                           .n_stops = m->stop ? 1 : 0, .sampling = m->sampling, .token = hear,
+                           .done = end, .user = m);
     ct_encoding_free(&e);
-    size_t left;
-    const char *rest = ct_decoder_end(m->decoder, &left);
-    if (rest) show(m, rest, left);
+    bool stopped = false;
+    while (id && ct_engine_step(m->engine))
+        if (interrupted && !stopped) {
+            ct_engine_cancel(m->engine, id);
+            stopped = true;
+        }
     putchar('\n');
-    return flush_output() && ok && !ct_failed();
+    return flush_output() && id && !m->failed && !ct_failed();
 }
+
+// ------------------------------------------------------------------------------------- conversations
 
 static json_t *message(const char *role, const char *content, size_t n) {
     return json_pack("{s:s, s:s%}", "role", role, "content", content, n);
 }
 
-// Adds what the user says to the conversation, and the answer behind it.
-static bool answer(model *m, json_t *messages, const char *text, size_t n) {
-    size_t length = 0;
-    json_array_append_new(messages, message("user", text, n));
-    char *all = json_dumps(messages, 0);
-    if (!all) return false;
-    const char *prompt = ct_chat_render(
-        m->chat, all, .variables = "{\"add_generation_prompt\": true}", .length = &length);
-    free(all);
-    m->said = json_array();
-    const bool ok = prompt && write_on(m, prompt, length);
+// What was said, as one message.
+static json_t *all_said(const model *m) {
     char *said = NULL;
-    size_t said_n = 0;
-    FILE *joined = open_memstream(&said, &said_n);
+    size_t n = 0;
+    FILE *joined = open_memstream(&said, &n);
     for (size_t i = 0; joined && i < json_array_size(m->said); i++) {
         const json_t *piece = json_array_get(m->said, i);
         fwrite(json_string_value(piece), 1, json_string_length(piece), joined);
     }
     if (joined) fclose(joined);
-    if (said) json_array_append_new(messages, message("assistant", said, said_n));
+    json_t *whole = said ? message("assistant", said, n) : NULL;
     free(said);
+    return whole;
+}
+
+// The answer to what stands in the conversation, which is added to it.
+static bool answer(model *m, json_t *messages) {
+    size_t length = 0;
+    char *all = json_dumps(messages, 0);
+    const char *prompt =
+        all ? ct_chat_render(m->is->chat, all, .variables = "{\"add_generation_prompt\": true}",
+                             .length = &length)
+            : NULL;
+    free(all);
+    if (!prompt) return false;
+    m->said = json_array();
+    const bool ok = write_on(m, prompt, length);
+    json_t *said = ok ? all_said(m) : NULL;
+    if (said) json_array_append_new(messages, said);
     json_decref(m->said);
     m->said = NULL;
     return ok;
+}
+
+static bool ask(model *m, json_t *messages, const char *text, size_t n) {
+    json_array_append_new(messages, message("user", text, n));
+    if (answer(m, messages)) return true;
+    json_array_remove(messages, json_array_size(messages) - 1);
+    return false;
+}
+
+static void set(model *m, const char *words) {
+    ct_num min_p = {0}, top_k = {0}, length = {0}, seed = {0};
+    const struct {
+        const char *name;
+        double low, high;
+        ct_num *to;
+    } of[] = {{"temperature", 0, 1000, &m->sampling.temperature},
+              {"top-k", 0, 1e9, &top_k},
+              {"top-p", 0, 1, &m->sampling.top_p},
+              {"min-p", 0, 1, &min_p},
+              {"repetition-penalty", 0.01, 100, &m->sampling.repetition_penalty},
+              {"length", 1, 1e9, &length},
+              {"seed", 0, 9e15, &seed}};
+    const size_t n = sizeof of / sizeof *of;
+    char name[32] = "", rest[2];
+    double value = 0;
+    const bool two = sscanf(words, "%31s %lf %1s", name, &value, rest) == 2;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(of[i].name, name) != 0) continue;
+        if (!two || !(value >= of[i].low && value <= of[i].high)) {
+            printf("%s is a number from %g to %g\n", name, of[i].low, of[i].high);
+            return;
+        }
+        *of[i].to = CT_F(value);
+        if (top_k.given) m->sampling.top_k = (int64_t)value;
+        if (min_p.given) m->sampling.min_p = value;
+        if (length.given) m->length = (int64_t)value;
+        if (seed.given) m->sampling.seed = (uint64_t)value;
+        return;
+    }
+    fputs("/set takes one of", stdout);
+    for (size_t i = 0; i < n; i++) printf("%s %s", i ? "," : "", of[i].name);
+    fputs(", and its value\n", stdout);
+}
+
+static void forget(json_t *messages, bool system_too) {
+    while (json_array_size(messages)) {
+        const size_t last = json_array_size(messages) - 1;
+        const char *role =
+            json_string_value(json_object_get(json_array_get(messages, last), "role"));
+        if (!system_too && role && strcmp(role, "system") == 0) return;
+        json_array_remove(messages, last);
+    }
+}
+
+// The last answer anew, by another seed.
+static bool again(model *m, json_t *messages) {
+    const size_t n = json_array_size(messages);
+    if (n < 2) return true;
+    json_t *was = json_incref(json_array_get(messages, n - 1));
+    json_array_remove(messages, n - 1);
+    m->sampling.seed++;
+    const bool ok = answer(m, messages);
+    if (!ok) json_array_append(messages, was);
+    json_decref(was);
+    return ok;
+}
+
+static const char *const help =
+    "  /clear           forgets the conversation\n"
+    "  /system TEXT     says what the model is told before it, and forgets it\n"
+    "  /again           answers anew, by another seed\n"
+    "  /set NAME VALUE  temperature, top-k, top-p, min-p, repetition-penalty, length, seed\n"
+    "  /bye             ends, as the end of input does\n"
+    "  \"\"\"              begins a text of several lines, and ends it\n"
+    "  Ctrl-C           ends an answer\n";
+
+// A line that begins with a stroke. False: it failed.
+static bool obey(model *m, json_t *messages, const char *line) {
+    if (strcmp(line, "/clear") == 0) {
+        forget(messages, false);
+    } else if (strncmp(line, "/system ", 8) == 0) {
+        forget(messages, true);
+        json_array_append_new(messages, message("system", line + 8, strlen(line + 8)));
+    } else if (strcmp(line, "/again") == 0) {
+        return again(m, messages);
+    } else if (strncmp(line, "/set", 4) == 0 && (!line[4] || line[4] == ' ')) {
+        set(m, line + 4);
+    } else {
+        if (strcmp(line, "/help") != 0 && strcmp(line, "/?") != 0)
+            printf("there is no %s\n", plain(line));
+        fputs(help, stdout);
+    }
+    return true;
+}
+
+// A line of input, or all up to the next """ where it begins with one: n bytes; -1: the input has ended.
+static ssize_t read_text(char **text, size_t *cap) {
+    ssize_t n = getline(text, cap, stdin);
+    if (n > 0 && (*text)[n - 1] == '\n') (*text)[--n] = '\0';
+    if (n < 3 || strncmp(*text, "\"\"\"", 3) != 0) return n;
+    char *all = NULL, *line = NULL;
+    size_t all_n = 0, line_cap = 0;
+    FILE *to = open_memstream(&all, &all_n);
+    if (!to) return -1;
+    const char *piece = *text + 3;
+    for (const char *close;; piece = line) {
+        close = strstr(piece, "\"\"\"");
+        fwrite(piece, 1, close ? (size_t)(close - piece) : strlen(piece), to);
+        if (piece == *text + 3 && !close) fputc('\n', to);
+        if (close || getline(&line, &line_cap, stdin) < 0) break;
+    }
+    fclose(to);
+    free(line);
+    free(*text);
+    *text = all;
+    *cap = all_n + 1;
+    return (ssize_t)all_n;
 }
 
 static int converse(model *m, const char *system) {
@@ -98,16 +255,23 @@ static int converse(model *m, const char *system) {
     int status = EXIT_DONE;
     if (system) json_array_append_new(messages, message("system", system, strlen(system)));
     for (;;) {
+        interrupted = 0;
         fputs("> ", stdout);
         if (!flush_output()) break;
-        ssize_t n = getline(&line, &cap, stdin);
-        if (n < 0 || strcmp(line, "/bye\n") == 0) break;
-        if (n && line[n - 1] == '\n') n--;
-        if (!n) continue;
-        if (!answer(m, messages, line, (size_t)n)) {
-            status = fail();
+        const ssize_t n = read_text(&line, &cap);
+        if (n < 0 || strcmp(line, "/bye") == 0) {
+            if (n < 0) putchar('\n');
+            if (interrupted) status = EXIT_INTERRUPTED;
             break;
         }
+        const bool ok = !n               ? true
+                        : line[0] == '/' ? obey(m, messages, line)
+                                         : ask(m, messages, line, (size_t)n);
+        if (ok) continue;
+        status = fail(); // such as a conversation that has become too long: the next one may do
+        if (ct_error_code() != CT_E_ARGUMENT && ct_error_code() != CT_E_DATA) break;
+        ct_error_clear();
+        status = EXIT_DONE;
     }
     free(line);
     json_decref(messages);
@@ -121,49 +285,47 @@ static int run_once(model *m, const char *prompt, const char *system) {
     const char *text = prompt ? prompt : n < 0 ? "" : input;
     if (n < 0) n = 0;
     bool ok;
-    if (m->chat) {
+    if (m->chats) {
         json_t *messages = json_array();
         if (system) json_array_append_new(messages, message("system", system, strlen(system)));
-        ok = answer(m, messages, text, (size_t)n);
+        ok = ask(m, messages, text, (size_t)n);
         json_decref(messages);
     } else {
         show(m, text, (size_t)n);
         ok = write_on(m, text, (size_t)n);
     }
     free(input);
-    return ok ? EXIT_DONE : fail();
+    if (interrupted) return EXIT_INTERRUPTED;
+    return ok ? EXIT_DONE : ct_failed() ? fail() : EXIT_FAILED;
 }
 
-// A folder that is there, or ORG/NAME in the Hub's cache.
-static bool find(const char *name, char path[LONGEST_PATH]) {
-    struct stat st;
-    if (stat(name, &st)) return ct_hub_find(name, NULL, path, LONGEST_PATH);
-    snprintf(path, LONGEST_PATH, "%s", name);
-    return true;
+static bool load(model *m, const char *name, int64_t context, bool raw) {
+    m->is = ct_pretrained_load(name);
+    if (!m->is) return false;
+    m->engine =
+        ct_engine_new(m->is->lm, .tokenizer = m->is->tokenizer, .texts = 1, .context = context);
+    m->chats = m->is->chat && !raw;
+    return m->engine != NULL;
 }
 
-static bool load(model *m, const char *name, bool raw) {
-    char path[LONGEST_PATH];
-    int64_t ends[MOST_ENDS];
-    if (!find(name, path)) return false;
-    m->tokenizer = ct_tokenizer_load(path);
-    m->lm = m->tokenizer ? ct_lm_load(path, .trainable = false) : NULL;
-    m->decoder = m->lm ? ct_decoder_new(m->tokenizer, true) : NULL;
-    if (!m->decoder) return false;
-    if (!raw) m->chat = ct_chat_template_load(path);
-    if (!m->chat && !raw && ct_error_code() != CT_E_FILE) return false;
-    if (!m->chat) ct_error_clear(); // there is no template: it was not made for conversations
-    m->n_ends = ct_tokenizer_ends(m->tokenizer, ends, MOST_ENDS);
-    if (m->n_ends > MOST_ENDS) m->n_ends = MOST_ENDS;
-    for (size_t i = 0; i < m->n_ends; i++) m->ends[i] = (int32_t)ends[i];
-    return true;
+// Options that were given stand above what the model's files say.
+static void choose(model *m, const ct_lm_sampling *given, ct_num min_p, ct_num seed) {
+    m->sampling = m->is->sampling;
+    if (given->temperature.given) m->sampling.temperature = given->temperature;
+    if (given->top_k) m->sampling.top_k = given->top_k;
+    if (given->top_p.given) m->sampling.top_p = given->top_p;
+    if (given->repetition_penalty.given) m->sampling.repetition_penalty = given->repetition_penalty;
+    if (min_p.given) m->sampling.min_p = min_p.value;
+    m->sampling.seed = (uint64_t)seed.value;
 }
 
 int run_run(int argc, char **argv) {
     model m = {.terminal = isatty(STDOUT_FILENO) == 1, .length = 512};
     const char *name, *prompt = NULL, *system = NULL;
+    ct_lm_sampling given = {0};
     ct_num seed = {0}, min_p = {0};
     bool raw = false;
+    int64_t context = 0;
     machine on_machine;
     opt on[MACHINE_OPTIONS];
     int status;
@@ -175,18 +337,24 @@ int run_run(int argc, char **argv) {
          .out = &system},
         {"raw", OPT_FLAG, NULL, "goes on with the text, without a chat template", .out = &raw},
         {"length", OPT_WHOLE, "N", "tokens to write at most (512)", 1, 1e9, .out = &m.length},
-        {"temperature", OPT_REAL, "X", "0: the likeliest token; above 1: wild (1)", 0, 1000,
-         .out = &m.sampling.temperature},
-        {"top-k", OPT_WHOLE, "N", "draws among the N likeliest tokens (all)", 1, 1e9,
-         .out = &m.sampling.top_k},
-        {"top-p", OPT_REAL, "P", "draws among the likeliest that have P together (1)", 0, 1,
-         .out = &m.sampling.top_p},
+        {"stop", OPT_TEXT, "TEXT", "ends where this would be written", .out = &m.stop},
+        {"temperature", OPT_REAL, "X", "0: the likeliest token; above 1: wild (the model's, or 1)",
+         0, 1000, .out = &given.temperature},
+        {"top-k", OPT_WHOLE, "N", "draws among the N likeliest tokens (the model's, or all)", 1,
+         1e9, .out = &given.top_k},
+        {"top-p", OPT_REAL, "P",
+         "draws among the likeliest that have P together (the model's, or 1)", 0, 1,
+         .out = &given.top_p},
         {"min-p", OPT_REAL, "P", "draws among those P times as likely as the likeliest (0)", 0, 1,
          .out = &min_p},
         {"repetition-penalty", OPT_REAL, "X",
-         "above 1: tokens that the text has become less likely (1)", 0.01, 100,
-         .out = &m.sampling.repetition_penalty},
+         "above 1: tokens that the text has become less likely (the model's, or 1)", 0.01, 100,
+         .out = &given.repetition_penalty},
         {"seed", OPT_COUNT, "N", "of the draws (0)", 0, 9e15, .out = &seed},
+        {"context", OPT_WHOLE, "N",
+         "tokens that a conversation may have (the model's, at most 8192)", 2, 1e9,
+         .out = &context},
+        {"verbose", OPT_FLAG, NULL, "says behind each answer how long it took", .out = &m.verbose},
         on[0],
         on[1],
         on[2],
@@ -196,12 +364,14 @@ int run_run(int argc, char **argv) {
         .usage = "MODEL [options]",
         .operand = "MODEL",
         .text =
-            "Lets a published model write: MODEL is its folder as Hugging Face has it, or "
-            "ORG/NAME\n"
-            "that cotan pull brought. With a chat template it answers --prompt, or standard "
-            "input,\n"
-            "and on a terminal holds a conversation, until /bye or the end of input; without one,\n"
-            "and with --raw, it goes on with the text. Equal seeds give equal text.\n",
+            "Lets a published model write: MODEL is its folder as Hugging Face has it, a GGUF "
+            "file,\n"
+            "or ORG/NAME that cotan pull brought. With a chat template it answers --prompt, or\n"
+            "standard input, and on a terminal holds a conversation, until /bye or the end of "
+            "input\n"
+            "(/help says more); without one, and with --raw, it goes on with the text. Equal "
+            "seeds\n"
+            "give equal text. Ctrl-C ends an answer.\n",
         .examples = "  cotan pull HuggingFaceTB/SmolLM2-135M-Instruct\n"
                     "  cotan run HuggingFaceTB/SmolLM2-135M-Instruct\n"
                     "  cotan run my-model --prompt \"Why is the sky blue?\" --temperature 0\n"
@@ -210,18 +380,16 @@ int run_run(int argc, char **argv) {
         .n = sizeof options / sizeof *options,
     };
     if (!parse(&c, argc, argv, &name, &status)) return status;
-    m.sampling.seed = (uint64_t)seed.value;
-    m.sampling.min_p = min_p.value;
     if (!use_machine(&on_machine, c.name, &status)) return status;
-    if (!load(&m, name, raw))
+    if (!load(&m, name, context, raw)) {
         status = fail();
-    else if (!prompt && m.chat && isatty(STDIN_FILENO) == 1)
-        status = converse(&m, system);
-    else
-        status = run_once(&m, prompt, system);
-    ct_decoder_free(m.decoder);
-    ct_chat_template_free(m.chat);
-    ct_tokenizer_free(m.tokenizer);
-    ct_lm_free(m.lm);
+    } else {
+        listen_for_signals();
+        choose(&m, &given, min_p, seed);
+        status = !prompt && m.chats && isatty(STDIN_FILENO) == 1 ? converse(&m, system)
+                                                                 : run_once(&m, prompt, system);
+    }
+    ct_engine_free(m.engine);
+    ct_pretrained_free(m.is);
     return status;
 }

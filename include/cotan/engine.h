@@ -57,7 +57,10 @@ typedef struct ct_engine_options {
     uint64_t memory;
     int64_t piece;  // tokens of prompts that a step reads at most, 16 to 4096; default 256
     ct_dtype dtype; // of keys and values: CT_F32 (default), CT_F16 or CT_BF16
-    bool poison;    // pages that are given back are filled with NaN: for tests
+    // Tokens that a request which runs alone guesses at a time, 0 to 15: what followed where the text had the same three
+    // tokens before. Those that the model would have written are taken at once. Default 0. No bit depends on it.
+    int64_t guesses;
+    bool poison; // pages that are given back are filled with NaN: for tests
     ct_loc here;
 } ct_engine_options;
 // The model must outlive it. NULL: see ct_error_text.
@@ -143,6 +146,7 @@ typedef struct ct_engine_state {
     int64_t pages, pages_used, pages_shared, page;
     // So far: passes; tokens of prompts that were read, and that another text had read; tokens written.
     int64_t steps, read, cached, written;
+    int64_t guessed, guessed_well;                  // tokens so far
     int64_t preempted, finished, cancelled, failed; // requests so far
 } ct_engine_state;
 CT_API ct_engine_state ct_engine_look(const ct_engine *engine); // any thread

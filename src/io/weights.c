@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/os.h"
 #include "base/text.h"
@@ -443,6 +445,18 @@ const ct_weight *ct__weights_find(const ct_weights *w, const char *name) {
     const ct_weight *wanted = &key, **found = NULL;
     if (w->n) found = bsearch(&wanted, w->by_name, w->n, sizeof *w->by_name, by_name);
     return found ? *found : NULL;
+}
+
+void ct__weights_forget(const ct_weights *w, const ct_weight *weight) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)weight->data;
+    for (size_t i = 0; i < w->n_files; i++) {
+        const uintptr_t map = (uintptr_t)w->files[i].map, first = (from + page - 1) / page * page,
+                        end = (from + weight->bytes) / page * page;
+        if (!map || from < map || from + weight->bytes > map + w->files[i].n || end <= first)
+            continue;
+        madvise((void *)first, end - first,
+                MADV_DONTNEED); // a file's pages: they come again if asked for
+    }
 }
 
 void ct__weights_close(ct_weights *w) {

@@ -51,6 +51,8 @@ typedef struct ct_weights {
 bool ct__weights_open(const char *path, ct_weights *w, ct_err *err);
 bool ct__weights_are_in(const char *folder); // files with the names that ct__weights_open looks for
 const ct_weight *ct__weights_find(const ct_weights *w, const char *name); // NULL: absent
-void ct__weights_close(ct_weights *w);                                    // also after a failure
+// Its bytes are not looked at again soon: the system gets the pages of the mapping back.
+void ct__weights_forget(const ct_weights *w, const ct_weight *weight);
+void ct__weights_close(ct_weights *w); // also after a failure
 
 #endif

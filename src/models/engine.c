@@ -8,6 +8,8 @@
 #include "compile/plan.h"
 #include "models/lm_sampling.h"
 
+enum { MOST_GUESSES = 15, SAME = 3 };
+
 // ------------------------------------------------------------------------------------- made and freed
 
 static bool options_fit(const ct_lm *lm, ct_engine_options *o, ct_ctx *ctx, const char *op) {
@@ -24,7 +26,8 @@ static bool options_fit(const ct_lm *lm, ct_engine_options *o, ct_ctx *ctx, cons
     } ranges[] = {{"texts", o->texts, 1, 1024},
                   {"waiting", o->waiting, 1, 1000000},
                   {"context", o->context, 2, most},
-                  {"piece", o->piece, 16, 4096}};
+                  {"piece", o->piece, 16, 4096},
+                  {"guesses", o->guesses, 0, MOST_GUESSES}};
     if (lm->reader || s->bidirectional) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "%s does not go on with a text", s->type);
         return false;
@@ -319,15 +322,13 @@ static bool reads_the_same(const ct_engine *e, ct_writing *const *text, int64_t 
 
 // Texts of which more is to be read, a piece of one length of each: the first one, and others as long as more is
 // read in all.
-static int64_t choose_readers(ct_engine *e, ct_writing **text, int64_t *time, ct_loc here) {
+static int64_t choose_readers(ct_engine *e, ct_writing **text, int64_t *time) {
     int64_t n = 0;
     for (int64_t i = 0; i < e->n_running; i++) {
         ct_writing *w = e->running[i];
-        if (w->n - w->read < 2) continue;
-        share(e, w, here);
         const int64_t left = w->n - w->read,
                       own = left < e->options.piece ? left : e->options.piece;
-        if (left < 2) continue; // it writes in the next step
+        if (left < 2) continue;
         const int64_t both = n && *time < own ? *time : own;
         if (n && ((n + 1) * both > e->options.piece || (n + 1) * both <= n * *time ||
                   reads_the_same(e, text, n, w)))
@@ -368,30 +369,80 @@ static bool tell(ct_engine *e, ct_writing *w, int32_t token, const float *scores
     return false;
 }
 
-// What follows a text that was read to its end.
-static void draw(ct_engine *e, ct_writing *w, const float *scores) {
+// What follows a text that was read to its end. False: the request has ended.
+static bool draw(ct_engine *e, ct_writing *w, const float *scores) {
     const int64_t vocab = e->lm->spec.vocab, prompt = (int64_t)w->ask.n_prompt;
     memcpy(e->bent, scores, (size_t)vocab * sizeof *e->bent);
     if (!ct_lm_process(e->bent, vocab, w->tokens, (size_t)w->n, (size_t)prompt, &w->ask.sampling)) {
         finish(e, w, CT_ENGINE_FAILED, "there is no memory to choose a token");
-        return;
+        return false;
     }
     const int32_t token =
         ct__lm_draw_token(e->bent, vocab, &w->ask.sampling, (uint64_t)(w->n - prompt));
     if (token < 0) {
         finish(e, w, CT_ENGINE_FAILED,
                "no token can follow: the model's scores are not finite, or all of them are banned");
-        return;
+        return false;
     }
     if (!(w->first > 0)) w->first = ct__now();
     if (is_end(w, token)) {
         finish(e, w, CT_ENGINE_STOPPED, NULL);
-        return;
+        return false;
     }
     w->tokens[w->n++] = token;
     e->count.written++;
-    if (tell(e, w, token, scores) && w->n - prompt == w->ask.most)
-        finish(e, w, CT_ENGINE_LENGTH, NULL);
+    if (!tell(e, w, token, scores)) return false;
+    if (w->n - prompt < w->ask.most) return true;
+    finish(e, w, CT_ENGINE_LENGTH, NULL);
+    return false;
+}
+
+static void fail_all(ct_engine *e) {
+    char *why = ct__strdup(ct_error_text());
+    while (e->n_running)
+        finish(e, e->running[0], CT_ENGINE_FAILED, why ? why : "there is no memory");
+    ct__free(why);
+}
+
+// Behind the last tokens of the text, what followed where it had them last: into its tokens, their number.
+static int64_t guess(const ct_engine *e, ct_writing *w) {
+    const int64_t left = w->cap - w->n - 1; // one is drawn in any case
+    const int64_t most = e->options.guesses < left ? e->options.guesses : left;
+    const int32_t *end = w->tokens + w->n - SAME;
+    if (!e->paged || w->n < SAME + 1) return 0;
+    for (const int32_t *at = end - 1; at >= w->tokens; at--) {
+        if (memcmp(at, end, SAME * sizeof *at) != 0) continue;
+        int64_t n = 0;
+        for (; n < most && at + SAME + n < w->tokens + w->n; n++)
+            w->tokens[w->n + n] = at[SAME + n];
+        return n;
+    }
+    return 0;
+}
+
+// A text that runs alone reads its token and what may come next; what would not have come is forgotten again.
+static bool step_with_guesses(ct_engine *e, ct_writing *w, int64_t n, ct_loc here) {
+    int32_t guessed[MOST_GUESSES];
+    const ct_engine_group group[2] = {{&w, 1, n + 1, true}};
+    memcpy(guessed, w->tokens + w->n, (size_t)n * sizeof *guessed);
+    const float *scores = ct__engine_pass(e, group, here);
+    if (!scores) {
+        fail_all(e);
+        return false;
+    }
+    int64_t well = 0;
+    for (int64_t i = 0; i <= n; i++, scores += e->lm->spec.vocab) {
+        w->read++;
+        ct__engine_learn(e, w);
+        if (!draw(e, w, scores) || i == n || w->tokens[w->n - 1] != guessed[i]) break;
+        well++;
+    }
+    pthread_mutex_lock(&e->lock);
+    e->count.steps++;
+    e->count.guessed += n;
+    e->count.guessed_well += well;
+    pthread_mutex_unlock(&e->lock);
+    return true;
 }
 
 static void take(ct_engine *e, const ct_engine_group group[2], const float *scores) {
@@ -402,13 +453,6 @@ static void take(ct_engine *e, const ct_engine_group group[2], const float *scor
             ct__engine_learn(e, w);
             if (w->read == w->n) draw(e, w, scores);
         }
-}
-
-static void fail_all(ct_engine *e) {
-    char *why = ct__strdup(ct_error_text());
-    while (e->n_running)
-        finish(e, e->running[0], CT_ENGINE_FAILED, why ? why : "there is no memory");
-    ct__free(why);
 }
 
 static void count(ct_engine *e, const ct_engine_group group[2]) {
@@ -427,9 +471,12 @@ static bool warm_steps(ct_engine *e, int32_t page, ct_loc here) {
     int32_t tokens[2] = {0}, pages[1] = {page};
     ct_writing fake = {.tokens = tokens, .n = 2, .page = pages, .n_pages = e->paged};
     ct_writing *text[2] = {&fake, &fake};
-    for (int kind = 1; kind < 9; kind++) {
+    const int guesses = e->options.guesses && e->paged;
+    for (int kind = 1; kind < 9 + guesses; kind++) {
         CT_SCOPE;
-        const ct_engine_group group[2] = {{text, kind / 3, 2}, {text, kind % 3, 1}};
+        const bool every = kind == 9;
+        const ct_engine_group group[2] = {{text, every ? 1 : kind / 3, 2, every},
+                                          {text, every ? 0 : kind % 3, 1, false}};
         if (!ct__engine_pass(e, group, here)) return false;
     }
     if (e->paged) ct__lm_cache_copy(e->cache, page, page, here);
@@ -458,14 +505,19 @@ bool ct_engine_step_at(ct_engine *e, ct_loc here) {
         return false;
     for (ct_writing *w; (w = next_cancelled(e));) finish(e, w, CT_ENGINE_CANCELLED, NULL);
     ct_writing *text[2][1024];
-    ct_engine_group group[2] = {{text[0], 0, 1}, {text[1], 0, 1}};
+    ct_engine_group group[2] = {{text[0], 0, 1, false}, {text[1], 0, 1, false}};
     CT_SCOPE;
     while (admit(e, here)) continue;
     if (!e->n_running) return false;
+    for (int64_t i = 0; i < e->n_running; i++) // what another one has read by now
+        if (e->running[i]->n - e->running[i]->read > 1) share(e, e->running[i], here);
     group[1].n = choose_writers(e, text[1], here);
-    group[0].n = choose_readers(e, text[0], &group[0].time, here);
-    if (!group[0].n && !group[1].n)
-        return !ct_failed(); // what was to be read was shared, but a token
+    group[0].n = choose_readers(e, text[0], &group[0].time);
+    if (e->options.guesses && e->n_running == 1 && group[1].n) {
+        const int64_t n = guess(e, text[1][0]);
+        if (n && ct__engine_room(e, text[1][0], n + 1, here))
+            return step_with_guesses(e, text[1][0], n, here);
+    }
     const float *scores = ct__engine_pass(e, group, here);
     if (!scores) {
         fail_all(e);

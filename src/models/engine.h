@@ -56,6 +56,7 @@ struct ct_engine {
 typedef struct ct_engine_group {
     ct_writing **text;
     int64_t n, time; // texts, and tokens of each
+    bool every;      // what follows each token is asked for, not the last alone
 } ct_engine_group;
 
 // engine_step.c: one pass over what they have not read -> logits behind each (n of both, vocab), or NULL. Values live as

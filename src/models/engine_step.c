@@ -90,7 +90,8 @@ static ct_lm_part part_of(ct_engine *e, const ct_engine_group *g, ct_loc here) {
         state[i] = w->state;
         memcpy(table + i * pages, w->page, (size_t)w->n_pages * sizeof *table);
     }
-    return (ct_lm_part){.tokens = numbers(tokens, n, time, here),
+    return (ct_lm_part){.every = g->every,
+                        .tokens = numbers(tokens, n, time, here),
                         .position = numbers(position, n, 1, here),
                         .table = numbers(table, n, pages, here),
                         .state = ct_from_at(state, CT_I32, CT_DIMS(any(n)), here)};

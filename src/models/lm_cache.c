@@ -140,6 +140,8 @@ ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *par
     ct_tensor x = ct__stack_hidden(&pass, joined(tokens, n, here)); // (N, width)
     for (int i = 0; i < n; i++) { // what follows the last token of each text alone
         ct_tensor rows = ct__stack_rows(&pass, i, x);
+        last[i] = rows;
+        if (parts[i].every) continue;
         rows = ct_reshape_at(
             rows, CT_DIMS(pass.segment[i].batch, pass.segment[i].time, lm->spec.width), here);
         rows = ct_slice_with((ct_slice_args){

@@ -163,6 +163,7 @@ typedef struct source {
     const ct_lm *lm;
     const char *name;
     const ct_weight *weight; // being read
+    const ct_weight *done;   // it was read
     uint64_t at;             // of its elements, or blocks
     int64_t next, n;         // experts
     ct_dtype to;
@@ -211,6 +212,8 @@ static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
     source *s = user;
     char one[CT_NN_PATH + 24];
     *n = 0;
+    if (s->done) ct__weights_forget(s->lm->files, s->done);
+    s->done = NULL;
     if (!s->weight && s->next == s->n) return true;
     if (!s->weight) {
         s->weight = find_weight(s->lm, of_expert(s->name, s->next++, one));
@@ -233,7 +236,10 @@ static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
         *n = blocks ? convert_blocks(s, from, count) : convert_numbers(s, from, count);
     }
     s->at += count;
-    if (count == left) s->weight = NULL;
+    if (count == left) {
+        s->done = w;
+        s->weight = NULL;
+    }
     return *n || next_piece(user, bytes, n, err);
 }
 
@@ -263,6 +269,7 @@ static bool give_value(ct_lm *lm, size_t i, ct_loc here) {
                   .to = ct_dtype_of(var),
                   .scales = scales};
     const bool ok = ct__var_fill(ctx, var, next_piece, s, here);
+    if (s->done) ct__weights_forget(lm->files, s->done);
     ct__free(s);
     return ok;
 }

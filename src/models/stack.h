@@ -66,8 +66,9 @@ void ct__lm_cache_copy(ct_lm_cache *cache, int32_t from, int32_t to, ct_loc here
 // (B) i32; of one that looks at other texts, what the encoder made of those (B, S, width), in the first part.
 typedef struct ct_lm_part {
     ct_tensor tokens, position, table, state, memory;
+    bool every; // what follows each of its tokens is asked for
 } ct_lm_part;
-// Their keys and values go into the cache -> logits behind the last token of each text, part after part. `longest`:
+// Their keys and values go into the cache -> logits behind the last token of each text, or every one, part after part. `longest`:
 // tokens that a text of them may come to have.
 ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *parts, int n,
                       int64_t longest, ct_loc here);

@@ -1,7 +1,11 @@
 """cotan run: a small model with a tokenizer of its own goes on with a text, and answers by its chat template."""
 import json
 import os
+import pty
+import re
+import select
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -51,6 +55,83 @@ def test_it_answers_by_its_template(model):
         assert "chat_template.jinja" in cotan("run", model, "--prompt", "fox", fails=1)
     finally:
         (model / "chat_template.jinja").unlink()
+
+
+class Terminal:
+    """What a person sees and types."""
+
+    def __init__(self, *args):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ |= {"COTAN_CC": "none", "TERM": "dumb"}
+            os.execvp(COTAN[0], [*COTAN, *map(str, args)])
+        self.seen = ""
+
+    def until(self, end):
+        """What appeared before `end`, which did too."""
+        deadline = time.monotonic() + 60
+        while end not in self.seen:
+            assert select.select([self.fd], [], [], deadline - time.monotonic())[0], self.seen
+            self.seen += os.read(self.fd, 4096).decode()
+        before, self.seen = self.seen.split(end, 1)
+        return before.replace("\r", "")
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def ask(self, line):
+        self.type(line + "\n")
+        self.until(line.splitlines()[-1] + "\r\n")  # the terminal shows what is typed
+        self.seen = "\r\n" + self.seen
+        return self.until("\r\n> ").strip()
+
+    def end(self):
+        try:
+            while os.read(self.fd, 4096):
+                pass
+        except OSError:
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.fixture
+def chatting(model):
+    (model / "chat_template.jinja").write_text(TEMPLATE)
+    yield model
+    (model / "chat_template.jinja").unlink()
+
+
+def test_a_conversation(chatting):
+    """Turns share what was read before; commands change what comes next; one that fails ends nothing."""
+    t = Terminal("chat", chatting, "--length", 8, "--temperature", 0, "--verbose", "--system", "dog")
+    t.until("> ")
+    first = t.ask("fox")
+    assert re.search(r"\[\d+ tokens read, 0 of them known; the first after .* s; \d+ written", first)
+    assert re.search(r"\[\d+ tokens read, [1-9]\d* of them known", t.ask("the lazy dog"))
+    assert t.ask("/set temperature") == "temperature is a number from 0 to 1000"
+    assert t.ask("/set warmth 1").startswith("/set takes one of temperature, top-k,")
+    assert t.ask("/nothing").startswith("there is no /nothing\n  /clear")
+    assert t.ask("/set length 3") == t.ask("/clear") == ""
+    assert "; 3 written" in t.ask("fox") and "; 3 written" in t.ask("/again")
+    assert "tokens; it must have 1 to 127, one less than the context" in t.ask("the quick " * 100)
+    assert t.ask('"""the quick\nbrown"""').split("[")[0] != ""
+    t.type("/bye\n")
+    assert t.end() == 0
+
+
+def test_interrupted(chatting):
+    """Ctrl-C ends an answer, and where none is written the conversation."""
+    t = Terminal("run", chatting, "--length", 100000, "--context", 128)
+    t.until("> ")
+    t.type("\x03")
+    assert t.end() == 130
+
+
+def test_a_stop_string_is_not_shown(model):
+    said = cotan("run", model, "--prompt", "the quick", "--length", 12, "--temperature", 0)
+    stop = said.rstrip("\n")[len("the quick") + 3:][:2]
+    cut = cotan("run", model, "--prompt", "the quick", "--length", 12, "--temperature", 0, "--stop", stop)
+    assert cut == said[:said.index(stop, len("the quick"))] + "\n"
 
 
 def test_what_is_no_model(model, tmp_path):

@@ -64,9 +64,8 @@ static bool add(ct_engine *e, asked *a) {
     return a->id > 0;
 }
 
-static void draw_requests(asked *of, const ct_lm *lm, int64_t vocab) {
+static void draw_requests(asked *of, int64_t vocab) {
     int32_t common[COMMON];
-    (void)lm;
     for (int i = 0; i < COMMON; i++) common[i] = (int32_t)draw(vocab);
     for (int k = 0; k < REQUESTS; k++) {
         asked *a = &of[k];
@@ -79,29 +78,38 @@ static void draw_requests(asked *of, const ct_lm *lm, int64_t vocab) {
         for (size_t i = 0; i < a->n; i++)
             a->prompt[i] = i < shared ? common[i] : (int32_t)draw(vocab);
         a->after = 1 + draw(a->most);
+        if (draw(4) == 0) // says the same again and again, which can be guessed
+            for (size_t i = 4; i < a->n; i++) a->prompt[i] = a->prompt[i - 4];
+        if (k && draw(4) == 0) { // asks what another one asked
+            const asked *other = &of[draw(k)];
+            memcpy(a->prompt, other->prompt, sizeof a->prompt);
+            a->n = other->n;
+        }
     }
 }
 
 static bool compare(const asked *alone, const asked *beside, int k) {
-    const int64_t n = beside->told;
-    const bool whole = beside->leaves || (n == alone->told && beside->end == alone->end);
-    if (whole && n <= alone->told &&
-        memcmp(alone->token, beside->token, (size_t)n * sizeof *alone->token) == 0 &&
+    const int64_t n = beside->told < alone->told ? beside->told : alone->told;
+    const bool whole = beside->leaves || (beside->told == alone->told && beside->end == alone->end);
+    if (whole && memcmp(alone->token, beside->token, (size_t)n * sizeof *alone->token) == 0 &&
         memcmp(alone->log_probability, beside->log_probability, (size_t)n * sizeof(double)) == 0)
         return true;
-    fprintf(stderr, "request %d of %zu tokens: %lld of %lld told\n", k, beside->n, (long long)n,
-            (long long)alone->told);
-    for (int64_t i = 0; i < n && i < alone->told; i++)
+    fprintf(stderr, "request %d of %zu tokens: %lld of %lld told\n", k, beside->n,
+            (long long)beside->told, (long long)alone->told);
+    for (int64_t i = 0; i < n; i++)
         fprintf(stderr, "  %d %.17g, alone %d %.17g\n", beside->token[i],
                 beside->log_probability[i], alone->token[i], alone->log_probability[i]);
     return false;
 }
 
-static bool run_alone(const ct_lm *lm, ct_dtype dtype, asked *of) {
+static bool run_alone(const ct_lm *lm, ct_dtype dtype, asked *of, int64_t guesses,
+                      int64_t *guessed_well) {
     for (int k = 0; k < REQUESTS; k++) {
-        ct_engine *e = ct_engine_new(lm, .texts = 1, .context = CONTEXT, .dtype = dtype);
+        ct_engine *e =
+            ct_engine_new(lm, .texts = 1, .context = CONTEXT, .dtype = dtype, .guesses = guesses);
         bool ok = e && add(e, &of[k]);
         while (ok && ct_engine_step(e)) continue;
+        *guessed_well += ct_engine_look(e).guessed_well;
         ct_engine_free(e);
         if (!ok || ct_failed()) return false;
     }
@@ -125,7 +133,7 @@ static bool run_together(const ct_lm *lm, ct_dtype dtype, asked *of, ct_engine_s
     }
     ct_engine *e = ct_engine_new(lm, .texts = 8, .context = CONTEXT, .piece = 16 + draw(40),
                                  .memory = page * (uint64_t)(least + draw(2 * least + 1)),
-                                 .dtype = dtype, .poison = true);
+                                 .dtype = dtype, .poison = true, .guesses = draw(2) * 5);
     if (!e || !ct_engine_warm(e)) return false;
     const ct_stats before = ct_get_stats();
     int next = 0;
@@ -143,28 +151,34 @@ static bool run_together(const ct_lm *lm, ct_dtype dtype, asked *of, ct_engine_s
 }
 
 static int run(const char *dir, uint64_t seed, const char *type) {
-    static asked alone[REQUESTS], beside[REQUESTS];
+    static asked alone[REQUESTS], guessing[REQUESTS], beside[REQUESTS];
     const ct_dtype dtype = strcmp(type, "f16") == 0    ? CT_F16
                            : strcmp(type, "bf16") == 0 ? CT_BF16
                                                        : CT_F32;
     ct_engine_state told;
     uint64_t compiled = 0;
+    int64_t well = 0;
     state = seed;
     ct_lm *lm = ct_lm_load(dir, .trainable = false);
-    if (lm) draw_requests(alone, lm, 96);
+    if (lm) draw_requests(alone, 96);
     memcpy(beside, alone, sizeof beside);
-    bool ok =
-        lm && run_alone(lm, dtype, alone) && run_together(lm, dtype, beside, &told, &compiled);
+    memcpy(guessing, alone, sizeof guessing);
+    bool ok = lm && run_alone(lm, dtype, alone, 0, &well) &&
+              run_alone(lm, dtype, guessing, 1 + draw(7), &well) &&
+              run_together(lm, dtype, beside, &told, &compiled);
     if (!ok) fprintf(stderr, "%s\n", ct_error_text());
     for (int k = 0; ok && k < REQUESTS; k++)
-        ok = compare(&alone[k], &beside[k], k) && beside[k].done;
+
+        ok = compare(&alone[k], &beside[k], k) && compare(&alone[k], &guessing[k], k) &&
+             beside[k].done;
     if (ok)
-        printf(
-            "{\"pages\": %lld, \"steps\": %lld, \"read\": %lld, \"cached\": %lld, \"written\": "
-            "%lld, \"preempted\": %lld, \"finished\": %lld, \"cancelled\": %lld, \"made\": %llu}\n",
-            (long long)told.pages, (long long)told.steps, (long long)told.read,
-            (long long)told.cached, (long long)told.written, (long long)told.preempted,
-            (long long)told.finished, (long long)told.cancelled, (unsigned long long)compiled);
+        printf("{\"pages\": %lld, \"steps\": %lld, \"read\": %lld, \"cached\": %lld, \"written\": "
+               "%lld, \"preempted\": %lld, \"finished\": %lld, \"cancelled\": %lld, \"made\": "
+               "%llu, \"guessed_well\": %lld}\n",
+               (long long)told.pages, (long long)told.steps, (long long)told.read,
+               (long long)told.cached, (long long)told.written, (long long)told.preempted,
+               (long long)told.finished, (long long)told.cancelled, (unsigned long long)compiled,
+               (long long)well);
     ct_lm_free(lm);
     return ok ? 0 : 1;
 }

@@ -25,15 +25,16 @@ def run(folder, seed, dtype, **env):
 def test_schedules(name, tmp_path):
     config, shapes = (json.loads(str(RECORDED[f"{name}.{what}"])) for what in ("config", "shapes"))
     lm.save(tmp_path / "model", config, shapes)
-    shared = preempted = 0
-    for seed in range(1, 3 if name in ("mamba", "rwkv") else 7):
+    shared = preempted = guessed = 0
+    for seed in range(1, 3 if name in ("mamba", "rwkv") else 6):
         told = run(tmp_path / "model", seed, ("f32", "f16", "bf16")[seed % 3], COTAN_CC="none")
         assert told["made"] == 0
         assert told["finished"] + told["cancelled"] == 24
         shared += told["cached"]
         preempted += told["preempted"]
+        guessed += told["guessed_well"]
     if told["pages"]:
-        assert shared > 500 and preempted > 1
+        assert shared > 500 and preempted > 0 and guessed > 0
 
 
 def test_compiled(tmp_path):
