@@ -107,7 +107,7 @@ static bool take_name(ct_chat_parser *p, const char *s, size_t n) {
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)s[i] <= ' ' || strchr("<>{}()[]\"'`,;", s[i])) return false;
     set(&p->name, s, n);
-    return n > 0 && n <= CT_MOST_NAME;
+    return n > 0 && n <= CT_MOST_NAME && !p->name.failed;
 }
 
 // ----------------------------------------------------------------------------------- values of JSON
@@ -136,7 +136,7 @@ static ct_flow object_arguments(ct_chat_parser *p) {
 static ct_flow object_begins(ct_chat_parser *p) {
     if (!ct__chat_space(p)) return CT_FLOW_MORE;
     if (p->in[p->at] != '{') return CT_FLOW_FAIL;
-    ct__value_begin(&p->value, false);
+    ct__value_begin(&p->value, p->form->style);
     p->state = object_arguments;
     return commit(p);
 }
@@ -243,7 +243,7 @@ static ct_flow json_value_begins(ct_chat_parser *p) {
         p->field = CT_FIELD_ARGUMENTS;
     }
     p->token.n = 0;
-    ct__value_begin(&p->value, false);
+    ct__value_begin(&p->value, CT_VALUE_JSON);
     p->state = json_value;
     return p->field == CT_FIELD_ARGUMENTS && p->name.n ? commit(p) : CT_FLOW_ON;
 }
@@ -262,7 +262,7 @@ static ct_flow json_key(ct_chat_parser *p) {
     if (!ct__chat_space(p)) return CT_FLOW_MORE;
     if (p->in[p->at] == '}') return json_ends(p);
     if (p->in[p->at] != '"') return CT_FLOW_FAIL;
-    ct__value_begin(&p->value, false);
+    ct__value_begin(&p->value, CT_VALUE_JSON);
     p->token.n = 0;
     return go(p, json_key_text);
 }
@@ -281,12 +281,16 @@ static ct_flow json_begins(ct_chat_parser *p) {
 
 // ---------------------------------------------------------------------------- f, a mark, arguments
 
+static ct_chat_state *arguments_of(const ct_chat_form *f) {
+    return f->kind == CT_CALL_PARAMETERS ? parameter : object_begins;
+}
+
 static ct_flow to_arguments(ct_chat_parser *p) {
     const char *const marks[CT_FORM_MARKS] = {p->form->args};
     const ct_flow flow = ct__chat_until(p, marks);
     if (flow != CT_FLOW_ON) return flow;
     p->at += strlen(p->mark);
-    return go(p, object_begins);
+    return go(p, arguments_of(p->form));
 }
 
 static bool means_more(const ct_chat_form *f, const char *mark) {
@@ -310,9 +314,8 @@ static ct_flow name(ct_chat_parser *p) {
         p->start = false;
         return go(p, ct__chat_text);
     }
-    if (f->kind == CT_CALL_PARAMETERS) return go(p, parameter);
     const bool there = more || !f->args || strcmp(p->mark, f->args) == 0;
-    return there ? go(p, object_begins) : token(p, to_arguments);
+    return there ? go(p, arguments_of(f)) : token(p, to_arguments);
 }
 
 static ct_flow before_name(ct_chat_parser *p) {
@@ -348,8 +351,8 @@ static void write_text(ct_chat_parser *p, const char *s, size_t n, bool quoted) 
     while (at < end && (unsigned char)end[-1] <= ' ') end--;
     const size_t out = p->out.n, length = (size_t)(end - at);
     const bool literal = length && (quoted || (*at != '"' && *at != '\''));
-    for (int python = 0; python < 2 && literal; python++) {
-        ct__value_begin(&p->value, python);
+    for (int style = CT_VALUE_JSON; style <= CT_VALUE_PYTHON && literal; style++) {
+        ct__value_begin(&p->value, (ct_value_style)style);
         const size_t used = ct__value_read(&p->value, at, length, &p->out);
         if (used == length) ct__value_read(&p->value, " ", 1, &p->out); // ends a number
         if (used == length && p->value.state == CT_VALUE_DONE) return;
@@ -469,7 +472,9 @@ static ct_flow identifier(ct_chat_parser *p, char then, size_t *n) {
     *n = p->at - p->from;
     if (*n > CT_MOST_NAME) return CT_FLOW_FAIL;
     if (p->at == p->n) return CT_FLOW_MORE;
-    return *n && p->in[p->at++] == then ? CT_FLOW_ON : CT_FLOW_FAIL;
+    if (!*n || p->in[p->at] != then) return CT_FLOW_FAIL;
+    p->at++;
+    return CT_FLOW_ON;
 }
 
 static ct_flow python_next(ct_chat_parser *p) {
@@ -511,7 +516,7 @@ static ct_flow python_key(ct_chat_parser *p) {
     flow = p->told ? CT_FLOW_ON : commit(p);
     if (flow != CT_FLOW_ON) return flow;
     write_key(p);
-    ct__value_begin(&p->value, true);
+    ct__value_begin(&p->value, CT_VALUE_PYTHON);
     return go(p, python_value);
 }
 

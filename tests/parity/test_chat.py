@@ -60,3 +60,30 @@ def test_expressions(renderer):
                                            "documents": None, "add_generation_prompt": False})
         got = renderer.ask(template=template, messages=[conversations.USER], variables=expressions.VARIABLES, now=0)
         assert got.get("text") == want, (template, got)
+
+
+# What a model writes is what its template writes of an assistant's message: calls come back from it. Of templates that render none:
+# why.
+FORMS = {
+    "Apertus-8B-Instruct": "apertus", "Apriel-1.6-15b-Thinker-fixed": "tool-calls", "Bielik-11B-v3.0-Instruct": "hermes",
+    "ByteDance-Seed-OSS": "seed", "Cohere2MoE": "command-r7b", "CohereForAI-c4ai-command-r-plus-tool_use": "command-r",
+    "CohereForAI-c4ai-command-r7b-12-2024-tool_use": "command-r7b", "GLM-4.6": "glm", "GLM-4.7-Flash": "glm",
+    "GigaChat3.1-10B-A1.8B": "gigachat", "Kimi-K2-Instruct": "kimi", "Kimi-K2-Thinking": "kimi", "LFM2-8B-A1B": "lfm2",
+    "LFM2.5-8B-A1B": "lfm2", "LFM2.5-Instruct": "lfm2", "MiMo-VL": "hermes", "MiniMax-M1": "tool-calls", "MiniMax-M2": "minimax-m2",
+    "Mistral-Small-3.2-24B-Instruct-2506": "mistral", "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": "qwen3-coder",
+    "NVIDIA-Nemotron-Nano-v2": "nemotron", "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use": "hermes",
+    "NousResearch-Hermes-3-Llama-3.1-8B-tool_use": "hermes", "Qwen-QwQ-32B": "hermes", "Qwen-Qwen2.5-7B-Instruct": "hermes",
+    "Qwen-Qwen3-0.6B": "hermes", "Qwen3-Coder": "qwen3-coder", "Qwen3.5-4B": "qwen3-coder", "Reka-Edge": "hermes",
+    "Spark2.5": "glm", "StepFun3.5-Flash": "qwen3-coder", "deepseek-ai-DeepSeek-R1-Distill-Llama-8B": "deepseek-v3",
+    "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B": "deepseek-v3", "deepseek-ai-DeepSeek-V3.1": "deepseek-v3.1",
+    "deepseek-ai-DeepSeek-V3.2": "deepseek-v3.2", "deepseek-ai-DeepSeek-V4": "deepseek-v4",
+    "deepseek-ai-DeepSeek-V4-Flash-0731": "deepseek-v4", "fireworks-ai-llama-3-firefunction-v2": "functools",
+    "ibm-granite-granite-3.3-2B-Instruct": "granite", "ibm-granite-granite-4.0": "hermes", "ibm-granite-granite-4.1": "hermes",
+    "inclusionai-ling-3.0-flash": "glm", "llama-cpp-deepseek-r1": "deepseek-v3", "meetkai-functionary-medium-v3.1": "functionary-v3.1",
+    "meetkai-functionary-medium-v3.2": "functionary-v3.2", "meta-llama-Llama-3.1-8B-Instruct": "llama-3",
+    "meta-llama-Llama-3.2-3B-Instruct": "llama-3", "meta-llama-Llama-3.3-70B-Instruct": "llama-3",
+    "mistralai-Ministral-3-14B-Reasoning-2512": "mistral", "mistralai-Mistral-Nemo-Instruct-2407": "mistral", "moonshotai-Kimi-K2": "kimi",
+    "openai-gpt-oss-120b": "harmony", "openbmb-MiniCPM5-1B": "minicpm", "poolside-Laguna-S-2.1": "glm", "poolside-Laguna-XS-2.1": "glm",
+    "poolside-Laguna-XS.2": "glm", "unsloth-Apriel-1.5": "tool-calls", "unsloth-mistral-Devstral-Small-2507": "mistral",
+    "upstage-Solar-Open-100B": "solar",
+}
