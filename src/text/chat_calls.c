@@ -333,15 +333,29 @@ ct_flow ct__chat_call_named(ct_chat_parser *p, const char *s, size_t n) {
 
 // ------------------------------------------------------------------------------ parameters as text
 
-// Is this parameter a string? 1, 0, or -1: nobody says.
-static int is_string(const ct_chat_parser *p, const char *key) {
-    const json_t *tool = described(p);
-    if (!tool) return -1;
-    const json_t *schema = json_object_get(json_object_get(tool, "parameters"), "properties");
-    schema = json_object_get(schema, key);
-    const json_t *type = json_object_get(schema, "type");
+// Does a schema ask for a string? 1, 0, or -1: it does not say, or allows both. null beside others
+// says nothing.
+static int asks_string(const json_t *schema) {
+    const json_t *type = json_object_get(schema, "type"), *any = json_object_get(schema, "anyOf");
+    const json_t *list = json_is_array(type) ? type : any, *item;
+    size_t i;
+    int all = 2;
     if (json_is_string(type)) return strcmp(json_string_value(type), "string") == 0;
+    json_array_foreach(list, i, item) {
+        const json_t *name = json_is_string(item) ? item : json_object_get(item, "type");
+        if (!json_is_string(name)) return -1;
+        const int one = strcmp(json_string_value(name), "string") == 0;
+        if (strcmp(json_string_value(name), "null") == 0) continue;
+        if (all != 2 && all != one) return -1;
+        all = one;
+    }
+    if (all != 2) return all;
     return json_is_string(json_array_get(json_object_get(schema, "enum"), 0)) ? 1 : -1;
+}
+
+static int is_string(const ct_chat_parser *p, const char *key) { // this parameter
+    const json_t *parameters = json_object_get(described(p), "parameters");
+    return asks_string(json_object_get(json_object_get(parameters, "properties"), key));
 }
 
 // As JSON if it is a value of it or a literal of Python's, else as a string.

@@ -44,6 +44,15 @@ typedef struct sample {
     "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {" \
     "\"s\": {\"type\": \"string\"}, \"i\": {\"type\": \"integer\"}}}}}]"
 
+// Parameters whose schemas say more than one word.
+#define UNIONS                                                                                     \
+    "[{\"name\": \"f\", \"parameters\": {\"properties\": {"                                        \
+    "\"a\": {\"type\": [\"string\", \"null\"]}, \"b\": {\"anyOf\": [{\"type\": \"string\"}, "      \
+    "{\"type\": \"null\"}]}, \"c\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": "              \
+    "\"integer\"}]}, "                                                                             \
+    "\"d\": {\"enum\": [\"1\", \"2\"]}, \"e\": {\"type\": [\"integer\", \"null\"]}, \"g\": "       \
+    "{\"anyOf\": 1}}}}]"
+
 static const char hermes[] = "<tool_call></tool_call><think></think>";
 static const char coder[] = "<tool_call><function=><parameter=>";
 static const char glm[] = "<tool_call><arg_key><arg_value></think>";
@@ -138,6 +147,12 @@ static const sample samples[] = {
     {"<function name=\"<param name=\"", NULL, NULL,
      "<function name=\"f\"><param name=\"a\">1</param></function>",
      "call 0 f | arguments 0 {\"a\": 1}"},
+    {coder, NULL, UNIONS,
+     "<function=f><parameter=a>1</parameter><parameter=b>1</parameter><parameter=c>1</parameter>"
+     "<parameter=d>1</parameter><parameter=e>\"1\"</parameter><parameter=g>1</parameter></"
+     "function>",
+     "call 0 f | arguments 0 {\"a\": \"1\", \"b\": \"1\", \"c\": 1, \"d\": \"1\", \"e\": \"1\", "
+     "\"g\": 1}"},
     // A name, then JSON.
     {v3, NULL, NULL,
      "Ok<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": "
