@@ -49,7 +49,7 @@ CT_API const char *ct_chat_render_with(ct_chat_template *chat, const char *messa
 #define CT__CHAT_RENDER(chat, messages, ...)                                                       \
     ct_chat_render_with((chat), (messages), (ct_chat_options){__VA_ARGS__})
 
-// ------------------------------------------------------------------------- what the model answers
+// -------------------------------------------------------------------------- what the model answers
 
 // What a model writes, taken apart as it comes: text for the user, reasoning, and calls of tools,
 // each in the form that the model's family writes (<think>, <tool_call>{...}, [TOOL_CALLS],

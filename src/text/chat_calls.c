@@ -107,7 +107,7 @@ static bool take_name(ct_chat_parser *p, const char *s, size_t n) {
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)s[i] <= ' ' || strchr("<>{}()[]\"'`,;", s[i])) return false;
     set(&p->name, s, n);
-    return n > 0 && n <= CT_MOST_NAME;
+    return n > 0 && n <= CT_MOST_NAME && !p->name.failed;
 }
 
 // ----------------------------------------------------------------------------------- values of JSON
@@ -136,7 +136,7 @@ static ct_flow object_arguments(ct_chat_parser *p) {
 static ct_flow object_begins(ct_chat_parser *p) {
     if (!ct__chat_space(p)) return CT_FLOW_MORE;
     if (p->in[p->at] != '{') return CT_FLOW_FAIL;
-    ct__value_begin(&p->value, false);
+    ct__value_begin(&p->value, p->form->style);
     p->state = object_arguments;
     return commit(p);
 }
@@ -243,7 +243,7 @@ static ct_flow json_value_begins(ct_chat_parser *p) {
         p->field = CT_FIELD_ARGUMENTS;
     }
     p->token.n = 0;
-    ct__value_begin(&p->value, false);
+    ct__value_begin(&p->value, CT_VALUE_JSON);
     p->state = json_value;
     return p->field == CT_FIELD_ARGUMENTS && p->name.n ? commit(p) : CT_FLOW_ON;
 }
@@ -262,7 +262,7 @@ static ct_flow json_key(ct_chat_parser *p) {
     if (!ct__chat_space(p)) return CT_FLOW_MORE;
     if (p->in[p->at] == '}') return json_ends(p);
     if (p->in[p->at] != '"') return CT_FLOW_FAIL;
-    ct__value_begin(&p->value, false);
+    ct__value_begin(&p->value, CT_VALUE_JSON);
     p->token.n = 0;
     return go(p, json_key_text);
 }
@@ -281,12 +281,16 @@ static ct_flow json_begins(ct_chat_parser *p) {
 
 // ---------------------------------------------------------------------------- f, a mark, arguments
 
+static ct_chat_state *arguments_of(const ct_chat_form *f) {
+    return f->kind == CT_CALL_PARAMETERS ? parameter : object_begins;
+}
+
 static ct_flow to_arguments(ct_chat_parser *p) {
     const char *const marks[CT_FORM_MARKS] = {p->form->args};
     const ct_flow flow = ct__chat_until(p, marks);
     if (flow != CT_FLOW_ON) return flow;
     p->at += strlen(p->mark);
-    return go(p, object_begins);
+    return go(p, arguments_of(p->form));
 }
 
 static bool means_more(const ct_chat_form *f, const char *mark) {
@@ -310,9 +314,8 @@ static ct_flow name(ct_chat_parser *p) {
         p->start = false;
         return go(p, ct__chat_text);
     }
-    if (f->kind == CT_CALL_PARAMETERS) return go(p, parameter);
     const bool there = more || !f->args || strcmp(p->mark, f->args) == 0;
-    return there ? go(p, object_begins) : token(p, to_arguments);
+    return there ? go(p, arguments_of(f)) : token(p, to_arguments);
 }
 
 static ct_flow before_name(ct_chat_parser *p) {
@@ -330,15 +333,29 @@ ct_flow ct__chat_call_named(ct_chat_parser *p, const char *s, size_t n) {
 
 // ------------------------------------------------------------------------------ parameters as text
 
-// Is this parameter a string? 1, 0, or -1: nobody says.
-static int is_string(const ct_chat_parser *p, const char *key) {
-    const json_t *tool = described(p);
-    if (!tool) return -1;
-    const json_t *schema = json_object_get(json_object_get(tool, "parameters"), "properties");
-    schema = json_object_get(schema, key);
-    const json_t *type = json_object_get(schema, "type");
+// Does a schema ask for a string? 1, 0, or -1: it does not say, or allows both. null beside others
+// says nothing.
+static int asks_string(const json_t *schema) {
+    const json_t *type = json_object_get(schema, "type"), *any = json_object_get(schema, "anyOf");
+    const json_t *list = json_is_array(type) ? type : any, *item;
+    size_t i;
+    int all = 2;
     if (json_is_string(type)) return strcmp(json_string_value(type), "string") == 0;
+    json_array_foreach(list, i, item) {
+        const json_t *name = json_is_string(item) ? item : json_object_get(item, "type");
+        if (!json_is_string(name)) return -1;
+        const int one = strcmp(json_string_value(name), "string") == 0;
+        if (strcmp(json_string_value(name), "null") == 0) continue;
+        if (all != 2 && all != one) return -1;
+        all = one;
+    }
+    if (all != 2) return all;
     return json_is_string(json_array_get(json_object_get(schema, "enum"), 0)) ? 1 : -1;
+}
+
+static int is_string(const ct_chat_parser *p, const char *key) { // this parameter
+    const json_t *parameters = json_object_get(described(p), "parameters");
+    return asks_string(json_object_get(json_object_get(parameters, "properties"), key));
 }
 
 // As JSON if it is a value of it or a literal of Python's, else as a string.
@@ -348,8 +365,8 @@ static void write_text(ct_chat_parser *p, const char *s, size_t n, bool quoted) 
     while (at < end && (unsigned char)end[-1] <= ' ') end--;
     const size_t out = p->out.n, length = (size_t)(end - at);
     const bool literal = length && (quoted || (*at != '"' && *at != '\''));
-    for (int python = 0; python < 2 && literal; python++) {
-        ct__value_begin(&p->value, python);
+    for (int style = CT_VALUE_JSON; style <= CT_VALUE_PYTHON && literal; style++) {
+        ct__value_begin(&p->value, (ct_value_style)style);
         const size_t used = ct__value_read(&p->value, at, length, &p->out);
         if (used == length) ct__value_read(&p->value, " ", 1, &p->out); // ends a number
         if (used == length && p->value.state == CT_VALUE_DONE) return;
@@ -469,7 +486,9 @@ static ct_flow identifier(ct_chat_parser *p, char then, size_t *n) {
     *n = p->at - p->from;
     if (*n > CT_MOST_NAME) return CT_FLOW_FAIL;
     if (p->at == p->n) return CT_FLOW_MORE;
-    return *n && p->in[p->at++] == then ? CT_FLOW_ON : CT_FLOW_FAIL;
+    if (!*n || p->in[p->at] != then) return CT_FLOW_FAIL;
+    p->at++;
+    return CT_FLOW_ON;
 }
 
 static ct_flow python_next(ct_chat_parser *p) {
@@ -511,7 +530,7 @@ static ct_flow python_key(ct_chat_parser *p) {
     flow = p->told ? CT_FLOW_ON : commit(p);
     if (flow != CT_FLOW_ON) return flow;
     write_key(p);
-    ct__value_begin(&p->value, true);
+    ct__value_begin(&p->value, CT_VALUE_PYTHON);
     return go(p, python_value);
 }
 

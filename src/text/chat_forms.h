@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "text/chat_value.h"
 
 typedef enum ct_call_kind {
     CT_CALL_NONE,
@@ -14,7 +15,7 @@ typedef enum ct_call_kind {
     CT_CALL_PYTHON,     // [f(a=1)]
 } ct_call_kind;
 
-enum { CT_FORM_MARKS = 4 };
+enum { CT_FORM_MARKS = 6 };
 typedef const char *ct_form_marks[CT_FORM_MARKS]; // up to the first NULL
 
 typedef struct ct_chat_form {
@@ -27,7 +28,8 @@ typedef struct ct_chat_form {
     const char *before;  // NAMED: ends what stands before the name and tells nothing
     ct_form_marks named; // end the name; those that mean more (a parameter, the end) are read again
     const char *args;    // NAMED: the arguments are behind this
-    ct_form_marks key;   // PARAMETERS: begin a parameter
+    ct_value_style style; // NAMED: of the arguments
+    ct_form_marks key;    // PARAMETERS: begin a parameter
     ct_form_marks middle; // end its name; the one behind `="true"` says that the value is a string
     const char *value;    // begins the value; NULL: `middle` did
     ct_form_marks end;    // end the value

@@ -316,7 +316,8 @@ const char *ct_chat_parser_form(const ct_chat_parser *p) {
 // What looked like a call is text, as it was written.
 static ct_flow failed(ct_chat_parser *p) {
     ct_flow flow = p->told ? ct__chat_flush(p, true) : CT_FLOW_ON;
-    const size_t n = p->at - p->tail;
+    while (p->at > p->tail && p->at < p->n && ((unsigned char)p->in[p->at] & 0xc0) == 0x80) p->at--;
+    const size_t n = p->at - p->tail; // of whole characters
     const bool whole = p->told && p->complete && is_blank(p->in + p->tail, n); // but for a bracket
     p->state = whole ? ct__chat_between : ct__chat_text;
     p->start = p->told = false;

@@ -7,11 +7,13 @@
 
 #include "base/plain.h"
 
-void ct__value_begin(ct_value_reader *r, bool python) {
-    r->python = python;
+static const char gemma_quote[] = "<|\"|>";
+
+void ct__value_begin(ct_value_reader *r, ct_value_style style) {
+    r->style = style;
     r->state = CT_VALUE_BEGINS;
     r->depth = r->n = r->comma = 0;
-    r->key = false;
+    r->key = r->inside = false;
 }
 
 size_t ct__value_pending(const ct_value_reader *r) { return r->n + r->comma; }
@@ -44,24 +46,32 @@ static void write_control(char c, ct_text *out) {
         ct__textf(out, "\\u%04x", (unsigned)(unsigned char)c);
 }
 
+static size_t begin_token(ct_value_reader *r, ct_value_state state, char c, size_t used) {
+    r->token[0] = c;
+    r->n = used;
+    r->state = state;
+    return used;
+}
+
 static size_t in_string(ct_value_reader *r, const char *s, size_t n, ct_text *out) {
+    const bool gemma = r->style == CT_VALUE_GEMMA;
     size_t i = 0;
-    while (i < n && s[i] != r->quote && s[i] != '"' && s[i] != '\\' && (unsigned char)s[i] >= ' ')
+    while (i < n && (gemma || s[i] != r->quote) && s[i] != '"' && s[i] != '\\' &&
+           (unsigned char)s[i] >= ' ' && !(gemma && s[i] == '<'))
         i++;
     if (i) {
         ct__text_bytes(out, s, i);
         return i;
     }
-    if (*s == r->quote) {
+    if (!gemma && *s == r->quote) {
         ct__text_add(out, "\"");
         return ended(r, 1);
     }
-    if (*s == '\\') {
-        r->state = CT_VALUE_ESCAPE;
-        r->token[0] = '\\';
-        r->n = 1;
-    } else if (*s == '"') {
-        ct__text_add(out, "\\\"");
+    if (gemma && *s == '<') return begin_token(r, CT_VALUE_QUOTE, '<', 1);
+    if (!gemma && *s == '\\') return begin_token(r, CT_VALUE_ESCAPE, '\\', 1);
+    if (!*s && r->key) return fail(r); // JSON's libraries take none
+    if (*s == '"' || *s == '\\') {
+        ct__text_add(out, *s == '"' ? "\\\"" : "\\\\");
     } else {
         write_control(*s, out); // models write lines as they are
     }
@@ -95,14 +105,17 @@ static size_t in_unicode(ct_value_reader *r, char c, ct_text *out) {
         if (r->n < 6 || at > 1) return fail(r);
         end_escape(r, out, lost, 6, 0);
         if (at == 0) return 0;
-        r->state = CT_VALUE_ESCAPE; // a backslash that begins another escape
-        r->token[0] = '\\';
-        r->n = 1;
+        begin_token(r, CT_VALUE_ESCAPE, '\\',
+                    1); // the one that has been read begins another escape
         return 0;
     }
     r->token[r->n++] = c;
     if (r->n == 6) {
         const unsigned u = unit(r->token + 2);
+        if (!u && r->key) {
+            r->n--; // which is not taken
+            return fail(r);
+        }
         if (u >= 0xdc00 && u <= 0xdfff) return end_escape(r, out, lost, 6, 1);
         return u >= 0xd800 && u <= 0xdbff ? 1 : end_escape(r, out, r->token, 6, 1);
     }
@@ -131,7 +144,7 @@ static size_t in_escape(ct_value_reader *r, char c, ct_text *out) {
         return end_escape(r, out, text, 6, 1);
     }
     if (r->n > 1) return in_unicode(r, c, out);
-    if (c == 'u' || (c == 'x' && r->python)) {
+    if (c == 'u' || (c == 'x' && r->style == CT_VALUE_PYTHON)) {
         r->token[r->n++] = c;
         return 1;
     }
@@ -140,11 +153,46 @@ static size_t in_escape(ct_value_reader *r, char c, ct_text *out) {
         return end_escape(r, out, plain, 2, 1);
     }
     if (c == '\'') return end_escape(r, out, "'", 1, 1);
-    if (!r->python) return fail(r);
+    if (r->style != CT_VALUE_PYTHON) return fail(r);
     if (c == '\n') return end_escape(r, out, "", 0, 1);
     if ((unsigned char)c < ' ' || (c >= '0' && c <= '7') || c == 'U' || c == 'N') return fail(r);
     const char both[2] = {'\\', '\\'}; // no escape of Python's: the backslash is one
     return end_escape(r, out, both, 2, 0);
+}
+
+// <|"|>, or text that began like it.
+static size_t in_quote(ct_value_reader *r, char c, ct_text *out) {
+    if (c != gemma_quote[r->n]) {
+        if (!r->inside) return fail(r);
+        for (size_t i = 0; i < r->n; i++) {
+            if (gemma_quote[i] == '"') ct__text_add(out, "\\");
+            ct__text_bytes(out, gemma_quote + i, 1);
+        }
+        r->n = 0;
+        r->state = CT_VALUE_STRING;
+        return 0;
+    }
+    if (++r->n < sizeof gemma_quote - 1) return 1;
+    r->n = 0;
+    r->inside = !r->inside;
+    if (r->inside) write_comma(r, out);
+    ct__text_add(out, "\"");
+    r->state = CT_VALUE_STRING;
+    return r->inside ? 1 : ended(r, 1);
+}
+
+static size_t in_bare(ct_value_reader *r, char c, ct_text *out) {
+    if (c == ':' && r->n) {
+        write_comma(r, out);
+        ct__textf(out, "\"%.*s\"", (int)r->n, r->token);
+        r->n = 0;
+        r->key = true;
+        return ended(r, 0);
+    }
+    if ((unsigned char)c <= ' ' || strchr("\"\\,{}[]<>", c) || r->n + 1 == sizeof r->token)
+        return fail(r);
+    r->token[r->n++] = c;
+    return 1;
 }
 
 // ------------------------------------------------------------------------------------------- words
@@ -188,7 +236,7 @@ static size_t in_word(ct_value_reader *r, char c, ct_text *out) {
     }
     const char *word = NULL;
     r->token[r->n] = '\0';
-    for (int i = 0; i < (r->python ? 6 : 3); i++)
+    for (int i = 0; i < (r->style == CT_VALUE_PYTHON ? 6 : 3); i++)
         if (strcmp(r->token, words[i][0]) == 0) word = words[i][1];
     if (!word && is_number(r->token)) word = r->token;
     if (!word) return fail(r);
@@ -200,7 +248,8 @@ static size_t in_word(ct_value_reader *r, char c, ct_text *out) {
 // --------------------------------------------------------------------------------------- structure
 
 static size_t close_bracket(ct_value_reader *r, char c, ct_text *out) {
-    if (!r->depth || r->open[r->depth - 1] != (c == '}' ? '{' : '[')) return fail(r);
+    const char open = c == '}' ? '{' : c == ']' ? '[' : '\0';
+    if (!r->depth || r->open[r->depth - 1] != open) return fail(r);
     r->depth--;
     r->comma = 0;
     ct__text_bytes(out, &c, 1);
@@ -208,7 +257,12 @@ static size_t close_bracket(ct_value_reader *r, char c, ct_text *out) {
 }
 
 static size_t begin_string(ct_value_reader *r, char c, bool key, ct_text *out) {
-    if (c != '"' && !(c == '\'' && r->python)) return fail(r);
+    if (r->style == CT_VALUE_GEMMA) {
+        r->key = key;
+        if (c == '<') return begin_token(r, CT_VALUE_QUOTE, c, 1);
+        return key ? begin_token(r, CT_VALUE_BARE, c, 0) : fail(r);
+    }
+    if (c != '"' && !(c == '\'' && r->style == CT_VALUE_PYTHON)) return fail(r);
     write_comma(r, out);
     ct__text_add(out, "\"");
     r->quote = c;
@@ -218,7 +272,7 @@ static size_t begin_string(ct_value_reader *r, char c, bool key, ct_text *out) {
 }
 
 static size_t begin_value(ct_value_reader *r, char c, ct_text *out) {
-    if (c == '"' || c == '\'') return begin_string(r, c, false, out);
+    if (c == '"' || c == '\'' || c == '<') return begin_string(r, c, false, out);
     if (c == '{' || c == '[') {
         if (r->depth == sizeof r->open) return fail(r);
         write_comma(r, out);
@@ -235,7 +289,7 @@ static size_t begin_value(ct_value_reader *r, char c, ct_text *out) {
 
 static size_t after(ct_value_reader *r, char c, ct_text *out) {
     if (c != ',') return close_bracket(r, c, out);
-    if (r->python)
+    if (r->style != CT_VALUE_JSON)
         r->comma = 1;
     else
         ct__text_add(out, ",");
@@ -245,7 +299,7 @@ static size_t after(ct_value_reader *r, char c, ct_text *out) {
 
 static size_t between(ct_value_reader *r, char c, ct_text *out) {
     if (c == ' ' || c == '\n' || c == '\r' || c == '\t') {
-        if (!r->python) ct__text_bytes(out, &c, 1);
+        if (r->style == CT_VALUE_JSON) ct__text_bytes(out, &c, 1);
         if (r->comma) r->comma++;
         return 1;
     }
@@ -256,7 +310,7 @@ static size_t between(ct_value_reader *r, char c, ct_text *out) {
         return r->comma && c == '}' ? close_bracket(r, c, out) : begin_string(r, c, true, out);
     case CT_VALUE_COLON:
         if (c != ':') return fail(r);
-        ct__text_add(out, r->python ? ": " : ":");
+        ct__text_add(out, r->style == CT_VALUE_JSON ? ":" : ": ");
         r->state = CT_VALUE_BEGINS;
         return 1;
     case CT_VALUE_AFTER: return after(r, c, out);
@@ -271,6 +325,8 @@ size_t ct__value_read(ct_value_reader *r, const char *s, size_t n, ct_text *out)
         case CT_VALUE_STRING: i += in_string(r, s + i, n - i, out); break;
         case CT_VALUE_ESCAPE: i += in_escape(r, s[i], out); break;
         case CT_VALUE_WORD: i += in_word(r, s[i], out); break;
+        case CT_VALUE_QUOTE: i += in_quote(r, s[i], out); break;
+        case CT_VALUE_BARE: i += in_bare(r, s[i], out); break;
         default: i += between(r, s[i], out);
         }
     return i;

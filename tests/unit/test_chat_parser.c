@@ -44,6 +44,15 @@ typedef struct sample {
     "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {" \
     "\"s\": {\"type\": \"string\"}, \"i\": {\"type\": \"integer\"}}}}}]"
 
+// Parameters whose schemas say more than one word.
+#define UNIONS                                                                                     \
+    "[{\"name\": \"f\", \"parameters\": {\"properties\": {"                                        \
+    "\"a\": {\"type\": [\"string\", \"null\"]}, \"b\": {\"anyOf\": [{\"type\": \"string\"}, "      \
+    "{\"type\": \"null\"}]}, \"c\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": "              \
+    "\"integer\"}]}, "                                                                             \
+    "\"d\": {\"enum\": [\"1\", \"2\"]}, \"e\": {\"type\": [\"integer\", \"null\"]}, \"g\": "       \
+    "{\"anyOf\": 1}}}}]"
+
 static const char hermes[] = "<tool_call></tool_call><think></think>";
 static const char coder[] = "<tool_call><function=><parameter=>";
 static const char glm[] = "<tool_call><arg_key><arg_value></think>";
@@ -88,6 +97,10 @@ static const sample samples[] = {
      "call 0 f | arguments 0 {\"a\": \"b | text \\u00"},
     {hermes, NULL, NULL, "<tool_call>{\"name\": \"f\", \"arguments\": \"{\"}",
      "text <tool_call>{\"name\": \"f\", \"arguments\": \"{\"}"},
+    {hermes, NULL, NULL, "<tool_call>{\"name\": \"f\", \"arguments\": {\"\\u0000\": \"\\u0000\"}}",
+     "call 0 f | arguments 0 {\" | text \\u0000\": \"\\u0000\"}}"},
+    {hermes, NULL, NULL, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1 x]}}",
+     "call 0 f | arguments 0 {\"a\": [1  | text x]}}"},
     {hermes, NULL, NULL, "<tool_call>oh<tool_call>{\"name\": \"f\"}",
      "text <tool_call>oh | call 0 f | arguments 0 {}"},
     {hermes, "<tool_call>\n", NULL, "{\"name\": \"f\"}</tool_call>", "call 0 f | arguments 0 {}"},
@@ -134,6 +147,12 @@ static const sample samples[] = {
     {"<function name=\"<param name=\"", NULL, NULL,
      "<function name=\"f\"><param name=\"a\">1</param></function>",
      "call 0 f | arguments 0 {\"a\": 1}"},
+    {coder, NULL, UNIONS,
+     "<function=f><parameter=a>1</parameter><parameter=b>1</parameter><parameter=c>1</parameter>"
+     "<parameter=d>1</parameter><parameter=e>\"1\"</parameter><parameter=g>1</parameter></"
+     "function>",
+     "call 0 f | arguments 0 {\"a\": \"1\", \"b\": \"1\", \"c\": 1, \"d\": \"1\", \"e\": \"1\", "
+     "\"g\": 1}"},
     // A name, then JSON.
     {v3, NULL, NULL,
      "Ok<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": "
@@ -243,9 +262,30 @@ static const sample samples[] = {
     {"func_name1(params_name1=params_value1", NULL, NULL,
      "<|python_start|>[f(a=\"\\x41\\d\")]<|python_end|>",
      "call 0 f | arguments 0 {\"a\": \"\\u0041\\\\d\"}"},
-    {"<|tool_list_start|></think>", NULL, NULL,
+    {"List of tools: [</think>", NULL, NULL,
      "<|tool_call_start|>[f(a=\"b\", n=2)]<|tool_call_end|>Looking.",
      "call 0 f | arguments 0 {\"a\": \"b\", \"n\": 2} | text Looking."},
+    {"func_name1(params_name1=params_value1", NULL, NULL, "[fé(a=1)]", "text [fé(a=1)]"},
+    {"<|tool_call>call:<|\"|><|channel>thought", NULL, NULL,
+     "<|channel>thought\nHm\n<channel|>Ok<|tool_call>call:f{a:<|\"|>x "
+     "<\"y\"\\<|\"|>,b:[1,{c:null}],<|\"|>d<|\"|>:true}<tool_call|><|tool_call>call:g{}<tool_call|"
+     ">",
+     "reasoning Hm | text Ok | call 0 f | arguments 0 {\"a\": \"x <\\\"y\\\"\\\\\", \"b\": [1, "
+     "{\"c\": null}], \"d\": true} | call 1 g | arguments 1 {}"},
+    {"xtml_type 'argument'", "<|open|>think<|sep|>", NULL,
+     "Hm<|close|>think<|sep|><|open|>response<|sep|>Ok<|close|>response<|sep|><|open|>tools<|sep|><"
+     "|open|>call tool=\"f\" index=\"1\"<|sep|>"
+     "<|open|>argument key=\"a\" type=\"string\"<|sep|>1<|close|>argument<|sep|><|open|>argument "
+     "key=\"b\" type=\"number\"<|sep|>1<|close|>argument<|sep|>"
+     "<|close|>call<|sep|><|close|>tools<|sep|>",
+     "reasoning Hm | text Ok | call 0 f | arguments 0 {\"a\": \"1\", \"b\": 1}"},
+    {"<think{}><tool_calls{}><arg_key{}>':opensource'", NULL, NULL,
+     "<think:opensource>Hm</"
+     "think:opensource><tool_calls:opensource>\n<tool_call:opensource>f<tool_sep:opensource>\n<arg_"
+     "key:opensource>a</arg_key:opensource>\n"
+     "<arg_value:opensource>1</arg_value:opensource>\n</tool_call:opensource>\n</"
+     "tool_calls:opensource>",
+     "reasoning Hm | call 0 f | arguments 0 {\"a\": 1}"},
     {"nothing", NULL, NULL, "<tool_call>{\"name\": \"f\"}</tool_call> \n",
      "text <tool_call>{\"name\": \"f\"}</tool_call> \n"},
 };
@@ -298,9 +338,238 @@ static void every_family_at_every_cut(void **state) {
     }
 }
 
+// ------------------------------------------------------------------------------------------ options
+
+static void tell(ct_chat_parser *p, const char *text, const char *want) {
+    heard h = {.whole = true};
+    assert_non_null(p);
+    feed(p, text, strlen(text), &h);
+    assert_true(ct_chat_parser_end(p, hear, &h));
+    check(&h, want);
+    ct_chat_parser_free(p);
+}
+
+static void calls_and_reasoning_may_be_text(void **state) {
+    (void)state;
+    static const char text[] = " <think> a </think>\n<tool_call>{\"name\": \"f\"}</tool_call> ";
+    ct_chat_template *chat = ct_chat_template_new(hermes), *oss = ct_chat_template_new(harmony);
+    tell(ct_chat_parser_new(chat), text,
+         "reasoning a | text <tool_call>{\"name\": \"f\"}</tool_call> ");
+    tell(ct_chat_parser_new(chat, .keep_reasoning = true), text,
+         "text  <think> a </think>\n<tool_call>{\"name\": \"f\"}</tool_call> ");
+    tell(ct_chat_parser_new(chat, .keep_reasoning = true, .tools = true),
+         "<think><tool_call>{\"name\": \"f\"}</think><tool_call>{\"name\": \"g\"}",
+         "text <think><tool_call>{\"name\": \"f\"}</think> | call 0 g | arguments 0 {}");
+    tell(ct_chat_parser_new(oss, .keep_reasoning = true),
+         "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b",
+         "text <|channel|>analysis<|message|>a<|end|>b");
+    ct_chat_template_free(chat);
+    ct_chat_template_free(oss);
+}
+
+static void a_form_has_a_name(void **state) {
+    (void)state;
+    ct_chat_template *chat = ct_chat_template_new(hermes);
+    ct_chat_parser *p = ct_chat_parser_new(chat);
+    assert_string_equal(ct_chat_parser_form(p), "hermes");
+    ct_chat_parser_free(p);
+    ct_chat_template_free(chat);
+}
+
+static void errors_are_sentences(void **state) {
+    (void)state;
+    ct_chat_template *chat = ct_chat_template_new(hermes);
+    heard h = {0};
+    const int line = __LINE__ + 1;
+    assert_null(ct_chat_parser_new(NULL));
+    char want[160];
+    snprintf(want, sizeof want, "%s:%d: chat_parser_new: the template must not be NULL", __FILE__,
+             line);
+    assert_string_equal(ct_error_text(), want);
+    ct_error_clear();
+    const int second = __LINE__ + 1;
+    assert_null(ct_chat_parser_new(chat, .descriptions = "{}"));
+    snprintf(want, sizeof want, "%s:%d: chat_parser_new: descriptions: a JSON list is wanted",
+             __FILE__, second);
+    assert_string_equal(ct_error_text(), want);
+    ct_error_clear();
+    ct_chat_parser *p = ct_chat_parser_new(chat);
+    assert_false(ct_chat_parser_feed(NULL, "a", 1, hear, &h));
+    assert_string_equal(ct_error_text(), "chat_parser_feed: the parser must not be NULL");
+    ct_error_clear();
+    assert_false(ct_chat_parser_feed(p, NULL, 1, hear, &h));
+    assert_string_equal(ct_error_text(), "chat_parser_feed: the text must not be NULL");
+    ct_error_clear();
+    assert_false(ct_chat_parser_feed(p, "a", 1, NULL, &h));
+    assert_string_equal(ct_error_text(),
+                        "chat_parser_feed: the function that hears of parts must not be NULL");
+    ct_error_clear();
+    assert_false(ct_chat_parser_end(p, NULL, &h));
+    assert_string_equal(ct_error_text(),
+                        "chat_parser_end: the function that hears of parts must not be NULL");
+    ct_error_clear();
+    assert_null(ct_chat_parser_form(NULL));
+    assert_string_equal(ct_error_text(), "chat_parser_form: the parser must not be NULL");
+    ct_error_clear();
+    ct_chat_parser_free(p);
+    ct_chat_template_free(chat);
+}
+
+static void a_listener_may_stop(void **state) {
+    (void)state;
+    static const char text[] =
+        "a <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call> b";
+    ct_chat_template *chat = ct_chat_template_new(hermes);
+    ct_chat_parser *p = ct_chat_parser_new(chat, .tools = true);
+    for (size_t most = 1; most <= 3; most++) {
+        heard h = {.whole = true, .most = most};
+        assert_false(ct_chat_parser_feed(p, text, strlen(text), hear, &h));
+        assert_false(ct_chat_parser_feed(p, text, strlen(text), hear, &h));
+        assert_int_equal(h.parts, most);
+        assert_false(ct_chat_parser_end(p, hear, &h));
+        assert_false(ct_failed());
+        ct__text_free(&h.line);
+        h = (heard){.whole = true};
+        feed(p, "new", 3, &h); // it has begun anew
+        assert_true(ct_chat_parser_end(p, hear, &h));
+        check(&h, "text new");
+    }
+    ct_chat_parser_free(p);
+    ct_chat_template_free(chat);
+}
+
+// -------------------------------------------------------------------------------- when, and how much
+
+// What is sure is told with the byte that makes it so.
+static void parts_are_told_when_they_are_sure(void **state) {
+    (void)state;
+    static const struct {
+        const char *template, *feeds[6], *lines[6];
+    } steps[] = {
+        {hermes,
+         {"Hel", "lo <", "tool", "s>"},
+         {"text Hel", "text Hello", "text Hello", "text Hello <tools>"}},
+        {hermes,
+         {"<tool_call>{\"name\": \"f\", \"arguments\": ", "{\"a\": \"b", "c\\", "n\", \"n\": 1",
+          "2}"},
+         {"", "call 0 f | arguments 0 {\"a\": \"b", "call 0 f | arguments 0 {\"a\": \"bc",
+          "call 0 f | arguments 0 {\"a\": \"bc\\n\", \"n\": ",
+          "call 0 f | arguments 0 {\"a\": \"bc\\n\", \"n\": 12}"}},
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const sample s = {.template = steps[i].template};
+        ct_chat_parser *p = parser_of(&s);
+        heard h = {.whole = true};
+        for (int k = 0; k < 6 && steps[i].feeds[k]; k++) {
+            feed(p, steps[i].feeds[k], strlen(steps[i].feeds[k]), &h);
+            assert_string_equal(h.line.s ? h.line.s : "", steps[i].lines[k]);
+        }
+        ct__text_free(&h.line);
+        ct_chat_parser_free(p);
+    }
+}
+
+static void long_strings_are_told_as_they_come(void **state) {
+    (void)state;
+    const sample s = {.template = coder, .tools = TOOLS};
+    ct_chat_parser *p = parser_of(&s);
+    heard h = {.whole = true};
+    static const char begin[] = "<tool_call>\n<function=f>\n<parameter=s>\n#include";
+    feed(p, begin, strlen(begin), &h);
+    assert_string_equal(h.line.s, "call 0 f | arguments 0 {\"s\": \"#include");
+    ct__text_free(&h.line);
+    ct_chat_parser_free(p);
+}
+
+static void depth_is_bounded(void **state) {
+    (void)state;
+    for (int depth = 126; depth <= 128; depth++) { // of lists in the object
+        char text[700] = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ",
+             *at = text + strlen(text);
+        memset(at, '[', (size_t)depth);
+        memset(at + depth, ']', (size_t)depth);
+        strcpy(at + 2 * depth, "}}</tool_call>");
+        const sample s = {.template = hermes};
+        ct_chat_parser *p = parser_of(&s);
+        heard h = {.whole = true};
+        feed(p, text, strlen(text), &h);
+        assert_true(ct_chat_parser_end(p, hear, &h));
+        assert_int_equal(strstr(h.line.s, "text ") != NULL, depth > 127);
+        ct__text_free(&h.line);
+        ct_chat_parser_free(p);
+    }
+}
+
+static bool count(const ct_chat_part *part, void *user) {
+    *(size_t *)user += part->n;
+    return true;
+}
+
+// Two million bytes of what is held back, a byte at a time: a step that looked at all of it again
+// would take minutes.
+static void time_is_linear(void **state) {
+    (void)state;
+    static const struct {
+        const char *template, *begin, *again;
+    } all[] = {
+        {hermes, "<tool_call>{\"arguments\": {\"a\": \"", "x"},
+        {hermes, "<tool_call>{\"arguments\": \"", "x"},
+        {hermes, "", " "},
+        {hermes, "", "<tool_call>"},
+        {hermes, "", "<tool_call>{\"x\": \""},
+        {coder, "<tool_call><function=f><parameter=a>", "\n"},
+        {coder, "", "<function=f><parameter=a>"},
+        {harmony, "<|channel|>", "<|start|>"},
+        {"<|python_tag|>", "", "{"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const sample s = {.template = all[i].template};
+        ct_chat_parser *p = parser_of(&s);
+        const char *again = all[i].again;
+        size_t heard_of = 0;
+        assert_true(ct_chat_parser_feed(p, all[i].begin, strlen(all[i].begin), count, &heard_of));
+        for (size_t k = 0, m = strlen(again); k < 200000; k++)
+            assert_true(ct_chat_parser_feed(p, again + k % m, 1, count, &heard_of));
+        assert_true(ct_chat_parser_end(p, count, &heard_of));
+        assert_true(heard_of >= 190000);
+        ct_chat_parser_free(p);
+    }
+}
+
+static void allocations_may_fail(void **state) {
+    (void)state;
+    for (int i = 0; i < SAMPLES; i++) {
+        bool done = false;
+        for (int failures = 0; !done; failures++) {
+            size_t n = 0;
+            ct__fail_alloc_after(failures);
+            ct_chat_template *chat = ct_chat_template_new(samples[i].template);
+            ct_chat_parser *p =
+                ct_chat_parser_new(chat, .tools = true, .descriptions = samples[i].tools);
+            done = ct_chat_parser_feed(p, samples[i].text, strlen(samples[i].text), count, &n) &&
+                   ct_chat_parser_end(p, count, &n);
+            ct__fail_alloc_after(-1);
+            assert_int_equal(done, !ct_failed());
+            ct_error_clear();
+            ct_chat_parser_free(p);
+            ct_chat_template_free(chat);
+            assert_true(failures < 1000);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_at_every_cut),
+        cmocka_unit_test(calls_and_reasoning_may_be_text),
+        cmocka_unit_test(a_form_has_a_name),
+        cmocka_unit_test(errors_are_sentences),
+        cmocka_unit_test(a_listener_may_stop),
+        cmocka_unit_test(parts_are_told_when_they_are_sure),
+        cmocka_unit_test(long_strings_are_told_as_they_come),
+        cmocka_unit_test(depth_is_bounded),
+        cmocka_unit_test(time_is_linear),
+        cmocka_unit_test(allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
