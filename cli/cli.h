@@ -65,7 +65,7 @@ void show_help(const command *c); // to standard output
 int refuse(const char *format, ...)
     __attribute__((format(printf, 1, 2))); // a sentence; EXIT_REFUSED
 int fail(void);                            // says the context's error; the status that it means
-// `text` without control characters, for one line of output. Overwritten by the third next call.
+// `text` without control characters, for one line of output. Overwritten by the thread's third next call.
 const char *plain(const char *text);
 // Writes text for a person to read: control characters but tabs and line ends appear as \x1b, and
 // each line but the first begins with `indent`. n bytes of whole characters.

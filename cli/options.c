@@ -12,8 +12,8 @@
 enum { MOST_OPTIONS = 64 };
 
 const char *plain(const char *text) {
-    static char rooms[3][128];
-    static int turn;
+    static _Thread_local char rooms[3][128];
+    static _Thread_local int turn;
     char *out = rooms[turn++ % 3];
     size_t n = 0;
     for (; text[n] && n < sizeof rooms[0] - 4; n++)

@@ -145,10 +145,10 @@ struct model {
     atomic_int state;
     char why[1024]; // of a broken one
     ct_pretrained *is;
-    ct_engine *engine; // NULL: it does not write
-    int64_t context;   // tokens that a text may have; 0: no limit
-    int32_t anchor;    // a token behind which others are shown, with their blanks
-    ct_ctx *loader;    // while it loads
+    ct_engine *engine;        // NULL: it does not write
+    int64_t context;          // tokens that a text may have; 0: no limit
+    int32_t anchor;           // a token behind which others are shown, with their blanks
+    _Atomic(ct_ctx *) loader; // of its thread
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;

@@ -333,7 +333,16 @@ def test_a_client_that_vanishes_ends_its_text(slow):
     c.sock.close() if c.sock else None
     c.close()
     wait_for(lambda: slow.metric("cotan_texts_cancelled_total") == before + 1)
-    wait_for(lambda: slow.metric("cotan_texts_running") == 0)
+    # So does one that waits for a whole answer, before its text has begun, too.
+    runs, waits = slow.connect(), slow.connect()
+    for c, counter in ((runs, "running"), (waits, "waiting")):
+        c.request("POST", OLD, json.dumps({"prompt": "fox", "max_tokens": 8000, "logit_bias": ENDLESS}))
+        wait_for(lambda: slow.metric(f"cotan_texts_{counter}") == 1)
+    waits.close()
+    wait_for(lambda: slow.metric("cotan_texts_waiting") == 0)
+    runs.close()
+    wait_for(lambda: slow.metric("cotan_texts_cancelled_total") == before + 3)
+    assert slow.metric("cotan_texts_running") == 0
 
 
 def test_a_full_queue(slow):
