@@ -270,6 +270,12 @@ typedef struct field {
 bool read_fields(exchange *x, json_t *from, const char *where, const field *fields, size_t n);
 // A value as it is shown in a sentence. Overwritten by the thread's next call.
 const char *shown(const json_t *value);
+// Numbers of a request that ct_lm_sampling has in another form.
+typedef struct loose_numbers {
+    ct_num seed, top_k, min_p, presence, frequency;
+} loose_numbers;
+loose_numbers loosen(const ct_lm_sampling *s);
+void settle(ct_lm_sampling *s, const loose_numbers *given); // a seed that is not given is drawn
 // temperature, top_p ... logit_bias, stop and seed, which OpenAI's requests have alike.
 bool read_wanted(exchange *x, model *m, wanted *w, const char *most_name);
 bool read_stops(exchange *x, json_t *stop, const char *where, wanted *w);

@@ -108,11 +108,25 @@ static bool read_bias(exchange *x, const model *m, json_t *bias, wanted *w) {
     return true;
 }
 
+loose_numbers loosen(const ct_lm_sampling *s) {
+    return (loose_numbers){.top_k = CT_F((double)s->top_k), .min_p = CT_F(s->min_p)};
+}
+
+void settle(ct_lm_sampling *s, const loose_numbers *given) {
+    // Scores that are divided by less would not be finite; all but the likeliest token would be impossible anyway.
+    if (s->temperature.given && s->temperature.value < 1e-5) s->temperature = CT_F(0);
+    s->seed = given->seed.given ? (uint64_t)(int64_t)given->seed.value : random_number();
+    s->top_k = given->top_k.value > 0 ? (int64_t)given->top_k.value : 0;
+    s->min_p = given->min_p.value;
+    s->presence_penalty = given->presence.value;
+    s->frequency_penalty = given->frequency.value;
+}
+
 bool read_wanted(exchange *x, model *m, wanted *w, const char *most_name) {
     ct_lm_sampling *s = &w->sampling;
     *s = m->is->sampling;
-    ct_num n = CT_F(1), seed = {0}, top_k = CT_F((double)s->top_k), min_p = CT_F(s->min_p);
-    ct_num presence = {0}, frequency = {0};
+    loose_numbers given = loosen(s);
+    ct_num n = CT_F(1);
     json_t *bias = NULL;
     const field fields[] = {
         {most_name, FIELD_WHOLE, 1, 1e9, &w->most},
@@ -120,22 +134,18 @@ bool read_wanted(exchange *x, model *m, wanted *w, const char *most_name) {
         {"temperature", FIELD_NUMBER, 0, 2, &s->temperature},
         {"top_p", FIELD_NUMBER, 0, 1, &s->top_p},
         {"n", FIELD_WHOLE, 1, 64, &n},
-        {"presence_penalty", FIELD_NUMBER, -2, 2, &presence},
-        {"frequency_penalty", FIELD_NUMBER, -2, 2, &frequency},
-        {"seed", FIELD_WHOLE, -9007199254740992.0, 9007199254740992.0, &seed},
-        {"min_p", FIELD_NUMBER, 0, 1, &min_p},
-        {"top_k", FIELD_WHOLE, -1, 1e9, &top_k},
-        {"typical_p", FIELD_NUMBER, 0, 1, &s->typical_p},
+        {"presence_penalty", FIELD_NUMBER, -2, 2, &given.presence},
+        {"frequency_penalty", FIELD_NUMBER, -2, 2, &given.frequency},
+        {"seed", FIELD_WHOLE, -9007199254740992.0, 9007199254740992.0, &given.seed},
+        {"min_p", FIELD_NUMBER, 0, 1, &given.min_p},
+        {"top_k", FIELD_WHOLE, -1, 1e9, &given.top_k},
+        {"typical_p", FIELD_NUMBER, 0.001, 1, &s->typical_p},
         {"repetition_penalty", FIELD_NUMBER, 0.01, 100, &s->repetition_penalty},
         {"logit_bias", FIELD_OBJECT, .out = &bias},
     };
     if (!read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields)) return false;
     w->n = (int64_t)n.value;
-    s->seed = seed.given ? (uint64_t)(int64_t)seed.value : random_number();
-    s->top_k = top_k.value > 0 ? (int64_t)top_k.value : 0;
-    s->min_p = min_p.value;
-    s->presence_penalty = presence.value;
-    s->frequency_penalty = frequency.value;
+    settle(s, &given);
     return read_stops(x, json_object_get(x->asked, "stop"), "", w) &&
            (!bias || read_bias(x, m, bias, w));
 }

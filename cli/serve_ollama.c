@@ -146,19 +146,19 @@ static bool read_options(exchange *x, talk *t) {
     ct_lm_sampling *s = &w->sampling;
     json_t *options = NULL;
     *s = t->m->is->sampling;
-    ct_num seed = {0}, top_k = CT_F((double)s->top_k), min_p = CT_F(s->min_p), most = {0};
-    ct_num presence = {0}, frequency = {0}, context = {0};
+    loose_numbers given = loosen(s);
+    ct_num most = {0}, context = {0};
     const field fields[] = {
         {"num_predict", FIELD_WHOLE, -2, 1e9, &most},
         {"temperature", FIELD_NUMBER, 0, 100, &s->temperature},
-        {"top_k", FIELD_WHOLE, 0, 1e9, &top_k},
+        {"top_k", FIELD_WHOLE, 0, 1e9, &given.top_k},
         {"top_p", FIELD_NUMBER, 0, 1, &s->top_p},
-        {"min_p", FIELD_NUMBER, 0, 1, &min_p},
-        {"typical_p", FIELD_NUMBER, 0, 1, &s->typical_p},
-        {"seed", FIELD_WHOLE, -9007199254740992.0, 9007199254740992.0, &seed},
+        {"min_p", FIELD_NUMBER, 0, 1, &given.min_p},
+        {"typical_p", FIELD_NUMBER, 0.001, 1, &s->typical_p},
+        {"seed", FIELD_WHOLE, -9007199254740992.0, 9007199254740992.0, &given.seed},
         {"repeat_penalty", FIELD_NUMBER, 0.01, 100, &s->repetition_penalty},
-        {"presence_penalty", FIELD_NUMBER, -2, 2, &presence},
-        {"frequency_penalty", FIELD_NUMBER, -2, 2, &frequency},
+        {"presence_penalty", FIELD_NUMBER, -2, 2, &given.presence},
+        {"frequency_penalty", FIELD_NUMBER, -2, 2, &given.frequency},
         {"num_ctx", FIELD_WHOLE, 1, 1e9, &context},
     };
     const field own[] = {{"options", FIELD_OBJECT, .out = &options}};
@@ -173,11 +173,7 @@ static bool read_options(exchange *x, talk *t) {
             "the server starts",
             t->m->name, (long long)t->m->context, context.value);
     if (most.value > 0) w->most = most;
-    s->seed = seed.given ? (uint64_t)(int64_t)seed.value : random_number();
-    s->top_k = (int64_t)top_k.value;
-    s->min_p = min_p.value;
-    s->presence_penalty = presence.value;
-    s->frequency_penalty = frequency.value;
+    settle(s, &given);
     w->n = 1;
     return true;
 }

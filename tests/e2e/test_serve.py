@@ -173,7 +173,7 @@ WRONG = [
     (CHAT, {"temperature": 2.5}, 400, "temperature must be a number from 0 to 2, not 2.5"),
     (CHAT, {"top_p": -0.5}, 400, "top_p must be a number from 0 to 1, not -0.5"),
     (CHAT, {"min_p": 2}, 400, "min_p must be a number from 0 to 1, not 2"),
-    (CHAT, {"typical_p": 2}, 400, "typical_p must be a number from 0 to 1, not 2"),
+    (CHAT, {"typical_p": 2}, 400, "typical_p must be a number from 0.001 to 1, not 2"),
     (CHAT, {"top_k": 1.5}, 400, "top_k must be a whole number from -1 to 1000000000, not 1.5"),
     (CHAT, {"repetition_penalty": 0}, 400, "repetition_penalty must be a number from 0.01 to 100, not 0"),
     (CHAT, {"presence_penalty": 3}, 400, "presence_penalty must be a number from -2 to 2, not 3"),
@@ -256,6 +256,14 @@ def test_wrong_fields(server, path, body, status, message):
         assert said[1] == message
     else:
         assert re.fullmatch(r"messages: \d+ tokens do not fit into the context of small: 512", said[1])
+
+
+@pytest.mark.parametrize("options", [
+    {"temperature": 5e-324}, {"top_p": 0}, {"top_p": 1e-300}, {"min_p": 1}, {"typical_p": 0.001}, {"top_k": -1}, {"top_k": 10**9},
+    {"repetition_penalty": 0.01}, {"repetition_penalty": 100, "temperature": 1e-9}, {"seed": -2**53}, {"n": 64}, {"max_tokens": 10**9, "stop": ["e"]},
+    {"logit_bias": {str(i): -100 for i in range(300)}}, {"stop": ["x" * 10000]}])
+def test_fields_at_their_ends(server, options):
+    assert server.say(OLD, **{"prompt": "the", "max_tokens": 2} | options)["choices"]
 
 
 def test_errors_have_openais_form(server):
