@@ -28,7 +28,8 @@ enum {
     MOST_LIKELY = 20,
     MOST_MODELS = 16,
     MOST_KEYS = 64,
-    LAST_SECONDS = 5, // that running requests have when the server is told to stop
+    MOST_SCORES = 1 << 30, // bytes, of a prompt whose log-probabilities are asked for
+    LAST_SECONDS = 5,      // that running requests have when the server is told to stop
 };
 
 // ------------------------------------------------------------------------------------------- texts
@@ -166,8 +167,18 @@ model *find_model(server *s, const char *name);
 const char *short_name(const char *name, size_t *n); // without Ollama's ":latest"
 // Numbers of a text: the mean of what the model makes of its tokens, of length 1. (width) False: `why` says it.
 bool read_vector(model *m, const int32_t *ids, size_t n, float *vector, char why[512]);
+// Of each token but the first the log-probability, and the n_best likeliest ones in its place: own (n), best (n, n_best).
+bool read_likely(model *m, const int32_t *ids, size_t n, double *own, ct_engine_choice *best,
+                 size_t n_best, char why[512]);
+typedef struct id_list {
+    int32_t *ids; // n of them
+    size_t n;
+} id_list;
+void free_ids(id_list *list); // and empties it
+// Tokens as a request has them: a list of ids from 0 on. False: it has been refused.
+bool read_ids(exchange *x, const model *m, json_t *list, const char *param, id_list *e);
 // False: see ct_error_text.
-bool encode(model *m, const char *text, size_t n, bool add_special, ct_encoding *e);
+bool encode(model *m, const char *text, size_t n, bool add_special, id_list *e);
 void name_model(model *m, const char *name, size_t n); // NULL: by its path
 
 // ---------------------------------------------------------------------------------------- writing
@@ -242,6 +253,8 @@ void cancel_writing(writing *w);            // any thread
 void free_writing(writing *w);              // cancels, and waits for the end
 const char *finish_reason(const choice *c); // "stop", "length", "tool_calls"
 json_t *take_likely(choice *c);             // a list
+// Puts those of the prompt's tokens there, before any is written. False: `why` says it.
+bool add_prompt_likely(choice *c, const given_prompt *p, size_t n_best, char why[512]);
 typedef struct token_counts {
     size_t prompt, cached, written; // tokens
 } token_counts;
@@ -286,7 +299,7 @@ void free_wanted(wanted *w);
 // What a conversation becomes: its prompt.
 typedef struct conversation {
     json_t *messages, *tools, *variables; // as the template is given them; tools may be NULL
-    ct_encoding ids;
+    id_list ids;
     char *text, *tools_text;
 } conversation;
 bool read_messages(exchange *x, json_t *list, conversation *c);
@@ -304,6 +317,8 @@ bool answer_models(exchange *x);
 bool answer_model(exchange *x);
 bool answer_embeddings(exchange *x);
 bool answer_rerank(exchange *x);
+bool answer_tokenize(exchange *x);
+bool answer_detokenize(exchange *x);
 bool answer_ollama_chat(exchange *x);
 bool answer_ollama_generate(exchange *x);
 bool answer_ollama_embed(exchange *x);

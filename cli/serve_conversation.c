@@ -208,7 +208,7 @@ void free_conversation(conversation *c) {
     json_decref(c->messages);
     json_decref(c->tools);
     json_decref(c->variables);
-    ct_encoding_free(&c->ids);
+    free_ids(&c->ids);
     free(c->text);
     free(c->tools_text);
 }

@@ -15,32 +15,20 @@ typedef struct vectors {
 // One text, or its tokens.
 static bool read_one(exchange *x, model *m, json_t *input, const char *param, float *vector,
                      size_t *tokens) {
-    ct_encoding e = {0};
+    id_list e = {0};
     char why[512];
     bool ok = true;
     if (json_is_string(input)) {
         if (!encode(m, json_string_value(input), json_string_length(input), true, &e))
             ok = refuse_failed(x, 400, param);
     } else {
-        json_t *id;
-        size_t i;
-        e.ids = calloc(json_array_size(input) + 1, sizeof *e.ids);
-        json_array_foreach(input, i, id) {
-            const json_int_t v = json_is_integer(id) ? json_integer_value(id) : -1;
-            if (!ok || !e.ids) break;
-            if (v < 0 || v >= m->is->vocab)
-                ok = refuse_request(x, 400, param,
-                                    "%s: a token is a whole number from 0 to %lld, not %s", param,
-                                    (long long)m->is->vocab - 1, shown(id));
-            e.ids[e.n++] = (int32_t)v;
-        }
-        if (!e.ids) ok = refuse_request(x, 500, NULL, "there is no memory for %s", param);
+        ok = read_ids(x, m, input, param, &e);
     }
     ok = ok && prompt_fits(x, m, e.n, param);
     if (ok && !read_vector(m, e.ids, e.n, vector, why))
         ok = refuse_request(x, 400, param, "%s", why);
     *tokens += e.n;
-    ct_encoding_free(&e);
+    free_ids(&e);
     return ok;
 }
 

@@ -108,10 +108,10 @@ static bool load(model *m) {
     m->is = ct_pretrained_load_at(m->path, nowhere);
     if (!m->is) return false;
     measure(m);
-    ct_encoding e = {0};
+    id_list e = {0};
     if (!encode(m, "a", 1, false, &e)) return false;
     m->anchor = e.n ? e.ids[e.n - 1] : 0;
-    ct_encoding_free(&e);
+    free_ids(&e);
     m->context = m->is->context;
     m->reader = ct_ctx_new();
     if (!m->reader) return false;
@@ -195,9 +195,23 @@ bool stop_model(model *m) {
 
 // ----------------------------------------------------------------------------------------- reading
 
-bool encode(model *m, const char *text, size_t n, bool add_special, ct_encoding *e) {
-    return ct_tokenizer_encode_with(m->is->tokenizer, text, n, e,
-                                    (ct_encode_options){.add_special = add_special});
+bool encode(model *m, const char *text, size_t n, bool add_special, id_list *to) {
+    ct_encoding e = {0};
+    const bool ok = ct_tokenizer_encode_with(m->is->tokenizer, text, n, &e,
+                                             (ct_encode_options){.add_special = add_special});
+    free_ids(to);
+    to->ids = ok ? malloc((e.n + 1) * sizeof *to->ids) : NULL;
+    if (to->ids) {
+        memcpy(to->ids, e.ids ? (const void *)e.ids : "", e.n * sizeof *to->ids);
+        to->n = e.n;
+    }
+    ct_encoding_free(&e);
+    return to->ids != NULL;
+}
+
+void free_ids(id_list *list) {
+    free(list->ids);
+    *list = (id_list){0};
 }
 
 static bool read_mean(const model *m, const int32_t *ids, size_t n, float *vector) {
@@ -209,20 +223,72 @@ static bool read_mean(const model *m, const int32_t *ids, size_t n, float *vecto
     return mean != NULL;
 }
 
-bool read_vector(model *m, const int32_t *ids, size_t n, float *vector, char why[512]) {
+// One thread at a time reads; its errors are the reader's, until they are told.
+static ct_ctx *begin_reading(model *m) {
     pthread_mutex_lock(&m->read_lock);
-    ct_ctx *own = ct_ctx_use(m->reader);
-    const bool ok = read_mean(m, ids, n, vector) && !ct_failed();
+    return ct_ctx_use(m->reader);
+}
+
+static bool end_reading(model *m, ct_ctx *own, bool ok, char why[512]) {
+    ok = ok && !ct_failed();
     if (!ok) {
-        snprintf(why, 512, "%s", ct_error_text());
+        snprintf(why, 512, "%s", ct_failed() ? ct_error_text() : "there is no memory");
         ct_error_clear();
     }
     ct_ctx_use(own);
     pthread_mutex_unlock(&m->read_lock);
+    return ok;
+}
+
+bool read_vector(model *m, const int32_t *ids, size_t n, float *vector, char why[512]) {
+    ct_ctx *own = begin_reading(m);
+    const bool ok = end_reading(m, own, read_mean(m, ids, n, vector), why);
     double sum = 0;
     for (int64_t i = 0; ok && i < m->is->width; i++) sum += (double)vector[i] * vector[i];
     const double length = sqrt(sum);
     for (int64_t i = 0; ok && length > 0 && i < m->is->width; i++)
         vector[i] = (float)(vector[i] / length);
     return ok;
+}
+
+// The likeliest of a row of scores, likeliest first, and of equal ones the first.
+static void find_best(const float *row, int64_t vocab, double less, ct_engine_choice *best,
+                      size_t n) {
+    size_t have = 0;
+    for (int64_t v = 0; v < vocab; v++) {
+        const double p = row[v] - less;
+        size_t at = have < n ? have++ : n;
+        if (at == n && (!n || !(p > best[n - 1].log_probability))) continue;
+        if (at == n) at--;
+        for (; at && p > best[at - 1].log_probability; at--) best[at] = best[at - 1];
+        best[at] = (ct_engine_choice){(int32_t)v, p};
+    }
+}
+
+static bool read_scores(const model *m, const int32_t *ids, size_t n, double *own,
+                        ct_engine_choice *best, size_t n_best) {
+    CT_SCOPE;
+    const int64_t vocab = m->is->vocab;
+    ct_tensor tokens = ct_from_at(ids, CT_I32, CT_DIMS(1, (int64_t)n), nowhere); // (1, T)
+    const float *row =
+        ct_data_at(ct_lm_logits_at(m->is->lm, tokens, NULL, nowhere), nowhere); // (1, T, vocab)
+    for (size_t t = 1; row && t < n; t++, row += vocab) {
+        double most = -INFINITY, sum = 0;
+        for (int64_t v = 0; v < vocab; v++) most = row[v] > most ? row[v] : most;
+        for (int64_t v = 0; v < vocab; v++) sum += exp(row[v] - most);
+        own[t] = row[ids[t]] - most - log(sum);
+        find_best(row, vocab, most + log(sum), best + t * n_best, n_best);
+    }
+    return row != NULL;
+}
+
+bool read_likely(model *m, const int32_t *ids, size_t n, double *own, ct_engine_choice *best,
+                 size_t n_best, char why[512]) {
+    if ((double)n * (double)m->is->vocab * sizeof(float) > MOST_SCORES) {
+        snprintf(why, 512, "echo with logprobs: the scores of %zu tokens take more than %d MB", n,
+                 MOST_SCORES >> 20);
+        return false;
+    }
+    ct_ctx *ctx = begin_reading(m);
+    return end_reading(m, ctx, read_scores(m, ids, n, own, best, n_best), why);
 }

@@ -15,7 +15,7 @@ typedef struct talk {
     bool chat, likely, stream, usage, echo;
     wanted is;
     conversation c;
-    ct_encoding encodings[MOST_PROMPTS];
+    id_list encodings[MOST_PROMPTS];
     given_prompt prompts[MOST_PROMPTS];
     size_t n_prompts;
     buffer echoes[MOST_PROMPTS];
@@ -30,7 +30,7 @@ static void free_talk(void *state) {
     free_wanted(&t->is);
     free_conversation(&t->c);
     for (size_t i = 0; i < MOST_PROMPTS; i++) {
-        ct_encoding_free(&t->encodings[i]);
+        free_ids(&t->encodings[i]);
         free(t->echoes[i].v);
     }
     free(t);
@@ -69,6 +69,10 @@ static json_t *old_likely(choice *c, json_t *list) {
         json_array_foreach(json_object_get(one, "top_logprobs"), k, other) {
             json_object_set(top, json_string_value(json_object_get(other, "token")),
                             json_object_get(other, "logprob"));
+        }
+        if (json_is_null(json_object_get(one, "top_logprobs"))) {
+            json_decref(top);
+            top = json_null();
         }
         json_array_append_new(tops, top);
         json_array_append_new(offsets, json_integer((json_int_t)c->offset));
@@ -238,10 +242,21 @@ static talk *new_talk(exchange *x, bool chat) {
     return t;
 }
 
+// What is echoed has log-probabilities as what is written has.
+static bool echo_likely(exchange *x, talk *t) {
+    char why[512];
+    for (size_t i = 0; t->echo && t->likely && i < t->w->n; i++)
+        if (!add_prompt_likely(&t->w->choices[i], &t->prompts[i / t->w->each], (size_t)t->is.likely,
+                               why))
+            return refuse_request(x, 400, "echo", "%s", why);
+    return true;
+}
+
 static bool answer_talk(exchange *x, talk *t) {
     t->w = start_writing(x, t->m, &t->is, t->prompts, t->n_prompts);
-    if (t->w && t->stream) return reply_stream(x, "text/event-stream", next_piece, free_talk, t);
-    const bool ok = t->w && reply_whole(x, t);
+    const bool begun = t->w && echo_likely(x, t);
+    if (begun && t->stream) return reply_stream(x, "text/event-stream", next_piece, free_talk, t);
+    const bool ok = begun && reply_whole(x, t);
     free_talk(t);
     return ok;
 }
@@ -315,27 +330,10 @@ bool answer_chat(exchange *x) {
 
 // ------------------------------------------------------------------------------------- completions
 
-// Tokens as they are: ids from 0 on.
-static bool read_ids(exchange *x, const model *m, json_t *list, ct_encoding *e) {
-    json_t *id;
-    size_t i;
-    e->ids = calloc(json_array_size(list) + 1, sizeof *e->ids);
-    if (!e->ids) return refuse_request(x, 500, NULL, "there is no memory for the prompt");
-    json_array_foreach(list, i, id) {
-        const json_int_t v = json_is_integer(id) ? json_integer_value(id) : -1;
-        if (v < 0 || v >= m->is->vocab)
-            return refuse_request(x, 400, "prompt",
-                                  "prompt: a token is a whole number from 0 to %lld, not %s",
-                                  (long long)m->is->vocab - 1, shown(id));
-        e->ids[e->n++] = (int32_t)v;
-    }
-    return true;
-}
-
 static bool read_prompt(exchange *x, talk *t, json_t *value) {
     if (t->n_prompts == MOST_PROMPTS)
         return refuse_request(x, 400, "prompt", "prompt: there are more than %d", MOST_PROMPTS);
-    ct_encoding *e = &t->encodings[t->n_prompts];
+    id_list *e = &t->encodings[t->n_prompts];
     buffer *echo = &t->echoes[t->n_prompts];
     if (json_is_string(value)) {
         const char *text = json_string_value(value);
@@ -343,7 +341,7 @@ static bool read_prompt(exchange *x, talk *t, json_t *value) {
         if (!encode(t->m, text, n, true, e)) return refuse_failed(x, 400, "prompt");
         if (t->echo) put(echo, text, n);
     } else if (json_is_array(value)) {
-        if (!read_ids(x, t->m, value, e)) return false;
+        if (!read_ids(x, t->m, value, "prompt", e)) return false;
         ct_decoder *d = t->echo ? ct_decoder_new_at(t->m->is->tokenizer, true, (ct_loc){0}) : NULL;
         size_t n = 0;
         const char *text = d ? ct_decoder_all(d, e->ids, e->n, &n) : NULL;
@@ -382,9 +380,6 @@ static bool read_completion(exchange *x, talk *t) {
                               "best_of: all n texts are told; it must be n, %lld, or "
                               "left out",
                               (long long)t->is.n);
-    if (likely.given && t->echo)
-        return refuse_request(x, 400, "echo",
-                              "echo: there are no logprobs of the prompt; one of both");
     t->likely = t->is.log_probabilities = likely.given;
     t->is.likely = (int64_t)likely.value;
     const json_t *first = json_array_get(prompt, 0);

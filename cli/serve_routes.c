@@ -18,6 +18,8 @@ const route routes[] = {
     {"POST", "/v1/completions", .answer = answer_completions},
     {"POST", "/v1/responses", .answer = answer_responses},
     {"POST", "/v1/embeddings", .answer = answer_embeddings},
+    {"POST", "/tokenize", .answer = answer_tokenize},
+    {"POST", "/detokenize", .answer = answer_detokenize},
     {"POST", "/rerank", .answer = answer_rerank},
     {"POST", "/v1/rerank", .answer = answer_rerank},
     {"POST", "/api/chat", .style = STYLE_OLLAMA, .answer = answer_ollama_chat},

@@ -276,6 +276,28 @@ static void add_likely(choice *c, const event *e) {
     json_array_append_new(c->likely, one);
 }
 
+bool add_prompt_likely(choice *c, const given_prompt *p, size_t n_best, char why[512]) {
+    const writing *w = c->of;
+    double *own = calloc(p->n, sizeof *own);
+    ct_engine_choice *best = calloc(p->n * n_best + 1, sizeof *best);
+    snprintf(why, 512, "there is no memory for the logprobs of the prompt");
+    const bool ok = own && best && read_likely(w->model, p->ids, p->n, own, best, n_best, why);
+    for (size_t i = 0; ok && i < p->n; i++) {
+        const event e = {.token = p->ids[i],
+                         .log_probability = own[i],
+                         .n_top = n_best,
+                         .top = best + i * n_best};
+        add_likely(c, &e);
+        if (i) continue;
+        json_t *first = json_array_get(c->likely, json_array_size(c->likely) - 1);
+        json_object_set_new(first, "logprob", json_null()); // nothing stands before it
+        json_object_set_new(first, "top_logprobs", json_null());
+    }
+    free(own);
+    free(best);
+    return ok;
+}
+
 static void end_choice(choice *c, const event *e) {
     const ct_engine_result *r = &e->result;
     c->over = true;

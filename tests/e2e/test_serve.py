@@ -12,6 +12,8 @@ import pytest
 from support.program import command
 from support.serving import Server, make_model
 
+CHAT, OLD = "/v1/chat/completions", "/v1/completions"
+ENDLESS = {"0": -100, "2": -100}  # the tokens that end a text
 ASK = {"messages": [{"role": "user", "content": "fox"}], "max_tokens": 6, "temperature": 0}
 
 
@@ -70,6 +72,23 @@ def test_log_probabilities(server):
     streamed = [e for c in server.events("/v1/chat/completions", **ASK, logprobs=True, top_logprobs=3)[:-1]
                 for e in (c["choices"][0]["logprobs"] or {"content": []})["content"]]
     assert streamed == new
+
+
+def test_log_probabilities_of_prompts(server):
+    """What is echoed has those that it would have had, had it been written."""
+    ids = server.say("/tokenize", content="the quick")["tokens"]
+    assert server.say("/detokenize", tokens=ids)["content"] == "the quick"
+    both = server.say(OLD, prompt="the quick", max_tokens=3, logprobs=0, echo=True, logit_bias=ENDLESS)["choices"][0]["logprobs"]
+    assert len(both["tokens"]) == len(ids) + 3 and both["token_logprobs"][0] is None and both["top_logprobs"][0] is None
+    assert "".join(both["tokens"][:len(ids)]) == "the quick" and both["text_offset"][len(ids)] == len("the quick")
+    written = [40, 41, 42, 43, 44]
+    forced = [server.say(OLD, prompt=written[:i], max_tokens=1, logprobs=3, logit_bias={str(written[i]): 100})["choices"][0]["logprobs"]
+              for i in range(1, 5)]
+    ask = dict(prompt=written, max_tokens=1, echo=True, logprobs=3, n=2)
+    for echoed in (server.say(OLD, **ask)["choices"][1], server.events(OLD, **ask)[1]["choices"][0]):
+        assert echoed["logprobs"]["token_logprobs"][1:5] == pytest.approx([f["token_logprobs"][0] for f in forced])
+        for own, other in zip(echoed["logprobs"]["top_logprobs"][1:5], forced):
+            assert sorted(own.values()) == pytest.approx(sorted(other["top_logprobs"][0].values()))
 
 
 def test_stops_and_biases(server):
@@ -151,7 +170,6 @@ def test_other_pages(server):
 
 
 # What is wrong, and the whole sentence that is said of it: (path, what the body has beside what it needs, status, message).
-CHAT, OLD = "/v1/chat/completions", "/v1/completions"
 WRONG = [
     (CHAT, {"messages": "hi"}, 400, 'messages must be a list, not "hi"'),
     (CHAT, {"messages": []}, 400, "messages must be a list of at least one, not []"),
@@ -217,7 +235,8 @@ WRONG = [
     (OLD, {"prompt": [7] * 512}, 400, "prompt: 512 tokens do not fit into the context of small: 512"),
     (OLD, {"logprobs": True}, 400, "logprobs must be a whole number from 0 to 20, not true"),
     (OLD, {"echo": 1}, 400, "echo must be true or false, not 1"),
-    (OLD, {"echo": True, "logprobs": 1}, 400, "echo: there are no logprobs of the prompt; one of both"),
+    ("/tokenize", {}, 400, "content must be a string, not missing"),
+    ("/detokenize", {"tokens": [300]}, 400, "tokens: a token is a whole number from 0 to 299, not 300"),
     (OLD, {"suffix": "x"}, 400, "suffix: what is written stands at the end of a text, not between two"),
     (OLD, {"best_of": 3}, 400, "best_of: all n texts are told; it must be n, 1, or left out"),
     ("/v1/responses", {"input": 3}, 400, "input must be a string or a list of items, not 3"),
@@ -312,9 +331,6 @@ def test_a_slow_client_is_closed(slow):
                 time.sleep(0.05)
             raise AssertionError(s.recv(100))
         assert 0.5 < time.monotonic() - began < 8
-
-
-ENDLESS = {"0": -100, "2": -100}  # the tokens that end a text
 
 
 def stream(server, **body):
