@@ -204,6 +204,10 @@ CT_API bool ct_lm_process(float *scores, int64_t vocab, const int32_t *text, siz
 
 // Writes behind a prompt: `token` hears of each token and its log-probability by the model; false from it, a token
 // of `ends`, or `most` (default 256) tokens end it, and so does the context. Equal arguments give equal tokens.
+// A model that reads one text and writes another (t5, bart) reads the prompt, and all that is told is written.
+// With `beams` from 2 on, as many texts are gone on with, the likeliest of all that they may become, and the best is
+// told when it has ended: by the sum of its log-probabilities over its length to the power of `length_penalty`
+// (transformers' beam search without sampling; of .sampling, penalties, biases and bans act).
 // False: see ct_error_text.
 //     if (!ct_lm_generate(.lm = lm, .prompt = ids, .n_prompt = n, .token = print)) return 1;
 typedef struct ct_lm_generate_args {
@@ -214,6 +218,8 @@ typedef struct ct_lm_generate_args {
     const int32_t *ends; // (n_ends) such as the end of a text; they are not told
     size_t n_ends;
     ct_lm_sampling sampling;
+    int64_t beams;         // 1 to 64; default 1
+    ct_num length_penalty; // default 1
     bool (*token)(int32_t token, double log_probability, void *user);
     ct_stop_fn stop; // true: it ends, well
     void *user;

@@ -178,7 +178,8 @@ const char *const ct__architectures[] = {
     "final_norm=encoder.final_layer_norm output= cross_norm= cross_q= cross_k= cross_v= cross_o= "
     "mlp_norm=layer.1.layer_norm gate=layer.1.DenseReluDense.wi_0 up=layer.1.DenseReluDense.wi_1 "
     "plain_up=layer.1.DenseReluDense.wi down=layer.1.DenseReluDense.wo",
-    "bart: class=BartForConditionalGeneration encoder=bart.encoder layers=$decoder_layers "
+    "bart: class=BartForConditionalGeneration encoder=bart.encoder begin=$decoder_start_token_id|2 "
+    "layers=$decoder_layers "
     "heads=$decoder_attention_heads hidden=$decoder_ffn_dim norm=layer norm_bias=1 qkv_bias=1 "
     "out_bias=1 "
     "mlp_bias=1 rope=none order=post mlp=plain embed_sqrt=$scale_embedding|0 "

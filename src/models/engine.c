@@ -28,13 +28,9 @@ static bool options_fit(const ct_lm *lm, ct_engine_options *o, ct_ctx *ctx, cons
                   {"context", o->context, 2, most},
                   {"piece", o->piece, 16, 4096},
                   {"guesses", o->guesses, 0, MOST_GUESSES}};
-    if (lm->reader || s->bidirectional) {
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "%s does not go on with a text", s->type);
-        return false;
-    }
-    if (o->dtype != CT_F32 && o->dtype != CT_F16 && o->dtype != CT_BF16) {
+    if (o->dtype != CT_F32 && o->dtype != CT_F16 && o->dtype != CT_BF16 && o->dtype != CT_I8) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op,
-                 "keys and values of %s: they are f32, f16 or bf16", ct_dtype_name(o->dtype));
+                 "keys and values of %s: they are f32, f16, bf16 or i8", ct_dtype_name(o->dtype));
         return false;
     }
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
@@ -94,6 +90,11 @@ static bool start(ct_engine *e, ct_ctx *ctx) {
 
 ct_engine *ct__engine_new(const ct_lm *lm, ct_engine_options options, const char *op) {
     ct_ctx *ctx = ct__ctx();
+    if (lm->spec.bidirectional) {
+        ct__fail(ctx, CT_E_ARGUMENT, options.here, op, "%s does not go on with a text",
+                 lm->spec.type);
+        return NULL;
+    }
     if (!options_fit(lm, &options, ctx, op)) return NULL;
     ct_engine *e = ct__calloc(1, sizeof *e);
     if (!e) {
@@ -112,6 +113,12 @@ ct_engine *ct_engine_new_with(const ct_lm *lm, ct_engine_options options) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, lm, options.here, "engine_new", "the model") || ctx->err.code)
         return NULL;
+    if (lm->reader) { // what it reads would be another request's
+        ct__fail(ctx, CT_E_ARGUMENT, options.here, "engine_new",
+                 "%s reads one text and writes another", lm->spec.type);
+        ct__err_hint(&ctx->err, "ct_lm_generate does both");
+        return NULL;
+    }
     return ct__engine_new(lm, options, "engine_new");
 }
 

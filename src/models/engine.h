@@ -36,7 +36,9 @@ struct ct_engine {
     ct_engine_options options;
     ct_lm_cache *cache;
     ct_pages pages;
-    bool paged;         // keys and values; else states
+    bool paged; // keys and values; else states
+    ct_tensor
+        memory; // (1, S, width): what an encoder made of a text that all its requests look at; or CT_NONE
     int64_t most_pages; // of one text
 
     pthread_mutex_t lock; // for what follows
@@ -69,6 +71,9 @@ void ct__engine_share(ct_engine *e, ct_writing *w, ct_loc here);
 void ct__engine_learn(ct_engine *e, ct_writing *w); // pages that are full now can be found
 void ct__engine_give_back(ct_engine *e, ct_writing *w, ct_loc here);
 
+// lm_beams.c: ct_lm_generate with beams, or of a model that reads another text.
+bool ct__lm_search(const ct_lm_generate_args *args);
+
 // engine_text.c: what one more token adds, but for what may begin a stop string, which stays in w->held; `stopped`: one
 // stands there whole. What is returned is told at once. False: the context's error.
 bool ct__engine_text(ct_writing *w, int32_t token, ct_text *told, bool *stopped);
@@ -78,6 +83,8 @@ size_t ct__engine_likeliest(const float *scores, int64_t vocab, ct_engine_choice
 
 // engine_request.c: a copy of the request; NULL: the context's error.
 // `op` begins their errors.
+bool ct__lm_tokens_fit(const ct_lm *lm, const int32_t *tokens, size_t n, int64_t context,
+                       const char *op, ct_loc here);
 ct_engine *ct__engine_new(const ct_lm *lm, ct_engine_options options, const char *op);
 int64_t ct__engine_add(ct_engine *e, const ct_engine_request *request, const char *op);
 ct_writing *ct__writing_new(const ct_engine *e, const ct_engine_request *ask, const char *op);

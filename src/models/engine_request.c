@@ -6,21 +6,20 @@
 #include "models/engine.h"
 #include "models/lm_sampling.h"
 
-static bool tokens_fit(const ct_engine *e, const ct_engine_request *a, ct_ctx *ctx,
-                       const char *op) {
-    const ct_spec *s = &e->lm->spec;
-    const int64_t most = e->options.context;
-    if (a->n_prompt < 1 || (int64_t)a->n_prompt >= most) {
-        ct__fail(ctx, CT_E_ARGUMENT, a->here, op,
-                 "the prompt has %zu tokens; it must have 1 to %lld, one less than the context",
-                 a->n_prompt, (long long)most - 1);
+bool ct__lm_tokens_fit(const ct_lm *lm, const int32_t *tokens, size_t n, int64_t context,
+                       const char *op, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (n < 1 || (int64_t)n >= context) {
+        ct__fail(ctx, CT_E_ARGUMENT, here, op,
+                 "the prompt has %zu tokens; it must have 1 to %lld, one less than the context", n,
+                 (long long)context - 1);
         return false;
     }
-    for (size_t i = 0; i < a->n_prompt; i++)
-        if (a->prompt[i] < 0 || a->prompt[i] >= s->vocab) {
-            ct__fail(ctx, CT_E_ARGUMENT, a->here, op,
-                     "token %zu of the prompt is %d, the model knows 0 to %lld", i,
-                     (int)a->prompt[i], (long long)s->vocab - 1);
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || tokens[i] >= lm->spec.vocab) {
+            ct__fail(ctx, CT_E_ARGUMENT, here, op,
+                     "token %zu of the prompt is %d, the model knows 0 to %lld", i, (int)tokens[i],
+                     (long long)lm->spec.vocab - 1);
             return false;
         }
     return true;
@@ -94,7 +93,8 @@ static bool copy_all(ct_writing *w, const ct_engine_request *a) {
 
 ct_writing *ct__writing_new(const ct_engine *e, const ct_engine_request *a, const char *op) {
     ct_ctx *ctx = ct__ctx();
-    if (!ct__given(ctx, a->prompt, a->here, op, "the prompt") || !tokens_fit(e, a, ctx, op) ||
+    if (!ct__given(ctx, a->prompt, a->here, op, "the prompt") ||
+        !ct__lm_tokens_fit(e->lm, a->prompt, a->n_prompt, e->options.context, op, a->here) ||
         !ct__lm_sampling_fits(&a->sampling, ctx, op, a->here) || !texts_fit(e, a, ctx, op))
         return NULL;
     const int64_t room = e->options.context - (int64_t)a->n_prompt;

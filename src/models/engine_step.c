@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "models/engine.h"
+#include "ops/rules.h"
 
 bool ct__engine_room(ct_engine *e, ct_writing *w, int64_t time, ct_loc here) {
     while (e->paged && w->n_pages * CT_LM_PAGE < w->read + time) {
@@ -110,7 +111,12 @@ const float *ct__engine_pass(ct_engine *e, const ct_engine_group group[2], ct_lo
             ct__err_memory(&ctx->err, here, "engine_step", need * sizeof *e->ints);
             return NULL;
         }
-        part[n++] = part_of(e, g, here);
+        part[n] = part_of(e, g, here);
+        if (e->memory.bits)
+            part[n].memory = ct_expand_at(
+                e->memory, CT_DIMS(any(g->n), ct__size_like(e->memory, 1), e->lm->spec.width),
+                here);
+        n++;
     }
     ct_tensor logits = ct__lm_step(e->lm, e->cache, part, n, e->options.context, here);
     ctx->several = true;                            // a plan for each kind of step

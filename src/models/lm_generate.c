@@ -56,6 +56,7 @@ bool ct_lm_generate_with(ct_lm_generate_args args) {
     if (!ctx || !ct__given(ctx, args.lm, args.here, "lm_generate", "the model") ||
         !ct__given(ctx, args.prompt, args.here, "lm_generate", "the prompt") || ctx->err.code)
         return false;
+    if (args.lm->reader || args.beams > 1 || args.beams < 0) return ct__lm_search(&args);
     ct_engine *e = engine_for(&args, args.most > 0 ? args.most : 256);
     const bool ok = e && generate(&args, e, ctx);
     ct_engine_free(e);

@@ -326,6 +326,7 @@ static bool check_sizes(const reader *r) {
                   {"first_position", s->first_position, s->positions},
                   {"buckets", s->buckets, 4096},
                   {"farthest", s->farthest, 1 << 20},
+                  {"begin", s->begin, s->vocab - 1},
                   {"shared_hidden", s->shared_hidden, 1 << 26},
                   {"state", s->state, 1 << 16},
                   {"conv", s->conv, 64},

@@ -65,7 +65,9 @@
     F(attn_width, "width") /* RWKV: of its time mixing */                                          \
     F(logit_sqrt, "0")     /* logits are divided by sqrt(width) */                                 \
     F(buckets, "0")        /* of relative positions, of which the first layer learns scores */     \
-    F(farthest, "128")     /* relative position from which on all share a bucket */
+    F(farthest, "128")     /* relative position from which on all share a bucket */                \
+    F(begin,                                                                                       \
+      "$decoder_start_token_id|0") /* what is written begins with, where another text is read */
 
 #define CT_SPEC_REALS(F)                                                                           \
     F(eps, "$rms_norm_eps|$layer_norm_eps|$layer_norm_epsilon|$norm_epsilon|$norm_eps|1e-5")       \

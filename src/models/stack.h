@@ -39,6 +39,8 @@ enum { CT_LM_PAGE = 16 };
 typedef struct ct_lm_cache {
     ct_params *params;
     ct_weight_pair *layer; // (layers): keys as weight, values as bias
+    ct_weight_pair
+        *scale; // (layers) where those are codes of 8 bits: of each slot's heads (slots, heads, 1)
     int64_t layers;
 } ct_lm_cache;
 
@@ -52,14 +54,16 @@ typedef struct ct_lm_segment {
     ct_tensor state;     // (B) i32: where in the pool of states each text's is; with a cache
 } ct_lm_segment;
 
-// Room for so many pages of keys and values, kept as f32, f16 or bf16, or of a model with states for those of so
-// many texts. NULL: the error stands in the context.
+// Room for so many pages of keys and values, kept as f32, f16 or bf16, or as codes of 8 bits (CT_I8) and a scale for each
+// head; or of a model with states for those of so many texts. NULL: the error stands in the context.
 ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t texts, ct_dtype dtype,
                               ct_loc here);
 void ct__lm_cache_free(ct_lm_cache *cache);
 uint64_t ct__lm_cache_page_bytes(const ct_lm *lm, ct_dtype dtype); // of keys and values
 // A page's keys and values become those of another one, or, where that is -1, NaN.
 void ct__lm_cache_copy(ct_lm_cache *cache, int32_t from, int32_t to, ct_loc here);
+// Of a model with states, those of n texts at once: each becomes what the text `from` had.
+void ct__lm_cache_pick(ct_lm_cache *cache, const int32_t *from, int64_t n, ct_loc here);
 
 // Texts that go on by T tokens each: tokens (B, T) i32, where the first of them stands (B, 1) i32, and the pages of
 // each text (B, P) i32, its first token in the first of them; or, of a model with states, the place of each text's

@@ -87,6 +87,24 @@ def test_texts(model, tmp_path):
     assert got.tolist() == want.tolist()
 
 
+@pytest.mark.parametrize("beams", [2, 4])
+def test_beams(model, beams, tmp_path):
+    """The best of several texts, of which some end: by a token that the likeliest text has."""
+    name, folder, theirs, shapes = model
+    if name not in ("llama3", "gemma2", "deepseek_v3", "gpt2", "t5", "bart"):
+        pytest.skip("one of each kind is enough")
+    ids = torch.tensor(lm.IDS[:1], dtype=torch.long)
+    options = dict(max_new_tokens=12, do_sample=False, pad_token_id=0, forced_eos_token_id=None)
+    begun = 1 if name in lm.PAIRS else ids.shape[1]
+    with torch.no_grad():
+        free = theirs.generate(ids, num_beams=beams, eos_token_id=None, **options)[0, begun:].tolist()
+        for end in {free[3], free[-2], 95}:
+            want = theirs.generate(ids, num_beams=beams, eos_token_id=end, **options)[0, begun:].tolist()
+            want = want[:want.index(end)] if end in want else want
+            got = run(f"generateb{beams}{end}", name, folder, tmp_path)["tokens"].tolist()
+            assert got == want, end
+
+
 def test_a_saved_folder_loads_there(model, tmp_path):
     name, folder, theirs, shapes = model
     run("logits", name, folder, tmp_path, tmp_path / "saved")

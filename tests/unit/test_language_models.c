@@ -3,7 +3,7 @@
 // IN has tokens ids (B, T). MODE "logits" writes the logits of all, and saves the model where it is asked to;
 // "grads" logits, loss, and its gradients by name; "steps" what steps with a cache say of each token: one text at a
 // time in pieces, then all together token by token; "write" 64 tokens behind the first text, the likeliest each time, "generate" the
-// same by ct_lm_generate, "generate3" drawn by the seed 3; "process", of which DIR is nothing, what ct_lm_process does. Of a model that reads one text and
+// same by ct_lm_generate, "generate3" drawn by the seed 3, "generateb47" by four beams, which token 7 ends; "process", of which DIR is nothing, what ct_lm_process does. Of a model that reads one text and
 // writes another, ids are read and IN's "written" (B, U) begin what is written.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cotan/io.h"
@@ -188,6 +189,9 @@ static bool hear(int32_t token, double log_probability, void *user) {
 
 // Tokens that ct_lm_generate writes behind the first text, at a temperature of 1 by the seed of the name.
 static bool generate(ct_lm *lm, const char *seed, const char *to) {
+    int64_t beams = *seed == 'b' ? seed[1] - '0' : 0;
+    const int32_t end = beams ? (int32_t)strtol(seed + 2, NULL, 10) : 0;
+    if (beams) seed = "";
     told t = {.n = 0};
     // "-" is a temperature that there is not.
     ct_lm_sampling sampling = {.temperature = CT_F(*seed == '-' ? -1
@@ -197,7 +201,8 @@ static bool generate(ct_lm *lm, const char *seed, const char *to) {
     const int32_t *prompt = ct_data(ids);
     if (!prompt ||
         !ct_lm_generate(.lm = lm, .prompt = prompt, .n_prompt = (size_t)ct_dim(ids, 1),
-                        .most = WRITTEN, .sampling = sampling, .token = hear, .user = &t))
+                        .most = beams ? 12 : WRITTEN, .beams = beams, .ends = &end,
+                        .n_ends = beams > 0, .sampling = sampling, .token = hear, .user = &t))
         return false;
     ct_named out[2] = {{"tokens", ct_from(t.token, CT_I32, CT_DIMS(t.n))},
                        {"log_probabilities", ct_from(t.log_probability, CT_F64, CT_DIMS(t.n))}};

@@ -135,6 +135,28 @@ def test_what_is_written(tmp_path):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
+def test_beams(tmp_path):
+    """No less likely than the likeliest token each time, with the probabilities that a whole reading gives; a model that reads
+    another text writes what follows there."""
+    config, shapes = config_of("qwen3")
+    lm.save(tmp_path / "model", config, shapes)
+    ids = lm.IDS[:1]
+    greedy, best = (run(mode, tmp_path / "model", tmp_path, ids=ids) for mode in ("generate", "generateb495"))
+    tokens = best["tokens"]
+    assert tokens.size == 12 and best["log_probabilities"].sum() >= greedy["log_probabilities"][:12].sum()
+    logits = run("logits", tmp_path / "model", tmp_path, ids=np.concatenate([ids[0], tokens])[None])["logits"]
+    logits = logits[0, ids.shape[1] - 1:-1].astype(np.float64)
+    own = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    assert abs(own[np.arange(12), tokens] - best["log_probabilities"]).max() < 1e-9
+    lm.save(tmp_path / "t5", *config_of("t5"))
+    np.savez(tmp_path / "pair.npz", ids=ids, written=np.zeros((1, 1), np.int32))
+    subprocess.run([*PROGRAM, "write", tmp_path / "t5", tmp_path / "pair.npz", tmp_path / "steps.npz"], check=True,
+                   env=os.environ | {"COTAN_CC": "none"})
+    steps = np.load(tmp_path / "steps.npz")["tokens"].tolist()
+    assert run("generate", tmp_path / "t5", tmp_path, ids=ids)["tokens"].tolist() == steps
+    assert steps[0] not in run(f"generateb2{steps[0]}", tmp_path / "t5", tmp_path, ids=ids)["tokens"]
+
+
 def probabilities(scores):
     p = np.exp(scores.astype(np.float64) - scores.max())
     return p / p.sum()
