@@ -14,6 +14,7 @@ enum { STARTS = 256, STACK = 1 << 20 };
 struct ct_regex {
     pcre2_code *code;
     char *place;
+    bool classes; // asks for categories of characters: new ones have stand-ins
 };
 
 // ----------------------------------------------------------------------------------------- dialect
@@ -167,6 +168,7 @@ ct_regex *ct__regex_new(const char *place, const char *pattern, size_t n, bool l
     else if (text.failed)
         ct__err_memory(err, CT_NOWHERE, place, n);
     ct__text_free(&text);
+    if (regex) regex->classes = true;
     return regex;
 }
 
@@ -246,6 +248,7 @@ void ct__matcher_free(ct_matcher *m) {
     pcre2_match_data_free(m->data);
     pcre2_match_context_free(m->context);
     pcre2_general_context_free(m->general);
+    ct__free(m->old);
     *m = (ct_matcher){0};
 }
 
@@ -265,6 +268,28 @@ static bool prepare(ct_matcher *m) {
     return true;
 }
 
+// The text, or a copy whose new characters have stand-ins, of as many bytes. NULL: no memory.
+static const char *with_stand_ins(ct_matcher *m, const char *s, uint32_t n) {
+    const char *text = s;
+    for (uint32_t i = 0, used; i < n; i += used) {
+        uint64_t word;
+        if (n - i >= 8 && (memcpy(&word, s + i, 8), !(word & 0x8080808080808080))) {
+            used = 8;
+            continue;
+        }
+        used = 1;
+        if ((unsigned char)s[i] < 0xe0) continue; // shorter ones are all old
+        const uint32_t cp = ct__char(s + i, n - i, &used), old = ct__stand_in(cp);
+        if (cp == old) continue;
+        if (text == s) {
+            if (!CT_GROW(m->old, m->old_cap, n)) return NULL;
+            text = memcpy(m->old, s, n);
+        }
+        ct__utf8_put(old, m->old + i);
+    }
+    return text;
+}
+
 bool ct__regex_find(ct_matcher *m, const ct_regex *regex, const char *s, uint32_t n, ct_hits *out,
                     ct_err *err) {
     out->n = 0;
@@ -274,7 +299,8 @@ bool ct__regex_find(ct_matcher *m, const ct_regex *regex, const char *s, uint32_
     // Of backtracking: a pattern that needs a few steps a byte has enough.
     pcre2_set_match_limit(m->context, 1000000 + 4 * n);
     pcre2_set_heap_limit(m->context, (64 << 10) + n / 4);
-    search x = {.m = m, .regex = regex, .s = s, .n = n};
+    search x = {.m = m, .regex = regex, .s = regex->classes ? with_stand_ins(m, s, n) : s, .n = n};
+    if (!x.s) return ct__err_memory(err, CT_NOWHERE, regex->place, n);
     return find_all(&x, out, err);
 }
 

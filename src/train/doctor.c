@@ -124,6 +124,8 @@ static const char *const variables[] = {
     "LLAMA_CPP",
     "OPENCL_LIBRARY",
     "CURL_LIBRARY",
+    "HTTP_LIBRARY",
+    "API_KEY",
     "TOKENIZER_LINES",
     "DEVICE_LIBRARY",
     "FUZZ_DEVICE",

@@ -22,6 +22,7 @@ HARNESS(tokenizer_json);
 HARNESS(sentencepiece);
 HARNESS(encode);
 HARNESS(jinja);
+HARNESS(chat_parser);
 
 #define LLVMFuzzerTestOneInput fuzz_safetensors
 #include "fuzz/harness/safetensors.c"
@@ -58,6 +59,9 @@ HARNESS(jinja);
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_jinja
 #include "fuzz/harness/jinja.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_chat_parser
+#include "fuzz/harness/chat_parser.c"
 #undef LLVMFuzzerTestOneInput
 
 static void replay(const char *name, int (*harness)(const uint8_t *, size_t)) {
@@ -101,6 +105,7 @@ static void gguf(void **state) { (void)state, replay("gguf", fuzz_gguf); }
 static void pickle(void **state) { (void)state, replay("pickle", fuzz_pickle); }
 static void torch(void **state) { (void)state, replay("torch", fuzz_torch); }
 static void jinja(void **state) { (void)state, replay("jinja", fuzz_jinja); }
+static void chat_parser(void **state) { (void)state, replay("chat_parser", fuzz_chat_parser); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -108,6 +113,7 @@ int main(void) {
         cmocka_unit_test(json),          cmocka_unit_test(cache),  cmocka_unit_test(gguf),
         cmocka_unit_test(pickle),        cmocka_unit_test(torch),  cmocka_unit_test(tokenizer_json),
         cmocka_unit_test(sentencepiece), cmocka_unit_test(encode), cmocka_unit_test(jinja),
+        cmocka_unit_test(chat_parser),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
