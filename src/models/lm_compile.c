@@ -55,7 +55,7 @@ static bool write_window(const job *j) {
 
 static bool write_step(const job *j) {
     static const uint32_t some_key[2];
-    ct_optim *optim = ct__lm_optim(j->model, &j->run);
+    ct_optim *optim = ct__lm_optim(ct_gpt2_params(j->model), &j->run);
     bool ok = optim != NULL;
     if (ok) {
         CT_SCOPE;
