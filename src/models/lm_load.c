@@ -485,6 +485,14 @@ static bool put_variable(ct_store *store, const char *name, ct_tensor var, ct_er
     return true;
 }
 
+// Weights that were trained are f32, whatever they were before.
+static void set_dtype(const ct_lm *lm, json_t *config) {
+    static const char *const keys[] = {"dtype", "torch_dtype"};
+    for (int i = 0; i < 2 && lm->trainable; i++)
+        if (json_object_get(config, keys[i]))
+            json_object_set_new(config, keys[i], json_string("float32"));
+}
+
 static bool save_config(const ct_lm *lm, const char *path, ct__lm_config_more more, void *user,
                         ct_err *err) {
     ct_config out;
@@ -498,6 +506,7 @@ static bool save_config(const ct_lm *lm, const char *path, ct__lm_config_more mo
         if (out.root) { // of the run that these weights come from
             json_object_del(out.root, "training");
             json_object_del(out.root, "crc32c");
+            set_dtype(lm, out.root);
         }
         ok = (out.root || ct__err_memory(err, CT_NOWHERE, path, text.n)) &&
              (!more || more(&out, user, err)) && ct__config_write(&out, err);

@@ -125,6 +125,11 @@ static bool suits(const ct_lm_sizes *sizes, const ct_spec *s, ct_err *err) {
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
                        "--arch %s does not go on with a text, which is what is trained",
                        sizes->arch);
+    if (s->rope != CT_ROPE_NONE && (s->head % 2 || s->rotary % 2))
+        return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
+                       "%" PRId64 " numbers a head, the width divided by the heads, are not even: "
+                       "pairs of them turn with the position",
+                       s->head % 2 ? s->head : s->rotary);
     for (int i = 0; i < 2; i++)
         if (given[i].asked && given[i].asked != given[i].has)
             return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
@@ -136,15 +141,17 @@ static bool suits(const ct_lm_sizes *sizes, const ct_spec *s, ct_err *err) {
 // Twice: what is usual depends on what the architecture is.
 static bool make_config(maker *m, ct_spec *spec, ct_err *err) {
     const ct_lm_sizes *s = m->sizes;
-    static const char path[] = "config.json";
+    static const char path[] = "train";
     m->kv_heads = s->kv_heads ? s->kv_heads : s->heads;
     m->hidden = s->hidden ? s->hidden : 4 * s->width;
     ct_spec before = {0};
     ct__spec_row(s->arch, m->arena, &before);
     before.width = s->width;
     if (!s->hidden) m->hidden = usual_hidden(&before);
-    return fill(m, &before, err) && ct__spec_read(path, m->root, m->arena, spec, err) &&
-           suits(s, spec, err);
+    if (!fill(m, &before, err)) return false;
+    if (ct__spec_read(path, m->root, m->arena, spec, err)) return suits(s, spec, err);
+    if (err->code == CT_E_FORMAT) err->code = CT_E_USAGE; // there is no file yet
+    return false;
 }
 
 bool ct__lm_spec_of(const ct_lm_sizes *sizes, ct_arena *arena, ct_spec *spec, json_t **root,

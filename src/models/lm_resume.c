@@ -162,6 +162,7 @@ static bool texts_differ(const char *given, const char *run, char asked[32], cha
 static bool differs(const struct setting *s, const ct_lm_train_options *given,
                     const ct_lm_train_options *run, char asked[32], char has[32]) {
     const char *a = (const char *)given + s->at, *b = (const char *)run + s->at;
+    static const char *const words[2][2] = {{"bytes", "chars"}, {"", "biases"}};
     double x = 0, y = 0;
     bool was_given = false;
     switch (s->kind) {
@@ -189,13 +190,14 @@ static bool differs(const struct setting *s, const ct_lm_train_options *given,
         break;
     case KIND_PRECISION: x = *(const ct_dtype *)a, y = *(const ct_dtype *)b; break;
     }
+    if (s->kind == KIND_CHARS && was_given && run->tokens)
+        return texts_differ(words[0][x != 0], run->tokens, asked, has);
     if ((!was_given && x == 0) || x == y) return false;
     if (s->kind == KIND_PRECISION) {
         snprintf(asked, 32, " %s", precision_name((ct_dtype)x));
         snprintf(has, 32, "%s", precision_name((ct_dtype)y));
         return true;
     }
-    static const char *const words[2][2] = {{"bytes", "chars"}, {"", "biases"}};
     if (s->kind == KIND_CHARS || s->kind == KIND_NO_BIAS) {
         snprintf(asked, 32, "%s%s", s->kind == KIND_CHARS ? " " : "",
                  s->kind == KIND_CHARS ? words[0][x != 0] : "");

@@ -160,6 +160,7 @@ static bool usable_model(const ct_lm_train_options *o, const char *command, ct_e
         if (sizes[i].given)
             return refuse(err, command, "--%s is not for --from, whose model has its own",
                           sizes[i].option);
+    if (o->arch && !ct__spec_own_rows(err)) return false;
     if (o->arch && !ct__spec_is_known(o->arch)) {
         ct_arena arena = {0};
         const char *near = ct__spec_nearest(o->arch, &arena);
@@ -1130,7 +1131,8 @@ static bool take_sizes(run *r, const ct_lm *lm) {
 // The folder of the model to go on from: of a run that is resumed its checkpoint.
 static bool find_from(run *r) {
     if (r->o.resume) return ct__checkpoint_path(r->o.out, r->first, NULL, r->from, r->err);
-    if (access(r->o.from, F_OK) != 0) return ct_hub_find(r->o.from, NULL, r->from, CT_RUN_PATH);
+    if (access(r->o.from, F_OK) != 0)
+        return ct_hub_find_at(r->o.from, NULL, r->from, CT_RUN_PATH, CT_NOWHERE);
     if (snprintf(r->from, CT_RUN_PATH, "%s", r->o.from) < CT_RUN_PATH) return true;
     return ct__err(r->err, CT_E_FILE, CT_NOWHERE, r->command, "the path of --from is too long");
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "base/plain.h"
 #include "base/text.h"
 #include "cotan/lm.h"
@@ -409,6 +410,7 @@ bool ct__spec_read_as(const char *type, const char *path, const json_t *config, 
     reader r = {
         .path = path, .config = text_config(config), .arena = arena, .spec = spec, .err = err};
     *spec = (ct_spec){0};
+    if (!ct__spec_own_rows(err)) return false;
     const char *row = find_row(type, strlen(type));
     if (!row) return unknown_type(&r, type);
     spec->type = ct__arena_str(arena, type);
@@ -480,30 +482,67 @@ static bool check_row(const char *row, ct_err *err) {
     return ok;
 }
 
-// Line ends and tabs between settings are spaces.
-static char *one_line(const char *row) {
-    char *copy = ct__strdup(row);
-    for (char *at = copy; at && *at; at++)
-        if (*at == '\n' || *at == '\t' || *at == '\r') *at = ' ';
-    return copy;
-}
-
-bool ct_lm_architecture_at(const char *row, ct_loc here) {
-    ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, row, here, "architecture", "the row") || ctx->err.code)
-        return false;
+// Takes the row, whose line ends and tabs become spaces.
+static bool add_row(const char *row, size_t n, ct_err *err) {
     struct own_row *own = ct__malloc(sizeof *own);
-    char *copy = own ? one_line(row) : NULL;
-    bool ok = copy || ct__err_memory(&ctx->err, here, "architecture", strlen(row));
-    ok = ok && check_row(copy, &ctx->err);
-    if (!ok) {
+    char *copy = own ? ct__malloc(n + 1) : NULL;
+    if (copy) {
+        memcpy(copy, row, n);
+        copy[n] = '\0';
+        for (char *at = copy; *at; at++)
+            if (*at == '\n' || *at == '\t' || *at == '\r') *at = ' ';
+    }
+    bool ok = copy || ct__err_memory(err, CT_NOWHERE, "architecture", n);
+    if (!ok || !check_row(copy, err)) {
         ct__free(copy);
         ct__free(own);
-        return ct__err_place(&ctx->err, here, "architecture");
+        return false;
     }
     pthread_mutex_lock(&own_lock);
     *own = (struct own_row){copy, own_rows};
     own_rows = own;
     pthread_mutex_unlock(&own_lock);
     return true;
+}
+
+bool ct_lm_architecture_at(const char *row, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, row, here, "architecture", "the row") || ctx->err.code)
+        return false;
+    return add_row(row, strlen(row), &ctx->err) || ct__err_place(&ctx->err, here, "architecture");
+}
+
+// The rows of a file: each begins at a line's begin and goes on in lines that begin with a space; # begins a
+// line that is none.
+static bool read_rows(const char *text, ct_err *err) {
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        if (!n || *text == '#') {
+            text += n + (text[n] == '\n');
+            continue;
+        }
+        while (text[n] && (text[n + 1] == ' ' || text[n + 1] == '\t'))
+            n += 1 + strcspn(text + n + 1, "\n");
+        if (!add_row(text, n, err)) return false;
+        text += n;
+    }
+    return true;
+}
+
+bool ct__spec_own_rows(ct_err *err) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool read;
+    const char *path = getenv("COTAN_ARCHITECTURES");
+    char *text;
+    size_t n;
+    pthread_mutex_lock(&lock);
+    bool ok = read || !path || !*path;
+    if (!ok && ct__file_read(path, &text, &n, err)) {
+        read = ok = read_rows(text, err);
+        if (!ok)
+            ct__err_hint(err, "the row stands in %.200s, which COTAN_ARCHITECTURES names", path);
+        ct__free(text);
+    }
+    pthread_mutex_unlock(&lock);
+    return ok;
 }

@@ -176,6 +176,8 @@ bool ct__spec_read(const char *path, const struct json_t *config, ct_arena *aren
 // The same by the row `type`, whatever the config says that it is.
 bool ct__spec_read_as(const char *type, const char *path, const struct json_t *config,
                       ct_arena *arena, ct_spec *spec, ct_err *err);
+// Takes the rows of the file that COTAN_ARCHITECTURES names, once.
+bool ct__spec_own_rows(ct_err *err);
 bool ct__spec_is_known(const char *type);
 const char *ct__spec_nearest(const char *type, ct_arena *arena); // NULL: none is near
 // What the row `type` says by itself: what hangs on a config's keys is 0, or what stands for them.
