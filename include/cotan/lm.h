@@ -56,9 +56,9 @@ typedef struct ct_lm_train_options {
     const char *arch;
     // Goes on from the weights of a model's folder, as ct_lm_load takes it, with its tokenizer.
     const char *from;
-    int64_t kv_heads,
-        hidden; // of `arch`: heads of keys and values, numbers within the MLP; default:
-                // as many as heads, and what the architecture usually has
+    // Of `arch`: heads of keys and values, and numbers within the MLP; default: as many as heads, and what the
+    // architecture usually has.
+    int64_t kv_heads, hidden;
     int64_t layers, heads, width; // default: what this machine trains in some minutes
     int64_t context, batch;       // likewise
     int64_t accumulate;           // batches a step, with the memory of one; default 1
