@@ -1101,7 +1101,7 @@ static bool rehearse(const ct_lm_train_options *options, bool lessens, ct_lm_cos
     return ok;
 }
 
-// Its sizes are those of the run. Weights of few bits have no gradients.
+// Its sizes are those of the run.
 static bool take_sizes(run *r, const ct_lm *lm) {
     enum { USUAL = 256 };
     ct_lm_train_options *o = &r->o;
@@ -1137,10 +1137,29 @@ static bool find_from(run *r) {
     return ct__err(r->err, CT_E_FILE, CT_NOWHERE, r->command, "the path of --from is too long");
 }
 
+// Weights of few bits have no gradients.
+static bool has_numbers(run *r) {
+    static const char *const keys[] = {"quantization_config", "quantization"};
+    char path[CT_RUN_PATH];
+    ct_config config;
+    ct_err ignored = {0}; // what is wrong with the file is told by who loads it
+    bool few = false;
+    if (!place(r, r->from, "config.json", path)) return false;
+    if (!ct__config_read(path, &config, &ignored)) return true;
+    for (int i = 0; i < 2; i++)
+        few |= ct__config_has(&config, keys[i]) && !ct__config_null(&config, keys[i]);
+    ct__config_close(&config);
+    return !few || refuse(r->err, r->command,
+                          "--from %s: its weights are of few bits, as its config.json says, and "
+                          "such have no gradients",
+                          r->o.from);
+}
+
 static bool look_at_model(run *r) {
     if (!is_stack(&r->o) || (r->o.arch && !r->o.resume)) return true;
     if (!find_from(r)) return false;
     if (!r->o.from) return true;
+    if (!has_numbers(r)) return false;
     ct_lm *lm = ct_lm_load_with(r->from, (ct_lm_load_options){.here = CT_NOWHERE}); // mapped
     bool ok = lm && take_sizes(r, lm);
     ct_lm_free(lm);
