@@ -105,10 +105,11 @@ bool ct__learner_save(const ct_learner *model, const char *dir, ct__config_more 
 
 // -------------------------------------------------------------------------------------------- reading
 
-bool ct__learner_cache_new(const ct_learner *model, ct_learner_cache *cache) {
-    *cache = (ct_learner_cache){0};
+bool ct__learner_cache_new(const ct_learner *model, int64_t longest, ct_learner_cache *cache) {
+    *cache = (ct_learner_cache){.most = ct__learner_context(model)};
     if (model->gpt2) return (cache->gpt2 = ct_gpt2_cache_new(model->gpt2, 1, 0)) != NULL;
-    cache->n_pages = (ct__learner_context(model) + CT_LM_PAGE - 1) / CT_LM_PAGE;
+    if (longest < cache->most) cache->most = longest;
+    cache->n_pages = (cache->most + CT_LM_PAGE - 1) / CT_LM_PAGE;
     cache->pages = ct__malloc((size_t)cache->n_pages * sizeof *cache->pages);
     if (!cache->pages)
         return ct__err_memory(&ct__ctx()->err, CT_NOWHERE, "lm", (size_t)cache->n_pages * 4);

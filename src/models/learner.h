@@ -26,14 +26,16 @@ ct_tensor ct__learner_loss(const ct_learner *model, ct_tensor tokens, ct_tensor 
                            ct_nn_mode *mode, ct_loc here);
 bool ct__learner_save(const ct_learner *model, const char *dir, ct__config_more more, void *user);
 
-// What one text of the model's context leaves behind as it is read.
+// What a text leaves behind as it is read.
 typedef struct ct_learner_cache {
     ct_gpt2_cache *gpt2;
     ct_lm_cache *lm;
     int32_t *pages; // (n_pages)
     int64_t n_pages;
+    int64_t most; // tokens that there is room for: the model's context, or fewer
 } ct_learner_cache;
-bool ct__learner_cache_new(const ct_learner *model, ct_learner_cache *cache);
+// For a text that may come to have `longest` tokens; of GPT-2 as many as its context.
+bool ct__learner_cache_new(const ct_learner *model, int64_t longest, ct_learner_cache *cache);
 void ct__learner_cache_free(ct_learner_cache *cache);
 // The next n tokens, the first of which stands at `position` -> (1, vocab), behind the last of them. `longest`:
 // tokens that the text may come to have.

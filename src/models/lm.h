@@ -68,10 +68,12 @@ typedef struct ct_lm_draw {
     ct_stop_fn stop;
     void *user;
 } ct_lm_draw;
-// `cache` holds one text, as long as the model's context. Tokens are lexis' where it has a tokenizer, else the
+// Where `cache` is full, the newest half of the text is kept. Tokens are lexis' where it has a tokenizer, else the
 // vocabulary's.
 bool ct__lm_write(const ct_learner *model, ct_learner_cache *cache, const ct_vocab *vocab,
                   const ct_lexis *lexis, const ct_lm_draw *draw, ct_err *err);
+// Tokens beyond its bytes that a prompt hardly ever has: what stands in front of a text.
+enum { CT_LM_PROMPT = 16 };
 // Records what writing `length` tokens behind a prompt of `prompt` tokens runs, once.
 bool ct__lm_rehearse_write(const ct_learner *model, ct_learner_cache *cache, size_t prompt,
                            int64_t length);

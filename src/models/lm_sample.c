@@ -63,7 +63,7 @@ static int64_t longest_of(int64_t context, size_t prompt, int64_t length) {
 
 bool ct__lm_rehearse_write(const ct_learner *model, ct_learner_cache *cache, size_t prompt,
                            int64_t length) {
-    const int64_t context = ct__learner_context(model), half = context / 2,
+    const int64_t context = cache->most, half = context / 2,
                   longest = longest_of(context, prompt, length);
     int64_t n = 0;
     for (size_t i = 0; i < prompt; i++) n = (n == context ? half : n) + 1; // as add_token does
@@ -214,7 +214,7 @@ bool ct__lm_write(const ct_learner *model, ct_learner_cache *cache, const ct_voc
     bool ok = true;
     if (lexis->tokenizer) ok = (w.speaker = ct_decoder_new(lexis->tokenizer, true)) != NULL;
     ok = ok && encode(&w, &prompt, &n);
-    w.context = ct__learner_context(model);
+    w.context = cache->most;
     w.longest = longest_of(w.context, n, draw->length);
     w.text = ct__malloc((size_t)w.context * sizeof *w.text);
     w.logits = ct__malloc(vocab_n * sizeof *w.logits);
@@ -284,6 +284,12 @@ static bool meanings_of(const char *dir, const ct_learner *model, ct_vocab *voca
 
 static int64_t length_of(const ct_lm_sample_options *o) { return o->length ? o->length : 500; }
 
+// A token is a byte at the least, but for those that stand in front of a text.
+static int64_t longest_text(const ct_lm_sample_options *o) {
+    const int64_t prompt = o->prompt ? (int64_t)strlen(o->prompt) : 1;
+    return length_of(o) < INT32_MAX ? prompt + CT_LM_PROMPT + length_of(o) : INT64_MAX;
+}
+
 static bool usable(const ct_lm_sample_options *o, ct_err *err) {
     if (!o->dir || !o->write)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "sample",
@@ -306,7 +312,7 @@ static bool rehearse(const ct_lm_sample_options *o, ct_ctx *ctx) {
         ct__lm_offer_save(o->dir, &h.ctx->err);
         ok = false;
     }
-    ok = ok && ct__learner_cache_new(&model, &cache) &&
+    ok = ok && ct__learner_cache_new(&model, longest_text(o), &cache) &&
          ct__lm_rehearse_write(&model, &cache, o->prompt ? strlen(o->prompt) : 1, length_of(o)) &&
          ct__rehearsal_part(&h, "token");
     ct__learner_cache_free(&cache);
@@ -328,7 +334,7 @@ bool ct_lm_sample(const ct_lm_sample_options *o) {
     ct_lexis lexis = {0};
     bool ok = ct__learner_load(o->dir, &model) &&
               meanings_of(o->dir, &model, &vocab, &lexis, &ctx->err) &&
-              ct__learner_cache_new(&model, &cache);
+              ct__learner_cache_new(&model, longest_text(o), &cache);
     if (ok) {
         ct_lm_draw draw = {.prompt = o->prompt,
                            .prompt_n = o->prompt ? strlen(o->prompt) : 0,

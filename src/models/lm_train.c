@@ -973,7 +973,8 @@ static bool make_model(run *r) {
     if (!make_learner(r) || (!*r->from && !part(r, "first weights"))) return false;
     r->optim = ct__lm_optim(ct__learner_params(&r->model), o);
     if (!r->optim || !part(r, "first state")) return false;
-    if (r->o.event && !ct__learner_cache_new(&r->model, &r->cache)) return false;
+    if (r->o.event && !ct__learner_cache_new(&r->model, SHOWN_TOKENS + CT_LM_PROMPT, &r->cache))
+        return false;
     return make_state(r);
 }
 
