@@ -51,12 +51,13 @@ static bool is_whole(const char *dir, ct_err *err) {
     return ok;
 }
 
-bool ct__learner_load(const char *dir, ct_learner *model) {
+bool ct__learner_load(const char *dir, bool trainable, ct_learner *model) {
     *model = (ct_learner){0};
     if (is_gpt2(dir))
         model->gpt2 = ct_gpt2_load_at(dir, CT_NOWHERE);
     else if (is_whole(dir, &ct__ctx()->err))
-        model->lm = ct_lm_load_with(dir, (ct_lm_load_options){.here = CT_NOWHERE});
+        model->lm =
+            ct_lm_load_with(dir, (ct_lm_load_options){.trainable = trainable, .here = CT_NOWHERE});
     if (!model->lm || (!model->lm->reader && !model->lm->spec.bidirectional))
         return model->gpt2 || model->lm;
     ct__err(&ct__ctx()->err, CT_E_ARGUMENT, CT_NOWHERE, dir, "%s does not go on with a text",

@@ -11,8 +11,8 @@ typedef struct ct_learner { // one of the two
     ct_lm *lm;
 } ct_learner;
 
-// A model in a folder: GPT-2 that cotan train wrote, or anything else that ct_lm_load takes.
-bool ct__learner_load(const char *dir, ct_learner *model);
+// A model in a folder: GPT-2 that cotan train wrote, or anything else that ct_lm_load takes, and as it does.
+bool ct__learner_load(const char *dir, bool trainable, ct_learner *model);
 void ct__learner_free(ct_learner *model);
 ct_params *ct__learner_params(const ct_learner *model);
 int64_t ct__learner_vocab(const ct_learner *model);

@@ -308,7 +308,7 @@ static bool rehearse(const ct_lm_sample_options *o, ct_ctx *ctx) {
     bool ok = ct__rehearsal_begin(&h, ctx, 0, &ctx->err);
     ct_learner model = {0};
     ct_learner_cache cache = {0};
-    if (ok && !ct__learner_load(o->dir, &model)) {
+    if (ok && !ct__learner_load(o->dir, false, &model)) {
         ct__lm_offer_save(o->dir, &h.ctx->err);
         ok = false;
     }
@@ -332,7 +332,7 @@ bool ct_lm_sample(const ct_lm_sample_options *o) {
     ct_learner_cache cache = {0};
     ct_vocab vocab = {0};
     ct_lexis lexis = {0};
-    bool ok = ct__learner_load(o->dir, &model) &&
+    bool ok = ct__learner_load(o->dir, false, &model) &&
               meanings_of(o->dir, &model, &vocab, &lexis, &ctx->err) &&
               ct__learner_cache_new(&model, longest_text(o), &cache);
     if (ok) {

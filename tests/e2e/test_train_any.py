@@ -244,3 +244,50 @@ def test_a_damaged_run(run, tmp_path):
     path.write_bytes(data)
     said = cotan("sample", copy, fails=1)
     assert f"{path}: " in said and "hint: the checkpoint of step 12 is whole: cotan sample " in said
+
+
+def driver(header, name, calls):
+    """A program that gives each variable of the function memory of its own, and prints the logits of each call."""
+    fill = "".join(f"static float m_{v}[{' * '.join(d.split(', ')).replace(',', '')}]; s.{v} = m_{v};\n"
+                   for v, d in re.findall(r"float \*(\w+); // \(([\d, ]+)\) f32", header))
+    return f"""#include "{name}.h"
+#include <stdio.h>
+static unsigned char arena[{name.upper()}_ARENA_BYTES] __attribute__((aligned(64)));
+int main(void) {{
+    static const int32_t tokens[] = {{{", ".join(map(str, TOKENS))}}};
+    struct {name} s;
+    {name}_init(&s);
+    s.arena = arena;
+    {fill}
+    {calls}
+}}
+"""
+
+
+TOKENS = [5, 17, 250, 3, 99, 42, 42, 7, 280, 11, 1, 64, 128, 200, 33, 9]
+CALLS = {
+    "window": "s.tokens = tokens; window(&s); fwrite(s.logits, 4, 16 * 300, stdout);",
+    "token": "for (int i = 0; i < 16; i++) { s.tokens = tokens + i, s.position = i; token(&s); fwrite(s.logits, 4, 300, stdout); }",
+}
+
+
+def test_it_is_written_as_c(run, tmp_path):
+    kind, out, _ = run
+    if kind != "llama" and not os.environ.get("COTAN_TEST_ALL"):
+        return  # the compiler takes seconds for each
+    logits = {}
+    for name, calls in CALLS.items():
+        cotan("compile", out, "--out", tmp_path / name, "--function", name, "--embed")
+        (tmp_path / "main.c").write_text(driver((tmp_path / f"{name}.h").read_text(), name, calls))
+        subprocess.run(["cc", "-O1", "-o", name, "main.c", f"{name}.c", "-lm"], cwd=tmp_path, check=True)
+        done = subprocess.run([tmp_path / name], capture_output=True, check=True)
+        logits[name] = np.frombuffer(done.stdout, np.float32).reshape(16, 300)
+    assert np.isfinite(logits["window"]).all() and np.ptp(logits["window"]) > 0.1
+    assert (logits["token"] == logits["window"]).all()  # reading at once and one by one
+    if kind != "gpt2":
+        np.savez(tmp_path / "in.npz", ids=np.array([TOKENS], np.int32))
+        program = command("tests/unit/test_language_models")
+        subprocess.run([*program, "logits", out, tmp_path / "in.npz", tmp_path / "out.npz"], check=True)
+        assert (np.load(tmp_path / "out.npz")["logits"][0] == logits["window"]).all()
+    cotan("compile", out, "--out", tmp_path / "step", "--function", "step")
+    assert "learning_rate" in (tmp_path / "step.h").read_text()
