@@ -98,12 +98,12 @@ void list_machine_options(machine *m, opt options[MACHINE_OPTIONS]);
 bool use_machine(const machine *m, const char *caller, int *status);
 
 // What train and plan are told alike.
-enum { MOST_TRAIN_OPTIONS = 35 };
+enum { MOST_TRAIN_OPTIONS = 40 };
 typedef struct train_settings {
     ct_lm_train_options train;
     opt options[MOST_TRAIN_OPTIONS];
     paths data;
-    int tokens, precision;
+    int precision;
     ct_num lr, dropout, seed;
     machine machine;
 } train_settings;

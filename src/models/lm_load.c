@@ -85,6 +85,11 @@ bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *
     char one[CT_NN_PATH + 24];
     w->weight = ct_params_find(lm->params, name); // an encoder's, which has the same embeddings
     if (w->weight.bits) return true;
+    if (lm->fresh) {
+        const ct_nn_place place = ct_nn_place_in(lm->params, lm->seed);
+        w->weight = ct_nn_param_at(place, name, dims, lm->init, here);
+        return true;
+    }
     const bool stacked = strchr(name, '#') != NULL;
     const ct_ints each = stacked ? (ct_ints){dims.n - 1, dims.v + 1} : dims;
     const ct_weight *first = NULL;
@@ -292,13 +297,6 @@ static bool no_weights(const ct_lm *lm, const char *path, ct_err *err) {
     return false;
 }
 
-static bool make_layers(ct_lm *lm, ct_loc here) {
-    lm->layer = ct__calloc((size_t)lm->spec.layers, sizeof *lm->layer);
-    return lm->layer ? ct__stack_make(lm, here)
-                     : ct__err_memory(&ct__ctx()->err, here, "lm_load",
-                                      (size_t)lm->spec.layers * sizeof *lm->layer);
-}
-
 // A class without an output layer, of which embeddings are made: BertModel, Qwen3Model. Tied layers need none.
 static bool has_no_head(const ct_lm *lm) {
     const json_t *names = json_object_get(lm->config.root, "architectures");
@@ -325,7 +323,7 @@ static bool make_reader(ct_lm *lm, const char *file, ct_loc here) {
     reader->files = lm->files;
     reader->used = lm->used;
     reader->trainable = lm->trainable;
-    const bool ok = make_layers(reader, here);
+    const bool ok = ct__stack_make(reader, here);
     lm->problems = reader->problems;
     lm->n_problems = reader->n_problems;
     return ok;
@@ -356,7 +354,7 @@ static bool load_all(ct_lm *lm, const char *path, const char *file, ct_loc here)
     if (!lm->used) return ct__err_memory(&ctx->err, here, "lm_load", lm->files->n);
     if (!read_spec(lm, path, file, &ctx->err)) return false;
     lm->headless = has_no_head(lm);
-    if (!make_reader(lm, file, here) || !make_layers(lm, here)) return false;
+    if (!make_reader(lm, file, here) || !ct__stack_make(lm, here)) return false;
     complain_of_others(lm);
     if (lm->n_problems) return no_weights(lm, path, &ctx->err);
     return give_values(lm, here);
@@ -529,7 +527,16 @@ static bool put_variable(ct_store *store, const char *name, ct_tensor var, ct_er
     return true;
 }
 
-static bool save_config(const ct_lm *lm, const char *path, ct_err *err) {
+// Weights that were trained are f32, whatever they were before.
+static void set_dtype(const ct_lm *lm, json_t *config) {
+    static const char *const keys[] = {"dtype", "torch_dtype"};
+    for (int i = 0; i < 2 && lm->trainable; i++)
+        if (json_object_get(config, keys[i]))
+            json_object_set_new(config, keys[i], json_string("float32"));
+}
+
+static bool save_config(const ct_lm *lm, const char *path, ct__lm_config_more more, void *user,
+                        ct_err *err) {
     ct_config out;
     ct_text text = {0};
     ct__json_tree(&text, lm->config.root);
@@ -538,8 +545,13 @@ static bool save_config(const ct_lm *lm, const char *path, ct_err *err) {
     if (ok) {
         json_decref(out.root);
         out.root = ct__json_read(text.s, text.n, 0, &fault);
+        if (out.root) { // of the run that these weights come from
+            json_object_del(out.root, "training");
+            json_object_del(out.root, "crc32c");
+            set_dtype(lm, out.root);
+        }
         ok = (out.root || ct__err_memory(err, CT_NOWHERE, path, text.n)) &&
-             ct__config_write(&out, err);
+             (!more || more(&out, user, err)) && ct__config_write(&out, err);
         ct__config_close(&out);
     } else if (text.failed) {
         ct__err_memory(err, CT_NOWHERE, path, text.n);
@@ -548,11 +560,15 @@ static bool save_config(const ct_lm *lm, const char *path, ct_err *err) {
     return ok;
 }
 
-static bool save(const ct_lm *lm, const char *dir, ct_err *err, ct_loc here) {
+bool ct__lm_save(const ct_lm *lm, const char *dir, ct__lm_config_more more, void *user,
+                 ct_loc here) {
     CT_SCOPE; // values that are read live as long as it
     ct_text weights = {0}, config = {0};
     ct_store store = {0};
-    static const ct_st_pair format = {"format", "pt", 6, 2};
+    ct_err *err = &ct__ctx()->err;
+    const char *numerics = ct_numerics();
+    const ct_st_pair about[] = {{"format", "pt", 6, 2},
+                                {"cotan.numerics", numerics, 14, strlen(numerics)}};
     ct__textf(&weights, "%s/model.safetensors", dir);
     ct__textf(&config, "%s/config.json", dir);
     bool ok = !weights.failed && !config.failed;
@@ -561,8 +577,9 @@ static bool save(const ct_lm *lm, const char *dir, ct_err *err, ct_loc here) {
     for (size_t i = 0; ok && i < ct_params_count(lm->params); i++)
         ok = put_variable(&store, ct_params_name(lm->params, i), ct_params_get(lm->params, i), err,
                           here);
-    ok = ok && save_config(lm, config.s, err) &&
-         ct__st_write(weights.s, store.out, store.n, &format, 1, err);
+    ok = ok && save_config(lm, config.s, more, user, err) &&
+         (more ? ct__st_write_checked(weights.s, store.out, store.n, about, 2, err)
+               : ct__st_write(weights.s, store.out, store.n, about, 1, err));
     ct__store_free(&store);
     ct__text_free(&weights);
     ct__text_free(&config);
@@ -574,10 +591,10 @@ bool ct_lm_save_at(const ct_lm *lm, const char *dir, ct_loc here) {
     if (!ctx || !ct__given(ctx, lm, here, "lm_save", "the model") ||
         !ct__given(ctx, dir, here, "lm_save", "the folder") || ctx->err.code)
         return false;
-    if (lm->files->gguf.version) {
+    if (lm->files && lm->files->gguf.version) {
         ct__fail(ctx, CT_E_ARGUMENT, here, "lm_save",
                  "the model came from a GGUF file, of which no folder is made");
         return false;
     }
-    return save(lm, dir, &ctx->err, here) || ct__err_place(&ctx->err, here, "lm_save");
+    return ct__lm_save(lm, dir, NULL, NULL, here) || ct__err_place(&ctx->err, here, "lm_save");
 }

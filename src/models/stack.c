@@ -198,11 +198,14 @@ static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_p
     char full[CT_NN_PATH];
     if (!own.n || !lm->spec.name[name]) return true;
     bool ok = full_name(&lm->spec, layer, name, own.plain ? "" : ".weight", full);
+    const bool first = lm->fresh && !ct_params_find(lm->params, full).bits;
+    if (first) lm->init = ct__lm_begins(&lm->spec, name);
     if (ok) ct__lm_variable(lm, full, (ct_ints){own.n, own.dim}, w, here);
     if (ok && own.bias) {
         const int64_t dim[2] = {own.experts ? own.dim[0] : own.bias, own.bias};
         ok = full_name(&lm->spec, layer, name, own.plain ? "_bias" : ".bias", full);
         ct_weight_pair bias = {0};
+        lm->init = CT_NN_ZEROS;
         if (ok) ct__lm_variable(lm, full, (ct_ints){own.experts ? 2 : 1, dim}, &bias, here);
         w->bias = bias.weight;
     }
@@ -210,11 +213,39 @@ static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_p
     if (!ok)
         ct__fail(ctx, CT_E_ARGUMENT, here, "lm", "a weight's name is longer than %d bytes",
                  CT_NN_PATH);
+    if (ok && first) ct__lm_begin(lm, layer, name, w, here);
     return ok && !ctx->err.code;
+}
+
+static int64_t elements(const ct_spec *s, int name, shape own) {
+    int64_t n = own.n > 0 && s->name[name];
+    bool over = false;
+    for (int a = 0; a < own.n; a++) over |= __builtin_mul_overflow(n, own.dim[a], &n);
+    if (own.bias && n) {
+        int64_t bias = own.experts ? own.dim[0] : 1;
+        over |= __builtin_mul_overflow(bias, own.bias, &bias);
+        over |= __builtin_add_overflow(n, bias, &n);
+    }
+    return over ? INT64_MAX : n;
+}
+
+int64_t ct__stack_size(const ct_spec *s) {
+    int64_t all = 0;
+    bool over = false;
+    for (int name = CT_NAME_embed; name < CT_NAME_WHOLE; name++)
+        over |= __builtin_add_overflow(all, elements(s, name, whole_shape(s, name)), &all);
+    for (int64_t i = 0; i < s->layers; i++)
+        for (int name = CT_NAME_WHOLE; name < CT_NAMES_ALL; name++)
+            over |= __builtin_add_overflow(all, elements(s, name, layer_shape(s, i, name)), &all);
+    return over ? INT64_MAX : all;
 }
 
 bool ct__stack_make(ct_lm *lm, ct_loc here) {
     const int end = lm->headless ? CT_NAME_output_dense : CT_NAME_WHOLE;
+    lm->layer = ct__calloc((size_t)lm->spec.layers, sizeof *lm->layer);
+    if (!lm->layer)
+        return ct__err_memory(&ct__ctx()->err, here, "lm",
+                              (size_t)lm->spec.layers * sizeof *lm->layer);
     for (int name = CT_NAME_embed; name < end; name++)
         if (!make_pair(lm, -1, name, whole_shape(&lm->spec, name), &lm->whole[name], here))
             return false;
@@ -347,7 +378,8 @@ static ct_tensor embed(const ct_lm_pass *pass, ct_tensor tokens) {
             .x = types, .axes = CT_AXES(0), .stop = CT_INTS(1), .here = here}); // (1, width)
         x = ct_add_at(x, ct__stack_numbers(first, here), here);
     }
-    return ct__stack_norm(pass, &lm->whole[CT_NAME_embed_norm], x);
+    x = ct__stack_norm(pass, &lm->whole[CT_NAME_embed_norm], x);
+    return ct_nn_dropout_at(x, pass->mode, here);
 }
 
 static ct_tensor add(const ct_lm_pass *pass, ct_tensor x, ct_tensor more) {

@@ -29,7 +29,10 @@ struct ct_lm {
     struct ct_lm *
         reader; // the model of the encoder, among whose variables are this one's embeddings; NULL: none
     bool trainable;
-    bool headless;    // the file has no output layer, and says so
+    bool headless; // the file has no output layer, and says so
+    bool fresh;    // a new model: variables get first values, and there are no files
+    uint64_t seed;
+    ct_nn_init init;  // of the variable that is made next
     ct_text problems; // with weights while they are looked for, in words
     size_t n_problems;
 };
@@ -135,5 +138,27 @@ ct_tensor ct__stack_mlp(const ct_lm_pass *pass, int64_t layer, ct_tensor x);
 ct_tensor ct__stack_mamba(ct_lm_pass *pass, int64_t layer, ct_tensor x);
 ct_tensor ct__stack_rwkv(ct_lm_pass *pass, int64_t layer, ct_tensor x);
 ct_tensor ct__stack_experts(const ct_lm_pass *pass, int64_t layer, ct_tensor x);
+
+// A new model of an architecture.
+typedef struct ct_lm_sizes {
+    const char *arch;
+    int64_t vocab, context, layers, heads, width;
+    int64_t kv_heads, hidden; // 0: what the architecture usually has
+    int64_t begin, end;       // tokens in front of a text and behind it; -1: none
+} ct_lm_sizes;
+// Its spec, whose arena is the caller's; `root` gets the config. False: the error is told.
+bool ct__lm_spec_of(const ct_lm_sizes *sizes, ct_arena *arena, ct_spec *spec, struct json_t **root,
+                    ct_err *err);
+// With first values as published models begin. NULL: the error stands in the context.
+ct_lm *ct__lm_new(const ct_lm_sizes *sizes, uint64_t seed, ct_loc here);
+// For the variables of a new model: how a weight begins, and what does not begin by chance.
+ct_nn_init ct__lm_begins(const ct_spec *s, int name);
+void ct__lm_begin(const ct_lm *lm, int64_t layer, int name, const ct_weight_pair *w, ct_loc here);
+int64_t ct__stack_size(const ct_spec *s); // elements of all variables; INT64_MAX where more
+
+typedef bool (*ct__lm_config_more)(struct ct_config *config, void *user, ct_err *err);
+// ct_lm_save with more in config.json, and checksums; more NULL: without either.
+bool ct__lm_save(const ct_lm *lm, const char *dir, ct__lm_config_more more, void *user,
+                 ct_loc here);
 
 #endif

@@ -121,6 +121,7 @@ static const char *const variables[] = {
     "FUZZ_SEED",
     "GOLDEN",
     "LAPACK",
+    "ARCHITECTURES",
     "LLAMA_CPP",
     "OPENCL_LIBRARY",
     "CURL_LIBRARY",

@@ -107,3 +107,17 @@ def test_factors_of_the_rotation(tmp_path):
     want = run("logits", "llama3", tmp_path / "model", tmp_path)["logits"]
     got = run("logits", "llama3", tmp_path / "model.gguf", tmp_path)["logits"]
     assert abs(got - want).max() < 1e-5 * max(1, abs(want).max())
+
+
+def test_there_is_no_training_on_from_one(tmp_path):
+    import os
+    import subprocess
+    folder = tmp_path / "llama2"
+    theirs, shapes = fill(make(MODELS["llama2"]), folder)
+    weights = {k: lm.weight(k, s) for k, s in shapes.items()}
+    write(tmp_path / "model.gguf", "llama2", json.loads((folder / "config.json").read_text()), weights, "F32")
+    (tmp_path / "text.txt").write_text("a text " * 100)
+    done = subprocess.run([os.environ["COTAN_BUILD"] + "/cotan", "train", "--data", tmp_path / "text.txt", "--from", tmp_path / "model.gguf"],
+                          capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, f"cotan: train: --from {tmp_path}/model.gguf: a GGUF file is none that a run can save: the "
+                                                 "folder is needed that it was made from\n")

@@ -109,7 +109,7 @@ BEFORE = {"chat.h": "int use(ct_chat_template *chat, const char *messages, const
           "profile.h": "#include <stdio.h>\nvoid train(int step);\nint main(void) {{\n{}}}\n",
           "lm.h": "typedef bool (*told)(int32_t token, double log_probability, void *user);\n"
                   "int go_on(ct_lm *lm, const int32_t *ids, size_t n, told print);\n"
-                  "int go_on(ct_lm *lm, const int32_t *ids, size_t n, told print) {{\n{}return 0; }}\n",
+                  "int go_on(ct_lm *lm, const int32_t *ids, size_t n, told print) {{\n{}(void)lm, (void)ids, (void)n, (void)print; return 0; }}\n",
           "engine.h": "#include <stdio.h>\n"
                       "typedef bool (*told)(const ct_engine_token *token, void *user);\n"
                       "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out);\n"
