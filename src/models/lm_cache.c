@@ -38,6 +38,7 @@ ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t texts, ct_
     ct_lm_cache *cache = ct__calloc(1, sizeof *cache);
     if (cache) {
         cache->layers = s->layers;
+        cache->pages = pages;
         cache->params = ct_params_new();
         cache->layer = ct__calloc((size_t)s->layers, sizeof *cache->layer);
         if (codes) cache->scale = ct__calloc((size_t)s->layers, sizeof *cache->scale);

@@ -45,7 +45,7 @@ typedef struct ct_lm_cache {
     ct_weight_pair *layer; // (layers): keys as weight, values as bias
     ct_weight_pair
         *scale; // (layers) where those are codes of 8 bits: of each slot's heads (slots, heads, 1)
-    int64_t layers;
+    int64_t layers, pages;
 } ct_lm_cache;
 
 // Texts of one length within a pass: rows of all that is computed, text after text.
