@@ -268,17 +268,37 @@ static bool prepare(ct_matcher *m) {
     return true;
 }
 
+// Can this byte begin a new character? All but a few begin none, and nor do those of two bytes.
+static bool may_begin_new(unsigned char c) {
+    return (c >= 0xe0 && c < 0xe4) || c == 0xea || c == 0xf0;
+}
+
+// The first character from byte i on whose page has new ones, or n.
+static uint32_t next_page(const char *text, uint32_t i, uint32_t n) {
+    const unsigned char *s = (const unsigned char *)text;
+    while (i < n) {
+        uint64_t word;
+        if (n - i >= 8) { // eight bytes of which none is above 0xe0
+            memcpy(&word, s + i, 8);
+            if (!(word & word << 1 & word << 2 & 0x8080808080808080)) {
+                i += 8;
+                continue;
+            }
+        }
+        for (const uint32_t end = n - i < 8 ? n : i + 8; i < end; i++) {
+            if (!may_begin_new(s[i])) continue;
+            const uint32_t page = s[i] < 0xf0 ? (s[i] & 15u) << 4 | (s[i + 1] >> 2 & 15u)
+                                              : (s[i + 1] & 63u) << 4 | (s[i + 2] >> 2 & 15u);
+            if (ct__has_new(page)) return i;
+        }
+    }
+    return n;
+}
+
 // The text, or a copy whose new characters have stand-ins, of as many bytes. NULL: no memory.
 static const char *with_stand_ins(ct_matcher *m, const char *s, uint32_t n) {
     const char *text = s;
-    for (uint32_t i = 0, used; i < n; i += used) {
-        uint64_t word;
-        if (n - i >= 8 && (memcpy(&word, s + i, 8), !(word & 0x8080808080808080))) {
-            used = 8;
-            continue;
-        }
-        used = 1;
-        if ((unsigned char)s[i] < 0xe0) continue; // shorter ones are all old
+    for (uint32_t i = next_page(s, 0, n), used; i < n; i = next_page(s, i + used, n)) {
         const uint32_t cp = ct__char(s + i, n - i, &used), old = ct__stand_in(cp);
         if (cp == old) continue;
         if (text == s) {

@@ -54,6 +54,10 @@ bool ct__is_white(uint32_t cp) {
 
 #include "text/new_characters.inc"
 
+bool ct__has_new(uint32_t page) {
+    return page / 8 < sizeof new_pages && (new_pages[page / 8] >> page % 8 & 1);
+}
+
 // Of a character newer than Unicode 8: 9, 10 (to Unicode 14), or what stands in for a newer one.
 static uint32_t newness(uint32_t cp) {
     size_t low = 0, high = sizeof new_runs / sizeof *new_runs;
@@ -71,8 +75,7 @@ static uint32_t newness(uint32_t cp) {
 bool ct__is_newer(uint32_t cp, int version) { return newness(cp) > (uint32_t)version; }
 
 uint32_t ct__stand_in(uint32_t cp) {
-    const size_t page = cp >> 8;
-    if (page / 8 >= sizeof new_pages || !(new_pages[page / 8] >> page % 8 & 1)) return cp;
+    if (!ct__has_new(cp >> 8)) return cp;
     const uint32_t found = newness(cp);
     return found > 15 ? found : cp;
 }

@@ -71,6 +71,7 @@ static inline bool ct__char_begins(char c) { return ((unsigned char)c & 0xc0) !=
 // What the libraries that define tokenizers know of Unicode is of other ages than what utf8proc and
 // PCRE2 know: categories are Unicode 8's, normal forms and marks Unicode 9's, and patterns and numbers
 // are newer than any system's.
+bool ct__has_new(uint32_t page);             // of 256 characters, one newer than 14
 bool ct__is_newer(uint32_t cp, int version); // than 8, or 9
 uint32_t
 ct__stand_in(uint32_t cp); // for one newer than Unicode 14, an old one of its category and bytes
