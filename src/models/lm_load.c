@@ -71,14 +71,31 @@ static bool fits(const ct_weight *found, ct_ints want) {
     return same;
 }
 
-static const char scales_end[] = ".scales";
+// What a variable has of a weight in a file: its numbers or codes, or what stands under a name of its own behind it.
+enum { CODES, SCALES, OFFSETS, PARTS };
+static const char *const ends[PARTS] = {"", ".scales", ".offsets"};
 
 // Blocks of ggml that are codes and scales of a layout of ours.
 static bool layout_of(const ct_weight *w, ct_layout *layout) {
     if (w->block < 0) return false;
-    const char *name = ct__ggml_type((uint32_t)w->block)->name;
-    *layout = strcmp(name, "Q8_0") == 0 ? CT_LAYOUT_INT8_32 : CT_LAYOUT_INT4_32;
-    return strcmp(name, "Q8_0") == 0 || strcmp(name, "Q4_0") == 0;
+    const ct_ggml_type *type = ct__ggml_type((uint32_t)w->block);
+    *layout = type->bits == 8 ? CT_LAYOUT_INT8_32 : CT_LAYOUT_INT4_32;
+    return type->bits && type->group == 32;
+}
+
+// A weight of codes as variables: codes, scales, and offsets.
+static void make_codes(ct_lm *lm, const char *name, ct_ints dims, const ct_ggml_type *type,
+                       ct_weight_pair *w, ct_loc here) {
+    char one[CT_NN_PATH + 24];
+    int64_t groups[CT_MAX_RANK];
+    memcpy(groups, dims.v, (size_t)dims.n * sizeof *groups);
+    groups[dims.n - 1] /= type->group;
+    const ct_ints of = {dims.n, groups};
+    w->weight = ct_param_at(lm->params, name, type->bits == 8 ? CT_I8 : CT_I4, dims, here);
+    snprintf(one, sizeof one, "%s%s", name, ends[SCALES]);
+    w->scales = ct_param_at(lm->params, one, CT_F16, of, here);
+    snprintf(one, sizeof one, "%s%s", name, ends[OFFSETS]);
+    if (type->offsets) w->offsets = ct_param_at(lm->params, one, CT_F16, of, here);
 }
 
 bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *w, ct_loc here) {
@@ -102,10 +119,7 @@ bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *
     if (!ok) return false;
     const bool codes = !lm->trainable && dims.n == 2 && layout_of(first, &w->layout);
     if (codes) {
-        snprintf(one, sizeof one, "%s%s", name, scales_end);
-        const ct_dtype dtype = w->layout == CT_LAYOUT_INT8_32 ? CT_I8 : CT_I4;
-        w->weight = ct_param_at(lm->params, name, dtype, dims, here);
-        w->scales = ct_param_at(lm->params, one, CT_F16, CT_DIMS(dims.v[0], dims.v[1] / 32), here);
+        make_codes(lm, name, dims, ct__ggml_type((uint32_t)first->block), w, here);
     } else {
         const bool as_it_is = !lm->trainable && first->block < 0;
         w->weight = ct_param_at(lm->params, name, as_it_is ? first->dtype : CT_F32, dims, here);
@@ -166,37 +180,36 @@ typedef struct source {
     uint64_t at;             // of its elements, or blocks
     int64_t next, n;         // experts
     ct_dtype to;
-    bool scales; // of the blocks
+    int part;
     char in[PIECE * 8], out[PIECE * 8];
 } source;
 
-// Q4_0 has elements i and i + 16 in a byte, from 0 on; ours are i and i + 1, two's complement.
-static void four_bits(const uint8_t *block, uint8_t *out) {
-    for (int i = 0; i < 8; i++) {
-        const uint8_t a = block[2 + 2 * i], b = block[3 + 2 * i];
-        out[i] = (uint8_t)((a & 15) | (b & 15) << 4) ^ 0x88;
-        out[8 + i] = (uint8_t)(a >> 4 | (b & 0xf0)) ^ 0x88;
+// The block's codes, scales or offsets as variables have them; the bytes that these take.
+static size_t put_part(const source *s, const ct_ggml_type *type, const uint8_t *block, char *out) {
+    int8_t codes[MOST_BLOCK];
+    float numbers[PARTS][MOST_BLOCK / 16];
+    type->parts(block, codes, numbers[SCALES], numbers[OFFSETS]);
+    if (s->part) {
+        const int groups = type->elements / type->group;
+        for (int i = 0; i < groups; i++) ct__store_f64(CT_F16, out, i, (double)numbers[s->part][i]);
+        return (size_t)groups * 2;
     }
+    if (s->to == CT_I8) return memcpy(out, codes, (size_t)type->elements), (size_t)type->elements;
+    for (int i = 0; i < type->elements / 2; i++)
+        out[i] = (char)((codes[2 * i] & 15) | (codes[2 * i + 1] & 15) << 4);
+    return (size_t)type->elements / 2;
 }
 
 static size_t convert_blocks(source *s, const char *from, size_t count) {
     const ct_ggml_type *type = ct__ggml_type((uint32_t)s->weight->block);
+    size_t n = 0;
     if (s->to == CT_F32) {
         ct__ggml_floats(type, from, count, (float *)(void *)s->out);
         return count * (size_t)type->elements * 4;
     }
-    const size_t size = s->scales ? 2 : s->to == CT_I8 ? 32 : 16;
-    for (size_t i = 0; i < count; i++) {
-        const uint8_t *block = (const uint8_t *)from + i * (size_t)type->bytes;
-        uint8_t *out = (uint8_t *)s->out + i * size;
-        if (s->scales)
-            memcpy(out, block, 2);
-        else if (s->to == CT_I8)
-            memcpy(out, block + 2, 32);
-        else
-            four_bits(block, out);
-    }
-    return count * size;
+    for (size_t i = 0; i < count; i++)
+        n += put_part(s, type, (const uint8_t *)from + i * (size_t)type->bytes, s->out + n);
+    return n;
 }
 
 static size_t convert_numbers(source *s, const char *from, size_t count) {
@@ -237,15 +250,21 @@ static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
     return *n || next_piece(user, bytes, n, err);
 }
 
+static int part_of(const ct_lm *lm, ct_tensor var, const char *name) {
+    for (int part = SCALES; part < PARTS; part++)
+        if (ct_dtype_of(var) == CT_F16 && ct__ends_with(name, ends[part]) && !find_weight(lm, name))
+            return part;
+    return CODES;
+}
+
 static bool give_value(ct_lm *lm, size_t i, ct_loc here) {
     CT_PLAIN; // floats are converted
     ct_ctx *ctx = ct__ctx();
     char name[CT_NN_PATH];
     ct_tensor var = ct_params_get(lm->params, i);
     snprintf(name, sizeof name, "%s", ct_params_name(lm->params, i));
-    const bool scales =
-        ct_dtype_of(var) == CT_F16 && ct__ends_with(name, scales_end) && !find_weight(lm, name);
-    if (scales) name[strlen(name) - strlen(scales_end)] = '\0';
+    const int part = part_of(lm, var, name);
+    name[strlen(name) - strlen(ends[part])] = '\0';
     const bool stacked = strchr(name, '#') != NULL;
     if (!stacked) {
         const ct_weight *w = find_weight(lm, name);
@@ -261,7 +280,7 @@ static bool give_value(ct_lm *lm, size_t i, ct_loc here) {
                   .name = name,
                   .n = stacked ? ct_dim(var, 0) : 1,
                   .to = ct_dtype_of(var),
-                  .scales = scales};
+                  .part = part};
     const bool ok = ct__var_fill(ctx, var, next_piece, s, here);
     ct__free(s);
     return ok;

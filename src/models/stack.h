@@ -11,7 +11,9 @@
 
 typedef struct ct_weight_pair {
     ct_tensor weight, bias; // CT_NONE: there is none
-    ct_tensor scales; // of a weight of codes, of which the layout says more; CT_NONE: of numbers
+    // Of a weight of codes, of which the layout says more, its scales, and what is put to as many numbers as share one;
+    // CT_NONE: of numbers, nothing.
+    ct_tensor scales, offsets;
     ct_layout layout;
 } ct_weight_pair;
 
@@ -102,6 +104,8 @@ ct_tensor ct__stack_linear(const ct_lm_pass *pass, const ct_weight_pair *w, ct_t
 ct_tensor ct__stack_norm(const ct_lm_pass *pass, const ct_weight_pair *w, ct_tensor x);
 ct_tensor ct__stack_activate(const ct_lm_pass *pass, ct_tensor x);
 // A weight's numbers: f32, whatever it is stored as.
+// A weight's numbers as f32, of codes what they stand for.
+ct_tensor ct__stack_matrix(const ct_weight_pair *w, ct_loc here);
 ct_tensor ct__stack_numbers(ct_tensor weight, ct_loc here);
 // Rows of a table (rows, width) by their numbers: (..., width)
 ct_tensor ct__stack_lookup(const ct_weight_pair *w, ct_tensor indices, ct_loc here);

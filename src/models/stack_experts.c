@@ -69,7 +69,7 @@ static choice route(const ct_lm_pass *pass, int64_t layer, ct_tensor x) {
     const ct_weight_pair *w = pass->lm->layer[layer];
     const ct_loc here = pass->here;
     ct_tensor weight =
-        ct_permute_at(ct__stack_numbers(w[CT_NAME_router].weight, here), CT_AXES(1, 0), here);
+        ct_permute_at(ct__stack_matrix(&w[CT_NAME_router], here), CT_AXES(1, 0), here);
     ct_tensor logits = ct_matmul_at(x, weight, here); // (N, experts)
     if (w[CT_NAME_router].bias.bits)
         logits = ct_add_at(logits, ct__stack_numbers(w[CT_NAME_router].bias, here), here);
