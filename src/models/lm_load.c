@@ -79,8 +79,11 @@ static const char *const ends[PARTS] = {"", ".scales", ".offsets"};
 static bool layout_of(const ct_weight *w, ct_layout *layout) {
     if (w->block < 0) return false;
     const ct_ggml_type *type = ct__ggml_type((uint32_t)w->block);
-    *layout = type->bits == 8 ? CT_LAYOUT_INT8_32 : CT_LAYOUT_INT4_32;
-    return type->bits && type->group == 32;
+    if (type->group == 16)
+        *layout = type->bits == 8 ? CT_LAYOUT_INT8_16 : CT_LAYOUT_INT4_16;
+    else
+        *layout = type->bits == 8 ? CT_LAYOUT_INT8_32 : CT_LAYOUT_INT4_32;
+    return type->bits > 0;
 }
 
 // A weight of codes as variables: codes, scales, and offsets.
