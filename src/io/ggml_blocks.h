@@ -14,7 +14,7 @@ typedef struct ct_ggml_type {
     int elements, bytes; // of a block; a plain number is a block of one
     void (*numbers)(const uint8_t *block, float *to);
     // Of blocks whose numbers are code times scale, plus an offset: a code's bits, 4 or 8, as two's complement, how many
-    // share scale and offset, and whether there are offsets. bits 0: of other blocks.
+    // share scale and offset, and whether there are offsets. bits 0: of other blocks. codes NULL: only the others.
     int bits, group;
     bool offsets;
     void (*parts)(const uint8_t *block, int8_t *codes, float *scales, float *offsets);

@@ -482,6 +482,12 @@ const ct_weight *ct__weights_find(const ct_weights *w, const char *name) {
     return found ? *found : NULL;
 }
 
+void ct__weights_forget(const ct_weights *w, const ct_weight *weight) {
+    for (size_t i = 0; i < w->n_files; i++) // what is a copy lies in none
+        if (weight->data == (const char *)w->files[i].map + weight->at)
+            ct__file_forget(weight->data, weight->bytes);
+}
+
 void ct__weights_close(ct_weights *w) {
     for (size_t i = 0; i < w->n_files; i++) ct__file_unmap(w->files[i].map, w->files[i].n);
     ct__gguf_close(&w->gguf);

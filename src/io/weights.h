@@ -54,6 +54,8 @@ bool ct__weights_are_in(const char *folder); // files with the names that ct__we
 // another kind; of several parts the first. "": there is none. False: an error, or the folder has several.
 bool ct__weights_gguf(const char *path, char *found, size_t cap, ct_err *err);
 const ct_weight *ct__weights_find(const ct_weights *w, const char *name); // NULL: absent
-void ct__weights_close(ct_weights *w);                                    // also after a failure
+// Its bytes are not soon asked for again.
+void ct__weights_forget(const ct_weights *w, const ct_weight *weight);
+void ct__weights_close(ct_weights *w); // also after a failure
 
 #endif

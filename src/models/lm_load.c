@@ -191,7 +191,7 @@ typedef struct source {
 static size_t put_part(const source *s, const ct_ggml_type *type, const uint8_t *block, char *out) {
     int8_t codes[MOST_BLOCK];
     float numbers[PARTS][MOST_BLOCK / 16];
-    type->parts(block, codes, numbers[SCALES], numbers[OFFSETS]);
+    type->parts(block, s->part ? NULL : codes, numbers[SCALES], numbers[OFFSETS]);
     if (s->part) {
         const int groups = type->elements / type->group;
         for (int i = 0; i < groups; i++) ct__store_f64(CT_F16, out, i, (double)numbers[s->part][i]);
@@ -263,7 +263,7 @@ static int part_of(const ct_lm *lm, ct_tensor var, const char *name) {
 static bool give_value(ct_lm *lm, size_t i, ct_loc here) {
     CT_PLAIN; // floats are converted
     ct_ctx *ctx = ct__ctx();
-    char name[CT_NN_PATH];
+    char name[CT_NN_PATH], one[CT_NN_PATH + 24];
     ct_tensor var = ct_params_get(lm->params, i);
     snprintf(name, sizeof name, "%s", ct_params_name(lm->params, i));
     const int part = part_of(lm, var, name);
@@ -285,6 +285,8 @@ static bool give_value(ct_lm *lm, size_t i, ct_loc here) {
                   .to = ct_dtype_of(var),
                   .part = part};
     const bool ok = ct__var_fill(ctx, var, next_piece, s, here);
+    for (s->next = 0; s->next < s->n;)
+        ct__weights_forget(lm->files, find_weight(lm, of_expert(name, s->next++, one)));
     ct__free(s);
     return ok;
 }
