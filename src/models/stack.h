@@ -88,6 +88,8 @@ typedef struct ct_lm_pass {
     ct_loc here;
 } ct_lm_pass;
 
+// The weight of the model's files that has this name, or one that means the same; NULL: there is none.
+const struct ct_weight *ct__lm_weight(const ct_lm *lm, const char *name);
 // The variables, without values.
 bool ct__stack_make(ct_lm *lm, ct_loc here);
 // Makes the variable of that name, in the dtype of the file's weight or, of blocks for which there is a product of

@@ -40,9 +40,11 @@ int main(int argc, char **argv) {
     FILE *in = fopen(argv[2], "rb"), *out = fopen(argv[6], "wb");
     if (!in || !out || fread(ids.data(), 4, ids.size(), in) != ids.size()) return 2;
     llama_backend_init();
-    llama_log_set([](ggml_log_level level, const char *text, void *) {
-        if (level >= GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
-    }, nullptr);
+    llama_log_set(
+        [](ggml_log_level level, const char *text, void *) {
+            if (level >= GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
+        },
+        nullptr);
     llama_model_params p = llama_model_default_params();
     p.n_gpu_layers = 0;
     p.use_extra_bufts = false; // weights as they are
@@ -56,7 +58,8 @@ int main(int argc, char **argv) {
         context = context_of(model, time + written);
         if (!context || !read(context, &ids[(size_t)i * time], time, 0)) return 1;
         fseek(out, (long)i * time * vocab * 4, SEEK_SET);
-        for (int t = 0; t < time; t++) fwrite(llama_get_logits_ith(context, t), 4, (size_t)vocab, out);
+        for (int t = 0; t < time; t++)
+            fwrite(llama_get_logits_ith(context, t), 4, (size_t)vocab, out);
     }
     fseek(out, (long)texts * time * vocab * 4, SEEK_SET);
     const float *last = llama_get_logits_ith(context, time - 1);
