@@ -66,6 +66,8 @@ static void complain(ct_lm *lm, const char *name, const ct_weight *found, ct_int
 }
 
 static bool fits(const ct_weight *found, ct_ints want) {
+    if (found && want.n == 2 && want.v[0] == 1 && found->rank == 1) // a row alone, in GGUF files
+        want = (ct_ints){1, want.v + 1};
     bool same = found && found->rank == (size_t)want.n &&
                 (found->block >= 0 || ct__has_slope(found->dtype));
     for (int64_t a = 0; same && a < want.n; a++) same = found->dim[a] == want.v[a];
@@ -155,8 +157,12 @@ bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *
         make_codes(lm, name, dims, type->bits, dims.v[1] / type->group, type->offsets, w, here);
     } else {
         const bool as_it_is = !lm->trainable && first.weight->block < 0;
-        w->weight =
-            ct_param_at(lm->params, name, as_it_is ? first.weight->dtype : CT_F32, dims, here);
+        const bool mxfp4 = !lm->trainable && !strcmp(first.weight->kind, "MXFP4"); // bf16 has all
+        w->weight = ct_param_at(lm->params, name,
+                                as_it_is ? first.weight->dtype
+                                : mxfp4  ? CT_BF16
+                                         : CT_F32,
+                                dims, here);
     }
     return true;
 }
@@ -222,7 +228,7 @@ typedef struct source {
     ct_packed packed;
     int64_t row; // of it
     char *room;  // for some rows; NULL: none yet
-    char in[PIECE * 8], out[PIECE * 8];
+    _Alignas(8) char in[PIECE * 8], out[PIECE * 8];
 } source;
 
 // The block's codes, scales or offsets as variables have them; the bytes that these take.
@@ -241,12 +247,24 @@ static size_t put_part(const source *s, const ct_ggml_type *type, const uint8_t 
     return (size_t)type->elements / 2;
 }
 
+static void put_bf16(const float *from, size_t n, uint16_t *to) {
+    for (size_t i = 0; i < n; i++) { // to nearest, ties to even
+        uint32_t bits;
+        memcpy(&bits, &from[i], sizeof bits);
+        const bool nan = (bits & 0x7fffffff) > 0x7f800000;
+        to[i] = (uint16_t)((nan ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+}
+
 static size_t convert_blocks(source *s, const char *from, size_t count) {
     const ct_ggml_type *type = ct__ggml_type((uint32_t)s->weight->block);
     size_t n = 0;
-    if (s->to == CT_F32) {
-        ct__ggml_floats(type, from, count, (float *)(void *)s->out);
-        return count * (size_t)type->elements * 4;
+    if (s->to == CT_F32 || s->to == CT_BF16) {
+        float *values = (float *)(void *)(s->to == CT_F32 ? s->out : s->in);
+        ct__ggml_floats(type, from, count, values);
+        n = count * (size_t)type->elements;
+        if (s->to == CT_BF16) put_bf16(values, n, (uint16_t *)(void *)s->out);
+        return n * ct_dtype_size(s->to);
     }
     for (size_t i = 0; i < count; i++)
         n += put_part(s, type, (const uint8_t *)from + i * (size_t)type->bytes, s->out + n);
@@ -259,15 +277,6 @@ static size_t convert_numbers(source *s, const char *from, size_t count) {
     for (size_t i = 0; i < count; i++)
         ct__store_f64(s->to, s->out, (int64_t)i, ct__load_f64(dtype, s->in, (int64_t)i));
     return count * ct_dtype_size(s->to);
-}
-
-static void put_bf16(const float *from, size_t n, uint16_t *to) {
-    for (size_t i = 0; i < n; i++) { // to nearest, ties to even
-        uint32_t bits;
-        memcpy(&bits, &from[i], sizeof bits);
-        const bool nan = (bits & 0x7fffffff) > 0x7f800000;
-        to[i] = (uint16_t)((nan ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    }
 }
 
 // Some rows of a weight that is several tensors, or of its codes, scales or offsets; the bytes that these take.

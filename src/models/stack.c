@@ -66,6 +66,8 @@ static shape latent_shape(const ct_spec *s, int name) {
     case CT_NAME_kv_a_norm: return vector(s->latent, false);
     case CT_NAME_kv_b:
         return matrix(s, s->heads * (s->plain_head + s->value_head), s->latent, false);
+    case CT_NAME_k_b: return (shape){{s->heads, s->latent, s->plain_head}, 3, 0, false, false};
+    case CT_NAME_v_b: return (shape){{s->heads, s->value_head, s->latent}, 3, 0, false, false};
     default: return nothing;
     }
 }
@@ -201,7 +203,11 @@ static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_p
     if (ok) ct__lm_variable(lm, full, (ct_ints){own.n, own.dim}, w, here);
     if (ok && own.bias) {
         const int64_t dim[2] = {own.experts ? own.dim[0] : own.bias, own.bias};
-        ok = full_name(&lm->spec, layer, name, own.plain ? "_bias" : ".bias", full);
+        const size_t n = strlen(full);
+        if (own.plain && ct__ends_with(full, ".weight"))
+            snprintf(full + n - strlen(".weight"), sizeof full - n, ".bias");
+        else
+            ok = full_name(&lm->spec, layer, name, own.plain ? "_bias" : ".bias", full);
         ct_weight_pair bias = {0};
         if (ok) ct__lm_variable(lm, full, (ct_ints){own.experts ? 2 : 1, dim}, &bias, here);
         w->bias = bias.weight;

@@ -56,7 +56,12 @@ static ct_tensor turn(const ct_lm_pass *pass, int64_t layer, ct_tensor x, bool f
 static ct_tensor widen(const ct_lm_pass *pass, int64_t layer, bool values) {
     const ct_spec *s = &pass->lm->spec;
     const ct_loc here = pass->here;
-    ct_tensor w = ct__stack_matrix(&pass->lm->layer[layer][CT_NAME_kv_b], here);
+    const ct_weight_pair *own = pass->lm->layer[layer];
+    if (own[CT_NAME_k_b].weight.bits) // apart, that of keys the other way round
+        return values ? ct__stack_matrix(&own[CT_NAME_v_b], here)
+                      : ct_permute_at(ct__stack_matrix(&own[CT_NAME_k_b], here), CT_AXES(0, 2, 1),
+                                      here);
+    ct_tensor w = ct__stack_matrix(&own[CT_NAME_kv_b], here);
     w = ct_reshape_at(w, CT_DIMS(s->heads, s->plain_head + s->value_head, s->latent), here);
     return ct_slice_with(
         (ct_slice_args){.x = w,

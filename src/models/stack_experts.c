@@ -121,14 +121,10 @@ static ct_tensor expert_linear(const ct_lm_pass *pass, const ct_weight_pair *w, 
     return ct_add_at(x, ct__stack_numbers(bias, here), here);
 }
 
-// gpt-oss has gates and what they gate in turn, and limits both.
-static ct_tensor limited(const ct_lm_pass *pass, ct_tensor both) {
+// gpt-oss limits gates and what they gate.
+static ct_tensor limited(const ct_lm_pass *pass, ct_tensor gate, ct_tensor up) {
     const ct_spec *s = &pass->lm->spec;
     const ct_loc here = pass->here;
-    both = ct__stack_split(both, s->expert_hidden, 2, here); // (M, hidden, 2)
-    ct_ints dims = CT_DIMS(-1, s->expert_hidden);
-    ct_tensor gate = ct_reshape_at(ct__stack_cut(both, 0, 1, here), dims, here),
-              up = ct_reshape_at(ct__stack_cut(both, 1, 2, here), dims, here);
     gate = ct_minimum_at(gate, ct_f(s->limit), here);
     up = ct_clamp_at(up, ct_f(-s->limit), ct_f(s->limit), here);
     ct_tensor open = ct_sigmoid_at(ct_mul_at(gate, ct_f(s->gate_alpha), here), here);
@@ -141,8 +137,11 @@ static ct_tensor experts(const ct_lm_pass *pass, int64_t layer, const groups *g,
     const ct_loc here = pass->here;
     if (w[CT_NAME_expert_gate_up].weight.bits) {
         ct_tensor both = expert_linear(pass, &w[CT_NAME_expert_gate_up], g, x); // (M, 2 * hidden)
-        if (s->limit != 0) {
-            x = limited(pass, both);
+        if (s->limit != 0) {                                                    // in turn
+            ct_tensor pairs = ct__stack_split(both, s->expert_hidden, 2, here); // (M, hidden, 2)
+            const ct_ints dims = CT_DIMS(-1, s->expert_hidden);
+            x = limited(pass, ct_reshape_at(ct__stack_cut(pairs, 0, 1, here), dims, here),
+                        ct_reshape_at(ct__stack_cut(pairs, 1, 2, here), dims, here));
         } else {
             ct_tensor gate = ct__stack_cut(both, 0, s->expert_hidden, here);
             ct_tensor up = ct__stack_cut(both, s->expert_hidden, 2 * s->expert_hidden, here);
@@ -151,7 +150,8 @@ static ct_tensor experts(const ct_lm_pass *pass, int64_t layer, const groups *g,
     } else {
         ct_tensor gate = expert_linear(pass, &w[CT_NAME_expert_gate], g, x); // (M, hidden)
         ct_tensor up = expert_linear(pass, &w[CT_NAME_expert_up], g, x);
-        x = ct_mul_at(ct__stack_activate(pass, gate), up, here);
+        x = s->limit != 0 ? limited(pass, gate, up)
+                          : ct_mul_at(ct__stack_activate(pass, gate), up, here);
     }
     return expert_linear(pass, &w[CT_NAME_expert_down], g, x); // (M, width)
 }
