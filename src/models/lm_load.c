@@ -93,7 +93,10 @@ static bool layout_of(const ct_weight *w, ct_layout *layout) {
 static void make_codes(ct_lm *lm, const char *name, ct_ints dims, int bits, int64_t groups,
                        bool offsets, ct_weight_pair *w, ct_loc here) {
     char one[CT_NN_PATH + 24];
-    const ct_ints of = CT_DIMS(dims.v[0], groups);
+    int64_t dim[CT_MAX_RANK];
+    memcpy(dim, dims.v, (size_t)dims.n * sizeof *dim);
+    dim[dims.n - 1] = groups;
+    const ct_ints of = {dims.n, dim};
     w->weight = ct_param_at(lm->params, name, bits == 8 ? CT_I8 : CT_I4, dims, here);
     snprintf(one, sizeof one, "%s%s", name, ends[SCALES]);
     w->scales = ct_param_at(lm->params, one, CT_F16, of, here);
@@ -128,7 +131,8 @@ static bool find(ct_lm *lm, const char *name, ct_ints dims, const found_weight *
                        f->weight->block == first->weight->block));
 }
 
-bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *w, ct_loc here) {
+bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, bool product, ct_weight_pair *w,
+                     ct_loc here) {
     char one[CT_NN_PATH + 24];
     w->weight = ct_params_find(lm->params, name); // an encoder's, which has the same embeddings
     if (w->weight.bits) return true;
@@ -145,16 +149,17 @@ bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *
         if (!i) first = next;
     }
     if (!ok) return false;
-    const bool free = lm->trainable || dims.n != 2; // no codes
+    const bool codes = product && !lm->trainable;
     const ct_packed *p = &first.packed;
-    if (p->kind == CT_PACKED_MLX && !free) {
+    if (p->kind == CT_PACKED_MLX && codes && dims.n == 2) {
         w->layout = ct__lm_packed_layout(p);
         make_codes(lm, name, dims, p->bits > 4 ? 8 : 4, ct__lm_packed_groups(p), true, w, here);
     } else if (p->kind) {
         w->weight = ct_param_at(lm->params, name, lm->trainable ? CT_F32 : CT_BF16, dims, here);
-    } else if (!free && layout_of(first.weight, &w->layout)) {
+    } else if (codes && layout_of(first.weight, &w->layout)) {
         const ct_ggml_type *type = ct__ggml_type((uint32_t)first.weight->block);
-        make_codes(lm, name, dims, type->bits, dims.v[1] / type->group, type->offsets, w, here);
+        make_codes(lm, name, dims, type->bits, dims.v[dims.n - 1] / type->group, type->offsets, w,
+                   here);
     } else {
         const bool as_it_is = !lm->trainable && first.weight->block < 0;
         const bool mxfp4 = !lm->trainable && !strcmp(first.weight->kind, "MXFP4"); // bf16 has all

@@ -200,7 +200,8 @@ static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_p
     char full[CT_NN_PATH];
     if (!own.n || !lm->spec.name[name]) return true;
     bool ok = full_name(&lm->spec, layer, name, own.plain ? "" : ".weight", full);
-    if (ok) ct__lm_variable(lm, full, (ct_ints){own.n, own.dim}, w, here);
+    if (ok)
+        ct__lm_variable(lm, full, (ct_ints){own.n, own.dim}, own.n == 2 || own.experts, w, here);
     if (ok && own.bias) {
         const int64_t dim[2] = {own.experts ? own.dim[0] : own.bias, own.bias};
         const size_t n = strlen(full);
@@ -209,7 +210,7 @@ static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_p
         else
             ok = full_name(&lm->spec, layer, name, own.plain ? "_bias" : ".bias", full);
         ct_weight_pair bias = {0};
-        if (ok) ct__lm_variable(lm, full, (ct_ints){own.experts ? 2 : 1, dim}, &bias, here);
+        if (ok) ct__lm_variable(lm, full, (ct_ints){own.experts ? 2 : 1, dim}, false, &bias, here);
         w->bias = bias.weight;
     }
     ct_ctx *ctx = ct__ctx();
@@ -256,9 +257,8 @@ ct_tensor ct__stack_matrix(const ct_weight_pair *w, ct_loc here) {
     return of_codes(w, w->weight, w->scales, w->offsets, here);
 }
 
-// x (..., in) times a weight (out, in), or (in, out). Codes meet rows of codes; an offset meets the sum of the numbers
-// that it is put to.
-static ct_tensor product(ct_tensor x, const ct_weight_pair *w, bool in_out, ct_loc here) {
+// Codes meet rows of codes; an offset meets the sum of the numbers that it is put to.
+ct_tensor ct__stack_product(ct_tensor x, const ct_weight_pair *w, bool in_out, ct_loc here) {
     if (!w->scales.bits) {
         ct_tensor weight = ct__stack_numbers(w->weight, here);
         return ct_matmul_at(x, in_out ? weight : ct_permute_at(weight, CT_AXES(1, 0), here), here);
@@ -289,7 +289,7 @@ ct_tensor ct__stack_lookup(const ct_weight_pair *w, ct_tensor indices, ct_loc he
 ct_tensor ct__stack_linear(const ct_lm_pass *pass, const ct_weight_pair *w, ct_tensor x) {
     const ct_loc here = pass->here;
     if (!w->weight.bits) return x;
-    x = product(x, w, pass->lm->spec.in_out, here);
+    x = ct__stack_product(x, w, pass->lm->spec.in_out, here);
     return w->bias.bits ? ct_add_at(x, ct__stack_numbers(w->bias, here), here) : x;
 }
 
@@ -457,7 +457,7 @@ ct_tensor ct__stack_logits(const ct_lm_pass *pass, ct_tensor x) {
         x = ct__stack_norm(pass, &lm->whole[CT_NAME_output_norm], x);
     }
     const ct_weight_pair *head = &lm->whole[s->tied ? CT_NAME_embed : CT_NAME_output];
-    x = product(x, head, false, here); // (M, vocab)
+    x = ct__stack_product(x, head, false, here); // (M, vocab)
     ct_tensor bias = head->bias.bits ? head->bias : lm->whole[CT_NAME_logit_bias].weight;
     if (bias.bits) x = ct_add_at(x, ct__stack_numbers(bias, here), here);
     if (s->logit_sqrt) x = ct_div_at(x, ct_f(sqrt((double)s->width)), here);

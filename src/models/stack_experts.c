@@ -107,14 +107,53 @@ typedef struct groups {
     ct_tensor expert; // (M) i32: of each row, in order
 } groups;
 
-// x (M, in), rows in the order of their experts -> (M, out)
-static ct_tensor expert_linear(const ct_lm_pass *pass, const ct_weight_pair *w, const groups *g,
-                               ct_tensor x) {
+typedef struct chosen {
+    const ct_weight_pair *of; // (experts, out, in)
+    ct_loc here;
+} chosen;
+
+// (experts, ...) at the expert: (...)
+static ct_tensor one_of(ct_tensor all, ct_tensor expert, ct_loc here) {
+    if (!all.bits) return CT_NONE;
+    return ct_gather_with((ct_gather_args){.x = all, .indices = expert, .here = here});
+}
+
+// A row times its expert's codes.
+static void row_product(const ct_tensor *in, ct_tensor *out, void *user) {
+    const chosen *c = user;
+    const ct_weight_pair own = {.weight = one_of(c->of->weight, in[1], c->here),
+                                .scales = one_of(c->of->scales, in[1], c->here),
+                                .offsets = one_of(c->of->offsets, in[1], c->here),
+                                .layout = c->of->layout};
+    out[0] = ct__stack_product(in[0], &own, false, c->here);
+}
+
+// x (M, in), rows in the order of their experts -> (M, out). Codes row by row, each reading one expert's alone: so a
+// token has the same bits among others, and many are bound by what they read as one is.
+static ct_tensor expert_product(const ct_lm_pass *pass, const ct_weight_pair *w, const groups *g,
+                                ct_tensor x) {
     const ct_loc here = pass->here;
+    if (w->scales.bits) {
+        chosen c = {w, here};
+        const int64_t in = ct_dim(w->weight, 2), n = ct_dim(w->weight, 1);
+        const ct_tensor xs[2] = {ct__stack_split(x, 1, in, here), g->expert}; // (M, 1, in), (M)
+        ct_tensor y;
+        ct_scan_with(
+            (ct_scan_args){
+                .body = row_product, .user = &c, .xs = xs, .n_xs = 2, .n_ys = 1, .here = here},
+            NULL, &y);
+        return ct_reshape_at(y, CT_DIMS(-1, n), here);
+    }
     ct_tensor weight =
         ct__stack_numbers(w->weight, here); // (experts, out, in), or (experts, in, out)
     if (!pass->lm->spec.expert_in_out) weight = ct_permute_at(weight, CT_AXES(0, 2, 1), here);
-    x = ct_ragged_matmul_at(x, weight, g->sizes, here);
+    return ct_ragged_matmul_at(x, weight, g->sizes, here);
+}
+
+static ct_tensor expert_linear(const ct_lm_pass *pass, const ct_weight_pair *w, const groups *g,
+                               ct_tensor x) {
+    const ct_loc here = pass->here;
+    x = expert_product(pass, w, g, x);
     if (!w->bias.bits) return x;
     ct_tensor bias = ct_gather_with(
         (ct_gather_args){.x = w->bias, .indices = g->expert, .here = here}); // (M, out)

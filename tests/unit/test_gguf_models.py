@@ -3,13 +3,13 @@ import numpy as np
 import pytest
 from support import language_models as lm
 from support.gguf import gguf
-from test_language_models import config_of, run
+from test_language_models import PIECE, config_of, run
 
 NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output", "input_layernorm": "attn_norm",
          "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
          "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
          "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
-F32, Q4_K, Q6_K = 0, 12, 14
+F32, Q8_0, Q4_K, Q6_K = 0, 8, 12, 14
 
 
 def q4_k(rng, rows, columns):
@@ -79,6 +79,51 @@ def test_logits(kind, most, tmp_path):
     if kind:  # as f32
         got, want = (run("grads", x, tmp_path)["logits"] for x in (path, tmp_path / "folder"))
         assert abs(got - want).max() < 1e-5 * abs(want).max()
+
+
+def q8_0(x):
+    """Blocks of 32: d, codes; and the numbers."""
+    blocks = x.reshape(-1, 32)
+    d = (abs(blocks).max(1, keepdims=True) / 127).astype(np.float16)
+    codes = np.rint(blocks / d.astype(np.float32)).astype(np.int8)
+    return np.concatenate([d.view(np.uint8), codes.view(np.uint8)], 1).tobytes(), (codes * d.astype(np.float32)).reshape(x.shape)
+
+
+def test_experts(tmp_path):
+    """Stay codes, and a token has the same bits whether a text is read whole, in pieces or token by token."""
+    config, shapes = config_of("qwen3_moe")
+    size = {32: 128, 24: 64, 16: 64, 8: 32}
+    config |= {"hidden_size": 128, "moe_intermediate_size": 64, "head_dim": 32}
+    numbers = {k: lm.weight(k, tuple(size.get(n, n) for n in shape)) for k, shape in shapes.items()}
+    names = NAMES | {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate": "ffn_gate_inp"}
+    pairs = {"general.architecture": "qwen3moe", **{f"qwen3moe.{k}": v for k, v in {
+        "block_count": 3, "context_length": 128, "embedding_length": 128, "feed_forward_length": 48, "attention.head_count": 4,
+        "attention.head_count_kv": 2, "attention.key_length": 32, "attention.layer_norm_rms_epsilon": 1e-6, "rope.freq_base": 10000.0,
+        "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 64}.items()}}
+    tensors, stacks = {}, {}
+    for full, x in numbers.items():
+        base, end = full.rsplit(".", 1)
+        part = base.split(".", 3)
+        if ".experts." in full:
+            number, which = part[3].removeprefix("mlp.experts.").split(".")
+            data, numbers[full] = q8_0(x)
+            stacks.setdefault(f"blk.{part[2]}.ffn_{which.removesuffix('_proj')}_exps.weight", {})[int(number)] = data, x.shape
+            continue
+        own = f"blk.{part[2]}.{names[part[3]]}" if base.startswith("model.layers.") else names[base]
+        tensors[f"{own}.{end}"] = F32, x.shape[::-1], x.tobytes()
+    for name, parts in stacks.items():
+        tensors[name] = Q8_0, (*parts[0][1][::-1], 4), b"".join(parts[i][0] for i in range(4))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/config.json").write_text(lm.json.dumps(config))
+    lm.safetensors.write(tmp_path / "folder/model.safetensors", numbers)
+    want, path = run("logits", tmp_path / "folder", tmp_path)["logits"], put(tmp_path, pairs, tensors)
+    got, steps = run("logits", path, tmp_path)["logits"], run("steps", path, tmp_path)
+    off = np.sqrt(((got - want) ** 2).mean() / (want ** 2).mean())
+    assert 0 < off < 0.03, off
+    batch, time, vocab = got.shape
+    assert (steps["tokens"].reshape(time, batch, vocab).transpose(1, 0, 2).view(np.uint32) == got.view(np.uint32)).all()
+    ends = np.minimum(np.arange(PIECE, time + PIECE, PIECE), time) - 1
+    assert (steps["pieces"].view(np.uint32) == np.ascontiguousarray(got[:, ends]).reshape(-1, vocab).view(np.uint32)).all()
 
 
 def fault(tmp_path, pairs, tensors):
