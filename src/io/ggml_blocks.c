@@ -275,6 +275,11 @@ static void q6_k_parts(const uint8_t *b, int8_t *codes, float *scales, float *of
             codes[96 + i] = (int8_t)((second >> 4 | (high >> 2 & 48)) - 32);
         }
 }
+static void mxfp4_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    (void)offsets;
+    *scales = *b > 1 ? of_bits((*b - 1u) << 23) : of_bits(0x00200000u << *b);
+    for (int i = 0; codes && i < SMALL; i++) codes[i] = twice_f4[nibble(b + 1, i, 16)];
+}
 static void iq4_nl_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
     (void)offsets;
     *scales = half(b);
@@ -441,7 +446,7 @@ static const ct_ggml_type types[] = { // by the number that files have
     [30] = {"BF16",    CT_BF16,      1,   2, bf16},
     [34] = {"TQ1_0",   CT_DEFAULT, 256,  54, tq1_0},
     [35] = {"TQ2_0",   CT_DEFAULT, 256,  66, tq2_0},
-    [39] = {"MXFP4",   CT_DEFAULT,  32,  17, mxfp4},
+    [39] = {"MXFP4",   CT_DEFAULT,  32,  17, mxfp4, 8, 32, false, mxfp4_parts},
     [40] = {"NVFP4",   CT_DEFAULT,  64,  36, nvfp4},
     [41] = {"Q1_0",    CT_DEFAULT, 128,  18, q1_0},
 };

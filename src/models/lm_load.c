@@ -78,26 +78,31 @@ static bool fits(const ct_weight *found, ct_ints want) {
 enum { CODES, SCALES, OFFSETS, PARTS };
 static const char *const ends[PARTS] = {"", ".scales", ".offsets"};
 
-// Blocks of ggml that are codes and scales of a layout of ours.
-static bool layout_of(const ct_weight *w, ct_layout *layout) {
+// Blocks of ggml that are codes and scales of a layout of ours; in rows that the product of codes of 4 bits does not
+// take these have 8.
+static bool layout_of(const ct_weight *w, int64_t width, ct_layout *layout) {
     if (w->block < 0) return false;
     const ct_ggml_type *type = ct__ggml_type((uint32_t)w->block);
+    const bool wide = type->bits == 8 || width % CT_LM_CODES_STEP;
     if (type->group == 16)
-        *layout = type->bits == 8 ? CT_LAYOUT_INT8_16 : CT_LAYOUT_INT4_16;
+        *layout = wide ? CT_LAYOUT_INT8_16 : CT_LAYOUT_INT4_16;
     else
-        *layout = type->bits == 8 ? CT_LAYOUT_INT8_32 : CT_LAYOUT_INT4_32;
+        *layout = wide ? CT_LAYOUT_INT8_32 : CT_LAYOUT_INT4_32;
     return type->bits > 0;
+}
+static bool is_wide(ct_layout layout) {
+    return layout == CT_LAYOUT_INT8_32 || layout == CT_LAYOUT_INT8_16;
 }
 
 // A weight of codes as variables: codes, scales for so many groups of a row, and offsets.
-static void make_codes(ct_lm *lm, const char *name, ct_ints dims, int bits, int64_t groups,
-                       bool offsets, ct_weight_pair *w, ct_loc here) {
+static void make_codes(ct_lm *lm, const char *name, ct_ints dims, int64_t groups, bool offsets,
+                       ct_weight_pair *w, ct_loc here) {
     char one[CT_NN_PATH + 24];
     int64_t dim[CT_MAX_RANK];
     memcpy(dim, dims.v, (size_t)dims.n * sizeof *dim);
     dim[dims.n - 1] = groups;
     const ct_ints of = {dims.n, dim};
-    w->weight = ct_param_at(lm->params, name, bits == 8 ? CT_I8 : CT_I4, dims, here);
+    w->weight = ct_param_at(lm->params, name, is_wide(w->layout) ? CT_I8 : CT_I4, dims, here);
     snprintf(one, sizeof one, "%s%s", name, ends[SCALES]);
     w->scales = ct_param_at(lm->params, one, CT_F16, of, here);
     snprintf(one, sizeof one, "%s%s", name, ends[OFFSETS]);
@@ -151,23 +156,19 @@ bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, bool product, ct
     if (!ok) return false;
     const bool codes = product && !lm->trainable;
     const ct_packed *p = &first.packed;
-    if (p->kind == CT_PACKED_MLX && codes && dims.n == 2) {
+    const int64_t width = dims.v[dims.n - 1];
+    if (codes && !stacked && p->kind && p->kind != CT_PACKED_FP8) {
         w->layout = ct__lm_packed_layout(p);
-        make_codes(lm, name, dims, p->bits > 4 ? 8 : 4, ct__lm_packed_groups(p), true, w, here);
+        make_codes(lm, name, dims, ct__lm_packed_groups(p), p->kind == CT_PACKED_MLX, w, here);
     } else if (p->kind) {
         w->weight = ct_param_at(lm->params, name, lm->trainable ? CT_F32 : CT_BF16, dims, here);
-    } else if (codes && layout_of(first.weight, &w->layout)) {
+    } else if (codes && layout_of(first.weight, width, &w->layout)) {
         const ct_ggml_type *type = ct__ggml_type((uint32_t)first.weight->block);
-        make_codes(lm, name, dims, type->bits, dims.v[dims.n - 1] / type->group, type->offsets, w,
-                   here);
+        make_codes(lm, name, dims, width / type->group, type->offsets, w, here);
     } else {
         const bool as_it_is = !lm->trainable && first.weight->block < 0;
-        const bool mxfp4 = !lm->trainable && !strcmp(first.weight->kind, "MXFP4"); // bf16 has all
-        w->weight = ct_param_at(lm->params, name,
-                                as_it_is ? first.weight->dtype
-                                : mxfp4  ? CT_BF16
-                                         : CT_F32,
-                                dims, here);
+        w->weight =
+            ct_param_at(lm->params, name, as_it_is ? first.weight->dtype : CT_F32, dims, here);
     }
     return true;
 }
@@ -264,12 +265,9 @@ static void put_bf16(const float *from, size_t n, uint16_t *to) {
 static size_t convert_blocks(source *s, const char *from, size_t count) {
     const ct_ggml_type *type = ct__ggml_type((uint32_t)s->weight->block);
     size_t n = 0;
-    if (s->to == CT_F32 || s->to == CT_BF16) {
-        float *values = (float *)(void *)(s->to == CT_F32 ? s->out : s->in);
-        ct__ggml_floats(type, from, count, values);
-        n = count * (size_t)type->elements;
-        if (s->to == CT_BF16) put_bf16(values, n, (uint16_t *)(void *)s->out);
-        return n * ct_dtype_size(s->to);
+    if (s->to == CT_F32) {
+        ct__ggml_floats(type, from, count, (float *)(void *)s->out);
+        return count * (size_t)type->elements * 4;
     }
     for (size_t i = 0; i < count; i++)
         n += put_part(s, type, (const uint8_t *)from + i * (size_t)type->bytes, s->out + n);

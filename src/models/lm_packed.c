@@ -178,12 +178,15 @@ bool ct__lm_unpack(const ct_packed *p, int64_t first, int64_t count, float *to, 
     return ct__unpack_fp8(&codes, &by, p->rows, p->columns, to, numbers, err);
 }
 
-// ------------------------------------------------------------------------------------------ MLX's codes
+// ---------------------------------------------------------------------------------------------- codes
 
-static int64_t layout_group(const ct_packed *p) { return p->bits > 4 ? 32 : p->group; }
+static bool is_wide(const ct_packed *p) {
+    return p->kind == CT_PACKED_MXFP4 || p->bits > 4 || p->width % CT_LM_CODES_STEP;
+}
+static int64_t layout_group(const ct_packed *p) { return is_wide(p) ? 32 : p->group; }
 
 ct_layout ct__lm_packed_layout(const ct_packed *p) {
-    if (p->bits > 4) return CT_LAYOUT_INT8_32;
+    if (is_wide(p)) return CT_LAYOUT_INT8_32;
     return p->group == 32   ? CT_LAYOUT_INT4_32
            : p->group == 64 ? CT_LAYOUT_INT4_64
                             : CT_LAYOUT_INT4_128;
@@ -192,13 +195,22 @@ ct_layout ct__lm_packed_layout(const ct_packed *p) {
 int64_t ct__lm_packed_groups(const ct_packed *p) { return p->width / layout_group(p); }
 
 void ct__lm_packed_codes(const ct_packed *p, int64_t row, int8_t *to) {
-    const int64_t bytes = p->width * p->bits / 8;
-    ct__unpack_codes((const char *)p->codes->data + row * bytes, p->bits, p->width, (uint8_t *)to);
-    for (int64_t i = 0; i < p->width; i++) to[i] = (int8_t)((uint8_t)to[i] - (1 << (p->bits - 1)));
+    static const int8_t twice_f4[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    const bool f4 = p->kind == CT_PACKED_MXFP4;
+    const int bits = f4 ? 4 : p->bits, less = 1 << (bits - 1);
+    ct__unpack_codes((const char *)p->codes->data + row * (p->width * bits / 8), bits, p->width,
+                     (uint8_t *)to);
+    for (int64_t i = 0; i < p->width; i++)
+        to[i] = f4 ? twice_f4[to[i]] : (int8_t)((uint8_t)to[i] - less);
 }
 
 void ct__lm_packed_group(const ct_packed *p, int64_t row, int64_t group, float *scale,
                          float *offset) {
+    if (p->kind == CT_PACKED_MXFP4) {
+        *scale = 0.5f * ct__scale_at(p->scales, (uint64_t)(row * ct__lm_packed_groups(p) + group));
+        *offset = 0;
+        return;
+    }
     const int64_t at = row * (p->width / p->group) + group * layout_group(p) / p->group;
     *scale = ct__scale_at(p->scales, (uint64_t)at);
     *offset = ct__scale_at(p->biases, (uint64_t)at) + (float)(1 << (p->bits - 1)) * *scale;

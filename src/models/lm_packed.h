@@ -36,8 +36,10 @@ int64_t ct__lm_packed_rows(const ct_packed *p);
 // The numbers of `count` rows from `first`, a multiple of these, on.
 bool ct__lm_unpack(const ct_packed *p, int64_t first, int64_t count, float *to, ct_err *err);
 
-// Of MLX, which becomes codes less half of their range, of 4 or 8 bits: the layout, and the groups of a row as that has
-// them; codes and the two numbers of a group.
+// The product of codes of 4 bits takes rows of a multiple of this.
+enum { CT_LM_CODES_STEP = 128 };
+// Of MLX, which becomes codes less half of their range, and of MXFP4, which becomes twice its numbers: the layout, of 4
+// or 8 bits, and the groups of a row as that has them; codes and the two numbers of a group.
 ct_layout ct__lm_packed_layout(const ct_packed *p);
 int64_t ct__lm_packed_groups(const ct_packed *p);
 void ct__lm_packed_codes(const ct_packed *p, int64_t row, int8_t *to);

@@ -97,7 +97,7 @@ def test_f32_has_the_same_logits(name, tmp_path):
 
 
 # 0.06: rows of bytes
-KINDS = {"F16": 1e-6} | dict.fromkeys(["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"], 0.06)
+KINDS = {"F16": 1e-6} | dict.fromkeys(["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4", "IQ4_NL", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"], 0.06)
 
 
 @pytest.mark.parametrize("kind", KINDS)

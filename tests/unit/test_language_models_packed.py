@@ -120,8 +120,10 @@ def test_mxfp4(tmp_path):
         files[name + "_blocks"], files[name + "_scales"] = codes, scales
         numbers[name] = np.ascontiguousarray(held.reshape(turned.shape).swapaxes(1, 2), np.float32)
     packed, plain = put(tmp_path / "packed", config, files), put(tmp_path / "plain", config, numbers)
-    for mode in ("logits", "grads"):
-        near(run(mode, packed, tmp_path)["logits"], run(mode, plain, tmp_path)["logits"], 1e-5)
+    want = run("grads", plain, tmp_path)["logits"]
+    near(run("grads", packed, tmp_path)["logits"], want, 1e-5)
+    got = run("logits", packed, tmp_path)["logits"]  # codes, which meet rows of bytes
+    assert 0 < np.sqrt(((got - want) ** 2).mean() / (want ** 2).mean()) < 0.06
 
 
 def fault(tmp_path, config, tensors):
