@@ -161,18 +161,12 @@ static int64_t special_named(const ct_tokenizer *t, const char *text) {
 static bool find_ends(ct_tokenizer *t, source *s) {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
-    static const char *const texts[] = {"<|eot_id|>",
-                                        "<|im_end|>",
-                                        "<|return|>",
-                                        "<|call|>",
-                                        "<end_of_turn>",
-                                        "<|endoftext|>",
-                                        "</s>",
-                                        "<|eom_id|>",
-                                        "<|end_of_text|>",
-                                        "<end_of_utterance>",
-                                        "<\xef\xbd\x9c"
-                                        "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
+    static const char deepseek[] = "<\xef\xbd\x9c"
+                                   "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>";
+    static const char *const texts[] = {
+        "<|eot_id|>",      "<|im_end|>",         "<|return|>", "<|call|>",
+        "<end_of_turn>",   "<|endoftext|>",      "</s>",       "<|eom_id|>",
+        "<|end_of_text|>", "<end_of_utterance>", deepseek};
     int64_t id;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!read_id(s, keys[i], &id) || !add_end(t, id, s->err)) return false;
