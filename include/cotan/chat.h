@@ -22,7 +22,8 @@ CT_API ct_chat_template *ct_chat_template_new_at(const char *text, ct_loc here);
 // From a model's folder: chat_template.jinja, and additional_chat_templates/NAME.jinja; else what
 // tokenizer_config.json or chat_template.json has as chat_template, one or a list of named ones.
 // The tokens that tokenizer_config.json or special_tokens_map.json names (bos_token, eos_token ...)
-// become variables of the template. A path of a file is that of a template alone; ORG/NAME, where no
+// become variables of the template. So do those of a GGUF file, with tokenizer.chat_template and the
+// named ones, and of a folder that has nothing else. Another file is a template alone; ORG/NAME, where no
 // such folder is, a model in the Hub's cache (cotan/hub.h).
 CT_API ct_chat_template *ct_chat_template_load_at(const char *path, ct_loc here);
 #define ct_chat_template_load(path) ct_chat_template_load_at((path), CT_HERE)

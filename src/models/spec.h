@@ -113,7 +113,7 @@
 #define CT_SPEC_LAYER_NAMES(F)                                                                     \
     F(attn_norm) F(attn_post) F(cross_norm) F(mlp_norm) F(mlp_post)                                \
     F(q) F(k) F(v) F(joined_qkv) F(o) F(q_norm) F(k_norm) F(sinks) F(relative)                     \
-    F(q_a) F(q_a_norm) F(q_b) F(kv_a) F(kv_a_norm) F(kv_b)                                         \
+    F(q_a) F(q_a_norm) F(q_b) F(kv_a) F(kv_a_norm) F(kv_b) F(k_b) F(v_b)                           \
     F(cross_q) F(cross_k) F(cross_v) F(cross_o)                                                    \
     F(gate) F(up) F(plain_up) F(gate_up) F(down)                                                               \
     F(router) F(router_bias) F(expert_gate) F(expert_up) F(expert_gate_up) F(expert_down)          \

@@ -11,7 +11,9 @@
 
 typedef struct ct_weight_pair {
     ct_tensor weight, bias; // CT_NONE: there is none
-    ct_tensor scales; // of a weight of codes, of which the layout says more; CT_NONE: of numbers
+    // Of a weight of codes, of which the layout says more, its scales, and what is put to as many numbers as share one;
+    // CT_NONE: of numbers, nothing.
+    ct_tensor scales, offsets;
     ct_layout layout;
 } ct_weight_pair;
 
@@ -104,12 +106,15 @@ typedef struct ct_lm_pass {
     ct_loc here;
 } ct_lm_pass;
 
+// The weight of the model's files that has this name, or one that means the same; NULL: there is none.
+const struct ct_weight *ct__lm_weight(const ct_lm *lm, const char *name);
 // The variables, without values.
 bool ct__stack_make(ct_lm *lm, ct_loc here);
 // Makes the variable of that name, in the dtype of the file's weight or, of blocks for which there is a product of
 // codes, as codes and scales. False: there is a problem with it, which the model lists. A # in the name is an expert's
-// number, and the variable has an axis of experts in front.
-bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *w, ct_loc here);
+// number, and the variable has an axis of experts in front. product: it is only multiplied with, or looked up in.
+bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, bool product, ct_weight_pair *w,
+                     ct_loc here);
 // tokens (N) -> (N, width), behind the last norm
 ct_tensor ct__stack_hidden(ct_lm_pass *pass, ct_tensor tokens);
 // (M, width) -> (M, vocab)
@@ -120,6 +125,10 @@ ct_tensor ct__stack_linear(const ct_lm_pass *pass, const ct_weight_pair *w, ct_t
 ct_tensor ct__stack_norm(const ct_lm_pass *pass, const ct_weight_pair *w, ct_tensor x);
 ct_tensor ct__stack_activate(const ct_lm_pass *pass, ct_tensor x);
 // A weight's numbers: f32, whatever it is stored as.
+// x (..., in) times a weight (out, in), or where in_out is (in, out).
+ct_tensor ct__stack_product(ct_tensor x, const ct_weight_pair *w, bool in_out, ct_loc here);
+// A weight's numbers as f32, of codes what they stand for.
+ct_tensor ct__stack_matrix(const ct_weight_pair *w, ct_loc here);
 ct_tensor ct__stack_numbers(ct_tensor weight, ct_loc here);
 // Rows of a table (rows, width) by their numbers: (..., width)
 ct_tensor ct__stack_lookup(const ct_weight_pair *w, ct_tensor indices, ct_loc here);

@@ -56,7 +56,12 @@ static ct_tensor turn(const ct_lm_pass *pass, int64_t layer, ct_tensor x, bool f
 static ct_tensor widen(const ct_lm_pass *pass, int64_t layer, bool values) {
     const ct_spec *s = &pass->lm->spec;
     const ct_loc here = pass->here;
-    ct_tensor w = ct__stack_numbers(pass->lm->layer[layer][CT_NAME_kv_b].weight, here);
+    const ct_weight_pair *own = pass->lm->layer[layer];
+    if (own[CT_NAME_k_b].weight.bits) // apart, that of keys the other way round
+        return values ? ct__stack_matrix(&own[CT_NAME_v_b], here)
+                      : ct_permute_at(ct__stack_matrix(&own[CT_NAME_k_b], here), CT_AXES(0, 2, 1),
+                                      here);
+    ct_tensor w = ct__stack_matrix(&own[CT_NAME_kv_b], here);
     w = ct_reshape_at(w, CT_DIMS(s->heads, s->plain_head + s->value_head, s->latent), here);
     return ct_slice_with(
         (ct_slice_args){.x = w,
@@ -253,7 +258,7 @@ static ct_tensor scores_of(const ct_lm_pass *pass, int segment, ct_tensor keys) 
         bucket = ct_add_at(bucket, ct_mul_at(behind, ct_i(s->buckets / 2), here), here);
     }
     ct_tensor learned =
-        ct__stack_numbers(pass->lm->layer[0][CT_NAME_relative].weight, here); // (buckets, heads)
+        ct__stack_matrix(&pass->lm->layer[0][CT_NAME_relative], here); // (buckets, heads)
     ct_tensor scores = ct_gather_with(
         (ct_gather_args){.x = learned, .indices = bucket, .here = here}); // (B, T, S, heads)
     return ct_permute_at(scores, CT_AXES(0, 3, 1, 2), here);

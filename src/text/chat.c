@@ -16,6 +16,8 @@
 #include "io/json.h"
 #include "io/utf8.h"
 #include "text/chat_forms.h"
+#include "io/weights.h"
+#include "text/gguf.h"
 #include "text/jinja.h"
 
 // What a template may take: seconds, and what a conversation of millions of tokens needs.
@@ -154,6 +156,19 @@ static bool take_config(ct_chat_template *chat, const char *path, const char *na
     return ok;
 }
 
+static bool take_gguf(ct_chat_template *chat, const char *path, ct_err *err) {
+    ct_gguf_file file;
+    if (!ct__gguf_open(path, &file, err)) return false;
+    ct_config config = {.path = (char *)(uintptr_t)path, .root = ct__chat_of_gguf(&file.gguf, err)};
+    ct__gguf_shut(&file);
+    if (!config.root) return false;
+    const bool ok =
+        take_tokens(chat->tokens, &config) || ct__err_memory(err, CT_NOWHERE, path, sizeof(json_t));
+    const bool all = ok && add_from_config(chat, &config, err);
+    json_decref(config.root);
+    return all;
+}
+
 static bool load(ct_chat_template *chat, const char *path, ct_err *err) {
     char file[4200], more[4200], cached[4096];
     struct stat st;
@@ -162,7 +177,10 @@ static bool load(ct_chat_template *chat, const char *path, ct_err *err) {
         path = cached;
     }
     if (stat(path, &st) != 0) return ct__err_system(err, path, "open");
-    if (!S_ISDIR(st.st_mode)) return add_file(chat, path, "default", err);
+    if (!S_ISDIR(st.st_mode)) {
+        if (!ct__weights_gguf(path, file, sizeof file, err)) return false;
+        return *file ? take_gguf(chat, file, err) : add_file(chat, path, "default", err);
+    }
     if (strlen(path) > sizeof file - 64)
         return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "the path is too long");
     snprintf(file, sizeof file, "%s/chat_template.jinja", path);
@@ -173,6 +191,8 @@ static bool load(ct_chat_template *chat, const char *path, ct_err *err) {
         !take_config(chat, path, "chat_template.json", err) ||
         !take_config(chat, path, "special_tokens_map.json", err))
         return false;
+    if (!chat->n && !ct__weights_gguf(path, file, sizeof file, err)) return false;
+    if (!chat->n && *file) return take_gguf(chat, file, err);
     return chat->n || ct__err(err, CT_E_FILE, CT_NOWHERE, path,
                               "the folder has no chat template: neither chat_template.jinja nor "
                               "chat_template in tokenizer_config.json");

@@ -1,6 +1,6 @@
 """Writes the first seeds of the readers of models, by their grammars: make_seeds.py FOLDER
 
-FOLDER/gguf, FOLDER/pickle and FOLDER/torch, a file for each thing that the formats have. Needs Python alone.
+FOLDER/gguf, FOLDER/gguf_text, FOLDER/pickle and FOLDER/torch, a file for each thing that the formats have. Needs Python alone.
 """
 import io
 import struct
@@ -17,7 +17,7 @@ BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 2
 
 
 def text(s):
-    return struct.pack("<Q", len(s)) + s.encode()
+    return struct.pack("<Q", len(s.encode())) + s.encode()
 
 
 def one(kind, value):
@@ -57,6 +57,20 @@ def ggufs():
     yield "scalar", gguf([], [("a", [], 0), ("b", [0, 5], 0)])
     for kind, (elements, _) in BLOCKS.items():
         yield f"tensor-{kind}", gguf([], [("t", [elements, 2], kind)])
+
+
+def texts():
+    chat = [("tokenizer.chat_template", 8, "{{ bos_token }}", None), ("tokenizer.chat_templates", 9, ["a"], 8),
+            ("tokenizer.chat_template.a", 8, "{{ x }}", None)]
+    words = ["<unk>", "<s>", "</s>", "\u2581", "\u2581t", "o", "\u2581to", "<0x41>"]
+    for name, kind, tokens in (("llama", "llama", words), ("t5", "t5", words), ("bert", "bert", words),
+                               ("gpt2", "gpt2", ["s", "t", "o", "st", "sto", "\u0120", "<s>"])):
+        pairs = [("model", 8, kind, None), ("tokens", 9, tokens, 8), ("scores", 9, [-float(i) for i in range(len(tokens))], 6),
+                 ("token_type", 9, [1] * (len(tokens) - 1) + [6 if kind == "llama" else 3], 5), ("bos_token_id", 4, 1, None),
+                 ("eos_token_id", 4, 2, None), ("unknown_token_id", 4, 0, None), ("eot_token_id", 5, -1, None), ("add_eos_token", 7, True, None)]
+        pairs += [("pre", 8, "qwen2", None), ("merges", 9, ["s t", "st o"], 8)] if kind == "gpt2" else []
+        yield name, gguf([("tokenizer.ggml." + key, *rest) for key, *rest in pairs] + chat)
+    yield "none", gguf()
 
 
 FLOATS = b"(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" b"0X\3\0\0\0cpuK\6tQ"
@@ -136,7 +150,7 @@ def chats():
     yield "before-the-name", b"\0\1" + b'<tool_call>{"id": 1, "arguments": "{\\"a\\": 1}", "name": "f"}</tool_call>'
 
 
-for folder, seeds in (("gguf", ggufs()), ("pickle", pickles()), ("torch", torches()), ("chat_parser", chats())):
+for folder, seeds in (("gguf", ggufs()), ("gguf_text", texts()), ("pickle", pickles()), ("torch", torches()), ("chat_parser", chats())):
     (Path(sys.argv[1]) / folder).mkdir(parents=True, exist_ok=True)
     for name, content in seeds:
         (Path(sys.argv[1]) / folder / name).write_bytes(content)

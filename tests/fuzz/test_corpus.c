@@ -16,6 +16,7 @@ HARNESS(npz);
 HARNESS(json);
 HARNESS(cache);
 HARNESS(gguf);
+HARNESS(gguf_text);
 HARNESS(pickle);
 HARNESS(torch);
 HARNESS(tokenizer_json);
@@ -41,6 +42,9 @@ HARNESS(chat_parser);
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_gguf
 #include "fuzz/harness/gguf.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_gguf_text
+#include "fuzz/harness/gguf_text.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_pickle
 #include "fuzz/harness/pickle.c"
@@ -102,6 +106,7 @@ static void npz(void **state) { (void)state, replay("npz", fuzz_npz); }
 static void json(void **state) { (void)state, replay("json", fuzz_json); }
 static void cache(void **state) { (void)state, replay("cache", fuzz_cache); }
 static void gguf(void **state) { (void)state, replay("gguf", fuzz_gguf); }
+static void gguf_text(void **state) { (void)state, replay("gguf_text", fuzz_gguf_text); }
 static void pickle(void **state) { (void)state, replay("pickle", fuzz_pickle); }
 static void torch(void **state) { (void)state, replay("torch", fuzz_torch); }
 static void jinja(void **state) { (void)state, replay("jinja", fuzz_jinja); }
@@ -109,11 +114,11 @@ static void chat_parser(void **state) { (void)state, replay("chat_parser", fuzz_
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(safetensors),   cmocka_unit_test(npy),    cmocka_unit_test(npz),
-        cmocka_unit_test(json),          cmocka_unit_test(cache),  cmocka_unit_test(gguf),
-        cmocka_unit_test(pickle),        cmocka_unit_test(torch),  cmocka_unit_test(tokenizer_json),
-        cmocka_unit_test(sentencepiece), cmocka_unit_test(encode), cmocka_unit_test(jinja),
-        cmocka_unit_test(chat_parser),
+        cmocka_unit_test(safetensors),    cmocka_unit_test(npy),           cmocka_unit_test(npz),
+        cmocka_unit_test(json),           cmocka_unit_test(cache),         cmocka_unit_test(gguf),
+        cmocka_unit_test(gguf_text),      cmocka_unit_test(pickle),        cmocka_unit_test(torch),
+        cmocka_unit_test(tokenizer_json), cmocka_unit_test(sentencepiece), cmocka_unit_test(encode),
+        cmocka_unit_test(jinja),          cmocka_unit_test(chat_parser),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,7 +172,7 @@ def test_as_llama_cpp(name):
     path = VOCABULARIES.get(f"ggml-vocab-{name}.gguf")
     if not path:
         pytest.skip(f"ggml-vocab-{name}.gguf is not there")
-    mine = gguf_vocabulary(path)
     texts = Path(f"{path}.inp").read_text().split("\n__ggml_vocab_test__\n")
-    for text, want in zip(texts, Path(f"{path}.out").read_text().splitlines()):
-        assert mine.ids(text) == [int(x) for x in want.split()], text
+    for mine in (gguf_vocabulary(path), ours.Tokenizer(path)):  # by its arrays, and the file itself
+        for text, want in zip(texts, Path(f"{path}.out").read_text().splitlines()):
+            assert mine.ids(text) == [int(x) for x in want.split()], text
