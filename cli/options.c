@@ -84,6 +84,7 @@ void show_help(const command *c) {
         snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "",
                  o->value ? o->value : "");
         printf("  %-24s %s\n", left, o->help);
+        flush_output(); // so that the reason is known where it cannot be written
     }
     printf("  %-24s %s\n", "--help", "this text");
     printf("\nExamples:\n%s", c->examples);

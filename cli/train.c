@@ -164,8 +164,7 @@ static size_t list_options(train_settings *s) {
     const opt all[] = {
         {"data", OPT_PATHS, "PATH...", "text: files, folders or 'patterns'", .out = &s->data},
         {"tokens", OPT_TEXT, "KIND",
-         "bytes, chars, bpe:N (N tokens learnt from the text) or a tokenizer's path (bytes)",
-         .out = &t->tokens},
+         "bytes, chars, bpe:N (learnt from the text) or a tokenizer (bytes)", .out = &t->tokens},
         {"arch", OPT_TEXT, "TYPE", "what to train: gpt2, llama, qwen3, gemma ... (gpt2)",
          .out = &t->arch},
         {"from", OPT_PATH, "MODEL", "goes on from a model: a folder, or ORG/NAME that was pulled",
@@ -248,22 +247,18 @@ bool read_train_options(command *c, train_settings *s, const opt *own, int argc,
 
 static const char text[] =
     "Trains a language model on text: a GPT-2, another architecture with --arch, or with --from\n"
-    "one that is there already. The first 90 % is trained on, the rest validates. What is not "
-    "given\n"
-    "is chosen for this machine, and said. Progress goes to standard error; Ctrl-C, SIGTERM and\n"
-    "SIGHUP end the step and save. The folder gets model.safetensors and config.json, which "
-    "Hugging\n"
-    "Face's transformers reads, state.safetensors (the optimizer's), metrics.jsonl (a line a "
-    "step)\n"
-    "and loss.svg, with --tokens bpe:N also tokenizer.json and the text as tokens.npy; "
+    "one that is there already. The first 90 % is trained on, the rest validates. What is not\n"
+    "given is chosen for this machine, and said. Progress goes to standard error; Ctrl-C, SIGTERM\n"
+    "and SIGHUP end the step and save. The folder gets model.safetensors and config.json, which\n"
+    "Hugging Face's transformers reads, state.safetensors (the optimizer's), metrics.jsonl (a "
+    "line\n"
+    "a step) and loss.svg, with --tokens bpe:N also tokenizer.json and the text as tokens.npy;\n"
     "checkpoints/ keeps the newest two saves. --resume goes on after Ctrl-C, a crash or\n"
     "a kill as if nothing had happened: with the run's own options and text, to the same bits;\n"
     "more --steps make it longer. With --patience the run ends where its loss on the held-out\n"
-    "text improves no more, and best/ keeps the weights that had the lowest one. Where memory "
-    "does\n"
-    "not do, gradients compute blocks of the model again, as few as it takes: a step is longer "
-    "and\n"
-    "its bits are the same. What does not fit then is refused.\n";
+    "text improves no more, and best/ keeps the weights that had the lowest one. Where memory\n"
+    "does not do, gradients compute blocks of the model again, as few as it takes: a step is\n"
+    "longer and its bits are the same. What does not fit then is refused.\n";
 
 static const char examples[] =
     "  cotan train --data book.txt                         # all is chosen\n"
