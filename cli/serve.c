@@ -167,6 +167,8 @@ static const char what_it_does[] =
     "does not. Without --api-key whoever reaches the port may use it: it is this machine alone\n"
     "that does, unless --host says otherwise.\n";
 
+static const char *const cache_types[] = {"f32", "f16", "bf16", "i8", NULL};
+
 static const char examples[] =
     "  cotan serve HuggingFaceTB/SmolLM2-135M-Instruct\n"
     "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\",\n"
@@ -200,6 +202,11 @@ int run_serve(int argc, char **argv) {
          .out = &is->queue},
         {"cache-memory", OPT_BYTES, "SIZE", "for keys and values: 500MB, 2GiB (as the texts need)",
          1e5, .out = &is->cache},
+        {"cache-type", OPT_CHOICE, "TYPE", "of keys and values: f32, f16, bf16 or i8 (f32)",
+         .choices = cache_types, .out = &is->cache_type},
+        {"guesses", OPT_WHOLE, "N",
+         "tokens that a text alone guesses from its own repetitions (none)", 0, 15,
+         .out = &is->guesses},
         {"cors", OPT_PATH, "ORIGIN", "lets pages from there use it, *: from anywhere (none)",
          .out = &is->cors},
         {"timeout", OPT_WHOLE, "N",

@@ -56,8 +56,9 @@ typedef struct metrics metrics;
 
 typedef struct serve_settings {
     const char *host;
-    int64_t port, context, parallel, queue, timeout;
+    int64_t port, context, parallel, queue, timeout, guesses;
     uint64_t cache;
+    int cache_type;   // of f32, f16, bf16, i8
     const char *cors; // NULL: no other pages; "*": all
     char *keys[MOST_KEYS];
     size_t n_keys; // 0: none is wanted

@@ -102,6 +102,7 @@ static void measure(model *m) {
 // ----------------------------------------------------------------------------------------- loading
 
 static bool load(model *m) {
+    static const ct_dtype types[] = {CT_F32, CT_F16, CT_BF16, CT_I8};
     const serve_settings *is = &m->server->is;
     int status;
     if (!use_machine(&is->machine, "serve", &status)) return false;
@@ -125,7 +126,9 @@ static bool load(model *m) {
                                                                   .texts = is->parallel,
                                                                   .waiting = is->queue,
                                                                   .context = m->context,
-                                                                  .memory = is->cache});
+                                                                  .memory = is->cache,
+                                                                  .dtype = types[is->cache_type],
+                                                                  .guesses = is->guesses});
     return m->engine && ct_engine_warm_at(m->engine, nowhere);
 }
 

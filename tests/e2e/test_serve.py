@@ -441,6 +441,19 @@ def test_several_models(model, tmp_path_factory):
         assert s.stop() == 0
 
 
+def test_caches_and_guesses(model, server):
+    ask = dict(prompt="the quick brown fox jumps over the lazy dog. the quick brown fox", max_tokens=24, temperature=0)
+    said = server.say(OLD, **ask)["choices"][0]["text"]
+    for kind, guesses in (("f32", 4), ("i8", 0)):
+        s = Server(model, "--cache-type", kind, "--guesses", guesses, "--cache-memory", "2MB", "--context", 256)
+        try:
+            other = s.say(OLD, **ask)["choices"][0]["text"]
+            assert other == said or kind == "i8" and other
+        finally:
+            assert s.stop() == 0
+    assert run(model, "--cache-type", "f8") == (2, 'cotan: serve: --cache-type is f32, f16, bf16 or i8, not "f8"; is i8 meant?')
+
+
 def test_stopping(model):
     s = Server(model)
     c, reply = stream(s, max_tokens=40)
