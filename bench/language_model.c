@@ -1,5 +1,5 @@
 // How fast a published model reads and writes.
-//   build/bench/language_model MODEL [TEXTS [PROMPT [WRITTEN [f32|f16|bf16]]]]
+//   build/bench/language_model MODEL [TEXTS [PROMPT [WRITTEN [f32|f16|bf16|i8]]]]
 // Loads it, warms an engine, and lets TEXTS (1) requests of PROMPT (512) drawn tokens each write WRITTEN (64) more, all
 // at once. Prints seconds and tokens a second of reading and of writing, and resident memory after loading and at the end.
 #include <cotan/engine.h>
@@ -37,7 +37,10 @@ int main(int argc, char **argv) {
     const int64_t texts = argument(argc, argv, 2, 1), prompt = argument(argc, argv, 3, 512),
                   written = argument(argc, argv, 4, 64);
     const char *type = argc > 5 ? argv[5] : "f32";
-    const ct_dtype dtype = !strcmp(type, "f16") ? CT_F16 : !strcmp(type, "bf16") ? CT_BF16 : CT_F32;
+    const ct_dtype dtype = !strcmp(type, "f16")    ? CT_F16
+                           : !strcmp(type, "bf16") ? CT_BF16
+                           : !strcmp(type, "i8")   ? CT_I8
+                                                   : CT_F32;
     if (argc < 2 || texts < 1 || prompt < 1 || written < 1) return 2;
     const double start = ct__now();
     ct_lm *lm = ct_lm_load(argv[1], .trainable = false);

@@ -50,10 +50,8 @@ typedef struct command {
     const char *text;     // what it does, for --help
     const char *examples; // for --help
     const char *operand;  // what the one word without dashes is called; NULL: none is taken
-    bool several;         // such words, of a command without options: they are all its words
-    // Takes the words behind the first one, n_rest of them, with room for all; NULL: none may follow.
-    const char **rest;
-    size_t n_rest;
+    bool several;         // such words, which `parse` moves to the front of argv, in their order
+    size_t n_words;       // of them, then
     opt *opts;
     size_t n;
     const refusal *refusals; // ended by one of NULL; NULL: none
@@ -67,7 +65,7 @@ void show_help(const command *c); // to standard output
 int refuse(const char *format, ...)
     __attribute__((format(printf, 1, 2))); // a sentence; EXIT_REFUSED
 int fail(void);                            // says the context's error; the status that it means
-// `text` without control characters, for one line of output. Overwritten by the third next call.
+// `text` without control characters, for one line of output. Overwritten by the thread's third next call.
 const char *plain(const char *text);
 // Writes text for a person to read: control characters but tabs and line ends appear as \x1b, and
 // each line but the first begins with `indent`. n bytes of whole characters.
@@ -100,12 +98,12 @@ void list_machine_options(machine *m, opt options[MACHINE_OPTIONS]);
 bool use_machine(const machine *m, const char *caller, int *status);
 
 // What train and plan are told alike.
-enum { MOST_TRAIN_OPTIONS = 35 };
+enum { MOST_TRAIN_OPTIONS = 40 };
 typedef struct train_settings {
     ct_lm_train_options train;
     opt options[MOST_TRAIN_OPTIONS];
     paths data;
-    int tokens, precision;
+    int precision;
     ct_num lr, dropout, seed;
     machine machine;
 } train_settings;
@@ -124,6 +122,7 @@ int run_pull(int argc, char **argv);
 int run_run(int argc, char **argv);
 int run_embed(int argc, char **argv);
 int run_eval(int argc, char **argv);
+int run_serve(int argc, char **argv);
 int run_bench(int argc, char **argv);
 int run_devices(int argc, char **argv);
 int run_doctor(int argc, char **argv);

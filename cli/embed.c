@@ -152,22 +152,23 @@ static int embed(embedding *e, int pooling, bool raw) {
     return e->query ? rank(e) : e->out ? write_vectors(e) : tell_vectors(e);
 }
 
-static int load_and_embed(embedding *e, const char *name, const char *file, const command *c,
-                          int pooling, bool raw) {
+// words: MODEL, and the texts behind it, n_words of them.
+static int load_and_embed(embedding *e, char **words, size_t n_words, const char *file, int pooling,
+                          bool raw) {
     char *input = NULL;
     size_t n = 0;
-    e->texts = malloc((c->n_rest + 4) * sizeof *e->texts);
+    e->texts = malloc((n_words + 4) * sizeof *e->texts);
     if (!e->texts) return refuse("embed: out of memory");
-    for (size_t i = 0; i < c->n_rest; i++)
-        e->texts[e->n++] = (ct_lm_text){c->rest[i], strlen(c->rest[i])};
+    for (size_t i = 1; i < n_words; i++)
+        e->texts[e->n++] = (ct_lm_text){words[i], strlen(words[i])};
     int status = EXIT_DONE;
-    if (!c->n_rest && !(input = read_file_or_input("embed", file, &n))) status = EXIT_FAILED;
+    if (n_words == 1 && !(input = read_file_or_input("embed", file, &n))) status = EXIT_FAILED;
     if (input) e->n = 0;
     if (input && !add_lines(e, input, n)) status = refuse("embed: out of memory");
     if (status == EXIT_DONE && !e->n)
         status = refuse("embed: %s has no lines", file ? plain(file) : "standard input");
     if (status == EXIT_DONE) {
-        e->model = ct_pretrained_load(name);
+        e->model = ct_pretrained_load(words[0]);
         status = e->model ? embed(e, pooling, raw) : fail();
     }
     ct_pretrained_free(e->model);
@@ -178,7 +179,8 @@ static int load_and_embed(embedding *e, const char *name, const char *file, cons
 }
 
 static int check(const embedding *e, const command *c, const char *file) {
-    if (c->n_rest && file) return refuse("embed: texts are given as words or by --file, not both");
+    if (c->n_words > 1 && file)
+        return refuse("embed: texts are given as words or by --file, not both");
     if (e->query && e->out) return refuse("embed: --out is for vectors, not for --rank");
     if (!e->query && (e->top || e->json))
         return refuse("embed: --%s is for --rank", e->top ? "top" : "json");
@@ -230,14 +232,11 @@ int run_embed(int argc, char **argv) {
                     "  cotan embed my-encoder --file lines.txt --rank \"what is sought\" --top 5\n",
         .opts = options,
         .n = sizeof options / sizeof *options,
-        .rest = calloc((size_t)argc + 1, sizeof(char *)),
+        .several = true,
     };
-    if (!c.rest) return refuse("embed: out of memory");
-    if (parse(&c, argc, argv, &name, &status)) {
-        status = check(&e, &c, file);
-        if (status == EXIT_DONE && use_machine(&on_machine, c.name, &status))
-            status = load_and_embed(&e, name, file, &c, pooling, raw);
-    }
-    free(c.rest);
+    if (!parse(&c, argc, argv, &name, &status)) return status;
+    status = check(&e, &c, file);
+    if (status == EXIT_DONE && use_machine(&on_machine, c.name, &status))
+        status = load_and_embed(&e, argv, c.n_words, file, pooling, raw);
     return status;
 }

@@ -12,14 +12,15 @@ static void show_overview(FILE *out) {
           "\n"
           "usage: cotan COMMAND [options]\n"
           "\n"
-          "  train    train a GPT on text\n"
+          "  train    train a language model on text\n"
           "  plan     say what train would do and what memory it would take\n"
           "  sample   write text with a trained model\n"
           "  compile  write a trained model as one C file that needs neither Cotan nor memory\n"
           "  pull     bring a model from the Hugging Face Hub\n"
-          "  run      let a published model write, or talk with it\n"
+          "  run      let a published model write, or talk with it (also: chat)\n"
           "  embed    make vectors of texts, or find those that are like another\n"
           "  eval     measure a published model: perplexity, questions with choices\n"
+          "  serve    let published models write for many at once, over HTTP\n"
           "  info     say what a file or a folder holds\n"
           "  tokenize show what a model is given of a text, or learn a tokenizer\n"
           "  profile  run a command, or a program, and say where its time went\n"
@@ -48,10 +49,12 @@ static void show_overview(FILE *out) {
           "(every op beside the reference, slowly), nan (the first op that makes NaN), bounds\n"
           "(writes behind a buffer), or a list of them: stops at what is wrong, with its line;\n"
           "COTAN_PROFILE=FILE (as cotan profile does); COTAN_PLAN_CACHE (MB of plans that are\n"
-          "kept, else 256); COTAN_LAPACK (the library that linear algebra calls, else OpenBLAS);\n"
+          "kept, else 256); COTAN_ARCHITECTURES (a file of rows that add architectures of\n"
+          "language models); COTAN_LAPACK (the library that linear algebra calls, else OpenBLAS);\n"
           "COTAN_CACHE_DIR (an absolute path) or XDG_CACHE_HOME (where compiled kernels stay),\n"
           "COTAN_CURL_LIBRARY (by which pull downloads, else libcurl.so.4; cotan help pull has\n"
-          "the Hub's own variables).\n"
+          "the Hub's own variables), COTAN_HTTP_LIBRARY (by which serve serves, else\n"
+          "libmicrohttpd.so.12), COTAN_API_KEY (what serve wants of its clients).\n"
           "Exit status: 0 done, 1 failed, 2 refused (the command line, the memory limit), 130\n"
           "interrupted and saved.\n",
           out);
@@ -69,13 +72,14 @@ static int run_help(int argc, char **argv);
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", run_train},     {"plan", run_plan},         {"sample", run_sample},
-                {"compile", run_compile}, {"pull", run_pull},         {"run", run_run},
-                {"chat", run_run},        {"embed", run_embed},       {"eval", run_eval},
-                {"info", run_info},       {"tokenize", run_tokenize}, {"profile", run_profile},
-                {"bench", run_bench},     {"devices", run_devices},   {"doctor", run_doctor},
-                {"explain", run_explain}, {"help", run_help},         {"version", run_version},
-                {"--help", run_help},     {"-h", run_help},           {"--version", run_version}};
+} commands[] = {{"train", run_train},      {"plan", run_plan},       {"sample", run_sample},
+                {"compile", run_compile},  {"pull", run_pull},       {"run", run_run},
+                {"chat", run_run},         {"embed", run_embed},     {"eval", run_eval},
+                {"serve", run_serve},      {"info", run_info},       {"tokenize", run_tokenize},
+                {"profile", run_profile},  {"bench", run_bench},     {"devices", run_devices},
+                {"doctor", run_doctor},    {"explain", run_explain}, {"help", run_help},
+                {"version", run_version},  {"--help", run_help},     {"-h", run_help},
+                {"--version", run_version}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 int run_own(const char *name, int argc, char **argv) {

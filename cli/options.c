@@ -12,8 +12,8 @@
 enum { MOST_OPTIONS = 64 };
 
 const char *plain(const char *text) {
-    static char rooms[3][128];
-    static int turn;
+    static _Thread_local char rooms[3][128];
+    static _Thread_local int turn;
     char *out = rooms[turn++ % 3];
     size_t n = 0;
     for (; text[n] && n < sizeof rooms[0] - 4; n++)
@@ -84,6 +84,7 @@ void show_help(const command *c) {
         snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "",
                  o->value ? o->value : "");
         printf("  %-24s %s\n", left, o->help);
+        flush_output(); // so that the reason is known where it cannot be written
     }
     printf("  %-24s %s\n", "--help", "this text");
     printf("\nExamples:\n%s", c->examples);
@@ -266,14 +267,13 @@ bool parse(command *c, int argc, char **argv, const char **operand, int *status)
         } else if (!operand) {
             *status = refuse("%s: \"%s\" is not an option; options begin with --", c->name,
                              plain(argv[i]));
-        } else if (*operand && c->rest) {
-            c->rest[c->n_rest++] = argv[i++];
         } else if (*operand && !c->several) {
             *status = refuse("%s: one %s is wanted, not both \"%s\" and \"%s\"", c->name,
                              c->operand, plain(*operand), plain(argv[i]));
         } else {
             *operand = argv[i++];
             empty |= !**operand;
+            if (c->several) argv[c->n_words++] = (char *)(uintptr_t)*operand;
         }
     }
     if (*status == EXIT_DONE && operand && (!*operand || empty))

@@ -145,9 +145,9 @@ int run_tokenize(int argc, char **argv) {
         .text =
             "Shows what a model is given of a text: of each token its id, the bytes of the text\n"
             "that it stands for, and itself as its file writes it. MODEL is a folder with a\n"
-            "tokenizer.json, a tokenizer.model or a .tiktoken file, or such a file. With --train\n"
-            "a tokenizer is learned instead, from files of text: a byte-level BPE, which any\n"
-            "program reads that reads Hugging Face's tokenizer.json.\n",
+            "tokenizer.json, a tokenizer.model or a .tiktoken file, or such a file, or a GGUF\n"
+            "file. With --train a tokenizer is learned instead, from files of text: a byte-level\n"
+            "BPE, which any program reads that reads Hugging Face's tokenizer.json.\n",
         .examples = "  cotan tokenize model --text \"Hello, world\"\n"
                     "  cotan tokenize model --count <book.txt      # how many tokens is it?\n"
                     "  cotan tokenize model --ids <book.txt | cotan tokenize model --decode\n"

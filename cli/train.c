@@ -123,6 +123,15 @@ static void show_beginning(display *d, const char *text) {
     d->line_open = d->terminal;
 }
 
+// A live line on a terminal; elsewhere one that is due.
+static void show_reading(display *d, const char *text) {
+    const double t = now();
+    if (!d->terminal && t - d->shown < SECONDS_A_LINE) return;
+    if (d->terminal || d->shown > 0) fprintf(stderr, d->terminal ? "\r\033[K%s" : "%s\n", text);
+    d->shown = t;
+    d->line_open = d->terminal;
+}
+
 static void show(const ct_lm_event *event, void *user) {
     display *d = user;
     switch (event->kind) {
@@ -130,6 +139,7 @@ static void show(const ct_lm_event *event, void *user) {
     case CT_LM_RESUME: show_beginning(d, event->text); break;
     case CT_LM_STEP: show_step(d, &event->point); break;
     case CT_LM_SAMPLE: show_sample(d, event); break;
+    case CT_LM_TEXT: show_reading(d, event->text); break;
     case CT_LM_FOLDER: snprintf(d->folder, sizeof d->folder, "%s", event->text); break;
     case CT_LM_BEST: snprintf(d->best, sizeof d->best, "%s", event->text); break;
     case CT_LM_ENDED:
@@ -143,7 +153,6 @@ static void show(const ct_lm_event *event, void *user) {
 
 // ----------------------------------------------------------------------------------------- options
 
-static const char *const token_kinds[] = {"bytes", "chars", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const ct_dtype precision_dtypes[] = {CT_F32, CT_BF16, CT_F16};
 enum { MOST = 1000000000 };
@@ -154,19 +163,27 @@ static size_t list_options(train_settings *s) {
     list_machine_options(&s->machine, on);
     const opt all[] = {
         {"data", OPT_PATHS, "PATH...", "text: files, folders or 'patterns'", .out = &s->data},
-        {"tokens", OPT_CHOICE, "KIND", "bytes or chars (bytes)", .choices = token_kinds,
-         .out = &s->tokens},
+        {"tokens", OPT_TEXT, "KIND",
+         "bytes, chars, bpe:N (learnt from the text) or a tokenizer (bytes)", .out = &t->tokens},
+        {"arch", OPT_TEXT, "TYPE", "what to train: gpt2, llama, qwen3, gemma ... (gpt2)",
+         .out = &t->arch},
+        {"from", OPT_PATH, "MODEL", "goes on from a model: a folder, or ORG/NAME that was pulled",
+         .out = &t->from},
         {"layers", OPT_WHOLE, "N", "layers (chosen for this machine)", 1, 1000, .out = &t->layers},
         {"heads", OPT_WHOLE, "N", "attention heads; they divide the width (chosen)", 1, 1000,
          .out = &t->heads},
+        {"kv-heads", OPT_WHOLE, "N", "of --arch: heads of keys and values (as heads)", 1, 1000,
+         .out = &t->kv_heads},
+        {"hidden", OPT_WHOLE, "N", "of --arch: numbers within the MLP (by the architecture)", 1,
+         1 << 20, .out = &t->hidden},
         {"width", OPT_WHOLE, "N", "numbers a token (chosen)", 1, 65536, .out = &t->width},
         {"context", OPT_WHOLE, "N", "tokens seen at once (chosen)", 1, 1 << 20, .out = &t->context},
         {"batch", OPT_WHOLE, "N", "windows a step (chosen)", 1, 1 << 20, .out = &t->batch},
         {"accumulate", OPT_WHOLE, "N", "batches a step, with the memory of one (1)", 1, 1 << 20,
          .out = &t->accumulate},
         {"steps", OPT_WHOLE, "N", "steps (2000)", 1, MOST, .out = &t->steps},
-        {"lr", OPT_REAL, "X", "learning rate (0.001; 0.0006 from width 512 on)", 1e-12, 100,
-         .out = &s->lr},
+        {"lr", OPT_REAL, "X", "learning rate (0.001; 0.0006 from width 512 on; 5e-5 with --from)",
+         1e-12, 100, .out = &s->lr},
         {"min-lr", OPT_REAL, "X", "where its cosine ends (a tenth of it)", 0, 100,
          .out = &t->min_lr},
         {"warmup", OPT_COUNT, "N", "steps in which it rises (a tenth, at most 100)", 0, MOST,
@@ -212,37 +229,36 @@ static size_t list_options(train_settings *s) {
 
 bool read_train_options(command *c, train_settings *s, const opt *own, int argc, char **argv,
                         int *status) {
-    *s = (train_settings){.tokens = -1, .precision = -1};
+    *s = (train_settings){.precision = -1};
     c->opts = s->options;
     c->n = list_options(s);
     if (own) s->options[c->n++] = *own;
     if (!parse(c, argc, argv, NULL, status)) return false;
     s->train.data = s->data.v;
     s->train.n_data = s->data.n;
-    s->train.chars = s->tokens == 1;
     if (s->precision >= 0) s->train.precision = precision_dtypes[s->precision];
     s->train.lr = s->lr.value;
     s->train.dropout = s->dropout.value;
     s->train.seed = (uint64_t)s->seed.value;
-    if (s->tokens >= 0) s->train.given |= CT_LM_GIVEN_CHARS;
     if (s->dropout.given) s->train.given |= CT_LM_GIVEN_DROPOUT;
     if (s->seed.given) s->train.given |= CT_LM_GIVEN_SEED;
     return use_machine(&s->machine, c->name, status);
 }
 
 static const char text[] =
-    "Trains a GPT-2 on text. The first 90 % is trained on, the rest validates. What is not given\n"
-    "is chosen for this machine, and said. Progress goes to standard error; Ctrl-C, SIGTERM and\n"
-    "SIGHUP end the step and save. The folder gets model.safetensors, which Hugging Face's GPT-2\n"
-    "reads, state.safetensors (the optimizer's), config.json, metrics.jsonl (a line a step) and\n"
-    "loss.svg; checkpoints/ keeps the newest two saves. --resume goes on after Ctrl-C, a crash or\n"
+    "Trains a language model on text: a GPT-2, another architecture with --arch, or with --from\n"
+    "one that is there already. The first 90 % is trained on, the rest validates. What is not\n"
+    "given is chosen for this machine, and said. Progress goes to standard error; Ctrl-C, SIGTERM\n"
+    "and SIGHUP end the step and save. The folder gets model.safetensors and config.json, which\n"
+    "Hugging Face's transformers reads, state.safetensors (the optimizer's), metrics.jsonl (a "
+    "line\n"
+    "a step) and loss.svg, with --tokens bpe:N also tokenizer.json and the text as tokens.npy;\n"
+    "checkpoints/ keeps the newest two saves. --resume goes on after Ctrl-C, a crash or\n"
     "a kill as if nothing had happened: with the run's own options and text, to the same bits;\n"
     "more --steps make it longer. With --patience the run ends where its loss on the held-out\n"
-    "text improves no more, and best/ keeps the weights that had the lowest one. Where memory "
-    "does\n"
-    "not do, gradients compute blocks of the model again, as few as it takes: a step is longer "
-    "and\n"
-    "its bits are the same. What does not fit then is refused.\n";
+    "text improves no more, and best/ keeps the weights that had the lowest one. Where memory\n"
+    "does not do, gradients compute blocks of the model again, as few as it takes: a step is\n"
+    "longer and its bits are the same. What does not fit then is refused.\n";
 
 static const char examples[] =
     "  cotan train --data book.txt                         # all is chosen\n"
@@ -250,6 +266,8 @@ static const char examples[] =
     "  cotan train --data tinyshakespeare.txt --tokens chars --layers 4 --heads 4 --width 128 \\\n"
     "      --context 64 --batch 12 --steps 2000 --lr 1e-3 --dropout 0 --no-bias --out shakespeare\n"
     "  cotan sample shakespeare --prompt 'ROMEO:'\n"
+    "  cotan train --data book.txt --tokens bpe:4096 --arch llama  # others can read it, too\n"
+    "  cotan train --data book.txt --from HuggingFaceTB/SmolLM2-135M --context 256\n"
     "  cotan train --resume shakespeare                    # goes on where it was stopped\n"
     "  cotan train --resume shakespeare --steps 4000       # longer than it was to be\n"
     "  cotan train --data book.txt --patience 5            # until it learns no more\n";

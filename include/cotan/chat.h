@@ -22,7 +22,8 @@ CT_API ct_chat_template *ct_chat_template_new_at(const char *text, ct_loc here);
 // From a model's folder: chat_template.jinja, and additional_chat_templates/NAME.jinja; else what
 // tokenizer_config.json or chat_template.json has as chat_template, one or a list of named ones.
 // The tokens that tokenizer_config.json or special_tokens_map.json names (bos_token, eos_token ...)
-// become variables of the template. A path of a file is that of a template alone; ORG/NAME, where no
+// become variables of the template. So do those of a GGUF file, with tokenizer.chat_template and the
+// named ones, and of a folder that has nothing else. Another file is a template alone; ORG/NAME, where no
 // such folder is, a model in the Hub's cache (cotan/hub.h).
 CT_API ct_chat_template *ct_chat_template_load_at(const char *path, ct_loc here);
 #define ct_chat_template_load(path) ct_chat_template_load_at((path), CT_HERE)
@@ -48,6 +49,64 @@ CT_API const char *ct_chat_render_with(ct_chat_template *chat, const char *messa
 #define ct_chat_render(chat, ...) CT__CHAT_RENDER(chat, __VA_ARGS__, .here = CT_HERE)
 #define CT__CHAT_RENDER(chat, messages, ...)                                                       \
     ct_chat_render_with((chat), (messages), (ct_chat_options){__VA_ARGS__})
+
+// -------------------------------------------------------------------------- what the model answers
+
+// What a model writes, taken apart as it comes: text for the user, reasoning, and calls of tools,
+// each in the form that the model's family writes (<think>, <tool_call>{...}, [TOOL_CALLS],
+// <|python_tag|>, <|channel|> ...). Used by one thread at a time.
+//
+// Many marks are special tokens: their text must be in what is fed (ct_decoder_new(tokenizer,
+// false), ct_engine_request.keep_special), without the tokens that end the answer.
+typedef struct ct_chat_parser ct_chat_parser;
+
+typedef enum ct_chat_part_kind {
+    CT_CHAT_TEXT,      // text: more of the answer
+    CT_CHAT_REASONING, // text: more of what it thinks before
+    CT_CHAT_CALL,      // text: the name of a tool; `call` is its number, from 0 on
+    CT_CHAT_ARGUMENTS, // text: more of the call's arguments, a JSON object, of call number `call`
+} ct_chat_part_kind;
+typedef struct ct_chat_part {
+    ct_chat_part_kind kind;
+    size_t call;
+    const char *text; // UTF-8, whole characters, valid during the call; no zero byte ends it
+    size_t n;
+} ct_chat_part;
+// Hears of a part; false: no more.
+typedef bool (*ct_chat_part_fn)(const ct_chat_part *part, void *user);
+
+typedef struct ct_chat_parser_options {
+    bool tools;          // calls are looked for; without it they are text
+    bool keep_reasoning; // reasoning is text, with its marks
+    // The end of the prompt, or all of it, so that a template that opens <think> itself is known.
+    // NULL: nothing.
+    const char *prompt;
+    // The tools, a JSON list as ct_chat_options.tools: which arguments are strings, where a family
+    // writes them without quotes, and which names are tools, where calls have no mark. NULL: an
+    // argument that reads as a number, a list ... is one, and any name is a tool.
+    const char *descriptions;
+    ct_loc here;
+} ct_chat_parser_options;
+// The form is chosen by what the template itself writes. The template may be freed before the
+// parser. NULL: see ct_error_text.
+//     ct_chat_parser *parser = ct_chat_parser_new(chat, .tools = true, .prompt = prompt);
+CT_API ct_chat_parser *ct_chat_parser_new_with(const ct_chat_template *chat,
+                                               ct_chat_parser_options options);
+#define ct_chat_parser_new(...) CT__CHAT_PARSER_NEW(__VA_ARGS__, .here = CT_HERE)
+#define CT__CHAT_PARSER_NEW(chat, ...)                                                             \
+    ct_chat_parser_new_with((chat), (ct_chat_parser_options){__VA_ARGS__})
+CT_API void ct_chat_parser_free(ct_chat_parser *parser); // NULL: nothing
+// Takes more of what the model writes, UTF-8 cut anywhere, and tells the parts that are sure by
+// now; joined, they do not depend on the cuts. White space beside a mark belongs to the mark. False:
+// `part` said so, or there is no memory (ct_failed).
+CT_API CT_MUST_USE bool ct_chat_parser_feed(ct_chat_parser *parser, const char *text, size_t n,
+                                            ct_chat_part_fn part, void *user);
+// Tells what was held back; the parser begins anew. A malformed or unfinished call is text, as it
+// was written; where it has been told of already, the rest of it is.
+CT_API CT_MUST_USE bool ct_chat_parser_end(ct_chat_parser *parser, ct_chat_part_fn part,
+                                           void *user);
+// The family whose calls it looks for: "hermes", "mistral" ...; "text": none is known.
+CT_API const char *ct_chat_parser_form(const ct_chat_parser *parser);
 
 #ifdef __cplusplus
 }

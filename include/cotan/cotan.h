@@ -157,6 +157,8 @@ typedef enum ct_layout {
     CT_LAYOUT_MXFP8, // codes f8e4m3; scales as of MXFP4
     CT_LAYOUT_Q8_0,  // ggml's blocks: u8 (..., K / 32 * 34), f16 and 32 of i8; scales u8 (..., 0)
     CT_LAYOUT_Q4_0, // the same of 18 bytes, f16 and 32 codes of 4 bits less 8: 16 low, 16 high halves
+    CT_LAYOUT_INT4_16, // codes i4, -7 to 7; scales f16 (..., K / 16)
+    CT_LAYOUT_INT8_16, // codes i8, -127 to 127; scales f16 (..., K / 16)
 } ct_layout;
 // A size (0 <= n < 2^48) that is an argument of the kernels, not a part of them: a new value never
 // compiles. No size that is not marked so may be 2^60 or more: it could look as if it were.

@@ -56,7 +56,7 @@ typedef struct ct_engine_options {
     // that is left, if that is less, but at least what one of `context` tokens takes.
     uint64_t memory;
     int64_t piece;  // tokens of prompts that a step reads at most, 16 to 4096; default 256
-    ct_dtype dtype; // of keys and values: CT_F32 (default), CT_F16 or CT_BF16
+    ct_dtype dtype; // of keys and values: CT_F32 (default), CT_F16, CT_BF16, or CT_I8
     // Tokens that a request which runs alone guesses at a time, 0 to 15: what followed where the text had the
     // same three tokens before. Those that the model would have written are taken at once. Default 0. No bit
     // depends on it.

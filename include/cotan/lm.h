@@ -27,6 +27,7 @@ typedef enum {
     CT_LM_BEST,   // text: the folder of the weights with the lowest held-out loss; before DONE
     CT_LM_FOLDER, // text: the folder of a new run, which is made; before the first step, or at the
                   // first save, where it replaces what is there
+    CT_LM_TEXT,   // text: how far the text has become tokens, some times a second; before MODEL
 } ct_lm_event_kind;
 typedef struct ct_lm_event {
     ct_lm_event_kind kind;
@@ -47,12 +48,23 @@ typedef struct ct_lm_train_options {
     bool overwrite;  // files in `out` that a run writes, or one wrote, are replaced at the first
                      // save; without it, they are an error
     bool chars;      // a token a character instead of a byte
-    int64_t layers, heads, width;            // default: what this machine trains in some minutes
-    int64_t context, batch;                  // likewise
-    int64_t accumulate;                      // batches a step, with the memory of one; default 1
-    int64_t steps;                           // default 2000
-    double lr;                               // default 1e-3; 6e-4 from width 512 on
-    ct_num min_lr, warmup;                   // default lr / 10; a tenth of the steps, at most 100
+    // What a token is: "bytes", "chars"; "bpe:N", a byte-level BPE of N tokens that is learnt from the text and
+    // written beside the model; or a tokenizer, a folder or tokenizer.json. Default: bytes, or as `chars` says; with
+    // `from` the model's own.
+    const char *tokens;
+    // A new model of this architecture, by its model_type ("llama"); default: GPT-2.
+    const char *arch;
+    // Goes on from the weights of a model's folder, as ct_lm_load takes it, with its tokenizer.
+    const char *from;
+    // Of `arch`: heads of keys and values, and numbers within the MLP; default: as many as heads, and what the
+    // architecture usually has.
+    int64_t kv_heads, hidden;
+    int64_t layers, heads, width; // default: what this machine trains in some minutes
+    int64_t context, batch;       // likewise
+    int64_t accumulate;           // batches a step, with the memory of one; default 1
+    int64_t steps;                // default 2000
+    double lr;                    // default 1e-3; 6e-4 from width 512 on; 5e-5 with `from`
+    ct_num min_lr, warmup;        // default lr / 10; a tenth of the steps, at most 100
     ct_num beta1, beta2, weight_decay, clip; // default 0.9, 0.99, 0.1, 1; clip 0: none
     double dropout;
     bool no_bias;        // linear layers and norms without a bias
@@ -78,7 +90,7 @@ typedef struct ct_lm_train_options {
     void *user;
 } ct_lm_train_options;
 
-// Trains a GPT-2 on the first 90 % of the text; the rest validates, in windows that do not overlap.
+// Trains a language model on the first 90 % of the text; the rest validates, in windows that do not overlap.
 // Writes model.safetensors, state.safetensors, config.json, metrics.jsonl, loss.svg and a file of
 // events for TensorBoard, and keeps the newest two saves in checkpoints/step-N. Equal options give
 // equal weights, bit for bit, however many threads work, and however often the run was killed and
@@ -154,6 +166,13 @@ typedef struct ct_lm_load_options {
 CT_API ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options);
 #define ct_lm_load(...) CT__LM_LOAD(__VA_ARGS__, .here = CT_HERE)
 #define CT__LM_LOAD(path, ...) ct_lm_load_with((path), (ct_lm_load_options){__VA_ARGS__})
+// Adds an architecture for the rest of the process: a row as src/models/architectures.c has them, "my_llama:
+// like=llama norm=layer norm_bias=1", spaces or line ends between settings. A model whose config.json has this
+// model_type loads by it, and ct_lm_train takes it as `arch`; a row of a known name goes before the library's. False:
+// see ct_error_text, which names an unknown setting and the nearest one.
+//     if (!ct_lm_architecture("my_llama: like=llama act=relu2 mlp=plain")) return 1;
+CT_API CT_MUST_USE bool ct_lm_architecture_at(const char *row, ct_loc here);
+#define ct_lm_architecture(row) ct_lm_architecture_at((row), CT_HERE)
 CT_API void ct_lm_free(ct_lm *lm);         // NULL: nothing
 CT_API ct_params *ct_lm_params(ct_lm *lm); // NULL of NULL
 // What it is, as its config has it.

@@ -87,6 +87,12 @@ void ct__file_unmap(const void *bytes, size_t n) {
     if (bytes) munmap((void *)(uintptr_t)bytes, n);
 }
 
+void ct__file_forget(const void *bytes, size_t n) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)bytes,
+                    first = (from + page - 1) & ~(page - 1), end = (from + n) & ~(page - 1);
+    if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
 bool ct__file_hold(const char *path, ct_file *file, ct_err *err) {
     size_t n = 0;
     *file = (ct_file){.path = path, .fd = ct__file_open(path, &n, err)};

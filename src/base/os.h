@@ -13,6 +13,8 @@ bool ct__file_read(const char *path, char **bytes, size_t *n, ct_err *err);
 // A file mapped read-only; empty files give bytes = NULL, n = 0.
 bool ct__file_map(const char *path, const void **bytes, size_t *n, ct_err *err);
 void ct__file_unmap(const void *bytes, size_t n);
+// Bytes of a file's mapping that are not soon asked for again: memory is not kept for them.
+void ct__file_forget(const void *bytes, size_t n);
 // A file that is read where and when its bytes are asked for: others may change it meanwhile.
 typedef struct ct_file {
     const char *path; // the caller's

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "data/loader.h"
+#include "io/crc32c.h"
 #include "io/run_names.h"
 #include "io/utf8.h"
 
@@ -21,9 +22,9 @@ enum { CODE_POINTS = 0x110000, LOOKED_AT = 1 << 16, LONGEST_PATH = 4096 };
 
 typedef struct reader {
     ct_corpus *corpus;
-    size_t cap;   // of tokens
-    int32_t *ids; // chars: 1 for each code point met, later its token; CODE_POINTS of them
-    bool own;     // the run has a folder already
+    size_t cap, paths_cap; // of tokens; of paths
+    int32_t *ids;          // chars: 1 for each code point met, later its token; CODE_POINTS of them
+    bool own;              // the run has a folder already
     struct stat own_folder;
     ct_err *err;
 } reader;
@@ -83,18 +84,33 @@ static bool add_chars(reader *r, const char *path, const char *text, size_t n) {
     return true;
 }
 
+// A file that a tokenizer is to read; its bytes count in the sum, and where it ends.
+static bool list_file(reader *r, const char *path, const char *text, size_t n) {
+    ct_corpus *corpus = r->corpus;
+    const uint64_t bytes = n;
+    char *copy = CT_GROW(corpus->paths, r->paths_cap, corpus->files + 1) ? ct__strdup(path) : NULL;
+    if (!copy) return refuse_memory(r, path, (corpus->files + 1) * sizeof *corpus->paths);
+    corpus->paths[corpus->files] = copy;
+    corpus->text_sum = ct__crc32c_more(corpus->text_sum, &bytes, sizeof bytes);
+    corpus->text_sum = ct__crc32c_more(corpus->text_sum, text, n);
+    return true;
+}
+
 static bool add_file(reader *r, const char *path, bool named) {
     ct_corpus *corpus = r->corpus;
-    bool chars = corpus->vocab.kind == CT_TOKENS_CHARS, ok = true;
+    const bool later = corpus->vocab.kind == CT_TOKENS_LATER;
+    bool chars = later || corpus->vocab.kind == CT_TOKENS_CHARS, ok = true;
     char *text;
     size_t n;
     if (!ct__file_read(path, &text, &n, r->err)) return false;
     bool binary = (chars || !named) && is_binary(text, n);
     if (binary && named) ok = refuse_binary(r, path, text, n);
     if (binary && !named) corpus->skipped++;
-    if (!binary && !CT_GROW(corpus->tokens, r->cap, corpus->n + n))
+    if (!binary && later)
+        ok = list_file(r, path, text, n);
+    else if (!binary && !CT_GROW(corpus->tokens, r->cap, corpus->n + n))
         ok = refuse_memory(r, path, (corpus->n + n) * sizeof *corpus->tokens);
-    if (!binary && ok && chars) ok = add_chars(r, path, text, n);
+    if (!binary && ok && chars && !later) ok = add_chars(r, path, text, n);
     if (!binary && ok && !chars)
         for (size_t i = 0; i < n; i++) corpus->tokens[corpus->n++] = (unsigned char)text[i];
     if (!binary && ok) {
@@ -158,10 +174,12 @@ static place place_of(const reader *r, const char *folder) {
 // Is this what a run writes there, as far as it could be taken for text? Under the name of a file
 // that is being written, too: "loss.svg.1234-5.tmp".
 static bool is_of_run(place where, const char *name) {
-    static const char *const names[] = {"config.json", "loss.svg", "metrics.jsonl"};
+    static const char *const names[] = {"config.json", CT_RUN_BESIDE, CT_RUN_TOKENS, "loss.svg",
+                                        "metrics.jsonl"};
+    enum { NAMES = sizeof names / sizeof *names, BEST_NAMES = NAMES - 3 };
     int64_t step;
     if (where == SAVES) return ct__names_save(name, &step) || ct__names_unfinished_save(name);
-    for (size_t i = 0; i < (where == RUN ? 3 : where == BEST ? 1 : 0); i++)
+    for (size_t i = 0; i < (where == RUN ? NAMES : where == BEST ? BEST_NAMES : 0); i++)
         if (strcmp(name, names[i]) == 0 || ct__atomic_is_leftover(name, names[i])) return true;
     return false;
 }
@@ -335,10 +353,8 @@ bool ct__corpus_read(const char *const *paths, size_t n, ct_tokens kind, const c
         if (!r.ids) ok = refuse_memory(&r, "corpus", CODE_POINTS * sizeof *r.ids);
     }
     for (size_t i = 0; i < n && ok; i++) ok = add_path(&r, paths[i]);
-    if (kind == CT_TOKENS_BYTES)
-        corpus->vocab.n = 256;
-    else
-        ok = ok && number_chars(&r);
+    if (kind == CT_TOKENS_BYTES) corpus->vocab.n = 256;
+    if (kind == CT_TOKENS_CHARS) ok = ok && number_chars(&r);
     ct__free(r.ids);
     if (!ok) ct__corpus_free(corpus);
     return ok;
@@ -357,7 +373,12 @@ bool ct__corpus_check(const ct_corpus *corpus, size_t context, ct_err *err) {
 
 void ct__corpus_free(ct_corpus *corpus) {
     ct__vocab_free(&corpus->vocab);
-    ct__free(corpus->tokens);
+    if (corpus->mapped)
+        ct__file_unmap(corpus->mapped, corpus->mapped_n);
+    else
+        ct__free(corpus->tokens);
+    for (size_t i = 0; corpus->paths && i < corpus->files; i++) ct__free(corpus->paths[i]);
+    ct__free(corpus->paths);
     *corpus = (ct_corpus){0};
 }
 
@@ -454,7 +475,7 @@ bool ct__encode(const ct_vocab *vocab, const char *label, const char *text, size
 
 static const uint32_t REPLACEMENT = 0xfffd;
 
-size_t ct__decode(const ct_vocab *vocab, ct_decoder *decoder, int32_t token,
+size_t ct__decode(const ct_vocab *vocab, ct_byte_decoder *decoder, int32_t token,
                   char out[CT_DECODE_ROOM]) {
     size_t n = 0;
     if (token < 0 || token >= vocab->n) {
@@ -475,7 +496,7 @@ size_t ct__decode(const ct_vocab *vocab, ct_decoder *decoder, int32_t token,
     return n;
 }
 
-size_t ct__decode_end(ct_decoder *decoder, char out[CT_DECODE_ROOM]) {
+size_t ct__decode_end(ct_byte_decoder *decoder, char out[CT_DECODE_ROOM]) {
     bool held = decoder->n > 0;
     decoder->n = 0;
     return held ? ct__utf8_put(REPLACEMENT, out) : 0;

@@ -8,6 +8,7 @@
 typedef enum ct_tokens {
     CT_TOKENS_BYTES, // a token a byte, 256 of them
     CT_TOKENS_CHARS, // a token a Unicode code point that occurs in the corpus
+    CT_TOKENS_LATER, // none yet: the files are listed, for a tokenizer to read
 } ct_tokens;
 
 typedef struct ct_vocab {
@@ -23,6 +24,10 @@ typedef struct ct_corpus {
     size_t bytes;   // of text read
     size_t files;   // read
     size_t skipped; // hidden, binary and irregular files, and what runs wrote, in folders and globs
+    char **paths;   // (files) of CT_TOKENS_LATER
+    uint32_t text_sum;  // of CT_TOKENS_LATER: a checksum of the files' bytes
+    const void *mapped; // the file that the tokens lie in; NULL: they are the corpus's own
+    size_t mapped_n;    // its bytes
 } ct_corpus;
 
 // Reads each path in turn and joins the texts as they are. A path is a file, a folder (all of it,
@@ -53,13 +58,14 @@ bool ct__encode(const ct_vocab *vocab, const char *label, const char *text, size
 
 // Tokens to UTF-8, one at a time. Bytes that begin a character are held back until it is complete;
 // what can never become one is written as U+FFFD, as is a token outside the vocabulary.
-typedef struct ct_decoder {
+typedef struct ct_byte_decoder {
     unsigned char held[4];
     size_t n;
-} ct_decoder;
+} ct_byte_decoder;
 enum { CT_DECODE_ROOM = 16 };
-size_t ct__decode(const ct_vocab *vocab, ct_decoder *decoder, int32_t token,
-                  char out[CT_DECODE_ROOM]);                          // bytes written
-size_t ct__decode_end(ct_decoder *decoder, char out[CT_DECODE_ROOM]); // what is still held back
+size_t ct__decode(const ct_vocab *vocab, ct_byte_decoder *decoder, int32_t token,
+                  char out[CT_DECODE_ROOM]); // bytes written
+size_t ct__decode_end(ct_byte_decoder *decoder,
+                      char out[CT_DECODE_ROOM]); // what is still held back
 
 #endif

@@ -99,11 +99,14 @@ static void q2_k(const uint8_t *b, float *y) { // scales and minimums (16), code
         for (int i = 16 * g; i < 16 * (g + 1); i++) y[i] = d * (float)pair(b + 16, i) - m;
     }
 }
-static void q3_k(const uint8_t *b, float *y) { // third bits (32), codes (64), scales (12), d
+static float q3_k_scale(const uint8_t *b, int g) {
     const uint8_t *scales = b + 96;
+    const int high = scales[8 + g % 4] >> (g / 4 * 2) & 3;
+    return half(b + 108) * (float)((nibble(scales, g, 8) | high << 4) - 32);
+}
+static void q3_k(const uint8_t *b, float *y) { // third bits (32), codes (64), scales (12), d
     for (int g = 0; g < 16; g++) {
-        const int high = scales[8 + g % 4] >> (g / 4 * 2) & 3;
-        const float d = half(b + 108) * (float)((nibble(scales, g, 8) | high << 4) - 32);
+        const float d = q3_k_scale(b, g);
         for (int i = 16 * g; i < 16 * (g + 1); i++)
             y[i] = d * (float)(pair(b + 32, i) - (single(b, i) ? 0 : 4));
     }
@@ -183,13 +186,109 @@ static void iq4_nl(const uint8_t *b, float *y) { // d, codes (16)
     const float d = half(b);
     for (int i = 0; i < SMALL; i++) y[i] = d * (float)uneven[nibble(b + 2, i, 16)];
 }
+static float iq4_xs_scale(const uint8_t *b, int g) {
+    const unsigned low = b[4 + g / 2] >> (g % 2 * 4) & 15, high = u16(b + 2) >> (2 * g) & 3;
+    return half(b) * (float)((int)(low | high << 4) - 32);
+}
 // d, scales' high bits (2), low ones (4), codes (128)
 static void iq4_xs(const uint8_t *b, float *y) {
     for (int g = 0; g < 8; g++) {
-        const unsigned low = b[4 + g / 2] >> (g % 2 * 4) & 15, high = u16(b + 2) >> (2 * g) & 3;
-        const float d = half(b) * (float)((int)(low | high << 4) - 32);
+        const float d = iq4_xs_scale(b, g);
         for (int i = 32 * g; i < 32 * (g + 1); i++) y[i] = d * (float)uneven[nibble(b + 8, i, 16)];
     }
+}
+
+// ------------------------------------------------------------------------------------ codes and scales
+
+// The same blocks as codes: those without a sign less half of their range, which is put to the offset.
+static void q4_0_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    (void)offsets;
+    *scales = half(b);
+    for (int i = 0; codes && i < SMALL; i++) codes[i] = (int8_t)(nibble(b + 2, i, 16) - 8);
+}
+static void q4_1_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    *scales = half(b);
+    *offsets = half(b + 2) + 8 * half(b);
+    for (int i = 0; codes && i < SMALL; i++) codes[i] = (int8_t)(nibble(b + 4, i, 16) - 8);
+}
+static void q5_0_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    (void)offsets;
+    *scales = half(b);
+    for (int i = 0; codes && i < SMALL; i++)
+        codes[i] = (int8_t)((nibble(b + 6, i, 16) | bit(b + 2, i) << 4) - 16);
+}
+static void q5_1_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    *scales = half(b);
+    *offsets = half(b + 2) + 16 * half(b);
+    for (int i = 0; codes && i < SMALL; i++)
+        codes[i] = (int8_t)((nibble(b + 8, i, 16) | bit(b + 4, i) << 4) - 16);
+}
+static void q8_0_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    (void)offsets;
+    *scales = half(b);
+    if (codes) memcpy(codes, b + 2, SMALL);
+}
+static void q2_k_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    for (int g = 0; g < 16; g++) {
+        scales[g] = half(b + 80) * (float)(b[g] & 15);
+        offsets[g] = 2 * scales[g] - half(b + 82) * (float)(b[g] >> 4);
+    }
+    for (int i = 0; codes && i < LARGE; i++) codes[i] = (int8_t)(pair(b + 16, i) - 2);
+}
+static void q3_k_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    (void)offsets;
+    for (int g = 0; g < 16; g++) scales[g] = q3_k_scale(b, g);
+    for (int i = 0; codes && i < LARGE; i++)
+        codes[i] = (int8_t)(pair(b + 32, i) - (single(b, i) ? 0 : 4));
+}
+static void q4_k_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    for (int g = 0; g < 8; g++) {
+        float m;
+        scale_and_minimum(b, g, &scales[g], &m);
+        offsets[g] = 8 * scales[g] - m;
+    }
+    for (int c = 0; codes && c < 4; c++, codes += 64)
+        for (int i = 0; i < 32; i++) {
+            const uint8_t both = b[16 + 32 * c + i];
+            codes[i] = (int8_t)((both & 15) - 8);
+            codes[32 + i] = (int8_t)((both >> 4) - 8);
+        }
+}
+static void q5_k_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    for (int g = 0; g < 8; g++) {
+        float m;
+        scale_and_minimum(b, g, &scales[g], &m);
+        offsets[g] = 16 * scales[g] - m;
+    }
+    for (int i = 0; codes && i < LARGE; i++)
+        codes[i] = (int8_t)((nibble(b + 48, i, 32) | single(b + 16, i) << 4) - 16);
+}
+static void q6_k_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    (void)offsets;
+    for (int g = 0; g < 16; g++) scales[g] = half(b + 208) * (float)(int8_t)b[192 + g];
+    for (int c = 0; codes && c < 2; c++, codes += 128, b += 64)
+        for (int i = 0; i < 32; i++) {
+            const uint8_t high = b[128 - 32 * c + i], first = b[i], second = b[32 + i];
+            codes[i] = (int8_t)(((first & 15) | (high << 4 & 48)) - 32);
+            codes[32 + i] = (int8_t)(((second & 15) | (high << 2 & 48)) - 32);
+            codes[64 + i] = (int8_t)((first >> 4 | (high & 48)) - 32);
+            codes[96 + i] = (int8_t)((second >> 4 | (high >> 2 & 48)) - 32);
+        }
+}
+static void mxfp4_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    (void)offsets;
+    *scales = *b > 1 ? of_bits((*b - 1u) << 23) : of_bits(0x00200000u << *b);
+    for (int i = 0; codes && i < SMALL; i++) codes[i] = twice_f4[nibble(b + 1, i, 16)];
+}
+static void iq4_nl_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    (void)offsets;
+    *scales = half(b);
+    for (int i = 0; codes && i < SMALL; i++) codes[i] = uneven[nibble(b + 2, i, 16)];
+}
+static void iq4_xs_parts(const uint8_t *b, int8_t *codes, float *scales, float *offsets) {
+    (void)offsets;
+    for (int g = 0; g < 8; g++) scales[g] = iq4_xs_scale(b, g);
+    for (int i = 0; codes && i < LARGE; i++) codes[i] = uneven[nibble(b + 8, i, 16)];
 }
 
 // ----------------------------------------------------------------------------------- points of lattices
@@ -316,40 +415,40 @@ static void iq1_m(const uint8_t *b, float *y) {
 
 // clang-format off
 static const ct_ggml_type types[] = { // by the number that files have
-    [0]  = {"F32",     CT_F32,       1,   4, f32},
-    [1]  = {"F16",     CT_F16,       1,   2, f16},
-    [2]  = {"Q4_0",    CT_DEFAULT,  32,  18, q4_0},
-    [3]  = {"Q4_1",    CT_DEFAULT,  32,  20, q4_1},
-    [6]  = {"Q5_0",    CT_DEFAULT,  32,  22, q5_0},
-    [7]  = {"Q5_1",    CT_DEFAULT,  32,  24, q5_1},
-    [8]  = {"Q8_0",    CT_DEFAULT,  32,  34, q8_0},
-    [9]  = {"Q8_1",    CT_DEFAULT,  32,  36, q8_1},
-    [10] = {"Q2_K",    CT_DEFAULT, 256,  84, q2_k},
-    [11] = {"Q3_K",    CT_DEFAULT, 256, 110, q3_k},
-    [12] = {"Q4_K",    CT_DEFAULT, 256, 144, q4_k},
-    [13] = {"Q5_K",    CT_DEFAULT, 256, 176, q5_k},
-    [14] = {"Q6_K",    CT_DEFAULT, 256, 210, q6_k},
-    [15] = {"Q8_K",    CT_DEFAULT, 256, 292, q8_k},
-    [16] = {"IQ2_XXS", CT_DEFAULT, 256,  66, iq2_xxs},
-    [17] = {"IQ2_XS",  CT_DEFAULT, 256,  74, iq2_xs},
-    [18] = {"IQ3_XXS", CT_DEFAULT, 256,  98, iq3_xxs},
-    [19] = {"IQ1_S",   CT_DEFAULT, 256,  50, iq1_s},
-    [20] = {"IQ4_NL",  CT_DEFAULT,  32,  18, iq4_nl},
-    [21] = {"IQ3_S",   CT_DEFAULT, 256, 110, iq3_s},
-    [22] = {"IQ2_S",   CT_DEFAULT, 256,  82, iq2_s},
-    [23] = {"IQ4_XS",  CT_DEFAULT, 256, 136, iq4_xs},
-    [24] = {"I8",      CT_I8,        1,   1, i8},
-    [25] = {"I16",     CT_I16,       1,   2, i16},
-    [26] = {"I32",     CT_I32,       1,   4, i32},
-    [27] = {"I64",     CT_I64,       1,   8, i64},
-    [28] = {"F64",     CT_F64,       1,   8, f64},
-    [29] = {"IQ1_M",   CT_DEFAULT, 256,  56, iq1_m},
-    [30] = {"BF16",    CT_BF16,      1,   2, bf16},
-    [34] = {"TQ1_0",   CT_DEFAULT, 256,  54, tq1_0},
-    [35] = {"TQ2_0",   CT_DEFAULT, 256,  66, tq2_0},
-    [39] = {"MXFP4",   CT_DEFAULT,  32,  17, mxfp4},
-    [40] = {"NVFP4",   CT_DEFAULT,  64,  36, nvfp4},
-    [41] = {"Q1_0",    CT_DEFAULT, 128,  18, q1_0},
+    [0]  = {"F32",     CT_F32,       1,   4, f32, 0, 0, false, NULL},
+    [1]  = {"F16",     CT_F16,       1,   2, f16, 0, 0, false, NULL},
+    [2]  = {"Q4_0",    CT_DEFAULT,  32,  18, q4_0, 4, 32, false, q4_0_parts},
+    [3]  = {"Q4_1",    CT_DEFAULT,  32,  20, q4_1, 4, 32, true, q4_1_parts},
+    [6]  = {"Q5_0",    CT_DEFAULT,  32,  22, q5_0, 8, 32, false, q5_0_parts},
+    [7]  = {"Q5_1",    CT_DEFAULT,  32,  24, q5_1, 8, 32, true, q5_1_parts},
+    [8]  = {"Q8_0",    CT_DEFAULT,  32,  34, q8_0, 8, 32, false, q8_0_parts},
+    [9]  = {"Q8_1",    CT_DEFAULT,  32,  36, q8_1, 0, 0, false, NULL},
+    [10] = {"Q2_K",    CT_DEFAULT, 256,  84, q2_k, 4, 16, true, q2_k_parts},
+    [11] = {"Q3_K",    CT_DEFAULT, 256, 110, q3_k, 4, 16, false, q3_k_parts},
+    [12] = {"Q4_K",    CT_DEFAULT, 256, 144, q4_k, 4, 32, true, q4_k_parts},
+    [13] = {"Q5_K",    CT_DEFAULT, 256, 176, q5_k, 8, 32, true, q5_k_parts},
+    [14] = {"Q6_K",    CT_DEFAULT, 256, 210, q6_k, 8, 16, false, q6_k_parts},
+    [15] = {"Q8_K",    CT_DEFAULT, 256, 292, q8_k, 0, 0, false, NULL},
+    [16] = {"IQ2_XXS", CT_DEFAULT, 256,  66, iq2_xxs, 0, 0, false, NULL},
+    [17] = {"IQ2_XS",  CT_DEFAULT, 256,  74, iq2_xs, 0, 0, false, NULL},
+    [18] = {"IQ3_XXS", CT_DEFAULT, 256,  98, iq3_xxs, 0, 0, false, NULL},
+    [19] = {"IQ1_S",   CT_DEFAULT, 256,  50, iq1_s, 0, 0, false, NULL},
+    [20] = {"IQ4_NL",  CT_DEFAULT,  32,  18, iq4_nl, 8, 32, false, iq4_nl_parts},
+    [21] = {"IQ3_S",   CT_DEFAULT, 256, 110, iq3_s, 0, 0, false, NULL},
+    [22] = {"IQ2_S",   CT_DEFAULT, 256,  82, iq2_s, 0, 0, false, NULL},
+    [23] = {"IQ4_XS",  CT_DEFAULT, 256, 136, iq4_xs, 8, 32, false, iq4_xs_parts},
+    [24] = {"I8",      CT_I8,        1,   1, i8, 0, 0, false, NULL},
+    [25] = {"I16",     CT_I16,       1,   2, i16, 0, 0, false, NULL},
+    [26] = {"I32",     CT_I32,       1,   4, i32, 0, 0, false, NULL},
+    [27] = {"I64",     CT_I64,       1,   8, i64, 0, 0, false, NULL},
+    [28] = {"F64",     CT_F64,       1,   8, f64, 0, 0, false, NULL},
+    [29] = {"IQ1_M",   CT_DEFAULT, 256,  56, iq1_m, 0, 0, false, NULL},
+    [30] = {"BF16",    CT_BF16,      1,   2, bf16, 0, 0, false, NULL},
+    [34] = {"TQ1_0",   CT_DEFAULT, 256,  54, tq1_0, 0, 0, false, NULL},
+    [35] = {"TQ2_0",   CT_DEFAULT, 256,  66, tq2_0, 0, 0, false, NULL},
+    [39] = {"MXFP4",   CT_DEFAULT,  32,  17, mxfp4, 8, 32, false, mxfp4_parts},
+    [40] = {"NVFP4",   CT_DEFAULT,  64,  36, nvfp4, 0, 0, false, NULL},
+    [41] = {"Q1_0",    CT_DEFAULT, 128,  18, q1_0, 0, 0, false, NULL},
 };
 // clang-format on
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "io/ggml_blocks.h"
 #include "io/utf8.h"
 
@@ -331,6 +332,20 @@ bool ct__gguf_parse(const char *label, const void *bytes, size_t n, ct_gguf *ggu
 void ct__gguf_close(ct_gguf *gguf) {
     ct__arena_free(&gguf->arena);
     *gguf = (ct_gguf){0};
+}
+
+bool ct__gguf_open(const char *path, ct_gguf_file *file, ct_err *err) {
+    *file = (ct_gguf_file){0};
+    if (ct__file_map(path, &file->map, &file->n, err) &&
+        ct__gguf_parse(path, file->map ? file->map : "", file->n, &file->gguf, err))
+        return true;
+    ct__gguf_shut(file);
+    return false;
+}
+void ct__gguf_shut(ct_gguf_file *file) {
+    ct__gguf_close(&file->gguf);
+    ct__file_unmap(file->map, file->n);
+    *file = (ct_gguf_file){0};
 }
 
 // ------------------------------------------------------------------------------------------ values

@@ -68,6 +68,15 @@ typedef struct ct_gguf {
 bool ct__gguf_parse(const char *label, const void *bytes, size_t n, ct_gguf *gguf, ct_err *err);
 void ct__gguf_close(ct_gguf *gguf); // also after a failure
 
+// The same of a file, which is mapped; `path` stays the caller's.
+typedef struct ct_gguf_file {
+    ct_gguf gguf;
+    const void *map;
+    size_t n;
+} ct_gguf_file;
+bool ct__gguf_open(const char *path, ct_gguf_file *file, ct_err *err);
+void ct__gguf_shut(ct_gguf_file *file); // also after a failure
+
 const ct_gguf_pair *ct__gguf_find(const ct_gguf *gguf, const char *key); // NULL: absent
 // Each of these fails when the key is missing or its value is of another type or out of range.
 bool ct__gguf_int(const ct_gguf *gguf, const char *key, int64_t low, int64_t high, int64_t *value,

@@ -11,6 +11,14 @@
 #define CT_RUN_BEST "best"
 #define CT_SAVED_BEST_MODEL "best.safetensors"
 #define CT_SAVED_BEST_CONFIG "best.json"
+// What a run has beside its model so that others read it: how text becomes tokens, and what ends a text. It
+// never changes, so saves have none of it.
+#define CT_RUN_BESIDE                                                                              \
+    "tokenizer.json", "tokenizer_config.json", "generation_config.json",                           \
+        "special_tokens_map.json", "tokenizer.model", "chat_template.jinja"
+enum { CT_RUN_BESIDE_N = 6 };
+// The text as tokens, where a tokenizer made them.
+#define CT_RUN_TOKENS "tokens.npy"
 // The folder of the saves, each a folder "step-N", and what stands behind the name of one that is
 // being made or removed.
 #define CT_RUN_SAVES "checkpoints"

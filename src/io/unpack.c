@@ -80,7 +80,7 @@ static bool is_power(const ct_weight *w) {
     return w->dtype == CT_U8 || strcmp(w->kind, "F8_E8M0") == 0;
 }
 
-static float scale_at(const ct_weight *w, uint64_t i) {
+float ct__scale_at(const ct_weight *w, uint64_t i) {
     const unsigned char *bytes = w->data;
     float value;
     uint16_t half;
@@ -97,22 +97,28 @@ static float scale_at(const ct_weight *w, uint64_t i) {
 
 // ----------------------------------------------------------------------------------------------- MLX
 
-// n codes that follow each other from the lowest bit of the first byte on, the first of them at a byte.
-static void unpack_codes(const unsigned char *from, int bits, int64_t n, float scale, float bias,
-                         ct_dtype dtype, float *to) {
+enum { MOST_GROUP = 128 };
+void ct__unpack_codes(const void *codes, int bits, int64_t n, uint8_t *to) {
+    const unsigned char *from = codes;
     uint32_t held = 0;
     int have = 0;
     for (int64_t i = 0; i < n; i++) {
         for (; have < bits; have += 8) held |= (uint32_t)*from++ << have;
-        const uint32_t code = held & ((1u << bits) - 1);
+        to[i] = (uint8_t)(held & ((1u << bits) - 1));
         held >>= bits;
         have -= bits;
-        to[i] = rounded(dtype, rounded(dtype, (float)code * scale) + bias);
     }
 }
+static void unpack_group(const unsigned char *from, int bits, int64_t n, float scale, float bias,
+                         ct_dtype dtype, float *to) {
+    uint8_t code[MOST_GROUP];
+    ct__unpack_codes(from, bits, n, code);
+    for (int64_t i = 0; i < n; i++)
+        to[i] = rounded(dtype, rounded(dtype, (float)code[i] * scale) + bias);
+}
 
-bool ct__unpack_mlx(const ct_weight *codes, const ct_weight *scales, const ct_weight *biases,
-                    int bits, int64_t group, float *to, uint64_t count, ct_err *err) {
+bool ct__fits_mlx(const ct_weight *codes, const ct_weight *scales, const ct_weight *biases,
+                  int bits, int64_t group, ct_err *err) {
     if (bits < 2 || bits > 8 || bits == 7 || (group != 32 && group != 64 && group != 128))
         return refuse(codes, err, "%d bits in groups of %" PRId64 " are none of mlx's", bits,
                       group);
@@ -124,11 +130,17 @@ bool ct__unpack_mlx(const ct_weight *codes, const ct_weight *scales, const ct_we
     if (biases->dtype != scales->dtype || biases->rank != scales->rank ||
         !same_dims(scales, biases, scales->rank))
         return misfit(scales, biases, "the biases", err);
+    return true;
+}
+
+bool ct__unpack_mlx(const ct_weight *codes, const ct_weight *scales, const ct_weight *biases,
+                    int bits, int64_t group, float *to, uint64_t count, ct_err *err) {
+    if (!ct__fits_mlx(codes, scales, biases, bits, group, err)) return false;
     uint64_t groups = product(scales, scales->rank), stride = (uint64_t)(group * bits / 8);
     if (!counts(codes, groups * (uint64_t)group, count, err)) return false;
     for (uint64_t i = 0; i < groups; i++)
-        unpack_codes((const unsigned char *)codes->data + i * stride, bits, group,
-                     scale_at(scales, i), scale_at(biases, i), scales->dtype,
+        unpack_group((const unsigned char *)codes->data + i * stride, bits, group,
+                     ct__scale_at(scales, i), ct__scale_at(biases, i), scales->dtype,
                      to + i * (uint64_t)group);
     return true;
 }
@@ -137,8 +149,8 @@ bool ct__unpack_mlx(const ct_weight *codes, const ct_weight *scales, const ct_we
 
 static int64_t ceil_div(int64_t n, int64_t by) { return n / by + (n % by != 0); }
 
-bool ct__unpack_fp8(const ct_weight *codes, const ct_weight *scales, int64_t rows, int64_t columns,
-                    float *to, uint64_t count, ct_err *err) {
+bool ct__fits_fp8(const ct_weight *codes, const ct_weight *scales, int64_t rows, int64_t columns,
+                  ct_err *err) {
     size_t r = codes->rank;
     bool one = product(scales, scales->rank) == 1;
     if ((codes->dtype != CT_F8E4M3 && codes->dtype != CT_F8E5M2) ||
@@ -148,13 +160,22 @@ bool ct__unpack_fp8(const ct_weight *codes, const ct_weight *scales, int64_t row
                   scales->dim[r - 2] != ceil_div(codes->dim[r - 2], rows) ||
                   scales->dim[r - 1] != ceil_div(codes->dim[r - 1], columns))))
         return misfit(codes, scales, "the scales", err);
-    if (!counts(codes, product(codes, r), count, err)) return false;
+    return true;
+}
+
+bool ct__unpack_fp8(const ct_weight *codes, const ct_weight *scales, int64_t rows, int64_t columns,
+                    float *to, uint64_t count, ct_err *err) {
+    size_t r = codes->rank;
+    bool one = product(scales, scales->rank) == 1;
+    if (!ct__fits_fp8(codes, scales, rows, columns, err) ||
+        !counts(codes, product(codes, r), count, err))
+        return false;
     if (count == 0) return true;
     float number[256];
     for (uint32_t c = 0; c < 256; c++) number[c] = (float)ct__decode_float(codes->dtype, c);
     const unsigned char *code = codes->data;
     if (one) {
-        const float scale = scale_at(scales, 0);
+        const float scale = ct__scale_at(scales, 0);
         for (uint64_t i = 0; i < count; i++) to[i] = number[code[i]] * scale;
         return true;
     }
@@ -164,7 +185,7 @@ bool ct__unpack_fp8(const ct_weight *codes, const ct_weight *scales, int64_t row
         const uint64_t matrix = row / (uint64_t)m, in = row % (uint64_t)m / (uint64_t)rows;
         const uint64_t first = (matrix * (uint64_t)scales->dim[r - 2] + in) * (uint64_t)wide;
         for (int64_t begin = 0; begin < n; begin += columns) {
-            const float scale = scale_at(scales, first + (uint64_t)(begin / columns));
+            const float scale = ct__scale_at(scales, first + (uint64_t)(begin / columns));
             const int64_t end = n - begin < columns ? n : begin + columns;
             for (int64_t i = begin; i < end; i++) *to++ = number[*code++] * scale;
         }
@@ -174,19 +195,25 @@ bool ct__unpack_fp8(const ct_weight *codes, const ct_weight *scales, int64_t row
 
 // --------------------------------------------------------------------------------------------- MXFP4
 
-bool ct__unpack_mxfp4(const ct_weight *blocks, const ct_weight *scales, float *to, uint64_t count,
-                      ct_err *err) {
+bool ct__fits_mxfp4(const ct_weight *blocks, const ct_weight *scales, ct_err *err) {
     size_t r = scales->rank;
     if (blocks->dtype != CT_U8 || !is_power(scales) || blocks->rank != r + 1 ||
         blocks->dim[r] != 16 || !same_dims(blocks, scales, r))
         return misfit(blocks, scales, "the scales", err);
+    return true;
+}
+
+bool ct__unpack_mxfp4(const ct_weight *blocks, const ct_weight *scales, float *to, uint64_t count,
+                      ct_err *err) {
+    size_t r = scales->rank;
+    if (!ct__fits_mxfp4(blocks, scales, err)) return false;
     uint64_t groups = product(scales, r);
     if (!counts(blocks, 2 * blocks->bytes, count, err)) return false;
     float number[16];
     for (uint32_t c = 0; c < 16; c++) number[c] = (float)ct__decode_float(CT_F4, c);
     const unsigned char *code = blocks->data;
     for (uint64_t g = 0; g < groups; g++) {
-        const float scale = scale_at(scales, g);
+        const float scale = ct__scale_at(scales, g);
         for (int i = 0; i < 16; i++, code++) {
             *to++ = number[*code & 15] * scale;
             *to++ = number[*code >> 4] * scale;

@@ -23,4 +23,14 @@ bool ct__unpack_fp8(const ct_weight *codes, const ct_weight *scales, int64_t row
 bool ct__unpack_mxfp4(const ct_weight *blocks, const ct_weight *scales, float *to, uint64_t count,
                       ct_err *err);
 
+// Do the tensors go together, whatever the count? The functions above ask this themselves.
+bool ct__fits_mlx(const ct_weight *codes, const ct_weight *scales, const ct_weight *biases,
+                  int bits, int64_t group, ct_err *err);
+bool ct__fits_fp8(const ct_weight *codes, const ct_weight *scales, int64_t rows, int64_t columns,
+                  ct_err *err);
+bool ct__fits_mxfp4(const ct_weight *blocks, const ct_weight *scales, ct_err *err);
+// The i-th of a tensor of scales; and n codes that follow each other from the lowest bit of the first byte on.
+float ct__scale_at(const ct_weight *scales, uint64_t i);
+void ct__unpack_codes(const void *codes, int bits, int64_t n, uint8_t *to);
+
 #endif

@@ -385,19 +385,27 @@ static void find_gguf(int folder, const char *name, void *user) {
     f->failed = f->failed || !f->last;
 }
 
-static bool add_gguf_folder(ct_weights *w, const char *folder, ct_err *err) {
-    ggufs f = {.arena = &w->arena, .folder = folder};
+// The one of the folder; NULL, without an error: there is none.
+static const char *gguf_of(const char *folder, ct_arena *arena, ct_err *err) {
+    ggufs f = {.arena = arena, .folder = folder};
     char real[PATH_MAX];
     if (!realpath(folder, real) || !ct__each_inside(AT_FDCWD, real, find_gguf, &f))
-        return ct__err_system(err, folder, "read");
-    if (f.failed) return no_memory(folder, strlen(folder) + 64, err);
-    if (f.n > 1)
-        return ct__err(err, CT_E_FILE, CT_NOWHERE, folder,
-                       "the folder has %zu models in GGUF: name the file of one", f.n);
-    if (f.n == 0)
+        ct__err_system(err, folder, "read");
+    else if (f.failed)
+        no_memory(folder, strlen(folder) + 64, err);
+    else if (f.n > 1)
+        ct__err(err, CT_E_FILE, CT_NOWHERE, folder,
+                "the folder has %zu models in GGUF: name the file of one", f.n);
+    return err->code ? NULL : f.last;
+}
+
+static bool add_gguf_folder(ct_weights *w, const char *folder, ct_err *err) {
+    const char *file = gguf_of(folder, &w->arena, err);
+    if (err->code) return false;
+    if (!file)
         return ct__err(err, CT_E_FILE, CT_NOWHERE, folder,
                        "the folder has no weights: there is none of %s", sought);
-    return add_file(w, f.last, f.last, err) && add_parts(w, f.last, err) && settle(w, err);
+    return add_file(w, file, file, err) && add_parts(w, file, err) && settle(w, err);
 }
 
 static bool add_folder(ct_weights *w, const char *folder, ct_err *err) {
@@ -412,20 +420,49 @@ static bool add_folder(ct_weights *w, const char *folder, ct_err *err) {
     return add_gguf_folder(w, folder, err);
 }
 
-bool ct__weights_are_in(const char *folder) {
+// Weights that are no GGUF.
+static bool has_others(const char *folder) {
     char path[PATH_MAX];
     struct stat st;
-    ct_arena arena = {0};
-    ggufs f = {.arena = &arena, .folder = folder};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
         for (int index = 0; index < 2; index++) {
             int n = snprintf(path, sizeof path, "%s/%s%s", folder, whole[i],
                              index ? ".index.json" : "");
             if (n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0) return true;
         }
+    return false;
+}
+
+bool ct__weights_are_in(const char *folder) {
+    char path[PATH_MAX];
+    ct_arena arena = {0};
+    ggufs f = {.arena = &arena, .folder = folder};
+    if (has_others(folder)) return true;
     bool any = realpath(folder, path) && ct__each_inside(AT_FDCWD, path, find_gguf, &f) && f.n;
     ct__arena_free(&arena);
     return any;
+}
+
+bool ct__weights_gguf(const char *path, char *found, size_t cap, ct_err *err) {
+    struct stat st;
+    char begin[4] = "";
+    ct_arena arena = {0};
+    const char *file = NULL;
+    *found = '\0';
+    if (stat(path, &st)) return ct__err_system(err, path, "open");
+    if (S_ISDIR(st.st_mode)) {
+        if (!has_others(path)) file = gguf_of(path, &arena, err);
+    } else if (ct__ends_with(path, ".gguf")) {
+        file = path;
+    } else if (S_ISREG(st.st_mode)) {
+        FILE *f = fopen(path, "rb");
+        if (f && fread(begin, 1, 4, f) == 4 && memcmp(begin, "GGUF", 4) == 0) file = path;
+        if (f) fclose(f);
+    }
+    if (file && snprintf(found, cap, "%s", file) >= (int)cap)
+        ct__err(err, CT_E_FILE, CT_NOWHERE, path, "the path is too long");
+    ct__arena_free(&arena);
+    return !err->code;
 }
 
 // -------------------------------------------------------------------------------------------- whole
@@ -448,15 +485,9 @@ const ct_weight *ct__weights_find(const ct_weights *w, const char *name) {
 }
 
 void ct__weights_forget(const ct_weights *w, const ct_weight *weight) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)weight->data;
-    for (size_t i = 0; i < w->n_files; i++) {
-        const uintptr_t map = (uintptr_t)w->files[i].map, first = (from + page - 1) / page * page,
-                        end = (from + weight->bytes) / page * page;
-        if (!map || from < map || from + weight->bytes > map + w->files[i].n || end <= first)
-            continue;
-        madvise((void *)first, end - first,
-                MADV_DONTNEED); // a file's pages: they come again if asked for
-    }
+    for (size_t i = 0; i < w->n_files; i++) // what is a copy lies in none
+        if (weight->data == (const char *)w->files[i].map + weight->at)
+            ct__file_forget(weight->data, weight->bytes);
 }
 
 void ct__weights_close(ct_weights *w) {

@@ -50,6 +50,9 @@ typedef struct ct_weights {
 // Hugging Face hub's cache, may be a link to a file of the same repository.
 bool ct__weights_open(const char *path, ct_weights *w, ct_err *err);
 bool ct__weights_are_in(const char *folder); // files with the names that ct__weights_open looks for
+// The model in GGUF that `path` is, by its name or its first bytes, or that the folder has where it has no weights of
+// another kind; of several parts the first. "": there is none. False: an error, or the folder has several.
+bool ct__weights_gguf(const char *path, char *found, size_t cap, ct_err *err);
 const ct_weight *ct__weights_find(const ct_weights *w, const char *name); // NULL: absent
 // Its bytes are not looked at again soon: the system gets the pages of the mapping back.
 void ct__weights_forget(const ct_weights *w, const ct_weight *weight);

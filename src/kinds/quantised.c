@@ -105,7 +105,7 @@ static bool product_kernels(ct_sched *s, ct_node *node, bool bytes) {
         .inner = inner,
         .bits = (int)ct_dtype_bits((ct_dtype)columns->dtype),
         .f4 = f4,
-        .scale_blocks = scales->dim[1] > 1 ? inner / scales->dim[1] / CT_QUANTISED_BLOCK : 0,
+        .scale_codes = scales->dim[1] > 1 ? inner / scales->dim[1] : 0,
         .row_words = {.value = word_value, .env = &p[ROWS], .along = 1},
         .column_words = {.value = word_value, .env = &p[COLUMNS], .along = 1},
         .row_numbers = {.value = scale_value, .env = &p[ROWS], .along = 1},
@@ -137,7 +137,8 @@ static bool takes(const ct_node *node) {
 // More rows are worth packing.
 static bool takes_few(const ct_node *node) {
     const ct_type *rows = ct__type(node->in[0]), *columns = ct__type(node->in[1]);
-    return whole_steps(rows, columns) && !ct__is_dyn(rows, 0) &&
+    const bool halves = ct__type(node->in[2])->dim[1] > columns->dim[1] / CT_QUANTISED_BLOCK;
+    return !halves && whole_steps(rows, columns) && !ct__is_dyn(rows, 0) &&
            rows->dim[0] <= CT_QUANTISED_ROWS && columns->dim[0] >= CT_QUANTISED_WIDTH &&
            rows->dtype == CT_F32;
 }

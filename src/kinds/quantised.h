@@ -9,7 +9,8 @@
 enum { CT_QUANTISED_BLOCK = 32 }; // codes along k whose products are summed as integers
 
 // Of bytes: out[row, column] = the chain, over blocks in their order and from +0, of
-// fma(sum of codes times codes of the block, row's scale times column's scale, before).
+// fma(sum of codes times codes of the block, row's scale times column's scale, before); of halves of blocks, where those
+// have scales.
 // Of floats: the matrix product's chains (docs/design/bits.md) of a row's numbers and code times scale, rounded.
 typedef struct ct_quantised_spec {
     ct_kval rows, columns;
@@ -17,7 +18,8 @@ typedef struct ct_quantised_spec {
     int64_t inner;  // k: whole steps
     int bits;       // of the columns' codes: 4 or 8
     bool f4; // codes are f4: products of bytes take twice the number, and half the columns' scales
-    int64_t scale_blocks; // blocks that share a scale of the columns; 0: all of a column
+    int64_t
+        scale_codes; // codes that share a scale of the columns: half a block, or whole ones; 0: all of a column
     // Four bytes, as i32: of a row's codes from 4 * word on; of a column's codes, as they lie.
     ct_source row_words;    // row, word: of rows of bytes
     ct_source row_numbers;  // row, k: f32, of rows of floats

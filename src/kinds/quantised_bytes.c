@@ -20,12 +20,13 @@ typedef struct quantised {
     const ct_quantised_spec *s;
     int64_t words, blocks; // of a row of bytes; of k
     int64_t numbers;       // scales of a column, up to whole vectors
+    int sums;              // of a block: 2 where its halves have scales of their own
     int high;              // rows of a tile
     int64_t width;         // columns of a tile
     int64_t tiles;         // of a task
     int64_t most;          // rows of a task
     int rows;              // scratch: words of all rows, as the columns' meet them
-    int begin;             // scratch: where sums begin, (rows, blocks); with panels (blocks, rows)
+    int begin;             // scratch: where sums begin, (rows, sums); with panels (sums, rows)
     ct_quantised_scales scales;
     int out;     // scratch: (high, width); with a panel of all rows
     bool panels; // turned words are kept
@@ -74,14 +75,14 @@ static int64_t added(const quantised *q) { return q->s->f4 ? 12 : (int64_t)1 << 
 // Of each block that adds so many times the sum of the bytes.
 static void store_begins(const quantised *q, ct_kval row, ct_kval from) {
     ct_kir *k = q->k;
-    const int64_t each = BLOCK_WORDS;
-    ct_kval b = ct__kir_loop_n(k, CT_BIND_LANES, q->blocks, "block");
+    const int64_t each = BLOCK_WORDS / q->sums, n = q->blocks * q->sums;
+    ct_kval b = ct__kir_loop_n(k, CT_BIND_LANES, n, "block");
     ct_kval at = ct__kir_add(k, from, ct__kir_muli(k, b, each)), sum = word(q, 0),
             ones = word(q, 0x01010101);
     for (int64_t i = 0; i < each; i++)
         sum = ct__kir_dot4(k, ones, ct__kir_load(k, q->rows, ct__kir_addi(k, at, i)), sum);
     sum = ct__kir_mul(k, sum, word(q, -added(q)));
-    ct__kir_store(k, q->begin, ct__kir_add(k, ct__kir_muli(k, row, q->blocks), b), sum);
+    ct__kir_store(k, q->begin, ct__kir_add(k, ct__kir_muli(k, row, n), b), sum);
     ct__kir_end(k);
 }
 
@@ -94,10 +95,11 @@ static void store_all_begins(const quantised *q, ct_kval count) {
     row = ct__kir_add(k, ct__kir_muli(k, group, CT_LANES), row);
     ct_kval from = ct__kir_add(k, ct__kir_muli(k, row, q->words), ct__kir_muli(k, pair, WORDS));
     for (int i = 0; i < WORDS; i++) x[i] = ct__kir_load(k, q->rows, ct__kir_addi(k, from, i));
-    for (int b = 0; b < 2; b++) {
-        ct_kval sum = word(q, 0), block = ct__kir_addi(k, ct__kir_muli(k, pair, 2), b);
-        for (int i = 0; i < BLOCK_WORDS; i++)
-            sum = ct__kir_dot4(k, word(q, 0x01010101), x[b * BLOCK_WORDS + i], sum);
+    const int n = 2 * q->sums, each = WORDS / n;
+    for (int b = 0; b < n; b++) {
+        ct_kval sum = word(q, 0), block = ct__kir_addi(k, ct__kir_muli(k, pair, n), b);
+        for (int i = 0; i < each; i++)
+            sum = ct__kir_dot4(k, word(q, 0x01010101), x[b * each + i], sum);
         ct__kir_store(k, q->begin, ct__kir_add(k, ct__kir_muli(k, block, q->most), row),
                       ct__kir_mul(k, sum, word(q, -added(q))));
     }
@@ -125,8 +127,7 @@ static void take_rows(const quantised *q, ct_kval count) {
 
 void ct__quantised_scales(ct_kir *k, const ct_quantised_spec *s, const ct_quantised_scales *to) {
     ct_kval c = ct__kir_loop_n(k, CT_BIND_SEQ, to->width, "column");
-    const int64_t blocks = s->inner / CT_QUANTISED_BLOCK,
-                  n = s->scale_blocks ? blocks / s->scale_blocks : 1;
+    const int64_t n = s->scale_codes ? s->inner / s->scale_codes : 1;
     ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, n, "scale");
     const ct_kval at[2] = {ct__kir_add(k, to->column0, c), i},
                   next[2] = {ct__kir_addi(k, at[0], to->width), i};
@@ -150,7 +151,7 @@ void ct__quantised_scales(ct_kir *k, const ct_quantised_spec *s, const ct_quanti
     for (int open = 0; open < 3; open++) ct__kir_end(k);
 }
 int64_t ct__quantised_numbers(const ct_quantised_spec *s) {
-    const int64_t n = s->scale_blocks ? s->inner / CT_QUANTISED_BLOCK / s->scale_blocks : 1;
+    const int64_t n = s->scale_codes ? s->inner / s->scale_codes : 1;
     return (n + CT_LANES - 1) / CT_LANES * CT_LANES;
 }
 
@@ -202,24 +203,29 @@ static void turn_words(const quantised *q, ct_kval first, ct_kval lane, ct_kval 
     }
 }
 
-// A block's products of `high` rows from `row` of the scratch on, put to what their registers hold.
-static void block_of_rows(const quantised *q, ct_kval row, ct_kval lane, ct_kval block,
-                          const ct_kval *bytes, const ct_kval *y) {
+// Of a block's half, or of a whole one, as its `sum`-th.
+static void sum_of_rows(const quantised *q, ct_kval row, ct_kval lane, ct_kval block, int part,
+                        const ct_kval *bytes, const ct_kval *y) {
     ct_kir *k = q->k;
     const ct_quantised_spec *s = q->s;
-    ct_kval number = s->scale_blocks ? ct__kir_div(k, block, ct__kir_int(k, s->scale_blocks))
-                                     : ct__kir_int(k, 0);
+    const int each = BLOCK_WORDS / q->sums;
+    ct_kval sum_at = q->sums == 1 ? block : ct__kir_addi(k, ct__kir_muli(k, block, 2), part);
+    ct_kval number =
+        !s->scale_codes ? ct__kir_int(k, 0)
+        : q->sums == 2  ? sum_at
+                       : ct__kir_div(k, block, ct__kir_int(k, s->scale_codes / CT_QUANTISED_BLOCK));
     ct_kval scale =
         ct__kir_load(k, q->scales.turned, ct__kir_add(k, ct__kir_muli(k, number, q->width), lane));
     for (int r = 0; r < q->high; r++) {
         ct_kval own = ct__kir_addi(k, row, r);
         ct_kval from =
             ct__kir_add(k, ct__kir_muli(k, own, q->words), ct__kir_muli(k, block, BLOCK_WORDS));
-        ct_kval start = q->panels ? ct__kir_add(k, ct__kir_muli(k, block, q->most), own)
-                                  : ct__kir_add(k, ct__kir_muli(k, own, q->blocks), block);
+        ct_kval start = q->panels
+                            ? ct__kir_add(k, ct__kir_muli(k, sum_at, q->most), own)
+                            : ct__kir_add(k, ct__kir_muli(k, own, q->blocks * q->sums), sum_at);
         ct_kval sum = ct__kir_load(k, q->begin, start);
         if (q->panels) sum = ct__kir_reg(k, sum); // a word serves both vectors at once
-        for (int i = 0; i < BLOCK_WORDS; i++) {
+        for (int i = part * each; i < (part + 1) * each; i++) {
             ct_kval four = ct__kir_load(k, q->rows, ct__kir_addi(k, from, i));
             if (q->panels)
                 ct__kir_set(k, sum, ct__kir_dot4(k, bytes[i], four, ct__kir_get(k, sum)));
@@ -232,6 +238,11 @@ static void block_of_rows(const quantised *q, ct_kval row, ct_kval lane, ct_kval
         ct_kval f = ct__kir_cast(k, sum, CT_F32);
         ct__kir_set(k, y[r], ct__kir_fma(k, f, by, ct__kir_get(k, y[r])));
     }
+}
+// A block's products of `high` rows from `row` of the scratch on, put to what their registers hold.
+static void block_of_rows(const quantised *q, ct_kval row, ct_kval lane, ct_kval block,
+                          const ct_kval *bytes, const ct_kval *y) {
+    for (int part = 0; part < q->sums; part++) sum_of_rows(q, row, lane, block, part, bytes, y);
 }
 
 static int64_t step_blocks(const quantised *q) {
@@ -394,10 +405,11 @@ static void by_panels(quantised *q, ct_kval rows, ct_kval early) {
 
 void ct__template_quantised(ct_kir *k, const ct_quantised_spec *s) {
     quantised q = {.k = k, .s = s, .words = s->inner / 4, .blocks = s->inner / CT_QUANTISED_BLOCK};
+    q.sums = s->scale_codes == CT_QUANTISED_BLOCK / 2 ? 2 : 1;
     choose(&q);
     const int64_t numbers = ct__quantised_numbers(s), width = q.width;
     q.rows = ct__kir_local(k, CT_I32, q.most * q.words);
-    q.begin = ct__kir_local(k, CT_I32, q.most * q.blocks);
+    q.begin = ct__kir_local(k, CT_I32, q.most * q.blocks * q.sums);
     q.scales = (ct_quantised_scales){.width = width, .numbers = numbers};
     q.scales.rows = ct__kir_local(k, CT_F32, width * numbers);
     q.scales.turned = ct__kir_local(k, CT_F32, width * numbers);

@@ -88,7 +88,8 @@ static void tile(const floats *f, ct_kval row, int high, ct_kval lane, ct_kval c
     ct_kval code = ct__kir_add(k, code0, ct__kir_muli(k, w, codes));
     ct_kval block = ct__kir_div(k, code, ct__kir_int(k, CT_QUANTISED_BLOCK));
     ct_kval number =
-        s->scale_blocks ? ct__kir_div(k, block, ct__kir_int(k, s->scale_blocks)) : none;
+        s->scale_codes ? ct__kir_div(k, block, ct__kir_int(k, s->scale_codes / CT_QUANTISED_BLOCK))
+                       : none;
     ct_kval scale =
         ct__kir_load(k, f->scales.turned, ct__kir_add(k, ct__kir_muli(k, number, WIDTH), lane));
     ct_kval word = ct__kir_load(k, f->words, ct__kir_add(k, lane, ct__kir_muli(k, w, WIDTH)));

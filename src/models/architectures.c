@@ -12,20 +12,26 @@ const char *const ct__architectures[] = {
     "attn_norm=input_layernorm mlp_norm=post_attention_layernorm q=self_attn.q_proj "
     "k=self_attn.k_proj "
     "v=self_attn.v_proj o=self_attn.o_proj gate=mlp.gate_proj up=mlp.up_proj down=mlp.down_proj",
-    "mistral: like=llama class=MistralForCausalLM window=$sliding_window|0",
+    "mistral: like=llama class=MistralForCausalLM window=$sliding_window|0 "
+    "new=sliding_window:null",
     "mixtral: like=mistral class=MixtralForCausalLM experts=$num_local_experts routing=softmax "
     "renormalise=1 "
     "router=block_sparse_moe.gate expert_gate=block_sparse_moe.experts.#.w1 "
-    "expert_up=block_sparse_moe.experts.#.w3 expert_down=block_sparse_moe.experts.#.w2",
+    "expert_up=block_sparse_moe.experts.#.w3 expert_down=block_sparse_moe.experts.#.w2 "
+    "new=sliding_window:null;num_local_experts:8;num_experts_per_tok:2",
     "qwen2: like=llama gguf_pairs=0 class=Qwen2ForCausalLM gguf=qwen2 qkv_bias=1 out_bias=0 "
-    "window=$sliding_window|0",
+    "window=$sliding_window|0 "
+    "new=use_sliding_window:false;sliding_window:null",
     "qwen2_moe: like=qwen2 class=Qwen2MoeForCausalLM gguf=qwen2moe qkv_bias=$qkv_bias|1 "
     "experts=$num_experts|$num_local_experts expert_hidden=$moe_intermediate_size "
     "shared_hidden=$shared_expert_intermediate_size renormalise=$norm_topk_prob|0 "
     "sparse_step=$decoder_sparse_step|1 router=mlp.gate expert_gate=mlp.experts.#.gate_proj "
     "expert_up=mlp.experts.#.up_proj expert_down=mlp.experts.#.down_proj "
     "shared_gate=mlp.shared_expert.gate_proj shared_up=mlp.shared_expert.up_proj "
-    "shared_down=mlp.shared_expert.down_proj shared_switch=mlp.shared_expert_gate",
+    "shared_down=mlp.shared_expert.down_proj shared_switch=mlp.shared_expert_gate "
+    "new=use_sliding_window:false;sliding_window:null;num_experts:8;num_experts_per_tok:2;moe_"
+    "intermediate_size:hidden/2;shared_expert_intermediate_size:hidden/"
+    "2;norm_topk_prob:false;decoder_sparse_step:1",
     "qwen3: like=qwen2 class=Qwen3ForCausalLM gguf=qwen3 qkv_bias=$attention_bias|0 "
     "out_bias=$attention_bias|0 qk_norm=head q_norm=self_attn.q_norm k_norm=self_attn.k_norm",
     "qwen3_moe: like=qwen3 class=Qwen3MoeForCausalLM gguf=qwen3moe "
@@ -33,23 +39,32 @@ const char *const ct__architectures[] = {
     "expert_hidden=$moe_intermediate_size renormalise=$norm_topk_prob|0 "
     "sparse_step=$decoder_sparse_step|1 "
     "router=mlp.gate expert_gate=mlp.experts.#.gate_proj expert_up=mlp.experts.#.up_proj "
-    "expert_down=mlp.experts.#.down_proj",
+    "expert_down=mlp.experts.#.down_proj "
+    "new=use_sliding_window:false;sliding_window:null;num_experts:8;num_experts_per_tok:2;moe_"
+    "intermediate_size:hidden/2;norm_topk_prob:true;decoder_sparse_step:1",
     "gemma: like=llama gguf_pairs=0 class=GemmaForCausalLM gguf=gemma norm=rms1 embed_sqrt=1 "
     "tied=$tie_word_embeddings|1 "
     "act=$hidden_activation|gelu_pytorch_tanh",
     "gemma2: like=gemma class=Gemma2ForCausalLM gguf=gemma2 window=$sliding_window sliding=2 "
     "scale_of=$query_pre_attn_scalar softcap=$attn_logit_softcapping|0 "
     "final_softcap=$final_logit_softcapping|0 attn_post=post_attention_layernorm "
-    "mlp_norm=pre_feedforward_layernorm mlp_post=post_feedforward_layernorm",
+    "mlp_norm=pre_feedforward_layernorm mlp_post=post_feedforward_layernorm "
+    "new=sliding_window:context/"
+    "2;query_pre_attn_scalar:head;attn_logit_softcapping:50.0;final_logit_softcapping:30.0",
     "gemma3_text: like=gemma2 class=Gemma3ForCausalLM gguf=gemma3 "
     "sliding=$sliding_window_pattern|6 "
-    "qk_norm=head q_norm=self_attn.q_norm k_norm=self_attn.k_norm",
+    "qk_norm=head q_norm=self_attn.q_norm k_norm=self_attn.k_norm "
+    "new=sliding_window:context/"
+    "2;sliding_window_pattern:6;query_pre_attn_scalar:head;rope_local_base_freq:10000.0;attn_logit_"
+    "softcapping:null;final_logit_softcapping:null",
     "phi3: like=llama gguf_pairs=0 class=Phi3ForCausalLM gguf=phi3 window=$sliding_window|0 "
     "qkv=joined "
-    "joined_qkv=self_attn.qkv_proj mlp=joined gate_up=mlp.gate_up_proj",
+    "joined_qkv=self_attn.qkv_proj mlp=joined gate_up=mlp.gate_up_proj "
+    "new=sliding_window:null",
     "phimoe: like=mixtral gguf_pairs=0 class=PhimoeForCausalLM gguf=phimoe norm=layer norm_bias=1 "
     "qkv_bias=$attention_bias|0 out_bias=$attention_bias|0 head_bias=$lm_head_bias|0 routing=mixer "
-    "renormalise=0 jitter=$router_jitter_noise|0.01",
+    "renormalise=0 jitter=$router_jitter_noise|0.01 "
+    "new=sliding_window:null;num_local_experts:8;num_experts_per_tok:2;router_jitter_noise:0.01",
     "deepseek_v2: like=llama class=DeepseekV2ForCausalLM gguf=deepseek2 rope=pairs "
     "query_rank=$q_lora_rank|0 "
     "latent=$kv_lora_rank plain_head=$qk_nope_head_dim value_head=$v_head_dim "
@@ -61,14 +76,26 @@ const char *const ct__architectures[] = {
     "kv_a=self_attn.kv_a_proj_with_mqa kv_a_norm=self_attn.kv_a_layernorm kv_b=self_attn.kv_b_proj "
     "router=mlp.gate expert_gate=mlp.experts.#.gate_proj expert_up=mlp.experts.#.up_proj "
     "expert_down=mlp.experts.#.down_proj shared_gate=mlp.shared_experts.gate_proj "
-    "shared_up=mlp.shared_experts.up_proj shared_down=mlp.shared_experts.down_proj",
+    "shared_up=mlp.shared_experts.up_proj shared_down=mlp.shared_experts.down_proj "
+    "new=n_routed_experts:8;num_experts_per_tok:2;n_shared_experts:1;moe_intermediate_size:hidden/"
+    "2;first_k_dense_replace:1;kv_lora_rank:width/"
+    "2;q_lora_rank:null;qk_nope_head_dim:head;qk_rope_head_dim:head/"
+    "2;v_head_dim:head;n_group:1;topk_group:1;topk_method:\"greedy\";routed_scaling_factor:1.0;"
+    "norm_topk_prob:false",
     "deepseek_v3: like=deepseek_v2 class=DeepseekV3ForCausalLM routing=sigmoid "
-    "renormalise=$norm_topk_prob|1 router_bias=mlp.gate.e_score_correction_bias",
+    "renormalise=$norm_topk_prob|1 router_bias=mlp.gate.e_score_correction_bias "
+    "new=n_routed_experts:8;num_experts_per_tok:2;n_shared_experts:1;moe_intermediate_size:hidden/"
+    "2;first_k_dense_replace:1;kv_lora_rank:width/"
+    "2;q_lora_rank:null;qk_nope_head_dim:head;qk_rope_head_dim:head/"
+    "2;v_head_dim:head;n_group:1;topk_group:1;routed_scaling_factor:1.0;norm_topk_prob:true",
     "gpt_oss: like=llama gguf_pairs=0 class=GptOssForCausalLM gguf=gpt-oss qkv_bias=1 out_bias=1 "
     "window=$sliding_window|0 sliding=2 sinks=self_attn.sinks experts=$num_local_experts "
     "routing=chosen "
     "expert_in_out=1 expert_bias=1 limit=$swiglu_limit|7 gate_alpha=$swiglu_alpha|1.702 "
-    "router=mlp.router expert_gate_up=mlp.experts.gate_up_proj expert_down=mlp.experts.down_proj",
+    "router=mlp.router expert_gate_up=mlp.experts.gate_up_proj expert_down=mlp.experts.down_proj "
+    "new=sliding_window:context/"
+    "2;num_local_experts:8;num_experts_per_tok:2;swiglu_limit:7.0;rope_parameters:{\"rope_type\":"
+    "\"default\",\"rope_theta\":10000.0}",
     "llama4_text: like=llama class=Llama4ForCausalLM gguf=llama4 rope=pairs qk_norm=unit "
     "rope_interval=$no_rope_layer_interval|4 "
     "chunk=$attention_chunk_size|8192 experts=$num_local_experts routing=scaled "
@@ -79,23 +106,30 @@ const char *const ct__architectures[] = {
     "up=feed_forward.up_proj down=feed_forward.down_proj router=feed_forward.router "
     "expert_gate_up=feed_forward.experts.gate_up_proj expert_down=feed_forward.experts.down_proj "
     "shared_gate=feed_forward.shared_expert.gate_proj shared_up=feed_forward.shared_expert.up_proj "
-    "shared_down=feed_forward.shared_expert.down_proj",
+    "shared_down=feed_forward.shared_expert.down_proj "
+    "new=num_local_experts:4;num_experts_per_tok:1;intermediate_size_mlp:hidden*2;attention_chunk_"
+    "size:context;interleave_moe_layer_step:1;no_rope_layer_interval:4;rope_scaling:null",
     "smollm3: like=llama class=SmolLM3ForCausalLM gguf=smollm3 window=$sliding_window|0 "
     "rope_interval=$no_rope_layer_interval|4 "
-    "tied=$tie_word_embeddings|1",
+    "tied=$tie_word_embeddings|1 "
+    "new=no_rope_layer_interval:4;use_sliding_window:false;sliding_window:null",
     "olmo2: like=llama gguf_pairs=0 class=Olmo2ForCausalLM gguf=olmo2 attn_norm= mlp_norm= "
     "attn_post=post_attention_layernorm mlp_post=post_feedforward_layernorm qk_norm=whole "
     "q_norm=self_attn.q_norm k_norm=self_attn.k_norm",
     "glm4: like=llama class=Glm4ForCausalLM gguf=glm4 rope=pairs out_bias=0 mlp=joined "
-    "gate_up=mlp.gate_up_proj attn_post=post_self_attn_layernorm mlp_post=post_mlp_layernorm",
+    "gate_up=mlp.gate_up_proj attn_post=post_self_attn_layernorm mlp_post=post_mlp_layernorm "
+    "new=partial_rotary_factor:0.5;attention_bias:true",
     "granite: like=llama class=GraniteForCausalLM gguf=granite scale=$attention_multiplier "
     "embed_scale=$embedding_multiplier residual_scale=$residual_multiplier "
-    "logit_scale=$logits_scaling",
+    "logit_scale=$logits_scaling "
+    "new=embedding_multiplier:12.0;attention_multiplier:1/"
+    "head;residual_multiplier:0.22;logits_scaling:8.0",
     "starcoder2: like=llama gguf_pairs=0 act=$hidden_act|gelu_pytorch_tanh "
     "class=Starcoder2ForCausalLM gguf=starcoder2 norm=layer norm_bias=1 "
     "qkv_bias=$use_bias|1 out_bias=$use_bias|1 mlp_bias=$use_bias|1 window=$sliding_window|0 "
     "mlp=plain "
-    "tied=$tie_word_embeddings|1 up=mlp.c_fc down=mlp.c_proj",
+    "tied=$tie_word_embeddings|1 up=mlp.c_fc down=mlp.c_proj "
+    "new=sliding_window:null;norm_epsilon:1e-05;residual_dropout:0.0;embedding_dropout:0.0",
     "gpt2: class=GPT2LMHeadModel gguf=gpt2 norm=layer norm_bias=1 qkv_bias=1 out_bias=1 mlp_bias=1 "
     "rope=none "
     "in_out=1 tied=$tie_word_embeddings|1 qkv=joined mlp=plain act=$activation_function|gelu_new "
@@ -103,20 +137,25 @@ const char *const ct__architectures[] = {
     "final_norm=transformer.ln_f output=lm_head attn_norm=ln_1 mlp_norm=ln_2 "
     "joined_qkv=attn.c_attn "
     "o=attn.c_proj up=mlp.c_fc down=mlp.c_proj",
-    "gptj: class=GPTJForCausalLM gguf=gptj norm=layer norm_bias=1 mlp_bias=1 head_bias=1 "
+    "gptj: kv_heads=heads class=GPTJForCausalLM gguf=gptj norm=layer norm_bias=1 mlp_bias=1 "
+    "head_bias=1 "
     "rope=pairs "
     "rotary=$rotary_dim|head parallel=1 mlp=plain act=$activation_function|gelu_new "
     "embed=transformer.wte layer=transformer.h.% final_norm=transformer.ln_f output=lm_head "
     "attn_norm=ln_1 "
-    "q=attn.q_proj k=attn.k_proj v=attn.v_proj o=attn.out_proj up=mlp.fc_in down=mlp.fc_out",
-    "gpt_neox: act=$hidden_act|gelu class=GPTNeoXForCausalLM gguf=gptneox norm=layer norm_bias=1 "
+    "q=attn.q_proj k=attn.k_proj v=attn.v_proj o=attn.out_proj up=mlp.fc_in down=mlp.fc_out "
+    "new=n_embd:width;n_layer:layers;n_head:heads;n_positions:context;n_inner:hidden;rotary_dim:"
+    "head",
+    "gpt_neox: kv_heads=heads act=$hidden_act|gelu class=GPTNeoXForCausalLM gguf=gptneox "
+    "norm=layer norm_bias=1 "
     "qkv_bias=$attention_bias|1 "
     "out_bias=$attention_bias|1 mlp_bias=1 parallel=$use_parallel_residual|1 qkv=by_head mlp=plain "
     "embed=gpt_neox.embed_in layer=gpt_neox.layers.% final_norm=gpt_neox.final_layer_norm "
     "output=embed_out "
     "attn_norm=input_layernorm mlp_norm=post_attention_layernorm "
     "joined_qkv=attention.query_key_value "
-    "o=attention.dense up=mlp.dense_h_to_4h down=mlp.dense_4h_to_h",
+    "o=attention.dense up=mlp.dense_h_to_4h down=mlp.dense_4h_to_h "
+    "new=rotary_pct:0.25;use_parallel_residual:true",
     // ------------------------------------------------------------------------------ encoders
     "bert: act=$hidden_act|$activation|gelu class=BertForMaskedLM gguf=bert family=encoder "
     "bidirectional=1 norm=layer norm_bias=1 "
@@ -203,7 +242,8 @@ const char *const ct__architectures[] = {
     "layer=backbone.layers.% "
     "final_norm=backbone.norm_f output=lm_head attn_norm=norm ssm_in=mixer.in_proj "
     "ssm_conv=mixer.conv1d ssm_x=mixer.x_proj ssm_step=mixer.dt_proj ssm_decay=mixer.A_log "
-    "ssm_skip=mixer.D ssm_out=mixer.out_proj",
+    "ssm_skip=mixer.D ssm_out=mixer.out_proj "
+    "new=state_size:16;conv_kernel:4;expand:hidden/width;time_step_rank:width/16",
     "rwkv: class=RwkvForCausalLM family=rwkv norm=layer norm_bias=1 rope=none context=0 heads=1 "
     "head=width "
     "attn_width=$attention_hidden_size|width act=silu embed=rwkv.embeddings layer=rwkv.blocks.% "
@@ -213,6 +253,7 @@ const char *const ct__architectures[] = {
     "decay=attention.time_decay bonus=attention.time_first k=attention.key v=attention.value "
     "r=attention.receptance o=attention.output mlp_mix_k=feed_forward.time_mix_key "
     "mlp_mix_r=feed_forward.time_mix_receptance up=feed_forward.key down=feed_forward.value "
-    "mlp_r=feed_forward.receptance",
+    "mlp_r=feed_forward.receptance "
+    "new=context_length:context;attention_hidden_size:width",
     NULL,
 };

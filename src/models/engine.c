@@ -28,9 +28,9 @@ static bool options_fit(const ct_lm *lm, ct_engine_options *o, ct_ctx *ctx, cons
                   {"context", o->context, 2, most},
                   {"piece", o->piece, 16, 4096},
                   {"guesses", o->guesses, 0, MOST_GUESSES}};
-    if (o->dtype != CT_F32 && o->dtype != CT_F16 && o->dtype != CT_BF16) {
+    if (o->dtype != CT_F32 && o->dtype != CT_F16 && o->dtype != CT_BF16 && o->dtype != CT_I8) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op,
-                 "keys and values of %s: they are f32, f16 or bf16", ct_dtype_name(o->dtype));
+                 "keys and values of %s: they are f32, f16, bf16 or i8", ct_dtype_name(o->dtype));
         return false;
     }
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)

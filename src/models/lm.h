@@ -8,6 +8,8 @@
 #include "data/corpus.h"
 #include "graph/graph.h"
 #include "io/config.h"
+#include "models/learner.h"
+#include "models/lexis.h"
 
 // A rehearsal: what a run records is recorded once for a dry device, in a context of its own that
 // is the thread's until the end. `part` hears of each plan that is told.
@@ -44,13 +46,16 @@ typedef struct ct_lm_size {
 // lessens: where it does not fit, gradients compute blocks again.
 typedef bool (*ct_lm_rehearse_fn)(const ct_lm_train_options *options, bool lessens,
                                   ct_lm_cost *cost, void *user);
+// Elements of the model of these options; -1: the error is told.
+typedef int64_t (*ct_lm_count_fn)(const ct_lm_train_options *options, void *user);
 bool ct__lm_choose(ct_lm_train_options *options, const char *command, const ct_corpus *corpus,
-                   ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size, ct_err *err);
+                   ct_lm_count_fn count, ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size,
+                   ct_err *err);
 
 bool ct__lm_is_precision(ct_dtype dtype);
 
 // The optimizer of a run, of which lr, min_lr and the like are given.
-ct_optim *ct__lm_optim(ct_gpt2 *model, const ct_lm_train_options *options);
+ct_optim *ct__lm_optim(ct_params *params, const ct_lm_train_options *options);
 
 typedef struct ct_lm_draw {
     const char *prompt;
@@ -63,11 +68,14 @@ typedef struct ct_lm_draw {
     ct_stop_fn stop;
     void *user;
 } ct_lm_draw;
-// `cache` holds one text, as long as the model's context.
-bool ct__lm_write(const ct_gpt2 *model, ct_gpt2_cache *cache, const ct_vocab *vocab,
-                  const ct_lm_draw *draw, ct_err *err);
+// Where `cache` is full, the newest half of the text is kept. Tokens are lexis' where it has a tokenizer, else the
+// vocabulary's.
+bool ct__lm_write(const ct_learner *model, ct_learner_cache *cache, const ct_vocab *vocab,
+                  const ct_lexis *lexis, const ct_lm_draw *draw, ct_err *err);
+// Tokens beyond its bytes that a prompt hardly ever has: what stands in front of a text.
+enum { CT_LM_PROMPT = 16 };
 // Records what writing `length` tokens behind a prompt of `prompt` tokens runs, once.
-bool ct__lm_rehearse_write(const ct_gpt2 *model, ct_gpt2_cache *cache, size_t prompt,
+bool ct__lm_rehearse_write(const ct_learner *model, ct_learner_cache *cache, size_t prompt,
                            int64_t length);
 // A line's end, or the first character where the vocabulary has none. Returns its bytes in out.
 size_t ct__lm_first(const ct_vocab *vocab, char out[4]);
@@ -82,6 +90,7 @@ typedef struct ct_lm_resumed {
     bool best_in_folder; // it has none that are whole; those in the run's folder are its, and are
     int64_t tokens;
     char checksum[9];  // of the tokens
+    int64_t text_sum;  // of the files, where a tokenizer read them; -1: none did
     const char **data; // (n_data) paths, absolute
     size_t n_data;
     ct_config config; // holds the paths

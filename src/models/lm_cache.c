@@ -24,27 +24,31 @@ uint64_t ct__lm_cache_page_bytes(const ct_lm *lm, ct_dtype dtype) {
     ct_ints pool[2];
     pool_sizes(&lm->spec, CT_LM_PAGE, 1, sizes, &pool[0], &pool[1]);
     for (int i = 0; i < 2; i++)
-        if (pool[i].n) n += pool[i].v[0] * pool[i].v[1] * pool[i].v[2];
-    return (uint64_t)(n * lm->spec.layers) * ct_dtype_size(dtype);
+        if (pool[i].n)
+            n += pool[i].v[0] * pool[i].v[1] *
+                 (pool[i].v[2] * (int64_t)ct_dtype_size(dtype) + (dtype == CT_I8 ? 4 : 0));
+    return (uint64_t)(n * lm->spec.layers);
 }
 
 ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t texts, ct_dtype dtype,
                               ct_loc here) {
     const ct_spec *s = &lm->spec;
     ct_ctx *ctx = ct__ctx();
+    const bool states = s->family >= CT_FAMILY_MAMBA, codes = dtype == CT_I8 && !states;
     ct_lm_cache *cache = ct__calloc(1, sizeof *cache);
     if (cache) {
         cache->layers = s->layers;
+        cache->pages = pages;
         cache->params = ct_params_new();
         cache->layer = ct__calloc((size_t)s->layers, sizeof *cache->layer);
+        if (codes) cache->scale = ct__calloc((size_t)s->layers, sizeof *cache->scale);
     }
-    if (!cache || !cache->params || !cache->layer) {
+    if (!cache || !cache->params || !cache->layer || (codes && !cache->scale)) {
         ct__err_memory(&ctx->err, here, "lm_cache", (size_t)s->layers * sizeof *cache->layer);
         ct__lm_cache_free(cache);
         return NULL;
     }
     ct_nn_place top = ct_nn_place_in(cache->params, 0);
-    const bool states = s->family >= CT_FAMILY_MAMBA;
     top.dtype = states ? CT_F32 : dtype;
     ct_ints first, second;
     int64_t sizes[6];
@@ -55,6 +59,13 @@ ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t texts, ct_
         cache->layer[i].weight = ct_nn_param_at(place, "keys", first, CT_NN_ZEROS, here);
         if (second.n)
             cache->layer[i].bias = ct_nn_param_at(place, "values", second, CT_NN_ZEROS, here);
+        if (!cache->scale) continue;
+        place.dtype = CT_F32;
+        cache->scale[i].weight = ct_nn_param_at(
+            place, "key_scales", CT_DIMS(first.v[0], first.v[1], 1), CT_NN_ZEROS, here);
+        if (second.n)
+            cache->scale[i].bias = ct_nn_param_at(
+                place, "value_scales", CT_DIMS(second.v[0], second.v[1], 1), CT_NN_ZEROS, here);
     }
     if (!ctx->err.code) return cache;
     ct__lm_cache_free(cache);
@@ -65,14 +76,18 @@ void ct__lm_cache_free(ct_lm_cache *cache) {
     if (!cache) return;
     ct_params_free(cache->params);
     ct__free(cache->layer);
+    ct__free(cache->scale);
     ct__free(cache);
 }
 
 static void copy_slots(ct_tensor pool, ct_tensor from, ct_tensor to, ct_loc here) {
     ct_tensor rows =
         from.bits ? ct_gather_with((ct_gather_args){.x = pool, .indices = from, .here = here})
-                  : ct_full_at(ct_cast_at(ct_f((double)NAN), ct_dtype_of(pool), here),
-                               CT_DIMS(CT_LM_PAGE, ct_dim(pool, 1), ct_dim(pool, 2)), here);
+        : ct_dtype_of(pool) == CT_I8
+            ? ct_full_at(ct_cast_at(ct_i(127), CT_I8, here),
+                         CT_DIMS(CT_LM_PAGE, ct_dim(pool, 1), ct_dim(pool, 2)), here)
+            : ct_full_at(ct_cast_at(ct_f((double)NAN), ct_dtype_of(pool), here),
+                         CT_DIMS(CT_LM_PAGE, ct_dim(pool, 1), ct_dim(pool, 2)), here);
     ct_tensor now =
         ct_scatter_with((ct_scatter_args){.x = pool, .indices = to, .updates = rows, .here = here});
     ct_assign_at(pool, now, here);
@@ -88,8 +103,12 @@ void ct__lm_cache_copy(ct_lm_cache *cache, int32_t from, int32_t to, ct_loc here
     ct_tensor rows[2] = {CT_NONE, ct_from_at(slots[1], CT_I32, CT_DIMS(CT_LM_PAGE), here)};
     if (from >= 0) rows[0] = ct_from_at(slots[0], CT_I32, CT_DIMS(CT_LM_PAGE), here);
     for (int64_t i = 0; i < cache->layers; i++) {
-        copy_slots(cache->layer[i].weight, rows[0], rows[1], here);
-        if (cache->layer[i].bias.bits) copy_slots(cache->layer[i].bias, rows[0], rows[1], here);
+        const ct_weight_pair none = {0},
+                             pools[2] = {cache->layer[i], cache->scale ? cache->scale[i] : none};
+        for (int k = 0; k < 2; k++) {
+            if (pools[k].weight.bits) copy_slots(pools[k].weight, rows[0], rows[1], here);
+            if (pools[k].bias.bits) copy_slots(pools[k].bias, rows[0], rows[1], here);
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 
 typedef struct job {
     const ct_lm_compile_options *o;
-    ct_gpt2 *model;
+    ct_learner model;
     ct_lm_train_options run; // STEP: as the folder's model was trained
     int64_t batch, context;
     int32_t *zeros; // (batch, context), what tokens look like
@@ -25,22 +25,46 @@ static ct_tensor tokens_of(const job *j, int64_t time) {
 
 static bool write_files(const job *j, const ct_named *names, size_t n) {
     ct_compile_args args = {.path = j->o->path, .names = {names, n}};
-    if (j->o->embed) args.embed = ct_gpt2_params(j->model);
+    if (j->o->embed) args.embed = ct__learner_params(&j->model);
     return ct_compile_with(args);
 }
 
+// A step of a stack, whose texts each have pages of their own, one after the other.
+static ct_tensor stack_token(const job *j, ct_lm_cache *cache, ct_tensor tokens,
+                             ct_tensor position) {
+    const int64_t pages = cache->pages / j->batch;
+    ct_tensor first = ct_mul_at(ct_iota_at(CT_I32, CT_DIMS(j->batch, 1), 0, CT_NOWHERE),
+                                ct_i(pages), CT_NOWHERE); // (B, 1)
+    const ct_lm_part part = {
+        .tokens = tokens,
+        .position =
+            ct_add_at(ct_zeros_at(CT_I32, CT_DIMS(j->batch, 1), CT_NOWHERE), position, CT_NOWHERE),
+        .table = ct_add_at(first, ct_iota_at(CT_I32, CT_DIMS(1, pages), 1, CT_NOWHERE), CT_NOWHERE),
+        .state = ct_iota_at(CT_I32, CT_DIMS(j->batch), 0, CT_NOWHERE)};
+    return ct__lm_step(j->model.lm, cache, &part, 1, j->context, CT_NOWHERE);
+}
+
 static bool write_token(const job *j) {
-    ct_gpt2_cache *cache = ct_gpt2_cache_new_at(j->model, j->batch, j->context, CT_NOWHERE);
-    bool ok = cache != NULL;
+    const int64_t pages = (j->context + CT_LM_PAGE - 1) / CT_LM_PAGE;
+    ct_gpt2_cache *gpt2 = NULL;
+    ct_lm_cache *lm = NULL;
+    if (j->model.gpt2)
+        gpt2 = ct_gpt2_cache_new_at(j->model.gpt2, j->batch, j->context, CT_NOWHERE);
+    else
+        lm = ct__lm_cache_new(j->model.lm, j->batch * pages, j->batch, CT_F32, CT_NOWHERE);
+    bool ok = gpt2 || lm;
     if (ok) {
         CT_SCOPE;
         ct_tensor tokens = tokens_of(j, 1), position = ct_i(0); // (B, 1)
-        ct_tensor logits = ct_gpt2_decode_at(j->model, cache, tokens, position, CT_NOWHERE);
+        ct_tensor logits =
+            gpt2 ? ct_gpt2_decode_at(j->model.gpt2, gpt2, tokens, position, CT_NOWHERE)
+                 : stack_token(j, lm, tokens, position);
         logits = ct_keep_at(logits, CT_NOWHERE); // (B, vocab)
         const ct_named names[] = {{"tokens", tokens}, {"position", position}, {"logits", logits}};
         ok = write_files(j, names, 3);
     }
-    ct_gpt2_cache_free(cache);
+    ct_gpt2_cache_free(gpt2);
+    ct__lm_cache_free(lm);
     return ok;
 }
 
@@ -48,14 +72,14 @@ static bool write_window(const job *j) {
     CT_SCOPE;
     ct_tensor tokens = tokens_of(j, j->context); // (B, T)
     ct_tensor logits =
-        ct_keep_at(ct_gpt2_logits_at(j->model, tokens, NULL, CT_NOWHERE), CT_NOWHERE);
+        ct_keep_at(ct__learner_logits(&j->model, tokens, NULL, CT_NOWHERE), CT_NOWHERE);
     const ct_named names[] = {{"tokens", tokens}, {"logits", logits}}; // (B, T, vocab)
     return write_files(j, names, 2);
 }
 
 static bool write_step(const job *j) {
     static const uint32_t some_key[2];
-    ct_optim *optim = ct__lm_optim(j->model, &j->run);
+    ct_optim *optim = ct__lm_optim(ct__learner_params(&j->model), &j->run);
     bool ok = optim != NULL;
     if (ok) {
         CT_SCOPE;
@@ -66,7 +90,7 @@ static bool write_step(const job *j) {
         ct_tensor loss;
         {
             CT_AUTOCAST(j->run.precision);
-            loss = ct_gpt2_loss_at(j->model, tokens, targets, &mode, CT_NOWHERE);
+            loss = ct__learner_loss(&j->model, tokens, targets, &mode, CT_NOWHERE);
         }
         ct_metric_at("loss", loss, CT_NOWHERE);
         ct_optim_step_at(optim, loss, CT_NOWHERE);
@@ -99,7 +123,7 @@ static bool one_batch(const job *j) {
 static bool fill_in(job *j) {
     const ct_lm_compile_options *o = j->o;
     bool step = o->function == CT_LM_C_STEP;
-    int64_t longest = ct_gpt2_config_of(j->model)->context;
+    int64_t longest = ct__learner_context(&j->model);
     if (step && (!ct__lm_settings_read(o->dir, &j->run, j->err) || !one_batch(j))) return false;
     if (o->context > longest)
         return ct__err(j->err, CT_E_USAGE, CT_NOWHERE, "compile",
@@ -143,8 +167,9 @@ bool ct_lm_compile(const ct_lm_compile_options *o) {
     if (!ctx || !ct__given(ctx, o, CT_NOWHERE, "compile", "the options") || ctx->err.code ||
         !usable(o, &ctx->err))
         return false;
-    ct_gpt2 *values = NULL; // with what stands in the file
-    if (o->embed && !(values = ct_gpt2_load_at(o->dir, CT_NOWHERE))) {
+    const bool step = o->function == CT_LM_C_STEP; // of weights that are f32
+    ct_learner values = {0};                       // with what stands in the file
+    if (o->embed && !ct__learner_load(o->dir, step, &values)) {
         ct__lm_offer_save(o->dir, &ctx->err);
         return false;
     }
@@ -152,14 +177,15 @@ bool ct_lm_compile(const ct_lm_compile_options *o) {
     ct_lm_cost cost = {0};
     bool ok = ct__rehearsal_begin(&h, ctx, 0, &ctx->err);
     if (ok) {
-        job j = {.o = o,
-                 .model = values ? values : ct_gpt2_load_at(o->dir, CT_NOWHERE),
-                 .err = &h.ctx->err};
-        if (!j.model) ct__lm_offer_save(o->dir, j.err);
-        ok = j.model && write_model(&j);
-        if (!values) ct_gpt2_free(j.model);
+        job j = {.o = o, .model = values, .err = &h.ctx->err};
+        if (!o->embed && !ct__learner_load(o->dir, step, &j.model)) {
+            ct__lm_offer_save(o->dir, j.err);
+            ok = false;
+        }
+        ok = ok && write_model(&j);
+        if (!o->embed) ct__learner_free(&j.model);
     }
     ct__rehearsal_end(&h, &cost, &ctx->err);
-    ct_gpt2_free(values);
+    ct__learner_free(&values);
     return ok;
 }

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,12 +29,15 @@ static const struct {
     {"attn_logit_softcapping", "attn_logit_softcapping", true},
     {"final_logit_softcapping", "final_logit_softcapping", true},
     {"rope.freq_base", "rope_theta", true},
+    {"rope.freq_base_swa", "rope_local_base_freq", true},
     {"rope.dimension_count", "rotary_dim", false},
     {"expert_count", "num_local_experts", false},
     {"expert_used_count", "num_experts_per_tok", false},
     {"expert_feed_forward_length", "moe_intermediate_size", false},
     {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", false},
     {"expert_shared_count", "n_shared_experts", false},
+    {"expert_group_count", "n_group", false},
+    {"expert_group_used_count", "topk_group", false},
     {"expert_weights_norm", "norm_topk_prob", false},
     {"expert_weights_scale", "routed_scaling_factor", true},
     {"leading_dense_block_count", "first_k_dense_replace", false},
@@ -68,24 +72,63 @@ static double real_below(const ct_gguf *g, const char *architecture, const char 
                : otherwise;
 }
 
-// Factors by which pairs are slowed down stand as a weight; yarn and linear scaling as metadata.
-static void copy_rope(const ct_gguf *g, const char *architecture, json_t *config) {
-    const ct_gguf_pair *type = below(g, architecture, "rope.scaling.type");
-    char text[32] = "";
-    if (type && type->type == CT_GGUF_STRING) {
-        ct_gguf_list list = type->value;
-        ct_gguf_text one;
-        if (ct__gguf_next(&list, &one))
-            snprintf(text, sizeof text, "%.*s", (int)(one.n < 31 ? one.n : 31), one.s);
+static void put_real(json_t *to, const char *key, const ct_gguf *g, const char *architecture,
+                     const char *from) {
+    const double value = real_below(g, architecture, from, NAN);
+    if (value == value) json_object_set_new(to, key, json_real(value));
+}
+
+// The factors of a weight, a number a pair; NULL: there is none.
+static json_t *factors_of(const ct_weights *files, const char *name) {
+    const ct_weight *w = ct__weights_find(files, name);
+    if (!w || w->dtype != CT_F32 || w->block >= 0 || w->rank != 1) return NULL;
+    json_t *list = json_array();
+    for (int64_t i = 0; list && i < w->dim[0]; i++) {
+        float factor;
+        memcpy(&factor, (const char *)w->data + 4 * i, 4); // a file aligns nothing
+        json_array_append_new(list, json_real((double)factor));
     }
-    if (strcmp(text, "linear") && strcmp(text, "yarn")) return;
+    return list;
+}
+
+static void text_below(const ct_gguf *g, const char *architecture, const char *key, char out[32]) {
+    const ct_gguf_pair *pair = below(g, architecture, key);
+    ct_gguf_text one;
+    *out = '\0';
+    if (!pair || pair->type != CT_GGUF_STRING) return;
+    ct_gguf_list list = pair->value;
+    if (ct__gguf_next(&list, &one))
+        snprintf(out, 32, "%.*s", (int)(one.n < 31 ? one.n : 31), one.s);
+}
+
+// Llama 3's factors by which pairs are slowed down stand as a weight, and so do LongRoPE's; yarn and linear scaling
+// as metadata.
+static void copy_rope(const ct_weights *files, const char *architecture, json_t *config) {
+    const ct_gguf *g = &files->gguf;
+    char type[32];
+    text_below(g, architecture, "rope.scaling.type", type);
+    json_t *few = factors_of(files, "rope_factors_short.weight"),
+           *many = factors_of(files, "rope_factors_long.weight");
+    if (few && many) snprintf(type, sizeof type, "longrope");
+    if (strcmp(type, "linear") && strcmp(type, "yarn") && !(few && many)) return;
     json_t *scaling = json_object();
-    json_object_set_new(scaling, "rope_type", json_string(text));
-    json_object_set_new(scaling, "factor",
-                        json_real(real_below(g, architecture, "rope.scaling.factor", 1)));
-    const double context = real_below(g, architecture, "rope.scaling.original_context_length", 0);
-    if (context > 0)
-        json_object_set_new(scaling, "original_max_position_embeddings", json_real(context));
+    json_object_set_new(scaling, "rope_type", json_string(type));
+    put_real(scaling, "factor", g, architecture, "rope.scaling.factor");
+    put_real(scaling, "original_max_position_embeddings", g, architecture,
+             "rope.scaling.original_context_length");
+    put_real(scaling, "beta_fast", g, architecture, "rope.scaling.yarn_beta_fast");
+    put_real(scaling, "beta_slow", g, architecture, "rope.scaling.yarn_beta_slow");
+    put_real(scaling, "attention_factor", g, architecture, "rope.scaling.yarn_attn_factor");
+    if (few && many) {
+        put_real(scaling, "attention_factor", g, architecture, "rope.scaling.attn_factor");
+        json_object_set_new(scaling, "short_factor", few);
+        json_object_set_new(scaling, "long_factor", many);
+    }
+    const double all = 10 * real_below(g, architecture, "rope.scaling.yarn_log_multiplier", 0);
+    if (all != 0) { // DeepSeek's, a tenth of what it is called
+        json_object_set_new(scaling, "mscale", json_real(all));
+        json_object_set_new(scaling, "mscale_all_dim", json_real(all));
+    }
     json_object_set_new(config, "rope_scaling", scaling);
 }
 
@@ -114,6 +157,74 @@ static const char *type_of(const char *architecture, bool experts, char out[64])
     return NULL;
 }
 
+static int64_t whole_of(const json_t *config, const char *key, int64_t otherwise) {
+    const json_t *value = json_object_get(config, key);
+    return value ? (int64_t)json_number_value(value) : otherwise;
+}
+static void put_whole(json_t *config, const char *key, int64_t value) {
+    json_object_set_new(config, key, json_integer(value));
+}
+
+// Which layers slide: a number, all but every so-many-th, or one truth a layer.
+static void copy_pattern(const ct_gguf *g, const char *architecture, json_t *config) {
+    const ct_gguf_pair *pair = below(g, architecture, "attention.sliding_window_pattern");
+    if (!pair || pair->type == CT_GGUF_STRING || !pair->value.n) return;
+    if (pair->type != CT_GGUF_ARRAY) {
+        put_whole(config, "sliding_window_pattern", ct__gguf_list_int(&pair->value, 0));
+        return;
+    }
+    json_t *types = json_array();
+    for (uint64_t i = 0; i < pair->value.n; i++)
+        json_array_append_new(types,
+                              json_string(ct__gguf_list_int(&pair->value, i) ? "sliding_attention"
+                                                                             : "full_attention"));
+    json_object_set_new(config, "layer_types", types);
+}
+
+// Heads of latent attention: what of them turns is said, and how long they are; newer files have their lengths
+// beside those of the one head of the narrow vector.
+static void copy_latent(const ct_gguf *g, const char *architecture, json_t *config) {
+    const int64_t turned = whole_of(config, "rotary_dim", 0);
+    const double key = real_below(g, architecture, "attention.key_length", 0),
+                 value = real_below(g, architecture, "attention.value_length", 0),
+                 gating = real_below(g, architecture, "expert_gating_func", 1);
+    const int64_t head = (int64_t)real_below(g, architecture, "attention.key_length_mla", key);
+    put_whole(config, "qk_rope_head_dim", turned);
+    put_whole(config, "qk_nope_head_dim", head - turned);
+    put_whole(config, "head_dim", head);
+    put_whole(config, "v_head_dim",
+              (int64_t)real_below(g, architecture, "attention.value_length_mla", value));
+    put_whole(config, "num_key_value_heads", whole_of(config, "num_attention_heads", 1));
+    if (gating == 2) json_object_set_new(config, "model_type", json_string("deepseek_v3"));
+}
+
+// What such files leave to who reads them, by architecture.
+static void complete(const ct_weights *files, const char *architecture, json_t *config) {
+    const ct_gguf *g = &files->gguf;
+    const bool gemma2 = !strcmp(architecture, "gemma2"), gemma3 = !strcmp(architecture, "gemma3");
+    if (gemma2 || gemma3) {
+        const int64_t largest =
+            gemma2 ? 46 : 62; // layers of the 27B, whose scores have another scale
+        const bool other = whole_of(config, "num_hidden_layers", 0) == largest;
+        const int64_t heads = whole_of(config, "num_attention_heads", 1);
+        const int64_t mean = whole_of(config, "hidden_size", 0) / (heads > 0 ? heads : 1);
+        put_whole(config, "query_pre_attn_scalar",
+                  other ? mean : whole_of(config, "head_dim", mean));
+        if (!json_object_get(config, "sliding_window"))
+            put_whole(config, "sliding_window", gemma2 ? 4096 : 0);
+    }
+    if (gemma3 && !json_object_get(config, "rope_local_base_freq"))
+        json_object_set_new(config, "rope_local_base_freq", json_real(10000));
+    if (!strcmp(architecture, "qwen3moe"))
+        json_object_set_new(config, "norm_topk_prob", json_true());
+    if (!strcmp(architecture, "deepseek2")) copy_latent(g, architecture, config);
+    if (!strcmp(architecture, "gpt-oss")) // whose yarn does not round
+        json_object_set_new(json_object_get(config, "rope_scaling"), "truncate", json_false());
+    const ct_weight *shared = ct__weights_find(files, "blk.0.ffn_up_shexp.weight");
+    if (shared && shared->rank == 2 && !json_object_get(config, "shared_expert_intermediate_size"))
+        put_whole(config, "shared_expert_intermediate_size", shared->dim[0]);
+}
+
 json_t *ct__lm_gguf_config(const ct_weights *files, ct_err *err) {
     const ct_gguf *g = &files->gguf;
     char architecture[64], type[64];
@@ -134,7 +245,9 @@ json_t *ct__lm_gguf_config(const ct_weights *files, ct_err *err) {
     }
     json_object_set_new(config, "model_type", json_string(type));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) copy_key(g, architecture, i, config);
-    copy_rope(g, architecture, config);
+    copy_rope(files, architecture, config);
+    copy_pattern(g, architecture, config);
+    complete(files, architecture, config);
     copy_fraction(config);
     const ct_weight *embed = ct__weights_find(files, "token_embd.weight");
     if (embed && embed->rank == 2)
@@ -178,6 +291,7 @@ static const struct {
     {CT_NAME_expert_gate, "ffn_gate_exps.weight"},
     {CT_NAME_expert_up, "ffn_up_exps.weight"},
     {CT_NAME_expert_down, "ffn_down_exps.weight"},
+    {CT_NAME_shared_switch, "ffn_gate_inp_shexp"},
     {CT_NAME_shared_gate, "ffn_gate_shexp"},
     {CT_NAME_shared_up, "ffn_up_shexp"},
     {CT_NAME_shared_down, "ffn_down_shexp"},
@@ -207,12 +321,33 @@ static bool slow_down(const ct_weights *files, ct_spec *s, bool *used, ct_err *e
     return true;
 }
 
+// Weights that the config was made of.
+static void use_factors(const ct_weights *files, const ct_spec *s, bool *used) {
+    static const char *const own[] = {"rope_factors_short.weight", "rope_factors_long.weight"};
+    for (int i = 0; i < 2 && s->turn[0].long_speed; i++) {
+        const ct_weight *w = ct__weights_find(files, own[i]);
+        if (w) used[w - files->entries] = true;
+    }
+}
+
 bool ct__lm_gguf_adapt(const ct_weights *files, ct_spec *s, bool *used, ct_err *err) {
+    use_factors(files, s, used);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (s->name[names[i].name]) s->name[names[i].name] = names[i].gguf;
     s->in_out = s->expert_in_out = 0; // all weights are (out, in)
     if (s->norm == CT_LM_NORM_RMS1) s->norm = CT_LM_NORM_RMS;
     if (s->qkv == CT_QKV_BY_HEAD) s->qkv = CT_QKV_JOINED;
+    if (!strcmp(s->type, "gpt_oss")) { // gates and what they gate stand apart
+        s->name[CT_NAME_mlp_norm] = "post_attention_norm";
+        s->name[CT_NAME_expert_gate_up] = NULL;
+        s->name[CT_NAME_expert_gate] = "ffn_gate_exps.weight";
+        s->name[CT_NAME_expert_up] = "ffn_up_exps.weight";
+    }
+    if (s->latent && ct__weights_find(files, "blk.0.attn_k_b.weight")) {
+        s->name[CT_NAME_kv_b] = NULL;
+        s->name[CT_NAME_k_b] = "attn_k_b";
+        s->name[CT_NAME_v_b] = "attn_v_b";
+    }
     // Rows of queries and keys have been put into another order, so that neighbours turn together.
     if (s->gguf_pairs) s->rope = CT_ROPE_PAIRS;
     return slow_down(files, s, used, err);

@@ -15,6 +15,7 @@
 #include "io/ggml_blocks.h"
 #include "io/weights.h"
 #include "models/lm_gguf.h"
+#include "models/lm_packed.h"
 #include "models/stack.h"
 #include "nn/store.h"
 #include "ops/rules.h"
@@ -23,7 +24,7 @@
 
 // Files name weights with or without what stands in front of all of a model's, and those of a model of text
 // and more have a name in front of that.
-static const ct_weight *find_weight(const ct_lm *lm, const char *name) {
+const ct_weight *ct__lm_weight(const ct_lm *lm, const char *name) {
     char other[CT_NN_PATH + 32];
     const ct_weight *found = ct__weights_find(lm->files, name);
     const char *dot = strchr(name, '.'), *embed = lm->spec.name[CT_NAME_embed];
@@ -65,50 +66,114 @@ static void complain(ct_lm *lm, const char *name, const ct_weight *found, ct_int
 }
 
 static bool fits(const ct_weight *found, ct_ints want) {
+    if (found && want.n == 2 && want.v[0] == 1 && found->rank == 1) // a row alone, in GGUF files
+        want = (ct_ints){1, want.v + 1};
     bool same = found && found->rank == (size_t)want.n &&
                 (found->block >= 0 || ct__has_slope(found->dtype));
     for (int64_t a = 0; same && a < want.n; a++) same = found->dim[a] == want.v[a];
     return same;
 }
 
-static const char scales_end[] = ".scales";
+// What a variable has of a weight in a file: its numbers or codes, or what stands under a name of its own behind it.
+enum { CODES, SCALES, OFFSETS, PARTS };
+static const char *const ends[PARTS] = {"", ".scales", ".offsets"};
 
-// Blocks of ggml that are codes and scales of a layout of ours.
-static bool layout_of(const ct_weight *w, ct_layout *layout) {
+// Blocks of ggml that are codes and scales of a layout of ours; in rows that the product of codes of 4 bits does not
+// take these have 8.
+static bool layout_of(const ct_weight *w, int64_t width, ct_layout *layout) {
     if (w->block < 0) return false;
-    const char *name = ct__ggml_type((uint32_t)w->block)->name;
-    *layout = strcmp(name, "Q8_0") == 0 ? CT_LAYOUT_INT8_32 : CT_LAYOUT_INT4_32;
-    return strcmp(name, "Q8_0") == 0 || strcmp(name, "Q4_0") == 0;
+    const ct_ggml_type *type = ct__ggml_type((uint32_t)w->block);
+    const bool wide = type->bits == 8 || width % CT_LM_CODES_STEP;
+    if (type->group == 16)
+        *layout = wide ? CT_LAYOUT_INT8_16 : CT_LAYOUT_INT4_16;
+    else
+        *layout = wide ? CT_LAYOUT_INT8_32 : CT_LAYOUT_INT4_32;
+    return type->bits > 0;
+}
+static bool is_wide(ct_layout layout) {
+    return layout == CT_LAYOUT_INT8_32 || layout == CT_LAYOUT_INT8_16;
 }
 
-bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *w, ct_loc here) {
+// A weight of codes as variables: codes, scales for so many groups of a row, and offsets.
+static void make_codes(ct_lm *lm, const char *name, ct_ints dims, int64_t groups, bool offsets,
+                       ct_weight_pair *w, ct_loc here) {
+    char one[CT_NN_PATH + 24];
+    int64_t dim[CT_MAX_RANK];
+    memcpy(dim, dims.v, (size_t)dims.n * sizeof *dim);
+    dim[dims.n - 1] = groups;
+    const ct_ints of = {dims.n, dim};
+    w->weight = ct_param_at(lm->params, name, is_wide(w->layout) ? CT_I8 : CT_I4, dims, here);
+    snprintf(one, sizeof one, "%s%s", name, ends[SCALES]);
+    w->scales = ct_param_at(lm->params, one, CT_F16, of, here);
+    snprintf(one, sizeof one, "%s%s", name, ends[OFFSETS]);
+    if (offsets) w->offsets = ct_param_at(lm->params, one, CT_F16, of, here);
+}
+
+static void use(ct_lm *lm, const ct_weight *w) {
+    if (w) lm->used[w - lm->files->entries] = true;
+}
+
+// What files have under a name: one tensor, or several.
+typedef struct found {
+    const ct_weight *weight;
+    ct_packed packed;
+} found_weight;
+
+// False: it is missing, does not fit, or is of another kind than `first`.
+static bool find(ct_lm *lm, const char *name, ct_ints dims, const found_weight *first,
+                 found_weight *f) {
+    *f = (found_weight){.weight = ct__lm_weight(lm, name)};
+    if (ct__lm_packed(lm, name, dims, &f->packed)) {
+        use(lm, f->packed.codes);
+        use(lm, f->packed.scales);
+        use(lm, f->packed.biases);
+        return ct__lm_packed_check(&f->packed, &ct__ctx()->err) &&
+               (!first || first->packed.kind == f->packed.kind);
+    }
+    use(lm, f->weight);
+    return fits(f->weight, dims) &&
+           (!first || (!first->packed.kind && f->weight->dtype == first->weight->dtype &&
+                       f->weight->block == first->weight->block));
+}
+
+bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, bool product, ct_weight_pair *w,
+                     ct_loc here) {
     char one[CT_NN_PATH + 24];
     w->weight = ct_params_find(lm->params, name); // an encoder's, which has the same embeddings
     if (w->weight.bits) return true;
+    if (lm->fresh) {
+        const ct_nn_place place = ct_nn_place_in(lm->params, lm->seed);
+        w->weight = ct_nn_param_at(place, name, dims, lm->init, here);
+        return true;
+    }
     const bool stacked = strchr(name, '#') != NULL;
     const ct_ints each = stacked ? (ct_ints){dims.n - 1, dims.v + 1} : dims;
-    const ct_weight *first = NULL;
+    found_weight first = {0}, next;
     bool ok = true;
     for (int64_t i = 0; i < (stacked ? dims.v[0] : 1); i++) {
         const char *own = of_expert(name, i, one);
-        const ct_weight *found = find_weight(lm, own);
-        if (!first) first = found;
-        if (found) lm->used[found - lm->files->entries] = true;
-        if (fits(found, each) && found->dtype == first->dtype && found->block == first->block)
-            continue;
-        complain(lm, own, found, each);
-        ok = false;
+        if (!find(lm, own, each, i && ok ? &first : NULL, &next)) {
+            complain(lm, own, next.weight, each);
+            ok = false;
+        }
+        if (!i) first = next;
     }
     if (!ok) return false;
-    const bool codes = !lm->trainable && dims.n == 2 && layout_of(first, &w->layout);
-    if (codes) {
-        snprintf(one, sizeof one, "%s%s", name, scales_end);
-        const ct_dtype dtype = w->layout == CT_LAYOUT_INT8_32 ? CT_I8 : CT_I4;
-        w->weight = ct_param_at(lm->params, name, dtype, dims, here);
-        w->scales = ct_param_at(lm->params, one, CT_F16, CT_DIMS(dims.v[0], dims.v[1] / 32), here);
+    const bool codes = product && !lm->trainable;
+    const ct_packed *p = &first.packed;
+    const int64_t width = dims.v[dims.n - 1];
+    if (codes && !stacked && p->kind && p->kind != CT_PACKED_FP8) {
+        w->layout = ct__lm_packed_layout(p);
+        make_codes(lm, name, dims, ct__lm_packed_groups(p), p->kind == CT_PACKED_MLX, w, here);
+    } else if (p->kind) {
+        w->weight = ct_param_at(lm->params, name, lm->trainable ? CT_F32 : CT_BF16, dims, here);
+    } else if (codes && layout_of(first.weight, width, &w->layout)) {
+        const ct_ggml_type *type = ct__ggml_type((uint32_t)first.weight->block);
+        make_codes(lm, name, dims, width / type->group, type->offsets, w, here);
     } else {
-        const bool as_it_is = !lm->trainable && first->block < 0;
-        w->weight = ct_param_at(lm->params, name, as_it_is ? first->dtype : CT_F32, dims, here);
+        const bool as_it_is = !lm->trainable && first.weight->block < 0;
+        w->weight =
+            ct_param_at(lm->params, name, as_it_is ? first.weight->dtype : CT_F32, dims, here);
     }
     return true;
 }
@@ -120,6 +185,9 @@ static bool is_known_extra(const char *name) {
                                         ".attn.masked_bias",
                                         ".attention.bias",
                                         ".attention.masked_bias",
+                                        ".input_scale", // of rows, which are not rounded here
+                                        ".k_scale",
+                                        ".v_scale",
                                         "vision",
                                         "visual",
                                         "audio",
@@ -163,41 +231,52 @@ typedef struct source {
     const ct_lm *lm;
     const char *name;
     const ct_weight *weight; // being read
-    const ct_weight *done;   // it was read
     uint64_t at;             // of its elements, or blocks
     int64_t next, n;         // experts
     ct_dtype to;
-    bool scales; // of the blocks
-    char in[PIECE * 8], out[PIECE * 8];
+    int part;
+    ct_ints dims; // of a weight
+    ct_packed packed;
+    int64_t row; // of it
+    char *room;  // for some rows; NULL: none yet
+    _Alignas(8) char in[PIECE * 8], out[PIECE * 8];
 } source;
 
-// Q4_0 has elements i and i + 16 in a byte, from 0 on; ours are i and i + 1, two's complement.
-static void four_bits(const uint8_t *block, uint8_t *out) {
-    for (int i = 0; i < 8; i++) {
-        const uint8_t a = block[2 + 2 * i], b = block[3 + 2 * i];
-        out[i] = (uint8_t)((a & 15) | (b & 15) << 4) ^ 0x88;
-        out[8 + i] = (uint8_t)(a >> 4 | (b & 0xf0)) ^ 0x88;
+// The block's codes, scales or offsets as variables have them; the bytes that these take.
+static size_t put_part(const source *s, const ct_ggml_type *type, const uint8_t *block, char *out) {
+    int8_t codes[MOST_BLOCK];
+    float numbers[PARTS][MOST_BLOCK / 16];
+    type->parts(block, s->part ? NULL : codes, numbers[SCALES], numbers[OFFSETS]);
+    if (s->part) {
+        const int groups = type->elements / type->group;
+        for (int i = 0; i < groups; i++) ct__store_f64(CT_F16, out, i, (double)numbers[s->part][i]);
+        return (size_t)groups * 2;
+    }
+    if (s->to == CT_I8) return memcpy(out, codes, (size_t)type->elements), (size_t)type->elements;
+    for (int i = 0; i < type->elements / 2; i++)
+        out[i] = (char)((codes[2 * i] & 15) | (codes[2 * i + 1] & 15) << 4);
+    return (size_t)type->elements / 2;
+}
+
+static void put_bf16(const float *from, size_t n, uint16_t *to) {
+    for (size_t i = 0; i < n; i++) { // to nearest, ties to even
+        uint32_t bits;
+        memcpy(&bits, &from[i], sizeof bits);
+        const bool nan = (bits & 0x7fffffff) > 0x7f800000;
+        to[i] = (uint16_t)((nan ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
 }
 
 static size_t convert_blocks(source *s, const char *from, size_t count) {
     const ct_ggml_type *type = ct__ggml_type((uint32_t)s->weight->block);
+    size_t n = 0;
     if (s->to == CT_F32) {
         ct__ggml_floats(type, from, count, (float *)(void *)s->out);
         return count * (size_t)type->elements * 4;
     }
-    const size_t size = s->scales ? 2 : s->to == CT_I8 ? 32 : 16;
-    for (size_t i = 0; i < count; i++) {
-        const uint8_t *block = (const uint8_t *)from + i * (size_t)type->bytes;
-        uint8_t *out = (uint8_t *)s->out + i * size;
-        if (s->scales)
-            memcpy(out, block, 2);
-        else if (s->to == CT_I8)
-            memcpy(out, block + 2, 32);
-        else
-            four_bits(block, out);
-    }
-    return count * size;
+    for (size_t i = 0; i < count; i++)
+        n += put_part(s, type, (const uint8_t *)from + i * (size_t)type->bytes, s->out + n);
+    return n;
 }
 
 static size_t convert_numbers(source *s, const char *from, size_t count) {
@@ -208,17 +287,70 @@ static size_t convert_numbers(source *s, const char *from, size_t count) {
     return count * ct_dtype_size(s->to);
 }
 
+// Some rows of a weight that is several tensors, or of its codes, scales or offsets; the bytes that these take.
+static size_t put_codes(const source *s, int64_t rows, char *out) {
+    const ct_packed *p = &s->packed;
+    const int64_t groups = ct__lm_packed_groups(p);
+    char *at = out;
+    for (int64_t r = s->row; r < s->row + rows; r++) {
+        for (int64_t g = 0; s->part && g < groups; g++, at += 2) {
+            float number[PARTS];
+            ct__lm_packed_group(p, r, g, &number[SCALES], &number[OFFSETS]);
+            ct__store_f64(CT_F16, at, 0, (double)number[s->part]);
+        }
+        if (s->part) continue;
+        ct__lm_packed_codes(p, r, (int8_t *)at);
+        if (s->to == CT_I8) {
+            at += p->width;
+            continue;
+        }
+        for (int64_t i = 0; i < p->width / 2; i++) // in their own place
+            at[i] = (char)((at[2 * i] & 15) | (at[2 * i + 1] & 15) << 4);
+        at += p->width / 2;
+    }
+    return (size_t)(at - out);
+}
+
+static bool packed_piece(source *s, const void **bytes, size_t *n, ct_err *err) {
+    const ct_packed *p = &s->packed;
+    const int64_t most = ct__lm_packed_rows(p), left = p->n - s->row,
+                  rows = left < most ? left : most;
+    const size_t numbers = (size_t)rows * (size_t)p->width;
+    if (!s->room) s->room = ct__malloc((size_t)most * (size_t)p->width * 8);
+    if (!s->room) return ct__err_memory(err, CT_NOWHERE, s->name, numbers * 8);
+    *bytes = s->room;
+    if (s->part || s->to == CT_I8 || s->to == CT_I4) {
+        *n = put_codes(s, rows, s->room);
+    } else {
+        float *values = (float *)(void *)s->room;
+        if (!ct__lm_unpack(p, s->row, rows, values, err)) return false;
+        *n = numbers * ct_dtype_size(s->to);
+        if (s->to == CT_BF16) {
+            *bytes = values + numbers;
+            put_bf16(values, numbers, (uint16_t *)(void *)(values + numbers));
+        }
+    }
+    s->row += rows;
+    if (rows == left) {
+        ct__weights_forget(s->lm->files, p->codes);
+        s->packed.kind = CT_PACKED_NOT;
+    }
+    return true;
+}
+
 static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
     source *s = user;
     char one[CT_NN_PATH + 24];
     *n = 0;
-    if (s->done) ct__weights_forget(s->lm->files, s->done);
-    s->done = NULL;
-    if (!s->weight && s->next == s->n) return true;
-    if (!s->weight) {
-        s->weight = find_weight(s->lm, of_expert(s->name, s->next++, one));
+    if (!s->weight && !s->packed.kind) {
+        if (s->next == s->n) return true;
+        const char *own = of_expert(s->name, s->next++, one);
+        s->weight =
+            ct__lm_packed(s->lm, own, s->dims, &s->packed) ? NULL : ct__lm_weight(s->lm, own);
         s->at = 0;
+        s->row = 0;
     }
+    if (s->packed.kind) return packed_piece(s, bytes, n, err);
     const ct_weight *w = s->weight;
     const bool blocks = w->block >= 0;
     const ct_ggml_type *type = blocks ? ct__ggml_type((uint32_t)w->block) : NULL;
@@ -237,39 +369,50 @@ static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
     }
     s->at += count;
     if (count == left) {
-        s->done = w;
+        if (*bytes == s->out) ct__weights_forget(s->lm->files, w);
         s->weight = NULL;
     }
     return *n || next_piece(user, bytes, n, err);
+}
+
+static int part_of(const ct_lm *lm, ct_tensor var, const char *name) {
+    for (int part = SCALES; part < PARTS; part++)
+        if (ct_dtype_of(var) == CT_F16 && ct__ends_with(name, ends[part]) &&
+            !ct__lm_weight(lm, name))
+            return part;
+    return CODES;
 }
 
 static bool give_value(ct_lm *lm, size_t i, ct_loc here) {
     CT_PLAIN; // floats are converted
     ct_ctx *ctx = ct__ctx();
     char name[CT_NN_PATH];
+    int64_t dim[CT_MAX_RANK];
     ct_tensor var = ct_params_get(lm->params, i);
     snprintf(name, sizeof name, "%s", ct_params_name(lm->params, i));
-    const bool scales =
-        ct_dtype_of(var) == CT_F16 && ct__ends_with(name, scales_end) && !find_weight(lm, name);
-    if (scales) name[strlen(name) - strlen(scales_end)] = '\0';
+    const int part = part_of(lm, var, name);
+    name[strlen(name) - strlen(ends[part])] = '\0';
     const bool stacked = strchr(name, '#') != NULL;
-    if (!stacked) {
-        const ct_weight *w = find_weight(lm, name);
+    const ct_weight *w = stacked ? NULL : ct__lm_weight(lm, name);
+    if (w) {
         const bool as_it_is = w->block < 0 && w->dtype == ct_dtype_of(var) && !lm->trainable &&
                               (uintptr_t)w->data % ct_dtype_size(w->dtype) == 0;
         if (as_it_is) lm->lent[i] = ct__var_lend(ctx, var, w->data, w->bytes, here);
         if (lm->lent[i]) return true;
         if (ctx->err.code) return false;
     }
+    const ct_tensor whole = part ? ct_params_find(lm->params, name) : var;
+    for (int a = 0; a < ct_rank(whole); a++) dim[a] = ct_dim(whole, a);
     source *s = ct__malloc(sizeof *s);
     if (!s) return ct__err_memory(&ctx->err, here, "lm", sizeof *s);
     *s = (source){.lm = lm,
                   .name = name,
                   .n = stacked ? ct_dim(var, 0) : 1,
                   .to = ct_dtype_of(var),
-                  .scales = scales};
+                  .part = part,
+                  .dims = {ct_rank(whole) - stacked, dim + stacked}};
     const bool ok = ct__var_fill(ctx, var, next_piece, s, here);
-    if (s->done) ct__weights_forget(lm->files, s->done);
+    ct__free(s->room);
     ct__free(s);
     return ok;
 }
@@ -290,13 +433,6 @@ static bool no_weights(const ct_lm *lm, const char *path, ct_err *err) {
             lm->n_problems, lm->spec.type, lm->problems.s ? lm->problems.s : "",
             lm->problems.n >= LISTED ? " ..." : "");
     return false;
-}
-
-static bool make_layers(ct_lm *lm, ct_loc here) {
-    lm->layer = ct__calloc((size_t)lm->spec.layers, sizeof *lm->layer);
-    return lm->layer ? ct__stack_make(lm, here)
-                     : ct__err_memory(&ct__ctx()->err, here, "lm_load",
-                                      (size_t)lm->spec.layers * sizeof *lm->layer);
 }
 
 // A class without an output layer, of which embeddings are made: BertModel, Qwen3Model. Tied layers need none.
@@ -325,7 +461,7 @@ static bool make_reader(ct_lm *lm, const char *file, ct_loc here) {
     reader->files = lm->files;
     reader->used = lm->used;
     reader->trainable = lm->trainable;
-    const bool ok = make_layers(reader, here);
+    const bool ok = ct__stack_make(reader, here);
     lm->problems = reader->problems;
     lm->n_problems = reader->n_problems;
     return ok;
@@ -342,7 +478,9 @@ static bool read_spec(ct_lm *lm, const char *path, const char *file, ct_err *err
     }
     if (!ct__spec_read(gguf ? path : file, lm->config.root, &lm->arena, &lm->spec, err))
         return false;
-    return !gguf || ct__lm_gguf_adapt(lm->files, &lm->spec, lm->used, err);
+    ct__lm_packed_adapt(lm);
+    return gguf ? ct__lm_gguf_adapt(lm->files, &lm->spec, lm->used, err)
+                : ct__lm_packed_known(lm->config.root, file, err);
 }
 
 static bool load_all(ct_lm *lm, const char *path, const char *file, ct_loc here) {
@@ -356,7 +494,7 @@ static bool load_all(ct_lm *lm, const char *path, const char *file, ct_loc here)
     if (!lm->used) return ct__err_memory(&ctx->err, here, "lm_load", lm->files->n);
     if (!read_spec(lm, path, file, &ctx->err)) return false;
     lm->headless = has_no_head(lm);
-    if (!make_reader(lm, file, here) || !make_layers(lm, here)) return false;
+    if (!make_reader(lm, file, here) || !ct__stack_make(lm, here)) return false;
     complain_of_others(lm);
     if (lm->n_problems) return no_weights(lm, path, &ctx->err);
     return give_values(lm, here);
@@ -529,7 +667,16 @@ static bool put_variable(ct_store *store, const char *name, ct_tensor var, ct_er
     return true;
 }
 
-static bool save_config(const ct_lm *lm, const char *path, ct_err *err) {
+// Weights that were trained are f32, whatever they were before.
+static void set_dtype(const ct_lm *lm, json_t *config) {
+    static const char *const keys[] = {"dtype", "torch_dtype"};
+    for (int i = 0; i < 2 && lm->trainable; i++)
+        if (json_object_get(config, keys[i]))
+            json_object_set_new(config, keys[i], json_string("float32"));
+}
+
+static bool save_config(const ct_lm *lm, const char *path, ct__lm_config_more more, void *user,
+                        ct_err *err) {
     ct_config out;
     ct_text text = {0};
     ct__json_tree(&text, lm->config.root);
@@ -538,8 +685,13 @@ static bool save_config(const ct_lm *lm, const char *path, ct_err *err) {
     if (ok) {
         json_decref(out.root);
         out.root = ct__json_read(text.s, text.n, 0, &fault);
+        if (out.root) { // of the run that these weights come from
+            json_object_del(out.root, "training");
+            json_object_del(out.root, "crc32c");
+            set_dtype(lm, out.root);
+        }
         ok = (out.root || ct__err_memory(err, CT_NOWHERE, path, text.n)) &&
-             ct__config_write(&out, err);
+             (!more || more(&out, user, err)) && ct__config_write(&out, err);
         ct__config_close(&out);
     } else if (text.failed) {
         ct__err_memory(err, CT_NOWHERE, path, text.n);
@@ -548,11 +700,15 @@ static bool save_config(const ct_lm *lm, const char *path, ct_err *err) {
     return ok;
 }
 
-static bool save(const ct_lm *lm, const char *dir, ct_err *err, ct_loc here) {
+bool ct__lm_save(const ct_lm *lm, const char *dir, ct__lm_config_more more, void *user,
+                 ct_loc here) {
     CT_SCOPE; // values that are read live as long as it
     ct_text weights = {0}, config = {0};
     ct_store store = {0};
-    static const ct_st_pair format = {"format", "pt", 6, 2};
+    ct_err *err = &ct__ctx()->err;
+    const char *numerics = ct_numerics();
+    const ct_st_pair about[] = {{"format", "pt", 6, 2},
+                                {"cotan.numerics", numerics, 14, strlen(numerics)}};
     ct__textf(&weights, "%s/model.safetensors", dir);
     ct__textf(&config, "%s/config.json", dir);
     bool ok = !weights.failed && !config.failed;
@@ -561,8 +717,9 @@ static bool save(const ct_lm *lm, const char *dir, ct_err *err, ct_loc here) {
     for (size_t i = 0; ok && i < ct_params_count(lm->params); i++)
         ok = put_variable(&store, ct_params_name(lm->params, i), ct_params_get(lm->params, i), err,
                           here);
-    ok = ok && save_config(lm, config.s, err) &&
-         ct__st_write(weights.s, store.out, store.n, &format, 1, err);
+    ok = ok && save_config(lm, config.s, more, user, err) &&
+         (more ? ct__st_write_checked(weights.s, store.out, store.n, about, 2, err)
+               : ct__st_write(weights.s, store.out, store.n, about, 1, err));
     ct__store_free(&store);
     ct__text_free(&weights);
     ct__text_free(&config);
@@ -574,10 +731,10 @@ bool ct_lm_save_at(const ct_lm *lm, const char *dir, ct_loc here) {
     if (!ctx || !ct__given(ctx, lm, here, "lm_save", "the model") ||
         !ct__given(ctx, dir, here, "lm_save", "the folder") || ctx->err.code)
         return false;
-    if (lm->files->gguf.version) {
+    if (lm->files && lm->files->gguf.version) {
         ct__fail(ctx, CT_E_ARGUMENT, here, "lm_save",
                  "the model came from a GGUF file, of which no folder is made");
         return false;
     }
-    return save(lm, dir, &ctx->err, here) || ct__err_place(&ctx->err, here, "lm_save");
+    return ct__lm_save(lm, dir, NULL, NULL, here) || ct__err_place(&ctx->err, here, "lm_save");
 }

@@ -27,7 +27,9 @@ typedef enum {
     KIND_DROPOUT,
     KIND_CHARS,
     KIND_NO_BIAS,
-    KIND_PRECISION
+    KIND_PRECISION,
+    KIND_TEXT, // written where there is one
+    KIND_MAYBE // a number that is written where it is not 0
 } kind;
 // What a run that is resumed may be told anew.
 typedef enum { STAYS, GROWS, CHANGES } change;
@@ -41,6 +43,11 @@ static const struct setting {
 #define OTHER(key, option, kind, field, change)                                                    \
     { key, option, kind, offsetof(ct_lm_train_options, field), change }
     SETTING("chars", "tokens", KIND_CHARS, chars),
+    SETTING("tokens", "tokens", KIND_TEXT, tokens),
+    SETTING("arch", "arch", KIND_TEXT, arch),
+    SETTING("from", "from", KIND_TEXT, from),
+    SETTING("kv_heads", "kv-heads", KIND_MAYBE, kv_heads),
+    SETTING("hidden", "hidden", KIND_MAYBE, hidden),
     SETTING("layers", "layers", KIND_INT, layers),
     SETTING("heads", "heads", KIND_INT, heads),
     SETTING("width", "width", KIND_INT, width),
@@ -105,6 +112,14 @@ static void store(ct_config *to, const struct setting *s, const ct_lm_train_opti
     case KIND_CHARS:
     case KIND_NO_BIAS: ct__config_set_bool(to, s->key, *(const bool *)at); break;
     case KIND_PRECISION: store_precision(to, s->key, *(const ct_dtype *)at); break;
+    case KIND_TEXT: {
+        const char *text = *(const char *const *)at;
+        if (text) ct__config_set_string(to, s->key, text, strlen(text));
+        break;
+    }
+    case KIND_MAYBE:
+        if (*(const int64_t *)at) ct__config_set_int(to, s->key, *(const int64_t *)at);
+        break;
     }
 }
 
@@ -122,17 +137,38 @@ static bool restore(const ct_config *from, const struct setting *s, ct_lm_train_
     case KIND_CHARS:
     case KIND_NO_BIAS: return ct__config_bool(from, s->key, (bool *)at, err);
     case KIND_PRECISION: return restore_precision(from, s->key, (ct_dtype *)at, err);
+    case KIND_TEXT: {
+        size_t n;
+        *(const char **)at = NULL;
+        return !ct__config_has(from, s->key) ||
+               ct__config_string(from, s->key, (const char **)at, &n, err);
+    }
+    case KIND_MAYBE:
+        *(int64_t *)at = 0;
+        return !ct__config_has(from, s->key) ||
+               ct__config_int(from, s->key, 1, INT64_MAX, (int64_t *)at, err);
     }
     return false;
+}
+
+static bool texts_differ(const char *given, const char *run, char asked[32], char has[32]) {
+    if (!given || (run && strcmp(given, run) == 0)) return false;
+    snprintf(asked, 32, " %.28s", given);
+    snprintf(has, 32, "%.28s", run ? run : "none");
+    return true;
 }
 
 // Texts of what was given and of what the run has; false: nothing was given, or the same.
 static bool differs(const struct setting *s, const ct_lm_train_options *given,
                     const ct_lm_train_options *run, char asked[32], char has[32]) {
     const char *a = (const char *)given + s->at, *b = (const char *)run + s->at;
+    static const char *const words[2][2] = {{"bytes", "chars"}, {"", "biases"}};
     double x = 0, y = 0;
     bool was_given = false;
     switch (s->kind) {
+    case KIND_TEXT:
+        return texts_differ(*(const char *const *)a, *(const char *const *)b, asked, has);
+    case KIND_MAYBE:
     case KIND_INT: x = (double)*(const int64_t *)a, y = (double)*(const int64_t *)b; break;
     case KIND_REAL: x = *(const double *)a, y = *(const double *)b; break;
     case KIND_SEED:
@@ -154,13 +190,14 @@ static bool differs(const struct setting *s, const ct_lm_train_options *given,
         break;
     case KIND_PRECISION: x = *(const ct_dtype *)a, y = *(const ct_dtype *)b; break;
     }
+    if (s->kind == KIND_CHARS && was_given && run->tokens)
+        return texts_differ(words[0][x != 0], run->tokens, asked, has);
     if ((!was_given && x == 0) || x == y) return false;
     if (s->kind == KIND_PRECISION) {
         snprintf(asked, 32, " %s", precision_name((ct_dtype)x));
         snprintf(has, 32, "%s", precision_name((ct_dtype)y));
         return true;
     }
-    static const char *const words[2][2] = {{"bytes", "chars"}, {"", "biases"}};
     if (s->kind == KIND_CHARS || s->kind == KIND_NO_BIAS) {
         snprintf(asked, 32, "%s%s", s->kind == KIND_CHARS ? " " : "",
                  s->kind == KIND_CHARS ? words[0][x != 0] : "");
@@ -227,6 +264,8 @@ static const struct {
 
 // Of the weights themselves: what is known of the best ones is saved with others, too.
 #define STEPS_DONE "steps_done"
+// Of the files' bytes, where a tokenizer reads them.
+#define TEXT_SUM "text_bytes_crc32c"
 
 static void store_best(ct_config *to, const ct_fit_best *best) {
     if (!best->evaluations) return;
@@ -263,6 +302,7 @@ bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options
     checksum(corpus, digits);
     ct__config_set_int(&training, "text_tokens", (int64_t)corpus->n);
     ct__config_set_string(&training, "text_crc32c", digits, 8);
+    if (corpus->paths) ct__config_set_int(&training, TEXT_SUM, (int64_t)corpus->text_sum);
     ct__config_set_int(&training, STEPS_DONE, done);
     store_best(&training, best);
     bool ok = store_data(&training, options, err);
@@ -285,7 +325,11 @@ bool ct__lm_same_text(const ct_lm_resumed *resumed, const ct_corpus *corpus, boo
     ct__err(err, CT_E_DATA, CT_NOWHERE, "train",
             "the text is not the one that the run was trained on: %zu %s with CRC-32C %s, not "
             "%" PRId64 " with %s",
-            corpus->n, chars ? "characters" : "bytes", digits, resumed->tokens, resumed->checksum);
+            corpus->n,
+            corpus->paths ? "tokens"
+            : chars       ? "characters"
+                          : "bytes",
+            digits, resumed->tokens, resumed->checksum);
     ct__lm_hint_text(err);
     return false;
 }
@@ -305,6 +349,7 @@ bool ct__lm_settings_read(const char *dir, ct_lm_train_options *options, ct_err 
     if (ok) {
         ok = ct__config_child(&config, "training", &training, err) &&
              restore_all(&training, options, err);
+        options->tokens = options->arch = options->from = NULL; // their texts go with the config
         ct__config_close(&training);
         ct__config_close(&config);
     }
@@ -324,6 +369,10 @@ static bool read_settings(const ct_config *config, ct_lm_train_options *o, ct_lm
         !ct__config_string(from, "text_crc32c", &digits, &n, err) ||
         !ct__config_list(from, "data", &resumed->n_data, err) ||
         !read_best(from, &resumed->best, err))
+        return false;
+    resumed->text_sum = -1;
+    if (ct__config_has(from, TEXT_SUM) &&
+        !ct__config_int(from, TEXT_SUM, 0, UINT32_MAX, &resumed->text_sum, err))
         return false;
     resumed->steps = o->steps;
     snprintf(resumed->checksum, sizeof resumed->checksum, "%s", digits);

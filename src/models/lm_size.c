@@ -31,15 +31,6 @@ static const double most_parameters_a_token = 8;
 
 // ------------------------------------------------------------------------------------------- costs
 
-static ct_gpt2_config config_of(const rung *r, const ct_corpus *corpus, bool no_bias) {
-    return (ct_gpt2_config){.vocab = corpus->vocab.n,
-                            .context = r->context,
-                            .layers = r->layers,
-                            .heads = r->heads,
-                            .width = r->width,
-                            .no_bias = no_bias};
-}
-
 // Of a batch. Forward and backward are three matmuls a weight; attention adds its own two.
 static double batch_flops(const rung *r, double parameters) {
     double tokens = (double)(r->batch * r->context);
@@ -106,9 +97,7 @@ static rung with_options(rung r, const ct_lm_train_options *o) {
 
 // As if a step were one batch: who asks for more of them wants the same model with larger steps.
 static bool quick_enough(const rung *r, const ct_lm_train_options *o, const ct_corpus *corpus,
-                         double gflops) {
-    ct_gpt2_config config = config_of(r, corpus, o->no_bias);
-    double parameters = (double)ct_gpt2_size(&config);
+                         double parameters, double gflops) {
     return (size_t)r->context < corpus->n - ct__split(corpus->n) &&
            parameters <= most_parameters_a_token * (double)corpus->n &&
            batch_flops(r, parameters) * (double)o->steps <=
@@ -132,25 +121,28 @@ static bool small_enough(const ct_lm_cost *cost, bool *crowded) {
 }
 
 bool ct__lm_choose(ct_lm_train_options *o, const char *command, const ct_corpus *corpus,
-                   ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size, ct_err *err) {
+                   ct_lm_count_fn count, ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size,
+                   ct_err *err) {
     const ct_lm_train_options asked = *o;
     *size = (ct_lm_size){.chosen = !o->layers || !o->width || !o->context || !o->batch};
     if (size->chosen && !time_a_product(command, &size->gflops, err)) return false;
     const double gflops = ct__ctx_gflops(ct__ctx());
     rung r = {0};
+    double parameters = 0;
     for (size_t i = size->chosen ? 0 : RUNGS - 1; i < RUNGS; i++) {
         r = with_options(ladder[i], &asked);
         bool last = i == RUNGS - 1; // which is taken in any case
-        if (!last && !quick_enough(&r, &asked, corpus, gflops)) continue;
         put_sizes(&r, o);
+        parameters = (double)count(o, user);
+        if (parameters < 0) return false;
+        if (!last && !quick_enough(&r, &asked, corpus, parameters, gflops)) continue;
         // What is left now is no reason to choose a size that computes more.
         if (!rehearse(o, last || ct__memory_limit_asked(), &size->cost, user)) return false;
         if (last || small_enough(&size->cost, &size->crowded)) break;
     }
-    ct_gpt2_config config = config_of(&r, corpus, o->no_bias);
     if (size->gflops > 0)
-        size->seconds = batch_flops(&r, (double)ct_gpt2_size(&config)) * (double)o->steps *
-                        (double)o->accumulate / (size->gflops * 1e9 * step_efficiency);
+        size->seconds = batch_flops(&r, parameters) * (double)o->steps * (double)o->accumulate /
+                        (size->gflops * 1e9 * step_efficiency);
     // A third of a step is the forward pass.
     if (size->cost.again)
         size->seconds *= 1 + (double)size->cost.again / (double)size->cost.blocks / 3;

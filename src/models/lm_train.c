@@ -2,18 +2,22 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/memory.h"
 #include "base/os.h"
 #include "base/plain.h"
 #include "base/threefry.h"
 #include "compile/plan.h"
+#include "cotan/hub.h"
 #include "data/loader.h"
 #include "graph/graph.h"
 #include "io/metrics.h"
 #include "io/safetensors.h"
 #include "io/utf8.h"
+#include "io/weights.h"
 #include "models/gpt2.h"
 #include "models/lm.h"
 #include "optim/stage.h"
@@ -30,9 +34,12 @@ typedef struct run {
     ct_corpus corpus;
     size_t n_train; // tokens; the others validate
     ct_text characters;
-    ct_gpt2 *model;
-    ct_gpt2_cache *cache;
+    ct_lexis lexis; // what tokens stand for, where the corpus does not say it
+    ct_learner model;
+    ct_learner_cache cache;
     ct_optim *optim;
+    int64_t parameters, vocab;  // of the model that the run goes on from; 0: none
+    char from[CT_RUN_PATH];     // its folder, or the checkpoint's; "": a new model
     ct_lm_rehearsal *rehearsal; // NULL: the run itself
     uint64_t within;            // bytes that devices are to hold at most; 0: any
     ct_lm_part_fn part;         // hears of a rehearsal's plans
@@ -43,6 +50,7 @@ typedef struct run {
     int32_t *x, *y; // (B, T)
     float *rows;    // (B, 1): 1 for a row that counts
     ct_text sample;
+    double heard;                 // when the text's reading was told last
     double val_loss;              // NaN: this process has evaluated nothing yet
     bool trained;                 // a step was done before, or has begun
     bool keeps_best;              // in a folder of its own: the run has patience, or had it
@@ -77,11 +85,13 @@ static void fill_in(ct_lm_train_options *o) {
     o->warmup = CT_F(ct__num_or(o->warmup, tenth < 100 ? tenth : 100));
 }
 
-static double default_lr(int64_t width) { return width < 512 ? 1e-3 : 6e-4; }
+static double default_lr(const ct_lm_train_options *o) {
+    return o->from ? 5e-5 : o->width < 512 ? 1e-3 : 6e-4;
+}
 
 // What depends on the size of the model.
 static void fill_in_rates(ct_lm_train_options *o) {
-    if (o->lr == 0) o->lr = default_lr(o->width);
+    if (o->lr == 0) o->lr = default_lr(o);
     o->min_lr = CT_F(ct__num_or(o->min_lr, o->lr / 10));
 }
 
@@ -95,8 +105,9 @@ __attribute__((format(printf, 3, 4))) static bool refuse(ct_err *err, const char
 }
 
 static bool in_range(const ct_lm_train_options *o) {
-    const int64_t counts[] = {o->layers, o->heads,      o->width,      o->context,   o->batch,
-                              o->steps,  o->eval_every, o->save_every, o->accumulate};
+    const int64_t counts[] = {o->layers,     o->heads,  o->width,      o->context,
+                              o->batch,      o->steps,  o->eval_every, o->save_every,
+                              o->accumulate, o->hidden, o->kv_heads};
     const ct_num numbers[] = {o->min_lr,   o->warmup,       o->weight_decay, o->clip,
                               o->beta1,    o->eval_batches, o->beta2,        CT_F(o->lr),
                               o->patience, o->min_delta};
@@ -109,9 +120,69 @@ static bool in_range(const ct_lm_train_options *o) {
            o->dropout < 1;
 }
 
+// "bpe:8192": 8192; -1: it says something else.
+static int64_t bpe_size(const char *tokens) {
+    char *end;
+    if (!tokens || strncmp(tokens, "bpe:", 4) != 0) return -1;
+    const long long n = strtoll(tokens + 4, &end, 10);
+    return *end || end == tokens + 4 || n < 0 || n > INT32_MAX ? 0 : n;
+}
+
+static bool usable_tokens(const ct_lm_train_options *o, const char *command, ct_err *err) {
+    enum { LEAST = 257, MOST = 1 << 24 };
+    const int64_t bpe = bpe_size(o->tokens);
+    if (o->tokens && o->from)
+        return refuse(err, command, "--tokens is not for --from, whose model has its own");
+    static const char *const kinds[] = {"bytes", "chars", "bpe:8192", NULL};
+    const char *near = o->tokens && bpe < 0 ? ct__nearest(o->tokens, kinds) : NULL;
+    const bool kind = near && strcmp(near, o->tokens) == 0;
+    if (o->tokens && bpe < 0 && !kind && access(o->tokens, F_OK) != 0)
+        return refuse(err, command,
+                      "--tokens is bytes, chars, bpe:8192 (or another number) or the path of a "
+                      "tokenizer, not \"%.60s\"%s%s%s",
+                      o->tokens, near ? "; is " : "", near ? near : "", near ? " meant?" : "");
+    if (bpe >= 0 && (bpe < LEAST || bpe >= MOST))
+        return refuse(err, command,
+                      "--tokens %.40s: a byte-level BPE has %d tokens at least (256 bytes and the "
+                      "end of a text), and fewer than %d",
+                      o->tokens, LEAST, MOST);
+    return true;
+}
+
+static bool usable_model(const ct_lm_train_options *o, const char *command, ct_err *err) {
+    const struct {
+        const char *option;
+        bool given;
+    } sizes[] = {{"layers", o->layers},     {"heads", o->heads},   {"width", o->width},
+                 {"kv-heads", o->kv_heads}, {"hidden", o->hidden}, {"no-bias", o->no_bias},
+                 {"arch", o->arch}};
+    for (size_t i = 0; o->from && i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].given)
+            return refuse(err, command, "--%s is not for --from, whose model has its own",
+                          sizes[i].option);
+    if (o->arch && !ct__spec_own_rows(err)) return false;
+    if (o->arch && !ct__spec_is_known(o->arch)) {
+        ct_arena arena = {0};
+        const char *near = ct__spec_nearest(o->arch, &arena);
+        refuse(err, command, "--arch %.60s is no architecture that is known", o->arch);
+        if (near) ct__err_hint(err, "the nearest that is known is %s", near);
+        ct__arena_free(&arena);
+        return false;
+    }
+    const bool stack = o->arch && strcmp(o->arch, "gpt2") != 0;
+    if ((o->kv_heads || o->hidden) && !stack)
+        return refuse(err, command, "--%s needs --arch: a GPT-2 has no such choice",
+                      o->kv_heads ? "kv-heads" : "hidden");
+    if (o->no_bias && stack)
+        return refuse(err, command, "--no-bias is not for --arch %s, which says what has biases",
+                      o->arch);
+    if (o->kv_heads && !o->heads) return refuse(err, command, "--kv-heads needs --heads");
+    return true;
+}
+
 static bool usable(const ct_lm_train_options *o, const char *command, ct_err *err) {
     int64_t steps = o->steps ? o->steps : 2000;
-    double lr = o->lr > 0 ? o->lr : default_lr(o->width);
+    double lr = o->lr > 0 ? o->lr : default_lr(o);
     if (!in_range(o)) return refuse(err, command, "an option is out of its range");
     if (o->precision && !ct__lm_is_precision(o->precision))
         return refuse(err, command, "the precision is %s, it must be f32, bf16 or f16",
@@ -129,6 +200,7 @@ static bool usable(const ct_lm_train_options *o, const char *command, ct_err *er
         return refuse(err, command, "--min-delta needs --patience");
     if (!o->n_data)
         return refuse(err, command, "--data is missing: files, folders or patterns of text");
+    if (!usable_tokens(o, command, err) || !usable_model(o, command, err)) return false;
     if (o->width && o->heads && o->width % o->heads)
         return refuse(err, command, "--width %" PRId64 " is not a multiple of --heads %" PRId64,
                       o->width, o->heads);
@@ -140,6 +212,19 @@ static bool usable(const ct_lm_train_options *o, const char *command, ct_err *er
     return true;
 }
 
+// What has an older name keeps it; GPT-2 is what is meant without a name.
+static void name_tokens(ct_lm_train_options *o) {
+    const bool chars = o->tokens && strcmp(o->tokens, "chars") == 0;
+    if (chars || (o->tokens && strcmp(o->tokens, "bytes") == 0)) {
+        o->chars = chars;
+        o->given |= CT_LM_GIVEN_CHARS;
+        o->tokens = NULL;
+    } else if (o->tokens) {
+        o->chars = false;
+    }
+    if (o->arch && strcmp(o->arch, "gpt2") == 0) o->arch = NULL;
+}
+
 // A run that holds nothing yet; NULL, with an error: there is no memory for it.
 static run *make_run(const ct_lm_train_options *options, const char *command, ct_err *err) {
     run *r = ct__malloc(sizeof *r);
@@ -149,6 +234,7 @@ static run *make_run(const ct_lm_train_options *options, const char *command, ct
     }
     *r = (run){
         .o = *options, .command = command, .err = err, .val_loss = NAN, .saved = -1, .lock = -1};
+    r->lexis.begin = r->lexis.end = -1;
     return r;
 }
 
@@ -160,14 +246,31 @@ static run *start(const ct_lm_train_options *options, const char *command, ct_ct
     ct_numerics(); // opens the device, which may refuse what the environment asks of it
     if (ctx->err.code) return NULL;
     run *r = make_run(options, command, &ctx->err);
-    if (!r || r->o.resume) return r;
+    if (!r) return r;
+    name_tokens(&r->o);
+    if (r->o.resume) return r;
     fill_in(&r->o);
     r->keeps_best = r->o.patience.value > 0;
     return r;
 }
 
-static ct_gpt2_config config_of(const run *r) {
-    const ct_lm_train_options *o = &r->o;
+// Is the model one of the stack's, which any architecture is?
+static bool is_stack(const ct_lm_train_options *o) { return o->arch || o->from; }
+
+static ct_lm_sizes sizes_of(const run *r, const ct_lm_train_options *o) {
+    return (ct_lm_sizes){.arch = o->arch,
+                         .vocab = r->corpus.vocab.n,
+                         .context = o->context,
+                         .layers = o->layers,
+                         .heads = o->heads,
+                         .width = o->width,
+                         .kv_heads = o->kv_heads,
+                         .hidden = o->hidden,
+                         .begin = r->lexis.begin,
+                         .end = r->lexis.end};
+}
+
+static ct_gpt2_config config_of(const run *r, const ct_lm_train_options *o) {
     return (ct_gpt2_config){.vocab = r->corpus.vocab.n,
                             .context = o->context,
                             .layers = o->layers,
@@ -175,9 +278,27 @@ static ct_gpt2_config config_of(const run *r) {
                             .width = o->width,
                             .no_bias = o->no_bias,
                             .dropout = o->dropout,
-                            .tokens = o->chars ? "chars" : "bytes",
+                            .tokens = r->lexis.tokenizer ? NULL
+                                      : o->chars         ? "chars"
+                                                         : "bytes",
                             .characters = r->characters.s,
                             .characters_n = r->characters.n};
+}
+
+static int64_t count_parameters(const ct_lm_train_options *o, void *user) {
+    const run *r = user;
+    if (r->parameters) return r->parameters;
+    if (!o->arch) {
+        const ct_gpt2_config config = config_of(r, o);
+        return ct_gpt2_size(&config);
+    }
+    const ct_lm_sizes sizes = sizes_of(r, o);
+    ct_arena arena = {0};
+    ct_spec spec;
+    const int64_t n =
+        ct__lm_spec_of(&sizes, &arena, &spec, NULL, r->err) ? ct__stack_size(&spec) : -1;
+    ct__arena_free(&arena);
+    return n;
 }
 
 // ------------------------------------------------------------------------------------------ events
@@ -202,13 +323,25 @@ static void add_duration(ct_text *text, double seconds) {
         ct__textf(text, "%.1f h", seconds / 3600);
 }
 
+static const char *unit_of(const run *r) {
+    return r->lexis.tokenizer ? "tokens" : r->o.chars ? "characters" : "bytes";
+}
+
 static void tell_model(run *r, const ct_lm_size *size) {
     const ct_lm_train_options *o = &r->o;
-    ct_gpt2_config config = config_of(r);
     ct_text text = {0};
-    ct__textf(&text, "%zu %s of text, %zu to train on; ", r->corpus.n,
-              o->chars ? "characters" : "bytes", r->n_train);
-    if (size->chosen) ct__text_add(&text, "chosen for this machine: ");
+    if (r->lexis.tokenizer) ct__textf(&text, "%zu bytes of text, ", r->corpus.bytes);
+    ct__textf(&text,
+              r->lexis.tokenizer ? "%zu %s, %zu to train on; "
+                                 : "%zu %s of text, %zu to train on; ",
+              r->corpus.n, unit_of(r), r->n_train);
+    if (r->lexis.tokenizer && !o->from)
+        ct__textf(&text, "a vocabulary of %" PRId32 "; ", r->corpus.vocab.n);
+    if (o->from)
+        ct__textf(&text, "on from %s, ", o->from);
+    else if (o->arch)
+        ct__textf(&text, "%s, ", o->arch);
+    if (size->chosen && !o->from) ct__text_add(&text, "chosen for this machine: ");
     ct__textf(&text,
               "%" PRId64 " layer%s, %" PRId64 " head%s, width %" PRId64 ", context %" PRId64 ", ",
               o->layers, o->layers == 1 ? "" : "s", o->heads, o->heads == 1 ? "" : "s", o->width,
@@ -218,7 +351,7 @@ static void tell_model(run *r, const ct_lm_size *size) {
         ct__textf(&text, "%" PRId64 " batches of %" PRId64 " a step: ", o->accumulate, o->batch);
     else
         ct__textf(&text, "batch %" PRId64 ": ", o->batch);
-    add_grouped(&text, ct_gpt2_size(&config));
+    add_grouped(&text, count_parameters(o, r));
     ct__textf(&text, " parameters, about %.0f MB of memory", ceil((double)size->cost.memory / 1e6));
     if (size->cost.again)
         ct__textf(&text, " with %zu of %zu blocks computed again in gradients", size->cost.again,
@@ -276,21 +409,32 @@ static void tell_end(run *r) {
     ct__text_free(&folder);
 }
 
+// Bytes of the held-out text.
+static bool held_out_bytes(const run *r, double *bytes) {
+    const int32_t *tokens = r->corpus.tokens + r->n_train;
+    const size_t n = r->corpus.n - r->n_train;
+    char one[4];
+    if (r->lexis.tokenizer) return ct__lexis_bytes(&r->lexis, tokens, n, bytes, r->err);
+    *bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        *bytes += r->o.chars ? (double)ct__utf8_put(r->corpus.vocab.chars[tokens[i]], one) : 1;
+    return true;
+}
+
 // The held-out loss, of the best weights where they are kept; in nats a byte whatever a token is.
-static void tell_done(run *r) {
+static bool tell_done(run *r) {
     bool best = has_best(r);
     double loss = best ? r->best.val_loss : r->val_loss;
     ct_text text = {0};
-    char one[4];
-    double bytes = 0, n = (double)(r->corpus.n - r->n_train);
-    for (size_t i = r->n_train; i < r->corpus.n; i++)
-        bytes +=
-            r->o.chars ? (double)ct__utf8_put(r->corpus.vocab.chars[r->corpus.tokens[i]], one) : 1;
-    ct__textf(&text, "held-out loss: %.4f nats a byte", loss * n / bytes);
+    double bytes, n = (double)(r->corpus.n - r->n_train);
+    if (!held_out_bytes(r, &bytes)) return false;
+    ct__textf(&text, "held-out loss: %.4f nats a byte", loss * n / (bytes > 0 ? bytes : 1));
     if (r->o.chars) ct__textf(&text, ", %.4f nats a character", loss);
+    if (r->lexis.tokenizer) ct__textf(&text, ", %.4f nats a token", loss);
     if (best) ct__textf(&text, ", after step %" PRId64, r->best.steps);
     tell(r, (ct_lm_event){.kind = CT_LM_DONE, .text = text.failed ? "" : text.s});
     ct__text_free(&text);
+    return true;
 }
 
 // ------------------------------------------------------------------------------------ what it does
@@ -321,7 +465,7 @@ static ct_tensor record_loss(int64_t batch, void *user) {
         ct_assign(r->position, ct_scalar((double)r->done, CT_I64));
     }
     CT_AUTOCAST(r->o.precision);
-    return ct_gpt2_loss(r->model, x, y, &mode);
+    return ct__learner_loss(&r->model, x, y, &mode, CT_HERE);
 }
 
 static bool stop_wanted(const run *r) { return r->o.stop && r->o.stop(r->o.user); }
@@ -333,8 +477,8 @@ static void run_batch(run *r) {
     ct_tensor x = given(r, r->x, CT_I32, r->o.context), y = given(r, r->y, CT_I32, r->o.context);
     ct_tensor count = given(r, r->rows, CT_F32, 1);
     CT_AUTOCAST(r->o.precision);
-    ct_tensor logits = ct_gpt2_logits(r->model, x, NULL);            // (B, T, vocab)
-    ct_tensor losses = ct_cross_entropy(logits, y, .per_row = true); // (B, T)
+    ct_tensor logits = ct__learner_logits(&r->model, x, NULL, CT_HERE); // (B, T, vocab)
+    ct_tensor losses = ct_cross_entropy(logits, y, .per_row = true);    // (B, T)
     ct_metric("val_sum", ct_sum(ct_mul(losses, count)));
 }
 
@@ -369,7 +513,8 @@ static bool show_sample(run *r) {
                        .stop = stop_of_run,
                        .user = r};
     ct__text_free(&r->sample);
-    if (!ct__lm_write(r->model, r->cache, &r->corpus.vocab, &draw, r->err)) return false;
+    if (!ct__lm_write(&r->model, &r->cache, &r->corpus.vocab, &r->lexis, &draw, r->err))
+        return false;
     // What untrained weights write is drawn all the same: all plans are made with the first step.
     if (!r->trained) return true;
     tell(r, (ct_lm_event){.kind = CT_LM_SAMPLE,
@@ -402,13 +547,18 @@ static bool evaluate(double *val_loss, void *user) {
 
 static bool add_settings(ct_config *config, void *user, ct_err *err) {
     const run *r = user;
+    if (r->model.gpt2 && r->lexis.end >= 0) {
+        ct__config_set_int(config, "bos_token_id",
+                           r->lexis.begin >= 0 ? r->lexis.begin : r->lexis.end);
+        ct__config_set_int(config, "eos_token_id", r->lexis.end);
+    }
     return ct__lm_settings_store(config, &r->o, &r->corpus, r->done, &r->best, err);
 }
 
 // The best weights first: those that are saved later force their names to disk.
 static bool save_model(run *r, const char *folder) {
     return (!has_best(r) || ct__checkpoint_take_best(r->dir, folder, r->err)) &&
-           ct__gpt2_save(r->model, folder, add_settings, r, CT_NOWHERE);
+           ct__learner_save(&r->model, folder, add_settings, r);
 }
 
 static bool fill_checkpoint(run *r, int64_t steps_done) {
@@ -488,7 +638,8 @@ static ct_fit_answer keep_best(const ct_fit_point *point, void *user) {
     r->best = point->best;
     if (r->keeps_best && point->improved &&
         !(place(r, r->dir, CT_RUN_BEST, folder) &&
-          ct__gpt2_save(r->model, folder, add_settings, r, CT_NOWHERE)))
+          ct__learner_save(&r->model, folder, add_settings, r) &&
+          ct__lexis_save(&r->lexis, folder, r->err)))
         r->best = before;
     return CT_FIT_GO_ON;
 }
@@ -602,20 +753,65 @@ static void warn_of_binary(const run *r) {
     ct__text_free(&text);
 }
 
+// Some times a second.
+static bool hear_reading(const char *text, void *user) {
+    run *r = user;
+    const double now = ct__now();
+    if (now - r->heard > 0.2) tell(r, (ct_lm_event){.kind = CT_LM_TEXT, .text = text});
+    if (now - r->heard > 0.2) r->heard = now;
+    return !stop_wanted(r);
+}
+
+// The tokenizer: learnt, or that of a folder: the run's own, or the one of the model that it goes on from.
+static bool find_lexis(run *r) {
+    const int64_t bpe = bpe_size(r->o.tokens);
+    const ct_lexis_heard heard = {hear_reading, r};
+    const char *from = r->o.resume ? r->o.resume : r->o.from ? r->from : r->o.tokens;
+    if (!(bpe > 0 && !r->o.resume ? ct__lexis_learn(&r->lexis, &r->corpus, bpe, &heard, r->err)
+                                  : ct__lexis_load(&r->lexis, from, r->err)))
+        return false;
+    const int64_t n = ct_tokenizer_size(r->lexis.tokenizer);
+    r->corpus.vocab.n = (int32_t)(r->vocab ? r->vocab : n);
+    return n <= r->corpus.vocab.n ||
+           ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, from,
+                   "the tokenizer has %" PRId64 " tokens, the model knows %" PRId64, n, r->vocab);
+}
+
+// The text by the tokenizer; of a run that is resumed as it lies in its folder, where it is the same.
+static bool read_lexis(run *r) {
+    const ct_lexis_heard heard = {hear_reading, r};
+    const ct_lm_resumed *was = &r->resumed;
+    if (!find_lexis(r)) return false;
+    if (r->o.resume && was->text_sum == (int64_t)r->corpus.text_sum &&
+        ct__lexis_kept(&r->corpus, r->o.out, was->tokens,
+                       (uint32_t)strtoul(was->checksum, NULL, 16)))
+        return true;
+    return ct__lexis_read(&r->lexis, &r->corpus, &heard, r->err);
+}
+
 static bool read_text(run *r) {
     const ct_lm_train_options *o = &r->o;
-    ct_tokens kind = o->chars ? CT_TOKENS_CHARS : CT_TOKENS_BYTES;
+    const bool later = o->tokens || o->from;
+    ct_tokens kind = later ? CT_TOKENS_LATER : o->chars ? CT_TOKENS_CHARS : CT_TOKENS_BYTES;
     // The smallest context that would be chosen, where none is asked for.
     size_t context = o->context ? (size_t)o->context : 32;
     if (!ct__corpus_read(o->data, o->n_data, kind, o->out, &r->corpus, r->err)) {
         if (o->data == r->resumed.data) ct__lm_hint_text(r->err);
         return false;
     }
+    if (later && !read_lexis(r)) return false;
+    if (!later && o->arch && !ct__lexis_plain(&r->lexis, &r->corpus.vocab, r->err)) return false;
     if (!ct__corpus_check(&r->corpus, context, r->err)) return false;
-    warn_of_binary(r);
+    if (!later) warn_of_binary(r);
     r->n_train = ct__split(r->corpus.n);
     ct__vocab_text(&r->corpus.vocab, &r->characters);
     return !r->characters.failed || ct__err_memory(r->err, CT_NOWHERE, r->command, r->corpus.n);
+}
+
+// What lies beside the model from the first on: the tokenizer, and the text by it.
+static bool save_lexis(run *r) {
+    return ct__lexis_save(&r->lexis, r->dir, r->err) &&
+           (!r->lexis.tokenizer || ct__lexis_keep(&r->corpus, r->dir, r->err));
 }
 
 static bool make_batches(run *r) {
@@ -659,7 +855,7 @@ static bool load_checkpoint(run *r) {
     const char *dir = r->o.out;
     if (!ct__checkpoint_path(dir, r->first, "model.safetensors", model, r->err) ||
         !ct__checkpoint_path(dir, r->first, "state.safetensors", state, r->err) ||
-        !ct_gpt2_load_weights_at(r->model, model, CT_NOWHERE) ||
+        (r->model.gpt2 && !ct_gpt2_load_weights_at(r->model.gpt2, model, CT_NOWHERE)) ||
         !ct_params_load_at(ct_optim_state(r->optim), state, CT_NOWHERE) ||
         !ct_optim_resume_at(r->optim, CT_NOWHERE))
         return false;
@@ -715,9 +911,12 @@ static bool restore_best(run *r) {
         if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
         ct__text_free(&text);
     }
-    return r->resumed.best_in_folder ? ct__checkpoint_path(dir, r->first, NULL, folder, r->err) &&
-                                           ct__checkpoint_take_best(dir, folder, r->err)
-                                     : ct__checkpoint_give_best(dir, r->first, lost, r->err);
+    if (r->resumed.best_in_folder)
+        return ct__checkpoint_path(dir, r->first, NULL, folder, r->err) &&
+               ct__checkpoint_take_best(dir, folder, r->err);
+    if (!ct__checkpoint_give_best(dir, r->first, lost, r->err)) return false;
+    return lost || !ct__checkpoint_has_best(dir, r->first) ||
+           (place(r, dir, CT_RUN_BEST, folder) && ct__lexis_save(&r->lexis, folder, r->err));
 }
 
 // Everything that can be refused has been looked at: the folder becomes that of the checkpoint.
@@ -740,10 +939,10 @@ static ct_fit_answer go_on(const ct_fit_point *point, void *user) {
     return CT_FIT_GO_ON;
 }
 
-ct_optim *ct__lm_optim(ct_gpt2 *model, const ct_lm_train_options *o) {
-    return ct_adamw(ct_gpt2_params(model),
+ct_optim *ct__lm_optim(ct_params *params, const ct_lm_train_options *o) {
+    return ct_adamw(params,
                     .schedule = {.shape = CT_LR_COSINE,
-                                 .lr = o->lr > 0 ? o->lr : default_lr(o->width),
+                                 .lr = o->lr > 0 ? o->lr : default_lr(o),
                                  .min_lr = o->min_lr.value,
                                  .warmup = (int64_t)o->warmup.value,
                                  .steps = o->steps},
@@ -752,21 +951,37 @@ ct_optim *ct__lm_optim(ct_gpt2 *model, const ct_lm_train_options *o) {
                     .loss_scale.initial = o->precision == CT_F16 ? FIRST_LOSS_SCALE : 0);
 }
 
+// A new one, or the one that the run goes on from.
+static bool make_learner(run *r) {
+    const ct_lm_train_options *o = &r->o;
+    if (!is_stack(o)) {
+        const ct_gpt2_config config = config_of(r, o);
+        r->model.gpt2 = ct_gpt2_new(&config, o->seed);
+    } else if (*r->from) {
+        r->model.lm =
+            ct_lm_load_with(r->from, (ct_lm_load_options){.trainable = true, .here = CT_NOWHERE});
+    } else {
+        const ct_lm_sizes sizes = sizes_of(r, o);
+        r->model.lm = ct__lm_new(&sizes, o->seed, CT_NOWHERE);
+    }
+    return r->model.gpt2 || r->model.lm;
+}
+
 static bool make_model(run *r) {
     const ct_lm_train_options *o = &r->o;
-    ct_gpt2_config config = config_of(r);
-    r->model = ct_gpt2_new(&config, o->seed);
-    if (!r->model || !part(r, "first weights")) return false;
-    r->optim = ct__lm_optim(r->model, o);
+    // Weights that are read make no plan.
+    if (!make_learner(r) || (!*r->from && !part(r, "first weights"))) return false;
+    r->optim = ct__lm_optim(ct__learner_params(&r->model), o);
     if (!r->optim || !part(r, "first state")) return false;
-    if (r->o.event) r->cache = ct_gpt2_cache_new(r->model, 1, 0);
-    return (r->cache || !r->o.event) && make_state(r);
+    if (r->o.event && !ct__learner_cache_new(&r->model, SHOWN_TOKENS + CT_LM_PROMPT, &r->cache))
+        return false;
+    return make_state(r);
 }
 
 static void free_model(run *r) {
-    ct_gpt2_cache_free(r->cache);
+    ct__learner_cache_free(&r->cache);
     ct_optim_free(r->optim);
-    ct_gpt2_free(r->model);
+    ct__learner_free(&r->model);
     ct__free(r->x);
     ct__free(r->y);
     ct__free(r->rows);
@@ -778,6 +993,7 @@ static void free_run(run *r) {
     if (r->replaces) ct__run_abandon_next(r->o.out); // it came to no save
     ct__run_unlock(r->lock);
     ct__corpus_free(&r->corpus);
+    ct__lexis_free(&r->lexis);
     ct__text_free(&r->characters);
     ct__text_free(&r->sample);
     ct__text_free(&r->largest);
@@ -822,7 +1038,7 @@ static bool record_all(run *r, ct_lm_cost *cost) {
     // Half as much again while the steps' losses are drawn.
     cost->curves =
         ct__series_bytes(r->o.steps) * 3 / 2 + ct__series_bytes(r->o.steps / r->o.eval_every + 2);
-    cost->weights = bytes_of(ct_gpt2_params(r->model));
+    cost->weights = bytes_of(ct__learner_params(&r->model));
     cost->state = bytes_of(ct_optim_state(r->optim));
     if (r->o.accumulate > 1) {
         const ct_params *sums = ct__optim_sums(r->optim, CT_NOWHERE);
@@ -831,13 +1047,13 @@ static bool record_all(run *r, ct_lm_cost *cost) {
     }
     run_batch(r);
     if (!part(r, "evaluation")) return false;
-    if (r->cache &&
-        (!ct__lm_rehearse_write(r->model, r->cache, 1, SHOWN_TOKENS) || !part(r, "sample")))
+    if (r->o.event &&
+        (!ct__lm_rehearse_write(&r->model, &r->cache, 1, SHOWN_TOKENS) || !part(r, "sample")))
         return false;
     if (!record_step(r, true)) return false;
     // Once more, now that the memory of all plans is there; the plans are known.
     run_batch(r);
-    if (r->cache && !ct__lm_rehearse_write(r->model, r->cache, 1, SHOWN_TOKENS)) return false;
+    if (r->o.event && !ct__lm_rehearse_write(&r->model, &r->cache, 1, SHOWN_TOKENS)) return false;
     return record_step(r, false) && !r->err->code;
 }
 
@@ -855,6 +1071,8 @@ static bool rehearse_once(run *real, const ct_lm_train_options *options, ct_lm_c
         r->corpus = real->corpus;
         r->n_train = real->n_train;
         r->characters = real->characters;
+        r->lexis = real->lexis;
+        memcpy(r->from, real->from, sizeof r->from);
         ok = record_all(r, cost);
         free_model(r);
     }
@@ -884,12 +1102,78 @@ static bool rehearse(const ct_lm_train_options *options, bool lessens, ct_lm_cos
     return ok;
 }
 
+// Its sizes are those of the run.
+static bool take_sizes(run *r, const ct_lm *lm) {
+    enum { USUAL = 256 };
+    ct_lm_train_options *o = &r->o;
+    const ct_spec *s = &lm->spec;
+    if (lm->reader || s->bidirectional)
+        return ct__err(r->err, CT_E_USAGE, CT_NOWHERE, r->command,
+                       "--from %s: %s does not go on with a text, which is what is trained",
+                       o->from, s->type);
+    if (lm->files->gguf.version)
+        return ct__err(r->err, CT_E_USAGE, CT_NOWHERE, r->command,
+                       "--from %s: a GGUF file is none that a run can save: the folder is needed "
+                       "that it was made from",
+                       o->from);
+    if (s->context && o->context > s->context)
+        return ct__err(r->err, CT_E_USAGE, CT_NOWHERE, r->command,
+                       "--context %" PRId64 " is more than the %" PRId64 " tokens of %s",
+                       o->context, s->context, o->from);
+    r->parameters = ct__stack_size(s);
+    r->vocab = s->vocab;
+    o->layers = s->layers;
+    o->heads = s->heads;
+    o->width = s->width;
+    if (!o->context) o->context = s->context && s->context < USUAL ? s->context : USUAL;
+    return true;
+}
+
+// The folder of the model to go on from: of a run that is resumed its checkpoint.
+static bool find_from(run *r) {
+    if (r->o.resume) return ct__checkpoint_path(r->o.out, r->first, NULL, r->from, r->err);
+    if (access(r->o.from, F_OK) != 0)
+        return ct_hub_find_at(r->o.from, NULL, r->from, CT_RUN_PATH, CT_NOWHERE);
+    if (snprintf(r->from, CT_RUN_PATH, "%s", r->o.from) < CT_RUN_PATH) return true;
+    return ct__err(r->err, CT_E_FILE, CT_NOWHERE, r->command, "the path of --from is too long");
+}
+
+// Weights of few bits have no gradients.
+static bool has_numbers(run *r) {
+    static const char *const keys[] = {"quantization_config", "quantization"};
+    char path[CT_RUN_PATH];
+    ct_config config;
+    ct_err ignored = {0}; // what is wrong with the file is told by who loads it
+    bool few = false;
+    if (!place(r, r->from, "config.json", path)) return false;
+    if (!ct__config_read(path, &config, &ignored)) return true;
+    for (int i = 0; i < 2; i++)
+        few |= ct__config_has(&config, keys[i]) && !ct__config_null(&config, keys[i]);
+    ct__config_close(&config);
+    return !few || refuse(r->err, r->command,
+                          "--from %s: its weights are of few bits, as its config.json says, and "
+                          "such have no gradients",
+                          r->o.from);
+}
+
+static bool look_at_model(run *r) {
+    if (!is_stack(&r->o) || (r->o.arch && !r->o.resume)) return true;
+    if (!find_from(r)) return false;
+    if (!r->o.from) return true;
+    if (!has_numbers(r)) return false;
+    ct_lm *lm = ct_lm_load_with(r->from, (ct_lm_load_options){.here = CT_NOWHERE}); // mapped
+    bool ok = lm && take_sizes(r, lm);
+    ct_lm_free(lm);
+    return ok;
+}
+
 // The text, the sizes, and what they will take: all that is known before anything is written.
 static bool prepare(run *r, ct_lm_size *size) {
     bool resumed = r->o.resume != NULL;
-    if (!read_text(r)) return false;
+    if (!look_at_model(r) || !read_text(r)) return false;
     if (resumed && !ct__lm_same_text(&r->resumed, &r->corpus, r->o.chars, r->err)) return false;
-    if (!ct__lm_choose(&r->o, r->command, &r->corpus, rehearse, r, size, r->err)) return false;
+    if (!ct__lm_choose(&r->o, r->command, &r->corpus, count_parameters, rehearse, r, size, r->err))
+        return false;
     fill_in_rates(&r->o);
     tell_model(r, size);
     return true;
@@ -931,7 +1215,7 @@ static bool train(run *r) {
     if (!resumed && r->o.out && !could_begin(r)) return false;
     if (!prepare(r, &size)) return false;
     if (!ct__lm_fits(&size.cost, r->command, &r->largest, smaller, r->err)) return false;
-    if ((!resumed && !make_folder(r)) || !make_batches(r)) return false;
+    if ((!resumed && !make_folder(r)) || !save_lexis(r) || !make_batches(r)) return false;
     ct__ctx_within(ct__ctx(), r->within);
     if (!make_model(r)) return false;
     if (resumed && (!load_checkpoint(r) || !compare_numerics(r))) return false;
@@ -975,8 +1259,7 @@ static bool train(run *r) {
                        "stopped after %" PRId64 " of %" PRId64 " steps", r->done, r->o.steps);
     tell_end(r);
     tell_memory(r, &size.cost, peak);
-    tell_done(r);
-    return true;
+    return tell_done(r);
 }
 
 bool ct_lm_train(const ct_lm_train_options *options) {

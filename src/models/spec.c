@@ -3,12 +3,16 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "base/plain.h"
 #include "base/text.h"
+#include "cotan/lm.h"
+#include "graph/graph.h"
 #include "models/rope.h"
 
 typedef enum { INTEGER, REAL, KIND, NAME } setting_kind;
@@ -49,27 +53,53 @@ typedef struct reader {
 
 static size_t type_length(const char *row) { return strcspn(row, ":"); }
 
-static const char *find_row(const char *type, size_t n) {
-    for (size_t i = 0; ct__architectures[i]; i++)
-        if (type_length(ct__architectures[i]) == n && !strncmp(ct__architectures[i], type, n))
-            return ct__architectures[i];
-    return NULL;
+// Rows that a program brings; they are never removed, and go before the table's.
+static struct own_row {
+    char *row;
+    struct own_row *older;
+} * own_rows;
+static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const char *own_row(const char *type, size_t n) {
+    pthread_mutex_lock(&own_lock);
+    const struct own_row *at = own_rows;
+    while (at && !(type_length(at->row) == n && !strncmp(at->row, type, n))) at = at->older;
+    pthread_mutex_unlock(&own_lock);
+    return at ? at->row : NULL;
 }
 
-static bool unknown_type(const reader *r, const char *type) {
+static const char *find_row(const char *type, size_t n) {
+    const char *own = own_row(type, n);
+    for (size_t i = 0; !own && ct__architectures[i]; i++)
+        if (type_length(ct__architectures[i]) == n && !strncmp(ct__architectures[i], type, n))
+            return ct__architectures[i];
+    return own;
+}
+
+bool ct__spec_is_known(const char *type) { return find_row(type, strlen(type)) != NULL; }
+
+// NULL: no memory, or none is near.
+const char *ct__spec_nearest(const char *type, ct_arena *arena) {
     enum { MOST = 256 };
     const char *names[MOST + 1];
     size_t n = 0;
-    for (; ct__architectures[n] && n < MOST; n++) {
-        char *name = ct__arena(r->arena, type_length(ct__architectures[n]) + 1);
-        if (!name) return ct__err_memory(r->err, CT_NOWHERE, r->path, 0);
-        snprintf(name, type_length(ct__architectures[n]) + 1, "%s", ct__architectures[n]);
-        names[n] = name;
-    }
+    pthread_mutex_lock(&own_lock);
+    for (const struct own_row *at = own_rows; at && n < MOST; at = at->older)
+        names[n++] = ct__arena_printf(arena, "%.*s", (int)type_length(at->row), at->row);
+    pthread_mutex_unlock(&own_lock);
+    for (size_t i = 0; ct__architectures[i] && n < MOST; i++)
+        names[n++] = ct__arena_printf(arena, "%.*s", (int)type_length(ct__architectures[i]),
+                                      ct__architectures[i]);
     names[n] = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (!names[i]) return NULL;
+    return ct__nearest(type, names);
+}
+
+static bool unknown_type(const reader *r, const char *type) {
+    const char *near = ct__spec_nearest(type, r->arena);
     ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
             "key \"model_type\" is \"%.100s\", an architecture that is not known", type);
-    const char *near = ct__nearest(type, names);
     if (near) ct__err_hint(r->err, "the nearest that is known is \"%s\"", near);
     return false;
 }
@@ -78,6 +108,21 @@ static int setting_of(const char *key, size_t n) {
     for (int i = 0; i < SETTINGS; i++)
         if (strlen(settings[i].key) == n && !strncmp(settings[i].key, key, n)) return i;
     return -1;
+}
+
+static bool unknown_setting(reader *r, const char *row, const char *key, size_t n) {
+    const char *names[SETTINGS + 2];
+    for (int i = 0; i < SETTINGS; i++) names[i] = settings[i].key;
+    names[SETTINGS] = "like";
+    names[SETTINGS + 1] = NULL;
+    const char *word = ct__arena_printf(r->arena, "%.*s", (int)n, key);
+    if (!word) return ct__err_memory(r->err, CT_NOWHERE, "architecture", n);
+    const char *near = ct__nearest(word, names);
+    ct__err(r->err, CT_E_ARGUMENT, CT_NOWHERE, "architecture",
+            "\"%.*s\" has a setting \"%.60s\", which there is not", (int)type_length(row), row,
+            word);
+    if (near) ct__err_hint(r->err, "the nearest is \"%s\"", near);
+    return false;
 }
 
 // Settings of the row that none has given yet: those of the row that it is like come later.
@@ -92,10 +137,8 @@ static bool take_row(reader *r, const char *row, int depth) {
         const int which = setting_of(at, key);
         char *value = ct__arena(r->arena, n - key + 1);
         if (!value) return ct__err_memory(r->err, CT_NOWHERE, r->path, n);
-        if (key == n || (which < 0 && strncmp(at, "like", key)))
-            return ct__err(r->err, CT_E_ARGUMENT, CT_NOWHERE, "architecture",
-                           "\"%.*s\" has a setting \"%.*s\", which there is not",
-                           (int)type_length(row), row, (int)n, at);
+        if (key == n || (which < 0 && (key != 4 || strncmp(at, "like", 4) != 0)))
+            return unknown_setting(r, row, at, key == n ? n : key);
         snprintf(value, n - key, "%s", at + key + 1);
         if (which < 0) {
             like = at + key + 1;
@@ -368,6 +411,7 @@ bool ct__spec_read_as(const char *type, const char *path, const json_t *config, 
     reader r = {
         .path = path, .config = text_config(config), .arena = arena, .spec = spec, .err = err};
     *spec = (ct_spec){0};
+    if (!ct__spec_own_rows(err)) return false;
     const char *row = find_row(type, strlen(type));
     if (!row) return unknown_type(&r, type);
     spec->type = ct__arena_str(arena, type);
@@ -383,4 +427,123 @@ bool ct__spec_read(const char *path, const json_t *config, ct_arena *arena, ct_s
     const char *type = json_string_value(json_object_get(text_config(config), "model_type"));
     if (!type) return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "key \"model_type\" is missing");
     return ct__spec_read_as(type, path, config, arena, spec, err);
+}
+
+// ------------------------------------------------------------------------------------- of a row alone
+
+const char *ct__spec_key(const char *type, const char *key, ct_arena *arena) {
+    ct_spec spec;
+    ct_err ignored = {0};
+    reader r = {.path = "", .arena = arena, .spec = &spec, .err = &ignored};
+    const char *row = find_row(type, strlen(type));
+    const int which = setting_of(key, strlen(key));
+    if (!row || which < 0 || !take_row(&r, row, 0)) return NULL;
+    const char *expression = r.value[which] ? r.value[which] : settings[which].fallback;
+    if (!expression || *expression != '$') return NULL;
+    const size_t n = strcspn(expression + 1, "|+*/");
+    if (expression[1 + n] && expression[1 + n] != '|') return NULL;
+    return ct__arena_printf(arena, "%.*s", (int)n, expression + 1);
+}
+
+void ct__spec_row(const char *type, ct_arena *arena, ct_spec *spec) {
+    CT_PLAIN; // numbers are worked out
+    *spec = (ct_spec){.type = type};
+    const char *row = find_row(type, strlen(type));
+    ct_err ignored = {0};
+    reader r = {.path = "", .arena = arena, .spec = spec, .err = &ignored};
+    bool ok = row && take_row(&r, row, 0);
+    for (int i = 0; ok && i < SETTINGS; i++) (void)set_value(&r, i);
+}
+
+// Words, which no config need say, are among those that there are.
+static bool check_words(reader *r) {
+    for (int i = 0; i < SETTINGS; i++) {
+        const setting *s = &settings[i];
+        const char *word = r->value[i];
+        if (s->kind != KIND || !word || *word == '$') continue;
+        if (word_of(s->words, word) < 0)
+            return ct__err(r->err, CT_E_ARGUMENT, CT_NOWHERE, "architecture",
+                           "\"%s\" is \"%.60s\", it must be one of: %s", s->key, word, s->words);
+    }
+    return true;
+}
+
+static bool check_row(const char *row, ct_err *err) {
+    ct_arena arena = {0};
+    ct_spec spec;
+    reader r = {.path = "", .arena = &arena, .spec = &spec, .err = err};
+    const size_t n = type_length(row),
+                 safe = strspn(row, "abcdefghijklmnopqrstuvwxyz0123456789_.-");
+    bool ok = n && row[n] == ':' && safe == n;
+    if (!ok)
+        ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "architecture",
+                "\"%.60s\" is no row: it begins with a name of a-z, 0-9 and _, and a colon", row);
+    ok = ok && take_row(&r, row, 0) && check_words(&r);
+    ct__arena_free(&arena);
+    return ok;
+}
+
+// Takes the row, whose line ends and tabs become spaces.
+static bool add_row(const char *row, size_t n, ct_err *err) {
+    struct own_row *own = ct__malloc(sizeof *own);
+    char *copy = own ? ct__malloc(n + 1) : NULL;
+    if (copy) {
+        memcpy(copy, row, n);
+        copy[n] = '\0';
+        for (char *at = copy; *at; at++)
+            if (*at == '\n' || *at == '\t' || *at == '\r') *at = ' ';
+    }
+    bool ok = copy || ct__err_memory(err, CT_NOWHERE, "architecture", n);
+    if (!ok || !check_row(copy, err)) {
+        ct__free(copy);
+        ct__free(own);
+        return false;
+    }
+    pthread_mutex_lock(&own_lock);
+    *own = (struct own_row){copy, own_rows};
+    own_rows = own;
+    pthread_mutex_unlock(&own_lock);
+    return true;
+}
+
+bool ct_lm_architecture_at(const char *row, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, row, here, "architecture", "the row") || ctx->err.code)
+        return false;
+    return add_row(row, strlen(row), &ctx->err) || ct__err_place(&ctx->err, here, "architecture");
+}
+
+// The rows of a file: each begins at a line's begin and goes on in lines that begin with a space; # begins a
+// line that is none.
+static bool read_rows(const char *text, ct_err *err) {
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        if (!n || *text == '#') {
+            text += n + (text[n] == '\n');
+            continue;
+        }
+        while (text[n] && (text[n + 1] == ' ' || text[n + 1] == '\t'))
+            n += 1 + strcspn(text + n + 1, "\n");
+        if (!add_row(text, n, err)) return false;
+        text += n;
+    }
+    return true;
+}
+
+bool ct__spec_own_rows(ct_err *err) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool read;
+    const char *path = getenv("COTAN_ARCHITECTURES");
+    char *text;
+    size_t n;
+    pthread_mutex_lock(&lock);
+    bool ok = read || !path || !*path;
+    if (!ok && ct__file_read(path, &text, &n, err)) {
+        read = ok = read_rows(text, err);
+        if (!ok)
+            ct__err_hint(err, "the row stands in %.200s, which COTAN_ARCHITECTURES names", path);
+        ct__free(text);
+    }
+    pthread_mutex_unlock(&lock);
+    return ok;
 }

@@ -102,16 +102,18 @@
 
 // Names of weights, without ".weight". Those of the model whole, and those below a layer's own name. In
 // `layer` a % stands for the layer's number, in experts' a # for the expert's. `encoder` is the row of the model
-// whose result the layers look at, `class` Hugging Face's name of the model, `gguf` GGUF's.
+// whose result the layers look at, `class` Hugging Face's name of the model, `gguf` GGUF's. `new` is what the config of a
+// new model has beside its sizes, "key:value;key:value": values are JSON, or products and quotients of numbers and of
+// vocab, context, layers, heads, kv_heads, width, hidden and head.
 // clang-format off
 #define CT_SPEC_NAMES(F)                                                                           \
-    F(class) F(gguf) F(encoder) F(layer) F(embed) F(position_table) F(type_table) F(embed_norm)    \
+    F(class) F(gguf) F(encoder) F(new) F(layer) F(embed) F(position_table) F(type_table) F(embed_norm)    \
     F(final_norm) F(output_dense) F(output_norm) F(output) F(logit_bias)
 
 #define CT_SPEC_LAYER_NAMES(F)                                                                     \
     F(attn_norm) F(attn_post) F(cross_norm) F(mlp_norm) F(mlp_post)                                \
     F(q) F(k) F(v) F(joined_qkv) F(o) F(q_norm) F(k_norm) F(sinks) F(relative)                     \
-    F(q_a) F(q_a_norm) F(q_b) F(kv_a) F(kv_a_norm) F(kv_b)                                         \
+    F(q_a) F(q_a_norm) F(q_b) F(kv_a) F(kv_a_norm) F(kv_b) F(k_b) F(v_b)                           \
     F(cross_q) F(cross_k) F(cross_v) F(cross_o)                                                    \
     F(gate) F(up) F(plain_up) F(gate_up) F(down)                                                               \
     F(router) F(router_bias) F(expert_gate) F(expert_up) F(expert_gate_up) F(expert_down)          \
@@ -176,6 +178,14 @@ bool ct__spec_read(const char *path, const struct json_t *config, ct_arena *aren
 // The same by the row `type`, whatever the config says that it is.
 bool ct__spec_read_as(const char *type, const char *path, const struct json_t *config,
                       ct_arena *arena, ct_spec *spec, ct_err *err);
+// Takes the rows of the file that COTAN_ARCHITECTURES names, once.
+bool ct__spec_own_rows(ct_err *err);
+bool ct__spec_is_known(const char *type);
+const char *ct__spec_nearest(const char *type, ct_arena *arena); // NULL: none is near
+// What the row `type` says by itself: what hangs on a config's keys is 0, or what stands for them.
+void ct__spec_row(const char *type, ct_arena *arena, ct_spec *spec);
+// The key that config.json has a setting under, by the row `type`; NULL: it is not that simple.
+const char *ct__spec_key(const char *type, const char *setting, ct_arena *arena);
 extern const char *const ct__architectures[]; // rows; NULL at the end
 
 #endif

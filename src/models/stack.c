@@ -66,6 +66,8 @@ static shape latent_shape(const ct_spec *s, int name) {
     case CT_NAME_kv_a_norm: return vector(s->latent, false);
     case CT_NAME_kv_b:
         return matrix(s, s->heads * (s->plain_head + s->value_head), s->latent, false);
+    case CT_NAME_k_b: return (shape){{s->heads, s->latent, s->plain_head}, 3, 0, false, false};
+    case CT_NAME_v_b: return (shape){{s->heads, s->value_head, s->latent}, 3, 0, false, false};
     default: return nothing;
     }
 }
@@ -198,23 +200,59 @@ static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_p
     char full[CT_NN_PATH];
     if (!own.n || !lm->spec.name[name]) return true;
     bool ok = full_name(&lm->spec, layer, name, own.plain ? "" : ".weight", full);
-    if (ok) ct__lm_variable(lm, full, (ct_ints){own.n, own.dim}, w, here);
+    const bool first = lm->fresh && !ct_params_find(lm->params, full).bits;
+    if (first) lm->init = ct__lm_begins(&lm->spec, name);
+    if (ok)
+        ct__lm_variable(lm, full, (ct_ints){own.n, own.dim}, own.n == 2 || own.experts, w, here);
     if (ok && own.bias) {
         const int64_t dim[2] = {own.experts ? own.dim[0] : own.bias, own.bias};
-        ok = full_name(&lm->spec, layer, name, own.plain ? "_bias" : ".bias", full);
+        const size_t n = strlen(full);
+        if (own.plain && ct__ends_with(full, ".weight"))
+            snprintf(full + n - strlen(".weight"), sizeof full - n, ".bias");
+        else
+            ok = full_name(&lm->spec, layer, name, own.plain ? "_bias" : ".bias", full);
         ct_weight_pair bias = {0};
-        if (ok) ct__lm_variable(lm, full, (ct_ints){own.experts ? 2 : 1, dim}, &bias, here);
+        lm->init = CT_NN_ZEROS;
+        if (ok) ct__lm_variable(lm, full, (ct_ints){own.experts ? 2 : 1, dim}, false, &bias, here);
         w->bias = bias.weight;
     }
     ct_ctx *ctx = ct__ctx();
     if (!ok)
         ct__fail(ctx, CT_E_ARGUMENT, here, "lm", "a weight's name is longer than %d bytes",
                  CT_NN_PATH);
+    if (ok && first) ct__lm_begin(lm, layer, name, w, here);
     return ok && !ctx->err.code;
+}
+
+static int64_t elements(const ct_spec *s, int name, shape own) {
+    int64_t n = own.n > 0 && s->name[name];
+    bool over = false;
+    for (int a = 0; a < own.n; a++) over |= __builtin_mul_overflow(n, own.dim[a], &n);
+    if (own.bias && n) {
+        int64_t bias = own.experts ? own.dim[0] : 1;
+        over |= __builtin_mul_overflow(bias, own.bias, &bias);
+        over |= __builtin_add_overflow(n, bias, &n);
+    }
+    return over ? INT64_MAX : n;
+}
+
+int64_t ct__stack_size(const ct_spec *s) {
+    int64_t all = 0;
+    bool over = false;
+    for (int name = CT_NAME_embed; name < CT_NAME_WHOLE; name++)
+        over |= __builtin_add_overflow(all, elements(s, name, whole_shape(s, name)), &all);
+    for (int64_t i = 0; i < s->layers; i++)
+        for (int name = CT_NAME_WHOLE; name < CT_NAMES_ALL; name++)
+            over |= __builtin_add_overflow(all, elements(s, name, layer_shape(s, i, name)), &all);
+    return over ? INT64_MAX : all;
 }
 
 bool ct__stack_make(ct_lm *lm, ct_loc here) {
     const int end = lm->headless ? CT_NAME_output_dense : CT_NAME_WHOLE;
+    lm->layer = ct__calloc((size_t)lm->spec.layers, sizeof *lm->layer);
+    if (!lm->layer)
+        return ct__err_memory(&ct__ctx()->err, here, "lm",
+                              (size_t)lm->spec.layers * sizeof *lm->layer);
     for (int name = CT_NAME_embed; name < end; name++)
         if (!make_pair(lm, -1, name, whole_shape(&lm->spec, name), &lm->whole[name], here))
             return false;
@@ -231,26 +269,59 @@ ct_tensor ct__stack_numbers(ct_tensor weight, ct_loc here) {
     return ct_dtype_of(weight) == CT_F32 ? weight : ct_cast_at(weight, CT_F32, here);
 }
 
-// x (..., in) times a weight (out, in), or (in, out). Of codes, which meet rows of codes.
-static ct_tensor product(ct_tensor x, const ct_weight_pair *w, bool in_out, ct_loc here) {
-    if (w->scales.bits) return ct_quantised_matmul_at(x, w->weight, w->scales, w->layout, here);
-    ct_tensor weight = ct__stack_numbers(w->weight, here);
-    return ct_matmul_at(x, in_out ? weight : ct_permute_at(weight, CT_AXES(1, 0), here), here);
+// What codes (..., K) stand for: each times its scale, and the offset of those that share one (..., K / group) put to it.
+static ct_tensor of_codes(const ct_weight_pair *w, ct_tensor codes, ct_tensor scales,
+                          ct_tensor offsets, ct_loc here) {
+    ct_tensor x = ct_dequantise_at(codes, scales, w->layout, here);
+    if (!ct_ok(x) || !offsets.bits) return x;
+    const int last = ct_rank(x) - 1;
+    const int64_t width = ct_dim(x, last), groups = ct_dim(offsets, last);
+    int64_t sizes[CT_MAX_RANK];
+    for (int a = 0; a < last; a++) sizes[a] = ct__size_like(x, a);
+    sizes[last] = width;
+    x = ct_add_at(ct__stack_split(x, groups, width / groups, here),
+                  ct__stack_split(ct__stack_numbers(offsets, here), groups, 1, here), here);
+    return ct_reshape_at(x, (ct_ints){last + 1, sizes}, here);
+}
+
+ct_tensor ct__stack_matrix(const ct_weight_pair *w, ct_loc here) {
+    if (!w->scales.bits) return ct__stack_numbers(w->weight, here);
+    return of_codes(w, w->weight, w->scales, w->offsets, here);
+}
+
+// Codes meet rows of codes; an offset meets the sum of the numbers that it is put to.
+ct_tensor ct__stack_product(ct_tensor x, const ct_weight_pair *w, bool in_out, ct_loc here) {
+    if (!w->scales.bits) {
+        ct_tensor weight = ct__stack_numbers(w->weight, here);
+        return ct_matmul_at(x, in_out ? weight : ct_permute_at(weight, CT_AXES(1, 0), here), here);
+    }
+    ct_tensor y = ct_quantised_matmul_at(x, w->weight, w->scales, w->layout, here);
+    if (!ct_ok(y) || !w->offsets.bits) return y;
+    const int64_t groups = ct_dim(w->offsets, 1);
+    ct_tensor sums =
+        ct_sum_with((ct_sum_args){.x = ct__stack_split(x, groups, ct_dim(x, -1) / groups, here),
+                                  .axes = CT_AXES(-1),
+                                  .here = here}); // (..., groups)
+    ct_tensor offsets = ct_permute_at(ct__stack_numbers(w->offsets, here), CT_AXES(1, 0), here);
+    return ct_add_at(y, ct_matmul_at(sums, offsets, here), here);
+}
+
+static ct_tensor rows_at(ct_tensor table, ct_tensor indices, ct_loc here) {
+    if (!table.bits) return CT_NONE;
+    return ct_gather_with((ct_gather_args){.x = table, .indices = indices, .here = here});
 }
 
 ct_tensor ct__stack_lookup(const ct_weight_pair *w, ct_tensor indices, ct_loc here) {
-    ct_tensor rows =
-        ct_gather_with((ct_gather_args){.x = w->weight, .indices = indices, .here = here});
+    ct_tensor rows = rows_at(w->weight, indices, here);
     if (!w->scales.bits) return ct__stack_numbers(rows, here);
-    ct_tensor scales =
-        ct_gather_with((ct_gather_args){.x = w->scales, .indices = indices, .here = here});
-    return ct_dequantise_at(rows, scales, w->layout, here);
+    return of_codes(w, rows, rows_at(w->scales, indices, here), rows_at(w->offsets, indices, here),
+                    here);
 }
 
 ct_tensor ct__stack_linear(const ct_lm_pass *pass, const ct_weight_pair *w, ct_tensor x) {
     const ct_loc here = pass->here;
     if (!w->weight.bits) return x;
-    x = product(x, w, pass->lm->spec.in_out, here);
+    x = ct__stack_product(x, w, pass->lm->spec.in_out, here);
     return w->bias.bits ? ct_add_at(x, ct__stack_numbers(w->bias, here), here) : x;
 }
 
@@ -341,13 +412,12 @@ static ct_tensor embed(const ct_lm_pass *pass, ct_tensor tokens) {
         if (s->first_position) at = ct_add_at(at, ct_i(s->first_position), here);
         x = ct_add_at(x, ct__stack_lookup(places, at, here), here);
     }
-    ct_tensor types = lm->whole[CT_NAME_type_table].weight;
-    if (types.bits) { // all of the first kind
-        ct_tensor first = ct_slice_with((ct_slice_args){
-            .x = types, .axes = CT_AXES(0), .stop = CT_INTS(1), .here = here}); // (1, width)
-        x = ct_add_at(x, ct__stack_numbers(first, here), here);
-    }
-    return ct__stack_norm(pass, &lm->whole[CT_NAME_embed_norm], x);
+    const ct_weight_pair *types = &lm->whole[CT_NAME_type_table];
+    if (types->weight.bits) // all of the first kind: (1, width)
+        x = ct_add_at(x, ct__stack_lookup(types, ct_zeros_at(CT_I32, CT_DIMS(1), here), here),
+                      here);
+    x = ct__stack_norm(pass, &lm->whole[CT_NAME_embed_norm], x);
+    return ct_nn_dropout_at(x, pass->mode, here);
 }
 
 static ct_tensor add(const ct_lm_pass *pass, ct_tensor x, ct_tensor more) {
@@ -420,7 +490,7 @@ ct_tensor ct__stack_logits(const ct_lm_pass *pass, ct_tensor x) {
         x = ct__stack_norm(pass, &lm->whole[CT_NAME_output_norm], x);
     }
     const ct_weight_pair *head = &lm->whole[s->tied ? CT_NAME_embed : CT_NAME_output];
-    x = product(x, head, false, here); // (M, vocab)
+    x = ct__stack_product(x, head, false, here); // (M, vocab)
     ct_tensor bias = head->bias.bits ? head->bias : lm->whole[CT_NAME_logit_bias].weight;
     if (bias.bits) x = ct_add_at(x, ct__stack_numbers(bias, here), here);
     if (s->logit_sqrt) x = ct_div_at(x, ct_f(sqrt((double)s->width)), here);

@@ -11,7 +11,9 @@
 
 typedef struct ct_weight_pair {
     ct_tensor weight, bias; // CT_NONE: there is none
-    ct_tensor scales; // of a weight of codes, of which the layout says more; CT_NONE: of numbers
+    // Of a weight of codes, of which the layout says more, its scales, and what is put to as many numbers as share one;
+    // CT_NONE: of numbers, nothing.
+    ct_tensor scales, offsets;
     ct_layout layout;
 } ct_weight_pair;
 
@@ -29,7 +31,10 @@ struct ct_lm {
     struct ct_lm *
         reader; // the model of the encoder, among whose variables are this one's embeddings; NULL: none
     bool trainable;
-    bool headless;    // the file has no output layer, and says so
+    bool headless; // the file has no output layer, and says so
+    bool fresh;    // a new model: variables get first values, and there are no files
+    uint64_t seed;
+    ct_nn_init init;  // of the variable that is made next
     ct_text problems; // with weights while they are looked for, in words
     size_t n_problems;
 };
@@ -40,7 +45,9 @@ enum { CT_LM_PAGE = 16 };
 typedef struct ct_lm_cache {
     ct_params *params;
     ct_weight_pair *layer; // (layers): keys as weight, values as bias
-    int64_t layers;
+    ct_weight_pair
+        *scale; // (layers) where those are codes of 8 bits: of each slot's heads (slots, heads, 1)
+    int64_t layers, pages;
 } ct_lm_cache;
 
 // Texts of one length within a pass: rows of all that is computed, text after text.
@@ -53,8 +60,8 @@ typedef struct ct_lm_segment {
     ct_tensor state;     // (B) i32: where in the pool of states each text's is; with a cache
 } ct_lm_segment;
 
-// Room for so many pages of keys and values, kept as f32, f16 or bf16, or of a model with states for those of so
-// many texts. NULL: the error stands in the context.
+// Room for so many pages of keys and values, kept as f32, f16 or bf16, or as codes of 8 bits (CT_I8) and a scale for each
+// head; or of a model with states for those of so many texts. NULL: the error stands in the context.
 ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t texts, ct_dtype dtype,
                               ct_loc here);
 void ct__lm_cache_free(ct_lm_cache *cache);
@@ -99,12 +106,15 @@ typedef struct ct_lm_pass {
     ct_loc here;
 } ct_lm_pass;
 
+// The weight of the model's files that has this name, or one that means the same; NULL: there is none.
+const struct ct_weight *ct__lm_weight(const ct_lm *lm, const char *name);
 // The variables, without values.
 bool ct__stack_make(ct_lm *lm, ct_loc here);
 // Makes the variable of that name, in the dtype of the file's weight or, of blocks for which there is a product of
 // codes, as codes and scales. False: there is a problem with it, which the model lists. A # in the name is an expert's
-// number, and the variable has an axis of experts in front.
-bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_weight_pair *w, ct_loc here);
+// number, and the variable has an axis of experts in front. product: it is only multiplied with, or looked up in.
+bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, bool product, ct_weight_pair *w,
+                     ct_loc here);
 // tokens (N) -> (N, width), behind the last norm
 ct_tensor ct__stack_hidden(ct_lm_pass *pass, ct_tensor tokens);
 // (M, width) -> (M, vocab)
@@ -115,6 +125,10 @@ ct_tensor ct__stack_linear(const ct_lm_pass *pass, const ct_weight_pair *w, ct_t
 ct_tensor ct__stack_norm(const ct_lm_pass *pass, const ct_weight_pair *w, ct_tensor x);
 ct_tensor ct__stack_activate(const ct_lm_pass *pass, ct_tensor x);
 // A weight's numbers: f32, whatever it is stored as.
+// x (..., in) times a weight (out, in), or where in_out is (in, out).
+ct_tensor ct__stack_product(ct_tensor x, const ct_weight_pair *w, bool in_out, ct_loc here);
+// A weight's numbers as f32, of codes what they stand for.
+ct_tensor ct__stack_matrix(const ct_weight_pair *w, ct_loc here);
 ct_tensor ct__stack_numbers(ct_tensor weight, ct_loc here);
 // Rows of a table (rows, width) by their numbers: (..., width)
 ct_tensor ct__stack_lookup(const ct_weight_pair *w, ct_tensor indices, ct_loc here);
@@ -133,5 +147,27 @@ ct_tensor ct__stack_mlp(const ct_lm_pass *pass, int64_t layer, ct_tensor x);
 ct_tensor ct__stack_mamba(ct_lm_pass *pass, int64_t layer, ct_tensor x);
 ct_tensor ct__stack_rwkv(ct_lm_pass *pass, int64_t layer, ct_tensor x);
 ct_tensor ct__stack_experts(const ct_lm_pass *pass, int64_t layer, ct_tensor x);
+
+// A new model of an architecture.
+typedef struct ct_lm_sizes {
+    const char *arch;
+    int64_t vocab, context, layers, heads, width;
+    int64_t kv_heads, hidden; // 0: what the architecture usually has
+    int64_t begin, end;       // tokens in front of a text and behind it; -1: none
+} ct_lm_sizes;
+// Its spec, whose arena is the caller's; `root` gets the config. False: the error is told.
+bool ct__lm_spec_of(const ct_lm_sizes *sizes, ct_arena *arena, ct_spec *spec, struct json_t **root,
+                    ct_err *err);
+// With first values as published models begin. NULL: the error stands in the context.
+ct_lm *ct__lm_new(const ct_lm_sizes *sizes, uint64_t seed, ct_loc here);
+// For the variables of a new model: how a weight begins, and what does not begin by chance.
+ct_nn_init ct__lm_begins(const ct_spec *s, int name);
+void ct__lm_begin(const ct_lm *lm, int64_t layer, int name, const ct_weight_pair *w, ct_loc here);
+int64_t ct__stack_size(const ct_spec *s); // elements of all variables; INT64_MAX where more
+
+typedef bool (*ct__lm_config_more)(struct ct_config *config, void *user, ct_err *err);
+// ct_lm_save with more in config.json, and checksums; more NULL: without either.
+bool ct__lm_save(const ct_lm *lm, const char *dir, ct__lm_config_more more, void *user,
+                 ct_loc here);
 
 #endif

@@ -56,7 +56,12 @@ static ct_tensor turn(const ct_lm_pass *pass, int64_t layer, ct_tensor x, bool f
 static ct_tensor widen(const ct_lm_pass *pass, int64_t layer, bool values) {
     const ct_spec *s = &pass->lm->spec;
     const ct_loc here = pass->here;
-    ct_tensor w = ct__stack_numbers(pass->lm->layer[layer][CT_NAME_kv_b].weight, here);
+    const ct_weight_pair *own = pass->lm->layer[layer];
+    if (own[CT_NAME_k_b].weight.bits) // apart, that of keys the other way round
+        return values ? ct__stack_matrix(&own[CT_NAME_v_b], here)
+                      : ct_permute_at(ct__stack_matrix(&own[CT_NAME_k_b], here), CT_AXES(0, 2, 1),
+                                      here);
+    ct_tensor w = ct__stack_matrix(&own[CT_NAME_kv_b], here);
     w = ct_reshape_at(w, CT_DIMS(s->heads, s->plain_head + s->value_head, s->latent), here);
     return ct_slice_with(
         (ct_slice_args){.x = w,
@@ -140,32 +145,56 @@ static projected queries_keys_values(const ct_lm_pass *pass, int64_t layer, ct_t
 
 // ------------------------------------------------------------------------------------------ the cache
 
-// The pool with the rows of x written to their slots: later reads see them, too.
-static ct_tensor remember(const ct_lm_pass *pass, ct_tensor pool, ct_tensor x) {
-    if (!pool.bits || !x.bits) return CT_NONE;
-    ct_tensor rows = ct_cast_at(x, ct_dtype_of(pool), pass->here);
+// What a layer keeps of keys or of values: numbers, or codes and their scales.
+typedef struct pool_of {
+    ct_tensor numbers, scales; // CT_NONE: there are none
+} pool_of;
+
+static ct_tensor write_rows(const ct_lm_pass *pass, ct_tensor pool, ct_tensor rows) {
     ct_tensor now = ct_scatter_with(
         (ct_scatter_args){.x = pool, .indices = pass->slots, .updates = rows, .here = pass->here});
     ct_assign_at(pool, now, pass->here);
     return now;
 }
 
+// The pool with the rows of x (N, heads, head) written to their slots: later reads see them, too. Codes are the nearest
+// 127ths of a head's largest number.
+static pool_of remember(const ct_lm_pass *pass, pool_of pool, ct_tensor x) {
+    const ct_loc here = pass->here;
+    if (!pool.numbers.bits || !x.bits) return (pool_of){CT_NONE, CT_NONE};
+    if (!pool.scales.bits) {
+        x = ct_cast_at(x, ct_dtype_of(pool.numbers), here);
+        return (pool_of){write_rows(pass, pool.numbers, x), CT_NONE};
+    }
+    ct_tensor most = ct_max_with(
+        (ct_max_args){.x = ct_abs_at(x, here), .axes = CT_AXES(2), .keepdims = true, .here = here});
+    ct_tensor scale = ct_div_at(ct_maximum_at(most, ct_f(1e-30), here), ct_f(127), here);
+    ct_tensor codes = ct_cast_at(ct_round_at(ct_div_at(x, scale, here), here), CT_I8, here);
+    return (pool_of){write_rows(pass, pool.numbers, codes), write_rows(pass, pool.scales, scale)};
+}
+
+// Rows of a pool (slots, heads, n) by the pages of each text: (B, heads, S, n)
+static ct_tensor in_order(const ct_lm_segment *g, ct_tensor pool, ct_loc here) {
+    const int64_t heads = ct_dim(pool, 1), n = ct_dim(pool, 2);
+    ct_tensor pages = ct_reshape_at(pool, CT_DIMS(-1, CT_LM_PAGE, heads, n), here);
+    ct_tensor rows = ct_gather_with(
+        (ct_gather_args){.x = pages, .indices = g->table, .here = here}); // (B, P, 16, heads, n)
+    rows = ct_permute_at(rows, CT_AXES(0, 3, 1, 2, 4), here);
+    return ct__stack_numbers(ct_reshape_at(rows, CT_DIMS(g->batch, heads, -1, n), here), here);
+}
+
 // What the texts of a segment see of x (N, heads, head): (B, heads, S, head), out of the pool's pages where there
 // is one.
-static ct_tensor seen(const ct_lm_pass *pass, int segment, ct_tensor x, ct_tensor pool) {
+static ct_tensor seen(const ct_lm_pass *pass, int segment, ct_tensor x, pool_of pool) {
     const ct_lm_segment *g = &pass->segment[segment];
     const ct_loc here = pass->here;
-    if (!pool.bits) {
+    if (!pool.numbers.bits) {
         x = ct__stack_rows(pass, segment, x);
         ct_ints dims = CT_DIMS(g->batch, g->time, ct_dim(x, 1), ct_dim(x, 2));
         return ct_permute_at(ct_reshape_at(x, dims, here), CT_AXES(0, 2, 1, 3), here);
     }
-    const int64_t heads = ct_dim(pool, 1), head = ct_dim(pool, 2);
-    ct_tensor pages = ct_reshape_at(pool, CT_DIMS(-1, CT_LM_PAGE, heads, head), here);
-    ct_tensor rows = ct_gather_with(
-        (ct_gather_args){.x = pages, .indices = g->table, .here = here}); // (B, P, 16, heads, head)
-    rows = ct_permute_at(rows, CT_AXES(0, 3, 1, 2, 4), here);
-    return ct__stack_numbers(ct_reshape_at(rows, CT_DIMS(g->batch, heads, -1, head), here), here);
+    ct_tensor rows = in_order(g, pool.numbers, here);
+    return pool.scales.bits ? ct_mul_at(rows, in_order(g, pool.scales, here), here) : rows;
 }
 
 // --------------------------------------------------------------------------------------- what is seen
@@ -229,7 +258,7 @@ static ct_tensor scores_of(const ct_lm_pass *pass, int segment, ct_tensor keys) 
         bucket = ct_add_at(bucket, ct_mul_at(behind, ct_i(s->buckets / 2), here), here);
     }
     ct_tensor learned =
-        ct__stack_numbers(pass->lm->layer[0][CT_NAME_relative].weight, here); // (buckets, heads)
+        ct__stack_matrix(&pass->lm->layer[0][CT_NAME_relative], here); // (buckets, heads)
     ct_tensor scores = ct_gather_with(
         (ct_gather_args){.x = learned, .indices = bucket, .here = here}); // (B, T, S, heads)
     return ct_permute_at(scores, CT_AXES(0, 3, 1, 2), here);
@@ -240,16 +269,17 @@ static double scale_of(const ct_spec *s) {
 }
 
 static ct_tensor attend(const ct_lm_pass *pass, int segment, int64_t layer, const projected *p,
-                        const ct_weight_pair *pool) {
+                        const pool_of pool[2]) {
     const ct_spec *s = &pass->lm->spec;
     const ct_lm_segment *g = &pass->segment[segment];
     const ct_loc here = pass->here;
     const ct_weight_pair sinks = pass->lm->layer[layer][CT_NAME_sinks];
     double scale = scale_of(s);
     if (s->latent) scale *= rope_of(pass, layer)->score_factor;
-    ct_tensor q = seen(pass, segment, p->q, CT_NONE), k = seen(pass, segment, p->k, pool->weight);
+    ct_tensor q = seen(pass, segment, p->q, (pool_of){CT_NONE, CT_NONE}),
+              k = seen(pass, segment, p->k, pool[0]);
     ct_tensor v =
-        s->latent ? ct__stack_cut(k, 0, s->latent, here) : seen(pass, segment, p->v, pool->bias);
+        s->latent ? ct__stack_cut(k, 0, s->latent, here) : seen(pass, segment, p->v, pool[1]);
     const bool causal = !s->bidirectional;
     ct_tensor y = ct_attention_with((ct_attention_args){
         .q = q,
@@ -276,13 +306,15 @@ ct_tensor ct__stack_attention(ct_lm_pass *pass, int64_t layer, ct_tensor x) {
     const ct_spec *s = &pass->lm->spec;
     const ct_loc here = pass->here;
     projected p = queries_keys_values(pass, layer, x);
-    ct_weight_pair pool = {0};
+    pool_of pool[2] = {0}; // keys, values
     if (pass->cache) {
-        pool.weight = remember(pass, pass->cache->layer[layer].weight, p.k);
-        pool.bias = remember(pass, pass->cache->layer[layer].bias, p.v);
+        const ct_weight_pair none = {0}, at = pass->cache->layer[layer],
+                             scale = pass->cache->scale ? pass->cache->scale[layer] : none;
+        pool[0] = remember(pass, (pool_of){at.weight, scale.weight}, p.k);
+        pool[1] = remember(pass, (pool_of){at.bias, scale.bias}, p.v);
     }
     ct_tensor part[2]; // (B * T, heads, width of a value)
-    for (int i = 0; i < pass->segments; i++) part[i] = attend(pass, i, layer, &p, &pool);
+    for (int i = 0; i < pass->segments; i++) part[i] = attend(pass, i, layer, &p, pool);
     ct_tensor y = pass->segments == 1 ? part[0] : ct_concat_at(part, pass->segments, 0, here);
     if (s->latent)
         y = by_head(y, ct_permute_at(widen(pass, layer, true), CT_AXES(0, 2, 1), here), here);

@@ -69,7 +69,7 @@ static choice route(const ct_lm_pass *pass, int64_t layer, ct_tensor x) {
     const ct_weight_pair *w = pass->lm->layer[layer];
     const ct_loc here = pass->here;
     ct_tensor weight =
-        ct_permute_at(ct__stack_numbers(w[CT_NAME_router].weight, here), CT_AXES(1, 0), here);
+        ct_permute_at(ct__stack_matrix(&w[CT_NAME_router], here), CT_AXES(1, 0), here);
     ct_tensor logits = ct_matmul_at(x, weight, here); // (N, experts)
     if (w[CT_NAME_router].bias.bits)
         logits = ct_add_at(logits, ct__stack_numbers(w[CT_NAME_router].bias, here), here);
@@ -107,28 +107,63 @@ typedef struct groups {
     ct_tensor expert; // (M) i32: of each row, in order
 } groups;
 
-// x (M, in), rows in the order of their experts -> (M, out)
-static ct_tensor expert_linear(const ct_lm_pass *pass, const ct_weight_pair *w, const groups *g,
-                               ct_tensor x) {
+typedef struct chosen {
+    const ct_weight_pair *of; // (experts, out, in)
+    ct_loc here;
+} chosen;
+
+// (experts, ...) at the expert: (...)
+static ct_tensor one_of(ct_tensor all, ct_tensor expert, ct_loc here) {
+    if (!all.bits) return CT_NONE;
+    return ct_gather_with((ct_gather_args){.x = all, .indices = expert, .here = here});
+}
+
+// A row times its expert's codes.
+static void row_product(const ct_tensor *in, ct_tensor *out, void *user) {
+    const chosen *c = user;
+    const ct_weight_pair own = {.weight = one_of(c->of->weight, in[1], c->here),
+                                .scales = one_of(c->of->scales, in[1], c->here),
+                                .offsets = one_of(c->of->offsets, in[1], c->here),
+                                .layout = c->of->layout};
+    out[0] = ct__stack_product(in[0], &own, false, c->here);
+}
+
+// x (M, in), rows in the order of their experts -> (M, out). Codes row by row, each reading one expert's alone: so a
+// token has the same bits among others, and many are bound by what they read as one is.
+static ct_tensor expert_product(const ct_lm_pass *pass, const ct_weight_pair *w, const groups *g,
+                                ct_tensor x) {
     const ct_loc here = pass->here;
+    if (w->scales.bits) {
+        chosen c = {w, here};
+        const int64_t in = ct_dim(w->weight, 2), n = ct_dim(w->weight, 1);
+        const ct_tensor xs[2] = {ct__stack_split(x, 1, in, here), g->expert}; // (M, 1, in), (M)
+        ct_tensor y;
+        ct_scan_with(
+            (ct_scan_args){
+                .body = row_product, .user = &c, .xs = xs, .n_xs = 2, .n_ys = 1, .here = here},
+            NULL, &y);
+        return ct_reshape_at(y, CT_DIMS(-1, n), here);
+    }
     ct_tensor weight =
         ct__stack_numbers(w->weight, here); // (experts, out, in), or (experts, in, out)
     if (!pass->lm->spec.expert_in_out) weight = ct_permute_at(weight, CT_AXES(0, 2, 1), here);
-    x = ct_ragged_matmul_at(x, weight, g->sizes, here);
+    return ct_ragged_matmul_at(x, weight, g->sizes, here);
+}
+
+static ct_tensor expert_linear(const ct_lm_pass *pass, const ct_weight_pair *w, const groups *g,
+                               ct_tensor x) {
+    const ct_loc here = pass->here;
+    x = expert_product(pass, w, g, x);
     if (!w->bias.bits) return x;
     ct_tensor bias = ct_gather_with(
         (ct_gather_args){.x = w->bias, .indices = g->expert, .here = here}); // (M, out)
     return ct_add_at(x, ct__stack_numbers(bias, here), here);
 }
 
-// gpt-oss has gates and what they gate in turn, and limits both.
-static ct_tensor limited(const ct_lm_pass *pass, ct_tensor both) {
+// gpt-oss limits gates and what they gate.
+static ct_tensor limited(const ct_lm_pass *pass, ct_tensor gate, ct_tensor up) {
     const ct_spec *s = &pass->lm->spec;
     const ct_loc here = pass->here;
-    both = ct__stack_split(both, s->expert_hidden, 2, here); // (M, hidden, 2)
-    ct_ints dims = CT_DIMS(-1, s->expert_hidden);
-    ct_tensor gate = ct_reshape_at(ct__stack_cut(both, 0, 1, here), dims, here),
-              up = ct_reshape_at(ct__stack_cut(both, 1, 2, here), dims, here);
     gate = ct_minimum_at(gate, ct_f(s->limit), here);
     up = ct_clamp_at(up, ct_f(-s->limit), ct_f(s->limit), here);
     ct_tensor open = ct_sigmoid_at(ct_mul_at(gate, ct_f(s->gate_alpha), here), here);
@@ -141,8 +176,11 @@ static ct_tensor experts(const ct_lm_pass *pass, int64_t layer, const groups *g,
     const ct_loc here = pass->here;
     if (w[CT_NAME_expert_gate_up].weight.bits) {
         ct_tensor both = expert_linear(pass, &w[CT_NAME_expert_gate_up], g, x); // (M, 2 * hidden)
-        if (s->limit != 0) {
-            x = limited(pass, both);
+        if (s->limit != 0) {                                                    // in turn
+            ct_tensor pairs = ct__stack_split(both, s->expert_hidden, 2, here); // (M, hidden, 2)
+            const ct_ints dims = CT_DIMS(-1, s->expert_hidden);
+            x = limited(pass, ct_reshape_at(ct__stack_cut(pairs, 0, 1, here), dims, here),
+                        ct_reshape_at(ct__stack_cut(pairs, 1, 2, here), dims, here));
         } else {
             ct_tensor gate = ct__stack_cut(both, 0, s->expert_hidden, here);
             ct_tensor up = ct__stack_cut(both, s->expert_hidden, 2 * s->expert_hidden, here);
@@ -151,7 +189,8 @@ static ct_tensor experts(const ct_lm_pass *pass, int64_t layer, const groups *g,
     } else {
         ct_tensor gate = expert_linear(pass, &w[CT_NAME_expert_gate], g, x); // (M, hidden)
         ct_tensor up = expert_linear(pass, &w[CT_NAME_expert_up], g, x);
-        x = ct_mul_at(ct__stack_activate(pass, gate), up, here);
+        x = s->limit != 0 ? limited(pass, gate, up)
+                          : ct_mul_at(ct__stack_activate(pass, gate), up, here);
     }
     return expert_linear(pass, &w[CT_NAME_expert_down], g, x); // (M, width)
 }

@@ -138,7 +138,7 @@ ct_tensor ct__stack_mamba(ct_lm_pass *pass, int64_t layer, ct_tensor x) {
     ct_tensor enters = ct__stack_cut(made, s->step_rank, s->step_rank + s->state, here),
               leaves =
                   ct__stack_cut(made, s->step_rank + s->state, s->step_rank + 2 * s->state, here);
-    ct_tensor log = ct__stack_numbers(w[CT_NAME_ssm_decay].weight, here); // (hidden, state)
+    ct_tensor log = ct__stack_matrix(&w[CT_NAME_ssm_decay], here); // (hidden, state)
     mamba_user user = {here, ct_neg_at(ct_exp_at(log, here), here)};
     ct_tensor pool = pass->cache ? pass->cache->layer[layer].bias : CT_NONE, now = CT_NONE, part[2];
     for (int i = 0; i < pass->segments; i++) {

@@ -25,6 +25,8 @@ static const layout layouts[] = {
     [CT_LAYOUT_MXFP8] = {"mxfp8", CT_F8E4M3, CT_U8, 448, 32, 0},
     [CT_LAYOUT_Q8_0] = {"q8_0", CT_U8, CT_U8, 127, CT_GGML_BLOCK, CT_GGML_Q8_0},
     [CT_LAYOUT_Q4_0] = {"q4_0", CT_U8, CT_U8, 8, CT_GGML_BLOCK, CT_GGML_Q4_0},
+    [CT_LAYOUT_INT4_16] = {"int4 by 16", CT_I4, CT_F16, 7, 16, 0},
+    [CT_LAYOUT_INT8_16] = {"int8 by 16", CT_I8, CT_F16, 127, 16, 0},
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -43,7 +45,7 @@ static const layout *check_layout(ct_call *call) {
     if (l) return l;
     ct__call_err(call, CT_E_ARGUMENT, "there is no layout %lld",
                  (long long)((const quantise_attrs *)call->attrs)->layout);
-    ct__call_hint(call, "layouts are 0 (CT_LAYOUT_INT8) to %d (CT_LAYOUT_Q4_0)", N_LAYOUTS - 1);
+    ct__call_hint(call, "layouts are 0 (CT_LAYOUT_INT8) to %d (CT_LAYOUT_INT8_16)", N_LAYOUTS - 1);
     return NULL;
 }
 
@@ -253,33 +255,42 @@ static bool quantised_product_infer(ct_call *call) {
     call->out[0] = ct__shaped(&shape, CT_F32, false);
     return true;
 }
-// (N, K) as (blocks, N, 32) of i32.
-static ct_tensor blocks_first(ct_tensor codes) {
+// (N, K) as (blocks, N, each) of i32.
+static ct_tensor blocks_first(ct_tensor codes, int64_t each) {
     ct_dims_buffer dims;
     ct__dims_of(codes, &dims);
-    dims.v[1] /= ROW_BLOCK;
-    dims.v[2] = ROW_BLOCK;
+    dims.v[1] /= each;
+    dims.v[2] = each;
     codes = ct_reshape(ct_cast(codes, CT_I32), ((ct_ints){3, dims.v}));
     return ct_permute(codes, CT_AXES(1, 0, 2));
 }
+// (N, own) with each of its numbers so many times: (N, own * times).
+static ct_tensor repeated(ct_tensor x, int64_t times) {
+    ct_dims_buffer dims;
+    if (times == 1) return x;
+    ct__dims_of(ct__add_last(x), &dims);
+    dims.v[2] = times;
+    x = ct_expand(ct__add_last(x), ((ct_ints){3, dims.v}));
+    dims.v[1] *= times;
+    return ct_reshape(x, ((ct_ints){2, dims.v}));
+}
 static bool quantised_product_body(ct_rule *r) {
     const layout *l = layout_of(r->attrs);
-    const int64_t blocks = ct__type_of(r->in[1])->dim[1];
+    const int64_t each = l->block == ROW_BLOCK / 2 ? ROW_BLOCK / 2 : ROW_BLOCK;
+    const int64_t times = ROW_BLOCK / each, blocks = ct__type_of(r->in[1])->dim[1] * times;
     ct_tensor codes = r->in[2];
     const bool halves =
         l->code == CT_F4; // twice these numbers are whole, and half of the scales exact
     if (halves) codes = ct_mul(ct_cast(codes, CT_F32), ct_f(2));
-    ct_tensor sums =
-        ct_matmul(blocks_first(r->in[0]), ct__swap_last(blocks_first(codes))); // (blocks, M, N)
-    ct_tensor rows = ct__add_last(ct_permute(r->in[1], CT_AXES(1, 0)));        // (blocks, M, 1)
-    ct_tensor columns = scales_value(l, r->in[3]);                             // (N, scales)
+    ct_tensor sums = ct_matmul(blocks_first(r->in[0], each),
+                               ct__swap_last(blocks_first(codes, each))); // (blocks, M, N)
+    ct_tensor rows =
+        ct__add_last(ct_permute(repeated(r->in[1], times), CT_AXES(1, 0))); // (blocks, M, 1)
+    ct_tensor columns = scales_value(l, r->in[3]);                          // (N, scales)
     if (halves) columns = ct_mul(columns, ct_f(0.5));
-    ct_dims_buffer dims;
-    ct__dims_of(ct__add_last(columns), &dims); // (N, scales, 1) repeated: (N, blocks)
-    const int64_t n = dims.v[0], own = dims.v[1];
-    dims.v[2] = blocks / own;
-    columns = ct_expand(ct__add_last(columns), ((ct_ints){3, dims.v}));
-    columns = ct_reshape(columns, CT_DIMS(n, blocks));
+    const ct_type *scales = ct__type_of(columns);
+    const int64_t n = scales->dim[0];
+    columns = repeated(columns, blocks / scales->dim[1]);
     columns =
         ct_reshape(ct_permute(columns, CT_AXES(1, 0)), CT_DIMS(blocks, 1, n)); // (blocks, 1, N)
     ct_tensor scaled = ct_mul(ct_cast(sums, CT_F32), ct_mul(rows, columns));
@@ -433,7 +444,8 @@ ct_tensor ct__product_of_codes(const ct_match *m) {
     for (int a = 0; a < x->rank - 1; a++)
         rows *= ct__is_dyn(x, a) ? CT_QUANTISED_ROWS + 1 : (double)x->dim[a];
     if (codes->rank != 2 || x->dtype != CT_F32 || node->out->dtype != CT_F32 || rows < 1 ||
-        rows > CT_QUANTISED_ROWS || !in_products(layout_of(w->attrs)))
+        rows > CT_QUANTISED_ROWS || !in_products(layout_of(w->attrs)) ||
+        layout_of(w->attrs)->block == ROW_BLOCK / 2)
         return CT_NONE;
     ct_tensor in[3] = {m->operand(m->env, node->in[0]), m->operand(m->env, w->in[0]),
                        m->operand(m->env, w->in[1])};

@@ -15,6 +15,9 @@
 #include "io/hub.h"
 #include "io/json.h"
 #include "io/utf8.h"
+#include "text/chat_forms.h"
+#include "io/weights.h"
+#include "text/gguf.h"
 #include "text/jinja.h"
 
 // What a template may take: seconds, and what a conversation of millions of tokens needs.
@@ -22,7 +25,7 @@ static const ct_jinja_limits limits = {
     .steps = 200 * 1000 * 1000, .memory = (size_t)1 << 30, .output = 64 * 1000 * 1000};
 
 typedef struct named {
-    char *name;
+    char *name, *text; // its text names the marks of the model's family
     ct_jinja *jinja;
 } named;
 
@@ -37,6 +40,7 @@ void ct_chat_template_free(ct_chat_template *chat) {
     if (!chat) return;
     for (size_t i = 0; i < chat->n; i++) {
         ct__free(chat->of[i].name);
+        ct__free(chat->of[i].text);
         ct__jinja_free(chat->of[i].jinja);
     }
     ct__free(chat->of);
@@ -45,18 +49,27 @@ void ct_chat_template_free(ct_chat_template *chat) {
     ct__free(chat);
 }
 
+bool ct__chat_says(const ct_chat_template *chat, const char *mark) {
+    for (size_t i = 0; i < chat->n; i++)
+        if (strstr(chat->of[i].text, mark)) return true;
+    return false;
+}
+
 // ----------------------------------------------------------------------------------------- loading
 
 static bool add(ct_chat_template *chat, const char *place, const char *name, const char *text,
                 size_t n, ct_err *err) {
     ct_jinja *jinja = ct__jinja_parse(place, text, n, err);
-    char *copy = jinja ? ct__strdup(name) : NULL;
-    if (copy && CT_GROW(chat->of, chat->cap, chat->n + 1)) {
-        chat->of[chat->n++] = (named){copy, jinja};
+    char *copy = jinja ? ct__strdup(name) : NULL, *same = copy ? ct__malloc(n + 1) : NULL;
+    if (same && CT_GROW(chat->of, chat->cap, chat->n + 1)) {
+        memcpy(same, text, n);
+        same[n] = '\0';
+        chat->of[chat->n++] = (named){copy, same, jinja};
         return true;
     }
     ct__jinja_free(jinja);
     ct__free(copy);
+    ct__free(same);
     return jinja ? ct__err_memory(err, CT_NOWHERE, place, sizeof *chat->of) : false;
 }
 
@@ -143,6 +156,19 @@ static bool take_config(ct_chat_template *chat, const char *path, const char *na
     return ok;
 }
 
+static bool take_gguf(ct_chat_template *chat, const char *path, ct_err *err) {
+    ct_gguf_file file;
+    if (!ct__gguf_open(path, &file, err)) return false;
+    ct_config config = {.path = (char *)(uintptr_t)path, .root = ct__chat_of_gguf(&file.gguf, err)};
+    ct__gguf_shut(&file);
+    if (!config.root) return false;
+    const bool ok =
+        take_tokens(chat->tokens, &config) || ct__err_memory(err, CT_NOWHERE, path, sizeof(json_t));
+    const bool all = ok && add_from_config(chat, &config, err);
+    json_decref(config.root);
+    return all;
+}
+
 static bool load(ct_chat_template *chat, const char *path, ct_err *err) {
     char file[4200], more[4200], cached[4096];
     struct stat st;
@@ -151,7 +177,10 @@ static bool load(ct_chat_template *chat, const char *path, ct_err *err) {
         path = cached;
     }
     if (stat(path, &st) != 0) return ct__err_system(err, path, "open");
-    if (!S_ISDIR(st.st_mode)) return add_file(chat, path, "default", err);
+    if (!S_ISDIR(st.st_mode)) {
+        if (!ct__weights_gguf(path, file, sizeof file, err)) return false;
+        return *file ? take_gguf(chat, file, err) : add_file(chat, path, "default", err);
+    }
     if (strlen(path) > sizeof file - 64)
         return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "the path is too long");
     snprintf(file, sizeof file, "%s/chat_template.jinja", path);
@@ -162,6 +191,8 @@ static bool load(ct_chat_template *chat, const char *path, ct_err *err) {
         !take_config(chat, path, "chat_template.json", err) ||
         !take_config(chat, path, "special_tokens_map.json", err))
         return false;
+    if (!chat->n && !ct__weights_gguf(path, file, sizeof file, err)) return false;
+    if (!chat->n && *file) return take_gguf(chat, file, err);
     return chat->n || ct__err(err, CT_E_FILE, CT_NOWHERE, path,
                               "the folder has no chat template: neither chat_template.jinja nor "
                               "chat_template in tokenizer_config.json");
@@ -204,7 +235,7 @@ ct_chat_template *ct_chat_template_load_at(const char *path, ct_loc here) {
 
 // --------------------------------------------------------------------------------------- rendering
 
-static json_t *read_json(const char *text, const char *what, bool list, ct_err *err) {
+json_t *ct__chat_json(const char *text, const char *what, bool list, ct_err *err) {
     json_error_t fault;
     char shown[JSON_ERROR_TEXT_LENGTH];
     json_t *json = ct__json_read(text, strlen(text), JSON_DECODE_ANY | JSON_ALLOW_NUL, &fault);
@@ -268,10 +299,11 @@ static const named *choose(const ct_chat_template *chat, const ct_chat_options *
 static json_t *variables_of(const ct_chat_template *chat, const char *messages,
                             const ct_chat_options *o, ct_err *err) {
     json_t *all = json_copy(chat->tokens), *own = NULL, *tools = NULL;
-    json_t *list = read_json(messages, "messages", true, err);
+    json_t *list = ct__chat_json(messages, "messages", true, err);
     bool ok = list && tidy(list, err);
-    if (ok && o->variables) ok = (own = read_json(o->variables, "variables", false, err)) != NULL;
-    if (ok && o->tools) ok = (tools = read_json(o->tools, "tools", true, err)) != NULL;
+    if (ok && o->variables)
+        ok = (own = ct__chat_json(o->variables, "variables", false, err)) != NULL;
+    if (ok && o->tools) ok = (tools = ct__chat_json(o->tools, "tools", true, err)) != NULL;
     if (ok) {
         ok = all && json_object_set_new(all, "documents", json_null()) == 0 &&
              json_object_set_new(all, "add_generation_prompt", json_false()) == 0 &&

@@ -16,7 +16,9 @@ typedef struct form {
 } form;
 
 static unsigned class_of(uint32_t cp) {
-    return cp < 0x300 ? 0 : (unsigned)utf8proc_get_property((int32_t)cp)->combining_class;
+    if (cp < 0x300) return 0;
+    const unsigned class = (unsigned)utf8proc_get_property((int32_t)cp)->combining_class;
+    return class && ct__is_newer(cp, 9) ? 0 : class;
 }
 
 // Marks in a row stand in the order of their classes, those of a class as they came.
@@ -75,8 +77,11 @@ static void decompose(ct_work *w, form *f, uint32_t cp, bool compatible) {
     }
     utf8proc_option_t how = UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
     utf8proc_ssize_t n = utf8proc_decompose_char((int32_t)cp, parts, 32, how, &boundary);
-    if (n < 1 || n > 32) push(w, f, cp, 0);
-    for (utf8proc_ssize_t i = 0; i < n && n <= 32; i++) push(w, f, (uint32_t)parts[i], i > 0);
+    if (n < 1 || n > 32 || (parts[0] != (int32_t)cp && ct__is_newer(cp, 9))) {
+        push(w, f, cp, 0);
+        return;
+    }
+    for (utf8proc_ssize_t i = 0; i < n; i++) push(w, f, (uint32_t)parts[i], i > 0);
 }
 
 // The character that two make; 0: none.
@@ -85,9 +90,8 @@ static uint32_t composed(uint32_t a, uint32_t b) {
     if (b < 0x300 || (!jamo && utf8proc_get_property((int32_t)b)->comb_index == UINT16_MAX))
         return 0;
     int32_t pair[2] = {(int32_t)a, (int32_t)b};
-    return utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE) == 1
-               ? (uint32_t)pair[0]
-               : 0;
+    const bool one = utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE) == 1;
+    return one && !ct__is_newer((uint32_t)pair[0], 9) ? (uint32_t)pair[0] : 0;
 }
 
 // In place: a starter takes in the marks behind it that it can, as far as none blocks them.
@@ -174,10 +178,7 @@ static void lowercase(ct_rewrite *r) {
             ct__rewrite(r, 'i', 0);
             ct__rewrite(r, 0x307, 1);
         } else {
-            ct__rewrite(r,
-                        cp < 0x80 ? (cp >= 'A' && cp <= 'Z' ? cp + 32 : cp)
-                                  : (uint32_t)utf8proc_tolower((int32_t)cp),
-                        0);
+            ct__rewrite(r, cp < 0x80 ? (cp >= 'A' && cp <= 'Z' ? cp + 32 : cp) : ct__lower(cp), 0);
         }
     }
 }

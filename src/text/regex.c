@@ -14,6 +14,7 @@ enum { STARTS = 256, STACK = 1 << 20 };
 struct ct_regex {
     pcre2_code *code;
     char *place;
+    bool classes; // asks for categories of characters: new ones have stand-ins
 };
 
 // ----------------------------------------------------------------------------------------- dialect
@@ -167,6 +168,7 @@ ct_regex *ct__regex_new(const char *place, const char *pattern, size_t n, bool l
     else if (text.failed)
         ct__err_memory(err, CT_NOWHERE, place, n);
     ct__text_free(&text);
+    if (regex) regex->classes = true;
     return regex;
 }
 
@@ -246,6 +248,7 @@ void ct__matcher_free(ct_matcher *m) {
     pcre2_match_data_free(m->data);
     pcre2_match_context_free(m->context);
     pcre2_general_context_free(m->general);
+    ct__free(m->old);
     *m = (ct_matcher){0};
 }
 
@@ -265,6 +268,48 @@ static bool prepare(ct_matcher *m) {
     return true;
 }
 
+// Can this byte begin a new character? All but a few begin none, and nor do those of two bytes.
+static bool may_begin_new(unsigned char c) {
+    return (c >= 0xe0 && c < 0xe4) || c == 0xea || c == 0xf0;
+}
+
+// The first character from byte i on whose page has new ones, or n.
+static uint32_t next_page(const char *text, uint32_t i, uint32_t n) {
+    const unsigned char *s = (const unsigned char *)text;
+    while (i < n) {
+        uint64_t word;
+        if (n - i >= 8) { // eight bytes of which none is above 0xe0
+            memcpy(&word, s + i, 8);
+            if (!(word & word << 1 & word << 2 & 0x8080808080808080)) {
+                i += 8;
+                continue;
+            }
+        }
+        for (const uint32_t end = n - i < 8 ? n : i + 8; i < end; i++) {
+            if (!may_begin_new(s[i])) continue;
+            const uint32_t page = s[i] < 0xf0 ? (s[i] & 15u) << 4 | (s[i + 1] >> 2 & 15u)
+                                              : (s[i + 1] & 63u) << 4 | (s[i + 2] >> 2 & 15u);
+            if (ct__has_new(page)) return i;
+        }
+    }
+    return n;
+}
+
+// The text, or a copy whose new characters have stand-ins, of as many bytes. NULL: no memory.
+static const char *with_stand_ins(ct_matcher *m, const char *s, uint32_t n) {
+    const char *text = s;
+    for (uint32_t i = next_page(s, 0, n), used; i < n; i = next_page(s, i + used, n)) {
+        const uint32_t cp = ct__char(s + i, n - i, &used), old = ct__stand_in(cp);
+        if (cp == old) continue;
+        if (text == s) {
+            if (!CT_GROW(m->old, m->old_cap, n)) return NULL;
+            text = memcpy(m->old, s, n);
+        }
+        ct__utf8_put(old, m->old + i);
+    }
+    return text;
+}
+
 bool ct__regex_find(ct_matcher *m, const ct_regex *regex, const char *s, uint32_t n, ct_hits *out,
                     ct_err *err) {
     out->n = 0;
@@ -274,7 +319,8 @@ bool ct__regex_find(ct_matcher *m, const ct_regex *regex, const char *s, uint32_
     // Of backtracking: a pattern that needs a few steps a byte has enough.
     pcre2_set_match_limit(m->context, 1000000 + 4 * n);
     pcre2_set_heap_limit(m->context, (64 << 10) + n / 4);
-    search x = {.m = m, .regex = regex, .s = s, .n = n};
+    search x = {.m = m, .regex = regex, .s = regex->classes ? with_stand_ins(m, s, n) : s, .n = n};
+    if (!x.s) return ct__err_memory(err, CT_NOWHERE, regex->place, n);
     return find_all(&x, out, err);
 }
 

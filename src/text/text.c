@@ -50,11 +50,55 @@ bool ct__is_white(uint32_t cp) {
            cp == 0x202f || cp == 0x205f || cp == 0x3000;
 }
 
+// ------------------------------------------------------------------------------------- new characters
+
+#include "text/new_characters.inc"
+
+bool ct__has_new(uint32_t page) {
+    return page / 8 < sizeof new_pages && (new_pages[page / 8] >> page % 8 & 1);
+}
+
+// Of a character newer than Unicode 8: 9, 10 (to Unicode 14), or what stands in for a newer one.
+static uint32_t newness(uint32_t cp) {
+    size_t low = 0, high = sizeof new_runs / sizeof *new_runs;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (new_runs[middle][1] < cp)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool in = low < sizeof new_runs / sizeof *new_runs && new_runs[low][0] <= cp;
+    return in ? new_runs[low][2] : 0;
+}
+
+bool ct__is_newer(uint32_t cp, int version) { return newness(cp) > (uint32_t)version; }
+
+uint32_t ct__stand_in(uint32_t cp) {
+    if (!ct__has_new(cp >> 8)) return cp;
+    const uint32_t found = newness(cp);
+    return found > 15 ? found : cp;
+}
+
+uint32_t ct__lower(uint32_t cp) {
+    size_t low = 0, high = sizeof new_capitals / sizeof *new_capitals;
+    const uint32_t lower = (uint32_t)utf8proc_tolower((int32_t)cp);
+    if (lower != cp || cp < new_capitals[0][0]) return lower;
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        if (new_capitals[middle][0] <= cp)
+            low = middle;
+        else
+            high = middle;
+    }
+    return new_capitals[low][0] == cp ? new_capitals[low][1] : cp;
+}
+
 static utf8proc_category_t category(uint32_t cp) { return utf8proc_category((int32_t)cp); }
 
 bool ct__is_numeric(uint32_t cp) {
     if (cp < 0x80) return cp >= '0' && cp <= '9';
-    utf8proc_category_t c = category(cp);
+    utf8proc_category_t c = category(ct__stand_in(cp));
     return c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO;
 }
 
@@ -63,23 +107,25 @@ bool ct__is_punctuation(uint32_t cp) {
         return (cp >= '!' && cp <= '/') || (cp >= ':' && cp <= '@') || (cp >= '[' && cp <= '`') ||
                (cp >= '{' && cp <= '~');
     utf8proc_category_t c = category(cp);
-    return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+    return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO && !ct__is_newer(cp, 8);
 }
 
 bool ct__is_any_mark(uint32_t cp) {
     if (cp < 0x300) return false;
     utf8proc_category_t c = category(cp);
-    return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
+    return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME && !ct__is_newer(cp, 9);
 }
 
 bool ct__is_mark_nonspacing(uint32_t cp) {
-    return cp >= 0x300 && category(cp) == UTF8PROC_CATEGORY_MN;
+    return cp >= 0x300 && category(cp) == UTF8PROC_CATEGORY_MN && !ct__is_newer(cp, 8);
 }
 
 bool ct__is_control(uint32_t cp) {
     if (cp < 0x80) return (cp < 0x20 && cp != '\t' && cp != '\n' && cp != '\r') || cp == 0x7f;
     utf8proc_category_t c = category(cp);
-    return c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF || c == UTF8PROC_CATEGORY_CO;
+    const bool control =
+        c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF || c == UTF8PROC_CATEGORY_CO;
+    return control && !ct__is_newer(cp, 8);
 }
 
 bool ct__is_cjk(uint32_t cp) {

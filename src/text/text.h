@@ -68,7 +68,15 @@ static inline bool ct__char_begins(char c) { return ((unsigned char)c & 0xc0) !=
 
 // ----------------------------------------------------------------------------------------- classes
 
-bool ct__is_white(uint32_t cp); // White_Space
+// What the libraries that define tokenizers know of Unicode is of other ages than what utf8proc and
+// PCRE2 know: categories are Unicode 8's, normal forms and marks Unicode 9's, and patterns and numbers
+// are newer than any system's.
+bool ct__has_new(uint32_t page);             // of 256 characters, one newer than 14
+bool ct__is_newer(uint32_t cp, int version); // than 8, or 9
+uint32_t
+ct__stand_in(uint32_t cp); // for one newer than Unicode 14, an old one of its category and bytes
+uint32_t ct__lower(uint32_t cp); // one character for one
+bool ct__is_white(uint32_t cp);  // White_Space
 bool ct__is_numeric(uint32_t cp);
 bool ct__is_punctuation(uint32_t cp); // of Unicode, or of ASCII
 bool ct__is_any_mark(uint32_t cp);
@@ -97,6 +105,8 @@ typedef struct ct_hits {
 // What matching needs, whatever the pattern; zeroed at first, used by one thread.
 typedef struct ct_matcher {
     void *general, *data, *context, *stack;
+    char *old; // text whose new characters have stand-ins
+    size_t old_cap;
 } ct_matcher;
 void ct__matcher_free(ct_matcher *m);
 // Cuts s (valid UTF-8) into matches and what stands between them. False: an error (no memory; the

@@ -8,7 +8,8 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "graph/graph.h"
-#include "text/tokenizer.h"
+#include "io/weights.h"
+#include "text/gguf.h"
 
 enum { LONGEST_PATH = 4096 };
 
@@ -221,7 +222,7 @@ static bool read_file(ct_tokenizer *t, const char *path, ct_err *err) {
 }
 
 // The file of the folder that has the tokens.
-static bool find_file(const char *folder, char path[LONGEST_PATH], ct_err *err) {
+static bool has_file(const char *folder, char path[LONGEST_PATH]) {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "spiece.model",
                                         "sentencepiece.bpe.model"};
     struct stat st;
@@ -234,16 +235,33 @@ static bool find_file(const char *folder, char path[LONGEST_PATH], ct_err *err) 
                glob(path, 0, NULL, &found) == 0 && found.gl_pathc == 1 &&
                snprintf(path, LONGEST_PATH, "%s", found.gl_pathv[0]) < LONGEST_PATH;
     globfree(&found);
-    if (one) return true;
-    return ct__err(err, CT_E_FILE, CT_NOWHERE, folder,
+    return one;
+}
+static bool find_file(const char *folder, char path[LONGEST_PATH], ct_err *err) {
+    return has_file(folder, path) ||
+           ct__err(err, CT_E_FILE, CT_NOWHERE, folder,
                    "the folder has no tokenizer: neither tokenizer.json, nor tokenizer.model, nor "
                    "a .tiktoken file");
 }
 
+static bool read_gguf(ct_tokenizer *t, const char *path, ct_err *err) {
+    ct_gguf_file file;
+    if (!ct__gguf_open(path, &file, err)) return false;
+    const bool ok = ct__tokenizer_of_gguf(t, &file.gguf, err);
+    ct__gguf_shut(&file);
+    return ok;
+}
+
+// A folder's own files count; where there is nothing but a model in GGUF, what that says.
 static bool load(ct_tokenizer *t, const char *path, ct_err *err) {
     char file[LONGEST_PATH];
     struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (!(folder && has_file(path, file))) {
+        if (!ct__weights_gguf(path, file, sizeof file, err)) return false;
+        if (*file) return read_gguf(t, file, err);
+    }
+    if (folder)
         return find_file(path, file, err) && read_file(t, file, err) &&
                ct__tokenizer_finish(t, err) && ct__tokenizer_read_specials(t, path, err);
     return read_file(t, path, err) && ct__tokenizer_finish(t, err);

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "base/text.h"
 #include "text/steps.h"
 
 struct json_t;
@@ -185,6 +186,9 @@ bool ct__tokenizer_read_tiktoken(ct_tokenizer *t, const char *text, size_t n,
                                  const ct_tiktoken_options *options, ct_err *err);
 bool ct__tokenizer_read_gguf(ct_tokenizer *t, const ct_gguf_vocab *vocab, ct_err *err);
 bool ct__tokenizer_read_specials(ct_tokenizer *t, const char *folder, ct_err *err);
+// The files of what ct_train_bpe learns: tokenizer.json, and tokenizer_config.json beside it.
+bool ct__train_bpe(const char *const *paths, size_t n, const ct_bpe_options *options, ct_text *file,
+                   ct_text *beside, ct_err *err);
 // "gpt2": ByteLevel's own pattern; NULL: not a name that is known.
 const char *ct__pattern_named(const char *name);
 extern const char ct__gpt2_pattern[];

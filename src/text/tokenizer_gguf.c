@@ -8,6 +8,8 @@ static bool fault(ct_tokenizer *t, const char *what, size_t i, size_t n, ct_err 
     return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->place, "%s %zu of %zu", what, i, n);
 }
 
+enum { MOST_TYPE = 6 }; // 0: not said
+
 static bool read_tokens(ct_tokenizer *t, const ct_gguf_vocab *v, ct_err *err) {
     if (v->n == 0 || v->n >= CT_MOST_IDS)
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->place,
@@ -16,6 +18,8 @@ static bool read_tokens(ct_tokenizer *t, const ct_gguf_vocab *v, ct_err *err) {
         size_t length = v->tokens[i] ? v->lengths ? v->lengths[i] : strlen(v->tokens[i]) : 0;
         if (ct__utf8_bad(v->tokens[i] ? v->tokens[i] : "", length) < length)
             return fault(t, "no UTF-8 is token", i, v->n, err);
+        if (v->types && (v->types[i] < 0 || v->types[i] > MOST_TYPE))
+            return fault(t, "a type that is not 0 to 6 has token", i, v->n, err);
         // Of equal tokens the first is the one that is found; the others keep their texts.
         bool again = length && ct__lexicon_id(&t->model.vocab, v->tokens[i], length) >= 0;
         char other[32];
@@ -54,9 +58,47 @@ static bool add_specials(ct_tokenizer *t, const ct_gguf_vocab *v, ct_err *err) {
     return true;
 }
 
+// Those that cut as an encoding that is known by name does.
+typedef struct like {
+    const char *pre, *name;
+    bool whole,
+        bos; // words that are tokens are not merged; a text begins with bos, where nothing is said of it
+} like;
+static const like *pattern_like(const char *pre) {
+    static const like all[] = {{"llama-bpe", "llama3", true, true},
+                               {"llama3", "llama3", true, true},
+                               {"llama-v3", "llama3", true, true},
+                               {"falcon3", "llama3", true, true},
+                               {"falcon-h1", "llama3", true, true},
+                               {"pixtral", "llama3", true, true},
+                               {"midm-2.0", "llama3", true, true},
+                               {"lfm2", "llama3", true, true},
+                               {"dbrx", "cl100k", false, false},
+                               {"smaug-bpe", "cl100k", false, false},
+                               {"chatglm-bpe", "cl100k", false, false},
+                               {"glm4", "cl100k", true, false},
+                               {"qwen2", "qwen2", false, false},
+                               {"stablelm2", "qwen2", false, false},
+                               {"deepseek-r1-qwen", "qwen2", false, false},
+                               {"megrez", "qwen2", false, false},
+                               {"hunyuan", "qwen2", false, false},
+                               {"solar-open", "qwen2", false, false},
+                               {"gpt-4o", "o200k", false, false},
+                               {"llama4", "o200k", false, false},
+                               {"kanana2", "o200k", false, false}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(pre, all[i].pre)) return &all[i];
+    return NULL;
+}
+
 // How words are cut, by tokenizer.ggml.pre: patterns that are applied one behind the other.
 static bool split_as(ct_tokenizer *t, const char *pre, ct_err *err) {
     static const char digits[] = "\\p{N}", three[] = "\\p{N}{1,3}";
+    static const char tekken[] =
+        "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
+        "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
+        "\\p{N}|"
+        " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
     static const struct {
         const char *pre, *patterns[5];
     } known[] = {
@@ -68,12 +110,19 @@ static bool split_as(ct_tokenizer *t, const char *pre, ct_err *err) {
         {"phi-2", {ct__gpt2_pattern}},
         {"jais", {ct__gpt2_pattern}},
         {"roberta-bpe", {ct__gpt2_pattern}},
+        {"gigachat", {ct__gpt2_pattern}},
+        {"exaone4", {ct__gpt2_pattern}},
+        {"mellum", {ct__gpt2_pattern}},
+        {"trillion", {ct__gpt2_pattern}},
+        {"granite-docling", {ct__gpt2_pattern}},
         {"starcoder", {digits, ct__gpt2_pattern}},
         {"refact", {digits, ct__gpt2_pattern}},
         {"command-r", {digits, ct__gpt2_pattern}},
         {"smollm", {digits, ct__gpt2_pattern}},
         {"codeshell", {digits, ct__gpt2_pattern}},
         {"exaone", {digits, ct__gpt2_pattern}},
+        {"minerva-7b", {digits, ct__gpt2_pattern}},
+        {"tekken", {tekken}},
         {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", ct__gpt2_pattern, "[0-9][0-9][0-9]"}},
         {"deepseek-coder",
          {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
@@ -85,21 +134,14 @@ static bool split_as(ct_tokenizer *t, const char *pre, ct_err *err) {
           "?[\\p{P}\\p{S}]+[\\r\\n]*|"
           "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
     };
-    static const struct {
-        const char *pre, *name;
-    } alike[] = {{"llama-bpe", "llama3"}, {"llama3", "llama3"},    {"llama-v3", "llama3"},
-                 {"dbrx", "cl100k"},      {"smaug-bpe", "cl100k"}, {"chatglm-bpe", "cl100k"},
-                 {"qwen2", "qwen2"},      {"stablelm2", "qwen2"},  {"deepseek-r1-qwen", "qwen2"},
-                 {"gpt-4o", "o200k"},     {"llama4", "o200k"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(pre, known[i].pre)) continue;
         for (size_t k = 0; k < 5 && known[i].patterns[k]; k++)
             if (!ct__split_by(t, known[i].patterns[k], err)) return false;
         return true;
     }
-    for (size_t i = 0; i < sizeof alike / sizeof *alike; i++)
-        if (!strcmp(pre, alike[i].pre))
-            return ct__split_by(t, ct__pattern_named(alike[i].name), err);
+    const like *l = pattern_like(pre);
+    if (l) return ct__split_by(t, ct__pattern_named(l->name), err);
     char shown[CT_PRINTABLE];
     return ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, t->place,
                    "tokenizer.ggml.pre is \"%s\", a way to split text that is not known",
@@ -138,7 +180,8 @@ static bool read_merges(ct_tokenizer *t, const ct_gguf_vocab *v, ct_err *err) {
 static bool read_gpt2(ct_tokenizer *t, const ct_gguf_vocab *v, ct_err *err) {
     const char *pre = v->pre ? v->pre : "default";
     t->model.kind = CT_MODEL_BPE;
-    t->model.ignore_merges = !strncmp(pre, "llama", 5);
+    const like *l = pattern_like(pre);
+    t->model.ignore_merges = (l && l->whole) || !strcmp(pre, "tekken");
     return add_specials(t, v, err) && split_as(t, pre, err) &&
            ct__step_add(t, &t->pretokenizers, CT_STEP_BYTES, err) &&
            ct__step_add(t, &t->decoders, CT_STEP_BYTES, err) && read_merges(t, v, err);
@@ -203,7 +246,9 @@ bool ct__tokenizer_read_gguf(ct_tokenizer *t, const ct_gguf_vocab *v, ct_err *er
     }
     if (!(gpt2 ? read_gpt2(t, v, err) : bert ? read_bert(t, v, err) : read_pieces(t, v, t5, err)))
         return false;
-    bool bos = v->add_bos < 0 ? llama || bert : v->add_bos,
-         eos = v->add_eos < 0 ? t5 || bert : v->add_eos;
+    const like *l = gpt2 && v->pre ? pattern_like(v->pre) : NULL;
+    const bool begins =
+        llama || bert || (l && l->bos) || (gpt2 && v->pre && !strcmp(v->pre, "tekken"));
+    bool bos = v->add_bos < 0 ? begins : v->add_bos, eos = v->add_eos < 0 ? t5 || bert : v->add_eos;
     return ct__surround_by(t, bos ? t->special[CT_BOS] : -1, eos ? t->special[CT_EOS] : -1, err);
 }

@@ -378,29 +378,13 @@ static void describe(const trainer *r, ct_text *out) {
     ct__text_add(out, r->n_merges ? "\n    ]\n  }\n}\n" : "]\n  }\n}\n");
 }
 
-static bool write_text(trainer *r, const char *folder, const char *name, const ct_text *text) {
-    char path[4096];
-    if (text->failed) return no_memory(r);
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-        return ct__err(r->err, CT_E_FILE, CT_NOWHERE, folder, "the path is longer than 4095 bytes");
-    return ct__file_write(path, text->s, text->n, r->err);
-}
-
-static bool write_files(trainer *r, const char *folder) {
-    ct_text whole = {0}, beside = {0};
-    describe(r, &whole);
-    ct__text_add(&beside, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"");
+static void describe_beside(const trainer *r, ct_text *out) {
+    ct__text_add(out, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"");
     for (int i = 0; i < 2 && r->n_specials; i++) {
-        ct__text_add(&beside, i ? ",\n  \"eos_token\": " : ",\n  \"bos_token\": ");
-        ct__json_string(&beside, r->specials[0], strlen(r->specials[0]));
+        ct__text_add(out, i ? ",\n  \"eos_token\": " : ",\n  \"bos_token\": ");
+        ct__json_string(out, r->specials[0], strlen(r->specials[0]));
     }
-    ct__text_add(&beside, "\n}\n");
-    bool ok = ct__make_dirs(folder, 0777, r->err) &&
-              write_text(r, folder, "tokenizer_config.json", &beside) &&
-              write_text(r, folder, "tokenizer.json", &whole);
-    ct__text_free(&whole);
-    ct__text_free(&beside);
-    return ok;
+    ct__text_add(out, "\n}\n");
 }
 
 static void free_trainer(trainer *r) {
@@ -415,17 +399,13 @@ static void free_trainer(trainer *r) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) ct__free(all[i]);
 }
 
-bool ct_train_bpe_with(const char *folder, const char *const *paths, size_t n,
-                       ct_bpe_options options) {
+bool ct__train_bpe(const char *const *paths, size_t n, const ct_bpe_options *options, ct_text *file,
+                   ct_text *beside, ct_err *err) {
     static const char *const usual[] = {"<|endoftext|>", NULL};
-    ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code || !ct__given(ctx, folder, options.here, "train_bpe", "the folder") ||
-        !ct__given(ctx, paths, options.here, "train_bpe", "the list of paths"))
-        return false;
-    trainer r = {.o = &options, .err = &ctx->err, .here = options.here};
-    r.specials = options.specials ? options.specials : usual;
+    trainer r = {.o = options, .err = err, .here = options->here};
+    r.specials = options->specials ? options->specials : usual;
     while (r.specials[r.n_specials]) r.n_specials++;
-    int64_t size = options.vocab_size ? options.vocab_size : 8192,
+    int64_t size = options->vocab_size ? options->vocab_size : 8192,
             least = (int64_t)(256 + r.n_specials);
     bool ok = size >= least && size < CT_MOST_IDS;
     if (!ok)
@@ -434,8 +414,35 @@ bool ct_train_bpe_with(const char *folder, const char *const *paths, size_t n,
                 "below 16777216",
                 (long long)size, (long long)least, r.n_specials);
     ok = ok && first_tokens(&r) && read_files(&r, paths, n) && begin(&r) &&
-         merge_all(&r, (size_t)size, options.min_frequency ? options.min_frequency : 2) &&
-         write_files(&r, folder);
+         merge_all(&r, (size_t)size, options->min_frequency ? options->min_frequency : 2);
+    if (ok) {
+        describe(&r, file);
+        describe_beside(&r, beside);
+        ok = (!file->failed && !beside->failed) || no_memory(&r);
+    }
     free_trainer(&r);
+    return ok;
+}
+
+static bool write_text(const char *folder, const char *name, const ct_text *text, ct_err *err) {
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return ct__err(err, CT_E_FILE, CT_NOWHERE, folder, "the path is longer than 4095 bytes");
+    return ct__file_write(path, text->s, text->n, err);
+}
+
+bool ct_train_bpe_with(const char *folder, const char *const *paths, size_t n,
+                       ct_bpe_options options) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || ctx->err.code || !ct__given(ctx, folder, options.here, "train_bpe", "the folder") ||
+        !ct__given(ctx, paths, options.here, "train_bpe", "the list of paths"))
+        return false;
+    ct_text whole = {0}, beside = {0};
+    bool ok = ct__train_bpe(paths, n, &options, &whole, &beside, &ctx->err) &&
+              ct__make_dirs(folder, 0777, &ctx->err) &&
+              write_text(folder, "tokenizer_config.json", &beside, &ctx->err) &&
+              write_text(folder, "tokenizer.json", &whole, &ctx->err);
+    ct__text_free(&whole);
+    ct__text_free(&beside);
     return ok || ct__err_place(&ctx->err, options.here, "train_bpe");
 }

@@ -75,13 +75,16 @@ void ct__run_unlock(int lock) {
 static const char *const save_files[] = {"state.safetensors", "model.safetensors", "config.json",
                                          CT_SAVED_BEST_MODEL, CT_SAVED_BEST_CONFIG};
 enum { SAVE_FILES = sizeof save_files / sizeof *save_files };
+static const char *const beside_model[CT_RUN_BESIDE_N] = {CT_RUN_BESIDE};
 
 // "state.safetensors.1234-5.tmp": what a write that did not end leaves, and a further name that did
 // not get into its place.
 static bool is_leftover(const char *name) {
     for (int i = 0; i < SAVE_FILES; i++)
         if (ct__atomic_is_leftover(name, save_files[i])) return true;
-    return ct__atomic_is_leftover(name, "loss.svg");
+    for (int i = 0; i < CT_RUN_BESIDE_N; i++)
+        if (ct__atomic_is_leftover(name, beside_model[i])) return true;
+    return ct__atomic_is_leftover(name, "loss.svg") || ct__atomic_is_leftover(name, CT_RUN_TOKENS);
 }
 
 static bool is_saved(const char *name) {
@@ -221,6 +224,10 @@ static const struct {
 
 static bool remove_best(const char *dir, ct_err *err) {
     char path[CT_RUN_PATH];
+    for (int i = 0; i < CT_RUN_BESIDE_N; i++) {
+        if (!make_path(path, err, "%s/" CT_RUN_BEST "/%s", dir, beside_model[i])) return false;
+        (void)unlink(path); // of the model that goes
+    }
     for (int i = 0; i < 2; i++) {
         if (!make_path(path, err, "%s/%s", dir, best_files[i].run)) return false;
         if (unlink(path) != 0 && errno != ENOENT && errno != ENOTDIR)
@@ -306,10 +313,15 @@ static bool add_events(const char *dir, ct_text *there, ct_err *err) {
 }
 
 // What a run writes under names of its own, besides the checkpoints and the events.
-static const char *const written[] = {
-    "model.safetensors",       "state.safetensors", "config.json",
-    "metrics.jsonl",           "loss.svg",          CT_RUN_BEST "/model.safetensors",
-    CT_RUN_BEST "/config.json"};
+static const char *const written[] = {"model.safetensors",
+                                      "state.safetensors",
+                                      "config.json",
+                                      "metrics.jsonl",
+                                      "loss.svg",
+                                      CT_RUN_BEST "/model.safetensors",
+                                      CT_RUN_BEST "/config.json",
+                                      CT_RUN_BESIDE,
+                                      CT_RUN_TOKENS};
 enum { WRITTEN = sizeof written / sizeof *written };
 
 // A process that failed in its first step leaves metrics of no line: an empty file is no loss.
@@ -378,8 +390,18 @@ static bool remove_run(const char *dir, ct_err *err) {
 #define FILLED ".cotan-next.tmp"
 #define WHOLE ".cotan-next"
 
+static bool is_beside_model(const char *name) {
+    for (int i = 0; i < CT_RUN_BESIDE_N; i++)
+        if (strcmp(name, beside_model[i]) == 0) return true;
+    return false;
+}
+
+// What a run's folder of best weights has.
+static bool is_best(const char *name) { return is_saved(name) || is_beside_model(name); }
+
 static bool is_told(const char *name) {
-    return strcmp(name, "metrics.jsonl") == 0 || strcmp(name, "loss.svg") == 0 ||
+    return is_beside_model(name) || strcmp(name, CT_RUN_TOKENS) == 0 ||
+           strcmp(name, "metrics.jsonl") == 0 || strcmp(name, "loss.svg") == 0 ||
            is_leftover(name) || is_events(name);
 }
 
@@ -395,7 +417,7 @@ static void abandon_next(int dir) {
     if (fd < 0) return;
     (void)ct__each_inside(fd, CT_RUN_SAVES, remove_save, NULL);
     ct__remove_folder(fd, CT_RUN_SAVES, is_saved);
-    ct__remove_folder(fd, CT_RUN_BEST, is_saved);
+    ct__remove_folder(fd, CT_RUN_BEST, is_best);
     close(fd);
     ct__remove_folder(dir, FILLED, is_told);
 }

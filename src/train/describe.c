@@ -417,7 +417,10 @@ static bool describe(const char *path, ct_text *out, ct_err *err) {
     char inner[4096];
     struct stat st;
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    if (folder && holds_model(path)) return ct__describe_model(path, out, err);
+    if (folder && holds_model(path))
+        return ct__describe_model(path, out, err) &&
+               (!exists(path, "metrics.jsonl", inner, sizeof inner) ||
+                describe_metrics(inner, out, err));
     if (folder && (exists(path, "config.json", inner, sizeof inner) ||
                    exists(path, "model.safetensors", inner, sizeof inner)))
         return describe_run(path, out, err);

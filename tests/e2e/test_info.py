@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.gguf import gguf
+
 COTAN = Path(os.environ.get("COTAN_BUILD", Path(__file__).resolve().parents[2] / "build")) / "cotan"
 
 
@@ -80,24 +82,6 @@ def test_gguf_in_parts():
     assert info(MODELS / name.format(1)) == (0, said + files + TABLE + kind("f32", 2, 12, "48 bytes"))
     assert info(MODELS / name.format(3)) == (
         1, f"cotan: {MODELS / name.format(3)}: gguf: it is part 3 of 3, not part 1 of 3\n")
-
-
-def gguf(pairs, tensors=()):
-    """A file of version 3: values of strings, of whole numbers (u32) and lists of strings; tensors of Q4_0."""
-    def text(s):
-        return struct.pack("<Q", len(s.encode())) + s.encode()
-
-    def value(v):
-        if isinstance(v, str):
-            return struct.pack("<I", 8) + text(v)
-        if isinstance(v, int):
-            return struct.pack("<II", 4, v)
-        return struct.pack("<IIQ", 9, 8, len(v)) + b"".join(map(text, v))
-
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs))
-    head += b"".join(text(k) + value(v) for k, v in pairs.items())
-    head += b"".join(text(name) + struct.pack("<IQQIQ", 2, 32, 4, 2, 96 * i) for i, name in enumerate(tensors))
-    return head + bytes(-len(head) % 32) + bytes(96 * len(tensors))
 
 
 def test_gguf_by_its_content_with_hostile_names(tmp_path):

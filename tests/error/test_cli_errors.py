@@ -129,7 +129,7 @@ def test_info_of_a_truncated_checkpoint(tmp_path):
     (["--lr", "fast"], '--lr takes a number, not "fast"'),
     (["--lr", "nan"], '--lr takes a number, not "nan"'),
     (["--dropout", 1.5], "--dropout must be from 0 to 0.99, not 1.5"),
-    (["--tokens", "char"], '--tokens is bytes or chars, not "char"; is chars meant?'),
+    (["--tokens", "char"], '--tokens is bytes, chars, bpe:8192 (or another number) or the path of a tokenizer, not "char"; is chars meant?'),
     (["--steps", 10, "--steps", 20], "--steps is given twice, as 10 and as 20"),
     (["--data", "docs"], f"--data is given twice, as {ROOT / 'README.md'} and as docs: one takes several"),
     (["--no-bias=1"], "--no-bias takes no value"),
@@ -338,8 +338,9 @@ def test_truncated_checkpoint(copy):
 
 
 def test_another_architecture(copy):
-    edit_config(copy, '"gpt2"', '"llama"')
-    refuses_to_sample(copy, f'{copy}/config.json: key "model_type" is "llama", not one of: gpt2{whole_save(copy)}')
+    edit_config(copy, '"gpt2"', '"lama"')
+    refuses_to_sample(copy, f'{copy}/config.json: key "model_type" is "lama", an architecture that is not known'
+                            '\n  hint: the nearest that is known is "llama"')
 
 
 def test_another_width(copy):

@@ -1,6 +1,6 @@
 """Writes the first seeds of the readers of models, by their grammars: make_seeds.py FOLDER
 
-FOLDER/gguf, FOLDER/pickle and FOLDER/torch, a file for each thing that the formats have. Needs Python alone.
+FOLDER/gguf, FOLDER/gguf_text, FOLDER/pickle and FOLDER/torch, a file for each thing that the formats have. Needs Python alone.
 """
 import io
 import struct
@@ -17,7 +17,7 @@ BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 2
 
 
 def text(s):
-    return struct.pack("<Q", len(s)) + s.encode()
+    return struct.pack("<Q", len(s.encode())) + s.encode()
 
 
 def one(kind, value):
@@ -59,6 +59,20 @@ def ggufs():
         yield f"tensor-{kind}", gguf([], [("t", [elements, 2], kind)])
 
 
+def texts():
+    chat = [("tokenizer.chat_template", 8, "{{ bos_token }}", None), ("tokenizer.chat_templates", 9, ["a"], 8),
+            ("tokenizer.chat_template.a", 8, "{{ x }}", None)]
+    words = ["<unk>", "<s>", "</s>", "\u2581", "\u2581t", "o", "\u2581to", "<0x41>"]
+    for name, kind, tokens in (("llama", "llama", words), ("t5", "t5", words), ("bert", "bert", words),
+                               ("gpt2", "gpt2", ["s", "t", "o", "st", "sto", "\u0120", "<s>"])):
+        pairs = [("model", 8, kind, None), ("tokens", 9, tokens, 8), ("scores", 9, [-float(i) for i in range(len(tokens))], 6),
+                 ("token_type", 9, [1] * (len(tokens) - 1) + [6 if kind == "llama" else 3], 5), ("bos_token_id", 4, 1, None),
+                 ("eos_token_id", 4, 2, None), ("unknown_token_id", 4, 0, None), ("eot_token_id", 5, -1, None), ("add_eos_token", 7, True, None)]
+        pairs += [("pre", 8, "qwen2", None), ("merges", 9, ["s t", "st o"], 8)] if kind == "gpt2" else []
+        yield name, gguf([("tokenizer.ggml." + key, *rest) for key, *rest in pairs] + chat)
+    yield "none", gguf()
+
+
 FLOATS = b"(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" b"0X\3\0\0\0cpuK\6tQ"
 BYTES = b"(X\7\0\0\0storagectorch.storage\nUntypedStorage\nX\1\0\0\0" b"0X\3\0\0\0cpuK\6tQ"
 TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\n(" + FLOATS + b"K\0K\2K\3\x86K\3K\1\x86\x89ccollections\nOrderedDict\n)RtR"
@@ -95,7 +109,48 @@ def torches():
     yield "views", magic + b"\x80\2M\xe9\3.\x80\2}." + turned + b"\x80\2]X\1\0\0\0" b"0a." + struct.pack("<Q", 6) + data
 
 
-for folder, seeds in (("gguf", ggufs()), ("pickle", pickles()), ("torch", torches())):
+def chats():
+    """What families write: the first byte is the family's place in harness/chat_parser.c (and 26 more, where the prompt has opened
+    <think> and the tools are described), the second says how it is cut."""
+    one = '{"name": "f", "arguments": {"a": [1, "x\\n\\ud83d\\ude00"]}}'
+    parameters = "<function=f>\n<parameter=a>\nx < 1\n</parameter>\n<parameter=b>\n[1, 'a', None,]\n</parameter>\n</function>"
+    texts = [
+        f"<think>\nHm.\n</think>\n\nSo:\n<tool_call>\n{one}\n</tool_call>\n<tool_call>\n{one}\n</tool_call>",
+        f"So:\n<tool_call>\n{parameters}\n</tool_call>",
+        "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x</arg_value>\n<arg_key>b</arg_key>\n<arg_value>1.5e3</arg_value>\n</tool_call>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "Hm</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\": 1}<|tool_call_end|><|tool_calls_section_end|>",
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>",
+        "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"true\">1</｜DSML｜parameter>\n"
+        "<｜DSML｜parameter name=\"b\" string=\"false\">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+        f"[THINK]Hm[/THINK][TOOL_CALLS]f[ARGS]{{}}[TOOL_CALLS]f[CALL_ID]x[ARGS]{{}}[TOOL_CALLS] [{one}, {one}]",
+        "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">1</parameter>\n</invoke>\n</minimax:tool_call>",
+        "<seed:think>Hm</seed:think><seed:tool_call>\n<function=f>\n<parameter=a>1</parameter>\n</function>\n</seed:tool_call>",
+        "<function name=\"f\"><param name=\"a\">1</param></function>",
+        "<function=f>{\"a\": 1}</function>",
+        "Hi>>>f\n{\"a\": 1}>>>all\nHi",
+        "<|START_THINKING|>Hm<|END_THINKING|><|START_ACTION|>[\n{\"tool_name\": \"f\", \"parameters\": {}}]<|END_ACTION|>",
+        "Plan\nAction: ```json\n[{\"tool_name\": \"f\", \"parameters\": {}}]\n```",
+        f"<|tool_call|>[{one}]<|/tool_call|> functools[{one}]",
+        f"<think>Hm</think><response>Hi</response><|tool_call|>[{one}]",
+        f"<TOOLCALL>[{one}, {one}]</TOOLCALL>",
+        "<|inner_prefix|>Hm<|inner_suffix|><|tools_prefix|>[{\"f\": {\"a\": 1}}, {\"g\": {}}]<|tools_suffix|>",
+        f"{one.replace('arguments', 'parameters')}; {one}",
+        "[f(a=1, b='it\\'s \\x41', c=[True, None, {'k': 2.5,}]), g()]",
+        "<|tool_call_start|>[f(a=\"b\", n=2)]<|tool_call_end|>",
+        "<|think|>Hm<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>1<|tool_call:name|>f<|tool_call:args|>{}<|tool_call:end|>",
+        "<|channel>thought\nHm<channel|><|tool_call>call:f{a:<|\"|>x<|\"|>,b:[1,{c:null}],<|\"|>d<|\"|>:true}<tool_call|>",
+        "<|open|>tools<|sep|><|open|>call tool=\"f\" index=\"1\"<|sep|><|open|>argument key=\"a\" type=\"string\"<|sep|>1"
+        "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+    ]
+    for i, text in enumerate(texts):
+        yield f"family-{i}", bytes([i, i]) + text.encode()
+    yield "described", bytes([27, 1]) + f"Hm</think>{parameters}".encode()
+    yield "before-the-name", b"\0\1" + b'<tool_call>{"id": 1, "arguments": "{\\"a\\": 1}", "name": "f"}</tool_call>'
+
+
+for folder, seeds in (("gguf", ggufs()), ("gguf_text", texts()), ("pickle", pickles()), ("torch", torches()), ("chat_parser", chats())):
     (Path(sys.argv[1]) / folder).mkdir(parents=True, exist_ok=True)
     for name, content in seeds:
         (Path(sys.argv[1]) / folder / name).write_bytes(content)

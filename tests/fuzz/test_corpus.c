@@ -16,12 +16,14 @@ HARNESS(npz);
 HARNESS(json);
 HARNESS(cache);
 HARNESS(gguf);
+HARNESS(gguf_text);
 HARNESS(pickle);
 HARNESS(torch);
 HARNESS(tokenizer_json);
 HARNESS(sentencepiece);
 HARNESS(encode);
 HARNESS(jinja);
+HARNESS(chat_parser);
 
 #define LLVMFuzzerTestOneInput fuzz_safetensors
 #include "fuzz/harness/safetensors.c"
@@ -41,6 +43,9 @@ HARNESS(jinja);
 #define LLVMFuzzerTestOneInput fuzz_gguf
 #include "fuzz/harness/gguf.c"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_gguf_text
+#include "fuzz/harness/gguf_text.c"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_pickle
 #include "fuzz/harness/pickle.c"
 #undef LLVMFuzzerTestOneInput
@@ -58,6 +63,9 @@ HARNESS(jinja);
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_jinja
 #include "fuzz/harness/jinja.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_chat_parser
+#include "fuzz/harness/chat_parser.c"
 #undef LLVMFuzzerTestOneInput
 
 static void replay(const char *name, int (*harness)(const uint8_t *, size_t)) {
@@ -98,16 +106,19 @@ static void npz(void **state) { (void)state, replay("npz", fuzz_npz); }
 static void json(void **state) { (void)state, replay("json", fuzz_json); }
 static void cache(void **state) { (void)state, replay("cache", fuzz_cache); }
 static void gguf(void **state) { (void)state, replay("gguf", fuzz_gguf); }
+static void gguf_text(void **state) { (void)state, replay("gguf_text", fuzz_gguf_text); }
 static void pickle(void **state) { (void)state, replay("pickle", fuzz_pickle); }
 static void torch(void **state) { (void)state, replay("torch", fuzz_torch); }
 static void jinja(void **state) { (void)state, replay("jinja", fuzz_jinja); }
+static void chat_parser(void **state) { (void)state, replay("chat_parser", fuzz_chat_parser); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(safetensors),   cmocka_unit_test(npy),    cmocka_unit_test(npz),
-        cmocka_unit_test(json),          cmocka_unit_test(cache),  cmocka_unit_test(gguf),
-        cmocka_unit_test(pickle),        cmocka_unit_test(torch),  cmocka_unit_test(tokenizer_json),
-        cmocka_unit_test(sentencepiece), cmocka_unit_test(encode), cmocka_unit_test(jinja),
+        cmocka_unit_test(safetensors),    cmocka_unit_test(npy),           cmocka_unit_test(npz),
+        cmocka_unit_test(json),           cmocka_unit_test(cache),         cmocka_unit_test(gguf),
+        cmocka_unit_test(gguf_text),      cmocka_unit_test(pickle),        cmocka_unit_test(torch),
+        cmocka_unit_test(tokenizer_json), cmocka_unit_test(sentencepiece), cmocka_unit_test(encode),
+        cmocka_unit_test(jinja),          cmocka_unit_test(chat_parser),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,8 @@ F4, F8, E8M0 = ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn, ml_dtypes.float
 LAYOUTS = {"int8": (0, np.int8, np.float32, 127, None), "int4 by 32": (1, ml_dtypes.int4, np.float16, 7, 32),
            "int4 by 64": (2, ml_dtypes.int4, np.float16, 7, 64), "int4 by 128": (3, ml_dtypes.int4, np.float16, 7, 128),
            "int8 by 32": (4, np.int8, np.float16, 127, 32), "fp8": (5, F8, np.float32, 448, None),
-           "mxfp4": (6, F4, E8M0, 6, 32), "mxfp8": (7, F8, E8M0, 448, 32)}
+           "mxfp4": (6, F4, E8M0, 6, 32), "mxfp8": (7, F8, E8M0, 448, 32),
+           "int4 by 16": (10, ml_dtypes.int4, np.float16, 7, 16), "int8 by 16": (11, np.int8, np.float16, 127, 16)}
 
 
 def quantised(x, layout):
@@ -43,7 +44,7 @@ def weights(rng, *shape):
     return x
 
 
-WHOLE = ("int8", "int4 by 32", "int4 by 64", "int4 by 128", "int8 by 32", "mxfp4")
+WHOLE = ("int8", "int4 by 32", "int4 by 64", "int4 by 128", "int8 by 32", "mxfp4", "int4 by 16", "int8 by 16")
 
 
 def product(x, codes, scales):
@@ -54,7 +55,8 @@ def product(x, codes, scales):
         rows = np.where(by == 0, 0, np.rint(x / by)).astype(np.int64)
     if codes.dtype == F4:  # twice the numbers are whole
         codes, scales = 2 * codes.astype(np.float32), scales.view(E8M0).astype(np.float32) / 2
-    columns = codes.astype(np.int64).reshape(codes.shape[0], -1, 32)
+    each = 16 if scales.shape[-1] == codes.shape[-1] // 16 else 32
+    columns, rows, by = codes.astype(np.int64).reshape(codes.shape[0], -1, each), rows.reshape(len(rows), codes.shape[-1] // each, each), by.repeat(32 // each, 1)
     sums = np.einsum("mbk,nbk->mnb", rows, columns)
     scales = np.repeat(scales.astype(np.float32), columns.shape[1] // scales.shape[1], axis=1)
     terms = sums.astype(np.float64) * (by[:, None, :, 0] * scales[None]).astype(np.float64)
@@ -67,7 +69,7 @@ def test_quantised_activations(layout, device):
     """Rows alone and many, columns that fill no vector, steps of k that are whole and not, another place in memory."""
     rng, number = np.random.default_rng(SEED), LAYOUTS[layout][0]
     inputs = [((1, 256), 48), ((2, 3, 128), 37), ((9, 384), 16), ((70, 128), 130), ((140, 1152), 45), ((11, 640), 32), ((3, 384), 15), ((256,), 20), ((0, 128), 20)]
-    inputs += [((5, 96), 33)] if layout in ("int8", "int8 by 32", "int4 by 32", "mxfp4") else []
+    inputs += [((5, 96), 33)] if layout not in ("int4 by 64", "int4 by 128") else []
     cases, wants = [], []
     for shape, n in inputs:
         x = (rng.normal(size=shape) * np.exp(rng.uniform(-3, 3, shape[:-1] + (1,)))).astype(np.float32)
@@ -88,7 +90,7 @@ def test_quantised_activations(layout, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("layout", ["int8", "int8 by 32", "int4 by 32"])
+@pytest.mark.parametrize("layout", ["int8", "int8 by 32", "int4 by 32", "int4 by 16", "int8 by 16"])
 def test_sums_of_integers_are_exact(layout, device):
     """Where all scales are 1 the result is the product of integers, the largest among them."""
     rng = np.random.default_rng(SEED)
@@ -326,7 +328,7 @@ def test_refused():
     q, d, m = TABLE["quantise"], TABLE["dequantise"], TABLE["quantised_matmul"]
     codes, scales = np.zeros((3, 40), np.int8), np.ones((3, 1), np.float32)
     for case, text in [
-            (Case(q, [x], {"layout": 10}), "quantise: there is no layout 10\n  hint: layouts are 0 (CT_LAYOUT_INT8) to 9 (CT_LAYOUT_Q4_0)"),
+            (Case(q, [x], {"layout": 12}), "quantise: there is no layout 12\n  hint: layouts are 0 (CT_LAYOUT_INT8) to 11 (CT_LAYOUT_INT8_16)"),
             (Case(q, [x], {"layout": 8}), "quantise: the last axis of (3, 40) f32 is no multiple of 32\n"
                                           "  hint: q8_0 has a scale for 32 elements along it: ct_pad it"),
             (Case(d, [np.zeros((3, 35), np.uint8), np.zeros((3, 0), np.uint8)], {"layout": 8}),

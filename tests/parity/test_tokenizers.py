@@ -2,6 +2,7 @@
 import json
 import os
 import subprocess
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ tokenizers = pytest.importorskip("tokenizers", minversion="0.22", reason="tokeni
 sentencepiece = pytest.importorskip("sentencepiece")
 from parity.tokenizers_made import SPECIALS, made  # noqa: E402
 from support import tokenizer as ours  # noqa: E402
-from support.tokenizers_texts import lines  # noqa: E402
+from support.tokenizers_texts import lines, new_lines  # noqa: E402
 
 NAMES = ["gpt2", "llama3", "llama2", "t5", "bert", "words", "clip", "deepseek"]
 LINES = int(os.environ.get("COTAN_TOKENIZER_LINES", 10000))
@@ -36,6 +37,32 @@ def test_as_tokenizers(folder, name):
             assert [int(e.added[i]) for i in range(e.n)] == want.special_tokens_mask, text
         for skip in (False, True):
             assert mine.decode(want.ids, skip) == theirs.decode(want.ids, skip_special_tokens=skip), text
+
+
+# Categories that changed later, a place where graphemes end, and numbers of Unicode 17.
+OTHERWISE = {"t5": [0x113d1, 0x11a3a], "bert": [0xa9bd, 0x111c9], "words": [0x1cf2, 0x1cf3, 0x111c9, *range(0x11de0, 0x11dea), *range(0x16ff4, 0x16ff7)]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_new_characters(folder, name):
+    """Lines with what came after Unicode 3.2, and each character of it, or none yet, between others."""
+    theirs, mine = tokenizers.Tokenizer.from_file(str(folder / f"{name}.json")), ours.Tokenizer(folder / f"{name}.json")
+
+    def same(text):
+        want, e = theirs.encode(text, add_special_tokens=False), mine.run(text, add_special=False, offsets=True)
+        return e.ids[:e.n] == want.ids and [(s.begin, s.end) for s in e.chars[:e.n]] == want.offsets
+
+    def differing(part):
+        if same(" ".join(f"a{c}b {c}{c} 1{c}.{c}e\u0301" for c in map(chr, part))):
+            return []
+        half = len(part) // 2
+        return differing(part[:half]) + differing(part[half:]) if half else part
+
+    cs = [c for c in [*range(0x80, 0x32400), *range(0xe0000, 0xe0200)]
+          if not 0xd800 <= c < 0xe000 and unicodedata.ucd_3_2_0.category(chr(c)) == "Cn"]
+    assert [c for i in range(0, len(cs), 64) for c in differing(cs[i:i + 64])] == OTHERWISE.get(name, [])
+    for text in new_lines(LINES // 4, seed=5):
+        assert same(text) or any(chr(c) in text for c in OTHERWISE.get(name, [])), ascii(text)
 
 
 @pytest.mark.parametrize("name", ["unigram", "bpe"])
@@ -145,7 +172,7 @@ def test_as_llama_cpp(name):
     path = VOCABULARIES.get(f"ggml-vocab-{name}.gguf")
     if not path:
         pytest.skip(f"ggml-vocab-{name}.gguf is not there")
-    mine = gguf_vocabulary(path)
     texts = Path(f"{path}.inp").read_text().split("\n__ggml_vocab_test__\n")
-    for text, want in zip(texts, Path(f"{path}.out").read_text().splitlines()):
-        assert mine.ids(text) == [int(x) for x in want.split()], text
+    for mine in (gguf_vocabulary(path), ours.Tokenizer(path)):  # by its arrays, and the file itself
+        for text, want in zip(texts, Path(f"{path}.out").read_text().splitlines()):
+            assert mine.ids(text) == [int(x) for x in want.split()], text

@@ -17,7 +17,7 @@ class Renderer:
         program = folder / "lines"
         flags = ["-fsanitize=address,undefined"] if SANITIZED else []
         subprocess.run([os.environ.get("CC", "cc"), "-std=gnu17", *flags, "-I", ROOT / "include", "-I", BUILD / "derived",
-                        DATA / "lines.c", "-o", program, BUILD / "libcotan.a", "-ljansson", "-lz", "-lm", "-lpthread", "-ldl"],
+                        DATA / "lines.c", "-o", program, BUILD / "libcotan.a", "-ljansson", "-lpcre2-8", "-lutf8proc", "-lz", "-lm", "-lpthread", "-ldl"],
                        check=True)
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
                                         env={**os.environ, "TZ": "UTC"})

@@ -2,9 +2,11 @@
 import json
 import struct
 
+import ml_dtypes
 import numpy as np
 
-DTYPES = {"F32": np.float32, "F64": np.float64, "F16": np.float16, "I32": np.int32, "I64": np.int64, "BOOL": np.bool_}
+DTYPES = {"U8": np.uint8, "U32": np.uint32, "F8_E4M3": ml_dtypes.float8_e4m3fn, "BF16": ml_dtypes.bfloat16,
+          "F32": np.float32, "F64": np.float64, "F16": np.float16, "I32": np.int32, "I64": np.int64, "BOOL": np.bool_}
 
 
 def write(path, tensors):

@@ -21,6 +21,9 @@ WORDS = {
     "controls": ["\x00", "\x01", "\x07", "\x0b", "\x0c", "\x1b[0m", "\x7f", "\x85", "\u200b", "\u200d", "\u200e", "\u2028", "\u2029", "\u2060",
                  "\ufeff", "\ufffd", "\ufffe", "\U0010ffff", "\ue000", "\xad", "\u180e", "\u061c"],
 }
+# What came to Unicode after 3.2, which libraries know as far as they are new: up to 6, 8, 9, 14, 15, 16 and 17.
+NEW = ("👩🏽‍🚀 🏴󠁧󠁢󠁳󠁣󠁴󠁿 🧑‍🦰 🫠 🫨 🩵 🪿 🩷 𞤀𞤣𞤤𞤢𞤥 𞥑𞥒 𠀀 𪚥 𱍐 𲎯 𮯰 𝔄𝓑𝟘 𝕏 𐐀 Ꮿ ᲀ Ა 㐀 ㋿ 🄬 🯰 ⸺ ⹊ ⹝ ⃀ ꟊ ౝ ꧞ ᪿ࣊ 𖩀 𐓀 𞄀 𑤰𑤵 𞀰 𑽐 𑽱 Ᲊ Ɤ 𐵐 𐵀 "
+       "𜳰 𖵰 \ua7ce \U00016ea0 \U00011de0").split()
 SPACES = [" "] * 24 + ["  ", "   ", "\t", "\n", "\n\n", " \n", "\r\n", "\n ", "\u00a0", "\u3000", "\u2003", "\u202f", " \t ", "", "", "\u1680"]
 
 
@@ -30,6 +33,12 @@ def character(rng):
         c = chr(rng.choice([rng.randint(0x20, 0x24f), rng.randint(0x250, 0x2fff), rng.randint(0x3000, 0xd7ff), rng.randint(0x10000, 0x1faff)]))
         if unicodedata.ucd_3_2_0.category(c) != "Cn":
             return c
+
+
+def new_lines(count, seed):
+    rng = random.Random(seed)
+    words = NEW + WORDS["latin"][:9] + WORDS["cjk"][:3] + WORDS["marks"][:4] + ["1", "12", ".", "!"]
+    return ["".join(x for _ in range(rng.randint(1, 20)) for x in (rng.choice(words), rng.choice(SPACES))) for _ in range(count)]
 
 
 def lines(count, seed=2026, specials=()):

@@ -103,12 +103,13 @@ def test_a_header_becomes_a_page():
 
 
 # What the examples in the headers' comments stand behind.
-BEFORE = {"chat.h": "const char *text_of(ct_chat_template *chat, const char *messages);\n"
-                    "const char *text_of(ct_chat_template *chat, const char *messages) {{\n{}return text; }}\n",
+BEFORE = {"chat.h": "int use(ct_chat_template *chat, const char *messages, const char *prompt);\n"
+                    "int use(ct_chat_template *chat, const char *messages, const char *prompt) {{\n{}"
+                    "(void)chat, (void)messages, (void)prompt; return 0; }}\n",
           "profile.h": "#include <stdio.h>\nvoid train(int step);\nint main(void) {{\n{}}}\n",
           "lm.h": "typedef bool (*told)(int32_t token, double log_probability, void *user);\n"
                   "int go_on(ct_lm *lm, const int32_t *ids, size_t n, told print);\n"
-                  "int go_on(ct_lm *lm, const int32_t *ids, size_t n, told print) {{\n{}return 0; }}\n",
+                  "int go_on(ct_lm *lm, const int32_t *ids, size_t n, told print) {{\n{}(void)lm, (void)ids, (void)n, (void)print; return 0; }}\n",
           "engine.h": "#include <stdio.h>\n"
                       "typedef bool (*told)(const ct_engine_token *token, void *user);\n"
                       "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out);\n"
@@ -135,8 +136,8 @@ def test_examples_in_the_headers_are_c(tmp_path):
         for block in found[name]:
             source = tmp_path / "example.c"
             source.write_text(f"#include <cotan/{name}>\n" + before.format(block))
-            done = subprocess.run(["cc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", ROOT / "include",
-                                   "-I", BUILD / "derived", source], capture_output=True, text=True)
+            done = subprocess.run(["cc", "-std=c17", "-Wall", "-Wextra", "-Wno-unused-variable", "-Werror", "-fsyntax-only",
+                                   "-I", ROOT / "include", "-I", BUILD / "derived", source], capture_output=True, text=True)
             assert not done.returncode, done.stderr
 
 

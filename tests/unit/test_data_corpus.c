@@ -70,7 +70,7 @@ static int remove_folder(void **state) {
 static void check_text(const ct_corpus *corpus, const char *text) {
     char out[CT_DECODE_ROOM], whole[256];
     size_t n = 0;
-    ct_decoder decoder = {0};
+    ct_byte_decoder decoder = {0};
     for (size_t i = 0; i < corpus->n; i++) {
         size_t m = ct__decode(&corpus->vocab, &decoder, corpus->tokens[i], out);
         memcpy(whole + n, out, m);
@@ -355,7 +355,7 @@ static void vocabularies_that_are_none(void **state) {
 // Feeds bytes one by one; every piece that comes out must be whole UTF-8.
 static void streams(const char *bytes, size_t n, const char *expected) {
     ct_vocab vocab = {CT_TOKENS_BYTES, 256, NULL};
-    ct_decoder decoder = {0};
+    ct_byte_decoder decoder = {0};
     char whole[128], out[CT_DECODE_ROOM];
     size_t m = 0;
     for (size_t i = 0; i <= n; i++) {
@@ -385,7 +385,7 @@ static void streaming_text(void **state) {
     streams("\xe2\x82", 2, FFFD);
     streams("\xf0\xff", 2, FFFD FFFD);
     ct_vocab vocab = {CT_TOKENS_BYTES, 256, NULL};
-    ct_decoder decoder = {0};
+    ct_byte_decoder decoder = {0};
     char out[CT_DECODE_ROOM];
     assert_int_equal(ct__decode(&vocab, &decoder, 0xe2, out), 0);
     assert_int_equal(ct__decode(&vocab, &decoder, 256, out), 6);
@@ -401,7 +401,7 @@ static void streaming_random_bytes(void **state) {
     uint64_t draw = 1;
     size_t valid = 0;
     for (int run = 0; run < 20000; run++) {
-        ct_decoder decoder = {0};
+        ct_byte_decoder decoder = {0};
         char in[8], out[8 * CT_DECODE_ROOM];
         size_t n = 0;
         for (int i = 0; i <= 8; i++) {

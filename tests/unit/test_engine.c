@@ -1,6 +1,6 @@
 // Requests that run together are answered as each is alone, in every bit: schedules drawn at random, with too few
 // pages, shared beginnings, cancelled neighbours and NaN in pages that nobody holds. By hand:
-//     test_engine DIR SEED [f32|f16|bf16]
+//     test_engine DIR SEED [f32|f16|bf16|i8]
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -154,6 +154,7 @@ static int run(const char *dir, uint64_t seed, const char *type) {
     static asked alone[REQUESTS], guessing[REQUESTS], beside[REQUESTS];
     const ct_dtype dtype = strcmp(type, "f16") == 0    ? CT_F16
                            : strcmp(type, "bf16") == 0 ? CT_BF16
+                           : strcmp(type, "i8") == 0   ? CT_I8
                                                        : CT_F32;
     ct_engine_state told;
     uint64_t compiled = 0;

@@ -27,7 +27,7 @@ def test_schedules(name, tmp_path):
     lm.save(tmp_path / "model", config, shapes)
     shared = preempted = guessed = 0
     for seed in range(1, 3 if name in ("mamba", "rwkv") else 6):
-        told = run(tmp_path / "model", seed, ("f32", "f16", "bf16")[seed % 3], COTAN_CC="none")
+        told = run(tmp_path / "model", seed, ("f32", "f16", "bf16", "i8")[seed % 4], COTAN_CC="none")
         assert told["made"] == 0
         assert told["finished"] + told["cancelled"] == 24
         shared += told["cached"]

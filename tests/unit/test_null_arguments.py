@@ -23,7 +23,7 @@ ct_loan_end ct_cut_free ct_marks_ended ct_function_free ct_params_read ct_op_fin
 ct_diagnose ct_format_at ct_print_at ct_nn_dropout_at ct_mask_matrices ct_mask_all ct_nn_place_in ct_set_threads ct_set_memory_limit
 ct_tokenizer_free ct_tokenizer_size ct_tokenizer_piece ct_tokenizer_id
 ct_tokenizer_is_special ct_tokenizer_special ct_tokenizer_ends ct_encoding_free ct_decoder_free
-ct_annotate_end ct_chat_template_free ct_pretrained_free ct_engine_free ct_engine_cancel ct_engine_look ct_measure_limits ct_memory_table ct_memory_snapshot_free""".split()
+ct_annotate_end ct_chat_template_free ct_chat_parser_free ct_pretrained_free ct_engine_free ct_engine_cancel ct_engine_look ct_measure_limits ct_memory_table ct_memory_snapshot_free""".split()
 # Values that stand for what is given; the rest is zero.
 GIVEN = {"ct_tensor": "ct_ones(CT_F32, CT_DIMS(2, 2))", "ct_dtype": "CT_F32", "ct_ints": "CT_DIMS(2, 2)", "size_t": "2", "int": "2",
          "int64_t": "2", "uint64_t": "2", "double": "0.5", "bool": "true", "ct_loc": "CT_HERE", "ct_fn": "function", "ct_mask": "ct_mask_all",
@@ -97,7 +97,7 @@ static int run(const char *what, void (*call)(void)) {
 def value(kind, given):
     if given and kind in GIVEN:
         return GIVEN[kind]
-    if kind.endswith("*") or kind in ("ct_fn", "ct_log_fn", "ct_write_fn", "ct_mask", "ct_finding_fn", "ct_device_fn", "ct_lm_part_fn"):
+    if kind.endswith("*") or kind in ("ct_fn", "ct_log_fn", "ct_write_fn", "ct_mask", "ct_finding_fn", "ct_device_fn", "ct_lm_part_fn", "ct_chat_part_fn"):
         return "NULL"
     if kind in ("size_t", "int", "int64_t", "uint64_t", "double", "bool", "uint32_t", "float") or kind in (
             "ct_dtype", "ct_code", "ct_nn_activation"):

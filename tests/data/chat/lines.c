@@ -15,14 +15,54 @@ static char *dump(const json_t *value) {
     return value && !json_is_null(value) ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
 }
 
+// Parts as {"kind", "call", "text"}, neighbours of one kind joined.
+static bool hear(const ct_chat_part *part, void *user) {
+    json_t *parts = user, *last = json_array_get(parts, json_array_size(parts) - 1);
+    const bool joins = last && part->kind != CT_CHAT_CALL &&
+                       json_integer_value(json_object_get(last, "kind")) == (int)part->kind &&
+                       json_integer_value(json_object_get(last, "call")) == (int)part->call;
+    if (joins) {
+        json_t *text = json_object_get(last, "text");
+        json_t *more = json_sprintf("%s%.*s", json_string_value(text), (int)part->n, part->text);
+        return json_object_set_new(last, "text", more) == 0;
+    }
+    return json_array_append_new(parts,
+                                 json_pack("{s:i, s:i, s:s%}", "kind", (int)part->kind, "call",
+                                           (int)part->call, "text", part->text, part->n)) == 0;
+}
+
+static json_t *take_apart(ct_chat_template *chat, const json_t *line) {
+    const char *answer = json_string_value(json_object_get(line, "answer"));
+    const char *prompt = json_string_value(json_object_get(line, "prompt"));
+    char *tools = dump(json_object_get(line, "tools"));
+    json_t *parts = json_array(), *out;
+    ct_chat_parser *parser =
+        ct_chat_parser_new(chat, .tools = true, .prompt = prompt, .descriptions = tools);
+    if (ct_chat_parser_feed(parser, answer, strlen(answer), hear, parts) &&
+        ct_chat_parser_end(parser, hear, parts))
+        out = json_pack("{s:s, s:O}", "form", ct_chat_parser_form(parser), "parts", parts);
+    else
+        out = json_pack("{s:s}", "error", ct_error_text());
+    ct_error_clear();
+    ct_chat_parser_free(parser);
+    json_decref(parts);
+    free(tools);
+    return out;
+}
+
 static json_t *answer(const json_t *line) {
     const char *text = json_string_value(json_object_get(line, "template"));
     const char *path = json_string_value(json_object_get(line, "path"));
+    ct_chat_template *chat = path ? ct_chat_template_load(path) : ct_chat_template_new(text);
+    if (json_object_get(line, "answer")) {
+        json_t *parts = take_apart(chat, line);
+        ct_chat_template_free(chat);
+        return parts;
+    }
     char *messages = dump(json_object_get(line, "messages"));
     char *tools = dump(json_object_get(line, "tools"));
     char *variables = dump(json_object_get(line, "variables"));
     size_t n = 0;
-    ct_chat_template *chat = path ? ct_chat_template_load(path) : ct_chat_template_new(text);
     const char *made =
         ct_chat_render(chat, messages, .tools = tools, .variables = variables, .length = &n,
                        .now = CT_F(json_number_value(json_object_get(line, "now"))));

@@ -1,14 +1,16 @@
 """Writes what stands beside this file: small tokenizers, and what tokenizers and sentencepiece make of some lines with them.
 
-    PYTHONPATH=tests python tests/unit/tokenizers/make.py
+    PYTHONPATH=tests python tests/unit/tokenizers/make.py           # both
+    PYTHONPATH=tests python tests/unit/tokenizers/make.py said      # what is made of lines, with the tokenizers that are there
 """
 import json
+import sys
 import tempfile
 from pathlib import Path
 
 import sentencepiece
 from parity.tokenizers_made import SPECIALS, made
-from support.tokenizers_texts import WORDS, lines
+from support.tokenizers_texts import WORDS, lines, new_lines
 from tokenizers import Tokenizer
 
 HERE = Path(__file__).parent
@@ -20,19 +22,22 @@ def few_lines(seed, specials):
     return [x for x in lines(60, seed=seed, specials=specials) if len(x) < 110][:14]
 
 
-def main():
+def train():
     few = [w for kind in ("latin", "greek", "cjk", "code") for w in WORDS[kind]][:90]
     texts = [" ".join(few[i:] + few[:i]) for i in range(0, len(few), 3)]
     with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
         for old, new in RULES.items():
             rules.write(" ".join(f"{ord(c):X}" for c in old) + "\t" + " ".join(f"{ord(c):X}" for c in new) + "\n")
         rules.flush()
-        names = made(HERE, texts, 400, rules.name)
+        made(HERE, texts, 400, rules.name)
+
+
+def say():
     said = {}
-    for name in names:
+    for name in ("gpt2", "llama3", "llama2", "t5", "bert", "words", "clip", "deepseek"):
         t = Tokenizer.from_file(str(HERE / f"{name}.json"))
         said[f"{name}.json"] = []
-        for text in few_lines(5, SPECIALS):
+        for text in few_lines(5, SPECIALS) + [x for x in new_lines(12, seed=3) if len(x) < 110][:5]:
             e = t.encode(text)
             said[f"{name}.json"].append({"text": text, "ids": e.ids, "spans": [x for span in e.offsets for x in span],
                                          "plain": t.encode(text, add_special_tokens=False).ids,
@@ -46,4 +51,6 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] != ["said"]:
+        train()
+    say()

@@ -1,0 +1,153 @@
+// Members of a request, by table: what is read and what is said of a wrong one come from the same entries.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+const char *shown(const json_t *value) {
+    static _Thread_local char room[72];
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+    const size_t n = text ? strlen(text) : 0;
+    snprintf(room, sizeof room, "%.60s%s", text ? text : "?", n > 60 ? "..." : "");
+    free(text);
+    return room;
+}
+
+static bool refuse_value(exchange *x, const char *where, const char *name, const char *must,
+                         const json_t *value) {
+    char param[160];
+    snprintf(param, sizeof param, "%s%s", where, name);
+    return refuse_request(x, 400, param, "%s must be %s, not %s", param, must, shown(value));
+}
+
+static bool read_number(exchange *x, const char *where, const field *f, const json_t *value) {
+    char must[96];
+    const bool whole = f->kind == FIELD_WHOLE;
+    const double v = json_is_number(value) ? json_number_value(value) : NAN;
+    if (v >= f->low && v <= f->high && (!whole || floor(v) == v)) {
+        *(ct_num *)f->out = CT_F(v);
+        return true;
+    }
+    snprintf(must, sizeof must, "a %s from %.16g to %.16g", whole ? "whole number" : "number",
+             f->low, f->high);
+    return refuse_value(x, where, f->name, must, value);
+}
+
+static bool read_field(exchange *x, const char *where, const field *f, json_t *value) {
+    switch (f->kind) {
+    case FIELD_FLAG:
+        if (!json_is_boolean(value)) return refuse_value(x, where, f->name, "true or false", value);
+        *(bool *)f->out = json_is_true(value);
+        return true;
+    case FIELD_TEXT:
+        if (!json_is_string(value)) return refuse_value(x, where, f->name, "a string", value);
+        *(const char **)f->out = json_string_value(value);
+        return true;
+    case FIELD_LIST:
+        if (!json_is_array(value)) return refuse_value(x, where, f->name, "a list", value);
+        *(json_t **)f->out = value;
+        return true;
+    case FIELD_OBJECT:
+        if (!json_is_object(value)) return refuse_value(x, where, f->name, "an object", value);
+        *(json_t **)f->out = value;
+        return true;
+    case FIELD_WHOLE:
+    case FIELD_NUMBER: break;
+    }
+    return read_number(x, where, f, value);
+}
+
+bool read_fields(exchange *x, json_t *from, const char *where, const field *fields, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        json_t *value = json_object_get(from, fields[i].name);
+        if (value && !json_is_null(value) && !read_field(x, where, &fields[i], value)) return false;
+    }
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------- sampling
+
+bool read_stops(exchange *x, json_t *stop, const char *where, wanted *w) {
+    if (!stop || json_is_null(stop)) return true;
+    const bool one = json_is_string(stop);
+    const size_t n = one ? 1 : json_array_size(stop);
+    bool ok = one || json_is_array(stop);
+    for (size_t i = 0; ok && i < n && i < MOST_STOPS; i++) {
+        const json_t *s = one ? stop : json_array_get(stop, i);
+        w->stops[i] = json_string_value(s);
+        ok = json_string_length(s) > 0;
+    }
+    w->n_stops = n;
+    if (ok && n <= MOST_STOPS) return true;
+    w->n_stops = 0;
+    return refuse_value(x, where, "stop", "a string or a list of at most 16, none of them empty",
+                        stop);
+}
+
+static bool read_bias(exchange *x, const model *m, json_t *bias, wanted *w) {
+    const char *key;
+    json_t *value;
+    size_t n = 0;
+    w->bias = calloc(json_object_size(bias) + 1, sizeof *w->bias);
+    if (!w->bias) return refuse_request(x, 500, NULL, "there is no memory for logit_bias");
+    json_object_foreach(bias, key, value) {
+        char *end;
+        const long token = strtol(key, &end, 10);
+        const double add = json_is_number(value) ? json_number_value(value) : NAN;
+        if (!*key || *end || token < 0 || token >= m->is->vocab)
+            return refuse_request(x, 400, "logit_bias",
+                                  "logit_bias has numbers of tokens, from 0 to %lld, not \"%s\"",
+                                  (long long)m->is->vocab - 1, plain(key));
+        if (!(add >= -100 && add <= 100))
+            return refuse_value(x, "logit_bias.", plain(key), "a number from -100 to 100", value);
+        w->bias[n++] = (ct_lm_bias){(int32_t)token, (float)add};
+    }
+    w->sampling.bias = w->bias;
+    w->sampling.n_bias = n;
+    return true;
+}
+
+loose_numbers loosen(const ct_lm_sampling *s) {
+    return (loose_numbers){.top_k = CT_F((double)s->top_k), .min_p = CT_F(s->min_p)};
+}
+
+void settle(ct_lm_sampling *s, const loose_numbers *given) {
+    // Scores that are divided by less would not be finite; all but the likeliest token would be impossible anyway.
+    if (s->temperature.given && s->temperature.value < 1e-5) s->temperature = CT_F(0);
+    s->seed = given->seed.given ? (uint64_t)(int64_t)given->seed.value : random_number();
+    s->top_k = given->top_k.value > 0 ? (int64_t)given->top_k.value : 0;
+    s->min_p = given->min_p.value;
+    s->presence_penalty = given->presence.value;
+    s->frequency_penalty = given->frequency.value;
+}
+
+bool read_wanted(exchange *x, model *m, wanted *w, const char *most_name) {
+    ct_lm_sampling *s = &w->sampling;
+    *s = m->is->sampling;
+    loose_numbers given = loosen(s);
+    ct_num n = CT_F(1);
+    json_t *bias = NULL;
+    const field fields[] = {
+        {most_name, FIELD_WHOLE, 1, 1e9, &w->most},
+        {"max_completion_tokens", FIELD_WHOLE, 1, 1e9, &w->most},
+        {"temperature", FIELD_NUMBER, 0, 2, &s->temperature},
+        {"top_p", FIELD_NUMBER, 0, 1, &s->top_p},
+        {"n", FIELD_WHOLE, 1, 64, &n},
+        {"presence_penalty", FIELD_NUMBER, -2, 2, &given.presence},
+        {"frequency_penalty", FIELD_NUMBER, -2, 2, &given.frequency},
+        {"seed", FIELD_WHOLE, -9007199254740992.0, 9007199254740992.0, &given.seed},
+        {"min_p", FIELD_NUMBER, 0, 1, &given.min_p},
+        {"top_k", FIELD_WHOLE, -1, 1e9, &given.top_k},
+        {"typical_p", FIELD_NUMBER, 0.001, 1, &s->typical_p},
+        {"repetition_penalty", FIELD_NUMBER, 0.01, 100, &s->repetition_penalty},
+        {"logit_bias", FIELD_OBJECT, .out = &bias},
+    };
+    if (!read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields)) return false;
+    w->n = (int64_t)n.value;
+    settle(s, &given);
+    return read_stops(x, json_object_get(x->asked, "stop"), "", w) &&
+           (!bias || read_bias(x, m, bias, w));
+}
+
+void free_wanted(wanted *w) { free(w->bias); }

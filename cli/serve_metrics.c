@@ -1,0 +1,157 @@
+// GET /metrics, as Prometheus reads it, and GET /health.
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+static const int codes[] = {200, 204, 400, 401, 403, 404, 405, 413, 429, 499, 500, 501, 503};
+enum { CODES = sizeof codes / sizeof *codes, MOST_ROUTES = 64, BUCKETS = 12 };
+static const double bounds[BUCKETS] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60};
+
+typedef struct histogram {
+    uint64_t counts[BUCKETS + 1];
+    uint64_t n;
+    double sum;
+} histogram;
+
+struct metrics {
+    pthread_mutex_t lock;
+    uint64_t requests[MOST_ROUTES + 1][CODES]; // the last row: of paths that there are not
+    histogram first, each;
+};
+
+metrics *metrics_new(void) {
+    metrics *m = calloc(1, sizeof *m);
+    if (m) pthread_mutex_init(&m->lock, NULL);
+    return m;
+}
+
+void metrics_free(metrics *m) {
+    if (m) pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+void count_request(metrics *m, const route *r, int code) {
+    const size_t row = r ? (size_t)(r - routes) : MOST_ROUTES;
+    pthread_mutex_lock(&m->lock);
+    for (int i = 0; i < CODES; i++) m->requests[row][i] += codes[i] == code;
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void observe(histogram *h, double seconds) {
+    int i = 0;
+    while (i < BUCKETS && seconds > bounds[i]) i++;
+    h->counts[i]++;
+    h->n++;
+    h->sum += seconds;
+}
+
+void count_text(metrics *m, const choice *c) {
+    if (!c->written) return;
+    pthread_mutex_lock(&m->lock);
+    observe(&m->first, c->first);
+    if (c->written > 1) observe(&m->each, (c->all - c->first) / (double)(c->written - 1));
+    pthread_mutex_unlock(&m->lock);
+}
+
+// ------------------------------------------------------------------------------------------ telling
+
+static void put_head(buffer *out, const char *name, const char *kind, const char *help) {
+    putf(out, "# HELP cotan_%s %s\n# TYPE cotan_%s %s\n", name, help, name, kind);
+}
+
+static void put_histogram(buffer *out, const char *name, const char *help, const histogram *h) {
+    uint64_t below = 0;
+    put_head(out, name, "histogram", help);
+    for (int i = 0; i < BUCKETS; i++) {
+        below += h->counts[i];
+        putf(out, "cotan_%s_bucket{le=\"%g\"} %llu\n", name, bounds[i], (unsigned long long)below);
+    }
+    putf(out, "cotan_%s_bucket{le=\"+Inf\"} %llu\ncotan_%s_sum %.9g\ncotan_%s_count %llu\n", name,
+         (unsigned long long)h->n, name, h->sum, name, (unsigned long long)h->n);
+}
+
+static void put_requests(buffer *out, const metrics *m) {
+    put_head(out, "http_requests_total", "counter", "Requests by endpoint and status.");
+    for (size_t r = 0; r <= MOST_ROUTES; r++)
+        for (int i = 0; i < CODES; i++)
+            if (m->requests[r][i])
+                putf(out, "cotan_http_requests_total{endpoint=\"%s\",code=\"%d\"} %llu\n",
+                     r < n_routes ? routes[r].path : "other", codes[i],
+                     (unsigned long long)m->requests[r][i]);
+}
+
+// A name as a label's value: what would end it is left out of it.
+static void put_label(buffer *out, const char *name) {
+    for (; *name; name++)
+        if (*name != '"' && *name != '\\' && *name != '\n') put(out, name, 1);
+}
+
+static void put_states(buffer *out, server *s) {
+    static const struct {
+        const char *name, *kind, *help;
+        size_t at;
+    } rows[] = {
+        {"texts_running", "gauge", "Texts that are written now.",
+         offsetof(ct_engine_state, running)},
+        {"texts_waiting", "gauge", "Texts that wait.", offsetof(ct_engine_state, waiting)},
+        {"pages", "gauge", "Pages of keys and values that there are.",
+         offsetof(ct_engine_state, pages)},
+        {"pages_used", "gauge", "Pages that running texts hold.",
+         offsetof(ct_engine_state, pages_used)},
+        {"pages_shared", "gauge", "Pages that several of them hold.",
+         offsetof(ct_engine_state, pages_shared)},
+        {"steps_total", "counter", "Passes of the model.", offsetof(ct_engine_state, steps)},
+        {"tokens_read_total", "counter", "Tokens of prompts that were read.",
+         offsetof(ct_engine_state, read)},
+        {"tokens_cached_total", "counter", "Tokens of prompts that need not be read again.",
+         offsetof(ct_engine_state, cached)},
+        {"tokens_written_total", "counter", "Tokens that were written.",
+         offsetof(ct_engine_state, written)},
+        {"texts_preempted_total", "counter", "Texts that gave their pages back.",
+         offsetof(ct_engine_state, preempted)},
+        {"texts_finished_total", "counter", "Texts that came to their end.",
+         offsetof(ct_engine_state, finished)},
+        {"texts_cancelled_total", "counter", "Texts whose clients went away.",
+         offsetof(ct_engine_state, cancelled)},
+        {"texts_failed_total", "counter", "Texts that failed.", offsetof(ct_engine_state, failed)},
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        put_head(out, rows[r].name, rows[r].kind, rows[r].help);
+        for (size_t i = 0; i < s->n_models; i++) {
+            const model *m = &s->models[i];
+            if (atomic_load(&m->state) != MODEL_READY || !m->engine) continue;
+            const ct_engine_state state = ct_engine_look(m->engine);
+            int64_t value;
+            memcpy(&value, (const char *)&state + rows[r].at, sizeof value);
+            putf(out, "cotan_%s{model=\"", rows[r].name);
+            put_label(out, m->name);
+            putf(out, "\"} %lld\n", (long long)value);
+        }
+    }
+}
+
+bool answer_metrics(exchange *x) {
+    metrics *m = x->server->metrics;
+    x->type = "text/plain; version=0.0.4";
+    pthread_mutex_lock(&m->lock);
+    put_requests(&x->out, m);
+    put_histogram(&x->out, "time_to_first_token_seconds",
+                  "From a text's arrival to its first token.", &m->first);
+    put_histogram(&x->out, "time_per_token_seconds", "Of a text's further tokens, on average.",
+                  &m->each);
+    pthread_mutex_unlock(&m->lock);
+    put_states(&x->out, x->server);
+    return true;
+}
+
+bool answer_health(exchange *x) {
+    const server *s = x->server;
+    for (size_t i = 0; i < s->n_models; i++)
+        if (atomic_load(&s->models[i].state) != MODEL_READY) {
+            x->code = 503;
+            x->retry_after = 5;
+            return reply_json(x, json_pack("{s:s}", "status", "loading"));
+        }
+    return reply_json(x, json_pack("{s:s}", "status", "ok"));
+}

@@ -1,0 +1,47 @@
+#include "serve_mhd.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+mhd_functions mhd;
+
+const char *mhd_missing(void) {
+    static char why[512];
+    const char *asked = getenv("COTAN_HTTP_LIBRARY");
+    const char *name = asked && *asked ? asked : "libmicrohttpd.so.12";
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        snprintf(why, sizeof why,
+                 "serving needs libmicrohttpd, and %s is not there; install it (Debian: "
+                 "libmicrohttpd12, Fedora and Arch: libmicrohttpd)",
+                 name);
+        return why;
+    }
+    const struct {
+        const char *name;
+        void *to;
+    } functions[] = {
+        {"MHD_start_daemon", &mhd.start_daemon},
+        {"MHD_quiesce_daemon", &mhd.quiesce_daemon},
+        {"MHD_stop_daemon", &mhd.stop_daemon},
+        {"MHD_get_connection_info", &mhd.get_connection_info},
+        {"MHD_lookup_connection_value", &mhd.lookup_connection_value},
+        {"MHD_create_response_from_buffer", &mhd.create_response_from_buffer},
+        {"MHD_create_response_from_callback", &mhd.create_response_from_callback},
+        {"MHD_add_response_header", &mhd.add_response_header},
+        {"MHD_queue_response", &mhd.queue_response},
+        {"MHD_destroy_response", &mhd.destroy_response},
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *found = dlsym(library, functions[i].name);
+        if (!found) {
+            snprintf(why, sizeof why, "%s has no %s: it is no libmicrohttpd", name,
+                     functions[i].name);
+            return why;
+        }
+        memcpy(functions[i].to, &found, sizeof found);
+    }
+    return NULL;
+}

@@ -1,0 +1,344 @@
+// Text by a tokenizer: learnt, taken from a folder, or that of bytes and characters.
+#include "models/lexis.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/atomic.h"
+#include "base/mem.h"
+#include "base/os.h"
+#include "graph/graph.h"
+#include "io/crc32c.h"
+#include "io/json.h"
+#include "io/npy.h"
+#include "io/utf8.h"
+#include "text/tokenizer.h"
+
+enum { PART = 4 << 20, LONGEST = 4096 }; // bytes of a file that are made tokens at once
+enum { TOKENIZER, TOKENIZER_CONFIG, GENERATION_CONFIG };
+static const char *const beside[CT_RUN_BESIDE_N] = {CT_RUN_BESIDE};
+
+void ct__lexis_free(ct_lexis *lexis) {
+    ct_tokenizer_free(lexis->tokenizer);
+    for (int i = 0; i < CT_RUN_BESIDE_N; i++) ct__text_free(&lexis->beside[i]);
+    *lexis = (ct_lexis){.begin = -1, .end = -1};
+}
+
+static bool no_memory(const char *what, size_t n, ct_err *err) {
+    return ct__err_memory(err, CT_NOWHERE, what, n);
+}
+
+// ----------------------------------------------------------------------------------------- the files
+
+// By which other programs know when a text ends.
+static void describe_generation(ct_lexis *lexis) {
+    ct_text *out = &lexis->beside[GENERATION_CONFIG];
+    if (out->n || lexis->end < 0) return;
+    ct__text_add(out, "{\n");
+    if (lexis->begin >= 0) ct__textf(out, "  \"bos_token_id\": %" PRId64 ",\n", lexis->begin);
+    ct__textf(out, "  \"eos_token_id\": %" PRId64 "\n}\n", lexis->end);
+}
+
+static bool from_text(ct_lexis *lexis, ct_err *err) {
+    const ct_text *file = &lexis->beside[TOKENIZER];
+    char *copy = ct__malloc(file->n + 1); // which reading may change
+    if (!copy) return no_memory("tokenizer", file->n, err);
+    memcpy(copy, file->s, file->n);
+    copy[file->n] = '\0';
+    lexis->tokenizer = ct__tokenizer_new("tokenizer.json", err);
+    bool ok = lexis->tokenizer && ct__tokenizer_read_json(lexis->tokenizer, copy, file->n, err) &&
+              ct__tokenizer_finish(lexis->tokenizer, err);
+    ct__free(copy);
+    return ok;
+}
+
+typedef struct learning {
+    const ct_lexis_heard *heard;
+    bool stopped;
+} learning;
+
+static void hear_learning(const ct_bpe_progress *at, void *user) {
+    learning *l = user;
+    char text[128];
+    if (strcmp(at->stage, "read") == 0)
+        snprintf(text, sizeof text, "learning tokens: %.0f of %.0f MB read", (double)at->done / 1e6,
+                 (double)at->all / 1e6);
+    else
+        snprintf(text, sizeof text, "learning tokens: %" PRId64 " of %" PRId64, at->done, at->all);
+    l->stopped |= !l->heard->go_on(text, l->heard->user);
+}
+
+static bool learning_stopped(void *user) { return ((const learning *)user)->stopped; }
+
+bool ct__lexis_learn(ct_lexis *lexis, const ct_corpus *corpus, int64_t size,
+                     const ct_lexis_heard *heard, ct_err *err) {
+    static const char end[] = "<|endoftext|>";
+    learning l = {.heard = heard};
+    const ct_bpe_options options = {.vocab_size = size,
+                                    .progress = hear_learning,
+                                    .stop = learning_stopped,
+                                    .user = &l,
+                                    .here = CT_NOWHERE};
+    *lexis = (ct_lexis){.begin = -1, .end = -1};
+    if (!ct__train_bpe((const char *const *)corpus->paths, corpus->files, &options,
+                       &lexis->beside[TOKENIZER], &lexis->beside[TOKENIZER_CONFIG], err) ||
+        !from_text(lexis, err))
+        return false;
+    lexis->end = ct_tokenizer_id(lexis->tokenizer, end, sizeof end - 1);
+    describe_generation(lexis);
+    return true;
+}
+
+// The token that the file puts in front of a text.
+static bool find_begin(ct_lexis *lexis, ct_err *err) {
+    ct_encoding e = {0};
+    if (!ct_tokenizer_encode_with(lexis->tokenizer, "", 0, &e,
+                                  (ct_encode_options){.add_special = true, .here = CT_NOWHERE}))
+        return err->code ? false : no_memory("tokenizer", LONGEST, err);
+    if (e.n && e.ids[0] != lexis->end) lexis->begin = e.ids[0];
+    ct_encoding_free(&e);
+    return true;
+}
+
+bool ct__lexis_load(ct_lexis *lexis, const char *path, ct_err *err) {
+    struct stat st;
+    char file[LONGEST];
+    const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    *lexis = (ct_lexis){.begin = -1, .end = -1};
+    lexis->tokenizer = ct_tokenizer_load_at(path, CT_NOWHERE);
+    if (!lexis->tokenizer) return false;
+    lexis->end = ct_tokenizer_special(lexis->tokenizer, CT_EOS);
+    if (!find_begin(lexis, err)) return false;
+    for (int i = 0; i < CT_RUN_BESIDE_N; i++) {
+        char *bytes;
+        size_t n;
+        int length = folder ? snprintf(file, sizeof file, "%s/%s", path, beside[i])
+                            : snprintf(file, sizeof file, "%s", i == TOKENIZER ? path : "");
+        if (length <= 0 || length >= LONGEST || stat(file, &st) != 0) continue;
+        if (!folder && !ct__ends_with(path, ".json")) continue;
+        if (!ct__file_read(file, &bytes, &n, err)) return false;
+        ct__text_bytes(&lexis->beside[i], bytes, n);
+        ct__free(bytes);
+        if (lexis->beside[i].failed) return no_memory(file, n, err);
+    }
+    if (!lexis->beside[TOKENIZER].n && !folder)
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path,
+                       "a run needs a tokenizer.json, or the folder of a tokenizer");
+    describe_generation(lexis);
+    return true;
+}
+
+// GPT-2's character for a byte.
+static void byte_name(int byte, ct_text *out) {
+    char text[4];
+    const bool plain = (byte > 32 && byte < 127) || (byte > 160 && byte < 256 && byte != 173);
+    uint32_t cp = (uint32_t)byte;
+    if (!plain) { // the others in their order, from U+0100 on
+        cp = 256;
+        for (int b = 0; b < byte; b++)
+            cp += !((b > 32 && b < 127) || (b > 160 && b < 256 && b != 173));
+    }
+    ct__json_string(out, text, ct__utf8_put(cp, text));
+}
+
+bool ct__lexis_plain(ct_lexis *lexis, const ct_vocab *vocab, ct_err *err) {
+    const bool bytes = vocab->kind == CT_TOKENS_BYTES;
+    static const char level[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+                                "\"trim_offsets\": true, \"use_regex\": false}";
+    *lexis = (ct_lexis){.begin = -1, .end = -1};
+    ct_text *out = &lexis->beside[TOKENIZER];
+    ct__textf(out,
+              "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  "
+              "\"added_tokens\": [],\n  \"normalizer\": null,\n  \"pre_tokenizer\": %s,\n  "
+              "\"post_processor\": null,\n  \"decoder\": %s,\n  \"model\": {\n    \"type\": "
+              "\"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n    "
+              "\"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    "
+              "\"fuse_unk\": false,\n    \"byte_fallback\": false,\n    \"ignore_merges\": "
+              "false,\n    \"vocab\": {",
+              bytes ? level : "null", bytes ? level : "{\"type\": \"Fuse\"}");
+    for (int32_t i = 0; i < vocab->n; i++) {
+        char one[4];
+        ct__text_add(out, i ? ",\n      " : "\n      ");
+        if (bytes)
+            byte_name(i, out);
+        else
+            ct__json_string(out, one, ct__utf8_put(vocab->chars[i], one));
+        ct__textf(out, ": %" PRId32, i);
+    }
+    ct__text_add(out, "\n    },\n    \"merges\": []\n  }\n}\n");
+    ct__text_add(&lexis->beside[TOKENIZER_CONFIG],
+                 "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n  "
+                 "\"clean_up_tokenization_spaces\": false\n}\n");
+    return (!out->failed && !lexis->beside[TOKENIZER_CONFIG].failed) ||
+           no_memory("tokenizer", out->n, err);
+}
+
+bool ct__lexis_save(const ct_lexis *lexis, const char *dir, ct_err *err) {
+    char path[LONGEST];
+    for (int i = 0; i < CT_RUN_BESIDE_N; i++) {
+        if (!lexis->beside[i].n) continue;
+        if (snprintf(path, sizeof path, "%s/%s", dir, beside[i]) >= LONGEST)
+            return ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "the path is too long");
+        if (!ct__file_write(path, lexis->beside[i].s, lexis->beside[i].n, err)) return false;
+    }
+    return true;
+}
+
+// ------------------------------------------------------------------------------------- text as tokens
+
+typedef struct reading {
+    const ct_lexis *lexis;
+    ct_corpus *corpus;
+    size_t cap, done; // of tokens; bytes read
+    ct_encoding e;
+    const ct_lexis_heard *heard;
+    ct_err *err;
+} reading;
+
+static bool put(reading *r, const int32_t *ids, size_t n) {
+    ct_corpus *c = r->corpus;
+    if (!CT_GROW(c->tokens, r->cap, c->n + n))
+        return no_memory("corpus", (c->n + n) * sizeof *ids, r->err);
+    if (n) memcpy(c->tokens + c->n, ids, n * sizeof *ids);
+    c->n += n;
+    return true;
+}
+
+static bool put_one(reading *r, int64_t id) {
+    const int32_t token = (int32_t)id;
+    return id < 0 || put(r, &token, 1);
+}
+
+static bool is_white(char c) { return c == ' ' || (c >= 9 && c <= 13); }
+
+// Behind a line's end that no space follows, where hardly any tokenizer joins anything.
+static size_t part_of(const char *s, size_t n) {
+    if (n <= PART) return n;
+    for (size_t i = PART; i > PART / 2; i--)
+        if (s[i - 1] == '\n' && !is_white(s[i])) return i;
+    size_t i = PART;
+    while (i > PART - 4 && ((unsigned char)s[i] & 0xc0) == 0x80) i--;
+    return i;
+}
+
+static bool read_file(reading *r, const char *path) {
+    char *text, said[128];
+    size_t n, at = 0;
+    if (!ct__file_read(path, &text, &n, r->err)) return false;
+    bool ok = put_one(r, r->lexis->begin);
+    while (ok && at < n) {
+        const size_t part = part_of(text + at, n - at);
+        ok = ct_tokenizer_encode_with(r->lexis->tokenizer, text + at, part, &r->e,
+                                      (ct_encode_options){.here = CT_NOWHERE}) &&
+             put(r, r->e.ids, r->e.n);
+        at += part;
+        r->done += part;
+        snprintf(said, sizeof said, "reading the text as tokens: %.0f of %.0f MB",
+                 (double)r->done / 1e6, (double)r->corpus->bytes / 1e6);
+        if (ok && !r->heard->go_on(said, r->heard->user))
+            ok = ct__err(r->err, CT_E_INTERRUPTED, CT_NOWHERE, "train",
+                         "stopped before the first step, while the text was read");
+    }
+    ct__free(text);
+    return ok && put_one(r, r->lexis->end);
+}
+
+bool ct__lexis_read(const ct_lexis *lexis, ct_corpus *corpus, const ct_lexis_heard *heard,
+                    ct_err *err) {
+    reading r = {.lexis = lexis, .corpus = corpus, .heard = heard, .err = err};
+    bool ok = true;
+    for (size_t i = 0; i < corpus->files && ok; i++) ok = read_file(&r, corpus->paths[i]);
+    ct_encoding_free(&r.e);
+    return ok;
+}
+
+static bool tokens_path(const char *dir, char path[LONGEST]) {
+    return snprintf(path, LONGEST, "%s/" CT_RUN_TOKENS, dir) < LONGEST;
+}
+
+// The array in the file, if it is one of whole numbers.
+static const int32_t *find_tokens(const char *path, const void *bytes, size_t n, size_t *count) {
+    const ct_npy_name name = {.label = path};
+    ct_err ignored = {0};
+    ct_npy npy;
+    size_t prefix;
+    if (!ct__npy_prefix(name, bytes, n < CT_NPY_FIXED ? n : CT_NPY_FIXED, &prefix, &ignored) ||
+        prefix > n || !ct__npy_parse(name, bytes, prefix, n, &npy, &ignored))
+        return NULL;
+    const char *data = (const char *)bytes + npy.begin;
+    if (npy.dtype != CT_I32 || npy.rank != 1 || !ct__npy_plain(&npy, data)) return NULL;
+    *count = (size_t)npy.count;
+    return (const int32_t *)(const void *)data;
+}
+
+static void take(ct_corpus *corpus, const void *bytes, size_t n, const int32_t *tokens,
+                 size_t count) {
+    if (!corpus->mapped) ct__free(corpus->tokens);
+    corpus->tokens = (int32_t *)(uintptr_t)tokens; // nobody writes to them
+    corpus->n = count;
+    corpus->mapped = bytes;
+    corpus->mapped_n = n;
+}
+
+bool ct__lexis_keep(ct_corpus *corpus, const char *dir, ct_err *err) {
+    char path[LONGEST];
+    ct_text header = {0};
+    const int64_t shape[] = {(int64_t)corpus->n};
+    ct_atomic file;
+    if (corpus->mapped) return true;
+    if (!tokens_path(dir, path))
+        return ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "the path is too long");
+    bool ok = ct__npy_header((ct_npy_name){.label = path}, CT_I32, 1, shape, &header, err) &&
+              ct__atomic_begin(&file, path, 0, err);
+    if (ok && ct__atomic_put(&file, header.s, header.n, err) &&
+        ct__atomic_put(&file, corpus->tokens, corpus->n * sizeof *corpus->tokens, err)) {
+        ok = ct__atomic_commit(&file, err);
+    } else if (ok) {
+        ct__atomic_abandon(&file);
+        ok = false;
+    }
+    ct__text_free(&header);
+    const void *bytes;
+    size_t n, count;
+    if (!ok || !ct__file_map(path, &bytes, &n, err)) return false;
+    const int32_t *tokens = find_tokens(path, bytes, n, &count);
+    if (tokens && count == corpus->n)
+        take(corpus, bytes, n, tokens, count);
+    else
+        ct__file_unmap(bytes, n); // somebody else wrote there: the ones in memory do
+    return true;
+}
+
+bool ct__lexis_kept(ct_corpus *corpus, const char *dir, int64_t tokens, uint32_t sum) {
+    char path[LONGEST];
+    ct_err ignored = {0};
+    const void *bytes;
+    size_t n, count;
+    if (!tokens_path(dir, path) || !ct__file_map(path, &bytes, &n, &ignored)) return false;
+    const int32_t *found = bytes ? find_tokens(path, bytes, n, &count) : NULL;
+    bool same =
+        found && (int64_t)count == tokens && ct__crc32c(found, count * sizeof *found) == sum;
+    for (size_t i = 0; same && i < count; i++) same = found[i] >= 0 && found[i] < corpus->vocab.n;
+    if (same)
+        take(corpus, bytes, n, found, count);
+    else
+        ct__file_unmap(bytes, n);
+    return same;
+}
+
+bool ct__lexis_bytes(const ct_lexis *lexis, const int32_t *tokens, size_t n, double *bytes,
+                     ct_err *err) {
+    ct_decoder *decoder = ct_decoder_new_at(lexis->tokenizer, true, CT_NOWHERE);
+    size_t all = 0, more = 0;
+    bool ok = decoder != NULL;
+    for (size_t i = 0; ok && i < n; i++) {
+        ok = ct_decoder_next(decoder, tokens[i], &more) != NULL;
+        all += more;
+    }
+    if (ok && ct_decoder_end(decoder, &more)) all += more;
+    ct_decoder_free(decoder);
+    *bytes = (double)all;
+    return ok || err->code != CT_OK ? ok : no_memory("tokenizer", n, err);
+}

@@ -1,0 +1,529 @@
+"""cotan serve: what it answers, and what it says of requests that cannot be answered, by Python's http.client alone."""
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+from support.program import command
+from support.serving import Server, make_model
+
+CHAT, OLD = "/v1/chat/completions", "/v1/completions"
+ENDLESS = {"0": -100, "2": -100}  # the tokens that end a text
+ASK = {"messages": [{"role": "user", "content": "fox"}], "max_tokens": 6, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("serve") / "small", context=8192)
+
+
+@pytest.fixture(scope="module")
+def server(model):
+    s = Server(model, "--context", 512)
+    yield s
+    assert s.stop() == 0, s.errors
+
+
+@pytest.fixture(scope="module")
+def slow(model):
+    """One text at a time and one that waits; requests arrive within a second."""
+    s = Server(model, "--parallel", 1, "--queue", 1, "--timeout", 1)
+    yield s
+    assert s.stop() == 0, s.errors
+
+
+def test_a_conversation(server):
+    whole = server.say("/v1/chat/completions", **ASK)
+    message = whole["choices"][0]["message"]
+    assert whole["object"] == "chat.completion" and whole["model"] == "small" and message["role"] == "assistant"
+    assert whole["choices"][0]["finish_reason"] == "length" and whole["usage"]["completion_tokens"] == 6
+    raw = server.say("/v1/completions", prompt="<user>fox</user><assistant>", max_tokens=6, temperature=0)
+    assert raw["choices"][0]["text"] == message["content"] and raw["usage"]["prompt_tokens"] == whole["usage"]["prompt_tokens"]
+    *chunks, usage, done = server.events("/v1/chat/completions", **ASK, stream_options={"include_usage": True})
+    assert done == "[DONE]" and usage["choices"] == [] and usage["usage"]["total_tokens"] == whole["usage"]["total_tokens"]
+    assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""} and chunks[-1]["choices"][0]["finish_reason"] == "length"
+    assert "".join(c["choices"][0]["delta"].get("content", "") for c in chunks) == message["content"]
+    parts = [{"type": "text", "text": "f"}, {"type": "text", "text": "ox"}]
+    again = server.say("/v1/chat/completions", **ASK | {"messages": [{"role": "user", "content": parts}]})
+    assert again["choices"][0]["message"] == message
+
+
+def test_choices(server):
+    several = server.say("/v1/completions", prompt=["the quick", "fox"], n=2, max_tokens=4, seed=3)
+    assert [c["index"] for c in several["choices"]] == [0, 1, 2, 3]
+    assert several["choices"][0]["text"] != several["choices"][1]["text"]
+    alone = server.say("/v1/completions", prompt="fox", n=2, max_tokens=4, seed=3)
+    assert [c["text"] for c in alone["choices"]] == [c["text"] for c in several["choices"][2:]]
+    read = [len(server.say("/tokenize", content=p, add_special=True)["tokens"]) for p in ("the quick", "fox")]
+    assert several["usage"]["completion_tokens"] == 16 and several["usage"]["prompt_tokens"] == sum(read)
+
+
+def test_log_probabilities(server):
+    old = server.say("/v1/completions", prompt="the", max_tokens=4, temperature=0, logprobs=2)["choices"][0]
+    assert len(old["logprobs"]["tokens"]) == 4 and old["logprobs"]["text_offset"][0] == 0
+    assert all(max(top.values()) == pytest.approx(own) for top, own in zip(old["logprobs"]["top_logprobs"], old["logprobs"]["token_logprobs"]))
+    new = server.say("/v1/chat/completions", **ASK, logprobs=True, top_logprobs=3)["choices"][0]["logprobs"]["content"]
+    assert len(new) == 6 and all(len(t["top_logprobs"]) == 3 and t["top_logprobs"][0]["token"] == t["token"] for t in new)
+    assert all(t["logprob"] == pytest.approx(t["top_logprobs"][0]["logprob"]) and t["logprob"] < 0 for t in new)
+    streamed = [e for c in server.events("/v1/chat/completions", **ASK, logprobs=True, top_logprobs=3)[:-1]
+                for e in (c["choices"][0]["logprobs"] or {"content": []})["content"]]
+    assert streamed == new
+
+
+def test_log_probabilities_of_prompts(server):
+    """What is echoed has those that it would have had, had it been written."""
+    ids = server.say("/tokenize", content="the quick")["tokens"]
+    assert server.say("/detokenize", tokens=ids)["content"] == "the quick"
+    both = server.say(OLD, prompt="the quick", max_tokens=3, logprobs=0, echo=True, logit_bias=ENDLESS)["choices"][0]["logprobs"]
+    assert len(both["tokens"]) == len(ids) + 3 and both["token_logprobs"][0] is None and both["top_logprobs"][0] is None
+    assert "".join(both["tokens"][:len(ids)]) == "the quick" and both["text_offset"][len(ids)] == len("the quick")
+    written = [40, 41, 42, 43, 44]
+    forced = [server.say(OLD, prompt=written[:i], max_tokens=1, logprobs=3, logit_bias={str(written[i]): 100})["choices"][0]["logprobs"]
+              for i in range(1, 5)]
+    ask = dict(prompt=written, max_tokens=1, echo=True, logprobs=3, n=2)
+    for echoed in (server.say(OLD, **ask)["choices"][1], server.events(OLD, **ask)[1]["choices"][0]):
+        assert echoed["logprobs"]["token_logprobs"][1:5] == pytest.approx([f["token_logprobs"][0] for f in forced])
+        for own, other in zip(echoed["logprobs"]["top_logprobs"][1:5], forced):
+            assert sorted(own.values()) == pytest.approx(sorted(other["top_logprobs"][0].values()))
+
+
+def test_stops_and_biases(server):
+    text = server.say("/v1/completions", prompt="the", max_tokens=12, temperature=0)["choices"][0]["text"]
+    stop = text[4:6]
+    cut = server.say("/v1/completions", prompt="the", max_tokens=12, temperature=0, stop=[stop, "never"])["choices"][0]
+    assert cut["text"] == text[:text.index(stop)] and cut["finish_reason"] == "stop"
+    one = server.say("/v1/completions", prompt="the", max_tokens=1, temperature=0, logit_bias={"40": 100}, logprobs=0)["choices"][0]
+    assert one["logprobs"]["tokens"] == [one["text"]] and server.say("/v1/completions", prompt=[40], echo=True, max_tokens=1)["choices"][0]["text"].startswith(one["text"])
+
+
+def test_equal_prompts_are_read_once(server):
+    long = "the quick brown fox jumps over the lazy dog. " * 6
+    first = server.say("/v1/completions", prompt=long, max_tokens=2, temperature=0)
+    second = server.say("/v1/completions", prompt=long, max_tokens=2, temperature=0)
+    assert first["choices"] == second["choices"]
+    assert second["usage"]["prompt_tokens_details"]["cached_tokens"] >= second["usage"]["prompt_tokens"] - 32 > 0
+
+
+def test_equal_prompts_of_any_length(server):
+    """Of what another text has read, all but the last token is shared: also where that ends a page, or is all that there is to read."""
+    for n in (1, 2, 14, 15, 16, 17, 31, 32, 33):
+        ask = dict(prompt=[40 + (n + i) % 50 for i in range(n)], max_tokens=3, temperature=0)
+        said = [server.say("/v1/completions", **ask)["choices"] for _ in range(3)]
+        assert said[0] == said[1] == said[2]
+
+
+def test_responses(server):
+    whole = server.say("/v1/responses", input="fox", max_output_tokens=6, temperature=0)
+    chat = server.say("/v1/chat/completions", **ASK)["choices"][0]["message"]["content"]
+    assert whole["output"][0]["content"][0]["text"] == chat
+    assert whole["status"] == "incomplete" and whole["incomplete_details"] == {"reason": "max_output_tokens"}
+    events = server.events("/v1/responses", input=[{"role": "user", "content": [{"type": "input_text", "text": "fox"}]}],
+                           max_output_tokens=6, temperature=0)
+    assert [e["sequence_number"] for e in events] == list(range(len(events)))
+    assert "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta") == chat
+    assert [e["type"] for e in events if "delta" not in e] == [
+        "response.created", "response.in_progress", "response.output_item.added", "response.content_part.added", "response.output_text.done",
+        "response.content_part.done", "response.output_item.done", "response.incomplete"]
+
+
+def test_embeddings_and_ranking(server):
+    two = server.say("/v1/embeddings", input=["the quick", "fox"])
+    vectors = [d["embedding"] for d in two["data"]]
+    assert all(sum(x * x for x in v) == pytest.approx(1, abs=1e-5) for v in vectors) and len(vectors[0]) == 32
+    assert server.say("/v1/embeddings", input="fox")["data"][0]["embedding"] == vectors[1]
+    ranked = server.say("/rerank", query="fox", documents=["the quick", "fox", "dog"], top_n=2)["results"]
+    assert len(ranked) == 2 and ranked[0]["index"] == 1 and ranked[0]["relevance_score"] == pytest.approx(1, abs=1e-5)
+    cosine = sum(a * b for a, b in zip(*vectors))
+    scores = {r["index"]: r["relevance_score"] for r in server.say("/v1/rerank", query="fox", documents=["the quick", "fox"])["results"]}
+    assert scores[0] == pytest.approx(cosine, abs=1e-5)
+
+
+def test_ollama(server):
+    body = {"messages": ASK["messages"], "options": {"num_predict": 6, "temperature": 0}}
+    whole = server.say("/api/chat", **body, stream=False)
+    assert whole["message"]["content"] == server.say("/v1/chat/completions", **ASK)["choices"][0]["message"]["content"]
+    assert whole["done"] and whole["done_reason"] == "length" and whole["eval_count"] == 6 and whole["total_duration"] > 0
+    lines = [json.loads(line) for line in server.ask("/api/chat", body)[1].splitlines()]
+    assert "".join(line["message"]["content"] for line in lines) == whole["message"]["content"] and [line["done"] for line in lines][-2:] == [False, True]
+    raw = server.say("/api/generate", prompt="<user>fox</user><assistant>", raw=True, stream=False, options=body["options"])
+    assert raw["response"] == whole["message"]["content"]
+    assert server.say("/api/generate", prompt="", stream=False)["done_reason"] == "load"
+    assert server.ask("/api/tags")[1]["models"][0]["name"] == "small" and server.ask("/api/version")[1]["version"]
+    assert server.say("/api/show", model="small:latest")["model_info"]["llama.context_length"] == 512
+    assert server.refused("/api/create", {"model": "x"}) == (
+        501, "/api/create: models are served as their files are; cotan pull brings others, and cotan serve names those that are served")
+
+
+def test_other_pages(server):
+    assert server.ask("/health")[:2] == (200, {"status": "ok"})
+    assert server.ask("/v1/models/small")[1]["max_model_len"] == 512
+    status, page, headers = server.ask("/")
+    assert status == 200 and page.startswith("<!DOCTYPE html>") and page.rstrip().endswith("</html>")
+    assert not re.search(r"(src|href|url)\s*[=(]\s*[\"']?(https?:)?//", page), "the page brings all that it needs"
+    _, text, headers = server.ask("/metrics")
+    assert headers["Content-Type"].startswith("text/plain") and 'cotan_http_requests_total{endpoint="/health",code="200"}' in text
+    assert all(re.fullmatch(r"# (HELP|TYPE) cotan_\w+ .+|cotan_\w+(\{[^}]*\})? [0-9.e+-]+", line) for line in text.splitlines())
+
+
+# What is wrong, and the whole sentence that is said of it: (path, what the body has beside what it needs, status, message).
+WRONG = [
+    (CHAT, {"messages": "hi"}, 400, 'messages must be a list, not "hi"'),
+    (CHAT, {"messages": []}, 400, "messages must be a list of at least one, not []"),
+    (CHAT, {"messages": None}, 400, "messages must be a list of at least one, not missing"),
+    (CHAT, {"messages": [3]}, 400, "messages[0] must be an object, not 3"),
+    (CHAT, {"messages": [{"content": "x"}]}, 400, "messages[0].role must be system, developer, user, assistant or tool, not missing"),
+    (CHAT, {"messages": [{"role": "robot", "content": "x"}]}, 400,
+     'messages[0].role must be system, developer, user, assistant or tool, not "robot"'),
+    (CHAT, {"messages": [{"role": "user", "content": 3}]}, 400, "messages[0].content must be a string or a list of parts, not 3"),
+    (CHAT, {"messages": [{"role": "user"}]}, 400, "messages[0].content must be a string or a list of parts, not missing"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400,
+     'messages[0].content[0] must be a part of type text with a text, not {"type":"image_url"}'),
+    (CHAT, {"messages": [{"role": "assistant", "tool_calls": 3}]}, 400, "messages[0].tool_calls must be a list, not 3"),
+    (CHAT, {"messages": [{"role": "assistant", "tool_calls": [{}]}]}, 400,
+     "messages[0].tool_calls[0] must have a function with a name, not {}"),
+    (CHAT, {"model": 3}, 400, "model must be a string, not 3"),
+    (CHAT, {"model": "large"}, 404, 'there is no model "large" here, but small'),
+    (CHAT, {"temperature": "hot"}, 400, 'temperature must be a number from 0 to 2, not "hot"'),
+    (CHAT, {"temperature": 2.5}, 400, "temperature must be a number from 0 to 2, not 2.5"),
+    (CHAT, {"top_p": -0.5}, 400, "top_p must be a number from 0 to 1, not -0.5"),
+    (CHAT, {"min_p": 2}, 400, "min_p must be a number from 0 to 1, not 2"),
+    (CHAT, {"typical_p": 2}, 400, "typical_p must be a number from 0.001 to 1, not 2"),
+    (CHAT, {"top_k": 1.5}, 400, "top_k must be a whole number from -1 to 1000000000, not 1.5"),
+    (CHAT, {"repetition_penalty": 0}, 400, "repetition_penalty must be a number from 0.01 to 100, not 0"),
+    (CHAT, {"presence_penalty": 3}, 400, "presence_penalty must be a number from -2 to 2, not 3"),
+    (CHAT, {"frequency_penalty": []}, 400, "frequency_penalty must be a number from -2 to 2, not []"),
+    (CHAT, {"max_tokens": 0}, 400, "max_tokens must be a whole number from 1 to 1000000000, not 0"),
+    (CHAT, {"max_completion_tokens": True}, 400, "max_completion_tokens must be a whole number from 1 to 1000000000, not true"),
+    (CHAT, {"n": 65}, 400, "n must be a whole number from 1 to 64, not 65"),
+    (CHAT, {"seed": "x"}, 400, 'seed must be a whole number from -9007199254740992 to 9007199254740992, not "x"'),
+    (CHAT, {"stop": 3}, 400, "stop must be a string or a list of at most 16, none of them empty, not 3"),
+    (CHAT, {"stop": ["a", ""]}, 400, 'stop must be a string or a list of at most 16, none of them empty, not ["a",""]'),
+    (CHAT, {"stop": ["a"] * 17}, 400,
+     'stop must be a string or a list of at most 16, none of them empty, not ["a","a","a","a","a","a","a","a","a","a","a","a","a","a","a"...'),
+    (CHAT, {"stream": 1}, 400, "stream must be true or false, not 1"),
+    (CHAT, {"stream_options": 1}, 400, "stream_options must be an object, not 1"),
+    (CHAT, {"stream_options": {"include_usage": 1}}, 400, "stream_options.include_usage must be true or false, not 1"),
+    (CHAT, {"logprobs": 1}, 400, "logprobs must be true or false, not 1"),
+    (CHAT, {"logprobs": True, "top_logprobs": 21}, 400, "top_logprobs must be a whole number from 0 to 20, not 21"),
+    (CHAT, {"top_logprobs": 2}, 400, "top_logprobs needs logprobs to be true"),
+    (CHAT, {"logit_bias": []}, 400, "logit_bias must be an object, not []"),
+    (CHAT, {"logit_bias": {"300": 1}}, 400, 'logit_bias has numbers of tokens, from 0 to 299, not "300"'),
+    (CHAT, {"logit_bias": {"3": 101}}, 400, "logit_bias.3 must be a number from -100 to 100, not 101"),
+    (CHAT, {"chat_template_kwargs": 3}, 400, "chat_template_kwargs must be an object, not 3"),
+    (CHAT, {"reasoning_effort": 3}, 400, "reasoning_effort must be a string, not 3"),
+    (CHAT, {"response_format": {"type": "json_object"}}, 400,
+     "response_format: json_object cannot be promised: what is written is not held to a grammar; only text can"),
+    (CHAT, {"functions": [{}]}, 400, "functions: they are called tools by now"),
+    (CHAT, {"tools": 3}, 400, "tools must be a list, not 3"),
+    (CHAT, {"tools": [{}]}, 400, "tools[0] must be of type function with a function's name, not {}"),
+    (CHAT, {"tool_choice": "required"}, 400, "tool_choice is required, and there are no tools"),
+    (CHAT, {"tool_choice": "soon"}, 400, 'tool_choice must be none, auto, required or the name of a function, not "soon"'),
+    (CHAT, {"tools": [{"type": "function", "function": {"name": "a"}}], "tool_choice": {"type": "function", "function": {"name": "b"}}}, 400,
+     "tool_choice names b, which is none of the tools"),
+    (CHAT, {"messages": [{"role": "user", "content": "fox " * 600}]}, 400, None),
+    (OLD, {"prompt": 3}, 400, "prompt must be a string, a list of tokens, or a list of these, not 3"),
+    (OLD, {"prompt": None}, 400, "prompt must be a string, a list of tokens, or a list of these, not null"),
+    (OLD, {"prompt": []}, 400, "prompt: the list is empty"),
+    (OLD, {"prompt": ""}, 400, "prompt: there is no token to go on behind"),
+    (OLD, {"prompt": [300]}, 400, "prompt: a token is a whole number from 0 to 299, not 300"),
+    (OLD, {"prompt": [1, "x"]}, 400, 'prompt: a token is a whole number from 0 to 299, not "x"'),
+    (OLD, {"prompt": ["x"] * 129}, 400, "prompt: there are more than 128"),
+    (OLD, {"prompt": [7] * 512}, 400, "prompt: 512 tokens do not fit into the context of small: 512"),
+    (OLD, {"logprobs": True}, 400, "logprobs must be a whole number from 0 to 20, not true"),
+    (OLD, {"echo": 1}, 400, "echo must be true or false, not 1"),
+    ("/tokenize", {}, 400, "content must be a string, not missing"),
+    ("/detokenize", {"tokens": [300]}, 400, "tokens: a token is a whole number from 0 to 299, not 300"),
+    (OLD, {"suffix": "x"}, 400, "suffix: what is written stands at the end of a text, not between two"),
+    (OLD, {"best_of": 3}, 400, "best_of: all n texts are told; it must be n, 1, or left out"),
+    ("/v1/responses", {"input": 3}, 400, "input must be a string or a list of items, not 3"),
+    ("/v1/responses", {"input": [3]}, 400, "input[0] must be a message, function_call, function_call_output or reasoning, not 3"),
+    ("/v1/responses", {"input": "x", "previous_response_id": "resp_1"}, 400,
+     "previous_response_id: responses are not stored; send the items again"),
+    ("/v1/responses", {"input": "x", "max_output_tokens": 0}, 400, "max_output_tokens must be a whole number from 1 to 1000000000, not 0"),
+    ("/v1/responses", {"input": "x", "text": {"format": {"type": "json_schema"}}}, 400,
+     "text.format: json_schema cannot be promised: what is written is not held to a grammar; only text can"),
+    ("/v1/responses", {"input": "x", "tools": [{"type": "web_search"}]}, 400, 'tools[0] must be of type function, not {"type":"web_search"}'),
+    ("/v1/embeddings", {"input": 3}, 400, "input must be a string, a list of tokens, or a list of these, not 3"),
+    ("/v1/embeddings", {"input": [""]}, 400, "input: there is no token to go on behind"),
+    ("/v1/embeddings", {"input": "x", "encoding_format": "hex"}, 400, 'encoding_format must be float or base64, not "hex"'),
+    ("/v1/embeddings", {"input": "x", "dimensions": 8}, 400, "dimensions: small has 32, not 8"),
+    ("/rerank", {"documents": ["x"]}, 400, "query must be a string, not missing"),
+    ("/rerank", {"query": "x", "documents": []}, 400, "documents must be a list of at least one, not []"),
+    ("/rerank", {"query": "x", "documents": [3]}, 400, "documents[0] must be a string, not 3"),
+    ("/rerank", {"query": "x", "documents": ["x"], "top_n": 0}, 400, "top_n must be a whole number from 1 to 1000000000, not 0"),
+    ("/api/chat", {"format": "json"}, 400, "format: what is written is not held to a grammar"),
+    ("/api/chat", {"think": 3}, 400, "think must be true, false, low, medium or high, not 3"),
+    ("/api/chat", {"options": {"top_k": -1}}, 400, "options.top_k must be a whole number from 0 to 1000000000, not -1"),
+    ("/api/chat", {"options": {"stop": 3}}, 400, "options.stop must be a string or a list of at most 16, none of them empty, not 3"),
+    ("/api/chat", {"options": {"num_ctx": 4096}}, 400,
+     "options.num_ctx: the context of small is 512, not 4096: it is chosen where the server starts"),
+    ("/api/generate", {"prompt": "x", "images": ["x"]}, 400, "images: the model reads texts alone"),
+    ("/api/generate", {"prompt": "x", "suffix": "x"}, 400, "suffix: what is written stands at the end of a text, not between two"),
+]
+
+
+@pytest.mark.parametrize("path, body, status, message", WRONG)
+def test_wrong_fields(server, path, body, status, message):
+    needs = {"messages": ASK["messages"]} if path == CHAT else {"prompt": "x"} if path == OLD else {}
+    said = server.refused(path, needs | body)
+    assert said[0] == status
+    if message:
+        assert said[1] == message
+    else:
+        assert re.fullmatch(r"messages: \d+ tokens do not fit into the context of small: 512", said[1])
+
+
+@pytest.mark.parametrize("options", [
+    {"temperature": 5e-324}, {"top_p": 0}, {"top_p": 1e-300}, {"min_p": 1}, {"typical_p": 0.001}, {"top_k": -1}, {"top_k": 10**9},
+    {"repetition_penalty": 0.01}, {"repetition_penalty": 100, "temperature": 1e-9}, {"seed": -2**53}, {"n": 64}, {"max_tokens": 10**9, "stop": ["e"]},
+    {"logit_bias": {str(i): -100 for i in range(300)}}, {"stop": ["x" * 10000]}])
+def test_fields_at_their_ends(server, options):
+    assert server.say(OLD, **{"prompt": "the", "max_tokens": 2} | options)["choices"]
+
+
+def test_errors_have_openais_form(server):
+    _, said, _ = server.ask(CHAT, {"messages": ASK["messages"], "model": "large"})
+    assert said["error"] == {"message": 'there is no model "large" here, but small', "type": "invalid_request_error", "param": "model",
+                             "code": "model_not_found"}
+    _, said, _ = server.ask(OLD, {"prompt": [7] * 600})
+    assert said["error"]["code"] == "context_length_exceeded" and said["error"]["param"] == "prompt"
+
+
+def test_what_is_no_request(server):
+    assert server.refused(CHAT, "{") == (400, "the body is no JSON: line 1, column 1: string or '}' expected near end of file")
+    assert server.refused(CHAT, "") == (400, "the body must be a JSON object: it is empty")
+    assert server.refused(CHAT, "[1]") == (400, "the body must be a JSON object, not [1]")
+    assert server.refused(CHAT, '{"a":' * 65 + "1" + "}" * 65) == (400, "the body has lists and objects deeper than 64")
+    assert server.refused("/v1/nothing", None) == (404, "there is no /v1/nothing")
+    assert server.refused("/api/nothing", None) == (404, "there is no /api/nothing")
+    status, _, headers = server.ask(CHAT)
+    assert status == 405 and headers["Allow"] == "POST"
+    assert server.refused(CHAT, None) == (405, "/v1/chat/completions takes POST, not GET")
+    assert server.refused(CHAT, b" " * ((16 << 20) + 1)) == (413, "the body is larger than 16 MiB")
+
+
+def test_a_body_that_is_far_too_large_is_not_waited_for(server):
+    c = server.connect(timeout=10)
+    c.putrequest("POST", CHAT)
+    c.putheader("Content-Length", str(1 << 40))
+    c.endheaders()
+    assert c.getresponse().status == 413
+    c.close()
+
+
+def test_half_a_request(server):
+    for part in (b"POST", b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"mess"):
+        with socket.create_connection(("127.0.0.1", server.port)) as s:
+            s.sendall(part)
+    assert server.say(CHAT, **ASK)["choices"]
+
+
+def test_a_slow_client_is_closed(slow):
+    """A byte now and then does not keep it open, in a header as in a body; nor does silence."""
+    for begin in (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nX-Slow: ", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n",
+                  b""):
+        with socket.create_connection(("127.0.0.1", slow.port), timeout=20) as s:
+            began = time.monotonic()
+            s.sendall(begin)
+            while not select.select([s], [], [], 0.05)[0]:
+                assert time.monotonic() - began < 8
+                if begin:
+                    s.sendall(b"a")
+            try:
+                assert s.recv(100) == b""
+            except ConnectionError:
+                pass
+            assert time.monotonic() - began > 0.5
+
+
+def stream(server, **body):
+    """A stream that has begun, as a connection and its reply."""
+    c = server.connect()
+    c.request("POST", OLD, json.dumps({"prompt": "the", "stream": True, "logit_bias": ENDLESS} | body))
+    reply = c.getresponse()
+    assert reply.status == 200 and reply.readline().startswith(b"data: ")
+    return c, reply
+
+
+def wait_for(what, seconds=20):
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_client_that_vanishes_ends_its_text(slow):
+    before = slow.metric("cotan_texts_cancelled_total")
+    c, reply = stream(slow, max_tokens=8000)
+    wait_for(lambda: slow.metric("cotan_texts_running") == 1)
+    reply.close()
+    c.sock.close() if c.sock else None
+    c.close()
+    wait_for(lambda: slow.metric("cotan_texts_cancelled_total") == before + 1)
+    # So does one that waits for a whole answer, before its text has begun, too.
+    runs, waits = slow.connect(), slow.connect()
+    for c, counter in ((runs, "running"), (waits, "waiting")):
+        c.request("POST", OLD, json.dumps({"prompt": "fox", "max_tokens": 8000, "logit_bias": ENDLESS}))
+        wait_for(lambda: slow.metric(f"cotan_texts_{counter}") == 1)
+    waits.close()
+    wait_for(lambda: slow.metric("cotan_texts_waiting") == 0)
+    runs.close()
+    wait_for(lambda: slow.metric("cotan_texts_cancelled_total") == before + 3)
+    assert slow.metric("cotan_texts_running") == 0
+
+
+def test_a_full_queue(slow):
+    runs = [stream(slow, max_tokens=600)]
+    waits = slow.connect()
+    waits.request("POST", OLD, json.dumps({"prompt": "fox", "max_tokens": 1}))
+    wait_for(lambda: slow.metric("cotan_texts_waiting") == 1)
+    status, said, headers = slow.ask(OLD, {"prompt": "dog", "max_tokens": 1})
+    assert status == 429 and headers["Retry-After"] == "1" and said["error"]["type"] == "rate_limit_error", said
+    for c, reply in runs:
+        reply.read()
+        c.close()
+    assert waits.getresponse().status == 200
+    waits.close()
+
+
+def test_keys(model, tmp_path):
+    (tmp_path / "keys").write_text("first\nsecond\n")
+    s = Server(model, "--api-key-file", tmp_path / "keys", "--api-key", "third", env={"COTAN_API_KEY": "fourth"})
+    try:
+        assert s.refused("/v1/models", None) == (401, "an API key is needed: Authorization: Bearer KEY")
+        status, said, headers = s.ask("/v1/models", headers={"Authorization": "Bearer firs"})
+        assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert said["error"] == {"message": "the API key is wrong", "type": "authentication_error", "param": None, "code": "invalid_api_key"}
+        for key in ("first", "second", "third", "fourth"):
+            assert s.ask("/v1/models", headers={"Authorization": "Bearer " + key})[0] == 200
+        assert s.ask("/health")[0] == s.ask("/")[0] == 200 and s.ask("/metrics")[0] == 401
+    finally:
+        assert s.stop() == 0
+
+
+def test_pages_of_other_places(server, model):
+    own = {"Origin": server.url}
+    assert server.ask("/v1/models", headers=own)[0] == 200
+    assert server.refused("/v1/models", None, headers={"Origin": "https://example.org"}) == (
+        403, "pages of https://example.org may not use this server (--cors allows it)")
+    rebound = {"Origin": "http://example.org:1", "Host": "example.org:1"}  # a name that was made to lead here
+    assert server.ask("/v1/models", headers=rebound)[0] == 403
+    open_ = Server(model, "--cors", "https://example.org")
+    try:
+        status, _, headers = open_.ask("/v1/models", headers={"Origin": "https://example.org"})
+        assert status == 200 and headers["Access-Control-Allow-Origin"] == "https://example.org"
+        status, _, headers = open_.ask(CHAT, method="OPTIONS", headers={"Origin": "https://example.org"})
+        assert status == 204 and "Authorization" in headers["Access-Control-Allow-Headers"]
+    finally:
+        assert open_.stop() == 0
+
+
+def test_several_models(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("several")
+    bare = make_model(folder / "bare", template=None)
+    reads = make_model(folder / "reads", name="bert", template=None)
+    s = Server(model, bare, reads, "--name", "one,two,three")
+    try:
+        assert [m["id"] for m in s.ask("/v1/models")[1]["data"]] == ["one", "two", "three"]
+        assert s.say(OLD, prompt="fox", max_tokens=2, temperature=0, model="two")["model"] == "two"
+        assert s.say(OLD, prompt="fox", max_tokens=2, temperature=0)["model"] == "one"
+        assert s.refused(CHAT, ASK | {"model": "two"}) == (400, "two has no chat template: it goes on with texts (/v1/completions)")
+        assert s.refused(OLD, {"prompt": "fox", "model": "three"}) == (400, "three does not write: it is an encoder (bert)")
+        vector = s.say("/v1/embeddings", input="fox", model="three")["data"][0]["embedding"]
+        assert sum(x * x for x in vector) == pytest.approx(1, abs=1e-5)
+    finally:
+        assert s.stop() == 0
+
+
+def test_stopping(model):
+    s = Server(model)
+    c, reply = stream(s, max_tokens=40)
+    s.process.send_signal(signal.SIGINT)
+    rest = reply.read()
+    assert rest.endswith(b"data: [DONE]\n\n") and b'"finish_reason":"length"' in rest  # it was let to its end
+    assert s.process.wait(10) == 0
+    with pytest.raises(OSError):
+        s.ask("/health")
+
+
+def test_stopping_what_lasts(model):
+    s = Server(model)
+    c, reply = stream(s, max_tokens=8000)
+    s.process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    rest = reply.read()  # cut off after five seconds, in words
+    assert rest.endswith(b'data: {"error":{"message":"the server is stopping","type":"server_error","param":null,"code":null}}\n\n')
+    assert s.process.wait(10) == 0 and 3 < time.monotonic() - began < 12
+    s = Server(model)
+    c, reply = stream(s, max_tokens=8000)
+    s.process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    assert s.stop(signal.SIGINT) == 130  # a second one does not wait
+
+
+def test_requests_and_stopping_while_it_loads(model, tmp_path):
+    (tmp_path / "loads").touch()
+    compiler = tmp_path / "cc"  # kernels are waited for, until the test is over
+    compiler.write_text(f"#!/bin/sh\nwhile [ -e {tmp_path}/loads ]; do sleep 0.1; done\n")
+    compiler.chmod(0o755)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    s = Server(model, "--port", port, wait=False,
+               env={"COTAN_CC": str(compiler), "COTAN_COMPILE": "wait", "COTAN_CACHE_DIR": str(tmp_path / "cache")})
+    s.port = port
+
+    def listens():
+        try:
+            return s.ask("/health")
+        except OSError:
+            return None
+    wait_for(listens)
+    assert listens()[:2] == (503, {"status": "loading"})
+    status, said, headers = s.ask(CHAT, ASK)
+    assert status == 503 and headers["Retry-After"] == "5" and said["error"]["message"] == "small is being loaded"
+    began = time.monotonic()
+    assert s.stop(signal.SIGINT) == 130 and time.monotonic() - began < 5
+    (tmp_path / "loads").unlink()
+
+
+def run(*args, env=None):
+    done = subprocess.run([*command("cotan"), "serve", *map(str, args)], capture_output=True, text=True, env=os.environ | (env or {}), timeout=60)
+    return done.returncode, done.stderr.strip()
+
+
+def test_what_cannot_be_served(model, server, tmp_path):
+    assert run() == (2, "cotan: serve: it needs a MODEL: cotan serve MODEL... [options]")
+    code, said = run(tmp_path / "nothing", "--port", 0)
+    assert code == 1 and "nothing" in said and said.startswith("cotan: serve: ")
+    assert run(model, "--port", server.port) == (1, f"cotan: serve: port {server.port} of 127.0.0.1: Address already in use")
+    assert run(model, model) == (2, "cotan: serve: two models are called small: --name gives them others")
+    assert run(model, "--name", "a,b") == (2, "cotan: serve: --name a,b has more names than there are models")
+    assert run(model, model, "--name", "a") == (2, "cotan: serve: --name a has fewer names than there are models")
+    assert run(model, "--port", "70000") == (2, "cotan: serve: --port must be from 0 to 65535, not 70000")
+    assert run(model, "--api-key-file", tmp_path / "none") == (2, f"cotan: serve: --api-key-file {tmp_path}/none: No such file or directory")
+    assert run(model, env={"COTAN_HTTP_LIBRARY": "/nowhere.so"}) == (
+        1, "cotan: serve: serving needs libmicrohttpd, and /nowhere.so is not there; install it (Debian: libmicrohttpd12, Fedora and Arch: "
+           "libmicrohttpd)")
+
+
+def test_many_at_once(server):
+    """Answers do not depend on what else is written: each is that of its request alone."""
+    prompts = [f"the {'quick ' * (i % 5)}fox {i}" for i in range(16)]
+    alone = [server.say(OLD, prompt=p, max_tokens=8, seed=i)["choices"][0]["text"] for i, p in enumerate(prompts)]
+    together = [None] * len(prompts)
+
+    def ask(i):
+        together[i] = server.say(OLD, prompt=prompts[i], max_tokens=8, seed=i)["choices"][0]["text"]
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(prompts))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert together == alone

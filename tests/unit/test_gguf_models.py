@@ -1,0 +1,144 @@
+"""Language models in GGUF files, without the package gguf: numbers and k-quants by NumPy, and what does not fit, in words."""
+import numpy as np
+import pytest
+from support import language_models as lm
+from support.gguf import gguf
+from test_language_models import PIECE, config_of, run
+
+NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output", "input_layernorm": "attn_norm",
+         "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+         "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+         "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
+F32, Q8_0, Q4_K, Q6_K = 0, 8, 12, 14
+
+
+def q4_k(rng, rows, columns):
+    """Blocks of 256: d, m, eight scales and minimums of 6 bits, codes; and the numbers."""
+    n = rows * columns // 256
+    d, m = (np.full(n, x, np.float16) for x in (0.0001, 0.0007))
+    scales, minimums, codes = rng.integers(0, 64, (n, 8)), rng.integers(0, 64, (n, 8)), rng.integers(0, 16, (n, 4, 2, 32))
+    low = np.concatenate([scales[:, :4] | scales[:, 4:] >> 4 << 6, minimums[:, :4] | minimums[:, 4:] >> 4 << 6,
+                          scales[:, 4:] & 15 | (minimums[:, 4:] & 15) << 4], 1)
+    packed = np.concatenate([d[:, None].view(np.uint8), m[:, None].view(np.uint8), low.astype(np.uint8),
+                             (codes[:, :, 0] | codes[:, :, 1] << 4).reshape(n, 128).astype(np.uint8)], 1)
+    numbers = (d[:, None].astype(np.float32) * scales)[..., None] * codes.reshape(n, 8, 32) - (m[:, None].astype(np.float32) * minimums)[..., None]
+    return packed.tobytes(), numbers.reshape(rows, columns).astype(np.float32)
+
+
+def q6_k(rng, rows, columns):
+    """Blocks of 256: low 4 bits, high 2 bits, sixteen scales, d; and the numbers."""
+    n = rows * columns // 256
+    d, scales, codes = np.full(n, 0.0001, np.float16), rng.integers(-100, 100, (n, 16)), rng.integers(0, 64, (n, 2, 4, 32))
+    low = np.concatenate([codes[:, :, :2] & 15 | (codes[:, :, 2:] & 15) << 4], 2).reshape(n, 128)
+    high = sum((codes[:, :, i] >> 4) << 2 * i for i in range(4)).reshape(n, 64)
+    packed = np.concatenate([low.astype(np.uint8), high.astype(np.uint8), scales.astype(np.int8).view(np.uint8), d[:, None].view(np.uint8)], 1)
+    numbers = (d[:, None].astype(np.float32) * scales)[..., None] * (codes.reshape(n, 16, 16) - 32)
+    return packed.tobytes(), numbers.reshape(rows, columns).astype(np.float32)
+
+
+def made(name, architecture, wide=1, kind=None, **more):
+    """Metadata, tensors, and the weights in Hugging Face's layout, as numbers."""
+    config, shapes = config_of(name)
+    config |= {"hidden_size": 32 * wide, "intermediate_size": 48 * wide if wide == 1 else 256}
+    size = (lambda x: x) if wide == 1 else {32: 256, 48: 256, 16: 128, 96: 96}.get
+    pairs = {"general.architecture": architecture, **{f"{architecture}.{k}": v for k, v in {
+        "block_count": 3, "context_length": 128, "embedding_length": config["hidden_size"], "feed_forward_length": config["intermediate_size"],
+        "attention.head_count": 4, "attention.head_count_kv": config["num_key_value_heads"],
+        "attention.layer_norm_rms_epsilon": config["rms_norm_eps"], "rope.freq_base": 10000.0, **more}.items()}}
+    rng, tensors, numbers = np.random.default_rng(1), {}, {}
+    for full, shape in shapes.items():
+        base, end = full.rsplit(".", 1)
+        part = base.split(".", 3)
+        own = f"blk.{part[2]}.{NAMES[part[3]]}" if base.startswith("model.layers.") else NAMES[base]
+        shape = tuple(map(size, shape))
+        if kind and len(shape) == 2:
+            data, numbers[full] = (q4_k if kind == Q4_K else q6_k)(rng, *shape)
+        else:
+            numbers[full] = lm.weight(full, shape)
+            data = numbers[full].tobytes()
+        tensors[f"{own}.{end}"] = kind if kind and len(shape) == 2 else F32, shape[::-1], data
+    return config, pairs, tensors, numbers
+
+
+def put(tmp_path, pairs, tensors):
+    (tmp_path / "m.gguf").write_bytes(gguf(pairs, tensors))
+    return tmp_path / "m.gguf"
+
+
+@pytest.mark.parametrize("kind, most", [(None, 1e-6), (Q4_K, 0.06), (Q6_K, 0.06)], ids=["f32", "q4_k", "q6_k"])
+def test_logits(kind, most, tmp_path):
+    """Codes of Q4_K with their offsets, of Q6_K with scales of 16, are the numbers that they stand for, but for rows of bytes."""
+    config, pairs, tensors, numbers = made("qwen2", "qwen2", 8 if kind else 1, kind)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/config.json").write_text(lm.json.dumps(config | {"use_sliding_window": False, "sliding_window": None}))
+    lm.safetensors.write(tmp_path / "folder/model.safetensors", numbers)
+    want, path = run("logits", tmp_path / "folder", tmp_path)["logits"], put(tmp_path, pairs, tensors)
+    got = run("logits", path, tmp_path)["logits"]
+    off = np.sqrt(((got - want) ** 2).mean() / (want ** 2).mean())
+    assert off < most and (off > 0) == bool(kind), off
+    if kind:  # as f32
+        got, want = (run("grads", x, tmp_path)["logits"] for x in (path, tmp_path / "folder"))
+        assert abs(got - want).max() < 1e-5 * abs(want).max()
+
+
+def q8_0(x):
+    """Blocks of 32: d, codes; and the numbers."""
+    blocks = x.reshape(-1, 32)
+    d = (abs(blocks).max(1, keepdims=True) / 127).astype(np.float16)
+    codes = np.rint(blocks / d.astype(np.float32)).astype(np.int8)
+    return np.concatenate([d.view(np.uint8), codes.view(np.uint8)], 1).tobytes(), (codes * d.astype(np.float32)).reshape(x.shape)
+
+
+def test_experts(tmp_path):
+    """Stay codes, and a token has the same bits whether a text is read whole, in pieces or token by token."""
+    config, shapes = config_of("qwen3_moe")
+    size = {32: 128, 24: 64, 16: 64, 8: 32}
+    config |= {"hidden_size": 128, "moe_intermediate_size": 64, "head_dim": 32}
+    numbers = {k: lm.weight(k, tuple(size.get(n, n) for n in shape)) for k, shape in shapes.items()}
+    names = NAMES | {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate": "ffn_gate_inp"}
+    pairs = {"general.architecture": "qwen3moe", **{f"qwen3moe.{k}": v for k, v in {
+        "block_count": 3, "context_length": 128, "embedding_length": 128, "feed_forward_length": 48, "attention.head_count": 4,
+        "attention.head_count_kv": 2, "attention.key_length": 32, "attention.layer_norm_rms_epsilon": 1e-6, "rope.freq_base": 10000.0,
+        "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 64}.items()}}
+    tensors, stacks = {}, {}
+    for full, x in numbers.items():
+        base, end = full.rsplit(".", 1)
+        part = base.split(".", 3)
+        if ".experts." in full:
+            number, which = part[3].removeprefix("mlp.experts.").split(".")
+            data, numbers[full] = q8_0(x)
+            stacks.setdefault(f"blk.{part[2]}.ffn_{which.removesuffix('_proj')}_exps.weight", {})[int(number)] = data, x.shape
+            continue
+        own = f"blk.{part[2]}.{names[part[3]]}" if base.startswith("model.layers.") else names[base]
+        tensors[f"{own}.{end}"] = F32, x.shape[::-1], x.tobytes()
+    for name, parts in stacks.items():
+        tensors[name] = Q8_0, (*parts[0][1][::-1], 4), b"".join(parts[i][0] for i in range(4))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/config.json").write_text(lm.json.dumps(config))
+    lm.safetensors.write(tmp_path / "folder/model.safetensors", numbers)
+    want, path = run("logits", tmp_path / "folder", tmp_path)["logits"], put(tmp_path, pairs, tensors)
+    got, steps = run("logits", path, tmp_path)["logits"], run("steps", path, tmp_path)
+    off = np.sqrt(((got - want) ** 2).mean() / (want ** 2).mean())
+    assert 0 < off < 0.03, off
+    batch, time, vocab = got.shape
+    assert (steps["tokens"].reshape(time, batch, vocab).transpose(1, 0, 2).view(np.uint32) == got.view(np.uint32)).all()
+    ends = np.minimum(np.arange(PIECE, time + PIECE, PIECE), time) - 1
+    assert (steps["pieces"].view(np.uint32) == np.ascontiguousarray(got[:, ends]).reshape(-1, vocab).view(np.uint32)).all()
+
+
+def fault(tmp_path, pairs, tensors):
+    text = run("logits", put(tmp_path, pairs, tensors), tmp_path, fails=True)
+    return text.replace(str(tmp_path / "m.gguf"), "FILE").split(": ", 2)[2].strip()
+
+
+def test_faults(tmp_path):
+    _, pairs, tensors, _ = made("phi3", "phi3")
+    three = {"rope_factors_long.weight": (F32, (3,), bytes(12)), "rope_factors_short.weight": (F32, (4,), bytes(16))}
+    assert fault(tmp_path, pairs, tensors | three) == 'FILE: "long_factor" has 3 numbers, heads turn 4 pairs'
+    assert fault(tmp_path, pairs, tensors | {"rope_freqs.weight": (F32, (3,), bytes(12))}) == 'FILE: "rope_freqs.weight" has 3 numbers (F32), 4 pairs turn'
+    assert fault(tmp_path, pairs, tensors | {"blk.0.own": (F32, (1,), bytes(4))}) == (
+        'FILE: 1 of the weights that phi3 has do not fit: "blk.0.own" has no place in it')
+    assert fault(tmp_path, pairs | {"general.architecture": "own"}, tensors) == (
+        'FILE: "general.architecture" is "own", an architecture that is not known')
+    assert fault(tmp_path, {k: v for k, v in pairs.items() if "embedding" not in k}, tensors) == 'FILE: key "hidden_size" is missing'
+    assert fault(tmp_path, pairs | {"phi3.attention.head_count": 0}, tensors) == "FILE: heads is 0, it must be 1 to 1048576"
