@@ -30,8 +30,9 @@ static void progress(int64_t done, int64_t all, void *user) {
 static int tell_vectors(const embedding *e) {
     const int64_t width = e->model->width;
     for (size_t i = 0; i < e->n; i++) {
-        char *text =
-            json_dumps(json_stringn_nocheck(e->texts[i].s, e->texts[i].n), JSON_ENCODE_ANY);
+        json_t *own = json_stringn_nocheck(e->texts[i].s, e->texts[i].n);
+        char *text = own ? json_dumps(own, JSON_ENCODE_ANY) : NULL; // NULL: it is no UTF-8
+        json_decref(own);
         printf("{\"index\": %zu, \"text\": %s, \"embedding\": [", i, text ? text : "null");
         free(text);
         for (int64_t k = 0; k < width; k++)

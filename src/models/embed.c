@@ -5,10 +5,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/os.h"
 #include "base/plain.h"
 #include "base/text.h"
 #include "cotan/embed.h"
 #include "io/config.h"
+#include "io/json.h"
 #include "models/batches.h"
 #include "ops/rules.h"
 
@@ -63,11 +65,14 @@ static bool read_pooling(const char *path, ct_embedding *how, ct_err *err) {
 
 // modules.json: what a text goes through, one after the other.
 static bool read_modules(const char *folder, ct_embedding *how, ct_err *err) {
-    char path[LONGEST];
+    char path[LONGEST], *bytes;
+    size_t n;
     json_error_t fault;
     snprintf(path, sizeof path, "%s/modules.json", folder);
     if (!is_there(path)) return true;
-    json_t *list = json_load_file(path, 0, &fault);
+    if (!ct__file_read(path, &bytes, &n, err)) return false;
+    json_t *list = ct__json_read(bytes, n, 0, &fault);
+    ct__free(bytes);
     bool ok = json_is_array(list);
     if (!ok)
         ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "it is no JSON list of modules");
