@@ -254,6 +254,7 @@ static int read_option(command *c, int argc, char **argv, int *i) {
 bool parse(command *c, int argc, char **argv, const char **operand, int *status) {
     bool empty = false;
     *status = EXIT_DONE;
+    if (operand) *operand = NULL;
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             show_help(c);
