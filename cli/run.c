@@ -1,6 +1,7 @@
 // cotan run: a published model goes on with a text, or answers in a conversation.
 #define _GNU_SOURCE
 #include <jansson.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,6 +225,18 @@ static bool obey(model *m, json_t *messages, const char *line) {
     return true;
 }
 
+// Waits for input; false: Ctrl-C came. A signal between a look at `interrupted` and a read would wait as long as the read.
+static bool wait_for_input(void) {
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    sigset_t ask, before;
+    sigemptyset(&ask);
+    sigaddset(&ask, SIGINT);
+    sigprocmask(SIG_BLOCK, &ask, &before);
+    while (!interrupted && ppoll(&input, 1, NULL, &before) < 0) continue;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return !interrupted;
+}
+
 // A line of input, or all up to the next """ where it begins with one: n bytes; -1: the input has ended.
 static ssize_t read_text(char **text, size_t *cap) {
     ssize_t n = getline(text, cap, stdin);
@@ -258,7 +271,7 @@ static int converse(model *m, const char *system) {
         interrupted = 0;
         fputs("> ", stdout);
         if (!flush_output()) break;
-        const ssize_t n = read_text(&line, &cap);
+        const ssize_t n = wait_for_input() ? read_text(&line, &cap) : -1;
         if (n < 0 || strcmp(line, "/bye") == 0) {
             if (n < 0) putchar('\n');
             if (interrupted) status = EXIT_INTERRUPTED;
