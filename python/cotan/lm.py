@@ -16,7 +16,7 @@ from pathlib import Path
 from . import _core
 from ._core import Tensor, is_grad_enabled
 
-__all__ = ["ChatTemplate", "Completion", "Model", "Perplexity", "Piece", "Tokenizer", "load"]
+__all__ = ["ChatTemplate", "Completion", "Model", "Perplexity", "Piece", "Tokenizer", "add_architecture", "load"]
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
                    "chat_template.jinja", "chat_template.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt")
@@ -160,6 +160,12 @@ def load(path, *, trainable=False, context=0, max_texts=0, cache_memory=0):
     with trainable they are float32 tensors of their own, which have gradients. Of generate(): context is how many tokens a text may
     have (the model's, at most 8192), max_texts how many are written at one time (32), cache_memory the bytes for keys and values."""
     return Model(path, trainable=trainable, context=context, max_texts=max_texts, cache_memory=cache_memory)
+
+
+def add_architecture(row):
+    """An architecture of one's own for the rest of the process: a row of text such as those of src/models/architectures.c,
+    "my_llama: like=llama act=relu2 mlp=plain". A model whose config.json has this model_type loads by it."""
+    _core._lm_architecture(row)
 
 
 def _is_messages(x):

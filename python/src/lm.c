@@ -122,6 +122,16 @@ static PyObject *find(PyObject *module, PyObject *args) {
     return PyUnicode_DecodeFSDefault(path);
 }
 
+// _lm_architecture(row)
+static PyObject *architecture(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *row;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "s:_lm_architecture", &row)) return NULL;
+    if (!ct_lm_architecture_at(row, here)) return raise_failure();
+    Py_RETURN_NONE;
+}
+
 // _lm_about(model): type, context, vocab, width, layers, writes, pairs, scores
 static PyObject *about(PyObject *module, PyObject *o) {
     (void)module;
@@ -419,6 +429,7 @@ static PyObject *embed(PyObject *module, PyObject *args) {
 PyMethodDef lm_methods[] = {
     {"_lm_load", load, METH_VARARGS, NULL},
     {"_lm_find", find, METH_VARARGS, NULL},
+    {"_lm_architecture", architecture, METH_VARARGS, NULL},
     {"_lm_about", about, METH_O, NULL},
     {"_lm_save", save, METH_VARARGS, NULL},
     {"_lm_logits", logits, METH_VARARGS, NULL},

@@ -217,6 +217,20 @@ def test_what_generation_config_says(tmp_path, folder):
     assert m.generate(TEXT, max_tokens=3, temperature=0, logit_bias={7: 100.0}).token_ids == [7] * 3
 
 
+def test_an_architecture_of_ones_own(tmp_path):
+    """By a row of text: the same model under another name, and one whose parts have no place in it."""
+    folder = make(tmp_path / "m", "qwen3")
+    want = cotan.lm.load(folder).logits([[5, 6, 7]]).tolist()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "my_qwen"}))
+    with pytest.raises(Exception, match='key "model_type" is "my_qwen", an architecture that is not known'):
+        cotan.lm.load(folder)
+    cotan.lm.add_architecture("my_qwen: like=qwen3")
+    assert cotan.lm.load(folder).logits([[5, 6, 7]]).tolist() == want
+    with pytest.raises(Exception, match='there is no architecture "qwem" to be like'):
+        cotan.lm.add_architecture("my_qwen: like=qwem")
+
+
 def test_numbers_without_an_end(tmp_path):
     """Python writes whole numbers of any size: such a one, that nobody asks for, leaves the others what they are."""
     folder = make(tmp_path / "m", "qwen3")
