@@ -8,9 +8,9 @@ import pytest
 from support.chat import SANITIZED, Renderer
 from support.gguf import gguf
 
-if SANITIZED:
-    pytest.skip("Python has no sanitizers to load the library with; the corpus of gguf_text is read with them", allow_module_level=True)
-from support import tokenizer as ours  # noqa: E402
+pytestmark = pytest.mark.skipif(SANITIZED, reason="Python has no sanitizers to load the library with; the corpus of gguf_text has them")
+if not SANITIZED:
+    from support import tokenizer as ours
 
 BYTES = ["".join(c) for c in [map(chr, [*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324)])]][0]
 WORDS = ["he", "ll", "llo", "hello", "\u0120w", "\u0120wo"]
