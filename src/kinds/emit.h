@@ -83,6 +83,8 @@ void ct__emit_store_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
 // several times. flags as of ct__kir_buffer.
 int ct__emit_result_buffer(ct_emit *e, ct_val v, int flags);
 const ct_target *ct__sched_target(const ct_sched *s);
+// Does the node make its result where its operand 0 lies: a variable that it is assigned to?
+bool ct__sched_changes(const ct_sched *s, const ct_node *node);
 // A new buffer of so many bytes, as attributes hold sizes, that launches of the template share
 // (UINT32_MAX: no memory, recorded), and the same as a KIR buffer id.
 uint32_t ct__sched_temp(ct_sched *s, int64_t size);

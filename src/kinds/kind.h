@@ -29,6 +29,8 @@ struct ct_kind {
     const char *name, *doc;
     // Kernels.
     ct_scheduled scheduled;
+    // Its result may lie where operand 0 lies: then it writes the elements that it changes alone.
+    bool changes_operand;
     // Element `at` of v, where it is used: its own dtype, 16-bit floats as f32. Not TEMPLATE.
     ct_kval (*value)(ct_emit *e, ct_val v, const ct_ix *at);
     bool (*kernels)(ct_sched *s, ct_node *node); // TEMPLATE: appends the node's launches

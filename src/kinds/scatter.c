@@ -135,6 +135,16 @@ void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
         whole(&c);
         return;
     }
+    if (spec->pass == CT_SCATTER_CHANGE) { // one task a matrix: positions may stand twice
+        const ct_picking *p = &spec->size;
+        const ct_kval lead =
+            ct__kir_loop(k, CT_BIND_ROWS, ct__kir_mul(k, p->batch, p->middle), "matrix");
+        const ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, p->picks, "pick");
+        update_row(&c, lead, i, ct__kir_int(k, 0), p->n);
+        ct__kir_end(k);
+        ct__kir_end(k);
+        return;
+    }
     range own = task_of(&c, spec->pass == CT_SCATTER_COPY ? spec->size.n : spec->size.picks, GRAIN);
     if (spec->pass == CT_SCATTER_COPY) {
         copy_row(&c, own.lead, each_of(&c, &own, "row of x"));
@@ -156,7 +166,9 @@ static bool scatter_pass(ct_sched *s, ct_node *node, ct_scatter_pass pass) {
     ct_joined x = ct__join(e, node->in[0], as, 4, (int[]){0, lead, axis, axis + 1});
     ct_joined positions = ct__join(e, node->in[1], CT_I64, 2, (int[]){0, lead});
     ct_joined updates = ct__join(e, node->in[2], as, 4, (int[]){0, lead, axis, axis + own});
-    int access = pass == CT_SCATTER_COPY ? CT_KIR_WRITE : CT_KIR_READ | CT_KIR_WRITE;
+    const bool only_writes =
+        pass == CT_SCATTER_COPY || (pass == CT_SCATTER_CHANGE && !node->op->reduction);
+    int access = only_writes ? CT_KIR_WRITE : CT_KIR_READ | CT_KIR_WRITE;
     ct_scatter_spec spec = {.pass = pass,
                             .op = node->op->reduction,
                             .clip = along.mode == CT_MODE_CLIP,
@@ -172,10 +184,11 @@ static bool scatter_pass(ct_sched *s, ct_node *node, ct_scatter_pass pass) {
     return ct__emit_done(e, (double)ct__count(ct__type(node->in[2])));
 }
 
-// Few tasks read all positions where there are more of them than elements: then a promise that none
+// What lies in its operand's place changes the picks alone. Few tasks read all positions where there are more of them than elements: then a promise that none
 // stands twice is worth a second launch.
 static bool scatter_kernels(ct_sched *s, ct_node *node) {
     ct_along along = ct__along(node);
+    if (ct__sched_changes(s, node)) return scatter_pass(s, node, CT_SCATTER_CHANGE);
     if (!along.unique || along.sorted || ct__count(ct__type(node->in[1])) <= GRAIN)
         return scatter_pass(s, node, CT_SCATTER_WHOLE);
     return scatter_pass(s, node, CT_SCATTER_COPY) && scatter_pass(s, node, CT_SCATTER_PICKS);
@@ -274,6 +287,7 @@ const ct_kind ct__kind_scatter = {
     .doc = "Operand 0 with operand 2 put together with it at positions along an axis, which "
            "operand 1 holds.",
     .scheduled = CT_TEMPLATE,
+    .changes_operand = true,
     .kernels = scatter_kernels,
     .roundings = scatter_roundings,
     .rounds_each = true,

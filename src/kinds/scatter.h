@@ -14,9 +14,10 @@ typedef struct ct_picking {
 // is one chain of operations from x on, in the order of i; positions outside are left out, or, with
 // clip, moved to the nearest one inside.
 typedef enum ct_scatter_pass {
-    CT_SCATTER_WHOLE, // a task has a block of rows of out, and reads all positions
-    CT_SCATTER_COPY,  // or, where no position stands twice, in two launches: out = x,
-    CT_SCATTER_PICKS, // then a task has a block of positions
+    CT_SCATTER_WHOLE,  // a task has a block of rows of out, and reads all positions
+    CT_SCATTER_COPY,   // or, where no position stands twice, in two launches: out = x,
+    CT_SCATTER_PICKS,  // then a task has a block of positions
+    CT_SCATTER_CHANGE, // all picks of a result that holds x already
 } ct_scatter_pass;
 typedef struct ct_scatter_spec {
     ct_scatter_pass pass;

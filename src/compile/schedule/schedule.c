@@ -202,6 +202,27 @@ static bool operands_read(ct_sched *s, const ct_group *g, int64_t leaf) {
     return !ct__sched_walk(s, g->id, &(ct_val){g->only, 0}, 1, is_another, &leaf);
 }
 
+bool ct__sched_changes(const ct_sched *s, const ct_node *node) {
+    const int32_t r = ct__sval(s, (ct_val){(ct_node *)node, 0})->root;
+    const struct ct_graph_root *root = r >= 0 ? &s->graph->roots[r] : NULL;
+    const ct_node *x = node->in[0].node;
+    return root && root->kind == CT_ROOT_ASSIGN && root->leaf >= 0 && !s->graph->is_body &&
+           node->op->kind->changes_operand && x->op == &ct__op_data &&
+           (int64_t)x->number == root->leaf;
+}
+
+// It reads the leaf as its operand 0 alone, of which it keeps what it does not change.
+static bool changes_leaf(ct_sched *s, const ct_group *g, int64_t leaf) {
+    ct_val more[8];
+    size_t n = 0;
+    if (!g->only || g->n_units || g->only->n_in > 8 || !ct__sched_changes(s, g->only)) return false;
+    for (int i = 1; i < g->only->n_in; i++) {
+        if (g->only->in[i].node == g->only->in[0].node) return false;
+        more[n++] = g->only->in[i];
+    }
+    return ct__sched_walk(s, g->id, more, n, is_another, &leaf);
+}
+
 // Assignments in place: what may end the run, and all other readers of the old version, come first.
 static bool protect_leaves(ct_sched *s, edges *of) {
     for (size_t r = 0; r < s->graph->n_roots; r++) {
@@ -213,7 +234,8 @@ static bool protect_leaves(ct_sched *s, edges *of) {
         if (!run_ends_before(s, of, val->group, &in_place)) return false;
         // A template's operands, or rows read more than once, could meet what it has overwritten.
         if (root->leaf >= 0 && reads(&of[val->group], root->leaf) &&
-            (writer->has_reduce || (writer->only && operands_read(s, writer, root->leaf))))
+            (writer->has_reduce || (writer->only && operands_read(s, writer, root->leaf) &&
+                                    !changes_leaf(s, writer, root->leaf))))
             in_place = false;
         if (!in_place) {
             if (!displace(s, val, root->val.node, root->val.out)) return false;
