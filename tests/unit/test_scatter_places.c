@@ -79,6 +79,22 @@ static void updates_may_read_it(void **state) {
     check(v, (const float(*)[WIDE])want);
 }
 
+static void updates_may_be_it(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor v = variable();
+    float want[ROWS][WIDE];
+    what_is(want, false);
+    for (int k = 0; k < PICKS; k++)
+        for (int c = 0; c < WIDE; c++) want[at[k]][c] = (float)(10 + (ROWS - PICKS + k) * WIDE + c);
+    {
+        CT_SCOPE;
+        ct_tensor last = ct_slice(v, .axes = CT_AXES(0), .start = CT_INTS(ROWS - PICKS)); // (4, 3)
+        ct_assign(v, ct_scatter(.x = v, .indices = positions(), .updates = last));
+    }
+    check(v, (const float(*)[WIDE])want);
+}
+
 static void the_old_version_is_read_before(void **state) {
     (void)state;
     CT_SCOPE;
@@ -138,6 +154,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(picks_are_written),
         cmocka_unit_test(updates_may_read_it),
+        cmocka_unit_test(updates_may_be_it),
         cmocka_unit_test(the_old_version_is_read_before),
         cmocka_unit_test(who_holds_the_old_version_keeps_it),
         cmocka_unit_test(a_loop_carries_it),
