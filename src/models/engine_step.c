@@ -15,9 +15,8 @@ bool ct__engine_room(ct_engine *e, ct_writing *w, int64_t time, ct_loc here) {
     return true;
 }
 
-// Its next page is another one, which somebody holds or held.
-static void trade(ct_engine *e, ct_writing *w, int32_t page) {
-    const int64_t at = w->read / CT_LM_PAGE;
+// Its page `at` is another one, which somebody holds or held.
+static void trade(ct_engine *e, ct_writing *w, int64_t at, int32_t page) {
     ct__pages_hold(&e->pages, page);
     if (at < w->n_pages)
         ct__pages_drop(&e->pages, w->page[at]);
@@ -28,22 +27,23 @@ static void trade(ct_engine *e, ct_writing *w, int32_t page) {
 
 void ct__engine_share(ct_engine *e, ct_writing *w, ct_loc here) {
     // The last token is read again in any case: what follows it is asked for.
-    while (e->paged && w->read % CT_LM_PAGE == 0 && w->read / CT_LM_PAGE == w->known) {
+    while (e->paged && w->read / CT_LM_PAGE == w->known) {
+        const int64_t at = w->known, begin = at * CT_LM_PAGE, had = w->read - begin;
         int64_t same;
         const int32_t page =
-            ct__pages_find(&e->pages, w->content, w->tokens + w->read, w->n - 1 - w->read, &same);
+            ct__pages_find(&e->pages, w->content, w->tokens + begin, w->n - 1 - begin, &same);
         if (same == CT_LM_PAGE) {
-            trade(e, w, page);
+            trade(e, w, at, page);
             w->content = e->pages.page[page].content;
             w->known++;
-        } else if (same >= CT_LM_PAGE / 2 && w->read / CT_LM_PAGE < w->n_pages) {
+        } else if (same >= had + CT_LM_PAGE / 2 && at < w->n_pages) {
             // A page that begins alike is copied, and written on from where they differ.
-            ct__lm_cache_copy(e->cache, page, w->page[w->read / CT_LM_PAGE], here);
+            ct__lm_cache_copy(e->cache, page, w->page[at], here);
         } else {
             return;
         }
-        w->read += same;
-        if (w->n == (int64_t)w->ask.n_prompt) w->cached += same;
+        w->read = begin + same;
+        if (w->n == (int64_t)w->ask.n_prompt) w->cached += same - had;
     }
 }
 
