@@ -131,6 +131,15 @@ static void leave(ct_engine *e, const ct_writing *w) {
     memmove(e->running + at, e->running + at + 1, (size_t)(e->n_running - at) * sizeof *e->running);
 }
 
+static void count_pages(ct_engine *e) {
+    int64_t shared = 0;
+    for (int64_t i = 0; i < e->pages.n; i++) shared += e->pages.page[i].holders > 1;
+    pthread_mutex_lock(&e->lock);
+    e->count.pages_used = e->pages.n - e->pages.left;
+    e->count.pages_shared = shared;
+    pthread_mutex_unlock(&e->lock);
+}
+
 // Tells how it ended, and frees it. It stands in no list any more but that of those that run.
 static void finish(ct_engine *e, ct_writing *w, ct_engine_end end, const char *why) {
     ct_text told = {0};
@@ -160,6 +169,7 @@ static void finish(ct_engine *e, ct_writing *w, ct_engine_end end, const char *w
     e->count.failed += end == CT_ENGINE_FAILED;
     pthread_mutex_unlock(&e->lock);
     ct__engine_give_back(e, w, w->ask.here);
+    count_pages(e);
     if (w->ask.done) w->ask.done(&result, w->ask.user);
     ct__text_free(&told);
     ct__writing_free(w);
@@ -397,7 +407,9 @@ static bool draw(ct_engine *e, ct_writing *w, const float *scores) {
         return false;
     }
     w->tokens[w->n++] = token;
+    pthread_mutex_lock(&e->lock);
     e->count.written++;
+    pthread_mutex_unlock(&e->lock);
     if (!tell(e, w, token, scores)) return false;
     if (w->n - prompt < w->ask.most) return true;
     finish(e, w, CT_ENGINE_LENGTH, NULL);
@@ -463,14 +475,11 @@ static void take(ct_engine *e, const ct_engine_group group[2], const float *scor
 }
 
 static void count(ct_engine *e, const ct_engine_group group[2]) {
-    int64_t shared = 0;
-    for (int64_t i = 0; i < e->pages.n; i++) shared += e->pages.page[i].holders > 1;
     pthread_mutex_lock(&e->lock);
     e->count.steps++;
     e->count.read += group[0].n * group[0].time;
-    e->count.pages_used = e->pages.n - e->pages.left;
-    e->count.pages_shared = shared;
     pthread_mutex_unlock(&e->lock);
+    count_pages(e);
 }
 
 // Each kind of step: no, one or several texts that are read, and that write.

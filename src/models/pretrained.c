@@ -75,6 +75,21 @@ static bool read_sampling(loaded *m, ct_err *err) {
     return true;
 }
 
+// Special tokens may stand behind those that the weights know, such as one for images (Gemma 3): a text that has one is
+// refused when it comes.
+static bool vocabulary_fits(const loaded *m, ct_loc here) {
+    const int64_t n = ct_tokenizer_size(m->is.tokenizer);
+    int64_t id = m->is.vocab;
+    while (id < n && (!ct_tokenizer_piece(m->is.tokenizer, id, NULL) ||
+                      ct_tokenizer_is_special(m->is.tokenizer, id)))
+        id++;
+    if (id >= n) return true;
+    ct__fail(ct__ctx(), CT_E_DATA, here, "pretrained_load",
+             "the tokenizer of %s has %lld tokens, its weights know %lld", m->path, (long long)n,
+             (long long)m->is.vocab);
+    return false;
+}
+
 static bool load(loaded *m, const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!find(m, path, here)) return false;
@@ -91,11 +106,7 @@ static bool load(loaded *m, const char *path, ct_loc here) {
     m->is.vocab = s->vocab;
     m->is.width = s->width;
     m->is.writes = ct_lm_look(m->is.lm).writes;
-    if (ct_tokenizer_size(m->is.tokenizer) <= s->vocab) return true;
-    ct__fail(ctx, CT_E_DATA, here, "pretrained_load",
-             "the tokenizer of %s has %lld tokens, its weights know %lld", m->path,
-             (long long)ct_tokenizer_size(m->is.tokenizer), (long long)s->vocab);
-    return false;
+    return vocabulary_fits(m, here);
 }
 
 ct_pretrained *ct_pretrained_load_at(const char *path, ct_loc here) {

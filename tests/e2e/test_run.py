@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import subprocess
 import time
 
@@ -132,6 +133,24 @@ def test_a_stop_string_is_not_shown(model):
     stop = said.rstrip("\n")[len("the quick") + 3:][:2]
     cut = cotan("run", model, "--prompt", "the quick", "--length", 12, "--temperature", 0, "--stop", stop)
     assert cut == said[:said.index(stop, len("the quick"))] + "\n"
+
+
+def test_a_vocabulary_that_does_not_fit(model, tmp_path):
+    """Special tokens may stand behind what the weights know; a text with one, and any other such token, is refused."""
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    extra = dict(id=300, content="<image>", single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+    for special in (True, False):
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer | {
+            "added_tokens": [*tokenizer["added_tokens"], extra | {"special": special}]}))
+        if special:
+            assert cotan("run", folder, "--prompt", "fox", "--length", 2, "--temperature", 0).startswith("fox")
+            said = cotan("run", folder, "--prompt", "<image>", fails=1)
+            assert said.split(": ", 2)[2] == "engine_add: token 0 of the prompt is 300, the model knows 0 to 299\n"
+        else:
+            said = cotan("run", folder, "--prompt", "fox", fails=1)
+            assert said.split(": ", 2)[2] == f"pretrained_load: the tokenizer of {folder} has 301 tokens, its weights know 300\n"
 
 
 def test_what_is_no_model(model, tmp_path):

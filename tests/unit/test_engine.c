@@ -146,6 +146,7 @@ static bool run_together(const ct_lm *lm, ct_dtype dtype, asked *of, ct_engine_s
     *compiled = after.kernels_compiled + after.kernels_loaded - before.kernels_compiled -
                 before.kernels_loaded + after.plans_made - before.plans_made;
     *told = ct_engine_look(e);
+    ok = ok && !told->pages_used && !told->running && !told->waiting; // nobody holds any
     ct_engine_free(e);
     return ok && !ct_failed();
 }
