@@ -130,7 +130,7 @@ static bool add_lines(embedding *e, const char *s, size_t n) {
             if (!more) return false;
             e->texts = more;
         }
-        e->texts[e->n++] = (ct_lm_text){at, length};
+        e->texts[e->n++] = (ct_lm_text){.s = at, .n = length};
     }
     return true;
 }
@@ -142,7 +142,7 @@ static int embed(embedding *e, int pooling, bool raw) {
     if (pooling >= 0) how.pooling = (ct_pooling)(pooling + CT_POOL_MEAN);
     if (raw) how.normalised = false;
     const size_t n = e->n + (e->query != NULL);
-    if (e->query) e->texts[e->n] = (ct_lm_text){e->query, strlen(e->query)};
+    if (e->query) e->texts[e->n] = (ct_lm_text){.s = e->query, .n = strlen(e->query)};
     e->vectors = malloc((n * (size_t)e->model->width + 1) * sizeof *e->vectors);
     if (!e->vectors) return refuse("embed: out of memory");
     e->o.how = how;
@@ -160,7 +160,7 @@ static int load_and_embed(embedding *e, char **words, size_t n_words, const char
     e->texts = malloc((n_words + 4) * sizeof *e->texts);
     if (!e->texts) return refuse("embed: out of memory");
     for (size_t i = 1; i < n_words; i++)
-        e->texts[e->n++] = (ct_lm_text){words[i], strlen(words[i])};
+        e->texts[e->n++] = (ct_lm_text){.s = words[i], .n = strlen(words[i])};
     int status = EXIT_DONE;
     if (n_words == 1 && !(input = read_file_or_input("embed", file, &n))) status = EXIT_FAILED;
     if (input) e->n = 0;

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include <cotan/chat.h>
+#include <cotan/embed.h>
 #include <cotan/engine.h>
 #include <cotan/tokenizer.h>
 
@@ -158,6 +159,7 @@ struct model {
     pthread_mutex_t template_lock; // a template is rendered by one thread at a time
     pthread_mutex_t read_lock;     // so is `reader` used
     ct_ctx *reader;                // where texts are read for embeddings
+    ct_embedding embeds;           // how
 };
 bool start_model(model *m);
 bool stop_model(model *m); // whose requests have ended; false: its thread goes on
@@ -166,8 +168,8 @@ void wake_model(model *m);
 model *named_model(exchange *x, bool writes);
 model *find_model(server *s, const char *name);
 const char *short_name(const char *name, size_t *n); // without Ollama's ":latest"
-// Numbers of a text: the mean of what the model makes of its tokens, of length 1. (width) False: `why` says it.
-bool read_vector(model *m, const int32_t *ids, size_t n, float *vector, char why[512]);
+// Vectors (n, width) of texts that are given by their tokens, as the model's folder has it. False: `why` says it.
+bool read_vectors(model *m, const ct_lm_text *texts, size_t n, float *vectors, char why[512]);
 // Of each token but the first the log-probability, and the n_best likeliest ones in its place: own (n), best (n, n_best).
 bool read_likely(model *m, const int32_t *ids, size_t n, double *own, ct_engine_choice *best,
                  size_t n_best, char why[512]);

@@ -1,5 +1,4 @@
-// POST /v1/embeddings and /rerank: texts as numbers, the mean of what the model makes of their tokens.
-#include <math.h>
+// POST /v1/embeddings and /rerank: texts as vectors, as cotan embed makes them.
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,30 +11,35 @@ typedef struct vectors {
     size_t n, tokens;
 } vectors;
 
-// One text, or its tokens.
-static bool read_one(exchange *x, model *m, json_t *input, const char *param, float *vector,
-                     size_t *tokens) {
-    id_list e = {0};
-    char why[512];
-    bool ok = true;
-    if (json_is_string(input)) {
-        if (!encode(m, json_string_value(input), json_string_length(input), true, &e))
-            ok = refuse_failed(x, 400, param);
-    } else {
-        ok = read_ids(x, m, input, param, &e);
-    }
-    ok = ok && prompt_fits(x, m, e.n, param);
-    if (ok && !read_vector(m, e.ids, e.n, vector, why))
-        ok = refuse_request(x, 400, param, "%s", why);
-    *tokens += e.n;
-    free_ids(&e);
-    return ok;
+// A text's tokens, or those that are given.
+static bool read_one(exchange *x, model *m, json_t *input, const char *param, id_list *e) {
+    if (!json_is_string(input))
+        return read_ids(x, m, input, param, e) && prompt_fits(x, m, e->n, param);
+    if (!encode(m, json_string_value(input), json_string_length(input), true, e))
+        return refuse_failed(x, 400, param);
+    return prompt_fits(x, m, e->n, param);
 }
 
 static bool refuse_input(exchange *x, const char *param, const json_t *value) {
     return refuse_request(x, 400, param,
                           "%s must be a string, a list of tokens, or a list of these, not %s",
                           param, value ? shown(value) : "missing");
+}
+
+static bool embed(exchange *x, model *m, const id_list *ids, const char *param, vectors *all) {
+    char why[512];
+    ct_lm_text *texts = calloc(all->n, sizeof *texts);
+    all->v = calloc(all->n * (size_t)m->is->width, sizeof *all->v);
+    bool ok = texts && all->v;
+    if (!ok) refuse_request(x, 500, NULL, "there is no memory for the vectors");
+    for (size_t i = 0; ok && i < all->n; i++) {
+        texts[i] = (ct_lm_text){.ids = ids[i].ids, .n_ids = ids[i].n};
+        all->tokens += ids[i].n;
+    }
+    if (ok && !read_vectors(m, texts, all->n, all->v, why))
+        ok = refuse_request(x, 400, param, "%s", why);
+    free(texts);
+    return ok;
 }
 
 // A text, its tokens, or a list of texts or of tokens' lists.
@@ -47,15 +51,18 @@ static bool read_inputs(exchange *x, model *m, json_t *input, const char *param,
     if (n > MOST_INPUTS)
         return refuse_request(x, 400, param, "%s: at most %d at a time, not %zu", param,
                               MOST_INPUTS, n);
-    all->v = calloc(n * (size_t)m->is->width, sizeof *all->v);
-    if (!all->v) return refuse_request(x, 500, NULL, "there is no memory for the vectors");
-    for (size_t i = 0; i < n; i++) {
+    id_list *ids = calloc(n, sizeof *ids);
+    bool ok = ids || refuse_request(x, 500, NULL, "there is no memory for the texts");
+    for (size_t i = 0; ok && i < n; i++) {
         json_t *text = one ? input : json_array_get(input, i);
-        if (!json_is_string(text) && !json_is_array(text)) return refuse_input(x, param, text);
-        if (!read_one(x, m, text, param, all->v + all->n++ * (size_t)m->is->width, &all->tokens))
-            return false;
+        ok = json_is_string(text) || json_is_array(text) ? read_one(x, m, text, param, &ids[i])
+                                                         : refuse_input(x, param, text);
     }
-    return true;
+    all->n = n;
+    ok = ok && embed(x, m, ids, param, all);
+    for (size_t i = 0; ids && i < n; i++) free_ids(&ids[i]);
+    free(ids);
+    return ok;
 }
 
 static json_t *numbers(const float *v, int64_t n) {

@@ -119,6 +119,7 @@ static bool load(model *m) {
     ct_ctx *own = ct_ctx_use(m->reader);
     const bool ok = use_machine(&is->machine, "serve", &status);
     ct_ctx_use(own);
+    if (!ct_embedding_read_at(m->is->path, m->is->lm, &m->embeds, nowhere)) return false;
     if (!ok || !m->is->writes) return ok;
     const int64_t most = m->is->context && m->is->context < 8192 ? m->is->context : 8192;
     m->context = is->context ? is->context : most;
@@ -217,15 +218,6 @@ void free_ids(id_list *list) {
     *list = (id_list){0};
 }
 
-static bool read_mean(const model *m, const int32_t *ids, size_t n, float *vector) {
-    CT_SCOPE;
-    ct_tensor tokens = ct_from_at(ids, CT_I32, CT_DIMS(1, (int64_t)n), nowhere); // (1, T)
-    ct_tensor hidden = ct_lm_hidden_at(m->is->lm, tokens, NULL, nowhere);        // (1, T, width)
-    const float *mean = ct_data_at(ct_mean(hidden, .axes = CT_AXES(0, 1)), nowhere);
-    if (mean) memcpy(vector, mean, (size_t)m->is->width * sizeof *vector);
-    return mean != NULL;
-}
-
 // One thread at a time reads; its errors are the reader's, until they are told.
 static ct_ctx *begin_reading(model *m) {
     pthread_mutex_lock(&m->read_lock);
@@ -243,15 +235,11 @@ static bool end_reading(model *m, ct_ctx *own, bool ok, char why[512]) {
     return ok;
 }
 
-bool read_vector(model *m, const int32_t *ids, size_t n, float *vector, char why[512]) {
+bool read_vectors(model *m, const ct_lm_text *texts, size_t n, float *vectors, char why[512]) {
     ct_ctx *own = begin_reading(m);
-    const bool ok = end_reading(m, own, read_mean(m, ids, n, vector), why);
-    double sum = 0;
-    for (int64_t i = 0; ok && i < m->is->width; i++) sum += (double)vector[i] * vector[i];
-    const double length = sqrt(sum);
-    for (int64_t i = 0; ok && length > 0 && i < m->is->width; i++)
-        vector[i] = (float)(vector[i] / length);
-    return ok;
+    const bool ok = ct_lm_embed_with(m->is->lm, m->is->tokenizer, texts, n, vectors,
+                                     (ct_embed_options){.how = m->embeds});
+    return end_reading(m, own, ok, why);
 }
 
 // The likeliest of a row of scores, likeliest first, and of equal ones the first.

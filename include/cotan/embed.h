@@ -34,6 +34,9 @@ CT_API CT_MUST_USE bool ct_embedding_read_at(const char *path, const ct_lm *lm, 
 typedef struct ct_lm_text {
     const char *s; // UTF-8
     size_t n;
+    // Its tokens (n_ids), which are taken as they are; NULL: the tokenizer finds them.
+    const int32_t *ids;
+    size_t n_ids;
 } ct_lm_text;
 typedef struct ct_embed_options {
     ct_embedding how; // zero: the default of the model, as ct_embedding_read has it

@@ -145,38 +145,29 @@ static int64_t most_tokens(const embedding *e) {
     return e->how.most && e->how.most < context ? e->how.most : context;
 }
 
-// Tokens of a text; of one that is too long what stands before the tokens that were put behind it.
-static bool encode(embedding *e, const ct_lm_text *text, size_t i, ct_encoding *found) {
+// Keeps tokens of text i, whose end may be too much; `behind` of them the tokenizer put there, and stay.
+static bool keep(embedding *e, size_t i, const int32_t *ids, size_t n, size_t behind) {
     const int64_t most = most_tokens(e);
+    const size_t kept = (int64_t)n > most ? (size_t)most : n;
     ct_ctx *ctx = ct__ctx();
-    if (!text->s && text->n) return ct__given(ctx, NULL, e->o->here, embed_op, "a text");
-    if (!ct_tokenizer_encode_with(
-            e->tokenizer, text->n ? text->s : "", text->n, found,
-            (ct_encode_options){.add_special = true, .offsets = true, .here = e->o->here}))
-        return false;
-    size_t n = found->n;
     if (!n) {
         ct__fail(ctx, CT_E_ARGUMENT, e->o->here, embed_op, "text %zu is empty", i);
         return false;
     }
-    if ((int64_t)n > most && !e->o->truncate) {
+    if (kept < n && !e->o->truncate) {
         ct__fail(ctx, CT_E_ARGUMENT, e->o->here, embed_op,
                  "text %zu has %zu tokens, the model reads %lld at most", i, n, (long long)most);
         return false;
     }
-    size_t behind = 0;
-    if ((int64_t)n > most) {
-        while (behind < n && (int64_t)behind < most && found->added[n - 1 - behind]) behind++;
-        memmove(found->ids + most - (int64_t)behind, found->ids + n - behind,
-                behind * sizeof *found->ids);
-        n = (size_t)most;
-    }
-    int32_t *v = ct__malloc(n * sizeof *v);
-    if (!v) return ct__err_memory(&ctx->err, e->o->here, embed_op, n * sizeof *v);
-    memcpy(v, found->ids, n * sizeof *v);
-    e->texts[i] = (ct_lm_tokens){v, n};
-    if (e->o->tokens) *e->o->tokens += (int64_t)n;
-    for (size_t k = 0; k < n; k++)
+    int32_t *v = ct__malloc(kept * sizeof *v);
+    if (!v) return ct__err_memory(&ctx->err, e->o->here, embed_op, kept * sizeof *v);
+    if (kept == n) behind = 0;
+    if (behind > kept) behind = kept;
+    memcpy(v, ids, (kept - behind) * sizeof *v);
+    memcpy(v + kept - behind, ids + n - behind, behind * sizeof *v);
+    e->texts[i] = (ct_lm_tokens){v, kept};
+    if (e->o->tokens) *e->o->tokens += (int64_t)kept;
+    for (size_t k = 0; k < kept; k++)
         if (v[k] < 0 || v[k] >= e->lm->spec.vocab) {
             ct__fail(ctx, CT_E_DATA, e->o->here, embed_op,
                      "token %zu of text %zu is %d, the model knows 0 to %lld", k, i, (int)v[k],
@@ -184,6 +175,18 @@ static bool encode(embedding *e, const ct_lm_text *text, size_t i, ct_encoding *
             return false;
         }
     return true;
+}
+
+static bool encode(embedding *e, const ct_lm_text *text, size_t i, ct_encoding *found) {
+    if (text->ids) return keep(e, i, text->ids, text->n_ids, 0);
+    if (!text->s && text->n) return ct__given(ct__ctx(), NULL, e->o->here, embed_op, "a text");
+    if (!ct_tokenizer_encode_with(
+            e->tokenizer, text->n ? text->s : "", text->n, found,
+            (ct_encode_options){.add_special = true, .offsets = true, .here = e->o->here}))
+        return false;
+    size_t behind = 0;
+    while (behind < found->n && found->added[found->n - 1 - behind]) behind++;
+    return keep(e, i, found->ids, found->n, behind);
 }
 
 // rows (n, width) -> to (width)

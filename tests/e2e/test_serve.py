@@ -3,6 +3,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -142,6 +143,24 @@ def test_embeddings_and_ranking(server):
     cosine = sum(a * b for a, b in zip(*vectors))
     scores = {r["index"]: r["relevance_score"] for r in server.say("/v1/rerank", query="fox", documents=["the quick", "fox"])["results"]}
     assert scores[0] == pytest.approx(cosine, abs=1e-5)
+
+
+def test_vectors_are_those_of_cotan_embed(model, tmp_path):
+    """As the folder has it: sentence-transformers' files say how tokens are pooled."""
+    folder = tmp_path / "small"
+    shutil.copytree(model, folder)
+    (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]')
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text('{"pooling_mode": "max"}')
+    done = subprocess.run([*command("cotan"), "embed", folder, "the quick fox", "fox"], capture_output=True, text=True, check=True,
+                          env=os.environ | {"COTAN_CC": "none"})
+    want = [json.loads(line) for line in done.stdout.splitlines()]
+    s = Server(folder, "--context", 128)
+    made = s.say("/v1/embeddings", input=["the quick fox", "fox"])["data"]
+    assert len(made) == len(want) == 2
+    for got, one in zip(made, want):
+        assert got["embedding"] == pytest.approx(one["embedding"] if isinstance(one, dict) else one, rel=1e-6)
+    assert s.stop() == 0, s.errors
 
 
 def test_ollama(server):
