@@ -87,6 +87,25 @@ def test_texts(model, tmp_path):
     assert got.tolist() == want.tolist()
 
 
+def test_half_weights(model, tmp_path):
+    """Weights of float16 in the file, computed in float32 on both sides: logits, and the likeliest text."""
+    name, folder, theirs, shapes = model
+    half = tmp_path / "half"
+    type(theirs).from_pretrained(folder, attn_implementation="eager").half().save_pretrained(half)
+    rounded = type(theirs).from_pretrained(half, attn_implementation="eager", dtype=torch.float32).eval()
+    with torch.no_grad():
+        want = logits_of(name, rounded)
+    got = run("logits", name, half, tmp_path)["logits"]
+    assert abs(want.numpy() - got).max() < 1e-4 * max(1, float(want.abs().max()))
+    if name in lm.ENCODERS:
+        return
+    ids, begun = torch.tensor(lm.IDS[:1], dtype=torch.long), np.array([[theirs.config.decoder_start_token_id or 0]], np.int32) \
+        if name in lm.PAIRS else None
+    with torch.no_grad():
+        text = rounded.generate(ids, max_new_tokens=64, do_sample=False, eos_token_id=None, pad_token_id=0)[0, -64:]
+    assert run("write", name, half, tmp_path, written=begun)["tokens"].tolist() == text.tolist()
+
+
 @pytest.mark.parametrize("beams", [2, 4])
 def test_beams(model, beams, tmp_path):
     """The best of several texts, of which some end: by a token that the likeliest text has."""
