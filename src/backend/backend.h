@@ -215,6 +215,12 @@ extern const ct_backend ct__backend_async, ct__backend_dry; // wrap `inner`
 
 void ct__cpu_about(ct_text *text); // the processor, and the vectors that kernels could have
 
+// Work of the host by the threads that run kernels: fn over [0, count) in pieces of `grain` (base/pool.h), by `threads`
+// of them, which ct__cpu_threads says. Not within a kernel.
+int ct__cpu_threads(void);
+void ct__cpu_each(void (*fn)(void *arg, int64_t begin, int64_t end, int worker), void *arg,
+                  int64_t count, int64_t grain, int threads);
+
 // For ct_shutdown: threads are joined, kernels unloaded. Only while no device is open.
 void ct__cpu_end(void);
 

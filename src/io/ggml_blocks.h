@@ -14,10 +14,11 @@ typedef struct ct_ggml_type {
     int elements, bytes; // of a block; a plain number is a block of one
     void (*numbers)(const uint8_t *block, float *to);
     // Of blocks whose numbers are code times scale, plus an offset: a code's bits, 4 or 8, as two's complement, how many
-    // share scale and offset, and whether there are offsets. bits 0: of other blocks. codes NULL: only the others.
+    // share scale and offset, and whether there are offsets. bits 0: of other blocks.
     int bits, group;
     bool offsets;
-    void (*parts)(const uint8_t *block, int8_t *codes, float *scales, float *offsets);
+    void (*parts)(const uint8_t *restrict block, int8_t *restrict codes, float *restrict scales,
+                  float *restrict offsets);
 } ct_ggml_type;
 
 const ct_ggml_type *ct__ggml_type(uint32_t number); // as files have it; NULL: there is none

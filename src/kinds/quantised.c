@@ -1,6 +1,8 @@
 // Products with columns of codes, by the templates.
 #include "kinds/quantised.h"
 
+#include <string.h>
+
 #include "kinds/emit.h"
 
 enum { ROWS, ROW_SCALES, COLUMNS, COLUMN_SCALES, RESULT };
@@ -8,17 +10,29 @@ enum { ROWS, ROW_SCALES, COLUMNS, COLUMN_SCALES, RESULT };
 typedef struct part {
     ct_emit *e;
     ct_val v;
-    bool words; // its words lie as such in memory
-    bool half;  // half of what its scales are
+    bool words;   // its words lie as such in memory
+    bool half;    // half of what its scales are
+    bool columns; // a position has the first of some columns, and which behind it
+    bool grouped; // that first one is a group's number
 } part;
 
+static ct_ix bound(const part *p, ct_kval at, int axis, int64_t each) {
+    ct_ix size = ct__emit_size(p->e, p->v, axis);
+    if (each > 1) size = ct__ix_div(p->e->pool, size, ct__ix_int(p->e->pool, each));
+    return ct__emit_bind(p->e, at, size);
+}
+// Where the element stands that is the first of `each`, or, in groups, of as many of each column.
 static void index_of(const part *p, const ct_kval *at, int64_t each, ct_ix *index) {
-    for (int a = 0; a < 2; a++) {
-        ct_ix size = ct__emit_size(p->e, p->v, a);
-        if (a && each > 1) size = ct__ix_div(p->e->pool, size, ct__ix_int(p->e->pool, each));
-        index[a] = ct__emit_bind(p->e, at[a], size);
+    ct_ix_pool *pool = p->e->pool;
+    ct_ix many = ct__ix_int(pool, each);
+    if (p->grouped) {
+        index[0] = bound(p, at[0], 0, 1);
+        index[1] = bound(p, at[2], 1, 1);
+        index[2] = ct__ix_mul(pool, bound(p, at[1], 2, each), many);
+        return;
     }
-    index[1] = ct__ix_mul(p->e->pool, index[1], ct__ix_int(p->e->pool, each));
+    index[0] = bound(p, p->columns ? ct__kir_add(p->e->kir, at[0], at[1]) : at[0], 0, 1);
+    index[1] = ct__ix_mul(pool, bound(p, at[p->columns ? 2 : 1], 1, each), many);
 }
 static int64_t codes_of_word(const part *p) {
     return 32 / ct_dtype_bits((ct_dtype)ct__type(p->v)->dtype);
@@ -27,13 +41,14 @@ static int64_t codes_of_word(const part *p) {
 static ct_kval word_value(void *env, ct_kir *k, const ct_kval *at) {
     const part *p = env;
     const int64_t each = codes_of_word(p), bits = 32 / each;
-    ct_ix index[2], own[2];
+    const int last = p->grouped ? 2 : 1;
+    ct_ix index[3], own[3];
     index_of(p, at, each, index);
     if (p->words) return ct__kir_bitcast(k, ct__emit_word(p->e, p->v, index), CT_I32);
     ct_kval all = ct__kir_const_int(k, CT_I32, 0);
-    own[0] = index[0];
+    memcpy(own, index, sizeof own);
     for (int64_t i = 0; i < each; i++) { // one by one, of what lies otherwise
-        own[1] = ct__ix_add(p->e->pool, index[1], ct__ix_int(p->e->pool, i));
+        own[last] = ct__ix_add(p->e->pool, index[last], ct__ix_int(p->e->pool, i));
         ct_kval x = ct__emit_value_apart(p->e, p->v, own, CT_I32);
         x = ct__kir_bin(k, CT_K_AND, x, ct__kir_const_int(k, CT_I32, ((int64_t)1 << bits) - 1));
         x = ct__kir_bin(k, CT_K_SHL, x, ct__kir_const_int(k, CT_I32, i * bits));
@@ -44,14 +59,14 @@ static ct_kval word_value(void *env, ct_kir *k, const ct_kval *at) {
 static ct_kval scale_value(void *env, ct_kir *k, const ct_kval *at) {
     (void)k;
     const part *p = env;
-    ct_ix index[2];
+    ct_ix index[3];
     index_of(p, at, 1, index);
     return ct__emit_value_apart(p->e, p->v, index, CT_F32);
 }
 // The columns' scales: numbers, or exponents of 2, plus 127 (e8m0: 255 is NaN).
 static ct_kval column_scale(void *env, ct_kir *k, const ct_kval *at) {
     const part *p = env;
-    ct_ix index[2];
+    ct_ix index[3];
     if (ct__type(p->v)->dtype != CT_U8) return scale_value(env, k, at);
     index_of(p, at, 1, index);
     ct_kval e = ct__emit_value_apart(p->e, p->v, index, CT_I32);
@@ -76,11 +91,18 @@ static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
 }
 
 static bool has_words(ct_emit *e, ct_val v) {
-    ct_ix index[2];
-    part p = {.e = e, .v = v, .words = true};
-    for (int a = 0; a < 2; a++) index[a] = ct__ix_var(e->pool, ct__emit_size(e, v, a));
-    index[1] = ct__ix_mul(e->pool, index[1], ct__ix_int(e->pool, codes_of_word(&p)));
+    ct_ix index[3];
+    const part p = {.e = e, .v = v};
+    const int last = ct__type(v)->rank - 1;
+    for (int a = 0; a <= last; a++) index[a] = ct__ix_var(e->pool, ct__emit_size(e, v, a));
+    index[last] = ct__ix_mul(e->pool, index[last], ct__ix_int(e->pool, codes_of_word(&p)));
     return ct__emit_has_word(e, v, index);
+}
+// Are neighbours along k neighbours in memory?
+static bool is_lined(ct_emit *e, ct_val v) {
+    ct_ix index[2];
+    for (int a = 0; a < 2; a++) index[a] = ct__ix_var(e->pool, ct__emit_size(e, v, a));
+    return ct__emit_contiguous(e, v, index, index[1]);
 }
 
 // Rows of bytes have scales, between them and the columns' codes; rows of floats have none.
@@ -92,25 +114,28 @@ static bool product_kernels(ct_sched *s, ct_node *node, bool bytes) {
     const ct_type *rows = ct__type(node->in[0]), *columns = ct__type(columns_of),
                   *scales = ct__type(scales_of);
     const int64_t inner = rows->dim[1];
-    const bool f4 = columns->dtype == CT_F4;
-    part p[] = {[ROWS] = {e, node->in[0], bytes && has_words(e, node->in[0]), false},
-                [ROW_SCALES] = {e, node->in[bytes], false, false},
-                [COLUMNS] = {e, columns_of, has_words(e, columns_of), false},
-                [COLUMN_SCALES] = {e, scales_of, false, bytes && f4},
-                [RESULT] = {e, {node, 0}, false, false}};
+    const bool f4 = columns->dtype == CT_F4, grouped = columns->rank == 3;
+    part p[] = {[ROWS] = {.e = e, .v = node->in[0], .words = bytes && has_words(e, node->in[0])},
+                [ROW_SCALES] = {.e = e, .v = node->in[bytes]},
+                [COLUMNS] = {e, columns_of, has_words(e, columns_of), false, true, grouped},
+                [COLUMN_SCALES] = {e, scales_of, false, bytes && f4, true, grouped},
+                [RESULT] = {.e = e, .v = {node, 0}}};
+    const ct_ix groups = ct__emit_size(e, columns_of, 0), lanes = ct__ix_int(e->pool, CT_LANES);
     const ct_quantised_spec spec = {
+        .grouped = grouped,
+        .lined = !grouped && is_lined(e, columns_of) && is_lined(e, scales_of),
         .rows = ct__emit_ix(e, ct__emit_size(e, node->in[0], 0)),
-        .columns = ct__emit_ix(e, ct__emit_size(e, columns_of, 0)),
+        .columns = ct__emit_ix(e, grouped ? ct__ix_mul(e->pool, groups, lanes) : groups),
         .n_rows = ct__is_dyn(rows, 0) ? 0 : rows->dim[0],
         .inner = inner,
         .bits = (int)ct_dtype_bits((ct_dtype)columns->dtype),
         .f4 = f4,
         .scale_codes = scales->dim[1] > 1 ? inner / scales->dim[1] : 0,
         .row_words = {.value = word_value, .env = &p[ROWS], .along = 1},
-        .column_words = {.value = word_value, .env = &p[COLUMNS], .along = 1},
+        .column_words = {.value = word_value, .env = &p[COLUMNS], .along = grouped ? 1 : 2},
         .row_numbers = {.value = scale_value, .env = &p[ROWS], .along = 1},
         .row_scale = {.value = scale_value, .env = &p[ROW_SCALES], .along = 1},
-        .column_scale = {.value = column_scale, .env = &p[COLUMN_SCALES], .along = 1},
+        .column_scale = {.value = column_scale, .env = &p[COLUMN_SCALES], .along = grouped ? 1 : 2},
         .out = {.store = store, .env = &p[RESULT]},
         .target = e->target};
     if (bytes)
@@ -127,8 +152,9 @@ static bool dequantised_kernels(ct_sched *s, ct_node *node) {
 
 static bool whole_steps(const ct_type *rows, const ct_type *columns) {
     const int64_t step = ct__quantised_step((int)ct_dtype_bits((ct_dtype)columns->dtype));
+    const bool grouped = columns->rank == 3;
     return !ct__is_dyn(rows, 1) && rows->dim[1] > 0 && rows->dim[1] % step == 0 &&
-           !ct__is_dyn(columns, 0) && columns->dim[0] >= CT_LANES &&
+           !ct__is_dyn(columns, 0) && (grouped || columns->dim[0] >= CT_LANES) &&
            (ct__is_dyn(rows, 0) || rows->dim[0] > 0);
 }
 static bool takes(const ct_node *node) {
@@ -138,7 +164,7 @@ static bool takes(const ct_node *node) {
 static bool takes_few(const ct_node *node) {
     const ct_type *rows = ct__type(node->in[0]), *columns = ct__type(node->in[1]);
     const bool halves = ct__type(node->in[2])->dim[1] > columns->dim[1] / CT_QUANTISED_BLOCK;
-    return !halves && whole_steps(rows, columns) && !ct__is_dyn(rows, 0) &&
+    return columns->rank == 2 && !halves && whole_steps(rows, columns) && !ct__is_dyn(rows, 0) &&
            rows->dim[0] <= CT_QUANTISED_ROWS && columns->dim[0] >= CT_QUANTISED_WIDTH &&
            rows->dtype == CT_F32;
 }

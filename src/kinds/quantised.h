@@ -20,12 +20,16 @@ typedef struct ct_quantised_spec {
     bool f4; // codes are f4: products of bytes take twice the number, and half the columns' scales
     int64_t
         scale_codes; // codes that share a scale of the columns: half a block, or whole ones; 0: all of a column
+    // Columns are known by a first one and which of those behind it. Grouped, the first one is the number of a group
+    // of CT_LANES, whose words, and scales, of one number along k are neighbours in memory. Lined, words of one column
+    // are neighbours.
+    bool grouped, lined;
     // Four bytes, as i32: of a row's codes from 4 * word on; of a column's codes, as they lie.
     ct_source row_words;    // row, word: of rows of bytes
     ct_source row_numbers;  // row, k: f32, of rows of floats
-    ct_source column_words; // column, word
+    ct_source column_words; // first, lane, word
     ct_source row_scale;    // row, block: f32, of rows of bytes
-    ct_source column_scale; // column, number: f32
+    ct_source column_scale; // first, lane, number: f32
     ct_sink out;            // row, column: f32
     ct_target target;
 } ct_quantised_spec;
@@ -39,12 +43,15 @@ void ct__template_quantised(ct_kir *k, const ct_quantised_spec *spec);
 enum { CT_QUANTISED_ROWS = 16, CT_QUANTISED_WIDTH = 64 };
 void ct__template_dequantised(ct_kir *k, const ct_quantised_spec *spec);
 
-// The scales of `width` columns as they lie, in scratch (width, numbers), and turned (numbers, width).
+// The scales of `width` columns as they lie, in scratch (width, numbers), and turned (numbers, width). Grouped ones are
+// turned in memory.
 typedef struct ct_quantised_scales {
     int64_t width, numbers; // whole vectors
     int rows, turned;
-    ct_kval column0;
+    ct_kval first;
 } ct_quantised_scales;
+// The first of the columns behind so many groups of CT_LANES.
+ct_kval ct__quantised_behind(ct_kir *k, const ct_quantised_spec *s, ct_kval first, ct_kval groups);
 // Tiles of `width` columns that a task has, at most `most`: some tasks a core, so that none waits long at the end.
 int64_t ct__quantised_tiles(const ct_kir *k, const ct_quantised_spec *s, int64_t width,
                             int64_t most);

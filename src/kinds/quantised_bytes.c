@@ -31,7 +31,8 @@ typedef struct quantised {
     int out;     // scratch: (high, width); with a panel of all rows
     bool panels; // turned words are kept
     int panel;   // scratch: unsigned bytes, four a word, (PANEL, 8, width)
-    ct_kval row0, column0;
+    ct_kval row0;
+    ct_kval first, column0; // of the tile: as columns are known, and its number
 } quantised;
 
 static ct_kval word(const quantised *q, int64_t bytes) {
@@ -125,19 +126,27 @@ static void take_rows(const quantised *q, ct_kval count) {
 
 // -------------------------------------------------------------------------------------- the columns
 
-void ct__quantised_scales(ct_kir *k, const ct_quantised_spec *s, const ct_quantised_scales *to) {
+ct_kval ct__quantised_behind(ct_kir *k, const ct_quantised_spec *s, ct_kval first, ct_kval groups) {
+    return ct__kir_add(k, first, s->grouped ? groups : ct__kir_muli(k, groups, CT_LANES));
+}
+
+// Scales as they lie, a column's at a time.
+static void scales_of_columns(ct_kir *k, const ct_quantised_spec *s,
+                              const ct_quantised_scales *to) {
     ct_kval c = ct__kir_loop_n(k, CT_BIND_SEQ, to->width, "column");
     const int64_t n = s->scale_codes ? s->inner / s->scale_codes : 1;
     ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, n, "scale");
-    const ct_kval at[2] = {ct__kir_add(k, to->column0, c), i},
-                  next[2] = {ct__kir_addi(k, at[0], to->width), i};
-    ct__kir_prefetches(k, true); // those of the next tile
-    (void)ct__source_load(k, &s->column_scale, 2, next);
+    const ct_kval at[3] = {to->first, c, i},
+                  next[3] = {ct__kir_addi(k, to->first, to->width), c, i};
+    ct__kir_prefetches(k, s->lined); // those of the next tile
+    if (s->lined) (void)ct__source_load(k, &s->column_scale, 3, next);
     ct__kir_prefetches(k, false);
-    ct_kval v = ct__source_load(k, &s->column_scale, 2, at);
+    ct_kval v = ct__source_load(k, &s->column_scale, 3, at);
     ct__kir_store(k, to->rows, ct__kir_add(k, ct__kir_muli(k, c, to->numbers), i), v);
     ct__kir_end(k);
     ct__kir_end(k);
+}
+static void turn_scales(ct_kir *k, const ct_quantised_scales *to) {
     ct_kval some = ct__kir_loop_n(k, CT_BIND_SEQ, to->numbers / CT_LANES, "16 scales"), x[CT_LANES];
     some = ct__kir_muli(k, some, CT_LANES);
     ct_kval group = ct__kir_loop_n(k, CT_BIND_SEQ, to->width / CT_LANES, "16 columns");
@@ -149,6 +158,27 @@ void ct__quantised_scales(ct_kir *k, const ct_quantised_spec *s, const ct_quanti
     for (int j = 0; j < CT_LANES; j++)
         ct__kir_store(k, to->turned, ct__kir_addi(k, place, j * to->width), x[j]);
     for (int open = 0; open < 3; open++) ct__kir_end(k);
+}
+// Of groups, which lie turned.
+static void scales_of_groups(ct_kir *k, const ct_quantised_spec *s, const ct_quantised_scales *to) {
+    const int64_t n = s->scale_codes ? s->inner / s->scale_codes : 1;
+    ct_kval group = ct__kir_loop_n(k, CT_BIND_SEQ, to->width / CT_LANES, "16 columns");
+    ct_kval first = ct__quantised_behind(k, s, to->first, group);
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, n, "scale");
+    ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column");
+    const ct_kval at[3] = {first, lane, i};
+    ct_kval place = ct__kir_add(k, ct__kir_muli(k, i, to->width), ct__kir_muli(k, group, CT_LANES));
+    ct__kir_store(k, to->turned, ct__kir_add(k, place, lane),
+                  ct__source_load(k, &s->column_scale, 3, at));
+    for (int open = 0; open < 3; open++) ct__kir_end(k);
+}
+void ct__quantised_scales(ct_kir *k, const ct_quantised_spec *s, const ct_quantised_scales *to) {
+    if (s->grouped) {
+        scales_of_groups(k, s, to);
+    } else {
+        scales_of_columns(k, s, to);
+        turn_scales(k, to);
+    }
 }
 int64_t ct__quantised_numbers(const ct_quantised_spec *s) {
     const int64_t n = s->scale_codes ? s->inner / s->scale_codes : 1;
@@ -185,21 +215,23 @@ static void unsigned_bytes(const quantised *q, const ct_kval *words, int block, 
 }
 
 // What the next tile reads in the same step: a line of each column.
-static void ask_for_next(const quantised *q, ct_kval column, ct_kval first) {
-    const ct_kval at[2] = {ct__kir_addi(q->k, column, q->width), first};
+static void ask_for_next(const quantised *q, ct_kval group, ct_kval lane, ct_kval first) {
+    const ct_kval behind = ct__kir_addi(q->k, group, q->width / CT_LANES);
+    const ct_kval at[3] = {ct__quantised_behind(q->k, q->s, q->first, behind), lane, first};
     ct__kir_prefetches(q->k, true);
-    (void)ct__source_load(q->k, &q->s->column_words, 2, at);
+    (void)ct__source_load(q->k, &q->s->column_words, 3, at);
     ct__kir_prefetches(q->k, false);
 }
 
-// 16 words of each of 16 columns.
-static void turn_words(const quantised *q, ct_kval first, ct_kval lane, ct_kval *words) {
+// 16 words of each of the group's 16 columns. Those of groups are read in one stream, which processors see coming.
+static void turn_words(const quantised *q, ct_kval first, ct_kval group, ct_kval lane,
+                       ct_kval *words) {
     ct_kir *k = q->k;
-    ct_kval column = ct__kir_add(k, q->column0, lane);
-    ask_for_next(q, column, first);
+    ct_kval column = ct__quantised_behind(k, q->s, q->first, group);
+    if (q->s->lined) ask_for_next(q, group, lane, first);
     for (int i = 0; i < WORDS; i++) {
-        const ct_kval at[2] = {column, ct__kir_addi(k, first, i)};
-        words[i] = ct__source_load(k, &q->s->column_words, 2, at);
+        const ct_kval at[3] = {column, lane, ct__kir_addi(k, first, i)};
+        words[i] = ct__source_load(k, &q->s->column_words, 3, at);
     }
 }
 
@@ -214,8 +246,14 @@ static void sum_of_rows(const quantised *q, ct_kval row, ct_kval lane, ct_kval b
         !s->scale_codes ? ct__kir_int(k, 0)
         : q->sums == 2  ? sum_at
                        : ct__kir_div(k, block, ct__kir_int(k, s->scale_codes / CT_QUANTISED_BLOCK));
-    ct_kval scale =
-        ct__kir_load(k, q->scales.turned, ct__kir_add(k, ct__kir_muli(k, number, q->width), lane));
+    ct_kval scale;
+    if (q->panels || !s->grouped) {
+        ct_kval from = ct__kir_muli(k, number, q->width);
+        scale = ct__kir_load(k, q->scales.turned, ct__kir_add(k, from, lane));
+    } else {
+        const ct_kval at[3] = {q->first, lane, number};
+        scale = ct__source_load(k, &s->column_scale, 3, at);
+    }
     for (int r = 0; r < q->high; r++) {
         ct_kval own = ct__kir_addi(k, row, r);
         ct_kval from =
@@ -255,7 +293,7 @@ static void tile(const quantised *q, ct_kval row, ct_kval lane) {
     ct_kval y[HIGH], words[WORDS], bytes[BLOCK_WORDS];
     for (int r = 0; r < q->high; r++) y[r] = ct__kir_reg(k, ct__kir_const(k, CT_F32, 0));
     ct_kval step = ct__kir_loop_n(k, CT_BIND_SEQ, q->blocks / step_blocks(q), "16 words");
-    turn_words(q, ct__kir_muli(k, step, WORDS), lane, words);
+    turn_words(q, ct__kir_muli(k, step, WORDS), ct__kir_int(k, 0), lane, words);
     for (int b = 0; b < (int)step_blocks(q); b++) {
         ct_kval block = ct__kir_addi(k, ct__kir_muli(k, step, step_blocks(q)), b);
         unsigned_bytes(q, words, b, bytes);
@@ -275,9 +313,9 @@ static void fill_panel(const quantised *q, ct_kval block0, ct_kval count) {
     ct_kval step = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_div(k, count, each), "16 words");
     ct_kval group = ct__kir_loop_n(k, CT_BIND_SEQ, q->width / CT_LANES, "16 columns");
     ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column");
-    lane = ct__kir_add(k, ct__kir_muli(k, group, CT_LANES), lane);
     ct_kval before = ct__kir_div(k, block0, each);
-    turn_words(q, ct__kir_muli(k, ct__kir_add(k, before, step), WORDS), lane, words);
+    turn_words(q, ct__kir_muli(k, ct__kir_add(k, before, step), WORDS), group, lane, words);
+    lane = ct__kir_add(k, ct__kir_muli(k, group, CT_LANES), lane);
     for (int b = 0; b < (int)step_blocks(q); b++) {
         unsigned_bytes(q, words, b, bytes);
         ct_kval block = ct__kir_addi(k, ct__kir_muli(k, step, step_blocks(q)), b);
@@ -411,8 +449,8 @@ void ct__template_quantised(ct_kir *k, const ct_quantised_spec *s) {
     q.rows = ct__kir_local(k, CT_I32, q.most * q.words);
     q.begin = ct__kir_local(k, CT_I32, q.most * q.blocks * q.sums);
     q.scales = (ct_quantised_scales){.width = width, .numbers = numbers};
-    q.scales.rows = ct__kir_local(k, CT_F32, width * numbers);
-    q.scales.turned = ct__kir_local(k, CT_F32, width * numbers);
+    if (!s->grouped) q.scales.rows = ct__kir_local(k, CT_F32, width * numbers);
+    if (!s->grouped || q.panels) q.scales.turned = ct__kir_local(k, CT_F32, width * numbers);
     q.out = ct__kir_local(k, CT_F32, (q.panels ? q.most : q.high) * width);
     if (q.panels) q.panel = ct__kir_local(k, CT_I32, PANEL * BLOCK_WORDS * width);
     ct_kval tiles = ct__kir_ceil_div(k, s->columns, width),
@@ -428,11 +466,13 @@ void ct__template_quantised(ct_kir *k, const ct_quantised_spec *s) {
     ct_kval many = ct__kir_min(k, ct__kir_sub(k, tiles, first), ct__kir_int(k, q.tiles));
     ct_kval t = ct__kir_loop(k, CT_BIND_SEQ, many, "columns");
     // The last tile begins earlier, so that all are whole.
-    ct_kval begin = ct__kir_muli(k, ct__kir_add(k, first, t), width);
-    q.column0 = ct__kir_min(k, begin, ct__kir_addi(k, s->columns, -width));
-    q.scales.column0 = q.column0;
-    ct__quantised_scales(k, s, &q.scales);
-    const pass whole = {.early = ct__kir_sub(k, begin, q.column0)};
+    const int64_t unit = s->grouped ? CT_LANES : 1;
+    ct_kval begin = ct__kir_muli(k, ct__kir_add(k, first, t), width / unit);
+    ct_kval last = ct__kir_addi(k, ct__kir_div(k, s->columns, ct__kir_int(k, unit)), -width / unit);
+    q.scales.first = q.first = ct__kir_min(k, begin, last);
+    q.column0 = ct__kir_muli(k, q.first, unit);
+    if (!s->grouped || q.panels) ct__quantised_scales(k, s, &q.scales);
+    const pass whole = {.early = ct__kir_muli(k, ct__kir_sub(k, begin, q.first), unit)};
     if (q.panels)
         by_panels(&q, rows, whole.early);
     else

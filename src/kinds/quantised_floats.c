@@ -38,14 +38,13 @@ static void turn_words(const floats *f, ct_kval first) {
     ct_kval group = ct__kir_loop_n(k, CT_BIND_SEQ, WIDTH / CT_LANES, "16 columns"), x[WORDS];
     ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column");
     lane = ct__kir_add(k, ct__kir_muli(k, group, CT_LANES), lane);
-    ct_kval column = ct__kir_add(k, f->column0, lane);
-    const ct_kval next[2] = {ct__kir_addi(k, column, WIDTH), first};
-    ct__kir_prefetches(k, true);
-    (void)ct__source_load(k, &f->s->column_words, 2, next);
+    const ct_kval next[3] = {ct__kir_addi(k, f->column0, WIDTH), lane, first};
+    ct__kir_prefetches(k, f->s->lined);
+    if (f->s->lined) (void)ct__source_load(k, &f->s->column_words, 3, next);
     ct__kir_prefetches(k, false);
     for (int i = 0; i < WORDS; i++) {
-        const ct_kval at[2] = {column, ct__kir_addi(k, first, i)};
-        x[i] = ct__source_load(k, &f->s->column_words, 2, at);
+        const ct_kval at[3] = {f->column0, lane, ct__kir_addi(k, first, i)};
+        x[i] = ct__source_load(k, &f->s->column_words, 3, at);
     }
     for (int i = 0; i < WORDS; i++)
         ct__kir_store(k, f->words, ct__kir_addi(k, lane, i * WIDTH), x[i]);
@@ -198,7 +197,7 @@ void ct__template_dequantised(ct_kir *k, const ct_quantised_spec *s) {
     // The last tile begins earlier, so that all are whole.
     ct_kval begin = ct__kir_muli(k, ct__kir_add(k, first, t), WIDTH);
     f.column0 = ct__kir_min(k, begin, ct__kir_addi(k, s->columns, -WIDTH));
-    f.scales.column0 = f.column0;
+    f.scales.first = f.column0;
     ct__quantised_scales(k, s, &f.scales);
     columns(&f, ct__kir_sub(k, begin, f.column0));
     ct__kir_end(k);

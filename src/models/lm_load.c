@@ -14,6 +14,7 @@
 #include "io/json.h"
 #include "io/ggml_blocks.h"
 #include "io/weights.h"
+#include "models/lm_codes.h"
 #include "models/lm_gguf.h"
 #include "models/lm_packed.h"
 #include "models/stack.h"
@@ -74,41 +75,6 @@ static bool fits(const ct_weight *found, ct_ints want) {
     return same;
 }
 
-// What a variable has of a weight in a file: its numbers or codes, or what stands under a name of its own behind it.
-enum { CODES, SCALES, OFFSETS, PARTS };
-static const char *const ends[PARTS] = {"", ".scales", ".offsets"};
-
-// Blocks of ggml that are codes and scales of a layout of ours; in rows that the product of codes of 4 bits does not
-// take these have 8.
-static bool layout_of(const ct_weight *w, int64_t width, ct_layout *layout) {
-    if (w->block < 0) return false;
-    const ct_ggml_type *type = ct__ggml_type((uint32_t)w->block);
-    const bool wide = type->bits == 8 || width % CT_LM_CODES_STEP;
-    if (type->group == 16)
-        *layout = wide ? CT_LAYOUT_INT8_16 : CT_LAYOUT_INT4_16;
-    else
-        *layout = wide ? CT_LAYOUT_INT8_32 : CT_LAYOUT_INT4_32;
-    return type->bits > 0;
-}
-static bool is_wide(ct_layout layout) {
-    return layout == CT_LAYOUT_INT8_32 || layout == CT_LAYOUT_INT8_16;
-}
-
-// A weight of codes as variables: codes, scales for so many groups of a row, and offsets.
-static void make_codes(ct_lm *lm, const char *name, ct_ints dims, int64_t groups, bool offsets,
-                       ct_weight_pair *w, ct_loc here) {
-    char one[CT_NN_PATH + 24];
-    int64_t dim[CT_MAX_RANK];
-    memcpy(dim, dims.v, (size_t)dims.n * sizeof *dim);
-    dim[dims.n - 1] = groups;
-    const ct_ints of = {dims.n, dim};
-    w->weight = ct_param_at(lm->params, name, is_wide(w->layout) ? CT_I8 : CT_I4, dims, here);
-    snprintf(one, sizeof one, "%s%s", name, ends[SCALES]);
-    w->scales = ct_param_at(lm->params, one, CT_F16, of, here);
-    snprintf(one, sizeof one, "%s%s", name, ends[OFFSETS]);
-    if (offsets) w->offsets = ct_param_at(lm->params, one, CT_F16, of, here);
-}
-
 static void use(ct_lm *lm, const ct_weight *w) {
     if (w) lm->used[w - lm->files->entries] = true;
 }
@@ -136,7 +102,7 @@ static bool find(ct_lm *lm, const char *name, ct_ints dims, const found_weight *
                        f->weight->block == first->weight->block));
 }
 
-bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, bool product, ct_weight_pair *w,
+bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_lm_use use_as, ct_weight_pair *w,
                      ct_loc here) {
     char one[CT_NN_PATH + 24];
     w->weight = ct_params_find(lm->params, name); // an encoder's, which has the same embeddings
@@ -159,17 +125,20 @@ bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, bool product, ct
         if (!i) first = next;
     }
     if (!ok) return false;
-    const bool codes = product && !lm->trainable;
+    const bool codes = use_as != CT_LM_NUMBERS && !lm->trainable,
+               grouped = use_as == CT_LM_PRODUCTS;
     const ct_packed *p = &first.packed;
     const int64_t width = dims.v[dims.n - 1];
     if (codes && !stacked && p->kind && p->kind != CT_PACKED_FP8) {
         w->layout = ct__lm_packed_layout(p);
-        make_codes(lm, name, dims, ct__lm_packed_groups(p), p->kind == CT_PACKED_MLX, w, here);
+        return ct__lm_codes_make(lm, name, dims, ct__lm_packed_groups(p), p->kind == CT_PACKED_MLX,
+                                 grouped, w, here);
     } else if (p->kind) {
         w->weight = ct_param_at(lm->params, name, lm->trainable ? CT_F32 : CT_BF16, dims, here);
-    } else if (codes && layout_of(first.weight, width, &w->layout)) {
+    } else if (codes && ct__lm_codes_of(first.weight, width, &w->layout)) {
         const ct_ggml_type *type = ct__ggml_type((uint32_t)first.weight->block);
-        make_codes(lm, name, dims, width / type->group, type->offsets, w, here);
+        return ct__lm_codes_make(lm, name, dims, width / type->group, type->offsets, grouped, w,
+                                 here);
     } else {
         const bool as_it_is = !lm->trainable && first.weight->block < 0;
         w->weight =
@@ -234,29 +203,12 @@ typedef struct source {
     uint64_t at;             // of its elements, or blocks
     int64_t next, n;         // experts
     ct_dtype to;
-    int part;
     ct_ints dims; // of a weight
     ct_packed packed;
     int64_t row; // of it
     char *room;  // for some rows; NULL: none yet
     _Alignas(8) char in[PIECE * 8], out[PIECE * 8];
 } source;
-
-// The block's codes, scales or offsets as variables have them; the bytes that these take.
-static size_t put_part(const source *s, const ct_ggml_type *type, const uint8_t *block, char *out) {
-    int8_t codes[MOST_BLOCK];
-    float numbers[PARTS][MOST_BLOCK / 16];
-    type->parts(block, s->part ? NULL : codes, numbers[SCALES], numbers[OFFSETS]);
-    if (s->part) {
-        const int groups = type->elements / type->group;
-        for (int i = 0; i < groups; i++) ct__store_f64(CT_F16, out, i, (double)numbers[s->part][i]);
-        return (size_t)groups * 2;
-    }
-    if (s->to == CT_I8) return memcpy(out, codes, (size_t)type->elements), (size_t)type->elements;
-    for (int i = 0; i < type->elements / 2; i++)
-        out[i] = (char)((codes[2 * i] & 15) | (codes[2 * i + 1] & 15) << 4);
-    return (size_t)type->elements / 2;
-}
 
 static void put_bf16(const float *from, size_t n, uint16_t *to) {
     for (size_t i = 0; i < n; i++) { // to nearest, ties to even
@@ -269,14 +221,8 @@ static void put_bf16(const float *from, size_t n, uint16_t *to) {
 
 static size_t convert_blocks(source *s, const char *from, size_t count) {
     const ct_ggml_type *type = ct__ggml_type((uint32_t)s->weight->block);
-    size_t n = 0;
-    if (s->to == CT_F32) {
-        ct__ggml_floats(type, from, count, (float *)(void *)s->out);
-        return count * (size_t)type->elements * 4;
-    }
-    for (size_t i = 0; i < count; i++)
-        n += put_part(s, type, (const uint8_t *)from + i * (size_t)type->bytes, s->out + n);
-    return n;
+    ct__ggml_floats(type, from, count, (float *)(void *)s->out);
+    return count * (size_t)type->elements * 4;
 }
 
 static size_t convert_numbers(source *s, const char *from, size_t count) {
@@ -287,30 +233,7 @@ static size_t convert_numbers(source *s, const char *from, size_t count) {
     return count * ct_dtype_size(s->to);
 }
 
-// Some rows of a weight that is several tensors, or of its codes, scales or offsets; the bytes that these take.
-static size_t put_codes(const source *s, int64_t rows, char *out) {
-    const ct_packed *p = &s->packed;
-    const int64_t groups = ct__lm_packed_groups(p);
-    char *at = out;
-    for (int64_t r = s->row; r < s->row + rows; r++) {
-        for (int64_t g = 0; s->part && g < groups; g++, at += 2) {
-            float number[PARTS];
-            ct__lm_packed_group(p, r, g, &number[SCALES], &number[OFFSETS]);
-            ct__store_f64(CT_F16, at, 0, (double)number[s->part]);
-        }
-        if (s->part) continue;
-        ct__lm_packed_codes(p, r, (int8_t *)at);
-        if (s->to == CT_I8) {
-            at += p->width;
-            continue;
-        }
-        for (int64_t i = 0; i < p->width / 2; i++) // in their own place
-            at[i] = (char)((at[2 * i] & 15) | (at[2 * i + 1] & 15) << 4);
-        at += p->width / 2;
-    }
-    return (size_t)(at - out);
-}
-
+// Some rows of a weight that is several tensors.
 static bool packed_piece(source *s, const void **bytes, size_t *n, ct_err *err) {
     const ct_packed *p = &s->packed;
     const int64_t most = ct__lm_packed_rows(p), left = p->n - s->row,
@@ -319,16 +242,12 @@ static bool packed_piece(source *s, const void **bytes, size_t *n, ct_err *err) 
     if (!s->room) s->room = ct__malloc((size_t)most * (size_t)p->width * 8);
     if (!s->room) return ct__err_memory(err, CT_NOWHERE, s->name, numbers * 8);
     *bytes = s->room;
-    if (s->part || s->to == CT_I8 || s->to == CT_I4) {
-        *n = put_codes(s, rows, s->room);
-    } else {
-        float *values = (float *)(void *)s->room;
-        if (!ct__lm_unpack(p, s->row, rows, values, err)) return false;
-        *n = numbers * ct_dtype_size(s->to);
-        if (s->to == CT_BF16) {
-            *bytes = values + numbers;
-            put_bf16(values, numbers, (uint16_t *)(void *)(values + numbers));
-        }
+    float *values = (float *)(void *)s->room;
+    if (!ct__lm_unpack(p, s->row, rows, values, err)) return false;
+    *n = numbers * ct_dtype_size(s->to);
+    if (s->to == CT_BF16) {
+        *bytes = values + numbers;
+        put_bf16(values, numbers, (uint16_t *)(void *)(values + numbers));
     }
     s->row += rows;
     if (rows == left) {
@@ -375,23 +294,30 @@ static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
     return *n || next_piece(user, bytes, n, err);
 }
 
-static int part_of(const ct_lm *lm, ct_tensor var, const char *name) {
-    for (int part = SCALES; part < PARTS; part++)
-        if (ct_dtype_of(var) == CT_F16 && ct__ends_with(name, ends[part]) &&
-            !ct__lm_weight(lm, name))
-            return part;
-    return CODES;
+// Of a weight of codes, from all that the files have of it.
+static bool give_codes(ct_lm *lm, const ct_codes *c, ct_loc here) {
+    const char *name = ct_params_name(lm->params, c->first);
+    const bool stacked = strchr(name, '#') != NULL;
+    const int64_t n = stacked ? c->dim[0] : 1;
+    const ct_ints each = {c->rank - stacked, c->dim + stacked};
+    ct_codes_source *from = ct__calloc((size_t)n, sizeof *from);
+    char one[CT_NN_PATH + 24];
+    bool ok = from || ct__err_memory(&ct__ctx()->err, here, "lm", (size_t)n * sizeof *from);
+    for (int64_t i = 0; ok && i < n; i++) {
+        const char *own = of_expert(name, i, one);
+        if (!ct__lm_packed(lm, own, each, &from[i].packed)) from[i].weight = ct__lm_weight(lm, own);
+    }
+    ok = ok && ct__lm_codes_fill(lm, &c->w, from, n, here);
+    ct__free(from);
+    return ok;
 }
 
-static bool give_value(ct_lm *lm, size_t i, ct_loc here) {
+static bool give_numbers(ct_lm *lm, size_t i, ct_loc here) {
     CT_PLAIN; // floats are converted
     ct_ctx *ctx = ct__ctx();
-    char name[CT_NN_PATH];
     int64_t dim[CT_MAX_RANK];
     ct_tensor var = ct_params_get(lm->params, i);
-    snprintf(name, sizeof name, "%s", ct_params_name(lm->params, i));
-    const int part = part_of(lm, var, name);
-    name[strlen(name) - strlen(ends[part])] = '\0';
+    const char *name = ct_params_name(lm->params, i);
     const bool stacked = strchr(name, '#') != NULL;
     const ct_weight *w = stacked ? NULL : ct__lm_weight(lm, name);
     if (w) {
@@ -401,16 +327,14 @@ static bool give_value(ct_lm *lm, size_t i, ct_loc here) {
         if (lm->lent[i]) return true;
         if (ctx->err.code) return false;
     }
-    const ct_tensor whole = part ? ct_params_find(lm->params, name) : var;
-    for (int a = 0; a < ct_rank(whole); a++) dim[a] = ct_dim(whole, a);
+    for (int a = 0; a < ct_rank(var); a++) dim[a] = ct_dim(var, a);
     source *s = ct__malloc(sizeof *s);
     if (!s) return ct__err_memory(&ctx->err, here, "lm", sizeof *s);
     *s = (source){.lm = lm,
                   .name = name,
                   .n = stacked ? ct_dim(var, 0) : 1,
                   .to = ct_dtype_of(var),
-                  .part = part,
-                  .dims = {ct_rank(whole) - stacked, dim + stacked}};
+                  .dims = {ct_rank(var) - stacked, dim + stacked}};
     const bool ok = ct__var_fill(ctx, var, next_piece, s, here);
     ct__free(s->room);
     ct__free(s);
@@ -419,10 +343,16 @@ static bool give_value(ct_lm *lm, size_t i, ct_loc here) {
 
 static bool give_values(ct_lm *lm, ct_loc here) {
     const size_t n = ct_params_count(lm->params);
+    size_t coded = 0;
     lm->lent = ct__calloc(n + 1, sizeof *lm->lent);
     if (!lm->lent) return ct__err_memory(&ct__ctx()->err, here, "lm", n * sizeof *lm->lent);
-    for (lm->n_lent = 0; lm->n_lent < n; lm->n_lent++)
-        if (!give_value(lm, lm->n_lent, here)) return false;
+    lm->n_lent = n;
+    for (size_t i = 0; i < n;) {
+        const ct_codes *c =
+            coded < lm->n_codes && lm->codes[coded].first == i ? &lm->codes[coded++] : NULL;
+        if (!(c ? give_codes(lm, c, here) : give_numbers(lm, i, here))) return false;
+        i += c ? c->variables : 1;
+    }
     return true;
 }
 
@@ -464,6 +394,9 @@ static bool make_reader(ct_lm *lm, const char *file, ct_loc here) {
     const bool ok = ct__stack_make(reader, here);
     lm->problems = reader->problems;
     lm->n_problems = reader->n_problems;
+    lm->codes = reader->codes;
+    lm->n_codes = reader->n_codes;
+    lm->codes_cap = reader->codes_cap;
     return ok;
 }
 
@@ -534,6 +467,7 @@ void ct_lm_free(ct_lm *lm) {
     ct__free(lm->files);
     ct__free(lm->lent);
     ct__free(lm->used);
+    ct__free(lm->codes);
     ct__free(lm->layer);
     if (lm->reader) ct__free(lm->reader->layer); // all else of it is lent
     ct__free(lm->reader);

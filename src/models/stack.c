@@ -195,6 +195,22 @@ static bool full_name(const ct_spec *s, int64_t layer, int name, const char *end
     return n < CT_NN_PATH;
 }
 
+// Embeddings that are the last layer's weight, too, are multiplied with more than looked up in.
+static ct_lm_use use_of(const ct_spec *s, int name, const shape *own) {
+    if (own->experts) return CT_LM_PRODUCTS;
+    if (own->n != 2) return CT_LM_NUMBERS;
+    switch (name) {
+    case CT_NAME_embed: return s->tied ? CT_LM_PRODUCTS : CT_LM_CODES;
+    case CT_NAME_position_table:
+    case CT_NAME_type_table:
+    case CT_NAME_router:
+    case CT_NAME_kv_b:
+    case CT_NAME_relative:
+    case CT_NAME_ssm_decay: return CT_LM_CODES; // what they stand for is used as it is
+    default: return CT_LM_PRODUCTS;
+    }
+}
+
 static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_pair *w,
                       ct_loc here) {
     char full[CT_NN_PATH];
@@ -203,7 +219,8 @@ static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_p
     const bool first = lm->fresh && !ct_params_find(lm->params, full).bits;
     if (first) lm->init = ct__lm_begins(&lm->spec, name);
     if (ok)
-        ct__lm_variable(lm, full, (ct_ints){own.n, own.dim}, own.n == 2 || own.experts, w, here);
+        ct__lm_variable(lm, full, (ct_ints){own.n, own.dim}, use_of(&lm->spec, name, &own), w,
+                        here);
     if (ok && own.bias) {
         const int64_t dim[2] = {own.experts ? own.dim[0] : own.bias, own.bias};
         const size_t n = strlen(full);
@@ -213,7 +230,9 @@ static bool make_pair(ct_lm *lm, int64_t layer, int name, shape own, ct_weight_p
             ok = full_name(&lm->spec, layer, name, own.plain ? "_bias" : ".bias", full);
         ct_weight_pair bias = {0};
         lm->init = CT_NN_ZEROS;
-        if (ok) ct__lm_variable(lm, full, (ct_ints){own.experts ? 2 : 1, dim}, false, &bias, here);
+        if (ok)
+            ct__lm_variable(lm, full, (ct_ints){own.experts ? 2 : 1, dim}, CT_LM_NUMBERS, &bias,
+                            here);
         w->bias = bias.weight;
     }
     ct_ctx *ctx = ct__ctx();
@@ -311,11 +330,32 @@ static ct_tensor rows_at(ct_tensor table, ct_tensor indices, ct_loc here) {
     return ct_gather_with((ct_gather_args){.x = table, .indices = indices, .here = here});
 }
 
+// Rows (N, K) of codes, or of scales, that lie in groups (rows / 16, words, 16 * each).
+static ct_tensor rows_in_groups(ct_tensor table, ct_tensor indices, ct_dtype dtype, ct_loc here) {
+    ct_tensor sixteen = ct_i(CT_LANES), group = ct_floor_divide_at(indices, sixteen, here);
+    ct_tensor lane = ct_sub_at(indices, ct_mul_at(group, sixteen, here), here); // (N)
+    const int64_t n = ct__size_like(indices, 0), words = ct_dim(table, 1),
+                  each = ct_dim(table, 2) / CT_LANES;
+    ct_tensor rows = ct_cast_at(rows_at(table, group, here), dtype, here);
+    rows = ct_reshape_at(rows, CT_DIMS(n, words, CT_LANES, each), here);
+    lane = ct_expand_at(ct_reshape_at(lane, CT_DIMS(n, 1, 1, 1), here), CT_DIMS(n, words, 1, each),
+                        here);
+    rows = ct_take_along_with(
+        (ct_take_along_args){.x = rows, .indices = lane, .axis = 2, .here = here});
+    return ct_reshape_at(rows, CT_DIMS(n, words * each), here);
+}
+
 ct_tensor ct__stack_lookup(const ct_weight_pair *w, ct_tensor indices, ct_loc here) {
-    ct_tensor rows = rows_at(w->weight, indices, here);
-    if (!w->scales.bits) return ct__stack_numbers(rows, here);
-    return of_codes(w, rows, rows_at(w->scales, indices, here), rows_at(w->offsets, indices, here),
-                    here);
+    if (!w->scales.bits) return ct__stack_numbers(rows_at(w->weight, indices, here), here);
+    ct_tensor offsets = rows_at(w->offsets, indices, here);
+    if (!(w->layout & CT_LAYOUT_GROUPED))
+        return of_codes(w, rows_at(w->weight, indices, here), rows_at(w->scales, indices, here),
+                        offsets, here);
+    ct_weight_pair plain = *w;
+    plain.layout = (ct_layout)(w->layout & ~CT_LAYOUT_GROUPED);
+    ct_tensor codes = rows_in_groups(w->weight, indices, CT_I8, here);
+    return of_codes(&plain, ct_cast_at(codes, ct_dtype_of(w->weight), here),
+                    rows_in_groups(w->scales, indices, CT_F16, here), offsets, here);
 }
 
 ct_tensor ct__stack_linear(const ct_lm_pass *pass, const ct_weight_pair *w, ct_tensor x) {

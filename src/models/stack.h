@@ -17,6 +17,16 @@ typedef struct ct_weight_pair {
     ct_layout layout;
 } ct_weight_pair;
 
+// A weight of codes: its first variable, those behind it that belong to it, and the sizes of what it stands for.
+typedef struct ct_codes {
+    ct_weight_pair w;
+    size_t first, variables;
+    int64_t rank, dim[3]; // (out, in), or (experts, out, in)
+} ct_codes;
+
+// What a weight is for: its numbers are read; codes may stand for them; those may lie in groups, for products.
+typedef enum ct_lm_use { CT_LM_NUMBERS, CT_LM_CODES, CT_LM_PRODUCTS } ct_lm_use;
+
 struct ct_lm {
     ct_spec spec;
     ct_arena arena; // what the spec points to
@@ -28,6 +38,8 @@ struct ct_lm {
     bool *used;                            // of each of their weights: it has a place in the model
     ct_storage **lent; // (n_lent) of each variable: what it is lent of them, or NULL
     size_t n_lent;
+    ct_codes *codes; // (n_codes) in the order of their variables
+    size_t n_codes, codes_cap;
     struct ct_lm *
         reader; // the model of the encoder, among whose variables are this one's embeddings; NULL: none
     bool trainable;
@@ -112,8 +124,8 @@ const struct ct_weight *ct__lm_weight(const ct_lm *lm, const char *name);
 bool ct__stack_make(ct_lm *lm, ct_loc here);
 // Makes the variable of that name, in the dtype of the file's weight or, of blocks for which there is a product of
 // codes, as codes and scales. False: there is a problem with it, which the model lists. A # in the name is an expert's
-// number, and the variable has an axis of experts in front. product: it is only multiplied with, or looked up in.
-bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, bool product, ct_weight_pair *w,
+// number, and the variable has an axis of experts in front.
+bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_lm_use use, ct_weight_pair *w,
                      ct_loc here);
 // tokens (N) -> (N, width), behind the last norm
 ct_tensor ct__stack_hidden(ct_lm_pass *pass, ct_tensor tokens);

@@ -2,6 +2,7 @@
 // brought into the order of their experts, so that all experts are one product of ragged groups.
 #include <math.h>
 
+#include "models/lm_codes.h"
 #include "models/stack.h"
 #include "ops/rules.h"
 
@@ -135,7 +136,8 @@ static ct_tensor expert_product(const ct_lm_pass *pass, const ct_weight_pair *w,
     const ct_loc here = pass->here;
     if (w->scales.bits) {
         chosen c = {w, here};
-        const int64_t in = ct_dim(w->weight, 2), n = ct_dim(w->weight, 1);
+        int64_t n, in;
+        ct__lm_codes_sizes(w, &n, &in);
         const ct_tensor xs[2] = {ct__stack_split(x, 1, in, here), g->expert}; // (M, 1, in), (M)
         ct_tensor y;
         ct_scan_with(

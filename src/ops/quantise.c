@@ -35,19 +35,110 @@ enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 CT_ATTRS(quantise, QUANTISE_ATTRS);
 CT_ATTRS(dequantise, DEQUANTISE_ATTRS);
 
+enum { GROUP = CT_LANES }; // rows that lie together, where layouts have groups
+
+static bool is_grouped(const void *attrs) {
+    return ((const quantise_attrs *)attrs)->layout & CT_LAYOUT_GROUPED;
+}
 static const layout *layout_of(const void *attrs) {
-    const int64_t number = ((const quantise_attrs *)attrs)->layout;
+    const int64_t number = ((const quantise_attrs *)attrs)->layout & ~(int64_t)CT_LAYOUT_GROUPED;
     const bool known = number >= 0 && number < N_LAYOUTS;
     return known ? &layouts[number] : NULL;
 }
+// Are its codes whole numbers, or halves?
+static bool in_products(const layout *l) {
+    return !l->bytes && (!ct__is_float(l->code) || l->code == CT_F4);
+}
 static const layout *check_layout(ct_call *call) {
     const layout *l = layout_of(call->attrs);
+    if (l && is_grouped(call->attrs) && !in_products(l)) {
+        ct__call_err(call, CT_E_ARGUMENT, "%s has no groups", l->name);
+        ct__call_hint(call, "CT_LAYOUT_GROUPED goes with layouts of whole numbers and MXFP4");
+        return NULL;
+    }
     if (l) return l;
     ct__call_err(call, CT_E_ARGUMENT, "there is no layout %lld",
                  (long long)((const quantise_attrs *)call->attrs)->layout);
     ct__call_hint(call, "layouts are 0 (CT_LAYOUT_INT8) to %d (CT_LAYOUT_INT8_16)", N_LAYOUTS - 1);
     return NULL;
 }
+
+// ------------------------------------------------------------------------------------------- groups
+
+// Codes of a word of 32 bits, of a layout that has groups.
+static int64_t codes_of_word(const layout *l) { return 32 / (int64_t)ct_dtype_bits(l->code); }
+
+// (..., N, K) as (..., N / 16, K / each, 16 * each).
+static bool groups_type(ct_call *call, const layout *l, int64_t each, ct_type *type) {
+    const int last = type->rank - 1;
+    if (last < 1 || type->rank > CT_MAX_RANK - 2 || ct__is_dyn(type, last) ||
+        ct__is_dyn(type, last - 1) || type->dim[last - 1] % GROUP || type->dim[last] % each) {
+        ct__call_err(call, CT_E_SHAPE, "%s has no groups of %d rows", ct__type_text(type).s, GROUP);
+        return ct__call_hint(call,
+                             "rows in groups of %s are a multiple of %d, each a multiple of %lld "
+                             "elements",
+                             l->name, GROUP, (long long)codes_of_word(l));
+    }
+    ct_shape shape = ct__call_shape(call, type->rank + 1);
+    if (!shape.dim) return false;
+    for (int a = 0; a < last - 1; a++) ct__shape_add_axis(&shape, type, a);
+    ct__shape_add(&shape, type->dim[last - 1] / GROUP);
+    ct__shape_add(&shape, type->dim[last] / each);
+    ct__shape_add(&shape, GROUP * each);
+    *type = ct__shaped(&shape, (ct_dtype)type->dtype, false);
+    return true;
+}
+// And back.
+static bool rows_type(ct_call *call, const layout *l, ct_type *type) {
+    const int last = type->rank - 1;
+    const int64_t each = codes_of_word(l);
+    if (last < 2 || ct__is_dyn(type, last - 2) || ct__is_dyn(type, last - 1) ||
+        ct__is_dyn(type, last) || type->dim[last] != GROUP * each) {
+        ct__call_err(call, CT_E_SHAPE, "the codes are %s, no groups of %s", ct__type_text(type).s,
+                     l->name);
+        return ct__call_hint(call, "groups of %d rows are (..., rows / %d, words, %lld)", GROUP,
+                             GROUP, (long long)(GROUP * each));
+    }
+    ct_shape shape = ct__call_shape(call, type->rank - 1);
+    if (!shape.dim) return false;
+    for (int a = 0; a < last - 2; a++) ct__shape_add_axis(&shape, type, a);
+    ct__shape_add(&shape, type->dim[last - 2] * GROUP);
+    ct__shape_add(&shape, type->dim[last - 1] * each);
+    *type = ct__shaped(&shape, (ct_dtype)type->dtype, false);
+    return true;
+}
+static ct_tensor turned(ct_tensor x, int a, int b) { // two axes exchanged
+    int64_t order[CT_MAX_RANK];
+    const int rank = ct__type_of(x)->rank;
+    for (int i = 0; i < rank; i++) order[i] = i == a ? b : i == b ? a : i;
+    return ct_permute(x, ((ct_ints){rank, order}));
+}
+static ct_tensor in_groups(ct_tensor x, int64_t each) {
+    ct_dims_buffer dims;
+    const int64_t n = ct__dims_of(x, &dims).n; // (..., N, K)
+    const int64_t words = dims.v[n - 1] / each;
+    dims.v[n - 2] /= GROUP;
+    dims.v[n - 1] = GROUP;
+    dims.v[n] = words;
+    dims.v[n + 1] = each;
+    x = turned(ct_reshape(x, ((ct_ints){n + 2, dims.v})), (int)n - 1, (int)n);
+    dims.v[n - 1] = words;
+    dims.v[n] = GROUP * each;
+    return ct_reshape(x, ((ct_ints){n + 1, dims.v}));
+}
+static ct_tensor in_rows(ct_tensor x, int64_t each) {
+    ct_dims_buffer dims;
+    const int64_t n = ct__dims_of(x, &dims).n; // (..., N / 16, K / each, 16 * each)
+    const int64_t words = dims.v[n - 2];
+    dims.v[n - 1] = GROUP;
+    dims.v[n] = each;
+    x = turned(ct_reshape(x, ((ct_ints){n + 1, dims.v})), (int)n - 2, (int)n - 1);
+    dims.v[n - 3] *= GROUP;
+    dims.v[n - 2] = words * each;
+    return ct_reshape(x, ((ct_ints){n - 1, dims.v}));
+}
+
+// -------------------------------------------------------------------------------------------- types
 
 // The scales of elements of a type: as many along the last axis as it has blocks.
 static bool scales_type(ct_call *call, const layout *l, const ct_type *type, ct_type *out) {
@@ -112,6 +203,9 @@ static bool quantise_infer(ct_call *call) {
     call->out[0] = *call->in[0];
     call->out[0].dtype = (uint8_t)l->code;
     call->out[0].weak = false;
+    if (is_grouped(call->attrs))
+        return groups_type(call, l, codes_of_word(l), &call->out[0]) &&
+               groups_type(call, l, 1, &call->out[1]);
     return !l->bytes || blocks_type(call, &call->out[0], l->block, l->bytes);
 }
 // e8m0 (OCP Microscaling Formats 1.0, 5.4.1): the exponent of 2, plus 127; 255 is NaN.
@@ -142,10 +236,17 @@ static ct_tensor scales_of(const layout *l, ct_tensor largest) {
     e = ct_select(ct_is_nan(largest), ct__number_like(E8M0_NAN, e), e);
     return ct_cast(e, CT_U8);
 }
+// (..., scales of a row) of x (..., K).
+static ct_ints scale_rows(const layout *l, ct_tensor x, ct_dims_buffer *dims) {
+    const int64_t n = ct__dims_of(x, dims).n;
+    dims->v[n - 1] /= l->block;
+    return (ct_ints){n, dims->v};
+}
 // All in f32, so that any other library that rounds as IEEE 754 says has the same codes.
 static bool quantise_body(ct_rule *r) {
     const layout *l = layout_of(r->attrs);
     const ct_type *type = r->node->out;
+    ct_dims_buffer dims;
     ct_tensor x = in_blocks(ct_cast(r->in[0], CT_F32), l);
     if (l->bytes) {
         r->body_out[0] = ct__of_type(ct__ggml_quantise(x, l->bytes), type);
@@ -158,6 +259,11 @@ static bool quantise_body(ct_rule *r) {
     if (!ct__is_float(l->code)) code = ct_round(code);
     code = ct_clamp(code, ct__number_like(-l->most, x), ct__number_like(l->most, x));
     code = ct_select(ct_equal(by, ct_f(0)), ct__number_like(0, x), code);
+    if (is_grouped(r->attrs)) {
+        code = in_groups(ct__shaped_like(code, r->in[0]), codes_of_word(l));
+        if (l->block) scale = ct_reshape(scale, scale_rows(l, r->in[0], &dims));
+        scale = in_groups(scale, 1);
+    }
     r->body_out[0] = ct_cast(ct__of_type(code, type), l->code);
     r->body_out[1] = ct__of_type(scale, &type[1]);
     return true;
@@ -180,6 +286,12 @@ const ct_opdef ct__op_quantise = {
     .widens = true,
 };
 
+// What codes of a type stand for, and their scales.
+static bool number_types(ct_call *call, const layout *l, ct_type *numbers, ct_type *scales) {
+    const bool grouped = is_grouped(call->attrs);
+    return (grouped ? rows_type(call, l, numbers) : elements_type(call, l, numbers)) &&
+           scales_type(call, l, numbers, scales) && (!grouped || groups_type(call, l, 1, scales));
+}
 static bool dequantise_infer(ct_call *call) {
     const layout *l = check_layout(call);
     ct_type scales = {0};
@@ -189,7 +301,7 @@ static bool dequantise_infer(ct_call *call) {
                             ct__type_text(call->in[0]).s, l->name, ct_dtype_name(l->code)) ||
                ct__call_hint(call, "codes and scales are those of ct_quantise with this layout");
     ct_type numbers = *call->in[0];
-    if (!elements_type(call, l, &numbers) || !scales_type(call, l, &numbers, &scales)) return false;
+    if (!number_types(call, l, &numbers, &scales)) return false;
     if (call->in[1]->dtype != l->scale || !ct__same_sizes(call->in[1], &scales))
         return ct__call_err(call, CT_E_SHAPE, "the scales are %s, of codes %s they are %s",
                             ct__type_text(call->in[1]).s, ct__type_text(call->in[0]).s,
@@ -211,6 +323,10 @@ static bool dequantise_body(ct_rule *r) { // the codes in their order, so that r
         return true;
     }
     ct_tensor codes = ct_cast(r->in[0], CT_F32), scales = scales_value(l, r->in[1]);
+    if (is_grouped(r->attrs)) {
+        codes = in_rows(codes, codes_of_word(l));
+        scales = in_rows(scales, 1);
+    }
     if (l->block) {
         ct_dims_buffer dims;
         ct_tensor each = ct__add_last(scales); // (..., blocks, 1)
@@ -241,17 +357,15 @@ const ct_opdef ct__op_dequantise = {
 
 enum { ROW_BLOCK = CT_QUANTISED_BLOCK, ROW_MOST = 127 };
 
-// Are its codes whole numbers, or halves?
-static bool in_products(const layout *l) {
-    return !l->bytes && (!ct__is_float(l->code) || l->code == CT_F4);
-}
-
-// rows (M, K) i8, row_scales (M, K / 32) f32, codes (N, K), scales (N, blocks of the layout): (M, N).
+// rows (M, K) i8, row_scales (M, K / 32) f32, codes (N, K), scales (N, blocks of the layout), or groups: (M, N).
 static bool quantised_product_infer(ct_call *call) {
     ct_shape shape = ct__call_shape(call, 2);
     if (!shape.dim) return false;
     ct__shape_add_axis(&shape, call->in[0], 0);
-    ct__shape_add_axis(&shape, call->in[2], 0);
+    if (is_grouped(call->attrs))
+        ct__shape_add(&shape, call->in[2]->dim[0] * GROUP);
+    else
+        ct__shape_add_axis(&shape, call->in[2], 0);
     call->out[0] = ct__shaped(&shape, CT_F32, false);
     return true;
 }
@@ -278,15 +392,18 @@ static bool quantised_product_body(ct_rule *r) {
     const layout *l = layout_of(r->attrs);
     const int64_t each = l->block == ROW_BLOCK / 2 ? ROW_BLOCK / 2 : ROW_BLOCK;
     const int64_t times = ROW_BLOCK / each, blocks = ct__type_of(r->in[1])->dim[1] * times;
+    const bool grouped = is_grouped(r->attrs);
     ct_tensor codes = r->in[2];
     const bool halves =
         l->code == CT_F4; // twice these numbers are whole, and half of the scales exact
+    if (grouped) codes = in_rows(ct_cast(codes, halves ? CT_F32 : CT_I32), codes_of_word(l));
     if (halves) codes = ct_mul(ct_cast(codes, CT_F32), ct_f(2));
     ct_tensor sums = ct_matmul(blocks_first(r->in[0], each),
                                ct__swap_last(blocks_first(codes, each))); // (blocks, M, N)
     ct_tensor rows =
         ct__add_last(ct_permute(repeated(r->in[1], times), CT_AXES(1, 0))); // (blocks, M, 1)
     ct_tensor columns = scales_value(l, r->in[3]);                          // (N, scales)
+    if (grouped) columns = in_rows(columns, 1);
     if (halves) columns = ct_mul(columns, ct_f(0.5));
     const ct_type *scales = ct__type_of(columns);
     const int64_t n = scales->dim[0];
@@ -334,14 +451,15 @@ static bool quantised_matmul_infer(ct_call *call) {
         return ct__call_err(call, CT_E_DTYPE, "the codes are %s, of %s they are %s",
                             ct__type_text(codes).s, l->name, ct_dtype_name(l->code));
     const int last = x->rank - 1;
-    if (last < 0 || codes->rank != 2 || ct__is_dyn(x, last) || x->dim[last] != codes->dim[1] ||
-        codes->dim[1] % ROW_BLOCK)
+    ct_type numbers = *codes;
+    if (!number_types(call, l, &numbers, &scales)) return false;
+    if (last < 0 || numbers.rank != 2 || ct__is_dyn(x, last) || x->dim[last] != numbers.dim[1] ||
+        numbers.dim[1] % ROW_BLOCK)
         return ct__call_err(call, CT_E_SHAPE,
                             "shapes do not fit (..., K) and (N, K): x is %s, the codes are %s",
                             ct__type_text(x).s, ct__type_text(codes).s) ||
                ct__call_hint(call, "K is a multiple of %d, and a row of codes an output's weights",
                              ROW_BLOCK);
-    if (!scales_type(call, l, codes, &scales)) return false;
     if (call->in[2]->dtype != l->scale || !ct__same_sizes(call->in[2], &scales))
         return ct__call_err(call, CT_E_SHAPE, "the scales are %s, of codes %s they are %s",
                             ct__type_text(call->in[2]).s, ct__type_text(codes).s,
@@ -350,7 +468,7 @@ static bool quantised_matmul_infer(ct_call *call) {
     ct_shape shape = ct__call_shape(call, x->rank);
     if (!shape.dim) return false;
     for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, x, a);
-    ct__shape_add_axis(&shape, codes, 0);
+    ct__shape_add_axis(&shape, &numbers, 0);
     call->out[0] = ct__shaped(&shape, (ct_dtype)x->dtype, false);
     return true;
 }

@@ -44,6 +44,20 @@ def weights(rng, *shape):
     return x
 
 
+GROUPED = 32  # CT_LAYOUT_GROUPED: words of 16 rows lie together
+
+
+def in_groups(a, word):
+    """(..., N, K) as (..., N / 16, K / word, 16 * word)."""
+    *front, n, k = a.shape
+    a = a.reshape(*front, n // 16, 16, k // word, word).swapaxes(-2, -3)
+    return np.ascontiguousarray(a.reshape(*front, n // 16, k // word, 16 * word))
+
+
+def grouped(codes, scales):
+    return in_groups(codes, 4 if codes.dtype == np.int8 else 8), in_groups(scales, 1)
+
+
 WHOLE = ("int8", "int4 by 32", "int4 by 64", "int4 by 128", "int8 by 32", "mxfp4", "int4 by 16", "int8 by 16")
 
 
@@ -87,6 +101,33 @@ def test_quantised_activations(layout, device):
         got = run([Case(TABLE["quantised_matmul"], [half, codes, scales], {"layout": number})], device, compiled)[0]
         assert got[0].dtype == np.float16
         np.testing.assert_allclose(got[0], product(half, codes, scales)[0], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layout", WHOLE)
+def test_groups(layout, device):
+    """Codes in groups are the same codes in another order, and their products have the same bits."""
+    rng, number = np.random.default_rng(SEED), LAYOUTS[layout][0]
+    inputs = [(rng.normal(size=(m, k)).astype(np.float32), weights(rng, n, k)) for m, n, k in
+              ((1, 48, 256), (1, 16, 128), (3, 64, 384), (9, 16, 128), (70, 48, 640), (140, 160, 1152), (5, 80, 64 if layout not in ("int4 by 64", "int4 by 128") else 256))]
+    batch = weights(rng, 2, 32, 128)
+    for compiled in (False, True):
+        made = run([Case(TABLE["quantise"], [w], {"layout": number | GROUPED}) for _, w in [*inputs, (None, batch)]], device, compiled)
+        again, cases = [], []
+        for (x, w), got in zip([*inputs, (None, batch)], made):
+            assert not isinstance(got, Failure), got
+            codes, scales, numbers = quantised(w, layout)
+            for a, want in zip(got, grouped(codes, scales)):
+                assert a.dtype == want.dtype and a.shape == want.shape and (a.astype(np.float32) == want.astype(np.float32)).all()
+            again.append((Case(TABLE["dequantise"], got, {"layout": number | GROUPED}), numbers))
+            if x is not None:
+                cases.append((Case(TABLE["quantised_matmul"], [x, *got], {"layout": number | GROUPED}),
+                              Case(TABLE["quantised_matmul"], [x, codes, scales], {"layout": number})))
+        for (_, numbers), got in zip(again, run([c for c, _ in again], device, compiled)):
+            assert (got[0] == numbers).all()
+        for a, b in zip(run([a for a, _ in cases], device, compiled), run([b for _, b in cases], device, compiled)):
+            assert not isinstance(a, Failure), a
+            assert a[0].tobytes() == b[0].tobytes()
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -353,6 +394,15 @@ def test_refused():
                                               "  hint: K is a multiple of 32, and a row of codes an output's weights"),
             (Case(m, [np.ones((2, 64), np.float32), np.ones((3, 64), np.int8), scales[:2]], {}),
              "quantised_matmul: the scales are (2, 1) f32, of codes (3, 64) i8 they are (3, 1) f32\n"
+             "  hint: codes and scales are those of ct_quantise with this layout"),
+            (Case(q, [x], {"layout": 5 | GROUPED}), "quantise: fp8 has no groups\n"
+                                                    "  hint: CT_LAYOUT_GROUPED goes with layouts of whole numbers and MXFP4"),
+            (Case(q, [x], {"layout": GROUPED}), "quantise: (3, 40) i8 has no groups of 16 rows\n"
+                                                "  hint: rows in groups of int8 are a multiple of 16, each a multiple of 4 elements"),
+            (Case(d, [codes, scales], {"layout": GROUPED}), "dequantise: the codes are (3, 40) i8, no groups of int8\n"
+                                                            "  hint: groups of 16 rows are (..., rows / 16, words, 64)"),
+            (Case(m, [np.ones((2, 32), np.float32), np.ones((1, 8, 64), np.int8), scales], {"layout": GROUPED}),
+             "quantised_matmul: the scales are (3, 1) f32, of codes (1, 8, 64) i8 they are (1, 1, 16) f32\n"
              "  hint: codes and scales are those of ct_quantise with this layout")]:
         got = run([case], DEVICES[0], False)[0]
         assert isinstance(got, Failure) and got.endswith(text), got

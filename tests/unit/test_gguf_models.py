@@ -65,10 +65,14 @@ def put(tmp_path, pairs, tensors):
     return tmp_path / "m.gguf"
 
 
+@pytest.mark.parametrize("tied", [False, True], ids=["", "tied"])
 @pytest.mark.parametrize("kind, most", [(None, 1e-6), (Q4_K, 0.06), (Q6_K, 0.06)], ids=["f32", "q4_k", "q6_k"])
-def test_logits(kind, most, tmp_path):
+def test_logits(kind, most, tied, tmp_path):
     """Codes of Q4_K with their offsets, of Q6_K with scales of 16, are the numbers that they stand for, but for rows of bytes."""
     config, pairs, tensors, numbers = made("qwen2", "qwen2", 8 if kind else 1, kind)
+    if tied:  # looked up in, and multiplied with
+        config["tie_word_embeddings"] = True
+        del tensors["output.weight"], numbers["lm_head.weight"]
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/config.json").write_text(lm.json.dumps(config | {"use_sliding_window": False, "sliding_window": None}))
     lm.safetensors.write(tmp_path / "folder/model.safetensors", numbers)

@@ -98,6 +98,17 @@ static ct_pool *lock_pool(int threads) {
     }
 }
 
+int ct__cpu_threads(void) { return thread_count(); }
+
+void ct__cpu_each(ct__pool_fn fn, void *arg, int64_t count, int64_t grain, int threads) {
+    ct_pool *workers = threads > 1 ? lock_pool(threads) : NULL;
+    if (workers && ct__pool_usable(workers))
+        ct__pool_run(workers, fn, arg, count, grain);
+    else
+        fn(arg, 0, count, 0);
+    if (workers) pthread_rwlock_unlock(&pool_lock);
+}
+
 void ct__cpu_end(void) {
     pthread_rwlock_wrlock(&pool_lock);
     ct__pool_free(pool);
