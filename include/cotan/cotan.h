@@ -159,6 +159,9 @@ typedef enum ct_layout {
     CT_LAYOUT_Q4_0, // the same of 18 bytes, f16 and 32 codes of 4 bits less 8: 16 low, 16 high halves
     CT_LAYOUT_INT4_16, // codes i4, -7 to 7; scales f16 (..., K / 16)
     CT_LAYOUT_INT8_16, // codes i8, -127 to 127; scales f16 (..., K / 16)
+    CT_LAYOUT_Q4_K,    // ggml's blocks of 256, for ct_dequantise alone: u8 (..., K / 256 * 144)
+    CT_LAYOUT_Q5_K,    // the same of 176 bytes
+    CT_LAYOUT_Q6_K,    // the same of 210 bytes
     // With one of whole numbers, or MXFP4 (CT_LAYOUT_INT4_32 | CT_LAYOUT_GROUPED): 16 rows are a group, of which the
     // codes of a word, 8 of 4 bits or 4 of 8, lie together, row by row. Of x (..., N, K) codes are (..., N / 16,
     // K / 8, 16 * 8) or (..., N / 16, K / 4, 16 * 4), scales (..., N / 16, scales of a row, 16). What

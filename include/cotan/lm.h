@@ -157,10 +157,15 @@ typedef struct ct_lm ct_lm;
 
 // Loads it; nothing else need be said. The weights stay as the file stores them (f16, bf16) and where it has
 // them: they are mapped, not copied, and computed with in f32. With `trainable` they are f32 variables of their
-// own, which ct_lm_params lists. Errors (NULL): no such architecture, the nearest one named; weights that are
-// missing or have another shape, all of them listed.
+// own, which ct_lm_params lists. Blocks of GGUF files are brought into groups of rows that products read quickly, and
+// their pages go back to the system; where those would take more than three quarters of the memory that there is, or
+// with `in_place`, they are read where they lie, some ten times slower than memory, so that a model may be larger than
+// that. Errors (NULL): no such architecture, the nearest one named; weights that are missing or have another shape, all
+// of them listed; blocks that cannot be read where they lie (others than Q4_0, Q8_0, Q4_K, Q5_K and Q6_K) of a model
+// that is too large.
 typedef struct ct_lm_load_options {
     bool trainable;
+    bool in_place;
     ct_loc here;
 } ct_lm_load_options;
 CT_API ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options);

@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "base/mem.h"
+#include "base/os.h"
 #include "io/ggml_blocks.h"
 #include "ops/rules.h"
 
@@ -70,6 +71,53 @@ void ct__lm_codes_sizes(const ct_weight_pair *w, int64_t *out, int64_t *in) {
     *out = grouped ? ct_dim(w->weight, last - 2) * GROUP : ct_dim(w->weight, last - 1);
     *in =
         grouped ? ct_dim(w->weight, last - 1) * codes_of_word(w->layout) : ct_dim(w->weight, last);
+}
+
+// -------------------------------------------------------------------------------------- where they lie
+
+static bool layout_in_place(const ct_weight *w, ct_layout *layout) {
+    static const struct {
+        const char *type;
+        ct_layout layout;
+    } known[] = {{"Q4_0", CT_LAYOUT_Q4_0},
+                 {"Q8_0", CT_LAYOUT_Q8_0},
+                 {"Q4_K", CT_LAYOUT_Q4_K},
+                 {"Q5_K", CT_LAYOUT_Q5_K},
+                 {"Q6_K", CT_LAYOUT_Q6_K}};
+    const char *name = ct__ggml_type((uint32_t)w->block)->name;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        *layout = known[i].layout;
+        if (!strcmp(known[i].type, name)) return true;
+    }
+    return false;
+}
+
+static uint64_t bytes_of_blocks(const ct_lm *lm) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < lm->files->n; i++)
+        if (lm->files->entries[i].block >= 0) n += lm->files->entries[i].bytes;
+    return n;
+}
+bool ct__lm_is_too_large(const ct_lm *lm) {
+    const size_t memory = ct__memory_bytes();
+    return memory && bytes_of_blocks(lm) > memory / 4 * 3;
+}
+
+bool ct__lm_blocks_make(ct_lm *lm, const char *name, ct_ints dims, const ct_weight *weight,
+                        ct_weight_pair *w, ct_loc here) {
+    const ct_ggml_type *type = ct__ggml_type((uint32_t)weight->block);
+    int64_t own[CT_MAX_RANK];
+    if (!layout_in_place(weight, &w->layout))
+        return ct__err(&ct__ctx()->err, CT_E_MEMORY, CT_NOWHERE, weight->path,
+                       "\"%.150s\" is %s, which is not read where it lies, as it has to be of a "
+                       "model of %.1f GB where there are %.1f GB of memory",
+                       name, type->name, (double)bytes_of_blocks(lm) / 1e9,
+                       (double)ct__memory_bytes() / 1e9);
+    memcpy(own, dims.v, (size_t)dims.n * sizeof *own);
+    own[dims.n - 1] = own[dims.n - 1] / type->elements * type->bytes;
+    w->blocks = true;
+    w->weight = ct_param_at(lm->params, name, CT_U8, (ct_ints){dims.n, own}, here);
+    return true;
 }
 
 // --------------------------------------------------------------------------------------------- values

@@ -17,6 +17,12 @@ bool ct__lm_codes_make(ct_lm *lm, const char *name, ct_ints dims, int64_t groups
                        bool grouped, ct_weight_pair *w, ct_loc here);
 // The sizes (out, in) that the codes of a weight stand for.
 void ct__lm_codes_sizes(const ct_weight_pair *w, int64_t *out, int64_t *in);
+// Makes the variable of a weight of blocks that are read where they lie; false: they cannot be, which the error says.
+bool ct__lm_blocks_make(ct_lm *lm, const char *name, ct_ints dims, const ct_weight *weight,
+                        ct_weight_pair *w, ct_loc here);
+// Would the blocks of the model's files take too much of this machine's memory as codes?
+bool ct__lm_is_too_large(const ct_lm *lm);
+
 // Gives them their values, by all cores, from n weights, an expert after the other.
 typedef struct ct_codes_source {
     const ct_weight *weight;

@@ -135,6 +135,8 @@ bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_lm_use use_as
                                  grouped, w, here);
     } else if (p->kind) {
         w->weight = ct_param_at(lm->params, name, lm->trainable ? CT_F32 : CT_BF16, dims, here);
+    } else if (lm->in_place && !stacked && first.weight->block >= 0 && dims.n > 1) {
+        return ct__lm_blocks_make(lm, name, dims, first.weight, w, here);
     } else if (codes && ct__lm_codes_of(first.weight, width, &w->layout)) {
         const ct_ggml_type *type = ct__ggml_type((uint32_t)first.weight->block);
         return ct__lm_codes_make(lm, name, dims, width / type->group, type->offsets, grouped, w,
@@ -321,8 +323,9 @@ static bool give_numbers(ct_lm *lm, size_t i, ct_loc here) {
     const bool stacked = strchr(name, '#') != NULL;
     const ct_weight *w = stacked ? NULL : ct__lm_weight(lm, name);
     if (w) {
-        const bool as_it_is = w->block < 0 && w->dtype == ct_dtype_of(var) && !lm->trainable &&
-                              (uintptr_t)w->data % ct_dtype_size(w->dtype) == 0;
+        const ct_dtype dtype = w->block < 0 ? w->dtype : CT_U8;
+        const bool as_it_is = dtype == ct_dtype_of(var) && !lm->trainable &&
+                              (uintptr_t)w->data % ct_dtype_size(dtype) == 0;
         if (as_it_is) lm->lent[i] = ct__var_lend(ctx, var, w->data, w->bytes, here);
         if (lm->lent[i]) return true;
         if (ctx->err.code) return false;
@@ -391,6 +394,7 @@ static bool make_reader(ct_lm *lm, const char *file, ct_loc here) {
     reader->files = lm->files;
     reader->used = lm->used;
     reader->trainable = lm->trainable;
+    reader->in_place = lm->in_place;
     const bool ok = ct__stack_make(reader, here);
     lm->problems = reader->problems;
     lm->n_problems = reader->n_problems;
@@ -427,6 +431,7 @@ static bool load_all(ct_lm *lm, const char *path, const char *file, ct_loc here)
     if (!lm->used) return ct__err_memory(&ctx->err, here, "lm_load", lm->files->n);
     if (!read_spec(lm, path, file, &ctx->err)) return false;
     lm->headless = has_no_head(lm);
+    lm->in_place = !lm->trainable && (lm->in_place || ct__lm_is_too_large(lm));
     if (!make_reader(lm, file, here) || !ct__stack_make(lm, here)) return false;
     complain_of_others(lm);
     if (lm->n_problems) return no_weights(lm, path, &ctx->err);
@@ -452,6 +457,7 @@ ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options) {
         return NULL;
     }
     lm->trainable = options.trainable;
+    lm->in_place = options.in_place;
     if (load(lm, path, options.here)) return lm;
     ct__err_place(&ctx->err, options.here, "lm_load");
     ct_lm_free(lm);

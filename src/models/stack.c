@@ -303,13 +303,60 @@ static ct_tensor of_codes(const ct_weight_pair *w, ct_tensor codes, ct_tensor sc
     return ct_reshape_at(x, (ct_ints){last + 1, sizes}, here);
 }
 
+// What blocks (..., bytes) stand for, which have no scales apart.
+static ct_tensor of_blocks(const ct_weight_pair *w, ct_tensor blocks, ct_loc here) {
+    int64_t dim[CT_MAX_RANK];
+    const int rank = ct_rank(blocks);
+    for (int a = 0; a < rank; a++) dim[a] = a < rank - 1 ? ct__size_like(blocks, a) : 0;
+    ct_tensor none = ct_zeros_at(CT_U8, (ct_ints){rank, dim}, here);
+    return ct_dequantise_at(blocks, none, w->layout, here);
+}
+
+typedef struct in_place {
+    const ct_weight_pair *w;
+    ct_tensor x; // (M, in)
+    ct_loc here;
+} in_place;
+static void some_columns(const ct_tensor *in, ct_tensor *out, void *user) {
+    const in_place *p = user;
+    ct_tensor w = of_blocks(p->w, in[0], p->here); // (some, in)
+    out[0] = ct_matmul_at(p->x, ct_permute_at(w, CT_AXES(1, 0), p->here), p->here);
+}
+// Rows of the weight at a time, so that their numbers lie in caches: a whole divisor of all.
+static int64_t rows_at_a_time(int64_t n, int64_t in) {
+    enum { NUMBERS = 2 << 20 };
+    int64_t some = NUMBERS / in < 1 ? 1 : NUMBERS / in < n ? NUMBERS / in : n;
+    while (n % some) some--;
+    return some;
+}
+// x (..., in) times blocks (out, bytes), which are read once.
+static ct_tensor product_in_place(ct_tensor x, const ct_weight_pair *w, ct_loc here) {
+    if (!ct_ok(x)) return x;
+    const int last = ct_rank(x) - 1;
+    const int64_t n = ct_dim(w->weight, 0), bytes = ct_dim(w->weight, 1), in = ct_dim(x, last),
+                  some = rows_at_a_time(n, in);
+    int64_t dim[CT_MAX_RANK];
+    for (int a = 0; a < last; a++) dim[a] = ct__size_like(x, a);
+    dim[last] = n;
+    in_place p = {w, ct_reshape_at(x, CT_DIMS(-1, in), here), here};
+    const ct_tensor xs = ct_reshape_at(w->weight, CT_DIMS(n / some, some, bytes), here);
+    ct_tensor y; // (n / some, M, some)
+    ct_scan_with(
+        (ct_scan_args){
+            .body = some_columns, .user = &p, .xs = &xs, .n_xs = 1, .n_ys = 1, .here = here},
+        NULL, &y);
+    return ct_reshape_at(ct_permute_at(y, CT_AXES(1, 0, 2), here), (ct_ints){last + 1, dim}, here);
+}
+
 ct_tensor ct__stack_matrix(const ct_weight_pair *w, ct_loc here) {
+    if (w->blocks) return of_blocks(w, w->weight, here);
     if (!w->scales.bits) return ct__stack_numbers(w->weight, here);
     return of_codes(w, w->weight, w->scales, w->offsets, here);
 }
 
 // Codes meet rows of codes; an offset meets the sum of the numbers that it is put to.
 ct_tensor ct__stack_product(ct_tensor x, const ct_weight_pair *w, bool in_out, ct_loc here) {
+    if (w->blocks) return product_in_place(x, w, here);
     if (!w->scales.bits) {
         ct_tensor weight = ct__stack_numbers(w->weight, here);
         return ct_matmul_at(x, in_out ? weight : ct_permute_at(weight, CT_AXES(1, 0), here), here);
@@ -346,6 +393,7 @@ static ct_tensor rows_in_groups(ct_tensor table, ct_tensor indices, ct_dtype dty
 }
 
 ct_tensor ct__stack_lookup(const ct_weight_pair *w, ct_tensor indices, ct_loc here) {
+    if (w->blocks) return of_blocks(w, rows_at(w->weight, indices, here), here);
     if (!w->scales.bits) return ct__stack_numbers(rows_at(w->weight, indices, here), here);
     ct_tensor offsets = rows_at(w->offsets, indices, here);
     if (!(w->layout & CT_LAYOUT_GROUPED))

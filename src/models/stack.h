@@ -15,6 +15,7 @@ typedef struct ct_weight_pair {
     // CT_NONE: of numbers, nothing.
     ct_tensor scales, offsets;
     ct_layout layout;
+    bool blocks; // ggml's, of the layout, where the file has them: u8 (..., out, bytes of a row)
 } ct_weight_pair;
 
 // A weight of codes: its first variable, those behind it that belong to it, and the sizes of what it stands for.
@@ -43,6 +44,7 @@ struct ct_lm {
     struct ct_lm *
         reader; // the model of the encoder, among whose variables are this one's embeddings; NULL: none
     bool trainable;
+    bool in_place; // blocks are read where they lie
     bool headless; // the file has no output layer, and says so
     bool fresh;    // a new model: variables get first values, and there are no files
     uint64_t seed;

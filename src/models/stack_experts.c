@@ -125,7 +125,8 @@ static void row_product(const ct_tensor *in, ct_tensor *out, void *user) {
     const ct_weight_pair own = {.weight = one_of(c->of->weight, in[1], c->here),
                                 .scales = one_of(c->of->scales, in[1], c->here),
                                 .offsets = one_of(c->of->offsets, in[1], c->here),
-                                .layout = c->of->layout};
+                                .layout = c->of->layout,
+                                .blocks = c->of->blocks};
     out[0] = ct__stack_product(in[0], &own, false, c->here);
 }
 
@@ -134,10 +135,10 @@ static void row_product(const ct_tensor *in, ct_tensor *out, void *user) {
 static ct_tensor expert_product(const ct_lm_pass *pass, const ct_weight_pair *w, const groups *g,
                                 ct_tensor x) {
     const ct_loc here = pass->here;
-    if (w->scales.bits) {
+    if (w->scales.bits || w->blocks) {
         chosen c = {w, here};
-        int64_t n, in;
-        ct__lm_codes_sizes(w, &n, &in);
+        int64_t n = ct_dim(w->weight, 1), in = ct_dim(x, 1);
+        if (!w->blocks) ct__lm_codes_sizes(w, &n, &in);
         const ct_tensor xs[2] = {ct__stack_split(x, 1, in, here), g->expert}; // (M, 1, in), (M)
         ct_tensor y;
         ct_scan_with(

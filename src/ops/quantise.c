@@ -10,7 +10,7 @@
 typedef struct layout {
     const char *name;
     ct_dtype code, scale; // scale u8: of e8m0, which has exponents of 2 alone
-    double most;          // codes are -most to most
+    double most;          // codes are -most to most; 0: they are read, not made
     int64_t block;        // elements along the last axis that share a scale; 0: all of them
     int bytes;            // of a block that holds its scale, too (ops/ggml.c); 0: scales are apart
 } layout;
@@ -27,6 +27,9 @@ static const layout layouts[] = {
     [CT_LAYOUT_Q4_0] = {"q4_0", CT_U8, CT_U8, 8, CT_GGML_BLOCK, CT_GGML_Q4_0},
     [CT_LAYOUT_INT4_16] = {"int4 by 16", CT_I4, CT_F16, 7, 16, 0},
     [CT_LAYOUT_INT8_16] = {"int8 by 16", CT_I8, CT_F16, 127, 16, 0},
+    [CT_LAYOUT_Q4_K] = {"q4_k", CT_U8, CT_U8, 0, CT_GGML_LARGE_BLOCK, CT_GGML_Q4_K},
+    [CT_LAYOUT_Q5_K] = {"q5_k", CT_U8, CT_U8, 0, CT_GGML_LARGE_BLOCK, CT_GGML_Q5_K},
+    [CT_LAYOUT_Q6_K] = {"q6_k", CT_U8, CT_U8, 0, CT_GGML_LARGE_BLOCK, CT_GGML_Q6_K},
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -59,7 +62,7 @@ static const layout *check_layout(ct_call *call) {
     if (l) return l;
     ct__call_err(call, CT_E_ARGUMENT, "there is no layout %lld",
                  (long long)((const quantise_attrs *)call->attrs)->layout);
-    ct__call_hint(call, "layouts are 0 (CT_LAYOUT_INT8) to %d (CT_LAYOUT_INT8_16)", N_LAYOUTS - 1);
+    ct__call_hint(call, "layouts are 0 (CT_LAYOUT_INT8) to %d (CT_LAYOUT_Q6_K)", N_LAYOUTS - 1);
     return NULL;
 }
 
@@ -178,7 +181,8 @@ static bool elements_type(ct_call *call, const layout *l, ct_type *type) {
     if (last < 0 || ct__is_dyn(type, last) || type->dim[last] % l->bytes) {
         ct__call_err(call, CT_E_SHAPE, "the last axis of %s is no multiple of %d",
                      ct__type_text(type).s, l->bytes);
-        return ct__call_hint(call, "a block of %s is %d bytes, 32 elements", l->name, l->bytes);
+        return ct__call_hint(call, "a block of %s is %d bytes, %d elements", l->name, l->bytes,
+                             (int)l->block);
     }
     return blocks_type(call, type, l->bytes, l->block);
 }
@@ -197,6 +201,8 @@ static bool quantise_infer(ct_call *call) {
     const layout *l = check_layout(call);
     if (!l || !ct__check_accepts(call, 0) || !scales_type(call, l, call->in[0], &call->out[1]))
         return false;
+    if (l->most == 0)
+        return ct__call_err(call, CT_E_ARGUMENT, "blocks of %s are read, not made", l->name);
     if (l->block && call->in[0]->rank == CT_MAX_RANK)
         return ct__call_err(call, CT_E_SHAPE, "x has %d axes, at most %d are possible", CT_MAX_RANK,
                             CT_MAX_RANK - 1);

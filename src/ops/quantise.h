@@ -7,8 +7,15 @@
 // `larger` of a product of matrices, after attention's.
 ct_tensor ct__product_of_codes(const ct_match *match);
 
-enum { CT_GGML_BLOCK = 32, CT_GGML_Q8_0 = 34, CT_GGML_Q4_0 = 18 }; // elements; bytes of a block
-// Blocks (..., 32) of f32 as bytes (..., bytes), and the numbers that those stand for.
+enum { CT_GGML_BLOCK = 32, CT_GGML_LARGE_BLOCK = 256 }; // elements
+enum {                                                  // bytes of a block
+    CT_GGML_Q8_0 = 34,
+    CT_GGML_Q4_0 = 18,
+    CT_GGML_Q4_K = 144,
+    CT_GGML_Q5_K = 176,
+    CT_GGML_Q6_K = 210,
+};
+// Blocks (..., 32) of f32 as bytes (..., bytes), and the numbers that bytes stand for, in their order.
 ct_tensor ct__ggml_quantise(ct_tensor x, int bytes);
 ct_tensor ct__ggml_numbers(ct_tensor blocks, int bytes);
 

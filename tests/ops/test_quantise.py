@@ -363,13 +363,57 @@ def test_blocks_of_ggml(layout, device):
     np.testing.assert_allclose(y, rows @ w[1].T, rtol=1e-5, atol=1e-5 * np.abs(w[1]).max())
 
 
+def large_blocks(layout, b):
+    """The numbers of blocks of 256 (n, bytes), as ggml's reference has them."""
+    half = lambda at: np.ascontiguousarray(b[:, at:at + 2]).view(np.float16).astype(np.float32)
+    if layout == "q6_k":
+        low, high = b[:, :128].reshape(-1, 2, 2, 32), b[:, 128:192].reshape(-1, 2, 1, 32)
+        codes = np.stack([low[:, :, q % 2] >> (q // 2 * 4) & 15 | (high[:, :, 0] >> 2 * q & 3) << 4 for q in range(4)], 2)
+        scales = half(208) * b[:, 192:208].view(np.int8).astype(np.float32)
+        return scales[..., None] * (codes.reshape(-1, 16, 16).astype(np.float32) - 32)
+    s = b[:, 4:16]
+    scales = np.concatenate([s[:, :4] & 63, s[:, 8:] & 15 | s[:, :4] >> 6 << 4], 1).astype(np.float32)
+    minimums = np.concatenate([s[:, 4:8] & 63, s[:, 8:] >> 4 | s[:, 4:8] >> 6 << 4], 1).astype(np.float32)
+    at = b[:, 48:176] if layout == "q5_k" else b[:, 16:144]
+    codes = np.stack([at.reshape(-1, 4, 32) & 15, at.reshape(-1, 4, 32) >> 4], 2).reshape(-1, 8, 32)
+    if layout == "q5_k":
+        codes = codes | np.stack([b[:, 16:48] >> g & 1 for g in range(8)], 1) << 4
+    return (half(0) * scales)[..., None] * codes.astype(np.float32) - (half(2) * minimums)[..., None]
+
+
+LARGE = {"q4_k": (12, 144, (0, 2)), "q5_k": (13, 176, (0, 2)), "q6_k": (14, 210, (208,))}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layout", LARGE)
+def test_large_blocks(layout, device):
+    """Any bytes as numbers; products that read them have the bits of products with what is stored."""
+    rng, (number, size, scales) = np.random.default_rng(SEED), LARGE[layout]
+    blocks = rng.integers(0, 256, (37, 2, size)).astype(np.uint8)
+    for at in scales:
+        blocks[..., at + 1] &= 0x3b  # finite, and not large
+    blocks, none = blocks.reshape(37, -1), np.zeros((37, 0), np.uint8)
+    want = large_blocks(layout, blocks.reshape(-1, size)).reshape(37, 512)
+    x = rng.normal(size=(2, 512)).astype(np.float32)
+
+    def f(o, x, blocks, none):
+        return o.matmul(x, o.permute(o.dequantise(blocks, none, layout=number), axes=[1, 0]))
+    for compiled in (False, True):
+        got = run([Case(TABLE["dequantise"], [blocks, none], {"layout": number})], device, compiled)[0]
+        assert not isinstance(got, Failure), got
+        assert got[0].dtype == np.float32 and (got[0] == want).all()
+        y, stored = (run_programs([(f, [x, blocks, none])], device, compiled=compiled, COTAN_FUSE=fuse)[0][0] for fuse in "10")
+        assert y.tobytes() == stored.tobytes()
+        np.testing.assert_allclose(y, x @ want.T, rtol=1e-4, atol=1e-5 * np.abs(want).max() * 512)
+
+
 def test_refused():
     rng = np.random.default_rng(SEED)
     x = rng.normal(size=(3, 40)).astype(np.float32)
     q, d, m = TABLE["quantise"], TABLE["dequantise"], TABLE["quantised_matmul"]
     codes, scales = np.zeros((3, 40), np.int8), np.ones((3, 1), np.float32)
     for case, text in [
-            (Case(q, [x], {"layout": 12}), "quantise: there is no layout 12\n  hint: layouts are 0 (CT_LAYOUT_INT8) to 11 (CT_LAYOUT_INT8_16)"),
+            (Case(q, [x], {"layout": 15}), "quantise: there is no layout 15\n  hint: layouts are 0 (CT_LAYOUT_INT8) to 14 (CT_LAYOUT_Q6_K)"),
             (Case(q, [x], {"layout": 8}), "quantise: the last axis of (3, 40) f32 is no multiple of 32\n"
                                           "  hint: q8_0 has a scale for 32 elements along it: ct_pad it"),
             (Case(d, [np.zeros((3, 35), np.uint8), np.zeros((3, 0), np.uint8)], {"layout": 8}),
@@ -395,6 +439,9 @@ def test_refused():
             (Case(m, [np.ones((2, 64), np.float32), np.ones((3, 64), np.int8), scales[:2]], {}),
              "quantised_matmul: the scales are (2, 1) f32, of codes (3, 64) i8 they are (3, 1) f32\n"
              "  hint: codes and scales are those of ct_quantise with this layout"),
+            (Case(q, [np.zeros((3, 256), np.float32)], {"layout": 12}), "quantise: blocks of q4_k are read, not made"),
+            (Case(d, [np.zeros((3, 35), np.uint8), np.zeros((3, 0), np.uint8)], {"layout": 14}),
+             "dequantise: the last axis of (3, 35) u8 is no multiple of 210\n  hint: a block of q6_k is 210 bytes, 256 elements"),
             (Case(q, [x], {"layout": 5 | GROUPED}), "quantise: fp8 has no groups\n"
                                                     "  hint: CT_LAYOUT_GROUPED goes with layouts of whole numbers and MXFP4"),
             (Case(q, [x], {"layout": GROUPED}), "quantise: (3, 40) i8 has no groups of 16 rows\n"

@@ -1,4 +1,6 @@
 """Language models in GGUF files, without the package gguf: numbers and k-quants by NumPy, and what does not fit, in words."""
+import re
+
 import numpy as np
 import pytest
 from support import language_models as lm
@@ -9,7 +11,7 @@ NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_he
          "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
          "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
          "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
-F32, Q8_0, Q4_K, Q6_K = 0, 8, 12, 14
+F32, Q5_0, Q8_0, Q4_K, Q6_K = 0, 6, 8, 12, 14
 
 
 def q4_k(rng, rows, columns):
@@ -80,9 +82,21 @@ def test_logits(kind, most, tied, tmp_path):
     got = run("logits", path, tmp_path)["logits"]
     off = np.sqrt(((got - want) ** 2).mean() / (want ** 2).mean())
     assert off < most and (off > 0) == bool(kind), off
+    if kind:  # where they lie, as f32
+        placed, steps = run("in_place_logits", path, tmp_path)["logits"], run("in_place_steps", path, tmp_path)
+        assert abs(placed - want).max() < 1e-5 * abs(want).max()
+        assert_same_bits(placed, steps)
     if kind:  # as f32
         got, want = (run("grads", x, tmp_path)["logits"] for x in (path, tmp_path / "folder"))
         assert abs(got - want).max() < 1e-5 * abs(want).max()
+
+
+def assert_same_bits(got, steps):
+    """Of texts read whole, in pieces, and token by token."""
+    batch, time, vocab = got.shape
+    assert (steps["tokens"].reshape(time, batch, vocab).transpose(1, 0, 2).view(np.uint32) == got.view(np.uint32)).all()
+    ends = np.minimum(np.arange(PIECE, time + PIECE, PIECE), time) - 1
+    assert (steps["pieces"].view(np.uint32) == np.ascontiguousarray(got[:, ends]).reshape(-1, vocab).view(np.uint32)).all()
 
 
 def q8_0(x):
@@ -124,10 +138,10 @@ def test_experts(tmp_path):
     got, steps = run("logits", path, tmp_path)["logits"], run("steps", path, tmp_path)
     off = np.sqrt(((got - want) ** 2).mean() / (want ** 2).mean())
     assert 0 < off < 0.03, off
-    batch, time, vocab = got.shape
-    assert (steps["tokens"].reshape(time, batch, vocab).transpose(1, 0, 2).view(np.uint32) == got.view(np.uint32)).all()
-    ends = np.minimum(np.arange(PIECE, time + PIECE, PIECE), time) - 1
-    assert (steps["pieces"].view(np.uint32) == np.ascontiguousarray(got[:, ends]).reshape(-1, vocab).view(np.uint32)).all()
+    assert_same_bits(got, steps)
+    placed, steps = run("in_place_logits", path, tmp_path)["logits"], run("in_place_steps", path, tmp_path)
+    assert abs(placed - want).max() < 1e-5 * abs(want).max()
+    assert_same_bits(placed, steps)
 
 
 def fault(tmp_path, pairs, tensors):
@@ -146,3 +160,11 @@ def test_faults(tmp_path):
         'FILE: "general.architecture" is "own", an architecture that is not known')
     assert fault(tmp_path, {k: v for k, v in pairs.items() if "embedding" not in k}, tensors) == 'FILE: key "hidden_size" is missing'
     assert fault(tmp_path, pairs | {"phi3.attention.head_count": 0}, tensors) == "FILE: heads is 0, it must be 1 to 1048576"
+
+
+def test_not_in_place(tmp_path):
+    _, pairs, tensors, _ = made("qwen2", "qwen2", 8, Q4_K)
+    name = "blk.0.ffn_down.weight"
+    text = run("in_place_logits", put(tmp_path, pairs, tensors | {name: (Q5_0, tensors[name][1], bytes(256 * 256 // 32 * 22))}), tmp_path, fails=True)
+    assert re.fullmatch(r'.*: .*m\.gguf: "blk\.0\.ffn_down\.weight" is Q5_0, which is not read where it lies, as it has to be of a '
+                        r"model of 0\.0 GB where there are \d+\.\d GB of memory\n", text), text

@@ -211,7 +211,8 @@ static bool generate(ct_lm *lm, const char *seed, const char *to) {
 
 static int run(int argc, char **argv) {
     const char *mode = argv[1], *to = argv[4];
-    const bool train = strcmp(mode, "grads") == 0;
+    const bool train = strcmp(mode, "grads") == 0, in_place = strncmp(mode, "in_place_", 9) == 0;
+    if (in_place) mode += 9;
     CT_SCOPE;
     if (strcmp(mode, "process") == 0) {
         if (process(argv[3], to)) return 0;
@@ -222,7 +223,7 @@ static int run(int argc, char **argv) {
     for (size_t i = 0; i < ct_npz_count(in); i++)
         if (strcmp(ct_npz_name(in, i), "written") == 0) written = ct_npz_get(in, "written");
     ct_npz_close(in);
-    ct_lm *lm = ct_lm_load(argv[2], .trainable = train);
+    ct_lm *lm = ct_lm_load(argv[2], .trainable = train, .in_place = in_place);
     bool ok = lm != NULL;
     if (ok && strcmp(mode, "logits") == 0) ok = logits(lm, to);
     if (ok && train) ok = grads(lm, to);
