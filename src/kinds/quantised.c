@@ -5,7 +5,8 @@
 
 #include "kinds/emit.h"
 
-enum { ROWS, ROW_SCALES, COLUMNS, COLUMN_SCALES, RESULT };
+enum { ROWS, ROW_SCALES, COLUMNS, COLUMN_SCALES, RESULT, PARTS };
+enum { WHICH = 4 }; // operand: of several matrices of codes, which one
 
 typedef struct part {
     ct_emit *e;
@@ -14,6 +15,8 @@ typedef struct part {
     bool half;    // half of what its scales are
     bool columns; // a position has the first of some columns, and which behind it
     bool grouped; // that first one is a group's number
+    bool chosen;  // it is one of several,
+    ct_ix which;  // this one, once the kernel has begun
 } part;
 
 static ct_ix bound(const part *p, ct_kval at, int axis, int64_t each) {
@@ -25,14 +28,17 @@ static ct_ix bound(const part *p, ct_kval at, int axis, int64_t each) {
 static void index_of(const part *p, const ct_kval *at, int64_t each, ct_ix *index) {
     ct_ix_pool *pool = p->e->pool;
     ct_ix many = ct__ix_int(pool, each);
+    const int first = p->chosen;
+    if (p->chosen) index[0] = p->which;
     if (p->grouped) {
-        index[0] = bound(p, at[0], 0, 1);
-        index[1] = bound(p, at[2], 1, 1);
-        index[2] = ct__ix_mul(pool, bound(p, at[1], 2, each), many);
+        index[first] = bound(p, at[0], first, 1);
+        index[first + 1] = bound(p, at[2], first + 1, 1);
+        index[first + 2] = ct__ix_mul(pool, bound(p, at[1], first + 2, each), many);
         return;
     }
-    index[0] = bound(p, p->columns ? ct__kir_add(p->e->kir, at[0], at[1]) : at[0], 0, 1);
-    index[1] = ct__ix_mul(pool, bound(p, at[p->columns ? 2 : 1], 1, each), many);
+    ct_kval row = p->columns ? ct__kir_add(p->e->kir, at[0], at[1]) : at[0];
+    index[first] = bound(p, row, first, 1);
+    index[first + 1] = ct__ix_mul(pool, bound(p, at[p->columns ? 2 : 1], first + 1, each), many);
 }
 static int64_t codes_of_word(const part *p) {
     return 32 / ct_dtype_bits((ct_dtype)ct__type(p->v)->dtype);
@@ -41,8 +47,8 @@ static int64_t codes_of_word(const part *p) {
 static ct_kval word_value(void *env, ct_kir *k, const ct_kval *at) {
     const part *p = env;
     const int64_t each = codes_of_word(p), bits = 32 / each;
-    const int last = p->grouped ? 2 : 1;
-    ct_ix index[3], own[3];
+    const int last = ct__type(p->v)->rank - 1;
+    ct_ix index[4], own[4];
     index_of(p, at, each, index);
     if (p->words) return ct__kir_bitcast(k, ct__emit_word(p->e, p->v, index), CT_I32);
     ct_kval all = ct__kir_const_int(k, CT_I32, 0);
@@ -59,14 +65,14 @@ static ct_kval word_value(void *env, ct_kir *k, const ct_kval *at) {
 static ct_kval scale_value(void *env, ct_kir *k, const ct_kval *at) {
     (void)k;
     const part *p = env;
-    ct_ix index[3];
+    ct_ix index[4];
     index_of(p, at, 1, index);
     return ct__emit_value_apart(p->e, p->v, index, CT_F32);
 }
 // The columns' scales: numbers, or exponents of 2, plus 127 (e8m0: 255 is NaN).
 static ct_kval column_scale(void *env, ct_kir *k, const ct_kval *at) {
     const part *p = env;
-    ct_ix index[3];
+    ct_ix index[4];
     if (ct__type(p->v)->dtype != CT_U8) return scale_value(env, k, at);
     index_of(p, at, 1, index);
     ct_kval e = ct__emit_value_apart(p->e, p->v, index, CT_I32);
@@ -91,7 +97,7 @@ static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
 }
 
 static bool has_words(ct_emit *e, ct_val v) {
-    ct_ix index[3];
+    ct_ix index[4];
     const part p = {.e = e, .v = v};
     const int last = ct__type(v)->rank - 1;
     for (int a = 0; a <= last; a++) index[a] = ct__ix_var(e->pool, ct__emit_size(e, v, a));
@@ -100,9 +106,20 @@ static bool has_words(ct_emit *e, ct_val v) {
 }
 // Are neighbours along k neighbours in memory?
 static bool is_lined(ct_emit *e, ct_val v) {
-    ct_ix index[2];
-    for (int a = 0; a < 2; a++) index[a] = ct__ix_var(e->pool, ct__emit_size(e, v, a));
-    return ct__emit_contiguous(e, v, index, index[1]);
+    ct_ix index[4];
+    const int rank = ct__type(v)->rank;
+    for (int a = 0; a < rank; a++) index[a] = ct__ix_var(e->pool, ct__emit_size(e, v, a));
+    return ct__emit_contiguous(e, v, index, index[rank - 1]);
+}
+
+// Reads which of several matrices it is.
+static void choose(void *env, ct_kir *k) {
+    part *p = env;
+    (void)k;
+    ct_kval which = ct__emit_value_apart(p[RESULT].e, p[RESULT].v.node->in[WHICH], NULL, CT_I64);
+    const int64_t n = ct__type(p[COLUMNS].v)->dim[0];
+    which = ct__kir_max(k, ct__kir_int(k, 0), ct__kir_min(k, which, ct__kir_int(k, n - 1)));
+    p[COLUMNS].which = p[COLUMN_SCALES].which = bound(&p[COLUMNS], which, 0, 1);
 }
 
 // Rows of bytes have scales, between them and the columns' codes; rows of floats have none.
@@ -114,13 +131,16 @@ static bool product_kernels(ct_sched *s, ct_node *node, bool bytes) {
     const ct_type *rows = ct__type(node->in[0]), *columns = ct__type(columns_of),
                   *scales = ct__type(scales_of);
     const int64_t inner = rows->dim[1];
-    const bool f4 = columns->dtype == CT_F4, grouped = columns->rank == 3;
-    part p[] = {[ROWS] = {.e = e, .v = node->in[0], .words = bytes && has_words(e, node->in[0])},
-                [ROW_SCALES] = {.e = e, .v = node->in[bytes]},
-                [COLUMNS] = {e, columns_of, has_words(e, columns_of), false, true, grouped},
-                [COLUMN_SCALES] = {e, scales_of, false, bytes && f4, true, grouped},
-                [RESULT] = {.e = e, .v = {node, 0}}};
-    const ct_ix groups = ct__emit_size(e, columns_of, 0), lanes = ct__ix_int(e->pool, CT_LANES);
+    const bool f4 = columns->dtype == CT_F4, chosen = node->n_in > WHICH,
+               grouped = columns->rank - chosen == 3;
+    part p[PARTS] = {
+        [ROWS] = {.e = e, .v = node->in[0], .words = bytes && has_words(e, node->in[0])},
+        [ROW_SCALES] = {.e = e, .v = node->in[bytes]},
+        [COLUMNS] = {e, columns_of, has_words(e, columns_of), false, true, grouped, chosen, 0},
+        [COLUMN_SCALES] = {e, scales_of, false, bytes && f4, true, grouped, chosen, 0},
+        [RESULT] = {.e = e, .v = {node, 0}}};
+    const ct_ix groups = ct__emit_size(e, columns_of, chosen),
+                lanes = ct__ix_int(e->pool, CT_LANES);
     const ct_quantised_spec spec = {
         .grouped = grouped,
         .lined = !grouped && is_lined(e, columns_of) && is_lined(e, scales_of),
@@ -130,7 +150,9 @@ static bool product_kernels(ct_sched *s, ct_node *node, bool bytes) {
         .inner = inner,
         .bits = (int)ct_dtype_bits((ct_dtype)columns->dtype),
         .f4 = f4,
-        .scale_codes = scales->dim[1] > 1 ? inner / scales->dim[1] : 0,
+        .scale_codes = scales->dim[chosen + 1] > 1 ? inner / scales->dim[chosen + 1] : 0,
+        .begin = chosen ? choose : NULL,
+        .env = p,
         .row_words = {.value = word_value, .env = &p[ROWS], .along = 1},
         .column_words = {.value = word_value, .env = &p[COLUMNS], .along = grouped ? 1 : 2},
         .row_numbers = {.value = scale_value, .env = &p[ROWS], .along = 1},
@@ -150,23 +172,24 @@ static bool dequantised_kernels(ct_sched *s, ct_node *node) {
     return product_kernels(s, node, false);
 }
 
-static bool whole_steps(const ct_type *rows, const ct_type *columns) {
+static bool whole_steps(const ct_type *rows, const ct_type *columns, bool chosen) {
     const int64_t step = ct__quantised_step((int)ct_dtype_bits((ct_dtype)columns->dtype));
-    const bool grouped = columns->rank == 3;
+    const bool grouped = columns->rank - chosen == 3;
     return !ct__is_dyn(rows, 1) && rows->dim[1] > 0 && rows->dim[1] % step == 0 &&
-           !ct__is_dyn(columns, 0) && (grouped || columns->dim[0] >= CT_LANES) &&
+           !(chosen && ct__is_dyn(columns, 0)) && !ct__is_dyn(columns, chosen) &&
+           (grouped || columns->dim[chosen] >= CT_LANES) &&
            (ct__is_dyn(rows, 0) || rows->dim[0] > 0);
 }
 static bool takes(const ct_node *node) {
-    return whole_steps(ct__type(node->in[0]), ct__type(node->in[2]));
+    return whole_steps(ct__type(node->in[0]), ct__type(node->in[2]), node->n_in > WHICH);
 }
 // More rows are worth packing.
 static bool takes_few(const ct_node *node) {
     const ct_type *rows = ct__type(node->in[0]), *columns = ct__type(node->in[1]);
     const bool halves = ct__type(node->in[2])->dim[1] > columns->dim[1] / CT_QUANTISED_BLOCK;
-    return columns->rank == 2 && !halves && whole_steps(rows, columns) && !ct__is_dyn(rows, 0) &&
-           rows->dim[0] <= CT_QUANTISED_ROWS && columns->dim[0] >= CT_QUANTISED_WIDTH &&
-           rows->dtype == CT_F32;
+    return columns->rank == 2 && !halves && whole_steps(rows, columns, false) &&
+           !ct__is_dyn(rows, 0) && rows->dim[0] <= CT_QUANTISED_ROWS &&
+           columns->dim[0] >= CT_QUANTISED_WIDTH && rows->dtype == CT_F32;
 }
 static double products(const ct_node *node) { return (double)ct__type(node->in[0])->dim[1]; }
 

@@ -24,6 +24,9 @@ typedef struct ct_quantised_spec {
     // of CT_LANES, whose words, and scales, of one number along k are neighbours in memory. Lined, words of one column
     // are neighbours.
     bool grouped, lined;
+    // What stands first in a task; NULL: nothing.
+    void (*begin)(void *env, ct_kir *k);
+    void *env;
     // Four bytes, as i32: of a row's codes from 4 * word on; of a column's codes, as they lie.
     ct_source row_words;    // row, word: of rows of bytes
     ct_source row_numbers;  // row, k: f32, of rows of floats

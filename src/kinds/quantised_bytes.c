@@ -457,6 +457,7 @@ void ct__template_quantised(ct_kir *k, const ct_quantised_spec *s) {
             parts = ct__kir_ceil_div(k, tiles, q.tiles);
     ct_kval blocks = ct__kir_ceil_div(k, s->rows, q.most);
     ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_mul(k, blocks, parts), "block");
+    if (s->begin) s->begin(s->env, k);
     ct_kval first = ct__kir_muli(k, ct__kir_mod(k, task, parts), q.tiles);
     q.row0 = ct__kir_muli(k, ct__kir_div(k, task, parts), q.most);
     ct_kval rows = ct__kir_min(k, ct__kir_sub(k, s->rows, q.row0), ct__kir_int(k, q.most));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/plain.h"
+#include "ops/quantise.h"
 #include "ops/rules.h"
 
 // ---------------------------------------------------------------------------------------- variables
@@ -361,7 +362,9 @@ ct_tensor ct__stack_product(ct_tensor x, const ct_weight_pair *w, bool in_out, c
         ct_tensor weight = ct__stack_numbers(w->weight, here);
         return ct_matmul_at(x, in_out ? weight : ct_permute_at(weight, CT_AXES(1, 0), here), here);
     }
-    ct_tensor y = ct_quantised_matmul_at(x, w->weight, w->scales, w->layout, here);
+    ct_tensor y = w->which.bits
+                      ? ct__chosen_matmul(x, w->weight, w->scales, w->layout, w->which, here)
+                      : ct_quantised_matmul_at(x, w->weight, w->scales, w->layout, here);
     if (!ct_ok(y) || !w->offsets.bits) return y;
     const int64_t groups = ct_dim(w->offsets, 1);
     ct_tensor sums =

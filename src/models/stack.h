@@ -15,6 +15,7 @@ typedef struct ct_weight_pair {
     // CT_NONE: of numbers, nothing.
     ct_tensor scales, offsets;
     ct_layout layout;
+    ct_tensor which; // of codes that are several matrices, this one: () i32, or CT_NONE
     bool blocks; // ggml's, of the layout, where the file has them: u8 (..., out, bytes of a row)
 } ct_weight_pair;
 

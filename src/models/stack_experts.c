@@ -122,30 +122,134 @@ static ct_tensor one_of(ct_tensor all, ct_tensor expert, ct_loc here) {
 // A row times its expert's codes.
 static void row_product(const ct_tensor *in, ct_tensor *out, void *user) {
     const chosen *c = user;
-    const ct_weight_pair own = {.weight = one_of(c->of->weight, in[1], c->here),
-                                .scales = one_of(c->of->scales, in[1], c->here),
-                                .offsets = one_of(c->of->offsets, in[1], c->here),
-                                .layout = c->of->layout,
-                                .blocks = c->of->blocks};
+    ct_weight_pair own = *c->of;
+    if (own.blocks)
+        own.weight = one_of(own.weight, in[1], c->here);
+    else
+        own.which = in[1];
+    own.offsets = one_of(own.offsets, in[1], c->here);
     out[0] = ct__stack_product(in[0], &own, false, c->here);
 }
 
-// x (M, in), rows in the order of their experts -> (M, out). Codes row by row, each reading one expert's alone: so a
-// token has the same bits among others, and many are bound by what they read as one is.
+typedef struct coded {
+    const ct_weight_pair *of; // (experts, out, in)
+    int64_t out, in;
+    ct_loc here;
+} coded;
+
+// x (M, in), row by row: so one token's experts alone are read.
+static void by_rows(const ct_tensor *in, ct_tensor *out, void *user) {
+    const coded *w = user;
+    chosen c = {w->of, w->here};
+    const ct_tensor xs[2] = {ct__stack_split(in[0], 1, w->in, w->here), in[2]}; // (M, 1, in), (M)
+    ct_tensor y;
+    ct_scan_with(
+        (ct_scan_args){
+            .body = row_product, .user = &c, .xs = xs, .n_xs = 2, .n_ys = 1, .here = w->here},
+        NULL, &y);
+    *out = ct_reshape_at(y, CT_DIMS(-1, w->out), w->here);
+}
+
+// Rows that one expert is read for at once, at most.
+enum {
+    BLOCK = 16,
+    FULL = 4
+}; // and how many an expert should have on average before blocks are worth it
+
+typedef struct block_of {
+    const coded *w;
+    ct_tensor x; // (M, in)
+} block_of;
+static void product_of_block(const ct_tensor *in, ct_tensor *out, void *user) {
+    const block_of *b = user;
+    const ct_loc here = b->w->here;
+    const ct_tensor rows =
+                        ct_gather_with((ct_gather_args){.x = b->x, .indices = in[0], .here = here}),
+                    both[2] = {rows, in[1]};
+    chosen c = {b->w->of, here};
+    row_product(both, out, &c);
+}
+static void no_block(const ct_tensor *in, ct_tensor *out, void *user) {
+    const block_of *b = user;
+    (void)in;
+    *out = ct_zeros_at(CT_F32, CT_DIMS(BLOCK, b->w->out), b->w->here);
+}
+static void one_block(const ct_tensor *in, ct_tensor *out, void *user) {
+    block_of *b = user;
+    ct_cond_with((ct_cond_args){.pred = in[2],
+                                .then = product_of_block,
+                                .otherwise = no_block,
+                                .user = b,
+                                .in = in,
+                                .n_in = 2,
+                                .n_out = 1,
+                                .here = b->w->here},
+                 out);
+}
+
+static ct_tensor cumsum(ct_tensor x, ct_loc here) {
+    return ct_cumsum_with((ct_cumsum_args){.x = x, .axis = 0, .here = here});
+}
+static ct_tensor at(ct_tensor x, ct_tensor index, ct_loc here) {
+    return ct_gather_with((ct_gather_args){.x = x, .indices = index, .here = here});
+}
+
+// x (M, in), whose rows stand in the order of their experts, sizes (experts), expert (M): blocks of rows of one expert
+// each, as many as there may be at most; those behind the last one are not computed.
+static void by_blocks(const ct_tensor *in, ct_tensor *out, void *user) {
+    const coded *w = user;
+    const ct_loc here = w->here;
+    const ct_tensor x = in[0], sizes = in[1], expert = in[2];
+    const int64_t experts = ct_dim(sizes, 0), m = ct_dim(x, 0), most = m / BLOCK + experts;
+    const int64_t n = ct__size_like(x, 0) == m ? most : CT_DYN(most);
+    ct_tensor ends = cumsum(sizes, here), starts = ct_sub_at(ends, sizes, here); // (experts)
+    ct_tensor each = ct_floor_divide_at(ct_add_at(sizes, ct_i(BLOCK - 1), here), ct_i(BLOCK), here);
+    ct_tensor last = cumsum(each, here), first = ct_sub_at(last, each, here);
+    ct_tensor b = ct_iota_at(CT_I32, CT_DIMS(n), 0, here); // (blocks)
+    ct_tensor own = ct_searchsorted_with(
+        (ct_searchsorted_args){.x = last, .values = b, .right = true, .here = here});
+    own = ct_minimum_at(ct_cast_at(own, CT_I32, here), ct_i(experts - 1), here);
+    ct_tensor behind = ct_mul_at(ct_sub_at(b, at(first, own, here), here), ct_i(BLOCK), here);
+    ct_tensor row =
+        ct_reshape_at(ct_add_at(at(starts, own, here), behind, here), CT_DIMS(n, 1), here);
+    row = ct_add_at(row, ct_iota_at(CT_I32, CT_DIMS(BLOCK), 0, here), here); // (blocks, BLOCK)
+    ct_tensor all = ct__stack_cut(ends, experts - 1, experts, here),
+              used = ct__stack_cut(last, experts - 1, experts, here); // (1)
+    row = ct_clamp_at(row, ct_i(0), ct_sub_at(all, ct_i(1), here), here);
+    block_of block = {.w = w, .x = x};
+    const ct_tensor xs[3] = {row, own, ct_less_at(b, used, here)};
+    ct_tensor y; // (blocks, BLOCK, out)
+    ct_scan_with(
+        (ct_scan_args){
+            .body = one_block, .user = &block, .xs = xs, .n_xs = 3, .n_ys = 1, .here = here},
+        NULL, &y);
+    ct_tensor place = ct_sub_at(ct_mul_at(first, ct_i(BLOCK), here), starts, here); // (experts)
+    place = ct_add_at(at(place, expert, here),
+                      ct_iota_at(CT_I32, CT_DIMS(ct__size_like(x, 0)), 0, here),
+                      here); // (M)
+    *out = at(ct_reshape_at(y, CT_DIMS(-1, w->out), here), place, here);
+}
+
+// x (M, in), rows in the order of their experts -> (M, out). A row's products of codes have the same bits in a block.
 static ct_tensor expert_product(const ct_lm_pass *pass, const ct_weight_pair *w, const groups *g,
                                 ct_tensor x) {
     const ct_loc here = pass->here;
     if (w->scales.bits || w->blocks) {
-        chosen c = {w, here};
-        int64_t n = ct_dim(w->weight, 1), in = ct_dim(x, 1);
-        if (!w->blocks) ct__lm_codes_sizes(w, &n, &in);
-        const ct_tensor xs[2] = {ct__stack_split(x, 1, in, here), g->expert}; // (M, 1, in), (M)
-        ct_tensor y;
-        ct_scan_with(
-            (ct_scan_args){
-                .body = row_product, .user = &c, .xs = xs, .n_xs = 2, .n_ys = 1, .here = here},
-            NULL, &y);
-        return ct_reshape_at(y, CT_DIMS(-1, n), here);
+        coded c = {w, ct_dim(w->weight, 1), ct_dim(x, 1), here};
+        if (!w->blocks) ct__lm_codes_sizes(w, &c.out, &c.in);
+        const int64_t experts = ct_dim(w->weight, 0);
+        const ct_tensor in[3] = {x, g->sizes, g->expert};
+        ct_tensor y, rows = ct_sum_with((ct_sum_args){.x = g->sizes, .here = here});
+        ct_cond_with((ct_cond_args){.pred = ct_less_at(rows, ct_i(FULL * experts), here),
+                                    .then = by_rows,
+                                    .otherwise = by_blocks,
+                                    .user = &c,
+                                    .in = in,
+                                    .n_in = 3,
+                                    .n_out = 1,
+                                    .here = here},
+                     &y);
+        return y;
     }
     ct_tensor weight =
         ct__stack_numbers(w->weight, here); // (experts, out, in), or (experts, in, out)

@@ -368,10 +368,11 @@ static bool quantised_product_infer(ct_call *call) {
     ct_shape shape = ct__call_shape(call, 2);
     if (!shape.dim) return false;
     ct__shape_add_axis(&shape, call->in[0], 0);
+    const int first = call->n_in > 4; // one of several
     if (is_grouped(call->attrs))
-        ct__shape_add(&shape, call->in[2]->dim[0] * GROUP);
+        ct__shape_add(&shape, call->in[2]->dim[first] * GROUP);
     else
-        ct__shape_add_axis(&shape, call->in[2], 0);
+        ct__shape_add_axis(&shape, call->in[2], first);
     call->out[0] = ct__shaped(&shape, CT_F32, false);
     return true;
 }
@@ -394,12 +395,11 @@ static ct_tensor repeated(ct_tensor x, int64_t times) {
     dims.v[1] *= times;
     return ct_reshape(x, ((ct_ints){2, dims.v}));
 }
-static bool quantised_product_body(ct_rule *r) {
+static void product_of(ct_rule *r, ct_tensor codes, ct_tensor columns) {
     const layout *l = layout_of(r->attrs);
     const int64_t each = l->block == ROW_BLOCK / 2 ? ROW_BLOCK / 2 : ROW_BLOCK;
     const int64_t times = ROW_BLOCK / each, blocks = ct__type_of(r->in[1])->dim[1] * times;
     const bool grouped = is_grouped(r->attrs);
-    ct_tensor codes = r->in[2];
     const bool halves =
         l->code == CT_F4; // twice these numbers are whole, and half of the scales exact
     if (grouped) codes = in_rows(ct_cast(codes, halves ? CT_F32 : CT_I32), codes_of_word(l));
@@ -408,7 +408,7 @@ static bool quantised_product_body(ct_rule *r) {
                                ct__swap_last(blocks_first(codes, each))); // (blocks, M, N)
     ct_tensor rows =
         ct__add_last(ct_permute(repeated(r->in[1], times), CT_AXES(1, 0))); // (blocks, M, 1)
-    ct_tensor columns = scales_value(l, r->in[3]);                          // (N, scales)
+    columns = scales_value(l, columns);                                     // (N, scales)
     if (grouped) columns = in_rows(columns, 1);
     if (halves) columns = ct_mul(columns, ct_f(0.5));
     const ct_type *scales = ct__type_of(columns);
@@ -418,7 +418,11 @@ static bool quantised_product_body(ct_rule *r) {
         ct_reshape(ct_permute(columns, CT_AXES(1, 0)), CT_DIMS(blocks, 1, n)); // (blocks, 1, N)
     ct_tensor scaled = ct_mul(ct_cast(sums, CT_F32), ct_mul(rows, columns));
     r->body_out[0] = ct__of_type(ct_sum(scaled, .axes = CT_AXES(0)), r->node->out);
-    return true;
+}
+static bool quantised_product_body(ct_rule *r) { return product_of(r, r->in[2], r->in[3]), true; }
+static bool chosen_product_body(ct_rule *r) {
+    ct_tensor codes = ct_gather(r->in[2], r->in[4]), scales = ct_gather(r->in[3], r->in[4]);
+    return product_of(r, codes, scales), true;
 }
 #define QUANTISED_PRODUCT_ATTRS(F, op) F(op, layout, layout)
 #define QUANTISED_MATMUL_ATTRS(F, op) F(op, layout, layout)
@@ -437,6 +441,22 @@ const ct_opdef ct__op_quantised_product = {
     .accepts = CT_MASK(CT_I8),
     .infer = quantised_product_infer,
     .body = quantised_product_body,
+    .jvp = CT_NO_GRAD,
+    .samples = {.ulp = 32},
+};
+
+const ct_opdef ct__op_chosen_product = {
+    .id = CT_OP_CHOSEN_PRODUCT,
+    .name = "chosen_product",
+    .doc = "The same with one of several matrices of codes, which the last operand names: it is "
+           "read where it lies.",
+    .kind = &ct__kind_quantised,
+    .n_in = 5,
+    .n_out = 1,
+    CT_FIELDS(quantised_product),
+    .accepts = CT_MASK(CT_I8),
+    .infer = quantised_product_infer,
+    .body = chosen_product_body,
     .jvp = CT_NO_GRAD,
     .samples = {.ulp = 32},
 };
@@ -478,23 +498,34 @@ static bool quantised_matmul_infer(ct_call *call) {
     call->out[0] = ct__shaped(&shape, (ct_dtype)x->dtype, false);
     return true;
 }
-static bool quantised_matmul_body(ct_rule *r) {
-    const ct_type *x = ct__type_of(r->in[0]);
-    int64_t rows = 1, inner = x->dim[x->rank - 1];
-    for (int a = 0; a < x->rank - 1; a++) rows = ct__size_mul(rows, ct__size_of(x, a));
-    ct_tensor in =
-        ct_reshape(ct_cast(r->in[0], CT_F32), CT_DIMS(rows, inner / ROW_BLOCK, ROW_BLOCK));
+// Rows (M, K) as bytes, with a scale for each 32.
+static void rows_of_bytes(ct_tensor x, int64_t rows, int64_t inner, ct_tensor out[2]) {
+    ct_tensor in = ct_reshape(ct_cast(x, CT_F32), CT_DIMS(rows, inner / ROW_BLOCK, ROW_BLOCK));
     ct_tensor largest = ct_max(ct_abs(in), .axes = CT_AXES(2), .keepdims = true);
     ct_tensor scale = ct_div(largest, ct_f(ROW_MOST)); // (rows, blocks, 1)
     ct_tensor code = ct_round(ct_div(in, scale));
     code = ct_select(ct_equal(scale, ct_f(0)), ct_f(0), code);
-    code = ct_cast(ct_reshape(code, CT_DIMS(rows, inner)), CT_I8);
-    scale = ct_reshape(scale, CT_DIMS(rows, inner / ROW_BLOCK));
-    const ct_tensor operands[4] = {code, scale, r->in[1], r->in[2]};
+    out[0] = ct_cast(ct_reshape(code, CT_DIMS(rows, inner)), CT_I8);
+    out[1] = ct_reshape(scale, CT_DIMS(rows, inner / ROW_BLOCK));
+}
+static bool quantised_matmul_body(ct_rule *r) {
+    const ct_type *x = ct__type_of(r->in[0]);
+    int64_t rows = 1, inner = x->dim[x->rank - 1];
+    for (int a = 0; a < x->rank - 1; a++) rows = ct__size_mul(rows, ct__size_of(x, a));
+    ct_tensor operands[4] = {CT_NONE, CT_NONE, r->in[1], r->in[2]};
+    rows_of_bytes(r->in[0], rows, inner, operands);
     ct_tensor y = ct__record(&ct__op_quantised_product, r->attrs, operands, 4, r->node->here);
     if (ct__type_of(y)->dtype != r->node->out->dtype) y = ct_cast(y, (ct_dtype)r->node->out->dtype);
     r->body_out[0] = ct__of_type(y, r->node->out);
     return true;
+}
+ct_tensor ct__chosen_matmul(ct_tensor x, ct_tensor codes, ct_tensor scales, ct_layout as,
+                            ct_tensor which, ct_loc here) {
+    ct_tensor operands[5] = {CT_NONE, CT_NONE, codes, scales, which};
+    if (!ct_ok(x) || !ct_ok(codes) || !ct_ok(scales) || !ct_ok(which)) return x;
+    rows_of_bytes(x, ct__size_like(x, 0), ct_dim(x, 1), operands);
+    const quantised_product_attrs attrs = {.layout = as};
+    return ct__record(&ct__op_chosen_product, &attrs, operands, 5, here);
 }
 const ct_opdef ct__op_quantised_matmul = {
     .id = CT_OP_QUANTISED_MATMUL,

@@ -7,6 +7,11 @@
 // `larger` of a product of matrices, after attention's.
 ct_tensor ct__product_of_codes(const ct_match *match);
 
+// ct_quantised_matmul of x (M, K) with one of several matrices of codes, in front of whose axes they and their scales
+// have one more: `which` () i32. It is read where it lies.
+ct_tensor ct__chosen_matmul(ct_tensor x, ct_tensor codes, ct_tensor scales, ct_layout as,
+                            ct_tensor which, ct_loc here);
+
 enum { CT_GGML_BLOCK = 32, CT_GGML_LARGE_BLOCK = 256 }; // elements
 enum {                                                  // bytes of a block
     CT_GGML_Q8_0 = 34,

@@ -313,6 +313,7 @@ bool gen_wants(const ct_opdef *op) {
     // Of the loops only scans have a builder; tests/unit/test_loops.c has the others.
     const bool apart = op == &ct__op_quantise || op == &ct__op_dequantise ||
                        op == &ct__op_quantised_matmul || op == &ct__op_quantised_product ||
+                       op == &ct__op_chosen_product ||
                        op == &ct__op_dequantised_product; // tests/ops/test_quantise.py
     // That have an inverse, or fit each other: tests/ops/test_linalg.py.
     const bool matrices = op->accepts == CT_LINALG || op->core[0] || op == &ct__op_multi_dot;
