@@ -76,7 +76,13 @@ static bool write_on(model *m, const char *given, size_t n) {
     interrupted = 0;
     m->failed = false;
     int64_t id = 0;
-    if (ct_tokenizer_encode(m->is->tokenizer, given, n, &e, .add_special = !m->chats))
+    if (!ct_tokenizer_encode(m->is->tokenizer, given, n, &e, .add_special = !m->chats))
+        id = 0; // an error, which is told
+    else if (!e.n)
+        fputs("cotan: run: there is no text to go on with, and the model has no token that begins "
+              "one\n",
+              stderr);
+    else
         id = ct_engine_add(m->engine, .prompt = e.ids, .n_prompt = e.n, .most = m->length,
                            .ends = m->is->ends, .n_ends = m->is->n_ends, .stops = &m->stop,
                            .n_stops = m->stop ? 1 : 0, .sampling = m->sampling, .token = hear,

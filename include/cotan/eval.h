@@ -71,6 +71,7 @@ typedef struct ct_perplexity {
 } ct_perplexity;
 // Adds a text to what `sum` has: zero it first. The first window begins with the token that begins a text, or that
 // which ends one; the others with the tokens before them, context - stride + 1 or more. Each token is predicted once.
+// Where the tokenizer names neither, the text's own first token stands in front of the others and is not counted.
 //     ct_perplexity sum = {0};
 //     if (!ct_eval_perplexity(lm, tokenizer, text, n, &sum, .stride = 512)) return 1;
 CT_API CT_MUST_USE bool ct_eval_perplexity_with(const ct_lm *lm, const ct_tokenizer *tokenizer,

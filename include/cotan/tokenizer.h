@@ -24,7 +24,7 @@ typedef struct ct_tokenizer ct_tokenizer;
 
 // From a folder (its tokenizer.json, or else tokenizer.model, or else *.tiktoken; and what tokenizer_config.json,
 // special_tokens_map.json and generation_config.json say of special tokens), or from one such file; or from a GGUF
-// file, or a folder that has nothing else. NULL: see ct_error_text.
+// file, or a folder that has nothing else; or that of a run whose config.json says that tokens are bytes or characters. NULL: see ct_error_text.
 CT_API ct_tokenizer *ct_tokenizer_load_at(const char *path, ct_loc here);
 #define ct_tokenizer_load(path) ct_tokenizer_load_at((path), CT_HERE)
 CT_API void ct_tokenizer_free(ct_tokenizer *tokenizer); // NULL: nothing

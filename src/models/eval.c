@@ -53,8 +53,9 @@ static bool has_first(const judge *j) {
 // With what the tokenizer puts around a text, unless the text begins with the first of that.
 static bool encode(const judge *j, const char *s, size_t n, ct_encoding *e) {
     const bool has = j->mark_n && n >= j->mark_n && memcmp(s, j->mark, j->mark_n) == 0;
-    return ct_tokenizer_encode_with(j->tokenizer, n ? s : "", n, e,
-                                    (ct_encode_options){.add_special = !has, .here = j->o->here});
+    return ct_tokenizer_encode_with(
+        j->tokenizer, n ? s : "", n, e,
+        (ct_encode_options){.add_special = !has, .offsets = j->first < 0, .here = j->o->here});
 }
 
 // ------------------------------------------------------------------------------------ characters
@@ -188,25 +189,43 @@ static size_t make_windows(const int32_t *v, int64_t n, int64_t context, int64_t
     return made;
 }
 
-static bool add_text(const judge *j, const ct_encoding *e, ct_perplexity *sum) {
+// Tokens v[0 .. n), v[-1] being the mark.
+static bool add_windows(const judge *j, const int32_t *v, int64_t n, ct_perplexity *sum) {
     const int64_t context = ct__eval_context(j->lm, j->o);
     const int64_t stride = j->o->stride ? j->o->stride : context;
-    const size_t n = make_windows(NULL, (int64_t)e->n, context, stride, NULL);
-    int32_t *tokens = ct__malloc((e->n + 1) * sizeof *tokens);
-    ct_lm_judged *windows = ct__malloc((n + 1) * sizeof *windows);
-    ct_lm_score *scores = ct__malloc((n + 1) * sizeof *scores);
-    bool ok = (tokens && windows && scores) || no_memory(j, e->n * sizeof *tokens);
+    const size_t made = make_windows(NULL, n, context, stride, NULL);
+    ct_lm_judged *windows = ct__malloc((made + 1) * sizeof *windows);
+    ct_lm_score *scores = ct__malloc((made + 1) * sizeof *scores);
+    bool ok = (windows && scores) || no_memory(j, made * sizeof *windows);
     if (ok) {
-        tokens[0] = j->first;
-        if (e->n) memcpy(tokens + 1, e->ids, e->n * sizeof *tokens);
-        make_windows(tokens + 1, (int64_t)e->n, context, stride, windows);
-        ok = ct__score(j->lm, windows, n, scores, j->o, j->op);
+        make_windows(v, n, context, stride, windows);
+        ok = ct__score(j->lm, windows, made, scores, j->o, j->op);
     }
-    for (size_t i = 0; ok && i < n; i++) sum->log_likelihood += scores[i].log_likelihood;
-    if (ok) sum->tokens += (int64_t)e->n, sum->windows += (int64_t)n;
-    ct__free(tokens);
+    for (size_t i = 0; ok && i < made; i++) sum->log_likelihood += scores[i].log_likelihood;
+    if (ok) sum->tokens += n, sum->windows += (int64_t)made;
     ct__free(windows);
     ct__free(scores);
+    return ok;
+}
+
+// Where nothing stands in front of a text, its own first token does, which nothing predicts; `skipped` takes its bytes.
+static bool add_text(const judge *j, const ct_encoding *e, size_t *skipped, ct_perplexity *sum) {
+    *skipped = 0;
+    if (j->first < 0 && e->n) *skipped = e->bytes[0].end;
+    if (j->first < 0 && e->n > 1) return add_windows(j, e->ids + 1, (int64_t)e->n - 1, sum);
+    if (j->first < 0) {
+        ct__fail(
+            ct__ctx(), CT_E_ARGUMENT, j->o->here, j->op,
+            "the text has fewer than 2 tokens, and the tokenizer names none that begins or ends a "
+            "text, behind which the first one would be judged");
+        return false;
+    }
+    int32_t *tokens = ct__malloc((e->n + 1) * sizeof *tokens);
+    if (!tokens) return no_memory(j, e->n * sizeof *tokens);
+    tokens[0] = j->first;
+    if (e->n) memcpy(tokens + 1, e->ids, e->n * sizeof *tokens);
+    const bool ok = add_windows(j, tokens + 1, (int64_t)e->n, sum);
+    ct__free(tokens);
     return ok;
 }
 
@@ -215,18 +234,19 @@ bool ct_eval_perplexity_with(const ct_lm *lm, const ct_tokenizer *tokenizer, con
     judge j = {
         .lm = lm, .tokenizer = tokenizer, .o = &options, .op = "eval_perplexity", .first = -1};
     ct_encoding e = {0};
+    size_t skipped;
     int64_t words, characters;
     bool ok = begin(&j) && ct__given(ct__ctx(), text, options.here, j.op, "the text") &&
-              ct__given(ct__ctx(), sum, options.here, j.op, "the sum") && has_first(&j);
+              ct__given(ct__ctx(), sum, options.here, j.op, "the sum");
     if (ok && !n) {
         ct__fail(ct__ctx(), CT_E_ARGUMENT, options.here, j.op, "the text is empty");
         ok = false;
     }
-    ok = ok && encode(&j, text, n, &e) && add_text(&j, &e, sum);
+    ok = ok && encode(&j, text, n, &e) && add_text(&j, &e, &skipped, sum);
     if (ok) {
-        count(text, n, &words, &characters);
+        count(text + skipped, n - skipped, &words, &characters);
         sum->words += words;
-        sum->bytes += (int64_t)n;
+        sum->bytes += (int64_t)(n - skipped);
     }
     ct_encoding_free(&e);
     end(&j);

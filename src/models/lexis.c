@@ -13,11 +13,11 @@
 #include "io/crc32c.h"
 #include "io/json.h"
 #include "io/npy.h"
-#include "io/utf8.h"
+#include "text/alphabet.h"
 #include "text/tokenizer.h"
 
 enum { PART = 4 << 20, LONGEST = 4096 }; // bytes of a file that are made tokens at once
-enum { TOKENIZER, TOKENIZER_CONFIG, GENERATION_CONFIG };
+enum { TOKENIZER, TOKENIZER_CONFIG, GENERATION_CONFIG, SENTENCEPIECE = 4 };
 static const char *const beside[CT_RUN_BESIDE_N] = {CT_RUN_BESIDE};
 
 void ct__lexis_free(ct_lexis *lexis) {
@@ -126,53 +126,20 @@ bool ct__lexis_load(ct_lexis *lexis, const char *path, ct_err *err) {
     if (!lexis->beside[TOKENIZER].n && !folder)
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path,
                        "a run needs a tokenizer.json, or the folder of a tokenizer");
+    if (!lexis->beside[TOKENIZER].n && !lexis->beside[SENTENCEPIECE].n &&
+        !ct__alphabet_of(path, &lexis->beside[TOKENIZER], err) && err->code)
+        return false;
     describe_generation(lexis);
     return true;
 }
 
-// GPT-2's character for a byte.
-static void byte_name(int byte, ct_text *out) {
-    char text[4];
-    const bool plain = (byte > 32 && byte < 127) || (byte > 160 && byte < 256 && byte != 173);
-    uint32_t cp = (uint32_t)byte;
-    if (!plain) { // the others in their order, from U+0100 on
-        cp = 256;
-        for (int b = 0; b < byte; b++)
-            cp += !((b > 32 && b < 127) || (b > 160 && b < 256 && b != 173));
-    }
-    ct__json_string(out, text, ct__utf8_put(cp, text));
-}
-
 bool ct__lexis_plain(ct_lexis *lexis, const ct_vocab *vocab, ct_err *err) {
-    const bool bytes = vocab->kind == CT_TOKENS_BYTES;
-    static const char level[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
-                                "\"trim_offsets\": true, \"use_regex\": false}";
+    ct_text *out = &lexis->beside[TOKENIZER], *config = &lexis->beside[TOKENIZER_CONFIG];
     *lexis = (ct_lexis){.begin = -1, .end = -1};
-    ct_text *out = &lexis->beside[TOKENIZER];
-    ct__textf(out,
-              "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  "
-              "\"added_tokens\": [],\n  \"normalizer\": null,\n  \"pre_tokenizer\": %s,\n  "
-              "\"post_processor\": null,\n  \"decoder\": %s,\n  \"model\": {\n    \"type\": "
-              "\"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n    "
-              "\"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    "
-              "\"fuse_unk\": false,\n    \"byte_fallback\": false,\n    \"ignore_merges\": "
-              "false,\n    \"vocab\": {",
-              bytes ? level : "null", bytes ? level : "{\"type\": \"Fuse\"}");
-    for (int32_t i = 0; i < vocab->n; i++) {
-        char one[4];
-        ct__text_add(out, i ? ",\n      " : "\n      ");
-        if (bytes)
-            byte_name(i, out);
-        else
-            ct__json_string(out, one, ct__utf8_put(vocab->chars[i], one));
-        ct__textf(out, ": %" PRId32, i);
-    }
-    ct__text_add(out, "\n    },\n    \"merges\": []\n  }\n}\n");
-    ct__text_add(&lexis->beside[TOKENIZER_CONFIG],
-                 "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n  "
-                 "\"clean_up_tokenization_spaces\": false\n}\n");
-    return (!out->failed && !lexis->beside[TOKENIZER_CONFIG].failed) ||
-           no_memory("tokenizer", out->n, err);
+    ct__alphabet_json(vocab, out);
+    ct__text_add(config, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n  "
+                         "\"clean_up_tokenization_spaces\": false\n}\n");
+    return (!out->failed && !config->failed) || no_memory("tokenizer", out->n, err);
 }
 
 bool ct__lexis_save(const ct_lexis *lexis, const char *dir, ct_err *err) {

@@ -35,6 +35,7 @@ typedef struct run {
     size_t n_train; // tokens; the others validate
     ct_text characters;
     ct_lexis lexis; // what tokens stand for, where the corpus does not say it
+    bool beside;    // its files are in the folder
     ct_learner model;
     ct_learner_cache cache;
     ct_optim *optim;
@@ -625,6 +626,11 @@ static bool save(int64_t steps_done, void *user) {
     }
     r->saved = steps_done;
     r->saved_best = r->best;
+    if (!r->beside && !ct__lexis_save(&r->lexis, r->dir, r->err)) {
+        hint_checkpoint(r);
+        return false;
+    }
+    r->beside = true;
     return (!r->replaces || replace(r)) && ct__checkpoint_publish(r->o.out, steps_done, r->err);
 }
 
@@ -800,7 +806,7 @@ static bool read_text(run *r) {
         return false;
     }
     if (later && !read_lexis(r)) return false;
-    if (!later && o->arch && !ct__lexis_plain(&r->lexis, &r->corpus.vocab, r->err)) return false;
+    if (!later && !ct__lexis_plain(&r->lexis, &r->corpus.vocab, r->err)) return false;
     if (!ct__corpus_check(&r->corpus, context, r->err)) return false;
     if (!later) warn_of_binary(r);
     r->n_train = ct__split(r->corpus.n);
@@ -808,10 +814,12 @@ static bool read_text(run *r) {
     return !r->characters.failed || ct__err_memory(r->err, CT_NOWHERE, r->command, r->corpus.n);
 }
 
-// What lies beside the model from the first on: the tokenizer, and the text by it.
+// What lies beside the model from the first on: a tokenizer, and the text by it. That of bytes or characters comes with
+// the first save, so that a run that fails before it leaves nothing that would be lost.
 static bool save_lexis(run *r) {
-    return ct__lexis_save(&r->lexis, r->dir, r->err) &&
-           (!r->lexis.tokenizer || ct__lexis_keep(&r->corpus, r->dir, r->err));
+    if (!r->lexis.tokenizer && !r->o.resume) return true;
+    r->beside = ct__lexis_save(&r->lexis, r->dir, r->err);
+    return r->beside && (!r->lexis.tokenizer || ct__lexis_keep(&r->corpus, r->dir, r->err));
 }
 
 static bool make_batches(run *r) {

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "graph/graph.h"
 #include "io/weights.h"
+#include "text/alphabet.h"
 #include "text/gguf.h"
 
 enum { LONGEST_PATH = 4096 };
@@ -252,6 +253,15 @@ static bool read_gguf(ct_tokenizer *t, const char *path, ct_err *err) {
     return ok;
 }
 
+// A run whose tokens are bytes or characters says so in its config.json.
+static bool read_alphabet(ct_tokenizer *t, const char *folder, ct_err *err) {
+    ct_text json = {0};
+    const bool ok = ct__alphabet_of(folder, &json, err) &&
+                    ct__tokenizer_read_json(t, json.s, json.n, err) && ct__tokenizer_finish(t, err);
+    ct__text_free(&json);
+    return ok;
+}
+
 // A folder's own files count; where there is nothing but a model in GGUF, what that says.
 static bool load(ct_tokenizer *t, const char *path, ct_err *err) {
     char file[LONGEST_PATH];
@@ -260,6 +270,8 @@ static bool load(ct_tokenizer *t, const char *path, ct_err *err) {
     if (!(folder && has_file(path, file))) {
         if (!ct__weights_gguf(path, file, sizeof file, err)) return false;
         if (*file) return read_gguf(t, file, err);
+        if (folder && read_alphabet(t, path, err)) return true;
+        if (err->code) return false;
     }
     if (folder)
         return find_file(path, file, err) && read_file(t, file, err) &&

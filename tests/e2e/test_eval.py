@@ -104,8 +104,10 @@ def test_what_eval_refuses(model, encoder, tmp_path):
     was = config.read_text()
     try:
         config.write_text("{}")
+        text.write_text("a")
         assert cotan("eval", model, "--perplexity", text, fails=1).endswith(
-            "eval_perplexity: the tokenizer names no token that begins or ends a text, behind which the first one would be judged\n")
+            "eval_perplexity: the text has fewer than 2 tokens, and the tokenizer names none that begins or ends a text, behind which the first one would be "
+            "judged\n")
         (model / "tokenizer.json").rename(model / "away")
         assert cotan("eval", model, "--perplexity", text, fails=1).split(": ", 2)[2] == (
             f"tokenizer_load: {model}: the folder has no tokenizer: neither tokenizer.json, nor tokenizer.model, nor a .tiktoken file\n")

@@ -296,6 +296,8 @@ def test_the_calls_of_a_save(shim, corpus, memory):
         for name in ("config.json", "model.safetensors", "state.safetensors"):
             want += placed(unfinished, name)
         want += [("rename", unfinished, whole), ("fsync", "checkpoints")]
+        if step == SAVES[0]:
+            want += placed(".", "tokenizer.json") + placed(".", "tokenizer_config.json")
         for name in ("state.safetensors", "model.safetensors", "config.json"):
             want += named(step, name)
         want += [("fsync", ".")]
@@ -346,7 +348,7 @@ def test_a_run_that_no_longer_improves_ends(patient):
         f", {best:.4f} nats a character, after step {at}")
     assert shown[-1] == f"{COTAN} sample {out}/best"
     assert cotan("sample", out / "best", "--length", 3).returncode == 0
-    assert sorted(p.name for p in (out / "best").iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(p.name for p in (out / "best").iterdir()) == ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
     knows = {k: training(out)[k]
              for k in ("best_val_loss", "best_steps", "stale", "evaluations", "evaluated", "steps_done")}
     assert knows == {"best_val_loss": best, "best_steps": at, "stale": 3, "evaluations": len(found),

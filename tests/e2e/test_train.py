@@ -77,7 +77,7 @@ def test_folder(run):
     names = sorted(os.listdir(out))
     assert re.fullmatch(r"events\.out\.tfevents\.\d{10}\..+\.\d+\.0", names.pop(2))
     assert names == ["checkpoints", "config.json", "loss.svg", "metrics.jsonl", "model.safetensors",
-                     "state.safetensors"]
+                     "state.safetensors", "tokenizer.json", "tokenizer_config.json"]
     xml.parse(out / "loss.svg")
     config = json.loads((out / "config.json").read_text())
     assert config["model_type"] == "gpt2" and config["n_layer"] == 1 and config["n_positions"] == 16
@@ -295,7 +295,7 @@ def test_what_a_run_would_take_away(corpus, tmp_path, there):
         train(corpus, out, *words)
         shutil.rmtree(out / "checkpoints")
         names = ["model.safetensors", "state.safetensors", "config.json", "metrics.jsonl", "loss.svg",
-                 "best/model.safetensors", "best/config.json"]
+                 "best/model.safetensors", "best/config.json", "tokenizer.json", "tokenizer_config.json"]
         if there == "what was best":
             for name in names[:5]:
                 (out / name).unlink()
@@ -312,7 +312,8 @@ def test_what_a_run_would_take_away(corpus, tmp_path, there):
     assert said[1] == f"cotan: what is in {out} is replaced at the first save: {', '.join(names)}"
     assert [line["step"] for line in lines(out)] == [0, 1]
     assert sorted(p.name for p in out.iterdir() if not p.name.startswith("events")) == [
-        "best", "checkpoints", "config.json", "loss.svg", "metrics.jsonl", "model.safetensors", "state.safetensors"]
+        "best", "checkpoints", "config.json", "loss.svg", "metrics.jsonl", "model.safetensors", "state.safetensors", "tokenizer.json",
+        "tokenizer_config.json"]
     assert [p.name for p in (out / "best").iterdir()] == ["notes.txt"]
     (out / "state.safetensors").unlink()
     (out / "state.safetensors").mkdir()

@@ -52,6 +52,25 @@ def test_a_new_model(kind, tmp_path):
     assert theirs.generation_config.eos_token_id == json.loads((run / "generation_config.json").read_text())["eos_token_id"]
 
 
+@pytest.mark.parametrize("arch", ["gpt2", "llama"])
+@pytest.mark.parametrize("tokens", ["bytes", "chars"])
+def test_bytes_and_characters(tokens, arch, tmp_path):
+    text, run = tmp_path / "text.txt", tmp_path / "run"
+    text.write_text("naïve → cafés \U0001fa75\n" + TEXT.read_text())
+    cotan("train", "--data", text, "--tokens", tokens, "--arch", arch, *SIZES, "--steps", 3, "--out", run)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(run, attn_implementation="eager").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(run)
+    some = text.read_text()[:300]
+    ids = tokenizer(some).input_ids
+    letters = sorted(set(text.read_text()))
+    assert ids == (list(some.encode()) if tokens == "bytes" else [letters.index(c) for c in some])
+    assert tokenizer.decode(ids) == some
+    ids = np.array([ids[:16]], np.int32)
+    with torch.no_grad():
+        want = theirs(input_ids=torch.from_numpy(ids).long()).logits.numpy()
+    assert abs(want - ours(run, ids, tmp_path)).max() < 1e-4 * max(1, abs(want).max())
+
+
 @pytest.mark.parametrize("name", ["llama3", "qwen3", "gemma", "gpt2", "mixtral", "mamba"])
 def test_a_step_on_from_theirs(name, tmp_path):
     """From weights that their library wrote, with a tokenizer of theirs, on one window, which is found by its loss: the gradients
