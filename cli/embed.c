@@ -15,10 +15,10 @@ typedef struct embedding {
     ct_pretrained *model;
     ct_lm_text *texts; // (n), and behind them the query
     size_t n;
-    float *vectors; // (n, width)
+    float *vectors; // (n, width); of a model with classes scores (n, labels)
     const char *query, *out;
-    int64_t top;
-    bool json;
+    int64_t top, labels; // labels: 0: the model makes vectors
+    bool json, classify;
     ct_embed_options o;
 } embedding;
 
@@ -95,8 +95,10 @@ static int rank(const embedding *e) {
     ranked *list = malloc((e->n + 1) * sizeof *list);
     if (!list) return refuse("embed: out of memory");
     for (size_t i = 0; i < e->n; i++)
-        list[i] = (ranked){
-            similarity(e->vectors + i * width, e->vectors + e->n * width, e->model->width), i};
+        list[i] = (ranked){e->labels ? (double)e->vectors[i]
+                                     : similarity(e->vectors + i * width, e->vectors + e->n * width,
+                                                  e->model->width),
+                           i};
     qsort(list, e->n, sizeof *list, best_first);
     for (size_t i = 0; i < e->n && (!e->top || i < (size_t)e->top); i++) {
         const ct_lm_text *t = &e->texts[list[i].at];
@@ -113,6 +115,59 @@ static int rank(const embedding *e) {
     }
     free(list);
     return EXIT_DONE;
+}
+
+// -------------------------------------------------------------------------------------------- classes
+
+static int tell_classes(const embedding *e) {
+    char name[256];
+    for (size_t i = 0; i < e->n; i++) {
+        const ct_lm_text *t = &e->texts[i];
+        const float *scores = e->vectors + i * (size_t)e->labels;
+        json_t *one = json_object();
+        int64_t best = 0;
+        for (int64_t k = 0; k < e->labels; k++) {
+            ct_lm_label(e->model->lm, k, name, sizeof name);
+            json_object_set_new(one, name, json_real((double)scores[k]));
+            if (scores[k] > scores[best]) best = k;
+        }
+        if (e->json) {
+            json_t *line = json_pack("{s:I, s:s%, s:O}", "index", (json_int_t)i, "text", t->s, t->n,
+                                     "scores", one);
+            if (line) json_dumpf(line, stdout, 0);
+            json_decref(line);
+        } else {
+            ct_lm_label(e->model->lm, best, name, sizeof name);
+            printf("%7.4f  %-12s  ", (double)scores[best], plain(name));
+            put_visible(stdout, t->s, t->n, "                       ");
+        }
+        json_decref(one);
+        putchar('\n');
+    }
+    return EXIT_DONE;
+}
+
+// Scores of texts, or of how well each fits the query.
+static int classify(embedding *e) {
+    if (e->query && e->labels != 1)
+        return refuse(
+            "embed: %s tells %lld classes of texts apart; --rank takes a model of one, or "
+            "one that makes vectors",
+            plain(e->model->path), (long long)e->labels);
+    e->vectors = malloc((e->n * (size_t)e->labels + 1) * sizeof *e->vectors);
+    if (!e->vectors) return refuse("embed: out of memory");
+    for (size_t i = 0; e->query && i < e->n; i++) {
+        e->texts[i].second = e->texts[i].s;
+        e->texts[i].n_second = e->texts[i].n;
+        e->texts[i].s = e->query;
+        e->texts[i].n = strlen(e->query);
+    }
+    if (!ct_lm_classify_with(e->model->lm, e->model->tokenizer, e->texts, e->n, e->vectors, e->o))
+        return fail();
+    for (size_t i = 0; e->query && i < e->n; i++)
+        e->texts[i] = (ct_lm_text){.s = e->texts[i].second, .n = e->texts[i].n_second};
+    if (!e->query) ct_lm_probabilities(e->model->lm, e->vectors, e->n);
+    return e->query ? rank(e) : tell_classes(e);
 }
 
 // ------------------------------------------------------------------------------------------------ all
@@ -138,6 +193,15 @@ static bool add_lines(embedding *e, const char *s, size_t n) {
 static int embed(embedding *e, int pooling, bool raw) {
     ct_embedding how;
     int64_t tokens = 0;
+    e->labels = ct_lm_look(e->model->lm).labels;
+    if (e->classify && !e->labels)
+        return refuse("embed: %s has no head that tells classes of texts apart",
+                      plain(e->model->path));
+    if (e->labels && (e->classify || e->query) && (pooling >= 0 || raw))
+        return refuse("embed: --%s is for vectors, which %s does not make for that",
+                      raw ? "raw" : "pooling", plain(e->model->path));
+    if (e->labels && (e->classify || e->query)) return classify(e);
+    e->labels = 0;
     if (!ct_embedding_read(e->model->path, e->model->lm, &how)) return fail();
     if (pooling >= 0) how.pooling = (ct_pooling)(pooling + CT_POOL_MEAN);
     if (raw) how.normalised = false;
@@ -182,8 +246,11 @@ static int check(const embedding *e, const command *c, const char *file) {
     if (c->n_words > 1 && file)
         return refuse("embed: texts are given as words or by --file, not both");
     if (e->query && e->out) return refuse("embed: --out is for vectors, not for --rank");
-    if (!e->query && (e->top || e->json))
-        return refuse("embed: --%s is for --rank", e->top ? "top" : "json");
+    if (e->classify && (e->query || e->out))
+        return refuse("embed: --classify and --%s are two things", e->query ? "rank" : "out");
+    if (!e->query && (e->top || (e->json && !e->classify)))
+        return refuse("embed: --%s is for --rank%s", e->top ? "top" : "json",
+                      e->top ? "" : " and --classify");
     if (e->out && !ends_with(e->out, ".npy") && !ends_with(e->out, ".safetensors"))
         return refuse("embed: --out is a file .npy or .safetensors, not \"%s\"", plain(e->out));
     return EXIT_DONE;
@@ -203,7 +270,9 @@ int run_embed(int argc, char **argv) {
         {"rank", OPT_TEXT, "QUERY", "the texts by how much they are like this one, best first",
          .out = &e.query},
         {"top", OPT_WHOLE, "N", "of --rank: only the first N", 1, 1e15, .out = &e.top},
-        {"json", OPT_FLAG, NULL, "of --rank: a JSON object a line", .out = &e.json},
+        {"classify", OPT_FLAG, NULL, "the label of each text and its probability",
+         .out = &e.classify},
+        {"json", OPT_FLAG, NULL, "of --rank and --classify: a JSON object a line", .out = &e.json},
         {"out", OPT_PATH, "FILE", "writes the vectors there: .npy, or .safetensors", .out = &e.out},
         {"pooling", OPT_CHOICE, "HOW",
          "mean, cls, last, max, sqrt or weighted (what the model's folder says)",
@@ -226,10 +295,14 @@ int run_embed(int argc, char **argv) {
             "a folder, a GGUF file, or ORG/NAME that cotan pull brought: an encoder (bert ...) or\n"
             "a decoder. What its folder says of pooling (modules.json of sentence-transformers)\n"
             "holds; else it is the mean of an encoder's tokens and the last token of a decoder,\n"
-            "and vectors have length 1. Vectors come as JSON, one a line.\n",
+            "and vectors have length 1. Vectors come as JSON, one a line. With a model that tells\n"
+            "classes of texts apart (...ForSequenceClassification) --classify says which, and\n"
+            "--rank reads each text together with the query, as rerankers do.\n",
         .examples = "  cotan embed my-encoder \"a text\" \"another one\"\n"
                     "  cotan embed my-encoder --file lines.txt --out vectors.npy\n"
-                    "  cotan embed my-encoder --file lines.txt --rank \"what is sought\" --top 5\n",
+                    "  cotan embed my-encoder --file lines.txt --rank \"what is sought\" --top 5\n"
+                    "  cotan embed my-reranker --file lines.txt --rank \"what is sought\" --top 5\n"
+                    "  cotan embed my-sentiments --classify \"I like it.\"\n",
         .opts = options,
         .n = sizeof options / sizeof *options,
         .several = true,

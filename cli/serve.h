@@ -169,7 +169,11 @@ model *named_model(exchange *x, bool writes);
 model *find_model(server *s, const char *name);
 const char *short_name(const char *name, size_t *n); // without Ollama's ":latest"
 // Vectors (n, width) of texts that are given by their tokens, as the model's folder has it. False: `why` says it.
-bool read_vectors(model *m, const ct_lm_text *texts, size_t n, float *vectors, char why[512]);
+bool read_vectors(model *m, const ct_lm_text *texts, size_t n, float *vectors, ct_embed_options o,
+                  char why[512]);
+// Scores (n, labels) of a model that tells classes of texts apart.
+bool read_classes(model *m, const ct_lm_text *texts, size_t n, float *scores, ct_embed_options o,
+                  char why[512]);
 // Of each token but the first the log-probability, and the n_best likeliest ones in its place: own (n), best (n, n_best).
 bool read_likely(model *m, const int32_t *ids, size_t n, double *own, ct_engine_choice *best,
                  size_t n_best, char why[512]);
@@ -320,6 +324,9 @@ bool answer_models(exchange *x);
 bool answer_model(exchange *x);
 bool answer_embeddings(exchange *x);
 bool answer_rerank(exchange *x);
+bool answer_predict(exchange *x);
+bool answer_tei_embed(exchange *x);
+json_t *json_numbers(const float *v, int64_t n);
 bool answer_tokenize(exchange *x);
 bool answer_detokenize(exchange *x);
 bool answer_ollama_chat(exchange *x);

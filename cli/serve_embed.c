@@ -1,4 +1,4 @@
-// POST /v1/embeddings and /rerank: texts as vectors, as cotan embed makes them.
+// POST /v1/embeddings and Ollama's: texts as vectors, as cotan embed makes them.
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ static bool embed(exchange *x, model *m, const id_list *ids, const char *param, 
         texts[i] = (ct_lm_text){.ids = ids[i].ids, .n_ids = ids[i].n};
         all->tokens += ids[i].n;
     }
-    if (ok && !read_vectors(m, texts, all->n, all->v, why))
+    if (ok && !read_vectors(m, texts, all->n, all->v, (ct_embed_options){.how = m->embeds}, why))
         ok = refuse_request(x, 400, param, "%s", why);
     free(texts);
     return ok;
@@ -65,7 +65,7 @@ static bool read_inputs(exchange *x, model *m, json_t *input, const char *param,
     return ok;
 }
 
-static json_t *numbers(const float *v, int64_t n) {
+json_t *json_numbers(const float *v, int64_t n) {
     json_t *list = json_array();
     for (int64_t i = 0; i < n; i++) json_array_append_new(list, json_real((double)v[i]));
     return list;
@@ -111,7 +111,7 @@ bool answer_embeddings(exchange *x) {
         json_array_append_new(
             data,
             json_pack("{s:s, s:I, s:o}", "object", "embedding", "index", (json_int_t)i, "embedding",
-                      packed ? base64(v, (size_t)width * sizeof *v) : numbers(v, width)));
+                      packed ? base64(v, (size_t)width * sizeof *v) : json_numbers(v, width)));
     }
     free(all.v);
     if (!ok) {
@@ -133,7 +133,7 @@ bool answer_ollama_embed(exchange *x) {
     json_t *list = json_array();
     const bool ok = read_inputs(x, m, json_object_get(x->asked, "input"), "input", &all);
     for (size_t i = 0; ok && i < all.n; i++)
-        json_array_append_new(list, numbers(all.v + i * (size_t)m->is->width, m->is->width));
+        json_array_append_new(list, json_numbers(all.v + i * (size_t)m->is->width, m->is->width));
     free(all.v);
     if (!ok) {
         json_decref(list);
@@ -150,93 +150,7 @@ bool answer_ollama_embeddings(exchange *x) {
     vectors all = {0};
     if (!m) return false;
     const bool ok = read_inputs(x, m, json_object_get(x->asked, "prompt"), "prompt", &all);
-    json_t *list = ok ? numbers(all.v, m->is->width) : NULL;
+    json_t *list = ok ? json_numbers(all.v, m->is->width) : NULL;
     free(all.v);
     return ok && reply_json(x, json_pack("{s:o}", "embedding", list));
-}
-
-// ------------------------------------------------------------------------------------------ ranking
-
-typedef struct rank {
-    size_t index;
-    double score;
-} rank;
-
-static int by_score(const void *a, const void *b) {
-    const rank *p = a, *q = b;
-    if (p->score != q->score) return p->score < q->score ? 1 : -1;
-    return p->index < q->index ? -1 : 1;
-}
-
-// Cohere's and others' clients send documents as texts, or as objects with one.
-static json_t *document_texts(exchange *x, json_t *documents) {
-    json_t *list = json_array(), *one;
-    size_t i;
-    json_array_foreach(documents, i, one) {
-        json_t *text = json_is_object(one) ? json_object_get(one, "text") : one;
-        if (json_is_string(text)) {
-            json_array_append(list, text);
-            continue;
-        }
-        refuse_request(x, 400, "documents", "documents[%zu] must be a string, not %s", i,
-                       shown(one));
-        json_decref(list);
-        return NULL;
-    }
-    return list;
-}
-
-static json_t *ranking(const model *m, const vectors *q, const vectors *all, size_t top,
-                       json_t *texts, bool with_texts) {
-    const size_t width = (size_t)m->is->width;
-    rank *ranks = calloc(all->n, sizeof *ranks);
-    json_t *list = json_array();
-    for (size_t i = 0; ranks && i < all->n; i++) {
-        ranks[i].index = i;
-        for (size_t k = 0; k < width; k++)
-            ranks[i].score += (double)q->v[k] * all->v[i * width + k];
-    }
-    if (ranks) qsort(ranks, all->n, sizeof *ranks, by_score);
-    for (size_t i = 0; ranks && i < top && i < all->n; i++) {
-        json_t *one = json_pack("{s:I, s:f}", "index", (json_int_t)ranks[i].index,
-                                "relevance_score", ranks[i].score);
-        if (with_texts)
-            json_object_set_new(one, "document",
-                                json_pack("{s:O}", "text", json_array_get(texts, ranks[i].index)));
-        json_array_append_new(list, one);
-    }
-    free(ranks);
-    return list;
-}
-
-bool answer_rerank(exchange *x) {
-    json_t *documents = NULL;
-    const char *query = NULL;
-    bool with_texts = false;
-    ct_num top = {0};
-    const field fields[] = {{"query", FIELD_TEXT, .out = &query},
-                            {"documents", FIELD_LIST, .out = &documents},
-                            {"return_documents", FIELD_FLAG, .out = &with_texts},
-                            {"top_n", FIELD_WHOLE, 1, 1e9, &top}};
-    model *m = named_model(x, false);
-    if (!m || !read_fields(x, x->asked, "", fields, 4)) return false;
-    if (!query) return refuse_request(x, 400, "query", "query must be a string, not missing");
-    if (!json_array_size(documents))
-        return refuse_request(x, 400, "documents",
-                              "documents must be a list of at least one, not %s",
-                              documents ? shown(documents) : "missing");
-    json_t *texts = document_texts(x, documents);
-    vectors q = {0}, all = {0};
-    bool ok = texts && read_inputs(x, m, json_object_get(x->asked, "query"), "query", &q) &&
-              read_inputs(x, m, texts, "documents", &all);
-    const size_t n = top.given ? (size_t)top.value : all.n;
-    if (ok)
-        ok = reply_json(x, json_pack("{s:s, s:o, s:{s:I, s:I}}", "model", m->name, "results",
-                                     ranking(m, &q, &all, n, texts, with_texts), "usage",
-                                     "prompt_tokens", (json_int_t)(q.tokens + all.tokens),
-                                     "total_tokens", (json_int_t)(q.tokens + all.tokens)));
-    free(q.v);
-    free(all.v);
-    json_decref(texts);
-    return ok;
 }

@@ -235,10 +235,17 @@ static bool end_reading(model *m, ct_ctx *own, bool ok, char why[512]) {
     return ok;
 }
 
-bool read_vectors(model *m, const ct_lm_text *texts, size_t n, float *vectors, char why[512]) {
+bool read_vectors(model *m, const ct_lm_text *texts, size_t n, float *vectors, ct_embed_options o,
+                  char why[512]) {
     ct_ctx *own = begin_reading(m);
-    const bool ok = ct_lm_embed_with(m->is->lm, m->is->tokenizer, texts, n, vectors,
-                                     (ct_embed_options){.how = m->embeds});
+    const bool ok = ct_lm_embed_with(m->is->lm, m->is->tokenizer, texts, n, vectors, o);
+    return end_reading(m, own, ok, why);
+}
+
+bool read_classes(model *m, const ct_lm_text *texts, size_t n, float *scores, ct_embed_options o,
+                  char why[512]) {
+    ct_ctx *own = begin_reading(m);
+    const bool ok = ct_lm_classify_with(m->is->lm, m->is->tokenizer, texts, n, scores, o);
     return end_reading(m, own, ok, why);
 }
 

@@ -22,6 +22,8 @@ const route routes[] = {
     {"POST", "/detokenize", .answer = answer_detokenize},
     {"POST", "/rerank", .answer = answer_rerank},
     {"POST", "/v1/rerank", .answer = answer_rerank},
+    {"POST", "/embed", .answer = answer_tei_embed},
+    {"POST", "/predict", .answer = answer_predict},
     {"POST", "/api/chat", .style = STYLE_OLLAMA, .answer = answer_ollama_chat},
     {"POST", "/api/generate", .style = STYLE_OLLAMA, .answer = answer_ollama_generate},
     {"POST", "/api/embed", .style = STYLE_OLLAMA, .answer = answer_ollama_embed},

@@ -37,12 +37,17 @@ typedef struct ct_lm_text {
     // Its tokens (n_ids), which are taken as they are; NULL: the tokenizer finds them.
     const int32_t *ids;
     size_t n_ids;
+    // Another text that is read together with it, an answer to a question, in the form that the tokenizer's file has
+    // for two; NULL: none.
+    const char *second;
+    size_t n_second;
 } ct_lm_text;
 typedef struct ct_embed_options {
     ct_embedding how; // zero: the default of the model, as ct_embedding_read has it
-    bool truncate;    // of a text that is too long the end is left out; else it is an error
-    int64_t batch;    // tokens of a pass at most, but for one text alone; default 2048
-    int64_t *tokens;  // takes how many were read; NULL: not
+    // Of a text that is too long the end is left out, of two that of the longer one first; else it is an error.
+    bool truncate;
+    int64_t batch;   // tokens of a pass at most, but for one text alone; default 2048
+    int64_t *tokens; // takes how many were read; NULL: not
     // After each pass: texts.
     void (*progress)(int64_t done, int64_t all, void *user);
     ct_stop_fn stop; // true: the error is CT_E_INTERRUPTED
@@ -59,6 +64,27 @@ CT_API CT_MUST_USE bool ct_lm_embed_with(const ct_lm *lm, const ct_tokenizer *to
     CT__LM_EMBED(lm, tokenizer, texts, n, __VA_ARGS__, .here = CT_HERE)
 #define CT__LM_EMBED(lm, tokenizer, texts, n, vectors, ...)                                        \
     ct_lm_embed_with((lm), (tokenizer), (texts), (n), (vectors), (ct_embed_options){__VA_ARGS__})
+
+// -------------------------------------------------------------------------------- classes of texts
+
+// Scores (n, labels) of n texts by a model with a head for that (config.json's ...ForSequenceClassification;
+// ct_lm_look says how many labels there are): what stands in a text, or by one score how well two texts fit, as rerankers
+// have it. As the head gives them, before ct_lm_probabilities. Of options.how only `most` acts: the head says which
+// tokens it looks at. False: see ct_error_text.
+//     if (!ct_lm_classify(lm, tokenizer, texts, n, scores, .batch = 4096)) return 1;
+CT_API CT_MUST_USE bool ct_lm_classify_with(const ct_lm *lm, const ct_tokenizer *tokenizer,
+                                            const ct_lm_text *texts, size_t n, float *scores,
+                                            ct_embed_options options);
+#define ct_lm_classify(lm, tokenizer, texts, n, ...)                                               \
+    CT__LM_CLASSIFY(lm, tokenizer, texts, n, __VA_ARGS__, .here = CT_HERE)
+#define CT__LM_CLASSIFY(lm, tokenizer, texts, n, scores, ...)                                      \
+    ct_lm_classify_with((lm), (tokenizer), (texts), (n), (scores), (ct_embed_options){__VA_ARGS__})
+// Scores (n, labels) become probabilities in their place: of a softmax or, where config.json says that a text may have
+// several labels (problem_type), or there is one alone, each by itself.
+CT_API void ct_lm_probabilities(const ct_lm *lm, float *scores, size_t n);
+// What config.json calls a label (id2label), into `name`, ended by a zero byte: n bytes at most; else "LABEL_" and its
+// number.
+CT_API void ct_lm_label(const ct_lm *lm, int64_t label, char *name, size_t n);
 
 #ifdef __cplusplus
 }

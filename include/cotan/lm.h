@@ -188,6 +188,8 @@ typedef struct ct_lm_about {
     bool writes; // goes on with texts; false: an encoder, or one that reads and writes
     bool pairs;  // reads one text and writes another (t5, bart)
     bool scores; // has logits; false: its file holds no output layer (BertModel)
+    // Classes of texts that it tells apart, by ct_lm_classify (cotan/embed.h); 0: it does not.
+    int64_t labels;
 } ct_lm_about;
 CT_API ct_lm_about ct_lm_look(const ct_lm *lm); // all zero of NULL
 // Writes config.json and model.safetensors into the folder, with the names that the model came with.

@@ -224,7 +224,8 @@ class Model:
         self.path = path if os.path.exists(path) else _core._lm_find(path)
         self._handle = _core._lm_load(self.path, trainable)
         (self.model_type, self.context_length, self.vocab_size, self.hidden_size, self.num_layers, self.writes, self._pairs,
-         self._scores) = _core._lm_about(self._handle)
+         self._scores, labels) = _core._lm_about(self._handle)
+        self.labels = [_core._lm_label(self._handle, i) for i in range(labels)]
         self.trainable = trainable
         self.tokenizer = self._part(Tokenizer)
         self.chat_template = self._part(ChatTemplate)
@@ -441,6 +442,19 @@ class Model:
         with self._lock:
             vectors = _core._lm_embed(self._handle, self._tokenizer("embed")._handle, texts, by, normalised, most, truncate, batch_tokens)
         return vectors[0] if one else vectors
+
+    def classify(self, texts, *, probabilities=False, truncate=False, batch_tokens=0):
+        """Of a model that tells classes of texts apart (...ForSequenceClassification; `labels` names them) the scores (n, labels) of n
+        texts, or (labels,) of one; a text may be a tuple of two that are read together, a question and an answer. probabilities: of
+        a softmax or, where labels do not exclude each other or there is one alone, each by itself."""
+        one = isinstance(texts, (str, tuple))
+        texts = [texts] if one else list(texts)
+        for text in texts:
+            if not (isinstance(text, str) or isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text)):
+                raise TypeError(f"classify: texts must be str, or tuples of two, not {text!r:.60}")
+        with self._lock:
+            scores = _core._lm_classify(self._handle, self._tokenizer("classify")._handle, texts, truncate, probabilities, batch_tokens)
+        return scores[0] if one else scores
 
     # -------------------------------------------------------------------------------------------- judging
 

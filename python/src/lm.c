@@ -132,15 +132,15 @@ static PyObject *architecture(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-// _lm_about(model): type, context, vocab, width, layers, writes, pairs, scores
+// _lm_about(model): type, context, vocab, width, layers, writes, pairs, scores, labels
 static PyObject *about(PyObject *module, PyObject *o) {
     (void)module;
     const model *m = model_of(o);
     if (!m) return NULL;
     const ct_lm_about a = ct_lm_look(m->lm);
-    return Py_BuildValue("(sLLLLNNN)", a.type, (long long)a.context, (long long)a.vocab,
+    return Py_BuildValue("(sLLLLNNNL)", a.type, (long long)a.context, (long long)a.vocab,
                          (long long)a.width, (long long)a.layers, PyBool_FromLong(a.writes),
-                         PyBool_FromLong(a.pairs), PyBool_FromLong(a.scores));
+                         PyBool_FromLong(a.pairs), PyBool_FromLong(a.scores), (long long)a.labels);
 }
 
 typedef struct saving {
@@ -385,6 +385,7 @@ typedef struct embedded {
     ct_lm_text *texts;
     size_t n;
     float *vectors;
+    bool probabilities; // of classes
     ct_embed_options o;
 } embedded;
 static void embed_now(void *user) {
@@ -426,6 +427,68 @@ static PyObject *embed(PyObject *module, PyObject *args) {
     return result;
 }
 
+// _lm_label(model, i)
+static PyObject *label(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o;
+    long long i;
+    char name[512];
+    if (!PyArg_ParseTuple(args, "OL:_lm_label", &o, &i)) return NULL;
+    const model *m = model_of(o);
+    if (!m) return NULL;
+    ct_lm_label(m->lm, i, name, sizeof name);
+    return PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace");
+}
+
+static void classify_now(void *user) {
+    embedded *e = user;
+    if (!ct_lm_classify_with(e->lm, e->tokenizer, e->texts, e->n, e->vectors, e->o)) return;
+    if (e->probabilities) ct_lm_probabilities(e->lm, e->vectors, e->n);
+}
+
+// A text, or two in a tuple.
+static bool text_of(PyObject *one, ct_lm_text *text) {
+    Py_ssize_t n, second = 0;
+    if (!PyTuple_Check(one)) {
+        text->s = PyUnicode_AsUTF8AndSize(one, &n);
+    } else if (!PyArg_ParseTuple(one, "s#s#", &text->s, &n, &text->second, &second)) {
+        return false;
+    }
+    if (!text->s) return false;
+    text->n = (size_t)n;
+    text->n_second = (size_t)second;
+    return true;
+}
+
+// _lm_classify(model, tokenizer, texts, truncate, probabilities, batch): (n, labels)
+static PyObject *classify(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o, *t, *list, *result = NULL;
+    int truncate, probabilities;
+    long long batch;
+    embedded e = {.o = {.stop = interrupted, .here = enter()}};
+    if (!PyArg_ParseTuple(args, "OOO!ppL:_lm_classify", &o, &t, &PyList_Type, &list, &truncate,
+                          &probabilities, &batch))
+        return NULL;
+    model *m = model_of(o);
+    if (!m || !(e.tokenizer = tokenizer_of(t))) return NULL;
+    e.lm = m->lm;
+    e.o.truncate = truncate, e.o.batch = batch, e.probabilities = probabilities;
+    e.n = (size_t)PyList_Size(list);
+    const int64_t labels = ct_lm_look(m->lm).labels;
+    e.texts = calloc(e.n + 1, sizeof *e.texts);
+    e.vectors = calloc(e.n * (size_t)labels + 1, sizeof *e.vectors);
+    bool ok = (e.texts && e.vectors) || (PyErr_NoMemory(), false);
+    for (size_t i = 0; ok && i < e.n; i++)
+        ok = text_of(PyList_GetItem(list, (Py_ssize_t)i), &e.texts[i]);
+    if (ok && model_run(m, classify_now, &e, e.o.here))
+        result = tensor_new(ct_from_at(e.vectors, CT_F32, CT_DIMS((int64_t)e.n, labels), e.o.here),
+                            e.o.here);
+    free(e.texts);
+    free(e.vectors);
+    return result;
+}
+
 PyMethodDef lm_methods[] = {
     {"_lm_load", load, METH_VARARGS, NULL},
     {"_lm_find", find, METH_VARARGS, NULL},
@@ -442,5 +505,7 @@ PyMethodDef lm_methods[] = {
     {"_lm_choices", choices, METH_VARARGS, NULL},
     {"_lm_embedding", embedding, METH_VARARGS, NULL},
     {"_lm_embed", embed, METH_VARARGS, NULL},
+    {"_lm_label", label, METH_VARARGS, NULL},
+    {"_lm_classify", classify, METH_VARARGS, NULL},
     {0},
 };

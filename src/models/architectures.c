@@ -11,7 +11,8 @@ const char *const ct__architectures[] = {
     "output=lm_head "
     "attn_norm=input_layernorm mlp_norm=post_attention_layernorm q=self_attn.q_proj "
     "k=self_attn.k_proj "
-    "v=self_attn.v_proj o=self_attn.o_proj gate=mlp.gate_proj up=mlp.up_proj down=mlp.down_proj",
+    "v=self_attn.v_proj o=self_attn.o_proj gate=mlp.gate_proj up=mlp.up_proj down=mlp.down_proj "
+    "score_output=score",
     "mistral: like=llama class=MistralForCausalLM window=$sliding_window|0 "
     "new=sliding_window:null",
     "mixtral: like=mistral class=MixtralForCausalLM experts=$num_local_experts routing=softmax "
@@ -136,7 +137,7 @@ const char *const ct__architectures[] = {
     "embed=transformer.wte position_table=transformer.wpe layer=transformer.h.% "
     "final_norm=transformer.ln_f output=lm_head attn_norm=ln_1 mlp_norm=ln_2 "
     "joined_qkv=attn.c_attn "
-    "o=attn.c_proj up=mlp.c_fc down=mlp.c_proj",
+    "o=attn.c_proj up=mlp.c_fc down=mlp.c_proj score_output=score",
     "gptj: kv_heads=heads class=GPTJForCausalLM gguf=gptj norm=layer norm_bias=1 mlp_bias=1 "
     "head_bias=1 "
     "rope=pairs "
@@ -144,6 +145,7 @@ const char *const ct__architectures[] = {
     "embed=transformer.wte layer=transformer.h.% final_norm=transformer.ln_f output=lm_head "
     "attn_norm=ln_1 "
     "q=attn.q_proj k=attn.k_proj v=attn.v_proj o=attn.out_proj up=mlp.fc_in down=mlp.fc_out "
+    "score_output=score "
     "new=n_embd:width;n_layer:layers;n_head:heads;n_positions:context;n_inner:hidden;rotary_dim:"
     "head",
     "gpt_neox: kv_heads=heads act=$hidden_act|gelu class=GPTNeoXForCausalLM gguf=gptneox "
@@ -154,7 +156,7 @@ const char *const ct__architectures[] = {
     "output=embed_out "
     "attn_norm=input_layernorm mlp_norm=post_attention_layernorm "
     "joined_qkv=attention.query_key_value "
-    "o=attention.dense up=mlp.dense_h_to_4h down=mlp.dense_4h_to_h "
+    "o=attention.dense up=mlp.dense_h_to_4h down=mlp.dense_4h_to_h score_output=score "
     "new=rotary_pct:0.25;use_parallel_residual:true",
     // ------------------------------------------------------------------------------ encoders
     "bert: act=$hidden_act|$activation|gelu class=BertForMaskedLM gguf=bert family=encoder "
@@ -169,13 +171,16 @@ const char *const ct__architectures[] = {
     "attn_norm=attention.output.LayerNorm up=intermediate.dense down=output.dense "
     "mlp_norm=output.LayerNorm output_dense=cls.predictions.transform.dense "
     "output_norm=cls.predictions.transform.LayerNorm output=cls.predictions.decoder "
-    "logit_bias=cls.predictions.bias",
+    "logit_bias=cls.predictions.bias score_pool=cls score_dense=bert.pooler.dense "
+    "score_output=classifier",
     "roberta: like=bert class=RobertaForMaskedLM first_position=$pad_token_id+1|2 "
     "embed=roberta.embeddings.word_embeddings "
     "position_table=roberta.embeddings.position_embeddings "
     "type_table=roberta.embeddings.token_type_embeddings embed_norm=roberta.embeddings.LayerNorm "
     "layer=roberta.encoder.layer.% output_dense=lm_head.dense output_norm=lm_head.layer_norm "
-    "output=lm_head.decoder logit_bias=lm_head.bias",
+    "output=lm_head.decoder logit_bias=lm_head.bias score_dense=classifier.dense "
+    "score_output=classifier.out_proj",
+    "xlm-roberta: like=roberta class=XLMRobertaForMaskedLM",
     "distilbert: like=bert class=DistilBertForMaskedLM gguf= eps=1e-12 types=0 type_table= "
     "embed=distilbert.embeddings.word_embeddings "
     "position_table=distilbert.embeddings.position_embeddings "
@@ -184,7 +189,7 @@ const char *const ct__architectures[] = {
     "o=attention.out_lin attn_norm=sa_layer_norm up=ffn.lin1 down=ffn.lin2 "
     "mlp_norm=output_layer_norm "
     "output_dense=vocab_transform output_norm=vocab_layer_norm output=vocab_projector "
-    "logit_bias=vocab_projector.bias",
+    "logit_bias=vocab_projector.bias score_act=relu score_dense=pre_classifier",
     "modernbert: like=bert act=$hidden_activation|gelu class=ModernBertForMaskedLM "
     "gguf=modern-bert norm_bias=$norm_bias|0 "
     "qkv_bias=$attention_bias|0 out_bias=$attention_bias|0 mlp_bias=$mlp_bias|0 rope=half "
@@ -195,7 +200,8 @@ const char *const ct__architectures[] = {
     "joined_qkv=attn.Wqkv o=attn.Wo attn_norm=attn_norm mlp_norm=mlp_norm gate_up=mlp.Wi "
     "down=mlp.Wo "
     "final_norm=model.final_norm output_dense=head.dense output_norm=head.norm output=decoder "
-    "logit_bias=decoder.bias",
+    "logit_bias=decoder.bias score_act=act score_pool=$classifier_pooling|cls "
+    "score_dense=head.dense score_norm=head.norm",
     // ------------------------------------------------------------------------------ one reads, one writes
     "t5: class=T5ForConditionalGeneration gguf=t5 encoder=t5.encoder "
     "layers=$num_decoder_layers|$num_layers "

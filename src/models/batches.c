@@ -14,8 +14,9 @@ static int longest_first(const void *a, const void *b) {
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-bool ct__batches_begin(ct_batches *b, const ct_lm_tokens *texts, size_t n, int64_t most) {
-    *b = (ct_batches){.texts = texts, .n = n, .most = most};
+bool ct__batches_begin(ct_batches *b, const ct_lm_tokens *texts, const int32_t *const *kinds,
+                       size_t n, int64_t most) {
+    *b = (ct_batches){.texts = texts, .kinds = kinds, .n = n, .most = most};
     place *places = ct__malloc((n + 1) * sizeof *places);
     b->order = ct__malloc((n + 1) * sizeof *b->order);
     if (!places || !b->order) {
@@ -30,7 +31,8 @@ bool ct__batches_begin(ct_batches *b, const ct_lm_tokens *texts, size_t n, int64
         n && texts[b->order[0]].n > (size_t)most ? texts[b->order[0]].n : (size_t)most;
     b->tokens = ct__malloc(room * sizeof *b->tokens);
     b->lengths = ct__malloc((n + 1) * sizeof *b->lengths);
-    return b->tokens && b->lengths;
+    if (kinds) b->kind = ct__malloc(room * sizeof *b->kind);
+    return b->tokens && b->lengths && (!kinds || b->kind);
 }
 
 bool ct__batches_next(ct_batches *b) {
@@ -40,9 +42,12 @@ bool ct__batches_next(ct_batches *b) {
     const size_t fit = b->time > b->most ? 1 : (size_t)(b->most / b->time), left = b->n - b->next;
     b->rows = (int64_t)(left < fit ? left : fit);
     memset(b->tokens, 0, (size_t)(b->rows * b->time) * sizeof *b->tokens);
+    if (b->kind) memset(b->kind, 0, (size_t)(b->rows * b->time) * sizeof *b->kind);
     for (int64_t i = 0; i < b->rows; i++) {
         const ct_lm_tokens *t = &b->texts[b->which[i]];
         memcpy(b->tokens + i * b->time, t->v, t->n * sizeof *t->v);
+        if (b->kind && b->kinds[b->which[i]])
+            memcpy(b->kind + i * b->time, b->kinds[b->which[i]], t->n * sizeof *b->kind);
         b->lengths[i] = (int32_t)t->n;
     }
     b->next += (size_t)b->rows;
@@ -53,6 +58,7 @@ void ct__batches_free(ct_batches *b) {
     ct__free(b->order);
     ct__free(b->tokens);
     ct__free(b->lengths);
+    ct__free(b->kind);
 }
 
 ct_tensor ct__batches_rows(const ct_batches *b, const ct_lm *lm, ct_lm_pass *pass, ct_loc here) {
@@ -61,5 +67,6 @@ ct_tensor ct__batches_rows(const ct_batches *b, const ct_lm *lm, ct_lm_pass *pas
     const bool ahead = lm->spec.bidirectional; // sees what stands behind, too
     ct_tensor lengths =
         ahead ? ct_from_at(b->lengths, CT_I32, CT_DIMS(rows, 1), here) : CT_NONE; // (B, 1)
-    return ct__lm_rows(lm, tokens, lengths, pass, here);
+    ct_tensor kinds = b->kind ? ct_from_at(b->kind, CT_I32, CT_DIMS(rows, time), here) : CT_NONE;
+    return ct__lm_rows(lm, tokens, lengths, kinds, pass, here);
 }

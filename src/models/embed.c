@@ -13,6 +13,7 @@
 #include "io/json.h"
 #include "models/batches.h"
 #include "ops/rules.h"
+#include "text/tokenizer.h"
 
 enum { DEFAULT_BATCH = 2048, LONGEST = 4096 };
 
@@ -130,19 +131,29 @@ bool ct_embedding_read_at(const char *path, const ct_lm *lm, ct_embedding *how, 
 typedef struct embedding {
     const ct_lm *lm;
     const ct_tokenizer *tokenizer;
-    ct_lm_tokens *texts; // (n)
+    ct_lm_tokens *texts;   // (n)
+    const int32_t **kinds; // (n) of each text's tokens, NULL: all of the first kind
+    bool of_kinds;         // some are not
     size_t n;
     float *vectors;
     const ct_embed_options *o;
     ct_embedding how;
     ct_batches batches;
+    const char *op;
+    ct_encoding first, second; // memory of one text's
 } embedding;
-static const char embed_op[] = "lm_embed";
 
 static int64_t most_tokens(const embedding *e) {
     const ct_spec *s = &e->lm->spec;
     const int64_t context = s->context ? s->context - s->first_position : INT32_MAX;
     return e->how.most && e->how.most < context ? e->how.most : context;
+}
+
+static bool too_long(const embedding *e, size_t i, size_t n) {
+    ct__fail(ct__ctx(), CT_E_ARGUMENT, e->o->here, e->op,
+             "text %zu has %zu tokens, the model reads %lld at most", i, n,
+             (long long)most_tokens(e));
+    return false;
 }
 
 // Keeps tokens of text i, whose end may be too much; `behind` of them the tokenizer put there, and stay.
@@ -151,16 +162,12 @@ static bool keep(embedding *e, size_t i, const int32_t *ids, size_t n, size_t be
     const size_t kept = (int64_t)n > most ? (size_t)most : n;
     ct_ctx *ctx = ct__ctx();
     if (!n) {
-        ct__fail(ctx, CT_E_ARGUMENT, e->o->here, embed_op, "text %zu is empty", i);
+        ct__fail(ctx, CT_E_ARGUMENT, e->o->here, e->op, "text %zu is empty", i);
         return false;
     }
-    if (kept < n && !e->o->truncate) {
-        ct__fail(ctx, CT_E_ARGUMENT, e->o->here, embed_op,
-                 "text %zu has %zu tokens, the model reads %lld at most", i, n, (long long)most);
-        return false;
-    }
+    if (kept < n && !e->o->truncate) return too_long(e, i, n);
     int32_t *v = ct__malloc(kept * sizeof *v);
-    if (!v) return ct__err_memory(&ctx->err, e->o->here, embed_op, kept * sizeof *v);
+    if (!v) return ct__err_memory(&ctx->err, e->o->here, e->op, kept * sizeof *v);
     if (kept == n) behind = 0;
     if (behind > kept) behind = kept;
     memcpy(v, ids, (kept - behind) * sizeof *v);
@@ -169,7 +176,7 @@ static bool keep(embedding *e, size_t i, const int32_t *ids, size_t n, size_t be
     if (e->o->tokens) *e->o->tokens += (int64_t)kept;
     for (size_t k = 0; k < kept; k++)
         if (v[k] < 0 || v[k] >= e->lm->spec.vocab) {
-            ct__fail(ctx, CT_E_DATA, e->o->here, embed_op,
+            ct__fail(ctx, CT_E_DATA, e->o->here, e->op,
                      "token %zu of text %zu is %d, the model knows 0 to %lld", k, i, (int)v[k],
                      (long long)e->lm->spec.vocab - 1);
             return false;
@@ -177,13 +184,69 @@ static bool keep(embedding *e, size_t i, const int32_t *ids, size_t n, size_t be
     return true;
 }
 
-static bool encode(embedding *e, const ct_lm_text *text, size_t i, ct_encoding *found) {
-    if (text->ids) return keep(e, i, text->ids, text->n_ids, 0);
-    if (!text->s && text->n) return ct__given(ct__ctx(), NULL, e->o->here, embed_op, "a text");
-    if (!ct_tokenizer_encode_with(
-            e->tokenizer, text->n ? text->s : "", text->n, found,
-            (ct_encode_options){.add_special = true, .offsets = true, .here = e->o->here}))
+static bool encode_one(const embedding *e, const char *s, size_t n, bool special, ct_encoding *to) {
+    if (!s && n) return ct__given(ct__ctx(), NULL, e->o->here, e->op, "a text");
+    return ct_tokenizer_encode_with(
+        e->tokenizer, n ? s : "", n, to,
+        (ct_encode_options){.add_special = special, .offsets = special, .here = e->o->here});
+}
+
+// So that both have `most` tokens together, the longer one loses its end first.
+static void shorten(size_t *first, size_t *second, size_t most) {
+    size_t *less = *first <= *second ? first : second, *more = less == first ? second : first;
+    if (*first + *second <= most) return;
+    *more = *less > most ? *less : most - *less > *less ? most - *less : *less;
+    if (*less + *more <= most) return;
+    *less = most / 2;
+    *more = most - most / 2;
+}
+
+// Two texts as the tokenizer's file puts them together.
+static bool encode_two(embedding *e, const ct_lm_text *text, size_t i) {
+    size_t n, own = 0;
+    const ct_pair_piece *piece = ct__tokenizer_pair(e->tokenizer, &n);
+    if (!piece || text->ids) {
+        ct__fail(ct__ctx(), CT_E_ARGUMENT, e->o->here, e->op,
+                 text->ids
+                     ? "text %zu is tokens, with which no other text is read"
+                     : "text %zu is two, and the tokenizer does not say how two stand together",
+                 i);
         return false;
+    }
+    if (!encode_one(e, text->s, text->n, false, &e->first) ||
+        !encode_one(e, text->second, text->n_second, false, &e->second))
+        return false;
+    for (size_t k = 0; k < n; k++) own += piece[k].id >= 0;
+    size_t left[2] = {e->first.n, e->second.n};
+    const size_t all = left[0] + left[1] + own, most = (size_t)most_tokens(e);
+    if (all > most && (!e->o->truncate || own >= most)) return too_long(e, i, all);
+    shorten(&left[0], &left[1], most - own);
+    int32_t *ids = ct__malloc((all + 1) * sizeof *ids), *kinds = ct__calloc(all + 1, sizeof *kinds);
+    size_t at = 0;
+    for (size_t k = 0; ids && kinds && k < n; k++) {
+        const bool second = piece[k].id == CT_PAIR_SECOND;
+        const int32_t *from = piece[k].id >= 0 ? &piece[k].id
+                              : second         ? e->second.ids
+                                               : e->first.ids;
+        const size_t count = piece[k].id >= 0 ? 1 : left[second];
+        if (count) memcpy(ids + at, from, count * sizeof *ids);
+        for (size_t c = 0; c < count; c++)
+            kinds[at++] = piece[k].kind < e->lm->spec.types ? piece[k].kind : 0;
+    }
+    bool ok =
+        (ids && kinds) || ct__err_memory(&ct__ctx()->err, e->o->here, e->op, all * sizeof *ids);
+    ok = ok && keep(e, i, ids, at, 0);
+    e->kinds[i] = kinds;
+    e->of_kinds = true;
+    ct__free(ids);
+    return ok;
+}
+
+static bool encode(embedding *e, const ct_lm_text *text, size_t i) {
+    if (text->second) return encode_two(e, text, i);
+    if (text->ids) return keep(e, i, text->ids, text->n_ids, 0);
+    ct_encoding *found = &e->first;
+    if (!encode_one(e, text->s, text->n, true, found)) return false;
     size_t behind = 0;
     while (behind < found->n && found->added[found->n - 1 - behind]) behind++;
     return keep(e, i, found->ids, found->n, behind);
@@ -231,20 +294,21 @@ static bool run_pass(embedding *e, double *sum) {
 static bool embed_all(embedding *e, const ct_lm_text *texts) {
     const ct_embed_options *o = e->o;
     ct_ctx *ctx = ct__ctx();
-    ct_encoding found = {0};
     double *sum = ct__malloc((size_t)e->lm->spec.width * sizeof *sum);
     e->texts = ct__calloc(e->n + 1, sizeof *e->texts);
-    bool ok =
-        (sum && e->texts) || ct__err_memory(&ctx->err, o->here, embed_op, e->n * sizeof *e->texts);
-    for (size_t i = 0; ok && i < e->n; i++) ok = encode(e, &texts[i], i, &found);
-    ct_encoding_free(&found);
-    if (ok && !ct__batches_begin(&e->batches, e->texts, e->n, o->batch ? o->batch : DEFAULT_BATCH))
-        ok = ct__err_memory(&ctx->err, o->here, embed_op, e->n * sizeof *e->texts);
+    e->kinds = ct__calloc(e->n + 1, sizeof *e->kinds);
+    bool ok = (sum && e->texts && e->kinds) ||
+              ct__err_memory(&ctx->err, o->here, e->op, e->n * sizeof *e->texts);
+    for (size_t i = 0; ok && i < e->n; i++) ok = encode(e, &texts[i], i);
+    const bool kinds = e->of_kinds && e->lm->spec.types > 1;
+    if (ok && !ct__batches_begin(&e->batches, e->texts, kinds ? e->kinds : NULL, e->n,
+                                 o->batch ? o->batch : DEFAULT_BATCH))
+        ok = ct__err_memory(&ctx->err, o->here, e->op, e->n * sizeof *e->texts);
     while (ok && ct__batches_next(&e->batches)) {
         ok = run_pass(e, sum);
         if (ok && o->progress) o->progress((int64_t)e->batches.next, (int64_t)e->n, o->user);
         if (ok && o->stop && o->stop(o->user)) {
-            ct__fail(ctx, CT_E_INTERRUPTED, o->here, embed_op, "stopped after %zu of %zu texts",
+            ct__fail(ctx, CT_E_INTERRUPTED, o->here, e->op, "stopped after %zu of %zu texts",
                      e->batches.next, e->n);
             ok = false;
         }
@@ -253,16 +317,27 @@ static bool embed_all(embedding *e, const ct_lm_text *texts) {
     return ok;
 }
 
-static bool options_fit(const ct_lm *lm, const ct_embed_options *o) {
+static void free_embedding(embedding *e) {
+    for (size_t i = 0; e->texts && i < e->n; i++) ct__free((int32_t *)(uintptr_t)e->texts[i].v);
+    for (size_t i = 0; e->kinds && i < e->n; i++) ct__free((int32_t *)(uintptr_t)e->kinds[i]);
+    ct__free(e->texts);
+    ct__free(e->kinds);
+    ct_encoding_free(&e->first);
+    ct_encoding_free(&e->second);
+    ct__batches_free(&e->batches);
+}
+
+static bool options_fit(const embedding *e) {
     ct_ctx *ctx = ct__ctx();
-    if (lm->reader) {
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, embed_op, "%s reads one text and writes another",
-                 lm->spec.type);
+    const ct_embed_options *o = e->o;
+    if (e->lm->reader) {
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, e->op, "%s reads one text and writes another",
+                 e->lm->spec.type);
     } else if ((unsigned)o->how.pooling > CT_POOL_WEIGHTED) {
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, embed_op, "pooling is %d, it must be 0 to %d",
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, e->op, "pooling is %d, it must be 0 to %d",
                  (int)o->how.pooling, (int)CT_POOL_WEIGHTED);
     } else if (o->batch < 0 || o->batch > 1 << 24 || o->how.most < 0) {
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, embed_op, "batch is %lld, it must be 1 to %d",
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, e->op, "batch is %lld, it must be 1 to %d",
                  (long long)o->batch, 1 << 24);
     } else {
         return true;
@@ -270,21 +345,92 @@ static bool options_fit(const ct_lm *lm, const ct_embed_options *o) {
     return false;
 }
 
+static bool given(const embedding *e, const ct_lm_text *texts, const float *out, const char *what) {
+    ct_ctx *ctx = ct__ctx();
+    const ct_loc here = e->o->here;
+    return ctx && ct__given(ctx, e->lm, here, e->op, "the model") &&
+           ct__given(ctx, e->tokenizer, here, e->op, "the tokenizer") &&
+           (!e->n || (ct__given(ctx, texts, here, e->op, "the texts") &&
+                      ct__given(ctx, out, here, e->op, what))) &&
+           !ctx->err.code && options_fit(e);
+}
+
 bool ct_lm_embed_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const ct_lm_text *texts,
                       size_t n, float *vectors, ct_embed_options o) {
-    ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, lm, o.here, embed_op, "the model") ||
-        !ct__given(ctx, tokenizer, o.here, embed_op, "the tokenizer") ||
-        (n && (!ct__given(ctx, texts, o.here, embed_op, "the texts") ||
-               !ct__given(ctx, vectors, o.here, embed_op, "the vectors"))) ||
-        ctx->err.code || !options_fit(lm, &o))
-        return false;
-    embedding e = {.lm = lm, .tokenizer = tokenizer, .n = n, .vectors = vectors, .o = &o};
+    embedding e = {
+        .lm = lm, .tokenizer = tokenizer, .n = n, .vectors = vectors, .o = &o, .op = "lm_embed"};
+    if (!given(&e, texts, vectors, "the vectors")) return false;
     e.how = o.how.pooling == CT_POOL_AUTO ? usual(lm) : o.how;
     if (o.tokens) *o.tokens = 0;
     const bool ok = embed_all(&e, texts);
-    for (size_t i = 0; e.texts && i < n; i++) ct__free((int32_t *)(uintptr_t)e.texts[i].v);
-    ct__free(e.texts);
-    ct__batches_free(&e.batches);
+    free_embedding(&e);
     return ok;
+}
+
+// ---------------------------------------------------------------------------------------- classes
+
+// vectors (n, width) -> scores (n, labels)
+static bool score(const embedding *e, float *scores) {
+    enum { ROWS = 1024 };
+    const size_t width = (size_t)e->lm->spec.width, labels = (size_t)e->lm->labels;
+    const ct_lm_pass pass = {.lm = e->lm, .here = e->o->here};
+    for (size_t i = 0; i < e->n; i += ROWS) {
+        CT_SCOPE;
+        const size_t rows = e->n - i < ROWS ? e->n - i : ROWS;
+        ct_tensor x = ct_from_at(e->vectors + i * width, CT_F32,
+                                 CT_DIMS(ct__varying((int64_t)rows), (int64_t)width), e->o->here);
+        const float *found = ct_data_at(ct__stack_scores(&pass, x), e->o->here);
+        if (!found) return false;
+        memcpy(scores + i * labels, found, rows * labels * sizeof *scores);
+    }
+    return true;
+}
+
+bool ct_lm_classify_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const ct_lm_text *texts,
+                         size_t n, float *scores, ct_embed_options o) {
+    static const ct_pooling poolings[] = {CT_POOL_CLS, CT_POOL_MEAN, CT_POOL_LAST};
+    embedding e = {.lm = lm, .tokenizer = tokenizer, .n = n, .o = &o, .op = "lm_classify"};
+    ct_ctx *ctx = ct__ctx();
+    if (!given(&e, texts, scores, "the scores")) return false;
+    if (!lm->labels) {
+        ct__fail(ctx, CT_E_ARGUMENT, o.here, e.op,
+                 "the model has no head that tells classes of texts apart (%s)", lm->spec.type);
+        return false;
+    }
+    e.how = (ct_embedding){.pooling = poolings[lm->spec.score_pool], .most = o.how.most};
+    if (o.tokens) *o.tokens = 0;
+    e.vectors = ct__malloc((n * (size_t)lm->spec.width + 1) * sizeof *e.vectors);
+    const bool ok = (e.vectors || ct__err_memory(&ctx->err, o.here, e.op,
+                                                 n * (size_t)lm->spec.width * sizeof *e.vectors)) &&
+                    embed_all(&e, texts) && score(&e, scores);
+    ct__free(e.vectors);
+    free_embedding(&e);
+    return ok;
+}
+
+void ct_lm_probabilities(const ct_lm *lm, float *scores, size_t n) {
+    CT_PLAIN;
+    if (!lm || !scores) return;
+    const char *type = json_string_value(json_object_get(lm->config.root, "problem_type"));
+    const bool alone = lm->labels == 1 || (type && !strcmp(type, "multi_label_classification"));
+    for (size_t i = 0; i < n; i++, scores += lm->labels) {
+        double most = -INFINITY, sum = 0;
+        for (int64_t k = 0; k < lm->labels; k++) most = fmax(most, (double)scores[k]);
+        for (int64_t k = 0; k < lm->labels; k++) sum += exp((double)scores[k] - most);
+        for (int64_t k = 0; k < lm->labels; k++)
+            scores[k] = (float)(alone ? 1 / (1 + exp(-(double)scores[k]))
+                                      : exp((double)scores[k] - most) / sum);
+    }
+}
+
+void ct_lm_label(const ct_lm *lm, int64_t label, char *name, size_t n) {
+    char key[24];
+    if (!name || !n) return;
+    snprintf(key, sizeof key, "%lld", (long long)label);
+    const json_t *names = lm ? json_object_get(lm->config.root, "id2label") : NULL;
+    const char *own = json_string_value(json_object_get(names, key));
+    if (own)
+        snprintf(name, n, "%s", own);
+    else
+        snprintf(name, n, "LABEL_%s", key);
 }

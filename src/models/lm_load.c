@@ -374,11 +374,44 @@ static bool has_no_head(const ct_lm *lm) {
     const char *name = json_string_value(json_array_get(names, 0));
     if (!name || !ct__ends_with(name, "Model") || ct__ends_with(name, "LMHeadModel")) return false;
     for (size_t i = 0; i < lm->files->n; i++)
-        for (int k = CT_NAME_output_dense; k < CT_NAME_WHOLE; k++) {
+        for (int k = CT_NAME_output_dense; k < CT_NAME_score_dense; k++) {
             const char *part = lm->spec.name[k];
             if (part && strncmp(lm->files->entries[i].name, part, strlen(part)) == 0) return false;
         }
     return !lm->spec.tied || lm->spec.name[CT_NAME_output_dense];
+}
+
+// A weight of the head, whose sizes are the file's but for `width`, and its bias, where the file has one.
+static void make_score(ct_lm *lm, int name, ct_ints dims, ct_loc here) {
+    char full[CT_NN_PATH];
+    ct_weight_pair bias = {0}, *w = &lm->whole[name];
+    if (!lm->spec.name[name]) return;
+    snprintf(full, sizeof full, "%s.weight", lm->spec.name[name]);
+    if (!ct__lm_variable(lm, full, dims, dims.n == 2, w, here)) return;
+    snprintf(full, sizeof full, "%s.bias", lm->spec.name[name]);
+    if (ct__lm_weight(lm, full))
+        ct__lm_variable(lm, full, (ct_ints){1, dims.v}, false, &bias, here);
+    w->bias = bias.weight;
+}
+
+// Of a class ...ForSequenceClassification the head by which it tells classes of texts apart; such have no other.
+static bool make_scores(ct_lm *lm, const char *file, ct_loc here) {
+    const json_t *names = json_object_get(lm->config.root, "architectures");
+    const char *name = json_string_value(json_array_get(names, 0)), *output;
+    char full[CT_NN_PATH];
+    if (!name || !ct__ends_with(name, "ForSequenceClassification")) return true;
+    if (!(output = lm->spec.name[CT_NAME_score_output]))
+        return ct__err(&ct__ctx()->err, CT_E_UNSUPPORTED, CT_NOWHERE, file,
+                       "\"architectures\" is \"%.80s\", whose head is not known", name);
+    snprintf(full, sizeof full, "%s.weight", output);
+    const ct_weight *w = ct__lm_weight(lm, full);
+    lm->labels = w && w->rank == 2 && w->dim[0] ? w->dim[0] : 1;
+    lm->headless = true;
+    const int64_t width = lm->spec.width;
+    make_score(lm, CT_NAME_score_dense, CT_DIMS(width, width), here);
+    make_score(lm, CT_NAME_score_norm, CT_DIMS(width), here);
+    make_score(lm, CT_NAME_score_output, CT_DIMS(lm->labels, width), here);
+    return !ct__ctx()->err.code;
 }
 
 // The model whose result this one looks at: another row over the same config and weights.
@@ -432,7 +465,8 @@ static bool load_all(ct_lm *lm, const char *path, const char *file, ct_loc here)
     if (!read_spec(lm, path, file, &ctx->err)) return false;
     lm->headless = has_no_head(lm);
     lm->in_place = !lm->trainable && (lm->in_place || ct__lm_is_too_large(lm));
-    if (!make_reader(lm, file, here) || !ct__stack_make(lm, here)) return false;
+    if (!make_reader(lm, file, here) || !make_scores(lm, file, here) || !ct__stack_make(lm, here))
+        return false;
     complain_of_others(lm);
     if (lm->n_problems) return no_weights(lm, path, &ctx->err);
     return give_values(lm, here);
@@ -495,7 +529,8 @@ ct_lm_about ct_lm_look(const ct_lm *lm) {
                          .layers = s->layers,
                          .writes = !s->bidirectional && !lm->reader && !lm->headless,
                          .pairs = lm->reader,
-                         .scores = !lm->headless};
+                         .scores = !lm->headless,
+                         .labels = lm->labels};
 }
 
 // -------------------------------------------------------------------------------------------- running
@@ -523,7 +558,7 @@ static bool tokens_fit(const ct_lm *lm, ct_tensor tokens, ct_ctx *ctx, const cha
 
 // ct__lm_rows, and of texts that look at what an encoder made, or CT_NONE.
 static ct_tensor rows_of(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, ct_lm_pass *pass,
-                         ct_nn_mode *mode, ct_tensor memory, ct_loc here) {
+                         ct_tensor kinds, ct_nn_mode *mode, ct_tensor memory, ct_loc here) {
     ct_tensor rows = ct_reshape_at(tokens, CT_DIMS(-1), here); // (N)
     const int64_t batch = ct__size_like(tokens, 0), time = ct__size_like(tokens, 1);
     ct_tensor at = ct_iota_at(CT_I32, CT_DIMS(batch, time), 1, here);
@@ -532,6 +567,7 @@ static ct_tensor rows_of(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, c
                      .segment = {{.batch = batch, .time = time, .rows = rows, .lengths = lengths}},
                      .segments = 1,
                      .positions = ct_reshape_at(at, CT_DIMS(-1), here),
+                     .kinds = kinds.bits ? ct_reshape_at(kinds, CT_DIMS(-1), here) : CT_NONE,
                      .memory = memory,
                      .longest = ct_dim(tokens, 1),
                      .mode = mode,
@@ -539,9 +575,9 @@ static ct_tensor rows_of(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, c
     return ct__stack_hidden(pass, rows);
 }
 
-ct_tensor ct__lm_rows(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, ct_lm_pass *pass,
-                      ct_loc here) {
-    return rows_of(lm, tokens, lengths, pass, NULL, CT_NONE, here);
+ct_tensor ct__lm_rows(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, ct_tensor kinds,
+                      ct_lm_pass *pass, ct_loc here) {
+    return rows_of(lm, tokens, lengths, pass, kinds, NULL, CT_NONE, here);
 }
 
 static ct_tensor whole(ct_tensor rows, ct_tensor tokens, ct_loc here) {
@@ -555,7 +591,7 @@ ct_tensor ct_lm_hidden_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, c
     if (!ctx) return CT_NONE;
     if (!tokens_fit(lm, tokens, ctx, "lm_hidden", here)) return ct__poison(ctx, here);
     ct_lm_pass pass;
-    return whole(rows_of(lm, tokens, CT_NONE, &pass, mode, CT_NONE, here), tokens, here);
+    return whole(rows_of(lm, tokens, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here), tokens, here);
 }
 
 ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here) {
@@ -564,9 +600,11 @@ ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, c
     if (!tokens_fit(lm, tokens, ctx, "lm_logits", here)) return ct__poison(ctx, here);
     if (lm->headless)
         return ct__fail(ctx, CT_E_ARGUMENT, here, "lm_logits",
-                        "the model's file has no output layer, of which logits come");
+                        lm->labels
+                            ? "the model tells classes of texts apart: it has no logits of tokens"
+                            : "the model's file has no output layer, of which logits come");
     ct_lm_pass pass;
-    ct_tensor rows = rows_of(lm, tokens, CT_NONE, &pass, mode, CT_NONE, here);
+    ct_tensor rows = rows_of(lm, tokens, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here);
     return whole(ct__stack_logits(&pass, rows), tokens, here);
 }
 
@@ -581,8 +619,9 @@ ct_tensor ct_lm_pair_logits_at(const ct_lm *lm, ct_tensor read, ct_tensor writte
         return ct__fail(ctx, CT_E_ARGUMENT, here, "lm_pair_logits", "%s reads and writes one text",
                         lm->spec.type);
     ct_lm_pass pass;
-    ct_tensor memory = rows_of(lm->reader, read, CT_NONE, &pass, mode, CT_NONE, here);
-    ct_tensor rows = rows_of(lm, written, CT_NONE, &pass, mode, whole(memory, read, here), here);
+    ct_tensor memory = rows_of(lm->reader, read, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here);
+    ct_tensor rows =
+        rows_of(lm, written, CT_NONE, &pass, CT_NONE, mode, whole(memory, read, here), here);
     return whole(ct__stack_logits(&pass, rows), written, here);
 }
 

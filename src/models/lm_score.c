@@ -181,7 +181,7 @@ static bool judge_all(judging *j, size_t n) {
         const size_t all = j->texts[i].n - 1, cut = all > context ? all - context : 0;
         j->read[i] = (ct_lm_tokens){j->texts[i].tokens + cut, all - cut};
     }
-    if (!ct__batches_begin(&j->batches, j->read, n, o->batch ? o->batch : DEFAULT_BATCH))
+    if (!ct__batches_begin(&j->batches, j->read, NULL, n, o->batch ? o->batch : DEFAULT_BATCH))
         return ct__err_memory(&ct__ctx()->err, o->here, j->op, n * sizeof *j->read);
     while (ct__batches_next(&j->batches)) {
         if (!list_rows(j)) return false;

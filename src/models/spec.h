@@ -98,17 +98,21 @@
       "silu gelu gelu_new gelu_pytorch_tanh gelu_fast relu swish relu2 quick_gelu tanh")           \
     F(mlp, "gated",                                                                                \
       "gated joined plain relu gated-gelu gated-silu") /* joined: gate and up are one weight */    \
+    F(score_act, "tanh", "tanh relu act")  /* behind score_dense; act: the model's own */          \
+    F(score_pool, "last", "cls mean last") /* of which tokens classes get their scores */          \
     F(routing, "softmax", "softmax chosen sigmoid scaled mixer") /* see moe.c */
 
 // Names of weights, without ".weight". Those of the model whole, and those below a layer's own name. In
 // `layer` a % stands for the layer's number, in experts' a # for the expert's. `encoder` is the row of the model
 // whose result the layers look at, `class` Hugging Face's name of the model, `gguf` GGUF's. `new` is what the config of a
 // new model has beside its sizes, "key:value;key:value": values are JSON, or products and quotients of numbers and of
-// vocab, context, layers, heads, kv_heads, width, hidden and head.
+// vocab, context, layers, heads, kv_heads, width, hidden and head. What begins with score is the head of a model of the
+// same architecture that tells classes of texts apart, ...ForSequenceClassification.
 // clang-format off
 #define CT_SPEC_NAMES(F)                                                                           \
     F(class) F(gguf) F(encoder) F(new) F(layer) F(embed) F(position_table) F(type_table) F(embed_norm)    \
-    F(final_norm) F(output_dense) F(output_norm) F(output) F(logit_bias)
+    F(final_norm) F(output_dense) F(output_norm) F(output) F(logit_bias)                             \
+    F(score_dense) F(score_norm) F(score_output)
 
 #define CT_SPEC_LAYER_NAMES(F)                                                                     \
     F(attn_norm) F(attn_post) F(cross_norm) F(mlp_norm) F(mlp_post)                                \
@@ -168,6 +172,8 @@ enum { CT_QKV_SPLIT, CT_QKV_JOINED, CT_QKV_BY_HEAD };
 enum { CT_QK_NONE, CT_QK_HEAD, CT_QK_WHOLE, CT_QK_UNIT };
 enum { CT_ROPE_NONE, CT_ROPE_HALF, CT_ROPE_PAIRS };
 enum { CT_MLP_GATED, CT_MLP_JOINED, CT_MLP_PLAIN };
+enum { CT_SCORE_TANH, CT_SCORE_RELU, CT_SCORE_ACT };
+enum { CT_SCORE_OF_CLS, CT_SCORE_OF_MEAN, CT_SCORE_OF_LAST };
 enum { CT_ROUTE_SOFTMAX, CT_ROUTE_CHOSEN, CT_ROUTE_SIGMOID, CT_ROUTE_SCALED, CT_ROUTE_MIXER };
 
 struct json_t;

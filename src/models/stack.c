@@ -504,9 +504,9 @@ static ct_tensor embed(const ct_lm_pass *pass, ct_tensor tokens) {
         x = ct_add_at(x, ct__stack_lookup(places, at, here), here);
     }
     const ct_weight_pair *types = &lm->whole[CT_NAME_type_table];
-    if (types->weight.bits) // all of the first kind: (1, width)
-        x = ct_add_at(x, ct__stack_lookup(types, ct_zeros_at(CT_I32, CT_DIMS(1), here), here),
-                      here);
+    ct_tensor kinds = pass->kinds; // all of the first: (1)
+    if (types->weight.bits && !kinds.bits) kinds = ct_zeros_at(CT_I32, CT_DIMS(1), here);
+    if (types->weight.bits) x = ct_add_at(x, ct__stack_lookup(types, kinds, here), here);
     x = ct__stack_norm(pass, &lm->whole[CT_NAME_embed_norm], x);
     return ct_nn_dropout_at(x, pass->mode, here);
 }
@@ -589,6 +589,24 @@ ct_tensor ct__stack_logits(const ct_lm_pass *pass, ct_tensor x) {
     if (s->final_softcap != 0) {
         ct_tensor cap = ct_f(s->final_softcap);
         x = ct_mul_at(ct_tanh_at(ct_div_at(x, cap, here), here), cap, here);
+    }
+    return x;
+}
+
+ct_tensor ct__stack_scores(const ct_lm_pass *pass, ct_tensor x) {
+    const ct_lm *lm = pass->lm;
+    const ct_weight_pair *of[] = {&lm->whole[CT_NAME_score_dense],
+                                  &lm->whole[CT_NAME_score_output]};
+    for (int i = 0; i < 2; i++) {
+        if (!of[i]->weight.bits) continue;
+        x = ct__stack_product(x, of[i], false, pass->here);
+        if (of[i]->bias.bits)
+            x = ct_add_at(x, ct__stack_numbers(of[i]->bias, pass->here), pass->here);
+        if (i) continue;
+        x = lm->spec.score_act == CT_SCORE_TANH   ? ct_tanh_at(x, pass->here)
+            : lm->spec.score_act == CT_SCORE_RELU ? ct_relu_at(x, pass->here)
+                                                  : ct__stack_activate(pass, x);
+        x = ct__stack_norm(pass, &lm->whole[CT_NAME_score_norm], x);
     }
     return x;
 }

@@ -45,9 +45,10 @@ struct ct_lm {
     struct ct_lm *
         reader; // the model of the encoder, among whose variables are this one's embeddings; NULL: none
     bool trainable;
-    bool in_place; // blocks are read where they lie
-    bool headless; // the file has no output layer, and says so
-    bool fresh;    // a new model: variables get first values, and there are no files
+    bool in_place;  // blocks are read where they lie
+    bool headless;  // the file has no output layer, and says so
+    int64_t labels; // of a model that tells classes of texts apart; 0: it writes, or makes vectors
+    bool fresh;     // a new model: variables get first values, and there are no files
     uint64_t seed;
     ct_nn_init init;  // of the variable that is made next
     ct_text problems; // with weights while they are looked for, in words
@@ -100,9 +101,10 @@ ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *par
 
 struct ct_lm_pass;
 // A pass over whole texts, tokens (B, T) -> (B * T, width) behind the last norm. lengths (B, 1) i32: tokens of each
-// text that count, or CT_NONE: all; of models that look back alone what stands behind a text needs none.
-ct_tensor ct__lm_rows(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, struct ct_lm_pass *pass,
-                      ct_loc here);
+// text that count, or CT_NONE: all; of models that look back alone what stands behind a text needs none. kinds (B, T)
+// i32, or CT_NONE: all are of the first.
+ct_tensor ct__lm_rows(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, ct_tensor kinds,
+                      struct ct_lm_pass *pass, ct_loc here);
 
 // One pass over N tokens: texts that are read, and beside them others of which one token each is added, so that
 // every weight is read once for both.
@@ -111,8 +113,9 @@ typedef struct ct_lm_pass {
     ct_lm_segment segment[2];
     int segments;
     ct_tensor positions; // (N) i32
-    ct_lm_cache *cache;  // NULL: all that is seen is in the pass
-    ct_tensor slots;     // (N) i32: where in the pool each token's keys and values go; with a cache
+    ct_tensor kinds; // (N) i32 of tokens, where the model has some; CT_NONE: all are of the first
+    ct_lm_cache *cache; // NULL: all that is seen is in the pass
+    ct_tensor slots;    // (N) i32: where in the pool each token's keys and values go; with a cache
     ct_tensor
         memory; // (B, S, width): what the encoder made of other texts, which the first segment looks at
     int64_t longest;     // text of the pass, for what hangs on that
@@ -134,6 +137,9 @@ bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_lm_use use, c
 ct_tensor ct__stack_hidden(ct_lm_pass *pass, ct_tensor tokens);
 // (M, width) -> (M, vocab)
 ct_tensor ct__stack_logits(const ct_lm_pass *pass, ct_tensor hidden);
+
+// (M, width) of texts -> (M, labels)
+ct_tensor ct__stack_scores(const ct_lm_pass *pass, ct_tensor x);
 
 // For the files of the layers. x (..., in) -> (..., out); a weight that is not there gives x.
 ct_tensor ct__stack_linear(const ct_lm_pass *pass, const ct_weight_pair *w, ct_tensor x);

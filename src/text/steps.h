@@ -67,6 +67,13 @@ typedef struct ct_charsmap {
 bool ct__charsmap_read(const char *place, const void *bytes, size_t n, ct_arena *arena,
                        ct_charsmap *map, ct_err *err);
 
+// Of what two texts become together: a text, or a special token, and the kind of token that the model is told it is.
+enum { CT_PAIR_FIRST = -1, CT_PAIR_SECOND = -2 };
+typedef struct ct_pair_piece {
+    int32_t id; // CT_PAIR_FIRST, CT_PAIR_SECOND: a text
+    int32_t kind;
+} ct_pair_piece;
+
 typedef struct ct_step {
     ct_step_kind kind;
     ct_regex *pattern;
@@ -83,6 +90,8 @@ typedef struct ct_step {
     bool dummy_prefix, extra_spaces, escape, suffix; // of SentencePiece's: extra_spaces: they go
     const int32_t *before, *after;                   // of templates
     size_t n_before, n_after;
+    const ct_pair_piece *pair; // of templates; none: it does not say
+    size_t n_pair;
 } ct_step;
 
 typedef struct ct_steps {

@@ -202,6 +202,17 @@ bool ct__tokenizer_finish(ct_tokenizer *t, ct_err *err) {
     return true;
 }
 
+const ct_pair_piece *ct__tokenizer_pair(const ct_tokenizer *t, size_t *n) {
+    static const ct_pair_piece bare[] = {{CT_PAIR_FIRST, 0}, {CT_PAIR_SECOND, 1}};
+    const ct_step *found = NULL;
+    size_t templates = 0;
+    for (size_t i = 0; i < t->processors.n; i++)
+        if (t->processors.v[i].kind == CT_STEP_TEMPLATE) found = &t->processors.v[i], templates++;
+    *n = found ? found->n_pair : 2;
+    if (!found) return bare;
+    return templates == 1 && *n ? found->pair : NULL;
+}
+
 // ----------------------------------------------------------------------------------------- loading
 
 static bool read_file(ct_tokenizer *t, const char *path, ct_err *err) {

@@ -180,6 +180,8 @@ bool ct__work_encode(ct_work *w, const char *text, size_t n, const ct_encode_opt
 void ct__work_free(ct_work *w);
 
 // From files' bytes (JSON's may be changed). False: an error.
+// How two texts stand together, and what around them: n pieces. NULL: the file does not say.
+const ct_pair_piece *ct__tokenizer_pair(const ct_tokenizer *t, size_t *n);
 bool ct__tokenizer_read_json(ct_tokenizer *t, char *text, size_t n, ct_err *err);
 bool ct__tokenizer_read_sentencepiece(ct_tokenizer *t, const void *bytes, size_t n, ct_err *err);
 bool ct__tokenizer_read_tiktoken(ct_tokenizer *t, const char *text, size_t n,

@@ -279,6 +279,46 @@ static bool push_id(reader *r, const part *p, int32_t **ids, size_t *n, const js
     return id_of(r, p->name, value, &longer[(*n)++]);
 }
 
+static bool push_piece(reader *r, ct_step *s, int32_t id, int32_t kind) {
+    ct_pair_piece *longer = ct__arena(&r->t->arena, (s->n_pair + 1) * sizeof *longer);
+    if (!longer) return ct__tokenizer_memory(r->t, r->err);
+    if (s->n_pair) memcpy(longer, s->pair, s->n_pair * sizeof *longer);
+    longer[s->n_pair++] = (ct_pair_piece){id, kind};
+    s->pair = longer;
+    return true;
+}
+
+// What has each text once is taken; anything else leaves the template without a form for two.
+static bool read_pair(reader *r, const part *p, const json_t *of, ct_step *s) {
+    const json_t *pair = json_object_get(of, "pair"),
+                 *specials = json_object_get(of, "special_tokens");
+    int texts[2] = {0, 0};
+    bool known = json_is_array(pair);
+    for (size_t i = 0; known && i < json_array_size(pair); i++) {
+        const json_t *item = json_array_get(pair, i), *text = json_object_get(item, "Sequence"),
+                     *own = text ? text : json_object_get(item, "SpecialToken"),
+                     *kind = json_object_get(own, "type_id");
+        const char *name = json_string_value(json_object_get(own, "id"));
+        const json_t *list =
+            text || !name ? NULL : json_object_get(json_object_get(specials, name), "ids");
+        const int32_t is = json_integer_value(kind) == 1;
+        known = name && (!kind || json_integer_value(kind) == is) && (text || json_is_array(list));
+        if (known && text) {
+            const bool second = strcmp(name, "B") == 0;
+            texts[second]++;
+            known = second || strcmp(name, "A") == 0;
+            if (!push_piece(r, s, second ? CT_PAIR_SECOND : CT_PAIR_FIRST, is)) return false;
+        }
+        for (size_t k = 0; known && k < json_array_size(list); k++) {
+            int32_t id = 0;
+            if (!id_of(r, p->name, json_array_get(list, k), &id) || !push_piece(r, s, id, is))
+                return false;
+        }
+    }
+    if (!known || texts[0] != 1 || texts[1] != 1) s->n_pair = 0;
+    return true;
+}
+
 static bool read_template(reader *r, const part *p, const json_t *of) {
     const json_t *single = json_object_get(of, "single"),
                  *specials = json_object_get(of, "special_tokens");
@@ -306,7 +346,7 @@ static bool read_template(reader *r, const part *p, const json_t *of) {
     if (!side) return fault(r, p->name, "\"single\" has no Sequence", NULL);
     s->before = ids[0], s->n_before = n[0];
     s->after = ids[1], s->n_after = n[1];
-    return true;
+    return read_pair(r, p, of, s);
 }
 
 static bool read_processor(reader *r, const part *p, const char *type, const json_t *of) {
@@ -326,7 +366,10 @@ static bool read_processor(reader *r, const part *p, const char *type, const jso
         !push_id(r, p, &sep, &s->n_after, json_array_get(json_object_get(of, "sep"), 1)))
         return false;
     s->before = cls, s->after = sep;
-    return true;
+    // <s> A </s></s> B </s>, or [CLS] A [SEP] B [SEP] of which the second text is another kind.
+    return push_piece(r, s, *cls, 0) && push_piece(r, s, CT_PAIR_FIRST, 0) &&
+           push_piece(r, s, *sep, 0) && (!roberta || push_piece(r, s, *sep, 0)) &&
+           push_piece(r, s, CT_PAIR_SECOND, !roberta) && push_piece(r, s, *sep, !roberta);
 }
 
 // ------------------------------------------------------------------------------------------ models

@@ -147,7 +147,7 @@ def test_what_embed_refuses(encoder, tmp_path):
     assert cotan("embed", encoder, fails=2) == "cotan: embed: standard input has no lines\n"
     assert cotan("embed", encoder, "a", "--file", "x", fails=2) == "cotan: embed: texts are given as words or by --file, not both\n"
     assert cotan("embed", encoder, "a", "--top", 1, fails=2) == "cotan: embed: --top is for --rank\n"
-    assert cotan("embed", encoder, "a", "--json", fails=2) == "cotan: embed: --json is for --rank\n"
+    assert cotan("embed", encoder, "a", "--json", fails=2) == "cotan: embed: --json is for --rank and --classify\n"
     assert cotan("embed", encoder, "a", "--out", "x.csv", fails=2) == 'cotan: embed: --out is a file .npy or .safetensors, not "x.csv"\n'
     assert cotan("embed", encoder, "a", "--out", "x.npy", "--rank", "b", fails=2) == "cotan: embed: --out is for vectors, not for --rank\n"
     assert cotan("embed", encoder, "a", "--pooling", "middle", fails=2).startswith(

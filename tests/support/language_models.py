@@ -59,6 +59,7 @@ MODELS = {
         embedding_multiplier=6.0, logits_scaling=0.5, residual_multiplier=0.22, attention_multiplier=0.125)),
     "bert": ("BertForMaskedLM", "BertConfig", SIZES),
     "roberta": ("RobertaForMaskedLM", "RobertaConfig", SIZES | dict(max_position_embeddings=130, pad_token_id=1)),
+    "xlm_roberta": ("XLMRobertaForMaskedLM", "XLMRobertaConfig", SIZES | dict(max_position_embeddings=130, pad_token_id=1, type_vocab_size=1)),
     "distilbert": ("DistilBertForMaskedLM", "DistilBertConfig", dict(
         vocab_size=96, dim=32, hidden_dim=48, n_layers=3, n_heads=4, max_position_embeddings=128)),
     "modernbert": ("ModernBertForMaskedLM", "ModernBertConfig", SIZES | dict(
@@ -76,7 +77,19 @@ MODELS = {
     "rwkv": ("RwkvForCausalLM", "RwkvConfig", dict(vocab_size=96, hidden_size=32, num_hidden_layers=3, context_length=128)),
 }
 PAIRS = {"t5", "t5_gated", "bart"}  # read one text and write another
-ENCODERS = {"bert", "roberta", "distilbert", "modernbert"}
+ENCODERS = {"bert", "roberta", "xlm_roberta", "distilbert", "modernbert"}
+# That tell classes of texts apart, of a text alone and of two that are read together.
+CLASSES = {
+    "bert_rank": ("BertForSequenceClassification", "BertConfig", SIZES | dict(num_labels=1)),
+    "roberta_classes": ("RobertaForSequenceClassification", "RobertaConfig", SIZES | dict(max_position_embeddings=130, pad_token_id=1, num_labels=3)),
+    "distilbert_classes": ("DistilBertForSequenceClassification", "DistilBertConfig", dict(
+        vocab_size=96, dim=32, hidden_dim=48, n_layers=3, n_heads=4, max_position_embeddings=128, num_labels=2)),
+    "modernbert_classes": ("ModernBertForSequenceClassification", "ModernBertConfig", SIZES | dict(
+        num_hidden_layers=4, pad_token_id=1, bos_token_id=0, eos_token_id=0, cls_token_id=0, sep_token_id=0, local_attention=12,
+        classifier_pooling="mean", num_labels=3, id2label={0: "bad", 1: "so so", 2: "good"})),
+    "llama_classes": ("LlamaForSequenceClassification", "LlamaConfig", GROUPED | dict(num_labels=2, pad_token_id=1)),
+}
+QUESTION, ANSWER = "What is sought?", "It is this one, of some letters."
 IDS = np.random.default_rng(20261127).integers(5, 96, (2, 40)).astype(np.int32)
 WRITTEN = np.random.default_rng(20261128).integers(5, 96, (2, 12)).astype(np.int32)
 
@@ -100,17 +113,20 @@ CHARACTERS = ["<s>", "\n", *map(chr, range(32, 126))]
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
 
 
-def save_tokenizer(folder, bos=False, chat=None):
-    """Beside a model of 96 tokens a tokenizer of as many characters; bos: it puts <s> in front of each text."""
+def save_tokenizer(folder, bos=False, chat=None, around=False):
+    """Beside a model of 96 tokens a tokenizer of as many characters; bos: it puts <s> in front of each text, around: and behind."""
     special = {"id": 0, "content": "<s>", "special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     front = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
              "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
              "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}}
+    if around:
+        first, second = ([{"Sequence": {"id": name, "type_id": i}}, {"SpecialToken": {"id": "<s>", "type_id": i}}] for i, name in enumerate("AB"))
+        front |= {"single": front["single"][:1] + first, "pair": front["single"][:1] + first + second}
     model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
              "fuse_unk": False, "byte_fallback": False, "vocab": {c: i for i, c in enumerate(CHARACTERS)}, "merges": []}
     (folder / "tokenizer.json").write_text(json.dumps({
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [special], "normalizer": None, "pre_tokenizer": None,
-        "post_processor": front if bos else None, "decoder": {"type": "Fuse"}, "model": model}))
+        "post_processor": front if bos or around else None, "decoder": {"type": "Fuse"}, "model": model}))
     (folder / "tokenizer_config.json").write_text(json.dumps({
         "bos_token": "<s>", "eos_token": "<s>", "model_max_length": 10**30, "tokenizer_class": "PreTrainedTokenizerFast", **({"chat_template": chat} if chat else {})}))
 

@@ -1,0 +1,297 @@
+// POST /rerank, and text-embeddings-inference's /embed and /predict: texts scored, by vectors or by a model's head for it.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+enum { MOST_INPUTS = 2048 };
+
+// What a request wants of all of its texts.
+typedef struct asked {
+    bool truncate, raw;
+    int64_t tokens; // that were read
+} asked;
+
+static ct_embed_options options_of(const model *m, asked *a) {
+    return (ct_embed_options){.how = m->embeds, .truncate = a->truncate, .tokens = &a->tokens};
+}
+
+static ct_lm_text text_of(const json_t *string) {
+    return (ct_lm_text){.s = json_string_value(string), .n = json_string_length(string)};
+}
+
+static bool no_memory(exchange *x) {
+    return refuse_request(x, 500, NULL, "there is no memory for the texts");
+}
+
+static bool too_many(exchange *x, const char *param, size_t n) {
+    return refuse_request(x, 400, param, "%s: at most %d at a time, not %zu", param, MOST_INPUTS,
+                          n);
+}
+
+// ------------------------------------------------------------------------------------------ ranking
+
+typedef struct ranking {
+    json_t *texts; // (n)
+    double *scores;
+    size_t *order; // best first
+} ranking;
+
+// Cohere's and others' clients send documents as texts, or as objects with one.
+static json_t *document_texts(exchange *x, const char *param, json_t *documents) {
+    json_t *list = json_array(), *one;
+    size_t i;
+    json_array_foreach(documents, i, one) {
+        json_t *text = json_is_object(one) ? json_object_get(one, "text") : one;
+        if (json_is_string(text)) {
+            json_array_append(list, text);
+            continue;
+        }
+        refuse_request(x, 400, param, "%s[%zu] must be a string, not %s", param, i, shown(one));
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static double cosine(const float *a, const float *b, int64_t n) {
+    double both = 0, first = 0, second = 0;
+    for (int64_t k = 0; k < n; k++) {
+        both += (double)a[k] * (double)b[k];
+        first += (double)a[k] * (double)a[k];
+        second += (double)b[k] * (double)b[k];
+    }
+    return first > 0 && second > 0 ? both / (sqrt(first) * sqrt(second)) : 0;
+}
+
+// By vectors, the query's behind the documents'.
+static bool score_by_vectors(model *m, ct_lm_text *texts, size_t n, ranking *r, asked *a,
+                             char why[512]) {
+    const size_t width = (size_t)m->is->width;
+    float *v = malloc((n + 1) * width * sizeof *v);
+    snprintf(why, 512, "there is no memory for the vectors");
+    const bool ok = v && read_vectors(m, texts, n + 1, v, options_of(m, a), why);
+    for (size_t i = 0; ok && i < n; i++)
+        r->scores[i] = cosine(v + i * width, v + n * width, m->is->width);
+    free(v);
+    return ok;
+}
+
+// By a head that reads the query and a document together: its score, or what it says as a probability.
+static bool score_by_head(model *m, ct_lm_text *texts, size_t n, ranking *r, asked *a,
+                          char why[512]) {
+    float *v = malloc((n + 1) * sizeof *v);
+    snprintf(why, 512, "there is no memory for the scores");
+    for (size_t i = 0; i < n; i++) {
+        texts[i].second = texts[i].s;
+        texts[i].n_second = texts[i].n;
+        texts[i].s = texts[n].s;
+        texts[i].n = texts[n].n;
+    }
+    const bool ok = v && read_classes(m, texts, n, v, options_of(m, a), why);
+    if (ok && !a->raw) ct_lm_probabilities(m->is->lm, v, n);
+    for (size_t i = 0; ok && i < n; i++) r->scores[i] = (double)v[i];
+    free(v);
+    return ok;
+}
+
+static void sort(ranking *r, size_t n) { // few, and stable
+    for (size_t i = 0; i < n; i++) {
+        size_t at = i;
+        for (; at && r->scores[r->order[at - 1]] < r->scores[i]; at--)
+            r->order[at] = r->order[at - 1];
+        r->order[at] = i;
+    }
+}
+
+static bool rank(exchange *x, model *m, const json_t *query, const char *param, ranking *r,
+                 asked *a) {
+    char why[512];
+    const size_t n = json_array_size(r->texts);
+    const int64_t labels = ct_lm_look(m->is->lm).labels;
+    if (labels > 1)
+        return refuse_request(
+            x, 400, "model",
+            "%s tells %lld classes of texts apart; texts are ranked by a model of "
+            "one, or one that makes vectors",
+            m->name, (long long)labels);
+    ct_lm_text *texts = calloc(n + 1, sizeof *texts);
+    r->scores = calloc(n, sizeof *r->scores);
+    r->order = calloc(n, sizeof *r->order);
+    bool ok = (texts && r->scores && r->order) || no_memory(x);
+    for (size_t i = 0; ok && i < n; i++) texts[i] = text_of(json_array_get(r->texts, i));
+    if (ok) texts[n] = text_of(query);
+    if (ok && !(labels ? score_by_head : score_by_vectors)(m, texts, n, r, a, why))
+        ok = refuse_request(x, 400, param, "%s", why);
+    if (ok) sort(r, n);
+    free(texts);
+    return ok;
+}
+
+static json_t *ranked_list(const ranking *r, size_t top, bool tei, bool with_texts) {
+    json_t *list = json_array();
+    const size_t n = json_array_size(r->texts);
+    for (size_t i = 0; i < top && i < n; i++) {
+        const size_t at = r->order[i];
+        json_t *text = json_array_get(r->texts, at),
+               *one = json_pack("{s:I, s:f}", "index", (json_int_t)at,
+                                tei ? "score" : "relevance_score", r->scores[at]);
+        if (with_texts && tei) json_object_set(one, "text", text);
+        if (with_texts && !tei)
+            json_object_set_new(one, "document", json_pack("{s:O}", "text", text));
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+// As Cohere's, Jina's and others' clients ask, with documents, or as those of text-embeddings-inference, with texts.
+bool answer_rerank(exchange *x) {
+    json_t *documents = NULL, *own = NULL;
+    const char *query = NULL;
+    bool with_documents = false, with_texts = false;
+    ct_num top = {0};
+    asked a = {0};
+    const field fields[] = {{"query", FIELD_TEXT, .out = &query},
+                            {"documents", FIELD_LIST, .out = &documents},
+                            {"texts", FIELD_LIST, .out = &own},
+                            {"return_documents", FIELD_FLAG, .out = &with_documents},
+                            {"return_text", FIELD_FLAG, .out = &with_texts},
+                            {"truncate", FIELD_FLAG, .out = &a.truncate},
+                            {"raw_scores", FIELD_FLAG, .out = &a.raw},
+                            {"top_n", FIELD_WHOLE, 1, 1e9, &top}};
+    model *m = named_model(x, false);
+    if (!m || !read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields)) return false;
+    const bool tei = own && !documents;
+    const char *param = tei ? "texts" : "documents";
+    json_t *list = tei ? own : documents;
+    const size_t n = json_array_size(list);
+    if (!query) return refuse_request(x, 400, "query", "query must be a string, not missing");
+    if (!n)
+        return refuse_request(x, 400, param, "%s must be a list of at least one, not %s", param,
+                              list ? shown(list) : "missing");
+    if (n > MOST_INPUTS) return too_many(x, param, n);
+    ranking r = {.texts = document_texts(x, param, list)};
+    bool ok = r.texts && rank(x, m, json_object_get(x->asked, "query"), param, &r, &a);
+    if (ok) {
+        json_t *results = ranked_list(&r, top.given ? (size_t)top.value : n, tei,
+                                      tei ? with_texts : with_documents);
+        ok = reply_json(x, tei ? results
+                               : json_pack("{s:s, s:o, s:{s:I, s:I}}", "model", m->name, "results",
+                                           results, "usage", "prompt_tokens", (json_int_t)a.tokens,
+                                           "total_tokens", (json_int_t)a.tokens));
+    }
+    free(r.scores);
+    free(r.order);
+    json_decref(r.texts);
+    return ok;
+}
+
+// ------------------------------------------------------------------------------------------- classes
+
+// A text, or a list of one or two, which are read together.
+static bool read_sequence(exchange *x, const json_t *input, ct_lm_text *text) {
+    const json_t *first = json_is_array(input) ? json_array_get(input, 0) : input,
+                 *second = json_array_get(input, 1);
+    if (!json_is_string(first) || (second && !json_is_string(second)) || json_array_size(input) > 2)
+        return refuse_request(x, 400, "inputs",
+                              "inputs must be a string, a list of one or two, or a list of such "
+                              "lists, not %s",
+                              input ? shown(input) : "missing");
+    *text = text_of(first);
+    text->second = json_string_value(second);
+    text->n_second = json_string_length(second);
+    return true;
+}
+
+// Labels and their scores, likeliest first.
+static json_t *class_list(const model *m, const float *scores, int64_t labels) {
+    json_t *list = json_array();
+    char name[512];
+    for (int64_t k = 0; k < labels; k++) {
+        size_t at = 0;
+        while (at < json_array_size(list) &&
+               json_real_value(json_object_get(json_array_get(list, at), "score")) >=
+                   (double)scores[k])
+            at++;
+        ct_lm_label(m->is->lm, k, name, sizeof name);
+        json_array_insert_new(list, at,
+                              json_pack("{s:f, s:o}", "score", (double)scores[k], "label",
+                                        json_text(name, strlen(name))));
+    }
+    return list;
+}
+
+bool answer_predict(exchange *x) {
+    asked a = {0};
+    char why[512];
+    const field fields[] = {{"truncate", FIELD_FLAG, .out = &a.truncate},
+                            {"raw_scores", FIELD_FLAG, .out = &a.raw}};
+    model *m = named_model(x, false);
+    if (!m || !read_fields(x, x->asked, "", fields, 2)) return false;
+    const int64_t labels = ct_lm_look(m->is->lm).labels;
+    if (!labels)
+        return refuse_request(x, 400, "model", "%s has no head that tells classes of texts apart",
+                              m->name);
+    json_t *inputs = json_object_get(x->asked, "inputs");
+    const bool many = json_is_array(json_array_get(inputs, 0));
+    const size_t n = many ? json_array_size(inputs) : 1;
+    if (n > MOST_INPUTS) return too_many(x, "inputs", n);
+    ct_lm_text *texts = calloc(n, sizeof *texts);
+    float *scores = calloc(n * (size_t)labels, sizeof *scores);
+    bool ok = (texts && scores) || no_memory(x);
+    for (size_t i = 0; ok && i < n; i++)
+        ok = read_sequence(x, many ? json_array_get(inputs, i) : inputs, &texts[i]);
+    if (ok && !read_classes(m, texts, n, scores, options_of(m, &a), why))
+        ok = refuse_request(x, 400, "inputs", "%s", why);
+    if (ok && !a.raw) ct_lm_probabilities(m->is->lm, scores, n);
+    json_t *all = ok ? json_array() : NULL;
+    for (size_t i = 0; ok && i < n; i++)
+        json_array_append_new(all, class_list(m, scores + i * (size_t)labels, labels));
+    free(texts);
+    free(scores);
+    if (!ok) return false;
+    if (many) return reply_json(x, all);
+    json_t *one = json_incref(json_array_get(all, 0));
+    json_decref(all);
+    return reply_json(x, one);
+}
+
+// ------------------------------------------------------------------------------------------- vectors
+
+bool answer_tei_embed(exchange *x) {
+    asked a = {0};
+    char why[512];
+    bool normalise = true;
+    const field fields[] = {{"truncate", FIELD_FLAG, .out = &a.truncate},
+                            {"normalize", FIELD_FLAG, .out = &normalise}};
+    model *m = named_model(x, false);
+    if (!m || !read_fields(x, x->asked, "", fields, 2)) return false;
+    const json_t *inputs = json_object_get(x->asked, "inputs");
+    const size_t n = json_is_string(inputs) ? 1 : json_array_size(inputs),
+                 width = (size_t)m->is->width;
+    if (!n)
+        return refuse_request(x, 400, "inputs", "inputs must be a string or a list of them, not %s",
+                              inputs ? shown(inputs) : "missing");
+    if (n > MOST_INPUTS) return too_many(x, "inputs", n);
+    ct_lm_text *texts = calloc(n, sizeof *texts);
+    float *v = malloc(n * width * sizeof *v);
+    bool ok = (texts && v) || no_memory(x);
+    for (size_t i = 0; ok && i < n; i++) {
+        const json_t *one = json_is_string(inputs) ? inputs : json_array_get(inputs, i);
+        texts[i] = text_of(one);
+        if (!texts[i].s)
+            ok = refuse_request(x, 400, "inputs", "inputs[%zu] must be a string, not %s", i,
+                                shown(one));
+    }
+    ct_embed_options o = options_of(m, &a);
+    o.how.normalised = normalise;
+    if (ok && !read_vectors(m, texts, n, v, o, why))
+        ok = refuse_request(x, 400, "inputs", "%s", why);
+    json_t *list = ok ? json_array() : NULL;
+    for (size_t i = 0; ok && i < n; i++)
+        json_array_append_new(list, json_numbers(v + i * width, m->is->width));
+    free(texts);
+    free(v);
+    return ok && reply_json(x, list);
+}
