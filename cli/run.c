@@ -19,8 +19,10 @@ typedef struct model {
     int64_t length;
     const char *stop; // NULL: none
     bool terminal, verbose;
-    bool failed;  // the last request, which has said so
-    json_t *said; // of an answer: its text, in pieces
+    bool failed;            // the last request, which has said so
+    json_t *said;           // of an answer: its text, in pieces
+    ct_chat_parser *parser; // of an answer; NULL: what is written is text
+    bool thinks;            // what is shown is what it thinks before it answers
 } model;
 
 // ------------------------------------------------------------------------------------------- signals
@@ -49,17 +51,48 @@ static void show(const model *m, const char *text, size_t n) {
     if (m->said && n) json_array_append_new(m->said, json_stringn_nocheck(text, n));
 }
 
+static bool has_dim(void) {
+    const char *term = getenv("TERM");
+    return term && *term && strcmp(term, "dumb") != 0;
+}
+
+static void end_thought(model *m) {
+    if (m->thinks) fputs(has_dim() ? "\x1b[0m\n\n" : "\n\n", stdout);
+    m->thinks = false;
+}
+
+// What a model thinks before it answers is for people to see, and no part of the answer.
+static bool show_part(const ct_chat_part *part, void *user) {
+    model *m = user;
+    if (part->kind != CT_CHAT_REASONING) {
+        end_thought(m);
+        show(m, part->text, part->n);
+    } else if (m->terminal) {
+        if (!m->thinks && has_dim()) fputs("\x1b[2m", stdout);
+        m->thinks = true;
+        put_visible(stdout, part->text, part->n, "");
+    }
+    return true;
+}
+
+static bool take(model *m, const char *text, size_t n) {
+    if (m->parser) return !n || ct_chat_parser_feed(m->parser, text, n, show_part, m);
+    show(m, text, n);
+    return true;
+}
+
 static bool hear(const ct_engine_token *token, void *user) {
-    const model *m = user;
-    show(m, token->text, token->text_n);
-    return flush_output() && !interrupted;
+    return take(user, token->text, token->text_n) && flush_output() && !interrupted;
 }
 
 static void end(const ct_engine_result *r, void *user) {
     model *m = user;
-    if (r->text_n) show(m, r->text, r->text_n);
-    m->failed = r->end == CT_ENGINE_FAILED;
-    if (m->failed && !ct_failed()) fprintf(stderr, "cotan: %s\n", r->why);
+    const bool ok = (!r->text_n || take(m, r->text, r->text_n)) &&
+                    (!m->parser || ct_chat_parser_end(m->parser, show_part, m));
+    end_thought(m);
+    m->failed = !ok || r->end == CT_ENGINE_FAILED;
+    if (m->failed && !ct_failed())
+        fprintf(stderr, "cotan: %s\n", r->why ? r->why : "out of memory");
     if (!m->verbose) return;
     const double writing = r->all - r->first;
     fflush(stdout);
@@ -83,10 +116,11 @@ static bool write_on(model *m, const char *given, size_t n) {
               "one\n",
               stderr);
     else
-        id = ct_engine_add(m->engine, .prompt = e.ids, .n_prompt = e.n, .most = m->length,
-                           .ends = m->is->ends, .n_ends = m->is->n_ends, .stops = &m->stop,
-                           .n_stops = m->stop ? 1 : 0, .sampling = m->sampling, .token = hear,
-                           .done = end, .user = m);
+        id =
+            ct_engine_add(m->engine, .prompt = e.ids, .n_prompt = e.n, .most = m->length,
+                          .ends = m->is->ends, .n_ends = m->is->n_ends, .stops = &m->stop,
+                          .n_stops = m->stop ? 1 : 0, .sampling = m->sampling,
+                          .keep_special = m->parser != NULL, .token = hear, .done = end, .user = m);
     ct_encoding_free(&e);
     bool stopped = false;
     while (id && ct_engine_step(m->engine))
@@ -129,8 +163,11 @@ static bool answer(model *m, json_t *messages) {
             : NULL;
     free(all);
     if (!prompt) return false;
+    if (!(m->parser = ct_chat_parser_new(m->is->chat, .prompt = prompt))) return false;
     m->said = json_array();
     const bool ok = write_on(m, prompt, length);
+    ct_chat_parser_free(m->parser);
+    m->parser = NULL;
     json_t *said = ok ? all_said(m) : NULL;
     if (said) json_array_append_new(messages, said);
     json_decref(m->said);
@@ -273,6 +310,7 @@ static int converse(model *m, const char *system) {
     size_t cap = 0;
     int status = EXIT_DONE;
     if (system) json_array_append_new(messages, message("system", system, strlen(system)));
+    if (m->terminal) puts("/help says what there is beside texts.");
     for (;;) {
         interrupted = 0;
         fputs("> ", stdout);
@@ -388,9 +426,10 @@ int run_run(int argc, char **argv) {
             "or ORG/NAME that cotan pull brought. With a chat template it answers --prompt, or\n"
             "standard input, and on a terminal holds a conversation, until /bye or the end of "
             "input\n"
-            "(/help says more); without one, and with --raw, it goes on with the text. Equal "
-            "seeds\n"
-            "give equal text. Ctrl-C ends an answer.\n",
+            "(/help says more); without one, and with --raw, it goes on with the text. What a "
+            "model\n"
+            "thinks before it answers is shown on a terminal alone. Equal seeds give equal text.\n"
+            "Ctrl-C ends an answer.\n",
         .examples = "  cotan pull HuggingFaceTB/SmolLM2-135M-Instruct\n"
                     "  cotan run HuggingFaceTB/SmolLM2-135M-Instruct\n"
                     "  cotan run my-model --prompt \"Why is the sky blue?\" --temperature 0\n"

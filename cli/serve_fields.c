@@ -42,6 +42,8 @@ static bool read_field(exchange *x, const char *where, const field *f, json_t *v
         return true;
     case FIELD_TEXT:
         if (!json_is_string(value)) return refuse_value(x, where, f->name, "a string", value);
+        if (strlen(json_string_value(value)) != json_string_length(value))
+            return refuse_value(x, where, f->name, "a string without zero bytes", value);
         *(const char **)f->out = json_string_value(value);
         return true;
     case FIELD_LIST:
@@ -76,7 +78,7 @@ bool read_stops(exchange *x, json_t *stop, const char *where, wanted *w) {
     for (size_t i = 0; ok && i < n && i < MOST_STOPS; i++) {
         const json_t *s = one ? stop : json_array_get(stop, i);
         w->stops[i] = json_string_value(s);
-        ok = json_string_length(s) > 0;
+        ok = json_string_length(s) > 0 && strlen(w->stops[i]) == json_string_length(s);
     }
     w->n_stops = n;
     if (ok && n <= MOST_STOPS) return true;

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support import language_models as lm
 from support.program import command
+from support.serving import make_parrot
 
 COTAN = command("cotan")
 TEMPLATE = ("{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
@@ -116,6 +117,21 @@ def test_a_conversation(chatting):
     assert "; 3 written" in t.ask("fox") and "; 3 written" in t.ask("/again")
     assert "tokens; it must have 1 to 127, one less than the context" in t.ask("the quick " * 100)
     assert t.ask('"""the quick\nbrown"""').split("[")[0] != ""
+    t.type("/bye\n")
+    assert t.end() == 0
+
+
+def test_what_it_thinks(tmp_path):
+    """It is seen on a terminal, above the answer, and is no part of that."""
+    parrot = make_parrot(tmp_path / "parrot")
+    assert cotan("run", parrot, "--prompt", "What does it do?") == "The fox `jumps`.\n"
+    t = Terminal("chat", parrot, "--verbose")
+    t.until("> ")
+    assert t.ask("What?").split("\n[")[0] == "Let me see.\n\nThe fox `jumps`."
+    # The next prompt has what was answered, not what was thought: <user>What?<assistant>The fox `jumps`.<user>And?<assistant>
+    asked = "<user>What?<assistant>The fox `jumps`.<user>And?<assistant>"
+    n = len(cotan("tokenize", parrot, "--ids", "--text", asked).split())
+    assert f"[{n} tokens read, " in t.ask("And?")
     t.type("/bye\n")
     assert t.end() == 0
 

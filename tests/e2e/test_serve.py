@@ -55,6 +55,14 @@ def test_a_conversation(server):
     assert again["choices"][0]["message"] == message
 
 
+def test_zero_bytes(server):
+    """What a model of bytes may say comes back in the next turn."""
+    read = [server.say("/v1/chat/completions", **ASK | {"messages": [{"role": "user", "content": text}]})["usage"]["prompt_tokens"]
+            for text in ("ab", "a\0b")]
+    assert read[1] > read[0]
+    assert server.say("/v1/completions", prompt="a\0b", max_tokens=1)["usage"]["prompt_tokens"] == 3
+
+
 def test_choices(server):
     several = server.say("/v1/completions", prompt=["the quick", "fox"], n=2, max_tokens=4, seed=3)
     assert [c["index"] for c in several["choices"]] == [0, 1, 2, 3]
@@ -272,6 +280,9 @@ WRONG = [
     ("/v1/embeddings", {"input": [""]}, 400, "input: there is no token to go on behind"),
     ("/v1/embeddings", {"input": "x", "encoding_format": "hex"}, 400, 'encoding_format must be float or base64, not "hex"'),
     ("/v1/embeddings", {"input": "x", "dimensions": 8}, 400, "dimensions: small has 32, not 8"),
+    ("/rerank", {"query": "a\0b", "documents": ["x"]}, 400, r'query must be a string without zero bytes, not "a\u0000b"'),
+    ("/v1/completions", {"prompt": "a", "stop": "a\0"}, 400,
+     r'stop must be a string or a list of at most 16, none of them empty, not "a\u0000"'),
     ("/rerank", {"documents": ["x"]}, 400, "query must be a string, not missing"),
     ("/rerank", {"query": "x", "documents": []}, 400, "documents must be a list of at least one, not []"),
     ("/rerank", {"query": "x", "documents": [3]}, 400, "documents[0] must be a string, not 3"),
