@@ -2,7 +2,8 @@
 //     test_language_models MODE DIR IN.npz OUT.npz [SAVED]
 // IN has tokens ids (B, T). MODE "logits" writes the logits of all, and saves the model where it is asked to;
 // "grads" logits, loss, and its gradients by name; "steps" what steps with a cache say of each token: one text at a
-// time in pieces, then all together token by token; "write" 64 tokens behind the first text, the likeliest each time, "generate" the
+// time in pieces, then all together token by token; "kept" the loss of each text's tokens where keys and values are kept as f32, f16,
+// bf16 and codes of 8 bits; "write" 64 tokens behind the first text, the likeliest each time, "generate" the
 // same by ct_lm_generate, "generate3" drawn by the seed 3, "generateb47" by four beams, which token 7 ends; "process", of which DIR is nothing, what ct_lm_process does. Of a model that reads one text and
 // writes another, ids are read and IN's "written" (B, U) begin what is written.
 #include <setjmp.h>
@@ -114,6 +115,33 @@ static bool steps(ct_lm *lm, const char *to) {
     ok = ok && ct_save_npz(to, out, 2);
     ct__lm_cache_free(cache);
     return ok;
+}
+
+// The loss of all texts where keys and values of what came before are kept as `dtype`.
+static double loss_kept(const ct_lm *lm, ct_dtype dtype) {
+    enum { AT_ONCE = 32 };
+    const int64_t n = ct_dim(ids, 0), time = ct_dim(ids, 1) - 1, pages = time / CT_LM_PAGE + 1;
+    ct_lm_cache *cache = ct__lm_cache_new(lm, n * pages, n, dtype, CT_HERE);
+    double sum = 0;
+    for (int64_t t = 0; cache && t < time; t += AT_ONCE) {
+        CT_SCOPE;
+        const int64_t end = t + AT_ONCE < time ? t + AT_ONCE : time, rows = n * (end - t);
+        ct_lm_part part = part_of(ids, 0, n, t, end, pages);
+        part.every = true;
+        ct_tensor next = ct_reshape(columns(ids, 0, n, t + 1, end + 1), CT_DIMS(rows));
+        sum += (double)rows *
+               ct_item(ct_cross_entropy(ct__lm_step(lm, cache, &part, 1, time, CT_HERE), next));
+    }
+    ct__lm_cache_free(cache);
+    return sum / (double)(n * time);
+}
+
+static bool kept(const ct_lm *lm, const char *to) {
+    static const ct_dtype dtypes[] = {CT_F32, CT_F16, CT_BF16, CT_I8};
+    double losses[4];
+    for (int i = 0; i < 4; i++) losses[i] = loss_kept(lm, dtypes[i]);
+    ct_named out = {"losses", ct_from(losses, CT_F64, CT_DIMS(4))};
+    return ct_save_npz(to, &out, 1);
 }
 
 static bool write(ct_lm *lm, const char *to) {
@@ -228,6 +256,7 @@ static int run(int argc, char **argv) {
     if (ok && strcmp(mode, "logits") == 0) ok = logits(lm, to);
     if (ok && train) ok = grads(lm, to);
     if (ok && strcmp(mode, "steps") == 0) ok = steps(lm, to);
+    if (ok && strcmp(mode, "kept") == 0) ok = kept(lm, to);
     if (ok && strcmp(mode, "write") == 0) ok = write(lm, to);
     if (ok && strncmp(mode, "generate", 8) == 0) ok = generate(lm, mode + 8, to);
     if (ok && argc == 6) ok = ct_lm_save(lm, argv[5]);

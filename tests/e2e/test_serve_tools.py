@@ -1,0 +1,46 @@
+"""Calls of tools: what a request says of them, told of a model that always says the same; and of one that calls none, which nothing forces to."""
+import json
+
+import pytest
+from support.serving import Server, make_model, make_parrot
+
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {"what": {"type": "string"}}}}}
+         for name in ("find", "other")]
+NAMED = {"type": "function", "function": {"name": "find"}}
+ASK = {"messages": [{"role": "user", "content": "Find the fox."}], "tools": TOOLS, "max_tokens": 40}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = Server(make_parrot(tmp_path_factory.mktemp("parrot") / "parrot"), make_model(tmp_path_factory.mktemp("writer") / "writer"))
+    yield server
+    assert server.stop() == 0, server.errors
+
+
+@pytest.mark.parametrize("wish", ["auto", "required", NAMED], ids=str)
+def test_a_call(server, wish):
+    choice = server.say("/v1/chat/completions", **ASK, tool_choice=wish)["choices"][0]
+    call, = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"].strip() == "I look."
+    assert call["type"] == "function" and call["function"]["name"] == "find" and json.loads(call["function"]["arguments"]) == {"what": "fox"}
+
+
+def test_no_tools(server):
+    choice = server.say("/v1/chat/completions", **ASK, tool_choice="none")["choices"][0]
+    assert choice["finish_reason"] == "stop" and choice["message"]["content"] == "The fox `jumps`." and "tool_calls" not in choice["message"]
+    assert choice["message"]["reasoning_content"] == "Let me see."
+
+
+def test_what_is_hidden(server):
+    """Prompts say which tools the model hears of: of a name the others are gone."""
+    read = {str(wish): server.say("/v1/chat/completions", model="writer", **ASK, tool_choice=wish)["usage"]["prompt_tokens"]
+            for wish in ("none", "auto", "required", NAMED)}
+    assert read["none"] < read[str(NAMED)] < read["auto"] == read["required"]
+
+
+@pytest.mark.parametrize("wish", ["required", NAMED], ids=str)
+def test_nothing_forces_a_call(server, wish):
+    choice = server.say("/v1/chat/completions", model="writer", **ASK, tool_choice=wish, seed=1)["choices"][0]
+    assert choice["finish_reason"] in ("stop", "length") and choice["message"]["content"] and "tool_calls" not in choice["message"]
+    status, message = server.refused("/v1/chat/completions", ASK | {"tool_choice": {"type": "function", "function": {"name": "seek"}}})
+    assert (status, message) == (400, "tool_choice names seek, which is none of the tools")
