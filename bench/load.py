@@ -45,9 +45,18 @@ def ask(port, k):
         text += "".join(choice["text"] for choice in event["choices"])
         tokens = (event.get("usage") or {}).get("completion_tokens", tokens)
     connection.close()
-    if not ended or not tokens:
+    if not ended:
         raise RuntimeError("the stream has no end")
-    return text, tokens, first - begin, time.monotonic() - begin
+    return text, tokens, (first or time.monotonic()) - begin, time.monotonic() - begin
+
+
+def counts(port):
+    """Steps, tokens read and tokens written, by the server's own count."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", "/metrics")
+    lines = connection.getresponse().read().decode().splitlines()
+    return [sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"cotan_{name}{{")) for name in
+            ("steps_total", "tokens_read_total", "tokens_written_total")]
 
 
 def part(values, p):
@@ -72,18 +81,20 @@ def main():
                     got[c * ROUNDS + r] = ask(port, c * ROUNDS + r)
                 except Exception as error:  # what a client would be told
                     errors.append(repr(error))
-        begin = time.monotonic()
+        was, begin = counts(port), time.monotonic()
         threads = [threading.Thread(target=client, args=(c,)) for c in range(clients)]
         for t in threads:
             t.start()
         for t in threads:
             t.join()
         rate = sum(a[1] for a in got.values()) / (time.monotonic() - begin)
+        steps, read, written = (b - a for a, b in zip(was, counts(port)))
         other = sum(got[k][0] != alone[k][0] for k in range(ALONE) if k in got)
         print(f"alone: {one:.1f} tokens/s; first after {part([a[2] for a in alone], .5) * 1000:.0f} ms, all after {part([a[3] for a in alone], .5) * 1000:.0f} ms")
         print(f"{clients} clients: {rate:.1f} tokens/s, {rate / one:.2f} x; "
               + "; ".join(f"{name} after {part([a[i] for a in got.values()], .5):.2f} s (99 of 100: {part([a[i] for a in got.values()], .99):.2f} s)"
                           for name, i in (("first", 2), ("all", 3))))
+        print(f"{steps:.0f} steps, of {read / steps:.1f} tokens read and {written / steps:.1f} written")
         print(f"{len(got)} answers, {len(errors)} errors{': ' + errors[0] if errors else ''}; {other} of {ALONE} texts differ from those written alone")
     finally:
         server.kill()

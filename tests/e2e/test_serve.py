@@ -7,8 +7,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from support.program import command
@@ -570,3 +572,12 @@ def test_many_at_once(server):
     for t in threads:
         t.join()
     assert together == alone
+
+
+def test_two_hundred_clients(model):
+    """Each sends one request after the other; none is refused or gets another answer than alone (bench/load.py)."""
+    root = Path(__file__).parents[2]
+    build = Path(os.environ.get("COTAN_BUILD", root / "build"))
+    done = subprocess.run([sys.executable, root / "bench/load.py", build, model, "200"], capture_output=True, text=True, timeout=300,
+                          env=os.environ | {"COTAN_CC": "none"})
+    assert done.returncode == 0 and "600 answers, 0 errors; 0 of 8 texts differ" in done.stdout, done.stdout + done.stderr
