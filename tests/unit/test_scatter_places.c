@@ -95,6 +95,29 @@ static void updates_may_be_it(void **state) {
     check(v, (const float(*)[WIDE])want);
 }
 
+// Rows that are put elsewhere in their variable are stored in between; all of it is not.
+static void rows_move_within_it(void **state) {
+    (void)state;
+    CT_SCOPE;
+    ct_tensor v = variable();
+    static const int32_t from[PICKS] = {5, 4, 3, 1};
+    float want[ROWS][WIDE];
+    what_is(want, false);
+    for (int k = 0; k < PICKS; k++)
+        for (int c = 0; c < WIDE; c++) want[at[k]][c] = (float)(10 + from[k] * WIDE + c);
+    {
+        CT_SCOPE;
+        ct_tensor moved = ct_gather(.x = v, .indices = ct_from(from, CT_I32, CT_DIMS(PICKS)));
+        ct_assign(v, ct_scatter(.x = v, .indices = positions(), .updates = moved));
+    }
+    const ct_plan_cost *plan = ct_newest_plan();
+    assert_non_null(plan);
+    assert_int_equal(plan->n_launches, 2);
+    for (size_t i = 0; i < plan->n_launches; i++)
+        assert_string_not_equal(plan->launches[i].kernel, "copy");
+    check(v, (const float(*)[WIDE])want);
+}
+
 static void the_old_version_is_read_before(void **state) {
     (void)state;
     CT_SCOPE;
@@ -155,6 +178,7 @@ int main(void) {
         cmocka_unit_test(picks_are_written),
         cmocka_unit_test(updates_may_read_it),
         cmocka_unit_test(updates_may_be_it),
+        cmocka_unit_test(rows_move_within_it),
         cmocka_unit_test(the_old_version_is_read_before),
         cmocka_unit_test(who_holds_the_old_version_keeps_it),
         cmocka_unit_test(a_loop_carries_it),

@@ -336,9 +336,38 @@ static bool is_prologue(const fuser *f, const ct_node *template, ct_val v) {
     if (bytes * 2 < stored) return true;
     return given && steps >= PROLOGUE_STEPS - FEW_STEPS && bytes <= stored + stored / 10;
 }
+
+static bool reads_leaf(const fuser *f, const ct_node *node, const ct_node *leaf) {
+    uint32_t *stamp = &f->s->stamp[node->index];
+    if (node == leaf) return true;
+    if (ct__is_leaf(node) || stands_alone(node) || *stamp == f->s->stamp_now) return false;
+    *stamp = f->s->stamp_now;
+    for (int i = 0; i < node->n_in; i++)
+        if (reads_leaf(f, node->in[i].node, leaf)) return true;
+    return false;
+}
+// What changes its variable in place cannot read the old version meanwhile: rows that are put elsewhere in their
+// variable are stored first, which are few, where else all of it would be copied.
+static bool is_moved_within(const fuser *f, const ct_node *template, ct_val v) {
+    const ct_graph *g = f->s->graph;
+    const ct_node *leaf = template->in[0].node;
+    if (!template->op->kind->changes_operand || leaf->op != &ct__op_data) return false;
+    size_t r = 0;
+    while (r < g->n_roots &&
+           !(g->roots[r].kind == CT_ROOT_ASSIGN && g->roots[r].val.node == template &&
+             g->roots[r].leaf == (int64_t)leaf->number))
+        r++;
+    f->s->stamp_now++;
+    return r < g->n_roots && reads_leaf(f, v.node, leaf);
+}
+
 static void template_operand(fuser *f, const ct_node *template, ct_val v) {
     ct_node *node = v.node;
     if (ct__is_leaf(node) || stands_alone(node)) return;
+    if (is_moved_within(f, template, v)) {
+        f->of[node->index].unit = true;
+        return;
+    }
     if (f->s->fuse && is_prologue(f, template, v)) return;
     if (!f->s->fuse || !plain_view(f, v, &node)) node = v.node;
     if (!ct__is_leaf(node) && !stands_alone(node)) f->of[node->index].unit = true;

@@ -217,8 +217,9 @@ static bool changes_leaf(ct_sched *s, const ct_group *g, int64_t leaf) {
     size_t n = 0;
     if (!g->only || g->n_units || g->only->n_in > 8 || !ct__sched_changes(s, g->only)) return false;
     for (int i = 1; i < g->only->n_in; i++) {
-        if (g->only->in[i].node == g->only->in[0].node) return false;
-        more[n++] = g->only->in[i];
+        const ct_val v = g->only->in[i];
+        if (v.node == g->only->in[0].node) return false;
+        if (ct__sval(s, v)->group < 0 || ct__sval(s, v)->group == g->id) more[n++] = v;
     }
     return ct__sched_walk(s, g->id, more, n, is_another, &leaf);
 }
