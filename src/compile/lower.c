@@ -28,25 +28,17 @@
 #include "graph/symbols.h"
 #include "compile/check/verify.h"
 
-static bool verifies(void) {
-#ifndef NDEBUG
-    return true;
-#else
-    return ct__env_flag("COTAN_VERIFY"); // the tests set it
-#endif
-}
-
 static bool legal_graph(ct_ctx *ctx, const char *pass, const ct_graph *graph) {
     ct__dump_graph(ctx, pass, graph);
-    return !verifies() || ct__verify(graph->nodes, graph->n, &ctx->err);
+    return !ct__verifies() || ct__verify(graph->nodes, graph->n, &ctx->err);
 }
 static bool legal_groups(ct_sched *s, ct_err *err) {
     ct__dump_groups(s);
-    return !verifies() || ct__verify_groups(s, err);
+    return !ct__verifies() || ct__verify_groups(s, err);
 }
 static bool legal_program(ct_ctx *ctx, const ct_program *program, bool planned) {
     if (planned) ct__dump_plan(ctx, program);
-    return !verifies() || ct__verify_program(program, planned, &ctx->err);
+    return !ct__verifies() || ct__verify_program(program, planned, &ctx->err);
 }
 
 bool ct__lower_kernels(const ct_graph *graph, ct_program *program, ct_err *err) {

@@ -53,7 +53,7 @@ static bool same_body(const ct_body *a, const ct_body *b) {
                       memcmp(a->words, b->words, a->n_words * sizeof *a->words) == 0);
 }
 
-static bool field_equal(const ct_field *f, const void *a, const void *b) {
+bool ct__field_equal(const ct_field *f, const void *a, const void *b) {
     const void *x = attr_at(f, a), *y = attr_at(f, b);
     switch (f->kind) {
     case CT_FIELD_i64: return *(const int64_t *)x == *(const int64_t *)y;
@@ -86,7 +86,7 @@ static bool field_equal(const ct_field *f, const void *a, const void *b) {
 
 bool ct__attrs_equal(const ct_opdef *op, const void *a, const void *b) {
     for (size_t i = 0; i < op->n_fields; i++)
-        if (!field_equal(&op->fields[i], a, b)) return false;
+        if (!ct__field_equal(&op->fields[i], a, b)) return false;
     return true;
 }
 

@@ -405,6 +405,8 @@ bool ct__no_grad(ct_rule *rule);
 void *ct__attrs_copy(ct_arena *arena, const ct_opdef *op,
                      const void *attrs); // deep; NULL: no memory
 bool ct__attrs_equal(const ct_opdef *op, const void *a, const void *b);
+bool ct__field_equal(const ct_field *field, const void *a,
+                     const void *b); // of two nodes' attributes
 void ct__attrs_print(ct_text *text, const ct_opdef *op, const void *attrs);
 void ct__attr_print(ct_text *text, ct_field_kind kind, const void *attr); // one of them
 

@@ -149,9 +149,12 @@ static double cost_of(const ct_kshape *shape, const ct_kins *x, ct_kval id, bool
     return x->dtype == CT_I64 || x->dtype == CT_F64 ? 2 : 1;
 }
 
-double ct__work(const ct_kir *k, const ct_shares *shares) {
+double ct__work(ct_emit *e, const ct_shares *shares) {
+    const ct_kir *k = e->kir;
     double *times = ct__calloc(k->n + 1, sizeof *times), work = 0;
     ct_kshape *shape = ct__malloc((k->n + 1) * sizeof *shape);
+    if ((!times || !shape) && !e->err->code)
+        ct__err_memory(e->err, CT_NOWHERE, "kernel", (k->n + 1) * sizeof *shape);
     if (times && shape && !k->err.code) {
         ct__kir_shapes(k, CT_LANES, shape);
         for (size_t i = 0; i < k->n; i++) {

@@ -15,6 +15,9 @@ static ct_kval declare_sym(ct_emit *e, int sym);
 
 bool ct__emit_restart(ct_emit *e) {
     ct_draft *d = e->draft;
+    // What a kernel on trial says is no ground for a choice if there was no memory for all of it.
+    if (e->kir && e->kir->err.code == CT_E_MEMORY && !e->err->code) *e->err = e->kir->err;
+    if (e->pool && ct__ix_failed(e->pool) && !e->err->code) no_memory(e);
     if (e->kir) ct__kir_free(e->kir);
     ct__free(e->kir);
     e->kir = ct__malloc(sizeof *e->kir);
@@ -28,7 +31,7 @@ bool ct__emit_restart(ct_emit *e) {
     e->flops = 0;
     if (!e->kir || !e->pool) return no_memory(e);
     for (int i = 0; i < (int)d->sched->n_syms; i++) declare_sym(e, i);
-    return true;
+    return !e->err->code;
 }
 
 ct_emit *ct__emit_new(ct_sched *s, const ct_node *node) {

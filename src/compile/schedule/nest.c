@@ -1004,7 +1004,7 @@ static bool choose_lanes(nest *n, nest *best) {
         if (!how.cut && how.lanes == 1) break;
         if (!write_out(n, &how)) return false;
         int bad = rough(n, &crossed, &torn);
-        const double work = how.cut ? ct__work(n->e->kir, &n->shares) : 0;
+        const double work = how.cut ? ct__work(n->e, &n->shares) : 0;
         if (how.cut && work < least) {
             least = work;
             cheapest = how.lanes;
@@ -1066,7 +1066,7 @@ static bool choose_pointwise(nest *n, nest *best, ct_cut *cut) {
     for (size_t i = 0; i < n->e->draft->n_seen; i++) guarded |= n->e->draft->seen[i].guard >= 0;
     rough(n, &crossed, &torn);
     if (!rank || assigns(n) || (!guarded && !torn && best->lanes == rank)) return true;
-    double least = ct__work(n->e->kir, &n->shares);
+    double least = ct__work(n->e, &n->shares);
     nest apart = *best;
     apart.apart = true;
     apart.lanes = 0;
@@ -1094,7 +1094,7 @@ static bool choose_pointwise(nest *n, nest *best, ct_cut *cut) {
             how.turned = k == BLOCKS ? a + 1 : 0;
             if (how.turned) how.lanes = 1;
             if (how.turned ? !write_out(n, &how) : !choose_lanes(n, &how)) return false;
-            const double work = ct__work(n->e->kir, &n->shares);
+            const double work = ct__work(n->e, &n->shares);
             if (work < least * 0.95 && n->e->kir->n <= LONGEST_CUT) {
                 least = work;
                 *best = how;
@@ -1132,14 +1132,14 @@ static bool choose_rows(nest *best) {
         for (int k = 0; k < f.n; k++) tiny &= guess(n.e, f.extent[k]) < CT_LANES;
     }
     if ((bad == 0 && !tiny) || how.g->has_across) return true;
-    const double work = ct__work(n.e->kir, &n.shares);
+    const double work = ct__work(n.e, &n.shares);
     for (how.lanes = how.g->n_rows; how.lanes > 0; how.lanes--) {
         if (!write_out(&n, &how)) return false;
         int own = rough(&n, &crossed, &torn);
         if (torn && how.lanes > 1) continue;
         ct_ix wide = product(n.e, n.row_size + how.g->n_rows - how.lanes, how.lanes);
         bool enough = guess(n.e, wide) >= CT_LANES / 2;
-        const bool less = tiny && ct__work(n.e->kir, &n.shares) < work;
+        const bool less = tiny && ct__work(n.e, &n.shares) < work;
         if (enough && (own < bad || less)) best->lanes = how.lanes;
         break;
     }
@@ -1279,11 +1279,10 @@ static bool choose_reduced(nest *n, nest *best, ct_cut *cut) {
         return make_parts(best) && choose_rows(best) && write_out(n, best);
     }
     if (!may_unroll(n)) return true;
-    const double work = ct__work(n->e->kir, &n->shares);
+    const double work = ct__work(n->e, &n->shares);
     nest flat = {.e = best->e, .g = best->g, .flat = true, .unrolls = true};
     if (!choose_pointwise(n, &flat, cut)) return false;
-    if (ct__work(n->e->kir, &n->shares) >= work || n->e->kir->n > LONGEST_CUT)
-        return write_out(n, best);
+    if (ct__work(n->e, &n->shares) >= work || n->e->kir->n > LONGEST_CUT) return write_out(n, best);
     *best = flat;
     return true;
 }

@@ -93,6 +93,7 @@ typedef struct ct_program {
     size_t n_bufs, bufs_cap;
     ct_launch *launches;
     size_t n_launches, launches_cap;
+    size_t n_again;                    // of them, those of groups that are as earlier ones
     struct ct_program_kernel *kernels; // (n_kernels) distinct ones
     size_t n_kernels, kernels_cap;
     size_t new_kernels;   // that the engine had not met before

@@ -1,4 +1,5 @@
 // The scheduler's buffers, where leaves lie, and walks over what a group computes.
+#include "base/os.h"
 #include "compile/schedule/sched.h"
 
 static bool no_memory(ct_sched *s, size_t bytes) {
@@ -24,6 +25,14 @@ bool ct__sched_place_leaf(ct_sched *s, ct_node *node) {
     val->buf = place.buf;
     val->offset = place.offset;
     return true;
+}
+
+bool ct__verifies(void) {
+#ifndef NDEBUG
+    return true;
+#else
+    return ct__env_flag("COTAN_VERIFY"); // the tests set it
+#endif
 }
 
 // ------------------------------------------------------------------------------------------- walks

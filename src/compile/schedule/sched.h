@@ -1,5 +1,5 @@
 // What the files of fuse and schedule share. Start reading at lower.c, then fuse.c, schedule.c.
-// Each calls only those before it: sizes.c, sched.c, emit.c, done.c, nest.c, loop.c, then the two
+// Each calls only those before it: sizes.c, sched.c, emit.c, done.c, nest.c, again.c, loop.c, then the two
 // passes.
 #ifndef COTAN_COMPILE_SCHED_H
 #define COTAN_COMPILE_SCHED_H
@@ -65,6 +65,7 @@ typedef struct ct_group {
     int order;    // among the launches
 } ct_group;
 
+typedef struct ct_again ct_again;
 struct ct_sched {
     const ct_graph *graph;
     ct_program *program;
@@ -79,6 +80,7 @@ struct ct_sched {
     size_t n_dying, dying_cap;
     ct_group **groups; // (n_groups)
     size_t n_groups, groups_cap;
+    ct_again *again;    // groups whose kernels are written; NULL: none yet
     int64_t *sym_value; // (n_syms) of the dynamic sizes that kernels may have as arguments
     int32_t *sym_atom;  // (n_syms) which atom of the plan's symbols each is
     size_t n_syms, sym_value_cap, sym_atom_cap;
@@ -206,8 +208,8 @@ typedef struct ct_shares {
     double times[4 * CT_MAX_RANK];
 } ct_shares;
 void ct__share(ct_shares *shares, const ct_kir *k, double times); // of the loop just opened
-// The work of a kernel, in about a cycle of a core.
-double ct__work(const ct_kir *k, const ct_shares *shares);
+// The work of the kernel, in about a cycle of a core. Where there is no memory the emit has the error.
+double ct__work(ct_emit *e, const ct_shares *shares);
 // What the conditions and quotients of a kernel written on trial, in which `var` goes over an axis of
 // `size` elements, ask for: ranges in which conditions do not change, and cells of as many elements
 // as quotients divide by, or of all of a short last axis.
@@ -215,6 +217,15 @@ void ct__find_cuts(ct_emit *e, ct_ix var, int64_t size, bool last, ct_cut *range
 
 // nest.c
 bool ct__emit_group(ct_sched *s, ct_group *g);
+
+// again.c
+// Launches of a group that is as an earlier one; done: there was one. False: the error is recorded.
+bool ct__sched_again(ct_sched *s, ct_group *g, bool *done);
+bool ct__sched_emit_first(ct_sched *s, ct_group *g); // and remembers them for groups to come
+void ct__sched_again_free(ct_again *all);
+
+// schedule.c: the kernels of a group
+bool ct__sched_emit(ct_sched *s, ct_group *g);
 
 // loop.c
 bool ct__sched_loop(ct_sched *s, ct_node *node);

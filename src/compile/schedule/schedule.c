@@ -525,7 +525,7 @@ static bool is_empty(const ct_group *g) { // nothing to write for any length
     return true;
 }
 
-static bool emit_kernels(ct_sched *s, ct_group *g) {
+bool ct__sched_emit(ct_sched *s, ct_group *g) {
     return g->only ? g->only->op->kind->kernels(s, g->only) : ct__emit_group(s, g);
 }
 
@@ -534,8 +534,11 @@ static bool emit_one(ct_sched *s, ct_group *g) {
     if (g->only && ct__is_called(g->only)) return ct__sched_call(s, g->only);
     if (!g->only && is_empty(g)) return true;
     const size_t before = s->program->n_launches;
+    bool done;
     s->conflict = false;
-    if (!emit_kernels(s, g)) return false;
+    if (!ct__sched_again(s, g, &done)) return false;
+    if (done) return true;
+    if (!ct__sched_emit_first(s, g)) return false;
     if (!s->conflict) return true;
     s->program->n_launches = before;
     // It reads a variable elsewhere than it writes it.
@@ -546,7 +549,7 @@ static bool emit_one(ct_sched *s, ct_group *g) {
             return false;
     }
     s->conflict = false;
-    return emit_kernels(s, g);
+    return ct__sched_emit(s, g);
 }
 
 // What has been read for the last time when the group has run. A root's value is copied at the end.
@@ -649,6 +652,7 @@ void ct__sched_free(ct_sched *s) {
     ct__free(s->sym_atom);
     ct__free(s->stack);
     ct__free(s->dying);
+    ct__sched_again_free(s->again);
     ct__arena_free(&s->arena);
     ct__free(s);
 }

@@ -11,4 +11,6 @@ bool ct__fuse(ct_sched *s); // false: recorded
 bool ct__schedule(ct_sched *s);
 void ct__sched_free(ct_sched *s);
 
+bool ct__verifies(void); // are passes checked: in debug builds, and where COTAN_VERIFY says so?
+
 #endif
