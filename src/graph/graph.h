@@ -134,6 +134,7 @@ struct ct_var {
     // frame's serial name; the writer's.
     uint32_t again;
     uint64_t again_scope;
+    bool open;          // its axis 0 is dynamic in plans from the first one on
     atomic_bool freed;  // its set is gone; the record waits for the last read leaf; under `lock`
     atomic_bool broken; // what was updating it failed in the middle; under `lock`
     atomic_int refs;    // its set, or what the set leaves to `own_refs`; each read leaf elsewhere
@@ -580,6 +581,7 @@ typedef struct ct_size_word {
     uint32_t word;
     ct_varies varies;
     bool marked; // dynamic by what the user wrote
+    bool open;   // dynamic from the first plan on, if its value may vary
 } ct_size_word;
 typedef struct ct_size_words {
     ct_size_word *v; // (n)

@@ -5,7 +5,7 @@
 static bool add(ct_size_words *list, size_t word, ct_varies varies, bool marked) {
     if (!varies && !marked) return true;
     if (!CT_GROW(list->v, list->cap, list->n + 1)) return false;
-    list->v[list->n++] = (ct_size_word){(uint32_t)word, varies, marked};
+    list->v[list->n++] = (ct_size_word){.word = (uint32_t)word, .varies = varies, .marked = marked};
     return true;
 }
 
@@ -19,6 +19,13 @@ static bool add_dims(ct_size_words *list, size_t word, const ct_type *type, bool
                  ct__is_dyn(type, a)))
             return false;
     }
+    return true;
+}
+
+static bool add_read(ct_size_words *list, size_t word, const ct_node *node) {
+    const size_t axis_0 = list->n;
+    if (!add_dims(list, word, node->out, true)) return false;
+    if (list->n > axis_0 && list->v[axis_0].word == word) list->v[axis_0].open = node->var->open;
     return true;
 }
 
@@ -73,7 +80,7 @@ static bool add_nodes(ct_size_words *list, ct_node *const *nodes, size_t n, size
         const size_t words = ct__node_words(node, &before);
         bool ok;
         if (ct__reads_var(node))
-            ok = add_dims(list, word + 2, node->out, true);
+            ok = add_read(list, word + 2, node);
         else if (ct__stops(node))
             ok = add_values(list, node, word);
         else if (node->op == &ct__op_param) // follows what the operand is

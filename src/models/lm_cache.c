@@ -41,6 +41,7 @@ static ct_tensor pool_of(ct_nn_place place, const char *name, ct_ints dims, bool
                          ct_loc here) {
     place.unfilled = !zeros;
     ct_tensor pool = ct_nn_param_at(place, name, dims, CT_NN_ZEROS, here);
+    if (ct_ok(pool)) ct__var_of(pool)->open = true; // kernels are the same whatever room there is
     if (!zeros && ct_ok(pool) && !ct__var_fill(ct__ctx(), pool, no_pieces, NULL, here))
         return CT_NONE;
     return pool;

@@ -176,7 +176,8 @@ static pool_of remember(const ct_lm_pass *pass, pool_of pool, ct_tensor x) {
 // Rows of a pool (slots, heads, n) by the pages of each text: (B, heads, S, n)
 static ct_tensor in_order(const ct_lm_segment *g, ct_tensor pool, ct_loc here) {
     const int64_t heads = ct_dim(pool, 1), n = ct_dim(pool, 2);
-    ct_tensor pages = ct_reshape_at(pool, CT_DIMS(-1, CT_LM_PAGE, heads, n), here);
+    const int64_t all = CT_DYN(ct_dim(pool, 0) / CT_LM_PAGE);
+    ct_tensor pages = ct_reshape_at(pool, CT_DIMS(all, CT_LM_PAGE, heads, n), here);
     ct_tensor rows = ct_gather_with(
         (ct_gather_args){.x = pages, .indices = g->table, .here = here}); // (B, P, 16, heads, n)
     rows = ct_permute_at(rows, CT_AXES(0, 3, 1, 2, 4), here);

@@ -119,6 +119,10 @@ static size_t choose_dynamic(ct_executor *e, ct_hash shape, bool *by_itself) {
         }
         e->also[size->word] = *by_itself = true;
     }
+    for (size_t i = 0; i < e->sizes.n; i++) {
+        const ct_size_word *size = &e->sizes.v[i];
+        if (size->open && may_vary(size, e->order.words[size->word])) e->also[size->word] = true;
+    }
     return count_dynamic(e);
 }
 
