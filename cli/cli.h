@@ -91,8 +91,9 @@ typedef struct machine {
     const char *device; // NULL: the context's own
     int64_t threads;
     uint64_t limit;
+    const char *kernels; // files of packed ones, colons between; NULL: none but the environment's
 } machine;
-enum { MACHINE_OPTIONS = 3 };
+enum { MACHINE_OPTIONS = 4 };
 void list_machine_options(machine *m, opt options[MACHINE_OPTIONS]);
 // `caller` begins what refuses. False: `*status` is what the process ends with.
 bool use_machine(const machine *m, const char *caller, int *status);
@@ -116,6 +117,7 @@ int run_train(int argc, char **argv);
 int run_plan(int argc, char **argv);
 int run_sample(int argc, char **argv);
 int run_compile(int argc, char **argv);
+int run_pack(int argc, char **argv);
 int run_info(int argc, char **argv);
 int run_tokenize(int argc, char **argv);
 int run_pull(int argc, char **argv);

@@ -284,6 +284,7 @@ int run_embed(int argc, char **argv) {
         on[0],
         on[1],
         on[2],
+        on[3],
     };
     command c = {
         .name = "embed",

@@ -163,6 +163,7 @@ int run_eval(int argc, char **argv) {
         on[0],
         on[1],
         on[2],
+        on[3],
     };
     command c = {
         .name = "eval",

@@ -1,6 +1,10 @@
 // What a command that computes runs on: options of train, plan and sample alike.
+#define _GNU_SOURCE
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cotan/engine.h>
 
 #include "cli.h"
 
@@ -20,6 +24,9 @@ void list_machine_options(machine *m, opt options[MACHINE_OPTIONS]) {
     options[2] = (opt){"memory-limit", OPT_BYTES,
                        "SIZE",         "most memory: 500MB, 2GiB (what this machine has left)",
                        LEAST_MEMORY,   .out = &m->limit};
+    options[3] = (opt){"kernels", OPT_PATH, "FILES",
+                       "of cotan pack, colons between: instead of a compiler (COTAN_KERNELS)",
+                       .out = &m->kernels};
 }
 
 // A name of the library's own devices, with a number behind it or async: before it; where a library brings others,
@@ -35,6 +42,24 @@ static bool could_be_device(const char *name) {
     return false;
 }
 
+// Each once in the process, whoever asks.
+static bool load_kernels(const char *files) {
+    static bool loaded;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    bool ok = true;
+    pthread_mutex_lock(&lock);
+    for (const char *at = files; *at && !loaded && ok;) {
+        const size_t n = strcspn(at, ":");
+        char *path = strndup(at, n);
+        ok = path && (!n || ct_kernels_load_at(path, (ct_loc){0}));
+        free(path);
+        at += n + (at[n] == ':');
+    }
+    loaded = ok;
+    pthread_mutex_unlock(&lock);
+    return ok;
+}
+
 bool use_machine(const machine *m, const char *caller, int *status) {
     if (m->threads) ct_set_threads((int)m->threads);
     if (m->limit) ct_set_memory_limit(m->limit);
@@ -45,7 +70,8 @@ bool use_machine(const machine *m, const char *caller, int *status) {
                    near ? "; is " : "", near ? near : "", near ? " meant?" : "");
         return false;
     }
-    if (!m->device || ct_set_device(m->device)) return true;
+    if ((!m->kernels || load_kernels(m->kernels)) && (!m->device || ct_set_device(m->device)))
+        return true;
     *status = fail();
     return false;
 }

@@ -16,6 +16,8 @@ static void show_overview(FILE *out) {
           "  plan     say what train would do and what memory it would take\n"
           "  sample   write text with a trained model\n"
           "  compile  write a trained model as one C file that needs neither Cotan nor memory\n"
+          "  pack     compile a published model's kernels into one file, for machines without a "
+          "compiler\n"
           "  pull     bring a model from the Hugging Face Hub\n"
           "  run      let a published model write, or talk with it (also: chat)\n"
           "  embed    make vectors of texts, or find those that are like another\n"
@@ -51,6 +53,7 @@ static void show_overview(FILE *out) {
           "COTAN_PROFILE=FILE (as cotan profile does); COTAN_PLAN_CACHE (MB of plans that are\n"
           "kept, else 256); COTAN_ARCHITECTURES (a file of rows that add architectures of\n"
           "language models); COTAN_LAPACK (the library that linear algebra calls, else OpenBLAS);\n"
+          "COTAN_KERNELS (files of cotan pack, colons between),\n"
           "COTAN_CACHE_DIR (an absolute path) or XDG_CACHE_HOME (where compiled kernels stay),\n"
           "COTAN_CURL_LIBRARY (by which pull downloads, else libcurl.so.4; cotan help pull has\n"
           "the Hub's own variables), COTAN_HTTP_LIBRARY (by which serve serves, else\n"
@@ -72,14 +75,14 @@ static int run_help(int argc, char **argv);
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", run_train},      {"plan", run_plan},       {"sample", run_sample},
-                {"compile", run_compile},  {"pull", run_pull},       {"run", run_run},
-                {"chat", run_run},         {"embed", run_embed},     {"eval", run_eval},
-                {"serve", run_serve},      {"info", run_info},       {"tokenize", run_tokenize},
-                {"profile", run_profile},  {"bench", run_bench},     {"devices", run_devices},
-                {"doctor", run_doctor},    {"explain", run_explain}, {"help", run_help},
-                {"version", run_version},  {"--help", run_help},     {"-h", run_help},
-                {"--version", run_version}};
+} commands[] = {{"train", run_train},       {"plan", run_plan},        {"sample", run_sample},
+                {"compile", run_compile},   {"pack", run_pack},        {"pull", run_pull},
+                {"run", run_run},           {"chat", run_run},         {"embed", run_embed},
+                {"eval", run_eval},         {"serve", run_serve},      {"info", run_info},
+                {"tokenize", run_tokenize}, {"profile", run_profile},  {"bench", run_bench},
+                {"devices", run_devices},   {"doctor", run_doctor},    {"explain", run_explain},
+                {"help", run_help},         {"version", run_version},  {"--help", run_help},
+                {"-h", run_help},           {"--version", run_version}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 int run_own(const char *name, int argc, char **argv) {

@@ -415,6 +415,7 @@ int run_run(int argc, char **argv) {
         on[0],
         on[1],
         on[2],
+        on[3],
     };
     command c = {
         .name = "run",

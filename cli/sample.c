@@ -32,6 +32,7 @@ int run_sample(int argc, char **argv) {
         on[0],
         on[1],
         on[2],
+        on[3],
     };
     command c = {
         .name = "sample",

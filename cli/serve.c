@@ -215,6 +215,7 @@ int run_serve(int argc, char **argv) {
         on[0],
         on[1],
         on[2],
+        on[3],
     };
     command c = {
         .name = "serve",

@@ -213,6 +213,7 @@ static size_t list_options(train_settings *s) {
         on[0],
         on[1],
         on[2],
+        on[3],
         {"out", OPT_PATH, "DIR", "folder to write (run, or run-2 ... where that is there)",
          .out = &t->out},
         {"overwrite", OPT_FLAG, NULL, "replace what is in the folder of --out, at the first save",

@@ -272,6 +272,7 @@ CT_API void ct_error_clear(void);
 typedef struct ct_stats {
     uint64_t plans_made, plans_run;            // plans built; plans executed
     uint64_t kernels_compiled, kernels_loaded; // by the C compiler; from the disk cache
+    uint64_t kernels_packed;                   // from files of packed kernels
     uint64_t launches, launches_interpreted;   // kernels launched; of them, not compiled by then
     uint64_t arena_bytes, live_bytes;          // temporaries of plans; values and variables alive
     uint64_t memory, most_memory;              // all that devices hold; the most so far

@@ -152,6 +152,44 @@ typedef struct ct_engine_state {
 } ct_engine_state;
 CT_API ct_engine_state ct_engine_look(const ct_engine *engine); // any thread
 
+// ---------------------------------------------------------------------------------- packed kernels
+
+// Kernels that were compiled before, in one file: where they are loaded, a model needs neither a compiler nor the
+// dynamic linker, as in a program that is linked statically, in a container that has nothing else. Bits are the
+// same. A file is of one version of Cotan, and of x86-64: for processors with AVX2, with AVX-512 (and VNNI), and,
+// where the model multiplies bf16, with AVX-512 BF16.
+typedef struct ct_kernels_options {
+    // For machines with so many cores, or the next power of two; default: for 1, 2, 4, 8, 16, 32 and 64.
+    int64_t cores;
+    int64_t context; // as of the engine: only models whose rotary positions hang on it ask for it
+    ct_dtype dtype;  // of keys and values, as of the engine
+    void (*progress)(int64_t done, int64_t all,
+                     void *user); // kernels that are compiled; NULL: nobody hears
+    void *user;
+    ct_loc here;
+} ct_kernels_options;
+typedef struct ct_kernels_packed {
+    size_t kernels, bytes; // in the file
+} ct_kernels_packed;
+// Writes the kernels of all kinds of steps of the model's engine to a file, which stands there whole or not at all.
+// It plans and compiles; nothing is run, so that this machine needs none of the processors. False: see ct_error_text.
+//     if (!ct_kernels_pack(m, "smollm.kernels", &packed)) return fail();
+CT_API CT_MUST_USE bool ct_kernels_pack_with(const ct_pretrained *model, const char *path,
+                                             ct_kernels_packed *packed, ct_kernels_options options);
+#define ct_kernels_pack(...) CT__KERNELS_PACK(__VA_ARGS__, .here = CT_HERE)
+#define CT__KERNELS_PACK(model, path, packed, ...)                                                 \
+    ct_kernels_pack_with((model), (path), (packed), (ct_kernels_options){__VA_ARGS__})
+
+// Loads such a file for the process, before the first plan is made; plans are made for its level of processors from
+// then on, and what it lacks is compiled or interpreted as ever. A file that is damaged, of another version, or for
+// other processors is refused whole. It is code: load what you would run. COTAN_KERNELS names files, too, colons
+// between. False: see ct_error_text.
+//     if (!ct_kernels_load("smollm.kernels")) fprintf(stderr, "%s\n", ct_error_text());
+CT_API CT_MUST_USE bool ct_kernels_load_at(const char *path, ct_loc here);
+#define ct_kernels_load(path) ct_kernels_load_at((path), CT_HERE)
+// The processors that loaded kernels are for ("AVX-512"); NULL: none are loaded.
+CT_API const char *ct_kernels_level(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -116,12 +116,12 @@ static PyObject *stats(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     enter();
     const ct_stats s = ct_get_stats();
-    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsK}", "plans_made", s.plans_made, "plans_run",
-                         s.plans_run, "kernels_compiled", s.kernels_compiled, "kernels_loaded",
-                         s.kernels_loaded, "launches", s.launches, "launches_interpreted",
-                         s.launches_interpreted, "arena_bytes", s.arena_bytes, "live_bytes",
-                         s.live_bytes, "memory", s.memory, "most_memory", s.most_memory, "nodes",
-                         s.nodes, "plan_bytes", s.plan_bytes);
+    return Py_BuildValue(
+        "{sKsKsKsKsKsKsKsKsKsKsKsKsK}", "plans_made", s.plans_made, "plans_run", s.plans_run,
+        "kernels_compiled", s.kernels_compiled, "kernels_loaded", s.kernels_loaded,
+        "kernels_packed", s.kernels_packed, "launches", s.launches, "launches_interpreted",
+        s.launches_interpreted, "arena_bytes", s.arena_bytes, "live_bytes", s.live_bytes, "memory",
+        s.memory, "most_memory", s.most_memory, "nodes", s.nodes, "plan_bytes", s.plan_bytes);
 }
 
 // A list of (bytes, count, what, name, type, (file, line), (file, line) or None where that is unknown), and the sums.

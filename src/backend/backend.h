@@ -132,6 +132,13 @@ typedef struct ct_backend {
                   bool *finished, ct_err *err);
 } ct_backend;
 
+// Somebody who wants kernels for another machine than this one: plans are made for it, and nothing is run.
+typedef struct ct_recorder {
+    ct_target target;
+    bool (*kernel)(struct ct_recorder *self, const ct_kernel *kernel,
+                   ct_err *err); // hears of each that a plan has
+} ct_recorder;
+
 enum { CT_GUARD = 64 };
 enum { CT_SPARES = 128 };
 struct ct_spare { // a freed buffer that waits for the next of its size
@@ -149,6 +156,7 @@ struct ct_device {
     ct_account *account;       // where its memory is counted
     size_t guard;              // bytes kept free behind each buffer: 0 or CT_GUARD
     bool waits;                // for the compiler, whatever that takes; nothing is unfinished
+    ct_recorder *recorder;     // of device cpu; NULL: it computes
     const atomic_bool *stop;   // asked between commands that may be left out, and between pieces of
                                // long ones; NULL: never
     atomic_int refs;
@@ -174,6 +182,7 @@ void ct__device_release(ct_device *device); // closes it with the last holder
 // Process-wide counters behind ct_get_stats.
 typedef struct ct_counters {
     _Atomic uint64_t plans_made, plans_run, kernels_compiled, kernels_loaded, kernels_failed;
+    _Atomic uint64_t kernels_packed;
     _Atomic uint64_t launches, launches_interpreted;
     _Atomic uint64_t plan_bytes;
 } ct_counters;
@@ -213,6 +222,7 @@ extern const ct_backend ct__backend_cpu;
 extern const ct_backend ct__backend_opencl;
 extern const ct_backend ct__backend_async, ct__backend_dry; // wrap `inner`
 
+bool ct__cpu_pairs(bool *pairs, ct_err *err); // are products of bf16 dots of pairs here?
 void ct__cpu_about(ct_text *text); // the processor, and the vectors that kernels could have
 
 // Work of the host by the threads that run kernels: fn over [0, count) in pieces of `grain` (base/pool.h), by `threads`

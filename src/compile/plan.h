@@ -196,13 +196,16 @@ double ct__ctx_gflops(ct_ctx *ctx); // of its device in a matrix product, roughl
 // Plans made from here on keep what devices hold within so many bytes, by what gradients compute
 // again; those that cannot do not fail for it. 0: whatever they take.
 void ct__ctx_within(ct_ctx *ctx, uint64_t bytes);
-void ct__ctx_waits(ct_ctx *ctx); // its device waits for the compiler from now on
+void ct__ctx_record(ct_ctx *ctx,
+                    ct_recorder *recorder); // its device, cpu, makes plans for it alone
+void ct__ctx_waits(ct_ctx *ctx);            // its device waits for the compiler from now on
 
 ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err);
 // The device that computes or, of a dry one, would.
 static inline ct_device *ct__computing(ct_device *d) { return d->inner ? d->inner : d; }
 static inline const char *ct__numerics(ct_device *d) { return ct__computing(d)->numerics; }
 static inline ct_target ct__target(ct_device *d) {
+    if (ct__computing(d)->recorder) return ct__computing(d)->recorder->target;
     const ct_backend *backend = ct__computing(d)->backend;
     return backend->target ? backend->target()
                            : (ct_target){.cores = 1, CT_TARGET_CPU_TASKS, .gflops = 0.02};

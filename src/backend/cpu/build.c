@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/code.h"
 #include "backend/cpu/interp.h"
+#include "backend/cpu/pack.h"
 #include "backend/cpu/prelude.h"
 #include "backend/cpu/queue.h"
 #include "backend/cpu/toolchain.h"
@@ -312,8 +313,7 @@ static bool build(ct__kernel_source *kernels, size_t n, int threads, size_t *mis
     return ok;
 }
 
-bool ct__cpu_build(ct__kernel_source *kernels, size_t n, int threads, ct_err *err) {
-    if (n == 0) return true;
+static bool build_all(ct__kernel_source *kernels, size_t n, int threads, ct_err *err) {
     size_t *missing = ct__malloc(2 * n * sizeof *missing);
     if (!missing) return ct__err_memory(err, CT_NOWHERE, "cpu", 2 * n * sizeof *missing);
     bool ok = build(kernels, n, threads, missing, err);
@@ -347,7 +347,7 @@ static bool load_or_queue(const job *j, ct__kernel_source *k, const ct_toolchain
     return ct__queue_add(k, toolchain, err);
 }
 
-bool ct__cpu_build_later(ct__kernel_source *kernels, size_t n, ct_err *err) {
+static bool build_later(ct__kernel_source *kernels, size_t n, ct_err *err) {
     ct_toolchain now;
     const char *missing_cc = interpretable(kernels, n) ? ct__cc_missing() : NULL;
     if (missing_cc) return interpret_all(kernels, n, missing_cc, err);
@@ -357,6 +357,55 @@ bool ct__cpu_build_later(ct__kernel_source *kernels, size_t n, ct_err *err) {
     bool ok = kept != NULL;
     for (size_t i = 0; i < n && ok; i++) ok = load_or_queue(&j, &kernels[i], kept, err);
     return ok;
+}
+
+// ------------------------------------------------------------------------------------------ packed
+
+// False: the pack has none for it. *ok, false: there is no memory.
+static bool take_packed(ct__kernel_source *k, bool *ok, ct_err *err) {
+    const ct__kernel_fn fn = ct__pack_find(k->text);
+    if (!fn) return false;
+    *k = (ct__kernel_source){.name = k->name, .text = k->text, .ir = k->ir, .fn = fn};
+    k->code = ct__code_of(ct__pack_key(k->text), err);
+    *ok = k->code != NULL;
+    if (*ok && ct__code_claim(k->code)) {
+        ct__code_publish(k->code, fn);
+        ct__counters.kernels_packed++;
+    }
+    return true;
+}
+
+// What is packed needs neither compiler nor disk. threads 0: the others may come later. `rest`, `places`: (n) scratch.
+static bool build_packed(ct__kernel_source *kernels, size_t n, int threads, ct__kernel_source *rest,
+                         size_t *places, ct_err *err) {
+    size_t left = 0;
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++) {
+        if (take_packed(&kernels[i], &ok, err)) continue;
+        places[left] = i;
+        rest[left++] = kernels[i];
+    }
+    ok = ok &&
+         (!left || (threads ? build_all(rest, left, threads, err) : build_later(rest, left, err)));
+    for (size_t i = 0; i < left && ok; i++) kernels[places[i]] = rest[i];
+    return ok;
+}
+
+static bool build_some(ct__kernel_source *kernels, size_t n, int threads, ct_err *err) {
+    if (!ct__pack_target())
+        return threads ? build_all(kernels, n, threads, err) : build_later(kernels, n, err);
+    ct__kernel_source *rest = ct__malloc(n * (sizeof *rest + sizeof(size_t)));
+    if (!rest) return ct__err_memory(err, CT_NOWHERE, "cpu", n * sizeof *rest);
+    const bool ok = build_packed(kernels, n, threads, rest, (size_t *)(rest + n), err);
+    ct__free(rest);
+    return ok;
+}
+
+bool ct__cpu_build(ct__kernel_source *kernels, size_t n, int threads, ct_err *err) {
+    return !n || build_some(kernels, n, threads > 0 ? threads : 1, err);
+}
+bool ct__cpu_build_later(ct__kernel_source *kernels, size_t n, ct_err *err) {
+    return !n || build_some(kernels, n, 0, err);
 }
 
 bool ct__cpu_build_anew(ct__kernel_source *kernel, ct_err *err) {
@@ -392,5 +441,6 @@ void ct__cpu_build_end(void) {
     ct__codes_end();
     ct__toolchains_end();
     ct__cache_unload();
+    ct__pack_end();
     ct__queue_open();
 }

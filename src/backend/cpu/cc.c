@@ -186,6 +186,7 @@ bool ct__cc_find(ct_cc *cc, ct_err *err) {
         return no_compiler(err, nowhere, "");
     }
     cc->environment = environ;
+    cc->options = NULL;
     choose_machine(cc);
     identify(cc);
     return true;
@@ -203,11 +204,15 @@ static process launch(const ct_cc *cc, const char *folder, int i) {
     snprintf(in, sizeof in, "%s/g%d.c", folder, i);
     snprintf(out, sizeof out, "%s/g%d.so", folder, i);
     snprintf(messages, sizeof messages, "%s/g%d.err", folder, i);
-    char *argv[NFLAGS + 7];
+    char *argv[NFLAGS + 12];
     int n = 0;
     argv[n++] = (char *)(uintptr_t)cc->path;
     for (int j = 0; j < NFLAGS; j++) argv[n++] = (char *)(uintptr_t)flags[j];
-    argv[n++] = (char *)(uintptr_t)cc->machine;
+    if (cc->options)
+        for (const char *const *o = cc->options; *o; o++) argv[n++] = (char *)(uintptr_t)*o;
+    else
+        argv[n++] = (char *)(uintptr_t)cc->machine;
+    if (cc->options) argv[n++] = "-nostartfiles"; // nothing that a dynamic linker would start
     argv[n++] = in;
     argv[n++] = "-o";
     argv[n++] = out;

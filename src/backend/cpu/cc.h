@@ -6,11 +6,12 @@
 #include "base/text.h"
 
 typedef struct ct_cc {
-    char path[4096];          // absolute
-    char machine[80];         // the option that names the machine to compile for
-    char *const *environment; // that it is started with: this process's
-    ct_hash id;               // of path, size, time of change, flags and this CPU's features
-    bool identified;          // false: some of that cannot be seen now, so that id may be another's
+    char path[4096];            // absolute
+    char machine[80];           // the option that names the machine to compile for
+    const char *const *options; // instead of it, of code that is packed; NULL behind the last
+    char *const *environment;   // that it is started with: this process's
+    ct_hash id;                 // of path, size, time of change, flags and this CPU's features
+    bool identified; // false: some of that cannot be seen now, so that id may be another's
 } ct_cc;
 
 // Why kernels are to be interpreted: "" where COTAN_CC asks for it ("none"), a sentence where no

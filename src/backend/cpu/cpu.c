@@ -13,6 +13,7 @@
 #include "backend/cpu/cc.h"
 #include "backend/cpu/code.h"
 #include "backend/cpu/interp.h"
+#include "backend/cpu/pack.h"
 #include "backend/cpu/start.h"
 #include "backend/cpu/cache.h"
 #include "base/number.h"
@@ -406,6 +407,7 @@ static bool run_command(void *device, const ct_command *c, const ct_command *giv
 // The host program's rounding mode and flush-to-zero must not change bits: kernels run in the
 // default floating-point environment (the pool's threads have it), and the caller's is put back.
 static bool cpu_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
+    if (device->recorder) return true;
     const ct_runner runner = {
         .device = device, .run = run_command, .run_batch = run_batch, .user = device};
     fenv_t host;
@@ -428,7 +430,7 @@ enum { WITH_AVX512 = 160, WITH_FMA = 60, WITH_LESS = 15, INTERPRETED = 4 };
 // Are products of bf16 dots of pairs? Where the processor has an instruction for them (on a Zen 4 at the rate of fused
 // multiply-adds, of which it is two), unless the environment says it: with 1 they are computed in parts elsewhere,
 // slowly. A process keeps its first answer: plans hang on it.
-static bool environment_dots(bool *pairs, ct_err *err) {
+bool ct__cpu_pairs(bool *pairs, ct_err *err) {
     enum { NOT_ASKED, BY_PROCESSOR, NEVER, ALWAYS };
     static atomic_int answer;
     const char *asked = getenv("COTAN_PAIRS");
@@ -448,6 +450,7 @@ static bool environment_dots(bool *pairs, ct_err *err) {
 }
 
 static ct_target cpu_target(void) {
+    if (ct__pack_target()) return *ct__pack_target();
     ct_target target = {.cores = ct__cores_allowed(),
                         .lanes = 4,
                         .registers = 32,
@@ -465,7 +468,7 @@ static ct_target cpu_target(void) {
         target.gflops = WITH_AVX512;
     }
 #endif
-    environment_dots(&target.pairs, NULL); // opening the device told of nonsense
+    ct__cpu_pairs(&target.pairs, NULL); // opening the device told of nonsense
     if (ct__cc_missing()) target.gflops = INTERPRETED;
     target.gflops *= thread_count();
     return target;
@@ -474,7 +477,8 @@ static ct_target cpu_target(void) {
 // Without a compiler the interpreter's frame is the scratch: it is known when the code is made. What
 // may be interpreted until it is compiled gets room for most frames.
 static bool cpu_measure(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
-    bool interpreted = ct__cc_missing() != NULL;
+    // Of packed kernels most are found; of those that are not, building says what they need.
+    bool interpreted = !device->recorder && !ct__pack_target() && ct__cc_missing() != NULL;
     size_t room = device->waits ? 0 : CT_FRAME_ROOM;
     for (size_t i = 0; i < n; i++) {
         ct_kernel *k = kernels[i];
@@ -501,7 +505,14 @@ static void take_built(ct_kernel *k, const ct__kernel_source *built) {
     }
 }
 
+static bool tell_recorder(ct_recorder *recorder, ct_kernel *const *kernels, size_t n, ct_err *err) {
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++) ok = recorder->kernel(recorder, kernels[i], err);
+    return ok;
+}
+
 static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
+    if (device->recorder) return tell_recorder(device->recorder, kernels, n, err);
     ct__kernel_source *sources = ct__malloc((n + 1) * sizeof *sources);
     if (!sources) return ct__err_memory(err, CT_NOWHERE, "cpu", n * sizeof *sources);
     for (size_t i = 0; i < n; i++)
@@ -523,8 +534,8 @@ static bool cpu_start(ct_device *device, const ct_command *commands, size_t n,
 static bool cpu_open(ct_device *device, ct_err *err) {
     int threads;
     bool pairs;
-    if ((!asked_threads && !environment_threads(&threads, err)) || !environment_dots(&pairs, err) ||
-        !ct__cache_check(err) || !ct__cc_check(err))
+    if ((!asked_threads && !environment_threads(&threads, err)) || !ct__cpu_pairs(&pairs, err) ||
+        !ct__cache_check(err) || !ct__cc_check(err) || !ct__pack_environment(err))
         return false;
     if (pairs)
         snprintf(device->numerics, sizeof device->numerics, "%s d2", device->backend->numerics);

@@ -148,6 +148,11 @@ void ct__ctx_waits(ct_ctx *ctx) {
     if (e) ct__computing(e->device)->waits = true;
 }
 
+void ct__ctx_record(ct_ctx *ctx, ct_recorder *recorder) {
+    ct_executor *e = engine_of(ctx);
+    if (e) ct__computing(e->device)->recorder = recorder;
+}
+
 const char *ct_numerics(void) {
     ct_ctx *ctx = ct__ctx();
     ct_executor *e = ctx ? engine_of(ctx) : NULL;
@@ -815,6 +820,7 @@ ct_stats ct_get_stats(void) {
                       .plans_run = ct__counters.plans_run,
                       .kernels_compiled = ct__counters.kernels_compiled,
                       .kernels_loaded = ct__counters.kernels_loaded,
+                      .kernels_packed = ct__counters.kernels_packed,
                       .launches = ct__counters.launches,
                       .launches_interpreted = ct__counters.launches_interpreted,
                       .plan_bytes = ct__counters.plan_bytes,
