@@ -54,6 +54,10 @@ enum { // results
 };
 
 const char *http_missing(void) {
+#ifdef COTAN_STATIC
+    return "this program is linked statically and has no libcurl: cotan pull of another one brings "
+           "models";
+#endif
     static char why[512];
     static bool open;
     if (open) return NULL;

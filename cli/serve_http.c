@@ -1,6 +1,7 @@
 // Connections: a thread each, by libmicrohttpd. What a request has sent, and what is sent to it, has a time; a client
 // that goes away while texts are written for it ends them. The main thread sees to both (look_after).
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
@@ -381,7 +382,29 @@ static void complete(void *user, mhd_connection *connection, void **request, int
 
 // --------------------------------------------------------------------------------------- listening
 
-static int open_socket(const serve_settings *is, int *family, int *port, const char **why) {
+#ifdef COTAN_STATIC
+// Names would be looked up by libraries that the C library opens.
+static bool find_address(const serve_settings *is, struct sockaddr_storage *at, socklen_t *n,
+                         const char **why) {
+    struct sockaddr_in *four = (struct sockaddr_in *)at;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)at;
+    const char *host = strcmp(is->host, "localhost") == 0 ? "127.0.0.1" : is->host;
+    *at = (struct sockaddr_storage){0};
+    if (inet_pton(AF_INET, host, &four->sin_addr) == 1) {
+        four->sin_family = AF_INET;
+        four->sin_port = htons((uint16_t)is->port);
+        *n = sizeof *four;
+        return true;
+    }
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons((uint16_t)is->port);
+    *n = sizeof *six;
+    *why = "a program that is linked statically takes addresses, no names";
+    return inet_pton(AF_INET6, host, &six->sin6_addr) == 1;
+}
+#else
+static bool find_address(const serve_settings *is, struct sockaddr_storage *at, socklen_t *n,
+                         const char **why) {
     char service[16];
     struct addrinfo *found = NULL,
                     hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
@@ -389,22 +412,29 @@ static int open_socket(const serve_settings *is, int *family, int *port, const c
     const int error = getaddrinfo(is->host, service, &hints, &found);
     if (error) {
         *why = gai_strerror(error);
-        return -1;
+        return false;
     }
-    const int on = 1;
-    const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_storage at;
-    socklen_t n = sizeof at;
-    *family = found->ai_family;
-    if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    bool ok = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, 128) == 0 &&
-              getsockname(fd, (struct sockaddr *)&at, &n) == 0 &&
-              getnameinfo((struct sockaddr *)&at, n, NULL, 0, service, sizeof service,
-                          NI_NUMERICSERV) == 0;
-    *why = strerror(errno);
+    *n = found->ai_addrlen;
+    memcpy(at, found->ai_addr, *n);
     freeaddrinfo(found);
+    return true;
+}
+#endif
+
+static int open_socket(const serve_settings *is, int *family, int *port, const char **why) {
+    struct sockaddr_storage at;
+    socklen_t n;
+    if (!find_address(is, &at, &n, why)) return -1;
+    const int on = 1;
+    const int fd = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    *family = at.ss_family;
+    if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    const bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 && listen(fd, 128) == 0 &&
+                    getsockname(fd, (struct sockaddr *)&at, &n) == 0;
+    *why = strerror(errno);
     if (!ok && fd >= 0) close(fd);
-    *port = (int)strtol(service, NULL, 10);
+    *port = ntohs(*family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
+                                      : ((struct sockaddr_in *)&at)->sin_port);
     return ok ? fd : -1;
 }
 

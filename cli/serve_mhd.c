@@ -1,11 +1,39 @@
 #include "serve_mhd.h"
 
+mhd_functions mhd;
+
+#ifdef COTAN_STATIC
+
+#define FUNCTIONS(X)                                                                               \
+    X(start_daemon)                                                                                \
+    X(quiesce_daemon)                                                                              \
+    X(stop_daemon)                                                                                 \
+    X(get_connection_info)                                                                         \
+    X(lookup_connection_value)                                                                     \
+    X(create_response_from_buffer)                                                                 \
+    X(create_response_from_callback)                                                               \
+    X(add_response_header)                                                                         \
+    X(queue_response)                                                                              \
+    X(destroy_response)
+
+// Their types are those of the members of mhd_functions: only the addresses are taken here.
+#define X(name) extern const char MHD_##name[];
+FUNCTIONS(X)
+#undef X
+
+const char *mhd_missing(void) {
+#define X(name) mhd.name = (__typeof__(mhd.name))(uintptr_t)MHD_##name;
+    FUNCTIONS(X)
+#undef X
+    return NULL;
+}
+
+#else
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-mhd_functions mhd;
 
 const char *mhd_missing(void) {
     static char why[512];
@@ -45,3 +73,5 @@ const char *mhd_missing(void) {
     }
     return NULL;
 }
+
+#endif

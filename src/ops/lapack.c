@@ -1,6 +1,7 @@
 #include "ops/lapack.h"
 
-#include <dlfcn.h>
+#include "base/library.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -90,7 +91,7 @@ static void *open_library(const char *file) {
     sigfillset(&all);
     sigdelset(&all, SIGSEGV);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    void *library = ct__library_open(file, RTLD_NOW | RTLD_LOCAL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return library;
 }
@@ -101,10 +102,14 @@ static bool load(const ct_node *node, ct_err *err) {
     void *library = NULL;
     if (asked && *asked) {
         if (!(library = open_library(asked)))
-            return ct__err(err, CT_E_USAGE, node->here, op, "COTAN_LAPACK: %s", dlerror());
+            return ct__err(err, CT_E_USAGE, node->here, op, "COTAN_LAPACK: %s",
+                           ct__library_error());
     } else {
         for (size_t i = 0; i < sizeof usual / sizeof *usual && !library; i++)
             library = open_library(usual[i]);
+        if (!library && ct__linked_statically())
+            return ct__err(err, CT_E_UNSUPPORTED, node->here, op,
+                           "it needs LAPACK, and " CT_NO_LIBRARIES);
         if (!library) {
             ct__err(err, CT_E_UNSUPPORTED, node->here, op,
                     "it needs LAPACK, and there is no libopenblas.so.0 and no liblapack.so.3");

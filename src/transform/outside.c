@@ -1,12 +1,12 @@
 // Ops from outside (cotan/extend.h): their definitions, their rules, and calls of them.
 #define _GNU_SOURCE // dladdr
 #include <ctype.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "ops/outside.h"
 #include "transform/trace.h"
+#include "base/library.h"
 
 CT_ATTR_FIELDS(outside, OUTSIDE_ATTRS);
 
@@ -263,14 +263,14 @@ const ct_op_about *ct_op_describe(const ct_op *op) { return op ? &op->about : NU
 static void show_functions(void) {
     Dl_info self;
     if (dladdr((void *)(uintptr_t)&ct_op_load_at, &self) && self.dli_fname)
-        dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+        ct__library_open(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 bool ct_op_load_at(const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, path, here, "op_load", "the path") || ctx->err.code) return false;
     show_functions();
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!library) return ct__err(&ctx->err, CT_E_FILE, here, "op_load", "%s", dlerror());
+    void *library = ct__library_open(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library) return ct__err(&ctx->err, CT_E_FILE, here, "op_load", "%s", ct__library_error());
     void (*define)(void);
     void *at = dlsym(library, "cotan_ops");
     memcpy(&define, &at, sizeof define);

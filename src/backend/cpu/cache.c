@@ -2,7 +2,6 @@
 #include "backend/cpu/cache.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/library.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -453,7 +453,9 @@ static void *keep_library(struct library l) {
     return l.handle;
 }
 
-static void *open_library(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
+static void *open_library(const char *path) {
+    return ct__library_open(path, RTLD_NOW | RTLD_LOCAL);
+}
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x10U
@@ -512,7 +514,7 @@ static void *open_copy(const ct_cache *cache, const char *path, ct_hash hash) {
 
 // What the dynamic linker said last, without the path in front.
 static void note_reason(const char *path, char why[CT_CACHE_WHY]) {
-    const char *said = dlerror();
+    const char *said = ct__library_error();
     if (!why) return;
     if (!said) said = "no reason was given";
     size_t n = strlen(path);

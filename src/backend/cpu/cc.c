@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/library.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -164,14 +165,20 @@ static bool on_path(char path[4096]) {
 static const char nowhere[] = "neither cc, gcc nor clang is on PATH";
 static const char privileged[] = "a setuid program starts no compiler";
 
+static const char statically[] =
+    "a program that is linked statically loads packed kernels (cotan pack) and no compiled ones";
+
 const char *ct__cc_missing(void) {
     char path[4096];
     const char *asked = asked_for();
+    if (ct__linked_statically() && !(asked && strcmp(asked, "none") == 0)) return statically;
     if (getauxval(AT_SECURE)) return privileged;
     if (asked) return strcmp(asked, "none") == 0 ? "" : NULL;
     return on_path(path) ? NULL : nowhere;
 }
 const char *ct__cc_missing_hint(void) {
+    if (ct__linked_statically())
+        return "cotan run MODEL --kernels FILE; cotan pack MODEL writes it";
     return getauxval(AT_SECURE) ? NULL : "install gcc or clang";
 }
 

@@ -1,6 +1,5 @@
 #include "backend/opencl/api.h"
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -8,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/library.h"
 #include "base/mem.h"
 
 static const char usual[] = "libOpenCL.so.1";
@@ -26,10 +26,11 @@ static bool load(ct_err *err) {
     };
     const char *asked = getenv("COTAN_OPENCL_LIBRARY");
     const char *file = asked && *asked ? asked : usual;
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    void *library = ct__library_open(file, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         ct__err(err, CT_E_DEVICE, CT_NOWHERE, "opencl", "there is no OpenCL here: %.400s",
-                dlerror());
+                ct__library_error());
+        if (ct__linked_statically()) return false;
         ct__err_hint(err, "apt-get install ocl-icd-libopencl1, and the driver of a device "
                           "(pocl-opencl-icd: the CPU)");
         return false;

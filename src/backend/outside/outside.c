@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "backend/outside/outside.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "backend/memory.h"
 #include "backend/cpu/prelude.h"
 #include "backend/opencl/prelude.h"
+#include "base/library.h"
 #include "base/os.h"
 #include "kir/kir.h"
 
@@ -327,8 +327,8 @@ static bool define(const ct_device_spec *spec, ct_loc here, ct_err *err) {
 
 static bool load(const char *path, ct_loc here, ct_err *err) {
     static const char op[] = "device_load";
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!library) return ct__err(err, CT_E_FILE, here, op, "%.400s", dlerror());
+    void *library = ct__library_open(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library) return ct__err(err, CT_E_FILE, here, op, "%.400s", ct__library_error());
     const ct_device_spec *(*device)(void);
     void *at = dlsym(library, "cotan_device");
     memcpy(&device, &at, sizeof device);
