@@ -100,6 +100,13 @@ static void end(const ct_engine_result *r, void *user) {
             r->prompt, r->cached, r->first, r->written);
     if (r->written > 1 && writing > 0)
         fprintf(stderr, ", %.1f a second", (double)(r->written - 1) / writing);
+    if (ct_kernels_level()) {
+        const ct_stats s = ct_get_stats();
+        fprintf(stderr, "; kernels for %s: %llu packed, %llu compiled, %llu launches interpreted",
+                ct_kernels_level(), (unsigned long long)s.kernels_packed,
+                (unsigned long long)(s.kernels_compiled + s.kernels_loaded),
+                (unsigned long long)s.launches_interpreted);
+    }
     fputs("]", stderr);
 }
 

@@ -131,6 +131,23 @@ static void put_states(buffer *out, server *s) {
     }
 }
 
+static void put_kernels(buffer *out) {
+    const ct_stats s = ct_get_stats();
+    const struct {
+        const char *from;
+        uint64_t n;
+    } kernels[] = {
+        {"compiler", s.kernels_compiled}, {"cache", s.kernels_loaded}, {"pack", s.kernels_packed}};
+    put_head(out, "kernels_total", "counter", "Kernels by where they came from.");
+    for (int i = 0; i < 3; i++)
+        putf(out, "cotan_kernels_total{from=\"%s\"} %llu\n", kernels[i].from,
+             (unsigned long long)kernels[i].n);
+    put_head(out, "launches_interpreted_total", "counter",
+             "Launches of kernels that were not compiled.");
+    putf(out, "cotan_launches_interpreted_total %llu\n",
+         (unsigned long long)s.launches_interpreted);
+}
+
 bool answer_metrics(exchange *x) {
     metrics *m = x->server->metrics;
     x->type = "text/plain; version=0.0.4";
@@ -142,6 +159,7 @@ bool answer_metrics(exchange *x) {
                   &m->each);
     pthread_mutex_unlock(&m->lock);
     put_states(&x->out, x->server);
+    put_kernels(&x->out);
     return true;
 }
 

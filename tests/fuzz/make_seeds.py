@@ -1,6 +1,6 @@
 """Writes the first seeds of the readers of models, by their grammars: make_seeds.py FOLDER
 
-FOLDER/gguf, FOLDER/gguf_text, FOLDER/pickle and FOLDER/torch, a file for each thing that the formats have. Needs Python alone.
+FOLDER/gguf, FOLDER/gguf_text, FOLDER/pickle, FOLDER/torch and FOLDER/kernels, a file for each thing that the formats have. Needs Python alone.
 """
 import io
 import struct
@@ -150,7 +150,43 @@ def chats():
     yield "before-the-name", b"\0\1" + b'<tool_call>{"id": 1, "arguments": "{\\"a\\": 1}", "name": "f"}</tool_call>'
 
 
-for folder, seeds in (("gguf", ggufs()), ("gguf_text", texts()), ("pickle", pickles()), ("torch", torches()), ("chat_parser", chats())):
+def kernels():
+    """Packs of kernels (src/backend/cpu/pack.h): the harness puts identity and hashes in."""
+    def level(number, begin, size):
+        return struct.pack("<IIQQQQQ", number, 0, 127, begin, size, 0, 0)
+
+    def section(kernels=(), parts=(), bases=(), imports=(), span=8192):
+        tables = struct.pack("<5Q", span, len(kernels), len(parts), len(bases), len(imports))
+        tables += b"".join(struct.pack("<3Q", 1, key, at) for key, at in kernels)
+        code = len(tables) + 32 * len(parts) + 16 * len(bases) + 32 * len(imports)
+        tables += b"".join(struct.pack("<4Q", at, size, code + begin, runs) for at, size, begin, runs in parts)
+        tables += b"".join(struct.pack("<2Q", *base) for base in bases)
+        tables += b"".join(struct.pack("<Q24s", at, name) for at, name in imports)
+        return tables + bytes(range(64))
+
+    def pack(*sections):
+        begin, levels = 152 + 48 * len(sections), b""
+        for i, content in enumerate(sections):
+            levels += level(i, begin, len(content))
+            begin += len(content)
+        return struct.pack("<8sQ32s64sQQQQQ", b"cotanpk1", begin, b"", b"", 0, 0, len(sections), 0, 0) + levels + b"".join(sections)
+
+    code, data = (0, 64, 0, 1), (4096, 32, 16, 0)
+    yield "none", pack()
+    yield "empty", pack(section())
+    yield "one", pack(section([(1, 0)], [code]))
+    whole = section([(1, 0), (2, 32)], [code, data], [(4096, 8), (4104, 4100)], [(4112, b"memcpy"), (4120, b"nobody")])
+    yield "whole", pack(whole, whole)
+    yield "same-key", pack(section([(1, 0), (1, 0)], [code]))
+    yield "same-page", pack(section([], [code, (64, 8, 0, 0)]))
+    yield "base-in-code", pack(section([], [code], [(0, 0)]))
+    yield "far-base", pack(section([], [code, data], [(4096, 1 << 40)]))
+    yield "kernel-in-data", pack(section([(1, 4096)], [code, data]))
+    yield "long-name", pack(section([], [data], [], [(4096, b"x" * 24)]))
+    yield "large-span", pack(section(span=1 << 40))
+
+
+for folder, seeds in (("kernels", kernels()), ("gguf", ggufs()), ("gguf_text", texts()), ("pickle", pickles()), ("torch", torches()), ("chat_parser", chats())):
     (Path(sys.argv[1]) / folder).mkdir(parents=True, exist_ok=True)
     for name, content in seeds:
         (Path(sys.argv[1]) / folder / name).write_bytes(content)

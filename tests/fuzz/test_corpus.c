@@ -24,6 +24,7 @@ HARNESS(sentencepiece);
 HARNESS(encode);
 HARNESS(jinja);
 HARNESS(chat_parser);
+HARNESS(kernels);
 
 #define LLVMFuzzerTestOneInput fuzz_safetensors
 #include "fuzz/harness/safetensors.c"
@@ -66,6 +67,9 @@ HARNESS(chat_parser);
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_chat_parser
 #include "fuzz/harness/chat_parser.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_kernels
+#include "fuzz/harness/kernels.c"
 #undef LLVMFuzzerTestOneInput
 
 static void replay(const char *name, int (*harness)(const uint8_t *, size_t)) {
@@ -111,14 +115,18 @@ static void pickle(void **state) { (void)state, replay("pickle", fuzz_pickle); }
 static void torch(void **state) { (void)state, replay("torch", fuzz_torch); }
 static void jinja(void **state) { (void)state, replay("jinja", fuzz_jinja); }
 static void chat_parser(void **state) { (void)state, replay("chat_parser", fuzz_chat_parser); }
+static void kernels(void **state) { (void)state, replay("kernels", fuzz_kernels); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(safetensors),    cmocka_unit_test(npy),           cmocka_unit_test(npz),
-        cmocka_unit_test(json),           cmocka_unit_test(cache),         cmocka_unit_test(gguf),
-        cmocka_unit_test(gguf_text),      cmocka_unit_test(pickle),        cmocka_unit_test(torch),
-        cmocka_unit_test(tokenizer_json), cmocka_unit_test(sentencepiece), cmocka_unit_test(encode),
-        cmocka_unit_test(jinja),          cmocka_unit_test(chat_parser),
+        cmocka_unit_test(safetensors),   cmocka_unit_test(npy),
+        cmocka_unit_test(npz),           cmocka_unit_test(json),
+        cmocka_unit_test(cache),         cmocka_unit_test(gguf),
+        cmocka_unit_test(gguf_text),     cmocka_unit_test(pickle),
+        cmocka_unit_test(torch),         cmocka_unit_test(tokenizer_json),
+        cmocka_unit_test(sentencepiece), cmocka_unit_test(encode),
+        cmocka_unit_test(jinja),         cmocka_unit_test(chat_parser),
+        cmocka_unit_test(kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

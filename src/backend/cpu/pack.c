@@ -127,7 +127,7 @@ static bool same_program(const ct_pack_header *h, const char *path, ct_err *err)
     return true;
 }
 
-static ct_hash hash_of_header(const ct_pack_header *h) {
+ct_hash ct__pack_header_hash(const ct_pack_header *h) {
     ct_pack_header copy = *h;
     copy.hash = (ct_hash){0, 0};
     const ct_hash begin = ct__hash_bytes(&copy, sizeof copy, (ct_hash){0, 0});
@@ -146,7 +146,7 @@ bool ct__pack_header(const void *bytes, size_t n, const char *path, const ct_pac
                       (unsigned long long)h->bytes);
     if (!same_program(h, path, err)) return false;
     if (h->n_levels > CT_PACK_LEVELS || n - sizeof *h < h->n_levels * sizeof(ct_pack_level) ||
-        !ct__hash_equal(hash_of_header(h), h->hash))
+        !ct__hash_equal(ct__pack_header_hash(h), h->hash))
         return damaged(path, err);
     *levels = (const ct_pack_level *)(h + 1);
     *n_levels = h->n_levels;

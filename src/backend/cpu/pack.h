@@ -73,6 +73,8 @@ typedef struct ct_pack_tables {
 
 extern const char ct__pack_magic[8];
 void ct__pack_identity(ct_pack_header *h); // magic, version, numerics and prelude of this program
+ct_hash
+ct__pack_header_hash(const ct_pack_header *h); // what its hash is to be, with the levels behind it
 
 // Are the n bytes a pack of this program's? `path` begins the error.
 bool ct__pack_header(const void *bytes, size_t n, const char *path, const ct_pack_level **levels,

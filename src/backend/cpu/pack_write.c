@@ -154,7 +154,6 @@ static bool write_levels(work *w, int n, ct_text *file, ct_err *err) {
     ct_pack_level levels[CT_PACK_LEVELS] = {0};
     ct__pack_identity(&header);
     header.n_levels = (uint64_t)n;
-    const size_t head = sizeof header + (size_t)n * sizeof *levels;
     ct__text_bytes(file, &header, sizeof header);
     ct__text_bytes(file, levels, (size_t)n * sizeof *levels);
     for (int i = 0; i < n; i++) {
@@ -167,8 +166,8 @@ static bool write_levels(work *w, int n, ct_text *file, ct_err *err) {
     }
     header.bytes = file->n;
     memcpy(file->s + sizeof header, levels, (size_t)n * sizeof *levels);
-    const ct_hash begin = ct__hash_bytes(&header, sizeof header, (ct_hash){0, 0});
-    header.hash = ct__hash_bytes(file->s + sizeof header, head - sizeof header, begin);
+    memcpy(file->s, &header, sizeof header);
+    header.hash = ct__pack_header_hash((const ct_pack_header *)(const void *)file->s);
     memcpy(file->s, &header, sizeof header);
     return true;
 }
