@@ -83,10 +83,10 @@ def make_parrot(folder):
 
 
 class Server:
-    """A server that is there: `wait=False` does not wait until its models are."""
+    """A server that is there: `wait=False` does not wait until its models are. `program`: another one than the build's."""
 
-    def __init__(self, *args, wait=True, env=None):
-        self.process = subprocess.Popen([*command("cotan"), "serve", *map(str, args), *([] if "--port" in args else ["--port", "0"])], env=os.environ | ENVIRONMENT | (env or {}),
+    def __init__(self, *args, wait=True, env=None, program=None):
+        self.process = subprocess.Popen([*(program or command("cotan")), "serve", *map(str, args), *([] if "--port" in args else ["--port", "0"])], env=os.environ | ENVIRONMENT | (env or {}),
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.key = None
         self.errors = []
