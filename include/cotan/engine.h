@@ -163,8 +163,8 @@ typedef struct ct_kernels_options {
     int64_t cores;
     int64_t context; // as of the engine: only models whose rotary positions hang on it ask for it
     ct_dtype dtype;  // of keys and values, as of the engine
-    void (*progress)(int64_t done, int64_t all,
-                     void *user); // kernels that are compiled; NULL: nobody hears
+    // Kernels that are compiled so far, and all; NULL: nobody hears.
+    void (*progress)(int64_t done, int64_t all, void *user);
     void *user;
     ct_loc here;
 } ct_kernels_options;
@@ -173,7 +173,7 @@ typedef struct ct_kernels_packed {
 } ct_kernels_packed;
 // Writes the kernels of all kinds of steps of the model's engine to a file, which stands there whole or not at all.
 // It plans and compiles; nothing is run, so that this machine needs none of the processors. False: see ct_error_text.
-//     if (!ct_kernels_pack(m, "smollm.kernels", &packed)) return fail();
+//     if (!ct_kernels_pack(model, "smollm.kernels", NULL, .cores = 8)) fprintf(stderr, "%s\n", ct_error_text());
 CT_API CT_MUST_USE bool ct_kernels_pack_with(const ct_pretrained *model, const char *path,
                                              ct_kernels_packed *packed, ct_kernels_options options);
 #define ct_kernels_pack(...) CT__KERNELS_PACK(__VA_ARGS__, .here = CT_HERE)

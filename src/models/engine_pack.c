@@ -53,12 +53,27 @@ static int exponent_of(int64_t cores) {
     return i;
 }
 
+static bool has_others(const ct_pack_texts *texts, const ct_pack_texts *than) {
+    for (size_t i = 0, at = 0; i < texts->n; i++) {
+        for (at = 0; at < than->n && !ct__hash_equal(than->v[at].key, texts->v[i].key); at++)
+            continue;
+        if (at == than->n) return true;
+    }
+    return false;
+}
+
+// One number of cores shows whether the model multiplies pairs of bf16.
 static bool plan_all(const ct_pretrained *m, const ct_kernels_options *o, ct_pack_job *job,
                      ct_err *err) {
-    for (int level = 0; level < CT_PACK_LEVELS; level++)
-        for (int i = 0; i < 7; i++)
-            if (job->cores >> i & 1 && !plan_for(m, o, level, 1 << i, &job->texts[level], err))
-                return false;
+    enum { PAIRS = CT_PACK_LEVELS - 1 };
+    for (int level = 0; level < CT_PACK_LEVELS; level++) {
+        job->pairs = level == PAIRS;
+        for (int i = 0; i < 7 && (level < PAIRS || job->pairs); i++) {
+            if (!(job->cores >> i & 1)) continue;
+            if (!plan_for(m, o, level, 1 << i, &job->texts[level], err)) return false;
+            if (level == PAIRS) job->pairs = has_others(&job->texts[PAIRS], &job->texts[PAIRS - 1]);
+        }
+    }
     return true;
 }
 

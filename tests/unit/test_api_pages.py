@@ -112,9 +112,9 @@ BEFORE = {"chat.h": "int use(ct_chat_template *chat, const char *messages, const
                   "int go_on(ct_lm *lm, const int32_t *ids, size_t n, told print) {{\n{}(void)lm, (void)ids, (void)n, (void)print; return 0; }}\n",
           "engine.h": "#include <stdio.h>\n"
                       "typedef bool (*told)(const ct_engine_token *token, void *user);\n"
-                      "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out);\n"
-                      "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out) {{\n"
-                      "(void)engine, (void)ids, (void)n, (void)print, (void)out;\n{}}}\n",
+                      "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out, const ct_pretrained *model);\n"
+                      "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out, const ct_pretrained *model) {{\n"
+                      "(void)model, (void)engine, (void)ids, (void)n, (void)print, (void)out;\n{}}}\n",
           "embed.h": "int embed(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_text *texts, size_t n, float *vectors, float *scores, ct_embedding how);\n"
                      "int embed(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_text *texts, size_t n, float *vectors, float *scores, ct_embedding how) "
                      "{{\n(void)vectors, (void)scores, (void)how;\n{}return 0; }}\n",

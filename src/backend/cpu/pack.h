@@ -112,6 +112,7 @@ void ct__pack_texts_free(ct_pack_texts *texts);
 
 typedef struct ct_pack_job {
     ct_pack_texts texts[CT_PACK_LEVELS];
+    bool pairs; // the last level has others than the one before, since there are products of pairs
     uint64_t cores;                                          // as ct_pack_level.cores
     void (*progress)(int64_t done, int64_t all, void *user); // kernels; NULL: nobody hears
     void *user;

@@ -133,13 +133,6 @@ static bool add_section(ct_pack_span *s, ct_text *file, ct_pack_level *level, ct
     return true;
 }
 
-static bool same_texts(const ct_pack_texts *a, const ct_pack_texts *b) {
-    if (a->n != b->n) return false;
-    for (size_t i = 0; i < a->n; i++)
-        if (!ct__hash_equal(a->v[i].key, b->v[i].key)) return false;
-    return true;
-}
-
 static bool add_level(work *w, int level, ct_text *file, ct_pack_level *to, ct_err *err) {
     ct_pack_span span = {0};
     const ct_pack_texts *t = &w->job->texts[level];
@@ -159,9 +152,7 @@ static bool write_levels(work *w, int n, ct_text *file, ct_err *err) {
     for (int i = 0; i < n; i++) {
         const bool pairs = ct__levels[i].target.pairs;
         levels[i] = (ct_pack_level){.level = (uint32_t)i, .cores = w->job->cores};
-        levels[i].pairs = n < CT_PACK_LEVELS ? CT_PAIRS_ANY
-                          : pairs            ? CT_PAIRS_WITH
-                                             : CT_PAIRS_WITHOUT;
+        levels[i].pairs = !w->job->pairs ? CT_PAIRS_ANY : pairs ? CT_PAIRS_WITH : CT_PAIRS_WITHOUT;
         if (!add_level(w, i, file, &levels[i], err)) return false;
     }
     header.bytes = file->n;
@@ -177,10 +168,8 @@ bool ct__pack_write(const ct_pack_job *job, const char *path, size_t *kernels, s
     work w = {.job = job};
     ct_cache cache;
     ct_text file = {0};
-    // Where no product is of pairs of bf16, processors that have these are like those that do not.
-    const bool pairs =
-        !same_texts(&job->texts[CT_PACK_LEVELS - 1], &job->texts[CT_PACK_LEVELS - 2]);
-    const int n = CT_PACK_LEVELS - !pairs;
+    const int n =
+        CT_PACK_LEVELS - !job->pairs; // without such, processors that have them are like others
     for (int i = 0; i < n; i++) w.all += (int64_t)job->texts[i].n;
     if (!ct__cc_find(&w.cc, err) || !ct__cache_open(&cache, err)) return false;
     const char *refused = ct__cache_work(&cache, (uint64_t)job->threads * ROOM, w.folder);
