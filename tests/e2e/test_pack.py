@@ -80,6 +80,9 @@ def written(model):
 
 @pytest.fixture(scope="module")
 def static():
+    targets = subprocess.run(["cmake", "--build", BUILD, "--target", "help"], capture_output=True, text=True).stdout
+    if "program_static" not in targets:
+        pytest.skip("the libraries have no archives here, or sanitizers are linked in")
     r = subprocess.run(["cmake", "--build", BUILD, "--target", "program_static"], capture_output=True, text=True)
     assert r.returncode == 0 and "warning" not in r.stdout, r.stdout + r.stderr
     return f"{BUILD}/static/cotan"
