@@ -45,6 +45,7 @@ static char *default_name(const char *model) {
 static int pack(const char *model, const char *path, ct_kernels_options o) {
     ct_kernels_packed packed;
     ct_pretrained *m = ct_pretrained_load(model);
+    if (m) show_progress("planned", 0, 1);
     const bool ok = m && ct_kernels_pack_with(m, path, &packed, o);
     ct_pretrained_free(m);
     if (!ok) return fail();

@@ -403,9 +403,10 @@ bool ct__pack_load(const char *path, ct_err *err) {
     return ok;
 }
 
+static atomic_bool done; // what the environment names is loaded
+
 bool ct__pack_environment(ct_err *err) {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-    static bool done;
     const char *asked = getauxval(AT_SECURE) ? NULL : getenv("COTAN_KERNELS");
     bool ok = true;
     pthread_mutex_lock(&once);
@@ -453,4 +454,5 @@ void ct__pack_end(void) {
         munmap(p->memory, p->bytes);
         ct__free(p);
     }
+    done = false;
 }
