@@ -20,8 +20,8 @@
 
 // Code, constants, addresses that hang on where it is loaded, and calls of the C library: two objects, of which the
 // second does not lie where the linker put it.
-#define SUM(name)                                                                                  \
-    "static const f32 half_" name "[] = {0.5f, 0.25f}, third_" name "[] = {3.0f, 9.0f};\n"         \
+#define SUM(name, first)                                                                           \
+    "static const f32 half_" name "[] = {" first ", 0.25f}, third_" name "[] = {3.0f, 9.0f};\n"    \
     "static const f32 *const tables_" name "[] = {half_" name ", third_" name "};\n"               \
     "void " name "(void *const *bufs, const i64 *args, i64 begin, i64 end, void *scratch) {\n"     \
     "    const f32 *restrict in = bufs[0];\n"                                                      \
@@ -31,7 +31,7 @@
     "        out[i] = in[i] * tables_" name "[i % 2][i / 2 % 2] + (f32)*(u8 *)scratch;\n"          \
     "}\n"
 static const char *const names[] = {"k_sum", "k_more"};
-static const char *const texts[] = {SUM("k_sum"), SUM("k_more")};
+static const char *const texts[] = {SUM("k_sum", "0.5f"), SUM("k_more", "1.5f")};
 
 static char folder[] = "/tmp/cotan-packed-XXXXXX", path[64];
 static char *bytes; // of a sound pack
@@ -118,7 +118,7 @@ static void a_packed_kernel_runs(void **state) {
     assert_null(ct__pack_find("another text"));
     for (int k = 0; k < 2; k++) {
         const ct__kernel_fn each = ct__pack_find(texts[k]);
-        const float in[4] = {8, 8, 8, 8}, expected[4] = {4, 24, 2, 72};
+        const float in[4] = {8, 8, 8, 8}, expected[4] = {k ? 12 : 4, 24, 2, 72};
         float out[4] = {0};
         unsigned char scratch[64] = {7};
         const int64_t args[] = {64};
