@@ -116,6 +116,11 @@ static bool is_small(const char *name) {
                                         "chat_template.jinja",
                                         "chat_template.json",
                                         "additional_chat_templates/*.jinja",
+                                        "modules.json",
+                                        "config_sentence_transformers.json",
+                                        "sentence_bert_config.json",
+                                        "[0-9]_*/config.json",
+                                        "[0-9]_*/model.safetensors",
                                         "preprocessor_config.json",
                                         "processor_config.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -44,7 +44,13 @@ static int read_keys(serve_settings *is, const char *given, const char *path) {
     char *text = NULL;
     size_t cap = 0;
     int status = given ? add_keys(is, given) : EXIT_DONE;
+    if (status == EXIT_DONE && given && !is->n_keys)
+        return refuse("serve: --api-key names no key, and without one the server is open to all");
+    const size_t own = is->n_keys;
     if (status == EXIT_DONE && environment) status = add_keys(is, environment);
+    if (status == EXIT_DONE && environment && is->n_keys == own)
+        return refuse("serve: COTAN_API_KEY names no key, and without one the server is open to "
+                      "all: unset it, or set it to a key");
     if (status != EXIT_DONE || !path) return status;
     FILE *file = fopen(path, "r");
     if (!file) return refuse("serve: --api-key-file %s: %s", plain(path), strerror(errno));

@@ -168,11 +168,15 @@ bool ct_lm_process(float *scores, int64_t vocab, const int32_t *text, size_t n, 
     if (!scores || !s || vocab < 1 || (n && !text)) return false;
     candidate *c = ct__malloc((size_t)vocab * sizeof *c);
     if (!c) return false;
-    penalise(scores, vocab, text, n, prompt, s, (int32_t *)(void *)c);
     add_bias(scores, vocab, s);
+    penalise(scores, vocab, text, n, prompt, s, (int32_t *)(void *)c);
     ban(scores, vocab, text, n, s);
     const double temperature = option(s->temperature, 1);
-    if (temperature > 0 && temperature != 1)
+    if (temperature == 0) { // the likeliest token, which what follows might leave out
+        ct__free(c);
+        return true;
+    }
+    if (temperature != 1)
         for (int64_t t = 0; t < vocab; t++) scores[t] = (float)((double)scores[t] / temperature);
     keep_top(scores, vocab, s->top_k, c);
     keep_nucleus(scores, vocab, option(s->top_p, 1), c);

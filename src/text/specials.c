@@ -42,6 +42,29 @@ static void take_names(ct_tokenizer *t, const json_t *root) {
     }
 }
 
+// Tokens that end a text: a number, or a list of them.
+static bool take_ends(ct_tokenizer *t, const json_t *value, ct_err *err) {
+    const size_t n = json_is_array(value) ? json_array_size(value) : json_is_integer(value);
+    for (size_t k = 0; k < n; k++) {
+        const json_t *one = json_is_array(value) ? json_array_get(value, k) : value;
+        const json_int_t end = json_is_integer(one) ? json_integer_value(one) : -1;
+        if (end < 0 || end >= t->n_ids) continue;
+        if (!CT_GROW(t->ends, t->ends_cap, t->n_ends + 1)) return ct__tokenizer_memory(t, err);
+        t->ends[t->n_ends++] = end;
+    }
+    return true;
+}
+
+static bool add_own_end(ct_tokenizer *t, ct_err *err) {
+    const int64_t own = t->special[CT_EOS];
+    for (size_t i = 0; i < t->n_ends; i++)
+        if (t->ends[i] == own) return true;
+    if (own < 0) return true;
+    if (!CT_GROW(t->ends, t->ends_cap, t->n_ends + 1)) return ct__tokenizer_memory(t, err);
+    t->ends[t->n_ends++] = own;
+    return true;
+}
+
 static bool take_ids(ct_tokenizer *t, const json_t *root, ct_err *err) {
     static const char *const ids[CT_TOKEN_ROLES] = {"bos_token_id", "eos_token_id", NULL,
                                                     "pad_token_id"};
@@ -50,12 +73,7 @@ static bool take_ids(ct_tokenizer *t, const json_t *root, ct_err *err) {
                      *first = json_is_array(value) ? json_array_get(value, 0) : value;
         json_int_t id = json_is_integer(first) ? json_integer_value(first) : -1;
         if (id >= 0 && id < t->n_ids && t->special[i] < 0) t->special[i] = id;
-        for (size_t k = 0; i == CT_EOS && k < json_array_size(value); k++) {
-            json_int_t end = json_integer_value(json_array_get(value, k));
-            if (end < 0 || end >= t->n_ids) continue;
-            if (!CT_GROW(t->ends, t->ends_cap, t->n_ends + 1)) return ct__tokenizer_memory(t, err);
-            t->ends[t->n_ends++] = end;
-        }
+        if (i == CT_EOS && !take_ends(t, value, err)) return false;
     }
     return true;
 }
@@ -77,6 +95,13 @@ bool ct__tokenizer_read_specials(ct_tokenizer *t, const char *folder, ct_err *er
         return false;
     if (!read_object(folder, "generation_config.json", &root, err)) return false;
     bool ok = take_ids(t, root, err);
+    json_decref(root);
+    // Where that says no end, the model's config does, as in transformers, beside the tokenizer's own.
+    if (!ok || t->n_ends) return ok;
+    if (!read_object(folder, "config.json", &root, err)) return false;
+    const json_t *own = json_object_get(root, "eos_token_id"),
+                 *below = json_object_get(json_object_get(root, "text_config"), "eos_token_id");
+    ok = take_ends(t, own ? own : below, err) && (!t->n_ends || add_own_end(t, err));
     json_decref(root);
     return ok;
 }

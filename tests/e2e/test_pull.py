@@ -18,6 +18,7 @@ WEIGHTS = random.Random(5).randbytes(3_000_000)
 FILES = {
     "config.json": b"{\"model_type\": \"small\"}\n", "README.md": b"# small\n", "tokenizer.json": b"{}", "chat_template.jinja": b"{{ bos_token }}x",
     "tokenizer_config.json": b"{\"bos_token\": \"<s>\"}", "additional_chat_templates/tool_use.jinja": b"tools",
+    "modules.json": b"[]", "sentence_bert_config.json": b"{}", "1_Pooling/config.json": b"{}", "2_Dense/config.json": b"{}", "2_Dense/model.safetensors": b"dense",
     "model.safetensors.index.json": json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}).encode(),
     "model-00001-of-00002.safetensors": WEIGHTS, "model-00002-of-00002.safetensors": WEIGHTS[:1000],
     "extra.safetensors": b"not of the index", "pytorch_model.bin": b"old", "onnx/model.onnx": b"other",

@@ -32,7 +32,7 @@ def model(tmp_path_factory):
     cotan("tokenize", folder / "text.txt", "--train", "bpe:300", "--out", folder / "model")
     recorded = np.load(lm.RECORDED)
     config, shapes = (json.loads(str(recorded[f"llama2.{what}"])) for what in ("config", "shapes"))
-    config["vocab_size"] = 300
+    config |= {"vocab_size": 300, "eos_token_id": 0}
     shapes = {k: [300, *s[1:]] if k in ("model.embed_tokens.weight", "lm_head.weight") else s for k, s in shapes.items()}
     lm.save(folder / "model", config, shapes)
     return folder / "model"
@@ -134,6 +134,21 @@ def test_what_it_thinks(tmp_path):
     assert f"[{n} tokens read, " in t.ask("And?")
     t.type("/bye\n")
     assert t.end() == 0
+
+
+def test_where_it_ends(tmp_path):
+    """What ends a text is said by generation_config.json, as a number or a list, else by config.json, beside the tokenizer's own."""
+    parrot = make_parrot(tmp_path / "parrot")
+    ids = {t["content"]: t["id"] for t in json.loads((parrot / "tokenizer.json").read_text())["added_tokens"]}
+    config = json.loads((parrot / "config.json").read_text())
+
+    def says(end=None, **generation):
+        (parrot / "config.json").write_text(json.dumps(config | ({"eos_token_id": end} if end else {})))
+        (parrot / "generation_config.json").write_text(json.dumps(generation))
+        return cotan("run", parrot, "--raw", "--prompt", "<plain>", "--temperature", "0", "--length", "9").rstrip("\n")
+    assert says() == "<plain>Straight on."
+    assert says(eos_token_id=ids["on."]) == says(eos_token_id=[0, ids["on."]]) == says(end=ids["on."]) == "<plain>Straight "
+    assert says(end=ids["on."], eos_token_id=[0]) == "<plain>Straight on."
 
 
 def test_interrupted(chatting):

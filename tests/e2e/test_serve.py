@@ -552,6 +552,9 @@ def test_what_cannot_be_served(model, server, tmp_path):
     assert run(model, "--name", "a,b") == (2, "cotan: serve: --name a,b has more names than there are models")
     assert run(model, model, "--name", "a") == (2, "cotan: serve: --name a has fewer names than there are models")
     assert run(model, "--port", "70000") == (2, "cotan: serve: --port must be from 0 to 65535, not 70000")
+    assert run(model, "--api-key", ",") == (2, "cotan: serve: --api-key names no key, and without one the server is open to all")
+    assert run(model, env={"COTAN_API_KEY": ""}) == (
+        2, "cotan: serve: COTAN_API_KEY names no key, and without one the server is open to all: unset it, or set it to a key")
     assert run(model, "--api-key-file", tmp_path / "none") == (2, f"cotan: serve: --api-key-file {tmp_path}/none: No such file or directory")
     assert run(model, env={"COTAN_HTTP_LIBRARY": "/nowhere.so"}) == (
         1, "cotan: serve: serving needs libmicrohttpd, and /nowhere.so is not there; install it (Debian: libmicrohttpd12, Fedora and Arch: "

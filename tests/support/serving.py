@@ -27,7 +27,7 @@ def make_model(folder, name="llama2", template=TEMPLATE, context=512, seed=None)
     recorded = np.load(lm.RECORDED)
     config, shapes = (json.loads(str(recorded[f"{name}.{what}"])) for what in ("config", "shapes"))
     old = config["vocab_size"]
-    config["vocab_size"] = 300
+    config |= {"vocab_size": 300, "eos_token_id": 0}
     if name == "llama2":
         config["max_position_embeddings"] = context
     shapes = {k: [300 if n == old else n for n in s] for k, s in shapes.items()}
