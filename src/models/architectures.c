@@ -115,7 +115,7 @@ const char *const ct__architectures[] = {
     "new=sliding_window:context/"
     "2;num_local_experts:8;num_experts_per_tok:2;swiglu_limit:7.0;rope_parameters:{\"rope_type\":"
     "\"default\",\"rope_theta\":10000.0}",
-    "llama4_text: like=llama class=Llama4ForCausalLM gguf=llama4 usual_eps=1e-5 usual_theta=500000 "
+    "llama4_text: like=llama class=Llama4ForCausalLM usual_eps=1e-5 usual_theta=500000 "
     "kv_heads=$num_key_value_heads|8 head=$head_dim|width/heads rope=pairs qk_norm=unit "
     "rope_interval=$no_rope_layer_interval|4 "
     "chunk=$attention_chunk_size|8192 experts=$num_local_experts routing=scaled "
@@ -216,8 +216,8 @@ const char *const ct__architectures[] = {
     "mlp_norm=output_layer_norm "
     "output_dense=vocab_transform output_norm=vocab_layer_norm output=vocab_projector "
     "logit_bias=vocab_projector.bias score_act=relu score_dense=pre_classifier",
-    "modernbert: like=bert act=$hidden_activation|gelu class=ModernBertForMaskedLM "
-    "gguf=modern-bert usual_eps=1e-5 usual_theta=160000 "
+    "modernbert: like=bert gguf= act=$hidden_activation|gelu class=ModernBertForMaskedLM "
+    "usual_eps=1e-5 usual_theta=160000 "
     "theta=$global_rope_theta|$rope_theta|usual_theta "
     "local_theta=$local_rope_theta|$rope_local_base_freq|10000 norm_bias=$norm_bias|0 "
     "qkv_bias=$attention_bias|0 out_bias=$attention_bias|0 mlp_bias=$mlp_bias|0 rope=half "
@@ -231,7 +231,7 @@ const char *const ct__architectures[] = {
     "logit_bias=decoder.bias score_act=act score_pool=$classifier_pooling|cls "
     "score_dense=head.dense score_norm=head.norm",
     // ------------------------------------------------------------------------------ one reads, one writes
-    "t5: class=T5ForConditionalGeneration usual_eps=1e-6 gguf=t5 encoder=t5.encoder "
+    "t5: class=T5ForConditionalGeneration usual_eps=1e-6 encoder=t5.encoder "
     "layers=$num_decoder_layers|$num_layers "
     "rope=none scale=1 head=$d_kv|64 buckets=$relative_attention_num_buckets|32 "
     "farthest=$relative_attention_max_distance|128 context=0 act=$dense_act_fn|relu "
@@ -270,7 +270,7 @@ const char *const ct__architectures[] = {
     "logit_bias= position_table=model.encoder.embed_positions "
     "embed_norm=model.encoder.layernorm_embedding cross_q= cross_k= cross_v= cross_o= cross_norm=",
     // ------------------------------------------------------------------------------ state spaces
-    "mamba: class=MambaForCausalLM gguf=mamba family=mamba rope=none context=0 heads=1 head=width "
+    "mamba: class=MambaForCausalLM family=mamba rope=none context=0 heads=1 head=width "
     "tied=$tie_word_embeddings|1 state=$state_size|16 conv=$conv_kernel|4 "
     "step_rank=$time_step_rank "
     "conv_bias=$use_conv_bias|1 mlp_bias=$use_bias|0 embed=backbone.embeddings "

@@ -14,13 +14,10 @@ enum { MOST_GUESSES = 15, SAME = 3 };
 
 static bool options_fit(const ct_lm *lm, ct_engine_options *o, ct_ctx *ctx, const char *op) {
     const ct_spec *s = &lm->spec;
-    const int64_t most = s->context ? s->context : INT32_MAX, asked = o->context;
+    const int64_t most = s->context ? s->context : INT32_MAX;
     if (!o->texts) o->texts = 32;
     if (!o->waiting) o->waiting = 1024;
-    if (!o->context) o->context = most < 8192 ? most : 8192;
-    // Beyond it all texts of the engine turn as long ones do: not without being asked for.
-    if (!asked && s->turn[0].long_from && s->turn[0].long_from < o->context)
-        o->context = s->turn[0].long_from;
+    if (!o->context) o->context = ct_lm_look(lm).usual_context;
     if (!o->piece) o->piece = 256;
     if (!o->dtype) o->dtype = CT_F32;
     const struct {

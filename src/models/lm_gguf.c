@@ -48,6 +48,7 @@ static const struct {
     {"logit_scale", "logits_scaling", true},
     {"use_parallel_residual", "use_parallel_residual", false},
     {"attention.causal", "is_causal", false},
+    {"pooling_type", CT_LM_GGUF_POOLING, false},
 };
 
 static const ct_gguf_pair *below(const ct_gguf *g, const char *architecture, const char *key) {
@@ -61,9 +62,11 @@ static void copy_key(const ct_gguf *g, const char *architecture, size_t i, json_
     if (!pair || pair->type == CT_GGUF_STRING) return;
     // Of a list, a number a layer, the first stands for all.
     if (!pair->value.n || pair->value.type == CT_GGUF_STRING) return;
+    const int64_t whole = ct__gguf_list_int(&pair->value, 0);
     json_object_set_new(config, keys[i].config,
                         keys[i].real ? json_real(ct__gguf_list_real(&pair->value, 0))
-                                     : json_integer(ct__gguf_list_int(&pair->value, 0)));
+                        : pair->value.type == CT_GGUF_BOOL ? json_boolean(whole)
+                                                           : json_integer(whole));
 }
 
 static double real_below(const ct_gguf *g, const char *architecture, const char *key,
@@ -242,11 +245,15 @@ static void complete(const ct_weights *files, const char *architecture, json_t *
     }
     if (gemma3 && !json_object_get(config, "rope_local_base_freq"))
         json_object_set_new(config, "rope_local_base_freq", json_real(10000));
+    if (!strcmp(architecture, "bert")) // such files have no head
+        json_object_set_new(config, "architectures", json_pack("[s]", "BertModel"));
     if (!strcmp(architecture, "qwen3moe"))
         json_object_set_new(config, "norm_topk_prob", json_true());
     if (!strcmp(architecture, "deepseek2")) copy_latent(g, architecture, config);
     if (!strcmp(architecture, "gpt-oss")) // whose yarn does not round
         json_object_set_new(json_object_get(config, "rope_scaling"), "truncate", json_false());
+    const ct_weight *kinds = ct__weights_find(files, "token_types.weight");
+    if (kinds && kinds->rank == 2) put_whole(config, "type_vocab_size", kinds->dim[0]);
     const ct_weight *shared = ct__weights_find(files, "blk.0.ffn_up_shexp.weight");
     if (shared && shared->rank == 2 && !json_object_get(config, "shared_expert_intermediate_size"))
         put_whole(config, "shared_expert_intermediate_size", shared->dim[0]);
@@ -370,6 +377,10 @@ bool ct__lm_gguf_adapt(const ct_weights *files, ct_spec *s, bool *used, ct_err *
         s->name[CT_NAME_expert_gate_up] = NULL;
         s->name[CT_NAME_expert_gate] = "ffn_gate_exps.weight";
         s->name[CT_NAME_expert_up] = "ffn_up_exps.weight";
+    }
+    if (s->order == CT_ORDER_POST) { // BERT's norms stand behind what they norm
+        s->name[CT_NAME_attn_norm] = "attn_output_norm";
+        s->name[CT_NAME_mlp_norm] = "layer_output_norm";
     }
     if (s->latent && ct__weights_find(files, "blk.0.attn_k_b.weight")) {
         s->name[CT_NAME_kv_b] = NULL;

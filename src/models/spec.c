@@ -357,7 +357,7 @@ static const struct {
     {"add_cross_attention", NULL, "false"},
     {"is_decoder", "bert roberta xlm-roberta distilbert modernbert", "false"},
     {"position_embedding_type", "bert roberta xlm-roberta", "absolute"},
-    {"is_causal", "qwen2 qwen3 llama mistral", "true 1"},
+    {"is_causal", "qwen2 qwen3 llama mistral", "true"},
     {"clip_qkv", NULL, "0"},
     {"moe_layer_freq", "deepseek_v2 deepseek_v3", "1"},
     {"scoring_func", "deepseek_v2", "softmax"},
@@ -383,8 +383,8 @@ static bool check_unread(const reader *r) {
         const char *text = text_of(has, number);
         if (word_of(unread[i].harmless, text) >= 0) continue;
         return ct__err(r->err, CT_E_UNSUPPORTED, CT_NOWHERE, r->path,
-                       "\"%s\" is %.60s, which is not computed: it must be %s", unread[i].key, text,
-                       unread[i].harmless);
+                       "\"%s\" is %.60s, which is not computed: it must be %s%s", unread[i].key,
+                       text, strchr(unread[i].harmless, ' ') ? "one of: " : "", unread[i].harmless);
     }
     return true;
 }
