@@ -51,7 +51,7 @@ typedef struct ct_engine_options {
     const ct_tokenizer *tokenizer;
     int64_t texts;   // that are written at one time, 1 to 1024; default 32
     int64_t waiting; // requests that wait beside them at most; default 1024
-    int64_t context; // tokens that a text may have; default the model's, at most 8192
+    int64_t context; // tokens that a text may have; default ct_lm_look's usual_context
     // Bytes for keys and values; default: what `texts` of 1,024 tokens take, or a quarter of the memory
     // that is left, if that is less, but at least what one of `context` tokens takes.
     uint64_t memory;

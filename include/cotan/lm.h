@@ -182,8 +182,11 @@ CT_API void ct_lm_free(ct_lm *lm);         // NULL: nothing
 CT_API ct_params *ct_lm_params(ct_lm *lm); // NULL of NULL
 // What it is, as its config has it.
 typedef struct ct_lm_about {
-    const char *type;             // model_type: "llama"
-    int64_t context;              // tokens that a text may have; 0: no limit
+    const char *type; // model_type: "llama"
+    int64_t context;  // tokens that a text may have; 0: no limit
+    // What an engine takes of them by itself: 8192 at most and, where the model stretches long texts alone
+    // (longrope, dynamic), no more than those have that are not stretched.
+    int64_t usual_context;
     int64_t vocab, width, layers; // tokens that it knows; numbers of a position
     bool writes; // goes on with texts; false: an encoder, or one that reads and writes
     bool pairs;  // reads one text and writes another (t5, bart)

@@ -5,7 +5,8 @@
 
 const char *const ct__architectures[] = {
     // ------------------------------------------------------------------------------ decoders
-    "llama: class=LlamaForCausalLM gguf=llama gguf_pairs=1 qkv_bias=$attention_bias|0 "
+    "llama: class=LlamaForCausalLM gguf=llama gguf_pairs=1 usual_eps=1e-6 "
+    "qkv_bias=$attention_bias|0 "
     "out_bias=$attention_bias|0 "
     "mlp_bias=$mlp_bias|0 embed=model.embed_tokens layer=model.layers.% final_norm=model.norm "
     "output=lm_head "
@@ -13,17 +14,20 @@ const char *const ct__architectures[] = {
     "k=self_attn.k_proj "
     "v=self_attn.v_proj o=self_attn.o_proj gate=mlp.gate_proj up=mlp.up_proj down=mlp.down_proj "
     "score_output=score",
-    "mistral: like=llama class=MistralForCausalLM window=$sliding_window|0 "
+    "mistral: like=llama class=MistralForCausalLM window=$?sliding_window|4096 "
     "new=sliding_window:null",
-    "mixtral: like=mistral class=MixtralForCausalLM experts=$num_local_experts routing=softmax "
+    "mixtral: like=mistral class=MixtralForCausalLM usual_eps=1e-5 usual_theta=1000000 "
+    "window=$sliding_window|0 experts=$num_local_experts|8 top=$num_experts_per_tok|2 "
+    "routing=softmax "
     "renormalise=1 "
     "router=block_sparse_moe.gate expert_gate=block_sparse_moe.experts.#.w1 "
     "expert_up=block_sparse_moe.experts.#.w3 expert_down=block_sparse_moe.experts.#.w2 "
     "new=sliding_window:null;num_local_experts:8;num_experts_per_tok:2",
     "qwen2: like=llama gguf_pairs=0 class=Qwen2ForCausalLM gguf=qwen2 qkv_bias=1 out_bias=0 "
-    "window=$sliding_window|0 "
+    "window=$sliding_window|0 slides=$use_sliding_window|0 first_sliding=$max_window_layers|28 "
     "new=use_sliding_window:false;sliding_window:null",
     "qwen2_moe: like=qwen2 class=Qwen2MoeForCausalLM gguf=qwen2moe qkv_bias=$qkv_bias|1 "
+    "top=$num_experts_per_tok|4 "
     "experts=$num_experts|$num_local_experts expert_hidden=$moe_intermediate_size "
     "shared_hidden=$shared_expert_intermediate_size renormalise=$norm_topk_prob|0 "
     "sparse_step=$decoder_sparse_step|1 router=mlp.gate expert_gate=mlp.experts.#.gate_proj "
@@ -33,9 +37,11 @@ const char *const ct__architectures[] = {
     "new=use_sliding_window:false;sliding_window:null;num_experts:8;num_experts_per_tok:2;moe_"
     "intermediate_size:hidden/2;shared_expert_intermediate_size:hidden/"
     "2;norm_topk_prob:false;decoder_sparse_step:1",
-    "qwen3: like=qwen2 class=Qwen3ForCausalLM gguf=qwen3 qkv_bias=$attention_bias|0 "
+    "qwen3: like=qwen2 class=Qwen3ForCausalLM gguf=qwen3 head=$head_dim|128 "
+    "qkv_bias=$attention_bias|0 "
     "out_bias=$attention_bias|0 qk_norm=head q_norm=self_attn.q_norm k_norm=self_attn.k_norm",
-    "qwen3_moe: like=qwen3 class=Qwen3MoeForCausalLM gguf=qwen3moe "
+    "qwen3_moe: like=qwen3 class=Qwen3MoeForCausalLM gguf=qwen3moe head=$head_dim|width/heads "
+    "first_sliding=$max_window_layers|0 kv_heads=$num_key_value_heads|4 top=$num_experts_per_tok|8 "
     "experts=$num_experts|$num_local_experts "
     "expert_hidden=$moe_intermediate_size renormalise=$norm_topk_prob|0 "
     "sparse_step=$decoder_sparse_step|1 "
@@ -44,25 +50,32 @@ const char *const ct__architectures[] = {
     "new=use_sliding_window:false;sliding_window:null;num_experts:8;num_experts_per_tok:2;moe_"
     "intermediate_size:hidden/2;norm_topk_prob:true;decoder_sparse_step:1",
     "gemma: like=llama gguf_pairs=0 class=GemmaForCausalLM gguf=gemma norm=rms1 embed_sqrt=1 "
-    "tied=$tie_word_embeddings|1 "
+    "tied=$tie_word_embeddings|1 vocab=$vocab_size|256000 context=$max_position_embeddings|8192 "
+    "heads=$num_attention_heads|16 kv_heads=$num_key_value_heads|16 head=$head_dim|256 "
     "act=$hidden_activation|gelu_pytorch_tanh",
-    "gemma2: like=gemma class=Gemma2ForCausalLM gguf=gemma2 window=$sliding_window sliding=2 "
-    "scale_of=$query_pre_attn_scalar softcap=$attn_logit_softcapping|0 "
-    "final_softcap=$final_logit_softcapping|0 attn_post=post_attention_layernorm "
+    "gemma2: like=gemma class=Gemma2ForCausalLM gguf=gemma2 window=$?sliding_window|4096 sliding=2 "
+    "heads=$num_attention_heads|8 kv_heads=$num_key_value_heads|4 "
+    "scale_of=$query_pre_attn_scalar|256 softcap=$?attn_logit_softcapping|50 "
+    "final_softcap=$?final_logit_softcapping|30 attn_post=post_attention_layernorm "
     "mlp_norm=pre_feedforward_layernorm mlp_post=post_feedforward_layernorm "
     "new=sliding_window:context/"
     "2;query_pre_attn_scalar:head;attn_logit_softcapping:50.0;final_logit_softcapping:30.0",
-    "gemma3_text: like=gemma2 class=Gemma3ForCausalLM gguf=gemma3 "
+    "gemma3_text: like=gemma2 class=Gemma3ForCausalLM gguf=gemma3 vocab=$vocab_size|262208 "
+    "context=$max_position_embeddings|131072 softcap=$attn_logit_softcapping|0 "
+    "final_softcap=$final_logit_softcapping|0 usual_theta=1000000 "
+    "local_theta=$rope_local_base_freq|10000 "
     "sliding=$sliding_window_pattern|6 "
     "qk_norm=head q_norm=self_attn.q_norm k_norm=self_attn.k_norm "
     "new=sliding_window:context/"
     "2;sliding_window_pattern:6;query_pre_attn_scalar:head;rope_local_base_freq:10000.0;attn_logit_"
     "softcapping:null;final_logit_softcapping:null",
-    "phi3: like=llama gguf_pairs=0 class=Phi3ForCausalLM gguf=phi3 window=$sliding_window|0 "
+    "phi3: like=llama gguf_pairs=0 usual_eps=1e-5 class=Phi3ForCausalLM gguf=phi3 "
+    "window=$sliding_window|0 "
     "qkv=joined "
     "joined_qkv=self_attn.qkv_proj mlp=joined gate_up=mlp.gate_up_proj "
     "new=sliding_window:null",
-    "phimoe: like=mixtral gguf_pairs=0 class=PhimoeForCausalLM gguf=phimoe norm=layer norm_bias=1 "
+    "phimoe: like=mixtral gguf_pairs=0 experts=$num_local_experts|16 class=PhimoeForCausalLM "
+    "gguf=phimoe norm=layer norm_bias=1 "
     "qkv_bias=$attention_bias|0 out_bias=$attention_bias|0 head_bias=$lm_head_bias|0 routing=mixer "
     "renormalise=0 jitter=$router_jitter_noise|0.01 "
     "new=sliding_window:null;num_local_experts:8;num_experts_per_tok:2;router_jitter_noise:0.01",
@@ -84,20 +97,26 @@ const char *const ct__architectures[] = {
     "2;v_head_dim:head;n_group:1;topk_group:1;topk_method:\"greedy\";routed_scaling_factor:1.0;"
     "norm_topk_prob:false",
     "deepseek_v3: like=deepseek_v2 class=DeepseekV3ForCausalLM routing=sigmoid "
+    "experts=$n_routed_experts|$num_local_experts|256 top=$num_experts_per_tok|8 "
+    "shared_hidden=$n_shared_experts*$moe_intermediate_size|$moe_intermediate_size "
+    "dense_first=$first_k_dense_replace|3 routed_scale=$routed_scaling_factor|2.5 "
+    "groups=$n_group|8 top_groups=$topk_group|4 query_rank=$?q_lora_rank|1536 "
     "renormalise=$norm_topk_prob|1 router_bias=mlp.gate.e_score_correction_bias "
     "new=n_routed_experts:8;num_experts_per_tok:2;n_shared_experts:1;moe_intermediate_size:hidden/"
     "2;first_k_dense_replace:1;kv_lora_rank:width/"
     "2;q_lora_rank:null;qk_nope_head_dim:head;qk_rope_head_dim:head/"
     "2;v_head_dim:head;n_group:1;topk_group:1;routed_scaling_factor:1.0;norm_topk_prob:true",
-    "gpt_oss: like=llama gguf_pairs=0 class=GptOssForCausalLM gguf=gpt-oss qkv_bias=1 out_bias=1 "
-    "window=$sliding_window|0 sliding=2 sinks=self_attn.sinks experts=$num_local_experts "
+    "gpt_oss: like=llama gguf_pairs=0 class=GptOssForCausalLM gguf=gpt-oss usual_eps=1e-5 "
+    "usual_theta=150000 head=$head_dim|64 top=$num_experts_per_tok|4 qkv_bias=1 out_bias=1 "
+    "window=$?sliding_window|128 sliding=2 sinks=self_attn.sinks experts=$num_local_experts "
     "routing=chosen "
     "expert_in_out=1 expert_bias=1 limit=$swiglu_limit|7 gate_alpha=$swiglu_alpha|1.702 "
     "router=mlp.router expert_gate_up=mlp.experts.gate_up_proj expert_down=mlp.experts.down_proj "
     "new=sliding_window:context/"
     "2;num_local_experts:8;num_experts_per_tok:2;swiglu_limit:7.0;rope_parameters:{\"rope_type\":"
     "\"default\",\"rope_theta\":10000.0}",
-    "llama4_text: like=llama class=Llama4ForCausalLM gguf=llama4 rope=pairs qk_norm=unit "
+    "llama4_text: like=llama class=Llama4ForCausalLM usual_eps=1e-5 usual_theta=500000 "
+    "kv_heads=$num_key_value_heads|8 head=$head_dim|width/heads rope=pairs qk_norm=unit "
     "rope_interval=$no_rope_layer_interval|4 "
     "chunk=$attention_chunk_size|8192 experts=$num_local_experts routing=scaled "
     "dense_hidden=$intermediate_size_mlp|hidden shared_hidden=hidden "
@@ -111,22 +130,27 @@ const char *const ct__architectures[] = {
     "new=num_local_experts:4;num_experts_per_tok:1;intermediate_size_mlp:hidden*2;attention_chunk_"
     "size:context;interleave_moe_layer_step:1;no_rope_layer_interval:4;rope_scaling:null",
     "smollm3: like=llama class=SmolLM3ForCausalLM gguf=smollm3 window=$sliding_window|0 "
+    "slides=$use_sliding_window|0 usual_theta=2000000 kv_heads=$num_key_value_heads|4 "
     "rope_interval=$no_rope_layer_interval|4 "
     "tied=$tie_word_embeddings|1 "
     "new=no_rope_layer_interval:4;use_sliding_window:false;sliding_window:null",
-    "olmo2: like=llama gguf_pairs=0 class=Olmo2ForCausalLM gguf=olmo2 attn_norm= mlp_norm= "
+    "olmo2: like=llama gguf_pairs=0 usual_eps=1e-5 class=Olmo2ForCausalLM gguf=olmo2 attn_norm= "
+    "mlp_norm= "
     "attn_post=post_attention_layernorm mlp_post=post_feedforward_layernorm qk_norm=whole "
     "q_norm=self_attn.q_norm k_norm=self_attn.k_norm",
-    "glm4: like=llama class=Glm4ForCausalLM gguf=glm4 rope=pairs out_bias=0 mlp=joined "
+    "glm4: like=llama class=Glm4ForCausalLM gguf=glm4 rope=pairs usual_eps=1.5625e-07 turned=0.5 "
+    "qkv_bias=$attention_bias|1 out_bias=0 kv_heads=$num_key_value_heads|2 head=$head_dim|128 "
+    "mlp=joined "
     "gate_up=mlp.gate_up_proj attn_post=post_self_attn_layernorm mlp_post=post_mlp_layernorm "
     "new=partial_rotary_factor:0.5;attention_bias:true",
-    "granite: like=llama class=GraniteForCausalLM gguf=granite scale=$attention_multiplier "
-    "embed_scale=$embedding_multiplier residual_scale=$residual_multiplier "
-    "logit_scale=$logits_scaling "
+    "granite: like=llama class=GraniteForCausalLM gguf=granite scale=$attention_multiplier|1 "
+    "embed_scale=$embedding_multiplier|1 residual_scale=$residual_multiplier|1 "
+    "logit_scale=$logits_scaling|1 "
     "new=embedding_multiplier:12.0;attention_multiplier:1/"
     "head;residual_multiplier:0.22;logits_scaling:8.0",
     "starcoder2: like=llama gguf_pairs=0 act=$hidden_act|gelu_pytorch_tanh "
-    "class=Starcoder2ForCausalLM gguf=starcoder2 norm=layer norm_bias=1 "
+    "class=Starcoder2ForCausalLM gguf=starcoder2 usual_eps=1e-5 kv_heads=$num_key_value_heads|2 "
+    "norm=layer norm_bias=1 "
     "qkv_bias=$use_bias|1 out_bias=$use_bias|1 mlp_bias=$use_bias|1 window=$sliding_window|0 "
     "mlp=plain "
     "tied=$tie_word_embeddings|1 up=mlp.c_fc down=mlp.c_proj "
@@ -141,14 +165,15 @@ const char *const ct__architectures[] = {
     "gptj: kv_heads=heads class=GPTJForCausalLM gguf=gptj norm=layer norm_bias=1 mlp_bias=1 "
     "head_bias=1 "
     "rope=pairs "
-    "rotary=$rotary_dim|head parallel=1 mlp=plain act=$activation_function|gelu_new "
+    "rotary=$?rotary_dim|64 parallel=1 mlp=plain act=$activation_function|gelu_new "
     "embed=transformer.wte layer=transformer.h.% final_norm=transformer.ln_f output=lm_head "
     "attn_norm=ln_1 "
     "q=attn.q_proj k=attn.k_proj v=attn.v_proj o=attn.out_proj up=mlp.fc_in down=mlp.fc_out "
     "score_output=score "
     "new=n_embd:width;n_layer:layers;n_head:heads;n_positions:context;n_inner:hidden;rotary_dim:"
     "head",
-    "gpt_neox: kv_heads=heads act=$hidden_act|gelu class=GPTNeoXForCausalLM gguf=gptneox "
+    "gpt_neox: kv_heads=heads turned=0.25 act=$hidden_act|gelu class=GPTNeoXForCausalLM "
+    "gguf=gptneox "
     "norm=layer norm_bias=1 "
     "qkv_bias=$attention_bias|1 "
     "out_bias=$attention_bias|1 mlp_bias=1 parallel=$use_parallel_residual|1 qkv=by_head mlp=plain "
@@ -160,6 +185,7 @@ const char *const ct__architectures[] = {
     "new=rotary_pct:0.25;use_parallel_residual:true",
     // ------------------------------------------------------------------------------ encoders
     "bert: act=$hidden_act|$activation|gelu class=BertForMaskedLM gguf=bert family=encoder "
+    "usual_eps=1e-12 "
     "bidirectional=1 norm=layer norm_bias=1 "
     "qkv_bias=1 "
     "out_bias=1 mlp_bias=1 head_bias=1 rope=none order=post mlp=plain tied=$tie_word_embeddings|1 "
@@ -190,12 +216,14 @@ const char *const ct__architectures[] = {
     "mlp_norm=output_layer_norm "
     "output_dense=vocab_transform output_norm=vocab_layer_norm output=vocab_projector "
     "logit_bias=vocab_projector.bias score_act=relu score_dense=pre_classifier",
-    "modernbert: like=bert act=$hidden_activation|gelu class=ModernBertForMaskedLM "
-    "gguf=modern-bert norm_bias=$norm_bias|0 "
+    "modernbert: like=bert gguf= act=$hidden_activation|gelu class=ModernBertForMaskedLM "
+    "usual_eps=1e-5 usual_theta=160000 "
+    "theta=$global_rope_theta|$rope_theta|usual_theta "
+    "local_theta=$local_rope_theta|$rope_local_base_freq|10000 norm_bias=$norm_bias|0 "
     "qkv_bias=$attention_bias|0 out_bias=$attention_bias|0 mlp_bias=$mlp_bias|0 rope=half "
     "order=pre "
     "types=0 type_table= position_table= qkv=joined mlp=joined window=$local_attention|128 "
-    "sliding=-3 "
+    "sliding=$global_attn_every_n_layers*-1|-3 "
     "embed=model.embeddings.tok_embeddings embed_norm=model.embeddings.norm layer=model.layers.% "
     "joined_qkv=attn.Wqkv o=attn.Wo attn_norm=attn_norm mlp_norm=mlp_norm gate_up=mlp.Wi "
     "down=mlp.Wo "
@@ -203,7 +231,7 @@ const char *const ct__architectures[] = {
     "logit_bias=decoder.bias score_act=act score_pool=$classifier_pooling|cls "
     "score_dense=head.dense score_norm=head.norm",
     // ------------------------------------------------------------------------------ one reads, one writes
-    "t5: class=T5ForConditionalGeneration gguf=t5 encoder=t5.encoder "
+    "t5: class=T5ForConditionalGeneration usual_eps=1e-6 encoder=t5.encoder "
     "layers=$num_decoder_layers|$num_layers "
     "rope=none scale=1 head=$d_kv|64 buckets=$relative_attention_num_buckets|32 "
     "farthest=$relative_attention_max_distance|128 context=0 act=$dense_act_fn|relu "
@@ -223,7 +251,8 @@ const char *const ct__architectures[] = {
     "final_norm=encoder.final_layer_norm output= cross_norm= cross_q= cross_k= cross_v= cross_o= "
     "mlp_norm=layer.1.layer_norm gate=layer.1.DenseReluDense.wi_0 up=layer.1.DenseReluDense.wi_1 "
     "plain_up=layer.1.DenseReluDense.wi down=layer.1.DenseReluDense.wo",
-    "bart: class=BartForConditionalGeneration encoder=bart.encoder begin=$decoder_start_token_id|2 "
+    "bart: class=BartForConditionalGeneration act=$activation_function|gelu encoder=bart.encoder "
+    "begin=$decoder_start_token_id|2 "
     "layers=$decoder_layers "
     "heads=$decoder_attention_heads hidden=$decoder_ffn_dim norm=layer norm_bias=1 qkv_bias=1 "
     "out_bias=1 "
@@ -241,7 +270,7 @@ const char *const ct__architectures[] = {
     "logit_bias= position_table=model.encoder.embed_positions "
     "embed_norm=model.encoder.layernorm_embedding cross_q= cross_k= cross_v= cross_o= cross_norm=",
     // ------------------------------------------------------------------------------ state spaces
-    "mamba: class=MambaForCausalLM gguf=mamba family=mamba rope=none context=0 heads=1 head=width "
+    "mamba: class=MambaForCausalLM family=mamba rope=none context=0 heads=1 head=width "
     "tied=$tie_word_embeddings|1 state=$state_size|16 conv=$conv_kernel|4 "
     "step_rank=$time_step_rank "
     "conv_bias=$use_conv_bias|1 mlp_bias=$use_bias|0 embed=backbone.embeddings "

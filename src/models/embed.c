@@ -12,6 +12,7 @@
 #include "io/config.h"
 #include "io/json.h"
 #include "models/batches.h"
+#include "models/lm_gguf.h"
 #include "ops/rules.h"
 #include "text/tokenizer.h"
 
@@ -19,9 +20,13 @@ enum { DEFAULT_BATCH = 2048, LONGEST = 4096 };
 
 // ---------------------------------------------------------------------------------- what files say
 
+// GGUF files have a number for it: none, mean, first, last, a reranker's.
 static ct_embedding usual(const ct_lm *lm) {
-    return (ct_embedding){.pooling = lm->spec.bidirectional ? CT_POOL_MEAN : CT_POOL_LAST,
-                          .normalised = true};
+    const json_t *said = json_object_get(lm->config.root, CT_LM_GGUF_POOLING);
+    const ct_pooling other = lm->spec.bidirectional ? CT_POOL_MEAN : CT_POOL_LAST;
+    const ct_pooling of_gguf[] = {other, CT_POOL_MEAN, CT_POOL_CLS, CT_POOL_LAST};
+    const json_int_t at = json_integer_value(said);
+    return (ct_embedding){.pooling = of_gguf[at >= 0 && at < 4 ? at : 0], .normalised = true};
 }
 
 static bool is_there(const char *path) {

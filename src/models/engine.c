@@ -17,7 +17,7 @@ static bool options_fit(const ct_lm *lm, ct_engine_options *o, ct_ctx *ctx, cons
     const int64_t most = s->context ? s->context : INT32_MAX;
     if (!o->texts) o->texts = 32;
     if (!o->waiting) o->waiting = 1024;
-    if (!o->context) o->context = most < 8192 ? most : 8192;
+    if (!o->context) o->context = ct_lm_look(lm).usual_context;
     if (!o->piece) o->piece = 256;
     if (!o->dtype) o->dtype = CT_F32;
     const struct {

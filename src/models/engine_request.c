@@ -13,6 +13,12 @@ bool ct__lm_tokens_fit(const ct_lm *lm, const int32_t *tokens, size_t n, int64_t
         ct__fail(ctx, CT_E_ARGUMENT, here, op,
                  "the prompt has %zu tokens; it must have 1 to %lld, one less than the context", n,
                  (long long)context - 1);
+        const int64_t before = lm->spec.turn[0].long_from;
+        if (before && context == before && context < lm->spec.context)
+            ct__err_hint(&ctx->err,
+                         "the model stretches texts beyond %lld tokens; a larger context than that "
+                         "has to be asked for",
+                         (long long)before);
         return false;
     }
     for (size_t i = 0; i < n; i++)

@@ -46,6 +46,9 @@ static const struct {
     {"embedding_scale", "embedding_multiplier", true},
     {"residual_scale", "residual_multiplier", true},
     {"logit_scale", "logits_scaling", true},
+    {"use_parallel_residual", "use_parallel_residual", false},
+    {"attention.causal", "is_causal", false},
+    {"pooling_type", CT_LM_GGUF_POOLING, false},
 };
 
 static const ct_gguf_pair *below(const ct_gguf *g, const char *architecture, const char *key) {
@@ -59,9 +62,11 @@ static void copy_key(const ct_gguf *g, const char *architecture, size_t i, json_
     if (!pair || pair->type == CT_GGUF_STRING) return;
     // Of a list, a number a layer, the first stands for all.
     if (!pair->value.n || pair->value.type == CT_GGUF_STRING) return;
+    const int64_t whole = ct__gguf_list_int(&pair->value, 0);
     json_object_set_new(config, keys[i].config,
                         keys[i].real ? json_real(ct__gguf_list_real(&pair->value, 0))
-                                     : json_integer(ct__gguf_list_int(&pair->value, 0)));
+                        : pair->value.type == CT_GGUF_BOOL ? json_boolean(whole)
+                                                           : json_integer(whole));
 }
 
 static double real_below(const ct_gguf *g, const char *architecture, const char *key,
@@ -110,9 +115,13 @@ static void copy_rope(const ct_weights *files, const char *architecture, json_t 
     json_t *few = factors_of(files, "rope_factors_short.weight"),
            *many = factors_of(files, "rope_factors_long.weight");
     if (few && many) snprintf(type, sizeof type, "longrope");
+    // Files of 2023 say a linear factor alone.
+    const double before = real_below(g, architecture, "rope.scale_linear", 1);
+    if (!*type && before > 1) snprintf(type, sizeof type, "linear");
     if (strcmp(type, "linear") && strcmp(type, "yarn") && !(few && many)) return;
     json_t *scaling = json_object();
     json_object_set_new(scaling, "rope_type", json_string(type));
+    if (before > 1) json_object_set_new(scaling, "factor", json_real(before));
     put_real(scaling, "factor", g, architecture, "rope.scaling.factor");
     put_real(scaling, "original_max_position_embeddings", g, architecture,
              "rope.scaling.original_context_length");
@@ -195,7 +204,28 @@ static void copy_latent(const ct_gguf *g, const char *architecture, json_t *conf
     put_whole(config, "v_head_dim",
               (int64_t)real_below(g, architecture, "attention.value_length_mla", value));
     put_whole(config, "num_key_value_heads", whole_of(config, "num_attention_heads", 1));
+    static const char *const none[] = {"n_shared_experts", "first_k_dense_replace", "q_lora_rank"},
+                             *const one[] = {"n_group", "topk_group", "routed_scaling_factor"};
+    for (int i = 0; i < 3; i++) {
+        put_whole(config, none[i], whole_of(config, none[i], 0));
+        if (!json_object_get(config, one[i])) put_whole(config, one[i], 1);
+    }
     if (gating == 2) json_object_set_new(config, "model_type", json_string("deepseek_v3"));
+}
+
+// What is so where such a file does not say it, whatever a folder's config leaves out.
+static void put_usual(json_t *config) {
+    const int64_t heads = whole_of(config, "num_attention_heads", 0);
+    const struct {
+        const char *key;
+        double value;
+    } usual[] = {{"num_key_value_heads", (double)heads},
+                 {"head_dim", heads ? (double)(whole_of(config, "hidden_size", 0) / heads) : 0},
+                 {"rope_theta", 10000},
+                 {"partial_rotary_factor", 1}};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (usual[i].value > 0 && !json_object_get(config, usual[i].key))
+            json_object_set_new(config, usual[i].key, json_real(usual[i].value));
 }
 
 // What such files leave to who reads them, by architecture.
@@ -215,11 +245,15 @@ static void complete(const ct_weights *files, const char *architecture, json_t *
     }
     if (gemma3 && !json_object_get(config, "rope_local_base_freq"))
         json_object_set_new(config, "rope_local_base_freq", json_real(10000));
+    if (!strcmp(architecture, "bert")) // such files have no head
+        json_object_set_new(config, "architectures", json_pack("[s]", "BertModel"));
     if (!strcmp(architecture, "qwen3moe"))
         json_object_set_new(config, "norm_topk_prob", json_true());
     if (!strcmp(architecture, "deepseek2")) copy_latent(g, architecture, config);
     if (!strcmp(architecture, "gpt-oss")) // whose yarn does not round
         json_object_set_new(json_object_get(config, "rope_scaling"), "truncate", json_false());
+    const ct_weight *kinds = ct__weights_find(files, "token_types.weight");
+    if (kinds && kinds->rank == 2) put_whole(config, "type_vocab_size", kinds->dim[0]);
     const ct_weight *shared = ct__weights_find(files, "blk.0.ffn_up_shexp.weight");
     if (shared && shared->rank == 2 && !json_object_get(config, "shared_expert_intermediate_size"))
         put_whole(config, "shared_expert_intermediate_size", shared->dim[0]);
@@ -249,6 +283,7 @@ json_t *ct__lm_gguf_config(const ct_weights *files, ct_err *err) {
     copy_pattern(g, architecture, config);
     complete(files, architecture, config);
     copy_fraction(config);
+    put_usual(config);
     const ct_weight *embed = ct__weights_find(files, "token_embd.weight");
     if (embed && embed->rank == 2)
         json_object_set_new(config, "vocab_size", json_integer(embed->dim[0]));
@@ -342,6 +377,10 @@ bool ct__lm_gguf_adapt(const ct_weights *files, ct_spec *s, bool *used, ct_err *
         s->name[CT_NAME_expert_gate_up] = NULL;
         s->name[CT_NAME_expert_gate] = "ffn_gate_exps.weight";
         s->name[CT_NAME_expert_up] = "ffn_up_exps.weight";
+    }
+    if (s->order == CT_ORDER_POST) { // BERT's norms stand behind what they norm
+        s->name[CT_NAME_attn_norm] = "attn_output_norm";
+        s->name[CT_NAME_mlp_norm] = "layer_output_norm";
     }
     if (s->latent && ct__weights_find(files, "blk.0.attn_k_b.weight")) {
         s->name[CT_NAME_kv_b] = NULL;

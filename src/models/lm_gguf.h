@@ -5,6 +5,9 @@
 #include "io/weights.h"
 #include "models/spec.h"
 
+// Under this key such a config has GGUF's number of how tokens are pooled.
+#define CT_LM_GGUF_POOLING "gguf_pooling"
+
 // What config.json would have, a new object; NULL: the error is told. An architecture is the row whose `gguf` it is.
 struct json_t *ct__lm_gguf_config(const ct_weights *files, ct_err *err);
 // The spec of such a config as weights in GGUF have it: their names, what is done to weights on their way there, and

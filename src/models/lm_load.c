@@ -519,11 +519,19 @@ void ct_lm_free(ct_lm *lm) {
 
 ct_params *ct_lm_params(ct_lm *lm) { return lm ? lm->params : NULL; }
 
+// All texts of an engine turn by its context: beyond long_from as long texts do, which must be asked for.
+static int64_t usual_context(const ct_spec *s) {
+    const int64_t most = s->context && s->context < 8192 ? s->context : 8192,
+                  before = s->turn[0].long_from;
+    return before && before < most ? before : most;
+}
+
 ct_lm_about ct_lm_look(const ct_lm *lm) {
     if (!lm) return (ct_lm_about){0};
     const ct_spec *s = &lm->spec;
     return (ct_lm_about){.type = s->type,
                          .context = s->context,
+                         .usual_context = usual_context(s),
                          .vocab = s->vocab,
                          .width = s->width,
                          .layers = s->layers,

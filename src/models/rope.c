@@ -102,9 +102,21 @@ static bool long_speeds(const char *path, const scaling *s, ct_rope *rope, ct_ar
         }
     }
     rope->long_from = context < INT32_MAX ? (int64_t)context : INT32_MAX;
-    rope->factor =
+    const double both =
         number(s, "attention_factor", factor <= 1 ? 1 : sqrt(1 + log(factor) / log(context)));
+    rope->factor = number(s, "short_mscale", both);
+    rope->long_factor = number(s, "long_mscale", both);
     return true;
+}
+
+// Dynamic NTK: beyond the context theta grows with the text.
+static void dynamic_speeds(const scaling *s, ct_rope *rope) {
+    const double context = of_model(s, "max_position_embeddings", 2048);
+    for (int64_t i = 0; i < s->pairs; i++) rope->speed[i] = (float)plain_speed(s, i);
+    rope->long_from = context < INT32_MAX ? (int64_t)context : INT32_MAX;
+    rope->long_factor = 1;
+    rope->theta = s->theta;
+    rope->grows = number(s, "factor", 1);
 }
 
 static bool make_speeds(const char *path, const scaling *s, ct_arena *arena, ct_rope *rope,
@@ -120,9 +132,10 @@ static bool make_speeds(const char *path, const scaling *s, ct_arena *arena, ct_
         yarn_speeds(s, rope);
     } else if (type && (!strcmp(type, "longrope") || !strcmp(type, "su"))) {
         return long_speeds(path, s, rope, arena, err);
+    } else if (type && !strcmp(type, "dynamic")) {
+        dynamic_speeds(s, rope);
     } else if (!type || !strcmp(type, "default") || !strcmp(type, "linear") ||
-               !strcmp(type, "dynamic") ||
-               !strcmp(type, "mrope")) { // dynamic: none within the context
+               !strcmp(type, "mrope")) {
         const double by = type && !strcmp(type, "linear") ? number(s, "factor", 1) : 1;
         for (int64_t i = 0; i < s->pairs; i++) rope->speed[i] = (float)(plain_speed(s, i) / by);
     } else {
@@ -139,21 +152,31 @@ static scaling scaling_of(const json_t *config, const ct_spec *spec, bool slidin
     scaling s = {.config = config, .theta = spec->theta};
     const json_t *own = json_object_get(config, "rope_parameters");
     const json_t *by_kind = json_object_get(own, sliding ? "sliding_attention" : "full_attention");
-    const json_t *local = json_object_get(config, "rope_local_base_freq");
-    if (!local) local = json_object_get(config, "local_rope_theta");
     s.own = by_kind ? by_kind : own ? own : json_object_get(config, "rope_scaling");
-    if (!own) s.theta = of_model(&s, "global_rope_theta", of_model(&s, "rotary_emb_base", s.theta));
-    if (!own && sliding && json_is_number(local)) {
+    if (!own) s.theta = of_model(&s, "rotary_emb_base", s.theta);
+    if (!own && sliding && spec->local_theta > 0) {
         s.own = NULL;
-        s.theta = json_number_value(local);
+        s.theta = spec->local_theta;
     }
     s.theta = number(&s, "rope_theta", s.theta);
     const double fraction =
         number(&s, "partial_rotary_factor",
-               of_model(&s, "partial_rotary_factor", of_model(&s, "rotary_pct", 1)));
+               of_model(&s, "partial_rotary_factor", of_model(&s, "rotary_pct", spec->turned)));
     s.pairs = spec->rotary ? spec->rotary / 2
                            : (int64_t)(fmin(fmax(fraction, 0), 1) * (double)spec->head) / 2;
     return s;
+}
+
+// Tokens of a text that a stretched context has: published configs say them or leave max_position_embeddings as it
+// was. Where sliding layers turn otherwise (Gemma 3) it is what it is after stretching.
+static void stretch_context(const scaling *s, ct_spec *spec) {
+    const json_t *kind = json_object_get(s->own, "rope_type");
+    const char *type = json_string_value(kind ? kind : json_object_get(s->own, "type"));
+    const bool linear = type && !strcmp(type, "linear") && !(spec->local_theta > 0),
+               others = type && (!strcmp(type, "yarn") || !strcmp(type, "dynamic"));
+    if (!spec->context || !(linear || others)) return;
+    const double all = number(s, "factor", 1) * original_context(s);
+    if (all > (double)spec->context) spec->context = all < INT32_MAX ? (int64_t)all : INT32_MAX;
 }
 
 bool ct__rope_read(const char *path, const json_t *config, ct_arena *arena, ct_spec *spec,
@@ -165,16 +188,36 @@ bool ct__rope_read(const char *path, const json_t *config, ct_arena *arena, ct_s
                            "%lld pairs of a head of %lld numbers cannot turn by a theta of %g",
                            (long long)s.pairs, (long long)spec->head, s.theta);
         if (!make_speeds(path, &s, arena, &spec->turn[sliding], err)) return false;
+        if (!sliding) stretch_context(&s, spec);
     }
     return true;
 }
 
 // ------------------------------------------------------------------------------------------- turning
 
+// Of a text beyond the context that theta grows with: theta times what the context would be stretched by.
+static ct_tensor grown_speed(const ct_rope *rope, int64_t length, ct_loc here) {
+    float *speed = ct__calloc((size_t)rope->pairs, sizeof *speed);
+    if (!speed) {
+        ct__err_memory(&ct__ctx()->err, here, "rope", (size_t)rope->pairs * sizeof *speed);
+        return CT_NONE;
+    }
+    const double pairs = (double)rope->pairs,
+                 by = rope->grows * (double)length / (double)rope->long_from - (rope->grows - 1),
+                 theta = rope->theta * pow(by, pairs > 1 ? pairs / (pairs - 1) : 1);
+    for (int64_t i = 0; i < rope->pairs; i++) speed[i] = (float)(1 / pow(theta, (double)i / pairs));
+    ct_tensor made = ct_const_at(speed, CT_F32, CT_DIMS(rope->pairs), here);
+    ct__free(speed);
+    return made;
+}
+
 ct_turned ct__rope_at(const ct_rope *rope, ct_tensor positions, int64_t length, ct_loc here) {
-    const bool is_long = rope->long_speed && length > rope->long_from;
-    ct_tensor speed =
-        ct_const_at(is_long ? rope->long_speed : rope->speed, CT_F32, CT_DIMS(rope->pairs), here);
+    const bool is_long = rope->long_from && length > rope->long_from;
+    const double factor = is_long ? rope->long_factor : rope->factor;
+    ct_tensor speed = is_long && rope->grows > 0
+                          ? grown_speed(rope, length, here)
+                          : ct_const_at(is_long ? rope->long_speed : rope->speed, CT_F32,
+                                        CT_DIMS(rope->pairs), here);
     ct_tensor p = ct_cast_at(positions, CT_F32, here);
     ct_ints dims = {ct_rank(p) + 2, NULL};
     int64_t sizes[CT_MAX_RANK];
@@ -183,9 +226,9 @@ ct_turned ct__rope_at(const ct_rope *rope, ct_tensor positions, int64_t length, 
     dims.v = sizes;
     ct_tensor angle = ct_mul_at(ct_reshape_at(p, dims, here), speed, here); // (..., 1, pairs)
     ct_turned turned = {ct_cos_at(angle, here), ct_sin_at(angle, here)};
-    if (rope->factor != 1) {
-        turned.cos = ct_mul_at(turned.cos, ct_f(rope->factor), here);
-        turned.sin = ct_mul_at(turned.sin, ct_f(rope->factor), here);
+    if (factor != 1) {
+        turned.cos = ct_mul_at(turned.cos, ct_f(factor), here);
+        turned.sin = ct_mul_at(turned.sin, ct_f(factor), here);
     }
     return turned;
 }

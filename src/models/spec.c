@@ -161,19 +161,22 @@ typedef struct value {
     const char *word; // NULL: a number
 } value;
 
-// A key's value; false: it is not there, or null.
+// A key's value; false: it is not there, or null, which is 0 of a key behind a ?.
 static bool of_config(const reader *r, const char *key, size_t n, value *v) {
     char name[128];
+    const bool or_zero = n && *key == '?';
     if (n >= sizeof name) return false;
-    snprintf(name, n + 1, "%s", key);
+    snprintf(name, n + 1 - or_zero, "%s", key + or_zero);
     const json_t *j = json_object_get(r->config, name);
+    *v = (value){0};
+    if (or_zero && json_is_null(j)) return true;
     if (!j || json_is_null(j)) return false;
     *v = (value){json_is_boolean(j) ? json_is_true(j) : json_number_value(j),
                  json_is_string(j) ? json_string_value(j) : NULL};
     return json_is_boolean(j) || json_is_number(j) || json_is_string(j);
 }
 
-// `$key`, a number, a whole number's name, or a word.
+// `$key`, a number, a number's name, or a word.
 static bool term_value(const reader *r, const char *s, size_t n, bool word, value *v) {
     if (*s == '$') return of_config(r, s + 1, n - 1, v);
     char *end;
@@ -182,6 +185,10 @@ static bool term_value(const reader *r, const char *s, size_t n, bool word, valu
     const int which = setting_of(s, n);
     if (!word && which >= 0 && settings[which].kind == INTEGER) {
         v->number = (double)*(const int64_t *)((const char *)r->spec + settings[which].at);
+        return true;
+    }
+    if (!word && which >= 0 && settings[which].kind == REAL) {
+        v->number = *(const double *)((const char *)r->spec + settings[which].at);
         return true;
     }
     char *text = ct__arena(r->arena, n + 1);
@@ -205,6 +212,9 @@ static bool one_value(const reader *r, const char *s, size_t n, bool word, value
     return true;
 }
 
+// Of what a `$` begins, the key.
+static const char *name_of(const char *key) { return key + 1 + (key[1] == '?'); }
+
 static bool find_value(const reader *r, const char *expression, bool word, value *v) {
     for (const char *at = expression;; at++) {
         const size_t n = strcspn(at, "|");
@@ -214,7 +224,7 @@ static bool find_value(const reader *r, const char *expression, bool word, value
     }
     const char *key = strchr(expression, '$');
     return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path, "key \"%.*s\" is missing",
-                   key ? (int)strcspn(key + 1, "|+*/") : 0, key ? key + 1 : "");
+                   key ? (int)strcspn(name_of(key), "|+*/") : 0, key ? name_of(key) : "");
 }
 
 // The place of a word in a list of words with a space between; -1: none.
@@ -280,9 +290,7 @@ static bool set_sight(const reader *r, ct_layer_spec *layer, int64_t i) {
     } else if (s->chunk) {
         layer->sight = layer->rotates ? CT_SIGHT_CHUNK : CT_SIGHT_FULL;
     } else {
-        const json_t *from = json_object_get(r->config, "max_window_layers");
-        layer->sight =
-            is_sliding(s, i) && i >= json_integer_value(from) ? CT_SIGHT_SLIDING : CT_SIGHT_FULL;
+        layer->sight = is_sliding(s, i) && i >= s->first_sliding ? CT_SIGHT_SLIDING : CT_SIGHT_FULL;
     }
     if (layer->sight == CT_SIGHT_SLIDING && !s->window) layer->sight = CT_SIGHT_FULL;
     return true;
@@ -303,13 +311,22 @@ static void split_mlp(ct_spec *s) {
     s->mlp = kind == 1 ? CT_MLP_PLAIN : CT_MLP_GATED;
 }
 
+// What words of the row stand for only as long as the config does not say no.
+static void take_back(const json_t *config, ct_spec *s) {
+    if (s->qk_norm == CT_QK_UNIT && json_is_false(json_object_get(config, "use_qk_norm")))
+        s->qk_norm = CT_QK_NONE;
+    if (s->rope == CT_ROPE_PAIRS && json_is_false(json_object_get(config, "rope_interleave")))
+        s->rope = CT_ROPE_HALF;
+}
+
 static bool set_layers(reader *r) {
     ct_spec *s = r->spec;
     split_mlp(s);
+    take_back(r->config, s);
     const json_t *turns = json_object_get(r->config, "no_rope_layers"),
                  *dense = json_object_get(r->config, "mlp_only_layers"),
-                 *slides = json_object_get(r->config, "use_sliding_window");
-    if (json_is_false(slides)) s->window = 0;
+                 *sparse = json_object_get(r->config, "moe_layers");
+    if (!s->slides) s->window = 0;
     s->layer = ct__arena_zero(r->arena, (size_t)s->layers * sizeof *s->layer);
     if (!s->layer) return ct__err_memory(r->err, CT_NOWHERE, r->path, 0);
     for (int64_t i = 0; i < s->layers; i++) {
@@ -318,14 +335,59 @@ static bool set_layers(reader *r) {
         layer->rotates =
             s->rope != CT_ROPE_NONE &&
             (turn ? json_integer_value(turn) : !s->rope_interval || (i + 1) % s->rope_interval);
-        layer->experts = s->experts && i >= s->dense_first && (i + 1) % s->sparse_step == 0 &&
-                         !has_number(dense, i);
+        layer->experts = s->experts && (json_is_array(sparse) ? has_number(sparse, i)
+                                                              : i >= s->dense_first &&
+                                                                    (i + 1) % s->sparse_step == 0 &&
+                                                                    !has_number(dense, i));
         if (!set_sight(r, layer, i)) return false;
     }
     return true;
 }
 
 // ------------------------------------------------------------------------------------------- checks
+
+// Keys that change what is computed and that are not looked at, with the values that change nothing: a number,
+// words, and null, which is as if the key were not there. `of`: of these rows alone, or of all.
+static const struct {
+    const char *key, *of, *harmless;
+} unread[] = {
+    {"use_bidirectional_attention", NULL, "false"},
+    {"scale_attn_weights", NULL, "true"},
+    {"scale_attn_by_inverse_layer_idx", NULL, "false"},
+    {"add_cross_attention", NULL, "false"},
+    {"is_decoder", "bert roberta xlm-roberta distilbert modernbert", "false"},
+    {"position_embedding_type", "bert roberta xlm-roberta", "absolute"},
+    {"is_causal", "qwen2 qwen3 llama mistral", "true"},
+    {"clip_qkv", NULL, "0"},
+    {"moe_layer_freq", "deepseek_v2 deepseek_v3", "1"},
+    {"scoring_func", "deepseek_v2", "softmax"},
+    {"scoring_func", "deepseek_v3", "sigmoid"},
+    {"topk_method", "deepseek_v2", "greedy group_limited_greedy"},
+    {"topk_method", "deepseek_v3", "noaux_tc"},
+};
+
+static const char *text_of(const json_t *has, char out[64]) {
+    if (json_is_boolean(has)) return json_is_true(has) ? "true" : "false";
+    if (json_is_string(has)) return json_string_value(has);
+    if (!json_is_number(has)) return "a list";
+    snprintf(out, 64, "%g", json_number_value(has));
+    return out;
+}
+
+static bool check_unread(const reader *r) {
+    char number[64];
+    for (size_t i = 0; i < sizeof unread / sizeof *unread; i++) {
+        const json_t *has = json_object_get(r->config, unread[i].key);
+        if (!has || json_is_null(has)) continue;
+        if (unread[i].of && word_of(unread[i].of, r->spec->type) < 0) continue;
+        const char *text = text_of(has, number);
+        if (word_of(unread[i].harmless, text) >= 0) continue;
+        return ct__err(r->err, CT_E_UNSUPPORTED, CT_NOWHERE, r->path,
+                       "\"%s\" is %.60s, which is not computed: it must be %s%s", unread[i].key,
+                       text, strchr(unread[i].harmless, ' ') ? "one of: " : "", unread[i].harmless);
+    }
+    return true;
+}
 
 // Sizes that make a model. Limits are such that products of two of them, and of three where a weight has
 // so many axes, are numbers.
@@ -356,24 +418,17 @@ static bool check_sizes(const reader *r) {
     const struct {
         const char *name;
         int64_t value, most;
-    } counts[] = {{"context", s->context, INT32_MAX},
-                  {"experts", s->experts, 1 << 16},
-                  {"window", s->window, INT32_MAX},
-                  {"chunk", s->chunk, INT32_MAX},
-                  {"types", s->types, 1 << 16},
-                  {"positions", s->positions, INT32_MAX},
-                  {"latent", s->latent, 1 << 20},
-                  {"query_rank", s->query_rank, 1 << 20},
-                  {"plain_head", s->plain_head, s->head},
-                  {"rotary", s->rotary, s->head},
-                  {"first_position", s->first_position, s->positions},
-                  {"buckets", s->buckets, 4096},
-                  {"farthest", s->farthest, 1 << 20},
-                  {"begin", s->begin, s->vocab - 1},
-                  {"shared_hidden", s->shared_hidden, 1 << 26},
-                  {"state", s->state, 1 << 16},
-                  {"conv", s->conv, 64},
-                  {"step_rank", s->step_rank, 1 << 20}};
+    } counts[] = {
+        {"context", s->context, INT32_MAX},     {"experts", s->experts, 1 << 16},
+        {"window", s->window, INT32_MAX},       {"first_sliding", s->first_sliding, INT32_MAX},
+        {"chunk", s->chunk, INT32_MAX},         {"types", s->types, 1 << 16},
+        {"positions", s->positions, INT32_MAX}, {"latent", s->latent, 1 << 20},
+        {"query_rank", s->query_rank, 1 << 20}, {"plain_head", s->plain_head, s->head},
+        {"rotary", s->rotary, s->head},         {"first_position", s->first_position, s->positions},
+        {"buckets", s->buckets, 4096},          {"farthest", s->farthest, 1 << 20},
+        {"begin", s->begin, s->vocab - 1},      {"shared_hidden", s->shared_hidden, 1 << 26},
+        {"state", s->state, 1 << 16},           {"conv", s->conv, 64},
+        {"step_rank", s->step_rank, 1 << 20}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (counts[i].value < 0 || counts[i].value > counts[i].most)
             return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
@@ -419,7 +474,8 @@ bool ct__spec_read_as(const char *type, const char *path, const json_t *config, 
     if (!take_row(&r, row, 0)) return false;
     for (int i = 0; i < SETTINGS; i++)
         if (!set_value(&r, i)) return false;
-    return check_sizes(&r) && set_layers(&r) && ct__rope_read(path, r.config, arena, spec, err);
+    return check_sizes(&r) && check_unread(&r) && set_layers(&r) &&
+           ct__rope_read(path, r.config, arena, spec, err);
 }
 
 bool ct__spec_read(const char *path, const json_t *config, ct_arena *arena, ct_spec *spec,
@@ -440,9 +496,10 @@ const char *ct__spec_key(const char *type, const char *key, ct_arena *arena) {
     if (!row || which < 0 || !take_row(&r, row, 0)) return NULL;
     const char *expression = r.value[which] ? r.value[which] : settings[which].fallback;
     if (!expression || *expression != '$') return NULL;
-    const size_t n = strcspn(expression + 1, "|+*/");
-    if (expression[1 + n] && expression[1 + n] != '|') return NULL;
-    return ct__arena_printf(arena, "%.*s", (int)n, expression + 1);
+    expression = name_of(expression);
+    const size_t n = strcspn(expression, "|+*/");
+    if (expression[n] && expression[n] != '|') return NULL;
+    return ct__arena_printf(arena, "%.*s", (int)n, expression);
 }
 
 void ct__spec_row(const char *type, ct_arena *arena, ct_spec *spec) {

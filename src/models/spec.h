@@ -4,6 +4,8 @@
 // A row is a line of settings, "type: like=OTHER key=value ...". A value is a number, a word or a name; or, with
 // $, what config.json has under a key. Alternatives stand between bars, the first that is there counts:
 //     gemma: like=llama class=GemmaForCausalLM norm=rms1 act=$hidden_activation|$hidden_act tied=1
+// A key that is null is as one that is left out; with $? it is 0. The last alternative is what the architecture's authors
+// have where the key is left out, as their library's class has it: published configs leave out what is so.
 // So another architecture of a known family is one more line (architectures.c).
 #ifndef COTAN_MODELS_SPEC_H
 #define COTAN_MODELS_SPEC_H
@@ -33,7 +35,9 @@
     F(rotary, "0")  /* numbers of a head that turn; 0: the fraction $partial_rotary_factor */      \
     F(window, "0")  /* keys that a query of a sliding layer sees, its own the last; 0: all */      \
     F(sliding, "1") /* layers that no list names: n: all but every n-th, -n: but 0, n, 2 n */      \
-    F(chunk, "0")   /* keys and queries see each other in chunks of so many (layers in a list) */  \
+    F(slides, "$use_sliding_window|1") /* 0: none does, whatever the window */                     \
+    F(first_sliding, "$max_window_layers|0")                                                       \
+    F(chunk, "0") /* keys and queries see each other in chunks of so many (layers in a list) */    \
     F(gguf_pairs, "0")    /* in GGUF files neighbours turn together, where else halves do */       \
     F(rope_interval, "0") /* every so many layers does not turn; 0: all do */                      \
     F(parallel, "0")      /* attention and MLP read the same and are added at once */              \
@@ -70,8 +74,12 @@
       "$decoder_start_token_id|0") /* what is written begins with, where another text is read */
 
 #define CT_SPEC_REALS(F)                                                                           \
-    F(eps, "$rms_norm_eps|$layer_norm_eps|$layer_norm_epsilon|$norm_epsilon|$norm_eps|1e-5")       \
-    F(theta, "$rope_theta|10000")                                                                  \
+    F(usual_eps, "1e-5") /* usual: where the config does not say it */                             \
+    F(eps, "$rms_norm_eps|$layer_norm_eps|$layer_norm_epsilon|$norm_epsilon|$norm_eps|usual_eps")  \
+    F(usual_theta, "10000")                                                                        \
+    F(theta, "$rope_theta|usual_theta")                                                            \
+    F(local_theta, "$rope_local_base_freq|$local_rope_theta|0") /* of sliding layers; 0: theta */  \
+    F(turned, "1")   /* fraction of a head that turns, where the config does not say it */         \
     F(scale, "0")    /* of scores; 0: 1 / sqrt(scale_of) */                                        \
     F(scale_of, "0") /* 0: the width of a head */                                                  \
     F(softcap, "0")  /* of scores */                                                               \
@@ -144,9 +152,11 @@ typedef struct ct_layer_spec {
 // How fast each pair of a head's numbers turns: radians a position.
 typedef struct ct_rope {
     float *speed, *long_speed; // (pairs); long_speed: of texts longer than long_from, or NULL
-    int64_t pairs, long_from;
-    double factor;       // what turned numbers are multiplied by
-    double score_factor; // what scores are multiplied by (DeepSeek's mscale, squared)
+    int64_t pairs, long_from;  // long_from: 0: texts of all lengths turn alike
+    double long_factor;        // `factor` of texts longer than long_from
+    double theta, grows;       // dynamic: theta grows with what such a text has more, by this
+    double factor;             // what turned numbers are multiplied by
+    double score_factor;       // what scores are multiplied by (DeepSeek's mscale, squared)
 } ct_rope;
 
 typedef struct ct_spec {

@@ -184,6 +184,20 @@ def test_a_vocabulary_that_does_not_fit(model, tmp_path):
             assert said.split(": ", 2)[2] == f"pretrained_load: the tokenizer of {folder} has 301 tokens, its weights know 300\n"
 
 
+def test_long_factors_are_asked_for(tmp_path):
+    """Texts within the context from before it was stretched are written with short factors, unless there shall be room for longer ones."""
+    recorded, folder = np.load(lm.RECORDED), tmp_path / "model"
+    config, shapes = (json.loads(str(recorded[f"phi3_long.{what}"])) for what in ("config", "shapes"))
+    lm.save(folder, config | {"eos_token_id": None}, shapes)
+    lm.save_tokenizer(folder)
+    usual, short, long = (cotan("run", folder, "--raw", "--prompt", "hello wo", "--temperature", 0, "--length", 10, *more)
+                          for more in ((), ("--context", 24), ("--context", 25)))
+    assert usual == short != long
+    said = cotan("run", folder, "--raw", "--prompt", "hello " * 5, fails=1)
+    assert said.split(": ", 2)[2] == ("engine_add: the prompt has 30 tokens; it must have 1 to 23, one less than the context\n"
+                                      "  hint: the model stretches texts beyond 24 tokens; a larger context than that has to be asked for\n")
+
+
 def test_what_is_no_model(model, tmp_path):
     assert cotan("run", tmp_path / "nothing", fails=1).startswith("cotan: ")
     assert "temperature" in cotan("run", model, "--temperature", -1, fails=2)

@@ -57,6 +57,18 @@ def test_a_conversation(server):
     assert again["choices"][0]["message"] == message
 
 
+def test_a_stretched_model_has_its_original_context(tmp_path):
+    """Of which short texts are not stretched; more has to be asked for."""
+    folder = make_model(tmp_path / "long", context=64)
+    config = json.loads((folder / "config.json").read_text())
+    stretch = {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}}
+    (folder / "config.json").write_text(json.dumps(config | stretch))
+    for more, context in ((), 64), (("--context", 256), 256):
+        s = Server(folder, *more)
+        assert s.ask("/v1/models/long")[1]["max_model_len"] == context
+        assert s.stop() == 0, s.errors
+
+
 def test_zero_bytes(server):
     """What a model of bytes may say comes back in the next turn."""
     read = [server.say("/v1/chat/completions", **ASK | {"messages": [{"role": "user", "content": text}]})["usage"]["prompt_tokens"]

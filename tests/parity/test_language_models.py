@@ -31,8 +31,8 @@ def fill(model, folder):
     return type(model).from_pretrained(folder, attn_implementation="eager").eval().float(), shapes
 
 
-def run(mode, name, folder, tmp_path, *more, written=lm.WRITTEN):
-    np.savez(tmp_path / "in.npz", ids=lm.IDS, **({"written": written} if name in lm.PAIRS else {}))
+def run(mode, name, folder, tmp_path, *more, written=lm.WRITTEN, ids=lm.IDS):
+    np.savez(tmp_path / "in.npz", ids=ids, **({"written": written} if name in lm.PAIRS else {}))
     done = subprocess.run([PROGRAM, mode, folder, tmp_path / "in.npz", tmp_path / "out.npz", *more], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return dict(np.load(tmp_path / "out.npz"))

@@ -15,6 +15,7 @@ import cotan  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from support import language_models as lm  # noqa: E402
+from support.gguf import gguf  # noqa: E402
 
 RECORDED = np.load(lm.RECORDED)
 TEXT = "Now is the winter of our discontent"
@@ -484,3 +485,40 @@ def test_the_page(tmp_path, monkeypatch, capsys):
         exec(compile(block, "the page", "exec"), names)
     assert (tmp_path / "trained/tokenizer.json").exists() and "user: Hello" in capsys.readouterr().out
     assert names["logits"].shape == (1, 5, 96) and names["vectors"].shape == (2, 32)
+
+
+# ---------------------------------------------------------------------------------------------- encoders in GGUF
+
+BERT = {"embeddings.word_embeddings": "token_embd", "embeddings.LayerNorm": "token_embd_norm", "embeddings.position_embeddings": "position_embd",
+        "embeddings.token_type_embeddings": "token_types", "attention.self.query": "attn_q", "attention.self.key": "attn_k",
+        "attention.self.value": "attn_v", "attention.output.dense": "attn_output", "attention.output.LayerNorm": "attn_output_norm",
+        "intermediate.dense": "ffn_up", "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm"}
+
+
+@pytest.mark.parametrize("number, pooling", [(1, "mean"), (2, "cls"), (3, "last"), (None, "mean")])
+def test_a_bert_in_gguf(number, pooling, tmp_path):
+    """Vectors are those of the folder's hidden states, pooled as the file's number says."""
+    config, shapes = (json.loads(str(RECORDED[f"bert.{what}"])) for what in ("config", "shapes"))
+    lm.save(tmp_path / "folder", config, shapes)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"] + [f"\u2581{c}" for c in "abcdefghijklmnopqrstuvwxyz"] + [f"{a}{b}" for a in "abcdef" for b in "ghijklmnopq"]
+    pairs = {"general.architecture": "bert", **{f"bert.{k}": v for k, v in {
+        "block_count": 3, "context_length": 128, "embedding_length": 32, "feed_forward_length": 48, "attention.head_count": 4,
+        "attention.layer_norm_epsilon": 1e-12, "attention.causal": False, **({} if number is None else {"pooling_type": number})}.items()},
+        "tokenizer.ggml.model": "bert", "tokenizer.ggml.tokens": words, "tokenizer.ggml.token_type": ("i32", [3, 2, 3, 3] + [1] * 92),
+        "tokenizer.ggml.bos_token_id": 2, "tokenizer.ggml.cls_token_id": 2, "tokenizer.ggml.seperator_token_id": 3,
+        "tokenizer.ggml.unknown_token_id": 1, "tokenizer.ggml.padding_token_id": 0}
+    tensors = {}
+    for full, shape in shapes.items():
+        if not full.startswith("bert."):
+            continue
+        base, end = full.removeprefix("bert.").rsplit(".", 1)
+        own = f"blk.{base.split('.')[2]}.{BERT[base.split('.', 3)[3]]}" if base.startswith("encoder") else BERT[base]
+        x = lm.weight(full, tuple(shape))
+        tensors[f"{own}.{end}"] = 0, x.shape[::-1], x.tobytes()
+    (tmp_path / "m.gguf").write_bytes(gguf(pairs, tensors))
+    m, text = cotan.lm.load(tmp_path / "m.gguf"), "a b c d e"
+    ids = m.tokenizer.encode(text)
+    assert len(set(ids)) > 4
+    hidden = cotan.lm.load(tmp_path / "folder").hidden(np.array([ids], np.int32)).numpy()[0]
+    want = {"mean": hidden.mean(0), "cls": hidden[0], "last": hidden[-1]}[pooling]
+    np.testing.assert_allclose(m.embed(text), want / np.linalg.norm(want), rtol=1e-5, atol=1e-6)

@@ -144,6 +144,41 @@ def test_experts(tmp_path):
     assert_same_bits(placed, steps)
 
 
+NEOX = {"gpt_neox.embed_in": "token_embd", "gpt_neox.final_layer_norm": "output_norm", "embed_out": "output", "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm", "attention.query_key_value": "attn_qkv", "attention.dense": "attn_output",
+        "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down"}
+
+
+@pytest.mark.parametrize("turned", [2, 8], ids=["a quarter turns", "all turns"])
+@pytest.mark.parametrize("parallel", [True, False], ids=["at once", "one after the other"])
+def test_gpt_neox(parallel, turned, tmp_path):
+    """Attention and MLP at once or one after the other, as the file has it; queries, keys and values of all heads stand together."""
+    config, shapes = config_of("gpt_neox")
+    config["use_parallel_residual"], config["rope_parameters"]["partial_rotary_factor"] = parallel, turned / 8
+    lm.save(tmp_path / "folder", config, shapes)
+    pairs = {"general.architecture": "gptneox", **{f"gptneox.{k}": v for k, v in {
+        "block_count": 3, "context_length": 128, "embedding_length": 32, "feed_forward_length": 48, "attention.head_count": 4,
+        "attention.layer_norm_epsilon": 1e-5, "use_parallel_residual": parallel, **({"rope.dimension_count": turned} if turned < 8 else {})}.items()}}
+    tensors = {}
+    for full, shape in shapes.items():
+        base, end = full.rsplit(".", 1)
+        part, x = base.split(".", 3), lm.weight(full, tuple(shape))
+        if "query_key_value" in full:
+            x = np.ascontiguousarray(x.reshape(4, 3, 8, -1).swapaxes(0, 1).reshape(x.shape))
+        own = f"blk.{part[2]}.{NEOX[part[3]]}" if ".layers." in base else NEOX[base]
+        tensors[f"{own}.{end}"] = F32, x.shape[::-1], x.tobytes()
+    want, got = (run("logits", path, tmp_path)["logits"] for path in (tmp_path / "folder", put(tmp_path, pairs, tensors)))
+    assert abs(got - want).max() < 1e-5 * abs(want).max()
+
+
+def test_a_linear_factor_of_old_files(tmp_path):
+    config, pairs, tensors, numbers = made("llama2", "llama", **{"rope.scale_linear": 4.0})
+    _, newer, _, _ = made("llama2", "llama", **{"rope.scaling.type": "linear", "rope.scaling.factor": 4.0})
+    _, plain, _, _ = made("llama2", "llama")
+    old, new, none = (run("logits", put(tmp_path, p, tensors), tmp_path)["logits"] for p in (pairs, newer, plain))
+    assert (old == new).all() and abs(old - none).max() > 0.1
+
+
 def fault(tmp_path, pairs, tensors):
     text = run("logits", put(tmp_path, pairs, tensors), tmp_path, fails=True)
     return text.replace(str(tmp_path / "m.gguf"), "FILE").split(": ", 2)[2].strip()
@@ -159,6 +194,8 @@ def test_faults(tmp_path):
     assert fault(tmp_path, pairs | {"general.architecture": "own"}, tensors) == (
         'FILE: "general.architecture" is "own", an architecture that is not known')
     assert fault(tmp_path, {k: v for k, v in pairs.items() if "embedding" not in k}, tensors) == 'FILE: key "hidden_size" is missing'
+    _, qwen, own, _ = made("qwen2", "qwen2", **{"attention.causal": False})
+    assert fault(tmp_path, qwen, own) == 'FILE: "is_causal" is false, which is not computed: it must be true'
     assert fault(tmp_path, pairs | {"phi3.attention.head_count": 0}, tensors) == "FILE: heads is 0, it must be 1 to 1048576"
 
 

@@ -202,3 +202,40 @@ def test_what_remains(options, kept, tmp_path):
     got, keep = lm.process(PROGRAM, tmp_path, **options), kept(probabilities(scores))
     assert sorted(np.flatnonzero(got > -np.inf)) == sorted(keep)
     np.testing.assert_allclose(got[keep], scores[keep], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name, change, text", [
+    ("gemma3", {"use_bidirectional_attention": True}, '"use_bidirectional_attention" is true, which is not computed: it must be false'),
+    ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, '"scale_attn_by_inverse_layer_idx" is true, which is not computed: it must be false'),
+    ("gpt2", {"scale_attn_weights": False}, '"scale_attn_weights" is false, which is not computed: it must be true'),
+    ("bert", {"is_decoder": True}, '"is_decoder" is true, which is not computed: it must be false'),
+    ("roberta", {"position_embedding_type": "relative_key"}, '"position_embedding_type" is relative_key, which is not computed: it must be absolute'),
+    ("llama2", {"clip_qkv": 8.5}, '"clip_qkv" is 8.5, which is not computed: it must be 0'),
+    ("qwen2", {"is_causal": False}, '"is_causal" is false, which is not computed: it must be true'),
+    ("deepseek_v2", {"scoring_func": "sigmoid"}, '"scoring_func" is sigmoid, which is not computed: it must be softmax'),
+    ("deepseek_v3", {"topk_method": ["greedy"]}, '"topk_method" is a list, which is not computed: it must be noaux_tc'),
+    ("deepseek_v2", {"topk_method": "own"}, '"topk_method" is own, which is not computed: it must be one of: greedy group_limited_greedy'),
+])
+def test_a_key_that_is_not_computed(name, change, text, tmp_path):
+    config, shapes = config_of(name)
+    assert fault(tmp_path, config | change, shapes) == "MODEL/config.json: " + text
+
+
+def test_keys_that_change_nothing(tmp_path):
+    config, shapes = config_of("gpt2")
+    lm.save(tmp_path / "model", config | {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": None, "is_decoder": True}, shapes)
+    run("logits", tmp_path / "model", tmp_path)
+
+
+# What the config says where its key is left out or null: ("$?key" tells the two apart).
+@pytest.mark.parametrize("key, left_out", [("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0), ("sliding_window", 4096)])
+def test_null_is_not_left_out(key, left_out, tmp_path):
+    config, shapes = config_of("gemma2")
+    given = {"left out": {k: v for k, v in config.items() if k != key}, "null": config | {key: None}, "said": config | {key: left_out},
+             "none": config | {key: 0}}
+    got = {}
+    for name, one in given.items():
+        lm.save(tmp_path / name, one, shapes)
+        got[name] = run("logits", tmp_path / name, tmp_path)["logits"]
+    assert (got["left out"] == got["said"]).all() and (got["null"] == got["none"]).all()
+    assert key == "sliding_window" or abs(got["null"] - got["said"]).max() > 1e-3  # no text is so long
