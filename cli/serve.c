@@ -130,6 +130,7 @@ static void end_requests(listener *l) {
         while (busy_requests(l) && seconds_now() < until)
             if (look_on(l, 0)) _exit(EXIT_INTERRUPTED);
     }
+    if (busy_requests(l)) _exit(EXIT_INTERRUPTED); // vectors of many texts, which nothing cancels
 }
 
 // A file that cannot be read to its end, or a step that lasts, does not hold the process.
@@ -181,6 +182,8 @@ static const char examples[] =
     "      \"content\": \"Hello\"}]}'\n"
     "  cotan serve small.gguf large.gguf --name small,large --parallel 64\n"
     "  COTAN_API_KEY=secret cotan serve my-model --host 0.0.0.0\n";
+
+enum { QUEUE = 1024 };
 
 int run_serve(int argc, char **argv) {
     server s = {.is = {.host = "127.0.0.1", .timeout = 60}};
@@ -236,6 +239,7 @@ int run_serve(int argc, char **argv) {
     };
     if (!parse(&c, argc, argv, &name, &status)) return status;
     is->port = (int64_t)port.value;
+    if (!is->queue) is->queue = QUEUE;
     status = read_keys(is, keys, key_file);
     if (status == EXIT_DONE) status = list_models(&s, argv, c.n_words, names);
     if (status == EXIT_DONE && use_machine(&is->machine, c.name, &status)) {

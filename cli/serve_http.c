@@ -144,11 +144,16 @@ static ssize_t read_stream(void *user, uint64_t at, char *to, size_t most) {
     return n ? (ssize_t)n : x->out.failed ? MHD_BREAK_OFF : MHD_ALL_SENT;
 }
 
-static void add_cors(const server *s, mhd_response *response) {
+// Clients send headers of their own (x-stainless-os ...): a page that is let in may send what it asks for.
+static void add_cors(const server *s, mhd_connection *connection, mhd_response *response) {
     if (!s->is.cors) return;
+    static const char names[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ";
+    const char *asked = header(connection, "Access-Control-Request-Headers");
+    const bool sound = asked && *asked && strlen(asked) < 1000 && !asked[strspn(asked, names)];
     mhd.add_response_header(response, "Access-Control-Allow-Origin", s->is.cors);
     mhd.add_response_header(response, "Access-Control-Allow-Headers",
-                            "Authorization, Content-Type");
+                            sound ? asked : "Authorization, Content-Type");
     mhd.add_response_header(response, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
     mhd.add_response_header(response, "Vary", "Origin");
 }
@@ -175,7 +180,7 @@ static int send_reply(exchange *x, mhd_connection *connection) {
     // What was asked is not read as anything else by a browser.
     mhd.add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (atomic_load(&x->server->stopping)) mhd.add_response_header(response, "Connection", "close");
-    add_cors(x->server, response);
+    add_cors(x->server, connection, response);
     const int sent = mhd.queue_response(connection, (unsigned)x->code, response);
     mhd.destroy_response(response);
     set_deadline(x->watch, true, (double)x->server->is.timeout);

@@ -121,6 +121,12 @@ static bool add_choice(writing *w, choice *c, const wanted *is, const given_prom
 
 writing *start_writing(exchange *x, model *m, const wanted *is, const given_prompt *prompts,
                        size_t n) {
+    const int64_t most = m->server->is.queue, all = (int64_t)n * (int64_t)is->n;
+    if (all > most) {
+        refuse_request(x, 400, "n", "%lld texts are asked for at once, at most %lld may wait",
+                       (long long)all, (long long)most);
+        return NULL;
+    }
     writing *w = calloc(1, sizeof *w);
     if (!w) {
         refuse_request(x, 500, NULL, "there is no memory for the request");
@@ -142,8 +148,13 @@ writing *start_writing(exchange *x, model *m, const wanted *is, const given_prom
         return w;
     }
     const bool full = ct_error_code() == CT_E_LIMIT, wrong = ct_error_code() == CT_E_ARGUMENT;
-    if (full) x->retry_after = 1;
-    refuse_failed(x, full ? 429 : wrong ? 400 : 500, NULL);
+    if (full) {
+        x->retry_after = 1;
+        refuse_request(x, 429, NULL, "%lld texts wait, no more may: try again later",
+                       (long long)most);
+    } else {
+        refuse_failed(x, wrong ? 400 : 500, NULL);
+    }
     free_writing(w);
     return NULL;
 }

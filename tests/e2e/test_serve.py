@@ -429,6 +429,8 @@ def test_a_full_queue(slow):
     wait_for(lambda: slow.metric("cotan_texts_waiting") == 1)
     status, said, headers = slow.ask(OLD, {"prompt": "dog", "max_tokens": 1})
     assert status == 429 and headers["Retry-After"] == "1" and said["error"]["type"] == "rate_limit_error", said
+    assert slow.refused(OLD, {"prompt": "dog", "max_tokens": 1, "n": 2}) == (400, "2 texts are asked for at once, at most 1 may wait")
+    assert re.fullmatch(r"\d texts wait, no more may: try again later", said["error"]["message"]), said
     for c, reply in runs:
         reply.read()
         c.close()
@@ -451,6 +453,17 @@ def test_keys(model, tmp_path):
         assert s.stop() == 0
 
 
+def test_vectors_do_not_hold_the_end(model):
+    """Texts whose vectors are asked for are not cancelled: the server does not wait for them."""
+    s = Server(model)
+    c = s.connect()
+    c.request("POST", "/v1/embeddings", json.dumps({"input": ["the quick brown fox " * 60] * 2000}))
+    time.sleep(1)
+    began = time.monotonic()
+    assert s.stop() in (0, 130) and time.monotonic() - began < 20
+    c.close()
+
+
 def test_pages_of_other_places(server, model):
     own = {"Origin": server.url}
     assert server.ask("/v1/models", headers=own)[0] == 200
@@ -464,6 +477,10 @@ def test_pages_of_other_places(server, model):
         assert status == 200 and headers["Access-Control-Allow-Origin"] == "https://example.org"
         status, _, headers = open_.ask(CHAT, method="OPTIONS", headers={"Origin": "https://example.org"})
         assert status == 204 and "Authorization" in headers["Access-Control-Allow-Headers"]
+        asked = "authorization,content-type,x-stainless-os"
+        for ask, allowed in ((asked, asked), ("x-a: b", "Authorization, Content-Type")):
+            headers = open_.ask(CHAT, method="OPTIONS", headers={"Origin": "https://example.org", "Access-Control-Request-Headers": ask})[2]
+            assert headers["Access-Control-Allow-Headers"] == allowed
     finally:
         assert open_.stop() == 0
 
