@@ -242,13 +242,16 @@ static talk *new_talk(exchange *x, bool chat) {
     return t;
 }
 
-// What is echoed has log-probabilities as what is written has.
+// What is echoed has log-probabilities as what is written has; the choices of a prompt share them.
 static bool echo_likely(exchange *x, talk *t) {
     char why[512];
-    for (size_t i = 0; t->echo && t->likely && i < t->w->n; i++)
-        if (!add_prompt_likely(&t->w->choices[i], &t->prompts[i / t->w->each], (size_t)t->is.likely,
-                               why))
+    for (size_t i = 0; t->echo && t->likely && i < t->w->n; i++) {
+        choice *own = &t->w->choices[i], *first = own - i % t->w->each;
+        if (own == first &&
+            !add_prompt_likely(own, &t->prompts[i / t->w->each], (size_t)t->is.likely, why))
             return refuse_request(x, 400, "echo", "%s", why);
+        if (own != first) json_array_extend(own->likely, first->likely);
+    }
     return true;
 }
 
