@@ -125,6 +125,7 @@ double seconds_now(void); // of a clock that only goes forward
 
 // Of a connection, for who looks after all of them: while `writing` is there, a client that goes away ends it.
 void watch_writing(struct watch *watch, writing *w); // NULL: there is none any more
+bool nobody_waits(void *exchange); // its client has gone away, so that no more need be computed
 
 typedef struct listener listener;
 // NULL: `*status` is what the process ends with, and what was to be said has been said.

@@ -36,7 +36,8 @@ static bool embed(exchange *x, model *m, const id_list *ids, const char *param, 
         texts[i] = (ct_lm_text){.ids = ids[i].ids, .n_ids = ids[i].n};
         all->tokens += ids[i].n;
     }
-    if (ok && !read_vectors(m, texts, all->n, all->v, (ct_embed_options){.how = m->embeds}, why))
+    const ct_embed_options o = {.how = m->embeds, .stop = nobody_waits, .user = x};
+    if (ok && !read_vectors(m, texts, all->n, all->v, o, why))
         ok = refuse_request(x, 400, param, "%s", why);
     free(texts);
     return ok;

@@ -54,6 +54,8 @@ static bool client_is_gone(const watch *w) {
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
+bool nobody_waits(void *user) { return client_is_gone(((const exchange *)user)->watch); }
+
 void look_after(listener *l) {
     const double now = seconds_now();
     pthread_mutex_lock(&l->lock);

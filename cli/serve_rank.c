@@ -9,12 +9,17 @@ enum { MOST_INPUTS = 2048 };
 
 // What a request wants of all of its texts.
 typedef struct asked {
+    exchange *x;
     bool truncate, raw;
     int64_t tokens; // that were read
 } asked;
 
 static ct_embed_options options_of(const model *m, asked *a) {
-    return (ct_embed_options){.how = m->embeds, .truncate = a->truncate, .tokens = &a->tokens};
+    return (ct_embed_options){.how = m->embeds,
+                              .truncate = a->truncate,
+                              .tokens = &a->tokens,
+                              .stop = nobody_waits,
+                              .user = a->x};
 }
 
 static ct_lm_text text_of(const json_t *string) {
@@ -151,7 +156,7 @@ bool answer_rerank(exchange *x) {
     const char *query = NULL;
     bool with_documents = false, with_texts = false;
     ct_num top = {0};
-    asked a = {0};
+    asked a = {.x = x};
     const field fields[] = {{"query", FIELD_TEXT, .out = &query},
                             {"documents", FIELD_LIST, .out = &documents},
                             {"texts", FIELD_LIST, .out = &own},
@@ -223,7 +228,7 @@ static json_t *class_list(const model *m, const float *scores, int64_t labels) {
 }
 
 bool answer_predict(exchange *x) {
-    asked a = {0};
+    asked a = {.x = x};
     char why[512];
     const field fields[] = {{"truncate", FIELD_FLAG, .out = &a.truncate},
                             {"raw_scores", FIELD_FLAG, .out = &a.raw}};
@@ -260,7 +265,7 @@ bool answer_predict(exchange *x) {
 // ------------------------------------------------------------------------------------------- vectors
 
 bool answer_tei_embed(exchange *x) {
-    asked a = {0};
+    asked a = {.x = x};
     char why[512];
     bool normalise = true;
     const field fields[] = {{"truncate", FIELD_FLAG, .out = &a.truncate},

@@ -464,6 +464,20 @@ def test_vectors_do_not_hold_the_end(model):
     c.close()
 
 
+def test_vectors_that_nobody_waits_for(model):
+    """A client that goes away ends the making of its vectors: the next one does not wait for them."""
+    s = Server(model)
+    try:
+        c = s.connect()
+        c.request("POST", "/v1/embeddings", json.dumps({"input": ["the quick brown fox " * 60] * 2000}))
+        time.sleep(1)
+        c.close()
+        began = time.monotonic()
+        assert len(s.say("/v1/embeddings", input="fox")["data"]) == 1 and time.monotonic() - began < 10
+    finally:
+        assert s.stop() == 0
+
+
 def test_pages_of_other_places(server, model):
     own = {"Origin": server.url}
     assert server.ask("/v1/models", headers=own)[0] == 200
