@@ -1,6 +1,7 @@
 // What the files beside a tokenizer say of its special tokens.
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -28,6 +29,56 @@ static bool read_object(const char *folder, const char *name, json_t **root, ct_
                        ct__printable(where.text, strlen(where.text), shown, sizeof shown));
     return true;
 }
+
+// ---------------------------------------------------------------------------------- added tokens
+
+static bool flag(const json_t *of, const char *key, bool otherwise) {
+    const json_t *value = json_object_get(of, key);
+    return json_is_boolean(value) ? json_is_true(value) : otherwise;
+}
+
+static bool add(ct_tokenizer *t, const char *text, size_t n, int64_t id, const json_t *of,
+                ct_err *err) {
+    enum { MOST_ADDED = 1 << 16 };
+    if (!n || ct__lexicon_id(&t->added_vocab, text, n) >= 0) return true;
+    if (id < 0 || id >= (int64_t)t->model.vocab.n_ids + MOST_ADDED)
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->place,
+                       "an added token has id %lld, behind a vocabulary of %zu", (long long)id,
+                       (size_t)t->model.vocab.n_ids);
+    ct_added a = {.n = n,
+                  .id = (int32_t)id,
+                  .special = flag(of, "special", false),
+                  .normalized = flag(of, "normalized", false),
+                  .single_word = flag(of, "single_word", false),
+                  .lstrip = flag(of, "lstrip", false),
+                  .rstrip = flag(of, "rstrip", false)};
+    a.text = ct__tokenizer_keep(t, text, n, err);
+    return a.text && ct__tokenizer_add(t, &a, err);
+}
+
+bool ct__tokenizer_read_added(ct_tokenizer *t, const char *folder, ct_err *err) {
+    json_t *root, *value;
+    const char *key;
+    if (!read_object(folder, "tokenizer_config.json", &root, err)) return false;
+    bool ok = true;
+    json_object_foreach(json_object_get(root, "added_tokens_decoder"), key, value) {
+        const json_t *text = json_object_get(value, "content");
+        char *end;
+        const long long id = strtoll(key, &end, 10);
+        if (ok && json_is_string(text) && end != key && !*end)
+            ok = add(t, json_string_value(text), json_string_length(text), id, value, err);
+    }
+    json_decref(root);
+    if (!ok || !read_object(folder, "added_tokens.json", &root, err)) return false;
+    json_object_foreach(root, key, value) {
+        if (ok && json_is_integer(value))
+            ok = add(t, key, strlen(key), json_integer_value(value), NULL, err);
+    }
+    json_decref(root);
+    return ok;
+}
+
+// ----------------------------------------------------------------------------------------- roles
 
 static const char *const keys[CT_TOKEN_ROLES] = {"bos_token", "eos_token", "unk_token",
                                                  "pad_token"};

@@ -286,6 +286,7 @@ static bool load(ct_tokenizer *t, const char *path, ct_err *err) {
     }
     if (folder)
         return find_file(path, file, err) && read_file(t, file, err) &&
+               (ct__ends_with(file, ".json") || ct__tokenizer_read_added(t, path, err)) &&
                ct__tokenizer_finish(t, err) && ct__tokenizer_read_specials(t, path, err);
     return read_file(t, path, err) && ct__tokenizer_finish(t, err);
 }

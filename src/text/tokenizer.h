@@ -187,6 +187,8 @@ bool ct__tokenizer_read_sentencepiece(ct_tokenizer *t, const void *bytes, size_t
 bool ct__tokenizer_read_tiktoken(ct_tokenizer *t, const char *text, size_t n,
                                  const ct_tiktoken_options *options, ct_err *err);
 bool ct__tokenizer_read_gguf(ct_tokenizer *t, const ct_gguf_vocab *vocab, ct_err *err);
+// Tokens that a folder without tokenizer.json adds to its model's: tokenizer_config.json's and added_tokens.json's.
+bool ct__tokenizer_read_added(ct_tokenizer *t, const char *folder, ct_err *err);
 bool ct__tokenizer_read_specials(ct_tokenizer *t, const char *folder, ct_err *err);
 // The files of what ct_train_bpe learns: tokenizer.json, and tokenizer_config.json beside it.
 bool ct__train_bpe(const char *const *paths, size_t n, const ct_bpe_options *options, ct_text *file,
