@@ -16,7 +16,8 @@ extern "C" {
 CT_API CT_MUST_USE bool ct_hub_folder_at(const char *name, char *path, size_t n, ct_loc here);
 #define ct_hub_folder(name, path, n) ct_hub_folder_at((name), (path), (n), CT_HERE)
 // The folder with the files of a revision of it: a branch, a tag or a commit's 40 digits; NULL:
-// main. False also where it is not in the cache.
+// main. ORG/NAME:TAG and ORG/NAME/FILE are a file of it: the GGUF file whose name has the tag, of several parts the first.
+// False also where it is not in the cache.
 CT_API CT_MUST_USE bool ct_hub_find_at(const char *name, const char *revision, char *path, size_t n,
                                        ct_loc here);
 #define ct_hub_find(name, revision, path, n)                                                       \

@@ -1,6 +1,8 @@
+#define _GNU_SOURCE
 #include "io/hub.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +77,55 @@ static bool read_ref(const char *folder, const char *revision, char commit[COMMI
     return ok;
 }
 
-bool ct__hub_find(const char *name, const char *revision, char *path, size_t n, ct_err *err) {
+// ----------------------------------------------------------------------------------- files of models
+
+// A tag is a word of the file's name, whatever its case: Q4_K_M.
+static bool has_tag(const char *name, const char *tag) {
+    const size_t n = strlen(tag);
+    for (const char *at = name; (at = strcasestr(at, tag)); at++) {
+        const bool begins = at == name || !isalnum((unsigned char)at[-1]);
+        if (begins && !isalnum((unsigned char)at[n]) && at[n] != '_') return true;
+    }
+    return false;
+}
+
+typedef struct tagged {
+    const char *tag;
+    char file[256]; // the first of them by name, which is the first part of several
+} tagged;
+static void look_at(int folder, const char *name, void *user) {
+    tagged *t = user;
+    (void)folder;
+    if (strlen(name) >= sizeof t->file || !ct__ends_with(name, ".gguf") ||
+        strcasestr(name, "mmproj") || !has_tag(name, t->tag))
+        return;
+    if (!*t->file || strcmp(name, t->file) < 0) snprintf(t->file, sizeof t->file, "%s", name);
+}
+
+// Puts the file that `which`, ":TAG" or "/FILE", is of the folder behind its path.
+static bool find_file(const char *name, const char *which, char *path, size_t n, ct_err *err) {
+    char shown[CT_PRINTABLE];
+    struct stat st;
+    tagged t = {.tag = which + 1};
+    const char *file = which + 1;
+    if (*which == ':') {
+        if (*t.tag) ct__each_inside(AT_FDCWD, path, look_at, &t);
+        file = t.file;
+    }
+    const size_t own = strlen(path);
+    const bool fits = own + strlen(file) + 2 <= n;
+    if (fits) snprintf(path + own, n - own, "/%s", file);
+    if (fits && *file && !strstr(file, "..") && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+        return true;
+    path[own] = '\0';
+    ct__err(err, CT_E_FILE, CT_NOWHERE, name, "in the cache it has no %s%s",
+            *which == ':' ? "GGUF file of " : "file ",
+            ct__printable(which + 1, strlen(which + 1), shown, sizeof shown));
+    ct__err_hint(err, "cotan pull %s%s", name, which);
+    return false;
+}
+
+static bool find_folder(const char *name, const char *revision, char *path, size_t n, ct_err *err) {
     char folder[4096], commit[COMMIT + 1], shown[CT_PRINTABLE];
     struct stat st;
     if (!ct__hub_folder(name, folder, sizeof folder, err)) return false;
@@ -92,6 +142,16 @@ bool ct__hub_find(const char *name, const char *revision, char *path, size_t n, 
             ct__printable(revision, strlen(revision), shown, sizeof shown), folder);
     ct__err_hint(err, "cotan pull %s", name);
     return false;
+}
+
+bool ct__hub_find(const char *name, const char *revision, char *path, size_t n, ct_err *err) {
+    char model[2 * MOST_NAME];
+    const char *slash = strchr(name, '/');
+    const size_t own = slash ? (size_t)(slash - name) + 1 + strcspn(slash + 1, ":/") : 0;
+    if (!own || own >= sizeof model || !name[own]) return find_folder(name, revision, path, n, err);
+    memcpy(model, name, own);
+    model[own] = '\0';
+    return find_folder(model, revision, path, n, err) && find_file(model, name + own, path, n, err);
 }
 
 // ------------------------------------------------------------------------------------------ public

@@ -97,6 +97,14 @@ def test_one_file_of_gguf(mirror, pull, tmp_path):
                                      "small-Q4_K_M.gguf, small-Q4_K_S.gguf, small-Q8_0-00001-of-00002.gguf\n")
     assert pull("org/small/no.gguf").err == "cotan: pull: org/small: no file of it is \"no.gguf\"\n"
     assert pull("org/small:Q4_K_M").returncode == 0 and snapshot(tmp_path) == {"small-Q4_K_M.gguf": b"q4"}
+    # What was brought is named as it was.
+    def info(name):
+        env = os.environ | {"HF_HUB_CACHE": str(tmp_path / "cache")}
+        return subprocess.run([*command("cotan"), "run", name, "--prompt", "x"], env=env, capture_output=True, text=True).stderr
+    for name in ("org/small:q4_k_m", "org/small/small-Q4_K_M.gguf"):
+        assert f"snapshots/{COMMIT}/small-Q4_K_M.gguf: " in info(name)
+    assert info("org/small:Q5").endswith(": org/small: in the cache it has no GGUF file of Q5\n  hint: cotan pull org/small:Q5\n")
+    assert info("org/small/x.gguf").endswith(": org/small: in the cache it has no file x.gguf\n  hint: cotan pull org/small/x.gguf\n")
 
 
 def test_include_and_bin(mirror, pull, tmp_path):
