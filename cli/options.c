@@ -49,9 +49,17 @@ int refuse(const char *format, ...) {
     return EXIT_REFUSED;
 }
 
+// Without the place in the program's own sources, which begins what the library says of calls there.
+static const char *without_place(const char *text) {
+    if (strncmp(text, "cli/", 4) != 0) return text;
+    const char *colon = text + strcspn(text, ":\n");
+    size_t digits = *colon == ':' ? strspn(colon + 1, "0123456789") : 0;
+    return digits && strncmp(colon + 1 + digits, ": ", 2) == 0 ? colon + digits + 3 : text;
+}
+
 int fail(void) {
     ct_code code = ct_error_code();
-    fprintf(stderr, "cotan: %s\n", ct_error_text());
+    fprintf(stderr, "cotan: %s\n", without_place(ct_error_text()));
     return code == CT_E_USAGE || code == CT_E_LIMIT ? EXIT_REFUSED : EXIT_FAILED;
 }
 

@@ -38,8 +38,9 @@ static void help(void) {
 }
 
 static bool is_own(const char *word) {
-    static const char *const own[] = {"train", "plan",   "sample", "compile",
-                                      "bench", "doctor", NULL};
+    static const char *const own[] = {"train",  "plan",     "sample", "compile", "bench",
+                                      "doctor", "run",      "chat",   "serve",   "eval",
+                                      "embed",  "tokenize", "info",   "pack",    NULL};
     for (int i = 0; own[i]; i++)
         if (!strcmp(own[i], word)) return true;
     return false;

@@ -452,8 +452,11 @@ int run_run(int argc, char **argv) {
     } else {
         listen_for_signals();
         choose(&m, &given, min_p, seed);
-        status = !prompt && m.chats && isatty(STDIN_FILENO) == 1 ? converse(&m, system)
-                                                                 : run_once(&m, prompt, system);
+        const bool asked = !prompt && isatty(STDIN_FILENO) == 1;
+        if (asked && !m.chats)
+            fprintf(stderr, "cotan: %s%s: type how a text begins, and Ctrl-D behind it\n", name,
+                    raw ? "" : " has no chat template");
+        status = asked && m.chats ? converse(&m, system) : run_once(&m, prompt, system);
     }
     ct_engine_free(m.engine);
     ct_pretrained_free(m.is);

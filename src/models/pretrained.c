@@ -21,6 +21,15 @@ static bool find(loaded *m, const char *name, ct_loc here) {
     char found[4096];
     struct stat st;
     if (stat(name, &st)) {
+        const char *slash = strchr(name, '/'), *end = strrchr(name, '.');
+        const bool file = end && (!strcmp(end, ".gguf") || !strcmp(end, ".safetensors"));
+        if (!slash || slash == name || *name == '.' || (file && !strchr(slash + 1, '/'))) {
+            ct__fail(ct__ctx(), CT_E_FILE, here, "pretrained_load",
+                     "%s: there is no such file or folder", name);
+            ct__err_hint(&ct__ctx()->err, "a model is a folder, a GGUF file, or ORG/NAME that "
+                                          "cotan pull brought");
+            return false;
+        }
         if (!ct_hub_find_at(name, NULL, found, sizeof found, here)) return false;
         name = found;
     }
