@@ -11,6 +11,7 @@
 #include "models/lm_score.h"
 #include "ops/rules.h"
 #include "text/text.h"
+#include "text/tokenizer.h"
 
 typedef struct judge {
     const ct_lm *lm;
@@ -50,12 +51,30 @@ static bool has_first(const judge *j) {
     return false;
 }
 
+// A tokenizer of characters leaves out what it does not know: what is left would be another text, with too small a
+// number of bits for each byte.
+static bool covers(const judge *j, const ct_encoding *e, size_t n) {
+    const ct_tokenizer *t = j->tokenizer;
+    size_t covered = 0;
+    if (t->normalizers.n || t->pretokenizers.n || t->model.unk >= 0 || t->model.byte_fallback ||
+        t->model.kind != CT_MODEL_BPE)
+        return true;
+    for (size_t i = 0; i < e->n; i++)
+        if (!e->added[i]) covered += (size_t)(e->bytes[i].end - e->bytes[i].begin);
+    if (covered >= n) return true;
+    ct__fail(ct__ctx(), CT_E_DATA, j->o->here, j->op,
+             "%zu of the text's %zu bytes are characters that the tokenizer does not know, and so "
+             "would not be judged",
+             n - covered, n);
+    return false;
+}
+
 // With what the tokenizer puts around a text, unless the text begins with the first of that.
 static bool encode(const judge *j, const char *s, size_t n, ct_encoding *e) {
     const bool has = j->mark_n && n >= j->mark_n && memcmp(s, j->mark, j->mark_n) == 0;
     return ct_tokenizer_encode_with(
         j->tokenizer, n ? s : "", n, e,
-        (ct_encode_options){.add_special = !has, .offsets = j->first < 0, .here = j->o->here});
+        (ct_encode_options){.add_special = !has, .offsets = true, .here = j->o->here});
 }
 
 // ------------------------------------------------------------------------------------ characters
@@ -242,7 +261,7 @@ bool ct_eval_perplexity_with(const ct_lm *lm, const ct_tokenizer *tokenizer, con
         ct__fail(ct__ctx(), CT_E_ARGUMENT, options.here, j.op, "the text is empty");
         ok = false;
     }
-    ok = ok && encode(&j, text, n, &e) && add_text(&j, &e, &skipped, sum);
+    ok = ok && encode(&j, text, n, &e) && covers(&j, &e, n) && add_text(&j, &e, &skipped, sum);
     if (ok) {
         count(text + skipped, n - skipped, &words, &characters);
         sum->words += words;
