@@ -41,9 +41,8 @@ def test_files_that_are_none_are_refused(model, tmp_path):
     for how, env in ([["--kernels", file], {}], [["--kernels", f":{file}"], {}], [[], {"COTAN_KERNELS": str(file)}]):
         r = cotan("run", model, *RUN, *how, env=env)
         assert (r.returncode, r.stdout) == (1, ""), r
-        where = "" if how else r"cli/run\.c:\d+: lm_load: "
-        assert re.fullmatch(rf"cotan: {where}kernels: {re.escape(str(file))}: it is no file of packed kernels\n  hint: cotan pack writes it anew\n",
-                            r.stderr), r.stderr
+        where = "" if how else "lm_load: "
+        assert r.stderr == f"cotan: {where}kernels: {file}: it is no file of packed kernels\n  hint: cotan pack writes it anew\n"
     r = cotan("serve", model, "--port", 0, "--kernels", tmp_path / "absent")
     assert r.returncode == 1 and re.fullmatch(r"cotan: .*absent.*No such file or directory\n", r.stderr), r
 
