@@ -201,15 +201,13 @@ static void of_pairs(const contract *c, int which, ct_ix *at) {
     at[along] = ct__ix_mul(c->e->pool, at[along], ct__ix_int(c->e->pool, 2));
 }
 
-static bool has_pairs(const contract *c, int which) {
+static bool has_pairs(const contract *c, int which, ct_dtype *of) {
     ct_ix var[CT_MAX_RANK + 2], index[CT_MAX_RANK];
-    const ct_dtype dtype = (ct_dtype)ct__type(c->value[which])->dtype;
-    if (c->dtype != CT_F32 || (dtype != CT_BF16 && dtype != CT_F32) || contiguous(c, which) < 0)
-        return false;
+    if (c->dtype != CT_F32 || contiguous(c, which) < 0) return false;
     at_variables(c, which, var, index);
     of_pairs(c, which, var);
     place(c, which, var, index);
-    return ct__emit_has_word(c->e, c->value[which], index);
+    return ct__emit_has_word(c->e, c->value[which], index, of) && (*of == CT_BF16 || *of == CT_F16);
 }
 
 static ct_kval pair(void *env, ct_kir *k, const ct_kval *at) {
@@ -231,8 +229,9 @@ static int place_of_k(const contract *c, int which) { return c->n_batch + (which
 // Can the operand's elements be read two steps of k at a time: words of memory, or rows of it at once?
 static bool comes_in_pairs(const contract *c, int which) {
     const int along = contiguous(c, which);
+    ct_dtype of;
     return ct__type(c->value[which])->dtype == CT_BF16 && along >= 0 &&
-           (along != place_of_k(c, which) || has_pairs(c, which));
+           (along != place_of_k(c, which) || has_pairs(c, which, &of));
 }
 
 // Where processors have an instruction for pairs of bf16 a step of the template is a pair. Convolutions,
@@ -891,6 +890,7 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
     for (int i = 0; i < axes_of(&inner); i++)
         inner_axis[i] = ct__emit_ix(e, spread_size(&c, &inner, i));
     side sides[2] = {{&c, A}, {&c, B}};
+    ct_dtype pair_of = CT_DEFAULT;
     ct_matmul_spec spec = {
         .dtype = c.dtype,
         .n_batch = c.n_batch,
@@ -913,7 +913,8 @@ static bool contraction_kernels(ct_sched *s, ct_node *node) {
               .env = &sides[B],
               .along = contiguous(&c, B),
               .is_load = is_line(&c),
-              .pair = has_pairs(&c, B) ? pair : NULL},
+              .pair = has_pairs(&c, B, &pair_of) ? pair : NULL,
+              .pair_of = pair_of},
         .c = {.store = store, .env = &c},
         .target = e->target,
     };

@@ -67,10 +67,10 @@ bool ct__emit_without(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
 // Is an element one load of dtype `as`, without a condition?
 bool ct__emit_is_load(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
 // Elements v[at...] and the next ones of memory as they lie in a u32: two of 16 bits, four of 8, eight of 4. Can
-// they be loaded so: is it one load, without a condition, at a place of whole words? f32 that is a cast of bf16 and
-// lies nowhere has the words of that.
+// they be loaded so: is it one load, without a condition, at a place of whole words? f32 that is a cast of bf16 or
+// f16 and lies nowhere has the words of that. `of` is told whose elements lie there.
 ct_kval ct__emit_word(ct_emit *e, ct_val v, const ct_ix *at);
-bool ct__emit_has_word(ct_emit *e, ct_val v, const ct_ix *at);
+bool ct__emit_has_word(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype *of);
 // Asks a node's op where its element at an index comes from. The pieces live in e->arena.
 bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map);
 // The result of the template at an index, in its compute dtype (rounded to v's dtype here).

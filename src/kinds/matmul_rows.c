@@ -92,9 +92,9 @@ static void each_k(few *f, int group, void (*step)(few *f, ct_kval k, int n, voi
 // ------------------------------------------------------------------------ b is contiguous along k
 
 typedef struct column_sums {
-    ct_kval column;
-    const ct_kval *acc; // (rows) registers
-    bool ahead;         // are there columns behind?
+    ct_kval tile, column; // its first, and the lane's
+    const ct_kval *acc;   // (rows) registers
+    bool ahead;           // are there columns behind?
 } column_sums;
 
 // b at n steps of k from `at` on. Pairs are turned as they lie, which is half the work, and are widened
@@ -107,6 +107,13 @@ static void load_steps(few *f, ct_kval at, int n, ct_kval column, ct_kval *b) {
     }
     ct_kval first = ct__kir_div(k, at, ct__kir_int(k, 2));
     for (int i = 0; i < n / 2; i++) b[2 * i] = load_pair(f, ct__kir_addi(k, first, i), column);
+    if (f->s->b.pair_of == CT_F16) {
+        for (int i = 0; i < n; i += 2) {
+            b[i + 1] = ct__kir_half(k, b[i], true);
+            b[i] = ct__kir_half(k, b[i], false);
+        }
+        return;
+    }
     ct_kval half = ct__kir_const_int(k, CT_U32, 16),
             high = ct__kir_const_int(k, CT_U32, 0xffff0000);
     for (int i = 0; i < n; i += 2) {
@@ -116,19 +123,30 @@ static void load_steps(few *f, ct_kval at, int n, ct_kval column, ct_kval *b) {
     }
 }
 
+// The next 16 columns, while these are summed: in the order of memory, which is the faster one, as many lines a step as
+// it takes of these, where they are lines of one column.
+static void ask_for_columns(few *f, ct_kval at, int n, const column_sums *c) {
+    ct_kir *k = f->k;
+    ct_kval inner = ct__kir_int(k, f->inner), done = ct__kir_muli(k, at, CT_LANES);
+    const bool in_order = f->inner % (CT_LANES * n) == 0;
+    ct_kval next = in_order ? ct__kir_add(k, c->tile, ct__kir_div(k, done, inner)) : c->column;
+    if (in_order) at = ct__kir_mod(k, done, inner);
+    next = ct__kir_addi(k, next, CT_LANES);
+    ct__kir_prefetches(k, true);
+    for (int i = 0; i < (in_order ? CT_LANES : 1); i++, at = ct__kir_addi(k, at, n)) {
+        if (f->pairs)
+            (void)load_pair(f, ct__kir_div(k, at, ct__kir_int(k, 2)), next);
+        else
+            (void)load_b(f, at, next);
+    }
+    ct__kir_prefetches(k, false);
+}
+
 static void columns_step(few *f, ct_kval at, int n, void *env) {
     const column_sums *c = env;
     ct_kir *k = f->k;
     ct_kval b[2 * CT_LANES];
-    if (n > 1 && c->ahead) { // what the next columns begin with is asked for while these are summed
-        ct__kir_prefetches(k, true);
-        ct_kval column = ct__kir_addi(k, c->column, CT_LANES);
-        if (f->pairs)
-            (void)load_pair(f, ct__kir_div(k, at, ct__kir_int(k, 2)), column);
-        else
-            (void)load_b(f, at, column);
-        ct__kir_prefetches(k, false);
-    }
+    if (n > 1 && c->ahead) ask_for_columns(f, at, n, c);
     load_steps(f, at, n, c->column, b);
     for (int i = 0; i < n; i++)
         for (int r = 0; r < f->rows; r++) {
@@ -138,13 +156,14 @@ static void columns_step(few *f, ct_kval at, int n, void *env) {
 }
 
 // Column `column` of the block, whose sums go to scratch.
-static void sum_column(few *f, ct_kval column, bool ahead) {
+static void sum_column(few *f, ct_kval tile, ct_kval column, bool ahead) {
     ct_kir *k = f->k;
     ct_kval acc[CT_FEW_ROWS], sum[CT_FEW_ROWS];
     for (int r = 0; r < f->rows; r++) sum[r] = ct__kir_reg(k, zero(f));
     open_chunk(f);
     for (int r = 0; r < f->rows; r++) acc[r] = ct__kir_reg(k, zero(f));
-    each_k(f, f->pairs ? 2 * CT_LANES : CT_LANES, columns_step, &(column_sums){column, acc, ahead});
+    each_k(f, f->pairs ? 2 * CT_LANES : CT_LANES, columns_step,
+           &(column_sums){tile, column, acc, ahead});
     for (int r = 0; r < f->rows; r++)
         ct__kir_set(k, sum[r], with_chunk(f, ct__kir_get(k, sum[r]), ct__kir_get(k, acc[r])));
     ct__kir_end(k);
@@ -156,12 +175,14 @@ static void by_column(few *f) {
     ct_kir *k = f->k;
     ct_kval lanes = ct__kir_int(k, CT_LANES), whole = ct__kir_div(k, f->cols, lanes);
     ct_kval tile = ct__kir_loop(k, CT_BIND_SEQ, whole, "16 columns");
+    tile = ct__kir_muli(k, tile, CT_LANES);
     ct_kval c = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column");
-    sum_column(f, ct__kir_add(k, ct__kir_muli(k, tile, CT_LANES), c), true);
+    sum_column(f, tile, ct__kir_add(k, tile, c), true);
     ct__kir_end(k);
     ct__kir_end(k);
     c = ct__kir_loop(k, CT_BIND_LANES, ct__kir_mod(k, f->cols, lanes), "last column");
-    sum_column(f, ct__kir_add(k, ct__kir_muli(k, whole, CT_LANES), c), false);
+    whole = ct__kir_muli(k, whole, CT_LANES);
+    sum_column(f, whole, ct__kir_add(k, whole, c), false);
     ct__kir_end(k);
 }
 

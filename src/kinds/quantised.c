@@ -102,7 +102,8 @@ static bool has_words(ct_emit *e, ct_val v) {
     const int last = ct__type(v)->rank - 1;
     for (int a = 0; a <= last; a++) index[a] = ct__ix_var(e->pool, ct__emit_size(e, v, a));
     index[last] = ct__ix_mul(e->pool, index[last], ct__ix_int(e->pool, codes_of_word(&p)));
-    return ct__emit_has_word(e, v, index);
+    ct_dtype of;
+    return ct__emit_has_word(e, v, index, &of);
 }
 // Are neighbours along k neighbours in memory?
 static bool is_lined(ct_emit *e, ct_val v) {

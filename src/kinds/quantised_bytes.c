@@ -326,10 +326,40 @@ static void fill_panel(const quantised *q, ct_kval block0, ct_kval count) {
     for (int open = 0; open < 3; open++) ct__kir_end(k);
 }
 
+// Where the lines lie that rows ask for while they meet the panel, one a block: of what the next panel is filled with, which
+// else is waited for. Behind all of k that is the next tile's.
+typedef struct asked {
+    ct_kval column, word;
+} asked;
+static asked next_panel(const quantised *q, ct_kval row, ct_kval block0) {
+    ct_kir *k = q->k;
+    const int64_t words = PANEL / step_blocks(q) * WORDS, groups = q->width / CT_LANES,
+                  all = q->blocks / step_blocks(q) * WORDS;
+    ct_kval part = ct__kir_div(k, row, ct__kir_int(k, q->high)), none = ct__kir_int(k, 0);
+    ct_kval group = ct__kir_div(k, part, ct__kir_int(k, words / PANEL));
+    ct_kval from = ct__kir_div(k, block0, ct__kir_int(k, step_blocks(q)));
+    ct_kval word = ct__kir_mod(k, part, ct__kir_int(k, words / PANEL));
+    word = ct__kir_add(k, ct__kir_muli(k, from, WORDS), ct__kir_muli(k, word, PANEL));
+    word = ct__kir_addi(k, word, words);
+    ct_kval behind = ct__kir_lt(k, ct__kir_int(k, all - 1), word);
+    group = ct__kir_add(k, ct__kir_mod(k, group, ct__kir_int(k, groups)),
+                        ct__kir_select(k, behind, ct__kir_int(k, groups), none));
+    return (asked){ct__quantised_behind(k, q->s, q->first, group),
+                   ct__kir_sub(k, word, ct__kir_select(k, behind, ct__kir_int(k, all), none))};
+}
+static void ask_for(const quantised *q, const asked *from, ct_kval block) {
+    ct_kir *k = q->k;
+    const ct_kval at[3] = {from->column, ct__kir_int(k, 0), ct__kir_add(k, from->word, block)};
+    ct__kir_prefetches(k, true);
+    (void)ct__source_load(k, &q->s->column_words, 3, at);
+    ct__kir_prefetches(k, false);
+}
+
 // The panel's part of k, put to sums of `high` rows and the tile's columns.
 static void tile_of_panel(const quantised *q, ct_kval row, ct_kval block0, ct_kval count) {
     ct_kir *k = q->k;
     ct_kval y[HIGH], place[HIGH], bytes[BLOCK_WORDS];
+    const asked next = q->s->grouped ? next_panel(q, row, block0) : (asked){0};
     ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, q->width, "column");
     for (int r = 0; r < q->high; r++) {
         place[r] = ct__kir_add(k, ct__kir_muli(k, ct__kir_addi(k, row, r), q->width), lane);
@@ -337,6 +367,7 @@ static void tile_of_panel(const quantised *q, ct_kval row, ct_kval block0, ct_kv
     }
     ct_kval b = ct__kir_loop(k, CT_BIND_SEQ, count, "block");
     ct_kval from = ct__kir_add(k, ct__kir_muli(k, b, BLOCK_WORDS * q->width), lane);
+    if (q->s->grouped) ask_for(q, &next, b);
     for (int i = 0; i < BLOCK_WORDS; i++)
         bytes[i] = ct__kir_load(k, q->panel, ct__kir_addi(k, from, i * q->width));
     block_of_rows(q, row, lane, ct__kir_add(k, block0, b), bytes, y);

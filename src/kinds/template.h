@@ -16,9 +16,10 @@ typedef struct ct_source {
     void *env;
     int along;    // computed: the axis along which its loads are contiguous; -1: none
     bool is_load; // computed: by one load and nothing else
-    // Computed, of bf16: two neighbours along `along`, where the position is the pair's number, in the
-    // order of memory as the halves of a u32. NULL: its pairs do not lie so.
+    // Computed, of bf16 or f16: two neighbours along `along`, where the position is the pair's number, in
+    // the order of memory as the halves of a u32. NULL: its pairs do not lie so.
     ct_kval (*pair)(void *env, ct_kir *k, const ct_kval *at);
+    ct_dtype pair_of;
     int64_t step; // computed: elements between neighbours along the other of the last two axes, if
                   // loads are contiguous along one; 0: not known
 } ct_source;

@@ -548,6 +548,14 @@ ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to) {
     return pure(k, ins);
 }
 
+ct_kval ct__kir_half(ct_kir *k, ct_kval word, bool high) {
+    const ct_kop op = high ? CT_K_HIGH_HALF : CT_K_LOW_HALF;
+    const ct_kins *x = operand(k, op, word);
+    if (!x) return -1;
+    if (x->dtype != CT_U32) return bad(k, op, "of what is no u32");
+    return pure(k, make(op, CT_F32, x->lanes, word, -1, -1));
+}
+
 ct_kval ct__kir_bitcast(ct_kir *k, ct_kval a, ct_dtype to) {
     const ct_kins *x = operand(k, CT_K_BITCAST, a);
     if (!x) return -1;

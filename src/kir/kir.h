@@ -26,6 +26,7 @@
 //   LOOKUP4 four bytes out of a table of 16.
 //   DOT2(a, b, c) of pairs of bf16 as u32 and of f32: c = fma(high of a, high of b, c), then the same of
 //   the low halves, where what is smaller than 2^-126 in size, operand or sum, is a zero of its sign.
+//   LOW_HALF and HIGH_HALF of a u32 are the f32 that the f16 in that half of it stands for.
 //   In functions stand two more: SCALE(x, n) is x times 2 to the n, rounded once, for a normal x
 //   of size 0.5 to 4 (or NaN) and a whole number n of the same dtype, of size up to 252 (f64: 2,044);
 //   MATH_WHERE(f, c, x, y) is f(x) where c holds and y elsewhere, and computes f only where a lane
@@ -97,7 +98,7 @@ enum { CT_TILE_MOST = 128 }; // iterations of a TILE loop
     X(SPLAT, 1) X(IOTA, 0) X(FOLD, 1) X(ZIP, 2)                                                    \
     /* one operand */                                                                              \
     X(NEG, 1) X(ABS, 1) X(SQRT, 1) X(FLOOR, 1) X(CEIL, 1) X(ROUND, 1) X(TRUNC, 1) X(NOT, 1)        \
-    X(CAST, 1) X(BITCAST, 1) X(MATH, 1)                                                            \
+    X(CAST, 1) X(BITCAST, 1) X(MATH, 1) X(LOW_HALF, 1) X(HIGH_HALF, 1)                             \
     /* two operands */                                                                             \
     X(ADD, 2) X(SUB, 2) X(MUL, 2) X(DIV, 2) X(MOD, 2) X(MIN, 2) X(MAX, 2)                          \
     X(AND, 2) X(OR, 2) X(XOR, 2) X(SHL, 2) X(SHR, 2)                                               \
@@ -235,6 +236,7 @@ ct_kval ct__kir_dot2(ct_kir *k, ct_kval a, ct_kval b, ct_kval c);
 ct_kval ct__kir_lookup4(ct_kir *k, ct_kval a, ct_kval low, ct_kval high);
 // To a dtype that is held in a wider one: a value of the wider one that the dtype has.
 ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to);
+ct_kval ct__kir_half(ct_kir *k, ct_kval word, bool high);   // of u32: f32
 ct_kval ct__kir_bitcast(ct_kir *k, ct_kval a, ct_dtype to); // f32 <-> i32 <-> u32, f64 <-> i64, u64
 ct_kval ct__kir_math(ct_kir *k, ct_kmath f, ct_kval a);     // f32 or f64
 // f(x) where `cond` holds, else y

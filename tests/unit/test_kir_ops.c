@@ -227,7 +227,7 @@ static void check_dtype(ct_dtype d) {
         put(d, b, i, sample(d));
     }
     for (int op = CT_K_NEG; op <= CT_K_NE; op++) {
-        if (op == CT_K_CAST || op == CT_K_BITCAST || op == CT_K_MATH || !accepts(d, op)) continue;
+        if ((op >= CT_K_CAST && op <= CT_K_HIGH_HALF) || !accepts(d, op)) continue;
         t[trials++] = (trial){op, d, op >= CT_K_LT ? CT_BOOL : d, a, b, malloc(N * 8)};
     }
     for (int bind = 0; bind < 2; bind++) {
@@ -493,6 +493,35 @@ static void dots_of_pairs(void **state) {
     }
 }
 
+// All numbers of f16, in either half of a word.
+static void halves_of_words(void **state) {
+    (void)state;
+    enum { WORDS = 1 << 16 };
+    static uint32_t words[WORDS];
+    static float low[WORDS], high[WORDS];
+    for (uint32_t i = 0; i < WORDS; i++) words[i] = i << 16 | (i * 40503u & 0xffff);
+    for (int bind = 0; bind < 2; bind++) {
+        ct_kir k;
+        ct__kir_init(&k);
+        int in = ct__kir_buffer(&k, CT_U32, CT_KIR_READ),
+            out[2] = {ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE),
+                      ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE)};
+        ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_LANES : CT_BIND_SEQ, WORDS, "element");
+        ct_kval word = ct__kir_load(&k, in, i);
+        for (int h = 0; h < 2; h++) ct__kir_store(&k, out[h], i, ct__kir_half(&k, word, h));
+        ct__kir_end(&k);
+        kir_run(&k, (void *[]){words, low, high}, NULL, 1);
+        for (int j = 0; j < WORDS; j++)
+            for (int h = 0; h < 2; h++) {
+                const float got = h ? high[j] : low[j],
+                            want = (float)ct__decode_float(CT_F16, (uint16_t)(words[j] >> 16 * h));
+                if (!(isnan(want) ? isnan(got) : memcmp(&got, &want, sizeof want) == 0))
+                    fail_msg("%08x, half %d: %a, not %a", words[j], h, (double)got, (double)want);
+            }
+        ct__kir_free(&k);
+    }
+}
+
 // Bytes of a table of constants.
 static void lookups_of_bytes(void **state) {
     (void)state;
@@ -659,6 +688,7 @@ int main(void) {
         cmocka_unit_test(sixteen_bit_floats_round_to_nearest_even),
         cmocka_unit_test(dots_of_four_bytes),
         cmocka_unit_test(dots_of_pairs),
+        cmocka_unit_test(halves_of_words),
         cmocka_unit_test(lookups),
         cmocka_unit_test(lookups_of_bytes),
         cmocka_unit_test(fma_rounds_once),

@@ -107,6 +107,17 @@ DO(dot2_u32_w) {
     GROUPS(n) W(f32, i->d, u) = dot2_u32(W(u32, i->a, u), W(u32, i->b, u), W(f32, i->c, u));
     return i + 1;
 }
+#define HALF_OF(name)                                                                              \
+    DO(name##_u32_s) {                                                                             \
+        S(f32, i->d) = s_##name##_u32(S(u32, i->a));                                               \
+        return i + 1;                                                                              \
+    }                                                                                              \
+    DO(name##_u32_w) {                                                                             \
+        GROUPS(n) W(f32, i->d, u) = name##_u32(W(u32, i->a, u));                                   \
+        return i + 1;                                                                              \
+    }
+HALF_OF(low_half)
+HALF_OF(high_half)
 DO(lookup4_i32_s) {
     S(i32, i->d) = s_lookup4_i32(S(i32, i->a), S(i64, i->b), S(i64, i->c));
     return i + 1;
@@ -675,6 +686,8 @@ const ct_itable CT_INTERP_TABLE = {
         FROM(u8, U8, u64, U64) FROM(i32, I32, u64, U64) FROM(u32, U32, u64, U64) FROM(i64, I64, u64, U64) FROM(f32, F32, u64, U64) FROM(f64, F64, u64, U64)
         [CT_K_DOT4] = {[CT_I32] = {dot4_i32_s, dot4_i32_w}},
         [CT_K_DOT2] = {[CT_U32] = {dot2_u32_s, dot2_u32_w}},
+        [CT_K_LOW_HALF] = {[CT_U32] = {low_half_u32_s, low_half_u32_w}},
+        [CT_K_HIGH_HALF] = {[CT_U32] = {high_half_u32_s, high_half_u32_w}},
         [CT_K_LOOKUP4] = {[CT_I32] = {lookup4_i32_s, lookup4_i32_w}},
         [CT_I_ROUND] = {
             [CT_F16] = {round_to_f16_s, round_to_f16_w}, [CT_BF16] = {round_to_bf16_s, round_to_bf16_w},

@@ -103,7 +103,8 @@ static const char *c_operator(int op) {
 }
 
 static void op_name(ct_text *out, int op) {
-    for (const char *c = ct__kop_name((ct_kop)op); *c; c++) ct__textf(out, "%c", *c | 0x20);
+    for (const char *c = ct__kop_name((ct_kop)op); *c; c++)
+        ct__textf(out, "%c", *c == '_' ? '_' : *c | 0x20);
 }
 
 static const char *const math_names[] = {

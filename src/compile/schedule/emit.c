@@ -739,9 +739,9 @@ bool ct__emit_is_load(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
            ct__emit_is_load(e, v.node->in[0], map.piece[0].from, as);
 }
 
-static bool widens_bf16(const ct_node *node) {
-    return node->op->converts && node->out->dtype == CT_F32 &&
-           ct__type(node->in[0])->dtype == CT_BF16;
+static bool widens(const ct_node *node) { // what has 16 bits
+    const int from = ct__type(node->in[0])->dtype;
+    return node->op->converts && node->out->dtype == CT_F32 && (from == CT_BF16 || from == CT_F16);
 }
 
 // The value in memory that v[at...] is an element of, and the number of the word there.
@@ -751,7 +751,7 @@ static bool place_of_word(ct_emit *e, ct_val v, const ct_ix *at, ct_val *in, ct_
     ct_ix many = ct__ix_int(e->pool, bits ? (int64_t)(32 / bits) : 1);
     ct_map map;
     int64_t rest;
-    if (val->buf == UINT32_MAX && widens_bf16(v.node))
+    if (val->buf == UINT32_MAX && widens(v.node))
         return place_of_word(e, v.node->in[0], at, in, word);
     if (val->buf == UINT32_MAX)
         return ct__is_view(v.node) && ct__emit_map(e, v.node, at, &map) && map.n_pieces == 1 &&
@@ -763,10 +763,12 @@ static bool place_of_word(ct_emit *e, ct_val v, const ct_ix *at, ct_val *in, ct_
     return bits && bits < 32 && val->offset % 4 == 0 &&
            ct__ix_is_int(e->pool, ct__ix_mod(e->pool, offset, many), &rest) && !rest;
 }
-bool ct__emit_has_word(ct_emit *e, ct_val v, const ct_ix *at) {
+bool ct__emit_has_word(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype *of) {
     ct_val in;
     ct_ix word;
-    return place_of_word(e, v, at, &in, &word);
+    if (!place_of_word(e, v, at, &in, &word)) return false;
+    *of = (ct_dtype)ct__type(in)->dtype;
+    return true;
 }
 ct_kval ct__emit_word(ct_emit *e, ct_val v, const ct_ix *at) {
     ct_val in;
