@@ -113,11 +113,13 @@ static bool is_lined(ct_emit *e, ct_val v) {
     return ct__emit_contiguous(e, v, index, index[rank - 1]);
 }
 
-// Reads which of several matrices it is.
-static void choose(void *env, ct_kir *k) {
+// Reads which of several matrices it is: for all rows, or for this one.
+static void choose(void *env, ct_kir *k, ct_kval row) {
     part *p = env;
-    (void)k;
-    ct_kval which = ct__emit_value_apart(p[RESULT].e, p[RESULT].v.node->in[WHICH], NULL, CT_I64);
+    ct_emit *e = p[RESULT].e;
+    const ct_val own = p[RESULT].v.node->in[WHICH];
+    ct_ix at = ct__type(own)->rank ? ct__emit_bind(e, row, ct__emit_size(e, own, 0)) : -1;
+    ct_kval which = ct__emit_value_apart(e, own, ct__type(own)->rank ? &at : NULL, CT_I64);
     const int64_t n = ct__type(p[COLUMNS].v)->dim[0];
     which = ct__kir_max(k, ct__kir_int(k, 0), ct__kir_min(k, which, ct__kir_int(k, n - 1)));
     p[COLUMNS].which = p[COLUMN_SCALES].which = bound(&p[COLUMNS], which, 0, 1);
@@ -153,6 +155,7 @@ static bool product_kernels(ct_sched *s, ct_node *node, bool bytes) {
         .f4 = f4,
         .scale_codes = scales->dim[chosen + 1] > 1 ? inner / scales->dim[chosen + 1] : 0,
         .begin = chosen ? choose : NULL,
+        .each = chosen && ct__type(node->in[WHICH])->rank,
         .env = p,
         .row_words = {.value = word_value, .env = &p[ROWS], .along = 1},
         .column_words = {.value = word_value, .env = &p[COLUMNS], .along = grouped ? 1 : 2},

@@ -24,8 +24,10 @@ typedef struct ct_quantised_spec {
     // of CT_LANES, whose words, and scales, of one number along k are neighbours in memory. Lined, words of one column
     // are neighbours.
     bool grouped, lined;
-    // What stands first in a task; NULL: nothing.
-    void (*begin)(void *env, ct_kir *k);
+    // What stands first in a task of rows from `row` on; NULL: nothing. Where each row meets columns of its own a task
+    // has one row.
+    void (*begin)(void *env, ct_kir *k, ct_kval row);
+    bool each;
     void *env;
     // Four bytes, as i32: of a row's codes from 4 * word on; of a column's codes, as they lie.
     ct_source row_words;    // row, word: of rows of bytes

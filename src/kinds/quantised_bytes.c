@@ -406,7 +406,7 @@ int64_t ct__quantised_tiles(const ct_kir *k, const ct_quantised_spec *s, int64_t
 static void choose(quantised *q) {
     const ct_target *t = &q->s->target;
     const int64_t near = q->s->inner * MOST_ROWS <= NEAR ? MOST_ROWS : MOST_ROWS / 2;
-    const int64_t n = q->s->n_rows ? q->s->n_rows : near;
+    const int64_t n = q->s->each ? 1 : q->s->n_rows ? q->s->n_rows : near;
     int64_t columns = 0;
     q->panels = n > HIGH;
     q->high = n < HIGH ? (int)n : HIGH;
@@ -446,10 +446,10 @@ static void all_rows(quantised *q, ct_kval rows, const pass *p) {
     ct_kir *k = q->k;
     const int high = q->high;
     ct_kval none = ct__kir_int(k, 0), tiles = ct__kir_ceil_div(k, rows, high);
-    if (!q->s->n_rows)
-        tiles = ct__kir_div(k, ct__kir_addi(k, rows, high - 1 - FEW), ct__kir_int(k, high));
+    const bool whole = q->s->n_rows || q->s->each;
+    if (!whole) tiles = ct__kir_div(k, ct__kir_addi(k, rows, high - 1 - FEW), ct__kir_int(k, high));
     rows_by(q, high, none, tiles, p);
-    if (q->s->n_rows) return;
+    if (whole) return;
     ct_kval done = ct__kir_muli(k, tiles, high);
     rows_by(q, 1, done, ct__kir_sub(k, rows, done), p);
     q->high = high;
@@ -488,9 +488,9 @@ void ct__template_quantised(ct_kir *k, const ct_quantised_spec *s) {
             parts = ct__kir_ceil_div(k, tiles, q.tiles);
     ct_kval blocks = ct__kir_ceil_div(k, s->rows, q.most);
     ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_mul(k, blocks, parts), "block");
-    if (s->begin) s->begin(s->env, k);
     ct_kval first = ct__kir_muli(k, ct__kir_mod(k, task, parts), q.tiles);
     q.row0 = ct__kir_muli(k, ct__kir_div(k, task, parts), q.most);
+    if (s->begin) s->begin(s->env, k, q.row0);
     ct_kval rows = ct__kir_min(k, ct__kir_sub(k, s->rows, q.row0), ct__kir_int(k, q.most));
     // Tiles are whole: their last rows are the last one again.
     const int64_t each = q.panels ? CT_LANES : q.high;

@@ -37,7 +37,7 @@ int64_t ct__lm_packed_rows(const ct_packed *p);
 bool ct__lm_unpack(const ct_packed *p, int64_t first, int64_t count, float *to, ct_err *err);
 
 // The product of codes of 4 bits takes rows of a multiple of this.
-enum { CT_LM_CODES_STEP = 128 };
+enum { CT_LM_CODES_STEP = 128, CT_LM_WIDE_STEP = 64 }; // of 4 bits, and of 8, which other rows have
 // Of MLX, which becomes codes less half of their range, and of MXFP4, which becomes twice its numbers: the layout, of 4
 // or 8 bits, and the groups of a row as that has them; codes and the two numbers of a group.
 ct_layout ct__lm_packed_layout(const ct_packed *p);

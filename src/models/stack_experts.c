@@ -137,10 +137,17 @@ typedef struct coded {
     ct_loc here;
 } coded;
 
-// x (M, in), row by row: so one token's experts alone are read.
+// x (M, in), row by row: so one token's experts alone are read. Rows that are no whole steps of the kernel, or have
+// offsets, are a loop.
 static void by_rows(const ct_tensor *in, ct_tensor *out, void *user) {
     const coded *w = user;
     chosen c = {w->of, w->here};
+    if (!w->of->blocks && !w->of->offsets.bits && w->in % CT_LM_WIDE_STEP == 0) {
+        ct_weight_pair own = *w->of;
+        own.which = in[2];
+        *out = ct__stack_product(in[0], &own, false, w->here);
+        return;
+    }
     const ct_tensor xs[2] = {ct__stack_split(in[0], 1, w->in, w->here), in[2]}; // (M, 1, in), (M)
     ct_tensor y;
     ct_scan_with(

@@ -136,7 +136,7 @@ static ct_tensor in_rows(ct_tensor x, int64_t each) {
     dims.v[n - 1] = GROUP;
     dims.v[n] = each;
     x = turned(ct_reshape(x, ((ct_ints){n + 1, dims.v})), (int)n - 2, (int)n - 1);
-    dims.v[n - 3] *= GROUP;
+    dims.v[n - 3] = ct__size_mul(dims.v[n - 3], GROUP);
     dims.v[n - 2] = words * each;
     return ct_reshape(x, ((ct_ints){n - 1, dims.v}));
 }
@@ -395,7 +395,7 @@ static ct_tensor repeated(ct_tensor x, int64_t times) {
     dims.v[1] *= times;
     return ct_reshape(x, ((ct_ints){2, dims.v}));
 }
-static void product_of(ct_rule *r, ct_tensor codes, ct_tensor columns) {
+static ct_tensor product_of(ct_rule *r, ct_tensor codes, ct_tensor columns) {
     const layout *l = layout_of(r->attrs);
     const int64_t each = l->block == ROW_BLOCK / 2 ? ROW_BLOCK / 2 : ROW_BLOCK;
     const int64_t times = ROW_BLOCK / each, blocks = ct__type_of(r->in[1])->dim[1] * times;
@@ -412,17 +412,40 @@ static void product_of(ct_rule *r, ct_tensor codes, ct_tensor columns) {
     if (grouped) columns = in_rows(columns, 1);
     if (halves) columns = ct_mul(columns, ct_f(0.5));
     const ct_type *scales = ct__type_of(columns);
-    const int64_t n = scales->dim[0];
+    const int64_t n = ct__size_of(scales, 0);
     columns = repeated(columns, blocks / scales->dim[1]);
     columns =
         ct_reshape(ct_permute(columns, CT_AXES(1, 0)), CT_DIMS(blocks, 1, n)); // (blocks, 1, N)
     ct_tensor scaled = ct_mul(ct_cast(sums, CT_F32), ct_mul(rows, columns));
-    r->body_out[0] = ct__of_type(ct_sum(scaled, .axes = CT_AXES(0)), r->node->out);
+    return ct_sum(scaled, .axes = CT_AXES(0)); // (M, N)
 }
-static bool quantised_product_body(ct_rule *r) { return product_of(r, r->in[2], r->in[3]), true; }
+static bool quantised_product_body(ct_rule *r) {
+    r->body_out[0] = ct__of_type(product_of(r, r->in[2], r->in[3]), r->node->out);
+    return true;
+}
+// (M, N, ...) as (M * N, ...).
+static ct_tensor joined(ct_tensor x) {
+    ct_dims_buffer dims;
+    ct__dims_of(x, &dims);
+    dims.v[1] = ct__size_mul(dims.v[0], dims.v[1]);
+    return ct_reshape(x, ((ct_ints){dims.list.n - 1, dims.v + 1}));
+}
+// Of a matrix for each row: all rows times all of them, of which the rows' own are kept. No kernel does it so.
 static bool chosen_product_body(ct_rule *r) {
     ct_tensor codes = ct_gather(r->in[2], r->in[4]), scales = ct_gather(r->in[3], r->in[4]);
-    return product_of(r, codes, scales), true;
+    const ct_type *out = r->node->out;
+    if (!ct__type_of(r->in[4])->rank) {
+        r->body_out[0] = ct__of_type(product_of(r, codes, scales), out);
+        return true;
+    }
+    const int64_t rows = ct__size_of(out, 0);
+    ct_tensor y = product_of(r, joined(codes), joined(scales)); // (M, M * N)
+    y = ct_reshape(y, CT_DIMS(rows, rows, out->dim[1]));
+    ct_ints dims = CT_DIMS(rows, rows, 1);
+    ct_tensor own = ct_equal(ct_iota(CT_I32, dims, 0), ct_iota(CT_I32, dims, 1));
+    y = ct_sum(ct_select(own, y, ct_f(0)), .axes = CT_AXES(1)); // a sum from +0 is never -0
+    r->body_out[0] = ct__of_type(y, out);
+    return true;
 }
 #define QUANTISED_PRODUCT_ATTRS(F, op) F(op, layout, layout)
 #define QUANTISED_MATMUL_ATTRS(F, op) F(op, layout, layout)
@@ -448,8 +471,8 @@ const ct_opdef ct__op_quantised_product = {
 const ct_opdef ct__op_chosen_product = {
     .id = CT_OP_CHOSEN_PRODUCT,
     .name = "chosen_product",
-    .doc = "The same with one of several matrices of codes, which the last operand names: it is "
-           "read where it lies.",
+    .doc = "The same with one of several matrices of codes, which the last operand names, for all "
+           "rows or for each: it is read where it lies.",
     .kind = &ct__kind_quantised,
     .n_in = 5,
     .n_out = 1,

@@ -8,7 +8,7 @@
 ct_tensor ct__product_of_codes(const ct_match *match);
 
 // ct_quantised_matmul of x (M, K) with one of several matrices of codes, in front of whose axes they and their scales
-// have one more: `which` () i32. It is read where it lies.
+// have one more: `which` i32, () or of each row (M). It is read where it lies.
 ct_tensor ct__chosen_matmul(ct_tensor x, ct_tensor codes, ct_tensor scales, ct_layout as,
                             ct_tensor which, ct_loc here);
 
