@@ -363,12 +363,23 @@ const ct_opdef ct__op_dequantise = {
 
 enum { ROW_BLOCK = CT_QUANTISED_BLOCK, ROW_MOST = 127 };
 
+// Kernels are written for them; sizes that became dynamic by themselves are then known again.
+static bool known_sizes(ct_call *call, const ct_type *codes) {
+    for (int a = 0; a < codes->rank; a++)
+        if (ct__is_dyn(codes, a))
+            return ct__call_err(call, CT_E_SHAPE,
+                                "the codes are %s, whose sizes are dynamic: they have to be known",
+                                ct__type_text(codes).s);
+    return true;
+}
+
 // rows (M, K) i8, row_scales (M, K / 32) f32, codes (N, K), scales (N, blocks of the layout), or groups: (M, N).
 static bool quantised_product_infer(ct_call *call) {
     ct_shape shape = ct__call_shape(call, 2);
     if (!shape.dim) return false;
     ct__shape_add_axis(&shape, call->in[0], 0);
     const int first = call->n_in > 4; // one of several
+    if (!known_sizes(call, call->in[2])) return false;
     if (is_grouped(call->attrs))
         ct__shape_add(&shape, call->in[2]->dim[first] * GROUP);
     else
@@ -501,7 +512,7 @@ static bool quantised_matmul_infer(ct_call *call) {
                             ct__type_text(codes).s, l->name, ct_dtype_name(l->code));
     const int last = x->rank - 1;
     ct_type numbers = *codes;
-    if (!number_types(call, l, &numbers, &scales)) return false;
+    if (!number_types(call, l, &numbers, &scales) || !known_sizes(call, codes)) return false;
     if (last < 0 || numbers.rank != 2 || ct__is_dyn(x, last) || x->dim[last] != numbers.dim[1] ||
         numbers.dim[1] % ROW_BLOCK)
         return ct__call_err(call, CT_E_SHAPE,

@@ -2,7 +2,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from op_cases import Case, Failure, read_table, run
+from op_cases import Case, Failure, Operand, dyn, read_table, run
 from op_transforms import DEVICES, SEED
 from programs import run_programs
 
@@ -439,6 +439,8 @@ def test_refused():
             (Case(m, [np.ones((2, 64), np.float32), np.ones((3, 64), np.int8), scales[:2]], {}),
              "quantised_matmul: the scales are (2, 1) f32, of codes (3, 64) i8 they are (3, 1) f32\n"
              "  hint: codes and scales are those of ct_quantise with this layout"),
+            (Case(m, [np.ones((2, 64), np.float32), Operand(np.ones((3, 64), np.int8), dims=[dyn(3), 64]), Operand(scales, dims=[dyn(3), 1])], {}),
+             "quantised_matmul: the codes are (n=3, 64) i8, whose sizes are dynamic: they have to be known"),
             (Case(q, [np.zeros((3, 256), np.float32)], {"layout": 12}), "quantise: blocks of q4_k are read, not made"),
             (Case(d, [np.zeros((3, 35), np.uint8), np.zeros((3, 0), np.uint8)], {"layout": 14}),
              "dequantise: the last axis of (3, 35) u8 is no multiple of 210\n  hint: a block of q6_k is 210 bytes, 256 elements"),

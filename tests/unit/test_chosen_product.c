@@ -13,7 +13,6 @@
 
 enum { MATRICES = 5, MOST = 21 };
 
-static const char *device;
 static uint64_t seed;
 static ct_tensor numbers(ct_ints dims) {
     int64_t n = 1;
@@ -31,12 +30,9 @@ static ct_tensor numbers(ct_ints dims) {
 
 static ct_tensor at(ct_tensor x, int64_t i) { return ct_gather(x, ct_i(i)); }
 
-// Row by row, each with its matrix alone. In a context of its own: sizes that vary where a tensor is made become dynamic,
-// and no kernel takes codes whose sizes are.
+// Row by row, each with its matrix alone.
 static void check(int64_t layout, int64_t k, int64_t n, int64_t rows, bool dynamic) {
-    ct_ctx *own_context = ct_ctx_new();
-    ct_ctx_use(own_context);
-    assert_true(ct_set_device(device));
+    CT_SCOPE;
     int32_t which[MOST];
     for (int64_t i = 0; i < rows; i++) which[i] = (int32_t)((i * 3 + 4) % MATRICES);
     ct_tensor x = numbers(CT_DIMS(rows, k));
@@ -63,8 +59,6 @@ static void check(int64_t layout, int64_t k, int64_t n, int64_t rows, bool dynam
                              (int)layout, (int)k, (int)n, (int)r, (int)rows, (int)i, (int)j,
                              (double)a[j], (double)b[j]);
         }
-    ct_ctx_use(NULL);
-    ct_ctx_free(own_context);
 }
 
 static void rows_meet_their_matrices(void **state) {
@@ -80,13 +74,25 @@ static void rows_meet_their_matrices(void **state) {
         }
 }
 
-static int on_cpu(void **state) { return (void)state, device = "cpu", 0; }
-static int on_ref(void **state) { return (void)state, device = "ref", 0; }
+static ct_ctx *context;
+static int on(const char *device) {
+    context = ct_ctx_new();
+    ct_ctx_use(context);
+    return ct_set_device(device) ? 0 : -1;
+}
+static int on_cpu(void **state) { return (void)state, on("cpu"); }
+static int on_ref(void **state) { return (void)state, on("ref"); }
+static int end(void **state) {
+    (void)state;
+    ct_ctx_use(NULL);
+    ct_ctx_free(context);
+    return 0;
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(rows_meet_their_matrices, on_cpu),
-        cmocka_unit_test_setup(rows_meet_their_matrices, on_ref),
+        cmocka_unit_test_setup_teardown(rows_meet_their_matrices, on_cpu, end),
+        cmocka_unit_test_setup_teardown(rows_meet_their_matrices, on_ref, end),
     };
     return cmocka_run_group_tests_name("chosen product", tests, NULL, NULL);
 }
