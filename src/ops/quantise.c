@@ -568,7 +568,7 @@ const ct_opdef ct__op_quantised_matmul = {
         "x (..., K) times codes (N, K) and scales of a layout of whole numbers or f4: (..., N), as "
         "language models run. x "
         "is made bytes, too, with a scale for each 32 numbers, so that products are of "
-        "integers. For more digits, or a "
+        "integers; the codes' sizes are known ones. For more digits, or a "
         "gradient: ct_matmul of x and ct_dequantise.",
     .kind = &ct__kind_composition,
     .n_in = 3,
