@@ -16,9 +16,11 @@ typedef struct model {
     ct_engine *engine;
     bool chats; // its template makes prompts of conversations
     ct_lm_sampling sampling;
-    int64_t length;
+    int64_t length, context;
     const char *stop; // NULL: none
     bool terminal, verbose;
+    bool converses;         // with a person, who can type /clear
+    bool full;              // the context, in the midst of the last answer
     bool failed;            // the last request, which has said so
     json_t *said;           // of an answer: its text, in pieces
     ct_chat_parser *parser; // of an answer; NULL: what is written is text
@@ -91,6 +93,7 @@ static void end(const ct_engine_result *r, void *user) {
                     (!m->parser || ct_chat_parser_end(m->parser, show_part, m));
     end_thought(m);
     m->failed = !ok || r->end == CT_ENGINE_FAILED;
+    m->full = r->end == CT_ENGINE_LENGTH && (int64_t)r->written < m->length;
     if (m->failed && !ct_failed())
         fprintf(stderr, "cotan: %s\n", r->why ? r->why : "out of memory");
     if (!m->verbose) return;
@@ -110,11 +113,19 @@ static void end(const ct_engine_result *r, void *user) {
     fputs("]", stderr);
 }
 
+// What a person can do whose conversation has no more room.
+static void tell_of_room(const model *m) {
+    fputs("  hint: /clear forgets the conversation", stderr);
+    if (m->context < m->is->context)
+        fprintf(stderr, "; --context has room for up to %lld tokens", (long long)m->is->context);
+    fputc('\n', stderr);
+}
+
 // `given` behind what the file puts in front of a text, or, where a template has done that, as it is.
 static bool write_on(model *m, const char *given, size_t n) {
     ct_encoding e = {0};
     interrupted = 0;
-    m->failed = false;
+    m->failed = m->full = false;
     int64_t id = 0;
     if (!ct_tokenizer_encode(m->is->tokenizer, given, n, &e, .add_special = !m->chats))
         id = 0; // an error, which is told
@@ -122,12 +133,19 @@ static bool write_on(model *m, const char *given, size_t n) {
         fputs("cotan: run: there is no text to go on with, and the model has no token that begins "
               "one\n",
               stderr);
-    else
+    else if (m->converses && (int64_t)e.n >= m->context) {
+        fprintf(stderr,
+                "cotan: run: the conversation has %zu tokens with this, and the context has room "
+                "for %lld\n",
+                e.n, (long long)m->context - 1);
+        tell_of_room(m);
+    } else {
         id =
             ct_engine_add(m->engine, .prompt = e.ids, .n_prompt = e.n, .most = m->length,
                           .ends = m->is->ends, .n_ends = m->is->n_ends, .stops = &m->stop,
                           .n_stops = m->stop ? 1 : 0, .sampling = m->sampling,
                           .keep_special = m->parser != NULL, .token = hear, .done = end, .user = m);
+    }
     ct_encoding_free(&e);
     bool stopped = false;
     while (id && ct_engine_step(m->engine))
@@ -135,8 +153,15 @@ static bool write_on(model *m, const char *given, size_t n) {
             ct_engine_cancel(m->engine, id);
             stopped = true;
         }
-    putchar('\n');
-    return flush_output() && id && !m->failed && !ct_failed();
+    if (id || !m->converses) putchar('\n');
+    const bool shown = flush_output();
+    if (m->converses && m->full) {
+        fprintf(stderr,
+                "cotan: run: the answer ends here, for the context of %lld tokens is full\n",
+                (long long)m->context);
+        tell_of_room(m);
+    }
+    return shown && id && !m->failed && !ct_failed();
 }
 
 // ------------------------------------------------------------------------------------- conversations
@@ -318,6 +343,7 @@ static int converse(model *m, const char *system) {
     int status = EXIT_DONE;
     if (system) json_array_append_new(messages, message("system", system, strlen(system)));
     if (m->terminal) puts("/help says what there is beside texts.");
+    m->converses = true;
     for (;;) {
         interrupted = 0;
         fputs("> ", stdout);
@@ -331,8 +357,8 @@ static int converse(model *m, const char *system) {
         const bool ok = !n               ? true
                         : line[0] == '/' ? obey(m, messages, line)
                                          : ask(m, messages, line, (size_t)n);
-        if (ok) continue;
-        status = fail(); // such as a conversation that has become too long: the next one may do
+        if (ok || !ct_failed()) continue; // what went wrong has been said, and the next one may do
+        status = fail();
         if (ct_error_code() != CT_E_ARGUMENT && ct_error_code() != CT_E_DATA) break;
         ct_error_clear();
         status = EXIT_DONE;
@@ -368,6 +394,7 @@ static bool load(model *m, const char *name, int64_t context, bool raw) {
     if (!m->is) return false;
     m->engine =
         ct_engine_new(m->is->lm, .tokenizer = m->is->tokenizer, .texts = 1, .context = context);
+    m->context = context ? context : ct_lm_look(m->is->lm).usual_context;
     m->chats = m->is->chat && !raw;
     return m->engine != NULL;
 }

@@ -157,11 +157,9 @@ static void by_rows(const ct_tensor *in, ct_tensor *out, void *user) {
     *out = ct_reshape_at(y, CT_DIMS(-1, w->out), w->here);
 }
 
-// Rows that one expert is read for at once, at most.
-enum {
-    BLOCK = 16,
-    FULL = 4
-}; // and how many an expert should have on average before blocks are worth it
+// BLOCK: rows that one expert is read for at once, at most. FULL: how many an expert should have on
+// average before blocks are worth it.
+enum { BLOCK = 16, FULL = 4 };
 
 typedef struct block_of {
     const coded *w;

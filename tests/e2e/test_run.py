@@ -18,6 +18,8 @@ COTAN = command("cotan")
 TEMPLATE = ("{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
             "{% if add_generation_prompt %}<assistant>{% endif %}")
 
+TURN = "<system>{}</system><user>{}</user><assistant>"
+
 
 def cotan(*args, stdin="", fails=0):
     done = subprocess.run([*COTAN, *map(str, args)], input=stdin, capture_output=True, text=True, env=os.environ | {"COTAN_CC": "none"})
@@ -115,8 +117,25 @@ def test_a_conversation(chatting):
     assert t.ask("/nothing").startswith("there is no /nothing\n  /clear")
     assert t.ask("/set length 3") == t.ask("/clear") == ""
     assert "; 3 written" in t.ask("fox") and "; 3 written" in t.ask("/again")
-    assert "tokens; it must have 1 to 127, one less than the context" in t.ask("the quick " * 100)
+    n = len(cotan("tokenize", chatting, "--ids", "--text", TURN.format("dog", "the quick " * 100)).split())
+    assert t.ask("/clear") == ""
+    assert t.ask("the quick " * 100) == (f"cotan: run: the conversation has {n} tokens with this, and the context has room for 127\n"
+                                         "  hint: /clear forgets the conversation")
     assert t.ask('"""the quick\nbrown"""').split("[")[0] != ""
+    t.type("/bye\n")
+    assert t.end() == 0
+
+
+def test_a_context_that_is_full(chatting):
+    """Whoever talks is told what to do, whether the answer or the question was too long, and what is said then is answered."""
+    t = Terminal("chat", chatting, "--length", 1000, "--temperature", 0, "--context", 64, "--repetition-penalty", 3)
+    t.until("> ")
+    hint = "  hint: /clear forgets the conversation; --context has room for up to 128 tokens"
+    assert t.ask("fox").endswith(f"\ncotan: run: the answer ends here, for the context of 64 tokens is full\n{hint}")
+    assert re.fullmatch(r"cotan: run: the conversation has \d+ tokens with this, and the context has room for 63\n" + re.escape(hint),
+                        t.ask("dog"))
+    assert t.ask("/set length 3") == t.ask("/clear") == ""
+    assert "cotan" not in t.ask("dog")
     t.type("/bye\n")
     assert t.end() == 0
 
