@@ -6,6 +6,8 @@
 #include <cotan/train.h>
 
 #include "cli.h"
+#include "http.h"
+#include "serve_mhd.h"
 
 static void print(const ct_finding *f, void *user) {
     static const char *const words[] = {"ok", "slow", "BAD"};
@@ -17,22 +19,38 @@ static void print(const ct_finding *f, void *user) {
     flush_output(); // the next one may take a while
 }
 
+// A library that one command opens when it begins. `missing`: "what is wrong; what to do", or NULL.
+static void print_library(const char *what, const char *library, const char *missing) {
+    const size_t n = missing ? strcspn(missing, ";") : 0;
+    printf("%-4s  %-10s  ", missing ? "warn" : "ok", what);
+    if (missing)
+        put_visible(stdout, missing, n, "");
+    else
+        printf("%s is there", library);
+    if (n && missing[n]) printf("\n                  mend it: %s", missing + n + strlen("; "));
+    putchar('\n');
+}
+
 int run_doctor(int argc, char **argv) {
     command c = {
         .name = "doctor",
         .usage = "",
         .text =
             "Looks at the processor, the cores and the memory that this process may use, what\n"
-            "the environment asks for, the C compiler and the cache of compiled kernels, and runs\n"
-            "a small training step on device cpu and on the reference device. Each line says what\n"
-            "was found and, where something is wrong, how to mend it. Exit status 1: something\n"
-            "keeps Cotan from working.\n",
+            "the environment asks for, the C compiler and the cache of compiled kernels, runs a\n"
+            "small training step on device cpu and on the reference device, and opens what\n"
+            "cotan serve and cotan pull alone need (warn: it is missing). Each line says what was\n"
+            "found and, where something is wrong, how to mend it. Exit status 1: something keeps\n"
+            "Cotan from working.\n",
         .examples = "  cotan doctor\n"
                     "  COTAN_CC=none cotan doctor    # as on a machine without a compiler\n",
     };
     int status;
     if (!parse(&c, argc, argv, NULL, &status)) return status;
-    return ct_diagnose(print, NULL) ? EXIT_DONE : EXIT_FAILED;
+    status = ct_diagnose(print, NULL) ? EXIT_DONE : EXIT_FAILED;
+    print_library("serve", "libmicrohttpd", mhd_missing());
+    print_library("pull", "libcurl", http_missing());
+    return status;
 }
 
 static const struct {

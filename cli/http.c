@@ -69,7 +69,7 @@ const char *http_missing(void) {
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         snprintf(why, sizeof why,
-                 "downloads need libcurl, and %s is not there; install it (Debian: libcurl4, "
+                 "cotan pull needs libcurl, and %s is not there; install it (Debian: libcurl4, "
                  "Fedora: libcurl, "
                  "Arch: curl)",
                  names[0]);

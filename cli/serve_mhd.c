@@ -42,7 +42,7 @@ const char *mhd_missing(void) {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         snprintf(why, sizeof why,
-                 "serving needs libmicrohttpd, and %s is not there; install it (Debian: "
+                 "cotan serve needs libmicrohttpd, and %s is not there; install it (Debian: "
                  "libmicrohttpd12, Fedora and Arch: libmicrohttpd)",
                  name);
         return why;

@@ -405,9 +405,13 @@ bool answer_completions(exchange *x) {
 // ------------------------------------------------------------------------------------------ models
 
 static json_t *model_object(const model *m) {
-    return json_pack("{s:s, s:s, s:I, s:s, s:I}", "id", m->name, "object", "model", "created",
+    json_t *can = json_array();
+    if (m->engine) json_array_append_new(can, json_string("completion"));
+    if (m->engine && m->is->chat) json_array_append_new(can, json_string("chat"));
+    json_array_append_new(can, json_string("embedding"));
+    return json_pack("{s:s, s:s, s:I, s:s, s:I, s:o}", "id", m->name, "object", "model", "created",
                      (json_int_t)m->changed, "owned_by", "cotan", "max_model_len",
-                     (json_int_t)m->context);
+                     (json_int_t)m->context, "capabilities", can);
 }
 
 bool answer_models(exchange *x) {

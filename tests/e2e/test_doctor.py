@@ -27,6 +27,9 @@ OTHER_MACHINE = ("unset COTAN_MARCH, or set it to an architecture that the compi
 SETTING = "unset that variable, or set it to what cotan help says"
 
 
+LOOKED_AT = ["processor", "cores", "memory", "settings", "compiler", "cache", "libraries", "device cpu", "devices", "serve", "pull"]
+
+
 def findings(done):
     """{what: (word, text)} of the lines, and what mends them."""
     found, mends, last = {}, {}, None
@@ -34,11 +37,10 @@ def findings(done):
         if m := re.fullmatch(r" +mend it: (.+)", line):
             mends[last] = m.group(1)
         else:
-            m = re.fullmatch(r"(ok|slow|BAD) +(processor|cores|memory|settings|compiler|cache|libraries|device cpu|devices)  +(.+)",
-                             line)
+            m = re.fullmatch(rf"(ok|slow|warn|BAD) +({'|'.join(LOOKED_AT)})  +(.+)", line)
             assert m, line
             found[last := m.group(2)] = (m.group(1), m.group(3))
-    assert list(found) == ["processor", "cores", "memory", "settings", "compiler", "cache", "libraries", "device cpu", "devices"]
+    assert list(found) == LOOKED_AT
     return found, mends
 
 
@@ -51,6 +53,7 @@ def test_a_sound_machine(tmp_path):
     assert re.fullmatch(r"cpu; ref; opencl:0(; opencl:\d+)*", found["devices"][1])
     assert found["cache"] == ("ok", f"{tmp_path}: 0 files, 0.0 MB")
     assert re.fullmatch(r"jansson [\d.]+, zlib [\d.]+, PCRE2 [\d.]+, utf8proc [\d.]+", found["libraries"][1])
+    assert found["serve"] == ("ok", "libmicrohttpd is there") and found["pull"] == ("ok", "libcurl is there")
     assert found["device cpu"][1].startswith("a step with its gradient agrees with the reference: off by ")
     again, _ = findings(cotan("doctor", COTAN_CACHE_DIR=str(tmp_path)))
     for compiler in (found["compiler"], again["compiler"]):
@@ -61,6 +64,18 @@ def test_a_sound_machine(tmp_path):
 def test_what_is_asked_for_is_said():
     found, _ = findings(cotan("doctor", COTAN_DEVICE="ref", COTAN_FUSE="0"))
     assert found["settings"] == ("ok", "COTAN_DEVICE=ref, COTAN_FUSE=0")
+
+
+def test_libraries_of_one_command():
+    """What only cotan serve or cotan pull needs keeps nothing else from working."""
+    found, mends = findings(done := cotan("doctor", COTAN_HTTP_LIBRARY="/none.so", COTAN_CURL_LIBRARY="/none.so"))
+    assert done.returncode == 0
+    assert found["serve"] == ("warn", "cotan serve needs libmicrohttpd, and /none.so is not there")
+    assert mends["serve"] == "install it (Debian: libmicrohttpd12, Fedora and Arch: libmicrohttpd)"
+    assert found["pull"] == ("warn", "cotan pull needs libcurl, and /none.so is not there")
+    assert mends["pull"] == "install it (Debian: libcurl4, Fedora: libcurl, Arch: curl)"
+    found, mends = findings(cotan("doctor", COTAN_HTTP_LIBRARY="libc.so.6"))
+    assert found["serve"] == ("warn", "libc.so.6 has no MHD_start_daemon: it is no libmicrohttpd") and "serve" not in mends
 
 
 def test_a_compiler_that_broke(tmp_path):

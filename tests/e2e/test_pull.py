@@ -312,7 +312,7 @@ def test_names_that_are_no_models(pull):
 
 def test_without_libcurl(pull):
     assert pull("org/small", COTAN_CURL_LIBRARY="/none.so").err == (
-        "cotan: pull: downloads need libcurl, and /none.so is not there; install it (Debian: libcurl4, Fedora: libcurl, Arch: curl)\n")
+        "cotan: pull: cotan pull needs libcurl, and /none.so is not there; install it (Debian: libcurl4, Fedora: libcurl, Arch: curl)\n")
     assert pull("org/small", COTAN_CURL_LIBRARY="libm.so.6").err == "cotan: pull: libm.so.6 has no curl_global_init: it is no libcurl\n"
 
 

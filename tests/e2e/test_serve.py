@@ -505,7 +505,8 @@ def test_several_models(model, tmp_path_factory):
     reads = make_model(folder / "reads", name="bert", template=None)
     s = Server(model, bare, reads, "--name", "one,two,three")
     try:
-        assert [m["id"] for m in s.ask("/v1/models")[1]["data"]] == ["one", "two", "three"]
+        assert {m["id"]: m["capabilities"] for m in s.ask("/v1/models")[1]["data"]} == {
+            "one": ["completion", "chat", "embedding"], "two": ["completion", "embedding"], "three": ["embedding"]}
         assert s.say(OLD, prompt="fox", max_tokens=2, temperature=0, model="two")["model"] == "two"
         assert s.say(OLD, prompt="fox", max_tokens=2, temperature=0)["model"] == "one"
         assert s.refused(CHAT, ASK | {"model": "two"}) == (400, "two has no chat template: it goes on with texts (/v1/completions)")
@@ -600,7 +601,7 @@ def test_what_cannot_be_served(model, server, tmp_path):
         2, "cotan: serve: COTAN_API_KEY names no key, and without one the server is open to all: unset it, or set it to a key")
     assert run(model, "--api-key-file", tmp_path / "none") == (2, f"cotan: serve: --api-key-file {tmp_path}/none: No such file or directory")
     assert run(model, env={"COTAN_HTTP_LIBRARY": "/nowhere.so"}) == (
-        1, "cotan: serve: serving needs libmicrohttpd, and /nowhere.so is not there; install it (Debian: libmicrohttpd12, Fedora and Arch: "
+        1, "cotan: serve: cotan serve needs libmicrohttpd, and /nowhere.so is not there; install it (Debian: libmicrohttpd12, Fedora and Arch: "
            "libmicrohttpd)")
 
 

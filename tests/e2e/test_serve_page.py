@@ -159,3 +159,38 @@ def test_keys(browser, tmp_path):
         assert said(page)[1] == ["assistant", "The fox jumps."]
     finally:
         server.stop()
+
+
+def test_models_that_do_not_chat(browser, tmp_path):
+    """The page says so before anything is sent; one without a template goes on with each text, an encoder is refused in words."""
+    note = "document.getElementById('note').textContent"
+    bare = make_model(tmp_path / "bare", template=None)
+    s = Server(make_parrot(tmp_path / "parrot"), bare, make_model(tmp_path / "reads", name="bert", template=None), "--context", 64)
+    try:
+        page = chromium.Page(browser, s.url)
+        page.wait("document.getElementById('model').options.length === 3")
+        said_of = {}
+        for name in ("bare", "reads", "parrot", "bare"):
+            page.js(f"document.getElementById('model').value = '{name}'; document.getElementById('model').dispatchEvent(new Event('change'))")
+            said_of[name] = page.js(note)
+        assert said_of == {"bare": "bare has no chat template: it does not answer, but goes on with each text by itself",
+                           "reads": "reads does not write: it makes vectors of texts", "parrot": ""}
+        page.js("document.getElementById('heat').value = 0")
+        answer(page, "the quick")
+        answer(page, "brown")
+        assert [one["prompt"] for one in sent(page)] == ["the quick", "brown"]
+        for text, turn in zip(("the quick", "brown"), said(page)[1::2]):
+            whole = s.say("/v1/completions", prompt=text, model="bare", temperature=0, max_tokens=512)["choices"][0]["text"]
+            assert turn == ["assistant", whole.strip()]
+        check(page, s)
+        page.js("document.getElementById('clear').click()")
+        assert page.js(note) == said_of["bare"]
+        page.js("document.getElementById('model').value = 'reads'")
+        answer(page, "fox")
+        assert page.js("document.querySelector('.wrong').textContent") == "reads does not write: it is an encoder (bert)"
+        page.js("document.getElementById('model').value = 'parrot'")
+        answer(page, "fox " * 100)
+        assert re.fullmatch(r"messages: \d+ tokens do not fit into the context of parrot: 64; “New” forgets the conversation",
+                            page.js("[...document.querySelectorAll('.wrong')].at(-1).textContent"))
+    finally:
+        s.stop()
