@@ -16,6 +16,34 @@ typedef struct loaded {
     int32_t *ends;
 } loaded;
 
+// A file that no model can be alone, such as its config.json: only a GGUF file has all that one needs.
+static bool is_a_part(const char *path) {
+    char head[4] = "";
+    struct stat st;
+    const char *end = strrchr(path, '.');
+    if (stat(path, &st) || !S_ISREG(st.st_mode) || (end && !strcmp(end, ".gguf"))) return false;
+    FILE *file = fopen(path, "re");
+    const bool gguf = !file || (fread(head, 1, 4, file) == 4 && !memcmp(head, "GGUF", 4));
+    if (file) fclose(file);
+    return !gguf;
+}
+
+static bool refuse_part(const char *path, ct_loc here) {
+    char config[4096 + 16];
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    const int n = slash ? (int)(slash - path) + (slash == path) : 1;
+    ct_err *err = &ct__ctx()->err;
+    ct__fail(ct__ctx(), CT_E_FILE, here, "pretrained_load", "%s: this file alone is no model",
+             path);
+    snprintf(config, sizeof config, "%.*s/config.json", n, slash ? path : ".");
+    if (stat(config, &st))
+        ct__err_hint(err, "a model is a folder, a GGUF file, or ORG/NAME that cotan pull brought");
+    else
+        ct__err_hint(err, "its folder is what to name: %.*s", n, slash ? path : ".");
+    return false;
+}
+
 // A folder or file that is there, or ORG/NAME in the Hub's cache.
 static bool find(loaded *m, const char *name, ct_loc here) {
     char found[4096];
@@ -33,6 +61,7 @@ static bool find(loaded *m, const char *name, ct_loc here) {
         if (!ct_hub_find_at(name, NULL, found, sizeof found, here)) return false;
         name = found;
     }
+    if (is_a_part(name)) return refuse_part(name, here);
     m->path = ct__strdup(name);
     m->is.path = m->path;
     return m->path || ct__err_memory(&ct__ctx()->err, here, "pretrained_load", strlen(name));

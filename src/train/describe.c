@@ -388,6 +388,76 @@ static bool describe_text(const char *path, ct_text *out, ct_err *err) {
     return ok;
 }
 
+// ------------------------------------------------------------------------------- parts of a model
+
+// Files of a published model's folder that tell nothing of it by themselves.
+static const struct {
+    const char *name, *what;
+} parts[] = {
+    {"config.json", "its configuration"},
+    {"generation_config.json", "how it writes unless it is told otherwise"},
+    {"tokenizer.json", "its tokenizer"},
+    {"tokenizer.model", "its tokenizer"},
+    {"tokenizer_config.json", "settings of its tokenizer"},
+    {"special_tokens_map.json", "special tokens of its tokenizer"},
+    {"added_tokens.json", "special tokens of its tokenizer"},
+    {"vocab.json", "the vocabulary of its tokenizer"},
+    {"vocab.txt", "the vocabulary of its tokenizer"},
+    {"merges.txt", "the merges of its tokenizer"},
+    {"chat_template.jinja", "its chat template"},
+    {"chat_template.json", "its chat template"},
+    {"model.safetensors.index.json", "which of its files holds which weights"},
+    {"pytorch_model.bin.index.json", "which of its files holds which weights"},
+    {"README.md", "what its makers say of it"},
+};
+
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+// Is it the config.json of a run? That has the sizes by GPT-2's names.
+static bool is_own_config(const char *path) {
+    ct_config config;
+    ct_err ignored = {0};
+    if (strcmp(last_part(path), "config.json") != 0) return false;
+    if (!ct__config_read(path, &config, &ignored)) return true; // which says what is wrong with it
+    bool own = ct__config_has(&config, "n_layer") || ct__config_has(&config, "n_head") ||
+               ct__config_has(&config, "n_embd");
+    ct__config_close(&config);
+    return own;
+}
+
+static bool holds_published(const char *folder) {
+    char path[4096];
+    ct_config config;
+    ct_err ignored = {0};
+    if (ct__weights_are_in(folder)) return true;
+    if (!exists(folder, "config.json", path, sizeof path) ||
+        !ct__config_read(path, &config, &ignored))
+        return false;
+    bool published =
+        ct__config_has(&config, "model_type") || ct__config_has(&config, "architectures");
+    ct__config_close(&config);
+    return published;
+}
+
+// What a file is of the model whose folder it lies in. False: it is none of its parts.
+static bool add_part(const char *path, ct_text *out) {
+    char folder[4096];
+    const char *name = last_part(path);
+    const int n = name > path + 1 ? (int)(name - path) - 1 : (int)(name - path);
+    snprintf(folder, sizeof folder, "%.*s", n ? n : 1, n ? path : ".");
+    if (!holds_published(folder)) return false;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (strcmp(parts[i].name, name) != 0) continue;
+        ct__textf(out, "part of a model: %s; the folder is what to name: cotan info %s\n",
+                  parts[i].what, folder);
+        return true;
+    }
+    return false;
+}
+
 // ------------------------------------------------------------------------------------------ choice
 
 typedef bool (*describe_fn)(const char *path, ct_text *out, ct_err *err);
@@ -428,12 +498,13 @@ static bool describe(const char *path, ct_text *out, ct_err *err) {
     if (exists(path, "metrics.jsonl", inner, sizeof inner)) return describe_begun(path, out, err);
     if (ct__ends_with(path, ".safetensors")) return describe_safetensors(path, out, err);
     if (ct__ends_with(path, ".gguf")) return ct__describe_model(path, out, err);
-    if (ct__ends_with(path, "config.json")) return describe_config(path, out, err);
+    if (is_own_config(path)) return describe_config(path, out, err);
     if (ct__ends_with(path, ".npy")) return describe_npy(path, out, err);
     if (ct__ends_with(path, ".npz")) return describe_npz(path, out, err);
     bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
     if (regular && (strcmp(path, "metrics.jsonl") == 0 || ct__ends_with(path, "/metrics.jsonl")))
         return describe_metrics(path, out, err);
+    if (regular && add_part(path, out)) return true;
     return (regular ? by_content(path) : describe_text)(path, out, err);
 }
 

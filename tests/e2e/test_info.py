@@ -140,3 +140,42 @@ def test_the_folder_of_a_published_model(tmp_path):
     assert info(tmp_path) == (
         1, f"cotan: {tmp_path}/model.safetensors.index.json: weight_map: shard \"model-2.safetensors\" cannot be found: "
         "No such file or directory\n")
+
+
+# ----------------------------------------------------------------------------------- parts of models
+
+@pytest.mark.parametrize("name,content,what", [
+    ("config.json", '{"model_type": "llama"}', "its configuration"),
+    ("generation_config.json", '{"do_sample": true}', "how it writes unless it is told otherwise"),
+    ("tokenizer.json", "{}", "its tokenizer"),
+    ("tokenizer_config.json", "{}", "settings of its tokenizer"),
+    ("chat_template.jinja", "{{ messages }}", "its chat template"),
+    ("model.safetensors.index.json", "{}", "which of its files holds which weights"),
+    ("README.md", "# A model", "what its makers say of it"),
+])
+def test_a_file_that_is_no_model(tmp_path, name, content, what):
+    """It is told what it is a part of, and what to name instead; cotan run, too, names the folder."""
+    for file, text in (("config.json", '{"model_type": "llama"}'), (name, content)):
+        (tmp_path / file).write_text(text)
+    said = "part of a model: {}; the folder is what to name: cotan info {}\n".format
+    assert info(tmp_path / name) == (0, said(what, tmp_path))
+    for command, words in (("info", []), ("run", ["--prompt", "x"])):
+        for path, folder in ((name, "."), (f"./{name}", "."), (f"../{tmp_path.name}/{name}", f"../{tmp_path.name}")):
+            done = subprocess.run([COTAN, command, path, *words], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+            assert done.stdout + done.stderr == (said(what, folder) if command == "info" else
+                                                 f"cotan: pretrained_load: {path}: this file alone is no model\n"
+                                                 f"  hint: its folder is what to name: {folder}\n")
+
+
+def test_files_of_these_names_elsewhere(tmp_path):
+    """Without a model around them they are texts."""
+    for name in ("config.json", "README.md", "my-config.json"):
+        (tmp_path / name).write_text('{"a": 1}\n')
+        assert info(tmp_path / name)[1].startswith("text: 9 bytes, 9 characters, 1 lines\n")
+    done = subprocess.run([COTAN, "run", tmp_path / "README.md"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, f"cotan: pretrained_load: {tmp_path}/README.md: this file alone is no model\n"
+                                              f"  hint: its folder is what to name: {tmp_path}\n")
+    (tmp_path / "config.json").unlink()
+    done = subprocess.run([COTAN, "run", tmp_path / "README.md"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, f"cotan: pretrained_load: {tmp_path}/README.md: this file alone is no model\n"
+                                              "  hint: a model is a folder, a GGUF file, or ORG/NAME that cotan pull brought\n")
