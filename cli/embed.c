@@ -19,6 +19,7 @@ typedef struct embedding {
     const char *query, *out;
     int64_t top, labels; // labels: 0: the model makes vectors
     bool json, classify;
+    const char *lines; // what the texts are lines of; NULL: they are words of the command line
     ct_embed_options o;
 } embedding;
 
@@ -172,14 +173,13 @@ static int classify(embedding *e) {
 
 // ------------------------------------------------------------------------------------------------ all
 
-// Lines of what was read; empty ones are left out.
+// Lines of what was read, each of which is a text, empty ones too: who joins vectors to lines counts them.
 static bool add_lines(embedding *e, const char *s, size_t n) {
     for (const char *at = s, *all = s + n, *stop; at < all; at = stop + 1) {
         stop = memchr(at, '\n', (size_t)(all - at));
         if (!stop) stop = all;
         size_t length = (size_t)(stop - at);
         if (length && at[length - 1] == '\r') length--;
-        if (!length) continue;
         if ((e->n & (e->n + 1)) == 0) { // room for the query behind them
             ct_lm_text *more = realloc(e->texts, (2 * e->n + 4) * sizeof *more);
             if (!more) return false;
@@ -188,6 +188,23 @@ static bool add_lines(embedding *e, const char *s, size_t n) {
         e->texts[e->n++] = (ct_lm_text){.s = at, .n = length};
     }
     return true;
+}
+
+// A text of no tokens has no vector, and its line is named. True: there is none, or it is no line.
+static bool has_no_empty_line(const embedding *e) {
+    ct_encoding nothing = {0};
+    size_t i = 0;
+    while (i < e->n && e->texts[i].n) i++;
+    if (!e->lines || i == e->n) return true;
+    const bool begins =
+        !ct_tokenizer_encode(e->model->tokenizer, "", 0, &nothing, .add_special = true) ||
+        nothing.n;
+    ct_encoding_free(&nothing);
+    if (begins) return true;
+    refuse("embed: line %zu of %s is empty, and %s has no token that begins a text: there is "
+           "nothing to make a vector of",
+           i + 1, plain(e->lines), plain(e->model->path));
+    return false;
 }
 
 static int embed(embedding *e, int pooling, bool raw) {
@@ -200,6 +217,7 @@ static int embed(embedding *e, int pooling, bool raw) {
     if (e->labels && (e->classify || e->query) && (pooling >= 0 || raw))
         return refuse("embed: --%s is for vectors, which %s does not make for that",
                       raw ? "raw" : "pooling", plain(e->model->path));
+    if (!(e->labels && e->query) && !has_no_empty_line(e)) return EXIT_REFUSED;
     if (e->labels && (e->classify || e->query)) return classify(e);
     e->labels = 0;
     if (!ct_embedding_read(e->model->path, e->model->lm, &how)) return fail();
@@ -227,7 +245,7 @@ static int load_and_embed(embedding *e, char **words, size_t n_words, const char
         e->texts[e->n++] = (ct_lm_text){.s = words[i], .n = strlen(words[i])};
     int status = EXIT_DONE;
     if (n_words == 1 && !(input = read_file_or_input("embed", file, &n))) status = EXIT_FAILED;
-    if (input) e->n = 0;
+    if (input) e->lines = file ? file : "standard input";
     if (input && !add_lines(e, input, n)) status = refuse("embed: out of memory");
     if (status == EXIT_DONE && !e->n)
         status = refuse("embed: %s has no lines", file ? plain(file) : "standard input");
@@ -292,13 +310,14 @@ int run_embed(int argc, char **argv) {
         .operand = "MODEL",
         .text =
             "Makes a vector of each text: those of texts that mean much the same are close. The\n"
-            "texts are words of the command line, or lines of --file or standard input. MODEL is\n"
-            "a folder, a GGUF file, or ORG/NAME that cotan pull brought: an encoder (bert ...) or\n"
-            "a decoder. What its folder says of pooling (modules.json of sentence-transformers)\n"
-            "holds; else it is the mean of an encoder's tokens and the last token of a decoder,\n"
-            "and vectors have length 1. Vectors come as JSON, one a line. With a model that tells\n"
-            "classes of texts apart (...ForSequenceClassification) --classify says which, and\n"
-            "--rank reads each text together with the query, as rerankers do.\n",
+            "texts are words of the command line, or lines of --file or standard input: a vector\n"
+            "a line, also of empty ones. MODEL is a folder, a GGUF file, or ORG/NAME that cotan\n"
+            "pull brought: an encoder (bert ...) or a decoder. What its folder says of pooling\n"
+            "(modules.json of sentence-transformers) holds; else it is the mean of an encoder's\n"
+            "tokens and the last token of a decoder, and vectors have length 1. Vectors come as\n"
+            "JSON, one a line. With a model that tells classes of texts apart\n"
+            "(...ForSequenceClassification) --classify says which, and --rank reads each text\n"
+            "together with the query, as rerankers do.\n",
         .examples = "  cotan embed my-encoder \"a text\" \"another one\"\n"
                     "  cotan embed my-encoder --file lines.txt --out vectors.npy\n"
                     "  cotan embed my-encoder --file lines.txt --rank \"what is sought\" --top 5\n"

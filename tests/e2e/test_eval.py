@@ -120,7 +120,7 @@ def test_what_eval_refuses(model, encoder, tmp_path):
 def test_embed(encoder, tmp_path):
     want = ct.lm.load(encoder).embed(LINES).numpy()
     file = tmp_path / "lines.txt"
-    file.write_text("\n".join([LINES[0], "", *LINES[1:]]) + "\r\n")
+    file.write_text("\n".join(LINES) + "\r\n")
     for said in (cotan("embed", encoder, *LINES), cotan("embed", encoder, "--file", file), cotan("embed", encoder, stdin=file.read_text())):
         rows = [json.loads(line) for line in said.splitlines()]
         assert [r["index"] for r in rows] == [0, 1, 2, 3] and [r["text"] for r in rows] == LINES
@@ -130,6 +130,22 @@ def test_embed(encoder, tmp_path):
     cotan("embed", encoder, "--file", file, "--out", tmp_path / "v.safetensors", "--raw", "--pooling", "cls")
     raw = ct.lm.load(encoder).embed(LINES, pooling="cls", normalize=False).numpy()
     assert (safetensors.read(tmp_path / "v.safetensors")["embeddings"] == raw).all()
+
+
+def test_embed_makes_a_vector_a_line(encoder, model, tmp_path):
+    """Also of lines that are empty, by what stands around a text; a model that has nothing there says which line it is."""
+    lines = ["", LINES[0], "", "", LINES[1], ""]
+    file = tmp_path / "lines.txt"
+    file.write_text("\n".join(lines) + "\n")
+    want = ct.lm.load(encoder).embed(lines).numpy()
+    for said in (cotan("embed", encoder, "--file", file), cotan("embed", encoder, stdin="\r\n".join(lines) + "\r\n")):
+        rows = [json.loads(line) for line in said.splitlines()]
+        assert [(r["index"], r["text"]) for r in rows] == list(enumerate(lines))
+        assert (np.array([r["embedding"] for r in rows], np.float32) == want).all()
+    assert cotan("embed", model, "--file", file, fails=2) == (
+        f"cotan: embed: line 1 of {file} is empty, and {model} has no token that begins a text: there is nothing to make a vector of\n")
+    assert cotan("embed", model, stdin="to be\n\nor\n", fails=2) == (
+        f"cotan: embed: line 2 of standard input is empty, and {model} has no token that begins a text: there is nothing to make a vector of\n")
 
 
 def test_rank(encoder, tmp_path):
