@@ -1,6 +1,4 @@
 // cotan pull: brings a model from the Hugging Face Hub, or a mirror of it, into the cache.
-#define _GNU_SOURCE // strcasestr
-#include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -168,40 +166,25 @@ static bool mark_weights(const pull *p, const files *list, const char *one, cons
     return true;
 }
 
-// The name of a GGUF file without which part it is: model-00001-of-00003.gguf -> model.
-static size_t stem(const char *name) {
-    size_t n = strlen(name) - strlen(".gguf"), part = strlen("-00001-of-00003");
-    bool several = n > part && strncmp(name + n - 9, "-of-", 4) == 0 && name[n - part] == '-';
-    return several ? n - part : n;
-}
-
-static bool has_tag(const char *name, const char *tag) {
-    size_t n = strlen(tag);
-    for (const char *at = name; (at = strcasestr(at, tag)); at++) {
-        bool begins = at == name || !isalnum((unsigned char)at[-1]);
-        if (begins && !isalnum((unsigned char)at[n]) && at[n] != '_') return true;
-    }
-    return false;
-}
-
 // One GGUF file, or all parts of one.
 static bool mark_gguf(const pull *p, const files *list, const char *tag, bool *chosen) {
-    char names[400] = "";
-    const char *last = NULL;
-    int several = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        const char *name = list->v[i].name;
-        if (!ends_with(name, ".gguf") || strcasestr(name, "mmproj") || (tag && !has_tag(name, tag)))
-            continue;
-        bool same = last && stem(last) == stem(name) && strncmp(last, name, stem(name)) == 0;
-        if (!same) {
-            several++;
-            strncat(names, *names ? ", " : "", sizeof names - strlen(names) - 1);
-            strncat(names, plain(name), sizeof names - strlen(names) - 1);
-        }
-        last = name; // the parts of one stand side by side
-        chosen[i] = several == 1;
+    char told[400] = "";
+    const char **names = calloc(list->n + 1, sizeof *names);
+    size_t *of = calloc(list->n + 1, sizeof *of), last = 0;
+    bool room = names && of;
+    for (size_t i = 0; room && i < list->n; i++) names[i] = list->v[i].name;
+    const size_t several = room ? ct_hub_gguf(names, list->n, tag, of) : 0;
+    for (size_t i = 0; room && i < list->n; i++) {
+        if (!of[i]) continue;
+        chosen[i] = of[i] == 1;
+        if (of[i] == last) continue;
+        last = of[i];
+        strncat(told, *told ? ", " : "", sizeof told - strlen(told) - 1);
+        strncat(told, plain(names[i]), sizeof told - strlen(told) - 1);
     }
+    free(names);
+    free(of);
+    if (!room) return pull_failed("out of memory");
     if (several == 1) return true;
     if (!several && tag) return pull_failed("%s: it has no GGUF file of %s", p->name, plain(tag));
     if (!several)
@@ -209,7 +192,7 @@ static bool mark_gguf(const pull *p, const files *list, const char *tag, bool *c
             "%s: it has no weights: neither safetensors nor .bin nor GGUF; --include chooses files",
             p->name);
     return pull_failed("%s: there are several; name one, as ORG/NAME:TAG or ORG/NAME/FILE.gguf: %s",
-                       p->name, names);
+                       p->name, told);
 }
 
 static bool choose_model(const pull *p, const files *list, bool *chosen) {

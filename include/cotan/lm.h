@@ -195,7 +195,9 @@ typedef struct ct_lm_about {
     int64_t labels;
 } ct_lm_about;
 CT_API ct_lm_about ct_lm_look(const ct_lm *lm); // all zero of NULL
-// Writes config.json and model.safetensors into the folder, with the names that the model came with.
+// Writes config.json and model.safetensors into the folder, with the names that the model came with. Its tokenizer, chat
+// template and generation_config.json are no part of a ct_lm: with copies of them in the folder it is a whole model, for
+// ct_pretrained_load, cotan run and Hugging Face's library. (cotan train, and Python's save, put them there.)
 CT_API CT_MUST_USE bool ct_lm_save_at(const ct_lm *lm, const char *dir, ct_loc here);
 #define ct_lm_save(lm, dir) ct_lm_save_at((lm), (dir), CT_HERE)
 

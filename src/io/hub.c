@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/text.h"
 #include "cotan/hub.h"
 #include "graph/graph.h"
 #include "io/utf8.h"
@@ -89,29 +91,93 @@ static bool has_tag(const char *name, const char *tag) {
     return false;
 }
 
-typedef struct tagged {
-    const char *tag;
-    char file[256]; // the first of them by name, which is the first part of several
-} tagged;
-static void look_at(int folder, const char *name, void *user) {
-    tagged *t = user;
-    (void)folder;
-    if (strlen(name) >= sizeof t->file || !ct__ends_with(name, ".gguf") ||
-        strcasestr(name, "mmproj") || !has_tag(name, t->tag))
-        return;
-    if (!*t->file || strcmp(name, t->file) < 0) snprintf(t->file, sizeof t->file, "%s", name);
+// The name of a GGUF file without which part it is: model-00001-of-00003.gguf -> model.
+static size_t stem(const char *name) {
+    const size_t n = strlen(name) - strlen(".gguf"), part = strlen("-00001-of-00003");
+    const bool several = n > part && strncmp(name + n - 9, "-of-", 4) == 0 && name[n - part] == '-';
+    return several ? n - part : n;
+}
+
+static bool is_gguf(const char *name) {
+    const size_t n = strlen(name), end = strlen(".gguf");
+    return n > end && strcasecmp(name + n - end, ".gguf") == 0 && !strcasestr(name, "mmproj");
+}
+
+static size_t find_gguf(const char *const *names, size_t n, const char *tag, size_t *of) {
+    const char *last = NULL;
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        of[i] = 0;
+        if (!is_gguf(names[i]) || (tag && !has_tag(names[i], tag))) continue;
+        const size_t own = stem(names[i]);
+        found += !last || stem(last) != own || strncmp(last, names[i], own) != 0;
+        of[i] = found;
+        last = names[i];
+    }
+    return found;
+}
+
+enum { MOST_GGUF = 1024 };
+typedef struct listing {
+    ct_arena arena;
+    const char *names[MOST_GGUF], *inside; // inside: the folder that is read; NULL: the whole
+    size_t of[MOST_GGUF], n;
+} listing;
+static void list_one(int folder, const char *name, void *user) {
+    listing *l = user;
+    if (!l->inside) { // large models have a folder a tag
+        l->inside = name;
+        ct__each_inside(folder, name, list_one, l);
+        l->inside = NULL;
+    }
+    if (!is_gguf(name) || l->n == MOST_GGUF) return;
+    const char *own = ct__arena_printf(&l->arena, "%s%s%s", l->inside ? l->inside : "",
+                                       l->inside ? "/" : "", name);
+    if (own) l->names[l->n++] = own;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+// The first part of the one GGUF file that has the tag. False, without an error: there is none.
+static bool find_tagged(const char *name, const char *tag, const char *path, char *file, size_t cap,
+                        ct_err *err) {
+    char shown[CT_PRINTABLE];
+    listing *l = ct__calloc(1, sizeof *l);
+    if (!l) return ct__err_memory(err, CT_NOWHERE, name, sizeof *l);
+    ct__each_inside(AT_FDCWD, path, list_one, l);
+    qsort(l->names, l->n, sizeof *l->names, by_name);
+    const size_t found = *tag ? find_gguf(l->names, l->n, tag, l->of) : 0;
+    ct_text list = {0};
+    for (size_t i = 0, told = 0; i < l->n; i++) {
+        if (!l->of[i] || l->of[i] == told) continue;
+        told = l->of[i];
+        ct__textf(&list, "%s%s", told > 1 ? ", " : "",
+                  ct__printable(l->names[i], strlen(l->names[i]), shown, sizeof shown));
+        if (told == 1) snprintf(file, cap, "%s", l->names[i]);
+    }
+    if (found > 1) {
+        ct__err(err, CT_E_FILE, CT_NOWHERE, name,
+                "in the cache it has several GGUF files of %s: %s",
+                ct__printable(tag, strlen(tag), shown, sizeof shown), list.s ? list.s : "");
+        ct__err_hint(err, "name one, as ORG/NAME/FILE.gguf");
+    }
+    ct__text_free(&list);
+    ct__arena_free(&l->arena);
+    ct__free(l);
+    return found == 1;
 }
 
 // Puts the file that `which`, ":TAG" or "/FILE", is of the folder behind its path.
 static bool find_file(const char *name, const char *which, char *path, size_t n, ct_err *err) {
     char shown[CT_PRINTABLE];
     struct stat st;
-    tagged t = {.tag = which + 1};
-    const char *file = which + 1;
-    if (*which == ':') {
-        if (*t.tag) ct__each_inside(AT_FDCWD, path, look_at, &t);
-        file = t.file;
-    }
+    char tagged[4096] = "";
+    const char *file = *which == ':' ? tagged : which + 1;
+    if (*which == ':' && !find_tagged(name, which + 1, path, tagged, sizeof tagged, err) &&
+        err->code)
+        return false;
     const size_t own = strlen(path);
     const bool fits = own + strlen(file) + 2 <= n;
     if (fits) snprintf(path + own, n - own, "/%s", file);
@@ -158,6 +224,15 @@ bool ct__hub_find(const char *name, const char *revision, char *path, size_t n, 
 
 static bool finish(ct_ctx *ctx, bool ok, ct_loc here, const char *op) {
     return ok || ct__err_place(&ctx->err, here, op);
+}
+
+size_t ct_hub_gguf(const char *const *names, size_t n, const char *tag, size_t *of) {
+    static const char op[] = "hub_gguf";
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, names, CT_NOWHERE, op, "the list of names") ||
+        !ct__given(ctx, of, CT_NOWHERE, op, "the list of numbers"))
+        return 0;
+    return find_gguf(names, n, tag, of);
 }
 
 bool ct_hub_folder_at(const char *name, char *path, size_t n, ct_loc here) {

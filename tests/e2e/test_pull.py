@@ -97,6 +97,11 @@ def test_one_file_of_gguf(mirror, pull, tmp_path):
                                      "small-Q4_K_M.gguf, small-Q4_K_S.gguf, small-Q8_0-00001-of-00002.gguf\n")
     assert pull("org/small/no.gguf").err == "cotan: pull: org/small: no file of it is \"no.gguf\"\n"
     assert pull("org/small:Q4_K_M").returncode == 0 and snapshot(tmp_path) == {"small-Q4_K_M.gguf": b"q4"}
+    for other in ("small/no.gguf", "small-imatrix-Q4_K_M.gguf", "q5/small-Q5-00002-of-00002.gguf", "q5/small-Q5-00001-of-00002.gguf"):
+        mirror.files[other] = b"gguf"
+    several = "small-Q4_K_M.gguf, small-imatrix-Q4_K_M.gguf"
+    assert pull("org/small:Q4_K_M").err == (
+        f"cotan: pull: org/small: there are several; name one, as ORG/NAME:TAG or ORG/NAME/FILE.gguf: {several}\n")
     # What was brought is named as it was.
     def info(name):
         env = os.environ | {"HF_HUB_CACHE": str(tmp_path / "cache")}
@@ -105,6 +110,12 @@ def test_one_file_of_gguf(mirror, pull, tmp_path):
         assert f"snapshots/{COMMIT}/small-Q4_K_M.gguf: " in info(name)
     assert info("org/small:Q5").endswith(": org/small: in the cache it has no GGUF file of Q5\n  hint: cotan pull org/small:Q5\n")
     assert info("org/small/x.gguf").endswith(": org/small: in the cache it has no file x.gguf\n  hint: cotan pull org/small/x.gguf\n")
+    # Of several nothing is chosen silently, and a folder a tag is looked into.
+    assert pull("org/small", "--include", "*").returncode == 0
+    assert info("org/small:Q4_K_M") == (f"cotan: hub_find: org/small: in the cache it has several GGUF files of Q4_K_M: {several}\n"
+                                        "  hint: name one, as ORG/NAME/FILE.gguf\n")
+    assert f"snapshots/{COMMIT}/q5/small-Q5-00001-of-00002.gguf: " in info("org/small:Q5")
+    assert f"snapshots/{COMMIT}/small-imatrix-Q4_K_M.gguf: " in info("org/small:imatrix")
 
 
 def test_include_and_bin(mirror, pull, tmp_path):
