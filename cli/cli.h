@@ -71,6 +71,8 @@ const char *plain(const char *text);
 // each line but the first begins with `indent`. n bytes of whole characters.
 void put_visible(FILE *to, const char *text, size_t n, const char *indent);
 
+// Says which keys of a model's generation_config.json are not followed; NULL: nothing.
+void tell_unfollowed(const char *model, const char *keys);
 // Hands what was printed to the system. False: that failed, now or before; output_error says why.
 bool flush_output(void);
 const char *output_error(void);

@@ -63,6 +63,14 @@ int fail(void) {
     return code == CT_E_USAGE || code == CT_E_LIMIT ? EXIT_REFUSED : EXIT_FAILED;
 }
 
+void tell_unfollowed(const char *model, const char *keys) {
+    if (keys)
+        fprintf(stderr,
+                "cotan: %s: what generation_config.json says of %s is not followed, so that texts "
+                "may differ from transformers'\n",
+                plain(model), keys);
+}
+
 static int output_errno;
 
 bool flush_output(void) {

@@ -396,6 +396,7 @@ static bool load(model *m, const char *name, int64_t context, bool raw) {
         ct_engine_new(m->is->lm, .tokenizer = m->is->tokenizer, .texts = 1, .context = context);
     m->context = context ? context : ct_lm_look(m->is->lm).usual_context;
     m->chats = m->is->chat && !raw;
+    if (m->engine) tell_unfollowed(name, m->is->unfollowed);
     return m->engine != NULL;
 }
 

@@ -91,8 +91,10 @@ static bool read_bias(exchange *x, const model *m, json_t *bias, wanted *w) {
     const char *key;
     json_t *value;
     size_t n = 0;
-    w->bias = calloc(json_object_size(bias) + 1, sizeof *w->bias);
+    const ct_lm_sampling *own = &m->is->sampling; // whose biases stay
+    w->bias = calloc(own->n_bias + json_object_size(bias) + 1, sizeof *w->bias);
     if (!w->bias) return refuse_request(x, 500, NULL, "there is no memory for logit_bias");
+    for (; n < own->n_bias; n++) w->bias[n] = own->bias[n];
     json_object_foreach(bias, key, value) {
         char *end;
         const long token = strtol(key, &end, 10);

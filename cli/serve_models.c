@@ -121,6 +121,7 @@ static bool load(model *m) {
     ct_ctx_use(own);
     if (!ct_embedding_read_at(m->is->path, m->is->lm, &m->embeds, nowhere)) return false;
     if (!ok || !m->is->writes) return ok;
+    tell_unfollowed(m->name, m->is->unfollowed);
     m->context = is->context ? is->context : ct_lm_look(m->is->lm).usual_context;
     m->engine = ct_engine_new_with(m->is->lm, (ct_engine_options){.tokenizer = m->is->tokenizer,
                                                                   .texts = is->parallel,

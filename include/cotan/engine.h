@@ -21,8 +21,11 @@ typedef struct ct_pretrained {
     ct_chat_template *chat; // NULL: the model was not made for conversations
     const int32_t *ends;    // (n_ends) tokens that end what it writes
     size_t n_ends;
-    ct_lm_sampling
-        sampling;         // as generation_config.json has it; without one, draws as the model says
+    // As generation_config.json has it; without one, draws as the model says.
+    ct_lm_sampling sampling;
+    // Keys of generation_config.json that change what is written and are not followed, such as "num_beams,
+    // forced_eos_token_id"; NULL: none.
+    const char *unfollowed;
     const char *path;     // of the folder or file
     const char *type;     // model_type: "llama"
     int64_t context;      // tokens that a text may have; 0: the model sets no limit

@@ -231,6 +231,11 @@ typedef struct ct_lm_sampling {
     size_t n_bias;
     const ct_lm_tokens *banned; // (n_banned) sequences that must not be written
     size_t n_banned;
+    // No sequence of so many tokens stands in the text twice; 0: any may.
+    int64_t no_repeat_ngram_size;
+    // No token of `ends` comes before so many are written, and before prompt and answer have so many; of
+    // ct_lm_generate and ct_engine_add, who know the ends.
+    int64_t min_new_tokens, min_length;
     ct_num temperature; // default 1; CT_F(0): always the likeliest token
     int64_t top_k;      // only the likeliest k
     ct_num top_p;       // only the likeliest that together have this probability

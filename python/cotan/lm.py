@@ -10,6 +10,7 @@ import math
 import os
 import shutil
 import threading
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,16 @@ __all__ = ["ChatTemplate", "Completion", "Model", "Perplexity", "Piece", "Tokeni
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
                    "chat_template.jinja", "chat_template.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt")
+# Keys of generation_config.json that change what is written and are not followed, and the number that changes nothing.
+UNFOLLOWED = {"begin_suppress_tokens": None, "constraints": None, "dola_layers": None, "encoder_no_repeat_ngram_size": 0,
+              "encoder_repetition_penalty": 1, "epsilon_cutoff": 0, "eta_cutoff": 0, "exponential_decay_length_penalty": None,
+              "force_words_ids": None, "forced_bos_token_id": None, "forced_eos_token_id": None, "guidance_scale": 1, "num_beam_groups": 1,
+              "num_beams": 1, "penalty_alpha": 0, "stop_strings": None, "token_healing": None, "top_h": None, "watermarking_config": None}
+
+
+def _single_biases(usual):
+    """Of sequence_bias ([[token ids], number], ...) those of one token."""
+    return {tokens[0]: add for tokens, add in usual.get("sequence_bias") or [] if len(tokens) == 1}
 
 
 def _plain(x):
@@ -231,6 +242,7 @@ class Model:
         self.chat_template = self._part(ChatTemplate)
         self.generation_config = self._json("generation_config.json")
         self.config = self._json("config.json")
+        self._warn()
         self._lock = threading.RLock()  # what runs in the model's own context
         self._engine, self._engine_options = None, (max_texts, 0, context, cache_memory)
         # The Tensors of variables; training needs them from the first logits on.
@@ -245,6 +257,17 @@ class Model:
     def _json(self, name):
         file = Path(self.path) / name
         return json.loads(file.read_text()) if file.is_file() else {}
+
+    def _warn(self):
+        """Of what generation_config.json says and is not followed."""
+        usual = self.generation_config
+        unfollowed = [key for key, harmless in UNFOLLOWED.items()
+                      if (value := usual.get(key)) is not None and value is not False and value != [] and value != harmless]
+        if len(_single_biases(usual)) < len(usual.get("sequence_bias") or []):
+            unfollowed.append("sequence_bias")
+        if unfollowed and self.writes:
+            warnings.warn(f"{self.path}: what generation_config.json says of {', '.join(unfollowed)} is not followed, so that texts "
+                          "may differ from transformers'", stacklevel=4)
 
     def __repr__(self):
         return f"Model({self.path!r}, {self.model_type}, {self.num_layers} layers of width {self.hidden_size})"
@@ -342,9 +365,9 @@ class Model:
         return found, one
 
     def generate(self, prompt, *, max_tokens=256, temperature=None, top_k=None, top_p=None, min_p=None, typical_p=None,
-                 repetition_penalty=None, frequency_penalty=None, presence_penalty=None, logit_bias=None, bad_words_ids=None,
-                 stop=(), stop_token_ids=None, seed=0, logprobs=None, stream=False, tools=None, add_special_tokens=True,
-                 skip_special_tokens=True):
+                 repetition_penalty=None, no_repeat_ngram_size=None, min_new_tokens=None, min_length=None, frequency_penalty=None,
+                 presence_penalty=None, logit_bias=None, bad_words_ids=None, stop=(), stop_token_ids=None, seed=0, logprobs=None,
+                 stream=False, tools=None, add_special_tokens=True, skip_special_tokens=True):
         """Goes on with a text or token ids, or answers a list of messages; of a list of such prompts all at once. A Completion, or a
         list of them; with stream an iterator of Pieces, as they are written.
 
@@ -365,8 +388,14 @@ class Model:
         if temperature is None:
             temperature = 0 if usual.get("do_sample") is False else usual.get("temperature")
         options = [temperature, *(usual.get(name) if value is None else value for name, value in (
-            ("top_k", top_k), ("top_p", top_p), ("min_p", min_p), ("typical_p", typical_p), ("repetition_penalty", repetition_penalty))),
+            ("top_k", top_k), ("top_p", top_p), ("min_p", min_p), ("typical_p", typical_p), ("repetition_penalty", repetition_penalty),
+            ("no_repeat_ngram_size", no_repeat_ngram_size), ("min_new_tokens", min_new_tokens), ("min_length", min_length))),
             frequency_penalty, presence_penalty]
+        ends = [[end] for end in self.tokenizer.eos_token_ids] if self.tokenizer else []
+        if bad_words_ids is None:
+            bad_words_ids = [words for words in usual.get("bad_words_ids") or [] if words not in ends]
+        banned = [*bad_words_ids, *([token] for token in usual.get("suppress_tokens") or [] if 0 <= token < self.vocab_size)]
+        biases = list((_single_biases(usual) | (logit_bias or {})).items())
         if stop_token_ids is None:
             stop_token_ids = self.tokenizer.eos_token_ids if self.tokenizer else []
         stops = [stop] if isinstance(stop, str) else list(stop or ())
@@ -377,8 +406,8 @@ class Model:
                 self._engine = _core._engine_new(self._handle, handle, *self._engine_options)
         wants = bool(logprobs)
         run = _Run(self, [
-            (ids, max_tokens or 0, stop_token_ids, stops, (*options, seed + i), list((logit_bias or {}).items()),
-             list(bad_words_ids or ()), likely, wants, not skip_special_tokens)
+            (ids, max_tokens or 0, stop_token_ids, stops, (*options, seed + i), biases, banned,
+             likely, wants, not skip_special_tokens)
             for i, ids in enumerate(prompts)])
         if stream:
             return self._stream(run, wants, likely)

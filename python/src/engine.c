@@ -124,6 +124,10 @@ static bool given(PyObject *o, ct_num *to) {
     return true;
 }
 
+static bool whole(PyObject *o, int64_t *to, const char *name) {
+    return o == Py_None || parse_int(o, to, name);
+}
+
 typedef struct asking {
     ct_engine *engine;
     ct_engine_request request;
@@ -139,17 +143,22 @@ static void ask(void *user) {
     a->id = ct_engine_add_with(a->engine, a->request);
 }
 
-// (temperature, top_k, top_p, min_p, typical_p, repetition, frequency, presence, seed)
+// (temperature, top_k, top_p, min_p, typical_p, repetition, no_repeat_ngram_size, min_new_tokens, min_length, frequency,
+// presence, seed)
 static bool read_sampling(PyObject *o, ct_lm_sampling *s) {
-    PyObject *temperature, *top_k, *top_p, *min_p, *typical_p, *repetition, *frequency, *presence;
+    PyObject *temperature, *top_k, *top_p, *min_p, *typical_p, *repetition, *frequency, *presence,
+        *no_repeat, *min_new, *min_length;
     unsigned long long seed;
-    if (!PyArg_ParseTuple(o, "OOOOOOOOK:_engine_add", &temperature, &top_k, &top_p, &min_p,
-                          &typical_p, &repetition, &frequency, &presence, &seed))
+    if (!PyArg_ParseTuple(o, "OOOOOOOOOOOK:_engine_add", &temperature, &top_k, &top_p, &min_p,
+                          &typical_p, &repetition, &no_repeat, &min_new, &min_length, &frequency,
+                          &presence, &seed))
         return false;
     s->seed = seed;
-    return (top_k == Py_None || parse_int(top_k, &s->top_k, "top_k")) &&
-           given(temperature, &s->temperature) && given(top_p, &s->top_p) &&
-           number(min_p, &s->min_p) && given(typical_p, &s->typical_p) &&
+    return whole(top_k, &s->top_k, "top_k") &&
+           whole(no_repeat, &s->no_repeat_ngram_size, "no_repeat_ngram_size") &&
+           whole(min_new, &s->min_new_tokens, "min_new_tokens") &&
+           whole(min_length, &s->min_length, "min_length") && given(temperature, &s->temperature) &&
+           given(top_p, &s->top_p) && number(min_p, &s->min_p) && given(typical_p, &s->typical_p) &&
            given(repetition, &s->repetition_penalty) && number(frequency, &s->frequency_penalty) &&
            number(presence, &s->presence_penalty);
 }

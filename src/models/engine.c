@@ -390,7 +390,8 @@ static bool tell(ct_engine *e, ct_writing *w, int32_t token, const float *scores
 static bool draw(ct_engine *e, ct_writing *w, const float *scores) {
     const int64_t vocab = e->lm->spec.vocab, prompt = (int64_t)w->ask.n_prompt;
     memcpy(e->bent, scores, (size_t)vocab * sizeof *e->bent);
-    if (!ct_lm_process(e->bent, vocab, w->tokens, (size_t)w->n, (size_t)prompt, &w->ask.sampling)) {
+    if (!ct__lm_bend(e->bent, vocab, w->tokens, (size_t)w->n, (size_t)prompt, &w->ask.sampling,
+                     w->ask.ends, w->ask.n_ends)) {
         finish(e, w, CT_ENGINE_FAILED, "there is no memory to choose a token");
         return false;
     }

@@ -85,8 +85,8 @@ static int64_t find_candidates(search *s, const float *scores) {
         const beam *b = &s->running[i];
         const double shift = ct__lm_log_probability(scores, vocab, 0) - (double)scores[0];
         for (int64_t t = 0; t < vocab; t++) s->e->bent[t] = (float)((double)scores[t] + shift);
-        if (!ct_lm_process(s->e->bent, vocab, b->text.tokens, (size_t)b->text.n, (size_t)s->prompt,
-                           &bends))
+        if (!ct__lm_bend(s->e->bent, vocab, b->text.tokens, (size_t)b->text.n, (size_t)s->prompt,
+                         &bends, s->args->ends, s->args->n_ends))
             return -1;
         for (int64_t t = 0; t < vocab; t++)
             if (s->e->bent[t] > -INFINITY)
@@ -220,8 +220,8 @@ static bool write_one(search *s, ct_ctx *ctx) {
         const float *scores = read_all(s);
         if (!scores) return false;
         memcpy(s->e->bent, scores, (size_t)vocab * sizeof *s->e->bent);
-        const bool bent = ct_lm_process(s->e->bent, vocab, w->tokens, (size_t)w->n,
-                                        (size_t)s->prompt, &a->sampling);
+        const bool bent = ct__lm_bend(s->e->bent, vocab, w->tokens, (size_t)w->n, (size_t)s->prompt,
+                                      &a->sampling, a->ends, a->n_ends);
         const int32_t token =
             bent ? ct__lm_draw_token(s->e->bent, vocab, &a->sampling, (uint64_t)k) : -1;
         if (token < 0) {

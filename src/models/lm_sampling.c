@@ -57,6 +57,17 @@ static void ban(float *scores, int64_t vocab, const int32_t *text, size_t n,
     }
 }
 
+// What followed the last tokens of the text, one less than may repeat, wherever they stand in it.
+static void ban_repeats(float *scores, int64_t vocab, const int32_t *text, size_t n,
+                        const ct_lm_sampling *s) {
+    const size_t last = (size_t)s->no_repeat_ngram_size - 1;
+    if (s->no_repeat_ngram_size < 1) return;
+    for (size_t i = 0; last < n && i < n - last; i++)
+        if (text[i + last] >= 0 && text[i + last] < vocab &&
+            memcmp(text + i, text + n - last, last * sizeof *text) == 0)
+            scores[text[i + last]] = -INFINITY;
+}
+
 // --------------------------------------------------------------------------------------- what remains
 
 static int best_first(const void *a, const void *b) {
@@ -171,6 +182,7 @@ bool ct_lm_process(float *scores, int64_t vocab, const int32_t *text, size_t n, 
     add_bias(scores, vocab, s);
     penalise(scores, vocab, text, n, prompt, s, (int32_t *)(void *)c);
     ban(scores, vocab, text, n, s);
+    ban_repeats(scores, vocab, text, n, s);
     const double temperature = option(s->temperature, 1);
     if (temperature == 0) { // the likeliest token, which what follows might leave out
         ct__free(c);
@@ -184,6 +196,14 @@ bool ct_lm_process(float *scores, int64_t vocab, const int32_t *text, size_t n, 
     keep_typical(scores, vocab, option(s->typical_p, 1), c);
     ct__free(c);
     return true;
+}
+
+bool ct__lm_bend(float *scores, int64_t vocab, const int32_t *text, size_t n, size_t prompt,
+                 const ct_lm_sampling *s, const int32_t *ends, size_t n_ends) {
+    const bool may_end = (int64_t)(n - prompt) >= s->min_new_tokens && (int64_t)n >= s->min_length;
+    for (size_t i = 0; i < n_ends && !may_end; i++)
+        if (ends[i] >= 0 && ends[i] < vocab) scores[ends[i]] = -INFINITY;
+    return ct_lm_process(scores, vocab, text, n, prompt, s);
 }
 
 // ---------------------------------------------------------------------------------------------- draws

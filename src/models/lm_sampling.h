@@ -5,6 +5,9 @@
 #include "cotan/lm.h"
 #include "graph/graph.h"
 
+// What ct_lm_process does to scores, where a token of `ends` (n_ends) would end the text.
+bool ct__lm_bend(float *scores, int64_t vocab, const int32_t *text, size_t n, size_t prompt,
+                 const ct_lm_sampling *s, const int32_t *ends, size_t n_ends);
 // 53 random bits as a number from 0 up to 1, of the k-th draw.
 double ct__lm_uniform(uint64_t seed, uint64_t k);
 // The k-th draw of a text: a token, the likeliest where the temperature is 0; -1: the scores are not finite, or

@@ -1,5 +1,4 @@
 // A published model whole: weights, tokenizer, template, and what its files say of generation.
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,13 +6,13 @@
 #include "base/mem.h"
 #include "cotan/engine.h"
 #include "cotan/hub.h"
-#include "io/config.h"
-#include "models/stack.h"
+#include "models/generation.h"
 
 typedef struct loaded {
     ct_pretrained is; // first: what the user has
     char *path;
     int32_t *ends;
+    ct_arena arena; // what its sampling names
 } loaded;
 
 // A file that no model can be alone, such as its config.json: only a GGUF file has all that one needs.
@@ -83,36 +82,6 @@ static bool find_ends(loaded *m, ct_loc here) {
     return true;
 }
 
-static void take_number(const json_t *root, const char *key, double low, double high, ct_num *to) {
-    const json_t *value = json_object_get(root, key);
-    const double number = json_is_number(value) ? json_number_value(value) : -1;
-    if (number >= low && number <= high) *to = CT_F(number);
-}
-
-// What its makers found good. Keys that are not there, or out of range, change nothing.
-static bool read_sampling(loaded *m, ct_err *err) {
-    char file[4096 + 32];
-    struct stat st;
-    ct_config config;
-    ct_lm_sampling *s = &m->is.sampling;
-    ct_num top_k = {0}, min_p = {0};
-    snprintf(file, sizeof file, "%s/generation_config.json", m->path);
-    if (stat(file, &st)) return true;
-    if (!ct__config_read(file, &config, err)) return false;
-    const json_t *root = config.root;
-    take_number(root, "temperature", 0, 1000, &s->temperature);
-    take_number(root, "top_p", 0, 1, &s->top_p);
-    take_number(root, "typical_p", 0, 1, &s->typical_p);
-    take_number(root, "repetition_penalty", 0.01, 100, &s->repetition_penalty);
-    take_number(root, "top_k", 0, 1e9, &top_k);
-    take_number(root, "min_p", 0, 1, &min_p);
-    s->top_k = (int64_t)top_k.value;
-    s->min_p = min_p.value;
-    if (json_is_false(json_object_get(root, "do_sample"))) s->temperature = CT_F(0);
-    ct__config_close(&config);
-    return true;
-}
-
 // Special tokens may stand behind those that the weights know, such as one for images (Gemma 3): a text that has one is
 // refused when it comes.
 static bool vocabulary_fits(const loaded *m, ct_loc here) {
@@ -134,7 +103,11 @@ static bool load(loaded *m, const char *path, ct_loc here) {
     m->is.tokenizer = ct_tokenizer_load_at(m->path, here);
     m->is.lm =
         m->is.tokenizer ? ct_lm_load_with(m->path, (ct_lm_load_options){.here = here}) : NULL;
-    if (!m->is.lm || !find_ends(m, here) || !read_sampling(m, &ctx->err)) return false;
+    if (!m->is.lm || !find_ends(m, here)) return false;
+    const ct_lm_tokens ends = {m->ends, m->is.n_ends};
+    if (!ct__generation_read(m->path, m->is.lm, &ends, &m->arena, &m->is.sampling,
+                             &m->is.unfollowed, &ctx->err))
+        return false;
     m->is.chat = ct_chat_template_load_at(m->path, here);
     if (!m->is.chat && ct_error_code() != CT_E_FILE) return false;
     if (!m->is.chat) ct_error_clear(); // there is no template: it was not made for conversations
@@ -169,5 +142,6 @@ void ct_pretrained_free(ct_pretrained *model) {
     ct_tokenizer_free(m->is.tokenizer);
     ct__free(m->path);
     ct__free(m->ends);
+    ct__arena_free(&m->arena);
     ct__free(m);
 }

@@ -228,3 +228,33 @@ def test_what_is_no_model(model, tmp_path):
         assert "config.json" in cotan("run", model, "--prompt", "fox", fails=1)
     finally:
         (model / "config.away").rename(model / "config.json")
+
+
+def test_what_generation_config_says(tmp_path):
+    """Bans, biases and lengths are followed; of what is not, a sentence tells at the load."""
+    parrot = make_parrot(tmp_path / "parrot")
+    ids = {t["content"]: t["id"] for t in json.loads((parrot / "tokenizer.json").read_text())["added_tokens"]}
+    straight, on, look = ids["Straight "], ids["on."], ids["I look. "]
+    neutral = dict(suppress_tokens=[], bad_words_ids=None, num_beams=1, no_repeat_ngram_size=0, min_length=0, forced_eos_token_id=None,
+                   encoder_repetition_penalty=1.0, token_healing=False, begin_suppress_tokens=[])
+
+    def says(prompt="<plain>", **generation):
+        (parrot / "generation_config.json").write_text(json.dumps(generation))
+        done = subprocess.run([*COTAN, "run", parrot, "--raw", "--prompt", prompt, "--temperature", "0", "--length", "3"], capture_output=True,
+                              text=True, env=os.environ | {"COTAN_CC": "none"})
+        assert done.returncode == 0, done.stderr
+        return done.stdout.rstrip("\n")[len(prompt):], done.stderr
+    assert says(**neutral) == ("Straight on.", "")
+    assert "Straight" not in says(suppress_tokens=[-1, straight, 10**6])[0]
+    assert says(bad_words_ids=[[straight, on]])[0].startswith("Straight ") and "on." not in says(bad_words_ids=[[straight, on]])[0]
+    assert says(bad_words_ids=[[0]], eos_token_id=0) == ("Straight on.", "")  # an end is not banned by it
+    assert says(sequence_bias=[[[look], 100.0]]) == ("I look. I look. I look. ", "")
+    assert says(sequence_bias=[[[look], 100.0]], no_repeat_ngram_size=2)[0].count("I look. ") == 2
+    n = len(cotan("tokenize", parrot, "--ids", "--text", "<plain>").split())
+    for least in (dict(min_new_tokens=3), dict(min_length=n + 3)):
+        longer, said = says(**least)
+        assert longer.startswith("Straight on.") and longer != "Straight on." and not said, least
+    assert says(min_new_tokens=2) == says(min_length=n + 2) == ("Straight on.", "")
+    assert says(num_beams=4, forced_eos_token_id=[2], stop_strings=["x"], sequence_bias=[[[1, 2], -1.0]], bad_words_ids=[["x"]]) == (
+        "Straight on.", f"cotan: {parrot}: what generation_config.json says of bad_words_ids, sequence_bias, forced_eos_token_id, num_beams, "
+        "stop_strings is not followed, so that texts may differ from transformers'\n")

@@ -1,5 +1,6 @@
 """Language models of every architecture against Hugging Face's library: its folders load here as they are and ours there,
 with equal logits, gradients and, from the likeliest token each time, texts."""
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -132,6 +133,9 @@ def test_a_saved_folder_loads_there(model, tmp_path):
         assert torch.equal(logits_of(name, theirs), logits_of(name, again))
 
 
+REPEATED = np.array([1, 2, 3, 2, 3, 4, 1, 2, 3], np.int32)
+
+
 @pytest.mark.parametrize("options, theirs", [
     (dict(repetition=1.4), lambda p: p.RepetitionPenaltyLogitsProcessor(1.4)),
     (dict(temperature=0.6), lambda p: p.TemperatureLogitsWarper(0.6)),
@@ -141,10 +145,45 @@ def test_a_saved_folder_loads_there(model, tmp_path):
     (dict(typical=0.6), lambda p: p.TypicalLogitsWarper(0.6)),
     (dict(bias=[(3, 2.0), (5, -4.0)]), lambda p: p.SequenceBiasLogitsProcessor([[[3], 2.0], [[5], -4.0]])),
     (dict(banned=[7]), lambda p: p.NoBadWordsLogitsProcessor([[7]], eos_token_id=torch.tensor([299]))),
+    (dict(text=REPEATED, no_repeat=1), lambda p: p.NoRepeatNGramLogitsProcessor(1)),
+    (dict(text=REPEATED, no_repeat=3), lambda p: p.NoRepeatNGramLogitsProcessor(3)),
 ])
 def test_scores_are_bent_as_theirs(options, theirs, tmp_path):
     from transformers.generation import logits_process
-    want = theirs(logits_process)(torch.tensor(lm.TEXT[None], dtype=torch.long), torch.tensor(lm.SCORES[None]))[0].numpy()
+    want = theirs(logits_process)(torch.tensor(options.get("text", lm.TEXT)[None], dtype=torch.long), torch.tensor(lm.SCORES[None]))[0].numpy()
     got = lm.process([PROGRAM], tmp_path, **options)
     assert ((got == -np.inf) == (want == -np.inf)).all()
     np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_what_a_folder_says_of_writing(tmp_path):
+    """Its generation_config.json, alone and all of it together: the server's text is that of their generate(), in each token."""
+    from support.serving import Server, make_model
+    folder = make_model(tmp_path / "small")
+    ids = [40, 41, 42, 43, 44, 45, 41, 42]
+
+    def want(**generation):
+        (folder / "generation_config.json").write_text(json.dumps({"do_sample": False, "pad_token_id": 0} | generation))
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval().float()
+        with torch.no_grad():
+            return theirs.generate(torch.tensor([ids]), max_new_tokens=24)[0, len(ids):].tolist()
+
+    def got():
+        s = Server(folder)
+        said = s.say("/v1/completions", prompt=ids, max_tokens=24)["choices"][0]
+        assert s.stop() == 0 and not s.errors, s.errors
+        return said["text"]
+    plain = want(eos_token_id=299)
+    ends = plain[5]
+    texts = set()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+    options = [dict(no_repeat_ngram_size=1), dict(min_new_tokens=9), dict(min_length=20), dict(suppress_tokens=[plain[1]]),
+               dict(bad_words_ids=[plain[1:4], [ends]]), dict(sequence_bias=[[[plain[0]], -5.5], [[60], 1.5]])]
+    for option in [{}, *options, {k: v for o in options for k, v in o.items()}]:
+        tokens = want(eos_token_id=ends, **option)
+        if tokens[-1] == ends:
+            tokens.pop()
+        text = tokenizer.decode(tokens)
+        assert got() == text, option
+        texts.add(text)
+    assert len(texts) > len(options), (plain, texts)

@@ -217,6 +217,21 @@ def test_what_generation_config_says(tmp_path, folder):
     assert likeliest[0] not in banned.token_ids
     assert m.generate(TEXT, max_tokens=3, temperature=0, logit_bias={7: 100.0}).token_ids == [7] * 3
 
+    def says(**generation):
+        (tmp_path / "m/generation_config.json").write_text(json.dumps({"do_sample": False} | generation))
+        return cotan.lm.load(tmp_path / "m").generate(TEXT, max_tokens=12, stop_token_ids=[likeliest[0]]).token_ids
+    assert says() == []
+    assert len(says(min_new_tokens=5)) >= 5 and likeliest[0] not in says(min_new_tokens=5)
+    assert says(sequence_bias=[[[7], 100.0]]) == says(sequence_bias=[[[7], 100.0]], bad_words_ids=[[8]]) == [7] * 12
+    assert 7 not in says(sequence_bias=[[[7], 100.0]], suppress_tokens=[7, -1])
+    assert 7 not in says(sequence_bias=[[[7], 100.0]], bad_words_ids=[[7]])
+    assert says(sequence_bias=[[[7], 100.0]], no_repeat_ngram_size=3).count(7) < 12
+    with pytest.warns(UserWarning) as told:
+        says(num_beams=4, top_h=None, sequence_bias=[[[7, 8], 1.0]])
+    assert str(told[0].message) == (f"{tmp_path}/m: what generation_config.json says of num_beams, sequence_bias is not followed, so that "
+                                    "texts may differ from transformers'")
+    assert told[0].filename == __file__
+
 
 def test_an_architecture_of_ones_own(tmp_path):
     """By a row of text: the same model under another name, and one whose parts have no place in it."""

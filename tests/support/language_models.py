@@ -144,13 +144,14 @@ def ours(name, tensors):
 
 
 # Scores of what follows a text, which options bend.
-OPTIONS = dict(repetition=1.0, frequency=0.0, presence=0.0, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, typical=1.0)
+OPTIONS = dict(repetition=1.0, frequency=0.0, presence=0.0, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, typical=1.0,
+               no_repeat=0)
 SCORES = (np.random.default_rng(5).standard_normal(300) * 3).astype(np.float32)
 TEXT = np.random.default_rng(6).integers(0, 300, 40).astype(np.int32)
 
 
-def process(program, tmp_path, prompt=25, bias=(), banned=(), **options):
-    np.savez(tmp_path / "in.npz", scores=SCORES, text=TEXT, options=np.array([*(OPTIONS | options).values(), prompt], np.float64),
+def process(program, tmp_path, prompt=25, bias=(), banned=(), text=TEXT, **options):
+    np.savez(tmp_path / "in.npz", scores=SCORES, text=text, options=np.array([*(OPTIONS | options).values(), prompt], np.float64),
              bias_tokens=np.array([t for t, _ in bias], np.int32), bias=np.array([b for _, b in bias], np.float32),
              banned=np.array(banned, np.int32))
     done = subprocess.run([*program, "process", "-", tmp_path / "in.npz", tmp_path / "out.npz"], capture_output=True, text=True)

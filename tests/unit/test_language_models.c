@@ -170,7 +170,7 @@ static bool write(ct_lm *lm, const char *to) {
     return ok;
 }
 
-// IN: scores (vocab) f32, text (n) i32, options (9) f64, bias_tokens and banned i32, bias f32.
+// IN: scores (vocab) f32, text (n) i32, options (10) f64, bias_tokens and banned i32, bias f32.
 static bool process(const char *from, const char *to) {
     ct_npz *in = ct_npz_open(from);
     ct_tensor x = ct_npz_get(in, "scores"), text = ct_npz_get(in, "text");
@@ -193,11 +193,12 @@ static bool process(const char *from, const char *to) {
                               .top_p = CT_F(o[5]),
                               .min_p = o[6],
                               .typical_p = CT_F(o[7]),
+                              .no_repeat_ngram_size = (int64_t)o[8],
                               .bias = bias,
                               .n_bias = (size_t)ct_size(tokens),
                               .banned = &sequence,
                               .n_banned = sequence.n ? 1 : 0};
-    if (!ct_lm_process(scores, ct_size(x), seen, (size_t)ct_size(text), (size_t)o[8], &s))
+    if (!ct_lm_process(scores, ct_size(x), seen, (size_t)ct_size(text), (size_t)o[9], &s))
         return false;
     ct_named out = {"scores", ct_from(scores, CT_F32, CT_DIMS(ct_size(x)))};
     return ct_save_npz(to, &out, 1);

@@ -174,6 +174,12 @@ def test_penalties_bias_and_bans(tmp_path):
     assert (lm.process(PROGRAM, tmp_path, banned=[lm.TEXT[-2], 11]) == lm.SCORES).all()
 
 
+@pytest.mark.parametrize("size, banned", [(1, {1, 2, 3, 4}), (2, {3, 4}), (3, {3}), (4, set()), (20, set())])
+def test_what_would_repeat(size, banned, tmp_path):
+    got = lm.process(PROGRAM, tmp_path, prompt=4, text=np.array([1, 2, 3, 2, 4, 1, 2], np.int32), no_repeat=size)
+    assert set(np.flatnonzero(got == -np.inf)) == banned
+
+
 def test_options_that_are_wrong(tmp_path):
     config, shapes = config_of("llama2")
     lm.save(tmp_path / "model", config, shapes)
