@@ -151,6 +151,7 @@ struct model {
     ct_pretrained *is;
     ct_engine *engine;        // NULL: it does not write
     int64_t context;          // tokens that a text may have; 0: no limit
+    bool takes_tools;         // its template shows them to it
     int32_t anchor;           // a token behind which others are shown, with their blanks
     _Atomic(ct_ctx *) loader; // of its thread
     pthread_t thread;
@@ -194,8 +195,9 @@ void name_model(model *m, const char *name, size_t n); // NULL: by its path
 // What a request wants of the texts that are written for it.
 typedef struct wanted {
     ct_lm_sampling sampling;
-    ct_num most; // tokens; not given: as many as the context allows
-    int64_t n;   // texts
+    ct_num most;      // tokens; not given: as many as the context allows; 0: none is written
+    bool may_be_none; // most may be 0
+    int64_t n;        // texts
     const char *stops[MOST_STOPS];
     size_t n_stops;
     bool log_probabilities;
@@ -223,6 +225,7 @@ typedef struct choice {
     ct_engine_end end;
     char why[512];
     size_t prompt, cached, written;
+    size_t reasoned, since; // tokens of its reasoning; those since the last that added to a text
     double first, all;
     ct_chat_parser *parser; // NULL: all is content
     size_t offset;          // characters that were told, for who counts them
@@ -264,7 +267,7 @@ json_t *take_likely(choice *c);             // a list
 // Puts those of the prompt's tokens there, before any is written. False: `why` says it.
 bool add_prompt_likely(choice *c, const given_prompt *p, size_t n_best, char why[512]);
 typedef struct token_counts {
-    size_t prompt, cached, written; // tokens
+    size_t prompt, cached, written, reasoned; // tokens
 } token_counts;
 token_counts count_tokens(const writing *w);
 // Did a text fail, or was it cancelled? Then `*code` and `what` say how.
@@ -275,6 +278,7 @@ bool is_broken(const writing *w, int *code, const char **what);
 typedef enum {
     FIELD_FLAG,
     FIELD_WHOLE,
+    FIELD_SEED,
     FIELD_NUMBER,
     FIELD_TEXT,
     FIELD_LIST,
@@ -285,15 +289,22 @@ typedef struct field {
     field_kind kind;
     double low, high;
     void *
-        out; // bool, ct_num, ct_num, const char *, json_t *, json_t *; as it is where nothing is given
+        out; // bool, ct_num, given_seed, ct_num, const char *, json_t *, json_t *; as it is where nothing is given
 } field;
 // Members that are null, or not there, are not given; others are not looked at. `where` stands in front of names.
 bool read_fields(exchange *x, json_t *from, const char *where, const field *fields, size_t n);
+// Members that cannot be had: {name, why}. False: one is given, neither false nor empty, and has been refused.
+bool refuse_given(exchange *x, const char *const cannot[][2], size_t n);
 // A value as it is shown in a sentence. Overwritten by the thread's next call.
 const char *shown(const json_t *value);
+typedef struct given_seed { // any whole number of 64 bits, which a double does not hold
+    bool given;
+    int64_t value;
+} given_seed;
 // Numbers of a request that ct_lm_sampling has in another form.
 typedef struct loose_numbers {
-    ct_num seed, top_k, min_p, presence, frequency;
+    given_seed seed;
+    ct_num top_k, min_p, presence, frequency;
 } loose_numbers;
 loose_numbers loosen(const ct_lm_sampling *s);
 void settle(ct_lm_sampling *s, const loose_numbers *given); // a seed that is not given is drawn

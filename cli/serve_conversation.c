@@ -16,10 +16,12 @@ static json_t *read_content(exchange *x, json_t *content, const char *where) {
         return NULL;
     }
     json_array_foreach(content, i, part) {
-        const json_t *text = json_object_get(part, "text");
         const char *type = json_string_value(json_object_get(part, "type"));
-        const bool known = type && (strcmp(type, "text") == 0 || strcmp(type, "input_text") == 0 ||
-                                    strcmp(type, "output_text") == 0);
+        const bool refuses = type && strcmp(type, "refusal") == 0;
+        const bool known =
+            refuses || (type && (strcmp(type, "text") == 0 || strcmp(type, "input_text") == 0 ||
+                                 strcmp(type, "output_text") == 0));
+        const json_t *text = json_object_get(part, refuses ? "refusal" : "text");
         if (!known || !json_is_string(text)) {
             refuse_request(x, 400, where, "%s[%zu] must be a part of type text with a text, not %s",
                            where, i, shown(part));
@@ -47,8 +49,10 @@ static json_t *read_calls(exchange *x, json_t *calls, const char *where) {
             return NULL;
         }
         json_t *copy = json_deep_copy(one);
-        json_t *read =
-            json_is_string(arguments) ? json_loads(json_string_value(arguments), 0, NULL) : NULL;
+        json_t *read = json_is_string(arguments)
+                           ? json_loadb(json_string_value(arguments), json_string_length(arguments),
+                                        JSON_ALLOW_NUL, NULL)
+                           : NULL;
         if (json_is_object(read))
             json_object_set(json_object_get(copy, "function"), "arguments", read);
         json_decref(read);
@@ -94,6 +98,9 @@ static bool read_message(exchange *x, json_t *message, size_t i, conversation *c
             return true;
         }
     }
+    // What an assistant refused to say is said in place of a content.
+    json_t *refused = json_object_get(message, "refusal");
+    if ((!content || json_is_null(content)) && json_is_string(refused)) content = refused;
     snprintf(where, sizeof where, "messages[%zu].content", i);
     content = read_content(x, content, where);
     return content && json_object_set_new(made, "content", content) == 0;

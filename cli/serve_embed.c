@@ -89,21 +89,26 @@ static json_t *base64(const void *bytes, size_t n) {
     return made;
 }
 
+static bool read_dimensions(exchange *x, const model *m) {
+    const int64_t width = m->is->width;
+    ct_num dimensions = {0};
+    const field fields[] = {{"dimensions", FIELD_WHOLE, 1, 1e6, &dimensions}};
+    if (!read_fields(x, x->asked, "", fields, 1)) return false;
+    if (!dimensions.given || (int64_t)dimensions.value == width) return true;
+    return refuse_request(x, 400, "dimensions", "dimensions: %s has %lld, not %.0f", m->name,
+                          (long long)width, dimensions.value);
+}
+
 bool answer_embeddings(exchange *x) {
     const char *format = "float";
-    ct_num dimensions = {0};
-    const field fields[] = {{"encoding_format", FIELD_TEXT, .out = &format},
-                            {"dimensions", FIELD_WHOLE, 1, 1e6, &dimensions}};
+    const field fields[] = {{"encoding_format", FIELD_TEXT, .out = &format}};
     model *m = named_model(x, false);
-    if (!m || !read_fields(x, x->asked, "", fields, 2)) return false;
+    if (!m || !read_fields(x, x->asked, "", fields, 1) || !read_dimensions(x, m)) return false;
     const bool packed = strcmp(format, "base64") == 0;
     if (!packed && strcmp(format, "float") != 0)
         return refuse_request(x, 400, "encoding_format",
                               "encoding_format must be float or base64, not \"%s\"", plain(format));
     const int64_t width = m->is->width;
-    if (dimensions.given && (int64_t)dimensions.value != width)
-        return refuse_request(x, 400, "dimensions", "dimensions: %s has %lld, not %.0f", m->name,
-                              (long long)width, dimensions.value);
     vectors all = {0};
     bool ok = read_inputs(x, m, json_object_get(x->asked, "input"), "input", &all);
     json_t *data = json_array();
@@ -130,7 +135,7 @@ bool answer_ollama_embed(exchange *x) {
     model *m = named_model(x, false);
     const double began = seconds_now();
     vectors all = {0};
-    if (!m) return false;
+    if (!m || !read_dimensions(x, m)) return false;
     json_t *list = json_array();
     const bool ok = read_inputs(x, m, json_object_get(x->asked, "input"), "input", &all);
     for (size_t i = 0; ok && i < all.n; i++)

@@ -34,6 +34,20 @@ static bool read_number(exchange *x, const char *where, const field *f, const js
     return refuse_value(x, where, f->name, must, value);
 }
 
+static bool read_seed(exchange *x, const char *where, const field *f, const json_t *value) {
+    const double v = json_is_real(value) ? json_real_value(value) : NAN;
+    if (json_is_integer(value)) {
+        *(given_seed *)f->out = (given_seed){true, json_integer_value(value)};
+    } else if (fabs(v) <= 0x1p53 && floor(v) == v) {
+        *(given_seed *)f->out = (given_seed){true, (int64_t)v};
+    } else {
+        return refuse_value(x, where, f->name,
+                            "a whole number from -9223372036854775808 to 9223372036854775807",
+                            value);
+    }
+    return true;
+}
+
 static bool read_field(exchange *x, const char *where, const field *f, json_t *value) {
     switch (f->kind) {
     case FIELD_FLAG:
@@ -54,6 +68,7 @@ static bool read_field(exchange *x, const char *where, const field *f, json_t *v
         if (!json_is_object(value)) return refuse_value(x, where, f->name, "an object", value);
         *(json_t **)f->out = value;
         return true;
+    case FIELD_SEED: return read_seed(x, where, f, value);
     case FIELD_WHOLE:
     case FIELD_NUMBER: break;
     }
@@ -65,6 +80,20 @@ bool read_fields(exchange *x, json_t *from, const char *where, const field *fiel
         json_t *value = json_object_get(from, fields[i].name);
         if (value && !json_is_null(value) && !read_field(x, where, &fields[i], value)) return false;
     }
+    return true;
+}
+
+static bool is_given(const exchange *x, const char *name) {
+    const json_t *value = json_object_get(x->asked, name);
+    return value && !json_is_null(value) && !json_is_false(value) &&
+           !(json_is_string(value) && !json_string_length(value)) &&
+           !(json_is_array(value) && !json_array_size(value));
+}
+
+bool refuse_given(exchange *x, const char *const cannot[][2], size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (is_given(x, cannot[i][0]))
+            return refuse_request(x, 400, cannot[i][0], "%s: %s", cannot[i][0], cannot[i][1]);
     return true;
 }
 
@@ -119,7 +148,7 @@ loose_numbers loosen(const ct_lm_sampling *s) {
 void settle(ct_lm_sampling *s, const loose_numbers *given) {
     // Scores that are divided by less would not be finite; all but the likeliest token would be impossible anyway.
     if (s->temperature.given && s->temperature.value < 1e-5) s->temperature = CT_F(0);
-    s->seed = given->seed.given ? (uint64_t)(int64_t)given->seed.value : random_number();
+    s->seed = given->seed.given ? (uint64_t)given->seed.value : random_number();
     s->top_k = given->top_k.value > 0 ? (int64_t)given->top_k.value : 0;
     s->min_p = given->min_p.value;
     s->presence_penalty = given->presence.value;
@@ -133,14 +162,14 @@ bool read_wanted(exchange *x, model *m, wanted *w, const char *most_name) {
     ct_num n = CT_F(1);
     json_t *bias = NULL;
     const field fields[] = {
-        {most_name, FIELD_WHOLE, 1, 1e9, &w->most},
-        {"max_completion_tokens", FIELD_WHOLE, 1, 1e9, &w->most},
+        {most_name, FIELD_WHOLE, w->may_be_none ? 0 : 1, 1e9, &w->most},
+        {"max_completion_tokens", FIELD_WHOLE, w->may_be_none ? 0 : 1, 1e9, &w->most},
         {"temperature", FIELD_NUMBER, 0, 2, &s->temperature},
         {"top_p", FIELD_NUMBER, 0, 1, &s->top_p},
         {"n", FIELD_WHOLE, 1, 64, &n},
         {"presence_penalty", FIELD_NUMBER, -2, 2, &given.presence},
         {"frequency_penalty", FIELD_NUMBER, -2, 2, &given.frequency},
-        {"seed", FIELD_WHOLE, -9007199254740992.0, 9007199254740992.0, &given.seed},
+        {"seed", FIELD_SEED, .out = &given.seed},
         {"min_p", FIELD_NUMBER, 0, 1, &given.min_p},
         {"top_k", FIELD_WHOLE, -1, 1e9, &given.top_k},
         {"typical_p", FIELD_NUMBER, 0.001, 1, &s->typical_p},

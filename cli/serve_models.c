@@ -101,6 +101,22 @@ static void measure(model *m) {
 
 // ----------------------------------------------------------------------------------------- loading
 
+// Does a conversation read otherwise where there is a tool?
+static bool takes_tools(ct_chat_template *chat) {
+    static const char messages[] = "[{\"role\": \"user\", \"content\": \"a\"}]",
+                      tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"a\", "
+                                "\"description\": \"a\", \"parameters\": {\"type\": \"object\", "
+                                "\"properties\": {}, \"required\": []}}}]";
+    const char *without = chat ? ct_chat_render_with(chat, messages, (ct_chat_options){0}) : NULL;
+    char *first = without ? strdup(without) : NULL;
+    const char *with =
+        first ? ct_chat_render_with(chat, messages, (ct_chat_options){.tools = tools}) : NULL;
+    const bool takes = with && strcmp(first, with) != 0;
+    ct_error_clear(); // a template may refuse such a conversation
+    free(first);
+    return takes;
+}
+
 static bool load(model *m) {
     static const ct_dtype types[] = {CT_F32, CT_F16, CT_BF16, CT_I8};
     const serve_settings *is = &m->server->is;
@@ -113,6 +129,7 @@ static bool load(model *m) {
     if (!encode(m, "a", 1, false, &e)) return false;
     m->anchor = e.n ? e.ids[e.n - 1] : 0;
     free_ids(&e);
+    m->takes_tools = takes_tools(m->is->chat);
     m->context = m->is->context;
     m->reader = ct_ctx_new();
     if (!m->reader) return false;

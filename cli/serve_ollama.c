@@ -155,7 +155,7 @@ static bool read_options(exchange *x, talk *t) {
         {"top_p", FIELD_NUMBER, 0, 1, &s->top_p},
         {"min_p", FIELD_NUMBER, 0, 1, &given.min_p},
         {"typical_p", FIELD_NUMBER, 0.001, 1, &s->typical_p},
-        {"seed", FIELD_WHOLE, -9007199254740992.0, 9007199254740992.0, &given.seed},
+        {"seed", FIELD_SEED, .out = &given.seed},
         {"repeat_penalty", FIELD_NUMBER, 0.01, 100, &s->repetition_penalty},
         {"presence_penalty", FIELD_NUMBER, -2, 2, &given.presence},
         {"frequency_penalty", FIELD_NUMBER, -2, 2, &given.frequency},
@@ -195,13 +195,6 @@ static bool read_think(exchange *x, talk *t) {
     return true;
 }
 
-static bool is_given(const exchange *x, const char *name) {
-    const json_t *value = json_object_get(x->asked, name);
-    return value && !json_is_null(value) && !json_is_false(value) &&
-           !(json_is_string(value) && !json_string_length(value)) &&
-           !(json_is_array(value) && !json_array_size(value));
-}
-
 static bool read_shared(exchange *x, talk *t) {
     ct_num top = {0};
     static const char *const cannot[][2] = {
@@ -215,10 +208,8 @@ static bool read_shared(exchange *x, talk *t) {
                             {"logprobs", FIELD_FLAG, .out = &t->likely},
                             {"top_logprobs", FIELD_WHOLE, 0, MOST_LIKELY, &top}};
     t->stream = true;
-    for (size_t i = 0; i < sizeof cannot / sizeof *cannot; i++)
-        if (is_given(x, cannot[i][0]))
-            return refuse_request(x, 400, cannot[i][0], "%s: %s", cannot[i][0], cannot[i][1]);
-    if (!read_fields(x, x->asked, "", fields, 3) || !read_options(x, t) || !read_think(x, t))
+    if (!refuse_given(x, cannot, sizeof cannot / sizeof *cannot) ||
+        !read_fields(x, x->asked, "", fields, 3) || !read_options(x, t) || !read_think(x, t))
         return false;
     t->is.log_probabilities = t->likely;
     t->is.likely = t->likely ? (int64_t)top.value : 0;
@@ -259,6 +250,18 @@ static bool reply_loaded(exchange *x, talk *t) {
     return reply_json(x, made);
 }
 
+static bool refuse_images(exchange *x, const json_t *messages) {
+    const json_t *message;
+    size_t i;
+    json_array_foreach(messages, i, message) {
+        const json_t *images = json_object_get(message, "images");
+        if (images && !json_is_null(images) && !(json_is_array(images) && !json_array_size(images)))
+            return refuse_request(x, 400, "messages",
+                                  "messages[%zu].images: the model reads texts alone", i);
+    }
+    return true;
+}
+
 bool answer_ollama_chat(exchange *x) {
     json_t *messages = NULL, *tools = NULL;
     const field fields[] = {{"messages", FIELD_LIST, .out = &messages},
@@ -268,8 +271,8 @@ bool answer_ollama_chat(exchange *x) {
     bool ok = read_shared(x, t) && read_fields(x, x->asked, "", fields, 2);
     if (ok && !json_array_size(messages)) return reply_loaded(x, t);
     t->is.split = true;
-    ok = ok && read_messages(x, messages, &t->c) && read_tools(x, tools, NULL, &t->c) &&
-         make_prompt(x, t->m, &t->c);
+    ok = ok && refuse_images(x, messages) && read_messages(x, messages, &t->c) &&
+         read_tools(x, tools, NULL, &t->c) && make_prompt(x, t->m, &t->c);
     t->is.tools = t->c.tools_text;
     if (ok) return answer_talk(x, t);
     free_talk(t);
@@ -363,8 +366,8 @@ bool answer_ollama_show(exchange *x) {
     json_object_set_new(info, key, json_integer((json_int_t)m->is->vocab));
     json_t *can = json_array();
     if (m->engine) json_array_append_new(can, json_string("completion"));
-    if (m->is->chat) json_array_append_new(can, json_string("tools"));
-    json_array_append_new(can, json_string("embedding"));
+    if (m->engine && m->takes_tools) json_array_append_new(can, json_string("tools"));
+    if (!m->engine) json_array_append_new(can, json_string("embedding"));
     return reply_json(x, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "modelfile", "",
                                    "parameters", "", "template", "", "details", details(m),
                                    "model_info", info, "capabilities", can, "modified_at",

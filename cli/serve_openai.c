@@ -38,12 +38,16 @@ static void free_talk(void *state) {
 
 // ----------------------------------------------------------------------------------------- replies
 
-static json_t *usage_object(const writing *w) {
-    const token_counts u = count_tokens(w);
-    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)u.prompt,
-                     "completion_tokens", (json_int_t)u.written, "total_tokens",
-                     (json_int_t)(u.prompt + u.written), "prompt_tokens_details", "cached_tokens",
-                     (json_int_t)u.cached);
+static json_t *usage_object(const talk *t) {
+    const token_counts u = count_tokens(t->w);
+    json_t *made = json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)u.prompt,
+                             "completion_tokens", (json_int_t)u.written, "total_tokens",
+                             (json_int_t)(u.prompt + u.written), "prompt_tokens_details",
+                             "cached_tokens", (json_int_t)u.cached);
+    if (t->chat) // of other texts nobody looks for reasoning
+        json_object_set_new(made, "completion_tokens_details",
+                            json_pack("{s:I}", "reasoning_tokens", (json_int_t)u.reasoned));
+    return made;
 }
 
 static json_t *head(const talk *t, const char *object, json_t *choices) {
@@ -138,7 +142,7 @@ static bool reply_whole(exchange *x, talk *t) {
     for (size_t i = 0; i < t->w->n; i++)
         json_array_append_new(choices, choice_object(t, &t->w->choices[i]));
     json_t *made = head(t, t->chat ? "chat.completion" : "text_completion", choices);
-    json_object_set_new(made, "usage", usage_object(t->w));
+    json_object_set_new(made, "usage", usage_object(t));
     return reply_json(x, made);
 }
 
@@ -219,7 +223,7 @@ static bool next_piece(void *state, buffer *out) {
     if (t->usage) {
         json_t *chunk =
             head(t, t->chat ? "chat.completion.chunk" : "text_completion", json_array());
-        json_object_set_new(chunk, "usage", usage_object(t->w));
+        json_object_set_new(chunk, "usage", usage_object(t));
         put_event(out, NULL, chunk);
     }
     putf(out, "data: [DONE]\n\n");
@@ -371,8 +375,9 @@ static bool read_completion(exchange *x, talk *t) {
                             {"best_of", FIELD_WHOLE, 1, 64, &best},
                             {"suffix", FIELD_TEXT, .out = &suffix}};
     t->is.most = CT_F(16); // OpenAI's
-    if (!read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields) ||
-        !read_stream(x, t) || !read_form(x) || !read_wanted(x, t->m, &t->is, "max_tokens"))
+    if (!read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields)) return false;
+    t->is.may_be_none = t->echo; // the prompt's log-probabilities alone
+    if (!read_stream(x, t) || !read_form(x) || !read_wanted(x, t->m, &t->is, "max_tokens"))
         return false;
     if (suffix && *suffix)
         return refuse_request(x, 400, "suffix",

@@ -47,7 +47,7 @@ static json_t *usage_object(const writing *w) {
     return json_pack("{s:I, s:{s:I}, s:I, s:{s:I}, s:I}", "input_tokens", (json_int_t)u.prompt,
                      "input_tokens_details", "cached_tokens", (json_int_t)u.cached, "output_tokens",
                      (json_int_t)u.written, "output_tokens_details", "reasoning_tokens",
-                     (json_int_t)0, "total_tokens", (json_int_t)(u.prompt + u.written));
+                     (json_int_t)u.reasoned, "total_tokens", (json_int_t)(u.prompt + u.written));
 }
 
 // The response as it is by now.
@@ -327,10 +327,15 @@ static bool read_response_tools(exchange *x, response *r, json_t *tools) {
 }
 
 static bool read_response(exchange *x, response *r) {
-    const char *instructions = NULL, *previous = NULL, *type = "text", *effort = NULL;
+    const char *instructions = NULL, *type = "text", *effort = NULL;
     json_t *tools = NULL, *text = NULL, *format = NULL, *variables = NULL, *reasoning = NULL;
+    static const char *const cannot[][2] = {
+        {"previous_response_id", "responses are not stored; send the items again"},
+        {"conversation", "conversations are not stored; send the items again"},
+        {"prompt", "prompts are not stored; send instructions and input"},
+        {"background", "responses are not stored; the answer comes with the request"},
+    };
     const field fields[] = {{"instructions", FIELD_TEXT, .out = &instructions},
-                            {"previous_response_id", FIELD_TEXT, .out = &previous},
                             {"stream", FIELD_FLAG, .out = &r->stream},
                             {"tools", FIELD_LIST, .out = &tools},
                             {"text", FIELD_OBJECT, .out = &text},
@@ -339,7 +344,8 @@ static bool read_response(exchange *x, response *r) {
     const field texts[] = {{"format", FIELD_OBJECT, .out = &format}};
     const field formats[] = {{"type", FIELD_TEXT, .out = &type}};
     const field efforts[] = {{"effort", FIELD_TEXT, .out = &effort}};
-    if (!read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields) ||
+    if (!refuse_given(x, cannot, sizeof cannot / sizeof *cannot) ||
+        !read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields) ||
         (text && !read_fields(x, text, "text.", texts, 1)) ||
         (format && !read_fields(x, format, "text.format.", formats, 1)) ||
         (reasoning && !read_fields(x, reasoning, "reasoning.", efforts, 1)) ||
@@ -351,10 +357,6 @@ static bool read_response(exchange *x, response *r) {
             "text.format: %s cannot be promised: what is written is not held to a "
             "grammar; only text can",
             plain(type));
-    if (previous)
-        return refuse_request(
-            x, 400, "previous_response_id",
-            "previous_response_id: responses are not stored; send the items again");
     r->is.n = 1;
     r->is.split = true;
     r->c.variables = variables ? json_copy(variables) : json_object();

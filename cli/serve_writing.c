@@ -109,6 +109,10 @@ static bool add_choice(writing *w, choice *c, const wanted *is, const given_prom
     pthread_mutex_lock(&w->lock);
     w->running++;
     pthread_mutex_unlock(&w->lock);
+    if (is->most.given && !r.most) { // it ends before it begins
+        hear_end(&(ct_engine_result){.end = CT_ENGINE_LENGTH, .prompt = p->n}, c);
+        return true;
+    }
     const int64_t number = ct_engine_add_with(w->model->engine, r);
     pthread_mutex_lock(&w->lock);
     if (number)
@@ -323,6 +327,15 @@ static void end_choice(choice *c, const event *e) {
     tell(c, PART_END, 0, NULL, 0);
 }
 
+// A token whose text is held back belongs to what comes of it.
+static void count_reasoning(choice *c, size_t reasoning, size_t content, size_t calls) {
+    if (c->reasoning.n > reasoning)
+        c->reasoned += c->since;
+    else if (c->content.n == content && c->n_calls == calls)
+        return;
+    c->since = 0;
+}
+
 bool go_on(writing *w) {
     pthread_mutex_lock(&w->lock);
     while (!w->first && w->running) pthread_cond_wait(&w->come, &w->lock);
@@ -333,7 +346,10 @@ bool go_on(writing *w) {
     if (!e) return false;
     choice *c = e->of;
     if (!e->is_end && c->likely) add_likely(c, e);
+    const size_t reasoning = c->reasoning.n, content = c->content.n, calls = c->n_calls;
+    c->since += !e->is_end;
     take_text(c, e->text, e->n, e->is_end);
+    count_reasoning(c, reasoning, content, calls);
     if (e->is_end) end_choice(c, e);
     free(e);
     return true;
@@ -356,6 +372,7 @@ token_counts count_tokens(const writing *w) {
         const choice *c = &w->choices[i];
         if (i % w->each == 0) u.prompt += c->prompt, u.cached += c->cached;
         u.written += c->written;
+        u.reasoned += c->reasoned;
     }
     return u;
 }

@@ -116,6 +116,60 @@ def test_log_probabilities_of_prompts(server):
             assert sorted(own.values()) == pytest.approx(sorted(other["top_logprobs"][0].values()))
 
 
+def test_a_prompt_alone(server):
+    """With echo no token need be written: its log-probabilities are those that it has with one."""
+    ask = dict(prompt=["the quick", [40, 41]], echo=True, logprobs=2)
+    one = server.say(OLD, **ask, max_tokens=1)
+    none = server.say(OLD, **ask, max_tokens=0)
+    read = [len(server.say("/tokenize", content="the quick")["tokens"]), 2]
+    for own, other, text, n in zip(none["choices"], one["choices"], ("the quick", server.say("/detokenize", tokens=[40, 41])["content"]), read):
+        assert (own["text"], own["finish_reason"]) == (text, "length")
+        assert own["logprobs"] == {key: values[:n] for key, values in other["logprobs"].items()}
+    assert none["usage"] == one["usage"] | {"completion_tokens": 0, "total_tokens": sum(read), "prompt_tokens_details": {"cached_tokens": 0}}
+    *chunks, done = server.events(OLD, **ask, max_tokens=0)
+    assert done == "[DONE]" and [c["choices"][0]["text"] for c in chunks] == [none["choices"][0]["text"], none["choices"][1]["text"], "", ""]
+    assert [c["choices"][0]["finish_reason"] for c in chunks] == [None, None, "length", "length"]
+    assert server.say(OLD, prompt="fox", echo=True, max_tokens=0)["choices"][0] == {
+        "index": 0, "finish_reason": "length", "logprobs": None, "text": "fox"}
+
+
+def test_seeds(server):
+    """All 64 bits of them count, where a double has 53."""
+    def drawn(path, seed):
+        if path == OLD:
+            return server.say(OLD, prompt="fox", max_tokens=12, seed=seed, logit_bias=ENDLESS)["choices"][0]["text"]
+        return server.say(path, prompt="fox", raw=True, stream=False, options={"seed": seed, "num_predict": 12})["response"]
+    for path in (OLD, "/api/generate"):
+        assert drawn(path, 2**53) != drawn(path, 2**53 + 1) == drawn(path, 2**53 + 1)
+        assert drawn(path, 2**63 - 1) != drawn(path, 2**63 - 2)
+    assert drawn(OLD, 7) == drawn(OLD, 7.0)
+
+
+def test_what_an_assistant_did_not_say(server):
+    """No content beside calls; a refusal, as a part or beside no content."""
+    def read(assistant):
+        messages = [{"role": "user", "content": "fox"}, {"role": "assistant"} | assistant, {"role": "user", "content": "dog"}]
+        return server.say(CHAT, messages=messages, max_tokens=6, temperature=0)
+    said = read({"content": "I will not."})
+    for refusal in ({"content": None, "refusal": "I will not."}, {"content": [{"type": "refusal", "refusal": "I will not."}]}):
+        got = read(refusal)
+        assert got["choices"] == said["choices"] and got["usage"]["prompt_tokens"] == said["usage"]["prompt_tokens"]
+    call = {"id": "call_1", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+    both = [read(content | {"tool_calls": [call]})["choices"] for content in ({"content": None}, {}, {"content": ""})]
+    assert both[0] == both[1] == both[2] != said["choices"]
+
+
+@pytest.mark.parametrize("text, why", [
+    (r'"\ud800"', r"invalid Unicode '\uD800'"), (r'"\ud800\u0041"', r"invalid Unicode '\uD800\u0041'"),
+    (r'"\udc00x"', r"invalid Unicode '\uDC00'"), (b'"\xff"', "unable to decode byte 0xff"),
+])
+def test_half_a_character(server, text, why):
+    body = b'{"prompt": %s}' % (text if isinstance(text, bytes) else text.encode())
+    status, said = server.refused(OLD, body)
+    assert status == 400 and re.fullmatch(r"the body is no JSON: line 1, column \d+: " + re.escape(why) + r"( near .*)?", said), said
+    assert server.ask("/health")[0] == 200
+
+
 def test_stops_and_biases(server):
     text = server.say("/v1/completions", prompt="the", max_tokens=12, temperature=0)["choices"][0]["text"]
     stop = text[4:6]
@@ -197,6 +251,7 @@ def test_ollama(server):
     assert server.say("/api/generate", prompt="", stream=False)["done_reason"] == "load"
     assert server.ask("/api/tags")[1]["models"][0]["name"] == "small" and server.ask("/api/version")[1]["version"]
     assert server.say("/api/show", model="small:latest")["model_info"]["llama.context_length"] == 512
+    assert server.say("/api/show", model="small")["capabilities"] == ["completion", "tools"]
     assert server.refused("/api/create", {"model": "x"}) == (
         501, "/api/create: models are served as their files are; cotan pull brings others, and cotan serve names those that are served")
 
@@ -242,7 +297,13 @@ WRONG = [
     (CHAT, {"max_tokens": 0}, 400, "max_tokens must be a whole number from 1 to 1000000000, not 0"),
     (CHAT, {"max_completion_tokens": True}, 400, "max_completion_tokens must be a whole number from 1 to 1000000000, not true"),
     (CHAT, {"n": 65}, 400, "n must be a whole number from 1 to 64, not 65"),
-    (CHAT, {"seed": "x"}, 400, 'seed must be a whole number from -9007199254740992 to 9007199254740992, not "x"'),
+    (CHAT, {"seed": "x"}, 400, 'seed must be a whole number from -9223372036854775808 to 9223372036854775807, not "x"'),
+    (CHAT, {"seed": 1.5}, 400, "seed must be a whole number from -9223372036854775808 to 9223372036854775807, not 1.5"),
+    (CHAT, {"seed": 1e30}, 400, "seed must be a whole number from -9223372036854775808 to 9223372036854775807, not 1e30"),
+    (CHAT, {"messages": [{"role": "assistant", "content": None, "refusal": None}]}, 400,
+     "messages[0].content must be a string or a list of parts, not null"),
+    (CHAT, {"messages": [{"role": "assistant", "content": [{"type": "refusal", "text": "No."}]}]}, 400,
+     'messages[0].content[0] must be a part of type text with a text, not {"type":"refusal","text":"No."}'),
     (CHAT, {"stop": 3}, 400, "stop must be a string or a list of at most 16, none of them empty, not 3"),
     (CHAT, {"stop": ["a", ""]}, 400, 'stop must be a string or a list of at most 16, none of them empty, not ["a",""]'),
     (CHAT, {"stop": ["a"] * 17}, 400,
@@ -276,6 +337,8 @@ WRONG = [
     (OLD, {"prompt": [1, "x"]}, 400, 'prompt: a token is a whole number from 0 to 299, not "x"'),
     (OLD, {"prompt": ["x"] * 129}, 400, "prompt: there are more than 128"),
     (OLD, {"prompt": [7] * 512}, 400, "prompt: 512 tokens do not fit into the context of small: 512"),
+    (OLD, {"max_tokens": 0}, 400, "max_tokens must be a whole number from 1 to 1000000000, not 0"),
+    (OLD, {"max_tokens": -1, "echo": True}, 400, "max_tokens must be a whole number from 0 to 1000000000, not -1"),
     (OLD, {"logprobs": True}, 400, "logprobs must be a whole number from 0 to 20, not true"),
     (OLD, {"echo": 1}, 400, "echo must be true or false, not 1"),
     ("/tokenize", {}, 400, "content must be a string, not missing"),
@@ -286,6 +349,11 @@ WRONG = [
     ("/v1/responses", {"input": [3]}, 400, "input[0] must be a message, function_call, function_call_output or reasoning, not 3"),
     ("/v1/responses", {"input": "x", "previous_response_id": "resp_1"}, 400,
      "previous_response_id: responses are not stored; send the items again"),
+    ("/v1/responses", {"input": "x", "conversation": {"id": "conv_1"}}, 400,
+     "conversation: conversations are not stored; send the items again"),
+    ("/v1/responses", {"input": "x", "prompt": {"id": "pmpt_1"}}, 400, "prompt: prompts are not stored; send instructions and input"),
+    ("/v1/responses", {"input": "x", "background": True}, 400,
+     "background: responses are not stored; the answer comes with the request"),
     ("/v1/responses", {"input": "x", "max_output_tokens": 0}, 400, "max_output_tokens must be a whole number from 1 to 1000000000, not 0"),
     ("/v1/responses", {"input": "x", "text": {"format": {"type": "json_schema"}}}, 400,
      "text.format: json_schema cannot be promised: what is written is not held to a grammar; only text can"),
@@ -307,6 +375,11 @@ WRONG = [
     ("/api/chat", {"options": {"stop": 3}}, 400, "options.stop must be a string or a list of at most 16, none of them empty, not 3"),
     ("/api/chat", {"options": {"num_ctx": 4096}}, 400,
      "options.num_ctx: the context of small is 512, not 4096: it is chosen where the server starts"),
+    ("/api/chat", {"options": {"seed": "x"}}, 400,
+     'options.seed must be a whole number from -9223372036854775808 to 9223372036854775807, not "x"'),
+    ("/api/chat", {"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "x", "images": ["aGk="]}]}, 400,
+     "messages[1].images: the model reads texts alone"),
+    ("/api/embed", {"input": "x", "dimensions": 8}, 400, "dimensions: small has 32, not 8"),
     ("/api/generate", {"prompt": "x", "images": ["x"]}, 400, "images: the model reads texts alone"),
     ("/api/generate", {"prompt": "x", "suffix": "x"}, 400, "suffix: what is written stands at the end of a text, not between two"),
 ]
@@ -325,7 +398,7 @@ def test_wrong_fields(server, path, body, status, message):
 
 @pytest.mark.parametrize("options", [
     {"temperature": 5e-324}, {"top_p": 0}, {"top_p": 1e-300}, {"min_p": 1}, {"typical_p": 0.001}, {"top_k": -1}, {"top_k": 10**9},
-    {"repetition_penalty": 0.01}, {"repetition_penalty": 100, "temperature": 1e-9}, {"seed": -2**53}, {"n": 64}, {"max_tokens": 10**9, "stop": ["e"]},
+    {"repetition_penalty": 0.01}, {"repetition_penalty": 100, "temperature": 1e-9}, {"seed": -2**63}, {"seed": 2**63 - 1}, {"seed": 3.0}, {"n": 64}, {"max_tokens": 10**9, "stop": ["e"]},
     {"logit_bias": {str(i): -100 for i in range(300)}}, {"stop": ["x" * 10000]}])
 def test_fields_at_their_ends(server, options):
     assert server.say(OLD, **{"prompt": "the", "max_tokens": 2} | options)["choices"]
@@ -511,6 +584,7 @@ def test_several_models(model, tmp_path_factory):
         assert s.say(OLD, prompt="fox", max_tokens=2, temperature=0)["model"] == "one"
         assert s.refused(CHAT, ASK | {"model": "two"}) == (400, "two has no chat template: it goes on with texts (/v1/completions)")
         assert s.refused(OLD, {"prompt": "fox", "model": "three"}) == (400, "three does not write: it is an encoder (bert)")
+        assert [s.say("/api/show", model=name)["capabilities"] for name in ("two", "three")] == [["completion"], ["embedding"]]
         vector = s.say("/v1/embeddings", input="fox", model="three")["data"][0]["embedding"]
         assert sum(x * x for x in vector) == pytest.approx(1, abs=1e-5)
     finally:

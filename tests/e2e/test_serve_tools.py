@@ -31,6 +31,21 @@ def test_no_tools(server):
     assert choice["message"]["reasoning_content"] == "Let me see."
 
 
+def test_tokens_of_reasoning(server):
+    """<think>, "Let me " and "see.", of six with the end of it and the answer's; none where nothing is thought."""
+    ask = {"messages": ASK["messages"], "max_tokens": 40}
+    usage = server.say("/v1/chat/completions", **ask)["usage"]
+    assert (usage["completion_tokens"], usage["completion_tokens_details"]) == (6, {"reasoning_tokens": 3})
+    assert server.events("/v1/chat/completions", **ask, stream_options={"include_usage": True})[-2]["usage"]["completion_tokens_details"] == {
+        "reasoning_tokens": 3}
+    assert server.say("/v1/chat/completions", **ask, n=2)["usage"]["completion_tokens_details"] == {"reasoning_tokens": 6}
+    usage = server.say("/v1/responses", input="Find the fox.")["usage"]
+    assert usage["output_tokens_details"] == {"reasoning_tokens": 3} and usage["output_tokens"] == 6
+    for more in (dict(tools=TOOLS), dict(chat_template_kwargs={"enable_thinking": False})):
+        assert server.say("/v1/chat/completions", **ask, **more)["usage"]["completion_tokens_details"] == {"reasoning_tokens": 0}
+    assert "completion_tokens_details" not in server.say("/v1/completions", prompt="<plain>", max_tokens=4)["usage"]
+
+
 def test_what_is_hidden(server):
     """Prompts say which tools the model hears of: of a name the others are gone."""
     read = {str(wish): server.say("/v1/chat/completions", model="writer", **ASK, tool_choice=wish)["usage"]["prompt_tokens"]

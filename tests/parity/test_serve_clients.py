@@ -100,6 +100,23 @@ def test_seeds(client):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
+def test_seeds_of_64_bits(client):
+    drawn = [chat(client, seed=2**63 - 1 - i, max_tokens=12, temperature=1).choices[0].message.content for i in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_what_an_assistant_did_not_say(client):
+    turns = [*ASK, {"role": "assistant", "content": None, "refusal": "No."}, *ASK,
+             {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}, *ASK]
+    said = [*ASK, {"role": "assistant", "content": "No."}, *ASK, {"role": "assistant", "content": "No."}, *ASK]
+    assert chat(client, messages=turns).choices[0].message.content == chat(client, messages=said).choices[0].message.content
+
+
+def test_a_prompt_alone(client):
+    done = client.completions.create(model="small", prompt="the fox", max_tokens=0, echo=True, logprobs=1)
+    assert done.choices[0].text == "the fox" == "".join(done.choices[0].logprobs.tokens) and done.usage.completion_tokens == 0
+
+
 def test_stops(client):
     text = parrot(client).choices[0].message.content
     cut = parrot(client, stop="jumps")
@@ -123,6 +140,11 @@ def test_bias_and_penalties(client):
 def test_extensions(client):
     one = chat(client, temperature=1, extra_body={"top_k": 1, "min_p": 0.1, "repetition_penalty": 1.0})
     assert one.choices[0].message.content == chat(client).choices[0].message.content
+
+
+def test_tokens_of_reasoning(client):
+    assert parrot(client).usage.completion_tokens_details.reasoning_tokens == 3
+    assert client.responses.create(model="parrot", input="fox").usage.output_tokens_details.reasoning_tokens == 3
 
 
 def test_reasoning(client):
@@ -197,6 +219,13 @@ def test_responses(client):
     assert short.status == "incomplete" and short.incomplete_details.reason == "max_output_tokens"
 
 
+def test_responses_that_are_not_stored(client):
+    for more in (dict(background=True), dict(conversation="conv_1"), dict(prompt={"id": "pmpt_1"}), dict(previous_response_id="resp_1")):
+        with pytest.raises(openai.BadRequestError, match="not stored") as told:
+            client.responses.create(model="small", input="fox", **more)
+        assert told.value.param == list(more)[0]
+
+
 def test_responses_stream(client):
     with client.responses.stream(model="parrot", input="fox", temperature=0) as stream:
         deltas = [e.delta for e in stream if e.type == "response.output_text.delta"]
@@ -260,6 +289,16 @@ def test_ollama_show(lama):
     assert shown.modelinfo["llama.embedding_length"] == 32 and "completion" in shown.capabilities
 
 
+def test_ollama_can(lama):
+    assert [lama.show(name).capabilities for name in ("small", "parrot", "reads")] == [["completion", "tools"]] * 2 + [["embedding"]]
+
+
+def test_ollama_images(lama):
+    for ask in (lambda: lama.chat("small", [{**ASK[0], "images": [b"hello"]}]), lambda: lama.generate("small", "fox", images=[b"hello"])):
+        with pytest.raises(ollama.ResponseError, match="images: the model reads texts alone"):
+            ask()
+
+
 def test_ollama_ps(lama):
     assert lama.ps().models[0].name == "small"
 
@@ -318,6 +357,12 @@ def test_ollama_embed(lama):
     two = lama.embed("small", ["the quick", "fox"]).embeddings
     assert len(two) == 2 and sum(x * x for x in two[0]) == pytest.approx(1, abs=1e-5)
     assert lama.embeddings("small", "fox").embedding == pytest.approx(two[1], abs=1e-6)
+
+
+def test_ollama_embeds_in_dimensions(lama):
+    assert len(lama.embed("small", "fox", dimensions=32).embeddings[0]) == 32
+    with pytest.raises(ollama.ResponseError, match="dimensions: small has 32, not 8"):
+        lama.embed("small", "fox", dimensions=8)
 
 
 def test_ollama_errors(lama):
