@@ -28,11 +28,6 @@ UNFOLLOWED = {"begin_suppress_tokens": None, "constraints": None, "dola_layers":
               "num_beams": 1, "penalty_alpha": 0, "stop_strings": None, "token_healing": None, "top_h": None, "watermarking_config": None}
 
 
-def _single_biases(usual):
-    """Of sequence_bias ([[token ids], number], ...) those of one token."""
-    return {tokens[0]: add for tokens, add in usual.get("sequence_bias") or [] if len(tokens) == 1}
-
-
 def _plain(x):
     """What has numbers as Python's lists."""
     return x.tolist() if hasattr(x, "tolist") else x
@@ -242,7 +237,10 @@ class Model:
         self.chat_template = self._part(ChatTemplate)
         self.generation_config = self._json("generation_config.json")
         self.config = self._json("config.json")
-        self._warn()
+        unfollowed = self._bends()[3]
+        if unfollowed and self.writes:
+            warnings.warn(f"{self.path}: what generation_config.json says of {', '.join(unfollowed)} is not followed, so that texts "
+                          "may differ from transformers'", stacklevel=3)
         self._lock = threading.RLock()  # what runs in the model's own context
         self._engine, self._engine_options = None, (max_texts, 0, context, cache_memory)
         # The Tensors of variables; training needs them from the first logits on.
@@ -258,16 +256,30 @@ class Model:
         file = Path(self.path) / name
         return json.loads(file.read_text()) if file.is_file() else {}
 
-    def _warn(self):
-        """Of what generation_config.json says and is not followed."""
+    def _bends(self):
+        """What generation_config.json bans and biases (words, tokens, {token: number}), and its keys that are not followed."""
+        def are_tokens(x):
+            return isinstance(x, list) and bool(x) and all(isinstance(t, int) and 0 <= t < self.vocab_size for t in x)
+
+        def listed(key, is_one):
+            """Those of the key's list that are as they should be; all of them?"""
+            found = usual.get(key)
+            good = [one for one in found if is_one(one)] if isinstance(found, list) else []
+            return good, found is None or isinstance(found, list) and len(good) == len(found)
         usual = self.generation_config
-        unfollowed = [key for key, harmless in UNFOLLOWED.items()
-                      if (value := usual.get(key)) is not None and value is not False and value != [] and value != harmless]
-        if len(_single_biases(usual)) < len(usual.get("sequence_bias") or []):
-            unfollowed.append("sequence_bias")
-        if unfollowed and self.writes:
-            warnings.warn(f"{self.path}: what generation_config.json says of {', '.join(unfollowed)} is not followed, so that texts "
-                          "may differ from transformers'", stacklevel=4)
+        words, well = listed("bad_words_ids", are_tokens)
+        unfollowed = [] if well else ["bad_words_ids"]
+        suppressed = usual.get("suppress_tokens")
+        if not isinstance(suppressed, list | None):
+            suppressed, unfollowed = [], [*unfollowed, "suppress_tokens"]
+        biases, biased = listed("sequence_bias", lambda one: isinstance(one, list) and len(one) == 2 and are_tokens(one[0]) and len(one[0]) == 1
+                                and isinstance(one[1], int | float))
+        unfollowed += [] if biased else ["sequence_bias"]
+        unfollowed += [key for key, harmless in UNFOLLOWED.items()
+                       if (value := usual.get(key)) is not None and value is not False and value != [] and value != harmless]
+        ends = self.tokenizer.eos_token_ids if self.tokenizer else []
+        words = [one for one in words if len(one) > 1 or one[0] not in ends] if well else []
+        return words, [[t] for t in suppressed or [] if are_tokens([t])], {tokens[0]: add for tokens, add in biases}, unfollowed
 
     def __repr__(self):
         return f"Model({self.path!r}, {self.model_type}, {self.num_layers} layers of width {self.hidden_size})"
@@ -391,11 +403,9 @@ class Model:
             ("top_k", top_k), ("top_p", top_p), ("min_p", min_p), ("typical_p", typical_p), ("repetition_penalty", repetition_penalty),
             ("no_repeat_ngram_size", no_repeat_ngram_size), ("min_new_tokens", min_new_tokens), ("min_length", min_length))),
             frequency_penalty, presence_penalty]
-        ends = [[end] for end in self.tokenizer.eos_token_ids] if self.tokenizer else []
-        if bad_words_ids is None:
-            bad_words_ids = [words for words in usual.get("bad_words_ids") or [] if words not in ends]
-        banned = [*bad_words_ids, *([token] for token in usual.get("suppress_tokens") or [] if 0 <= token < self.vocab_size)]
-        biases = list((_single_biases(usual) | (logit_bias or {})).items())
+        words, suppressed, biases, _ = self._bends()
+        banned = [*(words if bad_words_ids is None else bad_words_ids), *suppressed]
+        biases = list((biases | (logit_bias or {})).items())
         if stop_token_ids is None:
             stop_token_ids = self.tokenizer.eos_token_ids if self.tokenizer else []
         stops = [stop] if isinstance(stop, str) else list(stop or ())

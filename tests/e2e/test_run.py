@@ -258,3 +258,8 @@ def test_what_generation_config_says(tmp_path):
     assert says(num_beams=4, forced_eos_token_id=[2], stop_strings=["x"], sequence_bias=[[[1, 2], -1.0]], bad_words_ids=[["x"]]) == (
         "Straight on.", f"cotan: {parrot}: what generation_config.json says of bad_words_ids, sequence_bias, forced_eos_token_id, num_beams, "
         "stop_strings is not followed, so that texts may differ from transformers'\n")
+    for wrong in ("x", 3, {"a": 1}, [[]], [[[]]], [["x"]], [[[1], "x"]], [[[-1], 2.0]], [[[336], 2.0]]):
+        said = says(bad_words_ids=wrong, sequence_bias=wrong)
+        assert said == ("Straight on.", f"cotan: {parrot}: what generation_config.json says of bad_words_ids, sequence_bias is not followed, so "
+                        "that texts may differ from transformers'\n"), wrong
+    assert "says of suppress_tokens is not" in says(suppress_tokens="x")[1] and not says(suppress_tokens=[None, 2.5, "x", 336])[1]

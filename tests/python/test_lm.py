@@ -228,9 +228,22 @@ def test_what_generation_config_says(tmp_path, folder):
     assert says(sequence_bias=[[[7], 100.0]], no_repeat_ngram_size=3).count(7) < 12
     with pytest.warns(UserWarning) as told:
         says(num_beams=4, top_h=None, sequence_bias=[[[7, 8], 1.0]])
-    assert str(told[0].message) == (f"{tmp_path}/m: what generation_config.json says of num_beams, sequence_bias is not followed, so that "
+    assert str(told[0].message) == (f"{tmp_path}/m: what generation_config.json says of sequence_bias, num_beams is not followed, so that "
                                     "texts may differ from transformers'")
     assert told[0].filename == __file__
+    for wrong in ("x", 3, {"a": 1}, [[]], [[[]]], [["x"]], [[[1], "x"]], [[[-1], 2.0]], [[[10**6], 2.0]]):
+        with pytest.warns(UserWarning, match="says of bad_words_ids, sequence_bias is not followed"):
+            assert says(bad_words_ids=wrong, sequence_bias=wrong) == []
+    with pytest.warns(UserWarning, match="says of suppress_tokens is not followed"):
+        says(suppress_tokens="x")
+    assert says(suppress_tokens=[None, 2.5, "x", 10**6]) == []
+
+
+def test_keys_that_are_not_followed():
+    """Python's table is the library's."""
+    text = (Path(__file__).parents[2] / "src/models/generation.c").read_text()
+    theirs = {key: None if harmless == "NAN" else int(harmless) for key, harmless in re.findall(r'\{"(\w+)", (NAN|\d)\},', text)}
+    assert theirs == cotan.lm.UNFOLLOWED and len(theirs) > 15
 
 
 def test_an_architecture_of_ones_own(tmp_path):
