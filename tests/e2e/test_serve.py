@@ -591,6 +591,23 @@ def test_several_models(model, tmp_path_factory):
         assert s.stop() == 0
 
 
+def test_what_a_folder_says(tmp_path):
+    """Biases of generation_config.json stay where a request has others, and keys that are not followed are told; a template without tools."""
+    folder = make_model(tmp_path / "small", template="{% for m in messages %}{{ m.content }}{% endfor %}{# tools #}")
+    (folder / "generation_config.json").write_text(json.dumps({"sequence_bias": [[[40], 200.0]], "num_beams": 4, "bad_words_ids": [[40, 40]]}))
+    s = Server(folder)
+    try:
+        assert s.say("/api/show", model="small")["capabilities"] == ["completion"]
+        said = [s.say(OLD, prompt="fox", max_tokens=3, temperature=0, logprobs=0, logit_bias=bias)["choices"][0]["logprobs"]["tokens"]
+                for bias in ({}, {"41": 100}, {"40": -100})]
+        forty, one = s.say("/detokenize", tokens=[40])["content"], s.say("/detokenize", tokens=[41])["content"]
+        assert said[1] == [forty, one, forty] and said[0][0] == said[2][0] == said[0][2] == said[2][2] == forty != said[0][1]
+    finally:
+        assert s.stop() == 0
+    assert s.errors == ["cotan: small: what generation_config.json says of num_beams is not followed, so that texts may differ from "
+                        "transformers'\n"]
+
+
 def test_caches_and_guesses(model, server):
     ask = dict(prompt="the quick brown fox jumps over the lazy dog. the quick brown fox", max_tokens=24, temperature=0)
     said = server.say(OLD, **ask)["choices"][0]["text"]
