@@ -123,6 +123,9 @@ def test_beams(model, beams, tmp_path):
             want = want[:want.index(end)] if end in want else want
             got = run(f"generateb{beams}{end}", name, folder, tmp_path)["tokens"].tolist()
             assert got == want, end
+        late = theirs.generate(ids, num_beams=beams, eos_token_id=free[3], min_new_tokens=7, **options)[0, begun:].tolist()
+        got = run(f"generateb{beams}{free[3]}m7", name, folder, tmp_path)["tokens"].tolist()
+        assert got == (late[:late.index(free[3])] if free[3] in late else late) and free[3] not in got and len(got) >= 7
 
 
 def test_a_saved_folder_loads_there(model, tmp_path):

@@ -4,7 +4,7 @@
 // "grads" logits, loss, and its gradients by name; "steps" what steps with a cache say of each token: one text at a
 // time in pieces, then all together token by token; "kept" the loss of each text's tokens where keys and values are kept as f32, f16,
 // bf16 and codes of 8 bits; "write" 64 tokens behind the first text, the likeliest each time, "generate" the
-// same by ct_lm_generate, "generate3" drawn by the seed 3, "generateb47" by four beams, which token 7 ends; "process", of which DIR is nothing, what ct_lm_process does. Of a model that reads one text and
+// same by ct_lm_generate, "generate3" drawn by the seed 3, "generateb47" by four beams, which token 7 ends, "generateb47m5" after five others; "process", of which DIR is nothing, what ct_lm_process does. Of a model that reads one text and
 // writes another, ids are read and IN's "written" (B, U) begin what is written.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -219,13 +219,15 @@ static bool hear(int32_t token, double log_probability, void *user) {
 // Tokens that ct_lm_generate writes behind the first text, at a temperature of 1 by the seed of the name.
 static bool generate(ct_lm *lm, const char *seed, const char *to) {
     int64_t beams = *seed == 'b' ? seed[1] - '0' : 0;
-    const int32_t end = beams ? (int32_t)strtol(seed + 2, NULL, 10) : 0;
+    char *least = "";
+    const int32_t end = beams ? (int32_t)strtol(seed + 2, &least, 10) : 0;
     if (beams) seed = "";
     told t = {.n = 0};
     // "-" is a temperature that there is not.
     ct_lm_sampling sampling = {.temperature = CT_F(*seed == '-' ? -1
                                                    : *seed      ? 1
                                                                 : 0),
+                               .min_new_tokens = *least ? least[1] - '0' : 0,
                                .seed = (uint64_t)(*seed ? *seed - '0' : 0)};
     const int32_t *prompt = ct_data(ids);
     if (!prompt ||
