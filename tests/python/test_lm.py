@@ -237,6 +237,9 @@ def test_what_generation_config_says(tmp_path, folder):
     with pytest.warns(UserWarning, match="says of suppress_tokens is not followed"):
         says(suppress_tokens="x")
     assert says(suppress_tokens=[None, 2.5, "x", 10**6]) == []
+    for name in ("no_repeat_ngram_size", "min_new_tokens", "min_length"):
+        with pytest.raises(cotan.ArgumentError, match=f"engine_add: {name} is -1, it must be 0 to 2.14748e\\+09"):
+            m.generate(TEXT, **{name: -1})
 
 
 def test_keys_that_are_not_followed():
