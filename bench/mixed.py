@@ -2,10 +2,11 @@
 
 usage: bench/mixed.py BUILD MODEL [MINUTES [CLIENTS [OPTIONS...]]]
 
-CLIENTS (8) send one request after the other for MINUTES (10), each drawn: chats, where the model has a template, and completions, streamed or not, likeliest or drawn
-tokens, a beginning of 200 words that many share, long prompts, several choices, log-probabilities, ends, and one in eight that hangs up
-in the middle. OPTIONS go to `cotan serve`. Prints a line each half a minute; fails on an error, on kernels that were compiled or
-launches that were interpreted after the first minute, and if memory grew by more than a twentieth from the third minute on.
+CLIENTS (8) send one request after the other for MINUTES (10), each drawn: chats, where the model has a template, and completions,
+streamed or not, likeliest or drawn tokens, a beginning of 200 words that many share, long prompts, several choices, log-probabilities,
+ends, and one in eight that hangs up in the middle. OPTIONS go to `cotan serve`; with 500 MB for keys and values (--cache-memory) there
+is soon no room that nobody used. Prints a line each half a minute; fails on an error, on kernels that were compiled or launches that
+were interpreted after the first minute, and if memory grew by more than a twentieth from the third minute on.
 """
 import collections
 import http.client
@@ -89,7 +90,8 @@ def state(server, port):
 def main():
     build, model = sys.argv[1:3]
     minutes, clients = float(sys.argv[3]) if len(sys.argv) > 3 else 10, int(sys.argv[4]) if len(sys.argv) > 4 else 8
-    server = subprocess.Popen([f"{build}/cotan", "serve", model, "--port", "0", *sys.argv[5:]], stdout=subprocess.PIPE, text=True)
+    options = sys.argv[5:] if "--cache-memory" in sys.argv else ["--cache-memory", "500MB", *sys.argv[5:]]
+    server = subprocess.Popen([f"{build}/cotan", "serve", model, "--port", "0", *options], stdout=subprocess.PIPE, text=True)
     try:
         port = int(server.stdout.readline().rsplit(":", 1)[1])
         chat, end, kinds, errors = chats(port), time.monotonic() + 60 * minutes, collections.Counter(), []
