@@ -126,14 +126,18 @@ static char *some_rows(row_wise f, const float *x, int64_t at, int64_t n, int64_
 }
 
 static void check_rows(const char *fuse, int64_t t) {
-    static const int64_t batches[] = {1, 2, 3, 5, 7, 16, 33};
+    static const int64_t every[] = {1, 2, 3, 5, 7, 16, 33}, some[] = {1, 5, 16, 33};
+    const bool all_of_them = getenv("COTAN_TEST_ALL");
+    const int64_t *batches = all_of_them ? every : some;
+    const size_t n_batches =
+        all_of_them ? sizeof every / sizeof *every : sizeof some / sizeof *some;
     ct_ctx *ctx = enter(fuse, 2);
     random_state = 11;
     float *x = floats(ROWS * t * 1000);
     for (int f = 0; f < FUNCTIONS; f++) {
         size_t each, own;
         char *all = some_rows(functions[f].f, x, 0, ROWS, t, &each);
-        for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+        for (size_t b = 0; b < n_batches; b++) {
             int64_t n = batches[b], at = (int64_t)(bits() % (uint64_t)(ROWS - n));
             char *few = some_rows(functions[f].f, x, at, n, t, &own);
             assert_int_equal(own, each);
@@ -149,9 +153,10 @@ static void check_rows(const char *fuse, int64_t t) {
 }
 static void rows_do_not_see_their_batch(void **state) {
     (void)state;
-    check_rows("1", 1);
     check_rows("1", 3);
     check_rows("0", 1);
+    if (!getenv("COTAN_TEST_ALL")) return;
+    check_rows("1", 1);
     check_rows("0", 3);
 }
 
@@ -367,8 +372,8 @@ static void weights_do_not_see_threads_or_fusion(void **state) {
     static const struct {
         const char *fuse;
         int threads;
-    } ways[] = {{"1", 2}, {"0", 2}, {"1", 4}, {"0", 1}};
-    const size_t n = getenv("COTAN_TEST_ALL") ? sizeof ways / sizeof *ways : 2;
+    } ways[] = {{"0", 3}, {"1", 2}, {"1", 4}, {"0", 1}};
+    const size_t n = getenv("COTAN_TEST_ALL") ? sizeof ways / sizeof *ways : 1;
     for (size_t i = 0; i < n; i++) {
         weights w = train(ways[i].fuse, ways[i].threads);
         assert_int_equal(w.n, first.n);

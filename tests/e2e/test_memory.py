@@ -1,4 +1,4 @@
-"""Memory of training GPT-2: the small model of the benchmarks, and the one of 124 million parameters."""
+"""Memory of training GPT-2: the small model of the benchmarks, and in make test-all the one of 124 million parameters."""
 import os
 import re
 import subprocess
@@ -9,7 +9,8 @@ import pytest
 BUILD = Path(os.environ.get("COTAN_BUILD", Path(__file__).resolve().parents[2] / "build"))
 SANITIZED = "COTAN_SANITIZE:BOOL=ON" in (BUILD / "CMakeCache.txt").read_text()  # a larger process
 # Batch, tokens and steps; the second step finds the plans of the first, and the optimizer's state.
-SIZES = [("small", 12, 64, 4)] + ([] if SANITIZED else [("124m", 4, 64, 2)])
+LARGE = os.environ.get("COTAN_TEST_ALL") and not SANITIZED
+SIZES = [("small", 12, 64, 4)] + ([("124m", 4, 64, 2)] if LARGE else [])
 PARAMETERS = {"small": 804_096, "124m": 124_439_808}
 
 

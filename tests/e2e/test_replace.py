@@ -63,7 +63,7 @@ def test_replacing_a_run(shim, corpus, whole, keeps, memory, kind, best):
     calls, seen = count(shim, out, *words, out), set()
     same(out, new)
     assert calls > 100
-    for k in range(1, calls + 1, 1 if EVERY else 11 if kind == "kill" else 29):
+    for k in range(1, calls + 1, 1 if EVERY else 23 if kind == "kill" else 61):
         shutil.rmtree(out)
         shutil.copytree(old, out)
         done = faulty(shim, out, kind, k, *words, out)

@@ -392,7 +392,7 @@ def test_patience_survives_a_kill(shim, corpus, patient, memory):
     whole, _ = patient
     words = ["train", "--data", corpus, *OPTIONS, *PATIENT, "--out"]
     calls = count(shim, memory / "counted", *words, memory / "counted")
-    for k in range(calls, 0, -1) if EVERY else range(calls, calls // 3, -(calls // 9)):
+    for k in range(calls, 0, -1) if EVERY else range(calls, calls // 3, -(calls // 6)):
         out = memory / f"run-{k}"
         done = faulty(shim, out, "kill", k, *words, out)
         assert done.returncode == -signal.SIGKILL, (k, done.stderr)
@@ -469,7 +469,7 @@ def test_a_single_fault_loses_no_step(shim, corpus, keeps, memory):
     made = [(int(number), Path(path).name) for number, _, path, *_ in map(str.split, log.read_text().splitlines())]
     appended = [k for k, name in made if name == "metrics.jsonl" or name.startswith("events")]
     told = set()
-    for k in sorted({*range(made[-1][0], 0, -1 if EVERY else -10), *appended}, reverse=True):
+    for k in sorted({*range(made[-1][0], 0, -1 if EVERY else -23), *appended}, reverse=True):
         out = memory / f"run-{k}"
         done = faulty(shim, out, "once", k, *words, out)
         found = re.search(r"^cotan: (\S+): cannot .*: Input/output error$", done.stderr, re.M)
@@ -779,9 +779,9 @@ def finish(out, corpus, whole):
 
 
 def moments(calls):
-    """Every second call from the second save on, of those before every eighth, where not all is tested; the
+    """Every second call from the second save on, of those before every twelfth, where not all is tested; the
     last first, so that all checkpoints are met early."""
-    return [k for k in range(calls, 0, -1) if EVERY or k % 8 == 0 or (k > 0.55 * calls and k % 2 == 0)]
+    return [k for k in range(calls, 0, -1) if EVERY or k % 12 == 0 or (k > 0.55 * calls and k % 2 == 0)]
 
 
 @pytest.mark.parametrize("links", ["all", "none"])
@@ -825,7 +825,7 @@ def test_dies_at_the_kth_call_of_resuming(shim, corpus, whole, memory):
     (left / "checkpoints/step-6.tmp/model.safetensors").write_text("torn")
     shutil.copytree(left, memory / "counted")
     calls = count(shim, memory / "counted", "train", "--resume", memory / "counted")
-    for k in range(1, calls + 1, 1 if EVERY else 4):
+    for k in range(1, calls + 1, 1 if EVERY else 9):
         out = memory / f"again-{k}"
         shutil.copytree(left, out)
         done = faulty(shim, out, "kill", k, "train", "--resume", out)
@@ -881,7 +881,7 @@ def test_a_flipped_bit_names_the_tensor_and_offers_the_checkpoint_before(whole, 
     seed = random.randrange(10**9)
     print("seed", seed)
     draw, out = random.Random(seed), memory / "run"
-    for turn in range(24):
+    for turn in range(24 if EVERY else 8):
         shutil.copytree(whole, out)
         for name in TENSORS:  # further names of the same files, as the run had them
             (out / name).unlink()
@@ -939,7 +939,7 @@ def test_any_flipped_bit_is_noticed(whole, memory):
     seed = random.randrange(10**9)
     print("seed", seed)
     draw, out = random.Random(seed), memory / "run"
-    for turn in range(90):
+    for turn in range(90 if EVERY else 30):
         shutil.copytree(whole, out)
         path = out / "checkpoints/step-6" / (*TENSORS, "config.json")[turn % 3]
         end = path.stat().st_size if path.suffix == ".json" else offsets(path)[1]
@@ -1028,7 +1028,7 @@ def test_best_weights_are_lost_and_the_process_too(shim, corpus, memory):
     again = ["train", "--resume-step", first, "--resume"]
     copy_links(left, memory / "counted")
     calls = count(shim, memory / "counted", *again, memory / "counted")
-    for k in range(1, calls + 1, 1 if EVERY else 6):
+    for k in range(1, calls + 1, 1 if EVERY else 13):
         out = memory / f"run-{k}"
         copy_links(left, out)
         done = faulty(shim, out, "kill", k, *again, out)

@@ -25,7 +25,7 @@ FIELDS = ["step", "loss", "lr", "grad_norm", "ms", "tokens_per_s", "plans_compil
 TINY = ["--layers", 1, "--heads", 2, "--width", 16, "--context", 16, "--batch", 4]
 
 
-@pytest.fixture(scope="module", params=["ref", "cpu"], autouse=True)
+@pytest.fixture(scope="module", params=["cpu", "ref"] if os.environ.get("COTAN_TEST_ALL") else ["cpu"], autouse=True)
 def device(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COTAN_DEVICE", request.param)

@@ -62,7 +62,14 @@ def grouped(codes, scales):
 
 WHOLE = ("int8", "int4 by 32", "int4 by 64", "int4 by 128", "int8 by 32", "mxfp4", "int4 by 16", "int8 by 16")
 # Products of all of them take two minutes of compiling: `make test-all` has them.
-SOME = WHOLE if os.environ.get("COTAN_TEST_ALL") == "1" else ("int4 by 32", "int8 by 32", "mxfp4")
+ALL = os.environ.get("COTAN_TEST_ALL") == "1"
+SOME = WHOLE if ALL else ("int4 by 32", "int8 by 32", "mxfp4")
+
+
+def pairs(layouts, rows):
+    """Each with each; without COTAN_TEST_ALL as many as meet all of both."""
+    count = max(len(layouts), len(rows))
+    return [(a, b) for a in layouts for b in rows] if ALL else [(layouts[i % len(layouts)], rows[i % len(rows)]) for i in range(count)]
 
 
 def product(x, codes, scales):
@@ -234,8 +241,7 @@ def test_mx_codes(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("layout", ["int8", "int4 by 32", "mxfp4"])
-@pytest.mark.parametrize("rows", [1, 7, 300])
+@pytest.mark.parametrize("layout, rows", pairs(["int8", "int4 by 32", "mxfp4"], [1, 7, 300]))
 def test_products(layout, device, rows):
     """x (M, K) times the transpose of a weight (N, K), and the gradient with respect to x and to the scales."""
     rng, number = np.random.default_rng(SEED), LAYOUTS[layout][0]
@@ -261,8 +267,7 @@ def test_products(layout, device, rows):
     assert all(np.allclose(g.astype(np.float32), slope, rtol=2e-3, atol=1e-2 * np.abs(slope).max()) for g in gs)
 
 
-@pytest.mark.parametrize("layout", ["int8", "int4 by 32", "int4 by 128", "mxfp4"])
-@pytest.mark.parametrize("rows", [1, 4, 16])
+@pytest.mark.parametrize("layout, rows", pairs(["int8", "int4 by 32", "int4 by 128", "mxfp4"], [1, 4, 16]))
 def test_few_rows(layout, rows):
     """A product that reads codes where they lie has the bits of one with a weight that is stored, since it is read twice."""
     rng, number = np.random.default_rng(SEED), LAYOUTS[layout][0]
@@ -286,8 +291,7 @@ WORK = {"cast": lambda o, w, by: o.cast(w, dtype="f32"), "scale": lambda o, w, b
         "columns": lambda o, w, by: o.mul(w, by)}
 
 
-@pytest.mark.parametrize("work", WORK)
-@pytest.mark.parametrize("rows", [1, 4, 300])
+@pytest.mark.parametrize("work, rows", pairs(list(WORK), [1, 4, 300]))
 def test_operand_work(work, rows):
     """What is cast or scaled on its way into a product, in both layouts: the bits of what was stored before."""
     rng = np.random.default_rng(SEED)

@@ -144,6 +144,6 @@ def test_dropout_of_the_function(options):
         options = {"attn_mask": cotan.tensor(np.tril(np.ones((9, 9), bool)))}
     cotan.manual_seed(0)
     plain = F.scaled_dot_product_attention(q, k, v, **options).numpy()
-    many = np.mean([F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, **options).numpy() for _ in range(2000)], 0)
-    np.testing.assert_allclose(many, plain, atol=0.1)
+    many = np.mean([F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, **options).numpy() for _ in range(500)], 0)
+    np.testing.assert_allclose(many, plain, atol=0.2)
     assert not np.allclose(F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, **options).numpy(), plain)

@@ -26,7 +26,10 @@ def test_schedules(name, tmp_path):
     config, shapes = (json.loads(str(RECORDED[f"{name}.{what}"])) for what in ("config", "shapes"))
     lm.save(tmp_path / "model", config, shapes)
     shared = preempted = guessed = 0
-    for seed in range(1, 3 if name in ("mamba", "rwkv") else 6):
+    seeds = range(1, 3 if name in ("mamba", "rwkv") else 6)
+    if len(seeds) > 3 and not os.environ.get("COTAN_TEST_ALL"):  # of each model some, so that all meet each dtype of keys
+        seeds = seeds[MODELS.index(name) % 3:][:3]
+    for seed in seeds:
         told = run(tmp_path / "model", seed, ("f32", "f16", "bf16", "i8")[seed % 4], COTAN_CC="none")
         assert told["made"] == 0
         assert told["finished"] + told["cancelled"] == 24
@@ -34,7 +37,7 @@ def test_schedules(name, tmp_path):
         preempted += told["preempted"]
         guessed += told["guessed_well"]
     if told["pages"]:
-        assert shared > 500 and preempted > 0 and guessed > 0
+        assert shared > 100 * len(seeds) and preempted > 0 and guessed > 0
 
 
 def test_compiled(tmp_path):
