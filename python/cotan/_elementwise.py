@@ -295,21 +295,53 @@ def isneginf(x, /):
     return ops.equal(x, -inf)
 
 
+# Of a float's bits: their whole number, the mantissa's, the exponent's bias, and the shift of a first step down after
+# which a second one that is needed rounds to 0 alone.
+_BITS = {_core.float32: (_core.int32, 23, 127, 102), _core.float64: (_core.int64, 52, 1023, 969)}
+
+
+def _held(x):
+    """x as a float whose bits _BITS knows: narrow ones are held in float32, of which their results are rounded once."""
+    x = strong(x)
+    return x if x.dtype in _BITS else ops.cast(x, _core.float32)
+
+
+def _power(n, dtype):
+    """2 to a whole number of the exponents of normal numbers, by its bits."""
+    whole, mantissa, bias, _ = _BITS[dtype]
+    return ops.bitcast(ops.shift_left(ops.cast(n, whole) + bias, mantissa), dtype)
+
+
 def ldexp(x1, x2, /):
-    """x1 times 2 to the power x2."""
-    return x1 * ops.exp2(ops.cast(strong(x2), strong(x1).dtype))
+    """x1 times 2 to the power x2, rounded once."""
+    x1, n = strong(x1), strong(x2)
+    if n.dtype in FLOATS:
+        return x1 * ops.exp2(ops.cast(n, x1.dtype))
+    y = _held(x1)
+    _, _, bias, down = _BITS[y.dtype]
+    least, most = 1 - bias - 2 * down, 3 * bias  # further off all is 0 or infinity
+    n = ops.cast(ops.minimum(n, most) if n.dtype == _core.uint64 else n, _core.int64)
+    n = ops.cast(ops.clamp(n, least, most), _core.int32)
+    for _ in range(2):  # up nothing is rounded; down only where the last step gives 0
+        step = ops.select(ops.less(n, 1 - bias), -down, ops.clamp(n, 0, bias))
+        y, n = y * _power(step, y.dtype), n - step
+    y = y * _power(n, y.dtype)
+    return ops.cast(y, x1.dtype) if x1.dtype in FLOATS else y
 
 
 def frexp(x, /):
-    """(mantissa, exponent): x = mantissa 2^exponent, with a mantissa from 0.5 to 1."""
-    known = ops.and_(ops.is_finite(x), ops.not_equal(x, 0))
-    exponent = ops.select(known, ops.floor(ops.log2(ops.abs(ops.select(known, x, 1.0)))) + 1, 0.0)
-    mantissa = x * ops.exp2(-exponent)
-    over = ops.greater_equal(ops.abs(mantissa), 1.0)  # the logarithm of what is next to a power is rounded
-    over = ops.and_(over, known)
-    under = ops.and_(ops.less(ops.abs(mantissa), 0.5), known)
-    exponent = exponent + ops.cast(over, x.dtype) - ops.cast(under, x.dtype)
-    return ops.select(known, x * ops.exp2(-exponent), x), ops.cast(exponent, _core.int32)
+    """(mantissa, exponent): x = mantissa 2^exponent, with a mantissa from 0.5 to 1; of 0, infinity and NaN x and 0."""
+    x = strong(x)
+    y = _held(x)
+    whole, mantissa, bias, _ = _BITS[y.dtype]
+    known = ops.and_(ops.is_finite(y), ops.not_equal(y, 0))
+    small = ops.and_(known, ops.less(ops.abs(y), 2.0 ** (1 - bias)))  # below the normal numbers
+    y = y * ops.select(small, ops.cast(2.0**64, y.dtype), ops.cast(1.0, y.dtype))
+    field = ops.and_(ops.shift_right(ops.bitcast(y, whole), mantissa), 2 * bias + 1)
+    exponent = ops.select(known, ops.cast(field, _core.int32) - (bias - 1), 0)
+    half = ops.shift_right(exponent, 1)  # the power of the whole may be below the normal numbers
+    y = y * _power(-half, y.dtype) * _power(half - exponent, y.dtype)
+    return ops.cast(y, x.dtype) if x.dtype in FLOATS else y, exponent - ops.select(small, 64, 0)
 
 
 def modf(x, /):

@@ -1,5 +1,6 @@
 """Functions by NumPy's names beside NumPy: the same call on the same operands of the same dtypes."""
 import cotan
+import ml_dtypes
 import numpy
 import pytest
 
@@ -97,3 +98,58 @@ def test_there_are_300_functions():
     names = {call.partition("(")[0] for call in CALLS}
     assert all(callable(eval("m." + name, THEIRS)) for name in names)
     assert len(names) >= 300, len(names)
+
+
+# Where a power of two is beyond the dtype's, and results lie below its normal numbers.
+EXPONENTS = numpy.array([0, 1, -1, 15, 24, -24, 126, -126, 127, 128, -133, 149, -150, 255, -256, 277, -278, 330, -330, 1023, -1022, 1074, -1075,
+                         1991, -1992, 2098, -2099, -2961, 5000, -5000, 2**31 - 1, -2**31], "int32")
+
+
+def ends(dtype):
+    info = ml_dtypes.finfo(dtype)
+    least, normal = float(info.smallest_subnormal), float(info.tiny)
+    x = numpy.array([0, numpy.inf, numpy.nan, 1, 1.5, 0.75, numpy.pi, 1.999, least, 3 * least, 7 * least, normal - least, normal, 1.5 * normal, float(info.max)])
+    return numpy.concatenate([x, -x]).astype(dtype)
+
+
+def rounded(x, dtype):
+    """Doubles that are exact, rounded once."""
+    near = x.astype("float32")  # ml_dtypes goes by float32: an odd one rounds as the double does
+    if dtype == ml_dtypes.bfloat16:
+        off = numpy.isfinite(near) & (near != x)
+        near = numpy.where(off & (abs(near) > abs(x)), numpy.nextafter(near, numpy.float32(0)), near)
+        near = numpy.where(off, near.view("uint32") | 1, near.view("uint32")).astype("uint32").view("float32")
+        return near.astype(dtype)
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_powers_of_two_at_the_ends_of_the_range(dtype):
+    dtype = ml_dtypes.bfloat16 if dtype == "bfloat16" else numpy.dtype(dtype)
+    x = ends(dtype)
+    with numpy.errstate(all="ignore"):
+        fraction, exponent = numpy.frexp(x.astype("float64"))
+        each, by = (a.ravel() for a in numpy.meshgrid(x, EXPONENTS))
+        wide = numpy.ldexp(each.astype("float64"), by if dtype == "float64" else numpy.clip(by, -600, 600))
+        want = rounded(wide, dtype)
+    m, e = (y.numpy() for y in cotan.frexp(cotan.asarray(x)))
+    assert m.dtype == dtype and e.dtype == "int32" and (e == numpy.where(numpy.isfinite(fraction), exponent, 0)).all()
+    for by in (by, by.astype("int64")):
+        got = cotan.ldexp(cotan.asarray(each), cotan.asarray(by)).numpy()
+        assert got.dtype == dtype
+        numpy.testing.assert_array_equal(got.astype("float64"), want.astype("float64"))
+        assert (numpy.signbit(got) == numpy.signbit(want))[~numpy.isnan(want.astype("float64"))].all()
+    numpy.testing.assert_array_equal(m.astype("float64"), fraction)
+    assert (numpy.signbit(m) == numpy.signbit(fraction))[~numpy.isnan(fraction)].all()
+
+
+def test_powers_of_two_of_other_dtypes_and_their_slopes():
+    x = cotan.asarray([1.5, 2.0**-149, -0.0]).requires_grad_()
+    y, (fraction, exponent) = cotan.ldexp(x, cotan.asarray([3, 140, 1])), cotan.frexp(x)
+    assert y.tolist() == [12.0, 2.0**-9, 0.0] and exponent.tolist() == [1, -148, 0]
+    assert cotan.autograd.grad(y.sum(), x)[0].tolist() == [8.0, numpy.inf, 2.0]
+    assert cotan.autograd.grad(fraction[0], x)[0].tolist() == [0.5, 0.0, 0.0]
+    big = cotan.asarray([1, 2**63], dtype=cotan.uint64)
+    assert cotan.ldexp(cotan.asarray([1.0, 1.0]), big).tolist() == [2.0, numpy.inf]
+    assert cotan.ldexp(cotan.asarray([1, 3]), cotan.asarray([-1, 2], dtype=cotan.int8)).tolist() == [0.5, 12.0]
+    assert cotan.ldexp(cotan.asarray([4.0]), 0.5).tolist() == [pytest.approx(4 * 2**0.5)]
