@@ -1,7 +1,5 @@
 #include "kinds/monoid.h"
 
-#include <math.h>
-
 ct_acc ct__acc_start(const ct_opdef *op, ct_dtype dtype) {
     if (!op->reduction) return (ct_acc){.f = op->monoid.start[0]};
     ct_kins start = ct__kred_start(op->reduction, dtype);
@@ -12,8 +10,8 @@ static double join_f64(ct_kred by, double a, double b) {
     switch (by) {
     case CT_RED_ADD: return a + b;
     case CT_RED_MUL: return a * b;
-    case CT_RED_MAX: return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
-    default: return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
+    case CT_RED_MAX: return ct__max_f64(a, b);
+    default: return ct__min_f64(a, b);
     }
 }
 static int64_t join_i64(ct_kred by, int64_t a, int64_t b, ct_dtype dtype) {

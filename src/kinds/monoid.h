@@ -4,6 +4,8 @@
 #ifndef COTAN_KINDS_MONOID_H
 #define COTAN_KINDS_MONOID_H
 
+#include <math.h>
+
 #include "kinds/kind.h"
 
 typedef union ct_acc {
@@ -18,6 +20,16 @@ void ct__acc_store(ct_dtype dtype, void *data, int64_t i, ct_acc value);
 // Order of integers as eval_i64 has them.
 static inline bool ct__less_i64(int64_t a, int64_t b, ct_dtype dtype) {
     return dtype == CT_U64 ? (uint64_t)a < (uint64_t)b : a < b;
+}
+
+// Maximum and minimum of floats as kernels have them (MAX, MIN): NaN where either is, -0 below 0.
+static inline double ct__max_f64(double a, double b) {
+    if (isnan(a) || isnan(b)) return NAN;
+    return a > b || (a == b && signbit(b)) ? a : b;
+}
+static inline double ct__min_f64(double a, double b) {
+    if (isnan(a) || isnan(b)) return NAN;
+    return a < b || (a == b && signbit(a)) ? a : b;
 }
 
 #endif

@@ -242,30 +242,24 @@ static bool chosen_jvp(ct_rule *r) {
     r->t_out[0] = ct__add_zero(t[0], t[1]);
     return true;
 }
-static double maximum_f64(const double *x) {
-    if (isnan(x[0]) || isnan(x[1])) return NAN;
-    return x[0] > x[1] ? x[0] : x[1];
-}
+static double maximum_f64(const double *x) { return ct__max_f64(x[0], x[1]); }
 static int64_t maximum_i64(const int64_t *x, ct_dtype d) {
     return ct__less_i64(x[1], x[0], d) ? x[0] : x[1];
 }
 static ct_kval maximum_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MAX); }
 const ct_opdef ct__op_maximum = {
-    BINARY(MAXIMUM, maximum), .doc = "The larger of a and b; NaN where either is.",
+    BINARY(MAXIMUM, maximum), .doc = "The larger of a and b, -0 below 0; NaN where either is.",
     .accepts = CT_NUMBERS,    .eval_i64 = maximum_i64,
     .jvp = chosen_jvp,        .onnx = "Max",
     .stablehlo = "maximum",   .samples = {.kinks = true},
 };
-static double minimum_f64(const double *x) {
-    if (isnan(x[0]) || isnan(x[1])) return NAN;
-    return x[0] < x[1] ? x[0] : x[1];
-}
+static double minimum_f64(const double *x) { return ct__min_f64(x[0], x[1]); }
 static int64_t minimum_i64(const int64_t *x, ct_dtype d) {
     return ct__less_i64(x[0], x[1], d) ? x[0] : x[1];
 }
 static ct_kval minimum_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MIN); }
 const ct_opdef ct__op_minimum = {
-    BINARY(MINIMUM, minimum), .doc = "The smaller of a and b; NaN where either is.",
+    BINARY(MINIMUM, minimum), .doc = "The smaller of a and b, -0 below 0; NaN where either is.",
     .accepts = CT_NUMBERS,    .eval_i64 = minimum_i64,
     .jvp = chosen_jvp,        .onnx = "Min",
     .stablehlo = "minimum",   .samples = {.kinks = true},

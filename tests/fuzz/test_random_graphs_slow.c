@@ -279,8 +279,9 @@ static bool near(const one_graph *o, int k, int64_t i, double want, double got, 
     seen.exact += exact;
     seen.nan += isnan(want);
     seen.undecided += undecided;
-    if (undecided || want == got || (isnan(want) && isnan(got))) return true;
-    if (exact) return false;
+    if (undecided || (isnan(want) && isnan(got))) return true;
+    if (exact) return want == got && signbit(want) == signbit(got);
+    if (want == got) return true;
     return fabs(want - got) <= 4 * moved + slack + unit * fmax(fabs(want), tiny);
 }
 

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import op_samples as samples
 import pytest
-from op_cases import (EVERY, FLOATS, NARROW, NUMPY, WHOLE, Case, Failure, dyn, is_float, read_table,
+from op_cases import (EVERY, FLOATS, NARROW, NUMPY, WHOLE, Case, Failure, Operand, dyn, is_float, read_table,
                       rounded, run)
 
 TABLE = read_table()
@@ -336,3 +336,45 @@ def test_one_hot(device):
            Case(TABLE["one_hot"], [x.astype(np.uint8)], {"n": 0, "dtype": "i32"})],
           [want.astype(np.float32), want, want.astype(ml_dtypes.bfloat16), want.astype(np.uint64),
            np.zeros((2, 2, 0), np.int32)], [0] * 5, device)
+
+
+# Values whose order has -0 below 0, and what stands for them: whole numbers, of which NumPy knows the order.
+ZEROS, ORDER = np.array([-1.5, -0.0, 0.0, 1.5]), np.array([-2.0, -1.0, 1.0, 2.0])
+
+
+def in_order(x):
+    """-0 as -1 and 0 as 1; infinities as they are."""
+    code = np.where(np.isfinite(x), np.sign(x) * 2, x)
+    return np.where(x == 0, np.where(np.signbit(x), -1.0, 1.0), code)
+
+
+def from_order(y):
+    return np.where(np.isfinite(y), ZEROS[np.searchsorted(ORDER, np.where(np.isfinite(y), y, 1))], y)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin", "clamp", "max", "min", "cummax", "cummin", "scatter_max",
+                                  "scatter_min", "max_pool"])
+def test_extremes_order_zeros(name, device):
+    """-0 is below 0, in whatever order a reduction runs."""
+    op, rng, cases, wants = TABLE[name], np.random.default_rng(samples.RNG_SEED), [], []
+    f = samples.ELEMENTWISE[name] if name in samples.ELEMENTWISE else samples.SAMPLES[name][0]
+    for dtype in ("f16", "bf16", "f32", "f64"):
+        if name in samples.ELEMENTWISE:
+            given = [([rng.choice(ZEROS, 300) for _ in range(op.n_in)], {})]
+        else:
+            given = samples.SAMPLES[name][1](rng, op, dtype)
+        for operands, attrs in given:
+            drawn = []
+            for o in Case(op, operands).operands:
+                few = rng.choice(ZEROS if rng.random() < 0.5 else ZEROS[1:3], o.array.shape)
+                drawn.append(Operand(few.astype(NUMPY[dtype]), o.view, o.wide, o.dims) if is_float(o.array) else o)
+            case = Case(op, drawn, attrs)
+            values = [in_order(in_double(o.value())) if is_float(o.array) else o.value() for o in drawn]
+            cases.append(case)
+            want = f(*values, **attrs)
+            wants.append(from_order(np.asarray(want[0] if isinstance(want, list) else want)).astype(NUMPY[dtype]))
+    for compiled in (False, True) if device == "cpu" else (True,):
+        for case, want, got in zip(cases, wants, run(cases, device, compiled=compiled)):
+            assert not isinstance(got, Failure), got
+            assert got[0].tobytes() == want.tobytes(), (case, got[0], want)

@@ -95,7 +95,8 @@ ct_check_difference ct__check_same(const ct_type *type, const void *got, const v
 }
 
 static bool near(double got, double want, double allowed, double largest) {
-    if (got == want || (isnan(got) && isnan(want))) return true;
+    if (isnan(got) && isnan(want)) return true;
+    if (got == want) return allowed > 0 || signbit(got) == signbit(want);
     if (isnan(got) || isnan(want)) return false;
     if (isinf(got) || isinf(want)) // a step over the largest number is a step like others
         return allowed > 0 && got * want > 0 && fmin(fabs(got), fabs(want)) >= largest * 0.999;
