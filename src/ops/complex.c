@@ -172,11 +172,17 @@ bool ct__split_div(ct_rule *r) {
 static ct_tensor larger(parts x) { return ct_maximum(ct_abs(x.re), ct_abs(x.im)); }
 static ct_tensor smaller(parts x) { return ct_minimum(ct_abs(x.re), ct_abs(x.im)); }
 static ct_tensor size_of(parts x) { return ct_hypot(x.re, x.im); }
+static bool complex_is_double(parts x) { return ct__type_of(x.re)->dtype == CT_F64; }
+// So large a part that a sum or the size of both may be beyond the largest number.
+static ct_tensor complex_is_huge(parts x) {
+    return ct_less(ct__number_like(complex_is_double(x) ? 0x1p1020 : 0x1p124, x.re), larger(x));
+}
 bool ct__split_abs(ct_rule *r) {
     r->body_out[0] = size_of(operand(r, 0));
     return true;
 }
 
+static ct_tensor is_far(ct_tensor x) { return ct_equal(ct_abs(x), ct_f(INFINITY)); }
 // The product of a size and a sine or another factor: 0 where one is, beside infinity and NaN, too.
 static ct_tensor sign_of(ct_tensor x) { return ct_select(ct_less(x, ct_f(0)), ct_f(-1), ct_f(1)); }
 static ct_tensor scaled(ct_tensor size, ct_tensor factor) {
@@ -184,12 +190,18 @@ static ct_tensor scaled(ct_tensor size, ct_tensor factor) {
     return ct_mul(ct_select(ct_and(b, ct_not(a)), sign_of(size), size),
                   ct_select(ct_and(a, ct_not(b)), sign_of(factor), factor));
 }
+// The same, of a size that is infinite because x is: beside no known direction it is what is left, in one of two parts.
+static ct_tensor complex_scaled_or_far(ct_tensor x, ct_tensor size, ct_tensor factor) {
+    return ct_select(ct_and(is_far(x), ct_is_nan(factor)), size, scaled(size, factor));
+}
 static ct_tensor half(ct_tensor x) { return ct_mul(x, ct_f(0.5)); }
 
 bool ct__split_exp(ct_rule *r) {
     parts x = operand(r, 0);
-    ct_tensor size = ct_exp(x.re);
-    return whole(r, scaled(size, ct_cos(x.im)), scaled(size, ct_sin(x.im)));
+    ct_tensor size = ct_exp(x.re), nan = ct_f(NAN), inside = ct_less(ct_abs(x.re), ct_f(INFINITY));
+    ct_tensor lost = ct_and(inside, ct_not(ct_less(ct_abs(x.im), ct_f(INFINITY)))); // no direction
+    return whole(r, ct_select(lost, nan, complex_scaled_or_far(x.re, size, ct_cos(x.im))),
+                 ct_select(lost, nan, scaled(size, ct_sin(x.im))));
 }
 // exp(x) cos(y) - 1 = (exp(x) - 1) cos(y) + (cos(y) - 1), and cos(y) - 1 = -2 sin(y / 2)^2.
 bool ct__split_expm1(ct_rule *r) {
@@ -198,14 +210,23 @@ bool ct__split_expm1(ct_rule *r) {
     return whole(r, ct_add(ct_mul(ct_expm1(x.re), ct_cos(x.im)), less),
                  scaled(ct_exp(x.re), ct_sin(x.im)));
 }
+// Of what is huge, of the half of it.
+static ct_tensor complex_log_far_size(parts x) {
+    ct_tensor huge = complex_is_huge(x), by = ct_select(huge, ct_f(0.5), ct_f(1));
+    ct_tensor log2 = ct__number_like(0.6931471805599453, x.re);
+    ct_tensor own = ct_log(size_of((parts){ct_mul(x.re, by), ct_mul(x.im, by)}));
+    return ct_select(huge, ct_add(own, log2), own);
+}
 // The logarithm of a size near 1 is that of 1 + (large - 1) (large + 1) + small small.
-bool ct__split_log(ct_rule *r) {
-    parts x = operand(r, 0);
+static ct_tensor complex_log_size(parts x) {
     ct_tensor large = larger(x), small = smaller(x), one = ct_f(1);
     ct_tensor off = ct_add(ct_mul(ct_sub(large, one), ct_add(large, one)), ct_mul(small, small));
     ct_tensor near = ct_less(ct_abs(off), ct_f(0.5));
-    ct_tensor size = ct_select(near, ct_mul(ct_log1p(off), ct_f(0.5)), ct_log(size_of(x)));
-    return whole(r, size, ct_atan2(x.im, x.re));
+    return ct_select(near, ct_mul(ct_log1p(off), ct_f(0.5)), complex_log_far_size(x));
+}
+bool ct__split_log(ct_rule *r) {
+    parts x = operand(r, 0);
+    return whole(r, complex_log_size(x), ct_atan2(x.im, x.re));
 }
 static bool logarithm(ct_rule *r, double factor) {
     parts x = operand(r, 0);
@@ -214,21 +235,26 @@ static bool logarithm(ct_rule *r, double factor) {
 }
 bool ct__split_log2(ct_rule *r) { return logarithm(r, 1.4426950408889634); }
 bool ct__split_log10(ct_rule *r) { return logarithm(r, 0.43429448190325182); }
-bool ct__split_log1p(ct_rule *r) { // of a size near 1 as log has it, with large = 1 + x
+bool ct__split_log1p(ct_rule *r) { // of a size near 1 by x, while 1 + x may be rounded
     parts x = operand(r, 0), more = {ct_add(x.re, ct_f(1)), x.im};
     ct_tensor off = ct_add(ct_mul(x.re, ct_add(x.re, ct_f(2))), ct_mul(x.im, x.im));
-    ct_tensor near = ct_less(ct_abs(off), ct_f(0.5));
-    ct_tensor size = ct_select(near, half(ct_log1p(off)), ct_log(size_of(more)));
+    ct_tensor near = ct_and(ct_less(ct_abs(off), ct_f(0.5)), ct_less(ct_abs(x.re), ct_f(0.5)));
+    ct_tensor size = ct_select(near, half(ct_log1p(off)), complex_log_size(more));
     return whole(r, size, ct_atan2(more.im, more.re));
 }
 static ct_tensor is_negative(ct_tensor x) { // -0 too
     return ct_or(ct_less(x, ct_f(0)), ct_less(ct_div(ct_f(1), x), ct_f(0)));
 }
 static parts root(parts x) {
-    ct_tensor zero = ct_f(0), large = ct_sqrt(half(ct_add(ct_abs(x.re), size_of(x))));
-    ct_tensor small = half(ct_div(ct_abs(x.im), large));
-    ct_tensor both = ct_equal(ct_abs(x.im), ct_f(INFINITY)); // they are large
+    ct_tensor huge = complex_is_huge(x), by = ct_select(huge, ct_f(0.25), ct_f(1)), zero = ct_f(0);
+    parts own = {ct_mul(x.re, by), ct_mul(x.im, by)};
+    ct_tensor large = ct_sqrt(half(ct_add(ct_abs(own.re), size_of(own))));
+    ct_tensor both = is_far(x.im); // they are large, beside NaN, too
+    large = ct_select(both, ct_f(INFINITY), large);
+    ct_tensor small = half(ct_div(ct_abs(own.im), large));
     small = ct_select(ct_or(ct_equal(large, zero), both), large, small);
+    by = ct_select(huge, ct_f(2), ct_f(1));
+    large = ct_mul(large, by), small = ct_mul(small, by);
     ct_tensor left = ct_less(x.re, zero), im = ct_select(left, large, small);
     return (parts){ct_select(left, small, large), ct_select(is_negative(x.im), ct_neg(im), im)};
 }
@@ -240,10 +266,11 @@ bool ct__split_sqrt(ct_rule *r) {
 // ------------------------------------------------------------------------- circles and hyperbolas
 
 static parts sine_of(parts x) {
-    return (parts){scaled(ct_cosh(x.im), ct_sin(x.re)), scaled(ct_sinh(x.im), ct_cos(x.re))};
+    return (parts){scaled(ct_cosh(x.im), ct_sin(x.re)),
+                   complex_scaled_or_far(x.im, ct_sinh(x.im), ct_cos(x.re))};
 }
 static parts cosine_of(parts x) {
-    return (parts){scaled(ct_cosh(x.im), ct_cos(x.re)),
+    return (parts){complex_scaled_or_far(x.im, ct_cosh(x.im), ct_cos(x.re)),
                    ct_neg(scaled(ct_sinh(x.im), ct_sin(x.re)))};
 }
 // (sinh cosh + i sin cos) / (sinh^2 + cos^2), both divided by cosh^2.
@@ -251,11 +278,11 @@ static parts tanh_of(parts x) {
     ct_tensor cosh = ct_cosh(x.re), tanh = ct_tanh(x.re), cos = ct_cos(x.im);
     ct_tensor less = ct_div(ct_f(1), ct_mul(cosh, cosh));
     ct_tensor by = ct_add(ct_mul(tanh, tanh), ct_mul(ct_mul(cos, cos), less));
-    ct_tensor im = ct_div(ct_mul(ct_mul(ct_sin(x.im), cos), less), by);
-    // of an infinite z the imaginary part does not count, of an imaginary one the real part is 0
-    ct_tensor far = ct_equal(ct_abs(x.re), ct_f(INFINITY)), axis = ct_equal(x.re, ct_f(0));
-    return (parts){ct_select(ct_or(far, axis), tanh, ct_div(tanh, by)),
-                   ct_select(far, ct_f(0), im)};
+    ct_tensor way = ct_mul(ct_sin(x.im), cos), im = ct_div(ct_mul(way, less), by);
+    // of an infinite z the imaginary part is a zero, of a real or an imaginary one the other part is
+    ct_tensor far = is_far(x.re), axis = ct_equal(x.re, ct_f(0)), real = ct_equal(x.im, ct_f(0));
+    im = ct_select(far, ct_copysign(ct_f(0), ct_select(ct_is_nan(way), x.im, way)), im);
+    return (parts){ct_select(ct_or(far, axis), tanh, ct_div(tanh, by)), ct_select(real, x.im, im)};
 }
 // Functions of i z are those of z with the parts exchanged: sinh(z) = -i sin(i z).
 static parts exchanged(parts x) { return (parts){x.im, x.re}; }
@@ -274,7 +301,8 @@ bool ct__split_cos(ct_rule *r) {
 }
 bool ct__split_cosh(ct_rule *r) {
     parts x = operand(r, 0);
-    return whole(r, scaled(ct_cosh(x.re), ct_cos(x.im)), scaled(ct_sinh(x.re), ct_sin(x.im)));
+    return whole(r, complex_scaled_or_far(x.re, ct_cosh(x.re), ct_cos(x.im)),
+                 scaled(ct_sinh(x.re), ct_sin(x.im)));
 }
 bool ct__split_tanh(ct_rule *r) {
     parts y = tanh_of(operand(r, 0));
@@ -292,18 +320,24 @@ static parts root_more(parts x) { return root((parts){ct_add(x.re, ct_f(1)), x.i
 // The parts of conj(a) b.
 static ct_tensor along(parts a, parts b) { return ct_add(ct_mul(a.re, b.re), ct_mul(a.im, b.im)); }
 static ct_tensor across(parts a, parts b) { return ct_sub(ct_mul(a.re, b.im), ct_mul(a.im, b.re)); }
-// Which part of z is infinite? Then z lies in the direction of what is as large, the other part being 0.
-static ct_tensor is_far(ct_tensor x) { return ct_equal(ct_abs(x), ct_f(INFINITY)); }
-typedef struct {
-    ct_tensor is; // bool
-    parts way;
-} distance;
-static ct_tensor direction(ct_tensor x) { // NaN stays
+// Far from 0 the inverses are log(2 |z|) and z's direction, which an infinite part decides alone.
+static ct_tensor direction(ct_tensor x) { // of an infinite z; NaN stays
     ct_tensor size = ct_select(is_far(x), ct_f(1), ct_f(0));
     return ct_select(ct_is_nan(x), x, ct_copysign(size, x));
 }
+typedef struct {
+    ct_tensor is; // bool
+    ct_tensor log;
+    parts way;
+} distance;
 static distance far_away(parts x) {
-    return (distance){ct_or(is_far(x.re), is_far(x.im)), {direction(x.re), direction(x.im)}};
+    ct_tensor infinite = ct_or(is_far(x.re), is_far(x.im));
+    ct_tensor large = ct_less(ct__number_like(1e10, x.re), larger(x));
+    ct_tensor log = ct_add(complex_log_far_size(x), ct__number_like(0.6931471805599453, x.re));
+    return (distance){
+        ct_or(infinite, large),
+        ct_select(infinite, ct_f(INFINITY), log),
+        {ct_select(infinite, direction(x.re), x.re), ct_select(infinite, direction(x.im), x.im)}};
 }
 static parts or_far(const distance *far, parts limit, parts value) {
     return (parts){ct_select(far->is, limit.re, value.re), ct_select(far->is, limit.im, value.im)};
@@ -312,8 +346,11 @@ static parts asin_of(parts x) {
     parts less = root_less(x), more = root_more(x);
     ct_tensor down = ct_sub(ct_mul(less.re, more.re), ct_mul(less.im, more.im));
     distance far = far_away(x);
-    parts limit = {ct_atan2(far.way.re, ct_abs(far.way.im)), ct_copysign(ct_f(INFINITY), x.im)};
-    return or_far(&far, limit, (parts){ct_atan2(x.re, down), ct_asinh(across(less, more))});
+    parts limit = {ct_atan2(far.way.re, ct_abs(far.way.im)), ct_copysign(far.log, x.im)};
+    parts y = {ct_atan2(x.re, down), ct_asinh(across(less, more))};
+    y = or_far(&far, limit, y);
+    y.re = ct_select(ct_equal(x.re, ct_f(0)), x.re, y.re); // beside NaN, too
+    return y;
 }
 bool ct__split_asin(ct_rule *r) {
     parts y = asin_of(operand(r, 0));
@@ -327,33 +364,37 @@ bool ct__split_acos(ct_rule *r) {
     parts x = operand(r, 0), less = root_less(x), more = root_more(x);
     ct_tensor angle = ct_atan2(less.re, more.re);
     distance far = far_away(x);
-    parts limit = {ct_atan2(ct_abs(far.way.im), far.way.re),
-                   ct_copysign(ct_f(INFINITY), ct_neg(x.im))};
+    parts limit = {ct_atan2(ct_abs(far.way.im), far.way.re), ct_copysign(far.log, ct_neg(x.im))};
     parts y = {ct_add(angle, angle), ct_asinh(across(more, less))};
     y = or_far(&far, limit, y);
+    ct_tensor quarter = ct__number_like(1.5707963267948966, x.re);
+    y.re = ct_select(ct_equal(x.re, ct_f(0)), quarter, y.re); // beside NaN, too
     return whole(r, y.re, y.im);
 }
 bool ct__split_acosh(ct_rule *r) {
     parts x = operand(r, 0), down = root((parts){ct_sub(x.re, ct_f(1)), x.im}), more = root_more(x);
     ct_tensor angle = ct_atan2(down.im, more.re);
     distance far = far_away(x);
-    parts limit = {ct_f(INFINITY), ct_atan2(far.way.im, far.way.re)};
+    parts limit = {far.log, ct_atan2(far.way.im, far.way.re)};
     parts y = or_far(&far, limit, (parts){ct_asinh(along(down, more)), ct_add(angle, angle)});
     return whole(r, y.re, y.im);
 }
-// log((1 + z) / (1 - z)) / 2
+// log((1 + z) / (1 - z)) / 2, of a real part x >= 0: log(1 + 4 x / h^2) / 4 with h = |1 - z|, near the pole
+// (log(4 x + h^2) - 2 log(h)) / 4, so that no square is lost; the angle of 1 - |z|^2 + 2 i y, halved.
 static parts atanh_of(parts x) {
-    ct_tensor one = ct_f(1), less = ct_sub(one, x.re), square = ct_mul(x.im, x.im);
-    ct_tensor far = ct_add(ct_mul(less, less), square), twice = ct_add(x.re, x.re);
-    ct_tensor size = half(half(ct_log1p(ct_div(ct_add(twice, twice), far))));
-    ct_tensor down = ct_sub(ct_mul(less, ct_add(x.re, one)), square);
-    parts y = {size, half(ct_atan2(ct_add(x.im, x.im), down))};
-    // far from 0, where squares overflow, on the imaginary axis
-    ct_tensor limit = ct__number_like(ct__type_of(x.re)->dtype == CT_F64 ? 1e150 : 1e18, x.re);
-    distance off = {ct_less(limit, ct_maximum(ct_abs(x.re), ct_abs(x.im))), x};
-    off.is = ct_or(off.is, ct_or(is_far(x.re), is_far(x.im))); // beside a NaN, too
-    ct_tensor quarter = ct__number_like(1.5707963267948966, x.re);
-    return or_far(&off, (parts){ct_copysign(ct_f(0), x.re), ct_copysign(quarter, x.im)}, y);
+    ct_tensor one = ct_f(1), size = ct_abs(x.re), less = ct_sub(one, size), zero = ct_f(0);
+    ct_tensor h = ct_hypot(less, x.im), four = ct_mul(size, ct_f(4));
+    ct_tensor half_h = ct_hypot(half(less), half(x.im)); // which is in range
+    ct_tensor ratio = ct_mul(ct_div(half(size), half_h), ct_div(ct_f(2), half_h));
+    ct_tensor pole = ct_sub(ct_log(ct_add(four, ct_mul(h, h))), ct_mul(ct_log(h), ct_f(2)));
+    ct_tensor re = half(half(ct_select(ct_less(h, ct_f(0.5)), pole, ct_log1p(ratio))));
+    ct_tensor down = ct_sub(ct_mul(less, ct_add(size, one)), ct_mul(x.im, x.im));
+    ct_tensor im = half(ct_atan2(x.im, half(down)));
+    ct_tensor far = ct_or(is_far(x.re), is_far(x.im)); // beside a NaN, too: on the imaginary axis
+    ct_tensor quarter = ct_copysign(ct__number_like(1.5707963267948966, x.re), x.im);
+    re = ct_select(ct_or(far, ct_equal(x.re, zero)), zero, re);
+    im = ct_select(far, ct_select(ct_is_nan(x.im), x.im, quarter), im);
+    return (parts){ct_copysign(re, x.re), im};
 }
 bool ct__split_atanh(ct_rule *r) {
     parts y = atanh_of(operand(r, 0));

@@ -195,3 +195,48 @@ def test_jax_agrees_about_the_convention():
     """The gradient of a real function of z = x + iy is its slope along x less i times that along y."""
     g = run_programs([(lambda o, z: o.grad(lambda z: o.sum(o.mul(o.abs(z), o.abs(z))))(z), [Z])], DEVICES[0])[0][0]
     assert np.allclose(g, 2 * np.conj(Z)) and np.allclose(g, jax.grad(lambda z: jnp.sum(jnp.abs(z) ** 2))(Z))
+
+
+def hard(dtype):
+    """Near the poles and ends of cuts at 1 and i, on the cuts, and where squares and sums overflow, underflow or are no numbers."""
+    part = np.float32 if dtype == np.complex64 else np.float64
+    info = np.finfo(part)
+    own = [0, 1, 1 + info.eps, 1 - info.eps / 2, 1 - 3 * info.eps, info.tiny, 1e-20, 1e-4, 0.5, np.pi / 4, np.pi / 2, 2, 80,
+           1e12, 1e30, info.max, np.inf, np.nan]
+    own = np.array(own, part)
+    re, im = np.meshgrid(*[np.concatenate([own, -own])] * 2)
+    z = np.empty(re.size, dtype)
+    z.real, z.imag = re.ravel(), im.ravel()
+    return z
+
+
+def left_open(name, z):
+    """What C's annex G and NumPy leave open: signs beside infinity and NaN; where an argument is large, or NumPy's log1p cancels."""
+    turn = z.real if name in ("sin", "cos", "tan") else z.imag
+    if name in ("exp", "sin", "cos", "tan", "sinh", "cosh", "tanh"):
+        return np.isfinite(turn) & (np.abs(turn) > 100)
+    return np.full(z.shape, name == "log1p") & (np.abs(np.abs(1 + z) - 1) < 0.5)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("name", ["sqrt", "log", "log1p", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+                                  "acosh", "atanh"])
+def test_near_poles_on_cuts_and_at_the_ends(name, dtype):
+    z = hard(dtype)
+    with np.errstate(all="ignore"):
+        z = z[~left_open(name, z)]
+    f = getattr(np, name if hasattr(np, name) else "arc" + name[1:])
+    with np.errstate(all="ignore"):
+        wide = f(z.astype(np.clongdouble))
+        want = wide.astype(dtype)
+    for device in DEVICES:
+        got = run_programs([(lambda o, z: getattr(o, name)(z), [z])], device)[0][0]
+        for part in ("real", "imag"):
+            a, b, exact = (getattr(x, part) for x in (got, want, wide))
+            known = np.isfinite(z)
+            with np.errstate(all="ignore"):
+                off = np.abs(a.astype(np.longdouble) - exact) / np.spacing(np.abs(b)).astype(np.longdouble)
+            same = np.where(np.isfinite(b) & np.isfinite(a), off <= 16, (a == b) | (np.isnan(a) & np.isnan(b)) | (~known & np.isinf(a) & np.isinf(b)))
+            sign = np.isnan(b) | (np.signbit(a) == np.signbit(b)) | ~known
+            bad = ~(same & sign)
+            assert not bad.any(), (device, part, z[bad][:5], a[bad][:5], b[bad][:5])
