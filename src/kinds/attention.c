@@ -234,6 +234,7 @@ static bool begin(writing *w, ct_sched *s, ct_node *node) {
                                   .cap = b->attrs->softcap.value,
                                   .causal = b->attrs->causal,
                                   .window = b->attrs->window,
+                                  .masked_nan = b->attrs->masked_nan,
                                   .q = source(w, Q, query_value),
                                   .k = source_of_keys(w, K),
                                   .v = source_of_keys(w, V),

@@ -18,7 +18,9 @@ enum {
 };
 
 #define ATTENTION_ATTRS(F, op)                                                                     \
-    F(op, bool, causal) F(op, i64, window) F(op, num, scale) F(op, num, softcap) F(op, i64, present)
+    F(op, bool, causal)                                                                            \
+    F(op, i64, window)                                                                             \
+    F(op, num, scale) F(op, num, softcap) F(op, bool, masked_nan) F(op, i64, present)
 CT_ATTRS_SHARED(attention, ATTENTION_ATTRS);
 // Operands behind q, k and v, in this order.
 enum {
@@ -55,6 +57,7 @@ typedef struct ct_attention_spec {
     double scale, cap;            // cap 0: none
     bool causal;
     int64_t window;    // 0: none
+    bool masked_nan;   // a query that may look nowhere gets NaN, not zeros
     ct_source q, k, v; // lead..., group, query, d; lead..., key, d or e
     ct_kval (*position)(void *env, ct_kir *k, const ct_kval *lead); // i64; NULL: 0
     ct_kval (*length)(void *env, ct_kir *k, const ct_kval *lead);   // i64; NULL: all keys

@@ -100,6 +100,28 @@ static void product(backward *b, int numbers, int64_t by_row, int64_t by_i, int 
 
 // ---------------------------------------------------------------------------------------- the blocks
 
+// A row of scratch that becomes zeros.
+static void backward_clear_row(backward *b, int of, ct_kval row, int64_t pitch) {
+    ct_kir *k = b->a.k;
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, pitch, "number of a row that sees nothing");
+    i = ct__kir_add(k, ct__kir_muli(k, row, pitch), i);
+    ct__kir_store(k, of, i, ct__kir_const(k, b->a.s->dtype, 0));
+    ct__kir_end(k);
+}
+// 1 where a row may look nowhere: all that it gives is NaN, to keys that are hidden from every row, too.
+static ct_kval backward_any_unseen(backward *b, ct_kval low) {
+    ct_kir *k = b->a.k;
+    const ct_dtype dtype = b->a.s->dtype;
+    ct_kval one = ct__kir_const(k, dtype, 1), zero = ct__kir_const(k, dtype, 0);
+    ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, b->a.width, "row that may see nothing");
+    ct_kval is_low = ct__kir_bin(k, CT_K_EQ, ct__kir_load(k, b->total, i), low);
+    ct_kval most = ct__kir_reduce(k, CT_RED_MAX, ct__kir_select(k, is_low, one, zero));
+    ct__kir_end(k);
+    return ct__kir_bin(k, CT_K_EQ, most, one);
+}
+
+// Logarithms and deltas of the rows. A query that may look nowhere gives and gets zeros, whatever it and its
+// cotangent hold; or, with masked_nan, its probabilities are NaN as -infinity less -infinity is.
 static void take_row_numbers(backward *b) {
     ct_attention *a = &b->a;
     ct_kir *k = a->k;
@@ -111,10 +133,20 @@ static void take_row_numbers(backward *b) {
     ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, a->n_rows, "row");
     const int at = ct__attention_put_row(a, ct__kir_add(k, a->row0, r));
     ct_kval total = ct__source_load(k, &a->s->log_total, at, a->lead);
-    total = ct__kir_select(k, ct__kir_bin(k, CT_K_EQ, total, low), zero, total);
+    ct_kval delta = ct__source_load(k, &a->s->delta, at, a->lead);
+    if (!a->s->masked_nan) {
+        ct_kval unseen = ct__kir_bin(k, CT_K_EQ, total, low);
+        total = ct__kir_select(k, unseen, zero, total);
+        delta = ct__kir_select(k, unseen, zero, delta);
+        ct__kir_if(k, unseen);
+        backward_clear_row(b, a->q_rows, r, a->d_pitch);
+        backward_clear_row(b, b->c_rows, r, a->e_pitch);
+        ct__kir_end(k);
+    }
     ct__kir_store(k, b->total, r, total);
-    ct__kir_store(k, b->delta, r, ct__source_load(k, &a->s->delta, at, a->lead));
+    ct__kir_store(k, b->delta, r, delta);
     ct__kir_end(k);
+    if (a->s->masked_nan) a->unseen = backward_any_unseen(b, low);
 }
 
 static void take_rows(backward *b, ct_kval block) {
@@ -122,10 +154,10 @@ static void take_rows(backward *b, ct_kval block) {
     const ct_attention_spec *s = a->s;
     ct__attention_take_rows(a, block);
     ct__attention_stage(a, &s->q, a->q_rows, s->d, a->d_pitch);
-    ct__attention_turn(a, a->q_rows, a->width, a->d_pitch, a->q_turned);
     ct__attention_stage(a, &s->c, b->c_rows, s->e, a->e_pitch);
-    ct__attention_turn(a, b->c_rows, a->width, a->e_pitch, b->c_turned);
     take_row_numbers(b);
+    ct__attention_turn(a, a->q_rows, a->width, a->d_pitch, a->q_turned);
+    ct__attention_turn(a, b->c_rows, a->width, a->e_pitch, b->c_turned);
 }
 
 // What queries get is summed in scratch, and put to what earlier blocks of keys gave where it lies.

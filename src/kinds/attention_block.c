@@ -38,7 +38,7 @@ static void panel_scratch(ct_attention *a, ct_attention_panel *p, const ct_atten
 
 void ct__attention_begin(ct_attention *a, ct_kir *k, const ct_attention_spec *s, int64_t width) {
     int64_t size = 0;
-    *a = (ct_attention){.k = k, .s = s, .width = width, .few = width < CT_LANES};
+    *a = (ct_attention){.k = k, .s = s, .width = width, .few = width < CT_LANES, .unseen = -1};
     register_tile(a);
     a->d_pitch = whole_vectors(s->d);
     a->e_pitch = whole_vectors(s->e);
@@ -259,28 +259,37 @@ static ct_kval any_of(const ct_attention *a, const ct_attention_panel *p, double
     return ct__kir_un(k, CT_K_NOT, ct__kir_bin(k, CT_K_EQ, most, hides)); // of NaN, too
 }
 
+// A block counts where a panel shows a key, what hides keys gives them a score, or a row sees nothing.
+static ct_kval attention_block_counts(const ct_attention *a, ct_kval any) {
+    ct_kir *k = a->k;
+    ct_kval low = ct__kir_const(k, a->s->dtype, -INFINITY);
+    if (a->s->fill) any = ct__kir_bin(k, CT_K_OR, any, ct__kir_bin(k, CT_K_NE, a->fill, low));
+    return a->unseen < 0 ? any : ct__kir_bin(k, CT_K_OR, any, a->unseen);
+}
+
 int ct__attention_take_panels(ct_attention *a) {
     ct_kir *k = a->k;
     const ct_attention_spec *s = a->s;
     int open = 0;
     if (s->mask.extent != CT_ATTENTION_NONE) {
         take_panel(a, &a->mask);
-        ct_kval any = any_of(a, &a->mask, 0);
-        ct_kval low = ct__kir_const(k, s->dtype, -INFINITY);
-        if (s->fill) any = ct__kir_bin(k, CT_K_OR, any, ct__kir_bin(k, CT_K_NE, a->fill, low));
-        ct__kir_if(k, any);
+        ct__kir_if(k, attention_block_counts(a, any_of(a, &a->mask, 0)));
         open++;
         turn_panel(a, &a->mask);
     }
     if (s->added.extent != CT_ATTENTION_NONE) {
         take_panel(a, &a->added);
-        ct__kir_if(k, any_of(a, &a->added, -INFINITY));
+        ct__kir_if(k, attention_block_counts(a, any_of(a, &a->added, -INFINITY)));
         open++;
         turn_panel(a, &a->added);
     }
     take_panel(a, &a->keep);
     turn_panel(a, &a->keep);
     return open;
+}
+
+ct_kval ct__attention_nothing(const ct_attention *a) {
+    return ct__kir_const(a->k, a->s->dtype, a->s->masked_nan ? (double)NAN : 0);
 }
 
 ct_kval ct__attention_panel_at(const ct_attention *a, const ct_attention_panel *p, ct_kval key,

@@ -31,7 +31,8 @@ typedef struct ct_attention {
     int query;                // scratch: (width) i32: where among the keys each row stands
     int slopes;               // scratch: (width): of the distance
     ct_attention_panel added, mask, keep;
-    ct_kval fill;                  // the score of what a mask hides
+    ct_kval fill;   // the score of what a mask hides
+    ct_kval unseen; // -1, or a bool: a row of the block may look nowhere, so no block is left out
     ct_kval lead[CT_MAX_RANK + 4]; // the task's place in front, then room for others
     ct_kval rows;                  // of all: group * queries
     ct_kval position, end;         // of the task: of its first query; of its keys
@@ -71,6 +72,8 @@ void ct__attention_scores(const ct_attention *a, ct_kval key, ct_kval lane, ct_k
 // The score of a key of the block and a row, of their product: all that options make of it.
 ct_kval ct__attention_score(const ct_attention *a, ct_kval key, ct_kval row, ct_kval product,
                             ct_kval *bent);
+// What a query gets that may look nowhere.
+ct_kval ct__attention_nothing(const ct_attention *a);
 // A panel's value at a key of the block.
 ct_kval ct__attention_panel_at(const ct_attention *a, const ct_attention_panel *p, ct_kval key,
                                ct_kval lane);

@@ -181,7 +181,7 @@ static void values(few *f) {
     }
 }
 
-// Results divided by the sums; 0 where a query saw no key. And the logarithms of the sums.
+// Results divided by the sums; 0 or NaN where a query saw no key. And the logarithms of the sums.
 static void finish(few *f, int row) {
     ct_attention *a = &f->a;
     ct_kir *k = a->k;
@@ -196,7 +196,8 @@ static void finish(few *f, int row) {
     ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, s->e, "number of a value");
     a->lead[at] = i;
     ct_kval v = ct__kir_load(k, f->out, ct__kir_addi(k, i, row * a->e_pitch));
-    v = ct__kir_select(k, none, zero, ct__kir_div(k, ct__kir_add(k, v, zero), sum));
+    v = ct__kir_div(k, ct__kir_add(k, v, zero), sum);
+    v = ct__kir_select(k, none, ct__attention_nothing(a), v);
     ct__sink_store(k, &s->out, at + 1, a->lead, v);
     ct__kir_end(k);
 }

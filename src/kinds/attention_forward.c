@@ -104,12 +104,13 @@ static void values(forward *f) {
     ct__kir_end(k);
 }
 
-// Results divided by the sums; 0 where a query saw no key. And the logarithms of the sums.
+// Results divided by the sums; 0 or NaN where a query saw no key. And the logarithms of the sums.
 static void finish(forward *f) {
     ct_attention *a = &f->a;
     ct_kir *k = a->k;
     const ct_attention_spec *s = a->s;
     ct_kval zero = ct__kir_const(k, s->dtype, 0), low = ct__kir_const(k, s->dtype, -INFINITY);
+    ct_kval nothing = ct__attention_nothing(a);
     ct__attention_turn(a, f->out, a->e_pitch, a->width, f->out_rows);
     ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, a->n_rows, "row of the result");
     const int at = ct__attention_put_row(a, ct__kir_add(k, a->row0, r));
@@ -121,7 +122,7 @@ static void finish(forward *f) {
     ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, s->e, "number of a value");
     a->lead[at] = i;
     ct_kval v = ct__kir_add(k, ct__kir_load(k, f->out_rows, ct__kir_add(k, place, i)), zero);
-    v = ct__kir_select(k, none, zero, ct__kir_div(k, v, sum));
+    v = ct__kir_select(k, none, nothing, ct__kir_div(k, v, sum));
     ct__sink_store(k, &s->out, at + 1, a->lead, v);
     ct__kir_end(k);
     ct__kir_end(k);

@@ -126,6 +126,11 @@ static bool numbers_fit(ct_call *call, const attention_attrs *attrs) {
         return ct__call_err(call, CT_E_ARGUMENT, "a window has no meaning without .causal") ||
                ct__call_hint(call, "it says how many keys a query looks at, its own the last: add "
                                    ".causal = true");
+    if (attrs->masked_nan &&
+        (attrs->causal || attrs->present & (CT_ATTENTION_LENGTH | CT_ATTENTION_SINKS)))
+        return ct__call_err(call, CT_E_ARGUMENT,
+                            "masked_nan goes with neither .causal, a length nor sinks") ||
+               ct__call_hint(call, "it is the softmax's NaN where a mask hides all keys");
     double cap = attrs->softcap.value;
     if (ct__num_given(attrs->softcap) && !(cap >= 0 && cap < INFINITY))
         return ct__call_err(call, CT_E_ARGUMENT, "softcap is %g, it must be finite and at least 0",
@@ -526,9 +531,10 @@ static bool attention_body(ct_rule *r) {
         block now = block_at(&b, i);
         attend(&b, &now, &x);
     }
-    // A query that sees no key at all gets zeros.
+    // A query that sees no key at all gets zeros, or NaN.
     ct_tensor out = ct_div(positive_zeros(&b, x.out), x.sum);
-    out = ct_select(ct_equal(x.sum, b.none), b.none, out);
+    ct_tensor nothing = b.attrs->masked_nan ? ct__number_like((double)NAN, b.q) : b.none;
+    out = ct_select(ct_equal(x.sum, b.none), nothing, out);
     r->body_out[0] = ct__of_type(out, &r->node->out[0]);
     ct_tensor log_sum = ct_add(grounded(&b, x.most), ct_log(x.sum));
     r->body_out[1] = ct__of_type(log_sum, &r->node->out[1]);
@@ -727,6 +733,17 @@ static ct_tensor in_operands_shape(ct_tensor c, ct_tensor operand) {
     return ct__shaped_like(ct__of_type(c, ct__type_of(operand)), operand);
 }
 
+// A query that may look nowhere gives and gets zeros, whatever it and its cotangent hold. With masked_nan its
+// probabilities are NaN instead, as -infinity less -infinity is.
+static void attention_hide_unseen(backward *g) {
+    blocks *b = &g->b;
+    ct_tensor unseen = ct_equal(g->total, b->low);
+    b->q = ct_select(unseen, b->none, b->q);
+    g->c = ct_select(unseen, b->none, g->c);
+    g->delta = ct_select(unseen, b->none, g->delta);
+    g->total = grounded(b, g->total);
+}
+
 // All cotangents by the recurrence, of a rule whose operands are attention's. c, total, delta: as they are of
 // its results.
 static bool recur(backward *g, const ct_rule *r, ct_tensor c, ct_tensor total, ct_tensor delta,
@@ -734,10 +751,11 @@ static bool recur(backward *g, const ct_rule *r, ct_tensor c, ct_tensor total, c
     blocks *b = &g->b;
     lay_blocks(b, r);
     g->c = grouped(b, c);
+    g->total = grouped(b, ct__add_last(total));
+    g->delta = grouped(b, ct__add_last(delta));
+    if (!b->attrs->masked_nan) attention_hide_unseen(g);
     // Scores of all blocks would be (..., T, S): they are computed again, when the gradient comes here.
     if (b->n > 1 && !b->loop) b->q = ct__after((ct_tensor[]){b->q, g->c}, 2, r->node->here);
-    g->total = grounded(b, grouped(b, ct__add_last(total)));
-    g->delta = grouped(b, ct__add_last(delta));
     *to = (block_cotangents){0};
     if (!b->loop) return go_back_by_copies(g, r->node->here, to);
     *to = go_back_by_loop(g, r->node->here);
@@ -865,7 +883,9 @@ const ct_opdef ct__op_attention = {
         "factors of the probabilities, broadcast to (..., T, S), as of a dropout. bias: floats "
         "that "
         "are added, beside a mask of bools. fill: the score that such a mask puts (default "
-        "-infinity). A query that may look nowhere gets zeros.",
+        "-infinity). A query that may look nowhere gets zeros, and so do its gradients; "
+        "masked_nan: where masks and summands alone hide keys, NaN, as from the softmax written "
+        "out.",
     .kind = &ct__kind_attention,
     .n_in = -1,
     .n_out = 2,

@@ -8,7 +8,8 @@
 bool ct__attention_mask_fits(const ct_type *mask, const ct_type *scores);
 // Are these q (..., T, D), k turned (..., D, S), and v (..., S, E), whose axes in front attention takes?
 bool ct__attention_fits(const ct_type *q, const ct_type *k_turned, const ct_type *v);
-bool ct__is_softmax_of_last(const ct_node *node);
+// Over the last axis; masked_zero: as the softmax has it.
+bool ct__is_softmax_of_last(const ct_node *node, bool *masked_zero);
 // `larger` of a product of matrices.
 ct_tensor ct__attention_of_product(const ct_match *match);
 

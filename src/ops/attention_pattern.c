@@ -110,11 +110,13 @@ ct_tensor ct__attention_of_product(const ct_match *m) {
     const ct_node *node = m->node, *drop = NULL;
     ct_val p_of = node->in[0];
     const ct_type *v = ct__type(node->in[1]);
+    bool masked_zero;
     if (p_of.node->op == &ct__op_dropout && m->is_alone(m->env, p_of)) {
         drop = p_of.node;
         p_of = drop->in[0];
     }
-    if (!ct__is_softmax_of_last(p_of.node) || !m->is_alone(m->env, p_of)) return CT_NONE;
+    if (!ct__is_softmax_of_last(p_of.node, &masked_zero) || !m->is_alone(m->env, p_of))
+        return CT_NONE;
     pattern p = {.m = m, .scores = ct__type(p_of)};
     if (!(CT_FLOATS & CT_MASK(p.scores->dtype)) || !find(&p, p_of.node->in[0])) return CT_NONE;
     ct_val q_of = p.product->in[0], k_of = p.product->in[1];
@@ -141,5 +143,6 @@ ct_tensor ct__attention_of_product(const ct_match *m) {
                                                  .bias = summand(&p),
                                                  .keep = keep,
                                                  .scale = CT_F(1),
+                                                 .masked_nan = !masked_zero,
                                                  .here = node->here});
 }

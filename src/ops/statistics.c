@@ -86,7 +86,7 @@ const ct_opdef ct__op_all = {
 
 // ----------------------------------------------------------------------------- softmax and its kin
 
-#define SOFTMAX_ATTRS(F, op) F(op, axes, axes)
+#define SOFTMAX_ATTRS(F, op) F(op, axes, axes) F(op, bool, masked_zero)
 #define LOG_SOFTMAX_ATTRS(F, op) F(op, axes, axes)
 #define LOGSUMEXP_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
 CT_ATTRS(softmax, SOFTMAX_ATTRS);
@@ -111,8 +111,19 @@ static ct_tensor shifted(ct_tensor x, const ct_ints *axes) {
     return ct_sub(x, ct_stop_gradient(ct_max(x, .axes = *axes, .keepdims = true)));
 }
 
+// exp(x) over its sum; a row of -infinity alone gives 0 over 1.
+static ct_tensor softmax_of_masked(ct_tensor x, const ct_ints *axes) {
+    ct_tensor most = ct_max(x, .axes = *axes, .keepdims = true), zero = ct__number_like(0, x);
+    ct_tensor none = ct_equal(most, ct__number_like(-(double)INFINITY, x));
+    ct_tensor e = ct_exp(ct_sub(x, ct_stop_gradient(ct_select(none, zero, most))));
+    return ct_div(e, ct_select(none, ct__number_like(1, x), sum_over(e, axes)));
+}
 static bool softmax_body(ct_rule *r) {
     const softmax_attrs *attrs = r->attrs;
+    if (attrs->masked_zero) {
+        r->body_out[0] = softmax_of_masked(r->in[0], &attrs->axes);
+        return true;
+    }
     ct_tensor e = ct_exp(shifted(r->in[0], &attrs->axes));
     r->body_out[0] = ct_div(e, sum_over(e, &attrs->axes));
     return true;
@@ -124,16 +135,22 @@ static bool softmax_vjp(ct_rule *r) { // y (c - sum(c y))
     r->c_in[0] = ct_sub(cy, ct_mul(r->out[0], sum_over(cy, &attrs->axes)));
     return true;
 }
-bool ct__is_softmax_of_last(const ct_node *node) {
+bool ct__is_softmax_of_last(const ct_node *node, bool *masked_zero) {
     if (node->op != &ct__op_softmax) return false;
     const softmax_attrs *attrs = node->attrs;
+    *masked_zero = attrs->masked_zero;
     return attrs->axes.n == 1 && attrs->axes.v[0] == node->out->rank - 1;
 }
 const ct_opdef ct__op_softmax = {
-    STATISTIC(SOFTMAX, softmax), .doc = "exp(x) divided by its sum over axes (default: the last).",
-    .accepts = CT_FLOATS,        .infer = softmax_infer,
-    .vjp = softmax_vjp,          .onnx = "Softmax",
-    .samples = {.ulp = 8},       .autocast = CT_CAST_F32,
+    STATISTIC(SOFTMAX, softmax),
+    .doc = "exp(x) divided by its sum over axes (default: the last). Where all of them are "
+           "-infinity: NaN, or, with masked_zero, zeros.",
+    .accepts = CT_FLOATS,
+    .infer = softmax_infer,
+    .vjp = softmax_vjp,
+    .onnx = "Softmax",
+    .samples = {.ulp = 8},
+    .autocast = CT_CAST_F32,
 };
 
 static bool log_softmax_body(ct_rule *r) {

@@ -843,6 +843,10 @@ static void attentions(void **state) {
     FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .window = 2), CT_E_ARGUMENT,
           "attention: a window has no meaning without .causal"
           "\n  hint: it says how many keys a query looks at, its own the last: add .causal = true");
+    FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .causal = true, .masked_nan = true),
+          CT_E_ARGUMENT,
+          "attention: masked_nan goes with neither .causal, a length nor sinks"
+          "\n  hint: it is the softmax's NaN where a mask hides all keys");
     FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .softcap = CT_F(-1)), CT_E_ARGUMENT,
           "attention: softcap is -1, it must be finite and at least 0"
           "\n  hint: 0, the default, is no cap");

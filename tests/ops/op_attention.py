@@ -40,7 +40,7 @@ def attention_scores(q, k, np, causal, window, scale, softcap, position=0, mask=
     return s, see
 
 
-def np_attention(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, present=0):
+def np_attention(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, masked_nan=False, present=0):
     extras = attention_extras(rest, present)
     keep, sinks = extras.pop("keep", 1), extras.pop("sinks", None)
     s, see = attention_scores(q, k, np, causal, window, scale, softcap, **extras)
@@ -53,14 +53,18 @@ def np_attention(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, 
     e = np.exp(s - m)
     with np.errstate(all="ignore"):
         total = e.sum(-1, keepdims=True) + np.exp(own - m)
-        out = np.where(total == 0, 0, (e * keep) @ v / total)
+        out = np.where(total == 0, np.nan if masked_nan else 0, (e * keep) @ v / total)
         lse = (np.log(total) + m)[..., 0]
     return [out, lse]
 
 
-def attention_backward(np, q, k, v, rest, present, causal, window, scale, softcap):
+def attention_backward(np, q, k, v, rest, present, causal, window, scale, softcap, masked_nan):
     """The cotangents of q, k and v in NumPy or JAX; `rest`: attention's other operands, then c, total and delta."""
     *rest, c, total, delta = rest
+    unseen = np.isneginf(total)  # queries that may look nowhere
+    if not masked_nan:
+        q, c = (np.where(unseen[..., None], 0, x) for x in (q, c))
+        delta = np.where(unseen, 0, delta)
     extras = attention_extras(rest, present)
     keep = extras.pop("keep", 1)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
@@ -72,6 +76,7 @@ def attention_backward(np, q, k, v, rest, present, causal, window, scale, softca
         return x.reshape(*x.shape[:-3], -1, group, *x.shape[-2:]).sum(-3) if group > 1 else x
     total = np.where(np.isfinite(total), total, 0)[..., None]
     p = np.where(see, np.exp(np.where(see, s - total, 0)), 0)
+    p = np.where(unseen[..., None], np.nan, p) if masked_nan else p
     c_s = p * (c @ np.swapaxes(wide_v, -1, -2) * keep - delta[..., None])
     if extras.get("fill") is not None:
         c_s = np.where(extras["mask"], c_s, 0)
@@ -81,8 +86,8 @@ def attention_backward(np, q, k, v, rest, present, causal, window, scale, softca
     return c_s @ wide_k, shared(np.swapaxes(c_s, -1, -2) @ q), shared(np.swapaxes(p * keep, -1, -2) @ c)
 
 
-def np_attention_backward(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, present=0):
-    return list(attention_backward(np, q, k, v, rest, present, causal, window, scale, softcap))
+def np_attention_backward(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, masked_nan=False, present=0):
+    return list(attention_backward(np, q, k, v, rest, present, causal, window, scale, softcap, masked_nan))
 
 
 def attention_cases(x, rng):

@@ -243,10 +243,12 @@ def logsumexp(x, axes=(), keepdims=False):
     return out if keepdims else out.reshape([s for a, s in enumerate(x.shape) if a not in axes])
 
 
-def softmax(x, axes=()):
+def softmax(x, axes=(), masked_zero=False):
     axes = tuple(axes) or (-1,)
-    e = np.exp(x - x.max(axis=axes, keepdims=True, initial=-np.inf))
-    return e / e.sum(axis=axes, keepdims=True)
+    most = x.max(axis=axes, keepdims=True, initial=-np.inf)
+    with np.errstate(invalid="ignore"):
+        e = np.exp(x - most)
+    return np.where(np.isneginf(most) & masked_zero, 0, e / e.sum(axis=axes, keepdims=True))
 
 
 def leaving_out(f):
@@ -911,6 +913,12 @@ def network(rng, op, dtype):
         yield [x(0, 3)], {}
         yield [x(1)], {}
         yield [x(5) * 200], {}  # exp alone would overflow
+        if op.name == "softmax":
+            for dims in (None, [dyn(3), 131]):
+                y = x(3, 131)
+                y[1, 7:] = y[2] = np.nan if dtype == "f8e4m3" else -np.inf
+                yield [Operand(y, dims=dims)], {"masked_zero": True}
+            yield [y], {}
     elif op.name == "cross_entropy":
         def t(n, *shape): return rng.integers(0, n, shape).astype(np.int32)
         for attrs in ({}, {"per_row": True}):

@@ -225,7 +225,7 @@ def of_groups(a, sizes):
     return ((row < ends) & (row >= jnp.concatenate([jnp.zeros(1, ends.dtype), ends[:-1]]))).astype(a.dtype)
 
 
-def attention(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, present=0):
+def attention(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, masked_nan=False, present=0):
     extras = attention_extras(rest, present)
     keep, sinks = extras.pop("keep", 1), extras.pop("sinks", None)
     s, see = attention_scores(q, k, jnp, causal, window, scale, softcap, **extras)
@@ -238,12 +238,12 @@ def attention(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, pre
     e = jnp.where(see, jnp.exp(safe - m), 0)
     own = 0 if sinks is None else jnp.exp(jnp.asarray(sinks)[..., None, None] - m)
     total = jnp.where(any_key, e.sum(-1, keepdims=True) + own, 1)
-    out = jnp.where(any_key, jnp.matmul(e * keep, v) / total, 0)
+    out = jnp.where(any_key, jnp.matmul(e * keep, v) / total, jnp.nan if masked_nan else 0)
     return out, jnp.where(any_key, jnp.log(total) + m, -jnp.inf)[..., 0]
 
 
-def attention_backward(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, present=0):
-    return any_attention_backward(jnp, q, k, v, rest, present, causal, window, scale, softcap)
+def attention_backward(q, k, v, *rest, causal=False, window=0, scale=None, softcap=0, masked_nan=False, present=0):
+    return any_attention_backward(jnp, q, k, v, rest, present, causal, window, scale, softcap, masked_nan)
 
 
 def cross_entropy(x, targets, per_row=False):
@@ -499,7 +499,7 @@ TWINS |= {
     "gelu": lambda x, exact=False: jax.nn.gelu(x, approximate=not exact), "erfinv": jax.scipy.special.erfinv,
     "softplus": jax.nn.softplus, "log_sigmoid": jax.nn.log_sigmoid,
     "leaky_relu": lambda x, slope=0.01: jax.nn.leaky_relu(x, slope), "one_hot": one_hot,
-    "softmax": lambda x, axes=(): jax.nn.softmax(x, tuple(axes) or -1),
+    "softmax": lambda x, axes=(), masked_zero=False: jax.nn.softmax(x, tuple(axes) or -1),
     "log_softmax": lambda x, axes=(): jax.nn.log_softmax(x, tuple(axes) or -1),
     "linear_cross_entropy": linear_cross_entropy, "linear_cross_entropy_sum": linear_cross_entropy_sum,
     "cross_entropy": cross_entropy, "layer_norm": layer_norm, "rms_norm": rms_norm, "attention": attention, "attention_backward": attention_backward,

@@ -378,3 +378,38 @@ def test_extremes_order_zeros(name, device):
         for case, want, got in zip(cases, wants, run(cases, device, compiled=compiled)):
             assert not isinstance(got, Failure), got
             assert got[0].tobytes() == want.tobytes(), (case, got[0], want)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("keys", [5, 131])
+def test_a_query_that_may_look_nowhere(keys, device):
+    """Zeros, and its gradients are zeros, whatever it and the cotangent of its result hold; masked_nan: as the softmax."""
+    forward, backward, cases, wants, rng = TABLE["attention"], TABLE["attention_backward"], [], [], np.random.default_rng(3)
+    shown = rng.random((3, keys)) < 0.7
+    shown[1] = shown[:, :64 * (keys > 64)] = False  # a block that no query sees, too
+    for dtype in ("f16", "f32", "f64"):
+        summand = np.where(shown, 0.5, -np.inf).astype(NUMPY[dtype])
+        masks = {2: [shown], 130: [shown, np.array(-np.inf, NUMPY[dtype])], 66: [shown, summand]}
+        options = [(present, masks[present], nan) for present in masks for nan in (False, True)]
+        options += [(2, [summand], False), (2, [summand], True), (4, [np.int32(0)], False), (194, [shown, summand, np.array(-2, NUMPY[dtype])], False)]
+        for present, extras, nan in options:
+            q, k, v, c = (rng.standard_normal(s).astype(NUMPY[dtype]) for s in ((2, 3, 4), (2, keys, 4), (2, keys, 3), (2, 3, 3)))
+            if not nan and present != 194:
+                c[:, 1] = np.nan
+                if present == 2 and extras[0] is shown:
+                    q[:, 1] = np.inf
+            if present == 4:  # all of them
+                q[0], c[1] = np.nan, np.inf
+            attrs = {"present": present, "masked_nan": nan}
+            with np.errstate(all="ignore"):
+                values = [in_double(x) if is_float(x) else x for x in (q, k, v, *map(np.asarray, extras))]
+                out, total = samples.np_attention(*values, **attrs)
+                delta = (in_double(c) * out).sum(-1)
+                total, delta = total.astype(c.dtype), delta.astype(c.dtype)
+                cases += [Case(forward, [q, k, v, *extras], attrs), Case(backward, [q, k, v, *extras, c, total, delta], attrs)]
+                wants += [[out, total], samples.np_attention_backward(*values, *map(in_double, (c, total, delta)), **attrs)]
+    for case, want, got in zip(cases, wants, run(cases, device, compiled=False)):
+        assert not isinstance(got, Failure), got
+        for g, w in zip(got, want):
+            close_to = 2e-2 if case.operands[0].dtype == "f16" else 1e-4
+            np.testing.assert_allclose(in_double(g), w, rtol=close_to, atol=close_to, err_msg=repr(case))

@@ -147,3 +147,50 @@ def test_dropout_of_the_function(options):
     many = np.mean([F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, **options).numpy() for _ in range(500)], 0)
     np.testing.assert_allclose(many, plain, atol=0.2)
     assert not np.allclose(F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, **options).numpy(), plain)
+
+
+MASKED = np.zeros((T, T), bool)
+MASKED[:, 65:69] = np.random.default_rng(2).random((T, 4)) < 0.5
+MASKED[3] = MASKED[:, :64] = True  # a query that may look nowhere, and a block of keys that no query sees
+
+
+@pytest.mark.parametrize("text", ["s.masked_fill(hidden, -math.inf)", "s + summand", "(s + summand).masked_fill(hidden, -math.inf)"])
+def test_a_row_that_is_masked_is_nan_whatever_is_read(text):
+    """As the softmax of PyTorch is, with its gradients: read or not, the probabilities are NaN."""
+    made = []
+    for read in (False, True):
+        names = {"hidden": cotan.tensor(MASKED)}
+        exec(FIRST, names)
+        names["summand"] = cotan.where(names["hidden"], -math.inf, names["bias"].detach()).requires_grad_()
+        exec(f"s = q @ k.transpose(-2, -1)\np = F.softmax({text}, dim=-1)\ny = p @ v\n", names)
+        seen = names["y"][:, :, 4:]
+        wrt = [names[x] for x in ("q", "k", "v", *(["summand"] if text == "s + summand" else []))]
+        if not read:
+            names["p"] = names["s"] = None
+        made.append([x.detach().numpy() for x in (names["y"], *cotan.autograd.grad(seen.sum(), wrt))])
+    (y, q, k, v, *_), _ = made
+    assert np.isnan(y[:, :, 3]).all() and not np.isnan(np.delete(y, 3, 2)).any() and np.isnan(v).all()
+    assert np.isnan(k).all() == np.isnan(q[:, :, 3]).all() == (text == "s + summand")
+    for got, want in zip(*made):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("read", [False, True])
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_modules_give_zeros_where_a_query_may_look_nowhere(kind, read):
+    cotan.manual_seed(0)
+    x, hidden = cotan.randn(2, 3, 4).requires_grad_(), np.array([[True, True, True], [False, True, False]])
+    mask = cotan.tensor(hidden if kind == "bool" else np.where(hidden, -np.inf, 0.0).astype(np.float32))
+    layer = cotan.nn.MultiheadAttention(4, 2, batch_first=True)
+    y, weights = layer(x, x, x, key_padding_mask=mask)
+    if read:
+        np.testing.assert_allclose(weights.detach().numpy().sum(-1), [[0] * 3, [1] * 3], rtol=1e-6)
+        assert not weights.detach().numpy()[0].any()
+    del weights
+    assert not y.detach().numpy()[0].any() and y.detach().numpy()[1].any()  # biases begin as zeros
+    g, = cotan.autograd.grad(y.sum(), (x,))
+    assert not g.numpy()[0].any() and g.numpy()[1].all()
+    seen = np.tril(np.ones((3, 3), bool), -1)
+    of = cotan.tensor(seen if kind == "bool" else np.where(seen, 0.0, -np.inf))  # of f64: another dtype than the queries'
+    y = F.scaled_dot_product_attention(x, x, x, attn_mask=of if kind == "bool" else of.to(cotan.float64)).detach().numpy()
+    assert not y[:, 0].any() and y[:, 1:].all()

@@ -43,7 +43,7 @@ def _repeated(x, times):
 
 
 def attention_weights(query, key, mask=None, causal=False, scale=None):
-    """(..., T, S), whose rows add up to 1."""
+    """(..., T, S), whose rows add up to 1; zeros where a query may look nowhere."""
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     rank = len(key.shape)
     scores = ops.matmul(query * scale, ops.permute(key, (*range(rank - 2), rank - 1, rank - 2)))
@@ -52,7 +52,7 @@ def attention_weights(query, key, mask=None, causal=False, scale=None):
         mask = ops.less_equal(ops.iota("int32", (1, s), 1), ops.iota("int32", (t, 1), 0))
     if mask is not None:
         scores = ops.select(mask, scores, -math.inf) if _is_bool(mask) else scores + mask
-    return ops.softmax(scores)
+    return ops.softmax(scores, masked_zero=True)
 
 
 def _heads(x, n):
