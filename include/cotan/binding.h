@@ -127,6 +127,11 @@ CT_API ct_tensor ct_adopt_at(const void *data, ct_dtype dtype, ct_ints dims, ct_
 #define ct_adopt(data, dtype, dims, release, user)                                                 \
     ct_adopt_at((data), (dtype), (dims), (release), (user), CT_HERE)
 
+// The key that ct_random_fold_in gives of ct_random_key(seed) and a number, as a leaf that no kernel computes: for
+// generators that hold a seed and a counter. Of a number beyond 32 bits the upper ones are folded in after the lower.
+CT_API ct_tensor ct_random_key_folded_at(int64_t seed, uint64_t number, ct_loc here);
+#define ct_random_key_folded(seed, number) ct_random_key_folded_at((seed), (number), CT_HERE)
+
 // Functions of another language are traced before it is known how many results they have: between
 // begin and end, what is recorded is the function's, of the parameters that begin gives. Then
 // ct_function_call, with the function as `user`, stands for it wherever a ct_fn is asked for, in the

@@ -60,8 +60,7 @@ class Generator:
                 return _given.keys.pop(0)
         with self._lock:
             count, self._count = self._count, self._count + 1
-        key = ops.random_fold_in(_core.random_key(_signed(self._seed)), count & 0xFFFFFFFF)
-        return ops.random_fold_in(key, count >> 32) if count >> 32 else key
+        return _core._random_key_folded(_signed(self._seed), count)  # no kernel computes it
 
     def __getstate__(self):
         return self.device, self._seed, self._count

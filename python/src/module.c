@@ -112,6 +112,15 @@ static PyObject *random_key(PyObject *self, PyObject *seed) {
     return parse_int(seed, &value, "seed") ? tensor_new(ct_random_key_at(value, here), here) : NULL;
 }
 
+static PyObject *random_key_folded(PyObject *self, PyObject *args) {
+    (void)self;
+    long long seed;
+    unsigned long long number;
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "LK:_random_key_folded", &seed, &number)) return NULL;
+    return tensor_new(ct_random_key_folded_at(seed, number, here), here);
+}
+
 static PyObject *stats(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     enter();
@@ -186,6 +195,7 @@ static PyMethodDef methods[] = {
      "eval(*tensors)\n--\n\nComputes them, and all that has a name, in one plan."},
     {"random_key", random_key, METH_O,
      "random_key(seed)\n--\n\nA key for random numbers; the same seed gives JAX's."},
+    {"_random_key_folded", random_key_folded, METH_VARARGS, NULL},
     {"stats", stats, METH_NOARGS, "stats()\n--\n\nCounters of the process, as a dict."},
     {"_memory_snapshot", snapshot, METH_NOARGS, NULL},
     {"set_device", set_device, METH_O,

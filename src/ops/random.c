@@ -2,11 +2,21 @@
 // under jax_threefry_partitionable=True. A key is an operand, (2,) u32; nothing holds a state.
 #include <math.h>
 
+#include "base/threefry.h"
+#include "cotan/binding.h"
 #include "ops/rules.h"
 
 ct_tensor ct_random_key_at(int64_t seed, ct_loc here) {
     const uint32_t words[2] = {(uint32_t)((uint64_t)seed >> 32), (uint32_t)seed};
     return ct_from_at(words, CT_U32, CT_DIMS(2), here);
+}
+
+ct_tensor ct_random_key_folded_at(int64_t seed, uint64_t number, ct_loc here) {
+    const ct_u32x2 lower = {{0, (uint32_t)number}}, upper = {{0, (uint32_t)(number >> 32)}};
+    ct_u32x2 key = {{(uint32_t)((uint64_t)seed >> 32), (uint32_t)seed}};
+    key = ct__threefry(key, lower);
+    if (upper.v[1]) key = ct__threefry(key, upper);
+    return ct_from_at(key.v, CT_U32, CT_DIMS(2), here);
 }
 
 static bool key_fits(ct_call *call) {

@@ -1,6 +1,7 @@
 """cotan.random against jax.random: every bit where no function of the machine is in between."""
 import support.interpreted  # noqa: F401, I001: before cotan
 import cotan
+import cotan.nn.functional as F
 import jax
 import jax.experimental
 import jax.numpy as jnp
@@ -160,6 +161,30 @@ def test_inside_of_transforms():
     for step in range(5):
         random.normal(random.fold_in(ours, step), (8,)).numpy()
     assert cotan.stats()["plans_made"] <= plans + 1
+
+
+@pytest.mark.parametrize("count", [0, 7, 2**32 - 1, 2**32, 2**35 + 9])
+@pytest.mark.parametrize("seed", [0, -5, 2**40, 2**63 + 5])
+def test_a_generators_key_is_its_seeds_with_the_count_folded_in(seed, count):
+    generator = cotan.Generator()
+    generator.set_state(cotan.asarray([seed - 2**64 * (seed >= 2**63), count]))
+    want = random.fold_in(cotan.random_key(seed - 2**64 * (seed >= 2**63)), count % 2**32)
+    want = random.fold_in(want, count >> 32) if count >> 32 else want
+    assert (generator.next_key().numpy() == want.numpy()).all()
+
+
+def launches(f):
+    before = cotan.stats()["launches"]
+    f(cotan.asarray(np.ones((30, 40, 50), "float32"))).numpy()
+    return cotan.stats()["launches"] - before
+
+
+@pytest.mark.parametrize("draw, more", [
+    (lambda x: F.dropout(x, 0.4), 0), (cotan.nn.Dropout(0.4), 0), (lambda x: F.alpha_dropout(x, 0.4, True), 0),
+    (cotan.nn.AlphaDropout(0.4), 0), (lambda x: x + cotan.randn(30, 40, 50), 0), (lambda x: cotan.bernoulli(x * 0.5), 0),
+    (lambda x: F.dropout2d(x, 0.4), 1), (lambda x: F.feature_alpha_dropout(x, 0.4, True), 1)])  # the numbers of each channel
+def test_what_draws_is_one_kernel(draw, more):
+    assert launches(draw) == launches(lambda x: x * 2) + more
 
 
 def test_errors():
