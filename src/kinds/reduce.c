@@ -42,6 +42,23 @@ ct_kval ct__folded_value(ct_emit *e, const ct_node *node, const ct_folds *f, con
     return ct__emit_value(e, node->in[0], own, CT_DEFAULT);
 }
 
+ct_ix ct__fold_lanes(ct_emit *e, const ct_node *node, ct_ix *at) {
+    const ct_type *in = ct__type(node->in[0]);
+    const ct_folds f = ct__folds_of(e, node);
+    ct_ix size[CT_MAX_RANK];
+    if (f.n == 0 || f.count[f.n - 1] < 2) return CT_IX_NONE;
+    const int first = f.first[f.n - 1], end = first + f.count[f.n - 1];
+    for (int a = end; a < in->rank; a++)
+        if (!ct__is_one(in, a)) return CT_IX_NONE;
+    for (int a = 0; a < in->rank; a++) {
+        size[a] = ct__emit_size(e, node->in[0], a);
+        at[a] = ct__is_one(in, a) ? ct__ix_int(e->pool, 0) : ct__ix_var(e->pool, size[a]);
+    }
+    const ct_ix var = ct__ix_var(e->pool, f.extent[f.n - 1]);
+    ct__unflatten_ix(e->pool, var, size + first, end - first, at + first);
+    return var;
+}
+
 ct_kval ct__fold_result(ct_emit *e, const ct_node *node, ct_kval r) {
     ct_kred op = node->op->reduction;
     if (r < 0) return r;

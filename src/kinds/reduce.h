@@ -14,6 +14,9 @@ ct_folds ct__folds_of(ct_emit *e, const ct_node *node);
 // The operand's element for an output index and a position in each fold.
 ct_kval ct__folded_value(ct_emit *e, const ct_node *node, const ct_folds *f, const ct_ix *at,
                          const ct_ix *position);
+// The operand's index where the axes of the last fold are one variable, which is given. CT_IX_NONE: it has one axis
+// alone, or behind it are axes that stay, along which memory lies.
+ct_ix ct__fold_lanes(ct_emit *e, const ct_node *node, ct_ix *at);
 // Are there so few elements, a static number, that a kernel may write each out (ct_emit.unrolls)?
 bool ct__fold_is_short(ct_emit *e, const ct_node *node);
 // What a REDUCE of the kernel IR gives, in the dtype of the node.

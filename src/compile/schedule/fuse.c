@@ -37,17 +37,19 @@ enum {
     SMALL_PART = 8,    // of a value: what costs next to nothing to keep and to read
     FEW_GATHERED = 64, // one in so many elements
 };
+#define FOLDED_BYTES (1 << 24) // of a value of few sources that is stored for a reduction
 #define MANY_BYTES (INT64_MAX / 4)
 
 typedef struct { // of a node
     uint32_t users;
     int weight, loads, depth;
     bool unit, costly;
-    bool heavy;  // costly, and other for each element along the last axis
-    bool early;  // a kernel of its own, that can run as soon as it is possible
-    bool torn;   // moved so that a step along the last axis is no step in memory, but a quotient
-    bool folded; // a loop of a reduction reads it, maybe through elementwise and moved values
-    size_t edge; // the newest that reads it, plus one; 0: none
+    bool heavy;   // costly, and other for each element along the last axis
+    bool early;   // a kernel of its own, that can run as soon as it is possible
+    bool torn;    // moved so that a step along the last axis is no step in memory, but a quotient
+    bool divided; // stored: a reduction's index over several axes would be divided for its places
+    bool folded;  // a loop of a reduction reads it, maybe through elementwise and moved values
+    size_t edge;  // the newest that reads it, plus one; 0: none
 } cost;
 
 typedef struct { // an element that a unit reads of another unit, a template's result or a leaf
@@ -99,16 +101,9 @@ static bool lies_in_memory(const ct_node *n) {
     return ct__is_leaf(n) || (stands_alone(n) && !n->op->kind->epilogue);
 }
 
-static int64_t guess(const ct_type *t, uint32_t mask) { // elements over the axes of the mask
-    int64_t n = 1;
-    for (int a = 0; a < t->rank; a++)
-        if (mask >> a & 1 && n < (INT64_MAX >> 40)) n *= ct__is_dyn(t, a) ? 64 : t->dim[a];
-    return n;
-}
-
 static int64_t bytes_of(ct_val v) {
     const ct_type *t = ct__type(v);
-    return guess(t, ~0u) * ct_dtype_bits((ct_dtype)t->dtype) / 8;
+    return ct__guess(t, ~0u) * ct_dtype_bits((ct_dtype)t->dtype) / 8;
 }
 
 // ------------------------------------------------------------------------------------------ groups
@@ -247,31 +242,6 @@ static void weigh(fuser *f, const ct_node *node) {
     }
 }
 
-// Are positions that go along the lanes computed anew for each of many rows?
-static bool positions_repeat(const ct_node *node) {
-    const ct_type *x = ct__type(node->in[0]), *at = ct__type(node->in[1]);
-    const int axis = ct__along(node).axis;
-    const uint32_t behind = axis + 1 < 32 ? ~0u << (axis + 1) : 0;
-    return guess(x, behind) < CT_LANES &&
-           guess(node->out, ~0u) >= FEW_ROWS * guess(at, ~0u) * guess(x, behind);
-}
-
-// Is each element of the operand wanted again and again, in loops that do not keep it? What goes along
-// the lanes is, where an axis before is repeated; so is what is gathered more often than it is long.
-static bool repeats(const ct_node *node, int operand) {
-    const ct_type *in = ct__type(node->in[operand]), *out = node->out;
-    if (node->op->kind->positions) // a gather
-        return operand == 0 ? guess(out, ~0u) >= guess(in, ~0u) : positions_repeat(node);
-    const bool expands = ct__is_view(node) && guess(out, ~0u) > guess(in, ~0u);
-    if (!ct__is_pointwise(node) && !expands) return false;
-    if (in->rank == 0 || ct__is_one(in, in->rank - 1)) return false;
-    for (int a = 0; a < out->rank - 1; a++) {
-        const int own = a - (out->rank - in->rank);
-        if (!ct__is_one(out, a) && (own < 0 || ct__is_one(in, own))) return true;
-    }
-    return false;
-}
-
 // A template reads its operands element by element, several times: it should meet plain memory, or
 // views of it whose steps are plain (a vector of 16 never crosses a multiple of 16).
 static bool plain_view(fuser *f, ct_val v, ct_node **base) {
@@ -395,7 +365,7 @@ static bool picks_few(const fuser *f, const ct_node *node) {
     for (; ct__is_view(from) && !f->of[from->index].unit; from = from->in[0].node)
         users += f->of[from->in[0].node->index].users - 1;
     return (stands_alone(from) || f->of[from->index].unit) && users > 1 && bytes >= AGAIN_BYTES &&
-           guess(node->out, ~0u) <= guess(ct__type(node->in[0]), ~0u) / FEW_GATHERED;
+           ct__guess(node->out, ~0u) <= ct__guess(ct__type(node->in[0]), ~0u) / FEW_GATHERED;
 }
 
 static void mark_folded(fuser *f) {
@@ -408,7 +378,12 @@ static void mark_folded(fuser *f) {
     }
 }
 
+static bool stops(const fuser *f, const ct_node *node) {
+    return ct__is_leaf(node) || stands_alone(node) || f->of[node->index].unit;
+}
+
 static bool look(fuser *f, ct_node *node);
+static bool visit(fuser *f, ct_val v, const ct_ix *at);
 
 // Such are phases put in turns, what a gradient's strides leave. Loops of a reduction would divide for
 // each element; a kernel that only puts them together has a cell for each turn (cuts.c).
@@ -444,6 +419,31 @@ static void tear(fuser *f, ct_node *node) {
     }
 }
 
+// True where lanes along several reduced axes divide their index for places of what is broadcast along one.
+static bool fuse_fold_divides(fuser *f, const ct_node *node, int64_t *from) {
+    ct_ix at[CT_MAX_RANK], var = CT_IX_NONE;
+    bool divides = false;
+    f->n_reads = 0;
+    if (ct__emit_restart(f->e)) var = ct__fold_lanes(f->e, node, at);
+    if (var == CT_IX_NONE || !visit(f, node->in[0], at)) return false;
+    for (size_t i = 0; i < f->n_reads; i++) {
+        const read *r = &f->reads[i];
+        *from += ct__guess(ct__type(r->v), ~0u);
+        divides |= ct__ix_divides(f->e->pool, ct__emit_offset(f->e, r->v, r->at), var, CT_LANES);
+    }
+    return divides;
+}
+// Such an operand is stored by a kernel that loops over its axes, if it is small or not much larger than its sources.
+static void fuse_store_divided(fuser *f, const ct_node *node) {
+    const ct_node *in = node->in[0].node;
+    int64_t from = 0;
+    if (stops(f, in) || !ct__is_inlined(in) || ct__fold_is_short(f->e, node) ||
+        !fuse_fold_divides(f, node, &from))
+        return;
+    if (from >= ct__guess(in->out, ~0u) / 2 || bytes_of(node->in[0]) <= FOLDED_BYTES)
+        f->of[in->index].unit = f->of[in->index].divided = true;
+}
+
 static void mark_units(fuser *f) {
     const ct_graph *g = f->s->graph;
     for (size_t i = 0; i < g->n; i++)
@@ -475,10 +475,11 @@ static void mark_units(fuser *f) {
             cost *in = &f->of[node->in[k].node->index];
             const bool much =
                 in->heavy || (node->op->kind->positions && k == 1 && in->weight >= POSITION_WEIGHT);
-            in->unit |= much && ct__is_inlined(node->in[k].node) && repeats(node, k);
+            in->unit |= much && ct__is_inlined(node->in[k].node) && ct__repeats_operand(node, k);
         }
         weigh(f, node);
         if (f->s->fuse) tear(f, node);
+        if (f->s->fuse && ct__is_reduced(node)) fuse_store_divided(f, node);
         bool shared =
             c->users > 1 && (c->costly || c->weight > KEEP_WEIGHT || c->loads > KEEP_LOADS);
         c->early = picks_few(f, node);
@@ -488,12 +489,6 @@ static void mark_units(fuser *f) {
 }
 
 // ------------------------------------------------------------------------------ where a unit reads
-
-static bool stops(const fuser *f, const ct_node *node) {
-    return ct__is_leaf(node) || stands_alone(node) || f->of[node->index].unit;
-}
-
-static bool visit(fuser *f, ct_val v, const ct_ix *at);
 
 static bool visit_operands(fuser *f, const ct_node *node, const ct_ix *at) {
     ct_ix own[CT_MAX_RANK];
@@ -550,7 +545,8 @@ static bool look_along(fuser *f, ct_node *node, ct_val v) {
     const ct_ix offset = ct__emit_offset(f->e, v, f->axis);
     for (size_t i = 0; i < f->n_reads; i++) {
         read *r = &f->reads[i];
-        r->in_line = ct__is_pointwise(r->v.node) && guess(ct__type(r->v), ~0u) == guess(t, ~0u) &&
+        r->in_line = ct__is_pointwise(r->v.node) &&
+                     ct__guess(ct__type(r->v), ~0u) == ct__guess(t, ~0u) &&
                      ct__emit_offset(f->e, r->v, r->at) == offset;
     }
     return true;
@@ -639,7 +635,7 @@ static bool worth_keeping_rows(int64_t rows, uint32_t inner, const ct_type *t) {
     int last = t->rank - 1;
     while (last > 0 && ct__is_one(t, last)) last--;
     if (last >= 0 && !(inner >> last & 1)) rows /= ROWS_A_TASK;
-    return rows >= FEW_ROWS || guess(t, inner) <= LONG_ROW;
+    return rows >= FEW_ROWS || ct__guess(t, inner) <= LONG_ROW;
 }
 
 // To a group with reductions.
@@ -661,7 +657,7 @@ static bool joins_rows(fuser *f, ct_group *g, ct_unit *u) {
     // Reductions and rows that follow a reduction over few, long rows are better spread anew.
     int64_t rows = 1;
     for (int i = 0; i < g->n_rows; i++)
-        rows *= guess(ct__type(g->rows[i].v), 1u << g->rows[i].axis);
+        rows *= ct__guess(ct__type(g->rows[i].v), 1u << g->rows[i].axis);
     return !inner || worth_keeping_rows(rows, inner, t);
 }
 
@@ -724,7 +720,7 @@ static bool joins_across(fuser *f, const ct_group *g, ct_unit *u) {
     const uint32_t reduced = ct__along(node).axes;
     int last = in->rank - 1;
     while (last > 0 && ct__is_one(in, last)) last--;
-    const int64_t rows = guess(in, reduced), wide = guess(in, ~reduced);
+    const int64_t rows = ct__guess(in, reduced), wide = ct__guess(in, ~reduced);
     const int64_t tasks = (rows + CT_REDUCE_BLOCK - 1) / CT_REDUCE_BLOCK * CT_LANES;
     if (!found || reduced >> last & 1 || rows < ROWS_ACROSS || wide < ROWS_A_TASK ||
         tasks < TASKS_A_CORE * f->s->program->target.cores)
@@ -808,7 +804,7 @@ static bool reduces_pointwise(fuser *f, ct_group *g, ct_unit *u) {
         else
             rows |= 1u << a;
     }
-    if (!touched || !worth_keeping_rows(guess(in, rows), inner, in)) return false;
+    if (!touched || !worth_keeping_rows(ct__guess(in, rows), inner, in)) return false;
     own_rows(g, u);
     for (size_t i = 0; i < g->n_units; i++)
         for (int a = 0; a < t->rank; a++)
@@ -874,6 +870,9 @@ static bool has_place(fuser *f, const ct_group *g, const ct_unit *u) {
     if (g->dead || g->sealed || g->n_units >= CT_MOST_UNITS ||
         f->deps[g->id].reads + outside_reads(f, g) >= MOST_READS ||
         depth_in(f, g, u->v.node) > GROUP_DEPTH)
+        return false;
+    if (u->reduce && f->of[u->v.node->in[0].node->index].divided &&
+        ct__sval(f->s, u->v.node->in[0])->group == g->id)
         return false;
     if ((g->torn && u->reduce) || (g->has_reduce && f->of[u->v.node->index].torn)) return false;
     return !closes_circle(f, g);
@@ -1215,8 +1214,9 @@ static bool choose_again(fuser *f, ct_node *node, const bool *pinned) {
     ct_sval *val = ct__sval(s, (ct_val){node, 0});
     int64_t readers = 0;
     recipe r = {.n = 0};
-    if (!f->of[node->index].unit || f->of[node->index].torn || !val->stored ||
-        pinned[node->index] || node->n_out != 1 || bytes_of((ct_val){node, 0}) < AGAIN_BYTES)
+    if (!f->of[node->index].unit || f->of[node->index].torn || f->of[node->index].divided ||
+        !val->stored || pinned[node->index] || node->n_out != 1 ||
+        bytes_of((ct_val){node, 0}) < AGAIN_BYTES)
         return true;
     s->stamp_now++;
     if (!find_recipe(f, node, &r)) return true;

@@ -1,5 +1,5 @@
 // What the files of fuse and schedule share. Start reading at lower.c, then fuse.c, schedule.c.
-// Each calls only those before it: sizes.c, sched.c, emit.c, done.c, nest.c, again.c, loop.c, then the two
+// Each calls only those before it: sizes.c, repeats.c, sched.c, emit.c, done.c, nest.c, again.c, loop.c, then the two
 // passes.
 #ifndef COTAN_COMPILE_SCHED_H
 #define COTAN_COMPILE_SCHED_H
@@ -165,6 +165,11 @@ static inline ct_sval *ct__sval(const ct_sched *s, ct_val v) {
 bool ct__sched_sizes(ct_sched *s);
 ct_extent ct__sched_size(ct_sched *s, ct_val v, int axis);
 ct_ix ct__sched_attr(ct_sched *s, ct_ix_pool *pool, const int64_t *where); // for ct_map.attr
+
+// repeats.c: elements over the axes of the mask, 64 along one of a dynamic size; true if each element of the operand is
+// wanted again and again, in loops that do not keep it
+int64_t ct__guess(const ct_type *t, uint32_t mask);
+bool ct__repeats_operand(const ct_node *node, int operand);
 
 // sched.c: buffers, places of leaves, walks
 uint32_t ct__sched_buf(ct_sched *s, ct_buf buf);
