@@ -78,12 +78,22 @@ typedef struct server {
 // -------------------------------------------------------------------------------------- exchanges
 
 typedef enum { STYLE_OPENAI, STYLE_OLLAMA } error_style;
+// Requests whose members have the same names (serve_known.c).
+enum {
+    NAMES_CHAT = 1,      // /v1/chat/completions
+    NAMES_TEXT = 2,      // /v1/completions
+    NAMES_RESPONSES = 4, // /v1/responses
+    NAMES_NATIVE = 8,    // /completion, llama-server's own
+    NAMES_OLLAMA = 16,   // /api/chat and /api/generate
+    NAMES_OPTIONS = 32,  // "options" of these
+};
 typedef struct route {
     const char *method, *path;
     bool more;  // the path goes on with a name
     bool open;  // needs no key
     bool waits; // is answered while models load, too
     error_style style;
+    unsigned names;              // NAMES_..., or 0: any are taken
     bool (*answer)(exchange *x); // false: it has been refused
 } route;
 extern const route routes[];
@@ -95,6 +105,7 @@ struct exchange {
     const route *route;
     const char *rest; // of the path, behind the route's
     struct watch *watch;
+    bool packed; // the body is compressed
     buffer body;
     json_t *asked; // what the body says: an object; NULL: there was none
     int code;
@@ -176,9 +187,10 @@ bool read_vectors(model *m, const ct_lm_text *texts, size_t n, float *vectors, c
 // Scores (n, labels) of a model that tells classes of texts apart.
 bool read_classes(model *m, const ct_lm_text *texts, size_t n, float *scores, ct_embed_options o,
                   char why[512]);
-// Of each token but the first the log-probability, and the n_best likeliest ones in its place: own (n), best (n, n_best).
-bool read_likely(model *m, const int32_t *ids, size_t n, double *own, ct_engine_choice *best,
-                 size_t n_best, char why[512]);
+// Of each token but the first the log-probability, its rank from 1 on, and the n_best likeliest ones in its place:
+// own (n), rank (n), best (n, n_best).
+bool read_likely(model *m, const int32_t *ids, size_t n, double *own, int64_t *rank,
+                 ct_engine_choice *best, size_t n_best, char why[512]);
 typedef struct id_list {
     int32_t *ids; // n of them
     size_t n;
@@ -197,11 +209,19 @@ typedef struct wanted {
     ct_lm_sampling sampling;
     ct_num most;      // tokens; not given: as many as the context allows; 0: none is written
     bool may_be_none; // most may be 0
-    int64_t n;        // texts
+    bool ignore_eos;  // the model's own end tokens do not end a text
+    bool shows_special;
+    bool one_call;  // calls after the first are left out
+    bool tells_ids; // numbers of tokens are kept
+    int32_t *ends;  // (n_ends) tokens that end a text
+    size_t n_ends;
+    int64_t n; // texts
     const char *stops[MOST_STOPS];
     size_t n_stops;
     bool log_probabilities;
     int64_t likely;
+    ct_num
+        prompt_likely; // the likeliest tokens beside each of the prompt; not given: none is looked at
     ct_lm_bias *bias; // that sampling names
     // Of a conversation: calls of `tools`, a JSON list, are looked for (NULL: they are not), and reasoning.
     const char *tools;
@@ -221,9 +241,11 @@ typedef struct choice {
     tool_call *calls;
     size_t n_calls;
     json_t *likely; // of the tokens since it was last taken, as /v1/chat/completions has them
+    json_t *ids;    // of the tokens that were written, where `tells_ids`; else NULL
     bool over, failed;
     ct_engine_end end;
-    char why[512];
+    bool by_word;  // a stop string ended it, which `why` holds
+    char why[512]; // of a failure
     size_t prompt, cached, written;
     size_t reasoned, since; // tokens of its reasoning; those since the last that added to a text
     double first, all;
@@ -244,6 +266,7 @@ struct writing {
     choice *choices;
     size_t n, running;
     size_t each; // texts behind one prompt
+    bool one_call, tells_ids;
     ct_decoder *decoder;
     bool failed;
     part_fn part;
@@ -266,6 +289,8 @@ const char *finish_reason(const choice *c); // "stop", "length", "tool_calls"
 json_t *take_likely(choice *c);             // a list
 // Puts those of the prompt's tokens there, before any is written. False: `why` says it.
 bool add_prompt_likely(choice *c, const given_prompt *p, size_t n_best, char why[512]);
+// The prompt's tokens as vLLM's prompt_logprobs has them. NULL: `why` says it.
+json_t *make_prompt_logprobs(writing *w, const given_prompt *p, size_t n_best, char why[512]);
 typedef struct token_counts {
     size_t prompt, cached, written, reasoned; // tokens
 } token_counts;
@@ -293,8 +318,8 @@ typedef struct field {
 } field;
 // Members that are null, or not there, are not given; others are not looked at. `where` stands in front of names.
 bool read_fields(exchange *x, json_t *from, const char *where, const field *fields, size_t n);
-// Members that cannot be had: {name, why}. False: one is given, neither false nor empty, and has been refused.
-bool refuse_given(exchange *x, const char *const cannot[][2], size_t n);
+// Refuses members of `from` that would change the answer and cannot be followed. `where` is put before their names.
+bool refuse_known(exchange *x, unsigned family, json_t *from, const char *where);
 // A value as it is shown in a sentence. Overwritten by the thread's next call.
 const char *shown(const json_t *value);
 typedef struct given_seed { // any whole number of 64 bits, which a double does not hold
@@ -304,12 +329,15 @@ typedef struct given_seed { // any whole number of 64 bits, which a double does 
 // Numbers of a request that ct_lm_sampling has in another form.
 typedef struct loose_numbers {
     given_seed seed;
-    ct_num top_k, min_p, presence, frequency;
+    ct_num top_k, min_p, presence, frequency, window;
 } loose_numbers;
 loose_numbers loosen(const ct_lm_sampling *s);
-void settle(ct_lm_sampling *s, const loose_numbers *given); // a seed that is not given is drawn
+// A seed that is not given is drawn. False: it has been refused.
+bool settle(exchange *x, const char *where, ct_lm_sampling *s, const loose_numbers *given);
 // temperature, top_p ... logit_bias, stop and seed, which OpenAI's requests have alike.
 bool read_wanted(exchange *x, model *m, wanted *w, const char *most_name);
+// The model's own tokens that end a text, and those of `list` (may be NULL).
+bool read_ends(exchange *x, const model *m, json_t *list, wanted *w);
 bool read_stops(exchange *x, json_t *stop, const char *where, wanted *w);
 void free_wanted(wanted *w);
 
@@ -318,6 +346,9 @@ void free_wanted(wanted *w);
 // What a conversation becomes: its prompt.
 typedef struct conversation {
     json_t *messages, *tools, *variables; // as the template is given them; tools may be NULL
+    bool continues;                       // the last message is continued, not answered
+    bool ends_open;                       // no prompt of an answer is added
+    bool adds_special;
     id_list ids;
     char *text, *tools_text;
 } conversation;
@@ -341,6 +372,10 @@ bool answer_tei_embed(exchange *x);
 json_t *json_numbers(const float *v, int64_t n);
 bool answer_tokenize(exchange *x);
 bool answer_detokenize(exchange *x);
+bool answer_native(exchange *x);
+bool answer_props(exchange *x);
+bool answer_slots(exchange *x);
+bool answer_apply_template(exchange *x);
 bool answer_ollama_chat(exchange *x);
 bool answer_ollama_generate(exchange *x);
 bool answer_ollama_embed(exchange *x);

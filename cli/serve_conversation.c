@@ -125,35 +125,32 @@ static const char *tool_name(const json_t *tool) {
     return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
 }
 
-// A tool that the request names is the only one that the model hears of.
+static bool has_tool(const conversation *c, const char *name) {
+    for (size_t i = 0; i < json_array_size(c->tools); i++)
+        if (strcmp(tool_name(json_array_get(c->tools, i)), name) == 0) return true;
+    return false;
+}
+
+// A model is asked to call, and nothing forces it to: what has to be forced is refused.
 static bool read_choice(exchange *x, json_t *wish, conversation *c) {
+    static const char unforced[] = "a call cannot be forced; auto leaves it to the model";
     const char *word = json_string_value(wish), *name = tool_name(wish);
-    if (!wish || json_is_null(wish)) return true;
+    if (!wish || json_is_null(wish) || (word && strcmp(word, "auto") == 0)) return true;
     if (word && strcmp(word, "none") == 0) {
         json_decref(c->tools);
         c->tools = NULL;
         return true;
     }
-    if (word && (strcmp(word, "auto") == 0 || strcmp(word, "required") == 0)) {
-        if (*word == 'a' || json_array_size(c->tools)) return true;
+    if (word && strcmp(word, "required") == 0)
+        return refuse_request(x, 400, "tool_choice", "tool_choice: required: %s", unforced);
+    if (name && !has_tool(c, name))
         return refuse_request(x, 400, "tool_choice",
-                              "tool_choice is required, and there are no tools");
-    }
-    if (!name)
-        return refuse_request(
-            x, 400, "tool_choice",
-            "tool_choice must be none, auto, required or the name of a function, not %s",
-            shown(wish));
-    for (size_t i = 0; i < json_array_size(c->tools); i++) {
-        json_t *tool = json_array_get(c->tools, i);
-        if (strcmp(tool_name(tool), name) != 0) continue;
-        json_t *only = json_pack("[O]", tool);
-        json_decref(c->tools);
-        c->tools = only;
-        return true;
-    }
-    return refuse_request(x, 400, "tool_choice", "tool_choice names %s, which is none of the tools",
-                          plain(name));
+                              "tool_choice names %s, which is none of the tools", plain(name));
+    if (name)
+        return refuse_request(x, 400, "tool_choice", "tool_choice: %s: %s", plain(name), unforced);
+    return refuse_request(
+        x, 400, "tool_choice",
+        "tool_choice must be none, auto, required or the name of a function, not %s", shown(wish));
 }
 
 bool read_tools(exchange *x, json_t *tools, json_t *wish, conversation *c) {
@@ -177,6 +174,28 @@ bool prompt_fits(exchange *x, const model *m, size_t n, const char *param) {
     if (!m->context || (int64_t)n < m->context + !m->engine) return true;
     return refuse_request(x, 400, param, "%s: %zu tokens do not fit into the context of %s: %lld",
                           param, n, m->name, (long long)m->context);
+}
+
+// Cuts the text behind the last message, so that it is continued (transformers' continue_final_message).
+static bool cut_behind_last(exchange *x, conversation *c, size_t *n) {
+    json_t *last = json_array_get(c->messages, json_array_size(c->messages) - 1);
+    const char *content = json_string_value(json_object_get(last, "content")), *found = NULL;
+    if (!content) content = "";
+    const size_t blanks = strspn(content, " \t\r\n\f\v"), all = strlen(content);
+    size_t bare = all;
+    while (bare > blanks && strchr(" \t\r\n\f\v", content[bare - 1])) bare--;
+    char *needle = strndup(content + blanks, bare - blanks);
+    for (const char *at = c->text; needle && *needle && (at = strstr(at, needle)); at++) found = at;
+    free(needle);
+    if (!found)
+        return refuse_request(x, 400, "continue_final_message",
+                              "continue_final_message: the chat template does not show the last "
+                              "message, or it is empty");
+    // A template may strip what it shows.
+    const bool whole = strncmp(found, content + blanks, all - blanks) == 0;
+    *n = (size_t)(found - c->text) + (whole ? all : bare) - blanks;
+    c->text[*n] = '\0';
+    return true;
 }
 
 static bool render(exchange *x, model *m, conversation *c, size_t *n) {
@@ -204,10 +223,15 @@ bool make_prompt(exchange *x, model *m, conversation *c) {
         return refuse_request(x, 400, "model",
                               "%s has no chat template: it goes on with texts (/v1/completions)",
                               m->name);
+    if (c->tools && !m->takes_tools)
+        return refuse_request(x, 400, "tools",
+                              "%s does not support tools: its chat template does not show them",
+                              m->name);
     if (!c->variables) c->variables = json_object();
-    json_object_set_new(c->variables, "add_generation_prompt", json_true());
-    if (!render(x, m, c, &n)) return false;
-    if (!encode(m, c->text, n, false, &c->ids)) return refuse_failed(x, 400, "messages");
+    json_object_set_new(c->variables, "add_generation_prompt",
+                        json_boolean(!c->ends_open && !c->continues));
+    if (!render(x, m, c, &n) || (c->continues && !cut_behind_last(x, c, &n))) return false;
+    if (!encode(m, c->text, n, c->adds_special, &c->ids)) return refuse_failed(x, 400, "messages");
     return prompt_fits(x, m, c->ids.n, "messages");
 }
 

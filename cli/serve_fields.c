@@ -83,20 +83,6 @@ bool read_fields(exchange *x, json_t *from, const char *where, const field *fiel
     return true;
 }
 
-static bool is_given(const exchange *x, const char *name) {
-    const json_t *value = json_object_get(x->asked, name);
-    return value && !json_is_null(value) && !json_is_false(value) &&
-           !(json_is_string(value) && !json_string_length(value)) &&
-           !(json_is_array(value) && !json_array_size(value));
-}
-
-bool refuse_given(exchange *x, const char *const cannot[][2], size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (is_given(x, cannot[i][0]))
-            return refuse_request(x, 400, cannot[i][0], "%s: %s", cannot[i][0], cannot[i][1]);
-    return true;
-}
-
 // ---------------------------------------------------------------------------------------- sampling
 
 bool read_stops(exchange *x, json_t *stop, const char *where, wanted *w) {
@@ -116,28 +102,72 @@ bool read_stops(exchange *x, json_t *stop, const char *where, wanted *w) {
                         stop);
 }
 
+static bool add_bias(exchange *x, const model *m, long token, const char *shown_as, json_t *value,
+                     wanted *w, size_t *n) {
+    const double add = json_is_number(value)  ? json_number_value(value)
+                       : json_is_false(value) ? -INFINITY // llama-server's: never
+                                              : NAN;
+    if (token < 0 || token >= m->is->vocab)
+        return refuse_request(x, 400, "logit_bias",
+                              "logit_bias has numbers of tokens, from 0 to %lld, not %s",
+                              (long long)m->is->vocab - 1, shown_as);
+    if (!json_is_false(value) && !(add >= -100 && add <= 100)) {
+        char name[32];
+        snprintf(name, sizeof name, "%ld", token);
+        return refuse_value(x, "logit_bias.", name, "a number from -100 to 100", value);
+    }
+    w->bias[(*n)++] = (ct_lm_bias){(int32_t)token, (float)add};
+    return true;
+}
+
+// An object of numbers of tokens and what is added, or llama-server's list of such pairs.
 static bool read_bias(exchange *x, const model *m, json_t *bias, wanted *w) {
     const char *key;
     json_t *value;
-    size_t n = 0;
+    size_t i, n = 0;
+    const bool pairs = json_is_array(bias);
     const ct_lm_sampling *own = &m->is->sampling; // whose biases stay
-    w->bias = calloc(own->n_bias + json_object_size(bias) + 1, sizeof *w->bias);
+    if (!pairs && !json_is_object(bias))
+        return refuse_value(x, "", "logit_bias", "an object", bias);
+    w->bias = calloc(own->n_bias + (pairs ? json_array_size(bias) : json_object_size(bias)) + 1,
+                     sizeof *w->bias);
     if (!w->bias) return refuse_request(x, 500, NULL, "there is no memory for logit_bias");
     for (; n < own->n_bias; n++) w->bias[n] = own->bias[n];
+    json_array_foreach(bias, i, value) {
+        const json_t *id = json_array_get(value, 0);
+        const json_int_t v = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (!add_bias(x, m, v <= INT32_MAX ? (long)v : -1, shown(id ? id : value),
+                      json_array_get(value, 1), w, &n))
+            return false;
+    }
     json_object_foreach(bias, key, value) {
-        char *end;
+        char *end, quoted[80];
         const long token = strtol(key, &end, 10);
-        const double add = json_is_number(value) ? json_number_value(value) : NAN;
-        if (!*key || *end || token < 0 || token >= m->is->vocab)
-            return refuse_request(x, 400, "logit_bias",
-                                  "logit_bias has numbers of tokens, from 0 to %lld, not \"%s\"",
-                                  (long long)m->is->vocab - 1, plain(key));
-        if (!(add >= -100 && add <= 100))
-            return refuse_value(x, "logit_bias.", plain(key), "a number from -100 to 100", value);
-        w->bias[n++] = (ct_lm_bias){(int32_t)token, (float)add};
+        snprintf(quoted, sizeof quoted, "\"%.64s\"", plain(key));
+        if (!add_bias(x, m, *key && !*end ? token : -1, quoted, value, w, &n)) return false;
     }
     w->sampling.bias = w->bias;
     w->sampling.n_bias = n;
+    return true;
+}
+
+bool read_ends(exchange *x, const model *m, json_t *list, wanted *w) {
+    const size_t n = json_array_size(list), own = w->ignore_eos ? 0 : m->is->n_ends;
+    if (n > MOST_STOPS)
+        return refuse_value(x, "", "stop_token_ids", "a list of at most 16 tokens", list);
+    w->ends = calloc(own + n + 1, sizeof *w->ends);
+    if (!w->ends) return refuse_request(x, 500, NULL, "there is no memory for the request");
+    if (own) memcpy(w->ends, m->is->ends, own * sizeof *w->ends);
+    w->n_ends = own;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(list, i);
+        const json_int_t v = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (v < 0 || v >= m->is->vocab)
+            return refuse_request(x, 400, "stop_token_ids",
+                                  "stop_token_ids has tokens, from 0 to %lld, not %s",
+                                  (long long)m->is->vocab - 1, shown(id));
+        w->ends[w->n_ends++] = (int32_t)v;
+    }
     return true;
 }
 
@@ -145,7 +175,7 @@ loose_numbers loosen(const ct_lm_sampling *s) {
     return (loose_numbers){.top_k = CT_F((double)s->top_k), .min_p = CT_F(s->min_p)};
 }
 
-void settle(ct_lm_sampling *s, const loose_numbers *given) {
+bool settle(exchange *x, const char *where, ct_lm_sampling *s, const loose_numbers *given) {
     // Scores that are divided by less would not be finite; all but the likeliest token would be impossible anyway.
     if (s->temperature.given && s->temperature.value < 1e-5) s->temperature = CT_F(0);
     s->seed = given->seed.given ? (uint64_t)given->seed.value : random_number();
@@ -153,17 +183,43 @@ void settle(ct_lm_sampling *s, const loose_numbers *given) {
     s->min_p = given->min_p.value;
     s->presence_penalty = given->presence.value;
     s->frequency_penalty = given->frequency.value;
+    const bool penalises = s->presence_penalty != 0 || s->frequency_penalty != 0 ||
+                           (s->repetition_penalty.given && s->repetition_penalty.value != 1);
+    if (!penalises || !given->window.given || given->window.value < 0) return true;
+    char param[64];
+    snprintf(param, sizeof param, "%srepeat_last_n", where);
+    return refuse_request(
+        x, 400, param, "%s: penalties count all tokens of the text, not the last %.0f; -1 says so",
+        param, given->window.value);
+}
+
+// -1 is no limit, as llama-server has it, like a name that is not given; 0 is allowed where a prompt alone is asked for.
+static bool read_most(exchange *x, wanted *w, const char *name) {
+    char must[80];
+    const int least = w->may_be_none ? 0 : 1;
+    const json_t *value = json_object_get(x->asked, name);
+    const double v = json_is_number(value) ? json_number_value(value) : NAN;
+    if (!value || json_is_null(value)) return true;
+    if (v == -1) {
+        w->most = (ct_num){0};
+        return true;
+    }
+    if (v >= least && v <= 1e9 && floor(v) == v) {
+        w->most = CT_F(v);
+        return true;
+    }
+    snprintf(must, sizeof must, "a whole number from %d to 1000000000, or -1", least);
+    return refuse_value(x, "", name, must, value);
 }
 
 bool read_wanted(exchange *x, model *m, wanted *w, const char *most_name) {
     ct_lm_sampling *s = &w->sampling;
     *s = m->is->sampling;
     loose_numbers given = loosen(s);
-    ct_num n = CT_F(1);
-    json_t *bias = NULL;
+    ct_num n = CT_F(1), least = CT_F((double)s->min_new_tokens);
+    bool skip_special = true;
+    json_t *bias = json_object_get(x->asked, "logit_bias"), *stop_ids = NULL;
     const field fields[] = {
-        {most_name, FIELD_WHOLE, w->may_be_none ? 0 : 1, 1e9, &w->most},
-        {"max_completion_tokens", FIELD_WHOLE, w->may_be_none ? 0 : 1, 1e9, &w->most},
         {"temperature", FIELD_NUMBER, 0, 2, &s->temperature},
         {"top_p", FIELD_NUMBER, 0, 1, &s->top_p},
         {"n", FIELD_WHOLE, 1, 64, &n},
@@ -173,14 +229,26 @@ bool read_wanted(exchange *x, model *m, wanted *w, const char *most_name) {
         {"min_p", FIELD_NUMBER, 0, 1, &given.min_p},
         {"top_k", FIELD_WHOLE, -1, 1e9, &given.top_k},
         {"typical_p", FIELD_NUMBER, 0.001, 1, &s->typical_p},
+        {"repeat_penalty", FIELD_NUMBER, 0.01, 100, &s->repetition_penalty},
         {"repetition_penalty", FIELD_NUMBER, 0.01, 100, &s->repetition_penalty},
-        {"logit_bias", FIELD_OBJECT, .out = &bias},
+        {"repeat_last_n", FIELD_WHOLE, -1, 1e9, &given.window},
+        {"min_tokens", FIELD_WHOLE, 0, 1e9, &least},
+        {"ignore_eos", FIELD_FLAG, .out = &w->ignore_eos},
+        {"skip_special_tokens", FIELD_FLAG, .out = &skip_special},
+        {"stop_token_ids", FIELD_LIST, .out = &stop_ids},
     };
-    if (!read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields)) return false;
+    if (!read_most(x, w, most_name) || !read_most(x, w, "max_completion_tokens") ||
+        !read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields))
+        return false;
     w->n = (int64_t)n.value;
-    settle(s, &given);
-    return read_stops(x, json_object_get(x->asked, "stop"), "", w) &&
-           (!bias || read_bias(x, m, bias, w));
+    w->shows_special = !skip_special;
+    s->min_new_tokens = (int64_t)least.value;
+    return settle(x, "", s, &given) && read_ends(x, m, stop_ids, w) &&
+           read_stops(x, json_object_get(x->asked, "stop"), "", w) &&
+           (!bias || json_is_null(bias) || read_bias(x, m, bias, w));
 }
 
-void free_wanted(wanted *w) { free(w->bias); }
+void free_wanted(wanted *w) {
+    free(w->bias);
+    free(w->ends);
+}

@@ -10,6 +10,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "serve.h"
 #include "serve_mhd.h"
@@ -242,6 +243,17 @@ static bool may_come(const server *s, mhd_connection *connection) {
     return !local || by_number || (name == 9 && strncasecmp(host, "localhost", 9) == 0);
 }
 
+// False: the body comes in a form that is not read.
+static bool read_encoding(exchange *x, mhd_connection *connection) {
+    const char *encoding = header(connection, "Content-Encoding");
+    if (!encoding || !*encoding || strcasecmp(encoding, "identity") == 0) return true;
+    x->packed = strcasecmp(encoding, "gzip") == 0 || strcasecmp(encoding, "x-gzip") == 0 ||
+                strcasecmp(encoding, "deflate") == 0;
+    return x->packed ||
+           refuse_request(x, 415, NULL, "Content-Encoding %s is not read, but gzip and deflate",
+                          plain(encoding));
+}
+
 // What can be said before the body is there. False: it has been refused.
 static bool admit(exchange *x, mhd_connection *connection, const char *method, const char *url) {
     const route *allowed;
@@ -272,6 +284,7 @@ static bool admit(exchange *x, mhd_connection *connection, const char *method, c
                               header(connection, "Authorization")
                                   ? "the API key is wrong"
                                   : "an API key is needed: Authorization: Bearer KEY");
+    if (!read_encoding(x, connection)) return false;
     if (atomic_load(&s->stopping)) {
         x->retry_after = 10;
         return refuse_request(x, 503, NULL, "the server is stopping");
@@ -306,8 +319,30 @@ static bool too_deep(const buffer *body) {
     return false;
 }
 
+// Unpacks a body that came compressed. False: it has been refused.
+static bool unpack_body(exchange *x) {
+    z_stream z = {.next_in = (Bytef *)x->body.v, .avail_in = (uInt)x->body.n};
+    buffer out = {0};
+    char piece[16 << 10];
+    int status = inflateInit2(&z, 15 + 32); // of gzip or zlib, as its head says
+    while (status == Z_OK && out.n <= MOST_BODY && !out.failed) {
+        z.next_out = (Bytef *)piece;
+        z.avail_out = sizeof piece;
+        status = inflate(&z, Z_NO_FLUSH);
+        put(&out, piece, sizeof piece - z.avail_out);
+    }
+    inflateEnd(&z);
+    free(x->body.v);
+    x->body = out;
+    if (out.n > MOST_BODY)
+        return refuse_request(x, 413, NULL, "the body is larger than %d MiB", MOST_BODY >> 20);
+    return status == Z_STREAM_END || out.failed ||
+           refuse_request(x, 400, NULL, "the body is no gzip, as Content-Encoding says it is");
+}
+
 static void answer(exchange *x) {
     json_error_t at;
+    if (x->packed && !unpack_body(x)) return;
     if (x->body.failed) {
         refuse_request(x, 503, NULL, "there is no memory for the request");
         return;
@@ -331,7 +366,7 @@ static void answer(exchange *x) {
             return;
         }
     }
-    x->route->answer(x);
+    if (refuse_known(x, x->route->names, x->asked, "")) x->route->answer(x);
 }
 
 static bool declared_too_large(mhd_connection *connection) {

@@ -280,7 +280,7 @@ static void find_best(const float *row, int64_t vocab, double less, ct_engine_ch
     }
 }
 
-static bool read_scores(const model *m, const int32_t *ids, size_t n, double *own,
+static bool read_scores(const model *m, const int32_t *ids, size_t n, double *own, int64_t *rank,
                         ct_engine_choice *best, size_t n_best) {
     CT_SCOPE;
     const int64_t vocab = m->is->vocab;
@@ -292,18 +292,21 @@ static bool read_scores(const model *m, const int32_t *ids, size_t n, double *ow
         for (int64_t v = 0; v < vocab; v++) most = row[v] > most ? row[v] : most;
         for (int64_t v = 0; v < vocab; v++) sum += exp(row[v] - most);
         own[t] = row[ids[t]] - most - log(sum);
+        rank[t] = 1;
+        for (int64_t v = 0; v < vocab; v++) rank[t] += row[v] > row[ids[t]];
         find_best(row, vocab, most + log(sum), best + t * n_best, n_best);
     }
     return row != NULL;
 }
 
-bool read_likely(model *m, const int32_t *ids, size_t n, double *own, ct_engine_choice *best,
-                 size_t n_best, char why[512]) {
+bool read_likely(model *m, const int32_t *ids, size_t n, double *own, int64_t *rank,
+                 ct_engine_choice *best, size_t n_best, char why[512]) {
     if ((double)n * (double)m->is->vocab * sizeof(float) > MOST_SCORES) {
-        snprintf(why, 512, "echo with logprobs: the scores of %zu tokens take more than %d MB", n,
-                 MOST_SCORES >> 20);
+        snprintf(why, 512,
+                 "log-probabilities of the prompt: the scores of %zu tokens take more than %d MB",
+                 n, MOST_SCORES >> 20);
         return false;
     }
     ct_ctx *ctx = begin_reading(m);
-    return end_reading(m, ctx, read_scores(m, ids, n, own, best, n_best), why);
+    return end_reading(m, ctx, read_scores(m, ids, n, own, rank, best, n_best), why);
 }

@@ -160,9 +160,11 @@ static bool read_options(exchange *x, talk *t) {
         {"presence_penalty", FIELD_NUMBER, -2, 2, &given.presence},
         {"frequency_penalty", FIELD_NUMBER, -2, 2, &given.frequency},
         {"num_ctx", FIELD_WHOLE, 1, 1e9, &context},
+        {"repeat_last_n", FIELD_WHOLE, -1, 1e9, &given.window},
     };
     const field own[] = {{"options", FIELD_OBJECT, .out = &options}};
     if (!read_fields(x, x->asked, "", own, 1) ||
+        (options && !refuse_known(x, NAMES_OPTIONS, options, "options.")) ||
         (options && !read_fields(x, options, "options.", fields, sizeof fields / sizeof *fields)) ||
         !read_stops(x, json_object_get(options, "stop"), "options.", w))
         return false;
@@ -173,9 +175,8 @@ static bool read_options(exchange *x, talk *t) {
             "the server starts",
             t->m->name, (long long)t->m->context, context.value);
     if (most.value > 0) w->most = most;
-    settle(s, &given);
     w->n = 1;
-    return true;
+    return settle(x, "options.", s, &given) && read_ends(x, t->m, NULL, w);
 }
 
 // "think": whether to, or how much.
@@ -197,19 +198,11 @@ static bool read_think(exchange *x, talk *t) {
 
 static bool read_shared(exchange *x, talk *t) {
     ct_num top = {0};
-    static const char *const cannot[][2] = {
-        {"format", "what is written is not held to a grammar"},
-        {"images", "the model reads texts alone"},
-        {"suffix", "what is written stands at the end of a text, not between two"},
-        {"template", "the model's own is used, or none, with raw"},
-        {"context", "send the conversation to /api/chat"},
-    };
     const field fields[] = {{"stream", FIELD_FLAG, .out = &t->stream},
                             {"logprobs", FIELD_FLAG, .out = &t->likely},
                             {"top_logprobs", FIELD_WHOLE, 0, MOST_LIKELY, &top}};
     t->stream = true;
-    if (!refuse_given(x, cannot, sizeof cannot / sizeof *cannot) ||
-        !read_fields(x, x->asked, "", fields, 3) || !read_options(x, t) || !read_think(x, t))
+    if (!read_fields(x, x->asked, "", fields, 3) || !read_options(x, t) || !read_think(x, t))
         return false;
     t->is.log_probabilities = t->likely;
     t->is.likely = t->likely ? (int64_t)top.value : 0;
@@ -312,16 +305,37 @@ bool answer_ollama_generate(exchange *x) {
 
 // ------------------------------------------------------------------------------------------ models
 
+// As Ollama's own lists write it: "7B", "134.5M".
+static json_t *parameter_size(int64_t n) {
+    char text[32] = "";
+    const double v = (double)n;
+    if (n >= 1000000000)
+        snprintf(text, sizeof text, "%.1fB", v / 1e9);
+    else if (n >= 1000000)
+        snprintf(text, sizeof text, "%.2fM", v / 1e6);
+    else if (n)
+        snprintf(text, sizeof text, "%.2fK", v / 1e3);
+    return json_string(text);
+}
+
 static json_t *details(const model *m) {
     const size_t n = strlen(m->is->path);
     const bool gguf = n > 5 && strcmp(m->is->path + n - 5, ".gguf") == 0;
-    return json_pack("{s:s, s:s, s:s, s:[s], s:s, s:s}", "parent_model", "", "format",
+    const ct_lm_about about = ct_lm_look(m->is->lm);
+    return json_pack("{s:s, s:s, s:s, s:[s], s:o, s:s}", "parent_model", "", "format",
                      gguf ? "gguf" : "safetensors", "family", m->is->type, "families", m->is->type,
-                     "parameter_size", "", "quantization_level", "");
+                     "parameter_size", parameter_size(about.parameters), "quantization_level",
+                     about.storage);
+}
+
+// Ollama's names have a tag.
+static json_t *tagged_name(const model *m) {
+    return strchr(m->name, ':') ? json_string(m->name) : json_sprintf("%s:latest", m->name);
 }
 
 static json_t *listed(const model *m) {
-    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "name", m->name, "model", m->name, "size",
+    json_t *name = tagged_name(m);
+    return json_pack("{s:O, s:o, s:I, s:s, s:o}", "name", name, "model", name, "size",
                      (json_int_t)m->size, "digest", m->digest, "details", details(m));
 }
 
@@ -350,27 +364,52 @@ bool answer_ollama_ps(exchange *x) {
     return reply_json(x, json_pack("{s:o}", "models", list));
 }
 
-bool answer_ollama_show(exchange *x) {
+static void add_info(json_t *info, const char *family, const char *name, int64_t value) {
     char key[160];
+    snprintf(key, sizeof key, "%.100s.%s", family, name);
+    json_object_set_new(info, key, json_integer((json_int_t)value));
+}
+
+static json_t *model_info(const model *m) {
+    const ct_lm_about about = ct_lm_look(m->is->lm);
+    json_t *info = json_pack("{s:s, s:I}", "general.architecture", m->is->type,
+                             "general.parameter_count", (json_int_t)about.parameters);
+    add_info(info, m->is->type, "context_length", m->context);
+    add_info(info, m->is->type, "embedding_length", about.width);
+    add_info(info, m->is->type, "block_count", about.layers);
+    add_info(info, m->is->type, "vocab_size", about.vocab);
+    return info;
+}
+
+// What generation_config.json has, as the PARAMETER lines of a Modelfile.
+static json_t *parameter_lines(const model *m) {
+    const ct_lm_sampling *s = &m->is->sampling;
+    buffer text = {0};
+    if (s->temperature.given) putf(&text, "temperature %g\n", s->temperature.value);
+    if (s->top_k > 0) putf(&text, "top_k %lld\n", (long long)s->top_k);
+    if (s->top_p.given) putf(&text, "top_p %g\n", s->top_p.value);
+    if (s->min_p > 0) putf(&text, "min_p %g\n", s->min_p);
+    if (s->repetition_penalty.given)
+        putf(&text, "repeat_penalty %g\n", s->repetition_penalty.value);
+    json_t *made = json_text(text.v, text.n);
+    free(text.v);
+    return made;
+}
+
+bool answer_ollama_show(exchange *x) {
     const json_t *name = json_object_get(x->asked, "name"); // of older clients
     if (name && !json_object_get(x->asked, "model"))
         json_object_set(x->asked, "model", json_object_get(x->asked, "name"));
     const model *m = named_model(x, false);
     if (!m) return false;
-    json_t *info = json_pack("{s:s}", "general.architecture", m->is->type);
-    snprintf(key, sizeof key, "%.100s.context_length", m->is->type);
-    json_object_set_new(info, key, json_integer((json_int_t)m->context));
-    snprintf(key, sizeof key, "%.100s.embedding_length", m->is->type);
-    json_object_set_new(info, key, json_integer((json_int_t)m->is->width));
-    snprintf(key, sizeof key, "%.100s.vocab_size", m->is->type);
-    json_object_set_new(info, key, json_integer((json_int_t)m->is->vocab));
-    json_t *can = json_array();
+    json_t *can = json_array(), *modelfile = json_sprintf("FROM %s\n", m->is->path);
     if (m->engine) json_array_append_new(can, json_string("completion"));
     if (m->engine && m->takes_tools) json_array_append_new(can, json_string("tools"));
     if (!m->engine) json_array_append_new(can, json_string("embedding"));
-    return reply_json(x, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "modelfile", "",
-                                   "parameters", "", "template", "", "details", details(m),
-                                   "model_info", info, "capabilities", can, "modified_at",
+    return reply_json(x, json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "modelfile", modelfile,
+                                   "parameters", parameter_lines(m), "template",
+                                   ct_chat_template_text(m->is->chat), "details", details(m),
+                                   "model_info", model_info(m), "capabilities", can, "modified_at",
                                    date(m->changed, 0)));
 }
 

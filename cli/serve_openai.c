@@ -19,6 +19,7 @@ typedef struct talk {
     given_prompt prompts[MOST_PROMPTS];
     size_t n_prompts;
     buffer echoes[MOST_PROMPTS];
+    json_t *prompt_logprobs[MOST_PROMPTS]; // vLLM's; NULL: not asked for
     buffer *out;
     bool over;
 } talk;
@@ -32,6 +33,7 @@ static void free_talk(void *state) {
     for (size_t i = 0; i < MOST_PROMPTS; i++) {
         free_ids(&t->encodings[i]);
         free(t->echoes[i].v);
+        json_decref(t->prompt_logprobs[i]);
     }
     free(t);
 }
@@ -130,6 +132,8 @@ static json_t *choice_object(const talk *t, choice *c) {
     put(&all, c->content.v ? c->content.v : "", c->content.n);
     json_object_set_new(made, "text", json_text(all.v, all.n));
     free(all.v);
+    if (t->is.prompt_likely.given)
+        json_object_set(made, "prompt_logprobs", t->prompt_logprobs[c->index / t->w->each]);
     return made;
 }
 
@@ -143,6 +147,8 @@ static bool reply_whole(exchange *x, talk *t) {
         json_array_append_new(choices, choice_object(t, &t->w->choices[i]));
     json_t *made = head(t, t->chat ? "chat.completion" : "text_completion", choices);
     json_object_set_new(made, "usage", usage_object(t));
+    if (t->chat && t->is.prompt_likely.given)
+        json_object_set(made, "prompt_logprobs", t->prompt_logprobs[0]);
     return reply_json(x, made);
 }
 
@@ -259,9 +265,19 @@ static bool echo_likely(exchange *x, talk *t) {
     return true;
 }
 
+static bool add_prompt_logprobs(exchange *x, talk *t) {
+    char why[512];
+    for (size_t i = 0; t->is.prompt_likely.given && i < t->n_prompts; i++) {
+        t->prompt_logprobs[i] =
+            make_prompt_logprobs(t->w, &t->prompts[i], (size_t)t->is.prompt_likely.value, why);
+        if (!t->prompt_logprobs[i]) return refuse_request(x, 400, "prompt_logprobs", "%s", why);
+    }
+    return true;
+}
+
 static bool answer_talk(exchange *x, talk *t) {
     t->w = start_writing(x, t->m, &t->is, t->prompts, t->n_prompts);
-    const bool begun = t->w && echo_likely(x, t);
+    const bool begun = t->w && echo_likely(x, t) && add_prompt_logprobs(x, t);
     if (begun && t->stream) return reply_stream(x, "text/event-stream", next_piece, free_talk, t);
     const bool ok = begun && reply_whole(x, t);
     free_talk(t);
@@ -273,8 +289,13 @@ static bool read_stream(exchange *x, talk *t) {
     const field fields[] = {{"stream", FIELD_FLAG, .out = &t->stream},
                             {"stream_options", FIELD_OBJECT, .out = &options}};
     const field usage[] = {{"include_usage", FIELD_FLAG, .out = &t->usage}};
-    return read_fields(x, x->asked, "", fields, 2) &&
-           (!options || read_fields(x, options, "stream_options.", usage, 1));
+    const field scores[] = {{"prompt_logprobs", FIELD_WHOLE, 0, MOST_LIKELY, &t->is.prompt_likely}};
+    if (!read_fields(x, x->asked, "", fields, 2) || !read_fields(x, x->asked, "", scores, 1) ||
+        (options && !read_fields(x, options, "stream_options.", usage, 1)))
+        return false;
+    return !t->stream || !t->is.prompt_likely.given ||
+           refuse_request(x, 400, "prompt_logprobs",
+                          "prompt_logprobs come with a whole answer, not with a stream");
 }
 
 // What cannot be had is refused, where leaving it out would change what the answer means.
@@ -292,8 +313,6 @@ static bool read_form(exchange *x) {
             "response_format: %s cannot be promised: what is written is not held to "
             "a grammar; only text can",
             plain(type));
-    if (json_is_array(json_object_get(x->asked, "functions")))
-        return refuse_request(x, 400, "functions", "functions: they are called tools by now");
     return true;
 }
 
@@ -301,17 +320,28 @@ static bool read_chat(exchange *x, talk *t) {
     ct_num top = {0};
     json_t *messages = NULL, *tools = NULL, *variables = NULL;
     const char *effort = NULL;
+    bool parallel = true, answers = true;
     const field fields[] = {{"messages", FIELD_LIST, .out = &messages},
                             {"tools", FIELD_LIST, .out = &tools},
                             {"logprobs", FIELD_FLAG, .out = &t->likely},
                             {"top_logprobs", FIELD_WHOLE, 0, MOST_LIKELY, &top},
                             {"reasoning_effort", FIELD_TEXT, .out = &effort},
-                            {"chat_template_kwargs", FIELD_OBJECT, .out = &variables}};
+                            {"chat_template_kwargs", FIELD_OBJECT, .out = &variables},
+                            {"parallel_tool_calls", FIELD_FLAG, .out = &parallel},
+                            {"add_generation_prompt", FIELD_FLAG, .out = &answers},
+                            {"continue_final_message", FIELD_FLAG, .out = &t->c.continues},
+                            {"add_special_tokens", FIELD_FLAG, .out = &t->c.adds_special}};
     if (!read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields) ||
         !read_stream(x, t) || !read_form(x) || !read_wanted(x, t->m, &t->is, "max_tokens"))
         return false;
     if (top.value > 0 && !t->likely)
         return refuse_request(x, 400, "top_logprobs", "top_logprobs needs logprobs to be true");
+    if (t->c.continues && json_is_true(json_object_get(x->asked, "add_generation_prompt")))
+        return refuse_request(
+            x, 400, "continue_final_message",
+            "continue_final_message and add_generation_prompt exclude each other");
+    t->c.ends_open = !answers;
+    t->is.one_call = !parallel;
     t->is.log_probabilities = t->likely;
     t->is.likely = (int64_t)top.value;
     t->is.split = true;
@@ -337,7 +367,7 @@ bool answer_chat(exchange *x) {
 
 // ------------------------------------------------------------------------------------- completions
 
-static bool read_prompt(exchange *x, talk *t, json_t *value) {
+static bool read_prompt(exchange *x, talk *t, json_t *value, bool add_special) {
     if (t->n_prompts == MOST_PROMPTS)
         return refuse_request(x, 400, "prompt", "prompt: there are more than %d", MOST_PROMPTS);
     id_list *e = &t->encodings[t->n_prompts];
@@ -345,7 +375,7 @@ static bool read_prompt(exchange *x, talk *t, json_t *value) {
     if (json_is_string(value)) {
         const char *text = json_string_value(value);
         const size_t n = json_string_length(value);
-        if (!encode(t->m, text, n, true, e)) return refuse_failed(x, 400, "prompt");
+        if (!encode(t->m, text, n, add_special, e)) return refuse_failed(x, 400, "prompt");
         if (t->echo) put(echo, text, n);
     } else if (json_is_array(value)) {
         if (!read_ids(x, t->m, value, "prompt", e)) return false;
@@ -367,22 +397,18 @@ static bool read_prompt(exchange *x, talk *t, json_t *value) {
 
 static bool read_completion(exchange *x, talk *t) {
     ct_num likely = {0}, best = {0};
-    const char *suffix = NULL;
+    bool add_special = true;
     json_t *prompt = json_object_get(x->asked, "prompt"), *one;
     size_t i;
     const field fields[] = {{"logprobs", FIELD_WHOLE, 0, MOST_LIKELY, &likely},
                             {"echo", FIELD_FLAG, .out = &t->echo},
                             {"best_of", FIELD_WHOLE, 1, 64, &best},
-                            {"suffix", FIELD_TEXT, .out = &suffix}};
+                            {"add_special_tokens", FIELD_FLAG, .out = &add_special}};
     t->is.most = CT_F(16); // OpenAI's
     if (!read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields)) return false;
     t->is.may_be_none = t->echo; // the prompt's log-probabilities alone
     if (!read_stream(x, t) || !read_form(x) || !read_wanted(x, t->m, &t->is, "max_tokens"))
         return false;
-    if (suffix && *suffix)
-        return refuse_request(x, 400, "suffix",
-                              "suffix: what is written stands at the end of a text, "
-                              "not between two");
     if (best.given && (int64_t)best.value != t->is.n)
         return refuse_request(x, 400, "best_of",
                               "best_of: all n texts are told; it must be n, %lld, or "
@@ -391,10 +417,11 @@ static bool read_completion(exchange *x, talk *t) {
     t->likely = t->is.log_probabilities = likely.given;
     t->is.likely = (int64_t)likely.value;
     const json_t *first = json_array_get(prompt, 0);
-    if (!json_is_array(prompt) || json_is_integer(first)) return read_prompt(x, t, prompt);
+    if (!json_is_array(prompt) || json_is_integer(first))
+        return read_prompt(x, t, prompt, add_special);
     if (!first) return refuse_request(x, 400, "prompt", "prompt: the list is empty");
     json_array_foreach(prompt, i, one) {
-        if (!read_prompt(x, t, one)) return false;
+        if (!read_prompt(x, t, one, add_special)) return false;
     }
     return true;
 }

@@ -329,24 +329,20 @@ static bool read_response_tools(exchange *x, response *r, json_t *tools) {
 static bool read_response(exchange *x, response *r) {
     const char *instructions = NULL, *type = "text", *effort = NULL;
     json_t *tools = NULL, *text = NULL, *format = NULL, *variables = NULL, *reasoning = NULL;
-    static const char *const cannot[][2] = {
-        {"previous_response_id", "responses are not stored; send the items again"},
-        {"conversation", "conversations are not stored; send the items again"},
-        {"prompt", "prompts are not stored; send instructions and input"},
-        {"background", "responses are not stored; the answer comes with the request"},
-    };
+    bool parallel = true;
     const field fields[] = {{"instructions", FIELD_TEXT, .out = &instructions},
                             {"stream", FIELD_FLAG, .out = &r->stream},
                             {"tools", FIELD_LIST, .out = &tools},
                             {"text", FIELD_OBJECT, .out = &text},
                             {"reasoning", FIELD_OBJECT, .out = &reasoning},
+                            {"parallel_tool_calls", FIELD_FLAG, .out = &parallel},
                             {"chat_template_kwargs", FIELD_OBJECT, .out = &variables}};
     const field texts[] = {{"format", FIELD_OBJECT, .out = &format}};
     const field formats[] = {{"type", FIELD_TEXT, .out = &type}};
     const field efforts[] = {{"effort", FIELD_TEXT, .out = &effort}};
-    if (!refuse_given(x, cannot, sizeof cannot / sizeof *cannot) ||
-        !read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields) ||
-        (text && !read_fields(x, text, "text.", texts, 1)) ||
+    if (!read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields) ||
+        (text && (!refuse_known(x, NAMES_RESPONSES, text, "text.") ||
+                  !read_fields(x, text, "text.", texts, 1))) ||
         (format && !read_fields(x, format, "text.format.", formats, 1)) ||
         (reasoning && !read_fields(x, reasoning, "reasoning.", efforts, 1)) ||
         !read_wanted(x, r->m, &r->is, "max_output_tokens"))
@@ -358,6 +354,7 @@ static bool read_response(exchange *x, response *r) {
             "grammar; only text can",
             plain(type));
     r->is.n = 1;
+    r->is.one_call = !parallel;
     r->is.split = true;
     r->c.variables = variables ? json_copy(variables) : json_object();
     if (effort) json_object_set_new(r->c.variables, "reasoning_effort", json_string(effort));

@@ -4,21 +4,39 @@
 
 #include "serve.h"
 
+// A piece that is no UTF-8 is told by its bytes.
+static json_t *piece_object(ct_decoder *d, int32_t id) {
+    size_t n = 0;
+    const char *text = d ? ct_decoder_bytes(d, &id, 1, &n) : NULL;
+    json_t *piece = json_stringn(text ? text : "", n);
+    if (!text) ct_error_clear();
+    if (!piece) {
+        piece = json_array();
+        for (size_t i = 0; i < n; i++)
+            json_array_append_new(piece, json_integer((unsigned char)text[i]));
+    }
+    return json_pack("{s:i, s:o}", "id", (int)id, "piece", piece);
+}
+
 bool answer_tokenize(exchange *x) {
-    bool special = false;
+    bool special = false, pieces = false;
     const char *content = NULL, *prompt = NULL;
     const field fields[] = {{"content", FIELD_TEXT, .out = &content},
                             {"prompt", FIELD_TEXT, .out = &prompt},
                             {"add_special", FIELD_FLAG, .out = &special},
-                            {"add_special_tokens", FIELD_FLAG, .out = &special}};
+                            {"add_special_tokens", FIELD_FLAG, .out = &special},
+                            {"with_pieces", FIELD_FLAG, .out = &pieces}};
     model *m = named_model(x, false);
     id_list e = {0};
-    if (!m || !read_fields(x, x->asked, "", fields, 4)) return false;
+    if (!m || !read_fields(x, x->asked, "", fields, 5)) return false;
     const char *text = content ? content : prompt;
     if (!text) return refuse_request(x, 400, "content", "content must be a string, not missing");
     if (!encode(m, text, strlen(text), special, &e)) return refuse_failed(x, 400, "content");
     json_t *list = json_array();
-    for (size_t i = 0; i < e.n; i++) json_array_append_new(list, json_integer(e.ids[i]));
+    ct_decoder *d = pieces ? ct_decoder_new_at(m->is->tokenizer, false, (ct_loc){0}) : NULL;
+    for (size_t i = 0; i < e.n; i++)
+        json_array_append_new(list, pieces ? piece_object(d, e.ids[i]) : json_integer(e.ids[i]));
+    ct_decoder_free(d);
     const json_int_t n = (json_int_t)e.n;
     free_ids(&e);
     return reply_json(x, json_pack("{s:o, s:I, s:I}", "tokens", list, "count", n, "max_model_len",

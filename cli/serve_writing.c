@@ -57,7 +57,7 @@ static bool hear_token(const ct_engine_token *t, void *user) {
 
 static void hear_end(const ct_engine_result *r, void *user) {
     event e = {.is_end = true, .result = *r, .n = r->text_n};
-    snprintf(e.why, sizeof e.why, "%s", r->why ? r->why : "");
+    snprintf(e.why, sizeof e.why, "%s", r->why ? r->why : r->stop ? r->stop : "");
     push(user, e, NULL, r->text);
 }
 
@@ -66,10 +66,10 @@ static void hear_end(const ct_engine_result *r, void *user) {
 static bool make_choices(writing *w, const wanted *is, size_t prompts) {
     w->each = (size_t)is->n;
     w->choices = calloc(w->each * prompts, sizeof *w->choices);
-    w->decoder = is->log_probabilities
-                     ? ct_decoder_new_at(w->model->is->tokenizer, false, (ct_loc){0})
-                     : NULL;
-    if (!w->choices || (is->log_probabilities && !w->decoder)) return false;
+    const bool shows_tokens = is->log_probabilities || is->prompt_likely.given;
+    w->decoder =
+        shows_tokens ? ct_decoder_new_at(w->model->is->tokenizer, false, (ct_loc){0}) : NULL;
+    if (!w->choices || (shows_tokens && !w->decoder)) return false;
     w->n = w->each * prompts;
     for (size_t i = 0; i < w->n; i++) {
         w->choices[i].of = w;
@@ -89,19 +89,18 @@ static bool make_parser(choice *c, const wanted *is, const given_prompt *p) {
 }
 
 static bool add_choice(writing *w, choice *c, const wanted *is, const given_prompt *p) {
-    const ct_pretrained *m = w->model->is;
     ct_engine_request r = {.prompt = p->ids,
                            .n_prompt = p->n,
                            .most = (int64_t)is->most.value,
-                           .ends = m->ends,
-                           .n_ends = m->n_ends,
+                           .ends = is->ends,
+                           .n_ends = is->n_ends,
                            .stops = is->stops,
                            .n_stops = is->n_stops,
                            .sampling = is->sampling,
                            .likely = is->likely,
                            .log_probabilities = is->log_probabilities,
-                           .keep_special = c->parser != NULL, // marks of calls and reasoning
-
+                           // Marks of calls and reasoning are special tokens.
+                           .keep_special = c->parser != NULL || is->shows_special,
                            .token = hear_token,
                            .done = hear_end,
                            .user = c};
@@ -137,6 +136,8 @@ writing *start_writing(exchange *x, model *m, const wanted *is, const given_prom
         return NULL;
     }
     w->model = m;
+    w->one_call = is->one_call;
+    w->tells_ids = is->tells_ids;
     w->began = seconds_now();
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->come, NULL);
@@ -185,6 +186,7 @@ static void free_choice(choice *c) {
     free(c->content.v);
     free(c->reasoning.v);
     json_decref(c->likely);
+    json_decref(c->ids);
 }
 
 void free_writing(writing *w) {
@@ -231,6 +233,8 @@ static bool begin_call(choice *c, const char *name, size_t n) {
 static bool hear_part(const ct_chat_part *p, void *user) {
     static const part_kind kinds[] = {PART_CONTENT, PART_REASONING, PART_CALL, PART_ARGUMENTS};
     choice *c = user;
+    const bool of_call = p->kind == CT_CHAT_CALL || p->kind == CT_CHAT_ARGUMENTS;
+    if (of_call && c->of->one_call && p->call > 0) return true;
     if (p->kind == CT_CHAT_TEXT) put(&c->content, p->text, p->n);
     if (p->kind == CT_CHAT_REASONING) put(&c->reasoning, p->text, p->n);
     if (p->kind == CT_CHAT_CALL && !begin_call(c, p->text, p->n)) return false;
@@ -252,32 +256,44 @@ static void take_text(choice *c, const char *text, size_t n, bool is_end) {
     ct_error_clear();
 }
 
-// A token alone may have lost its blank, which decoders take from the beginning of a text: it stands behind another.
+typedef const char *(*decode_fn)(ct_decoder *d, const int32_t *ids, size_t count, size_t *n);
+
+// What a token adds to the one before it: alone it may have lost its blank, which decoders take from the beginning of
+// a text. Valid until the decoder's next call.
+static const char *token_part(const writing *w, decode_fn decode, int32_t token, int32_t before,
+                              size_t *n) {
+    size_t skip;
+    if (!decode(w->decoder, &before, 1, &skip)) skip = 0;
+    const char *text = decode(w->decoder, (int32_t[]){before, token}, 2, n);
+    if (text && *n >= skip) {
+        *n -= skip;
+        return text + skip;
+    }
+    text = decode(w->decoder, &token, 1, n);
+    if (text) return text;
+    ct_error_clear();
+    *n = 0;
+    return "";
+}
+
+// Bytes of all tokens join to the text's own, also where a token has a part of a character.
 static json_t *token_text(const writing *w, int32_t token, int32_t before, json_t **bytes) {
-    size_t n, m;
-    const char *alone = ct_decoder_all(w->decoder, &before, 1, &m);
-    const size_t skip = alone ? m : 0;
-    const char *text = ct_decoder_all(w->decoder, (int32_t[]){before, token}, 2, &n);
-    if (!text || n < skip)
-        text = ct_decoder_all(w->decoder, &token, 1, &n);
-    else
-        text += skip, n -= skip;
-    if (!text) ct_error_clear(), text = "", n = 0;
+    size_t n;
+    const char *part = token_part(w, ct_decoder_bytes, token, before, &n);
     *bytes = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(*bytes, json_integer((unsigned char)text[i]));
-    if (strstr(text, "\xef\xbf\xbd")) { // a part of a character: which bytes it is cannot be said
-        json_decref(*bytes);
-        *bytes = json_null();
-    }
-    return json_text(text, n);
+        json_array_append_new(*bytes, json_integer((unsigned char)part[i]));
+    part = token_part(w, ct_decoder_all, token, before, &n);
+    return json_text(part, n);
 }
 
 static json_t *likely_one(const writing *w, int32_t token, double log_probability, int32_t before) {
     json_t *bytes, *text = token_text(w, token, before, &bytes);
     // JSON has no infinity.
     const double shown_as = log_probability > -9999 ? log_probability : -9999;
-    return json_pack("{s:o, s:f, s:o}", "token", text, "logprob", shown_as, "bytes", bytes);
+    json_t *made = json_pack("{s:o, s:f, s:o}", "token", text, "logprob", shown_as, "bytes", bytes);
+    if (w->tells_ids) json_object_set_new(made, "id", json_integer(token));
+    return made;
 }
 
 static void add_likely(choice *c, const event *e) {
@@ -291,32 +307,82 @@ static void add_likely(choice *c, const event *e) {
     json_array_append_new(c->likely, one);
 }
 
-bool add_prompt_likely(choice *c, const given_prompt *p, size_t n_best, char why[512]) {
-    const writing *w = c->of;
-    double *own = calloc(p->n, sizeof *own);
-    ct_engine_choice *best = calloc(p->n * n_best + 1, sizeof *best);
+// Log-probabilities of a prompt (n tokens), the rank of each token and its n_best rivals.
+typedef struct prompt_likely {
+    double *own;
+    int64_t *rank;
+    ct_engine_choice *best;
+} prompt_likely;
+
+static bool read_prompt_likely(model *m, const given_prompt *p, size_t n_best, prompt_likely *to,
+                               char why[512]) {
+    to->own = calloc(p->n, sizeof *to->own);
+    to->rank = calloc(p->n, sizeof *to->rank);
+    to->best = calloc(p->n * n_best + 1, sizeof *to->best);
     snprintf(why, 512, "there is no memory for the logprobs of the prompt");
-    const bool ok = own && best && read_likely(w->model, p->ids, p->n, own, best, n_best, why);
+    return to->own && to->rank && to->best &&
+           read_likely(m, p->ids, p->n, to->own, to->rank, to->best, n_best, why);
+}
+
+static void free_prompt_likely(prompt_likely *of) {
+    free(of->own);
+    free(of->rank);
+    free(of->best);
+}
+
+bool add_prompt_likely(choice *c, const given_prompt *p, size_t n_best, char why[512]) {
+    prompt_likely read = {0};
+    const bool ok = read_prompt_likely(c->of->model, p, n_best, &read, why);
     for (size_t i = 0; ok && i < p->n; i++) {
         const event e = {.token = p->ids[i],
-                         .log_probability = own[i],
+                         .log_probability = read.own[i],
                          .n_top = n_best,
-                         .top = best + i * n_best};
+                         .top = read.best + i * n_best};
         add_likely(c, &e);
         if (i) continue;
         json_t *first = json_array_get(c->likely, json_array_size(c->likely) - 1);
         json_object_set_new(first, "logprob", json_null()); // nothing stands before it
         json_object_set_new(first, "top_logprobs", json_null());
     }
-    free(own);
-    free(best);
+    free_prompt_likely(&read);
     return ok;
+}
+
+static void add_ranked(const writing *w, json_t *to, int32_t token, double log_probability,
+                       int64_t rank) {
+    char key[16];
+    json_t *bytes, *text = token_text(w, token, w->model->anchor, &bytes);
+    json_decref(bytes);
+    snprintf(key, sizeof key, "%d", (int)token);
+    json_object_set_new(to, key,
+                        json_pack("{s:f, s:I, s:o}", "logprob",
+                                  log_probability > -9999 ? log_probability : -9999, "rank",
+                                  (json_int_t)rank, "decoded_token", text));
+}
+
+json_t *make_prompt_logprobs(writing *w, const given_prompt *p, size_t n_best, char why[512]) {
+    prompt_likely read = {0};
+    json_t *list = NULL;
+    if (read_prompt_likely(w->model, p, n_best, &read, why)) list = json_pack("[n]");
+    for (size_t i = 1; list && i < p->n; i++) {
+        json_t *one = json_object();
+        add_ranked(w, one, p->ids[i], read.own[i], read.rank[i]);
+        for (size_t k = 0; k < n_best; k++) {
+            const ct_engine_choice *best = &read.best[i * n_best + k];
+            if (best->token != p->ids[i])
+                add_ranked(w, one, best->token, best->log_probability, (int64_t)k + 1);
+        }
+        json_array_append_new(list, one);
+    }
+    free_prompt_likely(&read);
+    return list;
 }
 
 static void end_choice(choice *c, const event *e) {
     const ct_engine_result *r = &e->result;
     c->over = true;
     c->end = r->end;
+    c->by_word = r->stop != NULL;
     c->prompt = r->prompt;
     c->cached = r->cached;
     c->written = r->written;
@@ -346,6 +412,10 @@ bool go_on(writing *w) {
     if (!e) return false;
     choice *c = e->of;
     if (!e->is_end && c->likely) add_likely(c, e);
+    if (!e->is_end && w->tells_ids) {
+        if (!c->ids) c->ids = json_array();
+        json_array_append_new(c->ids, json_integer(e->token));
+    }
     const size_t reasoning = c->reasoning.n, content = c->content.n, calls = c->n_calls;
     c->since += !e->is_end;
     take_text(c, e->text, e->n, e->is_end);

@@ -193,6 +193,8 @@ typedef struct ct_lm_about {
     bool scores; // has logits; false: its file holds no output layer (BertModel)
     // Classes of texts that it tells apart, by ct_lm_classify (cotan/embed.h); 0: it does not.
     int64_t labels;
+    int64_t parameters;  // numbers that its files hold
+    const char *storage; // how most of them are stored: "F32", "BF16", "Q4_K" ...; "": in no file
 } ct_lm_about;
 CT_API ct_lm_about ct_lm_look(const ct_lm *lm); // all zero of NULL
 // Writes config.json and model.safetensors into the folder, with the names that the model came with. Its tokenizer, chat

@@ -133,6 +133,9 @@ CT_API ct_decoder *ct_decoder_new_at(const ct_tokenizer *tokenizer, bool skip_sp
 CT_API void ct_decoder_free(ct_decoder *decoder); // NULL: nothing
 // The text of all these tokens.
 CT_API const char *ct_decoder_all(ct_decoder *decoder, const int32_t *ids, size_t count, size_t *n);
+// Their bytes: a part of a character, which ct_decoder_all shows as U+FFFD, stays as it is. No zero byte ends them.
+CT_API const char *ct_decoder_bytes(ct_decoder *decoder, const int32_t *ids, size_t count,
+                                    size_t *n);
 // As they come: what one more token adds, in whole characters; "" while one is incomplete.
 CT_API const char *ct_decoder_next(ct_decoder *decoder, int32_t id, size_t *n);
 // What has been held back, if anything; the next token begins a new text.

@@ -526,6 +526,35 @@ static int64_t usual_context(const ct_spec *s) {
     return before && before < most ? before : most;
 }
 
+static int64_t count_parameters(const ct_weights *files) {
+    int64_t all = 0;
+    for (size_t i = 0; files && i < files->n; i++) {
+        int64_t n = 1;
+        for (size_t k = 0; k < files->entries[i].rank; k++) n *= files->entries[i].dim[k];
+        all += n;
+    }
+    return all;
+}
+
+// The element type that has the most bytes of the files.
+static const char *main_storage(const ct_weights *files) {
+    struct {
+        const char *kind;
+        uint64_t bytes;
+    } all[64] = {{"", 0}};
+    size_t n = 1, best = 0;
+    for (size_t i = 0; files && i < files->n; i++) {
+        const char *kind = files->entries[i].kind ? files->entries[i].kind : "";
+        size_t at = 0;
+        while (at < n && strcmp(all[at].kind, kind) != 0) at++;
+        if (at == sizeof all / sizeof *all) continue;
+        if (at == n) all[n++].kind = kind;
+        all[at].bytes += files->entries[i].bytes;
+        if (all[at].bytes > all[best].bytes) best = at;
+    }
+    return all[best].kind;
+}
+
 ct_lm_about ct_lm_look(const ct_lm *lm) {
     if (!lm) return (ct_lm_about){0};
     const ct_spec *s = &lm->spec;
@@ -538,7 +567,9 @@ ct_lm_about ct_lm_look(const ct_lm *lm) {
                          .writes = !s->bidirectional && !lm->reader && !lm->headless,
                          .pairs = lm->reader,
                          .scores = !lm->headless,
-                         .labels = lm->labels};
+                         .labels = lm->labels,
+                         .parameters = count_parameters(lm->files),
+                         .storage = main_storage(lm->files)};
 }
 
 // -------------------------------------------------------------------------------------------- running

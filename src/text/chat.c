@@ -49,6 +49,12 @@ void ct_chat_template_free(ct_chat_template *chat) {
     ct__free(chat);
 }
 
+const char *ct_chat_template_text(const ct_chat_template *chat) {
+    for (size_t i = 0; chat && i < chat->n; i++)
+        if (strcmp(chat->of[i].name, "default") == 0) return chat->of[i].text;
+    return chat && chat->n ? chat->of[0].text : "";
+}
+
 bool ct__chat_says(const ct_chat_template *chat, const char *mark) {
     for (size_t i = 0; i < chat->n; i++)
         if (strstr(chat->of[i].text, mark)) return true;

@@ -64,8 +64,12 @@ static bool fuse(ct_words *words, const char *between) {
     return word(words, all, (size_t)(to - all));
 }
 
-// Bytes that may be no UTF-8, with U+FFFD for what is none.
+// Bytes that may be no UTF-8, with U+FFFD for what is none, unless the words are raw.
 static bool mend(ct_words *words, const char *s, size_t n) {
+    if (words->raw) {
+        const char *same = keep(words, s, n);
+        return same && word(words, same, n);
+    }
     char *out = ct__arena(&words->arena, 3 * n + 1), *to = out;
     if (!out) return false;
     for (size_t i = 0; i < n;) {
@@ -119,7 +123,7 @@ static int byte_of(ct_word x) { // of <0x41>; -1: it is another token
 
 // Runs of <0x..> are characters, or each U+FFFD where all together are no UTF-8; or where they are none alone.
 static bool byte_fallback(ct_words *words, bool each_alone) {
-    ct_words out = {.arena = words->arena};
+    ct_words out = {.arena = words->arena, .raw = words->raw};
     bool ok = true;
     for (size_t i = 0; i < words->n && ok;) {
         size_t n = 0;
@@ -132,7 +136,7 @@ static bool byte_fallback(ct_words *words, bool each_alone) {
         char *bytes = ct__arena(&out.arena, n + 1);
         ok = bytes != NULL;
         for (size_t k = 0; k < n && ok; k++) bytes[k] = (char)byte_of(words->v[i + k]);
-        if (ok && (each_alone || ct__utf8_bad(bytes, n) == n))
+        if (ok && (each_alone || words->raw || ct__utf8_bad(bytes, n) == n))
             ok = mend(&out, bytes, n);
         else
             for (size_t k = 0; k < n && ok; k++) ok = word(&out, "\xef\xbf\xbd", 3);

@@ -115,6 +115,7 @@ typedef struct ct_words {
     ct_word *v;
     size_t n, cap;
     ct_arena arena; // of what steps write
+    bool raw;       // bytes that are no UTF-8 stay as they are
 } ct_words;
 bool ct__decode_step(const ct_step *step, ct_words *words, ct_matcher *m, ct_hits *matches,
                      ct_err *err);

@@ -534,13 +534,24 @@ static ct_ctx *decoder_ctx(ct_decoder *d, const char *op, size_t *n) {
     return ctx;
 }
 
+static const char *decode_all(ct_decoder *d, const char *op, const int32_t *ids, size_t count,
+                              bool raw, size_t *n) {
+    ct_ctx *ctx = decoder_ctx(d, op, n);
+    if (!ctx || (count && !ct__given(ctx, ids, d->here, op, "the list of ids"))) return NULL;
+    d->words.raw = raw;
+    const bool ok = decode(d, ids, count, &d->shown, &ctx->err);
+    d->words.raw = false;
+    if (!ok) return NULL;
+    if (n) *n = d->shown.n;
+    return d->shown.s;
+}
+
 const char *ct_decoder_all(ct_decoder *decoder, const int32_t *ids, size_t count, size_t *n) {
-    ct_ctx *ctx = decoder_ctx(decoder, "decoder_all", n);
-    if (!ctx || (count && !ct__given(ctx, ids, decoder->here, "decoder_all", "the list of ids")))
-        return NULL;
-    if (!decode(decoder, ids, count, &decoder->shown, &ctx->err)) return NULL;
-    if (n) *n = decoder->shown.n;
-    return decoder->shown.s;
+    return decode_all(decoder, "decoder_all", ids, count, false, n);
+}
+
+const char *ct_decoder_bytes(ct_decoder *decoder, const int32_t *ids, size_t count, size_t *n) {
+    return decode_all(decoder, "decoder_bytes", ids, count, true, n);
 }
 
 static bool is_whole(const ct_text *text) {

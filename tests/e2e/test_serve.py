@@ -249,7 +249,7 @@ def test_ollama(server):
     raw = server.say("/api/generate", prompt="<user>fox</user><assistant>", raw=True, stream=False, options=body["options"])
     assert raw["response"] == whole["message"]["content"]
     assert server.say("/api/generate", prompt="", stream=False)["done_reason"] == "load"
-    assert server.ask("/api/tags")[1]["models"][0]["name"] == "small" and server.ask("/api/version")[1]["version"]
+    assert server.ask("/api/tags")[1]["models"][0]["name"] == "small:latest" and server.ask("/api/version")[1]["version"]
     assert server.say("/api/show", model="small:latest")["model_info"]["llama.context_length"] == 512
     assert server.say("/api/show", model="small")["capabilities"] == ["completion", "tools"]
     assert server.refused("/api/create", {"model": "x"}) == (
@@ -294,8 +294,8 @@ WRONG = [
     (CHAT, {"repetition_penalty": 0}, 400, "repetition_penalty must be a number from 0.01 to 100, not 0"),
     (CHAT, {"presence_penalty": 3}, 400, "presence_penalty must be a number from -2 to 2, not 3"),
     (CHAT, {"frequency_penalty": []}, 400, "frequency_penalty must be a number from -2 to 2, not []"),
-    (CHAT, {"max_tokens": 0}, 400, "max_tokens must be a whole number from 1 to 1000000000, not 0"),
-    (CHAT, {"max_completion_tokens": True}, 400, "max_completion_tokens must be a whole number from 1 to 1000000000, not true"),
+    (CHAT, {"max_tokens": 0}, 400, "max_tokens must be a whole number from 1 to 1000000000, or -1, not 0"),
+    (CHAT, {"max_completion_tokens": True}, 400, "max_completion_tokens must be a whole number from 1 to 1000000000, or -1, not true"),
     (CHAT, {"n": 65}, 400, "n must be a whole number from 1 to 64, not 65"),
     (CHAT, {"seed": "x"}, 400, 'seed must be a whole number from -9223372036854775808 to 9223372036854775807, not "x"'),
     (CHAT, {"seed": 1.5}, 400, "seed must be a whole number from -9223372036854775808 to 9223372036854775807, not 1.5"),
@@ -314,7 +314,23 @@ WRONG = [
     (CHAT, {"logprobs": 1}, 400, "logprobs must be true or false, not 1"),
     (CHAT, {"logprobs": True, "top_logprobs": 21}, 400, "top_logprobs must be a whole number from 0 to 20, not 21"),
     (CHAT, {"top_logprobs": 2}, 400, "top_logprobs needs logprobs to be true"),
-    (CHAT, {"logit_bias": []}, 400, "logit_bias must be an object, not []"),
+    (CHAT, {"logit_bias": 3}, 400, "logit_bias must be an object, not 3"),
+    (CHAT, {"logit_bias": [[300, 1]]}, 400, "logit_bias has numbers of tokens, from 0 to 299, not 300"),
+    (CHAT, {"logit_bias": [["fox", 1]]}, 400, 'logit_bias has numbers of tokens, from 0 to 299, not "fox"'),
+    (CHAT, {"logit_bias": [[3, 101]]}, 400, "logit_bias.3 must be a number from -100 to 100, not 101"),
+    (CHAT, {"stop_token_ids": [300]}, 400, "stop_token_ids has tokens, from 0 to 299, not 300"),
+    (CHAT, {"stop_token_ids": [1] * 17}, 400, "stop_token_ids must be a list of at most 16 tokens, not [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"),
+    (CHAT, {"repeat_last_n": 64, "repeat_penalty": 1.1}, 400,
+     "repeat_last_n: penalties count all tokens of the text, not the last 64; -1 says so"),
+    (CHAT, {"prompt_logprobs": 1, "stream": True}, 400, "prompt_logprobs come with a whole answer, not with a stream"),
+    (CHAT, {"continue_final_message": True, "add_generation_prompt": True}, 400,
+     "continue_final_message and add_generation_prompt exclude each other"),
+    (CHAT, {"continue_final_message": True, "messages": [{"role": "user", "content": ""}]}, 400,
+     "continue_final_message: the chat template does not show the last message, or it is empty"),
+    (CHAT, {"tools": [{"type": "function", "function": {"name": "a"}}], "tool_choice": "required"}, 400,
+     "tool_choice: required: a call cannot be forced; auto leaves it to the model"),
+    (CHAT, {"tools": [{"type": "function", "function": {"name": "a"}}], "tool_choice": {"type": "function", "function": {"name": "a"}}}, 400,
+     "tool_choice: a: a call cannot be forced; auto leaves it to the model"),
     (CHAT, {"logit_bias": {"300": 1}}, 400, 'logit_bias has numbers of tokens, from 0 to 299, not "300"'),
     (CHAT, {"logit_bias": {"3": 101}}, 400, "logit_bias.3 must be a number from -100 to 100, not 101"),
     (CHAT, {"chat_template_kwargs": 3}, 400, "chat_template_kwargs must be an object, not 3"),
@@ -324,7 +340,6 @@ WRONG = [
     (CHAT, {"functions": [{}]}, 400, "functions: they are called tools by now"),
     (CHAT, {"tools": 3}, 400, "tools must be a list, not 3"),
     (CHAT, {"tools": [{}]}, 400, "tools[0] must be of type function with a function's name, not {}"),
-    (CHAT, {"tool_choice": "required"}, 400, "tool_choice is required, and there are no tools"),
     (CHAT, {"tool_choice": "soon"}, 400, 'tool_choice must be none, auto, required or the name of a function, not "soon"'),
     (CHAT, {"tools": [{"type": "function", "function": {"name": "a"}}], "tool_choice": {"type": "function", "function": {"name": "b"}}}, 400,
      "tool_choice names b, which is none of the tools"),
@@ -337,8 +352,8 @@ WRONG = [
     (OLD, {"prompt": [1, "x"]}, 400, 'prompt: a token is a whole number from 0 to 299, not "x"'),
     (OLD, {"prompt": ["x"] * 129}, 400, "prompt: there are more than 128"),
     (OLD, {"prompt": [7] * 512}, 400, "prompt: 512 tokens do not fit into the context of small: 512"),
-    (OLD, {"max_tokens": 0}, 400, "max_tokens must be a whole number from 1 to 1000000000, not 0"),
-    (OLD, {"max_tokens": -1, "echo": True}, 400, "max_tokens must be a whole number from 0 to 1000000000, not -1"),
+    (OLD, {"max_tokens": 0}, 400, "max_tokens must be a whole number from 1 to 1000000000, or -1, not 0"),
+    (OLD, {"max_tokens": -2, "echo": True}, 400, "max_tokens must be a whole number from 0 to 1000000000, or -1, not -2"),
     (OLD, {"logprobs": True}, 400, "logprobs must be a whole number from 0 to 20, not true"),
     (OLD, {"echo": 1}, 400, "echo must be true or false, not 1"),
     ("/tokenize", {}, 400, "content must be a string, not missing"),
@@ -354,7 +369,7 @@ WRONG = [
     ("/v1/responses", {"input": "x", "prompt": {"id": "pmpt_1"}}, 400, "prompt: prompts are not stored; send instructions and input"),
     ("/v1/responses", {"input": "x", "background": True}, 400,
      "background: responses are not stored; the answer comes with the request"),
-    ("/v1/responses", {"input": "x", "max_output_tokens": 0}, 400, "max_output_tokens must be a whole number from 1 to 1000000000, not 0"),
+    ("/v1/responses", {"input": "x", "max_output_tokens": 0}, 400, "max_output_tokens must be a whole number from 1 to 1000000000, or -1, not 0"),
     ("/v1/responses", {"input": "x", "text": {"format": {"type": "json_schema"}}}, 400,
      "text.format: json_schema cannot be promised: what is written is not held to a grammar; only text can"),
     ("/v1/responses", {"input": "x", "tools": [{"type": "web_search"}]}, 400, 'tools[0] must be of type function, not {"type":"web_search"}'),

@@ -1,4 +1,4 @@
-"""Calls of tools: what a request says of them, told of a model that always says the same; and of one that calls none, which nothing forces to."""
+"""Calls of tools: what a request says of them, to a model that always writes the same, and to one that calls none."""
 import json
 
 import pytest
@@ -17,9 +17,9 @@ def server(tmp_path_factory):
     assert server.stop() == 0, server.errors
 
 
-@pytest.mark.parametrize("wish", ["auto", "required", NAMED], ids=str)
+@pytest.mark.parametrize("wish", [{}, {"tool_choice": "auto"}, {"parallel_tool_calls": False}], ids=str)
 def test_a_call(server, wish):
-    choice = server.say("/v1/chat/completions", **ASK, tool_choice=wish)["choices"][0]
+    choice = server.say("/v1/chat/completions", **ASK, **wish)["choices"][0]
     call, = choice["message"]["tool_calls"]
     assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"].strip() == "I look."
     assert call["type"] == "function" and call["function"]["name"] == "find" and json.loads(call["function"]["arguments"]) == {"what": "fox"}
@@ -47,15 +47,20 @@ def test_tokens_of_reasoning(server):
 
 
 def test_what_is_hidden(server):
-    """Prompts say which tools the model hears of: of a name the others are gone."""
-    read = {str(wish): server.say("/v1/chat/completions", model="writer", **ASK, tool_choice=wish)["usage"]["prompt_tokens"]
-            for wish in ("none", "auto", "required", NAMED)}
-    assert read["none"] < read[str(NAMED)] < read["auto"] == read["required"]
+    """Without a choice the model reads of the tools."""
+    read = {wish: server.say("/v1/chat/completions", model="writer", **ASK, tool_choice=wish)["usage"]["prompt_tokens"] for wish in ("none", "auto")}
+    assert read["none"] < read["auto"]
 
 
-@pytest.mark.parametrize("wish", ["required", NAMED], ids=str)
-def test_nothing_forces_a_call(server, wish):
-    choice = server.say("/v1/chat/completions", model="writer", **ASK, tool_choice=wish, seed=1)["choices"][0]
+@pytest.mark.parametrize("wish, name", [("required", "required"), (NAMED, "find")], ids=str)
+def test_nothing_forces_a_call(server, wish, name):
+    """So that what has to be forced is refused; with auto an answer without a call is an answer."""
+    why = "a call cannot be forced; auto leaves it to the model"
+    assert server.refused("/v1/chat/completions", ASK | {"tool_choice": wish}) == (400, f"tool_choice: {name}: {why}")
+    responses = {"type": "function", "name": "find"} if wish is NAMED else wish
+    tools = [{"type": "function"} | t["function"] for t in TOOLS]
+    assert server.refused("/v1/responses", {"input": "fox", "tools": tools, "tool_choice": responses}) == (400, f"tool_choice: {name}: {why}")
+    choice = server.say("/v1/chat/completions", model="writer", **ASK, tool_choice="auto", seed=1)["choices"][0]
     assert choice["finish_reason"] in ("stop", "length") and choice["message"]["content"] and "tool_calls" not in choice["message"]
     status, message = server.refused("/v1/chat/completions", ASK | {"tool_choice": {"type": "function", "function": {"name": "seek"}}})
     assert (status, message) == (400, "tool_choice names seek, which is none of the tools")

@@ -180,9 +180,11 @@ def test_tools_stream(client):
 
 def test_tool_choices(client):
     assert parrot(client, tools=[TOOL], tool_choice="none").choices[0].message.tool_calls is None
+    assert parrot(client, tools=[TOOL], tool_choice="auto").choices[0].message.tool_calls
     named = {"type": "function", "function": {"name": "find"}}
-    for choice in ("auto", "required", named):
-        assert parrot(client, tools=[TOOL], tool_choice=choice).choices[0].message.tool_calls
+    for choice, name in ("required", "required"), (named, "find"):
+        with pytest.raises(openai.BadRequestError, match=f"tool_choice: {name}: a call cannot be forced; auto leaves it to the model"):
+            parrot(client, tools=[TOOL], tool_choice=choice)
 
 
 def test_completions(client):

@@ -1,0 +1,253 @@
+// llama-server's own API: POST /completion and /apply-template, GET /props and /slots.
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+enum { MOST_PROMPTS = 128 };
+
+typedef struct native {
+    writing *w;
+    model *m;
+    bool stream, several, tells_tokens, over;
+    wanted is;
+    id_list encodings[MOST_PROMPTS];
+    given_prompt prompts[MOST_PROMPTS];
+    json_t *shown[MOST_PROMPTS]; // the prompts as they were sent
+    size_t n_prompts;
+    buffer *out;
+} native;
+
+static void native_free(void *state) {
+    native *t = state;
+    if (!t) return;
+    free_writing(t->w);
+    free_wanted(&t->is);
+    for (size_t i = 0; i < MOST_PROMPTS; i++) {
+        free_ids(&t->encodings[i]);
+        json_decref(t->shown[i]);
+    }
+    free(t);
+}
+
+// ----------------------------------------------------------------------------------------- replies
+
+static json_t *native_timings(const choice *c) {
+    const double read = c->first * 1e3, wrote = (c->all - c->first) * 1e3;
+    const double fresh = (double)(c->prompt - c->cached), written = (double)c->written;
+    return json_pack("{s:I, s:I, s:f, s:f, s:I, s:f, s:f}", "cache_n", (json_int_t)c->cached,
+                     "prompt_n", (json_int_t)fresh, "prompt_ms", read, "prompt_per_second",
+                     read > 0 ? fresh / read * 1e3 : 0.0, "predicted_n", (json_int_t)c->written,
+                     "predicted_ms", wrote, "predicted_per_second",
+                     wrote > 0 ? written / wrote * 1e3 : 0.0);
+}
+
+static const char *native_stop_type(const choice *c) {
+    if (c->end == CT_ENGINE_LENGTH) return "limit";
+    return c->by_word ? "word" : "eos";
+}
+
+static json_t *native_settings(const native *t) {
+    const ct_lm_sampling *s = &t->is.sampling;
+    return json_pack("{s:I, s:f, s:I, s:f, s:f, s:I, s:b, s:b}", "seed", (json_int_t)s->seed,
+                     "temperature", s->temperature.given ? s->temperature.value : 1.0, "top_k",
+                     (json_int_t)s->top_k, "top_p", s->top_p.given ? s->top_p.value : 1.0, "min_p",
+                     s->min_p, "n_predict", (json_int_t)(t->is.most.given ? t->is.most.value : -1),
+                     "ignore_eos", t->is.ignore_eos, "stream", t->stream);
+}
+
+// The whole of a text, or the last piece of a stream, whose content has been sent.
+static json_t *native_result(const native *t, choice *c) {
+    json_t *made =
+        json_pack("{s:I, s:o, s:o, s:b, s:s, s:I, s:I, s:O, s:o, s:b, s:s, s:s, s:I, s:o}", "index",
+                  (json_int_t)c->index, "content",
+                  t->stream ? json_string("") : json_text(c->content.v, c->content.n), "tokens",
+                  t->tells_tokens && !t->stream && c->ids ? json_incref(c->ids) : json_array(),
+                  "stop", 1, "model", t->m->name, "tokens_predicted", (json_int_t)c->written,
+                  "tokens_evaluated", (json_int_t)c->prompt, "prompt", t->shown[c->index],
+                  "generation_settings", native_settings(t), "truncated", 0, "stop_type",
+                  native_stop_type(c), "stopping_word", c->by_word ? c->why : "", "tokens_cached",
+                  (json_int_t)(c->prompt + c->written), "timings", native_timings(c));
+    if (t->is.log_probabilities)
+        json_object_set_new(made, "completion_probabilities", take_likely(c));
+    return made;
+}
+
+static bool native_reply(exchange *x, native *t) {
+    const char *what;
+    int code;
+    while (go_on(t->w)) continue;
+    if (is_broken(t->w, &code, &what)) return refuse_request(x, code, NULL, "%s", what);
+    if (!t->several) return reply_json(x, native_result(t, t->w->choices));
+    json_t *list = json_array();
+    for (size_t i = 0; i < t->w->n; i++)
+        json_array_append_new(list, native_result(t, &t->w->choices[i]));
+    return reply_json(x, list);
+}
+
+static void native_part(void *user, choice *c, part_kind kind, size_t call, const char *text,
+                        size_t n) {
+    native *t = user;
+    (void)call;
+    if (kind == PART_END) {
+        if (c->end == CT_ENGINE_STOPPED || c->end == CT_ENGINE_LENGTH)
+            put_event(t->out, NULL, native_result(t, c));
+        return;
+    }
+    json_t *ids = t->tells_tokens && c->ids ? c->ids : json_array();
+    if (t->tells_tokens) c->ids = NULL; // those since the piece before
+    json_t *made = json_pack("{s:I, s:o, s:o, s:b}", "index", (json_int_t)c->index, "content",
+                             json_text(text, n), "tokens", ids, "stop", 0);
+    if (t->is.log_probabilities)
+        json_object_set_new(made, "completion_probabilities", take_likely(c));
+    put_event(t->out, NULL, made);
+}
+
+static bool native_next(void *state, buffer *out) {
+    native *t = state;
+    const char *what;
+    int code;
+    if (t->over) return false;
+    t->out = out;
+    t->w->part = native_part;
+    t->w->user = t;
+    if (go_on(t->w)) return true;
+    t->over = true;
+    if (is_broken(t->w, &code, &what))
+        put_event(out, NULL, error_object(STYLE_OPENAI, code, NULL, what));
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------- requests
+
+static bool native_refuse_prompt(exchange *x, const json_t *value) {
+    return refuse_request(x, 400, "prompt",
+                          "prompt must be a string, a list of strings and tokens, or a list of "
+                          "these, not %s",
+                          value ? shown(value) : "missing");
+}
+
+// Strings and tokens after each other; what is special is added before a string at the beginning.
+static bool native_read_mixed(exchange *x, const model *m, json_t *list, id_list *to) {
+    json_t *one;
+    size_t i;
+    json_array_foreach(list, i, one) {
+        id_list part = {0};
+        bool ok;
+        if (json_is_string(one)) {
+            ok = encode((model *)m, json_string_value(one), json_string_length(one), i == 0,
+                        &part) ||
+                 refuse_failed(x, 400, "prompt");
+        } else {
+            json_t *alone = json_pack("[O]", one);
+            ok = read_ids(x, m, alone, "prompt", &part);
+            json_decref(alone);
+        }
+        int32_t *all = ok ? realloc(to->ids, (to->n + part.n + 1) * sizeof *all) : NULL;
+        if (all) {
+            to->ids = all;
+            if (part.n) memcpy(all + to->n, part.ids, part.n * sizeof *all);
+            to->n += part.n;
+        }
+        free_ids(&part);
+        if (!all) return ok && refuse_request(x, 500, NULL, "there is no memory for the request");
+    }
+    return true;
+}
+
+static bool native_add_prompt(exchange *x, native *t, json_t *value) {
+    if (t->n_prompts == MOST_PROMPTS)
+        return refuse_request(x, 400, "prompt", "prompt: there are more than %d", MOST_PROMPTS);
+    if (!json_is_string(value) && !json_is_array(value)) return native_refuse_prompt(x, value);
+    id_list *e = &t->encodings[t->n_prompts];
+    json_t *list = json_is_array(value) ? json_incref(value) : json_pack("[O]", value);
+    const bool ok = native_read_mixed(x, t->m, list, e);
+    json_decref(list);
+    if (!ok) return false;
+    t->shown[t->n_prompts] = json_incref(value);
+    t->prompts[t->n_prompts++] = (given_prompt){e->ids, e->n, NULL};
+    return prompt_fits(x, t->m, e->n, "prompt");
+}
+
+static bool native_read_prompts(exchange *x, native *t) {
+    json_t *prompt = json_object_get(x->asked, "prompt"), *one;
+    bool several = json_array_size(prompt) > 0;
+    size_t i;
+    json_array_foreach(prompt, i, one) several &= !json_is_number(one);
+    if (!several) return native_add_prompt(x, t, prompt);
+    t->several = true;
+    json_array_foreach(prompt, i, one) {
+        if (!native_add_prompt(x, t, one)) return false;
+    }
+    return true;
+}
+
+static bool native_read(exchange *x, native *t) {
+    ct_num likely = {0};
+    const field fields[] = {{"n_probs", FIELD_WHOLE, 0, MOST_LIKELY, &likely},
+                            {"stream", FIELD_FLAG, .out = &t->stream},
+                            {"return_tokens", FIELD_FLAG, .out = &t->tells_tokens}};
+    t->is.may_be_none = true;
+    if (!read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields) ||
+        !read_wanted(x, t->m, &t->is, "n_predict"))
+        return false;
+    t->is.n = 1;
+    t->is.log_probabilities = likely.value > 0;
+    t->is.likely = (int64_t)likely.value;
+    t->is.tells_ids = true;
+    return native_read_prompts(x, t);
+}
+
+bool answer_native(exchange *x) {
+    model *m = named_model(x, true);
+    native *t = m ? calloc(1, sizeof *t) : NULL;
+    if (!t) return m ? refuse_request(x, 500, NULL, "there is no memory for the request") : false;
+    t->m = m;
+    if (native_read(x, t)) t->w = start_writing(x, m, &t->is, t->prompts, t->n_prompts);
+    if (t->w && t->stream) return reply_stream(x, "text/event-stream", native_next, native_free, t);
+    const bool ok = t->w && native_reply(x, t);
+    native_free(t);
+    return ok;
+}
+
+// ------------------------------------------------------------------------------- what the server is
+
+bool answer_apply_template(exchange *x) {
+    json_t *messages = NULL, *tools = NULL, *variables = NULL;
+    const field fields[] = {{"messages", FIELD_LIST, .out = &messages},
+                            {"tools", FIELD_LIST, .out = &tools},
+                            {"chat_template_kwargs", FIELD_OBJECT, .out = &variables}};
+    model *m = named_model(x, true);
+    conversation c = {0};
+    if (!m || !read_fields(x, x->asked, "", fields, sizeof fields / sizeof *fields)) return false;
+    c.variables = variables ? json_copy(variables) : json_object();
+    bool ok = read_messages(x, messages, &c) &&
+              read_tools(x, tools, json_object_get(x->asked, "tool_choice"), &c) &&
+              make_prompt(x, m, &c);
+    if (ok) ok = reply_json(x, json_pack("{s:o}", "prompt", json_text(c.text, strlen(c.text))));
+    free_conversation(&c);
+    return ok;
+}
+
+bool answer_props(exchange *x) {
+    const model *m = &x->server->models[0];
+    return reply_json(
+        x, json_pack("{s:{s:I}, s:I, s:s, s:s, s:s, s:{s:b, s:b}, s:s}",
+                     "default_generation_settings", "n_ctx", (json_int_t)m->context, "total_slots",
+                     (json_int_t)(x->server->is.parallel ? x->server->is.parallel : 32),
+                     "model_alias", m->name, "model_path", m->path, "chat_template",
+                     ct_chat_template_text(m->is->chat), "modalities", "vision", 0, "audio", 0,
+                     "build_info", "cotan " CT_VERSION));
+}
+
+// Texts have no fixed slots here; as many of them as run are told to be busy.
+bool answer_slots(exchange *x) {
+    const model *m = &x->server->models[0];
+    const int64_t all = x->server->is.parallel ? x->server->is.parallel : 32;
+    const int64_t busy = m->engine ? ct_engine_look(m->engine).running : 0;
+    json_t *list = json_array();
+    for (int64_t i = 0; i < all; i++)
+        json_array_append_new(list, json_pack("{s:I, s:I, s:b}", "id", (json_int_t)i, "n_ctx",
+                                              (json_int_t)m->context, "is_processing", i < busy));
+    return reply_json(x, list);
+}
