@@ -164,6 +164,7 @@ static void finish(ct_engine *e, ct_writing *w, ct_engine_end end, const char *w
                                      .all = now - w->added};
     pthread_mutex_lock(&e->lock);
     leave(e, w);
+    ct__requests_forget(&e->queue, w);
     e->count.finished += end == CT_ENGINE_STOPPED || end == CT_ENGINE_LENGTH;
     e->count.cancelled += end == CT_ENGINE_CANCELLED;
     e->count.failed += end == CT_ENGINE_FAILED;
@@ -179,10 +180,11 @@ void ct_engine_free(ct_engine *e) {
     if (!e) return;
     e->options.poison = false;
     while (e->n_running) finish(e, e->running[0], CT_ENGINE_CANCELLED, NULL);
-    for (ct_writing *w; (w = e->waiting);) {
-        e->waiting = w->next;
+    for (ct_writing *w; (w = e->queue.first);) {
+        ct__requests_remove(&e->queue, w);
         finish(e, w, CT_ENGINE_CANCELLED, NULL);
     }
+    ct__requests_free(&e->queue);
     ct__lm_cache_free(e->cache);
     ct__pages_free(&e->pages);
     pthread_mutex_destroy(&e->lock);
@@ -199,18 +201,18 @@ int64_t ct__engine_add(ct_engine *e, const ct_engine_request *request, const cha
     ct_writing *w = ct__writing_new(e, request, op);
     if (!w) return 0;
     pthread_mutex_lock(&e->lock);
-    const bool full = e->n_waiting >= e->options.waiting;
-    const int64_t id = full ? 0 : ++e->ids;
-    if (!full) {
-        ct_writing **last = &e->waiting;
-        while (*last) last = &(*last)->next;
-        w->id = id;
-        *last = w;
-        e->n_waiting++;
-    }
+    const bool full = e->queue.n >= e->options.waiting;
+    w->id = full ? 0 : ++e->ids;
+    const int64_t id = w->id; // it may have ended when the lock is given back
+    const bool entered = !full && ct__requests_enter(&e->queue, w);
+    if (entered) ct__requests_append(&e->queue, w);
     pthread_mutex_unlock(&e->lock);
-    if (!full) return id;
+    if (entered) return id;
     ct__writing_free(w);
+    if (!full) {
+        ct__err_memory(&ct__ctx()->err, request->here, op, sizeof(ct_writing *));
+        return 0;
+    }
     ct__fail(ct__ctx(), CT_E_LIMIT, request->here, op, "%lld requests wait, no more may",
              (long long)e->options.waiting);
     return 0;
@@ -226,10 +228,7 @@ int64_t ct_engine_add_with(ct_engine *e, ct_engine_request request) {
 void ct_engine_cancel(ct_engine *e, int64_t request) {
     if (!e) return;
     pthread_mutex_lock(&e->lock);
-    for (int64_t i = 0; i < e->n_running; i++)
-        if (e->running[i]->id == request) e->running[i]->cancelled = true;
-    for (ct_writing *w = e->waiting; w; w = w->next)
-        if (w->id == request) w->cancelled = true;
+    ct__requests_cancel(&e->queue, request);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -239,7 +238,7 @@ ct_engine_state ct_engine_look(const ct_engine *engine) {
     pthread_mutex_lock(&e->lock);
     ct_engine_state now = e->count;
     now.running = e->n_running;
-    now.waiting = e->n_waiting;
+    now.waiting = e->queue.n;
     pthread_mutex_unlock(&e->lock);
     return now;
 }
@@ -247,17 +246,8 @@ ct_engine_state ct_engine_look(const ct_engine *engine) {
 // ---------------------------------------------------------------------------------------------- steps
 
 static ct_writing *next_cancelled(ct_engine *e) {
-    ct_writing *found = NULL;
     pthread_mutex_lock(&e->lock);
-    for (int64_t i = 0; i < e->n_running && !found; i++)
-        if (e->running[i]->cancelled) found = e->running[i];
-    for (ct_writing **at = &e->waiting; *at && !found; at = &(*at)->next)
-        if ((*at)->cancelled) {
-            found = *at;
-            *at = found->next;
-            e->n_waiting--;
-            break;
-        }
+    ct_writing *found = ct__requests_take_cancelled(&e->queue);
     pthread_mutex_unlock(&e->lock);
     return found;
 }
@@ -273,15 +263,14 @@ static void share(ct_engine *e, ct_writing *w, ct_loc here) {
 // The first that waits begins, if there is room for what it has; of pages a fresh one beside those that run.
 static bool admit(ct_engine *e, ct_loc here) {
     pthread_mutex_lock(&e->lock);
-    ct_writing *w = e->waiting;
+    ct_writing *w = e->queue.first;
     bool fits = w && e->n_running < e->options.texts;
     if (fits && e->paged && e->n_running) {
         const int64_t need = (w->n + CT_LM_PAGE - 1) / CT_LM_PAGE;
         fits = e->pages.left >= need + e->n_running;
     }
     if (fits) {
-        e->waiting = w->next;
-        e->n_waiting--;
+        ct__requests_remove(&e->queue, w);
         e->running[e->n_running++] = w;
     }
     pthread_mutex_unlock(&e->lock);
@@ -290,7 +279,6 @@ static bool admit(ct_engine *e, ct_loc here) {
     while (e->place_taken[place]) place++;
     e->place_taken[place] = true;
     w->state = place;
-    w->next = NULL;
     share(e, w, here);
     return ct__engine_room(e, w, w->n - w->read, here);
 }
@@ -299,9 +287,7 @@ static bool admit(ct_engine *e, ct_loc here) {
 static void preempt(ct_engine *e, ct_writing *w, ct_loc here) {
     pthread_mutex_lock(&e->lock);
     leave(e, w);
-    w->next = e->waiting;
-    e->waiting = w;
-    e->n_waiting++;
+    ct__requests_prepend(&e->queue, w);
     e->count.preempted++;
     pthread_mutex_unlock(&e->lock);
     ct__engine_give_back(e, w, here);

@@ -23,13 +23,25 @@ typedef struct ct_writing {
     int64_t known;       // pages whose content others may find
     uint64_t content;    // of the last of these
     int32_t state;       // its place in the pool of states, and its own among those that run
-    bool cancelled;      // by whoever holds the lock
+    bool cancelled;      // it is in the list of those that were, by whoever holds the lock
+    bool waits;          // it is in the queue
     double added, first; // seconds of the clock; first: 0 until there is one
     ct_decoder *decoder;
-    ct_text held;            // text that may begin a stop string
-    const char *found;       // the stop string that ended it
-    struct ct_writing *next; // among those that wait
+    ct_text held;                      // text that may begin a stop string
+    const char *found;                 // the stop string that ended it
+    struct ct_writing *next, *before;  // among those that wait
+    struct ct_writing *same_slot;      // of the table of numbers
+    struct ct_writing *next_cancelled; // among those that were cancelled
 } ct_writing;
+
+// Requests that wait, and all of them by number (engine_queue.c).
+typedef struct ct_engine_queue {
+    ct_writing *first, *last; // first: the next to run
+    int64_t n;
+    ct_writing *cancelled; // not yet taken
+    ct_writing **slot;     // (n_slots, a power of two) chains of numbers; n_known requests in all
+    size_t n_slots, n_known;
+} ct_engine_queue;
 
 struct ct_engine {
     const ct_lm *lm;
@@ -42,10 +54,10 @@ struct ct_engine {
     int64_t most_pages; // of one text
 
     pthread_mutex_t lock; // for what follows
-    ct_writing *waiting;  // the next to run first
+    ct_engine_queue queue;
     ct_writing **running; // (n_running of texts) those that began first stand first
     bool *place_taken;    // (texts) of states
-    int64_t n_waiting, n_running, ids;
+    int64_t n_running, ids;
     ct_engine_state count;
 
     int32_t *ints; // what a step is made of: (n_ints)
@@ -70,6 +82,18 @@ bool ct__engine_room(ct_engine *e, ct_writing *w, int64_t time, ct_loc here);
 void ct__engine_share(ct_engine *e, ct_writing *w, ct_loc here);
 void ct__engine_learn(ct_engine *e, ct_writing *w); // pages that are full now can be found
 void ct__engine_give_back(ct_engine *e, ct_writing *w, ct_loc here);
+
+// engine_queue.c, with the engine's lock held.
+bool ct__requests_enter(ct_engine_queue *q,
+                        ct_writing *w); // by its number; false: there is no memory
+void ct__requests_forget(ct_engine_queue *q, ct_writing *w);
+void ct__requests_append(ct_engine_queue *q, ct_writing *w);
+void ct__requests_prepend(ct_engine_queue *q, ct_writing *w);
+void ct__requests_remove(ct_engine_queue *q, ct_writing *w); // one that does not wait: nothing
+void ct__requests_cancel(ct_engine_queue *q, int64_t id);
+// The next that was cancelled, out of the queue; NULL: there is none.
+ct_writing *ct__requests_take_cancelled(ct_engine_queue *q);
+void ct__requests_free(ct_engine_queue *q);
 
 // lm_beams.c: ct_lm_generate with beams, or of a model that reads another text.
 bool ct__lm_search(const ct_lm_generate_args *args);
