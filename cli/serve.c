@@ -147,6 +147,7 @@ static int serve(server *s) {
     sigaddset(&both, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &both, NULL); // for all threads: look_on waits for them
     signal(SIGPIPE, SIG_IGN);
+    guard_files();
     json_object_seed(0); // before there are threads
     listener *l = listen_http(s, &status);
     if (!l) return status;
@@ -183,7 +184,7 @@ static const char examples[] =
     "  cotan serve small.gguf large.gguf --name small,large --parallel 64\n"
     "  COTAN_API_KEY=secret cotan serve my-model --host 0.0.0.0\n";
 
-enum { QUEUE = 1024 };
+enum { QUEUE = 1024, BODIES = 64 << 20 };
 
 int run_serve(int argc, char **argv) {
     server s = {.is = {.host = "127.0.0.1", .timeout = 60}};
@@ -212,6 +213,9 @@ int run_serve(int argc, char **argv) {
          .out = &is->queue},
         {"cache-memory", OPT_BYTES, "SIZE", "for keys and values: 500MB, 2GiB (as the texts need)",
          1e5, .out = &is->cache},
+        {"body-memory", OPT_BYTES, "SIZE",
+         "for the bodies of all requests together, before 503 is said (64MiB)", 1e6,
+         .out = &is->bodies},
         {"cache-type", OPT_CHOICE, "TYPE", "of keys and values: f32, f16, bf16 or i8 (f32)",
          .choices = cache_types, .out = &is->cache_type},
         {"guesses", OPT_WHOLE, "N",
@@ -240,6 +244,7 @@ int run_serve(int argc, char **argv) {
     if (!parse(&c, argc, argv, &name, &status)) return status;
     is->port = (int64_t)port.value;
     if (!is->queue) is->queue = QUEUE;
+    if (!is->bodies) is->bodies = BODIES;
     status = read_keys(is, keys, key_file);
     if (status == EXIT_DONE) status = list_models(&s, argv, c.n_words, names);
     if (status == EXIT_DONE && use_machine(&is->machine, c.name, &status)) {

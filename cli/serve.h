@@ -25,6 +25,8 @@ enum {
     MOST_BODY = 16 << 20, // bytes of a request
     MOST_DEPTH = 64,      // of lists and objects in it
     MOST_CONNECTIONS = 512,
+    SPARE_CONNECTIONS = 128, // that may come meanwhile an idle one is closed
+    LARGE_BODY = 256 << 10,  // bytes, whose memory goes back to the system at once
     MOST_STOPS = 16,
     MOST_LIKELY = 20,
     MOST_MODELS = 16,
@@ -58,7 +60,7 @@ typedef struct metrics metrics;
 typedef struct serve_settings {
     const char *host;
     int64_t port, context, parallel, queue, timeout, guesses;
-    uint64_t cache;
+    uint64_t cache, bodies;
     int cache_type;   // of f32, f16, bf16, i8
     const char *cors; // NULL: no other pages; "*": all
     char *keys[MOST_KEYS];
@@ -105,7 +107,9 @@ struct exchange {
     const route *route;
     const char *rest; // of the path, behind the route's
     struct watch *watch;
-    bool packed; // the body is compressed
+    bool packed;  // the body is compressed
+    bool crowded; // the bodies of all requests take more than they may
+    size_t held;  // bytes of the body that are counted
     buffer body;
     json_t *asked; // what the body says: an object; NULL: there was none
     int code;
@@ -158,7 +162,9 @@ struct model {
     uint64_t size; // bytes of its files
     time_t changed;
     atomic_int state;
-    char why[1024]; // of a broken one
+    char why[1024];         // of a broken one
+    atomic_uint pages_seen; // of serve_files.c
+    atomic_bool cut_short;
     ct_pretrained *is;
     ct_engine *engine;        // NULL: it does not write
     int64_t context;          // tokens that a text may have; 0: no limit
@@ -174,6 +180,11 @@ struct model {
     ct_ctx *reader;                // where texts are read for embeddings
     ct_embedding embeds;           // how
 };
+// Of files that are cut short while they are served (serve_files.c): guard_files comes before any is mapped.
+void guard_files(void);
+bool is_cut_short(model *m); // what it has computed since is of no use
+extern const char cut_short[];
+uint64_t bytes_of_files(const model *m);
 bool start_model(model *m);
 bool stop_model(model *m); // whose requests have ended; false: its thread goes on
 void wake_model(model *m);

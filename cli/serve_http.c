@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <malloc.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -22,7 +23,11 @@ typedef struct watch {
     int fd;
     double deadline; // when it is closed; 0: it waits for us
     bool busy;       // a request of it is answered
+    bool reading;    // a request of it arrives
+    bool replying;   // its reply is being sent
+    bool probed;     // it was asked whether its client is still there
     bool gone;
+    double idle_since; // where it neither sends a request nor waits for one
     writing *writing;
 } watch;
 
@@ -33,6 +38,8 @@ struct listener {
     bool quiet;
     pthread_mutex_t lock;
     watch *watches;
+    size_t n_watches;
+    atomic_size_t held; // bytes of bodies
 };
 
 // ------------------------------------------------------------------------------------ looking after
@@ -50,12 +57,40 @@ void watch_writing(watch *w, writing *what) {
     pthread_mutex_unlock(&w->of->lock);
 }
 
-static bool client_is_gone(const watch *w) {
+// A client that has closed its sending half may still read. Of one that has closed both this side learns nothing until
+// it sends something: an interim reply, which clients pass over, then brings the connection down. Call with the lock.
+static bool client_is_gone(watch *w) {
+    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
     struct pollfd p = {.fd = w->fd, .events = POLLRDHUP};
-    return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+    if (poll(&p, 1, 0) <= 0) return false;
+    if (p.revents & (POLLHUP | POLLERR)) return true;
+    if (!w->probed && !w->replying) {
+        w->probed = true;
+        return send(w->fd, interim, sizeof interim - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0;
+    }
+    return false;
 }
 
-bool nobody_waits(void *user) { return client_is_gone(((const exchange *)user)->watch); }
+bool nobody_waits(void *user) {
+    watch *w = ((const exchange *)user)->watch;
+    pthread_mutex_lock(&w->of->lock);
+    const bool gone = client_is_gone(w);
+    pthread_mutex_unlock(&w->of->lock);
+    return gone;
+}
+
+// Where there are more connections than may be, that which has been idle longest makes room.
+static void close_idlest(listener *l) {
+    watch *idlest = NULL;
+    if (l->n_watches <= MOST_CONNECTIONS) return;
+    for (watch *w = l->watches; w; w = w->next)
+        if (!w->busy && !w->reading && w->deadline > 0 &&
+            (!idlest || w->idle_since < idlest->idle_since))
+            idlest = w;
+    if (!idlest) return;
+    shutdown(idlest->fd, SHUT_RDWR);
+    idlest->deadline = 0;
+}
 
 void look_after(listener *l) {
     const double now = seconds_now();
@@ -98,10 +133,13 @@ static void hear_connection(void *user, mhd_connection *connection, void **of_co
         if (!w || !info) return;
         w->of = l;
         w->fd = info->fd;
-        w->deadline = seconds_now() + (double)l->server->is.timeout;
+        w->idle_since = seconds_now();
+        w->deadline = w->idle_since + (double)l->server->is.timeout;
         pthread_mutex_lock(&l->lock);
         w->next = l->watches;
         l->watches = w;
+        l->n_watches++;
+        close_idlest(l);
         pthread_mutex_unlock(&l->lock);
         return;
     }
@@ -111,6 +149,7 @@ static void hear_connection(void *user, mhd_connection *connection, void **of_co
     for (watch **at = &l->watches; *at; at = &(*at)->next)
         if (*at == w) {
             *at = w->next;
+            l->n_watches--;
             break;
         }
     pthread_mutex_unlock(&l->lock);
@@ -119,12 +158,30 @@ static void hear_connection(void *user, mhd_connection *connection, void **of_co
 
 // ----------------------------------------------------------------------------------------- replies
 
+// Keeps count of the bytes that the body takes. False: all bodies together would take more than they may.
+static bool count_body(exchange *x, size_t n) {
+    listener *l = x->watch->of;
+    if (atomic_fetch_add(&l->held, n) + n > l->server->is.bodies) {
+        atomic_fetch_sub(&l->held, n);
+        return false;
+    }
+    x->held += n;
+    return true;
+}
+
 static void free_exchange(exchange *x) {
     if (x->end) x->end(x->state);
+    atomic_fetch_sub(&x->watch->of->held, x->held);
+    const bool large = x->held >= LARGE_BODY;
     json_decref(x->asked);
     free(x->body.v);
     free(x->out.v);
     free(x);
+#ifdef __GLIBC__
+    if (large) malloc_trim(0); // else it stays in the pool of a thread that ends
+#else
+    (void)large;
+#endif
 }
 
 static const char *header(mhd_connection *connection, const char *name) {
@@ -163,6 +220,9 @@ static void add_cors(const server *s, mhd_connection *connection, mhd_response *
 
 static int send_reply(exchange *x, mhd_connection *connection) {
     mhd_response *response;
+    pthread_mutex_lock(&x->watch->of->lock);
+    x->watch->replying = true;
+    pthread_mutex_unlock(&x->watch->of->lock);
     count_request(x->server->metrics, x->route, x->code);
     if (x->next) {
         response = mhd.create_response_from_callback(MHD_ANY_SIZE, 16 << 10, read_stream, x, NULL);
@@ -355,6 +415,8 @@ static void answer(exchange *x) {
         }
         // A model of bytes may have said a zero byte, which its client sends again.
         x->asked = json_loadb(x->body.n ? x->body.v : "", x->body.n, JSON_ALLOW_NUL, &at);
+        free(x->body.v); // all of it is in the JSON now
+        x->body.v = NULL;
         if (!json_is_object(x->asked)) {
             if (x->asked || !x->body.n)
                 refuse_request(x, 400, NULL, "the body must be a JSON object%s%s",
@@ -386,6 +448,9 @@ static int begin(listener *l, mhd_connection *connection, const char *url, const
     x->server = l->server;
     x->watch = info->of_connection;
     x->code = 200;
+    pthread_mutex_lock(&l->lock);
+    x->watch->reading = true;
+    pthread_mutex_unlock(&l->lock);
     if (!admit(x, connection, method, url)) return send_reply(x, connection);
     if (!declared_too_large(connection)) return MHD_YES;
     refuse_request(x, 413, NULL, "the body is larger than %d MiB", MOST_BODY >> 20);
@@ -398,16 +463,23 @@ static int handle(void *user, mhd_connection *connection, const char *url, const
     exchange *x = *request;
     (void)version;
     if (!x) return begin(user, connection, url, method, request);
-    if (*n) { // what is too much is read too, so that the client hears of it
-        if (x->body.n <= MOST_BODY) put(&x->body, data, *n);
+    if (*n) { // what is too much is read too, so that the client gets the answer
+        x->crowded = x->crowded || (x->body.n <= MOST_BODY && !count_body(x, *n));
+        if (x->body.n <= MOST_BODY && !x->crowded) put(&x->body, data, *n);
         *n = 0;
         return MHD_YES;
     }
     set_deadline(x->watch, true, 0);
-    if (x->body.n > MOST_BODY)
+    if (x->crowded) {
+        x->retry_after = 1;
+        refuse_request(x, 503, NULL,
+                       "the requests that are being read take more than %llu MB: try again later",
+                       (unsigned long long)x->server->is.bodies / 1000000);
+    } else if (x->body.n > MOST_BODY) {
         refuse_request(x, 413, NULL, "the body is larger than %d MiB", MOST_BODY >> 20);
-    else
+    } else {
         answer(x);
+    }
     return send_reply(x, connection);
 }
 
@@ -419,6 +491,10 @@ static void complete(void *user, mhd_connection *connection, void **request, int
     watch *w = x->watch;
     free_exchange(x);
     *request = NULL;
+    pthread_mutex_lock(&l->lock);
+    w->reading = w->replying = w->probed = false;
+    w->idle_since = seconds_now();
+    pthread_mutex_unlock(&l->lock);
     set_deadline(w, false, (double)l->server->is.timeout);
 }
 
@@ -500,10 +576,10 @@ listener *listen_http(server *s, int *status) {
     }
     const unsigned flags = MHD_THREAD_PER_CONNECTION | MHD_INTERNAL_THREAD | MHD_POLL | MHD_ITC |
                            (family == AF_INET6 ? MHD_IPV6 : 0);
-    l->daemon =
-        mhd.start_daemon(flags, 0, NULL, NULL, handle, l, MHD_LISTEN_SOCKET, l->fd,
-                         MHD_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS, MHD_NOTIFY_COMPLETED,
-                         complete, l, MHD_NOTIFY_CONNECTION, hear_connection, l, MHD_END);
+    l->daemon = mhd.start_daemon(
+        flags, 0, NULL, NULL, handle, l, MHD_LISTEN_SOCKET, l->fd, MHD_CONNECTION_LIMIT,
+        (unsigned)MOST_CONNECTIONS + SPARE_CONNECTIONS, MHD_NOTIFY_COMPLETED, complete, l,
+        MHD_NOTIFY_CONNECTION, hear_connection, l, MHD_END);
     if (l->daemon) return l;
     fprintf(stderr, "cotan: serve: libmicrohttpd does not start\n");
     close(l->fd);

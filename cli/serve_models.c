@@ -62,6 +62,10 @@ model *named_model(exchange *x, bool writes) {
         free(list.v);
         return NULL;
     }
+    if (is_cut_short(m)) {
+        refuse_request(x, 500, NULL, "%s", cut_short);
+        return NULL;
+    }
     if (writes && !m->engine) {
         refuse_request(x, 400, "model", "%s does not write: it is an encoder (%s)", m->name,
                        m->is->type);
@@ -117,6 +121,33 @@ static bool takes_tools(ct_chat_template *chat) {
     return takes;
 }
 
+// What is read for log-probabilities and vectors compiles nothing later.
+static bool warm_reading(model *m) {
+    enum { T = 4 };
+    char why[512];
+    int32_t ids[T] = {0};
+    double own[T];
+    int64_t rank[T];
+    ct_engine_choice best[T];
+    float *vectors = malloc(2 * (size_t)m->is->width * sizeof *vectors); // (2, width)
+    bool ok = vectors != NULL;
+    for (size_t n = T - 1; ok && n <= T; n++) { // a second size is any size from then on
+        const ct_lm_text texts[2] = {{.ids = ids, .n_ids = n}, {.ids = ids, .n_ids = n - 1}};
+        for (size_t k = 1; ok && k <= 2; k++)
+            ok = read_vectors(m, texts, k, vectors, (ct_embed_options){.how = m->embeds}, why);
+        if (ok && m->engine) ok = read_likely(m, ids, n, own, rank, best, 1, why);
+    }
+    free(vectors);
+    if (!ok) snprintf(m->why, sizeof m->why, "%s", why);
+    return ok;
+}
+
+uint64_t bytes_of_files(const model *m) {
+    model now = {.is = m->is};
+    measure(&now);
+    return now.size;
+}
+
 static bool load(model *m) {
     static const ct_dtype types[] = {CT_F32, CT_F16, CT_BF16, CT_I8};
     const serve_settings *is = &m->server->is;
@@ -135,9 +166,10 @@ static bool load(model *m) {
     if (!m->reader) return false;
     ct_ctx *own = ct_ctx_use(m->reader);
     const bool ok = use_machine(&is->machine, "serve", &status);
+    ct_wait_for_kernels();
     ct_ctx_use(own);
     if (!ct_embedding_read_at(m->is->path, m->is->lm, &m->embeds, nowhere)) return false;
-    if (!ok || !m->is->writes) return ok;
+    if (!ok || !m->is->writes) return ok && warm_reading(m);
     tell_unfollowed(m->name, m->is->unfollowed);
     m->context = is->context ? is->context : ct_lm_look(m->is->lm).usual_context;
     m->engine = ct_engine_new_with(m->is->lm, (ct_engine_options){.tokenizer = m->is->tokenizer,
@@ -147,7 +179,7 @@ static bool load(model *m) {
                                                                   .memory = is->cache,
                                                                   .dtype = types[is->cache_type],
                                                                   .guesses = is->guesses});
-    return m->engine && ct_engine_warm_at(m->engine, nowhere);
+    return m->engine && ct_engine_warm_at(m->engine, nowhere) && warm_reading(m);
 }
 
 static bool wait_for_work(model *m) {
@@ -165,7 +197,8 @@ static void *serve_model(void *user) {
     if (load(m)) {
         atomic_store(&m->state, MODEL_READY);
     } else {
-        snprintf(m->why, sizeof m->why, "%s", ct_failed() ? ct_error_text() : "out of memory");
+        if (!*m->why)
+            snprintf(m->why, sizeof m->why, "%s", ct_failed() ? ct_error_text() : "out of memory");
         ct_error_clear();
         atomic_store(&m->state, MODEL_BROKEN);
     }
@@ -242,9 +275,13 @@ static ct_ctx *begin_reading(model *m) {
 }
 
 static bool end_reading(model *m, ct_ctx *own, bool ok, char why[512]) {
-    ok = ok && !ct_failed();
+    const bool cut = is_cut_short(m);
+    ok = ok && !ct_failed() && !cut;
     if (!ok) {
-        snprintf(why, 512, "%s", ct_failed() ? ct_error_text() : "there is no memory");
+        snprintf(why, 512, "%s",
+                 cut           ? cut_short
+                 : ct_failed() ? ct_error_text()
+                               : "there is no memory");
         ct_error_clear();
     }
     ct_ctx_use(own);
@@ -284,7 +321,8 @@ static bool read_scores(const model *m, const int32_t *ids, size_t n, double *ow
                         ct_engine_choice *best, size_t n_best) {
     CT_SCOPE;
     const int64_t vocab = m->is->vocab;
-    ct_tensor tokens = ct_from_at(ids, CT_I32, CT_DIMS(1, (int64_t)n), nowhere); // (1, T)
+    // (1, T); of any length, so that the plan of warming serves all.
+    ct_tensor tokens = ct_from_at(ids, CT_I32, CT_DIMS(1, CT_DYN((int64_t)n)), nowhere);
     const float *row =
         ct_data_at(ct_lm_logits_at(m->is->lm, tokens, NULL, nowhere), nowhere); // (1, T, vocab)
     for (size_t t = 1; row && t < n; t++, row += vocab) {

@@ -47,16 +47,25 @@ static bool push(choice *c, event e, const ct_engine_choice *top, const char *te
 }
 
 static bool hear_token(const ct_engine_token *t, void *user) {
-    return push(user,
-                (event){.token = t->token,
-                        .log_probability = t->log_probability,
-                        .n_top = t->n_top,
-                        .n = t->text_n},
-                t->top, t->text);
+    choice *c = user;
+    return !is_cut_short(c->of->model) && push(user,
+                                               (event){.token = t->token,
+                                                       .log_probability = t->log_probability,
+                                                       .n_top = t->n_top,
+                                                       .n = t->text_n},
+                                               t->top, t->text);
 }
 
 static void hear_end(const ct_engine_result *r, void *user) {
+    choice *c = user;
     event e = {.is_end = true, .result = *r, .n = r->text_n};
+    if (is_cut_short(c->of->model)) {
+        e.result.end = CT_ENGINE_FAILED;
+        e.n = 0;
+        snprintf(e.why, sizeof e.why, "%s", cut_short);
+        push(user, e, NULL, "");
+        return;
+    }
     snprintf(e.why, sizeof e.why, "%s", r->why ? r->why : r->stop ? r->stop : "");
     push(user, e, NULL, r->text);
 }

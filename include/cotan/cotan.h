@@ -224,6 +224,9 @@ CT_API void ct_set_log(ct_log_fn fn, void *user);
 // reading a value is an error. Only while the context holds no pending work. False: see
 // ct_error_text.
 CT_API CT_MUST_USE bool ct_set_device(const char *name);
+// Plans of the current context wait for their compiled kernels from now on, as with COTAN_COMPILE=wait: what has run
+// once compiles nothing later.
+CT_API void ct_wait_for_kernels(void);
 // What decides the bits of the current context's device beside the inputs: a short text without
 // sizes, host or threads, part of every plan's key and stored in checkpoints. Once a plan has called
 // LAPACK, the library's name and version stand at its end. "" where there is no device.

@@ -421,6 +421,8 @@ static bool fill(ct_work *w, const char *text, size_t n, bool offsets, ct_encodi
     return true;
 }
 
+enum { LONGEST_KEPT = 256 << 10 }; // bytes of a text whose working memory stays for the next one
+
 bool ct_tokenizer_encode_with(const ct_tokenizer *tokenizer, const char *text, size_t n,
                               ct_encoding *encoding, ct_encode_options options) {
     ct_ctx *ctx = ct__ctx();
@@ -441,10 +443,10 @@ bool ct_tokenizer_encode_with(const ct_tokenizer *tokenizer, const char *text, s
         ok = ct__work_encode(w, text ? text : "", n, &options) &&
              fill(w, text ? text : "", n, options.offsets, encoding);
     }
-    if (first)
-        t->work = w;
-    else
-        ct__work_free(w);
+    // What a long text took is given back: it is forty times the text, and the next one may be short.
+    const bool keeps = first && n <= LONGEST_KEPT;
+    if (first) t->work = keeps ? w : NULL;
+    if (!keeps) ct__work_free(w);
     if (first) atomic_flag_clear(&t->taken);
     return ok || ct__err_place(&ctx->err, options.here, op);
 }

@@ -16,6 +16,7 @@ def write(path, tensors):
         header[name] = {"dtype": kind, "shape": list(t.shape), "data_offsets": [at, at + t.nbytes]}
         at += t.nbytes
     text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # as the format's own library does, so that tensors are aligned
     with open(path, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text)
         for t in tensors.values():

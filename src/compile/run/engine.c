@@ -148,6 +148,11 @@ void ct__ctx_waits(ct_ctx *ctx) {
     if (e) ct__computing(e->device)->waits = true;
 }
 
+void ct_wait_for_kernels(void) {
+    ct_ctx *ctx = ct__ctx();
+    if (ctx) ct__ctx_waits(ctx);
+}
+
 void ct__ctx_record(ct_ctx *ctx, ct_recorder *recorder) {
     ct_executor *e = engine_of(ctx);
     if (e) ct__computing(e->device)->recorder = recorder;
