@@ -19,9 +19,12 @@ __all__ = [
 
 
 def counted(indices, n):
-    """Indices, of which negative ones count from the end."""
+    """Indices in int64, of which negative ones count from the end."""
     indices = strong(indices)
-    return ops.select(ops.less(indices, 0), indices + n, indices) if indices.dtype not in BOOL else indices
+    if indices.dtype in BOOL:
+        return indices
+    wide = ops.cast(indices, _core.int64)
+    return ops.select(ops.less(indices, 0), wide + n, wide)
 
 
 def take(x, indices, /, axis=None, *, dim=None):
@@ -72,37 +75,63 @@ def gather(x, dim, index):
     return ops.take_along(_corner(x, index.shape, dim), index, axis=dim)
 
 
-def _put(op, x, dim, index, source):
-    """Elements of source go to places of x along dim, line by line: by one index over all elements."""
-    dim, index = place(dim, x.ndim, "scatter"), strong(index)
-    if isinstance(source, Tensor) and tuple(source.shape) != tuple(index.shape):
-        for axis, size in enumerate(index.shape):
-            source = ops.slice(source, axes=axis, start=0, stop=size)
-    source = source if isinstance(source, Tensor) else ops.expand(filling(source, x.dtype), index.shape)
-    source = source if source.dtype == x.dtype else ops.cast(source, x.dtype)
+def _flat_places(name, x, dim, index):
+    """Where the elements of an index lie in x in row-major order; -1 where the index is outside of the axis dim."""
+    for axis, size in enumerate(index.shape):
+        if axis != dim and size > x.shape[axis]:
+            raise _core.ShapeError(f"{name}: the index is {tuple(index.shape)}, the tensor {tuple(x.shape)}: along axis {axis} "
+                                   f"it may have {x.shape[axis]} elements at most")
     strides = [math.prod(x.shape[axis + 1:]) for axis in range(x.ndim)]
-    at = ops.cast(index, _core.int64) * strides[dim]
+    along = ops.cast(index, _core.int64)
+    at = along * strides[dim]
     for axis in range(x.ndim):
         if axis != dim and index.shape[axis] > 1:
             shape = [index.shape[axis] if i == axis else 1 for i in range(x.ndim)]
             at = at + ops.iota(_core.int64, shape, axis) * strides[axis]
+    inside = ops.and_(ops.greater_equal(along, 0), ops.less(along, x.shape[dim]))
+    return ops.select(inside, at, -1)
+
+
+def _put(name, op, x, dim, index, source):
+    """Elements of source go to places of x along dim, line by line: by one index over all elements. What an index outside
+    of the axis names is written nowhere."""
+    index, shape = strong(index), x.shape
+    if not x.ndim:
+        x, index = ops.reshape(x, (1,)), ops.reshape(index, (-1,))
+    dim = place(dim, x.ndim, name)
+    if index.ndim != x.ndim:
+        raise _core.ShapeError(f"{name}: the index has {index.ndim} axes, the tensor {x.ndim}")
+    if isinstance(source, Tensor):
+        source = source if source.ndim else ops.reshape(source, (1,) * index.ndim)
+        if source.ndim != index.ndim or any(a < b for a, b in zip(source.shape, index.shape)):
+            raise _core.ShapeError(f"{name}: the index is {tuple(index.shape)}, the source {tuple(source.shape)}: it has an "
+                                   "element for each of the index")
+        for axis, size in enumerate(index.shape):
+            source = source if source.shape[axis] == size else ops.slice(source, axes=axis, start=0, stop=size)
+    else:
+        source = ops.expand(filling(source, x.dtype), index.shape)
+    source = source if source.dtype == x.dtype else ops.cast(source, x.dtype)
+    at = _flat_places(name, x, dim, index)
     flat = op(ops.reshape(x, (-1,)), ops.reshape(at, (-1,)), ops.reshape(source, (-1,)), axis=0)
-    return ops.reshape(flat, x.shape)
+    return ops.reshape(flat, shape)
 
 
 def scatter(x, dim, index, src=None, *, value=None, reduce=None):
     """y[index[i][j]][j] = src[i][j] for dim 0, elsewhere x: PyTorch's; reduce "add" or "multiply"."""
-    op = {None: ops.scatter, "add": ops.scatter_add, "multiply": ops.scatter_mul}[reduce]
-    return _put(op, x, dim, index, value if src is None else src)
+    known = {None: ops.scatter, "add": ops.scatter_add, "multiply": ops.scatter_mul}
+    if reduce not in known:
+        raise RuntimeError(f"scatter: reduce is one of add, multiply, not {reduce!r}")
+    return _put("scatter", known[reduce], x, dim, index, value if src is None else src)
 
 
 def scatter_add(x, dim, index, src):
     """y[index[i][j]][j] += src[i][j] for dim 0."""
-    return _put(ops.scatter_add, x, dim, index, src)
+    return _put("scatter_add", ops.scatter_add, x, dim, index, src)
 
 
 def scatter_reduce(x, dim, index, src, reduce, *, include_self=True):
     """scatter with sum, prod, amax, amin or mean of what comes to one place (and of x there)."""
+    name = "scatter_reduce"
     known = {"sum": ops.scatter_add, "prod": ops.scatter_mul, "amax": ops.scatter_max, "amin": ops.scatter_min}
     if reduce != "mean" and reduce not in known:
         raise RuntimeError(f"scatter_reduce: reduce is one of sum, prod, mean, amax, amin, not {reduce!r}")
@@ -110,12 +139,13 @@ def scatter_reduce(x, dim, index, src, reduce, *, include_self=True):
         neutral = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
         if neutral is None:
             neutral = -math.inf if reduce == "amax" else math.inf
-        x = _put(ops.scatter, x, dim, index, neutral)
+        x = _put(name, ops.scatter, x, dim, index, neutral)
     if reduce != "mean":
-        return _put(known[reduce], x, dim, index, src)
+        return _put(name, known[reduce], x, dim, index, src)
     ones = _core.full(src.shape, 1, x.dtype)
-    count = _put(ops.scatter_add, _core.full(x.shape, int(include_self), x.dtype), dim, index, ones)
-    return _put(ops.scatter_add, x, dim, index, src) / ops.maximum(count, 1)
+    count = _put(name, ops.scatter_add, _core.full(x.shape, int(include_self), x.dtype), dim, index, ones)
+    total, count = _put(name, ops.scatter_add, x, dim, index, src), ops.maximum(count, 1)
+    return ops.floor_divide(total, count) if x.dtype in INTEGERS else total / count
 
 
 def index_add(x, dim, index, source, *, alpha=1):
@@ -128,15 +158,19 @@ def index_copy(x, dim, index, source):
 
 
 def index_fill(x, dim, index, value):
-    shape = list(x.shape)
+    shape, index = list(x.shape), ops.reshape(strong(index), (-1,))
     shape[dim] = index.numel()
     return ops.scatter(x, counted(index, x.shape[dim]), ops.expand(filling(value, x.dtype), shape), axis=dim)
 
 
 def put_along_axis(x, indices, values, axis):
-    """x with values at indices along an axis, line by line; x itself is not changed."""
-    values = strong(values)
-    return _put(ops.scatter, x, axis, counted(indices, x.shape[axis]), ops.expand(values, indices.shape))
+    """x with values at indices along an axis (None: in row-major order), line by line; x itself is not changed."""
+    if axis is None:
+        return ops.reshape(put_along_axis(ravel(x), ravel(indices), values, 0), x.shape)
+    values, indices, axis = strong(values), strong(indices), place(axis, x.ndim, "put_along_axis")
+    if indices.ndim == x.ndim:  # one line of indices serves all lines of x
+        indices = ops.expand(indices, [*x.shape[:axis], indices.shape[axis], *x.shape[axis + 1:]])
+    return _put("put_along_axis", ops.scatter, x, axis, counted(indices, x.shape[axis]), ops.expand(values, indices.shape))
 
 
 def masked_fill(x, mask, value):
@@ -151,10 +185,14 @@ def masked_select(x, mask):
 
 
 def masked_scatter(x, mask, source):
-    """x with elements of source, one after the other, where the mask holds."""
+    """x with elements of source, one after the other, where the mask holds; as it was where source has no more."""
     mask = ops.reshape(ops.expand(mask, x.shape), (-1,))
     at = ops.cumsum(ops.cast(mask, _core.int64), axis=0) - 1
-    taken = ops.gather(ops.reshape(source, (-1,)), ops.clamp(at, 0, source.numel() - 1), axis=0)
+    source, n = ops.reshape(source, (-1,)), source.numel()
+    if not n:
+        return +x if x.dtype not in BOOL else x
+    mask = ops.and_(mask, ops.less(at, n))
+    taken = ops.gather(source, ops.clamp(at, 0, n - 1), axis=0)
     return ops.reshape(ops.select(mask, taken, ops.reshape(x, (-1,))), x.shape)
 
 
@@ -176,7 +214,7 @@ def nonzero(x, /, *, as_tuple=True):
         raise ValueError("nonzero: the tensor has no axes\n  hint: atleast_1d")
     holds = ops.reshape(ops.not_equal(x, 0), (-1,)) if x.dtype not in BOOL else ops.reshape(x, (-1,))
     at = ops.iota(_core.int64, (x.numel(),), 0)[holds] if x.numel() else _core.full((0,), 0, _core.int64)
-    found = unravel_index(at, x.shape)
+    found = _unravelled(at, x.shape)
     if as_tuple:
         return found
     return ops.concat([ops.reshape(one, (-1, 1)) for one in found], 1)
@@ -190,18 +228,27 @@ def flatnonzero(x):
     return nonzero(ravel(x))[0]
 
 
-def unravel_index(indices, shape):
-    """Places in row-major order as a tuple of indices along each axis."""
+def _unravelled(indices, shape):
     return tuple(ops.remainder(ops.floor_divide(indices, max(math.prod(shape[i + 1:]), 1)), max(shape[i], 1))
                  for i in range(len(shape)))
 
 
+def unravel_index(indices, shape):
+    """Places in row-major order as a tuple of indices along each axis; -1 along each of what is outside of the shape."""
+    indices = ops.cast(strong(indices), _core.int64)
+    inside = ops.and_(ops.greater_equal(indices, 0), ops.less(indices, math.prod(shape)))
+    return tuple(ops.select(inside, at, -1) for at in _unravelled(indices, shape))
+
+
 def ravel_multi_index(indices, dims):
-    """The opposite of unravel_index."""
-    at = 0
+    """The opposite of unravel_index: -1 where one of the indices is outside of its axis."""
+    at, inside = 0, True
     for index, size in zip(indices, dims):
+        index = ops.cast(strong(index), _core.int64)
         at = at * size + index
-    return at
+        within = ops.and_(ops.greater_equal(index, 0), ops.less(index, size))
+        inside = within if inside is True else ops.and_(inside, within)
+    return ops.select(inside, at, -1)
 
 
 # ------------------------------------------------------------------------------------------------ order

@@ -250,3 +250,73 @@ def test_lists_index_while_parameters_wait_for_their_values():
         assert (x[key].numpy() == numpy.arange(6.0).reshape(2, 3)[key]).all() and waits.bias.shape == (2,)
     with pytest.raises(IndexError, match="^index 7 is out of bounds for axis 0 with size 2$"):
         x[[0, 7]]
+
+
+def test_an_index_outside_of_its_axis_writes_nowhere():
+    """Not into a neighbour line either. -1 counts from the end where NumPy's and PyTorch's do, and is outside in scatter."""
+    i, x = cotan.asarray, cotan.arange(6.0, dtype=cotan.float32).reshape(2, 3)
+    whole, far = x.tolist(), [[3], [-4]]
+    labels = i([1, -1, 3])
+    assert cotan.zeros(3, 4).scatter_(1, labels.unsqueeze(1), 1.0).tolist() == [[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]]
+    assert cotan.zeros(3, 2).scatter_add(1, i([[2], [0], [0]]), i([[5.0], [6.0], [7.0]])).tolist() == [[0, 0], [6, 0], [7, 0]]
+    for at in (far, [[3], [-1]], [[1 << 40], [-1 << 40]], [[(1 << 63) - 1], [-1 << 63]]):
+        at = i(at)
+        assert x.scatter(1, at, 9.0).tolist() == whole == x.scatter_add(1, at, i([[9.0], [9.0]])).tolist()
+        assert x.scatter(1, at, i([[9.0], [9.0]]), reduce="add").tolist() == x.scatter(1, at, 9.0, reduce="multiply").tolist() == whole
+        for reduce in ("sum", "prod", "mean", "amax", "amin"):
+            for include_self in (True, False):
+                assert x.scatter_reduce(1, at, i([[9.0], [9.0]]), reduce, include_self=include_self).tolist() == whole
+    assert cotan.put_along_axis(x, i(far), 9.0, 1).tolist() == whole
+    assert cotan.put_along_axis(x, i([[0], [-1]]), i([[8.0], [9.0]]), 1).tolist() == [[8, 1, 2], [3, 4, 9]]
+    far = i([3, -4])
+    assert x.index_add(1, far, cotan.ones(2, 2)).tolist() == x.index_copy(1, far, cotan.ones(2, 2)).tolist() == whole
+    assert x.index_fill(1, far, 9.0).tolist() == whole == x.clone().index_put_((i([0, 1]), far), i([9.0, 9.0])).tolist()
+    assert cotan.nn.functional.max_unpool1d(i([[[1.0, 2.0]], [[3.0, 4.0]]]).squeeze(1)[None], i([[[9, 1], [-1, 0]]]), 2).tolist() == [
+        [[0, 2, 0, 0], [4, 0, 0, 0]]]
+    assert cotan.zeros(()).scatter(0, i(1), 9.0).item() == 0 and cotan.zeros(()).scatter(0, i(0), 9.0).item() == 9
+    gradient = cotan.func.grad(lambda source: x.scatter(1, i([[3], [1]]), source).sum())(i([[9.0], [9.0]]))
+    assert gradient.tolist() == [[0], [1]]
+
+
+def test_what_is_read_outside_of_its_axis():
+    i, x = cotan.asarray, cotan.arange(6).reshape(2, 3)
+    far = i([[3], [-4]])
+    assert cotan.take_along_dim(x, far, 1).tolist() == [[0], [0]] == cotan.gather(x, 1, i([[3], [-1]])).tolist()
+    assert numpy.isnan(cotan.take_along_dim(x.float(), far, 1).numpy()).all()
+    assert cotan.take(x, i([7, -8, -1])).tolist() == [5, 0, 5] and cotan.bincount(i([-1, 2])).tolist() == [0, 0, 1]
+    assert cotan.ravel_multi_index((i([0, 1, 1]), i([4, -1, 2])), (2, 3)).tolist() == [-1, -1, 5]
+    assert [at.tolist() for at in cotan.unravel_index(i([7, -1, 5]), (2, 3))] == [[-1, -1, 1], [-1, -1, 2]]
+    taken = cotan.masked_scatter(x, x > 2, i([8, 9]))
+    assert taken.tolist() == [[0, 1, 2], [8, 9, 5]] and cotan.masked_scatter(x, x > 2, i([8])[:0]).tolist() == x.tolist()
+
+
+def test_indices_of_few_bits_reach_every_place():
+    i, x = cotan.asarray, cotan.zeros(300)
+    for at, place in ((i([-1], dtype=cotan.int8), 299), (i([200], dtype=cotan.uint8), 200)):
+        assert x.index_add(0, at, cotan.ones(1))[place].item() == 1 == x.index_fill(0, at[0], 1.0)[place].item()
+        assert cotan.put_along_axis(x, at, 1.0, 0)[place].item() == 1
+        assert cotan.take_along_dim(cotan.arange(300), at, 0).item() == place
+
+
+def test_put_along_axis_repeats_as_numpy_does():
+    x = numpy.arange(6.0).reshape(2, 3)
+    for at, values, axis in (([[1]], 9.0, 1), ([[0, 1, 0]], [[7.0, 8.0, 9.0]], 0), ([4, 0], [8.0, 9.0], None)):
+        right = x.copy()
+        numpy.put_along_axis(right, numpy.array(at), numpy.array(values), axis)
+        assert cotan.put_along_axis(cotan.asarray(x), cotan.asarray(at), cotan.asarray(values), axis).tolist() == right.tolist()
+
+
+def test_scatter_says_which_sizes_do_not_fit():
+    x, i = cotan.zeros(2, 3), cotan.asarray
+    for call, words in (
+            (lambda: x.scatter(1, i([[0], [1], [1]]), 1.0),
+             "scatter: the index is (3, 1), the tensor (2, 3): along axis 0 it may have 2 elements at most"),
+            (lambda: x.scatter_add(1, i([0]), i([1.0])), "scatter_add: the index has 1 axes, the tensor 2"),
+            (lambda: x.scatter_reduce(1, i([[0, 1]]), i([[1.0]]), "sum"),
+             "scatter_reduce: the index is (1, 2), the source (1, 1): it has an element for each of the index"),
+            (lambda: x.scatter(1, i([[0]]), 1.0, reduce="min"), "scatter: reduce is one of add, multiply, not 'min'")):
+        with pytest.raises((cotan.ShapeError, RuntimeError)) as error:
+            call()
+        assert str(error.value) == words
+    mean = i([[4, 1, 2], [3, 4, 5]]).scatter_reduce(1, i([[0]]), i([[1]]), "mean")  # of integers rounded down
+    assert mean.dtype == cotan.int64 and mean.tolist() == [[2, 1, 2], [3, 4, 5]]
