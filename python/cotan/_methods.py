@@ -565,25 +565,33 @@ def _drawn(draw):
 
 
 def _uniform(random, x, generator, a=0.0, b=1.0):
-    return random.uniform(x.shape, a, b, generator=generator)
+    return random.uniform(x.shape, a, b, x.dtype, generator)
 
 
 def _normal(random, x, generator, mean=0.0, std=1.0):
-    return random.gaussian(x.shape, mean, std, generator=generator)
+    return random.gaussian(x.shape, mean, std, x.dtype, generator)
 
 
 def _bernoulli(random, x, generator, p=0.5):
+    random.check_probability("bernoulli", p)
+    if isinstance(p, Tensor):
+        return random.bernoulli(_shaping.broadcast_to(p, x.shape), generator=generator)
     return ops.cast(ops.random_bernoulli(random.next_key(generator), p, x.shape), x.dtype)
 
 
 def _exponential(random, x, generator, lambd=1.0):
-    return -ops.log1p(-random.uniform(x.shape, generator=generator)) / lambd
+    if not lambd > 0:
+        raise RuntimeError(f"exponential: the rate is {lambd}, it must be above 0")
+    wide = x.dtype if x.dtype == _core.float64 else None
+    return -ops.log1p(-random.uniform(x.shape, dtype=wide, generator=generator)) / lambd
 
 
-def _integers(random, x, generator, low=0, high=None):
+def _integers(random, x, generator, low=None, high=None, *, to=None):
+    if to is not None:
+        low, high = low or 0, to
     if high is None:
-        low, high = (0, low) if low else (0, 1 << (24 if x.dtype in _dtypes.FLOATS else 8 * x.itemsize - 1 if x.itemsize < 4 else 31))
-    return random.randint(low, min(high, (1 << 31) - 1), tuple(x.shape), generator=generator, dtype=x.dtype)
+        low, high = (0, low) if low is not None else (0, random.whole_numbers(x.dtype)[1] + 1)
+    return random.randint(low, high, tuple(x.shape), generator=generator, dtype=x.dtype)
 
 
 Tensor.uniform_, Tensor.normal_, Tensor.bernoulli_ = _drawn(_uniform), _drawn(_normal), _drawn(_bernoulli)

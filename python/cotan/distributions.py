@@ -64,7 +64,7 @@ class Normal(Distribution):
     variance = property(lambda self: self.scale ** 2)
 
     def _draw(self, shape):
-        return self.loc + self.scale * ops.cast(_random.gaussian(shape), self.loc.dtype)
+        return self.loc + self.scale * _random.gaussian(shape, dtype=self.loc.dtype)
 
     def rsample(self, sample_shape=()):
         """Outcomes through which gradients reach loc and scale."""
@@ -94,7 +94,10 @@ class Uniform(Distribution):
     variance = property(lambda self: (self.high - self.low) ** 2 / 12)
 
     def _draw(self, shape):
-        return self.low + (self.high - self.low) * ops.cast(_random.uniform(shape), self.low.dtype)
+        drawn = self.low + (self.high - self.low) * _random.uniform(shape, dtype=self.low.dtype)
+        low, high = self.low.detach(), self.high.detach()
+        step = ops.maximum(ops.abs(low), ops.abs(high)) * finfo(low.dtype).eps
+        return ops.minimum(drawn, ops.maximum(low, high - step))  # sums are rounded up to high
 
     def rsample(self, sample_shape=()):
         """Outcomes through which gradients reach low and high."""
@@ -132,7 +135,7 @@ class Bernoulli(Distribution):
     variance = property(lambda self: self.probs * (1 - self.probs))
 
     def _draw(self, shape):
-        return ops.cast(ops.less(ops.cast(_random.uniform(shape), self.probs.dtype), self.probs), self.probs.dtype)
+        return _random.bernoulli(self.probs.expand(shape))
 
     def log_prob(self, value):
         logits, value = broadcast_tensors(self.logits, value)

@@ -213,7 +213,7 @@ static bool random_bernoulli_body(ct_rule *r) {
 const ct_opdef ct__op_random_bernoulli = {
     RANDOM(RANDOM_BERNOULLI, random_bernoulli, 2),
     CT_FIELDS(random_bernoulli),
-    .doc = "Bools that hold with probability p.",
+    .doc = "Bools that hold with probability p: never below 0 or of NaN, always above 1.",
     .accepts = CT_MASK(CT_U32),
 };
 
@@ -268,7 +268,9 @@ static bool dropout_body(ct_rule *r) {
     ct_dtype dtype = (ct_dtype)ct__type_of(x)->dtype;
     ct_tensor u = ct_random_uniform(r->in[1], ct__dims_of(x, &dims));
     ct_tensor keep = ct_greater_equal(u, ct_cast(rate, CT_F32));
-    ct_tensor scale = ct_div(ct_f(1), ct_sub(ct_f(1), ct_cast(rate, dtype)));
+    rate = ct_cast(rate, dtype);
+    ct_tensor scale = ct_div(ct_f(1), ct_sub(ct_f(1), rate));
+    scale = ct_select(ct_less(rate, ct_f(1)), scale, ct_f(0)); // infinity times 0 is NaN
     r->body_out[0] = ct_select(keep, ct_mul(x, scale), ct_f(0));
     return true;
 }

@@ -98,3 +98,4 @@ def test_dropout(device):
         keep = np.asarray(jax.random.uniform(key(5), x.shape)) >= np.float32(rate)
         want = np.where(keep, x * (np.float32(1) / (np.float32(1) - np.float32(rate))), 0)
         assert (got == want.astype(np.float32)).all(), rate
+    assert (run([Case(TABLE["dropout"], [x, key(5), np.float32(1)])], device)[0][0] == 0).all()

@@ -28,17 +28,18 @@ def calculate_gain(nonlinearity, param=None):
 
 
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
-    return _write(tensor, _random.uniform(tensor.shape, a, b, generator=generator))
+    return _write(tensor, _random.uniform(tensor.shape, a, b, tensor.dtype, generator))
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
-    return _write(tensor, _random.gaussian(tensor.shape, mean, std, generator=generator))
+    return _write(tensor, _random.gaussian(tensor.shape, mean, std, tensor.dtype, generator))
 
 
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     """The normal distribution from a to b alone, by the inverse of its probabilities."""
     low, high = (math.erf((edge - mean) / (std * math.sqrt(2))) for edge in (a, b))
-    drawn = ops.erfinv(_random.uniform(tensor.shape, low, high, generator=generator)) * (std * math.sqrt(2)) + mean
+    wide = tensor.dtype if tensor.dtype == _core.float64 else _core.float32
+    drawn = ops.erfinv(_random.uniform(tensor.shape, low, high, wide, generator)) * (std * math.sqrt(2)) + mean
     return _write(tensor, ops.clamp(drawn, float(a), float(b)))
 
 
@@ -123,10 +124,11 @@ def orthogonal_(tensor, gain=1, generator=None):
     import numpy
 
     rows, columns = shape[0], math.prod(shape[1:])
-    drawn = _random.gaussian((rows, columns), generator=generator).numpy()
+    wide = tensor.dtype if tensor.dtype == _core.float64 else _core.float32
+    drawn = _random.gaussian((rows, columns), dtype=wide, generator=generator).numpy()
     q, r = numpy.linalg.qr(drawn.T if rows < columns else drawn)
     q = q * numpy.sign(numpy.diag(r))
-    return _write(tensor, (q.T if rows < columns else q).reshape(shape).astype("float32") * gain)
+    return _write(tensor, (q.T if rows < columns else q).reshape(shape) * gain)
 
 
 def sparse_(tensor, sparsity, std=0.01, generator=None):
@@ -137,7 +139,7 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
     zeros = math.ceil(sparsity * rows)
     order = ops.argsort(_random.uniform((rows, columns), generator=generator), axis=0)
     rank = ops.argsort(order, axis=0)
-    drawn = _random.gaussian((rows, columns), 0.0, std, generator=generator)
+    drawn = _random.gaussian((rows, columns), 0.0, std, tensor.dtype, generator)
     return _write(tensor, ops.select(ops.less(rank, zeros), 0.0, drawn))
 
 

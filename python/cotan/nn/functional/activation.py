@@ -2,7 +2,7 @@
 import math
 
 from ..._core import ops
-from ..._random import next_key
+from ..._random import fraction, next_key
 from .base import axis_of, concat, take, written
 
 __all__ = [
@@ -75,7 +75,7 @@ def prelu(input, weight):
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
-    slope = ops.random_uniform(next_key(), tuple(input.shape)) * (upper - lower) + lower
+    slope = fraction(tuple(input.shape), input.dtype) * (upper - lower) + lower
     return written(input, ops.select(ops.greater_equal(input, 0.0), input, input * slope), inplace)
 
 
@@ -154,7 +154,7 @@ def softmin(input, dim=None, _stacklevel=3, dtype=None):
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
-    noise = -ops.log(-ops.log(ops.random_uniform(next_key(), tuple(logits.shape)) + 2.0**-33))
+    noise = -ops.log(-ops.log(fraction(tuple(logits.shape), logits.dtype) + 2.0**-33))
     soft = softmax((logits + noise) / tau, dim)
     if not hard:
         return soft
@@ -192,7 +192,7 @@ def vector_norm(x, p=2.0, dim=None, keepdim=False):
 
 
 def _check_rate(p):
-    if p < 0.0 or p > 1.0:
+    if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 

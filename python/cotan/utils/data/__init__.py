@@ -218,7 +218,11 @@ class WeightedRandomSampler(Sampler):
         self.replacement, self.generator = replacement, generator
 
     def __iter__(self):
-        return iter(_random.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator).tolist())
+        drawn = _random.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator).tolist()
+        if -1 in drawn:
+            raise RuntimeError(f"WeightedRandomSampler: {drawn.index(-1)} of {self.num_samples} samples can be drawn of these "
+                               "weights, which must be numbers of at least 0")
+        return iter(drawn)
 
     def __len__(self):
         return self.num_samples
