@@ -82,7 +82,10 @@ def _count(start, stop, step, name):
         raise ValueError(f"{name}: the step is 0")
     if all(isinstance(number, int) for number in (start, stop, step)):
         return max(0, -((start - stop) // step))
-    return max(0, math.ceil((stop - start) / step))
+    n = (stop - start) / step
+    if not math.isfinite(n):
+        raise ValueError(f"{name}: the numbers from {start} to {stop} by {step} are asked for, which have no count")
+    return max(0, math.ceil(n))
 
 
 def arange(start, /, stop=None, step=1, *, dtype=None, device=None, requires_grad=False, end=None):
@@ -116,8 +119,9 @@ def linspace(start, stop, /, num=None, *, dtype=None, device=None, endpoint=True
     first, last = _core.asarray(start, dtype=wide), _core.asarray(stop, dtype=wide)
     places = ops.iota(_core.float64, (num,), 0)
     # From both ends, so that the last one is stop; without endpoint they are the first of one more.
-    from_first = first + ops.cast(places, wide) * ((last - first) / parts)
-    from_last = last - ops.cast(parts - places, wide) * ((last - first) / parts)
+    step = (last * 0.5 - first * 0.5) / (parts * 0.5)  # the difference of both may have no number
+    from_first = first + ops.cast(places, wide) * step
+    from_last = last - ops.cast(parts - places, wide) * step
     line = ops.select(places * 2 < parts, from_first, from_last) if num > 1 or not endpoint else from_first
     return finish(ops.cast(line, dtype), requires_grad, device)
 
@@ -130,7 +134,10 @@ def logspace(start, stop, num=50, base=10.0, *, endpoint=True, dtype=None, devic
 
 def geomspace(start, stop, num=50, *, endpoint=True, dtype=None):
     """num floats from start to stop at equal ratios."""
-    return logspace(math.log10(start), math.log10(stop), num, endpoint=endpoint, dtype=dtype)
+    if not start * stop > 0:
+        raise ValueError(f"geomspace: numbers from {start} to {stop} are asked for, both must be above 0 or both below")
+    line = logspace(math.log10(abs(start)), math.log10(abs(stop)), num, endpoint=endpoint, dtype=dtype)
+    return line if start > 0 else -line
 
 
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, requires_grad=False):

@@ -2,9 +2,9 @@
 import builtins
 import math
 
-from . import _core
+from . import _core, _dtypes
 from ._core import Tensor, ops
-from ._dtypes import BOOL, COMPLEX, FLOATS, INTEGERS
+from ._dtypes import BOOL, COMPLEX, FLOATS, INTEGERS, SIGNED, result_type
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "addcdiv", "addcmul", "allclose", "angle", "arccos", "arccosh",
@@ -63,7 +63,6 @@ exp = ops.exp
 exp2 = ops.exp2
 expm1 = ops.expm1
 fabs = ops.abs
-float_power = ops.pow
 fmax = ops.fmax
 fmin = ops.fmin
 fmod = ops.mod
@@ -75,7 +74,6 @@ gt = ops.greater
 heaviside = ops.heaviside
 hypot = ops.hypot
 invert = ops.not_
-isclose = ops.isclose
 isfinite = ops.is_finite
 isinf = ops.is_inf
 isnan = ops.is_nan
@@ -194,14 +192,56 @@ ceil, floor, trunc = _whole("ceil"), _whole("floor"), _whole("trunc")
 fix = trunc
 
 
+def _round_integers(x, unit):
+    """The nearest multiples of a power of 10 that the dtype holds, halves to the even one."""
+    limits = _dtypes.iinfo(x.dtype)
+    if unit > limits.max:
+        return x * 0
+    whole = ops.div(x, unit)  # towards 0
+    near = whole * unit
+    rest, odd = ops.abs(x - near), ops.not_equal(ops.mod(whole, 2), 0)
+    away = ops.or_(ops.greater(rest, unit // 2), ops.and_(ops.equal(rest, unit // 2), odd))
+    up = ops.and_(away, ops.less_equal(near, limits.max - unit))
+    if x.dtype not in SIGNED:
+        return ops.select(up, near + unit, near)
+    down = ops.and_(away, ops.greater_equal(near, limits.min + unit))
+    below = ops.less(x, 0)
+    return ops.select(ops.and_(below, down), near - unit, ops.select(ops.and_(ops.not_(below), up), near + unit, near))
+
+
+def _round_floats(x, decimals):
+    limits = _dtypes.finfo(x.dtype)
+    largest = int(math.log10(limits.max))
+    if decimals < -largest:
+        return ops.select(ops.is_finite(x), x * 0.0, x)
+    if decimals < 0:
+        return ops.round(x / 10.0**-decimals) * 10.0**-decimals
+    if decimals > 2 * largest:
+        return +x
+    parts = [10.0**part for part in (min(decimals, largest), decimals - largest) if part > 0]
+    scaled = x
+    for part in parts:
+        scaled = scaled * part
+    nearest = ops.round(scaled)
+    for part in reversed(parts):
+        nearest = nearest / part
+    # A number of so many digits before the point has none behind it: it is the nearest itself.
+    return ops.select(ops.less(ops.abs(scaled), 1 / limits.eps), nearest, ops.stop_gradient(x))
+
+
 def round(x, /, decimals=0):
-    """The nearest whole number, halves to the even one; or the nearest with so many decimals."""
+    """The nearest whole number, halves to the even one; or the nearest with so many decimals (below 0: before the point)."""
     x = strong(x)
     if x.dtype in INTEGERS:
-        return +x
+        return _round_integers(x, 10**-decimals) if decimals < 0 else +x
     if x.dtype in COMPLEX:
         return ops.complex(round(ops.real(x), decimals), round(ops.imag(x), decimals))
-    return ops.round(x) if not decimals else ops.round(x * 10.0**decimals) / 10.0**decimals
+    if not decimals:
+        return ops.round(x)
+    x = x if x.dtype in FLOATS else ops.cast(x, _core.float32)
+    if x.dtype.itemsize < 4:
+        return ops.cast(_round_floats(ops.cast(x, _core.float32), decimals), x.dtype)
+    return _round_floats(x, decimals)
 
 
 around = rint = round
@@ -227,6 +267,22 @@ def real(x, /):
 def imag(x, /):
     x = strong(x)
     return ops.imag(x) if x.dtype in COMPLEX else ops.sub(x, x)
+
+
+def float_power(x1, x2, /):
+    """x1 to the power x2 in float64, of complex numbers in complex128."""
+    x1, x2 = (x if isinstance(x, Tensor) else strong(x) for x in (x1, x2))
+    wide = _core.complex128 if x1.dtype in COMPLEX or x2.dtype in COMPLEX else _core.float64
+    return ops.pow(ops.cast(x1, wide), ops.cast(x2, wide))
+
+
+def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Where elements are near to each other: |a - b| is at most atol + rtol |b|."""
+    a, b = strong(a), strong(b)
+    if a.dtype in FLOATS + COMPLEX or b.dtype in FLOATS + COMPLEX:
+        return ops.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
+    near = ops.isclose(*(ops.cast(x, _core.float64) for x in (a, b)), rtol=rtol, atol=atol)
+    return ops.equal(a, b) if not rtol and not atol else ops.or_(ops.equal(a, b), near)
 
 
 def _truth(x):
@@ -256,8 +312,7 @@ def clip(x, /, min=None, max=None):
     low = ops.cast(min, x.dtype) if isinstance(min, Tensor) else min
     high = ops.cast(max, x.dtype) if isinstance(max, Tensor) else max
     if isinstance(x, Tensor) and x.dtype in INTEGERS:  # limits beyond what the dtype holds are none
-        from ._dtypes import iinfo
-        limits = iinfo(x.dtype)
+        limits = _dtypes.iinfo(x.dtype)
         low = None if isinstance(low, (int, float)) and low <= limits.min else low
         high = None if isinstance(high, (int, float)) and high >= limits.max else high
         low = math.ceil(low) if isinstance(low, float) else low
@@ -381,16 +436,29 @@ def log_softmax(x, dim=None, dtype=None, *, axis=-1):
 
 
 def lerp(start, end, weight):
-    """start + weight (end - start)."""
-    return start + weight * (end - start)
+    """start + weight (end - start), from the nearer end; it overflows only if the result does."""
+    start, end = strong(start), strong(end)
+    dtype = result_type(start, end)
+    if dtype in FLOATS and dtype.itemsize < 4:
+        wide = (ops.cast(x, _core.float32) if isinstance(x, Tensor) else x for x in (start, end, weight))
+        return ops.cast(lerp(*wide), dtype)
+    if dtype not in FLOATS + COMPLEX:
+        start, end = ops.cast(start, _core.float32), ops.cast(end, _core.float32)
+    # Halves of both, since their difference may have no number.
+    first, last = start * 0.5, end * 0.5
+    step = last - first
+    low, high = first + step * weight, last - step * (1 - weight)
+    if not isinstance(weight, Tensor):
+        return (low if math.fabs(weight) < 0.5 else high) * 2.0
+    return ops.select(ops.less(ops.abs(weight), 0.5), low, high) * 2.0
 
 
 def addcmul(x, tensor1, tensor2, *, value=1):
-    return x + tensor1 * tensor2 * value
+    return x + (tensor1 if value == 1 else tensor1 * value) * tensor2
 
 
 def addcdiv(x, tensor1, tensor2, *, value=1):
-    return x + value * (tensor1 / tensor2)
+    return x + (tensor1 if value == 1 else tensor1 * value) / tensor2
 
 
 def polar(abs, angle):
@@ -415,7 +483,7 @@ def view_as_complex(x):
 def allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     """Are all elements near to each other?"""
     a, b = strong(a), strong(b)
-    return ops.all(ops.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)).item()
+    return ops.all(isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)).item()
 
 
 def array_equal(a, b):

@@ -4,7 +4,7 @@ import math
 from . import _core
 from ._core import ops
 from ._dtypes import COMPLEX, result_type
-from ._elementwise import filling, strong
+from ._elementwise import filling, lerp, strong
 from ._reductions import argmax, argmin, diff
 from ._searching import nonzero, searchsorted, sort, take, take_along_axis, where
 from ._shaping import broadcast_arrays, broadcast_shapes, concat, expand_dims, place, ravel, split, stack
@@ -129,7 +129,9 @@ def interp(x, xp, fp, left=None, right=None):
     at = searchsorted(xp, x, side="right")
     low, high = ops.clamp(at - 1, 0, last), ops.clamp(at, 0, last)
     x0, x1, y0, y1 = take(xp, low), take(xp, high), take(fp, low), take(fp, high)
-    y = where(ops.equal(low, high), y0, y0 + (y1 - y0) * ((x - x0) / where(ops.equal(x1, x0), x1 * 0 + 1, x1 - x0)))
+    part = (x - x0) / where(ops.equal(x1, x0), x1 * 0 + 1, x1 - x0)
+    y = where(ops.equal(low, high), y0, lerp(y0, y1, part))
+    y = where(ops.equal(x, x), y, x)
     y = y if left is None else where(ops.less(x, xp[0]), left, y)
     return y if right is None else where(ops.greater(x, xp[last]), right, y)
 

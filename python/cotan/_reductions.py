@@ -2,6 +2,7 @@
 
 Functions follow the array API standard, which names an axis by `axis=`; with `dim`, by name or by place, PyTorch.
 """
+import builtins
 from collections import namedtuple
 
 from . import _core
@@ -67,7 +68,7 @@ def _moment(op, x, axis, correction, keepdims, dim, unbiased, ddof):
     if correction == int(correction):
         return reduced(op, x, axis, keepdims, correction=int(correction))
     count = reduced(ops.sum, _core.full(x.shape, 1, x.dtype), axis, keepdims)
-    share = count / (count - correction)
+    share = count / ops.maximum(count - correction, 0.0)
     return reduced(op, x, axis, keepdims) * (share if op is ops.var else ops.sqrt(share))
 
 
@@ -193,14 +194,17 @@ def logsumexp(x, dim=None, keepdim=False, *, axis=None, keepdims=False):
     return reduced(ops.logsumexp, _needs_float(x), axis if dim is None else dim, keepdim or keepdims)
 
 
-def _nan(op):
+def _nan(op, whole):
     def function(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
-        return reduced(op, x, axis if dim is None else dim, keepdims or keepdim)
+        x, axis = strong(x), axis if dim is None else dim
+        if x.dtype in FLOATS:
+            return reduced(op, x, axis, keepdims or keepdim)
+        return whole(x, axis=axis, keepdims=keepdims or keepdim)  # there is no NaN
 
     return function
 
 
-nansum, nanmean, nanmax, nanmin = (_nan(op) for op in (ops.nansum, ops.nanmean, ops.nanmax, ops.nanmin))
+nansum, nanmean, nanmax, nanmin = (_nan(getattr(ops, "nan" + whole.__name__), whole) for whole in (sum, mean, max, min))
 
 
 def nanvar(x, axis=None, ddof=0, keepdims=False):
@@ -209,8 +213,8 @@ def nanvar(x, axis=None, ddof=0, keepdims=False):
     count = reduced(ops.sum, ops.cast(known, x.dtype), axis, True)
     centre = reduced(ops.nansum, x, axis, True) / count
     squares = ops.square(ops.select(known, x - centre, 0.0))
-    total = reduced(ops.sum, squares, axis, keepdims) / (reduced(ops.sum, ops.cast(known, x.dtype), axis, keepdims) - ddof)
-    return total
+    divisor = reduced(ops.sum, ops.cast(known, x.dtype), axis, keepdims) - ddof
+    return ops.select(ops.greater(divisor, 0.0), reduced(ops.sum, squares, axis, keepdims) / divisor, float("nan"))
 
 
 def nanstd(x, axis=None, ddof=0, keepdims=False):
@@ -308,14 +312,15 @@ def diff(x, /, n=1, axis=-1, *, prepend=None, append=None, dim=None):
 
 def trapezoid(y, x=None, dx=1.0, axis=-1, *, dim=None):
     """The area under y along an axis by the trapezoidal rule."""
-    axis = axis if dim is None else dim
+    axis, y = axis if dim is None else dim, _needs_float(y)
     if x is None:
         return ops.trapezoid(y, axis=axis, dx=dx)
+    x = strong(x)
     upper, lower = (ops.slice(y, axes=axis, start=start, stop=start + y.shape[axis] - 1) for start in (1, 0))
     widths = diff(x, axis=-1 if x.ndim == 1 else axis)
     if x.ndim == 1:
         widths = ops.reshape(widths, [-1 if i == axis % y.ndim else 1 for i in range(y.ndim)])
-    return reduced(ops.sum, (upper + lower) * widths / 2, axis, False)
+    return reduced(ops.sum, (upper * 0.5 + lower * 0.5) * widths, axis, False)
 
 
 def quantile(x, q, axis=None, keepdims=False, *, dim=None, keepdim=False):
@@ -368,7 +373,7 @@ def cov(x, y=None, rowvar=True, ddof=None, *, correction=1):
         x = ops.concat([x, ops.reshape(_needs_float(y), (-1, x.shape[1]))], 0)
     correction = correction if ddof is None else ddof
     centred = x - ops.mean(x, axes=1, keepdims=True)
-    y = ops.matmul(centred, conj_transposed(centred)) / (x.shape[1] - correction)
+    y = ops.matmul(centred, conj_transposed(centred)) / float(builtins.max(x.shape[1] - correction, 0))
     return ops.reshape(y, ()) if y.numel() == 1 else y
 
 

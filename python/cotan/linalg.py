@@ -201,7 +201,10 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro", dim=(-2, -1), keepdim=False)
 def vector_norm(x, /, *, axis=None, keepdims=False, ord=2, dim=None, keepdim=False):
     """The norm over axes: the root of the sum of sizes to the power ord; inf the largest, -inf the smallest, 0 how many
     are not 0."""
-    return reduced(ops.vector_norm, _floats(x), axis if dim is None else dim, keepdims or keepdim, ord=ord)
+    x = _floats(x)
+    wide = ops.cast(x, _core.float32) if x.dtype in FLOATS and x.dtype.itemsize < 4 else x
+    y = reduced(ops.vector_norm, wide, axis if dim is None else dim, keepdims or keepdim, ord=ord)
+    return y if wide is x else ops.cast(y, x.dtype)
 
 
 def norm(x, ord=None, axis=None, keepdims=False, *, dim=None, keepdim=False, p=None):

@@ -341,12 +341,30 @@ const ct_opdef ct__op_matrix_power = {
 
 // ----------------------------------------------------------------------------------------------- norms
 
-// |x|, or for `square` its square, of which complex numbers need no root.
-static ct_tensor size_of(ct_tensor x, bool square) {
-    if (!square) return ct_abs(x);
-    if (!ct__is_complex((ct_dtype)ct__type_of(x)->dtype)) return ct_mul(x, x);
-    ct_tensor re = ct_real(x), im = ct_imag(x);
+// |x| times a scale, or for `square` the square of that, of which complex numbers need no root.
+static ct_tensor size_of(ct_tensor x, ct_tensor scale, bool square) {
+    if (!square) return ct_mul(ct_abs(x), scale);
+    const bool complex = ct__is_complex((ct_dtype)ct__type_of(x)->dtype);
+    ct_tensor re = ct_mul(complex ? ct_real(x) : x, scale);
+    if (!complex) return ct_mul(re, re);
+    ct_tensor im = ct_mul(ct_imag(x), scale);
     return ct_add(ct_mul(re, re), ct_mul(im, im));
+}
+
+// A power of 2 that sizes are multiplied with, so that their powers to p have numbers: 1 for all but
+// lines whose largest size is very large or small, (..., 1).
+static ct_tensor norm_scale(ct_tensor x, const ct_ints *axes, double p) {
+    ct_tensor most = ct_abs(ct_stop_gradient(x));
+    const bool wide = ct__type_of(most)->dtype == CT_F64;
+    const double limit = wide ? 1022 : 126, edge = (wide ? 800 : 100) / fabs(p);
+    if (axes->n) most = ct_max(most, .axes = *axes, .keepdims = true);
+    ct_tensor exponent = ct_neg(ct_floor(ct_log2(most)));
+    exponent = ct_maximum(ct_minimum(exponent, number(limit, most)), number(-limit, most));
+    ct_tensor beyond = ct_greater(most, number(exp2(fmin(edge, limit)), most));
+    ct_tensor below = ct_less(most, number(exp2(fmax(-edge, -limit)), most));
+    ct_tensor one = number(1, most), scale = ct_exp2(exponent);
+    scale = ct_select(ct_or(beyond, below), scale, one);
+    return ct_select(ct_greater(most, number(0, most)), scale, one);
 }
 
 #define VECTOR_NORM_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims) F(op, num, ord)
@@ -359,21 +377,29 @@ static bool vector_norm_infer(ct_call *call) {
 static bool vector_norm_body(ct_rule *r) {
     const vector_norm_attrs *a = r->attrs;
     const double p = ct__num_or(a->ord, 2);
-    ct_tensor x = size_of(r->in[0], p == 2), all;
+    const ct_tensor x = r->in[0];
     if (isinf(p)) {
-        all = p > 0 ? ct_max(x, .axes = a->axes, .keepdims = a->keepdims)
-                    : ct_min(x, .axes = a->axes, .keepdims = a->keepdims);
-        r->body_out[0] = a->axes.n ? all : x;
+        ct_tensor size = ct_abs(x), all = size;
+        if (a->axes.n)
+            all = p > 0 ? ct_max(size, .axes = a->axes, .keepdims = a->keepdims)
+                        : ct_min(size, .axes = a->axes, .keepdims = a->keepdims);
+        r->body_out[0] = all;
         return true;
     }
-    if (p == 0)
-        x = ct_cast(ct_not_equal(x, number(0, x)), out_dtype(r, 0));
-    else if (p != 1 && p != 2)
-        x = ct_pow(x, number(p, x));
-    all = a->axes.n ? ct_sum(x, .axes = a->axes, .keepdims = a->keepdims) : x;
-    if (p == 2) all = ct_sqrt(all);
-    if (p != 0 && p != 1 && p != 2) all = ct_pow(all, number(1 / p, all));
-    r->body_out[0] = all;
+    if (p == 0 || p == 1) {
+        ct_tensor size =
+            p == 1 ? ct_abs(x) : ct_cast(ct_not_equal(x, ct__number_like(0, x)), out_dtype(r, 0));
+        r->body_out[0] = a->axes.n ? ct_sum(size, .axes = a->axes, .keepdims = a->keepdims) : size;
+        return true;
+    }
+    ct_tensor scale = norm_scale(x, &a->axes, p), power = size_of(x, scale, p == 2);
+    if (p != 2) power = ct_pow(power, number(p, power));
+    if (a->axes.n) power = ct_sum(power, .axes = a->axes, .keepdims = true);
+    ct_tensor none = ct_equal(power, number(0, power)); // the root has no slope there
+    power = ct_select(none, number(1, power), power);
+    ct_tensor root = p == 2 ? ct_sqrt(power) : ct_pow(power, number(1 / p, power));
+    root = ct_div(ct_select(none, number(0, root), root), scale);
+    r->body_out[0] = ct__of_type(root, r->node->out);
     return true;
 }
 const ct_opdef ct__op_vector_norm = {

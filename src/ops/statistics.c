@@ -39,14 +39,17 @@ static bool var_body(ct_rule *r) {
     ct_tensor mean = attrs->axes.n ? ct_div(sum_over(x, &attrs->axes), count) : x;
     ct_tensor d = ct_sub(x, mean), square = ct_mul(d, d);
     if (attrs->axes.n) square = ct_sum(square, .axes = attrs->axes, .keepdims = attrs->keepdims);
-    if (attrs->correction) count = ct_sub(count, ct__number_like((double)attrs->correction, x));
+    if (attrs->correction) {
+        count = ct_sub(count, ct__number_like((double)attrs->correction, x));
+        count = ct_maximum(count, ct__number_like(0, x));
+    }
     r->body_out[0] = ct_div(square, count);
     return true;
 }
 const ct_opdef ct__op_var = {
     STATISTIC(VAR, var),
     .doc = "The variance over axes (default: all): the mean squared distance from the mean; the "
-           "divisor is the count less `correction`.",
+           "divisor is the count less `correction`, 0 at least: then infinity, or NaN of equals.",
     .accepts = CT_FLOATS,
     .infer = ct__infer_reduce,
 };

@@ -151,9 +151,13 @@ static bool quantile_body(ct_rule *r) {
     const double place = attrs->q * (double)last;
     const int64_t low = (int64_t)place, high = low < last ? low + 1 : last;
     ct_tensor row = ct_sort(r->in[0], .axis = axis), below = part_of(row, axis, low, low + 1);
-    ct_tensor step = ct_sub(part_of(row, axis, high, high + 1), below);
     ct_tensor value = below;
-    if (place > (double)low) value = ct_add(below, ct_mul(step, number(place - (double)low, r)));
+    if (place > (double)low) { // of halves, since the difference of both may have no number
+        ct_tensor half = number(0.5, r), first = ct_mul(below, half);
+        ct_tensor step = ct_sub(ct_mul(part_of(row, axis, high, high + 1), half), first);
+        value = ct_add(first, ct_mul(step, number(place - (double)low, r)));
+        value = ct_mul(value, number(2, r));
+    }
     ct_tensor largest = part_of(row, axis, last, last + 1);
     value = ct_select(ct_is_nan(largest), largest, value);
     r->body_out[0] = ct__of_type(value, r->node->out);
@@ -182,9 +186,10 @@ static bool trapezoid_infer(ct_call *call) {
 static bool trapezoid_body(ct_rule *r) {
     const trapezoid_attrs *attrs = r->attrs;
     const int64_t axis = attrs->axis;
-    ct_tensor y = r->in[0], both = ct_add(part_of(y, axis, 1, CT_END), part_of(y, axis, 0, -1));
-    ct_tensor half = number(0.5 * ct__num_or(attrs->dx, 1), r);
-    r->body_out[0] = ct_mul(ct_sum(both, .axes = {1, &axis}), half);
+    ct_tensor y = ct_mul(r->in[0], number(0.5, r)); // the sum of both may have no number
+    ct_tensor mean = ct_add(part_of(y, axis, 1, CT_END), part_of(y, axis, 0, -1));
+    ct_tensor dx = number(ct__num_or(attrs->dx, 1), r);
+    r->body_out[0] = ct_mul(ct_sum(mean, .axes = {1, &axis}), dx);
     return true;
 }
 const ct_opdef ct__op_trapezoid = {

@@ -3,7 +3,7 @@ import math
 
 from ..._core import ops
 from ..._random import fraction, next_key
-from .base import axis_of, concat, take, written
+from .base import axis_of, concat, in_wide, take, written
 
 __all__ = [
     "alpha_dropout", "celu", "channel_shuffle", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu",
@@ -167,25 +167,14 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
-    return input / ops.maximum(vector_norm(input, p, dim, keepdim=True), float(eps))
+    wide = in_wide(input)
+    return ops.cast(wide / ops.maximum(vector_norm(wide, p, dim, keepdim=True), float(eps)), input.dtype)
 
 
 def vector_norm(x, p=2.0, dim=None, keepdim=False):
     """The p-norm over an axis, or all; its gradient at 0 is 0."""
     axes = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    if p == math.inf:
-        return ops.max(ops.abs(x), axes=axes, keepdims=keepdim)
-    if p == -math.inf:
-        return ops.min(ops.abs(x), axes=axes, keepdims=keepdim)
-    if p == 0:
-        return ops.sum(ops.cast(ops.not_equal(x, 0.0), x.dtype), axes=axes, keepdims=keepdim)
-    if p == 1:
-        return ops.sum(ops.abs(x), axes=axes, keepdims=keepdim)
-    total = ops.sum(x * x if p == 2 else ops.pow(ops.abs(x), float(p)), axes=axes, keepdims=keepdim)
-    none = ops.equal(total, 0.0)
-    safe = ops.select(none, 1.0, total)
-    root = ops.sqrt(safe) if p == 2 else ops.pow(safe, 1.0 / p)
-    return ops.select(none, 0.0, root)
+    return ops.cast(ops.vector_norm(in_wide(x), axes=axes, keepdims=keepdim, ord=float(p)), x.dtype)
 
 
 # ----------------------------------------------------------------------------------------- dropout

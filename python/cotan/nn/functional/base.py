@@ -1,6 +1,7 @@
 """What the functions of this package are made of."""
 from ... import _core
 from ..._core import ops
+from ..._dtypes import FLOATS
 from ..._shaping import joined as concat
 
 Tensor = _core.Tensor
@@ -74,6 +75,11 @@ def in_float32(*tensors):
         return tensors
     return tuple(ops.cast(x, "float32") if isinstance(x, Tensor) and x.dtype in (_core.float16, _core.bfloat16) else x
                  for x in tensors)
+
+
+def in_wide(x):
+    """Floats of few bits in float32, whose squares have numbers."""
+    return ops.cast(x, "float32") if x.dtype in FLOATS and x.dtype.itemsize < 4 else x
 
 
 def with_bias(y, bias):

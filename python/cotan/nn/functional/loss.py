@@ -4,8 +4,9 @@ import warnings
 
 from ... import _core
 from ..._core import ops
+from ..._dtypes import result_type
 from .activation import vector_norm
-from .base import in_float32, move, reduced
+from .base import in_float32, in_wide, move, reduced
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity",
@@ -278,16 +279,17 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """Of lines along an axis the cosine of their angle; each norm is at least eps."""
     x1, x2 = in_float32(x1, x2)
-    dot = ops.sum(x1 * x2, axes=(dim,))
-    return dot / (ops.maximum(vector_norm(x1, 2.0, dim), float(eps)) * ops.maximum(vector_norm(x2, 2.0, dim), float(eps)))
+    first, second = (x / ops.maximum(vector_norm(x, 2.0, dim, True), float(eps)) for x in (in_wide(x1), in_wide(x2)))
+    cosine = ops.sum(first * second, axes=(dim,))  # of lines of length 1: products of large numbers have no number
+    return ops.cast(cosine, result_type(x1, x2))
 
 
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     input1, input2, target = in_float32(input1, input2, target)
     eps = 1e-12
     dot = ops.sum(input1 * input2, axes=(-1,))
-    squares = (ops.sum(input1 * input1, axes=(-1,)) + eps) * (ops.sum(input2 * input2, axes=(-1,)) + eps)
-    cosine = dot / ops.sqrt(squares)
+    first, second = (ops.sqrt(ops.sum(x * x, axes=(-1,)) + eps) for x in (input1, input2))
+    cosine = dot / first / second  # their product may have no number
     loss = ops.select(ops.equal(target, 1), 1.0 - cosine,
                       ops.select(ops.equal(target, -1), ops.relu(cosine - margin), cosine * 0.0))
     return reduced(loss, reduction)
