@@ -121,6 +121,9 @@ extern PyMethodDef make_methods[];
 // ---------------------------------------------------------------------------------- library.c
 extern PyMethodDef library_methods[], profile_methods[];
 
+// ------------------------------------------------------------------------------------ files.c
+extern PyMethodDef file_functions[];
+
 // ----------------------------------------------------------------------------------- places.c
 const char *place_name(PyObject *name);                            // a device's; NULL: an exception
 ct_tensor place_beside(ct_tensor t, ct_tensor other, ct_loc here); // t, where the other lies

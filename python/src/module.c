@@ -217,6 +217,7 @@ PyMODINIT_FUNC PyInit__core(void) {
     if (module && errors_start(module) && dtype_start(module) && tensor_start(module) &&
         call_start(module) && PyModule_AddFunctions(module, library_methods) == 0 &&
         PyModule_AddFunctions(module, profile_methods) == 0 &&
+        PyModule_AddFunctions(module, file_functions) == 0 &&
         PyModule_AddFunctions(module, lm_methods) == 0 &&
         PyModule_AddFunctions(module, text_methods) == 0 &&
         PyModule_AddFunctions(module, engine_methods) == 0 &&
