@@ -22,8 +22,9 @@ from .. import _core
 
 
 class ProfilerActivity(enum.Enum):
-    """All are watched at once; the name is there for programs that say CPU."""
+    """All devices are watched at once; the names are there for programs that say them."""
     CPU = 0
+    CUDA = 1
 
 
 class ProfilerAction(enum.Enum):
@@ -79,20 +80,48 @@ class EventList(list):
         super().__init__(rows)
         self._table = table
 
-    def table(self):
-        """The rows for people: kernels, then what happened on the host."""
-        return self._table
+    def table(self, sort_by=None, row_limit=100, *, header=None):
+        """The rows for people: kernels, then what happened on the host, of each `row_limit` at most (-1: all), the longest first;
+        sort_by "count", "flops" or "nbytes": the largest in that first."""
+        if sort_by is not None and sort_by not in (*TIMES, *AMOUNTS):
+            raise ValueError(f"table: rows are sorted by a time, \"count\", \"flops\" or \"nbytes\", not {sort_by!r}\n"
+                             "  hint: what devices hold is in the profile's peak_bytes and in its trace")
+        kernels = [row for row in self if row.kind in ("kernel", "copy")]
+        host = [row for row in self if row.kind not in ("kernel", "copy")]
+        parts = self._table.split("\n\n")
+        for i, part in enumerate(parts):
+            head, *lines = part.split("\n")
+            rows = kernels if head.startswith("kernel") else host if head.startswith("on the host") else None
+            if rows is None:
+                continue
+            order = range(len(lines))
+            if sort_by in AMOUNTS and len(lines) == len(rows):
+                order = sorted(order, key=lambda at: -getattr(rows[at], sort_by))
+            parts[i] = "\n".join([head, *(lines[at] for at in order)][:None if row_limit < 0 else row_limit + 1])
+        return "\n\n".join(parts if header is None else [header, *parts])
 
 
 class profile:
     """Watches the process while it is open. schedule: see `schedule`; `step` then ends a step, and on_trace_ready is called with the
     profile when an active cycle has ended. limits: what the machine could do is measured at the end, in a second, for the table's
-    shares."""
+    shares.
 
-    def __init__(self, *, activities=None, schedule=None, on_trace_ready=None, limits=False):
+    The memory that devices hold, the lines and the FLOPs of rows are always there: profile_memory, with_stack and with_flops
+    change nothing. Nor do record_shapes and with_modules, since a kernel is what several ops came to: rows have no shapes and
+    modules."""
+
+    _trace = None  # also of one that was refused
+
+    def __init__(self, *, activities=None, schedule=None, on_trace_ready=None, record_shapes=False, profile_memory=False,
+                 with_stack=False, with_flops=False, with_modules=False, experimental_config=None, acc_events=False, limits=False):
         for activity in activities or ():
             if not isinstance(activity, ProfilerActivity):
-                raise ValueError(f"activities are ProfilerActivity.CPU, not {activity!r}")
+                raise ValueError(f"activities are ProfilerActivity.CPU and ProfilerActivity.CUDA, not {activity!r}")
+        if experimental_config is not None:
+            raise NotImplementedError("profile: experimental_config is asked for, which has settings of another profiler")
+        if acc_events:
+            raise NotImplementedError("profile: acc_events is asked for, a profile has the rows of its last cycle\n"
+                                      "  hint: on_trace_ready is called with those of each")
         self._schedule, self._ready, self._limits = schedule, on_trace_ready, limits
         self._open, self._trace, self._seen, self.step_num = False, None, None, 0
 
@@ -161,11 +190,15 @@ class profile:
             raise RuntimeError("the profile has not ended: leave its with block first")
         return self._seen
 
-    def key_averages(self):
+    def key_averages(self, group_by_input_shape=False, group_by_stack_n=0):
+        if group_by_input_shape:
+            raise NotImplementedError("key_averages: group_by_input_shape is asked for, rows have no shapes\n"
+                                      "  hint: each line of the program has rows of its own")
         rows = self._have()[0]
         return EventList([FunctionEventAvg(*row) for row in rows], self._seen[-1])
 
-    events = key_averages
+    def events(self):
+        return self.key_averages()
 
     @property
     def seconds(self):
@@ -186,6 +219,11 @@ class profile:
         """A file for ui.perfetto.dev or chrome://tracing."""
         self._have()
         shutil.copyfile(self._trace, path)
+
+
+TIMES = ("cpu_time", "cpu_time_total", "self_cpu_time_total", "cuda_time", "cuda_time_total", "self_cuda_time_total", "device_time",
+         "device_time_total", "self_device_time_total")
+AMOUNTS = ("count", "flops", "nbytes")
 
 
 def tensorboard_trace_handler(dir_name, worker_name=None):
