@@ -17,103 +17,6 @@ struct ct_regex {
     bool classes; // asks for categories of characters: new ones have stand-ins
 };
 
-// ----------------------------------------------------------------------------------------- dialect
-
-// What the classes of Oniguruma hold where PCRE2's are others: \s has no U+180E, \w has marks and
-// no numbers but digits, \h is a hexadecimal digit.
-static const char *class_of(char c, bool inside) {
-    switch (c) {
-    case 's': return inside ? "\\p{Z}\\t-\\r\\x85" : "[\\p{Z}\\t-\\r\\x85]";
-    case 'S': return inside ? NULL : "[^\\p{Z}\\t-\\r\\x85]";
-    case 'w':
-        return inside ? "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
-                      : "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]";
-    case 'W': return inside ? NULL : "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]";
-    case 'h': return inside ? "0-9a-fA-F" : "[0-9a-fA-F]";
-    case 'H': return inside ? NULL : "[^0-9a-fA-F]";
-    default: return NULL;
-    }
-}
-
-// The class from p[i] == '[' on. Classes in classes are refused, but for one intersection, [X&&[Y]],
-// which PCRE2 lacks and a look ahead says. 0: refused.
-static size_t translate_class(const char *p, size_t n, size_t i, ct_text *out) {
-    ct_text first = {0}, second = {0};
-    size_t at = i + 1;
-    bool both = false, negated = false, ended = false;
-    ct_text *to = &first;
-    ct__text_add(to, "[");
-    if (at < n && p[at] == '^') ct__text_bytes(to, p + at++, 1);
-    if (at < n && p[at] == ']') ct__text_add(to, "\\]"), at++;
-    while (at < n && !ended) {
-        if (p[at] == '\\' && at + 1 < n) {
-            const char *known = class_of(p[at + 1], true);
-            if (known)
-                ct__text_add(to, known);
-            else if (p[at + 1] == 'S') // the only complements that stand in classes
-                ct__text_add(to, "\\S");
-            else if (strchr("WH", p[at + 1]))
-                break;
-            else
-                ct__text_bytes(to, p + at, 2);
-            at += 2;
-        } else if (p[at] == '[' && at + 1 < n && p[at + 1] == ':') {
-            ct__text_bytes(to, p + at, 2);
-            at += 2;
-        } else if (at + 2 < n && !memcmp(p + at, "&&[", 3) && !both) {
-            both = true;
-            at += 3;
-            negated = at < n && p[at] == '^';
-            if (negated) at++;
-            ct__text_add(&first, "]");
-            to = &second;
-            ct__text_add(to, "[");
-        } else if (p[at] == '[' || (p[at] == '&' && at + 1 < n && p[at + 1] == '&')) {
-            break;
-        } else if (p[at] == ']') {
-            ct__text_add(to, "]");
-            at++;
-            if (both) ended = at < n && p[at++] == ']';
-            if (both && !ended) break;
-            ended = true;
-        } else {
-            ct__text_bytes(to, p + at++, 1);
-        }
-    }
-    if (ended && both)
-        ct__textf(out, "(?:(?%c%s)%s)", negated ? '!' : '=', second.s, first.s);
-    else if (ended)
-        ct__text_bytes(out, first.s, first.n);
-    out->failed |= first.failed | second.failed;
-    ct__text_free(&first);
-    ct__text_free(&second);
-    return ended ? at - i : 0;
-}
-
-static bool translate(const char *place, const char *p, size_t n, ct_text *out, ct_err *err) {
-    for (size_t i = 0; i < n;) {
-        if (p[i] == '\\' && i + 1 < n) {
-            const char *known = class_of(p[i + 1], false);
-            if (known)
-                ct__text_add(out, known);
-            else
-                ct__text_bytes(out, p + i, 2);
-            i += 2;
-        } else if (p[i] == '[') {
-            size_t used = translate_class(p, n, i, out);
-            if (!used)
-                return ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, place,
-                               "the pattern has a class in a class, or one that does not end, at "
-                               "byte %zu of %zu",
-                               i, n);
-            i += used;
-        } else {
-            ct__text_bytes(out, p + i++, 1);
-        }
-    }
-    return true;
-}
-
 // --------------------------------------------------------------------------------------- compiling
 
 static void *take(size_t n, void *user) {
@@ -157,15 +60,16 @@ static ct_regex *compile(const char *place, const char *pattern, size_t n, uint3
     return NULL;
 }
 
-ct_regex *ct__regex_new(const char *place, const char *pattern, size_t n, bool literal,
+ct_regex *ct__regex_new(const char *place, const char *pattern, size_t n, ct_dialect dialect,
                         ct_err *err) {
     ct_text text = {0};
     ct_regex *regex = NULL;
-    if (literal) return compile(place, pattern, n, PCRE2_LITERAL, err);
-    if (translate(place, pattern, n, &text, err) && !text.failed)
+    if (dialect == CT_LITERAL) return compile(place, pattern, n, PCRE2_LITERAL, err);
+    const bool ok = ct__oniguruma(place, pattern, n, dialect == CT_ONIGURUMA, &text, err);
+    if (ok && !text.failed)
         regex = compile(place, text.s ? text.s : "", text.n,
                         PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, err);
-    else if (text.failed)
+    else if (text.failed && !err->code)
         ct__err_memory(err, CT_NOWHERE, place, n);
     ct__text_free(&text);
     if (regex) regex->classes = true;

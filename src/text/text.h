@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "cotan/tokenizer.h"
 #include "io/utf8.h"
 
@@ -86,12 +87,18 @@ bool ct__is_cjk(uint32_t cp);
 
 // ---------------------------------------------------------------------------------------- patterns
 
-// A regular expression as the formats write them (Oniguruma's and tiktoken's dialects agree on what
-// is used), compiled by PCRE2.
+// A regular expression as the formats write them, compiled by PCRE2.
 typedef struct ct_regex ct_regex;
-// literal: the text itself. NULL: the error is "PLACE: the pattern ...".
-ct_regex *ct__regex_new(const char *place, const char *pattern, size_t n, bool literal,
+typedef enum ct_dialect {
+    CT_LITERAL,   // the text itself
+    CT_ONIGURUMA, // that of tokenizer.json
+    CT_TIKTOKEN,  // PCRE2's, with Oniguruma's classes: {1,3}+ is possessive
+} ct_dialect;
+// NULL: the error is "PLACE: the pattern ...".
+ct_regex *ct__regex_new(const char *place, const char *pattern, size_t n, ct_dialect dialect,
                         ct_err *err);
+// The pattern as PCRE2 writes it (oniguruma.c). own: all of it is Oniguruma's, else its classes alone.
+bool ct__oniguruma(const char *place, const char *p, size_t n, bool own, ct_text *out, ct_err *err);
 void ct__regex_free(ct_regex *regex);
 
 typedef struct ct_hit {

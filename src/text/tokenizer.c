@@ -131,8 +131,8 @@ static bool finish_added(ct_tokenizer *t, ct_err *err) {
             ok = ct__tokenizer_memory(t, err);
         t->added_by_id[a->id] = (int32_t)i + 1;
         if (ok && a->single_word && !t->word)
-            ok = (t->word = ct__regex_new(t->place, "[\\w\\x{200c}\\x{200d}]", 20, false, err)) !=
-                 NULL;
+            ok = (t->word = ct__regex_new(t->place, "[\\w\\x{200c}\\x{200d}]", 20, CT_ONIGURUMA,
+                                          err)) != NULL;
     }
     ct__work_free(w);
     return ok;

@@ -76,7 +76,7 @@ static bool pattern_of(reader *r, const char *part, const json_t *of, ct_regex *
     char place[256];
     snprintf(place, sizeof place, "%.200s: %s", r->t->place, part);
     *out = ct__regex_new(place, json_string_value(value), json_string_length(value),
-                         value == literal, r->err);
+                         value == literal ? CT_LITERAL : CT_ONIGURUMA, r->err);
     return *out != NULL;
 }
 
@@ -193,7 +193,8 @@ static bool add_split(reader *r, const part *p, const char *pattern, size_t n, b
     if (!s) return false;
     s->behavior = behavior;
     s->invert = invert;
-    s->pattern = ct__regex_new(r->t->place, pattern, n, literal, r->err);
+    s->pattern =
+        ct__regex_new(r->t->place, pattern, n, literal ? CT_LITERAL : CT_ONIGURUMA, r->err);
     return s->pattern != NULL;
 }
 

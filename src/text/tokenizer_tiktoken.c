@@ -38,7 +38,7 @@ bool ct__split_by(ct_tokenizer *t, const char *pattern, ct_err *err) {
     ct_step *s = ct__step_add(t, &t->pretokenizers, CT_STEP_SPLIT, err);
     if (!s) return false;
     s->behavior = CT_ISOLATED;
-    s->pattern = ct__regex_new(t->place, pattern, strlen(pattern), false, err);
+    s->pattern = ct__regex_new(t->place, pattern, strlen(pattern), CT_TIKTOKEN, err);
     return s->pattern != NULL;
 }
 

@@ -134,7 +134,7 @@ static bool read_file(trainer *r, const char *path, size_t *done, size_t all) {
 static bool read_files(trainer *r, const char *const *paths, size_t n) {
     size_t done = 0, all = 0, size;
     r->pattern =
-        ct__regex_new("train_bpe", ct__gpt2_pattern, strlen(ct__gpt2_pattern), false, r->err);
+        ct__regex_new("train_bpe", ct__gpt2_pattern, strlen(ct__gpt2_pattern), CT_TIKTOKEN, r->err);
     if (!r->pattern) return false;
     for (size_t i = 0; i < n; i++) {
         ct_file file;
