@@ -6,7 +6,7 @@
 
 #include "graph/handle.h"
 
-static _Thread_local ct_ctx *current;
+_Thread_local ct_ctx *ct__ctx_now;
 static _Thread_local ct_ctx *own; // made by this thread's first call
 
 // ---------------------------------------------------------------------- the library in its process
@@ -27,7 +27,7 @@ static void thread_ends(void *ctx) {
 static void in_child(void) {
     if (!in_use) return;
     atomic_store(&forked, true);
-    current = own = NULL;
+    ct__ctx_now = own = NULL;
 }
 
 static bool begin_use(void) {
@@ -62,7 +62,7 @@ static void leave_living(const ct_ctx *ctx) {
     pthread_mutex_unlock(&living_lock);
 }
 static bool lives(const ct_ctx *ctx, uint64_t id) {
-    if (ctx == current) return ctx->id == id;
+    if (ctx == ct__ctx_now) return ctx->id == id;
     pthread_mutex_lock(&living_lock);
     const ct_ctx *at = living;
     while (at && at->id != id) at = at->next;
@@ -235,19 +235,18 @@ ct_ctx *ct_ctx_new(void) {
     return ctx;
 }
 
-ct_ctx *ct__ctx(void) {
-    if (current) return current;
-    if (own) return current = own;
-    current = own = ct_ctx_new();
+ct_ctx *ct__ctx_begin(void) {
+    if (own) return ct__ctx_now = own;
+    ct__ctx_now = own = ct_ctx_new();
     if (own) pthread_setspecific(exit_key, own);
-    return current;
+    return ct__ctx_now;
 }
 
 ct_ctx *ct_ctx_current(void) { return ct__ctx(); }
 
 ct_ctx *ct_ctx_use(ct_ctx *ctx) {
-    ct_ctx *before = current;
-    current = ct__forked() ? NULL : ctx;
+    ct_ctx *before = ct__ctx_now;
+    ct__ctx_now = ct__forked() ? NULL : ctx;
     return before;
 }
 
@@ -290,7 +289,7 @@ static void end_context(ct_ctx *ctx) {
     ct__free(ctx->unused);
     ct__free(ctx->ended);
     ct__slots_return(ctx);
-    if (current == ctx) current = NULL;
+    if (ct__ctx_now == ctx) ct__ctx_now = NULL;
     if (own == ctx) {
         own = NULL;
         pthread_setspecific(exit_key, NULL);
@@ -386,7 +385,7 @@ ct_frame *ct__frame_push(ct_ctx *ctx, ct_frame_kind kind, ct_arena *arena, ct_lo
     return frame;
 }
 
-uint64_t ct__nodes_recorded(void) { return current ? current->nodes : 0; }
+uint64_t ct__nodes_recorded(void) { return ct__ctx_now ? ct__ctx_now->nodes : 0; }
 
 void ct__release_values(ct_ctx *ctx, ct_node *node) {
     if (node->flags & CT_NODE_EXTRA) ctx->n_extras--;
@@ -402,6 +401,14 @@ void ct__release_values(ct_ctx *ctx, ct_node *node) {
     if (!node->value) return;
     for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
     node->value = NULL;
+}
+
+void ct__forget_values(const ct_ctx *ctx, ct_node *node) {
+    ct_storage **value = node->value;
+    ct__handles_lock(ctx);
+    ct__give_values(node, NULL);
+    ct__handles_unlock(ctx);
+    for (int i = 0; i < node->n_out; i++) ct__storage_unref(value[i]);
 }
 
 static void release_leaf(ct_node *leaf) {
@@ -420,19 +427,27 @@ void ct__unuse(ct_node *node) {
 
 // A leaf goes now, or with its last user.
 void ct__leaf_drop(ct_node *leaf) {
-    leaf->flags |= CT_NODE_DROPPED;
+    ct__flag(leaf, CT_NODE_DROPPED);
     if (!leaf->users) release_leaf(leaf);
 }
 static void release_operands(const ct_node *node) {
     for (int i = 0; i < node->n_in; i++) ct__unuse(node->in[i].node);
 }
 
+// Before anything of the nodes goes: other threads may be looking at them until then.
+static void end_handles(ct_ctx *ctx, const ct_frame *frame, ct_past_kind why, ct_loc here) {
+    ct__handles_lock(ctx);
+    for (; frame; frame = frame->older)
+        for (ct_node *node = frame->nodes; node; node = node->next)
+            if (node->slot) ct__slot_end(ctx, node, why, here);
+    ct__handles_unlock(ctx);
+}
+
 // Newest first: a leaf comes after all that use it.
-static void release_nodes(ct_ctx *ctx, ct_frame *frame, ct_past_kind why, ct_loc here) {
+static void release_nodes(ct_ctx *ctx, ct_frame *frame) {
     for (ct_node *node = frame->nodes; node; node = node->next) {
         if (node->flags & CT_NODE_GONE) continue;
         if (ct__is_mark(node)) ct__mark_ended(ctx, node);
-        ct__slot_release(ctx, node, why, here);
         release_operands(node);
         if (node->value || node->var) ct__release_values(ctx, node);
     }
@@ -450,7 +465,8 @@ static void pop(ct_ctx *ctx, ct_past_kind why, ct_loc here) {
     ct_frame *frame = ct__top(ctx);
     if (atomic_load_explicit(&ctx->left, memory_order_relaxed)) ct__vars_left(ctx);
     if (frame->rolling) ctx->rolling = false; // its context ends
-    for (ct_frame *f = frame; f; f = f->older) release_nodes(ctx, f, why, here);
+    end_handles(ctx, frame, why, here);
+    for (ct_frame *f = frame; f; f = f->older) release_nodes(ctx, f);
     ctx->depth--;
     ctx->tracing -= frame->kind == CT_FRAME_TRACE || frame->kind == CT_FRAME_BODY;
     for (ct_frame *f = frame, *older; f; f = older) {
@@ -488,13 +504,7 @@ ct_scope ct_scope_begin(ct_loc here) {
     return (ct_scope){ctx, ctx->id, (uint32_t)ctx->depth, frame->serial};
 }
 
-// Of what the value was computed from it is only known whether there was a variable.
-void ct__leave_variable(const ct_node *node, ct_node *leaf) {
-    if (node->flags & CT_NODE_FROM_VARIABLE && leaf->op == &ct__op_data)
-        leaf->flags |= CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF;
-}
-
-ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node) {
+ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node, unsigned flags) {
     ct_node *leaf = ct__leaf_like(ctx, to, node);
     if (!leaf) return NULL;
     bool evaluated = node->value || node->op == &ct__op_scalar;
@@ -504,26 +514,29 @@ ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node) {
     if (node->op == &ct__op_scalar) leaf->precise = node->precise;
     if (node->value)
         for (int i = 0; i < node->n_out; i++) leaf->value[i] = ct__storage_ref(node->value[i]);
+    leaf->flags |= (uint16_t)flags;
     ct__slot_move(node, leaf);
     return leaf;
 }
 
 static void rehome(ct_ctx *ctx, ct_frame *to, ct_node *node) {
-    ct_node *leaf = ct__rehome(ctx, to, node);
-    if (leaf) ct__leave_variable(node, leaf);
+    const bool from = node->flags & CT_NODE_FROM_VARIABLE && node->op != &ct__op_scalar;
+    ct__rehome(ctx, to, node, from ? CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF : 0);
 }
 
 // Kept nodes of a scope inside a trace stay nodes: their handles move on, all others end.
 static void end_inner(ct_ctx *ctx, ct_loc here) {
     ct_frame *frame = ct__top(ctx), *outer = ctx->frames[ctx->depth - 2];
     ct_node *last = NULL;
+    ct__handles_lock(ctx);
     for (ct_node *node = frame->nodes; node; last = node, node = node->next) {
         if (node->flags & (CT_NODE_KEPT | CT_NODE_PINNED))
-            node->flags &= (uint16_t)~CT_NODE_KEPT;
-        else
-            ct__slot_release(ctx, node, CT_PAST_SCOPE, here);
+            ct__unflag(node, CT_NODE_KEPT);
+        else if (node->slot)
+            ct__slot_end(ctx, node, CT_PAST_SCOPE, here);
         node->frame = outer;
     }
+    ct__handles_unlock(ctx);
     outer->keeps = outer->keeps || frame->keeps;
     if (last) {
         last->next = outer->nodes;
@@ -606,7 +619,7 @@ static ct_tensor keep(ct_tensor t, ct_loc here, const char *op, uint8_t flag) {
         if (!ct__root_add(ctx, (ct_root){.kind = CT_ROOT_KEEP, .val = v, .here = here}))
             return ct__poison(ctx, here);
     }
-    v.node->flags |= flag;
+    ct__flag(v.node, flag);
     v.node->frame->keeps = true;
     return ct__handle_of(v);
 }
@@ -620,19 +633,24 @@ ct_tensor ct_pin_at(ct_tensor t, ct_loc here) {
 
 // As with free: what has ended already, and what never was, is no error.
 static void drop(ct_tensor t, ct_loc here, const char *op) {
-    uint32_t out;
-    ct_node *node = ct__peek(t, &out);
+    ct_look at;
     ct_ctx *ctx = ct__ctx();
-    if (!node || !ctx || node == ctx->poison) return;
-    if (node->op == &ct__op_variable) {
+    if (!ctx || !ct__look(t, &at)) return;
+    const bool others = at.lock;
+    const ct_loc made = at.node->here;
+    ct__looked(&at);
+    ct_var *var = ct__var_hold(t, ctx);
+    if (var) {
         ct__fail(ctx, CT_E_ARGUMENT, here, op, "variable \"%s\" ends with its parameter set",
-                 node->var->name);
-    } else if (node->ctx != ctx) {
+                 var->name);
+        ct__var_unref(var, ctx);
+    } else if (others) {
         ct__fail(ctx, CT_E_CONTEXT, here, op,
                  "the tensor of %s:%u belongs to another context, in which alone it can be dropped",
-                 node->here.file ? node->here.file : "?", node->here.line);
-    } else {
-        node->flags &= (uint16_t) ~(CT_NODE_KEPT | CT_NODE_PINNED);
+                 made.file ? made.file : "?", made.line);
+    } else if (at.node != ctx->poison) {
+        ct_node *node = at.node;
+        ct__unflag(node, CT_NODE_KEPT | CT_NODE_PINNED);
         if (node->frame->rolling) {
             ct__rolling_unpin(ctx, node);
             return;

@@ -97,6 +97,19 @@ struct ct_node {
     };
 };
 _Static_assert(sizeof(ct_node) == 128, "a node is two cache lines");
+// Of a node that has a handle: other threads may look at it meanwhile (ct__look).
+static inline void ct__flag(ct_node *node, unsigned flags) {
+    __atomic_store_n(&node->flags, (uint16_t)(node->flags | flags), __ATOMIC_RELAXED);
+}
+static inline void ct__unflag(ct_node *node, unsigned flags) {
+    __atomic_store_n(&node->flags, (uint16_t)(node->flags & ~flags), __ATOMIC_RELAXED);
+}
+static inline void ct__give_values(ct_node *node, ct_storage **values) { // (n_out)
+    __atomic_store_n(&node->value, values, __ATOMIC_RELEASE);
+}
+static inline void ct__give_value(ct_node *node, uint32_t out, ct_storage *value) {
+    __atomic_store_n(&node->value[out], value, __ATOMIC_RELEASE);
+}
 static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
 // Is it used at a line on any device as it is: a scalar, a constant, a key of random numbers, or what that
 // very line makes of numbers alone?
@@ -150,7 +163,7 @@ struct ct_var {
 // A version's hold on the record, which it releases when its frame ends.
 void ct__var_ref(ct_var *var, const ct_ctx *ctx);
 void ct__var_unref(ct_var *var, const ct_ctx *ctx);
-// A hold by handle, of a set that another thread may be freeing. NULL: t is no variable (any more).
+// A hold by handle, of a set that another thread may be freeing. NULL: t is no variable.
 ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx);
 // Another version is current: the leaf that stood for this one goes with its users, unless somebody
 // may hold its host copy.
@@ -367,14 +380,16 @@ static inline void ct__use(ct_node *node) { // cheap enough to count users of al
 }
 void ct__unuse(ct_node *node); // one user less; a dropped leaf goes with its last one
 void ct__release_values(ct_ctx *ctx, ct_node *node);
+void ct__forget_values(const ct_ctx *ctx, ct_node *node); // of a node whose handle stands
 // Rolling scopes (rolling.c).
 void ct__rolling_unused(ct_node *node); // it has no user left
 bool ct__rolling_roots(ct_ctx *ctx);    // what is named and has no value becomes a root
 void ct__rolling_turn(ct_ctx *ctx);     // behind a run: the next frame
 ct_tensor ct__rolling_pin(ct_ctx *ctx, ct_tensor t, ct_loc here);
 void ct__rolling_unpin(ct_ctx *ctx, ct_node *node);
-// A leaf in frame `to` that stands for the node from now on: the handle is the leaf's. NULL: no memory.
-ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node);
+// A leaf in frame `to`, with these flags besides, that stands for the node from now on: the handle is the
+// leaf's. NULL: no memory.
+ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node, unsigned flags);
 void ct__frame_spare(ct_ctx *ctx, ct_frame *frame); // it has ended: for the next one
 // Forgets pending roots: variables keep their value, and kept ones are poisoned, unless in a rolling scope.
 void ct__roots_abandon(ct_ctx *ctx);
@@ -395,7 +410,12 @@ uint64_t ct__nodes_recorded(void); // by the thread's context
 // plan's key neither. Inside a region it is part of the one around it.
 uint16_t ct__region_begin(ct_ctx *ctx);
 void ct__region_end(ct_ctx *ctx, uint16_t begun);
-ct_ctx *ct__ctx(void); // the thread's; made on first use. NULL only when there is no memory for one
+extern _Thread_local ct_ctx *ct__ctx_now;
+ct_ctx *ct__ctx_begin(void);
+// The thread's; made on first use. NULL only when there is no memory for one.
+static inline ct_ctx *ct__ctx(void) {
+    return __builtin_expect(ct__ctx_now != NULL, 1) ? ct__ctx_now : ct__ctx_begin();
+}
 // Is this a forked child of a process that was using the library? Nothing may be touched then.
 bool ct__forked(void);
 extern atomic_size_t ct__sets; // parameter sets alive
@@ -434,8 +454,8 @@ enum { CT_MOST_OUTPUTS = 4095 }; // of a node: a handle has 12 bits for them
 ct_tensor ct__handle(ct_node *node, uint32_t out);
 // The caller asks for its value, which is there from now on, if it is there at all.
 static inline void ct__wanted(ct_ctx *ctx, ct_node *node) {
-    if (!(node->flags & CT_NODE_EXTRA) || node->ctx != ctx) return;
-    node->flags &= (uint16_t)~CT_NODE_EXTRA;
+    if (!(node->flags & CT_NODE_EXTRA)) return;
+    ct__unflag(node, CT_NODE_EXTRA);
     ctx->n_extras--;
 }
 static inline ct_tensor ct__handle_of(ct_val v) { return ct__handle(v.node, v.out); }
@@ -450,9 +470,12 @@ bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, bool compared, ct_
                    ct_loc here, const char *op);
 // A number (ct_f, ct_scalar), through however many functions that are being traced it came in.
 bool ct__is_number(const ct_node *node);
-// The node behind a handle without resolving variables; NULL when stale or none. Records nothing.
+// The node behind a handle of the thread's context without resolving variables; NULL when stale, none, or
+// another context's. Records nothing.
 ct_node *ct__peek(ct_tensor t, uint32_t *out);
 ct_var *ct__var_of(ct_tensor t); // NULL when t is no variable
+// The type behind a handle; f32[] where it is not good. Another context's is copied into the innermost frame.
+const ct_type *ct__type_of(ct_tensor t);
 
 // --------------------------------------------------------------------------------------- recording
 

@@ -2,13 +2,16 @@
 #ifndef COTAN_GRAPH_HANDLE_H
 #define COTAN_GRAPH_HANDLE_H
 
+#include <pthread.h>
+
 #include "graph/graph.h"
 
 enum { CT_OUT_BITS = 12, CT_SLOT_BITS = 26, CT_GEN_BITS = 26, CT_CHUNK_BITS = 12 };
 
 typedef struct ct_slot {
     _Atomic(ct_node *) node;
-    _Atomic uint32_t gen; // from 1 on, so that no slot is that of CT_NONE; 0: retired
+    _Atomic uint32_t gen;   // from 1 on, so that no slot is that of CT_NONE; 0: retired
+    _Atomic uint32_t owner; // the context that has it, by the low bits of its id
 } ct_slot;
 typedef enum { // why a handle is stale
     CT_PAST_SCOPE,
@@ -35,28 +38,73 @@ static inline ct_slot *ct__slot_at(uint32_t i) {
     return chunk ? &chunk->slot[i & ((1u << CT_CHUNK_BITS) - 1)] : NULL;
 }
 
-// ct__peek, for recording.
-static inline ct_node *ct__peek_fast(ct_tensor t, uint32_t *out) {
-    ct_slot *s = ct__slot_at((uint32_t)(t.bits >> CT_OUT_BITS) & ((1u << CT_SLOT_BITS) - 1));
+static inline ct_slot *ct__slot_of(ct_tensor t) { // NULL: there is none of its number
+    return ct__slot_at((uint32_t)(t.bits >> CT_OUT_BITS) & ((1u << CT_SLOT_BITS) - 1));
+}
+// The node that the slot has in the generation of the handle; NULL: in another, or too few outputs.
+static inline ct_node *ct__slot_node(const ct_slot *s, ct_tensor t, uint32_t *out) {
     uint64_t gen = t.bits >> (CT_OUT_BITS + CT_SLOT_BITS);
-    if (!s || atomic_load_explicit(&s->gen, memory_order_acquire) != gen) return NULL;
+    if (atomic_load_explicit(&s->gen, memory_order_acquire) != gen) return NULL;
     ct_node *node = atomic_load_explicit(&s->node, memory_order_acquire);
     *out = (uint32_t)(t.bits & ((1u << CT_OUT_BITS) - 1));
     return node && *out < node->n_out ? node : NULL;
+}
+
+// ct__peek, for recording. It is the slot that says whose a node is: another context's may be gone.
+static inline ct_node *ct__peek_fast(const ct_ctx *ctx, ct_tensor t, uint32_t *out) {
+    const ct_slot *s = ct__slot_of(t);
+    if (!s || atomic_load_explicit(&s->owner, memory_order_acquire) != (uint32_t)ctx->id)
+        return NULL;
+    return ct__slot_node(s, t, out);
+}
+
+// ct__peek of any context's handle. Another context's node stands, and neither its handle nor its value goes,
+// until `ct__looked`, before which the caller takes no lock, ends no handle and records no error; flags and
+// value are read by ct__flags and ct__values. False: stale or none, and nothing is to be ended.
+typedef struct ct_look {
+    ct_node *node;
+    uint32_t out;
+    pthread_mutex_t *lock; // NULL: it is the thread's context's own
+} ct_look;
+bool ct__look_elsewhere(ct_tensor t, ct_look *at);
+static inline bool ct__look(ct_tensor t, ct_look *at) {
+    const ct_ctx *ctx = ct__ctx();
+    at->lock = NULL;
+    at->node = ctx ? ct__peek_fast(ctx, t, &at->out) : NULL;
+    return at->node || ct__look_elsewhere(t, at);
+}
+static inline void ct__looked(const ct_look *at) {
+    if (at->lock) pthread_mutex_unlock(at->lock);
+}
+static inline unsigned ct__flags(const ct_look *at) {
+    return __atomic_load_n(&at->node->flags, __ATOMIC_RELAXED);
+}
+static inline ct_storage **ct__values(const ct_look *at) { // (n_out), or NULL
+    return __atomic_load_n(&at->node->value, __ATOMIC_ACQUIRE);
+}
+static inline ct_storage *ct__value(const ct_look *at, int i) { // of output i; NULL: none
+    ct_storage **values = ct__values(at);
+    return values ? __atomic_load_n(&values[i], __ATOMIC_ACQUIRE) : NULL;
 }
 
 // ct__resolve, inline where it is simple: most operands are pending nodes of this context, whose
 // handles say all.
 static inline bool ct__resolve_fast(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op,
                                     int argument, ct_loc here) {
-    ct_node *node = val->node = ct__peek_fast(t, &val->out);
-    if (__builtin_expect(node && !(node->flags & (CT_NODE_POISON | CT_NODE_VARIABLE)) &&
-                             node->ctx == ctx && !ctx->tracing,
-                         1))
+    ct_node *node = val->node = ct__peek_fast(ctx, t, &val->out);
+    if (__builtin_expect(
+            node && !(node->flags & (CT_NODE_POISON | CT_NODE_VARIABLE)) && !ctx->tracing, 1))
         return true;
     return ct__resolve(ctx, t, val, op, argument, here);
 }
 
+// Under a context's lock its handles end or name other nodes, and a value that a handle names goes:
+// what others look at (ct__look) stands meanwhile. Nothing of the user's is called under it but its
+// allocator.
+void ct__handles_lock(const ct_ctx *ctx);
+void ct__handles_unlock(const ct_ctx *ctx);
+void ct__slot_end(ct_ctx *ctx, ct_node *node, ct_past_kind kind, ct_loc ended); // under the lock
+// The same, and it takes the lock. The node may be a variable of another context; the slot is `ctx`'s then.
 void ct__slot_release(ct_ctx *ctx, ct_node *node, ct_past_kind kind, ct_loc ended);
 void ct__slot_move(ct_node *from, ct_node *to);
 void ct__slots_return(ct_ctx *ctx);
@@ -67,8 +115,6 @@ ct_node *ct__leaf_quiet(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_t
 ct_node *ct__leaf_like(ct_ctx *ctx, ct_frame *frame, const ct_node *like);
 void ct__leaf_recycle(ct_node *leaf);
 void ct__leaf_drop(ct_node *leaf);
-// `leaf` stands for the value of `node` where nothing else of it is known.
-void ct__leave_variable(const ct_node *node, ct_node *leaf);
 
 bool ct__stale_past(ct_tensor t, ct_slot_past *past);
 

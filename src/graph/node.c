@@ -349,6 +349,12 @@ static __attribute__((noinline)) bool bad_handle(ct_ctx *ctx, ct_tensor t, const
     return false;
 }
 
+// Of what a value was computed from it is only known whether there was a variable.
+static void leave_variable(unsigned flags, ct_node *leaf) {
+    if (flags & CT_NODE_FROM_VARIABLE && leaf->op == &ct__op_data)
+        leaf->flags |= CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF;
+}
+
 static uint16_t of_variable(const ct_var *var) {
     return (uint16_t)(CT_NODE_FROM_VARIABLE | (var->tracked ? CT_NODE_TRACKED : 0));
 }
@@ -543,47 +549,79 @@ static __attribute__((noinline)) bool capture(ct_ctx *ctx, ct_val *val, ct_loc h
     return true;
 }
 
-bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argument, ct_loc here) {
-    val->node = ct__peek(t, &val->out);
-    if (__builtin_expect(!val->node, 0)) return bad_handle(ctx, t, op, argument, here);
-    if (__builtin_expect(val->node->flags & CT_NODE_POISON, 0)) {
-        if (!ctx->err.code)
-            ct__fail(ctx, CT_E_STALE, here, op, "%s is poisoned by an error that was cleared",
-                     named(argument).s);
-        return false;
+typedef enum ct_seen { SEEN_VALUE, SEEN_POISON, SEEN_LOST, SEEN_PENDING, SEEN_VARIABLE } ct_seen;
+static ct_seen look_at(const ct_look *at) {
+    const unsigned flags = ct__flags(at);
+    if (flags & CT_NODE_POISON) return SEEN_POISON;
+    if (flags & CT_NODE_VARIABLE) return SEEN_VARIABLE;
+    if (at->node->op == &ct__op_scalar) return SEEN_VALUE;
+    const ct_storage *value = ct__value(at, (int)at->out);
+    return !value ? SEEN_PENDING : ct__lost(value) ? SEEN_LOST : SEEN_VALUE;
+}
+
+// A leaf in this context with the values of what is looked at. NULL: no memory, and nobody was told.
+static ct_node *local_leaf(ct_ctx *ctx, const ct_look *at) {
+    const ct_node *node = at->node;
+    const ct_opdef *op = node->op == &ct__op_scalar ? node->op : &ct__op_data;
+    ct_frame *frame = ctx->frames[ct__outside_depth(ctx) - 1];
+    ct_node *leaf = lay_leaf(ctx, frame, op, NULL, node->out, node->n_out, node->here);
+    if (!leaf) return NULL;
+    if (op == &ct__op_scalar) {
+        leaf->number = node->number;
+        leaf->precise = node->precise;
     }
-    if (val->node->value && ct__lost(val->node->value[val->out])) {
+    for (int i = 0; i < node->n_out && op != &ct__op_scalar; i++)
+        leaf->value[i] = ct__storage_ref(ct__value(at, i));
+    leave_variable(ct__flags(at), leaf);
+    return leaf;
+}
+
+static bool bad_seen(ct_ctx *ctx, ct_seen what, ct_loc made, const char *op, int argument,
+                     ct_loc here) {
+    if (what == SEEN_POISON && !ctx->err.code)
+        ct__fail(ctx, CT_E_STALE, here, op, "%s is poisoned by an error that was cleared",
+                 named(argument).s);
+    if (what == SEEN_LOST)
         ct__fail(ctx, CT_E_DEVICE, here, op,
                  "%s is poisoned: the device failed while it was computed", named(argument).s);
-        return false;
+    if (what == SEEN_PENDING)
+        ct__fail(ctx, CT_E_CONTEXT, here, op,
+                 "%s was recorded at %s:%u in another context and is not evaluated there yet",
+                 named(argument).s, made.file ? made.file : "?", made.line);
+    return false;
+}
+
+// What another context evaluated, which goes on meanwhile, is a leaf of this one.
+static __attribute__((noinline)) bool resolve_foreign(ct_ctx *ctx, ct_tensor t, ct_val *val,
+                                                      const char *op, int argument, ct_loc here) {
+    ct_look at;
+    if (!ct__look(t, &at)) return bad_handle(ctx, t, op, argument, here);
+    const ct_seen what = look_at(&at);
+    const ct_loc made = at.node->here;
+    if (what == SEEN_VALUE) *val = (ct_val){local_leaf(ctx, &at), at.out};
+    ct__looked(&at);
+    if (what == SEEN_VALUE)
+        return val->node || ct__err_memory(&ctx->err, made, "keep", sizeof *val->node);
+    if (what != SEEN_VARIABLE) return bad_seen(ctx, what, made, op, argument, here);
+    ct_var *var = ct__var_hold(t, ctx);
+    if (!var) return bad_handle(ctx, t, op, argument, here);
+    const bool ok = resolve_var(ctx, var, val, op, &here);
+    ct__var_unref(var, ctx);
+    return ok;
+}
+
+bool ct__resolve(ct_ctx *ctx, ct_tensor t, ct_val *val, const char *op, int argument, ct_loc here) {
+    const ct_node *node = val->node = ct__peek_fast(ctx, t, &val->out);
+    if (!node) {
+        if (!resolve_foreign(ctx, t, val, op, argument, here)) return false;
+    } else if (node->flags & CT_NODE_POISON) {
+        return bad_seen(ctx, SEEN_POISON, node->here, op, argument, here);
+    } else if (node->value && ct__lost(node->value[val->out])) {
+        return bad_seen(ctx, SEEN_LOST, node->here, op, argument, here);
+    } else if (node->flags & CT_NODE_VARIABLE) {
+        if (!resolve_var(ctx, node->var, val, op, &here)) return false;
     }
-    if (val->node->flags & CT_NODE_VARIABLE) {
-        ct_var *var = val->node->var;
-        bool own = var->owner == ctx->id; // which then lets the record go itself
-        if (!own && !(var = ct__var_hold(t, ctx))) return bad_handle(ctx, t, op, argument, here);
-        bool ok = resolve_var(ctx, var, val, op, &here);
-        if (!own) ct__var_unref(var, ctx);
-        if (!ok) return false;
-    }
-    if (__builtin_expect(val->node->ctx != ctx, 0)) {
-        const ct_node *node = val->node;
-        if (!node->value && node->op != &ct__op_scalar) {
-            ct__fail(ctx, CT_E_CONTEXT, here, op,
-                     "%s was recorded at %s:%u in another context and is not evaluated "
-                     "there yet",
-                     named(argument).s, node->here.file ? node->here.file : "?", node->here.line);
-            return false;
-        }
-        ct_node *local = ct__leaf_like(ctx, ctx->frames[ct__outside_depth(ctx) - 1], node);
-        if (!local) return false;
-        if (!node->n_in) local->number = node->number;
-        for (int i = 0; i < node->n_out && node->value; i++)
-            local->value[i] = ct__storage_ref(node->value[i]);
-        ct__leave_variable(node, local);
-        val->node = local;
-    }
-    if (__builtin_expect(ctx->tracing > 0, 0)) return capture(ctx, val, here);
-    return true;
+    return !ctx->tracing || capture(ctx, val, here);
 }
 
 // --------------------------------------------------------------------------------------- recording
@@ -732,8 +770,8 @@ static const ct_node *number_to_widen(ct_node *node) {
     if (!number || number->op != &ct__op_scalar || !number->out->weak ||
         number->out->dtype != CT_F32)
         return NULL;
-    for (number->flags |= CT_NODE_WIDENED; node != number; node = stands_for(node))
-        node->flags |= CT_NODE_WIDENED;
+    for (ct__flag(number, CT_NODE_WIDENED); node != number; node = stands_for(node))
+        ct__flag(node, CT_NODE_WIDENED);
     return number;
 }
 
@@ -789,15 +827,22 @@ static const ct_node *origin_of(const ct_node *node) {
     }
 }
 
+static bool whole_number(const ct_look *at, int64_t *value) { // is it a bare integer?
+    const ct_node *node = at->lock ? at->node : origin_of(at->node);
+    const bool whole =
+        node->op == &ct__op_scalar && node->out->weak && !ct__is_float(node->out->dtype);
+    if (whole) *value = ct__load_i64(node->out->dtype, &node->number, 0);
+    return whole;
+}
+
 bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, bool compared, ct_err *err,
                    ct_loc here, const char *op) {
-    uint32_t out;
-    const ct_node *node = ct__peek_fast(t, &out);
-    if (!node || !ct__is_int(dtype)) return true;
-    node = origin_of(node);
-    if (node->op != &ct__op_scalar || !node->out->weak || ct__is_float(node->out->dtype))
-        return true;
-    int64_t value = ct__load_i64(node->out->dtype, &node->number, 0);
+    ct_look at;
+    int64_t value;
+    if (!ct__is_int(dtype) || !ct__look(t, &at)) return true;
+    const bool whole = whole_number(&at, &value);
+    ct__looked(&at);
+    if (!whole) return true;
     int64_t least = ct__least(dtype), most = ct__greatest(dtype); // of u64 the most is -1
     if (value >= least && (dtype == CT_U64 || value <= most)) return true;
     const char *name = ct_dtype_name(dtype);
@@ -962,12 +1007,17 @@ cast_operands(ct_ctx *ctx, const ct_opdef *op, const ct_tensor *in, int n_in, ct
     }
     for (int pass = op->autocast == CT_CAST_WIDEST ? 0 : 1; pass < 2; pass++)
         for (int i = 0; i < n_in; i++) {
-            uint32_t out;
-            const ct_node *node = ct__peek(in[i], &out);
-            const ct_type *type = node && !(node->flags & CT_NODE_POISON) ? &node->out[out] : NULL;
-            const bool takes = type && !type->weak && CT_MASK(type->dtype) & CT_CAST_FLOATS;
-            if (takes && !pass && type->dtype != to) to = CT_F32;
-            if (pass) cast[i] = takes && type->dtype != to ? ct_cast_at(in[i], to, here) : in[i];
+            ct_look at;
+            ct_dtype is = CT_DEFAULT; // of what takes part
+            if (ct__look(in[i], &at)) {
+                const ct_type *type = &at.node->out[at.out];
+                const bool takes = !type->weak && CT_MASK(type->dtype) & CT_CAST_FLOATS;
+                if (takes && !(ct__flags(&at) & CT_NODE_POISON)) is = (ct_dtype)type->dtype;
+                ct__looked(&at);
+            }
+            const bool other = is != CT_DEFAULT && is != to;
+            if (other && !pass) to = CT_F32;
+            if (pass) cast[i] = other ? ct_cast_at(in[i], to, here) : in[i];
         }
     return cast;
 }
@@ -1049,19 +1099,21 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
 
 void ct__outputs(ct_tensor first, ct_tensor *out, size_t n) {
     uint32_t zero;
-    const ct_node *node = ct__peek_fast(first, &zero);
+    const ct_node *node = ct__peek(first, &zero);
     bool good = node && !(node->flags & CT_NODE_POISON);
     for (size_t i = 0; i < n; i++) out[i].bits = first.bits + (good ? i : 0);
 }
 ct_tensor ct__output(ct_tensor t, uint32_t out) {
     uint32_t first;
-    const ct_node *node = ct__peek_fast(t, &first);
+    const ct_node *node = ct__peek(t, &first);
     if (!node || node->flags & CT_NODE_POISON) return t;
     return (ct_tensor){t.bits - first + out};
 }
 
 ct_var *ct__var_of(ct_tensor t) {
-    uint32_t out;
-    ct_node *node = ct__peek_fast(t, &out);
-    return node && node->flags & CT_NODE_VARIABLE ? node->var : NULL;
+    ct_look at;
+    if (!ct__look(t, &at)) return NULL;
+    ct_var *var = ct__flags(&at) & CT_NODE_VARIABLE ? at.node->var : NULL;
+    ct__looked(&at);
+    return var;
 }

@@ -408,7 +408,7 @@ static bool open_node(ct_order *o, ct_node *node, const ct_node *gradient) {
     if (node->flags & CT_NODE_OPEN) return true;
     if (!CT_GROW(o->open, o->open_cap, o->n_open + 1)) return false;
     o->open[o->n_open++] = (struct ct_open){node, gradient};
-    node->flags |= CT_NODE_OPEN;
+    ct__flag(node, CT_NODE_OPEN);
     return true;
 }
 
@@ -528,7 +528,7 @@ bool ct__order(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
 }
 
 void ct__order_close(ct_order *o) {
-    while (o->n_open) o->open[--o->n_open].node->flags &= (uint16_t)~CT_NODE_OPEN;
+    while (o->n_open) ct__unflag(o->open[--o->n_open].node, CT_NODE_OPEN);
 }
 
 void ct__order_free(ct_order *o) {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cotan/binding.h"
-#include "graph/graph.h"
+#include "graph/handle.h"
 
 _Atomic unsigned ct__faults;
 
@@ -17,28 +17,69 @@ void ct__storage_unref(ct_storage *storage) {
     storage->destroy(storage);
 }
 
-static const ct_type *type_of(ct_tensor t) {
-    uint32_t out;
-    const ct_node *node = ct__peek(t, &out);
-    return node && !(node->flags & CT_NODE_POISON) ? &node->out[out] : NULL;
+// The type of a tensor that is none of poison, until ct__looked; NULL: there is none, nothing is to be ended.
+static const ct_type *look_at_type(ct_tensor t, ct_look *at) {
+    if (!ct__look(t, at)) return NULL;
+    if (!(ct__flags(at) & CT_NODE_POISON)) return &at->node->out[at->out];
+    ct__looked(at);
+    return NULL;
 }
-bool ct_ok(ct_tensor t) { return type_of(t) != NULL; }
+bool ct_ok(ct_tensor t) {
+    ct_look at;
+    if (!look_at_type(t, &at)) return false;
+    ct__looked(&at);
+    return true;
+}
 int ct_rank(ct_tensor t) {
-    const ct_type *type = type_of(t);
-    return type ? type->rank : 0;
+    ct_look at;
+    const ct_type *type = look_at_type(t, &at);
+    if (!type) return 0;
+    const int rank = type->rank;
+    ct__looked(&at);
+    return rank;
 }
 int64_t ct_dim(ct_tensor t, int axis) {
-    const ct_type *type = type_of(t);
-    int a = type ? ct__axis(axis, type->rank) : -1;
-    return a < 0 ? 0 : type->dim[a];
+    ct_look at;
+    const ct_type *type = look_at_type(t, &at);
+    if (!type) return 0;
+    const int a = ct__axis(axis, type->rank);
+    const int64_t dim = a < 0 ? 0 : type->dim[a];
+    ct__looked(&at);
+    return dim;
 }
 int64_t ct_size(ct_tensor t) {
-    const ct_type *type = type_of(t);
-    return type ? ct__count(type) : 0;
+    ct_look at;
+    const ct_type *type = look_at_type(t, &at);
+    if (!type) return 0;
+    const int64_t size = ct__count(type);
+    ct__looked(&at);
+    return size;
 }
 ct_dtype ct_dtype_of(ct_tensor t) {
-    const ct_type *type = type_of(t);
-    return type ? (ct_dtype)type->dtype : CT_DEFAULT;
+    ct_look at;
+    const ct_type *type = look_at_type(t, &at);
+    if (!type) return CT_DEFAULT;
+    const ct_dtype dtype = (ct_dtype)type->dtype;
+    ct__looked(&at);
+    return dtype;
+}
+static const ct_type *copy_type(ct_arena *arena, const ct_type *type) {
+    ct_type *copy = ct__arena(arena, sizeof *copy);
+    int64_t *dim = copy ? ct__arena(arena, type->rank * sizeof *dim) : NULL;
+    if (!dim) return NULL;
+    *copy = *type;
+    copy->dim = dim;
+    for (int a = 0; a < type->rank; a++) dim[a] = type->dim[a];
+    return copy;
+}
+const ct_type *ct__type_of(ct_tensor t) {
+    static const ct_type nothing = {.dtype = CT_F32};
+    ct_look at;
+    const ct_type *type = look_at_type(t, &at);
+    if (!type) return &nothing;
+    if (at.lock) type = copy_type(ct__top(ct__ctx())->arena, type);
+    ct__looked(&at);
+    return type ? type : &nothing;
 }
 
 // Is the value there? A variable's is, whichever version it has by the time at which it is fetched.
@@ -47,10 +88,11 @@ static bool is_there(ct_val v) {
 }
 
 bool ct_is_evaluated(ct_tensor t) {
-    uint32_t out;
-    const ct_node *node = ct__peek(t, &out);
-    if (!node || node->flags & CT_NODE_POISON) return false;
-    return node->op == &ct__op_scalar || (node->value && node->value[out]);
+    ct_look at;
+    if (!look_at_type(t, &at)) return false;
+    const bool there = at.node->op == &ct__op_scalar || ct__value(&at, (int)at.out);
+    ct__looked(&at);
+    return there;
 }
 
 static bool asked(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, int argument, ct_loc here) {
@@ -178,12 +220,15 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
 }
 
 const void *ct_at_hand(ct_tensor t) {
-    uint32_t out;
-    const ct_node *node = ct__peek(t, &out);
-    if (!node || node->flags & (CT_NODE_POISON | CT_NODE_TRACKED) || node->var || !node->value ||
-        !node->value[out] || node->out[out].place || ct__lost(node->value[out]))
-        return NULL;
-    return ct__hooks.host(node->value[out]);
+    ct_look at;
+    const ct_type *type = look_at_type(t, &at);
+    if (!type) return NULL;
+    const ct_storage *value = ct__value(&at, (int)at.out);
+    const bool plain = value && !at.node->var && !(ct__flags(&at) & CT_NODE_TRACKED);
+    const bool here = plain && !type->place && !ct__lost(value);
+    const void *bytes = here ? ct__hooks.host(value) : NULL;
+    ct__looked(&at);
+    return bytes;
 }
 
 // ------------------------------------------------------------------------- memory that is lent

@@ -42,7 +42,7 @@ static void become_leaf(ct_node *node) {
     node->op = &ct__op_read;
     node->n_in = 0;
     node->number = version;
-    node->flags &= (uint16_t)~CT_NODE_STORED;
+    ct__unflag(node, CT_NODE_STORED);
 }
 
 static void give_back(ct_ctx *ctx, ct_node *node) {
@@ -62,7 +62,7 @@ void ct__rolling_unused(ct_node *node) {
     if (!node->frame->rolling || node->flags & (CT_NODE_QUEUED | CT_NODE_GONE)) return;
     if (!CT_GROW(ctx->unused, ctx->unused_cap, ctx->n_unused + 1)) return; // the next turn finds it
     ctx->unused[ctx->n_unused++] = node;
-    node->flags |= CT_NODE_QUEUED;
+    ct__flag(node, CT_NODE_QUEUED);
 }
 
 // Reads of variables stay while later ones may find them, until the frame's turn.
@@ -73,7 +73,7 @@ static bool stays(const ct_ctx *ctx, const ct_node *node) {
 static void give_unused_back(ct_ctx *ctx) {
     while (ctx->n_unused) {
         ct_node *node = ctx->unused[--ctx->n_unused];
-        node->flags &= (uint16_t)~CT_NODE_QUEUED;
+        ct__unflag(node, CT_NODE_QUEUED);
         if (!(node->flags & CT_NODE_GONE) && !stays(ctx, node)) give_back(ctx, node);
     }
 }
@@ -100,11 +100,10 @@ static void settle(ct_ctx *ctx, ct_frame *frame) {
     for (ct_node *node = frame->nodes; node; node = node->next) {
         if (node->flags & CT_NODE_GONE) continue;
         if (is_settled(node)) {
-            ct_node *leaf = ct__rehome(ctx, ctx->frames[0], node);
-            if (leaf) {
-                leaf->flags |= node->flags & (CT_NODE_FROM_LEAF | CT_NODE_KEPT | CT_NODE_PINNED);
-                node->flags &= (uint16_t) ~(CT_NODE_PINNED | CT_NODE_KEPT);
-            }
+            const unsigned flags =
+                node->flags & (CT_NODE_FROM_LEAF | CT_NODE_KEPT | CT_NODE_PINNED);
+            if (ct__rehome(ctx, ctx->frames[0], node, flags))
+                ct__unflag(node, CT_NODE_PINNED | CT_NODE_KEPT);
         }
         if (is_named(node)) {
             live++;
@@ -157,10 +156,14 @@ void ct__rolling_turn(ct_ctx *ctx) {
 // -------------------------------------------------------------------------------------------- pins
 
 ct_tensor ct__rolling_pin(ct_ctx *ctx, ct_tensor t, ct_loc here) {
+    ct_look at;
+    if (!ct__look(t, &at)) return t;
+    const bool variable = ct__flags(&at) & CT_NODE_VARIABLE, own = !at.lock;
+    ct__looked(&at);
+    if (variable) return t;
+    ct_node *node = at.node;
     uint32_t out;
-    ct_node *node = ct__peek_fast(t, &out);
-    if (!node || node->flags & (CT_NODE_VARIABLE | CT_NODE_GONE)) return t;
-    if (node->ctx != ctx) { // a value of this context stands for it
+    if (!own) { // a value of this context stands for it
         ct_val v;
         if (!ct__resolve(ctx, t, &v, "pin", 0, here)) return ct__poison(ctx, here);
         node = v.node;
@@ -168,10 +171,10 @@ ct_tensor ct__rolling_pin(ct_ctx *ctx, ct_tensor t, ct_loc here) {
     }
     if ((node->frame->rolling || ctx->tracing) && node->n_out > 1) { // a pin is a node's
         t = ct__record(&ct__op_same, NULL, &t, 1, here);
-        node = ct__peek_fast(t, &out);
+        node = ct__peek_fast(ctx, t, &out);
         if (!node) return t;
     }
-    if (node->frame->rolling || node->frame == ctx->frames[0]) node->flags |= CT_NODE_PINNED;
+    if (node->frame->rolling || node->frame == ctx->frames[0]) ct__flag(node, CT_NODE_PINNED);
     if (!ctx->turn_due) give_unused_back(ctx);
     return t;
 }

@@ -64,19 +64,12 @@ static void let_go(ct_var *var) {
 }
 
 ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx) {
-    ct_var *var = ct__var_of(t);
-    if (!var) return NULL;
-    if (var->owner == ctx->id) {
-        var->own_refs++;
-        return var;
-    }
-    int refs = atomic_load(&var->refs);
-    while (refs && !atomic_compare_exchange_weak(&var->refs, &refs, refs + 1)) {
-    }
-    if (!refs) return NULL;
-    if (ct__var_of(t) == var) return var; // it was not another one by then
-    let_go(var);
-    return NULL;
+    ct_look at;
+    if (!ct__look(t, &at)) return NULL;
+    ct_var *var = ct__flags(&at) & CT_NODE_VARIABLE ? at.node->var : NULL;
+    if (var) ct__var_ref(var, ctx); // its handle stands, and so does the set's hold
+    ct__looked(&at);
+    return var;
 }
 
 enum { VERSION_BITS = 40 }; // below the context's number
@@ -334,7 +327,7 @@ void ct__root_release(const ct_root *root) {
 // What is named in a rolling scope can run again, when it is asked for.
 static void forget_root(ct_ctx *ctx, const ct_root *root) {
     if (root->var) ct__var_released(root->var, ctx);
-    if (root->kind == CT_ROOT_KEEP && !ctx->rolling) root->val.node->flags |= CT_NODE_POISON;
+    if (root->kind == CT_ROOT_KEEP && !ctx->rolling) ct__flag(root->val.node, CT_NODE_POISON);
     ct__root_release(root);
 }
 

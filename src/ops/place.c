@@ -93,8 +93,5 @@ void ct_params_move_at(ct_params *params, const char *device, ct_loc here) {
 
 const char *ct_device_of(ct_tensor x) {
     ct_ctx *ctx = ct__ctx();
-    uint32_t out;
-    const ct_node *node = ctx ? ct__peek(x, &out) : NULL;
-    if (!node || node->flags & CT_NODE_POISON) return NULL;
-    return ct__hooks.place_name(node->ctx, node->out[out].place);
+    return ctx && ct_ok(x) ? ct__hooks.place_name(ctx, ct__type_of(x)->place) : NULL;
 }

@@ -274,13 +274,6 @@ ct_tensor ct__add_zero(ct_tensor a, ct_tensor b) {
     return ct_add(a, b);
 }
 
-const ct_type *ct__type_of(ct_tensor t) {
-    static const ct_type nothing = {.dtype = CT_F32};
-    uint32_t out;
-    const ct_node *node = ct__peek(t, &out);
-    return node && !(node->flags & CT_NODE_POISON) ? &node->out[out] : &nothing;
-}
-
 int64_t ct__size_like(ct_tensor t, int axis) {
     const ct_type *type = ct__type_of(t);
     return axis >= 0 && axis < type->rank ? ct__size_of(type, axis) : 0;

@@ -170,8 +170,6 @@ typedef struct ct_dims_buffer {
     ct_ints list;
 } ct_dims_buffer;
 ct_ints ct__dims_of(ct_tensor t, ct_dims_buffer *buffer);
-// The type behind a handle that is known to be good (inside rules).
-const ct_type *ct__type_of(ct_tensor t);
 // The axis' size as dims want it: marked where it is dynamic.
 int64_t ct__size_like(ct_tensor t, int axis);
 ct_tensor ct__zeros_like(ct_tensor t);

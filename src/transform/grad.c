@@ -183,12 +183,15 @@ static bool bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t
 static bool ends_leaves(const ct_node *node, const void *user) {
     return (void)user, !(node->flags & CT_NODE_FROM_LEAF) || node->flags & CT_NODE_OPEN;
 }
-static void open_wrt(ct_ctx *ctx, const ct_tensor *wrt, size_t n, bool open) {
+static void open_wrt(const ct_tensor *wrt, size_t n, bool open) {
     for (size_t i = 0; i < n; i++) {
         uint32_t out;
         ct_node *node = ct__peek(wrt[i], &out);
-        if (!node || node->ctx != ctx || node->flags & CT_NODE_VARIABLE) continue;
-        node->flags = (uint16_t)(open ? node->flags | CT_NODE_OPEN : node->flags & ~CT_NODE_OPEN);
+        if (!node || node->flags & CT_NODE_VARIABLE) continue;
+        if (open)
+            ct__flag(node, CT_NODE_OPEN);
+        else
+            ct__unflag(node, CT_NODE_OPEN);
     }
 }
 
@@ -199,11 +202,11 @@ static void hint_leaf(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, 
     ct_nodes list = {0};
     ct_text text = {0};
     const ct_node *leaf = NULL;
-    open_wrt(ctx, wrt, n, true);
+    open_wrt(wrt, n, true);
     if (ct__reach_before(&list, &loss, 1, ends_leaves, NULL, &ctx->err))
         for (size_t i = 0; i < list.n && !leaf; i++)
             if (list.v[i]->op == &ct__op_data && !ends_leaves(list.v[i], NULL)) leaf = list.v[i];
-    open_wrt(ctx, wrt, n, false);
+    open_wrt(wrt, n, false);
     ct__nodes_free(&list);
     if (!leaf) return;
     ctx->leaf_hinted = true;
@@ -222,7 +225,7 @@ static void hint_leaf(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, 
 static bool no_widened_numbers(ct_ctx *ctx, const ct_tensor *wrt, size_t n, ct_loc here) {
     for (size_t i = 0; i < n; i++) {
         uint32_t out;
-        const ct_node *node = ct__peek_fast(wrt[i], &out);
+        const ct_node *node = ct__peek(wrt[i], &out);
         if (!node || !(node->flags & CT_NODE_WIDENED)) continue;
         ct__fail(ctx, CT_E_GRAD, here, "grad",
                  "operand %zu is a bare number that met an f64: it has no gradient", i + 1);

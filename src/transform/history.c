@@ -6,7 +6,7 @@
 ct_tensor ct_track_at(ct_tensor t, ct_loc here) {
     uint32_t out;
     t = ct__record(&ct__op_same, NULL, &t, 1, here);
-    ct_node *node = ct__peek_fast(t, &out);
+    ct_node *node = ct__peek(t, &out);
     if (node && !(node->flags & CT_NODE_POISON))
         node->flags = (uint16_t)((node->flags & ~CT_NODE_FROM_LEAF) | CT_NODE_TRACKED);
     return t;
@@ -18,16 +18,20 @@ void ct_track_variable(ct_tensor variable, bool tracked) {
 }
 
 const char *ct_op_name(ct_tensor t) {
-    uint32_t out;
-    const ct_node *node = ct__peek(t, &out);
-    return node ? node->op->name : NULL;
+    ct_look at;
+    if (!ct__look(t, &at)) return NULL;
+    const char *name = at.node->op->name;
+    ct__looked(&at);
+    return name;
 }
 bool ct_is_tracked(ct_tensor t) {
-    uint32_t out;
-    const ct_node *node = ct__peek_fast(t, &out);
-    if (!node) return false;
-    if (node->flags & CT_NODE_VARIABLE) return node->var->tracked;
-    return node->flags & (CT_NODE_TRACKED | CT_NODE_FROM_LEAF);
+    ct_look at;
+    if (!ct__look(t, &at)) return false;
+    const unsigned flags = ct__flags(&at);
+    const bool tracked = flags & CT_NODE_VARIABLE ? at.node->var->tracked
+                                                  : flags & (CT_NODE_TRACKED | CT_NODE_FROM_LEAF);
+    ct__looked(&at);
+    return tracked;
 }
 
 bool ct_is_read_ahead(ct_tensor variable) {
@@ -42,7 +46,7 @@ bool ct_is_read_ahead(ct_tensor variable) {
 bool ct_is_followed(ct_tensor t) {
     ct_ctx *ctx = ct__ctx();
     uint32_t out;
-    const ct_node *of = ct__peek_fast(t, &out);
+    const ct_node *of = ct__peek(t, &out);
     if (!ctx || !of || !of->users) return false;
     for (const ct_frame *frame = ct__top(ctx); frame; frame = frame->older)
         for (const ct_node *node = frame->nodes; node; node = node->next) {
@@ -123,7 +127,7 @@ void ct_reached_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reached
     const bool ok = history(ctx, loss, &list, here);
     for (size_t i = 0; i < n; i++) {
         uint32_t out;
-        const ct_node *node = ct__peek_fast(wrt[i], &out);
+        const ct_node *node = ct__peek(wrt[i], &out);
         const ct_var *var = ct__var_of(wrt[i]);
         reached[i] = ok && node && !var && node->epoch == list.epoch;
         for (size_t k = 0; var && k < list.n && !reached[i]; k++)
@@ -141,7 +145,8 @@ void ct_use_history_at(ct_tensor t, ct_loc here) {
          i-- > 0;) { // users first: where a history begins is seen by its operands
         ct_node *node = list.v[i];
         if (!(node->flags & CT_NODE_TRACKED) || ct__history_begins(node)) continue;
-        node->flags = (uint16_t)((node->flags & ~CT_NODE_TRACKED) | CT_NODE_FROM_LEAF);
+        ct__flag(node, CT_NODE_FROM_LEAF);
+        ct__unflag(node, CT_NODE_TRACKED);
         node->frame->unsettled = true;
     }
     ctx->used_history = here;
@@ -154,7 +159,7 @@ void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *g
     uint32_t out;
     if (!ctx) return;
     ct__grad(loss, wrt, n, grads, true, here);
-    ct_node *node = n && grads ? ct__peek_fast(grads[0], &out) : NULL;
+    ct_node *node = n && grads ? ct__peek(grads[0], &out) : NULL;
     if (!node || node->flags & CT_NODE_POISON) return;
     if (!create_graph)
         node->flags &= (uint16_t) ~(CT_NODE_TRACKED | CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF);

@@ -61,7 +61,7 @@ void ct_mark_at(const ct_tensor *values, size_t n, const ct_tensor *inputs, size
         ct__err_memory(&ctx->err, here, "mark", n * sizeof *all);
     }
     ct__arena_free(&scratch);
-    ct_node *node = ct__peek_fast(t, &first);
+    ct_node *node = ct__peek(t, &first);
     if (node && !(node->flags & CT_NODE_POISON)) {
         ((mark_attrs *)(uintptr_t)node->attrs)->self = node;
         ctx->n_marks++;
@@ -176,7 +176,7 @@ static bool is_wanted(const ct_node *node, const ct_tensor *targets, size_t n_ta
     for (size_t i = 0; i < n_targets; i++) {
         const ct_var *var = ct__var_of(targets[i]);
         uint32_t out;
-        if (var ? node->var == var : ct__peek_fast(targets[i], &out) == node) return true;
+        if (var ? node->var == var : ct__peek(targets[i], &out) == node) return true;
     }
     return !n_targets;
 }
@@ -185,7 +185,7 @@ static bool find_ways(cutting *c, const ct_tensor *targets, size_t n_targets) {
     if (!(c->leads = ct__calloc(c->list.n + 1, 1))) return false;
     for (size_t i = 0; i < n_targets; i++) {
         uint32_t out;
-        const ct_node *node = ct__peek_fast(targets[i], &out);
+        const ct_node *node = ct__peek(targets[i], &out);
         if (node && node->epoch == c->list.epoch && !(node->flags & CT_NODE_VARIABLE))
             c->leads[node->index] = 2;
     }

@@ -304,15 +304,16 @@ static bool make_storages(ct_ctx *ctx, ct_executor *e, size_t n) {
 static bool give_value(ct_ctx *ctx, const ct_root *r, ct_storage *storage) {
     ct_node *node = r->val.node;
     if (!node->value) {
-        node->value = ct__arena_zero(node->frame->arena, node->n_out * sizeof *node->value);
-        if (!node->value)
+        ct_storage **value = ct__arena_zero(node->frame->arena, node->n_out * sizeof *node->value);
+        if (!value)
             return ct__err_memory(&ctx->err, r->here, "run", node->n_out * sizeof *node->value);
+        ct__give_values(node, value);
         if (r->kind == CT_ROOT_EXTRA) {
-            node->flags |= CT_NODE_EXTRA;
+            ct__flag(node, CT_NODE_EXTRA);
             ctx->n_extras++;
         }
     }
-    if (!node->value[r->val.out]) node->value[r->val.out] = ct__storage_ref(storage);
+    if (!node->value[r->val.out]) ct__give_value(node, r->val.out, ct__storage_ref(storage));
     return true;
 }
 
@@ -326,7 +327,7 @@ static bool take_results(ct_ctx *ctx, ct_executor *e, size_t n) {
             const ct_current *now = ct__current(ctx, var);
             ct__var_changed(var, now->version);
             if (now->node) {
-                now->node->flags |= CT_NODE_STORED;
+                ct__flag(now->node, CT_NODE_STORED);
                 ct__hold_version(ctx, now->node);
             }
             if (var->broken) var->broken = false;

@@ -76,7 +76,7 @@ bool ct__add_stores(ct_ctx *ctx, ct_executor *e, size_t *n) {
 void ct__note_computed(const ct_plan *plan, const ct_order *o) {
     for (size_t i = 0; i < o->n; i++) { // where a value is there, another time a read may be
         if (!o->nodes[i]->n_in || o->nodes[i]->var || ct__stops(o->nodes[i])) continue;
-        o->nodes[i]->flags |= CT_NODE_RAN;
+        ct__flag(o->nodes[i], CT_NODE_RAN);
         o->nodes[i]->ran_plan = (uint32_t)plan->number;
         o->nodes[i]->ran_index = (uint32_t)i;
     }
@@ -106,9 +106,8 @@ static void extra_spent(ct_ctx *ctx, ct_node *node, ct_nodes *list) {
     if (!ct__reach_before(list, &(ct_val){node, 0}, 1, is_there_anyway, NULL, &ctx->err) ||
         !needs_old_version(list))
         return;
-    for (int i = 0; i < node->n_out; i++) ct__storage_unref(node->value[i]);
-    node->value = NULL;
-    node->flags &= (uint16_t)~CT_NODE_EXTRA;
+    ct__forget_values(ctx, node);
+    ct__unflag(node, CT_NODE_EXTRA);
     ctx->n_extras--;
 }
 
