@@ -34,13 +34,22 @@ test-all: ## the same, with Go and Rust programs, every call of a save, and unit
 	    cmake --build build-$$machine --target machine_tests || exit 1; done
 	@COTAN_TEST_ALL=1 $(MAKE) --no-print-directory test EMULATED="$(MACHINES)" DEVICE=opencl
 
-test-sanitize: ## the tests with the address and undefined-behaviour sanitizers, in build-sanitize
+test-sanitize: ## the tests with the address and undefined-behaviour sanitizers, in build-sanitize; TSAN=1: of threads, in build-tsan
+ifdef TSAN
+	@scripts/setup test-tsan
+	@scripts/venv
+	@cmake -S . -B build-tsan -G Ninja -DCOTAN_TSAN=ON -DCOTAN_WERROR=ON -DCMAKE_C_COMPILER=clang \
+	    -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" >/dev/null
+	@cmake --build build-tsan --target $$(scripts/run-tests --build build-tsan --targets $(ONLY))
+	@scripts/run-tests --build build-tsan --timeout 2400 $(ONLY)
+else
 	@scripts/setup test
 	@scripts/venv
 	@cmake -S . -B build-sanitize -G Ninja -DCOTAN_SANITIZE=ON -DCOTAN_WERROR=ON -DCMAKE_BUILD_TYPE=Debug \
 	    -DCMAKE_C_FLAGS_DEBUG="-O1 -g" >/dev/null
 	@cmake --build build-sanitize
 	@scripts/run-tests --build build-sanitize --timeout 1200 $(ONLY)
+endif
 
 fuzz: ## random graphs with new seeds, libFuzzer on the readers of files: TIME=60 seconds each; ONLY=graphs, ONLY=npy
 	@scripts/setup test
@@ -75,7 +84,7 @@ docs: ## write the pages that are derived from the sources
 	@scripts/make-docs
 
 clean: ## remove everything built (.venv stays)
-	rm -rf build build-clang build-sanitize build-fuzz build-aarch64
+	rm -rf build build-clang build-sanitize build-tsan build-fuzz build-aarch64
 
 help: ## this list
 	@echo "Cotan: deep learning in C. The targets of make:"

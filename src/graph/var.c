@@ -480,8 +480,13 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
 }
 
 ct_ctx *ct_assigning(ct_tensor variable) {
-    const ct_var *var = ct__var_of(variable);
-    return var ? atomic_load_explicit(&var->writer, memory_order_acquire) : NULL;
+    ct_look at;
+    ct_ctx *writer = NULL;
+    if (!ct__look(variable, &at)) return NULL;
+    if (ct__flags(&at) & CT_NODE_VARIABLE)
+        writer = atomic_load_explicit(&at.node->var->writer, memory_order_acquire);
+    ct__looked(&at);
+    return writer;
 }
 
 // What is to be assigned, held; NULL, and an error: it is no variable.

@@ -66,4 +66,12 @@ def test_what_it_installs(tmp_path):
 
 
 def test_nonsense(tmp_path):
-    assert call(tmp_path, []) == (2, "usage: scripts/setup run|test|test-all|parity|bench\n")
+    assert call(tmp_path, []) == (2, "usage: scripts/setup run|test|test-tsan|test-all|parity|bench\n")
+
+
+def test_what_the_thread_sanitizer_needs(tmp_path):
+    status, text = call(tmp_path, ["test-tsan"], apt_get="exit 9", id="echo 1000", uname="echo x86_64")
+    assert status == 1 and text.startswith(f"{HOW}sudo apt-get update && sudo apt-get install ")
+    assert text.endswith(" libclang-rt-dev\n")
+    status, text = call(tmp_path, ["test"], uname="echo x86_64")
+    assert status == 1 and "libclang-rt" not in text
