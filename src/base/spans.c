@@ -63,25 +63,33 @@ void ct__spans_begin(void) {
     atomic_store(&ct__spans_on, true);
 }
 
-void ct__spans_pause(bool pause) {
-    pthread_mutex_lock(&lock);
+static void pause_or_resume(bool pause) { // under the lock
     const bool on = atomic_exchange(&ct__spans_on, !pause);
     if (pause && on) seen.paused_at = ct__span_now();
     if (!pause && !on) seen.paused += ct__span_now() - seen.paused_at;
+}
+void ct__spans_pause(bool pause) {
+    pthread_mutex_lock(&lock);
+    pause_or_resume(pause);
     pthread_mutex_unlock(&lock);
 }
 
+// What other threads began before that and end later is not added: the lists stay as they are.
 ct_spans ct__spans_end(void) {
-    ct__spans_pause(true);
-    return (ct_spans){.rows = seen.rows,
-                      .spans = seen.spans,
-                      .memory = seen.memory,
-                      .n_rows = seen.n_rows,
-                      .n_spans = seen.n_spans,
-                      .n_memory = seen.n_memory,
-                      .n_left_out = seen.left_out,
-                      .n_threads = atomic_load(&threads),
-                      .length = seen.paused_at - seen.begin - seen.paused};
+    pthread_mutex_lock(&lock);
+    pause_or_resume(true);
+    const ct_spans all = {.rows = seen.rows,
+                          .spans = seen.spans,
+                          .memory = seen.memory,
+                          .n_rows = seen.n_rows,
+                          .n_spans = seen.n_spans,
+                          .n_memory = seen.n_memory,
+                          .n_left_out = seen.left_out,
+                          .n_threads = atomic_load(&threads),
+                          .length = seen.paused_at - seen.begin - seen.paused};
+    seen.begin = 0;
+    pthread_mutex_unlock(&lock);
+    return all;
 }
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }

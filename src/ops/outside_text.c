@@ -1,10 +1,10 @@
 // An op's text: an expression of C over its operands, read into nodes, recorded as ops.
 #define _GNU_SOURCE
 #include <ctype.h>
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plain.h"
 #include "ops/outside.h"
 
 enum { DEEPEST = 64, LONGEST_NAME = 64, MOST_PARTS = 64, MOST_NODES = 4096 };
@@ -114,10 +114,9 @@ static const char *nearest_function(const char *name) {
 static int choice(reader *r);
 
 static int number(reader *r) {
-    static locale_t plain;
-    if (!plain) plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    CT_PLAIN;
     char *end = NULL;
-    const double value = plain ? strtod_l(r->at, &end, plain) : 0;
+    const double value = strtod(r->at, &end);
     if (!end || end == r->at) return bad(r, "a number was expected");
     r->at = end;
     if (*r->at == 'f') r->at++; // as in C

@@ -1,6 +1,7 @@
 // Profiles as tables and as traces of Chrome's Trace Event Format, of what base/spans.h saw.
 #include "cotan/profile.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,8 @@ static const char *const kind_names[CT_PROFILE_KINDS] = {"kernel",      "copy", 
                                                          "make a plan", "compile", "user"};
 static bool launches(ct_profile_kind kind) { return kind <= CT_PROFILE_OP; }
 
-static bool under_way;
+static atomic_bool under_way;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of what changes it, and of `last`
 static struct {
     ct_spans spans;
     ct_profile profile;
@@ -23,20 +25,27 @@ static struct {
     ct_text table;
 } last;
 
+static bool begin(void) { // false: one is under way
+    pthread_mutex_lock(&lock);
+    const bool ok = !under_way;
+    if (ok) {
+        ct__free(last.rows);
+        ct__text_free(&last.table);
+        memset(&last, 0, sizeof last);
+        ct__spans_begin();
+        under_way = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return ok;
+}
+
 bool ct_profile_begin_at(ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (under_way) {
-        if (ctx)
-            ct__err(&ctx->err, CT_E_ARGUMENT, here, "profile",
-                    "a profile is under way, which ct_profile_end ends");
-        return false;
-    }
-    under_way = true;
-    ct__free(last.rows);
-    ct__text_free(&last.table);
-    memset(&last, 0, sizeof last);
-    ct__spans_begin();
-    return true;
+    const bool ok = begin();
+    if (!ok && ctx)
+        ct__err(&ctx->err, CT_E_ARGUMENT, here, "profile",
+                "a profile is under way, which ct_profile_end ends");
+    return ok;
 }
 void ct_profile_pause(void) {
     if (under_way) ct__spans_pause(true);
@@ -287,17 +296,21 @@ static bool write_trace(const char *path, ct_err *err) {
 
 // --------------------------------------------------------------------------------------------- end
 
-static bool end(const char *trace, bool measure, ct_loc here, ct_err *err) {
+static bool list_and_write(const char *trace, bool measure, ct_loc here, ct_err *err) {
     ct_limits limits = {0};
-    if (under_way)
-        last.spans = ct__spans_end();
-    else
-        return ct__err(err, CT_E_ARGUMENT, here, "profile",
-                       "none is under way: ct_profile_begin begins one");
-    under_way = false;
+    last.spans = ct__spans_end();
     if (measure && ct_measure_limits(&limits, ct__cores_allowed(), true)) ct_limits_free();
     if (!list_rows(limits)) return ct__err_memory(err, here, "profile", last.spans.n_rows);
     return !trace || write_trace(trace, err);
+}
+static bool end(const char *trace, bool measure, ct_loc here, ct_err *err) {
+    pthread_mutex_lock(&lock);
+    const bool is = atomic_exchange(&under_way, false);
+    const bool ok = is && list_and_write(trace, measure, here, err);
+    pthread_mutex_unlock(&lock);
+    return is ? ok
+              : ct__err(err, CT_E_ARGUMENT, here, "profile",
+                        "none is under way: ct_profile_begin begins one");
 }
 
 bool ct_profile_end_at(const char *trace, bool measure, ct_loc here) {
@@ -315,7 +328,7 @@ void ct__profile_begins(void) {
     if (atomic_exchange(&looked, true)) return;
     asked = getenv("COTAN_PROFILE");
     if (asked && !*asked) asked = NULL;
-    if (asked && !under_way) ct_profile_begin_at(CT_NOWHERE);
+    if (asked) begin();
 }
 
 void ct__profile_ends(void) {

@@ -14,6 +14,8 @@
 #include <time.h>
 
 #include "cotan/binding.h"
+#include "cotan/memory.h"
+#include "cotan/profile.h"
 #include "support/record.h"
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -271,6 +273,31 @@ static void test_sets_are_freed_while_others_read(void **state) {
     run(frees_sets, NULL, CT_NONE, SOME_HAS_GONE);
 }
 
+static void looks_and_sets(worker *w) { // what is the process's
+    CT_SCOPE;
+    ct_tensor y = of_one(w);
+    ct_memory_snapshot *snapshot = w->number == 2 ? ct_memory_snapshot_take() : NULL;
+    if (w->number == 0 && !ct_profile_begin()) note_error(w);
+    if (w->number == 1) ct_set_threads(1 + (int)w->whole % 3);
+    if (w->number == 3) {
+        y = ct_to(y, w->whole % 2 ? "cpu:1" : "async:cpu");
+        ct_profile_pause();
+        ct_profile_resume();
+    }
+    {
+        CT_ANNOTATE("a turn");
+        note_value(w, ct_data(y), (float)w->number + 1);
+    }
+    (void)ct_get_stats(), (void)ct_most_memory();
+    ct_memory_snapshot_free(snapshot);
+    if (w->number == 0 && !ct_profile_end(NULL, false)) note_error(w);
+}
+static void test_settings_change_while_others_run(void **state) {
+    (void)state;
+    run(looks_and_sets, NULL, CT_NONE, ALL_IS_READ);
+    ct_set_threads(0);
+}
+
 // ------------------------------------------------------------------------------------- one at a time
 
 static ct_ctx *mine;
@@ -348,6 +375,7 @@ int main(void) {
         TEST(test_rolling_scopes_give_back_while_others_read),
         TEST(test_a_variable_is_read_and_assigned),
         TEST(test_sets_are_freed_while_others_read),
+        TEST(test_settings_change_while_others_run),
         TEST(test_a_stale_handle_of_another_context_is_an_error),
         TEST(test_a_number_of_another_context_is_as_it_was_written),
     };

@@ -42,6 +42,8 @@ typedef struct {
     size_t frame;
     int64_t strip; // iterations of a LANES loop done at a time
     bool no_memory;
+    ct_iins lost; // take what is written after that
+    constant lost_constant;
     int missing; // an instruction that the table has not; -1: none
 } builder;
 
@@ -71,10 +73,9 @@ static const ct_itable *machine(void) {
 }
 
 static ct_iins *add_to(builder *b, code *to, int op, int dtype, bool wide) {
-    static ct_iins lost; // takes what is written after a failure
     if (!CT_GROW(to->ins, to->cap, to->n + 1)) {
         b->no_memory = true;
-        return &lost;
+        return &b->lost;
     }
     ct_iins *i = &to->ins[to->n++];
     *i = (ct_iins){.fn = b->table->fn[op][dtype][wide]};
@@ -111,10 +112,9 @@ static constant *constant_of(builder *b, int dtype, const ct_kins *ins) {
     int64_t bits = ins->imm.i;
     for (size_t i = 0; i < b->n_constants; i++)
         if (b->constants[i].dtype == dtype && b->constants[i].bits == bits) return &b->constants[i];
-    static constant lost;
     if (!CT_GROW(b->constants, b->constants_cap, b->n_constants + 1)) {
         b->no_memory = true;
-        return &lost;
+        return &b->lost_constant;
     }
     constant *c = &b->constants[b->n_constants++];
     *c = (constant){.dtype = (uint8_t)dtype, .bits = bits, .slot = scalar_slot(b)};

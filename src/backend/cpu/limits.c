@@ -1,6 +1,7 @@
 // What the machine could do at most: multiply-adds, memory and random words, over all threads.
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,8 +16,9 @@
 
 enum { TRIES = 5, FMA_TURNS = 1 << 20, THREEFRY_TURNS = 1 << 16, MOST_THREADS = 256 };
 
-static volatile float sink;            // so that nothing is left out
+static _Atomic float sink;             // so that nothing is left out
 static volatile float factor = 0.999f; // so that nothing is computed by the compiler
+static void keep(float x) { atomic_store_explicit(&sink, x, memory_order_relaxed); }
 
 // ----------------------------------------------------------------------------------- multiply-adds
 
@@ -31,7 +33,7 @@ static volatile float factor = 0.999f; // so that nothing is computed by the com
         }                                                                                          \
         for (int c = 0; c < (chains); c++) {                                                       \
             store(sum, x[c]);                                                                      \
-            sink = sum[0];                                                                         \
+            keep(sum[0]);                                                                          \
         }                                                                                          \
         return 2.0 * (lanes) * (chains) * (double)FMA_TURNS;                                       \
     }
@@ -75,7 +77,7 @@ __attribute__((target("avx512f,avx512vnni"))) static double byte_products(void) 
             _mm512_dpbusd_epi32(x[c], a, b);
     }
     for (int c = 0; c < CHAINS; c++)
-        sink = (float)_mm512_cvtsi512_si32(x[c]); // a sum of all would overflow
+        keep((float)_mm512_cvtsi512_si32(x[c])); // a sum of all would overflow
     return 8.0 * LANES * CHAINS * FMA_TURNS;
 }
 static bool has_byte_products(void) { return __builtin_cpu_supports("avx512vnni"); }
@@ -112,7 +114,7 @@ static inline __attribute__((always_inline)) double threefry_words(void) {
         }
         for (int i = 0; i < BLOCKS; i++) last ^= a[i] ^ b[i];
     }
-    for (int i = 0; i < 16; i++) sink = (float)last[i];
+    for (int i = 0; i < 16; i++) keep((float)last[i]);
     return 16.0 * BLOCKS * THREEFRY_TURNS;
 }
 
@@ -131,8 +133,9 @@ static double random_words(void) {
 
 // ------------------------------------------------------------------------------------------ memory
 
-static float *arrays;      // three, one behind the other
-static int64_t array_size; // elements of one
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of a measurement, and of the arrays
+static float *arrays;                                    // three, one behind the other
+static int64_t array_size;                               // elements of one
 
 // STREAM asks for arrays four times as large as the last cache, of which a guest may be told more
 // than it has.
@@ -153,8 +156,10 @@ static bool take_arrays(void) {
 }
 
 void ct_limits_free(void) {
+    pthread_mutex_lock(&lock);
     free(arrays);
     arrays = NULL;
+    pthread_mutex_unlock(&lock);
 }
 
 // Past the caches where the processor can: what is written is not read before.
@@ -187,7 +192,7 @@ static double sum(float *a, const float *b, const float *c, int64_t n) {
     float s[32] = {0};
     for (int64_t i = 0; i < n; i += 32)
         for (int j = 0; j < 32; j++) s[j] += a[i + j];
-    for (int j = 0; j < 32; j++) sink = s[j];
+    for (int j = 0; j < 32; j++) keep(s[j]);
     return (double)n * sizeof *a;
 }
 
@@ -253,8 +258,7 @@ static bool raise(double *limit, task kind, int threads) {
     return now >= 0;
 }
 
-bool ct_measure_limits(ct_limits *l, int threads, bool memory) {
-    if (!l || threads < 1 || threads > MOST_THREADS) return false;
+static bool measure(ct_limits *l, int threads, bool memory) {
     if (!raise(&l->flops, (task){.registers = multiply_adds}, threads)) return false;
     if (!memory) return true;
     return take_arrays() && raise(&l->stream, (task){.memory = copy}, threads) &&
@@ -262,4 +266,12 @@ bool ct_measure_limits(ct_limits *l, int threads, bool memory) {
            raise(&l->read, (task){.memory = sum}, threads) &&
            raise(&l->threefry, (task){.registers = random_words}, threads) &&
            (!has_byte_products() || raise(&l->bytes, (task){.registers = byte_products}, threads));
+}
+
+bool ct_measure_limits(ct_limits *l, int threads, bool memory) {
+    if (!l || threads < 1 || threads > MOST_THREADS) return false;
+    pthread_mutex_lock(&lock);
+    const bool ok = measure(l, threads, memory);
+    pthread_mutex_unlock(&lock);
+    return ok;
 }
