@@ -13,6 +13,7 @@
 
 #include "base/os.h"
 #include "cotan/lm.h"
+#include "support/sanitized.h"
 
 static char folder[] = "/tmp/cotan-lm-plan-XXXXXX", corpus[64], out[64];
 static const char *const data[] = {corpus};
@@ -41,7 +42,7 @@ static int remove_text(void **state) {
 #ifdef __SANITIZE_ADDRESS__ // whose shadow is memory of the process, too
 enum { SANITIZED = 1 };
 #else
-enum { SANITIZED = 0 };
+enum { SANITIZED = CT_THREAD_SANITIZER };
 #endif
 
 static ct_lm_event_kind told[100];
