@@ -37,6 +37,15 @@ static void crashes_in_a_thread(void **state) {
     pthread_create(&id, NULL, wild, NULL);
     pthread_join(id, NULL);
 }
+static int shared;
+static void *counts(void *at) { for (int i = 0; i < 1000; i++) shared++; return at; }
+static void races(void **state) {
+    (void)state;
+    pthread_t id[2];
+    for (int i = 0; i < 2; i++) pthread_create(&id[i], NULL, counts, NULL);
+    for (int i = 0; i < 2; i++) pthread_join(id[i], NULL);
+    assert_string_equal(getenv("COTAN_CC"), "none");
+}
 static void hangs(void **state) { (void)state; sleep(100); }
 static int leaves(void **state) { (void)state; exit(7); }
 int main(void) {
@@ -58,12 +67,12 @@ def project(tmp_path):
     (tmp_path / ".venv/bin/python").chmod(0o755)
     (tmp_path / "tests/allowed-skips.txt").write_text("# none\n")
 
-    def go(cases=(), teardown="NULL", ci=False, skips=None, arguments=()):
+    def go(cases=(), teardown="NULL", ci=False, skips=None, arguments=(), flags=()):
         if cases:
             (tmp_path / "build/tests").mkdir(parents=True, exist_ok=True)
             source = tmp_path / "tests/test_c.c"
             source.write_text(PROGRAM % (", ".join(f"cmocka_unit_test({c})" for c in cases), teardown))
-            subprocess.run(["gcc", "-o", str(tmp_path / "build/tests/test_c"), str(source),
+            subprocess.run(["gcc", *flags, "-o", str(tmp_path / "build/tests/test_c"), str(source),
                             "-x", "c", str(ROOT / "tests/support/faults.c"), "-lcmocka"],
                            check=True)
         if skips is not None:
@@ -114,6 +123,19 @@ def test_a_program_that_dies_once_is_told_so(project):
     assert (status, closing(text)) == (1, "0 passed, 1 failed, 0 skipped")
     assert "FAILED tests/test_c\n    died once (exit status 255), a second run passed\n" in text
     assert "last words" in text
+
+
+def test_a_race_is_a_failure_of_its_program(project):
+    """In a build with the thread sanitizer kernels are interpreted, and of Python only what has threads is run."""
+    (project.root / "tests/e2e").mkdir()
+    for name in ("e2e/test_serve.py", "test_of_python.py"):
+        (project.root / "tests" / name).write_text("def test_it():\n    pass\n")
+    (project.root / "build").mkdir()
+    (project.root / "build/CMakeCache.txt").write_text("COTAN_TSAN:BOOL=ON\n")
+    status, text = project(["races", "good"], flags=["-fsanitize=thread"])
+    assert (status, closing(text)) == (1, "3 passed, 1 failed, 0 skipped")
+    assert "FAILED tests/test_c\n    exit status 66\n" in text and "data race" in text
+    assert project(arguments=["--targets"]) == (0, "program tests_test_c\n")
 
 
 def test_a_hanging_program_is_stopped(project):
