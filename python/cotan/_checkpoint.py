@@ -58,7 +58,7 @@ class _Region(Owner):
         if self._versions() != self.versions:
             raise RuntimeError("checkpoint: an argument was written to in its place since the function ran, which cannot "
                                "be computed again\n  hint: write to a clone(), or give one")
-        given = tuple(one.detach() for one in cotangents if one is not None)  # waited for, but no part of the history
+        given = tuple(_core._snapshot(one) for one in cotangents if one is not None)  # waited for, but no part of the history
         with enable_grad(), default_generator.back_at(self.place):
             again = self.run([_core._after(one, given) if isinstance(one, Tensor) else one for one in self.args])
         self.versions = self._versions()
@@ -92,7 +92,7 @@ def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=Tr
         return as_tensors(results)
 
     # The first time the arguments are where histories begin: then it is known what else is behind the results.
-    probes = {i: _core._track(one.detach()) for i, one in enumerate(leaves) if isinstance(one, Tensor)
+    probes = {i: _core._track(_core._snapshot(one)) for i, one in enumerate(leaves) if isinstance(one, Tensor)
               and one.requires_grad}
     results = run([probes.get(i, one) for i, one in enumerate(leaves)])
     region = _Region(run, leaves, place)
@@ -101,7 +101,7 @@ def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=Tr
         begins = {bits for k in region.slopes for bits in _core._leaves(results[k])}
         inside = {_core._bits(probe): leaves[i] for i, probe in probes.items()}
         with no_grad():
-            values = tuple(results[k].detach() for k in region.slopes)
+            values = tuple(_core._snapshot(results[k]) for k in region.slopes)
         for k, one in zip(region.slopes, _core._mark(values, tuple(inside.get(bits, bits)
                                                                    for bits in sorted(begins)), region)):
             results[k] = one

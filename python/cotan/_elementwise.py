@@ -253,7 +253,7 @@ def positive(x, /):
 
 def conj(x, /):
     x = strong(x)
-    return ops.conj(x) if x.dtype in COMPLEX else +x
+    return _core._view(x, (("conj",),)) if x.dtype in COMPLEX else x
 
 
 conjugate = conj
@@ -261,12 +261,12 @@ conjugate = conj
 
 def real(x, /):
     x = strong(x)
-    return ops.real(x) if x.dtype in COMPLEX else +x
+    return _core._view(x, (("real",),)) if x.dtype in COMPLEX else x
 
 
 def imag(x, /):
     x = strong(x)
-    return ops.imag(x) if x.dtype in COMPLEX else ops.sub(x, x)
+    return _core._view(x, (("imag",),)) if x.dtype in COMPLEX else ops.sub(x, x)
 
 
 def float_power(x1, x2, /):
@@ -472,12 +472,16 @@ def complex(real, imag):
 
 def view_as_real(x):
     """(...,) complex to (..., 2): real and imaginary parts."""
-    return ops.concat([ops.reshape(part, (*x.shape, 1)) for part in (ops.real(x), ops.imag(x))], -1)
+    if x.dtype not in COMPLEX:
+        raise RuntimeError(f"view_as_real: the tensor is {x.dtype.name}, it must be complex")
+    return _core._view(x, (("view_as_real",),))
 
 
 def view_as_complex(x):
     """(..., 2) to (...,) complex."""
-    return ops.complex(x[..., 0], x[..., 1])
+    if x.dtype not in FLOATS or not x.ndim or x.shape[-1] != 2:
+        raise RuntimeError(f"view_as_complex: the tensor is {x.dtype.name}, {tuple(x.shape)}, it must be of floats whose last axis is 2")
+    return _core._view(x, (("view_as_complex",),))
 
 
 def allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):

@@ -228,7 +228,7 @@ def reshape(self, *shape):
 def view(self, *shape):
     """The same elements with other sizes; or, of a dtype, their bits as another one."""
     if len(shape) == 1 and isinstance(shape[0], (_core.dtype, type)):
-        return ops.bitcast(self, shape[0])
+        return _shaping.viewed(self, ("bitcast", shape[0]))
     return _shaping.viewed(self, ("reshape", tuple(_shaping.listed(shape))))
 
 
@@ -385,11 +385,9 @@ def dist(self, other, p=2):
 def unfold(self, dimension, size, step):
     """Windows of so many places along an axis, every `step` places: a new last axis has them."""
     axis = _shaping.place(dimension, self.ndim, "unfold")
-    n = (self.shape[axis] - size) // step + 1
     if size > self.shape[axis] or step <= 0:
         raise RuntimeError(f"unfold: windows of {size} places every {step} are asked for, axis {axis} has {self.shape[axis]}")
-    at = ops.iota(_core.int64, (n, size), 0) * step + ops.iota(_core.int64, (n, size), 1)
-    return _shaping.moveaxis(ops.gather(self, at, axis=axis), axis + 1, -1)
+    return _shaping.viewed(self, ("windows", (axis, size, step)))
 
 
 @method
@@ -599,11 +597,6 @@ Tensor.exponential_, Tensor.random_ = _drawn(_exponential), _drawn(_integers)
 
 
 @method
-def detach_(self):
-    return self.copy_(self.detach())
-
-
-@method
 def register_hook(self, hook):
     """hook(gradient) runs when backward() has this tensor's gradient; what it returns takes its place. handle.remove() ends it."""
     from ._sweep import Hooks
@@ -626,19 +619,14 @@ def retain_grad(self):
         Hooks.of(self).retain(self)
 
 
-def _get_data(self):
-    """The same tensor without a history: what is written to it is written here, and no gradient knows."""
-    return _core._bare(self)
-
-
 def _set_data(self, value):
-    if isinstance(value, Tensor) and value._place() != self._place():
-        _devices.move(self, value._place())
-    with no_grad():
-        self.copy_(value)
+    if not isinstance(value, Tensor):
+        raise TypeError(f"data must be a Tensor, not {value!r}")
+    _core._replace(self, value)
 
 
-Tensor.data = property(_get_data, _set_data)
+Tensor.data = property(Tensor.detach, _set_data, doc="""The same tensor without a history: what is written to it is written here, and
+no gradient knows. Assigned, it gives the tensor another value, of any dtype, shape and device; views keep the one before.""")
 
 
 @method

@@ -179,7 +179,7 @@ class custom_vjp(_Custom):
     def _eager(self, call):
         result, residuals = self._ahead(call.arguments(call.operands))
         results, out = tree_flatten(result)
-        results = [one.detach() for one in as_tensors(results)]
+        results = [_core._snapshot(one) for one in as_tensors(results)]
         return tree_unflatten(out, self._marked(results, call, self._backward(call, residuals, out)))
 
     def _backward(self, call, residuals, out):
@@ -259,11 +259,11 @@ class custom_jvp(_Custom):
     def _eager(self, call):
         with no_grad():
             results, out = tree_flatten(self.fun(*call.arguments(call.operands)))
-            results = [one.detach() if one.requires_grad else one for one in as_tensors(results)]
+            results = [_core._snapshot(one) if one.requires_grad else one for one in as_tensors(results)]
 
         def backward(cotangents):
             further = _core.is_grad_enabled()
-            primals = call.operands if further else [one.detach() for one in call.operands]
+            primals = call.operands if further else [_core._snapshot(one) for one in call.operands]
             with enable_grad():
                 probes = [_core._track(zeros_like(one)) if i in call.tracked else zeros_like(one) for i,
                           one in enumerate(primals)]

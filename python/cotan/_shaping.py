@@ -403,16 +403,16 @@ def repeat_interleave(x, repeats, dim=None):
 
 
 def atleast_1d(*tensors):
-    return _each(tensors, lambda x: ops.reshape(x, (1,)) if x.ndim < 1 else x)
+    return _each(tensors, lambda x: reshape(x, (1,)) if x.ndim < 1 else x)
 
 
 def atleast_2d(*tensors):
-    return _each(tensors, lambda x: ops.reshape(x, (1, -1)) if x.ndim < 2 else x)
+    return _each(tensors, lambda x: reshape(x, (1, x.numel())) if x.ndim < 2 else x)
 
 
 def atleast_3d(*tensors):
     def third(x):
-        return ops.reshape(x, (1, -1, 1) if x.ndim < 2 else (*x.shape, 1)) if x.ndim < 3 else x
+        return reshape(x, (1, x.numel(), 1) if x.ndim < 2 else (*x.shape, 1)) if x.ndim < 3 else x
 
     return _each(tensors, third)
 
@@ -474,14 +474,12 @@ def diag(x, diagonal=0, *, k=0):
     offset = diagonal or k
     if x.ndim not in (1, 2):
         raise ValueError(f"diag: a vector or a matrix is expected, got a tensor {tuple(x.shape)}")
-    return diagonals(x, offset) if x.ndim == 2 else diag_embed(x, offset)
+    return diagonals(x, offset).clone() if x.ndim == 2 else diag_embed(x, offset)
 
 
 def diagonals(x, offset):
-    """The diagonals of matrices, the last two axes."""
-    if x.dtype == _core.bool:
-        return ops.cast(ops.diagonal(ops.cast(x, _core.uint8), offset=offset), _core.bool)
-    return ops.diagonal(x, offset=offset)
+    """The diagonals of matrices, the last two axes: a view."""
+    return viewed(x, ("diagonal", (offset,)))
 
 
 def diag_embed(x, offset=0):

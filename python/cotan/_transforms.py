@@ -64,7 +64,7 @@ def value_and_grad(fun, argnums=0, has_aux=False, holomorphic=False):
         for leaves, structure in zip(flat, structures):
             trees.append(tree_unflatten(structure, grads[:len(leaves)]))
             grads = grads[len(leaves):]
-        value = value if any(leaf.requires_grad for leaf in _core_arguments(trees)) else value.detach()
+        value = value if any(leaf.requires_grad for leaf in _core_arguments(trees)) else _core._snapshot(value)
         result = trees[0] if isinstance(argnums, int) else tuple(trees)
         return ((value, aux) if has_aux else value), result
 

@@ -43,7 +43,7 @@ class Distribution:
     def sample(self, sample_shape=()):
         """Outcomes (*sample_shape, *batch_shape), without a history."""
         with no_grad():
-            return self._draw((*_shape(sample_shape), *self._batch_shape)).detach()
+            return _core._snapshot(self._draw((*_shape(sample_shape), *self._batch_shape)))
 
     def sample_n(self, n):
         return self.sample((n,))

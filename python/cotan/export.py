@@ -40,7 +40,7 @@ def export_c(path, function, *args, embed=False):
     named, leaves = {}, []
     for prefix, arg in zip(_parameter_names(function, len(args)), args):
         pairs, structure = tree_flatten_with_path(arg)
-        values = [x.detach() if isinstance(x, Tensor) else _core.asarray(x) for _, x in pairs]
+        values = [_core._snapshot(x) if isinstance(x, Tensor) else _core.asarray(x) for _, x in pairs]
         _core.eval(*values)
         named.update({_path_name(prefix, place): value for (place, _), value in zip(pairs, values)})
         leaves.append(structure.unflatten(values))

@@ -1,4 +1,5 @@
 """Transforms of functions and of modules, by the names of torch.func."""
+from . import _core
 from ._transforms import _stacked, grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap  # noqa: F401
 
 
@@ -60,7 +61,7 @@ def stack_module_state(models):
     def stacked(dicts, leaves):
         found = {}
         for name in dicts[0]:
-            parts = [members[name].detach() for members in dicts]
+            parts = [_core._snapshot(members[name]) for members in dicts]
             found[name] = _stacked(parts, (len(parts), *parts[0].shape))
             if leaves and dicts[0][name].requires_grad:
                 found[name].requires_grad_()

@@ -805,7 +805,7 @@ class Pickler:
         for part in (str(len(self.tensors)), "cpu", math.prod(shape) * (WIDTHS[dtype] if untyped else 1)):
             self.write(part)
         self.out += b"tQ"
-        self.tensors.append(x.detach())
+        self.tensors.append(_core._snapshot(x))  # another thread may train it meanwhile
         self.write(0)
         self.write_tuple(shape)
         self.write_tuple(tuple(max(1, math.prod(max(n, 1) for n in shape[i + 1:])) for i in range(len(shape))))

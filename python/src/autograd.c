@@ -501,8 +501,26 @@ static PyObject *grad_of(PyObject *module, PyObject *args) {
 
 static PyObject *detach(PyObject *self, PyObject *unused) {
     (void)unused;
+    return view_detached(self, enter());
+}
+
+static PyObject *detach_in_place(PyObject *o, PyObject *unused) {
+    (void)unused;
+    tensor_object *self = (tensor_object *)o;
     const ct_loc here = enter();
-    return tensor_new(ct_stop_gradient_at(tensor_handle(self), here), here);
+    const ct_tensor t = tensor_handle(o);
+    if (!t.bits) return NULL;
+    if (self->parent && ct_is_tracked(t)) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "detach_: a view's history is that of what it is a view of\n"
+                        "  hint: detach() gives a tensor without it");
+        return NULL;
+    }
+    if (self->set ? !make_variable(o, false, here)
+                  : ct_is_tracked(t) && !tensor_rename(self, ct_stop_gradient_at(t, here), here))
+        return NULL;
+    Py_INCREF(o);
+    return o;
 }
 
 // _leaves(value): the bits of where its history begins.
@@ -568,7 +586,10 @@ PyMethodDef autograd_methods[] = {
     {"requires_grad_", (PyCFunction)(void (*)(void))requires_grad, METH_VARARGS | METH_KEYWORDS,
      "requires_grad_($self, requires_grad=True)\n--\n\nMakes it a leaf whose gradients backward() "
      "gives, or none."},
-    {"detach", detach, METH_NOARGS, "detach($self)\n--\n\nThe same value without a history."},
+    {"detach", detach, METH_NOARGS,
+     "detach($self)\n--\n\nThe same value without a history, a view: writes are seen in both."},
+    {"detach_", detach_in_place, METH_NOARGS,
+     "detach_($self)\n--\n\nTakes its history away; a leaf requires no gradients any more."},
     {0},
 };
 PyGetSetDef autograd_getters[] = {

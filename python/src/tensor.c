@@ -185,6 +185,7 @@ static int traverse(PyObject *o, visitproc visit, void *arg) {
     const tensor_object *self = (tensor_object *)o;
     Py_VISIT(self->dict);
     Py_VISIT(self->grad);
+    Py_VISIT((PyObject *)self->twin);
     if (self->holds) Py_VISIT((PyObject *)self->parent);
     return 0;
 }

@@ -18,32 +18,69 @@ typedef struct tensor_object {
     // A view is another tensor's value moved: a write to one is seen in the other.
     struct tensor_object *parent; // NULL: it is none
     bool bare;  // its history is not the parent's, and its writes are not known to gradients
-    bool holds; // a reference of it; else the parent knows its only child:
-    struct tensor_object *child;
-    bool holds_children; // its children hold it
-    bool traced;         // a traced function's
-    uint64_t seen;       // the parent's version that the handle was made of
-    move *moves;         // (n_moves) from the parent's value to this one
+    bool holds; // a reference of the parent
+    struct tensor_object *children;        // its views, of which each one knows
+    struct tensor_object *next, *previous; // the parent's other children
+    // The value without its history, of which detach() gives views: they need not hold the history.
+    struct tensor_object *twin;
+    bool traced;   // a traced function's
+    uint64_t seen; // the parent's version that the handle was made of
+    move *moves;   // (n_moves) from the parent's value to this one
     size_t n_moves;
 } tensor_object;
 
 void tensor_unname(tensor_object *self);                           // unpins the handle
 bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here); // pins another value
 
-// views.c
+// moves.c
 // Whole axes and parts of them, in their order; the results are never the operand itself. A slice goes
 // from the first place in steps, which may be negative, up to but not including `stop`; it lies inside.
 struct move {
-    enum { MOVE_SLICE, MOVE_PERMUTE, MOVE_RESHAPE, MOVE_EXPAND } kind;
-    size_t n;         // of each list
-    int64_t *list[4]; // SLICE: axes, start, stop, step; else sizes, or axes
+    enum {
+        MOVE_SLICE,
+        MOVE_PERMUTE,
+        MOVE_RESHAPE,
+        MOVE_EXPAND,
+        MOVE_DIAGONAL, // of the last two axes
+        MOVE_WINDOWS,  // along an axis, which may have a place in common: a new last axis
+        MOVE_REAL,     // from here on elements are not what they were
+        MOVE_IMAG,
+        MOVE_CONJ,
+        MOVE_PAIRS,    // complex numbers to a last axis of 2
+        MOVE_OF_PAIRS, // the other way
+        MOVE_BITS,     // as another dtype of the same size
+    } kind;
+    size_t n; // of each list
+    int64_t *
+        list[4]; // SLICE: axes, start, stop, step; WINDOWS: {axis, size, step}; DIAGONAL: {offset};
+                 // BITS: {dtype}; else sizes, or axes
 };
 bool move_new(move *to, int kind, const int64_t *const lists[4],
               size_t n); // copies; false: no memory
 void moves_free(move *moves, size_t n);
 ct_tensor move_forward(const move *m, ct_tensor t, ct_loc here);
+ct_tensor move_backward(const move *m, ct_tensor before, ct_tensor part, ct_loc here);
+bool moves_repeat(const move *moves, size_t n); // may an element come several times?
+ct_tensor moves_put(const move *moves, size_t n, ct_tensor whole, ct_tensor part, ct_loc here);
+// Where a view's elements lie in the tensor of which it is one.
+typedef struct layout {
+    int rank;
+    int64_t size[CT_MAX_RANK + 1], step[CT_MAX_RANK + 1];
+    bool expanded, unknown; // shared, and not followed any further
+} layout;
+void layout_begin(layout *l, ct_tensor t);
+void layout_move(layout *l, const move *m);
+bool layout_shares(const layout *l);          // may several elements be one?
+move *moves_parse(PyObject *list, size_t *n); // of a tuple: malloc's; NULL: an exception
+bool same_sizes(ct_tensor a, ct_tensor b);
+ct_tensor with_shape_of(ct_tensor t, ct_tensor of, bool expand, ct_loc here);
+ct_tensor same_value(ct_tensor t, ct_loc here); // by another handle: one has one name
+
+// views.c
 // A view of o; takes the moves, whose memory is malloc's.
 PyObject *view_new(PyObject *o, move *moves, size_t n, ct_loc here);
+PyObject *view_detached(PyObject *o,
+                        ct_loc here);  // the value without a history; writes are seen in o
 void view_forget(tensor_object *self); // it is being collected
 bool view_refresh(tensor_object *self, ct_loc here);
 // The value in its place: o's and that of all of which it is a view. It is broadcast and cast.

@@ -32,7 +32,7 @@ def _call(func, inputs, name):
 def _end(tree, create_graph):
     if isinstance(tree, tuple):
         return tuple(_end(one, create_graph) for one in tree)
-    return tree if create_graph else tree.detach()
+    return tree if create_graph else _core._snapshot(tree)
 
 
 def _slopes(outputs, inputs, create_graph, cotangents=None):

@@ -7,7 +7,7 @@ class Parameter(_core.Tensor):
 
     def __new__(cls, data=None, requires_grad=True):
         data = _core.asarray([]) if data is None else data
-        self = _core.Tensor.__new__(cls, data.detach() if isinstance(data, _core.Tensor) else data)
+        self = _core.Tensor.__new__(cls, _core._snapshot(data) if isinstance(data, _core.Tensor) else data)
         if requires_grad:
             self.requires_grad_()
         return self

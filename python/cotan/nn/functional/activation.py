@@ -1,6 +1,7 @@
 """Activations, and functions of single elements."""
 import math
 
+from ... import _core
 from ..._core import ops
 from ..._random import fraction, next_key
 from .base import axis_of, concat, in_wide, take, written
@@ -163,7 +164,7 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     shape[dim] = soft.shape[dim]
     places = ops.iota("int32", shape, dim)
     best = ops.cast(ops.equal(places, ops.argmax(soft, axis=dim, keepdims=True)), soft.dtype)
-    return best - soft.detach() + soft
+    return best - _core._snapshot(soft) + soft
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
