@@ -367,3 +367,40 @@ def test_sequences_of_several_lengths():
 def test_every_function_has_its_name():
     public = [name for name in dir(F) if not re.match("_|[A-Z]|activation$|attention$|base$|ctc$|grid$|loss$|normalization$|window$", name)]
     assert len(public) > 100 and all(callable(getattr(F, name)) for name in public)
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(5, 4), nn.Linear(4, 5, bias=False)
+        self.head.weight = self.embed.weight
+
+
+@pytest.mark.parametrize("convert", [
+    lambda m: m.half(), lambda m: m.bfloat16(), lambda m: m.double(), lambda m: m.to(cotan.float64), lambda m: m.type(cotan.float64),
+    lambda m: m.to("cpu", cotan.float16), lambda m: m.double().float()])
+def test_parameters_stay_the_same_when_their_dtype_changes(convert):
+    m = Tied()
+    weight, called = m.embed.weight, []
+    optimizer = cotan.optim.SGD(m.parameters(), lr=1.0, momentum=0.5)
+    weight.register_hook(lambda g: called.append(1))
+    weight.grad = cotan.ones(5, 4)
+    grad, values, before = weight.grad, weight.detach(), weight.tolist()
+    optimizer.step()
+    assert convert(m) is m and list(m.parameters()) == [weight] and m.head.weight is weight and m.embed.weight is weight
+    dtype = weight.dtype
+    assert weight.requires_grad and weight.is_leaf and weight.grad is grad
+    assert grad.dtype == dtype and grad.tolist() == [[1.0] * 4] * 5
+    assert values.dtype == cotan.float32  # PyTorch's views of the memory before keep it, too
+    after = weight.tolist()
+    optimizer.zero_grad()
+    m.head(cotan.ones(1, 4, dtype=dtype)).sum().backward()
+    optimizer.step()  # 0.5 of the first gradient and 1, that is 1.5 less
+    assert called == [1] and optimizer.state[weight]["momentum_buffer"].dtype == cotan.float32
+    np.testing.assert_allclose(np.array(weight.tolist()), np.array(after) - 1.5, atol=2e-2)
+    np.testing.assert_allclose(np.array(after), np.array(before) - 1.0, atol=2e-2)
+
+
+def test_buffers_are_converted():
+    m = nn.BatchNorm1d(2).half()
+    assert (m.running_mean.dtype, m.num_batches_tracked.dtype) == (cotan.float16, cotan.int64)

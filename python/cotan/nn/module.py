@@ -373,28 +373,21 @@ class Module:
         return self
 
     def _apply(self, fn, recurse=True):
-        """fn of every parameter and buffer takes its place; a parameter whose dtype stays is written in its place."""
+        """fn of every parameter and buffer takes its place; parameters, and their gradients, stay the same objects."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for name, value in self._parameters.items():
-            if value is None:
-                continue
-            with no_grad():
-                changed = fn(value)
-            if changed is value:
-                continue
-            if changed.dtype == value.dtype and changed.shape == value.shape:
-                _devices.move(value, changed._place())
-                with no_grad():
-                    value.copy_(changed)
-                continue
-            self._parameters[name] = Parameter(changed, value.requires_grad)
-            if value.grad is not None:
-                self._parameters[name].grad = fn(value.grad)
-        for name, value in self._buffers.items():
-            if value is not None:
-                self._buffers[name] = fn(value)
+        with no_grad():
+            for value in self._parameters.values():
+                if value is None:
+                    continue
+                for tensor in (value, value.grad):
+                    changed = tensor if tensor is None else fn(tensor)
+                    if changed is not tensor:
+                        tensor.data = changed
+            for name, value in self._buffers.items():
+                if value is not None:
+                    self._buffers[name] = fn(value)
         return self
 
     def _cast(self, dtype, which):
