@@ -1,7 +1,6 @@
 """Where histories are kept and where not, and gradients of values."""
-import functools
-
 from . import _core
+from ._decorated import decorated
 
 
 class set_grad_enabled:
@@ -22,7 +21,7 @@ class set_grad_enabled:
 
     def __call__(self, function):
         _core._set_grad_enabled(self.before)  # a decorator changes nothing where it stands
-        return _decorated(function, lambda: set_grad_enabled(self.mode))
+        return decorated(function, lambda: set_grad_enabled(self.mode))
 
 
 class _Mode:
@@ -32,7 +31,7 @@ class _Mode:
 
     def __new__(cls, function=None):
         self = object.__new__(cls)
-        return self if function is None else _decorated(function, cls)
+        return self if function is None else decorated(function, cls)
 
     def __enter__(self):
         self.before = _core._set_grad_enabled(self.mode)
@@ -41,7 +40,7 @@ class _Mode:
         _core._set_grad_enabled(self.before)
 
     def __call__(self, function):
-        return _decorated(function, type(self))
+        return decorated(function, type(self))
 
 
 class no_grad(_Mode):
@@ -56,12 +55,3 @@ class enable_grad(_Mode):
     """with enable_grad(): inside of no_grad, histories are kept again."""
 
     mode = True
-
-
-def _decorated(function, mode):
-    @functools.wraps(function)
-    def inside(*args, **options):
-        with mode():
-            return function(*args, **options)
-
-    return inside

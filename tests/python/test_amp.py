@@ -128,3 +128,12 @@ def test_policies():
         with pytest.raises(ValueError) as error:
             amp.get_policy(text)
         assert str(error.value) == message
+
+
+def test_a_generator_runs_inside_of_autocast():
+    @cotan.autocast("cpu", dtype=cotan.bfloat16)
+    def steps():
+        yield (cotan.ones(2, 2) @ cotan.ones(2, 2)).dtype
+        yield (cotan.ones(2, 2) @ cotan.ones(2, 2)).dtype
+
+    assert [(one, (cotan.ones(2, 2) @ cotan.ones(2, 2)).dtype) for one in steps()] == [(cotan.bfloat16, cotan.float32)] * 2

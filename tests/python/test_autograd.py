@@ -1,5 +1,7 @@
 """Gradients as PyTorch has them, writes in place and views."""
+import asyncio
 import gc
+import inspect
 import re
 
 import numpy
@@ -317,3 +319,108 @@ def test_what_has_a_history_is_shown():
     assert repr(x) == "tensor([1., 1.], requires_grad=True)" and x.grad_fn is None
     assert repr(y) == "tensor([2., 2.], grad_fn=<mul>)" and y.grad_fn.name() == "mul"
     assert repr(y.detach()) == "tensor([2., 2.])" and y.detach().grad_fn is None
+
+
+# ------------------------------------------------------------------------------------- decorators
+
+MODES = {"no_grad": lambda f: cotan.no_grad(f), "no_grad()": lambda f: cotan.no_grad()(f),
+         "inference_mode": lambda f: cotan.inference_mode()(f), "set_grad_enabled": lambda f: cotan.set_grad_enabled(False)(f)}
+on = cotan.is_grad_enabled
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_a_generator_runs_inside_of_its_mode(mode):
+    seen = []
+
+    @mode
+    def steps():
+        try:
+            seen.append((yield on()))
+            try:
+                yield on()
+            except ValueError:
+                seen.append(on())
+                yield "caught"
+            return "end"
+        finally:
+            seen.append(on())
+
+    it = steps()
+    assert inspect.isgeneratorfunction(steps) and steps.__name__ == "steps"
+    assert next(it) is False and on()
+    assert it.send("sent") is False and on()
+    assert it.throw(ValueError()) == "caught" and on()
+    with pytest.raises(StopIteration) as end:
+        next(it)
+    assert end.value.value == "end" and seen == ["sent", False, False] and on()
+    del seen[:]
+    it = steps()
+    next(it)
+    it.close()
+    assert seen == [False] and on()
+    with pytest.raises(ZeroDivisionError):
+        list(mode(lambda: 1 / 0)())
+    assert on()
+
+
+def test_a_generator_may_have_histories_inside_of_no_grad():
+    @cotan.enable_grad()
+    def steps():
+        yield on()
+        yield on()
+
+    with cotan.no_grad():
+        assert list(steps()) == [True, True] and not on()
+
+
+def test_coroutines_run_inside_of_their_mode():
+    seen = []
+
+    @cotan.no_grad()
+    async def waits():
+        seen.append(on())
+        await asyncio.sleep(0)
+        seen.append(on())
+        return "done"
+
+    @cotan.no_grad()
+    async def pieces():
+        try:
+            for i in range(3):
+                await asyncio.sleep(0)
+                yield on()
+        finally:
+            await asyncio.sleep(0)
+            seen.append(on())
+
+    async def looks():
+        for _ in range(4):
+            seen.append("outside" if on() else "leaked")
+            await asyncio.sleep(0)
+
+    async def both():
+        result, _ = await asyncio.gather(waits(), looks())
+        found = [(one, on()) async for one in pieces()]
+        it = pieces()
+        await it.__anext__()
+        await it.aclose()
+        return result, found
+
+    assert inspect.iscoroutinefunction(waits)
+    assert asyncio.run(both()) == ("done", [(False, True)] * 3)
+    assert seen.count("leaked") == 0 and [one for one in seen if one != "outside"] == [False] * 4
+
+
+def test_a_class_is_made_inside_of_its_mode():
+    with pytest.warns(FutureWarning) as warned:
+        @cotan.no_grad()
+        class Looks:
+            def __init__(self):
+                self.made = on()
+
+            def later(self):
+                return on()
+    assert str(warned[0].message) == (
+        "a class is decorated with a context manager: a function that makes its instances inside of it takes its place\n"
+        "  hint: decorate its methods, __init__ for the same effect")
+    assert (Looks().made, Looks().later()) == (False, True)

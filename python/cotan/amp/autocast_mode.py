@@ -3,6 +3,7 @@ import functools
 import warnings
 
 from .. import _core
+from .._decorated import decorated
 
 _DEFAULTS = {"cpu": _core.bfloat16, "opencl": _core.float16}
 _LOW = (_core.bfloat16, _core.float16)
@@ -52,12 +53,7 @@ class autocast:
         _core._autocast(self._before.pop())
 
     def __call__(self, function):
-        @functools.wraps(function)
-        def inside(*args, **options):
-            with autocast(self.device, self.fast_dtype, self._enabled):
-                return function(*args, **options)
-
-        return inside
+        return decorated(function, lambda: autocast(self.device, self.fast_dtype, self._enabled))
 
 
 def _cast(value, dtype):

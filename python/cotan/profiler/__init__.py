@@ -11,7 +11,6 @@ Ops are recorded first and computed together later, so a row is a kernel, with t
 has what was computed inside of it: read a result there where that matters.
 """
 import enum
-import functools
 import os
 import shutil
 import socket
@@ -19,6 +18,7 @@ import tempfile
 import time
 
 from .. import _core
+from .._decorated import decorated
 
 
 class ProfilerActivity(enum.Enum):
@@ -250,11 +250,7 @@ class record_function:
         _core._annotate_end(self.name, self._begin)
 
     def __call__(self, function):
-        @functools.wraps(function)
-        def watched(*args, **kwargs):
-            with record_function(self.name):
-                return function(*args, **kwargs)
-        return watched
+        return decorated(function, lambda: record_function(self.name))
 
 
 __all__ = ["EventList", "FunctionEventAvg", "ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule",
