@@ -501,7 +501,7 @@ static PyObject *grad_of(PyObject *module, PyObject *args) {
 
 static PyObject *detach(PyObject *self, PyObject *unused) {
     (void)unused;
-    return view_detached(self, enter());
+    return view_detached(self, tensor_type, enter());
 }
 
 static PyObject *detach_in_place(PyObject *o, PyObject *unused) {

@@ -132,6 +132,9 @@ static PyObject *wrap(PyTypeObject *type, ct_tensor t, ct_loc here) {
     return (PyObject *)self;
 }
 PyObject *tensor_one_of(ct_tensor t, ct_loc here) { return wrap(tensor_type, t, here); }
+PyObject *tensor_of_type(PyTypeObject *type, ct_tensor t, ct_loc here) {
+    return wrap(type, t, here);
+}
 PyObject *tensor_new(ct_tensor t, ct_loc here) {
     PyObject *o = wrap(tensor_type, t, here);
     if (o && ct_rolling_pending() > MOST_PENDING && !((tensor_object *)o)->traced &&

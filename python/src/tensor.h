@@ -29,6 +29,8 @@ typedef struct tensor_object {
     size_t n_moves;
 } tensor_object;
 
+// A new one, of a class that is Tensor or below it.
+PyObject *tensor_of_type(PyTypeObject *type, ct_tensor t, ct_loc here);
 void tensor_unname(tensor_object *self);                           // unpins the handle
 bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here); // pins another value
 
@@ -79,8 +81,8 @@ ct_tensor same_value(ct_tensor t, ct_loc here); // by another handle: one has on
 // views.c
 // A view of o; takes the moves, whose memory is malloc's.
 PyObject *view_new(PyObject *o, move *moves, size_t n, ct_loc here);
-PyObject *view_detached(PyObject *o,
-                        ct_loc here);  // the value without a history; writes are seen in o
+// The value without a history, as an object of the class; writes are seen in both.
+PyObject *view_detached(PyObject *o, PyTypeObject *type, ct_loc here);
 void view_forget(tensor_object *self); // it is being collected
 bool view_refresh(tensor_object *self, ct_loc here);
 // The value in its place: o's and that of all of which it is a view. It is broadcast and cast.

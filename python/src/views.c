@@ -139,10 +139,10 @@ bool view_refresh(tensor_object *self, ct_loc here) {
 // ------------------------------------------------------------------------------ without a history
 
 // A view of all of the parent, whose history is not its own.
-static tensor_object *bare_of(tensor_object *parent, ct_loc here) {
+static tensor_object *bare_of(tensor_object *parent, PyTypeObject *type, ct_loc here) {
     const ct_tensor t = tensor_handle((PyObject *)parent);
     if (!t.bits) return NULL;
-    tensor_object *self = (tensor_object *)tensor_new(ct_stop_gradient_at(t, here), here);
+    tensor_object *self = (tensor_object *)tensor_of_type(type, ct_stop_gradient_at(t, here), here);
     if (!self) return NULL;
     self->bare = true;
     return self;
@@ -150,7 +150,7 @@ static tensor_object *bare_of(tensor_object *parent, ct_loc here) {
 
 static tensor_object *twin_of(tensor_object *self, ct_loc here) { // borrowed
     if (self->twin) return self->twin;
-    tensor_object *twin = bare_of(self, here);
+    tensor_object *twin = bare_of(self, tensor_type, here);
     if (!twin || self->twin) { // another thread was here meanwhile
         Py_XDECREF((PyObject *)twin);
         return self->twin;
@@ -174,7 +174,7 @@ static size_t copy_moves(const tensor_object *at, const tensor_object *root, mov
 
 // A variable's are views of itself; of others, of a twin without the history, so that this can go while they stay.
 // What is outside of a function that is traced has none: its value would be the function's.
-PyObject *view_detached(PyObject *o, ct_loc here) {
+PyObject *view_detached(PyObject *o, PyTypeObject *type, ct_loc here) {
     tensor_object *self = (tensor_object *)o;
     if (!tensor_handle(o).bits) return NULL;
     const tensor_object *first = self;
@@ -188,7 +188,7 @@ PyObject *view_detached(PyObject *o, ct_loc here) {
     if (ok && !moves) PyErr_NoMemory();
     if (!moves) return NULL;
     copy_moves(self, first, moves, &ok);
-    tensor_object *view = ok ? bare_of(self, here) : NULL;
+    tensor_object *view = ok ? bare_of(self, type, here) : NULL;
     if (!view) {
         moves_free(moves, n);
         return NULL;
@@ -247,7 +247,7 @@ static bool may_write(const tensor_object *self, const move *moves, size_t n) {
     return true;
 }
 
-static bool write_value(tensor_object *self, ct_tensor value, ct_loc here);
+static bool write_value(tensor_object *self, ct_tensor value, bool bare, ct_loc here);
 
 // The value with the history of t, which says what t's gradient is, whatever the value is.
 static void valued(const ct_tensor *in, ct_tensor *out, void *user) {
@@ -268,7 +268,7 @@ static bool repeats(const tensor_object *self) {
     return self->parent && moves_repeat(self->moves, self->n_moves);
 }
 
-// `part` becomes what the moves make of the tensor's value.
+// `part` becomes what the moves make of the tensor's value; `bare`: and gradients do not know.
 static bool write_part(tensor_object *self, const move *moves, size_t n, ct_tensor part, bool bare,
                        ct_loc here) {
     if (repeats(self)) { // the part's places alone
@@ -286,9 +286,11 @@ static bool write_part(tensor_object *self, const move *moves, size_t n, ct_tens
     }
     ct_tensor *before = malloc((n + 1) * sizeof *before);
     if (!before) return PyErr_NoMemory();
-    const ct_tensor is = tensor_value((PyObject *)self, here);
-    if (bare) part = ct_stop_gradient_at(part, here);
-    before[0] = bare ? ct_stop_gradient_at(is, here) : is;
+    before[0] = tensor_value((PyObject *)self, here);
+    if (bare) {
+        part = ct_stop_gradient_at(part, here);
+        before[0] = ct_stop_gradient_at(before[0], here);
+    }
     for (size_t i = 0; i + 1 < n; i++) before[i + 1] = move_forward(&moves[i], before[i], here);
     ct_tensor whole = part;
     for (size_t i = n; i-- > 0;) {
@@ -303,26 +305,32 @@ static bool write_part(tensor_object *self, const move *moves, size_t n, ct_tens
     }
     free(before);
     if (whole.bits == part.bits && ct_ok(part)) whole = same_value(part, here);
-    if (bare && !self->set && ct_is_tracked(is)) {
-        const ct_tensor both[2] = {is, whole};
-        ct_custom_vjp_at(valued, valued_vjp, NULL, both, 2, &whole, 1, here);
-    }
-    return write_value(self, whole, here);
+    return write_value(self, whole, bare, here);
 }
 
-static bool write_value(tensor_object *self, ct_tensor value, ct_loc here) {
+// Where histories are not kept a tensor's own stays, as in PyTorch: the value is another one, its gradient is not.
+static ct_tensor keep_history(const tensor_object *self, ct_tensor value, bool bare, ct_loc here) {
+    if (self->set || !(bare || !grad_enabled()) || !tensor_is_own((PyObject *)(uintptr_t)self) ||
+        !ct_is_tracked(self->handle))
+        return value;
+    const ct_tensor both[2] = {self->handle, ct_stop_gradient_at(value, here)};
+    ct_custom_vjp_at(valued, valued_vjp, NULL, both, 2, &value, 1, here);
+    return value;
+}
+
+static bool write_value(tensor_object *self, ct_tensor value, bool bare, ct_loc here) {
     if (value.bits == self->handle.bits || value.bits == self->shared.bits)
         return true; // nothing was put into it
     if (self->parent) {
         tensor_object *parent = self->parent;
         Py_INCREF((PyObject *)parent);
-        const bool ok =
-            write_part(parent, self->moves, self->n_moves, value, self->bare || self->set, here);
+        const bool ok = write_part(parent, self->moves, self->n_moves, value,
+                                   bare || self->bare || self->set, here);
         self->seen = parent->version;
         Py_DECREF((PyObject *)parent);
         if (!ok) return false;
     }
-    return take_value(self, value, here) && written(self, here);
+    return take_value(self, keep_history(self, value, bare, here), here) && written(self, here);
 }
 
 bool tensor_write_part(PyObject *o, const move *moves, size_t n, ct_tensor part, ct_loc here) {
@@ -367,7 +375,7 @@ bool tensor_write(PyObject *o, ct_tensor value, ct_loc here) {
     value = with_shape_of(value, is, true, here);
     if (from != to) value = ct_cast_at(value, to, here);
     if (!ct_ok(value)) return raise_failure();
-    return write_value(self, value, here);
+    return write_value(self, value, false, here);
 }
 
 // ------------------------------------------------------------------------------------------- Python
@@ -422,6 +430,13 @@ static PyObject *turn(PyObject *module, PyObject *args) {
     self->version++;
     Py_INCREF(o);
     return o;
+}
+
+// _detached(x): x.detach() as an object of x's own class.
+static PyObject *detached(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!tensor_check(o)) return PyErr_Format(PyExc_TypeError, "a Tensor is detached, not %R", o);
+    return view_detached(o, Py_TYPE(o), enter());
 }
 
 // _snapshot(x): x's value, whatever is written to x later.
@@ -483,11 +498,9 @@ static PyObject *get_version(PyObject *self, PyObject *unused) {
 }
 
 PyMethodDef view_functions[] = {
-    {"_view", view, METH_VARARGS, NULL},
-    {"_turn", turn, METH_VARARGS, NULL},
-    {"_snapshot", snapshot, METH_O, NULL},
-    {"_replace", replace, METH_VARARGS, NULL},
-    {0},
+    {"_view", view, METH_VARARGS, NULL},       {"_turn", turn, METH_VARARGS, NULL},
+    {"_detached", detached, METH_O, NULL},     {"_snapshot", snapshot, METH_O, NULL},
+    {"_replace", replace, METH_VARARGS, NULL}, {0},
 };
 PyMethodDef view_methods[] = {
     {"copy_", copy_in_place, METH_O,

@@ -165,6 +165,17 @@ def test_a_value_without_its_history_is_shared():
     assert (y.tolist(), one.tolist()) == ([0.0, 0.0], [0.0, 0.0])
 
 
+@pytest.mark.parametrize("write", [lambda y: y.mul_(3), lambda y: y[:2].mul_(3), lambda y: y.__setitem__(0, 6.0), lambda y: y.fill_(6)])
+def test_a_history_stays_where_none_are_kept(write):
+    w = C.ones(1).requires_grad_()
+    y = w * 2
+    with C.no_grad():
+        write(y)
+    assert y.tolist() == [6.0] and y.requires_grad and not y.is_leaf
+    (y * y).sum().backward()  # 2 y times 2
+    assert w.grad.tolist() == [24.0]
+
+
 def test_detached_values_do_not_keep_the_history():
     w = C.ones(2).requires_grad_()
     y = w * 2
