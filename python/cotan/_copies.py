@@ -1,19 +1,40 @@
-"""Tensors are copied and pickled by value."""
+"""Tensors are copied and pickled by value; a shallow copy shares its elements."""
+import copy
+import warnings
+
 from . import _core
+from .nn.parameter import Parameter
+
+HOOKS = ("_backward_hooks", "_hooks")  # of one tensor, not of its copies
+
+
+def attributes(x):
+    return {name: value for name, value in x.__dict__.items() if name not in HOOKS}
 
 
 def deepcopied(x, memo):
     if id(x) not in memo:
         if not x.is_leaf:
             raise RuntimeError("deepcopy: only tensors without a history are copied\n  hint: detach() before")
-        copy = _core.Tensor.__new__(type(x), x.detach())
-        memo[id(x)] = copy.requires_grad_() if x.requires_grad else copy
-        memo[id(x)].__dict__.update(x.__dict__)
+        made = _core.Tensor.__new__(type(x), _core._snapshot(x))
+        memo[id(x)] = made.requires_grad_() if x.requires_grad else made
+        if x.grad is not None and not isinstance(x, Parameter):  # as in PyTorch
+            made.grad = copy.deepcopy(x.grad, memo)
+        made.__dict__.update(copy.deepcopy(attributes(x), memo))
     return memo[id(x)]
 
 
+def copied(x):
+    """The same elements, of which both see writes, as a leaf."""
+    made = _core._detached(x)
+    made.__dict__.update(attributes(x))
+    return made.requires_grad_() if x.requires_grad else made
+
+
 def reduced(x, protocol):
-    return made_again, (type(x), x.detach().numpy(), x.dtype, x.requires_grad, dict(x.__dict__))
+    for hook in x.__dict__.get("_backward_hooks", {}).values():
+        warnings.warn(f"pickle: the hook {hook!r} of a tensor is left out", stacklevel=2)
+    return made_again, (type(x), x.detach().numpy(), x.dtype, x.requires_grad, attributes(x))
 
 
 def made_again(cls, array, dtype, requires_grad, attributes):
@@ -23,4 +44,5 @@ def made_again(cls, array, dtype, requires_grad, attributes):
 
 
 _core.Tensor.__deepcopy__ = deepcopied
+_core.Tensor.__copy__ = copied
 _core.Tensor.__reduce_ex__ = reduced

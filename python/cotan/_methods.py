@@ -646,8 +646,3 @@ def __complex__(self):
 def clone(self, *, memory_format=None):
     """A tensor of its own with the same value and history."""
     return ops.cast(self, self.dtype)
-
-
-@method
-def __copy__(self):
-    return self.clone()
