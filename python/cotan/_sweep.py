@@ -95,7 +95,16 @@ def _grad(loss, inputs, retain, create):
     return tuple(found.get(bits) for bits in wanted)
 
 
-_core._on_marks(_backward, _grad)
+def _written(x):
+    """The gradient that x retains is that of its new value; hooks stay with the value that they were registered for."""
+    _, owner = x.__dict__.pop("_hooks")
+    if owner.retained:
+        owner.retained = None
+        if x.requires_grad:
+            x.retain_grad()
+
+
+_core._on_marks(_backward, _grad, _written)
 
 
 def conj(x):

@@ -370,14 +370,27 @@ static PyObject *give_all(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-// _on_marks(backward, grad): what is called instead of the two below where a history may have marks.
-static PyObject *sweep_backward, *sweep_grad;
+// _on_marks(backward, grad, written): what is called instead of the two below where a history may have marks, and where
+// a tensor that has hooks is written in its place.
+static PyObject *sweep_backward, *sweep_grad, *sweep_written;
 static PyObject *on_marks(PyObject *module, PyObject *args) {
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO:_on_marks", &sweep_backward, &sweep_grad)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOO:_on_marks", &sweep_backward, &sweep_grad, &sweep_written))
+        return NULL;
     Py_INCREF(sweep_backward);
     Py_INCREF(sweep_grad);
+    Py_INCREF(sweep_written);
     Py_RETURN_NONE;
+}
+
+bool autograd_has_hooks(const tensor_object *self) { // of a value that is computed
+    return self->dict && !self->set && PyDict_GetItemString(self->dict, "_hooks");
+}
+bool autograd_written(tensor_object *self) {
+    if (!autograd_has_hooks(self)) return true;
+    PyObject *done = PyObject_CallFunctionObjArgs(sweep_written, (PyObject *)self, NULL);
+    Py_XDECREF(done);
+    return done;
 }
 
 static PyObject *backward(PyObject *self, PyObject *args, PyObject *options) {

@@ -114,6 +114,8 @@ extern PyMethodDef mark_functions[];
 // autograd.c
 static inline bool grad_enabled(void) { return !thread_here()->no_grad; }
 void autograd_forget(tensor_object *self);
+bool autograd_has_hooks(const tensor_object *self);
+bool autograd_written(tensor_object *self); // in its place
 bool make_variable(PyObject *o, bool tracked, ct_loc here);
 // The Tensor that is a variable of somebody's set.
 PyObject *variable_of(ct_tensor variable, ct_params *set, PyObject *holder, bool tracked,

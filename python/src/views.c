@@ -64,6 +64,7 @@ void view_forget(tensor_object *self) {
 static bool written(tensor_object *self, ct_loc here) {
     self->version++;
     for (tensor_object *child = self->children; child; child = child->next) child_hold(child);
+    if (!autograd_written(self)) return false;
     if (!self->twin) return true;
     if (Py_REFCNT((PyObject *)self->twin) > 1) return view_refresh(self->twin, here);
     forget_twin(self); // nobody has anything of it
@@ -326,7 +327,8 @@ static bool write_value(tensor_object *self, ct_tensor value, bool bare, ct_loc 
         Py_INCREF((PyObject *)parent);
         const bool ok = write_part(parent, self->moves, self->n_moves, value,
                                    bare || self->bare || self->set, here);
-        self->seen = parent->version;
+        if (!autograd_has_hooks(parent))
+            self->seen = parent->version; // else gradients go by way of the parent
         Py_DECREF((PyObject *)parent);
         if (!ok) return false;
     }

@@ -424,3 +424,40 @@ def test_a_class_is_made_inside_of_its_mode():
         "a class is decorated with a context manager: a function that makes its instances inside of it takes its place\n"
         "  hint: decorate its methods, __init__ for the same effect")
     assert (Looks().made, Looks().later()) == (False, True)
+
+
+# ---------------------------------------------------------------------- retain_grad, then a write
+
+def without_history(b):
+    with cotan.no_grad():
+        b.mul_(2)
+    return (b * b).sum()
+
+
+@pytest.mark.parametrize("write, retained, before", [
+    (lambda b: b.mul_(2).sum(), [1, 1], [2, 2]),
+    (lambda b: b.mul_(2).mul_(3).sum(), [1, 1], [6, 6]),
+    (lambda b: b.add_(b).sum(), [1, 1], [2, 2]),
+    (lambda b: (b.__setitem__(0, 5.0), (b * b).sum())[1], [10, 2], [0, 2]),
+    (lambda b: (b[:1].mul_(3), (b * b).sum())[1], [6, 2], [18, 2]),
+    (lambda b: (z := b[:1], z.mul_(3), (z * z).sum())[2], [6, 0], [18, 0]),
+    (lambda b: ((b * 2).sum(), b.mul_(3))[0] + b.sum(), [1, 1], [5, 5]),
+    (without_history, [4, 4], [4, 4]),
+])
+def test_a_retained_gradient_is_that_of_what_the_tensor_is_now(write, retained, before):
+    a, seen = leaf([1, 1]), []
+    b = a.clone()
+    b.retain_grad()
+    b.register_hook(lambda grad: seen.append(grad.tolist()))  # stays with the value from before, as in PyTorch
+    write(b).backward()
+    assert (b.grad.tolist(), a.grad.tolist(), seen) == (retained, before, [before])
+
+
+def test_a_view_that_retains_its_gradient():
+    a = leaf([1, 1])
+    b = a.clone()
+    v = b[:1]
+    v.retain_grad()
+    b.mul_(2)
+    (v * v).sum().backward()
+    assert (v.grad.tolist(), a.grad.tolist()) == ([4], [8, 0])
