@@ -92,7 +92,7 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None, requires_gra
     """start, start + step, ... up to but not including stop: integers where all three are, else floats."""
     stop = end if stop is None else stop
     start, stop = (0, start) if stop is None else (start, stop)
-    start, stop, step = (number.item() if isinstance(number, Tensor) else number for number in (start, stop, step))
+    start, stop, step = (number.item() if hasattr(number, "item") else number for number in (start, stop, step))
     n = _count(start, stop, step, "arange")
     dtype = _core.dtype(dtype) if dtype is not None else result_type(start, stop, step)
     wide = _core.float64 if dtype in FLOATS else _core.int64 if isinstance(start, int) and isinstance(step, int) else \

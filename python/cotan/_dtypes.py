@@ -65,6 +65,8 @@ def result_type(*operands):
     """The dtype that tensors, dtypes and Python's numbers have together; the numbers count where their kind is new."""
     strong, weak = [], []
     for operand in operands:
+        if getattr(operand, "shape", None) == () and hasattr(operand, "item") and not isinstance(operand, _core.Tensor):
+            operand = operand.item()  # NumPy's number
         if isinstance(operand, _core.Tensor):
             strong.append(operand.dtype)
         elif isinstance(operand, (bool, int, float, complex)):

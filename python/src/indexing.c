@@ -112,6 +112,10 @@ static bool parse_array(indexing *x, key_part *p) {
         return not_valid();
     }
     if (p->checked && !keep(x, &p->array)) return false;
+    if (ct_dtype_of(p->array) == CT_U8 && (ct_size(p->array) || !p->checked))
+        return fail(PyExc_IndexError,
+                    "an index of uint8: PyTorch takes it as a mask, NumPy as numbers\n"
+                    "  hint: a mask is bool (index != 0), numbers are int64");
     const char kind = dtype_kind(ct_dtype_of(p->array));
     if (kind == 'b') p->axes = ct_rank(p->array);
     if (kind == 'b' || kind == 'i' || kind == 'u') return true;

@@ -13,6 +13,22 @@ PyObject *numpy_module(void) {
 
 bool is_number(PyObject *o) { return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o); }
 
+// NumPy's numbers, of which some are Python's, too: they have a dtype of their own. Who has none has not imported NumPy.
+static bool is_numpy_number(PyObject *o) {
+    static PyObject *generic;
+    if (PyFloat_CheckExact(o) || PyLong_CheckExact(o) || PyBool_Check(o) || PyList_Check(o))
+        return false;
+    if (!generic) {
+        PyObject *name = PyUnicode_FromString("numpy");
+        PyObject *numpy = name ? PyImport_GetModule(name) : NULL;
+        generic = numpy ? PyObject_GetAttrString(numpy, "generic") : NULL;
+        PyErr_Clear(); // it is being imported
+        Py_XDECREF(numpy);
+        Py_XDECREF(name);
+    }
+    return generic && PyObject_IsInstance(o, generic) == 1;
+}
+
 // A number that takes the dtype of what it meets.
 static bool weak_number(PyObject *o, ct_tensor *t) {
     if (PyFloat_Check(o)) {
@@ -91,12 +107,14 @@ bool parse_ints(PyObject *o, int64_t *to, size_t room, size_t *n, const char *wh
 typedef struct nest {
     int rank;
     int64_t dim[CT_MAX_RANK];
-    ct_dtype
-        dtype; // the widest so far: bool, i64, u64, f32, c64 in this order; CT_DEFAULT: no element yet
-    char *next;  // where the next element goes
-    ct_dtype as; // what is written there: bool, i64, u64, f64, c128
+    ct_dtype dtype; // the widest so far; CT_DEFAULT: no element yet
+    ct_dtype given; // of an array or a NumPy number in the lists, while its elements are noted
+    char *next;     // where the next element goes
+    ct_dtype as;    // what is written there: bool, i64, u64, f64, c128
+    ct_loc here;
 } nest;
 
+// Of Python's numbers the last in this order; of others what operands of both meet in.
 static int order_of(ct_dtype dtype) {
     static const ct_dtype order[] = {CT_DEFAULT, CT_BOOL, CT_I64, CT_U64, CT_F32, CT_C64};
     for (int i = 0; i < 6; i++)
@@ -104,9 +122,27 @@ static int order_of(ct_dtype dtype) {
     return 0;
 }
 
+static ct_dtype wider(ct_dtype a, ct_dtype b, ct_loc here) {
+    if (a == b || !a || !b) return a ? a : b;
+    if (order_of(a) && order_of(b)) return order_of(a) > order_of(b) ? a : b;
+    return ct_dtype_of(ct_add_at(ct_cast_at(ct_scalar(0, CT_BOOL), a, here),
+                                 ct_cast_at(ct_scalar(0, CT_BOOL), b, here), here));
+}
+
+// Of what has one in a list: a Tensor, an array, NumPy's number. CT_DEFAULT: it has none that is known.
+static ct_dtype dtype_within(PyObject *o) {
+    if (tensor_check(o)) return ct_dtype_of(tensor_look(o));
+    PyObject *theirs =
+        is_number(o) && !is_numpy_number(o) ? NULL : PyObject_GetAttrString(o, "dtype");
+    ct_dtype dtype = CT_DEFAULT;
+    if (!theirs || !dtype_parse(theirs, &dtype)) PyErr_Clear();
+    Py_XDECREF(theirs);
+    return dtype;
+}
+
 // A list or tuple, or the same elements of something array-like, or NULL: a number.
 static PyObject *list_of(PyObject *o) {
-    if (PyList_Check(o) || PyTuple_Check(o) || is_number(o)) {
+    if (PyList_Check(o) || PyTuple_Check(o) || (is_number(o) && !is_numpy_number(o))) {
         Py_INCREF(o);
         return o;
     }
@@ -142,14 +178,15 @@ static void say_ragged(const Py_ssize_t *path, int depth, int64_t has, int64_t n
 }
 
 static bool note_number(nest *of, PyObject *o) {
+    if (of->given) return true;
     ct_dtype dtype = number_dtype(o);
     if (dtype == CT_I64) {
         int outside;
         PyLong_AsLongLongAndOverflow(o, &outside);
         if (outside) dtype = CT_U64;
     }
-    if (order_of(dtype) > order_of(of->dtype)) of->dtype = dtype;
-    return true;
+    of->dtype = wider(of->dtype, dtype, of->here);
+    return of->dtype || raise_failure();
 }
 
 static bool write_number(nest *to, PyObject *o) {
@@ -175,8 +212,24 @@ static bool write_number(nest *to, PyObject *o) {
     return !PyErr_Occurred();
 }
 
+static bool walk_inside(PyObject *o, nest *n, int depth, bool fill, Py_ssize_t *path);
+
 // Its sizes and dtype (fill false), then its elements.
 static bool walk(PyObject *o, nest *n, int depth, bool fill, Py_ssize_t *path) {
+    const bool plain =
+        PyList_Check(o) || PyTuple_Check(o) || PyFloat_CheckExact(o) || PyLong_CheckExact(o);
+    const ct_dtype outer = n->given, own = plain || fill || outer ? CT_DEFAULT : dtype_within(o);
+    if (own) {
+        n->given = own;
+        n->dtype = wider(n->dtype, own, n->here);
+        if (!n->dtype) return raise_failure();
+    }
+    const bool ok = walk_inside(o, n, depth, fill, path);
+    n->given = outer;
+    return ok;
+}
+
+static bool walk_inside(PyObject *o, nest *n, int depth, bool fill, Py_ssize_t *path) {
     PyObject *list = list_of(o);
     if (!list) return false;
     bool ok = true;
@@ -258,13 +311,18 @@ ct_tensor cast_data(ct_tensor t, ct_dtype want, ct_loc here) {
 }
 
 static bool of_lists(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
-    nest n = {.rank = -1};
+    nest n = {.rank = -1, .here = here};
     Py_ssize_t path[CT_MAX_RANK + 1];
     int64_t elements = 1;
     for (int i = 0; i < CT_MAX_RANK; i++) n.dim[i] = -1;
     if (!walk(o, &n, 0, false, path)) return false;
     if (n.dtype == CT_DEFAULT) n.dtype = CT_F32;
-    n.as = n.dtype == CT_F32 ? CT_F64 : n.dtype == CT_C64 ? CT_C128 : n.dtype;
+    const char kind = dtype_kind(n.dtype);
+    n.as = kind == 'f'   ? CT_F64
+           : kind == 'c' ? CT_C128
+           : kind == 'u' ? CT_U64
+           : kind == 'i' ? CT_I64
+                         : CT_BOOL;
     for (int i = 0; i < n.rank; i++) elements *= n.dim[i];
     const size_t bytes = (size_t)elements * ct_dtype_size(n.as);
     char *data = malloc(bytes + 1);
@@ -421,7 +479,13 @@ bool operand(PyObject *o, ct_tensor *t, ct_loc here) {
         *t = tensor_value(o, here);
         return t->bits;
     }
-    return is_number(o) ? weak_number(o, t) : copied(o, CT_DEFAULT, t, here);
+    if (!is_numpy_number(o))
+        return is_number(o) ? weak_number(o, t) : copied(o, CT_DEFAULT, t, here);
+    PyObject *number = PyObject_CallMethod(o, "item", NULL); // a number of Python's, as in PyTorch
+    const bool ok =
+        number && (is_number(number) ? weak_number(number, t) : copied(o, CT_DEFAULT, t, here));
+    Py_XDECREF(number);
+    return ok;
 }
 
 // Floats without a dtype of their own are f32; where an f64 or a complex128 is written, all their digits are.
@@ -449,7 +513,8 @@ bool make_tensor(PyObject *o, ct_dtype dtype, ct_tensor *t, ct_loc here) {
         if (dtype && t->bits && ct_dtype_of(*t) != dtype) *t = ct_cast_at(*t, dtype, here);
         return t->bits;
     }
-    return is_number(o) ? of_lists(o, dtype, t, here) : copied(o, dtype, t, here);
+    return is_number(o) && !is_numpy_number(o) ? of_lists(o, dtype, t, here)
+                                               : copied(o, dtype, t, here);
 }
 bool make_strong(PyObject *o, ct_tensor *t, ct_loc here) {
     return make_tensor(o, CT_DEFAULT, t, here);

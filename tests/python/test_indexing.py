@@ -320,3 +320,16 @@ def test_scatter_says_which_sizes_do_not_fit():
         assert str(error.value) == words
     mean = i([[4, 1, 2], [3, 4, 5]]).scatter_reduce(1, i([[0]]), i([[1]]), "mean")  # of integers rounded down
     assert mean.dtype == cotan.int64 and mean.tolist() == [[2, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("index", [lambda: cotan.asarray([1, 0], dtype="uint8"), lambda: numpy.array([1, 0], "uint8"),
+                                   lambda: [numpy.uint8(1), numpy.uint8(0)], lambda: cotan.asarray(1, dtype="uint8"),
+                                   lambda: (slice(None), cotan.asarray([1, 0], dtype="uint8"))])
+@pytest.mark.parametrize("use", [lambda x, i: x[i], lambda x, i: x.__setitem__(i, 1.0)])
+def test_indices_of_uint8_say_nothing(index, use):
+    x = cotan.zeros(2, 2)
+    with pytest.raises(IndexError) as error:
+        use(x, index())
+    assert str(error.value) == ("an index of uint8: PyTorch takes it as a mask, NumPy as numbers\n"
+                                "  hint: a mask is bool (index != 0), numbers are int64")
+    assert x[numpy.uint8(1)].shape == (2,) and not x.numpy().any()

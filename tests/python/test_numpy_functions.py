@@ -153,3 +153,30 @@ def test_powers_of_two_of_other_dtypes_and_their_slopes():
     assert cotan.ldexp(cotan.asarray([1.0, 1.0]), big).tolist() == [2.0, numpy.inf]
     assert cotan.ldexp(cotan.asarray([1, 3]), cotan.asarray([-1, 2], dtype=cotan.int8)).tolist() == [0.5, 12.0]
     assert cotan.ldexp(cotan.asarray([4.0]), 0.5).tolist() == [pytest.approx(4 * 2**0.5)]
+
+
+@pytest.mark.parametrize("data, dtype", [
+    (numpy.float64(1.5), "float64"), (numpy.complex128(1j), "complex128"), (numpy.int8(1), "int8"), (numpy.bool_(True), "bool"),
+    ([numpy.float64(1.5), 2.0], "float64"), ([[numpy.float64(1)], [2]], "float64"), ([numpy.float32(1)], "float32"), ([numpy.int8(1)], "int8"),
+    ([numpy.int8(1), 2], "int64"), ([True, numpy.float16(1)], "float16"), ([numpy.float16(1), 1.5], "float32"),
+    ([numpy.complex64(1), 1.5], "complex64"), ((numpy.float32(1), numpy.float64(2)), "float64"), ([numpy.zeros(2), numpy.ones(2)], "float64"),
+    ([numpy.zeros(0)], "float64"), ([1.5, cotan.asarray(2.0, dtype="float64")], "float64"), ([1.5, 2], "float32"), ([], "float32"),
+    ([numpy.uint64(2**63), numpy.uint64(1)], "uint64"), (1.5, "float32")])
+def test_numbers_of_numpy_keep_their_dtype(data, dtype):
+    dtype = cotan.dtype(dtype)
+    for make in (cotan.asarray, cotan.tensor, cotan.as_tensor):
+        assert make(data).dtype == dtype
+        assert make(data, dtype=cotan.float16).dtype == cotan.float16 if dtype not in (cotan.complex64, cotan.complex128) else True
+    if not isinstance(data, (list, tuple)):
+        assert cotan.full((2,), data).dtype == dtype
+    assert cotan.asarray([numpy.float64(0.1)]).item() == 0.1
+
+
+def test_numbers_of_numpy_are_those_of_python_beside_tensors():
+    x, h, u = cotan.ones(2), cotan.ones(2, dtype=cotan.float16), cotan.ones(2, dtype=cotan.uint8)
+    for result, dtype in ((x * numpy.float64(2), x), (numpy.float64(2) * x, x), (h * numpy.float32(2), h), (numpy.float32(2) * h, h),
+                          (cotan.add(h, numpy.float32(2)), h), (h.add(numpy.float32(2)), h), (h + numpy.int64(2), h), (u + numpy.int64(2), u),
+                          (numpy.int64(2) + u, u), (u * numpy.float64(2), x), (cotan.where(u > 0, numpy.float32(2), h), h)):
+        assert result.dtype == dtype.dtype
+    assert cotan.result_type(u, numpy.float64(2)) == cotan.float32 and cotan.result_type(h, numpy.float32(2)) == cotan.float16
+    assert cotan.arange(numpy.float64(0), numpy.float64(3)).dtype == cotan.float32 and cotan.arange(numpy.int8(3)).tolist() == [0, 1, 2]
