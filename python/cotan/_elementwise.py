@@ -127,6 +127,14 @@ def value(x):
     return x if isinstance(x, (Tensor, bool, int, float, builtins.complex)) else _core.asarray(x)
 
 
+def promoted(x1, x2):
+    """Two tensors in the dtype that the standard gives them; operators let one without axes count less."""
+    if isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype != x2.dtype and bool(x1.ndim) != bool(x2.ndim):
+        dtype = _dtypes.promote_types(x1.dtype, x2.dtype)
+        return ops.cast(x1, dtype), ops.cast(x2, dtype)
+    return x1, x2
+
+
 def strong(x):
     return x if isinstance(x, Tensor) else _core.asarray(x)
 
@@ -151,7 +159,7 @@ def divide(x1, x2, /, *, rounding_mode=None):
         return quotient if quotient.dtype in INTEGERS else ops.trunc(quotient)
     if rounding_mode is not None:
         raise ValueError(f"divide: rounding_mode is None, \"floor\" or \"trunc\", not {rounding_mode!r}")
-    x1, x2 = value(x1), value(x2)
+    x1, x2 = promoted(value(x1), value(x2))
     return (x1 if isinstance(x1, Tensor) or isinstance(x2, Tensor) else strong(x1)) / x2
 
 
@@ -160,18 +168,20 @@ sub, div, true_divide = subtract, divide, divide
 
 def floor_divide(x1, x2, /):
     """The largest whole number that is at most x1 / x2, as x1 // x2."""
-    x1, x2 = value(x1), value(x2)
+    x1, x2 = promoted(value(x1), value(x2))
     return (x1 if isinstance(x1, Tensor) or isinstance(x2, Tensor) else strong(x1)) // x2
 
 
 def bitwise_left_shift(x1, x2, /):
     """x1 times 2 to the power x2; bits that leave at the left are lost."""
-    return value(x1) << value(x2)
+    x1, x2 = promoted(value(x1), value(x2))
+    return x1 << x2
 
 
 def bitwise_right_shift(x1, x2, /):
     """x1 divided by 2 to the power x2, rounded down."""
-    return value(x1) >> value(x2)
+    x1, x2 = promoted(value(x1), value(x2))
+    return x1 >> x2
 
 
 left_shift, right_shift = bitwise_left_shift, bitwise_right_shift

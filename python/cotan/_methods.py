@@ -29,7 +29,7 @@ def _unary(op, doc):
 
 def _binary(op, doc):
     def function(self, other):
-        return op(self, other)
+        return op(*_core._met(self, other))  # a tensor without axes counts less, as with operators
 
     function.__doc__ = doc
     return function
@@ -80,7 +80,7 @@ def mul(self, other):
 @method
 def div(self, other, *, rounding_mode=None):
     """self / other; rounding_mode "floor" or "trunc"."""
-    return _elementwise.divide(self, other, rounding_mode=rounding_mode)
+    return _elementwise.divide(*_core._met(self, other), rounding_mode=rounding_mode)
 
 
 @method
@@ -328,7 +328,7 @@ def sort(self, dim=-1, descending=False, stable=True):
 @method
 def where(self, condition, other):
     """self where the condition holds, else other."""
-    return _searching.where(condition, self, other)
+    return _searching.where(condition, *_core._met(self, other))
 
 
 @method

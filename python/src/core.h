@@ -113,6 +113,7 @@ extern PyMethodDef dlpack_methods[], dlpack_functions[];
 
 // -------------------------------------------------------------------------------- operators.c
 extern PyType_Slot operator_slots[]; // ended by {0}
+extern PyMethodDef operator_functions[];
 
 // ------------------------------------------------------------------------------------- call.c
 bool call_start(PyObject *module);

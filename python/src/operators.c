@@ -2,10 +2,60 @@
 #include "core.h"
 #include "tensor.h"
 
+static int category(ct_dtype dtype) { // bool, integers, floats, complex numbers
+    switch (dtype_kind(dtype)) {
+    case 'b': return 0;
+    case 'f': return 2;
+    case 'c': return 3;
+    default: return 1;
+    }
+}
+
+// PyTorch's rule for operators and methods: a Tensor without axes counts where its category is higher than that of one
+// with axes, and then a complex number is as wide as the floats that it meets.
+static void meet_one(ct_tensor *alone, ct_tensor other, ct_loc here) {
+    const ct_dtype is = ct_dtype_of(*alone), theirs = ct_dtype_of(other);
+    if (is == theirs || ct_rank(*alone) || !ct_rank(other) || !ct_ok(*alone) || !ct_ok(other))
+        return;
+    if (category(is) <= category(theirs))
+        *alone = ct_cast_at(*alone, theirs, here);
+    else if (category(is) == 3 && category(theirs) == 2)
+        *alone = ct_cast_at(*alone, theirs == CT_F64 ? CT_C128 : CT_C64, here);
+}
+static void meet(PyObject *a, PyObject *b, ct_tensor in[2], ct_loc here) {
+    if (!tensor_check(a) || !tensor_check(b)) return;
+    meet_one(&in[0], in[1], here);
+    meet_one(&in[1], in[0], here);
+}
+
 // Both sides of an operator; false without an exception: one of them is not ours.
 static bool sides(PyObject *a, PyObject *b, ct_tensor in[2], ct_loc here) {
-    return is_operand(a) && is_operand(b) && operand(a, &in[0], here) && operand(b, &in[1], here);
+    if (!is_operand(a) || !is_operand(b) || !operand(a, &in[0], here) || !operand(b, &in[1], here))
+        return false;
+    meet(a, b, in, here);
+    return true;
 }
+
+// _met(a, b): both, as an operator takes them.
+static PyObject *met(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o[2];
+    const ct_loc here = enter();
+    if (!PyArg_ParseTuple(args, "OO:_met", &o[0], &o[1])) return NULL;
+    if (!tensor_check(o[0]) || !tensor_check(o[1])) return Py_NewRef(args);
+    const ct_tensor was[2] = {tensor_value(o[0], here), tensor_value(o[1], here)};
+    ct_tensor in[2] = {was[0], was[1]};
+    if (!was[0].bits || !was[1].bits) return NULL;
+    meet(o[0], o[1], in, here);
+    PyObject *both[2];
+    for (int i = 0; i < 2; i++)
+        both[i] = in[i].bits == was[i].bits ? Py_NewRef(o[i]) : tensor_new(in[i], here);
+    PyObject *found = both[0] && both[1] ? PyTuple_Pack(2, both[0], both[1]) : NULL;
+    Py_XDECREF(both[0]);
+    Py_XDECREF(both[1]);
+    return found;
+}
+PyMethodDef operator_functions[] = {{"_met", met, METH_VARARGS, NULL}, {0}};
 static PyObject *not_ours(void) {
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NOTIMPLEMENTED;

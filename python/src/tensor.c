@@ -432,6 +432,7 @@ bool tensor_start(PyObject *module) {
            add_methods(dlpack_methods) && add_methods(place_methods) &&
            add_getters(autograd_getters) && autograd_start(module) &&
            PyModule_AddFunctions(module, view_functions) == 0 &&
+           PyModule_AddFunctions(module, operator_functions) == 0 &&
            PyModule_AddFunctions(module, join_functions) == 0 &&
            PyModule_AddFunctions(module, function_methods) == 0 &&
            PyModule_AddFunctions(module, mark_functions) == 0 &&

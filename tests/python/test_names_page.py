@@ -13,7 +13,7 @@ def test_examples_run():
     examples = re.findall(r"`((?:cotan\.\w+|x\.\w+)\(.*?\)|x\.\w+ [^`]*|x\.m?T)`", PAGE)
     assert len(examples) > 30
     for example in examples:
-        eval(example, {"cotan": cotan, "numpy": np, "x": cotan.asarray(A), "v": cotan.arange(3)})
+        eval(example, {"cotan": cotan, "numpy": np, "x": cotan.asarray(A), "y": cotan.asarray(1.0), "v": cotan.arange(3)})
 
 
 def test_what_the_page_says():

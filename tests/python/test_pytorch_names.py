@@ -277,3 +277,41 @@ def test_errors(call, kind, text):
     with pytest.raises(kind) as error:
         call()
     assert str(error.value) == text
+
+
+# ------------------------------------------------------------------------- tensors without axes
+
+@pytest.mark.parametrize("of, alone, dtype", [
+    ("float16", "float32", "float16"), ("float32", "float64", "float32"), ("bfloat16", "float16", "bfloat16"), ("int8", "int64", "int8"),
+    ("uint8", "int8", "uint8"), ("float32", "int64", "float32"), ("complex64", "float64", "complex64"),
+    ("complex64", "complex128", "complex64"), ("float64", "complex64", "complex128"), ("float32", "complex128", "complex64"),
+    ("int64", "float16", "float16"), ("uint8", "float64", "float64"), ("bool", "int8", "int8"), ("bool", "float64", "float64")])
+def test_a_tensor_without_axes_does_not_raise_the_dtype(of, alone, dtype):
+    of, alone, dtype = (cotan.dtype(name) for name in (of, alone, dtype))
+    x, t = cotan.ones(3, dtype=of), cotan.asarray(1, dtype=alone)
+    for result in (x + t, t + x, x * t, t - x if of != cotan.bool else x + t, x / t if dtype.kind in "fc" else x * t, x.add(t), x.mul(t),
+                   x.where(x == x, t), t.where(x == x, x)):
+        assert result.dtype == dtype
+    if dtype.kind != "c":
+        assert x.maximum(t).dtype == x.pow(t).dtype == dtype
+    both = cotan.promote_types(of, alone)  # the functions are the array API's
+    assert cotan.add(x, t).dtype == cotan.multiply(t, x).dtype == both
+    assert cotan.where(x == x, x, t).dtype == both and (cotan.ones(1, dtype=of) + cotan.ones(1, dtype=alone)).dtype == both
+    assert (cotan.asarray(1, dtype=of) + t).dtype == both  # neither has axes
+    for divided in (cotan.divide(x, t), cotan.divide(t, x)):
+        assert divided.dtype == (both if both.kind in "fc" else cotan.float32)
+    if both.kind in "iu":
+        assert cotan.floor_divide(x, t).dtype == cotan.bitwise_left_shift(t, x).dtype == both
+
+
+def test_values_beside_a_tensor_without_axes():
+    x, t = cotan.asarray([200, 1], dtype=cotan.uint8), cotan.asarray(300)
+    assert (x + t).tolist() == [244, 45]  # 300 is 44 in uint8
+    h = cotan.asarray([2049.0, 0.1], dtype=cotan.float16)
+    assert (h == cotan.asarray(0.1)).tolist() == [False, True]  # compared in float16
+    w = cotan.asarray(2.0, dtype=cotan.float64).requires_grad_()
+    y = cotan.ones(3, dtype=cotan.float16) * w
+    y.sum().backward()
+    assert w.grad.dtype == cotan.float64 and w.grad.item() == 3.0
+    h += cotan.asarray(1.0)
+    assert h.dtype == cotan.float16
