@@ -56,8 +56,8 @@ for _name in UNARY:
 for _name in BINARY:
     _function = getattr(_elementwise, _name)
     setattr(Tensor, _name, _binary(_function, _function.__doc__))
-for _name in ("real", "imag"):  # NumPy and PyTorch have the parts as attributes
-    setattr(Tensor, _name, property(getattr(Tensor, _name)))
+for _name in ("real", "imag"):  # NumPy and PyTorch have the parts as attributes, which can be assigned
+    setattr(Tensor, _name, property(_part := getattr(Tensor, _name), lambda self, value, part=_part: part(self).copy_(value)))
 
 
 @method

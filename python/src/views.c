@@ -460,6 +460,10 @@ static PyObject *replace(PyObject *module, PyObject *args) {
     if (!tensor_handle(o).bits) return NULL;
     ct_tensor t = tensor_handle(value);
     if (!t.bits) return NULL;
+    const tensor_object *given = (tensor_object *)value;
+    const bool whole = given->bare && !given->n_moves && given->parent;
+    if (whole && (given->parent == self || given->parent == self->twin))
+        return Py_NewRef(o); // x.data += 1 has written it by now
     t = ct_stop_gradient_at(t, here);
     const bool is_set = self->set, tracked = is_set && ct_is_tracked(self->handle);
     const bool same = ct_dtype_of(t) == ct_dtype_of(self->handle) && same_sizes(t, self->handle);

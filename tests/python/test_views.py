@@ -239,6 +239,22 @@ def test_data_is_replaced():
     assert str(error.value) == "data must be a Tensor, not 1.0"
 
 
+def test_attributes_are_written_by_operators():
+    p = nn.Parameter(C.ones(2))
+    value = p.detach()
+    p.data -= 0.25
+    p.data[0] += 1
+    assert (p.tolist(), value.tolist(), p.requires_grad) == ([1.75, 0.75], [1.75, 0.75], True)  # still shared
+    y = C.ones(2)
+    value = y.detach()
+    y.data *= 3
+    assert (y.tolist(), value.tolist()) == ([3.0, 3.0], [3.0, 3.0])
+    z = C.asarray([1 + 1j])
+    z.real += 1
+    z.imag = 5.0
+    assert z.tolist() == [2 + 5j]
+
+
 def test_snapshots_are_read_only():
     x = C.zeros(2)
     assert not x.numpy().flags.writeable and not np.from_dlpack(x).flags.writeable
