@@ -163,10 +163,16 @@ def _whole_linear_cross_entropy(input, linear_weight, target, bias, weight, redu
 
 
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
-    """input: probabilities; logarithms below -100 count as -100."""
+    """input: probabilities p; logarithms below -100 count as -100. The slope is (p - target) / max(p (1 - p), 1e-12): a number at
+    0 and 1 too, which times the slope of a saturated sigmoid is 0."""
     input, target = in_float32(input, target)
     _same_shape("binary_cross_entropy", input, target)
-    loss = -(target * ops.maximum(ops.log(input), -100.0) + (1.0 - target) * ops.maximum(ops.log1p(-input), -100.0))
+    inside = ops.greater_equal(input * (1.0 - input), 1e-12)
+    safe, fixed = ops.select(inside, input, 0.5), ops.stop_gradient(input)
+    log_p = ops.select(inside, ops.log(safe), ops.maximum(ops.log(fixed), -100.0))
+    log_q = ops.select(inside, ops.log1p(-safe), ops.maximum(ops.log1p(-fixed), -100.0))
+    steep = (fixed - target) * 1e12 * (input - fixed)  # 0, with that slope at the ends
+    loss = ops.select(inside, 0.0, steep) - (target * log_p + (1.0 - target) * log_q)
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
