@@ -17,7 +17,7 @@ from ._shaping import *  # noqa: E402, F403
 from . import _methods, fft, linalg  # noqa: E402, F401
 from ._more import *  # noqa: E402, F403
 from ._pytorch import *  # noqa: E402, F403
-from .linalg import cdist, cholesky, cross, det, inv, matmul, matrix_power, norm, outer, tensordot, vecdot  # noqa: E402, F401
+from .linalg import cdist, cholesky, cross, det, inv, matmul, matrix_power, outer, tensordot, vecdot  # noqa: E402, F401
 from . import _copies, _protocol, _random, accelerator, autograd, backends, cuda, flatten_util, func, nn  # noqa: E402, F401
 from . import optim, random, tree_util, utils  # noqa: E402, F401
 from ._core import is_grad_enabled  # noqa: E402, F401

@@ -145,6 +145,13 @@ def filling(value, dtype):
     return _core.asarray(value, dtype=dtype) if dtype in wide else ops.cast(strong(value), dtype)
 
 
+def root_or_zero(x, p=2):
+    """x to the power 1 / p, whose slope at 0 is 0."""
+    none = ops.equal(x, 0.0)
+    safe = ops.select(none, 1.0, x)
+    return ops.select(none, 0.0, ops.sqrt(safe) if p == 2 else ops.pow(safe, 1.0 / p))
+
+
 def subtract(x1, x2, /, *, alpha=1):
     """x1 - alpha x2."""
     return ops.sub(x1, x2 if alpha == 1 else x2 * alpha)

@@ -359,7 +359,7 @@ def dot(self, other):
     return self @ other
 
 
-_plain(linalg, "cholesky cross det inv matrix_power outer norm")
+_plain(linalg, "cholesky cross det inv matrix_power outer")
 Tensor.inverse, Tensor.ger = Tensor.inv, Tensor.outer
 
 
@@ -373,6 +373,15 @@ def addmm(self, mat1, mat2, *, beta=1, alpha=1):
 Tensor.addmv = Tensor.baddbmm = addmm
 for _name in ("addmm", "addmv", "baddbmm", "cumsum", "cumprod", "tril", "triu"):
     setattr(Tensor, _name + "_", _in_place(getattr(Tensor, _name)))
+
+
+@method
+def norm(self, p="fro", dim=None, keepdim=False, *, ord=None, axis=None, keepdims=False):
+    """The p-norm over axes (None: all), of matrices, too; "fro" is p = 2, "nuc" a matrix's. With ord as linalg.norm."""
+    axis, keepdims = axis if dim is None else dim, keepdim or keepdims
+    if ord is not None or p == "nuc":
+        return linalg.norm(self, ord=p if ord is None else ord, axis=axis, keepdims=keepdims)
+    return linalg.vector_norm(self, axis=axis, keepdims=keepdims, ord=2 if p in ("fro", None) else p)
 
 
 @method

@@ -13,7 +13,7 @@ __all__ = [
     "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",
     "addmm", "addmv", "adjoint", "baddbmm", "block_diag", "bmm", "cartesian_prod", "channels_last", "clone", "combinations",
     "contiguous_format", "detach", "device", "dist", "get_num_threads", "inverse", "is_nonzero", "is_tensor", "logdet", "mm", "mv",
-    "numel", "preserve_format", "scalar_tensor", "set_default_dtype", "set_num_threads", "strided", "trapz", "tril_indices",
+    "norm", "numel", "preserve_format", "scalar_tensor", "set_default_dtype", "set_num_threads", "strided", "trapz", "tril_indices",
     "triu_indices", "use_deterministic_algorithms"]
 
 # How elements lie in memory is not seen: these are taken and mean nothing.
@@ -74,8 +74,8 @@ def _method(name):
     return function
 
 
-mm, bmm, mv, addmm, addmv, baddbmm, clone, detach, dist, numel, inverse = map(
-    _method, "mm bmm mv addmm addmv baddbmm clone detach dist numel inverse".split())
+mm, bmm, mv, addmm, addmv, baddbmm, clone, detach, dist, norm, numel, inverse = map(
+    _method, "mm bmm mv addmm addmv baddbmm clone detach dist norm numel inverse".split())
 
 
 def adjoint(x):

@@ -8,7 +8,7 @@ from collections import namedtuple
 from . import _core
 from ._core import Tensor, ops
 from ._dtypes import BOOL, COMPLEX, FLOATS, SIGNED, UNSIGNED
-from ._elementwise import strong
+from ._elementwise import root_or_zero, strong
 
 __all__ = [
     "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "average", "corrcoef", "count_nonzero", "cov",
@@ -218,7 +218,7 @@ def nanvar(x, axis=None, ddof=0, keepdims=False):
 
 
 def nanstd(x, axis=None, ddof=0, keepdims=False):
-    return ops.sqrt(nanvar(x, axis, ddof, keepdims))
+    return root_or_zero(nanvar(x, axis, ddof, keepdims))
 
 
 def nanprod(x, axis=None, keepdims=False):

@@ -374,6 +374,13 @@ static bool vector_norm_infer(ct_call *call) {
     call->out->dtype = (uint8_t)part_of((ct_dtype)call->out->dtype);
     return true;
 }
+// x^p of sizes. Where the slope at 0 would be infinite, so that the gradient were NaN, it is 0.
+static ct_tensor norm_power(ct_tensor x, double p) {
+    if (p > 1) return ct_pow(x, number(p, x));
+    ct_tensor none = ct_equal(x, number(0, x));
+    ct_tensor power = ct_pow(ct_select(none, number(1, x), x), number(p, x));
+    return ct_select(none, number(p > 0 ? 0 : INFINITY, x), power);
+}
 static bool vector_norm_body(ct_rule *r) {
     const vector_norm_attrs *a = r->attrs;
     const double p = ct__num_or(a->ord, 2);
@@ -393,13 +400,9 @@ static bool vector_norm_body(ct_rule *r) {
         return true;
     }
     ct_tensor scale = norm_scale(x, &a->axes, p), power = size_of(x, scale, p == 2);
-    if (p != 2) power = ct_pow(power, number(p, power));
+    if (p != 2) power = norm_power(power, p);
     if (a->axes.n) power = ct_sum(power, .axes = a->axes, .keepdims = true);
-    ct_tensor none = ct_equal(power, number(0, power)); // the root has no slope there
-    power = ct_select(none, number(1, power), power);
-    ct_tensor root = p == 2 ? ct_sqrt(power) : ct_pow(power, number(1 / p, power));
-    root = ct_div(ct_select(none, number(0, root), root), scale);
-    r->body_out[0] = ct__of_type(root, r->node->out);
+    r->body_out[0] = ct__of_type(ct_div(ct__root_or_zero(power, p), scale), r->node->out);
     return true;
 }
 const ct_opdef ct__op_vector_norm = {
@@ -411,7 +414,7 @@ const ct_opdef ct__op_vector_norm = {
     .doc = "The norm over axes (default: all) of order `ord` (default 2): the root of the sum of "
            "sizes to "
            "that power; of infinity the largest size, of -infinity the smallest, of 0 how many are "
-           "not 0.",
+           "not 0. Its gradient where it is 0 is 0.",
     .autocast = CT_CAST_F32,
 };
 

@@ -316,16 +316,14 @@ static bool lp_pool_body(ct_rule *r) {
                                  .kernel = attrs->kernel, .stride = attrs->stride,
                                  .ceil_mode = attrs->ceil_mode);
     ct_tensor sum = ct_mul(mean, ct__number_like((double)taps_of(&attrs->kernel), x));
-    r->body_out[0] = power == 2   ? ct_sqrt(sum)
-                     : power == 1 ? sum
-                                  : ct_pow(sum, ct__number_like(1 / power, x));
+    r->body_out[0] = power == 1 ? sum : ct__root_or_zero(sum, power);
     return true;
 }
 const ct_opdef ct__op_lp_pool = {
     POOL(LP_POOL, lp_pool, 1),
     .doc = "Of each window of the last axes the sum of x to a power (default 2), to 1 / power. A "
            "window that lies inside in part (ceil_mode) counts as if it were whole, with its mean "
-           "outside.",
+           "outside. Its gradient where it is 0 is 0.",
     .accepts = CT_FLOATS,
     .samples = {.lo = 0.5, .hi = 2, .ulp = 16},
 };

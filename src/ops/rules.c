@@ -1,5 +1,6 @@
 #include "ops/rules.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -286,6 +287,14 @@ ct_ints ct__type_dims(const ct_type *type, ct_dims_buffer *buffer) {
     for (int i = 0; i < type->rank; i++) buffer->v[i] = ct__size_of(type, i);
     buffer->list = (ct_ints){type->rank, buffer->v};
     return buffer->list;
+}
+
+ct_tensor ct__root_or_zero(ct_tensor x, double p) {
+    ct_tensor one = ct__number_like(1, x);
+    ct_tensor none = ct_equal(x, ct__number_like(p > 0 ? 0 : (double)INFINITY, x));
+    ct_tensor safe = ct_select(none, one, x);
+    ct_tensor root = p == 2 ? ct_sqrt(safe) : ct_pow(safe, ct__number_like(1 / p, x));
+    return ct_select(none, ct__number_like(0, x), root);
 }
 
 ct_tensor ct__number_like(double value, ct_tensor t) {

@@ -190,6 +190,7 @@ bool ct__is_swapped(ct_tensor t); // are they, of what it is a permutation of, a
 // t with its sizes marked dynamic where those of `like` are.
 ct_tensor ct__shaped_like(ct_tensor t, ct_tensor like);
 ct_tensor ct__after(const ct_tensor *in, int n, ct_loc here); // in[0], once the others are computed
+ct_tensor ct__root_or_zero(ct_tensor x, double p);    // x^(1 / p), with the slope 0 where that is 0
 ct_tensor ct__number_like(double value, ct_tensor t); // a foldable scalar constant of t's dtype
 
 #endif

@@ -31,13 +31,16 @@ const ct_opdef ct__op_count_nonzero = {
 CT_ATTRS(std, STD_ATTRS);
 static bool std_body(ct_rule *r) {
     const std_attrs *attrs = r->attrs;
-    r->body_out[0] = ct_sqrt(ct_var(r->in[0], .axes = attrs->axes, .keepdims = attrs->keepdims,
-                                    .correction = attrs->correction));
+    ct_tensor var = ct_var(r->in[0], .axes = attrs->axes, .keepdims = attrs->keepdims,
+                           .correction = attrs->correction);
+    r->body_out[0] = ct__root_or_zero(var, 2);
     return true;
 }
 const ct_opdef ct__op_std = {
     STATISTIC(STD, std),
-    .doc = "The standard deviation over axes (default: all), the root of ct_var.",
+    .doc = "The standard deviation over axes (default: all), the root of ct_var. Its gradient "
+           "where it "
+           "is 0 is 0.",
     .accepts = CT_FLOATS,
     .infer = ct__infer_reduce,
     .samples = {.ulp = 4},

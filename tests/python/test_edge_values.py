@@ -49,3 +49,45 @@ def test_bce_differentiated_forwards_and_twice():
     loss = lambda p: F.binary_cross_entropy(p, t, reduction="sum")  # noqa: E731
     assert cotan.jvp(loss, (p,), (cotan.asarray([1.0, 1.0, 0.0], dtype="float64"),))[1].item() == -1e12
     same([cotan.grad(lambda p: cotan.grad(loss)(p).sum())(p).tolist()], [[0, 0, 16]])
+
+
+# ---------------------------------------------------------------------------------------------------- norms
+
+ZERO_NORMS = {
+    "norm": lambda x: x.norm(), "norm p=3": lambda x: x.norm(p=3), "norm p=1.5": lambda x: x.norm(p=1.5),
+    "norm p=0.5": lambda x: x.norm(p=0.5), "norm p=-1": lambda x: x.norm(p=-1), "norm p=1": lambda x: x.norm(p=1),
+    "norm p=inf": lambda x: x.norm(p=INF), "vector_norm": lambda x: cotan.linalg.vector_norm(x, axis=-1),
+    "matrix_norm": cotan.linalg.matrix_norm, "std": lambda x: x.std(), "std dim": lambda x: x.std(1),
+    "std_mean": lambda x: cotan.std_mean(x)[0], "nanstd": cotan.nanstd,
+    "cdist": lambda x: cotan.cdist(x, x), "cdist p=3": lambda x: cotan.cdist(x, x, p=3.0),
+    "pairwise_distance": lambda x: F.pairwise_distance(x, x.detach(), eps=0.0), "dist": lambda x: x.dist(x.detach()),
+    "lp_pool": lambda x: F.lp_pool1d(x[None], 2, 2), "op lp_pool": lambda x: cotan._core.ops.lp_pool(x[None, None], kernel=(1, 2)),
+    "op lp_pool p=3": lambda x: cotan._core.ops.lp_pool(x[None, None], kernel=(1, 2), power=3),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("name", ZERO_NORMS)
+def test_slopes_of_norms_at_zero(name, dtype):
+    value, slope = slopes(ZERO_NORMS[name], [[0.0, -0.0], [0.0, 0.0]], dtype=dtype)
+    assert not np.any(value)
+    same([slope], [[[0, 0], [0, 0]]])
+
+
+def test_norms_beside_zeros():
+    """A zero among others: of p below 1 it adds nothing, where the slope is infinite."""
+    same(slopes(lambda x: x.norm(p=0.5), [1.0, 1.0, 0.0]), [4, [2, 2, 0]])
+    same(slopes(lambda x: x.norm(p=3), [3.0, 4.0, 0.0]), [91 ** (1 / 3), [9 / 91 ** (2 / 3), 16 / 91 ** (2 / 3), 0]])
+    same(slopes(lambda x: x.norm(p=-1), [2.0, 0.0, 2.0]), [0, [0, 0, 0]])
+    same(slopes(lambda x: cotan.cdist(x, x), [[0.0, 0.0], [3.0, 4.0]]), [[[0, 5], [5, 0]], [[-1.2, -1.6], [1.2, 1.6]]])
+    same(slopes(lambda x: x.std(1), [[5.0, 5.0], [1.0, 3.0]]), [[0, 2**0.5], [[0, 0], [-(0.5**0.5), 0.5**0.5]]])
+    hessian = cotan.hessian(lambda x: x.norm())(cotan.asarray([0.0, 0.0], dtype="float64"))
+    same([hessian.tolist()], [[[0, 0], [0, 0]]])
+
+
+def test_norm_is_over_all_elements():
+    """Of a matrix, too, as torch.norm and Tensor.norm are; linalg.norm is of matrices."""
+    x = cotan.asarray([[3.0, 0.0], [0.0, 4.0]], dtype="float64")
+    assert x.norm(p=2).item() == x.norm().item() == x.norm("fro").item() == cotan.norm(x, 2).item() == x.dist(x * 0).item() == 5
+    assert x.norm(1).item() == 7 and x.norm("nuc").item() == 7 and x.norm(ord=2).item() == cotan.linalg.norm(x, 2).item() == 4
+    assert x.norm(INF, dim=0).tolist() == [3, 4] and x.norm(2, (0, 1), keepdim=True).tolist() == [[5]]

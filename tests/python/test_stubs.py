@@ -130,7 +130,7 @@ def test_the_stub_is_current():
 MODULES = ["_creation", "_elementwise", "_more", "_reductions", "_searching", "_shaping"]
 HELPERS = set("""BOOL COMPLEX DEFAULTS Extreme FLOATS INTEGERS SIGNED Tensor UNSIGNED complex_dtype conj_transposed counted
 diagonals expanded extreme filling finish joined listed lower_median namedtuple ops place place_of placed places promoted reduced result_type
-sizes sort_with_indices split_sizes squeezed strong swapped value viewed wide""".split())
+root_or_zero sizes sort_with_indices split_sizes squeezed strong swapped value viewed wide""".split())
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -3,7 +3,7 @@ import math
 
 from ... import _core
 from ..._core import ops
-from ..._elementwise import filling
+from ..._elementwise import filling, root_or_zero
 from .base import concat, per_axis, take, with_bias
 
 __all__ = [
@@ -215,7 +215,7 @@ def _lp_pool(n, input, norm_type, kernel_size, stride, ceil_mode):
     stride = kernel if stride is None else per_axis(stride, n)
     total = ops.avg_pool(ops.pow(x, float(norm_type)), kernel=kernel, stride=stride, ceil_mode=ceil_mode)
     total = ops.sign(total) * ops.relu(ops.abs(total)) * float(math.prod(kernel))
-    return _unbatched(ops.pow(total, 1.0 / norm_type), single)
+    return _unbatched(root_or_zero(total, norm_type), single)
 
 
 def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
