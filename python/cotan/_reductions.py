@@ -3,6 +3,7 @@
 Functions follow the array API standard, which names an axis by `axis=`; with `dim`, by name or by place, PyTorch.
 """
 import builtins
+import math
 from collections import namedtuple
 
 from . import _core
@@ -323,9 +324,30 @@ def trapezoid(y, x=None, dx=1.0, axis=-1, *, dim=None):
     return reduced(ops.sum, (upper * 0.5 + lower * 0.5) * widths, axis, False)
 
 
+def _quantile_at(x, q, axis, keepdims):
+    """quantile at a q of which there are gradients: in the sorted line the slope between two neighbours. NaN outside of 0 to 1."""
+    rank, q = x.ndim, ops.cast(q, x.dtype)
+    if q.ndim:
+        parts = [_quantile_at(x, q[i], axis, keepdims) for i in range(q.shape[0])]
+        return ops.concat([ops.reshape(part, (1, *part.shape)) for part in parts], 0)
+    line, along = (ops.reshape(x, (-1,)), 0) if axis is None else (x, axis % rank)
+    last = line.shape[along] - 1
+    line, place = ops.sort(line, axis=along), q * float(last)
+    low = ops.clamp(ops.floor(place), 0.0, float(last - 1 if last else 0))
+    at = ops.expand(ops.cast(low, _core.int64), [1 if a == along else n for a, n in enumerate(line.shape)])
+    below, above = ops.take_along(line, at, axis=along), ops.take_along(line, ops.minimum(at + 1, last), axis=along)
+    largest = ops.slice(line, axes=along, start=last, stop=last + 1)
+    y = ops.select(ops.is_nan(largest), largest, below + (above - below) * (place - low))
+    y = ops.select(ops.and_(ops.greater_equal(q, 0.0), ops.less_equal(q, 1.0)), y, math.nan)
+    kept = [1] * rank if axis is None else list(y.shape)
+    return ops.reshape(y, kept if keepdims else [] if axis is None else [n for a, n in enumerate(y.shape) if a != along])
+
+
 def quantile(x, q, axis=None, keepdims=False, *, dim=None, keepdim=False):
     """The numbers below which the parts q of an axis lie, between two elements in proportion; several q come first."""
     axis, x = axis if dim is None else dim, _needs_float(x)
+    if isinstance(q, Tensor) and q.requires_grad:
+        return _quantile_at(x, q, axis, keepdims or keepdim)
     several = q.tolist() if isinstance(q, Tensor) else q
     if isinstance(several, (list, tuple)):
         return ops.concat([ops.reshape(part, (1, *part.shape)) for part in
@@ -350,13 +372,21 @@ def median(x, /, dim=None, keepdim=False, *, axis=None, keepdims=False):
 
 
 def lower_median(x, dim=None, keepdim=False):
-    """PyTorch's median: the lower of the two in the middle."""
+    """PyTorch's median: the lower of the two in the middle; NaN if there is one."""
     if dim is None:
-        flat = ops.sort(ops.reshape(x, (-1,)), axis=0)
-        return flat[(flat.numel() - 1) // 2]
+        line = ops.sort(ops.reshape(x, (-1,)), axis=0)
+        middle, last = line[(line.numel() - 1) // 2], line[-1]  # NaN comes last
+        if x.dtype not in FLOATS:
+            return middle
+        equals = ops.select(ops.equal(x, ops.stop_gradient(middle)), x, -math.inf)
+        return ops.select(ops.is_nan(last), last, ops.max(equals))  # equals share the gradient
     order = ops.argsort(x, axis=dim)
     at = (x.shape[dim] - 1) // 2
     indices = ops.slice(order, axes=dim, start=at, stop=at + 1)
+    if x.dtype in FLOATS:  # the first NaN, where there is one
+        unknown = ops.is_nan(x)
+        first = ops.argmax(ops.cast(unknown, _core.int32), axis=dim, keepdims=True)
+        indices = ops.select(ops.any(unknown, axes=dim, keepdims=True), first, indices)
     values = ops.take_along(x, indices, axis=dim)
     if not keepdim:
         shape = list(x.shape)

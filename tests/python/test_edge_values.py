@@ -91,3 +91,37 @@ def test_norm_is_over_all_elements():
     assert x.norm(p=2).item() == x.norm().item() == x.norm("fro").item() == cotan.norm(x, 2).item() == x.dist(x * 0).item() == 5
     assert x.norm(1).item() == 7 and x.norm("nuc").item() == 7 and x.norm(ord=2).item() == cotan.linalg.norm(x, 2).item() == 4
     assert x.norm(INF, dim=0).tolist() == [3, 4] and x.norm(2, (0, 1), keepdim=True).tolist() == [[5]]
+
+
+# -------------------------------------------------------------------------------------------------- medians
+
+@pytest.mark.parametrize("dim, values, wanted, indices", [
+    (None, [1.0, NAN, 2.0], NAN, None), (None, [3.0, 1.0, 2.0, 4.0], 2.0, None), (0, [1.0, NAN, 2.0], NAN, 1), (0, [5.0, 1.0, 2.0], 2.0, 2),
+    (0, [NAN, 1.0, NAN, 0.0], NAN, 0), (-1, [INF, -INF, 1.0, 1.0], 1.0, 2)])
+def test_medians(dim, values, wanted, indices):
+    x = cotan.asarray(values)
+    for found in (x.median(), ) if dim is None else (x.median(dim), cotan.median(x, dim=dim), x.median(dim, keepdim=True)):
+        value, index = (found, None) if dim is None else found
+        np.testing.assert_equal(value.reshape(()).item(), wanted)
+        assert index is None or index.reshape(()).item() == indices
+    np.testing.assert_equal(cotan.median(x).item(), float(np.median(values)))
+
+
+def test_medians_of_lines_with_and_without_nan():
+    x = cotan.asarray([[1.0, NAN, 2.0], [3.0, 1.0, 2.0]])
+    np.testing.assert_equal(x.median(1)[0].tolist(), [NAN, 2])
+    assert x.median(1)[1].tolist() == [1, 2] and cotan.asarray([3, 1, 2]).median().item() == 2
+
+
+def test_slopes_of_medians():
+    """Equals share the gradient of the median of all, as in PyTorch; along an axis one element has it."""
+    same(slopes(lambda x: x.median(), [2.0, 2.0, 1.0, 2.0, 5.0]), [2, [1 / 3, 1 / 3, 0, 1 / 3, 0]])
+    same(slopes(lambda x: x.median(0)[0], [2.0, NAN, 1.0]), [NAN, [0, 1, 0]])
+
+
+def test_slopes_of_quantiles_by_q():
+    x = cotan.asarray([[4.0, 1.0, 2.0], [0.0, 8.0, 2.0]], dtype="float64")
+    same(slopes(lambda q: cotan.quantile(x, q, axis=1), 0.25), [[1.5, 1], 2 + 4])
+    same(slopes(lambda q: cotan.quantile(x, q), [0.0, 0.5, 1.0]), [[0, 2, 8], [5, 0, 20]])
+    same(slopes(lambda q: cotan.quantile(x, q, axis=0, keepdims=True), 1.0), [[[4, 8, 2]], 4 + 7 + 0])
+    same(slopes(lambda x, q: cotan.quantile(x, q), [3.0, 1.0], 0.25), [1.5, [0.25, 0.75], 2])
