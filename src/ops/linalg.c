@@ -136,8 +136,37 @@ static bool det_body(ct_rule *r) {
     r->body_out[0] = ct_mul(product(diagonal), parity(lu.pivots, diagonal));
     return true;
 }
+// The factors of x with a small number for each pivot that is 0: others stay what they are, and det is a
+// polynomial, whose slopes are then those of a matrix next to x.
+typedef struct {
+    ct_tensor zero;         // (..., N) bool: pivots that are 0
+    ct_tensor diagonal;     // (..., N)
+    ct_tensor parity, step; // (...) 1 or -1; (..., N, N) inv(x) x'
+} det_parts;
+static det_parts det_near(const ct_rule *r) {
+    const int64_t batch = ct__type_of(r->in[0])->rank - 2, both[2] = {batch, batch + 1};
+    const ct_tensor t = r->t_in[0];
+    ct_lu_out lu = ct_lu(r->in[0]);
+    ct_tensor diagonal = ct__diagonal_of(lu.factors);
+    ct_tensor size = ct_abs(ct__upper_part(lu.factors, 0));
+    ct_tensor largest = ct_max(ct_stop_gradient(size), .axes = {2, both}); // (...)
+    ct_tensor none = ct_equal(largest, number(0, largest));
+    ct_tensor least =
+        ct_mul(ct_select(none, number(1, largest), largest), number(0x1p-50, largest));
+    ct_tensor zero = ct_equal(diagonal, number(0, diagonal));
+    ct_tensor more = ct_select(zero, ct__to(ct__add_last(least), out_dtype(r, 0)),
+                               number(0, diagonal)); // (..., N)
+    ct_tensor factors = ct_add(lu.factors, ct__columns_times(ct__identity(lu.factors), more));
+    ct_tensor rows = ct_gather(t, lu.order, .axis = -2, .batch_dims = batch);
+    ct_tensor step = ct_triangular_solve(factors, rows, .unit = true);
+    return (det_parts){.zero = zero,
+                       .diagonal = ct_add(diagonal, more),
+                       .parity = parity(lu.pivots, diagonal),
+                       .step = ct_triangular_solve(factors, step, .upper = true)};
+}
 static bool det_jvp(ct_rule *r) { // det(x) trace(inv(x) x')
-    r->t_out[0] = ct_mul(r->out[0], trace_of(ct_solve(r->in[0], r->t_in[0])));
+    det_parts d = det_near(r);
+    r->t_out[0] = ct_mul(ct_mul(product(d.diagonal), d.parity), trace_of(d.step));
     return true;
 }
 const ct_opdef ct__op_det = {
@@ -148,8 +177,9 @@ const ct_opdef ct__op_det = {
     .n_out = 1,
     .jvp = det_jvp,
     .doc =
-        "The determinant of square matrices (..., N, N); of a singular one 0. Its derivative wants "
-        "the inverse: there a singular matrix is an error of the plan.",
+        "The determinant of square matrices (..., N, N); of a singular one 0. Its gradient are the "
+        "cofactors, of a singular matrix too; the gradient of that one wants the inverse: there a "
+        "singular matrix is an error of the plan.",
 };
 
 static bool slogdet_infer(ct_call *call) {
@@ -172,7 +202,10 @@ static bool slogdet_body(ct_rule *r) {
     return true;
 }
 static bool slogdet_jvp(ct_rule *r) {
-    ct_tensor t = trace_of(ct_solve(r->in[0], r->t_in[0]));
+    det_parts d = det_near(r);
+    const int64_t last = ct__type_of(d.zero)->rank - 1;
+    ct_tensor singular = ct_any(d.zero, .axes = {1, &last}), one = number(1, d.diagonal);
+    ct_tensor t = ct_mul(trace_of(d.step), ct_select(singular, number(INFINITY, one), one));
     r->t_out[0] = CT_NONE;
     r->t_out[1] = ct__real_of(t);
     if (ct__is_complex(out_dtype(r, 0))) { // it turns by the imaginary part
@@ -191,7 +224,7 @@ const ct_opdef ct__op_slogdet = {
     .doc = "The determinant of square matrices (..., N, N) as its `sign` (of size 1, a complex "
            "number of "
            "complex matrices) and the logarithm of its size; of a singular one 0 and -infinity. "
-           "Its derivative wants the inverse, as that of det.",
+           "Its gradient there is infinite or NaN, that of other matrices of the batch is not.",
 };
 
 // ------------------------------------------------------------------------------------- least squares

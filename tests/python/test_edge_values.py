@@ -125,3 +125,29 @@ def test_slopes_of_quantiles_by_q():
     same(slopes(lambda q: cotan.quantile(x, q), [0.0, 0.5, 1.0]), [[0, 2, 8], [5, 0, 20]])
     same(slopes(lambda q: cotan.quantile(x, q, axis=0, keepdims=True), 1.0), [[[4, 8, 2]], 4 + 7 + 0])
     same(slopes(lambda x, q: cotan.quantile(x, q), [3.0, 1.0], 0.25), [1.5, [0.25, 0.75], 2])
+
+
+# ------------------------------------------------------------------------------------------------- matrices
+
+@BOTH
+def test_slopes_of_det_are_cofactors(dtype):
+    det = cotan.linalg.det
+    same(slopes(det, [[1.0, 2.0], [2.0, 4.0]], dtype=dtype)[1:], [[[4, -2], [-2, 1]]])
+    same(slopes(det, [[[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]], dtype=dtype), [[1, 0], [[[1, 0], [0, 1]], [[0, 0], [0, 0]]]])
+    same(slopes(det, [[0.0, 1.0], [0.0, 0.0]], dtype=dtype), [0, [[0, 0], [-1, 0]]])
+    same(slopes(det, [[0.0]], dtype=dtype), [0, [[1]]])
+    same(slopes(det, [[2.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 3.0, 0.0]], dtype=dtype), [0, [[0, 0, 0], [0, 0, -6], [0, 0, 0]]])
+    found = slopes(det, np.full((2, 2), 1e-10).tolist(), dtype=dtype)[1]
+    np.testing.assert_allclose(found, [[1e-10, -1e-10], [-1e-10, 1e-10]], rtol=1e-5)
+
+
+def test_slopes_of_slogdet_beside_a_singular_matrix():
+    value, slope = slopes(lambda x: cotan.linalg.slogdet(x)[1], [[[2.0, 0.0], [0.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
+    same([value, slope[0]], [[math.log(8), -INF], [[0.5, 0], [0, 0.25]]])
+    assert not np.isfinite(slope[1]).any()
+
+
+def test_the_hessian_of_det_wants_an_inverse():
+    x = cotan.asarray([[2.0, 1.0], [1.0, 3.0]], dtype="float64")
+    second = cotan.hessian(cotan.linalg.det)(x)  # det = x00 x11 - x01 x10
+    same([second.tolist()], [[[[[0, 0], [0, 1]], [[0, 0], [-1, 0]]], [[[0, -1], [0, 0]], [[1, 0], [0, 0]]]]])
