@@ -334,6 +334,8 @@ def clip(x, /, min=None, max=None):
         high = None if isinstance(high, (int, float)) and high >= limits.max else high
         low = math.ceil(low) if isinstance(low, float) else low
         high = math.floor(high) if isinstance(high, float) else high
+    if isinstance(x, Tensor) and x.dtype in FLOATS and (low is not None or high is not None):
+        return ops.clamp(x, -inf if low is None else low, inf if high is None else high)  # x has the slope 1 at its limits
     x = x if low is None else ops.maximum(x, low)
     x = x if high is None else ops.minimum(x, high)
     return +x if low is None and high is None else x

@@ -1,4 +1,6 @@
 // Activations of PyTorch's besides those of functions.c. NaN stays NaN in all of them.
+#include <math.h>
+
 #include "ops/functions.h"
 
 static ct_tensor attr_number(ct_num given, double otherwise, const ct_rule *r) {
@@ -235,7 +237,8 @@ static bool logit_body(ct_rule *r) {
     return true;
 }
 static bool logit_jvp(ct_rule *r) {
-    return ct__slope_by(r, ct_mul(r->in[0], ct_sub(ct_f(1), r->in[0])));
+    ct_tensor x = r->in[0], by = ct_mul(x, ct_sub(ct_f(1), x)); // not negative inside
+    return ct__slope_by(r, ct_select(ct_less(by, ct_f(0)), ct_f(NAN), by));
 }
 const ct_opdef ct__op_logit = {
     FUNCTION(LOGIT, logit, 1),

@@ -230,13 +230,14 @@ const ct_opdef ct__op_abs = {
     .samples = {.kinks = true},
 };
 
-// Tangent of the operand that was chosen; where both are equal each gets a half, as JAX does.
+// Tangent of the operand that was chosen; where both are equal each gets a half, beside NaN all.
 static bool chosen_jvp(ct_rule *r) {
     ct_tensor half = ct_f(0.5), zero = ct_f(0), one = ct_f(1);
     ct_tensor tie = ct_equal(r->in[0], r->in[1]);
     ct_tensor t[2];
     for (int i = 0; i < 2; i++) {
-        ct_tensor mine = ct_select(ct_equal(r->out[0], r->in[i]), one, zero);
+        ct_tensor mine = ct_select(ct_not_equal(r->out[0], r->out[0]), one,
+                                   ct_select(ct_equal(r->out[0], r->in[i]), one, zero));
         t[i] = times(r->t_in[i], ct_select(tie, half, mine));
     }
     r->t_out[0] = ct__add_zero(t[0], t[1]);

@@ -170,7 +170,8 @@ static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'
     }
     if (!ct__is_none(r->t_in[1])) {
         ct_tensor base = ct_cast(x, ct_dtype_of(r->out[0])); // it may be whole numbers
-        ct_tensor log = ct_select(ct_equal(x, zero), zero, ct_log(base));
+        ct_tensor none = ct_and(ct_equal(x, zero), ct_greater_equal(y, zero)); // else infinite
+        ct_tensor log = ct_select(none, zero, ct_log(base));
         t[1] = ct_mul(r->t_in[1], ct_mul(r->out[0], log));
     }
     r->t_out[0] = ct__add_zero(t[0], t[1]);
@@ -214,10 +215,30 @@ static bool clamp_body(ct_rule *r) {
     r->body_out[0] = ct_minimum(ct_maximum(r->in[0], r->in[1]), r->in[2]);
     return true;
 }
+// x has the gradient at both limits, too; where low is above high, high has it.
+static bool clamp_jvp(ct_rule *r) {
+    ct_tensor x = r->in[0], low = r->in[1], high = r->in[2], zero = ct_f(0), one = ct_f(1);
+    const ct_tensor own[3] = {
+        ct_and(ct_less_equal(low, x), ct_less_equal(x, high)),
+        ct_and(ct_less(x, low), ct_less(low, high)),
+        ct_or(ct_less(high, x), ct_less(high, low)),
+    };
+    r->t_out[0] = CT_NONE;
+    for (int i = 0; i < 3; i++)
+        if (!ct__is_none(r->t_in[i]))
+            r->t_out[0] =
+                ct__add_zero(r->t_out[0], ct_mul(r->t_in[i], ct_select(own[i], one, zero)));
+    return true;
+}
 const ct_opdef ct__op_clamp = {
-    FUNCTION(CLAMP, clamp, 3), .doc = "x, but at least `low` and at most `high`; NaN of NaN.",
-    .accepts = CT_NUMBERS,     .onnx = "Clip",
-    .stablehlo = "clamp",      .samples = {.kinks = true},
+    FUNCTION(CLAMP, clamp, 3),
+    .doc = "x, but at least `low` and at most `high`; NaN of NaN. Where x is at a limit, x has the "
+           "gradient.",
+    .accepts = CT_NUMBERS,
+    .jvp = clamp_jvp,
+    .onnx = "Clip",
+    .stablehlo = "clamp",
+    .samples = {.kinks = true},
 };
 
 static bool is_nan_body(ct_rule *r) {

@@ -29,8 +29,7 @@ static bool remainder_body(ct_rule *r) {
 static bool remainder_jvp(ct_rule *r) { // a - floor(a / b) b
     ct_tensor t = r->t_in[1];
     if (!ct__is_none(t)) {
-        ct_tensor whole = ct_round(ct_div(ct_sub(r->in[0], r->out[0]), r->in[1]));
-        t = ct_neg(ct_mul(t, whole));
+        t = ct_neg(ct_mul(t, ct_floor_divide(r->in[0], r->in[1])));
     }
     r->t_out[0] = ct__add_zero(r->t_in[0], t);
     return true;
@@ -89,8 +88,9 @@ static bool copysign_body(ct_rule *r) {
 }
 static bool copysign_jvp(ct_rule *r) {
     if (ct__is_none(r->t_in[0])) return true;
-    ct_tensor turned = ct_not_equal(ct_signbit(r->in[0]), ct_signbit(r->in[1]));
-    return ct__slope(r, ct_select(turned, ct_f(-1), ct_f(1)));
+    ct_tensor turned = ct_not_equal(ct_signbit(r->in[0]), ct_signbit(r->in[1])), zero = ct_f(0);
+    ct_tensor sign = ct_select(turned, ct_f(-1), ct_f(1)); // at 0 the slope is that of abs
+    return ct__slope(r, ct_select(ct_equal(r->in[0], zero), zero, sign));
 }
 const ct_opdef ct__op_copysign = {
     FUNCTION(COPYSIGN, copysign, 2),
@@ -171,13 +171,26 @@ static bool of_numbers(ct_rule *r, ct_tensor value) {
     r->body_out[0] = value;
     return true;
 }
+// The tangent of a where `first` holds or b is NaN, else that of b.
+static bool of_one(ct_rule *r, ct_tensor first) {
+    ct_tensor zero = ct_f(0), one = ct_f(1);
+    if (in_floats(r)) first = ct_or(first, ct_is_nan(r->in[1]));
+    ct_tensor a = r->t_in[0], b = r->t_in[1];
+    if (!ct__is_none(a)) a = ct_mul(a, ct_select(first, one, zero));
+    if (!ct__is_none(b)) b = ct_mul(b, ct_select(first, zero, one));
+    r->t_out[0] = ct__add_zero(a, b);
+    return true;
+}
+static bool fmax_jvp(ct_rule *r) { return of_one(r, ct_greater_equal(r->in[0], r->in[1])); }
+static bool fmin_jvp(ct_rule *r) { return of_one(r, ct_less_equal(r->in[0], r->in[1])); }
 static bool fmax_body(ct_rule *r) {
     return of_numbers(r, ct_maximum(operand(r, 0), operand(r, 1)));
 }
 const ct_opdef ct__op_fmax = {
     FUNCTION(FMAX, fmax, 2),
-    .doc = "The larger of a and b; where one is NaN, the other.",
+    .doc = "The larger of a and b; where one is NaN, the other. Of equals a has the gradient.",
     .accepts = CT_NUMBERS,
+    .jvp = fmax_jvp,
     .samples = {.kinks = true},
 };
 static bool fmin_body(ct_rule *r) {
@@ -185,8 +198,9 @@ static bool fmin_body(ct_rule *r) {
 }
 const ct_opdef ct__op_fmin = {
     FUNCTION(FMIN, fmin, 2),
-    .doc = "The smaller of a and b; where one is NaN, the other.",
+    .doc = "The smaller of a and b; where one is NaN, the other. Of equals a has the gradient.",
     .accepts = CT_NUMBERS,
+    .jvp = fmin_jvp,
     .samples = {.kinks = true},
 };
 
@@ -224,14 +238,20 @@ static bool xlogy_body(ct_rule *r) {
 }
 static bool xlogy_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], y = r->in[1], t[2] = {CT_NONE, CT_NONE};
-    if (!ct__is_none(r->t_in[0])) t[0] = ct_mul(r->t_in[0], ct_log(y));
+    if (!ct__is_none(r->t_in[0])) {
+        ct_tensor zero = ct_f(0), none = ct_and(ct_equal(x, zero), ct_less_equal(y, zero));
+        t[0] = ct_mul(r->t_in[0], ct_select(none, zero, ct_log(y)));
+    }
     if (!ct__is_none(r->t_in[1])) t[1] = ct_mul(r->t_in[1], ct_div(x, y));
     r->t_out[0] = ct__add_zero(t[0], t[1]);
     return true;
 }
 const ct_opdef ct__op_xlogy = {
-    FUNCTION(XLOGY, xlogy, 2), .doc = "x log(y), 0 where x is 0.",        .accepts = CT_FLOATS,
-    .jvp = xlogy_jvp,          .samples = {.lo = 0.5, .hi = 3, .ulp = 3},
+    FUNCTION(XLOGY, xlogy, 2),
+    .doc = "x log(y), 0 where x is 0; its gradient at (0, 0) is 0 by x and NaN by y.",
+    .accepts = CT_FLOATS,
+    .jvp = xlogy_jvp,
+    .samples = {.lo = 0.5, .hi = 3, .ulp = 3},
 };
 
 // exp(log|x| / 3), and a step of Newton's method, in which nothing overflows.

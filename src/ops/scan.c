@@ -182,9 +182,9 @@ const ct_opdef ct__op_cumprod = {
 
 // ---------------------------------------------------------------------------------------- extremes
 
-// y' is x' where the extreme is new, else what it was: of equals the first one counts.
+// y' is x' where x is the extreme, else what it was: of equals the last one counts, as in PyTorch.
 static bool extreme_jvp(ct_rule *r) {
-    ct_tensor is_new = ct_not_equal(r->out[0], moved_on(r->out[0], r->attrs, (double)NAN));
+    ct_tensor x = r->in[0], is_new = ct_or(ct_equal(x, r->out[0]), ct_not_equal(x, x));
     ct_tensor zero = ct__number_like(0, r->in[0]), one = ct__number_like(1, r->in[0]);
     r->t_out[0] =
         recurrence(ct_select(is_new, zero, one), ct_select(is_new, r->t_in[0], zero), r->attrs);
@@ -193,7 +193,7 @@ static bool extreme_jvp(ct_rule *r) {
 const ct_opdef ct__op_cummax = {
     SCAN(CUMMAX, cummax),
     .doc = "The largest of all elements up to each along an axis (reverse: from each on); NaN from "
-           "the first NaN on. Of equals the first has the gradient.",
+           "the first NaN on. Of equals the last has the gradient.",
     .accepts = CT_NUMBERS,
     .reduction = CT_RED_MAX,
     .jvp = extreme_jvp,
@@ -202,7 +202,7 @@ const ct_opdef ct__op_cummax = {
 const ct_opdef ct__op_cummin = {
     SCAN(CUMMIN, cummin),
     .doc = "The smallest of all elements up to each along an axis (reverse: from each on); NaN "
-           "from the first NaN on. Of equals the first has the gradient.",
+           "from the first NaN on. Of equals the last has the gradient.",
     .accepts = CT_NUMBERS,
     .reduction = CT_RED_MIN,
     .jvp = extreme_jvp,

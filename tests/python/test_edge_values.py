@@ -151,3 +151,51 @@ def test_the_hessian_of_det_wants_an_inverse():
     x = cotan.asarray([[2.0, 1.0], [1.0, 3.0]], dtype="float64")
     second = cotan.hessian(cotan.linalg.det)(x)  # det = x00 x11 - x01 x10
     same([second.tolist()], [[[[[0, 0], [0, 1]], [[0, 0], [-1, 0]]], [[[0, -1], [0, 0]], [[1, 0], [0, 0]]]]])
+
+
+# -------------------------------------------------------------------------------------- limits, ties, infinities
+
+def test_slopes_at_limits():
+    """x has the gradient at the limits of clamp, and none at those of hardtanh and what is made like it: PyTorch's."""
+    x = [-2.0, -1.0, 0.0, 1.0, 2.0, NAN]
+    for clamp in (lambda x: cotan.clamp(x, -1, 1), lambda x: x.clip(-1, 1), lambda x: cotan._core.ops.clamp(x, -1.0, 1.0)):
+        same(slopes(clamp, x), [[-1, -1, 0, 1, 1, NAN], [0, 1, 1, 1, 0, 0]])
+    same(slopes(lambda x: x.clamp(min=0.0), x)[1:], [[0, 0, 1, 1, 1, 0]])
+    same(slopes(lambda x: x.clamp(max=0.0), x)[1:], [[1, 1, 1, 0, 0, 0]])
+    same(slopes(lambda x, a, b: x.clamp(a, b), [0.0, 3.0, 1.0, 1.0], [1.0, 1.0, 1.0, 2.0], [2.0, 2.0, 2.0, 1.0]),
+         [[1, 2, 1, 1], [0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 1]])
+    same(slopes(F.hardtanh, x)[1:], [[0, 0, 1, 0, 0, 1]])
+    same(slopes(F.relu6, [0.0, 6.0, 3.0])[1:], [[0, 0, 1]])
+    same(slopes(F.hardsigmoid, [-3.0, 3.0, 0.0, INF])[1:], [[0, 0, 1 / 6, 0]])
+    same(slopes(F.hardswish, [3.0, 0.0, INF, -INF])[1:], [[1, 0.5, 1, 0]])
+    same(slopes(lambda x: F.threshold(x, 0.5, 2.0), [NAN, 0.5, 1.0]), [[NAN, 2, 1], [1, 0, 1]])
+    same(slopes(F.softshrink, [NAN, 0.5, 1.0]), [[NAN, 0, 0.5], [1, 0, 1]])
+
+
+def test_slopes_of_equals():
+    """maximum gives each a half, fmax all to the first, a running extreme to the last."""
+    same(slopes(cotan.maximum, [1.0, 2.0, NAN], [1.0, 1.0, 0.0]), [[1, 2, NAN], [0.5, 1, 1], [0.5, 0, 1]])
+    same(slopes(cotan.fmax, [1.0, NAN, 0.0, NAN], [1.0, 1.0, NAN, NAN]), [[1, 1, 0, NAN], [1, 0, 1, 1], [0, 1, 0, 0]])
+    same(slopes(cotan.fmin, [1.0, NAN, 0.0, NAN], [1.0, 1.0, NAN, NAN])[1:], [[1, 0, 1, 1], [0, 1, 0, 0]])
+    same(slopes(lambda x: cotan.cummax(x, 0)[0], [1.0, 1.0, 0.0, NAN, 2.0]), [[1, 1, 1, NAN, NAN], [1, 2, 0, 2, 0]])
+    same(slopes(lambda x: cotan.cummin(x, 0)[0], [1.0, 1.0, 2.0])[1:], [[1, 2, 0]])
+
+
+def test_slopes_of_functions_of_two_numbers():
+    same(slopes(cotan.xlogy, [0.0, 0.0, 2.0], [0.0, -1.0, 1.0]), [[0, 0, 0], [0, 0, 0], [NAN, 0, 2]])
+    same(slopes(cotan.copysign, [0.0, 2.0, -2.0], [-1.0, -1.0, -1.0]), [[0, -2, -2], [0, -1, 1], [0, 0, 0]])
+    same(slopes(cotan.remainder, [1.0, -1.0, 3.0], [0.0, INF, 2.0])[1:], [[1, 1, 1], [-INF, 1, -1]])
+    same(slopes(cotan.pow, [0.0, 0.0, 0.0], [-1.0, 0.0, 2.0]), [[INF, 1, 0], [-INF, 0, 0], [-INF, 0, 0]])
+    same(slopes(cotan.hypot, [0.0], [0.0]), [[0], [0], [0]])
+    same(slopes(cotan.logit, [2.0, -1.0, 0.5]), [[NAN, NAN, 0], [NAN, NAN, 4]])
+
+
+def test_losses_of_infinite_distances():
+    """A slope of 1, not NaN; and a margin that is just kept has the slope of what is clamped."""
+    for loss, slope in ((F.smooth_l1_loss, 1), (F.huber_loss, 1), (lambda *xs, **kw: F.huber_loss(*xs, delta=2.0, **kw), 2)):
+        same(slopes(lambda x: loss(x, x.detach() * 0 + cotan.asarray([0.0, 0.0, 0.5]), reduction="none"), [3.0, -3.0, 0.5])[1:],
+             [[slope, -slope, 0]])
+        same(slopes(lambda x, y: loss(x, y, reduction="none"), [INF, 0.0], [0.0, INF])[1:], [[slope, -slope], [-slope, slope]])
+    same(slopes(lambda x, y: F.kl_div(x, y, reduction="none"), [1.0, 1.0], [0.0, -1.0]), [[0, NAN], [0, 1], [-1, NAN]])
+    same(slopes(lambda x: F.hinge_embedding_loss(x, cotan.asarray([-1.0, -1.0]), reduction="none"), [1.0, 2.0]), [[0, 0], [-1, 0]])
+    same(slopes(lambda x: F.margin_ranking_loss(x, x.detach(), cotan.asarray([1.0])), [3.0]), [0, [-1]])

@@ -23,11 +23,11 @@ def relu_(input):
 
 
 def relu6(input, inplace=False):
-    return hardtanh(input, 0.0, 6.0, inplace)
+    return written(input, ops.relu6(input), inplace)
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
-    return written(input, ops.clamp(input, float(min_val), float(max_val)), inplace)
+    return written(input, ops.hardtanh(input, low=float(min_val), high=float(max_val)), inplace)
 
 
 def sigmoid(input):
@@ -89,11 +89,11 @@ def glu(input, dim=-1):
 
 
 def hardsigmoid(input, inplace=False):
-    return written(input, ops.clamp(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+    return written(input, ops.hardsigmoid(input), inplace)
 
 
 def hardswish(input, inplace=False):
-    return written(input, input * ops.clamp(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+    return written(input, ops.hardswish(input), inplace)
 
 
 def hardshrink(input, lambd=0.5):
@@ -104,8 +104,7 @@ def hardshrink(input, lambd=0.5):
 def softshrink(input, lambd=0.5):
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
-    above, below = ops.greater(input, float(lambd)), ops.less(input, -float(lambd))
-    return ops.select(above, input - lambd, ops.select(below, input + lambd, input * 0.0))
+    return ops.softshrink(input, **{"lambda": float(lambd)})
 
 
 def tanhshrink(input):
@@ -131,7 +130,7 @@ def logsigmoid(input):
 
 
 def threshold(input, threshold, value, inplace=False):
-    return written(input, ops.select(ops.greater(input, float(threshold)), input, float(value)), inplace)
+    return written(input, ops.threshold(input, float(threshold), float(value)), inplace)
 
 
 def _default_axis(input, dim):

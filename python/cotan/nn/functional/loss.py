@@ -32,6 +32,11 @@ def _difference(name, input, target):
     return input - target
 
 
+def _at_least_0(x):
+    """x, or 0 where it is negative; at 0 its slope is 1, unlike relu's: PyTorch's margins are clamped."""
+    return ops.clamp(x, 0.0, math.inf)
+
+
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     difference = _difference("mse_loss", input, target)
     loss = difference * difference
@@ -49,13 +54,16 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     distance = ops.abs(_difference("smooth_l1_loss", input, target))
     if beta == 0:
         return reduced(distance, reduction)
-    return reduced(ops.select(ops.less(distance, float(beta)), distance * distance * 0.5 / beta, distance - 0.5 * beta),
-                   reduction)
+    near = ops.less(distance, float(beta))
+    small = ops.select(near, distance, 0.0)  # the slope of an infinite square would be NaN
+    return reduced(ops.select(near, small * small * 0.5 / beta, distance - 0.5 * beta), reduction)
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     distance = ops.abs(_difference("huber_loss", input, target))
-    loss = ops.select(ops.less_equal(distance, float(delta)), distance * distance * 0.5, (distance - 0.5 * delta) * delta)
+    near = ops.less_equal(distance, float(delta))
+    small = ops.select(near, distance, 0.0)
+    loss = ops.select(near, small * small * 0.5, (distance - 0.5 * delta) * delta)
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
@@ -186,13 +194,13 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
-    """input: logarithms of probabilities; 0 log 0 is 0."""
+    """input: logarithms of probabilities; 0 log 0 is 0, with the slope 0."""
     input, target = in_float32(input, target)
     if log_target:
         loss = ops.exp(target) * (target - input)
     else:
-        positive = ops.greater(target, 0.0)
-        loss = ops.select(positive, target * ops.log(ops.select(positive, target, 1.0)), 0.0) - target * input
+        none = ops.equal(target, 0.0)
+        loss = ops.select(none, 0.0, target * ops.log(ops.select(none, 1.0, target))) - target * input
     if reduction == "batchmean":
         return ops.sum(loss) / float(input.shape[0])
     return reduced(loss, reduction)
@@ -223,7 +231,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     input, target = in_float32(input, target)
     near, far = ops.equal(target, 1), ops.equal(target, -1)
-    apart = ops.relu(margin - input)
+    apart = _at_least_0(margin - input)
     loss = ops.select(near, input, 0.0) + ops.select(far, apart, 0.0)
     loss = ops.select(ops.or_(near, far), loss, input + apart)
     return reduced(loss, reduction)
@@ -236,7 +244,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
 
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     input1, input2, target = in_float32(input1, input2, target)
-    return reduced(ops.relu(-target * (input1 - input2) + margin), reduction)
+    return reduced(_at_least_0(-target * (input1 - input2) + margin), reduction)
 
 
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
@@ -297,7 +305,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     first, second = (ops.sqrt(ops.sum(x * x, axes=(-1,)) + eps) for x in (input1, input2))
     cosine = dot / first / second  # their product may have no number
     loss = ops.select(ops.equal(target, 1), 1.0 - cosine,
-                      ops.select(ops.equal(target, -1), ops.relu(cosine - margin), cosine * 0.0))
+                      ops.select(ops.equal(target, -1), _at_least_0(cosine - margin), cosine * 0.0))
     return reduced(loss, reduction)
 
 
@@ -312,7 +320,7 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = ops.minimum(far, pairwise_distance(positive, negative, p, eps))
-    return reduced(ops.relu(near - far + margin), reduction)
+    return reduced(_at_least_0(near - far + margin), reduction)
 
 
 def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False,
@@ -321,4 +329,4 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = ops.minimum(far, distance(positive, negative))
-    return reduced(ops.relu(near - far + margin), reduction)
+    return reduced(_at_least_0(near - far + margin), reduction)
