@@ -378,8 +378,9 @@ def lower_median(x, dim=None, keepdim=False):
         middle, last = line[(line.numel() - 1) // 2], line[-1]  # NaN comes last
         if x.dtype not in FLOATS:
             return middle
-        equals = ops.select(ops.equal(x, ops.stop_gradient(middle)), x, -math.inf)
-        return ops.select(ops.is_nan(last), last, ops.max(equals))  # equals share the gradient
+        equal, least = ops.equal(x, ops.stop_gradient(middle)), ops.equal(middle, -math.inf)
+        value = ops.select(least, ops.min(ops.select(equal, x, math.inf)), ops.max(ops.select(equal, x, -math.inf)))
+        return ops.select(ops.is_nan(last), last, value)  # equals share the gradient
     order = ops.argsort(x, axis=dim)
     at = (x.shape[dim] - 1) // 2
     indices = ops.slice(order, axes=dim, start=at, stop=at + 1)

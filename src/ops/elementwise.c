@@ -522,12 +522,13 @@ static double atan2_f64(const double *x) { return atan2(x[0], x[1]); }
 static bool atan2_jvp(ct_rule *r) { // (y' x - x' y) / (x x + y y)
     ct_tensor y = r->in[0], x = r->in[1];
     ct_tensor t = ct__add_zero(times(r->t_in[0], x), negated(times(r->t_in[1], y)));
-    r->t_out[0] = ct_div(t, ct_add(ct_mul(x, x), ct_mul(y, y)));
+    ct_tensor by = ct_add(ct_mul(x, x), ct_mul(y, y)), zero = ct_f(0);
+    r->t_out[0] = ct_div(t, ct_select(ct_equal(by, zero), ct_f(1), by)); // 0 at (0, 0)
     return true;
 }
 const ct_opdef ct__op_atan2 = {
     BINARY(ATAN2, atan2),
-    .doc = "The angle of the point (x, y), from -pi to pi; its gradient at (0, 0) is NaN.",
+    .doc = "The angle of the point (x, y), from -pi to pi; its gradient at (0, 0) is 0.",
     .accepts = CT_FLOATS,
     .jvp = atan2_jvp,
     .stablehlo = "atan2",

@@ -116,6 +116,7 @@ def test_medians_of_lines_with_and_without_nan():
 def test_slopes_of_medians():
     """Equals share the gradient of the median of all, as in PyTorch; along an axis one element has it."""
     same(slopes(lambda x: x.median(), [2.0, 2.0, 1.0, 2.0, 5.0]), [2, [1 / 3, 1 / 3, 0, 1 / 3, 0]])
+    same(slopes(lambda x: x.median(), [-INF, -INF, 1.0]), [-INF, [0.5, 0.5, 0]])
     same(slopes(lambda x: x.median(0)[0], [2.0, NAN, 1.0]), [NAN, [0, 1, 0]])
 
 
@@ -186,6 +187,7 @@ def test_slopes_of_functions_of_two_numbers():
     same(slopes(cotan.copysign, [0.0, 2.0, -2.0], [-1.0, -1.0, -1.0]), [[0, -2, -2], [0, -1, 1], [0, 0, 0]])
     same(slopes(cotan.remainder, [1.0, -1.0, 3.0], [0.0, INF, 2.0])[1:], [[1, 1, 1], [-INF, 1, -1]])
     same(slopes(cotan.pow, [0.0, 0.0, 0.0], [-1.0, 0.0, 2.0]), [[INF, 1, 0], [-INF, 0, 0], [-INF, 0, 0]])
+    same(slopes(cotan.atan2, [0.0, 0.0, 1.0], [0.0, -0.0, 1.0]), [[0, math.pi, math.pi / 4], [0, 0, 0.5], [0, 0, -0.5]])
     same(slopes(cotan.hypot, [0.0], [0.0]), [[0], [0], [0]])
     same(slopes(cotan.logit, [2.0, -1.0, 0.5]), [[NAN, NAN, 0], [NAN, NAN, 4]])
 
@@ -197,5 +199,7 @@ def test_losses_of_infinite_distances():
              [[slope, -slope, 0]])
         same(slopes(lambda x, y: loss(x, y, reduction="none"), [INF, 0.0], [0.0, INF])[1:], [[slope, -slope], [-slope, slope]])
     same(slopes(lambda x, y: F.kl_div(x, y, reduction="none"), [1.0, 1.0], [0.0, -1.0]), [[0, NAN], [0, 1], [-1, NAN]])
+    same(slopes(lambda x, var: F.gaussian_nll_loss(x, x.detach() * 0, var, reduction="none"), [1.0, 0.0], [INF, 0.0]),
+         [[INF, 0.5 * math.log(1e-6)], [0, 0], [0, 5e5]])
     same(slopes(lambda x: F.hinge_embedding_loss(x, cotan.asarray([-1.0, -1.0]), reduction="none"), [1.0, 2.0]), [[0, 0], [-1, 0]])
     same(slopes(lambda x: F.margin_ranking_loss(x, x.detach(), cotan.asarray([1.0])), [3.0]), [0, [-1]])

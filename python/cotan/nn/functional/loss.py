@@ -222,7 +222,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
         var = ops.expand(ops.cast(float(var), input.dtype), tuple(input.shape))
     if tuple(var.shape) == tuple(input.shape)[:-1]:
         var = ops.reshape(var, tuple(var.shape) + (1,))
-    var = var + ops.stop_gradient(ops.maximum(var, float(eps)) - var)
+    var = ops.select(ops.less(var, float(eps)), var - ops.stop_gradient(var) + float(eps), var)  # the slope stays 1
     difference = input - target
     loss = (ops.log(var) + difference * difference / var) * 0.5
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
