@@ -202,15 +202,26 @@ static int64_t range_mul(int64_t a, int64_t c, int64_t unknown) {
     return r;
 }
 
-static void term_range(const ct_ix_pool *p, const ct_ix_term *t, int64_t *lo, int64_t *hi) {
+// Are all sizes of the product among `sizes`?
+static bool mono_among(const ct_ix_pool *p, int32_t m, uint64_t sizes) {
+    const mono *x = &p->monos[m];
+    for (int i = 0; i < x->n; i++)
+        if (x->sym[i] >= 64 || !(sizes >> x->sym[i] & 1)) return false;
+    return true;
+}
+
+// Of a term that is evaluated where `sizes` are at least 1.
+static void term_range(const ct_ix_pool *p, const ct_ix_term *t, uint64_t sizes, int64_t *lo,
+                       int64_t *hi) {
     int64_t a = 1, b = 1;
     if (t->atom != CT_IX_NONE) {
         a = p->node[t->atom].lo;
         b = p->node[t->atom].hi;
     }
-    if (t->mono) { // a size of at least 1, of unknown height
-        b = b > 0 ? INT64_MAX : b;
-        a = a < 0 ? INT64_MIN : a;
+    if (t->mono) { // of unknown height
+        const bool some = mono_among(p, t->mono, sizes);
+        b = b > 0 ? INT64_MAX : some ? b : 0;
+        a = a < 0 ? INT64_MIN : some ? a : 0;
     }
     if (t->coef >= 0) {
         *lo = range_mul(a, t->coef, INT64_MIN);
@@ -221,11 +232,19 @@ static void term_range(const ct_ix_pool *p, const ct_ix_term *t, int64_t *lo, in
     }
 }
 
+static uint64_t sizes_of(const ct_ix_pool *p, const ct_ix_term *t, int n) {
+    uint64_t sizes = 0;
+    for (int i = 0; i < n; i++)
+        if (t[i].atom != CT_IX_NONE) sizes |= p->node[t[i].atom].sizes;
+    return sizes;
+}
+
 static void sum_range(const ct_ix_pool *p, const ct_ix_term *t, int n, int64_t *lo, int64_t *hi) {
+    const uint64_t sizes = sizes_of(p, t, n);
     *lo = *hi = 0;
     for (int i = 0; i < n; i++) {
         int64_t a, b;
-        term_range(p, &t[i], &a, &b);
+        term_range(p, &t[i], sizes, &a, &b);
         *lo = range_add(*lo, a, INT64_MIN);
         *hi = range_add(*hi, b, INT64_MAX);
     }
@@ -274,6 +293,7 @@ static ct_ix make_sum(ct_ix_pool *p, const sum *s) {
         return s->t[0].atom;
     ct_ix_node x = {.kind = CT_IX_SUM, .a = -1, .b = -1, .c = -1, .n = s->n, .term = s->t};
     sum_range(p, s->t, s->n, &x.lo, &x.hi);
+    x.sizes = sizes_of(p, s->t, s->n);
     for (int i = 0; i < s->n; i++)
         if (s->t[i].atom != CT_IX_NONE) x.vars |= p->node[s->t[i].atom].vars;
     return intern(p, x);
@@ -358,6 +378,12 @@ ct_ix ct__ix_var(ct_ix_pool *p, ct_ix extent) {
     x.hi = ct__ix_is_int(p, extent, &n) ? (n > 0 ? n - 1 : 0) : INT64_MAX;
     x.vars = 1ull << (p->n_vars % 64);
     p->n_vars++;
+    ct_ix_term size;
+    if (single(p, extent, &size)) { // the loop runs, so none of its sizes is 0
+        const mono *m = &p->monos[size.mono];
+        for (int i = 0; i < m->n; i++)
+            if (m->sym[i] < 64) x.sizes |= 1ull << m->sym[i];
+    }
     return intern(p, x);
 }
 ct_ix ct__ix_load(ct_ix_pool *p, int64_t value, const ct_ix *at, int n) {
@@ -373,6 +399,7 @@ ct_ix ct__ix_load(ct_ix_pool *p, int64_t value, const ct_ix *at, int n) {
     for (int i = 0; i < n; i++) {
         if (at[i] < 0) return CT_IX_NONE;
         x.vars |= p->node[at[i]].vars;
+        x.sizes |= p->node[at[i]].sizes;
     }
     return intern(p, x);
 }
@@ -394,6 +421,7 @@ ct_ix ct__ix_sub(ct_ix_pool *p, ct_ix a, ct_ix b) { return add_scaled(p, a, b, -
 static ct_ix two(ct_ix_pool *p, ct_ix_kind kind, ct_ix a, ct_ix b, int64_t lo, int64_t hi) {
     ct_ix_node x = {.kind = kind, .a = a, .b = b, .c = -1, .lo = lo, .hi = hi};
     x.vars = p->node[a].vars | p->node[b].vars;
+    x.sizes = p->node[a].sizes | p->node[b].sizes;
     return intern(p, x);
 }
 
@@ -421,8 +449,8 @@ ct_ix ct__ix_mul(ct_ix_pool *p, ct_ix a, ct_ix b) {
 
 // --------------------------------------------------------------------------------------- quotients
 
-// Is the sum in [0, d)? By ranges, or because its strides nest: i * 12 n + j * 4 with j below 3 n
-// is below 12 n times i's extent.
+// Is the sum in [0, d), where d is not 0? By ranges, or because its strides nest: i * 12 n + j * 4 with
+// j below 3 n is below 12 n times i's extent.
 static bool below(ct_ix_pool *p, const sum *s, ct_ix_term d) {
     int64_t lo, hi;
     sum_range(p, s->t, s->n, &lo, &hi);
@@ -623,7 +651,8 @@ ct_ix ct__ix_lt(ct_ix_pool *p, ct_ix a, ct_ix b) {
     ct_ix_term t;
     sum s;
     sum_of(p, a, &s);
-    if (single(p, b, &t) && t.coef > 0 && below(p, &s, t)) return ct__ix_int(p, 1);
+    if (single(p, b, &t) && t.coef > 0 && mono_among(p, t.mono, v->sizes) && below(p, &s, t))
+        return ct__ix_int(p, 1);
     return two(p, CT_IX_LT, a, b, 0, 1);
 }
 ct_ix ct__ix_le(ct_ix_pool *p, ct_ix a, ct_ix b) { // for integers: not b < a
@@ -665,7 +694,8 @@ ct_ix ct__ix_select(ct_ix_pool *p, ct_ix cond, ct_ix a, ct_ix b) {
                     .c = b,
                     .lo = x->lo < y->lo ? x->lo : y->lo,
                     .hi = x->hi > y->hi ? x->hi : y->hi,
-                    .vars = p->node[cond].vars | x->vars | y->vars};
+                    .vars = p->node[cond].vars | x->vars | y->vars,
+                    .sizes = p->node[cond].sizes | x->sizes | y->sizes};
     return intern(p, s);
 }
 

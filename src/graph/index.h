@@ -52,6 +52,8 @@ typedef struct ct_ix_node {
     };
     int64_t lo, hi; // always within; INT64_MIN, INT64_MAX: not known
     uint64_t vars;  // which variables it depends on: bit number % 64
+    uint64_t sizes; // dynamic sizes (by number, the first 64) that are not 0 where it is evaluated:
+                    // inside of a loop over them
 } ct_ix_node;
 
 // NULL: no memory. Lives and goes with the arena; memory that runs out later is told to err.
@@ -59,7 +61,7 @@ ct_ix_pool *ct__ix_new(ct_arena *arena, ct_err *err);
 const ct_ix_node *ct__ix_node(const ct_ix_pool *pool, ct_ix e);
 
 ct_ix ct__ix_int(ct_ix_pool *pool, int64_t value);
-ct_ix ct__ix_sym(ct_ix_pool *pool, int number);   // a dynamic size, >= 1 where it is used
+ct_ix ct__ix_sym(ct_ix_pool *pool, int number);   // a dynamic size, which may be 0
 ct_ix ct__ix_var(ct_ix_pool *pool, ct_ix extent); // a new variable in [0, extent)
 ct_ix ct__ix_load(ct_ix_pool *pool, int64_t value, const ct_ix *at, int n);
 ct_ix ct__ix_add(ct_ix_pool *pool, ct_ix a, ct_ix b);

@@ -343,7 +343,8 @@ bool ct__kir_is_pure(const ct_kins *ins);
 // ------------------------------------------------------------------------------------- targets
 
 // Of a finished kernel what all iterations see alike, and what is computed from it, once a task (kir_hoist.c).
-void ct__kir_hoist(ct_kir *k);
+// least: of each buffer, how many elements it has in every run.
+void ct__kir_hoist(ct_kir *k, const int64_t *least);
 // Binds a finished kernel to a CPU: TILE loops become registers of 16 lanes (kir_bind.c). Mistakes
 // are recorded in k.
 void ct__kir_bind(ct_kir *k);

@@ -4,11 +4,13 @@
 
 #include "kir/kir.h"
 
-// An element at a known place of what the kernel reads alone?
-static bool is_number(const ct_kir *k, const ct_kins *ins) {
+// An element at a known place of what the kernel reads alone, which is there though no loop around the
+// load may run?
+static bool is_number(const ct_kir *k, const int64_t *least, const ct_kins *ins) {
     int64_t at;
     return ins->op == CT_K_LOAD && ins->lanes == 1 && ins->b < 0 &&
-           k->bufs[ins->imm.i].flags == CT_KIR_READ && ct__kir_is_int(k, ins->a, &at);
+           k->bufs[ins->imm.i].flags == CT_KIR_READ && ct__kir_is_int(k, ins->a, &at) && at >= 0 &&
+           at < least[ins->imm.i];
 }
 
 static const ct_kval *operands(const ct_kins *ins, ct_kval v[4]) {
@@ -18,12 +20,12 @@ static const ct_kval *operands(const ct_kins *ins, ct_kval v[4]) {
 
 // Marks what is to move, of the instructions behind `from`: such loads, what is computed from them and
 // constants alone, and those constants. How many are in a loop further in?
-static size_t mark(const ct_kir *k, ct_kval from, bool *moves) {
+static size_t mark(const ct_kir *k, const int64_t *least, ct_kval from, bool *moves) {
     size_t inner = 0;
     ct_kval v[4];
     for (size_t i = (size_t)(from + 1); i < k->n; i++) {
         const ct_kins *ins = &k->ins[i];
-        bool any = is_number(k, ins), all = any || (ct__kir_is_pure(ins) && ins->lanes == 1);
+        bool any = is_number(k, least, ins), all = any || (ct__kir_is_pure(ins) && ins->lanes == 1);
         operands(ins, v);
         for (int o = 0; o < 4 && all && !any; o++) {
             if (v[o] < 0) continue;
@@ -45,7 +47,7 @@ static size_t mark(const ct_kir *k, ct_kval from, bool *moves) {
 
 static ct_kval renamed(const ct_kval *to, ct_kval v) { return v < 0 ? v : to[v]; }
 
-void ct__kir_hoist(ct_kir *k) {
+void ct__kir_hoist(ct_kir *k, const int64_t *least) {
     if (k->err.code || k->open >= 0) return;
     ct_kval from = -1; // the loop over tasks
     for (size_t i = 0; i < k->n && from < 0; i++)
@@ -56,7 +58,7 @@ void ct__kir_hoist(ct_kir *k) {
     ct_kins *ins = ct__arena(&arena, (k->n + 1) * sizeof *ins);
     if (!moves || !to || !ins) {
         ct__err_memory(&k->err, CT_NOWHERE, "kernel", k->n * sizeof *ins);
-    } else if (mark(k, from, moves)) {
+    } else if (mark(k, least, from, moves)) {
         ct_kval n = 0;
         for (int pass = 0; pass < 3; pass++) // in front, what moves, the rest
             for (size_t i = 0; i < k->n; i++)

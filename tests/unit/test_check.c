@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -335,6 +336,44 @@ static void bounds_name_who_writes_behind_a_buffer(void **state) {
     end(NULL);
 }
 
+// A device whose kernels compute with the byte behind their first buffer.
+static size_t too_far;
+static char reader[64];
+static bool read_too_much(ct_device *d, const ct_command *commands, size_t n, ct_err *err) {
+    if (!ct__backend_cpu.submit(d, commands, n, err)) return false;
+    for (size_t i = 0; i < n; i++) {
+        const ct_operand *from = commands[i].args, *to = from + commands[i].n_args - 1;
+        if (commands[i].kind != CT_COMMAND_KERNEL) continue;
+        snprintf(reader, sizeof reader, "%s", commands[i].kernel->name);
+        memcpy((char *)to->buffer + to->offset, (char *)from->buffer + from->offset + too_far, 1);
+    }
+    return true;
+}
+
+static void bounds_name_who_reads_behind_a_buffer(void **state) {
+    (void)state;
+    assert_int_equal(with("bounds"), 0);
+    ct_device *cpu = ((ct_executor *)ct__ctx()->device)->device;
+    ct_backend wrong = ct__backend_cpu;
+    CT_SCOPE;
+    assert_true(at(ct_neg(line_of(3)), 1) == -2);
+    wrong.submit = read_too_much;
+    cpu->backend = &wrong;
+    too_far = 19; // within it
+    ct_tensor y = neg(&ct__op_neg, line_of(5), 12);
+    assert_true(ct_eval(&y, 1));
+    too_far = 20;
+    y = neg(&ct__op_neg, line_of(5), 12);
+    assert_false(ct_eval(&y, 1));
+    cpu->backend = &ct__backend_cpu;
+    char want[200];
+    snprintf(want, sizeof want,
+             "t.c:12: neg: %s reads beyond the end of its argument 0, a buffer of 20 bytes",
+             reader);
+    assert_error(CT_E_CHECK, want);
+    end(NULL);
+}
+
 // Sums of f16 are made in f32: large ones are compared like small ones.
 static void large_sums_of_halves_are_compared(void **state) {
     (void)state;
@@ -493,7 +532,9 @@ int main(void) {
     static const struct CMUnitTest plain[] = {
         cmocka_unit_test(ref_without_the_check_is_not_asked),
         cmocka_unit_test(bounds_name_who_writes_behind_a_buffer),
-        cmocka_unit_test(a_step_stays_in_its_bounds), cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(bounds_name_who_reads_behind_a_buffer),
+        cmocka_unit_test(a_step_stays_in_its_bounds),
+        cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(dry_devices_check_nothing)};
     int failed = cmocka_run_group_tests(plain, NULL, NULL);
     static const char *const devices[] = {"cpu", "async:cpu"};

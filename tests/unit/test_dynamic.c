@@ -133,6 +133,45 @@ static void near_reference(program f, int variant, const int64_t *length, int le
 }
 
 // ------------------------------------------------------------------------------------------------
+// no elements
+
+// An empty past before new tokens, and what has no element at all.
+static int emptied(int64_t n, bool dynamic, int variant, ct_tensor *out) {
+    int64_t all = size_of(n, dynamic);
+    ct_tensor x = tensor(1, CT_DIMS(2, all)), more = tensor(2, CT_DIMS(2, 3));
+    ct_tensor rows = tensor(3, CT_DIMS(all, 3)), both = ct_concat(((ct_tensor[]){x, more}), 2, 1);
+    ct_tensor results[] = {
+        ct_reshape(both, CT_DIMS(2 * (n + 3))),
+        ct_reshape(ct_concat(((ct_tensor[]){more, x, more}), 3, 1), CT_DIMS(2 * (n + 6))),
+        ct_reshape(ct_permute(both, CT_AXES(1, 0)), CT_DIMS(n + 3, 2)),
+        ct_cumsum(ct_reshape(both, CT_DIMS(2 * (n + 3)))),
+        ct_sort(ct_reshape(ct_sort(rows, .axis = 0), CT_DIMS(3 * n))),
+        ct_cumsum(ct_reshape(ct_cumsum(rows, .axis = 1), CT_DIMS(3 * n))),
+        ct_sort(ct_cumsum(ct_reshape(ct_sort(x, .axis = 1), CT_DIMS(2 * n)))),
+    };
+    out[0] = results[variant];
+    return 1;
+}
+static void an_axis_may_be_empty(void **state) {
+    (void)state;
+    static float got[MOST], want[MOST];
+    setenv("COTAN_CC", "none", 1); // interpreted, so that nothing is compiled
+    for (int variant = 0; variant < 7; variant++)
+        for (int w = 0; w < 2 * WAYS; w++) {
+            if (w >= WAYS) setenv("COTAN_CHECK", "bounds", 1);
+            ct_ctx *ctx = enter(ways[w % WAYS].device, ways[w % WAYS].fuse);
+            for (int64_t n = 0; n < 3; n++) {
+                const size_t size = run(emptied, n, true, variant, got);
+                assert_int_equal(run(emptied, n, false, variant, want), size);
+                assert_memory_equal(got, want, size * sizeof *got);
+            }
+            leave(ctx);
+            unsetenv("COTAN_CHECK");
+        }
+    unsetenv("COTAN_CC");
+}
+
+// ------------------------------------------------------------------------------------------------
 // slice and pad
 
 static int moved(int64_t n, bool dynamic, int variant, ct_tensor *out) {
@@ -465,6 +504,7 @@ int main(void) {
     setenv("COTAN_COMPILE", "wait", 1); // kernels are counted when a plan is made
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_axis_may_be_empty),
         cmocka_unit_test(positions_in_attributes_are_arguments),
         cmocka_unit_test(rows_of_bytes_are_any_number),
         cmocka_unit_test(what_counts_from_the_end_has_a_known_size),

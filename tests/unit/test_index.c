@@ -133,8 +133,32 @@ static void quotients_see_ranges(void **state) {
     ct__arena_free(&arena);
 }
 
+static bool decided(ct_ix condition) {
+    int64_t value;
+    return ct__ix_is_int(p, condition, &value);
+}
+// Outside of the loop over a dynamic axis it may have no element.
+static void a_dynamic_size_may_be_0(void **state) {
+    (void)state;
+    p = ct__ix_new(&arena, &err);
+    ct_ix n = ct__ix_sym(p, 0), zero = ct__ix_int(p, 0), one = ct__ix_int(p, 1);
+    ct_ix j = ct__ix_var(p, ct__ix_int(p, 4)), i = ct__ix_var(p, times(2, n));
+    assert_false(decided(ct__ix_lt(p, zero, n)) || decided(ct__ix_le(p, one, n)));
+    assert_false(decided(ct__ix_lt(p, j, times(4, n))) || decided(ct__ix_eq(p, n, zero)));
+    assert_int_equal(ct__ix_node(p, n)->lo, 0);
+    assert_int_equal(ct__ix_node(p, ct__ix_sub(p, zero, n))->hi, 0);
+    assert_int_equal(ct__ix_node(p, ct__ix_sub(p, n, one))->lo, -1);
+    // In it there is one.
+    int64_t yes = 0, no = 1;
+    assert_true(ct__ix_is_int(p, ct__ix_lt(p, i, times(2, n)), &yes) && yes);
+    assert_true(ct__ix_is_int(p, ct__ix_lt(p, ct__ix_add(p, i, n), zero), &no) && !no);
+    assert_int_equal(ct__ix_node(p, ct__ix_add(p, i, n))->lo, 1);
+    ct__arena_free(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_expressions),
-                                       cmocka_unit_test(quotients_see_ranges)};
+                                       cmocka_unit_test(quotients_see_ranges),
+                                       cmocka_unit_test(a_dynamic_size_may_be_0)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

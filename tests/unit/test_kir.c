@@ -685,7 +685,8 @@ static void the_grid_is_computed_from_args(void **state) {
 }
 
 // A number that the kernel only reads is loaded, and what is computed from it, in front of the loop over
-// elements; one that it writes as well, and what has another place each time, stay where they are.
+// elements; one that it writes as well, one of a buffer that may be empty, and what has another place
+// each time, stay where they are.
 static void numbers_are_read_once_a_task(void **state) {
     (void)state;
     ct_kir k;
@@ -694,17 +695,20 @@ static void numbers_are_read_once_a_task(void **state) {
     int rate = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
     int sum = ct__kir_buffer(&k, CT_F32, CT_KIR_READ | CT_KIR_WRITE);
     int x = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
+    int some = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
+    const int64_t least[] = {[0] = 1, [1] = 1, [2] = 16, [3] = 0};
     ct_kval zero = ct__kir_int(&k, 0);
     ct_kval row = ct__kir_loop_n(&k, CT_BIND_ROWS, 2, "row");
     ct_kval i = ct__kir_loop_n(&k, CT_BIND_SEQ, 8, "element");
     ct_kval at = ct__kir_add(&k, ct__kir_muli(&k, row, 8), i);
     ct_kval root = ct__kir_un(&k, CT_K_SQRT, ct__kir_load(&k, rate, zero));
     ct_kval more = ct__kir_mul(&k, ct__kir_load(&k, x, at), root);
+    more = ct__kir_mul(&k, more, ct__kir_load(&k, some, zero));
     ct__kir_store(&k, sum, zero, ct__kir_add(&k, ct__kir_load(&k, sum, zero), more));
     ct__kir_end(&k);
     ct__kir_end(&k);
     const size_t before = k.n;
-    ct__kir_hoist(&k);
+    ct__kir_hoist(&k, least);
     assert_int_equal(k.n, before);
     assert_true(ct__kir_verify(&k, &err));
     int loads = 0, roots = 0;
@@ -720,7 +724,7 @@ static void numbers_are_read_once_a_task(void **state) {
             assert_false(inner);
         }
     }
-    assert_true(loads == 3 && roots == 1);
+    assert_true(loads == 4 && roots == 1);
     ct__kir_free(&k);
 }
 

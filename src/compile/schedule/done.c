@@ -200,6 +200,23 @@ static const char *label_of(const ct_emit *e) {
     return label;
 }
 
+// A buffer that may be empty has no number to be loaded in front of the loops, of which none may run.
+static bool hoist(ct_emit *e) {
+    const ct_draft *d = e->draft;
+    int64_t *least = ct__arena_zero(&e->arena, e->kir->nbufs * sizeof *least);
+    if (!least)
+        return ct__err_memory(d->sched->err, CT_NOWHERE, "kernel", e->kir->nbufs * sizeof *least);
+    for (size_t i = 0; i < d->n_args; i++) {
+        const ct_buf *b = &d->sched->program->bufs[d->args[i].buf];
+        const size_t each = ct_dtype_size(e->kir->bufs[d->arg_ids[i]].dtype);
+        const bool known = !ct__marked(b->size) && b->bytes > d->args[i].offset;
+        if (known) least[d->arg_ids[i]] = (int64_t)((b->bytes - d->args[i].offset) / each);
+        if (b->kind == CT_BUF_SCALARS) least[d->arg_ids[i]] = 1;
+    }
+    ct__kir_hoist(e->kir, least);
+    return true;
+}
+
 static bool finish(ct_emit *e, double flops) {
     ct_sched *s = e->draft->sched;
     if (s->err->code) return false;
@@ -209,8 +226,7 @@ static bool finish(ct_emit *e, double flops) {
     }
     if (ct__ix_failed(e->pool))
         return ct__err_memory(s->err, e->node ? e->node->here : CT_NOWHERE, "kernel", 0);
-    if (!drop_unused_sizes(e)) return false;
-    ct__kir_hoist(e->kir);
+    if (!drop_unused_sizes(e) || !hoist(e)) return false;
     ct__kir_bind(e->kir);
     if (e->kir->err.code) {
         *s->err = e->kir->err;

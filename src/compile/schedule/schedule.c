@@ -520,6 +520,8 @@ static bool never_any(const ct_type *type) {
     return false;
 }
 static bool is_empty(const ct_group *g) { // nothing to write for any length
+    for (int o = 0; g->only && o < g->only->n_out; o++)
+        if (!never_any(&g->only->out[o])) return false;
     for (size_t i = 0; i < g->n_units; i++)
         if (g->units[i].store && !never_any(ct__type(g->units[i].v))) return false;
     return true;
@@ -532,7 +534,7 @@ bool ct__sched_emit(ct_sched *s, ct_group *g) {
 static bool emit_one(ct_sched *s, ct_group *g) {
     if (g->only && ct__is_loop(g->only)) return ct__sched_loop(s, g->only);
     if (g->only && ct__is_called(g->only)) return ct__sched_call(s, g->only);
-    if (!g->only && is_empty(g)) return true;
+    if (is_empty(g)) return true;
     const size_t before = s->program->n_launches;
     bool done;
     s->conflict = false;

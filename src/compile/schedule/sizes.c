@@ -38,13 +38,12 @@ ct_extent ct__sched_size(ct_sched *s, ct_val v, int axis) {
     return val->size ? val->size[axis] : (ct_extent){.coef = ct__type(v)->dim[axis]};
 }
 
-// A position is one less than a size, since sizes are at least 1.
 ct_ix ct__sched_attr(ct_sched *s, ct_ix_pool *pool, const int64_t *where) {
     ct_extent z;
-    if (!extent_of(s, ct__size_add(*where, 1), &z)) return CT_IX_NONE;
+    if (!extent_of(s, *where, &z)) return CT_IX_NONE;
     ct_ix x = ct__ix_int(pool, z.coef);
     for (int i = 0; i < z.n; i++) x = ct__ix_mul(pool, x, ct__ix_sym(pool, z.sym[i]));
-    return ct__ix_sub(pool, x, ct__ix_int(pool, 1));
+    return x;
 }
 
 // Kernels declare their arguments before their loops, so all of them are known from the beginning.
@@ -55,8 +54,7 @@ static bool note_positions(ct_sched *s, const ct_node *node) {
         const ct_ints *list =
             (const void *)((const char *)node->attrs + node->op->fields[f].offset);
         for (int64_t i = 0; i < list->n; i++)
-            if (ct__marked(list->v[i]) && !extent_of(s, ct__size_add(list->v[i], 1), &z))
-                return false;
+            if (ct__marked(list->v[i]) && !extent_of(s, list->v[i], &z)) return false;
     }
     return true;
 }
