@@ -387,9 +387,12 @@ static bool holds(const ct_symbols *t, const ct_monomial *m, int32_t x) {
     return false;
 }
 
-// c * x = m, where x is an atom: defines it, if c divides.
+// c * x = m, where x is an atom: defines it, if c divides. Where what was taken out of both is 0 in this
+// run, they need not be equal.
 static bool define(ct_symbols *t, int64_t c, int32_t x, const ct_monomial *m) {
-    if (c == 0 || m->coef % c || holds(t, m, x)) return false;
+    int64_t value = m->coef;
+    for (int i = 0; i < m->n; i++) value *= t->atoms[m->atom[i]].value;
+    if (c == 0 || m->coef % c || holds(t, m, x) || value != c * t->atoms[x].value) return false;
     if (m->n == 1 && m->coef == c) {
         t->atoms[x].same = m->atom[0];
         return true;

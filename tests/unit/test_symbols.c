@@ -75,6 +75,14 @@ static void what_is_equal_is_one(void **state) {
     assert_true(ct__size_canonical(table, all) == ct__size_mul(open, 64));
 }
 
+// (n, m) without elements has as many as (n,): m need not be 1.
+static void what_0_hides_is_not_known(void **state) {
+    (void)state;
+    const int64_t n = ct__symbol_word(table, 5, 0), m = ct__symbol_word(table, 9, 3);
+    ct__size_equal(ct__size_mul(n, m), n);
+    assert_true(ct__size_canonical(table, m) == m && ct__marked(m));
+}
+
 static void another_run_binds_them(void **state) {
     (void)state;
     const int64_t n = ct__symbol_word(table, 5, 6), m = ct__symbol_word(table, 9, 6);
@@ -97,6 +105,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(plain_numbers_stay_plain, begin, end),
         cmocka_unit_test_setup_teardown(equal_sizes_have_equal_symbols, begin, end),
         cmocka_unit_test_setup_teardown(what_is_equal_is_one, begin, end),
+        cmocka_unit_test_setup_teardown(what_0_hides_is_not_known, begin, end),
         cmocka_unit_test_setup_teardown(another_run_binds_them, begin, end),
     };
     return cmocka_run_group_tests_name("symbols", tests, NULL, NULL);
