@@ -8,6 +8,7 @@
 //   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many (24; with
 //   COTAN_FUZZ_BATCH=n   batch n alone                              COTAN_TEST_ALL=1 all)
 //   COTAN_FUZZ_DEVICE=x  what is compiled runs there (cpu)
+//   COTAN_FUZZ_EMPTY=1   the graphs of many empty and dynamic axes, of which else 200 come last
 //
 // A failure ends with the command that repeats it, and so does a crash. Exit status 100: it could
 // not be tried, for want of memory or of a device.
@@ -38,7 +39,7 @@
 #include "compile/plan.h"
 #include "support/graph_build.h"
 
-enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000, COMPILED = 24 };
+enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000, COMPILED = 24, EMPTY = 200 };
 enum { EXIT_UNTRIED = 100, TOGETHER = 8 };
 enum { LEAST_NODES = 5, MOST_NODES = 60, PRIMITIVE_IN = 8, DTYPE_IN = 100 };
 
@@ -56,8 +57,8 @@ typedef struct {
     results ref, moved[DISTURBED], cpu;
 } one_graph;
 
-static const char *program; // as it was called
-static uint64_t seed = 20261120, only;
+static const char *program;                          // as it was called
+static uint64_t seed = 20261120, only, first_number; // of the generator's
 static int n_graphs = GRAPHS, n_compiled = COMPILED, only_batch = -1, failures;
 static FILE *report;         // where failures are shown
 static bool only_one, quiet; // quiet: failures are counted, not shown
@@ -65,8 +66,8 @@ static const char *compiler; // COTAN_CC as it was
 static ct_ctx *reference, *fused, *unfused, *async, *compiled, *planted;
 static struct { int64_t elements, exact, nan, undecided; } seen; // how strict the comparison was
 static struct {
-    int op[GEN_OPS], dtype[CT_DTYPE_COUNT]; // graphs with it
-    int graphs, gradients, second, dynamic, nodes, large;
+    int op[GEN_OPS], dtype[CT_DTYPE_COUNT];                      // graphs with it
+    int graphs, gradients, second, dynamic, empty, nodes, large; // empty: a dynamic axis
 } covered;
 
 static void results_free(results *r) {
@@ -97,10 +98,12 @@ static void graph_command(char *text, uint64_t number) {
 }
 // Of the batch at the end of a run of so many graphs.
 static void batch_command(char *text, int end) {
-    snprintf(text, COMMAND,
-             "repeat: COTAN_VERIFY=1 COTAN_FUZZ_SEED=%llu COTAN_FUZZ_COUNT=%d COTAN_FUZZ_BATCH=%d "
-             "%s\n\n",
-             (unsigned long long)seed, end, (end - 1) / BATCH, program);
+    snprintf(
+        text, COMMAND,
+        "repeat: COTAN_VERIFY=1 %sCOTAN_FUZZ_SEED=%llu COTAN_FUZZ_COUNT=%d COTAN_FUZZ_BATCH=%d "
+        "%s\n\n",
+        first_number ? "COTAN_FUZZ_EMPTY=1 " : "", (unsigned long long)seed, end, (end - 1) / BATCH,
+        program);
 }
 
 static void show(const one_graph *o, const char *what) {
@@ -520,13 +523,15 @@ static bool accept(const gen_graph *g, ct_hash *hashes, int n_hashes) {
     bool good = order.n >= LEAST_NODES && order.n <= MOST_NODES;
     for (int i = 0; i < n_hashes && good; i++) good = !ct__hash_equal(hashes[i], order.hash);
     if (good) {
-        bool op[GEN_OPS] = {0}, dtype[CT_DTYPE_COUNT] = {0}, dynamic = false;
+        bool op[GEN_OPS] = {0}, dtype[CT_DTYPE_COUNT] = {0}, dynamic = false, empty = false;
         for (size_t i = 0; i < order.n; i++) {
             const ct_node *node = order.nodes[i];
             op[gen_place(node->op)] = true;
             for (uint32_t k = 0; k < node->n_out; k++) {
                 dtype[node->out[k].dtype] = true;
                 dynamic |= node->out[k].dyn != 0;
+                for (int a = 0; a < node->out[k].rank; a++)
+                    empty |= node->out[k].dim[a] == 0 && ct__is_dyn(&node->out[k], a);
             }
         }
         for (uint32_t i = 0; i < ct__n_ops; i++) covered.op[i] += op[i];
@@ -535,6 +540,7 @@ static bool accept(const gen_graph *g, ct_hash *hashes, int n_hashes) {
         covered.gradients += g->loss >= 0;
         covered.second += g->loss >= 0 && g->second;
         covered.dynamic += dynamic;
+        covered.empty += empty;
         covered.nodes += (int)order.n;
         covered.large += order.n >= 40;
         hashes[n_hashes] = order.hash;
@@ -580,13 +586,12 @@ static void free_batch(one_graph *all, int n) {
 
 static void maker_begin(maker *m) {
     assert_true(ct__n_ops <= GEN_OPS);
-    *m = (maker){.hashes = calloc((size_t)n_graphs, sizeof(ct_hash))};
+    *m = (maker){.hashes = calloc((size_t)n_graphs, sizeof(ct_hash)), .number = first_number};
     assert_non_null(m->hashes);
     memset(&covered, 0, sizeof covered);
 }
 
-static void cpu_equals_ref(void **state) {
-    (void)state;
+static void compare_graphs(void) {
     maker m;
     watch_for_crashes();
     maker_begin(&m);
@@ -600,12 +605,17 @@ static void cpu_equals_ref(void **state) {
     free(m.hashes);
     ct_set_threads(0);
     if (failures) fail_msg("%d comparisons failed", failures);
+}
+
+static void cpu_equals_ref(void **state) {
+    (void)state;
+    compare_graphs();
     ct_stats stats = ct_get_stats();
     // Were most values numbers, and did the disturbed runs agree on which?
     print_message("%lld floats compared, %lld of them exactly; %lld NaN, %lld undecided\n",
                   (long long)seen.elements, (long long)seen.exact, (long long)seen.nan,
                   (long long)seen.undecided);
-    if (!only_one && only_batch < 0)
+    if (!only_one && only_batch < 0 && !first_number) // means of nothing are no numbers
         assert_true(seen.nan * 20 < seen.elements && seen.undecided * 200 < seen.elements);
     print_message("%llu kernels compiled, %llu loaded; %llu launches\n",
                   (unsigned long long)stats.kernels_compiled,
@@ -638,10 +648,27 @@ static void covers_the_table(void **state) {
                   covered.graphs, (double)covered.nodes / covered.graphs, covered.large,
                   covered.gradients, covered.second, covered.dynamic, rarest, rare_dtype,
                   (unsigned long long)seed);
-    if (n_graphs < GRAPHS) return;
+    if (n_graphs < GRAPHS || first_number) return;
     assert_int_equal(missing, 0);
     assert_true(covered.gradients * 4 >= n_graphs && covered.dynamic * 20 >= n_graphs &&
                 covered.large * 20 >= n_graphs && covered.second * 20 >= n_graphs);
+}
+
+// Of all sizes 0 is the one that no loop runs for; what is dynamic learns it late.
+static void empty_and_dynamic_axes(void **state) {
+    (void)state;
+    if (only_one || only_batch >= 0 || first_number) return;
+    const int graphs = n_graphs, compile = n_compiled;
+    n_graphs = graphs < EMPTY ? graphs : EMPTY;
+    if (n_compiled < graphs) n_compiled = 0;
+    first_number = GEN_EMPTY;
+    compare_graphs();
+    first_number = 0;
+    print_message("%d graphs of %.1f nodes, %d with dynamic sizes, %d with a dynamic size of 0\n",
+                  covered.graphs, (double)covered.nodes / covered.graphs, covered.dynamic,
+                  covered.empty);
+    assert_true(covered.dynamic * 10 >= n_graphs * 8 && covered.empty * 10 >= n_graphs * 3);
+    n_graphs = graphs, n_compiled = compile;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -707,7 +734,7 @@ static void finds_planted_bugs(void **state) {
     (void)state;
     ct_backend spoiling = ct__backend_cpu;
     spoiling.build = planted_build;
-    if (only_one || only_batch >= 0) return;
+    if (only_one || only_batch >= 0 || first_number) return;
     watch_for_crashes();
     use_compiler(false);
     for (plant = 0; plant < 3; plant++) {
@@ -740,7 +767,7 @@ static void long_chains_are_near(void **state) {
     (void)state;
     int64_t n = 4020;
     ct_dtype dtypes[] = {CT_F32, CT_F16, CT_BF16, CT_F64};
-    if (only_one || only_batch >= 0) return;
+    if (only_one || only_batch >= 0 || first_number) return;
     watch_for_crashes();
     for (int i = 0; i < 4; i++) {
         gen_graph g;
@@ -768,7 +795,7 @@ static void long_chains_are_near(void **state) {
 // A bug that shows only where many graphs are one plan is told with the command for all of them.
 static void what_fails_together_is_told(void **state) {
     (void)state;
-    if (only_one || only_batch >= 0) return;
+    if (only_one || only_batch >= 0 || first_number) return;
     char *said = NULL, want[500];
     size_t size = 0;
     FILE *to = report;
@@ -892,6 +919,7 @@ int main(int argc, char **argv) {
     (void)argc;
     program = argv[0], report = stderr;
     if ((text = getenv("COTAN_FUZZ_SEED"))) seed = strtoull(text, NULL, 10);
+    if (getenv("COTAN_FUZZ_EMPTY")) first_number = GEN_EMPTY;
     if (getenv("COTAN_TEST_ALL")) n_compiled = INT32_MAX;
     if ((text = getenv("COTAN_FUZZ_COUNT"))) n_graphs = atoi(text);
     if ((text = getenv("COTAN_FUZZ_COMPILED"))) n_compiled = atoi(text);
@@ -909,9 +937,13 @@ int main(int argc, char **argv) {
     compiled = context((text = getenv("COTAN_FUZZ_DEVICE")) ? text : "cpu");
     unsetenv("COTAN_CHECK");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cpu_equals_ref),       cmocka_unit_test(covers_the_table),
-        cmocka_unit_test(finds_planted_bugs),   cmocka_unit_test(what_fails_together_is_told),
-        cmocka_unit_test(long_chains_are_near), cmocka_unit_test(a_crash_tells_its_graph),
+        cmocka_unit_test(cpu_equals_ref),
+        cmocka_unit_test(covers_the_table),
+        cmocka_unit_test(empty_and_dynamic_axes),
+        cmocka_unit_test(finds_planted_bugs),
+        cmocka_unit_test(what_fails_together_is_told),
+        cmocka_unit_test(long_chains_are_near),
+        cmocka_unit_test(a_crash_tells_its_graph),
     };
     return cmocka_run_group_tests_name("graphs", tests, NULL, free_contexts);
 }

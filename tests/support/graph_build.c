@@ -12,7 +12,19 @@
 // ------------------------------------------------------------------------------------------------
 // shapes
 
+// Axes that an op has at most which takes any number of them.
+static int most_axes(const gen_graph *g) { return g->empty ? 6 : 4; }
+
+// A size as one that CT_DYN marks, now and then, where graphs are to have many.
+static int64_t perhaps_dynamic(gen_graph *g, int64_t size) {
+    return g->empty && size >= 0 && !ct__marked(size) && gen_chance(g, 40) ? CT_DYN(size) : size;
+}
+
 static int64_t any_size(gen_graph *g) {
+    if (g->empty) {
+        static const int64_t few[] = {0, 1, 1, 1, 2, 2, 3, 5};
+        return few[gen_below(g, sizeof few / sizeof *few)];
+    }
     static const int64_t sizes[] = {1, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 67};
     static const int64_t large[] = {129, 257, 1000, 1025, 2050, 3001};
     int way = gen_below(g, 100);
@@ -26,7 +38,8 @@ static ct_ints any_dims(gen_graph *g, int least, int most) {
         v[a] = any_size(g);
         while (n * v[a] > limit) v[a] = v[a] > 8 ? v[a] / 8 : 1;
         if (v[a]) n *= v[a];
-        if (v[a] && gen_chance(g, 4)) v[a] = CT_DYN(v[a]);
+        if (!g->empty && v[a] && gen_chance(g, 4)) v[a] = CT_DYN(v[a]);
+        v[a] = perhaps_dynamic(g, v[a]);
     }
     return gen_dims(g, rank, v);
 }
@@ -35,7 +48,10 @@ static ct_ints any_dims(gen_graph *g, int least, int most) {
 static ct_ints fitting_dims(gen_graph *g, const gen_value *like) {
     int64_t v[CT_MAX_RANK], n = 0;
     int from = gen_chance(g, 50) ? 0 : gen_below(g, like->type.rank + 1);
-    for (int a = from; a < like->type.rank; a++) v[n++] = gen_chance(g, 70) ? like->dims.v[a] : 1;
+    for (int a = from; a < like->type.rank; a++) {
+        const int64_t own = like->dims.v[a];
+        v[n++] = !gen_chance(g, 70) ? 1 : g->empty && gen_chance(g, 30) ? ct__unmarked(own) : own;
+    }
     return gen_dims(g, n, v);
 }
 
@@ -101,7 +117,7 @@ static int pick(gen_graph *g, const ct_opdef *op, want w) {
     if (v >= 0) return v;
     double lo = op->samples.lo, hi = op->samples.hi;
     if (lo == 0 && hi == 0) lo = -2, hi = 2;
-    ct_ints dims = any_dims(g, w.least, w.most > 4 ? 4 : w.most);
+    ct_ints dims = any_dims(g, w.least, w.most > most_axes(g) ? most_axes(g) : w.most);
     return gen_leaf(g, any_dtype(g, w.accepts), dims, lo, hi);
 }
 
@@ -184,7 +200,7 @@ static const gen_value *value(const gen_graph *g, int v) { return &g->value[v]; 
 static bool elementwise(gen_graph *g, gen_step *s) {
     bool choice = s->op->condition, exact = gen_jumps(g, s);
     int n = s->op->n_in, head = choice ? 1 : 0;
-    want w = any_of(s, 0, 4);
+    want w = any_of(s, 0, most_axes(g));
     w.exact = exact;
     int base = s->in[head] = ranged(g, s->op, pick(g, s->op, w));
     if (base < 0) return false;
@@ -192,7 +208,7 @@ static bool elementwise(gen_graph *g, gen_step *s) {
         if (i == head) continue;
         ct_dtypes own = CT_MASK(value(g, base)->type.dtype);
         want other = {.accepts = gen_chance(g, 80) ? own : s->op->accepts,
-                      .most = 4,
+                      .most = most_axes(g),
                       .exact = exact,
                       .with = &value(g, base)->type};
         if (choice && i == 0) other.accepts = CT_MASK(CT_BOOL);
@@ -238,7 +254,7 @@ static bool by_attributes(gen_graph *g, gen_step *s) {
         if (field->kind == CT_FIELD_dtype) set_dtype(s, field->name, any_dtype(g, CT_ANY));
         if (field->means == CT_MEANS_axis || field->means == CT_MEANS_count) least = 1;
     }
-    int x = first(g, s, least, 4); // which depends on the dtype of a cast
+    int x = first(g, s, least, most_axes(g)); // which depends on the dtype of a cast
     if (x < 0) return false;
     for (size_t i = 0; i < op->n_fields; i++) set_field(g, s, &op->fields[i], &value(g, x)->type);
     return true;
@@ -289,12 +305,28 @@ static bool bitcast(gen_graph *g, gen_step *s) {
 // ------------------------------------------------------------------------------------------------
 // movement
 
+// Sizes that multiply to n, in any order, dynamic or not; at most 6.
+static int64_t any_split(gen_graph *g, int64_t n, int64_t *dims) {
+    int64_t rank = gen_below(g, 6), at = gen_below(g, rank + 1);
+    for (int64_t a = 0; a < rank; a++) {
+        const int64_t part = n ? 1 + gen_below(g, 5) : gen_below(g, 4);
+        dims[a < at ? a : a + 1] = n && n % part ? 1 : part;
+        if (n) n /= dims[a < at ? a : a + 1];
+    }
+    dims[at] = n;
+    if (n == 1 && rank == 0 && gen_chance(g, 50)) return 0;
+    for (int64_t a = 0; a <= rank; a++) dims[a] = perhaps_dynamic(g, dims[a]);
+    return rank + 1;
+}
+
 static bool reshape(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 0, 4);
+    int x = first(g, s, 0, most_axes(g));
     if (x < 0) return false;
     const gen_value *v = value(g, x);
     int64_t n = gen_count(v->dims), dims[8], rank = 0;
-    if (v->type.dyn) {
+    if (g->empty && gen_chance(g, 80)) {
+        rank = any_split(g, n, dims);
+    } else if (v->type.dyn) {
         dims[rank++] = -1;
         if (v->type.rank && !ct__is_dyn(&v->type, v->type.rank - 1) && n)
             dims[rank++] = v->dims.v[v->type.rank - 1];
@@ -311,22 +343,27 @@ static bool reshape(gen_graph *g, gen_step *s) {
 }
 
 static bool expand(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 0, 3);
+    int x = first(g, s, 0, g->empty ? 6 : 3);
     if (x < 0) return false;
     const gen_value *v = value(g, x);
     int64_t dims[8], rank = 0, n = gen_count(v->dims);
-    if (n * 5 <= GEN_MOST && gen_chance(g, 60)) dims[rank++] = 1 + gen_below(g, 5), n *= dims[0];
+    if (n * 5 <= GEN_MOST && gen_chance(g, 60)) {
+        const int64_t size = g->empty ? gen_below(g, 4) : 1 + gen_below(g, 5);
+        dims[rank++] = perhaps_dynamic(g, size), n *= size;
+    }
     for (int a = 0; a < v->type.rank; a++) {
         bool one = v->dims.v[a] == 1;
-        dims[rank++] = one && n * 9 <= GEN_MOST ? 1 + gen_below(g, 9) : v->dims.v[a];
-        if (one) n *= dims[rank - 1];
+        int64_t size = one && n * 9 <= GEN_MOST ? (g->empty ? gen_below(g, 4) : 1 + gen_below(g, 9))
+                                                : v->dims.v[a];
+        if (one) n *= size;
+        dims[rank++] = perhaps_dynamic(g, size);
     }
     set_list(g, s, "dims", rank, dims);
     return true;
 }
 
 static bool slice(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4);
+    int x = first(g, s, 1, most_axes(g));
     if (x < 0) return false;
     const ct_type *t = &value(g, x)->type;
     int64_t start[CT_MAX_RANK], stop[CT_MAX_RANK], step[CT_MAX_RANK];
@@ -336,6 +373,8 @@ static bool slice(gen_graph *g, gen_step *s) {
         stop[a] = gen_chance(g, 50) ? CT_END : n - gen_below(g, (n - start[a]) / 2 + 1);
         step[a] = gen_chance(g, 60) ? 1 : 1 + gen_below(g, 4);
         if (n && start[a] && gen_chance(g, 20)) start[a] -= n;
+        start[a] = perhaps_dynamic(g, start[a]);
+        if (stop[a] != CT_END) stop[a] = perhaps_dynamic(g, stop[a]);
     }
     set_list(g, s, "start", t->rank, start);
     set_list(g, s, "stop", t->rank, stop);
@@ -344,13 +383,13 @@ static bool slice(gen_graph *g, gen_step *s) {
 }
 
 static bool pad(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4);
+    int x = first(g, s, 1, most_axes(g));
     if (x < 0) return false;
     const ct_type *t = &value(g, x)->type;
     int64_t low[CT_MAX_RANK], high[CT_MAX_RANK], interior[CT_MAX_RANK];
     for (int a = 0; a < t->rank; a++) {
-        low[a] = gen_below(g, 3);
-        high[a] = gen_below(g, 3);
+        low[a] = perhaps_dynamic(g, gen_below(g, 3));
+        high[a] = perhaps_dynamic(g, gen_below(g, 3));
         interior[a] = gen_chance(g, 70) ? 0 : gen_below(g, 3);
     }
     ct_dtype dtype = (ct_dtype)t->dtype;
@@ -364,14 +403,14 @@ static bool pad(gen_graph *g, gen_step *s) {
 }
 
 static bool concat(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4);
+    int x = first(g, s, 1, most_axes(g));
     if (x < 0) return false;
     int n = 1 + gen_below(g, 4), axis = gen_below(g, value(g, x)->type.rank);
     for (int i = 1; i < n; i++) {
         const gen_value *v = value(g, x);
         ct_ints dims = gen_dims(g, v->dims.n, v->dims.v);
         int64_t *own = (int64_t *)(uintptr_t)dims.v;
-        own[axis] = gen_below(g, 5);
+        own[axis] = perhaps_dynamic(g, gen_below(g, 5));
         bool again = gen_count(v->dims) < 500 && gen_chance(g, 30);
         s->in[i] = again ? x : gen_leaf(g, (ct_dtype)v->type.dtype, dims, -2, 2);
     }
@@ -395,11 +434,12 @@ static int64_t plain_axes(gen_graph *g, int rank, int64_t *axes) { // at least o
 }
 
 static bool dynamic_slice(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4);
+    int x = first(g, s, 1, most_axes(g));
     if (x < 0) return false;
     int64_t axes[CT_MAX_RANK], sizes[CT_MAX_RANK];
     int64_t n = plain_axes(g, value(g, x)->type.rank, axes);
-    for (int64_t i = 0; i < n; i++) sizes[i] = gen_below(g, value(g, x)->type.dim[axes[i]] + 1);
+    for (int64_t i = 0; i < n; i++)
+        sizes[i] = perhaps_dynamic(g, gen_below(g, value(g, x)->type.dim[axes[i]] + 1));
     s->in[1] = starts(g, &value(g, x)->type, n, axes);
     s->n_in = 2;
     set_list(g, s, "axes", n, axes);
@@ -408,14 +448,15 @@ static bool dynamic_slice(gen_graph *g, gen_step *s) {
 }
 
 static bool dynamic_update(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4);
+    int x = first(g, s, 1, most_axes(g));
     if (x < 0) return false;
     int64_t axes[CT_MAX_RANK];
     const gen_value *v = value(g, x);
     int64_t n = plain_axes(g, v->type.rank, axes);
     ct_ints dims = gen_dims(g, v->dims.n, v->dims.v);
     for (int64_t i = 0; i < n; i++)
-        ((int64_t *)(uintptr_t)dims.v)[axes[i]] = gen_below(g, v->type.dim[axes[i]] + 1);
+        ((int64_t *)(uintptr_t)dims.v)[axes[i]] =
+            perhaps_dynamic(g, gen_below(g, v->type.dim[axes[i]] + 1));
     s->in[1] = gen_leaf(g, (ct_dtype)v->type.dtype, dims, -2, 2);
     s->in[2] = starts(g, &value(g, x)->type, n, axes);
     s->n_in = 3;
@@ -445,26 +486,26 @@ static promises promises_of(const int64_t *v, int64_t count, int64_t line, int64
 static int positions(gen_graph *g, const ct_type *x, int axis, int batch, promises *p) {
     int64_t dims[8], n = 0, count, line = 1, v[GEN_MOST];
     int extra = gen_below(g, 3);
-    for (int a = 0; a < batch; a++) dims[n++] = x->dim[a];
-    for (int a = 0; a < extra; a++) dims[n++] = gen_below(g, 8);
+    for (int a = 0; a < batch; a++) dims[n++] = perhaps_dynamic(g, x->dim[a]);
+    for (int a = 0; a < extra; a++) dims[n++] = perhaps_dynamic(g, gen_below(g, 8));
     ct_ints list = gen_dims(g, n, dims);
     count = gen_count(list);
     if (count > GEN_MOST) return -1;
     for (int64_t i = 0; i < count; i++)
         v[i] = gen_chance(g, 8) ? gen_below(g, 40) - 20 : gen_below(g, x->dim[axis]);
     ct_dtype dtype = gen_chance(g, 60) ? CT_I32 : any_dtype(g, CT_INTEGERS);
-    for (int64_t a = batch; a < n; a++) line *= dims[a];
+    for (int64_t a = batch; a < n; a++) line *= ct__unmarked(dims[a]);
     if (p) *p = promises_of(v, count, line ? line : 1, dtype == CT_I32 ? x->dim[axis] : 0);
     return gen_numbers(g, dtype, list, v);
 }
 
 static bool take_along(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4);
+    int x = first(g, s, 1, most_axes(g));
     if (x < 0) return false;
     int axis = gen_below(g, value(g, x)->type.rank);
     const gen_value *v = value(g, x);
     ct_ints dims = gen_dims(g, v->dims.n, v->dims.v);
-    ((int64_t *)(uintptr_t)dims.v)[axis] = gen_below(g, 8);
+    ((int64_t *)(uintptr_t)dims.v)[axis] = perhaps_dynamic(g, gen_below(g, 8));
     int64_t n = gen_count(dims), at[GEN_MOST];
     if (n > GEN_MOST) return false;
     for (int64_t i = 0; i < n; i++) at[i] = gen_below(g, v->type.dim[axis] + 2) - 1;
@@ -475,7 +516,7 @@ static bool take_along(gen_graph *g, gen_step *s) {
 }
 
 static bool gather(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4);
+    int x = first(g, s, 1, most_axes(g));
     if (x < 0) return false;
     int axis = gen_below(g, value(g, x)->type.rank), batch = gen_below(g, axis + 1);
     if (gen_chance(g, 50)) batch = 0;
@@ -488,7 +529,7 @@ static bool gather(gen_graph *g, gen_step *s) {
 }
 
 static bool scatter(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4);
+    int x = first(g, s, 1, most_axes(g));
     if (x < 0) return false;
     int axis = gen_below(g, value(g, x)->type.rank), batch = gen_below(g, axis + 1);
     promises may;
@@ -539,12 +580,13 @@ static int float_leaf(gen_graph *g, ct_dtype d, int64_t n, const int64_t *v) {
 }
 
 static bool matmul(gen_graph *g, gen_step *s) {
-    int a = first(g, s, 2, 4);
+    int a = first(g, s, 2, most_axes(g));
     if (a < 0) return false;
     const gen_value *v = value(g, a);
     int rank = v->type.rank;
     int64_t dims[8], k = v->dims.v[rank - 1], n = any_size(g), rows = gen_count(v->dims), m = 0;
     while (n * rows > 200000 || n * ct__unmarked(k) > 4 * GEN_MOST) n /= 4;
+    n = perhaps_dynamic(g, n);
     int batch = gen_below(g, rank - 1);
     for (int i = rank - 2 - batch; i < rank - 2; i++)
         dims[m++] = gen_chance(g, 70) ? v->dims.v[i] : 1;
@@ -566,11 +608,12 @@ static bool matmul(gen_graph *g, gen_step *s) {
 
 // Each axis of a is summed over, of the batch or its own; b has one of its own, too.
 static bool contract(gen_graph *g, gen_step *s) {
-    int a = first(g, s, 0, 4);
+    int a = first(g, s, 0, most_axes(g));
     if (a < 0) return false;
     const gen_value *v = value(g, a);
     int64_t dims[8], axes[2][8], batch[2][8], n = any_size(g), m = 0, summed = 0, shared = 0;
     while (n * gen_count(v->dims) > 4 * GEN_MOST) n /= 4;
+    n = perhaps_dynamic(g, n);
     bool in_front = gen_chance(g, 50), behind = !in_front && gen_chance(g, 70);
     if (in_front) dims[m++] = n;
     for (int i = v->type.rank - 1; i >= 0; i--) {
@@ -610,7 +653,7 @@ static bool ragged(gen_graph *g, gen_step *s) {
 }
 
 static bool norm(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4), most = s->op == &ct__op_layer_norm ? 2 : 1, present = 0;
+    int x = first(g, s, 1, most_axes(g)), most = s->op == &ct__op_layer_norm ? 2 : 1, present = 0;
     if (x < 0) return false;
     for (int i = 0; i < most; i++) {
         if (gen_chance(g, 40)) continue;
@@ -720,7 +763,7 @@ static bool channel_norm(gen_graph *g, gen_step *s) {
 }
 
 static bool cross_entropy(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 1, 4);
+    int x = first(g, s, 1, most_axes(g));
     if (x < 0) return false;
     const ct_type *t = &value(g, x)->type;
     ct_ints dims = gen_dims(g, t->rank - 1, value(g, x)->dims.v);
@@ -764,9 +807,10 @@ static bool attention(gen_graph *g, gen_step *s) {
     int rank = v->type.rank;
     ct_dtype dtype = (ct_dtype)v->type.dtype;
     int64_t dims[8], keys = 1 + gen_below(g, gen_chance(g, 25) ? 150 : 9), zero = 0;
+    if (g->empty) keys = perhaps_dynamic(g, any_size(g));
     memcpy(dims, v->dims.v, (size_t)rank * sizeof *dims);
     int64_t queries = ct__unmarked(dims[rank - 2]);
-    if (gen_count(v->dims) * keys > 100000) return false;
+    if (gen_count(v->dims) * ct__unmarked(keys) > 100000) return false;
     dims[rank - 2] = keys;
     s->in[1] = float_leaf(g, dtype, rank, dims);
     dims[rank - 1] = 1 + gen_below(g, 9);
@@ -774,7 +818,7 @@ static bool attention(gen_graph *g, gen_step *s) {
     s->n_in = 3;
     bool causal = gen_chance(g, 60), position = causal && gen_chance(g, 50),
          mask = gen_chance(g, 40);
-    zero = gen_below(g, keys);
+    zero = gen_below(g, ct__unmarked(keys));
     if (position) s->in[s->n_in++] = gen_numbers(g, CT_I32, CT_SCALAR, &zero);
     if (mask) {
         int64_t grid[2] = {gen_chance(g, 50) ? queries : 1, keys};
@@ -798,7 +842,7 @@ static bool loop(gen_graph *g, gen_step *s) {
     int x = found(g, &w);
     if (x < 0) return false;
     const gen_value *v = value(g, x);
-    if (v->type.weak || v->type.dim[0] > 40 || v->type.dyn) return false;
+    if (v->type.weak || v->type.dim[0] > 40 || (v->type.dyn && !g->empty)) return false;
     s->in[1] = ranged(g, &ct__op_tanh, x);
     s->in[0] = float_leaf(g, (ct_dtype)v->type.dtype, v->dims.n - 1, v->dims.v + 1);
     *s = (gen_step){.kind = GEN_LOOP, .in = {s->in[0], s->in[1]}, .n_in = 2};
@@ -810,14 +854,14 @@ static bool loop(gen_graph *g, gen_step *s) {
 // optimizers
 
 static bool global_norm(gen_graph *g, gen_step *s) {
-    if (first(g, s, 0, 4) < 0) return false;
+    if (first(g, s, 0, most_axes(g)) < 0) return false;
     while (s->n_in < GEN_IN && gen_chance(g, 60))
         s->in[s->n_in++] = pick(g, s->op, (want){.accepts = CT_FLOATS, .most = 4});
     return s->in[s->n_in - 1] >= 0;
 }
 // A gradient of the parameter's shape, then the states and numbers of up to two stages.
 static bool update(gen_graph *g, gen_step *s) {
-    int x = first(g, s, 0, 4);
+    int x = first(g, s, 0, most_axes(g));
     if (x < 0 || value(g, x)->type.weak) return false;
     int64_t stages[2], n = 0;
     const gen_value *v = value(g, x);
@@ -872,7 +916,7 @@ static bool random_fold_in(gen_graph *g, gen_step *s) {
     return true;
 }
 static bool dropout(gen_graph *g, gen_step *s) {
-    if (first(g, s, 0, 4) < 0) return false;
+    if (first(g, s, 0, most_axes(g)) < 0) return false;
     s->in[1] = key(g);
     s->in[2] = gen_leaf(g, CT_F32, CT_SCALAR, 0, 0.75);
     s->n_in = 3;

@@ -283,6 +283,7 @@ void gen_make_without(gen_graph *g, uint64_t seed, uint64_t number, const ct_opd
     CT_SCOPE;
     gen_begin(g, seed ^ number * 0xd1342543de82ef95u);
     g->without = op;
+    g->empty = number >= GEN_EMPTY;
     g->gradients = number % 3 == 2;
     g->second = number % 12 == 2;
     bool large = gen_chance(g, 25);

@@ -8,6 +8,9 @@
 //
 // Ops and dtypes are chosen by a hash of their names, so that a new one changes no graph but those
 // that have come to choose it.
+//
+// The graphs of numbers from GEN_EMPTY on are a family of their own: small ones of up to 6 axes, of
+// which many are empty, of size 1 or dynamic, all in one.
 #ifndef COTAN_TESTS_GRAPH_GEN_H
 #define COTAN_TESTS_GRAPH_GEN_H
 
@@ -22,6 +25,8 @@ enum {
     GEN_ATTRS = 160,
     GEN_OPS = 1024
 };
+
+#define GEN_EMPTY ((uint64_t)1 << 40)
 
 typedef enum { GEN_DATA, GEN_CONST, GEN_WEAK, GEN_OP, GEN_LOOP } gen_kind;
 typedef struct gen_step {
@@ -50,6 +55,7 @@ typedef struct gen_graph {
     ct_arena arena;
     uint64_t random;
     bool gradients, second;  // second: gradients of the gradients too
+    bool empty;              // of the family of GEN_EMPTY
     const ct_opdef *without; // an op that is not chosen, as if the table did not have it
     bool chosen[GEN_OPS];    // by gen_place: the ops that were chosen, also those that did not fit
     gen_step step[GEN_STEPS];
