@@ -421,7 +421,9 @@ static bool conv_transpose_sizes(ct_call *call, const conv_transpose_attrs *attr
         int64_t least = ct__unmarked(size);
         if (attrs->output.n) {
             int64_t wanted = ct__unmarked(attrs->output.v[i]);
-            if (wanted < 1 || wanted < least || wanted > least + most)
+            // What a gradient has the size of may have no elements.
+            const bool enough = wanted > 0 || ct__marked(attrs->output.v[i]);
+            if (!enough || wanted < least || wanted > least + most)
                 return ct__call_err(call, CT_E_ARGUMENT,
                                     "output of axis %d is %lld, it can be %lld to %lld", 2 + i,
                                     (long long)wanted, (long long)(least < 1 ? 1 : least),

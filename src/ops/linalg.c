@@ -692,7 +692,8 @@ static bool diagonal_infer(ct_call *call) {
     const int64_t rows = m + (offset < 0 ? offset : 0), columns = n - (offset > 0 ? offset : 0);
     int64_t size = rows < columns ? rows : columns;
     if (size < 0) size = 0;
-    if (offset == 0) size = ct__size_of(x, m < n ? x->rank - 2 : x->rank - 1);
+    if (offset == 0) size = ct__diagonal_size(x);
+    for (int a = x->rank - 2; offset && a < x->rank; a++) ct__this_size_alone(ct__size_of(x, a));
     return ct__matrix_out(call, 0, (ct_dtype)x->dtype, &batch, 1, &size);
 }
 static ct_tensor diagonal_at(ct_tensor x, int64_t offset) {

@@ -253,11 +253,19 @@ ct_tensor ct__identity(ct_tensor like) {
     ct_tensor column = ct_iota(CT_I32, ((ct_ints){2, dims}), 1);
     return ct_cast(ct_equal(row, column), (ct_dtype)ct__type_of(like)->dtype);
 }
+int64_t ct__diagonal_size(const ct_type *x) {
+    const int64_t m = ct__size_of(x, x->rank - 2), n = ct__size_of(x, x->rank - 1);
+    ct_symbols *table = ct__symbols_now();
+    if (ct__size_canonical(table, m) == ct__size_canonical(table, n)) return n;
+    ct__this_size_alone(m);
+    ct__this_size_alone(n);
+    return ct__unmarked(m) < ct__unmarked(n) ? m : n;
+}
 ct_tensor ct__diagonal_of(ct_tensor t) {
     const ct_type *type = ct__type_of(t);
     const int rank = type->rank;
     if (rank < 2) return t; // poisoned
-    const bool wide = type->dim[rank - 2] < type->dim[rank - 1];
+    const bool wide = ct__diagonal_size(type) != ct__size_of(type, rank - 1);
     const int64_t gone = wide ? rank - 1 : rank - 2; // the other axis has the diagonal's size
     return ct_sum(where(ct_equal(distance(t), ct_i(0)), t), .axes = {1, &gone});
 }

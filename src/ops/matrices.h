@@ -59,6 +59,7 @@ ct_tensor ct__real_of(ct_tensor t);
 // Elements (i, j) with i - j >= least stay, the others are 0.
 ct_tensor ct__lower_part(ct_tensor t, int64_t least);
 ct_tensor ct__upper_part(ct_tensor t, int64_t least);   // those with j - i >= least
+int64_t ct__diagonal_size(const ct_type *x);            // of (..., M, N) min(M, N)
 ct_tensor ct__diagonal_of(ct_tensor t);                 // (..., M, N) as (..., min(M, N))
 ct_tensor ct__identity(ct_tensor like);                 // of the last axis' size, (N, N)
 ct_tensor ct__columns_times(ct_tensor t, ct_tensor by); // (..., M, N) times (..., N)

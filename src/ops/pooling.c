@@ -36,7 +36,7 @@ static ct_window window_at(const max_pool_attrs *a, int i) {
 static int64_t count_at(const max_pool_attrs *a, int i, int64_t n) {
     ct_window w = window_at(a, i);
     if (!a->ceil_mode || w.stride == 1) return ct__window_count(&w, n);
-    if (ct__marked(n) && ct__symbols_now()) ct__symbols_incomplete(ct__symbols_now());
+    ct__this_size_alone(n);
     n = ct__unmarked(n);
     int64_t rest = n + w.low + w.high - ct__window_span(&w);
     int64_t count = rest / w.stride + (rest % w.stride > 0) + 1;

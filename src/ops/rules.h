@@ -71,6 +71,15 @@ static inline ct_ix ct__map_attr(ct_map *map, const int64_t *where) {
     return ct__marked(*where) ? map->attr(map, where) : ct__ix_int(map->pool, *where);
 }
 
+// The gaps between n elements: one less than these, of none none. For every n, where it is dynamic.
+static inline int64_t ct__gaps(int64_t n) {
+    return ct__size_sub(n, ct__size_div_up(n, CT_DYN_END)); // rounded up: is there any?
+}
+// Of a size whose number decides what no symbol says: a plan that is made now serves this one alone.
+static inline void ct__this_size_alone(int64_t size) {
+    if (ct__marked(size)) ct__symbols_incomplete(ct__symbols_now());
+}
+
 // A shape being put together axis by axis, of sizes as attributes hold them. Without room (and with an
 // error) `dim` is NULL.
 typedef struct ct_shape {

@@ -35,11 +35,6 @@ static int64_t normal_position(const ct_type *in, int axis, int64_t given) {
     // One before the axis stays as it is: normal, it would look like another one from the end.
     return from_end(given) && !ct__is_dyn(in, axis) && place >= 0 ? place : given;
 }
-// The gaps between n elements: one less than these, of none none. For every n, where it is dynamic.
-static int64_t gaps(int64_t n) {
-    return ct__size_sub(n, ct__size_div_up(n, CT_DYN_END)); // rounded up: is there any?
-}
-
 // Spreads the lists over all axes: `own` has room for start, stop and step of each.
 static bool spread(ct_call *call, const slice_attrs *attrs, int64_t *own) {
     const ct_type *in = call->in[0];
@@ -168,7 +163,7 @@ static bool slice_transpose(ct_rule *r) { // zeros around and between the cotang
     for (int a = 0; a < in->rank; a++) {
         int64_t from = attrs->start.v[a], to = attrs->stop.v[a], step = attrs->step.v[a];
         int64_t start = size_before(in, a, from), n = ct__size_of(out, a);
-        int64_t last = ct__size_add(ct__size_add(start, n), ct__size_mul(gaps(n), step - 1));
+        int64_t last = ct__size_add(ct__size_add(start, n), ct__size_mul(ct__gaps(n), step - 1));
         low[a] = start;
         high[a] = step == 1 && from_end(to) ? (to == CT_END ? 0 : -to)
                                             : ct__size_sub(ct__size_of(in, a), last);
@@ -259,7 +254,7 @@ static bool pad_infer(ct_call *call) {
             ct__is_dyn(in, a) || ct__marked(attrs->low.v[a]) || ct__marked(attrs->high.v[a]);
         int64_t spread = ct__size_of(in, a);
         if (own[2 * rank + a])
-            spread = ct__size_add(spread, ct__size_mul(gaps(spread), own[2 * rank + a]));
+            spread = ct__size_add(spread, ct__size_mul(ct__gaps(spread), own[2 * rank + a]));
         ct__shape_add(&shape,
                       dynamic ? ct__size_add(ct__size_add(spread, own[a]), own[rank + a]) : size);
     }

@@ -126,8 +126,7 @@ static ct_window window_of(const windows_attrs *attrs, int i) {
 // Of an axis: its size with base - 1 gaps between each two elements.
 static int64_t spread_size(const ct_type *in, int64_t axis, int64_t base) {
     int64_t size = ct__size_of(in, (int)axis);
-    if (base == 1 || in->dim[axis] == 0) return size;
-    return ct__size_add(ct__size_mul(ct__size_sub(size, 1), base), 1);
+    return base == 1 ? size : ct__size_add(size, ct__size_mul(ct__gaps(size), base - 1));
 }
 
 static bool fill_fits(ct_call *call, const windows_attrs *attrs) {

@@ -150,6 +150,12 @@ static int emptied(int64_t n, bool dynamic, int variant, ct_tensor *out) {
         ct_sort(ct_cumsum(ct_reshape(ct_sort(x, .axis = 1), CT_DIMS(2 * n)))),
         ct_pad(rows, ct_f(7), .low = CT_INTS(1, 0), .interior = CT_INTS(2, 0)),
         ct_slice(rows, .axes = CT_AXES(0), .step = CT_INTS(2)),
+        ct_diagonal(rows, .offset = 1),
+        ct_diagonal(rows),
+        ct_windows(rows, .axes = CT_AXES(0), .size = CT_INTS(2), .base = CT_INTS(3),
+                   .low = CT_INTS(2), .high = CT_INTS(2)),
+        ct_conv(ct_reshape(rows, CT_DIMS(1, 3, all)), tensor(4, CT_DIMS(4, 3, 2)),
+                .padding = CT_INTS(2)),
     };
     out[0] = results[variant];
     if (variant < 7) return 1;
@@ -161,7 +167,7 @@ static void an_axis_may_be_empty(void **state) {
     static float got[MOST], want[MOST];
     setenv("COTAN_CC", "none", 1); // interpreted, so that nothing is compiled
     static const int64_t length[] = {0, 1, 5, 0, 2};
-    for (int variant = 0; variant < 9; variant++)
+    for (int variant = 0; variant < 13; variant++)
         for (int w = 0; w < 2 * WAYS; w++) {
             if (w >= WAYS) setenv("COTAN_CHECK", "bounds", 1);
             ct_ctx *ctx = enter(ways[w % WAYS].device, ways[w % WAYS].fuse);
