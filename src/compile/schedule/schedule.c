@@ -513,17 +513,17 @@ static bool copy_roots(ct_sched *s, const uint32_t *early) {
 
 // ----------------------------------------------------------------------------------------- kernels
 
-// Has it no elements, whatever its dynamic sizes are?
-static bool never_any(const ct_type *type) {
-    for (int a = 0; a < type->rank; a++)
-        if (type->dim[a] == 0 && !ct__is_dyn(type, a)) return true;
+// Has it no elements in any run of the plan? A dynamic size that met one of 0 is 0, too.
+static bool never_any(ct_sched *s, ct_val v) {
+    for (int a = 0; a < ct__type(v)->rank; a++)
+        if (ct__sched_size(s, v, a).coef == 0) return true;
     return false;
 }
-static bool is_empty(const ct_group *g) { // nothing to write for any length
+static bool is_empty(ct_sched *s, const ct_group *g) { // nothing to write for any length
     for (int o = 0; g->only && o < g->only->n_out; o++)
-        if (!never_any(&g->only->out[o])) return false;
+        if (!never_any(s, (ct_val){g->only, (uint32_t)o})) return false;
     for (size_t i = 0; i < g->n_units; i++)
-        if (g->units[i].store && !never_any(ct__type(g->units[i].v))) return false;
+        if (g->units[i].store && !never_any(s, g->units[i].v)) return false;
     return true;
 }
 
@@ -534,7 +534,7 @@ bool ct__sched_emit(ct_sched *s, ct_group *g) {
 static bool emit_one(ct_sched *s, ct_group *g) {
     if (g->only && ct__is_loop(g->only)) return ct__sched_loop(s, g->only);
     if (g->only && ct__is_called(g->only)) return ct__sched_call(s, g->only);
-    if (is_empty(g)) return true;
+    if (is_empty(s, g)) return true;
     const size_t before = s->program->n_launches;
     bool done;
     s->conflict = false;
