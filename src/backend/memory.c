@@ -114,6 +114,7 @@ void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_
     bytes += device->guard;
     if (asked && device->spare_bytes) ct__device_spares_free(device); // of before there was a limit
     if (!ct__account_add(device->account, bytes, kind, err)) return NULL;
+    const uint64_t refused = ct__refused();
     void *buffer = take_spare(device, bytes);
     if (!buffer) {
         const uint64_t total = device->account->total, peak = device->account->peak;
@@ -125,6 +126,7 @@ void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_
         ct__device_spares_free(device);
         if (err) *err = (ct_err){0};
         buffer = device->backend->alloc(device, bytes, err);
+        if (buffer) ct__refused_set(refused);
     }
     if (!buffer) ct__account_sub(device->account, bytes, kind);
     return buffer;

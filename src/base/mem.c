@@ -32,27 +32,39 @@ bool ct__set_allocator(const ct_allocator *allocator) {
 }
 void ct__all_freed(void) { atomic_store(&given, false); }
 
+static _Thread_local uint64_t refused;
+static _Thread_local size_t refused_bytes;
+uint64_t ct__refused(void) { return refused; }
+size_t ct__refused_bytes(void) { return refused_bytes; }
+void ct__refused_set(uint64_t n) { refused = n; }
+static void *noted(void *p, size_t bytes) {
+    if (p) return p;
+    refused++;
+    refused_bytes = bytes;
+    return NULL;
+}
+
 void *ct__malloc(size_t bytes) {
-    if (must_fail()) return NULL;
+    if (must_fail()) return noted(NULL, bytes);
     note();
     if (!bytes) bytes = 1;
-    return host.alloc ? host.alloc(PLAIN_ALIGN, bytes, host.user) : malloc(bytes);
+    return noted(host.alloc ? host.alloc(PLAIN_ALIGN, bytes, host.user) : malloc(bytes), bytes);
 }
 void *ct__calloc(size_t count, size_t size) {
     size_t bytes;
     if (!host.alloc) {
         note();
-        return must_fail() ? NULL : calloc(count ? count : 1, size ? size : 1);
+        return noted(must_fail() ? NULL : calloc(count ? count : 1, size ? size : 1), count * size);
     }
-    if (__builtin_mul_overflow(count, size, &bytes)) return NULL;
+    if (__builtin_mul_overflow(count, size, &bytes)) return noted(NULL, SIZE_MAX);
     void *p = ct__malloc(bytes);
     return p ? memset(p, 0, bytes) : NULL;
 }
 void *ct__realloc(void *old, size_t bytes) {
     if (!old) return ct__malloc(bytes);
-    if (must_fail()) return NULL;
+    if (must_fail()) return noted(NULL, bytes);
     if (!bytes) bytes = 1;
-    return host.alloc ? host.realloc(old, bytes, host.user) : realloc(old, bytes);
+    return noted(host.alloc ? host.realloc(old, bytes, host.user) : realloc(old, bytes), bytes);
 }
 void ct__free(void *p) {
     if (host.alloc && p)
@@ -62,10 +74,10 @@ void ct__free(void *p) {
 }
 
 void *ct__aligned(size_t align, size_t bytes) {
-    if (must_fail() || bytes > SIZE_MAX - align) return NULL;
+    if (must_fail() || bytes > SIZE_MAX - align) return noted(NULL, bytes);
     note();
-    if (host.alloc) return host.alloc(align, bytes ? bytes : 1, host.user);
-    return aligned_alloc(align, ct__round_up(bytes, align));
+    if (host.alloc) return noted(host.alloc(align, bytes ? bytes : 1, host.user), bytes);
+    return noted(aligned_alloc(align, ct__round_up(bytes, align)), bytes);
 }
 
 char *ct__strdup(const char *text) {
@@ -79,7 +91,7 @@ bool ct__grow(void **array, size_t *cap, size_t need, size_t size) {
     if (need <= *cap) return true;
     size_t want = *cap ? *cap * 2 : 16;
     if (want < need) want = need;
-    if (want > SIZE_MAX / size) return false;
+    if (want > SIZE_MAX / size) return noted(NULL, SIZE_MAX) != NULL;
     void *grown = ct__realloc(*array, want * size);
     if (!grown) return false;
     *array = grown;
@@ -96,7 +108,7 @@ struct ct_block {
 enum { FIRST_BLOCK = 1 << 14, LARGEST_STEP = 1 << 22 };
 
 void *ct__arena_slow(ct_arena *arena, size_t bytes) {
-    if (bytes > SIZE_MAX / 2) return NULL;
+    if (bytes > SIZE_MAX / 2) return noted(NULL, bytes);
     bytes = (bytes + 15) & ~(size_t)15;
     size_t size = arena->head ? arena->head->size * 2 : FIRST_BLOCK;
     if (size > LARGEST_STEP) size = LARGEST_STEP;

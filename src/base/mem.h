@@ -19,6 +19,11 @@ char *ct__strdup(const char *text);
 bool ct__set_allocator(const ct_allocator *allocator);
 void ct__all_freed(void);             // for ct_shutdown: nothing that was given out is left
 void ct__fail_alloc_after(int64_t n); // tests: the n-th allocation from now fails; < 0: none
+// How many allocations of this thread failed. Work that must not go on without one of its parts compares the
+// number before and after: that holds for every function it calls, whatever the function made of its failure.
+uint64_t ct__refused(void);
+size_t ct__refused_bytes(void);   // of the last of them
+void ct__refused_set(uint64_t n); // what failed since then was had in another way
 
 // Grows *array (of *cap elements of `size` bytes) so that it holds at least `need`. False: no
 // memory, unchanged.

@@ -200,6 +200,7 @@ static bool is_dynamic(const ct_executor *engine) {
 
 static ct_plan *make(ct_ctx *ctx, ct_executor *engine, const ct_order *order, const ct_root *roots,
                      size_t n_roots) {
+    const uint64_t refused = ct__refused();
     ct_plan *plan = ct__calloc(1, sizeof *plan);
     if (!plan || !ct__frame_push(ctx, CT_FRAME_TRACE, &plan->arena, roots[0].here)) {
         ct__free(plan);
@@ -218,6 +219,11 @@ static ct_plan *make(ct_ctx *ctx, ct_executor *engine, const ct_order *order, co
     ctx->symbols = NULL;
     ct__frame_pop(ctx, roots[0].here);
     ok = ok && ct__plan_prepare(ctx, engine, plan, order, engine->roots);
+    // A pass that went on without memory has left something out, and what is found wrong then is no fault.
+    if (ct__refused() != refused && (ok || ctx->err.code == CT_E_INTERNAL)) {
+        ctx->err = (ct_err){0};
+        ok = ct__err_memory(&ctx->err, plan->here, "plan", ct__refused_bytes());
+    }
     if (!ok) {
         ct__plan_free(engine, plan);
         return NULL;

@@ -22,6 +22,7 @@ ct_params *ct_params_new(void) {
     if (params) params->lock = ct__share_new();
     if (!params || !params->lock) {
         ct__free(params);
+        if (ctx) ct__err_memory(&ctx->err, CT_NOWHERE, "params", sizeof *params);
         return NULL;
     }
     params->ctx = ctx;

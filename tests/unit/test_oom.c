@@ -4,17 +4,13 @@
 // Most of an op's allocations are those of any other, and most of a second step's those of the first:
 // unless COTAN_TEST_ALL is set, a sixth of them is refused on each device, another sixth with the next
 // op; of the steps and of what is checked a third.
-//
-// Kernels are interpreted: their bits are a compiled one's, and making them needs memory too.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <malloc.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,127 +18,7 @@
 #include "base/mem.h"
 #include "cotan/optim.h"
 #include "support/graph_build.h"
-
-// ------------------------------------------------------------------------------------------------
-// the host's allocator
-
-static atomic_llong live, until = -1; // blocks; allocations that still succeed, < 0: all
-static atomic_bool fired;
-
-static bool refuse(void) {
-    if (atomic_load(&until) < 0 || atomic_fetch_sub(&until, 1) != 0) return false;
-    atomic_store(&fired, true);
-    return true;
-}
-static void *host_alloc(size_t align, size_t bytes, void *user) {
-    (void)user;
-    void *p = refuse() ? NULL : aligned_alloc(align, (bytes + align - 1) / align * align);
-    atomic_fetch_add(&live, p != NULL);
-    return p;
-}
-static void *host_realloc(void *old, size_t bytes, void *user) {
-    (void)user;
-    return refuse() ? NULL : realloc(old, bytes);
-}
-static void host_free(void *p, void *user) {
-    (void)user;
-    atomic_fetch_sub(&live, 1);
-    free(p);
-}
-
-static void fail_at(int n) {
-    atomic_store(&fired, false);
-    atomic_store(&until, n);
-}
-static bool disarm(void) {
-    atomic_store(&until, -1);
-    return atomic_load(&fired);
-}
-
-static int begin(void **state) {
-    static const ct_allocator host = {host_alloc, host_realloc, host_free, NULL};
-    (void)state;
-    setenv("COTAN_CC", "none", 1);
-    mallopt(M_TRIM_THRESHOLD, 1 << 28); // contexts come and go: their pages stay
-    mallopt(M_MMAP_THRESHOLD, 1 << 28);
-    ct_set_threads(1);
-    if (!ct_set_allocator(&host)) return -1;
-    ct_set_memory_limit(1 << 30); // else each plan asks the system what is left
-    ct_set_log(NULL, NULL);
-    return 0;
-}
-static int end(void **state) {
-    (void)state;
-    disarm();
-    if (!ct_shutdown()) return -1;
-    if (atomic_load(&live)) print_error("%lld blocks are left\n", (long long)live);
-    return atomic_load(&live) ? -1 : 0;
-}
-
-// ------------------------------------------------------------------------------------------------
-// sweeps
-
-static const char *subject; // what is being swept, and at which n, for messages
-static int at_n, refused, borne;
-
-#define expect(condition, ...)                                                                     \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            print_error("%s, allocation %d: ", subject, at_n);                                     \
-            fail_msg(__VA_ARGS__);                                                                 \
-        }                                                                                          \
-    } while (0)
-
-static ct_ctx *mine;
-// A context of its own, or NULL: no memory for that.
-static ct_ctx *enter(const char *device, bool *ok) {
-    ct_ctx *ctx = ct_ctx_new(); // which tells the thread's context when it fails
-    if (!ctx) return NULL;
-    mine = ct_ctx_use(ctx);
-    ct_set_log(NULL, NULL);
-    *ok = ct_set_device(device);
-    return ctx;
-}
-static void leave(ct_ctx *ctx) {
-    ct_ctx_use(mine);
-    ct_ctx_free(ctx);
-}
-
-// Either all went well, or the error says that there is no memory, in a sentence.
-static void told(bool ok) {
-    const char *text = ct_error_text();
-    refused += !ok;
-    borne += ok;
-    if (ok) return;
-    expect(ct_error_code() == CT_E_MEMORY, "the error is %d: \"%s\"", (int)ct_error_code(), text);
-    expect(strstr(text, "memory") && strchr(text, ':'), "it does not say so: \"%s\"", text);
-    ct_error_clear();
-}
-
-// Runs it with allocation n refused, for n of `from` in steps, as long as there is one. It gives
-// back all it takes.
-static void sweep_some(const char *name, void (*program)(void *), void *user, int from, int step) {
-    subject = name;
-    at_n = -1;
-    disarm();
-    program(user); // with memory it works; and what the process keeps, it has from now on
-    bool hit = true;
-    for (at_n = from; hit; at_n += step) {
-        long long grown = 1;
-        for (int again = 0; again < 2 && grown; again++) {
-            long long before = atomic_load(&live);
-            fail_at(at_n);
-            program(user);
-            hit = disarm();
-            grown = atomic_load(&live) - before; // at first perhaps a kernel that is kept
-        }
-        expect(!grown, "%lld blocks leaked", grown);
-    }
-}
-static void sweep(const char *name, void (*program)(void *), void *user) {
-    sweep_some(name, program, user, 0, 1);
-}
-static int one_in(int n) { return getenv("COTAN_TEST_ALL") ? 1 : n; }
+#include "support/refusals.h"
 
 // ------------------------------------------------------------------------------------------------
 // every op
@@ -179,15 +55,15 @@ static bool run_op(one_op *o) {
 static void op_program(void *user) {
     one_op *o = user;
     bool ok = true;
-    ct_ctx *ctx = enter(o->device, &ok);
+    ct_ctx *ctx = refusals_enter(o->device, &ok);
     if (!ctx) return;
     ok = ok && run_op(o);
-    bool hit = disarm();
+    bool hit = refuse_none();
     expect(ok || hit, "it fails with memory enough: %s", ct_error_text());
-    told(ok);
+    expect_told(ok);
     expect(ct_set_device(o->device) && run_op(o), "afterwards: %s", ct_error_text());
-    leave(ctx);
-    atomic_store(&fired, hit);
+    refusals_leave(ctx);
+    refused_already(hit);
 }
 
 static bool small(const gen_graph *g) {
@@ -208,14 +84,14 @@ static void sweep_op(gen_graph *g, const ct_opdef *op, const char *device, int f
 static void every_op(void **state) {
     (void)state;
     int ops = 0, gradients = 0;
-    refused = borne = 0;
+    refusals = refusals_borne = 0;
     for (uint32_t i = 0; i < ct__n_ops; i++) {
         const ct_opdef *op = ct__ops[i];
         gen_graph *g = malloc(sizeof *g);
         assert_non_null(g);
         if (gen_wants(op)) {
             bool made = false, ok = true;
-            ct_ctx *ctx = enter("ref", &ok);
+            ct_ctx *ctx = refusals_enter("ref", &ok);
             for (uint64_t seed = 1; seed < 100 && !made; seed++) {
                 made = gen_make_op(g, seed, op);
                 if (!made) break;
@@ -223,7 +99,7 @@ static void every_op(void **state) {
                 gen_free(g);
                 made = false;
             }
-            leave(ctx);
+            refusals_leave(ctx);
             if (!made) fail_msg("no graph is made of the op %s", op->name);
             sweep_op(g, op, "cpu", ops);
             sweep_op(g, op, "ref", ops + 1);
@@ -233,9 +109,9 @@ static void every_op(void **state) {
         }
         free(g);
     }
-    print_message("%d ops, %d with gradients: %d allocations refused, %d of them borne\n", ops,
-                  gradients, refused + borne, borne);
-    assert_true(refused > 5000 && gradients > ops / 3);
+    print_message("%d ops, %d with gradients: %d runs refused, %d borne\n", ops, gradients,
+                  refusals, refusals_borne);
+    assert_true(refusals > 5000 && gradients > ops / 3);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -267,7 +143,7 @@ static ct_tensor layer(const training *t, const char *name, int64_t in, int64_t 
 
 static void training_begin(training *t) {
     bool ok = false;
-    *t = (training){.ctx = enter("cpu", &ok), .params = ct_params_new()};
+    *t = (training){.ctx = refusals_enter("cpu", &ok), .params = ct_params_new()};
     assert_true(ok && t->ctx && t->params);
     for (int i = 0; i < ROWS * IN; i++) t->x[i] = cosf((float)i);
     for (int i = 0; i < ROWS; i++) t->y[i] = i % OUT;
@@ -283,7 +159,7 @@ static void training_end(training *t) {
     ct_error_clear();
     ct_optim_free(t->optim);
     ct_params_free(t->params);
-    leave(t->ctx);
+    refusals_leave(t->ctx);
 }
 
 static bool training_step(training *t) {
@@ -332,16 +208,16 @@ static struct { int before, after, poisoned; } found;
 
 // A step after `*user` others, and once more.
 static void step_program(void *user) {
-    const int warm = *(const int *)user, n = (int)until; // set-up has memory
+    const int warm = *(const int *)user, n = refuse_next(); // set-up has memory
     training t;
     snapshot now, next;
-    disarm();
+    refuse_none();
     training_begin(&t);
     for (int i = 0; i < warm; i++) assert_true(training_step(&t));
-    if (n >= 0) fail_at(n);
-    bool ok = training_step(&t), hit = disarm();
+    if (n >= 0) refuse_at(n);
+    bool ok = training_step(&t), hit = refuse_none();
     expect(ok || hit, "it fails with memory enough: %s", ct_error_text());
-    told(ok);
+    expect_told(ok);
     if (!look(&t, &now)) {
         found.poisoned++;
     } else {
@@ -357,7 +233,7 @@ static void step_program(void *user) {
                "the next step has other values");
     }
     training_end(&t);
-    atomic_store(&fired, hit);
+    refused_already(hit);
 }
 
 static void every_training_step(void **state) {
@@ -370,13 +246,13 @@ static void every_training_step(void **state) {
         assert_false(i && same(&undisturbed[i], &undisturbed[i - 1]));
     }
     training_end(&t);
-    refused = borne = 0;
+    refusals = refusals_borne = 0;
     sweep_some("the first step", step_program, &(int){0}, 0, one_in(3));
     sweep_some("the second step", step_program, &(int){1}, 1 % one_in(3), one_in(3));
-    print_message("%d allocations refused, %d of them borne; afterwards %d steps undone, %d done, "
+    print_message("%d runs refused, %d borne; afterwards %d steps undone, %d done, "
                   "%d poisoned\n",
-                  refused + borne, borne, found.before, found.after, found.poisoned);
-    assert_true(refused > 100 && found.before > 100);
+                  refusals, refusals_borne, found.before, found.after, found.poisoned);
+    assert_true(refusals > 100 && found.before > 100);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -421,14 +297,14 @@ static bool record_all(ct_params *set) {
 
 static void small_program(void *user) {
     bool ok = true;
-    ct_ctx *ctx = enter(user, &ok);
+    ct_ctx *ctx = refusals_enter(user, &ok);
     if (!ctx) return;
     ct_params *set = ct_params_new();
     ok = set && record_all(set) && ok;
-    bool hit = disarm();
+    bool hit = refuse_none();
     expect(ok || hit, "it fails with memory enough: %s", ct_error_text());
     if (set) // a set that could not be made is NULL, and says no more
-        told(ok);
+        expect_told(ok);
     else
         ct_error_clear();
     {
@@ -438,8 +314,8 @@ static void small_program(void *user) {
                "afterwards: %s", ct_error_text());
     }
     ct_params_free(set);
-    leave(ctx);
-    atomic_store(&fired, hit);
+    refusals_leave(ctx);
+    refused_already(hit);
 }
 
 // A step of which a half lies on another device, and a variable that moves.
@@ -465,38 +341,38 @@ static bool record_places(ct_params *set) {
 
 static void place_program(void *user) {
     bool ok = true;
-    ct_ctx *ctx = enter(user, &ok);
+    ct_ctx *ctx = refusals_enter(user, &ok);
     if (!ctx) return;
     ct_params *set = ct_params_new();
     ok = set && record_places(set) && ok;
-    bool hit = disarm();
+    bool hit = refuse_none();
     expect(ok || hit, "it fails with memory enough: %s", ct_error_text());
     if (set)
-        told(ok);
+        expect_told(ok);
     else
         ct_error_clear();
     ct_params_free(set);
-    leave(ctx);
-    atomic_store(&fired, hit);
+    refusals_leave(ctx);
+    refused_already(hit);
 }
 
 static void several_devices(void **state) {
     (void)state;
-    refused = borne = 0;
+    refusals = refusals_borne = 0;
     sweep_some("a program on several devices", place_program, "cpu", 0, one_in(3));
-    print_message("%d allocations refused, %d of them borne\n", refused + borne, borne);
-    assert_true(refused > 100);
+    print_message("%d runs refused, %d borne\n", refusals, refusals_borne);
+    assert_true(refusals > 100);
 }
 
 static void small_programs(void **state) {
     const bool all = !*state || getenv("COTAN_TEST_ALL"); // checked it takes ten times as many
     const int step = all ? 1 : one_in(3);
-    refused = borne = 0;
+    refusals = refusals_borne = 0;
     if (all) sweep("a program on ref", small_program, "ref");
     sweep_some("a program on cpu", small_program, "cpu", 0, step);
     if (all) sweep("a program on async:cpu", small_program, "async:cpu");
-    print_message("%d allocations refused, %d of them borne\n", refused + borne, borne);
-    assert_true(refused > 500);
+    print_message("%d runs refused, %d borne\n", refusals, refusals_borne);
+    assert_true(refusals > 500);
 }
 
 static int checked(void **state) {
@@ -507,24 +383,23 @@ static int unchecked(void **state) { return (void)state, unsetenv("COTAN_CHECK")
 
 // The process keeps nothing: kernels are made and threads started with as little memory.
 static void first_program(void *user) {
-    int n = (int)atomic_load(&until);
-    disarm();
+    int n = refuse_next();
+    refuse_none();
     expect(ct_shutdown(), "it does not shut down: %s", ct_error_text());
-    expect(!atomic_load(&live), "%lld blocks are left", (long long)live);
-    if (n >= 0) fail_at(n);
+    expect(!blocks_live(), "%lld blocks are left", blocks_live());
+    if (n >= 0) refuse_at(n);
     small_program(user);
-    bool hit = atomic_load(&fired);
-    disarm();
+    bool hit = refuse_none();
     expect(ct_shutdown(), "it does not shut down: %s", ct_error_text());
-    atomic_store(&fired, hit);
+    refused_already(hit);
 }
 
 static void from_nothing(void **state) {
     (void)state;
-    refused = borne = 0;
+    refusals = refusals_borne = 0;
     sweep("the first program of a process", first_program, "cpu");
-    print_message("%d allocations refused, %d of them borne\n", refused + borne, borne);
-    assert_true(refused > 100);
+    print_message("%d runs refused, %d borne\n", refusals, refusals_borne);
+    assert_true(refusals > 100);
 }
 
 int main(void) {
@@ -536,5 +411,5 @@ int main(void) {
         cmocka_unit_test(every_op),
         cmocka_unit_test(from_nothing),
     };
-    return cmocka_run_group_tests_name("oom", tests, begin, end);
+    return cmocka_run_group_tests_name("oom", tests, refusals_begin, refusals_end);
 }

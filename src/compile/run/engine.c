@@ -411,10 +411,11 @@ static bool leaves_stand(ct_ctx *ctx, const ct_order *o) {
 
 // Variables take their new storages when all pieces have run: until then a run can be given up.
 static bool run_pieces(ct_ctx *ctx, ct_executor *e, const ct_plan *p, size_t n) {
+    const uint64_t refused = ct__refused();
     ct_storage **made = ct__calloc(n + p->n_between + 1, sizeof(ct_storage *));
     bool ok = made && CT_GROW(e->fresh, e->fresh_cap, n);
     for (size_t i = 0; i < p->n_pieces && ok; i++)
-        ok = ct__piece_run(ctx, e, &p->pieces[i], n, made);
+        ok = ct__piece_run(ctx, e, &p->pieces[i], n, made) && ct__refused() == refused;
     for (size_t i = ok ? n : 0; made && i < n + p->n_between; i++) ct__storage_unref(made[i]);
     for (size_t i = 0; i < n && ok; i++) {
         const ct_root *r = &e->roots[i];
@@ -435,9 +436,11 @@ static bool run_plan(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n) {
     if (p->n_pieces) return run_pieces(ctx, e, p, n);
     if (!fetch_leaves(ctx, e) || !make_storages(ctx, e, n)) return false;
     e->started = false;
+    const uint64_t refused = ct__refused();
     uint64_t begin = e->device->backend->event(e->device);
     bool ok = ct__plan_bind(ctx, e, p) && ct__check_before(ctx, e, p, n) &&
-              ct__plan_run(ctx, e, p, &e->order, e->fresh) && ct__check_after(e, p);
+              ct__plan_run(ctx, e, p, &e->order, e->fresh) && ct__check_after(e, p) &&
+              ct__refused() == refused; // else something was not done for want of it
     ct__check_done(e);
     if (ok) {
         uint64_t end = e->device->backend->event(e->device);
