@@ -8,6 +8,7 @@
 
 _Thread_local ct_ctx *ct__ctx_now;
 static _Thread_local ct_ctx *own; // made by this thread's first call
+static _Thread_local ct_apart *apart;
 
 // ---------------------------------------------------------------------- the library in its process
 
@@ -101,7 +102,7 @@ static bool may_end(ct_ctx *ctx, const char *op) {
 }
 
 bool ct__contexts_end(void) {
-    if (ct__forked()) return false;
+    if (ct__forked() || ct__is_apart()) return false;
     size_t others = count_others(), sets = atomic_load(&ct__sets);
     if (others || sets) {
         ct_ctx *ctx = ct__ctx();
@@ -218,7 +219,8 @@ void ct_cancel(ct_ctx *ctx) {
 }
 
 ct_ctx *ct_ctx_new(void) {
-    ct_ctx *ctx = ct__forked() || !begin_use() ? NULL : ct__calloc(1, sizeof *ctx);
+    ct_ctx *ctx =
+        ct__forked() || ct__is_apart() || !begin_use() ? NULL : ct__calloc(1, sizeof *ctx);
     if (!ctx) return NULL;
     enter_living(ctx);
     ctx->log = log_to_stderr;
@@ -236,6 +238,7 @@ ct_ctx *ct_ctx_new(void) {
 }
 
 ct_ctx *ct__ctx_begin(void) {
+    if (ct__is_apart()) return NULL;
     if (own) return ct__ctx_now = own;
     ct__ctx_now = own = ct_ctx_new();
     if (own) pthread_setspecific(exit_key, own);
@@ -246,8 +249,23 @@ ct_ctx *ct_ctx_current(void) { return ct__ctx(); }
 
 ct_ctx *ct_ctx_use(ct_ctx *ctx) {
     ct_ctx *before = ct__ctx_now;
-    ct__ctx_now = ct__forked() ? NULL : ctx;
+    if (!ct__is_apart()) ct__ctx_now = ct__forked() ? NULL : ctx;
     return before;
+}
+
+void ct__apart_begin(ct_apart *a) {
+    *a = (ct_apart){.before = ct__ctx_now, .around = apart};
+    ct__ctx_now = NULL;
+    apart = a;
+}
+bool ct__apart_end(ct_apart *a) {
+    ct__ctx_now = a->before;
+    apart = a->around;
+    return a->asked;
+}
+bool ct__is_apart(void) {
+    if (apart) apart->asked = true;
+    return apart != NULL;
 }
 
 static void pop(ct_ctx *ctx, ct_past_kind why, ct_loc here);
@@ -266,7 +284,7 @@ __attribute__((destructor)) static void process_ends(void) {
 }
 
 void ct_ctx_free(ct_ctx *ctx) {
-    if (ctx && !ct__forked() && may_end(ctx, "ctx_free")) end_context(ctx);
+    if (ctx && !ct__forked() && !ct__is_apart() && may_end(ctx, "ctx_free")) end_context(ctx);
 }
 
 static void end_context(ct_ctx *ctx) {
@@ -349,13 +367,16 @@ const char *ct_error_text(void) {
     if (ct__forked())
         return "fork: this process was forked while its parent used the library, and cannot use it"
                "\n  hint: fork before the first use or after ct_shutdown; exec is always possible";
+    if (apart)
+        return "outside: a function that computes an op calls the library, which is running its "
+               "plan";
     if (!ctx) return "out of memory: there is none for a context";
     ctx->err_noticed = true;
     return ctx->err.code ? ctx->err.text : "";
 }
 ct_code ct_error_code(void) {
     ct_ctx *ctx = ct__ctx();
-    return ctx ? ctx->err.code : ct__forked() ? CT_E_FORK : CT_E_MEMORY;
+    return ctx ? ctx->err.code : ct__forked() ? CT_E_FORK : apart ? CT_E_OUTSIDE : CT_E_MEMORY;
 }
 void ct_error_clear(void) {
     ct_ctx *ctx = ct__ctx();
@@ -578,7 +599,7 @@ static void end_one(ct_ctx *ctx, ct_loc here) {
 // The scope's frame; NULL: it has ended, with an outer one or with its context.
 static const ct_frame *frame_of(const ct_scope *scope) {
     ct_ctx *ctx = scope->ctx;
-    if (!ctx || ct__forked() || !lives(ctx, scope->of) || scope->depth < 2 ||
+    if (!ctx || ct__forked() || ct__is_apart() || !lives(ctx, scope->of) || scope->depth < 2 ||
         scope->depth > ctx->depth)
         return NULL;
     const ct_frame *frame = ctx->frames[scope->depth - 1];

@@ -412,10 +412,21 @@ uint16_t ct__region_begin(ct_ctx *ctx);
 void ct__region_end(ct_ctx *ctx, uint16_t begun);
 extern _Thread_local ct_ctx *ct__ctx_now;
 ct_ctx *ct__ctx_begin(void);
-// The thread's; made on first use. NULL only when there is no memory for one.
+// The thread's, made on first use. NULL: there is no memory for one, or the thread is in a function of the user's
+// that computes a part of a plan.
 static inline ct_ctx *ct__ctx(void) {
     return __builtin_expect(ct__ctx_now != NULL, 1) ? ct__ctx_now : ct__ctx_begin();
 }
+// Around such a function, on whichever thread: the plan's context is in the middle of its run, and holds what a read
+// would wait for. Meanwhile the thread has no context, and whatever asks for one is noted.
+typedef struct ct_apart {
+    ct_ctx *before;
+    struct ct_apart *around;
+    bool asked;
+} ct_apart;
+void ct__apart_begin(ct_apart *apart);
+bool ct__apart_end(ct_apart *apart); // true: one was asked for
+bool ct__is_apart(void);             // notes that one was asked for, where it is
 // Is this a forked child of a process that was using the library? Nothing may be touched then.
 bool ct__forked(void);
 extern atomic_size_t ct__sets; // parameter sets alive

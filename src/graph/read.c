@@ -103,6 +103,8 @@ static bool asked(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, int argum
 
 static bool eval(ct_ctx *ctx, const ct_tensor *t, size_t n, bool turns, ct_loc here) {
     if (n && !ct__given(ctx, t, here, "eval", "the list of tensors")) return false;
+    if (ctx->running && !ct__readable(ctx, here, "eval"))
+        return false; // a rule: the plan is being made
     const bool rolling = ct__top(ctx)->rolling;
     if (rolling && turns && ctx->turn_due) ct__rolling_turn(ctx);
     if (rolling && !ct__rolling_roots(ctx)) return false;
@@ -142,8 +144,8 @@ bool ct_rolling_visit_at(const ct_tensor *t, size_t n, ct_loc here) {
 static bool value_of(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, ct_loc here) {
     if (!asked(ctx, t, v, op, 0, here)) return false;
     const bool there = is_there(*v);
-    if (there && (!ctx->n_roots || (ctx->rolling && !v->node->var))) return true;
-    if (!there && !ct__readable(ctx, here, op)) return false;
+    if (there && (!ctx->n_roots || ((ctx->rolling || ctx->running) && !v->node->var))) return true;
+    if ((!there || ctx->running) && !ct__readable(ctx, here, op)) return false;
     return ct_eval_at(&t, !there, here) && asked(ctx, t, v, op, 0, here);
 }
 

@@ -164,7 +164,7 @@ void ct__var_unref(ct_var *var, const ct_ctx *ctx) {
 }
 
 void ct_params_free(ct_params *params) {
-    if (!params || ct__forked()) return;
+    if (!params || ct__forked() || ct__is_apart()) return;
     ct_ctx *ctx = ct__ctx();
     ct__share_take(params->lock, true, NULL); // plans that read them end first
     for (size_t i = 0; i < params->n; i++) free_var(ctx ? ctx : params->ctx, params->vars[i]);

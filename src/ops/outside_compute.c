@@ -36,6 +36,8 @@ static void note_failure(job *j, int64_t i, const char *said) {
     pthread_mutex_unlock(&j->lock);
 }
 
+static const char asked_library[] = "its function calls the library, which is running the plan";
+
 static void compute_some(void *arg, int64_t begin, int64_t end, int worker) {
     job *j = arg;
     const ct_ref *ref = j->ref;
@@ -49,7 +51,10 @@ static void compute_some(void *arg, int64_t begin, int64_t end, int worker) {
             in[k] = array_at(j, &ref->in_type[k], s->in[k].rank, ref->in[k], i);
         for (int k = 0; k < ref->n_out; k++)
             out[k] = array_at(j, &ref->out_type[k], s->out[k].rank, ref->out[k], i);
+        ct_apart apart;
+        ct__apart_begin(&apart);
         const char *said = j->op->compute(in, out, j->numbers, j->op->user);
+        if (ct__apart_end(&apart)) said = asked_library;
         if (said) note_failure(j, i, said);
     }
 }
@@ -68,6 +73,10 @@ static bool report(job *j) {
     }
     ct__err(ref->err, CT_E_OUTSIDE, ref->node->here, j->op->name, "%s%s", where.s ? where.s : "",
             j->said);
+    if (j->said == asked_library)
+        ct__err_hint(ref->err,
+                     "it has its operands as memory: what else it needs is an operand, and "
+                     "what is made of other ops a body or a rule");
     ct__text_free(&where);
     return false;
 }

@@ -252,6 +252,26 @@ void cotan_ops(void) { ct_op_define(.name = "sad", .signature = "(n) -> ()", .co
     assert sad.operands == ("x0",) and repr(sad) == "<op sad(x0)>"
 
 
+def test_a_function_that_reads_is_an_exception(tmp_path):
+    (tmp_path / "reader.c").write_text("""
+#include <cotan/extend.h>
+static const char *reads(const ct_op_array *in, const ct_op_array *out, const int64_t *numbers, void *user) {
+    (void)in, (void)numbers, (void)user;
+    *(float *)out[0].data = (float)ct_item(ct_add(ct_f(1), ct_f(2)));
+    return 0;
+}
+void cotan_ops(void) { ct_op_define(.name = "reads", .signature = "(n) -> ()", .compute = reads); }
+""")
+    reads = cotan.library.load(tmp_path / "reader.c").reads
+    x = cotan.ones(2, 3)
+    with pytest.raises(cotan.OpError) as error:
+        reads(x).numpy()
+    assert whole(error) == ("reads: element (0,) of the batch: its function calls the library, which is running the plan\n"
+                            "  hint: it has its operands as memory: what else it needs is an operand, and what is made of "
+                            "other ops a body or a rule")
+    assert (x + 1).tolist() == [[2.0] * 3] * 2
+
+
 def test_a_missing_compiler_is_a_sentence(monkeypatch):
     monkeypatch.setenv("COTAN_CC", "/nowhere/cc")
     with pytest.raises(cotan.CompilerError) as error:

@@ -377,6 +377,125 @@ static void rules_override_the_body(void **state) {
                  "user.c:9: cube: its body made result 1 () f32, it should be (3,) f32");
 }
 
+// What a function or a rule of an op does with the library, while the plan that needs it runs or is made.
+typedef struct {
+    ct_tensor pending, variable, value;
+    int way;
+    bool got;
+} caller;
+static void call_library(caller *c, ct_loc here) {
+    const float one = 1;
+    switch (c->way) {
+    case 0: c->got = !isnan(ct_item_at(c->pending, here)); break;
+    case 1: c->got = ct_eval_at(&c->pending, 1, here); break;
+    case 2: c->got = ct_data_at(c->variable, here) != NULL; break;
+    case 3: c->got = !isnan(ct_metric_value("of the plan")); break;
+    case 4: c->got = ct_ok(ct_from(&one, CT_F32, CT_SCALAR)); break;
+    case 5: {
+        ct_ctx *ctx = ct_ctx_new(), *before = ct_ctx_use(ctx);
+        c->got = ctx != NULL;
+        ct_ctx_use(before);
+        break;
+    }
+    case 6: {
+        CT_SCOPE;
+        ct_assign(c->variable, ct_add(c->variable, c->pending));
+        c->got = !ct_failed();
+        break;
+    }
+    case 7: c->got = ct_shutdown(); break;
+    default: c->got = ct_data_at(c->value, here) != NULL; // evaluated, and no variable
+    }
+}
+static const char *calling(const ct_op_array *in, const ct_op_array *out, const int64_t *numbers,
+                           void *user) {
+    (void)numbers;
+    memcpy(out->data, in->data, 4 * (size_t)in->dim[0]);
+    call_library(user, (ct_loc){"op.c", 5});
+    return NULL;
+}
+static void identity_vjp(const ct_op_rule *r) { r->to[0] = r->slopes[0]; }
+static void calling_vjp(const ct_op_rule *r) {
+    r->to[0] = r->slopes[0];
+    call_library(r->user, (ct_loc){"op.c", 7});
+}
+
+// What the step says that fails, and that neither it nor a later one has changed more than it should.
+static void expect_refused(const ct_op_spec *spec, caller *c, ct_code code, const char *text) {
+    const ct_op *ops[] = {ct_op_define_with(*spec), ct_op_find("harmless")};
+    for (int turn = 0; turn < 2; turn++) {
+        CT_SCOPE;
+        ct_tensor y, slope;
+        c->pending = ct_sum(ct_square(c->variable));
+        ct_op_call_at(ops[turn], &c->variable, 1, CT_SCALAR, &y, 1, (ct_loc){"user.c", 9});
+        ct_metric("of the plan", ct_sum(y));
+        ct_grad(ct_sum(y), &c->variable, 1, &slope);
+        ct_assign(c->variable, ct_sub(c->variable, slope));
+        c->got = true;
+        assert_int_equal(ct_eval(&y, 1), turn);
+        if (turn) continue;
+        assert_false(c->got);
+        assert_error(code, text);
+        assert_double_near(at(c->variable, 1), 2, 0);
+    }
+    assert_double_near(at(c->variable, 1), 1, 0);
+    ct_assign(c->variable, line_of(3));
+    assert_double_near(at(c->variable, 1), 2, 0);
+}
+static void nothing_is_read_on(const char *device) {
+    CT_SCOPE;
+    assert_true(ct_set_device(device));
+    ct_params *set = ct_params_new();
+    caller c = {.variable = ct_param(set, "w", CT_F32, CT_DIMS(3)), .value = line_of(2)};
+    double one = 1;
+    ct_op_spec spec = {.bytes = sizeof spec, .signature = "(n) -> (n)"};
+    assert_true(ct_eval(&c.value, 1));
+    ct_assign(c.variable, line_of(3));
+    assert_double_near(at(c.variable, 1), 2, 0);
+    spec.name = "harmless", spec.user = &one, spec.body = cube_body, spec.vjp = identity_vjp;
+    assert_non_null(ct_op_define_with(spec));
+    spec.name = "calling", spec.user = &c, spec.body = NULL;
+    spec.compute = calling, spec.vjp = identity_vjp;
+    for (c.way = 0; c.way < 9; c.way++)
+        expect_refused(&spec, &c, CT_E_OUTSIDE,
+                       "user.c:9: calling: its function calls the library, which is running the "
+                       "plan\n  hint: it has its operands as memory: what else it needs is an "
+                       "operand, and what is made of other ops a body or a rule");
+    spec.compute = NULL, spec.body = cube_body, spec.vjp = calling_vjp;
+    const char *const said[] = {"op.c:7: item", "op.c:7: eval", "op.c:7: data"};
+    for (c.way = 0; c.way < 3; c.way++) {
+        char text[200];
+        snprintf(text, sizeof text,
+                 "%s: a value is read inside a traced function\n  hint: return it as a result of "
+                 "the function, and read it outside",
+                 said[c.way]);
+        expect_refused(&spec, &c, CT_E_TRACE, text);
+    }
+    ct_params_free(set);
+}
+static void nothing_is_read_within_a_plan(void **state) {
+    (void)state;
+    for (int d = 0; d < 2; d++) nothing_is_read_on(devices[d]);
+}
+// Elements of a batch are computed by several threads, which have contexts of their own.
+static void nor_by_other_threads(void **state) {
+    (void)state;
+    CT_SCOPE;
+    caller c = {.way = 0};
+    assert_true(ct_set_device("cpu"));
+    ct_tensor y, x = ct_ones(CT_F32, CT_DIMS(64, 3000));
+    const ct_op *op =
+        ct_op_define(.name = "calling", .signature = "(n) -> (n)", .compute = calling, .user = &c);
+    c.pending = ct_sum(ct_square(x));
+    ct_op_call_at(op, &x, 1, CT_SCALAR, &y, 1, (ct_loc){"user.c", 9});
+    assert_false(ct_eval(&y, 1));
+    assert_error(CT_E_OUTSIDE,
+                 "user.c:9: calling: element (0,) of the batch: its function calls the library, "
+                 "which is running the plan\n  hint: it has its operands as memory: what else it "
+                 "needs is an operand, and what is made of other ops a body or a rule");
+    assert_double_near(ct_item(ct_sum(x)), 192000, 0);
+}
+
 // A name that is defined anew is another op, of which no plan is known.
 static void a_name_may_be_defined_anew(void **state) {
     (void)state;
@@ -470,6 +589,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_wrong_with_a_call, begin, record_end),
         cmocka_unit_test_setup_teardown(its_own_sentence_is_the_plans_error, begin, record_end),
         cmocka_unit_test_setup_teardown(rules_override_the_body, begin, record_end),
+        cmocka_unit_test_setup_teardown(nothing_is_read_within_a_plan, begin, record_end),
+        cmocka_unit_test_setup_teardown(nor_by_other_threads, begin, record_end),
         cmocka_unit_test_setup_teardown(a_name_may_be_defined_anew, begin, record_end),
         cmocka_unit_test_setup_teardown(written_ahead_it_calls_the_function, begin, record_end),
     };
