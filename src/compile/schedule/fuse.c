@@ -34,8 +34,9 @@ enum {
     FEW_STEPS = 4,       // the same where that spares a kernel, but few bytes
     AGAIN_SOURCES = 8,   // of a value that is computed again
     AGAIN_BYTES = 1 << 16,
-    SMALL_PART = 8,    // of a value: what costs next to nothing to keep and to read
-    FEW_GATHERED = 64, // one in so many elements
+    SMALL_PART = 8,      // of a value: what costs next to nothing to keep and to read
+    FEW_GATHERED = 64,   // one in so many elements
+    MOST_READERS = 1024, // of a value that everything reads, the newest are looked at
 };
 #define FOLDED_BYTES (1 << 24) // of a value of few sources that is stored for a reduction
 #define MANY_BYTES (INT64_MAX / 4)
@@ -818,7 +819,7 @@ static bool shares_input(fuser *f, const ct_group *g) {
         const ct_node *x = f->reads[i].v.node;
         const ct_type *type = ct__type(f->reads[i].v);
         if (!type->dyn && ct__count(type) < 2) continue;
-        for (size_t k = f->of[x->index].edge; k; k = f->edges[k - 1].older)
+        for (size_t k = f->of[x->index].edge, n = MOST_READERS; k && n--; k = f->edges[k - 1].older)
             if (f->s->vals[f->edges[k - 1].unit][0].group == g->id) return true;
     }
     return false;
@@ -970,7 +971,9 @@ static ct_group *rows_beside(fuser *f, ct_unit *u) {
     for (size_t i = 0; i < f->n_reads; i++) {
         const ct_type *type = ct__type(f->reads[i].v);
         if (!type->dyn && ct__count(type) < ROWS_ACROSS) continue;
-        for (size_t k = f->of[f->reads[i].v.node->index].edge; k; k = f->edges[k - 1].older) {
+        int left = MOST_READERS;
+        for (size_t k = f->of[f->reads[i].v.node->index].edge; k && left--;
+             k = f->edges[k - 1].older) {
             ct_group *g = s->groups[s->vals[f->edges[k - 1].unit][0].group];
             if (g->has_reduce && !g->only && has_place(f, g, u) && joins_across(f, g, u)) return g;
         }
