@@ -80,8 +80,12 @@ const ct_opdef ct__op_linear = {
 // Is what the loss does not depend on an error, or has it zeros? A binding asks about what stands behind the loss as
 // it was recorded, of which nothing may be left once the plan is made: the slope of what is linear, an operand that a
 // function does not use.
+// A node has so many outputs; gradients of more tensors are several nodes of one loss. Which of the call's tensors is
+// the node's first is told in messages, and no attribute.
+enum { GRAD_PART = CT_MOST_OUTPUTS - 1, GRAD_MOST = 1 << 20 };
 typedef struct grad_attrs {
     bool zeros;
+    size_t first;
 } grad_attrs;
 static const ct_field grad_fields[] = {
     {"zeros", CT_FIELD_bool, CT_MEANS_bool, offsetof(grad_attrs, zeros)}};
@@ -98,10 +102,11 @@ static bool grad_infer(ct_call *call) {
         return false;
     }
     if (!ct__call_outs(call, call->n_in - 1)) return false;
+    const size_t first = ((const grad_attrs *)call->attrs)->first;
     for (int i = 1; i < call->n_in; i++) {
         if (!ct__has_slope(call->in[i]->dtype))
-            return ct__call_err(call, CT_E_DTYPE, "operand %d is %s; only floats have gradients", i,
-                                ct__type_text(call->in[i]).s);
+            return ct__call_err(call, CT_E_DTYPE, "operand %zu is %s; only floats have gradients",
+                                first + (size_t)i, ct__type_text(call->in[i]).s);
         call->out[i - 1] = *call->in[i];
         call->out[i - 1].weak = false;
     }
@@ -235,34 +240,48 @@ static bool no_widened_numbers(ct_ctx *ctx, const ct_tensor *wrt, size_t n, ct_l
     return true;
 }
 
+// The nodes of all parts. in: (1 + n) the loss, then the tensors; where a part begins stands the loss for a while.
+static void record_parts(ct_tensor *in, size_t n, ct_tensor *grads, bool zeros, ct_loc here) {
+    const ct_tensor loss = in[0];
+    for (size_t first = 0; first < n; first += GRAD_PART) {
+        const size_t part = n - first < GRAD_PART ? n - first : GRAD_PART;
+        const ct_tensor before = in[first];
+        in[first] = loss;
+        ct_tensor all =
+            ct__record(&ct__op_grad, &(grad_attrs){zeros, first}, in + first, (int)part + 1, here);
+        in[first] = before;
+        ct__outputs(all, grads + first, (int)part);
+    }
+}
+
 void ct__grad(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, bool zeros,
               ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, grads, here, "grad", "the room for the gradients") ||
-        !ct__possible(ctx, n, here, "grad", "the tensors"))
-        return;
-    for (size_t i = 0; i < n; i++) grads[i] = CT_NONE;
-    bool sane = n > 0 && n < CT_MOST_OUTPUTS;
-    ct_tensor *in = sane ? ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *in) : NULL, all;
+    if (!ctx || !ct__given(ctx, grads, here, "grad", "the room for the gradients")) return;
+    bool sane = n > 0 && n <= GRAD_MOST;
+    for (size_t i = 0; i < n && sane; i++) grads[i] = CT_NONE;
+    ct_tensor *in = sane ? ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *in) : NULL, bad;
     ct_val at;
     if (!sane)
-        all = ct__fail(ctx, CT_E_ARGUMENT, here, "grad",
-                       "%zu tensors are named, 1 to %d are possible", n, CT_MOST_OUTPUTS - 1);
+        bad = ct__fail(ctx, CT_E_ARGUMENT, here, "grad",
+                       "%zu tensors are named, 1 to %d are possible", n, GRAD_MOST);
     else if (!ct__given(ctx, wrt, here, "grad", "the list of tensors"))
-        all = ct__poison(ctx, here);
+        bad = ct__poison(ctx, here);
     else if (!in)
-        all = ct__fail(ctx, CT_E_MEMORY, here, "grad", "out of memory while recording");
+        bad = ct__fail(ctx, CT_E_MEMORY, here, "grad", "out of memory while recording");
     else if (!ct__resolve(ctx, loss, &at, "grad", 0, here))
-        all = ct__poison(ctx, here);
+        bad = ct__poison(ctx, here);
     else {
         in[0] = ct__handle_of(at);
         memcpy(in + 1, wrt, n * sizeof *in);
-        all = no_widened_numbers(ctx, wrt, n, here) && bind_versions(ctx, at, wrt, n, in, here)
-                  ? ct__record(&ct__op_grad, &(grad_attrs){zeros}, in, (int)n + 1, here)
-                  : ct__poison(ctx, here);
+        const bool ok =
+            no_widened_numbers(ctx, wrt, n, here) && bind_versions(ctx, at, wrt, n, in, here);
+        if (ok) record_parts(in, n, grads, zeros, here);
         hint_leaf(ctx, at, in + 1, n, here);
+        if (ok) return;
+        bad = ct__poison(ctx, here);
     }
-    ct__outputs(all, grads, n);
+    for (size_t i = 0; i < n && n <= GRAD_MOST; i++) grads[i] = bad;
 }
 
 void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, ct_loc here) {
@@ -583,16 +602,17 @@ bool ct__grad_expand(ct_ctx *ctx, const ct_node *grad, ct_val loss, const ct_val
             grads[i] = ct__zeros_like(ct__handle_of(wrt[i]));
             continue;
         }
+        const size_t place = ((const grad_attrs *)grad->attrs)->first + i + 1;
         const ct_var *var = grad->in[i + 1].node->var; // that it was read of
         if (var && !var->freed) {
             ct__fail(ctx, CT_E_GRAD, grad->here, "grad",
                      "the loss does not depend on variable \"%s\", operand %zu, %s", var->name,
-                     i + 1, ct__type_text(ct__type(wrt[i])).s);
+                     place, ct__type_text(ct__type(wrt[i])).s);
             ct__err_hint(&ctx->err, "use it in the loss, or leave it out: of the list of ct_grad, "
                                     "of the parameter set of an optimizer");
         } else {
             ct__fail(ctx, CT_E_GRAD, grad->here, "grad",
-                     "the loss does not depend on operand %zu, %s", i + 1,
+                     "the loss does not depend on operand %zu, %s", place,
                      ct__type_text(ct__type(wrt[i])).s);
             ct__err_hint(&ctx->err, "a value that was kept is a leaf: differentiate before its "
                                     "scope ends, or with respect to it");

@@ -206,8 +206,40 @@ static void what_has_no_gradient_is_refused_when_recorded(void **state) {
     assert_error(CT_E_DTYPE, want);
     line = __LINE__ + 1;
     ct_grad(ct_sum(x), &x, 0, &g);
-    snprintf(want, sizeof want, FILE_NAME ":%d: grad: 0 tensors are named, 1 to 4094 are possible",
-             line);
+    snprintf(want, sizeof want,
+             FILE_NAME ":%d: grad: 0 tensors are named, 1 to 1048576 are possible", line);
+    assert_error(CT_E_ARGUMENT, want);
+}
+
+// More tensors than a node has outputs, one of which the loss does not depend on at first.
+static void gradients_of_many_tensors(void **state) {
+    (void)state;
+    enum { MANY = 4200 };
+    static ct_tensor w[MANY], g[MANY];
+    char want[250];
+    CT_SCOPE;
+    for (int whole = 0; whole < 2; whole++) {
+        ct_tensor sum = ct_f(0);
+        for (int i = 0; i < MANY; i++) {
+            w[i] = vec(1, (double[]){i});
+            if (whole || i != MANY - 2) sum = ct_add(sum, ct_mul(w[i], w[i]));
+        }
+        const int line = __LINE__ + 1;
+        ct_grad(ct_sum(sum), w, MANY, g);
+        assert_int_equal(ct_eval(g, MANY), whole);
+        snprintf(want, sizeof want,
+                 FILE_NAME
+                 ":%d: grad: the loss does not depend on operand 4199, (1,) f32\n  hint: a "
+                 "value that was kept is a leaf: differentiate before its scope ends, or with "
+                 "respect to it",
+                 line);
+        if (!whole) assert_error(CT_E_GRAD, want);
+    }
+    for (int i = 0; i < MANY; i++) assert_true(at(g[i], 0) == 2 * i);
+    const int line = __LINE__ + 1;
+    ct_grad(ct_sum(w[0]), w, (1 << 20) + 1, g);
+    snprintf(want, sizeof want,
+             FILE_NAME ":%d: grad: 1048577 tensors are named, 1 to 1048576 are possible", line);
     assert_error(CT_E_ARGUMENT, want);
 }
 
@@ -570,6 +602,7 @@ int main(void) {
         TEST(no_path_and_a_path_without_slope_differ),
         TEST(a_variable_without_a_path_is_named),
         TEST(what_has_no_gradient_is_refused_when_recorded),
+        TEST(gradients_of_many_tensors),
         TEST(several_steps_in_one_scope),
         TEST(a_loss_may_be_read_before_its_gradient),
     };

@@ -208,18 +208,25 @@ bool ct_set_device(const char *name) {
 
 static bool stays(const ct_root *r) { return r->kind == CT_ROOT_KEEP || r->kind == CT_ROOT_READ; }
 
-// Is a pending root among the first n the value of this node, of output `out` (-1: of any)?
-static bool wanted(const ct_ctx *ctx, size_t n, const ct_node *node, int64_t out) {
-    for (size_t i = 0; i < n; i++)
-        if (ctx->roots[i].val.node == node && stays(&ctx->roots[i]) &&
-            (out < 0 || ctx->roots[i].val.out == out))
-            return true;
-    return false;
+// The outputs of a node of which one stays, that no pending root is.
+static bool add_other_outputs(ct_ctx *ctx, ct_executor *e, size_t *n, ct_node *node, ct_loc here) {
+    bool few[64] = {0}, *asked = node->n_out <= 64 ? few : ct__calloc(node->n_out, sizeof *asked);
+    bool ok = asked != NULL;
+    for (size_t i = 0; i < ctx->n_roots && ok; i++)
+        if (ctx->roots[i].val.node == node && stays(&ctx->roots[i]))
+            asked[ctx->roots[i].val.out] = true;
+    for (uint32_t k = 0; k < node->n_out && ok; k++)
+        ok = asked[k] ||
+             ct__add_root(ctx, e, n,
+                          (ct_root){.kind = CT_ROOT_READ, .val = {node, k}, .here = here});
+    if (asked != few) ct__free(asked);
+    return ok || ct__err_memory(&ctx->err, here, "run", node->n_out);
 }
 
 // The pending roots, and with an output of a node that stays its other outputs, each once, since
 // the node becomes a leaf.
 static bool gather_roots(ct_ctx *ctx, ct_executor *e, size_t *n) {
+    const uint64_t epoch = ct__new_epoch(); // of nodes whose other outputs are roots
     for (size_t i = 0; i < ctx->n_roots; i++) {
         ct_root r = ctx->roots[i];
         ct_node *node = r.val.node;
@@ -231,12 +238,9 @@ static bool gather_roots(ct_ctx *ctx, ct_executor *e, size_t *n) {
             continue;
         }
         if (!ct__add_root(ctx, e, n, r)) return false;
-        if (!stays(&r) || node->n_out == 1 || wanted(ctx, i, node, -1)) continue;
-        for (uint32_t k = 0; k < node->n_out; k++)
-            if (!wanted(ctx, ctx->n_roots, node, k) &&
-                !ct__add_root(ctx, e, n,
-                              (ct_root){.kind = CT_ROOT_READ, .val = {node, k}, .here = r.here}))
-                return false;
+        if (!stays(&r) || node->n_out == 1 || node->epoch == epoch) continue;
+        node->epoch = epoch;
+        if (!add_other_outputs(ctx, e, n, node, r.here)) return false;
     }
     return true;
 }
