@@ -73,7 +73,9 @@ static const ct_type *copy_type(ct_arena *arena, const ct_type *type) {
     return copy;
 }
 const ct_type *ct__type_of(ct_tensor t) {
-    static const ct_type nothing = {.dtype = CT_F32};
+    // Of a poisoned one a rule may read any axis, and divide by it, before it notices.
+    static const int64_t ones[CT_MAX_RANK] = {[0 ... CT_MAX_RANK - 1] = 1};
+    static const ct_type nothing = {.dtype = CT_F32, .dim = ones};
     ct_look at;
     const ct_type *type = look_at_type(t, &at);
     if (!type) return &nothing;
