@@ -14,12 +14,15 @@ extern "C" {
 // Bindings pin what their language names, one pin a handle, and unpin it when it is collected: what
 // is not pinned when a plan runs can be fused away. Inside of functions that are being traced, and
 // of variables, pins mean nothing. An error takes along what hangs on it alone: other values are computed when they
-// are asked for, and assignments are made that can be; after an interruption a variable's first one waits.
-// False: see ct_error_text.
+// are asked for, and assignments are made that can be; after an interruption all stays pending, as if the
+// run had never begun. False: see ct_error_text.
 CT_API bool ct_rolling_begin_at(ct_loc here);
 #define ct_rolling_begin() ct_rolling_begin_at(CT_HERE)
 // Nodes recorded since the last run; reading when they are many keeps plans small.
 CT_API size_t ct_rolling_pending(void);
+// After an interruption: assignments that are pending are not made, but for each variable's first, so that the next run
+// does not take up what was interrupted.
+CT_API void ct_rolling_give_up(void);
 
 // Several threads, each with a context of its own. A value that was evaluated may be pinned in another
 // context, which then has a value of its own in the same memory; meanwhile no thread may run the one it comes

@@ -6,6 +6,7 @@ from . import _core, _random
 from ._core import Tensor, ops
 from ._random import default_generator
 from ._rules import as_tensors
+from ._whole import Around
 from .nn.module import Module
 from .tree_util import tree_flatten, tree_unflatten
 
@@ -26,13 +27,10 @@ class _Recording:
         holders = [vars(one) for one in (*modules, getattr(fun, "__self__", None)) if hasattr(one, "__dict__")]
         self.holders = holders + [holder[name] for holder in holders for name in ("_parameters", "_buffers")
                                   if isinstance(holder.get(name), dict)]
-        _core._meet(met)
-        try:  # once to see what it uses, and how much it draws
-            with default_generator.back_at(place):
-                _core._trace(lambda operands: self._run(fun, args, options, tensors, operands), _specs(tensors))
-                self.draws = default_generator.place()[1] - place[1]
-        finally:
-            _core._meet(None)
+        with Around(lambda: _core._meet(met), lambda: _core._meet(None)), default_generator.back_at(place):
+            # once to see what it uses, and how much it draws
+            _core._trace(lambda operands: self._run(fun, args, options, tensors, operands), _specs(tensors))
+            self.draws = default_generator.place()[1] - place[1]
         if any(all(one is not other for other in tensors) for one in met):
             raise RuntimeError("compile: the function uses a tensor of another object, or of a function that it calls, "
                                "whose place recording cannot look at again\n  hint: pass it as an argument")
@@ -47,8 +45,13 @@ class _Recording:
         standing = tuple(operands[:len(tensors)])
         versions = [one._version for one in standing]
         held = [dict(holder) for holder in self.holders]
-        _core._stand_in(tuple(tensors), standing)
-        try:
+        moved = []
+
+        def put_back():
+            _core._stand_in(tuple(tensors), standing)
+            moved.append(self._put_back(held))
+
+        with Around(lambda: _core._stand_in(tuple(tensors), standing), put_back):
             with _random.recording(operands[len(tensors):]):
                 leaves, self.structure = tree_flatten(fun(*args, **options))
             self.gives_views = any(isinstance(one, Tensor) and any(one._base is other for other in tensors)
@@ -60,11 +63,8 @@ class _Recording:
             values = [ops.cast(tensors[i], tensors[i].dtype) for i in self.written]
             made = [ops.cast(one, one.dtype) if any(one is other for other in tensors) else one
                     for one in as_tensors([one for one in leaves if hasattr(one, "shape")])]
-        finally:
-            _core._stand_in(tuple(tensors), standing)
-            moved = self._put_back(held)
-        if moved:
-            raise RuntimeError(f"compile: the function gives {moved!r} of an object another tensor, which recording "
+        if moved[0]:
+            raise RuntimeError(f"compile: the function gives {moved[0]!r} of an object another tensor, which recording "
                                "cannot do again\n  hint: copy_() writes to the tensor that is there")
         return (*made, *values)
 

@@ -7,6 +7,7 @@ from ._dtypes import COMPLEX, FLOATS
 from ._grad import enable_grad, no_grad, set_grad_enabled
 from ._rules import traced_rule
 from ._sweep import Owner, conj
+from ._whole import Swap
 
 _FREED = ("saved_tensors: the saved tensors were freed by the backward that used them\n"
           "  hint: backward(retain_graph=True) keeps them")
@@ -118,11 +119,8 @@ class _Node(Owner):
         def unpack(saved):
             return tuple(_core._tensor_of(results[one]) if isinstance(one, int) else one for one in saved)
 
-        self.ctx._unpack = unpack
-        try:
+        with Swap(self.ctx, "_unpack", unpack):
             found = self.call(inside, self.like)
-        finally:
-            self.ctx._unpack = None
         return [(bits, grad) for bits, grad in zip(operands[len(results):], found) if grad is not None]
 
     def free(self):

@@ -3,41 +3,25 @@ from . import _core
 from ._decorated import decorated
 
 
-class set_grad_enabled:
+class set_grad_enabled(_core.GradSetting):
     """Histories are kept from here on, or not; as `with set_grad_enabled(mode):` inside alone, as a decorator in the function.
 
     It is the thread's. What is recorded where none are kept is a constant to gradients, also of what requires them.
     """
-
-    def __init__(self, mode):
-        self.mode, self.before = bool(mode), _core._set_grad_enabled(mode)
-
-    def __enter__(self):
-        _core._set_grad_enabled(self.mode)
-        return self
-
-    def __exit__(self, *exception):
-        _core._set_grad_enabled(self.before)
 
     def __call__(self, function):
         _core._set_grad_enabled(self.before)  # a decorator changes nothing where it stands
         return decorated(function, lambda: set_grad_enabled(self.mode))
 
 
-class _Mode:
+class _Mode(_core.GradMode):
     """A context manager and decorator, with or without parentheses: @no_grad, @no_grad(), with no_grad():"""
 
     mode = False
 
     def __new__(cls, function=None):
-        self = object.__new__(cls)
+        self = super().__new__(cls)
         return self if function is None else decorated(function, cls)
-
-    def __enter__(self):
-        self.before = _core._set_grad_enabled(self.mode)
-
-    def __exit__(self, *exception):
-        _core._set_grad_enabled(self.before)
 
     def __call__(self, function):
         return decorated(function, type(self))

@@ -7,6 +7,7 @@ from . import _core
 from . import random as _keyed
 from ._core import Tensor, ops
 from ._dtypes import COMPLEX, FLOATS, INTEGERS, finfo, iinfo, real_dtype
+from ._whole import Swap
 
 
 class Generator:
@@ -19,39 +20,34 @@ class Generator:
 
     def manual_seed(self, seed):
         """From here on the numbers of this seed come, from their beginning."""
-        self._seed, self._count, self._key = int(seed), 0, None
+        self._place = int(seed), 0
         return self
 
     def seed(self):
         """A seed of the system's randomness, which is given."""
         self.manual_seed(int.from_bytes(os.urandom(7), "little"))
-        return self._seed
+        return self._place[0]
 
     def initial_seed(self):
-        return self._seed
+        return self._place[0]
 
     def get_state(self):
         """Seed and counter, as a tensor of 2 integers."""
-        return _core.asarray([_signed(self._seed), self._count])
+        seed, count = self._place
+        return _core.asarray([_signed(seed), count])
 
     def set_state(self, state):
-        self._seed, self._count = (int(number) for number in state.tolist())
-        self._key = None
+        seed, count = state.tolist()
+        self._place = int(seed), int(count)
         return self
 
     def place(self):
         """Where it is in its stream, for back_at."""
-        return self._seed, self._count
+        return self._place
 
-    @contextlib.contextmanager
     def back_at(self, place):
         """with generator.back_at(place): the numbers that came from there come again. None: it goes on where it is."""
-        now = self.place()
-        self._seed, self._count = place or now
-        try:
-            yield
-        finally:
-            self._seed, self._count = now if place else self.place()
+        return Swap(self, "_place", place) if place else contextlib.nullcontext()
 
     def next_key(self):
         """A key that no earlier call gave."""
@@ -61,15 +57,16 @@ class Generator:
             if _given.keys:
                 return _given.keys.pop(0)
         with self._lock:
-            count, self._count = self._count, self._count + 1
-        return _core._random_key_folded(_signed(self._seed), count)  # no kernel computes it
+            seed, count = self._place
+            self._place = seed, count + 1
+        return _core._random_key_folded(_signed(seed), count)  # no kernel computes it
 
     def __getstate__(self):
-        return self.device, self._seed, self._count
+        return self.device, *self._place
 
     def __setstate__(self, state):
-        self.device, self._seed, self._count = state
-        self._key, self._lock = None, threading.Lock()
+        self.device, *place = state
+        self._place, self._lock = tuple(place), threading.Lock()
 
 
 def _signed(seed):
@@ -85,14 +82,9 @@ class _Given(threading.local):
 _given = _Given()  # .keys: of a function that this thread records
 
 
-@contextlib.contextmanager
 def recording(keys):
     """with recording(keys): draws of the process's generator take these, as long as there are any."""
-    _given.keys = list(keys)
-    try:
-        yield
-    finally:
-        _given.keys = None
+    return Swap(_given, "keys", list(keys))
 
 
 default_generator = Generator()

@@ -8,6 +8,7 @@ from ._core import Tensor, ops
 from ._dtypes import COMPLEX, FLOATS
 from ._grad import enable_grad, no_grad
 from ._sweep import Owner
+from ._whole import Swap
 from .tree_util import tree_flatten, tree_map, tree_unflatten
 
 
@@ -288,11 +289,8 @@ class custom_jvp(_Custom):
             return tuple(results)
 
         def rule(operands):
-            plain, self._plain = self._plain, True  # f in its own rule is f, or the rule would be traced without end
-            try:
+            with Swap(self, "_plain", True):  # f in its own rule is f, or the rule would be traced without end
                 return tuple(self._moved(call, list(operands[:n]), list(operands[n + count:])))
-            finally:
-                self._plain = plain
 
         specs = _specs(call.operands)
         function, count = _core._trace(values, tuple(specs))

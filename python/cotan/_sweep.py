@@ -10,8 +10,15 @@ from . import _core
 from ._core import ops
 from ._dtypes import COMPLEX
 from ._grad import enable_grad, no_grad
+from ._whole import Swap, whole
 
-_state = threading.local()  # .inside: a sweep of this thread is on its way
+
+class _State(threading.local):
+    inside = False  # a sweep of this thread is on its way
+    retained = ()   # what it found for tensors that retain their gradients
+
+
+_state = _State()
 
 
 class Owner:
@@ -60,29 +67,38 @@ def _sweep(root, targets, create):
 
 
 def _run(root, targets, retain, create):
-    nested = getattr(_state, "inside", False)
-    traced = _core._tracing() if nested else _core._begin_backward()
-    _state.inside = True
-    try:
-        with (enable_grad if create else no_grad)():
-            found, used, owners = _sweep(root, targets, create)
-    finally:
-        _state.inside = nested
+    traced = _core._tracing() if _state.inside else _core._begin_backward()
+    retained = []
+    with Swap(_state, "inside", True), Swap(_state, "retained", retained), (enable_grad if create else no_grad)():
+        found, used, owners = _sweep(root, targets, create)
     if not (retain or create or traced):
         _core._use_history(used)
         for owner in owners:
             owner.free()
-    return found
+    return found, retained
+
+
+@whole
+def _give(found, retained, create):
+    """All that a backward found, or nothing: what raises comes before the first is given."""
+    _core._give(tuple(found), tuple(found.values()), create)
+    _retain(retained)
+
+
+@whole
+def _retain(retained):
+    for x, grad in retained:
+        x.grad = grad if x.grad is None else x.grad + grad
 
 
 def _backward(loss, retain, create, inputs):
     if not loss.requires_grad:
         _core._leaves(loss)  # raises
-    found = _run(loss, (), retain, create)
+    found, retained = _run(loss, (), retain, create)
     if inputs is not None:
         wanted = {_core._bits(one) for one in (inputs if isinstance(inputs, (list, tuple)) else (inputs,))}
         found = {bits: grad for bits, grad in found.items() if bits in wanted}
-    _core._give(tuple(found), tuple(found.values()), create)
+    _give(found, retained, create)
 
 
 def _grad(loss, inputs, retain, create):
@@ -91,7 +107,8 @@ def _grad(loss, inputs, retain, create):
         return (None,) * len(inputs)
     if create is None:
         create = any(bits not in wanted for bits in _core._leaves(loss))
-    found = _run(loss, wanted, retain, create)
+    found, retained = _run(loss, wanted, retain, create)
+    _retain(retained)
     return tuple(found.get(bits) for bits in wanted)
 
 
@@ -141,7 +158,7 @@ class Hooks(Owner):
             grad = grad if changed is None else changed
         x = self.retained and self.retained()
         if x is not None:
-            x.grad = grad if x.grad is None else x.grad + grad
+            _state.retained.append((x, grad))
         return conj(grad)
 
     def pull(self, operands, results, cotangents):

@@ -5,6 +5,7 @@ import os
 from . import _core
 from ._core import Tensor
 from ._grad import no_grad
+from ._whole import Around
 from .tree_util import tree_flatten_with_path
 
 __all__ = ["export_c"]
@@ -45,14 +46,12 @@ def export_c(path, function, *args, embed=False):
         named.update({_path_name(prefix, place): value for (place, _), value in zip(pairs, values)})
         leaves.append(structure.unflatten(values))
     modules = [module for module in function.modules() if module.training] if hasattr(function, "named_parameters") else []
-    try:
+    def train(mode):
         for module in modules:
-            module.training = False
-        with no_grad():
-            result = function(*leaves)
-    finally:
-        for module in modules:
-            module.training = True
+            module.training = mode
+
+    with Around(lambda: train(False), lambda: train(True)), no_grad():
+        result = function(*leaves)
     outs, _ = tree_flatten_with_path(result)
     for place, value in outs:
         if not isinstance(value, Tensor):

@@ -1,6 +1,7 @@
 """Transforms of functions and of modules, by the names of torch.func."""
 from . import _core
 from ._transforms import _stacked, grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap  # noqa: F401
+from ._whole import Around
 
 
 def grad_and_value(func, argnums=0, has_aux=False):
@@ -38,14 +39,14 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
         given |= {name: tied[id(one)] for name, one in own.items() if name not in given and id(one) in tied}
     places = [(*_members(module, name), value) for name, value in given.items()]
     before = [(members, name, members[name]) for members, name, _ in places]
-    try:
-        for members, name, value in places:
-            members[name] = value
-        args = () if args is None else args if isinstance(args, tuple) else (args,)
+    args = () if args is None else args if isinstance(args, tuple) else (args,)
+    with Around(lambda: _put(places), lambda: _put(before)):
         return module(*args, **(kwargs or {}))
-    finally:
-        for members, name, value in before:
-            members[name] = value
+
+
+def _put(places):
+    for members, name, value in places:
+        members[name] = value
 
 
 def stack_module_state(models):

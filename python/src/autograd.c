@@ -1,6 +1,7 @@
 // PyTorch's gradients: leaves that require them, histories, backward, and what is recorded without one.
 #include "core.h"
 #include "tensor.h"
+#include "whole.h"
 
 #include <stdlib.h>
 
@@ -193,6 +194,18 @@ static int set_grad(PyObject *o, PyObject *value, void *unused) {
     return 0;
 }
 
+// _set_grads(tensors, grads): .grad of all; grads None: there is none any more.
+static PyObject *set_grads(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *of, *grads;
+    if (!PyArg_ParseTuple(args, "O!O:_set_grads", &PyList_Type, &of, &grads)) return NULL;
+    for (Py_ssize_t i = 0; i < PyList_Size(of); i++)
+        if (set_grad(PyList_GetItem(of, i), grads == Py_None ? grads : PyList_GetItem(grads, i),
+                     NULL) < 0)
+            return NULL;
+    Py_RETURN_NONE;
+}
+
 // ---------------------------------------------------------------------------------------- backward
 
 typedef struct pass {
@@ -292,6 +305,17 @@ static PyObject *hooked(PyObject *leaf, PyObject *grad) {
     return grad;
 }
 
+// All gradients are added, or, where a hook raises, or a signal's handler, none. Nothing of Python is called while they are.
+static bool accumulate_all(const pass *p, PyObject *leaves_of, PyObject *grads) {
+    bool ok = true;
+    if (thread_others) whole_begin(); // what another thread has pending may be waited for
+    for (Py_ssize_t i = 0; ok && i < PyList_Size(grads); i++)
+        ok = accumulate((tensor_object *)PyList_GetItem(leaves_of, i), PyList_GetItem(grads, i),
+                        p->create, p->here);
+    if (thread_others) whole_end();
+    return ok;
+}
+
 // All have names before the first hook is called, which may read: a read gives back what has none.
 static bool give(pass *p) {
     PyObject *grads = PyList_New(0);
@@ -304,17 +328,20 @@ static bool give(pass *p) {
         ok = grad && PyList_Append(grads, grad) == 0;
         Py_XDECREF(grad);
     }
+    PyObject *to = PyList_New(0), *found = PyList_New(0);
+    ok = ok && to && found;
     for (size_t i = 0; ok && i < p->n; i++) {
         tensor_object *leaf = leaf_of(p->wrt[i]);
         if (!leaf) continue;
-        PyObject *grad = PyList_GetItem(grads, (Py_ssize_t)i);
-        Py_INCREF(grad);
-        Py_INCREF((PyObject *)leaf);
-        grad = hooked((PyObject *)leaf, grad);
-        ok = grad && accumulate(leaf, grad, p->create, p->here);
+        ok = PyList_Append(to, (PyObject *)leaf) == 0;
+        PyObject *grad = ok ? Py_NewRef(PyList_GetItem(grads, (Py_ssize_t)i)) : NULL;
+        grad = grad ? hooked((PyObject *)leaf, grad) : NULL;
+        ok = grad && PyList_Append(found, grad) == 0;
         Py_XDECREF(grad);
-        Py_DECREF((PyObject *)leaf);
     }
+    ok = ok && accumulate_all(p, to, found);
+    Py_XDECREF(to);
+    Py_XDECREF(found);
     Py_XDECREF(grads);
     return ok;
 }
@@ -621,6 +648,7 @@ static PyMethodDef functions[] = {
     {"_leaves", leaves_of, METH_O, NULL},
     {"_begin_backward", begin_backward, METH_NOARGS, NULL},
     {"_give", give_all, METH_VARARGS, NULL},
+    {"_set_grads", set_grads, METH_VARARGS, NULL},
     {"_on_marks", on_marks, METH_VARARGS, NULL},
     {"_autocast", autocast, METH_O, NULL},
     {"_autocast_dtype", autocast_dtype, METH_NOARGS, NULL},

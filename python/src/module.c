@@ -2,6 +2,7 @@
 #include "core.h"
 #include "lm.h"
 #include "threads.h"
+#include "whole.h"
 
 #include <string.h>
 
@@ -215,7 +216,8 @@ PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module && errors_start(module) && dtype_start(module) && tensor_start(module) &&
-        call_start(module) && PyModule_AddFunctions(module, library_methods) == 0 &&
+        call_start(module) && whole_start(module) &&
+        PyModule_AddFunctions(module, library_methods) == 0 &&
         PyModule_AddFunctions(module, profile_methods) == 0 &&
         PyModule_AddFunctions(module, file_functions) == 0 &&
         PyModule_AddFunctions(module, lm_methods) == 0 &&

@@ -1,6 +1,7 @@
 // Reads, which may run a plan: the GIL is free meanwhile, and Ctrl-C ends it at once.
 #include "core.h"
 #include "threads.h"
+#include "whole.h"
 
 #include <signal.h>
 
@@ -17,7 +18,8 @@ static void on_interrupt(int signal) {
 // Nothing is pending: then nothing runs, and no handler is needed, unless a plan left something. A program that handles the signal
 // by itself keeps its handler.
 static bool watch(void) {
-    if ((!ct_rolling_pending() && !left) || !thread_here()->is_main) return false;
+    if ((!ct_rolling_pending() && !left) || !thread_here()->is_main || !whole_may_cancel())
+        return false;
     sigaction(SIGINT, NULL, &before);
     if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN ||
         before.sa_flags & SA_SIGINFO)
@@ -47,10 +49,15 @@ static void visit(reading *r) {
     if (!ct_rolling_visit_at(r->t, r->n, r->here)) return;
 }
 
-// Does it begin once more? False: an exception.
-static bool again(const failure *why) {
+// Does it begin once more? False: an exception. A handler that raises none, a program's that only notes the signal, costs
+// nothing: what was recorded is as it was.
+static bool again(const failure *why, ct_ctx *ran) {
     if (why->code != CT_E_INTERRUPTED) return raise_text(why->code, why->text);
-    return PyErr_CheckSignals() == 0; // else KeyboardInterrupt
+    if (PyErr_CheckSignals() == 0 && whole_deliver()) return true;
+    ct_ctx *mine = ct_ctx_use(ran);
+    ct_rolling_give_up();
+    ct_ctx_use(mine);
+    return false; // KeyboardInterrupt
 }
 
 static bool run(reading *r, void (*read)(reading *)) {
@@ -68,8 +75,11 @@ static bool run(reading *r, void (*read)(reading *)) {
         if (!ok) take_failure(&why);
         left = left || !ok;
         thread_run_end(self);
-        if (ok) thread_ran(self);
-        if (ok || !again(&why)) return ok;
+        if (ok) {
+            thread_ran(self);
+            whole_ran();
+        }
+        if (ok || !again(&why, self->ctx)) return ok;
     }
 }
 
@@ -90,7 +100,7 @@ bool run_there(thread *owner, const ct_tensor *t, size_t n, ct_loc here) {
         if (owner->ended) thread_call(owner);
         ct_ctx_use(mine);
         errors_log_now();
-        if (ok || !again(&why)) return ok;
+        if (ok || !again(&why, owner->ctx)) return ok;
     }
 }
 

@@ -2,6 +2,7 @@
 #include "core.h"
 
 #include "tensor.h"
+#include "whole.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,7 +139,7 @@ PyObject *tensor_of_type(PyTypeObject *type, ct_tensor t, ct_loc here) {
 PyObject *tensor_new(ct_tensor t, ct_loc here) {
     PyObject *o = wrap(tensor_type, t, here);
     if (o && ct_rolling_pending() > MOST_PENDING && !((tensor_object *)o)->traced &&
-        !run_eval(NULL, 0, here))
+        !whole_inside() && !run_eval(NULL, 0, here))
         Py_CLEAR(o);
     return o;
 }

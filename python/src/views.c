@@ -2,6 +2,7 @@
 // those that share it find out by its version.
 #include "core.h"
 #include "tensor.h"
+#include "whole.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -498,6 +499,24 @@ static PyObject *copy_in_place(PyObject *self, PyObject *value) {
     return self;
 }
 
+// _write(tensors, values): copy_ of all, or, where a signal's handler raises, of none.
+static PyObject *write_all(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *to, *values;
+    if (!PyArg_ParseTuple(args, "O!O!:_write", &PyList_Type, &to, &PyList_Type, &values))
+        return NULL;
+    bool ok = true;
+    if (thread_others) whole_begin(); // what another thread has pending may be waited for
+    for (Py_ssize_t i = 0; ok && i < PyList_Size(to); i++) {
+        PyObject *done = copy_in_place(PyList_GetItem(to, i), PyList_GetItem(values, i));
+        ok = done;
+        Py_XDECREF(done);
+    }
+    if (thread_others) whole_end();
+    if (!ok) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *get_version(PyObject *self, PyObject *unused) {
     (void)unused;
     return PyLong_FromUnsignedLongLong(((tensor_object *)self)->version);
@@ -506,7 +525,8 @@ static PyObject *get_version(PyObject *self, PyObject *unused) {
 PyMethodDef view_functions[] = {
     {"_view", view, METH_VARARGS, NULL},       {"_turn", turn, METH_VARARGS, NULL},
     {"_detached", detached, METH_O, NULL},     {"_snapshot", snapshot, METH_O, NULL},
-    {"_replace", replace, METH_VARARGS, NULL}, {0},
+    {"_replace", replace, METH_VARARGS, NULL}, {"_write", write_all, METH_VARARGS, NULL},
+    {0},
 };
 PyMethodDef view_methods[] = {
     {"copy_", copy_in_place, METH_O,

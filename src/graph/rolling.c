@@ -208,6 +208,11 @@ void ct_rolling_turn(void) {
     if (ctx && ctx->turn_due) ct__rolling_turn(ctx);
 }
 
+void ct_rolling_give_up(void) {
+    ct_ctx *ctx = ct__ctx();
+    if (ctx && ctx->rolling) (void)ct__roots_keep_first(ctx);
+}
+
 size_t ct_rolling_pending(void) {
     ct_ctx *ctx = ct__ctx();
     return ctx && ct__top(ctx)->rolling ? ct__top(ctx)->n_nodes : 0;

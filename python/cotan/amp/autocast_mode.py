@@ -4,6 +4,7 @@ import warnings
 
 from .. import _core
 from .._decorated import decorated
+from .._whole import whole
 
 _DEFAULTS = {"cpu": _core.bfloat16, "opencl": _core.float16}
 _LOW = (_core.bfloat16, _core.float16)
@@ -45,10 +46,12 @@ class autocast:
         self._enabled = bool(enabled)
         self._before = []
 
+    @whole
     def __enter__(self):
         self._before.append(_core._autocast(self.fast_dtype if self._enabled else _core.float32))
         return self
 
+    @whole
     def __exit__(self, *exception):
         _core._autocast(self._before.pop())
 

@@ -5,6 +5,7 @@ import struct
 from .. import _core
 from .._core import ops
 from .._grad import no_grad
+from .._whole import whole
 
 _READY, _UNSCALED, _STEPPED = range(3)
 
@@ -56,27 +57,41 @@ class GradScaler:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if stage == _STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        factor, finite = _rounded(1.0 / self._scale), []
+        self._divide(optimizer, self._look(optimizer))
+
+    def _look(self, optimizer):
+        """Of each gradient of the optimizer: is it finite?"""
+        grads = [param.grad for group in optimizer.param_groups for param in group["params"] if param.grad is not None]
+        if any(grad.dtype == _core.float16 for grad in grads):
+            raise ValueError("Attempting to unscale FP16 gradients.")
         with no_grad():
-            for param in (param for group in optimizer.param_groups for param in group["params"]):
-                if param.grad is None:
-                    continue
-                if param.grad.dtype == _core.float16:
-                    raise ValueError("Attempting to unscale FP16 gradients.")
-                finite.append(ops.all(ops.is_finite(param.grad)))
-                param.grad.mul_(factor)
-        self._found[id(optimizer)], self._stages[id(optimizer)] = finite, _UNSCALED
+            return [ops.all(ops.is_finite(grad)) for grad in grads]
+
+    @whole
+    def _divide(self, optimizer, found):
+        """The gradients, and what each was before."""
+        factor, before = _rounded(1.0 / self._scale), []
+        with no_grad():
+            for grad in [param.grad for group in optimizer.param_groups for param in group["params"]]:
+                if grad is not None:
+                    before.append((grad, grad.detach()))
+                    grad.mul_(factor)
+        self._found[id(optimizer)], self._stages[id(optimizer)] = found, _UNSCALED
+        return before
 
     def _is_finite(self, key):
         """Are all gradients of an optimizer? Read once: it runs what is pending."""
-        found = self._found[key]
-        if isinstance(found, list):
-            assert found, "No inf checks were recorded for this optimizer."
-            together = found[0]
-            for one in found[1:]:
-                together = ops.and_(together, one)
-            found = self._found[key] = bool(together)
+        found = self._found[key] = self._read(self._found[key])
         return found
+
+    def _read(self, found):
+        if not isinstance(found, list):
+            return found
+        assert found, "No inf checks were recorded for this optimizer."
+        together = found[0]
+        for one in found[1:]:
+            together = ops.and_(together, one)
+        return bool(together)
 
     def step(self, optimizer, *args, **options):
         """optimizer.step() with gradients that are unscaled, unless one is not finite; what it returns, or None."""
@@ -87,9 +102,23 @@ class GradScaler:
         self._check_scaled("step")
         if self._stages.get(id(optimizer)) == _STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
-        if self._stages.get(id(optimizer), _READY) == _READY:
-            self.unscale_(optimizer)
-        result = optimizer.step(*args, **options) if self._is_finite(id(optimizer)) else None
+        ready = self._stages.get(id(optimizer), _READY) == _READY
+        finite = self._read(self._look(optimizer)) if ready else self._is_finite(id(optimizer))
+        return self._step(optimizer, ready, finite, args, options)
+
+    @whole
+    def _step(self, optimizer, ready, finite, args, options):
+        """With it the division is undone where it is interrupted."""
+        before = self._divide(optimizer, finite) if ready else []
+        try:
+            result = optimizer.step(*args, **options) if finite else None
+        except BaseException:
+            if ready:
+                with no_grad():
+                    for grad, value in before:
+                        grad.copy_(value)
+                del self._stages[id(optimizer)], self._found[id(optimizer)]
+            raise
         self._stages[id(optimizer)] = _STEPPED
         return result
 
@@ -99,10 +128,18 @@ class GradScaler:
             return
         self._check_scaled("update")
         if new_scale is not None:
-            self._scale = _rounded(float(new_scale))
+            new_scale, finite = _rounded(float(new_scale)), True
         else:
             assert self._found, "No inf checks were recorded prior to update."
-            if all([self._is_finite(key) for key in self._found]):
+            finite = all([self._is_finite(key) for key in self._found])
+        self._update(new_scale, finite)
+
+    @whole
+    def _update(self, new_scale, finite):
+        if new_scale is not None:
+            self._scale = new_scale
+        else:
+            if finite:
                 self._growth_tracker += 1
                 if self._growth_tracker == self._growth_interval:
                     self._grow()

@@ -7,6 +7,7 @@ from .._grad import no_grad
 from . import functional as F
 from . import init
 from .functional.base import per_axis
+from .functional.normalization import counted_batch_norm
 from .init import empty_parameter_values as empty
 from .module import Module
 from .parameter import Parameter
@@ -637,15 +638,16 @@ class _BatchNorm(_Norm):
     def forward(self, input):
         self._check_rank(input)
         momentum = 0.0 if self.momentum is None else self.momentum
+        counted = ()
         if self.training and self.num_batches_tracked is not None:
             with no_grad():
-                self.num_batches_tracked.copy_(self.num_batches_tracked + 1)
+                counted = self.num_batches_tracked, self.num_batches_tracked + 1
                 if self.momentum is None:  # the mean over all batches
-                    momentum = 1.0 / ops.cast(self.num_batches_tracked, self.running_mean.dtype)
+                    momentum = 1.0 / ops.cast(counted[1], self.running_mean.dtype)
         own = self.training or self.running_mean is None
         kept = self.track_running_stats or not self.training
-        return F.batch_norm(input, self.running_mean if kept else None, self.running_var if kept else None, self.weight,
-                            self.bias, own, momentum, self.eps)
+        return counted_batch_norm(input, self.running_mean if kept else None, self.running_var if kept else None,
+                                  self.weight, self.bias, own, momentum, self.eps, counted)
 
 
 class BatchNorm1d(_BatchNorm):

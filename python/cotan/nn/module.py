@@ -461,8 +461,7 @@ class Module:
         return self
 
     def zero_grad(self, set_to_none=True):
-        for parameter in self.parameters():
-            clear_grad(parameter, set_to_none)
+        clear_grads(list(self.parameters()), set_to_none)
 
     def share_memory(self):
         return self
@@ -660,11 +659,10 @@ def _is_float(t):
     return _is_float_dtype(t.dtype)
 
 
-def clear_grad(parameter, set_to_none=True):
-    """No gradient any more, or one of zeros."""
-    if parameter.grad is None:
-        return
-    if set_to_none:
-        parameter.grad = None
-    else:
-        parameter.grad = _core.ops.expand(_core.asarray(0, dtype=parameter.dtype), tuple(parameter.shape))
+def clear_grads(parameters, set_to_none=True):
+    """No gradients any more, or those that there are of zeros: all at once."""
+    grads = None
+    if not set_to_none:
+        parameters = [one for one in parameters if one.grad is not None]
+        grads = [_core.ops.expand(_core.asarray(0, dtype=one.dtype), tuple(one.shape)) for one in parameters]
+    _core._set_grads(parameters, grads)

@@ -7,6 +7,8 @@ import warnings
 from bisect import bisect_right
 from collections import Counter
 
+from .._whole import whole
+
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LRScheduler",
     "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR",
@@ -46,6 +48,7 @@ class LRScheduler:
     def load_state_dict(self, state_dict):
         self.__dict__.update(state_dict)
 
+    @whole
     def step(self, epoch=None):
         if self._steps == 1 and not self.optimizer._step_was_called:
             warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should call "
@@ -244,6 +247,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def get_lr(self):
         return [self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2 for base in self.base_lrs]
 
+    @whole
     def step(self, epoch=None):
         """epoch may be a fraction: epoch + batch / batches."""
         if epoch is None and self.last_epoch < 0:
@@ -399,7 +403,10 @@ class ReduceLROnPlateau(LRScheduler):
         self._last_lr = [group["lr"] for group in groups]
 
     def step(self, metrics, epoch=None):
-        metric = float(metrics)
+        self._take(float(metrics), epoch)  # a read, which may be interrupted
+
+    @whole
+    def _take(self, metric, epoch):
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self.is_better(metric, self.best):
             self.best, self.num_bad_epochs = metric, 0
@@ -444,6 +451,7 @@ class SequentialLR(LRScheduler):
         schedulers[0].step()
         self._last_lr = schedulers[0].get_last_lr()
 
+    @whole
     def step(self):
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
@@ -479,6 +487,7 @@ class ChainedScheduler(SequentialLR):
             raise ValueError("ChainedScheduler expects all schedulers to belong to the same optimizer")
         self._last_lr = self._rates()
 
+    @whole
     def step(self):
         for scheduler in self._schedulers:
             scheduler.step()

@@ -3,8 +3,10 @@ from collections import OrderedDict, defaultdict
 from copy import deepcopy
 
 from .. import _core, _devices
+from .._grad import enable_grad, no_grad
 from .._step import run, variable
-from ..nn.module import RemovableHandle, clear_grad
+from .._whole import whole
+from ..nn.module import RemovableHandle, clear_grads
 
 Tensor = _core.Tensor
 required = object()
@@ -81,9 +83,7 @@ class Optimizer:
         run()  # initial values, which a first step that fails leaves then as they are
 
     def zero_grad(self, set_to_none=True):
-        for group in self.param_groups:
-            for param in group["params"]:
-                clear_grad(param, set_to_none)
+        clear_grads([param for group in self.param_groups for param in group["params"]], set_to_none)
 
     # ---------------------------------------------------------------------------------------- step
 
@@ -93,23 +93,31 @@ class Optimizer:
             hook(self, (closure,), {})
         loss = None
         if closure is not None:
-            before = _core._set_grad_enabled(True)
-            try:
+            with enable_grad():
                 loss = closure()
-            finally:
-                _core._set_grad_enabled(before)
-        if self._moves != _devices.moves:
-            self._follow()
-        before = _core._set_grad_enabled(False)
-        try:
-            for group in self.param_groups:
-                self.update(group)
-        finally:
-            _core._set_grad_enabled(before)
-        run()
+        self._update()
         for hook in [*self._step_post_hooks.values()] if self._step_post_hooks else ():
             hook(self, (closure,), {})
         return loss
+
+    @whole
+    def _update(self):
+        """A step whose plan is interrupted has not happened: then the state is what it was, too."""
+        if self._moves != _devices.moves:
+            self._follow()
+        before = {param: inside.copy() for param, inside in self.state.items()}
+        with no_grad():
+            for group in self.param_groups:
+                self.update(group)
+        try:
+            _core._eval_last()
+        except _core.Error:  # a value that cannot be computed: what does not hang on it was assigned
+            raise
+        except BaseException:
+            for param, inside in [*self.state.items()]:
+                inside.clear()
+                inside.update(before.get(param, ()))
+            raise
 
     def _follow(self):
         """State goes where its parameter went."""

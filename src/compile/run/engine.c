@@ -607,12 +607,12 @@ static bool run_once(ct_ctx *ctx, ct_loc here) {
 
 // In a rolling scope a variable gets its value though something else failed in the plan: first all that are
 // assigned are tried without the rest, then the first values of those that have none. What was interrupted stops at
-// once; then these wait.
+// once; then assignments wait, until ct_rolling_give_up.
 static void save_assignments(ct_ctx *ctx, ct_loc here) {
     const ct_err failure = ctx->err;
     bool done = false;
     if (failure.code == CT_E_INTERRUPTED) {
-        (void)ct__roots_keep_first(ctx);
+        (void)ct__roots_keep_assignments(ctx);
         ctx->given_up = ctx->turn_due = true;
         return;
     }

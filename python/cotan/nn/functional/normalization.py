@@ -49,6 +49,11 @@ def _more_than_one(input, axes, why):
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """In training the running statistics take up the batch's in their place; momentum may be a tensor."""
+    return counted_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps, ())
+
+
+def counted_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps, counted):
+    """batch_norm(); counted: nothing, or a tensor and the value that it gets with the statistics."""
     if not training:
         return ops.batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
     rank = len(input.shape)
@@ -64,8 +69,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
             if tensor:
                 mean = running_mean + (mean - running_mean) * momentum
                 var = running_var + (var - running_var) * momentum
-            running_mean.copy_(mean)
-            running_var.copy_(var)
+            _core._write([running_mean, running_var, *counted[:1]], [mean, var, *counted[1:]])
     return y
 
 
@@ -79,8 +83,8 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
         with no_grad():
             mean = ops.mean(ops.mean(input, axes=axes), axes=(0,))
             var = ops.mean(ops.var(input, axes=axes, correction=1), axes=(0,))
-            running_mean.copy_(running_mean * (1 - momentum) + mean * momentum)
-            running_var.copy_(running_var * (1 - momentum) + var * momentum)
+            _core._write([running_mean, running_var], [running_mean * (1 - momentum) + mean * momentum,
+                                                       running_var * (1 - momentum) + var * momentum])
     return ops.instance_norm(input, weight, bias, eps=eps)
 
 

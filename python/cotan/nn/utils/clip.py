@@ -39,8 +39,8 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Gradients times max_norm / total_norm where that is less than 1."""
     with no_grad():
         scale = ops.minimum(float(max_norm) / (total_norm + 1e-6), 1.0)
-        for parameter in _with_grads(parameters):
-            parameter.grad.copy_(parameter.grad * scale)
+        grads = [parameter.grad for parameter in _with_grads(parameters)]
+        _core._write(grads, [grad * scale for grad in grads])
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
@@ -55,8 +55,8 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 def clip_grad_value_(parameters, clip_value, foreach=None):
     """Elements of gradients are at least -clip_value and at most clip_value."""
     with no_grad():
-        for parameter in _with_grads(parameters):
-            parameter.grad.copy_(ops.clamp(parameter.grad, -float(clip_value), float(clip_value)))
+        grads = [parameter.grad for parameter in _with_grads(parameters)]
+        _core._write(grads, [ops.clamp(grad, -float(clip_value), float(clip_value)) for grad in grads])
 
 
 def parameters_to_vector(parameters):
@@ -65,9 +65,10 @@ def parameters_to_vector(parameters):
 
 def vector_to_parameters(vec, parameters):
     """Writes the elements of a vector to the parameters, one behind the other."""
-    at = 0
+    at, parameters, values = 0, list(parameters), []
     with no_grad():
         for parameter in parameters:
             n = parameter.numel()
-            parameter.copy_(ops.reshape(ops.slice(vec, axes=(0,), start=(at,), stop=(at + n,)), tuple(parameter.shape)))
+            values.append(ops.reshape(ops.slice(vec, axes=(0,), start=(at,), stop=(at + n,)), tuple(parameter.shape)))
             at += n
+        _core._write(parameters, values)

@@ -54,9 +54,11 @@ class _SpectralNorm(Module):
 
     def _iterate(self, matrix, n):
         with no_grad():
+            v = self._v
             for _ in range(n):
-                self._u.copy_(normalize(matrix @ self._v, dim=0, eps=self.eps))
-                self._v.copy_(normalize(matrix.mT @ self._u, dim=0, eps=self.eps))
+                u = normalize(matrix @ v, dim=0, eps=self.eps)
+                v = normalize(matrix.mT @ u, dim=0, eps=self.eps)
+            _core._write([self._u, self._v], [u, v])
 
     def forward(self, weight):
         if weight.ndim == 1:

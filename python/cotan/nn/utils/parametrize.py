@@ -3,10 +3,9 @@
 A module's parameter becomes a property of a class of its own, which runs modules on the original one, kept under
 module.parametrizations.
 """
-from contextlib import contextmanager
-
 from ... import _core
 from ..._grad import no_grad
+from ..._whole import Around
 from ..container import ModuleDict, ModuleList
 from ..module import Module
 from ..parameter import Parameter
@@ -15,17 +14,16 @@ Tensor = _core.Tensor
 _cache, _cached = {}, 0
 
 
-@contextmanager
 def cached():
     """Within it each parametrised tensor is computed once."""
+    return Around(lambda: _count_cached(1), lambda: _count_cached(-1))
+
+
+def _count_cached(more):
     global _cached
-    _cached += 1
-    try:
-        yield
-    finally:
-        _cached -= 1
-        if not _cached:
-            _cache.clear()
+    _cached += more
+    if not _cached:
+        _cache.clear()
 
 
 class ParametrizationList(ModuleList):
