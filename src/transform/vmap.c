@@ -32,6 +32,19 @@ static bool batch_values(const batcher *b, ct_node *const *nodes, size_t n, cons
 
 // A composition's body on parameters like its operands as they are without the batch, then batched
 // as any function is.
+//
+// Numbers that the body brings along come from outside of it where a function is traced: they are its operands, too.
+static const lane *batch_operands(const batcher *b, ct_arena *scratch, const ct_body *body,
+                                  const lane *args) {
+    const size_t n = body->n_params, more = body->n_captured;
+    if (!more) return args;
+    lane *all = ct__arena(scratch, (n + more) * sizeof *all);
+    if (!all) return no_memory(b, n + more), NULL;
+    if (n) memcpy(all, args, n * sizeof *all);
+    for (size_t i = 0; i < more; i++)
+        all[n + i] = (lane){ct__handle_of(body->captured_from[i]), false};
+    return all;
+}
 static void open_body(const ct_tensor *in, ct_tensor *out, void *user) {
     ct__call_body(ct__ctx(), user, in, out);
 }
@@ -43,8 +56,9 @@ static bool batch_body(const batcher *b, ct_node *node, const lane *in, lane *ou
     const ct_traced traced = {
         .op = node->op->name, .f = open_body, .user = node, .unset = "its body did not set output"};
     ct_body *body = ct__trace(b->ctx, &traced, types, node->n_in, node->n_out, node->here);
+    const lane *args = body ? batch_operands(b, &scratch, body, in) : NULL;
     bool ok =
-        body && batch_values(b, body->nodes, body->n_nodes, in, body->outs, body->n_outs, out);
+        args && batch_values(b, body->nodes, body->n_nodes, args, body->outs, body->n_outs, out);
     ct__arena_free(&scratch);
     return ok;
 }
@@ -170,8 +184,9 @@ bool ct__inline_batched(ct_ctx *ctx, const ct_body *body, int64_t size, const ct
     bool ok = (in && outs) || no_memory(&b, n);
     for (size_t i = 0; i < n && ok; i++) in[i] = (lane){args[i], batched[i]};
     const ct_body *apart = ok ? ct__body_without_transforms(ctx, body) : NULL;
-    ok = apart &&
-         batch_values(&b, apart->nodes, apart->n_nodes, in, apart->outs, apart->n_outs, outs);
+    const lane *all = apart ? batch_operands(&b, &scratch, apart, in) : NULL;
+    ok = all &&
+         batch_values(&b, apart->nodes, apart->n_nodes, all, apart->outs, apart->n_outs, outs);
     for (size_t i = 0; i < body->n_outs && ok; i++) {
         out[i] = outs[i].t;
         out_batched[i] = outs[i].batched;
@@ -319,7 +334,8 @@ static bool vmap_body(ct_rule *r) {
          *outs = ct__arena_zero(&scratch, ((size_t)r->n_out + 1) * sizeof *outs);
     bool ok = (args && outs) || no_memory(&b, (size_t)r->n_in);
     const ct_body *body = ok ? element_function(&b, r, &scratch, args) : NULL;
-    ok = body && batch_values(&b, body->nodes, body->n_nodes, args, body->outs, body->n_outs, outs);
+    const lane *all = body ? batch_operands(&b, &scratch, body, args) : NULL;
+    ok = all && batch_values(&b, body->nodes, body->n_nodes, all, body->outs, body->n_outs, outs);
     for (int i = 0; i < r->n_out && ok; i++) {
         r->body_out[i] = placed(&b, outs[i], (size_t)i, a->out_axes.v[i]);
         ok = !b.ctx->err.code;

@@ -265,3 +265,32 @@ def test_tensors_of_other_objects_are_as_they_are_now():
         cotan.compile(lambda x: x * holder.w, fullgraph=True)(x)
     assert str(error.value) == ("compile: the function uses a tensor of another object, or of a function that it calls, "
                                 "whose place recording cannot look at again\n  hint: pass it as an argument")
+
+
+NESTED = {
+    "grad": lambda f: lambda x: cotan.grad(f)(x).sum(),
+    "vmap": lambda f: lambda x: cotan.vmap(f)(cotan.stack([x, x * 2])).sum(),
+    "jvp": lambda f: lambda x: sum(cotan.jvp(f, (x,), (x,))),
+    "scan": lambda f: lambda x: cotan.scan(lambda c, y: (c + f(y), c), cotan.asarray(0.0), cotan.stack([x, x * 2]))[0],
+    "remat": lambda f: lambda x: cotan.checkpoint(f)(x),
+    "compile": lambda f: cotan.compile(f),
+}
+
+
+@pytest.mark.parametrize("outer", NESTED)
+def test_nested_transforms_of_what_draws(outer):
+    """compile around any two of the others, and among them: the plain ones' value. Bodies of compositions that have no
+    rule for batches bring numbers along, which where a function is traced come from outside of them."""
+    def draw(x):
+        return (F.dropout(x * x, 0.5) * cotan.rand(3)).sum()
+
+    def value(function):
+        cotan.manual_seed(3)
+        return float(function(cotan.asarray([1.0, 2.0, 3.0])))
+
+    for inner in NESTED:
+        plain = draw
+        for name in (inner, outer):
+            plain = plain if name == "compile" else NESTED[name](plain)
+        nested = NESTED[outer](NESTED[inner](draw))
+        assert value(cotan.compile(nested, fullgraph=True)) == value(plain), inner
