@@ -8,7 +8,7 @@ from ._random import default_generator
 from ._rules import as_tensors
 from ._whole import Around
 from .nn.module import Module
-from .tree_util import tree_flatten, tree_unflatten
+from .tree_util import tree_flatten, tree_map, tree_unflatten
 
 _MOST = 64  # signatures that a compiled function remembers
 _NUMBERS = (bool, int, float, complex, str)  # of Python, which are part of a signature where they are found
@@ -19,26 +19,26 @@ class _Recording:
     """What a function records for one signature, as a function that lasts: of its arguments, of the tensors that it
     uses beside them, and of the keys that it draws."""
 
-    def __init__(self, fun, args, options, leaves, beside, modules):
+    def __init__(self, fun, args, options, leaves, beside, modules, draws):
+        self.draws = draws
         tensors = _different(leaves)
         n = len(tensors)
         tensors += [one for one in beside if not any(one is other for other in tensors)]
         met, place = [], default_generator.place()
+        keys = [_core.random_key(0)] * draws
         holders = [vars(one) for one in (*modules, getattr(fun, "__self__", None)) if hasattr(one, "__dict__")]
         self.holders = holders + [holder[name] for holder in holders for name in ("_parameters", "_buffers")
                                   if isinstance(holder.get(name), dict)]
         with Around(lambda: _core._meet(met), lambda: _core._meet(None)), default_generator.back_at(place):
-            # once to see what it uses, and how much it draws
-            _core._trace(lambda operands: self._run(fun, args, options, tensors, operands), _specs(tensors))
-            self.draws = default_generator.place()[1] - place[1]
+            self.function, self.count = _core._trace(lambda operands: self._run(fun, args, options, tensors, operands),
+                                                     _specs(tensors + keys), True)
+            if default_generator.place() != place or self.undrawn:
+                raise RuntimeError("compile: the function draws another number of times when it runs again")
         if any(all(one is not other for other in tensors) for one in met):
             raise RuntimeError("compile: the function uses a tensor of another object, or of a function that it calls, "
                                "whose place recording cannot look at again\n  hint: pass it as an argument")
         self.beside = tensors[n:]
         self.needs = _needs(self.beside)
-        keys = [_core.random_key(0)] * self.draws
-        self.function, self.count = _core._trace(lambda operands: self._run(fun, args, options, tensors, operands),
-                                                 _specs(tensors + keys), True)
 
     def _run(self, fun, args, options, tensors, operands):
         """The function, whose tensors stand for operands meanwhile: its results, then what it wrote to them."""
@@ -54,6 +54,7 @@ class _Recording:
         with Around(lambda: _core._stand_in(tuple(tensors), standing), put_back):
             with _random.recording(operands[len(tensors):]):
                 leaves, self.structure = tree_flatten(fun(*args, **options))
+                self.undrawn = len(_random._given.keys)
             self.gives_views = any(isinstance(one, Tensor) and any(one._base is other for other in tensors)
                                    for one in leaves)
             self.rest = [None if hasattr(one, "shape") else one for one in leaves]
@@ -157,33 +158,50 @@ def _beside(fun):
 def _compiled(fun, fullgraph):
     recordings, refused = {}, set()
 
-    @functools.wraps(fun, updated=())
-    def function(*args, **options):
+    def signature(args, options):
+        """What a recording is for; what of it decides whether the function can be recorded; and what both were made of."""
         leaves, structure = tree_flatten((args, options))
         leaves = [one if isinstance(one, Tensor) or not hasattr(one, "shape") else _core.asarray(one) for one in leaves]
         modules, beside, numbers = _beside(fun)
         places = {id(one): i for i, one in enumerate(beside)}
         key = (structure, *(_kind(one, places) for one in leaves), _core.is_grad_enabled(), _core._autocast_dtype(),
                numbers, tuple(map(id, beside)), _needs(beside))
-        if _core._tracing() or key in refused:
+        kind = (structure, *(one.dtype if isinstance(one, Tensor) else type(one) for one in leaves))
+        return key, kind, structure, leaves, modules, beside
+
+    @functools.wraps(fun, updated=())
+    def function(*args, **options):
+        if _core._tracing():
+            return fun(*args, **options)
+        key, kind, _, leaves, _, _ = signature(args, options)
+        if kind in refused:
             return fun(*args, **options)
         recording = recordings.get(key)
-        if recording is None or not recording.fits(leaves):
-            args, options = tree_unflatten(structure, leaves)
-            try:
-                recording = _Recording(fun, args, options, leaves, beside, modules)
-            except (_core.Error, RuntimeError):  # it reads a value, takes a gradient ...: it runs as it is
-                if fullgraph:
-                    raise
-                refused.add(key)
-                return fun(*args, **options)
-            if recording.gives_views and not fullgraph:
-                refused.add(key)
-                return fun(*args, **options)
-            if len(recordings) >= _MOST:
-                del recordings[next(iter(recordings))]
-            recordings[key] = recording
-        return fun(*args, **options) if recording.writes_among_views(leaves) else recording(leaves)
+        if recording is not None and recording.fits(leaves):
+            return fun(*args, **options) if recording.writes_among_views(leaves) else recording(leaves)
+        reads, place = _core._reads(), default_generator.place()
+        result = fun(*args, **options)  # as it is; then once more, to record it
+        if _core._reads() != reads and not fullgraph:
+            refused.add(kind)
+            return result
+        # the plain run may have made what it uses: layers that are initialised by their first input
+        key, _, structure, leaves, modules, beside = signature(args, options)
+        args, options = tree_unflatten(structure, leaves)
+        try:
+            recording = _Recording(fun, args, options, leaves, beside, modules, default_generator.place()[1] - place[1])
+        except (_core.Error, RuntimeError):  # it uses tensors that recording cannot find, gives a tensor to an object ...
+            if fullgraph:
+                raise
+            recording = None
+        if recording is None or recording.gives_views and not fullgraph:
+            refused.add(kind)
+            return result
+        if recording.gives_views:  # as all later calls do
+            result = tree_map(lambda one: one.clone() if isinstance(one, Tensor) and one._base is not None else one, result)
+        if len(recordings) >= _MOST:
+            del recordings[next(iter(recordings))]
+        recordings[key] = recording
+        return result
 
     return function
 
@@ -211,12 +229,12 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
 
     Nothing needs it: every step runs as a compiled plan, found again by what was recorded. What it saves is the time
     in which Python records, so it is for small steps of many ops, whose arguments keep their structure, dtypes,
-    shapes and values of Python: for each such signature the function runs twice, then what it recorded is recorded
-    again with the new tensors. Tensors that it closes over, a module's parameters and buffers (which it may write),
+    shapes and values of Python: for each such signature the function runs twice in the first call, once as it is, then
+    what it recorded is recorded again with the new tensors. Tensors that it closes over, a module's parameters and buffers (which it may write),
     and draws of the process's generator are as in the plain function, as are numbers and texts of its closure, of the
     globals that it names and of modules; prints and other effects happen in the first call alone, and numbers that Python has
     elsewhere (attributes of other objects, globals of functions that it calls) stay what they were then. A function that
-    reads a value, takes gradients or uses tensors from elsewhere runs as it is; with fullgraph that is an error. So does
+    reads a value, calls backward() or uses tensors from elsewhere runs as it is, once a call; with fullgraph that is an error. So does
     one that gives a view of an argument, which with fullgraph is a copy. Also a decorator. (torch.compile)
 
     dynamic and mode choose nothing here: new sizes are recorded anew. disable: model as it is."""

@@ -429,6 +429,7 @@ static PyObject *backward(PyObject *self, PyObject *args, PyObject *options) {
                                      &create, &inputs))
         return NULL;
     const int keeps = retain == Py_None ? create : PyObject_IsTrue(retain);
+    thread_here()->reads++;
     if (keeps < 0 || !loss_of(self, gradient, &p.loss, p.here)) return NULL;
     p.retain = keeps;
     p.create = create;

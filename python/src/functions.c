@@ -342,6 +342,12 @@ static PyObject *replay(PyObject *module, PyObject *args) {
     return found;
 }
 
+// _reads(): how often this thread has asked for values.
+static PyObject *reads(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyLong_FromUnsignedLongLong(thread_here()->reads);
+}
+
 // _custom(function, rule, operands, how many results, forward): with the rule as its derivative, forwards
 // (of operands, results and tangents) or in reverse (of operands, results and cotangents).
 static PyObject *custom(PyObject *module, PyObject *args) {
@@ -438,6 +444,7 @@ PyMethodDef function_methods[] = {
     {"_meet", meet, METH_O, NULL},
     {"_stand_in", stand_in, METH_VARARGS, NULL},
     {"_replay", replay, METH_VARARGS, NULL},
+    {"_reads", reads, METH_NOARGS, NULL},
     {"_remat", remat, METH_VARARGS, NULL},
     {"_associative_scan", associative_scan, METH_VARARGS, NULL},
     {"_tracing", is_tracing, METH_NOARGS, NULL},

@@ -311,6 +311,7 @@ static bool add_part(indexing *x, const key_part *p, int whole) {
 
 static bool evaluated(PyObject *o, ct_loc here) {
     const ct_tensor t = tensor_handle(o);
+    thread_here()->reads++;
     return t.bits && (!tensor_is_own(o) || run_eval(&t, 1, here));
 }
 

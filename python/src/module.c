@@ -100,6 +100,7 @@ static PyObject *eval(PyObject *self, PyObject *args) {
         else
             ok = tensor_handle(o).bits; // another thread's has a value then
     }
+    thread_here()->reads++;
     ok = ok && run_eval(t, n_own, here);
     PyMem_Free(t);
     if (!ok) return NULL;

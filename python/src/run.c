@@ -106,6 +106,7 @@ bool run_there(thread *owner, const ct_tensor *t, size_t n, ct_loc here) {
 
 // Without the GIL a tensor of all threads could be written: a value of this thread's stands for it.
 const void *run_borrow(ct_tensor t, ct_loan **loan, ct_loc here) {
+    thread_here()->reads++;
     const ct_tensor own = thread_others ? ct_pin_at(t, here) : t;
     reading r = {.t = &own, .here = here, .loan = loan};
     const bool ok = run(&r, borrow);

@@ -19,6 +19,7 @@ typedef struct thread {
     bool ended, is_main; // ended: waits for the next thread
     bool altered;        // has settings of its own, which a next thread must not find
     int visitors;        // wait until it is not busy
+    uint64_t reads;      // how often values or gradients were asked for
     ct_tensor *left;     // (n_left) collected while it was busy
     struct late
         *late; // (n_late) variables that nobody names, but what is pending, or a history, may read

@@ -362,6 +362,7 @@ static PyType_Spec grad_setting_spec = {"cotan._core.GradSetting", sizeof(grad_s
 static PyObject *whole_eval_last(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     const ct_loc here = enter();
+    thread_here()->reads++;
     last = true;
     const bool ok = run_eval(NULL, 0, here);
     last = false;

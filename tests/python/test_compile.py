@@ -294,3 +294,57 @@ def test_nested_transforms_of_what_draws(outer):
             plain = plain if name == "compile" else NESTED[name](plain)
         nested = NESTED[outer](NESTED[inner](draw))
         assert value(cotan.compile(nested, fullgraph=True)) == value(plain), inner
+
+
+def test_what_cannot_be_recorded_runs_once_a_call():
+    calls = []
+    weight = nn.Parameter(cotan.ones(3))
+
+    def branch(x, k):
+        calls.append(1)
+        return x * k if x.sum() > 0 else x
+
+    def item(x, k):
+        calls.append(1)
+        return x * x.sum().item() + k
+
+    def backward(x, k):
+        calls.append(1)
+        (x * weight * k).sum().backward()
+        return x
+
+    def mask(x, k):
+        calls.append(1)
+        return x[x > k]
+
+    for function in (branch, item, backward, mask):
+        fast = cotan.compile(function)
+        for i in range(4):  # numbers and sizes change from call to call
+            calls.clear()
+            equal(fast(cotan.ones(3), i * 0.5), function(cotan.ones(3), i * 0.5))
+            assert len(calls) == 2, function
+        if function is not backward:
+            calls.clear()
+            fast(cotan.ones(7), 1.5)
+            assert len(calls) == 1, function
+
+
+def test_draws_that_are_not_the_same_again():
+    left = [1, 2]
+
+    def function(x):
+        for _ in range(left.pop()):
+            x = x + cotan.rand(3)
+        return x
+
+    with pytest.raises(RuntimeError) as error:
+        cotan.compile(function, fullgraph=True)(cotan.ones(3))
+    assert str(error.value) == "compile: the function draws another number of times when it runs again"
+
+    def seeded(x):
+        cotan.manual_seed(3)
+        return x + cotan.rand(3)
+
+    fast = cotan.compile(seeded)
+    for _ in range(3):
+        equal(fast(cotan.ones(3)), seeded(cotan.ones(3)))
