@@ -50,7 +50,16 @@ class Generator:
         return Swap(self, "_place", place) if place else contextlib.nullcontext()
 
     def next_key(self):
-        """A key that no earlier call gave."""
+        """A key that no earlier call gave; in a loop that is traced no earlier turn, either."""
+        for turn in _given.turns:
+            if isinstance(turn, BaseException):
+                raise turn
+        key = self._next_key()
+        for turn in _given.turns:
+            key = ops.random_fold_in(key, turn)
+        return key
+
+    def _next_key(self):
         if _given.keys is not None:  # a function is recorded, which is given its keys
             if self is not default_generator:
                 raise RuntimeError("a function that is compiled draws from the process's generator alone")
@@ -76,10 +85,23 @@ def _signed(seed):
 
 
 class _Given(threading.local):
+    """What this thread traces: .keys of a function that is compiled; .turns, the numbers by which draws differ inside of
+    loops, from the outermost on, or what a draw raises there."""
+
     keys = None
+    turns = ()
 
 
-_given = _Given()  # .keys: of a function that this thread records
+_given = _Given()
+
+
+class Draws(BaseException):
+    """A body that is traced draws: it is traced again, with the number of its turn. No Exception, which it might catch."""
+
+
+def by_turn(turn):
+    """with by_turn(turn): draws are others for each value of this integer; of an exception they raise it."""
+    return Swap(_given, "turns", (*_given.turns, turn))
 
 
 def recording(keys):

@@ -2,12 +2,14 @@
 
 Arguments and results are trees (tree_util). Of complex numbers the gradient is JAX's, the conjugate of PyTorch's .grad.
 """
+import contextlib
 import functools
 
 from . import _core
 from ._core import Tensor, ops
 from ._dtypes import COMPLEX, FLOATS
 from ._grad import enable_grad
+from ._random import Draws, by_turn
 from ._shaping import joined
 from .tree_util import tree_flatten, tree_map, tree_unflatten
 
@@ -240,6 +242,28 @@ def _trace(fun, specs, structure):
     return function, count, seen[0]
 
 
+def _numbered(fun, specs, structure):
+    """fun recorded with one more operand, an integer by which its draws differ."""
+    def numbered(*operands):
+        *operands, number = operands
+        with by_turn(number):
+            return fun(*tree_unflatten(structure, operands))
+
+    return _trace(numbered, [*specs, (_core.int64, ())], tree_flatten(tuple(range(len(specs) + 1)))[1])
+
+
+def _trace_turns(fun, specs, structure):
+    """_trace, and whether there is one more operand: where fun draws, the number of the turn."""
+    draws = Draws()
+    try:
+        with by_turn(draws):
+            return (*_trace(fun, specs, structure), False)
+    except Draws as raised:
+        if raised is not draws:
+            raise
+    return (*_numbered(fun, specs, structure), True)
+
+
 def _axes(axes, tree, name):
     """One axis (or None) a leaf; an axis for a whole subtree serves all of its leaves."""
     if axes is None or isinstance(axes, int):
@@ -255,9 +279,16 @@ def _tensors(leaves):
     return [leaf if isinstance(leaf, Tensor) else _core.asarray(leaf) for leaf in leaves]
 
 
-def vmap(fun, in_axes=0, out_axes=0, axis_size=None, *, in_dims=None, out_dims=None):
+_NO_DRAWS = ("vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' randomness "
+             "flags on vmap or perform the randomness operation out of vmap")
+
+
+def vmap(fun, in_axes=0, out_axes=0, axis_size=None, *, in_dims=None, out_dims=None, randomness="same"):
     """fun of elements as a function of batches: arguments lose their axes in_axes (None: the same for all), results get axes
-    out_axes. fun is traced: it runs once, on one element, whose values cannot be read. (jax.vmap; torch.func.vmap's in_dims)"""
+    out_axes. fun is traced: it runs once, on one element, whose values cannot be read. randomness says what it draws: the
+    same numbers for all elements, "different" ones, or "error". (jax.vmap; torch.func.vmap's in_dims and randomness)"""
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
     in_axes, out_axes = in_axes if in_dims is None else in_dims, out_axes if out_dims is None else out_dims
 
     @functools.wraps(fun)
@@ -278,7 +309,13 @@ def vmap(fun, in_axes=0, out_axes=0, axis_size=None, *, in_dims=None, out_dims=N
             specs.append((leaf.dtype, tuple(shape)))
         if size is None:
             raise ValueError("vmap: no argument has an axis for the batch\n  hint: axis_size says how many elements it has")
-        traced, count, out = _trace(lambda *operands: fun(*operands, **options), specs, structure)
+        element = functools.partial(fun, **options)
+        if randomness == "different":
+            traced, count, out = _numbered(element, specs, structure)
+            leaves, axes = [*leaves, ops.iota(_core.int64, (size,), 0)], [*axes, 0]
+        else:
+            with by_turn(RuntimeError(_NO_DRAWS)) if randomness == "error" else contextlib.nullcontext():
+                traced, count, out = _trace(element, specs, structure)
         places = _axes(out_axes, tree_unflatten(out, [0] * count), "out_axes") if not isinstance(out_axes, int) else [out_axes] * count
         return tree_unflatten(out, _core._vmap(traced, count, leaves, tuple(axes), tuple(places), size))
 
@@ -315,7 +352,9 @@ def scan(f, init, xs=None, length=None, reverse=False):
         shapes.append(tree_flatten(result[1])[1])
         return result
 
-    function, count, _ = _trace(body, specs, both)
+    function, count, _, draws = _trace_turns(body, specs, both)
+    if draws:
+        elements = [*elements, ops.iota(_core.int64, (length,), 0)]
     found = _core._scan(function, carry, elements, count - len(carry), length, reverse)
     return tree_unflatten(structure, found[:len(carry)]), tree_unflatten(shapes[0], found[len(carry):])
 
@@ -335,7 +374,9 @@ def associative_scan(fn, elems, reverse=False, axis=0):
         size.pop(axis)
         specs.append((leaf.dtype, tuple(size)))
     both = tree_flatten((elems, elems))[1]
-    function, _, given = _trace(fn, specs + specs, both)
+    with by_turn(RuntimeError("associative_scan: the function draws random numbers, which would be the same for all elements\n"
+                              "  hint: draw them outside, as elements")):
+        function, _, given = _trace(fn, specs + specs, both)
     _same_structure("associative_scan", "what the function gives", given, structure)
     return tree_unflatten(structure, _core._associative_scan(function, leaves, axis, reverse))
 
@@ -346,10 +387,25 @@ def while_loop(cond_fun, body_fun, init):
     carry = _tensors(carry)
     specs = [(part.dtype, tuple(part.shape)) for part in carry]
     single = tree_flatten((init,))[1]
-    goes_on, _, _ = _trace(cond_fun, specs, single)
-    body, _, given = _trace(body_fun, specs, single)
+    goes_on, _, _, draws = _trace_turns(cond_fun, specs, single)
+    body, _, given, more = _trace_turns(body_fun, specs, single)
     _same_structure("while_loop", "what the body gives", given, structure)
-    return tree_unflatten(structure, _core._while(goes_on, body, carry))
+    if draws or more:  # the number of the turn is carried along
+        counted = tree_flatten((init, 0))[1]
+        specs.append((_core.int64, ()))
+
+        def test(c, turn):
+            with by_turn(turn):
+                return cond_fun(c)
+
+        def step(c, turn):
+            with by_turn(turn):
+                return body_fun(c), turn + 1
+
+        goes_on, _, _ = _trace(test, specs, counted)
+        body, _, _ = _trace(step, specs, counted)
+        carry = [*carry, ops.cast(0, _core.int64)]
+    return tree_unflatten(structure, _core._while(goes_on, body, carry)[:len(specs) - (draws or more)])
 
 
 def fori_loop(lower, upper, body_fun, init):

@@ -299,3 +299,55 @@ def test_func():
     gradient, value = func.grad_and_value(lambda x: (x * x).sum())(cotan.asarray(B))
     near(gradient, 2 * B)
     near(value, (B * B).sum())
+
+
+LOOPS = {
+    "scan": lambda draw: cotan.scan(lambda c, x: (c, draw(x)), cotan.asarray(0.0), cotan.zeros(3))[1],
+    "scan in scan": lambda draw: cotan.scan(lambda c, x: (c, cotan.scan(lambda d, y: (d, draw(x)), c, length=2)[1]),
+                                            cotan.asarray(0.0), cotan.zeros(3))[1],
+    "backwards": lambda draw: cotan.scan(lambda c, x: (c, draw(x)), cotan.asarray(0.0), cotan.zeros(3), reverse=True)[1],
+    "fori_loop": lambda draw: cotan.fori_loop(0, 3, lambda i, c: cotan.concat([c[1:], draw(c)[None]]), cotan.zeros(3)),
+    "while_loop": lambda draw: cotan.while_loop(
+        lambda c: c[0] < 3, lambda c: (c[0] + 1, cotan.concat([c[1][1:], draw(c[1])[None]])), (cotan.asarray(0), cotan.zeros(3)))[1],
+    "cond": lambda draw: cotan.scan(lambda c, x: (c, cotan.cond(x > 1, lambda: draw(x), lambda: draw(x) + 2)),
+                                    cotan.asarray(0.0), cotan.arange(3.0))[1],
+    "vmap": lambda draw: cotan.vmap(draw, randomness="different")(cotan.zeros(3)),
+    "scan in vmap": lambda draw: cotan.vmap(lambda x: cotan.scan(lambda c, y: (c, draw(x)), x, length=2)[1],
+                                            randomness="different")(cotan.zeros(3)),
+    "vmap in scan": lambda draw: cotan.scan(lambda c, x: (c, cotan.vmap(lambda y: draw(x), randomness="different")(cotan.zeros(2))),
+                                            cotan.asarray(0.0), length=3)[1],
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_draws_differ_from_turn_to_turn(name):
+    def draw(x):
+        return cotan.rand(()) + cotan.dropout(cotan.ones(()), 0.5, True) * 0
+
+    def run():
+        cotan.manual_seed(5)
+        return LOOPS[name](draw)
+
+    found = run().numpy()
+    assert len(set(found.reshape(-1).tolist())) == found.size
+    assert run().numpy().tobytes() == found.tobytes() and cotan.compile(run)().numpy().tobytes() == found.tobytes()
+    generator = cotan.Generator().manual_seed(1)
+    other = LOOPS[name](lambda x: cotan.rand((), generator=generator)).numpy()
+    assert len(set(other.reshape(-1).tolist())) == found.size
+
+
+def test_randomness_of_vmap():
+    same = cotan.vmap(lambda x: x + cotan.rand(2))(cotan.zeros(3)).numpy()
+    assert (same == same[0]).all()
+    with pytest.raises(RuntimeError) as error:
+        cotan.vmap(lambda x: cotan.rand(2), randomness="error")(cotan.zeros(3))
+    assert str(error.value) == ("vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
+                                "randomness flags on vmap or perform the randomness operation out of vmap")
+    with pytest.raises(RuntimeError) as error:
+        cotan.vmap(lambda x: x, randomness="none")
+    assert str(error.value) == "Only allowed values for randomness are 'error', 'different', or 'same'. Got none"
+    with pytest.raises(RuntimeError) as error:
+        cotan.associative_scan(lambda a, b: a + b + cotan.rand(()), cotan.zeros(3))
+    assert str(error.value) == ("associative_scan: the function draws random numbers, which would be the same for all elements\n"
+                                "  hint: draw them outside, as elements")
+    assert cotan._random._given.turns == ()
