@@ -2,19 +2,23 @@
 
 A loader of a TensorDataset takes a whole batch by one index; any other dataset is asked for its elements one by one, and
 default_collate puts them together. Workers are threads, which serves datasets that read files or decode (what waits, and what
-NumPy computes, runs beside the training step); batches come in the same order as without.
+NumPy computes, runs beside the training step); batches come in the same order as without. Of an IterableDataset each worker
+iterates over a copy of its own, as processes do in PyTorch.
 """
 import bisect
 import collections
+import copy
 import itertools
 import math
-import queue
-import threading
 from typing import Generic, TypeVar
 
 from ... import _core, _random
-from ..._core import Tensor
+from ..._core import Tensor, ops
+from ..._reductions import cumsum
+from ..._searching import searchsorted
 from ..._shaping import stack
+from . import _workers
+from ._workers import get_worker_info
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler", "Sampler",
@@ -80,6 +84,12 @@ class StackDataset(Dataset):
             return {name: dataset[index] for name, dataset in self.datasets.items()}
         return tuple(dataset[index] for dataset in self.datasets)
 
+    def __getitems__(self, indices):
+        if isinstance(self.datasets, dict):
+            columns = zip(*(_items(dataset, indices) for dataset in self.datasets.values()))
+            return [dict(zip(self.datasets, row)) for row in columns]
+        return list(zip(*(_items(dataset, indices) for dataset in self.datasets)))
+
     def __len__(self):
         return self._length
 
@@ -91,6 +101,8 @@ class ConcatDataset(Dataset[T]):
         self.datasets = list(datasets)
         if not self.datasets:
             raise ValueError("ConcatDataset: there must be at least one dataset")
+        if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
+            raise ValueError("ConcatDataset does not support IterableDataset")
         self.cumulative_sizes = list(itertools.accumulate(len(dataset) for dataset in self.datasets))
 
     def __len__(self):
@@ -112,7 +124,10 @@ class ChainDataset(IterableDataset):
         self.datasets = datasets
 
     def __iter__(self):
-        return itertools.chain.from_iterable(self.datasets)
+        for dataset in self.datasets:
+            if not isinstance(dataset, IterableDataset):
+                raise TypeError("ChainDataset only supports IterableDataset")
+            yield from dataset
 
     def __len__(self):
         return sum(len(dataset) for dataset in self.datasets)
@@ -129,8 +144,17 @@ class Subset(Dataset[T]):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
 
+    def __getitems__(self, indices):
+        return _items(self.dataset, [self.indices[i] for i in indices])
+
     def __len__(self):
         return len(self.indices)
+
+
+def _items(dataset, indices):
+    """The elements at these indices, by one call where the dataset has one for that."""
+    items = getattr(dataset, "__getitems__", None)
+    return [dataset[i] for i in indices] if items is None else items(indices)
 
 
 def random_split(dataset, lengths, generator=None):
@@ -150,6 +174,8 @@ def random_split(dataset, lengths, generator=None):
 
 
 # -------------------------------------------------------------------------------------------- samplers
+
+_BLOCK = 4096  # draws at once, of samplers that may have any number of samples
 
 class Sampler(Generic[T]):
     """Indices, in the order in which elements are taken."""
@@ -186,9 +212,9 @@ class RandomSampler(Sampler):
 
     def __iter__(self):
         n, left = len(self.data_source), self.num_samples
-        if self.replacement:
-            yield from _random.randint(n, (left,), generator=self.generator).tolist()
-            return
+        while self.replacement and left > 0:
+            yield from _random.randint(n, (min(left, _BLOCK),), generator=self.generator).tolist()
+            left -= _BLOCK
         while left > 0:
             yield from _random.randperm(n, generator=self.generator).tolist()[:left]
             left -= n
@@ -214,15 +240,34 @@ class WeightedRandomSampler(Sampler):
     def __init__(self, weights, num_samples, replacement=True, generator=None):
         if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
             raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
-        self.weights, self.num_samples = _core.asarray(weights), num_samples
-        self.replacement, self.generator = replacement, generator
+        if not isinstance(replacement, bool):
+            raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
+        self.weights = ops.cast(_core.asarray(weights), _core.float64)
+        if self.weights.ndim != 1:
+            raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(self.weights.shape)}")
+        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
 
     def __iter__(self):
-        drawn = _random.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator).tolist()
+        if self.replacement:
+            return self._drawn()
+        drawn = _random.multinomial(self.weights, self.num_samples, False, generator=self.generator).tolist()
         if -1 in drawn:
             raise RuntimeError(f"WeightedRandomSampler: {drawn.index(-1)} of {self.num_samples} samples can be drawn of these "
                                "weights, which must be numbers of at least 0")
         return iter(drawn)
+
+    def _drawn(self):
+        """Where numbers from 0 to the sum of the weights lie among their running sums."""
+        ends, left = cumsum(self.weights, 0), self.num_samples
+        if not bool(ops.all(ops.and_(ops.is_finite(self.weights), self.weights >= 0))):
+            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+        if not float(ends[-1]) > 0:
+            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+        while left > 0:
+            size = (min(left, _BLOCK),)
+            at = _random.rand(size, dtype=_core.float64, generator=self.generator)
+            yield from searchsorted(ends, at * ends[-1], right=True).tolist()
+            left -= _BLOCK
 
     def __len__(self):
         return self.num_samples
@@ -249,12 +294,47 @@ class BatchSampler(Sampler):
 
 # --------------------------------------------------------------------------------------------- batches
 
+def _is_foreign(element):
+    """Is it an array, or tensor, of NumPy or another library?"""
+    return not isinstance(element, (Tensor, str, bytes)) and (hasattr(element, "__array__") or hasattr(element, "__dlpack__"))
+
+
+def _foreign(element):
+    """It as NumPy's array, or as a tensor where NumPy has no such elements. TypeError: it has no numbers."""
+    import numpy
+    try:
+        array = numpy.asarray(element)
+    except Exception:
+        array = None
+    if array is not None and array.dtype.kind in "biufc":
+        return array
+    if hasattr(element, "__dlpack__") and type(element).__module__ != "numpy":
+        return _core.from_dlpack(element)
+    found = type(element) if array is None else array.dtype
+    raise TypeError(f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {found}")
+
+
+def _like(mapping, values):
+    """A mapping of the same type, with these values."""
+    try:
+        if isinstance(mapping, collections.abc.MutableMapping):
+            made = copy.copy(mapping)
+            made.update(values)
+            return made
+        return type(mapping)(values)
+    except TypeError:  # its type is not made like that
+        return values
+
+
 def default_convert(element):
-    """NumPy's arrays as tensors, in whatever containers."""
-    if type(element).__module__ == "numpy" and hasattr(element, "dtype") and element.dtype.kind in "biufc":
-        return _core.asarray(element)
+    """Arrays and tensors of other libraries as tensors, in whatever containers."""
+    if _is_foreign(element):
+        try:
+            return _core.asarray(_foreign(element))
+        except TypeError:
+            return element
     if isinstance(element, collections.abc.Mapping):
-        return {key: default_convert(value) for key, value in element.items()}
+        return _like(element, {key: default_convert(value) for key, value in element.items()})
     if isinstance(element, tuple) and hasattr(element, "_fields"):
         return type(element)(*(default_convert(value) for value in element))
     if isinstance(element, (list, tuple)):
@@ -263,16 +343,17 @@ def default_convert(element):
 
 
 def default_collate(batch):
-    """Elements put together: tensors, arrays and numbers along a new first axis, containers element by element, strings as a
-    list."""
+    """Elements put together: tensors, other libraries' too, arrays and numbers along a new first axis, containers element by
+    element, strings as a list."""
     first = batch[0]
     if isinstance(first, Tensor):
-        return stack(batch)
-    if type(first).__module__ == "numpy" and hasattr(first, "dtype"):
-        if first.dtype.kind not in "biufc":
-            raise TypeError(f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {first.dtype}")
+        return stack([one if isinstance(one, Tensor) else _core.asarray(_foreign(one)) for one in batch])
+    if _is_foreign(first):
         import numpy
-        return _core.asarray(numpy.stack(batch))
+        parts = [one if isinstance(one, Tensor) else _foreign(one) for one in batch]
+        if any(isinstance(one, Tensor) for one in parts):
+            return stack([_core.asarray(one) for one in parts])
+        return _core.asarray(numpy.stack(parts))  # which copies: a dataset may use its memory again
     if isinstance(first, float):
         return _core.asarray(batch, dtype=_core.float64)
     if isinstance(first, int):
@@ -280,7 +361,7 @@ def default_collate(batch):
     if isinstance(first, (str, bytes)):
         return batch
     if isinstance(first, collections.abc.Mapping):
-        return {key: default_collate([element[key] for element in batch]) for key in first}
+        return _like(first, {key: default_collate([element[key] for element in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*(default_collate(list(parts)) for parts in zip(*batch)))
     if isinstance(first, (list, tuple)):
@@ -291,29 +372,30 @@ def default_collate(batch):
                     f"{type(first)}")
 
 
-WorkerInfo = collections.namedtuple("WorkerInfo", "id num_workers seed dataset")
-_worker = threading.local()
-
-
-def get_worker_info():
-    """Inside of a worker its id, the number of workers, its seed and dataset; else None."""
-    return getattr(_worker, "info", None)
-
-
 class DataLoader(Generic[T]):
     """The batches of a dataset, once for each `for` loop over it.
 
     shuffle takes the elements in a new random order each time (generator draws it). With num_workers batches are made in as
-    many threads, prefetch_factor batches ahead each. pin_memory and multiprocessing_context mean nothing here.
+    many threads, prefetch_factor batches ahead each. Each has a copy of the dataset, get_worker_info().dataset, which shares
+    what it holds but other datasets; of an IterableDataset it gives the batches of its own copy, one of each worker in turn.
+    persistent_workers keeps the copies from loop to loop, and calls worker_init_fn once. pin_memory and
+    multiprocessing_context mean nothing here, and batches always are in_order.
     """
 
     def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None, num_workers=0, collate_fn=None,
                  pin_memory=False, drop_last=False, timeout=0, worker_init_fn=None, multiprocessing_context=None, generator=None, *,
-                 prefetch_factor=None, persistent_workers=False, pin_memory_device=""):
+                 prefetch_factor=None, persistent_workers=False, pin_memory_device="", in_order=True):
         if num_workers < 0:
             raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
         if timeout < 0:
             raise ValueError("timeout option should be non-negative")
+        if num_workers == 0 and prefetch_factor is not None:
+            raise ValueError("prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
+                             "multiprocessing, otherwise set prefetch_factor to None.")
+        if prefetch_factor is not None and prefetch_factor < 0:
+            raise ValueError("prefetch_factor option should be non-negative")
+        if num_workers == 0 and persistent_workers:
+            raise ValueError("persistent_workers option needs num_workers > 0")
         if sampler is not None and shuffle:
             raise ValueError("sampler option is mutually exclusive with shuffle")
         if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
@@ -325,7 +407,8 @@ class DataLoader(Generic[T]):
             raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
         self.dataset, self.num_workers, self.timeout, self.drop_last = dataset, num_workers, timeout, drop_last
         self.worker_init_fn, self.generator, self.prefetch_factor = worker_init_fn, generator, prefetch_factor or 2
-        self.pin_memory, self.persistent_workers = pin_memory, persistent_workers
+        self.pin_memory, self.persistent_workers, self.in_order = pin_memory, persistent_workers, in_order
+        self._workers, self._loops = None, 0
         self.batch_size = None if batch_sampler is not None else batch_size
         if sampler is None and not self._iterable:
             sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
@@ -344,23 +427,38 @@ class DataLoader(Generic[T]):
         return len(self.batch_sampler if self._batched else self.sampler)
 
     def __iter__(self):
+        if self._iterable and self.num_workers:
+            return _workers.of_streams(self._of_workers(), self._seed(), self._batches, self.prefetch_factor, self.timeout)
         if self._iterable:
-            return self._of_stream()
+            return self._batches(self.dataset)
         indices = iter(self.batch_sampler if self._batched else self.sampler)
-        return self._by_workers(indices) if self.num_workers else (self._fetch(index) for index in indices)
+        if self.num_workers and not self._whole:  # else there is nothing to wait for
+            return _workers.of_indices(self._of_workers(), self._seed(), indices, self._fetch, self.prefetch_factor, self.timeout)
+        return (self._fetch(self.dataset, index) for index in indices)
 
-    def _fetch(self, index):
+    def _of_workers(self):
+        workers = self._workers
+        if workers is None:
+            workers = _workers.Workers(self.dataset, lambda one: isinstance(one, Dataset), self.num_workers, self.worker_init_fn)
+        self._workers = workers if self.persistent_workers else None
+        return workers
+
+    def _seed(self):
+        """Of the first worker: another one in each loop. Nothing is drawn, so batches are those of a loader without workers."""
+        seed, count = (self.generator or _random.default_generator).place()
+        self._loops += 1
+        return (seed + 0x9E3779B97F4A7C15 * (count + self._loops)) % (1 << 63)
+
+    def _fetch(self, dataset, index):
         """The batch of these indices (or the element of one)."""
         if not self._batched:
-            return self.collate_fn(self.dataset[index])
+            return self.collate_fn(dataset[index])
         if self._whole:
-            return [tensor[index] for tensor in self.dataset.tensors]
-        if hasattr(self.dataset, "__getitems__"):
-            return self.collate_fn(self.dataset.__getitems__(index))
-        return self.collate_fn([self.dataset[i] for i in index])
+            return [tensor[index] for tensor in dataset.tensors]
+        return self.collate_fn(_items(dataset, index))
 
-    def _of_stream(self):
-        elements = iter(self.dataset)
+    def _batches(self, dataset):
+        elements = iter(dataset)
         if self.batch_size is None:
             for element in elements:
                 yield self.collate_fn(element)
@@ -368,56 +466,3 @@ class DataLoader(Generic[T]):
         while batch := list(itertools.islice(elements, self.batch_size)):
             if len(batch) == self.batch_size or not self.drop_last:
                 yield self.collate_fn(batch)
-
-    def _by_workers(self, indices):
-        if self._whole:  # there is nothing to wait for
-            yield from (self._fetch(index) for index in indices)
-            return
-        wanted, ready, stop = queue.Queue(), {}, threading.Event()
-        changed = threading.Condition()
-        seed = (self.generator or _random.default_generator).initial_seed()
-
-        def work(number):
-            _worker.info = WorkerInfo(number, self.num_workers, seed + number, self.dataset)
-            try:
-                if self.worker_init_fn:
-                    self.worker_init_fn(number)
-            except BaseException as error:
-                stop.failure = error
-            while not stop.is_set():
-                order, index = wanted.get()
-                if index is None:
-                    return
-                try:
-                    batch = self._fetch(index)
-                    _core.eval()  # here, beside the loop, and not when the loop looks at it
-                    made = (batch, getattr(stop, "failure", None))
-                except BaseException as error:  # it is raised in the loop, where it belongs
-                    made = (None, error)
-                with changed:
-                    ready[order] = made
-                    changed.notify_all()
-
-        threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(self.num_workers)]
-        for thread in threads:
-            thread.start()
-        numbered, asked, given = enumerate(indices), 0, 0
-        try:
-            while True:
-                for order, index in itertools.islice(numbered, self.num_workers * self.prefetch_factor - (asked - given)):
-                    wanted.put((order, index))
-                    asked += 1
-                if given == asked:
-                    return
-                with changed:
-                    if not changed.wait_for(lambda: given in ready, self.timeout or None):
-                        raise RuntimeError(f"DataLoader timed out after {self.timeout} seconds")
-                    batch, error = ready.pop(given)
-                if error is not None:
-                    raise error
-                given += 1
-                yield batch
-        finally:
-            stop.set()
-            for _ in threads:
-                wanted.put((None, None))

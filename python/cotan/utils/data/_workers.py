@@ -1,0 +1,147 @@
+"""Threads that make a loader's batches."""
+import collections
+import copy
+import itertools
+import queue
+import threading
+
+from ... import _core
+
+WorkerInfo = collections.namedtuple("WorkerInfo", "id num_workers seed dataset")
+_worker = threading.local()
+
+
+def get_worker_info():
+    """Inside of a worker its id, the number of workers, its seed and dataset; else None."""
+    return getattr(_worker, "info", None)
+
+
+class Workers:
+    """What a loader's workers have: each a copy of the dataset, of which worker_init_fn may make a part."""
+
+    def __init__(self, dataset, is_dataset, n, init):
+        self.datasets = [replica(dataset, is_dataset) for _ in range(n)]
+        self.init, self.ready = init, [False] * n
+
+    def begin(self, number, seed):
+        """The dataset of a worker, in its thread."""
+        dataset = self.datasets[number]
+        _worker.info = WorkerInfo(number, len(self.datasets), seed + number, dataset)
+        if self.init and not self.ready[number]:
+            self.init(number)
+        self.ready[number] = True
+        return dataset
+
+
+def replica(dataset, is_dataset):
+    """A copy of the object, and of the datasets that it holds; all else that it holds is shared."""
+    try:
+        made = copy.copy(dataset)
+        inside = vars(made)
+    except Exception:  # it cannot be copied
+        return dataset
+    for name, value in inside.items():
+        if is_dataset(value):
+            inside[name] = replica(value, is_dataset)
+        elif isinstance(value, (list, tuple)) and any(map(is_dataset, value)) and not hasattr(value, "_fields"):
+            inside[name] = type(value)(replica(one, is_dataset) if is_dataset(one) else one for one in value)
+    return made
+
+
+def _start(work, n):
+    for i in range(n):
+        threading.Thread(target=work, args=(i,), daemon=True).start()
+
+
+def _late(seconds):
+    return RuntimeError(f"DataLoader timed out after {seconds} seconds")
+
+
+def of_indices(workers, seed, indices, fetch, ahead, timeout):
+    """fetch(dataset, index) of each index, in their order, made by whichever worker is free."""
+    wanted, ready, stop, changed = queue.Queue(), {}, threading.Event(), threading.Condition()
+    n = len(workers.datasets)
+
+    def work(number):
+        failure = dataset = None
+        try:
+            dataset = workers.begin(number, seed)
+        except BaseException as error:
+            failure = error
+        while not stop.is_set():
+            order, index = wanted.get()
+            if order is None:
+                return
+            made = (None, failure)
+            if failure is None:
+                try:
+                    batch = fetch(dataset, index)
+                    _core.eval()  # here, beside the loop, and not when the loop looks at it
+                    made = (batch, None)
+                except BaseException as error:  # it is raised in the loop, where it belongs
+                    made = (None, error)
+            with changed:
+                ready[order] = made
+                changed.notify_all()
+
+    _start(work, n)
+    numbered, asked, given = enumerate(indices), 0, 0
+    try:
+        while True:
+            for order, index in itertools.islice(numbered, n * ahead - (asked - given)):
+                wanted.put((order, index))
+                asked += 1
+            if given == asked:
+                return
+            with changed:
+                if not changed.wait_for(lambda: given in ready, timeout or None):
+                    raise _late(timeout)
+                batch, error = ready.pop(given)
+            if error is not None:
+                raise error
+            given += 1
+            yield batch
+    finally:
+        stop.set()
+        for _ in range(n):
+            wanted.put((None, None))
+
+
+def of_streams(workers, seed, batches, ahead, timeout):
+    """The batches(dataset) of each worker's copy, one of each in turn, until all have ended."""
+    n, stop = len(workers.datasets), threading.Event()
+    made, room = [queue.Queue() for _ in range(n)], [threading.Semaphore(ahead) for _ in range(n)]
+
+    def work(number):
+        try:
+            stream = batches(workers.begin(number, seed))
+            while room[number].acquire() and not stop.is_set():
+                batch = next(stream, made)
+                if batch is made:
+                    break
+                _core.eval()
+                made[number].put((batch, None))
+            made[number].put((made, None))
+        except BaseException as error:
+            made[number].put((None, error))
+
+    _start(work, n)
+    active = collections.deque(range(n))
+    try:
+        while active:
+            number = active.popleft()
+            try:
+                batch, error = made[number].get(timeout=timeout or None)
+            except queue.Empty:
+                raise _late(timeout) from None
+            if error is not None:
+                raise error
+            if batch is made:
+                continue
+            room[number].release()
+            active.append(number)
+            yield batch
+    finally:
+        stop.set()
+        for one in room:
+            one.release()
