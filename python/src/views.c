@@ -523,9 +523,12 @@ static PyObject *get_version(PyObject *self, PyObject *unused) {
 }
 
 PyMethodDef view_functions[] = {
-    {"_view", view, METH_VARARGS, NULL},       {"_turn", turn, METH_VARARGS, NULL},
-    {"_detached", detached, METH_O, NULL},     {"_snapshot", snapshot, METH_O, NULL},
-    {"_replace", replace, METH_VARARGS, NULL}, {"_write", write_all, METH_VARARGS, NULL},
+    {"_view", view, METH_VARARGS, NULL},
+    {"_turn", turn, METH_VARARGS, NULL},
+    {"_detached", detached, METH_O, NULL},
+    {"_snapshot", snapshot, METH_O, NULL},
+    {"_replace", replace, METH_VARARGS, NULL},
+    {"_write", write_all, METH_VARARGS, NULL},
     {0},
 };
 PyMethodDef view_methods[] = {
