@@ -6,7 +6,7 @@
 //
 //   COTAN_FUZZ_SEED=n    another seed        COTAN_FUZZ_COUNT=n     more or fewer graphs
 //   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many (24; with
-//   COTAN_FUZZ_BATCH=n   batch n alone                              COTAN_TEST_ALL=1 all)
+//   COTAN_FUZZ_BATCH=n   batch n alone                              COTAN_TEST_ALL=1 2,000)
 //   COTAN_FUZZ_DEVICE=x  what is compiled runs there (cpu)
 //   COTAN_FUZZ_EMPTY=1   the graphs of many empty and dynamic axes, of which else 200 come last
 //
@@ -39,9 +39,17 @@
 #include "compile/plan.h"
 #include "support/graph_build.h"
 
-enum { BATCH = 100, DISTURBED = 3, MOST_SHOWN = 100, GRAPHS = 2000, COMPILED = 24, EMPTY = 200 };
+enum {
+    BATCH = 100,
+    DISTURBED = 3,
+    MOST_SHOWN = 100,
+    GRAPHS = 1200,
+    ALL_GRAPHS = 2000,
+    COMPILED = 24,
+    EMPTY = 200
+};
 enum { EXIT_UNTRIED = 100, TOGETHER = 8 };
-enum { LEAST_NODES = 5, MOST_NODES = 60, PRIMITIVE_IN = 8, DTYPE_IN = 100 };
+enum { LEAST_NODES = 5, MOST_NODES = 60, PRIMITIVE_IN = 4, DTYPE_IN = 60 };
 
 typedef struct {
     int n;
@@ -920,7 +928,7 @@ int main(int argc, char **argv) {
     program = argv[0], report = stderr;
     if ((text = getenv("COTAN_FUZZ_SEED"))) seed = strtoull(text, NULL, 10);
     if (getenv("COTAN_FUZZ_EMPTY")) first_number = GEN_EMPTY;
-    if (getenv("COTAN_TEST_ALL")) n_compiled = INT32_MAX;
+    if (getenv("COTAN_TEST_ALL")) n_graphs = ALL_GRAPHS, n_compiled = INT32_MAX;
     if ((text = getenv("COTAN_FUZZ_COUNT"))) n_graphs = atoi(text);
     if ((text = getenv("COTAN_FUZZ_COMPILED"))) n_compiled = atoi(text);
     if ((only_one = (text = getenv("COTAN_FUZZ_ONLY")))) only = strtoull(text, NULL, 10);
