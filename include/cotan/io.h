@@ -78,17 +78,17 @@ CT_API CT_MUST_USE bool ct_save_safetensors_with(const char *path, const ct_name
 typedef struct ct_safetensors ct_safetensors;
 CT_API ct_safetensors *ct_safetensors_open_at(const char *path, ct_loc here); // NULL: an error
 #define ct_safetensors_open(path) ct_safetensors_open_at((path), CT_HERE)
-CT_API void ct_safetensors_close(ct_safetensors *file); // tensors that came from it stay
-CT_API size_t ct_safetensors_count(const ct_safetensors *file);
+CT_API void ct_safetensors_close(ct_safetensors *from); // tensors that came from it stay
+CT_API size_t ct_safetensors_count(const ct_safetensors *from);
 // In the order of their bytes; NULL: no such i.
-CT_API const char *ct_safetensors_name(const ct_safetensors *file, size_t i);
+CT_API const char *ct_safetensors_name(const ct_safetensors *from, size_t i);
 // A leaf with the tensor of that name; poisoned when it failed.
-CT_API ct_tensor ct_safetensors_get_at(ct_safetensors *file, const char *name, ct_loc here);
+CT_API ct_tensor ct_safetensors_get_at(ct_safetensors *from, const char *name, ct_loc here);
 #define ct_safetensors_get(file, name) ct_safetensors_get_at((file), (name), CT_HERE)
-CT_API const char *ct_safetensors_metadata(const ct_safetensors *file,
+CT_API const char *ct_safetensors_metadata(const ct_safetensors *from,
                                            const char *key); // NULL: absent
 // The metadata's keys in their order; NULL: no such i.
-CT_API const char *ct_safetensors_metadata_key(const ct_safetensors *file, size_t i);
+CT_API const char *ct_safetensors_metadata_key(const ct_safetensors *from, size_t i);
 
 #ifdef __cplusplus
 }

@@ -311,7 +311,7 @@ static void subject_run(void *user) {
 
 static void every_program(void **state) {
     const bool anew = *state != NULL;
-    const char *only = getenv("COTAN_TEST_ONLY");
+    const char *only = getenv("COTAN_FUZZ_ONLY");
     int all = 0;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         subject s = {.program = &programs[i], .anew = anew};
