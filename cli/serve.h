@@ -184,7 +184,7 @@ struct model {
 void guard_files(void);
 bool is_cut_short(model *m); // what it has computed since is of no use
 extern const char cut_short[];
-uint64_t bytes_of_files(const model *m);
+bool files_have_changed(const model *m); // since the model was loaded
 bool start_model(model *m);
 bool stop_model(model *m); // whose requests have ended; false: its thread goes on
 void wake_model(model *m);

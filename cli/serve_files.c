@@ -32,7 +32,7 @@ void guard_files(void) {
 bool is_cut_short(model *m) {
     const unsigned now = atomic_load(&replaced_pages);
     if (atomic_load(&m->pages_seen) != now) {
-        if (bytes_of_files(m) != m->size) atomic_store(&m->cut_short, true);
+        if (files_have_changed(m)) atomic_store(&m->cut_short, true);
         atomic_store(&m->pages_seen, now);
     }
     return atomic_load(&m->cut_short);

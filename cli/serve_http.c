@@ -25,6 +25,7 @@ typedef struct watch {
     bool busy;       // a request of it is answered
     bool reading;    // a request of it arrives
     bool replying;   // its reply is being sent
+    bool old;        // of HTTP/1.0, which knows no interim replies
     bool probed;     // it was asked whether its client is still there
     bool gone;
     double idle_since; // where it neither sends a request nor waits for one
@@ -64,7 +65,7 @@ static bool client_is_gone(watch *w) {
     struct pollfd p = {.fd = w->fd, .events = POLLRDHUP};
     if (poll(&p, 1, 0) <= 0) return false;
     if (p.revents & (POLLHUP | POLLERR)) return true;
-    if (!w->probed && !w->replying) {
+    if (!w->probed && !w->replying && !w->old) {
         w->probed = true;
         return send(w->fd, interim, sizeof interim - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0;
     }
@@ -379,6 +380,13 @@ static bool too_deep(const buffer *body) {
     return false;
 }
 
+static bool refuse_crowded(exchange *x) {
+    x->retry_after = 1;
+    return refuse_request(
+        x, 503, NULL, "the requests that are being read take more than %llu MB: try again later",
+        (unsigned long long)x->server->is.bodies / 1000000);
+}
+
 // Unpacks a body that came compressed. False: it has been refused.
 static bool unpack_body(exchange *x) {
     z_stream z = {.next_in = (Bytef *)x->body.v, .avail_in = (uInt)x->body.n};
@@ -389,11 +397,15 @@ static bool unpack_body(exchange *x) {
         z.next_out = (Bytef *)piece;
         z.avail_out = sizeof piece;
         status = inflate(&z, Z_NO_FLUSH);
-        put(&out, piece, sizeof piece - z.avail_out);
+        const size_t n = sizeof piece - z.avail_out;
+        x->crowded = !count_body(x, n);
+        if (x->crowded) break;
+        put(&out, piece, n);
     }
     inflateEnd(&z);
     free(x->body.v);
     x->body = out;
+    if (x->crowded) return refuse_crowded(x);
     if (out.n > MOST_BODY)
         return refuse_request(x, 413, NULL, "the body is larger than %d MiB", MOST_BODY >> 20);
     return status == Z_STREAM_END || out.failed ||
@@ -437,7 +449,7 @@ static bool declared_too_large(mhd_connection *connection) {
 }
 
 static int begin(listener *l, mhd_connection *connection, const char *url, const char *method,
-                 void **request) {
+                 const char *version, void **request) {
     const mhd_info *info = mhd.get_connection_info(connection, MHD_INFO_OF_CONNECTION);
     exchange *x = calloc(1, sizeof *x);
     if (!x || !info || !info->of_connection) {
@@ -450,6 +462,7 @@ static int begin(listener *l, mhd_connection *connection, const char *url, const
     x->code = 200;
     pthread_mutex_lock(&l->lock);
     x->watch->reading = true;
+    x->watch->old = strcmp(version, "HTTP/1.0") == 0;
     pthread_mutex_unlock(&l->lock);
     if (!admit(x, connection, method, url)) return send_reply(x, connection);
     if (!declared_too_large(connection)) return MHD_YES;
@@ -461,8 +474,7 @@ static int begin(listener *l, mhd_connection *connection, const char *url, const
 static int handle(void *user, mhd_connection *connection, const char *url, const char *method,
                   const char *version, const char *data, size_t *n, void **request) {
     exchange *x = *request;
-    (void)version;
-    if (!x) return begin(user, connection, url, method, request);
+    if (!x) return begin(user, connection, url, method, version, request);
     if (*n) { // what is too much is read too, so that the client gets the answer
         x->crowded = x->crowded || (x->body.n <= MOST_BODY && !count_body(x, *n));
         if (x->body.n <= MOST_BODY && !x->crowded) put(&x->body, data, *n);
@@ -470,12 +482,9 @@ static int handle(void *user, mhd_connection *connection, const char *url, const
         return MHD_YES;
     }
     set_deadline(x->watch, true, 0);
-    if (x->crowded) {
-        x->retry_after = 1;
-        refuse_request(x, 503, NULL,
-                       "the requests that are being read take more than %llu MB: try again later",
-                       (unsigned long long)x->server->is.bodies / 1000000);
-    } else if (x->body.n > MOST_BODY) {
+    if (x->crowded)
+        refuse_crowded(x);
+    else if (x->body.n > MOST_BODY) {
         refuse_request(x, 413, NULL, "the body is larger than %d MiB", MOST_BODY >> 20);
     } else {
         answer(x);

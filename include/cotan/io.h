@@ -66,6 +66,7 @@ typedef struct ct_safetensors_options {
 } ct_safetensors_options;
 // Evaluates the tensors and writes them, byte for byte as the format's reference writer does; the file
 // appears whole or not at all. False: see ct_error_text.
+//     const ct_named tensors[] = {{"w", w}, {"b", b}};
 //     if (!ct_save_safetensors("w.safetensors", tensors, 2)) return 1;
 CT_API CT_MUST_USE bool ct_save_safetensors_with(const char *path, const ct_named *tensors,
                                                  size_t n, ct_safetensors_options options);
@@ -85,8 +86,8 @@ CT_API const char *ct_safetensors_name(const ct_safetensors *from, size_t i);
 // A leaf with the tensor of that name; poisoned when it failed.
 CT_API ct_tensor ct_safetensors_get_at(ct_safetensors *from, const char *name, ct_loc here);
 #define ct_safetensors_get(file, name) ct_safetensors_get_at((file), (name), CT_HERE)
-CT_API const char *ct_safetensors_metadata(const ct_safetensors *from,
-                                           const char *key); // NULL: absent
+// NULL: absent.
+CT_API const char *ct_safetensors_metadata(const ct_safetensors *from, const char *key);
 // The metadata's keys in their order; NULL: no such i.
 CT_API const char *ct_safetensors_metadata_key(const ct_safetensors *from, size_t i);
 

@@ -173,7 +173,8 @@ def _compiled(fun, fullgraph):
     def function(*args, **options):
         if _core._tracing():
             return fun(*args, **options)
-        key, kind, _, leaves, _, _ = signature(args, options)
+        key, kind, structure, leaves, _, _ = signature(args, options)
+        args, options = tree_unflatten(structure, leaves)  # arrays of NumPy are tensors from here on
         if kind in refused:
             return fun(*args, **options)
         recording = recordings.get(key)

@@ -631,6 +631,8 @@ def retain_grad(self):
 def _set_data(self, value):
     if not isinstance(value, Tensor):
         raise TypeError(f"data must be a Tensor, not {value!r}")
+    if value._place() != self._place():
+        _devices.move(self, value._place())
     _core._replace(self, value)
 
 

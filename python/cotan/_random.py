@@ -68,6 +68,9 @@ class Generator:
         with self._lock:
             seed, count = self._place
             self._place = seed, count + 1
+        if _core._tracing():  # the seed is a part of the body there, and the count an operand: the next trace is the same
+            key = ops.random_fold_in(_core.random_key(_signed(seed)), count & 0xFFFFFFFF)
+            return ops.random_fold_in(key, count >> 32) if count >> 32 else key
         return _core._random_key_folded(_signed(seed), count)  # no kernel computes it
 
     def __getstate__(self):
@@ -241,10 +244,12 @@ def _check_whole(name, what, low, high, dtype):
         raise RuntimeError(f"{name}: {what}, {dtype!r} holds the integers from {least} to {largest}")
 
 
-def randint(low, high=None, size=None, *, generator=None, dtype=None, requires_grad=False, device=None):
+def randint(low=0, high=None, size=None, *, generator=None, dtype=None, requires_grad=False, device=None):
     """Integers (int64) from low (default 0) to high, high excluded: randint(10, (2, 3)), randint(2, 10, (2, 3))."""
     if size is None:
         low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
     if size is None:
         raise TypeError(f"randint: it needs the size, too: randint({high}, (2, 3))")
     low, high, size, dtype = int(low), int(high), tuple(size), _core.dtype(dtype or _core.int64)

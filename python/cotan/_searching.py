@@ -99,6 +99,8 @@ def _put(name, op, x, dim, index, source):
     if not x.ndim:
         x, index = ops.reshape(x, (1,)), ops.reshape(index, (-1,))
     dim = place(dim, x.ndim, name)
+    if not index.ndim and x.ndim == 1:
+        index = ops.reshape(index, (1,))
     if index.ndim != x.ndim:
         raise _core.ShapeError(f"{name}: the index has {index.ndim} axes, the tensor {x.ndim}")
     if isinstance(source, Tensor):

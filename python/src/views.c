@@ -115,6 +115,8 @@ static bool take_value(tensor_object *self, ct_tensor value, ct_loc here) {
     return !ct_failed() || raise_failure();
 }
 
+static ct_tensor keep_history(const tensor_object *self, ct_tensor value, bool bare, ct_loc here);
+
 static bool refresh(tensor_object *self, tensor_object *parent, ct_loc here) {
     if (!view_refresh(parent, here)) return false;
     if (parent->version == self->seen) return true;
@@ -124,6 +126,7 @@ static bool refresh(tensor_object *self, tensor_object *parent, ct_loc here) {
     if (!t.bits) return false;
     for (size_t i = 0; i < self->n_moves; i++) t = move_forward(&self->moves[i], t, here);
     if (self->bare || self->set) t = ct_stop_gradient_at(t, here);
+    if (self->bare) t = keep_history(self, t, true, here); // that it got by writes of its own
     self->seen = parent->version;
     return take_value(self, t, here) && written(self, here);
 }
@@ -266,8 +269,11 @@ static void valued_vjp(const ct_tensor *in, ct_tensor *out,
     out[1] = ct_zeros_at(ct_dtype_of(in[1]), (ct_ints){rank, dim}, CT_NOWHERE);
 }
 
+// A view of it, or of what it is a view of, has an element in several places.
 static bool repeats(const tensor_object *self) {
-    return self->parent && moves_repeat(self->moves, self->n_moves);
+    for (; self->parent; self = self->parent)
+        if (moves_repeat(self->moves, self->n_moves)) return true;
+    return false;
 }
 
 // `part` becomes what the moves make of the tensor's value; `bare`: and gradients do not know.

@@ -160,7 +160,7 @@ ct_node *ct__peek(ct_tensor t, uint32_t *out) {
 
 bool ct__look_elsewhere(ct_tensor t, ct_look *at) {
     const ct_slot *s = ct__slot_of(t);
-    if (!s) return false;
+    if (!s || ct__forked()) return false; // whose other threads, which held the locks, are gone
     pthread_mutex_t *lock = lock_slot(s);
     at->node = ct__slot_node(s, t, &at->out);
     if (at->node)
@@ -174,7 +174,7 @@ bool ct__look_elsewhere(ct_tensor t, ct_look *at) {
 bool ct__stale_past(ct_tensor t, ct_slot_past *past) {
     uint32_t i = (uint32_t)(t.bits >> OUT_BITS) & LAST_SLOT;
     ct_slot *s = ct__slot_at(i);
-    if (!s) return false;
+    if (!s || ct__forked()) return false;
     pthread_mutex_t *lock = lock_slot(s);
     uint32_t gen = atomic_load_explicit(&s->gen, memory_order_acquire);
     const bool known = (gen ? gen - 1 : LAST_GEN) == t.bits >> (OUT_BITS + SLOT_BITS);

@@ -44,8 +44,9 @@ static inline ct_slot *ct__slot_of(ct_tensor t) { // NULL: there is none of its 
 // The node that the slot has in the generation of the handle; NULL: in another, or too few outputs.
 static inline ct_node *ct__slot_node(const ct_slot *s, ct_tensor t, uint32_t *out) {
     uint64_t gen = t.bits >> (CT_OUT_BITS + CT_SLOT_BITS);
-    if (atomic_load_explicit(&s->gen, memory_order_acquire) != gen) return NULL;
+    // The node first: what a slot has next is put there after its generation has changed.
     ct_node *node = atomic_load_explicit(&s->node, memory_order_acquire);
+    if (atomic_load_explicit(&s->gen, memory_order_acquire) != gen) return NULL;
     *out = (uint32_t)(t.bits & ((1u << CT_OUT_BITS) - 1));
     return node && *out < node->n_out ? node : NULL;
 }

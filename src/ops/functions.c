@@ -170,7 +170,9 @@ static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'
     }
     if (!ct__is_none(r->t_in[1])) {
         ct_tensor base = ct_cast(x, ct_dtype_of(r->out[0])); // it may be whole numbers
-        ct_tensor none = ct_and(ct_equal(x, zero), ct_greater_equal(y, zero)); // else infinite
+        const bool complex = ct__is_complex(ct_dtype_of(y));
+        ct_tensor up = ct_greater_equal(complex ? ct_real(y) : y, zero);
+        ct_tensor none = ct_and(ct_equal(x, zero), up); // else infinite
         ct_tensor log = ct_select(none, zero, ct_log(base));
         t[1] = ct_mul(r->t_in[1], ct_mul(r->out[0], log));
     }

@@ -136,8 +136,7 @@ static bool det_body(ct_rule *r) {
     r->body_out[0] = ct_mul(product(diagonal), parity(lu.pivots, diagonal));
     return true;
 }
-// The factors of x with a small number for each pivot that is 0: others stay what they are, and det is a
-// polynomial, whose slopes are then those of a matrix next to x.
+// The factors of x with a small number for each pivot that is 0, so that all have an inverse.
 typedef struct {
     ct_tensor zero;         // (..., N) bool: pivots that are 0
     ct_tensor diagonal;     // (..., N)
@@ -164,9 +163,23 @@ static det_parts det_near(const ct_rule *r) {
                        .parity = parity(lu.pivots, diagonal),
                        .step = ct_triangular_solve(factors, step, .upper = true)};
 }
+// The cofactors times x', of a matrix of any rank: of x = u diag(s) vh each singular value's own is the product of the
+// others, turned by det(u) det(vh). A singular matrix may have several pivots that are 0, however high its rank.
+static ct_tensor cofactors_times(const ct_rule *r) {
+    ct_svd_out f = ct_svd(ct_stop_gradient(r->in[0]));
+    const ct_dtype dtype = out_dtype(r, 0);
+    ct_tensor others =
+        ct_cast(ct__product_of_others(f.s, ct__type_of(f.s)->rank - 1), dtype); // (..., N)
+    ct_tensor own = ct_matmul(ct_matmul(ct__adjoint(f.u), r->t_in[0]), ct__adjoint(f.vh));
+    ct_tensor turn = ct_mul(ct_det(f.u), ct_det(f.vh)); // (...)
+    return ct_mul(turn, sum_last(ct_mul(ct__diagonal_of(own), others)));
+}
 static bool det_jvp(ct_rule *r) { // det(x) trace(inv(x) x')
     det_parts d = det_near(r);
-    r->t_out[0] = ct_mul(ct_mul(product(d.diagonal), d.parity), trace_of(d.step));
+    const int64_t last = ct__type_of(d.zero)->rank - 1;
+    ct_tensor singular = ct_any(d.zero, .axes = {1, &last}); // (...)
+    ct_tensor slope = ct_mul(ct_mul(product(d.diagonal), d.parity), trace_of(d.step));
+    r->t_out[0] = ct_select(singular, cofactors_times(r), slope);
     return true;
 }
 const ct_opdef ct__op_det = {

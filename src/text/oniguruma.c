@@ -10,14 +10,14 @@ enum { DEPTH = 64, NESTED = 8, STACKED = 16 };
 typedef struct dialect {
     const char *place, *p;
     size_t n, i;
-    bool own;      // Oniguruma's; else tiktoken's, which is PCRE2's but for some classes
-    bool extended; // (?x) was seen: white space and comments mean nothing
+    bool own; // Oniguruma's; else tiktoken's, which is PCRE2's but for some classes
     ct_text *out;
     ct_err *err;
     size_t atom;  // where in `out` begins what a quantifier would repeat
     int repeated; // quantifiers that it has
     size_t open[DEPTH];
     int closers[DEPTH + 1], depth; // of groups that options have opened
+    bool extended[DEPTH + 1];      // (?x) holds in the group: white space and comments mean nothing
 } dialect;
 
 static bool dialect_refuse(dialect *d, size_t at, const char *what) {
@@ -239,11 +239,13 @@ static void dialect_escape(dialect *d) {
 // "(?i)" up to the end of the group, all alternatives, is a group of its own.
 static bool dialect_options(dialect *d) {
     const size_t begin = d->i;
+    bool extended = d->extended[d->depth], on = true;
     char options[16] = "", what[40];
     size_t n = 0, at = begin + 2;
     for (; at < d->n && n < sizeof options - 1 && strchr("imx-", d->p[at]); at++) {
         options[n++] = d->p[at] == 'm' ? 's' : d->p[at];
-        d->extended |= d->p[at] == 'x';
+        on = on && d->p[at] != '-';
+        if (d->p[at] == 'x') extended = on;
     }
     if (!n || at >= d->n || (d->p[at] != ')' && d->p[at] != ':')) {
         char shown[8] = {at < d->n && (d->p[at] & 0x80) == 0 && d->p[at] > ' ' ? d->p[at] : '.'};
@@ -258,6 +260,7 @@ static bool dialect_options(dialect *d) {
     } else if (d->closers[d->depth]++ == STACKED) {
         return dialect_refuse(d, begin, "more than 16 options one after the other");
     }
+    d->extended[d->depth] = extended;
     ct__textf(d->out, "(?%s:", options);
     d->i = at + 1;
     d->atom = NOTHING;
@@ -278,6 +281,7 @@ static bool dialect_open(dialect *d) {
     if (d->depth == DEPTH) return dialect_refuse(d, d->i, "more than 64 groups in each other");
     d->open[d->depth++] = d->out->n;
     d->closers[d->depth] = 0;
+    d->extended[d->depth] = d->extended[d->depth - 1];
     ct__text_add(d->out, special ? "(?" : "(");
     d->i += special ? 2 : 1;
     if (special && strchr(":=!><'", kind)) ct__text_bytes(d->out, d->p + d->i++, 1);
@@ -353,7 +357,7 @@ static bool dialect_quantifier(dialect *d) {
 static bool dialect_next(dialect *d) {
     const char c = d->p[d->i];
     const size_t begin = d->out->n;
-    if (d->extended && (c == '#' || strchr(" \t\n\r\f\v", c))) {
+    if (d->extended[d->depth] && (c == '#' || strchr(" \t\n\r\f\v", c))) {
         const char *end = c == '#' ? memchr(d->p + d->i, '\n', d->n - d->i) : d->p + d->i;
         d->i = end ? (size_t)(end - d->p) + 1 : d->n;
         return true;
@@ -380,7 +384,8 @@ bool ct__oniguruma(const char *place, const char *p, size_t n, bool own, ct_text
                    ct_err *err) {
     if (memchr(p, '\0', n))
         return ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, place, "the pattern has a zero byte");
-    dialect d = {place, p, n, 0, own, false, out, err, NOTHING, 0, {0}, {0}, 0};
+    dialect d = {
+        .place = place, .p = p, .n = n, .own = own, .out = out, .err = err, .atom = NOTHING};
     while (d.i < n)
         if (!dialect_next(&d)) return false;
     for (int k = 0; k < d.closers[d.depth]; k++) ct__text_add(out, ")");

@@ -161,7 +161,11 @@ void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *g
     ct__grad(loss, wrt, n, grads, true, here);
     ct_node *node = n && grads ? ct__peek(grads[0], &out) : NULL;
     if (!node || node->flags & CT_NODE_POISON) return;
-    if (!create_graph)
-        node->flags &= (uint16_t) ~(CT_NODE_TRACKED | CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF);
+    for (size_t i = 0; i < n && !create_graph; i++) { // those of many tensors are several nodes'
+        ct_node *part = ct__peek(grads[i], &out);
+        if (part)
+            part->flags &=
+                (uint16_t) ~(CT_NODE_TRACKED | CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF);
+    }
     if (!retain_graph && !create_graph) ct_use_history_at(loss, here);
 }

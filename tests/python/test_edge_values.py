@@ -128,6 +128,16 @@ def test_slopes_of_quantiles_by_q():
     same(slopes(lambda x, q: cotan.quantile(x, q), [3.0, 1.0], 0.25), [1.5, [0.25, 0.75], 2])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_slopes_of_det_with_several_pivots_of_zero(dtype):
+    """Of which a matrix may have more than its rank lacks."""
+    def slope(rows):
+        return cotan.grad(cotan.linalg.det)(cotan.asarray(rows, dtype=dtype)).numpy().round(4).tolist()
+    assert slope([[0, 2, 0, 0], [0, 0, 3, 0], [0, 0, 0, 4], [0, 0, 0, 0]]) == [[0, 0, 0, 0]] * 3 + [[-24, 0, 0, 0]]
+    assert slope([[0, 1, 5], [0, 0, 1], [0, 0, 0]]) == [[0, 0, 0], [0, 0, 0], [1, 0, 0]]
+    assert slope([[0, 0], [0, 0]]) == [[0, 0], [0, 0]]
+
+
 # ------------------------------------------------------------------------------------------------- matrices
 
 @BOTH

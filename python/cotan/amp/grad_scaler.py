@@ -74,7 +74,7 @@ class GradScaler:
         with no_grad():
             for grad in [param.grad for group in optimizer.param_groups for param in group["params"]]:
                 if grad is not None:
-                    before.append((grad, grad.detach()))
+                    before.append((grad, _core._snapshot(grad)))
                     grad.mul_(factor)
         self._found[id(optimizer)], self._stages[id(optimizer)] = found, _UNSCALED
         return before

@@ -20,7 +20,7 @@ class Workers:
     """What a loader's workers have: each a copy of the dataset, of which worker_init_fn may make a part."""
 
     def __init__(self, dataset, is_dataset, n, init):
-        self.datasets = [replica(dataset, is_dataset) for _ in range(n)]
+        self.datasets = [replica(dataset, is_dataset) if is_dataset(dataset) else dataset for _ in range(n)]
         self.init, self.ready = init, [False] * n
 
     def begin(self, number, seed):
@@ -34,7 +34,10 @@ class Workers:
 
 
 def replica(dataset, is_dataset):
-    """A copy of the object, and of the datasets that it holds; all else that it holds is shared."""
+    """A copy of the object, and of the datasets that it holds; all else that it holds is shared, and so is an object whose end
+    does something, which would be done for each copy."""
+    if hasattr(type(dataset), "__del__"):
+        return dataset
     try:
         made = copy.copy(dataset)
         inside = vars(made)
