@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cotan/embed.h>
 #include <cotan/engine.h>
@@ -18,7 +19,7 @@ typedef struct embedding {
     float *vectors; // (n, width); of a model with classes scores (n, labels)
     const char *query, *out;
     int64_t top, labels; // labels: 0: the model makes vectors
-    bool json, classify;
+    bool json, classify, overwrite;
     const char *lines; // what the texts are lines of; NULL: they are words of the command line
     ct_embed_options o;
 } embedding;
@@ -271,6 +272,11 @@ static int check(const embedding *e, const command *c, const char *file) {
                       e->top ? "" : " and --classify");
     if (e->out && !ends_with(e->out, ".npy") && !ends_with(e->out, ".safetensors"))
         return refuse("embed: --out is a file .npy or .safetensors, not \"%s\"", plain(e->out));
+    if (e->overwrite && !e->out) return refuse("embed: --overwrite needs --out");
+    if (e->out && !e->overwrite && access(e->out, F_OK) == 0)
+        return refuse("embed: %s is there and would be lost\n  hint: --overwrite replaces it, "
+                      "another --out leaves it",
+                      plain(e->out));
     return EXIT_DONE;
 }
 
@@ -292,6 +298,7 @@ int run_embed(int argc, char **argv) {
          .out = &e.classify},
         {"json", OPT_FLAG, NULL, "of --rank and --classify: a JSON object a line", .out = &e.json},
         {"out", OPT_PATH, "FILE", "writes the vectors there: .npy, or .safetensors", .out = &e.out},
+        {"overwrite", OPT_FLAG, NULL, "replace the file of --out", .out = &e.overwrite},
         {"pooling", OPT_CHOICE, "HOW",
          "mean, cls, last, max, sqrt or weighted (what the model's folder says)",
          .choices = poolings, .out = &pooling},

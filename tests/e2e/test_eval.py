@@ -132,6 +132,18 @@ def test_embed(encoder, tmp_path):
     assert (safetensors.read(tmp_path / "v.safetensors")["embeddings"] == raw).all()
 
 
+@pytest.mark.parametrize("name", ["v.npy", "v.safetensors"])
+def test_embed_keeps_a_file_that_is_there(encoder, tmp_path, name):
+    file = tmp_path / name
+    cotan("embed", encoder, "to be", "--out", file)
+    was = file.read_bytes()
+    assert cotan("embed", encoder, "to see", "--out", file, fails=2) == (
+        f"cotan: embed: {file} is there and would be lost\n  hint: --overwrite replaces it, another --out leaves it\n")
+    assert file.read_bytes() == was
+    cotan("embed", encoder, "to see", "--out", file, "--overwrite")
+    assert file.read_bytes() != was
+
+
 def test_embed_makes_a_vector_a_line(encoder, model, tmp_path):
     """Also of lines that are empty, by what stands around a text; a model that has nothing there says which line it is."""
     lines = ["", LINES[0], "", "", LINES[1], ""]
@@ -166,6 +178,7 @@ def test_what_embed_refuses(encoder, tmp_path):
     assert cotan("embed", encoder, "a", "--json", fails=2) == "cotan: embed: --json is for --rank and --classify\n"
     assert cotan("embed", encoder, "a", "--out", "x.csv", fails=2) == 'cotan: embed: --out is a file .npy or .safetensors, not "x.csv"\n'
     assert cotan("embed", encoder, "a", "--out", "x.npy", "--rank", "b", fails=2) == "cotan: embed: --out is for vectors, not for --rank\n"
+    assert cotan("embed", encoder, "a", "--overwrite", fails=2) == "cotan: embed: --overwrite needs --out\n"
     assert cotan("embed", encoder, "a", "--pooling", "middle", fails=2).startswith(
         "cotan: embed: --pooling is mean, cls, last, max, sqrt or weighted, not \"middle\"")
     assert cotan("embed", encoder, "--file", tmp_path / "none", fails=1) == (
