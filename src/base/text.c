@@ -47,22 +47,31 @@ void ct__text_free(ct_text *text) {
     *text = (ct_text){0};
 }
 
-// Levenshtein distance, words cut at 31 characters.
+// Letters that are added, left out, other ones, or two neighbours exchanged; words cut at 31 characters.
 static size_t distance(const char *a, const char *b) {
-    size_t row[32], n = strlen(b) < 31 ? strlen(b) : 31;
+    size_t rows[3][32], *row = rows[0], *above = rows[1], *second = rows[2];
+    const size_t n = strlen(b) < 31 ? strlen(b) : 31;
     for (size_t j = 0; j <= n; j++) row[j] = j;
     for (size_t i = 0; a[i] && i < 31; i++) {
-        size_t diagonal = row[0];
+        size_t *next = second;
+        second = above, above = row, row = next;
         row[0] = i + 1;
         for (size_t j = 0; j < n; j++) {
-            size_t best = diagonal + (a[i] != b[j]);
+            size_t best = above[j] + (a[i] != b[j]);
             if (row[j] + 1 < best) best = row[j] + 1;
-            if (row[j + 1] + 1 < best) best = row[j + 1] + 1;
-            diagonal = row[j + 1];
+            if (above[j + 1] + 1 < best) best = above[j + 1] + 1;
+            if (i && j && a[i] == b[j - 1] && a[i - 1] == b[j] && second[j - 1] + 1 < best)
+                best = second[j - 1] + 1;
             row[j + 1] = best;
         }
     }
     return row[n];
+}
+
+// True if one word begins with the other, of 3 letters at least, such as evaluate and eval.
+static bool begins_with_other(const char *a, const char *b) {
+    const size_t n = strlen(a), m = strlen(b), least = n < m ? n : m;
+    return least >= 3 && strncmp(a, b, least) == 0;
 }
 
 ct_bytes_text ct__bytes_text(uint64_t bytes) {
@@ -80,11 +89,13 @@ ct_bytes_text ct__bytes_text(uint64_t bytes) {
     return text;
 }
 
+// A third of the letters may be wrong: quantize shares no more than its ending with tokenize.
 const char *ct__nearest(const char *word, const char *const *names) {
     const char *best = NULL;
-    size_t limit = strlen(word) / 2 + 1, least = limit + 1;
+    const size_t limit = strlen(word) / 3;
+    size_t least = limit + 1;
     for (; *names; names++) {
-        size_t d = distance(word, *names);
+        const size_t d = begins_with_other(word, *names) ? 1 : distance(word, *names);
         if (d < least) least = d, best = *names;
     }
     return best;

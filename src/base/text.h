@@ -30,8 +30,8 @@ ct_bytes_text ct__bytes_text(uint64_t bytes);
 
 bool ct__ends_with(const char *text, const char *end);
 
-// The nearest of `names` (NULL-terminated) to `word` by edit distance, or NULL if none is near. For
-// "did you mean".
+// The nearest of `names` (NULL-terminated) to `word` by edit distance, or NULL if none is near: more than a third of
+// the letters is wrong, and neither word begins with the other. For "did you mean".
 const char *ct__nearest(const char *word, const char *const *names);
 
 // 128-bit hash of bytes (not cryptographic; the canonical record is compared as well where it

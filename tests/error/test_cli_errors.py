@@ -30,6 +30,7 @@ def refused(status, message, *words, env=None):
 
 @pytest.mark.parametrize("words, message", [
     (["inof"], 'there is no command "inof"; is info meant?'),
+    (["quantize"], 'there is no command "quantize"; cotan help lists them'),
     (["reconstruct"], 'there is no command "reconstruct"; cotan help lists them'),
     (["x\x1b[2J"], 'there is no command "x?[2J"; cotan help lists them'),
     (["help", "inof"], 'there is no command "inof"; is info meant?'),

@@ -177,6 +177,16 @@ static void nearest_finds_the_meant_name_or_none(void **state) {
     assert_string_equal(ct__nearest("--with", names), "--width");
     assert_null(ct__nearest("q", names));
     assert_null(ct__nearest("zzzzzzzzzz", names));
+    // Another word with the same ending, or of as many letters, is not meant.
+    const char *const commands[] = {"train", "tokenize", "eval", "bench", "fp32", "i8", NULL};
+    const char *const others[] = {"quantize", "finetune", "trace",   "devil",
+                                  "fp8",      "f8",       "optimize"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_null(ct__nearest(others[i], commands));
+    assert_string_equal(ct__nearest("tokenise", commands), "tokenize");
+    assert_string_equal(ct__nearest("evaluate", commands), "eval");
+    assert_string_equal(ct__nearest("tok", commands), "tokenize");
+    assert_string_equal(ct__nearest("benhc", commands), "bench");
     const char *const none[] = {NULL};
     assert_null(ct__nearest("--layers", none));
 }
