@@ -2,10 +2,13 @@
 // checked.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +16,7 @@
 #include "io/crc32c.h"
 #include "io/safetensors.h"
 #include "io/utf8.h"
+#include "io/weights.h"
 #include "models/lm.h"
 #include "train/checkpoint.h"
 
@@ -567,14 +571,71 @@ static void offer(const char *dir, const int64_t *steps, size_t n, int64_t from,
     ct__err_hint(err, "no checkpoint of this run is whole");
 }
 
+// dir: a checkpoint, or the folder of the checkpoints, of a run. False: it is neither.
+static bool refuse_part_of_run(const char *dir, ct_err *err) {
+    char real[PATH_MAX];
+    int64_t step = -1, *steps;
+    size_t n = 0;
+    ct_err ignored = {0};
+    if (!realpath(dir, real)) return false;
+    char *slash = strrchr(real, '/');
+    if (ct__names_save(slash + 1, &step)) {
+        *slash = '\0';
+        slash = strrchr(real, '/');
+    }
+    if (!slash || slash == real || strcmp(slash + 1, CT_RUN_SAVES) != 0) return false;
+    *slash = '\0';
+    if (!ct__checkpoint_list(real, &steps, &n, &ignored)) return false;
+    ct__free(steps);
+    if (!n) return false;
+    ct_text word = {0};
+    add_word(&word, real);
+    const char *run = word.failed ? "DIR" : word.s;
+    if (step >= 0) {
+        ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "this is a checkpoint of a run, not its folder");
+        ct__err_hint(err, "cotan train --resume %s --resume-step %" PRId64, run, step);
+    } else {
+        ct__err(err, CT_E_FILE, CT_NOWHERE, dir,
+                "this is the folder of a run's checkpoints, not the run's");
+        ct__err_hint(err, "cotan train --resume %s", run);
+    }
+    ct__text_free(&word);
+    return true;
+}
+
+static void count_entry(int folder, const char *name, void *user) {
+    (void)folder;
+    (void)name;
+    ++*(size_t *)user;
+}
+
+// What is in a folder without a checkpoint, and what to do about it.
+static bool refuse_no_checkpoint(const char *dir, ct_err *err) {
+    static const char what[] = "there is no checkpoint to resume from";
+    char metrics[CT_RUN_PATH], real[PATH_MAX];
+    size_t n = 0;
+    if (refuse_part_of_run(dir, err)) return false;
+    const int length = snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", dir);
+    if (length < CT_RUN_PATH && access(metrics, F_OK) == 0) {
+        ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: the run in it ended before its first", what);
+        ct__err_hint(err, "a run makes its first after --save-every steps: start it again, with "
+                          "--data, --out and --overwrite");
+    } else if (ct__weights_are_in(dir)) {
+        ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: it holds a model, not a run", what);
+        ct__err_hint(err, "--from trains a model further, in a folder of its own: --out");
+    } else {
+        const bool read = realpath(dir, real) && ct__each_inside(AT_FDCWD, real, count_entry, &n);
+        ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: %s", what,
+                read && !n ? "the folder is empty" : "it holds no run");
+        ct__err_hint(err, "a run makes its first after --save-every steps: start one, with --data "
+                          "and --out");
+    }
+    return false;
+}
+
 static bool pick(const ct_lm_train_options *o, const int64_t *steps, size_t n, int64_t *step,
                  ct_err *err) {
-    if (!n) {
-        ct__err(err, CT_E_FILE, CT_NOWHERE, o->resume, "there is no checkpoint to resume from");
-        ct__err_hint(err, "a run makes its first after --save-every steps: start it again, with "
-                          "--data and --out");
-        return false;
-    }
+    if (!n) return refuse_no_checkpoint(o->resume, err);
     *step = ct__num_given(o->resume_step) ? (int64_t)o->resume_step.value : steps[0];
     ct_text list = {0};
     for (size_t i = n; i-- > 0;) {

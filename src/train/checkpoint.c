@@ -12,12 +12,14 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "graph/graph.h"
 
 // In the order in which they get their names in the run's folder: where a process dies between two,
 // the state there is newer than the model, never older.
@@ -58,10 +60,32 @@ bool ct__run_is_folder(const char *dir, ct_err *err) {
     return false;
 }
 
+// True also where the file system has no locks.
+static bool is_locked(int lock) {
+    return flock(lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+// A process that was killed holds its locks until its memory is freed, which takes a while.
+static bool wait_for_lock(int lock, const char *dir) {
+    enum { SECONDS = 5, LOOK_AGAIN_MS = 50 };
+    const double end = ct__now() + SECONDS;
+    ct_text text = {0};
+    ct__textf(&text,
+              "another process is training in %s; this one waits up to %d seconds for it to end",
+              dir, SECONDS);
+    if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
+    ct__text_free(&text);
+    while (ct__now() < end) {
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_MS * 1000000L}, NULL);
+        if (is_locked(lock)) return true;
+    }
+    return false;
+}
+
 bool ct__run_lock(const char *dir, int *lock, ct_err *err) {
     *lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*lock < 0) return ct__err_system(err, dir, "open");
-    if (flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
+    if (is_locked(*lock) || wait_for_lock(*lock, dir)) return true;
     ct__run_unlock(*lock);
     *lock = -1;
     return ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "another process is training in this folder");

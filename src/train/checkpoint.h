@@ -14,7 +14,8 @@ enum { CT_RUN_PATH = 4096, CT_CHECKPOINTS_KEPT = 2 };
 bool ct__run_make_free(char dir[CT_RUN_PATH], ct_err *err);
 // False, with an error that names the folder: `dir` is a file, maybe one of a run or a model.
 bool ct__run_is_folder(const char *dir, ct_err *err);
-// Keeps other processes from training in `dir` until it is closed. Where the file system has no
+// Keeps other processes from training in `dir` until it is closed. One that has it is waited for some
+// seconds: killed, it has it until it is gone. Where the file system has no
 // locks, there is none.
 bool ct__run_lock(const char *dir, int *lock, ct_err *err);
 void ct__run_unlock(int lock);

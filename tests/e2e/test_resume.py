@@ -2,6 +2,7 @@
 
 io_faults.c makes single calls to the system kill the process or fail, one after the other.
 """
+import fcntl
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as xml
 from pathlib import Path
@@ -494,8 +496,23 @@ def test_nothing_to_resume(whole, corpus, tmp_path):
         assert (done.returncode, done.stderr) == (1, f"cotan: {message}\n")
 
     refused(f"{tmp_path}/none: cannot open: No such file or directory", "--resume", tmp_path / "none")
-    refused(f"{tmp_path}: there is no checkpoint to resume from\n"
-            "  hint: a run makes its first after --save-every steps: start it again, with --data and --out", "--resume", tmp_path)
+    start = "  hint: a run makes its first after --save-every steps: start one, with --data and --out"
+    refused(f"{tmp_path}: there is no checkpoint to resume from: the folder is empty\n{start}", "--resume", tmp_path)
+    other, model, begun = tmp_path / "other", tmp_path / "model", tmp_path / "begun"
+    put(other / "notes.txt")
+    refused(f"{other}: there is no checkpoint to resume from: it holds no run\n{start}", "--resume", other)
+    model.mkdir()
+    for name in ("model.safetensors", "config.json"):
+        shutil.copy(whole / name, model)
+    refused(f"{model}: there is no checkpoint to resume from: it holds a model, not a run\n"
+            "  hint: --from trains a model further, in a folder of its own: --out", "--resume", model)
+    put(begun / "metrics.jsonl")
+    refused(f"{begun}: there is no checkpoint to resume from: the run in it ended before its first\n"
+            "  hint: a run makes its first after --save-every steps: start it again, with --data, --out and --overwrite", "--resume", begun)
+    refused(f"{whole}/checkpoints/step-4/: this is a checkpoint of a run, not its folder\n"
+            f"  hint: cotan train --resume {whole.resolve()} --resume-step 4", "--resume", f"{whole}/checkpoints/step-4/")
+    refused(f"{whole}/checkpoints: this is the folder of a run's checkpoints, not the run's\n"
+            f"  hint: cotan train --resume {whole.resolve()}", "--resume", whole / "checkpoints")
     refused(f"{whole}: there is no checkpoint of step 5, only of: 4, 6", "--resume", whole,
             "--resume-step", 5)
     done = cotan("train", "--resume-step", 5, "--data", corpus)
@@ -576,8 +593,8 @@ def test_nothing_is_tidied_where_nothing_begins(whole, corpus, memory):
     before = left_by_a_death(other)
     done = cotan("train", "--resume", other)
     assert (done.returncode, done.stderr) == (
-        1, f"cotan: {other}: there is no checkpoint to resume from\n"
-        "  hint: a run makes its first after --save-every steps: start it again, with --data and --out\n")
+        1, f"cotan: {other}: there is no checkpoint to resume from: it holds no run\n"
+        "  hint: a run makes its first after --save-every steps: start one, with --data and --out\n")
     assert contents(other.parent) == before
     shutil.copytree(whole, out)
     other_peoples_files(out)
@@ -719,13 +736,30 @@ def test_two_at_once(corpus, tmp_path):
     process = subprocess.Popen([str(COTAN), *map(str, words)], stderr=subprocess.DEVNULL)
     while process.poll() is None and len(checkpoints(out)) < 2:
         time.sleep(0.01)
-    message = f"cotan: {out}: another process is training in this folder\n"
-    for again in ([*words, "--overwrite"], ["train", "--resume", out]):
-        done = cotan(*again)
-        assert done.returncode == 1 and done.stderr.endswith(message)
+    message = f"{waits(out)}cotan: {out}: another process is training in this folder\n"
+    again = [subprocess.Popen([str(COTAN), *map(str, second)], stderr=subprocess.PIPE, text=True)
+             for second in ([*words, "--overwrite"], ["train", "--resume", out])]
+    for second in again:
+        said = second.communicate(timeout=60)[1]
+        assert second.returncode == 1 and said.endswith(message)
     process.kill()
     process.wait()
     assert checkpoints(out)
+
+
+def waits(out):
+    return f"cotan: another process is training in {out}; this one waits up to 5 seconds for it to end\n"
+
+
+def test_a_process_that_is_ending_is_waited_for(whole, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    held = os.open(out, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    threading.Timer(0.5, os.close, [held]).start()
+    done = cotan("train", "--resume", out)
+    assert done.returncode == 0 and done.stderr.startswith(waits(out))
+    assert "all 6 steps are done; --steps N goes further\n" in done.stderr
 
 
 # ------------------------------------------------------------------------- every call of a save, in turn
