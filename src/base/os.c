@@ -122,6 +122,11 @@ void ct__file_release(ct_file *file) {
     file->fd = -1;
 }
 
+bool ct__is_absent(const char *path) {
+    struct stat st;
+    return stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
 bool ct__could_be_folder(const char *path, ct_err *err) {
     struct stat st;
     if (stat(path, &st) != 0 || S_ISDIR(st.st_mode)) return true;

@@ -24,7 +24,8 @@ typedef struct ct_file {
 bool ct__file_hold(const char *path, ct_file *file, ct_err *err);
 // The n bytes from byte `at` on, all or none; they lay in the file when it was opened.
 bool ct__file_part(const ct_file *file, uint64_t at, void *to, size_t n, ct_err *err);
-void ct__file_release(ct_file *file);                    // also one that was released
+void ct__file_release(ct_file *file); // also one that was released
+bool ct__is_absent(const char *path); // false too where nobody may look: to open it says why
 bool ct__could_be_folder(const char *path, ct_err *err); // false: something else is there
 // Are both there, and names of one file or folder, directly or through links?
 bool ct__is_same_file(const char *a, const char *b);

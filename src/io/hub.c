@@ -2,12 +2,14 @@
 #include "io/hub.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/os.h"
@@ -204,6 +206,8 @@ static bool find_folder(const char *name, const char *revision, char *path, size
         return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, name,
                        "the path in the cache has %d bytes, more than %zu", w, n);
     if (known && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return true;
+    if (access(folder, R_OK | X_OK) != 0 && errno != ENOENT && errno != ENOTDIR)
+        return ct__err_system(err, folder, "read the folder");
     ct__err(err, CT_E_FILE, CT_NOWHERE, name, "revision %s is not in the cache, %s",
             ct__printable(revision, strlen(revision), shown, sizeof shown), folder);
     ct__err_hint(err, "cotan pull %s", name);

@@ -402,6 +402,7 @@ static const char *gguf_of(const char *folder, ct_arena *arena, ct_err *err) {
 static bool add_gguf_folder(ct_weights *w, const char *folder, ct_err *err) {
     const char *file = gguf_of(folder, &w->arena, err);
     if (err->code) return false;
+    if (!file && ct__weights_are_foreign(folder, err)) return false;
     if (!file)
         return ct__err(err, CT_E_FILE, CT_NOWHERE, folder,
                        "the folder has no weights: there is none of %s", sought);

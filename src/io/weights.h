@@ -50,6 +50,8 @@ typedef struct ct_weights {
 // Hugging Face hub's cache, may be a link to a file of the same repository.
 bool ct__weights_open(const char *path, ct_weights *w, ct_err *err);
 bool ct__weights_are_in(const char *folder); // files with the names that ct__weights_open looks for
+// True, with an error that says what it is: the folder has no such file, but an adapter, or a model for another program.
+bool ct__weights_are_foreign(const char *folder, ct_err *err);
 // The model in GGUF that `path` is, by its name or its first bytes, or that the folder has where it has no weights of
 // another kind; of several parts the first. "": there is none. False: an error, or the folder has several.
 bool ct__weights_gguf(const char *path, char *found, size_t cap, ct_err *err);

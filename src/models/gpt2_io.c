@@ -1,7 +1,6 @@
 // GPT-2 in Hugging Face's files: model.safetensors and config.json.
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/os.h"
 #include "base/text.h"
@@ -282,11 +281,11 @@ bool ct__gpt2_save(const ct_gpt2 *model, const char *dir, ct__config_more more, 
 // A folder that is there may be a run's that did not come to its first save.
 static bool read_found(const char *dir, const char *path, ct_config *in, ct_err *err) {
     if (ct__config_read(path, in, err)) return true;
-    if (access(path, F_OK) == 0) return false;
-    if (access(dir, F_OK) == 0)
-        ct__err_hint(err, "a model's folder has it; that of a run gets it with the first save");
-    else
+    if (!ct__is_absent(path)) return false;
+    if (ct__is_absent(dir))
         ct__err_hint(err, "there is no such folder");
+    else
+        ct__err_hint(err, "a model's folder has it; that of a run gets it with the first save");
     return false;
 }
 

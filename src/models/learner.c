@@ -5,6 +5,7 @@
 
 #include "io/config.h"
 #include "io/safetensors.h"
+#include "io/weights.h"
 #include "ops/rules.h"
 
 // Tokens that are looked back at where the architecture has no end.
@@ -53,6 +54,7 @@ static bool is_whole(const char *dir, ct_err *err) {
 
 bool ct__learner_load(const char *dir, bool trainable, ct_learner *model) {
     *model = (ct_learner){0};
+    if (ct__weights_are_foreign(dir, &ct__ctx()->err)) return false;
     if (is_gpt2(dir))
         model->gpt2 = ct_gpt2_load_at(dir, CT_NOWHERE);
     else if (is_whole(dir, &ct__ctx()->err))

@@ -1140,7 +1140,7 @@ static bool take_sizes(run *r, const ct_lm *lm) {
 // The folder of the model to go on from: of a run that is resumed its checkpoint.
 static bool find_from(run *r) {
     if (r->o.resume) return ct__checkpoint_path(r->o.out, r->first, NULL, r->from, r->err);
-    if (access(r->o.from, F_OK) != 0)
+    if (ct__is_absent(r->o.from))
         return ct_hub_find_at(r->o.from, NULL, r->from, CT_RUN_PATH, CT_NOWHERE);
     if (snprintf(r->from, CT_RUN_PATH, "%s", r->o.from) < CT_RUN_PATH) return true;
     return ct__err(r->err, CT_E_FILE, CT_NOWHERE, r->command, "the path of --from is too long");

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "cotan/engine.h"
 #include "cotan/hub.h"
+#include "io/weights.h"
 #include "models/generation.h"
 
 typedef struct loaded {
@@ -47,7 +49,7 @@ static bool refuse_part(const char *path, ct_loc here) {
 static bool find(loaded *m, const char *name, ct_loc here) {
     char found[4096];
     struct stat st;
-    if (stat(name, &st)) {
+    if (ct__is_absent(name)) {
         const char *slash = strchr(name, '/'), *end = strrchr(name, '.');
         const bool file = end && (!strcmp(end, ".gguf") || !strcmp(end, ".safetensors"));
         if (!slash || slash == name || *name == '.' || (file && !strchr(slash + 1, '/'))) {
@@ -60,7 +62,13 @@ static bool find(loaded *m, const char *name, ct_loc here) {
         if (!ct_hub_find_at(name, NULL, found, sizeof found, here)) return false;
         name = found;
     }
+    if (stat(name, &st)) {
+        ct__err_system(&ct__ctx()->err, name, "open");
+        return ct__err_place(&ct__ctx()->err, here, "pretrained_load");
+    }
     if (is_a_part(name)) return refuse_part(name, here);
+    if (ct__weights_are_foreign(name, &ct__ctx()->err))
+        return ct__err_place(&ct__ctx()->err, here, "pretrained_load");
     m->path = ct__strdup(name);
     m->is.path = m->path;
     return m->path || ct__err_memory(&ct__ctx()->err, here, "pretrained_load", strlen(name));

@@ -487,6 +487,7 @@ static bool describe(const char *path, ct_text *out, ct_err *err) {
     char inner[4096];
     struct stat st;
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (folder && ct__weights_are_foreign(path, err)) return false;
     if (folder && holds_model(path))
         return ct__describe_model(path, out, err) &&
                (!exists(path, "metrics.jsonl", inner, sizeof inner) ||

@@ -1,4 +1,5 @@
 """cotan info of files that are no run's: what they hold is said whatever they are called."""
+import ctypes
 import gzip
 import json
 import os
@@ -179,3 +180,71 @@ def test_files_of_these_names_elsewhere(tmp_path):
     done = subprocess.run([COTAN, "run", tmp_path / "README.md"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (1, f"cotan: pretrained_load: {tmp_path}/README.md: this file alone is no model\n"
                                               "  hint: a model is a folder, a GGUF file, or ORG/NAME that cotan pull brought\n")
+
+
+def bound_by_modes():
+    """Root, too, may then read only what modes allow."""
+    prctl, drop = ctypes.CDLL(None).prctl, 24  # PR_CAPBSET_DROP
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        if os.geteuid() == 0 and prctl(drop, capability, 0, 0, 0) != 0:
+            raise OSError("a capability cannot be dropped")
+
+
+READERS = [("run", "--prompt", "x"), ("serve",), ("embed", "x"), ("eval", "--perplexity", "/etc/hostname"), ("pack",), ("info",),
+           ("sample",), ("train", "--data", "/etc/hostname", "--out", "new", "--from")]
+
+
+def said_of(model, words, cwd, **env):
+    """What each command says of a model, without the name of who says it."""
+    order = [*words, model] if words[-1] == "--from" else [words[0], model, *words[1:]]
+    done = subprocess.run([COTAN, *order], capture_output=True, text=True, timeout=60, cwd=cwd, stdin=subprocess.DEVNULL,
+                          preexec_fn=bound_by_modes, env=os.environ | env)
+    assert done.returncode == 1 and not done.stdout
+    return done.stderr.replace("cotan: serve: ", "cotan: ").replace("cotan: pretrained_load: ", "cotan: ").replace("cotan: hub_find: ", "cotan: ")
+
+
+@pytest.mark.parametrize("files, what, hint", [
+    ({"adapter_config.json": '{"peft_type": "LORA", "base_model_name_or_path": "org/base"}', "adapter_model.safetensors": "", "tokenizer.json": "{}"},
+     "this is an adapter (LORA), not a model: its weights are added to those of org/base",
+     "merge_and_unload() and save_pretrained() of PEFT make a model of both; without the adapter it is org/base"),
+    ({"adapter_config.json": "{", "adapter_model.bin": ""},
+     "this is an adapter (PEFT), not a model: its weights are added to those of another model",
+     "merge_and_unload() and save_pretrained() of PEFT make a model of both; without the adapter it is that other model"),
+    *(({"config.json": "{}", **dict.fromkeys(names, "")}, f"this is a model for {program} ({names[0]}), whose files are not read",
+       "name the model that it was made from: a folder with safetensors or PyTorch's .bin, or a GGUF file")
+      for names, program in ((("model.bin", "vocabulary.json"), "CTranslate2"), (("model.bin", "shared_vocabulary.txt"), "CTranslate2"),
+                             (("onnx/model.onnx", "tokenizer.json"), "ONNX"), (("openvino_model.xml",), "OpenVINO"), (("tf_model.h5",), "TensorFlow"),
+                             (("flax_model.msgpack",), "Flax"), (("consolidated.00.pth", "params.json"), "Meta's own program"))),
+])
+def test_folders_for_other_programs(tmp_path, files, what, hint):
+    for name, text in files.items():
+        (tmp_path / "model" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "model" / name).write_text(text)
+    for words in READERS:
+        assert said_of("model", words, tmp_path) == f"cotan: model: {what}\n  hint: {hint}\n", words
+
+
+def test_folders_that_may_not_be_read(tmp_path):
+    """Of a folder that cannot be looked at nothing is known: neither that it is absent, nor that a name is one of the Hub's."""
+    (tmp_path / "closed/model").mkdir(parents=True)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "hub/models--org--name").mkdir(parents=True)
+    closed = [tmp_path / "closed", tmp_path / "open", tmp_path / "hub/models--org--name"]
+    try:
+        for folder in closed:
+            folder.chmod(0)
+        for name in ("closed/model", "./closed/model"):
+            for words in READERS:
+                file = name + "/config.json" if words[0] == "sample" else name
+                assert said_of(name, words, tmp_path) == f"cotan: {file}: cannot open: Permission denied\n", words
+        for words in READERS:
+            said = said_of("open", words, tmp_path).replace("tokenizer_load: ", "")
+            assert said == {"info": "cotan: open: cannot open the folder: Permission denied\n",
+                            "sample": "cotan: open/config.json: cannot open: Permission denied\n"}.get(
+                                words[0], "cotan: open: cannot read: Permission denied\n"), words
+            if words[0] not in ("info", "sample"):
+                assert said_of("org/name", words, tmp_path, HF_HUB_CACHE=str(tmp_path / "hub")) == (
+                    f"cotan: {closed[2]}: cannot read the folder: Permission denied\n"), words
+    finally:
+        for folder in closed:
+            folder.chmod(0o755)
