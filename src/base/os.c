@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -264,14 +265,34 @@ static size_t left_by(const char *folder, bool first_version) {
     return limit > used ? limit - used : 0;
 }
 
+// Cores that one group may have on average, rounded up; a quota of -1 is none.
+static size_t cores_of(const char *folder, bool first_version) {
+    char path[4200];
+    long long quota = 0, period = 0;
+    if (first_version) {
+        const size_t whole = number_in(folder, "cpu.cfs_quota_us"),
+                     part = number_in(folder, "cpu.cfs_period_us");
+        if (whole < LLONG_MAX && part < LLONG_MAX)
+            quota = (long long)whole, period = (long long)part;
+    } else {
+        snprintf(path, sizeof path, "%s/cpu.max", folder);
+        FILE *f = fopen(path, "re");
+        if (f && fscanf(f, "%lld %lld", &quota, &period) != 2) quota = 0;
+        if (f) fclose(f);
+    }
+    if (quota <= 0 || period <= 0) return SIZE_MAX;
+    return (size_t)(quota / period + (quota % period != 0));
+}
+
 // Of the group and all above it, which bind it too.
 typedef size_t (*group_fn)(const char *folder, bool first_version);
-static size_t least_above(const char *root, char *group, bool first_version, group_fn of) {
+static size_t least_above(const char *root, char *group, const char *first_version, group_fn of) {
     char folder[4096];
     size_t best = SIZE_MAX;
     for (;;) {
-        snprintf(folder, sizeof folder, "%s%s%s", root, first_version ? "/memory" : "", group);
-        size_t its = of(folder, first_version);
+        snprintf(folder, sizeof folder, "%s%s%s%s", root, first_version ? "/" : "",
+                 first_version ? first_version : "", group);
+        size_t its = of(folder, first_version != NULL);
         if (its < best) best = its;
         char *slash = strrchr(group, '/');
         if (!slash || slash == group + strlen(group) - 1) {
@@ -283,8 +304,16 @@ static size_t least_above(const char *root, char *group, bool first_version, gro
     }
 }
 
+// True if `names`, with commas between them, has the controller: "cpuset,cpuacct" does not have cpu.
+static bool has_controller(const char *names, const char *controller) {
+    const size_t n = strlen(controller);
+    for (const char *at = names; at; at = strchr(at, ','), at += at != NULL)
+        if (strncmp(at, controller, n) == 0 && (at[n] == ',' || !at[n])) return true;
+    return false;
+}
+
 // The lines are "0::/group" for version 2 and "7:memory:/group" (other names beside it) for 1.
-static size_t least(const char *root, const char *self, group_fn of) {
+static size_t least(const char *root, const char *self, const char *controller, group_fn of) {
     FILE *f = fopen(self, "re");
     char line[4096];
     size_t best = SIZE_MAX;
@@ -294,15 +323,22 @@ static size_t least(const char *root, const char *self, group_fn of) {
         if (!group) continue;
         *group++ = '\0';
         bool first = names[1] != '\0';
-        if (first && !strstr(names + 1, "memory")) continue;
-        size_t its = least_above(root, group, first, of);
+        if (first && !has_controller(names + 1, controller)) continue;
+        size_t its = least_above(root, group, first ? controller : NULL, of);
         if (its < best) best = its;
     }
     if (f) fclose(f);
     return best;
 }
-size_t ct__cgroup_left(const char *root, const char *self) { return least(root, self, left_by); }
-size_t ct__cgroup_limit(const char *root, const char *self) { return least(root, self, limit_of); }
+size_t ct__cgroup_left(const char *root, const char *self) {
+    return least(root, self, "memory", left_by);
+}
+size_t ct__cgroup_limit(const char *root, const char *self) {
+    return least(root, self, "memory", limit_of);
+}
+size_t ct__cgroup_cores(const char *root, const char *self) {
+    return least(root, self, "cpu", cores_of);
+}
 
 size_t ct__resident_peak_bytes(void) { return number_after("/proc/self/status", "VmHWM:") * 1024; }
 
@@ -321,12 +357,7 @@ size_t ct__memory_bytes(void) {
 int ct__cores_allowed(void) {
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    long long quota, period;
-    if (f && fscanf(f, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0) {
-        int by_quota = (int)((quota + period - 1) / period);
-        if (by_quota < n) n = by_quota;
-    }
-    if (f) fclose(f);
+    const size_t by_quota = ct__cgroup_cores("/sys/fs/cgroup", "/proc/self/cgroup");
+    if (by_quota < (size_t)n) n = (int)by_quota;
     return n < 1 ? 1 : n;
 }

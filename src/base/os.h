@@ -51,10 +51,11 @@ void ct__release_unused(void); // gives the system the memory back that was free
 size_t ct__available_bytes(void);
 // The smaller of the machine's memory and what the process's control group may have; 0: unknown.
 size_t ct__memory_bytes(void);
-// What the control groups that the file `self` names leave, or allow, below the folder `root`;
-// SIZE_MAX: no limit.
+// What the control groups that the file `self` names, and those above them, leave of memory, or allow of memory and
+// cores, below the folder `root`; SIZE_MAX: no limit.
 size_t ct__cgroup_left(const char *root, const char *self);
 size_t ct__cgroup_limit(const char *root, const char *self);
+size_t ct__cgroup_cores(const char *root, const char *self);
 int ct__cores_allowed(void); // by affinity and cgroup quota, at least 1
 
 #endif

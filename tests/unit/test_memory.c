@@ -430,6 +430,41 @@ static void put(const char *folder, const char *name, const char *text) {
     fclose(f);
 }
 
+// A quota of a group above binds what is below, in both versions; cpuset and cpuacct are not cpu.
+static void test_cgroup_cores(void **state) {
+    (void)state;
+    char root[] = "/tmp/cotan-cgroup-XXXXXX", self[64], remove[128];
+    assert_non_null(mkdtemp(root));
+    snprintf(self, sizeof self, "%s/self", root);
+    assert_true(ct__cgroup_cores(root, self) == SIZE_MAX); // no such file
+    put(root, "self", "3:cpuset:/other\n2:cpuacct:/other\n0::/outer/middle/inner\n");
+    put(root, "cpu/other/cpu.cfs_quota_us", "100000\n");
+    put(root, "cpu/other/cpu.cfs_period_us", "100000\n");
+    assert_true(ct__cgroup_cores(root, self) == SIZE_MAX); // no limit
+    put(root, "outer/middle/inner/cpu.max", "max 100000\n");
+    assert_true(ct__cgroup_cores(root, self) == SIZE_MAX);
+    put(root, "outer/cpu.max", "350000 100000\n");
+    assert_int_equal(ct__cgroup_cores(root, self), 4); // 3.5
+    put(root, "outer/middle/cpu.max", "100000 50000\n");
+    assert_int_equal(ct__cgroup_cores(root, self), 2);
+    put(root, "outer/middle/inner/cpu.max", "800000 100000\n"); // more than what is above lets it
+    assert_int_equal(ct__cgroup_cores(root, self), 2);
+    put(root, "outer/middle/inner/cpu.max", "1000 100000\n");
+    assert_int_equal(ct__cgroup_cores(root, self), 1);
+    put(root, "self", "4:cpu,cpuacct:/job/step\n0::/\n"); // the first version
+    assert_true(ct__cgroup_cores(root, self) == SIZE_MAX);
+    put(root, "cpu/job/step/cpu.cfs_quota_us", "-1\n");
+    put(root, "cpu/job/step/cpu.cfs_period_us", "100000\n");
+    assert_true(ct__cgroup_cores(root, self) == SIZE_MAX);
+    put(root, "cpu/job/cpu.cfs_quota_us", "250000\n");
+    put(root, "cpu/job/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(ct__cgroup_cores(root, self), 3);
+    put(root, "cpu.max", "200000 100000\n"); // of the group of the whole container
+    assert_int_equal(ct__cgroup_cores(root, self), 2);
+    snprintf(remove, sizeof remove, "rm -r %s", root);
+    assert_int_equal(system(remove), 0);
+}
+
 static void test_cgroups(void **state) {
     (void)state;
     char root[] = "/tmp/cotan-cgroup-XXXXXX", self[64], remove[128];
@@ -529,6 +564,7 @@ int main(void) {
         cmocka_unit_test(test_temporaries_after_a_refusal),
         cmocka_unit_test(test_bytes_text),
         cmocka_unit_test(test_cgroups),
+        cmocka_unit_test(test_cgroup_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
