@@ -47,11 +47,18 @@ static const char *of_expert(const char *name, int64_t expert, char out[CT_NN_PA
     return out;
 }
 
-enum { LISTED = 700 }; // bytes of problems that are told
+// Sizes that do not fit make every weight of the model a problem: the first few tell what is wrong. False: this one is
+// counted alone.
+static bool is_listed(ct_lm *lm) {
+    enum { MOST = 10, MOST_BYTES = 600 }; // an error's text is no longer than CT_ERROR_TEXT
+    lm->n_problems++;
+    if (lm->n_listed == MOST || lm->problems.n >= MOST_BYTES) return false;
+    if (lm->n_listed++) ct__text_add(&lm->problems, "; ");
+    return true;
+}
 
 static void complain(ct_lm *lm, const char *name, const ct_weight *found, ct_ints want) {
-    if (lm->n_problems++ && lm->problems.n < LISTED) ct__text_add(&lm->problems, "; ");
-    if (lm->problems.n >= LISTED) return;
+    if (!is_listed(lm)) return;
     char have[256];
     ct_type type = {.dtype = CT_F32, .rank = (uint8_t)want.n, .dim = (int64_t *)(uintptr_t)want.v};
     if (!found) {
@@ -190,9 +197,7 @@ static void complain_of_others(ct_lm *lm) {
     for (size_t i = 0; i < lm->files->n; i++) {
         const char *name = lm->files->entries[i].name;
         if (lm->used[i] || is_known_extra(name) || !belongs_to(lm, name)) continue;
-        if (lm->n_problems++) ct__text_add(&lm->problems, lm->problems.n < LISTED ? "; " : "");
-        if (lm->problems.n < LISTED)
-            ct__textf(&lm->problems, "\"%.150s\" has no place in it", name);
+        if (is_listed(lm)) ct__textf(&lm->problems, "\"%.150s\" has no place in it", name);
     }
 }
 
@@ -362,9 +367,11 @@ static bool give_values(ct_lm *lm, ct_loc here) {
 // -------------------------------------------------------------------------------------------- loading
 
 static bool no_weights(const ct_lm *lm, const char *path, ct_err *err) {
+    char more[48] = "";
+    if (lm->n_problems > lm->n_listed)
+        snprintf(more, sizeof more, "; and %zu more", lm->n_problems - lm->n_listed);
     ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "%zu of the weights that %s has do not fit: %s%s",
-            lm->n_problems, lm->spec.type, lm->problems.s ? lm->problems.s : "",
-            lm->problems.n >= LISTED ? " ..." : "");
+            lm->n_problems, lm->spec.type, lm->problems.s ? lm->problems.s : "", more);
     return false;
 }
 
@@ -431,6 +438,7 @@ static bool make_reader(ct_lm *lm, const char *file, ct_loc here) {
     const bool ok = ct__stack_make(reader, here);
     lm->problems = reader->problems;
     lm->n_problems = reader->n_problems;
+    lm->n_listed = reader->n_listed;
     lm->codes = reader->codes;
     lm->n_codes = reader->n_codes;
     lm->codes_cap = reader->codes_cap;

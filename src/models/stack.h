@@ -50,9 +50,10 @@ struct ct_lm {
     int64_t labels; // of a model that tells classes of texts apart; 0: it writes, or makes vectors
     bool fresh;     // a new model: variables get first values, and there are no files
     uint64_t seed;
-    ct_nn_init init;  // of the variable that is made next
-    ct_text problems; // with weights while they are looked for, in words
-    size_t n_problems;
+    ct_nn_init init; // of the variable that is made next
+    ct_text
+        problems; // with weights while they are looked for, in words: the first n_listed of them
+    size_t n_problems, n_listed;
 };
 
 // Keys and values of what came before, in pages of so many tokens that lie anywhere in a pool: variables, of each

@@ -101,6 +101,16 @@ def test_weights_that_do_not_fit_are_all_listed(tmp_path):
         '"model.layers.1.block_sparse_moe.experts.2.w3.weight" is missing')
 
 
+@pytest.mark.parametrize("letters, listed", [(1, 10), (200, 4)])
+def test_of_many_weights_that_do_not_fit_ten_are_listed(tmp_path, letters, listed):
+    """Of longer names as many as an error has room for, and always how many more there are."""
+    config, shapes = config_of("llama2")
+    names = [f"model.layers.0.{i:03d}{'z' * letters}" for i in range(291)]
+    shown = "; ".join(f'"{name[:150]}" has no place in it' for name in names[:listed])
+    assert fault(tmp_path, config, shapes | {name: [1] for name in names}) == (
+        f"MODEL: 291 of the weights that llama has do not fit: {shown}; and {291 - listed} more")
+
+
 def test_weights_that_nobody_asks_for(tmp_path):
     """What a layer has and the architecture does not know would be left out of the numbers; tables and masks may be there."""
     config, shapes = config_of("llama2")
