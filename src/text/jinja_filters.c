@@ -122,7 +122,7 @@ FILTER(indent) {
     ct_jv by = arg[0];
     ct_jinja_writer blanks = {.m = m}, w = {.m = m};
     int64_t n = given(by) && by.kind != JV_STRING ? ct__jv_whole(m, by, "width") : 4;
-    for (int64_t i = 0; i < n; i++) ct__jinja_word(&blanks, " ");
+    ct__jinja_fill(&blanks, " ", 1, n);
     if (by.kind != JV_STRING) by = ct__jinja_written(&blanks);
     ct_jv text = ct__jv_concat(m, ct__jv_string(m, self, "what is indented"), ct__jv_word(m, "\n"));
     const ct_jv_list *lines = ct__jv_lines(m, text, false);
@@ -143,7 +143,7 @@ FILTER(truncate) {
     int64_t leeway = own ? ct__jv_whole(m, arg[3], "leeway") : 5, tail = ct__jv_chars(m, end.s);
     if (length < tail || leeway < 0)
         ct__jinja_fail(m, "truncate: length must be at least that of end, and leeway 0 or more");
-    if (ct__jv_length(m, self) <= length + leeway) return self;
+    if (ct__jv_length(m, self) - leeway <= length) return self; // neither is below 0
     ct_jv text = ct__jv_sub(m, ct__jv_string(m, self, "what is truncated"), 0, length - tail);
     const char *blank = yes(m, arg[1]) ? NULL : memrchr(text.s->s, ' ', text.s->n);
     if (blank) text = ct__jv_bytes(m, text.s->s, (size_t)(blank - text.s->s));
@@ -221,7 +221,7 @@ FILTER(tojson) {
     if (given(indent) && indent.kind != JV_NONE) {
         ct_jinja_writer blanks = {.m = m};
         int64_t n = indent.kind == JV_STRING ? 0 : ct__jv_whole(m, indent, "indent");
-        for (int64_t i = 0; i < n; i++) ct__jinja_word(&blanks, " ");
+        ct__jinja_fill(&blanks, " ", 1, n);
         if (indent.kind != JV_STRING) indent = ct__jinja_written(&blanks);
         style.indent = indent.s->s;
         style.indent_n = indent.s->n;
@@ -260,8 +260,9 @@ FILTER(int_value) {
     double f;
     if (self.kind == JV_UNDEFINED) ct__jv_fail_undefined(m, self);
     if (self.kind == JV_STRING) {
+        const int64_t base = given(arg[1]) ? ct__jv_whole(m, arg[1], "base") : 10;
         number =
-            ct__jv_parse_int(m, self, given(arg[1]) ? (int)ct__jv_whole(m, arg[1], "base") : 10);
+            ct__jv_parse_int(m, self, base < 0 || base > 36 ? 1 : (int)base); // 1: there is none
         if (number.kind == JV_MISSING) number = ct__jv_parse_float(m, self);
     }
     if (!ct__jv_number(number, &f)) return otherwise;
@@ -279,8 +280,12 @@ FILTER(float_value) {
 }
 
 static ct_jv round_whole(ct_jinja_machine *m, int64_t i, int64_t digits) {
+    enum { MOST = 18 }; // zeros of an int64_t
+    const int64_t half = 5000000000000000000;
     if (digits >= 0) return ct__jv_int(i);
-    if (digits < -18) return ct__jv_int(0);
+    if (digits == -MOST - 1 && (i > half || i < -half))
+        ct__jinja_fail(m, "an integer needs more than 64 bits");
+    if (digits < -MOST) return ct__jv_int(0);
     int64_t unit = 1, up;
     for (; digits < 0; digits++) unit *= 10;
     int64_t down = i / unit, rest = i % unit;
@@ -318,6 +323,8 @@ FILTER(round_value) {
         return round_whole(m, ct__jv_whole(m, self, "a number"), digits);
     if (common) return ct__jv_float(round_float(f, digits));
     double unit = pow(10, (double)digits);
+    if (!isfinite(f * unit) || unit == 0)
+        ct__jinja_fail(m, "round: a float has no digits at a precision of %" PRId64, digits);
     return ct__jv_float((up ? ceil(f * unit) : floor(f * unit)) / unit);
 }
 
@@ -483,7 +490,13 @@ FILTER(batch) {
     }
     if (!now.list->n) return out;
     bool fill = given(arg[1]) && arg[1].kind != JV_NONE;
-    while (fill && (int64_t)now.list->n < size) ct__jv_push(m, now.list, arg[1]);
+    const size_t n = now.list->n;
+    if (fill && (int64_t)n < size) {
+        ct_jv full = ct__jv_new_list(m, JV_LIST, (size_t)size);
+        ct__jinja_step(m, 16 * (size_t)size);
+        for (size_t i = 0; i < (size_t)size; i++) full.list->v[i] = i < n ? now.list->v[i] : arg[1];
+        now = full;
+    }
     ct__jv_push(m, out.list, now);
     return out;
 }
@@ -493,14 +506,14 @@ FILTER(slice) {
     const ct_jv_list *items = ct__jv_items(m, self);
     int64_t slices = ct__jv_whole(m, arg[0], "slices"), n = (int64_t)items->n;
     if (slices == 0) ct__jinja_fail(m, "slice: division of %" PRId64 " by zero", n);
-    ct_jv out = ct__jv_new_list(m, JV_GENERATOR, 0);
+    ct_jv out = ct__jv_new_list(m, JV_GENERATOR, slices > 0 ? (size_t)slices : 0);
     bool fill = given(arg[1]) && arg[1].kind != JV_NONE;
     for (int64_t i = 0, at = 0; i < slices; i++) {
         bool longer = i < n % slices;
         ct_jv now = ct__jv_new_list(m, JV_LIST, 0);
         for (int64_t k = 0; k < n / slices + longer; k++) ct__jv_push(m, now.list, items->v[at++]);
         if (fill && !longer) ct__jv_push(m, now.list, arg[1]);
-        ct__jv_push(m, out.list, now);
+        out.list->v[i] = now;
     }
     return out;
 }

@@ -473,9 +473,9 @@ static ct_jv padded(ct_jinja_machine *m, ct_jv self, const ct_jv *arg, char side
     int64_t n = ct__jv_chars(m, self.s), width = ct__jv_whole(m, arg[0], "a width");
     int64_t gap = width > n ? width - n : 0;
     int64_t left = side == '<' ? 0 : side == '>' ? gap : gap / 2 + (gap & width & 1);
-    for (int64_t i = 0; i < left; i++) ct__jinja_write(&w, fill.s->s, fill.s->n);
+    ct__jinja_fill(&w, fill.s->s, fill.s->n, left);
     ct__jinja_write(&w, self.s->s, self.s->n);
-    for (int64_t i = left; i < gap; i++) ct__jinja_write(&w, fill.s->s, fill.s->n);
+    ct__jinja_fill(&w, fill.s->s, fill.s->n, gap - left);
     return ct__jinja_written(&w);
 }
 
@@ -506,8 +506,9 @@ METHOD(expandtabs) {
             column = cp == '\n' || cp == '\r' ? 0 : column + 1;
             continue;
         }
-        for (int64_t gap = by > 0 ? by - column % by : 0; gap > 0; gap--, column++)
-            ct__jinja_word(&w, " ");
+        const int64_t gap = by > 0 ? by - column % by : 0;
+        ct__jinja_fill(&w, " ", 1, gap);
+        column += gap;
     }
     return ct__jinja_written(&w);
 }

@@ -11,7 +11,7 @@
 
 // ---------------------------------------------------------------------------------------- writing
 
-void ct__jinja_write(ct_jinja_writer *w, const char *s, size_t n) {
+static void reserve(ct_jinja_writer *w, size_t n) {
     ct__jinja_step(w->m, n);
     if (w->most && n > w->most - w->n)
         ct__jinja_fail_as(w->m, CT_E_LIMIT, "the template writes more than %zu MB",
@@ -23,8 +23,21 @@ void ct__jinja_write(ct_jinja_writer *w, const char *s, size_t n) {
         w->s = bigger;
         w->cap = cap;
     }
+}
+
+void ct__jinja_write(ct_jinja_writer *w, const char *s, size_t n) {
+    reserve(w, n);
     if (n) memcpy(w->s + w->n, s, n);
     w->n += n;
+}
+
+void ct__jinja_fill(ct_jinja_writer *w, const char *s, size_t n, int64_t times) {
+    size_t bytes;
+    if (times <= 0) return;
+    if (__builtin_mul_overflow((size_t)times, n, &bytes) || bytes > w->m->limits.memory)
+        ct__jinja_room(w->m, (size_t)times, n); // which refuses it
+    reserve(w, bytes);
+    for (int64_t i = 0; i < times; i++, w->n += n) memcpy(w->s + w->n, s, n);
 }
 
 void ct__jinja_word(ct_jinja_writer *w, const char *s) { ct__jinja_write(w, s, strlen(s)); }
@@ -371,10 +384,12 @@ static void pad(ct_jinja_writer *w, const field *f, ct_jv text, size_t sign, cha
     if (f->align) align = f->align, left = align == '<' ? 0 : align == '^' ? gap / 2 : gap;
     if (align != '=') sign = 0;
     if (gap > 1 << 24) ct__jinja_fail(w->m, "a field is %" PRId64 " characters wide", f->width);
+    char fill[4];
+    const size_t fill_n = ct__utf8_put(f->fill, fill);
     ct__jinja_write(w, text.s->s, sign);
-    for (int64_t i = 0; i < left; i++) ct__jinja_char(w, f->fill);
+    ct__jinja_fill(w, fill, fill_n, left);
     ct__jinja_write(w, text.s->s + sign, text.s->n - sign);
-    for (int64_t i = left; i < gap; i++) ct__jinja_char(w, f->fill);
+    ct__jinja_fill(w, fill, fill_n, gap - left);
 }
 
 static const char *plus_of(const field *f, bool minus) {
@@ -399,7 +414,7 @@ static void whole_digits(ct_jinja_writer *w, int64_t value, const field *f) {
     while (u /= base);
     ct__jinja_word(w, plus_of(f, value < 0));
     if (f->alternate && base != 10) ct__jinja_writef(w, "0%c", f->type);
-    for (int64_t i = (int64_t)n; i < f->precision && i < 400; i++) ct__jinja_word(w, "0");
+    ct__jinja_fill(w, "0", 1, f->precision - (int64_t)n);
     grouped(w, digits + sizeof digits - n, n, f->group, by);
 }
 
@@ -414,7 +429,10 @@ static void float_digits(ct_jinja_writer *w, double value, const field *f) {
         return;
     }
     ct_jinja_writer digits = {.m = w->m};
-    int precision = f->precision < 0 ? 6 : f->precision > 100 ? 100 : (int)f->precision;
+    if (f->precision > 100)
+        ct__jinja_fail(w->m, "a float has %" PRId64 " digits in a format, at most 100 are written",
+                       f->precision);
+    int precision = f->precision < 0 ? 6 : (int)f->precision;
     switch (f->type) {
     case 'e':
         ct__jinja_writef(&digits, f->alternate ? "%#.*e" : "%.*e", precision, positive);
@@ -554,6 +572,7 @@ ct_jv ct__jv_percent(ct_jinja_machine *m, ct_jv format, ct_jv values) {
         if (at == s->n) break;
         field f = {.fill = ' ', .width = -1, .precision = -1};
         ct_jv named = {0};
+        bool given = false;
         if (++at < s->n && s->s[at] == '(') named = value_by_name(m, s, &at, &from);
         for (; at < s->n && strchr("#0- +", s->s[at]) && s->s[at]; at++) {
             if (s->s[at] == '#') f.alternate = true;
@@ -562,9 +581,11 @@ ct_jv ct__jv_percent(ct_jinja_machine *m, ct_jv format, ct_jv values) {
             if (s->s[at] == '+' || (s->s[at] == ' ' && !f.sign)) f.sign = s->s[at];
         }
         if (at < s->n && s->s[at] == '*')
-            at++, f.width = ct__jv_whole(m, next_value(m, &from), "*");
+            at++, f.width = ct__jv_whole(m, next_value(m, &from), "*"), given = true;
         else
             f.width = digits_of(m, s->s, s->n, &at);
+        if (given && f.width < 0) // to the left, as with a minus in front of it
+            f.align = '<', f.width = f.width < -INT64_MAX ? INT64_MAX : -f.width;
         if (at < s->n && s->s[at] == '.') {
             at++;
             f.precision = digits_of(m, s->s, s->n, &at);

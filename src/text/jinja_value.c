@@ -603,10 +603,11 @@ static ct_jv repeat(ct_jinja_machine *m, ct_jv what, int64_t times) {
         ct__jinja_step(m, n * what.s->n);
         return ct__jv_bytes(m, s, n * what.s->n);
     }
-    ct_jv all = ct__jv_new_list(m, what.kind, 0);
-    if (what.list->n)
-        for (size_t i = 0; i < n; i++)
-            for (size_t k = 0; k < what.list->n; k++) ct__jv_push(m, all.list, what.list->v[k]);
+    size_t items, length = what.list->n;
+    if (__builtin_mul_overflow(n, length, &items)) ct__jinja_room(m, n, length); // which refuses it
+    ct_jv all = ct__jv_new_list(m, what.kind, items);
+    ct__jinja_step(m, 16 * items);
+    for (size_t i = 0; i < items; i++) all.list->v[i] = what.list->v[i % length];
     return all;
 }
 

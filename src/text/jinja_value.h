@@ -219,6 +219,8 @@ typedef struct ct_jinja_writer {
     size_t most; // bytes; 0: no limit but the memory's
 } ct_jinja_writer;
 void ct__jinja_write(ct_jinja_writer *w, const char *s, size_t n);
+// n bytes so many times, 0 or less: none. More than memory is refused before any is written.
+void ct__jinja_fill(ct_jinja_writer *w, const char *s, size_t n, int64_t times);
 void ct__jinja_word(ct_jinja_writer *w, const char *s);
 void ct__jinja_writef(ct_jinja_writer *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -137,6 +137,51 @@ def test_refused(render, template, error):
     assert time.monotonic() - start < 60
 
 
+MOST = 2**63 - 1
+LEAST = f"(-{MOST} - 1)"
+MEMORY = "the template takes more than 1073 MB of memory"
+
+
+@pytest.mark.parametrize("template, text", [
+    (f"{{{{ 'abc def ghi'|truncate({MOST}) }}}}", "abc def ghi"),
+    (f"{{{{ 'abc def ghi'|truncate(5, true, '...', {MOST}) }}}}", "abc def ghi"),
+    (f"{{{{ 'a'|indent({LEAST}, true) }}}}", "a"),
+    (f"{{{{ [1]|batch({MOST})|list }}}}", "[[1]]"),
+    (f"{{{{ [1]|slice({LEAST})|list }}}}", "[]"),
+    ("{{ [1]|batch(3, 0)|list }} {{ [1, 2, 3]|batch(2, 0)|list }} {{ [1, 2, 3]|slice(2, 0)|list }}", "[[1, 0, 0]] [[1, 2], [3, 0]] [[1, 2], [3, 0]]"),
+    ("{{ [1, 2] * 2 }} {{ (1,) * 2 }} {{ [] * 3 }} {{ [1] * -1 }}", "[1, 2, 1, 2] (1, 1) [] []"),
+    (f"{{{{ range({LEAST}, {MOST}, {MOST})|list }}}}", "[-9223372036854775808, -1, 9223372036854775806]"),
+    (f"{{{{ 'abc'[{LEAST}:{MOST}] }}}}{{{{ 'abc'[::{LEAST}] }}}}", "abcc"),
+    ("{{ 4000000000000000000|round(-19) }} {{ -5000000000000000000|round(-19) }}", "0 0"),
+    ("{{ '11'|int(0, 4294967298) }} {{ '11'|int(0, 2) }}", "11 3"),
+    ("{{ '%*d|' % (-5, 3) }}{{ '%*d|' % (5, 3) }}{{ '%-*d|' % (5, 3) }}", "3    |    3|3    |"),
+    ("{{ '%.500d'|format(3)|length }} {{ '{:é^7}'.format('ab') }}", "500 ééabééé"),
+])
+def test_large_numbers(render, template, text):
+    """What jinja2 3.1 makes of them."""
+    assert render(template) == {"text": text}
+
+
+@pytest.mark.parametrize("template, error", [
+    *((f"{{{{ {what.replace('N', str(MOST))} }}}}", MEMORY) for what in (
+        "'a'|center(N)", "'a'|indent(N)", "'a'|indent(N, true)", "[1]|batch(N, 0)|list", "[1]|slice(N)|list", "'a'.ljust(N)", "'a'.rjust(N)",
+        "'a'.center(N, 'é')", "'a'.zfill(N)", "'a\tb'.expandtabs(N)", "'a' * N", "[1] * N", "[1, 2] * N", "(1,) * N", "{'a': 1}|tojson(indent=N)")),
+    (f"{{{{ '%*d' % ({MOST}, 3) }}}}", f"a field is {MOST} characters wide"),
+    (f"{{{{ '%*d' % ({LEAST}, 3) }}}}", f"a field is {MOST} characters wide"),
+    (f"{{{{ '{{:{MOST}d}}'.format(3) }}}}", "a number of a format is too large"),
+    ("{{ '%.101f' % 0.1 }}", "a float has 101 digits in a format, at most 100 are written"),
+    ("{{ '{:.101e}'.format(0.1) }}", "a float has 101 digits in a format, at most 100 are written"),
+    ("{{ 9000000000000000000|round(-19) }}", "an integer needs more than 64 bits"),
+    *((f"{{{{ {what}, '{method}') }}}}", f"round: a float has no digits at a precision of {precision}") for method in ("ceil", "floor")
+      for what, precision in (("2.5|round(400", 400), ("2.5|round(-400", -400), ("1e308|round(10", 10), (f"2.5|round({MOST}", MOST))),
+])
+def test_large_numbers_that_are_refused(render, template, error):
+    """At once: not when memory is full."""
+    start = time.monotonic()
+    assert render(template) == {"error": f"chat template: line 1: {error}"}
+    assert time.monotonic() - start < 2
+
+
 def test_what_is_fine(render):
     """Loops of 100,000 turns, long texts that grow piece by piece, brackets and names inside each other."""
     assert render("{% set n = namespace(s='', t=0) %}{% for i in range(100000) %}{% set n.s = n.s ~ 'ab' %}{% set n.t = n.t + i %}{% endfor %}"
