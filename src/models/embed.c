@@ -235,8 +235,8 @@ static bool encode_two(embedding *e, const ct_lm_text *text, size_t i) {
                                                : e->first.ids;
         const size_t count = piece[k].id >= 0 ? 1 : left[second];
         if (count) memcpy(ids + at, from, count * sizeof *ids);
-        for (size_t c = 0; c < count; c++)
-            kinds[at++] = piece[k].kind < e->lm->spec.types ? piece[k].kind : 0;
+        const bool known = !e->tokenizer->one_kind && piece[k].kind < e->lm->spec.types;
+        for (size_t c = 0; c < count; c++) kinds[at++] = known ? piece[k].kind : 0;
     }
     bool ok =
         (ids && kinds) || ct__err_memory(&ct__ctx()->err, e->o->here, e->op, all * sizeof *ids);

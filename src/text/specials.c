@@ -129,6 +129,17 @@ static bool take_ids(ct_tokenizer *t, const json_t *root, ct_err *err) {
     return true;
 }
 
+// False: the model is given no kinds of tokens, all of which are of the first then, whatever the template has.
+static bool names_kinds(const json_t *root) {
+    const json_t *names = json_object_get(root, "model_input_names"), *name;
+    size_t i;
+    json_array_foreach(names, i, name) {
+        const char *text = json_string_value(name);
+        if (text && strcmp(text, "token_type_ids") == 0) return true;
+    }
+    return !json_is_array(names); // as of most classes of tokenizers
+}
+
 bool ct__tokenizer_read_specials(ct_tokenizer *t, const char *folder, ct_err *err) {
     json_t *root;
     if (!read_object(folder, "special_tokens_map.json", &root, err)) return false;
@@ -138,6 +149,7 @@ bool ct__tokenizer_read_specials(ct_tokenizer *t, const char *folder, ct_err *er
     take_names(t, root);
     bool bos = json_is_true(json_object_get(root, "add_bos_token")),
          eos = json_is_true(json_object_get(root, "add_eos_token"));
+    t->one_kind = !names_kinds(root);
     json_decref(root);
     // tokenizer.json says itself what stands around a text.
     bool pieces = t->normalizers.n && t->normalizers.v[0].kind == CT_STEP_SENTENCEPIECE;

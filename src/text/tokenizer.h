@@ -71,6 +71,7 @@ struct ct_tokenizer {
     ct_trie plain, normalized; // of added tokens: indices
     ct_regex *word;            // one character of a word; NULL: no added token asks
     bool needs_origins;        // a step asks whether a cut begins the text
+    bool one_kind;             // the model is not told which of two texts a token is of
     int64_t n_ids;
     int64_t special[CT_TOKEN_ROLES];
     int64_t *ends;

@@ -67,6 +67,26 @@ def test_labels_that_do_not_exclude_each_other(tmp_path):
     assert abs(model.classify(lm.QUESTION, probabilities=True).numpy() - want).max() < 1e-5
 
 
+def test_kinds_of_tokens(tmp_path):
+    """The template's, also where tokenizer_config.json names no inputs; of one that names others alone all are of the first kind, as in transformers."""
+    def scores(names, kind=1):
+        folder = make(tmp_path / f"{names}{kind}", "bert_rank")
+        config, tokenizer = (json.loads((folder / file).read_text()) for file in ("tokenizer_config.json", "tokenizer.json"))
+        assert "model_input_names" not in config
+        (folder / "tokenizer_config.json").write_text(json.dumps(config | ({} if names is None else {"model_input_names": names.split()})))
+        for piece in tokenizer["post_processor"]["pair"]:
+            for part in piece.values():
+                part["type_id"] = min(part["type_id"], kind)
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        return cotan.lm.load(folder).classify([lm.QUESTION, (lm.QUESTION, lm.ANSWER)]).numpy()
+
+    want, without = scores(None), scores(None, kind=0)
+    assert abs(want - RECORDED["bert_rank.scores"]).max() < 1e-4
+    assert want[0] == without[0] and abs(want[1] - without[1]) > 1e-3
+    assert (scores("input_ids token_type_ids attention_mask") == want).all()
+    assert (scores("input_ids attention_mask") == without).all()
+
+
 def said(function, *args, **options):
     with pytest.raises((cotan.Error, TypeError, ValueError)) as found:
         function(*args, **options)
