@@ -408,6 +408,7 @@ static ct_tensor norm_scale(ct_tensor x, const ct_ints *axes, double p) {
     exponent = ct_maximum(ct_minimum(exponent, number(limit, most)), number(-limit, most));
     ct_tensor beyond = ct_greater(most, number(exp2(fmin(edge, limit)), most));
     ct_tensor below = ct_less(most, number(exp2(fmax(-edge, -limit)), most));
+    beyond = ct_and(beyond, ct_less(most, number(INFINITY, most))); // whose size is no other's
     ct_tensor one = number(1, most), scale = ct_exp2(exponent);
     scale = ct_select(ct_or(beyond, below), scale, one);
     return ct_select(ct_greater(most, number(0, most)), scale, one);

@@ -282,7 +282,7 @@ PLAIN = {"temperature": 0, "num_predict": 6}
 
 
 def test_ollama_list(lama):
-    assert [m.model for m in lama.list().models] == ["small", "parrot", "reads"]
+    assert [m.model for m in lama.list().models] == ["small:latest", "parrot:latest", "reads:latest"]
     assert lama.list().models[0].details.family == "llama" and lama.list().models[0].size > 1000
 
 
@@ -302,7 +302,7 @@ def test_ollama_images(lama):
 
 
 def test_ollama_ps(lama):
-    assert lama.ps().models[0].name == "small"
+    assert lama.ps().models[0].name == "small:latest"
 
 
 def test_ollama_chat(lama, client):
