@@ -66,8 +66,7 @@ typedef struct ct_safetensors_options {
 } ct_safetensors_options;
 // Evaluates the tensors and writes them, byte for byte as the format's reference writer does; the file
 // appears whole or not at all. False: see ct_error_text.
-//     const ct_named tensors[] = {{"w", w}, {"b", b}};
-//     if (!ct_save_safetensors("w.safetensors", tensors, 2)) return 1;
+//     if (!ct_save_safetensors("w.safetensors", arrays, 2)) return 1;
 CT_API CT_MUST_USE bool ct_save_safetensors_with(const char *path, const ct_named *tensors,
                                                  size_t n, ct_safetensors_options options);
 #define ct_save_safetensors(path, tensors, ...)                                                    \
