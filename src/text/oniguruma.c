@@ -240,7 +240,7 @@ static void dialect_escape(dialect *d) {
 static bool dialect_options(dialect *d) {
     const size_t begin = d->i;
     bool extended = d->extended[d->depth], on = true;
-    char options[16] = "", what[40];
+    char options[16] = "", what[64];
     size_t n = 0, at = begin + 2;
     for (; at < d->n && n < sizeof options - 1 && strchr("imx-", d->p[at]); at++) {
         options[n++] = d->p[at] == 'm' ? 's' : d->p[at];
