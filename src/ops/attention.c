@@ -335,8 +335,8 @@ static void lay_blocks(blocks *b, const ct_rule *r) {
     int64_t seen = b->k_type->dim[query], queries = b->q_type->dim[query];
     bool bounded = b->attrs->causal && ct__is_none(b->position) && !b->loop &&
                    !ct__is_dyn(b->q_type, query) && queries > 0;
-    if (bounded && queries < seen) seen = queries; // query i sees keys 0 to i
-    b->n = (seen + BLOCK - 1) / BLOCK;
+    if (bounded && queries < seen) seen = queries;        // query i sees keys 0 to i
+    b->n = seen > BLOCK ? (seen + BLOCK - 1) / BLOCK : 1; // no keys: one block of none
     b->blocks = ct__size_div_up(ct__size_of(b->k_type, query), BLOCK);
     lay_numbers(b);
 }

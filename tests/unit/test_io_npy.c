@@ -261,7 +261,7 @@ static void round_trip(void **state) {
         assert_false(ct_ok(ct_npz_get_at(npz, "z", line)));
         expect_error(CT_E_ARGUMENT,
                      "a.c:7: npz_get: %s has no array \"z\"; it has 4: \"x\", \"dir/b\xc3\xa4\", "
-                     "\"\", \"none\"\n  hint: did you mean \"x\"?",
+                     "\"\", \"none\"",
                      place("a.npz"));
         assert_false(ct_ok(ct_npz_get_at(npz, "another name", line)));
         expect_error(CT_E_ARGUMENT,

@@ -651,8 +651,12 @@ static void lists_that_cannot_be_are_not_touched(void **state) {
                 .f = itself, .in = &x, .n_in = 1, .n_out = most, .here = here}));
         }
         char text[160];
-        snprintf(text, sizeof text, "user.c:7: %s: %s are %zu, at most 65535 are possible",
-                 want[i].op, want[i].what, most);
+        if (i == 3)
+            snprintf(text, sizeof text,
+                     "user.c:7: grad: %zu tensors are named, 1 to 1048576 are possible", most);
+        else
+            snprintf(text, sizeof text, "user.c:7: %s: %s are %zu, at most 65535 are possible",
+                     want[i].op, want[i].what, most);
         assert_string_equal(ct_error_text(), text);
         assert_true(out[0].bits == x.bits && out[1].bits == x.bits);
         ct_error_clear();
