@@ -28,7 +28,7 @@ CT_API ct_chat_template *ct_chat_template_new_at(const char *text, ct_loc here);
 CT_API ct_chat_template *ct_chat_template_load_at(const char *path, ct_loc here);
 #define ct_chat_template_load(path) ct_chat_template_load_at((path), CT_HERE)
 CT_API void ct_chat_template_free(ct_chat_template *chat); // NULL: nothing
-// The text of the template that renders conversations; belongs to it.
+// The text of the template that renders conversations; belongs to it. Of NULL: NULL.
 CT_API const char *ct_chat_template_text(const ct_chat_template *chat);
 
 typedef struct ct_chat_options {

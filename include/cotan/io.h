@@ -74,7 +74,7 @@ CT_API CT_MUST_USE bool ct_save_safetensors_with(const char *path, const ct_name
 #define CT__SAFETENSORS_SAVE(path, tensors, n, ...)                                                \
     ct_save_safetensors_with((path), (tensors), (n), (ct_safetensors_options){__VA_ARGS__})
 
-// An open file, whose header is read and checked: what ct_npz is to an .npz file.
+// An open file, whose header is read and checked: what ct_npz is to an .npz file. Of NULL there are 0, NULL.
 typedef struct ct_safetensors ct_safetensors;
 CT_API ct_safetensors *ct_safetensors_open_at(const char *path, ct_loc here); // NULL: an error
 #define ct_safetensors_open(path) ct_safetensors_open_at((path), CT_HERE)

@@ -17,7 +17,8 @@ SANITIZE = ["-fsanitize=address,undefined"] if SANITIZED else []
 HEADERS = [*sorted((ROOT / "include/cotan").glob("*.h")), BUILD / "derived/cotan/ops.h"]
 # Functions to which NULL says something that is no error, as their comments have it: they name nothing, free nothing, ask nothing.
 NOTHING = """ct_nearest ct_ctx_use ct_ctx_free ct_cancel ct_set_log ct_set_allocator ct_params_free ct_params_count ct_params_get
-ct_params_name ct_params_find ct_params_size ct_metric_value ct_npz_close ct_npz_count ct_npz_name ct_schedule_at ct_optim_free
+ct_params_name ct_params_find ct_params_size ct_metric_value ct_npz_close ct_npz_count ct_npz_name
+ct_safetensors_close ct_safetensors_count ct_safetensors_name ct_safetensors_metadata ct_safetensors_metadata_key ct_chat_template_text ct_schedule_at ct_optim_free
 ct_optim_lr ct_optim_rate ct_optim_count ct_optim_state ct_gpt2_size ct_gpt2_free ct_gpt2_params ct_gpt2_config_of ct_gpt2_cache_free ct_lm_free ct_lm_params ct_lm_look ct_lm_process
 ct_lm_probabilities ct_lm_label
 ct_loan_end ct_cut_free ct_marks_ended ct_function_free ct_params_read ct_op_find ct_op_next ct_op_describe ct_resnet_free ct_resnet_params ct_resnet_running

@@ -128,6 +128,7 @@ def test_a_program_that_dies_once_is_told_so(project):
 def test_a_race_is_a_failure_of_its_program(project):
     """In a build with the thread sanitizer kernels are interpreted, and of Python only what has threads is run."""
     (project.root / "tests/e2e").mkdir()
+    (project.root / "tests/tsan-suppressions.txt").write_text("")
     for name in ("e2e/test_serve.py", "test_of_python.py"):
         (project.root / "tests" / name).write_text("def test_it():\n    pass\n")
     (project.root / "build").mkdir()
