@@ -57,7 +57,7 @@ static PyObject *met(PyObject *module, PyObject *args) {
 }
 PyMethodDef operator_functions[] = {{"_met", met, METH_VARARGS, NULL}, {0}};
 static PyObject *not_ours(void) {
-    if (PyErr_Occurred()) return NULL;
+    if (PyErr_Occurred() || (ct_error_code() != CT_OK && !raise_failure())) return NULL;
     Py_RETURN_NOTIMPLEMENTED;
 }
 
