@@ -176,7 +176,7 @@ bool prompt_fits(exchange *x, const model *m, size_t n, const char *param) {
                           param, n, m->name, (long long)m->context);
 }
 
-// Cuts the text behind the last message, so that it is continued (transformers' continue_final_message).
+// Removes the text after the last message, so that it is continued (transformers' continue_final_message).
 static bool cut_behind_last(exchange *x, conversation *c, size_t *n) {
     json_t *last = json_array_get(c->messages, json_array_size(c->messages) - 1);
     const char *content = json_string_value(json_object_get(last, "content")), *found = NULL;

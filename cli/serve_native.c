@@ -240,7 +240,7 @@ bool answer_props(exchange *x) {
                      "build_info", "cotan " CT_VERSION));
 }
 
-// Texts have no fixed slots here; as many of them as run are told to be busy.
+// There are no fixed slots; one is reported as busy for each running text.
 bool answer_slots(exchange *x) {
     const model *m = &x->server->models[0];
     const int64_t all = x->server->is.parallel ? x->server->is.parallel : 32;

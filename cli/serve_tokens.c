@@ -4,7 +4,7 @@
 
 #include "serve.h"
 
-// A piece that is no UTF-8 is told by its bytes.
+// A piece that is not UTF-8 is given as its bytes.
 static json_t *piece_object(ct_decoder *d, int32_t id) {
     size_t n = 0;
     const char *text = d ? ct_decoder_bytes(d, &id, 1, &n) : NULL;

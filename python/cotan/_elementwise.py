@@ -242,7 +242,7 @@ def _round_floats(x, decimals):
     nearest = ops.round(scaled)
     for part in reversed(parts):
         nearest = nearest / part
-    # A number of so many digits before the point has none behind it: it is the nearest itself.
+    # Beyond 1 / eps a number has no fraction: it is its own nearest.
     return ops.select(ops.less(ops.abs(scaled), 1 / limits.eps), nearest, ops.stop_gradient(x))
 
 

@@ -49,7 +49,7 @@ static void visit(reading *r) {
     if (!ct_rolling_visit_at(r->t, r->n, r->here)) return;
 }
 
-// Does it begin once more? False: an exception. A handler that raises none, a program's that only notes the signal, costs
+// True if the run is to be repeated; false with an exception set. A handler that raises nothing, such as one that only sets a flag, costs
 // nothing: what was recorded is as it was.
 static bool again(const failure *why, ct_ctx *ran) {
     if (why->code != CT_E_INTERRUPTED) return raise_text(why->code, why->text);

@@ -165,7 +165,7 @@ static tensor_object *twin_of(tensor_object *self, ct_loc here) { // borrowed
     return self->twin = twin;
 }
 
-// Moves of a chain of views, from the one behind `root` on: how many there are.
+// Collects the moves of a chain of views, beginning after `root`; returns their number.
 static size_t copy_moves(const tensor_object *at, const tensor_object *root, move *to, bool *ok) {
     if (at == root) return 0;
     size_t n = copy_moves(at->parent, root, to, ok);

@@ -60,7 +60,7 @@ static PyObject *whole_hold_back(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *raised; // by a handler as a section began or ended: raised behind it
+static PyObject *raised; // by a signal handler inside a section; set again after it
 static int whole_raise_later(void *exception) {
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
     Py_DECREF((PyObject *)exception);
