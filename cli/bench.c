@@ -1,4 +1,4 @@
-// cotan bench: what this machine does with rows of small programs, and with a training step.
+// cotan bench: measures rows of small programs, and a training step.
 #define _GNU_SOURCE
 #include <ftw.h>
 #include <math.h>
@@ -139,7 +139,7 @@ static const bench_row rows[] = {
      .list = list_start,
      .new_kernels = true},
 };
-enum { ROWS = sizeof rows / sizeof *rows, MOST_REPEATS = 1000, FEWEST_REPEATS = 5 };
+enum { ROWS = sizeof rows / sizeof *rows, MAX_REPEATS = 1000, MIN_REPEATS = 5 };
 
 double bench_now(void) {
     struct timespec t;
@@ -147,13 +147,13 @@ double bench_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int ascending(const void *a, const void *b) {
+static int bench_compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
 double bench_median(double *v, size_t n) {
-    qsort(v, n, sizeof *v, ascending);
+    qsort(v, n, sizeof *v, bench_compare_doubles);
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
@@ -171,13 +171,13 @@ bool bench_next_turn(char *line, size_t n) {
 // ------------------------------------------------------------------------------------- measuring
 
 typedef struct measured {
-    double ms; // the median
-    double all[MOST_REPEATS];
+    double ms; // median
+    double all_ms[MAX_REPEATS];
     size_t n;
 } measured;
 
-// Seconds from recording to the results; negative: it failed.
-static double run_once(const bench_case *c, const ct_tensor *in, int64_t turn) {
+// Returns the seconds from recording to the results; negative: it failed.
+static double bench_run_once(const bench_case *c, const ct_tensor *in, int64_t turn) {
     ct_tensor out[MOST_RESULTS];
     double begin = bench_now();
     {
@@ -188,78 +188,79 @@ static double run_once(const bench_case *c, const ct_tensor *in, int64_t turn) {
     return bench_now() - begin;
 }
 
-// Kernels are compiled while their interpreted twins already run: those runs are not those that
-// are to be timed.
-static bool warm_up(const bench_case *c, const ct_tensor *in) {
+// Runs the case until no launch is interpreted: kernels are interpreted while they are being compiled,
+// and those runs are not to be timed.
+static bool bench_warm_up(const bench_case *c, const ct_tensor *in) {
     double begin = bench_now();
     uint64_t before;
     do {
         before = ct_get_stats().launches_interpreted;
-        if (run_once(c, in, 0) < 0) return false;
+        if (bench_run_once(c, in, 0) < 0) return false;
     } while (ct_get_stats().launches_interpreted > before && bench_now() - begin < 60);
     return true;
 }
 
-// The operands of a case, which stay from turn to turn.
+// The operands of a case, which are kept from run to run.
 typedef struct operands {
-    const bench_case *of; // NULL: of none yet
+    const bench_case *owner; // NULL: none yet
     ct_scope scope;
     ct_tensor in[MOST_INPUTS];
 } operands;
 
-static void drop_operands(operands *o) {
-    if (o->of) ct_scope_end(o->scope, CT_HERE);
-    o->of = NULL;
+static void bench_free_operands(operands *o) {
+    if (o->owner) ct_scope_end(o->scope, CT_HERE);
+    o->owner = NULL;
 }
 
-static bool make_operands(operands *o, const bench_case *c) {
-    if (o->of == c) return true;
-    drop_operands(o);
-    o->of = c;
+static bool bench_make_operands(operands *o, const bench_case *c) {
+    if (o->owner == c) return true;
+    bench_free_operands(o);
+    o->owner = c;
     o->scope = ct_scope_begin(CT_HERE);
     return !c->make || c->make(c, o->in) > 0;
 }
 
-// Times a case `fewest` times, and until its seconds are over.
-static bool measure(operands *o, const bench_case *c, size_t fewest, double seconds, bool warm,
-                    measured *out) {
-    static int64_t turn; // of the process, so that a program that is to be new is
-    if (!make_operands(o, c) || (warm && !warm_up(c, o->in))) return false;
+// Times a case at least `fewest` times, and for at least `seconds`.
+static bool bench_measure(operands *o, const bench_case *c, size_t fewest, double seconds,
+                          bool warm, measured *out) {
+    static int64_t turn; // counts runs of the process, so that programs that must be new are new
+    if (!bench_make_operands(o, c) || (warm && !bench_warm_up(c, o->in))) return false;
     double begin = bench_now();
     double times = c->times ? (double)c->times : 1;
-    for (out->n = 0; out->n < MOST_REPEATS && (out->n < fewest || bench_now() - begin < seconds);
+    for (out->n = 0; out->n < MAX_REPEATS && (out->n < fewest || bench_now() - begin < seconds);
          out->n++) {
-        double took = run_once(c, o->in, turn++);
+        double took = bench_run_once(c, o->in, turn++);
         if (took < 0) return false;
-        out->all[out->n] = took * 1e3 / times;
+        out->all_ms[out->n] = took * 1e3 / times;
     }
-    double sorted[MOST_REPEATS];
-    memcpy(sorted, out->all, out->n * sizeof *sorted);
+    double sorted[MAX_REPEATS];
+    memcpy(sorted, out->all_ms, out->n * sizeof *sorted);
     out->ms = bench_median(sorted, out->n);
     return true;
 }
 
-static double all_flops(const bench_case *c) { return c->flops + c->byte_flops; }
+static double bench_total_flops(const bench_case *c) { return c->flops + c->byte_flops; }
 
-// Of the time that the limits ask for over the one it took. 0: nothing is counted.
-static double share(const bench_case *c, const ct_limits *l, double ms) {
+// Returns the fraction of the measured time that the machine's limits require. 0: nothing is counted.
+static double bench_limit_fraction(const bench_case *c, const ct_limits *l, double ms) {
     double least = fmax(c->flops / l->flops, fmax(c->bytes / l->stream, c->words / l->threefry));
     least = fmax(least, c->byte_flops / (l->bytes > 0 ? l->bytes : l->flops));
     return least * 1e3 / ms;
 }
 
-// Mean and mean square of each result, by which who compares knows that he runs the same program.
-static bool put_moments(operands *o, const bench_case *c) {
+// Prints mean and mean square of each result, so that other libraries can check that they run the same
+// program.
+static bool bench_put_moments(operands *o, const bench_case *c) {
     ct_tensor out[MOST_RESULTS], moments[2 * MOST_RESULTS];
-    if (!make_operands(o, c)) return false;
-    CT_SCOPE; // in theirs
+    if (!bench_make_operands(o, c)) return false;
+    CT_SCOPE; // inside that of the operands
     size_t n = c->record(c, o->in, 0, out);
     for (size_t i = 0; i < n; i++) {
         ct_tensor x = ct_cast(out[i], CT_F64);
         moments[2 * i] = ct_mean(x);
         moments[2 * i + 1] = ct_mean(ct_square(x));
     }
-    if (!ct_eval(moments, 2 * n)) return false; // at once: a step of training is not done again
+    if (!ct_eval(moments, 2 * n)) return false; // in one run: a training step cannot be repeated
     printf("{\"case\": \"%s\", \"moments\": [", c->name);
     for (size_t i = 0; i < n; i++)
         printf("%s[%.9g, %.9g]", i ? ", " : "", ct_item(moments[2 * i]),
@@ -270,7 +271,7 @@ static bool put_moments(operands *o, const bench_case *c) {
 
 // ----------------------------------------------------------------------------------------- output
 
-static void put_limits(const ct_limits *l) {
+static void bench_put_limits(const ct_limits *l) {
     printf("\"limits\": {\"flops_per_s\": %.6g, \"stream_bytes_per_s\": %.6g, "
            "\"read_bytes_per_s\": %.6g, \"threefry_words_per_s\": %.6g",
            l->flops, l->stream, l->read, l->threefry);
@@ -278,72 +279,74 @@ static void put_limits(const ct_limits *l) {
     printf("}");
 }
 
-static void put_counts(const bench_case *c) {
+static void bench_put_counts(const bench_case *c) {
     printf("\"flops\": %.17g, \"bytes\": %.17g, \"random_words\": %.17g, \"byte_flops\": %.17g",
            c->flops, c->bytes, c->words, c->byte_flops);
 }
 
-static void put_case(const bench_case *c, const ct_limits *l, const measured *m, bool all) {
+static void bench_put_case(const bench_case *c, const ct_limits *l, const measured *m, bool all) {
     printf("{\"case\": \"%s\", \"ms\": %.6g, ", c->name, m->ms);
-    put_counts(c);
+    bench_put_counts(c);
     printf(", \"flops_per_s\": %.6g, \"bytes_per_s\": %.6g, \"limit_share\": ",
-           all_flops(c) * 1e3 / m->ms, c->bytes * 1e3 / m->ms);
-    if (all_flops(c) + c->bytes > 0)
-        printf("%.4f", share(c, l, m->ms));
+           bench_total_flops(c) * 1e3 / m->ms, c->bytes * 1e3 / m->ms);
+    if (bench_total_flops(c) + c->bytes > 0)
+        printf("%.4f", bench_limit_fraction(c, l, m->ms));
     else
         printf("null");
     if (all) {
         printf(", \"ms_all\": [");
-        for (size_t i = 0; i < m->n; i++) printf("%s%.6g", i ? ", " : "", m->all[i]);
+        for (size_t i = 0; i < m->n; i++) printf("%s%.6g", i ? ", " : "", m->all_ms[i]);
         printf("]");
     }
     printf("}");
 }
 
-static void show_case(const bench_case *c, const ct_limits *l, const measured *m) {
+static void bench_print_case(const bench_case *c, const ct_limits *l, const measured *m) {
     char rate[2][32] = {"", ""}, part[16] = "";
-    if (all_flops(c) > 0) snprintf(rate[0], sizeof rate[0], "%.1f", all_flops(c) * 1e-6 / m->ms);
+    if (bench_total_flops(c) > 0)
+        snprintf(rate[0], sizeof rate[0], "%.1f", bench_total_flops(c) * 1e-6 / m->ms);
     if (c->bytes > 0) snprintf(rate[1], sizeof rate[1], "%.1f", c->bytes * 1e-6 / m->ms);
-    if (all_flops(c) + c->bytes > 0) snprintf(part, sizeof part, "%.2f", share(c, l, m->ms));
+    if (bench_total_flops(c) + c->bytes > 0)
+        snprintf(part, sizeof part, "%.2f", bench_limit_fraction(c, l, m->ms));
     printf("%-28s %10.4f %9s %7s %6s\n", c->name, m->ms, rate[0], rate[1], part);
 }
 
 // ------------------------------------------------------------------------------------------- rows
 
-static bool measure_all_limits(ct_limits *l, int threads) {
+static bool bench_measure_limits(ct_limits *l, int threads) {
     if (ct_measure_limits(l, threads, true)) return true;
     fprintf(stderr, "cotan: bench: what the machine can do could not be measured: no memory, or no "
                     "threads\n");
     return false;
 }
 
-static int run_all(const bench_row *row, const bench_settings *s, const bench_case *cases,
-                   size_t n) {
+static int bench_run_all(const bench_row *row, const bench_settings *s, const bench_case *cases,
+                         size_t n) {
     ct_limits limits = {0};
     operands o = {0};
     measured *m = calloc(n, sizeof *m);
-    bool ok = m && measure_all_limits(&limits, s->threads);
+    bool ok = m && bench_measure_limits(&limits, s->threads);
     int status = ok ? EXIT_DONE : EXIT_FAILED;
     for (size_t i = 0; ok && i < n; i++) {
         fprintf(stderr, "%s (%zu of %zu)\n", cases[i].name, i + 1, n);
-        ok = measure(&o, &cases[i], FEWEST_REPEATS, s->seconds.value, !row->new_kernels, &m[i]);
-        if (!ok) status = fail();
+        ok = bench_measure(&o, &cases[i], MIN_REPEATS, s->seconds.value, !row->new_kernels, &m[i]);
+        if (!ok) status = report_error();
     }
-    drop_operands(&o);
-    if (ok && !measure_all_limits(&limits, s->threads)) status = EXIT_FAILED;
+    bench_free_operands(&o);
+    if (ok && !bench_measure_limits(&limits, s->threads)) status = EXIT_FAILED;
     if (status == EXIT_DONE && s->json) {
         printf("{\"row\": \"%s\", \"threads\": %d, \"version\": \"%s\", ", row->name, s->threads,
                CT_VERSION);
-        put_limits(&limits);
+        bench_put_limits(&limits);
         printf(", \"cases\": [");
         for (size_t i = 0; i < n; i++) {
             printf("%s\n  ", i ? "," : "");
-            put_case(&cases[i], &limits, &m[i], !s->summary);
+            bench_put_case(&cases[i], &limits, &m[i], !s->summary);
         }
         printf("]}\n");
     } else if (status == EXIT_DONE) {
         printf("%-28s %10s %9s %7s %6s\n", row->name, "ms", "GFLOP/s", "GB/s", "share");
-        for (size_t i = 0; i < n; i++) show_case(&cases[i], &limits, &m[i]);
+        for (size_t i = 0; i < n; i++) bench_print_case(&cases[i], &limits, &m[i]);
         printf("limits: %.1f GFLOP/s, %.1f of bytes, %.1f GB/s, %.1f GB/s read, %.2f G random "
                "words/s; threads %d\n",
                limits.flops * 1e-9, limits.bytes * 1e-9, limits.stream * 1e-9, limits.read * 1e-9,
@@ -353,16 +356,16 @@ static int run_all(const bench_row *row, const bench_settings *s, const bench_ca
     return status;
 }
 
-static const bench_case *find_case(const bench_case *cases, size_t n, const char *wanted) {
+static const bench_case *bench_find_case(const bench_case *cases, size_t n, const char *wanted) {
     for (size_t i = 0; i < n; i++)
         if (strcmp(cases[i].name, wanted) == 0) return &cases[i];
     return NULL;
 }
 
-// For who compares in turns: a line names what is to be measured now, or checked, and a JSON object
-// answers it.
-static int take_turns(const bench_row *row, const bench_settings *s, const bench_case *cases,
-                      size_t n) {
+// Measures cases on request, for a comparison that alternates between libraries: each input line names a
+// case to measure or check, and a JSON object answers it.
+static int bench_serve_stdin(const bench_row *row, const bench_settings *s, const bench_case *cases,
+                             size_t n) {
     measured *m = malloc(sizeof *m);
     operands o = {0};
     char line[64];
@@ -370,59 +373,60 @@ static int take_turns(const bench_row *row, const bench_settings *s, const bench
     printf("{\"cases\": [");
     for (size_t i = 0; i < n; i++) {
         printf("%s{\"case\": \"%s\", ", i ? ", " : "", cases[i].name);
-        put_counts(&cases[i]);
+        bench_put_counts(&cases[i]);
         printf("}");
     }
     printf("], \"threads\": %d, \"version\": \"%s\"}\n", s->threads, CT_VERSION);
     while (status == EXIT_DONE && bench_next_turn(line, sizeof line)) {
-        const bench_case *c = find_case(cases, n, line), *checked = NULL;
-        if (strncmp(line, "check ", 6) == 0) checked = find_case(cases, n, line + 6);
+        const bench_case *c = bench_find_case(cases, n, line), *checked = NULL;
+        if (strncmp(line, "check ", 6) == 0) checked = bench_find_case(cases, n, line + 6);
         if (checked) {
-            if (!put_moments(&o, checked)) status = fail();
+            if (!bench_put_moments(&o, checked)) status = report_error();
         } else if (c) {
-            if (measure(&o, c, 1, s->seconds.value, !row->new_kernels, m))
+            if (bench_measure(&o, c, 1, s->seconds.value, !row->new_kernels, m))
                 printf("{\"case\": \"%s\", \"ms\": %.6g}\n", c->name, m->ms);
             else
-                status = fail();
+                status = report_error();
         } else if (strcmp(line, "limits") == 0) {
             ct_limits limits = {0};
-            if (!measure_all_limits(&limits, s->threads)) status = EXIT_FAILED;
+            if (!bench_measure_limits(&limits, s->threads)) status = EXIT_FAILED;
             printf("{");
-            put_limits(&limits);
+            bench_put_limits(&limits);
             printf("}\n");
         } else {
-            status = refuse("bench %s: there is no case \"%s\"", row->name, plain(line));
+            status = usage_error("bench %s: there is no case \"%s\"", row->name, printable(line));
         }
     }
-    drop_operands(&o);
+    bench_free_operands(&o);
     free(m);
     return status;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *where) {
+static int bench_remove_entry(const char *path, const struct stat *st, int kind,
+                              struct FTW *where) {
     (void)st, (void)kind, (void)where;
     return remove(path);
 }
 
-static int run_cases(const bench_row *row, const bench_settings *s) {
+static int bench_run_cases(const bench_row *row, const bench_settings *s) {
     static bench_case cases[MOST_CASES];
     size_t n = row->list(s, cases);
-    if (n == 0) return EXIT_REFUSED;
-    int status = s->turns ? take_turns(row, s, cases, n) : run_all(row, s, cases, n);
+    if (n == 0) return EXIT_USAGE;
+    int status = s->turns ? bench_serve_stdin(row, s, cases, n) : bench_run_all(row, s, cases, n);
     ct_limits_free();
     return status;
 }
 
-static int run_row(const bench_row *row, const bench_settings *s) {
+static int bench_run_row(const bench_row *row, const bench_settings *s) {
     char folder[] = "/tmp/cotan-bench-XXXXXX";
     if (row->new_kernels && (!mkdtemp(folder) || setenv("COTAN_CACHE_DIR", folder, 1) != 0)) {
         perror("cotan: bench: a folder in /tmp");
         return EXIT_FAILED;
     }
-    int status = row->run ? row->run(s) : run_cases(row, s);
+    int status = row->run ? row->run(s) : bench_run_cases(row, s);
     if (row->new_kernels) {
-        (void)!ct_shutdown(); // no compiler writes there any more
-        nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        (void)!ct_shutdown(); // no compiler writes into the directory any more
+        nftw(folder, bench_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     }
     return status;
 }
@@ -445,7 +449,7 @@ static const char examples[] =
     "  cotan bench matmul --m 256 --k 768 --n 2304 --threads 1\n"
     "  cotan bench train gpt2 --batch 4 --context 64 --steps 8 --precision fp32 --json\n";
 
-static int threads_allowed(void) {
+static int bench_default_threads(void) {
     const char *asked = getenv("COTAN_THREADS");
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -453,16 +457,16 @@ static int threads_allowed(void) {
     return n < 1 ? 1 : n > 256 ? 256 : n;
 }
 
-static int list_rows(void) {
+static int bench_print_rows(void) {
     for (size_t i = 0; i < ROWS; i++) printf("%-21s %s\n", rows[i].name, rows[i].summary);
     return EXIT_DONE;
 }
 
-// What stands on all rows' --help behind their own options.
-static size_t list_options(const bench_row *row, bench_settings *s, opt *options) {
+// Lists the options of a row, followed by those of all rows.
+static size_t bench_options_init(const bench_row *row, bench_settings *s, opt *options) {
     opt on[MACHINE_OPTIONS];
     size_t n = row->options ? row->options(s, options) : 0;
-    list_machine_options(&s->machine, on);
+    machine_options_init(&s->machine, on);
     options[n++] = (opt){"json", OPT_FLAG, NULL, "one JSON object", .out = &s->json};
     options[n++] = (opt){"summary", OPT_FLAG, NULL, "--json without what there is of each repeat",
                          .out = &s->summary};
@@ -478,7 +482,7 @@ static size_t list_options(const bench_row *row, bench_settings *s, opt *options
     return n;
 }
 
-static void put_examples(const bench_row *row, char *to, size_t n) {
+static void bench_write_examples(const bench_row *row, char *to, size_t n) {
     int at = snprintf(to, n, "  cotan bench %s                # %s\n", row->name,
                       row->run ? "a line" : "a table");
     if (row->example)
@@ -489,25 +493,25 @@ static void put_examples(const bench_row *row, char *to, size_t n) {
              row->name, row->name);
 }
 
-static int start_row(const bench_row *row, int argc, char **argv) {
+static int bench_start_row(const bench_row *row, int argc, char **argv) {
     static char name[64], usage[] = "[options]", own[512];
     opt options[MOST_ROW_OPTIONS + MACHINE_OPTIONS + 4];
     bench_settings s = {0};
     int status;
     snprintf(name, sizeof name, "bench %s", row->name);
     command c = {.name = name, .usage = usage, .text = row->text, .examples = own};
-    put_examples(row, own, sizeof own);
+    bench_write_examples(row, own, sizeof own);
     c.opts = options;
-    c.n = list_options(row, &s, options);
-    if (!parse(&c, argc, argv, NULL, &status)) return status;
-    if (!use_machine(&s.machine, c.name, &status)) return status;
+    c.n = bench_options_init(row, &s, options);
+    if (!options_parse(&c, argc, argv, NULL, &status)) return status;
+    if (!machine_apply(&s.machine, c.name, &status)) return status;
     s.json |= s.summary;
-    s.threads = s.machine.threads ? (int)s.machine.threads : threads_allowed();
-    return run_row(row, &s);
+    s.threads = s.machine.threads ? (int)s.machine.threads : bench_default_threads();
+    return bench_run_row(row, &s);
 }
 
-// The words of a row's name that stand in front. 0: they are not its name.
-static int words_of(const bench_row *row, int argc, char **argv) {
+// Returns the number of arguments that spell the row's name. 0: they do not.
+static int bench_match_row_name(const bench_row *row, int argc, char **argv) {
     const char *name = row->name;
     for (int i = 0; i < argc; i++) {
         size_t n = strcspn(name, " ");
@@ -518,31 +522,31 @@ static int words_of(const bench_row *row, int argc, char **argv) {
     return 0;
 }
 
-static int no_such_row(int argc, char **argv) {
+static int bench_unknown_row_error(int argc, char **argv) {
     const char *names[ROWS + 1] = {0};
     char asked[64] = "";
     for (int i = 0; i < argc && argv[i][0] != '-' && i < 2; i++) {
         if (i) strncat(asked, " ", sizeof asked - strlen(asked) - 1);
-        strncat(asked, plain(argv[i]), sizeof asked - strlen(asked) - 1);
+        strncat(asked, printable(argv[i]), sizeof asked - strlen(asked) - 1);
     }
     const char *near = NULL;
     for (size_t i = 0; i < ROWS; i++) {
         const size_t n = strlen(asked);
         names[i] = rows[i].name;
         if (strncmp(names[i], asked, n) == 0 && names[i][n] == ' ')
-            near = names[i]; // its first word
+            near = names[i]; // the argument is its first word
     }
     if (!near) near = ct_nearest(asked, names);
-    if (near) return refuse("bench: there is no row \"%s\"; is %s meant?", asked, near);
-    return refuse("bench: there is no row \"%s\"; cotan bench --list lists them", asked);
+    if (near) return usage_error("bench: there is no row \"%s\"; is %s meant?", asked, near);
+    return usage_error("bench: there is no row \"%s\"; cotan bench --list lists them", asked);
 }
 
 int run_bench(int argc, char **argv) {
     for (size_t i = 0; i < ROWS; i++) {
-        int words = words_of(&rows[i], argc, argv);
-        if (words) return start_row(&rows[i], argc - words, argv + words);
+        int words = bench_match_row_name(&rows[i], argc, argv);
+        if (words) return bench_start_row(&rows[i], argc - words, argv + words);
     }
-    if (argc > 0 && argv[0][0] != '-') return no_such_row(argc, argv);
+    if (argc > 0 && argv[0][0] != '-') return bench_unknown_row_error(argc, argv);
     bool list = false;
     int status;
     opt options[] = {{"list", OPT_FLAG, NULL, "the rows, a line each", .out = &list}};
@@ -552,7 +556,7 @@ int run_bench(int argc, char **argv) {
                  .examples = examples,
                  .opts = options,
                  .n = 1};
-    if (!parse(&c, argc, argv, NULL, &status)) return status;
-    if (list) return list_rows();
-    return refuse("bench: it needs a row: cotan bench ROW; cotan bench --list lists them");
+    if (!options_parse(&c, argc, argv, NULL, &status)) return status;
+    if (list) return bench_print_rows();
+    return usage_error("bench: it needs a row: cotan bench ROW; cotan bench --list lists them");
 }

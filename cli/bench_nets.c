@@ -1,4 +1,4 @@
-// Rows of cotan bench: convolutions, pooling, and the networks made of them.
+// Rows of cotan bench: convolutions, pooling, and convolutional networks.
 #include <cotan/models.h>
 #include <cotan/optim.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 
 static const double F32 = sizeof(float);
 
-static void set_name(bench_case *c, const char *what, const char *form) {
+static void nets_init_case(bench_case *c, const char *what, const char *form) {
     *c = (bench_case){0};
     snprintf(c->name, sizeof c->name, "%s%s%s", what, *form ? " " : "", form);
 }
@@ -22,7 +22,8 @@ typedef struct shape {
     int64_t batch, in, size, out, k, stride, padding, groups;
 } shape;
 
-// Of ResNets for CIFAR, with a batch of 64, and for ImageNet, with one image; of MobileNet and ConvNeXt.
+// Shapes of ResNets for CIFAR, with a batch of 64, and for ImageNet, with one image; of MobileNet and
+// ConvNeXt.
 static const shape shapes[] = {
     {"small", 32, 16, 32, 32, 3, 1, 1, 1},
     {"cifar layer1", 64, 64, 32, 64, 3, 1, 1, 1},
@@ -42,21 +43,22 @@ static const shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static int64_t size_out(const shape *s) {
+static int64_t nets_output_size(const shape *s) {
     return (s->size + 2 * s->padding - s->k) / s->stride + 1;
 }
 
-// x (N, in, H, H), weight (out, in / groups, k, k), and what comes back (N, out, H', H').
-static size_t make_conv(const bench_case *c, ct_tensor *in) {
+// x (N, in, H, H), weight (out, in / groups, k, k), cotangent (N, out, H', H').
+static size_t nets_make_conv(const bench_case *c, ct_tensor *in) {
     const shape *s = &shapes[c->size[0]];
-    int64_t out = size_out(s);
+    int64_t out = nets_output_size(s);
     in[0] = bench_numbers(CT_DIMS(s->batch, s->in, s->size, s->size), 1);
     in[1] = bench_numbers(CT_DIMS(s->out, s->in / s->groups, s->k, s->k), 2);
     in[2] = bench_numbers(CT_DIMS(s->batch, s->out, out, out), 3);
     return 3;
 }
 
-static size_t record_conv(const bench_case *c, const ct_tensor *in, int64_t turn, ct_tensor *out) {
+static size_t nets_record_conv(const bench_case *c, const ct_tensor *in, int64_t turn,
+                               ct_tensor *out) {
     (void)turn;
     const shape *s = &shapes[c->size[0]];
     ct_tensor y = ct_conv(in[0], in[1], .stride = CT_INTS(s->stride),
@@ -76,28 +78,29 @@ size_t list_conv(const bench_settings *s, bench_case *out) {
         bench_case *c = &out[i];
         double x = (double)(of->batch * of->in * of->size * of->size),
                weight = (double)(of->out * of->in / of->groups * of->k * of->k),
-               y = (double)(of->batch * of->out * size_out(of) * size_out(of));
-        set_name(c, of->name, forms[i % FORMS]);
+               y = (double)(of->batch * of->out * nets_output_size(of) * nets_output_size(of));
+        nets_init_case(c, of->name, forms[i % FORMS]);
         c->flops = 2 * y * (double)(of->in / of->groups * of->k * of->k);
         c->bytes = (x + weight + y) * F32;
         c->size[0] = i / FORMS, c->which = (int)(i % FORMS);
-        c->make = make_conv, c->record = record_conv;
+        c->make = nets_make_conv, c->record = nets_record_conv;
     }
     return (size_t)SHAPES * FORMS;
 }
 
 // ----------------------------------------------------------------------------------------- pooling
 
-enum { IMAGES = 16, CHANNELS = 64, SIDE = 112 }; // what ResNet-50 pools
+enum { IMAGES = 16, CHANNELS = 64, SIDE = 112 }; // the pooling of ResNet-50
 
-static size_t make_pool(const bench_case *c, ct_tensor *in) {
+static size_t nets_make_pool(const bench_case *c, ct_tensor *in) {
     (void)c;
     in[0] = bench_numbers(CT_DIMS(IMAGES, CHANNELS, SIDE, SIDE), 1);
     in[1] = bench_numbers(CT_DIMS(IMAGES, CHANNELS, SIDE / 2, SIDE / 2), 2);
     return 2;
 }
 
-static size_t record_pool(const bench_case *c, const ct_tensor *in, int64_t turn, ct_tensor *out) {
+static size_t nets_record_pool(const bench_case *c, const ct_tensor *in, int64_t turn,
+                               ct_tensor *out) {
     (void)turn;
     ct_tensor y =
         ct_max_pool(in[0], .kernel = CT_INTS(3, 3), .stride = CT_INTS(2), .padding = CT_INTS(1));
@@ -108,27 +111,27 @@ static size_t record_pool(const bench_case *c, const ct_tensor *in, int64_t turn
     return 1;
 }
 
-// The least: x read and y written; of the gradient x and what comes back read, dx written.
+// Minimum traffic: x read and y written; for the gradient x and the cotangent read, dx written.
 size_t list_pooling(const bench_settings *s, bench_case *out) {
     (void)s;
     for (int i = 0; i < 2; i++) {
-        set_name(&out[i], i ? "max_pool_grad" : "max_pool", "");
+        nets_init_case(&out[i], i ? "max_pool_grad" : "max_pool", "");
         out[i].bytes = (i ? 2.25 : 1.25) * IMAGES * CHANNELS * SIDE * SIDE * F32;
         out[i].which = i;
-        out[i].make = make_pool, out[i].record = record_pool;
+        out[i].make = nets_make_pool, out[i].record = nets_record_pool;
     }
     return 2;
 }
 
 // ----------------------------------------------------------------------------------------- ResNets
 
-// The model of the case that is measured, which the next one replaces.
+// The model of the current case, which the next case replaces.
 static ct_resnet *model;
 static ct_optim *optim;
 
-// A new model with weights that the peers can make: numbers around 0 with the deviation that is
-// usual.
-static bool make_model(ct_resnet_config config) {
+// Makes a model with weights that other libraries can make, too: numbers around 0 with the usual
+// deviation.
+static bool nets_make_model(ct_resnet_config config) {
     ct_optim_free(optim);
     ct_resnet_free(model);
     optim = NULL;
@@ -151,16 +154,16 @@ static bool make_model(ct_resnet_config config) {
 
 size_t resnet18_options(bench_settings *s, opt *out) {
     s->batch = 64;
-    out[0] = (opt){"batch", OPT_WHOLE, "N", "images a step (64)", 2, 1 << 16, .out = &s->batch};
+    out[0] = (opt){"batch", OPT_INT, "N", "images a step (64)", 2, 1 << 16, .out = &s->batch};
     return 1;
 }
 
 // Images (N, 3, 32, 32) and labels (N,).
-static size_t make_training(const bench_case *c, ct_tensor *in) {
+static size_t nets_make_training(const bench_case *c, ct_tensor *in) {
     int64_t batch = c->size[0];
     int32_t *labels = malloc((size_t)batch * sizeof *labels);
-    bool ok =
-        labels && make_model((ct_resnet_config){.depth = 18, .classes = 10, .small_images = true});
+    bool ok = labels &&
+              nets_make_model((ct_resnet_config){.depth = 18, .classes = 10, .small_images = true});
     if (ok) optim = ct_sgd(ct_resnet_params(model), .lr = 0.01, .momentum = 0.9);
     for (int64_t i = 0; ok && i < batch; i++) labels[i] = (int32_t)(i * 7919 % 10);
     in[0] = bench_numbers(CT_DIMS(batch, 3, 32, 32), 1);
@@ -169,9 +172,9 @@ static size_t make_training(const bench_case *c, ct_tensor *in) {
     return ok && optim ? 2 : 0;
 }
 
-// The loss, and a weight behind the step, which all gradients before it have made.
-static size_t record_training(const bench_case *c, const ct_tensor *in, int64_t turn,
-                              ct_tensor *out) {
+// Results: the loss, and a weight after the step, which depends on all gradients.
+static size_t nets_record_training(const bench_case *c, const ct_tensor *in, int64_t turn,
+                                   ct_tensor *out) {
     (void)c, (void)turn;
     const ct_nn_mode training = {.training = true};
     out[0] = ct_cross_entropy(ct_resnet_logits(model, in[0], &training), in[1]); // ()
@@ -180,27 +183,27 @@ static size_t record_training(const bench_case *c, const ct_tensor *in, int64_t 
     return 2;
 }
 
-// Multiply-adds of an image's convolutions and last layer, which a test counts again. The gradient
-// has twice as many, but for the one with respect to the image.
+// Multiply-adds of an image's convolutions and last layer, which a test verifies. The gradient has twice
+// as many, except for the gradient of the image.
 static const double RESNET18_CIFAR = 555422720, STEM_CIFAR = 64 * 3 * 9 * 32 * 32,
                     RESNET50 = 4089184256;
 
 size_t list_resnet18(const bench_settings *s, bench_case *out) {
-    set_name(out, "step", "");
+    nets_init_case(out, "step", "");
     out->size[0] = s->batch;
     out->flops = 2 * (double)s->batch * (3 * RESNET18_CIFAR - STEM_CIFAR);
-    out->make = make_training, out->record = record_training;
+    out->make = nets_make_training, out->record = nets_record_training;
     return 1;
 }
 
-static size_t make_inference(const bench_case *c, ct_tensor *in) {
+static size_t nets_make_inference(const bench_case *c, ct_tensor *in) {
     (void)c;
     in[0] = bench_numbers(CT_DIMS(1, 3, 224, 224), 1);
-    return make_model((ct_resnet_config){.depth = 50, .classes = 1000}) ? 1 : 0;
+    return nets_make_model((ct_resnet_config){.depth = 50, .classes = 1000}) ? 1 : 0;
 }
 
-static size_t record_inference(const bench_case *c, const ct_tensor *in, int64_t turn,
-                               ct_tensor *out) {
+static size_t nets_record_inference(const bench_case *c, const ct_tensor *in, int64_t turn,
+                                    ct_tensor *out) {
     (void)c, (void)turn;
     out[0] = ct_resnet_logits(model, in[0], NULL); // (1, 1000)
     return 1;
@@ -208,8 +211,8 @@ static size_t record_inference(const bench_case *c, const ct_tensor *in, int64_t
 
 size_t list_resnet50(const bench_settings *s, bench_case *out) {
     (void)s;
-    set_name(out, "image", "");
+    nets_init_case(out, "image", "");
     out->flops = 2 * RESNET50;
-    out->make = make_inference, out->record = record_inference;
+    out->make = nets_make_inference, out->record = nets_record_inference;
     return 1;
 }

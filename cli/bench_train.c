@@ -6,26 +6,25 @@
 
 #include "bench.h"
 
-enum { DROPPED = 3 }; // the first steps, which compile and touch memory for the first time
+enum { WARMUP_STEPS = 3 }; // the first steps, which compile and touch memory for the first time
 
 size_t gpt2_options(bench_settings *s, opt *out) {
     static const char *const names[] = {"fp32", "bf16", NULL};
     size_t n = 0;
     s->batch = 4, s->context = 64, s->steps = 12;
-    out[n++] = (opt){"batch", OPT_WHOLE, "N", "texts a step (4)", 1, 1 << 16, .out = &s->batch};
-    out[n++] =
-        (opt){"context", OPT_WHOLE, "N", "tokens a text (64)", 1, 1 << 20, .out = &s->context};
+    out[n++] = (opt){"batch", OPT_INT, "N", "texts a step (4)", 1, 1 << 16, .out = &s->batch};
+    out[n++] = (opt){"context", OPT_INT, "N", "tokens a text (64)", 1, 1 << 20, .out = &s->context};
     out[n++] = (opt){
-        "steps", OPT_WHOLE,       "N", "steps; the first three do not count (12)", DROPPED + 1,
+        "steps", OPT_INT,         "N", "steps; the first three do not count (12)", WARMUP_STEPS + 1,
         1e6,     .out = &s->steps};
     out[n++] = (opt){"precision",      OPT_CHOICE,
                      "NAME",           "of products: fp32 or bf16; weights stay fp32 (fp32)",
                      .choices = names, .out = &s->precision};
-    out[n++] = (opt){"layers", OPT_WHOLE, "N", "layers (12)", 1, 1000, .out = &s->layers};
+    out[n++] = (opt){"layers", OPT_INT, "N", "layers (12)", 1, 1000, .out = &s->layers};
     out[n++] =
-        (opt){"heads", OPT_WHOLE,       "N", "attention heads; they divide the width (12)", 1,
+        (opt){"heads", OPT_INT,         "N", "attention heads; they divide the width (12)", 1,
               1000,    .out = &s->heads};
-    out[n++] = (opt){"width", OPT_WHOLE, "N", "numbers a token (768)", 1, 65536, .out = &s->width};
+    out[n++] = (opt){"width", OPT_INT, "N", "numbers a token (768)", 1, 65536, .out = &s->width};
     return n;
 }
 
@@ -35,23 +34,23 @@ typedef struct training {
     ct_optim *optim;
     int64_t batch, context;
     int32_t *tokens, *targets; // (batch, context)
-    uint32_t state;            // of the tokens that are drawn
+    uint32_t state;            // of the random tokens
     ct_dtype precision;
 } training;
 
-static uint32_t draw(uint32_t *state) { // xorshift: the tokens only have to vary
+static uint32_t bench_gpt2_random(uint32_t *state) { // xorshift: the tokens only have to vary
     *state ^= *state << 13;
     *state ^= *state >> 17;
     return *state ^= *state << 5;
 }
 
-// A step's milliseconds, from recording to the weights being there; negative: it failed.
-static double step(training *t, double *loss) {
+// Returns the milliseconds of a step, from recording until the weights are updated; negative: it failed.
+static double bench_gpt2_step(training *t, double *loss) {
     for (int64_t i = 0; i < t->batch * t->context; i++) {
-        t->tokens[i] = (int32_t)(draw(&t->state) % (uint32_t)t->config.vocab);
-        t->targets[i] = (int32_t)(draw(&t->state) % (uint32_t)t->config.vocab);
+        t->tokens[i] = (int32_t)(bench_gpt2_random(&t->state) % (uint32_t)t->config.vocab);
+        t->targets[i] = (int32_t)(bench_gpt2_random(&t->state) % (uint32_t)t->config.vocab);
     }
-    double begin = bench_now();
+    double bench_gpt2_begin = bench_now();
     {
         CT_SCOPE;
         ct_ints dims = CT_DIMS(t->batch, t->context);
@@ -67,20 +66,20 @@ static double step(training *t, double *loss) {
         ct_metric("loss", value);
     }
     *loss = ct_metric_value("loss");
-    return ct_failed() ? -1 : (bench_now() - begin) * 1e3;
+    return ct_failed() ? -1 : (bench_now() - bench_gpt2_begin) * 1e3;
 }
 
-// Products of the model and of its gradient, two operations a multiply-add: three times 2 a token
-// and weight of a matrix (the embedding counts once, as the output layer), and three times the
-// scores and the mixed values of attention, masked or not.
-static double flops_of(const training *t) {
+// Flops of the products of the model and of its gradient, two per multiply-add: three times 2 per token
+// and matrix weight (the embedding counts once, as the output layer), and three times the scores and
+// weighted sums of attention, masked or not.
+static double bench_gpt2_step_flops(const training *t) {
     double width = (double)t->config.width, layers = (double)t->config.layers,
            tokens = (double)(t->batch * t->context);
     double weights = 12 * layers * width * width + (double)t->config.vocab * width;
     return tokens * (6 * weights + 12 * layers * (double)t->context * width);
 }
 
-static ct_gpt2_config config_of(const bench_settings *s) {
+static ct_gpt2_config bench_gpt2_config(const bench_settings *s) {
     ct_gpt2_config config = ct_gpt2_124m();
     if (s->layers) config.layers = s->layers;
     if (s->heads) config.heads = s->heads;
@@ -89,7 +88,7 @@ static ct_gpt2_config config_of(const bench_settings *s) {
     return config;
 }
 
-static bool begin(training *t, const bench_settings *s) {
+static bool bench_gpt2_begin(training *t, const bench_settings *s) {
     t->batch = s->batch, t->context = s->context, t->state = 12345;
     t->precision = s->precision == 1 ? CT_BF16 : CT_F32;
     size_t bytes = (size_t)(t->batch * t->context) * sizeof *t->tokens;
@@ -102,22 +101,22 @@ static bool begin(training *t, const bench_settings *s) {
     return t->optim && t->tokens && t->targets;
 }
 
-static void end(training *t) {
+static void bench_gpt2_end(training *t) {
     ct_optim_free(t->optim);
     ct_gpt2_free(t->model);
     free(t->tokens);
     free(t->targets);
 }
 
-// One step a line, behind those that do not count.
-static int take_turns(training *t, const bench_settings *s) {
+// Runs one step per input line, after the warm-up steps.
+static int bench_gpt2_serve_stdin(training *t, const bench_settings *s) {
     char line[64];
     double loss, ms = 0;
-    for (int i = 0; i < DROPPED && ms >= 0; i++) ms = step(t, &loss);
-    if (ms < 0) return fail();
+    for (int i = 0; i < WARMUP_STEPS && ms >= 0; i++) ms = bench_gpt2_step(t, &loss);
+    if (ms < 0) return report_error();
     printf("{\"cases\": [{\"case\": \"step\", \"flops\": %.17g, \"bytes\": 0, "
            "\"random_words\": 0}], \"threads\": %d, \"version\": \"%s\"}\n",
-           flops_of(t), s->threads, CT_VERSION);
+           bench_gpt2_step_flops(t), s->threads, CT_VERSION);
     while (bench_next_turn(line, sizeof line)) {
         if (strcmp(line, "limits") == 0) {
             ct_limits limits = {0};
@@ -126,8 +125,8 @@ static int take_turns(training *t, const bench_settings *s) {
             continue;
         }
         if (strcmp(line, "step") != 0)
-            return refuse("bench train gpt2: there is no case \"%s\"", plain(line));
-        if ((ms = step(t, &loss)) < 0) return fail();
+            return usage_error("bench train gpt2: there is no case \"%s\"", printable(line));
+        if ((ms = bench_gpt2_step(t, &loss)) < 0) return report_error();
         printf("{\"case\": \"step\", \"ms\": %.6g, \"loss\": %.9g, \"peak_rss_bytes\": %lld}\n", ms,
                loss, (long long)bench_peak_rss());
     }
@@ -140,7 +139,7 @@ typedef struct results {
     const double *all, *losses; // (steps)
 } results;
 
-static void put_list(const char *name, const char *format, const double *v, int64_t n) {
+static void bench_gpt2_put_list(const char *name, const char *format, const double *v, int64_t n) {
     printf(", \"%s\": [", name);
     for (int64_t i = 0; i < n; i++) {
         if (i) printf(", ");
@@ -149,39 +148,39 @@ static void put_list(const char *name, const char *format, const double *v, int6
     printf("]");
 }
 
-static void put_results(const results *r, const bench_settings *s) {
+static void bench_gpt2_put_results(const results *r, const bench_settings *s) {
     printf("{\"row\": \"train gpt2\", \"ms_per_step\": %.6g", r->ms);
-    if (!s->summary) put_list("ms_steps", "ms", r->all, s->steps);
+    if (!s->summary) bench_gpt2_put_list("ms_steps", "ms", r->all, s->steps);
     printf(", \"tokens_per_s\": %.6g, \"peak_rss_bytes\": %lld, \"flops_per_step\": %.17g, "
            "\"limit_share\": %.4f, \"threads\": %d, \"params\": %lld",
            r->tokens_per_s, (long long)r->rss, r->flops, r->share, s->threads,
            (long long)r->params);
-    if (!s->summary) put_list("losses", "loss", r->losses, s->steps);
+    if (!s->summary) bench_gpt2_put_list("losses", "loss", r->losses, s->steps);
     printf(", \"compile_ms\": %.6g, \"precision\": \"%s\", \"batch\": %lld, \"context\": %lld, "
            "\"version\": \"%s\"}\n",
            r->compile_ms, s->precision == 1 ? "bf16" : "fp32", (long long)s->batch,
            (long long)s->context, CT_VERSION);
 }
 
-static int train_alone(training *t, const bench_settings *s) {
-    size_t steps = (size_t)s->steps, kept = steps - DROPPED;
+static int bench_gpt2_train_alone(training *t, const bench_settings *s) {
+    size_t steps = (size_t)s->steps, kept = steps - WARMUP_STEPS;
     double *all = malloc(steps * sizeof *all), *losses = malloc(steps * sizeof *losses),
            *sorted = malloc(kept * sizeof *sorted);
     ct_limits limits = {0};
     bool ok = all && losses && sorted && ct_measure_limits(&limits, s->threads, false);
     int status = ok ? EXIT_DONE : EXIT_FAILED;
     for (size_t i = 0; ok && i < steps; i++) {
-        all[i] = step(t, &losses[i]);
+        all[i] = bench_gpt2_step(t, &losses[i]);
         ok = all[i] >= 0;
         if (ok)
             fprintf(stderr, "step %zu/%zu: loss %.4f, %.1f ms\n", i + 1, steps, losses[i], all[i]);
         else
-            status = fail();
+            status = report_error();
     }
     if (ok && ct_measure_limits(&limits, s->threads, false)) {
-        memcpy(sorted, all + DROPPED, kept * sizeof *sorted);
+        memcpy(sorted, all + WARMUP_STEPS, kept * sizeof *sorted);
         results r = {.ms = bench_median(sorted, kept),
-                     .flops = flops_of(t),
+                     .flops = bench_gpt2_step_flops(t),
                      .rss = bench_peak_rss(),
                      .params = ct_gpt2_size(&t->config),
                      .all = all,
@@ -190,7 +189,7 @@ static int train_alone(training *t, const bench_settings *s) {
         r.share = r.flops * 1e3 / r.ms / limits.flops;
         r.compile_ms = all[0] > r.ms ? all[0] - r.ms : 0;
         if (s->json)
-            put_results(&r, s);
+            bench_gpt2_put_results(&r, s);
         else
             printf("%lld parameters, %d threads: %.1f ms a step, %.0f tokens/s, %.2f of %.0f "
                    "GFLOP/s, %.0f MB at most; the first step %.0f ms longer\n",
@@ -204,11 +203,13 @@ static int train_alone(training *t, const bench_settings *s) {
 }
 
 int run_gpt2(const bench_settings *s) {
-    training t = {.config = config_of(s)};
+    training t = {.config = bench_gpt2_config(s)};
     if (t.config.width % t.config.heads)
-        return refuse("bench train gpt2: a width of %lld is no multiple of %lld heads",
-                      (long long)t.config.width, (long long)t.config.heads);
-    int status = !begin(&t, s) ? fail() : s->turns ? take_turns(&t, s) : train_alone(&t, s);
-    end(&t);
+        return usage_error("bench train gpt2: a width of %lld is no multiple of %lld heads",
+                           (long long)t.config.width, (long long)t.config.heads);
+    int status = !bench_gpt2_begin(&t, s) ? report_error()
+                 : s->turns               ? bench_gpt2_serve_stdin(&t, s)
+                                          : bench_gpt2_train_alone(&t, s);
+    bench_gpt2_end(&t);
     return status;
 }

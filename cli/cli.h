@@ -1,4 +1,4 @@
-// The program `cotan`. It uses only the public headers; what it does stands in the library.
+// The program `cotan`. It uses only the public headers; the work is done by the library.
 #ifndef COTAN_CLI_CLI_H
 #define COTAN_CLI_CLI_H
 
@@ -7,21 +7,21 @@
 #include <cotan/cotan.h>
 #include <cotan/lm.h>
 
-// What a process ends with.
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_REFUSED = 2, EXIT_INTERRUPTED = 130 };
+// Exit statuses of the process.
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 
 // ----------------------------------------------------------------------------------------- options
 
 typedef enum {
-    OPT_FLAG,   // bool: true when given
-    OPT_WHOLE,  // int64_t
-    OPT_COUNT,  // ct_num that holds a whole number: 0 differs from "not given"
-    OPT_REAL,   // ct_num
-    OPT_TEXT,   // const char *
-    OPT_PATH,   // const char *, not empty
-    OPT_CHOICE, // int: index into choices
-    OPT_BYTES,  // uint64_t: 50MB, 2GiB, 4000000
-    OPT_PATHS,  // paths: all words up to the next option
+    OPT_FLAG,         // bool: true when given
+    OPT_INT,          // int64_t
+    OPT_OPTIONAL_INT, // ct_num with an integer value: 0 differs from "not given"
+    OPT_REAL,         // ct_num
+    OPT_STRING,       // const char *
+    OPT_PATH,         // const char *, not empty
+    OPT_CHOICE,       // int: index into choices
+    OPT_BYTES,        // uint64_t: 50MB, 2GiB, 4000000
+    OPT_PATHS,        // paths: all words up to the next option
 } opt_kind;
 
 typedef struct paths {
@@ -32,88 +32,105 @@ typedef struct paths {
 typedef struct opt {
     const char *name; // without the dashes
     opt_kind kind;
-    const char *value;          // what the help calls the value; NULL for flags
+    const char *value;          // name of the value in the help text; NULL for flags
     const char *help;           // one line
-    double low, high;           // of numbers; low of bytes too
+    double low, high;           // range of numbers; low also for bytes
     const char *const *choices; // NULL-terminated
     void *out;
-    const char *given; // the text it was given as
+    const char *given_text; // its value on the command line; NULL: not given
 } opt;
 
-typedef struct refusal { // of an option that a command shares, but does not take
-    const char *option, *why;
-} refusal;
+typedef struct excluded_option { // a shared option that this command does not take
+    const char *option, *reason;
+} excluded_option;
 
 typedef struct command {
     const char *name, *summary;
     const char *usage;    // "[options]" and the like
     const char *text;     // what it does, for --help
     const char *examples; // for --help
-    const char *operand;  // what the one word without dashes is called; NULL: none is taken
-    bool several;         // such words, which `parse` moves to the front of argv, in their order
-    size_t n_words;       // of them, then
+    const char *operand;  // name of the operand, the word without dashes; NULL: it takes none
+    // Takes several operands, which options_parse moves to the front of argv, in their order.
+    bool many_operands;
+    size_t n_operands; // their number, after options_parse
     opt *opts;
     size_t n;
-    const refusal *refusals; // ended by one of NULL; NULL: none
+    const excluded_option *excluded; // terminated by an entry with NULL; NULL: none
 } command;
 
-// Reads the words behind the command's name. False: `*status` is what the process ends with, and
-// what was to be said has been said (--help too).
-bool parse(command *c, int argc, char **argv, const char **operand, int *status);
-void show_help(const command *c); // to standard output
+// Parses the words after the command's name. False: `*status` is the exit status, and the error or the
+// text of --help has been printed.
+bool options_parse(command *c, int argc, char **argv, const char **operand, int *status);
+void options_print_help(const command *c); // to standard output
 
-int refuse(const char *format, ...)
-    __attribute__((format(printf, 1, 2))); // a sentence; EXIT_REFUSED
-int fail(void);                            // says the context's error; the status that it means
-// `text` without control characters, for one line of output. Overwritten by the thread's third next call.
-const char *plain(const char *text);
-// Writes text for a person to read: control characters but tabs and line ends appear as \x1b, and
-// each line but the first begins with `indent`. n bytes of whole characters.
-void put_visible(FILE *to, const char *text, size_t n, const char *indent);
+int usage_error(const char *format, ...)
+    __attribute__((format(printf, 1, 2))); // prints a sentence; returns EXIT_USAGE
+int report_error(void); // prints the context's error; returns the exit status for it
+// Returns `text` with control characters replaced, for one line of output. The result is overwritten by
+// the thread's third next call.
+const char *printable(const char *text);
+// Writes text for a person to read: control characters except tabs and newlines appear as \x1b, and each
+// line but the first begins with `indent`. n: bytes, which are whole characters.
+void put_escaped(FILE *to, const char *text, size_t n, const char *indent);
 
-// Says which keys of a model's generation_config.json are not followed; NULL: nothing.
-void tell_unfollowed(const char *model, const char *keys);
-// Hands what was printed to the system. False: that failed, now or before; output_error says why.
+// Warns that keys of a model's generation_config.json are not supported; NULL: nothing.
+void warn_unsupported_generation(const char *model, const char *keys);
+// Flushes standard output. False: a write failed, now or before; output_error returns the reason.
 bool flush_output(void);
 const char *output_error(void);
 
-// All of a file, with a zero byte behind its n bytes, for free(). NULL: it cannot be read, or there is no memory.
-char *read_all(FILE *file, size_t *n);
-// Of the file at a path, NULL or "-": standard input. NULL: that it cannot be read was said, as a failure of `caller`.
-char *read_file_or_input(const char *caller, const char *path, size_t *n);
-// "what: 3 of 17", over and over on the same line of standard error, if that is a terminal; done == all ends it.
-void show_progress(const char *what, int64_t done, int64_t all);
+// Reads the whole file into memory that the caller frees, with a zero byte after its n bytes. NULL: it
+// cannot be read, or out of memory.
+char *read_stream(FILE *file, size_t *n);
+// The same for the file at a path; NULL or "-" is standard input. NULL: it cannot be read; the error was
+// printed in the name of `caller`.
+char *read_file_or_stdin(const char *caller, const char *path, size_t *n);
+// Prints "what: 3 of 17", repeatedly on the same line of standard error if that is a terminal. done ==
+// all removes the line.
+void progress_show(const char *what, int64_t done, int64_t all);
+// Turns the display of kernel compilation on or off: "compiling kernels: 37 of 120", counted from this
+// call, by a thread of its own. On a terminal it is a live line, elsewhere a line every ten seconds.
+// While it is on, call progress_clear_line, which removes the live line, before any other output.
+// Returns true if the live line has been drawn since it was turned on, over what was on the terminal's
+// line before.
+bool progress_watch_kernels(bool on);
+void progress_clear_line(void);
 
-extern const char *program; // as it was called, for commands that are shown
+extern const char *program_name; // as the program was called, for commands that are printed
 
 // ---------------------------------------------------------------------------------------- commands
 
-// What a command that computes is told to run on.
+// The options of a command that say where it computes.
 typedef struct machine {
-    const char *device; // NULL: the context's own
+    const char *device; // NULL: the context's default
     int64_t threads;
-    uint64_t limit;
-    const char *kernels; // files of packed ones, colons between; NULL: none but the environment's
+    uint64_t memory_limit;
+    // Files of packed kernels, separated by colons; NULL: only those of the environment.
+    const char *kernels;
 } machine;
 enum { MACHINE_OPTIONS = 4 };
-void list_machine_options(machine *m, opt options[MACHINE_OPTIONS]);
-// `caller` begins what refuses. False: `*status` is what the process ends with.
-bool use_machine(const machine *m, const char *caller, int *status);
+void machine_options_init(machine *m, opt options[MACHINE_OPTIONS]);
+// Applies the options. `caller` is the prefix of error messages. False: `*status` is the exit status.
+bool machine_apply(const machine *m, const char *caller, int *status);
 
-// What train and plan are told alike.
-enum { MOST_TRAIN_OPTIONS = 40 };
+// The options that train and plan share.
+enum { MAX_TRAIN_OPTIONS = 40 };
 typedef struct train_settings {
     ct_lm_train_options train;
-    opt options[MOST_TRAIN_OPTIONS];
+    opt options[MAX_TRAIN_OPTIONS];
     paths data;
     int precision;
     ct_num lr, dropout, seed;
     machine machine;
 } train_settings;
-// Reads the words into the settings, by their options and `own` (NULL: none), and uses the machine
-// as they say. False: as parse.
-bool read_train_options(command *c, train_settings *s, const opt *own, int argc, char **argv,
-                        int *status);
+// Parses the words into the settings, with the shared options and `own` (NULL: none), and applies the
+// machine options. False: as options_parse.
+bool train_options_parse(command *c, train_settings *s, const opt *own, int argc, char **argv,
+                         int *status);
+
+// The option --activations of commands that load a published model, and the dtype for its choice.
+opt activations_option(int *choice);
+ct_dtype activations_dtype(int choice);
 
 int run_train(int argc, char **argv);
 int run_plan(int argc, char **argv);
@@ -132,7 +149,7 @@ int run_devices(int argc, char **argv);
 int run_doctor(int argc, char **argv);
 int run_explain(int argc, char **argv);
 int run_profile(int argc, char **argv);
-// A command by its name.
-int run_own(const char *name, int argc, char **argv);
+// Runs a command by its name.
+int run_command(const char *name, int argc, char **argv);
 
 #endif

@@ -1,4 +1,4 @@
-// cotan compile: a model as C.
+// cotan compile: exports a trained model as C.
 #include <stdio.h>
 
 #include "cli.h"
@@ -37,9 +37,9 @@ int run_compile(int argc, char **argv) {
          .out = &o.path},
         {"function", OPT_CHOICE, "NAME", "token, window or step (token)", .choices = functions,
          .out = &function},
-        {"batch", OPT_WHOLE, "N", "texts at a time (1; of a step its run's)", 1, 1e9,
+        {"batch", OPT_INT, "N", "texts at a time (1; of a step its run's)", 1, 1e9,
          .out = &o.batch},
-        {"context", OPT_WHOLE, "N", "most tokens of a text (the model's; of a step its run's)", 1,
+        {"context", OPT_INT, "N", "most tokens of a text (the model's; of a step its run's)", 1,
          1e9, .out = &o.context},
         {"embed", OPT_FLAG, NULL, "the weights stand in the file, 3 bytes of text a byte",
          .out = &o.embed},
@@ -53,10 +53,10 @@ int run_compile(int argc, char **argv) {
         .opts = options,
         .n = sizeof options / sizeof *options,
     };
-    if (!parse(&c, argc, argv, &o.dir, &status)) return status;
-    if (!o.path) return refuse("compile: --out is missing: the path of the files, without .c");
+    if (!options_parse(&c, argc, argv, &o.dir, &status)) return status;
+    if (!o.path) return usage_error("compile: --out is missing: the path of the files, without .c");
     o.function = (ct_lm_function)function;
-    if (!ct_lm_compile(&o)) return fail();
-    printf("wrote %s.c and %s.h\n", plain(o.path), plain(o.path));
+    if (!ct_lm_compile(&o)) return report_error();
+    printf("wrote %s.c and %s.h\n", printable(o.path), printable(o.path));
     return EXIT_DONE;
 }

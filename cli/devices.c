@@ -1,4 +1,4 @@
-// cotan devices: which devices there are, and what they do in a second.
+// cotan devices: lists the devices and their throughput.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,32 +8,33 @@
 
 typedef struct {
     bool json;
-    int shown;
+    int n_shown;
 } listing;
 
-// A rate, in the table: "31.2 GB/s"; "-" where it was not measured.
-static const char *rate(char text[24], double per_second, const char *unit) {
+// Formats a rate for the table: "31.2 GB/s"; "-" if it was not measured.
+static const char *devices_format_rate(char text[24], double per_second, const char *unit) {
     snprintf(text, 24, per_second > 0 ? "%.3g %s" : "-", per_second / 1e9, unit);
     return text;
 }
 
-static void show_row(const ct_device_info *d, void *user) {
+static void devices_print_row(const ct_device_info *d, void *user) {
     listing *l = user;
     char memory[24] = "-", read[24], flops[24];
-    if (l->shown++ == 0)
+    if (l->n_shown++ == 0)
         printf("%-10s  %-8s  %-10s  %-13s  %s\n", "device", "memory", "reads", "products",
                "what it is");
     if (d->memory) snprintf(memory, sizeof memory, "%.1f GB", (double)d->memory / 1e9);
-    printf("%-10s  %-8s  %-10s  %-13s  ", d->name, memory, rate(read, d->read, "GB/s"),
-           rate(flops, d->flops, "GFLOP/s"));
+    printf("%-10s  %-8s  %-10s  %-13s  ", d->name, memory,
+           devices_format_rate(read, d->read, "GB/s"),
+           devices_format_rate(flops, d->flops, "GFLOP/s"));
     if (!d->usable) fputs("not usable: ", stdout);
-    put_visible(stdout, d->what, strlen(d->what), "");
+    put_escaped(stdout, d->what, strlen(d->what), "");
     putchar('\n');
-    flush_output(); // the next one may take a while
+    flush_output(); // measuring the next device may take a while
 }
 
-// A line a device; names and words of drivers are escaped as far as they need it.
-static void show_json(const ct_device_info *d, void *user) {
+// Prints one line per device. Strings of drivers are escaped as JSON needs it.
+static void devices_print_json(const ct_device_info *d, void *user) {
     (void)user;
     printf("{\"device\": \"%s\", \"usable\": %s, \"memory\": %" PRIu64
            ", \"read\": %.0f, \"flops\": %.0f, \"what\": \"",
@@ -70,6 +71,7 @@ int run_devices(int argc, char **argv) {
         .n = sizeof opts / sizeof *opts,
     };
     int status;
-    if (!parse(&c, argc, argv, NULL, &status)) return status;
-    return ct_devices(!quick, l.json ? show_json : show_row, &l) ? EXIT_DONE : fail();
+    if (!options_parse(&c, argc, argv, NULL, &status)) return status;
+    return ct_devices(!quick, l.json ? devices_print_json : devices_print_row, &l) ? EXIT_DONE
+                                                                                   : report_error();
 }

@@ -1,4 +1,4 @@
-// cotan doctor: what this machine has of what Cotan needs; cotan explain: the error codes.
+// cotan doctor: checks what Cotan needs on this machine; cotan explain: the error codes.
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,22 +9,23 @@
 #include "http.h"
 #include "serve_mhd.h"
 
-static void print(const ct_finding *f, void *user) {
+static void doctor_print_finding(const ct_finding *f, void *user) {
     static const char *const words[] = {"ok", "slow", "BAD"};
     (void)user;
     printf("%-4s  %-10s  ", words[f->health], f->what);
-    put_visible(stdout, f->found, strlen(f->found), "");
+    put_escaped(stdout, f->found, strlen(f->found), "");
     if (*f->mend) printf("\n                  mend it: %s", f->mend);
     putchar('\n');
-    flush_output(); // the next one may take a while
+    flush_output(); // the next check may take a while
 }
 
-// A library that one command opens when it begins. `missing`: "what is wrong; what to do", or NULL.
-static void print_library(const char *what, const char *library, const char *missing) {
+// Prints the state of a library that one command opens when it starts. `missing`: "what is wrong; what
+// to do", or NULL.
+static void doctor_print_library(const char *what, const char *library, const char *missing) {
     const size_t n = missing ? strcspn(missing, ";") : 0;
     printf("%-4s  %-10s  ", missing ? "warn" : "ok", what);
     if (missing)
-        put_visible(stdout, missing, n, "");
+        put_escaped(stdout, missing, n, "");
     else
         printf("%s is there", library);
     if (n && missing[n]) printf("\n                  mend it: %s", missing + n + strlen("; "));
@@ -46,10 +47,10 @@ int run_doctor(int argc, char **argv) {
                     "  COTAN_CC=none cotan doctor    # as on a machine without a compiler\n",
     };
     int status;
-    if (!parse(&c, argc, argv, NULL, &status)) return status;
-    status = ct_diagnose(print, NULL) ? EXIT_DONE : EXIT_FAILED;
-    print_library("serve", "libmicrohttpd", mhd_missing());
-    print_library("pull", "libcurl", http_missing());
+    if (!options_parse(&c, argc, argv, NULL, &status)) return status;
+    status = ct_diagnose(doctor_print_finding, NULL) ? EXIT_DONE : EXIT_FAILED;
+    doctor_print_library("serve", "libmicrohttpd", mhd_unavailable_reason());
+    doctor_print_library("pull", "libcurl", http_unavailable_reason());
     return status;
 }
 
@@ -63,24 +64,24 @@ static const struct {
 };
 enum { CODES = sizeof codes / sizeof *codes };
 
-static bool same_word(const char *a, const char *b) {
+static bool explain_equals_ignoring_case(const char *a, const char *b) {
     while (*a && toupper((unsigned char)*a) == toupper((unsigned char)*b)) a++, b++;
     return !*a && !*b;
 }
 
-// The code called `word`: 2, SHAPE, shape or CT_E_SHAPE; -1: none.
-static int find_code(const char *word) {
+// Returns the index of the code that `word` names: 2, SHAPE, shape or CT_E_SHAPE; -1: none.
+static int explain_find_code(const char *word) {
     const char *name = strncmp(word, "CT_E_", 5) == 0 ? word + 5 : word;
     char *end;
     long number = strtol(word, &end, 10);
     for (int i = 0; i < CODES; i++)
         if ((end != word && !*end && number == (long)codes[i].code) ||
-            same_word(name, codes[i].name))
+            explain_equals_ignoring_case(name, codes[i].name))
             return i;
     return -1;
 }
 
-static void explain(int i) {
+static void explain_print_code(int i) {
     printf("%d  CT_E_%s: %s\n    %s\n", (int)codes[i].code, codes[i].name,
            ct_code_title(codes[i].code), ct_code_fix(codes[i].code));
 }
@@ -99,13 +100,13 @@ int run_explain(int argc, char **argv) {
     const char *word = NULL, *names[CODES + 1] = {0};
     int status;
     if (argc == 0) {
-        for (int i = 0; i < CODES; i++) explain(i);
+        for (int i = 0; i < CODES; i++) explain_print_code(i);
         return EXIT_DONE;
     }
-    if (!parse(&c, argc, argv, &word, &status)) return status;
-    int found = find_code(word);
+    if (!options_parse(&c, argc, argv, &word, &status)) return status;
+    int found = explain_find_code(word);
     if (found >= 0) {
-        explain(found);
+        explain_print_code(found);
         return EXIT_DONE;
     }
     for (int i = 0; i < CODES; i++) names[i] = codes[i].name;
@@ -114,6 +115,8 @@ int run_explain(int argc, char **argv) {
     for (; word[n] && n + 1 < sizeof upper; n++) upper[n] = (char)toupper((unsigned char)word[n]);
     upper[n] = 0;
     const char *near = ct_nearest(upper, names);
-    if (near) return refuse("explain: there is no code \"%s\"; is %s meant?", plain(word), near);
-    return refuse("explain: there is no code \"%s\"; cotan explain lists them", plain(word));
+    if (near)
+        return usage_error("explain: there is no code \"%s\"; is %s meant?", printable(word), near);
+    return usage_error("explain: there is no code \"%s\"; cotan explain lists them",
+                       printable(word));
 }

@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <cotan/cotan.h>
 
-// What is used of libcurl's ABI, which has been the same since 2006 (version 4).
+// The part of libcurl's ABI that is used, which has not changed since 2006 (version 4).
 typedef struct curl_list curl_list;
 static struct {
     int (*global_init)(long);
@@ -53,7 +53,7 @@ enum { // results
     CURL_CERTIFICATE = 60,
 };
 
-const char *http_missing(void) {
+const char *http_unavailable_reason(void) {
 #ifdef COTAN_STATIC
     return "this program is linked statically and has no libcurl: cotan pull of another one brings "
            "models";
@@ -100,56 +100,58 @@ const char *http_missing(void) {
 
 // ----------------------------------------------------------------------------------------- replies
 
-typedef struct exchange {
+typedef struct http_transfer {
     const http_request *request;
     http_reply *reply;
     bool stopped;
-} exchange;
+} http_transfer;
 
-static bool take_text(const char *line, size_t n, const char *name, char *to, size_t cap) {
+static bool http_parse_text_header(const char *line, size_t n, const char *name, char *to,
+                                   size_t cap) {
     size_t m = strlen(name);
     if (n <= m || strncasecmp(line, name, m) != 0 || line[m] != ':') return false;
     line += m + 1, n -= m + 1;
     while (n && isspace((unsigned char)*line)) line++, n--;
     while (n && isspace((unsigned char)line[n - 1])) n--;
-    if (n >= cap) n = 0; // longer than any that is meant
+    if (n >= cap) n = 0; // longer than any expected value
     memcpy(to, line, n);
     to[n] = '\0';
     return true;
 }
 
-static void take_number(const char *line, size_t n, const char *name, int64_t *to) {
+static void http_parse_number_header(const char *line, size_t n, const char *name, int64_t *to) {
     char text[32];
-    if (!take_text(line, n, name, text, sizeof text)) return;
+    if (!http_parse_text_header(line, n, name, text, sizeof text)) return;
     size_t digits = strspn(text, "0123456789");
     *to = digits && digits < 19 && !text[digits] ? strtoll(text, NULL, 10) : -1;
 }
 
-static void reset(http_reply *reply) {
+static void http_reply_reset(http_reply *reply) {
     *reply = (http_reply){
         .size = -1, .linked_size = -1, .range_from = -1, .range_total = -1, .retry_after = -1};
 }
 
-static size_t take_header(const char *line, size_t size, size_t n, void *user) {
-    http_reply *reply = ((exchange *)user)->reply;
+static size_t http_on_header(const char *line, size_t size, size_t n, void *user) {
+    http_reply *reply = ((http_transfer *)user)->reply;
     char range[96], status[8] = "";
     n *= size;
-    if (n > 9 && strncmp(line, "HTTP/", 5) == 0) { // of one more reply, such as a proxy's
+    if (n > 9 &&
+        strncmp(line, "HTTP/", 5) == 0) { // the status line of another reply, such as a proxy's
         const char *blank = memchr(line, ' ', n);
-        reset(reply);
+        http_reply_reset(reply);
         if (blank && (size_t)(line + n - blank) > 4) memcpy(status, blank + 1, 3);
         reply->status = strtol(status, NULL, 10);
         return n;
     }
-    take_text(line, n, "etag", reply->etag, sizeof reply->etag);
-    take_text(line, n, "x-linked-etag", reply->linked_etag, sizeof reply->linked_etag);
-    take_text(line, n, "x-repo-commit", reply->commit, sizeof reply->commit);
-    take_text(line, n, "location", reply->location, sizeof reply->location);
-    take_number(line, n, "content-length", &reply->size);
-    take_number(line, n, "x-linked-size", &reply->linked_size);
-    take_number(line, n, "retry-after", &reply->retry_after);
+    http_parse_text_header(line, n, "etag", reply->etag, sizeof reply->etag);
+    http_parse_text_header(line, n, "x-linked-etag", reply->linked_etag, sizeof reply->linked_etag);
+    http_parse_text_header(line, n, "x-repo-commit", reply->commit, sizeof reply->commit);
+    http_parse_text_header(line, n, "location", reply->location, sizeof reply->location);
+    http_parse_number_header(line, n, "content-length", &reply->size);
+    http_parse_number_header(line, n, "x-linked-size", &reply->linked_size);
+    http_parse_number_header(line, n, "retry-after", &reply->retry_after);
     long long from, to, total;
-    if (take_text(line, n, "content-range", range, sizeof range) &&
+    if (http_parse_text_header(line, n, "content-range", range, sizeof range) &&
         sscanf(range, "bytes %18lld-%18lld/%18lld", &from, &to, &total) == 3) {
         reply->range_from = from;
         reply->range_total = total;
@@ -157,32 +159,31 @@ static size_t take_header(const char *line, size_t size, size_t n, void *user) {
     return n;
 }
 
-static size_t take_body(const char *bytes, size_t size, size_t n, void *user) {
-    exchange *x = user;
+static size_t http_on_body(const char *bytes, size_t size, size_t n, void *user) {
+    http_transfer *x = user;
     n *= size;
-    if (x->reply->status != 200 && x->reply->status != 206)
-        return n; // a page about what went wrong
+    if (x->reply->status != 200 && x->reply->status != 206) return n; // the body of an error page
     if (x->request->body && x->request->body(x->reply, bytes, n, x->request->user)) return n;
     x->stopped = true;
     return n ? 0 : 1;
 }
 
-static int take_progress(void *user, int64_t a, int64_t b, int64_t c, int64_t d) {
-    exchange *x = user;
+static int http_on_progress(void *user, int64_t a, int64_t b, int64_t c, int64_t d) {
+    http_transfer *x = user;
     (void)a, (void)b, (void)c, (void)d;
     if (x->request->stop && x->request->stop(x->request->user)) x->stopped = true;
     return x->stopped;
 }
 
 http_result http_send(const http_request *request, http_reply *reply, char why[256]) {
-    exchange x = {request, reply, false};
+    http_transfer x = {request, reply, false};
     char line[1200], range[40], text[256] = "";
     curl_list *headers = NULL;
     void *easy = curl.easy_init();
-    reset(reply);
+    http_reply_reset(reply);
     if (!easy) {
         snprintf(why, 256, "out of memory for a request");
-        return HTTP_NEVER;
+        return HTTP_FAILED;
     }
     if (request->token) {
         snprintf(line, sizeof line, "Authorization: Bearer %s", request->token);
@@ -197,30 +198,30 @@ http_result http_send(const http_request *request, http_reply *reply, char why[2
     if (request->from > 0) curl.easy_setopt(easy, RANGE, range);
     curl.easy_setopt(easy, NO_SIGNAL, 1L);
     curl.easy_setopt(easy, CONNECT_TIMEOUT, 20L);
-    curl.easy_setopt(easy, LOW_SPEED_LIMIT, 1L); // a byte a second, for 30 seconds
+    curl.easy_setopt(easy, LOW_SPEED_LIMIT, 1L); // one byte per second, for 30 seconds
     curl.easy_setopt(easy, LOW_SPEED_TIME, 30L);
     curl.easy_setopt(easy, ERROR_TEXT, text);
-    curl.easy_setopt(easy, HEADER_FUNCTION, take_header);
+    curl.easy_setopt(easy, HEADER_FUNCTION, http_on_header);
     curl.easy_setopt(easy, HEADER_DATA, &x);
-    curl.easy_setopt(easy, WRITE_FUNCTION, take_body);
+    curl.easy_setopt(easy, WRITE_FUNCTION, http_on_body);
     curl.easy_setopt(easy, WRITE_DATA, &x);
     curl.easy_setopt(easy, NO_PROGRESS, 0L);
-    curl.easy_setopt(easy, PROGRESS_FUNCTION, take_progress);
+    curl.easy_setopt(easy, PROGRESS_FUNCTION, http_on_progress);
     curl.easy_setopt(easy, PROGRESS_DATA, &x);
     int code = curl.easy_perform(easy);
     curl.easy_cleanup(easy);
     curl.slist_free_all(headers);
     if (code == CURL_OK) return HTTP_DONE;
     snprintf(why, 256, "%s", *text ? text : curl.easy_strerror(code));
-    if (x.stopped) return HTTP_STOPPED;
+    if (x.stopped) return HTTP_CANCELLED;
     bool never = code == CURL_UNSUPPORTED || code == CURL_BAD_URL || code == CURL_CERTIFICATE;
-    return never ? HTTP_NEVER : HTTP_DROPPED;
+    return never ? HTTP_FAILED : HTTP_CONNECTION_LOST;
 }
 
 // -------------------------------------------------------------------------------------------- URLs
 
-// The bytes of "https://machine:port"; 0: it is no URL of either protocol.
-static size_t place_of(const char *url) {
+// Returns the length of the origin "https://host:port"; 0: not a URL of either protocol.
+static size_t http_origin_length(const char *url) {
     size_t protocol = strncasecmp(url, "https://", 8) == 0  ? 8
                       : strncasecmp(url, "http://", 7) == 0 ? 7
                                                             : 0;
@@ -228,24 +229,24 @@ static size_t place_of(const char *url) {
     return place ? protocol + place : 0;
 }
 
-bool http_same_place(const char *url, const char *other) {
-    size_t n = place_of(url);
-    return n > 0 && n == place_of(other) && strncasecmp(url, other, n) == 0;
+bool http_same_origin(const char *url, const char *other) {
+    size_t n = http_origin_length(url);
+    return n > 0 && n == http_origin_length(other) && strncasecmp(url, other, n) == 0;
 }
 
-bool http_follow(const char *url, const char *location, char next[MOST_URL]) {
-    size_t place = place_of(url);
+bool http_resolve_redirect(const char *url, const char *location, char next[MAX_URL]) {
+    size_t place = http_origin_length(url);
     int w;
     if (!*location || !place) return false;
-    if (place_of(location))
-        w = snprintf(next, MOST_URL, "%s", location);
+    if (http_origin_length(location))
+        w = snprintf(next, MAX_URL, "%s", location);
     else if (strncmp(location, "//", 2) == 0)
-        w = snprintf(next, MOST_URL, "%.*s%s", (int)(strchr(url, ':') - url + 1), url, location);
+        w = snprintf(next, MAX_URL, "%.*s%s", (int)(strchr(url, ':') - url + 1), url, location);
     else if (*location == '/')
-        w = snprintf(next, MOST_URL, "%.*s%s", (int)place, url, location);
+        w = snprintf(next, MAX_URL, "%.*s%s", (int)place, url, location);
     else
-        return false; // of another protocol, or relative to a folder: the Hub sends neither
-    if (w < 0 || w >= MOST_URL || !place_of(next)) return false;
+        return false; // another protocol, or a relative path: the Hub sends neither
+    if (w < 0 || w >= MAX_URL || !http_origin_length(next)) return false;
     bool was_safe = strncasecmp(url, "https:", 6) == 0,
          is_safe = strncasecmp(next, "https:", 6) == 0;
     return is_safe || !was_safe;

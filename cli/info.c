@@ -1,22 +1,22 @@
-// cotan info: what files and folders hold.
+// cotan info: describes files and directories.
 #include <stdio.h>
 
 #include "cli.h"
 
-static bool print(const char *text, size_t n, void *user) {
+static bool info_on_text(const char *text, size_t n, void *user) {
     (void)user;
     return fwrite(text, 1, n, stdout) == n;
 }
 
-// What each path holds, under its name where there are several. One that cannot be told keeps none
-// of the others from it; the status is that of the first.
-static int describe_all(int n, char **names) {
+// Describes each path, under its name if there are several. An error does not stop the others; the
+// status is that of the first error.
+static int info_describe_all(int n, char **names) {
     int status = EXIT_DONE;
     for (int i = 0; i < n; i++) {
-        if (n > 1) printf("%s%s:\n", i ? "\n" : "", plain(names[i]));
-        if (ct_describe(names[i], print, NULL)) continue;
-        flush_output(); // so that what is wrong stands below its name
-        int failed = fail();
+        if (n > 1) printf("%s%s:\n", i ? "\n" : "", printable(names[i]));
+        if (ct_describe(names[i], info_on_text, NULL)) continue;
+        flush_output(); // so that the error is printed below its name
+        int failed = report_error();
         if (status == EXIT_DONE) status = failed;
         ct_error_clear();
     }
@@ -28,7 +28,7 @@ int run_info(int argc, char **argv) {
         .name = "info",
         .usage = "FILE|DIR...",
         .operand = "FILE or DIR",
-        .several = true,
+        .many_operands = true,
         .text =
             "Says what each file or folder holds: tensors with dtype, shape and bytes, and\n"
             "metadata, of a safetensors file, or of NumPy's npy and npz, or of MNIST's IDX, or\n"
@@ -44,6 +44,6 @@ int run_info(int argc, char **argv) {
     };
     const char *file = NULL;
     int status;
-    if (!parse(&c, argc, argv, &file, &status)) return status;
-    return describe_all(argc, argv);
+    if (!options_parse(&c, argc, argv, &file, &status)) return status;
+    return info_describe_all(argc, argv);
 }

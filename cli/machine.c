@@ -1,4 +1,4 @@
-// What a command that computes runs on: options of train, plan and sample alike.
+// The machine options: device, threads, memory limit, packed kernels.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,30 +8,43 @@
 
 #include "cli.h"
 
-// Bytes: no process of the program is as small, so that less is a unit forgotten.
-#define LEAST_MEMORY 1e6
+// Bytes: no process of the program is smaller than this, so that less means a forgotten unit.
+#define MIN_MEMORY 1e6
 
 static const char *const devices[] = {"cpu", "ref", "opencl", NULL};
 
-void list_machine_options(machine *m, opt options[MACHINE_OPTIONS]) {
+void machine_options_init(machine *m, opt options[MACHINE_OPTIONS]) {
     *m = (machine){0};
     options[0] = (opt){
-        "threads", OPT_WHOLE,         "N", "threads (COTAN_THREADS, else the cores allowed)", 1,
+        "threads", OPT_INT,           "N", "threads (COTAN_THREADS, else the cores allowed)", 1,
         256,       .out = &m->threads};
-    options[1] = (opt){"device", OPT_TEXT, "NAME",
+    options[1] = (opt){"device", OPT_STRING, "NAME",
                        "cpu, opencl, or ref, which is slow and simple (cpu); see cotan devices",
                        .out = &m->device};
     options[2] = (opt){"memory-limit", OPT_BYTES,
                        "SIZE",         "most memory: 500MB, 2GiB (what this machine has left)",
-                       LEAST_MEMORY,   .out = &m->limit};
+                       MIN_MEMORY,     .out = &m->memory_limit};
     options[3] = (opt){"kernels", OPT_PATH, "FILES",
                        "of cotan pack, colons between: instead of a compiler (COTAN_KERNELS)",
                        .out = &m->kernels};
 }
 
-// A name of the library's own devices, with a number behind it or async: before it; where a library brings others,
-// any name is tried.
-static bool could_be_device(const char *name) {
+static const char *const activations[] = {"int8", "f32", NULL};
+
+opt activations_option(int *choice) {
+    return (opt){.name = "activations",
+                 .kind = OPT_CHOICE,
+                 .value = "TYPE",
+                 .help =
+                     "in products with quantised weights: int8, or f32, exact and slower (int8)",
+                 .choices = activations,
+                 .out = choice};
+}
+ct_dtype activations_dtype(int choice) { return choice ? CT_F32 : CT_I8; }
+
+// True for a name of the library's own devices, with a number after it or async: before it. If a plugin
+// library is set, any name is tried.
+static bool machine_is_device_name(const char *name) {
     const char *library = getenv("COTAN_DEVICE_LIBRARY");
     if (library && *library) return true;
     if (strncmp(name, "async:", 6) == 0) name += 6;
@@ -42,8 +55,8 @@ static bool could_be_device(const char *name) {
     return false;
 }
 
-// Each once in the process, whoever asks.
-static bool load_kernels(const char *files) {
+// Loads the files of packed kernels once in the process, for all callers.
+static bool machine_load_kernels(const char *files) {
     static bool loaded;
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     bool ok = true;
@@ -60,18 +73,19 @@ static bool load_kernels(const char *files) {
     return ok;
 }
 
-bool use_machine(const machine *m, const char *caller, int *status) {
+bool machine_apply(const machine *m, const char *caller, int *status) {
     if (m->threads) ct_set_threads((int)m->threads);
-    if (m->limit) ct_set_memory_limit(m->limit);
-    if (m->device && !could_be_device(m->device)) {
+    if (m->memory_limit) ct_set_memory_limit(m->memory_limit);
+    if (m->device && !machine_is_device_name(m->device)) {
         const char *near = ct_nearest(m->device, devices);
-        *status =
-            refuse("%s: --device is cpu, ref or opencl, not \"%s\"%s%s%s", caller, plain(m->device),
-                   near ? "; is " : "", near ? near : "", near ? " meant?" : "");
+        *status = usage_error("%s: --device is cpu, ref or opencl, not \"%s\"%s%s%s", caller,
+                              printable(m->device), near ? "; is " : "", near ? near : "",
+                              near ? " meant?" : "");
         return false;
     }
-    if ((!m->kernels || load_kernels(m->kernels)) && (!m->device || ct_set_device(m->device)))
+    if ((!m->kernels || machine_load_kernels(m->kernels)) &&
+        (!m->device || ct_set_device(m->device)))
         return true;
-    *status = fail();
+    *status = report_error();
     return false;
 }

@@ -1,4 +1,4 @@
-// The program: a word that names the command, then its options.
+// The program's entry: the first word names the command, and the rest are its options.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "cli.h"
 
-static void show_overview(FILE *out) {
+static void main_print_usage(FILE *out) {
     fputs("Cotan: deep learning in C.\n"
           "\n"
           "usage: cotan COMMAND [options]\n"
@@ -62,71 +62,86 @@ static void show_overview(FILE *out) {
           out);
 }
 
-static int run_version(int argc, char **argv) {
+static int main_run_version(int argc, char **argv) {
     (void)argv;
-    if (argc > 0) return refuse("version: it takes no options");
+    if (argc > 0) return usage_error("version: it takes no options");
     printf("cotan %s\n", CT_VERSION);
     return EXIT_DONE;
 }
 
-static int run_help(int argc, char **argv);
+static int main_run_help(int argc, char **argv);
 
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", run_train},       {"plan", run_plan},        {"sample", run_sample},
-                {"compile", run_compile},   {"pack", run_pack},        {"pull", run_pull},
-                {"run", run_run},           {"chat", run_run},         {"embed", run_embed},
-                {"eval", run_eval},         {"serve", run_serve},      {"info", run_info},
-                {"tokenize", run_tokenize}, {"profile", run_profile},  {"bench", run_bench},
-                {"devices", run_devices},   {"doctor", run_doctor},    {"explain", run_explain},
-                {"help", run_help},         {"version", run_version},  {"--help", run_help},
-                {"-h", run_help},           {"--version", run_version}};
+} commands[] = {{"train", run_train},
+                {"plan", run_plan},
+                {"sample", run_sample},
+                {"compile", run_compile},
+                {"pack", run_pack},
+                {"pull", run_pull},
+                {"run", run_run},
+                {"chat", run_run},
+                {"embed", run_embed},
+                {"eval", run_eval},
+                {"serve", run_serve},
+                {"info", run_info},
+                {"tokenize", run_tokenize},
+                {"profile", run_profile},
+                {"bench", run_bench},
+                {"devices", run_devices},
+                {"doctor", run_doctor},
+                {"explain", run_explain},
+                {"help", main_run_help},
+                {"version", main_run_version},
+                {"--help", main_run_help},
+                {"-h", main_run_help},
+                {"--version", main_run_version}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-int run_own(const char *name, int argc, char **argv) {
+int run_command(const char *name, int argc, char **argv) {
     const char *names[COMMANDS + 1] = {0};
     for (size_t i = 0; i < COMMANDS; i++) {
         if (strcmp(commands[i].name, name) == 0) return commands[i].run(argc, argv);
         names[i] = commands[i].name;
     }
     const char *near = ct_nearest(name, names);
-    if (near) return refuse("there is no command \"%s\"; is %s meant?", plain(name), near);
-    return refuse("there is no command \"%s\"; cotan help lists them", plain(name));
+    if (near) return usage_error("there is no command \"%s\"; is %s meant?", printable(name), near);
+    return usage_error("there is no command \"%s\"; cotan help lists them", printable(name));
 }
 
-static int run_help(int argc, char **argv) {
+static int main_run_help(int argc, char **argv) {
     static char help[] = "--help";
-    if (argc > 1) return refuse("help: one command is wanted: cotan help train");
+    if (argc > 1) return usage_error("help: one command is wanted: cotan help train");
     bool about_itself =
         argc == 1 && (strcmp(argv[0], "help") == 0 || strcmp(argv[0], "version") == 0);
     if (argc == 1 && argv[0][0] != '-' && !about_itself)
-        return run_own(argv[0], 1, (char *[]){help});
-    show_overview(stdout);
+        return run_command(argv[0], 1, (char *[]){help});
+    main_print_usage(stdout);
     return EXIT_DONE;
 }
 
-const char *program = "cotan";
+const char *program_name = "cotan";
 
-// A file that is opened gets the lowest free descriptor: where 2 is closed, that one, and what is
-// said would be written into it. Closed ones are opened the wrong way round, so that using them
-// fails as before.
-static void hold_standard_streams(void) {
+// Opens closed standard streams. A file that is opened gets the lowest free descriptor: if descriptor 2
+// is closed, it would get that one, and error messages would be written into it. Closed streams are
+// opened in the wrong direction, so that using them fails as before.
+static void main_reserve_standard_fds(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0)
             (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 int main(int argc, char **argv) {
-    hold_standard_streams();
-    signal(SIGXFSZ, SIG_IGN); // a file beyond the limit is an error of the call that writes
-    if (argc > 0 && argv[0][0]) program = argv[0];
+    main_reserve_standard_fds();
+    signal(SIGXFSZ, SIG_IGN); // a file beyond the size limit is an error of the write call
+    if (argc > 0 && argv[0][0]) program_name = argv[0];
     if (argc < 2) {
-        show_overview(stderr);
-        return EXIT_REFUSED;
+        main_print_usage(stderr);
+        return EXIT_USAGE;
     }
-    int status = run_own(argv[1], argc - 2, argv + 2);
-    // Output that could not be written is a failure, even where the work was done.
+    int status = run_command(argv[1], argc - 2, argv + 2);
+    // Output that could not be written is a failure, even if the work was done.
     if (!flush_output() && status == EXIT_DONE) {
         fprintf(stderr, "cotan: standard output: %s\n", output_error());
         status = EXIT_FAILED;

@@ -1,4 +1,4 @@
-// cotan pack: the kernels of a model in one file, for machines without a compiler.
+// cotan pack: compiles the kernels of a model into one file, for machines without a compiler.
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,13 +23,13 @@ static const char examples[] =
     "  cotan serve small.gguf --kernels small.kernels\n"
     "  COTAN_KERNELS=small.kernels cotan run small.gguf --prompt \"Once \"\n";
 
-static void show(int64_t done, int64_t all, void *user) {
+static void pack_cmd_on_progress(int64_t done, int64_t all, void *user) {
     (void)user;
-    show_progress("compiled", done, all);
+    progress_show("compiled", done, all);
 }
 
-// MODEL.kernels, in the folder that the program was called in.
-static char *default_name(const char *model) {
+// Returns MODEL.kernels, in the current directory.
+static char *pack_cmd_default_path(const char *model) {
     const size_t n = strlen(model);
     size_t end = n, begin;
     while (end > 1 && model[end - 1] == '/') end--;
@@ -42,14 +42,15 @@ static char *default_name(const char *model) {
     return name;
 }
 
-static int pack(const char *model, const char *path, ct_kernels_options o) {
+static int pack_cmd_pack_model(const char *model, const char *path, ct_dtype activations,
+                               ct_kernels_options o) {
     ct_kernels_packed packed;
-    ct_pretrained *m = ct_pretrained_load(model);
-    if (m) show_progress("planned", 0, 1);
+    ct_pretrained *m = ct_pretrained_load(model, .activations = activations);
+    if (m) progress_show("planned", 0, 1);
     const bool ok = m && ct_kernels_pack_with(m, path, &packed, o);
     ct_pretrained_free(m);
-    if (!ok) return fail();
-    printf("wrote %s: %zu kernels, %.1f MB\n", plain(path), packed.kernels,
+    if (!ok) return report_error();
+    printf("wrote %s: %zu kernels, %.1f MB\n", printable(path), packed.kernels,
            (double)packed.bytes / 1e6);
     return EXIT_DONE;
 }
@@ -58,18 +59,19 @@ int run_pack(int argc, char **argv) {
     static const ct_dtype types[] = {CT_F32, CT_F16, CT_BF16, CT_I8};
     const char *model, *out = NULL;
     int64_t threads = 0;
-    int cache_type = 0, status;
-    ct_kernels_options o = {.progress = show, .here = {0}};
+    int cache_type = 0, activations = 0, status;
+    ct_kernels_options o = {.progress = pack_cmd_on_progress, .here = {0}};
     opt options[] = {
         {"out", OPT_PATH, "FILE", "where to write (MODEL.kernels, here)", .out = &out},
-        {"cores", OPT_WHOLE, "N", "for machines with so many cores alone (1 to 64, powers of two)",
-         1, 64, .out = &o.cores},
-        {"context", OPT_WHOLE, "N",
+        {"cores", OPT_INT, "N", "for machines with so many cores alone (1 to 64, powers of two)", 1,
+         64, .out = &o.cores},
+        {"context", OPT_INT, "N",
          "as run and serve will be told (the model's before it is stretched, at most 8192)", 2, 1e7,
          .out = &o.context},
         {"cache-type", OPT_CHOICE, "TYPE", "as serve will be told: f32, f16, bf16 or i8 (f32)",
          .choices = cache_types, .out = &cache_type},
-        {"threads", OPT_WHOLE, "N", "compilers at one time (the cores allowed)", 1, 256,
+        activations_option(&activations),
+        {"threads", OPT_INT, "N", "compilers at one time (the cores allowed)", 1, 256,
          .out = &threads},
     };
     command c = {
@@ -81,12 +83,12 @@ int run_pack(int argc, char **argv) {
         .opts = options,
         .n = sizeof options / sizeof *options,
     };
-    if (!parse(&c, argc, argv, &model, &status)) return status;
+    if (!options_parse(&c, argc, argv, &model, &status)) return status;
     if (threads) ct_set_threads((int)threads);
     o.dtype = types[cache_type];
-    char *name = out ? NULL : default_name(model);
-    if (!out && !name) return refuse("pack: out of memory");
-    status = pack(model, out ? out : name, o);
+    char *name = out ? NULL : pack_cmd_default_path(model);
+    if (!out && !name) return usage_error("pack: out of memory");
+    status = pack_cmd_pack_model(model, out ? out : name, activations_dtype(activations), o);
     free(name);
     return status;
 }

@@ -1,4 +1,4 @@
-// cotan plan: what a training run will take and do, without running it.
+// cotan plan: the memory and work of a training run, without running it.
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -7,9 +7,9 @@
 
 #include "cli.h"
 
-enum { MOST_PARTS = 8, PLOT_WIDTH = 64, PLOT_HEIGHT = 8, SHORT_NAME = 10 };
+enum { MAX_PLANS = 8, PLOT_WIDTH = 64, PLOT_HEIGHT = 8, SHORT_NAME = 10 };
 
-typedef struct row { // a plan, in numbers
+typedef struct row { // the numbers of a plan
     char name[24];
     size_t launches, kernels, new_kernels;
     uint64_t bytes, arena;
@@ -18,13 +18,15 @@ typedef struct row { // a plan, in numbers
 
 typedef struct listing {
     bool json;
-    row rows[MOST_PARTS];
+    row rows[MAX_PLANS];
     size_t n;
-    FILE *launches; // of a step, in words: heard before the sums, shown behind them
+    // text about the launches of a step, which is received before the memory table and printed after it.
+    FILE *launches;
 } listing;
 
-// "512 bytes", "3.2 kB", "50 MB": powers of 1000, three digits.
-static const char *amount(double value, const char *unit, const char *none, char out[24]) {
+// Formats "512 bytes", "3.2 kB", "50 MB": powers of 1000, three digits.
+static const char *plan_cmd_format_amount(double value, const char *unit, const char *none,
+                                          char out[24]) {
     static const char *const prefixes[] = {"k", "M", "G", "T", "P"};
     int prefix = -1;
     while (value >= 999.5 && prefix < 4) value /= 1000, prefix++;
@@ -32,11 +34,13 @@ static const char *amount(double value, const char *unit, const char *none, char
              prefix < 0 ? "" : unit);
     return out;
 }
-static const char *bytes(uint64_t n, char out[24]) { return amount((double)n, "B", "bytes", out); }
+static const char *bytes(uint64_t n, char out[24]) {
+    return plan_cmd_format_amount((double)n, "B", "bytes", out);
+}
 
 // ------------------------------------------------------------------------------------------- JSON
 
-static void put_string(const char *text) {
+static void plan_cmd_put_string(const char *text) {
     if (!text) {
         fputs("null", stdout);
         return;
@@ -52,24 +56,24 @@ static void put_string(const char *text) {
     putchar('"');
 }
 
-static void put_place(const char *op, ct_loc here) {
+static void plan_cmd_put_location(const char *op, ct_loc here) {
     fputs("\"op\": ", stdout);
-    put_string(op);
+    plan_cmd_put_string(op);
     fputs(", \"file\": ", stdout);
-    put_string(here.file);
+    plan_cmd_put_string(here.file);
     printf(", \"line\": %u", here.line);
 }
 
-static void put_launches(const ct_plan_cost *c) {
+static void plan_cmd_put_launches(const ct_plan_cost *c) {
     fputs(", \"launches\": [", stdout);
     for (size_t i = 0; i < c->n_launches; i++) {
         const ct_plan_launch *l = &c->launches[i];
         printf("%s\n    {\"kernel\": ", i ? "," : "");
-        put_string(l->kernel);
+        plan_cmd_put_string(l->kernel);
         fputs(", ", stdout);
-        put_place(l->op, l->here);
+        plan_cmd_put_location(l->op, l->here);
         fputs(", \"variable\": ", stdout);
-        put_string(l->variable);
+        plan_cmd_put_string(l->variable);
         printf(", \"times\": %lld, \"bytes\": %llu, \"flops\": %.17g, \"temporaries\": %llu}",
                (long long)l->times, (unsigned long long)l->bytes, l->flops,
                (unsigned long long)l->temporaries);
@@ -77,12 +81,12 @@ static void put_launches(const ct_plan_cost *c) {
     fputs("]", stdout);
 }
 
-static void put_tensors(const ct_plan_cost *c) {
+static void plan_cmd_put_tensors(const ct_plan_cost *c) {
     fputs(",\n   \"tensors\": [", stdout);
     for (size_t i = 0; i < c->n_tensors; i++) {
         const ct_plan_tensor *t = &c->tensors[i];
         printf("%s\n    {\"variable\": %s, ", i ? "," : "", t->variable ? "true" : "false");
-        put_place(t->what, t->here);
+        plan_cmd_put_location(t->what, t->here);
         printf(", \"dtype\": \"%s\", \"shape\": [", t->dtype ? ct_dtype_name(t->dtype) : "");
         for (int a = 0; a < t->rank; a++) printf("%s%lld", a ? ", " : "", (long long)t->dim[a]);
         printf("], \"bytes\": %llu, \"count\": %zu}", (unsigned long long)t->bytes, t->count);
@@ -90,7 +94,7 @@ static void put_tensors(const ct_plan_cost *c) {
     fputs("]", stdout);
 }
 
-static void put_plan(const listing *l, const char *name, const ct_plan_cost *c) {
+static void plan_cmd_put_plan(const listing *l, const char *name, const ct_plan_cost *c) {
     printf("%s\n  {\"name\": \"%s\", \"kernels\": %zu, \"new_kernels\": %zu, \"bytes\": %llu, "
            "\"flops\": %.17g,\n"
            "   \"arena_bytes\": %llu, \"most_temporaries\": %llu, \"input_bytes\": %llu, "
@@ -100,12 +104,12 @@ static void put_plan(const listing *l, const char *name, const ct_plan_cost *c) 
            (unsigned long long)c->most_temporaries, (unsigned long long)c->input_bytes,
            (unsigned long long)c->result_bytes, (unsigned long long)c->constant_bytes,
            (unsigned long long)c->workspace_bytes);
-    put_launches(c);
-    put_tensors(c);
+    plan_cmd_put_launches(c);
+    plan_cmd_put_tensors(c);
     putchar('}');
 }
 
-static void put_memory(const ct_lm_cost *c) {
+static void plan_cmd_put_memory(const ct_lm_cost *c) {
     const struct {
         const char *name;
         uint64_t bytes;
@@ -130,7 +134,7 @@ static void put_memory(const ct_lm_cost *c) {
 
 // -------------------------------------------------------------------------------------- for people
 
-static void show_launches(FILE *to, const ct_plan_cost *c) {
+static void plan_cmd_print_launches(FILE *to, const ct_plan_cost *c) {
     char moved[24], flops[24], held[24];
     fprintf(to, "\nLaunches of a step: kernel, what it does first, what it moves, computes, what "
                 "temporaries\ntake meanwhile, and the largest variable that it reads\n");
@@ -142,7 +146,7 @@ static void show_launches(FILE *to, const ct_plan_cost *c) {
             snprintf(what + n, sizeof what - (size_t)n, " of %s:%u", l->here.file, l->here.line);
         fprintf(to, "%5zu  %-*.*s  %-42s %9s %12s %9s", i, SHORT_NAME, SHORT_NAME,
                 l->kernel ? l->kernel : "op", what, bytes(l->bytes, moved),
-                l->flops > 0 ? amount(l->flops, "FLOP", "FLOP", flops) : "-",
+                l->flops > 0 ? plan_cmd_format_amount(l->flops, "FLOP", "FLOP", flops) : "-",
                 bytes(l->temporaries, held));
         if (l->times > 1) fprintf(to, "  %lld times", (long long)l->times);
         if (l->variable) fprintf(to, "  %s", l->variable);
@@ -150,8 +154,8 @@ static void show_launches(FILE *to, const ct_plan_cost *c) {
     }
 }
 
-// The temporaries in use over the launches; a column is the most of some launches in a row.
-static void show_plot(FILE *to, const ct_plan_cost *c) {
+// Plots the temporaries in use over the launches; a column is the maximum of adjacent launches.
+static void plan_cmd_print_plot(FILE *to, const ct_plan_cost *c) {
     size_t columns = c->n_launches < PLOT_WIDTH ? c->n_launches : PLOT_WIDTH;
     uint64_t column[PLOT_WIDTH] = {0};
     char top[24];
@@ -176,19 +180,19 @@ static void show_plot(FILE *to, const ct_plan_cost *c) {
     fprintf(to, "\n%11s0%*zu\n", "", (int)columns - 1, c->n_launches - 1);
 }
 
-static void show_plans(const listing *l) {
+static void plan_cmd_print_plans(const listing *l) {
     char moved[24], flops[24], arena[24];
     printf("\n%-15s %8s %8s %8s %10s %13s %10s\n", "Plan", "launches", "kernels", "new", "moves",
            "computes", "arena");
     for (size_t i = 0; i < l->n; i++) {
         const row *r = &l->rows[i];
         printf("%-15s %8zu %8zu %8zu %10s %13s %10s\n", r->name, r->launches, r->kernels,
-               r->new_kernels, bytes(r->bytes, moved), amount(r->flops, "FLOP", "FLOP", flops),
-               bytes(r->arena, arena));
+               r->new_kernels, bytes(r->bytes, moved),
+               plan_cmd_format_amount(r->flops, "FLOP", "FLOP", flops), bytes(r->arena, arena));
     }
 }
 
-static void show_memory(const ct_lm_cost *c) {
+static void plan_cmd_print_memory(const ct_lm_cost *c) {
     uint64_t named = c->weights + c->state + c->sums + c->arenas + c->constants + c->workspaces;
     const struct {
         const char *name, *what;
@@ -210,7 +214,8 @@ static void show_memory(const ct_lm_cost *c) {
     char text[24];
     printf("\nMemory, at most\n");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        if (!lines[i].bytes && strcmp(lines[i].name, "sums") == 0) continue; // a step is one batch
+        // A step has one micro-batch.
+        if (!lines[i].bytes && strcmp(lines[i].name, "sums") == 0) continue;
         printf("%-15s %10s%s%s\n", lines[i].name, bytes(lines[i].bytes, text),
                *lines[i].what ? "  " : "", lines[i].what);
     }
@@ -218,14 +223,14 @@ static void show_memory(const ct_lm_cost *c) {
 
 // ----------------------------------------------------------------------------------------- command
 
-static void hear(const char *name, const ct_plan_cost *c, void *user) {
+static void plan_cmd_on_plan(const char *name, const ct_plan_cost *c, void *user) {
     listing *l = user;
-    if (l->n == MOST_PARTS) return;
+    if (l->n == MAX_PLANS) return;
     if (l->json) {
-        put_plan(l, name, c);
+        plan_cmd_put_plan(l, name, c);
     } else if (strcmp(name, "step") == 0) {
-        show_launches(l->launches, c);
-        show_plot(l->launches, c);
+        plan_cmd_print_launches(l->launches, c);
+        plan_cmd_print_plot(l->launches, c);
     }
     row *r = &l->rows[l->n++];
     *r = (row){.launches = c->n_launches,
@@ -237,7 +242,7 @@ static void hear(const char *name, const ct_plan_cost *c, void *user) {
     snprintf(r->name, sizeof r->name, "%s", name);
 }
 
-static void show_model(const ct_lm_event *event, void *user) {
+static void plan_cmd_on_event(const ct_lm_event *event, void *user) {
     const listing *l = user;
     if (event->kind == CT_LM_MODEL && !l->json) printf("%s\n", event->text);
 }
@@ -259,14 +264,14 @@ static const char examples[] =
     "  cotan plan --data book.txt --json | jq .memory.all    # bytes, for a script\n"
     "  cotan plan --data book.txt --memory-limit 2GB         # the model that 2 GB have room for\n";
 
-// What train takes, and says nothing of what a run costs.
+// Options of train that do not affect the cost of a run.
 static const char resumed[] = "is not for a plan: a run that is resumed takes what it took";
 static const char written[] = "is not for a plan, which writes nothing";
-static const refusal refusals[] = {{"out", written},
-                                   {"overwrite", written},
-                                   {"resume", resumed},
-                                   {"resume-step", resumed},
-                                   {NULL, NULL}};
+static const excluded_option refusals[] = {{"out", written},
+                                           {"overwrite", written},
+                                           {"resume", resumed},
+                                           {"resume-step", resumed},
+                                           {NULL, NULL}};
 
 int run_plan(int argc, char **argv) {
     train_settings s;
@@ -279,30 +284,30 @@ int run_plan(int argc, char **argv) {
                  .usage = "--data PATH... [options]",
                  .text = text,
                  .examples = examples,
-                 .refusals = refusals};
-    if (!read_train_options(&c, &s, &json, argc, argv, &status)) return status;
-    s.train.event = show_model;
+                 .excluded = refusals};
+    if (!train_options_parse(&c, &s, &json, argc, argv, &status)) return status;
+    s.train.event = plan_cmd_on_event;
     s.train.user = &l;
     l.launches = open_memstream(&launches, &n);
     ct_lm_cost cost;
-    bool planned = l.launches && ct_lm_plan(&s.train, hear, &l, &cost);
+    bool planned = l.launches && ct_lm_plan(&s.train, plan_cmd_on_plan, &l, &cost);
     if (!l.launches || fclose(l.launches) != 0) {
         fputs("cotan: plan: out of memory\n", stderr);
         free(launches);
         return EXIT_FAILED;
     }
     if (planned && l.json) {
-        put_memory(&cost);
+        plan_cmd_put_memory(&cost);
     } else if (planned) {
-        show_memory(&cost);
-        show_plans(&l);
+        plan_cmd_print_memory(&cost);
+        plan_cmd_print_plans(&l);
         fputs(launches, stdout);
     }
     free(launches);
-    if (!planned) return fail();
+    if (!planned) return report_error();
     if (cost.memory <= cost.room) return EXIT_DONE;
     flush_output();
-    return refuse("plan: cotan train will refuse this: %s are needed, %s %s",
-                  bytes(cost.memory, needed),
-                  cost.limited ? "the limit is" : "this machine has left", bytes(cost.room, room));
+    return usage_error(
+        "plan: cotan train will refuse this: %s are needed, %s %s", bytes(cost.memory, needed),
+        cost.limited ? "the limit is" : "this machine has left", bytes(cost.room, room));
 }

@@ -1,4 +1,4 @@
-// cotan profile: a command, or any program that uses the library, with a profile of it.
+// cotan profile: runs a command, or any program that uses the library, and writes a profile of it.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "cli.h"
 
-static void help(void) {
+static void profile_cmd_print_help(void) {
     fputs("usage: cotan profile [--trace FILE] [--] COMMAND [ARGUMENTS]\n"
           "\n"
           "Runs a command of this program, or any program that uses the library, and says at its "
@@ -37,7 +37,7 @@ static void help(void) {
           stdout);
 }
 
-static bool is_own(const char *word) {
+static bool profile_cmd_is_command(const char *word) {
     static const char *const own[] = {"train",  "plan",     "sample", "compile", "bench",
                                       "doctor", "run",      "chat",   "serve",   "eval",
                                       "embed",  "tokenize", "info",   "pack",    NULL};
@@ -46,8 +46,8 @@ static bool is_own(const char *word) {
     return false;
 }
 
-// A file that cannot be written is found before the program has run for hours.
-static bool can_write(const char *path) {
+// Finds an unwritable file before the program has run for hours.
+static bool profile_cmd_can_write(const char *path) {
     FILE *file = fopen(path, "ab");
     return file && fclose(file) == 0;
 }
@@ -57,28 +57,34 @@ int run_profile(int argc, char **argv) {
     int at = 0;
     bool ended = false;
     for (; at < argc && argv[at][0] == '-' && !ended; at++) {
-        if (!strcmp(argv[at], "--help") || !strcmp(argv[at], "-h")) return help(), EXIT_DONE;
+        if (!strcmp(argv[at], "--help") || !strcmp(argv[at], "-h"))
+            return profile_cmd_print_help(), EXIT_DONE;
         if (!strcmp(argv[at], "--")) {
             ended = true;
         } else if (!strncmp(argv[at], "--trace=", 8) && argv[at][8]) {
             trace = argv[at] + 8;
         } else if (!strcmp(argv[at], "--trace")) {
-            if (at + 1 == argc || !argv[at + 1][0]) return refuse("profile: --trace wants a file");
+            if (at + 1 == argc || !argv[at + 1][0])
+                return usage_error("profile: --trace wants a file");
             trace = argv[++at];
         } else {
-            return refuse("profile: there is no option \"%s\" before the command; cotan profile "
-                          "--help lists them",
-                          plain(argv[at]));
+            return usage_error(
+                "profile: there is no option \"%s\" before the command; cotan profile "
+                "--help lists them",
+                printable(argv[at]));
         }
     }
     if (at == argc)
-        return refuse("profile: a command is wanted: cotan profile train --data FILE --out run");
-    if (!can_write(trace)) return refuse("profile: %s: %s", plain(trace), strerror(errno));
-    char *path = realpath(trace, NULL); // the program may go to another folder
-    if (!path || setenv("COTAN_PROFILE", path, 1)) return refuse("profile: out of memory");
+        return usage_error(
+            "profile: a command is wanted: cotan profile train --data FILE --out run");
+    if (!profile_cmd_can_write(trace))
+        return usage_error("profile: %s: %s", printable(trace), strerror(errno));
+    char *path = realpath(trace, NULL); // the program may change the current directory
+    if (!path || setenv("COTAN_PROFILE", path, 1)) return usage_error("profile: out of memory");
     free(path);
-    if (!ended && is_own(argv[at])) return run_own(argv[at], argc - at - 1, argv + at + 1);
+    if (!ended && profile_cmd_is_command(argv[at]))
+        return run_command(argv[at], argc - at - 1, argv + at + 1);
     execvp(argv[at], argv + at);
-    refuse("profile: %s: %s", plain(argv[at]), strerror(errno));
-    return EXIT_REFUSED;
+    usage_error("profile: %s: %s", printable(argv[at]), strerror(errno));
+    return EXIT_USAGE;
 }

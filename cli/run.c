@@ -1,4 +1,4 @@
-// cotan run: a published model goes on with a text, or answers in a conversation.
+// cotan run: a published model completes a text, or answers in a conversation.
 #define _GNU_SOURCE
 #include <jansson.h>
 #include <poll.h>
@@ -14,86 +14,99 @@
 typedef struct model {
     ct_pretrained *is;
     ct_engine *engine;
-    bool chats; // its template makes prompts of conversations
+    bool is_chat; // prompts are made by its chat template
     ct_lm_sampling sampling;
     int64_t length, context;
     const char *stop; // NULL: none
+    const char
+        *pending_text; // text that is printed before the generated text; NULL: none, or printed
+    size_t pending_n;
     bool terminal, verbose;
-    bool converses;         // with a person, who can type /clear
-    bool full;              // the context, in the midst of the last answer
-    bool failed;            // the last request, which has said so
-    json_t *said;           // of an answer: its text, in pieces
-    ct_chat_parser *parser; // of an answer; NULL: what is written is text
-    bool thinks;            // what is shown is what it thinks before it answers
+    bool is_interactive;    // with a person, who can type /clear
+    bool context_is_full;   // the context was full before the last answer was complete
+    bool failed;            // the last request failed, and the error was printed
+    json_t *answer_pieces;  // the text of an answer, in pieces
+    ct_chat_parser *parser; // of an answer; NULL: all generated text is printed
+    bool in_reasoning;      // reasoning is being printed
 } model;
 
 // ------------------------------------------------------------------------------------------- signals
 
 static volatile sig_atomic_t interrupted;
 
-static void on_signal(int signal) {
+static void run_on_signal(int signal) {
     (void)signal;
     interrupted = 1;
 }
 
-// Ctrl-C ends an answer, and where none is written the conversation.
-static void listen_for_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal};
+// Ctrl-C ends an answer or, between answers, the conversation.
+static void run_install_signal_handler(void) {
+    struct sigaction action = {.sa_handler = run_on_signal};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
 }
 
 // ----------------------------------------------------------------------------------------- requests
 
-static void show(const model *m, const char *text, size_t n) {
-    if (m->terminal) // what a model writes must not steer a terminal
-        put_visible(stdout, text, n, "");
+static void run_print_text(const model *m, const char *text, size_t n) {
+    if (m->terminal) // a model's output must not control a terminal
+        put_escaped(stdout, text, n, "");
     else
         fwrite(text, 1, n, stdout);
-    if (m->said && n) json_array_append_new(m->said, json_stringn_nocheck(text, n));
+    if (m->answer_pieces && n)
+        json_array_append_new(m->answer_pieces, json_stringn_nocheck(text, n));
 }
 
-static bool has_dim(void) {
+static bool run_terminal_has_dim(void) {
     const char *term = getenv("TERM");
     return term && *term && strcmp(term, "dumb") != 0;
 }
 
-static void end_thought(model *m) {
-    if (m->thinks) fputs(has_dim() ? "\x1b[0m\n\n" : "\n\n", stdout);
-    m->thinks = false;
+static void run_end_reasoning(model *m) {
+    if (m->in_reasoning) fputs(run_terminal_has_dim() ? "\x1b[0m\n\n" : "\n\n", stdout);
+    m->in_reasoning = false;
 }
 
-// What a model thinks before it answers is for people to see, and no part of the answer.
-static bool show_part(const ct_chat_part *part, void *user) {
+// Reasoning is only shown on a terminal and is not part of the answer.
+static bool run_on_chat_part(const ct_chat_part *part, void *user) {
     model *m = user;
     if (part->kind != CT_CHAT_REASONING) {
-        end_thought(m);
-        show(m, part->text, part->n);
+        run_end_reasoning(m);
+        run_print_text(m, part->text, part->n);
     } else if (m->terminal) {
-        if (!m->thinks && has_dim()) fputs("\x1b[2m", stdout);
-        m->thinks = true;
-        put_visible(stdout, part->text, part->n, "");
+        if (!m->in_reasoning && run_terminal_has_dim()) fputs("\x1b[2m", stdout);
+        m->in_reasoning = true;
+        put_escaped(stdout, part->text, part->n, "");
     }
     return true;
 }
 
-static bool take(model *m, const char *text, size_t n) {
-    if (m->parser) return !n || ct_chat_parser_feed(m->parser, text, n, show_part, m);
-    show(m, text, n);
+static bool run_feed_text(model *m, const char *text, size_t n) {
+    if (m->parser) return !n || ct_chat_parser_feed(m->parser, text, n, run_on_chat_part, m);
+    run_print_text(m, text, n);
     return true;
 }
 
-static bool hear(const ct_engine_token *token, void *user) {
-    return take(user, token->text, token->text_n) && flush_output() && !interrupted;
+// Turns the progress display off before generated text is printed.
+static void run_begin_output(model *m) {
+    progress_watch_kernels(false);
+    if (m->pending_text) run_print_text(m, m->pending_text, m->pending_n);
+    m->pending_text = NULL;
 }
 
-static void end(const ct_engine_result *r, void *user) {
+static bool run_on_token(const ct_engine_token *token, void *user) {
+    run_begin_output(user);
+    return run_feed_text(user, token->text, token->text_n) && flush_output() && !interrupted;
+}
+
+static void run_on_finish(const ct_engine_result *r, void *user) {
     model *m = user;
-    const bool ok = (!r->text_n || take(m, r->text, r->text_n)) &&
-                    (!m->parser || ct_chat_parser_end(m->parser, show_part, m));
-    end_thought(m);
+    run_begin_output(m);
+    const bool ok = (!r->text_n || run_feed_text(m, r->text, r->text_n)) &&
+                    (!m->parser || ct_chat_parser_end(m->parser, run_on_chat_part, m));
+    run_end_reasoning(m);
     m->failed = !ok || r->end == CT_ENGINE_FAILED;
-    m->full = r->end == CT_ENGINE_LENGTH && (int64_t)r->written < m->length;
+    m->context_is_full = r->end == CT_ENGINE_LENGTH && (int64_t)r->written < m->length;
     if (m->failed && !ct_failed())
         fprintf(stderr, "cotan: %s\n", r->why ? r->why : "out of memory");
     if (!m->verbose) return;
@@ -113,80 +126,83 @@ static void end(const ct_engine_result *r, void *user) {
     fputs("]", stderr);
 }
 
-// What a person can do whose conversation has no more room.
-static void tell_of_room(const model *m) {
+// Prints what can be done when the context of a conversation is full.
+static void run_print_context_hint(const model *m) {
     fputs("  hint: /clear forgets the conversation", stderr);
     if (m->context < m->is->context)
         fprintf(stderr, "; --context has room for up to %lld tokens", (long long)m->is->context);
     fputc('\n', stderr);
 }
 
-// `given` behind what the file puts in front of a text, or, where a template has done that, as it is.
-static bool write_on(model *m, const char *given, size_t n) {
+// Generates text after `given`, with the tokenizer's special tokens unless a chat template has added
+// them.
+static bool run_generate(model *m, const char *given, size_t n) {
     ct_encoding e = {0};
     interrupted = 0;
-    m->failed = m->full = false;
+    m->failed = m->context_is_full = false;
     int64_t id = 0;
-    if (!ct_tokenizer_encode(m->is->tokenizer, given, n, &e, .add_special = !m->chats))
-        id = 0; // an error, which is told
+    if (!ct_tokenizer_encode(m->is->tokenizer, given, n, &e, .add_special = !m->is_chat))
+        id = 0; // an error, which the caller reports
     else if (!e.n)
         fputs("cotan: run: there is no text to go on with, and the model has no token that begins "
               "one\n",
               stderr);
-    else if (m->converses && (int64_t)e.n >= m->context) {
+    else if (m->is_interactive && (int64_t)e.n >= m->context) {
         fprintf(stderr,
                 "cotan: run: the conversation has %zu tokens with this, and the context has room "
                 "for %lld\n",
                 e.n, (long long)m->context - 1);
-        tell_of_room(m);
+        run_print_context_hint(m);
     } else {
-        id =
-            ct_engine_add(m->engine, .prompt = e.ids, .n_prompt = e.n, .most = m->length,
-                          .ends = m->is->ends, .n_ends = m->is->n_ends, .stops = &m->stop,
-                          .n_stops = m->stop ? 1 : 0, .sampling = m->sampling,
-                          .keep_special = m->parser != NULL, .token = hear, .done = end, .user = m);
+        id = ct_engine_add(m->engine, .prompt = e.ids, .n_prompt = e.n, .most = m->length,
+                           .ends = m->is->ends, .n_ends = m->is->n_ends, .stops = &m->stop,
+                           .n_stops = m->stop ? 1 : 0, .sampling = m->sampling,
+                           .keep_special = m->parser != NULL, .token = run_on_token,
+                           .done = run_on_finish, .user = m);
     }
     ct_encoding_free(&e);
     bool stopped = false;
+    if (id) progress_watch_kernels(true);
     while (id && ct_engine_step(m->engine))
         if (interrupted && !stopped) {
             ct_engine_cancel(m->engine, id);
             stopped = true;
         }
-    if (id || !m->converses) putchar('\n');
+    run_begin_output(m);
+    if (id || !m->is_interactive) putchar('\n');
     const bool shown = flush_output();
-    if (m->converses && m->full) {
+    if (m->is_interactive && m->context_is_full) {
         fprintf(stderr,
                 "cotan: run: the answer ends here, for the context of %lld tokens is full\n",
                 (long long)m->context);
-        tell_of_room(m);
+        run_print_context_hint(m);
     }
     return shown && id && !m->failed && !ct_failed();
 }
 
 // ------------------------------------------------------------------------------------- conversations
 
-static json_t *message(const char *role, const char *content, size_t n) {
+static json_t *run_make_message(const char *role, const char *content, size_t n) {
     return json_pack("{s:s, s:s%}", "role", role, "content", content, n);
 }
 
-// What was said, as one message.
-static json_t *all_said(const model *m) {
+// Joins the pieces of the answer to one message.
+static json_t *run_join_answer(const model *m) {
     char *said = NULL;
     size_t n = 0;
     FILE *joined = open_memstream(&said, &n);
-    for (size_t i = 0; joined && i < json_array_size(m->said); i++) {
-        const json_t *piece = json_array_get(m->said, i);
+    for (size_t i = 0; joined && i < json_array_size(m->answer_pieces); i++) {
+        const json_t *piece = json_array_get(m->answer_pieces, i);
         fwrite(json_string_value(piece), 1, json_string_length(piece), joined);
     }
     if (joined) fclose(joined);
-    json_t *whole = said ? message("assistant", said, n) : NULL;
+    json_t *whole = said ? run_make_message("assistant", said, n) : NULL;
     free(said);
     return whole;
 }
 
-// The answer to what stands in the conversation, which is added to it.
-static bool answer(model *m, json_t *messages) {
+// Generates the answer to the conversation and adds it.
+static bool run_answer(model *m, json_t *messages) {
     size_t length = 0;
     char *all = json_dumps(messages, 0);
     const char *prompt =
@@ -196,25 +212,25 @@ static bool answer(model *m, json_t *messages) {
     free(all);
     if (!prompt) return false;
     if (!(m->parser = ct_chat_parser_new(m->is->chat, .prompt = prompt))) return false;
-    m->said = json_array();
-    const bool ok = write_on(m, prompt, length);
+    m->answer_pieces = json_array();
+    const bool ok = run_generate(m, prompt, length);
     ct_chat_parser_free(m->parser);
     m->parser = NULL;
-    json_t *said = ok ? all_said(m) : NULL;
+    json_t *said = ok ? run_join_answer(m) : NULL;
     if (said) json_array_append_new(messages, said);
-    json_decref(m->said);
-    m->said = NULL;
+    json_decref(m->answer_pieces);
+    m->answer_pieces = NULL;
     return ok;
 }
 
-static bool ask(model *m, json_t *messages, const char *text, size_t n) {
-    json_array_append_new(messages, message("user", text, n));
-    if (answer(m, messages)) return true;
+static bool run_ask(model *m, json_t *messages, const char *text, size_t n) {
+    json_array_append_new(messages, run_make_message("user", text, n));
+    if (run_answer(m, messages)) return true;
     json_array_remove(messages, json_array_size(messages) - 1);
     return false;
 }
 
-static void set(model *m, const char *words) {
+static void run_set_option(model *m, const char *words) {
     ct_num min_p = {0}, top_k = {0}, length = {0}, seed = {0};
     const struct {
         const char *name;
@@ -249,7 +265,7 @@ static void set(model *m, const char *words) {
     fputs(", and its value\n", stdout);
 }
 
-static void forget(json_t *messages, bool system_too) {
+static void run_clear_messages(json_t *messages, bool system_too) {
     while (json_array_size(messages)) {
         const size_t last = json_array_size(messages) - 1;
         const char *role =
@@ -259,14 +275,14 @@ static void forget(json_t *messages, bool system_too) {
     }
 }
 
-// The last answer anew, by another seed.
-static bool again(model *m, json_t *messages) {
+// Generates the last answer again, with another seed.
+static bool run_regenerate(model *m, json_t *messages) {
     const size_t n = json_array_size(messages);
     if (n < 2) return true;
     json_t *was = json_incref(json_array_get(messages, n - 1));
     json_array_remove(messages, n - 1);
     m->sampling.seed++;
-    const bool ok = answer(m, messages);
+    const bool ok = run_answer(m, messages);
     if (!ok) json_array_append(messages, was);
     json_decref(was);
     return ok;
@@ -281,39 +297,41 @@ static const char *const help =
     "  \"\"\"              begins a text of several lines, and ends it\n"
     "  Ctrl-C           ends an answer\n";
 
-// A line that begins with a stroke. False: it failed.
-static bool obey(model *m, json_t *messages, const char *line) {
+// Runs a line that begins with a slash. False: it failed.
+static bool run_slash_command(model *m, json_t *messages, const char *line) {
     if (strcmp(line, "/clear") == 0) {
-        forget(messages, false);
+        run_clear_messages(messages, false);
     } else if (strncmp(line, "/system ", 8) == 0) {
-        forget(messages, true);
-        json_array_append_new(messages, message("system", line + 8, strlen(line + 8)));
+        run_clear_messages(messages, true);
+        json_array_append_new(messages, run_make_message("system", line + 8, strlen(line + 8)));
     } else if (strcmp(line, "/again") == 0) {
-        return again(m, messages);
+        return run_regenerate(m, messages);
     } else if (strncmp(line, "/set", 4) == 0 && (!line[4] || line[4] == ' ')) {
-        set(m, line + 4);
+        run_set_option(m, line + 4);
     } else {
         if (strcmp(line, "/help") != 0 && strcmp(line, "/?") != 0)
-            printf("there is no %s\n", plain(line));
+            printf("there is no %s\n", printable(line));
         fputs(help, stdout);
     }
     return true;
 }
 
-// Waits for input; false: Ctrl-C came. A signal between a look at `interrupted` and a read would wait as long as the read.
-static bool wait_for_input(void) {
+// Waits for input; false: Ctrl-C was pressed. Signals are blocked between the check of `interrupted` and
+// ppoll; otherwise one that arrives in between would not end the wait.
+static bool run_wait_for_input(void) {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-    sigset_t ask, before;
-    sigemptyset(&ask);
-    sigaddset(&ask, SIGINT);
-    sigprocmask(SIG_BLOCK, &ask, &before);
+    sigset_t run_ask, before;
+    sigemptyset(&run_ask);
+    sigaddset(&run_ask, SIGINT);
+    sigprocmask(SIG_BLOCK, &run_ask, &before);
     while (!interrupted && ppoll(&input, 1, NULL, &before) < 0) continue;
     sigprocmask(SIG_SETMASK, &before, NULL);
     return !interrupted;
 }
 
-// A line of input, or all up to the next """ where it begins with one: n bytes; -1: the input has ended.
-static ssize_t read_text(char **text, size_t *cap) {
+// Reads a line of input, or everything up to the next """ if it begins with one. Returns the number of
+// bytes; -1: end of input.
+static ssize_t run_read_input(char **text, size_t *cap) {
     ssize_t n = getline(text, cap, stdin);
     if (n > 0 && (*text)[n - 1] == '\n') (*text)[--n] = '\0';
     if (n < 3 || strncmp(*text, "\"\"\"", 3) != 0) return n;
@@ -336,29 +354,29 @@ static ssize_t read_text(char **text, size_t *cap) {
     return (ssize_t)all_n;
 }
 
-static int converse(model *m, const char *system) {
+static int run_conversation(model *m, const char *system) {
     json_t *messages = json_array();
     char *line = NULL;
     size_t cap = 0;
     int status = EXIT_DONE;
-    if (system) json_array_append_new(messages, message("system", system, strlen(system)));
+    if (system) json_array_append_new(messages, run_make_message("system", system, strlen(system)));
     if (m->terminal) puts("/help says what there is beside texts.");
-    m->converses = true;
+    m->is_interactive = true;
     for (;;) {
         interrupted = 0;
         fputs("> ", stdout);
         if (!flush_output()) break;
-        const ssize_t n = wait_for_input() ? read_text(&line, &cap) : -1;
+        const ssize_t n = run_wait_for_input() ? run_read_input(&line, &cap) : -1;
         if (n < 0 || strcmp(line, "/bye") == 0) {
             if (n < 0) putchar('\n');
             if (interrupted) status = EXIT_INTERRUPTED;
             break;
         }
         const bool ok = !n               ? true
-                        : line[0] == '/' ? obey(m, messages, line)
-                                         : ask(m, messages, line, (size_t)n);
-        if (ok || !ct_failed()) continue; // what went wrong has been said, and the next one may do
-        status = fail();
+                        : line[0] == '/' ? run_slash_command(m, messages, line)
+                                         : run_ask(m, messages, line, (size_t)n);
+        if (ok || !ct_failed()) continue; // the error was printed; the next input may succeed
+        status = report_error();
         if (ct_error_code() != CT_E_ARGUMENT && ct_error_code() != CT_E_DATA) break;
         ct_error_clear();
         status = EXIT_DONE;
@@ -368,40 +386,43 @@ static int converse(model *m, const char *system) {
     return status;
 }
 
-static int run_once(model *m, const char *prompt, const char *system) {
+static int run_single(model *m, const char *prompt, const char *system) {
     char *input = NULL;
     size_t cap = 0;
     ssize_t n = prompt ? (ssize_t)strlen(prompt) : getdelim(&input, &cap, '\0', stdin);
     const char *text = prompt ? prompt : n < 0 ? "" : input;
     if (n < 0) n = 0;
     bool ok;
-    if (m->chats) {
+    if (m->is_chat) {
         json_t *messages = json_array();
-        if (system) json_array_append_new(messages, message("system", system, strlen(system)));
-        ok = ask(m, messages, text, (size_t)n);
+        if (system)
+            json_array_append_new(messages, run_make_message("system", system, strlen(system)));
+        ok = run_ask(m, messages, text, (size_t)n);
         json_decref(messages);
     } else {
-        show(m, text, (size_t)n);
-        ok = write_on(m, text, (size_t)n);
+        m->pending_text = text;
+        m->pending_n = (size_t)n;
+        ok = run_generate(m, text, (size_t)n);
     }
     free(input);
     if (interrupted) return EXIT_INTERRUPTED;
-    return ok ? EXIT_DONE : ct_failed() ? fail() : EXIT_FAILED;
+    return ok ? EXIT_DONE : ct_failed() ? report_error() : EXIT_FAILED;
 }
 
-static bool load(model *m, const char *name, int64_t context, bool raw) {
-    m->is = ct_pretrained_load(name);
+static bool run_load_model(model *m, const char *name, int64_t context, bool raw,
+                           ct_dtype activations) {
+    m->is = ct_pretrained_load(name, .activations = activations);
     if (!m->is) return false;
     m->engine =
         ct_engine_new(m->is->lm, .tokenizer = m->is->tokenizer, .texts = 1, .context = context);
     m->context = context ? context : ct_lm_look(m->is->lm).usual_context;
-    m->chats = m->is->chat && !raw;
-    if (m->engine) tell_unfollowed(name, m->is->unfollowed);
+    m->is_chat = m->is->chat && !raw;
+    if (m->engine) warn_unsupported_generation(name, m->is->unfollowed);
     return m->engine != NULL;
 }
 
-// Options that were given stand above what the model's files say.
-static void choose(model *m, const ct_lm_sampling *given, ct_num min_p, ct_num seed) {
+// Options on the command line override those of the model's files.
+static void run_apply_options(model *m, const ct_lm_sampling *given, ct_num min_p, ct_num seed) {
     m->sampling = m->is->sampling;
     if (given->temperature.given) m->sampling.temperature = given->temperature;
     if (given->top_k) m->sampling.top_k = given->top_k;
@@ -410,6 +431,14 @@ static void choose(model *m, const ct_lm_sampling *given, ct_num min_p, ct_num s
     if (min_p.given) m->sampling.min_p = min_p.value;
     m->sampling.seed = (uint64_t)seed.value;
 }
+
+static const char what_it_does[] =
+    "Lets a published model write: MODEL is its folder as Hugging Face has it, a GGUF file,\n"
+    "or ORG/NAME that cotan pull brought. With a chat template it answers --prompt, or\n"
+    "standard input, and on a terminal holds a conversation, until /bye or the end of input\n"
+    "(/help says more); without one, and with --raw, it goes on with the text. What a model\n"
+    "thinks before it answers is shown on a terminal alone. Equal seeds give equal text.\n"
+    "Ctrl-C ends an answer.\n";
 
 int run_run(int argc, char **argv) {
     model m = {.terminal = isatty(STDOUT_FILENO) == 1, .length = 512};
@@ -420,20 +449,20 @@ int run_run(int argc, char **argv) {
     int64_t context = 0;
     machine on_machine;
     opt on[MACHINE_OPTIONS];
-    int status;
-    list_machine_options(&on_machine, on);
+    int activations = 0, status;
+    machine_options_init(&on_machine, on);
     opt options[] = {
-        {"prompt", OPT_TEXT, "TEXT", "what to go on with, or to answer (standard input)",
+        {"prompt", OPT_STRING, "TEXT", "what to go on with, or to answer (standard input)",
          .out = &prompt},
-        {"system", OPT_TEXT, "TEXT", "what the model is told before the conversation",
+        {"system", OPT_STRING, "TEXT", "what the model is told before the conversation",
          .out = &system},
         {"raw", OPT_FLAG, NULL, "goes on with the text, without a chat template", .out = &raw},
-        {"length", OPT_WHOLE, "N", "tokens to write at most (512)", 1, 1e9, .out = &m.length},
-        {"stop", OPT_TEXT, "TEXT", "ends where this would be written", .out = &m.stop},
+        {"length", OPT_INT, "N", "tokens to write at most (512)", 1, 1e9, .out = &m.length},
+        {"stop", OPT_STRING, "TEXT", "ends where this would be written", .out = &m.stop},
         {"temperature", OPT_REAL, "X", "0: the likeliest token; above 1: wild (the model's, or 1)",
          0, 1000, .out = &given.temperature},
-        {"top-k", OPT_WHOLE, "N", "draws among the N likeliest tokens (the model's, or all)", 1,
-         1e9, .out = &given.top_k},
+        {"top-k", OPT_INT, "N", "draws among the N likeliest tokens (the model's, or all)", 1, 1e9,
+         .out = &given.top_k},
         {"top-p", OPT_REAL, "P",
          "draws among the likeliest that have P together (the model's, or 1)", 0, 1,
          .out = &given.top_p},
@@ -442,10 +471,11 @@ int run_run(int argc, char **argv) {
         {"repetition-penalty", OPT_REAL, "X",
          "above 1: tokens that the text has become less likely (the model's, or 1)", 0.01, 100,
          .out = &given.repetition_penalty},
-        {"seed", OPT_COUNT, "N", "of the draws (0)", 0, 9e15, .out = &seed},
-        {"context", OPT_WHOLE, "N",
+        {"seed", OPT_OPTIONAL_INT, "N", "of the draws (0)", 0, 9e15, .out = &seed},
+        {"context", OPT_INT, "N",
          "tokens that a conversation may have (the model's before it is stretched, at most 8192)",
          2, 1e9, .out = &context},
+        activations_option(&activations),
         {"verbose", OPT_FLAG, NULL, "says behind each answer how long it took", .out = &m.verbose},
         on[0],
         on[1],
@@ -456,16 +486,7 @@ int run_run(int argc, char **argv) {
         .name = "run",
         .usage = "MODEL [options]",
         .operand = "MODEL",
-        .text =
-            "Lets a published model write: MODEL is its folder as Hugging Face has it, a GGUF "
-            "file,\n"
-            "or ORG/NAME that cotan pull brought. With a chat template it answers --prompt, or\n"
-            "standard input, and on a terminal holds a conversation, until /bye or the end of "
-            "input\n"
-            "(/help says more); without one, and with --raw, it goes on with the text. What a "
-            "model\n"
-            "thinks before it answers is shown on a terminal alone. Equal seeds give equal text.\n"
-            "Ctrl-C ends an answer.\n",
+        .text = what_it_does,
         .examples = "  cotan pull HuggingFaceTB/SmolLM2-135M-Instruct\n"
                     "  cotan run HuggingFaceTB/SmolLM2-135M-Instruct\n"
                     "  cotan run my-model --prompt \"Why is the sky blue?\" --temperature 0\n"
@@ -473,18 +494,18 @@ int run_run(int argc, char **argv) {
         .opts = options,
         .n = sizeof options / sizeof *options,
     };
-    if (!parse(&c, argc, argv, &name, &status)) return status;
-    if (!use_machine(&on_machine, c.name, &status)) return status;
-    if (!load(&m, name, context, raw)) {
-        status = fail();
+    if (!options_parse(&c, argc, argv, &name, &status)) return status;
+    if (!machine_apply(&on_machine, c.name, &status)) return status;
+    if (!run_load_model(&m, name, context, raw, activations_dtype(activations))) {
+        status = report_error();
     } else {
-        listen_for_signals();
-        choose(&m, &given, min_p, seed);
+        run_install_signal_handler();
+        run_apply_options(&m, &given, min_p, seed);
         const bool asked = !prompt && isatty(STDIN_FILENO) == 1;
-        if (asked && !m.chats)
+        if (asked && !m.is_chat)
             fprintf(stderr, "cotan: %s%s: type how a text begins, and Ctrl-D behind it\n", name,
                     raw ? "" : " has no chat template");
-        status = asked && m.chats ? converse(&m, system) : run_once(&m, prompt, system);
+        status = asked && m.is_chat ? run_conversation(&m, system) : run_single(&m, prompt, system);
     }
     ct_engine_free(m.engine);
     ct_pretrained_free(m.is);

@@ -1,13 +1,15 @@
-// cotan sample: text out of a trained model.
+// cotan sample: generates text with a trained model.
 #include <stdio.h>
 #include <unistd.h>
 
 #include "cli.h"
 
-// On a terminal, what a model of bytes may write must not steer it; elsewhere the text is as it is.
-static bool print(const char *text, size_t n, void *user) {
+// On a terminal control characters are escaped, since a byte-level model may generate any; elsewhere the
+// text is written as it is.
+static bool sample_on_text(const char *text, size_t n, void *user) {
+    progress_watch_kernels(false);
     if (*(const bool *)user)
-        put_visible(stdout, text, n, "");
+        put_escaped(stdout, text, n, "");
     else
         fwrite(text, 1, n, stdout);
     return flush_output();
@@ -15,20 +17,19 @@ static bool print(const char *text, size_t n, void *user) {
 
 int run_sample(int argc, char **argv) {
     bool terminal = isatty(STDOUT_FILENO) == 1;
-    ct_lm_sample_options s = {.write = print, .user = &terminal};
+    ct_lm_sample_options s = {.write = sample_on_text, .user = &terminal};
     ct_num seed = {0};
     machine m;
     opt on[MACHINE_OPTIONS];
     int status;
-    list_machine_options(&m, on);
+    machine_options_init(&m, on);
     opt options[] = {
-        {"prompt", OPT_TEXT, "TEXT", "how the text begins (a new line)", .out = &s.prompt},
-        {"length", OPT_WHOLE, "N", "tokens to write (500)", 1, 1e9, .out = &s.length},
+        {"prompt", OPT_STRING, "TEXT", "how the text begins (a new line)", .out = &s.prompt},
+        {"length", OPT_INT, "N", "tokens to write (500)", 1, 1e9, .out = &s.length},
         {"temperature", OPT_REAL, "X", "0: the likeliest token; above 1: wild (0.8)", 0, 1000,
          .out = &s.temperature},
-        {"top-k", OPT_WHOLE, "N", "draws among the N likeliest tokens (40)", 1, 1e9,
-         .out = &s.top_k},
-        {"seed", OPT_COUNT, "N", "of the draws (0)", 0, 9e15, .out = &seed},
+        {"top-k", OPT_INT, "N", "draws among the N likeliest tokens (40)", 1, 1e9, .out = &s.top_k},
+        {"seed", OPT_OPTIONAL_INT, "N", "of the draws (0)", 0, 9e15, .out = &seed},
         on[0],
         on[1],
         on[2],
@@ -51,12 +52,13 @@ int run_sample(int argc, char **argv) {
         .opts = options,
         .n = sizeof options / sizeof *options,
     };
-    if (!parse(&c, argc, argv, &s.dir, &status)) return status;
+    if (!options_parse(&c, argc, argv, &s.dir, &status)) return status;
     s.seed = (uint64_t)seed.value;
-    if (!use_machine(&m, c.name, &status)) return status;
+    if (!machine_apply(&m, c.name, &status)) return status;
+    progress_watch_kernels(true);
     if (!ct_lm_sample(&s)) {
         fflush(stdout);
-        return fail();
+        return report_error();
     }
     putchar('\n');
     return EXIT_DONE;

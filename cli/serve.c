@@ -1,6 +1,8 @@
-// cotan serve: published models behind HTTP. The command, its start and its end; serve.h says what the other files do.
+// cotan serve: published models over HTTP. The command, its start and shutdown; serve.h describes the
+// other files.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,16 +14,16 @@
 
 extern const char serve_page[];
 
-bool answer_page(exchange *x) {
-    x->type = "text/html; charset=utf-8";
-    put(&x->out, serve_page, strlen(serve_page));
+bool handle_page(exchange *x) {
+    x->content_type = "text/html; charset=utf-8";
+    buffer_put(&x->out, serve_page, strlen(serve_page));
     return true;
 }
 
 // ------------------------------------------------------------------------------------------- words
 
-// The next word of a list with commas or lines between them. NULL: there is none; n: its bytes.
-static const char *next_word(const char **list, size_t *n) {
+// Returns the next word of a list that is separated by commas or newlines. NULL: none; n: its length.
+static const char *serve_next_word(const char **list, size_t *n) {
     *list += strspn(*list, ",\n");
     const char *word = *list;
     *n = strcspn(word, ",\n");
@@ -29,68 +31,73 @@ static const char *next_word(const char **list, size_t *n) {
     return *n ? word : NULL;
 }
 
-static int add_keys(serve_settings *is, const char *list) {
+static int serve_add_keys(serve_settings *is, const char *list) {
     size_t n;
-    for (const char *key; (key = next_word(&list, &n));) {
-        if (is->n_keys == MOST_KEYS) return refuse("serve: at most %d API keys", MOST_KEYS);
-        if (!(is->keys[is->n_keys] = strndup(key, n))) return refuse("serve: out of memory");
+    for (const char *key; (key = serve_next_word(&list, &n));) {
+        if (is->n_keys == MAX_KEYS) return usage_error("serve: at most %d API keys", MAX_KEYS);
+        if (!(is->keys[is->n_keys] = strndup(key, n))) return usage_error("serve: out of memory");
         is->n_keys++;
     }
     return EXIT_DONE;
 }
 
-static int read_keys(serve_settings *is, const char *given, const char *path) {
+static int serve_read_keys(serve_settings *is, const char *given, const char *path) {
     const char *environment = getenv("COTAN_API_KEY");
     char *text = NULL;
     size_t cap = 0;
-    int status = given ? add_keys(is, given) : EXIT_DONE;
+    int status = given ? serve_add_keys(is, given) : EXIT_DONE;
     if (status == EXIT_DONE && given && !is->n_keys)
-        return refuse("serve: --api-key names no key, and without one the server is open to all");
+        return usage_error(
+            "serve: --api-key names no key, and without one the server is open to all");
     const size_t own = is->n_keys;
-    if (status == EXIT_DONE && environment) status = add_keys(is, environment);
+    if (status == EXIT_DONE && environment) status = serve_add_keys(is, environment);
     if (status == EXIT_DONE && environment && is->n_keys == own)
-        return refuse("serve: COTAN_API_KEY names no key, and without one the server is open to "
-                      "all: unset it, or set it to a key");
+        return usage_error(
+            "serve: COTAN_API_KEY names no key, and without one the server is open to "
+            "all: unset it, or set it to a key");
     if (status != EXIT_DONE || !path) return status;
     FILE *file = fopen(path, "r");
-    if (!file) return refuse("serve: --api-key-file %s: %s", plain(path), strerror(errno));
+    if (!file) return usage_error("serve: --api-key-file %s: %s", printable(path), strerror(errno));
     const size_t before = is->n_keys;
-    if (getdelim(&text, &cap, '\0', file) > 0) status = add_keys(is, text);
+    if (getdelim(&text, &cap, '\0', file) > 0) status = serve_add_keys(is, text);
     fclose(file);
     free(text);
     if (status == EXIT_DONE && is->n_keys == before)
-        return refuse("serve: --api-key-file %s: it is empty", plain(path));
+        return usage_error("serve: --api-key-file %s: it is empty", printable(path));
     return status;
 }
 
-static int list_models(server *s, char **words, size_t n, const char *names) {
+static int serve_models_init(server *s, char **words, size_t n, const char *names) {
     const char *list = names;
     size_t name_n = 0;
-    if (n > MOST_MODELS) return refuse("serve: at most %d models, not %zu", MOST_MODELS, n);
+    if (n > MAX_MODELS) return usage_error("serve: at most %d models, not %zu", MAX_MODELS, n);
     s->models = calloc(n, sizeof *s->models);
-    if (!s->models) return refuse("serve: out of memory");
+    if (!s->models) return usage_error("serve: out of memory");
     s->n_models = n;
     for (size_t i = 0; i < n; i++) {
-        const char *name = names ? next_word(&list, &name_n) : NULL;
+        const char *name = names ? serve_next_word(&list, &name_n) : NULL;
         if (names && !name)
-            return refuse("serve: --name %s has fewer names than there are models", plain(names));
+            return usage_error("serve: --name %s has fewer names than there are models",
+                               printable(names));
         s->models[i].server = s;
         s->models[i].path = words[i];
-        name_model(&s->models[i], name, name_n);
+        model_set_name(&s->models[i], name, name_n);
         for (size_t k = 0; k < i; k++)
             if (strcmp(s->models[k].name, s->models[i].name) == 0)
-                return refuse("serve: two models are called %s: --name gives them others",
-                              plain(s->models[i].name));
+                return usage_error("serve: two models are called %s: --name gives them others",
+                                   printable(s->models[i].name));
     }
-    if (names && next_word(&list, &name_n))
-        return refuse("serve: --name %s has more names than there are models", plain(names));
+    if (names && serve_next_word(&list, &name_n))
+        return usage_error("serve: --name %s has more names than there are models",
+                           printable(names));
     return EXIT_DONE;
 }
 
 // ------------------------------------------------------------------------------------- from start to end
 
-// Looks after the connections, until `seconds` are over or a signal comes, whose number it returns; else 0.
-static int look_on(listener *l, double seconds) {
+// Polls the connections until `seconds` have passed or a signal arrives. Returns the signal's number, or
+// 0.
+static int serve_poll_until(listener *l, double seconds) {
     sigset_t both;
     sigemptyset(&both);
     sigaddset(&both, SIGINT);
@@ -99,21 +106,27 @@ static int look_on(listener *l, double seconds) {
     do {
         const struct timespec tick = {.tv_nsec = 50 * 1000 * 1000};
         const int signal = sigtimedwait(&both, NULL, &tick);
-        look_after(l);
+        listener_poll(l);
         if (signal > 0) return signal;
     } while (seconds_now() < until);
     return 0;
 }
 
-static int load_models(server *s, listener *l) {
-    for (size_t i = 0; i < s->n_models; i++) {
-        model *m = &s->models[i];
-        while (atomic_load(&m->state) == MODEL_LOADING)
-            if (look_on(l, 0)) return EXIT_INTERRUPTED;
-        if (atomic_load(&m->state) == MODEL_BROKEN) {
-            fprintf(stderr, "cotan: serve: %s\n", m->why);
-            return EXIT_FAILED;
-        }
+static int serve_wait_for_models(server *s, listener *l) {
+    const model *broken = NULL;
+    bool stopped = false;
+    progress_watch_kernels(true);
+    for (size_t i = 0; i < s->n_models && !stopped && !broken; i++) {
+        const model *m = &s->models[i];
+        while (!stopped && atomic_load(&m->state) == MODEL_LOADING)
+            stopped = serve_poll_until(l, 0) != 0;
+        if (atomic_load(&m->state) == MODEL_FAILED) broken = m;
+    }
+    progress_watch_kernels(false);
+    if (stopped) return EXIT_INTERRUPTED;
+    if (broken) {
+        fprintf(stderr, "cotan: serve: %s\n", broken->error);
+        return EXIT_FAILED;
     }
     const bool six = strchr(s->is.host, ':') != NULL;
     printf("listening on http://%s%s%s:%d\n", six ? "[" : "", s->is.host, six ? "]" : "",
@@ -121,45 +134,57 @@ static int load_models(server *s, listener *l) {
     return flush_output() ? EXIT_DONE : EXIT_FAILED;
 }
 
-// Requests that run are given a moment; a second signal ends all at once.
-static void end_requests(listener *l) {
-    refuse_more(l);
-    for (int cancelled = 0; cancelled < 2; cancelled++) { // what was cancelled is told so
-        const double until = seconds_now() + (cancelled ? 1 : LAST_SECONDS);
-        if (cancelled) cancel_all(l);
-        while (busy_requests(l) && seconds_now() < until)
-            if (look_on(l, 0)) _exit(EXIT_INTERRUPTED);
+// Drains running requests for a while; a second signal ends the process.
+static void serve_drain_requests(listener *l) {
+    listener_stop_accepting(l);
+    // The second round waits until cancelled requests have been replied to.
+    for (int cancelled = 0; cancelled < 2; cancelled++) {
+        const double until = seconds_now() + (cancelled ? 1 : SHUTDOWN_SECONDS);
+        if (cancelled) listener_cancel_all(l);
+        while (listener_busy_count(l) && seconds_now() < until)
+            if (serve_poll_until(l, 0)) _exit(EXIT_INTERRUPTED);
     }
-    if (busy_requests(l)) _exit(EXIT_INTERRUPTED); // vectors of many texts, which nothing cancels
+    // Embeddings of many texts, which cannot be cancelled.
+    if (listener_busy_count(l)) _exit(EXIT_INTERRUPTED);
 }
 
-// A file that cannot be read to its end, or a step that lasts, does not hold the process.
-static void end_models(server *s, size_t started, int status) {
+// A model thread that is blocked in a read or a long step does not prevent the end of the process.
+static void serve_stop_models(server *s, size_t started, int status) {
     for (size_t i = 0; i < started; i++)
-        if (!stop_model(&s->models[i])) _exit(status == EXIT_DONE ? EXIT_INTERRUPTED : status);
+        if (!model_stop(&s->models[i])) _exit(status == EXIT_DONE ? EXIT_INTERRUPTED : status);
 }
 
-static int serve(server *s) {
+// Makes malloc map large blocks, which are returned to the system when they are freed. By default glibc
+// raises the threshold to the size of the largest block that was freed, and the arena of each thread
+// retains as much at its top, which malloc_trim does not reach.
+static void serve_map_large_blocks(void) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, LARGE_BODY);
+#endif
+}
+
+static int serve_run(server *s) {
     int status;
+    serve_map_large_blocks();
     sigset_t both;
     sigemptyset(&both);
     sigaddset(&both, SIGINT);
     sigaddset(&both, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &both, NULL); // for all threads: look_on waits for them
+    pthread_sigmask(SIG_BLOCK, &both, NULL); // for all threads: serve_poll_until waits for them
     signal(SIGPIPE, SIG_IGN);
-    guard_files();
-    json_object_seed(0); // before there are threads
-    listener *l = listen_http(s, &status);
+    truncation_install_handler();
+    json_object_seed(0); // before other threads exist
+    listener *l = listener_open(s, &status);
     if (!l) return status;
     size_t started = 0;
-    while (started < s->n_models && start_model(&s->models[started])) started++;
-    status = started < s->n_models ? EXIT_FAILED : load_models(s, l);
+    while (started < s->n_models && model_start(&s->models[started])) started++;
+    status = started < s->n_models ? EXIT_FAILED : serve_wait_for_models(s, l);
     if (status == EXIT_DONE)
-        while (!look_on(l, 3600)) continue;
+        while (!serve_poll_until(l, 3600)) continue;
     atomic_store(&s->stopping, true);
-    end_requests(l);
-    close_http(l);
-    end_models(s, started, status);
+    serve_drain_requests(l);
+    listener_close(l);
+    serve_stop_models(s, started, status);
     return status;
 }
 
@@ -193,39 +218,39 @@ int run_serve(int argc, char **argv) {
     serve_settings *is = &s.is;
     opt on[MACHINE_OPTIONS];
     int status;
-    list_machine_options(&is->machine, on);
+    machine_options_init(&is->machine, on);
     opt options[] = {
         {"host", OPT_PATH, "ADDRESS", "where to listen; 0.0.0.0: on all networks (127.0.0.1)",
          .out = &is->host},
-        {"port", OPT_COUNT, "N", "0: one that is free (8080)", 0, 65535, .out = &port},
+        {"port", OPT_OPTIONAL_INT, "N", "0: one that is free (8080)", 0, 65535, .out = &port},
         {"name", OPT_PATH, "NAMES", "how requests call the models, commas between (by their files)",
          .out = &names},
         {"api-key", OPT_PATH, "KEYS",
          "requests must bring one of these, commas between (COTAN_API_KEY)", .out = &keys},
         {"api-key-file", OPT_PATH, "FILE",
          "the same from a file, a line each, which ps does not show", .out = &key_file},
-        {"context", OPT_WHOLE, "N",
+        {"context", OPT_INT, "N",
          "tokens that a text may have (the model's before it is stretched, at most 8192)", 16, 1e7,
          .out = &is->context},
-        {"parallel", OPT_WHOLE, "N", "texts that are written at one time (32)", 1, 1024,
+        {"parallel", OPT_INT, "N", "texts that are written at one time (32)", 1, 1024,
          .out = &is->parallel},
-        {"queue", OPT_WHOLE, "N", "texts that wait beside them, before 429 is said (1024)", 1, 1e6,
+        {"queue", OPT_INT, "N", "texts that wait beside them, before 429 is said (1024)", 1, 1e6,
          .out = &is->queue},
         {"cache-memory", OPT_BYTES, "SIZE", "for keys and values: 500MB, 2GiB (as the texts need)",
-         1e5, .out = &is->cache},
+         1e5, .out = &is->cache_bytes},
         {"body-memory", OPT_BYTES, "SIZE",
          "for the bodies of all requests together, before 503 is said (64MiB)", 1e6,
-         .out = &is->bodies},
+         .out = &is->max_body_bytes},
         {"cache-type", OPT_CHOICE, "TYPE", "of keys and values: f32, f16, bf16 or i8 (f32)",
          .choices = cache_types, .out = &is->cache_type},
-        {"guesses", OPT_WHOLE, "N",
+        activations_option(&is->activations),
+        {"guesses", OPT_INT, "N",
          "tokens that a text alone guesses from its own repetitions (none)", 0, 15,
          .out = &is->guesses},
         {"cors", OPT_PATH, "ORIGIN", "lets pages from there use it, *: from anywhere (none)",
          .out = &is->cors},
-        {"timeout", OPT_WHOLE, "N",
-         "seconds for a request to arrive, and a client to take more (60)", 1, 86400,
-         .out = &is->timeout},
+        {"timeout", OPT_INT, "N", "seconds for a request to arrive, and a client to take more (60)",
+         1, 86400, .out = &is->timeout},
         on[0],
         on[1],
         on[2],
@@ -235,21 +260,21 @@ int run_serve(int argc, char **argv) {
         .name = "serve",
         .usage = "MODEL... [options]",
         .operand = "MODEL",
-        .several = true,
+        .many_operands = true,
         .text = what_it_does,
         .examples = examples,
         .opts = options,
         .n = sizeof options / sizeof *options,
     };
-    if (!parse(&c, argc, argv, &name, &status)) return status;
+    if (!options_parse(&c, argc, argv, &name, &status)) return status;
     is->port = (int64_t)port.value;
     if (!is->queue) is->queue = QUEUE;
-    if (!is->bodies) is->bodies = BODIES;
-    status = read_keys(is, keys, key_file);
-    if (status == EXIT_DONE) status = list_models(&s, argv, c.n_words, names);
-    if (status == EXIT_DONE && use_machine(&is->machine, c.name, &status)) {
+    if (!is->max_body_bytes) is->max_body_bytes = BODIES;
+    status = serve_read_keys(is, keys, key_file);
+    if (status == EXIT_DONE) status = serve_models_init(&s, argv, c.n_operands, names);
+    if (status == EXIT_DONE && machine_apply(&is->machine, c.name, &status)) {
         s.metrics = metrics_new();
-        status = s.metrics ? serve(&s) : EXIT_FAILED;
+        status = s.metrics ? serve_run(&s) : EXIT_FAILED;
         metrics_free(s.metrics);
     }
     for (size_t i = 0; i < is->n_keys; i++) free(is->keys[i]);

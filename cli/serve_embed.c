@@ -1,67 +1,71 @@
-// POST /v1/embeddings and Ollama's: texts as vectors, as cotan embed makes them.
+// POST /v1/embeddings and Ollama's counterparts: embeddings of texts, as cotan embed computes them.
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve.h"
 
-enum { MOST_INPUTS = 2048 };
+enum { MAX_INPUTS = 2048 };
 
-typedef struct vectors {
+typedef struct embedding_list {
     float *v; // (n, width)
     size_t n, tokens;
-} vectors;
+} embedding_list;
 
-// A text's tokens, or those that are given.
-static bool read_one(exchange *x, model *m, json_t *input, const char *param, id_list *e) {
+// Encodes a text, or parses its tokens if they are given.
+static bool embeddings_parse_one(exchange *x, model *m, json_t *input, const char *param,
+                                 id_list *e) {
     if (!json_is_string(input))
-        return read_ids(x, m, input, param, e) && prompt_fits(x, m, e->n, param);
-    if (!encode(m, json_string_value(input), json_string_length(input), true, e))
-        return refuse_failed(x, 400, param);
-    return prompt_fits(x, m, e->n, param);
+        return parse_ids(x, m, input, param, e) && check_prompt_length(x, m, e->n, param);
+    if (!model_encode(m, json_string_value(input), json_string_length(input), true, e))
+        return fail_request_from_error(x, 400, param);
+    return check_prompt_length(x, m, e->n, param);
 }
 
-static bool refuse_input(exchange *x, const char *param, const json_t *value) {
-    return refuse_request(x, 400, param,
-                          "%s must be a string, a list of tokens, or a list of these, not %s",
-                          param, value ? shown(value) : "missing");
+static bool embeddings_reject_input(exchange *x, const char *param, const json_t *value) {
+    return fail_request(x, 400, param,
+                        "%s must be a string, a list of tokens, or a list of these, not %s", param,
+                        value ? json_excerpt(value) : "missing");
 }
 
-static bool embed(exchange *x, model *m, const id_list *ids, const char *param, vectors *all) {
+static bool embeddings_compute(exchange *x, model *m, const id_list *ids, const char *param,
+                               embedding_list *all) {
     char why[512];
     ct_lm_text *texts = calloc(all->n, sizeof *texts);
     all->v = calloc(all->n * (size_t)m->is->width, sizeof *all->v);
     bool ok = texts && all->v;
-    if (!ok) refuse_request(x, 500, NULL, "there is no memory for the vectors");
+    if (!ok) fail_request(x, 500, NULL, "there is no memory for the vectors");
     for (size_t i = 0; ok && i < all->n; i++) {
         texts[i] = (ct_lm_text){.ids = ids[i].ids, .n_ids = ids[i].n};
         all->tokens += ids[i].n;
     }
-    const ct_embed_options o = {.how = m->embeds, .stop = nobody_waits, .user = x};
-    if (ok && !read_vectors(m, texts, all->n, all->v, o, why))
-        ok = refuse_request(x, 400, param, "%s", why);
+    const ct_embed_options o = {.how = m->embedding, .stop = client_is_disconnected, .user = x};
+    if (ok && !model_embed_texts(m, texts, all->n, all->v, o, why))
+        ok = fail_request(x, 400, param, "%s", why);
     free(texts);
     return ok;
 }
 
-// A text, its tokens, or a list of texts or of tokens' lists.
-static bool read_inputs(exchange *x, model *m, json_t *input, const char *param, vectors *all) {
+// Parses a text, its tokens, or a list of texts or token lists.
+static bool embeddings_parse_inputs(exchange *x, model *m, json_t *input, const char *param,
+                                    embedding_list *all) {
     const json_t *first = json_array_get(input, 0);
     const bool one = json_is_string(input) || json_is_integer(first);
     const size_t n = one ? 1 : json_array_size(input);
-    if (!n) return refuse_input(x, param, input);
-    if (n > MOST_INPUTS)
-        return refuse_request(x, 400, param, "%s: at most %d at a time, not %zu", param,
-                              MOST_INPUTS, n);
+    if (!n) return embeddings_reject_input(x, param, input);
+    if (n > MAX_INPUTS)
+        return fail_request(x, 400, param, "%s: at most %d at a time, not %zu", param, MAX_INPUTS,
+                            n);
     id_list *ids = calloc(n, sizeof *ids);
-    bool ok = ids || refuse_request(x, 500, NULL, "there is no memory for the texts");
+    bool ok = ids || fail_request(x, 500, NULL, "there is no memory for the texts");
     for (size_t i = 0; ok && i < n; i++) {
         json_t *text = one ? input : json_array_get(input, i);
-        ok = json_is_string(text) || json_is_array(text) ? read_one(x, m, text, param, &ids[i])
-                                                         : refuse_input(x, param, text);
+        ok = json_is_string(text) || json_is_array(text)
+                 ? embeddings_parse_one(x, m, text, param, &ids[i])
+                 : embeddings_reject_input(x, param, text);
     }
     all->n = n;
-    ok = ok && embed(x, m, ids, param, all);
-    for (size_t i = 0; ids && i < n; i++) free_ids(&ids[i]);
+    ok = ok && embeddings_compute(x, m, ids, param, all);
+    for (size_t i = 0; ids && i < n; i++) id_list_free(&ids[i]);
     free(ids);
     return ok;
 }
@@ -72,7 +76,7 @@ json_t *json_numbers(const float *v, int64_t n) {
     return list;
 }
 
-static json_t *base64(const void *bytes, size_t n) {
+static json_t *embeddings_base64(const void *bytes, size_t n) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const unsigned char *b = bytes;
     buffer text = {0};
@@ -82,42 +86,45 @@ static json_t *base64(const void *bytes, size_t n) {
         const char four[4] = {digits[three >> 18], digits[three >> 12 & 63],
                               i + 1 < n ? digits[three >> 6 & 63] : '=',
                               i + 2 < n ? digits[three & 63] : '='};
-        put(&text, four, 4);
+        buffer_put(&text, four, 4);
     }
-    json_t *made = json_text(text.v, text.n);
+    json_t *made = json_utf8(text.v, text.n);
     free(text.v);
     return made;
 }
 
-static bool read_dimensions(exchange *x, const model *m) {
+static bool embeddings_check_dimensions(exchange *x, const model *m) {
     const int64_t width = m->is->width;
     ct_num dimensions = {0};
-    const field fields[] = {{"dimensions", FIELD_WHOLE, 1, 1e6, &dimensions}};
-    if (!read_fields(x, x->asked, "", fields, 1)) return false;
+    const field fields[] = {{"dimensions", FIELD_INT, 1, 1e6, &dimensions}};
+    if (!parse_fields(x, x->request, "", fields, 1)) return false;
     if (!dimensions.given || (int64_t)dimensions.value == width) return true;
-    return refuse_request(x, 400, "dimensions", "dimensions: %s has %lld, not %.0f", m->name,
-                          (long long)width, dimensions.value);
+    return fail_request(x, 400, "dimensions", "dimensions: %s has %lld, not %.0f", m->name,
+                        (long long)width, dimensions.value);
 }
 
-bool answer_embeddings(exchange *x) {
+bool handle_embeddings(exchange *x) {
     const char *format = "float";
-    const field fields[] = {{"encoding_format", FIELD_TEXT, .out = &format}};
-    model *m = named_model(x, false);
-    if (!m || !read_fields(x, x->asked, "", fields, 1) || !read_dimensions(x, m)) return false;
+    const field fields[] = {{"encoding_format", FIELD_STRING, .out = &format}};
+    model *m = find_requested_model(x, false);
+    if (!m || !parse_fields(x, x->request, "", fields, 1) || !embeddings_check_dimensions(x, m))
+        return false;
     const bool packed = strcmp(format, "base64") == 0;
     if (!packed && strcmp(format, "float") != 0)
-        return refuse_request(x, 400, "encoding_format",
-                              "encoding_format must be float or base64, not \"%s\"", plain(format));
+        return fail_request(x, 400, "encoding_format",
+                            "encoding_format must be float or base64, not \"%s\"",
+                            printable(format));
     const int64_t width = m->is->width;
-    vectors all = {0};
-    bool ok = read_inputs(x, m, json_object_get(x->asked, "input"), "input", &all);
+    embedding_list all = {0};
+    bool ok = embeddings_parse_inputs(x, m, json_object_get(x->request, "input"), "input", &all);
     json_t *data = json_array();
     for (size_t i = 0; ok && i < all.n; i++) {
         const float *v = all.v + i * (size_t)width;
-        json_array_append_new(
-            data,
-            json_pack("{s:s, s:I, s:o}", "object", "embedding", "index", (json_int_t)i, "embedding",
-                      packed ? base64(v, (size_t)width * sizeof *v) : json_numbers(v, width)));
+        json_array_append_new(data,
+                              json_pack("{s:s, s:I, s:o}", "object", "embedding", "index",
+                                        (json_int_t)i, "embedding",
+                                        packed ? embeddings_base64(v, (size_t)width * sizeof *v)
+                                               : json_numbers(v, width)));
     }
     free(all.v);
     if (!ok) {
@@ -131,13 +138,14 @@ bool answer_embeddings(exchange *x) {
 
 // ---------------------------------------------------------------------------------------- Ollama's
 
-bool answer_ollama_embed(exchange *x) {
-    model *m = named_model(x, false);
+bool handle_ollama_embed(exchange *x) {
+    model *m = find_requested_model(x, false);
     const double began = seconds_now();
-    vectors all = {0};
-    if (!m || !read_dimensions(x, m)) return false;
+    embedding_list all = {0};
+    if (!m || !embeddings_check_dimensions(x, m)) return false;
     json_t *list = json_array();
-    const bool ok = read_inputs(x, m, json_object_get(x->asked, "input"), "input", &all);
+    const bool ok =
+        embeddings_parse_inputs(x, m, json_object_get(x->request, "input"), "input", &all);
     for (size_t i = 0; ok && i < all.n; i++)
         json_array_append_new(list, json_numbers(all.v + i * (size_t)m->is->width, m->is->width));
     free(all.v);
@@ -151,11 +159,12 @@ bool answer_ollama_embed(exchange *x) {
                                    (json_int_t)0, "prompt_eval_count", (json_int_t)all.tokens));
 }
 
-bool answer_ollama_embeddings(exchange *x) {
-    model *m = named_model(x, false);
-    vectors all = {0};
+bool handle_ollama_embeddings(exchange *x) {
+    model *m = find_requested_model(x, false);
+    embedding_list all = {0};
     if (!m) return false;
-    const bool ok = read_inputs(x, m, json_object_get(x->asked, "prompt"), "prompt", &all);
+    const bool ok =
+        embeddings_parse_inputs(x, m, json_object_get(x->request, "prompt"), "prompt", &all);
     json_t *list = ok ? json_numbers(all.v, m->is->width) : NULL;
     free(all.v);
     return ok && reply_json(x, json_pack("{s:o}", "embedding", list));

@@ -1,11 +1,11 @@
-// GET /metrics, as Prometheus reads it, and GET /health.
+// GET /metrics in the format of Prometheus, and GET /health.
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve.h"
 
 static const int codes[] = {200, 204, 400, 401, 403, 404, 405, 413, 429, 499, 500, 501, 503};
-enum { CODES = sizeof codes / sizeof *codes, MOST_ROUTES = 64, BUCKETS = 12 };
+enum { CODES = sizeof codes / sizeof *codes, MAX_ROUTES = 64, BUCKETS = 12 };
 static const double bounds[BUCKETS] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60};
 
 typedef struct histogram {
@@ -16,7 +16,7 @@ typedef struct histogram {
 
 struct metrics {
     pthread_mutex_t lock;
-    uint64_t requests[MOST_ROUTES + 1][CODES]; // the last row: of paths that there are not
+    uint64_t requests[MAX_ROUTES + 1][CODES]; // the last row counts unknown paths
     histogram first, each;
 };
 
@@ -31,14 +31,14 @@ void metrics_free(metrics *m) {
     free(m);
 }
 
-void count_request(metrics *m, const route *r, int code) {
-    const size_t row = r ? (size_t)(r - routes) : MOST_ROUTES;
+void metrics_count_request(metrics *m, const route *r, int code) {
+    const size_t row = r ? (size_t)(r - routes) : MAX_ROUTES;
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < CODES; i++) m->requests[row][i] += codes[i] == code;
     pthread_mutex_unlock(&m->lock);
 }
 
-static void observe(histogram *h, double seconds) {
+static void metrics_observe(histogram *h, double seconds) {
     int i = 0;
     while (i < BUCKETS && seconds > bounds[i]) i++;
     h->counts[i]++;
@@ -46,48 +46,50 @@ static void observe(histogram *h, double seconds) {
     h->sum += seconds;
 }
 
-void count_text(metrics *m, const choice *c) {
+void metrics_count_choice(metrics *m, const choice *c) {
     if (!c->written) return;
     pthread_mutex_lock(&m->lock);
-    observe(&m->first, c->first);
-    if (c->written > 1) observe(&m->each, (c->all - c->first) / (double)(c->written - 1));
+    metrics_observe(&m->first, c->first);
+    if (c->written > 1) metrics_observe(&m->each, (c->all - c->first) / (double)(c->written - 1));
     pthread_mutex_unlock(&m->lock);
 }
 
 // ------------------------------------------------------------------------------------------ telling
 
-static void put_head(buffer *out, const char *name, const char *kind, const char *help) {
-    putf(out, "# HELP cotan_%s %s\n# TYPE cotan_%s %s\n", name, help, name, kind);
+static void metrics_put_header(buffer *out, const char *name, const char *kind, const char *help) {
+    buffer_putf(out, "# HELP cotan_%s %s\n# TYPE cotan_%s %s\n", name, help, name, kind);
 }
 
-static void put_histogram(buffer *out, const char *name, const char *help, const histogram *h) {
+static void metrics_put_histogram(buffer *out, const char *name, const char *help,
+                                  const histogram *h) {
     uint64_t below = 0;
-    put_head(out, name, "histogram", help);
+    metrics_put_header(out, name, "histogram", help);
     for (int i = 0; i < BUCKETS; i++) {
         below += h->counts[i];
-        putf(out, "cotan_%s_bucket{le=\"%g\"} %llu\n", name, bounds[i], (unsigned long long)below);
+        buffer_putf(out, "cotan_%s_bucket{le=\"%g\"} %llu\n", name, bounds[i],
+                    (unsigned long long)below);
     }
-    putf(out, "cotan_%s_bucket{le=\"+Inf\"} %llu\ncotan_%s_sum %.9g\ncotan_%s_count %llu\n", name,
-         (unsigned long long)h->n, name, h->sum, name, (unsigned long long)h->n);
+    buffer_putf(out, "cotan_%s_bucket{le=\"+Inf\"} %llu\ncotan_%s_sum %.9g\ncotan_%s_count %llu\n",
+                name, (unsigned long long)h->n, name, h->sum, name, (unsigned long long)h->n);
 }
 
-static void put_requests(buffer *out, const metrics *m) {
-    put_head(out, "http_requests_total", "counter", "Requests by endpoint and status.");
-    for (size_t r = 0; r <= MOST_ROUTES; r++)
+static void metrics_put_requests(buffer *out, const metrics *m) {
+    metrics_put_header(out, "http_requests_total", "counter", "Requests by endpoint and status.");
+    for (size_t r = 0; r <= MAX_ROUTES; r++)
         for (int i = 0; i < CODES; i++)
             if (m->requests[r][i])
-                putf(out, "cotan_http_requests_total{endpoint=\"%s\",code=\"%d\"} %llu\n",
-                     r < n_routes ? routes[r].path : "other", codes[i],
-                     (unsigned long long)m->requests[r][i]);
+                buffer_putf(out, "cotan_http_requests_total{endpoint=\"%s\",code=\"%d\"} %llu\n",
+                            r < n_routes ? routes[r].path : "other", codes[i],
+                            (unsigned long long)m->requests[r][i]);
 }
 
-// A name as a label's value: what would end it is left out of it.
-static void put_label(buffer *out, const char *name) {
+// Writes a label value, without the characters that would end it.
+static void metrics_put_label(buffer *out, const char *name) {
     for (; *name; name++)
-        if (*name != '"' && *name != '\\' && *name != '\n') put(out, name, 1);
+        if (*name != '"' && *name != '\\' && *name != '\n') buffer_put(out, name, 1);
 }
 
-static void put_states(buffer *out, server *s) {
+static void metrics_put_engines(buffer *out, server *s) {
     static const struct {
         const char *name, *kind, *help;
         size_t at;
@@ -117,53 +119,53 @@ static void put_states(buffer *out, server *s) {
         {"texts_failed_total", "counter", "Texts that failed.", offsetof(ct_engine_state, failed)},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        put_head(out, rows[r].name, rows[r].kind, rows[r].help);
+        metrics_put_header(out, rows[r].name, rows[r].kind, rows[r].help);
         for (size_t i = 0; i < s->n_models; i++) {
             const model *m = &s->models[i];
             if (atomic_load(&m->state) != MODEL_READY || !m->engine) continue;
             const ct_engine_state state = ct_engine_look(m->engine);
             int64_t value;
             memcpy(&value, (const char *)&state + rows[r].at, sizeof value);
-            putf(out, "cotan_%s{model=\"", rows[r].name);
-            put_label(out, m->name);
-            putf(out, "\"} %lld\n", (long long)value);
+            buffer_putf(out, "cotan_%s{model=\"", rows[r].name);
+            metrics_put_label(out, m->name);
+            buffer_putf(out, "\"} %lld\n", (long long)value);
         }
     }
 }
 
-static void put_kernels(buffer *out) {
+static void metrics_put_kernels(buffer *out) {
     const ct_stats s = ct_get_stats();
     const struct {
         const char *from;
         uint64_t n;
     } kernels[] = {
         {"compiler", s.kernels_compiled}, {"cache", s.kernels_loaded}, {"pack", s.kernels_packed}};
-    put_head(out, "kernels_total", "counter", "Kernels by where they came from.");
+    metrics_put_header(out, "kernels_total", "counter", "Kernels by where they came from.");
     for (int i = 0; i < 3; i++)
-        putf(out, "cotan_kernels_total{from=\"%s\"} %llu\n", kernels[i].from,
-             (unsigned long long)kernels[i].n);
-    put_head(out, "launches_interpreted_total", "counter",
-             "Launches of kernels that were not compiled.");
-    putf(out, "cotan_launches_interpreted_total %llu\n",
-         (unsigned long long)s.launches_interpreted);
+        buffer_putf(out, "cotan_kernels_total{from=\"%s\"} %llu\n", kernels[i].from,
+                    (unsigned long long)kernels[i].n);
+    metrics_put_header(out, "launches_interpreted_total", "counter",
+                       "Launches of kernels that were not compiled.");
+    buffer_putf(out, "cotan_launches_interpreted_total %llu\n",
+                (unsigned long long)s.launches_interpreted);
 }
 
-bool answer_metrics(exchange *x) {
+bool handle_metrics(exchange *x) {
     metrics *m = x->server->metrics;
-    x->type = "text/plain; version=0.0.4";
+    x->content_type = "text/plain; version=0.0.4";
     pthread_mutex_lock(&m->lock);
-    put_requests(&x->out, m);
-    put_histogram(&x->out, "time_to_first_token_seconds",
-                  "From a text's arrival to its first token.", &m->first);
-    put_histogram(&x->out, "time_per_token_seconds", "Of a text's further tokens, on average.",
-                  &m->each);
+    metrics_put_requests(&x->out, m);
+    metrics_put_histogram(&x->out, "time_to_first_token_seconds",
+                          "From a text's arrival to its first token.", &m->first);
+    metrics_put_histogram(&x->out, "time_per_token_seconds",
+                          "Of a text's further tokens, on average.", &m->each);
     pthread_mutex_unlock(&m->lock);
-    put_states(&x->out, x->server);
-    put_kernels(&x->out);
+    metrics_put_engines(&x->out, x->server);
+    metrics_put_kernels(&x->out);
     return true;
 }
 
-bool answer_health(exchange *x) {
+bool handle_health(exchange *x) {
     const server *s = x->server;
     for (size_t i = 0; i < s->n_models; i++)
         if (atomic_load(&s->models[i].state) != MODEL_READY) {

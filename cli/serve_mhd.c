@@ -16,12 +16,12 @@ mhd_functions mhd;
     X(queue_response)                                                                              \
     X(destroy_response)
 
-// Their types are those of the members of mhd_functions: only the addresses are taken here.
+// Their types are those of the members of mhd_functions: only the addresses are used.
 #define X(name) extern const char MHD_##name[];
 FUNCTIONS(X)
 #undef X
 
-const char *mhd_missing(void) {
+const char *mhd_unavailable_reason(void) {
 #define X(name) mhd.name = (__typeof__(mhd.name))(uintptr_t)MHD_##name;
     FUNCTIONS(X)
 #undef X
@@ -35,7 +35,7 @@ const char *mhd_missing(void) {
 #include <stdlib.h>
 #include <string.h>
 
-const char *mhd_missing(void) {
+const char *mhd_unavailable_reason(void) {
     static char why[512];
     const char *asked = getenv("COTAN_HTTP_LIBRARY");
     const char *name = asked && *asked ? asked : "libmicrohttpd.so.12";

@@ -1,4 +1,5 @@
-// What is used of libmicrohttpd's ABI (libmicrohttpd.so.12, from 2015 on), which is opened when a server starts.
+// The part of libmicrohttpd's ABI that is used (libmicrohttpd.so.12, since 2015); the library is opened
+// when a server starts.
 #ifndef COTAN_CLI_SERVE_MHD_H
 #define COTAN_CLI_SERVE_MHD_H
 
@@ -58,7 +59,7 @@ typedef struct mhd_functions {
 } mhd_functions;
 extern mhd_functions mhd;
 
-// A sentence why there can be no server; NULL: there can.
-const char *mhd_missing(void);
+// Returns a sentence why there can be no server; NULL: there can.
+const char *mhd_unavailable_reason(void);
 
 #endif

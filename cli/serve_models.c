@@ -1,4 +1,4 @@
-// What is served: a thread a model loads it and then makes the engine's steps.
+// Served models: a thread per model loads it and then runs the engine's steps.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <math.h>
@@ -9,16 +9,16 @@
 #include "serve.h"
 #include "sha256.h"
 
-// Errors that a client is shown have no line of this program's in front.
+// Errors that are sent to clients have no location in this program's sources.
 static const ct_loc nowhere;
 
 // ------------------------------------------------------------------------------------------- names
 
-void name_model(model *m, const char *name, size_t name_n) {
+void model_set_name(model *m, const char *name, size_t name_n) {
     struct stat st;
     size_t n = strlen(m->path);
     const char *at = m->path;
-    if (!name && stat(m->path, &st) == 0) { // the last part of its path
+    if (!name && stat(m->path, &st) == 0) { // the last component of its path
         while (n > 1 && at[n - 1] == '/') n--;
         for (size_t i = n; i-- > 0;)
             if (at[i] == '/' && i + 1 < n) {
@@ -31,82 +31,83 @@ void name_model(model *m, const char *name, size_t name_n) {
     snprintf(m->name, sizeof m->name, "%.*s", (int)n, at);
 }
 
-const char *short_name(const char *name, size_t *n) {
+const char *strip_latest_tag(const char *name, size_t *n) {
     *n = strlen(name);
     if (*n > 7 && strcmp(name + *n - 7, ":latest") == 0) *n -= 7;
     return name;
 }
 
-model *find_model(server *s, const char *name) {
+model *model_find(server *s, const char *name) {
     size_t n, m;
-    short_name(name, &n);
+    strip_latest_tag(name, &n);
     for (size_t i = 0; i < s->n_models; i++) {
-        const char *own = short_name(s->models[i].name, &m);
+        const char *own = strip_latest_tag(s->models[i].name, &m);
         if (n == m && memcmp(own, name, n) == 0) return &s->models[i];
     }
     return NULL;
 }
 
-model *named_model(exchange *x, bool writes) {
+model *find_requested_model(exchange *x, bool writes) {
     const char *name = NULL;
     server *s = x->server;
-    const field fields[] = {{"model", FIELD_TEXT, .out = &name}};
-    if (!read_fields(x, x->asked, "", fields, 1)) return NULL;
-    model *m = name && *name ? find_model(s, name) : &s->models[0];
+    const field fields[] = {{"model", FIELD_STRING, .out = &name}};
+    if (!parse_fields(x, x->request, "", fields, 1)) return NULL;
+    model *m = name && *name ? model_find(s, name) : &s->models[0];
     if (!m) {
         buffer list = {0};
         for (size_t i = 0; i < s->n_models; i++)
-            putf(&list, "%s%s", i ? ", " : "", s->models[i].name);
-        refuse_request(x, 404, "model", "there is no model \"%s\" here, but %s", plain(name),
-                       list.v ? list.v : "none");
+            buffer_putf(&list, "%s%s", i ? ", " : "", s->models[i].name);
+        fail_request(x, 404, "model", "there is no model \"%s\" here, but %s", printable(name),
+                     list.v ? list.v : "none");
         free(list.v);
         return NULL;
     }
-    if (is_cut_short(m)) {
-        refuse_request(x, 500, NULL, "%s", cut_short);
+    if (model_is_truncated(m)) {
+        fail_request(x, 500, NULL, "%s", truncated_message);
         return NULL;
     }
     if (writes && !m->engine) {
-        refuse_request(x, 400, "model", "%s does not write: it is an encoder (%s)", m->name,
-                       m->is->type);
+        fail_request(x, 400, "model", "%s does not write: it is an encoder (%s)", m->name,
+                     m->is->type);
         return NULL;
     }
     return m;
 }
 
-static void add_file(model *m, const char *path, sha256 *sum) {
+static void model_hash_file(model *m, const char *path, sha256 *sum) {
     struct stat st;
     if (stat(path, &st) || !S_ISREG(st.st_mode)) return;
     m->size += (uint64_t)st.st_size;
-    if (st.st_mtime > m->changed) m->changed = st.st_mtime;
+    if (st.st_mtime > m->modified) m->modified = st.st_mtime;
     char line[64];
     const int n =
         snprintf(line, sizeof line, "%lld %lld\n", (long long)st.st_size, (long long)st.st_mtime);
-    sha256_add(sum, path, strlen(path));
-    sha256_add(sum, line, (size_t)n);
+    sha256_update(sum, path, strlen(path));
+    sha256_update(sum, line, (size_t)n);
 }
 
-// Size, time, and a digest by which clients tell models apart: of the files' names, sizes and times.
-static void measure(model *m) {
+// Computes size, modification time, and a digest by which clients distinguish models: of the names,
+// sizes and times of its files.
+static void model_hash_files(model *m) {
     sha256 sum;
     char path[4096 + 256];
     struct dirent **entries;
-    sha256_begin(&sum);
+    sha256_init(&sum);
     const int n = scandir(m->is->path, &entries, NULL, alphasort);
-    if (n < 0) add_file(m, m->is->path, &sum);
+    if (n < 0) model_hash_file(m, m->is->path, &sum);
     for (int i = 0; i < n; i++) {
         snprintf(path, sizeof path, "%s/%s", m->is->path, entries[i]->d_name);
-        add_file(m, path, &sum);
+        model_hash_file(m, path, &sum);
         free(entries[i]);
     }
     if (n >= 0) free(entries);
-    sha256_hex(&sum, m->digest);
+    sha256_finish_hex(&sum, m->digest);
 }
 
 // ----------------------------------------------------------------------------------------- loading
 
-// Does a conversation read otherwise where there is a tool?
-static bool takes_tools(ct_chat_template *chat) {
+// True if tools change the rendered conversation.
+static bool model_template_has_tools(ct_chat_template *chat) {
     static const char messages[] = "[{\"role\": \"user\", \"content\": \"a\"}]",
                       tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"a\", "
                                 "\"description\": \"a\", \"parameters\": {\"type\": \"object\", "
@@ -116,13 +117,13 @@ static bool takes_tools(ct_chat_template *chat) {
     const char *with =
         first ? ct_chat_render_with(chat, messages, (ct_chat_options){.tools = tools}) : NULL;
     const bool takes = with && strcmp(first, with) != 0;
-    ct_error_clear(); // a template may refuse such a conversation
+    ct_error_clear(); // a template may reject such a conversation
     free(first);
     return takes;
 }
 
-// What is read for log-probabilities and vectors compiles nothing later.
-static bool warm_reading(model *m) {
+// Runs embeddings and log-probabilities once, so that requests compile nothing.
+static bool model_warm_up_reader(model *m) {
     enum { T = 4 };
     char why[512];
     int32_t ids[T] = {0};
@@ -131,117 +132,120 @@ static bool warm_reading(model *m) {
     ct_engine_choice best[T];
     float *vectors = malloc(2 * (size_t)m->is->width * sizeof *vectors); // (2, width)
     bool ok = vectors != NULL;
-    for (size_t n = T - 1; ok && n <= T; n++) { // a second size is any size from then on
+    for (size_t n = T - 1; ok && n <= T; n++) { // after a second size the plan has a dynamic size
         const ct_lm_text texts[2] = {{.ids = ids, .n_ids = n}, {.ids = ids, .n_ids = n - 1}};
         for (size_t k = 1; ok && k <= 2; k++)
-            ok = read_vectors(m, texts, k, vectors, (ct_embed_options){.how = m->embeds}, why);
-        if (ok && m->engine) ok = read_likely(m, ids, n, own, rank, best, 1, why);
+            ok = model_embed_texts(m, texts, k, vectors, (ct_embed_options){.how = m->embedding},
+                                   why);
+        if (ok && m->engine) ok = model_prompt_logprobs(m, ids, n, own, rank, best, 1, why);
     }
     free(vectors);
-    if (!ok) snprintf(m->why, sizeof m->why, "%s", why);
+    if (!ok) snprintf(m->error, sizeof m->error, "%s", why);
     return ok;
 }
 
-bool files_have_changed(const model *m) {
+bool model_files_changed(const model *m) {
     model now = {.is = m->is};
-    measure(&now);
+    model_hash_files(&now);
     return strcmp(now.digest, m->digest) != 0; // of sizes and times, too
 }
 
-static bool load(model *m) {
+static bool model_load(model *m) {
     static const ct_dtype types[] = {CT_F32, CT_F16, CT_BF16, CT_I8};
     const serve_settings *is = &m->server->is;
     int status;
-    if (!use_machine(&is->machine, "serve", &status)) return false;
-    m->is = ct_pretrained_load_at(m->path, nowhere);
+    if (!machine_apply(&is->machine, "serve", &status)) return false;
+    m->is = ct_pretrained_load_with(
+        m->path, (ct_pretrained_options){.activations = activations_dtype(is->activations)});
     if (!m->is) return false;
-    measure(m);
+    model_hash_files(m);
     id_list e = {0};
-    if (!encode(m, "a", 1, false, &e)) return false;
-    m->anchor = e.n ? e.ids[e.n - 1] : 0;
-    free_ids(&e);
-    m->takes_tools = takes_tools(m->is->chat);
+    if (!model_encode(m, "a", 1, false, &e)) return false;
+    m->anchor_token = e.n ? e.ids[e.n - 1] : 0;
+    id_list_free(&e);
+    m->supports_tools = model_template_has_tools(m->is->chat);
     m->context = m->is->context;
-    m->reader = ct_ctx_new();
-    if (!m->reader) return false;
-    ct_ctx *own = ct_ctx_use(m->reader);
-    const bool ok = use_machine(&is->machine, "serve", &status);
+    m->reader_ctx = ct_ctx_new();
+    if (!m->reader_ctx) return false;
+    ct_ctx *own = ct_ctx_use(m->reader_ctx);
+    const bool ok = machine_apply(&is->machine, "serve", &status);
     ct_wait_for_kernels();
     ct_ctx_use(own);
-    if (!ct_embedding_read_at(m->is->path, m->is->lm, &m->embeds, nowhere)) return false;
-    if (!ok || !m->is->writes) return ok && warm_reading(m);
-    tell_unfollowed(m->name, m->is->unfollowed);
+    if (!ct_embedding_read_at(m->is->path, m->is->lm, &m->embedding, nowhere)) return false;
+    if (!ok || !m->is->writes) return ok && model_warm_up_reader(m);
+    warn_unsupported_generation(m->name, m->is->unfollowed);
     m->context = is->context ? is->context : ct_lm_look(m->is->lm).usual_context;
     m->engine = ct_engine_new_with(m->is->lm, (ct_engine_options){.tokenizer = m->is->tokenizer,
                                                                   .texts = is->parallel,
                                                                   .waiting = is->queue,
                                                                   .context = m->context,
-                                                                  .memory = is->cache,
+                                                                  .memory = is->cache_bytes,
                                                                   .dtype = types[is->cache_type],
                                                                   .guesses = is->guesses});
-    return m->engine && ct_engine_warm_at(m->engine, nowhere) && warm_reading(m);
+    return m->engine && ct_engine_warm_at(m->engine, nowhere) && model_warm_up_reader(m);
 }
 
-static bool wait_for_work(model *m) {
+static bool model_wait_for_work(model *m) {
     pthread_mutex_lock(&m->lock);
-    while (!m->work && !m->over) pthread_cond_wait(&m->wake, &m->lock);
-    m->work = false;
-    const bool more = !m->over;
+    while (!m->has_work && !m->is_stopping) pthread_cond_wait(&m->wake, &m->lock);
+    m->has_work = false;
+    const bool more = !m->is_stopping;
     pthread_mutex_unlock(&m->lock);
     return more;
 }
 
-static void *serve_model(void *user) {
+static void *model_thread(void *user) {
     model *m = user;
-    atomic_store(&m->loader, ct_ctx_current());
-    if (load(m)) {
+    atomic_store(&m->loader_ctx, ct_ctx_current());
+    if (model_load(m)) {
         atomic_store(&m->state, MODEL_READY);
     } else {
-        if (!*m->why)
-            snprintf(m->why, sizeof m->why, "%s", ct_failed() ? ct_error_text() : "out of memory");
+        if (!*m->error)
+            snprintf(m->error, sizeof m->error, "%s",
+                     ct_failed() ? ct_error_text() : "out of memory");
         ct_error_clear();
-        atomic_store(&m->state, MODEL_BROKEN);
+        atomic_store(&m->state, MODEL_FAILED);
     }
-    while (wait_for_work(m)) {
+    while (model_wait_for_work(m)) {
         while (m->engine && ct_engine_step_at(m->engine, nowhere)) continue;
         if (!ct_failed()) continue;
         fprintf(stderr, "cotan: serve: %s\n", ct_error_text());
         ct_error_clear();
     }
     ct_engine_free(m->engine);
-    ct_ctx_free(m->reader);
+    ct_ctx_free(m->reader_ctx);
     ct_pretrained_free(m->is);
     return NULL;
 }
 
-bool start_model(model *m) {
+bool model_start(model *m) {
     pthread_mutex_init(&m->lock, NULL);
     pthread_mutex_init(&m->template_lock, NULL);
-    pthread_mutex_init(&m->read_lock, NULL);
+    pthread_mutex_init(&m->reader_lock, NULL);
     pthread_cond_init(&m->wake, NULL);
-    return pthread_create(&m->thread, NULL, serve_model, m) == 0;
+    return pthread_create(&m->thread, NULL, model_thread, m) == 0;
 }
 
-void wake_model(model *m) {
+void model_wake(model *m) {
     pthread_mutex_lock(&m->lock);
-    m->work = true;
+    m->has_work = true;
     pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->lock);
 }
 
-bool stop_model(model *m) {
+bool model_stop(model *m) {
     struct timespec until;
     pthread_mutex_lock(&m->lock);
-    m->over = true;
+    m->is_stopping = true;
     pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->lock);
-    ct_ctx *loader = atomic_load(&m->loader);
+    ct_ctx *loader = atomic_load(&m->loader_ctx);
     if (loader && atomic_load(&m->state) == MODEL_LOADING) ct_cancel(loader);
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 2;
     if (pthread_timedjoin_np(m->thread, NULL, &until)) return false;
     pthread_cond_destroy(&m->wake);
-    pthread_mutex_destroy(&m->read_lock);
+    pthread_mutex_destroy(&m->reader_lock);
     pthread_mutex_destroy(&m->template_lock);
     pthread_mutex_destroy(&m->lock);
     return true;
@@ -249,11 +253,11 @@ bool stop_model(model *m) {
 
 // ----------------------------------------------------------------------------------------- reading
 
-bool encode(model *m, const char *text, size_t n, bool add_special, id_list *to) {
+bool model_encode(model *m, const char *text, size_t n, bool add_special, id_list *to) {
     ct_encoding e = {0};
     const bool ok = ct_tokenizer_encode_with(m->is->tokenizer, text, n, &e,
                                              (ct_encode_options){.add_special = add_special});
-    free_ids(to);
+    id_list_free(to);
     to->ids = ok ? malloc((e.n + 1) * sizeof *to->ids) : NULL;
     if (to->ids) {
         memcpy(to->ids, e.ids ? (const void *)e.ids : "", e.n * sizeof *to->ids);
@@ -263,49 +267,49 @@ bool encode(model *m, const char *text, size_t n, bool add_special, id_list *to)
     return to->ids != NULL;
 }
 
-void free_ids(id_list *list) {
+void id_list_free(id_list *list) {
     free(list->ids);
     *list = (id_list){0};
 }
 
-// One thread at a time reads; its errors are the reader's, until they are told.
-static ct_ctx *begin_reading(model *m) {
-    pthread_mutex_lock(&m->read_lock);
-    return ct_ctx_use(m->reader);
+// One thread at a time uses the reader context, whose errors are reported by model_unlock_reader.
+static ct_ctx *model_lock_reader(model *m) {
+    pthread_mutex_lock(&m->reader_lock);
+    return ct_ctx_use(m->reader_ctx);
 }
 
-static bool end_reading(model *m, ct_ctx *own, bool ok, char why[512]) {
-    const bool cut = is_cut_short(m);
+static bool model_unlock_reader(model *m, ct_ctx *own, bool ok, char why[512]) {
+    const bool cut = model_is_truncated(m);
     ok = ok && !ct_failed() && !cut;
     if (!ok) {
         snprintf(why, 512, "%s",
-                 cut           ? cut_short
+                 cut           ? truncated_message
                  : ct_failed() ? ct_error_text()
                                : "there is no memory");
         ct_error_clear();
     }
     ct_ctx_use(own);
-    pthread_mutex_unlock(&m->read_lock);
+    pthread_mutex_unlock(&m->reader_lock);
     return ok;
 }
 
-bool read_vectors(model *m, const ct_lm_text *texts, size_t n, float *vectors, ct_embed_options o,
-                  char why[512]) {
-    ct_ctx *own = begin_reading(m);
+bool model_embed_texts(model *m, const ct_lm_text *texts, size_t n, float *vectors,
+                       ct_embed_options o, char why[512]) {
+    ct_ctx *own = model_lock_reader(m);
     const bool ok = ct_lm_embed_with(m->is->lm, m->is->tokenizer, texts, n, vectors, o);
-    return end_reading(m, own, ok, why);
+    return model_unlock_reader(m, own, ok, why);
 }
 
-bool read_classes(model *m, const ct_lm_text *texts, size_t n, float *scores, ct_embed_options o,
-                  char why[512]) {
-    ct_ctx *own = begin_reading(m);
+bool model_classify_texts(model *m, const ct_lm_text *texts, size_t n, float *scores,
+                          ct_embed_options o, char why[512]) {
+    ct_ctx *own = model_lock_reader(m);
     const bool ok = ct_lm_classify_with(m->is->lm, m->is->tokenizer, texts, n, scores, o);
-    return end_reading(m, own, ok, why);
+    return model_unlock_reader(m, own, ok, why);
 }
 
-// The likeliest of a row of scores, likeliest first, and of equal ones the first.
-static void find_best(const float *row, int64_t vocab, double less, ct_engine_choice *best,
-                      size_t n) {
+// Finds the most likely tokens of a row of logits, most likely first, and among equal ones the first.
+static void model_top_logprobs(const float *row, int64_t vocab, double less, ct_engine_choice *best,
+                               size_t n) {
     size_t have = 0;
     for (int64_t v = 0; v < vocab; v++) {
         const double p = row[v] - less;
@@ -317,11 +321,11 @@ static void find_best(const float *row, int64_t vocab, double less, ct_engine_ch
     }
 }
 
-static bool read_scores(const model *m, const int32_t *ids, size_t n, double *own, int64_t *rank,
-                        ct_engine_choice *best, size_t n_best) {
+static bool model_compute_logprobs(const model *m, const int32_t *ids, size_t n, double *own,
+                                   int64_t *rank, ct_engine_choice *best, size_t n_best) {
     CT_SCOPE;
     const int64_t vocab = m->is->vocab;
-    // (1, T); of any length, so that the plan of warming serves all.
+    // (1, T), with a dynamic length, so that the plan of the warm-up is used for all.
     ct_tensor tokens = ct_from_at(ids, CT_I32, CT_DIMS(1, CT_DYN((int64_t)n)), nowhere);
     const float *row =
         ct_data_at(ct_lm_logits_at(m->is->lm, tokens, NULL, nowhere), nowhere); // (1, T, vocab)
@@ -332,19 +336,20 @@ static bool read_scores(const model *m, const int32_t *ids, size_t n, double *ow
         own[t] = row[ids[t]] - most - log(sum);
         rank[t] = 1;
         for (int64_t v = 0; v < vocab; v++) rank[t] += row[v] > row[ids[t]];
-        find_best(row, vocab, most + log(sum), best + t * n_best, n_best);
+        model_top_logprobs(row, vocab, most + log(sum), best + t * n_best, n_best);
     }
     return row != NULL;
 }
 
-bool read_likely(model *m, const int32_t *ids, size_t n, double *own, int64_t *rank,
-                 ct_engine_choice *best, size_t n_best, char why[512]) {
-    if ((double)n * (double)m->is->vocab * sizeof(float) > MOST_SCORES) {
+bool model_prompt_logprobs(model *m, const int32_t *ids, size_t n, double *own, int64_t *rank,
+                           ct_engine_choice *best, size_t n_best, char why[512]) {
+    if ((double)n * (double)m->is->vocab * sizeof(float) > MAX_LOGITS_BYTES) {
         snprintf(why, 512,
                  "log-probabilities of the prompt: the scores of %zu tokens take more than %d MB",
-                 n, MOST_SCORES >> 20);
+                 n, MAX_LOGITS_BYTES >> 20);
         return false;
     }
-    ct_ctx *ctx = begin_reading(m);
-    return end_reading(m, ctx, read_scores(m, ids, n, own, rank, best, n_best), why);
+    ct_ctx *ctx = model_lock_reader(m);
+    return model_unlock_reader(m, ctx, model_compute_logprobs(m, ids, n, own, rank, best, n_best),
+                               why);
 }

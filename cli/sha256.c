@@ -13,25 +13,30 @@ static const uint32_t k[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-static uint32_t turn(uint32_t x, int by) { return x >> by | x << (32 - by); }
+static uint32_t sha256_rotate_right(uint32_t x, int by) { return x >> by | x << (32 - by); }
 
-static void one_block(sha256 *s, const uint8_t *block) {
+static void sha256_process_block(sha256 *s, const uint8_t *block) {
     uint32_t w[64], v[8];
     for (int i = 0; i < 16; i++)
         w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
                (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
     for (int i = 16; i < 64; i++) {
         uint32_t a = w[i - 15], b = w[i - 2];
-        w[i] = w[i - 16] + w[i - 7] + (turn(a, 7) ^ turn(a, 18) ^ a >> 3) +
-               (turn(b, 17) ^ turn(b, 19) ^ b >> 10);
+        w[i] = w[i - 16] + w[i - 7] +
+               (sha256_rotate_right(a, 7) ^ sha256_rotate_right(a, 18) ^ a >> 3) +
+               (sha256_rotate_right(b, 17) ^ sha256_rotate_right(b, 19) ^ b >> 10);
     }
     memcpy(v, s->h, sizeof v);
     for (int i = 0; i < 64; i++) {
         uint32_t choose = (v[4] & v[5]) ^ (~v[4] & v[6]);
         uint32_t most = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-        uint32_t a =
-            v[7] + (turn(v[4], 6) ^ turn(v[4], 11) ^ turn(v[4], 25)) + choose + k[i] + w[i];
-        uint32_t b = (turn(v[0], 2) ^ turn(v[0], 13) ^ turn(v[0], 22)) + most;
+        uint32_t a = v[7] +
+                     (sha256_rotate_right(v[4], 6) ^ sha256_rotate_right(v[4], 11) ^
+                      sha256_rotate_right(v[4], 25)) +
+                     choose + k[i] + w[i];
+        uint32_t b = (sha256_rotate_right(v[0], 2) ^ sha256_rotate_right(v[0], 13) ^
+                      sha256_rotate_right(v[0], 22)) +
+                     most;
         memmove(v + 1, v, 7 * sizeof *v);
         v[4] += a;
         v[0] = a + b;
@@ -39,22 +44,22 @@ static void one_block(sha256 *s, const uint8_t *block) {
     for (int i = 0; i < 8; i++) s->h[i] += v[i];
 }
 
-void sha256_begin(sha256 *s) {
+void sha256_init(sha256 *s) {
     static const uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                   0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     memcpy(s->h, h, sizeof h);
     s->n = 0;
 }
 
-void sha256_add(sha256 *s, const void *bytes, size_t n) {
+void sha256_update(sha256 *s, const void *bytes, size_t n) {
     const uint8_t *from = bytes;
     while (n > 0) {
         size_t at = s->n % 64, some = 64 - at < n ? 64 - at : n;
         if (some == 64) {
-            one_block(s, from);
+            sha256_process_block(s, from);
         } else {
             memcpy(s->block + at, from, some);
-            if (at + some == 64) one_block(s, s->block);
+            if (at + some == 64) sha256_process_block(s, s->block);
         }
         s->n += some;
         from += some;
@@ -62,11 +67,11 @@ void sha256_add(sha256 *s, const void *bytes, size_t n) {
     }
 }
 
-void sha256_hex(sha256 *s, char hex[65]) {
+void sha256_finish_hex(sha256 *s, char hex[65]) {
     uint64_t bits = 8 * s->n;
     uint8_t end[72] = {0x80};
     size_t zeros = (s->n % 64 < 56 ? 56 : 120) - s->n % 64;
     for (int i = 0; i < 8; i++) end[zeros + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
-    sha256_add(s, end, zeros + 8);
+    sha256_update(s, end, zeros + 8);
     for (int i = 0; i < 8; i++) snprintf(hex + 8 * i, 9, "%08x", s->h[i]);
 }

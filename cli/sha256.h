@@ -10,8 +10,8 @@ typedef struct sha256 {
     uint8_t block[64];
     uint64_t n; // bytes so far
 } sha256;
-void sha256_begin(sha256 *s);
-void sha256_add(sha256 *s, const void *bytes, size_t n);
-void sha256_hex(sha256 *s, char hex[65]); // ends it
+void sha256_init(sha256 *s);
+void sha256_update(sha256 *s, const void *bytes, size_t n);
+void sha256_finish_hex(sha256 *s, char hex[65]); // finishes the hash
 
 #endif

@@ -1,4 +1,4 @@
-// cotan train: options, what is shown while it works, and Ctrl-C.
+// cotan train: options, the display of progress, and Ctrl-C.
 #define _GNU_SOURCE
 #include <math.h>
 #include <signal.h>
@@ -12,85 +12,86 @@
 
 // ------------------------------------------------------------------------------------------ Ctrl-C
 
-static volatile sig_atomic_t asked_to_stop;
+static volatile sig_atomic_t stop_requested;
 
-static void on_signal(int signal_number) {
+static void train_cmd_on_signal(int signal_number) {
     (void)signal_number;
-    asked_to_stop = 1;
+    stop_requested = 1;
 }
 
-static bool stop(void *user) {
+static bool train_cmd_should_stop(void *user) {
     (void)user;
-    return asked_to_stop != 0;
+    return stop_requested != 0;
 }
 
-// The first signal asks; a second one ends the process, as it would have without us. What whoever
-// started the process had ignored (nohup, a background job of a script) stays so.
-static void listen_for_signals(void) {
+// The first signal requests a stop; a second one ends the process, as by default. Signals that are
+// ignored when the process starts (nohup, a background job of a script) stay ignored.
+static void train_cmd_handle_signals(void) {
     static const int asking[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    struct sigaction action = {.sa_handler = train_cmd_on_signal,
+                               .sa_flags = (int)SA_RESETHAND | SA_RESTART};
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof asking / sizeof *asking; i++) {
         struct sigaction before;
         if (sigaction(asking[i], NULL, &before) != 0 || before.sa_handler != SIG_IGN)
             sigaction(asking[i], &action, NULL);
     }
-    signal(SIGPIPE, SIG_IGN); // who read the progress may go; the run does not
+    signal(SIGPIPE, SIG_IGN); // the reader of the progress output may exit; the run continues
 }
 
 // ----------------------------------------------------------------------------------- what is shown
 
-enum { SECONDS_A_LINE = 10, LINES_A_RUN = 10 }; // where standard error is no terminal
+enum { LOG_INTERVAL_SECONDS = 10, LOG_LINES_PER_RUN = 10 }; // if standard error is not a terminal
 
 typedef struct display {
     bool terminal;
-    bool line_open; // a live line stands on the terminal
-    bool begun;     // a step has run
-    double shown;   // when the last line was, and of which step
-    int64_t shown_step;
-    char folder[4096]; // of a new run
-    char best[4096];   // the folder of the best weights; "": none is kept
+    bool line_open;    // the terminal has a live line
+    bool has_step;     // a step has run
+    double last_shown; // time of the last line, and its step
+    int64_t last_step;
+    char dir[4096];      // directory of a new run
+    char best_dir[4096]; // directory of the best weights; "": none
 } display;
 
-static double now(void) {
+static double train_cmd_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void close_line(display *d) {
+static void train_cmd_end_line(display *d) {
     if (d->line_open) fputc('\n', stderr);
     d->line_open = false;
 }
 
-static void format_left(char *out, size_t cap, double seconds) {
+static void train_cmd_format_eta(char *out, size_t cap, double seconds) {
     if (!isfinite(seconds))
         snprintf(out, cap, "-");
     else if (seconds < 60)
         snprintf(out, cap, "%.0f s", seconds);
     else if (seconds < 3600)
         snprintf(out, cap, "%d min %02d s", (int)seconds / 60, (int)seconds % 60);
-    else // of any size: no integer need hold it
+    else // of any size: it may exceed every integer type
         snprintf(out, cap, "%.0f h %02.0f min", floor(seconds / 3600),
                  floor(fmod(seconds, 3600) / 60));
 }
 
-static void show_step(display *d, const ct_fit_point *p) {
+static void train_cmd_print_step(display *d, const ct_fit_point *p) {
     char line[256], left[32], validation[40] = "";
     bool last = p->step == p->steps - 1;
-    // An evaluation is of the weights before the step, but for the last one.
+    // An evaluation is of the weights before the step, except at the last step.
     int64_t done = p->evaluated && !last ? p->step : p->done;
-    d->begun = true;
-    double t = now();
-    // A log gets a line every few seconds or tenth of the steps, whatever comes first.
-    int64_t since = p->step - d->shown_step;
-    bool quiet = t - d->shown < SECONDS_A_LINE && since * LINES_A_RUN < p->steps;
-    if (!p->evaluated && (d->terminal ? t - d->shown < 0.1 : quiet)) return;
-    d->shown = t;
-    d->shown_step = p->step;
-    if (p->evaluated) // another step's would be taken for this one's
+    d->has_step = true;
+    double t = train_cmd_now();
+    // A log gets a line every few seconds or every tenth of the steps, whichever comes first.
+    int64_t since = p->step - d->last_step;
+    bool quiet = t - d->last_shown < LOG_INTERVAL_SECONDS && since * LOG_LINES_PER_RUN < p->steps;
+    if (!p->evaluated && (d->terminal ? t - d->last_shown < 0.1 : quiet)) return;
+    d->last_shown = t;
+    d->last_step = p->step;
+    if (p->evaluated) // the loss of another step would be mistaken for this one's
         snprintf(validation, sizeof validation, "  validation %.4f", p->val_loss);
-    format_left(left, sizeof left, last ? 0 : p->seconds_left);
+    train_cmd_format_eta(left, sizeof left, last ? 0 : p->seconds_left);
     int n =
         snprintf(line, sizeof line, "step %lld/%lld  loss %.4f%s  %.0f tokens/s  %.0f MB  %s left",
                  (long long)done, (long long)p->steps, p->loss, validation, p->tokens_per_s,
@@ -101,93 +102,97 @@ static void show_step(display *d, const ct_fit_point *p) {
     }
     struct winsize size;
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 && n >= size.ws_col)
-        line[size.ws_col - 1] = '\0'; // a line that wraps could not be written over
+        line[size.ws_col - 1] = '\0'; // a line that wraps could not be overwritten
     fprintf(stderr, "\r\033[K%s", line);
     d->line_open = true;
-    if (p->evaluated) close_line(d); // stays
+    if (p->evaluated) train_cmd_end_line(d); // the line stays
 }
 
-static void show_sample(display *d, const ct_lm_event *event) {
+static void train_cmd_print_sample(display *d, const ct_lm_event *event) {
     static const char margin[] = "    | ";
-    close_line(d);
+    train_cmd_end_line(d);
     fprintf(stderr, "after %lld step%s it writes:\n%s", (long long)event->point.done,
             event->point.done == 1 ? "" : "s", margin);
-    put_visible(stderr, event->text, event->text_n, margin);
+    put_escaped(stderr, event->text, event->text_n, margin);
     fputc('\n', stderr);
 }
 
 // The first step may take half a minute, in which its kernels are compiled.
-static void show_beginning(display *d, const char *text) {
+static void train_cmd_print_start(display *d, const char *text) {
     fprintf(stderr, "%s%s\n", d->line_open ? "\r\033[K" : "", text);
     if (d->terminal) fputs("preparing the first step ...", stderr);
     d->line_open = d->terminal;
 }
 
-// A live line on a terminal; elsewhere one that is due.
-static void show_reading(display *d, const char *text) {
-    const double t = now();
-    if (!d->terminal && t - d->shown < SECONDS_A_LINE) return;
-    if (d->terminal || d->shown > 0) fprintf(stderr, d->terminal ? "\r\033[K%s" : "%s\n", text);
-    d->shown = t;
+// A live line on a terminal; elsewhere a line at intervals.
+static void train_cmd_print_tokenizing(display *d, const char *text) {
+    const double t = train_cmd_now();
+    if (!d->terminal && t - d->last_shown < LOG_INTERVAL_SECONDS) return;
+    if (d->terminal || d->last_shown > 0)
+        fprintf(stderr, d->terminal ? "\r\033[K%s" : "%s\n", text);
+    d->last_shown = t;
     d->line_open = d->terminal;
 }
 
-static void show(const ct_lm_event *event, void *user) {
+// Between events the line shows the compilation of kernels, unless it shows a step.
+static void train_cmd_on_event(const ct_lm_event *event, void *user) {
     display *d = user;
+    if (progress_watch_kernels(false)) d->line_open = false;
     switch (event->kind) {
     case CT_LM_MODEL:
-    case CT_LM_RESUME: show_beginning(d, event->text); break;
-    case CT_LM_STEP: show_step(d, &event->point); break;
-    case CT_LM_SAMPLE: show_sample(d, event); break;
-    case CT_LM_TEXT: show_reading(d, event->text); break;
-    case CT_LM_FOLDER: snprintf(d->folder, sizeof d->folder, "%s", event->text); break;
-    case CT_LM_BEST: snprintf(d->best, sizeof d->best, "%s", event->text); break;
+    case CT_LM_RESUME: train_cmd_print_start(d, event->text); break;
+    case CT_LM_STEP: train_cmd_print_step(d, &event->point); break;
+    case CT_LM_SAMPLE: train_cmd_print_sample(d, event); break;
+    case CT_LM_TEXT: train_cmd_print_tokenizing(d, event->text); break;
+    case CT_LM_FOLDER: snprintf(d->dir, sizeof d->dir, "%s", event->text); break;
+    case CT_LM_BEST: snprintf(d->best_dir, sizeof d->best_dir, "%s", event->text); break;
     case CT_LM_ENDED:
     case CT_LM_MEMORY:
     case CT_LM_DONE:
-        close_line(d);
+        train_cmd_end_line(d);
         fprintf(stderr, "%s\n", event->text);
         break;
     }
+    progress_watch_kernels(!d->line_open || !d->has_step);
 }
 
 // ----------------------------------------------------------------------------------------- options
 
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const ct_dtype precision_dtypes[] = {CT_F32, CT_BF16, CT_F16};
-enum { MOST = 1000000000 };
+enum { MAX_STEPS = 1000000000 };
 
-static size_t list_options(train_settings *s) {
+static size_t train_options_init(train_settings *s) {
     ct_lm_train_options *t = &s->train;
     opt on[MACHINE_OPTIONS];
-    list_machine_options(&s->machine, on);
+    machine_options_init(&s->machine, on);
     const opt all[] = {
         {"data", OPT_PATHS, "PATH...", "text: files, folders or 'patterns'", .out = &s->data},
-        {"tokens", OPT_TEXT, "KIND",
+        {"tokens", OPT_STRING, "KIND",
          "bytes, chars, bpe:N (learnt from the text) or a tokenizer (bytes)", .out = &t->tokens},
-        {"arch", OPT_TEXT, "TYPE", "what to train: gpt2, llama, qwen3, gemma ... (gpt2)",
+        {"arch", OPT_STRING, "TYPE", "what to train: gpt2, llama, qwen3, gemma ... (gpt2)",
          .out = &t->arch},
         {"from", OPT_PATH, "MODEL", "goes on from a model: a folder, or ORG/NAME that was pulled",
          .out = &t->from},
-        {"layers", OPT_WHOLE, "N", "layers (chosen for this machine)", 1, 1000, .out = &t->layers},
-        {"heads", OPT_WHOLE, "N", "attention heads; they divide the width (chosen)", 1, 1000,
+        {"layers", OPT_INT, "N", "layers (chosen for this machine)", 1, 1000, .out = &t->layers},
+        {"heads", OPT_INT, "N", "attention heads; they divide the width (chosen)", 1, 1000,
          .out = &t->heads},
-        {"kv-heads", OPT_WHOLE, "N", "of --arch: heads of keys and values (as heads)", 1, 1000,
+        {"kv-heads", OPT_INT, "N", "of --arch: heads of keys and values (as heads)", 1, 1000,
          .out = &t->kv_heads},
-        {"hidden", OPT_WHOLE, "N", "of --arch: numbers within the MLP (by the architecture)", 1,
+        {"hidden", OPT_INT, "N", "of --arch: numbers within the MLP (by the architecture)", 1,
          1 << 20, .out = &t->hidden},
-        {"width", OPT_WHOLE, "N", "numbers a token (chosen)", 1, 65536, .out = &t->width},
-        {"context", OPT_WHOLE, "N", "tokens seen at once (chosen)", 1, 1 << 20, .out = &t->context},
-        {"batch", OPT_WHOLE, "N", "windows a step (chosen)", 1, 1 << 20, .out = &t->batch},
-        {"accumulate", OPT_WHOLE, "N", "batches a step, with the memory of one (1)", 1, 1 << 20,
+        {"width", OPT_INT, "N", "numbers a token (chosen)", 1, 65536, .out = &t->width},
+        {"context", OPT_INT, "N", "tokens seen at once (chosen)", 1, 1 << 20, .out = &t->context},
+        {"batch", OPT_INT, "N", "windows a step (chosen)", 1, 1 << 20, .out = &t->batch},
+        {"accumulate", OPT_INT, "N", "batches a step, with the memory of one (1)", 1, 1 << 20,
          .out = &t->accumulate},
-        {"steps", OPT_WHOLE, "N", "steps (2000)", 1, MOST, .out = &t->steps},
+        {"steps", OPT_INT, "N", "steps (2000)", 1, MAX_STEPS, .out = &t->steps},
         {"lr", OPT_REAL, "X", "learning rate (0.001; 0.0006 from width 512 on; 5e-5 with --from)",
          1e-12, 100, .out = &s->lr},
         {"min-lr", OPT_REAL, "X", "where its cosine ends (a tenth of it)", 0, 100,
          .out = &t->min_lr},
-        {"warmup", OPT_COUNT, "N", "steps in which it rises (a tenth, at most 100)", 0, MOST,
-         .out = &t->warmup},
+        {"warmup", OPT_OPTIONAL_INT, "N", "steps in which it rises (a tenth, at most 100)", 0,
+         MAX_STEPS, .out = &t->warmup},
         {"beta1", OPT_REAL, "X", "of AdamW (0.9)", 0, 0.999999, .out = &t->beta1},
         {"beta2", OPT_REAL, "X", "of AdamW (0.99)", 0, 0.999999, .out = &t->beta2},
         {"weight-decay", OPT_REAL, "X", "of matrices (0.1)", 0, 100, .out = &t->weight_decay},
@@ -198,18 +203,19 @@ static size_t list_options(train_settings *s) {
         {"precision", OPT_CHOICE, "KIND",
          "of products: fp32, bf16 or fp16; weights stay fp32 (fp32)", .choices = precisions,
          .out = &s->precision},
-        {"eval-every", OPT_WHOLE, "N", "steps between evaluations (a tenth)", 1, MOST,
+        {"eval-every", OPT_INT, "N", "steps between evaluations (a tenth)", 1, MAX_STEPS,
          .out = &t->eval_every},
-        {"eval-batches", OPT_COUNT, "N", "steps' batches an evaluation; 0: all (50)", 0, MOST,
-         .out = &t->eval_batches},
-        {"patience", OPT_COUNT, "N",
-         "evaluations without a better loss that end the run; 0: all steps (0)", 0, MOST,
+        {"eval-batches", OPT_OPTIONAL_INT, "N", "steps' batches an evaluation; 0: all (50)", 0,
+         MAX_STEPS, .out = &t->eval_batches},
+        {"patience", OPT_OPTIONAL_INT, "N",
+         "evaluations without a better loss that end the run; 0: all steps (0)", 0, MAX_STEPS,
          .out = &t->patience},
         {"min-delta", OPT_REAL, "X", "by how much at least a better loss is lower (0)", 0, 100,
          .out = &t->min_delta},
-        {"save-every", OPT_WHOLE, "N", "steps between saves (as evaluations)", 1, MOST,
+        {"save-every", OPT_INT, "N", "steps between saves (as evaluations)", 1, MAX_STEPS,
          .out = &t->save_every},
-        {"seed", OPT_COUNT, "N", "of weights, windows and dropout (0)", 0, 9e15, .out = &s->seed},
+        {"seed", OPT_OPTIONAL_INT, "N", "of weights, windows and dropout (0)", 0, 9e15,
+         .out = &s->seed},
         on[0],
         on[1],
         on[2],
@@ -220,21 +226,22 @@ static size_t list_options(train_settings *s) {
          .out = &t->overwrite},
         {"resume", OPT_PATH, "DIR", "go on with the run in DIR, from its last save",
          .out = &t->resume},
-        {"resume-step", OPT_COUNT, "N", "from its save of step N, removing later ones (the newest)",
-         0, MOST, .out = &t->resume_step},
+        {"resume-step", OPT_OPTIONAL_INT, "N",
+         "from its save of step N, removing later ones (the newest)", 0, MAX_STEPS,
+         .out = &t->resume_step},
     };
-    _Static_assert(sizeof all / sizeof *all < MOST_TRAIN_OPTIONS, "room for them and one more");
+    _Static_assert(sizeof all / sizeof *all < MAX_TRAIN_OPTIONS, "room for them and one more");
     memcpy(s->options, all, sizeof all);
     return sizeof all / sizeof *all;
 }
 
-bool read_train_options(command *c, train_settings *s, const opt *own, int argc, char **argv,
-                        int *status) {
+bool train_options_parse(command *c, train_settings *s, const opt *own, int argc, char **argv,
+                         int *status) {
     *s = (train_settings){.precision = -1};
     c->opts = s->options;
-    c->n = list_options(s);
+    c->n = train_options_init(s);
     if (own) s->options[c->n++] = *own;
-    if (!parse(c, argc, argv, NULL, status)) return false;
+    if (!options_parse(c, argc, argv, NULL, status)) return false;
     s->train.data = s->data.v;
     s->train.n_data = s->data.n;
     if (s->precision >= 0) s->train.precision = precision_dtypes[s->precision];
@@ -243,7 +250,7 @@ bool read_train_options(command *c, train_settings *s, const opt *own, int argc,
     s->train.seed = (uint64_t)s->seed.value;
     if (s->dropout.given) s->train.given |= CT_LM_GIVEN_DROPOUT;
     if (s->seed.given) s->train.given |= CT_LM_GIVEN_SEED;
-    return use_machine(&s->machine, c->name, status);
+    return machine_apply(&s->machine, c->name, status);
 }
 
 static const char text[] =
@@ -274,8 +281,8 @@ static const char examples[] =
     "  cotan train --resume shakespeare --steps 4000       # longer than it was to be\n"
     "  cotan train --data book.txt --patience 5            # until it learns no more\n";
 
-// In quotes for a shell where it needs them.
-static void show_word(const char *name) {
+// Prints a word, quoted for a shell if needed.
+static void train_cmd_print_shell_word(const char *name) {
     static const char safe[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
     if (name[strspn(name, safe)] == '\0' && name[0] != '-') {
@@ -291,38 +298,38 @@ static void show_word(const char *name) {
     fputc('\'', stderr);
 }
 
-// The end of a command to go on with.
-static void show_device(const machine *m) {
+// Prints the --device option, if it is not the default, at the end of a suggested command.
+static void train_cmd_print_device_option(const machine *m) {
     if (m->device && strcmp(m->device, "cpu") != 0) {
         fputs(" --device ", stderr);
-        show_word(m->device);
+        train_cmd_print_shell_word(m->device);
     }
     fputc('\n', stderr);
 }
 
-static int finish(const train_settings *s, const display *d, bool trained) {
-    const char *dir = s->train.resume ? s->train.resume : d->folder;
-    const char *out = *d->best ? d->best : dir;
+static int train_cmd_finish(const train_settings *s, const display *d, bool trained) {
+    const char *dir = s->train.resume ? s->train.resume : d->dir;
+    const char *out = *d->best_dir ? d->best_dir : dir;
     bool interrupted = !trained && ct_error_code() == CT_E_INTERRUPTED;
     if (!trained && !interrupted) {
-        int status = fail();
-        return d->begun ? EXIT_FAILED : status; // work that began was not refused
+        int status = report_error();
+        return d->has_step ? EXIT_FAILED : status; // a run that has begun is not a usage error
     }
-    if (interrupted && !*dir) { // no save, and so no folder
+    if (interrupted && !*dir) { // nothing was saved, so that there is no directory
         fprintf(stderr, "%s\n", ct_error_text());
         return EXIT_INTERRUPTED;
     }
     if (interrupted) fprintf(stderr, "%s, and saved\n", ct_error_text());
-    show_word(program);
+    train_cmd_print_shell_word(program_name);
     fputs(" sample ", stderr);
-    show_word(out);
-    // The same device, where another one than usual was asked for.
-    show_device(&s->machine);
+    train_cmd_print_shell_word(out);
+    // The same device, if it is not the default.
+    train_cmd_print_device_option(&s->machine);
     if (interrupted) {
-        show_word(program);
+        train_cmd_print_shell_word(program_name);
         fputs(" train --resume ", stderr);
-        show_word(dir);
-        show_device(&s->machine);
+        train_cmd_print_shell_word(dir);
+        train_cmd_print_device_option(&s->machine);
     }
     return interrupted ? EXIT_INTERRUPTED : EXIT_DONE;
 }
@@ -334,13 +341,15 @@ int run_train(int argc, char **argv) {
                  .usage = "--data PATH... [options] | --resume DIR",
                  .text = text,
                  .examples = examples};
-    if (!read_train_options(&c, &s, NULL, argc, argv, &status)) return status;
+    if (!train_options_parse(&c, &s, NULL, argc, argv, &status)) return status;
     display d = {.terminal = isatty(STDERR_FILENO) == 1};
-    s.train.event = show;
-    s.train.stop = stop;
+    s.train.event = train_cmd_on_event;
+    s.train.stop = train_cmd_should_stop;
     s.train.user = &d;
-    listen_for_signals();
+    train_cmd_handle_signals();
+    progress_watch_kernels(true);
     bool trained = ct_lm_train(&s.train);
-    close_line(&d);
-    return finish(&s, &d, trained);
+    if (progress_watch_kernels(false)) d.line_open = false;
+    train_cmd_end_line(&d);
+    return train_cmd_finish(&s, &d, trained);
 }

@@ -275,7 +275,7 @@ def programs(jax):
 def operands():
     """Of each program, as the table of cli/bench_programs.c says them: dtype, what integers are below, sizes."""
     source = (Path(__file__).resolve().parents[2] / "cli" / "bench_programs.c").read_text()
-    table = source[source.index("ordinary programs[] = {"):]
+    table = source[source.index("bench_program programs[] = {"):]
 
     def read(text):
         dtype, *sizes = text.split()

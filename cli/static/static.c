@@ -1,13 +1,12 @@
-// What stands in the place of others' functions in a program that is linked statically (COTAN_STATIC): of the dynamic
-// linker, by the linker's --wrap, and of GnuTLS, which libmicrohttpd names and does not call, for connections are not
-// encrypted.
+// Stubs for a statically linked program (COTAN_STATIC): for the dynamic linker, by the linker's --wrap,
+// and for GnuTLS, which libmicrohttpd references but does not call, since connections are not encrypted.
 #include <stddef.h>
 
 void *__wrap_dlopen(const char *path, int flags);
 void *__wrap_dlsym(void *library, const char *name);
 int __wrap_dlclose(void *library);
 char *__wrap_dlerror(void);
-int cotan_no_tls(void); // all of GnuTLS; the build lists its names
+int cotan_no_tls(void); // stands for every function of GnuTLS; the build lists their names
 
 void *__wrap_dlopen(const char *path, int flags) { return (void)path, (void)flags, NULL; }
 void *__wrap_dlsym(void *library, const char *name) { return (void)library, (void)name, NULL; }

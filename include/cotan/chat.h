@@ -1,9 +1,9 @@
-// Chat templates: a conversation as the text that a model was trained on, by the template that its
-// folder brings, a program in Jinja's language.
+// Chat templates: a conversation becomes the text format on which a model was trained. The template
+// is a program in the Jinja language that the model's directory contains.
 //
-// Templates are taken as hostile. They compute text from JSON and reach nothing else; what they may
-// take of time, memory and depth is bounded, and an error names the template's line. What they mean
-// is what transformers makes of them (apply_chat_template).
+// Templates are untrusted. They compute text from JSON and have no access to anything else; their
+// time, memory and recursion depth are limited, and an error names the line of the template. The
+// results are those of transformers (apply_chat_template).
 #ifndef COTAN_CHAT_H
 #define COTAN_CHAT_H
 
@@ -13,37 +13,44 @@
 extern "C" {
 #endif
 
-// One template, or several by name; belongs to no context, and is used by one thread at a time.
+// One template, or several named ones. It belongs to no context and may be used by one thread at a
+// time.
 typedef struct ct_chat_template ct_chat_template;
 
-// From the text of a template, UTF-8. NULL: see ct_error_text; so is what follows.
+// Makes it from the text of a template, UTF-8. NULL: see ct_error_text; the same holds for the
+// functions below.
 CT_API ct_chat_template *ct_chat_template_new_at(const char *text, ct_loc here);
 #define ct_chat_template_new(text) ct_chat_template_new_at((text), CT_HERE)
-// From a model's folder: chat_template.jinja, and additional_chat_templates/NAME.jinja; else what
-// tokenizer_config.json or chat_template.json has as chat_template, one or a list of named ones.
-// The tokens that tokenizer_config.json or special_tokens_map.json names (bos_token, eos_token ...)
-// become variables of the template. So do those of a GGUF file, with tokenizer.chat_template and the
-// named ones, and of a folder that has nothing else. Another file is a template alone; ORG/NAME, where no
-// such folder is, a model in the Hub's cache (cotan/hub.h).
+// Loads it from a model's directory: chat_template.jinja and additional_chat_templates/NAME.jinja,
+// or else chat_template in tokenizer_config.json or chat_template.json, one template or a list of
+// named ones. The tokens that tokenizer_config.json or special_tokens_map.json names (bos_token,
+// eos_token ...) become variables of the template. A GGUF file, or a directory that has nothing
+// else, gives the same from tokenizer.chat_template and the named templates. Any other file is a
+// template alone. ORG/NAME, if there is no such directory, is a model in the Hub's cache
+// (cotan/hub.h).
 CT_API ct_chat_template *ct_chat_template_load_at(const char *path, ct_loc here);
 #define ct_chat_template_load(path) ct_chat_template_load_at((path), CT_HERE)
-CT_API void ct_chat_template_free(ct_chat_template *chat); // NULL: nothing
-// The text of the template that renders conversations; belongs to it. Of NULL: NULL.
+CT_API void ct_chat_template_free(ct_chat_template *chat); // NULL is ignored
+// Returns the text of the template that renders conversations, which belongs to `chat`. NULL for
+// NULL.
 CT_API const char *ct_chat_template_text(const ct_chat_template *chat);
 
 typedef struct ct_chat_options {
-    const char *tools;     // a JSON list of the tools' descriptions; NULL: none
-    const char *variables; // a JSON object: add_generation_prompt (default false), enable_thinking,
-                           // documents, bos_token and others; NULL: none
-    const char *name;      // of several templates; default: tool_use, if there is one and there
-                           // are tools, else default
-    ct_num now;            // seconds since 1970, for strftime_now; default: the clock's
-    size_t *length;        // takes the number of bytes: a text may hold zero bytes; NULL: not
+    const char *tools; // a JSON list of tool descriptions; NULL: none
+    // A JSON object: add_generation_prompt (default false), enable_thinking, documents, bos_token
+    // and others; NULL: none.
+    const char *variables;
+    // The one of several templates; default: tool_use if there is one and tools are given, else
+    // default.
+    const char *name;
+    ct_num now; // seconds since 1970, for strftime_now; default: the clock
+    // Receives the number of bytes, since a text may contain zero bytes; may be NULL.
+    size_t *length;
     ct_loc here;
 } ct_chat_options;
-// The conversation, a JSON list of messages such as {"role": "user", "content": "Hello"}, as text.
-// Members of a message that are null are left out. What is returned belongs to the template, until
-// the next rendering. NULL: see ct_error_text; what the template itself refuses
+// Renders the conversation, a JSON list of messages such as {"role": "user", "content": "Hello"},
+// as text. Members of a message that are null are left out. The result belongs to the template and
+// is valid until the next call. NULL: see ct_error_text; an error that the template itself raises
 // (raise_exception) is CT_E_DATA.
 //     const char *text = ct_chat_render(chat, messages, .variables = "{\"add_generation_prompt\": true}");
 CT_API const char *ct_chat_render_with(ct_chat_template *chat, const char *messages,
@@ -54,60 +61,62 @@ CT_API const char *ct_chat_render_with(ct_chat_template *chat, const char *messa
 
 // -------------------------------------------------------------------------- what the model answers
 
-// What a model writes, taken apart as it comes: text for the user, reasoning, and calls of tools,
-// each in the form that the model's family writes (<think>, <tool_call>{...}, [TOOL_CALLS],
-// <|python_tag|>, <|channel|> ...). Used by one thread at a time.
+// Parses the output of a model as it is generated: text for the user, reasoning, and tool calls,
+// each in the format of the model's family (<think>, <tool_call>{...}, [TOOL_CALLS],
+// <|python_tag|>, <|channel|> ...). It may be used by one thread at a time.
 //
-// Many marks are special tokens: their text must be in what is fed (ct_decoder_new(tokenizer,
-// false), ct_engine_request.keep_special), without the tokens that end the answer.
+// Many of these markers are special tokens: the text that is fed must contain them
+// (ct_decoder_new(tokenizer, false), ct_engine_request.keep_special), but not the EOS tokens.
 typedef struct ct_chat_parser ct_chat_parser;
 
 typedef enum ct_chat_part_kind {
-    CT_CHAT_TEXT,      // text: more of the answer
-    CT_CHAT_REASONING, // text: more of what it thinks before
-    CT_CHAT_CALL,      // text: the name of a tool; `call` is its number, from 0 on
-    CT_CHAT_ARGUMENTS, // text: more of the call's arguments, a JSON object, of call number `call`
+    CT_CHAT_TEXT,      // text: a delta of the answer
+    CT_CHAT_REASONING, // text: a delta of the reasoning before the answer
+    CT_CHAT_CALL,      // text: the name of a tool; `call` is the index of the call, from 0
+    CT_CHAT_ARGUMENTS, // text: a delta of the arguments of call `call`, a JSON object
 } ct_chat_part_kind;
 typedef struct ct_chat_part {
     ct_chat_part_kind kind;
     size_t call;
-    const char *text; // UTF-8, whole characters, valid during the call; no zero byte ends it
+    // UTF-8, whole characters, valid during the call; not terminated by a zero byte.
+    const char *text;
     size_t n;
 } ct_chat_part;
-// Hears of a part; false: no more.
+// Receives a part; returns false to stop.
 typedef bool (*ct_chat_part_fn)(const ct_chat_part *part, void *user);
 
 typedef struct ct_chat_parser_options {
-    bool tools;          // calls are looked for; without it they are text
-    bool keep_reasoning; // reasoning is text, with its marks
-    // The end of the prompt, or all of it, so that a template that opens <think> itself is known.
-    // NULL: nothing.
+    bool tools;          // parse tool calls; otherwise they are text
+    bool keep_reasoning; // reasoning is text, with its markers
+    // The end of the prompt, or all of it, so that a template that itself opens <think> is
+    // recognised. NULL: none.
     const char *prompt;
-    // The tools, a JSON list as ct_chat_options.tools: which arguments are strings, where a family
-    // writes them without quotes, and which names are tools, where calls have no mark. NULL: an
-    // argument that reads as a number, a list ... is one, and any name is a tool.
+    // The tools, a JSON list as in ct_chat_options.tools. It decides which arguments are strings,
+    // for families that write them without quotes, and which names are tools, for families whose
+    // calls have no marker. NULL: an argument that parses as a number, a list ... is one, and any
+    // name is a tool.
     const char *descriptions;
     ct_loc here;
 } ct_chat_parser_options;
-// The form is chosen by what the template itself writes. The template may be freed before the
-// parser. NULL: see ct_error_text.
+// Makes a parser for the format that the template itself writes. The template may be freed before
+// the parser. NULL: see ct_error_text.
 //     ct_chat_parser *parser = ct_chat_parser_new(chat, .tools = true, .prompt = prompt);
 CT_API ct_chat_parser *ct_chat_parser_new_with(const ct_chat_template *chat,
                                                ct_chat_parser_options options);
 #define ct_chat_parser_new(...) CT__CHAT_PARSER_NEW(__VA_ARGS__, .here = CT_HERE)
 #define CT__CHAT_PARSER_NEW(chat, ...)                                                             \
     ct_chat_parser_new_with((chat), (ct_chat_parser_options){__VA_ARGS__})
-CT_API void ct_chat_parser_free(ct_chat_parser *parser); // NULL: nothing
-// Takes more of what the model writes, UTF-8 cut anywhere, and tells the parts that are sure by
-// now; joined, they do not depend on the cuts. White space beside a mark belongs to the mark. False:
-// `part` said so, or there is no memory (ct_failed).
+CT_API void ct_chat_parser_free(ct_chat_parser *parser); // NULL is ignored
+// Feeds more of the output, UTF-8 that may be cut anywhere, and calls `part` for each part that is
+// certain by now. The concatenated parts do not depend on the cuts. White space beside a marker
+// belongs to the marker. False: `part` returned false, or out of memory (ct_failed).
 CT_API CT_MUST_USE bool ct_chat_parser_feed(ct_chat_parser *parser, const char *text, size_t n,
                                             ct_chat_part_fn part, void *user);
-// Tells what was held back; the parser begins anew. A malformed or unfinished call is text, as it
-// was written; where it has been told of already, the rest of it is.
+// Flushes what was held back and resets the parser. A malformed or unfinished call is reported as
+// text, as it was written; if a part of it was reported already, the rest is.
 CT_API CT_MUST_USE bool ct_chat_parser_end(ct_chat_parser *parser, ct_chat_part_fn part,
                                            void *user);
-// The family whose calls it looks for: "hermes", "mistral" ...; "text": none is known.
+// Returns the format of tool calls that it parses: "hermes", "mistral" ...; "text": none is known.
 CT_API const char *ct_chat_parser_form(const ct_chat_parser *parser);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-// Cotan for C++17 and later: every function of the C headers stands in namespace cotan without its
-// prefix; where it takes a line of the user's program it finds that itself, options have names, and
-// a list of tensors is written in braces: cotan::grad(loss, {w, b}, slopes). With C++20
+// Cotan for C++17 and later: every function of the C headers is in namespace cotan without its
+// prefix. It determines the caller's source line itself, options have names, and a list of tensors
+// is written in braces: cotan::grad(loss, {w, b}, slopes). With C++20
 //
 //     ct_tensor y = cotan::sum(x, {.axes = {1}, .keepdims = true});
 //
@@ -11,7 +11,7 @@
 //     ct_tensor y = cotan::sum(x, o);
 //
 // Types and statements of the C headers are used as they are: ct_tensor, CT_SCOPE. Names that are
-// words of C++ get an underscore behind them: cotan::and_, cotan::const_.
+// C++ keywords end with an underscore: cotan::and_, cotan::const_.
 #ifndef COTAN_COTAN_HPP
 #define COTAN_COTAN_HPP
 
@@ -39,8 +39,8 @@
 
 namespace cotan {
 
-// Sizes, axes, starts: {2, 3}. Holds its numbers itself, so that it may be kept. One number more
-// than a tensor has axes is held, so that a list that is too long is refused as such.
+// Sizes, axes, starts: {2, 3}. It owns its numbers, so that it can be stored. It holds up to one
+// number more than a tensor can have axes, so that a list that is too long is reported as such.
 class ints {
   public:
     ints() = default;
@@ -56,7 +56,7 @@ class ints {
     int64_t v_[CT_MAX_RANK + 1] = {};
 };
 
-// Tensors with names: {{"images", images}, {"loss", loss}}. Holds the list itself, not the texts.
+// Tensors with names: {{"images", images}, {"loss", loss}}. It owns the list, not the strings.
 class name_list {
   public:
     name_list() = default;
@@ -68,7 +68,7 @@ class name_list {
     std::vector<ct_named> v_;
 };
 
-// A number that may be left out.
+// An optional number.
 class num {
   public:
     num() = default;
@@ -81,14 +81,14 @@ class num {
 
 } // namespace cotan
 
-// Where the call stands.
+// The source line of the call.
 #define CT__CALLER const char *file = __builtin_FILE(), uint32_t line = __builtin_LINE()
 
 #include "cotan/functions.hpp"
 
 namespace cotan {
 
-// An optimizer from transforms: cotan::chain(params, lr, {ct_trace(0.9, false),
+// An optimizer made of transforms: cotan::chain(params, lr, {ct_trace(0.9, false),
 // ct_scale_by_learning_rate()}).
 inline ct_optim *chain(ct_params *params, const ct_schedule &lr,
                        std::initializer_list<ct_transform> transforms, CT__CALLER) {

@@ -1,6 +1,6 @@
-// Published models that write for many at once: a model whole (weights, tokenizer, chat template, what its files say
-// of generation), and an engine that goes on with all its requests together, a step at a time. `cotan run` and
-// `cotan serve` stand on it.
+// An inference engine for published models: a pretrained model (weights, tokenizer, chat template,
+// generation settings), and an engine with continuous batching, which advances all running requests
+// together, one step at a time. `cotan run` and `cotan serve` use it.
 #ifndef COTAN_ENGINE_H
 #define COTAN_ENGINE_H
 
@@ -14,65 +14,76 @@ extern "C" {
 
 // ----------------------------------------------------------------------------------- a model whole
 
-// What a folder, a GGUF file or ORG/NAME in the Hub's cache holds. All parts belong to it.
+// The contents of a directory, a GGUF file or ORG/NAME in the Hub's cache. All parts belong to it.
 typedef struct ct_pretrained {
     ct_lm *lm;
     ct_tokenizer *tokenizer;
-    ct_chat_template *chat; // NULL: the model was not made for conversations
-    const int32_t *ends;    // (n_ends) tokens that end what it writes
+    ct_chat_template *chat; // NULL: the model has no chat template
+    const int32_t *ends;    // (n_ends) EOS tokens
     size_t n_ends;
-    // As generation_config.json has it; without one, draws as the model says.
+    // From generation_config.json; without one, samples from the model's unmodified distribution.
     ct_lm_sampling sampling;
-    // Keys of generation_config.json that change what is written and are not followed, such as "num_beams,
-    // forced_eos_token_id"; NULL: none.
+    // Keys of generation_config.json that would change the output and are not supported, such as
+    // "num_beams, forced_eos_token_id"; NULL: none.
     const char *unfollowed;
-    const char *path;     // of the folder or file
+    const char *path;     // path of the directory or file
     const char *type;     // model_type: "llama"
-    int64_t context;      // tokens that a text may have; 0: the model sets no limit
-    int64_t vocab, width; // tokens that it knows; numbers a position has
-    bool writes;          // goes on with texts; false: an encoder (bert)
+    int64_t context;      // maximum number of tokens of a sequence; 0: no limit
+    int64_t vocab, width; // number of tokens in the vocabulary; size of a hidden state
+    bool writes;          // generates text; false: an encoder (bert)
 } ct_pretrained;
-// NULL: see ct_error_text.
+typedef struct ct_pretrained_options {
+    ct_dtype activations; // as in ct_lm_load: CT_I8 (default) or CT_F32
+    ct_loc here;
+} ct_pretrained_options;
+// Loads a model. NULL: see ct_error_text.
 //     ct_pretrained *m = ct_pretrained_load("SmolLM2-135M-Instruct");
 //     ct_pretrained_free(m);
-CT_API ct_pretrained *ct_pretrained_load_at(const char *path, ct_loc here);
-#define ct_pretrained_load(path) ct_pretrained_load_at((path), CT_HERE)
-CT_API void ct_pretrained_free(ct_pretrained *model); // NULL: nothing
+CT_API ct_pretrained *ct_pretrained_load_with(const char *path, ct_pretrained_options options);
+#define ct_pretrained_load(...) CT__PRETRAINED_LOAD(__VA_ARGS__, .here = CT_HERE)
+#define CT__PRETRAINED_LOAD(path, ...)                                                             \
+    ct_pretrained_load_with((path), (ct_pretrained_options){__VA_ARGS__})
+CT_API void ct_pretrained_free(ct_pretrained *model); // NULL is ignored
 
 // ------------------------------------------------------------------------------------------ engine
 
-// Reads prompts in pieces and adds one token to each text that is written, all in one pass: weights are read once for
-// all. Keys and values lie in pages of 16 tokens (Kwon et al. 2023); texts that begin alike share them, also with
-// those that have ended, until the room is needed. Where there is none, the text that began last gives its pages back
-// and is read anew later. What a request is answered does not depend on what else runs, in any bit.
+// A step prefills prompts in chunks and generates one token of each running sequence, all in one
+// pass, so that weights are read once for all of them. Keys and values are stored in pages of 16
+// tokens (Kwon et al. 2023). Sequences with a common prefix share pages, also with sequences that
+// have ended, until the memory is needed. If no page is free, the sequence that started last is
+// preempted: it frees its pages and is recomputed later. The output for a request does not depend,
+// in any bit, on what else runs.
 //
-// One thread at a time makes steps, and hears of tokens; any thread adds and cancels.
+// One thread at a time runs steps and receives the callbacks; any thread may add and cancel
+// requests.
 typedef struct ct_engine ct_engine;
 
 typedef struct ct_engine_options {
-    // Makes text of tokens, and finds stop strings; NULL: tokens alone.
+    // Detokenizes, and matches stop strings; NULL: tokens only.
     const ct_tokenizer *tokenizer;
-    int64_t texts;   // that are written at one time, 1 to 1024; default 32
-    int64_t waiting; // requests that wait beside them at most; default 1024
-    int64_t context; // tokens that a text may have; default ct_lm_look's usual_context
-    // Bytes for keys and values; default: what `texts` of 1,024 tokens take, or a quarter of the memory
-    // that is left, if that is less, but at least what one of `context` tokens takes.
+    int64_t texts;   // maximum number of running sequences, 1 to 1024; default 32
+    int64_t waiting; // maximum number of queued requests besides them; default 1024
+    int64_t context; // maximum number of tokens of a sequence; default: usual_context of ct_lm_look
+    // Bytes of the KV cache. Default: enough for `texts` sequences of 1,024 tokens, or a quarter of
+    // the free memory if that is less, but at least enough for one sequence of `context` tokens.
     uint64_t memory;
-    int64_t piece;  // tokens of prompts that a step reads at most, 16 to 4096; default 256
-    ct_dtype dtype; // of keys and values: CT_F32 (default), CT_F16, CT_BF16, or CT_I8
-    // Tokens that a request which runs alone guesses at a time, 0 to 15: what followed where the text
-    // had the same three tokens before. Those that the model would have written are taken at once.
-    // Default 0. No bit depends on it.
+    // Prefill chunk: maximum number of prompt tokens per step, 16 to 4096; default 256.
+    int64_t piece;
+    ct_dtype dtype; // of keys and values: CT_F32 (default), CT_F16, CT_BF16 or CT_I8
+    // Maximum number of draft tokens per step for a request that runs alone, 0 to 15: those that
+    // followed the last occurrence of the same three tokens in the sequence (prompt lookup). Those
+    // that the model would have generated are accepted at once. Default 0. No bit of the output
+    // depends on it.
     int64_t guesses;
-    bool poison; // pages that are given back are filled with NaN: for tests
+    bool poison; // fills freed pages with NaN: for tests
     ct_loc here;
 } ct_engine_options;
-// The model must outlive it. NULL: see ct_error_text.
+// Makes an engine. The model must outlive it. NULL: see ct_error_text.
 CT_API ct_engine *ct_engine_new_with(const ct_lm *lm, ct_engine_options options);
 #define ct_engine_new(...) CT__ENGINE_NEW(__VA_ARGS__, .here = CT_HERE)
 #define CT__ENGINE_NEW(lm, ...) ct_engine_new_with((lm), (ct_engine_options){__VA_ARGS__})
-CT_API void ct_engine_free(ct_engine *engine); // ends its requests as cancelled; NULL: nothing
-// Runs each kind of step once, so that none compiles anything from then on.
+CT_API void ct_engine_free(ct_engine *engine); // cancels its requests; NULL is ignored
+// Runs each kind of step once, so that later steps compile nothing.
 CT_API CT_MUST_USE bool ct_engine_warm_at(ct_engine *engine, ct_loc here);
 #define ct_engine_warm(engine) ct_engine_warm_at((engine), CT_HERE)
 
@@ -83,90 +94,96 @@ typedef struct ct_engine_choice {
 typedef struct ct_engine_token {
     int64_t request;
     int32_t token;
-    // By the model, undisturbed; where `likely` or `log_probabilities` asked for it.
+    // Log-probability by the model, before sampling options; set if `likely` or `log_probabilities`
+    // asked for it.
     double log_probability;
-    const ct_engine_choice *top; // (n_top) the likeliest in its place, likeliest first
+    // (n_top) the most likely tokens at this position, most likely first.
+    const ct_engine_choice *top;
     size_t n_top;
-    const char *text; // what it adds, in whole characters; what may begin a stop string comes later
+    // The text that it adds, in whole characters; text that may begin a stop string is held back.
+    const char *text;
     size_t text_n;
 } ct_engine_token;
 
 typedef enum ct_engine_end {
-    CT_ENGINE_STOPPED,   // a token of `ends`, a stop string, or `token` said so
-    CT_ENGINE_LENGTH,    // `most`, or the context
+    CT_ENGINE_STOPPED,   // an EOS token in `ends`, a stop string, or `token` returned false
+    CT_ENGINE_LENGTH,    // `most` tokens, or the context is full
     CT_ENGINE_CANCELLED, // by ct_engine_cancel or ct_engine_free
-    CT_ENGINE_FAILED,    // `why` says it
+    CT_ENGINE_FAILED,    // see `why`
 } ct_engine_end;
 typedef struct ct_engine_result {
     int64_t request;
     ct_engine_end end;
-    const char *why;  // of FAILED; else NULL
-    const char *stop; // the stop string that ended it, or NULL
-    const char *text; // what was held back for stop strings and incomplete characters
+    const char *why;  // the error of FAILED; else NULL
+    const char *stop; // the stop string that matched, or NULL
+    const char *text; // text that was held back for stop strings and incomplete characters
     size_t text_n;
-    // Tokens: given; of these, those that another text had read; written.
+    // Numbers of tokens: of the prompt; of these, those whose keys and values were cached;
+    // generated.
     size_t prompt, cached, written;
-    double first, all; // seconds from when it was added to its first token, and its end
+    double first, all; // seconds from when it was added to its first token, and to its end
 } ct_engine_result;
 
 typedef struct ct_engine_request {
     const int32_t *prompt; // (n_prompt) at least 1
     size_t n_prompt;
-    int64_t most;        // tokens to write; default: as many as the context allows
-    const int32_t *ends; // (n_ends) tokens that end it; they are not told
+    int64_t most; // maximum number of tokens to generate; default: as many as the context allows
+    const int32_t *ends; // (n_ends) EOS tokens that end it; they are not reported
     size_t n_ends;
-    const char *const *stops; // (n_stops) strings that end it, and are not told; need the tokenizer
+    const char *const *stops; // (n_stops) stop strings, which are not reported; need the tokenizer
     size_t n_stops;
     ct_lm_sampling sampling;
-    int64_t likely;         // the likeliest tokens that are told beside each, 0 to 128
-    bool log_probabilities; // told of each token
-    bool keep_special;      // text of special tokens is told too
-    // Hears of each token; false ends the request. NULL: nobody.
+    int64_t likely;         // number of most likely tokens to report for each token, 0 to 128
+    bool log_probabilities; // report the log-probability of each token
+    bool keep_special;      // report the text of special tokens, too
+    // Called for each token; returns false to end the request. May be NULL.
     bool (*token)(const ct_engine_token *token, void *user);
-    // Hears once how it ended, after the last token. NULL: nobody.
+    // Called once when the request has ended, after the last token. May be NULL.
     void (*done)(const ct_engine_result *result, void *user);
     void *user;
     ct_loc here;
 } ct_engine_request;
-// Adds a request; all that it names is copied. Returns its number, from 1 on; 0: it cannot be taken, see
-// ct_error_text: CT_E_LIMIT where too many wait, CT_E_ARGUMENT what does not fit.
+// Adds a request; everything it points to is copied. Returns its id, from 1; 0 if it is refused,
+// see ct_error_text: CT_E_LIMIT if too many requests are queued, CT_E_ARGUMENT if it does not fit.
 //     int64_t id = ct_engine_add(engine, .prompt = ids, .n_prompt = n, .token = print, .user = out);
 //     if (!id) fprintf(stderr, "%s\n", ct_error_text());
 CT_API int64_t ct_engine_add_with(ct_engine *engine, ct_engine_request request);
 #define ct_engine_add(engine, ...)                                                                 \
     ct_engine_add_with((engine), (ct_engine_request){__VA_ARGS__, .here = CT_HERE})
-// Ends it before the next step. One that is not there, any more, is no error.
+// Cancels a request before the next step. An id that is unknown, or has ended, is ignored.
 CT_API void ct_engine_cancel(ct_engine *engine, int64_t request);
 
-// One pass over what is there. False: there was nothing to do, or an error that concerns all of them
-// (ct_failed), with which they have ended.
+// Runs one pass over all requests. False: there was nothing to do, or an error that concerns all of
+// them (ct_failed), with which they have ended.
 //     while (ct_engine_step(engine)) continue;
 CT_API bool ct_engine_step_at(ct_engine *engine, ct_loc here);
 #define ct_engine_step(engine) ct_engine_step_at((engine), CT_HERE)
 
 typedef struct ct_engine_state {
-    int64_t running, waiting; // requests
-    // Of the room; held by running requests; of these, by several; tokens of one.
+    int64_t running, waiting; // numbers of requests
+    // Pages in total, held by running requests, and of these shared by several; tokens per page.
     int64_t pages, pages_used, pages_shared, page;
-    // So far: passes; tokens of prompts that were read, and that another text had read; tokens written.
+    // So far: passes; prompt tokens that were prefilled, and that were cached; tokens generated.
     int64_t steps, read, cached, written;
-    int64_t guessed, guessed_well;                  // tokens so far
+    int64_t guessed, guessed_well; // draft tokens so far, and those of them that were accepted
     int64_t preempted, finished, cancelled, failed; // requests so far
 } ct_engine_state;
-CT_API ct_engine_state ct_engine_look(const ct_engine *engine); // any thread
+CT_API ct_engine_state ct_engine_look(const ct_engine *engine); // any thread may call it
 
 // ---------------------------------------------------------------------------------- packed kernels
 
-// Kernels that were compiled before, in one file: where they are loaded, a model needs neither a compiler nor the
-// dynamic linker, as in a program that is linked statically, in a container that has nothing else. Bits are the
-// same. A file is of one version of Cotan, and of x86-64: for processors with AVX2, with AVX-512 (and VNNI), and,
-// where the model multiplies bf16, with AVX-512 BF16.
+// Packed kernels: kernels that were compiled ahead of time, in one file. A program that loads them
+// needs neither a compiler nor the dynamic linker for a model, for example a statically linked one
+// in an empty container. The bits of results are the same. A file is for one version of Cotan and
+// for x86-64: for processors with AVX2, with AVX-512 (and VNNI) and, if the model multiplies bf16,
+// with AVX-512 BF16.
 typedef struct ct_kernels_options {
-    // For machines with so many cores, or the next power of two; default: for 1, 2, 4, 8, 16, 32 and 64.
+    // For machines with this many cores, or the next power of two; default: for 1, 2, 4, 8, 16, 32
+    // and 64.
     int64_t cores;
-    int64_t context; // as of the engine: only models whose rotary positions hang on it ask for it
-    ct_dtype dtype;  // of keys and values, as of the engine
-    // Kernels that are compiled so far, and all; NULL: nobody hears.
+    int64_t context; // as in the engine; only models whose rotary embedding depends on it need it
+    ct_dtype dtype;  // of keys and values, as in the engine
+    // Called with the number of kernels that are compiled, and of all; may be NULL.
     void (*progress)(int64_t done, int64_t all, void *user);
     void *user;
     ct_loc here;
@@ -174,8 +191,9 @@ typedef struct ct_kernels_options {
 typedef struct ct_kernels_packed {
     size_t kernels, bytes; // in the file
 } ct_kernels_packed;
-// Writes the kernels of all kinds of steps of the model's engine to a file, which stands there whole or not at all.
-// It plans and compiles; nothing is run, so that this machine needs none of the processors. False: see ct_error_text.
+// Writes the kernels of all kinds of steps of the model's engine to a file, completely or not at
+// all. It plans and compiles but runs nothing, so that this machine need not have any of those
+// processors. False: see ct_error_text.
 //     if (!ct_kernels_pack(model, "smollm.kernels", NULL, .cores = 8)) fprintf(stderr, "%s\n", ct_error_text());
 CT_API CT_MUST_USE bool ct_kernels_pack_with(const ct_pretrained *model, const char *path,
                                              ct_kernels_packed *packed, ct_kernels_options options);
@@ -183,14 +201,15 @@ CT_API CT_MUST_USE bool ct_kernels_pack_with(const ct_pretrained *model, const c
 #define CT__KERNELS_PACK(model, path, packed, ...)                                                 \
     ct_kernels_pack_with((model), (path), (packed), (ct_kernels_options){__VA_ARGS__})
 
-// Loads such a file for the process, before the first plan is made; plans are made for its level of processors from
-// then on, and what it lacks is compiled or interpreted as ever. A file that is damaged, of another version, or for
-// other processors is refused whole. It is code: load what you would run. COTAN_KERNELS names files, too, colons
-// between. False: see ct_error_text.
+// Loads such a file for the process, before the first plan is made. Plans are then made for its
+// instruction set, and kernels that the file lacks are compiled or interpreted as usual. A file
+// that is damaged, of another version, or for other processors is rejected as a whole. It is
+// executable code: load only files that you trust. COTAN_KERNELS names files, too, separated by
+// colons. False: see ct_error_text.
 //     if (!ct_kernels_load("smollm.kernels")) fprintf(stderr, "%s\n", ct_error_text());
 CT_API CT_MUST_USE bool ct_kernels_load_at(const char *path, ct_loc here);
 #define ct_kernels_load(path) ct_kernels_load_at((path), CT_HERE)
-// The processors that loaded kernels are for ("AVX-512"); NULL: none are loaded.
+// Returns the instruction set of the loaded kernels ("AVX-512"); NULL: none are loaded.
 CT_API const char *ct_kernels_level(void);
 
 #ifdef __cplusplus

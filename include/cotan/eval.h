@@ -1,5 +1,5 @@
-// How good a language model is: log-likelihoods of given texts, perplexity of files, and questions with choices, as
-// EleutherAI's lm-evaluation-harness (0.4) counts them.
+// Evaluation of language models: log-likelihoods of texts, perplexity of files, and multiple-choice
+// questions, computed as in EleutherAI's lm-evaluation-harness (0.4).
 #ifndef COTAN_EVAL_H
 #define COTAN_EVAL_H
 
@@ -10,34 +10,39 @@
 extern "C" {
 #endif
 
-// Of all that follows. 0 and NULL mean the default.
+// Options of all functions below. 0 and NULL mean the default.
 typedef struct ct_eval_options {
-    // Tokens that the model sees at once, 2 or more; default its own, or 2048 if it has no limit.
+    // Maximum length of a sequence in tokens, 2 or more; default: the model's, or 2048 if it has no
+    // limit.
     int64_t context;
-    // Of perplexity: tokens that a window predicts at most, 1 to the context; default the context.
+    // Perplexity: maximum number of tokens that a window predicts, 1 to the context; default: the
+    // context.
     int64_t stride;
-    int64_t batch; // tokens of a pass at most, but for one text alone; default 2048
-    int64_t limit; // of ct_eval_choices: questions at most; default: all
-    // After each pass: texts, or windows.
+    int64_t batch; // maximum number of tokens of a pass, except for a single text; default 2048
+    int64_t limit; // ct_eval_choices: maximum number of questions; default: all
+    // Called after each pass, with numbers of texts or windows.
     void (*progress)(int64_t done, int64_t all, void *user);
-    ct_stop_fn stop; // true: the error is CT_E_INTERRUPTED
+    ct_stop_fn stop; // returning true ends it with the error CT_E_INTERRUPTED
     void *user;
     ct_loc here;
 } ct_eval_options;
 
 // --------------------------------------------------------------------------------- log-likelihoods
 
-// Tokens of which the last `judged` are judged by the model; what stands before them is given. At least one is given.
+// Tokens of which the last `judged` are scored; those before are the context. There is at least one
+// context token.
 typedef struct ct_lm_judged {
     const int32_t *tokens; // (n)
     size_t n, judged;
 } ct_lm_judged;
 typedef struct ct_lm_score {
-    double log_likelihood; // of the judged tokens, each behind all before it; natural
-    bool greedy;           // each was the likeliest in its place
+    // Sum over the scored tokens, each given all tokens before it; natural logarithm.
+    double log_likelihood;
+    bool greedy; // each of them was the most likely token at its position
 } ct_lm_score;
-// Scores (n) of n texts. Of one that is longer than the context the beginning is left out, as far as it is not
-// judged. Texts of about one length make a pass. False: see ct_error_text.
+// Computes scores (n) of n texts. A text that is longer than the context is truncated at its
+// beginning, but not its scored tokens. Texts of similar length are batched. False: see
+// ct_error_text.
 //     if (!ct_lm_score_texts(lm, texts, n, scores, .batch = 4096)) return 1;
 CT_API CT_MUST_USE bool ct_lm_score_texts_with(const ct_lm *lm, const ct_lm_judged *texts, size_t n,
                                                ct_lm_score *scores, ct_eval_options options);
@@ -46,8 +51,8 @@ CT_API CT_MUST_USE bool ct_lm_score_texts_with(const ct_lm *lm, const ct_lm_judg
 #define CT__LM_SCORE_TEXTS(lm, texts, n, scores, ...)                                              \
     ct_lm_score_texts_with((lm), (texts), (n), (scores), (ct_eval_options){__VA_ARGS__})
 
-// What is given, and how it goes on. White space at the end of what is given is judged with the rest. Nothing
-// given: the token that begins a text, or that which ends one.
+// A context and its continuation. White space at the end of the context is scored with the
+// continuation. An empty context is replaced by the BOS token, or else the EOS token.
 typedef struct ct_eval_pair {
     const char *given, *rest; // UTF-8
     size_t n_given, n_rest;
@@ -66,12 +71,13 @@ CT_API CT_MUST_USE bool ct_eval_log_likelihood_with(const ct_lm *lm, const ct_to
 // A perplexity is exp(-log_likelihood / count).
 typedef struct ct_perplexity {
     double log_likelihood;
-    int64_t tokens, words, bytes; // words stand between white space
+    int64_t tokens, words, bytes; // words are separated by white space
     int64_t windows;
 } ct_perplexity;
-// Adds a text to what `sum` has: zero it first. The first window begins with the token that begins a text, or that
-// which ends one; the others with the tokens before them, context - stride + 1 or more. Each token is predicted once.
-// Where the tokenizer names neither, the text's own first token stands in front of the others and is not counted.
+// Adds a text to `sum`, which must be zeroed first. The first window begins with the BOS token, or
+// else the EOS token; the others begin with the preceding tokens, context - stride + 1 or more.
+// Each token is predicted once. If the tokenizer has neither token, the first token of the text is
+// only context and is not counted.
 //     ct_perplexity sum = {0};
 //     if (!ct_eval_perplexity(lm, tokenizer, text, n, &sum, .stride = 512)) return 1;
 CT_API CT_MUST_USE bool ct_eval_perplexity_with(const ct_lm *lm, const ct_tokenizer *tokenizer,
@@ -84,16 +90,17 @@ CT_API CT_MUST_USE bool ct_eval_perplexity_with(const ct_lm *lm, const ct_tokeni
 
 // ----------------------------------------------------------------------------------------- choices
 
-// Parts of the questions of which the likeliest choice is the right one: by log-likelihood, by that a character, and
-// by that a byte; each with its standard error.
+// Accuracy: the fraction of the questions whose most likely choice is the right one, by
+// log-likelihood, by log-likelihood per character, and per byte; each with its standard error.
 typedef struct ct_choices {
     int64_t questions;
     double acc, acc_stderr, acc_norm, acc_norm_stderr, acc_bytes, acc_bytes_stderr;
 } ct_choices;
-// Of a file of lines, each a question as a JSON object: a text ("query", "ctx", "question", "goal" or "context"), choices
-// ("choices", "endings" or "options": a list, or an object that has it as "text" beside a list "label"; or "sol1" and "sol2") and
-// the right one's number from 0 on, or its label ("gold", "label", "answer" or "answerKey"). A space stands between
-// question and choice. False: see ct_error_text.
+// Evaluates a file of lines, each of which is a question as a JSON object: a text ("query", "ctx",
+// "question", "goal" or "context"), choices ("choices", "endings" or "options": a list, or an
+// object with the list "text" beside a list "label"; or "sol1" and "sol2") and the right one's
+// index from 0, or its label ("gold", "label", "answer" or "answerKey"). Question and choice are
+// separated by a space. False: see ct_error_text.
 CT_API CT_MUST_USE bool ct_eval_choices_with(const ct_lm *lm, const ct_tokenizer *tokenizer,
                                              const char *path, ct_choices *result,
                                              ct_eval_options options);

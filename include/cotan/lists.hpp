@@ -1,4 +1,4 @@
-// What CT_DIMS is in C++, which has no compound literals: a list that lives to the end of the
+// CT_DIMS for C++, which has no compound literals: a list that lives until the end of the
 // expression. Part of cotan.h.
 #ifndef COTAN_LISTS_HPP
 #define COTAN_LISTS_HPP

@@ -1,9 +1,9 @@
-// What the memory of devices is taken by: the tensors that are alive, by the lines that made them.
+// Memory snapshots of devices: the live tensors, by the source lines that made them.
 //
 //     ct_memory_snapshot *before = ct_memory_snapshot_take();
 //     for (int step = 0; step < 10; step++) train(step);
 //     ct_memory_snapshot *after = ct_memory_snapshot_take(), *grown = ct_memory_grown(before, after);
-//     fputs(ct_memory_table(grown), stderr); // what a loop leaves behind, largest first
+//     fputs(ct_memory_table(grown), stderr); // what a loop leaks, largest first
 #ifndef COTAN_MEMORY_H
 #define COTAN_MEMORY_H
 
@@ -13,12 +13,12 @@
 extern "C" {
 #endif
 
-// Tensors of one op, type and pair of lines.
+// Tensors with the same op, type and pair of lines.
 typedef struct ct_memory_row {
-    ct_loc here;      // that recorded them; without a file where it is unknown
-    ct_loc wanted;    // that kept or read them, or where the plan of their scope ran
-    const char *what; // the op, "variable", or "" where nothing is known
-    const char *name; // of one of them, where they have names; else ""
+    ct_loc here;      // line that recorded them; without a file if unknown
+    ct_loc wanted;    // line that kept or read them, or at which the plan of their scope ran
+    const char *what; // the op, "variable", or "" if unknown
+    const char *name; // name of one of them if they have names; else ""
     const char *type; // "(64, 784) f32"
     uint64_t bytes, count;
 } ct_memory_row;
@@ -31,16 +31,19 @@ typedef struct ct_memory_snapshot {
     uint64_t arenas, constants, workspaces;
 } ct_memory_snapshot;
 
-// Of all devices of the process, in all threads and contexts, at this moment. What is only recorded holds nothing yet;
-// memory that was adopted is its owner's and not counted. NULL: no memory; see ct_error_text.
+// Takes a snapshot of all devices of the process, in all threads and contexts. Tensors that are
+// only recorded hold no memory yet; adopted memory belongs to its owner and is not counted. NULL:
+// out of memory; see ct_error_text.
 CT_API ct_memory_snapshot *ct_memory_snapshot_take(void);
-// The rows that hold more in `after` than in `before`, with the bytes and tensors that came. What grows from step to step is a
-// leak, or state that the first step makes: compare two steps that are not the first. NULL: as above.
+// Returns the rows that hold more in `after` than in `before`, with the differences of bytes and
+// tensors. What grows from step to step is a leak, or state that the first step creates: compare
+// two steps after the first. NULL: as above.
 CT_API ct_memory_snapshot *ct_memory_grown(const ct_memory_snapshot *before,
                                            const ct_memory_snapshot *after);
-// For people, at most 20 rows; valid until the snapshot is freed. "": no memory, or no snapshot (NULL).
+// Returns a table for people, with at most 20 rows; valid until the snapshot is freed. "": out of
+// memory, or no snapshot (NULL).
 CT_API const char *ct_memory_table(ct_memory_snapshot *snapshot);
-CT_API void ct_memory_snapshot_free(ct_memory_snapshot *snapshot); // NULL: nothing
+CT_API void ct_memory_snapshot_free(ct_memory_snapshot *snapshot); // NULL is ignored
 
 #ifdef __cplusplus
 }

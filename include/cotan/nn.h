@@ -1,5 +1,5 @@
-// Modules: parameters with dotted names, and layers as small structs of variables beside plain
-// functions. Included beside cotan.h; nothing here is more than variables and ops.
+// Modules: parameters with dotted names, and layers as small structs of variables with plain
+// functions. Nothing here is more than variables and ops of cotan.h.
 #ifndef COTAN_NN_H
 #define COTAN_NN_H
 
@@ -11,11 +11,11 @@ extern "C" {
 
 // -------------------------------------------------------------------------------------- parameters
 
-// How a parameter gets its first value.
+// How a parameter is initialised.
 typedef enum { CT_NN_AS_DEFAULT, CT_NN_AS_ZEROS, CT_NN_AS_ONES, CT_NN_AS_NORMAL } ct_nn_filling;
 typedef struct ct_nn_init {
-    ct_nn_filling filling; // CT_NN_AS_DEFAULT: what the layer says
-    double deviation;      // of the normal distribution around 0
+    ct_nn_filling filling; // CT_NN_AS_DEFAULT: the layer's default
+    double deviation;      // standard deviation of the normal distribution around 0
 } ct_nn_init;
 #ifdef __cplusplus
 #define CT_NN_ZEROS (ct_nn_init{CT_NN_AS_ZEROS, 0})
@@ -27,57 +27,57 @@ typedef struct ct_nn_init {
 #define CT_NN_NORMAL(deviation) ((ct_nn_init){CT_NN_AS_NORMAL, (deviation)})
 #endif
 
-enum { CT_NN_PATH = 192 }; // longest name of a parameter, with its end
+enum { CT_NN_PATH = 192 }; // maximum length of a parameter's name, including its end
 
-// Where a layer's parameters go, by value: a set, a dotted path in it, and the seed of their first
-// values. A parameter's value depends on the seed, its full name and its shape alone, so that other
-// parameters may come and go.
+// Where a layer creates its parameters, passed by value: a parameter set, a dotted path in it, and
+// the seed of initial values. The initial value of a parameter depends only on the seed, its full
+// name and its shape, so that other parameters can be added or removed.
 typedef struct ct_nn_place {
     ct_params *params;
     uint64_t seed;
-    bool unfilled;         // parameters get no first value: they will be loaded
+    bool unfilled;         // parameters get no initial values: they will be loaded
     ct_dtype dtype;        // of the parameters; default f32
-    char path[CT_NN_PATH]; // "h.0.attn"; "" at the top
+    char path[CT_NN_PATH]; // "h.0.attn"; "" at the root
 } ct_nn_place;
 CT_API ct_nn_place ct_nn_place_in(ct_params *params, uint64_t seed);
-// The place below: ct_nn_under(place, "h.%d", i).
+// Returns a nested path: ct_nn_under(place, "h.%d", i).
 CT_API ct_nn_place ct_nn_under(ct_nn_place place, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-// A parameter, and its first value as an assignment: both run with the next plan.
+// Adds a parameter and assigns its initial value; both run with the next plan.
 CT_API ct_tensor ct_nn_param_at(ct_nn_place place, const char *name, ct_ints dims, ct_nn_init init,
                                 ct_loc here);
 #define ct_nn_param(place, name, dims, init)                                                       \
     ct_nn_param_at((place), (name), (dims), (init), CT_HERE)
 CT_API int64_t ct_params_size(const ct_params *params); // number of elements of all variables
 
-// Every variable of the set as a safetensors file; the same values give the same bytes. False: see
-// ct_error_text.
+// Saves every variable of the set in a safetensors file; the same values give the same bytes.
+// False: see ct_error_text.
 CT_API CT_MUST_USE bool ct_params_save_at(const ct_params *params, const char *path, ct_loc here);
 #define ct_params_save(params, path) ct_params_save_at((params), (path), CT_HERE)
-// Gives each variable of the set the value stored under its name; the file must hold these names,
-// with these shapes, and no others. Floats of another dtype are converted.
+// Assigns to each variable of the set the value stored under its name. The file must have exactly
+// these names and shapes. Floats of another dtype are converted.
 CT_API CT_MUST_USE bool ct_params_load_at(ct_params *params, const char *path, ct_loc here);
 #define ct_params_load(params, path) ct_params_load_at((params), (path), CT_HERE)
 
 // ------------------------------------------------------------------------------------------- modes
 
-// Training or evaluation, an argument of what behaves differently. The zero value is evaluation.
-// The n-th dropout recorded with a mode draws from `key` folded with n; start with a fresh mode
+// Training or evaluation, an argument of layers that behave differently. The zero value is
+// evaluation. The n-th dropout recorded with a mode draws from `key` folded with n: use a new mode
 // and key for each step.
 typedef struct ct_nn_mode {
     bool training;
-    float dropout;  // probability that an element is dropped while training
-    ct_tensor key;  // (2,) u32: ct_random_key; needed when training with dropout > 0
-    uint32_t drawn; // dropouts recorded so far
+    float dropout;  // probability that an element is dropped in training
+    ct_tensor key;  // (2,) u32: ct_random_key; needed in training with dropout > 0
+    uint32_t drawn; // number of dropouts recorded so far
 } ct_nn_mode;
-// mode: NULL is evaluation.
+// mode NULL: evaluation.
 CT_API ct_tensor ct_nn_dropout_at(ct_tensor x, ct_nn_mode *mode, ct_loc here);
 #define ct_nn_dropout(x, mode) ct_nn_dropout_at((x), (mode), CT_HERE)
 
 // ------------------------------------------------------------------------------------------ layers
 
-// x (..., in) -> (..., out). The weight is stored as the model's file wants it: (in, out) as in
-// GPT-2, or with .out_in (out, in) as in PyTorch's Linear.
+// Linear layer: x (..., in) -> (..., out). The weight is stored in the layout of the model's file:
+// (in, out) as in GPT-2, or with .out_in (out, in) as in PyTorch's Linear.
 typedef struct ct_nn_linear {
     ct_tensor weight, bias; // bias (out,), or CT_NONE
     bool out_in;
@@ -85,7 +85,7 @@ typedef struct ct_nn_linear {
 typedef struct ct_nn_linear_options {
     int64_t in, out;
     bool no_bias, out_in;
-    ct_nn_init init; // of the weight; default normal 0.02; the bias starts at zero
+    ct_nn_init init; // of the weight; default normal 0.02; the bias is zero
     ct_loc here;
 } ct_nn_linear_options;
 CT_API ct_nn_linear ct_nn_linear_with(ct_nn_place place, ct_nn_linear_options options);
@@ -94,7 +94,7 @@ CT_API ct_nn_linear ct_nn_linear_with(ct_nn_place place, ct_nn_linear_options op
 CT_API ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc here);
 #define ct_nn_linear_apply(layer, x) ct_nn_linear_apply_at((layer), (x), CT_HERE)
 
-// ids (...) -> (..., width): rows of the weight (count, width).
+// Embedding: ids (...) -> (..., width), rows of the weight (count, width).
 typedef struct ct_nn_embedding {
     ct_tensor weight;
 } ct_nn_embedding;
@@ -109,11 +109,11 @@ CT_API ct_nn_embedding ct_nn_embedding_with(ct_nn_place place, ct_nn_embedding_o
 CT_API ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tensor ids, ct_loc here);
 #define ct_nn_embedding_apply(layer, ids) ct_nn_embedding_apply_at((layer), (ids), CT_HERE)
 
-// x (N, in, ...) with 1 to 3 spatial axes -> (N, out, ...): a convolution with weight (out, in /
-// groups, ...), or with .transposed (in, out / groups, ...), as PyTorch stores them. The options are
-// those of ct_conv and ct_conv_transpose.
+// Convolution: x (N, in, ...) with 1 to 3 spatial axes -> (N, out, ...), with weight (out, in /
+// groups, ...), or with .transposed (in, out / groups, ...), as PyTorch stores them. The options
+// are those of ct_conv and ct_conv_transpose.
 enum { CT_NN_SPATIAL = 3 };
-typedef struct ct_nn_sizes { // numbers of an option, at most two an axis
+typedef struct ct_nn_sizes { // values of an option, at most two per axis
     int64_t n, v[2 * CT_NN_SPATIAL];
 } ct_nn_sizes;
 typedef struct ct_nn_conv {
@@ -122,9 +122,9 @@ typedef struct ct_nn_conv {
     ct_nn_sizes stride, padding, dilation, output_padding;
     bool same, transposed;
 } ct_nn_conv;
-// kernel: a size an axis, CT_INTS(3, 3) for images. groups: default 1; as many as channels make a
-// depthwise convolution. output_padding is for .transposed alone. init: of the weight, by default
-// normal with the deviation sqrt(2 / inputs of an output) (He et al. 2015); the bias starts at zero.
+// kernel: one size per axis, CT_INTS(3, 3) for images. groups: default 1; the number of channels
+// makes it a depthwise convolution. output_padding is only for .transposed. init: of the weight,
+// default normal with deviation sqrt(2 / fan-in) (He et al. 2015); the bias is zero.
 typedef struct ct_nn_conv_options {
     int64_t in, out;
     ct_ints kernel;
@@ -140,7 +140,7 @@ CT_API ct_nn_conv ct_nn_conv_with(ct_nn_place place, ct_nn_conv_options options)
 CT_API ct_tensor ct_nn_conv_apply_at(const ct_nn_conv *layer, ct_tensor x, ct_loc here);
 #define ct_nn_conv_apply(layer, x) ct_nn_conv_apply_at((layer), (x), CT_HERE)
 
-// Layer norm, or with .rms root mean square norm, over the last axis.
+// Layer norm, or with .rms RMS norm, over the last axis.
 typedef struct ct_nn_norm {
     ct_tensor weight, bias; // (width,); bias may be CT_NONE, and always is with rms
     double eps;
@@ -158,14 +158,14 @@ CT_API ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options options)
 CT_API ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here);
 #define ct_nn_norm_apply(layer, x) ct_nn_norm_apply_at((layer), (x), CT_HERE)
 
-// Norms by channels, of x (N, C, ...): weight and bias (C,), which may be CT_NONE.
+// Group norm of x (N, C, ...): weight and bias (C,), which may be CT_NONE.
 typedef struct ct_nn_group_norm {
     ct_tensor weight, bias;
     int64_t channels, groups;
     double eps;
 } ct_nn_group_norm;
 typedef struct ct_nn_group_norm_options {
-    int64_t channels, groups; // groups: default 1; as many as channels make an instance norm
+    int64_t channels, groups; // groups: default 1; the number of channels makes it an instance norm
     bool no_affine;           // neither weight nor bias
     double eps;               // default 1e-5
     ct_loc here;
@@ -176,8 +176,8 @@ CT_API ct_nn_group_norm ct_nn_group_norm_with(ct_nn_place place, ct_nn_group_nor
 CT_API ct_tensor ct_nn_group_norm_apply_at(const ct_nn_group_norm *layer, ct_tensor x, ct_loc here);
 #define ct_nn_group_norm_apply(layer, x) ct_nn_group_norm_apply_at((layer), (x), CT_HERE)
 
-// Over all images of a batch while training, when each application also assigns the running
-// statistics; in evaluation by these.
+// Batch norm. In training it normalises over all images of a batch, and each call also assigns the
+// running statistics; in evaluation it uses those.
 typedef struct ct_nn_batch_norm {
     ct_tensor weight, bias; // (C,), or CT_NONE
     ct_tensor mean, var;    // (C,) running statistics: "running_mean" and "running_var"
@@ -186,11 +186,11 @@ typedef struct ct_nn_batch_norm {
 typedef struct ct_nn_batch_norm_options {
     int64_t channels;
     bool no_affine;       // neither weight nor bias
-    double eps, momentum; // default 1e-5; 0.1: what a batch adds to the running statistics
+    double eps, momentum; // default 1e-5; 0.1: weight of a batch in the running statistics
     ct_loc here;
 } ct_nn_batch_norm_options;
-// running: where the running statistics go, a place in another set than the parameters', since no
-// optimizer shall update them. The same path gives them PyTorch's names.
+// running: where the running statistics are created, in another set than the parameters, since no
+// optimizer may update them. With the same path they have PyTorch's names.
 CT_API ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_place place, ct_nn_place running,
                                               ct_nn_batch_norm_options options);
 #define ct_nn_batch_norm_new(place, running, ...)                                                  \
@@ -212,7 +212,7 @@ typedef enum {
 CT_API ct_tensor ct_nn_activate_at(ct_nn_activation which, ct_tensor x, ct_loc here);
 #define ct_nn_activate(which, x) ct_nn_activate_at((which), (x), CT_HERE)
 
-// x (..., width) -> hidden -> (..., width): two linear layers, "c_fc" and "c_proj".
+// MLP: x (..., width) -> hidden -> (..., width), with two linear layers, "c_fc" and "c_proj".
 typedef struct ct_nn_mlp {
     ct_nn_linear fc, proj;
     ct_nn_activation activation;
@@ -231,14 +231,14 @@ CT_API ct_tensor ct_nn_mlp_apply_at(const ct_nn_mlp *layer, ct_tensor x, ct_nn_m
                                     ct_loc here);
 #define ct_nn_mlp_apply(layer, x, mode) ct_nn_mlp_apply_at((layer), (x), (mode), CT_HERE)
 
-// Causal multi-head self-attention: x (B, T, width) -> (B, T, width); queries, keys and values from
-// one linear layer "c_attn", the result through "c_proj".
+// Causal multi-head self-attention: x (B, T, width) -> (B, T, width). One linear layer "c_attn"
+// computes queries, keys and values; "c_proj" is the output projection.
 typedef struct ct_nn_attention {
     ct_nn_linear attn, proj;
     int64_t heads, width;
 } ct_nn_attention;
 typedef struct ct_nn_attention_options {
-    int64_t width, heads; // heads divide the width
+    int64_t width, heads; // width must be a multiple of heads
     bool no_bias;
     ct_nn_init init, proj_init; // of the weights; default normal 0.02
     ct_loc here;
@@ -246,7 +246,7 @@ typedef struct ct_nn_attention_options {
 CT_API ct_nn_attention ct_nn_attention_with(ct_nn_place place, ct_nn_attention_options options);
 #define ct_nn_attention_new(place, ...)                                                            \
     ct_nn_attention_with((place), (ct_nn_attention_options){__VA_ARGS__, .here = CT_HERE})
-// Keys and values of what came before, each (B, heads, capacity, width / heads): variables.
+// KV cache of earlier positions, each (B, heads, capacity, width / heads): variables.
 typedef struct ct_nn_cache {
     ct_tensor k, v;
 } ct_nn_cache;
@@ -254,8 +254,8 @@ CT_API ct_nn_cache ct_nn_cache_new_at(ct_nn_place place, const ct_nn_attention *
                                       int64_t batch, int64_t capacity, ct_loc here);
 #define ct_nn_cache_new(place, layer, batch, capacity)                                             \
     ct_nn_cache_new_at((place), (layer), (batch), (capacity), CT_HERE)
-// cache: NULL, or what the keys and values of x are written to, from place `position` on (an
-// integer scalar, an operand); the queries then see everything up to their own place.
+// cache: NULL, or the KV cache to which the keys and values of x are written, from index `position`
+// on (an integer scalar, an operand). A query then attends to all positions up to its own.
 CT_API ct_tensor ct_nn_attention_apply_at(const ct_nn_attention *layer, ct_tensor x,
                                           const ct_nn_cache *cache, ct_tensor position,
                                           ct_nn_mode *mode, ct_loc here);

@@ -1,18 +1,20 @@
-"""Gradients that keep less and compute again: jax.checkpoint and torch.utils.checkpoint."""
+"""Checkpointing: gradients store fewer values and recompute them, as jax.checkpoint and
+torch.utils.checkpoint do."""
 import functools
 
 from . import _core
 from ._core import Tensor
 from ._grad import enable_grad, no_grad
 from ._random import default_generator
-from ._rules import as_tensors, has_slope
-from ._sweep import Owner
+from ._rules import as_tensors, is_differentiable
+from ._sweep import HookOwner
 from .tree_util import tree_flatten, tree_unflatten
 
 
 def checkpoint(fun=None, *, policy=None, prevent_cse=True, static_argnums=()):
-    """fun, of which gradients keep the arguments alone and compute the rest again: less memory for more work, the
-    same gradients of any order. fun is traced. As a decorator, or checkpoint(fun). (jax.checkpoint, jax.remat)"""
+    """Returns a version of fun for which gradients store the arguments alone and recompute the rest: it uses
+    less memory for more work, and gives the same gradients of any order. fun is traced. Used as a decorator,
+    or as checkpoint(fun). (jax.checkpoint, jax.remat)"""
     if policy is not None:
         raise ValueError("checkpoint: there are no policies here, what lies between arguments and results is computed "
                          "again")
@@ -24,12 +26,12 @@ def checkpoint(fun=None, *, policy=None, prevent_cse=True, static_argnums=()):
     def function(*args, **options):
         static = {number % len(args) for number in fixed}
         leaves, structure = tree_flatten(([one for i, one in enumerate(args) if i not in static], options))
-        places = [i for i, one in enumerate(leaves) if hasattr(one, "shape")]
-        operands, out = as_tensors([leaves[i] for i in places]), []
+        positions = [i for i, one in enumerate(leaves) if hasattr(one, "shape")]
+        operands, out = as_tensors([leaves[i] for i in positions]), []
 
         def flat(inside):
             full = list(leaves)
-            for i, one in zip(places, inside):
+            for i, one in zip(positions, inside):
                 full[i] = one
             moving, named = tree_unflatten(structure, full)
             rest = iter(moving)
@@ -44,8 +46,8 @@ def checkpoint(fun=None, *, policy=None, prevent_cse=True, static_argnums=()):
     return function
 
 
-class _Region(Owner):
-    """A call whose results are computed again when gradients come to them."""
+class _CheckpointedCall(HookOwner):
+    """A call whose results are recomputed when its gradients are computed."""
 
     def __init__(self, run, args, place):
         self.run, self.args, self.place = run, args, place
@@ -58,11 +60,12 @@ class _Region(Owner):
         if self._versions() != self.versions:
             raise RuntimeError("checkpoint: an argument was written to in its place since the function ran, which cannot "
                                "be computed again\n  hint: write to a clone(), or give one")
-        given = tuple(_core._snapshot(one) for one in cotangents if one is not None)  # waited for, but no part of the history
+        # The cotangents must be computed before, but are not part of the history.
+        given = tuple(_core._snapshot(one) for one in cotangents if one is not None)
         with enable_grad(), default_generator.back_at(self.place):
             again = self.run([_core._after(one, given) if isinstance(one, Tensor) else one for one in self.args])
         self.versions = self._versions()
-        again = [again[k] for k in self.slopes]
+        again = [again[k] for k in self.differentiable_outputs]
         return [(one, cotangent) for one, cotangent in zip(again, cotangents) if cotangent is not None
                 and one.requires_grad]
 
@@ -73,9 +76,10 @@ class _Region(Owner):
 def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=True, determinism_check="default",
                       debug=False,
                       context_fn=None, **options):
-    """function(*args), of which gradients keep the arguments alone and compute the rest again, when backward comes
-    there. It runs on real values, both times, and draws the same random numbers of the process's generator (unless
-    preserve_rng_state is False). use_reentrant makes no difference. (torch.utils.checkpoint.checkpoint)"""
+    """Returns function(*args), for which gradients store the arguments alone and recompute the rest when
+    backward reaches it. The function runs on real values both times, and draws the same random numbers from
+    the process's generator (unless preserve_rng_state is False). use_reentrant changes nothing.
+    (torch.utils.checkpoint.checkpoint)"""
     if context_fn is not None:
         raise ValueError("checkpoint: context_fn is not here")
     if _core._tracing():
@@ -91,26 +95,26 @@ def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=Tr
         made.append(out)
         return as_tensors(results)
 
-    # The first time the arguments are where histories begin: then it is known what else is behind the results.
+    # The first run tracks the arguments as leaves: this shows on which other leaves the results depend.
     probes = {i: _core._track(_core._snapshot(one)) for i, one in enumerate(leaves) if isinstance(one, Tensor)
               and one.requires_grad}
     results = run([probes.get(i, one) for i, one in enumerate(leaves)])
-    region = _Region(run, leaves, place)
-    region.slopes = [k for k, one in enumerate(results) if one.requires_grad and has_slope(one)]
-    if region.slopes:
-        begins = {bits for k in region.slopes for bits in _core._leaves(results[k])}
+    region = _CheckpointedCall(run, leaves, place)
+    region.differentiable_outputs = [k for k, one in enumerate(results) if one.requires_grad and is_differentiable(one)]
+    if region.differentiable_outputs:
+        begins = {bits for k in region.differentiable_outputs for bits in _core._leaves(results[k])}
         inside = {_core._bits(probe): leaves[i] for i, probe in probes.items()}
         with no_grad():
-            values = tuple(_core._snapshot(results[k]) for k in region.slopes)
-        for k, one in zip(region.slopes, _core._mark(values, tuple(inside.get(bits, bits)
-                                                                   for bits in sorted(begins)), region)):
+            values = tuple(_core._snapshot(results[k]) for k in region.differentiable_outputs)
+        for k, one in zip(region.differentiable_outputs, _core._mark(values, tuple(inside.get(bits, bits)
+                                                                                   for bits in sorted(begins)), region)):
             results[k] = one
     return tree_unflatten(made[0], results)
 
 
 def checkpoint_sequential(functions, segments, input, use_reentrant=None, **options):
-    """The functions (or the modules of a Sequential) one after the other, in so many segments that are checkpointed,
-    but the last."""
+    """Calls the functions (or the modules of a Sequential) one after the other, in the given number of
+    segments; all segments but the last are checkpointed."""
     functions = list(functions.children()) if hasattr(functions, "children") else list(functions)
     size = len(functions) // segments
 

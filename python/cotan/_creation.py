@@ -1,4 +1,4 @@
-"""Tensors from nothing: numbers, ranges, identities."""
+"""Creates tensors: numbers, ranges, identities."""
 import math
 
 from . import _core
@@ -11,24 +11,25 @@ __all__ = [
     "linspace", "logspace", "meshgrid", "ones", "ones_like", "tensor", "tri", "tril", "triu", "zeros", "zeros_like"]
 
 
-def placed(x, device):
-    """The tensor on the device of this name; a number is a GPU's. None: where it is."""
+def move_to_device(x, device):
+    """Returns the tensor on the device of this name; a number means a GPU. None leaves it where it is."""
     return x if device is None else x._to(device_name(device))
 
 
-def place_of(x):
+def device_of_tensor(x):
     return x._place() if isinstance(x, Tensor) else None
 
 
-def finish(x, requires_grad=False, device=None):
-    """What a user made lies where it was made; what is made of numbers within functions goes where it is used."""
-    there = placed(x, device)
+def finish_new_tensor(x, requires_grad=False, device=None):
+    """Places a new tensor: one that a user creates is computed on the device on which it was made; constants
+    within functions go to the device on which they are used."""
+    there = move_to_device(x, device)
     x = there._stays() if there is x else there
     return x.requires_grad_() if requires_grad else x
 
 
-def sizes(shape):
-    """The sizes of zeros(2, 3), zeros((2, 3)), zeros(5)."""
+def parse_sizes(shape):
+    """Returns the sizes of zeros(2, 3), zeros((2, 3)) or zeros(5)."""
     if len(shape) == 1 and not hasattr(shape[0], "__index__"):
         return tuple(shape[0])
     if len(shape) == 1 and isinstance(shape[0], Tensor) and shape[0].ndim:
@@ -37,32 +38,32 @@ def sizes(shape):
 
 
 def full(shape, fill_value, *, dtype=None, device=None, requires_grad=False):
-    """A tensor whose every element is fill_value; its dtype is the number's, unless told."""
+    """Returns a tensor whose elements are all fill_value. Its dtype is the number's unless one is given."""
     shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
     if isinstance(fill_value, Tensor):
         value = fill_value if dtype is None else ops.cast(fill_value, dtype)
-        return finish(ops.expand(value, shape), requires_grad, device)
+        return finish_new_tensor(ops.expand(value, shape), requires_grad, device)
     dtype = DEFAULTS[type(fill_value)] if dtype is None and type(fill_value) in DEFAULTS else dtype
-    return finish(_core.full(shape, fill_value, dtype), requires_grad, device)
+    return finish_new_tensor(_core.full(shape, fill_value, dtype), requires_grad, device)
 
 
 def zeros(shape, *more, dtype=None, device=None, requires_grad=False):
-    """zeros(2, 3), zeros((2, 3))."""
-    return full(sizes((shape, *more)), 0, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
+    """Returns a tensor of zeros: zeros(2, 3) or zeros((2, 3))."""
+    return full(parse_sizes((shape, *more)), 0, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
 
 
 def ones(shape, *more, dtype=None, device=None, requires_grad=False):
-    """ones(2, 3), ones((2, 3))."""
-    return full(sizes((shape, *more)), 1, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
+    """Returns a tensor of ones: ones(2, 3) or ones((2, 3))."""
+    return full(parse_sizes((shape, *more)), 1, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
 
 
 def empty(shape, *more, dtype=None, device=None, requires_grad=False):
-    """Zeros: there is no memory before there are values."""
+    """Returns zeros: there is no memory before there are values."""
     return zeros(shape, *more, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def full_like(x, /, fill_value, *, dtype=None, device=None, requires_grad=False):
-    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or place_of(x), requires_grad=requires_grad)
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or device_of_tensor(x), requires_grad=requires_grad)
 
 
 def zeros_like(x, /, *, dtype=None, device=None, requires_grad=False):
@@ -89,7 +90,8 @@ def _count(start, stop, step, name):
 
 
 def arange(start, /, stop=None, step=1, *, dtype=None, device=None, requires_grad=False, end=None):
-    """start, start + step, ... up to but not including stop: integers where all three are, else floats."""
+    """Returns start, start + step, ... up to but not including stop: integers if all three are, else
+    floats."""
     stop = end if stop is None else stop
     start, stop = (0, start) if stop is None else (start, stop)
     start, stop, step = (number.item() if hasattr(number, "item") else number for number in (start, stop, step))
@@ -104,11 +106,11 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None, requires_gra
         counted = counted * _core.asarray(step, dtype=wide)
     if start != 0:
         counted = counted + _core.asarray(start, dtype=wide)
-    return finish(counted if wide == dtype else ops.cast(counted, dtype), requires_grad, device)
+    return finish_new_tensor(counted if wide == dtype else ops.cast(counted, dtype), requires_grad, device)
 
 
 def linspace(start, stop, /, num=None, *, dtype=None, device=None, endpoint=True, requires_grad=False, steps=None):
-    """num floats from start to stop at equal distances; without endpoint stop is left out."""
+    """Returns num floats from start to stop at equal distances; without endpoint, stop is left out."""
     num = num if steps is None else steps
     if num is None or num < 0:
         raise ValueError(f"linspace: it needs the number of elements, not {num}")
@@ -118,22 +120,23 @@ def linspace(start, stop, /, num=None, *, dtype=None, device=None, endpoint=True
     parts = max(num - 1 if endpoint else num, 1)
     first, last = _core.asarray(start, dtype=wide), _core.asarray(stop, dtype=wide)
     places = ops.iota(_core.float64, (num,), 0)
-    # From both ends, so that the last one is stop; without endpoint they are the first of one more.
-    step = (last * 0.5 - first * 0.5) / (parts * 0.5)  # the difference of both may have no number
+    # Computed from both ends, so that the last element is stop; without endpoint they are the first elements
+    # of one more.
+    step = (last * 0.5 - first * 0.5) / (parts * 0.5)  # the difference of both may overflow
     from_first = first + ops.cast(places, wide) * step
     from_last = last - ops.cast(parts - places, wide) * step
     line = ops.select(places * 2 < parts, from_first, from_last) if num > 1 or not endpoint else from_first
-    return finish(ops.cast(line, dtype), requires_grad, device)
+    return finish_new_tensor(ops.cast(line, dtype), requires_grad, device)
 
 
 def logspace(start, stop, num=50, base=10.0, *, endpoint=True, dtype=None, device=None):
-    """base to the powers that linspace gives."""
+    """Returns base to the powers that linspace gives."""
     exponents = linspace(start, stop, num, endpoint=endpoint, dtype=_core.float64)
-    return placed(ops.cast(ops.pow(_core.asarray(base, dtype=_core.float64), exponents), dtype or _core.float32), device)
+    return move_to_device(ops.cast(ops.pow(_core.asarray(base, dtype=_core.float64), exponents), dtype or _core.float32), device)
 
 
 def geomspace(start, stop, num=50, *, endpoint=True, dtype=None):
-    """num floats from start to stop at equal ratios."""
+    """Returns num floats from start to stop at equal ratios."""
     if not start * stop > 0:
         raise ValueError(f"geomspace: numbers from {start} to {stop} are asked for, both must be above 0 or both below")
     line = logspace(math.log10(abs(start)), math.log10(abs(stop)), num, endpoint=endpoint, dtype=dtype)
@@ -141,11 +144,11 @@ def geomspace(start, stop, num=50, *, endpoint=True, dtype=None):
 
 
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, requires_grad=False):
-    """A matrix of ones on the diagonal k places to the right of the main one, zeros elsewhere."""
+    """Returns a matrix with ones on the k-th diagonal above the main one, and zeros elsewhere."""
     shape = (n_rows, n_rows if n_cols is None else n_cols)
     k = max(-shape[0], min(shape[1], k))
     same = ops.equal(ops.iota(_core.int64, shape, 1) - k, ops.iota(_core.int64, shape, 0))
-    return finish(ops.cast(same, dtype or _core.float32), requires_grad, device)
+    return finish_new_tensor(ops.cast(same, dtype or _core.float32), requires_grad, device)
 
 
 def identity(n, dtype=None):
@@ -153,24 +156,25 @@ def identity(n, dtype=None):
 
 
 def tri(n, m=None, k=0, dtype=None):
-    """A matrix of ones at and below the diagonal k, zeros above."""
+    """Returns a matrix with ones at and below diagonal k, and zeros above."""
     shape = (n, n if m is None else m)
     return ops.cast(ops.less_equal(ops.iota(_core.int64, shape, 1), ops.iota(_core.int64, shape, 0) + k),
                     dtype or _core.float32)
 
 
 def tril(x, /, diagonal=0, *, k=0):
-    """Matrices (the last two axes) with 0 above a diagonal."""
+    """Returns the matrices (the last two axes) with zeros above a diagonal."""
     return ops.tril(x, diagonal=diagonal or k)
 
 
 def triu(x, /, diagonal=0, *, k=0):
-    """Matrices (the last two axes) with 0 below a diagonal."""
+    """Returns the matrices (the last two axes) with zeros below a diagonal."""
     return ops.triu(x, diagonal=diagonal or k)
 
 
 def meshgrid(*tensors, indexing="xy"):
-    """A list: each vector along an axis of its own, broadcast to all. "xy": the first is axis 1, the second axis 0."""
+    """Returns a list of the vectors, each along its own axis and broadcast to all. "xy": the first vector is
+    along axis 1, the second along axis 0."""
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tensors[0]
     if indexing not in ("xy", "ij"):
@@ -186,10 +190,10 @@ def meshgrid(*tensors, indexing="xy"):
 
 
 def as_tensor(data, dtype=None, device=None):
-    """A tensor of the data; itself where it is one of this dtype."""
-    return placed(_core.asarray(data, dtype=dtype), device)
+    """Returns a tensor of the data; the data itself if it is a tensor of this dtype."""
+    return move_to_device(_core.asarray(data, dtype=dtype), device)
 
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False):
-    """A copy of data: numbers, lists of them, arrays, buffers."""
-    return finish(_core.asarray(data, dtype, copy=True), requires_grad, device)
+    """Returns a tensor with a copy of the data: numbers, lists of them, arrays, buffers."""
+    return finish_new_tensor(_core.asarray(data, dtype, copy=True), requires_grad, device)

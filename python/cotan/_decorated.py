@@ -1,24 +1,25 @@
-"""Context managers as decorators: of functions, and of what runs in pieces (generators, coroutines), inside of each piece."""
+"""Context managers as decorators of functions, generators and coroutines; each resumed part of a generator
+runs inside the context."""
 import functools
 import inspect
 import types
 import warnings
 
 
-def decorated(function, context):
-    """The function inside of context(), which gives a context manager."""
+def decorate_with_context(function, context):
+    """Returns the function inside context(), which returns a context manager."""
     if inspect.isclass(function):
         warnings.warn("a class is decorated with a context manager: a function that makes its instances inside of it takes its "
                       "place\n  hint: decorate its methods, __init__ for the same effect", FutureWarning, stacklevel=3)
     if inspect.isgeneratorfunction(function):
         def inside(*args, **options):
-            return (yield from _in_pieces(function(*args, **options), context))
+            return (yield from _resume_in_context(function(*args, **options), context))
     elif inspect.iscoroutinefunction(function):
         async def inside(*args, **options):
             return await _awaited(function(*args, **options), context)
     elif inspect.isasyncgenfunction(function):
         def inside(*args, **options):
-            return _asynchronous(function(*args, **options), context)
+            return _generate_in_context(function(*args, **options), context)
     else:
         def inside(*args, **options):
             with context():
@@ -27,8 +28,9 @@ def decorated(function, context):
     return functools.wraps(function)(inside)
 
 
-def _in_pieces(inner, context):
-    """What the generator, or coroutine, yields and takes; between the pieces the caller's mode is as it was."""
+def _resume_in_context(inner, context):
+    """Passes on what the generator or coroutine yields and receives; between its parts the caller's mode is
+    as it was."""
     try:
         with context():
             given = inner.send(None)
@@ -49,10 +51,10 @@ def _in_pieces(inner, context):
         return end.value
 
 
-_awaited = types.coroutine(_in_pieces)
+_awaited = types.coroutine(_resume_in_context)
 
 
-async def _asynchronous(inner, context):
+async def _generate_in_context(inner, context):
     try:
         given = await _awaited(inner.asend(None), context)
         while True:

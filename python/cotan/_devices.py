@@ -1,24 +1,26 @@
-"""Tensors that move to other devices and stay the same objects."""
+"""Moves tensors between devices; they stay the same objects."""
 from . import _core
 
-moves = 0  # so far: who keeps something beside a parameter looks where that lies when this has changed
+# The number of moves so far. Code that stores something per parameter checks the parameter's device again
+# when this has changed.
+move_count = 0
 
 
 def device_name(device):
     return f"cuda:{device}" if isinstance(device, int) else str(device)
 
 
-def move(tensor, device):
-    """The tensor itself, and its gradient, to the device of this name."""
-    global moves
+def move_in_place(tensor, device):
+    """Moves the tensor itself, and its gradient, to the device of this name."""
+    global move_count
     if tensor._place() != device:
         tensor._move(device)
-        moves += 1
+        move_count += 1
     grad = tensor.grad
     if grad is not None and grad._place() != device:
         tensor.grad = grad._to(device)
 
 
-def canonical(device):
-    """The name as a tensor's place has it. There is no such device: an error."""
+def canonical_device_name(device):
+    """Returns the name as a tensor's device reports it. Raises an error if there is no such device."""
     return _core.ops.iota(_core.int32, (1,), 0)._to(device_name(device))._place()

@@ -1,4 +1,4 @@
-"""Element types: their kinds, limits, and what two of them become."""
+"""Dtypes: their kinds, limits, and promotion."""
 import functools
 
 from . import _core
@@ -17,23 +17,24 @@ _COMPLEX = {_core.float64: _core.complex128, _core.complex128: _core.complex128}
 
 
 def get_default_dtype():
-    """float32, always."""
+    """Returns float32, always."""
     return _core.float32
 
 
 def real_dtype(dtype):
-    """The dtype of a complex number's parts; of real ones their own."""
+    """Returns the dtype of a complex dtype's parts; a real dtype is returned as it is."""
     return _REAL.get(dtype, dtype)
 
 
 def complex_dtype(dtype):
-    """The complex dtype whose parts hold the dtype."""
+    """Returns the complex dtype whose parts can hold the dtype."""
     return _COMPLEX.get(dtype, _core.complex64)
 
 
 def isdtype(dtype, kind):
-    """Is it of this kind: a dtype, a name ("bool", "signed integer", "unsigned integer", "integral", "real floating",
-    "complex floating", "numeric"), or a tuple of these, one of which is enough?"""
+    """True if the dtype is of this kind: a dtype, a name ("bool", "signed integer", "unsigned integer",
+    "integral", "real floating", "complex floating", "numeric"), or a tuple of these, of which one must
+    match."""
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, str):
@@ -53,7 +54,7 @@ def is_complex(x):
 
 @functools.lru_cache(maxsize=None)
 def promote_types(a, b):
-    """The dtype of a + b."""
+    """Returns the dtype of a + b."""
     if a == b or b == _core.bool:
         return a
     if a == _core.bool:
@@ -62,11 +63,12 @@ def promote_types(a, b):
 
 
 def result_type(*operands):
-    """The dtype that tensors, dtypes and Python's numbers have together; the numbers count where their kind is new."""
+    """Returns the common dtype of tensors, dtypes and Python numbers; a number counts only if its kind is
+    new."""
     strong, weak = [], []
     for operand in operands:
         if getattr(operand, "shape", None) == () and hasattr(operand, "item") and not isinstance(operand, _core.Tensor):
-            operand = operand.item()  # NumPy's number
+            operand = operand.item()  # a NumPy scalar
         if isinstance(operand, _core.Tensor):
             strong.append(operand.dtype)
         elif isinstance(operand, (bool, int, float, complex)):
@@ -87,13 +89,13 @@ def result_type(*operands):
 
 
 def can_cast(from_, to, /):
-    """Does `to` hold all values of from_ (a dtype or a tensor), as the promotion says?"""
+    """True if `to` holds all values of from_ (a dtype or a tensor) by the promotion rules."""
     source = from_.dtype if isinstance(from_, _core.Tensor) else _core.dtype(from_)
     return promote_types(source, _core.dtype(to)) == _core.dtype(to)
 
 
 class finfo:
-    """The limits of a float dtype (of a complex one: of its parts)."""
+    """The limits of a float dtype; for a complex dtype, those of its parts."""
 
     _KNOWN = {_core.float16: (16, 10, -14, 65504.0), _core.bfloat16: (16, 7, -126, (2 - 2.0**-7) * 2.0**127),
               _core.float32: (32, 23, -126, (2 - 2.0**-23) * 2.0**127),
@@ -129,7 +131,7 @@ class iinfo:
 
 
 def astype(x, dtype, /, *, copy=True, device=None):
-    """The tensor in another dtype; complex numbers become real ones by real(x) alone."""
+    """Returns the tensor in another dtype; complex numbers become real ones by real(x) alone."""
     dtype = _core.dtype(dtype)
     if device is not None:
         x = x.to(device)
@@ -141,7 +143,7 @@ def astype(x, dtype, /, *, copy=True, device=None):
 
 
 class __array_namespace_info__:
-    """What this implementation of the array API standard has."""
+    """Describes this implementation of the array API standard."""
 
     def capabilities(self):
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}

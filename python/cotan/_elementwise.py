@@ -1,4 +1,4 @@
-"""Functions of each element, by the names of the array API standard, NumPy and PyTorch."""
+"""Elementwise functions, by the names of the array API standard, NumPy and PyTorch."""
 import builtins
 import math
 
@@ -118,17 +118,18 @@ square = ops.square
 tan = ops.tan
 tanh = ops.tanh
 xlogy = ops.xlogy
-mod = ops.remainder  # NumPy's, with the sign of the divisor
+mod = ops.remainder  # NumPy's mod, with the sign of the divisor
 angle, sign = ops.angle, ops.sign
 
 
 def value(x):
-    """x as something that has operators: a Tensor, or a number."""
+    """Returns x as an operand of operators: a Tensor or a number."""
     return x if isinstance(x, (Tensor, bool, int, float, builtins.complex)) else _core.asarray(x)
 
 
-def promoted(x1, x2):
-    """Two tensors in the dtype that the standard gives them; operators let one without axes count less."""
+def promote_pair(x1, x2):
+    """Returns two tensors in the dtype to which the array API standard promotes them; operators count a 0-d
+    tensor less."""
     if isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype != x2.dtype and bool(x1.ndim) != bool(x2.ndim):
         dtype = _dtypes.promote_types(x1.dtype, x2.dtype)
         return ops.cast(x1, dtype), ops.cast(x2, dtype)
@@ -139,26 +140,27 @@ def strong(x):
     return x if isinstance(x, Tensor) else _core.asarray(x)
 
 
-def filling(value, dtype):
-    """A value in a dtype; a number has all its digits there, where a float alone would be float32."""
+def scalar_of_dtype(value, dtype):
+    """Returns a value in a dtype; a number keeps all its digits, while a Python float alone would be
+    float32."""
     wide = FLOATS if isinstance(value, (int, float)) else COMPLEX if isinstance(value, complex) else ()
     return _core.asarray(value, dtype=dtype) if dtype in wide else ops.cast(strong(value), dtype)
 
 
-def root_or_zero(x, p=2):
-    """x to the power 1 / p, whose slope at 0 is 0."""
+def root_with_zero_grad(x, p=2):
+    """Returns x to the power 1 / p; its gradient at 0 is 0."""
     none = ops.equal(x, 0.0)
     safe = ops.select(none, 1.0, x)
     return ops.select(none, 0.0, ops.sqrt(safe) if p == 2 else ops.pow(safe, 1.0 / p))
 
 
 def subtract(x1, x2, /, *, alpha=1):
-    """x1 - alpha x2."""
+    """Returns x1 - alpha x2."""
     return ops.sub(x1, x2 if alpha == 1 else x2 * alpha)
 
 
 def divide(x1, x2, /, *, rounding_mode=None):
-    """x1 / x2, in floats; rounding_mode "floor" or "trunc": the whole number below, or towards zero."""
+    """Returns x1 / x2 in floats; rounding_mode "floor" rounds down, "trunc" towards zero."""
     if rounding_mode == "floor":
         return ops.floor_divide(x1, x2)
     if rounding_mode == "trunc":
@@ -166,7 +168,7 @@ def divide(x1, x2, /, *, rounding_mode=None):
         return quotient if quotient.dtype in INTEGERS else ops.trunc(quotient)
     if rounding_mode is not None:
         raise ValueError(f"divide: rounding_mode is None, \"floor\" or \"trunc\", not {rounding_mode!r}")
-    x1, x2 = promoted(value(x1), value(x2))
+    x1, x2 = promote_pair(value(x1), value(x2))
     return (x1 if isinstance(x1, Tensor) or isinstance(x2, Tensor) else strong(x1)) / x2
 
 
@@ -174,27 +176,27 @@ sub, div, true_divide = subtract, divide, divide
 
 
 def floor_divide(x1, x2, /):
-    """The largest whole number that is at most x1 / x2, as x1 // x2."""
-    x1, x2 = promoted(value(x1), value(x2))
+    """Returns the largest integer that is at most x1 / x2, as x1 // x2 does."""
+    x1, x2 = promote_pair(value(x1), value(x2))
     return (x1 if isinstance(x1, Tensor) or isinstance(x2, Tensor) else strong(x1)) // x2
 
 
 def bitwise_left_shift(x1, x2, /):
-    """x1 times 2 to the power x2; bits that leave at the left are lost."""
-    x1, x2 = promoted(value(x1), value(x2))
+    """Returns x1 times 2 to the power x2; bits that are shifted out at the left are lost."""
+    x1, x2 = promote_pair(value(x1), value(x2))
     return x1 << x2
 
 
 def bitwise_right_shift(x1, x2, /):
-    """x1 divided by 2 to the power x2, rounded down."""
-    x1, x2 = promoted(value(x1), value(x2))
+    """Returns x1 divided by 2 to the power x2, rounded down."""
+    x1, x2 = promote_pair(value(x1), value(x2))
     return x1 >> x2
 
 
 left_shift, right_shift = bitwise_left_shift, bitwise_right_shift
 
 
-def _whole(name):
+def _rounding_op(name):
     op = getattr(ops, name)
 
     def function(x, /):
@@ -205,16 +207,16 @@ def _whole(name):
     return function
 
 
-ceil, floor, trunc = _whole("ceil"), _whole("floor"), _whole("trunc")
+ceil, floor, trunc = _rounding_op("ceil"), _rounding_op("floor"), _rounding_op("trunc")
 fix = trunc
 
 
 def _round_integers(x, unit):
-    """The nearest multiples of a power of 10 that the dtype holds, halves to the even one."""
+    """Returns the nearest multiples of a power of 10 that the dtype holds; halves are rounded to even."""
     limits = _dtypes.iinfo(x.dtype)
     if unit > limits.max:
         return x * 0
-    whole = ops.div(x, unit)  # towards 0
+    whole = ops.div(x, unit)  # rounded towards 0
     near = whole * unit
     rest, odd = ops.abs(x - near), ops.not_equal(ops.mod(whole, 2), 0)
     away = ops.or_(ops.greater(rest, unit // 2), ops.and_(ops.equal(rest, unit // 2), odd))
@@ -242,12 +244,13 @@ def _round_floats(x, decimals):
     nearest = ops.round(scaled)
     for part in reversed(parts):
         nearest = nearest / part
-    # Beyond 1 / eps a number has no fraction: it is its own nearest.
+    # Numbers above 1 / eps have no fraction: each is its own nearest.
     return ops.select(ops.less(ops.abs(scaled), 1 / limits.eps), nearest, ops.stop_gradient(x))
 
 
 def round(x, /, decimals=0):
-    """The nearest whole number, halves to the even one; or the nearest with so many decimals (below 0: before the point)."""
+    """Returns the nearest integer, with halves rounded to even; or the nearest number with so many decimals
+    (negative: before the point)."""
     x = strong(x)
     if x.dtype in INTEGERS:
         return _round_integers(x, 10**-decimals) if decimals < 0 else +x
@@ -287,14 +290,14 @@ def imag(x, /):
 
 
 def float_power(x1, x2, /):
-    """x1 to the power x2 in float64, of complex numbers in complex128."""
+    """Returns x1 to the power x2 in float64, or in complex128 for complex numbers."""
     x1, x2 = (x if isinstance(x, Tensor) else strong(x) for x in (x1, x2))
     wide = _core.complex128 if x1.dtype in COMPLEX or x2.dtype in COMPLEX else _core.float64
     return ops.pow(ops.cast(x1, wide), ops.cast(x2, wide))
 
 
 def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
-    """Where elements are near to each other: |a - b| is at most atol + rtol |b|."""
+    """True where elements are close to each other: |a - b| is at most atol + rtol |b|."""
     a, b = strong(a), strong(b)
     if a.dtype in FLOATS + COMPLEX or b.dtype in FLOATS + COMPLEX:
         return ops.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
@@ -302,40 +305,41 @@ def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     return ops.equal(a, b) if not rtol and not atol else ops.or_(ops.equal(a, b), near)
 
 
-def _truth(x):
+def _as_bool(x):
     x = strong(x)
     return x if x.dtype in BOOL else ops.not_equal(x, 0)
 
 
 def logical_and(x1, x2, /):
-    return ops.and_(_truth(x1), _truth(x2))
+    return ops.and_(_as_bool(x1), _as_bool(x2))
 
 
 def logical_or(x1, x2, /):
-    return ops.or_(_truth(x1), _truth(x2))
+    return ops.or_(_as_bool(x1), _as_bool(x2))
 
 
 def logical_xor(x1, x2, /):
-    return ops.xor(_truth(x1), _truth(x2))
+    return ops.xor(_as_bool(x1), _as_bool(x2))
 
 
 def logical_not(x, /):
-    return ops.not_(_truth(x))
+    return ops.not_(_as_bool(x))
 
 
 def clip(x, /, min=None, max=None):
-    """x, but at least min and at most max (numbers or tensors, None: no limit), in x's dtype."""
+    """Limits x to at least min and at most max (numbers or tensors; None: no limit), in x's dtype."""
     x = strong(x)
     low = ops.cast(min, x.dtype) if isinstance(min, Tensor) else min
     high = ops.cast(max, x.dtype) if isinstance(max, Tensor) else max
-    if isinstance(x, Tensor) and x.dtype in INTEGERS:  # limits beyond what the dtype holds are none
+    if isinstance(x, Tensor) and x.dtype in INTEGERS:  # limits beyond the dtype's range are no limits
         limits = _dtypes.iinfo(x.dtype)
         low = None if isinstance(low, (int, float)) and low <= limits.min else low
         high = None if isinstance(high, (int, float)) and high >= limits.max else high
         low = math.ceil(low) if isinstance(low, float) else low
         high = math.floor(high) if isinstance(high, float) else high
     if isinstance(x, Tensor) and x.dtype in FLOATS and (low is not None or high is not None):
-        return ops.clamp(x, -inf if low is None else low, inf if high is None else high)  # x has the slope 1 at its limits
+        # The gradient is 1 at the limits.
+        return ops.clamp(x, -inf if low is None else low, inf if high is None else high)
     x = x if low is None else ops.maximum(x, low)
     x = x if high is None else ops.minimum(x, high)
     return +x if low is None and high is None else x
@@ -353,7 +357,7 @@ def clamp_max(x, max):
 
 
 def logaddexp2(x1, x2, /):
-    """log2(2^x1 + 2^x2), without overflow."""
+    """Returns log2(2^x1 + 2^x2), without overflow."""
     return ops.logaddexp(x1 * math.log(2), x2 * math.log(2)) * (1 / math.log(2))
 
 
@@ -369,57 +373,59 @@ def isneginf(x, /):
     return ops.equal(x, -inf)
 
 
-# Of a float's bits: their whole number, the mantissa's, the exponent's bias, and the shift of a first step down after
-# which a second one that is needed rounds to 0 alone.
-_BITS = {_core.float32: (_core.int32, 23, 127, 102), _core.float64: (_core.int64, 52, 1023, 969)}
+# For each float dtype: the integer dtype of its bits, the bits of the mantissa, the bias of the exponent, and
+# the shift of a first step down after which a second step, where it is needed, can round to 0 only.
+_FLOAT_LAYOUTS = {_core.float32: (_core.int32, 23, 127, 102), _core.float64: (_core.int64, 52, 1023, 969)}
 
 
-def _held(x):
-    """x as a float whose bits _BITS knows: narrow ones are held in float32, of which their results are rounded once."""
+def _widen_float(x):
+    """Returns x as a float of _FLOAT_LAYOUTS: narrower ones are computed in float32, and their results are
+    rounded once."""
     x = strong(x)
-    return x if x.dtype in _BITS else ops.cast(x, _core.float32)
+    return x if x.dtype in _FLOAT_LAYOUTS else ops.cast(x, _core.float32)
 
 
-def _power(n, dtype):
-    """2 to a whole number of the exponents of normal numbers, by its bits."""
-    whole, mantissa, bias, _ = _BITS[dtype]
+def _power_of_two(n, dtype):
+    """Returns 2 to an integer power, an exponent of normal numbers, by setting its bits."""
+    whole, mantissa, bias, _ = _FLOAT_LAYOUTS[dtype]
     return ops.bitcast(ops.shift_left(ops.cast(n, whole) + bias, mantissa), dtype)
 
 
 def ldexp(x1, x2, /):
-    """x1 times 2 to the power x2, rounded once."""
+    """Returns x1 times 2 to the power x2, rounded once."""
     x1, n = strong(x1), strong(x2)
     if n.dtype in FLOATS:
         return x1 * ops.exp2(ops.cast(n, x1.dtype))
-    y = _held(x1)
-    _, _, bias, down = _BITS[y.dtype]
-    least, most = 1 - bias - 2 * down, 3 * bias  # further off all is 0 or infinity
+    y = _widen_float(x1)
+    _, _, bias, down = _FLOAT_LAYOUTS[y.dtype]
+    least, most = 1 - bias - 2 * down, 3 * bias  # beyond these exponents all results are 0 or infinity
     n = ops.cast(ops.minimum(n, most) if n.dtype == _core.uint64 else n, _core.int64)
     n = ops.cast(ops.clamp(n, least, most), _core.int32)
-    for _ in range(2):  # up nothing is rounded; down only where the last step gives 0
+    for _ in range(2):  # scaling up rounds nothing; scaling down rounds only where the last step gives 0
         step = ops.select(ops.less(n, 1 - bias), -down, ops.clamp(n, 0, bias))
-        y, n = y * _power(step, y.dtype), n - step
-    y = y * _power(n, y.dtype)
+        y, n = y * _power_of_two(step, y.dtype), n - step
+    y = y * _power_of_two(n, y.dtype)
     return ops.cast(y, x1.dtype) if x1.dtype in FLOATS else y
 
 
 def frexp(x, /):
-    """(mantissa, exponent): x = mantissa 2^exponent, with a mantissa from 0.5 to 1; of 0, infinity and NaN x and 0."""
+    """Returns (mantissa, exponent) with x = mantissa 2^exponent and a mantissa from 0.5 to 1; for 0, infinity
+    and NaN, x and 0."""
     x = strong(x)
-    y = _held(x)
-    whole, mantissa, bias, _ = _BITS[y.dtype]
+    y = _widen_float(x)
+    whole, mantissa, bias, _ = _FLOAT_LAYOUTS[y.dtype]
     known = ops.and_(ops.is_finite(y), ops.not_equal(y, 0))
-    small = ops.and_(known, ops.less(ops.abs(y), 2.0 ** (1 - bias)))  # below the normal numbers
+    small = ops.and_(known, ops.less(ops.abs(y), 2.0 ** (1 - bias)))  # numbers below the normal ones
     y = y * ops.select(small, ops.cast(2.0**64, y.dtype), ops.cast(1.0, y.dtype))
     field = ops.and_(ops.shift_right(ops.bitcast(y, whole), mantissa), 2 * bias + 1)
     exponent = ops.select(known, ops.cast(field, _core.int32) - (bias - 1), 0)
-    half = ops.shift_right(exponent, 1)  # the power of the whole may be below the normal numbers
-    y = y * _power(-half, y.dtype) * _power(half - exponent, y.dtype)
+    half = ops.shift_right(exponent, 1)  # the whole power may be below the normal numbers
+    y = y * _power_of_two(-half, y.dtype) * _power_of_two(half - exponent, y.dtype)
     return ops.cast(y, x.dtype) if x.dtype in FLOATS else y, exponent - ops.select(small, 64, 0)
 
 
 def modf(x, /):
-    """(fraction, whole part), both with x's sign."""
+    """Returns (fraction, integer part), both with x's sign."""
     whole = ops.trunc(x)
     return ops.copysign(ops.select(ops.is_inf(x), 0.0, x - whole), x), whole
 
@@ -429,33 +435,35 @@ def divmod(x1, x2, /):
 
 
 def gcd(x1, x2, /):
-    """The greatest common divisor of integers, by Euclid's steps."""
+    """Returns the greatest common divisor of integers, by Euclid's algorithm."""
     a, b = ops.abs(strong(x1)), ops.abs(strong(x2))
-    for _ in range(93 if (a + b).dtype.itemsize == 8 else 47):  # Lame: five steps a decimal digit
+    # Lamé: at most five steps for each decimal digit.
+    for _ in range(93 if (a + b).dtype.itemsize == 8 else 47):
         a, b = ops.select(ops.not_equal(b, 0), b, a), ops.select(ops.not_equal(b, 0), ops.mod(a, b), b)
     return a
 
 
 def lcm(x1, x2, /):
-    """The least common multiple of integers."""
+    """Returns the least common multiple of integers."""
     divisor = gcd(x1, x2)
     return ops.abs(ops.div(strong(x1), ops.maximum(divisor, 1)) * x2)
 
 
 def softmax(x, dim=None, dtype=None, *, axis=-1):
-    """exp(x) divided by its sum along an axis."""
+    """Returns exp(x) divided by its sum along an axis."""
     x = x if dtype is None else ops.cast(x, dtype)
     return ops.softmax(x, axes=axis if dim is None else dim)
 
 
 def log_softmax(x, dim=None, dtype=None, *, axis=-1):
-    """The logarithm of softmax."""
+    """Returns the logarithm of softmax."""
     x = x if dtype is None else ops.cast(x, dtype)
     return ops.log_softmax(x, axes=axis if dim is None else dim)
 
 
 def lerp(start, end, weight):
-    """start + weight (end - start), from the nearer end; it overflows only if the result does."""
+    """Returns start + weight (end - start), computed from the nearer end; it overflows only if the result
+    does."""
     start, end = strong(start), strong(end)
     dtype = result_type(start, end)
     if dtype in FLOATS and dtype.itemsize < 4:
@@ -463,7 +471,7 @@ def lerp(start, end, weight):
         return ops.cast(lerp(*wide), dtype)
     if dtype not in FLOATS + COMPLEX:
         start, end = ops.cast(start, _core.float32), ops.cast(end, _core.float32)
-    # Halves of both, since their difference may have no number.
+    # Halves of both, since their difference may overflow.
     first, last = start * 0.5, end * 0.5
     step = last - first
     low, high = first + step * weight, last - step * (1 - weight)
@@ -481,7 +489,7 @@ def addcdiv(x, tensor1, tensor2, *, value=1):
 
 
 def polar(abs, angle):
-    """Complex numbers from their sizes and angles."""
+    """Returns complex numbers of the given absolute values and angles."""
     return ops.complex(abs * ops.cos(angle), abs * ops.sin(angle))
 
 
@@ -490,26 +498,26 @@ def complex(real, imag):
 
 
 def view_as_real(x):
-    """(...,) complex to (..., 2): real and imaginary parts."""
+    """Views complex (...,) as (..., 2): real and imaginary parts."""
     if x.dtype not in COMPLEX:
         raise RuntimeError(f"view_as_real: the tensor is {x.dtype.name}, it must be complex")
     return _core._view(x, (("view_as_real",),))
 
 
 def view_as_complex(x):
-    """(..., 2) to (...,) complex."""
+    """Views (..., 2) as complex (...)."""
     if x.dtype not in FLOATS or not x.ndim or x.shape[-1] != 2:
         raise RuntimeError(f"view_as_complex: the tensor is {x.dtype.name}, {tuple(x.shape)}, it must be of floats whose last axis is 2")
     return _core._view(x, (("view_as_complex",),))
 
 
 def allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
-    """Are all elements near to each other?"""
+    """True if all elements are close to each other."""
     a, b = strong(a), strong(b)
     return ops.all(isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)).item()
 
 
 def array_equal(a, b):
-    """Have both one shape and all elements equal?"""
+    """True if both have one shape and all elements are equal."""
     a, b = strong(a), strong(b)
     return tuple(a.shape) == tuple(b.shape) and ops.all(ops.equal(a, b)).item()

@@ -1,4 +1,4 @@
-"""Files that hold tensors by name: safetensors, and NumPy's .npz."""
+"""Files of named tensors: safetensors, and NumPy's .npz."""
 import os
 from collections.abc import Mapping
 
@@ -9,15 +9,16 @@ __all__ = ["load_file", "safe_open", "save_file"]
 
 
 def _is_npz(path):
-    """NumPy's files are zip archives; the first bytes of the others are the length of a header."""
+    """True for NumPy's files, which are zip archives; safetensors files begin with the length of a header."""
     with open(path, "rb") as file:
         return file.read(4) in (b"PK\3\4", b"PK\5\6")
 
 
 class safe_open:
-    """A file whose tensors are read when they are asked for: `with safe_open(path) as f: f.get_tensor(f.keys()[0])`.
+    """A file whose tensors are read on request: `with safe_open(path) as f: f.get_tensor(f.keys()[0])`.
 
-    What one of them holds is read by itself, however large the file is. A file that is replaced is read as it was."""
+    Each tensor is read by itself, however large the file is. If the file is replaced meanwhile, the old one
+    is read."""
 
     def __init__(self, filename, framework="pt", device="cpu"):
         if framework not in ("pt", "torch", "np", "numpy", "cotan"):
@@ -32,35 +33,36 @@ class safe_open:
         self._file = None
 
     def keys(self):
-        """The names, in the order of the file."""
+        """Returns the names, in the order of the file."""
         return list(self._keys)
 
     offset_keys = keys
 
     def metadata(self):
-        """Texts that the file holds beside its tensors, or None."""
+        """Returns the file's metadata, a dict of strings, or None."""
         return dict(self._metadata) or None
 
     def get_tensor(self, name):
-        """The tensor of that name."""
+        """Returns the tensor of that name."""
         if self._file is None:
             raise ValueError(f"safe_open: {self._name} is closed")
         if name not in self._keys:
             raise KeyError(f"{self._name} has no tensor {name!r}")
-        found = _core._file_get(self._file, name)
-        return found if self._device == "cpu" else found.to(self._device)
+        result = _core._file_get(self._file, name)
+        return result if self._device == "cpu" else result.to(self._device)
 
 
 def load_file(filename, device="cpu"):
-    """All tensors of a safetensors or .npz file, by their names."""
+    """Returns all tensors of a safetensors or .npz file, as a dict by name."""
     with safe_open(filename, device=device) as file:
         return {name: file.get_tensor(name) for name in file.keys()}
 
 
 def save_file(tensors, filename, metadata=None):
-    """Writes tensors, a dict by names, to a safetensors file, or to one of NumPy's where the name ends in .npz.
+    """Writes tensors, a dict by name, to a safetensors file, or to a NumPy file if the name ends in .npz.
 
-    The file appears whole or not at all, in place of one that was there. `metadata`: texts by texts."""
+    The file is written completely or not at all, and replaces an existing one. `metadata`: a dict of
+    strings."""
     is_npz = os.fsdecode(filename).endswith(".npz")
     if not isinstance(tensors, Mapping):
         raise TypeError(f"save_file: tensors by their names are needed, a dict, not {type(tensors).__name__}")

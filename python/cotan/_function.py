@@ -6,7 +6,7 @@ from ._core import Tensor, ops
 from ._dtypes import COMPLEX, FLOATS
 from ._grad import enable_grad, no_grad, set_grad_enabled
 from ._rules import traced_rule
-from ._sweep import Owner, conj
+from ._sweep import HookOwner, conj
 from ._whole import Swap
 
 _FREED = ("saved_tensors: the saved tensors were freed by the backward that used them\n"
@@ -23,7 +23,7 @@ def _version(x):
 
 
 class FunctionCtx:
-    """What forward hands over to backward: saved tensors, and attributes of any name."""
+    """The context that forward passes to backward: saved tensors, and attributes of any name."""
 
     def __init__(self, needs_input_grad):
         self.needs_input_grad = needs_input_grad
@@ -31,7 +31,8 @@ class FunctionCtx:
         self._versions = ()
 
     def save_for_backward(self, *tensors):
-        """Inputs, results and other tensors that backward finds as ctx.saved_tensors; None is allowed."""
+        """Saves inputs, results and other tensors, which backward reads as ctx.saved_tensors; None is
+        allowed."""
         for one in tensors:
             if one is not None and not isinstance(one, Tensor):
                 raise TypeError(f"save_for_backward can only save variables, but argument is of type "
@@ -49,11 +50,11 @@ class FunctionCtx:
         return self._unpack(self._saved) if self._unpack else self._saved
 
     def mark_non_differentiable(self, *results):
-        """These results of forward have no gradients."""
+        """Marks results of forward that have no gradients."""
         self._fixed = results
 
     def set_materialize_grads(self, value):
-        """False: backward gets None, not zeros, for a result that nothing came from."""
+        """With False, backward gets None instead of zeros for a result without a gradient."""
         self._materialize = value
 
     def mark_dirty(self, *inputs):
@@ -62,12 +63,12 @@ class FunctionCtx:
                            "is used, nothing is copied")
 
 
-def _has_slope(x):
+def _is_differentiable(x):
     return x.dtype in FLOATS or x.dtype in COMPLEX
 
 
-def _summed_to(grad, shape):
-    """grad without the axes along which the input was broadcast; None: it does not fit."""
+def _sum_to_shape(grad, shape):
+    """Sums grad over the axes along which the input was broadcast; returns None if the shapes do not fit."""
     lead = grad.ndim - len(shape)
     if lead < 0 or any(n not in (1, m) for n, m in zip(shape, grad.shape[lead:])):
         return None
@@ -75,17 +76,18 @@ def _summed_to(grad, shape):
     return ops.reshape(ops.sum(grad, axes=axes), shape) if axes else grad
 
 
-class _Node(Owner):
-    """One call of a Function, as its results' history has it."""
+class _Node(HookOwner):
+    """One call of a Function, as the hook in the history of its results."""
 
-    def __init__(self, function, ctx, args, places):
-        # places: of what has a history, among the arguments
-        self.function, self.ctx, self.places = function, ctx, places
+    def __init__(self, function, ctx, args, positions):
+        # positions: those of the arguments that have a history
+        self.function, self.ctx, self.positions = function, ctx, positions
         self.n_args = len(args)
-        self.inputs = [(i, tuple(args[i].shape), args[i].dtype) for i in places]
+        self.inputs = [(i, tuple(args[i].shape), args[i].dtype) for i in positions]
 
     def call(self, cotangents, like):
-        """backward's gradients, one an input that wants one, in that input's shape and dtype, or None."""
+        """Calls backward and returns its gradients: one for each input that needs one, in that input's shape
+        and dtype, or None."""
         name = self.function.__name__ + "Backward"
         if self.ctx._materialize:
             cotangents = [ops.cast(_core.full(shape, 0), dtype) if one is None else one
@@ -95,43 +97,43 @@ class _Node(Owner):
         if len(grads) < self.n_args or any(one is not None for one in grads[self.n_args:]):
             raise RuntimeError(f"function {name} returned an incorrect number of gradients (expected {self.n_args}, "
                                f"got {len(grads)})")
-        found = []
+        result = []
         for i, shape, dtype in self.inputs:
             grad = grads[i]
             if grad is not None:
                 if not isinstance(grad, Tensor):
                     raise TypeError(f"function {name} returned a {type(grad).__name__} at index {i}, a gradient is a "
                                     f"Tensor or None")
-                fitting = grad if tuple(grad.shape) == shape else _summed_to(grad, shape)
+                fitting = grad if tuple(grad.shape) == shape else _sum_to_shape(grad, shape)
                 if fitting is None:
                     raise RuntimeError(f"Function {name} returned an invalid gradient at index {i} - got "
                                        f"{list(grad.shape)} but "
                                        f"expected shape compatible with {list(shape)}")
                 grad = conj(fitting if fitting.dtype == dtype else ops.cast(fitting, dtype))
-            found.append(grad)
-        return found
+            result.append(grad)
+        return result
 
     def pull(self, operands, results, cotangents):
         inside = [None] * self.n_results
-        for k, cotangent in zip(self.slopes, cotangents):
+        for k, cotangent in zip(self.differentiable_outputs, cotangents):
             inside[k] = cotangent
 
         def unpack(saved):
             return tuple(_core._tensor_of(results[one]) if isinstance(one, int) else one for one in saved)
 
         with Swap(self.ctx, "_unpack", unpack):
-            found = self.call(inside, self.like)
-        return [(bits, grad) for bits, grad in zip(operands[len(results):], found) if grad is not None]
+            result = self.call(inside, self.like)
+        return [(bits, grad) for bits, grad in zip(operands[len(results):], result) if grad is not None]
 
     def free(self):
         self.ctx._saved = None
 
 
 class Function:
-    """An operation with a gradient of its own: a subclass has staticmethods forward(ctx, *args) and backward(ctx,
-    *grads), or forward(*args), setup_context(ctx, inputs, output) and backward; it is called by its apply. forward
-    runs on its real values, backward when gradients come there, on theirs; what it records is differentiable again.
-    (torch.autograd.Function)"""
+    """An operation with a gradient of its own. A subclass has static methods forward(ctx, *args) and
+    backward(ctx, *grads), or forward(*args), setup_context(ctx, inputs, output) and backward; it is called by
+    its apply. forward runs on real values, and backward runs on real cotangents when gradients reach it; what
+    it records is differentiable again. (torch.autograd.Function)"""
 
     def __init__(self, *args, **options):
         raise RuntimeError(f"{type(self).__name__} should not be instantiated. Methods on autograd functions are all "
@@ -155,7 +157,7 @@ class Function:
 
     @classmethod
     def _forward(cls, ctx, args, mode=no_grad):
-        """forward's results as a tuple, and whether there is but one."""
+        """Calls forward; returns its results as a tuple, and whether there is only one."""
         versions = [one._version if isinstance(one, Tensor) else None for one in args]
         with mode():
             if cls.setup_context is Function.setup_context:
@@ -173,46 +175,46 @@ class Function:
     @classmethod
     def apply(cls, *args):
         enabled = _core.is_grad_enabled()
-        places = [i for i, one in enumerate(args) if enabled and isinstance(one, Tensor) and one.requires_grad]
+        positions = [i for i, one in enumerate(args) if enabled and isinstance(one, Tensor) and one.requires_grad]
         if _core._tracing():
-            return cls._traced(args, places)
-        ctx = FunctionCtx(tuple(i in places for i in range(len(args))))
+            return cls._traced(args, positions)
+        ctx = FunctionCtx(tuple(i in positions for i in range(len(args))))
         results, single = cls._forward(ctx, args)
-        if places:
-            results = cls._marked(ctx, args, places, results)
+        if positions:
+            results = cls._marked(ctx, args, positions, results)
         return results[0] if single else results
 
     @classmethod
-    def _marked(cls, ctx, args, places, results, values=None):
-        """forward's results with the history of the arguments at these places; values: other tensors that are the
-        same."""
-        node = _Node(cls, ctx, args, places)
+    def _marked(cls, ctx, args, positions, results, values=None):
+        """Gives forward's results the history of the arguments at these positions; values: other tensors of
+        the same values."""
+        node = _Node(cls, ctx, args, positions)
         fixed = {id(one) for one in ctx._fixed}
-        node.slopes = [k for k, one in enumerate(results) if isinstance(one, Tensor) and _has_slope(one)
-                       and id(one) not in fixed]
+        node.differentiable_outputs = [k for k, one in enumerate(results) if isinstance(one, Tensor) and _is_differentiable(one)
+                                       and id(one) not in fixed]
         node.n_results = len(results)
         node.like = [(tuple(one.shape), one.dtype) if isinstance(one, Tensor) else ((), _core.float32)
                      for one in results]
-        found = list(results) if values is None else list(values)
+        result = list(results) if values is None else list(values)
         with no_grad():
             for k, one in enumerate(results):
                 if values is None and isinstance(one, Tensor) and one.requires_grad:
-                    found[k] = one.detach()  # an input as it is
-            if node.slopes:
-                marked = _core._mark(tuple(found[k] for k in node.slopes), tuple(args[i] for i in places), node)
-                # Results that are saved are named by their places: they have the history that leads here.
-                at = {id(results[k]): place for place, k in enumerate(node.slopes)}
+                    result[k] = one.detach()  # an input that is returned as it is
+            if node.differentiable_outputs:
+                marked = _core._mark(tuple(result[k] for k in node.differentiable_outputs), tuple(args[i] for i in positions), node)
+                # Saved results are stored by their positions: they have the history that leads to this node.
+                at = {id(results[k]): place for place, k in enumerate(node.differentiable_outputs)}
                 ctx._saved = tuple(at.get(id(one), one) for one in ctx._saved)
-                for k, one in zip(node.slopes, marked):
-                    found[k] = one
-        return tuple(found)
+                for k, one in zip(node.differentiable_outputs, marked):
+                    result[k] = one
+        return tuple(result)
 
     @classmethod
-    def _traced(cls, args, places):
-        """Inside of a function that is traced: backward is traced as well, and gradients from outside find it."""
+    def _traced(cls, args, positions):
+        """Inside a traced function, backward is traced as well, so that gradients taken outside find it."""
         tensors = [i for i, one in enumerate(args) if isinstance(one, Tensor)]
-        wants = [i for i in tensors if _has_slope(args[i])]
-        seen = {}
+        differentiable = [i for i in tensors if _is_differentiable(args[i])]
+        forward_info = {}
 
         def arguments(operands):
             full = list(args)
@@ -221,48 +223,50 @@ class Function:
             return tuple(full)
 
         def forward(operands):
-            ctx = FunctionCtx(tuple(i in wants for i in range(len(args))))
-            results, seen["single"] = cls._forward(ctx, arguments(operands), enable_grad)
-            seen.update(ctx=ctx, like=[(tuple(one.shape), one.dtype) for one in results])
+            ctx = FunctionCtx(tuple(i in differentiable for i in range(len(args))))
+            results, forward_info["single"] = cls._forward(ctx, arguments(operands), enable_grad)
+            forward_info.update(ctx=ctx, like=[(tuple(one.shape), one.dtype) for one in results])
             return results, [one for one in ctx._saved if one is not None]
 
         def restored(saved):
-            ctx, rest = FunctionCtx(seen["ctx"].needs_input_grad), iter(saved)
-            ctx.__dict__.update(seen["ctx"].__dict__)
-            ctx._saved = tuple(one if one is None else next(rest) for one in seen["ctx"]._saved)
-            ctx._versions = ()  # they are what is traced
+            ctx, rest = FunctionCtx(forward_info["ctx"].needs_input_grad), iter(saved)
+            ctx.__dict__.update(forward_info["ctx"].__dict__)
+            ctx._saved = tuple(one if one is None else next(rest) for one in forward_info["ctx"]._saved)
+            ctx._versions = ()  # they are the traced values
             return ctx
 
         def backward(operands, results, saved, cotangents):
-            node = _Node(cls, restored(saved), arguments(operands), wants)
-            found = dict(zip(wants, node.call(list(cotangents), seen["like"])))
-            return [found.get(i) for i in tensors]
+            node = _Node(cls, restored(saved), arguments(operands), differentiable)
+            result = dict(zip(differentiable, node.call(list(cotangents), forward_info["like"])))
+            return [result.get(i) for i in tensors]
 
         results, _ = traced_rule(forward, backward, [args[i] for i in tensors])
-        if places:  # gradients are taken inside, too: they find what forward records here, whose history goes on
-            ctx = FunctionCtx(tuple(i in places for i in range(len(args))))
-            results = cls._marked(ctx, args, places, cls._forward(ctx, args)[0], results)
-        return results[0] if seen["single"] else tuple(results)
+        # Gradients may be taken inside the trace, too: they find the history of what forward records here.
+        if positions:
+            ctx = FunctionCtx(tuple(i in positions for i in range(len(args))))
+            results = cls._marked(ctx, args, positions, cls._forward(ctx, args)[0], results)
+        return results[0] if forward_info["single"] else tuple(results)
 
 
-class _Once(Owner):
+class _OnceDifferentiable(HookOwner):
     def pull(self, operands, results, cotangents):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
 def once_differentiable(backward):
-    """A backward whose gradients have none, by a decorator under @staticmethod: to ask for them is an error."""
+    """A decorator under @staticmethod for a backward that cannot be differentiated: to ask for its gradients
+    is an error."""
     @functools.wraps(backward)
     def function(ctx, *grads):
         with no_grad():
-            found = backward(ctx, *grads)
+            result = backward(ctx, *grads)
         tracked = [one for one in (*grads, *(ctx._saved or ())) if isinstance(one, Tensor) and one.requires_grad]
         if not _core.is_grad_enabled() or not tracked:
-            return found
-        found = found if isinstance(found, tuple) else (found,)
-        places = [i for i, one in enumerate(found) if one is not None]
+            return result
+        result = result if isinstance(result, tuple) else (result,)
+        positions = [i for i, one in enumerate(result) if one is not None]
         with set_grad_enabled(False):
-            marked = dict(zip(places, _core._mark(tuple(found[i] for i in places), tuple(tracked), _Once())))
-        return tuple(marked.get(i, one) for i, one in enumerate(found))
+            marked = dict(zip(positions, _core._mark(tuple(result[i] for i in positions), tuple(tracked), _OnceDifferentiable())))
+        return tuple(marked.get(i, one) for i, one in enumerate(result))
 
     return function

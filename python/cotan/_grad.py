@@ -1,41 +1,44 @@
-"""Where histories are kept and where not, and gradients of values."""
+"""Turns the recording of histories on and off."""
 from . import _core
-from ._decorated import decorated
+from ._decorated import decorate_with_context
 
 
 class set_grad_enabled(_core.GradSetting):
-    """Histories are kept from here on, or not; as `with set_grad_enabled(mode):` inside alone, as a decorator in the function.
+    """Turns histories on or off from here on; as `with set_grad_enabled(mode):` only within the block, and as
+    a decorator only within the function.
 
-    It is the thread's. What is recorded where none are kept is a constant to gradients, also of what requires them.
+    The mode belongs to the thread. What is recorded without a history is a constant for gradients, even if it
+    was computed from a tensor that requires them.
     """
 
     def __call__(self, function):
-        _core._set_grad_enabled(self.before)  # a decorator changes nothing where it stands
-        return decorated(function, lambda: set_grad_enabled(self.mode))
+        _core._set_grad_enabled(self.before)  # a decorator changes nothing at the point where it is written
+        return decorate_with_context(function, lambda: set_grad_enabled(self.mode))
 
 
-class _Mode(_core.GradMode):
+class _GradModeDecorator(_core.GradMode):
     """A context manager and decorator, with or without parentheses: @no_grad, @no_grad(), with no_grad():"""
 
     mode = False
 
     def __new__(cls, function=None):
         self = super().__new__(cls)
-        return self if function is None else decorated(function, cls)
+        return self if function is None else decorate_with_context(function, cls)
 
     def __call__(self, function):
-        return decorated(function, type(self))
+        return decorate_with_context(function, type(self))
 
 
-class no_grad(_Mode):
-    """with no_grad(): nothing that is recorded inside has a history; variables may be written in their place."""
+class no_grad(_GradModeDecorator):
+    """A context manager: nothing that is recorded inside has a history, and variables may be written in
+    place."""
 
 
-class inference_mode(_Mode):
-    """no_grad, by the name of who never wants gradients."""
+class inference_mode(_GradModeDecorator):
+    """The same as no_grad, for code that never needs gradients."""
 
 
-class enable_grad(_Mode):
-    """with enable_grad(): inside of no_grad, histories are kept again."""
+class enable_grad(_GradModeDecorator):
+    """A context manager that keeps histories again inside no_grad."""
 
     mode = True

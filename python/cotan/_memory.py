@@ -1,18 +1,18 @@
-"""What the memory of devices is taken by: the tensors that are alive, by the lines that made them."""
+"""Shows what uses the devices' memory: the live tensors, by the lines that made them."""
 from typing import NamedTuple, Optional, Tuple
 
 from . import _core
 
 
 class MemoryRow(NamedTuple):
-    """Tensors of one op, type and pair of lines."""
+    """The tensors of one op, type and pair of lines."""
     nbytes: int
     count: int
-    what: str  # the op, "variable", or "" where nothing is known
-    name: str  # of one of them, or ""
+    what: str  # the op, "variable", or "" if it is unknown
+    name: str  # the name of one of them, or ""
     type: str  # "(64, 784) f32"
-    line: Optional[Tuple[str, int]]  # that recorded them
-    wanted: Optional[Tuple[str, int]]  # that needed their values
+    line: Optional[Tuple[str, int]]  # the line that recorded them
+    wanted: Optional[Tuple[str, int]]  # the line that needed their values
 
     def __str__(self):
         name, places = self.name and f' "{self.name}"', [f"{f}:{n}" for f, n in filter(None, (self.line, self.wanted))]
@@ -21,8 +21,8 @@ class MemoryRow(NamedTuple):
 
 
 class MemorySnapshot:
-    """Rows, most bytes first, and bytes of plans: their temporaries, constants and workspaces. The difference of two
-    snapshots has the rows that grew, by what came."""
+    """Rows, the largest first, and bytes of plans: their temporaries, constants and workspaces. The
+    difference of two snapshots has the rows that grew, by how much."""
 
     def __init__(self, rows, arenas, constants, workspaces):
         self.rows = sorted(rows, key=lambda row: -row.nbytes)
@@ -56,7 +56,7 @@ class MemorySnapshot:
 
 
 def memory_snapshot():
-    """The tensors of the process that hold memory of a device now, by the lines that made them. What is only recorded holds
-    none yet."""
+    """Returns the tensors of the process that use memory of a device now, by the lines that made them. Values
+    that are only recorded use no memory yet."""
     rows, *plans = _core._memory_snapshot()
     return MemorySnapshot([MemoryRow(*row) for row in rows], *plans)

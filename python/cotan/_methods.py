@@ -1,6 +1,6 @@
-"""Tensor's methods, by the names that PyTorch's and NumPy's users type.
+"""Tensor's methods, by the names of PyTorch and NumPy.
 
-Where the two differ methods follow PyTorch, unless NumPy's `axis=` or `keepdims=` is written.
+Where the two differ, methods follow PyTorch, unless NumPy's `axis=` or `keepdims=` is given.
 """
 from . import _core, _creation, _devices, _dtypes, _elementwise, _reductions, _searching, _shaping, linalg
 from ._core import Tensor, ops
@@ -17,9 +17,9 @@ def add_property(function):
     return function
 
 
-# ------------------------------------------------------------------------------------- elementwise
+# -------------------------------------------------------------------------------------- elementwise
 
-def _unary(op, doc):
+def _add_unary(op, doc):
     def function(self):
         return op(self)
 
@@ -27,15 +27,15 @@ def _unary(op, doc):
     return function
 
 
-def _binary(op, doc):
+def _add_binary(op, doc):
     def function(self, other):
-        return op(*_core._met(self, other))  # a tensor without axes counts less, as with operators
+        return op(*_core._met(self, other))  # a 0-d tensor counts less in promotion, as with operators
 
     function.__doc__ = doc
     return function
 
 
-def _in_place(function):
+def _in_place_method(function):
     def written(self, *args, **options):
         return self.copy_(function(self, *args, **options))
 
@@ -52,23 +52,23 @@ fmax fmin fmod gcd ge greater greater_equal gt heaviside hypot lcm ldexp le less
 logical_or logical_xor lt maximum minimum ne nextafter not_equal pow remainder xlogy""".split()
 for _name in UNARY:
     _function = getattr(_elementwise, _name)
-    setattr(Tensor, _name, _unary(_function, _function.__doc__))
+    setattr(Tensor, _name, _add_unary(_function, _function.__doc__))
 for _name in BINARY:
     _function = getattr(_elementwise, _name)
-    setattr(Tensor, _name, _binary(_function, _function.__doc__))
+    setattr(Tensor, _name, _add_binary(_function, _function.__doc__))
 for _name in ("real", "imag"):  # NumPy and PyTorch have the parts as attributes, which can be assigned
     setattr(Tensor, _name, property(_part := getattr(Tensor, _name), lambda self, value, part=_part: part(self).copy_(value)))
 
 
 @method
 def add(self, other, *, alpha=1):
-    """self + alpha other."""
+    """Returns self + alpha other."""
     return self + (other if alpha == 1 else other * alpha)
 
 
 @method
 def sub(self, other, *, alpha=1):
-    """self - alpha other."""
+    """Returns self - alpha other."""
     return self - (other if alpha == 1 else other * alpha)
 
 
@@ -79,13 +79,13 @@ def mul(self, other):
 
 @method
 def div(self, other, *, rounding_mode=None):
-    """self / other; rounding_mode "floor" or "trunc"."""
+    """Returns self / other; rounding_mode "floor" or "trunc"."""
     return _elementwise.divide(*_core._met(self, other), rounding_mode=rounding_mode)
 
 
 @method
 def equal(self, other):
-    """Have both one shape and all elements equal? A bool of Python."""
+    """True if both have one shape and all elements are equal: a Python bool."""
     return _elementwise.array_equal(self, other)
 
 
@@ -99,11 +99,11 @@ for _name, _other in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div"
     setattr(Tensor, _name, getattr(Tensor, _other))
 
 
-def _plain(module, names):
-    """Functions whose first argument is the tensor are methods as they are."""
+def _add_functions_as_methods(module, names):
+    """Adds functions whose first argument is the tensor as methods."""
     for name in names.split():
         function = getattr(module, name)
-        if not hasattr(function, "__get__"):  # one of C's, which does not bind
+        if not hasattr(function, "__get__"):  # a C function, which does not bind
             op = function
 
             def function(self, *args, op=op, **options):
@@ -113,19 +113,19 @@ def _plain(module, names):
         setattr(Tensor, name, function)
 
 
-_plain(_elementwise, "clip clamp clamp_min clamp_max lerp addcmul addcdiv softmax log_softmax allclose isclose nan_to_num")
+_add_functions_as_methods(_elementwise, "clip clamp clamp_min clamp_max lerp addcmul addcdiv softmax log_softmax allclose isclose nan_to_num")
 
 IN_PLACE = """abs acos add addcdiv addcmul asin atan bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min
 clip copysign cos cosh digamma div divide eq erf erfc exp exp2 expm1 floor floor_divide fmod ge gt hypot ldexp le lerp lgamma
 log log10 log1p log2 logical_and logical_not logical_or logit lt mul multiply nan_to_num ne neg negative pow reciprocal relu
 remainder round rsqrt sigmoid sign sin sinh sqrt square sub subtract tan tanh trunc xlogy""".split()
 for _name in IN_PLACE:
-    setattr(Tensor, _name + "_", _in_place(getattr(Tensor, _name)))
+    setattr(Tensor, _name + "_", _in_place_method(getattr(Tensor, _name)))
 
 
 # -------------------------------------------------------------------------------------- reductions
 
-def _reduction(function):
+def _reduction_method(function):
     def reduced(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=False):
         axis = axis if dim is None else dim
         if dtype is not None:
@@ -137,10 +137,10 @@ def _reduction(function):
 
 
 for _name in "amax amin all any argmax argmin mean prod sum nansum nanmean count_nonzero logsumexp".split():
-    setattr(Tensor, _name, _reduction(getattr(_reductions, _name)))
+    setattr(Tensor, _name, _reduction_method(getattr(_reductions, _name)))
 
 
-def _moment(function):
+def _moment_method(function):
     def moment(self, dim=None, unbiased=True, keepdim=False, *, correction=None, axis=None, keepdims=False, ddof=None):
         if not isinstance(dim, (int, tuple, list, type(None))) or isinstance(dim, bool):
             dim, unbiased = None, bool(dim)  # x.var(False)
@@ -152,10 +152,10 @@ def _moment(function):
     return moment
 
 
-Tensor.var, Tensor.std = _moment(_reductions.var), _moment(_reductions.std)
+Tensor.var, Tensor.std = _moment_method(_reductions.var), _moment_method(_reductions.std)
 
 
-def _extreme(largest):
+def _extreme_method(largest):
     function = _reductions.max if largest else _reductions.min
 
     def extreme(self, dim=None, keepdim=False, *, axis=None, keepdims=False):
@@ -165,48 +165,48 @@ def _extreme(largest):
             return function(self, axis=dim, keepdims=keepdim or keepdims)
         if isinstance(dim, Tensor):
             return function(self, dim)
-        return _reductions.extreme(self, dim, keepdim, largest)
+        return _reductions.extreme_with_indices(self, dim, keepdim, largest)
 
     extreme.__doc__ = (f"The {'largest' if largest else 'least'} element; along dim (values, indices); with axis= the values "
                        "alone; of two tensors that of each pair.")
     return extreme
 
 
-Tensor.max, Tensor.min = _extreme(True), _extreme(False)
+Tensor.max, Tensor.min = _extreme_method(True), _extreme_method(False)
 
 
-_plain(_reductions, "aminmax cumsum cumprod cummax cummin diff logcumsumexp ptp quantile")
+_add_functions_as_methods(_reductions, "aminmax cumsum cumprod cummax cummin diff logcumsumexp ptp quantile")
 Tensor.median = lambda self, dim=None, keepdim=False: _reductions.lower_median(self, dim, keepdim)
 
 # ------------------------------------------------------------------------------------------ shapes
 
-_plain(_shaping, """permute transpose swapaxes swapdims t moveaxis movedim squeeze unsqueeze flatten unflatten ravel expand
+_add_functions_as_methods(_shaping, """permute transpose swapaxes swapdims t moveaxis movedim squeeze unsqueeze flatten unflatten ravel expand
 broadcast_to unbind select narrow chunk tensor_split hsplit vsplit flip fliplr flipud rot90 roll tile repeat_interleave diag
 diag_embed diagflat diagonal trace""")
 
 
 @method
 def squeeze(self, dim=None, *, axis=None):
-    """Axes of size 1 left out: all, or those of dim that have it."""
+    """Removes axes of size 1: all, or those of dim."""
     return _shaping.squeeze(self, axis, dim=dim)
 
 
 @method
 def squeeze_(self, dim=None):
-    """squeeze in its place."""
-    return _core._turn(self, (("reshape", _shaping.squeezed(self, None, dim)),))
+    """Removes axes of size 1 in place."""
+    return _core._turn(self, (("reshape", _shaping.squeezed_sizes(self, None, dim)),))
 
 
 @method
 def unsqueeze_(self, dim):
-    """unsqueeze in its place."""
-    return _core._turn(self, (("reshape", _shaping.expanded(self, dim)),))
+    """Adds an axis of size 1 in place."""
+    return _core._turn(self, (("reshape", _shaping.expanded_sizes(self, dim)),))
 
 
 @method
 def transpose_(self, dim0, dim1):
-    """transpose in its place."""
-    return _core._turn(self, (("permute", _shaping.swapped(self, dim0, dim1)),))
+    """Exchanges two axes in place."""
+    return _core._turn(self, (("permute", _shaping.swapped_axes(self, dim0, dim1)),))
 
 
 Tensor.swapaxes_ = Tensor.swapdims_ = transpose_
@@ -214,34 +214,35 @@ Tensor.swapaxes_ = Tensor.swapdims_ = transpose_
 
 @method
 def t_(self):
-    """t in its place."""
+    """Transposes a matrix in place."""
     return self.transpose_(0, 1) if self.ndim == 2 else self
 
 
 @method
 def reshape(self, *shape):
-    """The same elements with other sizes; one may be -1: a view."""
-    return _shaping.viewed(self, ("reshape", tuple(_shaping.listed(shape))))
+    """Returns the same elements with other sizes, as a view; one size may be -1."""
+    return _shaping.make_view(self, ("reshape", tuple(_shaping.parse_size_args(shape))))
 
 
 @method
 def view(self, *shape):
-    """The same elements with other sizes; or, of a dtype, their bits as another one."""
+    """Views the same elements with other sizes; or, for a dtype, their bits as that dtype."""
     if len(shape) == 1 and isinstance(shape[0], (_core.dtype, type)):
-        return _shaping.viewed(self, ("bitcast", shape[0]))
-    return _shaping.viewed(self, ("reshape", tuple(_shaping.listed(shape))))
+        return _shaping.make_view(self, ("bitcast", shape[0]))
+    return _shaping.make_view(self, ("reshape", tuple(_shaping.parse_size_args(shape))))
 
 
 @method
 def split(self, split_size, dim=0):
-    """Pieces of so many places along dim, the last one less; or of the sizes of a list."""
+    """Splits into parts of the given size along dim, of which the last may be smaller; or into parts of the
+    sizes of a list."""
     return _shaping.split_sizes(self, split_size, dim)
 
 
 @method
 def repeat(self, *times):
-    """The tensor several times beside itself along each axis."""
-    return _shaping.tile(self, _shaping.listed(times))
+    """Repeats the tensor along each axis."""
+    return _shaping.tile(self, _shaping.parse_size_args(times))
 
 
 @method
@@ -261,8 +262,8 @@ def expand_as(self, other):
 
 @method
 def sum_to_size(self, *shape):
-    """The sum over the axes along which a tensor of this shape would be repeated."""
-    shape = _shaping.listed(shape)
+    """Returns the sum over the axes along which a tensor of this shape would be broadcast."""
+    shape = _shaping.parse_size_args(shape)
     front = self.ndim - len(shape)
     axes = [*range(front), *(i + front for i, size in enumerate(shape) if size == 1 and self.shape[i + front] != 1)]
     return ops.reshape(ops.sum(self, axes=axes), shape) if axes else self
@@ -280,7 +281,7 @@ def triu(self, diagonal=0):
 
 @method
 def contiguous(self, memory_format=None):
-    """Itself: how elements lie in memory is not seen."""
+    """Returns the tensor itself: the memory layout is not visible."""
     return self
 
 
@@ -291,7 +292,7 @@ def is_contiguous(self, memory_format=None):
 
 @method
 def stride(self, dim=None):
-    """How many elements lie between neighbours along an axis, in row-major order."""
+    """Returns the distance between neighbours along an axis, in elements, in row-major order."""
     strides, step = [], 1
     for size in reversed(self.shape):
         strides.insert(0, step)
@@ -301,39 +302,39 @@ def stride(self, dim=None):
 
 @add_property
 def H(self):
-    """A matrix transposed and conjugated."""
+    """The matrix transposed and conjugated."""
     return _reductions.conj_transposed(self)
 
 
 @add_property
 def mH(self):
-    """Matrices (the last two axes) transposed and conjugated."""
+    """The matrices (the last two axes) transposed and conjugated."""
     return _reductions.conj_transposed(self)
 
 
-# ------------------------------------------------------------------------------------------ places
+# ----------------------------------------------------------------------------------------- indexing
 
-_plain(_searching, """argsort argwhere bincount gather histc index_add index_copy index_fill index_select kthvalue
+_add_functions_as_methods(_searching, """argsort argwhere bincount gather histc index_add index_copy index_fill index_select kthvalue
 masked_fill masked_scatter masked_select msort scatter scatter_add scatter_reduce take take_along_dim topk unique""")
 for _name in "index_add index_copy index_fill masked_fill masked_scatter scatter scatter_add scatter_reduce".split():
-    setattr(Tensor, _name + "_", _in_place(getattr(Tensor, _name)))
+    setattr(Tensor, _name + "_", _in_place_method(getattr(Tensor, _name)))
 
 
 @method
 def sort(self, dim=-1, descending=False, stable=True):
-    """(values, indices) of the elements along dim in order."""
+    """Returns (values, indices) of the elements along dim in order."""
     return _searching.sort_with_indices(self, dim, descending)
 
 
 @method
 def where(self, condition, other):
-    """self where the condition holds, else other."""
+    """Returns self where the condition holds, else other."""
     return _searching.where(condition, *_core._met(self, other))
 
 
 @method
 def nonzero(self, *, as_tuple=False):
-    """(n, ndim): the indices of what is not 0; as_tuple: one tensor an axis."""
+    """Returns (n, ndim): the indices of elements that are not 0; with as_tuple, one tensor for each axis."""
     return _searching.nonzero(self, as_tuple=as_tuple)
 
 
@@ -355,29 +356,30 @@ for _name in ("mm", "bmm", "mv"):
 
 @method
 def dot(self, other):
-    """The sum of products of two vectors; of matrices NumPy's: their product."""
+    """Returns the sum of products of two vectors; for matrices, as in NumPy, their product."""
     return self @ other
 
 
-_plain(linalg, "cholesky cross det inv matrix_power outer")
+_add_functions_as_methods(linalg, "cholesky cross det inv matrix_power outer")
 Tensor.inverse, Tensor.ger = Tensor.inv, Tensor.outer
 
 
 @method
 def addmm(self, mat1, mat2, *, beta=1, alpha=1):
-    """beta self + alpha mat1 @ mat2."""
+    """Returns beta self + alpha mat1 @ mat2."""
     product = mat1 @ mat2
     return (self if beta == 1 else self * beta) + (product if alpha == 1 else product * alpha)
 
 
 Tensor.addmv = Tensor.baddbmm = addmm
 for _name in ("addmm", "addmv", "baddbmm", "cumsum", "cumprod", "tril", "triu"):
-    setattr(Tensor, _name + "_", _in_place(getattr(Tensor, _name)))
+    setattr(Tensor, _name + "_", _in_place_method(getattr(Tensor, _name)))
 
 
 @method
 def norm(self, p="fro", dim=None, keepdim=False, *, ord=None, axis=None, keepdims=False):
-    """The p-norm over axes (None: all), of matrices, too; "fro" is p = 2, "nuc" a matrix's. With ord as linalg.norm."""
+    """Returns the p-norm over axes (None: all), also of matrices; "fro" is p = 2, "nuc" is a norm of
+    matrices. With ord it is linalg.norm."""
     axis, keepdims = axis if dim is None else dim, keepdim or keepdims
     if ord is not None or p == "nuc":
         return linalg.norm(self, ord=p if ord is None else ord, axis=axis, keepdims=keepdims)
@@ -386,22 +388,23 @@ def norm(self, p="fro", dim=None, keepdim=False, *, ord=None, axis=None, keepdim
 
 @method
 def dist(self, other, p=2):
-    """The p-norm of the difference."""
+    """Returns the p-norm of the difference."""
     return (self - other).norm(p)
 
 
 @method
 def unfold(self, dimension, size, step):
-    """Windows of so many places along an axis, every `step` places: a new last axis has them."""
-    axis = _shaping.place(dimension, self.ndim, "unfold")
+    """Returns windows of the given size along an axis, one every `step` elements; they become a new last
+    axis."""
+    axis = _shaping.normalize_axis(dimension, self.ndim, "unfold")
     if size > self.shape[axis] or step <= 0:
         raise RuntimeError(f"unfold: windows of {size} places every {step} are asked for, axis {axis} has {self.shape[axis]}")
-    return _shaping.viewed(self, ("windows", (axis, size, step)))
+    return _shaping.make_view(self, ("windows", (axis, size, step)))
 
 
 @method
 def multinomial(self, num_samples, replacement=False, *, generator=None):
-    """Places that are drawn with these weights."""
+    """Draws indices with these weights."""
     from . import _random
     return _random.multinomial(self, num_samples, replacement, generator=generator)
 
@@ -413,7 +416,8 @@ _DTYPE_NAMES = {name for name in dir(_core) if isinstance(getattr(_core, name), 
 
 @method
 def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, memory_format=None):
-    """In another dtype, on another device: to(cotan.float64), to("opencl"), to(other), to("cpu", cotan.float64)."""
+    """Converts to another dtype or device: to(cotan.float64), to("opencl"), to(other), to("cpu",
+    cotan.float64)."""
     for one in args:
         if isinstance(one, Tensor):
             dtype, device = one.dtype, one._place()
@@ -422,7 +426,7 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
         elif not isinstance(one, bool):
             device = one
     dtype = self.dtype if dtype is None else _core.dtype(dtype)
-    moved = _creation.placed(self, device)
+    moved = _creation.move_to_device(self, device)
     return moved if dtype == self.dtype and not (copy and moved is self) else ops.cast(moved, dtype)
 
 
@@ -437,7 +441,7 @@ def type_as(self, other):
 
 
 def _type(self, dtype=None):
-    """Its dtype's name; with a dtype, or a class of tensors that has one, the tensor in it."""
+    """Returns the dtype's name; with a dtype, or a tensor class that has one, the tensor in it."""
     if dtype is None:
         return f"cotan.{self.dtype.name}"
     of_class = getattr(dtype, "dtype", None)
@@ -459,13 +463,13 @@ def cpu(self):
 
 @method
 def pin_memory(self):
-    """Itself: there is no device that would copy faster."""
+    """Returns the tensor itself: there is no device for which pinned memory would be faster."""
     return self
 
 
 @method
 def get_device(self):
-    """A GPU's number; of a tensor on the CPU -1."""
+    """Returns the index of the GPU; -1 for a tensor on the CPU."""
     return -1
 
 
@@ -476,12 +480,12 @@ def is_same_size(self, other):
 
 @method
 def cuda(self, device=None):
-    return _creation.placed(self, "cuda" if device is None else device)
+    return _creation.move_to_device(self, "cuda" if device is None else device)
 
 
 @method
 def to_device(self, device, /, *, stream=None):
-    return _creation.placed(self, device)
+    return _creation.move_to_device(self, device)
 
 
 @method
@@ -514,7 +518,7 @@ def layout(self):
     return "strided"
 
 
-# ------------------------------------------------------------------------------------ new ones, in place
+# ---------------------------------------------------------------------------- new tensors, in place
 
 @method
 def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
@@ -524,12 +528,12 @@ def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=F
 
 @method
 def new_zeros(self, *size, dtype=None, device=None, requires_grad=False):
-    return self.new_full(_creation.sizes(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
+    return self.new_full(_creation.parse_sizes(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 @method
 def new_ones(self, *size, dtype=None, device=None, requires_grad=False):
-    return self.new_full(_creation.sizes(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
+    return self.new_full(_creation.parse_sizes(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 Tensor.new_empty = Tensor.new_zeros
@@ -542,7 +546,8 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 
 @method
 def fill_diagonal_(self, fill_value, wrap=False):
-    """The value where all indices are equal, in its place; wrap: again below in matrices that are higher than wide."""
+    """Writes the value to the diagonal in place; wrap repeats the diagonal in matrices with more rows than
+    columns."""
     at = [ops.iota(_core.int64, self.shape, axis) for axis in range(self.ndim)]
     if wrap and self.ndim == 2:
         at[0] = at[0] % (self.shape[1] + 1)
@@ -554,7 +559,7 @@ def fill_diagonal_(self, fill_value, wrap=False):
 
 @method
 def fill_(self, value):
-    """The value everywhere, in its place."""
+    """Writes the value to all elements in place."""
     return self.copy_(value)
 
 
@@ -563,7 +568,7 @@ def zero_(self):
     return self.copy_(0)
 
 
-def _drawn(draw):
+def _random_method(draw):
     def written(self, *args, generator=None, **options):
         from . import _random
         return self.copy_(draw(_random, self, generator, *args, **options))
@@ -597,22 +602,23 @@ def _integers(random, x, generator, low=None, high=None, *, to=None):
     if to is not None:
         low, high = low or 0, to
     if high is None:
-        low, high = (0, low) if low is not None else (0, random.whole_numbers(x.dtype)[1] + 1)
+        low, high = (0, low) if low is not None else (0, random.exact_integer_range(x.dtype)[1] + 1)
     return random.randint(low, high, tuple(x.shape), generator=generator, dtype=x.dtype)
 
 
-Tensor.uniform_, Tensor.normal_, Tensor.bernoulli_ = _drawn(_uniform), _drawn(_normal), _drawn(_bernoulli)
-Tensor.exponential_, Tensor.random_ = _drawn(_exponential), _drawn(_integers)
+Tensor.uniform_, Tensor.normal_, Tensor.bernoulli_ = _random_method(_uniform), _random_method(_normal), _random_method(_bernoulli)
+Tensor.exponential_, Tensor.random_ = _random_method(_exponential), _random_method(_integers)
 
 
 @method
 def register_hook(self, hook):
-    """hook(gradient) runs when backward() has this tensor's gradient; what it returns takes its place. handle.remove() ends it."""
-    from ._sweep import Hooks
+    """Registers hook(gradient), which runs when backward() has this tensor's gradient; a result of the hook
+    replaces the gradient. handle.remove() removes the hook."""
+    from ._sweep import TensorHooks
     from .nn.module import RemovableHandle
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-    hooks = self.__dict__.setdefault("_backward_hooks", {}) if self.is_leaf else Hooks.of(self).hooks
+    hooks = self.__dict__.setdefault("_backward_hooks", {}) if self.is_leaf else TensorHooks.of(self).hooks
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle
@@ -620,19 +626,19 @@ def register_hook(self, hook):
 
 @method
 def retain_grad(self):
-    """backward() gives .grad of this tensor, though it is computed; leaves have theirs anyway."""
-    from ._sweep import Hooks
+    """Makes backward() set .grad of this computed tensor, as it does for leaves."""
+    from ._sweep import TensorHooks
     if not self.requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if not self.is_leaf:
-        Hooks.of(self).retain(self)
+        TensorHooks.of(self).retain(self)
 
 
 def _set_data(self, value):
     if not isinstance(value, Tensor):
         raise TypeError(f"data must be a Tensor, not {value!r}")
     if value._place() != self._place():
-        _devices.move(self, value._place())
+        _devices.move_in_place(self, value._place())
     _core._replace(self, value)
 
 
@@ -655,5 +661,5 @@ def __complex__(self):
 
 @method
 def clone(self, *, memory_format=None):
-    """A tensor of its own with the same value and history."""
+    """Returns a tensor of its own with the same value and history."""
     return ops.cast(self, self.dtype)

@@ -1,13 +1,13 @@
-"""What NumPy's users type beyond the standard, made of other functions."""
+"""NumPy's functions beyond the array API standard, made of other functions."""
 import math
 
 from . import _core
 from ._core import ops
 from ._dtypes import COMPLEX, result_type
-from ._elementwise import filling, lerp, strong
+from ._elementwise import scalar_of_dtype, lerp, strong
 from ._reductions import argmax, argmin, diff
 from ._searching import nonzero, searchsorted, sort, take, take_along_axis, where
-from ._shaping import broadcast_arrays, broadcast_shapes, concat, expand_dims, place, ravel, split, stack
+from ._shaping import broadcast_arrays, broadcast_shapes, concat, expand_dims, normalize_axis, ravel, split, stack
 from .linalg import tensordot
 
 __all__ = [
@@ -18,14 +18,15 @@ __all__ = [
 
 # ------------------------------------------------------------------------------------------- products
 
-def _promoted(a, b):
+def _promote(a, b):
     dtype = result_type(a, b)
     return ops.cast(strong(a), dtype), ops.cast(strong(b), dtype)
 
 
 def dot(a, b):
-    """The sum of products over a's last axis and b's last but one, or only one; of numbers their product."""
-    a, b = _promoted(a, b)
+    """Returns the sums of products over a's last axis and b's last but one, or its only one; for numbers,
+    their product."""
+    a, b = _promote(a, b)
     if not a.ndim or not b.ndim:
         return a * b
     if a.shape[-1] != b.shape[max(b.ndim - 2, 0)]:
@@ -34,20 +35,21 @@ def dot(a, b):
 
 
 def inner(a, b):
-    """The sum of products over the last axes."""
-    a, b = _promoted(a, b)
+    """Returns the sums of products over the last axes."""
+    a, b = _promote(a, b)
     return tensordot(a, b, ([a.ndim - 1], [b.ndim - 1])) if a.ndim and b.ndim else a * b
 
 
 def vdot(a, b):
-    """The sum of all products, the first factors conjugated."""
-    a, b = _promoted(a, b)
+    """Returns the sum of all products, with the first factors conjugated."""
+    a, b = _promote(a, b)
     return ops.vecdot(ravel(a), ravel(b))
 
 
 def kron(a, b):
-    """The Kronecker product: each element of a times b, as blocks; the axes are counted from the last."""
-    a, b = _promoted(a, b)
+    """Returns the Kronecker product: each element of a times b, as blocks; the axes are aligned from the
+    last."""
+    a, b = _promote(a, b)
     rank = max(a.ndim, b.ndim)
     sizes = [(1,) * (rank - x.ndim) + tuple(x.shape) for x in (a, b)]
     a = ops.reshape(a, [n for size in sizes[0] for n in (size, 1)])
@@ -56,26 +58,26 @@ def kron(a, b):
 
 
 def matvec(x1, x2, /):
-    """Matrices (..., M, N) times vectors (..., N): (..., M)."""
+    """Multiplies matrices (..., M, N) by vectors (..., N): (..., M)."""
     return (strong(x1) @ strong(x2)[..., None])[..., 0]
 
 
 def vecmat(x1, x2, /):
-    """Vectors (..., M), conjugated, times matrices (..., M, N): (..., N)."""
+    """Multiplies vectors (..., M), conjugated, by matrices (..., M, N): (..., N)."""
     x1 = strong(x1)
     x1 = ops.conj(x1) if x1.dtype in COMPLEX else x1
     return (x1[..., None, :] @ strong(x2))[..., 0, :]
 
 
-def _along(n, first, count):
-    """Places (count, n): row k begins at first + k."""
+def _window_indices(n, first, count):
+    """Returns indices (count, n): row k begins at first + k."""
     return ops.iota(_core.int64, (count, n), 0) + ops.iota(_core.int64, (count, n), 1) + first
 
 
 def convolve(a, v, mode="full"):
-    """The convolution of two lines, (N,) and (M,): (N + M - 1,); mode "same" gives max(N, M) in its middle, "valid" where all of
-    the shorter one lies within the other."""
-    a, v = _promoted(a, v)
+    """Returns the convolution of two vectors, (N,) and (M,): (N + M - 1,); mode "same" returns the middle
+    max(N, M) elements, "valid" those for which the shorter vector lies fully within the other."""
+    a, v = _promote(a, v)
     if a.ndim != 1 or v.ndim != 1:
         raise ValueError(f"convolve: the operands are {tuple(a.shape)} and {tuple(v.shape)}, they must have one axis each")
     if not a.numel() or not v.numel():
@@ -85,13 +87,13 @@ def convolve(a, v, mode="full"):
     a, v = (a, v) if a.numel() >= v.numel() else (v, a)
     n, m = a.numel(), v.numel()
     first, count = {"full": (0, n + m - 1), "same": ((m - 1) // 2, n), "valid": (m - 1, n - m + 1)}[mode]
-    line = ops.pad(a, filling(0, a.dtype), low=[m - 1], high=[m - 1])
-    return ops.sum(take(line, _along(m, first, count)) * ops.flip(v, (0,)), axes=[1])
+    line = ops.pad(a, scalar_of_dtype(0, a.dtype), low=[m - 1], high=[m - 1])
+    return ops.sum(take(line, _window_indices(m, first, count)) * ops.flip(v, (0,)), axes=[1])
 
 
 def correlate(a, v, mode="valid"):
-    """The sums of a's elements, moved along, times v's conjugates: see convolve for the modes."""
-    a, v = _promoted(a, v)
+    """Returns the sums of a's elements, shifted, times v's conjugates; see convolve for the modes."""
+    a, v = _promote(a, v)
     v = ops.conj(v) if v.dtype in COMPLEX else v
     if a.ndim == 1 and v.ndim == 1 and a.numel() < v.numel():  # the same sums, from the last to the first
         return ops.flip(convolve(ops.flip(a, (0,)), v, mode), (0,))
@@ -99,8 +101,8 @@ def correlate(a, v, mode="valid"):
 
 
 def polyval(p, x):
-    """The polynomial of which p has the coefficients, the highest power first, at x."""
-    p, x = _promoted(p, x)
+    """Returns the polynomial with coefficients p, the highest power first, at x."""
+    p, x = _promote(p, x)
     y = x * 0
     for i in range(p.shape[0]):
         y = y * x + p[i]
@@ -108,10 +110,10 @@ def polyval(p, x):
 
 
 def vander(x, N=None, increasing=False):
-    """Powers of each element, (len(x), N): from N - 1 down to 0, or the other way round."""
+    """Returns the powers of each element, (len(x), N): from N - 1 down to 0, or increasing."""
     x = strong(x)
     N = x.shape[0] if N is None else N
-    columns = [ops.expand(filling(1, x.dtype), x.shape)]
+    columns = [ops.expand(scalar_of_dtype(1, x.dtype), x.shape)]
     while len(columns) < N:
         columns.append(columns[-1] * x)
     columns = columns[:N] if increasing else columns[:N][::-1]
@@ -119,8 +121,9 @@ def vander(x, N=None, increasing=False):
 
 
 def interp(x, xp, fp, left=None, right=None):
-    """The value at x of the line through the points (xp, fp), xp rising; left and right of them the first and the last value."""
-    x, xp = _promoted(x, xp)
+    """Returns the linear interpolation at x of the points (xp, fp), where xp increases; outside of them the
+    values are left and right, by default the first and the last of fp."""
+    x, xp = _promote(x, xp)
     fp = strong(fp)
     if xp.ndim != 1 or tuple(xp.shape) != tuple(fp.shape) or not xp.shape[0]:
         raise ValueError(f"interp: xp and fp must be vectors of one length, at least 1, they are {tuple(xp.shape)} and "
@@ -136,42 +139,43 @@ def interp(x, xp, fp, left=None, right=None):
     return y if right is None else where(ops.greater(x, xp[last]), right, y)
 
 
-# ------------------------------------------------------------------------------------- what is not a number
+# ---------------------------------------------------------------------------------------------- NaN
 
-def _filled(x, number):
+def _replace_nan(x, number):
     x = strong(x)
     return where(ops.not_equal(x, x), number, x)
 
 
 def nanargmax(x, axis=None, *, keepdims=False):
-    """The place of the largest element that is a number; 0 where none is."""
-    return argmax(_filled(x, -math.inf), axis=axis, keepdims=keepdims)
+    """Returns the index of the largest element that is not NaN; 0 if there is none."""
+    return argmax(_replace_nan(x, -math.inf), axis=axis, keepdims=keepdims)
 
 
 def nanargmin(x, axis=None, *, keepdims=False):
-    """The place of the smallest element that is a number; 0 where none is."""
-    return argmin(_filled(x, math.inf), axis=axis, keepdims=keepdims)
+    """Returns the index of the smallest element that is not NaN; 0 if there is none."""
+    return argmin(_replace_nan(x, math.inf), axis=axis, keepdims=keepdims)
 
 
 def nancumsum(x, axis=None):
-    """Running sums (None: of all elements in a line); NaN counts as 0."""
-    x = _filled(x, 0)
-    return ops.cumsum(ravel(x), axis=0) if axis is None else ops.cumsum(x, axis=place(axis, x.ndim, "nancumsum"))
+    """Returns cumulative sums (None: of the flattened elements); NaN counts as 0."""
+    x = _replace_nan(x, 0)
+    return ops.cumsum(ravel(x), axis=0) if axis is None else ops.cumsum(x, axis=normalize_axis(axis, x.ndim, "nancumsum"))
 
 
 def nancumprod(x, axis=None):
-    """Running products (None: of all elements in a line); NaN counts as 1."""
-    x = _filled(x, 1)
-    return ops.cumprod(ravel(x), axis=0) if axis is None else ops.cumprod(x, axis=place(axis, x.ndim, "nancumprod"))
+    """Returns cumulative products (None: of the flattened elements); NaN counts as 1."""
+    x = _replace_nan(x, 1)
+    return ops.cumprod(ravel(x), axis=0) if axis is None else ops.cumprod(x, axis=normalize_axis(axis, x.ndim, "nancumprod"))
 
 
 def nanmedian(x, axis=None, *, keepdims=False):
-    """The median of what is a number along an axis (None: of all); NaN where nothing is."""
+    """Returns the median of the elements that are not NaN along an axis (None: of all); NaN if there is
+    none."""
     x = strong(x)
     rank = x.ndim
-    line, along = (ravel(x), 0) if axis is None else (x, place(axis, rank, "nanmedian"))
+    line, along = (ravel(x), 0) if axis is None else (x, normalize_axis(axis, rank, "nanmedian"))
     count = ops.sum(ops.cast(ops.equal(line, line), _core.int64), axes=[along], keepdims=True)
-    line = sort(line, axis=along)  # NaN comes last
+    line = sort(line, axis=along)  # NaN is sorted last
     low, high = (take_along_axis(line, ops.maximum(ops.floor_divide(count - k, 2), 0), axis=along) for k in (1, 0))
     middle = where(ops.equal(count, 0), math.nan, (low + high) / 2)
     if axis is None:
@@ -179,18 +183,19 @@ def nanmedian(x, axis=None, *, keepdims=False):
     return middle if keepdims else ops.reshape(middle, [n for a, n in enumerate(middle.shape) if a != along])
 
 
-# ------------------------------------------------------------------------------------------- places
+# ----------------------------------------------------------------------------------------- indexing
 
 def append(arr, values, axis=None):
-    """arr with values behind it along an axis (None: both in a line)."""
+    """Appends values to arr along an axis (None: both flattened)."""
     arr, values = strong(arr), strong(values)
     return concat([ravel(arr), ravel(values)]) if axis is None else concat([arr, values], axis=axis)
 
 
 def delete(arr, obj, axis=None):
-    """arr without the elements at the places obj, a number, a list or a slice, along an axis (None: in a line)."""
+    """Returns arr without the elements at the indices obj, a number, a list or a slice, along an axis (None:
+    flattened)."""
     arr = strong(arr)
-    arr, axis = (ravel(arr), 0) if axis is None else (arr, place(axis, arr.ndim, "delete"))
+    arr, axis = (ravel(arr), 0) if axis is None else (arr, normalize_axis(axis, arr.ndim, "delete"))
     n = arr.shape[axis]
     if isinstance(obj, slice):
         gone = range(*obj.indices(n))
@@ -204,14 +209,15 @@ def delete(arr, obj, axis=None):
 
 
 def extract(condition, arr):
-    """The elements of arr where the condition holds, in a line. The condition is evaluated."""
+    """Returns the elements of arr where the condition holds, as a vector. The condition is evaluated."""
     return compress(ravel(strong(condition)), ravel(strong(arr)))
 
 
 def compress(condition, a, axis=None):
-    """The slices of a along an axis (None: its elements in a line) where the condition holds, which is evaluated."""
+    """Returns the slices of a along an axis (None: its flattened elements) where the condition holds. The
+    condition is evaluated."""
     a, condition = strong(a), strong(condition)
-    a, axis = (ravel(a), 0) if axis is None else (a, place(axis, a.ndim, "compress"))
+    a, axis = (ravel(a), 0) if axis is None else (a, normalize_axis(axis, a.ndim, "compress"))
     if condition.ndim != 1:
         raise ValueError(f"compress: the condition is {tuple(condition.shape)}, it must have one axis")
     at = nonzero(condition)[0]
@@ -221,7 +227,8 @@ def compress(condition, a, axis=None):
 
 
 def choose(a, choices):
-    """For each element of a, the number of a choice, the element of that one in its place; a number outside is the nearest."""
+    """Returns for each element of a, the number of a choice, that choice's element at the same position; a
+    number out of range means the nearest choice."""
     choices = [strong(choice) for choice in choices]
     dtype = result_type(*choices)
     a, *choices = broadcast_arrays(strong(a), *[ops.cast(choice, dtype) for choice in choices])
@@ -230,34 +237,35 @@ def choose(a, choices):
 
 
 def ediff1d(ary, to_end=None, to_begin=None):
-    """Each element less the one before it, in a line, between other values."""
+    """Returns the differences of successive elements, flattened, between other values."""
     parts = [to_begin, diff(ravel(strong(ary)), axis=0), to_end]
     dtype = parts[1].dtype
     return concat([ravel(ops.cast(strong(part), dtype)) for part in parts if part is not None])
 
 
 def dsplit(ary, indices_or_sections):
-    """Parts along axis 2."""
+    """Splits along axis 2."""
     if strong(ary).ndim < 3:
         raise ValueError(f"dsplit: the tensor has {strong(ary).ndim} axes, there must be 3 or more")
     return split(ary, indices_or_sections, axis=2)
 
 
 def indices(dimensions, dtype=None):
-    """The places of a grid: (axes, *dimensions), the first of each element's row, the second of its column ..."""
+    """Returns the indices of a grid: (axes, *dimensions), the row of each element first, then its column, and
+    so on."""
     dtype, dimensions = _core.int64 if dtype is None else dtype, tuple(dimensions)
     return stack([ops.iota(dtype, dimensions, a) for a in range(len(dimensions))]) if dimensions else _core.full((0,), 0, dtype)
 
 
 def copy(a):
-    """A tensor of the same values, that shares nothing with it."""
+    """Returns a tensor of the same values that shares nothing with a."""
     return strong(a).clone()
 
 
-# ------------------------------------------------------------------------------------------- questions
+# --------------------------------------------------------------------------------------- predicates
 
 def iscomplex(x):
-    """Where the imaginary part is not 0."""
+    """True where the imaginary part is not 0."""
     x = strong(x)
     return ops.not_equal(ops.imag(x), 0) if x.dtype in COMPLEX else _core.full(x.shape, False, _core.bool)
 
@@ -271,12 +279,12 @@ def isrealobj(x):
 
 
 def ndim(a):
-    """How many axes there are."""
+    """Returns the number of axes."""
     return strong(a).ndim
 
 
 def array_equiv(a1, a2):
-    """Are all elements equal, the shapes broadcast?"""
+    """True if all elements are equal after the shapes are broadcast."""
     a1, a2 = strong(a1), strong(a2)
     try:
         broadcast_shapes(a1.shape, a2.shape)
@@ -287,8 +295,8 @@ def array_equiv(a1, a2):
 
 # ------------------------------------------------------------------------------------------- windows
 
-def _window(M, dtype, weights):
-    """Sums of cosines of whole turns between the ends of M samples."""
+def _cosine_window(M, dtype, weights):
+    """Returns sums of cosines with whole periods over M samples."""
     dtype = _core.float32 if dtype is None else dtype
     if M < 2:
         return _core.full((max(M, 0),), 1, dtype)
@@ -298,22 +306,22 @@ def _window(M, dtype, weights):
 
 
 def hanning(M, *, dtype=None):
-    """The window 0.5 - 0.5 cos(2 pi n / (M - 1)), (M,)."""
-    return _window(M, dtype, (0.5, -0.5))
+    """Returns the window 0.5 - 0.5 cos(2 pi n / (M - 1)), (M,)."""
+    return _cosine_window(M, dtype, (0.5, -0.5))
 
 
 def hamming(M, *, dtype=None):
-    """The window 0.54 - 0.46 cos(2 pi n / (M - 1)), (M,)."""
-    return _window(M, dtype, (0.54, -0.46))
+    """Returns the window 0.54 - 0.46 cos(2 pi n / (M - 1)), (M,)."""
+    return _cosine_window(M, dtype, (0.54, -0.46))
 
 
 def blackman(M, *, dtype=None):
-    """The window 0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)), (M,)."""
-    return _window(M, dtype, (0.42, -0.5, 0.08))
+    """Returns the window 0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)), (M,)."""
+    return _cosine_window(M, dtype, (0.42, -0.5, 0.08))
 
 
 def bartlett(M, *, dtype=None):
-    """The window that rises from 0 to 1 and falls again in straight lines, (M,)."""
+    """Returns the triangular window, which rises from 0 to 1 and falls again, (M,)."""
     dtype = _core.float32 if dtype is None else dtype
     if M < 2:
         return _core.full((max(M, 0),), 1, dtype)

@@ -1,4 +1,4 @@
-"""How tensors are written: NumPy's layout of numbers, PyTorch's word around it."""
+"""Prints tensors: numbers in NumPy's layout, within PyTorch's notation."""
 import sys
 
 from . import _core
@@ -7,23 +7,24 @@ DEFAULTS = (_core.float32, _core.int64, _core.bool)
 
 
 def _array(x):
-    """x for NumPy, which lacks bfloat16: as float32, with the same values."""
+    """Returns x as a NumPy array; bfloat16, which NumPy lacks, becomes float32 with the same values."""
     return (x.float() if x.dtype == _core.bfloat16 else x).numpy()
 
 
 def _list(numbers):
-    """Numbers as Python writes them, floats to 8 digits."""
+    """Formats numbers as Python does, floats to 8 digits."""
     if isinstance(numbers, list):
         return f"[{', '.join(map(_list, numbers))}]"
     return repr(float(f"{numbers:.8g}")) if isinstance(numbers, float) else str(numbers)
 
 
-def representation(x):
-    """tensor([[1., 2.]], dtype=cotan.float64): the dtype where the numbers don't show it."""
+def tensor_repr(x):
+    """Returns for example tensor([[1., 2.]], dtype=cotan.float64); the dtype is given if the numbers do not
+    show it."""
     prefix = "tensor("
     try:
         import numpy
-    except ModuleNotFoundError:  # a new environment
+    except ModuleNotFoundError:  # NumPy is not installed in a new environment
         text = _list(x.detach().tolist()) if x.numel() <= 1000 else "..."
     else:
         array = _array(x)
@@ -36,7 +37,7 @@ def representation(x):
 
 
 class GradFn:
-    """What a value with a history was computed by: x.grad_fn.name() is the op's name."""
+    """The op that computed a value with a history: x.grad_fn.name() is its name."""
 
     def __init__(self, name):
         self._name = name
@@ -49,7 +50,7 @@ class GradFn:
 
 
 def grad_fn(x):
-    """The op that computed it, where it has a history; None of leaves."""
+    """Returns the op that computed a value with a history; None for leaves."""
     return None if x._op is None or x.is_leaf else GradFn("Function" if x._op == "mark" else x._op)
 
 
@@ -60,16 +61,16 @@ def _history(x):
 
 
 def text(x):
-    """The numbers alone, without commas, as NumPy's str; of a tensor without axes its number."""
+    """Returns the numbers alone, without commas, as NumPy's str does; for a 0-d tensor, its number."""
     return str(_array(x))
 
 
-def formatted(x, spec):
-    """A tensor of one element is formatted as its number."""
+def tensor_format(x, spec):
+    """Formats a tensor of one element as its number."""
     return format(x.item(), spec) if spec and x.numel() == 1 else format(str(x), spec)
 
 
-_core.Tensor.__repr__ = representation
+_core.Tensor.__repr__ = tensor_repr
 _core.Tensor.grad_fn = property(grad_fn)
 _core.Tensor.__str__ = lambda x: repr(x)
-_core.Tensor.__format__ = formatted
+_core.Tensor.__format__ = tensor_format

@@ -1,13 +1,13 @@
-"""What programs for PyTorch name beside NumPy's functions: the device, tensors by their dtype, methods as functions."""
+"""Names that PyTorch has in addition to NumPy's: the device, tensor types, methods as functions."""
 import functools
 import itertools
 
 from . import _core, _creation, linalg
 from ._core import Tensor, ops
 from ._dtypes import result_type
-from ._elementwise import filling
+from ._elementwise import scalar_of_dtype
 from ._reductions import trapezoid
-from ._shaping import joined
+from ._shaping import concat_parts
 
 __all__ = [
     "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",
@@ -16,7 +16,7 @@ __all__ = [
     "norm", "numel", "preserve_format", "scalar_tensor", "set_default_dtype", "set_num_threads", "strided", "trapz", "tril_indices",
     "triu_indices", "use_deterministic_algorithms"]
 
-# How elements lie in memory is not seen: these are taken and mean nothing.
+# The memory layout is not visible, so these are accepted and ignored.
 contiguous_format, channels_last, preserve_format, strided = "contiguous_format", "channels_last", "preserve_format", "strided"
 
 
@@ -44,8 +44,9 @@ Tensor.device = property(lambda self: device(self._place()), doc="Where it lies,
 Tensor.is_sparse = property(lambda self: False, doc="There are no sparse tensors.")
 
 
-class _Typed(type):
-    """A class that makes tensors of one dtype, of data or of sizes, and whose instances are all tensors that have it."""
+class _TensorTypeMeta(type):
+    """A class that makes tensors of one dtype, from data or from sizes; every tensor of that dtype is an
+    instance of it."""
 
     def __call__(cls, *data):
         if all(isinstance(n, int) for n in data):
@@ -57,12 +58,12 @@ class _Typed(type):
 
 
 FloatTensor, DoubleTensor, HalfTensor, LongTensor, IntTensor, ShortTensor, CharTensor, ByteTensor, BoolTensor = (
-    _Typed(f"{name}Tensor", (), {"dtype": getattr(_core, dtype), "__doc__": f"Makes tensors of {dtype}."}) for name, dtype in (
+    _TensorTypeMeta(f"{name}Tensor", (), {"dtype": getattr(_core, dtype), "__doc__": f"Makes tensors of {dtype}."}) for name, dtype in (
         ("Float", "float32"), ("Double", "float64"), ("Half", "float16"), ("Long", "int64"), ("Int", "int32"), ("Short", "int16"),
         ("Char", "int8"), ("Byte", "uint8"), ("Bool", "bool")))
 
 
-def _method(name):
+def _method_as_function(name):
     method = getattr(Tensor, name)
 
     @functools.wraps(method)
@@ -75,11 +76,11 @@ def _method(name):
 
 
 mm, bmm, mv, addmm, addmv, baddbmm, clone, detach, dist, norm, numel, inverse = map(
-    _method, "mm bmm mv addmm addmv baddbmm clone detach dist norm numel inverse".split())
+    _method_as_function, "mm bmm mv addmm addmv baddbmm clone detach dist norm numel inverse".split())
 
 
 def adjoint(x):
-    """Matrices (the last two axes) transposed and conjugated."""
+    """Returns the matrices (the last two axes) transposed and conjugated."""
     return x.mH
 
 
@@ -95,60 +96,61 @@ def scalar_tensor(s, *, dtype=None, device=None):
     return _creation.full((), s, dtype=dtype or _core.float32, device=device)
 
 
-def _pairs(row, col, offset, upper, dtype):
+def _triangle_indices(row, col, offset, upper, dtype):
     i, j = ops.iota(_core.int64, (row, col), 0), ops.iota(_core.int64, (row, col), 1)
     rows, columns = ((j - i >= offset) if upper else (j - i <= offset)).nonzero(as_tuple=True)
     return ops.cast(ops.concat([rows[None], columns[None]], 0), dtype)
 
 
 def triu_indices(row, col, offset=0, *, dtype=_core.int64, device=None):
-    """(2, n): rows and columns of the elements on and above a diagonal."""
-    return _creation.placed(_pairs(row, col, offset, True, dtype), device)
+    """Returns (2, n): rows and columns of the elements on and above a diagonal."""
+    return _creation.move_to_device(_triangle_indices(row, col, offset, True, dtype), device)
 
 
 def tril_indices(row, col, offset=0, *, dtype=_core.int64, device=None):
-    """(2, n): rows and columns of the elements on and below a diagonal."""
-    return _creation.placed(_pairs(row, col, offset, False, dtype), device)
+    """Returns (2, n): rows and columns of the elements on and below a diagonal."""
+    return _creation.move_to_device(_triangle_indices(row, col, offset, False, dtype), device)
 
 
 def cartesian_prod(*tensors):
-    """All combinations of the vectors' elements, one a row."""
+    """Returns all combinations of the vectors' elements, one in each row."""
     if len(tensors) == 1:
         return tensors[0]
     return ops.concat([ops.reshape(x, (-1, 1)) for x in _creation.meshgrid(*tensors, indexing="ij")], 1)
 
 
 def combinations(input, r=2, with_replacement=False):
-    """All choices of r of a vector's elements in their order, one a row."""
+    """Returns all choices of r elements of a vector, in order, one in each row."""
     chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(chosen(range(input.shape[0]), r))
     return input[_core.asarray(rows)] if rows else _creation.zeros((0, r), dtype=input.dtype)
 
 
 def block_diag(*tensors):
-    """Matrices (a vector is a row, a number 1 by 1) along the diagonal of one that is 0 elsewhere."""
+    """Returns a matrix with the given matrices along its diagonal (a vector is a row, a number is 1 by 1),
+    and zeros elsewhere."""
     tensors = [ops.reshape(x, (1,) * (2 - x.ndim) + tuple(x.shape)) for x in tensors]
     width = sum(x.shape[1] for x in tensors)
     dtype, left, rows = result_type(*tensors), 0, []
     for x in tensors:
-        rows.append(ops.pad(ops.cast(x, dtype), filling(0, dtype), low=[0, left], high=[0, width - left - x.shape[1]]))
+        rows.append(ops.pad(ops.cast(x, dtype), scalar_of_dtype(0, dtype), low=[0, left], high=[0, width - left - x.shape[1]]))
         left += x.shape[1]
-    return joined(rows, 0)
+    return concat_parts(rows, 0)
 
 
 def logdet(input):
-    """The logarithm of the determinant; NaN where that is negative."""
+    """Returns the logarithm of the determinant; NaN where that is negative."""
     sign, logarithm = linalg.slogdet(input)
-    return ops.select(ops.less(sign, 0), filling(float("nan"), logarithm.dtype), logarithm)
+    return ops.select(ops.less(sign, 0), scalar_of_dtype(float("nan"), logarithm.dtype), logarithm)
 
 
 def trapz(y, x=None, *, dx=1, dim=-1):
-    """The integral by trapezoids."""
+    """Returns the integral by the trapezoidal rule."""
     return trapezoid(y, x, dx=dx, axis=dim)
 
 
 def set_default_dtype(d):
-    """float32 is the default, and stays it."""
+    """Accepts float32 only: it is always the default."""
     if _core.dtype(d) != _core.float32:
         raise NotImplementedError(f"set_default_dtype: {_core.dtype(d).name} is asked for, the default is float32\n"
                                   "  hint: dtype=, or model.double()")
@@ -158,16 +160,16 @@ _threads = [0]
 
 
 def set_num_threads(n):
-    """Threads from the next plan on; 0: all cores."""
+    """Sets the number of threads from the next plan on; 0 means all cores."""
     _core.set_num_threads(n)
     _threads[0] = n
 
 
 def get_num_threads():
-    """The number that set_num_threads was given, else that of the cores."""
+    """Returns the number that set_num_threads was given, else the number of cores."""
     import os
     return _threads[0] or len(os.sched_getaffinity(0))
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Results are the same in every run anyway."""
+    """Accepted and ignored: results are the same in every run."""

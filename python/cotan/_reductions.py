@@ -1,6 +1,7 @@
-"""What axes come to: sums, extremes, moments, and running ones.
+"""Reductions over axes: sums, extremes, moments; and cumulative ones.
 
-Functions follow the array API standard, which names an axis by `axis=`; with `dim`, by name or by place, PyTorch.
+Functions follow the array API standard, which names an axis by `axis=`; with `dim`, by keyword or position,
+they follow PyTorch.
 """
 import builtins
 import math
@@ -9,7 +10,7 @@ from collections import namedtuple
 from . import _core
 from ._core import Tensor, ops
 from ._dtypes import BOOL, COMPLEX, FLOATS, SIGNED, UNSIGNED
-from ._elementwise import root_or_zero, strong
+from ._elementwise import root_with_zero_grad, strong
 
 __all__ = [
     "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "average", "corrcoef", "count_nonzero", "cov",
@@ -21,15 +22,15 @@ Extreme = namedtuple("Extreme", "values indices")
 
 
 def reduced(op, x, axis, keepdims, **options):
-    """op over axes: None is all, () is none."""
+    """Applies op over axes: None means all, () none."""
     x = strong(x)
     if isinstance(axis, (tuple, list)) and not axis:
         return op(ops.reshape(x, (*x.shape, 1)), axes=-1, **options)
     return op(x, axes=axis, keepdims=bool(keepdims), **options)
 
 
-def wide(x, dtype, torch=False):
-    """Sums of small integers are taken in 64 bits."""
+def widened(x, dtype, torch=False):
+    """Returns x in the dtype in which it is summed: small integers are summed in 64 bits."""
     x = strong(x)
     if dtype is not None:
         return ops.cast(x, dtype)
@@ -48,17 +49,17 @@ def _needs_float(x, dtype=None):
 
 
 def sum(x, /, axis=None, dtype=None, keepdims=False, *, dim=None, keepdim=False):
-    """The sum over axes; of integers in 64 bits."""
-    return reduced(ops.sum, wide(x, dtype, dim is not None), axis if dim is None else dim, keepdims or keepdim)
+    """Returns the sum over axes; of integers in 64 bits."""
+    return reduced(ops.sum, widened(x, dtype, dim is not None), axis if dim is None else dim, keepdims or keepdim)
 
 
 def prod(x, /, axis=None, dtype=None, keepdims=False, *, dim=None, keepdim=False):
-    """The product over axes; of integers in 64 bits."""
-    return reduced(ops.prod, wide(x, dtype, dim is not None), axis if dim is None else dim, keepdims or keepdim)
+    """Returns the product over axes; of integers in 64 bits."""
+    return reduced(ops.prod, widened(x, dtype, dim is not None), axis if dim is None else dim, keepdims or keepdim)
 
 
 def mean(x, /, axis=None, keepdims=False, *, dtype=None, dim=None, keepdim=False):
-    """The mean over axes."""
+    """Returns the mean over axes."""
     return reduced(ops.mean, _needs_float(x, dtype), axis if dim is None else dim, keepdims or keepdim)
 
 
@@ -74,12 +75,13 @@ def _moment(op, x, axis, correction, keepdims, dim, unbiased, ddof):
 
 
 def var(x, /, dim=None, unbiased=None, keepdim=False, *, axis=None, correction=None, keepdims=False, ddof=None):
-    """The variance over axes; the divisor is the count less `correction` (0; with dim 1, as in PyTorch)."""
+    """Returns the variance over axes; the divisor is the count less `correction` (0; with dim 1, as in
+    PyTorch)."""
     return _moment(ops.var, x, axis, correction, keepdims or keepdim, dim, unbiased, ddof)
 
 
 def std(x, /, dim=None, unbiased=None, keepdim=False, *, axis=None, correction=None, keepdims=False, ddof=None):
-    """The standard deviation over axes, the root of var."""
+    """Returns the standard deviation over axes, the root of var."""
     return _moment(ops.std, x, axis, correction, keepdims or keepdim, dim, unbiased, ddof)
 
 
@@ -91,11 +93,11 @@ def std_mean(x, dim=None, *, correction=1, keepdim=False):
     return std(x, axis=dim, correction=correction, keepdims=keepdim), mean(x, dim, keepdim)
 
 
-def extreme(x, dim, keepdim, largest):
-    """(values, indices) along one axis, as PyTorch has them."""
+def extreme_with_indices(x, dim, keepdim, largest):
+    """Returns (values, indices) along one axis, as PyTorch does."""
     indices = ops.cast((ops.argmax if largest else ops.argmin)(x, axis=dim, keepdims=True), _core.int64)
     if x.requires_grad:
-        values = ops.take_along(x, indices, axis=dim)  # the first of equals has the gradient
+        values = ops.take_along(x, indices, axis=dim)  # the first of equal elements has the gradient
     else:
         values = (ops.max if largest else ops.min)(x, axes=dim, keepdims=True)
     if not keepdim and x.ndim:
@@ -109,7 +111,7 @@ def _extreme(x, axis, keepdims, dim, keepdim, largest):
     if isinstance(dim, Tensor):
         return (ops.maximum if largest else ops.minimum)(x, dim)
     if dim is not None:
-        return extreme(strong(x), dim, keepdim, largest)
+        return extreme_with_indices(strong(x), dim, keepdim, largest)
     x = strong(x)
     for index, size in enumerate(x.shape):
         taken = axis is None or index in (axis if isinstance(axis, (tuple, list)) else (axis, axis + x.ndim))
@@ -120,12 +122,14 @@ def _extreme(x, axis, keepdims, dim, keepdim, largest):
 
 
 def max(x, /, dim=None, keepdim=False, *, axis=None, keepdims=False):
-    """The largest element over axes; with dim also where it stands, (values, indices); of two tensors the larger of each."""
+    """Returns the largest element over axes; with dim, (values, indices); of two tensors, the larger of each
+    pair of elements."""
     return _extreme(x, axis, keepdims, dim, keepdim, True)
 
 
 def min(x, /, dim=None, keepdim=False, *, axis=None, keepdims=False):
-    """The least element over axes; with dim also where it stands, (values, indices); of two tensors the less of each."""
+    """Returns the smallest element over axes; with dim, (values, indices); of two tensors, the smaller of
+    each pair of elements."""
     return _extreme(x, axis, keepdims, dim, keepdim, False)
 
 
@@ -142,11 +146,11 @@ def aminmax(x, *, dim=None, keepdim=False):
 
 
 def ptp(x, axis=None, keepdims=False):
-    """The distance from the least to the largest element over axes."""
+    """Returns the difference of the largest and the smallest element over axes."""
     return max(x, axis=axis, keepdims=keepdims) - min(x, axis=axis, keepdims=keepdims)
 
 
-def _argument(op, x, axis, keepdims):
+def _arg_extreme(op, x, axis, keepdims):
     x = strong(x)
     if x.dtype in BOOL:
         x = ops.cast(x, _core.uint8)
@@ -159,57 +163,59 @@ def _argument(op, x, axis, keepdims):
 
 
 def argmax(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
-    """Where the largest element stands along an axis (None: in row-major order), the first of equals, as int64."""
-    return _argument(ops.argmax, x, axis if dim is None else dim, keepdims or keepdim)
+    """Returns the index of the largest element along an axis (None: in row-major order), the first of equal
+    ones, as int64."""
+    return _arg_extreme(ops.argmax, x, axis if dim is None else dim, keepdims or keepdim)
 
 
 def argmin(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
-    """Where the least element stands along an axis (None: in row-major order), the first of equals, as int64."""
-    return _argument(ops.argmin, x, axis if dim is None else dim, keepdims or keepdim)
+    """Returns the index of the smallest element along an axis (None: in row-major order), the first of equal
+    ones, as int64."""
+    return _arg_extreme(ops.argmin, x, axis if dim is None else dim, keepdims or keepdim)
 
 
-def _truths(op, x, axis, keepdims):
+def _reduce_bools(op, x, axis, keepdims):
     x = strong(x)
     return reduced(op, x if x.dtype in BOOL else ops.not_equal(x, 0), axis, keepdims)
 
 
 def all(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
-    """Is everything over axes true, or not 0? True of nothing."""
-    return _truths(ops.all, x, axis if dim is None else dim, keepdims or keepdim)
+    """True if all elements over axes are true, or not 0. True if there are none."""
+    return _reduce_bools(ops.all, x, axis if dim is None else dim, keepdims or keepdim)
 
 
 def any(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
-    """Is anything over axes true, or not 0? False of nothing."""
-    return _truths(ops.any, x, axis if dim is None else dim, keepdims or keepdim)
+    """True if any element over axes is true, or not 0. False if there are none."""
+    return _reduce_bools(ops.any, x, axis if dim is None else dim, keepdims or keepdim)
 
 
 def count_nonzero(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
-    """How many elements over axes are not 0, as int64."""
+    """Returns the number of elements over axes that are not 0, as int64."""
     counts = reduced(ops.sum, ops.cast(ops.not_equal(strong(x), 0), _core.int64), axis if dim is None else dim,
                      keepdims or keepdim)
     return counts
 
 
 def logsumexp(x, dim=None, keepdim=False, *, axis=None, keepdims=False):
-    """The logarithm of the sum of exp(x), without overflow."""
+    """Returns the logarithm of the sum of exp(x), without overflow."""
     return reduced(ops.logsumexp, _needs_float(x), axis if dim is None else dim, keepdim or keepdims)
 
 
-def _nan(op, whole):
+def _ignoring_nan(op, whole):
     def function(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False):
         x, axis = strong(x), axis if dim is None else dim
         if x.dtype in FLOATS:
             return reduced(op, x, axis, keepdims or keepdim)
-        return whole(x, axis=axis, keepdims=keepdims or keepdim)  # there is no NaN
+        return whole(x, axis=axis, keepdims=keepdims or keepdim)  # integers have no NaN
 
     return function
 
 
-nansum, nanmean, nanmax, nanmin = (_nan(getattr(ops, "nan" + whole.__name__), whole) for whole in (sum, mean, max, min))
+nansum, nanmean, nanmax, nanmin = (_ignoring_nan(getattr(ops, "nan" + whole.__name__), whole) for whole in (sum, mean, max, min))
 
 
 def nanvar(x, axis=None, ddof=0, keepdims=False):
-    """The variance over axes of what is not NaN."""
+    """Returns the variance over axes of the elements that are not NaN."""
     known = ops.not_(ops.is_nan(x))
     count = reduced(ops.sum, ops.cast(known, x.dtype), axis, True)
     centre = reduced(ops.nansum, x, axis, True) / count
@@ -219,7 +225,7 @@ def nanvar(x, axis=None, ddof=0, keepdims=False):
 
 
 def nanstd(x, axis=None, ddof=0, keepdims=False):
-    return root_or_zero(nanvar(x, axis, ddof, keepdims))
+    return root_with_zero_grad(nanvar(x, axis, ddof, keepdims))
 
 
 def nanprod(x, axis=None, keepdims=False):
@@ -227,17 +233,17 @@ def nanprod(x, axis=None, keepdims=False):
 
 
 def average(x, axis=None, weights=None, keepdims=False):
-    """The mean over axes, each element as often as its weight says."""
+    """Returns the mean over axes, weighted by weights."""
     if weights is None:
         return mean(x, axis, keepdims)
     x, weights = _needs_float(x), _needs_float(weights)
-    if weights.shape != x.shape:  # one weight a place along the axis
+    if weights.shape != x.shape:  # one weight for each index along the axis
         weights = ops.reshape(weights, [-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
         weights = ops.expand(weights, x.shape)
     return reduced(ops.sum, x * weights, axis, keepdims) / reduced(ops.sum, weights, axis, keepdims)
 
 
-def _running(op, x, axis, initial, first):
+def _cumulative(op, x, axis, initial, first):
     if axis is None:
         if x.ndim > 1:
             raise ValueError(f"cumulative: the tensor has {x.ndim} axes, one of them must be named")
@@ -251,13 +257,13 @@ def _running(op, x, axis, initial, first):
 
 
 def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
-    """Sums of all elements up to each along an axis; with include_initial a 0 comes first."""
-    return _running(ops.cumsum, wide(x, dtype), axis, include_initial, 0)
+    """Returns cumulative sums along an axis; with include_initial a 0 comes first."""
+    return _cumulative(ops.cumsum, widened(x, dtype), axis, include_initial, 0)
 
 
 def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
-    """Products of all elements up to each along an axis; with include_initial a 1 comes first."""
-    return _running(ops.cumprod, wide(x, dtype), axis, include_initial, 1)
+    """Returns cumulative products along an axis; with include_initial a 1 comes first."""
+    return _cumulative(ops.cumprod, widened(x, dtype), axis, include_initial, 1)
 
 
 def _flat(x, axis):
@@ -265,42 +271,42 @@ def _flat(x, axis):
 
 
 def cumsum(x, axis=None, dtype=None, *, dim=None):
-    """Sums of all elements up to each along an axis (None: in row-major order)."""
+    """Returns cumulative sums along an axis (None: in row-major order)."""
     x, axis = _flat(x, axis if dim is None else dim)
-    return ops.cumsum(wide(x, dtype, dim is not None), axis=axis)
+    return ops.cumsum(widened(x, dtype, dim is not None), axis=axis)
 
 
 def cumprod(x, axis=None, dtype=None, *, dim=None):
-    """Products of all elements up to each along an axis (None: in row-major order)."""
+    """Returns cumulative products along an axis (None: in row-major order)."""
     x, axis = _flat(x, axis if dim is None else dim)
-    return ops.cumprod(wide(x, dtype, dim is not None), axis=axis)
+    return ops.cumprod(widened(x, dtype, dim is not None), axis=axis)
 
 
 def logcumsumexp(x, dim):
     return ops.logcumsumexp(x, axis=dim)
 
 
-def _running_extreme(op, x, dim):
+def _cumulative_extreme(op, x, dim):
     values = op(x, axis=dim)
     n = x.shape[dim]
     shape = [n if i == dim % x.ndim else 1 for i in range(x.ndim)]
     places = ops.iota(_core.int64, shape, dim % x.ndim)
-    found = ops.select(ops.or_(ops.equal(x, values), ops.is_nan(x) if x.dtype in FLOATS else ops.not_equal(x, x)), places, -1)
-    return Extreme(values, ops.cummax(ops.expand(found, x.shape), axis=dim))
+    result = ops.select(ops.or_(ops.equal(x, values), ops.is_nan(x) if x.dtype in FLOATS else ops.not_equal(x, x)), places, -1)
+    return Extreme(values, ops.cummax(ops.expand(result, x.shape), axis=dim))
 
 
 def cummax(x, dim):
-    """(values, indices) of the largest element so far, the last of equals."""
-    return _running_extreme(ops.cummax, x, dim)
+    """Returns (values, indices) of the largest element so far, the last of equal ones."""
+    return _cumulative_extreme(ops.cummax, x, dim)
 
 
 def cummin(x, dim):
-    """(values, indices) of the least element so far, the last of equals."""
-    return _running_extreme(ops.cummin, x, dim)
+    """Returns (values, indices) of the smallest element so far, the last of equal ones."""
+    return _cumulative_extreme(ops.cummin, x, dim)
 
 
 def diff(x, /, n=1, axis=-1, *, prepend=None, append=None, dim=None):
-    """Each element along an axis less the one before it, n times over."""
+    """Returns the differences of successive elements along an axis, n times over."""
     axis, x = axis if dim is None else dim, strong(x)
     parts = [part if isinstance(part, Tensor) else _core.asarray(part) for part in (prepend, x, append) if part is not None]
     x = ops.concat(parts, axis) if len(parts) > 1 else x
@@ -312,7 +318,7 @@ def diff(x, /, n=1, axis=-1, *, prepend=None, append=None, dim=None):
 
 
 def trapezoid(y, x=None, dx=1.0, axis=-1, *, dim=None):
-    """The area under y along an axis by the trapezoidal rule."""
+    """Returns the integral of y along an axis by the trapezoidal rule."""
     axis, y = axis if dim is None else dim, _needs_float(y)
     if x is None:
         return ops.trapezoid(y, axis=axis, dx=dx)
@@ -325,7 +331,8 @@ def trapezoid(y, x=None, dx=1.0, axis=-1, *, dim=None):
 
 
 def _quantile_at(x, q, axis, keepdims):
-    """quantile at a q of which there are gradients: in the sorted line the slope between two neighbours. NaN outside of 0 to 1."""
+    """Returns the quantile at a q that requires gradients: they are the slope between two neighbours in
+    sorted order. NaN outside of 0 to 1."""
     rank, q = x.ndim, ops.cast(q, x.dtype)
     if q.ndim:
         parts = [_quantile_at(x, q[i], axis, keepdims) for i in range(q.shape[0])]
@@ -344,7 +351,8 @@ def _quantile_at(x, q, axis, keepdims):
 
 
 def quantile(x, q, axis=None, keepdims=False, *, dim=None, keepdim=False):
-    """The numbers below which the parts q of an axis lie, between two elements in proportion; several q come first."""
+    """Returns the quantiles q along an axis, interpolated linearly between two elements; several q make a
+    first axis."""
     axis, x = axis if dim is None else dim, _needs_float(x)
     if isinstance(q, Tensor) and q.requires_grad:
         return _quantile_at(x, q, axis, keepdims or keepdim)
@@ -365,26 +373,27 @@ def percentile(x, q, axis=None, keepdims=False):
 
 
 def median(x, /, dim=None, keepdim=False, *, axis=None, keepdims=False):
-    """The element in the middle, of an even number the mean of both; with dim PyTorch's (values, indices) of the lower."""
+    """Returns the median, the mean of the two middle elements if their number is even; with dim, PyTorch's
+    (values, indices) of the lower one."""
     if dim is not None:
         return lower_median(x, dim, keepdim)
     return quantile(x, 0.5, axis, keepdims)
 
 
 def lower_median(x, dim=None, keepdim=False):
-    """PyTorch's median: the lower of the two in the middle; NaN if there is one."""
+    """Returns PyTorch's median: the lower of the two middle elements; NaN if there is a NaN."""
     if dim is None:
         line = ops.sort(ops.reshape(x, (-1,)), axis=0)
-        middle, last = line[(line.numel() - 1) // 2], line[-1]  # NaN comes last
+        middle, last = line[(line.numel() - 1) // 2], line[-1]  # NaN is sorted last
         if x.dtype not in FLOATS:
             return middle
         equal, least = ops.equal(x, ops.stop_gradient(middle)), ops.equal(middle, -math.inf)
         value = ops.select(least, ops.min(ops.select(equal, x, math.inf)), ops.max(ops.select(equal, x, -math.inf)))
-        return ops.select(ops.is_nan(last), last, value)  # equals share the gradient
+        return ops.select(ops.is_nan(last), last, value)  # equal elements share the gradient
     order = ops.argsort(x, axis=dim)
     at = (x.shape[dim] - 1) // 2
     indices = ops.slice(order, axes=dim, start=at, stop=at + 1)
-    if x.dtype in FLOATS:  # the first NaN, where there is one
+    if x.dtype in FLOATS:  # the first NaN, if there is one
         unknown = ops.is_nan(x)
         first = ops.argmax(ops.cast(unknown, _core.int32), axis=dim, keepdims=True)
         indices = ops.select(ops.any(unknown, axes=dim, keepdims=True), first, indices)
@@ -397,7 +406,7 @@ def lower_median(x, dim=None, keepdim=False):
 
 
 def cov(x, y=None, rowvar=True, ddof=None, *, correction=1):
-    """The covariance of variables, rows of x (variables, observations)."""
+    """Returns the covariance of variables, the rows of x (variables, observations)."""
     x = _needs_float(x)
     x = ops.reshape(x, (1, -1)) if x.ndim < 2 else x if rowvar else x.mT
     if y is not None:
@@ -413,7 +422,7 @@ def conj_transposed(x):
 
 
 def corrcoef(x, y=None, rowvar=True):
-    """The correlations of variables, rows of x."""
+    """Returns the correlation of variables, the rows of x."""
     c = cov(x, y, rowvar)
     if not c.ndim:
         return c / c

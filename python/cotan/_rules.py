@@ -1,5 +1,5 @@
-"""JAX's functions with derivatives of their own: custom_vjp and custom_jvp. Both run on real values; inside of
-functions that are traced (vmap, scan) the rules are traced as well."""
+"""JAX's functions with custom derivatives: custom_vjp and custom_jvp. Functions and rules run on real values;
+inside traced functions (vmap, scan) they are traced."""
 import functools
 import inspect
 
@@ -7,12 +7,12 @@ from . import _core
 from ._core import Tensor, ops
 from ._dtypes import COMPLEX, FLOATS
 from ._grad import enable_grad, no_grad
-from ._sweep import Owner
+from ._sweep import HookOwner
 from ._whole import Swap
 from .tree_util import tree_flatten, tree_map, tree_unflatten
 
 
-def has_slope(x):
+def is_differentiable(x):
     return x.dtype in FLOATS or x.dtype in COMPLEX
 
 
@@ -29,8 +29,8 @@ def _specs(tensors):
 
 
 def traced_rule(forward, backward, operands):
-    """(results, saved) of forward(operands), with a reverse rule that is traced: backward(operands, results, saved,
-    cotangents) gives a cotangent, or None, for each operand."""
+    """Returns (results, saved) of forward(operands), with a traced reverse rule: backward(operands, results,
+    saved, cotangents) returns a cotangent, or None, for each operand."""
     seen = {}
 
     def values(inside):
@@ -51,8 +51,8 @@ def traced_rule(forward, backward, operands):
     return list(made[:n]), list(made[n:])
 
 
-class _Custom:
-    """A function of trees, some of whose arguments stay what they are."""
+class _CustomFunction:
+    """A function of trees with a custom derivative, some of whose arguments are not differentiated."""
 
     def __init__(self, fun, nondiff_argnums=()):
         self.fun, self.nondiff_argnums, self._plain = fun, tuple(nondiff_argnums), False
@@ -65,44 +65,46 @@ class _Custom:
         return getattr(self.fun, "__name__", "the function")
 
     def __call__(self, *args, **options):
-        if options:  # by their places, as the rules see them
+        if options:  # bound to their positions, as the rules see them
             bound = inspect.signature(self.fun).bind(*args, **options)
             bound.apply_defaults()
             args = bound.args
-        call = _Call(self.nondiff_argnums, args)
+        call = _CustomCall(self.nondiff_argnums, args)
         run = None if self._plain else self._traced if _core._tracing() else self._eager if call.tracked else None
         return self.fun(*args) if run is None else run(call)
 
     @staticmethod
     def _marked(results, call, backward):
-        """The results as values whose gradients are what backward(cotangents) gives, one an operand."""
-        places = [k for k, one in enumerate(results) if has_slope(one)]
-        owner = _Rule(backward, call.tracked, places, [(tuple(one.shape), one.dtype) for one in results])
+        """Returns the results as values whose gradients are those of backward(cotangents), one for each
+        operand."""
+        positions = [k for k, one in enumerate(results) if is_differentiable(one)]
+        owner = _CustomRule(backward, call.tracked, positions, [(tuple(one.shape), one.dtype) for one in results])
         results = list(results)
-        if places:
+        if positions:
             inputs = tuple(call.operands[i] for i in call.tracked)
-            for k, one in zip(places, _core._mark(tuple(results[k] for k in places), inputs, owner)):
+            for k, one in zip(positions, _core._mark(tuple(results[k] for k in positions), inputs, owner)):
                 results[k] = one
         return results
 
 
-class _Call:
-    """The arguments of one call: leaves that are arrays are operands, all others (numbers of Python) stay what they
-    are."""
+class _CustomCall:
+    """The arguments of one call: leaves that are arrays are operands; all others (Python numbers) are
+    constants."""
 
     def __init__(self, nondiff_argnums, args):
         self.n = len(args)
         self.fixed = {i % self.n: args[i] for i in nondiff_argnums}
         self.leaves, self.structure = tree_flatten(tuple(one for i, one in enumerate(args) if i not in self.fixed))
-        self.places = [i for i, one in enumerate(self.leaves) if hasattr(one, "shape")]
-        self.operands = as_tensors([self.leaves[i] for i in self.places])
+        self.positions = [i for i, one in enumerate(self.leaves) if hasattr(one, "shape")]
+        self.operands = as_tensors([self.leaves[i] for i in self.positions])
         self.tracked = [i for i, one in enumerate(self.operands) if _core.is_grad_enabled() and one.requires_grad
-                        and has_slope(one)]
+                        and is_differentiable(one)]
 
     def trees(self, operands, others=None):
-        """A tree an argument that moves, of values that stand for the operands; others: for all other leaves."""
+        """Returns a tree for each differentiated argument, with these values as its operands; others: values
+        for all other leaves."""
         leaves = list(self.leaves) if others is None else [others] * len(self.leaves)
-        for i, one in zip(self.places, operands):
+        for i, one in zip(self.positions, operands):
             leaves[i] = one
         return tree_unflatten(self.structure, leaves)
 
@@ -111,24 +113,25 @@ class _Call:
         return [self.fixed[i] if i in self.fixed else next(rest) for i in range(self.n)]
 
 
-class _Rule(Owner):
-    """One call: backward(cotangents), one a result, gives one an operand, or None."""
+class _CustomRule(HookOwner):
+    """The hook of one call: backward(cotangents), one for each result, returns one for each operand, or
+    None."""
 
-    def __init__(self, backward, tracked, slopes, like):
-        self.backward, self.tracked, self.slopes, self.like = backward, tracked, slopes, like
+    def __init__(self, backward, tracked, differentiable_outputs, like):
+        self.backward, self.tracked, self.differentiable_outputs, self.like = backward, tracked, differentiable_outputs, like
 
     def pull(self, operands, results, cotangents):
         inside = [ops.cast(_core.full(shape, 0), dtype) for shape, dtype in self.like]
-        for k, cotangent in zip(self.slopes, cotangents):
+        for k, cotangent in zip(self.differentiable_outputs, cotangents):
             inside[k] = inside[k] if cotangent is None else cotangent
         found = self.backward(inside)
         return [(bits, found[i]) for bits, i in zip(operands[len(results):], self.tracked) if found[i] is not None]
 
 
-class custom_vjp(_Custom):
-    """f, whose gradients are those of its rules: f.defvjp(fwd, bwd), where fwd(*args) gives (f's result, residuals)
-    and bwd(residuals, cotangent) a tuple of cotangents, one an argument. Arguments of nondiff_argnums come first in
-    bwd, and have none. (jax.custom_vjp)"""
+class custom_vjp(_CustomFunction):
+    """f with the gradients of its rules: f.defvjp(fwd, bwd), where fwd(*args) returns (f's result, residuals)
+    and bwd(residuals, cotangent) returns a tuple of cotangents, one for each argument. Arguments of
+    nondiff_argnums come first in bwd, and have none. (jax.custom_vjp)"""
 
     fwd = bwd = None
 
@@ -149,7 +152,7 @@ class custom_vjp(_Custom):
         return pair
 
     def _back(self, call, residuals, cotangent):
-        """The rule's cotangents, one an operand."""
+        """Calls the rule; returns its cotangents, one for each operand."""
         found, trees, name = self.bwd(*call.fixed.values(), residuals,
                                       cotangent), call.trees(call.operands), self._name()
         if not isinstance(found, tuple) or len(found) != len(trees):
@@ -172,10 +175,10 @@ class custom_vjp(_Custom):
                         raise ValueError(f"custom_vjp: the reverse rule of {name} gives a cotangent "
                                          f"{tuple(part.shape)} for "
                                          f"argument {i}, it is {tuple(one.shape)}")
-                    part = None if not has_slope(one) else part if part.dtype == one.dtype else ops.cast(part,
+                    part = None if not is_differentiable(one) else part if part.dtype == one.dtype else ops.cast(part,
                         one.dtype)
                 grads.append(part)
-        return [grads[i] for i in call.places]
+        return [grads[i] for i in call.positions]
 
     def _eager(self, call):
         result, residuals = self._ahead(call.arguments(call.operands))
@@ -194,7 +197,7 @@ class custom_vjp(_Custom):
             results, seen["out"] = tree_flatten(result)
             saved, seen["inside"] = tree_flatten(residuals)
             seen["saved"] = [None if hasattr(one, "shape") else one
-                             for one in saved]  # numbers of Python stay what they are
+                             for one in saved]  # Python numbers stay constants
             return as_tensors(results), as_tensors([one for one in saved if hasattr(one, "shape")])
 
         def backward(operands, results, saved, cotangents):
@@ -203,16 +206,17 @@ class custom_vjp(_Custom):
             return self._backward(call, residuals, seen["out"])(cotangents)
 
         results, _ = traced_rule(forward, backward, call.operands)
-        if call.tracked:  # gradients are taken inside, too: they find what fwd records here, whose history goes on
+        # Gradients may be taken inside the trace, too: they find the history of what fwd records here.
+        if call.tracked:
             residuals = self._ahead(call.arguments(call.operands))[1]
             results = self._marked(results, call, self._backward(call, residuals, seen["out"]))
         return tree_unflatten(seen["out"], results)
 
 
-class custom_jvp(_Custom):
-    """f, whose derivatives are those of its rule: f.defjvp(rule), where rule(primals, tangents), two tuples, gives
-    f's result and how it moves, which is linear in the tangents; gradients go backwards through the rule. Arguments
-    of nondiff_argnums come first in it. (jax.custom_jvp)"""
+class custom_jvp(_CustomFunction):
+    """f with the derivatives of its rule: f.defjvp(rule), where rule(primals, tangents), of two tuples,
+    returns f's result and its tangent, which is linear in the tangents; reverse-mode gradients transpose the
+    rule. Arguments of nondiff_argnums come first in it. (jax.custom_jvp)"""
 
     rule = None
 
@@ -221,7 +225,8 @@ class custom_jvp(_Custom):
         return rule
 
     def defjvps(self, *rules):
-        """A rule an argument: rule(tangent, result, *primals); None where it does not move the result."""
+        """Defines a rule for each argument: rule(tangent, result, *primals); None for an argument without a
+        derivative."""
         def rule(primals, tangents):
             result = self(*primals)
             moved = [one(tangent, result, *primals) for one, tangent in zip(rules, tangents) if one is not None]
@@ -238,7 +243,7 @@ class custom_jvp(_Custom):
         return super().__call__(*args, **options)
 
     def _moved(self, call, primals, tangents):
-        """How the results move, one a leaf."""
+        """Calls the rule; returns the tangents of the results, one for each leaf."""
         pair = self.rule(*call.fixed.values(), call.trees(primals), call.trees(tangents, 0.0))
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError(f"custom_jvp: the rule of {self._name()} gives a pair (result, tangent), not "
@@ -270,7 +275,7 @@ class custom_jvp(_Custom):
                           one in enumerate(primals)]
                 total = None
                 for one, cotangent in zip(self._moved(call, primals, probes), cotangents):
-                    if has_slope(one):
+                    if is_differentiable(one):
                         part = _core._paired(one, cotangent)
                         total = part if total is None else total + part
                 found = dict(zip(call.tracked, _core._grad(total, tuple(probes[i] for i in call.tracked), None, True,
@@ -289,7 +294,8 @@ class custom_jvp(_Custom):
             return tuple(results)
 
         def rule(operands):
-            with Swap(self, "_plain", True):  # f in its own rule is f, or the rule would be traced without end
+            # F in its own rule is the plain f, or the rule would be traced without end.
+            with Swap(self, "_plain", True):
                 return tuple(self._moved(call, list(operands[:n]), list(operands[n + count:])))
 
         specs = _specs(call.operands)

@@ -1,13 +1,13 @@
-"""Places: what is taken and put by index, sorted, searched, counted; sets."""
+"""Indexing, scattering, sorting, searching, counting, and sets."""
 import math
 from collections import namedtuple
 
 from . import _core
 from ._core import Tensor, ops
 from ._dtypes import BOOL, FLOATS, INTEGERS
-from ._elementwise import filling, strong
+from ._elementwise import scalar_of_dtype, strong
 from ._reductions import Extreme
-from ._shaping import place, ravel
+from ._shaping import normalize_axis, ravel
 
 __all__ = [
     "UniqueAll", "UniqueCounts", "UniqueInverse", "argsort", "argwhere", "bincount", "bucketize", "digitize",
@@ -18,8 +18,8 @@ __all__ = [
     "unique_all", "unique_counts", "unique_inverse", "unique_values", "unravel_index", "where"]
 
 
-def counted(indices, n):
-    """Indices in int64, of which negative ones count from the end."""
+def wrap_negative_indices(indices, n):
+    """Returns indices in int64, where negative ones count from the end."""
     indices = strong(indices)
     if indices.dtype in BOOL:
         return indices
@@ -28,11 +28,11 @@ def counted(indices, n):
 
 
 def take(x, indices, /, axis=None, *, dim=None):
-    """The elements of x at indices along an axis (None: in row-major order)."""
+    """Returns the elements of x at indices along an axis (None: in row-major order)."""
     axis, x = axis if dim is None else dim, strong(x)
     if axis is None:
         return ravel(x)[indices] if x.ndim != 1 else x[indices]
-    return x[(slice(None),) * place(axis, x.ndim, "take") + (indices,)]
+    return x[(slice(None),) * normalize_axis(axis, x.ndim, "take") + (indices,)]
 
 
 def index_select(x, dim, index):
@@ -40,11 +40,12 @@ def index_select(x, dim, index):
 
 
 def take_along_axis(x, indices, /, axis=-1, *, dim=None):
-    """The elements of x at indices along an axis, line by line: both have one shape but along the axis (or broadcast)."""
+    """Returns the elements of x at indices along an axis, slice by slice: both have the same shape except
+    along the axis (or broadcast)."""
     axis = axis if dim is None else dim
     if axis is None:
-        return ops.take_along(ravel(x), counted(ravel(indices), x.numel()), axis=0)
-    axis = place(axis, x.ndim, "take_along_axis")
+        return ops.take_along(ravel(x), wrap_negative_indices(ravel(indices), x.numel()), axis=0)
+    axis = normalize_axis(axis, x.ndim, "take_along_axis")
     if indices.ndim != x.ndim:
         raise ValueError(f"take_along_axis: the indices have {indices.ndim} axes, the tensor {x.ndim}")
     shape = [max(a, b) if a and b else 0 for a, b in zip(x.shape, indices.shape)]
@@ -52,15 +53,15 @@ def take_along_axis(x, indices, /, axis=-1, *, dim=None):
     whole = [*shape[:axis], x.shape[axis], *shape[axis + 1:]]
     x = x if list(x.shape) == whole else ops.expand(x, whole)
     indices = indices if list(indices.shape) == wanted else ops.expand(indices, wanted)
-    return ops.take_along(x, counted(indices, x.shape[axis]), axis=axis)
+    return ops.take_along(x, wrap_negative_indices(indices, x.shape[axis]), axis=axis)
 
 
 def take_along_dim(x, indices, dim=None):
     return take_along_axis(x, indices, dim)
 
 
-def _corner(x, shape, dim):
-    """x cut to the sizes of an index, but along dim."""
+def _crop_to_index(x, shape, dim):
+    """Crops x to the sizes of an index, except along dim."""
     for axis, size in enumerate(shape):
         if axis != dim and size < x.shape[axis]:
             x = ops.slice(x, axes=axis, start=0, stop=size)
@@ -68,15 +69,16 @@ def _corner(x, shape, dim):
 
 
 def gather(x, dim, index):
-    """y[i][j] = x[index[i][j]][j] for dim 0: PyTorch's."""
-    dim = place(dim, x.ndim, "gather")
+    """Returns y with y[i][j] = x[index[i][j]][j] for dim 0, as in PyTorch."""
+    dim = normalize_axis(dim, x.ndim, "gather")
     if not x.ndim:
         return ops.reshape(ops.take_along(ops.reshape(x, (1,)), ops.reshape(index, (-1,)), axis=0), index.shape)
-    return ops.take_along(_corner(x, index.shape, dim), index, axis=dim)
+    return ops.take_along(_crop_to_index(x, index.shape, dim), index, axis=dim)
 
 
-def _flat_places(name, x, dim, index):
-    """Where the elements of an index lie in x in row-major order; -1 where the index is outside of the axis dim."""
+def _flat_indices(name, x, dim, index):
+    """Returns the row-major positions in x of the elements of an index; -1 where the index is out of range of
+    the axis dim."""
     for axis, size in enumerate(index.shape):
         if axis != dim and size > x.shape[axis]:
             raise _core.ShapeError(f"{name}: the index is {tuple(index.shape)}, the tensor {tuple(x.shape)}: along axis {axis} "
@@ -92,13 +94,13 @@ def _flat_places(name, x, dim, index):
     return ops.select(inside, at, -1)
 
 
-def _put(name, op, x, dim, index, source):
-    """Elements of source go to places of x along dim, line by line: by one index over all elements. What an index outside
-    of the axis names is written nowhere."""
+def _scatter_flat(name, op, x, dim, index, source):
+    """Scatters elements of source into x along dim: by one index over all elements. Indices out of range
+    write nothing."""
     index, shape = strong(index), x.shape
     if not x.ndim:
         x, index = ops.reshape(x, (1,)), ops.reshape(index, (-1,))
-    dim = place(dim, x.ndim, name)
+    dim = normalize_axis(dim, x.ndim, name)
     if not index.ndim and x.ndim == 1:
         index = ops.reshape(index, (1,))
     if index.ndim != x.ndim:
@@ -111,28 +113,30 @@ def _put(name, op, x, dim, index, source):
         for axis, size in enumerate(index.shape):
             source = source if source.shape[axis] == size else ops.slice(source, axes=axis, start=0, stop=size)
     else:
-        source = ops.expand(filling(source, x.dtype), index.shape)
+        source = ops.expand(scalar_of_dtype(source, x.dtype), index.shape)
     source = source if source.dtype == x.dtype else ops.cast(source, x.dtype)
-    at = _flat_places(name, x, dim, index)
+    at = _flat_indices(name, x, dim, index)
     flat = op(ops.reshape(x, (-1,)), ops.reshape(at, (-1,)), ops.reshape(source, (-1,)), axis=0)
     return ops.reshape(flat, shape)
 
 
 def scatter(x, dim, index, src=None, *, value=None, reduce=None):
-    """y[index[i][j]][j] = src[i][j] for dim 0, elsewhere x: PyTorch's; reduce "add" or "multiply"."""
+    """Returns y with y[index[i][j]][j] = src[i][j] for dim 0, and x elsewhere, as in PyTorch; reduce "add" or
+    "multiply"."""
     known = {None: ops.scatter, "add": ops.scatter_add, "multiply": ops.scatter_mul}
     if reduce not in known:
         raise RuntimeError(f"scatter: reduce is one of add, multiply, not {reduce!r}")
-    return _put("scatter", known[reduce], x, dim, index, value if src is None else src)
+    return _scatter_flat("scatter", known[reduce], x, dim, index, value if src is None else src)
 
 
 def scatter_add(x, dim, index, src):
-    """y[index[i][j]][j] += src[i][j] for dim 0."""
-    return _put("scatter_add", ops.scatter_add, x, dim, index, src)
+    """Returns y with y[index[i][j]][j] += src[i][j] for dim 0."""
+    return _scatter_flat("scatter_add", ops.scatter_add, x, dim, index, src)
 
 
 def scatter_reduce(x, dim, index, src, reduce, *, include_self=True):
-    """scatter with sum, prod, amax, amin or mean of what comes to one place (and of x there)."""
+    """Scatters with sum, prod, amax, amin or mean of the elements that go to the same position (and of x
+    there)."""
     name = "scatter_reduce"
     known = {"sum": ops.scatter_add, "prod": ops.scatter_mul, "amax": ops.scatter_max, "amin": ops.scatter_min}
     if reduce != "mean" and reduce not in known:
@@ -141,53 +145,55 @@ def scatter_reduce(x, dim, index, src, reduce, *, include_self=True):
         neutral = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
         if neutral is None:
             neutral = -math.inf if reduce == "amax" else math.inf
-        x = _put(name, ops.scatter, x, dim, index, neutral)
+        x = _scatter_flat(name, ops.scatter, x, dim, index, neutral)
     if reduce != "mean":
-        return _put(name, known[reduce], x, dim, index, src)
+        return _scatter_flat(name, known[reduce], x, dim, index, src)
     ones = _core.full(src.shape, 1, x.dtype)
-    count = _put(name, ops.scatter_add, _core.full(x.shape, int(include_self), x.dtype), dim, index, ones)
-    total, count = _put(name, ops.scatter_add, x, dim, index, src), ops.maximum(count, 1)
+    count = _scatter_flat(name, ops.scatter_add, _core.full(x.shape, int(include_self), x.dtype), dim, index, ones)
+    total, count = _scatter_flat(name, ops.scatter_add, x, dim, index, src), ops.maximum(count, 1)
     return ops.floor_divide(total, count) if x.dtype in INTEGERS else total / count
 
 
 def index_add(x, dim, index, source, *, alpha=1):
-    """Slices of source added to those of x at the index."""
-    return ops.scatter_add(x, counted(index, x.shape[dim]), ops.cast(source if alpha == 1 else source * alpha, x.dtype), axis=dim)
+    """Adds slices of source to those of x at the index."""
+    return ops.scatter_add(x, wrap_negative_indices(index, x.shape[dim]), ops.cast(source if alpha == 1 else source * alpha, x.dtype), axis=dim)
 
 
 def index_copy(x, dim, index, source):
-    return ops.scatter(x, counted(index, x.shape[dim]), ops.cast(source, x.dtype), axis=dim)
+    return ops.scatter(x, wrap_negative_indices(index, x.shape[dim]), ops.cast(source, x.dtype), axis=dim)
 
 
 def index_fill(x, dim, index, value):
     shape, index = list(x.shape), ops.reshape(strong(index), (-1,))
     shape[dim] = index.numel()
-    return ops.scatter(x, counted(index, x.shape[dim]), ops.expand(filling(value, x.dtype), shape), axis=dim)
+    return ops.scatter(x, wrap_negative_indices(index, x.shape[dim]), ops.expand(scalar_of_dtype(value, x.dtype), shape), axis=dim)
 
 
 def put_along_axis(x, indices, values, axis):
-    """x with values at indices along an axis (None: in row-major order), line by line; x itself is not changed."""
+    """Returns x with values at indices along an axis (None: in row-major order), slice by slice; x itself is
+    not changed."""
     if axis is None:
         return ops.reshape(put_along_axis(ravel(x), ravel(indices), values, 0), x.shape)
-    values, indices, axis = strong(values), strong(indices), place(axis, x.ndim, "put_along_axis")
-    if indices.ndim == x.ndim:  # one line of indices serves all lines of x
+    values, indices, axis = strong(values), strong(indices), normalize_axis(axis, x.ndim, "put_along_axis")
+    if indices.ndim == x.ndim:  # one row of indices broadcasts to all rows of x
         indices = ops.expand(indices, [*x.shape[:axis], indices.shape[axis], *x.shape[axis + 1:]])
-    return _put("put_along_axis", ops.scatter, x, axis, counted(indices, x.shape[axis]), ops.expand(values, indices.shape))
+    return _scatter_flat("put_along_axis", ops.scatter, x, axis, wrap_negative_indices(indices, x.shape[axis]), ops.expand(values, indices.shape))
 
 
 def masked_fill(x, mask, value):
-    """value where the mask holds, else x."""
-    return ops.select(mask, filling(value, x.dtype), x)
+    """Returns value where the mask holds, else x."""
+    return ops.select(mask, scalar_of_dtype(value, x.dtype), x)
 
 
 def masked_select(x, mask):
-    """The elements of x where the mask holds, in one line."""
+    """Returns the elements of x where the mask holds, as a vector."""
     shape = (x + ops.cast(mask, x.dtype)).shape if x.shape != mask.shape else x.shape
     return ops.expand(x, shape)[ops.expand(mask, shape)]
 
 
 def masked_scatter(x, mask, source):
-    """x with elements of source, one after the other, where the mask holds; as it was where source has no more."""
+    """Returns x with successive elements of source where the mask holds; elements stay as they are when
+    source has no more."""
     mask = ops.reshape(ops.expand(mask, x.shape), (-1,))
     at = ops.cumsum(ops.cast(mask, _core.int64), axis=0) - 1
     source, n = ops.reshape(source, (-1,)), source.numel()
@@ -199,7 +205,8 @@ def masked_scatter(x, mask, source):
 
 
 def where(condition, x1=None, x2=None, /):
-    """x1 where the condition holds, else x2; of the condition alone the places at which it holds, as nonzero."""
+    """Returns x1 where the condition holds, else x2; of the condition alone, the indices at which it holds,
+    as nonzero."""
     if x1 is None:
         return nonzero(condition)
     condition = strong(condition)
@@ -210,16 +217,16 @@ def where(condition, x1=None, x2=None, /):
 
 
 def nonzero(x, /, *, as_tuple=True):
-    """A tuple with the indices along each axis of what is not 0, in row-major order."""
+    """Returns a tuple of the indices along each axis of elements that are not 0, in row-major order."""
     x = strong(x)
     if not x.ndim:
         raise ValueError("nonzero: the tensor has no axes\n  hint: atleast_1d")
     holds = ops.reshape(ops.not_equal(x, 0), (-1,)) if x.dtype not in BOOL else ops.reshape(x, (-1,))
     at = ops.iota(_core.int64, (x.numel(),), 0)[holds] if x.numel() else _core.full((0,), 0, _core.int64)
-    found = _unravelled(at, x.shape)
+    result = _unravel(at, x.shape)
     if as_tuple:
-        return found
-    return ops.concat([ops.reshape(one, (-1, 1)) for one in found], 1)
+        return result
+    return ops.concat([ops.reshape(one, (-1, 1)) for one in result], 1)
 
 
 def argwhere(x):
@@ -230,20 +237,22 @@ def flatnonzero(x):
     return nonzero(ravel(x))[0]
 
 
-def _unravelled(indices, shape):
+def _unravel(indices, shape):
     return tuple(ops.remainder(ops.floor_divide(indices, max(math.prod(shape[i + 1:]), 1)), max(shape[i], 1))
                  for i in range(len(shape)))
 
 
 def unravel_index(indices, shape):
-    """Places in row-major order as a tuple of indices along each axis; -1 along each of what is outside of the shape."""
+    """Returns row-major positions as a tuple of indices along each axis; -1 along each axis for positions
+    outside of the shape."""
     indices = ops.cast(strong(indices), _core.int64)
     inside = ops.and_(ops.greater_equal(indices, 0), ops.less(indices, math.prod(shape)))
-    return tuple(ops.select(inside, at, -1) for at in _unravelled(indices, shape))
+    return tuple(ops.select(inside, at, -1) for at in _unravel(indices, shape))
 
 
 def ravel_multi_index(indices, dims):
-    """The opposite of unravel_index: -1 where one of the indices is outside of its axis."""
+    """Returns row-major positions of indices, the inverse of unravel_index: -1 if an index is out of
+    range."""
     at, inside = 0, True
     for index, size in zip(indices, dims):
         index = ops.cast(strong(index), _core.int64)
@@ -253,10 +262,11 @@ def ravel_multi_index(indices, dims):
     return ops.select(inside, at, -1)
 
 
-# ------------------------------------------------------------------------------------------------ order
+# ------------------------------------------------------------------------------------------ sorting
 
 def argsort(x, /, axis=-1, descending=False, stable=True, *, dim=None):
-    """Where the elements along an axis stand in order, equals as they stood, as int64."""
+    """Returns the indices that sort the elements along an axis, with equal elements in their original order,
+    as int64."""
     axis = axis if dim is None else dim
     if not x.ndim:
         return _core.full((), 0, _core.int64)
@@ -268,7 +278,7 @@ def _bool_as_number(x):
 
 
 def sort(x, /, dim=None, descending=False, stable=True, *, axis=-1):
-    """The elements along an axis in order; with dim also where they stood, (values, indices)."""
+    """Returns the elements along an axis in order; with dim, (values, indices)."""
     if dim is not None:
         return sort_with_indices(x, dim, descending)
     if axis is None:
@@ -288,28 +298,28 @@ def msort(x):
 
 
 def lexsort(keys, axis=-1):
-    """The order by several keys, the last one first: NumPy's."""
+    """Returns the indices that sort by several keys, the last one first, as in NumPy."""
     return ops.cast(ops.lexsort(list(keys)[::-1], axis, False), _core.int64)
 
 
 def topk(x, k, dim=-1, largest=True, sorted=True):
-    """(values, indices) of the k largest (or least) elements along an axis, in order."""
-    dim = place(dim, x.ndim, "topk")
+    """Returns (values, indices) of the k largest (or smallest) elements along an axis, in order."""
+    dim = normalize_axis(dim, x.ndim, "topk")
     if k > x.shape[dim]:
         raise RuntimeError(f"topk: {k} elements are asked for, axis {dim} has {x.shape[dim]}")
     if largest and dim == x.ndim - 1:
-        found = ops.topk(x, k)
-        return Extreme(found.values, ops.cast(found.indices, _core.int64))
+        result = ops.topk(x, k)
+        return Extreme(result.values, ops.cast(result.indices, _core.int64))
     order = argsort(x, dim, largest)
     indices = ops.slice(order, axes=dim, start=0, stop=k)
     return Extreme(ops.take_along(x, indices, axis=dim), indices)
 
 
 def kthvalue(x, k, dim=-1, keepdim=False):
-    """(value, index) of the k-th least element along an axis, counted from 1."""
-    found = topk(x, k, dim, largest=False)
-    at = place(dim, x.ndim, "kthvalue")
-    values, indices = (ops.slice(part, axes=at, start=k - 1, stop=k) for part in found)
+    """Returns (value, index) of the k-th smallest element along an axis, counted from 1."""
+    result = topk(x, k, dim, largest=False)
+    at = normalize_axis(dim, x.ndim, "kthvalue")
+    values, indices = (ops.slice(part, axes=at, start=k - 1, stop=k) for part in result)
     if not keepdim:
         shape = [size for axis, size in enumerate(x.shape) if axis != at]
         values, indices = ops.reshape(values, shape), ops.reshape(indices, shape)
@@ -317,7 +327,8 @@ def kthvalue(x, k, dim=-1, keepdim=False):
 
 
 def searchsorted(x1, x2, /, *, side="left", sorter=None, right=False, **named):
-    """Where values belong in a sorted vector (or in each line of a tensor), as int64."""
+    """Returns the indices at which values belong in a sorted vector (or in each row of a tensor), as
+    int64."""
     x2 = strong(x2)
     if sorter is not None:
         x1 = ops.take_along(x1, sorter, axis=-1)
@@ -327,10 +338,10 @@ def searchsorted(x1, x2, /, *, side="left", sorter=None, right=False, **named):
     behind = right or side == "right"
     shape = x2.shape
     if x1.ndim == 1:
-        found = ops.searchsorted(x1, ops.reshape(x2, (-1,)), right=behind)
+        result = ops.searchsorted(x1, ops.reshape(x2, (-1,)), right=behind)
     else:
-        found = ops.searchsorted(x1, x2, right=behind, batch_dims=x1.ndim - 1)
-    return ops.cast(ops.reshape(found, shape), _core.int64)
+        result = ops.searchsorted(x1, x2, right=behind, batch_dims=x1.ndim - 1)
+    return ops.cast(ops.reshape(result, shape), _core.int64)
 
 
 def bucketize(x, boundaries, *, right=False):
@@ -338,7 +349,7 @@ def bucketize(x, boundaries, *, right=False):
 
 
 def digitize(x, bins, right=False):
-    """Into which bin values fall: bins rise or fall."""
+    """Returns the index of the bin of each value; bins increase or decrease."""
     bins = strong(bins)
     falls = bins.numel() > 1 and (bins[0] > bins[-1]).item()
     if falls:
@@ -347,7 +358,7 @@ def digitize(x, bins, right=False):
 
 
 def bincount(x, weights=None, minlength=0):
-    """How often (or with which weight) each number from 0 on stands in x."""
+    """Returns how often (or with which total weight) each integer from 0 on occurs in x."""
     n = max(int(ops.max(x).item()) + 1 if x.numel() else 0, minlength)
     if weights is None:
         return ops.cast(ops.bincount(ops.cast(x, _core.int64), n), _core.int64)
@@ -355,7 +366,7 @@ def bincount(x, weights=None, minlength=0):
 
 
 def histogram(x, bins=10, range=None, weights=None, density=False):
-    """(counts, edges): how many elements fall into each bin; the last bin holds its upper edge."""
+    """Returns (counts, edges): the number of elements in each bin; the last bin includes its upper edge."""
     from ._creation import linspace
     x = ravel(x)
     if not isinstance(bins, Tensor):
@@ -383,7 +394,8 @@ UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
 
 
 def unique_all(x, /):
-    """The different elements in rising order (each NaN is one), where each stands first, which each element is, counts."""
+    """Returns the distinct elements in increasing order (each NaN is one), the index of the first occurrence
+    of each, the index of each element's value, and the counts."""
     flat = ops.reshape(x, (-1,))
     n = flat.numel()
     if not n:
@@ -405,13 +417,13 @@ def unique_all(x, /):
 
 
 def unique_counts(x, /):
-    found = unique_all(x)
-    return UniqueCounts(found.values, found.counts)
+    result = unique_all(x)
+    return UniqueCounts(result.values, result.counts)
 
 
 def unique_inverse(x, /):
-    found = unique_all(x)
-    return UniqueInverse(found.values, found.inverse_indices)
+    result = unique_all(x)
+    return UniqueInverse(result.values, result.inverse_indices)
 
 
 def unique_values(x, /):
@@ -419,24 +431,25 @@ def unique_values(x, /):
 
 
 def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None, *, return_index=False):
-    """The different elements, and as PyTorch (NumPy: and with return_index) what else is asked for."""
+    """Returns the distinct elements, and what else is asked for, in PyTorch's order (with return_index in
+    NumPy's)."""
     if dim is not None:
         raise NotImplementedError("unique: it takes all elements, dim is not here\n  hint: unique of one number a line")
-    found = unique_all(x)
-    wanted = [found.values] + [part for part, asked in ((found.indices, return_index), (found.inverse_indices, return_inverse),
-                                                        (found.counts, return_counts)) if asked]
-    return tuple(wanted) if len(wanted) > 1 else found.values
+    result = unique_all(x)
+    wanted = [result.values] + [part for part, asked in ((result.indices, return_index), (result.inverse_indices, return_inverse),
+                                                         (result.counts, return_counts)) if asked]
+    return tuple(wanted) if len(wanted) > 1 else result.values
 
 
 def isin(x1, x2, /, *, invert=False):
-    """Which elements of x1 stand in x2?"""
+    """True for the elements of x1 that occur in x2."""
     x1, line = strong(x1), ops.sort(_bool_as_number(ops.reshape(strong(x2), (-1,))), axis=0)
     if not line.numel():
         return _core.full(x1.shape, bool(invert), _core.bool)
     key = _bool_as_number(x1)
     at = ops.clamp(searchsorted(line, key), 0, line.numel() - 1)
-    found = ops.equal(ops.reshape(ops.gather(line, ops.reshape(at, (-1,)), axis=0), x1.shape), key)
-    return ops.not_(found) if invert else found
+    result = ops.equal(ops.reshape(ops.gather(line, ops.reshape(at, (-1,)), axis=0), x1.shape), key)
+    return ops.not_(result) if invert else result
 
 
 def union1d(x1, x2):

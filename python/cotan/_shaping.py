@@ -1,10 +1,11 @@
-"""Shapes: what moves elements and computes nothing. What can be is a view: writes are seen through both."""
+"""Shape functions, which move elements and compute nothing. Results are views where that is possible: a write
+to either is seen in both."""
 import math
 
 from . import _core
 from ._core import Tensor, ops
 from ._dtypes import result_type
-from ._elementwise import filling, strong
+from ._elementwise import scalar_of_dtype, strong
 
 __all__ = [
     "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes",
@@ -16,77 +17,79 @@ __all__ = [
     "unflatten", "unsqueeze", "unstack", "vsplit", "vstack"]
 
 
-def place(axis, rank, name):
-    """An axis, counted from the start."""
+def normalize_axis(axis, rank, name):
+    """Returns an axis, counted from the start."""
     if not -rank <= axis < max(rank, 1):
         raise IndexError(f"{name}: axis {axis} is out of range for a tensor of {rank} axes")
     return axis % rank if rank else 0
 
 
-def places(axes, rank, name):
+def normalize_axes(axes, rank, name):
     axes = (axes,) if hasattr(axes, "__index__") else tuple(axes)
-    found = [place(int(axis), rank, name) for axis in axes]
-    if len(set(found)) < len(found):
+    results = [normalize_axis(int(axis), rank, name) for axis in axes]
+    if len(set(results)) < len(results):
         raise ValueError(f"{name}: axes {axes} name one twice")
-    return found
+    return results
 
 
-def listed(sizes):
-    """The numbers of view(2, 3), view((2, 3))."""
+def parse_size_args(sizes):
+    """Returns the sizes of view(2, 3) or view((2, 3))."""
     if len(sizes) == 1 and not hasattr(sizes[0], "__index__"):
         return tuple(sizes[0])
     return sizes
 
 
-def viewed(x, *moves):
+def make_view(x, *moves):
     return _core._view(x, moves)
 
 
 def reshape(x, /, shape, *, copy=None):
-    """The same elements in row-major order with other sizes; one may be -1: what is left. A view, unless copy=True."""
+    """Returns the same elements in row-major order with other sizes; one size may be -1, which is inferred. A
+    view, unless copy=True."""
     x = strong(x)
     shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
-    return ops.reshape(x, shape) if copy else viewed(x, ("reshape", shape))
+    return ops.reshape(x, shape) if copy else make_view(x, ("reshape", shape))
 
 
 def permute_dims(x, /, axes):
-    """Axis i of the result is axis axes[i] of x."""
-    axes = places(axes, x.ndim, "permute_dims")
+    """Returns a view whose axis i is axis axes[i] of x."""
+    axes = normalize_axes(axes, x.ndim, "permute_dims")
     if len(axes) != x.ndim:
         raise ValueError(f"permute_dims: {len(axes)} axes are named, the tensor has {x.ndim}")
-    return viewed(x, ("permute", tuple(axes)))
+    return make_view(x, ("permute", tuple(axes)))
 
 
 def permute(x, *dims, **named):
-    return permute_dims(x, listed(dims) if dims else named["dims"])
+    return permute_dims(x, parse_size_args(dims) if dims else named["dims"])
 
 
 def transpose(x, dim0=None, dim1=None, *, axes=None):
-    """Two axes exchanged, transpose(x, 0, 1); or NumPy's: all axes reversed, or in the order of a tuple."""
+    """Exchanges two axes, transpose(x, 0, 1); or, as in NumPy, reverses all axes or permutes them by a
+    tuple."""
     if dim1 is not None:
         return swapaxes(x, dim0, dim1)
     order = axes if dim0 is None else dim0
     return permute_dims(x, range(x.ndim - 1, -1, -1) if order is None else order)
 
 
-def swapped(x, axis0, axis1):
-    """The axes in their order, but for two."""
+def swapped_axes(x, axis0, axis1):
+    """Returns the axes in order, with two exchanged."""
     order = list(range(x.ndim))
-    first, second = place(axis0, x.ndim, "transpose"), place(axis1, x.ndim, "transpose")
+    first, second = normalize_axis(axis0, x.ndim, "transpose"), normalize_axis(axis1, x.ndim, "transpose")
     if order:
         order[first], order[second] = order[second], order[first]
     return tuple(order)
 
 
 def swapaxes(x, axis0, axis1):
-    return viewed(x, ("permute", swapped(x, axis0, axis1)))
+    return make_view(x, ("permute", swapped_axes(x, axis0, axis1)))
 
 
 swapdims = swapaxes
 
 
 def t(x):
-    """A matrix transposed; a vector as it is."""
+    """Returns a matrix transposed, and a vector as it is."""
     if x.ndim > 2:
         raise RuntimeError(f"t: it takes a vector or a matrix, the tensor has {x.ndim} axes\n  hint: mT, or transpose")
     return permute_dims(x, range(x.ndim - 1, -1, -1))
@@ -97,31 +100,32 @@ def matrix_transpose(x, /):
 
 
 def moveaxis(x, source, destination, /):
-    """Axes moved to other places, the others stay in their order."""
-    source, destination = places(source, x.ndim, "moveaxis"), places(destination, x.ndim, "moveaxis")
+    """Moves axes to other positions; the others stay in their order."""
+    source, destination = normalize_axes(source, x.ndim, "moveaxis"), normalize_axes(destination, x.ndim, "moveaxis")
     if len(source) != len(destination):
         raise ValueError(f"moveaxis: {len(source)} axes do not go to {len(destination)} places")
     order = [axis for axis in range(x.ndim) if axis not in source]
     for to, axis in sorted(zip(destination, source)):
         order.insert(to, axis)
-    return viewed(x, ("permute", tuple(order)))
+    return make_view(x, ("permute", tuple(order)))
 
 
 movedim = moveaxis
 
 
 def rollaxis(x, axis, start=0):
-    axis, start = place(axis, x.ndim, "rollaxis"), start + x.ndim if start < 0 else start
+    axis, start = normalize_axis(axis, x.ndim, "rollaxis"), start + x.ndim if start < 0 else start
     return moveaxis(x, axis, start - (axis < start))
 
 
-def squeezed(x, axis, dim):
-    """The sizes without those of 1: all, or those of axes that are named, of which dim may have others."""
+def squeezed_sizes(x, axis, dim):
+    """Returns the sizes without those of 1: all, or those of the named axes, of which dim may have other
+    sizes."""
     axis, strict = (axis, True) if dim is None else (dim, False)
     if axis is None:
         gone = [i for i, size in enumerate(x.shape) if size == 1]
     else:
-        gone = places(axis, x.ndim, "squeeze")
+        gone = normalize_axes(axis, x.ndim, "squeeze")
         for i in gone:
             if strict and x.shape[i] != 1:
                 raise ValueError(f"squeeze: axis {i} has {x.shape[i]} elements, it must have 1")
@@ -130,21 +134,22 @@ def squeezed(x, axis, dim):
 
 
 def squeeze(x, /, axis=None, *, dim=None):
-    """Axes of size 1 left out: all, or those named. dim= leaves others alone, as in PyTorch."""
-    return viewed(x, ("reshape", squeezed(x, axis, dim)))
+    """Removes axes of size 1: all, or the named ones. With dim=, axes of other sizes are kept, as in
+    PyTorch."""
+    return make_view(x, ("reshape", squeezed_sizes(x, axis, dim)))
 
 
-def expanded(x, axis):
-    """The sizes with new ones of 1 at these places."""
+def expanded_sizes(x, axis):
+    """Returns the sizes with new ones of 1 at these positions."""
     axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
     rank = x.ndim + len(axes)
-    axes, sizes = places(axes, rank, "expand_dims"), iter(x.shape)
+    axes, sizes = normalize_axes(axes, rank, "expand_dims"), iter(x.shape)
     return tuple(1 if i in axes else next(sizes) for i in range(rank))
 
 
 def expand_dims(x, /, axis=0):
-    """New axes of size 1 at these places of the result."""
-    return viewed(x, ("reshape", expanded(x, axis)))
+    """Adds axes of size 1 at these positions of the result."""
+    return make_view(x, ("reshape", expanded_sizes(x, axis)))
 
 
 def unsqueeze(x, dim):
@@ -152,43 +157,43 @@ def unsqueeze(x, dim):
 
 
 def flatten(x, start_dim=0, end_dim=-1):
-    """The axes from start_dim to end_dim as one."""
+    """Merges the axes from start_dim to end_dim into one."""
     if not x.ndim:
-        return viewed(x, ("reshape", (1,)))
-    first, last = place(start_dim, x.ndim, "flatten"), place(end_dim, x.ndim, "flatten")
+        return make_view(x, ("reshape", (1,)))
+    first, last = normalize_axis(start_dim, x.ndim, "flatten"), normalize_axis(end_dim, x.ndim, "flatten")
     shape = tuple(x.shape)
-    return viewed(x, ("reshape", (*shape[:first], math.prod(shape[first:last + 1]), *shape[last + 1:])))
+    return make_view(x, ("reshape", (*shape[:first], math.prod(shape[first:last + 1]), *shape[last + 1:])))
 
 
 def unflatten(x, dim, sizes):
-    """One axis as several."""
-    dim = place(dim, x.ndim, "unflatten")
+    """Splits one axis into several."""
+    dim = normalize_axis(dim, x.ndim, "unflatten")
     sizes, n = list(sizes), x.shape[dim]
     if -1 in sizes:
         sizes[sizes.index(-1)] = n // -math.prod(sizes) if math.prod(sizes) else 0
     if math.prod(sizes) != n:
         raise RuntimeError(f"unflatten: {n} elements do not make {tuple(sizes)}")
-    return viewed(x, ("reshape", (*x.shape[:dim], *sizes, *x.shape[dim + 1:])))
+    return make_view(x, ("reshape", (*x.shape[:dim], *sizes, *x.shape[dim + 1:])))
 
 
 def ravel(x):
-    return viewed(strong(x), ("reshape", (-1,) if x.numel() else (0,)))
+    return make_view(strong(x), ("reshape", (-1,) if x.numel() else (0,)))
 
 
 def broadcast_to(x, /, shape):
-    """x with axes of size 1 repeated to a shape (a view that cannot be written)."""
-    return viewed(strong(x), ("expand", tuple(shape)))
+    """Broadcasts x to a shape, as a view that cannot be written."""
+    return make_view(strong(x), ("expand", tuple(shape)))
 
 
 def expand(x, *sizes):
-    """broadcast_to, where -1 is the axis as it is."""
-    sizes = listed(sizes)
-    behind = len(sizes) - x.ndim
-    return broadcast_to(x, [x.shape[i - behind] if size == -1 else size for i, size in enumerate(sizes)])
+    """Broadcasts x to sizes, where -1 keeps the size of the axis."""
+    sizes = parse_size_args(sizes)
+    after = len(sizes) - x.ndim
+    return broadcast_to(x, [x.shape[i - after] if size == -1 else size for i, size in enumerate(sizes)])
 
 
 def broadcast_shapes(*shapes):
-    """The shape that all broadcast to."""
+    """Returns the shape to which all shapes broadcast."""
     rank, result = max((len(shape) for shape in shapes), default=0), []
     for i in range(-rank, 0):
         sizes = {shape[i] for shape in shapes if len(shape) >= -i} - {1}
@@ -199,7 +204,7 @@ def broadcast_shapes(*shapes):
 
 
 def broadcast_arrays(*tensors):
-    """A list: the tensors, all broadcast to one shape."""
+    """Returns a list of the tensors, all broadcast to one shape."""
     shape = broadcast_shapes(*(x.shape for x in tensors))
     return [broadcast_to(x, shape) for x in tensors]
 
@@ -207,7 +212,7 @@ def broadcast_arrays(*tensors):
 broadcast_tensors = broadcast_arrays
 
 
-def _joined(tensors, axis, name):
+def _concat_dtype(tensors, axis, name):
     tensors = [strong(x) for x in tensors]
     if not tensors:
         raise ValueError(f"{name}: it needs at least one tensor")
@@ -215,51 +220,51 @@ def _joined(tensors, axis, name):
     return [x if x.dtype == dtype else ops.cast(x, dtype) for x in tensors]
 
 
-_MOST_PARTS = 64  # of ops.concat
+_MAX_PARTS = 64  # the maximum of operands of ops.concat
 
 
-def joined(parts, axis):
-    """Any number of parts of one dtype, one behind the other."""
+def concat_parts(parts, axis):
+    """Concatenates any number of parts of one dtype."""
     done = _core._join(parts, axis, False)
     if done is not None:
         return done
-    while len(parts) > _MOST_PARTS:
-        parts = [ops.concat(parts[i:i + _MOST_PARTS], axis) for i in range(0, len(parts), _MOST_PARTS)]
+    while len(parts) > _MAX_PARTS:
+        parts = [ops.concat(parts[i:i + _MAX_PARTS], axis) for i in range(0, len(parts), _MAX_PARTS)]
     return ops.concat(parts, axis)
 
 
 def concat(tensors, /, axis=0, *, dim=None, out=None):
-    """Tensors one behind the other along an axis (None: all flattened)."""
+    """Concatenates tensors along an axis (None: all flattened)."""
     if out is not None:
         return out.copy_(concat(tensors, axis, dim=dim))
-    tensors, axis = _joined(tensors, axis, "concat"), axis if dim is None else dim
+    tensors, axis = _concat_dtype(tensors, axis, "concat"), axis if dim is None else dim
     if axis is None:
-        return joined([ops.reshape(x, (-1,)) for x in tensors], 0)
-    if dim is not None and len(tensors) > 1:  # PyTorch leaves out (0,)
+        return concat_parts([ops.reshape(x, (-1,)) for x in tensors], 0)
+    if dim is not None and len(tensors) > 1:  # PyTorch ignores tensors of shape (0,)
         tensors = [x for x in tensors if tuple(x.shape) != (0,)] or tensors[:1]
-    return joined(tensors, axis)
+    return concat_parts(tensors, axis)
 
 
 cat = concatenate = concat
 
 
 def stack(tensors, /, axis=0, *, dim=None, out=None):
-    """Tensors of one shape along a new axis."""
+    """Stacks tensors of one shape along a new axis."""
     if out is not None:
         return out.copy_(stack(tensors, axis, dim=dim))
-    tensors, axis = _joined(tensors, axis, "stack"), axis if dim is None else dim
+    tensors, axis = _concat_dtype(tensors, axis, "stack"), axis if dim is None else dim
     shape = tuple(tensors[0].shape)
     for x in tensors:
         if tuple(x.shape) != shape:
             raise ValueError(f"stack: the tensors must have one shape, there are {shape} and {tuple(x.shape)}")
-    at = place(axis, len(shape) + 1, "stack")
+    at = normalize_axis(axis, len(shape) + 1, "stack")
     done = _core._join(tensors, at, True)
-    return done if done is not None else joined([ops.reshape(x, (*shape[:at], 1, *shape[at:])) for x in tensors], at)
+    return done if done is not None else concat_parts([ops.reshape(x, (*shape[:at], 1, *shape[at:])) for x in tensors], at)
 
 
 def unstack(x, /, *, axis=0):
-    """A tuple of the slices along an axis."""
-    axis = place(axis, x.ndim, "unstack")
+    """Returns a tuple of the slices along an axis."""
+    axis = normalize_axis(axis, x.ndim, "unstack")
     return tuple(select(x, axis, i) for i in range(x.shape[axis]))
 
 
@@ -268,13 +273,13 @@ def unbind(x, dim=0):
 
 
 def select(x, dim, index):
-    """x[..., index, ...]: one place along an axis, which goes."""
-    return x[(slice(None),) * place(dim, x.ndim, "select") + (index,)]
+    """Returns x[..., index, ...]: one index along an axis, which is removed."""
+    return x[(slice(None),) * normalize_axis(dim, x.ndim, "select") + (index,)]
 
 
 def narrow(x, dim, start, length):
-    """`length` places along an axis, from `start` on."""
-    dim = place(dim, x.ndim, "narrow")
+    """Returns `length` elements along an axis, from `start` on."""
+    dim = normalize_axis(dim, x.ndim, "narrow")
     start = start + x.shape[dim] if start < 0 else start
     if start + length > x.shape[dim] or start < 0 or length < 0:
         raise RuntimeError(f"narrow: places {start} to {start + length} of axis {dim} are asked for, it has {x.shape[dim]}")
@@ -282,8 +287,9 @@ def narrow(x, dim, start, length):
 
 
 def split_sizes(x, sizes, dim):
-    """PyTorch's split: pieces of so many places, the last one less; or of the sizes of a list."""
-    n = x.shape[place(dim, x.ndim, "split")]
+    """Returns the sizes of PyTorch's split: parts of the given size, of which the last may be smaller; or of
+    the sizes of a list."""
+    n = x.shape[normalize_axis(dim, x.ndim, "split")]
     if hasattr(sizes, "__index__"):
         if sizes <= 0:
             raise RuntimeError(f"split: pieces of {sizes} places are asked for")
@@ -295,8 +301,9 @@ def split_sizes(x, sizes, dim):
 
 
 def array_split(x, indices_or_sections, axis=0):
-    """Pieces along an axis, so many or cut at the places of a list; the first ones are larger by one where it doesn't come out."""
-    n = x.shape[place(axis, x.ndim, "split")]
+    """Splits along an axis into the given number of parts, or at the indices of a list; if the size is not
+    divisible, the first parts are larger by one."""
+    n = x.shape[normalize_axis(axis, x.ndim, "split")]
     if hasattr(indices_or_sections, "__index__"):
         parts = indices_or_sections
         cuts = [(n // parts) * i + min(i, n % parts) for i in range(1, parts)]
@@ -307,11 +314,12 @@ def array_split(x, indices_or_sections, axis=0):
 
 
 def split(x, split_size_or_sections, dim=0, *, axis=None):
-    """PyTorch's: pieces of so many places, the last one less, or of the sizes of a list. With axis= NumPy's: so many pieces
-    of one size, or cut at the places of a list."""
+    """Splits as PyTorch does: into parts of the given size, of which the last may be smaller, or of the sizes
+    of a list. With axis= it splits as NumPy does: into the given number of equal parts, or at the indices of
+    a list."""
     if axis is None:
         return split_sizes(x, split_size_or_sections, dim)
-    n = x.shape[place(axis, x.ndim, "split")]
+    n = x.shape[normalize_axis(axis, x.ndim, "split")]
     if hasattr(split_size_or_sections, "__index__") and n % split_size_or_sections:
         raise ValueError(f"split: {n} places do not make {split_size_or_sections} pieces of one size\n  hint: array_split, or "
                          "dim= for pieces of so many places")
@@ -322,8 +330,8 @@ tensor_split = array_split
 
 
 def chunk(x, chunks, dim=0):
-    """At most so many pieces, all of one size but the last."""
-    n = x.shape[place(dim, x.ndim, "chunk")]
+    """Splits into at most the given number of parts, all of one size except the last."""
+    n = x.shape[normalize_axis(dim, x.ndim, "chunk")]
     if chunks < 1:
         raise RuntimeError(f"chunk: {chunks} pieces are asked for, there must be 1 or more")
     return split_sizes(x, max(-(-n // chunks), 1), dim)
@@ -338,9 +346,9 @@ def vsplit(x, parts):
 
 
 def flip(x, /, axis=None, *, dims=None):
-    """Axes (None: all) in the opposite order."""
+    """Reverses the order along axes (None: all)."""
     axis = axis if dims is None else dims
-    axes = range(x.ndim) if axis is None else places(axis, x.ndim, "flip")
+    axes = range(x.ndim) if axis is None else normalize_axes(axis, x.ndim, "flip")
     return ops.flip(x, tuple(axes)) if len(axes) else +x
 
 
@@ -353,8 +361,8 @@ def flipud(x):
 
 
 def rot90(x, k=1, dims=(0, 1), *, axes=None):
-    """A quarter turn from the first axis towards the second, k times."""
-    first, second = places(axes or dims, x.ndim, "rot90")
+    """Rotates by 90 degrees from the first axis towards the second, k times."""
+    first, second = normalize_axes(axes or dims, x.ndim, "rot90")
     if k % 4 == 2:
         return flip(x, axis=(first, second))
     if k % 4 == 0:
@@ -363,29 +371,30 @@ def rot90(x, k=1, dims=(0, 1), *, axes=None):
 
 
 def roll(x, /, shift=None, axis=None, *, shifts=None, dims=None):
-    """Elements moved on along axes (None: in row-major order); what leaves at the end comes in at the beginning."""
+    """Shifts elements along axes (None: in row-major order); those that leave at the end enter at the
+    beginning."""
     shift, axis = shift if shifts is None else shifts, axis if dims is None else dims
     if axis is None:
         return ops.reshape(ops.roll(ops.reshape(x, (-1,)), (int(shift),)), x.shape)
     axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
     all_shifts = [0] * x.ndim
     for i, axis in enumerate(axes):
-        all_shifts[place(axis, x.ndim, "roll")] += shift if hasattr(shift, "__index__") else shift[i]
+        all_shifts[normalize_axis(axis, x.ndim, "roll")] += shift if hasattr(shift, "__index__") else shift[i]
     return ops.roll(x, all_shifts) if x.ndim else +x
 
 
 def tile(x, repetitions, /, *more):
-    """x several times beside itself along each axis, the last numbers for the last axes."""
-    times = listed((repetitions, *more))
+    """Repeats x as a whole along each axis; the last numbers are for the last axes."""
+    times = parse_size_args((repetitions, *more))
     rank = max(x.ndim, len(times))
     x = ops.reshape(x, (1,) * (rank - x.ndim) + tuple(x.shape))
     return ops.tile(x, (1,) * (rank - len(times)) + tuple(times)) if rank else +x
 
 
 def repeat(x, repeats, /, *, axis=None):
-    """Each element along an axis (None: in row-major order) several times, one after the other."""
+    """Repeats each element along an axis (None: in row-major order)."""
     x = ops.reshape(x, (-1,)) if axis is None else x
-    axis = place(axis or 0, x.ndim, "repeat")
+    axis = normalize_axis(axis or 0, x.ndim, "repeat")
     if hasattr(repeats, "__index__") and not (isinstance(repeats, Tensor) and repeats.ndim):
         return ops.repeat(x, int(repeats), axis)
     repeats = strong(repeats)
@@ -403,21 +412,21 @@ def repeat_interleave(x, repeats, dim=None):
 
 
 def atleast_1d(*tensors):
-    return _each(tensors, lambda x: reshape(x, (1,)) if x.ndim < 1 else x)
+    return _map_tensors(tensors, lambda x: reshape(x, (1,)) if x.ndim < 1 else x)
 
 
 def atleast_2d(*tensors):
-    return _each(tensors, lambda x: reshape(x, (1, x.numel())) if x.ndim < 2 else x)
+    return _map_tensors(tensors, lambda x: reshape(x, (1, x.numel())) if x.ndim < 2 else x)
 
 
 def atleast_3d(*tensors):
     def third(x):
         return reshape(x, (1, x.numel(), 1) if x.ndim < 2 else (*x.shape, 1)) if x.ndim < 3 else x
 
-    return _each(tensors, third)
+    return _map_tensors(tensors, third)
 
 
-def _each(tensors, function):
+def _map_tensors(tensors, function):
     if len(tensors) == 1 and not isinstance(tensors[0], (list, tuple)):
         return function(strong(tensors[0]))
     return [function(strong(x)) for x in (tensors[0] if len(tensors) == 1 else tensors)]
@@ -444,13 +453,14 @@ def column_stack(tensors):
 
 
 def pad(x, pad_width, mode="constant", *, constant_values=0):
-    """NumPy's pad with modes constant, edge, reflect, symmetric and wrap: (before, behind) for all axes or each."""
+    """Pads as NumPy does, with modes constant, edge, reflect, symmetric and wrap: (before, after) for all
+    axes or for each."""
     x = strong(x)
     widths = [(pad_width, pad_width)] if hasattr(pad_width, "__index__") else pad_width
     widths = [tuple(widths)] if hasattr(widths[0], "__index__") else [tuple(width) for width in widths]
     widths = [width if len(width) == 2 else width * 2 for width in (widths * x.ndim if len(widths) == 1 else widths)]
     if mode == "constant":
-        return ops.pad(x, filling(constant_values, x.dtype), low=[low for low, _ in widths],
+        return ops.pad(x, scalar_of_dtype(constant_values, x.dtype), low=[low for low, _ in widths],
                        high=[high for _, high in widths])
     for axis, (low, high) in enumerate(widths):
         n = x.shape[axis]
@@ -470,7 +480,7 @@ def pad(x, pad_width, mode="constant", *, constant_values=0):
 
 
 def diag(x, diagonal=0, *, k=0):
-    """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
+    """Returns the diagonal of a matrix, or a matrix with a vector on its diagonal."""
     offset = diagonal or k
     if x.ndim not in (1, 2):
         raise ValueError(f"diag: a vector or a matrix is expected, got a tensor {tuple(x.shape)}")
@@ -478,12 +488,12 @@ def diag(x, diagonal=0, *, k=0):
 
 
 def diagonals(x, offset):
-    """The diagonals of matrices, the last two axes: a view."""
-    return viewed(x, ("diagonal", (offset,)))
+    """Returns the diagonals of matrices, the last two axes, as a view."""
+    return make_view(x, ("diagonal", (offset,)))
 
 
 def diag_embed(x, offset=0):
-    """Matrices with the last axis on a diagonal."""
+    """Returns matrices with the last axis on a diagonal."""
     n = x.shape[-1] + abs(offset)
     shape = (*x.shape[:-1], n, n)
     rows, columns = ops.iota(_core.int64, (n, n), 0), ops.iota(_core.int64, (n, n), 1)
@@ -500,13 +510,13 @@ def diagflat(x, k=0):
 
 
 def diagonal(x, offset=0, axis1=0, axis2=1, *, dim1=None, dim2=None):
-    """The diagonals over two axes, as the last axis."""
+    """Returns the diagonals over two axes, as the last axis."""
     axis1, axis2 = axis1 if dim1 is None else dim1, axis2 if dim2 is None else dim2
     return diagonals(moveaxis(x, (axis1, axis2), (-2, -1)), offset)
 
 
 def trace(x, /, offset=0):
-    """The sum of a matrix's diagonal."""
+    """Returns the sum of a matrix's diagonal."""
     from ._reductions import sum
     if x.ndim < 2:
         raise ValueError(f"trace: a matrix is expected, got a tensor {tuple(x.shape)}")

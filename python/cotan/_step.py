@@ -1,14 +1,15 @@
-"""Where a training step ends, and what lives from one to the next."""
+"""The end of a training step, and the state that is kept between steps."""
 from . import _core
 
 
-def run():
-    """Everything that is pending runs as one plan."""
+def run_pending():
+    """Runs everything that is pending as one plan."""
     _core.eval()
 
 
-def variable(value):
-    """The value as a tensor that plans update in its place, without a history: an optimizer's state."""
+def make_state_variable(value):
+    """Returns the value as a variable, which plans update in place, without a history: an optimizer's
+    state."""
     tensor = _core.Tensor(value, requires_grad=True)
     tensor.requires_grad_(False)
     return tensor

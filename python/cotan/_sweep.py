@@ -1,8 +1,9 @@
-"""Gradients of histories with marks: places where Python says how they go on (autograd.Function, hooks, checkpoint).
+"""Gradients of histories with hooks: points at which Python computes how gradients continue
+(autograd.Function, tensor hooks, checkpoints).
 
-A sweep goes backwards from cut to cut (ct_cut): what lies between two is differentiated by the library, as one node,
-and a mark's owner gives from the cotangents of its results those of its operands. Values are named by the bits of
-their handles."""
+A sweep goes backwards from cut to cut (ct_cut). The part of the history between two cuts is differentiated by
+the library, as one node; a hook's owner computes the cotangents of its operands from those of its results.
+Values are given by the bits of their handles."""
 import threading
 import weakref
 
@@ -13,31 +14,32 @@ from ._grad import enable_grad, no_grad
 from ._whole import Swap, whole
 
 
-class _State(threading.local):
-    inside = False  # a sweep of this thread is on its way
-    retained = ()   # what it found for tensors that retain their gradients
+class _SweepState(threading.local):
+    inside = False  # true while this thread is in a sweep
+    retained = ()  # the gradients found for tensors that retain them
 
 
-_state = _State()
+_state = _SweepState()
 
 
-class Owner:
-    """What a mark has: pull(operands, results, cotangents) gives pairs (value, cotangent) from which the sweep goes
-    on. operands and results are bits, a value is bits or a Tensor, a cotangent a Tensor, or None where nothing
-    came."""
+class HookOwner:
+    """The owner of a hook: pull(operands, results, cotangents) returns pairs (value, cotangent) from which
+    the sweep continues. operands and results are bits; a value is bits or a Tensor; a cotangent is a Tensor,
+    or None if there is no gradient."""
 
     def free(self):
-        """The history that led here is used up."""
+        """Called when the history that leads here is used up."""
 
 
-def _add(to, bits, cotangent):
+def _accumulate(to, bits, cotangent):
     to[bits] = to[bits] + cotangent if bits in to else cotangent
 
 
-def _sweep(root, targets, create):
-    """({bits: gradient} of leaves and targets, the roots of all parts of the history, the owners met)."""
+def _backward_pass(root, targets, create):
+    """Returns ({bits: gradient} of leaves and targets, the roots of all parts of the history, the owners
+    called)."""
     frontier = {_core._bits(root): ops.cast(_core.full((), 1), root.dtype)}
-    found, used, owners, alive = {}, [], [], {}  # alive: values that nothing else holds yet
+    result, used, owners, alive = {}, [], [], {}  # alive: values that nothing else holds yet
     while frontier:
         owner, at, operands, inside, behind, leaves = _core._cut(tuple(frontier), targets)
         cotangents = tuple(frontier.pop(bits) for bits in inside)
@@ -45,9 +47,9 @@ def _sweep(root, targets, create):
         if behind or leaves:
             grads = _core._segment(inside, cotangents, behind + leaves, create)
             for bits, grad in zip(behind, grads):
-                _add(frontier, bits, grad)
+                _accumulate(frontier, bits, grad)
             for bits, grad in zip(leaves, grads[len(behind):]):
-                _add(found, bits, grad)
+                _accumulate(result, bits, grad)
         for bits in inside:
             alive.pop(bits, None)
         if not at:
@@ -55,50 +57,51 @@ def _sweep(root, targets, create):
         cotangents = [frontier.pop(bits, None) for bits in at]
         used += at
         if owner is None or at[0] in targets:
-            found[at[0]] = owner.seen(cotangents[0]) if isinstance(owner, Hooks) else cotangents[0]
+            result[at[0]] = owner.seen(cotangents[0]) if isinstance(owner, TensorHooks) else cotangents[0]
         elif any(cotangent is not None for cotangent in cotangents):
             owners.append(owner)
             for value, cotangent in owner.pull(operands, at, cotangents):
                 if not isinstance(value, int):
                     alive[_core._bits(value)] = value
                     value = _core._bits(value)
-                _add(frontier, value, cotangent)
-    return found, tuple(used), owners
+                _accumulate(frontier, value, cotangent)
+    return result, tuple(used), owners
 
 
-def _run(root, targets, retain, create):
+def _run_pass(root, targets, retain, create):
     traced = _core._tracing() if _state.inside else _core._begin_backward()
     retained = []
     with Swap(_state, "inside", True), Swap(_state, "retained", retained), (enable_grad if create else no_grad)():
-        found, used, owners = _sweep(root, targets, create)
+        result, used, owners = _backward_pass(root, targets, create)
     if not (retain or create or traced):
         _core._use_history(used)
         for owner in owners:
             owner.free()
-    return found, retained
+    return result, retained
 
 
 @whole
-def _give(found, retained, create):
-    """All that a backward found, or nothing: what raises comes before the first is given."""
-    _core._give(tuple(found), tuple(found.values()), create)
-    _retain(retained)
+def _store_grads(result, retained, create):
+    """Stores all gradients that a backward pass found, or none: whatever may raise runs before the first is
+    stored."""
+    _core._give(tuple(result), tuple(result.values()), create)
+    _store_retained_grads(retained)
 
 
 @whole
-def _retain(retained):
+def _store_retained_grads(retained):
     for x, grad in retained:
         x.grad = grad if x.grad is None else x.grad + grad
 
 
 def _backward(loss, retain, create, inputs):
     if not loss.requires_grad:
-        _core._leaves(loss)  # raises
-    found, retained = _run(loss, (), retain, create)
+        _core._leaves(loss)  # raises an error if there are none
+    result, retained = _run_pass(loss, (), retain, create)
     if inputs is not None:
         wanted = {_core._bits(one) for one in (inputs if isinstance(inputs, (list, tuple)) else (inputs,))}
-        found = {bits: grad for bits, grad in found.items() if bits in wanted}
-    _give(found, retained, create)
+        result = {bits: grad for bits, grad in result.items() if bits in wanted}
+    _store_grads(result, retained, create)
 
 
 def _grad(loss, inputs, retain, create):
@@ -107,13 +110,14 @@ def _grad(loss, inputs, retain, create):
         return (None,) * len(inputs)
     if create is None:
         create = any(bits not in wanted for bits in _core._leaves(loss))
-    found, retained = _run(loss, wanted, retain, create)
-    _retain(retained)
-    return tuple(found.get(bits) for bits in wanted)
+    result, retained = _run_pass(loss, wanted, retain, create)
+    _store_retained_grads(retained)
+    return tuple(result.get(bits) for bits in wanted)
 
 
-def _written(x):
-    """The gradient that x retains is that of its new value; hooks stay with the value that they were registered for."""
+def _on_write(x):
+    """Called after a write in place: the gradient that x retains becomes that of its new value; hooks stay
+    with the value for which they were registered."""
     _, owner = x.__dict__.pop("_hooks")
     if owner.retained:
         owner.retained = None
@@ -121,24 +125,23 @@ def _written(x):
             x.retain_grad()
 
 
-_core._on_marks(_backward, _grad, _written)
+_core._on_marks(_backward, _grad, _on_write)
 
 
 def conj(x):
-    """The library's cotangents of complex numbers are the conjugates of what PyTorch's users see, and the other way
-    round."""
+    """Conjugates: the library's cotangents of complex numbers are the conjugates of PyTorch's."""
     return ops.conj(x) if x is not None and x.dtype in COMPLEX else x
 
 
-class Hooks(Owner):
-    """The owner of a tensor that is computed, at which functions look."""
+class TensorHooks(HookOwner):
+    """The owner of a computed tensor that has hooks."""
 
     def __init__(self):
         self.hooks, self.retained = {}, None
 
     @classmethod
     def of(cls, x):
-        """That of x, which gets one where it has none, or another value than it had then."""
+        """Returns the owner of x; makes one if x has none, or if its value has changed since."""
         bits, owner = x.__dict__.get("_hooks", (None, None))
         if bits != _core._bits(x):
             if _core._followed(x):

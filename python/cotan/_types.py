@@ -1,4 +1,4 @@
-"""Small classes that Tensor's attributes are made of."""
+"""Small classes for Tensor's attributes."""
 import math
 
 
@@ -6,7 +6,7 @@ class Size(tuple):
     """A shape: a tuple of sizes."""
 
     def numel(self):
-        """The number of elements of such a tensor."""
+        """Returns the number of elements of a tensor of this shape."""
         return math.prod(self)
 
     def __repr__(self):
@@ -14,7 +14,8 @@ class Size(tuple):
 
 
 class Count(int):
-    """Tensor.size: the number of elements, as NumPy has it; called, the shape or one of its sizes, as PyTorch has it."""
+    """Tensor.size: the number of elements, as in NumPy; called, it returns the shape or one of its sizes, as
+    in PyTorch."""
 
     def __new__(cls, count, shape):
         self = int.__new__(cls, count)

@@ -1,4 +1,5 @@
-"""What happens whole or not at all, whatever the instant at which Ctrl-C, or another signal's handler, raises."""
+"""Critical sections, which run completely or not at all, even if Ctrl-C, or another signal's handler, raises
+at any moment."""
 import functools
 
 from ._core import Swap, Whole
@@ -7,15 +8,17 @@ __all__ = ["Around", "Swap", "whole"]
 
 
 def whole(function):
-    """The function, as a decorator, during which signals wait; what their handlers raise comes up behind it.
+    """A decorator: during the function signals are held back, and exceptions of their handlers are raised
+    after it.
 
-    Of a context manager's __enter__ it comes up inside of the block. Swap(object, name, value) needs no such: it is C's.
-    What users wrote belongs outside, since it may take long."""
+    For a context manager's __enter__, they are raised inside the block. Swap(object, name, value) needs no
+    decorator, since it is implemented in C. User code should be outside, since it may take long."""
     return functools.update_wrapper(Whole(function), function)
 
 
 class Around:
-    """with Around(begin, end): begin(), then the block, then end(): both are whole."""
+    """with Around(begin, end): calls begin(), runs the block, then calls end(); both calls are critical
+    sections."""
 
     def __init__(self, begin, end):
         self.begin, self.end = begin, end

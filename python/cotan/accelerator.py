@@ -1,4 +1,4 @@
-"""What programs ask before they use an accelerator: there is none."""
+"""torch.accelerator's queries: there is no accelerator."""
 
 
 def is_available():

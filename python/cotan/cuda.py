@@ -1,4 +1,4 @@
-"""What programs ask before they use a GPU: there is none."""
+"""torch.cuda's queries: there is no GPU."""
 
 
 def is_available():
@@ -14,12 +14,12 @@ def device_count():
 
 
 def manual_seed(seed):
-    """There is no generator but manual_seed's."""
+    """Does nothing: the only generator is that of cotan.manual_seed."""
 
 
 def manual_seed_all(seed):
-    """There is no generator but manual_seed's."""
+    """Does nothing: the only generator is that of cotan.manual_seed."""
 
 
 def empty_cache():
-    """There is no cache."""
+    """Does nothing: there is no cache."""

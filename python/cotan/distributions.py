@@ -1,10 +1,11 @@
-"""Probability distributions, by the names of torch.distributions: samples, log probabilities, entropies, divergences."""
+"""Probability distributions, by the names of torch.distributions: samples, log probabilities, entropies,
+divergences."""
 import math
 
 from . import _core, _random
 from ._core import Tensor, ops
 from ._dtypes import FLOATS, finfo
-from ._elementwise import filling
+from ._elementwise import scalar_of_dtype
 from ._grad import no_grad
 from ._shaping import broadcast_tensors
 from .nn.functional import binary_cross_entropy_with_logits
@@ -13,7 +14,7 @@ __all__ = ["Bernoulli", "Categorical", "Distribution", "Normal", "Uniform", "kl_
 
 
 def _floats(*values):
-    """Numbers and tensors as tensors of floats with one shape."""
+    """Returns numbers and tensors as float tensors of one shape."""
     values = [value if isinstance(value, Tensor) else _core.asarray(value) for value in values]
     return broadcast_tensors(*(x if x.dtype in FLOATS else ops.cast(x, _core.float32) for x in values))
 
@@ -23,7 +24,8 @@ def _shape(sample_shape):
 
 
 class Distribution:
-    """batch_shape: the shape of parameters, of which each has a distribution of its own; event_shape: that of an outcome."""
+    """batch_shape: the shape of the parameters, each of which has a distribution of its own; event_shape:
+    that of a sample."""
 
     def __init__(self, batch_shape=(), event_shape=()):
         self._batch_shape, self._event_shape = tuple(batch_shape), tuple(event_shape)
@@ -41,7 +43,7 @@ class Distribution:
         return self.variance.sqrt()
 
     def sample(self, sample_shape=()):
-        """Outcomes (*sample_shape, *batch_shape), without a history."""
+        """Returns samples (*sample_shape, *batch_shape), without a history."""
         with no_grad():
             return _core._snapshot(self._draw((*_shape(sample_shape), *self._batch_shape)))
 
@@ -53,7 +55,7 @@ class Distribution:
 
 
 class Normal(Distribution):
-    """Mean loc, standard deviation scale."""
+    """The normal distribution: loc is the mean, scale the standard deviation."""
 
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = _floats(loc, scale)
@@ -67,7 +69,7 @@ class Normal(Distribution):
         return self.loc + self.scale * _random.gaussian(shape, dtype=self.loc.dtype)
 
     def rsample(self, sample_shape=()):
-        """Outcomes through which gradients reach loc and scale."""
+        """Returns samples through which gradients reach loc and scale."""
         return self._draw((*_shape(sample_shape), *self._batch_shape))
 
     def log_prob(self, value):
@@ -84,7 +86,7 @@ class Normal(Distribution):
 
 
 class Uniform(Distribution):
-    """From low to high."""
+    """The uniform distribution from low to high."""
 
     def __init__(self, low, high, validate_args=None):
         self.low, self.high = _floats(low, high)
@@ -100,7 +102,7 @@ class Uniform(Distribution):
         return ops.minimum(drawn, ops.maximum(low, high - step))  # sums are rounded up to high
 
     def rsample(self, sample_shape=()):
-        """Outcomes through which gradients reach low and high."""
+        """Returns samples through which gradients reach low and high."""
         return self._draw((*_shape(sample_shape), *self._batch_shape))
 
     def log_prob(self, value):
@@ -111,7 +113,7 @@ class Uniform(Distribution):
         return (self.high - self.low).log()
 
 
-def _one_of(name, probs, logits):
+def _check_one_of(name, probs, logits):
     if (probs is None) == (logits is None):
         raise ValueError(f"{name}: either probs or logits is needed, not {'both' if logits is not None else 'none'} of them")
 
@@ -120,7 +122,7 @@ class Bernoulli(Distribution):
     """1 with probability probs, else 0; logits are log(probs / (1 - probs))."""
 
     def __init__(self, probs=None, logits=None, validate_args=None):
-        _one_of("Bernoulli", probs, logits)
+        _check_one_of("Bernoulli", probs, logits)
         if logits is None:
             self.probs, = _floats(probs)
             eps = 2.0 ** -23 if self.probs.dtype != _core.float64 else 2.0 ** -52
@@ -146,10 +148,11 @@ class Bernoulli(Distribution):
 
 
 class Categorical(Distribution):
-    """0 to n - 1 with the probabilities along the last axis, which need not add up to 1; logits are their logarithms."""
+    """0 to n - 1 with the probabilities along the last axis, which need not add up to 1; logits are their
+    logarithms."""
 
     def __init__(self, probs=None, logits=None, validate_args=None):
-        _one_of("Categorical", probs, logits)
+        _check_one_of("Categorical", probs, logits)
         given, = _floats(logits if probs is None else probs)
         if given.ndim < 1:
             raise ValueError(f"Categorical: {'logits' if probs is None else 'probs'} is one number, it needs at least one axis")
@@ -179,26 +182,27 @@ class Categorical(Distribution):
         return logits.gather(-1, value.expand(shape).unsqueeze(-1)).squeeze(-1)
 
     def entropy(self):
-        least = filling(finfo(self.logits.dtype).min, self.logits.dtype)  # what is impossible adds 0
+        least = scalar_of_dtype(finfo(self.logits.dtype).min, self.logits.dtype)  # outcomes of probability 0 add 0
         return -(ops.maximum(self.logits, least) * self.probs).sum(-1)
 
 
-def _share(p, q, difference):
-    """What an outcome of probability p adds: 0 where it is impossible, infinity where it is so under q alone."""
-    zero, infinity = filling(0, difference.dtype), filling(math.inf, difference.dtype)
+def _divergence_term(p, q, difference):
+    """Returns the term of an outcome of probability p: 0 if it is impossible, infinity if it is impossible
+    only under q."""
+    zero, infinity = scalar_of_dtype(0, difference.dtype), scalar_of_dtype(math.inf, difference.dtype)
     return ops.select(ops.equal(p, 0), zero, ops.select(ops.equal(q, 0), infinity, p * difference))
 
 
 def kl_divergence(p, q):
-    """How far p's distribution is from q's: the mean under p of log p - log q."""
+    """Returns the divergence of p from q: the mean under p of log p - log q."""
     kinds = type(p), type(q)
     if kinds == (Normal, Normal):
         ratio = (p.scale / q.scale) ** 2
         return 0.5 * (ratio + ((p.loc - q.loc) / q.scale) ** 2 - 1 - ratio.log())
     if kinds == (Categorical, Categorical):
-        return _share(p.probs, q.probs, p.logits - q.logits).sum(-1)
+        return _divergence_term(p.probs, q.probs, p.logits - q.logits).sum(-1)
     if kinds == (Bernoulli, Bernoulli):
         softplus = ops.softplus
-        return (_share(p.probs, q.probs, softplus(-q.logits) - softplus(-p.logits))
-                + _share(1 - p.probs, 1 - q.probs, softplus(q.logits) - softplus(p.logits)))
+        return (_divergence_term(p.probs, q.probs, softplus(-q.logits) - softplus(-p.logits))
+                + _divergence_term(1 - p.probs, 1 - q.probs, softplus(q.logits) - softplus(p.logits)))
     raise NotImplementedError(f"kl_divergence: of {kinds[0].__name__} from {kinds[1].__name__} there is no formula here")

@@ -1,4 +1,4 @@
-"""Functions as C for machines without Python and without the library."""
+"""Exports functions as C for machines without Python and without the library."""
 import inspect
 import os
 
@@ -12,7 +12,7 @@ __all__ = ["export_c"]
 
 
 def _name(text):
-    """A name in C of what Python calls `text`."""
+    """Returns a C name for the Python name `text`."""
     name = "".join(c if c.isascii() and c.isalnum() else "_" for c in text).strip("_") or "x"
     return "x" + name if name[0].isdigit() else name
 
@@ -32,12 +32,14 @@ def _parameter_names(function, n):
 
 
 def export_c(path, function, *args, embed=False):
-    """Writes what function(*args) computes as one C file and its header, PATH.c and PATH.h, where the last part of the path is the
-    name of the C function. It needs libm alone, no library, allocates nothing, starts no thread and has the same bits. Its struct
-    has a pointer for each input, named as the function's parameters are, each result (`result`, or `result_NAME` of several), and
-    the weights of a Module by their names; with `embed` these stand in the file instead (small models: a compiler takes some 200
-    bytes of memory a word). A Module is written as it is after eval(). args are examples: sizes and dtypes are theirs."""
-    _core.eval()  # what is pending is not part of it
+    """Writes what function(*args) computes as a C file and its header, PATH.c and PATH.h; the last part of
+    the path is the name of the C function. It needs libm only and no library, allocates nothing, starts no
+    thread and gives the same bits. Its struct has a pointer for each input, named after the function's
+    parameters, for each result (`result`, or `result_NAME` of several), and for the weights of a Module by
+    their names; with `embed` the weights are in the file instead (for small models: a compiler takes some 200
+    bytes of memory for each word). A Module is exported in eval mode. args are examples that give the sizes
+    and dtypes."""
+    _core.eval()  # what is pending before is not part of it
     named, leaves = {}, []
     for prefix, arg in zip(_parameter_names(function, len(args)), args):
         pairs, structure = tree_flatten_with_path(arg)

@@ -1,7 +1,8 @@
 """Discrete Fourier transforms, by the names of the array API standard, NumPy and PyTorch.
 
-`n` or `s` cuts or fills up with zeros first; `norm` says where the result is divided by the number of elements:
-"backward" in the inverse, "forward" the other way, "ortho" in both by its root. PyTorch's `dim` is `axis` and `axes`.
+`n` or `s` cuts or zero-pads first; `norm` determines where the result is divided by the number of elements:
+"backward" in the inverse, "forward" in the forward transform, "ortho" by its root in both. PyTorch's `dim` is
+`axis` and `axes`.
 """
 import math
 
@@ -10,7 +11,7 @@ from ._core import ops
 from ._creation import arange
 from ._dtypes import COMPLEX, FLOATS
 from ._elementwise import strong
-from ._shaping import concat, flip, place, roll
+from ._shaping import concat, flip, normalize_axis, roll
 
 __all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
            "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn"]
@@ -30,8 +31,8 @@ def _real(x, name):
     return x
 
 
-def _sized(x, axis, n, name):
-    """x with n elements along an axis: cut, or zeros behind."""
+def _resize_axis(x, axis, n, name):
+    """Returns x with n elements along an axis: cut, or padded with zeros at the end."""
     if n is None:
         return x
     if n < 1:
@@ -43,20 +44,20 @@ def _sized(x, axis, n, name):
     return ops.pad(x, ops.cast(_core.asarray(0), x.dtype), low=[0] * x.ndim, high=high)
 
 
-def _factor(norm, count, inverse, name):
-    """What ops.fft, which divides by the count in the inverse, is multiplied by."""
+def _scale_factor(norm, count, inverse, name):
+    """Returns the factor for ops.fft, which itself divides by the count in the inverse."""
     if norm not in (None, "backward", "forward", "ortho"):
         raise ValueError(f'{name}: norm is {norm!r}, it must be "backward", "forward" or "ortho"')
     factor = {"ortho": math.sqrt(count), "forward": count}.get(norm, 1)
     return factor if inverse else 1 / factor
 
 
-def _transformed(x, axes, inverse, norm, name):
-    """Sums over axes, scaled."""
+def _transform(x, axes, inverse, norm, name):
+    """Returns the transform over axes, scaled."""
     for axis in axes:
         if x.shape[axis] == 0:
             raise ValueError(f"{name}: axis {axis} has no elements")
-    factor = _factor(norm, math.prod(x.shape[axis] for axis in axes), inverse, name)
+    factor = _scale_factor(norm, math.prod(x.shape[axis] for axis in axes), inverse, name)
     y = ops.fft(x, axes=list(axes), inverse=inverse) if axes else ops.cast(x, _complex_of(x.dtype))
     return y if factor == 1 else y * factor
 
@@ -65,13 +66,13 @@ def _complex_of(dtype):
     return _core.complex64 if dtype in (_core.float32, _core.complex64) else _core.complex128
 
 
-def _axes_of(x, s, axes, name):
-    """The axes, counted from the front, and their sizes, None where they stay."""
+def _parse_axes(x, s, axes, name):
+    """Returns the axes, counted from the front, and their sizes, None where they are not changed."""
     if axes is None:
         axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
     elif hasattr(axes, "__index__"):
         axes = (axes,)
-    axes = [place(axis, x.ndim, name) for axis in axes]
+    axes = [normalize_axis(axis, x.ndim, name) for axis in axes]
     if len(set(axes)) != len(axes):
         raise ValueError(f"{name}: an axis stands twice in {tuple(axes)}")
     s = [None] * len(axes) if s is None else [None if n in (None, -1) else n for n in s]
@@ -80,63 +81,64 @@ def _axes_of(x, s, axes, name):
     return axes, s
 
 
-def _many(x, s, axes, norm, inverse, name):
+def _transform_axes(x, s, axes, norm, inverse, name):
     x = _floats(x)
-    axes, s = _axes_of(x, s, axes, name)
+    axes, s = _parse_axes(x, s, axes, name)
     for axis, n in zip(axes, s):
-        x = _sized(x, axis, n, name)
-    return _transformed(x, axes, inverse, norm, name)
+        x = _resize_axis(x, axis, n, name)
+    return _transform(x, axes, inverse, norm, name)
 
 
 def _one_axis(x, n, axis, dim, name):
-    axis = place(axis if dim is None else dim, x.ndim, name)
-    return _sized(x, axis, n, name), axis
+    axis = normalize_axis(axis if dim is None else dim, x.ndim, name)
+    return _resize_axis(x, axis, n, name), axis
 
 
 def fft(x, /, n=None, axis=-1, norm="backward", *, dim=None):
-    """The transform along an axis: sums of x_j exp(-2 pi i j k / n), complex."""
+    """Returns the transform along an axis: sums of x_j exp(-2 pi i j k / n), complex."""
     x, axis = _one_axis(_floats(x), n, axis, dim, "fft")
-    return _transformed(x, [axis], False, norm, "fft")
+    return _transform(x, [axis], False, norm, "fft")
 
 
 def ifft(x, /, n=None, axis=-1, norm="backward", *, dim=None):
-    """The inverse of fft."""
+    """Returns the inverse of fft."""
     x, axis = _one_axis(_floats(x), n, axis, dim, "ifft")
-    return _transformed(x, [axis], True, norm, "ifft")
+    return _transform(x, [axis], True, norm, "ifft")
 
 
 def fftn(x, /, s=None, axes=None, norm="backward", *, dim=None):
-    """The transform along several axes (default: all, or as many last ones as `s` has sizes)."""
-    return _many(x, s, axes if dim is None else dim, norm, False, "fftn")
+    """Returns the transform along several axes (default: all, or the last ones, as many as `s` has sizes)."""
+    return _transform_axes(x, s, axes if dim is None else dim, norm, False, "fftn")
 
 
 def ifftn(x, /, s=None, axes=None, norm="backward", *, dim=None):
-    """The inverse of fftn."""
-    return _many(x, s, axes if dim is None else dim, norm, True, "ifftn")
+    """Returns the inverse of fftn."""
+    return _transform_axes(x, s, axes if dim is None else dim, norm, True, "ifftn")
 
 
 def fft2(x, /, s=None, axes=(-2, -1), norm="backward", *, dim=None):
-    """The transform along two axes."""
-    return _many(x, s, axes if dim is None else dim, norm, False, "fft2")
+    """Returns the transform along two axes."""
+    return _transform_axes(x, s, axes if dim is None else dim, norm, False, "fft2")
 
 
 def ifft2(x, /, s=None, axes=(-2, -1), norm="backward", *, dim=None):
-    """The inverse of fft2."""
-    return _many(x, s, axes if dim is None else dim, norm, True, "ifft2")
+    """Returns the inverse of fft2."""
+    return _transform_axes(x, s, axes if dim is None else dim, norm, True, "ifft2")
 
 
-def _half(x, axis):
-    """What is not said twice in the transform of real numbers: n // 2 + 1 elements along an axis."""
+def _half_spectrum(x, axis):
+    """Returns the part of the transform of real numbers that is not redundant: n // 2 + 1 elements along an
+    axis."""
     return x[(slice(None),) * axis + (slice(x.shape[axis] // 2 + 1),)]
 
 
-def _whole(x, axis, n, name):
-    """The n elements of a transform of real numbers, from its n // 2 + 1 first: the others are their conjugates, in
-    the other order."""
+def _full_spectrum(x, axis, n, name):
+    """Returns the n elements of a transform of real numbers, of its first n // 2 + 1: the others are their
+    conjugates, in reverse order."""
     n = 2 * (x.shape[axis] - 1) if n is None else n
     if n < 1:
         raise ValueError(f"{name}: {n} elements are asked for, there must be 1 or more")
-    x = _sized(x, axis, n // 2 + 1, name)
+    x = _resize_axis(x, axis, n // 2 + 1, name)
     again = x[(slice(None),) * axis + (slice(1, n - n // 2),)]
     return concat([x, flip(ops.conj(again), axis=axis)], axis=axis)
 
@@ -147,57 +149,60 @@ def _complex(x):
 
 
 def rfft(x, /, n=None, axis=-1, norm="backward", *, dim=None):
-    """The transform of real numbers: its n // 2 + 1 first elements, of which the others are conjugates."""
+    """Returns the first n // 2 + 1 elements of the transform of real numbers; the others are conjugates of
+    these."""
     x, axis = _one_axis(_real(x, "rfft"), n, axis, dim, "rfft")
-    return _half(_transformed(x, [axis], False, norm, "rfft"), axis)
+    return _half_spectrum(_transform(x, [axis], False, norm, "rfft"), axis)
 
 
 def irfft(x, /, n=None, axis=-1, norm="backward", *, dim=None):
-    """The inverse of rfft, n real numbers (default: 2 (size - 1))."""
+    """Returns the inverse of rfft, n real numbers (default: 2 (size - 1))."""
     x = _complex(x)
-    axis = place(axis if dim is None else dim, x.ndim, "irfft")
-    return ops.real(_transformed(_whole(x, axis, n, "irfft"), [axis], True, norm, "irfft"))
+    axis = normalize_axis(axis if dim is None else dim, x.ndim, "irfft")
+    return ops.real(_transform(_full_spectrum(x, axis, n, "irfft"), [axis], True, norm, "irfft"))
 
 
 def rfftn(x, /, s=None, axes=None, norm="backward", *, dim=None):
-    """The transform of real numbers along several axes; the last of these is halved."""
+    """Returns the transform of real numbers along several axes; the last of these is halved."""
     x = _real(x, "rfftn")
-    axes, s = _axes_of(x, s, axes if dim is None else dim, "rfftn")
+    axes, s = _parse_axes(x, s, axes if dim is None else dim, "rfftn")
     for axis, n in zip(axes, s):
-        x = _sized(x, axis, n, "rfftn")
-    return _half(_transformed(x, axes, False, norm, "rfftn"), axes[-1])
+        x = _resize_axis(x, axis, n, "rfftn")
+    return _half_spectrum(_transform(x, axes, False, norm, "rfftn"), axes[-1])
 
 
 def irfftn(x, /, s=None, axes=None, norm="backward", *, dim=None):
-    """The inverse of rfftn, real."""
+    """Returns the inverse of rfftn, real."""
     x = _complex(x)
-    axes, s = _axes_of(x, s, axes if dim is None else dim, "irfftn")
+    axes, s = _parse_axes(x, s, axes if dim is None else dim, "irfftn")
     for axis, n in zip(axes[:-1], s):
-        x = _sized(x, axis, n, "irfftn")
-    x = _transformed(x, axes[:-1], True, norm, "irfftn")
-    return ops.real(_transformed(_whole(x, axes[-1], s[-1], "irfftn"), axes[-1:], True, norm, "irfftn"))
+        x = _resize_axis(x, axis, n, "irfftn")
+    x = _transform(x, axes[:-1], True, norm, "irfftn")
+    return ops.real(_transform(_full_spectrum(x, axes[-1], s[-1], "irfftn"), axes[-1:], True, norm, "irfftn"))
 
 
 def rfft2(x, /, s=None, axes=(-2, -1), norm="backward", *, dim=None):
-    """rfftn along two axes."""
+    """Returns rfftn along two axes."""
     return rfftn(x, s, axes if dim is None else dim, norm)
 
 
 def irfft2(x, /, s=None, axes=(-2, -1), norm="backward", *, dim=None):
-    """irfftn along two axes."""
+    """Returns irfftn along two axes."""
     return irfftn(x, s, axes if dim is None else dim, norm)
 
 
-OTHER = {None: "forward", "backward": "forward", "forward": "backward"}  # the norm of the transform the other way
+# The norm of the transform in the other direction.
+OTHER = {None: "forward", "backward": "forward", "forward": "backward"}
 
 
 def hfft(x, /, n=None, axis=-1, norm="backward", *, dim=None):
-    """The transform of numbers of which the second half, that is left out, is conjugate to the first: n real ones."""
+    """Returns the transform, n real numbers, of numbers whose second half is omitted, since it is conjugate
+    to the first."""
     return irfft(ops.conj(_complex(x)), n, axis, OTHER.get(norm, norm), dim=dim)
 
 
 def ihfft(x, /, n=None, axis=-1, norm="backward", *, dim=None):
-    """The inverse of hfft: the first n // 2 + 1 elements."""
+    """Returns the inverse of hfft: the first n // 2 + 1 elements."""
     return ops.conj(rfft(_real(x, "ihfft"), n, axis, OTHER.get(norm, norm), dim=dim))
 
 
@@ -214,29 +219,30 @@ def _count(n, name):
 
 
 def fftfreq(n, /, *, d=1.0, dtype=None, device=None):
-    """The frequencies (n,) of fft's elements, d between samples: 0, 1 ..., then the negative ones, by n d."""
+    """Returns the frequencies (n,) of fft's elements, for samples at distance d: 0, 1 ..., then the negative
+    ones, divided by n d."""
     _count(n, "fftfreq")
     k = concat([arange((n + 1) // 2), arange(-(n // 2), 0)]) if n > 1 else arange(1)
     return _frequencies(k, n, d, dtype)
 
 
 def rfftfreq(n, /, *, d=1.0, dtype=None, device=None):
-    """The frequencies (n // 2 + 1,) of rfft's elements."""
+    """Returns the frequencies (n // 2 + 1,) of rfft's elements."""
     _count(n, "rfftfreq")
     return _frequencies(arange(n // 2 + 1), n, d, dtype)
 
 
 def _shifted(x, axes, sign, name):
     x = strong(x)
-    axes, _ = _axes_of(x, None, axes, name)
+    axes, _ = _parse_axes(x, None, axes, name)
     return roll(x, [sign * (x.shape[axis] // 2) for axis in axes], axis=axes)
 
 
 def fftshift(x, /, *, axes=None, dim=None):
-    """x with frequency 0 in the middle."""
+    """Returns x with frequency 0 in the middle."""
     return _shifted(x, axes if dim is None else dim, 1, "fftshift")
 
 
 def ifftshift(x, /, *, axes=None, dim=None):
-    """The inverse of fftshift."""
+    """Returns the inverse of fftshift."""
     return _shifted(x, axes if dim is None else dim, -1, "ifftshift")

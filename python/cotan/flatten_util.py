@@ -10,9 +10,9 @@ __all__ = ["ravel_pytree"]
 
 
 def ravel_pytree(pytree):
-    """(vector, unravel): the elements of all leaves side by side, in the dtype that they have together, and a function that
-    gives such a vector the tree's structure and shapes. Leaves of several dtypes get theirs back, leaves of one dtype have
-    the vector's. Gradients pass through both."""
+    """Returns (vector, unravel): the elements of all leaves concatenated, in their common dtype, and a
+    function that gives such a vector the tree's structure and shapes. If the leaves have several dtypes, they
+    get theirs back; if they have one, they have the vector's. Gradients pass through both."""
     leaves, structure = tree_flatten(pytree)
     leaves = [leaf if isinstance(leaf, Tensor) else asarray(leaf) for leaf in leaves]
     shapes, dtypes = [tuple(leaf.shape) for leaf in leaves], [leaf.dtype for leaf in leaves]

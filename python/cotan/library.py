@@ -1,4 +1,5 @@
-"""Ops from outside: an op of one's own, in C or as an expression, is recorded, differentiated, batched and compiled like ours.
+"""Custom ops: an op in C, or as an expression, is recorded, differentiated, batched and compiled like a
+built-in op.
 
     swish = cotan.library.elementwise("swish", "x beta", "x / (1 + exp(-beta * x))")
     attention = cotan.library.load("window_attention.c").window_attention      # C: include/cotan/extend.h
@@ -17,7 +18,8 @@ __all__ = ["Op", "composition", "elementwise", "include", "load"]
 
 
 class Op:
-    """An op from outside. It is called with its operands, by place or by name, and its numbers by name or behind them."""
+    """A custom op. It is called with its operands, by position or by name, and its numbers, by name or after
+    the operands."""
 
     def __init__(self, handle):
         self._handle = handle
@@ -46,18 +48,20 @@ class Op:
 
 
 def elementwise(name, operands, text, doc=""):
-    """An op of elements, which broadcasts its operands: `operands` has their names ("x beta"), `text` is an expression of C over
-    them. It has numbers, + - * /, comparisons, && || !, ?:, the elementwise ops without attributes by name (cotan.ops: exp,
-    maximum, atan2 …), and names for parts: "s = 1 / (1 + exp(-x)); s * (1 - s)". It becomes part of kernels, and its gradient
-    is that of the expression. 16-bit floats are computed in float32 and rounded once."""
+    """Defines an elementwise op, which broadcasts its operands. `operands` has their names ("x beta"), and
+    `text` is an expression in C over them. It may use numbers, + - * /, comparisons, && || !, ?:, the
+    elementwise ops without attributes by name (cotan.ops: exp, maximum, atan2 …), and names for parts: "s = 1
+    / (1 + exp(-x)); s * (1 - s)". It is compiled into kernels, and its gradient is that of the expression.
+    16-bit floats are computed in float32 and rounded once."""
     operands = operands if isinstance(operands, str) else " ".join(operands)
     return Op(_core._op_define(name, doc, operands, text))
 
 
 def composition(function, *, vjp=None, jvp=None):
-    """A function of tensors as an op with a rule of its own, of the form that C has. vjp(operands, results, cotangents) gives the
-    operands' cotangents, None for one that has none; jvp(operands, results, tangents) the results' tangents, linear in those of
-    the operands, through which gradients go backwards, too. Without a rule it is the function itself."""
+    """Makes a function of tensors an op with a rule of its own, with the interface that ops in C have.
+    vjp(operands, results, cotangents) returns the operands' cotangents, None for one without a gradient;
+    jvp(operands, results, tangents) returns the results' tangents, linear in those of the operands, and is
+    transposed for reverse mode. Without a rule it is the function itself."""
     if vjp is not None and jvp is not None:
         raise TypeError("composition: one of vjp and jvp is the rule, both are given")
     if vjp is not None:
@@ -67,7 +71,7 @@ def composition(function, *, vjp=None, jvp=None):
             results = function(*operands)
             return results, (operands, results)
 
-        op.defvjp(ahead, lambda saved, cotangents: tuple(_listed(vjp(*saved, cotangents))))
+        op.defvjp(ahead, lambda saved, cotangents: tuple(_as_list(vjp(*saved, cotangents))))
         return op
     if jvp is not None:
         op = custom_jvp(function)
@@ -81,16 +85,16 @@ def composition(function, *, vjp=None, jvp=None):
     return function
 
 
-def _listed(found):
-    return found if isinstance(found, (tuple, list)) else (found,)
+def _as_list(result):
+    return result if isinstance(result, (tuple, list)) else (result,)
 
 
 def include():
-    """The folder of the C headers: cc -O2 -shared -fPIC -I FOLDER my_ops.c -o my_ops.so."""
+    """Returns the folder of the C headers: cc -O2 -shared -fPIC -I FOLDER my_ops.c -o my_ops.so."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
 
 
-def _compiled(source, folder):
+def _compile_source(source, folder):
     out = os.path.join(folder, Path(source).stem + ".so")
     compiler = os.environ.get("COTAN_CC") or "cc"
     command = [compiler, "-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC", "-I", include(), os.fspath(source),
@@ -106,14 +110,14 @@ def _compiled(source, folder):
 
 
 def load(path):
-    """Loads the ops of a shared library, or of a C file, which is compiled first (COTAN_CC, cc). The file includes
-    <cotan/extend.h>, which tells all, and has a function `void cotan_ops(void)`, which defines the ops. They stay as long as the
-    process. Gives a namespace with an Op by each name."""
+    """Loads the ops of a shared library, or of a C file, which is compiled first (COTAN_CC, cc). The file
+    includes <cotan/extend.h>, which documents the interface, and has a function `void cotan_ops(void)`, which
+    defines the ops. They are kept until the process ends. Returns a namespace with an Op under each name."""
     path = os.fspath(path)
     if not path.endswith(".c"):
         handles = _core._op_load(os.path.abspath(path) if os.path.exists(path) else path)
     else:
         with tempfile.TemporaryDirectory(prefix="cotan-") as folder:
-            handles = _core._op_load(_compiled(path, folder))
-    found = [Op(handle) for handle in handles]
-    return types.SimpleNamespace(**{op.__name__: op for op in found})
+            handles = _core._op_load(_compile_source(path, folder))
+    result = [Op(handle) for handle in handles]
+    return types.SimpleNamespace(**{op.__name__: op for op in result})

@@ -1,4 +1,5 @@
-"""Linear algebra, by the names of the array API standard, NumPy and PyTorch. Matrices are the last two axes."""
+"""Linear algebra, by the names of the array API standard, NumPy and PyTorch. Matrices are the last two
+axes."""
 import math
 from collections import namedtuple
 
@@ -6,8 +7,8 @@ from . import _core
 from ._core import LinAlgError, ops  # noqa: F401
 from ._dtypes import COMPLEX, FLOATS, result_type
 from ._elementwise import strong
-from ._reductions import conj_transposed, reduced, wide
-from ._shaping import diagonals, moveaxis, place
+from ._reductions import conj_transposed, reduced, widened
+from ._shaping import diagonals, moveaxis, normalize_axis
 
 Eigh = namedtuple("Eigh", "eigenvalues eigenvectors")
 Qr = namedtuple("Qr", "Q R")
@@ -22,7 +23,7 @@ def _floats(x):
 
 
 def matmul(x1, x2, /, *, out=None):
-    """The product of matrices; a vector is a row on the left, a column on the right."""
+    """Returns the product of matrices; a vector is a row on the left, a column on the right."""
     product = strong(x1) @ x2
     return product if out is None else out.copy_(product)
 
@@ -32,7 +33,7 @@ def matrix_transpose(x, /):
 
 
 def vecdot(x1, x2, /, *, axis=-1, dim=None):
-    """Sums of products along an axis, the first one conjugated."""
+    """Returns sums of products along an axis, with the first factors conjugated."""
     axis = axis if dim is None else dim
     if axis not in (-1, x1.ndim - 1) or x1.ndim != x2.ndim:
         if axis >= 0 and x1.ndim != x2.ndim:
@@ -46,7 +47,8 @@ def vecdot(x1, x2, /, *, axis=-1, dim=None):
 
 
 def tensordot(x1, x2, /, axes=2, *, dims=None):
-    """Sums of products over pairs of axes: so many last ones of x1 with the first of x2, or two lists."""
+    """Returns sums of products over pairs of axes: the last axes of x1, as many as given, with the first of
+    x2; or two lists of axes."""
     axes = axes if dims is None else dims
     dtype = result_type(x1, x2)
     x1, x2 = ops.cast(x1, dtype), ops.cast(x2, dtype)
@@ -54,8 +56,8 @@ def tensordot(x1, x2, /, axes=2, *, dims=None):
         first, second = list(range(x1.ndim - axes, x1.ndim)), list(range(axes))
     else:
         first, second = ([one] if hasattr(one, "__index__") else list(one) for one in axes)
-    first = [place(axis, x1.ndim, "tensordot") for axis in first]
-    second = [place(axis, x2.ndim, "tensordot") for axis in second]
+    first = [normalize_axis(axis, x1.ndim, "tensordot") for axis in first]
+    second = [normalize_axis(axis, x2.ndim, "tensordot") for axis in second]
     for a, b in zip(first, second):
         if x1.shape[a] != x2.shape[b]:
             raise ValueError(f"tensordot: axis {a} of {tuple(x1.shape)} and axis {b} of {tuple(x2.shape)} differ: they have "
@@ -64,14 +66,14 @@ def tensordot(x1, x2, /, axes=2, *, dims=None):
 
 
 def outer(x1, x2, /):
-    """All products of an element of x1 and one of x2, both vectors."""
+    """Returns all products of an element of x1 and one of x2, both vectors."""
     if x1.ndim != 1 or x2.ndim != 1:
         raise ValueError(f"outer: it takes two vectors, not tensors of {x1.ndim} and {x2.ndim} axes")
     return ops.outer(x1, x2)
 
 
 def cross(x1, x2, /, *, axis=-1, dim=None):
-    """The cross product of vectors of three elements along an axis."""
+    """Returns the cross product of vectors of three elements along an axis."""
     axis = axis if dim is None else dim
     if axis in (-1, max(x1.ndim, x2.ndim) - 1):
         return ops.cross(x1, x2)
@@ -83,8 +85,8 @@ def diagonal(x, /, *, offset=0):
 
 
 def trace(x, /, *, offset=0, dtype=None):
-    """The sums of the diagonals."""
-    return reduced(ops.sum, wide(ops.diagonal(x, offset=offset), dtype), -1, False)
+    """Returns the sums of the diagonals."""
+    return reduced(ops.sum, widened(ops.diagonal(x, offset=offset), dtype), -1, False)
 
 
 def cholesky(x, /, *, upper=False):
@@ -99,7 +101,7 @@ matrix_power = ops.matrix_power
 
 
 def solve(x1, x2, /):
-    """The x of x1 x = x2; x2 is one vector, or matrices."""
+    """Returns the x of x1 x = x2; x2 is one vector, or matrices."""
     x1, x2 = _floats(x1), _floats(x2)
     dtype = result_type(x1, x2)
     x1, x2 = ops.cast(x1, dtype), ops.cast(x2, dtype)
@@ -118,18 +120,18 @@ def solve_triangular(x1, x2, *, upper, left=True, unitriangular=False):
 def qr(x, /, *, mode="reduced"):
     if mode not in ("reduced", "complete"):
         raise ValueError(f"qr: mode is \"reduced\" or \"complete\", not {mode!r}")
-    found = ops.qr(_floats(x), complete=mode == "complete")
-    return Qr(found[0], found[1])
+    result = ops.qr(_floats(x), complete=mode == "complete")
+    return Qr(result[0], result[1])
 
 
 def svd(x, /, *, full_matrices=True):
-    found = ops.svd(_floats(x), full=full_matrices)
-    return Svd(found[0], found[1], found[2])
+    result = ops.svd(_floats(x), full=full_matrices)
+    return Svd(result[0], result[1], result[2])
 
 
 def eigh(x, /, *, UPLO="L"):
-    found = ops.eigh(_floats(x), upper=UPLO == "U")
-    return Eigh(found[0], found[1])
+    result = ops.eigh(_floats(x), upper=UPLO == "U")
+    return Eigh(result[0], result[1])
 
 
 def eigvalsh(x, /, *, UPLO="L"):
@@ -137,17 +139,17 @@ def eigvalsh(x, /, *, UPLO="L"):
 
 
 def eig(x, /):
-    found = ops.eig(_floats(x))
-    return Eigh(found[0], found[1])
+    result = ops.eig(_floats(x))
+    return Eigh(result[0], result[1])
 
 
 def slogdet(x, /):
-    found = ops.slogdet(_floats(x))
-    return Slogdet(found[0], found[1])
+    result = ops.slogdet(_floats(x))
+    return Slogdet(result[0], result[1])
 
 
 def matrix_rank(x, /, *, rtol=None, tol=None):
-    """How many singular values count: those above rtol times the largest one (tol: above this number)."""
+    """Returns the number of singular values above rtol times the largest one (tol: above this number)."""
     x = _floats(x)
     values = ops.svdvals(x)
     if tol is None:
@@ -164,7 +166,8 @@ def _finfo(x):
 
 
 def pinv(x, /, *, rtol=None):
-    """The pseudo-inverse; singular values count above rtol (one number, or one a matrix) times the largest."""
+    """Returns the pseudo-inverse; singular values are used if they are above rtol (one number, or one for
+    each matrix) times the largest."""
     x = _floats(x)
     if rtol is None or isinstance(rtol, (int, float)):
         return ops.pinv(x, rtol=rtol)
@@ -176,7 +179,7 @@ def pinv(x, /, *, rtol=None):
 
 
 def lstsq(x1, x2, /, *, rcond=None):
-    """(solution, residuals, rank, singular_values) of x1 x = x2 in the least squares."""
+    """Returns (solution, residuals, rank, singular_values) of the least-squares problem x1 x = x2."""
     column = x2.ndim == x1.ndim - 1
     right = ops.reshape(x2, (*x2.shape, 1)) if column else x2
     solution = ops.lstsq(x1, right, rtol=rcond)
@@ -186,7 +189,7 @@ def lstsq(x1, x2, /, *, rcond=None):
 
 
 def matrix_norm(x, /, *, keepdims=False, ord="fro", dim=(-2, -1), keepdim=False):
-    """The norm of matrices: "fro", "nuc", 1, 2, inf and their opposites."""
+    """Returns the norm of matrices: "fro", "nuc", 1, 2, inf and their negatives."""
     x = _floats(x)
     if tuple(dim) != (-2, -1):
         x = moveaxis(x, dim, (-2, -1))
@@ -199,16 +202,16 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro", dim=(-2, -1), keepdim=False)
 
 
 def vector_norm(x, /, *, axis=None, keepdims=False, ord=2, dim=None, keepdim=False):
-    """The norm over axes: the root of the sum of sizes to the power ord; inf the largest, -inf the smallest, 0 how many
-    are not 0."""
+    """Returns the norm over axes: the sum of absolute values to the power ord, to the power 1 / ord; inf is
+    the largest, -inf the smallest, 0 the number of elements that are not 0."""
     x = _floats(x)
-    wide = ops.cast(x, _core.float32) if x.dtype in FLOATS and x.dtype.itemsize < 4 else x
-    y = reduced(ops.vector_norm, wide, axis if dim is None else dim, keepdims or keepdim, ord=ord)
-    return y if wide is x else ops.cast(y, x.dtype)
+    widened = ops.cast(x, _core.float32) if x.dtype in FLOATS and x.dtype.itemsize < 4 else x
+    y = reduced(ops.vector_norm, widened, axis if dim is None else dim, keepdims or keepdim, ord=ord)
+    return y if widened is x else ops.cast(y, x.dtype)
 
 
 def norm(x, ord=None, axis=None, keepdims=False, *, dim=None, keepdim=False, p=None):
-    """vector_norm; of two axes, or of a matrix with an ord, matrix_norm."""
+    """Returns vector_norm; for two axes, or a matrix with an ord, matrix_norm."""
     axis, keepdims, ord = axis if dim is None else dim, keepdims or keepdim, ord if p is None else p
     if ord is None:
         return vector_norm(x, axis=axis, keepdims=keepdims)
@@ -218,7 +221,7 @@ def norm(x, ord=None, axis=None, keepdims=False, *, dim=None, keepdim=False, p=N
 
 
 def cond(x, p=None):
-    """The condition number."""
+    """Returns the condition number."""
     return ops.matrix_cond(_floats(x)) if p is None else ops.matrix_cond(_floats(x), ord=p)
 
 
@@ -227,18 +230,18 @@ def multi_dot(tensors):
 
 
 def tensorsolve(a, b):
-    """The x of tensordot(a, x, x.ndim) = b."""
+    """Returns the x of tensordot(a, x, x.ndim) = b."""
     shape = tuple(a.shape[b.ndim:])
     return ops.reshape(solve(ops.reshape(a, (-1, math.prod(shape))), ops.reshape(b, (-1,))), shape)
 
 
 def tensorinv(a, ind=2):
-    """The inverse of tensordot with a over `ind` axes."""
+    """Returns the inverse of tensordot with a over `ind` axes."""
     shape = tuple(a.shape)
     return ops.reshape(ops.inv(ops.reshape(a, (math.prod(shape[:ind]), -1))), shape[ind:] + shape[:ind])
 
 
 def cdist(x1, x2, p=2.0):
-    """The distances of each row of x1, (..., M, K), and of x2, (..., N, K): (..., M, N)."""
+    """Returns the distances of each row of x1, (..., M, K), to each row of x2, (..., N, K): (..., M, N)."""
     return vector_norm(ops.reshape(x1, (*x1.shape[:-1], 1, x1.shape[-1])) - ops.reshape(x2, (*x2.shape[:-2], 1, *x2.shape[-2:])),
                        axis=-1, ord=p)

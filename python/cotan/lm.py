@@ -1,4 +1,4 @@
-"""Published language models: loaded as they are, to write, to judge, to embed and to train.
+"""Published language models: loaded from their files, for generation, scoring, embeddings and training.
 
     m = cotan.lm.load("SmolLM2-135M-Instruct")           # a folder, a GGUF file, or ORG/NAME in the Hub's cache
     print(m.generate("The capital of France is", max_tokens=8))
@@ -21,22 +21,24 @@ __all__ = ["ChatTemplate", "Completion", "Model", "Perplexity", "Piece", "Tokeni
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
                    "chat_template.jinja", "chat_template.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt")
-# Keys of generation_config.json that change what is written and are not followed, and the number that changes nothing.
+# Keys of generation_config.json that change what is generated and are not supported, each with the value that
+# changes nothing.
 UNFOLLOWED = {"begin_suppress_tokens": None, "constraints": None, "dola_layers": None, "encoder_no_repeat_ngram_size": 0,
               "encoder_repetition_penalty": 1, "epsilon_cutoff": 0, "eta_cutoff": 0, "exponential_decay_length_penalty": None,
               "force_words_ids": None, "forced_bos_token_id": None, "forced_eos_token_id": None, "guidance_scale": 1, "num_beam_groups": 1,
               "num_beams": 1, "penalty_alpha": 0, "stop_strings": None, "token_healing": None, "top_h": None, "watermarking_config": None}
 
 
-def _plain(x):
-    """What has numbers as Python's lists."""
+def _as_list(x):
+    """Returns arrays and tensors as Python lists."""
     return x.tolist() if hasattr(x, "tolist") else x
 
 
-# ------------------------------------------------------------------------------------------------ text
+# --------------------------------------------------------------------------------------------- text
 
 class Tokenizer:
-    """Text as token ids and back, by a model's folder (tokenizer.json, tokenizer.model, *.tiktoken) or such a file."""
+    """Encodes text as token ids and decodes them: loaded from a model's folder (tokenizer.json,
+    tokenizer.model, *.tiktoken) or from such a file."""
 
     def __init__(self, path):
         self._handle = _core._tokenizer_load(os.fspath(path))
@@ -50,43 +52,45 @@ class Tokenizer:
         return self.vocab_size
 
     def encode(self, text, add_special_tokens=True, *, allow_special=True, return_offsets=False):
-        """The ids of a text. add_special_tokens: with those that the file puts around it; allow_special: special tokens that stand in
-        the text are these tokens, else text; return_offsets: the ids, and of each where its characters begin and end."""
+        """Returns the ids of a text. add_special_tokens: with the special tokens that the tokenizer adds
+        around it; allow_special: special tokens written in the text are encoded as these tokens, otherwise as
+        text; return_offsets: returns the ids and, for each, where its characters begin and end."""
         if not isinstance(text, str):
             raise TypeError(f"encode: the text must be a str, not {type(text).__name__}")
         ids, places = _core._tokenizer_encode(self._handle, text, add_special_tokens, not allow_special, return_offsets)
         return (ids, places) if return_offsets else ids
 
     def decode(self, ids, skip_special_tokens=False):
-        """The text of ids: one, or a sequence."""
-        ids = _plain(ids)
+        """Returns the text of ids: one id, or a sequence."""
+        ids = _as_list(ids)
         return _core._tokenizer_decode(self._handle, [ids] if isinstance(ids, int) else ids, skip_special_tokens)
 
     def batch_decode(self, batch, skip_special_tokens=False):
-        return [self.decode(ids, skip_special_tokens) for ids in _plain(batch)]
+        return [self.decode(ids, skip_special_tokens) for ids in _as_list(batch)]
 
     def __call__(self, text, add_special_tokens=True):
-        """{"input_ids": ...} of a text or a list of texts."""
+        """Returns {"input_ids": ...} of a text or a list of texts."""
         texts = [text] if isinstance(text, str) else text
         ids = [self.encode(one, add_special_tokens) for one in texts]
         return {"input_ids": ids[0] if isinstance(text, str) else ids}
 
     def convert_ids_to_tokens(self, ids):
-        """Tokens as the file writes them; None where there is none."""
-        return _core._tokenizer_piece(self._handle, ids) if isinstance(ids, int) else [self.convert_ids_to_tokens(i) for i in _plain(ids)]
+        """Returns tokens as in the tokenizer's file; None for ids that have none."""
+        return _core._tokenizer_piece(self._handle, ids) if isinstance(ids, int) else [self.convert_ids_to_tokens(i) for i in _as_list(ids)]
 
     def convert_tokens_to_ids(self, tokens):
         if not isinstance(tokens, str):
             return [self.convert_tokens_to_ids(one) for one in tokens]
-        found = _core._tokenizer_id(self._handle, tokens)
-        return found if found >= 0 else self.unk_token_id
+        result = _core._tokenizer_id(self._handle, tokens)
+        return result if result >= 0 else self.unk_token_id
 
     def __repr__(self):
         return f"Tokenizer({self.path!r}, {self.vocab_size} tokens)"
 
 
 class ChatTemplate:
-    """Conversations as the text that a model was trained on: by its folder or a file, or text=, the template itself."""
+    """Renders conversations as the text on which a model was trained: from its folder or a file, or from
+    text=, the template itself."""
 
     def __init__(self, path=None, *, text=None):
         if (path is None) == (text is None):
@@ -94,7 +98,8 @@ class ChatTemplate:
         self._handle = _core._chat_new(text) if path is None else _core._chat_load(os.fspath(path))
 
     def render(self, messages, *, tools=None, add_generation_prompt=True, name=None, **variables):
-        """The text of messages ({"role": ..., "content": ...}); what else the template knows is given by name."""
+        """Returns the text of messages ({"role": ..., "content": ...}); other variables of the template are
+        keyword arguments."""
         variables["add_generation_prompt"] = add_generation_prompt
         return _core._chat_render(self._handle, json.dumps(messages), None if tools is None else json.dumps(tools),
                                   json.dumps(variables), name)
@@ -106,12 +111,12 @@ class ChatTemplate:
 
 @dataclass
 class Piece:
-    """What one more token adds, while a model writes."""
+    """What one more token adds to a text that is generated."""
     text: str
     token_id: int
     logprob: float = None
-    top_logprobs: dict = None  # of the likeliest tokens in its place
-    index: int = 0             # of the prompt
+    top_logprobs: dict = None  # the most likely tokens at its position
+    index: int = 0  # the index of the prompt
 
     def __str__(self):
         return self.text
@@ -119,7 +124,8 @@ class Piece:
 
 @dataclass
 class Completion:
-    """What a model wrote behind a prompt. finish_reason: "stop" or "length"; stop: the string that ended it, if one did."""
+    """The text that a model generated after a prompt. finish_reason: "stop" or "length"; stop: the stop
+    string that ended it, if one did."""
     text: str = ""
     token_ids: list = field(default_factory=list)
     finish_reason: str = None
@@ -135,7 +141,7 @@ class Completion:
 
 @dataclass
 class Perplexity:
-    """What a model makes of a text, as lm-evaluation-harness counts: of each word, byte and token."""
+    """The perplexity of a text, as lm-evaluation-harness counts it: for each word, byte and token."""
     log_likelihood: float
     tokens: int
     words: int
@@ -161,16 +167,21 @@ class Perplexity:
 
 # ------------------------------------------------------------------------------------------------ models
 
-def load(path, *, trainable=False, context=0, max_texts=0, cache_memory=0):
-    """A published model: its folder, a GGUF file, or ORG/NAME that `cotan pull` brought. Weights stay in the file and as it has them;
-    with trainable they are float32 tensors of their own, which have gradients. Of generate(): context is how many tokens a text may
-    have (the model's, at most 8192), max_texts how many are written at one time (32), cache_memory the bytes for keys and values."""
-    return Model(path, trainable=trainable, context=context, max_texts=max_texts, cache_memory=cache_memory)
+def load(path, *, trainable=False, activations="int8", context=0, max_texts=0, cache_memory=0):
+    """Loads a published model: its folder, a GGUF file, or ORG/NAME that `cotan pull` downloaded. Weights
+    stay in the file and keep its format; with trainable they are float32 tensors, which have gradients.
+    Products with quantised weights take activations quantised to 8 bits ("int8"), or as they are ("f32"):
+    that is slower, and gives the bits of a model with the dequantised float32 weights; with other weights
+    activations are never quantised. For generate(): context is the maximum of tokens in a sequence (by
+    default the model's, at most 8192), max_texts the maximum of sequences that are generated at one time
+    (32), cache_memory the bytes for keys and values."""
+    return Model(path, trainable=trainable, activations=activations, context=context, max_texts=max_texts, cache_memory=cache_memory)
 
 
 def add_architecture(row):
-    """An architecture of one's own for the rest of the process: a row of text such as those of src/models/architectures.c,
-    "my_llama: like=llama act=relu2 mlp=plain". A model whose config.json has this model_type loads by it."""
+    """Defines an architecture until the process ends: a row of text as in src/models/architectures.c,
+    "my_llama: like=llama act=relu2 mlp=plain". A model whose config.json has this model_type is loaded with
+    it."""
     _core._lm_architecture(row)
 
 
@@ -182,71 +193,74 @@ def _is_ids(x):
     return isinstance(x, (list, tuple)) and len(x) > 0 and all(isinstance(one, int) for one in x)
 
 
-class _Run:
-    """Requests that one call of generate() made: what each was told is in a list of its own."""
+class _GenerateCall:
+    """The requests of one call of generate(); the events of each are in a list of its own."""
 
     def __init__(self, model, requests):
-        self.model, self.lists, self.ids, self.open = model, [], [], {}
+        self.model, self.event_lists, self.ids, self.n_read = model, [], [], {}
         try:
             for request in requests:
-                self.lists.append([])
-                self.ids.append(_core._engine_add(model._engine, request[0], self.lists[-1], *request[1:]))
-                self.open[len(self.ids) - 1] = 0  # how much of its list was read
+                self.event_lists.append([])
+                self.ids.append(_core._engine_add(model._engine, request[0], self.event_lists[-1], *request[1:]))
+                self.n_read[len(self.ids) - 1] = 0  # the number of events of its list that were read
         except BaseException:
             self.cancel()
             raise
 
     def cancel(self):
-        for index in self.open:
+        for index in self.n_read:
             _core._engine_cancel(self.model._engine, self.ids[index])
-        self.open = {}
+        self.n_read = {}
 
     __del__ = cancel
 
     def events(self):
-        """(index, what was told), as it comes. What is told last has None for its first part."""
+        """Yields (index, event) as events arrive. The last event of a request has None as its first item."""
         try:
-            while self.open:
-                for index, read in list(self.open.items()):
-                    told = self.lists[index][read:]
-                    self.open[index] = read + len(told)
-                    for event in told:
+            while self.n_read:
+                for index, read in list(self.n_read.items()):
+                    new = self.event_lists[index][read:]
+                    self.n_read[index] = read + len(new)
+                    for event in new:
                         if event[0] is None:
-                            del self.open[index]
+                            del self.n_read[index]
                         yield index, event
-                if self.open:
-                    with self.model._lock:  # another thread's step may have been ours, too
-                        if all(len(self.lists[i]) == read for i, read in self.open.items()):
+                if self.n_read:
+                    with self.model._lock:  # another thread's step may have run our requests, too
+                        if all(len(self.event_lists[i]) == read for i, read in self.n_read.items()):
                             _core._engine_step(self.model._engine)
         finally:
             self.cancel()
 
 
 class Model:
-    """A language model and what came with it. m(ids) gives logits."""
+    """A language model with its tokenizer and configuration. m(ids) returns logits."""
 
-    def __init__(self, path, *, trainable=False, context=0, max_texts=0, cache_memory=0):
+    def __init__(self, path, *, trainable=False, activations="int8", context=0, max_texts=0, cache_memory=0):
+        if activations not in ("int8", "f32"):
+            raise ValueError(f'load: activations must be "int8" or "f32", not {activations!r}')
         path = os.fspath(path)
         self.path = path if os.path.exists(path) else _core._lm_find(path)
-        self._handle = _core._lm_load(self.path, trainable)
+        self._handle = _core._lm_load(self.path, trainable, activations == "f32")
         (self.model_type, self.context_length, self.vocab_size, self.hidden_size, self.num_layers, self.writes, self._pairs,
-         self._scores, labels) = _core._lm_about(self._handle)
+         self._scores, labels, as_f32) = _core._lm_about(self._handle)
+        self.activations = "f32" if as_f32 else "int8"  # the dtype in which products take them
         self.labels = [_core._lm_label(self._handle, i) for i in range(labels)]
         self.trainable = trainable
-        self.tokenizer = self._part(Tokenizer)
-        self.chat_template = self._part(ChatTemplate)
+        self.tokenizer = self._load_part(Tokenizer)
+        self.chat_template = self._load_part(ChatTemplate)
         self.generation_config = self._json("generation_config.json")
         self.config = self._json("config.json")
-        unfollowed = self._bends()[3]
+        unfollowed = self._generation_constraints()[3]
         if unfollowed and self.writes:
             warnings.warn(f"{self.path}: what generation_config.json says of {', '.join(unfollowed)} is not followed, so that texts "
                           "may differ from transformers'", stacklevel=3)
-        self._lock = threading.RLock()  # what runs in the model's own context
+        self._lock = threading.RLock()  # held by what runs in the model's own context
         self._engine, self._engine_options = None, (max_texts, 0, context, cache_memory)
-        # The Tensors of variables; training needs them from the first logits on.
+        # The Tensors of the variables; training needs them from the first logits on.
         self._parameters = dict(_core._lm_parameters(self._handle, True)) if trainable else None
 
-    def _part(self, kind):
+    def _load_part(self, kind):
         try:
             return kind(self.path)
         except _core.FileError:  # there is no such file
@@ -256,29 +270,30 @@ class Model:
         file = Path(self.path) / name
         return json.loads(file.read_text()) if file.is_file() else {}
 
-    def _bends(self):
-        """What generation_config.json bans and biases (words, tokens, {token: number}), and its keys that are not followed."""
+    def _generation_constraints(self):
+        """Returns what generation_config.json bans and biases (words, tokens, {token: number}), and its keys
+        that are not supported."""
         def are_tokens(x):
             return isinstance(x, list) and bool(x) and all(isinstance(t, int) and 0 <= t < self.vocab_size for t in x)
 
-        def listed(key, is_one):
-            """Those of the key's list that are as they should be; all of them?"""
-            found = usual.get(key)
-            good = [one for one in found if is_one(one)] if isinstance(found, list) else []
-            return good, found is None or isinstance(found, list) and len(good) == len(found)
-        usual = self.generation_config
-        words, well = listed("bad_words_ids", are_tokens)
-        unfollowed = [] if well else ["bad_words_ids"]
-        suppressed = usual.get("suppress_tokens")
+        def parse_list(key, is_one):
+            """Returns the items of the key's list that are valid, and whether all of them are."""
+            result = defaults.get(key)
+            good = [one for one in result if is_one(one)] if isinstance(result, list) else []
+            return good, result is None or isinstance(result, list) and len(good) == len(result)
+        defaults = self.generation_config
+        words, words_ok = parse_list("bad_words_ids", are_tokens)
+        unfollowed = [] if words_ok else ["bad_words_ids"]
+        suppressed = defaults.get("suppress_tokens")
         if not isinstance(suppressed, list | None):
             suppressed, unfollowed = [], [*unfollowed, "suppress_tokens"]
-        biases, biased = listed("sequence_bias", lambda one: isinstance(one, list) and len(one) == 2 and are_tokens(one[0]) and len(one[0]) == 1
-                                and isinstance(one[1], int | float))
-        unfollowed += [] if biased else ["sequence_bias"]
+        biases, biases_ok = parse_list("sequence_bias", lambda one: isinstance(one, list) and len(one) == 2 and are_tokens(one[0])
+                                       and len(one[0]) == 1 and isinstance(one[1], int | float))
+        unfollowed += [] if biases_ok else ["sequence_bias"]
         unfollowed += [key for key, harmless in UNFOLLOWED.items()
-                       if (value := usual.get(key)) is not None and value is not False and value != [] and value != harmless]
+                       if (value := defaults.get(key)) is not None and value is not False and value != [] and value != harmless]
         ends = self.tokenizer.eos_token_ids if self.tokenizer else []
-        words = [one for one in words if len(one) > 1 or one[0] not in ends] if well else []
+        words = [one for one in words if len(one) > 1 or one[0] not in ends] if words_ok else []
         return words, [[t] for t in suppressed or [] if are_tokens([t])], {tokens[0]: add for tokens, add in biases}, unfollowed
 
     def __repr__(self):
@@ -287,42 +302,43 @@ class Model:
     # -------------------------------------------------------------------------------------------- tensors
 
     def _tokens(self, ids):
-        """Ids as a batch, and whether they were one text."""
-        ids = ids if isinstance(ids, Tensor) else _core.asarray(_plain(ids))
+        """Returns ids as a batch, and whether they were a single sequence."""
+        ids = ids if isinstance(ids, Tensor) else _core.asarray(_as_list(ids))
         if ids.dtype not in (_core.int32, _core.int64):
             raise TypeError(f"logits: ids must be whole numbers, not {ids.dtype}")
         one = len(ids.shape) == 1
         return _core.ops.cast(_core.ops.reshape(ids, (1, -1)) if one else ids, _core.int32), one
 
-    def _recorded(self, function, *ids):
+    def _record(self, function, *ids):
         tokens, one = zip(*(self._tokens(x) for x in ids))
         y = function(self._handle, *tokens)
         y = y if is_grad_enabled() else _core.ops.stop_gradient(y)
         return y[0] if one[0] else y
 
     def logits(self, ids, decoder_ids=None):
-        """ids (batch, time) or (time,) -> (batch, time, vocab_size) or (time, vocab_size): scores of what follows each token. Models
-        that read one text and write another (t5, bart) take both: ids, decoder_ids."""
+        """ids (batch, time) or (time,) -> (batch, time, vocab_size) or (time, vocab_size): logits of the
+        token after each token. Encoder-decoder models (t5, bart) take both ids and decoder_ids."""
         if decoder_ids is not None:
-            return self._recorded(_core._lm_pair_logits, ids, decoder_ids)
+            return self._record(_core._lm_pair_logits, ids, decoder_ids)
         if self._pairs:
             raise ValueError(f"logits: {self.model_type} reads one text and writes another; give decoder_ids, too")
-        return self._recorded(_core._lm_logits, ids)
+        return self._record(_core._lm_logits, ids)
 
     __call__ = logits
 
     def hidden(self, ids):
-        """The last hidden states: (batch, time, hidden_size), behind the last norm."""
-        return self._recorded(_core._lm_hidden, ids)
+        """Returns the last hidden states: (batch, time, hidden_size), after the last norm."""
+        return self._record(_core._lm_hidden, ids)
 
     def named_parameters(self):
-        """Pairs of a name, as the file has it, and the tensor. Experts of a layer are one tensor, # in its name."""
+        """Yields pairs of a name, as in the file, and the tensor. The experts of a layer are one tensor, with
+        # in its name."""
         if self._parameters is None:
             self._parameters = dict(_core._lm_parameters(self._handle, False))
         return self._parameters.items()
 
     def parameters(self):
-        """The tensors, for an optimizer."""
+        """Yields the tensors, for an optimizer."""
         return [value for _, value in self.named_parameters()]
 
     def state_dict(self):
@@ -333,7 +349,8 @@ class Model:
             value.grad = None if set_to_none or value.grad is None else value.grad * 0
 
     def save(self, folder):
-        """Writes config.json and model.safetensors, and copies what the tokenizer needs: a folder that Hugging Face's library reads."""
+        """Writes config.json and model.safetensors, and copies the tokenizer's files: a folder that Hugging
+        Face's library can load."""
         folder = os.fspath(folder)
         with self._lock:
             _core._lm_save(self._handle, folder)
@@ -352,41 +369,43 @@ class Model:
         return self.tokenizer
 
     def chat(self, messages, *, tools=None, add_generation_prompt=True, **variables):
-        """The conversation as the model's template writes it: text."""
+        """Returns the conversation rendered by the model's template, as text."""
         if self.chat_template is None:
             raise ValueError(f"chat: the model in {self.path} has no chat template")
         return self.chat_template.render(messages, tools=tools, add_generation_prompt=add_generation_prompt, **variables)
 
     def _prompts(self, prompt, tools, add_special_tokens):
-        """Token ids of each prompt, and whether there was one alone."""
-        prompt = _plain(prompt)
+        """Returns the token ids of each prompt, and whether there was a single prompt."""
+        prompt = _as_list(prompt)
         one = isinstance(prompt, str) or _is_messages(prompt) or _is_ids(prompt)
         if not one and not (isinstance(prompt, (list, tuple)) and prompt):
             raise TypeError("generate: the prompt must be a text, a list of messages, a list of token ids, or a list of such prompts")
-        found = []
+        result = []
         for i, each in enumerate([prompt] if one else prompt):
-            each = _plain(each)
+            each = _as_list(each)
             if isinstance(each, str):
-                found.append(self._tokenizer("generate").encode(each, add_special_tokens))
+                result.append(self._tokenizer("generate").encode(each, add_special_tokens))
             elif _is_messages(each):
-                found.append(self._tokenizer("generate").encode(self.chat(each, tools=tools), False))
+                result.append(self._tokenizer("generate").encode(self.chat(each, tools=tools), False))
             elif _is_ids(each):
-                found.append(list(each))
+                result.append(list(each))
             else:
                 raise TypeError(f"generate: prompt {i} is no text, no list of messages and no list of token ids")
-        return found, one
+        return result, one
 
     def generate(self, prompt, *, max_tokens=256, temperature=None, top_k=None, top_p=None, min_p=None, typical_p=None,
                  repetition_penalty=None, no_repeat_ngram_size=None, min_new_tokens=None, min_length=None, frequency_penalty=None,
                  presence_penalty=None, logit_bias=None, bad_words_ids=None, stop=(), stop_token_ids=None, seed=0, logprobs=None,
                  stream=False, tools=None, add_special_tokens=True, skip_special_tokens=True):
-        """Goes on with a text or token ids, or answers a list of messages; of a list of such prompts all at once. A Completion, or a
-        list of them; with stream an iterator of Pieces, as they are written.
+        """Continues a text or token ids, or answers a list of messages; a list of such prompts is generated
+        as a batch. Returns a Completion, or a list of them; with stream, an iterator of Pieces, as they are
+        generated.
 
-        Draws are those of generation_config.json unless said otherwise; temperature=0 takes the likeliest token always. Prompt i of a
-        batch is drawn with seed + i: equal arguments give equal texts, whatever else runs. max_tokens=None: as many as the context
-        allows. stop: strings that end it. logprobs: True for those of its tokens, a number for so many of the likeliest in each place.
-        stop_token_ids: instead of those that the tokenizer names."""
+        Sampling follows generation_config.json unless arguments are given; temperature=0 always takes the
+        most likely token. Prompt i of a batch is sampled with seed + i: equal arguments give equal texts,
+        whatever else runs. max_tokens=None: as many as the context allows. stop: strings that end the text.
+        logprobs: True for the log-probabilities of its tokens, a number for so many of the most likely tokens
+        at each position. stop_token_ids: instead of the tokenizer's EOS tokens."""
         if self._pairs:
             raise ValueError(f"generate: {self.model_type} reads one text and writes another; logits(ids, decoder_ids) takes both")
         prompts, one = self._prompts(prompt, tools, add_special_tokens)
@@ -396,77 +415,78 @@ class Model:
             raise ValueError(f"generate: seed must be a whole number from 0 to 2**63 - 1, not {seed!r}")
         if logprobs is not None and not (isinstance(logprobs, int) and 0 <= logprobs <= 128):
             raise ValueError(f"generate: logprobs must be True, or a number from 0 to 128, not {logprobs!r}")
-        usual = self.generation_config
+        defaults = self.generation_config
         if temperature is None:
-            temperature = 0 if usual.get("do_sample") is False else usual.get("temperature")
-        options = [temperature, *(usual.get(name) if value is None else value for name, value in (
+            temperature = 0 if defaults.get("do_sample") is False else defaults.get("temperature")
+        options = [temperature, *(defaults.get(name) if value is None else value for name, value in (
             ("top_k", top_k), ("top_p", top_p), ("min_p", min_p), ("typical_p", typical_p), ("repetition_penalty", repetition_penalty),
             ("no_repeat_ngram_size", no_repeat_ngram_size), ("min_new_tokens", min_new_tokens), ("min_length", min_length))),
             frequency_penalty, presence_penalty]
-        words, suppressed, biases, _ = self._bends()
+        words, suppressed, biases, _ = self._generation_constraints()
         banned = [*(words if bad_words_ids is None else bad_words_ids), *suppressed]
         biases = list((biases | (logit_bias or {})).items())
         if stop_token_ids is None:
             stop_token_ids = self.tokenizer.eos_token_ids if self.tokenizer else []
         stops = [stop] if isinstance(stop, str) else list(stop or ())
-        likely = 0 if isinstance(logprobs, bool) else logprobs or 0
+        n_top = 0 if isinstance(logprobs, bool) else logprobs or 0
         with self._lock:
             if self._engine is None:
                 handle = self.tokenizer and self.tokenizer._handle
                 self._engine = _core._engine_new(self._handle, handle, *self._engine_options)
-        wants = bool(logprobs)
-        run = _Run(self, [
+        want_logprobs = bool(logprobs)
+        run = _GenerateCall(self, [
             (ids, max_tokens or 0, stop_token_ids, stops, (*options, seed + i), biases, banned,
-             likely, wants, not skip_special_tokens)
+             n_top, want_logprobs, not skip_special_tokens)
             for i, ids in enumerate(prompts)])
         if stream:
-            return self._stream(run, wants, likely)
-        done = self._collect(run, wants, likely)
+            return self._stream(run, want_logprobs, n_top)
+        done = self._collect(run, want_logprobs, n_top)
         return done[0] if one else done
 
     @staticmethod
-    def _told(index, event, wants, likely):
+    def _make_piece(index, event, want_logprobs, n_top):
         token, logprob, top, text = event
-        return Piece(text, token, logprob if wants else None, top if likely else None, index)
+        return Piece(text, token, logprob if want_logprobs else None, top if n_top else None, index)
 
     @staticmethod
-    def _check(end, why):
+    def _check_finish_reason(end, why):
         if end == 3:
             raise RuntimeError(why)
 
-    def _stream(self, run, wants, likely):
+    def _stream(self, run, want_logprobs, n_top):
         for index, event in run.events():
             if event[0] is not None:
-                yield self._told(index, event, wants, likely)
+                yield self._make_piece(index, event, want_logprobs, n_top)
                 continue
             _, end, why, _, text, *_ = event
-            self._check(end, why)
-            if text:  # what might have begun a stop string
+            self._check_finish_reason(end, why)
+            if text:  # text that was held back, since it might have begun a stop string
                 yield Piece(text, None, index=index)
 
-    def _collect(self, run, wants, likely):
-        done = [Completion(logprobs=[] if wants else None, top_logprobs=[] if likely else None) for _ in run.ids]
+    def _collect(self, run, want_logprobs, n_top):
+        done = [Completion(logprobs=[] if want_logprobs else None, top_logprobs=[] if n_top else None) for _ in run.ids]
         for index, event in run.events():
             to = done[index]
             if event[0] is not None:
-                piece = self._told(index, event, wants, likely)
+                piece = self._make_piece(index, event, want_logprobs, n_top)
                 to.text += piece.text
                 to.token_ids.append(piece.token_id)
-                if wants:
+                if want_logprobs:
                     to.logprobs.append(piece.logprob)
-                if likely:
+                if n_top:
                     to.top_logprobs.append(piece.top_logprobs)
                 continue
             _, end, why, to.stop, text, to.prompt_tokens, to.cached_tokens, _ = event
-            self._check(end, why)
+            self._check_finish_reason(end, why)
             to.text += text
             to.finish_reason = ("stop", "length", "cancelled")[end]
         return done
 
     def embed(self, texts, *, pooling=None, normalize=None, truncate=False, batch_tokens=0):
-        """Vectors (n, hidden_size) of n texts, or (hidden_size,) of one. pooling: "mean", "cls", "last", "max", "sqrt" or "weighted";
-        it and normalize are else what the folder says (modules.json), or the mean of an encoder and the last token of a decoder,
-        of length 1. truncate: the end of a text that is too long is left out; else it is an error."""
+        """Returns vectors (n, hidden_size) of n texts, or (hidden_size,) of one. pooling: "mean", "cls",
+        "last", "max", "sqrt" or "weighted"; by default pooling and normalize are those of the folder
+        (modules.json), or else the mean for an encoder and the last token for a decoder, normalized to length
+        1. truncate: cuts a text that is too long; otherwise it is an error."""
         names = ("mean", "cls", "last", "max", "sqrt", "weighted")
         if pooling is not None and pooling not in names:
             raise ValueError(f"embed: pooling is one of {', '.join(names)}, not {pooling!r}")
@@ -483,9 +503,10 @@ class Model:
         return vectors[0] if one else vectors
 
     def classify(self, texts, *, probabilities=False, truncate=False, batch_tokens=0):
-        """Of a model that tells classes of texts apart (...ForSequenceClassification; `labels` names them) the scores (n, labels) of n
-        texts, or (labels,) of one; a text may be a tuple of two that are read together, a question and an answer. probabilities: of
-        a softmax or, where labels do not exclude each other or there is one alone, each by itself."""
+        """Returns for a classification model (...ForSequenceClassification; `labels` has the names of its
+        classes) the scores (n, labels) of n texts, or (labels,) of one; a text may be a tuple of two that are
+        encoded together, such as a question and an answer. probabilities: after a softmax; or, if labels do
+        not exclude each other or there is only one, after a sigmoid of each."""
         one = isinstance(texts, (str, tuple))
         texts = [texts] if one else list(texts)
         for text in texts:
@@ -495,11 +516,11 @@ class Model:
             scores = _core._lm_classify(self._handle, self._tokenizer("classify")._handle, texts, truncate, probabilities, batch_tokens)
         return scores[0] if one else scores
 
-    # -------------------------------------------------------------------------------------------- judging
+    # ----------------------------------------------------------------------------------- evaluation
 
     def loglikelihood(self, pairs, *, context=0, batch_tokens=0):
-        """Of each pair (given, continuation) of texts or of token ids: how likely the continuation is, as a natural logarithm, and
-        whether each of its tokens is the likeliest."""
+        """Returns for each pair (prompt, continuation) of texts or of token ids the natural logarithm of the
+        continuation's probability, and whether each of its tokens is the most likely one."""
         pairs = [tuple(pair) for pair in pairs]
         for i, pair in enumerate(pairs):
             if len(pair) != 2 or isinstance(pair[0], str) != isinstance(pair[1], str):
@@ -510,11 +531,12 @@ class Model:
         with self._lock:
             if any(texts):
                 return _core._lm_log_likelihood(self._handle, self._tokenizer("loglikelihood")._handle, pairs, context, batch_tokens)
-            ids = [([*_plain(given), *_plain(rest)], len(rest)) for given, rest in pairs]
+            ids = [([*_as_list(given), *_as_list(rest)], len(rest)) for given, rest in pairs]
             return _core._lm_score(self._handle, ids, context, batch_tokens)
 
     def perplexity(self, text, *, context=0, stride=0, batch_tokens=0):
-        """Of a text, of which windows of `context` tokens predict `stride` at most: each token once."""
+        """Returns the perplexity of a text, in windows of `context` tokens, each of which predicts at most
+        `stride` tokens: each token is predicted once."""
         if not isinstance(text, str):
             raise TypeError(f"perplexity: the text must be a str, not {type(text).__name__}")
         with self._lock:
@@ -522,8 +544,8 @@ class Model:
                                                     batch_tokens))
 
     def multiple_choice(self, path, *, context=0, limit=0, batch_tokens=0):
-        """Of a file of questions with choices, as `cotan eval --task` reads it: a dict of acc, acc_norm (by characters), acc_bytes and
-        the standard error of each."""
+        """Evaluates a file of multiple-choice questions, as `cotan eval --task` reads it: returns a dict of
+        acc, acc_norm (by characters), acc_bytes and the standard error of each."""
         names = ("questions", "acc", "acc_stderr", "acc_norm", "acc_norm_stderr", "acc_bytes", "acc_bytes_stderr")
         with self._lock:
             return dict(zip(names, _core._lm_choices(self._handle, self._tokenizer("multiple_choice")._handle, os.fspath(path), context,

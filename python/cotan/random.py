@@ -1,9 +1,9 @@
-"""Random numbers of explicit keys, by the names of jax.random: the same key gives the same numbers, whatever else is
-drawn.
+"""Random numbers from explicit keys, by the names of jax.random: the same key gives the same numbers,
+whatever else is drawn.
 
-Bits are JAX's under jax_threefry_partitionable=True, the default since JAX 0.5: of keys, splits, bits, uniform,
-bernoulli, randint, permutation and choice in every bit; what goes through log, erf or tan differs in last bits. A key
-is a tensor (2,) uint32, and dtypes are float32 and int32 where none is given. Without keys there are
+Bits are JAX's under jax_threefry_partitionable=True, the default since JAX 0.5: keys, splits, bits, uniform,
+bernoulli, randint, permutation and choice agree in every bit; functions of log, erf or tan differ in last
+bits. A key is a tensor (2,) uint32; dtypes are float32 and int32 by default. Without keys, use
 cotan.manual_seed, rand, randn, ... (PyTorch's)."""
 import math
 
@@ -14,12 +14,13 @@ from ._searching import take
 
 __all__ = """PRNGKey bernoulli bits categorical cauchy choice exponential fold_in gumbel key key_data laplace logistic
 multivariate_normal normal permutation rademacher randint split truncated_normal uniform wrap_key_data""".split()
-_MANTISSA = {16: 10, 32: 23, 64: 52}  # bits of float16, float32, float64; bfloat16 draws 8 bits for its 7
+# Random bits of float16, float32, float64; bfloat16 draws 8 bits for its 7.
+_MANTISSA = {16: 10, 32: 23, 64: 52}
 _UNSIGNED = {8: _core.uint8, 16: _core.uint16, 32: _core.uint32, 64: _core.uint64}
 
 
 def PRNGKey(seed):
-    """A key (2,) of an integer: its upper and its lower 32 bits."""
+    """Returns a key (2,) of an integer: its upper and its lower 32 bits."""
     if isinstance(seed, Tensor):
         low = ops.cast(seed, _core.uint32)
         high = ops.cast(seed >> 32, _core.uint32) if seed.itemsize == 8 else low * 0
@@ -32,7 +33,7 @@ key = PRNGKey
 
 
 def key_data(keys):
-    """The words of a key, which is what a key is here."""
+    """Returns the words of a key, which here is the key itself."""
     return keys
 
 
@@ -40,27 +41,29 @@ wrap_key_data = key_data
 
 
 def split(key, num=2):
-    """num new keys (num, 2), or of a shape (*num, 2), from one, which should not be used again."""
+    """Returns num new keys (num, 2), or keys of a shape (*num, 2), from one, which should not be used
+    again."""
     if isinstance(num, int):
         return ops.random_split(key, num)
     return ops.reshape(ops.random_split(key, math.prod(num)), (*num, 2))
 
 
 def fold_in(key, data):
-    """A new key from a key and an integer, such as a step's number."""
+    """Returns a new key from a key and an integer, such as a step's number."""
     return ops.random_fold_in(key, data)
 
 
 def _bits(key, shape, width):
     if width == 64:
-        words = ops.cast(ops.random_split(key, math.prod(shape)), _core.uint64)  # (n, 2): both words of each counter
+        # (n, 2): both words of each counter.
+        words = ops.cast(ops.random_split(key, math.prod(shape)), _core.uint64)
         return ops.reshape(words[:, 0] << 32 | words[:, 1], shape)
-    found = ops.random_bits(key, shape)
-    return found if width == 32 else ops.cast(found, _UNSIGNED[width])
+    result = ops.random_bits(key, shape)
+    return result if width == 32 else ops.cast(result, _UNSIGNED[width])
 
 
 def bits(key, shape=(), dtype=None):
-    """Random bits as unsigned integers."""
+    """Returns random bits as unsigned integers."""
     dtype = _core.dtype(dtype or _core.uint32)
     if dtype.kind != "u" or dtype.bits not in _UNSIGNED:
         raise TypeError(f"dtype argument to `bits` must be an unsigned int dtype, got {dtype!r}")
@@ -74,13 +77,13 @@ def _float(name, dtype):
     return dtype
 
 
-def _number(x, dtype):
-    """x in the dtype."""
+def _as_dtype(x, dtype):
+    """Returns x in the dtype."""
     return ops.cast(x if isinstance(x, Tensor) else _core.asarray(x, dtype=dtype), dtype)
 
 
 def uniform(key, shape=(), dtype=None, minval=0.0, maxval=1.0):
-    """Floats from minval to maxval, maxval excluded, all equally likely."""
+    """Returns floats from minval to maxval, maxval excluded, uniformly distributed."""
     dtype, shape = _float("uniform", dtype), tuple(shape)
     drawn, mantissa = (8, 7) if dtype == _core.bfloat16 else (dtype.bits, _MANTISSA[dtype.bits])
     unsigned = _UNSIGNED[dtype.bits]
@@ -89,42 +92,43 @@ def uniform(key, shape=(), dtype=None, minval=0.0, maxval=1.0):
     floats = ops.bitcast(above, dtype) - _core.asarray(1, dtype=dtype)
     if not isinstance(minval, Tensor) and not isinstance(maxval, Tensor) and (minval, maxval) == (0, 1):
         return floats
-    low, high = _number(minval, dtype), _number(maxval, dtype)
+    low, high = _as_dtype(minval, dtype), _as_dtype(maxval, dtype)
     return ops.maximum(low, floats * (high - low) + low)
 
 
 def bernoulli(key, p=0.5, shape=None):
-    """Bools that hold with probability p, a number or a tensor."""
+    """Returns bools that are true with probability p, a number or a tensor."""
     dtype = p.dtype if isinstance(p, Tensor) else _core.float32
     shape = (tuple(p.shape) if isinstance(p, Tensor) else ()) if shape is None else shape
-    return ops.less(uniform(key, shape, dtype), _number(p, dtype))
+    return ops.less(uniform(key, shape, dtype), _as_dtype(p, dtype))
 
 
 def randint(key, shape, minval, maxval, dtype=None):
-    """Whole numbers from minval to maxval, maxval excluded."""
+    """Returns integers from minval to maxval, maxval excluded."""
     dtype, shape = _core.dtype(dtype or _core.int32), tuple(shape)
     if dtype.kind not in "iu" or dtype.bits not in _UNSIGNED:
         raise TypeError(f"randint only accepts integer dtypes, got {dtype!r}")
     width, limits = dtype.bits, iinfo(dtype)
     keys = ops.random_split(key, 2)
     higher, lower = _bits(keys[0], shape, width), _bits(keys[1], shape, width)
-    low, high = (_number(x if isinstance(x, Tensor) else min(max(x, limits.min), limits.max), dtype)
+    low, high = (_as_dtype(x if isinstance(x, Tensor) else min(max(x, limits.min), limits.max), dtype)
                  for x in (minval, maxval))
     unsigned = _UNSIGNED[width]
     one = _core.asarray(1, dtype=unsigned)
     span = ops.select(ops.less_equal(high, low), one, ops.cast(high - low, unsigned))
-    if not isinstance(maxval, Tensor) and maxval > limits.max:  # the largest number, too
+    if not isinstance(maxval, Tensor) and maxval > limits.max:  # the largest number is included, too
         span = ops.select(ops.greater(high, low), span + one, span)
         if not isinstance(minval, Tensor) and minval <= limits.min:
-            return low + ops.cast(lower, dtype)  # the span is all there is
+            return low + ops.cast(lower, dtype)  # the span is the whole range of the dtype
     unit = _core.asarray(1 << width // 2, dtype=unsigned) % span  # 2^width modulo the span
     unit = unit * unit % span
     offset = (higher % span * unit + lower % span) % span
     return low + ops.cast(offset, dtype)
 
 
-def _shuffled(key, x, axis):
-    """Sorted by random numbers, as often as it takes that no two elements had the same ones."""
+def _shuffle(key, x, axis):
+    """Sorts x by random numbers, in as many rounds as are needed so that no two elements had the same numbers
+    in all of them."""
     size = x.numel()
     for _ in range(math.ceil(3 * math.log(max(1, size)) / math.log((1 << 32) - 1))):
         keys = ops.random_split(key, 2)
@@ -135,19 +139,19 @@ def _shuffled(key, x, axis):
 
 
 def permutation(key, x, axis=0, independent=False):
-    """The integers 0 to x - 1, or x's slices along the axis, in a random order; independent: each of its lines in its
-    own."""
+    """Returns the integers 0 to x - 1, or x's slices along the axis, in a random order; independent: each
+    slice along the axis in its own order."""
     if isinstance(x, int):
-        return _shuffled(key, ops.iota(_core.int32, (x,), 0), 0)
+        return _shuffle(key, ops.iota(_core.int32, (x,), 0), 0)
     x = x if isinstance(x, Tensor) else _core.asarray(x)
     axis %= x.ndim
     if independent or x.ndim == 1:
-        return _shuffled(key, x, axis)
-    return take(x, _shuffled(key, ops.iota(_core.int32, (x.shape[axis],), 0), 0), axis)
+        return _shuffle(key, x, axis)
+    return take(x, _shuffle(key, ops.iota(_core.int32, (x.shape[axis],), 0), 0), axis)
 
 
 def choice(key, a, shape=(), replace=True, p=None, axis=0):
-    """Elements of a along the axis, or of the integers below a; p: how likely each is."""
+    """Returns elements of a along the axis, or integers below a; p: their probabilities."""
     whole = None if isinstance(a, int) else a if isinstance(a, Tensor) else _core.asarray(a)
     n, draws = (a if whole is None else whole.shape[axis]), math.prod(shape)
     if n <= 0 < draws:
@@ -178,8 +182,8 @@ def choice(key, a, shape=(), replace=True, p=None, axis=0):
 
 
 def normal(key, shape=(), dtype=None):
-    """Floats with the normal distribution of mean 0 and variance 1; of a complex dtype both parts, of variance
-    1/2."""
+    """Returns normally distributed floats of mean 0 and variance 1; for a complex dtype, both parts have
+    variance 1/2."""
     dtype = _core.dtype(dtype or _core.float32)
     if dtype in (_core.complex64, _core.complex128):
         keys = ops.random_split(key, 2)
@@ -194,7 +198,7 @@ def normal(key, shape=(), dtype=None):
 
 
 def multivariate_normal(key, mean, cov, shape=None, dtype=None):
-    """Vectors with the normal distribution of this mean (..., n) and covariance (..., n, n)."""
+    """Returns normally distributed vectors of this mean (..., n) and covariance (..., n, n)."""
     mean, cov = (x if isinstance(x, Tensor) else _core.asarray(x) for x in (mean, cov))
     shape = tuple(mean.shape[:-1]) if shape is None else tuple(shape)
     drawn = normal(key, (*shape, mean.shape[-1]), dtype or mean.dtype)
@@ -202,29 +206,29 @@ def multivariate_normal(key, mean, cov, shape=None, dtype=None):
 
 
 def truncated_normal(key, lower, upper, shape=None, dtype=None):
-    """Floats with the normal distribution between two bounds."""
+    """Returns floats with the normal distribution between two bounds."""
     dtype = _float("truncated_normal", dtype)
-    lower, upper = _number(lower, dtype), _number(upper, dtype)
+    lower, upper = _as_dtype(lower, dtype), _as_dtype(upper, dtype)
     shape = tuple((lower + upper).shape) if shape is None else tuple(shape)
     root = _core.asarray(math.sqrt(2), dtype=dtype)
-    found = root * ops.erfinv(uniform(key, shape, dtype, ops.erf(lower / root), ops.erf(upper / root)))
+    result = root * ops.erfinv(uniform(key, shape, dtype, ops.erf(lower / root), ops.erf(upper / root)))
     infinity = _core.asarray(math.inf, dtype=dtype)
-    return ops.minimum(ops.maximum(found, ops.nextafter(lower, infinity)), ops.nextafter(upper, -infinity))
+    return ops.minimum(ops.maximum(result, ops.nextafter(lower, infinity)), ops.nextafter(upper, -infinity))
 
 
 def exponential(key, shape=(), dtype=None):
-    """Floats with the exponential distribution of mean 1."""
+    """Returns floats with the exponential distribution of mean 1."""
     return -ops.log1p(-uniform(key, shape, _float("exponential", dtype)))
 
 
 def gumbel(key, shape=(), dtype=None):
-    """Floats with the Gumbel distribution."""
+    """Returns floats with the Gumbel distribution."""
     dtype = _float("gumbel", dtype)
     return -ops.log(-ops.log(uniform(key, shape, dtype, finfo(dtype).tiny, 1.0)))
 
 
 def categorical(key, logits, axis=-1, shape=None):
-    """Indices along the axis, as likely as the softmax of the logits says."""
+    """Returns indices along the axis, drawn with the softmax of the logits as their probabilities."""
     logits = logits if isinstance(logits, Tensor) else _core.asarray(logits)
     axis = axis - logits.ndim if axis >= 0 else axis
     batch = list(logits.shape)
@@ -236,26 +240,26 @@ def categorical(key, logits, axis=-1, shape=None):
 
 
 def laplace(key, shape=(), dtype=None):
-    """Floats with the Laplace distribution."""
+    """Returns floats with the Laplace distribution."""
     dtype = _float("laplace", dtype)
     drawn = uniform(key, shape, dtype, -1.0 + finfo(dtype).eps / 2, 1.0)
     return ops.sign(drawn) * ops.log1p(-ops.abs(drawn))
 
 
 def logistic(key, shape=(), dtype=None):
-    """Floats with the logistic distribution."""
+    """Returns floats with the logistic distribution."""
     dtype = _float("logistic", dtype)
     drawn = uniform(key, shape, dtype, finfo(dtype).eps, 1.0)
     return ops.log(drawn / (1 - drawn))
 
 
 def cauchy(key, shape=(), dtype=None):
-    """Floats with the Cauchy distribution."""
+    """Returns floats with the Cauchy distribution."""
     dtype = _float("cauchy", dtype)
     drawn = uniform(key, shape, dtype, finfo(dtype).eps, 1.0)
     return ops.tan((drawn - 0.5) * math.pi)
 
 
 def rademacher(key, shape=(), dtype=None):
-    """1 or -1, both equally likely."""
+    """Returns 1 or -1, both with probability 1/2."""
     return ops.cast(ops.cast(bernoulli(key, 0.5, shape), _core.int32) * 2 - 1, dtype or _core.int32)

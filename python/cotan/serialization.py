@@ -1,7 +1,8 @@
-"""PyTorch's files: save writes what torch.load(weights_only=True) reads, load reads what torch.save writes.
+"""PyTorch's files: save writes files that torch.load(weights_only=True) reads, and load reads files that
+torch.save writes.
 
-load is an interpreter of its own for the few opcodes of pickle that data needs, with a closed list of globals: nothing
-that a file names is imported or called, and every number is compared with the file before it is used.
+load interprets the pickle itself: the few opcodes that data needs, with a closed list of globals. Nothing
+that a file names is imported or called, and every number is checked against the file before it is used.
 """
 import io
 import itertools
@@ -24,11 +25,11 @@ STORAGES = {"DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage"
             "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
             "ComplexDoubleStorage": "complex128"}
 STORAGE_OF = {dtype: name for name, dtype in STORAGES.items()}
-UNTYPED = ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")  # in storages of bytes
+UNTYPED = ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")  # stored in storages of bytes
 DTYPES = {name: _core.dtype(name) for name in (*STORAGE_OF, *UNTYPED)}
 WIDTHS = {name: dtype.itemsize for name, dtype in DTYPES.items()}
 MAGIC, PROTOCOL = 0x1950a86a20f9469cfc6c, 1001  # of files from before PyTorch 1.6
-NESTING = 200  # lists, tuples and dicts inside each other that save writes
+NESTING = 200  # the maximum depth of lists, tuples and dicts that save writes
 CHUNK = 1 << 22
 
 
@@ -43,14 +44,14 @@ class Global:
 
 
 class Storage:
-    """What a tensor is a part of: `count` elements of `dtype`."""
+    """The storage of tensors: `count` elements of `dtype`."""
 
     def __init__(self, key, dtype, count):
         self.key, self.dtype, self.count = key, dtype, count
 
 
 class Arguments(tuple):
-    """A tuple with a Global or a Storage in it: good for a call only."""
+    """A tuple that contains a Global or a Storage: it may only be the arguments of a call."""
 
     name = "a tuple with a storage or a function in it"
 
@@ -75,20 +76,21 @@ def kind_of(value):
 
 
 class Machine:
-    """Interprets one pickle. `source` gives the bytes of storages; without it tensors are stand-ins (see Legacy)."""
+    """Interprets one pickle. `source` returns the bytes of storages; without it tensors are placeholders (see
+    load_legacy)."""
 
-    def __init__(self, name, file, at, end, source, room):
+    def __init__(self, name, file, at, end, source, max_copied):
         self.name, self.file, self.position, self.end = name, file, at, end
-        self.source, self.room, self.budget = source, room, room
+        self.source, self.remaining, self.budget = source, max_copied, max_copied
         self.stack, self.marks, self.memo, self.made, self.storages = [], [], {}, {}, {}
 
     def refuse(self, text):
         raise UnpicklingError(f"load: {self.name}, byte {self.at}: {text}")
 
     def spend(self, n):
-        """n bytes are made by a copy: a small file must not become a large object."""
-        self.room -= n
-        if self.room < 0:
+        """Counts n bytes that are made by a copy: a small file must not become a large object."""
+        self.remaining -= n
+        if self.remaining < 0:
             self.refuse(f"its objects take more than {self.budget} bytes, 16 times the file and 64 MiB")
 
     # ---------------------------------------------------------------------------------- bytes
@@ -123,7 +125,7 @@ class Machine:
         return items
 
     def top(self, *kinds):
-        """What the items before it are put into."""
+        """Returns the container into which the items before it are put."""
         if not self.stack or type(self.stack[-1]) not in kinds:
             found = kind_of(self.stack[-1]) if self.stack else "nothing"
             self.refuse(f"elements are put into {found}, not into {kinds[0].__name__}")
@@ -157,7 +159,7 @@ class Machine:
     TUPLES = {b"\x85": 1, b"\x86": 2, b"\x87": 3}
 
     def run(self):
-        """The object, up to and with STOP."""
+        """Returns the object; runs up to and including STOP."""
         while True:
             self.at = self.position
             code = self.read(1)
@@ -246,7 +248,7 @@ class Machine:
         self.stack.append(getattr(self, "make_" + function.call)(function.name, args))
 
     def build(self, state):
-        """Attributes: a state dict's _metadata, versions of its modules, has them."""
+        """Sets attributes: the _metadata of a state dict, the versions of its modules, has them."""
         target = self.top(OrderedDict)
         if type(state) is not dict or any(name != "_metadata" for name in state):
             self.refuse("an OrderedDict is given attributes other than _metadata")
@@ -281,7 +283,7 @@ class Machine:
     # --------------------------------------------------------------------------------- objects
 
     def arguments(self, name, args, *choices):
-        """The types of the arguments are one of the choices."""
+        """Checks that the types of the arguments are one of the choices."""
         if tuple(type(arg) for arg in args) not in choices:
             self.refuse(f"{name} is called with ({', '.join(kind_of(arg) for arg in args)})")
 
@@ -365,14 +367,14 @@ class Machine:
         if type(requires_grad) is not bool:
             self.refuse(f"requires_grad is a {kind_of(requires_grad)}")
         self.check_gradients(dtype, requires_grad)
-        self.check_places(storage.key, count, offset, size, stride)
+        self.check_layout(storage.key, count, offset, size, stride)
         if not self.source:
             return _core.full((), 0, dtype)
         self.spend(math.prod(size) * WIDTHS[dtype.name])
-        tensor = self.changed(self.shared_tensor(storage.key, dtype, offset, tuple(size), tuple(stride)), args[least:])
+        tensor = self.apply_metadata(self.shared_tensor(storage.key, dtype, offset, tuple(size), tuple(stride)), args[least:])
         return tensor.requires_grad_() if requires_grad else tensor
 
-    def check_places(self, key, count, offset, size, stride):
+    def check_layout(self, key, count, offset, size, stride):
         for what, numbers in (("offset", (offset,)), ("size", size), ("stride", stride)):
             if not isinstance(numbers, tuple) or any(type(n) is not int or not 0 <= n < 1 << 60 for n in numbers):
                 self.refuse(f"a tensor's {what} is {numbers!r:.60}: whole numbers from 0 to 2^60 must be there")
@@ -387,7 +389,7 @@ class Machine:
                             f"element {last}, its storage '{key}' has {count}")
 
     def shared_tensor(self, *place):
-        """The same part of a storage is read once, and shared."""
+        """Returns a shared tensor for the same part of a storage, which is read once."""
         if place not in self.made:
             try:
                 self.made[place] = read_tensor(self.source, *place)
@@ -395,8 +397,8 @@ class Machine:
                 self.refuse(str(error))
         return self.made[place].detach()
 
-    def changed(self, tensor, metadata):
-        """PyTorch conjugates and negates lazily, and files say so."""
+    def apply_metadata(self, tensor, metadata):
+        """Applies the lazy conjugation and negation that PyTorch's files may record."""
         wanted = metadata[0] if metadata else None
         if wanted is not None and (type(wanted) is not dict or set(wanted) - {"conj", "neg"}):
             self.refuse("a tensor's metadata are not of conj and neg alone")
@@ -406,7 +408,8 @@ class Machine:
 
 
 def read_tensor(source, key, dtype, offset, size, stride):
-    """Its own bytes alone are read where they lie beside each other, in whatever order; else the whole storage."""
+    """Reads only the tensor's own bytes if they are contiguous, in whatever order of axes; otherwise the
+    whole storage."""
     width = WIDTHS[dtype.name]
     if 0 in size:
         return _core._of_bytes(b"", dtype, size)
@@ -416,38 +419,39 @@ def read_tensor(source, key, dtype, offset, size, stride):
         data, offset = source.read(key, offset * width, span * width), 0
     else:
         data = source.whole(key)
-    if source.swapped:
-        data = swapped(data, width // 2 if dtype.name.startswith("complex") else width)
-    if len(data) != span * width or stride_order(dense, stride) != stride_order(dense, row_major(dense)):
-        data = gathered(data, width, offset, dense, stride)
+    if source.is_swapped:
+        data = byteswap(data, width // 2 if dtype.name.startswith("complex") else width)
+    if len(data) != span * width or strides_of_long_axes(dense, stride) != strides_of_long_axes(dense, row_major_strides(dense)):
+        data = gather_strided(data, width, offset, dense, stride)
     tensor = _core._of_bytes(data, dtype, dense)
     return tensor if dense == size else _core.ops.expand(tensor, size)
 
 
-def row_major(size):
+def row_major_strides(size):
     return tuple(math.prod(size[i + 1:]) for i in range(len(size)))
 
 
-def stride_order(size, stride):
+def strides_of_long_axes(size, stride):
     return [step for n, step in zip(size, stride) if n > 1]
 
 
-def swapped(data, width):
+def byteswap(data, width):
     result = bytearray(len(data))
     for i in range(width):
         result[i::width] = data[width - 1 - i::width]
     return result
 
 
-def gathered(data, width, offset, size, stride):
-    """The elements in row-major order: the longest axis by slices with a step, the others one by one."""
+def gather_strided(data, width, offset, size, stride):
+    """Returns the elements in row-major order: the longest axis by slices with a step, the others one by
+    one."""
     if width == 16:
         width, offset, size, stride = 8, 2 * offset, (*size, 2), (*(2 * step for step in stride), 1)
     unit = {1: "B", 2: "H", 4: "I", 8: "Q"}[width]
     source = memoryview(data)[:len(data) // width * width].cast(unit)
     result = bytearray(math.prod(size) * width)
     target = memoryview(result).cast(unit)
-    axes = sorted(((n, step, to) for n, step, to in zip(size, stride, row_major(size)) if n > 1), reverse=True)
+    axes = sorted(((n, step, to) for n, step, to in zip(size, stride, row_major_strides(size)) if n > 1), reverse=True)
     n, step, to = axes[0] if axes else (1, 1, 1)
     for place in itertools.product(*(range(axis[0]) for axis in axes[1:])):
         start = offset + sum(i * axis[1] for i, axis in zip(place, axes[1:]))
@@ -457,30 +461,30 @@ def gathered(data, width, offset, size, stride):
 
 
 class Source:
-    """The bytes of storages: `places` tells where in the file each key's lie."""
+    """The bytes of storages: `positions` has each key's position in the file."""
 
     def __init__(self, name, file, places, is_swapped):
-        self.name, self.file, self.places, self.swapped = name, file, places, is_swapped
-        self.kept = {}
+        self.name, self.file, self.positions, self.is_swapped = name, file, places, is_swapped
+        self.cached = {}
 
     def size(self, key):
-        return self.places[key][1] if key in self.places else None
+        return self.positions[key][1] if key in self.positions else None
 
     def read(self, key, start, n):
-        at, size, crc = self.places[key]
-        data = filled(self.name, self.file, at + start, n)
+        at, size, crc = self.positions[key]
+        data = read_exactly(self.name, self.file, at + start, n)
         if crc is not None:
-            whole = (data,) if n == size else (filled(self.name, self.file, at + i, min(CHUNK, size - i))
+            whole = (data,) if n == size else (read_exactly(self.name, self.file, at + i, min(CHUNK, size - i))
                                                for i in range(0, size, CHUNK))
             check_crc(self.name, f"data/{key}", whole, crc)
-            self.places[key] = at, size, None
+            self.positions[key] = at, size, None
         return data
 
     def whole(self, key):
-        """Kept, since other tensors of a storage that has parts come later."""
-        if key not in self.kept:
-            self.kept[key] = self.read(key, 0, self.places[key][1])
-        return self.kept[key]
+        """Returns a whole storage, which is cached, since other tensors that use parts of it come later."""
+        if key not in self.cached:
+            self.cached[key] = self.read(key, 0, self.positions[key][1])
+        return self.cached[key]
 
 
 def check_crc(name, record, parts, wanted):
@@ -492,8 +496,8 @@ def check_crc(name, record, parts, wanted):
                            f"has {wanted:08x}")
 
 
-def filled(name, file, at, n):
-    """n bytes of the file from `at` on."""
+def read_exactly(name, file, at, n):
+    """Returns n bytes of the file from `at` on."""
     data, done = bytearray(n), 0
     file.seek(at)
     with memoryview(data) as view:
@@ -510,9 +514,9 @@ def filled(name, file, at, n):
     return data
 
 
-def records_of(name, file):
-    """{record: (place, bytes, CRC)} of the archive, without the folder that all are in."""
-    import zipfile  # 6 ms, for who loads
+def list_records(name, file):
+    """Returns {record: (position, bytes, CRC)} of the archive, without the folder that all records are in."""
+    import zipfile  # imported here, since it takes 6 ms
 
     try:
         with zipfile.ZipFile(file) as archive:
@@ -538,7 +542,7 @@ def records_of(name, file):
             refuse(f"has {entry.file_size} bytes of which {entry.compress_size} are stored")
         if not 0 <= entry.header_offset <= end - 30:
             refuse(f"begins at byte {entry.header_offset}, records end at {end}")
-        head = filled(name, file, entry.header_offset, 30)
+        head = read_exactly(name, file, entry.header_offset, 30)
         begin = entry.header_offset + 30 + sum(struct.unpack("<HH", head[26:]))
         if head[:4] != b"PK\3\4" or entry.header_offset < last or begin + entry.file_size > end:
             refuse(f"with {entry.file_size} bytes does not lie in the archive by itself")
@@ -547,26 +551,26 @@ def records_of(name, file):
     return found
 
 
-def small_record(name, file, records, record, limit=64):
+def read_small_record(name, file, records, record, limit=64):
     if record not in records:
         raise RuntimeError(f"load: {name}: the record '{record}' is missing")
     at, size, crc = records[record]
     if size > limit:
         raise RuntimeError(f"load: {name}: the record '{record}' has {size} bytes, at most {limit} are read")
-    data = bytes(filled(name, file, at, size))
+    data = bytes(read_exactly(name, file, at, size))
     check_crc(name, record, (data,), crc)
     return data
 
 
 def load_zip(name, file, size):
-    records = records_of(name, file)
+    records = list_records(name, file)
     if "constants.pkl" in records:
         raise RuntimeError(f"load: {name}: it is a program of TorchScript, which Cotan does not run")
-    data = small_record(name, file, records, "data.pkl", size)
-    version = small_record(name, file, records, "version").strip()
+    data = read_small_record(name, file, records, "data.pkl", size)
+    version = read_small_record(name, file, records, "version").strip()
     if not version.isdigit() or not 1 <= int(version) <= 10:
         raise RuntimeError(f"load: {name}: the archive is of version {version!r}, versions 1 to 10 are read")
-    order = small_record(name, file, records, "byteorder") if "byteorder" in records else b"little"
+    order = read_small_record(name, file, records, "byteorder") if "byteorder" in records else b"little"
     if order not in (b"little", b"big"):
         raise RuntimeError(f"load: {name}: the order of bytes is {order!r}, it must be little or big")
     places = {record[5:]: place for record, place in records.items() if record.startswith("data/")}
@@ -575,8 +579,9 @@ def load_zip(name, file, size):
 
 
 def load_legacy(name, file, size):
-    """Before PyTorch 1.6: pickles of a magic number, a protocol, the system, the object and the storages' keys, then these.
-    The object is interpreted twice, first without storages, to find where they lie."""
+    """Reads the format from before PyTorch 1.6: pickles of a magic number, a protocol, the system, the object
+    and the storages' keys, then the storages. The object is interpreted twice, first without storages, to
+    find their positions."""
     def machine(at, source=None):
         file.seek(at)
         return Machine(name, file, at, size, source, 16 * size + (1 << 26))
@@ -602,28 +607,30 @@ def load_legacy(name, file, size):
         n = count * WIDTHS[dtype]
         if at + 8 + n > size:
             raise RuntimeError(f"load: {name}: storage '{key}' needs {8 + n} bytes at {at}, the file has {size}")
-        told = int.from_bytes(filled(name, file, at, 8), "big" if is_swapped else "little", signed=True)
+        told = int.from_bytes(read_exactly(name, file, at, 8), "big" if is_swapped else "little", signed=True)
         if told != count:
             raise RuntimeError(f"load: {name}: storage '{key}' has {told} elements, its object says {count}")
         places[key], at = (at + 8, n, None), at + 8 + n
-    objects = io.BytesIO(filled(name, file, begin, after - begin))  # the file itself is for the storages
+    # The file's position is needed for the storages.
+    objects = io.BytesIO(read_exactly(name, file, begin, after - begin))
     return Machine(name, objects, begin, after, Source(name, file, places, is_swapped), 16 * size + (1 << 26)).run()
 
 
 def check_location(where):
-    """Cotan's tensors are on the CPU, so only this can be asked for."""
+    """Accepts the CPU only, since Cotan's tensors are loaded there."""
     for place in where.values() if isinstance(where, dict) else () if where is None or callable(where) else (where,):
         if str(place).partition(":")[0] != "cpu":
             raise RuntimeError(f"load: map_location '{place}' is asked for, Cotan has 'cpu'")
 
 
 def load(f, map_location=None, *, weights_only=True):
-    """What torch.save or cotan.save wrote to a path or file: tensors, numbers, strings and their containers.
+    """Loads what torch.save or cotan.save wrote to a path or file: tensors, numbers, strings and their
+    containers.
 
-    Files of newer PyTorch (zip archives) and those from before 1.6 are read. Nothing of a file is ever run, so
-    weights_only=False is refused. Tensors are on the CPU whatever device they were saved from. Tensors that were the same
-    part of one storage share it, as in PyTorch; other parts of a storage have values of their own: a write to one is not
-    seen in the others.
+    Files of newer PyTorch (zip archives) and those from before 1.6 can be read. Nothing in a file is ever
+    run, so weights_only=False is refused. Tensors are on the CPU, whatever device they were saved from.
+    Tensors that were the same part of one storage share it, as in PyTorch; other parts of a storage have
+    values of their own: a write to one is not seen in the others.
     """
     if not weights_only:
         raise ValueError("load: weights_only=False is asked for, which would run code of the file; Cotan loads data only")
@@ -638,7 +645,7 @@ def load(f, map_location=None, *, weights_only=True):
 
 def load_file(name, file):
     size = file.seek(0, os.SEEK_END)
-    head = bytes(filled(name, file, 0, min(4, size)))
+    head = bytes(read_exactly(name, file, 0, min(4, size)))
     if head == b"PK\3\4":
         return load_zip(name, file, size)
     if head[:2] == b"\x80\2":
@@ -650,7 +657,8 @@ def load_file(name, file):
 
 
 class Pickler:
-    """Writes protocol 2 as torch.save does. `tensors` are those whose bytes the archive needs, by key."""
+    """Writes pickle protocol 2 as torch.save does. `tensors` are those whose bytes the archive needs, by
+    key."""
 
     def __init__(self):
         self.out, self.memo, self.alive, self.tensors, self.path = bytearray(b"\x80\2"), {}, [], [], []
@@ -665,7 +673,7 @@ class Pickler:
 
     def remember(self, key, value=None):
         index = self.memo[key] = len(self.memo)
-        self.alive.append(value)  # its id stays its own
+        self.alive.append(value)  # keeps the object alive, so that no other one gets its id
         self.out += struct.pack("<cB", b"q", index) if index < 256 else struct.pack("<cI", b"r", index)
 
     def known(self, key):
@@ -795,7 +803,7 @@ class Pickler:
             self.write_values(x, x.requires_grad)
 
     def write_values(self, x, requires_grad):
-        """A tensor that has its storage to itself, row-major."""
+        """Writes a tensor that has a row-major storage of its own."""
         dtype, shape = self.dtype_name(x.dtype), tuple(x.shape)
         untyped = dtype in UNTYPED
         self.name("torch._utils", "_rebuild_tensor_v3" if untyped else "_rebuild_tensor_v2")
@@ -817,8 +825,8 @@ class Pickler:
 
 
 class Archive:
-    """A zip archive laid out as PyTorch's own writer does it: records stored as they are, at multiples of 64 bytes, their
-    sizes behind them; torch.load may compute the places from that."""
+    """A zip archive with the layout of PyTorch's own writer: records are stored uncompressed, at multiples of
+    64 bytes, with their sizes after them; torch.load may compute positions from that."""
 
     LARGE = 0xFFFFFFFF
 
@@ -868,11 +876,11 @@ def write_archive(file, folder, pickled, tensors):
 
 
 def save(obj, f):
-    """Writes tensors, numbers, strings and lists, tuples, dicts and sets of them to a path or file: a state dict of a module
-    or an optimizer, say. torch.load(f, weights_only=True) reads it, and cotan.load.
+    """Writes tensors, numbers, strings and lists, tuples, dicts and sets of them to a path or file, such as a
+    state dict of a module or an optimizer. torch.load(f, weights_only=True) and cotan.load can read it.
 
-    A file that a path names is replaced when the new one is complete and on the disk, so a full disk or a crash leaves
-    the old one. The same Tensor object twice is written once.
+    A file at a path is replaced when the new one is complete and on the disk, so a full disk or a crash
+    leaves the old one. A Tensor object that occurs twice is written once.
     """
     pickler = Pickler()
     pickled = pickler.dump(obj)
@@ -891,7 +899,7 @@ def save(obj, f):
 
 
 def replace_file(path, write):
-    """The whole new file or the old one, whatever happens in between."""
+    """Replaces a file: it is the complete new one or the old one, whatever happens meanwhile."""
     parent = os.path.dirname(path)
     temporary = os.path.join(parent, f".{os.path.basename(path)[:200]}.{os.urandom(4).hex()}.tmp")
     try:

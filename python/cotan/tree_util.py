@@ -1,11 +1,13 @@
 """Trees of Python containers ("pytrees"), as in jax.tree_util.
 
-A tree is a leaf, None (a node without leaves), or a tuple, list, dict, named tuple, OrderedDict, defaultdict, Partial or
-registered class whose children are trees. Subclasses of tuple (but named tuples), list and dict are leaves, as in JAX. A dict's
-children come in the order of its sorted keys. `tree_flatten` gives the leaves from left to right and a `PyTreeDef`, which
-tells all the rest; its repr, and what `keystr` makes of paths, are JAX's.
+A tree is a leaf, None (a node without leaves), or a tuple, list, dict, named tuple, OrderedDict, defaultdict,
+Partial or registered class whose children are trees. Subclasses of tuple (except named tuples), list and dict
+are leaves, as in JAX. A dict's children are in the order of its sorted keys. `tree_flatten` returns the
+leaves from left to right and a `PyTreeDef`, which has everything else; its repr, and the strings that
+`keystr` makes of paths, are JAX's.
 
-Different from JAX: errors name the place in the tree, and PyTreeDef lacks the methods that serve JAX alone.
+Differences from JAX: errors name the position in the tree, and PyTreeDef lacks the methods that are specific
+to JAX.
 """
 import functools
 from collections import OrderedDict, defaultdict
@@ -21,7 +23,7 @@ __all__ = [
 # ------------------------------------------------------------------------------------------------ paths
 
 class _Key:
-    """A step of a path: what it holds is its one field."""
+    """A step of a path, with one field."""
     __slots__ = ("_value",)
 
     def __init__(self, value):
@@ -38,7 +40,7 @@ class _Key:
 
 
 class SequenceKey(_Key):
-    """A place in a tuple or list, `[0]`."""
+    """A position in a tuple or list, `[0]`."""
     __slots__, _field = (), "idx"
     idx = property(lambda self: self._value)
 
@@ -74,7 +76,8 @@ class FlattenedIndexKey(_Key):
 
 
 def keystr(keys, *, simple=False, separator=""):
-    """A path as a string: `['a'][0].b`; with simple=True only what is between the brackets: `a/0/b` for separator "/"."""
+    """Returns a path as a string: `['a'][0].b`; with simple=True only what is between the brackets: `a/0/b`
+    for separator "/"."""
     def text(key):
         if isinstance(key, SequenceKey):
             return str(key.idx)
@@ -90,8 +93,9 @@ def _place(path):
 
 # ------------------------------------------------------------------------------------------------ node types
 
-class _Entry:
-    """What a type of node does: flatten(x) -> (children, aux), unflatten(aux, children), keys(x, number of children)."""
+class _NodeType:
+    """The functions of a node type: flatten(x) -> (children, aux), unflatten(aux, children), keys(x, number
+    of children)."""
 
     def __init__(self, flatten, unflatten, keys):
         self.flatten, self.unflatten, self.keys = flatten, unflatten, keys
@@ -101,7 +105,7 @@ def _sequence_keys(x, n):
     return [SequenceKey(i) for i in range(n)]
 
 
-def _flat_keys(x, n):
+def _index_keys(x, n):
     return [FlattenedIndexKey(i) for i in range(n)]
 
 
@@ -114,23 +118,23 @@ def _dict_flatten(x):
 
 
 _registry = {
-    type(None): _Entry(lambda x: ((), None), lambda aux, children: None, _sequence_keys),
-    tuple: _Entry(lambda x: (x, None), lambda aux, children: tuple(children), _sequence_keys),
-    list: _Entry(lambda x: (x, None), lambda aux, children: list(children), _sequence_keys),
-    dict: _Entry(_dict_flatten, lambda aux, children: dict(zip(aux, children)),
-                 lambda x, n: [DictKey(key) for key in sorted(x)]),
-    OrderedDict: _Entry(lambda x: (tuple(x.values()), tuple(x)), lambda aux, children: OrderedDict(zip(aux, children)),
-                        lambda x, n: [DictKey(key) for key in x]),
-    defaultdict: _Entry(lambda x: (lambda flat: (flat[0], (x.default_factory, tuple(flat[1]))))(_dict_flatten(x)),
-                        lambda aux, children: defaultdict(aux[0], zip(aux[1], children)),
-                        lambda x, n: [DictKey(key) for key in sorted(x)]),
+    type(None): _NodeType(lambda x: ((), None), lambda aux, children: None, _sequence_keys),
+    tuple: _NodeType(lambda x: (x, None), lambda aux, children: tuple(children), _sequence_keys),
+    list: _NodeType(lambda x: (x, None), lambda aux, children: list(children), _sequence_keys),
+    dict: _NodeType(_dict_flatten, lambda aux, children: dict(zip(aux, children)),
+                    lambda x, n: [DictKey(key) for key in sorted(x)]),
+    OrderedDict: _NodeType(lambda x: (tuple(x.values()), tuple(x)), lambda aux, children: OrderedDict(zip(aux, children)),
+                           lambda x, n: [DictKey(key) for key in x]),
+    defaultdict: _NodeType(lambda x: (lambda flat: (flat[0], (x.default_factory, tuple(flat[1]))))(_dict_flatten(x)),
+                           lambda aux, children: defaultdict(aux[0], zip(aux[1], children)),
+                           lambda x, n: [DictKey(key) for key in sorted(x)]),
 }
 _BUILT_IN = (tuple, list, dict)
-_namedtuple = _Entry(lambda x: (tuple(x), None), None, lambda x, n: [GetAttrKey(name) for name in x._fields])
+_namedtuple = _NodeType(lambda x: (tuple(x), None), None, lambda x, n: [GetAttrKey(name) for name in x._fields])
 
 
-def _entry_of(x):
-    """The entry of a node, None of a leaf."""
+def _node_type_of(x):
+    """Returns the node type of a node, None for a leaf."""
     entry = _registry.get(type(x))
     if entry is None and isinstance(x, tuple) and hasattr(x, "_fields"):
         return _namedtuple
@@ -146,20 +150,21 @@ def _register(nodetype, entry):
 
 
 def register_pytree_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func=None):
-    """Objects of nodetype are nodes: flatten_func(x) -> (children, aux), unflatten_func(aux, children) -> x.
+    """Registers a node type: flatten_func(x) -> (children, aux), unflatten_func(aux, children) -> x.
 
-    aux must be comparable with ==, and hashable where structures are put into sets. With flatten_with_keys_func, which
-    gives pairs (key, child) for children, paths have these keys.
+    aux must be comparable with ==, and hashable where structures are put into sets. With
+    flatten_with_keys_func, which returns pairs (key, child) for children, paths have these keys.
     """
-    keys = _flat_keys
+    keys = _index_keys
     if flatten_with_keys_func is not None:
         def keys(x, n):
             return [key for key, _ in flatten_with_keys_func(x)[0]]
-    _register(nodetype, _Entry(flatten_func, unflatten_func, keys))
+    _register(nodetype, _NodeType(flatten_func, unflatten_func, keys))
 
 
 def register_pytree_with_keys(nodetype, flatten_with_keys, unflatten_func, flatten_func=None):
-    """As register_pytree_node, by flatten_with_keys(x) -> (pairs (key, child), aux) first."""
+    """Registers a node type as register_pytree_node does, with flatten_with_keys(x) -> (pairs (key, child),
+    aux) first."""
     def flatten(x):
         children, aux = flatten_with_keys(x)
         return [child for _, child in children], aux
@@ -167,27 +172,30 @@ def register_pytree_with_keys(nodetype, flatten_with_keys, unflatten_func, flatt
 
 
 def register_pytree_node_class(cls):
-    """A decorator: the class has tree_flatten(self) -> (children, aux) and the classmethod tree_unflatten(aux, children)."""
+    """A decorator: registers a class that has tree_flatten(self) -> (children, aux) and the classmethod
+    tree_unflatten(aux, children)."""
     register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
     return cls
 
 
 def register_pytree_with_keys_class(cls):
-    """A decorator: the class has tree_flatten_with_keys(self), the classmethod tree_unflatten, perhaps tree_flatten."""
+    """A decorator: registers a class that has tree_flatten_with_keys(self), the classmethod tree_unflatten,
+    and optionally tree_flatten."""
     flatten = (lambda x: x.tree_flatten()) if hasattr(cls, "tree_flatten") else None
     register_pytree_with_keys(cls, lambda x: x.tree_flatten_with_keys(), cls.tree_unflatten, flatten)
     return cls
 
 
 def register_static(cls):
-    """A decorator: objects of the class are nodes without leaves, they are compared with ==."""
+    """A decorator: objects of the class are nodes without leaves, compared with ==."""
     register_pytree_node(cls, lambda x: ((), x), lambda x, children: x)
     return cls
 
 
 def register_dataclass(nodetype, data_fields=None, meta_fields=None, drop_fields=()):
-    """Objects of a dataclass (or of what takes its fields as keywords) are nodes: data_fields are children, meta_fields
-    belong to the structure. Without both, fields with metadata={"static": True} are meta, all others data."""
+    """Registers a dataclass (or a class that takes its fields as keywords) as a node type: data_fields are
+    children, meta_fields belong to the structure. Without both, fields with metadata={"static": True} are
+    meta fields, all others data fields."""
     from dataclasses import fields, is_dataclass  # slow to import
     if (data_fields is None) != (meta_fields is None):
         raise TypeError("register_dataclass takes data_fields and meta_fields together or neither")
@@ -206,7 +214,7 @@ def register_dataclass(nodetype, data_fields=None, meta_fields=None, drop_fields
                              "neither data_fields nor meta_fields nor drop_fields")
         if extra := sorted({*data, *meta} - wanted):
             raise ValueError(f"register_dataclass: {nodetype.__name__} takes no field {', '.join(extra)}")
-    _register(nodetype, _Entry(
+    _register(nodetype, _NodeType(
         lambda x: (tuple(getattr(x, name) for name in data), tuple(getattr(x, name) for name in meta)),
         lambda aux, children: nodetype(**dict(zip(meta, aux)), **dict(zip(data, children))),
         lambda x, n: [GetAttrKey(name) for name in data]))
@@ -224,11 +232,12 @@ register_pytree_node(Partial, lambda x: ((x.args, x.keywords), x.func),
 # ------------------------------------------------------------------------------------------------ structures
 
 class PyTreeDef:
-    """The structure of a tree: equal for trees that differ in leaves alone; hashable, and a dict key where aux data are."""
+    """The structure of a tree: equal for trees that differ only in leaves; hashable, and a dict key if aux
+    data are."""
     __slots__ = ("_type", "_aux", "_children", "num_leaves", "num_nodes")
 
     def __init__(self, node_type, aux, children):
-        """node_type None: a leaf."""
+        """node_type None means a leaf."""
         self._type, self._aux, self._children = node_type, aux, tuple(children)
         self.num_leaves = sum(child.num_leaves for child in self._children) if node_type else 1
         self.num_nodes = 1 + sum(child.num_nodes for child in self._children)
@@ -245,7 +254,8 @@ class PyTreeDef:
         return self._type is other._type and self._aux == other._aux and self._children == other._children
 
     def __hash__(self):
-        return hash((self._type, self._children))  # equal ones have equal ones of these; aux data may have no hash
+        # Equal structures have equal parts here; aux data may have no hash.
+        return hash((self._type, self._children))
 
     def __repr__(self):
         return f"PyTreeDef({self._text()})"
@@ -266,30 +276,31 @@ class PyTreeDef:
         return f"CustomNode({name}[{aux}], [{', '.join(inside)}])"
 
     def children(self):
-        """The structures of the root's children, a list."""
+        """Returns the structures of the root's children, a list."""
         return list(self._children)
 
     def node_data(self):
-        """(type, aux data) of the root, None of a leaf."""
+        """Returns (type, aux data) of the root, None for a leaf."""
         return None if self._type is None else (self._type, self._aux)
 
     def unflatten(self, leaves):
         return tree_unflatten(self, leaves)
 
     def flatten_up_to(self, tree):
-        """The subtrees of `tree` at this structure's leaves; a sentence says where `tree` does not fit."""
-        found = []
-        _flatten_up_to(self, tree, found, (), "flatten_up_to: the tree does not fit the structure")
-        return found
+        """Returns the subtrees of `tree` at this structure's leaves; raises an error that says where `tree`
+        does not fit."""
+        result = []
+        _flatten_up_to(self, tree, result, (), "flatten_up_to: the tree does not fit the structure")
+        return result
 
     def compose(self, inner):
-        """This structure with `inner` in the place of each leaf."""
+        """Returns this structure with `inner` in place of each leaf."""
         if self._type is None:
             return inner
         return PyTreeDef(self._type, self._aux, [child.compose(inner) for child in self._children])
 
     def _build(self, leaves):
-        """The tree that takes its leaves from an iterator."""
+        """Builds the tree, which takes its leaves from an iterator."""
         if self._type is None:
             return next(leaves)
         children = [child._build(leaves) for child in self._children]
@@ -301,8 +312,8 @@ _LEAF = PyTreeDef(None, None, ())
 
 
 def _flatten(x, is_leaf, leaves, keys_of, path):
-    """The structure of x, whose leaves are appended to `leaves`; as pairs (path, leaf) if keys_of."""
-    entry = None if is_leaf is not None and is_leaf(x) else _entry_of(x)
+    """Returns the structure of x and appends its leaves to `leaves`, as pairs (path, leaf) if keys_of."""
+    entry = None if is_leaf is not None and is_leaf(x) else _node_type_of(x)
     if entry is None:
         leaves.append((path, x) if keys_of else x)
         return _LEAF
@@ -314,8 +325,8 @@ def _flatten(x, is_leaf, leaves, keys_of, path):
 
 
 def _find_error(x, is_leaf, path):
-    """Where flattening fails: (path, error) of the innermost node, or None."""
-    entry = None if is_leaf is not None and is_leaf(x) else _entry_of(x)
+    """Returns where flattening fails, (path, error) of the innermost node, or None."""
+    entry = None if is_leaf is not None and is_leaf(x) else _node_type_of(x)
     if entry is None:
         return None
     try:
@@ -323,11 +334,11 @@ def _find_error(x, is_leaf, path):
         keys = entry.keys(x, len(children))
     except Exception as error:
         return path, error
-    found = (_find_error(child, is_leaf, (*path, key)) for child, key in zip(children, keys))
-    return next((each for each in found if each), None)
+    result = (_find_error(child, is_leaf, (*path, key)) for child, key in zip(children, keys))
+    return next((each for each in result if each), None)
 
 
-def _flattened(name, tree, is_leaf, with_path):
+def _checked_flatten(name, tree, is_leaf, with_path):
     leaves = []
     try:
         return leaves, _flatten(tree, is_leaf, leaves, with_path, ())
@@ -348,12 +359,12 @@ def _listed(keys):
     return ", ".join(map(repr, keys)) or "none"
 
 
-def _flatten_up_to(structure, x, found, path, what):
+def _flatten_up_to(structure, x, result, path, what):
     if structure._type is None:
-        found.append(x)
+        result.append(x)
         return
     where = f"{what}: {_place(path)}: "
-    entry = _entry_of(x)
+    entry = _node_type_of(x)
     if type(x) is not structure._type or entry is None:
         wanted = "None" if structure._type is type(None) else f"a {structure._type.__name__}"
         raise ValueError(f"{where}{wanted} is expected, got {_kind(x)}")
@@ -367,28 +378,29 @@ def _flatten_up_to(structure, x, found, path, what):
     if structure._type not in _BUILT_IN and aux != structure._aux:
         raise ValueError(f"{where}a {structure._type.__name__} with {structure._aux!r} is expected, got one with {aux!r}")
     for child, inner, key in zip(children, structure._children, entry.keys(x, len(children))):
-        _flatten_up_to(inner, child, found, (*path, key), what)
+        _flatten_up_to(inner, child, result, (*path, key), what)
 
 
 # ------------------------------------------------------------------------------------------------ functions
 
 def tree_flatten(tree, is_leaf=None):
-    """(list of leaves, PyTreeDef). is_leaf(x) -> bool is asked of each node first; what it affirms is a leaf."""
-    return _flattened("tree_flatten", tree, is_leaf, False)
+    """Returns (list of leaves, PyTreeDef). is_leaf(x) -> bool is called for each node first; if it is true,
+    the node is a leaf."""
+    return _checked_flatten("tree_flatten", tree, is_leaf, False)
 
 
 def tree_leaves(tree, is_leaf=None):
-    """The leaves, from left to right."""
-    return _flattened("tree_leaves", tree, is_leaf, False)[0]
+    """Returns the leaves, from left to right."""
+    return _checked_flatten("tree_leaves", tree, is_leaf, False)[0]
 
 
 def tree_structure(tree, is_leaf=None):
-    """The PyTreeDef."""
-    return _flattened("tree_structure", tree, is_leaf, False)[1]
+    """Returns the PyTreeDef."""
+    return _checked_flatten("tree_structure", tree, is_leaf, False)[1]
 
 
 def tree_unflatten(treedef, leaves):
-    """The tree of this structure with these leaves (an iterable of as many as the structure has)."""
+    """Returns the tree of this structure with these leaves (an iterable of as many as the structure has)."""
     leaves = list(leaves)
     if len(leaves) != treedef.num_leaves:
         raise ValueError(f"tree_unflatten: {treedef} has {treedef.num_leaves} leaves, {len(leaves)} were given")
@@ -396,17 +408,18 @@ def tree_unflatten(treedef, leaves):
 
 
 def tree_flatten_with_path(tree, is_leaf=None):
-    """(list of pairs (path, leaf), PyTreeDef); a path is a tuple of SequenceKey, DictKey, GetAttrKey and so on."""
-    return _flattened("tree_flatten_with_path", tree, is_leaf, True)
+    """Returns (list of pairs (path, leaf), PyTreeDef); a path is a tuple of SequenceKey, DictKey, GetAttrKey
+    and so on."""
+    return _checked_flatten("tree_flatten_with_path", tree, is_leaf, True)
 
 
 def tree_leaves_with_path(tree, is_leaf=None):
-    """The pairs (path, leaf)."""
-    return _flattened("tree_leaves_with_path", tree, is_leaf, True)[0]
+    """Returns the pairs (path, leaf)."""
+    return _checked_flatten("tree_leaves_with_path", tree, is_leaf, True)[0]
 
 
-def _others(name, structure, rest):
-    """Of each leaf, the subtrees that stand at its place in the trees of `rest`."""
+def _flatten_rest(name, structure, rest):
+    """Returns for each leaf the subtrees at its position in the trees of `rest`."""
     columns = []
     for number, tree in enumerate(rest, 2):
         columns.append([])
@@ -415,15 +428,16 @@ def _others(name, structure, rest):
 
 
 def tree_map(f, tree, *rest, is_leaf=None):
-    """f of each leaf of `tree` and of what stands at its place in the trees of `rest`, in a tree of the same structure."""
-    leaves, structure = _flattened("tree_map", tree, is_leaf, False)
-    return structure._build(iter([f(leaf, *others) for leaf, others in zip(leaves, _others("tree_map", structure, rest))]))
+    """Calls f with each leaf of `tree` and the subtrees at its position in the trees of `rest`; returns a
+    tree of the results."""
+    leaves, structure = _checked_flatten("tree_map", tree, is_leaf, False)
+    return structure._build(iter([f(leaf, *others) for leaf, others in zip(leaves, _flatten_rest("tree_map", structure, rest))]))
 
 
 def tree_map_with_path(f, tree, *rest, is_leaf=None):
-    """As tree_map, f gets the leaf's path first."""
-    leaves, structure = _flattened("tree_map_with_path", tree, is_leaf, True)
-    others = _others("tree_map_with_path", structure, rest)
+    """The same as tree_map, with the leaf's path as f's first argument."""
+    leaves, structure = _checked_flatten("tree_map_with_path", tree, is_leaf, True)
+    others = _flatten_rest("tree_map_with_path", structure, rest)
     return structure._build(iter([f(path, leaf, *more) for (path, leaf), more in zip(leaves, others)]))
 
 
@@ -431,7 +445,7 @@ _MISSING = object()
 
 
 def tree_reduce(function, tree, initializer=_MISSING, is_leaf=None):
-    """functools.reduce over the leaves."""
+    """Applies functools.reduce to the leaves."""
     leaves = tree_leaves(tree, is_leaf)
     if initializer is not _MISSING:
         return functools.reduce(function, leaves, initializer)
@@ -441,13 +455,13 @@ def tree_reduce(function, tree, initializer=_MISSING, is_leaf=None):
 
 
 def tree_all(tree, *, is_leaf=None):
-    """Whether all leaves are true."""
+    """True if all leaves are true."""
     return all(tree_leaves(tree, is_leaf))
 
 
 def tree_transpose(outer_treedef, inner_treedef, pytree_to_transpose):
-    """A tree of outer structure whose leaves are trees of inner structure, turned inside out. inner_treedef None: that of
-    the first leaf."""
+    """Turns a tree of outer structure whose leaves are trees of inner structure inside out. inner_treedef
+    None means that of the first leaf."""
     subtrees = []
     _flatten_up_to(outer_treedef, pytree_to_transpose, subtrees, (),
                    "tree_transpose: the tree does not fit outer_treedef")
@@ -467,12 +481,12 @@ def tree_transpose(outer_treedef, inner_treedef, pytree_to_transpose):
 
 
 def all_leaves(iterable, is_leaf=None):
-    """Whether none of the values is a node."""
-    return all(_entry_of(x) is None or (is_leaf is not None and is_leaf(x)) for x in iterable)
+    """True if none of the values is a node."""
+    return all(_node_type_of(x) is None or (is_leaf is not None and is_leaf(x)) for x in iterable)
 
 
 def treedef_is_leaf(treedef):
-    return treedef.num_nodes == 1  # also a node without children, as in JAX
+    return treedef.num_nodes == 1  # also true for a node without children, as in JAX
 
 
 def treedef_children(treedef):
@@ -480,5 +494,5 @@ def treedef_children(treedef):
 
 
 def treedef_tuple(treedefs):
-    """The structure of a tuple of trees, by theirs."""
+    """Returns the structure of a tuple of trees, from their structures."""
     return PyTreeDef(tuple, None, treedefs)

@@ -1,35 +1,37 @@
-// Calls of ops: what Python gives is bound to operands and attributes by the op's table entry.
+// Calls ops from Python: binds Python's arguments to operands and attributes by the op's table entry.
 #include "call.h"
 #include "tensor.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_ARGUMENTS = 32, MOST_NUMBERS = 8 * CT_MAX_RANK, FEW = 16 };
+enum { MAX_ARGUMENTS = 32, MAX_NUMBERS = 8 * CT_MAX_RANK, MAX_INLINE_OPERANDS = 16 };
 
 typedef struct binding {
     const op_entry *op;
     ct_loc here;
     char *args;
-    int64_t numbers[MOST_NUMBERS]; // what lists of numbers point to
+    int64_t numbers[MAX_NUMBERS]; // memory for lists of numbers
     size_t n_numbers;
-    ct_tensor few[FEW], *many; // a list of operands
-    PyObject *written;         // out=: the Tensor that takes the result; NULL: a new one
+    // a list of operands: inline_operands if it is short, else operand_list
+    ct_tensor inline_operands[MAX_INLINE_OPERANDS], *operand_list;
+    // out=: the Tensor that takes the result; NULL for a new one
+    PyObject *out_tensor;
 } binding;
 
-static const char *parameter(const op_entry *op, Py_ssize_t i) {
+static const char *call_parameter_name(const op_entry *op, Py_ssize_t i) {
     return i < op->n_operands ? op->operands[i] : op->attrs[i - op->n_operands].name;
 }
 
-// Arguments in the order of the parameters, NULL where there is none.
-static bool sort_arguments(binding *b, PyObject *const *args, Py_ssize_t n, PyObject *names,
-                           PyObject **sorted) {
+// Puts the arguments in the order of the parameters; NULL where one is missing.
+static bool call_sort_arguments(binding *b, PyObject *const *args, Py_ssize_t n, PyObject *names,
+                                PyObject **sorted) {
     const op_entry *op = b->op;
     const Py_ssize_t all = op->n_operands + op->n_attrs;
-    const Py_ssize_t by_place = op->options ? op->n_operands : all;
-    if (n > by_place) {
+    const Py_ssize_t n_positional = op->options ? op->n_operands : all;
+    if (n > n_positional) {
         PyErr_Format(PyExc_TypeError, "%s() takes %zd arguments without a name, not %zd", op->name,
-                     by_place, n);
+                     n_positional, n);
         return false;
     }
     for (Py_ssize_t i = 0; i < all; i++) sorted[i] = i < n ? args[i] : NULL;
@@ -37,11 +39,12 @@ static bool sort_arguments(binding *b, PyObject *const *args, Py_ssize_t n, PyOb
     for (Py_ssize_t k = 0; k < n_names; k++) {
         PyObject *name = PyTuple_GetItem(names, k);
         Py_ssize_t i = 0;
-        while (i < all && PyUnicode_CompareWithASCIIString(name, parameter(op, i)) != 0) i++;
+        while (i < all && PyUnicode_CompareWithASCIIString(name, call_parameter_name(op, i)) != 0)
+            i++;
         if (i == all && op->n_out == 1 && PyUnicode_CompareWithASCIIString(name, "out") == 0) {
-            b->written = args[n + k] == Py_None ? NULL : args[n + k];
-            if (b->written && !tensor_check(b->written)) {
-                PyErr_Format(PyExc_TypeError, "out must be a Tensor, not %R", b->written);
+            b->out_tensor = args[n + k] == Py_None ? NULL : args[n + k];
+            if (b->out_tensor && !tensor_check(b->out_tensor)) {
+                PyErr_Format(PyExc_TypeError, "out must be a Tensor, not %R", b->out_tensor);
                 return false;
             }
             continue;
@@ -57,15 +60,17 @@ static bool sort_arguments(binding *b, PyObject *const *args, Py_ssize_t n, PyOb
     for (Py_ssize_t i = 0; i < all; i++) {
         const bool needed = i < op->n_operands ? i < op->n_needed : !op->options;
         if (needed && !sorted[i]) {
-            PyErr_Format(PyExc_TypeError, "%s() needs argument '%s'", op->name, parameter(op, i));
+            PyErr_Format(PyExc_TypeError, "%s() needs argument '%s'", op->name,
+                         call_parameter_name(op, i));
             return false;
         }
     }
     return true;
 }
 
-// Numbers take the dtype of what they meet; alone they are arrays.
-static bool bind_operands(binding *b, PyObject **sorted) {
+// Binds the operands. Python numbers take the dtype of the other operands; if all operands are numbers, they
+// become arrays.
+static bool call_bind_operands(binding *b, PyObject **sorted) {
     const op_entry *op = b->op;
     ct_tensor *to = (ct_tensor *)(void *)b->args;
     bool numbers_alone = true;
@@ -74,20 +79,23 @@ static bool bind_operands(binding *b, PyObject **sorted) {
     for (int i = 0; i < op->n_operands; i++) {
         PyObject *o = sorted[i];
         if (o == Py_None && i >= op->n_needed) o = NULL;
-        if (o && !(numbers_alone ? make_strong(o, &to[i], b->here) : operand(o, &to[i], b->here)))
+        if (o && !(numbers_alone ? operand_parse_strong(o, &to[i], b->here)
+                                 : operand_parse(o, &to[i], b->here)))
             return false;
     }
     return true;
 }
 
-static bool bind_list(binding *b, PyObject *o) {
+static bool call_bind_list(binding *b, PyObject *o) {
     PyObject *list = PySequence_Tuple(o);
     if (!list) return false;
     const Py_ssize_t n = PyTuple_Size(list);
-    ct_tensor *to = n <= FEW ? b->few : (b->many = PyMem_Malloc((size_t)n * sizeof *to));
+    ct_tensor *to = n <= MAX_INLINE_OPERANDS
+                        ? b->inline_operands
+                        : (b->operand_list = PyMem_Malloc((size_t)n * sizeof *to));
     bool ok = to || (PyErr_NoMemory(), false);
     for (Py_ssize_t i = 0; ok && i < n; i++)
-        ok = make_strong(PyTuple_GetItem(list, i), &to[i], b->here);
+        ok = operand_parse_strong(PyTuple_GetItem(list, i), &to[i], b->here);
     Py_DECREF(list);
     struct {
         const ct_tensor *v;
@@ -97,8 +105,8 @@ static bool bind_list(binding *b, PyObject *o) {
     return ok;
 }
 
-static bool parse_word(PyObject *o, const char *const *words, const char *name, int64_t *to) {
-    if (!PyUnicode_Check(o)) return parse_int(o, to, name);
+static bool call_parse_enum(PyObject *o, const char *const *words, const char *name, int64_t *to) {
+    if (!PyUnicode_Check(o)) return int_parse(o, to, name);
     for (int i = 0; words[i]; i++)
         if (PyUnicode_CompareWithASCIIString(o, words[i]) == 0) {
             *to = i;
@@ -109,7 +117,7 @@ static bool parse_word(PyObject *o, const char *const *words, const char *name, 
     return false;
 }
 
-static bool bind_attr(binding *b, const op_attr *attr, PyObject *o) {
+static bool call_bind_attr(binding *b, const op_attr *attr, PyObject *o) {
     static const char *const modes[] = {"drop", "clip", "promise_in_bounds", NULL};
     static const char *const layouts[] = {"int8", "int4_32", NULL};
     void *to = b->args + attr->offset;
@@ -117,12 +125,12 @@ static bool bind_attr(binding *b, const op_attr *attr, PyObject *o) {
     ct_ints *ints = to;
     size_t n;
     switch (attr->kind) {
-    case ATTR_INT: return parse_int(o, to, attr->name);
-    case ATTR_MODE: return parse_word(o, modes, attr->name, to);
-    case ATTR_LAYOUT: return parse_word(o, layouts, attr->name, to);
+    case ATTR_INT: return int_parse(o, to, attr->name);
+    case ATTR_MODE: return call_parse_enum(o, modes, attr->name, to);
+    case ATTR_LAYOUT: return call_parse_enum(o, layouts, attr->name, to);
     case ATTR_INTS:
         ints->v = b->numbers + b->n_numbers;
-        if (!parse_ints(o, b->numbers + b->n_numbers, MOST_NUMBERS - b->n_numbers, &n, attr->name))
+        if (!ints_parse(o, b->numbers + b->n_numbers, MAX_NUMBERS - b->n_numbers, &n, attr->name))
             return false;
         ints->n = (int64_t)n;
         b->n_numbers += n;
@@ -146,22 +154,22 @@ static bool bind_attr(binding *b, const op_attr *attr, PyObject *o) {
     }
 }
 
-static bool bind_arguments(binding *b, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+static bool call_bind_arguments(binding *b, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     const op_entry *op = b->op;
-    PyObject *sorted[MOST_ARGUMENTS];
-    if (!sort_arguments(b, args, n, names, sorted)) return false;
-    if (op->list ? !bind_list(b, sorted[0]) : !bind_operands(b, sorted)) return false;
+    PyObject *sorted[MAX_ARGUMENTS];
+    if (!call_sort_arguments(b, args, n, names, sorted)) return false;
+    if (op->list ? !call_bind_list(b, sorted[0]) : !call_bind_operands(b, sorted)) return false;
     for (int i = 0; i < op->n_attrs; i++) {
         PyObject *o = sorted[op->n_operands + i];
-        if (o && o != Py_None && !bind_attr(b, &op->attrs[i], o)) return false;
+        if (o && o != Py_None && !call_bind_attr(b, &op->attrs[i], o)) return false;
     }
     return true;
 }
 
-static PyObject *several(const op_entry *op, const ct_tensor *out, ct_loc here) {
+static PyObject *call_make_result_tuple(const op_entry *op, const ct_tensor *out, ct_loc here) {
     PyObject *result = PyStructSequence_New(*op->result);
     for (int i = 0; result && i < op->n_out; i++) {
-        PyObject *o = tensor_one_of(out[i], here);
+        PyObject *o = tensor_new_without_run(out[i], here);
         if (o)
             PyStructSequence_SetItem(result, i, o);
         else
@@ -171,43 +179,44 @@ static PyObject *several(const op_entry *op, const ct_tensor *out, ct_loc here) 
 }
 
 PyObject *call_op(const op_entry *op, PyObject *const *args, Py_ssize_t n, PyObject *names) {
-    _Alignas(16) char bytes[OP_MOST_BYTES];
+    _Alignas(16) char buffer[OP_MOST_BYTES];
     ct_tensor out[OP_MOST_OUT];
     binding b;
-    b.op = op, b.args = bytes, b.n_numbers = 0, b.many = NULL, b.written = NULL;
-    b.here = enter();
-    memset(bytes, 0, sizeof bytes);
+    b.op = op, b.args = buffer, b.n_numbers = 0, b.operand_list = NULL, b.out_tensor = NULL;
+    b.here = api_enter();
+    memset(buffer, 0, sizeof buffer);
     PyObject *result = NULL;
-    if (bind_arguments(&b, args, n, names)) {
-        op->run(bytes, b.here, out);
+    if (call_bind_arguments(&b, args, n, names)) {
+        op->run(buffer, b.here, out);
         if (op->n_out > 1)
-            result = several(op, out, b.here);
-        else if (!b.written)
+            result = call_make_result_tuple(op, out, b.here);
+        else if (!b.out_tensor)
             result = tensor_new(out[0], b.here);
-        else if (ct_ok(out[0]) ? tensor_write(b.written, out[0], b.here) : raise_failure() != NULL)
-            result = b.written;
-        if (result && b.written) Py_INCREF(result);
+        else if (ct_ok(out[0]) ? tensor_write(b.out_tensor, out[0], b.here) : raise_error() != NULL)
+            result = b.out_tensor;
+        if (result && b.out_tensor) Py_INCREF(result);
     }
-    PyMem_Free(b.many);
+    PyMem_Free(b.operand_list);
     return result;
 }
 
-// Results of several outputs are tuples with names.
-static bool make_result(const op_entry *op) {
+// Makes the named tuple type of an op that has several outputs.
+static bool call_make_result_type(const op_entry *op) {
     PyStructSequence_Field fields[OP_MOST_OUT + 1] = {0};
     char name[64];
     snprintf(name, sizeof name, "cotan._core.ops.%s_result", op->name);
     for (int i = 0; i < op->n_out; i++) fields[i].name = op->outputs[i];
-    PyStructSequence_Desc desc = {strdup(name), NULL, fields, op->n_out}; // the type keeps the name
+    // the type keeps the name
+    PyStructSequence_Desc desc = {strdup(name), NULL, fields, op->n_out};
     *op->result = PyStructSequence_NewType(&desc);
     return *op->result != NULL;
 }
 
-bool call_start(PyObject *module) {
+bool call_init(PyObject *module) {
     PyObject *ops = PyModule_New("cotan._core.ops"), *modules = PyImport_GetModuleDict();
     if (!ops || PyModule_AddFunctions(ops, op_methods) < 0) return false;
     for (size_t i = 0; i < op_count; i++)
-        if (op_entries[i]->n_out > 1 && !make_result(op_entries[i])) return false;
+        if (op_entries[i]->n_out > 1 && !call_make_result_type(op_entries[i])) return false;
     return PyDict_SetItemString(modules, "cotan._core.ops", ops) == 0 &&
            PyModule_AddObjectRef(module, "ops", ops) == 0;
 }

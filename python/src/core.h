@@ -1,7 +1,7 @@
 // cotan._core: the extension over the public headers, for the stable ABI of Python 3.11.
 //
-// Everything here runs with the GIL held, but plans (run.c). A function that returns NULL, or false,
-// has set a Python exception; one that returns a tensor gives a poisoned one then.
+// All functions run with the GIL held, except plans (run.c). A function that returns NULL or false has set a
+// Python exception; one that returns a tensor returns a poisoned one in that case.
 #ifndef COTAN_PYTHON_CORE_H
 #define COTAN_PYTHON_CORE_H
 
@@ -17,84 +17,91 @@
 #include "cotan/extend.h"
 
 // ------------------------------------------------------------------------------------ where.c
-// The user's line: that of the innermost frame whose file is not the package's. It also is what each
-// entry begins with: the thread's context is there, and what other threads gave back is unpinned.
-ct_loc enter(void);
-bool where_start(PyObject *folder); // of the package, with a slash behind it
+// Begins each call from Python: sets the thread's context current, and frees what other threads gave back.
+// Returns the user's line: that of the innermost frame whose file is not in the package.
+ct_loc api_enter(void);
+bool where_init(PyObject *folder); // the package's folder, with a slash at the end
 
 // ----------------------------------------------------------------------------------- errors.c
-bool errors_start(PyObject *module);
-// Raises what the context says, clears it there, and gives NULL. An exception that is there already stays:
-// it tells why the tensor was missing of which the context speaks.
-PyObject *raise_failure(void);
-typedef struct failure {
+bool errors_init(PyObject *module);
+// Raises the context's error, clears it there, and returns NULL. An exception that is already set stays: it
+// is the reason why the tensor is missing that the context's error reports.
+PyObject *raise_error(void);
+typedef struct library_error {
     ct_code code;
     char text[2048];
-} failure;
-void take_failure(failure *to); // clears it in the context
-PyObject *raise_text(ct_code code, const char *text);
+} library_error;
+void take_error(library_error *to); // takes the context's error and clears it there
+PyObject *raise_message(ct_code code, const char *text);
 void errors_log(ct_log_kind kind, const char *text, void *user);
-// Between them texts wait: Python's functions that they go to let other threads run.
-void errors_log_later(void);
-void errors_log_now(void);
+// Between these two calls messages are queued: the Python functions that receive them let other threads run.
+void errors_log_defer(void);
+void errors_log_flush(void);
 
 // ---------------------------------------------------------------------------------- wording.c
-PyObject *in_python(const char *said); // what the library says, with Python's names: a new string
+// a new string: the library's message with Python's names in it
+PyObject *wording_translate(const char *message);
 
 // -------------------------------------------------------------------------------------- run.c
-// Reads that may run a plan: without the GIL, and ended by Ctrl-C.
-const void *run_borrow(ct_tensor t, ct_loan **loan,
-                       ct_loc here); // until ct_loan_end; NULL: an exception
+// Reads that may run a plan: they release the GIL, and Ctrl-C interrupts them.
+// run_borrow: valid until ct_loan_end; NULL with an exception set.
+const void *run_borrow(ct_tensor t, ct_loan **loan, ct_loc here);
 bool run_eval(const ct_tensor *t, size_t n, ct_loc here);
 struct thread;
-bool run_there(struct thread *owner, const ct_tensor *t, size_t n, ct_loc here); // another thread's
+// evaluates tensors of another thread in its context
+bool run_eval_in_thread(struct thread *owner, const ct_tensor *t, size_t n, ct_loc here);
 
 // ------------------------------------------------------------------------------------ dtype.c
-bool dtype_start(PyObject *module);
-PyObject *dtype_object(ct_dtype dtype); // a new reference
-// Of a dtype, NumPy's, a Python type, a string, or None (0). False: TypeError.
+bool dtype_init(PyObject *module);
+PyObject *dtype_to_object(ct_dtype dtype); // a new reference
+// Parses a dtype, NumPy's dtype, a Python type, a string, or None (0). Returns false with a TypeError set.
 bool dtype_parse(PyObject *o, ct_dtype *dtype);
-const char *dtype_text(ct_dtype dtype);    // "float32"
-const char *dtype_format(ct_dtype dtype);  // of the buffer protocol; NULL: it has none
-const char *dtype_storage(ct_dtype dtype); // NumPy's name of what has the same bits
-PyObject *dtype_numpy(ct_dtype dtype);     // a new reference to NumPy's dtype
-ct_dtype dtype_of_name(const char *name);  // CT_DEFAULT: no such name
-ct_dtype dtype_of_format(const char *format, Py_ssize_t bytes, bool *swapped);
+const char *dtype_python_name(ct_dtype dtype); // "float32"
+const char *dtype_format(ct_dtype dtype);      // the buffer protocol's format; NULL if it has none
+const char *dtype_storage(ct_dtype dtype);     // NumPy's name of a dtype of the same bits
+PyObject *dtype_to_numpy(ct_dtype dtype);      // a new reference to NumPy's dtype
+ct_dtype dtype_from_name(const char *name);    // CT_DEFAULT if no dtype has the name
+ct_dtype dtype_from_format(const char *format, Py_ssize_t bytes, bool *swapped);
 char dtype_kind(ct_dtype dtype); // b bool, i and u integers, f floats, c complex
 
 // ----------------------------------------------------------------------------------- tensor.c
 extern PyTypeObject *tensor_type;
-bool tensor_start(PyObject *module);
-// The object that names t: it pins t, or raises the context's error.
+bool tensor_init(PyObject *module);
+// Returns a new Tensor that pins t, or raises the context's error. It may run a plan if many nodes are
+// pending.
 PyObject *tensor_new(ct_tensor t, ct_loc here);
-PyObject *tensor_one_of(ct_tensor t, ct_loc here); // where others have no name yet: nothing runs
+// the same without running a plan, for several results of which the others are not pinned yet
+PyObject *tensor_new_without_run(ct_tensor t, ct_loc here);
 bool tensor_check(PyObject *o);
-// Of a Tensor: its value, to be read or looked at; and as an operand, which has no history where none
-// is kept. Another thread's is evaluated first, and has no history here: as an operand it is then an error where
-// histories are kept. CT_NONE: an exception.
+// tensor_handle() returns the current value of a Tensor, for reads; tensor_value() returns it as an operand,
+// which has no history where none is kept. A value of another thread is evaluated first, and has no history
+// in this thread: as an operand it is an error where histories are kept. CT_NONE with an exception set.
 ct_tensor tensor_handle(PyObject *o);
 ct_tensor tensor_value(PyObject *o, ct_loc here);
-// Its sizes and dtype alone are asked for: nothing runs. CT_NONE: an exception.
-ct_tensor tensor_look(PyObject *o);
-bool tensor_is_own(PyObject *o);                           // this thread's, or a variable
-PyObject *tensor_shape(ct_tensor t);                       // a cotan.Size
-PyObject *tensor_classes(PyObject *size, PyObject *count); // cotan.Size, and of Tensor.size
+// Returns the handle for its shape and dtype only: nothing runs. CT_NONE with an exception set.
+ct_tensor tensor_peek(PyObject *o);
+bool tensor_is_usable_here(PyObject *o); // true if it is this thread's, or a variable
+PyObject *tensor_shape(ct_tensor t);     // returns a cotan.Size
+// sets the Python classes cotan.Size and that of Tensor.size
+PyObject *tensor_set_classes(PyObject *size, PyObject *count);
 
 // ------------------------------------------------------------------------------------- make.c
-// What an operand is: a Tensor, a number (weak), or an array, a buffer, a list (copied).
-bool operand(PyObject *o, ct_tensor *t, ct_loc here);
-bool operand_for(PyObject *o, ct_dtype target, ct_tensor *t,
-                 ct_loc here); // of what is written there
-bool is_operand(PyObject *o);  // of operators: neither a list nor a buffer of bytes
-// A tensor of the default dtypes or `dtype`, and not a weak number.
-bool make_tensor(PyObject *o, ct_dtype dtype, ct_tensor *t, ct_loc here);
-ct_tensor cast_data(ct_tensor t, ct_dtype want, ct_loc here); // of few elements at once
-bool make_strong(PyObject *o, ct_tensor *t, ct_loc here);
+// Makes a tensor of an operand: a Tensor, a number (weak dtype), or an array, a buffer, a list (copied).
+bool operand_parse(PyObject *o, ct_tensor *t, ct_loc here);
+// The same for a value that is written to a tensor of dtype `target`.
+bool operand_parse_for(PyObject *o, ct_dtype target, ct_tensor *t, ct_loc here);
+// true for operands of operators: not for lists or buffers of bytes
+bool is_operand(PyObject *o);
+// Makes a tensor of the default dtypes or of `dtype`; a number does not stay weak.
+bool tensor_parse(PyObject *o, ct_dtype dtype, ct_tensor *t, ct_loc here);
+// casts few elements at once, without a plan
+ct_tensor cast_data_eagerly(ct_tensor t, ct_dtype want, ct_loc here);
+bool operand_parse_strong(PyObject *o, ct_tensor *t, ct_loc here);
 bool is_number(PyObject *o);
-// Whole numbers: one, a sequence or None (n 0). `what` names it in errors.
-bool parse_ints(PyObject *o, int64_t *to, size_t room, size_t *n, const char *what);
-bool parse_int(PyObject *o, int64_t *to, const char *what);
-PyObject *numpy_module(void); // borrowed; imported at the first use
+// Parses whole numbers: one, a sequence or None (n 0). `what` names the argument in errors.
+bool ints_parse(PyObject *o, int64_t *to, size_t capacity, size_t *n, const char *what);
+bool int_parse(PyObject *o, int64_t *to, const char *what);
+PyObject *numpy_module(void); // borrowed; imported on first use
 
 // ------------------------------------------------------------------------------------- read.c
 PyObject *read_item(ct_tensor t, ct_loc here);
@@ -105,18 +112,18 @@ void read_release(PyObject *self, Py_buffer *view);
 extern PyMethodDef read_methods[];
 
 // ----------------------------------------------------------------------------------- dlpack.c
-bool is_cpu(PyObject *device); // or None; else ValueError
-// Another library's array, shared where that is possible; `copy` is None, True or False.
+bool check_device_is_cpu(PyObject *device); // true for "cpu" and None; else raises ValueError
+// Imports another library's array, sharing its memory where that is possible; `copy` is None, True or False.
 bool dlpack_import(PyObject *x, PyObject *copy, ct_tensor *t, ct_loc here);
-void dlpack_flush(void); // gives back memory of others that nothing needs any more
+void dlpack_flush(void); // frees memory of other libraries that is no longer used
 extern PyMethodDef dlpack_methods[], dlpack_functions[];
 
 // -------------------------------------------------------------------------------- operators.c
-extern PyType_Slot operator_slots[]; // ended by {0}
+extern PyType_Slot operator_slots[]; // ends with {0}
 extern PyMethodDef operator_functions[];
 
 // ------------------------------------------------------------------------------------- call.c
-bool call_start(PyObject *module);
+bool call_init(PyObject *module);
 extern PyMethodDef make_methods[];
 
 // ---------------------------------------------------------------------------------- library.c
@@ -126,8 +133,10 @@ extern PyMethodDef library_methods[], profile_methods[];
 extern PyMethodDef file_functions[];
 
 // ----------------------------------------------------------------------------------- places.c
-const char *place_name(PyObject *name);                            // a device's; NULL: an exception
-ct_tensor place_beside(ct_tensor t, ct_tensor other, ct_loc here); // t, where the other lies
-extern PyMethodDef place_methods[], place_functions[];
+// a device's name as a C string; NULL with an exception set
+const char *device_parse_name(PyObject *name);
+// t on the device of `other`
+ct_tensor move_to_device_of(ct_tensor t, ct_tensor other, ct_loc here);
+extern PyMethodDef device_methods[], device_functions[];
 
 #endif

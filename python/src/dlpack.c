@@ -1,4 +1,4 @@
-// Memory that is shared with other libraries by DLPack, both ways.
+// Shares memory with other libraries by DLPack, in both directions.
 #include "dlpack.h"
 #include "core.h"
 
@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char plain_name[] = "dltensor", versioned_name[] = "dltensor_versioned";
+static const char unversioned_name[] = "dltensor", versioned_name[] = "dltensor_versioned";
 
 static const struct {
     uint8_t code, bits;
     const char *kind;
-} codes[CT_DTYPE_COUNT] = {
+} dlpack_codes[CT_DTYPE_COUNT] = {
     [CT_BOOL] = {DLPACK_BOOL, 8, "bool"},
     [CT_U8] = {DLPACK_UINT, 8, "uint"},
     [CT_U16] = {DLPACK_UINT, 16, "uint"},
@@ -31,7 +31,7 @@ static const struct {
     [CT_C128] = {DLPACK_COMPLEX, 128, "complex"},
 };
 
-bool is_cpu(PyObject *device) {
+bool check_device_is_cpu(PyObject *device) {
     if (device == Py_None ||
         (PyUnicode_Check(device) && PyUnicode_CompareWithASCIIString(device, "cpu") == 0))
         return true;
@@ -39,110 +39,118 @@ bool is_cpu(PyObject *device) {
     return false;
 }
 
-// ------------------------------------------------------------------------------------------- export
+// ------------------------------------------------------------------------------------------ export
 
-typedef struct exported {
+typedef struct dlpack_export {
     union {
-        dlpack_plain plain;
+        dlpack_unversioned unversioned;
         dlpack_versioned versioned;
-    } as; // first
+    } as; // must be the first member
     ct_loan *loan;
-    void *copy;                     // or this
-    int64_t sizes[2 * CT_MAX_RANK]; // then strides
-} exported;
+    void *copy;                     // the memory, if it is not the loan's
+    int64_t sizes[2 * CT_MAX_RANK]; // sizes, then strides
+} dlpack_export;
 
-// From any thread, with the GIL or without.
-static void export_end(exported *made) {
-    ct_loan_end(made->loan);
-    free(made->copy);
-    free(made);
+// Called from any thread, with or without the GIL.
+static void dlpack_export_free(dlpack_export *export) {
+    ct_loan_end(export->loan);
+    free(export->copy);
+    free(export);
 }
-static void plain_end(dlpack_plain *self) { export_end((exported *)self); }
-static void versioned_end(dlpack_versioned *self) { export_end((exported *)self); }
+static void dlpack_delete_unversioned(dlpack_unversioned *self) {
+    dlpack_export_free((dlpack_export *)self);
+}
+static void dlpack_delete_versioned(dlpack_versioned *self) {
+    dlpack_export_free((dlpack_export *)self);
+}
 
-static void drop_capsule(PyObject *capsule) { // which nobody has taken, if it has its first name
-    void *held = NULL;
-    if (PyCapsule_IsValid(capsule, plain_name))
-        held = PyCapsule_GetPointer(capsule, plain_name);
+// frees the array if no consumer has taken it: the capsule has its first name then
+static void dlpack_destroy_capsule(PyObject *capsule) {
+    void *export = NULL;
+    if (PyCapsule_IsValid(capsule, unversioned_name))
+        export = PyCapsule_GetPointer(capsule, unversioned_name);
     else if (PyCapsule_IsValid(capsule, versioned_name))
-        held = PyCapsule_GetPointer(capsule, versioned_name);
-    if (held) export_end(held);
+        export = PyCapsule_GetPointer(capsule, versioned_name);
+    if (export) dlpack_export_free(export);
 }
 
-static bool fill(exported *made, dlpack_array *array, ct_tensor t, bool copy, ct_loc here) {
+static bool dlpack_fill_array(dlpack_export *export, dlpack_array *array, ct_tensor t, bool copy,
+                              ct_loc here) {
     const ct_dtype dtype = ct_dtype_of(t);
     const int rank = ct_rank(t);
     const size_t bytes = (size_t)ct_size(t) * ct_dtype_size(dtype);
     array->rank = rank;
-    array->sizes = made->sizes;
-    array->strides = made->sizes + CT_MAX_RANK;
+    array->sizes = export->sizes;
+    array->strides = export->sizes + CT_MAX_RANK;
     int64_t stride = 1;
     for (int i = rank - 1; i >= 0; i--) {
         array->sizes[i] = ct_dim(t, i);
         array->strides[i] = stride;
         stride *= array->sizes[i];
     }
-    const void *data = run_borrow(t, &made->loan, here);
+    const void *data = run_borrow(t, &export->loan, here);
     if (!data) return false;
     if (copy) {
-        made->copy = aligned_alloc(64, (bytes + 64) & ~(size_t)63);
-        if (made->copy) memcpy(made->copy, data, bytes);
-        ct_loan_end(made->loan);
-        made->loan = NULL;
-        data = made->copy;
+        export->copy = aligned_alloc(64, (bytes + 64) & ~(size_t)63);
+        if (export->copy) memcpy(export->copy, data, bytes);
+        ct_loan_end(export->loan);
+        export->loan = NULL;
+        data = export->copy;
         if (!data) return PyErr_NoMemory();
     }
     array->data = (void *)(uintptr_t)data;
     array->device.type = DLPACK_CPU;
-    array->dtype.code = codes[dtype].code;
-    array->dtype.bits = codes[dtype].bits;
+    array->dtype.code = dlpack_codes[dtype].code;
+    array->dtype.bits = dlpack_codes[dtype].bits;
     array->dtype.lanes = 1;
     return true;
 }
 
-static PyObject *export_tensor(ct_tensor t, bool versioned, uint32_t minor, bool copy,
-                               ct_loc here) {
-    exported *made = calloc(1, sizeof *made);
-    if (!made) return PyErr_NoMemory();
-    dlpack_array *array = versioned ? &made->as.versioned.array : &made->as.plain.array;
-    if (!fill(made, array, t, copy, here)) {
-        free(made);
+static PyObject *dlpack_export_tensor(ct_tensor t, bool versioned, uint32_t minor, bool copy,
+                                      ct_loc here) {
+    dlpack_export *export = calloc(1, sizeof *export);
+    if (!export) return PyErr_NoMemory();
+    dlpack_array *array = versioned ? &export->as.versioned.array : &export->as.unversioned.array;
+    if (!dlpack_fill_array(export, array, t, copy, here)) {
+        free(export);
         return NULL;
     }
     if (versioned) {
-        made->as.versioned.version.major = DLPACK_MAJOR;
-        made->as.versioned.version.minor = minor < DLPACK_MINOR ? minor : DLPACK_MINOR;
-        made->as.versioned.flags = copy ? DLPACK_IS_COPIED : DLPACK_READ_ONLY;
-        made->as.versioned.end = versioned_end;
+        export->as.versioned.version.major = DLPACK_MAJOR;
+        export->as.versioned.version.minor = minor < DLPACK_MINOR ? minor : DLPACK_MINOR;
+        export->as.versioned.flags = copy ? DLPACK_IS_COPIED : DLPACK_READ_ONLY;
+        export->as.versioned.end = dlpack_delete_versioned;
     } else {
-        made->as.plain.end = plain_end;
+        export->as.unversioned.end = dlpack_delete_unversioned;
     }
-    PyObject *capsule = PyCapsule_New(made, versioned ? versioned_name : plain_name, drop_capsule);
-    if (!capsule) export_end(made);
+    PyObject *capsule = PyCapsule_New(export, versioned ? versioned_name : unversioned_name,
+                                      dlpack_destroy_capsule);
+    if (!capsule) dlpack_export_free(export);
     return capsule;
 }
 
-// Two whole numbers, or None: then `to` stays.
-static bool parse_pair(PyObject *o, int64_t to[2], const char *what) {
+// Parses two integers; None leaves `to` unchanged.
+static bool dlpack_parse_pair(PyObject *o, int64_t to[2], const char *what) {
     size_t n = 0;
     if (o == Py_None) return true;
-    if (!parse_ints(o, to, 2, &n, what)) return false;
+    if (!ints_parse(o, to, 2, &n, what)) return false;
     if (n != 2) PyErr_Format(PyExc_ValueError, "%s must be two numbers, not %R", what, o);
     return n == 2;
 }
 
-static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *options) {
+static PyObject *dlpack_method(PyObject *self, PyObject *args, PyObject *options) {
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
-    PyObject *stream = Py_None, *most = Py_None, *device = Py_None, *copy = Py_None;
+    PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
     int64_t version[2] = {0, 0}, where[2] = {DLPACK_CPU, 0};
-    const ct_loc here = enter();
-    if (!PyArg_ParseTupleAndKeywords(args, options, "|$OOOO:__dlpack__", names, &stream, &most,
-                                     &device, &copy) ||
-        !parse_pair(most, version, "max_version") || !parse_pair(device, where, "dl_device"))
+    const ct_loc here = api_enter();
+    if (!PyArg_ParseTupleAndKeywords(args, options, "|$OOOO:__dlpack__", names, &stream,
+                                     &max_version, &device, &copy) ||
+        !dlpack_parse_pair(max_version, version, "max_version") ||
+        !dlpack_parse_pair(device, where, "dl_device"))
         return NULL;
     ct_tensor t = tensor_handle(self);
     const ct_dtype dtype = ct_dtype_of(t);
-    if (!dtype) return raise_failure();
+    if (!dtype) return raise_error();
     if (stream != Py_None)
         PyErr_Format(PyExc_BufferError, "__dlpack__: the CPU has no streams, stream is %R", stream);
     else if (where[0] != DLPACK_CPU || where[1])
@@ -150,75 +158,77 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *options) {
                      "__dlpack__: the tensor is on device (1, 0), the CPU, and goes to no other; "
                      "dl_device is %R",
                      device);
-    else if (!codes[dtype].bits)
+    else if (!dlpack_codes[dtype].bits)
         PyErr_Format(PyExc_BufferError, "__dlpack__: elements of %s have fewer than 8 bits",
-                     dtype_text(dtype));
+                     dtype_python_name(dtype));
     else
-        return export_tensor(t, version[0] >= 1,
-                             version[0] > 1 ? DLPACK_MINOR : (uint32_t)version[1], copy == Py_True,
-                             here);
+        return dlpack_export_tensor(t, version[0] >= 1,
+                                    version[0] > 1 ? DLPACK_MINOR : (uint32_t)version[1],
+                                    copy == Py_True, here);
     return NULL;
 }
 
-static PyObject *dlpack_device(PyObject *self, PyObject *unused) {
+static PyObject *dlpack_device_method(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     return Py_BuildValue("(ii)", DLPACK_CPU, 0);
 }
 
 PyMethodDef dlpack_methods[] = {
-    {"__dlpack__", (PyCFunction)(void (*)(void))dlpack, METH_VARARGS | METH_KEYWORDS,
+    {"__dlpack__", (PyCFunction)(void (*)(void))dlpack_method, METH_VARARGS | METH_KEYWORDS,
      "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
      "A DLPack capsule that shares the memory, which must not be written; copy=True gives a copy."},
-    {"__dlpack_device__", dlpack_device, METH_NOARGS,
+    {"__dlpack_device__", dlpack_device_method, METH_NOARGS,
      "__dlpack_device__($self)\n--\n\n(1, 0): the CPU."},
     {0},
 };
 
-// ------------------------------------------------------------------------------------------- import
+// ------------------------------------------------------------------------------------------ import
 
-// What somebody else's memory is given back by. That may need the GIL, which the thread that finds the
-// last use gone need not have: it waits in a list for the next call with it.
-typedef struct imported {
-    struct imported *next;
-    dlpack_plain *plain; // or
+// Memory that is adopted from another library. Its deleter may need the GIL, which the thread that drops the
+// last use may not hold: so it is queued for the next call that holds the GIL.
+typedef struct dlpack_imported {
+    struct dlpack_imported *next;
+    dlpack_unversioned *unversioned; // or the next field
     dlpack_versioned *versioned;
-    bool calling, copied; // it came back while it was being adopted
-} imported;
-static imported *_Atomic released;
+    // calling: while it is being adopted; copied: it was released during that
+    bool calling, copied;
+} dlpack_imported;
+static dlpack_imported *_Atomic dlpack_released;
 
-static void give_back(void *user) {
-    imported *from = user;
+static void dlpack_release(void *user) {
+    dlpack_imported *from = user;
     if (from->calling) {
         from->copied = true;
         return;
     }
-    from->next = atomic_load(&released);
-    while (!atomic_compare_exchange_weak(&released, &from->next, from)) {
+    from->next = atomic_load(&dlpack_released);
+    while (!atomic_compare_exchange_weak(&dlpack_released, &from->next, from)) {
     }
 }
-static void end_import(imported *from) { // which may call Python, in the middle of an exception
+// the deleter may call Python while an exception is set
+static void dlpack_import_free(dlpack_imported *from) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    if (from->plain && from->plain->end) from->plain->end(from->plain);
+    if (from->unversioned && from->unversioned->end) from->unversioned->end(from->unversioned);
     if (from->versioned && from->versioned->end) from->versioned->end(from->versioned);
     PyErr_Restore(type, value, trace);
 }
 void dlpack_flush(void) {
-    if (!atomic_load_explicit(&released, memory_order_relaxed)) return;
-    for (imported *at = atomic_exchange(&released, NULL), *next; at; at = next) {
+    if (!atomic_load_explicit(&dlpack_released, memory_order_relaxed)) return;
+    for (dlpack_imported *at = atomic_exchange(&dlpack_released, NULL), *next; at; at = next) {
         next = at->next;
-        end_import(at);
+        dlpack_import_free(at);
         free(at);
     }
 }
 
-// Takes what the capsule holds.
-static bool take(PyObject *capsule, imported *from) {
+// Takes the array out of the capsule.
+static bool dlpack_take_capsule(PyObject *capsule, dlpack_imported *from) {
     const char *name = PyCapsule_GetName(capsule);
     if (!name) name = "";
-    if (strcmp(name, plain_name) == 0) {
-        from->plain = PyCapsule_GetPointer(capsule, name);
-        return from->plain && PyCapsule_SetName(capsule, "used_dltensor") == 0;
+    if (strcmp(name, unversioned_name) == 0) {
+        from->unversioned = PyCapsule_GetPointer(capsule, name);
+        return from->unversioned && PyCapsule_SetName(capsule, "used_dltensor") == 0;
     }
     if (strcmp(name, versioned_name) == 0) {
         from->versioned = PyCapsule_GetPointer(capsule, name);
@@ -232,17 +242,19 @@ static bool take(PyObject *capsule, imported *from) {
     return false;
 }
 
-static ct_dtype dtype_of_array(const dlpack_array *a) {
+static ct_dtype dlpack_array_dtype(const dlpack_array *a) {
     for (int i = 1; i < CT_DTYPE_COUNT; i++)
-        if (codes[i].bits && codes[i].bits == a->dtype.bits && codes[i].code == a->dtype.code)
+        if (dlpack_codes[i].bits && dlpack_codes[i].bits == a->dtype.bits &&
+            dlpack_codes[i].code == a->dtype.code)
             return (ct_dtype)i;
     return CT_DEFAULT;
 }
 
-static bool say_dtype(const dlpack_array *a) {
+static bool dlpack_raise_dtype(const dlpack_array *a) {
     const char *kind = NULL;
     for (int i = 1; i < CT_DTYPE_COUNT; i++)
-        if (codes[i].bits && codes[i].code == a->dtype.code) kind = codes[i].kind;
+        if (dlpack_codes[i].bits && dlpack_codes[i].code == a->dtype.code)
+            kind = dlpack_codes[i].kind;
     if (kind)
         PyErr_Format(PyExc_BufferError, "DLPack: elements are %s of %d bits, which Cotan has not",
                      kind, a->dtype.bits);
@@ -253,7 +265,7 @@ static bool say_dtype(const dlpack_array *a) {
     return false;
 }
 
-static bool is_readable(const dlpack_array *a) {
+static bool dlpack_is_supported(const dlpack_array *a) {
     if (a->device.type != DLPACK_CPU) {
         PyErr_Format(PyExc_BufferError,
                      "DLPack: the array is on a device of type %d, only type 1, the CPU, is read\n"
@@ -266,7 +278,7 @@ static bool is_readable(const dlpack_array *a) {
                      a->dtype.lanes);
         return false;
     }
-    if (!dtype_of_array(a)) return say_dtype(a);
+    if (!dlpack_array_dtype(a)) return dlpack_raise_dtype(a);
     if (a->rank < 0 || a->rank > CT_MAX_RANK) {
         PyErr_Format(PyExc_BufferError, "DLPack: the array has %d axes, a tensor has at most %d",
                      a->rank, CT_MAX_RANK);
@@ -281,7 +293,7 @@ static bool is_readable(const dlpack_array *a) {
     return true;
 }
 
-static bool is_row_major(const dlpack_array *a) {
+static bool dlpack_is_row_major(const dlpack_array *a) {
     int64_t stride = 1;
     for (int i = 0; i < a->rank; i++)
         if (!a->sizes[i] || !a->strides) return true;
@@ -292,39 +304,39 @@ static bool is_row_major(const dlpack_array *a) {
     return true;
 }
 
-static char *gather(const dlpack_array *a, int axis, const char *from, size_t each, char *to) {
+static char *dlpack_pack(const dlpack_array *a, int axis, const char *from, size_t each, char *to) {
     if (axis == a->rank) {
         memcpy(to, from, each);
         return to + each;
     }
     for (int64_t i = 0; i < a->sizes[axis]; i++)
-        to = gather(a, axis + 1, from + i * a->strides[axis] * (int64_t)each, each, to);
+        to = dlpack_pack(a, axis + 1, from + i * a->strides[axis] * (int64_t)each, each, to);
     return to;
 }
 
-// The array as a tensor; `from` is used up.
-static bool adopt(imported *from, PyObject *copy, ct_tensor *t, ct_loc here) {
-    const dlpack_array *a = from->plain ? &from->plain->array : &from->versioned->array;
-    const ct_dtype dtype = dtype_of_array(a);
+// Makes a tensor of the array; takes ownership of `from`.
+static bool dlpack_adopt(dlpack_imported *from, PyObject *copy, ct_tensor *t, ct_loc here) {
+    const dlpack_array *a = from->unversioned ? &from->unversioned->array : &from->versioned->array;
+    const ct_dtype dtype = dlpack_array_dtype(a);
     const size_t each = ct_dtype_size(dtype);
     const char *data = a->data ? (const char *)a->data + a->byte_offset : NULL;
     const ct_ints dims = {a->rank, a->sizes};
-    const bool rows = is_row_major(a);
+    const bool row_major = dlpack_is_row_major(a);
     bool ok = true;
     from->copied = true;
-    if (rows && copy != Py_True && (uintptr_t)data % each == 0) {
+    if (row_major && copy != Py_True && (uintptr_t)data % each == 0) {
         from->copied = false;
         from->calling = true;
-        *t = ct_adopt_at(data, dtype, dims, give_back, from, here);
+        *t = ct_adopt_at(data, dtype, dims, dlpack_release, from, here);
         from->calling = false;
     } else if (copy != Py_False) {
         int64_t count = 1;
         for (int i = 0; i < a->rank; i++) count *= a->sizes[i];
-        char *packed = rows ? NULL : malloc((size_t)count * each + 1);
-        ok = rows || packed;
+        char *packed = row_major ? NULL : malloc((size_t)count * each + 1);
+        ok = row_major || packed;
         if (!ok) PyErr_NoMemory();
-        if (packed) gather(a, 0, data, each, packed);
-        if (ok) *t = ct_from_at(rows ? data : packed, dtype, dims, here);
+        if (packed) dlpack_pack(a, 0, data, each, packed);
+        if (ok) *t = ct_from_at(row_major ? data : packed, dtype, dims, here);
         free(packed);
     }
     bool has_bytes = true;
@@ -332,28 +344,28 @@ static bool adopt(imported *from, PyObject *copy, ct_tensor *t, ct_loc here) {
     if (ok && from->copied && copy == Py_False && has_bytes) {
         PyErr_SetString(
             PyExc_BufferError,
-            !rows ? "copy=False: the array's elements do not lie in rows behind each "
-                    "other, a tensor's do\n  hint: copy=None copies where that is needed"
+            !row_major ? "copy=False: the array's elements do not lie in rows behind each "
+                         "other, a tensor's do\n  hint: copy=None copies where that is needed"
             : (uintptr_t)data % each
                 ? "copy=False: the array's memory is not aligned for its elements\n"
                   "  hint: copy=None copies where that is needed"
                 : "copy=False: the device cannot read the array's memory, it needs a copy");
         ok = false;
     } else if (ok && from->copied && copy == Py_False && !ct_ok(*t)) {
-        *t = ct_from_at(NULL, dtype, dims, here); // no elements lie wherever one likes
+        *t = ct_from_at(NULL, dtype, dims, here); // an array without elements needs no memory
     }
     if (from->copied) {
-        end_import(from);
+        dlpack_import_free(from);
         free(from);
     }
-    return ok && (ct_ok(*t) || raise_failure());
+    return ok && (ct_ok(*t) || raise_error());
 }
 
-static bool import_capsule(PyObject *capsule, PyObject *copy, ct_tensor *t, ct_loc here) {
-    imported *from = calloc(1, sizeof *from);
+static bool dlpack_import_capsule(PyObject *capsule, PyObject *copy, ct_tensor *t, ct_loc here) {
+    dlpack_imported *from = calloc(1, sizeof *from);
     *t = CT_NONE;
     if (!from) return PyErr_NoMemory();
-    if (!take(capsule, from)) {
+    if (!dlpack_take_capsule(capsule, from)) {
         free(from);
         return false;
     }
@@ -363,15 +375,16 @@ static bool import_capsule(PyObject *capsule, PyObject *copy, ct_tensor *t, ct_l
                      from->versioned->version.major, from->versioned->version.minor);
         ok = false;
     }
-    if (ok && is_readable(from->plain ? &from->plain->array : &from->versioned->array))
-        return adopt(from, copy, t, here);
-    end_import(from);
+    if (ok && dlpack_is_supported(from->unversioned ? &from->unversioned->array
+                                                    : &from->versioned->array))
+        return dlpack_adopt(from, copy, t, here);
+    dlpack_import_free(from);
     free(from);
     return false;
 }
 
-// x.__dlpack__() of one that knows the newer arguments, or does not.
-static PyObject *capsule_of(PyObject *x, PyObject *copy) {
+// Calls x.__dlpack__(), with the newer arguments if it accepts them.
+static PyObject *dlpack_call_method(PyObject *x, PyObject *copy) {
     PyObject *method = PyObject_GetAttrString(x, "__dlpack__");
     PyObject *none = PyTuple_New(0);
     PyObject *options = Py_BuildValue("{s(ii)}", "max_version", DLPACK_MAJOR, DLPACK_MINOR);
@@ -389,53 +402,53 @@ static PyObject *capsule_of(PyObject *x, PyObject *copy) {
     return capsule;
 }
 
-static bool device_is_cpu(PyObject *x) {
+static bool dlpack_is_on_cpu(PyObject *x) {
     PyObject *device = PyObject_CallMethod(x, "__dlpack_device__", NULL);
     if (!device) {
         const bool has_none = PyErr_ExceptionMatches(PyExc_AttributeError);
         if (has_none) PyErr_Clear();
-        return has_none; // then the capsule tells
+        return has_none; // then the capsule's array has the device
     }
     int64_t where[2] = {DLPACK_CPU, 0};
-    const bool ok = parse_pair(device, where, "__dlpack_device__()");
+    const bool ok = dlpack_parse_pair(device, where, "__dlpack_device__()");
     Py_DECREF(device);
     const dlpack_array probe = {.device = {.type = (int32_t)where[0]}, .dtype = {DLPACK_INT, 8, 1}};
-    return ok && is_readable(&probe);
+    return ok && dlpack_is_supported(&probe);
 }
 
 bool dlpack_import(PyObject *x, PyObject *copy, ct_tensor *t, ct_loc here) {
-    if (PyCapsule_CheckExact(x)) return import_capsule(x, copy, t, here);
+    if (PyCapsule_CheckExact(x)) return dlpack_import_capsule(x, copy, t, here);
     if (!PyObject_HasAttrString(x, "__dlpack__")) {
         PyErr_Format(PyExc_TypeError,
                      "from_dlpack() takes an array that has __dlpack__, or a capsule, not %R", x);
         return false;
     }
-    PyObject *capsule = device_is_cpu(x) ? capsule_of(x, copy) : NULL;
+    PyObject *capsule = dlpack_is_on_cpu(x) ? dlpack_call_method(x, copy) : NULL;
     bool ok = capsule && PyCapsule_CheckExact(capsule);
     if (capsule && !ok)
         PyErr_Format(PyExc_TypeError, "__dlpack__() gave %R, it must give a capsule", capsule);
-    ok = ok && import_capsule(capsule, copy, t, here);
+    ok = ok && dlpack_import_capsule(capsule, copy, t, here);
     Py_XDECREF(capsule);
     return ok;
 }
 
-static PyObject *from_dlpack(PyObject *module, PyObject *args, PyObject *options) {
+static PyObject *dlpack_from_dlpack(PyObject *module, PyObject *args, PyObject *options) {
     (void)module;
     static char *names[] = {"", "device", "copy", NULL};
     PyObject *x, *device = Py_None, *copy = Py_None;
     ct_tensor t;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTupleAndKeywords(args, options, "O|$OO:from_dlpack", names, &x, &device,
                                      &copy) ||
-        !is_cpu(device) || !dlpack_import(x, copy, &t, here))
+        !check_device_is_cpu(device) || !dlpack_import(x, copy, &t, here))
         return NULL;
     return tensor_new(t, here);
 }
 
-static PyObject *from_numpy(PyObject *module, PyObject *array) {
+static PyObject *dlpack_from_numpy(PyObject *module, PyObject *array) {
     (void)module;
     ct_tensor t;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     PyObject *numpy = numpy_module();
     PyObject *type = numpy ? PyObject_GetAttrString(numpy, "ndarray") : NULL;
     const int is = type ? PyObject_IsInstance(array, type) : -1;
@@ -445,13 +458,13 @@ static PyObject *from_numpy(PyObject *module, PyObject *array) {
         PyErr_Format(PyExc_TypeError, "from_numpy() takes a NumPy array, not %R", array);
         return NULL;
     }
-    return make_strong(array, &t, here) ? tensor_new(t, here) : NULL;
+    return operand_parse_strong(array, &t, here) ? tensor_new(t, here) : NULL;
 }
 
-// -------------------------------------------------------------------------------------------- asarray
+// ----------------------------------------------------------------------------------------- asarray
 
-// The object's memory, or ValueError.
-static bool shared(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
+// Makes a tensor that shares the object's memory, or raises ValueError.
+static bool dlpack_share(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
     PyObject *array = NULL;
     if (tensor_check(o)) {
         *t = tensor_value(o, here);
@@ -483,30 +496,30 @@ static bool shared(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
     }
     if (!want || want == ct_dtype_of(*t)) return true;
     PyErr_Format(PyExc_ValueError, "copy=False: the array is %s, and %s takes a copy",
-                 dtype_text(ct_dtype_of(*t)), dtype_text(want));
+                 dtype_python_name(ct_dtype_of(*t)), dtype_python_name(want));
     return false;
 }
 
-static PyObject *asarray(PyObject *module, PyObject *args, PyObject *options) {
+static PyObject *dlpack_asarray(PyObject *module, PyObject *args, PyObject *options) {
     (void)module;
     static char *names[] = {"obj", "dtype", "device", "copy", NULL};
     PyObject *o, *dtype = Py_None, *device = Py_None, *copy = Py_None;
     ct_dtype want;
     ct_tensor t;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTupleAndKeywords(args, options, "O|O$OO:asarray", names, &o, &dtype, &device,
                                      &copy) ||
         !dtype_parse(dtype, &want))
         return NULL;
-    const char *place = device == Py_None ? NULL : place_name(device);
-    if ((device != Py_None && !place) ||
-        !(copy == Py_False ? shared(o, want, &t, here) : make_tensor(o, want, &t, here)))
+    const char *device_name = device == Py_None ? NULL : device_parse_name(device);
+    if ((device != Py_None && !device_name) ||
+        !(copy == Py_False ? dlpack_share(o, want, &t, here) : tensor_parse(o, want, &t, here)))
         return NULL;
-    const ct_tensor found = t;
-    if (place) t = ct_to_at(t, place, here);
-    if (copy == Py_False && found.bits != t.bits) {
+    const ct_tensor result = t;
+    if (device_name) t = ct_to_at(t, device_name, here);
+    if (copy == Py_False && result.bits != t.bits) {
         PyErr_Format(PyExc_ValueError, "copy=False: the array lies elsewhere, and %s takes a copy",
-                     place);
+                     device_name);
         return NULL;
     }
     if (tensor_check(o) && tensor_handle(o).bits == t.bits) {
@@ -514,23 +527,23 @@ static PyObject *asarray(PyObject *module, PyObject *args, PyObject *options) {
             Py_INCREF(o);
             return o;
         }
-        t = ct_cast_at(t, ct_dtype_of(t), here); // a name of its own; nothing is ever written
+        t = ct_cast_at(t, ct_dtype_of(t), here); // a new handle; the memory is never written
     }
     return tensor_new(t, here);
 }
 
 PyMethodDef dlpack_functions[] = {
-    {"asarray", (PyCFunction)(void (*)(void))asarray, METH_VARARGS | METH_KEYWORDS,
+    {"asarray", (PyCFunction)(void (*)(void))dlpack_asarray, METH_VARARGS | METH_KEYWORDS,
      "asarray(obj, dtype=None, *, device=None, copy=None)\n--\n\n"
      "A tensor of a number, nested lists, an array or a buffer, copied; a tensor as it is. "
      "copy=False\n"
      "shares the array's memory or raises ValueError: what is pending then sees later writes."},
-    {"from_dlpack", (PyCFunction)(void (*)(void))from_dlpack, METH_VARARGS | METH_KEYWORDS,
+    {"from_dlpack", (PyCFunction)(void (*)(void))dlpack_from_dlpack, METH_VARARGS | METH_KEYWORDS,
      "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
      "A tensor that shares the memory of an array with __dlpack__; copied where its elements do "
      "not lie\n"
      "in rows behind each other. What is computed later sees later writes to the array."},
-    {"from_numpy", from_numpy, METH_O,
+    {"from_numpy", dlpack_from_numpy, METH_O,
      "from_numpy(array)\n--\n\nA tensor of a copy of the array; from_dlpack shares it."},
     {0},
 };

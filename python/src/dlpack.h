@@ -1,12 +1,13 @@
-// DLPack 1.x: how libraries hand each other arrays. The layout is that of its public specification.
+// DLPack 1.x, the protocol by which libraries exchange arrays. The layout is that of its public
+// specification.
 #ifndef COTAN_PYTHON_DLPACK_H
 #define COTAN_PYTHON_DLPACK_H
 
 #include <stdint.h>
 
-enum { DLPACK_MAJOR = 1, DLPACK_MINOR = 1 }; // minor 1 brought the floats of 8 bits
-enum { DLPACK_CPU = 1 };                     // types of devices
-enum {                                       // of elements
+enum { DLPACK_MAJOR = 1, DLPACK_MINOR = 1 }; // minor version 1 added the floats of 8 bits
+enum { DLPACK_CPU = 1 };                     // device types
+enum {                                       // type codes of elements
     DLPACK_INT = 0,
     DLPACK_UINT = 1,
     DLPACK_FLOAT = 2,
@@ -29,17 +30,17 @@ typedef struct dlpack_array {
         uint16_t lanes;
     } dtype;
     int64_t *sizes, *strides; // (rank); strides in elements, NULL: row-major
-    uint64_t byte_offset;     // of the first element from `data`
+    uint64_t byte_offset;     // offset of the first element from `data`
 } dlpack_array;
 
-// In capsules named "dltensor", and "used_dltensor" when somebody has taken it.
-typedef struct dlpack_plain {
+// In capsules named "dltensor", which are renamed "used_dltensor" when a consumer has taken the array.
+typedef struct dlpack_unversioned {
     dlpack_array array;
     void *owner;
-    void (*end)(struct dlpack_plain *self); // NULL: nothing is to be done
-} dlpack_plain;
+    void (*end)(struct dlpack_unversioned *self); // the deleter; NULL: none is needed
+} dlpack_unversioned;
 
-// In capsules named "dltensor_versioned", and "used_dltensor_versioned".
+// In capsules named "dltensor_versioned", which are renamed "used_dltensor_versioned".
 typedef struct dlpack_versioned {
     struct {
         uint32_t major, minor;

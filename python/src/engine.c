@@ -1,4 +1,4 @@
-// The engine: requests that go on together, each token of which is put into a list of the request's.
+// The serving engine: runs requests together and appends each token to the list of its request.
 #include "lm.h"
 
 #include <stdlib.h>
@@ -11,12 +11,12 @@ static const char capsule_name[] = "cotan.engine";
 typedef struct engine {
     ct_engine *engine;
     model *model;
-    PyObject *capsule; // of the model
+    PyObject *capsule; // the model's capsule
 } engine;
 
-static engine *engine_of(PyObject *o) { return PyCapsule_GetPointer(o, capsule_name); }
-static void let_go(PyObject *o) {
-    engine *e = engine_of(o);
+static engine *py_engine_from_capsule(PyObject *o) { return PyCapsule_GetPointer(o, capsule_name); }
+static void py_engine_destroy(PyObject *o) {
+    engine *e = py_engine_from_capsule(o);
     ct_ctx *mine = ct_ctx_use(e->model->ctx);
     ct_engine_free(e->engine);
     ct_ctx_use(mine);
@@ -24,33 +24,34 @@ static void let_go(PyObject *o) {
     free(e);
 }
 
-typedef struct making {
+typedef struct engine_new_call {
     const ct_lm *lm;
     ct_engine_options o;
     ct_engine *engine;
-} making;
-static void make(void *user) {
-    making *m = user;
+} engine_new_call;
+static void py_engine_create(void *user) {
+    engine_new_call *m = user;
     m->engine = ct_engine_new_with(m->lm, m->o);
 }
 
-// _engine_new(model, tokenizer or None, texts, waiting, context, memory)
-static PyObject *new_engine(PyObject *module, PyObject *args) {
+// _engine_new(model, tokenizer or None, max_sequences, max_queued, context, memory)
+static PyObject *py_engine_new(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *t;
-    long long texts, waiting, context, memory;
-    making m = {.o.here = enter()};
-    if (!PyArg_ParseTuple(args, "OOLLLL:_engine_new", &o, &t, &texts, &waiting, &context, &memory))
+    long long max_sequences, max_queued, context, memory;
+    engine_new_call m = {.o.here = api_enter()};
+    if (!PyArg_ParseTuple(args, "OOLLLL:_engine_new", &o, &t, &max_sequences, &max_queued, &context,
+                          &memory))
         return NULL;
-    model *owner = model_of(o);
-    if (!owner || (t != Py_None && !(m.o.tokenizer = tokenizer_of(t)))) return NULL;
+    model *owner = model_from_capsule(o);
+    if (!owner || (t != Py_None && !(m.o.tokenizer = tokenizer_from_capsule(t)))) return NULL;
     m.lm = owner->lm;
-    m.o.texts = texts, m.o.waiting = waiting, m.o.context = context;
+    m.o.texts = max_sequences, m.o.waiting = max_queued, m.o.context = context;
     m.o.memory = memory < 0 ? 0 : (uint64_t)memory;
-    if (!model_run(owner, make, &m, m.o.here)) return NULL;
+    if (!model_run(owner, py_engine_create, &m, m.o.here)) return NULL;
     engine *e = calloc(1, sizeof *e);
     if (e) *e = (engine){m.engine, owner, Py_NewRef(o)};
-    PyObject *capsule = e ? PyCapsule_New(e, capsule_name, let_go) : PyErr_NoMemory();
+    PyObject *capsule = e ? PyCapsule_New(e, capsule_name, py_engine_destroy) : PyErr_NoMemory();
     if (!capsule) {
         ct_engine_free(m.engine);
         if (e) Py_DECREF(o);
@@ -59,15 +60,15 @@ static PyObject *new_engine(PyObject *module, PyObject *args) {
     return capsule;
 }
 
-// ------------------------------------------------------------------------------------- what is told
+// --------------------------------------------------------------------------------------- callbacks
 
-static bool put(PyObject *list, PyObject *what) {
-    const bool ok = what && PyList_Append(list, what) == 0;
-    Py_XDECREF(what);
+static bool py_engine_append(PyObject *list, PyObject *item) {
+    const bool ok = item && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
     return ok;
 }
 
-static PyObject *likeliest(const ct_engine_token *t) {
+static PyObject *py_engine_top_logprobs(const ct_engine_token *t) {
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict && i < t->n_top; i++) {
         PyObject *key = PyLong_FromLong(t->top[i].token);
@@ -80,55 +81,58 @@ static PyObject *likeliest(const ct_engine_token *t) {
     return dict;
 }
 
-// In the middle of a step, which runs without the GIL: (token, log-probability, likeliest, text)
-static bool hear(const ct_engine_token *t, void *user) {
+// Called for each token during a step, which runs without the GIL: appends (token, log-probability, top
+// log-probabilities, text).
+static bool py_engine_on_token(const ct_engine_token *t, void *user) {
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject *text = PyUnicode_DecodeUTF8(t->text ? t->text : "", (Py_ssize_t)t->text_n, "replace");
-    PyObject *top = text ? likeliest(t) : NULL;
-    const bool ok =
-        top && put(user, Py_BuildValue("(idNN)", (int)t->token, t->log_probability, top, text));
+    PyObject *top = text ? py_engine_top_logprobs(t) : NULL;
+    const bool ok = top && py_engine_append(user, Py_BuildValue("(idNN)", (int)t->token,
+                                                                t->log_probability, top, text));
     if (!top) Py_XDECREF(text);
     PyGILState_Release(state);
     return ok;
 }
 
-// (None, end, why, stop, text, prompt, cached, written): the last one of a request
-static void ended(const ct_engine_result *r, void *user) {
+// Called at the end of a request: appends (None, end, why, stop, text, prompt, cached, written) as the last
+// item.
+static void py_engine_on_done(const ct_engine_result *r, void *user) {
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *type, *value, *trace; // an exception may be there
+    PyObject *type, *value, *trace; // an exception may be set
     PyErr_Fetch(&type, &value, &trace);
     PyObject *text = PyUnicode_DecodeUTF8(r->text ? r->text : "", (Py_ssize_t)r->text_n, "replace");
-    PyObject *why = r->why ? in_python(r->why) : Py_NewRef(Py_None);
-    const bool ok = text && why &&
-                    put(user, Py_BuildValue("(OiNzNnnn)", Py_None, (int)r->end, why, r->stop, text,
-                                            (Py_ssize_t)r->prompt, (Py_ssize_t)r->cached,
-                                            (Py_ssize_t)r->written));
+    PyObject *why = r->why ? wording_translate(r->why) : Py_NewRef(Py_None);
+    const bool ok =
+        text && why &&
+        py_engine_append(user, Py_BuildValue("(OiNzNnnn)", Py_None, (int)r->end, why, r->stop, text,
+                                             (Py_ssize_t)r->prompt, (Py_ssize_t)r->cached,
+                                             (Py_ssize_t)r->written));
     if (!ok) PyErr_Clear();
     PyErr_Restore(type, value, trace);
     Py_DECREF((PyObject *)user);
     PyGILState_Release(state);
 }
 
-// ------------------------------------------------------------------------------------- what is asked
+// ---------------------------------------------------------------------------------------- requests
 
-static bool number(PyObject *o, double *to) { // None: as it is
+static bool py_engine_parse_double(PyObject *o, double *to) { // None leaves `to` unchanged
     if (o == Py_None) return true;
     *to = PyFloat_AsDouble(o);
     return !PyErr_Occurred();
 }
-static bool given(PyObject *o, ct_num *to) {
+static bool py_engine_parse_num(PyObject *o, ct_num *to) {
     double value;
     if (o == Py_None) return true;
-    if (!number(o, &value)) return false;
+    if (!py_engine_parse_double(o, &value)) return false;
     *to = CT_F(value);
     return true;
 }
 
-static bool whole(PyObject *o, int64_t *to, const char *name) {
-    return o == Py_None || parse_int(o, to, name);
+static bool py_engine_parse_int(PyObject *o, int64_t *to, const char *name) {
+    return o == Py_None || int_parse(o, to, name);
 }
 
-typedef struct asking {
+typedef struct engine_add_call {
     ct_engine *engine;
     ct_engine_request request;
     int64_t id;
@@ -137,15 +141,15 @@ typedef struct asking {
     ct_lm_bias *bias;
     ct_lm_tokens *banned;
     size_t n_banned;
-} asking;
-static void ask(void *user) {
-    asking *a = user;
+} engine_add_call;
+static void py_engine_add_request(void *user) {
+    engine_add_call *a = user;
     a->id = ct_engine_add_with(a->engine, a->request);
 }
 
-// (temperature, top_k, top_p, min_p, typical_p, repetition, no_repeat_ngram_size, min_new_tokens, min_length, frequency,
-// presence, seed)
-static bool read_sampling(PyObject *o, ct_lm_sampling *s) {
+// Parses (temperature, top_k, top_p, min_p, typical_p, repetition, no_repeat_ngram_size, min_new_tokens,
+// min_length, frequency, presence, seed).
+static bool py_engine_parse_sampling(PyObject *o, ct_lm_sampling *s) {
     PyObject *temperature, *top_k, *top_p, *min_p, *typical_p, *repetition, *frequency, *presence,
         *no_repeat, *min_new, *min_length;
     unsigned long long seed;
@@ -154,16 +158,19 @@ static bool read_sampling(PyObject *o, ct_lm_sampling *s) {
                           &presence, &seed))
         return false;
     s->seed = seed;
-    return whole(top_k, &s->top_k, "top_k") &&
-           whole(no_repeat, &s->no_repeat_ngram_size, "no_repeat_ngram_size") &&
-           whole(min_new, &s->min_new_tokens, "min_new_tokens") &&
-           whole(min_length, &s->min_length, "min_length") && given(temperature, &s->temperature) &&
-           given(top_p, &s->top_p) && number(min_p, &s->min_p) && given(typical_p, &s->typical_p) &&
-           given(repetition, &s->repetition_penalty) && number(frequency, &s->frequency_penalty) &&
-           number(presence, &s->presence_penalty);
+    return py_engine_parse_int(top_k, &s->top_k, "top_k") &&
+           py_engine_parse_int(no_repeat, &s->no_repeat_ngram_size, "no_repeat_ngram_size") &&
+           py_engine_parse_int(min_new, &s->min_new_tokens, "min_new_tokens") &&
+           py_engine_parse_int(min_length, &s->min_length, "min_length") &&
+           py_engine_parse_num(temperature, &s->temperature) &&
+           py_engine_parse_num(top_p, &s->top_p) && py_engine_parse_double(min_p, &s->min_p) &&
+           py_engine_parse_num(typical_p, &s->typical_p) &&
+           py_engine_parse_num(repetition, &s->repetition_penalty) &&
+           py_engine_parse_double(frequency, &s->frequency_penalty) &&
+           py_engine_parse_double(presence, &s->presence_penalty);
 }
 
-static bool read_stops(PyObject *list, asking *a) {
+static bool py_engine_parse_stops(PyObject *list, engine_add_call *a) {
     a->request.n_stops = (size_t)PyList_Size(list);
     a->request.stops = a->stops = calloc(a->request.n_stops + 1, sizeof *a->stops);
     bool ok = a->stops || (PyErr_NoMemory(), false);
@@ -172,7 +179,7 @@ static bool read_stops(PyObject *list, asking *a) {
     return ok;
 }
 
-static bool read_bias(PyObject *list, asking *a) {
+static bool py_engine_parse_bias(PyObject *list, engine_add_call *a) {
     ct_lm_sampling *s = &a->request.sampling;
     s->n_bias = (size_t)PyList_Size(list);
     s->bias = a->bias = calloc(s->n_bias + 1, sizeof *a->bias);
@@ -186,7 +193,7 @@ static bool read_bias(PyObject *list, asking *a) {
     return ok;
 }
 
-static bool read_banned(PyObject *list, asking *a) {
+static bool py_engine_parse_banned(PyObject *list, engine_add_call *a) {
     ct_lm_sampling *s = &a->request.sampling;
     s->n_banned = (size_t)PyList_Size(list);
     s->banned = a->banned = calloc(s->n_banned + 1, sizeof *a->banned);
@@ -194,7 +201,7 @@ static bool read_banned(PyObject *list, asking *a) {
     for (; a->banned && a->n_banned < s->n_banned; a->n_banned++) {
         ct_lm_tokens *b = &a->banned[a->n_banned];
         int32_t *v;
-        if (!parse_tokens(PyList_GetItem(list, (Py_ssize_t)a->n_banned), &v, &b->n,
+        if (!tokens_parse(PyList_GetItem(list, (Py_ssize_t)a->n_banned), &v, &b->n,
                           "bad_words_ids"))
             return false;
         b->v = v;
@@ -202,29 +209,33 @@ static bool read_banned(PyObject *list, asking *a) {
     return a->banned;
 }
 
-// _engine_add(engine, prompt, list, most, ends, stops, sampling, bias, banned, likely, log_probabilities, keep_special)
-static PyObject *add(PyObject *module, PyObject *args) {
+// _engine_add(engine, prompt, list, max_tokens, eos_ids, stops, sampling, bias, banned, top_logprobs,
+// logprobs, keep_special)
+static PyObject *py_engine_add(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *o, *prompt, *list, *ends, *stops, *sampling, *bias, *banned;
-    long long most, likely;
-    int logs, keep;
-    asking a = {.request.here = enter()};
+    PyObject *o, *prompt, *list, *eos_ids, *stops, *sampling, *bias, *banned;
+    long long max_tokens, top_logprobs;
+    int logprobs, keep_special;
+    engine_add_call a = {.request.here = api_enter()};
     if (!PyArg_ParseTuple(args, "OOO!LOO!OO!O!Lpp:_engine_add", &o, &prompt, &PyList_Type, &list,
-                          &most, &ends, &PyList_Type, &stops, &sampling, &PyList_Type, &bias,
-                          &PyList_Type, &banned, &likely, &logs, &keep))
+                          &max_tokens, &eos_ids, &PyList_Type, &stops, &sampling, &PyList_Type,
+                          &bias, &PyList_Type, &banned, &top_logprobs, &logprobs, &keep_special))
         return NULL;
-    const engine *e = engine_of(o);
+    const engine *e = py_engine_from_capsule(o);
     ct_engine_request *r = &a.request;
-    bool ok = e && parse_tokens(prompt, &a.prompt, &r->n_prompt, "prompt");
-    if (ok && !(ok = parse_tokens(ends, &a.ends, &r->n_ends, "stop_token_ids"))) a.ends = NULL;
-    ok = ok && read_stops(stops, &a) && read_sampling(sampling, &r->sampling) &&
-         read_bias(bias, &a) && read_banned(banned, &a);
+    bool ok = e && tokens_parse(prompt, &a.prompt, &r->n_prompt, "prompt");
+    if (ok && !(ok = tokens_parse(eos_ids, &a.ends, &r->n_ends, "stop_token_ids"))) a.ends = NULL;
+    ok = ok && py_engine_parse_stops(stops, &a) &&
+         py_engine_parse_sampling(sampling, &r->sampling) && py_engine_parse_bias(bias, &a) &&
+         py_engine_parse_banned(banned, &a);
     if (ok) {
         a.engine = e->engine;
         r->prompt = a.prompt, r->ends = a.ends;
-        r->most = most, r->likely = likely, r->log_probabilities = logs, r->keep_special = keep;
-        r->token = hear, r->done = ended, r->user = Py_NewRef(list);
-        ok = run_free(ask, &a); // a step, in which tokens are told, may have the engine just now
+        r->most = max_tokens, r->likely = top_logprobs, r->log_probabilities = logprobs,
+        r->keep_special = keep_special;
+        r->token = py_engine_on_token, r->done = py_engine_on_done, r->user = Py_NewRef(list);
+        // another thread may be in a step, which calls back with the GIL
+        ok = run_without_gil(py_engine_add_request, &a);
         if (!a.id) Py_DECREF(list);
     }
     PyMem_Free(a.prompt);
@@ -236,57 +247,58 @@ static PyObject *add(PyObject *module, PyObject *args) {
     return ok ? PyLong_FromLongLong(a.id) : NULL;
 }
 
-// ------------------------------------------------------------------------------------------- running
+// ----------------------------------------------------------------------------------------- running
 
-typedef struct stepping {
+typedef struct engine_call {
     ct_engine *engine;
     int64_t id;
     ct_loc here;
     bool more;
     ct_engine_state state;
-} stepping;
-static void step_now(void *user) {
-    stepping *s = user;
+} engine_call;
+static void py_engine_run_step(void *user) {
+    engine_call *s = user;
     s->more = ct_engine_step_at(s->engine, s->here);
 }
-static void cancel_now(void *user) {
-    const stepping *s = user;
+static void py_engine_run_cancel(void *user) {
+    const engine_call *s = user;
     ct_engine_cancel(s->engine, s->id);
 }
-static void look_now(void *user) {
-    stepping *s = user;
+static void py_engine_run_stats(void *user) {
+    engine_call *s = user;
     s->state = ct_engine_look(s->engine);
 }
 
-// _engine_step(engine): is there more to do?
-static PyObject *step(PyObject *module, PyObject *o) {
+// _engine_step(engine): runs one step; returns True if there is more to do.
+static PyObject *py_engine_step(PyObject *module, PyObject *o) {
     (void)module;
-    engine *e = engine_of(o);
+    engine *e = py_engine_from_capsule(o);
     if (!e) return NULL;
-    stepping s = {.engine = e->engine, .here = enter()};
-    if (!model_run(e->model, step_now, &s, s.here) || PyErr_CheckSignals() < 0) return NULL;
+    engine_call s = {.engine = e->engine, .here = api_enter()};
+    if (!model_run(e->model, py_engine_run_step, &s, s.here) || PyErr_CheckSignals() < 0)
+        return NULL;
     return PyBool_FromLong(s.more);
 }
 
 // _engine_cancel(engine, id)
-static PyObject *cancel(PyObject *module, PyObject *args) {
+static PyObject *py_engine_cancel(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o;
     long long id;
     if (!PyArg_ParseTuple(args, "OL:_engine_cancel", &o, &id)) return NULL;
-    engine *e = engine_of(o);
-    stepping s = {.engine = e ? e->engine : NULL, .id = id, .here = enter()};
-    if (!e || !run_free(cancel_now, &s)) return NULL;
+    engine *e = py_engine_from_capsule(o);
+    engine_call s = {.engine = e ? e->engine : NULL, .id = id, .here = api_enter()};
+    if (!e || !run_without_gil(py_engine_run_cancel, &s)) return NULL;
     Py_RETURN_NONE;
 }
 
-// _engine_look(engine): a dict
-static PyObject *look(PyObject *module, PyObject *o) {
+// _engine_look(engine): returns a dict of counters.
+static PyObject *py_engine_stats(PyObject *module, PyObject *o) {
     (void)module;
-    const engine *e = engine_of(o);
+    const engine *e = py_engine_from_capsule(o);
     if (!e) return NULL;
-    stepping s = {.engine = e->engine, .here = enter()};
-    if (!run_free(look_now, &s)) return NULL;
+    engine_call s = {.engine = e->engine, .here = api_enter()};
+    if (!run_without_gil(py_engine_run_stats, &s)) return NULL;
     const ct_engine_state *a = &s.state;
     return Py_BuildValue("{sLsLsLsLsLsLsLsLsL}", "running", (long long)a->running, "waiting",
                          (long long)a->waiting, "steps", (long long)a->steps, "read",
@@ -296,10 +308,10 @@ static PyObject *look(PyObject *module, PyObject *o) {
 }
 
 PyMethodDef engine_methods[] = {
-    {"_engine_new", new_engine, METH_VARARGS, NULL},
-    {"_engine_add", add, METH_VARARGS, NULL},
-    {"_engine_step", step, METH_O, NULL},
-    {"_engine_cancel", cancel, METH_VARARGS, NULL},
-    {"_engine_look", look, METH_O, NULL},
+    {"_engine_new", py_engine_new, METH_VARARGS, NULL},
+    {"_engine_add", py_engine_add, METH_VARARGS, NULL},
+    {"_engine_step", py_engine_step, METH_O, NULL},
+    {"_engine_cancel", py_engine_cancel, METH_VARARGS, NULL},
+    {"_engine_look", py_engine_stats, METH_O, NULL},
     {0},
 };

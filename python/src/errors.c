@@ -1,4 +1,4 @@
-// Errors of the library as Python's exceptions, and its log.
+// Raises the library's errors as Python exceptions, and writes its log.
 #include "core.h"
 
 #include <stdio.h>
@@ -7,9 +7,9 @@
 
 static struct {
     const char *name;
-    PyObject **base; // what Python's own code would raise
+    PyObject **base; // the exception that Python's own code would raise
     PyObject *type;
-} classes[] = {
+} error_classes[] = {
     [CT_E_MEMORY] = {"OutOfMemoryError", &PyExc_MemoryError, NULL},
     [CT_E_SHAPE] = {"ShapeError", &PyExc_ValueError, NULL},
     [CT_E_DTYPE] = {"DTypeError", &PyExc_TypeError, NULL},
@@ -35,28 +35,29 @@ static struct {
     [CT_E_LINALG] = {"LinAlgError", &PyExc_ValueError, NULL},
     [CT_E_OUTSIDE] = {"OpError", &PyExc_RuntimeError, NULL},
 };
-enum { CLASSES = sizeof classes / sizeof *classes };
+enum { N_ERROR_CLASSES = sizeof error_classes / sizeof *error_classes };
 static PyObject *base_error;
 
-bool errors_start(PyObject *module) {
+bool errors_init(PyObject *module) {
     base_error = PyErr_NewExceptionWithDoc(
         "cotan.Error", "An error of the library: .text is its sentence, .code its number.", NULL,
         NULL);
     if (!base_error || PyModule_AddObjectRef(module, "Error", base_error) < 0) return false;
-    for (int i = 1; i < CLASSES; i++) {
+    for (int i = 1; i < N_ERROR_CLASSES; i++) {
         char name[64], doc[512];
-        snprintf(name, sizeof name, "cotan.%s", classes[i].name);
+        snprintf(name, sizeof name, "cotan.%s", error_classes[i].name);
         snprintf(doc, sizeof doc, "%s.", ct_code_title((ct_code)i));
-        PyObject *bases = PyTuple_Pack(2, base_error, *classes[i].base);
-        classes[i].type = bases ? PyErr_NewExceptionWithDoc(name, doc, bases, NULL) : NULL;
+        PyObject *bases = PyTuple_Pack(2, base_error, *error_classes[i].base);
+        error_classes[i].type = bases ? PyErr_NewExceptionWithDoc(name, doc, bases, NULL) : NULL;
         Py_XDECREF(bases);
-        if (!classes[i].type || PyModule_AddObjectRef(module, classes[i].name, classes[i].type) < 0)
+        if (!error_classes[i].type ||
+            PyModule_AddObjectRef(module, error_classes[i].name, error_classes[i].type) < 0)
             return false;
     }
     return true;
 }
 
-void take_failure(failure *to) {
+void take_error(library_error *to) {
     to->code = ct_error_code();
     snprintf(to->text, sizeof to->text, "%s",
              to->code == CT_E_FORK
@@ -68,15 +69,16 @@ void take_failure(failure *to) {
     ct_error_clear();
 }
 
-PyObject *raise_failure(void) {
-    failure why;
-    take_failure(&why);
-    return PyErr_Occurred() ? NULL : raise_text(why.code, why.text);
+PyObject *raise_error(void) {
+    library_error why;
+    take_error(&why);
+    return PyErr_Occurred() ? NULL : raise_message(why.code, why.text);
 }
 
-PyObject *raise_text(ct_code code, const char *said) {
-    PyObject *type = code > 0 && (int)code < CLASSES ? classes[code].type : base_error;
-    PyObject *text = in_python(said);
+PyObject *raise_message(ct_code code, const char *message) {
+    PyObject *type =
+        code > 0 && (int)code < N_ERROR_CLASSES ? error_classes[code].type : base_error;
+    PyObject *text = wording_translate(message);
     PyObject *error = text ? PyObject_CallFunctionObjArgs(type, text, NULL) : NULL;
     PyObject *number = error ? PyLong_FromLong(code) : NULL;
     if (number && PyObject_SetAttrString(error, "text", text) == 0 &&
@@ -88,54 +90,56 @@ PyObject *raise_text(ct_code code, const char *said) {
     return NULL;
 }
 
-// ---------------------------------------------------------------------------------------------- log
+// --------------------------------------------------------------------------------------------- log
 
-static void write_to(const char *stream, const char *text, const char *end) {
+static void py_log_write_to_stream(const char *stream, const char *text, const char *end) {
     PyObject *file = PySys_GetObject(stream);
     if (!file || file == Py_None) return;
     if (PyFile_WriteString(text, file) == 0 && *end) PyFile_WriteString(end, file);
 }
 
-static void warn(const char *text) {
+static void py_log_warn(const char *text) {
     PyObject *logging = PyImport_ImportModule("logging");
     PyObject *logger = logging ? PyObject_CallMethod(logging, "getLogger", "s", "cotan") : NULL;
-    PyObject *said = logger ? in_python(text) : NULL;
-    PyObject *done = said ? PyObject_CallMethod(logger, "warning", "sO", "%s", said) : NULL;
+    PyObject *message = logger ? wording_translate(text) : NULL;
+    PyObject *done = message ? PyObject_CallMethod(logger, "warning", "sO", "%s", message) : NULL;
     Py_XDECREF(done);
-    Py_XDECREF(said);
+    Py_XDECREF(message);
     Py_XDECREF(logger);
     Py_XDECREF(logging);
 }
 
-// Warnings go to logging's logger "cotan", which writes them to standard error where nobody has set
-// it up; what COTAN_EXPLAIN and COTAN_DUMP ask for to standard error; ct_print to standard output.
-static void say(ct_log_kind kind, const char *text) {
+// Writes a message. Warnings go to logging's logger "cotan", which writes them to standard error if it is not
+// configured; the output of COTAN_EXPLAIN and COTAN_DUMP goes to standard error; that of ct_print to standard
+// output.
+static void py_log_write(ct_log_kind kind, const char *text) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     if (kind == CT_LOG_WARNING)
-        warn(text);
+        py_log_warn(text);
     else
-        write_to(kind == CT_LOG_PRINT ? "stdout" : "stderr", text, kind == CT_LOG_DUMP ? "" : "\n");
+        py_log_write_to_stream(kind == CT_LOG_PRINT ? "stdout" : "stderr", text,
+                               kind == CT_LOG_DUMP ? "" : "\n");
     PyErr_Clear();
     PyErr_Restore(type, value, trace);
 }
 
-static bool waits; // with the GIL, as all below
-static struct said {
-    struct said *next;
+static bool log_is_deferred; // guarded by the GIL, as all below
+static struct log_entry {
+    struct log_entry *next;
     ct_log_kind kind;
     char text[];
-} * first, **last = &first;
+} * log_first, **log_last = &log_first;
 
-static void keep(ct_log_kind kind, const char *text) {
+static void py_log_defer(ct_log_kind kind, const char *text) {
     const size_t bytes = strlen(text) + 1;
-    struct said *said = malloc(sizeof *said + bytes);
-    if (!said) return;
-    said->next = NULL;
-    said->kind = kind;
-    memcpy(said->text, text, bytes);
-    *last = said;
-    last = &said->next;
+    struct log_entry *log_entry = malloc(sizeof *log_entry + bytes);
+    if (!log_entry) return;
+    log_entry->next = NULL;
+    log_entry->kind = kind;
+    memcpy(log_entry->text, text, bytes);
+    *log_last = log_entry;
+    log_last = &log_entry->next;
 }
 
 void errors_log(ct_log_kind kind, const char *text, void *user) {
@@ -145,19 +149,19 @@ void errors_log(ct_log_kind kind, const char *text, void *user) {
         return;
     }
     PyGILState_STATE state = PyGILState_Ensure();
-    if (waits)
-        keep(kind, text);
+    if (log_is_deferred)
+        py_log_defer(kind, text);
     else
-        say(kind, text);
+        py_log_write(kind, text);
     PyGILState_Release(state);
 }
-void errors_log_later(void) { waits = true; }
-void errors_log_now(void) {
-    waits = false;
-    while (first) {
-        struct said *said = first;
-        if (!(first = said->next)) last = &first;
-        say(said->kind, said->text);
-        free(said);
+void errors_log_defer(void) { log_is_deferred = true; }
+void errors_log_flush(void) {
+    log_is_deferred = false;
+    while (log_first) {
+        struct log_entry *log_entry = log_first;
+        if (!(log_first = log_entry->next)) log_last = &log_first;
+        py_log_write(log_entry->kind, log_entry->text);
+        free(log_entry);
     }
 }

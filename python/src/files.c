@@ -1,4 +1,4 @@
-// Tensors by name from and to files: safetensors, and NumPy's .npz.
+// Reads and writes files of named tensors: safetensors, and NumPy's .npz.
 #include "core.h"
 #include "tensor.h"
 
@@ -9,31 +9,31 @@
 
 static const char capsule_name[] = "cotan.file";
 
-typedef struct tensor_file { // one of both
+typedef struct tensor_file { // one of both is set
     ct_safetensors *safetensors;
     ct_npz *npz;
 } tensor_file;
 
-static void file_close(tensor_file *file) {
+static void py_file_close(tensor_file *file) {
     ct_safetensors_close(file->safetensors);
     ct_npz_close(file->npz);
     *file = (tensor_file){0};
 }
 
-static void file_let_go(PyObject *capsule) {
+static void py_file_destroy(PyObject *capsule) {
     tensor_file *file = PyCapsule_GetPointer(capsule, capsule_name);
-    if (file) file_close(file);
+    if (file) py_file_close(file);
     free(file);
 }
 
-static const char *file_name_of(const tensor_file *file, size_t i) {
+static const char *py_file_tensor_name(const tensor_file *file, size_t i) {
     return file->npz ? ct_npz_name(file->npz, i) : ct_safetensors_name(file->safetensors, i);
 }
 
-static PyObject *file_names(const tensor_file *file) {
+static PyObject *py_file_list_names(const tensor_file *file) {
     PyObject *names = PyList_New(0);
     const char *name;
-    for (size_t i = 0; names && (name = file_name_of(file, i)); i++) {
+    for (size_t i = 0; names && (name = py_file_tensor_name(file, i)); i++) {
         PyObject *one = PyUnicode_FromString(name);
         if (!one || PyList_Append(names, one) < 0) Py_CLEAR(names);
         Py_XDECREF(one);
@@ -41,7 +41,7 @@ static PyObject *file_names(const tensor_file *file) {
     return names;
 }
 
-static PyObject *file_metadata(const tensor_file *file) {
+static PyObject *py_file_get_metadata(const tensor_file *file) {
     PyObject *metadata = PyDict_New();
     const char *key;
     for (size_t i = 0;
@@ -53,12 +53,12 @@ static PyObject *file_metadata(const tensor_file *file) {
     return metadata;
 }
 
-// _file_open(path, npz): the open file, its names and its metadata.
-static PyObject *file_open(PyObject *module, PyObject *args) {
+// _file_open(path, npz): returns the open file, its names and its metadata.
+static PyObject *py_file_open(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *path, *result = NULL;
     int npz;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "O&p:_file_open", PyUnicode_FSConverter, &path, &npz)) return NULL;
     tensor_file *file = calloc(1, sizeof *file);
     if (!file) {
@@ -72,15 +72,16 @@ static PyObject *file_open(PyObject *module, PyObject *args) {
     Py_DECREF(path);
     PyObject *capsule = NULL;
     if (file->npz || file->safetensors)
-        capsule = PyCapsule_New(file, capsule_name, file_let_go);
+        capsule = PyCapsule_New(file, capsule_name, py_file_destroy);
     else
-        raise_failure();
+        raise_error();
     if (!capsule) {
-        file_close(file);
+        py_file_close(file);
         free(file);
         return NULL;
     }
-    PyObject *names = file_names(file), *metadata = names ? file_metadata(file) : NULL;
+    PyObject *names = py_file_list_names(file),
+             *metadata = names ? py_file_get_metadata(file) : NULL;
     if (metadata) result = PyTuple_Pack(3, capsule, names, metadata);
     Py_XDECREF(names);
     Py_XDECREF(metadata);
@@ -88,12 +89,12 @@ static PyObject *file_open(PyObject *module, PyObject *args) {
     return result;
 }
 
-// _file_get(file, name): the tensor of that name, which is read now.
-static PyObject *file_get(PyObject *module, PyObject *args) {
+// _file_get(file, name): reads the tensor of that name.
+static PyObject *py_file_get(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *capsule;
     const char *name;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "Os:_file_get", &capsule, &name)) return NULL;
     tensor_file *file = PyCapsule_GetPointer(capsule, capsule_name);
     if (!file) return NULL;
@@ -102,8 +103,8 @@ static PyObject *file_get(PyObject *module, PyObject *args) {
                       here);
 }
 
-// Names and tensors of a list of pairs; texts stay the list's.
-static bool file_pairs(PyObject *pairs, ct_named *named, ct_loc here) {
+// Parses a list of pairs (name, tensor); the strings stay owned by the list.
+static bool py_file_parse_tensors(PyObject *pairs, ct_named *named, ct_loc here) {
     const Py_ssize_t n = PyList_Size(pairs);
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *pair = PyList_GetItem(pairs, i), *tensor;
@@ -114,7 +115,7 @@ static bool file_pairs(PyObject *pairs, ct_named *named, ct_loc here) {
     return true;
 }
 
-static bool file_texts(PyObject *pairs, ct_metadata *metadata) {
+static bool py_file_parse_metadata(PyObject *pairs, ct_metadata *metadata) {
     const Py_ssize_t n = PyList_Size(pairs);
     for (Py_ssize_t i = 0; i < n; i++)
         if (!PyArg_ParseTuple(PyList_GetItem(pairs, i), "ss", &metadata[i].key, &metadata[i].value))
@@ -122,29 +123,30 @@ static bool file_texts(PyObject *pairs, ct_metadata *metadata) {
     return true;
 }
 
-// _file_save(path, [(name, tensor)], [(key, value)], npz); tensors are evaluated.
-static PyObject *file_save(PyObject *module, PyObject *args) {
+// _file_save(path, [(name, tensor)], [(key, value)], npz): evaluates the tensors and writes them.
+static PyObject *py_file_save(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *path, *pairs, *texts;
+    PyObject *path, *pairs, *metadata_pairs;
     int npz;
-    const ct_loc here = enter();
-    if (!PyArg_ParseTuple(args, "O&OOp:_file_save", PyUnicode_FSConverter, &path, &pairs, &texts,
-                          &npz))
+    const ct_loc here = api_enter();
+    if (!PyArg_ParseTuple(args, "O&OOp:_file_save", PyUnicode_FSConverter, &path, &pairs,
+                          &metadata_pairs, &npz))
         return NULL;
-    const size_t n = (size_t)PyList_Size(pairs), n_texts = (size_t)PyList_Size(texts);
+    const size_t n = (size_t)PyList_Size(pairs), n_metadata = (size_t)PyList_Size(metadata_pairs);
     ct_named *named = calloc(n + 1, sizeof *named);
-    ct_metadata *metadata = calloc(n_texts + 1, sizeof *metadata);
+    ct_metadata *metadata = calloc(n_metadata + 1, sizeof *metadata);
     bool ok = named && metadata;
     if (!ok) PyErr_NoMemory();
-    ok = ok && file_pairs(pairs, named, here) && file_texts(texts, metadata);
+    ok = ok && py_file_parse_tensors(pairs, named, here) &&
+         py_file_parse_metadata(metadata_pairs, metadata);
     if (ok) {
         const char *to = PyBytes_AsString(path);
         ok = npz ? ct_save_npz_with(to, named, n, (ct_npz_options){.here = here})
                  : ct_save_safetensors_with(to, named, n,
                                             (ct_safetensors_options){.metadata = metadata,
-                                                                     .n_metadata = n_texts,
+                                                                     .n_metadata = n_metadata,
                                                                      .here = here});
-        if (!ok) raise_failure();
+        if (!ok) raise_error();
     }
     free(named);
     free(metadata);
@@ -154,8 +156,8 @@ static PyObject *file_save(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef file_functions[] = {
-    {"_file_open", file_open, METH_VARARGS, NULL},
-    {"_file_get", file_get, METH_VARARGS, NULL},
-    {"_file_save", file_save, METH_VARARGS, NULL},
+    {"_file_open", py_file_open, METH_VARARGS, NULL},
+    {"_file_get", py_file_get, METH_VARARGS, NULL},
+    {"_file_save", py_file_save, METH_VARARGS, NULL},
     {0},
 };

@@ -1,7 +1,7 @@
-// x[key] and x[key] = value, with NumPy's rules.
+// Implements x[key] and x[key] = value, with NumPy's rules.
 //
-// Whole numbers, slices, None and ... give views. Arrays of indices and masks bring their axes together
-// by moves, to one axis that is gathered from or scattered to.
+// Integers, slices, None and ... give views. For arrays of indices and masks, view ops bring the axes that
+// they index together into one axis, along which a gather reads or a scatter writes.
 #include "core.h"
 #include "tensor.h"
 
@@ -10,34 +10,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ITEMS = 3 * CT_MAX_RANK, MOST_MOVES = 4 };
+enum { MAX_ITEMS = 3 * CT_MAX_RANK, MAX_VIEW_OPS = 4 };
 
 // What one part of a key does to the axes `axis` to `axis + span - 1`.
-typedef struct item {
+typedef struct index_item {
     enum { ITEM_INT, ITEM_SLICE, ITEM_NEW, ITEM_GAP, ITEM_ARRAY } kind;
-    int axis, span;             // an array of no axis has one of size 1 of its own
-    int64_t start, count, step; // of whole numbers and slices
-    int64_t size;               // of arrays: elements of their axes
-    ct_tensor at;               // of arrays: places along them
-    bool checked;               // they lie inside, from the start on
-} item;
+    int axis, span;             // span 0: the array has an axis of size 1 of its own
+    int64_t start, count, step; // of integers and slices
+    int64_t size;               // of arrays: the number of elements of their axes
+    ct_tensor at;               // of arrays: the indices
+    bool checked;               // the indices were checked: in bounds and not negative
+} index_item;
 
-typedef struct indexing {
+typedef struct index_state {
     ct_tensor x;
     int rank;
-    item items[MOST_ITEMS];
-    int n, n_arrays, axes;           // axes: those of x that items have taken
-    PyObject *names[2 * MOST_ITEMS]; // of arrays that nobody else names
-    int n_names;
+    index_item items[MAX_ITEMS];
+    int n, n_arrays, axes;         // axes: the number of x's axes that the items have used
+    PyObject *kept[2 * MAX_ITEMS]; // arrays that no other Tensor holds
+    int n_kept;
     ct_loc here;
-    // What they come to: moves to a value, and there the axis and the places of a gather.
-    move *moves;
-    size_t n_moves;
+    // The result: view ops to a value, then the axis and the indices of a gather from it.
+    view_op *view_ops;
+    size_t n_view_ops;
     int axis;
-    ct_tensor places; // CT_NONE: the value itself is meant
-} indexing;
+    ct_tensor gather_indices; // CT_NONE if there is no gather
+} index_state;
 
-static bool fail(PyObject *type, const char *format, ...) {
+static bool index_fail(PyObject *type, const char *format, ...) {
     va_list args;
     va_start(args, format);
     PyErr_FormatV(type, format, args);
@@ -45,21 +45,21 @@ static bool fail(PyObject *type, const char *format, ...) {
     return false;
 }
 
-typedef struct dims {
+typedef struct index_shape {
     int rank;
     int64_t v[CT_MAX_RANK];
-} dims;
-static dims dims_of(ct_tensor t) {
-    dims d = {.rank = ct_rank(t)};
+} index_shape;
+static index_shape index_shape_of(ct_tensor t) {
+    index_shape d = {.rank = ct_rank(t)};
     for (int i = 0; i < d.rank; i++) d.v[i] = ct_dim(t, i);
     return d;
 }
-static ct_ints ints_of(const dims *d) { return (ct_ints){d->rank, d->v}; }
+static ct_ints index_shape_ints(const index_shape *d) { return (ct_ints){d->rank, d->v}; }
 
 typedef struct shape_text {
     char s[24 * CT_MAX_RANK];
 } shape_text;
-static shape_text text_of(const dims *d) { // "(2,3)"
+static shape_text index_shape_text(const index_shape *d) { // "(2,3)"
     shape_text text = {"("};
     size_t used = 1;
     for (int i = 0; i < d->rank; i++)
@@ -69,66 +69,69 @@ static shape_text text_of(const dims *d) { // "(2,3)"
     return text;
 }
 
-// ------------------------------------------------------------------------------------ parts of a key
+// ---------------------------------------------------------------------------------- parts of a key
 
-static bool is_mask(PyObject *o) {
-    return tensor_check(o) && ct_dtype_of(tensor_look(o)) == CT_BOOL;
+static bool index_is_mask(PyObject *o) {
+    return tensor_check(o) && ct_dtype_of(tensor_peek(o)) == CT_BOOL;
 }
 
 typedef struct key_part {
     PyObject *o;
     enum { PART_ELLIPSIS, PART_NONE, PART_BOOL, PART_SLICE, PART_INT, PART_ARRAY } kind;
-    int axes; // that it takes
+    int axes; // the number of axes that it indexes
     int64_t at;
     ct_tensor array;
-    bool checked; // its values were there before; else they are data
+    bool checked; // its values were known before; else they are data
 } key_part;
 
-// An array that only the key names must outlive the reads of others: a read may run what is pending.
-static bool keep(indexing *x, ct_tensor *t) {
-    PyObject *name = ct_ok(*t) ? tensor_new(*t, x->here) : raise_failure();
+// Holds an array that only the key refers to: a read may run what is pending and free it.
+static bool index_keep_alive(index_state *x, ct_tensor *t) {
+    PyObject *name = ct_ok(*t) ? tensor_new(*t, x->here) : raise_error();
     if (!name) return false;
-    x->names[x->n_names++] = name;
+    x->kept[x->n_kept++] = name;
     *t = tensor_handle(name);
     return true;
 }
 
-static bool not_valid(void) {
-    return fail(PyExc_IndexError,
-                "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer "
-                "or boolean arrays are valid indices");
+static bool index_raise_invalid(void) {
+    return index_fail(
+        PyExc_IndexError,
+        "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer "
+        "or boolean arrays are valid indices");
 }
 
-static bool parse_array(indexing *x, key_part *p) {
+static bool index_parse_array(index_state *x, key_part *p) {
     PyObject *o = p->o;
     p->kind = PART_ARRAY;
     p->axes = 1;
     p->checked = !tensor_check(o);
     if (!p->checked) {
         p->array = tensor_handle(o);
-    } else if (PyUnicode_Check(o) || PyBytes_Check(o) || !make_strong(o, &p->array, x->here)) {
+    } else if (PyUnicode_Check(o) || PyBytes_Check(o) ||
+               !operand_parse_strong(o, &p->array, x->here)) {
         if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) return false;
         PyErr_Clear();
-        return not_valid();
+        return index_raise_invalid();
     }
-    if (p->checked && !keep(x, &p->array)) return false;
+    if (p->checked && !index_keep_alive(x, &p->array)) return false;
     if (ct_dtype_of(p->array) == CT_U8 && (ct_size(p->array) || !p->checked))
-        return fail(PyExc_IndexError,
-                    "an index of uint8: PyTorch takes it as a mask, NumPy as numbers\n"
-                    "  hint: a mask is bool (index != 0), numbers are int64");
+        return index_fail(PyExc_IndexError,
+                          "an index of uint8: PyTorch takes it as a mask, NumPy as numbers\n"
+                          "  hint: a mask is bool (index != 0), numbers are int64");
     const char kind = dtype_kind(ct_dtype_of(p->array));
     if (kind == 'b') p->axes = ct_rank(p->array);
     if (kind == 'b' || kind == 'i' || kind == 'u') return true;
-    if (p->checked && ct_size(p->array) == 0) { // an empty list, which says nothing of its elements
-        const dims d = dims_of(p->array);
-        p->array = ct_zeros_at(CT_I64, ints_of(&d), x->here);
-        return keep(x, &p->array);
+    if (p->checked && ct_size(p->array) == 0) { // an empty list has no dtype of its elements
+        const index_shape d = index_shape_of(p->array);
+        p->array = ct_zeros_at(CT_I64, index_shape_ints(&d), x->here);
+        return index_keep_alive(x, &p->array);
     }
-    if (is_number(o) || PyList_Check(o) || PyTuple_Check(o)) return not_valid();
-    return fail(PyExc_IndexError, "arrays used as indices must be of integer (or boolean) type");
+    if (is_number(o) || PyList_Check(o) || PyTuple_Check(o)) return index_raise_invalid();
+    return index_fail(PyExc_IndexError,
+                      "arrays used as indices must be of integer (or boolean) type");
 }
 
-static bool parse_part(indexing *x, key_part *p) {
+static bool index_parse_part(index_state *x, key_part *p) {
     PyObject *o = p->o;
     p->axes = 0;
     if (o == Py_Ellipsis || o == Py_None || PyBool_Check(o)) {
@@ -145,14 +148,14 @@ static bool parse_part(indexing *x, key_part *p) {
         Py_DECREF(number);
         if (p->at != -1 || !PyErr_Occurred()) return true;
         PyErr_Clear();
-        return not_valid();
+        return index_raise_invalid();
     }
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) return false;
-    PyErr_Clear(); // an array of several
-    return parse_array(x, p);
+    PyErr_Clear(); // an array of several elements
+    return index_parse_array(x, p);
 }
 
-static int64_t element(ct_dtype dtype, const void *data, int64_t i) {
+static int64_t index_read_element(ct_dtype dtype, const void *data, int64_t i) {
     switch (dtype) {
     case CT_U8: return ((const uint8_t *)data)[i];
     case CT_U16: return ((const uint16_t *)data)[i];
@@ -164,109 +167,111 @@ static int64_t element(ct_dtype dtype, const void *data, int64_t i) {
     }
 }
 
-static bool inside(int64_t at, int axis, int64_t size) {
+static bool index_check_bounds(int64_t at, int axis, int64_t size) {
     if (at >= -size && at < size) return true;
-    return fail(PyExc_IndexError, "index %lld is out of bounds for axis %d with size %lld",
-                (long long)at, axis, (long long)size);
+    return index_fail(PyExc_IndexError, "index %lld is out of bounds for axis %d with size %lld",
+                      (long long)at, axis, (long long)size);
 }
 
-// Places that are known: all inside, and counted from the start.
-static bool check_places(indexing *x, item *m) {
+// Checks indices whose values are known: they must be in bounds, and become indices from the start.
+static bool index_normalize_data(index_state *x, index_item *m) {
     const int64_t n = ct_size(m->at);
     const ct_dtype dtype = ct_dtype_of(m->at);
-    const dims d = dims_of(m->at);
+    const index_shape d = index_shape_of(m->at);
     if (!n) return true;
     const void *data = ct_data_at(m->at, x->here);
-    if (!data) return raise_failure();
+    if (!data) return raise_error();
     int64_t *from_start = NULL;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t at = element(dtype, data, i);
-        if (!inside(at, m->axis, m->size)) {
+        const int64_t at = index_read_element(dtype, data, i);
+        if (!index_check_bounds(at, m->axis, m->size)) {
             free(from_start);
             return false;
         }
         if (at < 0 && !from_start) {
             from_start = malloc((size_t)n * sizeof *from_start);
             if (!from_start) return PyErr_NoMemory();
-            for (int64_t k = 0; k < i; k++) from_start[k] = element(dtype, data, k);
+            for (int64_t k = 0; k < i; k++) from_start[k] = index_read_element(dtype, data, k);
         }
         if (from_start) from_start[i] = at < 0 ? at + m->size : at;
     }
     if (!from_start) return true;
-    m->at = place_beside(ct_from_at(from_start, CT_I64, ints_of(&d), x->here), x->x, x->here);
+    m->at = move_to_device_of(ct_from_at(from_start, CT_I64, index_shape_ints(&d), x->here), x->x,
+                              x->here);
     free(from_start);
-    return keep(x, &m->at);
+    return index_keep_alive(x, &m->at);
 }
 
-static item *add_item(indexing *x, int kind) {
-    if (x->n == MOST_ITEMS) {
+static index_item *index_add_item(index_state *x, int kind) {
+    if (x->n == MAX_ITEMS) {
         PyErr_SetString(PyExc_IndexError, "the key has too many parts");
         return NULL;
     }
-    x->items[x->n] = (item){.kind = kind, .axis = x->axes};
+    x->items[x->n] = (index_item){.kind = kind, .axis = x->axes};
     return &x->items[x->n++];
 }
 
-// A mask stands for the places at which it holds, counted through all its axes.
-static bool add_mask(indexing *x, ct_tensor mask) {
-    const dims d = dims_of(mask);
+// A mask becomes the indices of its true elements, counted through all its axes.
+static bool index_add_mask(index_state *x, ct_tensor mask) {
+    const index_shape d = index_shape_of(mask);
     for (int i = 0; i < d.rank; i++) {
         const int64_t size = ct_dim(x->x, x->axes + i);
         if (d.v[i] != size)
-            return fail(PyExc_IndexError,
-                        "boolean index did not match indexed array along axis %d; size of axis is "
-                        "%lld but size of corresponding boolean axis is %lld",
-                        x->axes + i, (long long)size, (long long)d.v[i]);
+            return index_fail(
+                PyExc_IndexError,
+                "boolean index did not match indexed array along axis %d; size of axis is "
+                "%lld but size of corresponding boolean axis is %lld",
+                x->axes + i, (long long)size, (long long)d.v[i]);
     }
-    item *m = add_item(x, ITEM_ARRAY);
+    index_item *m = index_add_item(x, ITEM_ARRAY);
     if (!m) return false;
     const int64_t size = ct_size(mask);
     const char *data = size ? ct_data_at(mask, x->here) : "";
-    if (!data) return raise_failure();
+    if (!data) return raise_error();
     int64_t *places = malloc(((size_t)size + 1) * sizeof *places), n = 0;
     if (!places) return PyErr_NoMemory();
     for (int64_t i = 0; i < size; i++)
         if (data[i]) places[n++] = i;
     m->span = d.rank;
     m->size = size;
-    m->at = place_beside(ct_from_at(places, CT_I64, (ct_ints){1, &n}, x->here), x->x, x->here);
+    m->at = move_to_device_of(ct_from_at(places, CT_I64, (ct_ints){1, &n}, x->here), x->x, x->here);
     m->checked = true;
     free(places);
     x->axes += d.rank;
     x->n_arrays++;
-    return keep(x, &m->at);
+    return index_keep_alive(x, &m->at);
 }
 
-static bool add_array(indexing *x, const key_part *p) {
-    if (ct_dtype_of(p->array) == CT_BOOL) return add_mask(x, p->array);
-    item *m = add_item(x, ITEM_ARRAY);
+static bool index_add_array(index_state *x, const key_part *p) {
+    if (ct_dtype_of(p->array) == CT_BOOL) return index_add_mask(x, p->array);
+    index_item *m = index_add_item(x, ITEM_ARRAY);
     if (!m) return false;
     m->span = 1;
     m->size = ct_dim(x->x, x->axes++);
     m->at = p->array;
     m->checked = p->checked;
     x->n_arrays++;
-    if (p->checked && !check_places(x, m)) return false;
-    const ct_tensor at = place_beside(m->at, x->x, x->here);
+    if (p->checked && !index_normalize_data(x, m)) return false;
+    const ct_tensor at = move_to_device_of(m->at, x->x, x->here);
     if (at.bits == m->at.bits) return true;
     m->at = at;
-    return keep(x, &m->at);
+    return index_keep_alive(x, &m->at);
 }
 
-static bool add_bool(indexing *x, bool holds) {
-    item *m = add_item(x, ITEM_ARRAY);
+static bool index_add_bool(index_state *x, bool holds) {
+    index_item *m = index_add_item(x, ITEM_ARRAY);
     if (!m) return false;
     m->size = 1;
     m->at = ct_zeros_at(CT_I64, (ct_ints){1, &(int64_t){holds}}, x->here);
     m->checked = true;
     x->n_arrays++;
-    return keep(x, &m->at);
+    return index_keep_alive(x, &m->at);
 }
 
-static bool add_int(indexing *x, int64_t at) {
+static bool index_add_int(index_state *x, int64_t at) {
     const int64_t size = ct_dim(x->x, x->axes);
-    if (!inside(at, x->axes, size)) return false;
-    item *m = add_item(x, ITEM_INT);
+    if (!index_check_bounds(at, x->axes, size)) return false;
+    index_item *m = index_add_item(x, ITEM_INT);
     if (!m) return false;
     m->start = at < 0 ? at + size : at;
     m->span = 1;
@@ -275,10 +280,10 @@ static bool add_int(indexing *x, int64_t at) {
     return true;
 }
 
-static bool add_slice(indexing *x, PyObject *part) {
+static bool index_add_slice(index_state *x, PyObject *part) {
     Py_ssize_t start, stop, step;
     if (PySlice_Unpack(part, &start, &stop, &step) < 0) return false;
-    item *m = add_item(x, ITEM_SLICE);
+    index_item *m = index_add_item(x, ITEM_SLICE);
     if (!m) return false;
     m->count = PySlice_AdjustIndices((Py_ssize_t)ct_dim(x->x, x->axes), &start, &stop, step);
     m->start = m->count ? start : 0;
@@ -288,9 +293,9 @@ static bool add_slice(indexing *x, PyObject *part) {
     return true;
 }
 
-static bool add_whole(indexing *x, int count) {
+static bool index_add_full_axes(index_state *x, int count) {
     for (int i = 0; i < count; i++) {
-        item *m = add_item(x, ITEM_SLICE);
+        index_item *m = index_add_item(x, ITEM_SLICE);
         if (!m) return false;
         m->count = ct_dim(x->x, x->axes++);
         m->step = m->span = 1;
@@ -298,56 +303,58 @@ static bool add_whole(indexing *x, int count) {
     return true;
 }
 
-static bool add_part(indexing *x, const key_part *p, int whole) {
+static bool index_add_part(index_state *x, const key_part *p, int n_free_axes) {
     switch (p->kind) {
-    case PART_ELLIPSIS: return add_item(x, ITEM_GAP) && add_whole(x, whole);
-    case PART_NONE: return add_item(x, ITEM_NEW);
-    case PART_BOOL: return add_bool(x, p->o == Py_True);
-    case PART_SLICE: return add_slice(x, p->o);
-    case PART_INT: return add_int(x, p->at);
-    default: return add_array(x, p);
+    case PART_ELLIPSIS: return index_add_item(x, ITEM_GAP) && index_add_full_axes(x, n_free_axes);
+    case PART_NONE: return index_add_item(x, ITEM_NEW);
+    case PART_BOOL: return index_add_bool(x, p->o == Py_True);
+    case PART_SLICE: return index_add_slice(x, p->o);
+    case PART_INT: return index_add_int(x, p->at);
+    default: return index_add_array(x, p);
     }
 }
 
-static bool evaluated(PyObject *o, ct_loc here) {
+static bool index_evaluate(PyObject *o, ct_loc here) {
     const ct_tensor t = tensor_handle(o);
-    thread_here()->reads++;
-    return t.bits && (!tensor_is_own(o) || run_eval(&t, 1, here));
+    thread_get()->reads++;
+    return t.bits && (!tensor_is_usable_here(o) || run_eval(&t, 1, here));
 }
 
-static bool parse_parts(indexing *x, key_part *parts, Py_ssize_t n) {
+static bool index_parse_parts(index_state *x, key_part *parts, Py_ssize_t n) {
     int taken = 0, gaps = 0;
-    // Masks are read before anything else: a read gives back what nobody has named yet.
+    // Masks are read first: a read frees values that no Tensor holds yet.
     for (Py_ssize_t i = 0; i < n; i++)
-        if (is_mask(parts[i].o) && !evaluated(parts[i].o, x->here)) return false;
+        if (index_is_mask(parts[i].o) && !index_evaluate(parts[i].o, x->here)) return false;
     for (Py_ssize_t i = 0; i < n; i++) {
-        if (!parse_part(x, &parts[i])) return false;
+        if (!index_parse_part(x, &parts[i])) return false;
         taken += parts[i].axes;
         gaps += parts[i].kind == PART_ELLIPSIS;
     }
-    if (gaps > 1) return fail(PyExc_IndexError, "an index can only have a single ellipsis ('...')");
+    if (gaps > 1)
+        return index_fail(PyExc_IndexError, "an index can only have a single ellipsis ('...')");
     if (taken > x->rank)
-        return fail(PyExc_IndexError,
-                    "too many indices for array: array is %d-dimensional, but %d were indexed",
-                    x->rank, taken);
+        return index_fail(
+            PyExc_IndexError,
+            "too many indices for array: array is %d-dimensional, but %d were indexed", x->rank,
+            taken);
     for (Py_ssize_t i = 0; i < n; i++)
-        if (!add_part(x, &parts[i], x->rank - taken)) return false;
-    return add_whole(x, x->rank - x->axes);
+        if (!index_add_part(x, &parts[i], x->rank - taken)) return false;
+    return index_add_full_axes(x, x->rank - x->axes);
 }
 
-// ------------------------------------------------------------------------------------------- moves
+// ---------------------------------------------------------------------------------------- view ops
 
-static bool add_move(indexing *x, int kind, const int64_t *const lists[4], int n) {
-    if (!move_new(&x->moves[x->n_moves], kind, lists, (size_t)n)) return false;
-    x->n_moves++;
+static bool index_add_view_op(index_state *x, int kind, const int64_t *const lists[4], int n) {
+    if (!view_op_new(&x->view_ops[x->n_view_ops], kind, lists, (size_t)n)) return false;
+    x->n_view_ops++;
     return true;
 }
 
-static bool add_cut(indexing *x) {
+static bool index_add_slice_op(index_state *x) {
     int64_t axes[CT_MAX_RANK], start[CT_MAX_RANK], stop[CT_MAX_RANK], step[CT_MAX_RANK];
     int n = 0;
     for (int i = 0; i < x->n; i++) {
-        const item *m = &x->items[i];
+        const index_item *m = &x->items[i];
         if (m->kind > ITEM_SLICE ||
             (m->start == 0 && m->step == 1 && m->count == ct_dim(x->x, m->axis)))
             continue;
@@ -355,28 +362,29 @@ static bool add_cut(indexing *x) {
         stop[n++] = m->count ? m->start + (m->count - 1) * m->step + (m->step < 0 ? -1 : 1) : 0;
     }
     const int64_t *const lists[4] = {axes, start, stop, step};
-    return !n || add_move(x, MOVE_SLICE, lists, n);
+    return !n || index_add_view_op(x, VIEW_SLICE, lists, n);
 }
 
-static bool add_reshape(indexing *x, const dims *before, const dims *to) {
+static bool index_add_reshape_op(index_state *x, const index_shape *before, const index_shape *to) {
     if (before->rank == to->rank && !memcmp(before->v, to->v, (size_t)to->rank * sizeof *to->v))
         return true;
     const int64_t *const lists[4] = {to->v};
-    return add_move(x, MOVE_RESHAPE, lists, to->rank);
+    return index_add_view_op(x, VIEW_RESHAPE, lists, to->rank);
 }
 
-static bool add_dim(dims *to, int64_t size) {
+static bool index_append_dim(index_shape *to, int64_t size) {
     if (to->rank == CT_MAX_RANK)
-        return fail(PyExc_IndexError,
-                    "the index makes more axes than %d, which is the most a tensor has",
-                    CT_MAX_RANK);
+        return index_fail(PyExc_IndexError,
+                          "the index makes more axes than %d, which is the most a tensor has",
+                          CT_MAX_RANK);
     to->v[to->rank++] = size;
     return true;
 }
 
-// Do whole numbers and arrays stand side by side? Else the axes of the arrays come first.
-static bool side_by_side(const indexing *x) {
-    int state = 0; // before, at, behind them
+// True if integers and arrays are next to each other in the key. Otherwise the arrays' axes come first in the
+// result.
+static bool index_arrays_are_adjacent(const index_state *x) {
+    int state = 0; // 0 before, 1 at, 2 after them
     for (int i = 0; i < x->n; i++) {
         const bool picks = x->items[i].kind == ITEM_INT || x->items[i].kind == ITEM_ARRAY;
         if (picks && state == 2) return false;
@@ -385,54 +393,59 @@ static bool side_by_side(const indexing *x) {
     return true;
 }
 
-// Arrays' axes become one, at the place of the first of them or at the front.
-static bool add_moves(indexing *x) {
-    dims cut = {0}, apart = {0}, joined = {0};
-    const bool stay = side_by_side(x);
-    int64_t order[CT_MAX_RANK], together = 1;
+// Builds the view ops: the arrays' axes become one axis, at the position of the first of them or at the
+// front.
+static bool index_build_view_ops(index_state *x) {
+    index_shape sliced = {0}, unmerged = {0}, merged = {0};
+    const bool adjacent = index_arrays_are_adjacent(x);
+    int64_t order[CT_MAX_RANK], merged_size = 1;
     int n_order = 0;
     bool in_order = true;
-    x->moves = malloc(MOST_MOVES * sizeof *x->moves);
-    if (!x->moves) return PyErr_NoMemory();
-    if (!add_cut(x)) return false;
+    x->view_ops = malloc(MAX_VIEW_OPS * sizeof *x->view_ops);
+    if (!x->view_ops) return PyErr_NoMemory();
+    if (!index_add_slice_op(x)) return false;
     for (int i = 0; i < x->n; i++) {
-        const item *m = &x->items[i];
+        const index_item *m = &x->items[i];
         for (int k = 0; k < m->span; k++)
-            cut.v[cut.rank++] = m->kind == ITEM_ARRAY ? ct_dim(x->x, m->axis + k) : m->count;
+            sliced.v[sliced.rank++] = m->kind == ITEM_ARRAY ? ct_dim(x->x, m->axis + k) : m->count;
         if (m->kind == ITEM_INT || m->kind == ITEM_GAP) continue;
-        if (m->kind == ITEM_ARRAY) order[n_order++] = apart.rank;
-        if (m->kind == ITEM_ARRAY) together *= m->size;
-        if (!add_dim(&apart, m->kind == ITEM_ARRAY ? m->size : m->kind == ITEM_NEW ? 1 : m->count))
+        if (m->kind == ITEM_ARRAY) order[n_order++] = unmerged.rank;
+        if (m->kind == ITEM_ARRAY) merged_size *= m->size;
+        if (!index_append_dim(&unmerged, m->kind == ITEM_ARRAY ? m->size
+                                         : m->kind == ITEM_NEW ? 1
+                                                               : m->count))
             return false;
     }
-    x->axis = stay && x->n_arrays ? (int)order[0] : 0;
-    if (!x->n_arrays) return add_reshape(x, &cut, &apart);
+    x->axis = adjacent && x->n_arrays ? (int)order[0] : 0;
+    if (!x->n_arrays) return index_add_reshape_op(x, &sliced, &unmerged);
     const int n_arrays = n_order;
-    if (!stay) joined.v[joined.rank++] = together;
-    for (int a = 0, k = 0; a < apart.rank; a++) {
+    if (!adjacent) merged.v[merged.rank++] = merged_size;
+    for (int a = 0, k = 0; a < unmerged.rank; a++) {
         if (k < n_arrays && order[k] == a) {
-            if (k == 0 && stay) joined.v[joined.rank++] = together;
+            if (k == 0 && adjacent) merged.v[merged.rank++] = merged_size;
             k++;
             continue;
         }
-        joined.v[joined.rank++] = apart.v[a];
+        merged.v[merged.rank++] = unmerged.v[a];
         order[n_order++] = a;
     }
-    if (stay) return add_reshape(x, &cut, &joined);
+    if (adjacent) return index_add_reshape_op(x, &sliced, &merged);
     for (int a = 0; a < n_order; a++) in_order = in_order && order[a] == a;
-    if (in_order) return add_reshape(x, &cut, &joined);
-    dims turned = {.rank = apart.rank};
-    for (int a = 0; a < n_order; a++) turned.v[a] = apart.v[order[a]];
+    if (in_order) return index_add_reshape_op(x, &sliced, &merged);
+    index_shape permuted = {.rank = unmerged.rank};
+    for (int a = 0; a < n_order; a++) permuted.v[a] = unmerged.v[order[a]];
     const int64_t *const lists[4] = {order};
-    return add_reshape(x, &cut, &apart) && add_move(x, MOVE_PERMUTE, lists, n_order) &&
-           add_reshape(x, &turned, &joined);
+    return index_add_reshape_op(x, &sliced, &unmerged) &&
+           index_add_view_op(x, VIEW_PERMUTE, lists, n_order) &&
+           index_add_reshape_op(x, &permuted, &merged);
 }
 
-// ------------------------------------------------------------------------------------------ places
+// ----------------------------------------------------------------------------------------- indices
 
-// Places that are data: negative ones count from the end. Outside the nearest one is read, and nothing
-// written: `valid` says where.
-static ct_tensor data_places(const item *m, bool write, ct_tensor *valid, ct_loc here) {
+// Wraps indices that are data: negative ones count from the end. An index out of bounds reads the nearest
+// element, and writes none: `valid` is true where it is in bounds.
+static ct_tensor index_wrap_indices(const index_item *m, bool write, ct_tensor *valid,
+                                    ct_loc here) {
     ct_tensor at = ct_cast_at(m->at, CT_I64, here), size = ct_scalar((double)m->size, CT_I64);
     ct_tensor zero = ct_scalar(0, CT_I64);
     at = ct_select_at(ct_less_at(at, zero, here), ct_add_at(at, size, here), at, here);
@@ -446,18 +459,19 @@ static ct_tensor data_places(const item *m, bool write, ct_tensor *valid, ct_loc
     return ct_maximum_at(ct_minimum_at(at, last, here), zero, here);
 }
 
-static bool places_fit(const indexing *x) {
-    dims all = {0};
+static bool index_arrays_broadcast(const index_state *x) {
+    index_shape all = {0};
     char shapes[512] = "";
     size_t used = 0;
     bool fit = true;
     for (int i = 0; i < x->n; i++) {
         if (x->items[i].kind != ITEM_ARRAY) continue;
-        const dims d = dims_of(x->items[i].at);
+        const index_shape d = index_shape_of(x->items[i].at);
         // A mask counts as an array for each of its axes.
         for (int k = 0; (k == 0 || k < x->items[i].span) && used < sizeof shapes; k++)
-            used += (size_t)snprintf(shapes + used, sizeof shapes - used, "%s ", text_of(&d).s);
-        dims sum = {.rank = d.rank > all.rank ? d.rank : all.rank};
+            used += (size_t)snprintf(shapes + used, sizeof shapes - used, "%s ",
+                                     index_shape_text(&d).s);
+        index_shape sum = {.rank = d.rank > all.rank ? d.rank : all.rank};
         for (int a = 1; a <= sum.rank; a++) {
             const int64_t one = a > d.rank ? 1 : d.v[d.rank - a];
             const int64_t other = a > all.rank ? 1 : all.v[all.rank - a];
@@ -466,42 +480,43 @@ static bool places_fit(const indexing *x) {
         }
         all = sum;
     }
-    return fit || fail(PyExc_IndexError,
-                       "shape mismatch: indexing arrays could not be broadcast together with "
-                       "shapes %s",
-                       shapes);
+    return fit || index_fail(PyExc_IndexError,
+                             "shape mismatch: indexing arrays could not be broadcast together with "
+                             "shapes %s",
+                             shapes);
 }
 
-// Places along the one axis that the arrays' axes have become.
-static bool find_places(indexing *x, bool write) {
+// Makes the indices along the one axis that the arrays' axes have become.
+static bool index_combine_arrays(index_state *x, bool write) {
     int64_t stride = 1;
     ct_tensor valid = CT_NONE;
-    if (!places_fit(x)) return false;
-    for (int i = x->n; i-- > 0;) { // the last one runs fastest
-        const item *m = &x->items[i];
+    if (!index_arrays_broadcast(x)) return false;
+    for (int i = x->n; i-- > 0;) { // the last array's index varies fastest
+        const index_item *m = &x->items[i];
         if (m->kind != ITEM_ARRAY) continue;
-        ct_tensor at = m->checked ? m->at : data_places(m, write, &valid, x->here);
+        ct_tensor at = m->checked ? m->at : index_wrap_indices(m, write, &valid, x->here);
         if (x->n_arrays > 1) {
             at = ct_cast_at(at, CT_I64, x->here);
             if (stride != 1) at = ct_mul_at(at, ct_scalar((double)stride, CT_I64), x->here);
         }
-        x->places = x->places.bits ? ct_add_at(at, x->places, x->here) : at;
+        x->gather_indices = x->gather_indices.bits ? ct_add_at(at, x->gather_indices, x->here) : at;
         stride *= m->size;
     }
-    if (valid.bits) x->places = ct_select_at(valid, x->places, ct_scalar(-1, CT_I64), x->here);
-    return ct_ok(x->places) || raise_failure();
+    if (valid.bits)
+        x->gather_indices = ct_select_at(valid, x->gather_indices, ct_scalar(-1, CT_I64), x->here);
+    return ct_ok(x->gather_indices) || raise_error();
 }
 
-// ---------------------------------------------------------------------------------------- get and set
+// ------------------------------------------------------------------------------------- get and set
 
-static void indexing_end(indexing *x) {
-    moves_free(x->moves, x->n_moves);
-    x->moves = NULL;
-    x->n_moves = 0;
-    while (x->n_names) Py_DECREF(x->names[--x->n_names]);
+static void index_free(index_state *x) {
+    view_ops_free(x->view_ops, x->n_view_ops);
+    x->view_ops = NULL;
+    x->n_view_ops = 0;
+    while (x->n_kept) Py_DECREF(x->kept[--x->n_kept]);
 }
 
-static PyObject *key_tuple(PyObject *key) { // a new reference
+static PyObject *index_key_tuple(PyObject *key) { // Returns a new reference.
     if (PyTuple_Check(key)) {
         Py_INCREF(key);
         return key;
@@ -509,43 +524,46 @@ static PyObject *key_tuple(PyObject *key) { // a new reference
     return PyTuple_Pack(1, key);
 }
 
-static bool parse_key(indexing *x, PyObject *self, PyObject *key, bool write) {
-    key_part parts[MOST_ITEMS];
-    PyObject *tuple = key_tuple(key);
+static bool index_parse_key(index_state *x, PyObject *self, PyObject *key, bool write) {
+    key_part parts[MAX_ITEMS];
+    PyObject *tuple = index_key_tuple(key);
     const Py_ssize_t n = tuple ? PyTuple_Size(tuple) : 0;
     x->x = tensor_handle(self);
     x->rank = ct_rank(x->x);
-    bool ok = tuple && (ct_ok(x->x) || raise_failure());
-    if (n > MOST_ITEMS) ok = fail(PyExc_IndexError, "the key has too many parts");
+    bool ok = tuple && (ct_ok(x->x) || raise_error());
+    if (n > MAX_ITEMS) ok = index_fail(PyExc_IndexError, "the key has too many parts");
     for (Py_ssize_t i = 0; ok && i < n; i++) parts[i].o = PyTuple_GetItem(tuple, i);
-    ok = ok && parse_parts(x, parts, n) && add_moves(x) && (!x->n_arrays || find_places(x, write));
+    ok = ok && index_parse_parts(x, parts, n) && index_build_view_ops(x) &&
+         (!x->n_arrays || index_combine_arrays(x, write));
     Py_XDECREF(tuple);
-    if (!ok) indexing_end(x);
+    if (!ok) index_free(x);
     return ok;
 }
 
-static ct_tensor moved(const indexing *x, ct_tensor t) {
-    for (size_t i = 0; i < x->n_moves; i++) t = move_forward(&x->moves[i], t, x->here);
+static ct_tensor index_apply_view_ops(const index_state *x, ct_tensor t) {
+    for (size_t i = 0; i < x->n_view_ops; i++) t = view_op_apply(&x->view_ops[i], t, x->here);
     return t;
 }
 
 PyObject *index_get(PyObject *self, PyObject *key) {
-    indexing x = {.here = enter()};
-    if (!parse_key(&x, self, key, false)) return NULL;
-    if (!x.places.bits) return view_new(self, x.moves, x.n_moves, x.here);
-    ct_tensor t = ct_gather_with((ct_gather_args){.x = moved(&x, tensor_value(self, x.here)),
-                                                  .indices = x.places,
-                                                  .axis = x.axis,
-                                                  .here = x.here});
+    index_state x = {.here = api_enter()};
+    if (!index_parse_key(&x, self, key, false)) return NULL;
+    if (!x.gather_indices.bits) return view_new(self, x.view_ops, x.n_view_ops, x.here);
+    ct_tensor t =
+        ct_gather_with((ct_gather_args){.x = index_apply_view_ops(&x, tensor_value(self, x.here)),
+                                        .indices = x.gather_indices,
+                                        .axis = x.axis,
+                                        .here = x.here});
     PyObject *got = tensor_new(t, x.here);
-    indexing_end(&x);
+    index_free(&x);
     return got;
 }
 
-// The value in the sizes and the dtype of where it goes: leading axes of one element mean nothing.
-static bool fit_value(ct_tensor *value, const dims *to, ct_dtype dtype, bool picked, ct_loc here) {
-    const dims d = dims_of(*value);
-    dims from = d;
+// Gives the value the sizes and the dtype of its destination; extra leading axes of size 1 are dropped.
+static bool index_fit_value(ct_tensor *value, const index_shape *to, ct_dtype dtype, bool picked,
+                            ct_loc here) {
+    const index_shape d = index_shape_of(*value);
+    index_shape from = d;
     while (from.rank > to->rank && from.v[0] == 1)
         memmove(from.v, from.v + 1, (size_t)--from.rank * sizeof *from.v);
     bool fits = from.rank <= to->rank, same = from.rank == to->rank;
@@ -555,22 +573,23 @@ static bool fit_value(ct_tensor *value, const dims *to, ct_dtype dtype, bool pic
         same = same && one == other;
     }
     if (!fits)
-        return fail(PyExc_ValueError,
-                    picked ? "shape mismatch: value array of shape %s could not be broadcast to "
-                             "indexing result of shape %s"
-                           : "could not broadcast input array from shape %s into shape %s",
-                    text_of(&d).s, text_of(to).s);
-    if (from.rank != d.rank) *value = ct_reshape_at(*value, ints_of(&from), here);
+        return index_fail(PyExc_ValueError,
+                          picked
+                              ? "shape mismatch: value array of shape %s could not be broadcast to "
+                                "indexing result of shape %s"
+                              : "could not broadcast input array from shape %s into shape %s",
+                          index_shape_text(&d).s, index_shape_text(to).s);
+    if (from.rank != d.rank) *value = ct_reshape_at(*value, index_shape_ints(&from), here);
     *value = ct_cast_at(*value, dtype, here);
-    if (!same) *value = ct_expand_at(*value, ints_of(to), here);
-    return ct_ok(*value) || raise_failure();
+    if (!same) *value = ct_expand_at(*value, index_shape_ints(to), here);
+    return ct_ok(*value) || raise_error();
 }
 
-// The sizes of what the key picks.
-static dims picked_dims(const indexing *x, ct_tensor part) {
-    dims to = {0};
-    const dims d = dims_of(part), at = dims_of(x->places);
-    if (!x->places.bits) return d;
+// Returns the shape that the key selects.
+static index_shape index_result_shape(const index_state *x, ct_tensor part) {
+    index_shape to = {0};
+    const index_shape d = index_shape_of(part), at = index_shape_of(x->gather_indices);
+    if (!x->gather_indices.bits) return d;
     for (int a = 0; a < d.rank; a++) {
         if (a != x->axis) to.v[to.rank++] = d.v[a];
         for (int i = 0; a == x->axis && i < at.rank && to.rank < CT_MAX_RANK; i++)
@@ -579,71 +598,73 @@ static dims picked_dims(const indexing *x, ct_tensor part) {
     return to;
 }
 
-static bool set_parts(PyObject *self, indexing *x, PyObject *value, bool add) {
+static bool index_write_parts(PyObject *self, index_state *x, PyObject *value, bool add) {
     ct_tensor v, is = tensor_value(self, x->here);
-    if (!ct_ok(is)) return raise_failure();
-    if (!operand_for(value, ct_dtype_of(is), &v, x->here)) return false;
-    if (!ct_ok(v)) return raise_failure();
-    v = place_beside(v, is, x->here);
-    ct_tensor part = moved(x, is);
-    const dims to = picked_dims(x, part);
-    if (!fit_value(&v, &to, ct_dtype_of(is), x->places.bits, x->here)) return false;
-    if (x->places.bits) {
+    if (!ct_ok(is)) return raise_error();
+    if (!operand_parse_for(value, ct_dtype_of(is), &v, x->here)) return false;
+    if (!ct_ok(v)) return raise_error();
+    v = move_to_device_of(v, is, x->here);
+    ct_tensor part = index_apply_view_ops(x, is);
+    const index_shape to = index_result_shape(x, part);
+    if (!index_fit_value(&v, &to, ct_dtype_of(is), x->gather_indices.bits, x->here)) return false;
+    if (x->gather_indices.bits) {
         ct_scatter_args args = {.x = part,
-                                .indices = x->places,
+                                .indices = x->gather_indices,
                                 .updates = v,
                                 .axis = x->axis,
                                 .mode = CT_MODE_DROP,
                                 .here = x->here};
         ct_scatter_add_args sum = {.x = part,
-                                   .indices = x->places,
+                                   .indices = x->gather_indices,
                                    .updates = v,
                                    .axis = x->axis,
                                    .mode = CT_MODE_DROP,
                                    .here = x->here};
         v = add ? ct_scatter_add_with(sum) : ct_scatter_with(args);
     }
-    return x->n_moves ? tensor_write_part(self, x->moves, x->n_moves, v, x->here)
-                      : tensor_write(self, v, x->here);
+    return x->n_view_ops ? tensor_write_view(self, x->view_ops, x->n_view_ops, v, x->here)
+                         : tensor_write(self, v, x->here);
 }
 
-// x[mask] = value, the same for all rows that the mask picks: nobody asks which. False: not so, or an
-// exception.
-static bool set_masked(PyObject *self, PyObject *key, PyObject *value, bool *done, ct_loc here) {
+// Writes x[mask] = value where the value is the same for all rows: a select, without reading the mask.
+// Returns true with *done false if it does not apply; false with an exception set, or if the caller finds the
+// error.
+static bool index_write_masked(PyObject *self, PyObject *key, PyObject *value, bool *done,
+                               ct_loc here) {
     if (PyTuple_Check(key) && PyTuple_Size(key) == 1) key = PyTuple_GetItem(key, 0);
-    if (!is_mask(key)) return true;
+    if (!index_is_mask(key)) return true;
     ct_tensor x = tensor_value(self, here), mask = tensor_handle(key), v;
     if (!x.bits || !mask.bits) return false;
-    const dims d = dims_of(x), m = dims_of(mask);
+    const index_shape d = index_shape_of(x), m = index_shape_of(mask);
     bool fits = m.rank <= d.rank;
     for (int a = 0; fits && a < m.rank; a++) fits = m.v[a] == d.v[a];
-    if (!fits || !operand_for(value, ct_dtype_of(x), &v, here))
-        return !fits; // what is wrong is told later
-    const dims of = dims_of(v);
+    if (!fits || !operand_parse_for(value, ct_dtype_of(x), &v, here))
+        return !fits; // index_write() reports what is wrong
+    const index_shape of = index_shape_of(v);
     const int rest = d.rank - m.rank;
     if (of.rank > rest + 1 || (of.rank == rest + 1 && of.v[0] != 1)) return true;
-    dims to = {.rank = rest}, all = {.rank = d.rank};
+    index_shape to = {.rank = rest}, all = {.rank = d.rank};
     for (int a = 0; a < d.rank; a++) {
         all.v[a] = a < m.rank ? m.v[a] : 1;
         if (a >= m.rank) to.v[a - m.rank] = d.v[a];
     }
-    if (!fit_value(&v, &to, ct_dtype_of(x), true, here)) return false;
+    if (!index_fit_value(&v, &to, ct_dtype_of(x), true, here)) return false;
     *done = true;
-    mask = ct_reshape_at(mask, ints_of(&all), here);
+    mask = ct_reshape_at(mask, index_shape_ints(&all), here);
     return tensor_write(self, ct_select_at(mask, v, x, here), here);
 }
 
-static bool set(PyObject *self, PyObject *key, PyObject *value, bool add) {
-    indexing x = {.here = enter()};
+static bool index_write(PyObject *self, PyObject *key, PyObject *value, bool add) {
+    index_state x = {.here = api_enter()};
     bool done = false;
-    if (!add && !set_masked(self, key, value, &done, x.here)) return false;
+    if (!add && !index_write_masked(self, key, value, &done, x.here)) return false;
     if (done) return true;
-    if (!parse_key(&x, self, key, true)) return false;
-    // x[i] += 1 has written the view of x by now.
-    const bool written =
-        !x.places.bits && tensor_check(value) && view_is(value, self, x.moves, x.n_moves);
-    const bool ok = written || set_parts(self, &x, value, add);
-    indexing_end(&x);
+    if (!index_parse_key(&x, self, key, true)) return false;
+    // x[i] += 1 has already written the view of x.
+    const bool written = !x.gather_indices.bits && tensor_check(value) &&
+                         view_matches(value, self, x.view_ops, x.n_view_ops);
+    const bool ok = written || index_write_parts(self, &x, value, add);
+    index_free(&x);
     return ok;
 }
 
@@ -652,30 +673,30 @@ int index_set(PyObject *self, PyObject *key, PyObject *value) {
         PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted");
         return -1;
     }
-    return set(self, key, value, false) ? 0 : -1;
+    return index_write(self, key, value, false) ? 0 : -1;
 }
 
-// ----------------------------------------------------------------------------------------- PyTorch's
+// --------------------------------------------------------------------------------------- PyTorch's
 
-static PyObject *index_put(PyObject *self, PyObject *args, PyObject *options) {
+static PyObject *index_put_(PyObject *self, PyObject *args, PyObject *options) {
     static char *names[] = {"indices", "values", "accumulate", NULL};
     PyObject *indices, *values;
     int add = 0;
     if (!PyArg_ParseTupleAndKeywords(args, options, "OO|p:index_put_", names, &indices, &values,
                                      &add))
         return NULL;
-    PyObject *key = PySequence_Tuple(indices), *whole = PySlice_New(NULL, NULL, NULL);
+    PyObject *key = PySequence_Tuple(indices), *full_slice = PySlice_New(NULL, NULL, NULL);
     const Py_ssize_t n = key ? PyTuple_Size(key) : 0;
-    PyObject *parts = key && whole ? PyTuple_New(n) : NULL;
-    for (Py_ssize_t i = 0; parts && i < n; i++) { // there None is a whole axis
+    PyObject *parts = key && full_slice ? PyTuple_New(n) : NULL;
+    for (Py_ssize_t i = 0; parts && i < n; i++) { // None is a full axis here
         PyObject *part = PyTuple_GetItem(key, i);
-        part = part == Py_None ? whole : part;
+        part = part == Py_None ? full_slice : part;
         Py_INCREF(part);
         PyTuple_SetItem(parts, i, part);
     }
-    const bool ok = parts && set(self, parts, values, add);
+    const bool ok = parts && index_write(self, parts, values, add);
     Py_XDECREF(parts);
-    Py_XDECREF(whole);
+    Py_XDECREF(full_slice);
     Py_XDECREF(key);
     if (!ok) return NULL;
     Py_INCREF(self);
@@ -683,7 +704,7 @@ static PyObject *index_put(PyObject *self, PyObject *args, PyObject *options) {
 }
 
 PyMethodDef indexing_methods[] = {
-    {"index_put_", (PyCFunction)(void (*)(void))index_put, METH_VARARGS | METH_KEYWORDS,
+    {"index_put_", (PyCFunction)(void (*)(void))index_put_, METH_VARARGS | METH_KEYWORDS,
      "index_put_($self, indices, values, accumulate=False)\n--\n\nWrites the values, or adds them, "
      "where the indices, one an axis, point: self[indices] = values."},
     {0},

@@ -1,27 +1,27 @@
-// Small values that are there already, one behind the other: copied at once. Samples of a batch come from
-// anywhere, now and then from one place twice, and would make a plan of each pattern.
+// Concatenates small values that are already computed by copying them at once. The samples of a batch come
+// from anywhere, some twice, and each pattern would make a plan of its own.
 #include "core.h"
 #include "tensor.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20 };
+enum { MAX_JOIN_BYTES = 1 << 20 };
 
-typedef struct joining {
+typedef struct join_state {
     PyObject *parts; // a list of Tensors
     ct_tensor *t;    // (n) their values
     int axis, rank;
     bool stacked;              // along a new axis
-    ct_dtype dtype;            // of all
+    ct_dtype dtype;            // of all parts
     int64_t dim[CT_MAX_RANK];  // of the result
-    int64_t rows;              // of the axes before `axis`
+    int64_t rows;              // the product of the sizes of the axes before `axis`
     size_t bytes, bytes_a_row; // of the result, and of an element along `axis` in one row
     ct_loc here;
-} joining;
+} join_state;
 
-// May they be copied? False: not so, or an exception.
-static bool fits(joining *j) {
+// True if the parts can be copied. False if not, or with an exception set.
+static bool join_can_copy(join_state *j) {
     const Py_ssize_t n = PyList_Size(j->parts);
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *o = PyList_GetItem(j->parts, k);
@@ -57,18 +57,18 @@ static bool fits(joining *j) {
     j->bytes_a_row = (size_t)bits / 8;
     for (int i = 0; i < j->rank; i++) {
         elements *= (size_t)j->dim[i];
-        if (elements > MOST_BYTES) return false;
+        if (elements > MAX_JOIN_BYTES) return false;
         if (i < j->axis) j->rows *= j->dim[i];
         if (i > j->axis) j->bytes_a_row *= (size_t)j->dim[i];
     }
     j->bytes = elements * (size_t)bits / 8;
-    return n && bits % 8 == 0 && j->bytes <= MOST_BYTES;
+    return n && bits % 8 == 0 && j->bytes <= MAX_JOIN_BYTES;
 }
 
-// _join(list of tensors, axis, stacked): None where it is not done.
-static PyObject *join(PyObject *module, PyObject *args) {
+// _join(list of tensors, axis, stacked): returns None if it does not apply.
+static PyObject *join_join(PyObject *module, PyObject *args) {
     (void)module;
-    joining j = {.here = enter()};
+    join_state j = {.here = api_enter()};
     int stacked;
     if (!PyArg_ParseTuple(args, "O!ip:_join", &PyList_Type, &j.parts, &j.axis, &stacked))
         return NULL;
@@ -77,8 +77,8 @@ static PyObject *join(PyObject *module, PyObject *args) {
     char *all = NULL;
     j.t = malloc(((size_t)n + 1) * sizeof *j.t);
     if (!j.t) return PyErr_NoMemory();
-    const bool does = !functions_tracing() && fits(&j);
-    if (does && !(all = malloc(j.bytes + 1))) PyErr_NoMemory();
+    const bool can_copy = !trace_is_active() && join_can_copy(&j);
+    if (can_copy && !(all = malloc(j.bytes + 1))) PyErr_NoMemory();
     char *to = all;
     for (int64_t row = 0; all && row < j.rows; row++)
         for (Py_ssize_t k = 0; k < n; k++) {
@@ -97,6 +97,6 @@ static PyObject *join(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef join_functions[] = {
-    {"_join", join, METH_VARARGS, NULL},
+    {"_join", join_join, METH_VARARGS, NULL},
     {0},
 };

@@ -1,4 +1,4 @@
-// Ops from outside (cotan/extend.h), and plans written ahead of time as C.
+// Custom ops (cotan/extend.h), and plans compiled ahead of time to C.
 #include "core.h"
 #include "tensor.h"
 
@@ -6,34 +6,37 @@
 
 static const char capsule_name[] = "cotan.op";
 
-static PyObject *capsule(const ct_op *op) {
-    return op ? PyCapsule_New((void *)(uintptr_t)op, capsule_name, NULL) : raise_failure();
+static PyObject *py_op_to_capsule(const ct_op *op) {
+    return op ? PyCapsule_New((void *)(uintptr_t)op, capsule_name, NULL) : raise_error();
 }
-static const ct_op *op_of(PyObject *o) { return PyCapsule_GetPointer(o, capsule_name); }
+static const ct_op *py_op_from_capsule(PyObject *o) {
+    return PyCapsule_GetPointer(o, capsule_name);
+}
 
-// _op_define(name, doc, operands, text)
-static PyObject *define(PyObject *module, PyObject *args) {
+// _op_define(name, doc, operands, text): defines an op.
+static PyObject *py_op_define(PyObject *module, PyObject *args) {
     (void)module;
-    ct_op_spec spec = {.bytes = sizeof spec, .here = enter()};
+    ct_op_spec spec = {.bytes = sizeof spec, .here = api_enter()};
     if (!PyArg_ParseTuple(args, "ssss:_op_define", &spec.name, &spec.doc, &spec.operands,
                           &spec.text))
         return NULL;
-    return capsule(ct_op_define_with(spec));
+    return py_op_to_capsule(ct_op_define_with(spec));
 }
 
-static bool add_since(PyObject *list, const ct_op *last) {
+static bool py_op_append_since(PyObject *list, const ct_op *last) {
     for (const ct_op *op = ct_op_next(last); op; op = ct_op_next(op)) {
-        PyObject *o = capsule(op);
+        PyObject *o = py_op_to_capsule(op);
         const bool ok = o && PyList_Append(list, o) == 0;
         Py_XDECREF(o);
         if (!ok) return false;
     }
     return true;
 }
-// _op_load(path): the ops that it defined. It may be loaded before: then it defines them once more.
-static PyObject *load(PyObject *module, PyObject *args) {
+// _op_load(path): loads a library and returns the ops that it defined. If it was loaded before, it defines
+// them again.
+static PyObject *py_op_load(PyObject *module, PyObject *args) {
     (void)module;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     PyObject *bytes;
     if (!PyArg_ParseTuple(args, "O&:_op_load", PyUnicode_FSConverter, &bytes)) return NULL;
     const ct_op *last = NULL;
@@ -41,41 +44,42 @@ static PyObject *load(PyObject *module, PyObject *args) {
     PyObject *list = PyList_New(0);
     if (list && !ct_op_load_at(PyBytes_AsString(bytes), here)) {
         Py_CLEAR(list);
-        raise_failure();
+        raise_error();
     }
     Py_DECREF(bytes);
-    if (list && !add_since(list, last)) Py_CLEAR(list);
+    if (list && !py_op_append_since(list, last)) Py_CLEAR(list);
     return list;
 }
 
-// _op_about(op): name, doc, operands, numbers, n_in, n_out
-static PyObject *about(PyObject *module, PyObject *o) {
+// _op_about(op): returns name, doc, operands, numbers, n_in, n_out.
+static PyObject *py_op_about(PyObject *module, PyObject *o) {
     (void)module;
-    const ct_op *op = op_of(o);
+    const ct_op *op = py_op_from_capsule(o);
     if (!op) return NULL;
     const ct_op_about a = *ct_op_describe(op);
     return Py_BuildValue("(ssssii)", a.name, a.doc, a.operands, a.numbers, a.n_in, a.n_out);
 }
 
-static bool read_operands(PyObject *args, ct_tensor *in, ct_loc here) {
+static bool py_library_parse_operands(PyObject *args, ct_tensor *in, ct_loc here) {
     const Py_ssize_t n = PyTuple_Size(args);
     bool all_numbers = true;
     for (Py_ssize_t i = 0; i < n; i++)
         all_numbers = all_numbers && is_number(PyTuple_GetItem(args, i));
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *o = PyTuple_GetItem(args, i);
-        if (!(all_numbers ? make_strong(o, &in[i], here) : operand(o, &in[i], here))) return false;
+        if (!(all_numbers ? operand_parse_strong(o, &in[i], here) : operand_parse(o, &in[i], here)))
+            return false;
     }
     return true;
 }
-// _op_call(op, operands, numbers): a Tensor, or a tuple of several
-static PyObject *call(PyObject *module, PyObject *args) {
+// _op_call(op, operands, numbers): returns a Tensor, or a tuple of several.
+static PyObject *py_op_call(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *operands, *numbers;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "OO!O:_op_call", &o, &PyTuple_Type, &operands, &numbers))
         return NULL;
-    const ct_op *op = op_of(o);
+    const ct_op *op = py_op_from_capsule(o);
     if (!op) return NULL;
     const ct_op_about a = *ct_op_describe(op);
     ct_tensor in[CT_OUTSIDE_OPERANDS], out[CT_OUTSIDE_RESULTS];
@@ -86,21 +90,21 @@ static PyObject *call(PyObject *module, PyObject *args) {
                      PyTuple_Size(operands));
         return NULL;
     }
-    if (!parse_ints(numbers, v, CT_OUTSIDE_NUMBERS, &n, a.name) ||
-        !read_operands(operands, in, here))
+    if (!ints_parse(numbers, v, CT_OUTSIDE_NUMBERS, &n, a.name) ||
+        !py_library_parse_operands(operands, in, here))
         return NULL;
     ct_op_call_at(op, in, (size_t)a.n_in, (ct_ints){(int64_t)n, v}, out, (size_t)a.n_out, here);
     if (a.n_out == 1) return tensor_new(out[0], here);
     PyObject *list = PyTuple_New(a.n_out);
     for (int i = 0; list && i < a.n_out; i++) {
-        PyObject *t = tensor_one_of(out[i], here);
+        PyObject *t = tensor_new_without_run(out[i], here);
         if (!t || PyTuple_SetItem(list, i, t) < 0) Py_CLEAR(list);
     }
     return list;
 }
 
-// Pairs (name, tensor). NULL: an exception.
-static ct_named *read_names(PyObject *pairs, size_t *n) {
+// Parses pairs (name, tensor). NULL with an exception set.
+static ct_named *py_library_parse_named(PyObject *pairs, size_t *n) {
     *n = (size_t)PyTuple_Size(pairs);
     ct_named *names = PyMem_Malloc((*n + 1) * sizeof *names);
     if (!names) PyErr_NoMemory();
@@ -116,21 +120,22 @@ static ct_named *read_names(PyObject *pairs, size_t *n) {
     }
     return names;
 }
-// _write_c(path, names, others, embed): ct_compile of what is pending.
-static PyObject *write_c(PyObject *module, PyObject *args) {
+// _write_c(path, names, others, embed): calls ct_compile for what is pending.
+static PyObject *py_library_write_c(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *path, *pairs, *more;
     int embed;
-    ct_compile_args to = {.here = enter()};
+    ct_compile_args to = {.here = api_enter()};
     if (!PyArg_ParseTuple(args, "O&O!O!p:_write_c", PyUnicode_FSConverter, &path, &PyTuple_Type,
                           &pairs, &PyTuple_Type, &more, &embed))
         return NULL;
-    ct_named *names = read_names(pairs, &to.names.n), *others = read_names(more, &to.others.n);
+    ct_named *names = py_library_parse_named(pairs, &to.names.n),
+             *others = py_library_parse_named(more, &to.others.n);
     bool ok = names && others;
     to.path = PyBytes_AsString(path);
     to.names.v = names, to.others.v = others;
     to.embed_all = embed;
-    if (ok && !ct_compile_with(to)) ok = raise_failure();
+    if (ok && !ct_compile_with(to)) ok = raise_error();
     PyMem_Free(names);
     PyMem_Free(others);
     Py_DECREF(path);
@@ -139,7 +144,10 @@ static PyObject *write_c(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef library_methods[] = {
-    {"_op_define", define, METH_VARARGS, NULL}, {"_op_load", load, METH_VARARGS, NULL},
-    {"_op_about", about, METH_O, NULL},         {"_op_call", call, METH_VARARGS, NULL},
-    {"_write_c", write_c, METH_VARARGS, NULL},  {0},
+    {"_op_define", py_op_define, METH_VARARGS, NULL},
+    {"_op_load", py_op_load, METH_VARARGS, NULL},
+    {"_op_about", py_op_about, METH_O, NULL},
+    {"_op_call", py_op_call, METH_VARARGS, NULL},
+    {"_write_c", py_library_write_c, METH_VARARGS, NULL},
+    {0},
 };

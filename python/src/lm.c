@@ -1,4 +1,4 @@
-// Language models from their files: their logits and variables, and what they say of texts.
+// Language models from their files: their logits and parameters, scores of sequences, embeddings and classes.
 #include "lm.h"
 #include "tensor.h"
 
@@ -11,11 +11,11 @@
 
 static const char capsule_name[] = "cotan.lm";
 
-model *model_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, capsule_name); }
+model *model_from_capsule(PyObject *capsule) { return PyCapsule_GetPointer(capsule, capsule_name); }
 
-// ------------------------------------------------------------------------------------------ running
+// ----------------------------------------------------------------------------------------- running
 
-bool interrupted(void *unused) {
+bool is_interrupted(void *unused) {
     (void)unused;
     PyGILState_STATE state = PyGILState_Ensure();
     const bool is = PyErr_CheckSignals() < 0;
@@ -23,12 +23,12 @@ bool interrupted(void *unused) {
     return is;
 }
 
-static bool raise_from(ct_ctx *back) {
+static bool py_model_restore_context(ct_ctx *back) {
     const bool ok = !ct_failed();
-    failure why;
-    if (!ok) take_failure(&why);
+    library_error why;
+    if (!ok) take_error(&why);
     if (back) ct_ctx_use(back);
-    if (!ok && !PyErr_Occurred()) raise_text(why.code, why.text);
+    if (!ok && !PyErr_Occurred()) raise_message(why.code, why.text);
     return ok && !PyErr_Occurred();
 }
 
@@ -38,42 +38,40 @@ bool model_run(model *m, void (*call)(void *), void *user, ct_loc here) {
     PyThreadState *state = PyEval_SaveThread();
     call(user);
     PyEval_RestoreThread(state);
-    return raise_from(mine);
+    return py_model_restore_context(mine);
 }
 
-bool run_free(void (*call)(void *), void *user) {
-    thread *self = thread_here();
+bool run_without_gil(void (*call)(void *), void *user) {
+    thread *self = thread_get();
     thread_run_begin(self);
     PyThreadState *state = PyEval_SaveThread();
     call(user);
     PyEval_RestoreThread(state);
     thread_run_end(self);
-    return raise_from(NULL);
+    return py_model_restore_context(NULL);
 }
 
-// ------------------------------------------------------------------------------------------ loading
+// ----------------------------------------------------------------------------------------- loading
 
-typedef struct loading {
+typedef struct load_call {
     const char *path;
-    bool trainable;
-    ct_loc here;
+    ct_lm_load_options options;
     ct_lm *lm;
-} loading;
-static void load_now(void *user) {
-    loading *l = user;
-    l->lm =
-        ct_lm_load_with(l->path, (ct_lm_load_options){.trainable = l->trainable, .here = l->here});
+} load_call;
+static void py_lm_run_load(void *user) {
+    load_call *l = user;
+    l->lm = ct_lm_load_with(l->path, l->options);
 }
 
-static void free_lm(void *lm) { ct_lm_free(lm); }
-static void let_go(PyObject *capsule) {
-    model *m = model_of(capsule);
+static void py_lm_free(void *lm) { ct_lm_free(lm); }
+static void py_lm_destroy(PyObject *capsule) {
+    model *m = model_from_capsule(capsule);
     if (m->ctx) ct_ctx_free(m->ctx);
-    thread_give_back(m->owner, ct_lm_params(m->lm), free_lm, m->lm);
+    thread_free_when_unread(m->owner, ct_lm_params(m->lm), py_lm_free, m->lm);
     free(m);
 }
 
-static ct_ctx *context_like_mine(void) {
+static ct_ctx *py_lm_new_context(void) {
     const char *device = ct_device_of(ct_f(0));
     ct_ctx *mine = ct_ctx_current(), *ctx = ct_ctx_new();
     if (!ctx) return NULL;
@@ -86,23 +84,24 @@ static ct_ctx *context_like_mine(void) {
     return NULL;
 }
 
-// _lm_load(path, trainable)
-static PyObject *load(PyObject *module, PyObject *args) {
+// _lm_load(path, trainable, f32): f32 means that activations are f32 with quantised weights.
+static PyObject *py_lm_load(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *path;
-    int trainable;
-    loading l = {.here = enter()};
-    if (!PyArg_ParseTuple(args, "O&p:_lm_load", PyUnicode_FSConverter, &path, &trainable))
+    int trainable, f32;
+    load_call l = {.options = {.here = api_enter()}};
+    if (!PyArg_ParseTuple(args, "O&pp:_lm_load", PyUnicode_FSConverter, &path, &trainable, &f32))
         return NULL;
     l.path = PyBytes_AsString(path);
-    l.trainable = trainable;
-    bool ok = run_free(load_now, &l);
+    l.options.trainable = trainable;
+    l.options.activations = f32 ? CT_F32 : CT_I8;
+    bool ok = run_without_gil(py_lm_run_load, &l);
     Py_DECREF(path);
     model *m = ok ? calloc(1, sizeof *m) : NULL;
-    if (m) *m = (model){.lm = l.lm, .ctx = context_like_mine(), .owner = thread_here()};
-    if (m && !m->ctx) ok = raise_failure();
+    if (m) *m = (model){.lm = l.lm, .ctx = py_lm_new_context(), .owner = thread_get()};
+    if (m && !m->ctx) ok = raise_error();
     if (ok && !m) PyErr_NoMemory();
-    PyObject *capsule = m && m->ctx ? PyCapsule_New(m, capsule_name, let_go) : NULL;
+    PyObject *capsule = m && m->ctx ? PyCapsule_New(m, capsule_name, py_lm_destroy) : NULL;
     if (!capsule) {
         if (m && m->ctx) ct_ctx_free(m->ctx);
         ct_lm_free(l.lm);
@@ -111,103 +110,106 @@ static PyObject *load(PyObject *module, PyObject *args) {
     return capsule;
 }
 
-// _lm_find(name): the folder of ORG/NAME in the Hub's cache
-static PyObject *find(PyObject *module, PyObject *args) {
+// _lm_find(name): returns the folder of ORG/NAME in the Hub's cache.
+static PyObject *py_lm_find(PyObject *module, PyObject *args) {
     (void)module;
     const char *name;
     char path[4096];
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "s:_lm_find", &name)) return NULL;
-    if (!ct_hub_find_at(name, NULL, path, sizeof path, here)) return raise_failure();
+    if (!ct_hub_find_at(name, NULL, path, sizeof path, here)) return raise_error();
     return PyUnicode_DecodeFSDefault(path);
 }
 
-// _lm_architecture(row)
-static PyObject *architecture(PyObject *module, PyObject *args) {
+// _lm_architecture(row): defines an architecture.
+static PyObject *py_lm_architecture(PyObject *module, PyObject *args) {
     (void)module;
     const char *row;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "s:_lm_architecture", &row)) return NULL;
-    if (!ct_lm_architecture_at(row, here)) return raise_failure();
+    if (!ct_lm_architecture_at(row, here)) return raise_error();
     Py_RETURN_NONE;
 }
 
-// _lm_about(model): type, context, vocab, width, layers, writes, pairs, scores, labels
-static PyObject *about(PyObject *module, PyObject *o) {
+// _lm_about(model): returns type, context, vocab, width, layers, writes (is generative), pairs, scores,
+// labels, and whether activations are f32.
+static PyObject *py_lm_about(PyObject *module, PyObject *o) {
     (void)module;
-    const model *m = model_of(o);
+    const model *m = model_from_capsule(o);
     if (!m) return NULL;
     const ct_lm_about a = ct_lm_look(m->lm);
-    return Py_BuildValue("(sLLLLNNNL)", a.type, (long long)a.context, (long long)a.vocab,
+    return Py_BuildValue("(sLLLLNNNLN)", a.type, (long long)a.context, (long long)a.vocab,
                          (long long)a.width, (long long)a.layers, PyBool_FromLong(a.writes),
-                         PyBool_FromLong(a.pairs), PyBool_FromLong(a.scores), (long long)a.labels);
+                         PyBool_FromLong(a.pairs), PyBool_FromLong(a.scores), (long long)a.labels,
+                         PyBool_FromLong(a.activations == CT_F32));
 }
 
-typedef struct saving {
+typedef struct save_call {
     const ct_lm *lm;
     const char *path;
     ct_loc here;
-} saving;
-static void save_now(void *user) {
-    const saving *s = user;
-    if (!ct_lm_save_at(s->lm, s->path, s->here)) return; // the context tells
+} save_call;
+static void py_lm_run_save(void *user) {
+    const save_call *s = user;
+    if (!ct_lm_save_at(s->lm, s->path, s->here)) return; // the context has the error
 }
 // _lm_save(model, folder)
-static PyObject *save(PyObject *module, PyObject *args) {
+static PyObject *py_lm_save(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *path;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "OO&:_lm_save", &o, PyUnicode_FSConverter, &path)) return NULL;
-    model *m = model_of(o);
-    saving s = {m ? m->lm : NULL, PyBytes_AsString(path), here};
-    const bool ok = m && model_run(m, save_now, &s, here);
+    model *m = model_from_capsule(o);
+    save_call s = {m ? m->lm : NULL, PyBytes_AsString(path), here};
+    const bool ok = m && model_run(m, py_lm_run_save, &s, here);
     Py_DECREF(path);
     if (!ok) return NULL;
     Py_RETURN_NONE;
 }
 
-// ---------------------------------------------------------------------------------------- computing
+// --------------------------------------------------------------------------------------- computing
 
-// _lm_logits(model, tokens), _lm_hidden, _lm_pair_logits(model, read, written): recorded.
-static PyObject *record(PyObject *args, const char *format, int what) {
+// _lm_logits(model, tokens), _lm_hidden, _lm_pair_logits(model, source, target): record the result.
+static PyObject *py_lm_record(PyObject *args, const char *format, int what) {
     PyObject *o, *first, *second = NULL;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, format, &o, tensor_type, &first, tensor_type, &second)) return NULL;
-    const model *m = model_of(o);
+    const model *m = model_from_capsule(o);
     if (!m) return NULL;
     const ct_tensor tokens = tensor_value(first, here);
-    const ct_tensor written = second ? tensor_value(second, here) : CT_NONE;
-    if (!tokens.bits || (second && !written.bits)) return NULL;
+    const ct_tensor target = second ? tensor_value(second, here) : CT_NONE;
+    if (!tokens.bits || (second && !target.bits)) return NULL;
     const ct_tensor y = what == 0   ? ct_lm_logits_at(m->lm, tokens, NULL, here)
                         : what == 1 ? ct_lm_hidden_at(m->lm, tokens, NULL, here)
-                                    : ct_lm_pair_logits_at(m->lm, tokens, written, NULL, here);
+                                    : ct_lm_pair_logits_at(m->lm, tokens, target, NULL, here);
     return tensor_new(y, here);
 }
-static PyObject *logits(PyObject *module, PyObject *args) {
+static PyObject *py_lm_logits(PyObject *module, PyObject *args) {
     (void)module;
-    return record(args, "OO!:_lm_logits", 0);
+    return py_lm_record(args, "OO!:_lm_logits", 0);
 }
-static PyObject *hidden(PyObject *module, PyObject *args) {
+static PyObject *py_lm_hidden(PyObject *module, PyObject *args) {
     (void)module;
-    return record(args, "OO!:_lm_hidden", 1);
+    return py_lm_record(args, "OO!:_lm_hidden", 1);
 }
-static PyObject *pair_logits(PyObject *module, PyObject *args) {
+static PyObject *py_lm_pair_logits(PyObject *module, PyObject *args) {
     (void)module;
-    return record(args, "OO!O!:_lm_pair_logits", 2);
+    return py_lm_record(args, "OO!O!:_lm_pair_logits", 2);
 }
 
-// _lm_parameters(model, tracked): pairs of a name and the variable. To be called once: a variable has one Tensor.
-static PyObject *parameters(PyObject *module, PyObject *args) {
+// _lm_parameters(model, tracked): returns pairs of a name and the variable. To be called once: a variable has
+// one Tensor.
+static PyObject *py_lm_parameters(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o;
     int tracked;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "Op:_lm_parameters", &o, &tracked)) return NULL;
-    const model *m = model_of(o);
+    const model *m = model_from_capsule(o);
     ct_params *set = m ? ct_lm_params(m->lm) : NULL;
     PyObject *list = m ? PyList_New(0) : NULL;
     for (size_t i = 0; list && i < ct_params_count(set); i++) {
-        PyObject *t = variable_of(ct_params_get(set, i), set, o, tracked, here);
+        PyObject *t = tensor_from_param(ct_params_get(set, i), set, o, tracked, here);
         PyObject *pair = t ? Py_BuildValue("(sN)", ct_params_name(set, i), t) : NULL;
         const bool ok = pair && PyList_Append(list, pair) == 0;
         Py_XDECREF(pair);
@@ -216,40 +218,40 @@ static PyObject *parameters(PyObject *module, PyObject *args) {
     return list;
 }
 
-// ------------------------------------------------------------------------------------------- judging
+// ----------------------------------------------------------------------------------------- scoring
 
-typedef struct judging {
+typedef struct scoring {
     const ct_lm *lm;
     const ct_tokenizer *tokenizer;
     ct_lm_judged *texts;
     ct_eval_pair *pairs;
     size_t n;
     ct_lm_score *scores;
-    const char *text; // or a path
+    const char *text; // a text, or a path
     Py_ssize_t text_n;
     ct_perplexity sum;
     ct_choices choices;
     ct_eval_options o;
-} judging;
-static void judge_texts(void *user) {
-    judging *j = user;
+} scoring;
+static void py_lm_run_score(void *user) {
+    scoring *j = user;
     if (!ct_lm_score_texts_with(j->lm, j->texts, j->n, j->scores, j->o)) return;
 }
-static void judge_pairs(void *user) {
-    judging *j = user;
+static void py_lm_run_log_likelihood(void *user) {
+    scoring *j = user;
     if (!ct_eval_log_likelihood_with(j->lm, j->tokenizer, j->pairs, j->n, j->scores, j->o)) return;
 }
-static void judge_whole(void *user) {
-    judging *j = user;
+static void py_lm_run_perplexity(void *user) {
+    scoring *j = user;
     if (!ct_eval_perplexity_with(j->lm, j->tokenizer, j->text, (size_t)j->text_n, &j->sum, j->o))
         return;
 }
-static void judge_choices(void *user) {
-    judging *j = user;
+static void py_lm_run_choices(void *user) {
+    scoring *j = user;
     if (!ct_eval_choices_with(j->lm, j->tokenizer, j->text, &j->choices, j->o)) return;
 }
 
-static PyObject *scores_list(const judging *j) {
+static PyObject *py_lm_scores_to_list(const scoring *j) {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < j->n; i++) {
         PyObject *pair = Py_BuildValue("(dN)", j->scores[i].log_likelihood,
@@ -261,50 +263,50 @@ static PyObject *scores_list(const judging *j) {
     return list;
 }
 
-// _lm_score(model, [(tokens, judged), ...], context, batch)
-static PyObject *score(PyObject *module, PyObject *args) {
+// _lm_score(model, [(tokens, number of scored tokens), ...], context, batch)
+static PyObject *py_lm_score(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *o, *list, *result = NULL;
+    PyObject *o, *sequences, *result = NULL;
     long long context, batch;
-    judging j = {.o = {.stop = interrupted, .here = enter()}};
-    if (!PyArg_ParseTuple(args, "OO!LL:_lm_score", &o, &PyList_Type, &list, &context, &batch))
+    scoring j = {.o = {.stop = is_interrupted, .here = api_enter()}};
+    if (!PyArg_ParseTuple(args, "OO!LL:_lm_score", &o, &PyList_Type, &sequences, &context, &batch))
         return NULL;
-    model *m = model_of(o);
+    model *m = model_from_capsule(o);
     if (!m) return NULL;
     j.lm = m->lm, j.o.context = context, j.o.batch = batch;
-    const size_t n = (size_t)PyList_Size(list);
+    const size_t n = (size_t)PyList_Size(sequences);
     j.texts = calloc(n + 1, sizeof *j.texts);
     j.scores = calloc(n + 1, sizeof *j.scores);
     bool ok = (j.texts && j.scores) || (PyErr_NoMemory(), false);
     for (; ok && j.n < n; j.n++) {
         PyObject *tokens;
-        Py_ssize_t judged;
+        Py_ssize_t n_scored;
         int32_t *v;
         ct_lm_judged *t = &j.texts[j.n];
-        ok = PyArg_ParseTuple(PyList_GetItem(list, (Py_ssize_t)j.n), "On:_lm_score", &tokens,
-                              &judged) &&
-             parse_tokens(tokens, &v, &t->n, "tokens");
+        ok = PyArg_ParseTuple(PyList_GetItem(sequences, (Py_ssize_t)j.n), "On:_lm_score", &tokens,
+                              &n_scored) &&
+             tokens_parse(tokens, &v, &t->n, "tokens");
         if (!ok) break;
-        t->tokens = v, t->judged = (size_t)judged;
+        t->tokens = v, t->judged = (size_t)n_scored;
     }
-    if (ok && model_run(m, judge_texts, &j, j.o.here)) result = scores_list(&j);
+    if (ok && model_run(m, py_lm_run_score, &j, j.o.here)) result = py_lm_scores_to_list(&j);
     for (size_t i = 0; j.texts && i < j.n; i++) PyMem_Free((void *)(uintptr_t)j.texts[i].tokens);
     free(j.texts);
     free(j.scores);
     return result;
 }
 
-// _lm_log_likelihood(model, tokenizer, [(given, rest), ...], context, batch)
-static PyObject *log_likelihood(PyObject *module, PyObject *args) {
+// _lm_log_likelihood(model, tokenizer, [(prompt, continuation), ...], context, batch)
+static PyObject *py_lm_log_likelihood(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *t, *list, *result = NULL;
     long long context, batch;
-    judging j = {.o = {.stop = interrupted, .here = enter()}};
+    scoring j = {.o = {.stop = is_interrupted, .here = api_enter()}};
     if (!PyArg_ParseTuple(args, "OOO!LL:_lm_log_likelihood", &o, &t, &PyList_Type, &list, &context,
                           &batch))
         return NULL;
-    model *m = model_of(o);
-    if (!m || !(j.tokenizer = tokenizer_of(t))) return NULL;
+    model *m = model_from_capsule(o);
+    if (!m || !(j.tokenizer = tokenizer_from_capsule(t))) return NULL;
     j.lm = m->lm, j.o.context = context, j.o.batch = batch;
     j.n = (size_t)PyList_Size(list);
     j.pairs = calloc(j.n + 1, sizeof *j.pairs);
@@ -317,43 +319,45 @@ static PyObject *log_likelihood(PyObject *module, PyObject *args) {
                               &p->given, &given, &p->rest, &rest);
         if (ok) p->n_given = (size_t)given, p->n_rest = (size_t)rest;
     }
-    if (ok && model_run(m, judge_pairs, &j, j.o.here)) result = scores_list(&j);
+    if (ok && model_run(m, py_lm_run_log_likelihood, &j, j.o.here))
+        result = py_lm_scores_to_list(&j);
     free(j.pairs);
     free(j.scores);
     return result;
 }
 
-// _lm_perplexity(model, tokenizer, text, context, stride, batch): log-likelihood, tokens, words, bytes, windows
-static PyObject *perplexity(PyObject *module, PyObject *args) {
+// _lm_perplexity(model, tokenizer, text, context, stride, batch): returns the log-likelihood and the numbers
+// of tokens, words, bytes and windows.
+static PyObject *py_lm_perplexity(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *t;
     long long context, stride, batch;
-    judging j = {.o = {.stop = interrupted, .here = enter()}};
+    scoring j = {.o = {.stop = is_interrupted, .here = api_enter()}};
     if (!PyArg_ParseTuple(args, "OOs#LLL:_lm_perplexity", &o, &t, &j.text, &j.text_n, &context,
                           &stride, &batch))
         return NULL;
-    model *m = model_of(o);
-    if (!m || !(j.tokenizer = tokenizer_of(t))) return NULL;
+    model *m = model_from_capsule(o);
+    if (!m || !(j.tokenizer = tokenizer_from_capsule(t))) return NULL;
     j.lm = m->lm, j.o.context = context, j.o.stride = stride, j.o.batch = batch;
-    if (!model_run(m, judge_whole, &j, j.o.here)) return NULL;
+    if (!model_run(m, py_lm_run_perplexity, &j, j.o.here)) return NULL;
     return Py_BuildValue("(dLLLL)", j.sum.log_likelihood, (long long)j.sum.tokens,
                          (long long)j.sum.words, (long long)j.sum.bytes, (long long)j.sum.windows);
 }
 
 // _lm_choices(model, tokenizer, path, context, limit, batch)
-static PyObject *choices(PyObject *module, PyObject *args) {
+static PyObject *py_lm_choices(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *t, *path;
     long long context, limit, batch;
-    judging j = {.o = {.stop = interrupted, .here = enter()}};
+    scoring j = {.o = {.stop = is_interrupted, .here = api_enter()}};
     if (!PyArg_ParseTuple(args, "OOO&LLL:_lm_choices", &o, &t, PyUnicode_FSConverter, &path,
                           &context, &limit, &batch))
         return NULL;
-    model *m = model_of(o);
-    j.tokenizer = m ? tokenizer_of(t) : NULL;
+    model *m = model_from_capsule(o);
+    j.tokenizer = m ? tokenizer_from_capsule(t) : NULL;
     j.text = PyBytes_AsString(path);
     if (m) j.lm = m->lm, j.o.context = context, j.o.limit = limit, j.o.batch = batch;
-    const bool ok = j.tokenizer && model_run(m, judge_choices, &j, j.o.here);
+    const bool ok = j.tokenizer && model_run(m, py_lm_run_choices, &j, j.o.here);
     Py_DECREF(path);
     if (!ok) return NULL;
     const ct_choices *c = &j.choices;
@@ -361,52 +365,52 @@ static PyObject *choices(PyObject *module, PyObject *args) {
                          c->acc_norm_stderr, c->acc_bytes, c->acc_bytes_stderr);
 }
 
-// ----------------------------------------------------------------------------------------- embedding
+// --------------------------------------------------------------------------------------- embedding
 
-// _lm_embedding(model, path): pooling, normalised, most
-static PyObject *embedding(PyObject *module, PyObject *args) {
+// _lm_embedding(model, path): returns pooling, normalised, max_tokens.
+static PyObject *py_lm_embedding(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *path;
     ct_embedding how;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "OO&:_lm_embedding", &o, PyUnicode_FSConverter, &path)) return NULL;
-    const model *m = model_of(o);
+    const model *m = model_from_capsule(o);
     const bool ok =
-        m && (ct_embedding_read_at(PyBytes_AsString(path), m->lm, &how, here) || raise_failure());
+        m && (ct_embedding_read_at(PyBytes_AsString(path), m->lm, &how, here) || raise_error());
     Py_DECREF(path);
     if (!ok) return NULL;
     return Py_BuildValue("(iNL)", (int)how.pooling, PyBool_FromLong(how.normalised),
                          (long long)how.most);
 }
 
-typedef struct embedded {
+typedef struct embed_call {
     const ct_lm *lm;
     const ct_tokenizer *tokenizer;
     ct_lm_text *texts;
     size_t n;
     float *vectors;
-    bool probabilities; // of classes
+    bool probabilities; // of classes, instead of logits
     ct_embed_options o;
-} embedded;
-static void embed_now(void *user) {
-    embedded *e = user;
+} embed_call;
+static void py_lm_run_embed(void *user) {
+    embed_call *e = user;
     if (!ct_lm_embed_with(e->lm, e->tokenizer, e->texts, e->n, e->vectors, e->o)) return;
 }
 
-// _lm_embed(model, tokenizer, texts, pooling, normalised, most, truncate, batch): (n, width)
-static PyObject *embed(PyObject *module, PyObject *args) {
+// _lm_embed(model, tokenizer, texts, pooling, normalised, max_tokens, truncate, batch): returns (n, width).
+static PyObject *py_lm_embed(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *t, *list, *result = NULL;
     int pooling, normalised, truncate;
-    long long most, batch;
-    embedded e = {.o = {.stop = interrupted, .here = enter()}};
+    long long max_tokens, batch;
+    embed_call e = {.o = {.stop = is_interrupted, .here = api_enter()}};
     if (!PyArg_ParseTuple(args, "OOO!ipLpL:_lm_embed", &o, &t, &PyList_Type, &list, &pooling,
-                          &normalised, &most, &truncate, &batch))
+                          &normalised, &max_tokens, &truncate, &batch))
         return NULL;
-    model *m = model_of(o);
-    if (!m || !(e.tokenizer = tokenizer_of(t))) return NULL;
+    model *m = model_from_capsule(o);
+    if (!m || !(e.tokenizer = tokenizer_from_capsule(t))) return NULL;
     e.lm = m->lm;
-    e.o.how = (ct_embedding){(ct_pooling)pooling, normalised, most};
+    e.o.how = (ct_embedding){(ct_pooling)pooling, normalised, max_tokens};
     e.o.truncate = truncate, e.o.batch = batch;
     e.n = (size_t)PyList_Size(list);
     const int64_t width = ct_lm_look(m->lm).width;
@@ -419,7 +423,7 @@ static PyObject *embed(PyObject *module, PyObject *args) {
         ok = e.texts[i].s;
         e.texts[i].n = ok ? (size_t)n : 0;
     }
-    if (ok && model_run(m, embed_now, &e, e.o.here))
+    if (ok && model_run(m, py_lm_run_embed, &e, e.o.here))
         result = tensor_new(ct_from_at(e.vectors, CT_F32, CT_DIMS((int64_t)e.n, width), e.o.here),
                             e.o.here);
     free(e.texts);
@@ -427,27 +431,27 @@ static PyObject *embed(PyObject *module, PyObject *args) {
     return result;
 }
 
-// _lm_label(model, i)
-static PyObject *label(PyObject *module, PyObject *args) {
+// _lm_label(model, i): returns the name of class i.
+static PyObject *py_lm_label(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o;
     long long i;
     char name[512];
     if (!PyArg_ParseTuple(args, "OL:_lm_label", &o, &i)) return NULL;
-    const model *m = model_of(o);
+    const model *m = model_from_capsule(o);
     if (!m) return NULL;
     ct_lm_label(m->lm, i, name, sizeof name);
     return PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace");
 }
 
-static void classify_now(void *user) {
-    embedded *e = user;
+static void py_lm_run_classify(void *user) {
+    embed_call *e = user;
     if (!ct_lm_classify_with(e->lm, e->tokenizer, e->texts, e->n, e->vectors, e->o)) return;
     if (e->probabilities) ct_lm_probabilities(e->lm, e->vectors, e->n);
 }
 
-// A text, or two in a tuple.
-static bool text_of(PyObject *one, ct_lm_text *text) {
+// Parses one text, or two in a tuple.
+static bool py_lm_parse_sequence(PyObject *one, ct_lm_text *text) {
     Py_ssize_t n, second = 0;
     if (!PyTuple_Check(one)) {
         text->s = PyUnicode_AsUTF8AndSize(one, &n);
@@ -460,18 +464,18 @@ static bool text_of(PyObject *one, ct_lm_text *text) {
     return true;
 }
 
-// _lm_classify(model, tokenizer, texts, truncate, probabilities, batch): (n, labels)
-static PyObject *classify(PyObject *module, PyObject *args) {
+// _lm_classify(model, tokenizer, texts, truncate, probabilities, batch): returns (n, labels).
+static PyObject *py_lm_classify(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *t, *list, *result = NULL;
     int truncate, probabilities;
     long long batch;
-    embedded e = {.o = {.stop = interrupted, .here = enter()}};
+    embed_call e = {.o = {.stop = is_interrupted, .here = api_enter()}};
     if (!PyArg_ParseTuple(args, "OOO!ppL:_lm_classify", &o, &t, &PyList_Type, &list, &truncate,
                           &probabilities, &batch))
         return NULL;
-    model *m = model_of(o);
-    if (!m || !(e.tokenizer = tokenizer_of(t))) return NULL;
+    model *m = model_from_capsule(o);
+    if (!m || !(e.tokenizer = tokenizer_from_capsule(t))) return NULL;
     e.lm = m->lm;
     e.o.truncate = truncate, e.o.batch = batch, e.probabilities = probabilities;
     e.n = (size_t)PyList_Size(list);
@@ -480,8 +484,8 @@ static PyObject *classify(PyObject *module, PyObject *args) {
     e.vectors = calloc(e.n * (size_t)labels + 1, sizeof *e.vectors);
     bool ok = (e.texts && e.vectors) || (PyErr_NoMemory(), false);
     for (size_t i = 0; ok && i < e.n; i++)
-        ok = text_of(PyList_GetItem(list, (Py_ssize_t)i), &e.texts[i]);
-    if (ok && model_run(m, classify_now, &e, e.o.here))
+        ok = py_lm_parse_sequence(PyList_GetItem(list, (Py_ssize_t)i), &e.texts[i]);
+    if (ok && model_run(m, py_lm_run_classify, &e, e.o.here))
         result = tensor_new(ct_from_at(e.vectors, CT_F32, CT_DIMS((int64_t)e.n, labels), e.o.here),
                             e.o.here);
     free(e.texts);
@@ -490,22 +494,22 @@ static PyObject *classify(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef lm_methods[] = {
-    {"_lm_load", load, METH_VARARGS, NULL},
-    {"_lm_find", find, METH_VARARGS, NULL},
-    {"_lm_architecture", architecture, METH_VARARGS, NULL},
-    {"_lm_about", about, METH_O, NULL},
-    {"_lm_save", save, METH_VARARGS, NULL},
-    {"_lm_logits", logits, METH_VARARGS, NULL},
-    {"_lm_hidden", hidden, METH_VARARGS, NULL},
-    {"_lm_pair_logits", pair_logits, METH_VARARGS, NULL},
-    {"_lm_parameters", parameters, METH_VARARGS, NULL},
-    {"_lm_score", score, METH_VARARGS, NULL},
-    {"_lm_log_likelihood", log_likelihood, METH_VARARGS, NULL},
-    {"_lm_perplexity", perplexity, METH_VARARGS, NULL},
-    {"_lm_choices", choices, METH_VARARGS, NULL},
-    {"_lm_embedding", embedding, METH_VARARGS, NULL},
-    {"_lm_embed", embed, METH_VARARGS, NULL},
-    {"_lm_label", label, METH_VARARGS, NULL},
-    {"_lm_classify", classify, METH_VARARGS, NULL},
+    {"_lm_load", py_lm_load, METH_VARARGS, NULL},
+    {"_lm_find", py_lm_find, METH_VARARGS, NULL},
+    {"_lm_architecture", py_lm_architecture, METH_VARARGS, NULL},
+    {"_lm_about", py_lm_about, METH_O, NULL},
+    {"_lm_save", py_lm_save, METH_VARARGS, NULL},
+    {"_lm_logits", py_lm_logits, METH_VARARGS, NULL},
+    {"_lm_hidden", py_lm_hidden, METH_VARARGS, NULL},
+    {"_lm_pair_logits", py_lm_pair_logits, METH_VARARGS, NULL},
+    {"_lm_parameters", py_lm_parameters, METH_VARARGS, NULL},
+    {"_lm_score", py_lm_score, METH_VARARGS, NULL},
+    {"_lm_log_likelihood", py_lm_log_likelihood, METH_VARARGS, NULL},
+    {"_lm_perplexity", py_lm_perplexity, METH_VARARGS, NULL},
+    {"_lm_choices", py_lm_choices, METH_VARARGS, NULL},
+    {"_lm_embedding", py_lm_embedding, METH_VARARGS, NULL},
+    {"_lm_embed", py_lm_embed, METH_VARARGS, NULL},
+    {"_lm_label", py_lm_label, METH_VARARGS, NULL},
+    {"_lm_classify", py_lm_classify, METH_VARARGS, NULL},
     {0},
 };

@@ -1,4 +1,4 @@
-// Tensors of what Python has: numbers, nested lists, arrays, buffers.
+// Makes tensors of Python's data: numbers, nested lists, arrays, buffers.
 #include "core.h"
 
 #include <stdio.h>
@@ -13,8 +13,9 @@ PyObject *numpy_module(void) {
 
 bool is_number(PyObject *o) { return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o); }
 
-// NumPy's numbers, of which some are Python's, too: they have a dtype of their own. Who has none has not imported NumPy.
-static bool is_numpy_number(PyObject *o) {
+// True for NumPy's scalars, some of which are Python numbers, too: they have a dtype of their own. If NumPy
+// was not imported, there are none.
+static bool make_is_numpy_number(PyObject *o) {
     static PyObject *generic;
     if (PyFloat_CheckExact(o) || PyLong_CheckExact(o) || PyBool_Check(o) || PyList_Check(o))
         return false;
@@ -22,15 +23,15 @@ static bool is_numpy_number(PyObject *o) {
         PyObject *name = PyUnicode_FromString("numpy");
         PyObject *numpy = name ? PyImport_GetModule(name) : NULL;
         generic = numpy ? PyObject_GetAttrString(numpy, "generic") : NULL;
-        PyErr_Clear(); // it is being imported
+        PyErr_Clear(); // NumPy is being imported
         Py_XDECREF(numpy);
         Py_XDECREF(name);
     }
     return generic && PyObject_IsInstance(o, generic) == 1;
 }
 
-// A number that takes the dtype of what it meets.
-static bool weak_number(PyObject *o, ct_tensor *t) {
+// Makes a weak number, which takes the dtype of the other operand.
+static bool make_weak_number(PyObject *o, ct_tensor *t) {
     if (PyFloat_Check(o)) {
         *t = ct_f(PyFloat_AsDouble(o));
     } else if (PyBool_Check(o)) {
@@ -55,15 +56,15 @@ static bool weak_number(PyObject *o, ct_tensor *t) {
     return true;
 }
 
-static ct_dtype number_dtype(PyObject *o) {
+static ct_dtype make_number_dtype(PyObject *o) {
     if (PyFloat_Check(o)) return CT_F32;
     if (PyBool_Check(o)) return CT_BOOL;
     return PyLong_Check(o) ? CT_I64 : CT_C64;
 }
 
-// -------------------------------------------------------------------------------- whole numbers
+// ---------------------------------------------------------------------------------------- integers
 
-bool parse_int(PyObject *o, int64_t *to, const char *what) {
+bool int_parse(PyObject *o, int64_t *to, const char *what) {
     PyObject *index = PyNumber_Index(o);
     if (!index) {
         PyErr_Format(PyExc_TypeError, "%s must be a whole number, not %R", what, o);
@@ -78,12 +79,12 @@ bool parse_int(PyObject *o, int64_t *to, const char *what) {
     return true;
 }
 
-bool parse_ints(PyObject *o, int64_t *to, size_t room, size_t *n, const char *what) {
+bool ints_parse(PyObject *o, int64_t *to, size_t capacity, size_t *n, const char *what) {
     *n = 0;
     if (o == Py_None) return true;
     if (PyLong_Check(o) || PyIndex_Check(o)) {
         *n = 1;
-        return parse_int(o, to, what);
+        return int_parse(o, to, what);
     }
     PyObject *list = PyUnicode_Check(o) ? NULL : PySequence_Tuple(o);
     if (!list) {
@@ -91,58 +92,62 @@ bool parse_ints(PyObject *o, int64_t *to, size_t room, size_t *n, const char *wh
         return false;
     }
     const Py_ssize_t count = PyTuple_Size(list);
-    bool ok = (size_t)count <= room;
+    bool ok = (size_t)count <= capacity;
     if (!ok)
         PyErr_Format(PyExc_ValueError, "%s are %zd numbers, at most %zu are possible", what, count,
-                     room);
+                     capacity);
     for (Py_ssize_t i = 0; ok && i < count; i++)
-        ok = parse_int(PyTuple_GetItem(list, i), &to[i], what);
+        ok = int_parse(PyTuple_GetItem(list, i), &to[i], what);
     Py_DECREF(list);
     *n = ok ? (size_t)count : 0;
     return ok;
 }
 
-// -------------------------------------------------------------------------------- nested lists
+// ------------------------------------------------------------------------------------ nested lists
 
-typedef struct nest {
+typedef struct nested_list {
     int rank;
     int64_t dim[CT_MAX_RANK];
     ct_dtype dtype; // the widest so far; CT_DEFAULT: no element yet
-    ct_dtype given; // of an array or a NumPy number in the lists, while its elements are noted
-    char *next;     // where the next element goes
-    ct_dtype as;    // what is written there: bool, i64, u64, f64, c128
+    // Of an array or a NumPy scalar in the lists, while its elements are scanned.
+    ct_dtype array_dtype;
+    char *next;  // where the next element goes
+    ct_dtype as; // the dtype of the elements in memory: bool, i64, u64, f64, c128
     ct_loc here;
-} nest;
+} nested_list;
 
-// Of Python's numbers the last in this order; of others what operands of both meet in.
-static int order_of(ct_dtype dtype) {
+// Returns the rank of a Python number's dtype, of which the highest wins; 0 for other dtypes, which promote
+// as operands do.
+static int make_dtype_order(ct_dtype dtype) {
     static const ct_dtype order[] = {CT_DEFAULT, CT_BOOL, CT_I64, CT_U64, CT_F32, CT_C64};
     for (int i = 0; i < 6; i++)
         if (order[i] == dtype) return i;
     return 0;
 }
 
-static ct_dtype wider(ct_dtype a, ct_dtype b, ct_loc here) {
+static ct_dtype make_promote(ct_dtype a, ct_dtype b, ct_loc here) {
     if (a == b || !a || !b) return a ? a : b;
-    if (order_of(a) && order_of(b)) return order_of(a) > order_of(b) ? a : b;
+    if (make_dtype_order(a) && make_dtype_order(b))
+        return make_dtype_order(a) > make_dtype_order(b) ? a : b;
     return ct_dtype_of(ct_add_at(ct_cast_at(ct_scalar(0, CT_BOOL), a, here),
                                  ct_cast_at(ct_scalar(0, CT_BOOL), b, here), here));
 }
 
-// Of what has one in a list: a Tensor, an array, NumPy's number. CT_DEFAULT: it has none that is known.
-static ct_dtype dtype_within(PyObject *o) {
-    if (tensor_check(o)) return ct_dtype_of(tensor_look(o));
+// Returns the dtype of a Tensor, an array or a NumPy scalar in a list. CT_DEFAULT if it has none that is
+// known.
+static ct_dtype make_element_dtype(PyObject *o) {
+    if (tensor_check(o)) return ct_dtype_of(tensor_peek(o));
     PyObject *theirs =
-        is_number(o) && !is_numpy_number(o) ? NULL : PyObject_GetAttrString(o, "dtype");
+        is_number(o) && !make_is_numpy_number(o) ? NULL : PyObject_GetAttrString(o, "dtype");
     ct_dtype dtype = CT_DEFAULT;
     if (!theirs || !dtype_parse(theirs, &dtype)) PyErr_Clear();
     Py_XDECREF(theirs);
     return dtype;
 }
 
-// A list or tuple, or the same elements of something array-like, or NULL: a number.
-static PyObject *list_of(PyObject *o) {
-    if (PyList_Check(o) || PyTuple_Check(o) || (is_number(o) && !is_numpy_number(o))) {
+// Returns a list or tuple as it is, the list of an array's elements, or a number itself.
+static PyObject *make_to_list(PyObject *o) {
+    if (PyList_Check(o) || PyTuple_Check(o) || (is_number(o) && !make_is_numpy_number(o))) {
         Py_INCREF(o);
         return o;
     }
@@ -157,7 +162,7 @@ static PyObject *list_of(PyObject *o) {
     return NULL;
 }
 
-static void say_ragged(const Py_ssize_t *path, int depth, int64_t has, int64_t needs) {
+static void make_raise_ragged(const Py_ssize_t *path, int depth, int64_t has, int64_t needs) {
     char text[256] = "";
     size_t used = 0;
     for (int i = 0; i < depth && used < sizeof text - 32; i++)
@@ -177,25 +182,25 @@ static void say_ragged(const Py_ssize_t *path, int depth, int64_t has, int64_t n
                      text, (long long)has, (long long)needs);
 }
 
-static bool note_number(nest *of, PyObject *o) {
-    if (of->given) return true;
-    ct_dtype dtype = number_dtype(o);
+static bool make_scan_number(nested_list *of, PyObject *o) {
+    if (of->array_dtype) return true;
+    ct_dtype dtype = make_number_dtype(o);
     if (dtype == CT_I64) {
         int outside;
         PyLong_AsLongLongAndOverflow(o, &outside);
         if (outside) dtype = CT_U64;
     }
-    of->dtype = wider(of->dtype, dtype, of->here);
-    return of->dtype || raise_failure();
+    of->dtype = make_promote(of->dtype, dtype, of->here);
+    return of->dtype || raise_error();
 }
 
-static bool write_number(nest *to, PyObject *o) {
+static bool make_write_number(nested_list *to, PyObject *o) {
     double parts[2];
-    int64_t whole;
+    int64_t integer;
     switch (to->as) {
     case CT_BOOL: *to->next++ = (char)(PyObject_IsTrue(o) == 1); return true;
-    case CT_I64: whole = PyLong_AsLongLong(o); break;
-    case CT_U64: whole = (int64_t)PyLong_AsUnsignedLongLong(o); break;
+    case CT_I64: integer = PyLong_AsLongLong(o); break;
+    case CT_U64: integer = (int64_t)PyLong_AsUnsignedLongLong(o); break;
     case CT_F64:
         parts[0] = PyFloat_AsDouble(o);
         memcpy(to->next, parts, sizeof *parts);
@@ -207,37 +212,39 @@ static bool write_number(nest *to, PyObject *o) {
         to->next += sizeof parts;
         return !PyErr_Occurred();
     }
-    memcpy(to->next, &whole, sizeof whole);
-    to->next += sizeof whole;
+    memcpy(to->next, &integer, sizeof integer);
+    to->next += sizeof integer;
     return !PyErr_Occurred();
 }
 
-static bool walk_inside(PyObject *o, nest *n, int depth, bool fill, Py_ssize_t *path);
+static bool make_walk_elements(PyObject *o, nested_list *n, int depth, bool fill, Py_ssize_t *path);
 
-// Its sizes and dtype (fill false), then its elements.
-static bool walk(PyObject *o, nest *n, int depth, bool fill, Py_ssize_t *path) {
+// Finds the shape and the dtype (fill false), or writes the elements (fill true).
+static bool make_walk(PyObject *o, nested_list *n, int depth, bool fill, Py_ssize_t *path) {
     const bool plain =
         PyList_Check(o) || PyTuple_Check(o) || PyFloat_CheckExact(o) || PyLong_CheckExact(o);
-    const ct_dtype outer = n->given, own = plain || fill || outer ? CT_DEFAULT : dtype_within(o);
+    const ct_dtype outer = n->array_dtype,
+                   own = plain || fill || outer ? CT_DEFAULT : make_element_dtype(o);
     if (own) {
-        n->given = own;
-        n->dtype = wider(n->dtype, own, n->here);
-        if (!n->dtype) return raise_failure();
+        n->array_dtype = own;
+        n->dtype = make_promote(n->dtype, own, n->here);
+        if (!n->dtype) return raise_error();
     }
-    const bool ok = walk_inside(o, n, depth, fill, path);
-    n->given = outer;
+    const bool ok = make_walk_elements(o, n, depth, fill, path);
+    n->array_dtype = outer;
     return ok;
 }
 
-static bool walk_inside(PyObject *o, nest *n, int depth, bool fill, Py_ssize_t *path) {
-    PyObject *list = list_of(o);
+static bool make_walk_elements(PyObject *o, nested_list *n, int depth, bool fill,
+                               Py_ssize_t *path) {
+    PyObject *list = make_to_list(o);
     if (!list) return false;
     bool ok = true;
     if (is_number(list)) {
         if (!fill && n->rank < 0) n->rank = depth;
         ok = depth == n->rank;
-        if (!ok) say_ragged(path, depth, -1, n->dim[depth]);
-        ok = ok && (fill ? write_number(n, list) : note_number(n, list));
+        if (!ok) make_raise_ragged(path, depth, -1, n->dim[depth]);
+        ok = ok && (fill ? make_write_number(n, list) : make_scan_number(n, list));
         Py_DECREF(list);
         return ok;
     }
@@ -247,33 +254,34 @@ static bool walk_inside(PyObject *o, nest *n, int depth, bool fill, Py_ssize_t *
                      CT_MAX_RANK);
         ok = false;
     } else if (n->rank >= 0 && depth >= n->rank) {
-        say_ragged(path, depth, count, -1);
+        make_raise_ragged(path, depth, count, -1);
         ok = false;
     } else if (n->dim[depth] < 0) {
         n->dim[depth] = count;
         if (count == 0) n->rank = depth + 1;
     } else if (n->dim[depth] != count) {
-        say_ragged(path, depth, count, n->dim[depth]);
+        make_raise_ragged(path, depth, count, n->dim[depth]);
         ok = false;
     }
     for (Py_ssize_t i = 0; ok && i < count; i++) {
         PyObject *element = PySequence_GetItem(list, i);
         path[depth] = i;
-        ok = element && walk(element, n, depth + 1, fill, path);
+        ok = element && make_walk(element, n, depth + 1, fill, path);
         Py_XDECREF(element);
     }
     Py_DECREF(list);
     return ok;
 }
 
-enum { MOST_AT_ONCE = 1 << 14 };
+enum { MAX_EAGER_ELEMENTS = 1 << 14 };
 
-// f64 as f32, integers as i64, f32 or f64: what data become as a rule. False: it is another cast.
-static bool converted(const char *from, ct_dtype is, char *to, ct_dtype want, int64_t n) {
+// Converts f64 to f32, and integers to i64, f32 or f64: the casts that data need as a rule. False for other
+// casts.
+static bool make_convert(const char *from, ct_dtype is, char *to, ct_dtype want, int64_t n) {
     const char kind = dtype_kind(is);
-    const bool whole = kind == 'i' || kind == 'u' || kind == 'b';
+    const bool is_integer = kind == 'i' || kind == 'u' || kind == 'b';
     const size_t size = ct_dtype_size(is);
-    if (is != CT_F64 && (!whole || ct_dtype_bits(is) % 8)) return false;
+    if (is != CT_F64 && (!is_integer || ct_dtype_bits(is) % 8)) return false;
     if (want != CT_F32 && (is == CT_F64 || (want != CT_F64 && want != CT_I64))) return false;
     for (int64_t i = 0; i < n; i++) {
         uint64_t bits = 0;
@@ -288,7 +296,7 @@ static bool converted(const char *from, ct_dtype is, char *to, ct_dtype want, in
             memcpy(to + 8 * i, &(double){kind == 'u' ? (double)bits : (double)number}, 8);
         else
             memcpy(to + 4 * i,
-                   &(float){!whole        ? (float)real
+                   &(float){!is_integer   ? (float)real
                             : kind == 'u' ? (float)bits
                                           : (float)number},
                    4);
@@ -296,26 +304,26 @@ static bool converted(const char *from, ct_dtype is, char *to, ct_dtype want, in
     return true;
 }
 
-// The data in another dtype; few elements at once, without a plan.
-ct_tensor cast_data(ct_tensor t, ct_dtype want, ct_loc here) {
-    const char *from = ct_size(t) <= MOST_AT_ONCE ? ct_at_hand(t) : NULL;
+// Casts data to another dtype; few elements are cast at once, without a plan.
+ct_tensor cast_data_eagerly(ct_tensor t, ct_dtype want, ct_loc here) {
+    const char *from = ct_size(t) <= MAX_EAGER_ELEMENTS ? ct_at_hand(t) : NULL;
     int64_t dim[CT_MAX_RANK];
     const int rank = ct_rank(t);
     for (int i = 0; i < rank; i++) dim[i] = ct_dim(t, i);
     char *to = from ? malloc(8 * (size_t)ct_size(t) + 1) : NULL;
     ct_tensor cast = CT_NONE;
-    if (to && converted(from, ct_dtype_of(t), to, want, ct_size(t)))
+    if (to && make_convert(from, ct_dtype_of(t), to, want, ct_size(t)))
         cast = ct_from_at(to, want, (ct_ints){rank, dim}, here);
     free(to);
     return cast.bits ? cast : ct_cast_at(t, want, here);
 }
 
-static bool of_lists(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
-    nest n = {.rank = -1, .here = here};
+static bool make_from_lists(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
+    nested_list n = {.rank = -1, .here = here};
     Py_ssize_t path[CT_MAX_RANK + 1];
     int64_t elements = 1;
     for (int i = 0; i < CT_MAX_RANK; i++) n.dim[i] = -1;
-    if (!walk(o, &n, 0, false, path)) return false;
+    if (!make_walk(o, &n, 0, false, path)) return false;
     if (n.dtype == CT_DEFAULT) n.dtype = CT_F32;
     const char kind = dtype_kind(n.dtype);
     n.as = kind == 'f'   ? CT_F64
@@ -332,8 +340,8 @@ static bool of_lists(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
     }
     n.next = data;
     const ct_dtype dtype = want ? want : n.dtype;
-    const bool ok = walk(o, &n, 0, true, path);
-    if (ok && n.as == CT_F64 && dtype == CT_F32) { // no plan to round them
+    const bool ok = make_walk(o, &n, 0, true, path);
+    if (ok && n.as == CT_F64 && dtype == CT_F32) { // rounds them without a plan
         float *narrow = (float *)data;
         for (int64_t i = 0; i < elements; i++) {
             double wide;
@@ -345,13 +353,13 @@ static bool of_lists(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
     }
     if (ok) *t = ct_from_at(data, n.as, (ct_ints){n.rank, n.dim}, here);
     free(data);
-    if (ok && n.as != dtype) *t = cast_data(*t, dtype, here);
+    if (ok && n.as != dtype) *t = cast_data_eagerly(*t, dtype, here);
     return ok;
 }
 
-// -------------------------------------------------------------------------------------- buffers
+// ----------------------------------------------------------------------------------------- buffers
 
-static void swap_bytes(char *data, Py_ssize_t bytes, Py_ssize_t width) {
+static void make_swap_bytes(char *data, Py_ssize_t bytes, Py_ssize_t width) {
     for (char *at = data; at < data + bytes; at += width)
         for (Py_ssize_t i = 0; i < width / 2; i++) {
             const char c = at[i];
@@ -360,9 +368,9 @@ static void swap_bytes(char *data, Py_ssize_t bytes, Py_ssize_t width) {
         }
 }
 
-static bool of_view(Py_buffer *view, ct_tensor *t, ct_loc here) {
+static bool make_from_view(Py_buffer *view, ct_tensor *t, ct_loc here) {
     bool swapped;
-    const ct_dtype dtype = dtype_of_format(view->format, view->itemsize, &swapped);
+    const ct_dtype dtype = dtype_from_format(view->format, view->itemsize, &swapped);
     if (!dtype) {
         PyObject *theirs = view->obj ? PyObject_GetAttrString(view->obj, "dtype") : NULL;
         PyErr_Clear();
@@ -395,31 +403,33 @@ static bool of_view(Py_buffer *view, ct_tensor *t, ct_loc here) {
     }
     const bool ok = PyBuffer_ToContiguous(copy, view, view->len, 'C') == 0;
     if (ok && swapped)
-        swap_bytes(copy, view->len, dtype_kind(dtype) == 'c' ? view->itemsize / 2 : view->itemsize);
+        make_swap_bytes(copy, view->len,
+                        dtype_kind(dtype) == 'c' ? view->itemsize / 2 : view->itemsize);
     if (ok) *t = ct_from_at(copy, dtype, dims, here);
     free(copy);
     return ok;
 }
 
-static bool of_buffer(PyObject *o, ct_tensor *t, ct_loc here) {
+static bool make_from_buffer(PyObject *o, ct_tensor *t, ct_loc here) {
     Py_buffer view;
     if (PyObject_GetBuffer(o, &view, PyBUF_FULL_RO) < 0) return false;
-    const bool ok = of_view(&view, t, here);
+    const bool ok = make_from_view(&view, t, here);
     PyBuffer_Release(&view);
     return ok;
 }
 
-// NumPy's arrays of dtypes that it has from elsewhere (ml_dtypes) tell no format: their bits do.
-static bool of_foreign_dtype(PyObject *array, ct_tensor *t, ct_loc here) {
+// Makes a tensor of a NumPy array whose dtype comes from another package (ml_dtypes). It has no buffer
+// format, so its bits are read.
+static bool make_from_foreign_dtype(PyObject *array, ct_tensor *t, ct_loc here) {
     PyObject *numpy_dtype = PyObject_GetAttrString(array, "dtype");
     PyObject *name = numpy_dtype ? PyObject_GetAttrString(numpy_dtype, "name") : NULL;
     PyObject *bytes = name ? PyUnicode_AsUTF8String(name) : NULL;
-    const ct_dtype dtype = bytes ? dtype_of_name(PyBytes_AsString(bytes)) : CT_DEFAULT;
+    const ct_dtype dtype = bytes ? dtype_from_name(PyBytes_AsString(bytes)) : CT_DEFAULT;
     const char *storage = dtype ? dtype_storage(dtype) : NULL;
     if (!PyErr_Occurred() && !storage)
         PyErr_Format(PyExc_TypeError, "arrays of dtype %S cannot be made tensors", numpy_dtype);
     PyObject *bits = storage ? PyObject_CallMethod(array, "view", "s", storage) : NULL;
-    const bool ok = bits && of_buffer(bits, t, here);
+    const bool ok = bits && make_from_buffer(bits, t, here);
     if (ok) *t = ct_bitcast_at(*t, dtype, here);
     Py_XDECREF(bits);
     Py_XDECREF(bytes);
@@ -428,68 +438,70 @@ static bool of_foreign_dtype(PyObject *array, ct_tensor *t, ct_loc here) {
     return ok;
 }
 
-static bool of_array(PyObject *array, ct_tensor *t, ct_loc here) {
-    if (of_buffer(array, t, here)) return true;
+static bool make_from_array(PyObject *array, ct_tensor *t, ct_loc here) {
+    if (make_from_buffer(array, t, here)) return true;
     if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_BufferError))
         return false;
     PyErr_Clear();
-    return of_foreign_dtype(array, t, here);
+    return make_from_foreign_dtype(array, t, here);
 }
 
-// An object that NumPy can make an array of.
-static bool through_numpy(PyObject *o, ct_tensor *t, ct_loc here) {
+// Makes a tensor of an object that NumPy can make an array of.
+static bool make_through_numpy(PyObject *o, ct_tensor *t, ct_loc here) {
     PyObject *numpy = numpy_module();
     PyObject *array = numpy ? PyObject_CallMethod(numpy, "asarray", "O", o) : NULL;
-    const bool ok = array && of_array(array, t, here);
+    const bool ok = array && make_from_array(array, t, here);
     Py_XDECREF(array);
     return ok;
 }
 
-static bool has(PyObject *o, const char *attribute) {
-    PyObject *found = PyObject_GetAttrString(o, attribute);
+static bool make_has_attribute(PyObject *o, const char *attribute) {
+    PyObject *result = PyObject_GetAttrString(o, attribute);
     PyErr_Clear();
-    Py_XDECREF(found);
-    return found != NULL;
+    Py_XDECREF(result);
+    return result != NULL;
 }
 
 bool is_operand(PyObject *o) {
-    return tensor_check(o) || is_number(o) || has(o, "__array_interface__") || has(o, "__dlpack__");
+    return tensor_check(o) || is_number(o) || make_has_attribute(o, "__array_interface__") ||
+           make_has_attribute(o, "__dlpack__");
 }
 
-static bool copied(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
+static bool make_copy(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
     bool ok;
-    if (PyList_Check(o) || PyTuple_Check(o)) return of_lists(o, want, t, here);
+    if (PyList_Check(o) || PyTuple_Check(o)) return make_from_lists(o, want, t, here);
     if (PyUnicode_Check(o)) {
         PyErr_Format(PyExc_TypeError, "a tensor is made of numbers, lists and arrays, not of %R",
                      o);
         return false;
     }
     if (PyObject_CheckBuffer(o))
-        ok = of_array(o, t, here);
-    else if (has(o, "__array_interface__") || has(o, "__array__"))
-        ok = through_numpy(o, t, here);
+        ok = make_from_array(o, t, here);
+    else if (make_has_attribute(o, "__array_interface__") || make_has_attribute(o, "__array__"))
+        ok = make_through_numpy(o, t, here);
     else
-        return of_lists(o, want, t, here);
-    if (ok && want && want != ct_dtype_of(*t)) *t = cast_data(*t, want, here);
+        return make_from_lists(o, want, t, here);
+    if (ok && want && want != ct_dtype_of(*t)) *t = cast_data_eagerly(*t, want, here);
     return ok;
 }
 
-bool operand(PyObject *o, ct_tensor *t, ct_loc here) {
+bool operand_parse(PyObject *o, ct_tensor *t, ct_loc here) {
     if (tensor_check(o)) {
         *t = tensor_value(o, here);
         return t->bits;
     }
-    if (!is_numpy_number(o))
-        return is_number(o) ? weak_number(o, t) : copied(o, CT_DEFAULT, t, here);
-    PyObject *number = PyObject_CallMethod(o, "item", NULL); // a number of Python's, as in PyTorch
-    const bool ok =
-        number && (is_number(number) ? weak_number(number, t) : copied(o, CT_DEFAULT, t, here));
+    if (!make_is_numpy_number(o))
+        return is_number(o) ? make_weak_number(o, t) : make_copy(o, CT_DEFAULT, t, here);
+    PyObject *number = PyObject_CallMethod(o, "item", NULL); // a Python number, as in PyTorch
+    const bool ok = number && (is_number(number) ? make_weak_number(number, t)
+                                                 : make_copy(o, CT_DEFAULT, t, here));
     Py_XDECREF(number);
     return ok;
 }
 
-// Floats without a dtype of their own are f32; where an f64 or a complex128 is written, all their digits are.
-bool operand_for(PyObject *o, ct_dtype target, ct_tensor *t, ct_loc here) {
+// Floats without a dtype of their own are f32; if they are written to an f64 or a complex128, they keep all
+// digits.
+bool operand_parse_for(PyObject *o, ct_dtype target, ct_tensor *t, ct_loc here) {
     const bool wide = target == CT_F64 || target == CT_C128;
     if (wide && PyFloat_Check(o)) {
         *t = ct_scalar(PyFloat_AsDouble(o), CT_F64);
@@ -500,22 +512,22 @@ bool operand_for(PyObject *o, ct_dtype target, ct_tensor *t, ct_loc here) {
                            ct_scalar(PyComplex_ImagAsDouble(o), CT_F64), here);
         return true;
     }
-    if (!operand(o, t, here)) return false;
+    if (!operand_parse(o, t, here)) return false;
     if (!wide || !(PyList_Check(o) || PyTuple_Check(o))) return true;
     const ct_dtype is = ct_dtype_of(*t);
     if (is != CT_F32 && is != CT_C64) return true;
-    return of_lists(o, is == CT_F32 ? CT_F64 : CT_C128, t, here);
+    return make_from_lists(o, is == CT_F32 ? CT_F64 : CT_C128, t, here);
 }
 
-bool make_tensor(PyObject *o, ct_dtype dtype, ct_tensor *t, ct_loc here) {
+bool tensor_parse(PyObject *o, ct_dtype dtype, ct_tensor *t, ct_loc here) {
     if (tensor_check(o)) {
         *t = tensor_value(o, here);
         if (dtype && t->bits && ct_dtype_of(*t) != dtype) *t = ct_cast_at(*t, dtype, here);
         return t->bits;
     }
-    return is_number(o) && !is_numpy_number(o) ? of_lists(o, dtype, t, here)
-                                               : copied(o, dtype, t, here);
+    return is_number(o) && !make_is_numpy_number(o) ? make_from_lists(o, dtype, t, here)
+                                                    : make_copy(o, dtype, t, here);
 }
-bool make_strong(PyObject *o, ct_tensor *t, ct_loc here) {
-    return make_tensor(o, CT_DEFAULT, t, here);
+bool operand_parse_strong(PyObject *o, ct_tensor *t, ct_loc here) {
+    return tensor_parse(o, CT_DEFAULT, t, here);
 }

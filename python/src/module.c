@@ -1,4 +1,4 @@
-// The module cotan._core.
+// Defines the module cotan._core.
 #include "core.h"
 #include "lm.h"
 #include "threads.h"
@@ -8,65 +8,65 @@
 
 #include <cotan/memory.h>
 
-// _start(folder, size, count): the package's folder, and its classes that are written in Python.
-static PyObject *start(PyObject *self, PyObject *args) {
+// _start(folder, size, count): sets the package's folder, and the classes that are written in Python.
+static PyObject *module_start(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *folder, *size, *count;
-    if (!PyArg_ParseTuple(args, "UOO:_start", &folder, &size, &count) || !where_start(folder))
+    if (!PyArg_ParseTuple(args, "UOO:_start", &folder, &size, &count) || !where_init(folder))
         return NULL;
-    return tensor_classes(size, count);
+    return tensor_set_classes(size, count);
 }
 
-static PyObject *full(PyObject *self, PyObject *args) {
+static PyObject *module_full(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *shape, *value, *dtype = Py_None;
     int64_t dim[CT_MAX_RANK];
     size_t rank;
     ct_dtype want;
     ct_tensor t;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "OO|O:full", &shape, &value, &dtype) ||
-        !dtype_parse(dtype, &want) || !parse_ints(shape, dim, CT_MAX_RANK, &rank, "shape") ||
-        !make_tensor(value, want, &t, here))
+        !dtype_parse(dtype, &want) || !ints_parse(shape, dim, CT_MAX_RANK, &rank, "shape") ||
+        !tensor_parse(value, want, &t, here))
         return NULL;
     return tensor_new(ct_full_at(t, (ct_ints){(int64_t)rank, dim}, here), here);
 }
 
-static PyObject *einsum(PyObject *self, PyObject *args) {
+static PyObject *module_einsum(PyObject *self, PyObject *args) {
     (void)self;
-    enum { MOST = 32 };
-    ct_tensor in[MOST];
-    const ct_loc here = enter();
+    enum { MAX_OPERANDS = 32 };
+    ct_tensor in[MAX_OPERANDS];
+    const ct_loc here = api_enter();
     const Py_ssize_t n = PyTuple_Size(args) - 1;
     PyObject *first = n >= 0 ? PyTuple_GetItem(args, 0) : NULL;
     const char *expression =
         first && PyUnicode_Check(first) ? PyUnicode_AsUTF8AndSize(first, NULL) : NULL;
-    if (!expression || n > MOST) {
+    if (!expression || n > MAX_OPERANDS) {
         if (!PyErr_Occurred())
             PyErr_Format(PyExc_TypeError, "einsum() takes an expression and at most %d tensors",
-                         MOST);
+                         MAX_OPERANDS);
         return NULL;
     }
     for (Py_ssize_t i = 0; i < n; i++)
-        if (!make_strong(PyTuple_GetItem(args, i + 1), &in[i], here)) return NULL;
+        if (!operand_parse_strong(PyTuple_GetItem(args, i + 1), &in[i], here)) return NULL;
     ct_tensor t = ct_einsum_at(expression, in, (size_t)n, here);
     for (Py_ssize_t i = 0; i < n; i++)
-        if (t.bits == in[i].bits) t = ct_cast_at(t, ct_dtype_of(t), here); // a name of its own
+        if (t.bits == in[i].bits) t = ct_cast_at(t, ct_dtype_of(t), here); // a new handle
     return tensor_new(t, here);
 }
 
-// _of_bytes(buffer, dtype, shape): a tensor of these bits.
-static PyObject *of_bytes(PyObject *self, PyObject *args) {
+// _of_bytes(buffer, dtype, shape): makes a tensor of these bits.
+static PyObject *module_tensor_from_bytes(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *buffer, *dtype_name, *shape;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     ct_dtype dtype;
     int64_t dim[CT_MAX_RANK], bytes;
     size_t rank;
     Py_buffer view;
     if (!PyArg_ParseTuple(args, "OOO:_of_bytes", &buffer, &dtype_name, &shape) ||
         !dtype_parse(dtype_name, &dtype) ||
-        !parse_ints(shape, dim, CT_MAX_RANK, &rank, "the sizes") ||
+        !ints_parse(shape, dim, CT_MAX_RANK, &rank, "the sizes") ||
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE) < 0)
         return NULL;
     bytes = (int64_t)ct_dtype_size(dtype);
@@ -82,10 +82,10 @@ static PyObject *of_bytes(PyObject *self, PyObject *args) {
     return result;
 }
 
-// eval(*tensors): computes them, and all that has a name, in one plan.
-static PyObject *eval(PyObject *self, PyObject *args) {
+// eval(*tensors): computes them, and every value that a Tensor holds, in one plan.
+static PyObject *module_eval(PyObject *self, PyObject *args) {
     (void)self;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     const Py_ssize_t n = PyTuple_Size(args);
     ct_tensor *t = PyMem_Malloc(((size_t)n + 1) * sizeof *t);
     if (!t) return PyErr_NoMemory();
@@ -95,59 +95,61 @@ static PyObject *eval(PyObject *self, PyObject *args) {
         PyObject *o = PyTuple_GetItem(args, i);
         if (!(ok = tensor_check(o)))
             PyErr_Format(PyExc_TypeError, "eval() takes tensors, not %R", o);
-        else if (tensor_is_own(o))
+        else if (tensor_is_usable_here(o))
             t[n_own++] = tensor_handle(o);
         else
-            ok = tensor_handle(o).bits; // another thread's has a value then
+            ok = tensor_handle(o).bits; // tensor_handle() evaluates those of other threads
     }
-    thread_here()->reads++;
+    thread_get()->reads++;
     ok = ok && run_eval(t, n_own, here);
     PyMem_Free(t);
     if (!ok) return NULL;
     Py_RETURN_NONE;
 }
 
-static PyObject *random_key(PyObject *self, PyObject *seed) {
+static PyObject *module_random_key(PyObject *self, PyObject *seed) {
     (void)self;
     int64_t value;
-    const ct_loc here = enter();
-    return parse_int(seed, &value, "seed") ? tensor_new(ct_random_key_at(value, here), here) : NULL;
+    const ct_loc here = api_enter();
+    return int_parse(seed, &value, "seed") ? tensor_new(ct_random_key_at(value, here), here) : NULL;
 }
 
-static PyObject *random_key_folded(PyObject *self, PyObject *args) {
+static PyObject *module_random_key_folded(PyObject *self, PyObject *args) {
     (void)self;
     long long seed;
     unsigned long long number;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "LK:_random_key_folded", &seed, &number)) return NULL;
     return tensor_new(ct_random_key_folded_at(seed, number, here), here);
 }
 
-static PyObject *stats(PyObject *self, PyObject *unused) {
+static PyObject *module_stats(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
-    enter();
+    api_enter();
     const ct_stats s = ct_get_stats();
-    return Py_BuildValue(
-        "{sKsKsKsKsKsKsKsKsKsKsKsKsK}", "plans_made", s.plans_made, "plans_run", s.plans_run,
-        "kernels_compiled", s.kernels_compiled, "kernels_loaded", s.kernels_loaded,
-        "kernels_packed", s.kernels_packed, "launches", s.launches, "launches_interpreted",
-        s.launches_interpreted, "arena_bytes", s.arena_bytes, "live_bytes", s.live_bytes, "memory",
-        s.memory, "most_memory", s.most_memory, "nodes", s.nodes, "plan_bytes", s.plan_bytes);
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsK}", "plans_made", s.plans_made, "plans_run",
+                         s.plans_run, "kernels_compiled", s.kernels_compiled, "kernels_loaded",
+                         s.kernels_loaded, "kernels_packed", s.kernels_packed, "kernels_pending",
+                         s.kernels_pending, "launches", s.launches, "launches_interpreted",
+                         s.launches_interpreted, "arena_bytes", s.arena_bytes, "live_bytes",
+                         s.live_bytes, "memory", s.memory, "most_memory", s.most_memory, "nodes",
+                         s.nodes, "plan_bytes", s.plan_bytes);
 }
 
-// A list of (bytes, count, what, name, type, (file, line), (file, line) or None where that is unknown), and the sums.
-static PyObject *place(ct_loc here) {
+// Returns a list of (bytes, count, what, name, type, (file, line), (file, line) or None where that is
+// unknown), and the sums.
+static PyObject *module_location(ct_loc here) {
     return here.file ? Py_BuildValue("(sI)", here.file, here.line) : Py_NewRef(Py_None);
 }
-static PyObject *snapshot(PyObject *self, PyObject *unused) {
+static PyObject *module_memory_snapshot(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
-    enter();
+    api_enter();
     ct_memory_snapshot *s = ct_memory_snapshot_take();
-    PyObject *rows = s ? PyList_New(0) : raise_failure();
+    PyObject *rows = s ? PyList_New(0) : raise_error();
     for (size_t i = 0; rows && i < s->n_rows; i++) {
         const ct_memory_row *r = &s->rows[i];
         PyObject *row = Py_BuildValue("(KKsssNN)", r->bytes, r->count, r->what, r->name, r->type,
-                                      place(r->here), place(r->wanted));
+                                      module_location(r->here), module_location(r->wanted));
         const bool ok = row && PyList_Append(rows, row) == 0;
         Py_XDECREF(row);
         if (!ok) Py_CLEAR(rows);
@@ -157,72 +159,72 @@ static PyObject *snapshot(PyObject *self, PyObject *unused) {
     ct_memory_snapshot_free(s);
     return all;
 }
-static PyObject *set_device(PyObject *self, PyObject *name) {
+static PyObject *module_set_device(PyObject *self, PyObject *name) {
     (void)self;
-    enter();
+    api_enter();
     const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
     if (!text) {
         if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "a device is a string, not %R", name);
         return NULL;
     }
-    if (!ct_set_device(text)) return raise_failure();
-    thread_here()->altered = true;
+    if (!ct_set_device(text)) return raise_error();
+    thread_get()->has_own_settings = true;
     Py_RETURN_NONE;
 }
-static PyObject *set_threads(PyObject *self, PyObject *n) {
+static PyObject *module_set_threads(PyObject *self, PyObject *n) {
     (void)self;
     int64_t value;
-    enter();
-    if (!parse_int(n, &value, "n")) return NULL;
+    api_enter();
+    if (!int_parse(n, &value, "n")) return NULL;
     ct_set_threads((int)value);
-    if (ct_failed()) return raise_failure();
+    if (ct_failed()) return raise_error();
     Py_RETURN_NONE;
 }
-// The line that a call here would record: for tests.
-static PyObject *line(PyObject *self, PyObject *unused) {
+// Returns the line that a call here would record. For tests.
+static PyObject *module_caller_line(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     return Py_BuildValue("(sk)", here.file, (unsigned long)here.line);
 }
 
-static PyMethodDef methods[] = {
-    {"_start", start, METH_VARARGS, NULL},
-    {"_line", line, METH_NOARGS, NULL},
-    {"_of_bytes", of_bytes, METH_VARARGS, NULL},
-    {"full", full, METH_VARARGS,
+static PyMethodDef module_methods[] = {
+    {"_start", module_start, METH_VARARGS, NULL},
+    {"_line", module_caller_line, METH_NOARGS, NULL},
+    {"_of_bytes", module_tensor_from_bytes, METH_VARARGS, NULL},
+    {"full", module_full, METH_VARARGS,
      "full(shape, value, dtype=None)\n--\n\nElements that are all `value`, a number or a scalar."},
-    {"einsum", einsum, METH_VARARGS,
+    {"einsum", module_einsum, METH_VARARGS,
      "einsum(expression, *operands)\n--\n\nSums of products, said in letters as in NumPy."},
-    {"eval", eval, METH_VARARGS,
+    {"eval", module_eval, METH_VARARGS,
      "eval(*tensors)\n--\n\nComputes them, and all that has a name, in one plan."},
-    {"random_key", random_key, METH_O,
+    {"random_key", module_random_key, METH_O,
      "random_key(seed)\n--\n\nA key for random numbers; the same seed gives JAX's."},
-    {"_random_key_folded", random_key_folded, METH_VARARGS, NULL},
-    {"stats", stats, METH_NOARGS, "stats()\n--\n\nCounters of the process, as a dict."},
-    {"_memory_snapshot", snapshot, METH_NOARGS, NULL},
-    {"set_device", set_device, METH_O,
+    {"_random_key_folded", module_random_key_folded, METH_VARARGS, NULL},
+    {"stats", module_stats, METH_NOARGS, "stats()\n--\n\nCounters of the process, as a dict."},
+    {"_memory_snapshot", module_memory_snapshot, METH_NOARGS, NULL},
+    {"set_device", module_set_device, METH_O,
      "set_device(name)\n--\n\n\"cpu\", \"ref\", and others of docs/debugging.md."},
-    {"set_num_threads", set_threads, METH_O,
+    {"set_num_threads", module_set_threads, METH_O,
      "set_num_threads(n)\n--\n\nThreads from the next plan on; 0: all cores."},
     {0},
 };
-static struct PyModuleDef definition = {
+static struct PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "cotan._core",
     .m_size = -1,
-    .m_methods = methods,
+    .m_methods = module_methods,
 };
 
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void) {
-    PyObject *module = PyModule_Create(&definition);
-    if (module && errors_start(module) && dtype_start(module) && tensor_start(module) &&
-        call_start(module) && whole_start(module) &&
+    PyObject *module = PyModule_Create(&module_definition);
+    if (module && errors_init(module) && dtype_init(module) && tensor_init(module) &&
+        call_init(module) && critical_init(module) &&
         PyModule_AddFunctions(module, library_methods) == 0 &&
         PyModule_AddFunctions(module, profile_methods) == 0 &&
         PyModule_AddFunctions(module, file_functions) == 0 &&
         PyModule_AddFunctions(module, lm_methods) == 0 &&
-        PyModule_AddFunctions(module, text_methods) == 0 &&
+        PyModule_AddFunctions(module, tokenizer_methods) == 0 &&
         PyModule_AddFunctions(module, engine_methods) == 0 &&
         PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0)
         return module;

@@ -1,36 +1,36 @@
-// cotan.profiler's side: a profile of the process, and parts of a program by names of their own.
+// The C part of cotan.profiler: a profile of the process, and annotated ranges of a program.
 #include "core.h"
 
 #include <cotan/profile.h>
 
-static PyObject *begin(PyObject *self, PyObject *unused) {
+static PyObject *py_profile_begin(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
-    const ct_loc here = enter();
-    if (!ct_profile_begin_at(here)) return raise_failure();
+    const ct_loc here = api_enter();
+    if (!ct_profile_begin_at(here)) return raise_error();
     Py_RETURN_NONE;
 }
-static PyObject *pause_now(PyObject *self, PyObject *unused) {
+static PyObject *py_profile_pause(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     ct_profile_pause();
     Py_RETURN_NONE;
 }
-static PyObject *resume_now(PyObject *self, PyObject *unused) {
+static PyObject *py_profile_resume(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     ct_profile_resume();
     Py_RETURN_NONE;
 }
 // _profile_end(trace or None, limits)
-static PyObject *end(PyObject *self, PyObject *args) {
+static PyObject *py_profile_end(PyObject *self, PyObject *args) {
     (void)self;
     const char *trace;
     int limits;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "zp:_profile_end", &trace, &limits)) return NULL;
-    if (!ct_profile_end_at(trace, limits, here)) return raise_failure();
+    if (!ct_profile_end_at(trace, limits, here)) return raise_error();
     Py_RETURN_NONE;
 }
 
-static PyObject *row_of(const ct_profile_row *r) {
+static PyObject *py_profile_make_row(const ct_profile_row *r) {
     static const char *const kinds[] = {"kernel",           "copy", "op", "plan run", "plan made",
                                         "compiler awaited", "user"};
     PyObject *line =
@@ -38,13 +38,14 @@ static PyObject *row_of(const ct_profile_row *r) {
     return Py_BuildValue("(sssNKddddd)", kinds[r->kind], r->name, r->device, line, r->calls,
                          r->seconds, r->least, r->most, r->bytes, r->flops);
 }
-// (rows, seconds, launches, left out, most bytes held, flops and bytes a second of the machine, the table)
-static PyObject *seen(PyObject *self, PyObject *unused) {
+// _profile_seen(): returns (rows, seconds, launches, left out, peak bytes, flops and bytes per second of the
+// machine, the table).
+static PyObject *py_profile_get_result(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     const ct_profile *p = ct_profile_seen();
     PyObject *rows = PyList_New(0);
     for (size_t i = 0; rows && p && i < p->n_rows; i++) {
-        PyObject *row = row_of(&p->rows[i]);
+        PyObject *row = py_profile_make_row(&p->rows[i]);
         const bool ok = row && PyList_Append(rows, row) == 0;
         Py_XDECREF(row);
         if (!ok) Py_CLEAR(rows);
@@ -54,16 +55,16 @@ static PyObject *seen(PyObject *self, PyObject *unused) {
                          p->limits.flops, p->limits.stream, ct_profile_table());
 }
 
-static PyObject *annotate_begin(PyObject *self, PyObject *unused) {
+static PyObject *py_profile_annotate_begin(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     return PyLong_FromLongLong(ct_annotate_now());
 }
 // _annotate_end(name, begin)
-static PyObject *annotate_end(PyObject *self, PyObject *args) {
+static PyObject *py_profile_annotate_end(PyObject *self, PyObject *args) {
     (void)self;
     const char *name;
     long long since;
-    const ct_loc here = enter();
+    const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "sL:_annotate_end", &name, &since)) return NULL;
     ct_annotation annotation = {name, since, here};
     ct_annotate_end(&annotation);
@@ -71,12 +72,12 @@ static PyObject *annotate_end(PyObject *self, PyObject *args) {
 }
 
 PyMethodDef profile_methods[] = {
-    {"_profile_begin", begin, METH_NOARGS, NULL},
-    {"_profile_pause", pause_now, METH_NOARGS, NULL},
-    {"_profile_resume", resume_now, METH_NOARGS, NULL},
-    {"_profile_end", end, METH_VARARGS, NULL},
-    {"_profile_seen", seen, METH_NOARGS, NULL},
-    {"_annotate_begin", annotate_begin, METH_NOARGS, NULL},
-    {"_annotate_end", annotate_end, METH_VARARGS, NULL},
+    {"_profile_begin", py_profile_begin, METH_NOARGS, NULL},
+    {"_profile_pause", py_profile_pause, METH_NOARGS, NULL},
+    {"_profile_resume", py_profile_resume, METH_NOARGS, NULL},
+    {"_profile_end", py_profile_end, METH_VARARGS, NULL},
+    {"_profile_seen", py_profile_get_result, METH_NOARGS, NULL},
+    {"_annotate_begin", py_profile_annotate_begin, METH_NOARGS, NULL},
+    {"_annotate_end", py_profile_annotate_end, METH_VARARGS, NULL},
     {0},
 };

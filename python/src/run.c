@@ -1,119 +1,124 @@
-// Reads, which may run a plan: the GIL is free meanwhile, and Ctrl-C ends it at once.
+// Reads, which may run a plan: the GIL is released meanwhile, and Ctrl-C interrupts the plan at once.
 #include "core.h"
 #include "threads.h"
 #include "whole.h"
 
 #include <signal.h>
 
-static ct_ctx *_Atomic running; // of the main thread, while it reads
-static bool left;               // a plan failed: what it left can be long, and is not pending
-static struct sigaction before;
+static ct_ctx *_Atomic interrupt_context; // the main thread's context, while it reads
+// A plan failed: the work that it left can be long, and is not pending.
+static bool run_has_leftovers;
+static struct sigaction interrupt_previous;
 
-// Python's own handler only notes the signal until the interpreter goes on.
-static void on_interrupt(int signal) {
-    ct_cancel(running);
-    if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) before.sa_handler(signal);
+// Python's own handler only notes the signal until the interpreter continues.
+static void py_interrupt_handler(int signal) {
+    ct_cancel(interrupt_context);
+    if (interrupt_previous.sa_handler != SIG_DFL && interrupt_previous.sa_handler != SIG_IGN)
+        interrupt_previous.sa_handler(signal);
 }
 
-// Nothing is pending: then nothing runs, and no handler is needed, unless a plan left something. A program that handles the signal
-// by itself keeps its handler.
-static bool watch(void) {
-    if ((!ct_rolling_pending() && !left) || !thread_here()->is_main || !whole_may_cancel())
+// Installs a SIGINT handler while a plan runs. None is needed if nothing is pending, unless a plan left
+// something. A program that handles the signal by itself keeps its handler.
+static bool py_interrupt_watch(void) {
+    if ((!ct_rolling_pending() && !run_has_leftovers) || !thread_get()->is_main ||
+        !critical_can_cancel())
         return false;
-    sigaction(SIGINT, NULL, &before);
-    if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN ||
-        before.sa_flags & SA_SIGINFO)
+    sigaction(SIGINT, NULL, &interrupt_previous);
+    if (interrupt_previous.sa_handler == SIG_DFL || interrupt_previous.sa_handler == SIG_IGN ||
+        interrupt_previous.sa_flags & SA_SIGINFO)
         return false;
-    running = ct_ctx_current();
-    struct sigaction ours = {.sa_handler = on_interrupt, .sa_flags = before.sa_flags};
-    ours.sa_mask = before.sa_mask;
+    interrupt_context = ct_ctx_current();
+    struct sigaction ours = {.sa_handler = py_interrupt_handler,
+                             .sa_flags = interrupt_previous.sa_flags};
+    ours.sa_mask = interrupt_previous.sa_mask;
     return sigaction(SIGINT, &ours, NULL) == 0;
 }
-static void unwatch(void) {
-    sigaction(SIGINT, &before, NULL);
-    running = NULL;
+static void py_interrupt_unwatch(void) {
+    sigaction(SIGINT, &interrupt_previous, NULL);
+    interrupt_context = NULL;
 }
 
-typedef struct reading {
+typedef struct run_request {
     const ct_tensor *t;
     size_t n;
     ct_loc here;
     const void *data;
     ct_loan **loan;
-} reading;
-static void borrow(reading *r) { r->data = ct_borrow_at(*r->t, r->loan, r->here); }
-static void read_all(reading *r) {
-    if (!ct_eval_at(r->t, r->n, r->here)) return; // the context tells
+} run_request;
+static void py_run_borrow_now(run_request *r) { r->data = ct_borrow_at(*r->t, r->loan, r->here); }
+static void py_run_eval_now(run_request *r) {
+    if (!ct_eval_at(r->t, r->n, r->here)) return; // the context has the error
 }
-static void visit(reading *r) {
+static void py_run_visit_now(run_request *r) {
     if (!ct_rolling_visit_at(r->t, r->n, r->here)) return;
 }
 
-// True if the run is to be repeated; false with an exception set. A handler that raises nothing, such as one that only sets a flag, costs
-// nothing: what was recorded is as it was.
-static bool again(const failure *why, ct_ctx *ran) {
-    if (why->code != CT_E_INTERRUPTED) return raise_text(why->code, why->text);
-    if (PyErr_CheckSignals() == 0 && whole_deliver()) return true;
-    ct_ctx *mine = ct_ctx_use(ran);
+// True if the run is to be repeated; false with an exception set. It is repeated after a handler that raises
+// nothing, such as one that only sets a flag: the recorded work is unchanged.
+static bool py_run_should_retry(const library_error *error, ct_ctx *run_ctx) {
+    if (error->code != CT_E_INTERRUPTED) return raise_message(error->code, error->text);
+    if (PyErr_CheckSignals() == 0 && critical_deliver_signals()) return true;
+    ct_ctx *mine = ct_ctx_use(run_ctx);
     ct_rolling_give_up();
     ct_ctx_use(mine);
     return false; // KeyboardInterrupt
 }
 
-static bool run(reading *r, void (*read)(reading *)) {
-    thread *self = thread_here();
+static bool py_run_read(run_request *r, void (*read)(run_request *)) {
+    thread *self = thread_get();
     for (;;) {
-        const bool watched = watch();
+        const bool watched = py_interrupt_watch();
         thread_run_begin(self);
         PyThreadState *state = PyEval_SaveThread();
         read(r);
         PyEval_RestoreThread(state);
-        if (watched) unwatch();
-        self->backward_waits = false;
+        if (watched) py_interrupt_unwatch();
+        self->backward_pending = false;
         const bool ok = !ct_failed();
-        failure why;
-        if (!ok) take_failure(&why);
-        left = left || !ok;
+        library_error error;
+        if (!ok) take_error(&error);
+        run_has_leftovers = run_has_leftovers || !ok;
         thread_run_end(self);
         if (ok) {
-            thread_ran(self);
-            whole_ran();
+            thread_free_ready(self);
+            critical_plan_ran();
         }
-        if (ok || !again(&why, self->ctx)) return ok;
+        if (ok || !py_run_should_retry(&error, self->ctx)) return ok;
     }
 }
 
-// The GIL is held throughout, so the other thread stays where it is: in the middle of a call, maybe.
-bool run_there(thread *owner, const ct_tensor *t, size_t n, ct_loc here) {
-    reading r = {.t = t, .n = n, .here = here};
+// The GIL is held throughout, so the other thread does not continue; it may be in the middle of a call.
+bool run_eval_in_thread(thread *owner, const ct_tensor *t, size_t n, ct_loc here) {
+    run_request r = {.t = t, .n = n, .here = here};
     for (;;) {
         ct_ctx *mine = ct_ctx_use(owner->ctx);
-        const bool watched = watch();
-        errors_log_later();
-        visit(&r);
-        if (watched) unwatch();
-        owner->backward_waits = false;
-        owner->visited = true;
+        const bool watched = py_interrupt_watch();
+        errors_log_defer();
+        py_run_visit_now(&r);
+        if (watched) py_interrupt_unwatch();
+        owner->backward_pending = false;
+        owner->ran_for_others = true;
         const bool ok = !ct_failed();
-        failure why;
-        if (!ok) take_failure(&why);
-        if (owner->ended) thread_call(owner);
+        library_error error;
+        if (!ok) take_error(&error);
+        if (owner->ended) thread_run_deferred(owner);
         ct_ctx_use(mine);
-        errors_log_now();
-        if (ok || !again(&why, owner->ctx)) return ok;
+        errors_log_flush();
+        if (ok || !py_run_should_retry(&error, owner->ctx)) return ok;
     }
 }
 
-// Without the GIL a tensor of all threads could be written: a value of this thread's stands for it.
+// Without the GIL another thread could write to a tensor that all threads share, so a value of this thread is
+// pinned instead.
 const void *run_borrow(ct_tensor t, ct_loan **loan, ct_loc here) {
-    thread_here()->reads++;
-    const ct_tensor own = thread_others ? ct_pin_at(t, here) : t;
-    reading r = {.t = &own, .here = here, .loan = loan};
-    const bool ok = run(&r, borrow);
+    thread_get()->reads++;
+    const ct_tensor own = thread_has_others ? ct_pin_at(t, here) : t;
+    run_request r = {.t = &own, .here = here, .loan = loan};
+    const bool ok = py_run_read(&r, py_run_borrow_now);
     if (own.bits != t.bits) ct_unpin(own);
-    return ok && !r.data ? raise_failure() : r.data;
+    return ok && !r.data ? raise_error() : r.data;
 }
 bool run_eval(const ct_tensor *t, size_t n, ct_loc here) {
-    reading r = {.t = t, .n = n, .here = here};
-    return run(&r, read_all);
+    run_request r = {.t = t, .n = n, .here = here};
+    return py_run_read(&r, py_run_eval_now);
 }

@@ -1,127 +1,135 @@
-// The object behind cotan.Tensor.
+// The object of cotan.Tensor, and what the files that implement it share.
 #ifndef COTAN_PYTHON_TENSOR_H
 #define COTAN_PYTHON_TENSOR_H
 
 #include "core.h"
 #include "threads.h"
 
-typedef struct move move; // views.c
+typedef struct view_op view_op; // in views.c
 
 typedef struct tensor_object {
     PyObject_HEAD ct_tensor handle;
-    thread *owner;    // where it is pinned; of a variable, who assigned it last
-    ct_tensor shared; // the value for other threads, once one has asked
-    ct_params *set;   // of a variable, which it then is; else NULL
-    PyObject *holder; // a model, to which the set belongs; NULL: it is the tensor's own
-    uint64_t version; // how often it was written in its place
+    // The thread in whose context it is pinned; for a variable, the thread that assigned it last.
+    thread *owner;
+    ct_tensor shared;       // the value for other threads, once one has read it
+    ct_params *params;      // of a variable; NULL for other values
+    PyObject *params_owner; // the model that owns `params`; NULL: the tensor owns them
+    uint64_t version;       // the number of writes in place
     PyObject *grad, *dict, *weak;
-    // A view is another tensor's value moved: a write to one is seen in the other.
-    struct tensor_object *parent; // NULL: it is none
-    bool bare;  // its history is not the parent's, and its writes are not known to gradients
-    bool holds; // a reference of the parent
-    struct tensor_object *children;        // its views, of which each one knows
+    // A view is view ops applied to another tensor's value: a write to one is seen in the other.
+    struct tensor_object *parent; // NULL if it is no view
+    // Its history is not the parent's, and gradients do not know its writes.
+    bool is_detached;
+    bool holds_parent;                     // holds a reference to the parent
+    struct tensor_object *children;        // its views; each of them is in this list
     struct tensor_object *next, *previous; // the parent's other children
-    // The value without its history, of which detach() gives views: they need not hold the history.
-    struct tensor_object *twin;
-    bool traced;   // a traced function's
-    uint64_t seen; // the parent's version that the handle was made of
-    move *moves;   // (n_moves) from the parent's value to this one
-    size_t n_moves;
+    // The value without its history. Views of it are what detach() returns: they need not hold the history.
+    struct tensor_object *detached;
+    bool traced;             // made inside a traced function
+    uint64_t parent_version; // the parent's version of which the handle was made
+    view_op *view_ops;       // (n_view_ops) from the parent's value to this one
+    size_t n_view_ops;
 } tensor_object;
 
-// A new one, of a class that is Tensor or below it.
-PyObject *tensor_of_type(PyTypeObject *type, ct_tensor t, ct_loc here);
-void tensor_unname(tensor_object *self);                           // unpins the handle
-bool tensor_rename(tensor_object *self, ct_tensor t, ct_loc here); // pins another value
+// Returns a new object of the class, Tensor or a subclass.
+PyObject *tensor_new_of_type(PyTypeObject *type, ct_tensor t, ct_loc here);
+void tensor_release_handle(tensor_object *self);                       // unpins the handle
+bool tensor_set_handle(tensor_object *self, ct_tensor t, ct_loc here); // pins another value
 
 // moves.c
-// Whole axes and parts of them, in their order; the results are never the operand itself. A slice goes
-// from the first place in steps, which may be negative, up to but not including `stop`; it lies inside.
-struct move {
+// Ops that make views: of whole axes or parts of them, in order; the result is never the operand itself. A
+// slice goes from `start` in steps, which may be negative, up to but not including `stop`; it is in bounds.
+struct view_op {
     enum {
-        MOVE_SLICE,
-        MOVE_PERMUTE,
-        MOVE_RESHAPE,
-        MOVE_EXPAND,
-        MOVE_DIAGONAL, // of the last two axes
-        MOVE_WINDOWS,  // along an axis, which may have a place in common: a new last axis
-        MOVE_REAL,     // from here on elements are not what they were
-        MOVE_IMAG,
-        MOVE_CONJ,
-        MOVE_PAIRS,    // complex numbers to a last axis of 2
-        MOVE_OF_PAIRS, // the other way
-        MOVE_BITS,     // as another dtype of the same size
+        VIEW_SLICE,
+        VIEW_PERMUTE,
+        VIEW_RESHAPE,
+        VIEW_EXPAND,
+        VIEW_DIAGONAL, // of the last two axes
+        VIEW_UNFOLD,   // windows along an axis, which may overlap; they become a new last axis
+        VIEW_REAL,     // from here on the elements change
+        VIEW_IMAG,
+        VIEW_CONJ,
+        VIEW_COMPLEX_AS_REAL, // complex numbers to a last axis of 2
+        VIEW_REAL_AS_COMPLEX, // the other way round
+        VIEW_BITCAST,         // as another dtype of the same size
     } kind;
-    size_t n; // of each list
-    int64_t *
-        list[4]; // SLICE: axes, start, stop, step; WINDOWS: {axis, size, step}; DIAGONAL: {offset};
-                 // BITS: {dtype}; else sizes, or axes
+    size_t n; // length of each list
+    // SLICE: axes, start, stop, step; UNFOLD: {axis, size, step}; DIAGONAL: {offset}; BITCAST: {dtype};
+    // otherwise sizes or axes.
+    int64_t *list[4];
 };
-bool move_new(move *to, int kind, const int64_t *const lists[4],
-              size_t n); // copies; false: no memory
-void moves_free(move *moves, size_t n);
-ct_tensor move_forward(const move *m, ct_tensor t, ct_loc here);
-ct_tensor move_backward(const move *m, ct_tensor before, ct_tensor part, ct_loc here);
-bool moves_repeat(const move *moves, size_t n); // may an element come several times?
-ct_tensor moves_put(const move *moves, size_t n, ct_tensor whole, ct_tensor part, ct_loc here);
-// Where a view's elements lie in the tensor of which it is one.
+// Copies the lists; returns false if memory is out.
+bool view_op_new(view_op *to, int kind, const int64_t *const lists[4], size_t n);
+void view_ops_free(view_op *ops, size_t n);
+ct_tensor view_op_apply(const view_op *m, ct_tensor t, ct_loc here);
+ct_tensor view_op_inverse(const view_op *m, ct_tensor before, ct_tensor part, ct_loc here);
+// True if an element may occur several times.
+bool view_ops_can_repeat(const view_op *ops, size_t n);
+ct_tensor view_ops_scatter(const view_op *ops, size_t n, ct_tensor base, ct_tensor part,
+                           ct_loc here);
+// Which elements of the base tensor a view has, as sizes and steps.
 typedef struct layout {
     int rank;
     int64_t size[CT_MAX_RANK + 1], step[CT_MAX_RANK + 1];
-    bool expanded, unknown; // shared, and not followed any further
+    // Expanded: elements may occur several times; unknown: the layout is not followed further.
+    bool expanded, unknown;
 } layout;
-void layout_begin(layout *l, ct_tensor t);
-void layout_move(layout *l, const move *m);
-bool layout_shares(const layout *l);          // may several elements be one?
-move *moves_parse(PyObject *list, size_t *n); // of a tuple: malloc's; NULL: an exception
-bool same_sizes(ct_tensor a, ct_tensor b);
-ct_tensor with_shape_of(ct_tensor t, ct_tensor of, bool expand, ct_loc here);
-ct_tensor same_value(ct_tensor t, ct_loc here); // by another handle: one has one name
+void layout_init(layout *l, ct_tensor t);
+void layout_apply(layout *l, const view_op *m);
+bool layout_has_overlap(const layout *l); // true if several elements may be the same
+// Parses a tuple; the result is for free(); NULL with an exception set.
+view_op *view_ops_parse(PyObject *list, size_t *n);
+bool has_same_shape(ct_tensor a, ct_tensor b);
+ct_tensor reshape_or_expand_as(ct_tensor t, ct_tensor of, bool expand, ct_loc here);
+// The same value with a new handle, since a handle has one Tensor.
+ct_tensor new_handle_of(ct_tensor t, ct_loc here);
 
 // views.c
-// A view of o; takes the moves, whose memory is malloc's.
-PyObject *view_new(PyObject *o, move *moves, size_t n, ct_loc here);
-// The value without a history, as an object of the class; writes are seen in both.
+// Returns a view of o; takes ownership of the ops, which malloc made.
+PyObject *view_new(PyObject *o, view_op *ops, size_t n, ct_loc here);
+// Returns the value without a history, as an object of the class; writes are seen in both.
 PyObject *view_detached(PyObject *o, PyTypeObject *type, ct_loc here);
-void view_forget(tensor_object *self); // it is being collected
+void view_unlink(tensor_object *self); // called when the tensor is deallocated
 bool view_refresh(tensor_object *self, ct_loc here);
-// The value in its place: o's and that of all of which it is a view. It is broadcast and cast.
+// Writes the value, broadcast and cast, in place: to o and to all tensors of which o is a view.
 bool tensor_write(PyObject *o, ct_tensor value, ct_loc here);
-// The same of what the moves make of o; the part has its sizes and o's dtype.
-bool tensor_write_part(PyObject *o, const move *moves, size_t n, ct_tensor part, ct_loc here);
-// Is o the view of the parent by these moves, with its newest value?
-bool view_is(PyObject *o, PyObject *parent, const move *moves, size_t n);
+// The same for the view that the ops make of o; the part has the view's sizes and o's dtype.
+bool tensor_write_view(PyObject *o, const view_op *ops, size_t n, ct_tensor part, ct_loc here);
+// True if o is the view of the parent by these ops, and has its latest value.
+bool view_matches(PyObject *o, PyObject *parent, const view_op *ops, size_t n);
 extern PyMethodDef view_functions[], view_methods[];
 
 // indexing.c
 extern PyMethodDef indexing_methods[];
 PyObject *index_get(PyObject *self, PyObject *key);
-int index_set(PyObject *self, PyObject *key, PyObject *value); // NULL: del
+int index_set(PyObject *self, PyObject *key, PyObject *value); // value NULL: del
 
 // join.c
 extern PyMethodDef join_functions[];
 
 // functions.c
-extern int functions_asked;       // so many threads ask what traced functions meet
-void functions_meet(PyObject *o); // an operand, where a function is traced
-bool functions_tracing(void);     // inside of a traced function, where nothing runs
-extern PyMethodDef function_methods[];
+// The number of threads that record what traced functions capture.
+extern int trace_capture_listeners;
+void trace_note_capture(PyObject *o); // records an operand from outside a traced function
+bool trace_is_active(void);           // true inside a traced function, where nothing runs
+extern PyMethodDef trace_functions[];
 
 // marks.c
-void marks_flush(void); // gives owners of marks back that have gone
-extern PyMethodDef mark_functions[];
+void hooks_flush(void); // releases the owners of hooks whose nodes are gone
+extern PyMethodDef hook_functions[];
 
 // autograd.c
-static inline bool grad_enabled(void) { return !thread_here()->no_grad; }
-void autograd_forget(tensor_object *self);
+static inline bool grad_enabled(void) { return !thread_get()->no_grad; }
+void autograd_remove_leaf(tensor_object *self);
 bool autograd_has_hooks(const tensor_object *self);
-bool autograd_written(tensor_object *self); // in its place
-bool make_variable(PyObject *o, bool tracked, ct_loc here);
-// The Tensor that is a variable of somebody's set.
-PyObject *variable_of(ct_tensor variable, ct_params *set, PyObject *holder, bool tracked,
-                      ct_loc here);
+bool autograd_notify_write(tensor_object *self); // called after a write in place
+bool tensor_make_variable(PyObject *o, bool tracked, ct_loc here);
+// Returns the Tensor of a variable in a set that params_owner owns.
+PyObject *tensor_from_param(ct_tensor variable, ct_params *params, PyObject *params_owner,
+                            bool tracked, ct_loc here);
 extern PyMethodDef autograd_methods[];
 extern PyGetSetDef autograd_getters[];
-bool autograd_start(PyObject *module);
+bool autograd_init(PyObject *module);
 
 #endif

@@ -4,52 +4,56 @@
 
 #include "core.h"
 
-// A thread's context, and what belongs to it. The next thread gets that of one that has ended, so
-// what that one made lives on, and plans are known already. Touched with the GIL held alone; only
-// the thread itself uses the context without, while it is `busy`. In between others may look at it,
-// and visit it (run.c).
+// A thread's context and its state. A new thread takes the context of one that has ended, so that what that
+// one made stays valid, and its plans are known already. All fields need the GIL; only the thread itself uses
+// the context without it, while `busy` is set. Other threads may read it meanwhile, and evaluate in it when
+// it is not busy (run.c).
 typedef struct thread {
     ct_ctx *ctx;
-    int busy;            // runs something, without the GIL
-    int tracing;         // is inside of so many traced functions
-    int functions;       // that were traced and may be called yet: what they captured has no name
-    bool no_grad;        // nothing that it records has a history
-    bool backward_waits; // a backward was recorded and has not run
-    bool visited;        // others ran something: what nobody names goes with its next call
-    bool ended, is_main; // ended: waits for the next thread
-    bool altered;        // has settings of its own, which a next thread must not find
-    int visitors;        // wait until it is not busy
-    uint64_t reads;      // how often values or gradients were asked for
-    ct_tensor *left;     // (n_left) collected while it was busy
-    struct late
-        *late; // (n_late) variables that nobody names, but what is pending, or a history, may read
-    size_t n_left, left_room, n_late, late_room;
-    struct thread *next; // among those that wait
+    int busy;        // > 0 while it runs something without the GIL
+    int trace_depth; // the number of traced functions that it is inside of
+    // Traced functions that may still be called: no Tensor holds what they captured.
+    int n_traced_functions;
+    bool no_grad;          // records without histories
+    bool backward_pending; // a backward was recorded and has not run
+    // Others ran something in its context: its next call frees what no Tensor holds.
+    bool ran_for_others;
+    bool ended, is_main;        // ended: its context is free for the next thread
+    bool has_own_settings;      // has settings of its own, which a next thread must not get
+    int n_waiting;              // threads that wait until it is not busy
+    uint64_t reads;             // the number of reads of values or gradients
+    ct_tensor *deferred_unpins; // (n_deferred_unpins) handles dropped while it was busy
+    // (n_deferred_frees) variables without a Tensor that pending work, or a history, may still read.
+    struct deferred_free *deferred_free;
+    size_t n_deferred_unpins, deferred_unpins_capacity, n_deferred_frees, deferred_frees_capacity;
+    struct thread *next; // in the list of free contexts
 } thread;
 
 #pragma GCC visibility push(hidden)
-extern _Thread_local thread *thread_mine; // NULL before the thread's first call
-extern bool thread_others;                // there have been several
+extern _Thread_local thread *thread_current; // NULL before the thread's first call
+extern bool thread_has_others;               // there have been several threads
 #pragma GCC visibility pop
-thread *thread_begin(void);
-static inline thread *thread_here(void) { return thread_mine ? thread_mine : thread_begin(); }
+thread *thread_attach(void);
+static inline thread *thread_get(void) { return thread_current ? thread_current : thread_attach(); }
 
-void thread_call(thread *self); // a call begins, and `visited` or `left` is set
-// Around what runs without the GIL. Who waited for its end has a turn before it goes on.
+// To be called when a call begins, if ran_for_others or deferred_unpins is set.
+void thread_run_deferred(thread *self);
+// Enclose what runs without the GIL. Threads that wait for its end get a turn before it continues.
 void thread_run_begin(thread *self);
 void thread_run_end(thread *self);
-// Until it neither runs nor, if `whole`, traces; without the GIL. False: an exception, of Ctrl-C.
-bool thread_wait(thread *other, bool whole);
-void thread_changed(void); // wakes who waits
+// Waits until the other thread neither runs nor, if `until_traced`, traces; without the GIL. False with the
+// exception of Ctrl-C set.
+bool thread_wait(thread *other, bool until_traced);
+void thread_notify(void); // wakes the threads that wait
 
-void thread_unpin(thread *owner, ct_tensor t); // by another thread
-void thread_free(thread *owner, ct_params *set);
-// The same of what has the variables: give(what), once nothing reads them.
-void thread_give_back(thread *owner, ct_params *set, void (*give)(void *what), void *what);
-void thread_ran(thread *self); // what waited for its pending work goes
+void thread_unpin(thread *owner, ct_tensor t); // may be called by another thread
+void thread_free_params(thread *owner, ct_params *set);
+// The same for an object that owns the variables: calls give(what) once nothing reads them.
+void thread_free_when_unread(thread *owner, ct_params *set, void (*give)(void *what), void *what);
+void thread_free_ready(thread *self); // frees what waited for the thread's pending work
 
-// The value of `t`, which owner has evaluated, for all threads: pinned in a context in which nothing ever
-// runs. CT_NONE: an exception.
+// Returns the value of `t`, which its owner has evaluated, for all threads: pinned in a context in which
+// nothing ever runs. CT_NONE with an exception set.
 ct_tensor thread_share(ct_tensor t, ct_loc here);
 void thread_unshare(ct_tensor t);
 

@@ -1,4 +1,4 @@
-// The user's Python line of a call.
+// Finds the line of the user's Python code that made a call.
 #include "core.h"
 #include "tensor.h"
 #include "threads.h"
@@ -6,39 +6,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Code objects met lately, each held, so that another one cannot stand at its address.
-enum { CACHE = 1024 };
-static struct seen {
+// Recently seen code objects, each with a reference, so that no other one can have its address.
+enum { CACHE_SIZE = 1024 };
+static struct file_entry {
     PyObject *code;
-    const char *file; // NULL: the package's own
-} cache[CACHE];
-// Lines met lately: the interpreter finds a line by reading all those of the function before it.
-static struct met {
+    const char *file; // NULL for the package's own files
+} where_files[CACHE_SIZE];
+// Recently found lines: the interpreter finds a line by decoding the whole function before it.
+static struct line_entry {
     PyObject *code;
-    long at; // the instruction
+    long instruction; // index of the instruction
     uint32_t line;
-} lines[CACHE];
-static PyObject *folder;              // of the package
-static PyObject *files;               // name -> address of a copy that lives as long as the process
-static PyObject *name_back, *name_at; // "f_back", "f_lasti"
+} where_lines[CACHE_SIZE];
+static PyObject *where_package; // the package's folder
+static PyObject *where_names;   // name -> address of a copy that lives as long as the process
+static PyObject *where_f_back, *where_f_lasti; // "f_back", "f_lasti"
 
-bool where_start(PyObject *package) {
+bool where_init(PyObject *package) {
     Py_INCREF(package);
-    Py_XDECREF(folder);
-    folder = package;
-    if (!files) files = PyDict_New();
-    if (!name_back) name_back = PyUnicode_InternFromString("f_back");
-    if (!name_at) name_at = PyUnicode_InternFromString("f_lasti");
-    return files && name_back && name_at;
+    Py_XDECREF(where_package);
+    where_package = package;
+    if (!where_names) where_names = PyDict_New();
+    if (!where_f_back) where_f_back = PyUnicode_InternFromString("f_back");
+    if (!where_f_lasti) where_f_lasti = PyUnicode_InternFromString("f_lasti");
+    return where_names && where_f_back && where_f_lasti;
 }
 
-static const char *interned(PyObject *name) {
-    PyObject *have = PyDict_GetItemWithError(files, name);
+static const char *where_intern(PyObject *name) {
+    PyObject *have = PyDict_GetItemWithError(where_names, name);
     if (have) return PyLong_AsVoidPtr(have);
     PyObject *bytes = PyUnicode_EncodeFSDefault(name);
     char *copy = bytes ? strdup(PyBytes_AsString(bytes)) : NULL;
     PyObject *address = copy ? PyLong_FromVoidPtr(copy) : NULL;
-    if (!address || PyDict_SetItem(files, name, address) < 0) {
+    if (!address || PyDict_SetItem(where_names, name, address) < 0) {
         free(copy);
         copy = NULL;
     }
@@ -47,45 +47,46 @@ static const char *interned(PyObject *name) {
     return copy;
 }
 
-// The file of a code object, NULL of the package's.
-static const char *look_up(struct seen *entry, PyObject *code) {
+// Returns the file of a code object; NULL for the package's files.
+static const char *where_find_file(struct file_entry *entry, PyObject *code) {
     const char *file = "?";
     PyObject *name = PyObject_GetAttrString(code, "co_filename");
     if (name) {
-        Py_ssize_t inside = PyUnicode_Tailmatch(name, folder, 0, PY_SSIZE_T_MAX, -1);
-        file = inside == 1 ? NULL : interned(name);
+        Py_ssize_t inside = PyUnicode_Tailmatch(name, where_package, 0, PY_SSIZE_T_MAX, -1);
+        file = inside == 1 ? NULL : where_intern(name);
         Py_DECREF(name);
     }
     PyErr_Clear();
     Py_INCREF(code);
     Py_XDECREF(entry->code);
-    *entry = (struct seen){code, file};
+    *entry = (struct file_entry){code, file};
     return file;
 }
 
-static uint32_t line_in(PyObject *frame, PyObject *code) {
-    PyObject *number = PyObject_GetAttr(frame, name_at);
+static uint32_t where_find_line(PyObject *frame, PyObject *code) {
+    PyObject *number = PyObject_GetAttr(frame, where_f_lasti);
     const long at = number ? PyLong_AsLong(number) : -1;
     Py_XDECREF(number);
-    struct met *entry = &lines[(((uintptr_t)code >> 5) + (uintptr_t)at / 2) % CACHE];
-    if (entry->code == code && entry->at == at) return entry->line;
+    struct line_entry *entry =
+        &where_lines[(((uintptr_t)code >> 5) + (uintptr_t)at / 2) % CACHE_SIZE];
+    if (entry->code == code && entry->instruction == at) return entry->line;
     Py_INCREF(code);
     Py_XDECREF(entry->code);
-    *entry = (struct met){code, at, (uint32_t)PyFrame_GetLineNumber((PyFrameObject *)frame)};
+    *entry = (struct line_entry){code, at, (uint32_t)PyFrame_GetLineNumber((PyFrameObject *)frame)};
     return entry->line;
 }
 
-static ct_loc line_of(PyObject *frame) {
+static ct_loc where_find_caller(PyObject *frame) {
     ct_loc here = {0};
     Py_INCREF(frame);
     while (frame) {
         PyObject *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
-        struct seen *entry = &cache[((uintptr_t)code >> 5) % CACHE];
-        const char *file = entry->code == code ? entry->file : look_up(entry, code);
-        if (file) here = (ct_loc){file, line_in(frame, code)};
+        struct file_entry *entry = &where_files[((uintptr_t)code >> 5) % CACHE_SIZE];
+        const char *file = entry->code == code ? entry->file : where_find_file(entry, code);
+        if (file) here = (ct_loc){file, where_find_line(frame, code)};
         Py_DECREF(code);
         if (file) break;
-        PyObject *back = PyObject_GetAttr(frame, name_back);
+        PyObject *back = PyObject_GetAttr(frame, where_f_back);
         Py_DECREF(frame);
         frame = back;
         if (back == Py_None) {
@@ -97,11 +98,11 @@ static ct_loc line_of(PyObject *frame) {
     return here;
 }
 
-ct_loc enter(void) {
-    thread *self = thread_here();
-    if (self->visited || self->n_left) thread_call(self);
+ct_loc api_enter(void) {
+    thread *self = thread_get();
+    if (self->ran_for_others || self->n_deferred_unpins) thread_run_deferred(self);
     dlpack_flush();
-    marks_flush();
-    PyObject *frame = folder ? (PyObject *)PyEval_GetFrame() : NULL;
-    return frame ? line_of(frame) : CT_NOWHERE;
+    hooks_flush();
+    PyObject *frame = where_package ? (PyObject *)PyEval_GetFrame() : NULL;
+    return frame ? where_find_caller(frame) : CT_NOWHERE;
 }

@@ -1,8 +1,9 @@
-// cotan._core.Whole, Swap, GradMode: what a signal does not cut in two.
+// cotan._core.Whole, Swap, GradMode: critical sections, which a signal does not interrupt halfway.
 //
-// The interpreter handles signals between instructions of the main thread alone, so one call of C is whole. A section in Python
-// is made so by handlers of ours, which note the signal, in the place of those that are there. Python's are replaced, not
-// the system's: what others send by PyErr_SetInterrupt is held back, too.
+// The interpreter handles signals only between instructions of the main thread, so one call of C is never
+// interrupted. For a section in Python, the handlers are replaced by one of ours that notes the signal.
+// Python's handlers are replaced, not the system's, so that signals sent by PyErr_SetInterrupt are held back,
+// too.
 #include "whole.h"
 #include "tensor.h"
 #include "threads.h"
@@ -10,135 +11,142 @@
 #include <signal.h>
 #include <time.h>
 
-// Those for which programs have handlers that raise.
-static const int numbers[] = {SIGINT, SIGTERM, SIGALRM, SIGHUP, SIGUSR1, SIGUSR2};
-enum { SIGNALS = sizeof numbers / sizeof *numbers };
+// The signals for which programs have handlers that raise.
+static const int critical_signals[] = {SIGINT, SIGTERM, SIGALRM, SIGHUP, SIGUSR1, SIGUSR2};
+enum { N_SIGNALS = sizeof critical_signals / sizeof *critical_signals };
 
-static struct held {
-    PyObject *handler; // that was replaced, or NULL
+static struct held_signal {
+    PyObject *handler; // the handler that was replaced, or NULL
     struct sigaction system;
-    bool came;
-    struct timespec when;
-} held[SIGNALS];
-static int depth;
-static bool ran, last;                      // a plan has; this one is the section's last
-static PyObject *get_handler, *set_handler; // of the module _signal
-static PyObject *hold_back, *signal_number[SIGNALS];
+    bool arrived;
+    struct timespec arrival;
+} held_signal[N_SIGNALS];
+static int critical_depth;
+// A plan has run in the section; the plan that runs now is its last.
+static bool critical_has_run_plan, critical_is_last_plan;
+static PyObject *signal_get_handler, *signal_set_handler; // functions of the module _signal
+static PyObject *signal_hold_back, *signal_numbers[N_SIGNALS];
 static PyObject *method_type;
 
-bool whole_inside(void) { return depth && thread_here()->is_main; }
-bool whole_may_cancel(void) { return !whole_inside() || (last && !ran); }
-void whole_ran(void) {
-    if (whole_inside()) ran = true;
+bool critical_is_inside(void) { return critical_depth && thread_get()->is_main; }
+bool critical_can_cancel(void) {
+    return !critical_is_inside() || (critical_is_last_plan && !critical_has_run_plan);
+}
+void critical_plan_ran(void) {
+    if (critical_is_inside()) critical_has_run_plan = true;
 }
 
-static PyObject *whole_call_handler(PyObject *handler, PyObject *number) {
+static PyObject *critical_call_handler(PyObject *handler, PyObject *number) {
     PyObject *frame = (PyObject *)PyEval_GetFrame();
     return PyObject_CallFunctionObjArgs(handler, number, frame ? frame : Py_None, NULL);
 }
 
-// A second signal, when the first has waited for a while, goes through: what is in the section may never end.
-static PyObject *whole_hold_back(PyObject *self, PyObject *args) {
+// Notes a signal. A second signal more than a second after the first is handled at once: the section may
+// never end.
+static PyObject *critical_note_signal(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *number = PyTuple_GetItem(args, 0);
     const long n = number ? PyLong_AsLong(number) : -1;
-    for (int i = 0; i < SIGNALS; i++) {
-        struct held *h = &held[i];
-        if (numbers[i] != n || !h->handler) continue;
+    for (int i = 0; i < N_SIGNALS; i++) {
+        struct held_signal *h = &held_signal[i];
+        if (critical_signals[i] != n || !h->handler) continue;
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        const double waited =
-            (double)(now.tv_sec - h->when.tv_sec) + (double)(now.tv_nsec - h->when.tv_nsec) * 1e-9;
-        if (h->came && waited > 1) {
-            h->came = false;
-            return whole_call_handler(h->handler, number);
+        const double waited = (double)(now.tv_sec - h->arrival.tv_sec) +
+                              (double)(now.tv_nsec - h->arrival.tv_nsec) * 1e-9;
+        if (h->arrived && waited > 1) {
+            h->arrived = false;
+            return critical_call_handler(h->handler, number);
         }
-        if (!h->came) h->when = now;
-        h->came = true;
+        if (!h->arrived) h->arrival = now;
+        h->arrived = true;
     }
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
 }
 
-static PyObject *raised; // by a signal handler inside a section; set again after it
-static int whole_raise_later(void *exception) {
+// Raised by a signal handler inside a section; set again at its end.
+static PyObject *critical_exception;
+static int critical_raise_pending(void *exception) {
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
     Py_DECREF((PyObject *)exception);
     return -1;
 }
-static void whole_keep_exception(void) {
+static void critical_store_exception(void) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
-    if (!raised) raised = Py_XNewRef(value);
+    if (!critical_exception) critical_exception = Py_XNewRef(value);
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(trace);
 }
 
-// signal.signal handles what has come first, so it may raise: then it is called again.
-static PyObject *whole_set_handler(int i, PyObject *handler) {
+// signal.signal first handles signals that have arrived, so it may raise: then it is called again.
+static PyObject *critical_set_handler(int i, PyObject *handler) {
     for (int tries = 0; tries < 8; tries++) {
         PyObject *before =
-            PyObject_CallFunctionObjArgs(set_handler, signal_number[i], handler, NULL);
+            PyObject_CallFunctionObjArgs(signal_set_handler, signal_numbers[i], handler, NULL);
         if (before) return before;
-        whole_keep_exception();
+        critical_store_exception();
     }
     return NULL;
 }
 
-void whole_begin(void) {
-    if (!thread_here()->is_main || depth++) return;
+void critical_begin(void) {
+    if (!thread_get()->is_main || critical_depth++) return;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    ran = last = false;
-    if (Py_MakePendingCalls() < 0) whole_keep_exception();
-    for (int i = 0; i < SIGNALS; i++) {
-        PyObject *handler = PyObject_CallFunctionObjArgs(get_handler, signal_number[i], NULL);
+    critical_has_run_plan = critical_is_last_plan = false;
+    if (Py_MakePendingCalls() < 0) critical_store_exception();
+    for (int i = 0; i < N_SIGNALS; i++) {
+        PyObject *handler =
+            PyObject_CallFunctionObjArgs(signal_get_handler, signal_numbers[i], NULL);
         if (!handler) PyErr_Clear();
         if (handler && PyCallable_Check(handler)) {
-            sigaction(numbers[i], NULL, &held[i].system);
-            held[i].handler = whole_set_handler(i, hold_back);
+            sigaction(critical_signals[i], NULL, &held_signal[i].system);
+            held_signal[i].handler = critical_set_handler(i, signal_hold_back);
         }
         Py_XDECREF(handler);
     }
     PyErr_Restore(type, value, trace);
 }
 
-static int whole_handle_later(void *pair) {
-    PyObject *done = whole_call_handler(PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+static int critical_call_pending(void *pair) {
+    PyObject *done = critical_call_handler(PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
     Py_DECREF((PyObject *)pair);
     Py_XDECREF(done);
     return done ? 0 : -1;
 }
 
-void whole_end(void) {
-    if (!thread_here()->is_main || --depth) return;
+void critical_end(void) {
+    if (!thread_get()->is_main || --critical_depth) return;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    for (int i = 0; i < SIGNALS; i++) {
-        struct held *h = &held[i];
+    for (int i = 0; i < N_SIGNALS; i++) {
+        struct held_signal *h = &held_signal[i];
         if (!h->handler) continue;
-        Py_XDECREF(whole_set_handler(i, h->handler));
-        sigaction(numbers[i], &h->system,
-                  NULL); // its flags, and a program's own that calls Python's
-        if (h->came) {
-            PyObject *pair = PyTuple_Pack(2, h->handler, signal_number[i]);
-            if (pair && Py_AddPendingCall(whole_handle_later, pair) < 0) Py_DECREF(pair);
+        Py_XDECREF(critical_set_handler(i, h->handler));
+        // Restores its flags, and a C handler of the program's own that calls Python's.
+        sigaction(critical_signals[i], &h->system, NULL);
+        if (h->arrived) {
+            PyObject *pair = PyTuple_Pack(2, h->handler, signal_numbers[i]);
+            if (pair && Py_AddPendingCall(critical_call_pending, pair) < 0) Py_DECREF(pair);
             PyErr_Clear();
         }
-        h->came = false;
+        h->arrived = false;
         Py_CLEAR(h->handler);
     }
-    if (raised && Py_AddPendingCall(whole_raise_later, raised) == 0) raised = NULL;
+    if (critical_exception && Py_AddPendingCall(critical_raise_pending, critical_exception) == 0)
+        critical_exception = NULL;
     PyErr_Restore(type, value, trace);
 }
 
-bool whole_deliver(void) {
-    for (int i = 0; i < SIGNALS && depth; i++) {
-        if (!held[i].came) continue;
-        held[i].came = false;
-        PyObject *done = whole_call_handler(held[i].handler, signal_number[i]);
+bool critical_deliver_signals(void) {
+    for (int i = 0; i < N_SIGNALS && critical_depth; i++) {
+        if (!held_signal[i].arrived) continue;
+        held_signal[i].arrived = false;
+        PyObject *done = critical_call_handler(held_signal[i].handler, signal_numbers[i]);
         if (!done) return false;
         Py_DECREF(done);
     }
@@ -147,67 +155,74 @@ bool whole_deliver(void) {
 
 // ------------------------------------------------------------------------------------------- Whole
 
-typedef struct whole {
+typedef struct critical_function {
     PyObject_HEAD PyObject *function, *dict;
-} whole;
+} critical_function;
 
-static PyObject *whole_new(PyTypeObject *type, PyObject *args, PyObject *options) {
+static PyObject *critical_new(PyTypeObject *type, PyObject *args, PyObject *options) {
     (void)options;
     PyObject *function;
     if (!PyArg_ParseTuple(args, "O:Whole", &function)) return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    whole *self = (whole *)alloc(type, 0);
+    critical_function *self = (critical_function *)alloc(type, 0);
     if (self) self->function = Py_NewRef(function);
     return (PyObject *)self;
 }
-static PyObject *whole_call(PyObject *o, PyObject *args, PyObject *options) {
-    whole_begin();
-    PyObject *result = PyObject_Call(((whole *)o)->function, args, options);
-    whole_end();
+static PyObject *critical_call(PyObject *o, PyObject *args, PyObject *options) {
+    critical_begin();
+    PyObject *result = PyObject_Call(((critical_function *)o)->function, args, options);
+    critical_end();
     return result;
 }
-static PyObject *whole_bind(PyObject *o, PyObject *to, PyObject *type) {
+static PyObject *critical_bind(PyObject *o, PyObject *to, PyObject *type) {
     (void)type;
     if (!to || to == Py_None) return Py_NewRef(o);
     return PyObject_CallFunctionObjArgs(method_type, o, to, NULL);
 }
-static int whole_traverse(PyObject *o, visitproc visit, void *arg) {
+static int critical_traverse(PyObject *o, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(o));
-    Py_VISIT(((whole *)o)->function);
-    Py_VISIT(((whole *)o)->dict);
+    Py_VISIT(((critical_function *)o)->function);
+    Py_VISIT(((critical_function *)o)->dict);
     return 0;
 }
-static int whole_clear(PyObject *o) {
-    Py_CLEAR(((whole *)o)->function);
-    Py_CLEAR(((whole *)o)->dict);
+static int critical_clear(PyObject *o) {
+    Py_CLEAR(((critical_function *)o)->function);
+    Py_CLEAR(((critical_function *)o)->dict);
     return 0;
 }
-static void whole_dealloc(PyObject *o) {
+static void critical_dealloc(PyObject *o) {
     PyTypeObject *type = Py_TYPE(o);
     PyObject_GC_UnTrack(o);
-    whole_clear(o);
+    critical_clear(o);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(o);
     Py_DECREF(type);
 }
 
-static PyMemberDef whole_members[] = {
-    {"__dictoffset__", T_PYSSIZET, offsetof(whole, dict), READONLY, NULL}, {0}};
-static PyGetSetDef whole_getters[] = {
+static PyMemberDef critical_members[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(critical_function, dict), READONLY, NULL}, {0}};
+static PyGetSetDef critical_getters[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {0}};
-static PyType_Slot whole_slots[] = {
-    {Py_tp_new, whole_new},           {Py_tp_call, whole_call},      {Py_tp_descr_get, whole_bind},
-    {Py_tp_traverse, whole_traverse}, {Py_tp_clear, whole_clear},    {Py_tp_dealloc, whole_dealloc},
-    {Py_tp_members, whole_members},   {Py_tp_getset, whole_getters}, {0},
+static PyType_Slot critical_slots[] = {
+    {Py_tp_new, critical_new},
+    {Py_tp_call, critical_call},
+    {Py_tp_descr_get, critical_bind},
+    {Py_tp_traverse, critical_traverse},
+    {Py_tp_clear, critical_clear},
+    {Py_tp_dealloc, critical_dealloc},
+    {Py_tp_members, critical_members},
+    {Py_tp_getset, critical_getters},
+    {0},
 };
-static PyType_Spec whole_spec = {"cotan._core.Whole", sizeof(whole), 0,
-                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, whole_slots};
+static PyType_Spec critical_spec = {"cotan._core.Whole", sizeof(critical_function), 0,
+                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, critical_slots};
 
 // -------------------------------------------------------------------------------------------- Swap
 
-// Swap(object, name, value): inside of its `with` the attribute is the value.
+// Swap(object, name, value): sets the attribute to the value within a `with` block, and restores it after the
+// block.
 typedef struct swap {
-    PyObject_HEAD PyObject *object, *name,
-        *value; // value: outside of the block, which it gets inside
+    // Value: the one to set at the next enter or exit.
+    PyObject_HEAD PyObject *object, *name, *value;
     bool entered;
 } swap;
 
@@ -278,44 +293,47 @@ static PyType_Spec swap_spec = {"cotan._core.Swap", sizeof(swap), 0,
 
 // ---------------------------------------------------------------------------------------- GradMode
 
-// A subclass, or an object of one, has `mode`. It may be entered again before it is left.
+// The base of no_grad and the like: a subclass, or an object of one, has `mode`. It may be entered again
+// before it is left.
 typedef struct grad_mode {
-    PyObject_HEAD uint64_t before; // a bit for each time that it was entered, the last one lowest
+    // A bit for each nested enter, the last one lowest.
+    PyObject_HEAD uint64_t before;
 } grad_mode;
 
-static PyObject *grad_mode_enter(PyObject *o, PyObject *unused) {
+static PyObject *py_grad_mode_enter(PyObject *o, PyObject *unused) {
     (void)unused;
     PyObject *mode = PyObject_GetAttrString(o, "mode");
     const int on = mode ? PyObject_IsTrue(mode) : -1;
     Py_XDECREF(mode);
     if (on < 0) return NULL;
-    thread *self = thread_here();
+    thread *self = thread_get();
     grad_mode *m = (grad_mode *)o;
     m->before = m->before << 1 | !self->no_grad;
     self->no_grad = !on;
     return Py_NewRef(o);
 }
-static PyObject *grad_mode_exit(PyObject *o, PyObject *exception) {
+static PyObject *py_grad_mode_exit(PyObject *o, PyObject *exception) {
     (void)exception;
     grad_mode *m = (grad_mode *)o;
-    thread_here()->no_grad = !(m->before & 1);
+    thread_get()->no_grad = !(m->before & 1);
     m->before >>= 1;
     Py_RETURN_NONE;
 }
 
-static PyMethodDef grad_mode_methods[] = {{"__enter__", grad_mode_enter, METH_NOARGS, NULL},
-                                          {"__exit__", grad_mode_exit, METH_VARARGS, NULL},
+static PyMethodDef grad_mode_methods[] = {{"__enter__", py_grad_mode_enter, METH_NOARGS, NULL},
+                                          {"__exit__", py_grad_mode_exit, METH_VARARGS, NULL},
                                           {0}};
 static PyType_Slot grad_mode_slots[] = {{Py_tp_methods, grad_mode_methods}, {0}};
 static PyType_Spec grad_mode_spec = {"cotan._core.GradMode", sizeof(grad_mode), 0,
                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, grad_mode_slots};
 
-// GradSetting(mode) sets it at once; inside of a `with` it is that, and behind it what it was before.
+// GradSetting(mode) sets the mode at once; a `with` block keeps it, and restores the previous mode after the
+// block.
 typedef struct grad_setting {
     PyObject_HEAD char mode, before;
 } grad_setting;
 
-static PyObject *grad_setting_new(PyTypeObject *type, PyObject *args, PyObject *options) {
+static PyObject *py_grad_setting_new(PyTypeObject *type, PyObject *args, PyObject *options) {
     static char *keywords[] = {"mode", NULL};
     int mode;
     if (!PyArg_ParseTupleAndKeywords(args, options, "p:set_grad_enabled", keywords, &mode))
@@ -323,32 +341,33 @@ static PyObject *grad_setting_new(PyTypeObject *type, PyObject *args, PyObject *
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     grad_setting *self = (grad_setting *)alloc(type, 0);
     if (self && Py_MakePendingCalls() < 0)
-        Py_CLEAR(self); // what has come is raised before a `with` begins
+        Py_CLEAR(self); // raises pending exceptions before a `with` block begins
     if (!self) return NULL;
-    thread *here = thread_here();
+    thread *here = thread_get();
     self->mode = mode != 0, self->before = !here->no_grad;
     here->no_grad = !mode;
     return (PyObject *)self;
 }
-static PyObject *grad_setting_enter(PyObject *o, PyObject *unused) {
+static PyObject *py_grad_setting_enter(PyObject *o, PyObject *unused) {
     (void)unused;
-    thread_here()->no_grad = !((grad_setting *)o)->mode;
+    thread_get()->no_grad = !((grad_setting *)o)->mode;
     return Py_NewRef(o);
 }
-static PyObject *grad_setting_exit(PyObject *o, PyObject *exception) {
+static PyObject *py_grad_setting_exit(PyObject *o, PyObject *exception) {
     (void)exception;
-    thread_here()->no_grad = !((grad_setting *)o)->before;
+    thread_get()->no_grad = !((grad_setting *)o)->before;
     Py_RETURN_NONE;
 }
 
-static PyMethodDef grad_setting_methods[] = {{"__enter__", grad_setting_enter, METH_NOARGS, NULL},
-                                             {"__exit__", grad_setting_exit, METH_VARARGS, NULL},
-                                             {0}};
+static PyMethodDef grad_setting_methods[] = {
+    {"__enter__", py_grad_setting_enter, METH_NOARGS, NULL},
+    {"__exit__", py_grad_setting_exit, METH_VARARGS, NULL},
+    {0}};
 static PyMemberDef grad_setting_members[] = {
     {"mode", T_BOOL, offsetof(grad_setting, mode), READONLY, NULL},
     {"before", T_BOOL, offsetof(grad_setting, before), READONLY, NULL},
     {0}};
-static PyType_Slot grad_setting_slots[] = {{Py_tp_new, grad_setting_new},
+static PyType_Slot grad_setting_slots[] = {{Py_tp_new, py_grad_setting_new},
                                            {Py_tp_methods, grad_setting_methods},
                                            {Py_tp_members, grad_setting_members},
                                            {0}};
@@ -358,31 +377,33 @@ static PyType_Spec grad_setting_spec = {"cotan._core.GradSetting", sizeof(grad_s
 
 // ------------------------------------------------------------------------------------------ module
 
-// _eval_last(): what is pending, as a section's last plan.
-static PyObject *whole_eval_last(PyObject *module, PyObject *unused) {
+// _eval_last(): evaluates what is pending, as the section's last plan.
+static PyObject *critical_eval_last(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    const ct_loc here = enter();
-    thread_here()->reads++;
-    last = true;
+    const ct_loc here = api_enter();
+    thread_get()->reads++;
+    critical_is_last_plan = true;
     const bool ok = run_eval(NULL, 0, here);
-    last = false;
+    critical_is_last_plan = false;
     if (!ok) return NULL;
     Py_RETURN_NONE;
 }
 
-PyMethodDef whole_functions[] = {{"_eval_last", whole_eval_last, METH_NOARGS, NULL}, {0}};
-static PyMethodDef hold_back_method = {"hold_back", whole_hold_back, METH_VARARGS, NULL};
+PyMethodDef critical_functions[] = {{"_eval_last", critical_eval_last, METH_NOARGS, NULL}, {0}};
+static PyMethodDef signal_hold_back_method = {"hold_back", critical_note_signal, METH_VARARGS,
+                                              NULL};
 
-bool whole_start(PyObject *module) {
+bool critical_init(PyObject *module) {
     PyObject *signals = PyImport_ImportModule("_signal"), *types = PyImport_ImportModule("types");
     if (!signals || !types) return false;
-    get_handler = PyObject_GetAttrString(signals, "getsignal");
-    set_handler = PyObject_GetAttrString(signals, "signal");
+    signal_get_handler = PyObject_GetAttrString(signals, "getsignal");
+    signal_set_handler = PyObject_GetAttrString(signals, "signal");
     method_type = PyObject_GetAttrString(types, "MethodType");
-    hold_back = PyCFunction_New(&hold_back_method, NULL);
-    bool ok = get_handler && set_handler && method_type && hold_back;
-    for (int i = 0; ok && i < SIGNALS; i++) ok = (signal_number[i] = PyLong_FromLong(numbers[i]));
-    static PyType_Spec *const specs[] = {&whole_spec, &swap_spec, &grad_mode_spec,
+    signal_hold_back = PyCFunction_New(&signal_hold_back_method, NULL);
+    bool ok = signal_get_handler && signal_set_handler && method_type && signal_hold_back;
+    for (int i = 0; ok && i < N_SIGNALS; i++)
+        ok = (signal_numbers[i] = PyLong_FromLong(critical_signals[i]));
+    static PyType_Spec *const specs[] = {&critical_spec, &swap_spec, &grad_mode_spec,
                                          &grad_setting_spec};
     static const char *const names[] = {"Whole", "Swap", "GradMode", "GradSetting"};
     for (int i = 0; ok && i < 4; i++) {
@@ -392,5 +413,5 @@ bool whole_start(PyObject *module) {
     }
     Py_DECREF(signals);
     Py_DECREF(types);
-    return ok && PyModule_AddFunctions(module, whole_functions) == 0;
+    return ok && PyModule_AddFunctions(module, critical_functions) == 0;
 }

@@ -1,4 +1,5 @@
-// What the library says, in Python's names: it speaks of C's functions, macros and dtypes.
+// Translates the library's messages, which have the names of C functions, macros and dtypes, to Python's
+// names.
 #include "core.h"
 
 #include <ctype.h>
@@ -6,7 +7,7 @@
 
 static const struct {
     const char *c, *python;
-} phrases[] = {
+} wording_phrases[] = {
     // ops that have another name in Python
     {": select: ", ": where: "},
     {": and: ", ": bitwise_and: "},
@@ -43,88 +44,95 @@ static const struct {
     {"; an attribute is part of the plan, but for sizes in it that CT_DYN marks",
      "; an attribute is part of the plan"},
 };
-enum { PHRASES = sizeof phrases / sizeof *phrases, MOST = 4096, LONGEST_NAME = 64 };
+enum {
+    N_PHRASES = sizeof wording_phrases / sizeof *wording_phrases,
+    MAX_LENGTH = 4096,
+    MAX_NAME_LENGTH = 64
+};
 
-typedef struct text {
-    char s[MOST];
+typedef struct wording_buffer {
+    char s[MAX_LENGTH];
     size_t n;
-} text;
-static void add(text *to, const char *s, size_t n) {
-    if (n > MOST - 1 - to->n) n = MOST - 1 - to->n;
+} wording_buffer;
+static void wording_append(wording_buffer *to, const char *s, size_t n) {
+    if (n > MAX_LENGTH - 1 - to->n) n = MAX_LENGTH - 1 - to->n;
     memcpy(to->s + to->n, s, n);
     to->n += n;
 }
 
-static bool in_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+static bool wording_is_word_char(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-// The phrase that begins here, and parts no word; -1: none.
-static int phrase_at(const char *said, char before) {
-    if (in_word(before) && in_word(*said)) return -1;
-    for (int i = 0; i < PHRASES; i++) {
-        const size_t n = strlen(phrases[i].c);
-        if (strncmp(said, phrases[i].c, n) == 0 && !(in_word(said[n - 1]) && in_word(said[n])))
+// Returns the phrase that begins here and splits no word; -1 if there is none.
+static int wording_find_phrase(const char *message, char before) {
+    if (wording_is_word_char(before) && wording_is_word_char(*message)) return -1;
+    for (int i = 0; i < N_PHRASES; i++) {
+        const size_t n = strlen(wording_phrases[i].c);
+        if (strncmp(message, wording_phrases[i].c, n) == 0 &&
+            !(wording_is_word_char(message[n - 1]) && wording_is_word_char(message[n])))
             return i;
     }
     return -1;
 }
 
-// "f32", or with `prefix` "CT_F32": Python's name, or NULL.
-static const char *dtype_named(const char *word, size_t n, const char *prefix) {
+// Returns Python's name of "f32", or with `prefix` of "CT_F32"; NULL if it is no dtype.
+static const char *wording_find_dtype(const char *word, size_t n, const char *prefix) {
     const size_t skip = strlen(prefix);
-    char lower[LONGEST_NAME];
+    char lower[MAX_NAME_LENGTH];
     if (n <= skip || n >= sizeof lower || strncmp(word, prefix, skip) != 0) return NULL;
     for (size_t i = skip; i <= n; i++)
         lower[i - skip] = i < n ? (char)(skip ? tolower((unsigned char)word[i]) : word[i]) : 0;
     for (int i = 1; i < CT_DTYPE_COUNT; i++)
-        if (strcmp(lower, ct_dtype_name((ct_dtype)i)) == 0) return dtype_text((ct_dtype)i);
+        if (strcmp(lower, ct_dtype_name((ct_dtype)i)) == 0) return dtype_python_name((ct_dtype)i);
     return NULL;
 }
 
-// ct_sum is cotan.sum, or an op alone.
-static void add_function(text *to, const char *name, size_t n) {
-    char own[LONGEST_NAME];
+// ct_sum becomes cotan.sum, or cotan.ops.sum if the package has no such name.
+static void wording_append_function(wording_buffer *to, const char *name, size_t n) {
+    char own[MAX_NAME_LENGTH];
     if (n >= sizeof own) return;
     memcpy(own, name, n);
     own[n] = 0;
     PyObject *package = PyImport_ImportModule("cotan");
     const char *where = package && PyObject_HasAttrString(package, own) ? "cotan." : "cotan.ops.";
     Py_XDECREF(package);
-    add(to, where, strlen(where));
-    add(to, name, n);
+    wording_append(to, where, strlen(where));
+    wording_append(to, name, n);
 }
 
-static void add_word(text *to, const char *word, size_t n, char before, char behind) {
-    const char *dtype = dtype_named(word, n, "CT_");
+static void wording_append_word(wording_buffer *to, const char *word, size_t n, char before,
+                                char behind) {
+    const char *dtype = wording_find_dtype(word, n, "CT_");
     const bool alone =
         !strchr("/\"'.", before ? before : ' ') && !strchr("\"'.", behind ? behind : ' ');
     if (dtype) {
-        add(to, "cotan.", 6);
-        add(to, dtype, strlen(dtype));
-    } else if (alone && (dtype = dtype_named(word, n, ""))) {
-        add(to, dtype, strlen(dtype));
+        wording_append(to, "cotan.", 6);
+        wording_append(to, dtype, strlen(dtype));
+    } else if (alone && (dtype = wording_find_dtype(word, n, ""))) {
+        wording_append(to, dtype, strlen(dtype));
     } else if (n > 3 && strncmp(word, "ct_", 3) == 0) {
-        add_function(to, word + 3, n - 3);
+        wording_append_function(to, word + 3, n - 3);
     } else {
-        add(to, word, n);
+        wording_append(to, word, n);
     }
 }
 
-PyObject *in_python(const char *said) {
-    text to = {.n = 0};
-    for (const char *s = said; *s;) {
-        const char before = s > said ? s[-1] : 0;
-        const int phrase = phrase_at(s, before);
+PyObject *wording_translate(const char *message) {
+    wording_buffer to = {.n = 0};
+    for (const char *s = message; *s;) {
+        const char before = s > message ? s[-1] : 0;
+        const int phrase = wording_find_phrase(s, before);
         if (phrase >= 0) {
-            add(&to, phrases[phrase].python, strlen(phrases[phrase].python));
-            s += strlen(phrases[phrase].c);
+            wording_append(&to, wording_phrases[phrase].python,
+                           strlen(wording_phrases[phrase].python));
+            s += strlen(wording_phrases[phrase].c);
             continue;
         }
         size_t n = 0;
-        while (in_word(s[n])) n++;
+        while (wording_is_word_char(s[n])) n++;
         if (n)
-            add_word(&to, s, n, before, s[n]);
+            wording_append_word(&to, s, n, before, s[n]);
         else
-            add(&to, s, n = 1);
+            wording_append(&to, s, n = 1);
         s += n;
     }
     return PyUnicode_DecodeUTF8(to.s, (Py_ssize_t)to.n, "replace");

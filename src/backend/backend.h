@@ -182,7 +182,7 @@ void ct__device_release(ct_device *device); // closes it with the last holder
 // Process-wide counters behind ct_get_stats.
 typedef struct ct_counters {
     _Atomic uint64_t plans_made, plans_run, kernels_compiled, kernels_loaded, kernels_failed;
-    _Atomic uint64_t kernels_packed;
+    _Atomic uint64_t kernels_packed, kernels_pending;
     _Atomic uint64_t launches, launches_interpreted;
     _Atomic uint64_t plan_bytes;
 } ct_counters;

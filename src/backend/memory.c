@@ -43,7 +43,7 @@ void ct__account_sub(ct_account *account, uint64_t bytes, ct_memory_kind kind) {
     if (ct__watched() && account == &ct__account) ct__span_memory_now(total);
 }
 
-// What a program frees it often asks for again at once: the results of the step before. Given back to
+// Values that a program frees it often asks for again at once: the results of the step before. Given back to
 // the system, each page of them would be faulted in anew (a sum of two tensors of 4 MB took ten times
 // as long; a product of 256 x 768 x 2304, its result 7 MB, a seventh longer). Some of them stay with the
 // device; they count as free, and where a limit was set none stay. More than a few of them, of some
@@ -134,6 +134,8 @@ void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_
 
 void ct__device_free(ct_device *device, void *buffer, size_t bytes, ct_memory_kind kind) {
     bytes += device->guard;
-    if (!keep_spare(device, buffer, bytes)) device->backend->free(device, buffer);
+    // An arena is given back for a larger one, so that nobody asks for one of its size again.
+    const bool kept = kind == CT_MEMORY_VALUES && keep_spare(device, buffer, bytes);
+    if (!kept) device->backend->free(device, buffer);
     ct__account_sub(device->account, bytes, kind);
 }

@@ -190,7 +190,7 @@ static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_
     if (type->rank) memcpy(dim, type->dim, type->rank * sizeof *dim);
     var->owner = ctx->id;
     var->lock = ct__share_ref(lock);
-    var->left = false;
+    var->left = var->open = false;
     var->freed = false;
     var->broken = var->tracked = false;
     var->own_refs = var->index = var->again = 0;

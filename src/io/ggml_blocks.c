@@ -200,7 +200,7 @@ static void iq4_xs(const uint8_t *b, float *y) {
 
 // ------------------------------------------------------------------------------------ codes and scales
 
-// The same blocks as codes: those without a sign less half of their range, which is put to the offset.
+// The same blocks as codes: those without a sign less half of their range.
 // The low halves of 16 bytes, then the high ones, less 8: in loops that compilers make vectors of.
 static inline void put_nibbles(const uint8_t *restrict b, int8_t *restrict codes) {
     for (int i = 0; i < 16; i++) codes[i] = (int8_t)((b[i] & 15) - 8);
@@ -215,7 +215,7 @@ static void q4_0_parts(const uint8_t *restrict b, int8_t *restrict codes, float 
 static void q4_1_parts(const uint8_t *restrict b, int8_t *restrict codes, float *restrict scales,
                        float *restrict offsets) {
     *scales = half(b);
-    *offsets = half(b + 2) + 8 * half(b);
+    *offsets = half(b + 2);
     put_nibbles(b + 4, codes);
 }
 static void q5_0_parts(const uint8_t *restrict b, int8_t *restrict codes, float *restrict scales,
@@ -228,7 +228,7 @@ static void q5_0_parts(const uint8_t *restrict b, int8_t *restrict codes, float 
 static void q5_1_parts(const uint8_t *restrict b, int8_t *restrict codes, float *restrict scales,
                        float *restrict offsets) {
     *scales = half(b);
-    *offsets = half(b + 2) + 16 * half(b);
+    *offsets = half(b + 2);
     for (int i = 0; i < SMALL; i++)
         codes[i] = (int8_t)((nibble(b + 8, i, 16) | bit(b + 4, i) << 4) - 16);
 }
@@ -242,7 +242,7 @@ static void q2_k_parts(const uint8_t *restrict b, int8_t *restrict codes, float 
                        float *restrict offsets) {
     for (int g = 0; g < 16; g++) {
         scales[g] = half(b + 80) * (float)(b[g] & 15);
-        offsets[g] = 2 * scales[g] - half(b + 82) * (float)(b[g] >> 4);
+        offsets[g] = -half(b + 82) * (float)(b[g] >> 4);
     }
     for (int i = 0; i < LARGE; i++) codes[i] = (int8_t)(pair(b + 16, i) - 2);
 }
@@ -257,7 +257,7 @@ static void q4_k_parts(const uint8_t *restrict b, int8_t *restrict codes, float 
     for (int g = 0; g < 8; g++) {
         float m;
         scale_and_minimum(b, g, &scales[g], &m);
-        offsets[g] = 8 * scales[g] - m;
+        offsets[g] = -m;
     }
     for (int c = 0; c < 4; c++, codes += 64)
         for (int i = 0; i < 32; i++) {
@@ -271,7 +271,7 @@ static void q5_k_parts(const uint8_t *restrict b, int8_t *restrict codes, float 
     for (int g = 0; g < 8; g++) {
         float m;
         scale_and_minimum(b, g, &scales[g], &m);
-        offsets[g] = 16 * scales[g] - m;
+        offsets[g] = -m;
     }
     for (int i = 0; i < LARGE; i++)
         codes[i] = (int8_t)((nibble(b + 48, i, 32) | single(b + 16, i) << 4) - 16);
@@ -432,40 +432,40 @@ static void iq1_m(const uint8_t *b, float *y) {
 
 // clang-format off
 static const ct_ggml_type types[] = { // by the number that files have
-    [0]  = {"F32",     CT_F32,       1,   4, f32, 0, 0, false, NULL},
-    [1]  = {"F16",     CT_F16,       1,   2, f16, 0, 0, false, NULL},
-    [2]  = {"Q4_0",    CT_DEFAULT,  32,  18, q4_0, 4, 32, false, q4_0_parts},
-    [3]  = {"Q4_1",    CT_DEFAULT,  32,  20, q4_1, 4, 32, true, q4_1_parts},
-    [6]  = {"Q5_0",    CT_DEFAULT,  32,  22, q5_0, 8, 32, false, q5_0_parts},
-    [7]  = {"Q5_1",    CT_DEFAULT,  32,  24, q5_1, 8, 32, true, q5_1_parts},
-    [8]  = {"Q8_0",    CT_DEFAULT,  32,  34, q8_0, 8, 32, false, q8_0_parts},
-    [9]  = {"Q8_1",    CT_DEFAULT,  32,  36, q8_1, 0, 0, false, NULL},
-    [10] = {"Q2_K",    CT_DEFAULT, 256,  84, q2_k, 4, 16, true, q2_k_parts},
-    [11] = {"Q3_K",    CT_DEFAULT, 256, 110, q3_k, 4, 16, false, q3_k_parts},
-    [12] = {"Q4_K",    CT_DEFAULT, 256, 144, q4_k, 4, 32, true, q4_k_parts},
-    [13] = {"Q5_K",    CT_DEFAULT, 256, 176, q5_k, 8, 32, true, q5_k_parts},
-    [14] = {"Q6_K",    CT_DEFAULT, 256, 210, q6_k, 8, 16, false, q6_k_parts},
-    [15] = {"Q8_K",    CT_DEFAULT, 256, 292, q8_k, 0, 0, false, NULL},
-    [16] = {"IQ2_XXS", CT_DEFAULT, 256,  66, iq2_xxs, 0, 0, false, NULL},
-    [17] = {"IQ2_XS",  CT_DEFAULT, 256,  74, iq2_xs, 0, 0, false, NULL},
-    [18] = {"IQ3_XXS", CT_DEFAULT, 256,  98, iq3_xxs, 0, 0, false, NULL},
-    [19] = {"IQ1_S",   CT_DEFAULT, 256,  50, iq1_s, 0, 0, false, NULL},
-    [20] = {"IQ4_NL",  CT_DEFAULT,  32,  18, iq4_nl, 8, 32, false, iq4_nl_parts},
-    [21] = {"IQ3_S",   CT_DEFAULT, 256, 110, iq3_s, 0, 0, false, NULL},
-    [22] = {"IQ2_S",   CT_DEFAULT, 256,  82, iq2_s, 0, 0, false, NULL},
-    [23] = {"IQ4_XS",  CT_DEFAULT, 256, 136, iq4_xs, 8, 32, false, iq4_xs_parts},
-    [24] = {"I8",      CT_I8,        1,   1, i8, 0, 0, false, NULL},
-    [25] = {"I16",     CT_I16,       1,   2, i16, 0, 0, false, NULL},
-    [26] = {"I32",     CT_I32,       1,   4, i32, 0, 0, false, NULL},
-    [27] = {"I64",     CT_I64,       1,   8, i64, 0, 0, false, NULL},
-    [28] = {"F64",     CT_F64,       1,   8, f64, 0, 0, false, NULL},
-    [29] = {"IQ1_M",   CT_DEFAULT, 256,  56, iq1_m, 0, 0, false, NULL},
-    [30] = {"BF16",    CT_BF16,      1,   2, bf16, 0, 0, false, NULL},
-    [34] = {"TQ1_0",   CT_DEFAULT, 256,  54, tq1_0, 0, 0, false, NULL},
-    [35] = {"TQ2_0",   CT_DEFAULT, 256,  66, tq2_0, 0, 0, false, NULL},
-    [39] = {"MXFP4",   CT_DEFAULT,  32,  17, mxfp4, 8, 32, false, mxfp4_parts},
-    [40] = {"NVFP4",   CT_DEFAULT,  64,  36, nvfp4, 0, 0, false, NULL},
-    [41] = {"Q1_0",    CT_DEFAULT, 128,  18, q1_0, 0, 0, false, NULL},
+    [0]  = {"F32",     CT_F32,       1,   4, f32, 0, 0, 0, NULL},
+    [1]  = {"F16",     CT_F16,       1,   2, f16, 0, 0, 0, NULL},
+    [2]  = {"Q4_0",    CT_DEFAULT,  32,  18, q4_0, 4, 32, 0, q4_0_parts},
+    [3]  = {"Q4_1",    CT_DEFAULT,  32,  20, q4_1, 4, 32, 8, q4_1_parts},
+    [6]  = {"Q5_0",    CT_DEFAULT,  32,  22, q5_0, 8, 32, 0, q5_0_parts},
+    [7]  = {"Q5_1",    CT_DEFAULT,  32,  24, q5_1, 8, 32, 16, q5_1_parts},
+    [8]  = {"Q8_0",    CT_DEFAULT,  32,  34, q8_0, 8, 32, 0, q8_0_parts},
+    [9]  = {"Q8_1",    CT_DEFAULT,  32,  36, q8_1, 0, 0, 0, NULL},
+    [10] = {"Q2_K",    CT_DEFAULT, 256,  84, q2_k, 4, 16, 2, q2_k_parts},
+    [11] = {"Q3_K",    CT_DEFAULT, 256, 110, q3_k, 4, 16, 0, q3_k_parts},
+    [12] = {"Q4_K",    CT_DEFAULT, 256, 144, q4_k, 4, 32, 8, q4_k_parts},
+    [13] = {"Q5_K",    CT_DEFAULT, 256, 176, q5_k, 8, 32, 16, q5_k_parts},
+    [14] = {"Q6_K",    CT_DEFAULT, 256, 210, q6_k, 8, 16, 0, q6_k_parts},
+    [15] = {"Q8_K",    CT_DEFAULT, 256, 292, q8_k, 0, 0, 0, NULL},
+    [16] = {"IQ2_XXS", CT_DEFAULT, 256,  66, iq2_xxs, 0, 0, 0, NULL},
+    [17] = {"IQ2_XS",  CT_DEFAULT, 256,  74, iq2_xs, 0, 0, 0, NULL},
+    [18] = {"IQ3_XXS", CT_DEFAULT, 256,  98, iq3_xxs, 0, 0, 0, NULL},
+    [19] = {"IQ1_S",   CT_DEFAULT, 256,  50, iq1_s, 0, 0, 0, NULL},
+    [20] = {"IQ4_NL",  CT_DEFAULT,  32,  18, iq4_nl, 8, 32, 0, iq4_nl_parts},
+    [21] = {"IQ3_S",   CT_DEFAULT, 256, 110, iq3_s, 0, 0, 0, NULL},
+    [22] = {"IQ2_S",   CT_DEFAULT, 256,  82, iq2_s, 0, 0, 0, NULL},
+    [23] = {"IQ4_XS",  CT_DEFAULT, 256, 136, iq4_xs, 8, 32, 0, iq4_xs_parts},
+    [24] = {"I8",      CT_I8,        1,   1, i8, 0, 0, 0, NULL},
+    [25] = {"I16",     CT_I16,       1,   2, i16, 0, 0, 0, NULL},
+    [26] = {"I32",     CT_I32,       1,   4, i32, 0, 0, 0, NULL},
+    [27] = {"I64",     CT_I64,       1,   8, i64, 0, 0, 0, NULL},
+    [28] = {"F64",     CT_F64,       1,   8, f64, 0, 0, 0, NULL},
+    [29] = {"IQ1_M",   CT_DEFAULT, 256,  56, iq1_m, 0, 0, 0, NULL},
+    [30] = {"BF16",    CT_BF16,      1,   2, bf16, 0, 0, 0, NULL},
+    [34] = {"TQ1_0",   CT_DEFAULT, 256,  54, tq1_0, 0, 0, 0, NULL},
+    [35] = {"TQ2_0",   CT_DEFAULT, 256,  66, tq2_0, 0, 0, 0, NULL},
+    [39] = {"MXFP4",   CT_DEFAULT,  32,  17, mxfp4, 8, 32, 0, mxfp4_parts},
+    [40] = {"NVFP4",   CT_DEFAULT,  64,  36, nvfp4, 0, 0, 0, NULL},
+    [41] = {"Q1_0",    CT_DEFAULT, 128,  18, q1_0, 0, 0, 0, NULL},
 };
 // clang-format on
 

@@ -13,10 +13,10 @@ typedef struct ct_ggml_type {
     ct_dtype dtype;      // CT_DEFAULT: blocks
     int elements, bytes; // of a block; a plain number is a block of one
     void (*numbers)(const uint8_t *block, float *to);
-    // Of blocks whose numbers are code times scale, plus an offset: a code's bits, 4 or 8, as two's complement, how many
-    // share scale and offset, and whether there are offsets. bits 0: of other blocks.
-    int bits, group;
-    bool offsets;
+    // Of blocks whose numbers are (code + zero) times scale, plus an offset: a code's bits, 4 or 8, as two's complement,
+    // how many share scale and offset, and what codes are less than those of the file, which have no sign; 0: there are
+    // no offsets. bits 0: of other blocks.
+    int bits, group, zero;
     void (*parts)(const uint8_t *restrict block, int8_t *restrict codes, float *restrict scales,
                   float *restrict offsets);
 } ct_ggml_type;

@@ -1,4 +1,4 @@
-// The graph's attention and its gradients, by the templates.
+// Attention and its gradients as ops of the graph: binds operands and results to the templates.
 #include "kinds/attention.h"
 
 #include <math.h>
@@ -21,127 +21,133 @@ typedef struct part {
 } part;
 enum { Q, K, V };
 
-static ct_ix zero(const bound *b) { return ct__ix_int(b->e->pool, 0); }
+static ct_ix attention_index_zero(const bound *b) { return ct__ix_int(b->e->pool, 0); }
 
-// The index variables of positions lead..., group, query: the axes in front of a query's numbers; how many.
-// What is behind stands one position further on.
-static int put_row(const bound *b, const ct_kval *at, ct_ix *index) {
+// Sets the index variables of position lead..., group, query in a query's shape without its last axis.
+// Returns their number. In `at`, axes after these are one position further on.
+static int attention_put_row_index(const bound *b, const ct_kval *at, ct_ix *index) {
     const int n = b->rank - 2;
     ct_ix_pool *p = b->e->pool;
     for (int a = 0; a < n; a++) index[a] = ct__emit_bind(b->e, at[a], b->lead[a]);
-    ct_ix member = ct__emit_bind(b->e, at[n], b->group);
-    if (n) index[n - 1] = ct__ix_add(p, ct__ix_mul(p, index[n - 1], b->group), member);
+    ct_ix group_index = ct__emit_bind(b->e, at[n], b->group);
+    if (n) index[n - 1] = ct__ix_add(p, ct__ix_mul(p, index[n - 1], b->group), group_index);
     index[n] = ct__emit_bind(b->e, at[n + 1], b->queries);
     return n + 1;
 }
 
-static ct_kval row_value(void *env, ct_kir *k, const ct_kval *at) { // (lead..., group, query)
+static ct_kval attention_row_value(void *env, ct_kir *k,
+                                   const ct_kval *at) { // (lead..., group, query)
     (void)k;
     const part *x = env;
     ct_ix index[CT_MAX_RANK];
-    put_row(x->b, at, index);
+    attention_put_row_index(x->b, at, index);
     return ct__emit_value_apart(x->b->e, x->v, index, x->b->dtype);
 }
-static ct_ix last_size(const part *x) {
+static ct_ix attention_last_size(const part *x) {
     return ct__emit_size(x->b->e, x->v, ct__type(x->v)->rank - 1);
 }
-static ct_kval query_value(void *env, ct_kir *k, const ct_kval *at) { // its number i as well
+// (lead..., group, query, element)
+static ct_kval attention_query_value(void *env, ct_kir *k, const ct_kval *at) {
     (void)k;
     const part *x = env;
     ct_ix index[CT_MAX_RANK];
-    const int n = put_row(x->b, at, index);
-    index[n] = ct__emit_bind(x->b->e, at[n + 1], last_size(x));
+    const int n = attention_put_row_index(x->b, at, index);
+    index[n] = ct__emit_bind(x->b->e, at[n + 1], attention_last_size(x));
     return ct__emit_value_apart(x->b->e, x->v, index, x->b->dtype);
 }
-static void key_index(const part *x, const ct_kval *at, ct_ix *index) { // (lead..., key, number)
+static void attention_key_index(const part *x, const ct_kval *at,
+                                ct_ix *index) { // (lead..., key, element)
     const int n = x->b->rank - 2;
     for (int a = 0; a < n; a++) index[a] = ct__emit_bind(x->b->e, at[a], x->b->lead[a]);
     index[n] = ct__emit_bind(x->b->e, at[n], x->b->keys);
-    index[n + 1] = ct__emit_bind(x->b->e, at[n + 1], last_size(x));
+    index[n + 1] = ct__emit_bind(x->b->e, at[n + 1], attention_last_size(x));
 }
-static ct_kval key_value(void *env, ct_kir *k, const ct_kval *at) {
+static ct_kval attention_key_value(void *env, ct_kir *k, const ct_kval *at) {
     (void)k;
     const part *x = env;
     ct_ix index[CT_MAX_RANK];
-    key_index(x, at, index);
+    attention_key_index(x, at, index);
     return ct__emit_value_apart(x->b->e, x->v, index, x->b->dtype);
 }
 
-static void store_row(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
+static void attention_store_row(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
     (void)k;
     const part *x = env;
     ct_ix index[CT_MAX_RANK];
-    put_row(x->b, at, index);
+    attention_put_row_index(x->b, at, index);
     ct__emit_store_apart(x->b->e, x->v, index, v);
 }
-static void store_query(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
+static void attention_store_query(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
     (void)k;
     const part *x = env;
     ct_ix index[CT_MAX_RANK];
-    const int n = put_row(x->b, at, index);
-    index[n] = ct__emit_bind(x->b->e, at[n + 1], last_size(x));
+    const int n = attention_put_row_index(x->b, at, index);
+    index[n] = ct__emit_bind(x->b->e, at[n + 1], attention_last_size(x));
     ct__emit_store_apart(x->b->e, x->v, index, v);
 }
-static void store_key(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
+static void attention_store_key(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
     (void)k;
     const part *x = env;
     ct_ix index[CT_MAX_RANK];
-    key_index(x, at, index);
+    attention_key_index(x, at, index);
     ct__emit_store_apart(x->b->e, x->v, index, v);
 }
 
-// The index in what spreads to (axes of q in front, queries, keys), of index variables there.
-static void spread(const bound *b, ct_val v, const ct_ix *whole, ct_ix *index) {
+// Computes the index into an operand that broadcasts to (leading axes of q, queries, keys) from the index
+// there.
+static void attention_broadcast_index(const bound *b, ct_val v, const ct_ix *whole, ct_ix *index) {
     const ct_type *type = ct__type(v);
     for (int a = 0; a < type->rank; a++)
-        index[a] = ct__is_one(type, a) ? zero(b) : whole[a + b->rank - type->rank];
+        index[a] = ct__is_one(type, a) ? attention_index_zero(b) : whole[a + b->rank - type->rank];
 }
-static ct_kval score_value(void *env, ct_kir *k,
-                           const ct_kval *at) { // (lead..., group, query, key)
+static ct_kval attention_score_value(void *env, ct_kir *k,
+                                     const ct_kval *at) { // (lead..., group, query, key)
     (void)k;
     const part *x = env;
     ct_ix whole[CT_MAX_RANK], index[CT_MAX_RANK];
-    const int n = put_row(x->b, at, whole);
+    const int n = attention_put_row_index(x->b, at, whole);
     whole[n] = ct__emit_bind(x->b->e, at[n + 1], x->b->keys);
-    spread(x->b, x->v, whole, index);
+    attention_broadcast_index(x->b, x->v, whole, index);
     const bool is_mask = ct__type(x->v)->dtype == CT_BOOL;
     return ct__emit_value_apart(x->b->e, x->v, index, is_mask ? CT_BOOL : x->b->dtype);
 }
 
-// Of what spreads to the axes of q in front.
-static ct_kval head_value(void *env, ct_kir *k, const ct_kval *at) { // (lead..., group, query)
+// Loads an element of an operand that broadcasts to the leading axes of q.
+static ct_kval attention_head_value(void *env, ct_kir *k,
+                                    const ct_kval *at) { // (lead..., group, query)
     (void)k;
     const part *x = env;
     const ct_type *type = ct__type(x->v);
     ct_ix whole[CT_MAX_RANK], index[CT_MAX_RANK];
-    const int n = put_row(x->b, at, whole) - 1;
+    const int n = attention_put_row_index(x->b, at, whole) - 1;
     for (int a = 0; a < type->rank; a++)
-        index[a] = ct__is_one(type, a) ? zero(x->b) : whole[a + n - type->rank];
+        index[a] = ct__is_one(type, a) ? attention_index_zero(x->b) : whole[a + n - type->rank];
     return ct__emit_value_apart(x->b->e, x->v, index, x->b->dtype);
 }
 
-// A whole number for each place in front, or one for all.
-static ct_kval number_at(const bound *b, int flag, const ct_kval *lead) {
+// Loads an integer operand at a leading index, to which it broadcasts.
+static ct_kval attention_int_at(const bound *b, int flag, const ct_kval *lead) {
     const ct_val v = b->node->in[ct__attention_operand(b->attrs->present, flag)];
     const ct_type *type = ct__type(v);
     ct_ix index[CT_MAX_RANK];
     for (int a = 0; a < type->rank; a++) {
         const int own = a + b->rank - 2 - type->rank;
-        index[a] = ct__is_one(type, a) ? zero(b) : ct__emit_bind(b->e, lead[own], b->lead[own]);
+        index[a] = ct__is_one(type, a) ? attention_index_zero(b)
+                                       : ct__emit_bind(b->e, lead[own], b->lead[own]);
     }
     return ct__kir_cast(b->e->kir, ct__emit_value_apart(b->e, v, index, (ct_dtype)type->dtype),
                         CT_I64);
 }
-static ct_kval position(void *env, ct_kir *k, const ct_kval *lead) {
+static ct_kval attention_position(void *env, ct_kir *k, const ct_kval *lead) {
     (void)k;
-    return number_at(env, CT_ATTENTION_POSITION, lead);
+    return attention_int_at(env, CT_ATTENTION_POSITION, lead);
 }
-static ct_kval length(void *env, ct_kir *k, const ct_kval *lead) {
+static ct_kval attention_length(void *env, ct_kir *k, const ct_kval *lead) {
     (void)k;
-    return number_at(env, CT_ATTENTION_LENGTH, lead);
+    return attention_int_at(env, CT_ATTENTION_LENGTH, lead);
 }
 
-static ct_kval fill(void *env, ct_kir *k) {
+static ct_kval attention_fill_value(void *env, ct_kir *k) {
     (void)k;
     const bound *b = env;
     const ct_val v = b->node->in[ct__attention_operand(b->attrs->present, CT_ATTENTION_FILL)];
@@ -158,33 +164,35 @@ typedef struct writing {
     int n_parts;
 } writing;
 
-static part *part_of(writing *w, ct_val v) {
+static part *attention_new_value(writing *w, ct_val v) {
     part *x = &w->part[w->n_parts++];
     *x = (part){&w->b, v};
     return x;
 }
-static ct_source source(writing *w, int operand,
-                        ct_kval (*value)(void *, ct_kir *, const ct_kval *)) {
-    return (ct_source){.value = value, .env = part_of(w, w->b.node->in[operand]), .along = -1};
+static ct_source attention_source(writing *w, int operand,
+                                  ct_kval (*value)(void *, ct_kir *, const ct_kval *)) {
+    return (ct_source){
+        .value = value, .env = attention_new_value(w, w->b.node->in[operand]), .along = -1};
 }
-// Keys or values; is_load: an element is one load, of whatever dtype, at a place that hangs on no other.
-static ct_source source_of_keys(writing *w, int operand) {
+// Returns keys or values as a source. is_load is set if an element is one load, of whatever dtype, at an
+// index that depends on no other value.
+static ct_source attention_key_source(writing *w, int operand) {
     const bound *b = &w->b;
     const ct_val v = b->node->in[operand];
-    ct_source s = source(w, operand, key_value);
+    ct_source s = attention_source(w, operand, attention_key_value);
     ct_ix index[CT_MAX_RANK];
     for (int a = 0; a < b->rank; a++) index[a] = ct__ix_var(b->e->pool, ct__emit_size(b->e, v, a));
     s.is_load = ct__emit_is_load(b->e, v, index, (ct_dtype)ct__type(v)->dtype);
     return s;
 }
-static ct_sink sink(writing *w, uint32_t out,
-                    void (*store)(void *, ct_kir *, const ct_kval *, ct_kval)) {
+static ct_sink attention_sink(writing *w, uint32_t out,
+                              void (*store)(void *, ct_kir *, const ct_kval *, ct_kval)) {
     return (ct_sink){.store = store,
-                     .env = part_of(w, (ct_val){(ct_node *)(uintptr_t)w->b.node, out})};
+                     .env = attention_new_value(w, (ct_val){(ct_node *)(uintptr_t)w->b.node, out})};
 }
 
-// Does it hang on no more than the place in front and the key?
-static bool is_alike(const bound *b, ct_val v) {
+// True if the operand depends only on the leading index and the key.
+static bool attention_depends_on_key_only(const bound *b, ct_val v) {
     const ct_type *type = ct__type(v);
     const int query = type->rank - 2, head = type->rank - 3;
     int64_t group = 1;
@@ -192,19 +200,21 @@ static bool is_alike(const bound *b, ct_val v) {
     return (query < 0 || ct__is_one(type, query)) &&
            (head < 0 || group == 1 || ct__is_one(type, head));
 }
-static ct_attention_extra extra(writing *w, int flag) {
+static ct_attention_extra attention_extra_operand(writing *w, int flag) {
     const int operand = ct__attention_operand(w->b.attrs->present, flag);
     if (operand < 0) return (ct_attention_extra){.extent = CT_ATTENTION_NONE};
     const ct_val v = w->b.node->in[operand];
-    return (ct_attention_extra){.extent = is_alike(&w->b, v) ? CT_ATTENTION_KEYS : CT_ATTENTION_ALL,
-                                .at = source(w, operand, score_value)};
+    return (ct_attention_extra){
+        .extent = attention_depends_on_key_only(&w->b, v) ? CT_ATTENTION_KEYS : CT_ATTENTION_ALL,
+        .at = attention_source(w, operand, attention_score_value)};
 }
 
-static ct_source of_heads(writing *w, int flag) {
-    return source(w, ct__attention_operand(w->b.attrs->present, flag), head_value);
+static ct_source attention_head_source(writing *w, int flag) {
+    return attention_source(w, ct__attention_operand(w->b.attrs->present, flag),
+                            attention_head_value);
 }
 
-static bool begin(writing *w, ct_sched *s, ct_node *node) {
+static bool attention_begin_kernel(writing *w, ct_sched *s, ct_node *node) {
     bound *b = &w->b;
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
@@ -235,61 +245,62 @@ static bool begin(writing *w, ct_sched *s, ct_node *node) {
                                   .causal = b->attrs->causal,
                                   .window = b->attrs->window,
                                   .masked_nan = b->attrs->masked_nan,
-                                  .q = source(w, Q, query_value),
-                                  .k = source_of_keys(w, K),
-                                  .v = source_of_keys(w, V),
+                                  .q = attention_source(w, Q, attention_query_value),
+                                  .k = attention_key_source(w, K),
+                                  .v = attention_key_source(w, V),
                                   .env = b,
                                   .target = e->target};
-    if (b->attrs->present & CT_ATTENTION_POSITION) w->spec.position = position;
-    if (b->attrs->present & CT_ATTENTION_LENGTH) w->spec.length = length;
+    if (b->attrs->present & CT_ATTENTION_POSITION) w->spec.position = attention_position;
+    if (b->attrs->present & CT_ATTENTION_LENGTH) w->spec.length = attention_length;
     const int mask = ct__attention_operand(b->attrs->present, CT_ATTENTION_MASK);
     const bool is_mask = mask >= 0 && ct__type(node->in[mask])->dtype == CT_BOOL;
-    w->spec.mask = extra(w, is_mask ? CT_ATTENTION_MASK : 0);
-    w->spec.added = extra(w, mask >= 0 && !is_mask ? CT_ATTENTION_MASK : CT_ATTENTION_BIAS);
-    if (b->attrs->present & CT_ATTENTION_FILL) w->spec.fill = fill;
-    w->spec.keep = extra(w, CT_ATTENTION_KEEP);
+    w->spec.mask = attention_extra_operand(w, is_mask ? CT_ATTENTION_MASK : 0);
+    w->spec.added =
+        attention_extra_operand(w, mask >= 0 && !is_mask ? CT_ATTENTION_MASK : CT_ATTENTION_BIAS);
+    if (b->attrs->present & CT_ATTENTION_FILL) w->spec.fill = attention_fill_value;
+    w->spec.keep = attention_extra_operand(w, CT_ATTENTION_KEEP);
     w->spec.has_alibi = b->attrs->present & CT_ATTENTION_ALIBI;
     w->spec.has_sinks = b->attrs->present & CT_ATTENTION_SINKS;
-    if (w->spec.has_alibi) w->spec.alibi = of_heads(w, CT_ATTENTION_ALIBI);
-    if (w->spec.has_sinks) w->spec.sinks = of_heads(w, CT_ATTENTION_SINKS);
+    if (w->spec.has_alibi) w->spec.alibi = attention_head_source(w, CT_ATTENTION_ALIBI);
+    if (w->spec.has_sinks) w->spec.sinks = attention_head_source(w, CT_ATTENTION_SINKS);
     return true;
 }
 
-static double products_of(const ct_node *node) { // of each query: keys
+static double attention_products(const ct_node *node) { // per query: the number of keys
     const ct_type *k = ct__type(node->in[K]);
     return (double)k->dim[k->rank - 2];
 }
-static double rows_of(const ct_node *node) {
+static double attention_row_count(const ct_node *node) {
     const ct_type *q = ct__type(node->in[Q]);
     const int64_t d = q->dim[q->rank - 1];
     return d ? (double)(ct__count(q) / d) : 0;
 }
-// Floating-point operations of so many products with numbers of queries, and with those of values.
-static double flops(const writing *w, int of_d, int of_e) {
+// Returns the floating-point operations of so many products along d and along e.
+static double attention_flops(const writing *w, int d_products, int e_products) {
     const double half = w->spec.causal ? 0.5 : 1;
-    return 2 * half * rows_of(w->b.node) * products_of(w->b.node) *
-           (of_d * (double)w->spec.d + of_e * (double)w->spec.e);
+    return 2 * half * attention_row_count(w->b.node) * attention_products(w->b.node) *
+           (d_products * (double)w->spec.d + e_products * (double)w->spec.e);
 }
 
 static bool attention_kernels(ct_sched *s, ct_node *node) {
     writing w;
-    if (!begin(&w, s, node)) return false;
-    w.spec.out = sink(&w, 0, store_query);
-    w.spec.total = sink(&w, 1, store_row);
+    if (!attention_begin_kernel(&w, s, node)) return false;
+    w.spec.out = attention_sink(&w, 0, attention_store_query);
+    w.spec.total = attention_sink(&w, 1, attention_store_row);
     ct__template_attention(w.b.e->kir, &w.spec);
-    return ct__emit_done(w.b.e, flops(&w, 1, 1));
+    return ct__emit_done(w.b.e, attention_flops(&w, 1, 1));
 }
 
-// Operands behind those of attention, and outputs.
+// Operands after those of attention, and outputs.
 enum { C, TOTAL, DELTA, N_COTANGENTS };
 
-static bool backward_launch(ct_sched *s, ct_node *node, bool wants_q, bool wants_kv) {
+static bool attention_write_backward(ct_sched *s, ct_node *node, bool wants_q, bool wants_kv) {
     writing w;
-    if (!begin(&w, s, node)) return false;
+    if (!attention_begin_kernel(&w, s, node)) return false;
     const int first = node->n_in - N_COTANGENTS;
-    w.spec.c = source(&w, first + C, query_value);
-    w.spec.log_total = source(&w, first + TOTAL, row_value);
-    w.spec.delta = source(&w, first + DELTA, row_value);
+    w.spec.c = attention_source(&w, first + C, attention_query_value);
+    w.spec.log_total = attention_source(&w, first + TOTAL, attention_row_value);
+    w.spec.delta = attention_source(&w, first + DELTA, attention_row_value);
     w.spec.wants_q = wants_q;
     w.spec.wants_kv = wants_kv;
     if (wants_q) {
@@ -297,29 +308,31 @@ static bool backward_launch(ct_sched *s, ct_node *node, bool wants_q, bool wants
         w.spec.c_q = ct__emit_result_buffer(w.b.e, (ct_val){node, Q}, flags);
     }
     if (wants_kv) {
-        w.spec.c_k = sink(&w, K, store_key);
-        w.spec.c_v = sink(&w, V, store_key);
+        w.spec.c_k = attention_sink(&w, K, attention_store_key);
+        w.spec.c_v = attention_sink(&w, V, attention_store_key);
     }
     ct__template_attention_backward(w.b.e->kir, &w.spec);
-    // Scores and what they get, and for each wanted operand its own product.
-    return ct__emit_done(w.b.e, flops(&w, 1 + wants_q + wants_kv, 1 + wants_kv));
+    // The products are the scores and their cotangents, and one for each wanted operand.
+    return ct__emit_done(w.b.e, attention_flops(&w, 1 + wants_q + wants_kv, 1 + wants_kv));
 }
 
-// A head a task takes five products in one launch; a block of queries and a block of keys as tasks of their own take
-// seven, which is worth it where heads would leave cores idle for longer.
-static bool backward_kernels(ct_sched *s, ct_node *node) {
-    enum { TOGETHER = 5, APART = 7 };
+// With one task per head, one launch takes five products. With separate launches for blocks of queries and
+// blocks of keys it is seven products, which pays off if one task per head would leave cores idle for longer.
+static bool attention_backward_kernels(ct_sched *s, ct_node *node) {
+    enum { FUSED_PRODUCTS = 5, SPLIT_PRODUCTS = 7 };
     const ct_type *k = ct__type(node->in[K]);
     const double cores = ct__sched_target(s)->cores > 0 ? ct__sched_target(s)->cores : 1;
     double heads = 1;
     for (int a = 0; a < k->rank - 2; a++) heads *= (double)k->dim[a];
-    const double turns = ceil(heads / cores);
-    if (turns * cores * TOGETHER <= heads * APART) return backward_launch(s, node, true, true);
-    return backward_launch(s, node, true, false) && backward_launch(s, node, false, true);
+    const double rounds = ceil(heads / cores);
+    if (rounds * cores * FUSED_PRODUCTS <= heads * SPLIT_PRODUCTS)
+        return attention_write_backward(s, node, true, true);
+    return attention_write_backward(s, node, true, false) &&
+           attention_write_backward(s, node, false, true);
 }
 
-// Sizes that scratch is made of must be known, and fit.
-static bool takes(const ct_node *node) {
+// True if the sizes that determine the scratch are static and small enough.
+static bool attention_is_supported(const ct_node *node) {
     const ct_type *q = ct__type(node->in[Q]), *v = ct__type(node->in[V]);
     const int last = q->rank - 1;
     const ct_dtype dtype = (ct_dtype)q->dtype;
@@ -333,17 +346,17 @@ const ct_kind ct__kind_attention = {
     .doc = "Attention over blocks of keys, which a kernel goes through one after the other.",
     .scheduled = CT_TEMPLATE,
     .kernels = attention_kernels,
-    .takes = takes,
+    .takes = attention_is_supported,
     .epilogue = true,
     .packs = true,
-    .products = products_of,
+    .products = attention_products,
 };
 const ct_kind ct__kind_attention_backward = {
     .name = "attention_gradients",
     .doc = "The gradients of attention, block by block.",
     .scheduled = CT_TEMPLATE,
-    .kernels = backward_kernels,
-    .takes = takes,
+    .kernels = attention_backward_kernels,
+    .takes = attention_is_supported,
     .packs = true,
-    .products = products_of,
+    .products = attention_products,
 };

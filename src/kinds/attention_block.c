@@ -1,13 +1,16 @@
+// State of attention kernels: scratch, blocks of rows and of keys, scores, register tiles.
 #include "kinds/attention_block.h"
 
 #include <math.h>
 
 enum {
-    CHUNK = 256,   // steps of a chain (docs/design/bits.md)
-    FAR = 1 << 30, // beyond all keys
+    CHUNK = 256,            // steps of a chain (docs/design/bits.md)
+    MAX_DISTANCE = 1 << 30, // larger than the index of any key
 };
 
-static int64_t whole_vectors(int64_t n) { return (n + CT_LANES - 1) / CT_LANES * CT_LANES; }
+static int64_t attention_round_to_vectors(int64_t n) {
+    return (n + CT_LANES - 1) / CT_LANES * CT_LANES;
+}
 
 int ct__attention_operand(int64_t present, int flag) {
     int at = 3;
@@ -18,16 +21,18 @@ int ct__attention_operand(int64_t present, int flag) {
 
 // ---------------------------------------------------------------------------------- sizes and scratch
 
-// The register tile: half of the registers hold its sums. Measured with AVX-512, GFLOP/s of one core: 8 rows of
-// 32 lanes 95, 16 of 16 and 8 of 48 93, 4 of 64 or 96 80.
-static void register_tile(ct_attention *a) {
+// Chooses the register tile: half of the registers hold its sums. Measured with AVX-512, in GFLOP/s of one
+// core: 8 rows of 32 lanes 95, 16 of 16 and 8 of 48 93, 4 of 64 or 96 80.
+static void attention_choose_tile(ct_attention *a) {
     const ct_target *target = &a->s->target;
-    const int room = target->registers * target->lanes / CT_LANES / (a->s->dtype == CT_F64 ? 2 : 1);
-    a->high = room >= 16 ? CT_ATTENTION_TILE : room >= 8 ? 4 : 2;
-    a->tile = room >= 32 && a->width > CT_LANES ? 2 * CT_LANES : CT_LANES;
+    const int n_vectors =
+        target->registers * target->lanes / CT_LANES / (a->s->dtype == CT_F64 ? 2 : 1);
+    a->high = n_vectors >= 16 ? CT_ATTENTION_TILE : n_vectors >= 8 ? 4 : 2;
+    a->tile = n_vectors >= 32 && a->width > CT_LANES ? 2 * CT_LANES : CT_LANES;
 }
 
-static void panel_scratch(ct_attention *a, ct_attention_panel *p, const ct_attention_extra *from) {
+static void attention_alloc_panel(ct_attention *a, ct_attention_panel *p,
+                                  const ct_attention_extra *from) {
     const bool all = from->extent == CT_ATTENTION_ALL;
     const int64_t n = CT_ATTENTION_BLOCK * (all ? a->width : 1);
     *p = (ct_attention_panel){from, -1, -1};
@@ -39,9 +44,9 @@ static void panel_scratch(ct_attention *a, ct_attention_panel *p, const ct_atten
 void ct__attention_begin(ct_attention *a, ct_kir *k, const ct_attention_spec *s, int64_t width) {
     int64_t size = 0;
     *a = (ct_attention){.k = k, .s = s, .width = width, .few = width < CT_LANES, .unseen = -1};
-    register_tile(a);
-    a->d_pitch = whole_vectors(s->d);
-    a->e_pitch = whole_vectors(s->e);
+    attention_choose_tile(a);
+    a->d_pitch = attention_round_to_vectors(s->d);
+    a->e_pitch = attention_round_to_vectors(s->e);
     a->tail =
         s->length || s->position || !ct__kir_is_int(k, s->keys, &size) || size % CT_ATTENTION_BLOCK;
     a->q_rows = ct__kir_local(k, s->dtype, width * a->d_pitch);
@@ -51,9 +56,9 @@ void ct__attention_begin(ct_attention *a, ct_kir *k, const ct_attention_spec *s,
     a->p = ct__kir_local(k, s->dtype, CT_ATTENTION_BLOCK * width);
     a->query = s->causal || s->has_alibi ? ct__kir_local(k, CT_I32, width) : -1;
     a->slopes = s->has_alibi ? ct__kir_local(k, s->dtype, width) : -1;
-    panel_scratch(a, &a->added, &s->added);
-    panel_scratch(a, &a->mask, &s->mask);
-    panel_scratch(a, &a->keep, &s->keep);
+    attention_alloc_panel(a, &a->added, &s->added);
+    attention_alloc_panel(a, &a->mask, &s->mask);
+    attention_alloc_panel(a, &a->keep, &s->keep);
     a->rows = ct__kir_mul(k, s->group, s->queries);
 }
 
@@ -68,14 +73,15 @@ ct_kval ct__attention_in_row(const ct_attention *a, ct_kval row, ct_kval lane) {
     return ct__kir_add(a->k, ct__kir_muli(a->k, row, a->width), lane);
 }
 
-// Rows of scratch (n, pitch) behind the first `count`.
-static void zeros_behind(const ct_attention *a, int to, int64_t pitch, ct_kval count, int64_t n) {
+// Fills rows of scratch (n, pitch) after the first `count` with zeros.
+static void attention_pad_rows(const ct_attention *a, int to, int64_t pitch, ct_kval count,
+                               int64_t n) {
     ct_kir *k = a->k;
-    ct_kval beyond = ct__kir_sub(k, ct__kir_int(k, n), count);
-    ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, beyond, "row beyond the last");
-    ct_kval place = ct__kir_muli(k, ct__kir_add(k, count, r), pitch);
+    ct_kval n_padding = ct__kir_sub(k, ct__kir_int(k, n), count);
+    ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, n_padding, "row beyond the last");
+    ct_kval row_offset = ct__kir_muli(k, ct__kir_add(k, count, r), pitch);
     ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, pitch, "number of a row");
-    ct__kir_store(k, to, ct__kir_add(k, place, i), ct__kir_const(k, a->s->dtype, 0));
+    ct__kir_store(k, to, ct__kir_add(k, row_offset, i), ct__kir_const(k, a->s->dtype, 0));
     ct__kir_end(k);
     ct__kir_end(k);
 }
@@ -88,7 +94,7 @@ void ct__attention_at(ct_attention *a, ct_kval lead) {
     a->fill = s->fill ? s->fill(s->env, k) : ct__kir_const(k, s->dtype, -INFINITY);
     a->end = s->keys;
     if (s->length) a->end = ct__kir_min(k, a->end, s->length(s->env, k, a->lead));
-    // What no loop below writes stays zero.
+    // Elements that no later loop writes stay zero.
     if (a->d_pitch != s->d) {
         ct__attention_fill(a, a->q_rows, a->width * a->d_pitch, 0);
         ct__attention_fill(a, a->keys, CT_ATTENTION_BLOCK * a->d_pitch, 0);
@@ -105,34 +111,34 @@ int ct__attention_put_row(ct_attention *a, ct_kval row) {
     return n + 2;
 }
 
-static ct_kval rest_of(ct_kir *k, ct_kval all, ct_kval from, int64_t most) {
-    return ct__kir_min(k, ct__kir_sub(k, all, from), ct__kir_int(k, most));
+static ct_kval attention_block_size(ct_kir *k, ct_kval all, ct_kval from, int64_t limit) {
+    return ct__kir_min(k, ct__kir_sub(k, all, from), ct__kir_int(k, limit));
 }
 
 void ct__attention_take_rows(ct_attention *a, ct_kval block) {
     ct_kir *k = a->k;
     a->row0 = ct__kir_muli(k, block, a->width);
-    a->n_rows = rest_of(k, a->rows, a->row0, a->width);
+    a->n_rows = attention_block_size(k, a->rows, a->row0, a->width);
     if (a->query < 0) return;
     ct_kval r = ct__kir_loop_n(k, CT_BIND_SEQ, a->width, "row");
     ct_kval row = ct__kir_min(k, ct__kir_add(k, a->row0, r), ct__kir_addi(k, a->rows, -1));
     const int at = ct__attention_put_row(a, row);
     ct_kval query = ct__kir_add(k, a->position, a->lead[at - 1]);
-    query = ct__kir_max(k, query, ct__kir_int(k, -FAR));
-    query = ct__kir_min(k, query, ct__kir_int(k, FAR));
+    query = ct__kir_max(k, query, ct__kir_int(k, -MAX_DISTANCE));
+    query = ct__kir_min(k, query, ct__kir_int(k, MAX_DISTANCE));
     ct__kir_store(k, a->query, r, ct__kir_cast(k, query, CT_I32));
     if (a->slopes >= 0)
         ct__kir_store(k, a->slopes, r, ct__source_load(k, &a->s->alibi, at, a->lead));
     ct__kir_end(k);
 }
 
-// The first and the last query of the rows.
-static void queries_of(const ct_attention *a, ct_kval *first, ct_kval *last) {
+// Computes the first and the last query of the block of rows.
+static void attention_query_range(const ct_attention *a, ct_kval *first, ct_kval *last) {
     ct_kir *k = a->k;
     ct_kval n = a->s->queries, end = ct__kir_addi(k, ct__kir_add(k, a->row0, a->n_rows), -1);
-    ct_kval one = ct__kir_bin(k, CT_K_EQ, ct__kir_div(k, a->row0, n), ct__kir_div(k, end, n));
-    *first = ct__kir_select(k, one, ct__kir_mod(k, a->row0, n), ct__kir_int(k, 0));
-    *last = ct__kir_select(k, one, ct__kir_mod(k, end, n), ct__kir_addi(k, n, -1));
+    ct_kval same_head = ct__kir_bin(k, CT_K_EQ, ct__kir_div(k, a->row0, n), ct__kir_div(k, end, n));
+    *first = ct__kir_select(k, same_head, ct__kir_mod(k, a->row0, n), ct__kir_int(k, 0));
+    *last = ct__kir_select(k, same_head, ct__kir_mod(k, end, n), ct__kir_addi(k, n, -1));
 }
 
 ct_kval ct__attention_seen(const ct_attention *a, ct_kval *first, ct_kval *end) {
@@ -140,7 +146,7 @@ ct_kval ct__attention_seen(const ct_attention *a, ct_kval *first, ct_kval *end) 
     ct_kval low, high, zero = ct__kir_int(k, 0), stop = a->end;
     *first = zero;
     if (a->s->causal) {
-        queries_of(a, &low, &high);
+        attention_query_range(a, &low, &high);
         stop = ct__kir_min(k, stop, ct__kir_addi(k, ct__kir_add(k, a->position, high), 1));
         if (a->s->window) {
             ct_kval from = ct__kir_addi(k, ct__kir_add(k, a->position, low), 1 - a->s->window);
@@ -156,14 +162,14 @@ void ct__attention_stage(ct_attention *a, const ct_source *from, int to, int64_t
     ct_kir *k = a->k;
     ct_kval r = ct__kir_loop(k, CT_BIND_SEQ, a->n_rows, "row");
     const int at = ct__attention_put_row(a, ct__kir_add(k, a->row0, r));
-    ct_kval place = ct__kir_muli(k, r, pitch);
+    ct_kval row_offset = ct__kir_muli(k, r, pitch);
     ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, n, "number of a row");
     a->lead[at] = i;
     ct_kval v = ct__source_load(k, from, at + 1, a->lead);
-    ct__kir_store(k, to, ct__kir_add(k, place, i), v);
+    ct__kir_store(k, to, ct__kir_add(k, row_offset, i), v);
     ct__kir_end(k);
     ct__kir_end(k);
-    zeros_behind(a, to, pitch, a->n_rows, a->width);
+    attention_pad_rows(a, to, pitch, a->n_rows, a->width);
 }
 
 void ct__attention_turn(const ct_attention *a, int from, int64_t rows, int64_t columns, int to) {
@@ -186,21 +192,21 @@ void ct__attention_pack(ct_attention *a, const ct_source *from, int to, int64_t 
     ct_kir *k = a->k;
     const int at = a->s->n_lead;
     ct_kval j = ct__kir_loop(k, CT_BIND_SEQ, a->n_keys, "key");
-    ct_kval place = ct__kir_muli(k, j, pitch);
+    ct_kval row_offset = ct__kir_muli(k, j, pitch);
     ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, n, "number of a key");
     a->lead[at] = ct__kir_add(k, a->key0, j);
     a->lead[at + 1] = i;
-    ct__kir_store(k, to, ct__kir_add(k, place, i), ct__source_load(k, from, at + 2, a->lead));
+    ct__kir_store(k, to, ct__kir_add(k, row_offset, i), ct__source_load(k, from, at + 2, a->lead));
     ct__kir_end(k);
     ct__kir_end(k);
-    if (a->tail) zeros_behind(a, to, pitch, a->n_keys, CT_ATTENTION_BLOCK);
+    if (a->tail) attention_pad_rows(a, to, pitch, a->n_keys, CT_ATTENTION_BLOCK);
 }
 
 void ct__attention_at_keys(ct_attention *a, ct_kval block) {
     ct_kir *k = a->k;
     a->key0 = ct__kir_muli(k, block, CT_ATTENTION_BLOCK);
     a->n_keys = ct__kir_int(k, CT_ATTENTION_BLOCK);
-    if (a->tail) a->n_keys = rest_of(k, a->end, a->key0, CT_ATTENTION_BLOCK);
+    if (a->tail) a->n_keys = attention_block_size(k, a->end, a->key0, CT_ATTENTION_BLOCK);
     if (a->s->length || a->s->position) a->n_keys = ct__kir_max(k, a->n_keys, ct__kir_int(k, 0));
 }
 void ct__attention_take_keys(ct_attention *a, ct_kval block) {
@@ -209,9 +215,9 @@ void ct__attention_take_keys(ct_attention *a, ct_kval block) {
     ct__attention_pack(a, &a->s->v, a->values, a->s->e, a->e_pitch);
 }
 
-// Keys of one row, from `place` of the scratch on; zeros behind.
-static void take_row(ct_attention *a, const ct_attention_panel *p, ct_kval row, int to,
-                     ct_kval place) {
+// Loads an operand for the keys of one row to scratch at `place`, padded with zeros.
+static void attention_load_panel_row(ct_attention *a, const ct_attention_panel *p, ct_kval row,
+                                     int to, ct_kval offset) {
     ct_kir *k = a->k;
     const ct_dtype dtype = a->s->dtype;
     const int at = ct__attention_put_row(a, row);
@@ -220,47 +226,49 @@ static void take_row(ct_attention *a, const ct_attention_panel *p, ct_kval row, 
     ct_kval v = ct__source_load(k, &p->from->at, at + 1, a->lead);
     if (p == &a->mask)
         v = ct__kir_select(k, v, ct__kir_const(k, dtype, 1), ct__kir_const(k, dtype, 0));
-    ct__kir_store(k, to, ct__kir_add(k, place, j), v);
+    ct__kir_store(k, to, ct__kir_add(k, offset, j), v);
     ct__kir_end(k);
     if (!a->tail) return;
-    ct_kval beyond = ct__kir_sub(k, ct__kir_int(k, CT_ATTENTION_BLOCK), a->n_keys);
-    j = ct__kir_loop(k, CT_BIND_LANES, beyond, "key beyond the last");
+    ct_kval n_padding = ct__kir_sub(k, ct__kir_int(k, CT_ATTENTION_BLOCK), a->n_keys);
+    j = ct__kir_loop(k, CT_BIND_LANES, n_padding, "key beyond the last");
     j = ct__kir_add(k, a->n_keys, j);
-    ct__kir_store(k, to, ct__kir_add(k, place, j), ct__kir_const(k, dtype, 0));
+    ct__kir_store(k, to, ct__kir_add(k, offset, j), ct__kir_const(k, dtype, 0));
     ct__kir_end(k);
 }
 
-static void take_panel(ct_attention *a, const ct_attention_panel *p) {
+static void attention_load_panel(ct_attention *a, const ct_attention_panel *p) {
     ct_kir *k = a->k;
     if (p->from->extent == CT_ATTENTION_NONE) return;
     if (p->from->extent == CT_ATTENTION_KEYS) {
-        take_row(a, p, a->row0, p->turned, ct__kir_int(k, 0));
+        attention_load_panel_row(a, p, a->row0, p->turned, ct__kir_int(k, 0));
         return;
     }
     ct_kval r = ct__kir_loop_n(k, CT_BIND_SEQ, a->width, "row");
     ct_kval row = ct__kir_min(k, ct__kir_add(k, a->row0, r), ct__kir_addi(k, a->rows, -1));
-    take_row(a, p, row, p->rows, ct__kir_muli(k, r, CT_ATTENTION_BLOCK));
+    attention_load_panel_row(a, p, row, p->rows, ct__kir_muli(k, r, CT_ATTENTION_BLOCK));
     ct__kir_end(k);
 }
-static void turn_panel(const ct_attention *a, const ct_attention_panel *p) {
+static void attention_transpose_panel(const ct_attention *a, const ct_attention_panel *p) {
     if (p->from->extent == CT_ATTENTION_ALL && !a->few)
         ct__attention_turn(a, p->rows, a->width, CT_ATTENTION_BLOCK, p->turned);
 }
 
-// Is one of the panel's numbers other than what hides a key?
-static ct_kval any_of(const ct_attention *a, const ct_attention_panel *p, double hidden) {
+// True in the kernel if some element of the panel differs from the value that hides a key.
+static ct_kval attention_panel_any(const ct_attention *a, const ct_attention_panel *p,
+                                   double hidden) {
     ct_kir *k = a->k;
     const bool all = p->from->extent == CT_ATTENTION_ALL;
     const int64_t n = CT_ATTENTION_BLOCK * (all ? a->width : 1);
-    ct_kval hides = ct__kir_const(k, a->s->dtype, hidden);
+    ct_kval hidden_value = ct__kir_const(k, a->s->dtype, hidden);
     ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, n, "number of the panel");
-    ct_kval most = ct__kir_reduce(k, CT_RED_MAX, ct__kir_load(k, all ? p->rows : p->turned, i));
+    ct_kval max = ct__kir_reduce(k, CT_RED_MAX, ct__kir_load(k, all ? p->rows : p->turned, i));
     ct__kir_end(k);
-    return ct__kir_un(k, CT_K_NOT, ct__kir_bin(k, CT_K_EQ, most, hides)); // of NaN, too
+    return ct__kir_un(k, CT_K_NOT, ct__kir_bin(k, CT_K_EQ, max, hidden_value)); // true for NaN, too
 }
 
-// A block counts where a panel shows a key, what hides keys gives them a score, or a row sees nothing.
-static ct_kval attention_block_counts(const ct_attention *a, ct_kval any) {
+// True in the kernel if the block must be processed: a panel shows a key, the mask gives hidden keys a score,
+// or a row has no visible key.
+static ct_kval attention_block_is_needed(const ct_attention *a, ct_kval any) {
     ct_kir *k = a->k;
     ct_kval low = ct__kir_const(k, a->s->dtype, -INFINITY);
     if (a->s->fill) any = ct__kir_bin(k, CT_K_OR, any, ct__kir_bin(k, CT_K_NE, a->fill, low));
@@ -272,19 +280,19 @@ int ct__attention_take_panels(ct_attention *a) {
     const ct_attention_spec *s = a->s;
     int open = 0;
     if (s->mask.extent != CT_ATTENTION_NONE) {
-        take_panel(a, &a->mask);
-        ct__kir_if(k, attention_block_counts(a, any_of(a, &a->mask, 0)));
+        attention_load_panel(a, &a->mask);
+        ct__kir_if(k, attention_block_is_needed(a, attention_panel_any(a, &a->mask, 0)));
         open++;
-        turn_panel(a, &a->mask);
+        attention_transpose_panel(a, &a->mask);
     }
     if (s->added.extent != CT_ATTENTION_NONE) {
-        take_panel(a, &a->added);
-        ct__kir_if(k, attention_block_counts(a, any_of(a, &a->added, -INFINITY)));
+        attention_load_panel(a, &a->added);
+        ct__kir_if(k, attention_block_is_needed(a, attention_panel_any(a, &a->added, -INFINITY)));
         open++;
-        turn_panel(a, &a->added);
+        attention_transpose_panel(a, &a->added);
     }
-    take_panel(a, &a->keep);
-    turn_panel(a, &a->keep);
+    attention_load_panel(a, &a->keep);
+    attention_transpose_panel(a, &a->keep);
     return open;
 }
 
@@ -329,7 +337,7 @@ void ct__attention_chain(const ct_attention *a, const ct_attention_chain *c, ct_
 }
 
 ct_kval ct__attention_score(const ct_attention *a, ct_kval key, ct_kval row, ct_kval x,
-                            ct_kval *bent) {
+                            ct_kval *tanh_score) {
     ct_kir *k = a->k;
     const ct_attention_spec *s = a->s;
     ct_kval low = ct__kir_const(k, s->dtype, -INFINITY), zero = ct__kir_const(k, s->dtype, 0);
@@ -337,32 +345,33 @@ ct_kval ct__attention_score(const ct_attention *a, ct_kval key, ct_kval row, ct_
     if (s->scale != 1) x = ct__kir_mul(k, x, ct__kir_const(k, s->dtype, s->scale));
     if (s->cap > 0) {
         ct_kval cap = ct__kir_const(k, s->dtype, s->cap);
-        *bent = ct__kir_math(k, CT_MATH_TANH, ct__kir_div(k, x, cap));
-        x = ct__kir_mul(k, *bent, cap);
+        *tanh_score = ct__kir_math(k, CT_MATH_TANH, ct__kir_div(k, x, cap));
+        x = ct__kir_mul(k, *tanh_score, cap);
     }
     if (s->added.extent != CT_ATTENTION_NONE)
         x = ct__kir_add(k, x, ct__attention_panel_at(a, &a->added, key, row));
-    ct_kval in_all = ct__kir_cast(k, ct__kir_add(k, a->key0, key), CT_I32);
+    ct_kval key_index = ct__kir_cast(k, ct__kir_add(k, a->key0, key), CT_I32);
     if (s->has_alibi) {
         ct_kval slope = ct__kir_load(k, a->slopes, row);
-        ct_kval far = ct__kir_un(k, CT_K_ABS, ct__kir_sub(k, query, in_all));
-        x = ct__kir_sub(k, x, ct__kir_mul(k, slope, ct__kir_cast(k, far, s->dtype)));
+        ct_kval distance = ct__kir_un(k, CT_K_ABS, ct__kir_sub(k, query, key_index));
+        x = ct__kir_sub(k, x, ct__kir_mul(k, slope, ct__kir_cast(k, distance, s->dtype)));
     }
     if (s->mask.extent != CT_ATTENTION_NONE) {
-        ct_kval seen = ct__attention_panel_at(a, &a->mask, key, row);
-        x = ct__kir_select(k, ct__kir_bin(k, CT_K_NE, seen, zero), x, a->fill);
+        ct_kval visible = ct__attention_panel_at(a, &a->mask, key, row);
+        x = ct__kir_select(k, ct__kir_bin(k, CT_K_NE, visible, zero), x, a->fill);
     }
-    if (s->causal) x = ct__kir_select(k, ct__kir_bin(k, CT_K_LE, in_all, query), x, low);
+    if (s->causal) x = ct__kir_select(k, ct__kir_bin(k, CT_K_LE, key_index, query), x, low);
     if (s->window) {
-        ct_kval size = ct__kir_const_int(k, CT_I32, s->window < FAR ? s->window : FAR);
-        x = ct__kir_select(k, ct__kir_lt(k, ct__kir_sub(k, query, size), in_all), x, low);
+        ct_kval size =
+            ct__kir_const_int(k, CT_I32, s->window < MAX_DISTANCE ? s->window : MAX_DISTANCE);
+        x = ct__kir_select(k, ct__kir_lt(k, ct__kir_sub(k, query, size), key_index), x, low);
     }
     if (a->tail) x = ct__kir_select(k, ct__kir_lt(k, key, a->n_keys), x, low);
     return x;
 }
 
 void ct__attention_scores(const ct_attention *a, ct_kval key, ct_kval lane, ct_kval *out,
-                          ct_kval *bent) {
+                          ct_kval *tanh_scores) {
     ct_kir *k = a->k;
     const ct_attention_spec *s = a->s;
     const ct_attention_chain products = {.n = s->d,
@@ -375,15 +384,15 @@ void ct__attention_scores(const ct_attention *a, ct_kval key, ct_kval lane, ct_k
                                          .lane_by_i = a->width};
     ct__attention_chain(a, &products, out);
     for (int r = 0; r < a->high; r++)
-        out[r] = ct__attention_score(a, ct__kir_addi(k, key, r), lane, out[r], &bent[r]);
+        out[r] = ct__attention_score(a, ct__kir_addi(k, key, r), lane, out[r], &tanh_scores[r]);
 }
 
 void ct__attention_tiles(const ct_attention *a, int64_t n, void (*write)(void *env, ct_kval lane),
                          void *env) {
     ct_kir *k = a->k;
-    const int64_t whole = n / a->tile, rest = n % a->tile;
-    if (whole) {
-        ct_kval t = ct__kir_loop_n(k, CT_BIND_SEQ, whole, "lanes");
+    const int64_t n_whole = n / a->tile, rest = n % a->tile;
+    if (n_whole) {
+        ct_kval t = ct__kir_loop_n(k, CT_BIND_SEQ, n_whole, "lanes");
         ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, a->tile, "lane");
         write(env, ct__kir_add(k, ct__kir_muli(k, t, a->tile), lane));
         ct__kir_end(k);
@@ -391,6 +400,6 @@ void ct__attention_tiles(const ct_attention *a, int64_t n, void (*write)(void *e
     }
     if (!rest) return;
     ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, rest, "last lane");
-    write(env, ct__kir_addi(k, lane, whole * a->tile));
+    write(env, ct__kir_addi(k, lane, n_whole * a->tile));
     ct__kir_end(k);
 }

@@ -1,15 +1,19 @@
+// The batching rules of kinds (batch.h).
 #include "kinds/batch.h"
 
 #include <string.h>
 
-static bool no_memory(const ct_batching *b, size_t bytes) {
+static bool batch_no_memory(const ct_batching *b, size_t bytes) {
     return ct__err_memory(&b->node->ctx->err, b->node->here, b->node->op->name, bytes);
 }
-static const ct_type *type_of(const ct_batching *b, int i) { return ct__type(b->node->in[i]); }
+static const ct_type *batch_operand_type(const ct_batching *b, int i) {
+    return ct__type(b->node->in[i]);
+}
 
-// t with the sizes of a type behind the batch, `ones` axes of 1 between, and `last` of 1 at the end.
-static ct_tensor batched_as(const ct_batching *b, ct_tensor t, const ct_type *type, int ones,
-                            int last) {
+// Reshapes t to the batch, `ones` axes of size 1, the sizes of a type, and, with `last`, one more axis of
+// size 1.
+static ct_tensor batch_reshape(const ct_batching *b, ct_tensor t, const ct_type *type, int ones,
+                               int last) {
     int64_t dim[CT_MAX_RANK + 2] = {b->size};
     int n = 1;
     for (int i = 0; i < ones; i++) dim[n++] = 1;
@@ -19,13 +23,13 @@ static ct_tensor batched_as(const ct_batching *b, ct_tensor t, const ct_type *ty
 }
 
 ct_tensor ct__batch_aligned(const ct_batching *b, int i, int rank) {
-    const ct_type *type = type_of(b, i);
+    const ct_type *type = batch_operand_type(b, i);
     if (!b->batched[i] || type->rank >= rank) return b->in[i];
-    return batched_as(b, b->in[i], type, rank - type->rank, 0);
+    return batch_reshape(b, b->in[i], type, rank - type->rank, 0);
 }
 
 ct_tensor ct__batch_operand(const ct_batching *b, int i) {
-    const ct_type *type = type_of(b, i);
+    const ct_type *type = batch_operand_type(b, i);
     int64_t dim[CT_MAX_RANK + 1] = {b->size};
     if (b->batched[i]) return b->in[i];
     for (int a = 0; a < type->rank; a++) dim[a + 1] = ct__size_of(type, a);
@@ -53,17 +57,17 @@ bool ct__batch_record(ct_batching *b, const void *attrs, const ct_tensor *in) {
 
 // ------------------------------------------------------------------------------------- attributes
 
-// A longer list: `first`, then the list's numbers, each with `more` added.
-static bool prepend(ct_arena *arena, ct_ints *list, int64_t first, int64_t more) {
+// Prepends `first` to a list whose numbers are increased by `more`. Returns false if out of memory.
+static bool batch_prepend(ct_arena *arena, ct_ints *list, int64_t first, int64_t increment) {
     int64_t *v = ct__arena(arena, ((size_t)list->n + 1) * sizeof *v);
     if (!v) return false;
     v[0] = first;
-    for (int64_t i = 0; i < list->n; i++) v[i + 1] = list->v[i] + more;
+    for (int64_t i = 0; i < list->n; i++) v[i + 1] = list->v[i] + increment;
     *list = (ct_ints){list->n + 1, v};
     return true;
 }
-// The axes named, each one further back; of an operand without axes the one that it is given.
-static bool shift_axes(ct_arena *arena, ct_ints *list, bool scalar) {
+// Increments the listed axes. The list of a scalar becomes the axis that it is given.
+static bool batch_shift_axes(ct_arena *arena, ct_ints *list, bool scalar) {
     int64_t *v = ct__arena(arena, ((size_t)list->n + 1) * sizeof *v);
     if (!v) return false;
     for (int64_t i = 0; i < list->n; i++) v[i] = list->v[i] + 1;
@@ -76,24 +80,24 @@ void *ct__batch_attrs(const ct_batching *b, bool leading) {
     const ct_opdef *op = b->node->op;
     ct_arena *arena = ct__top(b->node->ctx)->arena;
     char *attrs = ct__arena(arena, op->attr_size + 1);
-    bool ok = attrs != NULL, scalar = b->n_in && type_of(b, 0)->rank == 0;
+    bool ok = attrs != NULL, scalar = b->n_in && batch_operand_type(b, 0)->rank == 0;
     if (ok && op->attr_size) memcpy(attrs, b->attrs, op->attr_size);
     for (size_t i = 0; i < op->n_fields && ok; i++) {
         void *at = attrs + op->fields[i].offset;
         switch (op->fields[i].means) {
         case CT_MEANS_axis: ++*(int64_t *)at; break;
         case CT_MEANS_leading: *(int64_t *)at += leading; break;
-        case CT_MEANS_axes: ok = shift_axes(arena, at, scalar); break;
-        case CT_MEANS_permutation: ok = prepend(arena, at, 0, 1); break;
-        case CT_MEANS_sizes: ok = prepend(arena, at, b->size, 0); break;
+        case CT_MEANS_axes: ok = batch_shift_axes(arena, at, scalar); break;
+        case CT_MEANS_permutation: ok = batch_prepend(arena, at, 0, 1); break;
+        case CT_MEANS_sizes: ok = batch_prepend(arena, at, b->size, 0); break;
         case CT_MEANS_gaps:
-        case CT_MEANS_offsets: ok = prepend(arena, at, 0, 0); break;
-        case CT_MEANS_limits: ok = prepend(arena, at, CT_END, 0); break;
-        case CT_MEANS_strides: ok = prepend(arena, at, 1, 0); break;
+        case CT_MEANS_offsets: ok = batch_prepend(arena, at, 0, 0); break;
+        case CT_MEANS_limits: ok = batch_prepend(arena, at, CT_END, 0); break;
+        case CT_MEANS_strides: ok = batch_prepend(arena, at, 1, 0); break;
         default: break;
         }
     }
-    if (!ok) no_memory(b, op->attr_size);
+    if (!ok) batch_no_memory(b, op->attr_size);
     return ok ? attrs : NULL;
 }
 
@@ -102,12 +106,12 @@ void *ct__batch_attrs(const ct_batching *b, bool leading) {
 bool ct__batch_pointwise(ct_batching *b) {
     ct_tensor few[4], *in = few;
     if (b->n_in > 4) in = ct__arena(ct__top(b->node->ctx)->arena, (size_t)b->n_in * sizeof *in);
-    if (!in) return no_memory(b, (size_t)b->n_in * sizeof *in);
+    if (!in) return batch_no_memory(b, (size_t)b->n_in * sizeof *in);
     for (int i = 0; i < b->n_in; i++) in[i] = ct__batch_aligned(b, i, b->node->out->rank);
     return ct__batch_record(b, b->attrs, in);
 }
 
-static bool names_axes(const ct_opdef *op) {
+static bool batch_op_has_axes(const ct_opdef *op) {
     for (size_t i = 0; i < op->n_fields; i++)
         if (op->fields[i].means == CT_MEANS_axes) return true;
     return false;
@@ -116,16 +120,17 @@ static bool names_axes(const ct_opdef *op) {
 bool ct__batch_shifted(ct_batching *b) {
     void *attrs = ct__batch_attrs(b, true);
     ct_tensor *in = ct__arena(ct__top(b->node->ctx)->arena, ((size_t)b->n_in + 1) * sizeof *in);
-    // No list of axes can say "none of them, but there is one": the operand gets one more.
-    bool bare = names_axes(b->node->op) && type_of(b, 0)->rank == 0;
-    if (!attrs || !in) return no_memory(b, (size_t)b->n_in * sizeof *in);
+    // A list of axes cannot distinguish no axes from all axes of a scalar, so a scalar operand gets one more
+    // axis.
+    bool is_scalar = batch_op_has_axes(b->node->op) && batch_operand_type(b, 0)->rank == 0;
+    if (!attrs || !in) return batch_no_memory(b, (size_t)b->n_in * sizeof *in);
     for (int i = 0; i < b->n_in; i++) {
         in[i] = ct__batch_operand(b, i);
-        if (bare) in[i] = batched_as(b, in[i], type_of(b, i), 0, 1);
+        if (is_scalar) in[i] = batch_reshape(b, in[i], batch_operand_type(b, i), 0, 1);
     }
     bool ok = ct__batch_record(b, attrs, in);
-    for (int i = 0; i < b->n_out && ok && bare; i++)
-        b->out[i] = batched_as(b, b->out[i], &b->node->out[i], 0, 0);
+    for (int i = 0; i < b->n_out && ok && is_scalar; i++)
+        b->out[i] = batch_reshape(b, b->out[i], &b->node->out[i], 0, 0);
     return ok;
 }
 

@@ -1,3 +1,4 @@
+// The kind of ops that are defined by a body of other ops.
 #include "kinds/kind.h"
 
 const ct_kind ct__kind_composition = {

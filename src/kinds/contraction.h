@@ -1,12 +1,12 @@
-// Which axes a contraction multiplies, sums and keeps: what an op of this kind says of its nodes
-// (`contraction` of its record), so that all have one kernel, one reference and one bound of error.
+// Which axes a contraction multiplies, sums over and keeps. Ops of this kind describe their nodes so
+// (`contraction` of their record), so that all of them have one kernel, one reference and one error bound.
 #ifndef COTAN_KINDS_CONTRACTION_H
 #define COTAN_KINDS_CONTRACTION_H
 
 #include "kinds/kind.h"
 
-// The axes of one role, outermost first: of operand 0, operand 1 and the result, -1 where it has
-// none. An operand's axis of size 1 beside a longer one of the result broadcasts.
+// The axes of one role, outermost first: of operand 0, operand 1 and the result, or -1 if absent there. An
+// operand's axis of size 1 broadcasts to a longer one of the result.
 typedef struct ct_role {
     int n;
     int8_t of[3][CT_MAX_RANK];

@@ -1,4 +1,4 @@
-// out[i] = f(in0[i], in1[i], ...): operands broadcast to one shape and promote to one dtype.
+// Elementwise ops: out[i] = f(in0[i], in1[i], ...). Operands broadcast to one shape and promote to one dtype.
 #include "kinds/batch.h"
 #include "kinds/emit.h"
 
@@ -25,7 +25,8 @@ static ct_kval elementwise_value(ct_emit *e, ct_val v, const ct_ix *at) {
         if (node->op->part) return ct__emit_part(e, node->in[0], own, node->op->part - 1);
         return ct__emit_bits(e, node->in[0], own, out);
     }
-    if (ct__has_parts(out)) { // its parts alone have values, which are asked for where it is stored
+    // only its parts have values in registers, and each is requested where it is stored
+    if (ct__has_parts(out)) {
         ct__broadcast_ix(e, node->in[0], node->out->rank, at, own);
         return ct__emit_value(e, node->in[0], own, ct__part(out));
     }
@@ -41,49 +42,49 @@ static ct_kval elementwise_value(ct_emit *e, ct_val v, const ct_ix *at) {
 
 // --------------------------------------------------------------------------------------- reference
 
-static void store_whole(ct_dtype to, void *data, int64_t i, ct_dtype from, int64_t bits) {
+static void elementwise_store_int(ct_dtype to, void *data, int64_t i, ct_dtype from, int64_t bits) {
     if (from == CT_U64)
         ct__store_u64(to, data, i, (uint64_t)bits);
     else
         ct__store_i64(to, data, i, bits);
 }
 
-// A value as the compute dtype has it: promotion rounds before the op does.
-static double as_float(ct_dtype compute, ct_dtype from, const void *data, int64_t i) {
+// Loads a value in the compute dtype: promotion rounds before the op does.
+static double elementwise_load_float(ct_dtype compute, ct_dtype from, const void *data, int64_t i) {
     char rounded[8];
     if (from == compute || compute == CT_F64) return ct__load_f64(from, data, i);
     if (ct__is_float(from))
         ct__store_f64(compute, rounded, 0, ct__load_f64(from, data, i));
     else
-        store_whole(compute, rounded, 0, from, ct__load_i64(from, data, i));
+        elementwise_store_int(compute, rounded, 0, from, ct__load_i64(from, data, i));
     return ct__load_f64(compute, rounded, 0);
 }
 
-enum { MOST_OPERANDS = 4 };
+enum { MAX_OPERANDS = 4 };
 static bool elementwise_eval(const ct_ref *ref) {
     const ct_node *node = ref->node;
     const ct_opdef *op = node->op;
-    if (ref->n_in > MOST_OPERANDS)
+    if (ref->n_in > MAX_OPERANDS)
         return ct__err(ref->err, CT_E_INTERNAL, node->here, op->name, "too many operands");
     ct_dtype compute = ct__compute_dtype(node);
     bool is_float = ct__is_float(compute);
     int64_t n = ct__count(ref->out_type);
     for (int64_t i = 0; i < n; i++) {
-        double x[MOST_OPERANDS];
-        int64_t whole[MOST_OPERANDS];
+        double x[MAX_OPERANDS];
+        int64_t ints[MAX_OPERANDS];
         for (int k = 0; k < ref->n_in; k++) {
             const ct_type *in = &ref->in_type[k];
             int64_t at = ct__broadcast_place(ref->out_type, in, i);
             if (is_float)
-                x[k] = as_float(compute, in->dtype, ref->in[k], at);
+                x[k] = elementwise_load_float(compute, in->dtype, ref->in[k], at);
             else
-                whole[k] = ct__load_i64(in->dtype, ref->in[k], at);
+                ints[k] = ct__load_i64(in->dtype, ref->in[k], at);
         }
         if (is_float && op->eval_f64)
             ct__store_f64(ref->out_type->dtype, ref->out[0], i, op->eval_f64(x));
         else if (!is_float && op->eval_i64)
-            store_whole(ref->out_type->dtype, ref->out[0], i, compute,
-                        op->eval_i64(whole, compute));
+            elementwise_store_int(ref->out_type->dtype, ref->out[0], i, compute,
+                                  op->eval_i64(ints, compute));
         else
             return ct__err(ref->err, CT_E_INTERNAL, node->here, op->name,
                            "no reference evaluation for %s", ct_dtype_name(compute));

@@ -1,12 +1,12 @@
-// A kernel being written: what kinds see of the scheduler (src/compile/schedule), which does all
-// that is declared here.
+// The kernel builder as kinds see it: the functions of the scheduler (src/compile/schedule) that write a
+// kernel.
 //
-// The scheduler decides which values get a buffer; every other value is computed where it is used,
-// by substituting index expressions (graph/index.h) from the user down to buffers. A template is a
-// C function for nodes of one kind that the general scheduler cannot loop over (matrix products,
-// scatter, scan, sort): it writes one or several kernels.
+// The scheduler decides which values get a buffer; every other value is computed where it is used, by
+// substituting index expressions (graph/index.h) from the user down to buffers. A template is a C function
+// for nodes of one kind that the general scheduler cannot loop over (matrix products, scatter, scan, sort):
+// it writes one or several kernels.
 //
-// A template's life:
+// The skeleton of a template:
 //     static bool kernels(ct_sched *s, ct_node *node) {
 //         ct_emit *e = ct__emit_new(s, node);
 //         ct_ix rows = ct__emit_size(e, (ct_val){node, 0}, 0);   // a number or a kernel argument
@@ -17,9 +17,9 @@
 //         ct__emit_end(e);
 //         return ct__emit_done(e, flops);                        // appends the launch
 //     }
-// Operands may be views: never look for their buffers, load elements with ct__emit_value. Results go
-// through ct__emit_store once for every element, which also runs what was fused behind the node.
-// Errors are sticky in the emit; ct__emit_done reports them.
+// Operands may be views: a template must not look for their buffers, but load elements with ct__emit_value.
+// Results go through ct__emit_store once per element, which also runs the epilogue that was fused into the
+// node. Errors are sticky in the emitter; ct__emit_done reports them.
 #ifndef COTAN_KINDS_EMIT_H
 #define COTAN_KINDS_EMIT_H
 
@@ -29,84 +29,88 @@
 struct ct_emit {
     ct_kir *kir;
     ct_ix_pool *pool;
-    ct_arena arena;      // goes with the kernel
-    const ct_node *node; // whom it serves first
+    ct_arena arena;      // freed with the kernel
+    const ct_node *node; // the node that the kernel is written for
     ct_err *err;
     ct_target target;
-    ct_ix guard;            // the condition under which values are wanted now; CT_IX_NONE: always
-    bool unrolls;           // reductions are written out, an element at a time, and have no loops
-    double flops;           // an iteration of the innermost loops, for reports
-    struct ct_draft *draft; // the scheduler's side
+    ct_ix guard;            // the condition under which values are needed now; CT_IX_NONE: always
+    bool unrolls;           // reductions are fully unrolled and have no loops
+    double flops;           // per iteration of the innermost loops, for reports
+    struct ct_draft *draft; // private state of the scheduler
 };
 
-ct_emit *ct__emit_new(ct_sched *s, const ct_node *node); // NULL: no memory, recorded
-// The size of an axis: a number, or the expression of a kernel argument.
+ct_emit *ct__emit_new(ct_sched *s, const ct_node *node); // NULL: out of memory, recorded
+// Returns the size of an axis: a number, or the expression of a kernel argument.
 ct_ix ct__emit_size(ct_emit *e, ct_val v, int axis);
-// Opens a loop of the kernel IR and gives its variable for index expressions.
+// Opens a loop of the kernel IR and returns its variable for index expressions.
 ct_ix ct__emit_loop(ct_emit *e, ct_kbind bind, ct_ix extent, const char *name);
 void ct__emit_end(ct_emit *e);
-// An index variable in [0, extent) whose value the caller computed. (Use it for values that are
-// not sums and products of others, such as a gathered position; else add and multiply variables.)
+// Returns an index variable in [0, extent) whose value the caller computed. It is meant for values that are
+// not sums and products of other variables, such as a gathered position.
 ct_ix ct__emit_bind(ct_emit *e, ct_kval value, ct_ix extent);
 ct_kval ct__emit_ix(ct_emit *e, ct_ix x);        // an index expression as an i64 KIR value
 ct_kval ct__emit_condition(ct_emit *e, ct_ix x); // a condition as a bool
-// Element v[at...] in dtype `as` (CT_DEFAULT: v's own; f16 and bf16 come as f32).
+// Returns element v[at...] in dtype `as` (CT_DEFAULT: v's own; f16 and bf16 as f32).
 ct_kval ct__emit_value(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
-// Element v[at...] of a value that lies in memory, its bits read as another dtype of its size.
+// Returns the bits of element v[at...] of a value in memory as another dtype of its size.
 ct_kval ct__emit_bits(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
-// Part number `part` of element v[at...], of a value of a dtype that has parts and lies in memory.
+// Returns part number `part` of element v[at...] of a value in memory whose dtype has parts.
 ct_kval ct__emit_part(ct_emit *e, ct_val v, const ct_ix *at, int part);
-// Elements of memory from v[at...] to that of the next `var`; 0: none, or not one number.
+// Returns the distance in memory, in elements, between v[at...] at `var` and at `var` + 1; 0 if it is unknown
+// or not constant.
 int64_t ct__emit_stride(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
-// Does neighbouring `var` mean neighbouring elements of v[at...]? To choose the LANES loop.
+// True if neighbours along `var` are neighbours of v[at...] in memory. Used to choose the LANES loop.
 bool ct__emit_contiguous(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
-// Does v[at...] lie where no quotient hangs on `var` but by multiples of `group`, so that lanes along it
-// need no division? And is it one element for all of `var`?
+// undivided: true if v[at...] is in memory and its index has no quotient of `var` except by multiples of
+// `group`, so that lanes along `var` need no division. without: true if v[at...] is one element for all
+// values of `var`.
 bool ct__emit_undivided(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var, int64_t group);
 bool ct__emit_without(ct_emit *e, ct_val v, const ct_ix *at, ct_ix var);
-// Is an element one load of dtype `as`, without a condition?
+// True if an element is one load of dtype `as`, without a condition.
 bool ct__emit_is_load(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
-// Elements v[at...] and the next ones of memory as they lie in a u32: two of 16 bits, four of 8, eight of 4. Can
-// they be loaded so: is it one load, without a condition, at a place of whole words? f32 that is a cast of bf16 or
-// f16 and lies nowhere has the words of that. `of` is told whose elements lie there.
+// word: loads v[at...] and the elements after it in memory as one u32: two of 16 bits, four of 8, eight of 4.
+// has_word: true if that is possible, i.e. one load without a condition, aligned to whole words. An f32 value
+// that is a cast of bf16 or f16 and has no buffer has the words of its operand; `of` is set to the dtype of
+// the elements in memory.
 ct_kval ct__emit_word(ct_emit *e, ct_val v, const ct_ix *at);
 bool ct__emit_has_word(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype *of);
-// Asks a node's op where its element at an index comes from. The pieces live in e->arena.
+// Asks a node's op for the source of its element at an index. The pieces are allocated in e->arena.
 bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map);
-// The result of the template at an index, in its compute dtype (rounded to v's dtype here).
+// Stores the template's result at an index, in its compute dtype (it is rounded to v's dtype here).
 void ct__emit_store(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
-// The same two for callbacks of templates, whose loops the emitter does not know: what is
-// remembered inside must not be seen by code of others.
+// The same two functions for callbacks of templates, whose loops the emitter does not know: values that are
+// cached inside are not visible to code outside of the callback.
 ct_kval ct__emit_value_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as);
 void ct__emit_store_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value);
-// The buffer of a materialised value, as a KIR buffer id; for templates that pass over memory
-// several times. flags as of ct__kir_buffer.
+// Returns the buffer of a materialised value as a KIR buffer id, for templates that make several passes over
+// memory. flags are those of ct__kir_buffer.
 int ct__emit_result_buffer(ct_emit *e, ct_val v, int flags);
 const ct_target *ct__sched_target(const ct_sched *s);
-// Does the node make its result where its operand 0 lies: a variable that it is assigned to?
+// True if the node writes its result in place of operand 0, a variable that it is assigned to.
 bool ct__sched_changes(const ct_sched *s, const ct_node *node);
-// A new buffer of so many bytes, as attributes hold sizes, that launches of the template share
-// (UINT32_MAX: no memory, recorded), and the same as a KIR buffer id.
+// temp of the scheduler: returns a new buffer of `size` bytes (in the encoding of sizes in attributes) that
+// the launches of the template share, or UINT32_MAX if out of memory (recorded). temp of the emitter: the
+// same as a KIR buffer id.
 uint32_t ct__sched_temp(ct_sched *s, int64_t size);
 int ct__emit_temp(ct_emit *e, uint32_t temp, ct_dtype dtype, int flags);
-// Makes kernel arguments of all dynamic sizes that reading the node's operands may need: they must
-// stand before the first loop.
+// Makes kernel arguments of all dynamic sizes that reading the node's operands may need. They must precede
+// the first loop.
 void ct__emit_declare_sizes(ct_emit *e, ct_node *node);
-// Verifies the kernel, shares it with an equal one, appends the launch, frees e. False: recorded.
-// flops 0: counted from what was computed.
+// Verifies the kernel, deduplicates it, appends the launch, and frees e. Returns false if an error was
+// recorded. flops 0: counted from the instructions.
 bool ct__emit_done(ct_emit *e, double flops);
 
-// The index in an operand that broadcasts to an elementwise node of this rank.
+// Computes the index into an operand that broadcasts to an elementwise node of this rank.
 void ct__broadcast_ix(ct_emit *e, ct_val v, int rank, const ct_ix *at, ct_ix *own);
-// Index of each axis of a flattened position.
+// Computes the index along each axis from a flattened position.
 void ct__unflatten_ix(ct_ix_pool *p, ct_ix flat, const ct_ix *size, int n, ct_ix *at);
 
-static inline bool ct__in_vector(const ct_kir *k) { // is a LANES loop open?
+static inline bool ct__in_vector(const ct_kir *k) { // True if a LANES loop is open.
     for (ct_kval l = k->open; l >= 0; l = k->ins[l].in)
         if (k->ins[l].sub == CT_BIND_LANES) return true;
     return false;
 }
-// Does an axis have one element for every length?
+// True if an axis has size 1 for every value of the dynamic sizes.
 static inline bool ct__is_one(const ct_type *t, int axis) {
     return t->dim[axis] == 1 && !ct__is_dyn(t, axis);
 }

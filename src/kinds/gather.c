@@ -1,9 +1,9 @@
-// Elements at positions that are data.
+// Gather: reads elements at positions that are data.
 #include "kinds/batch.h"
 #include "kinds/movement.h"
 
-// Where one operand alone has the batch, it goes behind the axes that the two share; in the result
-// it stands there, or where the axis was.
+// If only one operand has the batch, the batch goes after the axes that both operands share. In the result it
+// is there, or at the gathered axis.
 static bool gather_batch(ct_batching *b) {
     const ct_node *node = b->node;
     const ct_along along = ct__along(node);

@@ -1,3 +1,4 @@
+// Values of the graph with runs of axes flattened, as operands and results of templates.
 #include "kinds/joined.h"
 
 #include <string.h>
@@ -9,40 +10,42 @@ ct_joined ct__join(ct_emit *e, ct_val v, ct_dtype as, int groups, const int *sta
     return j;
 }
 
-static ct_ix group_size(const ct_joined *j, int g) {
+static ct_ix joined_group_size(const ct_joined *j, int g) {
     ct_ix size = ct__ix_int(j->e->pool, 1);
     for (int a = j->start[g]; a < j->start[g + 1]; a++)
         size = ct__ix_mul(j->e->pool, size, ct__emit_size(j->e, j->v, a));
     return size;
 }
-ct_kval ct__joined_size(const ct_joined *j, int g) { return ct__emit_ix(j->e, group_size(j, g)); }
+ct_kval ct__joined_size(const ct_joined *j, int g) {
+    return ct__emit_ix(j->e, joined_group_size(j, g));
+}
 
-static void place(const ct_joined *j, const ct_kval *at, ct_ix *index) {
+static void joined_unflatten(const ct_joined *j, const ct_kval *at, ct_ix *index) {
     ct_ix size[CT_MAX_RANK];
     for (int a = 0; a < ct__type(j->v)->rank; a++) size[a] = ct__emit_size(j->e, j->v, a);
     for (int g = 0; g < j->groups; g++) {
         int first = j->start[g], n = j->start[g + 1] - first;
         if (n == 0) continue;
-        ct_ix flat = ct__emit_bind(j->e, at[g], group_size(j, g));
+        ct_ix flat = ct__emit_bind(j->e, at[g], joined_group_size(j, g));
         ct__unflatten_ix(j->e->pool, flat, &size[first], n, &index[first]);
     }
 }
 
-static ct_kval value(void *env, ct_kir *k, const ct_kval *at) {
+static ct_kval joined_value(void *env, ct_kir *k, const ct_kval *at) {
     (void)k;
     const ct_joined *j = env;
     ct_ix index[CT_MAX_RANK];
-    place(j, at, index);
+    joined_unflatten(j, at, index);
     return ct__emit_value_apart(j->e, j->v, index, j->as);
 }
-static void store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
+static void joined_store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
     (void)k;
     const ct_joined *j = env;
     ct_ix index[CT_MAX_RANK];
-    place(j, at, index);
+    joined_unflatten(j, at, index);
     ct__emit_store_apart(j->e, j->v, index, v);
 }
 ct_source ct__joined_source(ct_joined *j) {
-    return (ct_source){.value = value, .env = j, .along = -1};
+    return (ct_source){.value = joined_value, .env = j, .along = -1};
 }
-ct_sink ct__joined_sink(ct_joined *j) { return (ct_sink){.store = store, .env = j}; }
+ct_sink ct__joined_sink(ct_joined *j) { return (ct_sink){.store = joined_store, .env = j}; }

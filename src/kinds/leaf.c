@@ -1,3 +1,4 @@
+// The kind of values that enter a graph from outside.
 #include "kinds/kind.h"
 
 const ct_kind ct__kind_leaf = {

@@ -1,3 +1,4 @@
+// The kind of loops over a traced body.
 #include "kinds/kind.h"
 
 const ct_kind ct__kind_loop = {

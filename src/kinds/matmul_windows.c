@@ -1,12 +1,12 @@
 // Products whose rows are channels and taps of windows, and whose sums run over images and positions: the
-// gradient of a convolution's weights. Rows of one channel are its image, each a little further on, so they
-// are not packed one by one: what a chunk of k sees of a channel is copied once, with what padding puts
-// around it, and the tile, which has all taps of a channel for rows, reads there what each of them sees.
+// gradient of a convolution's weights. Rows of one channel are its image at different offsets, so they are
+// not packed one by one: the part of a channel that a chunk of k covers is copied once, including padding,
+// and the tile, whose rows are all taps of a channel, reads each tap at its offset there.
 #include "kinds/matmul.h"
 
 enum {
     WIDE = 512,     // columns of a task
-    SUMS = 1 << 17, // of a task: they wait in a core's second cache
+    SUMS = 1 << 17, // sums of a task: they fit in a core's L2 cache
     LINE = 16,      // elements of a cache line
 };
 
@@ -15,32 +15,33 @@ typedef struct windows {
     const ct_matmul_spec *s;
     const ct_matmul_windows *w;
     int64_t columns, taps, span[2]; // of a padded image
-    int64_t pitch, plane; // elements of a padded line; of all that a chunk sees of a channel
-    int together, width;  // channels and columns of a register tile
+    int64_t pitch, plane; // elements of a padded line; of the part of a channel that a chunk covers
+    int tile_channels, width;     // channels and columns of a register tile
     int64_t block, block_columns; // channels and columns of a task
     bool whole_lines;             // no chunk ends inside a line
-    int64_t turned;               // elements between columns of the result on their way
+    int64_t out_pitch;            // elements between columns of the result in scratch
     int image, b, sum, out;       // scratch: padded lines, a panel of columns, sums, 16 columns
     ct_kval at[2 * CT_MAX_RANK];
     ct_kval channel0, channels, column0, task_columns;
     ct_kval chunk, k0, kn;
-    ct_kval line0, lines; // of positions, through all images
-    ct_kval seen0;        // the first padded line that is seen
+    ct_kval line0, lines; // lines of positions, through all images
+    ct_kval first_line;   // the first padded line that the chunk covers
 } windows;
 
-static int64_t up_to(int64_t n, int64_t multiple) {
+static int64_t windows_round_up(int64_t n, int64_t multiple) {
     return (n + multiple - 1) / multiple * multiple;
 }
 
-// The first padded line that a line of positions sees; lines of all images have one number.
-static ct_kval seen_by(const windows *p, ct_kval line) {
+// Returns the first padded line that a line of positions covers; lines of all images are numbered
+// consecutively.
+static ct_kval windows_first_line(const windows *p, ct_kval line) {
     ct_kir *k = p->k;
     ct_kval height = ct__kir_int(k, p->w->positions[0]);
     ct_kval image = ct__kir_muli(k, ct__kir_div(k, line, height), p->span[0]);
     return ct__kir_add(k, image, ct__kir_muli(k, ct__kir_mod(k, line, height), p->w->stride[0]));
 }
 
-static void zeros(const windows *p, int buf, ct_kval from, ct_kval count) {
+static void windows_zero(const windows *p, int buf, ct_kval from, ct_kval count) {
     ct_kir *k = p->k;
     ct_kval lane = ct__kir_loop(k, CT_BIND_LANES, count, "none");
     ct__kir_store(k, buf, ct__kir_add(k, from, lane), ct__kir_const(k, p->s->dtype, 0));
@@ -48,7 +49,7 @@ static void zeros(const windows *p, int buf, ct_kval from, ct_kval count) {
 }
 
 // Opens the loop over the chunks.
-static void open_chunks(windows *p) {
+static void windows_open_chunks(windows *p) {
     ct_kir *k = p->k;
     const int64_t length = p->w->positions[1];
     ct_kval n = ct__kir_ceil_div(k, p->s->inner, CT_DOT_CHUNK), none = ct__kir_int(k, 0);
@@ -58,13 +59,14 @@ static void open_chunks(windows *p) {
     p->line0 = ct__kir_div(k, p->k0, ct__kir_int(k, length));
     ct_kval end = ct__kir_ceil_div(k, ct__kir_add(k, p->k0, p->kn), length);
     p->lines = ct__kir_sub(k, end, p->line0);
-    p->seen0 = seen_by(p, p->line0);
-    ct_kval last = seen_by(p, ct__kir_max(k, none, ct__kir_addi(k, end, -1)));
-    ct_kval seen = ct__kir_addi(k, ct__kir_sub(k, last, p->seen0), p->w->taps[0]);
-    seen = ct__kir_select(k, ct__kir_lt(k, none, p->kn), seen, none);
-    // What the chunk sees of each channel.
+    p->first_line = windows_first_line(p, p->line0);
+    ct_kval last = windows_first_line(p, ct__kir_max(k, none, ct__kir_addi(k, end, -1)));
+    ct_kval n_lines = ct__kir_addi(k, ct__kir_sub(k, last, p->first_line), p->w->taps[0]);
+    n_lines = ct__kir_select(k, ct__kir_lt(k, none, p->kn), n_lines, none);
+    // Copies the lines of each channel that the chunk covers.
     ct_kval channel = ct__kir_loop(k, CT_BIND_SEQ, p->channels, "channel");
-    ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, seen, "line"), line = ct__kir_add(k, p->seen0, i);
+    ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, n_lines, "line"),
+            line = ct__kir_add(k, p->first_line, i);
     ct_kval height = ct__kir_int(k, p->span[0]), image = ct__kir_div(k, line, height);
     ct_kval to = ct__kir_add(k, ct__kir_muli(k, channel, p->plane), ct__kir_muli(k, i, p->pitch));
     ct_kval at[2] = {ct__kir_mod(k, line, height)};
@@ -74,7 +76,7 @@ static void open_chunks(windows *p) {
     for (int n_open = 0; n_open < 3; n_open++) ct__kir_end(k);
 }
 
-static ct_kval load_column(windows *p, ct_kval outer, ct_kval last, ct_kval column) {
+static ct_kval windows_load_column(windows *p, ct_kval outer, ct_kval last, ct_kval column) {
     const int n = p->s->n_inner_axes > 1 ? p->s->n_inner_axes : 1;
     ct__unflatten(p->k, outer, n - 1, p->s->inner_axis, p->at);
     p->at[n - 1] = last;
@@ -82,51 +84,51 @@ static ct_kval load_column(windows *p, ct_kval outer, ct_kval last, ct_kval colu
     return ct__source_load(p->k, &p->s->b, n + 1, p->at);
 }
 
-// A panel of columns: 16 columns and 16 steps of k at a time are turned in registers, where those lie side
-// by side.
-static void pack_columns(windows *p, ct_kval column, ct_kval valid) {
+// Packs a panel of columns: 16 columns and 16 steps of k at a time are transposed in registers if k is
+// contiguous.
+static void windows_pack_columns(windows *p, ct_kval column, ct_kval valid) {
     ct_kir *k = p->k;
     const ct_matmul_spec *s = p->s;
-    const bool joined = s->n_inner_axes <= 1;
-    ct_kval length = joined ? s->inner : s->inner_axis[s->n_inner_axes - 1], lane, step,
+    const bool single_axis = s->n_inner_axes <= 1;
+    ct_kval length = single_axis ? s->inner : s->inner_axis[s->n_inner_axes - 1], lane, step,
             x[CT_LANES];
     int64_t n = 0;
-    const bool turns =
+    const bool transposes =
         ct__kir_is_int(k, length, &n) && n % CT_LANES == 0 && p->columns % CT_LANES == 0;
-    ct_kval many = turns ? ct__kir_div(k, p->kn, ct__kir_int(k, CT_LANES)) : p->kn;
+    ct_kval steps = transposes ? ct__kir_div(k, p->kn, ct__kir_int(k, CT_LANES)) : p->kn;
     ct_kval group = ct__kir_int(k, 0);
-    if (turns) {
+    if (transposes) {
         ct_kval groups = ct__kir_div(k, valid, ct__kir_int(k, CT_LANES));
         group = ct__kir_muli(k, ct__kir_loop(k, CT_BIND_SEQ, groups, "16 columns"), CT_LANES);
     }
-    step = ct__kir_loop(k, CT_BIND_SEQ, many, turns ? "16 steps of k" : "k");
-    if (turns) step = ct__kir_muli(k, step, CT_LANES);
+    step = ct__kir_loop(k, CT_BIND_SEQ, steps, transposes ? "16 steps of k" : "k");
+    if (transposes) step = ct__kir_muli(k, step, CT_LANES);
     ct_kval at = ct__kir_add(k, p->k0, step), outer = ct__kir_div(k, at, length);
-    ct_kval last = joined ? at : ct__kir_mod(k, at, length);
-    lane = turns ? ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column")
-                 : ct__kir_loop(k, CT_BIND_LANES, valid, "column");
-    const int each = turns ? CT_LANES : 1;
+    ct_kval last = single_axis ? at : ct__kir_mod(k, at, length);
+    lane = transposes ? ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column")
+                      : ct__kir_loop(k, CT_BIND_LANES, valid, "column");
+    const int each = transposes ? CT_LANES : 1;
     ct_kval own = ct__kir_add(k, group, lane);
     for (int i = 0; i < each; i++)
-        x[i] = load_column(p, outer, ct__kir_addi(k, last, i), ct__kir_add(k, column, own));
+        x[i] = windows_load_column(p, outer, ct__kir_addi(k, last, i), ct__kir_add(k, column, own));
     for (int i = 0; i < each; i++) {
         ct_kval to = ct__kir_muli(k, ct__kir_addi(k, step, i), p->width);
         ct__kir_store(k, p->b, ct__kir_add(k, to, own), x[i]);
     }
-    for (int open = turns ? 3 : 2; open > 0; open--) ct__kir_end(k);
+    for (int open = transposes ? 3 : 2; open > 0; open--) ct__kir_end(k);
 }
 
-// Each tile asks for its share of what is packed next: of the next panel, and with the first panel of the
-// lines that the next chunk sees of its channels.
-static void ask_for_columns(windows *p, ct_kval tile, ct_kval panel) {
+// Prefetches each tile's share of what is packed next: of the next panel, and with the first panel also of
+// the lines that the next chunk covers.
+static void windows_prefetch_columns(windows *p, ct_kval tile, ct_kval panel) {
     ct_kir *k = p->k;
     const int n = p->s->n_inner_axes;
-    const int64_t tiles = p->block / p->together, each = (p->width + tiles - 1) / tiles;
+    const int64_t tiles = p->block / p->tile_channels, each = (p->width + tiles - 1) / tiles;
     ct_kval next = ct__kir_addi(k, panel, p->width), none = ct__kir_int(k, 0);
-    ct_kval more = ct__kir_lt(k, next, p->task_columns);
+    ct_kval has_next = ct__kir_lt(k, next, p->task_columns);
     ct_kval from = ct__kir_addi(k, p->k0, CT_DOT_CHUNK);
-    from = ct__kir_select(k, more, p->k0, from);
-    ct_kval column = ct__kir_add(k, p->column0, ct__kir_select(k, more, next, none));
+    from = ct__kir_select(k, has_next, p->k0, from);
+    ct_kval column = ct__kir_add(k, p->column0, ct__kir_select(k, has_next, next, none));
     column = ct__kir_add(k, column, ct__kir_muli(k, tile, each));
     ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, each, "column wanted soon");
     ct_kval line = ct__kir_loop_n(k, CT_BIND_SEQ, CT_DOT_CHUNK / LINE, "cache line");
@@ -134,22 +136,24 @@ static void ask_for_columns(windows *p, ct_kval tile, ct_kval panel) {
     ct_kval length = n > 1 ? p->s->inner_axis[n - 1] : p->s->inner;
     ct_kval outer = ct__kir_div(k, at, length);
     ct__kir_prefetches(k, true);
-    load_column(p, outer, n > 1 ? ct__kir_mod(k, at, length) : at, ct__kir_add(k, column, i));
+    windows_load_column(p, outer, n > 1 ? ct__kir_mod(k, at, length) : at,
+                        ct__kir_add(k, column, i));
     ct__kir_prefetches(k, false);
     ct__kir_end(k);
     ct__kir_end(k);
 }
-static void ask_for_lines(windows *p, ct_kval tile, ct_kval panel) {
+static void windows_prefetch_lines(windows *p, ct_kval tile, ct_kval panel) {
     ct_kir *k = p->k;
     const ct_matmul_windows *w = p->w;
     if (w->positions[1] < LINE) return;
     ct_kval none = ct__kir_int(k, 0), first = ct__kir_bin(k, CT_K_EQ, panel, none);
-    ct_kval own = ct__kir_muli(k, tile, p->together), at[2];
-    own = ct__kir_add(k, p->channel0,
-                      ct__kir_add(k, own, ct__kir_loop_n(k, CT_BIND_SEQ, p->together, "channel")));
+    ct_kval own = ct__kir_muli(k, tile, p->tile_channels), at[2];
+    own = ct__kir_add(
+        k, p->channel0,
+        ct__kir_add(k, own, ct__kir_loop_n(k, CT_BIND_SEQ, p->tile_channels, "channel")));
     ct_kval i =
         ct__kir_loop(k, CT_BIND_SEQ, ct__kir_select(k, first, p->lines, none), "line wanted soon");
-    ct_kval line = seen_by(p, ct__kir_add(k, ct__kir_add(k, p->line0, p->lines), i));
+    ct_kval line = windows_first_line(p, ct__kir_add(k, ct__kir_add(k, p->line0, p->lines), i));
     line = ct__kir_addi(k, line, w->taps[0] / 2);
     ct_kval height = ct__kir_int(k, p->span[0]), image = ct__kir_div(k, line, height);
     at[0] = ct__kir_mod(k, line, height);
@@ -164,18 +168,19 @@ static void ask_for_lines(windows *p, ct_kval tile, ct_kval panel) {
     for (int open = 0; open < 4; open++) ct__kir_end(k);
 }
 
-// The chunk's chains of fused multiply-adds, put to the sums of those before.
-static void multiply(windows *p, ct_kval tile, ct_kval panel) {
+// Computes the chunk's chains of fused multiply-adds, and adds them to the sums of the chunks before.
+static void windows_multiply_tile(windows *p, ct_kval tile, ct_kval panel) {
     ct_kir *k = p->k;
     const ct_matmul_windows *w = p->w;
-    const int rows = p->together * (int)p->taps;
+    const int rows = p->tile_channels * (int)p->taps;
     ct_kval acc[CT_TILE_ROWS], zero = ct__kir_const(k, p->s->dtype, 0);
     ct_kval j = ct__kir_loop_n(k, CT_BIND_TILE, p->width, "column");
     for (int r = 0; r < rows; r++) acc[r] = ct__kir_reg(k, zero);
     ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, p->lines, "line"), line = ct__kir_add(k, p->line0, i);
     ct_kval base = ct__kir_muli(k, line, w->positions[1]), begin = base, x;
-    ct_kval from = ct__kir_muli(k, ct__kir_sub(k, seen_by(p, line), p->seen0), p->pitch);
-    from = ct__kir_add(k, from, ct__kir_muli(k, tile, p->together * p->plane));
+    ct_kval from =
+        ct__kir_muli(k, ct__kir_sub(k, windows_first_line(p, line), p->first_line), p->pitch);
+    from = ct__kir_add(k, from, ct__kir_muli(k, tile, p->tile_channels * p->plane));
     if (p->whole_lines) {
         x = ct__kir_loop_n(k, CT_BIND_SEQ, w->positions[1], "position");
     } else {
@@ -209,8 +214,9 @@ static void multiply(windows *p, ct_kval tile, ct_kval panel) {
     ct__kir_end(k);
 }
 
-// The sums as the result has them, with rows side by side: 16 x 16 of them are turned in registers.
-static void finish(windows *p) {
+// Stores the sums in the layout of the result, where rows are adjacent: 16 x 16 of them are transposed in
+// registers.
+static void windows_store_result(windows *p) {
     ct_kir *k = p->k;
     ct_kval rows = ct__kir_muli(k, p->channels, p->taps), x[CT_LANES];
     ct_kval group =
@@ -223,55 +229,59 @@ static void finish(windows *p) {
     ct_kval from = ct__kir_add(k, ct__kir_muli(k, row, p->block_columns), group);
     for (int i = 0; i < CT_LANES; i++) x[i] = ct__kir_load(k, p->sum, ct__kir_addi(k, from, i));
     for (int i = 0; i < CT_LANES; i++)
-        ct__kir_store(k, p->out, ct__kir_addi(k, row, i * p->turned), x[i]);
+        ct__kir_store(k, p->out, ct__kir_addi(k, row, i * p->out_pitch), x[i]);
     ct__kir_end(k);
     ct__kir_end(k);
     ct_kval rest = ct__kir_min(k, ct__kir_sub(k, p->task_columns, group), ct__kir_int(k, CT_LANES));
     ct_kval column = ct__kir_loop(k, CT_BIND_SEQ, rest, "column of the result");
     row = ct__kir_loop(k, CT_BIND_LANES, rows, "row");
-    ct_kval v = ct__kir_load(k, p->out, ct__kir_add(k, ct__kir_muli(k, column, p->turned), row));
+    ct_kval v = ct__kir_load(k, p->out, ct__kir_add(k, ct__kir_muli(k, column, p->out_pitch), row));
     p->at[0] = ct__kir_add(k, ct__kir_muli(k, p->channel0, p->taps), row);
     p->at[1] = ct__kir_add(k, p->column0, ct__kir_add(k, group, column));
     ct__sink_store(k, &p->s->c, 2, p->at, v);
     for (int open = 0; open < 3; open++) ct__kir_end(k);
 }
 
-static int most_rows(const ct_target *target, ct_dtype dtype) {
-    // Values of 16 lanes that the registers hold, less some for operands.
-    const int room = target->registers * target->lanes / CT_LANES;
-    return (room >= 32 ? room - room / 8 : room - 2) / (dtype == CT_F64 ? 2 : 1);
+static int windows_max_tile_rows(const ct_target *target, ct_dtype dtype) {
+    // Number of vectors of 16 lanes that the registers hold, minus some for operands.
+    const int n_vectors = target->registers * target->lanes / CT_LANES;
+    return (n_vectors >= 32 ? n_vectors - n_vectors / 8 : n_vectors - 2) /
+           (dtype == CT_F64 ? 2 : 1);
 }
 
-// Each chunk of k copies whole lines: of longer ones, of sound, that were most of the time and memory.
-enum { LONGEST_LINE = 4 * CT_DOT_CHUNK };
+// Each chunk of k copies whole lines. For longer lines, as of audio, that would take most of the time and
+// memory.
+enum { MAX_LINE = 4 * CT_DOT_CHUNK };
 
 bool ct__matmul_has_windows(const ct_target *target, ct_dtype dtype, const ct_matmul_windows *w) {
     const int64_t taps = w->taps[0] * w->taps[1];
-    return taps <= CT_TILE_ROWS && taps <= most_rows(target, dtype) && w->positions[0] > 0 &&
-           w->positions[1] > 0 && w->positions[1] <= LONGEST_LINE && w->channels > 0;
+    return taps <= CT_TILE_ROWS && taps <= windows_max_tile_rows(target, dtype) &&
+           w->positions[0] > 0 && w->positions[1] > 0 && w->positions[1] <= MAX_LINE &&
+           w->channels > 0;
 }
 
-// Tasks for all cores, of which each has sums that stay near.
-static void choose(windows *p) {
+// Chooses tasks for all cores, each with sums that fit in cache.
+static void windows_choose_blocking(windows *p) {
     const ct_matmul_windows *w = p->w;
     const int64_t cores = p->s->target.cores > 0 ? p->s->target.cores : 1;
-    const int most = most_rows(&p->s->target, p->s->dtype);
+    const int max_rows = windows_max_tile_rows(&p->s->target, p->s->dtype);
     p->taps = w->taps[0] * w->taps[1];
-    const int rows = most / 2 >= p->taps ? most / 2 : (int)p->taps;
-    p->together = p->taps > 1 ? rows / (int)p->taps : ct__matmul_tile_rows(w->channels, rows);
-    p->width = p->columns > CT_LANES && 2 * p->together * p->taps <= most ? 2 * CT_LANES : CT_LANES;
+    const int rows = max_rows / 2 >= p->taps ? max_rows / 2 : (int)p->taps;
+    p->tile_channels = p->taps > 1 ? rows / (int)p->taps : ct__matmul_tile_rows(w->channels, rows);
+    p->width = p->columns > CT_LANES && 2 * p->tile_channels * p->taps <= max_rows ? 2 * CT_LANES
+                                                                                   : CT_LANES;
     int64_t parts = (p->columns + WIDE - 1) / WIDE;
-    if (w->channels < 4 * cores * p->together && parts < cores) parts = cores;
-    p->block_columns = up_to((p->columns + parts - 1) / parts, p->width);
+    if (w->channels < 4 * cores * p->tile_channels && parts < cores) parts = cores;
+    p->block_columns = windows_round_up((p->columns + parts - 1) / parts, p->width);
     parts = (p->columns + p->block_columns - 1) / p->block_columns;
-    int64_t most_channels = SUMS / (p->block_columns * p->taps);
-    if (most_channels < p->together) most_channels = p->together;
-    int64_t blocks = (w->channels + most_channels - 1) / most_channels;
-    while (blocks * parts % cores && blocks * p->together < w->channels) blocks++;
-    p->block = up_to((w->channels + blocks - 1) / blocks, p->together);
+    int64_t max_channels = SUMS / (p->block_columns * p->taps);
+    if (max_channels < p->tile_channels) max_channels = p->tile_channels;
+    int64_t blocks = (w->channels + max_channels - 1) / max_channels;
+    while (blocks * parts % cores && blocks * p->tile_channels < w->channels) blocks++;
+    p->block = windows_round_up((w->channels + blocks - 1) / blocks, p->tile_channels);
 }
 
-static void make_scratch(windows *p) {
+static void windows_make_scratch(windows *p) {
     ct_kir *k = p->k;
     const ct_matmul_windows *w = p->w;
     const int64_t length = w->positions[1], height = w->positions[0];
@@ -283,21 +293,22 @@ static void make_scratch(windows *p) {
     int64_t seen = (lines - 1) * w->stride[0] + w->taps[0];
     if (w->taps[0] > w->stride[0]) seen += edges * (w->taps[0] - w->stride[0]);
     p->pitch = p->span[1];
-    // An odd number of cache lines, so that channels do not lie in few sets of the first cache.
-    p->plane = up_to(seen * p->pitch, 2 * LINE) + LINE;
-    const int64_t rows = up_to(p->block * p->taps, CT_LANES);
-    p->turned = rows + LINE;
+    // An odd number of cache lines, so that channels do not map to few sets of the L1 cache.
+    p->plane = windows_round_up(seen * p->pitch, 2 * LINE) + LINE;
+    const int64_t rows = windows_round_up(p->block * p->taps, CT_LANES);
+    p->out_pitch = rows + LINE;
     p->image = ct__kir_local(k, p->s->dtype, p->block * p->plane);
     p->b = ct__kir_local(k, p->s->dtype, (int64_t)CT_DOT_CHUNK * p->width);
     p->sum = ct__kir_local(k, p->s->dtype, rows * p->block_columns);
-    p->out = ct__kir_local(k, p->s->dtype, CT_LANES * p->turned);
+    p->out = ct__kir_local(k, p->s->dtype, CT_LANES * p->out_pitch);
 }
 
 void ct__template_windows(ct_kir *k, const ct_matmul_spec *s) {
     windows p = {.k = k, .s = s, .w = s->windows};
-    if (!ct__kir_is_int(k, s->columns, &p.columns)) return; // no memory, which the kernel says
-    choose(&p);
-    make_scratch(&p);
+    // out of memory, which the kernel reports
+    if (!ct__kir_is_int(k, s->columns, &p.columns)) return;
+    windows_choose_blocking(&p);
+    windows_make_scratch(&p);
     const int64_t blocks = (p.w->channels + p.block - 1) / p.block,
                   parts = (p.columns + p.block_columns - 1) / p.block_columns;
     ct_kval task = ct__kir_loop_n(k, CT_BIND_ROWS, blocks * parts, "block");
@@ -308,25 +319,25 @@ void ct__template_windows(ct_kir *k, const ct_matmul_spec *s) {
                              ct__kir_int(k, p.block));
     p.task_columns = ct__kir_min(k, ct__kir_sub(k, ct__kir_int(k, p.columns), p.column0),
                                  ct__kir_int(k, p.block_columns));
-    ct_kval tiles = ct__kir_ceil_div(k, p.channels, p.together);
-    if (p.w->channels % p.together) { // channels beyond the last one
+    ct_kval tiles = ct__kir_ceil_div(k, p.channels, p.tile_channels);
+    if (p.w->channels % p.tile_channels) { // channels after the last one
         ct_kval from = ct__kir_muli(k, p.channels, p.plane);
-        ct_kval end = ct__kir_muli(k, tiles, p.together * p.plane);
-        zeros(&p, p.image, from, ct__kir_sub(k, end, from));
+        ct_kval end = ct__kir_muli(k, tiles, p.tile_channels * p.plane);
+        windows_zero(&p, p.image, from, ct__kir_sub(k, end, from));
     }
     if (p.columns % p.width)
-        zeros(&p, p.b, ct__kir_int(k, 0), ct__kir_int(k, (int64_t)CT_DOT_CHUNK * p.width));
-    open_chunks(&p);
+        windows_zero(&p, p.b, ct__kir_int(k, 0), ct__kir_int(k, (int64_t)CT_DOT_CHUNK * p.width));
+    windows_open_chunks(&p);
     ct_kval panel = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, p.task_columns, p.width),
                                  "panel of columns");
     panel = ct__kir_muli(k, panel, p.width);
     ct_kval valid = ct__kir_min(k, ct__kir_sub(k, p.task_columns, panel), ct__kir_int(k, p.width));
-    pack_columns(&p, ct__kir_add(k, p.column0, panel), valid);
+    windows_pack_columns(&p, ct__kir_add(k, p.column0, panel), valid);
     ct_kval tile = ct__kir_loop(k, CT_BIND_SEQ, tiles, "tile");
-    ask_for_columns(&p, tile, panel);
-    ask_for_lines(&p, tile, panel);
-    multiply(&p, tile, panel);
+    windows_prefetch_columns(&p, tile, panel);
+    windows_prefetch_lines(&p, tile, panel);
+    windows_multiply_tile(&p, tile, panel);
     for (int open = 0; open < 3; open++) ct__kir_end(k);
-    finish(&p);
+    windows_store_result(&p);
     ct__kir_end(k);
 }

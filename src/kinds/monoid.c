@@ -1,3 +1,4 @@
+// Monoids on single values, for the reference evaluator.
 #include "kinds/monoid.h"
 
 ct_acc ct__acc_start(const ct_opdef *op, ct_dtype dtype) {
@@ -6,7 +7,7 @@ ct_acc ct__acc_start(const ct_opdef *op, ct_dtype dtype) {
     return ct__is_float(dtype) ? (ct_acc){.f = start.imm.f} : (ct_acc){.i = start.imm.i};
 }
 
-static double join_f64(ct_kred by, double a, double b) {
+static double monoid_combine_f64(ct_kred by, double a, double b) {
     switch (by) {
     case CT_RED_ADD: return a + b;
     case CT_RED_MUL: return a * b;
@@ -14,7 +15,7 @@ static double join_f64(ct_kred by, double a, double b) {
     default: return ct__min_f64(a, b);
     }
 }
-static int64_t join_i64(ct_kred by, int64_t a, int64_t b, ct_dtype dtype) {
+static int64_t monoid_combine_i64(ct_kred by, int64_t a, int64_t b, ct_dtype dtype) {
     switch (by) {
     case CT_RED_ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
     case CT_RED_MUL: return (int64_t)((uint64_t)a * (uint64_t)b);
@@ -28,10 +29,10 @@ static int64_t join_i64(ct_kred by, int64_t a, int64_t b, ct_dtype dtype) {
 ct_acc ct__acc_join(const ct_opdef *op, ct_acc a, ct_acc b, ct_dtype dtype) {
     ct_acc r;
     if (ct__is_float(dtype))
-        r.f = op->reduction ? join_f64(op->reduction, a.f, b.f)
+        r.f = op->reduction ? monoid_combine_f64(op->reduction, a.f, b.f)
                             : op->eval_f64((const double[2]){a.f, b.f});
     else
-        r.i = op->reduction ? join_i64(op->reduction, a.i, b.i, dtype)
+        r.i = op->reduction ? monoid_combine_i64(op->reduction, a.i, b.i, dtype)
                             : op->eval_i64((const int64_t[2]){a.i, b.i}, dtype);
     return r;
 }

@@ -1,4 +1,4 @@
-// Each element is one element of an operand, or a fill value: reshape, permute, slice, concat ...
+// Movement: each element is one element of an operand, or a fill value (reshape, permute, slice, concat ...).
 #include "kinds/movement.h"
 
 #include "kinds/batch.h"
@@ -8,11 +8,11 @@ ct_kval ct__value_by_map(ct_emit *e, ct_val v, const ct_ix *at) {
     ct_map map;
     ct_dtype dtype = (ct_dtype)node->out->dtype;
     if (!ct__emit_map(e, node, at, &map)) return -1;
-    if (map.value >= 0) { // made from the index itself
+    if (map.value >= 0) { // computed from the index itself
         ct_kval value = ct__emit_ix(e, map.value);
         return dtype == CT_I64 || value < 0 ? value : ct__kir_cast(e->kir, value, dtype);
     }
-    ct_ix outer = e->guard, before = CT_IX_NONE; // the condition that no earlier piece held
+    ct_ix outer = e->guard, before = CT_IX_NONE; // the condition that no earlier piece was valid
     ct_kval value[CT_MAP_PIECES];
     int n = 0;
     for (; n < map.n_pieces; n++) {
@@ -40,7 +40,7 @@ ct_kval ct__value_by_map(ct_emit *e, ct_val v, const ct_ix *at) {
     return r;
 }
 
-// Sizes are of the output, at whose last axes those of an operand of lower rank stand.
+// Sizes are those of the output; the axes of an operand of lower rank are aligned with its last axes.
 static bool movement_batch(ct_batching *b) {
     const ct_type *in = ct__type(b->node->in[0]), *out = b->node->out;
     if (b->n_in > 1 || in->rank >= out->rank) return ct__batch_shifted(b);

@@ -1,4 +1,4 @@
-// Kinds whose elements are elements of an operand, or numbers, at an index that op.map tells.
+// Kinds whose elements are elements of an operand, or constants, at an index that op.map computes.
 #ifndef COTAN_KINDS_MOVEMENT_H
 #define COTAN_KINDS_MOVEMENT_H
 

@@ -1,12 +1,12 @@
-// Elements of 4 bits put together, two a byte.
+// Packs elements of 4 bits, two per byte.
 #include "kinds/batch.h"
 #include "kinds/emit.h"
 
 enum { CHUNK = 4096 }; // bytes of a task
 
-static ct_kval code(ct_emit *e, ct_val v, const ct_ix *size, ct_ix place) {
+static ct_kval pack_load_code(ct_emit *e, ct_val v, const ct_ix *size, ct_ix flat) {
     ct_ix at[CT_MAX_RANK];
-    ct__unflatten_ix(e->pool, place, size, ct__type(v)->rank, at);
+    ct__unflatten_ix(e->pool, flat, size, ct__type(v)->rank, at);
     return ct__emit_value_apart(e, v, at, CT_U8);
 }
 
@@ -29,9 +29,9 @@ static bool pack_kernels(ct_sched *s, ct_node *node) {
     ct_ix some = ct__ix_min(p, chunk, ct__ix_sub(p, bytes, begin));
     ct_ix byte = ct__ix_add(p, begin, ct__emit_loop(e, CT_BIND_LANES, some, NULL));
     ct_ix even = ct__ix_mul(p, byte, two), odd = ct__ix_add(p, even, one);
-    ct_kval low = code(e, v, size, even);
+    ct_kval low = pack_load_code(e, v, size, even);
     e->guard = ct__ix_lt(p, odd, n); // the last byte may be half full
-    ct_kval high = code(e, v, size, odd);
+    ct_kval high = pack_load_code(e, v, size, odd);
     high = ct__kir_select(k, ct__emit_condition(e, e->guard), high, ct__kir_const_int(k, CT_U8, 0));
     e->guard = CT_IX_NONE;
     high = ct__kir_bin(k, CT_K_SHL, high, ct__kir_const_int(k, CT_U8, 4));
@@ -46,5 +46,5 @@ const ct_kind ct__kind_pack = {
     .doc = "Codes of 4 bits, a byte each, as elements of which two lie in a byte.",
     .scheduled = CT_TEMPLATE,
     .kernels = pack_kernels,
-    .batch = CT_NO_VMAP, // made when a plan is, behind all transforms
+    .batch = CT_NO_VMAP, // recorded when a plan is made, after all transforms
 };

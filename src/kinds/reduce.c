@@ -1,5 +1,5 @@
-// Over attribute axes by a monoid. Floats add and multiply in a tree of fixed shape over the index
-// (docs/design/bits.md).
+// Reductions over axes by a monoid. Floats are added and multiplied in a tree whose shape depends only on the
+// index (docs/design/bits.md).
 #include <math.h>
 
 #include "kinds/monoid.h"
@@ -62,45 +62,46 @@ ct_ix ct__fold_lanes(ct_emit *e, const ct_node *node, ct_ix *at) {
 ct_kval ct__fold_result(ct_emit *e, const ct_node *node, ct_kval r) {
     ct_kred op = node->op->reduction;
     if (r < 0) return r;
-    bool extreme = op == CT_RED_MAX || op == CT_RED_MIN;
-    ct_dtype out = (ct_dtype)node->out->dtype, held = ct__kir_held(out);
-    if (extreme && held == CT_I32 && out != CT_I32) { // of nothing: the extreme of the wider dtype
+    bool is_extremum = op == CT_RED_MAX || op == CT_RED_MIN;
+    ct_dtype out = (ct_dtype)node->out->dtype, compute = ct__kir_held(out);
+    // of an empty axis: the extremum of the wider dtype
+    if (is_extremum && compute == CT_I32 && out != CT_I32) {
         r = ct__kir_max(e->kir, r, ct__kir_const_int(e->kir, out, ct__least(out)));
         r = ct__kir_min(e->kir, r, ct__kir_const_int(e->kir, out, ct__greatest(out)));
     }
     return ct__kir_cast(e->kir, r, out);
 }
 
-// ------------------------------------------------------------------- a few elements, written out
+// ------------------------------------------------------------------- unrolled: a few elements
 
-enum { MOST_UNROLLED = 49 }; // windows of 7 x 7; rows of 64 are not worth a try
+enum { MAX_UNROLLED = 49 }; // windows of 7 x 7; unrolling rows of 64 does not pay off
 
 bool ct__fold_is_short(ct_emit *e, const ct_node *node) {
     const ct_folds f = ct__folds_of(e, node);
     int64_t n = 1;
     for (int i = 0; i < f.n; i++) {
         int64_t extent;
-        if (!ct__ix_is_int(e->pool, f.extent[i], &extent) || extent > MOST_UNROLLED) return false;
+        if (!ct__ix_is_int(e->pool, f.extent[i], &extent) || extent > MAX_UNROLLED) return false;
         n *= extent;
     }
-    return n > 0 && n <= MOST_UNROLLED;
+    return n > 0 && n <= MAX_UNROLLED;
 }
 
-// An element that changes nothing: what no window has, say.
-static bool is_start(const ct_kir *k, ct_kred op, ct_kval x) {
+// True if the element is the identity of the monoid, such as padding of a window.
+static bool reduce_is_identity(const ct_kir *k, ct_kred op, ct_kval x) {
     const ct_kins start = ct__kred_start(op, (ct_dtype)k->ins[x].dtype);
     return k->ins[x].op == CT_K_CONST && k->ins[x].imm.i == start.imm.i;
 }
 
-// The first of the largest (or smallest) of n elements; a NaN is beyond all.
-static ct_kval unrolled_place(ct_kir *k, ct_kred op, const ct_kval *x, int64_t n) {
+// Returns the index of the first largest (or smallest) of n elements; NaN compares as beyond all numbers.
+static ct_kval reduce_unrolled_arg(ct_kir *k, ct_kred op, const ct_kval *x, int64_t n) {
     const ct_dtype dtype = (ct_dtype)k->ins[x[0]].dtype;
-    ct_kval best = ct__kred_start_value(k, op, dtype), place = ct__kir_const_int(k, CT_I32, 0);
+    ct_kval best = ct__kred_start_value(k, op, dtype), index = ct__kir_const_int(k, CT_I32, 0);
     for (int64_t i = 0; i < n; i++) {
-        if (is_start(k, op, x[i])) continue;
+        if (reduce_is_identity(k, op, x[i])) continue;
         const ct_kval low = op == CT_RED_ARGMAX ? best : x[i];
         const ct_kval high = op == CT_RED_ARGMAX ? x[i] : best;
-        ct_kval better; // of floats: not at most, so a NaN is, too
+        ct_kval better; // for floats: not (high <= low), so that NaN counts as better
         if (ct__is_float(dtype)) {
             better = ct__kir_un(k, CT_K_NOT, ct__kir_bin(k, CT_K_LE, high, low));
             better = ct__kir_bin(k, CT_K_AND, better, ct__kir_bin(k, CT_K_EQ, best, best));
@@ -108,21 +109,23 @@ static ct_kval unrolled_place(ct_kir *k, ct_kred op, const ct_kval *x, int64_t n
             better = ct__kir_lt(k, low, high);
         }
         best = ct__kir_select(k, better, x[i], best);
-        place = ct__kir_select(k, better, ct__kir_const_int(k, CT_I32, i), place);
+        index = ct__kir_select(k, better, ct__kir_const_int(k, CT_I32, i), index);
     }
-    return ct__kir_cast(k, place, CT_I64);
+    return ct__kir_cast(k, index, CT_I64);
 }
 
-// n elements by the rule of REDUCE (kir.h): 16 lanes, which then are folded. What is added to the start
-// first may be added to it last: of a sum that says no more than that there is no -0.
-static ct_kval unrolled(ct_kir *k, ct_kred op, ct_kval *x, int64_t n) {
+// Reduces n elements by the rule of REDUCE (kir.h): in 16 lanes, which are then folded. The start value, to
+// which elements are added first there, may be added last here: for a sum that only ensures that the result
+// is not -0.
+static ct_kval reduce_unrolled(ct_kir *k, ct_kred op, ct_kval *x, int64_t n) {
     ct_kval lane[CT_LANES];
-    if (ct__kred_is_place(op)) return unrolled_place(k, op, x, n);
+    if (ct__kred_is_place(op)) return reduce_unrolled_arg(k, op, x, n);
     const ct_kval start = ct__kred_start_value(k, op, (ct_dtype)k->ins[x[0]].dtype);
     for (int i = 0; i < CT_LANES; i++) lane[i] = -1;
     for (int64_t i = 0; i < n; i++) {
         ct_kval *to = &lane[i % CT_LANES];
-        if (!is_start(k, op, x[i])) *to = *to < 0 ? x[i] : ct__kred_combine(k, op, *to, x[i]);
+        if (!reduce_is_identity(k, op, x[i]))
+            *to = *to < 0 ? x[i] : ct__kred_combine(k, op, *to, x[i]);
     }
     for (int half = CT_LANES / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
@@ -133,46 +136,46 @@ static ct_kval unrolled(ct_kir *k, ct_kred op, ct_kval *x, int64_t n) {
     return lane[0] < 0 ? start : ct__kred_combine(k, op, start, lane[0]);
 }
 
-static ct_kval fold_from(ct_emit *e, const ct_node *node, const ct_folds *f, int i, const ct_ix *at,
-                         ct_ix *position);
+static ct_kval reduce_group(ct_emit *e, const ct_node *node, const ct_folds *f, int i,
+                            const ct_ix *at, ct_ix *position);
 
-static ct_kval unrolled_from(ct_emit *e, const ct_node *node, const ct_folds *f, int i,
-                             const ct_ix *at, ct_ix *position) {
-    ct_kval x[MOST_UNROLLED];
+static ct_kval reduce_unroll_group(ct_emit *e, const ct_node *node, const ct_folds *f, int i,
+                                   const ct_ix *at, ct_ix *position) {
+    ct_kval x[MAX_UNROLLED];
     int64_t n = 0;
-    if (!ct__ix_is_int(e->pool, f->extent[i], &n) || n < 1 || n > MOST_UNROLLED) return -1;
+    if (!ct__ix_is_int(e->pool, f->extent[i], &n) || n < 1 || n > MAX_UNROLLED) return -1;
     for (int64_t k = 0; k < n; k++) {
         position[i] = ct__ix_int(e->pool, k);
-        x[k] = fold_from(e, node, f, i + 1, at, position);
+        x[k] = reduce_group(e, node, f, i + 1, at, position);
         if (x[k] < 0) return -1; // the error is recorded
         e->flops++;
     }
-    return unrolled(e->kir, node->op->reduction, x, n);
+    return reduce_unrolled(e->kir, node->op->reduction, x, n);
 }
 
 // -------------------------------------------------------------------------------------- in loops
 
-static ct_kval fold_from(ct_emit *e, const ct_node *node, const ct_folds *f, int i, const ct_ix *at,
-                         ct_ix *position) {
+static ct_kval reduce_group(ct_emit *e, const ct_node *node, const ct_folds *f, int i,
+                            const ct_ix *at, ct_ix *position) {
     if (i == f->n) return ct__folded_value(e, node, f, at, position);
-    if (e->unrolls) return unrolled_from(e, node, f, i, at, position);
+    if (e->unrolls) return reduce_unroll_group(e, node, f, i, at, position);
     bool vector = i == f->n - 1 && !ct__in_vector(e->kir);
     position[i] = ct__emit_loop(e, vector ? CT_BIND_LANES : CT_BIND_SEQ, f->extent[i], NULL);
     ct_kval r =
-        ct__kir_reduce(e->kir, node->op->reduction, fold_from(e, node, f, i + 1, at, position));
+        ct__kir_reduce(e->kir, node->op->reduction, reduce_group(e, node, f, i + 1, at, position));
     e->flops++;
     ct__emit_end(e);
     return r;
 }
 
-// Its loops, at this place.
+// Emits the reduction's loops where its value is used.
 static ct_kval reduce_value(ct_emit *e, ct_val v, const ct_ix *at) {
     ct_ix position[CT_MAX_RANK];
     ct_folds f = ct__folds_of(e, v.node);
-    return ct__fold_result(e, v.node, fold_from(e, v.node, &f, 0, at, position));
+    return ct__fold_result(e, v.node, reduce_group(e, v.node, &f, 0, at, position));
 }
 
-// Each level of the tree: 64 additions in a lane, then four of lanes; and every group of axes.
+// Counts, for each level of the tree, 64 additions in a lane and then four of lanes; for every group of axes.
 static double reduce_roundings(const ct_node *node, bool in_order) {
     const ct_type *x = ct__type(node->in[0]);
     if (!ct__kred_is_ordered(node->op->reduction, (ct_dtype)node->out->dtype)) return 0;
@@ -183,13 +186,13 @@ static double reduce_roundings(const ct_node *node, bool in_order) {
 
 // --------------------------------------------------------------------------------------- reference
 
-// The place of the result that element i of the operand belongs to.
-static int64_t result_index(const ct_type *in, uint32_t gone, int64_t i) {
+// Returns the index of the result that element i of the operand is reduced into.
+static int64_t reduce_result_index(const ct_type *in, uint32_t reduced, int64_t i) {
     int64_t out = 0, stride = 1;
     for (int a = in->rank - 1; a >= 0; a--) {
         int64_t at = i % in->dim[a];
         i /= in->dim[a];
-        if (gone >> a & 1) continue;
+        if (reduced >> a & 1) continue;
         out += at * stride;
         stride *= in->dim[a];
     }
@@ -199,14 +202,14 @@ static int64_t result_index(const ct_type *in, uint32_t gone, int64_t i) {
 static bool reduce_eval(const ct_ref *ref) {
     const ct_opdef *op = ref->node->op;
     ct_dtype d = ref->in_type->dtype;
-    uint32_t gone = ct__along(ref->node).axes;
+    uint32_t reduced = ct__along(ref->node).axes;
     int64_t n_in = ct__count(ref->in_type), n_out = ct__count(ref->out_type);
     ct_acc *acc = ct__malloc((size_t)n_out * sizeof *acc);
     if (!acc)
         return ct__err_memory(ref->err, ref->node->here, op->name, (size_t)n_out * sizeof *acc);
     for (int64_t o = 0; o < n_out; o++) acc[o] = ct__acc_start(op, d);
     for (int64_t i = 0; i < n_in; i++) {
-        ct_acc *to = &acc[result_index(ref->in_type, gone, i)];
+        ct_acc *to = &acc[reduce_result_index(ref->in_type, reduced, i)];
         *to = ct__acc_join(op, *to, ct__acc_load(d, ref->in[0], i), d);
     }
     for (int64_t o = 0; o < n_out; o++) ct__acc_store(d, ref->out[0], o, acc[o]);

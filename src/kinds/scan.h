@@ -1,4 +1,4 @@
-// Going along an axis in order. Operands are seen as (outer, n, inner).
+// Scans: running reductions along an axis. Operands are seen as (outer, n, inner).
 #ifndef COTAN_KINDS_SCAN_H
 #define COTAN_KINDS_SCAN_H
 
@@ -8,25 +8,25 @@
 
 enum { CT_SCAN_BLOCK = 1024, CT_SCAN_MOST_STATE = 2 };
 
-// The axis in blocks of CT_SCAN_BLOCK from its first element on (reverse: from its last). In a block
-// q, s is what a monoid puts together of all elements up to one, from its start, in order; t(q) is
-// the s of the block's last element. The carry c(0) is t(0), c(q) = c(q - 1) join t(q). An element of
-// the output is s in block 0, else c(q - 1) join s.
+// The axis is split into blocks of CT_SCAN_BLOCK from its first element on (reverse: from its last). In block
+// q, s is the monoid's combination of all elements of the block up to the current one, in order; t(q) is the
+// s of the block's last element. The carry c(0) is t(0), and c(q) = c(q - 1) join t(q). An element of the
+// output is s in block 0, else c(q - 1) join s.
 //
-// The monoid is a reduction, or the op's own: then an element is one of each of n operands, and the
-// state has n values, of which the last is given out.
+// The monoid is a reduction, or the op's own: then an element is one element of each of n operands, and the
+// state has n values, the last of which is the result.
 typedef enum ct_scan_pass {
-    CT_SCAN_WHOLE,  // a line after the other, each from its beginning to its end
-    CT_SCAN_TOTALS, // or in three launches, blocks side by side: t of each block into `carry`,
-    CT_SCAN_CARRY,  // in place, for each block c of the one before it,
+    CT_SCAN_WHOLE,  // one launch: each line sequentially from beginning to end
+    CT_SCAN_TOTALS, // or three launches with parallel blocks: t of each block into `carry`,
+    CT_SCAN_CARRY,  // then, in place, the c of the previous block for each block,
     CT_SCAN_BLOCKS, // then the output
 } ct_scan_pass;
 typedef struct ct_scan_spec {
     ct_scan_pass pass;
     ct_kred op; // CT_RED_NONE: `monoid`
     const ct_monoid *monoid;
-    const ct_node *node; // for the monoid
-    int n_state;         // operands
+    const ct_node *node; // the node that the monoid belongs to
+    int n_state;         // number of operands
     ct_dtype dtype;
     ct_kval outer, n, inner;
     bool reverse;

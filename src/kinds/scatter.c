@@ -1,4 +1,4 @@
-// Elements put together with others at positions that are data.
+// Scatter: combines updates with elements at positions that are data.
 #include "kinds/scatter.h"
 
 #include "kinds/batch.h"
@@ -7,7 +7,7 @@
 
 enum { GRAIN = 8192 }; // elements that are worth a task of their own
 
-static int64_t literal(const ct_kir *k, ct_kval v, int64_t otherwise) {
+static int64_t scatter_static_or(const ct_kir *k, ct_kval v, int64_t otherwise) {
     int64_t n = 0;
     return ct__kir_is_int(k, v, &n) ? n : otherwise;
 }
@@ -18,12 +18,12 @@ typedef struct scatter {
     ct_kbind along_tail;
 } scatter;
 
-static scatter scatter_of(ct_kir *k, const ct_scatter_spec *s) {
-    bool narrow = literal(k, s->size.tail, CT_LANES) < 4;
+static scatter scatter_new(ct_kir *k, const ct_scatter_spec *s) {
+    bool narrow = scatter_static_or(k, s->size.tail, CT_LANES) < 4;
     return (scatter){k, s, narrow ? CT_BIND_SEQ : CT_BIND_LANES};
 }
 
-static ct_kval position(const scatter *c, ct_kval batch, ct_kval i) {
+static ct_kval scatter_position(const scatter *c, ct_kval batch, ct_kval i) {
     ct_kir *k = c->k;
     ct_kval v = ct__source_load(k, &c->s->positions, 2, (ct_kval[]){batch, i});
     if (v >= 0 && k->ins[v].dtype != CT_I64) v = ct__kir_cast(k, v, CT_I64);
@@ -32,32 +32,32 @@ static ct_kval position(const scatter *c, ct_kval batch, ct_kval i) {
     return ct__kir_min(k, v, ct__kir_addi(k, c->s->size.n, -1));
 }
 
-static ct_kval in_range(ct_kir *k, ct_kval v, ct_kval from, ct_kval to) {
+static ct_kval scatter_in_range(ct_kir *k, ct_kval v, ct_kval from, ct_kval to) {
     ct_kval below = ct__kir_lt(k, v, to);
     return ct__kir_bin(k, CT_K_AND, ct__kir_bin(k, CT_K_LE, from, v), below);
 }
 
-// Of sorted positions: how many are smaller than v.
-static ct_kval count_below(const scatter *c, ct_kval batch, ct_kval v) {
+// For sorted positions: returns how many are smaller than v, by binary search.
+static ct_kval scatter_count_below(const scatter *c, ct_kval batch, ct_kval v) {
     ct_kir *k = c->k;
-    int64_t steps = 1, picks = literal(k, c->s->size.picks, INT64_MAX);
+    int64_t steps = 1, picks = scatter_static_or(k, c->s->size.picks, INT64_MAX);
     while (steps < 63 && picks >> steps) steps++;
     ct_kval below = ct__kir_reg(k, ct__kir_int(k, 0)), left = ct__kir_reg(k, c->s->size.picks);
     ct__kir_loop_n(k, CT_BIND_SEQ, steps, "halves");
     ct_kval from = ct__kir_get(k, below), n = ct__kir_get(k, left);
     ct__kir_if(k, ct__kir_lt(k, ct__kir_int(k, 0), n));
     ct_kval half = ct__kir_div(k, n, ct__kir_int(k, 2)), middle = ct__kir_add(k, from, half);
-    ct_kval less = ct__kir_lt(k, position(c, batch, middle), v);
-    ct_kval rest = ct__kir_addi(k, ct__kir_sub(k, n, half), -1);
+    ct_kval less = ct__kir_lt(k, scatter_position(c, batch, middle), v);
+    ct_kval right_rest = ct__kir_addi(k, ct__kir_sub(k, n, half), -1);
     ct__kir_set(k, below, ct__kir_select(k, less, ct__kir_addi(k, middle, 1), from));
-    ct__kir_set(k, left, ct__kir_select(k, less, rest, half));
+    ct__kir_set(k, left, ct__kir_select(k, less, right_rest, half));
     ct__kir_end(k);
     ct__kir_end(k);
     return ct__kir_get(k, below);
 }
 
-// Row `row` of matrix `lead` of out is that of x.
-static void copy_row(const scatter *c, ct_kval lead, ct_kval row) {
+// Copies row `row` of matrix `lead` from x to out.
+static void scatter_copy_row(const scatter *c, ct_kval lead, ct_kval row) {
     ct_kir *k = c->k;
     const ct_picking *p = &c->s->size;
     ct_kval t = ct__kir_loop(k, c->along_tail, p->tail, "tail");
@@ -69,13 +69,14 @@ static void copy_row(const scatter *c, ct_kval lead, ct_kval row) {
     ct__kir_end(k);
 }
 
-// Update i of a matrix, where its position is one of `from` to `to` - 1.
-static void update_row(const scatter *c, ct_kval lead, ct_kval i, ct_kval from, ct_kval to) {
+// Applies update i of a matrix if its position is in [from, to).
+static void scatter_update_row(const scatter *c, ct_kval lead, ct_kval i, ct_kval from,
+                               ct_kval to) {
     ct_kir *k = c->k;
     const ct_picking *p = &c->s->size;
     ct_kval b = ct__kir_div(k, lead, p->middle), m = ct__kir_mod(k, lead, p->middle);
-    ct_kval row = position(c, b, i);
-    ct__kir_if(k, in_range(k, row, from, to));
+    ct_kval row = scatter_position(c, b, i);
+    ct__kir_if(k, scatter_in_range(k, row, from, to));
     ct_kval t = ct__kir_loop(k, c->along_tail, p->tail, "tail");
     ct_kval at = ct__kir_add(k, ct__kir_mul(k, lead, p->n), row);
     at = ct__kir_add(k, ct__kir_mul(k, at, p->tail), t);
@@ -86,77 +87,79 @@ static void update_row(const scatter *c, ct_kval lead, ct_kval i, ct_kval from, 
     ct__kir_end(k);
 }
 
-// Some rows or positions of one matrix, which are one task.
+// Rows or positions of one matrix that are one task.
 typedef struct range {
     ct_kval lead, first, count;
 } range;
-static range task_of(const scatter *c, ct_kval count, int64_t work) {
+static range scatter_open_task(const scatter *c, ct_kval count, int64_t work) {
     ct_kir *k = c->k;
     const ct_picking *p = &c->s->size;
-    int64_t tail = literal(k, p->tail, 64), block = work / (tail > 1 ? tail : 1);
+    int64_t tail = scatter_static_or(k, p->tail, 64), block = work / (tail > 1 ? tail : 1);
     if (block < 1) block = 1;
     ct_kval blocks = ct__kir_ceil_div(k, count, block);
     ct_kval tasks = ct__kir_mul(k, ct__kir_mul(k, p->batch, p->middle), blocks);
     ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, tasks, "block");
     ct_kval first = ct__kir_muli(k, ct__kir_mod(k, task, blocks), block);
-    ct_kval most = ct__kir_int(k, block);
-    ct_kval here = ct__kir_min(k, ct__kir_sub(k, count, first), most);
-    return (range){ct__kir_div(k, task, blocks), first, here};
+    ct_kval max_block = ct__kir_int(k, block);
+    ct_kval count_here = ct__kir_min(k, ct__kir_sub(k, count, first), max_block);
+    return (range){ct__kir_div(k, task, blocks), first, count_here};
 }
-static ct_kval each_of(const scatter *c, const range *r, const char *what) {
+static ct_kval scatter_open_range(const scatter *c, const range *r, const char *what) {
     return ct__kir_add(c->k, r->first, ct__kir_loop(c->k, CT_BIND_SEQ, r->count, what));
 }
 
-// A task owns a block of destination rows: no two threads meet, and the order of what is put to
-// an element is that of the positions. Every task reads all positions (but sorted ones), so a block
-// is as much work as that at least.
-static void whole(const scatter *c) {
+// Writes the kernel of one launch. A task owns a block of destination rows, so no two threads write the same
+// element, and updates of an element are applied in the order of the positions. Every task reads all
+// positions unless they are sorted, so a block has at least as many rows as that is work.
+static void scatter_whole(const scatter *c) {
     ct_kir *k = c->k;
     const ct_picking *p = &c->s->size;
-    int64_t picks = literal(k, p->picks, GRAIN), block = GRAIN;
+    int64_t picks = scatter_static_or(k, p->picks, GRAIN), block = GRAIN;
     if (!c->s->sorted && picks > GRAIN) block = picks;
-    range rows = task_of(c, p->n, block), own = {rows.lead, ct__kir_int(k, 0), p->picks};
-    copy_row(c, rows.lead, each_of(c, &rows, "row of x"));
+    range rows = scatter_open_task(c, p->n, block), own = {rows.lead, ct__kir_int(k, 0), p->picks};
+    scatter_copy_row(c, rows.lead, scatter_open_range(c, &rows, "row of x"));
     ct__kir_end(k);
     ct_kval end = ct__kir_add(k, rows.first, rows.count);
     if (c->s->sorted) {
         ct_kval b = ct__kir_div(k, rows.lead, p->middle);
-        own.first = count_below(c, b, rows.first);
-        own.count = ct__kir_sub(k, count_below(c, b, end), own.first);
+        own.first = scatter_count_below(c, b, rows.first);
+        own.count = ct__kir_sub(k, scatter_count_below(c, b, end), own.first);
     }
-    update_row(c, rows.lead, each_of(c, &own, "pick"), rows.first, end);
+    scatter_update_row(c, rows.lead, scatter_open_range(c, &own, "pick"), rows.first, end);
     ct__kir_end(k);
     ct__kir_end(k);
 }
 
 void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
-    const scatter c = scatter_of(k, spec);
+    const scatter c = scatter_new(k, spec);
     if (spec->pass == CT_SCATTER_WHOLE) {
-        whole(&c);
+        scatter_whole(&c);
         return;
     }
-    if (spec->pass == CT_SCATTER_CHANGE) { // one task a matrix: positions may stand twice
+    if (spec->pass == CT_SCATTER_CHANGE) { // one task per matrix: positions may be duplicated
         const ct_picking *p = &spec->size;
         const ct_kval lead =
             ct__kir_loop(k, CT_BIND_ROWS, ct__kir_mul(k, p->batch, p->middle), "matrix");
         const ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, p->picks, "pick");
-        update_row(&c, lead, i, ct__kir_int(k, 0), p->n);
+        scatter_update_row(&c, lead, i, ct__kir_int(k, 0), p->n);
         ct__kir_end(k);
         ct__kir_end(k);
         return;
     }
-    range own = task_of(&c, spec->pass == CT_SCATTER_COPY ? spec->size.n : spec->size.picks, GRAIN);
+    range own = scatter_open_task(
+        &c, spec->pass == CT_SCATTER_COPY ? spec->size.n : spec->size.picks, GRAIN);
     if (spec->pass == CT_SCATTER_COPY) {
-        copy_row(&c, own.lead, each_of(&c, &own, "row of x"));
+        scatter_copy_row(&c, own.lead, scatter_open_range(&c, &own, "row of x"));
     } else {
-        const ct_kval first = ct__kir_int(k, 0); // in an order that no compiler chooses
-        update_row(&c, own.lead, each_of(&c, &own, "pick"), first, spec->size.n);
+        // evaluated here, since the evaluation order of arguments is unspecified
+        const ct_kval first = ct__kir_int(k, 0);
+        scatter_update_row(&c, own.lead, scatter_open_range(&c, &own, "pick"), first, spec->size.n);
     }
     ct__kir_end(k);
     ct__kir_end(k);
 }
 
-static bool scatter_pass(ct_sched *s, ct_node *node, ct_scatter_pass pass) {
+static bool scatter_write_pass(ct_sched *s, ct_node *node, ct_scatter_pass pass) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
     ct__emit_declare_sizes(e, node);
@@ -184,17 +187,19 @@ static bool scatter_pass(ct_sched *s, ct_node *node, ct_scatter_pass pass) {
     return ct__emit_done(e, (double)ct__count(ct__type(node->in[2])));
 }
 
-// What lies in its operand's place changes the picks alone. Few tasks read all positions where there are more of them than elements: then a promise that none
-// stands twice is worth a second launch.
+// In place of the operand, only the picks are written. If there are more positions than elements of few
+// tasks, reading all of them in every task costs more than a second launch, which the promise of unique
+// positions allows.
 static bool scatter_kernels(ct_sched *s, ct_node *node) {
     ct_along along = ct__along(node);
-    if (ct__sched_changes(s, node)) return scatter_pass(s, node, CT_SCATTER_CHANGE);
+    if (ct__sched_changes(s, node)) return scatter_write_pass(s, node, CT_SCATTER_CHANGE);
     if (!along.unique || along.sorted || ct__count(ct__type(node->in[1])) <= GRAIN)
-        return scatter_pass(s, node, CT_SCATTER_WHOLE);
-    return scatter_pass(s, node, CT_SCATTER_COPY) && scatter_pass(s, node, CT_SCATTER_PICKS);
+        return scatter_write_pass(s, node, CT_SCATTER_WHOLE);
+    return scatter_write_pass(s, node, CT_SCATTER_COPY) &&
+           scatter_write_pass(s, node, CT_SCATTER_PICKS);
 }
 
-// All updates may name one element, one after the other.
+// All updates may hit one element, one after the other.
 static double scatter_roundings(const ct_node *node, bool in_order) {
     (void)in_order; // it always is
     ct_kred op = node->op->reduction;
@@ -205,7 +210,7 @@ static double scatter_roundings(const ct_node *node, bool in_order) {
 typedef struct picking {
     int64_t batch, middle, n, picks, tail;
 } picking;
-static picking picking_of(const ct_ref *ref, ct_along along) {
+static picking scatter_sizes(const ct_ref *ref, ct_along along) {
     const ct_type *x = &ref->in_type[0], *at = &ref->in_type[1];
     picking p = {1, 1, x->dim[along.axis], 1, 1};
     for (int a = 0; a < x->rank; a++) {
@@ -221,10 +226,10 @@ static picking picking_of(const ct_ref *ref, ct_along along) {
     return p;
 }
 
-// The position of pick i of matrix b, -1 where it lies outside and is left out. False: it was
-// promised not to.
-static bool ref_position(const ct_ref *ref, ct_index_mode mode, const picking *p, int64_t b,
-                         int64_t i, int64_t *at) {
+// Returns the position of pick i of matrix b in `at`, -1 if it is out of bounds and dropped. Returns false if
+// positions were promised to be in bounds and this one is not.
+static bool scatter_ref_position(const ct_ref *ref, ct_index_mode mode, const picking *p, int64_t b,
+                                 int64_t i, int64_t *at) {
     const ct_type *x = &ref->in_type[0], *type = &ref->in_type[1];
     int64_t v = *at = ct__load_i64(type->dtype, ref->in[1], b * p->picks + i);
     if (v >= 0 && v < p->n) return true;
@@ -244,7 +249,7 @@ static bool scatter_eval(const ct_ref *ref) {
     const ct_along along = ct__along(ref->node);
     const ct_type *update = &ref->in_type[2];
     ct_dtype d = ref->in_type[0].dtype;
-    picking p = picking_of(ref, along);
+    picking p = scatter_sizes(ref, along);
     bool ok = true;
     int64_t n = ct__count(&ref->in_type[0]);
     ct_acc *acc = ct__malloc((size_t)n * sizeof *acc);
@@ -252,7 +257,7 @@ static bool scatter_eval(const ct_ref *ref) {
     for (int64_t i = 0; i < n; i++) acc[i] = ct__acc_load(d, ref->in[0], i);
     for (int64_t o = 0; ok && o < p.batch * p.middle * p.picks; o++) {
         int64_t lead = o / p.picks, at;
-        ok = ref_position(ref, along.mode, &p, lead / p.middle, o % p.picks, &at);
+        ok = scatter_ref_position(ref, along.mode, &p, lead / p.middle, o % p.picks, &at);
         if (!ok || at < 0) continue;
         for (int64_t i = 0; i < p.tail; i++) {
             ct_acc *to = &acc[(lead * p.n + at) * p.tail + i], by;
@@ -268,7 +273,7 @@ static bool scatter_eval(const ct_ref *ref) {
     return ok;
 }
 
-// Positions that are the same for all: the batch goes behind the axes that they share with x.
+// If the positions have no batch, the batch goes after the axes that they share with x.
 static bool scatter_batch(ct_batching *b) {
     const ct_node *node = b->node;
     const int lead = ct__along(node).leading;

@@ -1,4 +1,4 @@
-// What needs an order among elements: all in their order, and the largest ones.
+// Sorting: argsort of lines by several keys, and top-k.
 #include "kinds/sort.h"
 
 #include <math.h>
@@ -10,8 +10,8 @@
 
 enum {
     GRAIN = 4096,  // elements that are worth a task
-    BLOCK = 16384, // of a long row of which the largest are wanted
-    FEW_ROWS = 8,  // fewer leave cores idle
+    BLOCK = 16384, // elements of a block of a long row in top-k
+    FEW_ROWS = 8,  // fewer rows leave cores idle
 };
 
 ct_kval ct__kir_larger(ct_kir *k, ct_dtype dtype, ct_kval a, ct_kval b) {
@@ -29,16 +29,16 @@ bool ct__is_larger(ct_element a, ct_element b, ct_dtype as) {
     return isnan(p) ? !isnan(q) : p > q;
 }
 
-// ----------------------------------------------------------------------------------- the largest
+// --------------------------------------------------------------------------------------- top-k
 
-// What a task goes over: a row, a block of one, or what a row's blocks gave.
+// The input of a task: a row, a block of one, or the results of a row's blocks.
 typedef struct line_of {
     const ct_topk_spec *spec;
-    ct_kval n, task, row; // elements; the loop's variable; the row
-    ct_kval first;        // before the line: in its row, or in the blocks' values. -1: none
+    ct_kval n, task, row; // number of elements; the loop's variable; the row
+    ct_kval first;        // offset of the line in its row, or in the blocks' values; -1: none
 } line_of;
 
-static void open_line(ct_kir *k, line_of *x) {
+static void topk_open_line(ct_kir *k, line_of *x) {
     const ct_topk_spec *s = x->spec;
     x->first = -1;
     if (s->part != CT_TOPK_BLOCKS) {
@@ -57,62 +57,63 @@ static void open_line(ct_kir *k, line_of *x) {
     ct_kval rest = ct__kir_sub(k, s->n, x->first);
     x->n = ct__kir_select(k, last, rest, ct__kir_int(k, s->width));
 }
-static ct_kval place_in(ct_kir *k, const line_of *x, ct_kval i) {
+static ct_kval topk_index_in_row(ct_kir *k, const line_of *x, ct_kval i) {
     return x->first < 0 ? i : ct__kir_add(k, x->first, i);
 }
 
-// The best so far stand in order in scratch; an element that belongs to them is inserted behind its
-// equals. Most elements of a long row are turned away by one comparison with the last of the best.
+// The best elements so far are kept sorted in scratch; an element that belongs to them is inserted after its
+// equals. Most elements of a long row are rejected by one comparison with the last of the best.
 void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
     int64_t count = spec->count;
     line_of x = {spec, .n = spec->n};
     int best = ct__kir_local(k, spec->dtype, count > 0 ? count : 1);
-    int place = ct__kir_local(k, CT_I32, count > 0 ? count : 1);
-    open_line(k, &x);
+    int index = ct__kir_local(k, CT_I32, count > 0 ? count : 1);
+    topk_open_line(k, &x);
     ct_kval zero = ct__kir_int(k, 0), all = ct__kir_int(k, count);
     ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, count > 0 ? x.n : zero, "element");
-    ct_kval v = spec->part == CT_TOPK_OF_BLOCKS
-                    ? ct__kir_load(k, spec->block_values, ct__kir_add(k, x.first, i))
-                    : ct__source_load(k, &spec->x, 2, (ct_kval[]){x.row, place_in(k, &x, i)});
-    ct_kval have = ct__kir_min(k, i, all), full = ct__kir_bin(k, CT_K_LE, all, i);
-    ct_kval last = ct__kir_load_if(k, best, ct__kir_int(k, count > 0 ? count - 1 : 0), full);
-    ct_kval better = ct__kir_larger(k, spec->dtype, v, last);
-    ct__kir_if(k, ct__kir_bin(k, CT_K_OR, ct__kir_un(k, CT_K_NOT, full), better));
-    // Its place: behind all that it does not stand before.
+    ct_kval v =
+        spec->part == CT_TOPK_OF_BLOCKS
+            ? ct__kir_load(k, spec->block_values, ct__kir_add(k, x.first, i))
+            : ct__source_load(k, &spec->x, 2, (ct_kval[]){x.row, topk_index_in_row(k, &x, i)});
+    ct_kval n_best = ct__kir_min(k, i, all), is_full = ct__kir_bin(k, CT_K_LE, all, i);
+    ct_kval last = ct__kir_load_if(k, best, ct__kir_int(k, count > 0 ? count - 1 : 0), is_full);
+    ct_kval is_better = ct__kir_larger(k, spec->dtype, v, last);
+    ct__kir_if(k, ct__kir_bin(k, CT_K_OR, ct__kir_un(k, CT_K_NOT, is_full), is_better));
+    // Its insertion point: after all elements that it does not precede.
     ct_kval at = ct__kir_reg(k, zero);
-    ct_kval j = ct__kir_loop(k, CT_BIND_SEQ, have, "among the best");
-    ct_kval passed = ct__kir_larger(k, spec->dtype, v, ct__kir_load(k, best, j));
-    ct_kval step = ct__kir_select(k, passed, zero, ct__kir_int(k, 1));
+    ct_kval j = ct__kir_loop(k, CT_BIND_SEQ, n_best, "among the best");
+    ct_kval is_larger = ct__kir_larger(k, spec->dtype, v, ct__kir_load(k, best, j));
+    ct_kval step = ct__kir_select(k, is_larger, zero, ct__kir_int(k, 1));
     ct__kir_set(k, at, ct__kir_add(k, ct__kir_get(k, at), step));
     ct__kir_end(k);
-    ct_kval to = ct__kir_get(k, at), end = ct__kir_min(k, have, ct__kir_int(k, count - 1));
+    ct_kval to = ct__kir_get(k, at), end = ct__kir_min(k, n_best, ct__kir_int(k, count - 1));
     j = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_sub(k, end, to), "make room");
-    ct_kval free = ct__kir_sub(k, end, j), from = ct__kir_addi(k, free, -1);
-    ct__kir_store(k, best, free, ct__kir_load(k, best, from));
-    ct__kir_store(k, place, free, ct__kir_load(k, place, from));
+    ct_kval free_slot = ct__kir_sub(k, end, j), from = ct__kir_addi(k, free_slot, -1);
+    ct__kir_store(k, best, free_slot, ct__kir_load(k, best, from));
+    ct__kir_store(k, index, free_slot, ct__kir_load(k, index, from));
     ct__kir_end(k);
     ct__kir_store(k, best, to, v);
-    ct_kval stood = spec->part == CT_TOPK_OF_BLOCKS
-                        ? ct__kir_load(k, spec->block_places, ct__kir_add(k, x.first, i))
-                        : ct__kir_cast(k, place_in(k, &x, i), CT_I32);
-    ct__kir_store(k, place, to, stood);
+    ct_kval original = spec->part == CT_TOPK_OF_BLOCKS
+                           ? ct__kir_load(k, spec->block_places, ct__kir_add(k, x.first, i))
+                           : ct__kir_cast(k, topk_index_in_row(k, &x, i), CT_I32);
+    ct__kir_store(k, index, to, original);
     ct__kir_end(k);
     ct__kir_end(k);
     j = ct__kir_loop(k, CT_BIND_SEQ, all, "result");
-    ct_kval value = ct__kir_load(k, best, j), where = ct__kir_load(k, place, j);
+    ct_kval value = ct__kir_load(k, best, j), original_at = ct__kir_load(k, index, j);
     if (spec->part == CT_TOPK_BLOCKS) {
         ct_kval at_part = ct__kir_add(k, ct__kir_muli(k, x.task, count), j);
         ct__kir_store(k, spec->block_values, at_part, value);
-        ct__kir_store(k, spec->block_places, at_part, where);
+        ct__kir_store(k, spec->block_places, at_part, original_at);
     } else {
         ct__sink_store(k, &spec->values, 2, (ct_kval[]){x.row, j}, value);
-        ct__sink_store(k, &spec->places, 2, (ct_kval[]){x.row, j}, where);
+        ct__sink_store(k, &spec->places, 2, (ct_kval[]){x.row, j}, original_at);
     }
     ct__kir_end(k);
     ct__kir_end(k);
 }
 
-static bool topk_part(ct_sched *s, ct_node *node, ct_topk_spec spec, const uint32_t *temp) {
+static bool topk_write_pass(ct_sched *s, ct_node *node, ct_topk_spec spec, const uint32_t *temp) {
     ct_emit *e = ct__emit_new(s, node);
     if (!e) return false;
     ct__emit_declare_sizes(e, node);
@@ -142,7 +143,7 @@ static bool topk_part(ct_sched *s, ct_node *node, ct_topk_spec spec, const uint3
     return ct__emit_done(e, second ? read : (double)ct__count(ct__type(node->in[0])));
 }
 
-// Few long rows go by blocks.
+// A few long rows are processed in blocks.
 static bool topk_kernels(ct_sched *s, ct_node *node) {
     const ct_type *type = ct__type(node->in[0]);
     ct_topk_spec spec = {.dtype = (ct_dtype)type->dtype, .count = ct__along(node).count};
@@ -154,28 +155,28 @@ static bool topk_kernels(ct_sched *s, ct_node *node) {
     spec.width = spec.count > BLOCK / 16 ? 16 * spec.count : BLOCK;
     spec.blocks = dynamic ? 0 : type->dim[last] / spec.width;
     if (rows >= FEW_ROWS || spec.blocks < 2 || spec.count < 1)
-        return topk_part(s, node, spec, NULL);
-    const int64_t kept = ct__size_mul(rows, spec.blocks * spec.count);
+        return topk_write_pass(s, node, spec, NULL);
+    const int64_t n_kept = ct__size_mul(rows, spec.blocks * spec.count);
     const int64_t each = (int64_t)ct_dtype_size(ct__kir_held(spec.dtype));
-    const uint32_t temp[2] = {ct__sched_temp(s, ct__size_mul(kept, each)),
-                              ct__sched_temp(s, ct__size_mul(kept, (int64_t)sizeof(int32_t)))};
+    const uint32_t temp[2] = {ct__sched_temp(s, ct__size_mul(n_kept, each)),
+                              ct__sched_temp(s, ct__size_mul(n_kept, (int64_t)sizeof(int32_t)))};
     if (temp[0] == UINT32_MAX || temp[1] == UINT32_MAX) return false;
     ct_topk_spec second = spec;
     spec.part = CT_TOPK_BLOCKS;
     second.part = CT_TOPK_OF_BLOCKS;
-    return topk_part(s, node, spec, temp) && topk_part(s, node, second, temp);
+    return topk_write_pass(s, node, spec, temp) && topk_write_pass(s, node, second, temp);
 }
 
-// ------------------------------------------------------------------------------------- the order
+// ------------------------------------------------------------------------------------- argsort
 
 typedef struct order {
     ct_kir *k;
     const ct_order_spec *s;
-    ct_kval all, base; // elements of a half of a buffer; before the line in it
+    ct_kval all, base; // elements of one half of a buffer; offset of the line in it
 } order;
 
-// Do keys y stand before keys x? Equals do where `tie` says so (-1: never).
-static ct_kval stands_before(const order *c, const ct_kval *y, const ct_kval *x, ct_kval tie) {
+// True in the kernel if keys y come before keys x; on ties `tie` decides (-1: false).
+static ct_kval sort_is_before(const order *c, const ct_kval *y, const ct_kval *x, ct_kval tie) {
     ct_kir *k = c->k;
     ct_kval result = tie;
     for (int q = c->s->n_keys - 1; q >= 0; q--) {
@@ -194,27 +195,27 @@ static ct_kval stands_before(const order *c, const ct_kval *y, const ct_kval *x,
     return result;
 }
 
-static void keys_at(const order *c, ct_kval o, ct_kval i, ct_kval j, ct_kval *x) {
+static void sort_load_keys(const order *c, ct_kval o, ct_kval i, ct_kval j, ct_kval *x) {
     for (int q = 0; q < c->s->n_keys; q++)
         x[q] = ct__source_load(c->k, &c->s->key[q], 3, (ct_kval[]){o, i, j});
 }
 
-// Each run of a line in order, into the first half.
-static void first_runs(const order *c, ct_kval o, ct_kval j) {
+// Sorts each run of a line into the first half of the buffers.
+static void sort_first_runs(const order *c, ct_kval o, ct_kval j) {
     ct_kir *k = c->k;
     ct_kval x[CT_SORT_MOST_KEYS], y[CT_SORT_MOST_KEYS], n = c->s->n;
     ct_kval run = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_ceil_div(k, n, CT_SORT_RUN), "run");
-    ct_kval start = ct__kir_muli(k, run, CT_SORT_RUN), most = ct__kir_int(k, CT_SORT_RUN);
-    ct_kval count = ct__kir_min(k, ct__kir_sub(k, n, start), most), zero = ct__kir_int(k, 0);
+    ct_kval start = ct__kir_muli(k, run, CT_SORT_RUN), run_size = ct__kir_int(k, CT_SORT_RUN);
+    ct_kval count = ct__kir_min(k, ct__kir_sub(k, n, start), run_size), zero = ct__kir_int(k, 0);
     ct_kval i = ct__kir_loop(k, CT_BIND_LANES, count, "element");
     ct_kval from = ct__kir_add(k, start, i), one = ct__kir_int(k, 1);
-    keys_at(c, o, from, j, x);
+    sort_load_keys(c, o, from, j, x);
     ct_kval rank = ct__kir_reg(k, zero);
     ct_kval m = ct__kir_loop(k, CT_BIND_SEQ, count, "other");
-    keys_at(c, o, ct__kir_add(k, start, m), j, y);
-    ct_kval is_before = stands_before(c, y, x, ct__kir_lt(k, m, i));
-    ct_kval more = ct__kir_select(k, is_before, one, zero);
-    ct__kir_set(k, rank, ct__kir_add(k, ct__kir_get(k, rank), more));
+    sort_load_keys(c, o, ct__kir_add(k, start, m), j, y);
+    ct_kval is_before = sort_is_before(c, y, x, ct__kir_lt(k, m, i));
+    ct_kval step = ct__kir_select(k, is_before, one, zero);
+    ct__kir_set(k, rank, ct__kir_add(k, ct__kir_get(k, rank), step));
     ct__kir_end(k);
     ct_kval to = ct__kir_add(k, start, ct__kir_get(k, rank));
     to = ct__kir_add(k, c->base, to);
@@ -224,9 +225,10 @@ static void first_runs(const order *c, ct_kval o, ct_kval j) {
     ct__kir_end(k);
 }
 
-// Two neighbouring runs from `start` on, of `width` elements each (the last ones may be shorter),
-// become one, from one half of the buffers into the other.
-static void merge(const order *c, ct_kval start, ct_kval width, ct_kval from, ct_kval to) {
+// Merges two neighbouring runs of `width` elements each (the last ones may be shorter), starting at `start`,
+// from one half of the buffers into the other.
+static void sort_merge_runs(const order *c, ct_kval start, ct_kval width, ct_kval from,
+                            ct_kval to) {
     ct_kir *k = c->k;
     ct_kval n = c->s->n, last = ct__kir_addi(k, n, -1), zero = ct__kir_int(k, 0);
     ct_kval one = ct__kir_int(k, 1), middle = ct__kir_min(k, ct__kir_add(k, start, width), n);
@@ -244,22 +246,23 @@ static void merge(const order *c, ct_kval start, ct_kval width, ct_kval from, ct
         x[q] = ct__kir_load(k, c->s->runs[q], at_a);
         y[q] = ct__kir_load(k, c->s->runs[q], at_b);
     }
-    ct_kval wins = ct__kir_bin(k, CT_K_OR, no_a, stands_before(c, y, x, -1));
-    ct_kval takes_b = ct__kir_bin(k, CT_K_AND, has_b, wins), here = ct__kir_add(k, to, m);
+    ct_kval wins = ct__kir_bin(k, CT_K_OR, no_a, sort_is_before(c, y, x, -1));
+    ct_kval takes_b = ct__kir_bin(k, CT_K_AND, has_b, wins), to_at = ct__kir_add(k, to, m);
     for (int q = 0; q < c->s->n_keys; q++)
-        ct__kir_store(k, c->s->runs[q], here, ct__kir_select(k, takes_b, y[q], x[q]));
-    ct_kval stood = ct__kir_load(k, c->s->order, ct__kir_select(k, takes_b, at_b, at_a));
-    ct__kir_store(k, c->s->order, here, stood);
+        ct__kir_store(k, c->s->runs[q], to_at, ct__kir_select(k, takes_b, y[q], x[q]));
+    ct_kval original = ct__kir_load(k, c->s->order, ct__kir_select(k, takes_b, at_b, at_a));
+    ct__kir_store(k, c->s->order, to_at, original);
     ct__kir_set(k, left, ct__kir_add(k, a, ct__kir_select(k, takes_b, zero, one)));
     ct__kir_set(k, right, ct__kir_add(k, b, ct__kir_select(k, takes_b, one, zero)));
     ct__kir_end(k);
 }
 
-// Runs get twice as long until one is the line. What comes back is where its half begins.
-static ct_kval merges(const order *c, int64_t n) {
+// Doubles the length of runs until one run is the line. Returns the offset of the half that contains the
+// result.
+static ct_kval sort_merge_all(const order *c, int64_t n) {
     ct_kir *k = c->k;
-    int64_t passes = 0, most = n >= 0 ? n : INT64_C(1) << 48; // sizes are smaller
-    while (CT_SORT_RUN * (INT64_C(1) << passes) < most) passes++;
+    int64_t passes = 0, max_n = n >= 0 ? n : INT64_C(1) << 48; // an upper bound of sizes
+    while (CT_SORT_RUN * (INT64_C(1) << passes) < max_n) passes++;
     ct_kval half = ct__kir_reg(k, ct__kir_int(k, 0));
     ct_kval width = ct__kir_reg(k, ct__kir_int(k, CT_SORT_RUN));
     ct__kir_loop_n(k, CT_BIND_SEQ, passes, "pass");
@@ -268,7 +271,7 @@ static ct_kval merges(const order *c, int64_t n) {
     ct__kir_if(k, ct__kir_lt(k, w, c->s->n));
     ct_kval up = ct__kir_addi(k, ct__kir_add(k, c->s->n, two), -1);
     ct_kval pair = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_div(k, up, two), "pair of runs");
-    merge(c, ct__kir_mul(k, pair, two), w, from, to);
+    sort_merge_runs(c, ct__kir_mul(k, pair, two), w, from, to);
     ct__kir_end(k);
     ct__kir_set(k, half, to);
     ct__kir_set(k, width, two);
@@ -281,27 +284,28 @@ void ct__template_order(ct_kir *k, const ct_order_spec *spec) {
     int64_t n = -1;
     order c = {.k = k, .s = spec};
     if (!ct__kir_is_int(k, spec->n, &n)) n = -1;
-    int64_t some = n > 0 && n < GRAIN ? GRAIN / n : 1;
-    ct_kval lines = ct__kir_mul(k, spec->outer, spec->inner), most = ct__kir_int(k, some);
+    int64_t task_lines = n > 0 && n < GRAIN ? GRAIN / n : 1;
+    ct_kval lines = ct__kir_mul(k, spec->outer, spec->inner),
+            max_lines = ct__kir_int(k, task_lines);
     c.all = ct__kir_mul(k, lines, spec->n);
-    ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_ceil_div(k, lines, some), "block");
-    ct_kval first = ct__kir_muli(k, task, some);
-    ct_kval here = ct__kir_min(k, ct__kir_sub(k, lines, first), most);
-    ct_kval line = ct__kir_add(k, first, ct__kir_loop(k, CT_BIND_SEQ, here, "line"));
+    ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_ceil_div(k, lines, task_lines), "block");
+    ct_kval first = ct__kir_muli(k, task, task_lines);
+    ct_kval n_lines = ct__kir_min(k, ct__kir_sub(k, lines, first), max_lines);
+    ct_kval line = ct__kir_add(k, first, ct__kir_loop(k, CT_BIND_SEQ, n_lines, "line"));
     ct_kval o = ct__kir_div(k, line, spec->inner), j = ct__kir_mod(k, line, spec->inner);
     c.base = ct__kir_mul(k, line, spec->n);
-    first_runs(&c, o, j);
-    ct_kval from = ct__kir_add(k, merges(&c, n), c.base);
+    sort_first_runs(&c, o, j);
+    ct_kval from = ct__kir_add(k, sort_merge_all(&c, n), c.base);
     ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, spec->n, "result");
-    ct_kval stood = ct__kir_load(k, spec->order, ct__kir_add(k, from, i));
-    ct__sink_store(k, &spec->out, 3, (ct_kval[]){o, i, j}, stood);
+    ct_kval original = ct__kir_load(k, spec->order, ct__kir_add(k, from, i));
+    ct__sink_store(k, &spec->out, 3, (ct_kval[]){o, i, j}, original);
     ct__kir_end(k);
     ct__kir_end(k);
     ct__kir_end(k);
 }
 
-// Memory for the runs of each key and for their order, before the keys.
-static bool runs_memory(ct_sched *s, const ct_node *node, uint32_t *temp) {
+// Allocates memory for the original indices and then for the runs of each key.
+static bool sort_alloc_runs(ct_sched *s, const ct_node *node, uint32_t *temp) {
     int64_t count = 2;
     for (int a = 0; a < node->out->rank; a++)
         count = ct__size_mul(count, ct__size_of(node->out, a));
@@ -314,11 +318,11 @@ static bool runs_memory(ct_sched *s, const ct_node *node, uint32_t *temp) {
     return true;
 }
 
-static bool order_kernels(ct_sched *s, ct_node *node) {
+static bool sort_order_kernels(ct_sched *s, ct_node *node) {
     const ct_along along = ct__along(node);
     const int start[3] = {0, along.axis, along.axis + 1}, access = CT_KIR_READ | CT_KIR_WRITE;
     uint32_t temp[CT_SORT_MOST_KEYS + 1];
-    ct_emit *e = runs_memory(s, node, temp) ? ct__emit_new(s, node) : NULL;
+    ct_emit *e = sort_alloc_runs(s, node, temp) ? ct__emit_new(s, node) : NULL;
     if (!e) return false;
     ct__emit_declare_sizes(e, node);
     ct_joined out = ct__join(e, (ct_val){node, 0}, CT_I32, 3, start), key[CT_SORT_MOST_KEYS];
@@ -341,15 +345,15 @@ static bool order_kernels(ct_sched *s, ct_node *node) {
 
 // ------------------------------------------------------------------------------------- reference
 
-// Lines of keys in memory: elements are `step` apart, the first one of a line at `base`.
+// Lines of keys in memory: elements are `step` apart, and the first one of a line is at `base`.
 typedef struct lines {
     const ct_ref *ref;
     bool falling;
     int64_t base, step;
 } lines;
 
-// Does element a of the line stand behind element b?
-static bool stands_behind(const lines *l, int64_t a, int64_t b) {
+// True if element a of the line comes after element b.
+static bool sort_ref_is_after(const lines *l, int64_t a, int64_t b) {
     for (int q = 0; q < l->ref->n_in; q++) {
         ct_dtype d = (ct_dtype)l->ref->in_type[q].dtype;
         ct_element x = {d, l->ref->in[q], l->base + a * l->step}, y = x;
@@ -360,19 +364,19 @@ static bool stands_behind(const lines *l, int64_t a, int64_t b) {
     return false;
 }
 
-static void merge_lines(const lines *l, const int64_t *from, int64_t *to, int64_t n,
-                        int64_t width) {
+static void sort_ref_merge(const lines *l, const int64_t *from, int64_t *to, int64_t n,
+                           int64_t width) {
     for (int64_t start = 0; start < n; start += 2 * width) {
         int64_t middle = start + width < n ? start + width : n;
         int64_t end = middle + width < n ? middle + width : n, a = start, b = middle;
         for (int64_t i = start; i < end; i++) {
-            bool takes_b = b < end && (a >= middle || stands_behind(l, from[a], from[b]));
+            bool takes_b = b < end && (a >= middle || sort_ref_is_after(l, from[a], from[b]));
             to[i] = takes_b ? from[b++] : from[a++];
         }
     }
 }
 
-static bool order_eval(const ct_ref *ref) {
+static bool sort_order_eval(const ct_ref *ref) {
     const ct_type *type = ref->in_type;
     const ct_along along = ct__along(ref->node);
     int64_t n = type->dim[along.axis], count = ct__count(type);
@@ -387,7 +391,7 @@ static bool order_eval(const ct_ref *ref) {
         l.base = line / l.step * l.step * n + line % l.step;
         for (int64_t i = 0; i < n; i++) from[i] = i;
         for (int64_t width = 1; width < n; width *= 2) {
-            merge_lines(&l, from, to, n, width);
+            sort_ref_merge(&l, from, to, n, width);
             int64_t *merged = to;
             to = from;
             from = merged;
@@ -399,9 +403,9 @@ static bool order_eval(const ct_ref *ref) {
     return true;
 }
 
-// An op of one result gives the order, one of two the largest elements and where they stood.
+// An op with one result is argsort; one with two is top-k: the largest elements and their indices.
 static bool sort_kernels(ct_sched *s, ct_node *node) {
-    return node->n_out == 1 ? order_kernels(s, node) : topk_kernels(s, node);
+    return node->n_out == 1 ? sort_order_kernels(s, node) : topk_kernels(s, node);
 }
 
 const ct_kind ct__kind_sort = {
@@ -409,7 +413,7 @@ const ct_kind ct__kind_sort = {
     .doc = "Elements along an axis in their order.",
     .scheduled = CT_TEMPLATE,
     .kernels = sort_kernels,
-    .eval = order_eval,
+    .eval = sort_order_eval,
     .copies = true,
     .batch = ct__batch_shifted,
 };

@@ -1,4 +1,4 @@
-// Made from indices alone: iota.
+// Sources: elements are computed from indices alone (iota).
 #include "kinds/movement.h"
 
 const ct_kind ct__kind_source = {

@@ -1,14 +1,15 @@
+// Reads operands and writes results of kernel templates.
 #include "kinds/template.h"
 
-static ct_kval index_of(ct_kir *k, ct_kval offset, const ct_kval *stride, int rank,
-                        const ct_kval *at) {
+static ct_kval template_index(ct_kir *k, ct_kval offset, const ct_kval *stride, int rank,
+                              const ct_kval *at) {
     ct_kval index = offset >= 0 ? offset : ct__kir_int(k, 0);
     for (int i = 0; i < rank; i++) index = ct__kir_add(k, index, ct__kir_mul(k, at[i], stride[i]));
     return index;
 }
 
 ct_kval ct__source_index(ct_kir *k, const ct_source *o, int rank, const ct_kval *at) {
-    return index_of(k, o->offset, o->stride, rank, at);
+    return template_index(k, o->offset, o->stride, rank, at);
 }
 
 ct_kval ct__source_load(ct_kir *k, const ct_source *o, int rank, const ct_kval *at) {
@@ -35,7 +36,7 @@ void ct__sink_store(ct_kir *k, const ct_sink *r, int rank, const ct_kval *at, ct
     if (r->store)
         r->store(r->env, k, at, value);
     else
-        ct__kir_store(k, r->buf, index_of(k, r->offset, r->stride, rank, at), value);
+        ct__kir_store(k, r->buf, template_index(k, r->offset, r->stride, rank, at), value);
 }
 
 void ct__unflatten(ct_kir *k, ct_kval n, int rank, const ct_kval *dim, ct_kval *at) {

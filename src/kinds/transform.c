@@ -1,3 +1,4 @@
+// The kind of transforms of the graph, such as gradients.
 #include "kinds/kind.h"
 
 const ct_kind ct__kind_transform = {

@@ -90,12 +90,21 @@ static bool check_break(const checker *c, const ct_kins *ins) {
     return true;
 }
 
+// Is the instruction inside a loop of extent 0? Indices of an axis of size 0 fold to constants.
+static bool never_runs(const ct_kir *k, const ct_kins *ins) {
+    for (int32_t loop = ins->in; loop >= 0; loop = k->ins[loop].in) {
+        const ct_kins *n = &k->ins[k->ins[loop].a];
+        if (n->op == CT_K_CONST && n->imm.i == 0) return true;
+    }
+    return false;
+}
+
 static bool check_vector_body(const checker *c, const ct_kins *ins, int32_t loop) {
     const ct_kir *k = c->k;
     if (ins->op == CT_K_SET && !around(k, loop, (size_t)ins->a))
         return fault(c, "a register made outside is set inside a LANES loop");
     if (ins->op == CT_K_STORE && !c->shape[ins->a].vary &&
-        (c->shape[ins->b].vary || (ins->c >= 0 && c->shape[ins->c].vary)))
+        (c->shape[ins->b].vary || (ins->c >= 0 && c->shape[ins->c].vary)) && !never_runs(k, ins))
         return fault(c, "all lanes store to one place");
     if (ins->lanes == CT_LANES || ins->op == CT_K_VSTORE || ins->op == CT_K_FOLD)
         return fault(c, "16-lane values inside a LANES loop");

@@ -1,10 +1,10 @@
-// The table of architectures: a row each. spec.h says what a row is.
+// The table of architectures, one row each. spec.h describes the rows.
 #include "models/spec.h"
 
 #include <stddef.h>
 
 const char *const ct__architectures[] = {
-    // ------------------------------------------------------------------------------ decoders
+    // ------------------------------------------------------------------------------------------ decoders
     "llama: class=LlamaForCausalLM gguf=llama gguf_pairs=1 usual_eps=1e-6 "
     "qkv_bias=$attention_bias|0 "
     "out_bias=$attention_bias|0 "
@@ -183,7 +183,7 @@ const char *const ct__architectures[] = {
     "joined_qkv=attention.query_key_value "
     "o=attention.dense up=mlp.dense_h_to_4h down=mlp.dense_4h_to_h score_output=score "
     "new=rotary_pct:0.25;use_parallel_residual:true",
-    // ------------------------------------------------------------------------------ encoders
+    // ------------------------------------------------------------------------------------------ encoders
     "bert: act=$hidden_act|$activation|gelu class=BertForMaskedLM gguf=bert family=encoder "
     "usual_eps=1e-12 "
     "bidirectional=1 norm=layer norm_bias=1 "
@@ -230,7 +230,7 @@ const char *const ct__architectures[] = {
     "final_norm=model.final_norm output_dense=head.dense output_norm=head.norm output=decoder "
     "logit_bias=decoder.bias score_act=act score_pool=$classifier_pooling|cls "
     "score_dense=head.dense score_norm=head.norm",
-    // ------------------------------------------------------------------------------ one reads, one writes
+    // ---------------------------------------------------------------------------- encoder-decoder models
     "t5: class=T5ForConditionalGeneration usual_eps=1e-6 encoder=t5.encoder "
     "layers=$num_decoder_layers|$num_layers "
     "rope=none scale=1 head=$d_kv|64 buckets=$relative_attention_num_buckets|32 "
@@ -269,7 +269,7 @@ const char *const ct__architectures[] = {
     "heads=$encoder_attention_heads hidden=$encoder_ffn_dim layer=model.encoder.layers.% output= "
     "logit_bias= position_table=model.encoder.embed_positions "
     "embed_norm=model.encoder.layernorm_embedding cross_q= cross_k= cross_v= cross_o= cross_norm=",
-    // ------------------------------------------------------------------------------ state spaces
+    // -------------------------------------------------------------------------------------- state spaces
     "mamba: class=MambaForCausalLM family=mamba rope=none context=0 heads=1 head=width "
     "tied=$tie_word_embeddings|1 state=$state_size|16 conv=$conv_kernel|4 "
     "step_rank=$time_step_rank "

@@ -1,53 +1,58 @@
-// Texts by their length, a pass at a time.
+// Groups sequences by length into padded batches.
 #include "models/batches.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// In order of length first, then of their places, whatever the C library's sort does.
-typedef struct place {
+// Sorts by length first, then by index, so that the order does not depend on the C library's sort.
+typedef struct length_index {
     size_t n, at;
-} place;
-static int longest_first(const void *a, const void *b) {
-    const place *x = a, *y = b;
+} length_index;
+static int batches_compare_length(const void *a, const void *b) {
+    const length_index *x = a, *y = b;
     if (x->n != y->n) return x->n < y->n ? 1 : -1;
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-bool ct__batches_begin(ct_batches *b, const ct_lm_tokens *texts, const int32_t *const *kinds,
-                       size_t n, int64_t most) {
-    *b = (ct_batches){.texts = texts, .kinds = kinds, .n = n, .most = most};
-    place *places = ct__malloc((n + 1) * sizeof *places);
+bool ct__batches_begin(ct_batches *b, const ct_lm_tokens *sequences,
+                       const int32_t *const *token_types, size_t n, int64_t max_tokens) {
+    *b = (ct_batches){
+        .sequences = sequences, .token_types = token_types, .n = n, .max_tokens = max_tokens};
+    length_index *items = ct__malloc((n + 1) * sizeof *items);
     b->order = ct__malloc((n + 1) * sizeof *b->order);
-    if (!places || !b->order) {
-        ct__free(places);
+    if (!items || !b->order) {
+        ct__free(items);
         return false;
     }
-    for (size_t i = 0; i < n; i++) places[i] = (place){texts[i].n, i};
-    qsort(places, n, sizeof *places, longest_first);
-    for (size_t i = 0; i < n; i++) b->order[i] = places[i].at;
-    ct__free(places);
-    const size_t room =
-        n && texts[b->order[0]].n > (size_t)most ? texts[b->order[0]].n : (size_t)most;
-    b->tokens = ct__malloc(room * sizeof *b->tokens);
+    for (size_t i = 0; i < n; i++) items[i] = (length_index){sequences[i].n, i};
+    qsort(items, n, sizeof *items, batches_compare_length);
+    for (size_t i = 0; i < n; i++) b->order[i] = items[i].at;
+    ct__free(items);
+    const size_t capacity = n && sequences[b->order[0]].n > (size_t)max_tokens
+                                ? sequences[b->order[0]].n
+                                : (size_t)max_tokens;
+    b->tokens = ct__malloc(capacity * sizeof *b->tokens);
     b->lengths = ct__malloc((n + 1) * sizeof *b->lengths);
-    if (kinds) b->kind = ct__malloc(room * sizeof *b->kind);
-    return b->tokens && b->lengths && (!kinds || b->kind);
+    if (token_types) b->batch_types = ct__malloc(capacity * sizeof *b->batch_types);
+    return b->tokens && b->lengths && (!token_types || b->batch_types);
 }
 
 bool ct__batches_next(ct_batches *b) {
     if (b->next == b->n) return false;
-    b->which = b->order + b->next;
-    b->time = (int64_t)b->texts[b->which[0]].n;
-    const size_t fit = b->time > b->most ? 1 : (size_t)(b->most / b->time), left = b->n - b->next;
-    b->rows = (int64_t)(left < fit ? left : fit);
+    b->indices = b->order + b->next;
+    b->time = (int64_t)b->sequences[b->indices[0]].n;
+    const size_t max_rows = b->time > b->max_tokens ? 1 : (size_t)(b->max_tokens / b->time),
+                 left = b->n - b->next;
+    b->rows = (int64_t)(left < max_rows ? left : max_rows);
     memset(b->tokens, 0, (size_t)(b->rows * b->time) * sizeof *b->tokens);
-    if (b->kind) memset(b->kind, 0, (size_t)(b->rows * b->time) * sizeof *b->kind);
+    if (b->batch_types)
+        memset(b->batch_types, 0, (size_t)(b->rows * b->time) * sizeof *b->batch_types);
     for (int64_t i = 0; i < b->rows; i++) {
-        const ct_lm_tokens *t = &b->texts[b->which[i]];
+        const ct_lm_tokens *t = &b->sequences[b->indices[i]];
         memcpy(b->tokens + i * b->time, t->v, t->n * sizeof *t->v);
-        if (b->kind && b->kinds[b->which[i]])
-            memcpy(b->kind + i * b->time, b->kinds[b->which[i]], t->n * sizeof *b->kind);
+        if (b->batch_types && b->token_types[b->indices[i]])
+            memcpy(b->batch_types + i * b->time, b->token_types[b->indices[i]],
+                   t->n * sizeof *b->batch_types);
         b->lengths[i] = (int32_t)t->n;
     }
     b->next += (size_t)b->rows;
@@ -58,15 +63,17 @@ void ct__batches_free(ct_batches *b) {
     ct__free(b->order);
     ct__free(b->tokens);
     ct__free(b->lengths);
-    ct__free(b->kind);
+    ct__free(b->batch_types);
 }
 
 ct_tensor ct__batches_rows(const ct_batches *b, const ct_lm *lm, ct_lm_pass *pass, ct_loc here) {
     const int64_t rows = ct__varying(b->rows), time = ct__varying(b->time);
     ct_tensor tokens = ct_from_at(b->tokens, CT_I32, CT_DIMS(rows, time), here);
-    const bool ahead = lm->spec.bidirectional; // sees what stands behind, too
-    ct_tensor lengths =
-        ahead ? ct_from_at(b->lengths, CT_I32, CT_DIMS(rows, 1), here) : CT_NONE; // (B, 1)
-    ct_tensor kinds = b->kind ? ct_from_at(b->kind, CT_I32, CT_DIMS(rows, time), here) : CT_NONE;
-    return ct__lm_rows(lm, tokens, lengths, kinds, pass, here);
+    // attends to later tokens, too, so that padding must be masked
+    const bool is_bidirectional = lm->spec.bidirectional;
+    ct_tensor lengths = is_bidirectional ? ct_from_at(b->lengths, CT_I32, CT_DIMS(rows, 1), here)
+                                         : CT_NONE; // (B, 1)
+    ct_tensor types =
+        b->batch_types ? ct_from_at(b->batch_types, CT_I32, CT_DIMS(rows, time), here) : CT_NONE;
+    return ct__lm_rows(lm, tokens, lengths, types, pass, here);
 }

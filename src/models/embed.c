@@ -1,4 +1,4 @@
-// Texts as vectors: what a model makes of their tokens, pooled.
+// Embeddings and classes of texts: pools the hidden states of their tokens.
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,30 +16,31 @@
 #include "ops/rules.h"
 #include "text/tokenizer.h"
 
-enum { DEFAULT_BATCH = 2048, LONGEST = 4096 };
+enum { DEFAULT_BATCH = 2048, EMBED_MAX_PATH = 4096 };
 
-// ---------------------------------------------------------------------------------- what files say
+// ------------------------------------------------------------------------------------- configuration
 
-// GGUF files have a number for it: none, mean, first, last, a reranker's.
-static ct_embedding usual(const ct_lm *lm) {
-    const json_t *said = json_object_get(lm->config.root, CT_LM_GGUF_POOLING);
-    const ct_pooling other = lm->spec.bidirectional ? CT_POOL_MEAN : CT_POOL_LAST;
-    const ct_pooling of_gguf[] = {other, CT_POOL_MEAN, CT_POOL_CLS, CT_POOL_LAST};
-    const json_int_t at = json_integer_value(said);
-    return (ct_embedding){.pooling = of_gguf[at >= 0 && at < 4 ? at : 0], .normalised = true};
+// Returns the default pooling; GGUF files store a number: none, mean, first, last, a reranker's.
+static ct_embedding embed_default_config(const ct_lm *lm) {
+    const json_t *pooling_type = json_object_get(lm->config.root, CT_LM_GGUF_POOLING);
+    const ct_pooling default_pooling = lm->spec.bidirectional ? CT_POOL_MEAN : CT_POOL_LAST;
+    const ct_pooling gguf_poolings[] = {default_pooling, CT_POOL_MEAN, CT_POOL_CLS, CT_POOL_LAST};
+    const json_int_t index = json_integer_value(pooling_type);
+    return (ct_embedding){.pooling = gguf_poolings[index >= 0 && index < 4 ? index : 0],
+                          .normalised = true};
 }
 
-static bool is_there(const char *path) {
+static bool embed_file_exists(const char *path) {
     struct stat st;
     return stat(path, &st) == 0;
 }
 
-static bool refuse(ct_err *err, const char *path, const char *what, const char *name) {
-    return ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, path, "%s \"%.80s\" is not known", what,
+static bool embed_refuse(ct_err *err, const char *path, const char *kind, const char *name) {
+    return ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, path, "%s \"%.80s\" is not known", kind,
                    name);
 }
 
-static bool read_pooling(const char *path, ct_embedding *how, ct_err *err) {
+static bool embed_read_pooling(const char *path, ct_embedding *config, ct_err *err) {
     static const struct {
         const char *key, *name;
         ct_pooling is;
@@ -49,33 +50,33 @@ static bool read_pooling(const char *path, ct_embedding *how, ct_err *err) {
                  {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", CT_POOL_SQRT},
                  {"pooling_mode_weightedmean_tokens", "weightedmean", CT_POOL_WEIGHTED},
                  {"pooling_mode_lasttoken", "lasttoken", CT_POOL_LAST}};
-    ct_config config;
-    if (!ct__config_read(path, &config, err)) return false;
-    const char *name = json_string_value(json_object_get(config.root, "pooling_mode"));
+    ct_config file;
+    if (!ct__config_read(path, &file, err)) return false;
+    const char *name = json_string_value(json_object_get(file.root, "pooling_mode"));
     int n = 0;
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         const bool is = name ? strcmp(name, modes[i].name) == 0
-                             : json_is_true(json_object_get(config.root, modes[i].key));
-        if (is) how->pooling = modes[i].is;
+                             : json_is_true(json_object_get(file.root, modes[i].key));
+        if (is) config->pooling = modes[i].is;
         n += is;
     }
     bool ok = n == 1;
     if (!ok && name)
-        refuse(err, path, "pooling_mode", name);
+        embed_refuse(err, path, "pooling_mode", name);
     else if (!ok)
         ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, path,
                 "%d ways of pooling are set, one is wanted", n);
-    ct__config_close(&config);
+    ct__config_close(&file);
     return ok;
 }
 
-// modules.json: what a text goes through, one after the other.
-static bool read_modules(const char *folder, ct_embedding *how, ct_err *err) {
-    char path[LONGEST], *bytes;
+// Reads modules.json, the sequence of modules that process a text.
+static bool embed_read_modules(const char *folder, ct_embedding *embedding_config, ct_err *err) {
+    char path[EMBED_MAX_PATH], *bytes;
     size_t n;
     json_error_t fault;
     snprintf(path, sizeof path, "%s/modules.json", folder);
-    if (!is_there(path)) return true;
+    if (!embed_file_exists(path)) return true;
     if (!ct__file_read(path, &bytes, &n, err)) return false;
     json_t *list = ct__json_read(bytes, n, 0, &fault);
     ct__free(bytes);
@@ -83,38 +84,39 @@ static bool read_modules(const char *folder, ct_embedding *how, ct_err *err) {
     if (!ok)
         ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "it is no JSON list of modules");
     else
-        how->normalised = false;
+        embedding_config->normalised = false;
     for (size_t i = 0; ok && i < json_array_size(list); i++) {
         const json_t *module = json_array_get(list, i);
         const char *type = json_string_value(json_object_get(module, "type"));
-        const char *below = json_string_value(json_object_get(module, "path"));
+        const char *subfolder = json_string_value(json_object_get(module, "path"));
         const char *name = type ? strrchr(type, '.') : NULL;
         name = name ? name + 1 : type ? type : "";
         if (strcmp(name, "Pooling") == 0) {
-            char pooling[LONGEST + 256];
-            snprintf(pooling, sizeof pooling, "%s/%.200s/config.json", folder, below ? below : ".");
-            ok = read_pooling(pooling, how, err);
+            char pooling[EMBED_MAX_PATH + 256];
+            snprintf(pooling, sizeof pooling, "%s/%.200s/config.json", folder,
+                     subfolder ? subfolder : ".");
+            ok = embed_read_pooling(pooling, embedding_config, err);
         } else if (strcmp(name, "Normalize") == 0) {
-            how->normalised = true;
+            embedding_config->normalised = true;
         } else if (strcmp(name, "Transformer") != 0) {
-            ok = refuse(err, path, "module", name);
+            ok = embed_refuse(err, path, "module", name);
         }
     }
     json_decref(list);
     return ok;
 }
 
-static bool read_limits(const char *folder, ct_embedding *how, ct_err *err) {
-    char path[LONGEST];
+static bool embed_read_limits(const char *folder, ct_embedding *embedding_config, ct_err *err) {
+    char path[EMBED_MAX_PATH];
     ct_config config;
     snprintf(path, sizeof path, "%s/sentence_bert_config.json", folder);
-    if (!is_there(path)) return true;
+    if (!embed_file_exists(path)) return true;
     if (!ct__config_read(path, &config, err)) return false;
     bool ok = true;
     if (ct__config_has(&config, "max_seq_length") && !ct__config_null(&config, "max_seq_length"))
-        ok = ct__config_int(&config, "max_seq_length", 1, INT32_MAX, &how->most, err);
+        ok = ct__config_int(&config, "max_seq_length", 1, INT32_MAX, &embedding_config->most, err);
     if (ok && json_is_true(json_object_get(config.root, "do_lower_case")))
-        ok = refuse(err, path, "do_lower_case", "true");
+        ok = embed_refuse(err, path, "do_lower_case", "true");
     ct__config_close(&config);
     return ok;
 }
@@ -126,60 +128,62 @@ bool ct_embedding_read_at(const char *path, const ct_lm *lm, ct_embedding *how, 
         !ct__given(ctx, lm, here, op, "the model") || !ct__given(ctx, how, here, op, "how") ||
         ctx->err.code)
         return false;
-    *how = usual(lm);
-    return (read_modules(path, how, &ctx->err) && read_limits(path, how, &ctx->err)) ||
+    *how = embed_default_config(lm);
+    return (embed_read_modules(path, how, &ctx->err) && embed_read_limits(path, how, &ctx->err)) ||
            ct__err_place(&ctx->err, here, op);
 }
 
-// -------------------------------------------------------------------------------------- embedding
+// ----------------------------------------------------------------------------------------- embedding
 
-typedef struct embedding {
+typedef struct embed_job {
     const ct_lm *lm;
     const ct_tokenizer *tokenizer;
-    ct_lm_tokens *texts;   // (n)
-    const int32_t **kinds; // (n) of each text's tokens, NULL: all of the first kind
-    bool of_kinds;         // some are not
+    ct_lm_tokens *sequences;     // (n)
+    const int32_t **token_types; // (n) of each sequence the token types, NULL: all 0
+    bool has_types;              // some token types are not 0
     size_t n;
     float *vectors;
     const ct_embed_options *o;
     ct_embedding how;
     ct_batches batches;
     const char *op;
-    ct_encoding first, second; // memory of one text's
-} embedding;
+    ct_encoding first, second; // buffers for one sequence
+} embed_job;
 
-static int64_t most_tokens(const embedding *e) {
+static int64_t embed_max_tokens(const embed_job *e) {
     const ct_spec *s = &e->lm->spec;
     const int64_t context = s->context ? s->context - s->first_position : INT32_MAX;
     return e->how.most && e->how.most < context ? e->how.most : context;
 }
 
-static bool too_long(const embedding *e, size_t i, size_t n) {
+static bool embed_refuse_length(const embed_job *e, size_t i, size_t n) {
     ct__fail(ct__ctx(), CT_E_ARGUMENT, e->o->here, e->op,
              "text %zu has %zu tokens, the model reads %lld at most", i, n,
-             (long long)most_tokens(e));
+             (long long)embed_max_tokens(e));
     return false;
 }
 
-// Keeps tokens of text i, whose end may be too much; `behind` of them the tokenizer put there, and stay.
-static bool keep(embedding *e, size_t i, const int32_t *ids, size_t n, size_t behind) {
-    const int64_t most = most_tokens(e);
-    const size_t kept = (int64_t)n > most ? (size_t)most : n;
+// Stores the tokens of text i, truncated at the end if they are too many; the last `n_special` tokens are
+// special tokens of the tokenizer, and are kept.
+static bool embed_store_tokens(embed_job *e, size_t i, const int32_t *ids, size_t n,
+                               size_t n_special) {
+    const int64_t max_tokens = embed_max_tokens(e);
+    const size_t n_kept = (int64_t)n > max_tokens ? (size_t)max_tokens : n;
     ct_ctx *ctx = ct__ctx();
     if (!n) {
         ct__fail(ctx, CT_E_ARGUMENT, e->o->here, e->op, "text %zu is empty", i);
         return false;
     }
-    if (kept < n && !e->o->truncate) return too_long(e, i, n);
-    int32_t *v = ct__malloc(kept * sizeof *v);
-    if (!v) return ct__err_memory(&ctx->err, e->o->here, e->op, kept * sizeof *v);
-    if (kept == n) behind = 0;
-    if (behind > kept) behind = kept;
-    memcpy(v, ids, (kept - behind) * sizeof *v);
-    memcpy(v + kept - behind, ids + n - behind, behind * sizeof *v);
-    e->texts[i] = (ct_lm_tokens){v, kept};
-    if (e->o->tokens) *e->o->tokens += (int64_t)kept;
-    for (size_t k = 0; k < kept; k++)
+    if (n_kept < n && !e->o->truncate) return embed_refuse_length(e, i, n);
+    int32_t *v = ct__malloc(n_kept * sizeof *v);
+    if (!v) return ct__err_memory(&ctx->err, e->o->here, e->op, n_kept * sizeof *v);
+    if (n_kept == n) n_special = 0;
+    if (n_special > n_kept) n_special = n_kept;
+    memcpy(v, ids, (n_kept - n_special) * sizeof *v);
+    memcpy(v + n_kept - n_special, ids + n - n_special, n_special * sizeof *v);
+    e->sequences[i] = (ct_lm_tokens){v, n_kept};
+    if (e->o->tokens) *e->o->tokens += (int64_t)n_kept;
+    for (size_t k = 0; k < n_kept; k++)
         if (v[k] < 0 || v[k] >= e->lm->spec.vocab) {
             ct__fail(ctx, CT_E_DATA, e->o->here, e->op,
                      "token %zu of text %zu is %d, the model knows 0 to %lld", k, i, (int)v[k],
@@ -189,28 +193,32 @@ static bool keep(embedding *e, size_t i, const int32_t *ids, size_t n, size_t be
     return true;
 }
 
-static bool encode_one(const embedding *e, const char *s, size_t n, bool special, ct_encoding *to) {
+static bool embed_encode_text(const embed_job *e, const char *s, size_t n, bool special,
+                              ct_encoding *to) {
     if (!s && n) return ct__given(ct__ctx(), NULL, e->o->here, e->op, "a text");
     return ct_tokenizer_encode_with(
         e->tokenizer, n ? s : "", n, to,
         (ct_encode_options){.add_special = special, .offsets = special, .here = e->o->here});
 }
 
-// So that both have `most` tokens together, the longer one loses its end first.
-static void shorten(size_t *first, size_t *second, size_t most) {
-    size_t *less = *first <= *second ? first : second, *more = less == first ? second : first;
-    if (*first + *second <= most) return;
-    *more = *less > most ? *less : most - *less > *less ? most - *less : *less;
-    if (*less + *more <= most) return;
-    *less = most / 2;
-    *more = most - most / 2;
+// Truncates both to `max_tokens` tokens together; the longer one is cut first.
+static void embed_truncate_pair(size_t *first, size_t *second, size_t max_tokens) {
+    size_t *shorter = *first <= *second ? first : second,
+           *longer = shorter == first ? second : first;
+    if (*first + *second <= max_tokens) return;
+    *longer = *shorter > max_tokens              ? *shorter
+              : max_tokens - *shorter > *shorter ? max_tokens - *shorter
+                                                 : *shorter;
+    if (*shorter + *longer <= max_tokens) return;
+    *shorter = max_tokens / 2;
+    *longer = max_tokens - max_tokens / 2;
 }
 
-// Two texts as the tokenizer's file puts them together.
-static bool encode_two(embedding *e, const ct_lm_text *text, size_t i) {
-    size_t n, own = 0;
-    const ct_pair_piece *piece = ct__tokenizer_pair(e->tokenizer, &n);
-    if (!piece || text->ids) {
+// Encodes a pair of texts by the tokenizer's template.
+static bool embed_encode_pair(embed_job *e, const ct_lm_text *text, size_t i) {
+    size_t n, n_special = 0;
+    const ct_pair_piece *template = ct__tokenizer_pair(e->tokenizer, &n);
+    if (!template || text->ids) {
         ct__fail(ct__ctx(), CT_E_ARGUMENT, e->o->here, e->op,
                  text->ids
                      ? "text %zu is tokens, with which no other text is read"
@@ -218,70 +226,73 @@ static bool encode_two(embedding *e, const ct_lm_text *text, size_t i) {
                  i);
         return false;
     }
-    if (!encode_one(e, text->s, text->n, false, &e->first) ||
-        !encode_one(e, text->second, text->n_second, false, &e->second))
+    if (!embed_encode_text(e, text->s, text->n, false, &e->first) ||
+        !embed_encode_text(e, text->second, text->n_second, false, &e->second))
         return false;
-    for (size_t k = 0; k < n; k++) own += piece[k].id >= 0;
-    size_t left[2] = {e->first.n, e->second.n};
-    const size_t all = left[0] + left[1] + own, most = (size_t)most_tokens(e);
-    if (all > most && (!e->o->truncate || own >= most)) return too_long(e, i, all);
-    shorten(&left[0], &left[1], most - own);
-    int32_t *ids = ct__malloc((all + 1) * sizeof *ids), *kinds = ct__calloc(all + 1, sizeof *kinds);
+    for (size_t k = 0; k < n; k++) n_special += template[k].id >= 0;
+    size_t counts[2] = {e->first.n, e->second.n};
+    const size_t total = counts[0] + counts[1] + n_special,
+                 max_tokens = (size_t)embed_max_tokens(e);
+    if (total > max_tokens && (!e->o->truncate || n_special >= max_tokens))
+        return embed_refuse_length(e, i, total);
+    embed_truncate_pair(&counts[0], &counts[1], max_tokens - n_special);
+    int32_t *ids = ct__malloc((total + 1) * sizeof *ids),
+            *types = ct__calloc(total + 1, sizeof *types);
     size_t at = 0;
-    for (size_t k = 0; ids && kinds && k < n; k++) {
-        const bool second = piece[k].id == CT_PAIR_SECOND;
-        const int32_t *from = piece[k].id >= 0 ? &piece[k].id
-                              : second         ? e->second.ids
-                                               : e->first.ids;
-        const size_t count = piece[k].id >= 0 ? 1 : left[second];
+    for (size_t k = 0; ids && types && k < n; k++) {
+        const bool second = template[k].id == CT_PAIR_SECOND;
+        const int32_t *from = template[k].id >= 0 ? &template[k].id
+                              : second            ? e->second.ids
+                                                  : e->first.ids;
+        const size_t count = template[k].id >= 0 ? 1 : counts[second];
         if (count) memcpy(ids + at, from, count * sizeof *ids);
-        const bool known = !e->tokenizer->one_kind && piece[k].kind < e->lm->spec.types;
-        for (size_t c = 0; c < count; c++) kinds[at++] = known ? piece[k].kind : 0;
+        const bool is_known = !e->tokenizer->one_kind && template[k].kind < e->lm->spec.types;
+        for (size_t c = 0; c < count; c++) types[at++] = is_known ? template[k].kind : 0;
     }
     bool ok =
-        (ids && kinds) || ct__err_memory(&ct__ctx()->err, e->o->here, e->op, all * sizeof *ids);
-    ok = ok && keep(e, i, ids, at, 0);
-    e->kinds[i] = kinds;
-    e->of_kinds = true;
+        (ids && types) || ct__err_memory(&ct__ctx()->err, e->o->here, e->op, total * sizeof *ids);
+    ok = ok && embed_store_tokens(e, i, ids, at, 0);
+    e->token_types[i] = types;
+    e->has_types = true;
     ct__free(ids);
     return ok;
 }
 
-static bool encode(embedding *e, const ct_lm_text *text, size_t i) {
-    if (text->second) return encode_two(e, text, i);
-    if (text->ids) return keep(e, i, text->ids, text->n_ids, 0);
-    ct_encoding *found = &e->first;
-    if (!encode_one(e, text->s, text->n, true, found)) return false;
-    size_t behind = 0;
-    while (behind < found->n && found->added[found->n - 1 - behind]) behind++;
-    return keep(e, i, found->ids, found->n, behind);
+static bool embed_encode(embed_job *e, const ct_lm_text *text, size_t i) {
+    if (text->second) return embed_encode_pair(e, text, i);
+    if (text->ids) return embed_store_tokens(e, i, text->ids, text->n_ids, 0);
+    ct_encoding *tokens = &e->first;
+    if (!embed_encode_text(e, text->s, text->n, true, tokens)) return false;
+    size_t n_special = 0;
+    while (n_special < tokens->n && tokens->added[tokens->n - 1 - n_special]) n_special++;
+    return embed_store_tokens(e, i, tokens->ids, tokens->n, n_special);
 }
 
 // rows (n, width) -> to (width)
-static void pool(const embedding *e, const float *rows, int64_t n, double *sum, float *to) {
+static void embed_pool(const embed_job *e, const float *rows, int64_t n, double *sum, float *to) {
     const int64_t width = e->lm->spec.width;
-    const ct_pooling by = e->how.pooling;
-    const double first = by == CT_POOL_MAX ? -INFINITY : 0;
-    for (int64_t k = 0; k < width; k++) sum[k] = first;
+    const ct_pooling pooling = e->how.pooling;
+    const double init = pooling == CT_POOL_MAX ? -INFINITY : 0;
+    for (int64_t k = 0; k < width; k++) sum[k] = init;
     for (int64_t i = 0; i < n; i++) {
-        if ((by == CT_POOL_CLS && i) || (by == CT_POOL_LAST && i < n - 1)) continue;
-        const double w = by == CT_POOL_WEIGHTED ? (double)(i + 1) : 1;
+        if ((pooling == CT_POOL_CLS && i) || (pooling == CT_POOL_LAST && i < n - 1)) continue;
+        const double w = pooling == CT_POOL_WEIGHTED ? (double)(i + 1) : 1;
         for (int64_t k = 0; k < width; k++) {
             const double x = (double)rows[i * width + k];
-            sum[k] = by == CT_POOL_MAX ? fmax(sum[k], x) : sum[k] + w * x;
+            sum[k] = pooling == CT_POOL_MAX ? fmax(sum[k], x) : sum[k] + w * x;
         }
     }
-    double scale = by == CT_POOL_MEAN       ? 1 / (double)n
-                   : by == CT_POOL_SQRT     ? 1 / sqrt((double)n)
-                   : by == CT_POOL_WEIGHTED ? 2 / ((double)n * (double)(n + 1))
-                                            : 1;
-    double length = 0;
-    for (int64_t k = 0; k < width; k++) length += sum[k] * scale * sum[k] * scale;
-    if (e->how.normalised) scale /= fmax(sqrt(length), 1e-12);
+    double scale = pooling == CT_POOL_MEAN       ? 1 / (double)n
+                   : pooling == CT_POOL_SQRT     ? 1 / sqrt((double)n)
+                   : pooling == CT_POOL_WEIGHTED ? 2 / ((double)n * (double)(n + 1))
+                                                 : 1;
+    double squares = 0;
+    for (int64_t k = 0; k < width; k++) squares += sum[k] * scale * sum[k] * scale;
+    if (e->how.normalised) scale /= fmax(sqrt(squares), 1e-12);
     for (int64_t k = 0; k < width; k++) to[k] = (float)(sum[k] * scale);
 }
 
-static bool run_pass(embedding *e, double *sum) {
+static bool embed_forward(embed_job *e, double *sum) {
     CT_SCOPE;
     const ct_batches *b = &e->batches;
     const size_t width = (size_t)e->lm->spec.width;
@@ -291,26 +302,26 @@ static bool run_pass(embedding *e, double *sum) {
     if (!rows) return false;
     CT_PLAIN;
     for (int64_t i = 0; i < b->rows; i++)
-        pool(e, rows + (size_t)(i * b->time) * width, b->lengths[i], sum,
-             e->vectors + b->which[i] * width);
+        embed_pool(e, rows + (size_t)(i * b->time) * width, b->lengths[i], sum,
+                   e->vectors + b->indices[i] * width);
     return true;
 }
 
-static bool embed_all(embedding *e, const ct_lm_text *texts) {
+static bool embed_all_texts(embed_job *e, const ct_lm_text *texts) {
     const ct_embed_options *o = e->o;
     ct_ctx *ctx = ct__ctx();
     double *sum = ct__malloc((size_t)e->lm->spec.width * sizeof *sum);
-    e->texts = ct__calloc(e->n + 1, sizeof *e->texts);
-    e->kinds = ct__calloc(e->n + 1, sizeof *e->kinds);
-    bool ok = (sum && e->texts && e->kinds) ||
-              ct__err_memory(&ctx->err, o->here, e->op, e->n * sizeof *e->texts);
-    for (size_t i = 0; ok && i < e->n; i++) ok = encode(e, &texts[i], i);
-    const bool kinds = e->of_kinds && e->lm->spec.types > 1;
-    if (ok && !ct__batches_begin(&e->batches, e->texts, kinds ? e->kinds : NULL, e->n,
+    e->sequences = ct__calloc(e->n + 1, sizeof *e->sequences);
+    e->token_types = ct__calloc(e->n + 1, sizeof *e->token_types);
+    bool ok = (sum && e->sequences && e->token_types) ||
+              ct__err_memory(&ctx->err, o->here, e->op, e->n * sizeof *e->sequences);
+    for (size_t i = 0; ok && i < e->n; i++) ok = embed_encode(e, &texts[i], i);
+    const bool kinds = e->has_types && e->lm->spec.types > 1;
+    if (ok && !ct__batches_begin(&e->batches, e->sequences, kinds ? e->token_types : NULL, e->n,
                                  o->batch ? o->batch : DEFAULT_BATCH))
-        ok = ct__err_memory(&ctx->err, o->here, e->op, e->n * sizeof *e->texts);
+        ok = ct__err_memory(&ctx->err, o->here, e->op, e->n * sizeof *e->sequences);
     while (ok && ct__batches_next(&e->batches)) {
-        ok = run_pass(e, sum);
+        ok = embed_forward(e, sum);
         if (ok && o->progress) o->progress((int64_t)e->batches.next, (int64_t)e->n, o->user);
         if (ok && o->stop && o->stop(o->user)) {
             ct__fail(ctx, CT_E_INTERRUPTED, o->here, e->op, "stopped after %zu of %zu texts",
@@ -322,17 +333,19 @@ static bool embed_all(embedding *e, const ct_lm_text *texts) {
     return ok;
 }
 
-static void free_embedding(embedding *e) {
-    for (size_t i = 0; e->texts && i < e->n; i++) ct__free((int32_t *)(uintptr_t)e->texts[i].v);
-    for (size_t i = 0; e->kinds && i < e->n; i++) ct__free((int32_t *)(uintptr_t)e->kinds[i]);
-    ct__free(e->texts);
-    ct__free(e->kinds);
+static void embed_job_free(embed_job *e) {
+    for (size_t i = 0; e->sequences && i < e->n; i++)
+        ct__free((int32_t *)(uintptr_t)e->sequences[i].v);
+    for (size_t i = 0; e->token_types && i < e->n; i++)
+        ct__free((int32_t *)(uintptr_t)e->token_types[i]);
+    ct__free(e->sequences);
+    ct__free(e->token_types);
     ct_encoding_free(&e->first);
     ct_encoding_free(&e->second);
     ct__batches_free(&e->batches);
 }
 
-static bool options_fit(const embedding *e) {
+static bool embed_options_check(const embed_job *e) {
     ct_ctx *ctx = ct__ctx();
     const ct_embed_options *o = e->o;
     if (e->lm->reader) {
@@ -350,32 +363,33 @@ static bool options_fit(const embedding *e) {
     return false;
 }
 
-static bool given(const embedding *e, const ct_lm_text *texts, const float *out, const char *what) {
+static bool embed_check_arguments(const embed_job *e, const ct_lm_text *texts, const float *out,
+                                  const char *output) {
     ct_ctx *ctx = ct__ctx();
     const ct_loc here = e->o->here;
     return ctx && ct__given(ctx, e->lm, here, e->op, "the model") &&
            ct__given(ctx, e->tokenizer, here, e->op, "the tokenizer") &&
            (!e->n || (ct__given(ctx, texts, here, e->op, "the texts") &&
-                      ct__given(ctx, out, here, e->op, what))) &&
-           !ctx->err.code && options_fit(e);
+                      ct__given(ctx, out, here, e->op, output))) &&
+           !ctx->err.code && embed_options_check(e);
 }
 
 bool ct_lm_embed_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const ct_lm_text *texts,
                       size_t n, float *vectors, ct_embed_options o) {
-    embedding e = {
+    embed_job e = {
         .lm = lm, .tokenizer = tokenizer, .n = n, .vectors = vectors, .o = &o, .op = "lm_embed"};
-    if (!given(&e, texts, vectors, "the vectors")) return false;
-    e.how = o.how.pooling == CT_POOL_AUTO ? usual(lm) : o.how;
+    if (!embed_check_arguments(&e, texts, vectors, "the vectors")) return false;
+    e.how = o.how.pooling == CT_POOL_AUTO ? embed_default_config(lm) : o.how;
     if (o.tokens) *o.tokens = 0;
-    const bool ok = embed_all(&e, texts);
-    free_embedding(&e);
+    const bool ok = embed_all_texts(&e, texts);
+    embed_job_free(&e);
     return ok;
 }
 
-// ---------------------------------------------------------------------------------------- classes
+// ------------------------------------------------------------------------------------ classification
 
 // vectors (n, width) -> scores (n, labels)
-static bool score(const embedding *e, float *scores) {
+static bool embed_score_classes(const embed_job *e, float *scores) {
     enum { ROWS = 1024 };
     const size_t width = (size_t)e->lm->spec.width, labels = (size_t)e->lm->labels;
     const ct_lm_pass pass = {.lm = e->lm, .here = e->o->here};
@@ -384,9 +398,9 @@ static bool score(const embedding *e, float *scores) {
         const size_t rows = e->n - i < ROWS ? e->n - i : ROWS;
         ct_tensor x = ct_from_at(e->vectors + i * width, CT_F32,
                                  CT_DIMS(ct__varying((int64_t)rows), (int64_t)width), e->o->here);
-        const float *found = ct_data_at(ct__stack_scores(&pass, x), e->o->here);
-        if (!found) return false;
-        memcpy(scores + i * labels, found, rows * labels * sizeof *scores);
+        const float *result = ct_data_at(ct__stack_scores(&pass, x), e->o->here);
+        if (!result) return false;
+        memcpy(scores + i * labels, result, rows * labels * sizeof *scores);
     }
     return true;
 }
@@ -394,9 +408,9 @@ static bool score(const embedding *e, float *scores) {
 bool ct_lm_classify_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const ct_lm_text *texts,
                          size_t n, float *scores, ct_embed_options o) {
     static const ct_pooling poolings[] = {CT_POOL_CLS, CT_POOL_MEAN, CT_POOL_LAST};
-    embedding e = {.lm = lm, .tokenizer = tokenizer, .n = n, .o = &o, .op = "lm_classify"};
+    embed_job e = {.lm = lm, .tokenizer = tokenizer, .n = n, .o = &o, .op = "lm_classify"};
     ct_ctx *ctx = ct__ctx();
-    if (!given(&e, texts, scores, "the scores")) return false;
+    if (!embed_check_arguments(&e, texts, scores, "the scores")) return false;
     if (!lm->labels) {
         ct__fail(ctx, CT_E_ARGUMENT, o.here, e.op,
                  "the model has no head that tells classes of texts apart (%s)", lm->spec.type);
@@ -407,9 +421,9 @@ bool ct_lm_classify_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const c
     e.vectors = ct__malloc((n * (size_t)lm->spec.width + 1) * sizeof *e.vectors);
     const bool ok = (e.vectors || ct__err_memory(&ctx->err, o.here, e.op,
                                                  n * (size_t)lm->spec.width * sizeof *e.vectors)) &&
-                    embed_all(&e, texts) && score(&e, scores);
+                    embed_all_texts(&e, texts) && embed_score_classes(&e, scores);
     ct__free(e.vectors);
-    free_embedding(&e);
+    embed_job_free(&e);
     return ok;
 }
 
@@ -417,14 +431,15 @@ void ct_lm_probabilities(const ct_lm *lm, float *scores, size_t n) {
     CT_PLAIN;
     if (!lm || !scores) return;
     const char *type = json_string_value(json_object_get(lm->config.root, "problem_type"));
-    const bool alone = lm->labels == 1 || (type && !strcmp(type, "multi_label_classification"));
+    const bool is_sigmoid =
+        lm->labels == 1 || (type && !strcmp(type, "multi_label_classification"));
     for (size_t i = 0; i < n; i++, scores += lm->labels) {
-        double most = -INFINITY, sum = 0;
-        for (int64_t k = 0; k < lm->labels; k++) most = fmax(most, (double)scores[k]);
-        for (int64_t k = 0; k < lm->labels; k++) sum += exp((double)scores[k] - most);
+        double max = -INFINITY, sum = 0;
+        for (int64_t k = 0; k < lm->labels; k++) max = fmax(max, (double)scores[k]);
+        for (int64_t k = 0; k < lm->labels; k++) sum += exp((double)scores[k] - max);
         for (int64_t k = 0; k < lm->labels; k++)
-            scores[k] = (float)(alone ? 1 / (1 + exp(-(double)scores[k]))
-                                      : exp((double)scores[k] - most) / sum);
+            scores[k] = (float)(is_sigmoid ? 1 / (1 + exp(-(double)scores[k]))
+                                           : exp((double)scores[k] - max) / sum);
     }
 }
 
@@ -433,9 +448,9 @@ void ct_lm_label(const ct_lm *lm, int64_t label, char *name, size_t n) {
     if (!name || !n) return;
     snprintf(key, sizeof key, "%lld", (long long)label);
     const json_t *names = lm ? json_object_get(lm->config.root, "id2label") : NULL;
-    const char *own = json_string_value(json_object_get(names, key));
-    if (own)
-        snprintf(name, n, "%s", own);
+    const char *label_name = json_string_value(json_object_get(names, key));
+    if (label_name)
+        snprintf(name, n, "%s", label_name);
     else
         snprintf(name, n, "LABEL_%s", key);
 }

@@ -1,4 +1,5 @@
-// The engine's requests: who runs, who waits, and what they are told.
+// Schedules the engine's sequences: admission, the batch of each step, sampling, and the reports to
+// callers.
 #include "models/engine.h"
 
 #include <string.h>
@@ -8,13 +9,14 @@
 #include "compile/plan.h"
 #include "models/lm_sampling.h"
 
-enum { MOST_GUESSES = 15, SAME = 3 };
+enum { ENGINE_MAX_DRAFT = 15, ENGINE_NGRAM = 3 };
 
-// ------------------------------------------------------------------------------------- made and freed
+// -------------------------------------------------------------------------- creation and destruction
 
-static bool options_fit(const ct_lm *lm, ct_engine_options *o, ct_ctx *ctx, const char *op) {
+static bool engine_options_check(const ct_lm *lm, ct_engine_options *o, ct_ctx *ctx,
+                                 const char *op) {
     const ct_spec *s = &lm->spec;
-    const int64_t most = s->context ? s->context : INT32_MAX;
+    const int64_t max = s->context ? s->context : INT32_MAX;
     if (!o->texts) o->texts = 32;
     if (!o->waiting) o->waiting = 1024;
     if (!o->context) o->context = ct_lm_look(lm).usual_context;
@@ -22,80 +24,83 @@ static bool options_fit(const ct_lm *lm, ct_engine_options *o, ct_ctx *ctx, cons
     if (!o->dtype) o->dtype = CT_F32;
     const struct {
         const char *name;
-        int64_t value, least, most;
+        int64_t value, min, max;
     } ranges[] = {{"texts", o->texts, 1, 1024},
                   {"waiting", o->waiting, 1, 1000000},
-                  {"context", o->context, 2, most},
+                  {"context", o->context, 2, max},
                   {"piece", o->piece, 16, 4096},
-                  {"guesses", o->guesses, 0, MOST_GUESSES}};
+                  {"guesses", o->guesses, 0, ENGINE_MAX_DRAFT}};
     if (o->dtype != CT_F32 && o->dtype != CT_F16 && o->dtype != CT_BF16 && o->dtype != CT_I8) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op,
                  "keys and values of %s: they are f32, f16, bf16 or i8", ct_dtype_name(o->dtype));
         return false;
     }
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (ranges[i].value < ranges[i].least || ranges[i].value > ranges[i].most) {
+        if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max) {
             ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "%s is %lld, it must be %lld to %lld",
-                     ranges[i].name, (long long)ranges[i].value, (long long)ranges[i].least,
-                     (long long)ranges[i].most);
+                     ranges[i].name, (long long)ranges[i].value, (long long)ranges[i].min,
+                     (long long)ranges[i].max);
             return false;
         }
     return true;
 }
 
-// How many pages there are: at least those of one text.
-static bool size_pages(ct_engine *e, ct_ctx *ctx, int64_t *pages) {
+// Chooses the number of pages: at least those of one sequence.
+static bool engine_choose_page_count(ct_engine *e, ct_ctx *ctx, int64_t *pages) {
     const ct_engine_options *o = &e->options;
-    const uint64_t one = ct__lm_cache_page_bytes(e->lm, o->dtype);
-    const int64_t least = e->most_pages;
-    if (!e->paged) {
+    const uint64_t page_bytes = ct__lm_cache_page_bytes(e->lm, o->dtype);
+    const int64_t min_pages = e->max_pages;
+    if (!e->is_paged) {
         *pages = 0;
         return true;
     }
     if (o->memory) {
-        *pages = (int64_t)(o->memory / one < INT32_MAX / CT_LM_PAGE ? o->memory / one
-                                                                    : INT32_MAX / CT_LM_PAGE);
-        if (*pages >= least) return true;
+        *pages =
+            (int64_t)(o->memory / page_bytes < INT32_MAX / CT_LM_PAGE ? o->memory / page_bytes
+                                                                      : INT32_MAX / CT_LM_PAGE);
+        if (*pages >= min_pages) return true;
         ct__fail(ctx, CT_E_ARGUMENT, o->here, "engine_new",
                  "keys and values of a text of %lld tokens take %s, memory is %s",
-                 (long long)o->context, ct__bytes_text(one * (uint64_t)least).s,
+                 (long long)o->context, ct__bytes_text(page_bytes * (uint64_t)min_pages).s,
                  ct__bytes_text(o->memory).s);
         ct__err_hint(&ctx->err, "a smaller context takes less");
         return false;
     }
-    const int64_t usual = o->texts * (o->context < 1024 ? least : 1024 / CT_LM_PAGE);
-    const size_t left = ct__available_bytes();
-    *pages = left && (uint64_t)usual * one > left / 4 ? (int64_t)(left / 4 / one) : usual;
-    if (*pages < least) *pages = least;
+    const int64_t wanted = o->texts * (o->context < 1024 ? min_pages : 1024 / CT_LM_PAGE);
+    const size_t available = ct__available_bytes();
+    *pages = available && (uint64_t)wanted * page_bytes > available / 4
+                 ? (int64_t)(available / 4 / page_bytes)
+                 : wanted;
+    if (*pages < min_pages) *pages = min_pages;
     return true;
 }
 
-static bool start(ct_engine *e, ct_ctx *ctx) {
+static bool engine_init(ct_engine *e, ct_ctx *ctx) {
     const ct_engine_options *o = &e->options;
     int64_t pages;
-    e->paged = e->lm->spec.family < CT_FAMILY_MAMBA;
-    e->most_pages = e->paged ? (o->context + CT_LM_PAGE - 1) / CT_LM_PAGE : 0;
-    if (!size_pages(e, ctx, &pages)) return false;
+    e->is_paged = e->lm->spec.family < CT_FAMILY_MAMBA;
+    e->max_pages = e->is_paged ? (o->context + CT_LM_PAGE - 1) / CT_LM_PAGE : 0;
+    if (!engine_choose_page_count(e, ctx, &pages)) return false;
     e->running = ct__calloc((size_t)o->texts, sizeof(ct_writing *));
-    e->place_taken = ct__calloc((size_t)o->texts, sizeof *e->place_taken);
-    e->bent = ct__malloc((size_t)e->lm->spec.vocab * sizeof *e->bent);
-    if (!e->running || !e->place_taken || !e->bent ||
-        (e->paged && !ct__pages_init(&e->pages, pages)))
+    e->state_slot_used = ct__calloc((size_t)o->texts, sizeof *e->state_slot_used);
+    e->processed_logits = ct__malloc((size_t)e->lm->spec.vocab * sizeof *e->processed_logits);
+    if (!e->running || !e->state_slot_used || !e->processed_logits ||
+        (e->is_paged && !ct__pages_init(&e->pages, pages)))
         return ct__err_memory(&ctx->err, o->here, "engine_new", (size_t)pages * sizeof(ct_page));
-    e->count.pages = pages;
-    e->count.page = e->paged ? CT_LM_PAGE : 0;
+    e->stats.pages = pages;
+    e->stats.page = e->is_paged ? CT_LM_PAGE : 0;
     e->cache = ct__lm_cache_new(e->lm, pages, o->texts, o->dtype, o->here);
     return e->cache != NULL;
 }
 
 ct_engine *ct__engine_new(const ct_lm *lm, ct_engine_options options, const char *op) {
     ct_ctx *ctx = ct__ctx();
-    if (lm->spec.bidirectional || lm->headless) {
+    if (lm->spec.bidirectional || lm->has_no_output) {
         ct__fail(ctx, CT_E_ARGUMENT, options.here, op, "%s does not go on with a text%s",
-                 lm->spec.type, lm->headless ? ": its file has no output layer" : "");
+                 lm->spec.type, lm->has_no_output ? ": its file has no output layer" : "");
         return NULL;
     }
-    if (!options_fit(lm, &options, ctx, op)) return NULL;
+    if (!engine_options_check(lm, &options, ctx, op)) return NULL;
     ct_engine *e = ct__calloc(1, sizeof *e);
     if (!e) {
         ct__err_memory(&ctx->err, options.here, "engine_new", sizeof *e);
@@ -104,7 +109,7 @@ ct_engine *ct__engine_new(const ct_lm *lm, ct_engine_options options, const char
     e->lm = lm;
     e->options = options;
     pthread_mutex_init(&e->lock, NULL);
-    if (start(e, ctx)) return e;
+    if (engine_init(e, ctx)) return e;
     ct_engine_free(e);
     return NULL;
 }
@@ -113,7 +118,7 @@ ct_engine *ct_engine_new_with(const ct_lm *lm, ct_engine_options options) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, lm, options.here, "engine_new", "the model") || ctx->err.code)
         return NULL;
-    if (lm->reader) { // what it reads would be another request's
+    if (lm->reader) { // the encoder would run once for all requests
         ct__fail(ctx, CT_E_ARGUMENT, options.here, "engine_new",
                  "%s reads one text and writes another", lm->spec.type);
         ct__err_hint(&ctx->err, "ct_lm_generate does both");
@@ -122,93 +127,93 @@ ct_engine *ct_engine_new_with(const ct_lm *lm, ct_engine_options options) {
     return ct__engine_new(lm, options, "engine_new");
 }
 
-// Out of those that run.
-static void leave(ct_engine *e, const ct_writing *w) {
+// Removes the sequence from the running ones.
+static void engine_remove_running(ct_engine *e, const ct_writing *seq) {
     int64_t at = 0;
-    while (at < e->n_running && e->running[at] != w) at++;
+    while (at < e->n_running && e->running[at] != seq) at++;
     if (at == e->n_running) return;
     e->n_running--;
     memmove(e->running + at, e->running + at + 1, (size_t)(e->n_running - at) * sizeof *e->running);
 }
 
-static void count_pages(ct_engine *e) {
+static void engine_update_page_stats(ct_engine *e) {
     int64_t shared = 0;
-    for (int64_t i = 0; i < e->pages.n; i++) shared += e->pages.page[i].holders > 1;
+    for (int64_t i = 0; i < e->pages.n; i++) shared += e->pages.page[i].ref_count > 1;
     pthread_mutex_lock(&e->lock);
-    e->count.pages_used = e->pages.n - e->pages.left;
-    e->count.pages_shared = shared;
+    e->stats.pages_used = e->pages.n - e->pages.n_free;
+    e->stats.pages_shared = shared;
     pthread_mutex_unlock(&e->lock);
 }
 
-// Tells how it ended, and frees it. It stands in no list any more but that of those that run.
-static void finish(ct_engine *e, ct_writing *w, ct_engine_end end, const char *why) {
-    ct_text told = {0};
+// Reports how the sequence ended, and frees it. It must be in no list but that of the running sequences.
+static void engine_finish(ct_engine *e, ct_writing *seq, ct_engine_end reason, const char *error) {
+    ct_text text = {0};
     bool stopped;
-    if (end != CT_ENGINE_FAILED && !ct__engine_text_end(w, &told, &stopped)) {
-        end = CT_ENGINE_FAILED;
-        why = "there is no memory for its text";
-    } else if (end == CT_ENGINE_LENGTH && stopped) {
-        end = CT_ENGINE_STOPPED;
+    if (reason != CT_ENGINE_FAILED && !ct__engine_text_end(seq, &text, &stopped)) {
+        reason = CT_ENGINE_FAILED;
+        error = "there is no memory for its text";
+    } else if (reason == CT_ENGINE_LENGTH && stopped) {
+        reason = CT_ENGINE_STOPPED;
     }
     const double now = ct__now();
-    const ct_engine_result result = {.request = w->id,
-                                     .end = end,
-                                     .why = why,
-                                     .stop = w->found,
-                                     .text = told.n ? told.s : "",
-                                     .text_n = told.n,
-                                     .prompt = w->ask.n_prompt,
-                                     .cached = (size_t)w->cached,
-                                     .written = (size_t)w->n - w->ask.n_prompt,
-                                     .first = w->first > 0 ? w->first - w->added : 0,
-                                     .all = now - w->added};
+    const ct_engine_result result = {.request = seq->id,
+                                     .end = reason,
+                                     .why = error,
+                                     .stop = seq->matched_stop,
+                                     .text = text.n ? text.s : "",
+                                     .text_n = text.n,
+                                     .prompt = seq->ask.n_prompt,
+                                     .cached = (size_t)seq->cached,
+                                     .written = (size_t)seq->n - seq->ask.n_prompt,
+                                     .first = seq->first > 0 ? seq->first - seq->added_at : 0,
+                                     .all = now - seq->added_at};
     pthread_mutex_lock(&e->lock);
-    leave(e, w);
-    ct__requests_forget(&e->queue, w);
-    e->count.finished += end == CT_ENGINE_STOPPED || end == CT_ENGINE_LENGTH;
-    e->count.cancelled += end == CT_ENGINE_CANCELLED;
-    e->count.failed += end == CT_ENGINE_FAILED;
+    engine_remove_running(e, seq);
+    ct__requests_forget(&e->queue, seq);
+    e->stats.finished += reason == CT_ENGINE_STOPPED || reason == CT_ENGINE_LENGTH;
+    e->stats.cancelled += reason == CT_ENGINE_CANCELLED;
+    e->stats.failed += reason == CT_ENGINE_FAILED;
     pthread_mutex_unlock(&e->lock);
-    ct__engine_give_back(e, w, w->ask.here);
-    count_pages(e);
-    if (w->ask.done) w->ask.done(&result, w->ask.user);
-    ct__text_free(&told);
-    ct__writing_free(w);
+    ct__engine_give_back(e, seq, seq->ask.here);
+    engine_update_page_stats(e);
+    if (seq->ask.done) seq->ask.done(&result, seq->ask.user);
+    ct__text_free(&text);
+    ct__writing_free(seq);
 }
 
 void ct_engine_free(ct_engine *e) {
     if (!e) return;
     e->options.poison = false;
-    while (e->n_running) finish(e, e->running[0], CT_ENGINE_CANCELLED, NULL);
-    for (ct_writing *w; (w = e->queue.first);) {
-        ct__requests_remove(&e->queue, w);
-        finish(e, w, CT_ENGINE_CANCELLED, NULL);
+    while (e->n_running) engine_finish(e, e->running[0], CT_ENGINE_CANCELLED, NULL);
+    for (ct_writing *seq; (seq = e->queue.first);) {
+        ct__requests_remove(&e->queue, seq);
+        engine_finish(e, seq, CT_ENGINE_CANCELLED, NULL);
     }
     ct__requests_free(&e->queue);
     ct__lm_cache_free(e->cache);
     ct__pages_free(&e->pages);
     pthread_mutex_destroy(&e->lock);
     ct__free(e->running);
-    ct__free(e->place_taken);
-    ct__free(e->bent);
-    ct__free(e->ints);
+    ct__free(e->state_slot_used);
+    ct__free(e->processed_logits);
+    ct__free(e->step_ints);
     ct__free(e);
 }
 
-// ------------------------------------------------------------------------------------- from any thread
+// ----------------------------------------------------------------------------- calls from any thread
 
 int64_t ct__engine_add(ct_engine *e, const ct_engine_request *request, const char *op) {
-    ct_writing *w = ct__writing_new(e, request, op);
-    if (!w) return 0;
+    ct_writing *seq = ct__writing_new(e, request, op);
+    if (!seq) return 0;
     pthread_mutex_lock(&e->lock);
     const bool full = e->queue.n >= e->options.waiting;
-    w->id = full ? 0 : ++e->ids;
-    const int64_t id = w->id; // it may have ended when the lock is given back
-    const bool entered = !full && ct__requests_enter(&e->queue, w);
-    if (entered) ct__requests_append(&e->queue, w);
+    seq->id = full ? 0 : ++e->last_id;
+    const int64_t id = seq->id; // the sequence may have ended when the lock is released
+    const bool entered = !full && ct__requests_enter(&e->queue, seq);
+    if (entered) ct__requests_append(&e->queue, seq);
     pthread_mutex_unlock(&e->lock);
     if (entered) return id;
-    ct__writing_free(w);
+    ct__writing_free(seq);
     if (!full) {
         ct__err_memory(&ct__ctx()->err, request->here, op, sizeof(ct_writing *));
         return 0;
@@ -233,257 +238,265 @@ void ct_engine_cancel(ct_engine *e, int64_t request) {
 }
 
 ct_engine_state ct_engine_look(const ct_engine *engine) {
-    ct_engine *e = (ct_engine *)engine; // the lock alone is changed
+    ct_engine *e = (ct_engine *)engine; // only the lock is changed
     if (!e) return (ct_engine_state){0};
     pthread_mutex_lock(&e->lock);
-    ct_engine_state now = e->count;
-    now.running = e->n_running;
-    now.waiting = e->queue.n;
+    ct_engine_state stats = e->stats;
+    stats.running = e->n_running;
+    stats.waiting = e->queue.n;
     pthread_mutex_unlock(&e->lock);
-    return now;
+    return stats;
 }
 
-// ---------------------------------------------------------------------------------------------- steps
+// --------------------------------------------------------------------------------------------- steps
 
-static ct_writing *next_cancelled(ct_engine *e) {
+static ct_writing *engine_pop_cancelled(ct_engine *e) {
     pthread_mutex_lock(&e->lock);
     ct_writing *found = ct__requests_take_cancelled(&e->queue);
     pthread_mutex_unlock(&e->lock);
     return found;
 }
 
-static void share(ct_engine *e, ct_writing *w, ct_loc here) {
-    const int64_t read = w->read;
-    ct__engine_share(e, w, here);
+static void engine_reuse_prefix(ct_engine *e, ct_writing *seq, ct_loc here) {
+    const int64_t read = seq->n_computed;
+    ct__engine_share(e, seq, here);
     pthread_mutex_lock(&e->lock);
-    e->count.cached += w->read - read;
+    e->stats.cached += seq->n_computed - read;
     pthread_mutex_unlock(&e->lock);
 }
 
-// The first that waits begins, if there is room for what it has; of pages a fresh one beside those that run.
-static bool admit(ct_engine *e, ct_loc here) {
+// Admits the first queued sequence if its pages are free, and one page more for each running sequence.
+static bool engine_admit(ct_engine *e, ct_loc here) {
     pthread_mutex_lock(&e->lock);
-    ct_writing *w = e->queue.first;
-    bool fits = w && e->n_running < e->options.texts;
-    if (fits && e->paged && e->n_running) {
-        const int64_t need = (w->n + CT_LM_PAGE - 1) / CT_LM_PAGE;
-        fits = e->pages.left >= need + e->n_running;
+    ct_writing *seq = e->queue.first;
+    bool fits = seq && e->n_running < e->options.texts;
+    if (fits && e->is_paged && e->n_running) {
+        const int64_t needed = (seq->n + CT_LM_PAGE - 1) / CT_LM_PAGE;
+        fits = e->pages.n_free >= needed + e->n_running;
     }
     if (fits) {
-        ct__requests_remove(&e->queue, w);
-        e->running[e->n_running++] = w;
+        ct__requests_remove(&e->queue, seq);
+        e->running[e->n_running++] = seq;
     }
     pthread_mutex_unlock(&e->lock);
     if (!fits) return false;
-    int32_t place = 0;
-    while (e->place_taken[place]) place++;
-    e->place_taken[place] = true;
-    w->state = place;
-    share(e, w, here);
-    return ct__engine_room(e, w, w->n - w->read, here);
+    int32_t slot = 0;
+    while (e->state_slot_used[slot]) slot++;
+    e->state_slot_used[slot] = true;
+    seq->state = slot;
+    engine_reuse_prefix(e, seq, here);
+    return ct__engine_room(e, seq, seq->n - seq->n_computed, here);
 }
 
-// Gives its pages back, and waits as the first to go on.
-static void preempt(ct_engine *e, ct_writing *w, ct_loc here) {
+// Releases the sequence's pages and puts it at the front of the queue.
+static void engine_preempt(ct_engine *e, ct_writing *seq, ct_loc here) {
     pthread_mutex_lock(&e->lock);
-    leave(e, w);
-    ct__requests_prepend(&e->queue, w);
-    e->count.preempted++;
+    engine_remove_running(e, seq);
+    ct__requests_prepend(&e->queue, seq);
+    e->stats.preempted++;
     pthread_mutex_unlock(&e->lock);
-    ct__engine_give_back(e, w, here);
+    ct__engine_give_back(e, seq, here);
 }
 
-// Texts that have one token to read: of those that began first, as many as there is room for.
-static int64_t choose_writers(ct_engine *e, ct_writing **text, ct_loc here) {
+// Selects the sequences that decode one token, in the order in which they began, as many as there are pages
+// for.
+static int64_t engine_select_decodes(ct_engine *e, ct_writing **sequences, ct_loc here) {
     int64_t n = 0;
     for (int64_t i = 0; i < e->n_running; i++) {
-        ct_writing *w = e->running[i];
-        if (w->n - w->read != 1) continue;
-        while (!ct__engine_room(e, w, 1, here) && e->running[e->n_running - 1] != w)
-            preempt(e, e->running[e->n_running - 1], here);
-        if (w->n_pages * CT_LM_PAGE > w->read || !e->paged)
-            text[n++] = w;
+        ct_writing *seq = e->running[i];
+        if (seq->n - seq->n_computed != 1) continue;
+        while (!ct__engine_room(e, seq, 1, here) && e->running[e->n_running - 1] != seq)
+            engine_preempt(e, e->running[e->n_running - 1], here);
+        if (seq->n_pages * CT_LM_PAGE > seq->n_computed || !e->is_paged)
+            sequences[n++] = seq;
         else // it is the last one
-            preempt(e, w, here);
+            engine_preempt(e, seq, here);
     }
     return n;
 }
 
-// Would it read what another one of the step reads as well? Then it waits, and shares.
-static bool reads_the_same(const ct_engine *e, ct_writing *const *text, int64_t n,
-                           const ct_writing *w) {
-    for (int64_t i = 0; i < n && e->paged; i++) {
-        const ct_writing *other = text[i];
-        if (other->read != w->read || other->content != w->content) continue;
-        const int64_t end = w->n < other->n ? w->n : other->n;
-        int64_t at = w->read;
-        while (at < end && at < w->read + CT_LM_PAGE && w->tokens[at] == other->tokens[at]) at++;
-        if (at >= w->read + CT_LM_PAGE / 2) return true;
+// True if another sequence of the step computes the same prefix: `seq` then waits, and reuses its pages.
+static bool engine_shares_prefill(const ct_engine *e, ct_writing *const *sequences, int64_t n,
+                                  const ct_writing *seq) {
+    for (int64_t i = 0; i < n && e->is_paged; i++) {
+        const ct_writing *other = sequences[i];
+        if (other->n_computed != seq->n_computed || other->prefix_id != seq->prefix_id) continue;
+        const int64_t end = seq->n < other->n ? seq->n : other->n;
+        int64_t at = seq->n_computed;
+        while (at < end && at < seq->n_computed + CT_LM_PAGE &&
+               seq->tokens[at] == other->tokens[at])
+            at++;
+        if (at >= seq->n_computed + CT_LM_PAGE / 2) return true;
     }
     return false;
 }
 
-// Texts of which more is to be read, a piece of one length of each: the first one, and others as long as more is
-// read in all.
-static int64_t choose_readers(ct_engine *e, ct_writing **text, int64_t *time) {
+// Selects the sequences that prefill, with a chunk of the same length each: the first one, and others as
+// long as that makes the total larger.
+static int64_t engine_select_prefills(ct_engine *e, ct_writing **sequences, int64_t *n_tokens) {
     int64_t n = 0;
     for (int64_t i = 0; i < e->n_running; i++) {
-        ct_writing *w = e->running[i];
-        const int64_t left = w->n - w->read,
-                      own = left < e->options.piece ? left : e->options.piece;
+        ct_writing *seq = e->running[i];
+        const int64_t left = seq->n - seq->n_computed,
+                      chunk = left < e->options.piece ? left : e->options.piece;
         if (left < 2) continue;
-        const int64_t both = n && *time < own ? *time : own;
-        if (n && ((n + 1) * both > e->options.piece || (n + 1) * both <= n * *time ||
-                  reads_the_same(e, text, n, w)))
+        const int64_t common = n && *n_tokens < chunk ? *n_tokens : chunk;
+        if (n && ((n + 1) * common > e->options.piece || (n + 1) * common <= n * *n_tokens ||
+                  engine_shares_prefill(e, sequences, n, seq)))
             continue;
-        *time = both;
-        text[n++] = w;
+        *n_tokens = common;
+        sequences[n++] = seq;
     }
     return n;
 }
 
-static bool is_end(const ct_writing *w, int32_t token) {
-    for (size_t i = 0; i < w->ask.n_ends; i++)
-        if (w->ask.ends[i] == token) return true;
+static bool engine_is_eos(const ct_writing *seq, int32_t token) {
+    for (size_t i = 0; i < seq->ask.n_ends; i++)
+        if (seq->ask.ends[i] == token) return true;
     return false;
 }
 
-// Tells of a token. False: the request has ended.
-static bool tell(ct_engine *e, ct_writing *w, int32_t token, const float *scores) {
+// Reports a token. Returns false if the sequence has ended.
+static bool engine_report_token(ct_engine *e, ct_writing *seq, int32_t token, const float *scores) {
     const int64_t vocab = e->lm->spec.vocab;
-    ct_engine_token t = {.request = w->id, .token = token, .top = e->likely, .text = ""};
-    ct_text told = {0};
+    ct_engine_token t = {.request = seq->id, .token = token, .top = e->likely, .text = ""};
+    ct_text text = {0};
     bool stopped;
-    if (w->ask.likely || w->ask.log_probabilities)
+    if (seq->ask.likely || seq->ask.log_probabilities)
         t.log_probability = ct__lm_log_probability(scores, vocab, token);
-    if (w->ask.likely)
-        t.n_top = ct__engine_likeliest(scores, vocab, e->likely, (size_t)w->ask.likely);
-    if (!ct__engine_text(w, token, &told, &stopped)) {
-        finish(e, w, CT_ENGINE_FAILED, "its text could not be made");
+    if (seq->ask.likely)
+        t.n_top = ct__engine_likeliest(scores, vocab, e->likely, (size_t)seq->ask.likely);
+    if (!ct__engine_text(seq, token, &text, &stopped)) {
+        engine_finish(e, seq, CT_ENGINE_FAILED, "its text could not be made");
         ct_error_clear();
         return false;
     }
-    if (told.n) t.text = told.s;
-    t.text_n = told.n;
-    const bool more = !w->ask.token || w->ask.token(&t, w->ask.user);
-    ct__text_free(&told);
+    if (text.n) t.text = text.s;
+    t.text_n = text.n;
+    const bool more = !seq->ask.token || seq->ask.token(&t, seq->ask.user);
+    ct__text_free(&text);
     if (!stopped && more) return true;
-    finish(e, w, CT_ENGINE_STOPPED, NULL);
+    engine_finish(e, seq, CT_ENGINE_STOPPED, NULL);
     return false;
 }
 
-// What follows a text that was read to its end. False: the request has ended.
-static bool draw(ct_engine *e, ct_writing *w, const float *scores) {
-    const int64_t vocab = e->lm->spec.vocab, prompt = (int64_t)w->ask.n_prompt;
-    memcpy(e->bent, scores, (size_t)vocab * sizeof *e->bent);
-    if (!ct__lm_bend(e->bent, vocab, w->tokens, (size_t)w->n, (size_t)prompt, &w->ask.sampling,
-                     w->ask.ends, w->ask.n_ends)) {
-        finish(e, w, CT_ENGINE_FAILED, "there is no memory to choose a token");
+// Samples the token after a sequence whose tokens are all computed. Returns false if the sequence has
+// ended.
+static bool engine_sample(ct_engine *e, ct_writing *seq, const float *scores) {
+    const int64_t vocab = e->lm->spec.vocab, prompt = (int64_t)seq->ask.n_prompt;
+    memcpy(e->processed_logits, scores, (size_t)vocab * sizeof *e->processed_logits);
+    if (!ct__lm_bend(e->processed_logits, vocab, seq->tokens, (size_t)seq->n, (size_t)prompt,
+                     &seq->ask.sampling, seq->ask.ends, seq->ask.n_ends)) {
+        engine_finish(e, seq, CT_ENGINE_FAILED, "there is no memory to choose a token");
         return false;
     }
-    const int32_t token =
-        ct__lm_draw_token(e->bent, vocab, &w->ask.sampling, (uint64_t)(w->n - prompt));
+    const int32_t token = ct__lm_draw_token(e->processed_logits, vocab, &seq->ask.sampling,
+                                            (uint64_t)(seq->n - prompt));
     if (token < 0) {
-        finish(e, w, CT_ENGINE_FAILED,
-               "no token can follow: the model's scores are not finite, or all of them are banned");
+        engine_finish(
+            e, seq, CT_ENGINE_FAILED,
+            "no token can follow: the model's scores are not finite, or all of them are banned");
         return false;
     }
-    if (!(w->first > 0)) w->first = ct__now();
-    if (is_end(w, token)) {
-        finish(e, w, CT_ENGINE_STOPPED, NULL);
+    if (!(seq->first > 0)) seq->first = ct__now();
+    if (engine_is_eos(seq, token)) {
+        engine_finish(e, seq, CT_ENGINE_STOPPED, NULL);
         return false;
     }
-    w->tokens[w->n++] = token;
+    seq->tokens[seq->n++] = token;
     pthread_mutex_lock(&e->lock);
-    e->count.written++;
+    e->stats.written++;
     pthread_mutex_unlock(&e->lock);
-    if (!tell(e, w, token, scores)) return false;
-    if (w->n - prompt < w->ask.most) return true;
-    finish(e, w, CT_ENGINE_LENGTH, NULL);
+    if (!engine_report_token(e, seq, token, scores)) return false;
+    if (seq->n - prompt < seq->ask.most) return true;
+    engine_finish(e, seq, CT_ENGINE_LENGTH, NULL);
     return false;
 }
 
-static void fail_all(ct_engine *e) {
-    char *why = ct__strdup(ct_error_text());
+static void engine_fail_running(ct_engine *e) {
+    char *error = ct__strdup(ct_error_text());
     while (e->n_running)
-        finish(e, e->running[0], CT_ENGINE_FAILED, why ? why : "there is no memory");
-    ct__free(why);
+        engine_finish(e, e->running[0], CT_ENGINE_FAILED, error ? error : "there is no memory");
+    ct__free(error);
 }
 
-// Behind the last tokens of the text, what followed where it had them last: into its tokens, their number.
-static int64_t guess(const ct_engine *e, ct_writing *w) {
-    const int64_t left = w->cap - w->n - 1; // one is drawn in any case
-    const int64_t most = e->options.guesses < left ? e->options.guesses : left;
-    const int32_t *end = w->tokens + w->n - SAME;
-    if (!e->paged || w->n < SAME + 1) return 0;
-    for (const int32_t *at = end - 1; at >= w->tokens; at--) {
-        if (memcmp(at, end, SAME * sizeof *at) != 0) continue;
+// Drafts by n-gram lookup: writes the tokens that followed the last occurrence of the newest ENGINE_NGRAM
+// tokens after the end of the sequence's tokens, and returns their number.
+static int64_t engine_draft_tokens(const ct_engine *e, ct_writing *seq) {
+    const int64_t left = seq->cap - seq->n - 1; // one token is sampled in any case
+    const int64_t max_draft = e->options.guesses < left ? e->options.guesses : left;
+    const int32_t *end = seq->tokens + seq->n - ENGINE_NGRAM;
+    if (!e->is_paged || seq->n < ENGINE_NGRAM + 1) return 0;
+    for (const int32_t *at = end - 1; at >= seq->tokens; at--) {
+        if (memcmp(at, end, ENGINE_NGRAM * sizeof *at) != 0) continue;
         int64_t n = 0;
-        for (; n < most && at + SAME + n < w->tokens + w->n; n++)
-            w->tokens[w->n + n] = at[SAME + n];
+        for (; n < max_draft && at + ENGINE_NGRAM + n < seq->tokens + seq->n; n++)
+            seq->tokens[seq->n + n] = at[ENGINE_NGRAM + n];
         return n;
     }
     return 0;
 }
 
-// A text that runs alone reads its token and what may come next; what would not have come is forgotten again.
-static bool step_with_guesses(ct_engine *e, ct_writing *w, int64_t n, ct_loc here) {
-    int32_t guessed[MOST_GUESSES];
-    const ct_engine_group group[2] = {{&w, 1, n + 1, true}};
-    memcpy(guessed, w->tokens + w->n, (size_t)n * sizeof *guessed);
+// Verifies n draft tokens of a sequence that runs alone in one pass; tokens after the first rejected one
+// are dropped.
+static bool engine_speculative_step(ct_engine *e, ct_writing *seq, int64_t n, ct_loc here) {
+    int32_t draft[ENGINE_MAX_DRAFT];
+    const ct_engine_group group[2] = {{&seq, 1, n + 1, true}};
+    memcpy(draft, seq->tokens + seq->n, (size_t)n * sizeof *draft);
     const float *scores = ct__engine_pass(e, group, here);
     if (!scores) {
-        fail_all(e);
+        engine_fail_running(e);
         return false;
     }
-    int64_t well = 0;
+    int64_t n_accepted = 0;
     for (int64_t i = 0; i <= n; i++, scores += e->lm->spec.vocab) {
-        w->read++;
-        ct__engine_learn(e, w);
-        if (!draw(e, w, scores) || i == n || w->tokens[w->n - 1] != guessed[i]) break;
-        well++;
+        seq->n_computed++;
+        ct__engine_learn(e, seq);
+        if (!engine_sample(e, seq, scores) || i == n || seq->tokens[seq->n - 1] != draft[i]) break;
+        n_accepted++;
     }
     pthread_mutex_lock(&e->lock);
-    e->count.steps++;
-    e->count.guessed += n;
-    e->count.guessed_well += well;
+    e->stats.steps++;
+    e->stats.guessed += n;
+    e->stats.guessed_well += n_accepted;
     pthread_mutex_unlock(&e->lock);
     return true;
 }
 
-static void take(ct_engine *e, const ct_engine_group group[2], const float *scores) {
+static void engine_process_logits(ct_engine *e, const ct_engine_group group[2],
+                                  const float *scores) {
     for (int g = 0; g < 2; g++)
         for (int64_t i = 0; i < group[g].n; i++, scores += e->lm->spec.vocab) {
-            ct_writing *w = group[g].text[i];
-            w->read += group[g].time;
-            ct__engine_learn(e, w);
-            if (w->read == w->n) draw(e, w, scores);
+            ct_writing *seq = group[g].sequences[i];
+            seq->n_computed += group[g].n_tokens;
+            ct__engine_learn(e, seq);
+            if (seq->n_computed == seq->n) engine_sample(e, seq, scores);
         }
 }
 
-static void count(ct_engine *e, const ct_engine_group group[2]) {
+static void engine_update_stats(ct_engine *e, const ct_engine_group group[2]) {
     pthread_mutex_lock(&e->lock);
-    e->count.steps++;
-    e->count.read += group[0].n * group[0].time;
+    e->stats.steps++;
+    e->stats.read += group[0].n * group[0].n_tokens;
     pthread_mutex_unlock(&e->lock);
-    count_pages(e);
+    engine_update_page_stats(e);
 }
 
-// Each kind of step: no, one or several texts that are read, and that write.
-static bool warm_steps(ct_engine *e, int32_t page, ct_loc here) {
+// Runs each kind of step: none, one or several sequences that prefill, and that decode.
+static bool engine_warm_up_steps(ct_engine *e, int32_t page, ct_loc here) {
     int32_t tokens[2] = {0}, pages[1] = {page};
-    ct_writing fake = {.tokens = tokens, .n = 2, .page = pages, .n_pages = e->paged};
-    ct_writing *text[2] = {&fake, &fake};
-    const int guesses = e->options.guesses && e->paged;
-    for (int kind = 1; kind < 9 + guesses; kind++) {
+    ct_writing dummy = {.tokens = tokens, .n = 2, .page = pages, .n_pages = e->is_paged};
+    ct_writing *sequences[2] = {&dummy, &dummy};
+    const int speculates = e->options.guesses && e->is_paged;
+    for (int kind = 1; kind < 9 + speculates; kind++) {
         CT_SCOPE;
-        const bool every = kind == 9;
-        const ct_engine_group group[2] = {{text, every ? 1 : kind / 3, 2, every},
-                                          {text, every ? 0 : kind % 3, 1, false}};
+        const bool all_logits = kind == 9;
+        const ct_engine_group group[2] = {{sequences, all_logits ? 1 : kind / 3, 2, all_logits},
+                                          {sequences, all_logits ? 0 : kind % 3, 1, false}};
         if (!ct__engine_pass(e, group, here)) return false;
     }
-    if (e->paged) ct__lm_cache_copy(e->cache, page, page, here);
-    if (e->paged && e->options.poison) ct__lm_cache_copy(e->cache, -1, page, here);
+    if (e->is_paged) ct__lm_cache_copy(e->cache, page, page, here);
+    if (e->is_paged && e->options.poison) ct__lm_cache_copy(e->cache, -1, page, here);
     return !ct_failed();
 }
 
@@ -495,10 +508,11 @@ bool ct_engine_warm_at(ct_engine *e, ct_loc here) {
         ct__fail(ctx, CT_E_ARGUMENT, here, "engine_warm", "requests are running");
         return false;
     }
-    ct__ctx_waits(ctx); // nothing is interpreted, so that nothing is left to compile
-    const int32_t page = e->paged ? ct__pages_take(&e->pages) : 0;
-    const bool ok = warm_steps(e, page, here);
-    if (e->paged) ct__pages_drop(&e->pages, page);
+    // kernels are compiled before they run, so that none is interpreted and left to compile
+    ct__ctx_waits(ctx);
+    const int32_t page = e->is_paged ? ct__pages_take(&e->pages) : 0;
+    const bool ok = engine_warm_up_steps(e, page, here);
+    if (e->is_paged) ct__pages_drop(&e->pages, page);
     return ok;
 }
 
@@ -506,27 +520,29 @@ bool ct_engine_step_at(ct_engine *e, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, e, here, "engine_step", "the engine") || ctx->err.code)
         return false;
-    for (ct_writing *w; (w = next_cancelled(e));) finish(e, w, CT_ENGINE_CANCELLED, NULL);
-    ct_writing *text[2][1024];
-    ct_engine_group group[2] = {{text[0], 0, 1, false}, {text[1], 0, 1, false}};
+    for (ct_writing *seq; (seq = engine_pop_cancelled(e));)
+        engine_finish(e, seq, CT_ENGINE_CANCELLED, NULL);
+    ct_writing *sequences[2][1024];
+    ct_engine_group group[2] = {{sequences[0], 0, 1, false}, {sequences[1], 0, 1, false}};
     CT_SCOPE;
-    while (admit(e, here)) continue;
+    while (engine_admit(e, here)) continue;
     if (!e->n_running) return false;
-    for (int64_t i = 0; i < e->n_running; i++) // what another one has read by now
-        if (e->running[i]->n - e->running[i]->read > 1) share(e, e->running[i], here);
-    group[1].n = choose_writers(e, text[1], here);
-    group[0].n = choose_readers(e, text[0], &group[0].time);
+    for (int64_t i = 0; i < e->n_running; i++) // reuses what another sequence has computed since
+        if (e->running[i]->n - e->running[i]->n_computed > 1)
+            engine_reuse_prefix(e, e->running[i], here);
+    group[1].n = engine_select_decodes(e, sequences[1], here);
+    group[0].n = engine_select_prefills(e, sequences[0], &group[0].n_tokens);
     if (e->options.guesses && e->n_running == 1 && group[1].n) {
-        const int64_t n = guess(e, text[1][0]);
-        if (n && ct__engine_room(e, text[1][0], n + 1, here))
-            return step_with_guesses(e, text[1][0], n, here);
+        const int64_t n = engine_draft_tokens(e, sequences[1][0]);
+        if (n && ct__engine_room(e, sequences[1][0], n + 1, here))
+            return engine_speculative_step(e, sequences[1][0], n, here);
     }
     const float *scores = ct__engine_pass(e, group, here);
     if (!scores) {
-        fail_all(e);
+        engine_fail_running(e);
         return false;
     }
-    count(e, group);
-    take(e, group, scores);
+    engine_update_stats(e, group);
+    engine_process_logits(e, group, scores);
     return true;
 }

@@ -1,5 +1,5 @@
-// The kernels of a model's engine, for other machines: its steps are planned, for each level of processors and number
-// of cores, by devices that record kernels and run nothing.
+// Records the kernels of a model's engine for other machines: its steps are planned for each instruction
+// set level and number of cores, by devices that record kernels and run nothing.
 #include <string.h>
 
 #include "backend/cpu/pack.h"
@@ -8,17 +8,17 @@
 #include "models/engine.h"
 #include "ops/rules.h"
 
-typedef struct recorder {
-    ct_recorder is; // first
+typedef struct pack_recorder {
+    ct_recorder is; // must be the first field
     ct_pack_texts *to;
-} recorder;
+} pack_recorder;
 
-static bool record(ct_recorder *self, const ct_kernel *kernel, ct_err *err) {
-    return ct__pack_note(((recorder *)self)->to, kernel->name, kernel->text, err);
+static bool pack_record_kernel(ct_recorder *self, const ct_kernel *kernel, ct_err *err) {
+    return ct__pack_note(((pack_recorder *)self)->to, kernel->name, kernel->text, err);
 }
 
-// Makes the plans of all steps, in a context of its own, and forgets them.
-static bool plan_steps(const ct_pretrained *m, const ct_kernels_options *o) {
+// Makes the plans of all steps in a context of its own, and discards them.
+static bool pack_plan_steps(const ct_pretrained *m, const ct_kernels_options *o) {
     ct_engine *e = ct_engine_new_with(
         m->lm,
         (ct_engine_options){
@@ -28,56 +28,57 @@ static bool plan_steps(const ct_pretrained *m, const ct_kernels_options *o) {
     return ok;
 }
 
-static bool plan_for(const ct_pretrained *m, const ct_kernels_options *o, int level, int cores,
-                     ct_pack_texts *texts, ct_err *err) {
-    recorder r = {{ct__levels[level].target, record}, texts};
-    ct_ctx *outer = ct__ctx(), *own = ct_ctx_new();
-    if (!own) return ct__err_memory(err, o->here, "kernels_pack", sizeof *own);
+static bool pack_plan_target(const ct_pretrained *m, const ct_kernels_options *o, int level,
+                             int cores, ct_pack_texts *sources, ct_err *err) {
+    pack_recorder r = {{ct__levels[level].target, pack_record_kernel}, sources};
+    ct_ctx *outer = ct__ctx(), *new_ctx = ct_ctx_new();
+    if (!new_ctx) return ct__err_memory(err, o->here, "kernels_pack", sizeof *new_ctx);
     r.is.target.cores = cores;
     r.is.target.gflops *= cores;
-    ct_ctx_use(own);
+    ct_ctx_use(new_ctx);
     bool ok = ct_set_device("cpu");
-    if (ok) ct__ctx_record(own, &r.is);
-    ok = ok && plan_steps(m, o);
-    if (!ok) *err = own->err;
-    own->err.code = CT_OK;
+    if (ok) ct__ctx_record(new_ctx, &r.is);
+    ok = ok && pack_plan_steps(m, o);
+    if (!ok) *err = new_ctx->err;
+    new_ctx->err.code = CT_OK;
     ct_ctx_use(outer);
-    ct_ctx_free(own);
+    ct_ctx_free(new_ctx);
     return ok;
 }
 
-// The power of two that is not below.
-static int exponent_of(int64_t cores) {
+// Returns the exponent of the smallest power of two that is not below `cores`.
+static int pack_log2_cores(int64_t cores) {
     int i = 0;
     while (i < 6 && (int64_t)1 << i < cores) i++;
     return i;
 }
 
-static bool has_others(const ct_pack_texts *texts, const ct_pack_texts *than) {
-    for (size_t i = 0, at = 0; i < texts->n; i++) {
-        for (at = 0; at < than->n && !ct__hash_equal(than->v[at].key, texts->v[i].key); at++)
+static bool pack_has_other_kernels(const ct_pack_texts *sources, const ct_pack_texts *base) {
+    for (size_t i = 0, at = 0; i < sources->n; i++) {
+        for (at = 0; at < base->n && !ct__hash_equal(base->v[at].key, sources->v[i].key); at++)
             continue;
-        if (at == than->n) return true;
+        if (at == base->n) return true;
     }
     return false;
 }
 
-// One number of cores shows whether the model multiplies pairs of bf16.
-static bool plan_all(const ct_pretrained *m, const ct_kernels_options *o, ct_pack_job *job,
-                     ct_err *err) {
+// A single core count shows whether the model has kernels with bf16 pair products (the last level).
+static bool pack_plan_all(const ct_pretrained *m, const ct_kernels_options *o, ct_pack_job *job,
+                          ct_err *err) {
     enum { PAIRS = CT_PACK_LEVELS - 1 };
     for (int level = 0; level < CT_PACK_LEVELS; level++) {
         job->pairs = level == PAIRS;
         for (int i = 0; i < 7 && (level < PAIRS || job->pairs); i++) {
             if (!(job->cores >> i & 1)) continue;
-            if (!plan_for(m, o, level, 1 << i, &job->texts[level], err)) return false;
-            if (level == PAIRS) job->pairs = has_others(&job->texts[PAIRS], &job->texts[PAIRS - 1]);
+            if (!pack_plan_target(m, o, level, 1 << i, &job->texts[level], err)) return false;
+            if (level == PAIRS)
+                job->pairs = pack_has_other_kernels(&job->texts[PAIRS], &job->texts[PAIRS - 1]);
         }
     }
     return true;
 }
 
-bool ct_kernels_pack_with(const ct_pretrained *model, const char *path, ct_kernels_packed *packed,
+bool ct_kernels_pack_with(const ct_pretrained *model, const char *path, ct_kernels_packed *info,
                           ct_kernels_options options) {
     static const char op[] = "kernels_pack";
     ct_ctx *ctx = ct__ctx();
@@ -91,15 +92,15 @@ bool ct_kernels_pack_with(const ct_pretrained *model, const char *path, ct_kerne
         return ct__err(&ctx->err, CT_E_ARGUMENT, options.here, op,
                        "cores is %lld, it must be 1 to %d", (long long)options.cores,
                        CT_PACK_MOST_CORES);
-    ct_pack_job job = {.cores = options.cores ? (uint64_t)1 << exponent_of(options.cores) : 127,
+    ct_pack_job job = {.cores = options.cores ? (uint64_t)1 << pack_log2_cores(options.cores) : 127,
                        .progress = options.progress,
                        .user = options.user,
                        .threads = ct__cpu_threads()};
     size_t kernels = 0, bytes = 0;
-    const bool ok = plan_all(model, &options, &job, &ctx->err) &&
+    const bool ok = pack_plan_all(model, &options, &job, &ctx->err) &&
                     ct__pack_write(&job, path, &kernels, &bytes, &ctx->err);
     for (int i = 0; i < CT_PACK_LEVELS; i++) ct__pack_texts_free(&job.texts[i]);
-    if (packed) *packed = (ct_kernels_packed){kernels, bytes};
+    if (info) *info = (ct_kernels_packed){kernels, bytes};
     if (!ok) ct__err_place(&ctx->err, options.here, op);
     return ok;
 }

@@ -1,4 +1,4 @@
-// A request: whether it fits the model, and a copy of what it names.
+// Checks a request against the model, and copies what it points to.
 #include <string.h>
 
 #include "base/mem.h"
@@ -13,7 +13,7 @@ bool ct__lm_tokens_fit(const ct_lm *lm, const int32_t *tokens, size_t n, int64_t
         ct__fail(ctx, CT_E_ARGUMENT, here, op,
                  "the prompt has %zu tokens; it must have 1 to %lld, one less than the context", n,
                  (long long)context - 1);
-        const int64_t before = lm->spec.turn[0].long_from;
+        const int64_t before = lm->spec.ropes[0].original_context;
         if (before && context == before && context < lm->spec.context)
             ct__err_hint(&ctx->err,
                          "the model stretches texts beyond %lld tokens; a larger context than that "
@@ -34,7 +34,7 @@ bool ct__lm_tokens_fit(const ct_lm *lm, const int32_t *tokens, size_t n, int64_t
 bool ct__lm_sampling_fits(const ct_lm_sampling *s, ct_ctx *ctx, const char *op, ct_loc here) {
     const struct {
         const char *name;
-        double value, least, most;
+        double value, min, max;
     } ranges[] = {{"temperature", s->temperature.value, 0, 1e6},
                   {"repetition_penalty", s->repetition_penalty.value, 0, 1e6},
                   {"frequency_penalty", s->frequency_penalty, -1e6, 1e6},
@@ -47,15 +47,16 @@ bool ct__lm_sampling_fits(const ct_lm_sampling *s, ct_ctx *ctx, const char *op, 
                   {"min_p", s->min_p, 0, 1},
                   {"typical_p", s->typical_p.value, 0, 1}};
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (!(ranges[i].value >= ranges[i].least && ranges[i].value <= ranges[i].most)) {
+        if (!(ranges[i].value >= ranges[i].min && ranges[i].value <= ranges[i].max)) {
             ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s is %g, it must be %g to %g", ranges[i].name,
-                     ranges[i].value, ranges[i].least, ranges[i].most);
+                     ranges[i].value, ranges[i].min, ranges[i].max);
             return false;
         }
     return true;
 }
 
-static bool texts_fit(const ct_engine *e, const ct_engine_request *a, ct_ctx *ctx, const char *op) {
+static bool engine_request_check(const ct_engine *e, const ct_engine_request *a, ct_ctx *ctx,
+                                 const char *op) {
     if (a->n_stops && !e->options.tokenizer) {
         ct__fail(ctx, CT_E_ARGUMENT, a->here, op, "stop strings need the engine's tokenizer");
         return false;
@@ -73,30 +74,33 @@ static bool texts_fit(const ct_engine *e, const ct_engine_request *a, ct_ctx *ct
     return false;
 }
 
-static void *copy(ct_arena *arena, const void *from, size_t n, bool *ok) {
+static void *engine_request_copy(ct_arena *arena, const void *from, size_t n, bool *ok) {
     void *to = n ? ct__arena(arena, n) : NULL;
     if (to) memcpy(to, from, n);
     *ok = *ok && (to || !n);
     return to;
 }
 
-static bool copy_all(ct_writing *w, const ct_engine_request *a) {
+static bool engine_request_copy_all(ct_writing *seq, const ct_engine_request *a) {
     bool ok = true;
-    ct_lm_sampling *s = &w->ask.sampling;
-    w->ask = *a;
-    w->ask.prompt = NULL; // in w->tokens
-    w->ask.ends = copy(&w->arena, a->ends, a->n_ends * sizeof *a->ends, &ok);
-    s->bias = copy(&w->arena, s->bias, s->n_bias * sizeof *s->bias, &ok);
-    ct_lm_tokens *banned = copy(&w->arena, s->banned, s->n_banned * sizeof *s->banned, &ok);
+    ct_lm_sampling *s = &seq->ask.sampling;
+    seq->ask = *a;
+    seq->ask.prompt = NULL; // the prompt is in seq->tokens
+    seq->ask.ends = engine_request_copy(&seq->arena, a->ends, a->n_ends * sizeof *a->ends, &ok);
+    s->bias = engine_request_copy(&seq->arena, s->bias, s->n_bias * sizeof *s->bias, &ok);
+    ct_lm_tokens *banned =
+        engine_request_copy(&seq->arena, s->banned, s->n_banned * sizeof *s->banned, &ok);
     for (size_t i = 0; ok && i < s->n_banned; i++)
-        banned[i].v = copy(&w->arena, banned[i].v, banned[i].n * sizeof *banned[i].v, &ok);
+        banned[i].v =
+            engine_request_copy(&seq->arena, banned[i].v, banned[i].n * sizeof *banned[i].v, &ok);
     s->banned = banned;
-    const char **stops = copy(&w->arena, a->stops, a->n_stops * sizeof *a->stops, &ok);
+    const char **stops =
+        engine_request_copy(&seq->arena, a->stops, a->n_stops * sizeof *a->stops, &ok);
     for (size_t i = 0; ok && i < a->n_stops; i++) {
-        stops[i] = ct__arena_str(&w->arena, stops[i]);
+        stops[i] = ct__arena_str(&seq->arena, stops[i]);
         ok = stops[i] != NULL;
     }
-    w->ask.stops = stops;
+    seq->ask.stops = stops;
     return ok;
 }
 
@@ -104,39 +108,40 @@ ct_writing *ct__writing_new(const ct_engine *e, const ct_engine_request *a, cons
     ct_ctx *ctx = ct__ctx();
     if (!ct__given(ctx, a->prompt, a->here, op, "the prompt") ||
         !ct__lm_tokens_fit(e->lm, a->prompt, a->n_prompt, e->options.context, op, a->here) ||
-        !ct__lm_sampling_fits(&a->sampling, ctx, op, a->here) || !texts_fit(e, a, ctx, op))
+        !ct__lm_sampling_fits(&a->sampling, ctx, op, a->here) ||
+        !engine_request_check(e, a, ctx, op))
         return NULL;
-    const int64_t room = e->options.context - (int64_t)a->n_prompt;
-    ct_writing *w = ct__calloc(1, sizeof *w);
-    bool ok = w && copy_all(w, a);
-    if (w) {
-        w->ask.most = a->most && a->most < room ? a->most : room;
-        w->n = (int64_t)a->n_prompt;
-        w->cap = w->n + w->ask.most;
-        w->tokens = ct__malloc((size_t)w->cap * sizeof *w->tokens);
-        w->page = ct__malloc((size_t)(w->cap / CT_LM_PAGE + 1) * sizeof *w->page);
-        w->state = -1;
-        w->added = ct__now();
-        ok = ok && w->tokens && w->page;
+    const int64_t capacity = e->options.context - (int64_t)a->n_prompt;
+    ct_writing *seq = ct__calloc(1, sizeof *seq);
+    bool ok = seq && engine_request_copy_all(seq, a);
+    if (seq) {
+        seq->ask.most = a->most && a->most < capacity ? a->most : capacity;
+        seq->n = (int64_t)a->n_prompt;
+        seq->cap = seq->n + seq->ask.most;
+        seq->tokens = ct__malloc((size_t)seq->cap * sizeof *seq->tokens);
+        seq->page = ct__malloc((size_t)(seq->cap / CT_LM_PAGE + 1) * sizeof *seq->page);
+        seq->state = -1;
+        seq->added_at = ct__now();
+        ok = ok && seq->tokens && seq->page;
     }
     if (!ok) {
         ct__err_memory(&ctx->err, a->here, op, a->n_prompt * sizeof *a->prompt);
     } else {
-        memcpy(w->tokens, a->prompt, a->n_prompt * sizeof *w->tokens);
+        memcpy(seq->tokens, a->prompt, a->n_prompt * sizeof *seq->tokens);
         if (e->options.tokenizer)
-            w->decoder = ct_decoder_new_at(e->options.tokenizer, !a->keep_special, a->here);
-        if (w->decoder || !e->options.tokenizer) return w;
+            seq->detokenizer = ct_decoder_new_at(e->options.tokenizer, !a->keep_special, a->here);
+        if (seq->detokenizer || !e->options.tokenizer) return seq;
     }
-    ct__writing_free(w);
+    ct__writing_free(seq);
     return NULL;
 }
 
-void ct__writing_free(ct_writing *w) {
-    if (!w) return;
-    ct_decoder_free(w->decoder);
-    ct__text_free(&w->held);
-    ct__arena_free(&w->arena);
-    ct__free(w->tokens);
-    ct__free(w->page);
-    ct__free(w);
+void ct__writing_free(ct_writing *seq) {
+    if (!seq) return;
+    ct_decoder_free(seq->detokenizer);
+    ct__text_free(&seq->pending_text);
+    ct__arena_free(&seq->arena);
+    ct__free(seq->tokens);
+    ct__free(seq->page);
+    ct__free(seq);
 }

@@ -1,126 +1,133 @@
-// One pass of the engine: pages for what is added, and the tensors that it is made of.
+// Runs one pass of the engine: allocates pages, reuses those of equal prefixes, and makes the input
+// tensors.
 #include <string.h>
 
 #include "base/mem.h"
 #include "models/engine.h"
 #include "ops/rules.h"
 
-bool ct__engine_room(ct_engine *e, ct_writing *w, int64_t time, ct_loc here) {
-    while (e->paged && w->n_pages * CT_LM_PAGE < w->read + time) {
+bool ct__engine_room(ct_engine *e, ct_writing *seq, int64_t time, ct_loc here) {
+    while (e->is_paged && seq->n_pages * CT_LM_PAGE < seq->n_computed + time) {
         const int32_t page = ct__pages_take(&e->pages);
         if (page < 0) return false;
         if (e->options.poison) ct__lm_cache_copy(e->cache, -1, page, here);
-        w->page[w->n_pages++] = page;
+        seq->page[seq->n_pages++] = page;
     }
     return true;
 }
 
-// Its page `at` is another one, which somebody holds or held.
-static void trade(ct_engine *e, ct_writing *w, int64_t at, int32_t page) {
+// Replaces the sequence's page `at` by a page that another sequence holds or held.
+static void engine_replace_page(ct_engine *e, ct_writing *seq, int64_t at, int32_t page) {
     ct__pages_hold(&e->pages, page);
-    if (at < w->n_pages)
-        ct__pages_drop(&e->pages, w->page[at]);
+    if (at < seq->n_pages)
+        ct__pages_drop(&e->pages, seq->page[at]);
     else
-        w->n_pages++;
-    w->page[at] = page;
+        seq->n_pages++;
+    seq->page[at] = page;
 }
 
-void ct__engine_share(ct_engine *e, ct_writing *w, ct_loc here) {
-    // The last token is read again in any case: what follows it is asked for.
-    while (e->paged && w->read / CT_LM_PAGE == w->known) {
-        const int64_t at = w->known, begin = at * CT_LM_PAGE, had = w->read - begin;
-        int64_t same;
-        const int32_t page =
-            ct__pages_find(&e->pages, w->content, w->tokens + begin, w->n - 1 - begin, &same);
-        if (same == CT_LM_PAGE) {
-            trade(e, w, at, page);
-            w->content = e->pages.page[page].content;
-            w->known++;
-        } else if (same >= had + CT_LM_PAGE / 2 && at < w->n_pages) {
-            // A page that begins alike is copied, and written on from where they differ.
-            ct__lm_cache_copy(e->cache, page, w->page[at], here);
+void ct__engine_share(ct_engine *e, ct_writing *seq, ct_loc here) {
+    // The last token is always computed again, since its logits are needed.
+    while (e->is_paged && seq->n_computed / CT_LM_PAGE == seq->n_indexed) {
+        const int64_t at = seq->n_indexed, begin = at * CT_LM_PAGE,
+                      n_before = seq->n_computed - begin;
+        int64_t n_equal;
+        const int32_t page = ct__pages_find(&e->pages, seq->prefix_id, seq->tokens + begin,
+                                            seq->n - 1 - begin, &n_equal);
+        if (n_equal == CT_LM_PAGE) {
+            engine_replace_page(e, seq, at, page);
+            seq->prefix_id = e->pages.page[page].prefix_id;
+            seq->n_indexed++;
+        } else if (n_equal >= n_before + CT_LM_PAGE / 2 && at < seq->n_pages) {
+            // A page with a partly equal prefix is copied, and overwritten from the first difference.
+            ct__lm_cache_copy(e->cache, page, seq->page[at], here);
         } else {
             return;
         }
-        w->read = begin + same;
-        if (w->n == (int64_t)w->ask.n_prompt) w->cached += same - had;
+        seq->n_computed = begin + n_equal;
+        if (seq->n == (int64_t)seq->ask.n_prompt) seq->cached += n_equal - n_before;
     }
 }
 
-void ct__engine_learn(ct_engine *e, ct_writing *w) {
-    for (; e->paged && (w->known + 1) * CT_LM_PAGE <= w->read; w->known++)
-        w->content = ct__pages_know(&e->pages, w->page[w->known], w->content,
-                                    w->tokens + w->known * CT_LM_PAGE);
+void ct__engine_learn(ct_engine *e, ct_writing *seq) {
+    for (; e->is_paged && (seq->n_indexed + 1) * CT_LM_PAGE <= seq->n_computed; seq->n_indexed++)
+        seq->prefix_id = ct__pages_know(&e->pages, seq->page[seq->n_indexed], seq->prefix_id,
+                                        seq->tokens + seq->n_indexed * CT_LM_PAGE);
 }
 
-void ct__engine_give_back(ct_engine *e, ct_writing *w, ct_loc here) {
+void ct__engine_give_back(ct_engine *e, ct_writing *seq, ct_loc here) {
     while (
-        w->n_pages) { // the last one is taken first, as no other can be found without those before
-        const int32_t page = w->page[--w->n_pages];
+        // the last page becomes free first, since it cannot be found without those before it
+        seq->n_pages) {
+        const int32_t page = seq->page[--seq->n_pages];
         ct__pages_drop(&e->pages, page);
         const ct_page *p = &e->pages.page[page];
-        if (e->options.poison && !p->content && !p->holders)
+        if (e->options.poison && !p->prefix_id && !p->ref_count)
             ct__lm_cache_copy(e->cache, -1, page, here);
     }
-    if (w->state >= 0) e->place_taken[w->state] = false;
-    w->state = -1;
-    if (w->n == (int64_t)w->ask.n_prompt) w->cached = 0;
-    w->read = w->known = 0;
-    w->content = 0;
+    if (seq->state >= 0) e->state_slot_used[seq->state] = false;
+    seq->state = -1;
+    if (seq->n == (int64_t)seq->ask.n_prompt) seq->cached = 0;
+    seq->n_computed = seq->n_indexed = 0;
+    seq->prefix_id = 0;
 }
 
-// 1 is a size of its own; all others have one plan.
-static int64_t any(int64_t n) { return n > 1 ? CT_DYN(n) : n; }
+// A size of 1 has plans of its own; all other sizes share one.
+static int64_t engine_dynamic_size(int64_t n) { return n > 1 ? CT_DYN(n) : n; }
 
-static ct_tensor numbers(const int32_t *v, int64_t rows, int64_t columns, ct_loc here) {
-    return ct_from_at(v, CT_I32, CT_DIMS(any(rows), any(columns)), here);
+static ct_tensor engine_int_matrix(const int32_t *values, int64_t rows, int64_t columns,
+                                   ct_loc here) {
+    return ct_from_at(values, CT_I32,
+                      CT_DIMS(engine_dynamic_size(rows), engine_dynamic_size(columns)), here);
 }
 
-static ct_lm_part part_of(ct_engine *e, const ct_engine_group *g, ct_loc here) {
-    const int64_t n = g->n, time = g->time;
-    int64_t pages = 2; // one more plan would serve a single one
+static ct_lm_part engine_make_inputs(ct_engine *e, const ct_engine_group *g, ct_loc here) {
+    const int64_t n = g->n, n_tokens = g->n_tokens;
+    int64_t pages = 2; // a minimum of 2, since a single page would need one more plan
     for (int64_t i = 0; i < n; i++)
-        if (g->text[i]->n_pages > pages) pages = g->text[i]->n_pages;
-    int32_t *tokens = e->ints, *position = tokens + n * time, *state = position + n,
+        if (g->sequences[i]->n_pages > pages) pages = g->sequences[i]->n_pages;
+    int32_t *tokens = e->step_ints, *position = tokens + n * n_tokens, *state = position + n,
             *table = state + n;
     memset(table, 0, (size_t)(n * pages) * sizeof *table);
     for (int64_t i = 0; i < n; i++) {
-        const ct_writing *w = g->text[i];
-        memcpy(tokens + i * time, w->tokens + w->read, (size_t)time * sizeof *tokens);
-        position[i] = (int32_t)w->read;
-        state[i] = w->state;
-        memcpy(table + i * pages, w->page, (size_t)w->n_pages * sizeof *table);
+        const ct_writing *seq = g->sequences[i];
+        memcpy(tokens + i * n_tokens, seq->tokens + seq->n_computed,
+               (size_t)n_tokens * sizeof *tokens);
+        position[i] = (int32_t)seq->n_computed;
+        state[i] = seq->state;
+        memcpy(table + i * pages, seq->page, (size_t)seq->n_pages * sizeof *table);
     }
     return (ct_lm_part){.every = g->every,
-                        .tokens = numbers(tokens, n, time, here),
-                        .position = numbers(position, n, 1, here),
-                        .table = numbers(table, n, pages, here),
-                        .state = ct_from_at(state, CT_I32, CT_DIMS(any(n)), here)};
+                        .tokens = engine_int_matrix(tokens, n, n_tokens, here),
+                        .position = engine_int_matrix(position, n, 1, here),
+                        .table = engine_int_matrix(table, n, pages, here),
+                        .state = ct_from_at(state, CT_I32, CT_DIMS(engine_dynamic_size(n)), here)};
 }
 
 const float *ct__engine_pass(ct_engine *e, const ct_engine_group group[2], ct_loc here) {
     ct_lm_part part[2];
     ct_ctx *ctx = ct__ctx();
-    const bool before = ctx->several;
+    const bool several_before = ctx->several;
     int n = 0;
     for (int i = 0; i < 2; i++) {
         const ct_engine_group *g = &group[i];
-        const size_t need = (size_t)(g->n * (g->time + 2 + e->most_pages + 2));
+        const size_t needed = (size_t)(g->n * (g->n_tokens + 2 + e->max_pages + 2));
         if (!g->n) continue;
-        if (!CT_GROW(e->ints, e->n_ints, need)) {
-            ct__err_memory(&ctx->err, here, "engine_step", need * sizeof *e->ints);
+        if (!CT_GROW(e->step_ints, e->n_step_ints, needed)) {
+            ct__err_memory(&ctx->err, here, "engine_step", needed * sizeof *e->step_ints);
             return NULL;
         }
-        part[n] = part_of(e, g, here);
+        part[n] = engine_make_inputs(e, g, here);
         if (e->memory.bits)
             part[n].memory = ct_expand_at(
-                e->memory, CT_DIMS(any(g->n), ct__size_like(e->memory, 1), e->lm->spec.width),
+                e->memory,
+                CT_DIMS(engine_dynamic_size(g->n), ct__size_like(e->memory, 1), e->lm->spec.width),
                 here);
         n++;
     }
     ct_tensor logits = ct__lm_step(e->lm, e->cache, part, n, e->options.context, here);
-    ctx->several = true;                            // a plan for each kind of step
+    ctx->several = true;                            // keeps one plan for each kind of step
     const float *values = ct_data_at(logits, here); // (n of both, vocab)
-    ctx->several = before;
+    ctx->several = several_before;
     return values;
 }

@@ -1,4 +1,4 @@
-// generation_config.json as options of sampling: what its makers found good.
+// Reads generation_config.json as sampling options.
 #include "models/generation.h"
 
 #include <jansson.h>
@@ -9,53 +9,54 @@
 #include "base/text.h"
 #include "io/config.h"
 
-typedef struct reader {
+typedef struct generation_reader {
     const json_t *root;
     int64_t vocab;
-    const ct_lm_tokens *ends;
+    const ct_lm_tokens *eos_ids;
     ct_arena *arena;
     ct_lm_sampling *s;
-    ct_text unfollowed;
-    bool full; // there was no memory
-} reader;
+    ct_text unsupported;
+    bool out_of_memory; // out of memory
+} generation_reader;
 
-static void *take(reader *r, size_t bytes) {
+static void *generation_alloc(generation_reader *r, size_t bytes) {
     void *to = ct__arena(r->arena, bytes ? bytes : 1);
-    r->full |= !to;
+    r->out_of_memory |= !to;
     return to;
 }
 
-static void cannot(reader *r, const char *key) {
-    ct__textf(&r->unfollowed, "%s%s", r->unfollowed.n ? ", " : "", key);
+static void generation_add_unsupported(generation_reader *r, const char *key) {
+    ct__textf(&r->unsupported, "%s%s", r->unsupported.n ? ", " : "", key);
 }
 
-static const json_t *value_of(const reader *r, const char *key) {
+static const json_t *generation_get(const generation_reader *r, const char *key) {
     const json_t *value = json_object_get(r->root, key);
     return json_is_null(value) ? NULL : value;
 }
 
-// Numbers that are not there, or out of range, change nothing.
-static void take_number(reader *r, const char *key, double low, double high, ct_num *to) {
-    const json_t *value = value_of(r, key);
+// Reads a number; a missing number, or one out of range, changes nothing.
+static void generation_read_number(generation_reader *r, const char *key, double low, double high,
+                                   ct_num *to) {
+    const json_t *value = generation_get(r, key);
     const double number = json_is_number(value) ? json_number_value(value) : -1;
     if (number >= low && number <= high) *to = CT_F(number);
 }
 
-static int64_t whole_number(reader *r, const char *key, double high) {
+static int64_t generation_read_int(generation_reader *r, const char *key, double high) {
     ct_num number = {0};
-    take_number(r, key, 0, high, &number);
+    generation_read_number(r, key, 0, high, &number);
     return (int64_t)number.value;
 }
 
-// ------------------------------------------------------------------------------------------- tokens
+// -------------------------------------------------------------------------------------------- tokens
 
-// A list of tokens that the model knows.
-static bool read_tokens(reader *r, const json_t *list, ct_lm_tokens *to) {
+// Reads a list of token ids that must be in the vocabulary.
+static bool generation_read_tokens(generation_reader *r, const json_t *list, ct_lm_tokens *to) {
     const size_t n = json_array_size(list);
-    int32_t *v = n ? take(r, n * sizeof *v) : NULL;
+    int32_t *v = n ? generation_alloc(r, n * sizeof *v) : NULL;
     for (size_t i = 0; v && i < n; i++) {
-        const json_t *one = json_array_get(list, i);
-        const json_int_t id = json_is_integer(one) ? json_integer_value(one) : -1;
+        const json_t *item = json_array_get(list, i);
+        const json_int_t id = json_is_integer(item) ? json_integer_value(item) : -1;
         if (id < 0 || id >= r->vocab) return false;
         v[i] = (int32_t)id;
     }
@@ -63,31 +64,32 @@ static bool read_tokens(reader *r, const json_t *list, ct_lm_tokens *to) {
     return v != NULL;
 }
 
-// transformers lets a text end, whatever is banned.
-static bool is_end(const reader *r, const ct_lm_tokens *one) {
-    for (size_t i = 0; i < r->ends->n; i++)
-        if (one->n == 1 && one->v[0] == r->ends->v[i]) return true;
+// True for an eos token: transformers never excludes those.
+static bool generation_is_eos(const generation_reader *r, const ct_lm_tokens *word) {
+    for (size_t i = 0; i < r->eos_ids->n; i++)
+        if (word->n == 1 && word->v[0] == r->eos_ids->v[i]) return true;
     return false;
 }
 
-static void ban_words(reader *r) {
-    const json_t *words = value_of(r, "bad_words_ids"), *alone = value_of(r, "suppress_tokens");
-    const size_t n_words = json_array_size(words), n_alone = json_array_size(alone);
-    ct_lm_tokens *banned = take(r, (n_words + n_alone) * sizeof *banned), one;
-    int32_t *ids = take(r, n_alone * sizeof *ids);
+static void generation_read_bad_words(generation_reader *r) {
+    const json_t *bad_words = generation_get(r, "bad_words_ids"),
+                 *suppressed = generation_get(r, "suppress_tokens");
+    const size_t n_words = json_array_size(bad_words), n_suppressed = json_array_size(suppressed);
+    ct_lm_tokens *banned = generation_alloc(r, (n_words + n_suppressed) * sizeof *banned), word;
+    int32_t *ids = generation_alloc(r, n_suppressed * sizeof *ids);
     size_t n = 0;
-    bool ok = banned && ids && (!words || json_is_array(words));
+    bool ok = banned && ids && (!bad_words || json_is_array(bad_words));
     for (size_t i = 0; ok && i < n_words; i++) {
-        ok = read_tokens(r, json_array_get(words, i), &one);
-        if (ok && !is_end(r, &one)) banned[n++] = one;
+        ok = generation_read_tokens(r, json_array_get(bad_words, i), &word);
+        if (ok && !generation_is_eos(r, &word)) banned[n++] = word;
     }
-    if (!ok) n = 0, cannot(r, "bad_words_ids");
-    if (alone && !json_is_array(alone)) cannot(r, "suppress_tokens");
-    for (size_t i = 0; banned && ids && i < n_alone; i++) {
-        const json_t *id = json_array_get(alone, i);
+    if (!ok) n = 0, generation_add_unsupported(r, "bad_words_ids");
+    if (suppressed && !json_is_array(suppressed)) generation_add_unsupported(r, "suppress_tokens");
+    for (size_t i = 0; banned && ids && i < n_suppressed; i++) {
+        const json_t *id = json_array_get(suppressed, i);
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
             json_integer_value(id) >= r->vocab)
-            continue; // -1, and what the model does not know, are none of its tokens
+            continue; // -1, and ids outside of the vocabulary, exclude nothing
         ids[i] = (int32_t)json_integer_value(id);
         banned[n++] = (ct_lm_tokens){&ids[i], 1};
     }
@@ -95,31 +97,32 @@ static void ban_words(reader *r) {
     r->s->n_banned = n;
 }
 
-// [[tokens, number], ...]; a bias of several tokens, whose last it is for, is not known here.
-static void read_bias(reader *r) {
-    const json_t *list = value_of(r, "sequence_bias");
+// Reads [[tokens, number], ...]; a bias of a sequence of several tokens is not supported.
+static void generation_read_bias(generation_reader *r) {
+    const json_t *list = generation_get(r, "sequence_bias");
     const size_t n = json_array_size(list);
-    ct_lm_bias *bias = take(r, n * sizeof *bias);
+    ct_lm_bias *bias = generation_alloc(r, n * sizeof *bias);
     bool ok = !list || json_is_array(list);
     for (size_t i = 0; bias && i < n; i++) {
-        const json_t *one = json_array_get(list, i), *add = json_array_get(one, 1);
-        ct_lm_tokens of;
-        if (read_tokens(r, json_array_get(one, 0), &of) && of.n == 1 && json_is_number(add))
-            bias[r->s->n_bias++] = (ct_lm_bias){of.v[0], (float)json_number_value(add)};
+        const json_t *item = json_array_get(list, i), *add = json_array_get(item, 1);
+        ct_lm_tokens tokens;
+        if (generation_read_tokens(r, json_array_get(item, 0), &tokens) && tokens.n == 1 &&
+            json_is_number(add))
+            bias[r->s->n_bias++] = (ct_lm_bias){tokens.v[0], (float)json_number_value(add)};
         else
             ok = false;
     }
     r->s->bias = bias;
-    if (!ok) cannot(r, "sequence_bias");
+    if (!ok) generation_add_unsupported(r, "sequence_bias");
 }
 
-// ------------------------------------------------------------------------------------- what is not done
+// ---------------------------------------------------------------------------------- unsupported keys
 
-// Keys that change what is written, with the number that changes nothing (NAN: none does).
+// Unsupported keys that change the generated text, with the value that changes nothing (NAN: none).
 static const struct {
     const char *key;
     double harmless;
-} unread[] = {
+} unsupported_keys[] = {
     {"begin_suppress_tokens", NAN},
     {"constraints", NAN},
     {"dola_layers", NAN},
@@ -141,14 +144,14 @@ static const struct {
     {"watermarking_config", NAN},
 };
 
-static void list_unread(reader *r) {
-    for (size_t i = 0; i < sizeof unread / sizeof *unread; i++) {
-        const json_t *value = value_of(r, unread[i].key);
+static void generation_list_unsupported(generation_reader *r) {
+    for (size_t i = 0; i < sizeof unsupported_keys / sizeof *unsupported_keys; i++) {
+        const json_t *value = generation_get(r, unsupported_keys[i].key);
         const bool empty =
             json_is_false(value) || (json_is_array(value) && !json_array_size(value));
         if (value && !empty &&
-            !(json_is_number(value) && json_number_value(value) == unread[i].harmless))
-            cannot(r, unread[i].key);
+            !(json_is_number(value) && json_number_value(value) == unsupported_keys[i].harmless))
+            generation_add_unsupported(r, unsupported_keys[i].key);
     }
 }
 
@@ -161,25 +164,26 @@ bool ct__generation_read(const char *folder, const ct_lm *lm, const ct_lm_tokens
     snprintf(file, sizeof file, "%s/generation_config.json", folder);
     if (stat(file, &st)) return true;
     if (!ct__config_read(file, &config, err)) return false;
-    reader r = {.root = config.root, .vocab = lm->spec.vocab, .ends = ends, .arena = arena, .s = s};
-    take_number(&r, "temperature", 0, 1000, &s->temperature);
-    take_number(&r, "top_p", 0, 1, &s->top_p);
-    take_number(&r, "typical_p", 0, 1, &s->typical_p);
-    take_number(&r, "repetition_penalty", 0.01, 100, &s->repetition_penalty);
-    take_number(&r, "min_p", 0, 1, &min_p);
+    generation_reader r = {
+        .root = config.root, .vocab = lm->spec.vocab, .eos_ids = ends, .arena = arena, .s = s};
+    generation_read_number(&r, "temperature", 0, 1000, &s->temperature);
+    generation_read_number(&r, "top_p", 0, 1, &s->top_p);
+    generation_read_number(&r, "typical_p", 0, 1, &s->typical_p);
+    generation_read_number(&r, "repetition_penalty", 0.01, 100, &s->repetition_penalty);
+    generation_read_number(&r, "min_p", 0, 1, &min_p);
     s->min_p = min_p.value;
-    s->top_k = whole_number(&r, "top_k", 1e9);
-    s->no_repeat_ngram_size = whole_number(&r, "no_repeat_ngram_size", 1e9);
-    s->min_new_tokens = whole_number(&r, "min_new_tokens", 1e9);
-    s->min_length = whole_number(&r, "min_length", 1e9);
+    s->top_k = generation_read_int(&r, "top_k", 1e9);
+    s->no_repeat_ngram_size = generation_read_int(&r, "no_repeat_ngram_size", 1e9);
+    s->min_new_tokens = generation_read_int(&r, "min_new_tokens", 1e9);
+    s->min_length = generation_read_int(&r, "min_length", 1e9);
     if (json_is_false(json_object_get(config.root, "do_sample"))) s->temperature = CT_F(0);
-    ban_words(&r);
-    read_bias(&r);
-    list_unread(&r);
+    generation_read_bad_words(&r);
+    generation_read_bias(&r);
+    generation_list_unsupported(&r);
     ct__config_close(&config);
-    if (r.unfollowed.n && !r.unfollowed.failed)
-        r.full |= !(*unfollowed = ct__arena_str(arena, r.unfollowed.s));
-    const bool ok = !r.full && !r.unfollowed.failed;
-    ct__text_free(&r.unfollowed);
+    if (r.unsupported.n && !r.unsupported.failed)
+        r.out_of_memory |= !(*unfollowed = ct__arena_str(arena, r.unsupported.s));
+    const bool ok = !r.out_of_memory && !r.unsupported.failed;
+    ct__text_free(&r.unsupported);
     return ok || ct__err_memory(err, CT_NOWHERE, "pretrained_load", sizeof file);
 }

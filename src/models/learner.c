@@ -1,3 +1,4 @@
+// The model that a run trains, a ct_gpt2 or a ct_lm, behind one interface.
 #include "models/learner.h"
 
 #include <stdio.h>
@@ -8,11 +9,11 @@
 #include "io/weights.h"
 #include "ops/rules.h"
 
-// Tokens that are looked back at where the architecture has no end.
-enum { ENDLESS = 4096 };
+// The context of a model whose architecture has no limit.
+enum { UNLIMITED_CONTEXT = 4096 };
 
-// Of a folder without a readable config.json true: its reader says what is wrong.
-static bool is_gpt2(const char *dir) {
+// True if the folder has a GPT-2, or no readable config.json, whose error ct_gpt2_load reports.
+static bool trained_is_gpt2(const char *dir) {
     ct_text path = {0};
     ct_config config;
     ct_err ignored = {0};
@@ -29,19 +30,19 @@ static bool is_gpt2(const char *dir) {
     return is;
 }
 
-// Of a run, which has checksums.
-static bool is_whole(const char *dir, ct_err *err) {
+// Verifies the checksums of a run's folder.
+static bool trained_verify(const char *dir, ct_err *err) {
     ct_text path = {0};
     ct_config config;
     ct_st file;
     ct__textf(&path, "%s/config.json", dir);
     bool ok = !path.failed && ct__config_read(path.s, &config, err);
     if (!ok) return false;
-    const bool run = ct__config_has(&config, "training");
-    ok = !run || ct__config_verify(&config, false, err);
+    const bool is_run = ct__config_has(&config, "training");
+    ok = !is_run || ct__config_verify(&config, false, err);
     ct__config_close(&config);
     ct__text_free(&path);
-    if (!ok || !run) return ok;
+    if (!ok || !is_run) return ok;
     ct__textf(&path, "%s/model.safetensors", dir);
     ok = !path.failed && ct__st_open(path.s, &file, err);
     if (ok) {
@@ -55,9 +56,9 @@ static bool is_whole(const char *dir, ct_err *err) {
 bool ct__learner_load(const char *dir, bool trainable, ct_learner *model) {
     *model = (ct_learner){0};
     if (ct__weights_are_foreign(dir, &ct__ctx()->err)) return false;
-    if (is_gpt2(dir))
+    if (trained_is_gpt2(dir))
         model->gpt2 = ct_gpt2_load_at(dir, CT_NOWHERE);
-    else if (is_whole(dir, &ct__ctx()->err))
+    else if (trained_verify(dir, &ct__ctx()->err))
         model->lm =
             ct_lm_load_with(dir, (ct_lm_load_options){.trainable = trainable, .here = CT_NOWHERE});
     if (!model->lm || (!model->lm->reader && !model->lm->spec.bidirectional))
@@ -84,7 +85,7 @@ int64_t ct__learner_vocab(const ct_learner *model) {
 
 int64_t ct__learner_context(const ct_learner *model) {
     const int64_t context = model->gpt2 ? model->gpt2->config.context : model->lm->spec.context;
-    return context ? context : ENDLESS;
+    return context ? context : UNLIMITED_CONTEXT;
 }
 
 ct_tensor ct__learner_logits(const ct_learner *model, ct_tensor tokens, ct_nn_mode *mode,
@@ -101,18 +102,19 @@ ct_tensor ct__learner_loss(const ct_learner *model, ct_tensor tokens, ct_tensor 
         (ct_cross_entropy_args){.logits = logits, .targets = targets, .here = here});
 }
 
-bool ct__learner_save(const ct_learner *model, const char *dir, ct__config_more more, void *user) {
-    return model->gpt2 ? ct__gpt2_save(model->gpt2, dir, more, user, CT_NOWHERE)
-                       : ct__lm_save(model->lm, dir, more, user, CT_NOWHERE);
+bool ct__learner_save(const ct_learner *model, const char *dir, ct__config_more add_keys,
+                      void *user) {
+    return model->gpt2 ? ct__gpt2_save(model->gpt2, dir, add_keys, user, CT_NOWHERE)
+                       : ct__lm_save(model->lm, dir, add_keys, user, CT_NOWHERE);
 }
 
-// -------------------------------------------------------------------------------------------- reading
+// ------------------------------------------------------------------------------------------ decoding
 
-bool ct__learner_cache_new(const ct_learner *model, int64_t longest, ct_learner_cache *cache) {
-    *cache = (ct_learner_cache){.most = ct__learner_context(model)};
+bool ct__learner_cache_new(const ct_learner *model, int64_t max_length, ct_learner_cache *cache) {
+    *cache = (ct_learner_cache){.capacity = ct__learner_context(model)};
     if (model->gpt2) return (cache->gpt2 = ct_gpt2_cache_new(model->gpt2, 1, 0)) != NULL;
-    if (longest < cache->most) cache->most = longest;
-    cache->n_pages = (cache->most + CT_LM_PAGE - 1) / CT_LM_PAGE;
+    if (max_length < cache->capacity) cache->capacity = max_length;
+    cache->n_pages = (cache->capacity + CT_LM_PAGE - 1) / CT_LM_PAGE;
     cache->pages = ct__malloc((size_t)cache->n_pages * sizeof *cache->pages);
     if (!cache->pages)
         return ct__err_memory(&ct__ctx()->err, CT_NOWHERE, "lm", (size_t)cache->n_pages * 4);
@@ -129,7 +131,7 @@ void ct__learner_cache_free(ct_learner_cache *cache) {
 }
 
 ct_tensor ct__learner_read(const ct_learner *model, ct_learner_cache *cache, const int32_t *tokens,
-                           int64_t n, int64_t position, int64_t longest) {
+                           int64_t n, int64_t position, int64_t max_length) {
     ct_tensor x = ct_from(tokens, CT_I32, CT_DIMS(1, n > 1 ? CT_DYN(n) : 1)); // (1, n)
     if (model->gpt2) return ct_gpt2_decode(model->gpt2, cache->gpt2, x, ct_i(position));
     const int32_t at = (int32_t)position, state = 0;
@@ -137,5 +139,5 @@ ct_tensor ct__learner_read(const ct_learner *model, ct_learner_cache *cache, con
                              .position = ct_from(&at, CT_I32, CT_DIMS(1, 1)),
                              .table = ct_from(cache->pages, CT_I32, CT_DIMS(1, cache->n_pages)),
                              .state = ct_from(&state, CT_I32, CT_DIMS(1))};
-    return ct__lm_step(model->lm, cache->lm, &part, 1, longest, CT_NOWHERE);
+    return ct__lm_step(model->lm, cache->lm, &part, 1, max_length, CT_NOWHERE);
 }

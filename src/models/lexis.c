@@ -1,4 +1,4 @@
-// Text by a tokenizer: learnt, taken from a folder, or that of bytes and characters.
+// Makes a run's tokenizer bundle: trained, loaded from a folder, or equivalent to bytes or characters.
 #include "models/lexis.h"
 
 #include <inttypes.h>
@@ -16,9 +16,12 @@
 #include "text/alphabet.h"
 #include "text/tokenizer.h"
 
-enum { PART = 4 << 20, LONGEST = 4096 }; // bytes of a file that are made tokens at once
-enum { TOKENIZER, TOKENIZER_CONFIG, GENERATION_CONFIG, SENTENCEPIECE = 4 };
-static const char *const beside[CT_RUN_BESIDE_N] = {CT_RUN_BESIDE};
+enum {
+    LEXIS_CHUNK = 4 << 20,
+    LEXIS_MAX_PATH = 4096
+}; // PART: bytes of a file that are tokenized at once
+enum { FILE_TOKENIZER, FILE_TOKENIZER_CONFIG, FILE_GENERATION_CONFIG, FILE_SENTENCEPIECE = 4 };
+static const char *const lexis_file_names[CT_RUN_BESIDE_N] = {CT_RUN_BESIDE};
 
 void ct__lexis_free(ct_lexis *lexis) {
     ct_tokenizer_free(lexis->tokenizer);
@@ -26,25 +29,25 @@ void ct__lexis_free(ct_lexis *lexis) {
     *lexis = (ct_lexis){.begin = -1, .end = -1};
 }
 
-static bool no_memory(const char *what, size_t n, ct_err *err) {
+static bool lexis_no_memory(const char *what, size_t n, ct_err *err) {
     return ct__err_memory(err, CT_NOWHERE, what, n);
 }
 
-// ----------------------------------------------------------------------------------------- the files
+// ----------------------------------------------------------------------------------- tokenizer files
 
-// By which other programs know when a text ends.
-static void describe_generation(ct_lexis *lexis) {
-    ct_text *out = &lexis->beside[GENERATION_CONFIG];
+// Writes generation_config.json, from which other programs take the eos token.
+static void lexis_make_generation_config(ct_lexis *lexis) {
+    ct_text *out = &lexis->beside[FILE_GENERATION_CONFIG];
     if (out->n || lexis->end < 0) return;
     ct__text_add(out, "{\n");
     if (lexis->begin >= 0) ct__textf(out, "  \"bos_token_id\": %" PRId64 ",\n", lexis->begin);
     ct__textf(out, "  \"eos_token_id\": %" PRId64 "\n}\n", lexis->end);
 }
 
-static bool from_text(ct_lexis *lexis, ct_err *err) {
-    const ct_text *file = &lexis->beside[TOKENIZER];
-    char *copy = ct__malloc(file->n + 1); // which reading may change
-    if (!copy) return no_memory("tokenizer", file->n, err);
+static bool lexis_parse_tokenizer(ct_lexis *lexis, ct_err *err) {
+    const ct_text *file = &lexis->beside[FILE_TOKENIZER];
+    char *copy = ct__malloc(file->n + 1); // which the parser may change
+    if (!copy) return lexis_no_memory("tokenizer", file->n, err);
     memcpy(copy, file->s, file->n);
     copy[file->n] = '\0';
     lexis->tokenizer = ct__tokenizer_new("tokenizer.json", err);
@@ -54,49 +57,50 @@ static bool from_text(ct_lexis *lexis, ct_err *err) {
     return ok;
 }
 
-typedef struct learning {
+typedef struct lexis_training {
     const ct_lexis_heard *heard;
     bool stopped;
-} learning;
+} lexis_training;
 
-static void hear_learning(const ct_bpe_progress *at, void *user) {
-    learning *l = user;
+static void lexis_on_training(const ct_bpe_progress *at, void *user) {
+    lexis_training *l = user;
     char text[128];
     if (strcmp(at->stage, "read") == 0)
         snprintf(text, sizeof text, "learning tokens: %.0f of %.0f MB read", (double)at->done / 1e6,
                  (double)at->all / 1e6);
     else
         snprintf(text, sizeof text, "learning tokens: %" PRId64 " of %" PRId64, at->done, at->all);
-    l->stopped |= !l->heard->go_on(text, l->heard->user);
+    l->stopped |= !l->heard->on_progress(text, l->heard->user);
 }
 
-static bool learning_stopped(void *user) { return ((const learning *)user)->stopped; }
+static bool lexis_training_stopped(void *user) { return ((const lexis_training *)user)->stopped; }
 
 bool ct__lexis_learn(ct_lexis *lexis, const ct_corpus *corpus, int64_t size,
-                     const ct_lexis_heard *heard, ct_err *err) {
+                     const ct_lexis_heard *progress, ct_err *err) {
     static const char end[] = "<|endoftext|>";
-    learning l = {.heard = heard};
+    lexis_training l = {.heard = progress};
     const ct_bpe_options options = {.vocab_size = size,
-                                    .progress = hear_learning,
-                                    .stop = learning_stopped,
+                                    .progress = lexis_on_training,
+                                    .stop = lexis_training_stopped,
                                     .user = &l,
                                     .here = CT_NOWHERE};
     *lexis = (ct_lexis){.begin = -1, .end = -1};
     if (!ct__train_bpe((const char *const *)corpus->paths, corpus->files, &options,
-                       &lexis->beside[TOKENIZER], &lexis->beside[TOKENIZER_CONFIG], err) ||
-        !from_text(lexis, err))
+                       &lexis->beside[FILE_TOKENIZER], &lexis->beside[FILE_TOKENIZER_CONFIG],
+                       err) ||
+        !lexis_parse_tokenizer(lexis, err))
         return false;
     lexis->end = ct_tokenizer_id(lexis->tokenizer, end, sizeof end - 1);
-    describe_generation(lexis);
+    lexis_make_generation_config(lexis);
     return true;
 }
 
-// The token that the file puts in front of a text.
-static bool find_begin(ct_lexis *lexis, ct_err *err) {
+// Finds the token that the tokenizer adds before a text.
+static bool lexis_find_bos(ct_lexis *lexis, ct_err *err) {
     ct_encoding e = {0};
     if (!ct_tokenizer_encode_with(lexis->tokenizer, "", 0, &e,
                                   (ct_encode_options){.add_special = true, .here = CT_NOWHERE}))
-        return err->code ? false : no_memory("tokenizer", LONGEST, err);
+        return err->code ? false : lexis_no_memory("tokenizer", LEXIS_MAX_PATH, err);
     if (e.n && e.ids[0] != lexis->end) lexis->begin = e.ids[0];
     ct_encoding_free(&e);
     return true;
@@ -104,129 +108,131 @@ static bool find_begin(ct_lexis *lexis, ct_err *err) {
 
 bool ct__lexis_load(ct_lexis *lexis, const char *path, ct_err *err) {
     struct stat st;
-    char file[LONGEST];
+    char file[LEXIS_MAX_PATH];
     const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     *lexis = (ct_lexis){.begin = -1, .end = -1};
     lexis->tokenizer = ct_tokenizer_load_at(path, CT_NOWHERE);
     if (!lexis->tokenizer) return false;
     lexis->end = ct_tokenizer_special(lexis->tokenizer, CT_EOS);
-    if (!find_begin(lexis, err)) return false;
+    if (!lexis_find_bos(lexis, err)) return false;
     for (int i = 0; i < CT_RUN_BESIDE_N; i++) {
         char *bytes;
         size_t n;
-        int length = folder ? snprintf(file, sizeof file, "%s/%s", path, beside[i])
-                            : snprintf(file, sizeof file, "%s", i == TOKENIZER ? path : "");
-        if (length <= 0 || length >= LONGEST || stat(file, &st) != 0) continue;
+        int length = folder ? snprintf(file, sizeof file, "%s/%s", path, lexis_file_names[i])
+                            : snprintf(file, sizeof file, "%s", i == FILE_TOKENIZER ? path : "");
+        if (length <= 0 || length >= LEXIS_MAX_PATH || stat(file, &st) != 0) continue;
         if (!folder && !ct__ends_with(path, ".json")) continue;
         if (!ct__file_read(file, &bytes, &n, err)) return false;
         ct__text_bytes(&lexis->beside[i], bytes, n);
         ct__free(bytes);
-        if (lexis->beside[i].failed) return no_memory(file, n, err);
+        if (lexis->beside[i].failed) return lexis_no_memory(file, n, err);
     }
-    if (!lexis->beside[TOKENIZER].n && !folder)
+    if (!lexis->beside[FILE_TOKENIZER].n && !folder)
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path,
                        "a run needs a tokenizer.json, or the folder of a tokenizer");
-    if (!lexis->beside[TOKENIZER].n && !lexis->beside[SENTENCEPIECE].n &&
-        !ct__alphabet_of(path, &lexis->beside[TOKENIZER], err) && err->code)
+    if (!lexis->beside[FILE_TOKENIZER].n && !lexis->beside[FILE_SENTENCEPIECE].n &&
+        !ct__alphabet_of(path, &lexis->beside[FILE_TOKENIZER], err) && err->code)
         return false;
-    describe_generation(lexis);
+    lexis_make_generation_config(lexis);
     return true;
 }
 
 bool ct__lexis_plain(ct_lexis *lexis, const ct_vocab *vocab, ct_err *err) {
-    ct_text *out = &lexis->beside[TOKENIZER], *config = &lexis->beside[TOKENIZER_CONFIG];
+    ct_text *out = &lexis->beside[FILE_TOKENIZER], *config = &lexis->beside[FILE_TOKENIZER_CONFIG];
     *lexis = (ct_lexis){.begin = -1, .end = -1};
     ct__alphabet_json(vocab, out);
     ct__text_add(config, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n  "
                          "\"clean_up_tokenization_spaces\": false\n}\n");
-    return (!out->failed && !config->failed) || no_memory("tokenizer", out->n, err);
+    return (!out->failed && !config->failed) || lexis_no_memory("tokenizer", out->n, err);
 }
 
 bool ct__lexis_save(const ct_lexis *lexis, const char *dir, ct_err *err) {
-    char path[LONGEST];
+    char path[LEXIS_MAX_PATH];
     for (int i = 0; i < CT_RUN_BESIDE_N; i++) {
         if (!lexis->beside[i].n) continue;
-        if (snprintf(path, sizeof path, "%s/%s", dir, beside[i]) >= LONGEST)
+        if (snprintf(path, sizeof path, "%s/%s", dir, lexis_file_names[i]) >= LEXIS_MAX_PATH)
             return ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "the path is too long");
         if (!ct__file_write(path, lexis->beside[i].s, lexis->beside[i].n, err)) return false;
     }
     return true;
 }
 
-// ------------------------------------------------------------------------------------- text as tokens
+// -------------------------------------------------------------------------------------- tokenization
 
-typedef struct reading {
+typedef struct lexis_tokenizing {
     const ct_lexis *lexis;
     ct_corpus *corpus;
-    size_t cap, done; // of tokens; bytes read
+    size_t capacity, bytes_done; // capacity in tokens; bytes read
     ct_encoding e;
     const ct_lexis_heard *heard;
     ct_err *err;
-} reading;
+} lexis_tokenizing;
 
-static bool put(reading *r, const int32_t *ids, size_t n) {
+static bool lexis_append(lexis_tokenizing *r, const int32_t *ids, size_t n) {
     ct_corpus *c = r->corpus;
-    if (!CT_GROW(c->tokens, r->cap, c->n + n))
-        return no_memory("corpus", (c->n + n) * sizeof *ids, r->err);
+    if (!CT_GROW(c->tokens, r->capacity, c->n + n))
+        return lexis_no_memory("corpus", (c->n + n) * sizeof *ids, r->err);
     if (n) memcpy(c->tokens + c->n, ids, n * sizeof *ids);
     c->n += n;
     return true;
 }
 
-static bool put_one(reading *r, int64_t id) {
+static bool lexis_append_one(lexis_tokenizing *r, int64_t id) {
     const int32_t token = (int32_t)id;
-    return id < 0 || put(r, &token, 1);
+    return id < 0 || lexis_append(r, &token, 1);
 }
 
-static bool is_white(char c) { return c == ' ' || (c >= 9 && c <= 13); }
+static bool lexis_is_white(char c) { return c == ' ' || (c >= 9 && c <= 13); }
 
-// Behind a line's end that no space follows, where hardly any tokenizer joins anything.
-static size_t part_of(const char *s, size_t n) {
-    if (n <= PART) return n;
-    for (size_t i = PART; i > PART / 2; i--)
-        if (s[i - 1] == '\n' && !is_white(s[i])) return i;
-    size_t i = PART;
-    while (i > PART - 4 && ((unsigned char)s[i] & 0xc0) == 0x80) i--;
+// Returns a chunk's length: it ends after a newline that no white space follows, where hardly any tokenizer
+// has a token across the boundary.
+static size_t lexis_chunk_size(const char *s, size_t n) {
+    if (n <= LEXIS_CHUNK) return n;
+    for (size_t i = LEXIS_CHUNK; i > LEXIS_CHUNK / 2; i--)
+        if (s[i - 1] == '\n' && !lexis_is_white(s[i])) return i;
+    size_t i = LEXIS_CHUNK;
+    while (i > LEXIS_CHUNK - 4 && ((unsigned char)s[i] & 0xc0) == 0x80) i--;
     return i;
 }
 
-static bool read_file(reading *r, const char *path) {
-    char *text, said[128];
+static bool lexis_tokenize_file(lexis_tokenizing *r, const char *path) {
+    char *text, message[128];
     size_t n, at = 0;
     if (!ct__file_read(path, &text, &n, r->err)) return false;
-    bool ok = put_one(r, r->lexis->begin);
+    bool ok = lexis_append_one(r, r->lexis->begin);
     while (ok && at < n) {
-        const size_t part = part_of(text + at, n - at);
-        ok = ct_tokenizer_encode_with(r->lexis->tokenizer, text + at, part, &r->e,
+        const size_t chunk = lexis_chunk_size(text + at, n - at);
+        ok = ct_tokenizer_encode_with(r->lexis->tokenizer, text + at, chunk, &r->e,
                                       (ct_encode_options){.here = CT_NOWHERE}) &&
-             put(r, r->e.ids, r->e.n);
-        at += part;
-        r->done += part;
-        snprintf(said, sizeof said, "reading the text as tokens: %.0f of %.0f MB",
-                 (double)r->done / 1e6, (double)r->corpus->bytes / 1e6);
-        if (ok && !r->heard->go_on(said, r->heard->user))
+             lexis_append(r, r->e.ids, r->e.n);
+        at += chunk;
+        r->bytes_done += chunk;
+        snprintf(message, sizeof message, "reading the text as tokens: %.0f of %.0f MB",
+                 (double)r->bytes_done / 1e6, (double)r->corpus->bytes / 1e6);
+        if (ok && !r->heard->on_progress(message, r->heard->user))
             ok = ct__err(r->err, CT_E_INTERRUPTED, CT_NOWHERE, "train",
                          "stopped before the first step, while the text was read");
     }
     ct__free(text);
-    return ok && put_one(r, r->lexis->end);
+    return ok && lexis_append_one(r, r->lexis->end);
 }
 
-bool ct__lexis_read(const ct_lexis *lexis, ct_corpus *corpus, const ct_lexis_heard *heard,
+bool ct__lexis_read(const ct_lexis *lexis, ct_corpus *corpus, const ct_lexis_heard *progress,
                     ct_err *err) {
-    reading r = {.lexis = lexis, .corpus = corpus, .heard = heard, .err = err};
+    lexis_tokenizing r = {.lexis = lexis, .corpus = corpus, .heard = progress, .err = err};
     bool ok = true;
-    for (size_t i = 0; i < corpus->files && ok; i++) ok = read_file(&r, corpus->paths[i]);
+    for (size_t i = 0; i < corpus->files && ok; i++) ok = lexis_tokenize_file(&r, corpus->paths[i]);
     ct_encoding_free(&r.e);
     return ok;
 }
 
-static bool tokens_path(const char *dir, char path[LONGEST]) {
-    return snprintf(path, LONGEST, "%s/" CT_RUN_TOKENS, dir) < LONGEST;
+static bool lexis_tokens_path(const char *dir, char path[LEXIS_MAX_PATH]) {
+    return snprintf(path, LEXIS_MAX_PATH, "%s/" CT_RUN_TOKENS, dir) < LEXIS_MAX_PATH;
 }
 
-// The array in the file, if it is one of whole numbers.
-static const int32_t *find_tokens(const char *path, const void *bytes, size_t n, size_t *count) {
+// Returns the array in the file, if it is one of i32.
+static const int32_t *lexis_find_array(const char *path, const void *bytes, size_t n,
+                                       size_t *count) {
     const ct_npy_name name = {.label = path};
     ct_err ignored = {0};
     ct_npy npy;
@@ -240,22 +246,22 @@ static const int32_t *find_tokens(const char *path, const void *bytes, size_t n,
     return (const int32_t *)(const void *)data;
 }
 
-static void take(ct_corpus *corpus, const void *bytes, size_t n, const int32_t *tokens,
-                 size_t count) {
+static void lexis_take_mapped(ct_corpus *corpus, const void *bytes, size_t n, const int32_t *tokens,
+                              size_t count) {
     if (!corpus->mapped) ct__free(corpus->tokens);
-    corpus->tokens = (int32_t *)(uintptr_t)tokens; // nobody writes to them
+    corpus->tokens = (int32_t *)(uintptr_t)tokens; // they are never written to
     corpus->n = count;
     corpus->mapped = bytes;
     corpus->mapped_n = n;
 }
 
 bool ct__lexis_keep(ct_corpus *corpus, const char *dir, ct_err *err) {
-    char path[LONGEST];
+    char path[LEXIS_MAX_PATH];
     ct_text header = {0};
     const int64_t shape[] = {(int64_t)corpus->n};
     ct_atomic file;
     if (corpus->mapped) return true;
-    if (!tokens_path(dir, path))
+    if (!lexis_tokens_path(dir, path))
         return ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "the path is too long");
     bool ok = ct__npy_header((ct_npy_name){.label = path}, CT_I32, 1, shape, &header, err) &&
               ct__atomic_begin(&file, path, 0, err);
@@ -270,26 +276,26 @@ bool ct__lexis_keep(ct_corpus *corpus, const char *dir, ct_err *err) {
     const void *bytes;
     size_t n, count;
     if (!ok || !ct__file_map(path, &bytes, &n, err)) return false;
-    const int32_t *tokens = find_tokens(path, bytes, n, &count);
+    const int32_t *tokens = lexis_find_array(path, bytes, n, &count);
     if (tokens && count == corpus->n)
-        take(corpus, bytes, n, tokens, count);
+        lexis_take_mapped(corpus, bytes, n, tokens, count);
     else
-        ct__file_unmap(bytes, n); // somebody else wrote there: the ones in memory do
+        ct__file_unmap(bytes, n); // another process wrote there: the tokens in memory are used
     return true;
 }
 
 bool ct__lexis_kept(ct_corpus *corpus, const char *dir, int64_t tokens, uint32_t sum) {
-    char path[LONGEST];
+    char path[LEXIS_MAX_PATH];
     ct_err ignored = {0};
     const void *bytes;
     size_t n, count;
-    if (!tokens_path(dir, path) || !ct__file_map(path, &bytes, &n, &ignored)) return false;
-    const int32_t *found = bytes ? find_tokens(path, bytes, n, &count) : NULL;
+    if (!lexis_tokens_path(dir, path) || !ct__file_map(path, &bytes, &n, &ignored)) return false;
+    const int32_t *found = bytes ? lexis_find_array(path, bytes, n, &count) : NULL;
     bool same =
         found && (int64_t)count == tokens && ct__crc32c(found, count * sizeof *found) == sum;
     for (size_t i = 0; same && i < count; i++) same = found[i] >= 0 && found[i] < corpus->vocab.n;
     if (same)
-        take(corpus, bytes, n, found, count);
+        lexis_take_mapped(corpus, bytes, n, found, count);
     else
         ct__file_unmap(bytes, n);
     return same;
@@ -298,14 +304,14 @@ bool ct__lexis_kept(ct_corpus *corpus, const char *dir, int64_t tokens, uint32_t
 bool ct__lexis_bytes(const ct_lexis *lexis, const int32_t *tokens, size_t n, double *bytes,
                      ct_err *err) {
     ct_decoder *decoder = ct_decoder_new_at(lexis->tokenizer, true, CT_NOWHERE);
-    size_t all = 0, more = 0;
+    size_t total = 0, n_bytes = 0;
     bool ok = decoder != NULL;
     for (size_t i = 0; ok && i < n; i++) {
-        ok = ct_decoder_next(decoder, tokens[i], &more) != NULL;
-        all += more;
+        ok = ct_decoder_next(decoder, tokens[i], &n_bytes) != NULL;
+        total += n_bytes;
     }
-    if (ok && ct_decoder_end(decoder, &more)) all += more;
+    if (ok && ct_decoder_end(decoder, &n_bytes)) total += n_bytes;
     ct_decoder_free(decoder);
-    *bytes = (double)all;
-    return ok || err->code != CT_OK ? ok : no_memory("tokenizer", n, err);
+    *bytes = (double)total;
+    return ok || err->code != CT_OK ? ok : lexis_no_memory("tokenizer", n, err);
 }

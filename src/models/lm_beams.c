@@ -1,5 +1,5 @@
-// The likeliest text: several are gone on with at once, and share the pages of what they have in common. Also one alone,
-// of a model that reads another text.
+// Beam search: several hypotheses continue at once, and share the pages of their common prefix. Also single
+// sequences of encoder-decoder models.
 #include <math.h>
 #include <string.h>
 
@@ -8,301 +8,310 @@
 #include "models/engine.h"
 #include "models/lm_sampling.h"
 
-enum { MOST_BEAMS = 64, PIECE = 128 };
+enum { MAX_BEAMS = 64, PREFILL_CHUNK = 128 };
 
 typedef struct beam {
-    ct_writing text;
-    double *log_probability; // of each token that was written
-    double score;            // their sum, as options bend it
+    ct_writing seq;
+    double *logprobs; // (generated tokens) of each of them
+    double score;     // sum of log probabilities after the logits processors
 } beam;
 
 typedef struct candidate {
     double score;
     int32_t token;
-    int64_t from; // beam
+    int64_t from; // index of the beam that it extends
 } candidate;
 
-typedef struct search {
+typedef struct beam_search {
     const ct_lm_generate_args *args;
     ct_engine *e;
     int64_t beams, n, most,
-        prompt; // of beams, those that there are; tokens to write; tokens before them
+        prompt; // n: beams that are running; most: tokens to generate; prompt: tokens before them
     double penalty;
-    beam *running, *next, *finished; // (beams); of the finished n_finished, the best first
+    beam *running, *next, *finished; // (beams); `finished` has n_finished beams, the best first
     int64_t n_finished;
-    candidate *candidate; // (most_candidates)
-    int64_t most_candidates;
-} search;
+    candidate *candidate; // (max_candidates)
+    int64_t max_candidates;
+} beam_search;
 
-static bool is_end(const ct_lm_generate_args *a, int32_t token) {
+static bool beam_is_eos(const ct_lm_generate_args *a, int32_t token) {
     for (size_t i = 0; i < a->n_ends; i++)
         if (a->ends[i] == token) return true;
     return false;
 }
 
-// ------------------------------------------------------------------------------------------- reading
+// ------------------------------------------------------------------------------------ forward passes
 
-// Reads what is left of the running texts; scores (n, vocab), valid within the scope.
-static const float *read_all(search *s) {
-    ct_writing *text[MOST_BEAMS];
+// Computes the remaining tokens of all running beams and returns the logits (n, vocab), valid within the
+// scope.
+static const float *beam_forward(beam_search *s) {
+    ct_writing *sequences[MAX_BEAMS];
     const ct_loc here = s->args->here;
-    for (int64_t i = 0; i < s->n; i++) text[i] = &s->running[i].text;
-    ct_writing *first = text[0];
+    for (int64_t i = 0; i < s->n; i++) sequences[i] = &s->running[i].seq;
+    ct_writing *first = sequences[0];
     for (;;) {
-        const int64_t left = first->n - first->read, time = left < PIECE ? left : PIECE;
-        const ct_engine_group group[2] = {{text, s->n, time, false}};
+        const int64_t left = first->n - first->n_computed,
+                      n_tokens = left < PREFILL_CHUNK ? left : PREFILL_CHUNK;
+        const ct_engine_group group[2] = {{sequences, s->n, n_tokens, false}};
         for (int64_t i = 0; i < s->n; i++)
-            if (!ct__engine_room(s->e, text[i], time, here)) return NULL; // there are pages for all
+            // the engine has pages for all beams
+            if (!ct__engine_room(s->e, sequences[i], n_tokens, here)) return NULL;
         const float *scores = ct__engine_pass(s->e, group, here);
-        for (int64_t i = 0; i < s->n; i++) text[i]->read += time;
-        if (!scores || time == left) return scores;
+        for (int64_t i = 0; i < s->n; i++) sequences[i]->n_computed += n_tokens;
+        if (!scores || n_tokens == left) return scores;
     }
 }
 
-// ----------------------------------------------------------------------------------------- candidates
+// ---------------------------------------------------------------------------------------- candidates
 
-static bool better(const candidate *a, const candidate *b) { return a->score > b->score; }
+static bool beam_is_better(const candidate *a, const candidate *b) { return a->score > b->score; }
 
-static void offer(search *s, int64_t *have, candidate c) {
-    candidate *of = s->candidate;
-    if (*have == s->most_candidates && !better(&c, &of[*have - 1])) return;
-    int64_t at = *have < s->most_candidates ? (*have)++ : *have - 1;
-    for (; at && better(&c, &of[at - 1]); at--) of[at] = of[at - 1];
-    of[at] = c;
+static void beam_insert_candidate(beam_search *s, int64_t *n_found, candidate c) {
+    candidate *candidates = s->candidate;
+    if (*n_found == s->max_candidates && !beam_is_better(&c, &candidates[*n_found - 1])) return;
+    int64_t at = *n_found < s->max_candidates ? (*n_found)++ : *n_found - 1;
+    for (; at && beam_is_better(&c, &candidates[at - 1]); at--) candidates[at] = candidates[at - 1];
+    candidates[at] = c;
 }
 
-// What all beams may become, the likeliest first.
-static int64_t find_candidates(search *s, const float *scores) {
+// Finds the best extensions of all beams, the best first. Returns their number, or -1 if out of memory.
+static int64_t beam_find_candidates(beam_search *s, const float *scores) {
     CT_PLAIN;
     const int64_t vocab = s->e->lm->spec.vocab;
-    ct_lm_sampling bends = s->args->sampling;
-    int64_t have = 0;
-    bends.temperature = CT_F(1);
-    bends.top_k = 0;
-    bends.top_p = bends.typical_p = CT_F(1);
-    bends.min_p = 0;
+    ct_lm_sampling sampling = s->args->sampling;
+    int64_t n_found = 0;
+    sampling.temperature = CT_F(1);
+    sampling.top_k = 0;
+    sampling.top_p = sampling.typical_p = CT_F(1);
+    sampling.min_p = 0;
     for (int64_t i = 0; i < s->n; i++, scores += vocab) {
         const beam *b = &s->running[i];
-        const double shift = ct__lm_log_probability(scores, vocab, 0) - (double)scores[0];
-        for (int64_t t = 0; t < vocab; t++) s->e->bent[t] = (float)((double)scores[t] + shift);
-        if (!ct__lm_bend(s->e->bent, vocab, b->text.tokens, (size_t)b->text.n, (size_t)s->prompt,
-                         &bends, s->args->ends, s->args->n_ends))
+        const double log_norm = ct__lm_log_probability(scores, vocab, 0) - (double)scores[0];
+        for (int64_t t = 0; t < vocab; t++)
+            s->e->processed_logits[t] = (float)((double)scores[t] + log_norm);
+        if (!ct__lm_bend(s->e->processed_logits, vocab, b->seq.tokens, (size_t)b->seq.n,
+                         (size_t)s->prompt, &sampling, s->args->ends, s->args->n_ends))
             return -1;
         for (int64_t t = 0; t < vocab; t++)
-            if (s->e->bent[t] > -INFINITY)
-                offer(s, &have, (candidate){b->score + (double)s->e->bent[t], (int32_t)t, i});
+            if (s->e->processed_logits[t] > -INFINITY)
+                beam_insert_candidate(
+                    s, &n_found,
+                    (candidate){b->score + (double)s->e->processed_logits[t], (int32_t)t, i});
     }
-    return have;
+    return n_found;
 }
 
-// -------------------------------------------------------------------------------------------- beams
+// --------------------------------------------------------------------------------------------- beams
 
-static void give_back(search *s, beam *b) { ct__engine_give_back(s->e, &b->text, s->args->here); }
-
-static void add_token(search *s, beam *to, const beam *from, int32_t token,
-                      double log_probability) {
-    const int64_t n = from->text.n;
-    memcpy(to->text.tokens, from->text.tokens, (size_t)n * sizeof *to->text.tokens);
-    memcpy(to->log_probability, from->log_probability,
-           (size_t)(n - s->prompt) * sizeof *to->log_probability);
-    to->text.tokens[n] = token;
-    to->log_probability[n - s->prompt] = log_probability;
-    to->text.n = n + 1;
+static void beam_release(beam_search *s, beam *b) {
+    ct__engine_give_back(s->e, &b->seq, s->args->here);
 }
 
-// The text of another beam, with its pages: whole ones are shared, and one that is begun copied, unless this is the
-// first that goes on from there. False: there is no page, which cannot be.
-static bool take_pages(search *s, beam *to, const beam *from, bool first) {
-    ct_writing *w = &to->text;
-    const ct_writing *was = &from->text;
-    const int64_t whole = was->read / CT_LM_PAGE;
-    w->read = was->read;
-    w->n_pages = 0;
-    for (int64_t i = 0; i < was->n_pages; i++) {
-        int32_t page = was->page[i];
-        if (i < whole || first) {
+static void beam_append(beam_search *s, beam *to, const beam *from, int32_t token,
+                        double log_probability) {
+    const int64_t n = from->seq.n;
+    memcpy(to->seq.tokens, from->seq.tokens, (size_t)n * sizeof *to->seq.tokens);
+    memcpy(to->logprobs, from->logprobs, (size_t)(n - s->prompt) * sizeof *to->logprobs);
+    to->seq.tokens[n] = token;
+    to->logprobs[n - s->prompt] = log_probability;
+    to->seq.n = n + 1;
+}
+
+// Copies the page table of another beam: full pages are shared; a partly filled one is copied, unless this
+// is the first beam that extends it. Returns false if no page is free, which cannot happen.
+static bool beam_copy_pages(beam_search *s, beam *to, const beam *from, bool first) {
+    ct_writing *seq = &to->seq;
+    const ct_writing *source = &from->seq;
+    const int64_t n_full = source->n_computed / CT_LM_PAGE;
+    seq->n_computed = source->n_computed;
+    seq->n_pages = 0;
+    for (int64_t i = 0; i < source->n_pages; i++) {
+        int32_t page = source->page[i];
+        if (i < n_full || first) {
             ct__pages_hold(&s->e->pages, page);
         } else {
             page = ct__pages_take(&s->e->pages);
             if (page < 0) return false;
-            ct__lm_cache_copy(s->e->cache, was->page[i], page, s->args->here);
+            ct__lm_cache_copy(s->e->cache, source->page[i], page, s->args->here);
         }
-        w->page[w->n_pages++] = page;
+        seq->page[seq->n_pages++] = page;
     }
     return true;
 }
 
-// Beams go on as candidates have it that have not ended.
-static bool go_on(search *s, const float *scores, int64_t have, bool last) {
+// Replaces the running beams by the best candidates that have not ended.
+static bool beam_advance(beam_search *s, const float *scores, int64_t n_candidates, bool last) {
     const int64_t vocab = s->e->lm->spec.vocab;
-    int32_t from[MOST_BEAMS] = {0};
-    bool taken[MOST_BEAMS] = {false};
+    int32_t from[MAX_BEAMS] = {0};
+    bool taken[MAX_BEAMS] = {false};
     int64_t n = 0;
-    for (int64_t i = 0; i < have && n < s->beams; i++) {
+    for (int64_t i = 0; i < n_candidates && n < s->beams; i++) {
         const candidate *c = &s->candidate[i];
-        if (last || is_end(s->args, c->token)) continue;
+        if (last || beam_is_eos(s->args, c->token)) continue;
         beam *b = &s->next[n];
-        add_token(s, b, &s->running[c->from], c->token,
-                  ct__lm_log_probability(scores + c->from * vocab, vocab, c->token));
+        beam_append(s, b, &s->running[c->from], c->token,
+                    ct__lm_log_probability(scores + c->from * vocab, vocab, c->token));
         b->score = c->score;
-        if (!take_pages(s, b, &s->running[c->from], !taken[c->from])) return false;
+        if (!beam_copy_pages(s, b, &s->running[c->from], !taken[c->from])) return false;
         taken[c->from] = true;
         from[n++] = (int32_t)c->from;
     }
-    for (int64_t i = 0; i < s->n; i++) give_back(s, &s->running[i]);
-    beam *was = s->running;
+    for (int64_t i = 0; i < s->n; i++) beam_release(s, &s->running[i]);
+    beam *old = s->running;
     s->running = s->next;
-    s->next = was;
+    s->next = old;
     s->n = n;
-    for (int64_t i = 0; i < n; i++) s->running[i].text.state = (int32_t)i;
-    if (!s->e->paged && n) ct__lm_cache_pick(s->e->cache, from, s->beams, s->args->here);
+    for (int64_t i = 0; i < n; i++) s->running[i].seq.state = (int32_t)i;
+    if (!s->e->is_paged && n) ct__lm_cache_pick(s->e->cache, from, s->beams, s->args->here);
     return true;
 }
 
-// Those of the best candidates that have ended stand among the finished, if they are good enough.
-static void finish(search *s, const float *scores, int64_t have, bool last) {
+// Adds those of the best candidates that have ended to the finished beams, if they are good enough.
+static void beam_collect_finished(beam_search *s, const float *scores, int64_t n_candidates,
+                                  bool last) {
     const int64_t vocab = s->e->lm->spec.vocab;
-    for (int64_t i = 0; i < have && i < s->beams; i++) {
+    for (int64_t i = 0; i < n_candidates && i < s->beams; i++) {
         const candidate *c = &s->candidate[i];
         const beam *from = &s->running[c->from];
-        const bool ends = is_end(s->args, c->token);
-        if (!ends && !last) continue;
-        const double score = c->score / pow((double)(from->text.n + 1 - s->prompt), s->penalty);
+        const bool is_eos = beam_is_eos(s->args, c->token);
+        if (!is_eos && !last) continue;
+        const double score = c->score / pow((double)(from->seq.n + 1 - s->prompt), s->penalty);
         if (s->n_finished == s->beams && !(score > s->finished[s->beams - 1].score)) continue;
         int64_t at = s->n_finished < s->beams ? s->n_finished++ : s->beams - 1;
-        const beam room = s->finished[at];
+        const beam spare = s->finished[at];
         for (; at && score > s->finished[at - 1].score; at--) s->finished[at] = s->finished[at - 1];
-        s->finished[at] = room;
-        add_token(s, &s->finished[at], from, c->token,
-                  ct__lm_log_probability(scores + c->from * vocab, vocab, c->token));
-        s->finished[at].text.n -= ends; // the end itself is not told
+        s->finished[at] = spare;
+        beam_append(s, &s->finished[at], from, c->token,
+                    ct__lm_log_probability(scores + c->from * vocab, vocab, c->token));
+        s->finished[at].seq.n -= is_eos; // the eos token is not reported
         s->finished[at].score = score;
     }
 }
 
-static bool stopped(const search *s) { return s->args->stop && s->args->stop(s->args->user); }
+static bool beam_should_stop(const beam_search *s) {
+    return s->args->stop && s->args->stop(s->args->user);
+}
 
-static bool search_beams(search *s, ct_ctx *ctx) {
-    for (int64_t k = 1; k <= s->most && s->n && !stopped(s); k++) {
+static bool beam_run_search(beam_search *s, ct_ctx *ctx) {
+    for (int64_t k = 1; k <= s->most && s->n && !beam_should_stop(s); k++) {
         CT_SCOPE;
-        const float *scores = read_all(s);
+        const float *scores = beam_forward(s);
         if (!scores) return false;
-        const int64_t have = find_candidates(s, scores);
-        if (have < 1) {
+        const int64_t n_candidates = beam_find_candidates(s, scores);
+        if (n_candidates < 1) {
             ct__fail(ctx, CT_E_DATA, s->args->here, "lm_generate",
                      "no token can follow: the model's scores are not finite, or all of them are "
                      "banned");
             return false;
         }
-        finish(s, scores, have, k == s->most);
-        if (!go_on(s, scores, have, k == s->most)) return false;
-        // Could the best that runs be better, at this length, than the worst that has ended?
+        beam_collect_finished(s, scores, n_candidates, k == s->most);
+        if (!beam_advance(s, scores, n_candidates, k == s->most)) return false;
+        // Stops if the best running beam, at this length, is not better than the worst finished one.
         if (s->n_finished == s->beams && s->n &&
             !(s->running[0].score / pow((double)k, s->penalty) > s->finished[s->beams - 1].score))
             break;
     }
     const beam *best = s->n_finished ? &s->finished[0] : &s->running[0];
     if (!s->n_finished && !s->n) return true;
-    for (int64_t i = s->prompt; i < best->text.n && s->args->token; i++)
-        if (!s->args->token(best->text.tokens[i], best->log_probability[i - s->prompt],
-                            s->args->user))
+    for (int64_t i = s->prompt; i < best->seq.n && s->args->token; i++)
+        if (!s->args->token(best->seq.tokens[i], best->logprobs[i - s->prompt], s->args->user))
             break;
     return true;
 }
 
-// One text, told as it is written.
-static bool write_one(search *s, ct_ctx *ctx) {
+// Generates a single sequence and reports each token.
+static bool beam_generate_single(beam_search *s, ct_ctx *ctx) {
     const ct_lm_generate_args *a = s->args;
     const int64_t vocab = s->e->lm->spec.vocab;
-    ct_writing *w = &s->running[0].text;
-    for (int64_t k = 0; k < s->most && !stopped(s); k++) {
+    ct_writing *seq = &s->running[0].seq;
+    for (int64_t k = 0; k < s->most && !beam_should_stop(s); k++) {
         CT_SCOPE;
-        const float *scores = read_all(s);
+        const float *scores = beam_forward(s);
         if (!scores) return false;
-        memcpy(s->e->bent, scores, (size_t)vocab * sizeof *s->e->bent);
-        const bool bent = ct__lm_bend(s->e->bent, vocab, w->tokens, (size_t)w->n, (size_t)s->prompt,
-                                      &a->sampling, a->ends, a->n_ends);
+        memcpy(s->e->processed_logits, scores, (size_t)vocab * sizeof *s->e->processed_logits);
+        const bool ok = ct__lm_bend(s->e->processed_logits, vocab, seq->tokens, (size_t)seq->n,
+                                    (size_t)s->prompt, &a->sampling, a->ends, a->n_ends);
         const int32_t token =
-            bent ? ct__lm_draw_token(s->e->bent, vocab, &a->sampling, (uint64_t)k) : -1;
+            ok ? ct__lm_draw_token(s->e->processed_logits, vocab, &a->sampling, (uint64_t)k) : -1;
         if (token < 0) {
             ct__fail(ctx, CT_E_DATA, a->here, "lm_generate",
                      "no token can follow: the model's scores are not finite, or all of them are "
                      "banned");
             return false;
         }
-        if (is_end(a, token)) return true;
-        w->tokens[w->n++] = token;
+        if (beam_is_eos(a, token)) return true;
+        seq->tokens[seq->n++] = token;
         if (a->token && !a->token(token, ct__lm_log_probability(scores, vocab, token), a->user))
             return true;
     }
     return true;
 }
 
-// ------------------------------------------------------------------------------------ made and freed
+// -------------------------------------------------------------------------- creation and destruction
 
 static beam *beams_new(int64_t n, int64_t tokens, int64_t written) {
-    beam *of = ct__calloc((size_t)n, sizeof *of);
-    bool ok = of != NULL;
+    beam *beams = ct__calloc((size_t)n, sizeof *beams);
+    bool ok = beams != NULL;
     for (int64_t i = 0; ok && i < n; i++) {
-        of[i].text.tokens = ct__malloc((size_t)tokens * sizeof *of->text.tokens);
-        of[i].text.page = ct__malloc((size_t)(tokens / CT_LM_PAGE + 1) * sizeof *of->text.page);
-        of[i].log_probability = ct__malloc((size_t)written * sizeof *of->log_probability);
-        of[i].text.state = -1;
-        ok = of[i].text.tokens && of[i].text.page && of[i].log_probability;
+        beams[i].seq.tokens = ct__malloc((size_t)tokens * sizeof *beams->seq.tokens);
+        beams[i].seq.page = ct__malloc((size_t)(tokens / CT_LM_PAGE + 1) * sizeof *beams->seq.page);
+        beams[i].logprobs = ct__malloc((size_t)written * sizeof *beams->logprobs);
+        beams[i].seq.state = -1;
+        ok = beams[i].seq.tokens && beams[i].seq.page && beams[i].logprobs;
     }
-    return of; // where something is missing, beams_whole says so
+    return beams; // beams_are_complete reports a failed allocation
 }
-static bool beams_whole(const beam *of, int64_t n) {
-    for (int64_t i = 0; of && i < n; i++)
-        if (!of[i].text.tokens || !of[i].text.page || !of[i].log_probability) return false;
-    return of != NULL;
+static bool beams_are_complete(const beam *beams, int64_t n) {
+    for (int64_t i = 0; beams && i < n; i++)
+        if (!beams[i].seq.tokens || !beams[i].seq.page || !beams[i].logprobs) return false;
+    return beams != NULL;
 }
-static void beams_free(beam *of, int64_t n) {
-    for (int64_t i = 0; of && i < n; i++) {
-        ct__free(of[i].text.tokens);
-        ct__free(of[i].text.page);
-        ct__free(of[i].log_probability);
+static void beams_free(beam *beams, int64_t n) {
+    for (int64_t i = 0; beams && i < n; i++) {
+        ct__free(beams[i].seq.tokens);
+        ct__free(beams[i].seq.page);
+        ct__free(beams[i].logprobs);
     }
-    ct__free(of);
+    ct__free(beams);
 }
 
-static bool start(search *s, ct_ctx *ctx) {
+static bool beam_search_init(beam_search *s, ct_ctx *ctx) {
     const ct_lm_generate_args *a = s->args;
     const ct_lm *lm = a->lm;
-    const int64_t model = lm->spec.context ? lm->spec.context : INT32_MAX;
-    const int64_t asked = a->most ? a->most : 256;
+    const int64_t max_context = lm->spec.context ? lm->spec.context : INT32_MAX;
+    const int64_t max_tokens = a->most ? a->most : 256;
     s->prompt = lm->reader ? 1 : (int64_t)a->n_prompt;
-    s->most = asked < model - s->prompt ? asked : model - s->prompt;
-    const int64_t all = s->prompt + s->most, pages = all / CT_LM_PAGE + 1;
+    s->most = max_tokens < max_context - s->prompt ? max_tokens : max_context - s->prompt;
+    const int64_t total = s->prompt + s->most, pages = total / CT_LM_PAGE + 1;
     s->e = ct__engine_new(lm,
                           (ct_engine_options){.texts = s->beams,
-                                              .context = all < 2 ? 2 : all,
+                                              .context = total < 2 ? 2 : total,
                                               .memory = ct__lm_cache_page_bytes(lm, CT_F32) *
                                                         (uint64_t)(2 * s->beams * pages + 1),
                                               .here = a->here},
                           "lm_generate");
     if (!s->e) return false;
-    s->most_candidates = (a->n_ends > 1 ? 1 + (int64_t)a->n_ends : 2) * s->beams;
-    s->candidate = ct__malloc((size_t)s->most_candidates * sizeof *s->candidate);
-    s->running = beams_new(s->beams, all, s->most);
-    s->next = beams_new(s->beams, all, s->most);
-    s->finished = beams_new(s->beams, all, s->most);
-    if (!s->candidate || !beams_whole(s->running, s->beams) || !beams_whole(s->next, s->beams) ||
-        !beams_whole(s->finished, s->beams))
-        return ct__err_memory(&ctx->err, a->here, "lm_generate", (size_t)(s->beams * all) * 16);
-    ct_writing *w = &s->running[0].text;
+    s->max_candidates = (a->n_ends > 1 ? 1 + (int64_t)a->n_ends : 2) * s->beams;
+    s->candidate = ct__malloc((size_t)s->max_candidates * sizeof *s->candidate);
+    s->running = beams_new(s->beams, total, s->most);
+    s->next = beams_new(s->beams, total, s->most);
+    s->finished = beams_new(s->beams, total, s->most);
+    if (!s->candidate || !beams_are_complete(s->running, s->beams) ||
+        !beams_are_complete(s->next, s->beams) || !beams_are_complete(s->finished, s->beams))
+        return ct__err_memory(&ctx->err, a->here, "lm_generate", (size_t)(s->beams * total) * 16);
+    ct_writing *seq = &s->running[0].seq;
     s->n = 1;
-    w->n = s->prompt;
-    w->state = 0;
+    seq->n = s->prompt;
+    seq->state = 0;
     if (lm->reader)
-        w->tokens[0] = (int32_t)lm->spec.begin;
+        seq->tokens[0] = (int32_t)lm->spec.begin;
     else
-        memcpy(w->tokens, a->prompt, a->n_prompt * sizeof *w->tokens);
+        memcpy(seq->tokens, a->prompt, a->n_prompt * sizeof *seq->tokens);
     return true;
 }
 
-// What the encoder makes of the prompt: (1, S, width), until the scope ends.
-static bool read_other(search *s) {
+// Computes the encoder's output of the prompt: (1, S, width), valid until the scope ends.
+static bool beam_run_encoder(beam_search *s) {
     const ct_lm_generate_args *a = s->args;
     if (!a->lm->reader) return true;
     const int64_t n = (int64_t)a->n_prompt;
@@ -314,22 +323,23 @@ static bool read_other(search *s) {
 
 bool ct__lm_search(const ct_lm_generate_args *args) {
     ct_ctx *ctx = ct__ctx();
-    search s = {.args = args, .beams = args->beams ? args->beams : 1};
+    beam_search s = {.args = args, .beams = args->beams ? args->beams : 1};
     s.penalty = args->length_penalty.given ? args->length_penalty.value : 1;
-    if (s.beams < 1 || s.beams > MOST_BEAMS) {
+    if (s.beams < 1 || s.beams > MAX_BEAMS) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "lm_generate", "beams is %lld, it must be 1 to %d",
-                 (long long)s.beams, MOST_BEAMS);
+                 (long long)s.beams, MAX_BEAMS);
         return false;
     }
-    const ct_spec *read = args->lm->reader ? &args->lm->reader->spec : &args->lm->spec;
+    const ct_spec *input_spec = args->lm->reader ? &args->lm->reader->spec : &args->lm->spec;
     CT_SCOPE;
     bool ok =
         ct__lm_tokens_fit(args->lm, args->prompt, args->n_prompt,
-                          read->context ? read->context + (args->lm->reader != NULL) : INT32_MAX,
+                          input_spec->context ? input_spec->context + (args->lm->reader != NULL)
+                                              : INT32_MAX,
                           "lm_generate", args->here) &&
-        ct__lm_sampling_fits(&args->sampling, ctx, "lm_generate", args->here) && start(&s, ctx) &&
-        read_other(&s);
-    ok = ok && (s.beams > 1 ? search_beams(&s, ctx) : write_one(&s, ctx));
+        ct__lm_sampling_fits(&args->sampling, ctx, "lm_generate", args->here) &&
+        beam_search_init(&s, ctx) && beam_run_encoder(&s);
+    ok = ok && (s.beams > 1 ? beam_run_search(&s, ctx) : beam_generate_single(&s, ctx));
     ct_engine_free(s.e);
     ct__free(s.candidate);
     beams_free(s.running, s.beams);

@@ -1,4 +1,4 @@
-// Keys and values of texts that are being read or written, and a step that goes on with them.
+// The cache of keys and values, or of recurrent states, and the step that advances sequences with it.
 #include <math.h>
 #include <string.h>
 
@@ -6,15 +6,15 @@
 #include "models/stack.h"
 #include "ops/rules.h"
 
-// What a layer keeps: one or two pools.
-static void pool_sizes(const ct_spec *s, int64_t slots, int64_t texts, int64_t sizes[6],
-                       ct_ints *first, ct_ints *second) {
+// Computes the sizes of a layer's pools: one or two of them.
+static void lm_cache_pool_sizes(const ct_spec *s, int64_t slots, int64_t sequences,
+                                int64_t sizes[6], ct_ints *first, ct_ints *second) {
     const int64_t keys[6] = {slots, s->kv_heads, s->head, slots, s->kv_heads, s->value_head},
-                  narrow[6] = {slots, 1, s->latent + s->head - s->plain_head},
-                  mamba[6] = {texts, s->conv - 1, s->hidden, texts, s->hidden, s->state},
-                  rwkv[6] = {texts, 5, s->width};
+                  latent[6] = {slots, 1, s->latent + s->head - s->plain_head},
+                  mamba[6] = {sequences, s->conv - 1, s->hidden, sequences, s->hidden, s->state},
+                  rwkv[6] = {sequences, 5, s->width};
     const bool is_rwkv = s->family == CT_FAMILY_RWKV, is_mamba = s->family == CT_FAMILY_MAMBA;
-    memcpy(sizes, is_mamba ? mamba : is_rwkv ? rwkv : s->latent ? narrow : keys, sizeof keys);
+    memcpy(sizes, is_mamba ? mamba : is_rwkv ? rwkv : s->latent ? latent : keys, sizeof keys);
     *first = (ct_ints){3, sizes};
     *second = (ct_ints){is_rwkv || s->latent ? 0 : 3, sizes + 3};
 }
@@ -22,7 +22,7 @@ static void pool_sizes(const ct_spec *s, int64_t slots, int64_t texts, int64_t s
 uint64_t ct__lm_cache_page_bytes(const ct_lm *lm, ct_dtype dtype) {
     int64_t sizes[6], n = 0;
     ct_ints pool[2];
-    pool_sizes(&lm->spec, CT_LM_PAGE, 1, sizes, &pool[0], &pool[1]);
+    lm_cache_pool_sizes(&lm->spec, CT_LM_PAGE, 1, sizes, &pool[0], &pool[1]);
     for (int i = 0; i < 2; i++)
         if (pool[i].n)
             n += pool[i].v[0] * pool[i].v[1] *
@@ -30,58 +30,62 @@ uint64_t ct__lm_cache_page_bytes(const ct_lm *lm, ct_dtype dtype) {
     return (uint64_t)(n * lm->spec.layers);
 }
 
-// Memory of the system's that nobody has written takes none until it is: pages of a pool that no text holds are never
-// read, so that they need no values (the engine's tests put NaN there).
-static bool no_pieces(void *user, const void **bytes, size_t *n, ct_err *err) {
+// Leaves the variable without first values: memory that is never written takes none from the system. Pages
+// of a pool that no sequence holds are never read, so they need no values (the engine's tests put NaN
+// there).
+static bool lm_cache_fill_nothing(void *user, const void **bytes, size_t *n, ct_err *err) {
     (void)user, (void)bytes, (void)err;
     *n = 0;
     return true;
 }
-static ct_tensor pool_of(ct_nn_place place, const char *name, ct_ints dims, bool zeros,
-                         ct_loc here) {
+static ct_tensor lm_cache_make_pool(ct_nn_place place, const char *name, ct_ints dims, bool zeros,
+                                    ct_loc here) {
     place.unfilled = !zeros;
     ct_tensor pool = ct_nn_param_at(place, name, dims, CT_NN_ZEROS, here);
-    if (ct_ok(pool)) ct__var_of(pool)->open = true; // kernels are the same whatever room there is
-    if (!zeros && ct_ok(pool) && !ct__var_fill(ct__ctx(), pool, no_pieces, NULL, here))
+    // the kernels do not depend on the size of the pool
+    if (ct_ok(pool)) ct__var_of(pool)->open = true;
+    if (!zeros && ct_ok(pool) && !ct__var_fill(ct__ctx(), pool, lm_cache_fill_nothing, NULL, here))
         return CT_NONE;
     return pool;
 }
 
-ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t texts, ct_dtype dtype,
+ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t sequences, ct_dtype dtype,
                               ct_loc here) {
     const ct_spec *s = &lm->spec;
     ct_ctx *ctx = ct__ctx();
-    const bool states = s->family >= CT_FAMILY_MAMBA, codes = dtype == CT_I8 && !states;
+    const bool is_recurrent = s->family >= CT_FAMILY_MAMBA,
+               is_quantised = dtype == CT_I8 && !is_recurrent;
     ct_lm_cache *cache = ct__calloc(1, sizeof *cache);
     if (cache) {
         cache->layers = s->layers;
         cache->pages = pages;
         cache->params = ct_params_new();
         cache->layer = ct__calloc((size_t)s->layers, sizeof *cache->layer);
-        if (codes) cache->scale = ct__calloc((size_t)s->layers, sizeof *cache->scale);
+        if (is_quantised) cache->scales = ct__calloc((size_t)s->layers, sizeof *cache->scales);
     }
-    if (!cache || !cache->params || !cache->layer || (codes && !cache->scale)) {
+    if (!cache || !cache->params || !cache->layer || (is_quantised && !cache->scales)) {
         ct__err_memory(&ctx->err, here, "lm_cache", (size_t)s->layers * sizeof *cache->layer);
         ct__lm_cache_free(cache);
         return NULL;
     }
     ct_nn_place top = ct_nn_place_in(cache->params, 0);
-    top.dtype = states ? CT_F32 : dtype;
+    top.dtype = is_recurrent ? CT_F32 : dtype;
     ct_ints first, second;
     int64_t sizes[6];
-    pool_sizes(s, pages * CT_LM_PAGE, texts, sizes, &first, &second);
+    lm_cache_pool_sizes(s, pages * CT_LM_PAGE, sequences, sizes, &first, &second);
     CT_SCOPE; // its end gives the pools their first values
     for (int64_t i = 0; i < s->layers; i++) {
         ct_nn_place place = ct_nn_under(top, "layer.%lld", (long long)i);
-        cache->layer[i].weight = pool_of(place, "keys", first, states, here);
-        if (second.n) cache->layer[i].bias = pool_of(place, "values", second, states, here);
-        if (!cache->scale) continue;
-        place.dtype = CT_F32;
-        cache->scale[i].weight =
-            pool_of(place, "key_scales", CT_DIMS(first.v[0], first.v[1], 1), false, here);
+        cache->layer[i].weight = lm_cache_make_pool(place, "keys", first, is_recurrent, here);
         if (second.n)
-            cache->scale[i].bias =
-                pool_of(place, "value_scales", CT_DIMS(second.v[0], second.v[1], 1), false, here);
+            cache->layer[i].bias = lm_cache_make_pool(place, "values", second, is_recurrent, here);
+        if (!cache->scales) continue;
+        place.dtype = CT_F32;
+        cache->scales[i].weight = lm_cache_make_pool(
+            place, "key_scales", CT_DIMS(first.v[0], first.v[1], 1), false, here);
+        if (second.n)
+            cache->scales[i].bias = lm_cache_make_pool(
+                place, "value_scales", CT_DIMS(second.v[0], second.v[1], 1), false, here);
     }
     if (!ctx->err.code) return cache;
     ct__lm_cache_free(cache);
@@ -92,11 +96,11 @@ void ct__lm_cache_free(ct_lm_cache *cache) {
     if (!cache) return;
     ct_params_free(cache->params);
     ct__free(cache->layer);
-    ct__free(cache->scale);
+    ct__free(cache->scales);
     ct__free(cache);
 }
 
-static void copy_slots(ct_tensor pool, ct_tensor from, ct_tensor to, ct_loc here) {
+static void lm_cache_copy_slots(ct_tensor pool, ct_tensor from, ct_tensor to, ct_loc here) {
     ct_tensor rows =
         from.bits ? ct_gather_with((ct_gather_args){.x = pool, .indices = from, .here = here})
         : ct_dtype_of(pool) == CT_I8
@@ -104,13 +108,13 @@ static void copy_slots(ct_tensor pool, ct_tensor from, ct_tensor to, ct_loc here
                          CT_DIMS(CT_LM_PAGE, ct_dim(pool, 1), ct_dim(pool, 2)), here)
             : ct_full_at(ct_cast_at(ct_f((double)NAN), ct_dtype_of(pool), here),
                          CT_DIMS(CT_LM_PAGE, ct_dim(pool, 1), ct_dim(pool, 2)), here);
-    ct_tensor now =
+    ct_tensor updated =
         ct_scatter_with((ct_scatter_args){.x = pool, .indices = to, .updates = rows, .here = here});
-    ct_assign_at(pool, now, here);
+    ct_assign_at(pool, updated, here);
 }
 
 void ct__lm_cache_copy(ct_lm_cache *cache, int32_t from, int32_t to, ct_loc here) {
-    CT_SCOPE; // a plan of its own
+    CT_SCOPE; // has a plan of its own
     int32_t slots[2][CT_LM_PAGE];
     for (int32_t i = 0; i < CT_LM_PAGE; i++) {
         slots[0][i] = from * CT_LM_PAGE + i;
@@ -120,10 +124,10 @@ void ct__lm_cache_copy(ct_lm_cache *cache, int32_t from, int32_t to, ct_loc here
     if (from >= 0) rows[0] = ct_from_at(slots[0], CT_I32, CT_DIMS(CT_LM_PAGE), here);
     for (int64_t i = 0; i < cache->layers; i++) {
         const ct_weight_pair none = {0},
-                             pools[2] = {cache->layer[i], cache->scale ? cache->scale[i] : none};
+                             pools[2] = {cache->layer[i], cache->scales ? cache->scales[i] : none};
         for (int k = 0; k < 2; k++) {
-            if (pools[k].weight.bits) copy_slots(pools[k].weight, rows[0], rows[1], here);
-            if (pools[k].bias.bits) copy_slots(pools[k].bias, rows[0], rows[1], here);
+            if (pools[k].weight.bits) lm_cache_copy_slots(pools[k].weight, rows[0], rows[1], here);
+            if (pools[k].bias.bits) lm_cache_copy_slots(pools[k].bias, rows[0], rows[1], here);
         }
     }
 }
@@ -142,14 +146,14 @@ void ct__lm_cache_pick(ct_lm_cache *cache, const int32_t *from, int64_t n, ct_lo
     }
 }
 
-// (B, 1) -> (B * T): each text's positions
-static ct_tensor positions_of(const ct_lm_segment *g, ct_loc here) {
+// (B, 1) -> (B * T): the positions of each sequence's tokens
+static ct_tensor lm_cache_positions(const ct_lm_segment *g, ct_loc here) {
     ct_tensor at = ct_iota_at(CT_I32, CT_DIMS(1, g->time), 1, here); // (1, T)
     return ct_reshape_at(ct_add_at(g->position, at, here), CT_DIMS(-1), here);
 }
 
-// Where the pool has room for the tokens: (B * T). Behind the length of its text a token goes nowhere.
-static ct_tensor slots_of(const ct_lm_segment *g, ct_loc here) {
+// Returns the pool slots of the tokens: (B * T). A token beyond its sequence's length is written nowhere.
+static ct_tensor lm_cache_slots(const ct_lm_segment *g, ct_loc here) {
     ct_tensor at =
         ct_add_at(g->position, ct_iota_at(CT_I32, CT_DIMS(1, g->time), 1, here), here); // (B, T)
     ct_tensor page = ct_take_along_with(
@@ -162,32 +166,33 @@ static ct_tensor slots_of(const ct_lm_segment *g, ct_loc here) {
     return ct_reshape_at(slot, CT_DIMS(-1), here);
 }
 
-static ct_tensor joined(const ct_tensor *part, int n, ct_loc here) {
+static ct_tensor lm_cache_concat(const ct_tensor *part, int n, ct_loc here) {
     return n == 1 ? part[0] : ct_concat_at(part, n, 0, here);
 }
 
 ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *parts, int n,
-                      int64_t longest, ct_loc here) {
-    ct_lm_pass pass = {.lm = lm, .segments = n, .cache = cache, .longest = longest, .here = here};
+                      int64_t max_length, ct_loc here) {
+    ct_lm_pass pass = {
+        .lm = lm, .segments = n, .cache = cache, .max_length = max_length, .here = here};
     ct_tensor tokens[2] = {0}, positions[2] = {0}, slots[2] = {0}, last[2] = {0};
     for (int i = 0; i < n; i++) {
         const ct_lm_part *p = &parts[i];
         ct_lm_segment *g = &pass.segment[i];
         *g = (ct_lm_segment){.batch = ct__size_like(p->tokens, 0),
                              .time = ct__size_like(p->tokens, 1),
-                             .rows = ct_reshape_at(p->tokens, CT_DIMS(-1), here),
+                             .row_template = ct_reshape_at(p->tokens, CT_DIMS(-1), here),
                              .position = p->position,
                              .table = p->table,
                              .state = p->state};
-        tokens[i] = g->rows;
-        positions[i] = positions_of(g, here);
-        if (lm->spec.family < CT_FAMILY_MAMBA) slots[i] = slots_of(g, here);
+        tokens[i] = g->row_template;
+        positions[i] = lm_cache_positions(g, here);
+        if (lm->spec.family < CT_FAMILY_MAMBA) slots[i] = lm_cache_slots(g, here);
     }
-    pass.positions = joined(positions, n, here);
-    if (lm->spec.family < CT_FAMILY_MAMBA) pass.slots = joined(slots, n, here);
+    pass.positions = lm_cache_concat(positions, n, here);
+    if (lm->spec.family < CT_FAMILY_MAMBA) pass.slots = lm_cache_concat(slots, n, here);
     pass.memory = parts->memory;
-    ct_tensor x = ct__stack_hidden(&pass, joined(tokens, n, here)); // (N, width)
-    for (int i = 0; i < n; i++) { // what follows the last token of each text alone
+    ct_tensor x = ct__stack_hidden(&pass, lm_cache_concat(tokens, n, here)); // (N, width)
+    for (int i = 0; i < n; i++) { // keeps only the last token of each sequence
         ct_tensor rows = ct__stack_rows(&pass, i, x);
         last[i] = rows;
         if (parts[i].every) continue;
@@ -197,5 +202,5 @@ ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *par
             .x = rows, .axes = CT_AXES(1), .start = CT_INTS(-1), .here = here}); // (B, 1, width)
         last[i] = ct_reshape_at(rows, CT_DIMS(-1, lm->spec.width), here);
     }
-    return ct__stack_logits(&pass, joined(last, n, here));
+    return ct__stack_logits(&pass, lm_cache_concat(last, n, here));
 }

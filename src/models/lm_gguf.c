@@ -1,3 +1,5 @@
+// Reads language models from GGUF files: makes a config.json from their metadata, and maps their weight
+// names.
 #include "models/lm_gguf.h"
 
 #include <inttypes.h>
@@ -8,13 +10,13 @@
 
 #include "io/gguf.h"
 
-// --------------------------------------------------------------------------------------------- config
+// -------------------------------------------------------------------------------------------- config
 
-// Keys below the architecture's name, and what config.json calls them.
+// Keys below the architecture's name, and the keys of config.json that they become.
 static const struct {
     const char *gguf, *config;
     bool real;
-} keys[] = {
+} gguf_keys[] = {
     {"block_count", "num_hidden_layers", false},
     {"context_length", "max_position_embeddings", false},
     {"embedding_length", "hidden_size", false},
@@ -51,53 +53,55 @@ static const struct {
     {"pooling_type", CT_LM_GGUF_POOLING, false},
 };
 
-static const ct_gguf_pair *below(const ct_gguf *g, const char *architecture, const char *key) {
+static const ct_gguf_pair *gguf_find_key(const ct_gguf *g, const char *architecture,
+                                         const char *key) {
     char name[192];
     snprintf(name, sizeof name, "%s.%s", architecture, key);
     return ct__gguf_find(g, name);
 }
 
-static void copy_key(const ct_gguf *g, const char *architecture, size_t i, json_t *config) {
-    const ct_gguf_pair *pair = below(g, architecture, keys[i].gguf);
+static void gguf_copy_key(const ct_gguf *g, const char *architecture, size_t i, json_t *config) {
+    const ct_gguf_pair *pair = gguf_find_key(g, architecture, gguf_keys[i].gguf);
     if (!pair || pair->type == CT_GGUF_STRING) return;
-    // Of a list, a number a layer, the first stands for all.
+    // Of a list with a number per layer, the first one stands for all.
     if (!pair->value.n || pair->value.type == CT_GGUF_STRING) return;
-    const int64_t whole = ct__gguf_list_int(&pair->value, 0);
-    json_object_set_new(config, keys[i].config,
-                        keys[i].real ? json_real(ct__gguf_list_real(&pair->value, 0))
-                        : pair->value.type == CT_GGUF_BOOL ? json_boolean(whole)
-                                                           : json_integer(whole));
+    const int64_t value = ct__gguf_list_int(&pair->value, 0);
+    json_object_set_new(config, gguf_keys[i].config,
+                        gguf_keys[i].real ? json_real(ct__gguf_list_real(&pair->value, 0))
+                        : pair->value.type == CT_GGUF_BOOL ? json_boolean(value)
+                                                           : json_integer(value));
 }
 
-static double real_below(const ct_gguf *g, const char *architecture, const char *key,
-                         double otherwise) {
-    const ct_gguf_pair *pair = below(g, architecture, key);
+static double gguf_get_real(const ct_gguf *g, const char *architecture, const char *key,
+                            double fallback) {
+    const ct_gguf_pair *pair = gguf_find_key(g, architecture, key);
     return pair && pair->type != CT_GGUF_STRING && pair->value.n
                ? ct__gguf_list_real(&pair->value, 0)
-               : otherwise;
+               : fallback;
 }
 
-static void put_real(json_t *to, const char *key, const ct_gguf *g, const char *architecture,
-                     const char *from) {
-    const double value = real_below(g, architecture, from, NAN);
+static void gguf_copy_real(json_t *to, const char *key, const ct_gguf *g, const char *architecture,
+                           const char *from) {
+    const double value = gguf_get_real(g, architecture, from, NAN);
     if (value == value) json_object_set_new(to, key, json_real(value));
 }
 
-// The factors of a weight, a number a pair; NULL: there is none.
-static json_t *factors_of(const ct_weights *files, const char *name) {
+// Reads a weight of rope factors, one per pair; NULL: there is none.
+static json_t *gguf_read_factors(const ct_weights *files, const char *name) {
     const ct_weight *w = ct__weights_find(files, name);
     if (!w || w->dtype != CT_F32 || w->block >= 0 || w->rank != 1) return NULL;
     json_t *list = json_array();
     for (int64_t i = 0; list && i < w->dim[0]; i++) {
         float factor;
-        memcpy(&factor, (const char *)w->data + 4 * i, 4); // a file aligns nothing
+        memcpy(&factor, (const char *)w->data + 4 * i, 4); // the file's data is not aligned
         json_array_append_new(list, json_real((double)factor));
     }
     return list;
 }
 
-static void text_below(const ct_gguf *g, const char *architecture, const char *key, char out[32]) {
-    const ct_gguf_pair *pair = below(g, architecture, key);
+static void gguf_get_string(const ct_gguf *g, const char *architecture, const char *key,
+                            char out[32]) {
+    const ct_gguf_pair *pair = gguf_find_key(g, architecture, key);
     ct_gguf_text one;
     *out = '\0';
     if (!pair || pair->type != CT_GGUF_STRING) return;
@@ -106,59 +110,60 @@ static void text_below(const ct_gguf *g, const char *architecture, const char *k
         snprintf(out, 32, "%.*s", (int)(one.n < 31 ? one.n : 31), one.s);
 }
 
-// Llama 3's factors by which pairs are slowed down stand as a weight, and so do LongRoPE's; yarn and linear scaling
-// as metadata.
-static void copy_rope(const ct_weights *files, const char *architecture, json_t *config) {
+// Converts rope scaling: Llama 3's factors are stored as a weight, and so are LongRoPE's; yarn and linear
+// scaling are metadata.
+static void gguf_copy_rope(const ct_weights *files, const char *architecture, json_t *config) {
     const ct_gguf *g = &files->gguf;
     char type[32];
-    text_below(g, architecture, "rope.scaling.type", type);
-    json_t *few = factors_of(files, "rope_factors_short.weight"),
-           *many = factors_of(files, "rope_factors_long.weight");
-    if (few && many) snprintf(type, sizeof type, "longrope");
-    // Files of 2023 say a linear factor alone.
-    const double before = real_below(g, architecture, "rope.scale_linear", 1);
-    if (!*type && before > 1) snprintf(type, sizeof type, "linear");
-    if (strcmp(type, "linear") && strcmp(type, "yarn") && !(few && many)) return;
+    gguf_get_string(g, architecture, "rope.scaling.type", type);
+    json_t *short_factors = gguf_read_factors(files, "rope_factors_short.weight"),
+           *long_factors = gguf_read_factors(files, "rope_factors_long.weight");
+    if (short_factors && long_factors) snprintf(type, sizeof type, "longrope");
+    // Files of 2023 have a linear factor only.
+    const double linear_factor = gguf_get_real(g, architecture, "rope.scale_linear", 1);
+    if (!*type && linear_factor > 1) snprintf(type, sizeof type, "linear");
+    if (strcmp(type, "linear") && strcmp(type, "yarn") && !(short_factors && long_factors)) return;
     json_t *scaling = json_object();
     json_object_set_new(scaling, "rope_type", json_string(type));
-    if (before > 1) json_object_set_new(scaling, "factor", json_real(before));
-    put_real(scaling, "factor", g, architecture, "rope.scaling.factor");
-    put_real(scaling, "original_max_position_embeddings", g, architecture,
-             "rope.scaling.original_context_length");
-    put_real(scaling, "beta_fast", g, architecture, "rope.scaling.yarn_beta_fast");
-    put_real(scaling, "beta_slow", g, architecture, "rope.scaling.yarn_beta_slow");
-    put_real(scaling, "attention_factor", g, architecture, "rope.scaling.yarn_attn_factor");
-    if (few && many) {
-        put_real(scaling, "attention_factor", g, architecture, "rope.scaling.attn_factor");
-        json_object_set_new(scaling, "short_factor", few);
-        json_object_set_new(scaling, "long_factor", many);
+    if (linear_factor > 1) json_object_set_new(scaling, "factor", json_real(linear_factor));
+    gguf_copy_real(scaling, "factor", g, architecture, "rope.scaling.factor");
+    gguf_copy_real(scaling, "original_max_position_embeddings", g, architecture,
+                   "rope.scaling.original_context_length");
+    gguf_copy_real(scaling, "beta_fast", g, architecture, "rope.scaling.yarn_beta_fast");
+    gguf_copy_real(scaling, "beta_slow", g, architecture, "rope.scaling.yarn_beta_slow");
+    gguf_copy_real(scaling, "attention_factor", g, architecture, "rope.scaling.yarn_attn_factor");
+    if (short_factors && long_factors) {
+        gguf_copy_real(scaling, "attention_factor", g, architecture, "rope.scaling.attn_factor");
+        json_object_set_new(scaling, "short_factor", short_factors);
+        json_object_set_new(scaling, "long_factor", long_factors);
     }
-    const double all = 10 * real_below(g, architecture, "rope.scaling.yarn_log_multiplier", 0);
-    if (all != 0) { // DeepSeek's, a tenth of what it is called
-        json_object_set_new(scaling, "mscale", json_real(all));
-        json_object_set_new(scaling, "mscale_all_dim", json_real(all));
+    const double mscale =
+        10 * gguf_get_real(g, architecture, "rope.scaling.yarn_log_multiplier", 0);
+    if (mscale != 0) { // DeepSeek's, stored as a tenth of its value
+        json_object_set_new(scaling, "mscale", json_real(mscale));
+        json_object_set_new(scaling, "mscale_all_dim", json_real(mscale));
     }
     json_object_set_new(config, "rope_scaling", scaling);
 }
 
-// Of a head so many numbers turn.
-static void copy_fraction(json_t *config) {
-    const double turned = json_number_value(json_object_get(config, "rotary_dim")),
+// Converts the number of rotated elements to the fraction of a head.
+static void gguf_copy_rotary_fraction(json_t *config) {
+    const double rotary_dim = json_number_value(json_object_get(config, "rotary_dim")),
                  heads = json_number_value(json_object_get(config, "num_attention_heads"));
     double head = json_number_value(json_object_get(config, "head_dim"));
     if (head <= 0 && heads > 0)
         head = json_number_value(json_object_get(config, "hidden_size")) / heads;
-    if (turned > 0 && head > 0)
-        json_object_set_new(config, "partial_rotary_factor", json_real(turned / head));
+    if (rotary_dim > 0 && head > 0)
+        json_object_set_new(config, "partial_rotary_factor", json_real(rotary_dim / head));
 }
 
-// The row whose setting gguf= is the architecture; the first of several that fits.
-static const char *type_of(const char *architecture, bool experts, char out[64]) {
-    char wanted[96];
+// Finds the row whose setting gguf= is the architecture; the first one if there are several.
+static const char *gguf_find_model_type(const char *architecture, bool experts, char out[64]) {
+    char pattern[96];
     for (size_t i = 0; ct__architectures[i]; i++) {
         const char *row = ct__architectures[i];
-        snprintf(wanted, sizeof wanted, " gguf=%s ", architecture);
-        if (!strstr(row, wanted)) continue;
+        snprintf(pattern, sizeof pattern, " gguf=%s ", architecture);
+        if (!strstr(row, pattern)) continue;
         const char *type = experts && !strcmp(architecture, "llama") ? "mixtral" : row;
         snprintf(out, 64, "%.*s", (int)strcspn(type, ":"), type);
         return out;
@@ -166,20 +171,20 @@ static const char *type_of(const char *architecture, bool experts, char out[64])
     return NULL;
 }
 
-static int64_t whole_of(const json_t *config, const char *key, int64_t otherwise) {
+static int64_t gguf_config_int(const json_t *config, const char *key, int64_t fallback) {
     const json_t *value = json_object_get(config, key);
-    return value ? (int64_t)json_number_value(value) : otherwise;
+    return value ? (int64_t)json_number_value(value) : fallback;
 }
-static void put_whole(json_t *config, const char *key, int64_t value) {
+static void gguf_set_int(json_t *config, const char *key, int64_t value) {
     json_object_set_new(config, key, json_integer(value));
 }
 
-// Which layers slide: a number, all but every so-many-th, or one truth a layer.
-static void copy_pattern(const ct_gguf *g, const char *architecture, json_t *config) {
-    const ct_gguf_pair *pair = below(g, architecture, "attention.sliding_window_pattern");
+// Converts the sliding layers: a number, for all but every n-th layer, or a bool per layer.
+static void gguf_copy_layer_types(const ct_gguf *g, const char *architecture, json_t *config) {
+    const ct_gguf_pair *pair = gguf_find_key(g, architecture, "attention.sliding_window_pattern");
     if (!pair || pair->type == CT_GGUF_STRING || !pair->value.n) return;
     if (pair->type != CT_GGUF_ARRAY) {
-        put_whole(config, "sliding_window_pattern", ct__gguf_list_int(&pair->value, 0));
+        gguf_set_int(config, "sliding_window_pattern", ct__gguf_list_int(&pair->value, 0));
         return;
     }
     json_t *types = json_array();
@@ -190,58 +195,63 @@ static void copy_pattern(const ct_gguf *g, const char *architecture, json_t *con
     json_object_set_new(config, "layer_types", types);
 }
 
-// Heads of latent attention: what of them turns is said, and how long they are; newer files have their lengths
-// beside those of the one head of the narrow vector.
-static void copy_latent(const ct_gguf *g, const char *architecture, json_t *config) {
-    const int64_t turned = whole_of(config, "rotary_dim", 0);
-    const double key = real_below(g, architecture, "attention.key_length", 0),
-                 value = real_below(g, architecture, "attention.value_length", 0),
-                 gating = real_below(g, architecture, "expert_gating_func", 1);
-    const int64_t head = (int64_t)real_below(g, architecture, "attention.key_length_mla", key);
-    put_whole(config, "qk_rope_head_dim", turned);
-    put_whole(config, "qk_nope_head_dim", head - turned);
-    put_whole(config, "head_dim", head);
-    put_whole(config, "v_head_dim",
-              (int64_t)real_below(g, architecture, "attention.value_length_mla", value));
-    put_whole(config, "num_key_value_heads", whole_of(config, "num_attention_heads", 1));
-    static const char *const none[] = {"n_shared_experts", "first_k_dense_replace", "q_lora_rank"},
-                             *const one[] = {"n_group", "topk_group", "routed_scaling_factor"};
+// Converts the head sizes of latent attention: the file has the rotated part and the length of a head;
+// newer files have both lengths beside those of the single latent head.
+static void gguf_copy_latent(const ct_gguf *g, const char *architecture, json_t *config) {
+    const int64_t rotary_dim = gguf_config_int(config, "rotary_dim", 0);
+    const double key = gguf_get_real(g, architecture, "attention.key_length", 0),
+                 value = gguf_get_real(g, architecture, "attention.value_length", 0),
+                 gating = gguf_get_real(g, architecture, "expert_gating_func", 1);
+    const int64_t head = (int64_t)gguf_get_real(g, architecture, "attention.key_length_mla", key);
+    gguf_set_int(config, "qk_rope_head_dim", rotary_dim);
+    gguf_set_int(config, "qk_nope_head_dim", head - rotary_dim);
+    gguf_set_int(config, "head_dim", head);
+    gguf_set_int(config, "v_head_dim",
+                 (int64_t)gguf_get_real(g, architecture, "attention.value_length_mla", value));
+    gguf_set_int(config, "num_key_value_heads", gguf_config_int(config, "num_attention_heads", 1));
+    static const char *const default_0[] = {"n_shared_experts", "first_k_dense_replace",
+                                            "q_lora_rank"},
+                             *const default_1[] = {"n_group", "topk_group",
+                                                   "routed_scaling_factor"};
     for (int i = 0; i < 3; i++) {
-        put_whole(config, none[i], whole_of(config, none[i], 0));
-        if (!json_object_get(config, one[i])) put_whole(config, one[i], 1);
+        gguf_set_int(config, default_0[i], gguf_config_int(config, default_0[i], 0));
+        if (!json_object_get(config, default_1[i])) gguf_set_int(config, default_1[i], 1);
     }
     if (gating == 2) json_object_set_new(config, "model_type", json_string("deepseek_v3"));
 }
 
-// What is so where such a file does not say it, whatever a folder's config leaves out.
-static void put_usual(json_t *config) {
-    const int64_t heads = whole_of(config, "num_attention_heads", 0);
+// Sets the defaults of GGUF files, which differ from those of config.json.
+static void gguf_set_defaults(json_t *config) {
+    const int64_t heads = gguf_config_int(config, "num_attention_heads", 0);
     const struct {
         const char *key;
         double value;
-    } usual[] = {{"num_key_value_heads", (double)heads},
-                 {"head_dim", heads ? (double)(whole_of(config, "hidden_size", 0) / heads) : 0},
-                 {"rope_theta", 10000},
-                 {"partial_rotary_factor", 1}};
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-        if (usual[i].value > 0 && !json_object_get(config, usual[i].key))
-            json_object_set_new(config, usual[i].key, json_real(usual[i].value));
+    } defaults[] = {
+        {"num_key_value_heads", (double)heads},
+        {"head_dim", heads ? (double)(gguf_config_int(config, "hidden_size", 0) / heads) : 0},
+        {"rope_theta", 10000},
+        {"partial_rotary_factor", 1}};
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+        if (defaults[i].value > 0 && !json_object_get(config, defaults[i].key))
+            json_object_set_new(config, defaults[i].key, json_real(defaults[i].value));
 }
 
-// What such files leave to who reads them, by architecture.
-static void complete(const ct_weights *files, const char *architecture, json_t *config) {
+// Adds what such files leave to the reader, by architecture.
+static void gguf_complete(const ct_weights *files, const char *architecture, json_t *config) {
     const ct_gguf *g = &files->gguf;
     const bool gemma2 = !strcmp(architecture, "gemma2"), gemma3 = !strcmp(architecture, "gemma3");
     if (gemma2 || gemma3) {
         const int64_t largest =
-            gemma2 ? 46 : 62; // layers of the 27B, whose scores have another scale
-        const bool other = whole_of(config, "num_hidden_layers", 0) == largest;
-        const int64_t heads = whole_of(config, "num_attention_heads", 1);
-        const int64_t mean = whole_of(config, "hidden_size", 0) / (heads > 0 ? heads : 1);
-        put_whole(config, "query_pre_attn_scalar",
-                  other ? mean : whole_of(config, "head_dim", mean));
+            gemma2 ? 46 : 62; // number of layers of the 27B model, whose attention scale differs
+        const bool is_largest = gguf_config_int(config, "num_hidden_layers", 0) == largest;
+        const int64_t heads = gguf_config_int(config, "num_attention_heads", 1);
+        const int64_t width_per_head =
+            gguf_config_int(config, "hidden_size", 0) / (heads > 0 ? heads : 1);
+        gguf_set_int(config, "query_pre_attn_scalar",
+                     is_largest ? width_per_head
+                                : gguf_config_int(config, "head_dim", width_per_head));
         if (!json_object_get(config, "sliding_window"))
-            put_whole(config, "sliding_window", gemma2 ? 4096 : 0);
+            gguf_set_int(config, "sliding_window", gemma2 ? 4096 : 0);
     }
     if (gemma3 && !json_object_get(config, "rope_local_base_freq"))
         json_object_set_new(config, "rope_local_base_freq", json_real(10000));
@@ -249,14 +259,15 @@ static void complete(const ct_weights *files, const char *architecture, json_t *
         json_object_set_new(config, "architectures", json_pack("[s]", "BertModel"));
     if (!strcmp(architecture, "qwen3moe"))
         json_object_set_new(config, "norm_topk_prob", json_true());
-    if (!strcmp(architecture, "deepseek2")) copy_latent(g, architecture, config);
-    if (!strcmp(architecture, "gpt-oss")) // whose yarn does not round
+    if (!strcmp(architecture, "deepseek2")) gguf_copy_latent(g, architecture, config);
+    if (!strcmp(architecture, "gpt-oss")) // its yarn does not round
         json_object_set_new(json_object_get(config, "rope_scaling"), "truncate", json_false());
-    const ct_weight *kinds = ct__weights_find(files, "token_types.weight");
-    if (kinds && kinds->rank == 2) put_whole(config, "type_vocab_size", kinds->dim[0]);
+    const ct_weight *token_types = ct__weights_find(files, "token_types.weight");
+    if (token_types && token_types->rank == 2)
+        gguf_set_int(config, "type_vocab_size", token_types->dim[0]);
     const ct_weight *shared = ct__weights_find(files, "blk.0.ffn_up_shexp.weight");
     if (shared && shared->rank == 2 && !json_object_get(config, "shared_expert_intermediate_size"))
-        put_whole(config, "shared_expert_intermediate_size", shared->dim[0]);
+        gguf_set_int(config, "shared_expert_intermediate_size", shared->dim[0]);
 }
 
 json_t *ct__lm_gguf_config(const ct_weights *files, ct_err *err) {
@@ -265,8 +276,8 @@ json_t *ct__lm_gguf_config(const ct_weights *files, ct_err *err) {
     ct_gguf_text text;
     if (!ct__gguf_text(g, "general.architecture", &text, err)) return NULL;
     snprintf(architecture, sizeof architecture, "%.*s", (int)(text.n < 63 ? text.n : 63), text.s);
-    const bool experts = below(g, architecture, "expert_count") != NULL;
-    if (!type_of(architecture, experts, type)) {
+    const bool experts = gguf_find_key(g, architecture, "expert_count") != NULL;
+    if (!gguf_find_model_type(architecture, experts, type)) {
         ct__err(err, CT_E_FORMAT, CT_NOWHERE, g->label,
                 "\"general.architecture\" is \"%.60s\", an architecture that is not known",
                 architecture);
@@ -278,12 +289,13 @@ json_t *ct__lm_gguf_config(const ct_weights *files, ct_err *err) {
         return NULL;
     }
     json_object_set_new(config, "model_type", json_string(type));
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) copy_key(g, architecture, i, config);
-    copy_rope(files, architecture, config);
-    copy_pattern(g, architecture, config);
-    complete(files, architecture, config);
-    copy_fraction(config);
-    put_usual(config);
+    for (size_t i = 0; i < sizeof gguf_keys / sizeof *gguf_keys; i++)
+        gguf_copy_key(g, architecture, i, config);
+    gguf_copy_rope(files, architecture, config);
+    gguf_copy_layer_types(g, architecture, config);
+    gguf_complete(files, architecture, config);
+    gguf_copy_rotary_fraction(config);
+    gguf_set_defaults(config);
     const ct_weight *embed = ct__weights_find(files, "token_embd.weight");
     if (embed && embed->rank == 2)
         json_object_set_new(config, "vocab_size", json_integer(embed->dim[0]));
@@ -292,12 +304,12 @@ json_t *ct__lm_gguf_config(const ct_weights *files, ct_err *err) {
     return config;
 }
 
-// ---------------------------------------------------------------------------------------------- names
+// -------------------------------------------------------------------------------------- weight names
 
 static const struct {
     int name;
     const char *gguf;
-} names[] = {
+} gguf_names[] = {
     {CT_NAME_layer, "blk.%"},
     {CT_NAME_embed, "token_embd"},
     {CT_NAME_position_table, "position_embd"},
@@ -338,47 +350,47 @@ static const struct {
     {CT_NAME_kv_b, "attn_kv_b"},
 };
 
-// Llama 3.1's way of stretching comes as a factor a pair.
-static bool slow_down(const ct_weights *files, ct_spec *s, bool *used, ct_err *err) {
+// Applies Llama 3.1's context extension, which is stored as a factor per pair.
+static bool gguf_scale_frequencies(const ct_weights *files, ct_spec *s, bool *used, ct_err *err) {
     const ct_weight *w = ct__weights_find(files, "rope_freqs.weight");
     if (!w) return true;
     if (s->rope == CT_ROPE_NONE || w->dtype != CT_F32 || w->block >= 0 || w->rank != 1 ||
-        w->dim[0] != s->turn[0].pairs)
+        w->dim[0] != s->ropes[0].pairs)
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, w->path,
                        "\"rope_freqs.weight\" has %" PRId64 " numbers (%s), %" PRId64 " pairs turn",
-                       w->rank ? w->dim[0] : 1, w->kind, s->turn[0].pairs);
-    for (int64_t i = 0; i < s->turn[0].pairs; i++) {
+                       w->rank ? w->dim[0] : 1, w->kind, s->ropes[0].pairs);
+    for (int64_t i = 0; i < s->ropes[0].pairs; i++) {
         float factor;
-        memcpy(&factor, (const char *)w->data + 4 * i, 4); // a file aligns nothing
-        for (int sliding = 0; sliding < 2; sliding++) s->turn[sliding].speed[i] /= factor;
+        memcpy(&factor, (const char *)w->data + 4 * i, 4); // the file's data is not aligned
+        for (int sliding = 0; sliding < 2; sliding++) s->ropes[sliding].inv_freq[i] /= factor;
     }
     used[w - files->entries] = true;
     return true;
 }
 
-// Weights that the config was made of.
-static void use_factors(const ct_weights *files, const ct_spec *s, bool *used) {
-    static const char *const own[] = {"rope_factors_short.weight", "rope_factors_long.weight"};
-    for (int i = 0; i < 2 && s->turn[0].long_speed; i++) {
-        const ct_weight *w = ct__weights_find(files, own[i]);
+// Marks the weights that the config was made from as used.
+static void gguf_mark_factors(const ct_weights *files, const ct_spec *s, bool *used) {
+    static const char *const names[] = {"rope_factors_short.weight", "rope_factors_long.weight"};
+    for (int i = 0; i < 2 && s->ropes[0].long_inv_freq; i++) {
+        const ct_weight *w = ct__weights_find(files, names[i]);
         if (w) used[w - files->entries] = true;
     }
 }
 
 bool ct__lm_gguf_adapt(const ct_weights *files, ct_spec *s, bool *used, ct_err *err) {
-    use_factors(files, s, used);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (s->name[names[i].name]) s->name[names[i].name] = names[i].gguf;
+    gguf_mark_factors(files, s, used);
+    for (size_t i = 0; i < sizeof gguf_names / sizeof *gguf_names; i++)
+        if (s->name[gguf_names[i].name]) s->name[gguf_names[i].name] = gguf_names[i].gguf;
     s->in_out = s->expert_in_out = 0; // all weights are (out, in)
     if (s->norm == CT_LM_NORM_RMS1) s->norm = CT_LM_NORM_RMS;
     if (s->qkv == CT_QKV_BY_HEAD) s->qkv = CT_QKV_JOINED;
-    if (!strcmp(s->type, "gpt_oss")) { // gates and what they gate stand apart
+    if (!strcmp(s->type, "gpt_oss")) { // gate and up are separate weights
         s->name[CT_NAME_mlp_norm] = "post_attention_norm";
         s->name[CT_NAME_expert_gate_up] = NULL;
         s->name[CT_NAME_expert_gate] = "ffn_gate_exps.weight";
         s->name[CT_NAME_expert_up] = "ffn_up_exps.weight";
     }
-    if (s->order == CT_ORDER_POST) { // BERT's norms stand behind what they norm
+    if (s->order == CT_ORDER_POST) { // BERT's norms are named after the outputs that they normalise
         s->name[CT_NAME_attn_norm] = "attn_output_norm";
         s->name[CT_NAME_mlp_norm] = "layer_output_norm";
     }
@@ -387,7 +399,7 @@ bool ct__lm_gguf_adapt(const ct_weights *files, ct_spec *s, bool *used, ct_err *
         s->name[CT_NAME_k_b] = "attn_k_b";
         s->name[CT_NAME_v_b] = "attn_v_b";
     }
-    // Rows of queries and keys have been put into another order, so that neighbours turn together.
+    // Rows of queries and keys have been permuted so that neighbours rotate together.
     if (s->gguf_pairs) s->rope = CT_ROPE_PAIRS;
-    return slow_down(files, s, used, err);
+    return gguf_scale_frequencies(files, s, used, err);
 }

@@ -1,4 +1,4 @@
-// Language models of any architecture from their files, and back into such files.
+// Loads language models of any architecture from their files, and saves them to such files.
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -21,10 +21,10 @@
 #include "nn/store.h"
 #include "ops/rules.h"
 
-// ----------------------------------------------------------------------------------------- weights
+// ------------------------------------------------------------------------------------------- weights
 
-// Files name weights with or without what stands in front of all of a model's, and those of a model of text
-// and more have a name in front of that.
+// Files name weights with or without the prefix of all of a model's names, and multimodal models have a
+// further prefix before that.
 const ct_weight *ct__lm_weight(const ct_lm *lm, const char *name) {
     char other[CT_NN_PATH + 32];
     const ct_weight *found = ct__weights_find(lm->files, name);
@@ -39,125 +39,131 @@ const ct_weight *ct__lm_weight(const ct_lm *lm, const char *name) {
     return found ? found : ct__weights_find(lm->files, other);
 }
 
-// The name of one expert's weight; of others the name as it is.
-static const char *of_expert(const char *name, int64_t expert, char out[CT_NN_PATH + 24]) {
+// Returns the name of one expert's weight; other names unchanged.
+static const char *load_expert_name(const char *name, int64_t expert, char out[CT_NN_PATH + 24]) {
     const char *mark = strchr(name, '#');
     if (!mark) return name;
     snprintf(out, CT_NN_PATH + 24, "%.*s%" PRId64 "%s", (int)(mark - name), name, expert, mark + 1);
     return out;
 }
 
-// Sizes that do not fit make every weight of the model a problem: the first few tell what is wrong. False: this one is
-// counted alone.
-static bool is_listed(ct_lm *lm) {
-    enum { MOST = 10, MOST_BYTES = 600 }; // an error's text is no longer than CT_ERROR_TEXT
+// Sizes that do not fit make every weight of the model a problem, and the first few show the cause. Returns
+// false if this problem is only counted.
+static bool load_is_listed(ct_lm *lm) {
+    enum { MAX_LISTED = 10, MAX_TEXT = 600 }; // an error's text is at most CT_ERROR_TEXT long
     lm->n_problems++;
-    if (lm->n_listed == MOST || lm->problems.n >= MOST_BYTES) return false;
+    if (lm->n_listed == MAX_LISTED || lm->problems.n >= MAX_TEXT) return false;
     if (lm->n_listed++) ct__text_add(&lm->problems, "; ");
     return true;
 }
 
-static void complain(ct_lm *lm, const char *name, const ct_weight *found, ct_ints want) {
-    if (!is_listed(lm)) return;
-    char have[256];
-    ct_type type = {.dtype = CT_F32, .rank = (uint8_t)want.n, .dim = (int64_t *)(uintptr_t)want.v};
+static void load_report_weight(ct_lm *lm, const char *name, const ct_weight *found, ct_ints dims) {
+    if (!load_is_listed(lm)) return;
+    char shape[256];
+    ct_type type = {.dtype = CT_F32, .rank = (uint8_t)dims.n, .dim = (int64_t *)(uintptr_t)dims.v};
     if (!found) {
         ct__textf(&lm->problems, "\"%s\" is missing", name);
         return;
     }
     size_t n = 0;
-    for (size_t a = 0; a < found->rank && n < sizeof have; a++)
-        n +=
-            (size_t)snprintf(have + n, sizeof have - n, "%s%" PRId64, a ? ", " : "", found->dim[a]);
-    ct__textf(&lm->problems, "\"%s\" is (%s) %s, %s is wanted", name, have, found->kind,
+    for (size_t a = 0; a < found->rank && n < sizeof shape; a++)
+        n += (size_t)snprintf(shape + n, sizeof shape - n, "%s%" PRId64, a ? ", " : "",
+                              found->dim[a]);
+    ct__textf(&lm->problems, "\"%s\" is (%s) %s, %s is wanted", name, shape, found->kind,
               ct__type_text(&type).s);
 }
 
-static bool fits(const ct_weight *found, ct_ints want) {
-    if (found && want.n == 2 && want.v[0] == 1 && found->rank == 1) // a row alone, in GGUF files
-        want = (ct_ints){1, want.v + 1};
-    bool same = found && found->rank == (size_t)want.n &&
+static bool load_weight_fits(const ct_weight *found, ct_ints dims) {
+    if (found && dims.n == 2 && dims.v[0] == 1 && found->rank == 1) // a single row, in GGUF files
+        dims = (ct_ints){1, dims.v + 1};
+    bool same = found && found->rank == (size_t)dims.n &&
                 (found->block >= 0 || ct__has_slope(found->dtype));
-    for (int64_t a = 0; same && a < want.n; a++) same = found->dim[a] == want.v[a];
+    for (int64_t a = 0; same && a < dims.n; a++) same = found->dim[a] == dims.v[a];
     return same;
 }
 
-static void use(ct_lm *lm, const ct_weight *w) {
-    if (w) lm->used[w - lm->files->entries] = true;
+static void load_mark_used(ct_lm *lm, const ct_weight *w) {
+    if (w) lm->weight_is_used[w - lm->files->entries] = true;
 }
 
-// What files have under a name: one tensor, or several.
-typedef struct found {
+// What the files store under a name: one tensor, or several.
+typedef struct found_tensors {
     const ct_weight *weight;
     ct_packed packed;
 } found_weight;
 
-// False: it is missing, does not fit, or is of another kind than `first`.
-static bool find(ct_lm *lm, const char *name, ct_ints dims, const found_weight *first,
-                 found_weight *f) {
-    *f = (found_weight){.weight = ct__lm_weight(lm, name)};
-    if (ct__lm_packed(lm, name, dims, &f->packed)) {
-        use(lm, f->packed.codes);
-        use(lm, f->packed.scales);
-        use(lm, f->packed.biases);
-        return ct__lm_packed_check(&f->packed, &ct__ctx()->err) &&
-               (!first || first->packed.kind == f->packed.kind);
+// Finds a weight and marks it as used. Returns false if it is missing, does not fit, or is of another kind
+// than `first`.
+static bool load_find_weight(ct_lm *lm, const char *name, ct_ints dims, const found_weight *first,
+                             found_weight *result) {
+    *result = (found_weight){.weight = ct__lm_weight(lm, name)};
+    if (ct__lm_packed(lm, name, dims, &result->packed)) {
+        load_mark_used(lm, result->packed.quants);
+        load_mark_used(lm, result->packed.scales);
+        load_mark_used(lm, result->packed.biases);
+        return ct__lm_packed_check(&result->packed, &ct__ctx()->err) &&
+               (!first || first->packed.kind == result->packed.kind);
     }
-    use(lm, f->weight);
-    return fits(f->weight, dims) &&
-           (!first || (!first->packed.kind && f->weight->dtype == first->weight->dtype &&
-                       f->weight->block == first->weight->block));
+    load_mark_used(lm, result->weight);
+    return load_weight_fits(result->weight, dims) &&
+           (!first || (!first->packed.kind && result->weight->dtype == first->weight->dtype &&
+                       result->weight->block == first->weight->block));
 }
 
 bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_lm_use use_as, ct_weight_pair *w,
                      ct_loc here) {
-    char one[CT_NN_PATH + 24];
-    w->weight = ct_params_find(lm->params, name); // an encoder's, which has the same embeddings
+    char buffer[CT_NN_PATH + 24];
+    // an encoder made it already, which has the same embeddings
+    w->weight = ct_params_find(lm->params, name);
     if (w->weight.bits) return true;
-    if (lm->fresh) {
+    if (lm->is_new) {
         const ct_nn_place place = ct_nn_place_in(lm->params, lm->seed);
-        w->weight = ct_nn_param_at(place, name, dims, lm->init, here);
+        w->weight = ct_nn_param_at(place, name, dims, lm->next_init, here);
         return true;
     }
     const bool stacked = strchr(name, '#') != NULL;
-    const ct_ints each = stacked ? (ct_ints){dims.n - 1, dims.v + 1} : dims;
+    const ct_ints one_dims = stacked ? (ct_ints){dims.n - 1, dims.v + 1} : dims;
     found_weight first = {0}, next;
     bool ok = true;
     for (int64_t i = 0; i < (stacked ? dims.v[0] : 1); i++) {
-        const char *own = of_expert(name, i, one);
-        if (!find(lm, own, each, i && ok ? &first : NULL, &next)) {
-            complain(lm, own, next.weight, each);
+        const char *one_name = load_expert_name(name, i, buffer);
+        if (!load_find_weight(lm, one_name, one_dims, i && ok ? &first : NULL, &next)) {
+            load_report_weight(lm, one_name, next.weight, one_dims);
             ok = false;
         }
         if (!i) first = next;
     }
     if (!ok) return false;
-    const bool codes = use_as != CT_LM_NUMBERS && !lm->trainable,
-               grouped = use_as == CT_LM_PRODUCTS;
+    const bool quantise = use_as != CT_LM_NUMBERS && !lm->trainable;
     const ct_packed *p = &first.packed;
     const int64_t width = dims.v[dims.n - 1];
-    if (codes && !stacked && p->kind && p->kind != CT_PACKED_FP8) {
+    ct_codes_form form = {.interleaved = use_as == CT_LM_PRODUCTS, .scales = CT_F32};
+    if (quantise && !stacked && p->kind && p->kind != CT_PACKED_FP8) {
         w->layout = ct__lm_packed_layout(p);
-        return ct__lm_codes_make(lm, name, dims, ct__lm_packed_groups(p), p->kind == CT_PACKED_MLX,
-                                 grouped, w, here);
+        form.n_blocks = ct__lm_packed_groups(p);
+        form.offsets = p->kind == CT_PACKED_MLX;
+        if (form.offsets) form.scales = p->scales->dtype; // the dtype in which MLX computes
+        return ct__lm_codes_make(lm, name, dims, form, w, here);
     } else if (p->kind) {
         w->weight = ct_param_at(lm->params, name, lm->trainable ? CT_F32 : CT_BF16, dims, here);
     } else if (lm->in_place && !stacked && first.weight->block >= 0 && dims.n > 1) {
         return ct__lm_blocks_make(lm, name, dims, first.weight, w, here);
-    } else if (codes && ct__lm_codes_of(first.weight, width, &w->layout)) {
+    } else if (quantise && ct__lm_codes_of(first.weight, width, &w->layout)) {
         const ct_ggml_type *type = ct__ggml_type((uint32_t)first.weight->block);
-        return ct__lm_codes_make(lm, name, dims, width / type->group, type->offsets, grouped, w,
-                                 here);
+        form.n_blocks = width / type->group;
+        form.offsets = type->zero;
+        return ct__lm_codes_make(lm, name, dims, form, w, here);
     } else {
-        const bool as_it_is = !lm->trainable && first.weight->block < 0;
+        const bool same_dtype = !lm->trainable && first.weight->block < 0;
         w->weight =
-            ct_param_at(lm->params, name, as_it_is ? first.weight->dtype : CT_F32, dims, here);
+            ct_param_at(lm->params, name, same_dtype ? first.weight->dtype : CT_F32, dims, here);
     }
     return true;
 }
 
-// Names of what files hold beside a model's weights: tables that are computed, masks, and what sees or hears.
-static bool is_known_extra(const char *name) {
+// True for names of tensors that are not weights of a language model: computed tables, masks, and vision
+// and audio parts.
+static bool load_is_ignored(const char *name) {
     static const char *const parts[] = {"rotary_emb.inv_freq",
                                         ".attn.bias",
                                         ".attn.masked_bias",
@@ -175,12 +181,12 @@ static bool is_known_extra(const char *name) {
     return false;
 }
 
-// Is it a weight of one of the model's layers, or of anything in a GGUF file?
-static bool belongs_to(const ct_lm *lm, const char *name) {
+// True for a weight of one of the model's layers, or for any weight in a GGUF file.
+static bool load_is_layer_weight(const ct_lm *lm, const char *name) {
     if (lm->files->gguf.version) return true;
     const char *layer = lm->spec.name[CT_NAME_layer], *mark = strchr(layer, '%');
     const char *dot = memchr(layer, '.', (size_t)(mark - layer));
-    if (dot && dot + 1 < mark) layer = dot + 1; // without what stands in front of all
+    if (dot && dot + 1 < mark) layer = dot + 1; // without the prefix of all names
     const size_t n = (size_t)(mark - layer);
     char text[64];
     snprintf(text, sizeof text, "%.*s", (int)n, layer);
@@ -192,33 +198,37 @@ static bool belongs_to(const ct_lm *lm, const char *name) {
     return false;
 }
 
-// A weight that the architecture does not know would be left out of what is computed.
-static void complain_of_others(ct_lm *lm) {
+// Reports weights that the architecture does not know, since they would not take part in the computation.
+static void load_report_unused(ct_lm *lm) {
     for (size_t i = 0; i < lm->files->n; i++) {
         const char *name = lm->files->entries[i].name;
-        if (lm->used[i] || is_known_extra(name) || !belongs_to(lm, name)) continue;
-        if (is_listed(lm)) ct__textf(&lm->problems, "\"%.150s\" has no place in it", name);
+        if (lm->weight_is_used[i] || load_is_ignored(name) || !load_is_layer_weight(lm, name))
+            continue;
+        if (load_is_listed(lm)) ct__textf(&lm->problems, "\"%.150s\" has no place in it", name);
     }
 }
 
-// The bytes of a weight, or of all experts' one after the other, in pieces, in the variable's dtype.
-enum { PIECE = 4096, MOST_BLOCK = 256 };
-typedef struct source {
+// Streams the elements of a weight, or of all experts' one after the other, in chunks and in the variable's
+// dtype.
+enum { LOAD_CHUNK = 4096, LOAD_MAX_BLOCK = 256 };
+typedef struct load_stream {
     const ct_lm *lm;
     const char *name;
     const ct_weight *weight; // being read
-    uint64_t at;             // of its elements, or blocks
-    int64_t next, n;         // experts
-    ct_dtype to;
-    ct_ints dims; // of a weight
+    // its own bytes are the last chunk, which the caller copies before the next call
+    const ct_weight *borrowed;
+    uint64_t offset;                // offset in elements, or blocks
+    int64_t next_expert, n_experts; // experts
+    ct_dtype to_dtype;
+    ct_ints dims; // of a single weight
     ct_packed packed;
-    int64_t row; // of it
-    char *room;  // for some rows; NULL: none yet
-    _Alignas(8) char in[PIECE * 8], out[PIECE * 8];
-} source;
+    int64_t packed_row; // next row of `packed`
+    char *buffer;       // buffer for some rows; NULL: not allocated yet
+    _Alignas(8) char in[LOAD_CHUNK * 8], out[LOAD_CHUNK * 8];
+} load_stream;
 
-static void put_bf16(const float *from, size_t n, uint16_t *to) {
-    for (size_t i = 0; i < n; i++) { // to nearest, ties to even
+static void load_f32_to_bf16(const float *from, size_t n, uint16_t *to) {
+    for (size_t i = 0; i < n; i++) { // rounds to nearest, ties to even
         uint32_t bits;
         memcpy(&bits, &from[i], sizeof bits);
         const bool nan = (bits & 0x7fffffff) > 0x7f800000;
@@ -226,147 +236,163 @@ static void put_bf16(const float *from, size_t n, uint16_t *to) {
     }
 }
 
-static size_t convert_blocks(source *s, const char *from, size_t count) {
+static size_t load_convert_blocks(load_stream *s, const char *from, size_t count) {
     const ct_ggml_type *type = ct__ggml_type((uint32_t)s->weight->block);
     ct__ggml_floats(type, from, count, (float *)(void *)s->out);
     return count * (size_t)type->elements * 4;
 }
 
-static size_t convert_numbers(source *s, const char *from, size_t count) {
+static size_t load_convert_elements(load_stream *s, const char *from, size_t count) {
     const ct_dtype dtype = s->weight->dtype;
-    memcpy(s->in, from, count * ct_dtype_size(dtype)); // a file aligns nothing
+    memcpy(s->in, from, count * ct_dtype_size(dtype)); // the file's data is not aligned
     for (size_t i = 0; i < count; i++)
-        ct__store_f64(s->to, s->out, (int64_t)i, ct__load_f64(dtype, s->in, (int64_t)i));
-    return count * ct_dtype_size(s->to);
+        ct__store_f64(s->to_dtype, s->out, (int64_t)i, ct__load_f64(dtype, s->in, (int64_t)i));
+    return count * ct_dtype_size(s->to_dtype);
 }
 
-// Some rows of a weight that is several tensors.
-static bool packed_piece(source *s, const void **bytes, size_t *n, ct_err *err) {
+// Unpacks the next rows of a weight that is several tensors.
+static bool load_next_packed(load_stream *s, const void **bytes, size_t *n, ct_err *err) {
     const ct_packed *p = &s->packed;
-    const int64_t most = ct__lm_packed_rows(p), left = p->n - s->row,
-                  rows = left < most ? left : most;
-    const size_t numbers = (size_t)rows * (size_t)p->width;
-    if (!s->room) s->room = ct__malloc((size_t)most * (size_t)p->width * 8);
-    if (!s->room) return ct__err_memory(err, CT_NOWHERE, s->name, numbers * 8);
-    *bytes = s->room;
-    float *values = (float *)(void *)s->room;
-    if (!ct__lm_unpack(p, s->row, rows, values, err)) return false;
-    *n = numbers * ct_dtype_size(s->to);
-    if (s->to == CT_BF16) {
-        *bytes = values + numbers;
-        put_bf16(values, numbers, (uint16_t *)(void *)(values + numbers));
+    const int64_t max_rows = ct__lm_packed_rows(p), left = p->n - s->packed_row,
+                  rows = left < max_rows ? left : max_rows;
+    const size_t n_elements = (size_t)rows * (size_t)p->n_columns;
+    if (!s->buffer) s->buffer = ct__malloc((size_t)max_rows * (size_t)p->n_columns * 8);
+    if (!s->buffer) return ct__err_memory(err, CT_NOWHERE, s->name, n_elements * 8);
+    *bytes = s->buffer;
+    float *values = (float *)(void *)s->buffer;
+    if (!ct__lm_unpack(p, s->packed_row, rows, values, err)) return false;
+    *n = n_elements * ct_dtype_size(s->to_dtype);
+    if (s->to_dtype == CT_BF16) {
+        *bytes = values + n_elements;
+        load_f32_to_bf16(values, n_elements, (uint16_t *)(void *)(values + n_elements));
     }
-    s->row += rows;
+    s->packed_row += rows;
     if (rows == left) {
-        ct__weights_forget(s->lm->files, p->codes);
+        ct__weights_forget(s->lm->files, p->quants);
         s->packed.kind = CT_PACKED_NOT;
     }
     return true;
 }
 
-static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
-    source *s = user;
-    char one[CT_NN_PATH + 24];
+// Drops the pages of a weight whose bytes were the last chunk.
+static void load_drop_pages(load_stream *s) {
+    if (s->borrowed) ct__weights_forget(s->lm->files, s->borrowed);
+    s->borrowed = NULL;
+}
+
+static bool load_next_chunk(void *user, const void **bytes, size_t *n, ct_err *err) {
+    load_stream *s = user;
+    char buffer[CT_NN_PATH + 24];
     *n = 0;
+    load_drop_pages(s);
     if (!s->weight && !s->packed.kind) {
-        if (s->next == s->n) return true;
-        const char *own = of_expert(s->name, s->next++, one);
-        s->weight =
-            ct__lm_packed(s->lm, own, s->dims, &s->packed) ? NULL : ct__lm_weight(s->lm, own);
-        s->at = 0;
-        s->row = 0;
+        if (s->next_expert == s->n_experts) return true;
+        const char *one_name = load_expert_name(s->name, s->next_expert++, buffer);
+        s->weight = ct__lm_packed(s->lm, one_name, s->dims, &s->packed)
+                        ? NULL
+                        : ct__lm_weight(s->lm, one_name);
+        s->offset = 0;
+        s->packed_row = 0;
     }
-    if (s->packed.kind) return packed_piece(s, bytes, n, err);
+    if (s->packed.kind) return load_next_packed(s, bytes, n, err);
     const ct_weight *w = s->weight;
-    const bool blocks = w->block >= 0;
-    const ct_ggml_type *type = blocks ? ct__ggml_type((uint32_t)w->block) : NULL;
-    const size_t size = blocks ? (size_t)type->bytes : ct_dtype_size(w->dtype);
-    const size_t most = blocks ? PIECE / MOST_BLOCK : PIECE;
-    const char *from = (const char *)w->data + s->at * size;
-    const uint64_t left = w->bytes / size - s->at;
-    size_t count = left < most ? (size_t)left : most;
+    const bool is_blocks = w->block >= 0;
+    const ct_ggml_type *type = is_blocks ? ct__ggml_type((uint32_t)w->block) : NULL;
+    const size_t size = is_blocks ? (size_t)type->bytes : ct_dtype_size(w->dtype);
+    const size_t max_count = is_blocks ? LOAD_CHUNK / LOAD_MAX_BLOCK : LOAD_CHUNK;
+    const char *from = (const char *)w->data + s->offset * size;
+    const uint64_t left = w->bytes / size - s->offset;
+    size_t count = left < max_count ? (size_t)left : max_count;
     *bytes = s->out;
-    if (!blocks && w->dtype == s->to) {
+    if (!is_blocks && w->dtype == s->to_dtype) {
         count = (size_t)left;
         *bytes = from;
         *n = count * size;
     } else {
-        *n = blocks ? convert_blocks(s, from, count) : convert_numbers(s, from, count);
+        *n =
+            is_blocks ? load_convert_blocks(s, from, count) : load_convert_elements(s, from, count);
     }
-    s->at += count;
+    s->offset += count;
     if (count == left) {
-        if (*bytes == s->out) ct__weights_forget(s->lm->files, w);
+        if (*bytes == s->out)
+            ct__weights_forget(s->lm->files, w);
+        else
+            s->borrowed = w;
         s->weight = NULL;
     }
-    return *n || next_piece(user, bytes, n, err);
+    return *n || load_next_chunk(user, bytes, n, err);
 }
 
-// Of a weight of codes, from all that the files have of it.
-static bool give_codes(ct_lm *lm, const ct_codes *c, ct_loc here) {
-    const char *name = ct_params_name(lm->params, c->first);
+// Fills a quantised weight from its tensors in the files.
+static bool load_fill_quant(ct_lm *lm, const ct_codes *quant, ct_loc here) {
+    const char *name = ct_params_name(lm->params, quant->first_variable);
     const bool stacked = strchr(name, '#') != NULL;
-    const int64_t n = stacked ? c->dim[0] : 1;
-    const ct_ints each = {c->rank - stacked, c->dim + stacked};
+    const int64_t n = stacked ? quant->dims[0] : 1;
+    const ct_ints one_dims = {quant->rank - stacked, quant->dims + stacked};
     ct_codes_source *from = ct__calloc((size_t)n, sizeof *from);
-    char one[CT_NN_PATH + 24];
+    char buffer[CT_NN_PATH + 24];
     bool ok = from || ct__err_memory(&ct__ctx()->err, here, "lm", (size_t)n * sizeof *from);
     for (int64_t i = 0; ok && i < n; i++) {
-        const char *own = of_expert(name, i, one);
-        if (!ct__lm_packed(lm, own, each, &from[i].packed)) from[i].weight = ct__lm_weight(lm, own);
+        const char *one_name = load_expert_name(name, i, buffer);
+        if (!ct__lm_packed(lm, one_name, one_dims, &from[i].packed))
+            from[i].weight = ct__lm_weight(lm, one_name);
     }
-    ok = ok && ct__lm_codes_fill(lm, &c->w, from, n, here);
+    ok = ok && ct__lm_codes_fill(lm, &quant->w, from, n, here);
     ct__free(from);
     return ok;
 }
 
-static bool give_numbers(ct_lm *lm, size_t i, ct_loc here) {
-    CT_PLAIN; // floats are converted
+static bool load_fill_variable(ct_lm *lm, size_t i, ct_loc here) {
+    CT_PLAIN; // converts floats
     ct_ctx *ctx = ct__ctx();
-    int64_t dim[CT_MAX_RANK];
+    int64_t dims[CT_MAX_RANK];
     ct_tensor var = ct_params_get(lm->params, i);
     const char *name = ct_params_name(lm->params, i);
     const bool stacked = strchr(name, '#') != NULL;
     const ct_weight *w = stacked ? NULL : ct__lm_weight(lm, name);
     if (w) {
         const ct_dtype dtype = w->block < 0 ? w->dtype : CT_U8;
-        const bool as_it_is = dtype == ct_dtype_of(var) && !lm->trainable &&
-                              (uintptr_t)w->data % ct_dtype_size(dtype) == 0;
-        if (as_it_is) lm->lent[i] = ct__var_lend(ctx, var, w->data, w->bytes, here);
-        if (lm->lent[i]) return true;
+        const bool same_dtype = dtype == ct_dtype_of(var) && !lm->trainable &&
+                                (uintptr_t)w->data % ct_dtype_size(dtype) == 0;
+        if (same_dtype) lm->borrowed[i] = ct__var_lend(ctx, var, w->data, w->bytes, here);
+        if (lm->borrowed[i]) return true;
         if (ctx->err.code) return false;
     }
-    for (int a = 0; a < ct_rank(var); a++) dim[a] = ct_dim(var, a);
-    source *s = ct__malloc(sizeof *s);
+    for (int a = 0; a < ct_rank(var); a++) dims[a] = ct_dim(var, a);
+    load_stream *s = ct__malloc(sizeof *s);
     if (!s) return ct__err_memory(&ctx->err, here, "lm", sizeof *s);
-    *s = (source){.lm = lm,
-                  .name = name,
-                  .n = stacked ? ct_dim(var, 0) : 1,
-                  .to = ct_dtype_of(var),
-                  .dims = {ct_rank(var) - stacked, dim + stacked}};
-    const bool ok = ct__var_fill(ctx, var, next_piece, s, here);
-    ct__free(s->room);
+    *s = (load_stream){.lm = lm,
+                       .name = name,
+                       .n_experts = stacked ? ct_dim(var, 0) : 1,
+                       .to_dtype = ct_dtype_of(var),
+                       .dims = {ct_rank(var) - stacked, dims + stacked}};
+    const bool ok = ct__var_fill(ctx, var, load_next_chunk, s, here);
+    load_drop_pages(s);
+    ct__free(s->buffer);
     ct__free(s);
     return ok;
 }
 
-static bool give_values(ct_lm *lm, ct_loc here) {
+static bool load_fill_all(ct_lm *lm, ct_loc here) {
     const size_t n = ct_params_count(lm->params);
-    size_t coded = 0;
-    lm->lent = ct__calloc(n + 1, sizeof *lm->lent);
-    if (!lm->lent) return ct__err_memory(&ct__ctx()->err, here, "lm", n * sizeof *lm->lent);
-    lm->n_lent = n;
+    size_t n_quant = 0;
+    lm->borrowed = ct__calloc(n + 1, sizeof *lm->borrowed);
+    if (!lm->borrowed) return ct__err_memory(&ct__ctx()->err, here, "lm", n * sizeof *lm->borrowed);
+    lm->n_borrowed = n;
     for (size_t i = 0; i < n;) {
-        const ct_codes *c =
-            coded < lm->n_codes && lm->codes[coded].first == i ? &lm->codes[coded++] : NULL;
-        if (!(c ? give_codes(lm, c, here) : give_numbers(lm, i, here))) return false;
-        i += c ? c->variables : 1;
+        const ct_codes *quant = n_quant < lm->n_quant && lm->quant[n_quant].first_variable == i
+                                    ? &lm->quant[n_quant++]
+                                    : NULL;
+        if (!(quant ? load_fill_quant(lm, quant, here) : load_fill_variable(lm, i, here)))
+            return false;
+        i += quant ? quant->n_variables : 1;
     }
     return true;
 }
 
-// -------------------------------------------------------------------------------------------- loading
+// ------------------------------------------------------------------------------------------- loading
 
-static bool no_weights(const ct_lm *lm, const char *path, ct_err *err) {
+static bool load_report_problems(const ct_lm *lm, const char *path, ct_err *err) {
     char more[48] = "";
     if (lm->n_problems > lm->n_listed)
         snprintf(more, sizeof more, "; and %zu more", lm->n_problems - lm->n_listed);
@@ -375,8 +401,9 @@ static bool no_weights(const ct_lm *lm, const char *path, ct_err *err) {
     return false;
 }
 
-// A class without an output layer, of which embeddings are made: BertModel, Qwen3Model. Tied layers need none.
-static bool has_no_head(const ct_lm *lm) {
+// True for a class without an output layer, which makes embeddings: BertModel, Qwen3Model. Tied layers need
+// none.
+static bool load_has_no_output(const ct_lm *lm) {
     const json_t *names = json_object_get(lm->config.root, "architectures");
     const char *name = json_string_value(json_array_get(names, 0));
     if (!name || !ct__ends_with(name, "Model") || ct__ends_with(name, "LMHeadModel")) return false;
@@ -388,10 +415,11 @@ static bool has_no_head(const ct_lm *lm) {
     return !lm->spec.tied || lm->spec.name[CT_NAME_output_dense];
 }
 
-// A weight of the head, whose sizes are the file's but for `width`, and its bias, where the file has one.
-static void make_score(ct_lm *lm, int name, ct_ints dims, ct_loc here) {
+// Makes a weight of the classification head, whose sizes are the file's but for `width`, and its bias if
+// the file has one.
+static void load_make_score_weight(ct_lm *lm, int name, ct_ints dims, ct_loc here) {
     char full[CT_NN_PATH];
-    ct_weight_pair bias = {0}, *w = &lm->whole[name];
+    ct_weight_pair bias = {0}, *w = &lm->model_weights[name];
     if (!lm->spec.name[name]) return;
     snprintf(full, sizeof full, "%s.weight", lm->spec.name[name]);
     if (!ct__lm_variable(lm, full, dims, dims.n == 2, w, here)) return;
@@ -401,8 +429,8 @@ static void make_score(ct_lm *lm, int name, ct_ints dims, ct_loc here) {
     w->bias = bias.weight;
 }
 
-// Of a class ...ForSequenceClassification the head by which it tells classes of texts apart; such have no other.
-static bool make_scores(ct_lm *lm, const char *file, ct_loc here) {
+// Makes the classification head of a class ...ForSequenceClassification, which has no other head.
+static bool load_make_classifier(ct_lm *lm, const char *file, ct_loc here) {
     const json_t *names = json_object_get(lm->config.root, "architectures");
     const char *name = json_string_value(json_array_get(names, 0)), *output;
     char full[CT_NN_PATH];
@@ -413,40 +441,41 @@ static bool make_scores(ct_lm *lm, const char *file, ct_loc here) {
     snprintf(full, sizeof full, "%s.weight", output);
     const ct_weight *w = ct__lm_weight(lm, full);
     lm->labels = w && w->rank == 2 && w->dim[0] ? w->dim[0] : 1;
-    lm->headless = true;
+    lm->has_no_output = true;
     const int64_t width = lm->spec.width;
-    make_score(lm, CT_NAME_score_dense, CT_DIMS(width, width), here);
-    make_score(lm, CT_NAME_score_norm, CT_DIMS(width), here);
-    make_score(lm, CT_NAME_score_output, CT_DIMS(lm->labels, width), here);
+    load_make_score_weight(lm, CT_NAME_score_dense, CT_DIMS(width, width), here);
+    load_make_score_weight(lm, CT_NAME_score_norm, CT_DIMS(width), here);
+    load_make_score_weight(lm, CT_NAME_score_output, CT_DIMS(lm->labels, width), here);
     return !ct__ctx()->err.code;
 }
 
-// The model whose result this one looks at: another row over the same config and weights.
-static bool make_reader(ct_lm *lm, const char *file, ct_loc here) {
+// Makes the encoder that this model attends to: another row over the same config and weights.
+static bool load_make_encoder(ct_lm *lm, const char *file, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!lm->spec.name[CT_NAME_encoder]) return true;
-    ct_lm *reader = lm->reader = ct__calloc(1, sizeof *lm->reader);
-    if (!reader) return ct__err_memory(&ctx->err, here, "lm_load", sizeof *reader);
+    ct_lm *encoder = lm->reader = ct__calloc(1, sizeof *lm->reader);
+    if (!encoder) return ct__err_memory(&ctx->err, here, "lm_load", sizeof *encoder);
     if (!ct__spec_read_as(lm->spec.name[CT_NAME_encoder], file, lm->config.root, &lm->arena,
-                          &reader->spec, &ctx->err))
+                          &encoder->spec, &ctx->err))
         return false;
-    reader->params = lm->params;
-    reader->files = lm->files;
-    reader->used = lm->used;
-    reader->trainable = lm->trainable;
-    reader->in_place = lm->in_place;
-    const bool ok = ct__stack_make(reader, here);
-    lm->problems = reader->problems;
-    lm->n_problems = reader->n_problems;
-    lm->n_listed = reader->n_listed;
-    lm->codes = reader->codes;
-    lm->n_codes = reader->n_codes;
-    lm->codes_cap = reader->codes_cap;
+    encoder->params = lm->params;
+    encoder->files = lm->files;
+    encoder->weight_is_used = lm->weight_is_used;
+    encoder->trainable = lm->trainable;
+    encoder->in_place = lm->in_place;
+    encoder->exact = lm->exact;
+    const bool ok = ct__stack_make(encoder, here);
+    lm->problems = encoder->problems;
+    lm->n_problems = encoder->n_problems;
+    lm->n_listed = encoder->n_listed;
+    lm->quant = encoder->quant;
+    lm->n_quant = encoder->n_quant;
+    lm->quant_cap = encoder->quant_cap;
     return ok;
 }
 
-// What the model is: of a file with metadata by these, else by the folder's config.json.
-static bool read_spec(ct_lm *lm, const char *path, const char *file, ct_err *err) {
+// Reads the spec from a GGUF file's metadata, or else from the folder's config.json.
+static bool load_read_spec(ct_lm *lm, const char *path, const char *file, ct_err *err) {
     const bool gguf = lm->files->gguf.version > 0;
     if (gguf) {
         lm->config.root = ct__lm_gguf_config(lm->files, err);
@@ -457,34 +486,35 @@ static bool read_spec(ct_lm *lm, const char *path, const char *file, ct_err *err
     if (!ct__spec_read(gguf ? path : file, lm->config.root, &lm->arena, &lm->spec, err))
         return false;
     ct__lm_packed_adapt(lm);
-    return gguf ? ct__lm_gguf_adapt(lm->files, &lm->spec, lm->used, err)
+    return gguf ? ct__lm_gguf_adapt(lm->files, &lm->spec, lm->weight_is_used, err)
                 : ct__lm_packed_known(lm->config.root, file, err);
 }
 
-static bool load_all(ct_lm *lm, const char *path, const char *file, ct_loc here) {
+static bool load_open(ct_lm *lm, const char *path, const char *file, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     lm->files = ct__calloc(1, sizeof *lm->files);
     lm->params = ct_params_new();
     if (!lm->files || !lm->params)
         return ct__err_memory(&ctx->err, here, "lm_load", sizeof *lm->files);
     if (!ct__weights_open(path, lm->files, &ctx->err)) return false;
-    lm->used = ct__calloc(lm->files->n + 1, sizeof *lm->used);
-    if (!lm->used) return ct__err_memory(&ctx->err, here, "lm_load", lm->files->n);
-    if (!read_spec(lm, path, file, &ctx->err)) return false;
-    lm->headless = has_no_head(lm);
+    lm->weight_is_used = ct__calloc(lm->files->n + 1, sizeof *lm->weight_is_used);
+    if (!lm->weight_is_used) return ct__err_memory(&ctx->err, here, "lm_load", lm->files->n);
+    if (!load_read_spec(lm, path, file, &ctx->err)) return false;
+    lm->has_no_output = load_has_no_output(lm);
     lm->in_place = !lm->trainable && (lm->in_place || ct__lm_is_too_large(lm));
-    if (!make_reader(lm, file, here) || !make_scores(lm, file, here) || !ct__stack_make(lm, here))
+    if (!load_make_encoder(lm, file, here) || !load_make_classifier(lm, file, here) ||
+        !ct__stack_make(lm, here))
         return false;
-    complain_of_others(lm);
-    if (lm->n_problems) return no_weights(lm, path, &ctx->err);
-    return give_values(lm, here);
+    load_report_unused(lm);
+    if (lm->n_problems) return load_report_problems(lm, path, &ctx->err);
+    return load_fill_all(lm, here);
 }
 
-static bool load(ct_lm *lm, const char *path, ct_loc here) {
+static bool load_model(ct_lm *lm, const char *path, ct_loc here) {
     ct_text file = {0};
     ct__textf(&file, "%s/config.json", path);
     const bool ok = file.failed ? ct__err_memory(&ct__ctx()->err, here, "lm_load", strlen(path))
-                                : load_all(lm, path, file.s, here);
+                                : load_open(lm, path, file.s, here);
     ct__text_free(&file);
     return ok;
 }
@@ -493,6 +523,12 @@ ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, path, options.here, "lm_load", "the path") || ctx->err.code)
         return NULL;
+    if (options.activations != CT_DEFAULT && options.activations != CT_I8 &&
+        options.activations != CT_F32) {
+        ct__fail(ctx, CT_E_ARGUMENT, options.here, "lm_load",
+                 "activations of %s: they are i8 or f32", ct_dtype_name(options.activations));
+        return NULL;
+    }
     ct_lm *lm = ct__calloc(1, sizeof *lm);
     if (!lm) {
         ct__err_memory(&ctx->err, options.here, "lm_load", sizeof *lm);
@@ -500,7 +536,8 @@ ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options) {
     }
     lm->trainable = options.trainable;
     lm->in_place = options.in_place;
-    if (load(lm, path, options.here)) return lm;
+    lm->exact = options.activations == CT_F32;
+    if (load_model(lm, path, options.here)) return lm;
     ct__err_place(&ctx->err, options.here, "lm_load");
     ct_lm_free(lm);
     return NULL;
@@ -509,15 +546,15 @@ ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options) {
 void ct_lm_free(ct_lm *lm) {
     if (!lm) return;
     ct_params_free(lm->params);
-    for (size_t i = 0; i < lm->n_lent; i++)
-        ct__storage_unref(lm->lent[i]); // the variables are gone
+    for (size_t i = 0; i < lm->n_borrowed; i++)
+        ct__storage_unref(lm->borrowed[i]); // the variables that borrowed them are gone
     if (lm->files) ct__weights_close(lm->files);
     ct__free(lm->files);
-    ct__free(lm->lent);
-    ct__free(lm->used);
-    ct__free(lm->codes);
+    ct__free(lm->borrowed);
+    ct__free(lm->weight_is_used);
+    ct__free(lm->quant);
     ct__free(lm->layer);
-    if (lm->reader) ct__free(lm->reader->layer); // all else of it is lent
+    if (lm->reader) ct__free(lm->reader->layer); // everything else of it belongs to lm
     ct__free(lm->reader);
     ct__config_close(&lm->config);
     ct__text_free(&lm->problems);
@@ -527,40 +564,41 @@ void ct_lm_free(ct_lm *lm) {
 
 ct_params *ct_lm_params(ct_lm *lm) { return lm ? lm->params : NULL; }
 
-// All texts of an engine turn by its context: beyond long_from as long texts do, which must be asked for.
-static int64_t usual_context(const ct_spec *s) {
-    const int64_t most = s->context && s->context < 8192 ? s->context : 8192,
-                  before = s->turn[0].long_from;
-    return before && before < most ? before : most;
+// Returns the context that an engine takes by default. All sequences of an engine use the rotary
+// frequencies of its context: beyond original_context those of long sequences, which must be requested.
+static int64_t lm_default_context(const ct_spec *s) {
+    const int64_t max_context = s->context && s->context < 8192 ? s->context : 8192,
+                  original = s->ropes[0].original_context;
+    return original && original < max_context ? original : max_context;
 }
 
-static int64_t count_parameters(const ct_weights *files) {
-    int64_t all = 0;
+static int64_t lm_count_parameters(const ct_weights *files) {
+    int64_t total = 0;
     for (size_t i = 0; files && i < files->n; i++) {
         int64_t n = 1;
         for (size_t k = 0; k < files->entries[i].rank; k++) n *= files->entries[i].dim[k];
-        all += n;
+        total += n;
     }
-    return all;
+    return total;
 }
 
-// The element type that has the most bytes of the files.
-static const char *main_storage(const ct_weights *files) {
+// Returns the weight type that takes the most bytes of the files.
+static const char *lm_main_weight_type(const ct_weights *files) {
     struct {
         const char *kind;
         uint64_t bytes;
-    } all[64] = {{"", 0}};
+    } types[64] = {{"", 0}};
     size_t n = 1, best = 0;
     for (size_t i = 0; files && i < files->n; i++) {
         const char *kind = files->entries[i].kind ? files->entries[i].kind : "";
         size_t at = 0;
-        while (at < n && strcmp(all[at].kind, kind) != 0) at++;
-        if (at == sizeof all / sizeof *all) continue;
-        if (at == n) all[n++].kind = kind;
-        all[at].bytes += files->entries[i].bytes;
-        if (all[at].bytes > all[best].bytes) best = at;
+        while (at < n && strcmp(types[at].kind, kind) != 0) at++;
+        if (at == sizeof types / sizeof *types) continue;
+        if (at == n) types[n++].kind = kind;
+        types[at].bytes += files->entries[i].bytes;
+        if (types[at].bytes > types[best].bytes) best = at;
     }
-    return all[best].kind;
+    return types[best].kind;
 }
 
 ct_lm_about ct_lm_look(const ct_lm *lm) {
@@ -568,22 +606,23 @@ ct_lm_about ct_lm_look(const ct_lm *lm) {
     const ct_spec *s = &lm->spec;
     return (ct_lm_about){.type = s->type,
                          .context = s->context,
-                         .usual_context = usual_context(s),
+                         .usual_context = lm_default_context(s),
                          .vocab = s->vocab,
                          .width = s->width,
                          .layers = s->layers,
-                         .writes = !s->bidirectional && !lm->reader && !lm->headless,
+                         .writes = !s->bidirectional && !lm->reader && !lm->has_no_output,
                          .pairs = lm->reader,
-                         .scores = !lm->headless,
+                         .scores = !lm->has_no_output,
                          .labels = lm->labels,
-                         .parameters = count_parameters(lm->files),
-                         .storage = main_storage(lm->files)};
+                         .parameters = lm_count_parameters(lm->files),
+                         .storage = lm_main_weight_type(lm->files),
+                         .activations = lm->n_quant && !lm->exact ? CT_I8 : CT_F32};
 }
 
-// -------------------------------------------------------------------------------------------- running
+// ------------------------------------------------------------------------------------ forward passes
 
-static bool tokens_fit(const ct_lm *lm, ct_tensor tokens, ct_ctx *ctx, const char *op,
-                       ct_loc here) {
+static bool lm_tokens_check(const ct_lm *lm, ct_tensor tokens, ct_ctx *ctx, const char *op,
+                            ct_loc here) {
     if (!ct__given(ctx, lm, here, op, "the model")) return false;
     if (lm->reader && strcmp(op, "lm_pair_logits")) {
         ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s reads one text and writes another",
@@ -591,43 +630,44 @@ static bool tokens_fit(const ct_lm *lm, ct_tensor tokens, ct_ctx *ctx, const cha
         ct__err_hint(&ctx->err, "ct_lm_pair_logits takes both");
         return false;
     }
-    if (!ct_ok(tokens)) return true; // the ops say so
-    const int64_t most = lm->spec.context ? lm->spec.context : INT32_MAX;
+    if (!ct_ok(tokens)) return true; // the ops report it
+    const int64_t max_time = lm->spec.context ? lm->spec.context : INT32_MAX;
     const int64_t time = ct_rank(tokens) == 2 ? ct_dim(tokens, 1) : 0;
-    if (time >= 1 && time <= most) return true;
+    if (time >= 1 && time <= max_time) return true;
     ct__fail(
         ctx, CT_E_SHAPE, here, op,
         "the tokens have %d axes, the last of size %lld; they must be (batch, time) with a time of "
         "1 to %lld",
-        ct_rank(tokens), (long long)ct_dim(tokens, -1), (long long)most);
+        ct_rank(tokens), (long long)ct_dim(tokens, -1), (long long)max_time);
     return false;
 }
 
-// ct__lm_rows, and of texts that look at what an encoder made, or CT_NONE.
-static ct_tensor rows_of(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, ct_lm_pass *pass,
-                         ct_tensor kinds, ct_nn_mode *mode, ct_tensor memory, ct_loc here) {
+// Does what ct__lm_rows does; `memory` is the encoder's output, or CT_NONE.
+static ct_tensor lm_hidden_rows(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths,
+                                ct_lm_pass *pass, ct_tensor kinds, ct_nn_mode *mode,
+                                ct_tensor memory, ct_loc here) {
     ct_tensor rows = ct_reshape_at(tokens, CT_DIMS(-1), here); // (N)
     const int64_t batch = ct__size_like(tokens, 0), time = ct__size_like(tokens, 1);
     ct_tensor at = ct_iota_at(CT_I32, CT_DIMS(batch, time), 1, here);
-    *pass =
-        (ct_lm_pass){.lm = lm,
-                     .segment = {{.batch = batch, .time = time, .rows = rows, .lengths = lengths}},
-                     .segments = 1,
-                     .positions = ct_reshape_at(at, CT_DIMS(-1), here),
-                     .kinds = kinds.bits ? ct_reshape_at(kinds, CT_DIMS(-1), here) : CT_NONE,
-                     .memory = memory,
-                     .longest = ct_dim(tokens, 1),
-                     .mode = mode,
-                     .here = here};
+    *pass = (ct_lm_pass){
+        .lm = lm,
+        .segment = {{.batch = batch, .time = time, .row_template = rows, .lengths = lengths}},
+        .segments = 1,
+        .positions = ct_reshape_at(at, CT_DIMS(-1), here),
+        .token_types = kinds.bits ? ct_reshape_at(kinds, CT_DIMS(-1), here) : CT_NONE,
+        .memory = memory,
+        .max_length = ct_dim(tokens, 1),
+        .mode = mode,
+        .here = here};
     return ct__stack_hidden(pass, rows);
 }
 
 ct_tensor ct__lm_rows(const ct_lm *lm, ct_tensor tokens, ct_tensor lengths, ct_tensor kinds,
                       ct_lm_pass *pass, ct_loc here) {
-    return rows_of(lm, tokens, lengths, pass, kinds, NULL, CT_NONE, here);
+    return lm_hidden_rows(lm, tokens, lengths, pass, kinds, NULL, CT_NONE, here);
 }
 
-static ct_tensor whole(ct_tensor rows, ct_tensor tokens, ct_loc here) {
+static ct_tensor lm_unflatten(ct_tensor rows, ct_tensor tokens, ct_loc here) {
     if (!ct_ok(rows)) return rows;
     ct_ints dims = CT_DIMS(ct__size_like(tokens, 0), ct__size_like(tokens, 1), ct_dim(rows, 1));
     return ct_reshape_at(rows, dims, here);
@@ -636,73 +676,75 @@ static ct_tensor whole(ct_tensor rows, ct_tensor tokens, ct_loc here) {
 ct_tensor ct_lm_hidden_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
-    if (!tokens_fit(lm, tokens, ctx, "lm_hidden", here)) return ct__poison(ctx, here);
+    if (!lm_tokens_check(lm, tokens, ctx, "lm_hidden", here)) return ct__poison(ctx, here);
     ct_lm_pass pass;
-    return whole(rows_of(lm, tokens, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here), tokens, here);
+    return lm_unflatten(lm_hidden_rows(lm, tokens, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here),
+                        tokens, here);
 }
 
 ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
-    if (!tokens_fit(lm, tokens, ctx, "lm_logits", here)) return ct__poison(ctx, here);
-    if (lm->headless)
+    if (!lm_tokens_check(lm, tokens, ctx, "lm_logits", here)) return ct__poison(ctx, here);
+    if (lm->has_no_output)
         return ct__fail(ctx, CT_E_ARGUMENT, here, "lm_logits",
                         lm->labels
                             ? "the model tells classes of texts apart: it has no logits of tokens"
                             : "the model's file has no output layer, of which logits come");
     ct_lm_pass pass;
-    ct_tensor rows = rows_of(lm, tokens, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here);
-    return whole(ct__stack_logits(&pass, rows), tokens, here);
+    ct_tensor rows = lm_hidden_rows(lm, tokens, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here);
+    return lm_unflatten(ct__stack_logits(&pass, rows), tokens, here);
 }
 
-ct_tensor ct_lm_pair_logits_at(const ct_lm *lm, ct_tensor read, ct_tensor written, ct_nn_mode *mode,
+ct_tensor ct_lm_pair_logits_at(const ct_lm *lm, ct_tensor input, ct_tensor output, ct_nn_mode *mode,
                                ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
-    if (!tokens_fit(lm, read, ctx, "lm_pair_logits", here) ||
-        !tokens_fit(lm, written, ctx, "lm_pair_logits", here))
+    if (!lm_tokens_check(lm, input, ctx, "lm_pair_logits", here) ||
+        !lm_tokens_check(lm, output, ctx, "lm_pair_logits", here))
         return ct__poison(ctx, here);
     if (!lm->reader)
         return ct__fail(ctx, CT_E_ARGUMENT, here, "lm_pair_logits", "%s reads and writes one text",
                         lm->spec.type);
     ct_lm_pass pass;
-    ct_tensor memory = rows_of(lm->reader, read, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here);
-    ct_tensor rows =
-        rows_of(lm, written, CT_NONE, &pass, CT_NONE, mode, whole(memory, read, here), here);
-    return whole(ct__stack_logits(&pass, rows), written, here);
+    ct_tensor memory =
+        lm_hidden_rows(lm->reader, input, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here);
+    ct_tensor rows = lm_hidden_rows(lm, output, CT_NONE, &pass, CT_NONE, mode,
+                                    lm_unflatten(memory, input, here), here);
+    return lm_unflatten(ct__stack_logits(&pass, rows), output, here);
 }
 
 // -------------------------------------------------------------------------------------------- saving
 
-static bool put_variable(ct_store *store, const char *name, ct_tensor var, ct_err *err,
-                         ct_loc here) {
-    char one[CT_NN_PATH + 24];
-    int64_t dim[CT_MAX_RANK];
+static bool lm_save_variable(ct_store *store, const char *name, ct_tensor var, ct_err *err,
+                             ct_loc here) {
+    char buffer[CT_NN_PATH + 24];
+    int64_t shape[CT_MAX_RANK];
     const int rank = ct_rank(var);
     const char *data = ct_data_at(var, here); // kept until the scope ends
     if (!data) return false;
-    for (int a = 0; a < rank; a++) dim[a] = ct_dim(var, a);
+    for (int a = 0; a < rank; a++) shape[a] = ct_dim(var, a);
     const bool stacked = strchr(name, '#') != NULL;
-    const int64_t n = stacked ? dim[0] : 1;
-    const ct_ints dims = stacked ? (ct_ints){rank - 1, dim + 1} : (ct_ints){rank, dim};
+    const int64_t n = stacked ? shape[0] : 1;
+    const ct_ints dims = stacked ? (ct_ints){rank - 1, shape + 1} : (ct_ints){rank, shape};
     const size_t bytes = (size_t)(ct_size(var) / (n ? n : 1)) * ct_dtype_size(ct_dtype_of(var));
     for (int64_t i = 0; i < n; i++)
-        if (!ct__store_put(store, "", of_expert(name, i, one), ct_dtype_of(var), dims,
+        if (!ct__store_put(store, "", load_expert_name(name, i, buffer), ct_dtype_of(var), dims,
                            data + (size_t)i * bytes, err))
             return false;
     return true;
 }
 
-// Weights that were trained are f32, whatever they were before.
-static void set_dtype(const ct_lm *lm, json_t *config) {
+// Trained weights are f32, whatever they were before.
+static void lm_save_set_dtype(const ct_lm *lm, json_t *config) {
     static const char *const keys[] = {"dtype", "torch_dtype"};
     for (int i = 0; i < 2 && lm->trainable; i++)
         if (json_object_get(config, keys[i]))
             json_object_set_new(config, keys[i], json_string("float32"));
 }
 
-static bool save_config(const ct_lm *lm, const char *path, ct__lm_config_more more, void *user,
-                        ct_err *err) {
+static bool lm_save_config(const ct_lm *lm, const char *path, ct__lm_config_more add_keys,
+                           void *user, ct_err *err) {
     ct_config out;
     ct_text text = {0};
     ct__json_tree(&text, lm->config.root);
@@ -711,13 +753,13 @@ static bool save_config(const ct_lm *lm, const char *path, ct__lm_config_more mo
     if (ok) {
         json_decref(out.root);
         out.root = ct__json_read(text.s, text.n, 0, &fault);
-        if (out.root) { // of the run that these weights come from
+        if (out.root) { // these keys belong to the run that trained the weights
             json_object_del(out.root, "training");
             json_object_del(out.root, "crc32c");
-            set_dtype(lm, out.root);
+            lm_save_set_dtype(lm, out.root);
         }
         ok = (out.root || ct__err_memory(err, CT_NOWHERE, path, text.n)) &&
-             (!more || more(&out, user, err)) && ct__config_write(&out, err);
+             (!add_keys || add_keys(&out, user, err)) && ct__config_write(&out, err);
         ct__config_close(&out);
     } else if (text.failed) {
         ct__err_memory(err, CT_NOWHERE, path, text.n);
@@ -726,9 +768,9 @@ static bool save_config(const ct_lm *lm, const char *path, ct__lm_config_more mo
     return ok;
 }
 
-bool ct__lm_save(const ct_lm *lm, const char *dir, ct__lm_config_more more, void *user,
+bool ct__lm_save(const ct_lm *lm, const char *dir, ct__lm_config_more add_keys, void *user,
                  ct_loc here) {
-    CT_SCOPE; // values that are read live as long as it
+    CT_SCOPE; // the values that are read live as long as it
     ct_text weights = {0}, config = {0};
     ct_store store = {0};
     ct_err *err = &ct__ctx()->err;
@@ -741,11 +783,11 @@ bool ct__lm_save(const ct_lm *lm, const char *dir, ct__lm_config_more more, void
     if (!ok) ct__err_memory(err, here, "lm_save", strlen(dir));
     ok = ok && ct__make_dirs(dir, 0777, err);
     for (size_t i = 0; ok && i < ct_params_count(lm->params); i++)
-        ok = put_variable(&store, ct_params_name(lm->params, i), ct_params_get(lm->params, i), err,
-                          here);
-    ok = ok && save_config(lm, config.s, more, user, err) &&
-         (more ? ct__st_write_checked(weights.s, store.out, store.n, about, 2, err)
-               : ct__st_write(weights.s, store.out, store.n, about, 1, err));
+        ok = lm_save_variable(&store, ct_params_name(lm->params, i), ct_params_get(lm->params, i),
+                              err, here);
+    ok = ok && lm_save_config(lm, config.s, add_keys, user, err) &&
+         (add_keys ? ct__st_write_checked(weights.s, store.out, store.n, about, 2, err)
+                   : ct__st_write(weights.s, store.out, store.n, about, 1, err));
     ct__store_free(&store);
     ct__text_free(&weights);
     ct__text_free(&config);

@@ -1,4 +1,4 @@
-// New models of any architecture: the config that such a model has, and the values that its weights begin with.
+// Makes new models of any architecture: the config of such a model, and the initialisation of its weights.
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -11,19 +11,20 @@
 
 // -------------------------------------------------------------------------------------------- config
 
-typedef struct maker {
+typedef struct new_config_job {
     const ct_lm_sizes *sizes;
     int64_t kv_heads, hidden;
     ct_arena *arena;
     json_t *root;
-} maker;
+} new_config_job;
 
-static void set_int(const maker *m, const char *setting, int64_t value) {
+static void new_config_set_int(const new_config_job *m, const char *setting, int64_t value) {
     const char *key = ct__spec_key(m->sizes->arch, setting, m->arena);
     if (key) json_object_set_new(m->root, key, json_integer(value));
 }
 
-static bool size_of(const maker *m, const char *name, size_t n, double *value) {
+static bool new_config_get_size(const new_config_job *m, const char *name, size_t n,
+                                double *value) {
     const ct_lm_sizes *s = m->sizes;
     const struct {
         const char *name;
@@ -41,28 +42,29 @@ static bool size_of(const maker *m, const char *name, size_t n, double *value) {
     return n && end == name + n;
 }
 
-// JSON, or a product of sizes: a whole number of at least 1, but where it begins with 1.
-static json_t *value_of(const maker *m, const char *text, size_t n) {
+// Parses a value: JSON, or a product of sizes, which is an integer of at least 1, or real if it begins with
+// 1.
+static json_t *new_config_parse_value(const new_config_job *m, const char *text, size_t n) {
     json_t *json = json_loadb(text, n, JSON_DECODE_ANY, NULL);
     if (json) return json;
     double value = 1, term;
-    char by = '*';
+    char op = '*';
     for (const char *at = text; at < text + n;) {
         size_t length = strcspn(at, "*/;");
-        if (!size_of(m, at, length, &term)) return NULL;
-        value = by == '*' ? value * term : value / term;
+        if (!new_config_get_size(m, at, length, &term)) return NULL;
+        value = op == '*' ? value * term : value / term;
         at += length;
-        if (at < text + n) by = *at++;
+        if (at < text + n) op = *at++;
     }
     if (*text == '1') return json_real(value);
     return json_integer(value < 1 ? 1 : (json_int_t)value);
 }
 
-static bool add_more(const maker *m, const char *more, ct_err *err) {
-    for (const char *at = more; at && *at;) {
+static bool new_config_add_keys(const new_config_job *m, const char *keys, ct_err *err) {
+    for (const char *at = keys; at && *at;) {
         const size_t key = strcspn(at, ":");
         size_t n = strcspn(at, ";");
-        json_t *value = key < n ? value_of(m, at + key + 1, n - key - 1) : NULL;
+        json_t *value = key < n ? new_config_parse_value(m, at + key + 1, n - key - 1) : NULL;
         const char *name = ct__arena_printf(m->arena, "%.*s", (int)(key < n ? key : n), at);
         if (!value || !name || json_object_set_new(m->root, name, value))
             return ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "architecture",
@@ -73,54 +75,54 @@ static bool add_more(const maker *m, const char *more, ct_err *err) {
     return true;
 }
 
-static void set_token(const maker *m, const char *key, int64_t id) {
+static void new_config_set_token(const new_config_job *m, const char *key, int64_t id) {
     json_object_set_new(m->root, key, id >= 0 ? json_integer(id) : json_null());
 }
 
-static bool fill(const maker *m, const ct_spec *before, ct_err *err) {
+static bool new_config_fill(const new_config_job *m, const ct_spec *row, ct_err *err) {
     const ct_lm_sizes *s = m->sizes;
     json_object_set_new(m->root, "model_type", json_string(s->arch));
     json_object_set_new(m->root, "torch_dtype", json_string("float32"));
     json_object_set_new(m->root, "initializer_range", json_real(0.02));
-    set_int(m, "vocab", s->vocab);
-    set_int(m, "context", s->context);
-    set_int(m, "layers", s->layers);
-    set_int(m, "width", s->width);
-    if (ct__spec_key(s->arch, "heads", m->arena)) { // else it has none
-        set_int(m, "heads", s->heads);
-        set_int(m, "kv_heads", m->kv_heads);
-        set_int(m, "head", s->width / s->heads);
+    new_config_set_int(m, "vocab", s->vocab);
+    new_config_set_int(m, "context", s->context);
+    new_config_set_int(m, "layers", s->layers);
+    new_config_set_int(m, "width", s->width);
+    if (ct__spec_key(s->arch, "heads", m->arena)) { // else the architecture has no heads
+        new_config_set_int(m, "heads", s->heads);
+        new_config_set_int(m, "kv_heads", m->kv_heads);
+        new_config_set_int(m, "head", s->width / s->heads);
     }
-    set_int(m, "hidden", m->hidden);
+    new_config_set_int(m, "hidden", m->hidden);
     const char *eps = ct__spec_key(s->arch, "eps", m->arena);
     if (eps) json_object_set_new(m->root, eps, json_real(1e-5));
-    set_token(m, "bos_token_id", s->begin >= 0 ? s->begin : s->end);
-    set_token(m, "eos_token_id", s->end);
-    set_token(m, "pad_token_id", s->end);
+    new_config_set_token(m, "bos_token_id", s->begin >= 0 ? s->begin : s->end);
+    new_config_set_token(m, "eos_token_id", s->end);
+    new_config_set_token(m, "pad_token_id", s->end);
     const char *tied = ct__spec_key(s->arch, "tied", m->arena);
-    if (tied) json_object_set_new(m->root, tied, json_boolean(before->tied));
-    if (before->rope != CT_ROPE_NONE) json_object_set_new(m->root, "rope_theta", json_real(10000));
-    if (before->name[CT_NAME_class]) {
+    if (tied) json_object_set_new(m->root, tied, json_boolean(row->tied));
+    if (row->rope != CT_ROPE_NONE) json_object_set_new(m->root, "rope_theta", json_real(10000));
+    if (row->name[CT_NAME_class]) {
         json_t *list = json_array();
-        json_array_append_new(list, json_string(before->name[CT_NAME_class]));
+        json_array_append_new(list, json_string(row->name[CT_NAME_class]));
         json_object_set_new(m->root, "architectures", list);
     }
-    return add_more(m, before->name[CT_NAME_new], err);
+    return new_config_add_keys(m, row->name[CT_NAME_new], err);
 }
 
-// As published models have it, in relation to the width.
-static int64_t usual_hidden(const ct_spec *s) {
+// Returns the intermediate size that published models have for this width.
+static int64_t new_config_default_hidden(const ct_spec *s) {
     if (s->family == CT_FAMILY_MAMBA) return 2 * s->width;
     if (s->family == CT_FAMILY_RWKV || s->mlp == CT_MLP_PLAIN) return 4 * s->width;
     return (s->width * 8 / 3 + 15) / 16 * 16;
 }
 
-static bool suits(const ct_lm_sizes *sizes, const ct_spec *s, ct_err *err) {
+static bool new_config_check(const ct_lm_sizes *sizes, const ct_spec *s, ct_err *err) {
     const struct {
         const char *option;
         int64_t asked, has;
-    } given[] = {{"kv-heads", sizes->kv_heads, s->latent ? s->heads : s->kv_heads},
-                 {"hidden", sizes->hidden, s->hidden}};
+    } options[] = {{"kv-heads", sizes->kv_heads, s->latent ? s->heads : s->kv_heads},
+                   {"hidden", sizes->hidden, s->hidden}};
     if (s->bidirectional || s->name[CT_NAME_encoder])
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
                        "--arch %s does not go on with a text, which is what is trained",
@@ -131,34 +133,34 @@ static bool suits(const ct_lm_sizes *sizes, const ct_spec *s, ct_err *err) {
                        "pairs of them turn with the position",
                        s->head % 2 ? s->head : s->rotary);
     for (int i = 0; i < 2; i++)
-        if (given[i].asked && given[i].asked != given[i].has)
+        if (options[i].asked && options[i].asked != options[i].has)
             return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
                            "--%s %" PRId64 " is not for --arch %s, where it is %" PRId64,
-                           given[i].option, given[i].asked, sizes->arch, given[i].has);
+                           options[i].option, options[i].asked, sizes->arch, options[i].has);
     return true;
 }
 
-// Twice: what is usual depends on what the architecture is.
-static bool make_config(maker *m, ct_spec *spec, ct_err *err) {
+// Reads the row twice: the defaults depend on what the architecture is.
+static bool new_config_make(new_config_job *m, ct_spec *spec, ct_err *err) {
     const ct_lm_sizes *s = m->sizes;
     static const char path[] = "train";
     m->kv_heads = s->kv_heads ? s->kv_heads : s->heads;
     m->hidden = s->hidden ? s->hidden : 4 * s->width;
-    ct_spec before = {0};
-    ct__spec_row(s->arch, m->arena, &before);
-    before.width = s->width;
-    if (!s->hidden) m->hidden = usual_hidden(&before);
-    if (!fill(m, &before, err)) return false;
-    if (ct__spec_read(path, m->root, m->arena, spec, err)) return suits(s, spec, err);
+    ct_spec row = {0};
+    ct__spec_row(s->arch, m->arena, &row);
+    row.width = s->width;
+    if (!s->hidden) m->hidden = new_config_default_hidden(&row);
+    if (!new_config_fill(m, &row, err)) return false;
+    if (ct__spec_read(path, m->root, m->arena, spec, err)) return new_config_check(s, spec, err);
     if (err->code == CT_E_FORMAT) err->code = CT_E_USAGE; // there is no file yet
     return false;
 }
 
 bool ct__lm_spec_of(const ct_lm_sizes *sizes, ct_arena *arena, ct_spec *spec, json_t **root,
                     ct_err *err) {
-    maker m = {.sizes = sizes, .arena = arena, .root = json_object()};
+    new_config_job m = {.sizes = sizes, .arena = arena, .root = json_object()};
     bool ok = m.root || ct__err_memory(err, CT_NOWHERE, "lm", 0);
-    ok = ok && make_config(&m, spec, err);
+    ok = ok && new_config_make(&m, spec, err);
     if (ok && root)
         *root = m.root;
     else
@@ -166,9 +168,9 @@ bool ct__lm_spec_of(const ct_lm_sizes *sizes, ct_arena *arena, ct_spec *spec, js
     return ok;
 }
 
-// --------------------------------------------------------------------------------------- first values
+// ------------------------------------------------------------------------------------ initialisation
 
-static const double spread = 0.02;
+static const double new_init_std = 0.02;
 
 ct_nn_init ct__lm_begins(const ct_spec *s, int name) {
     CT_PLAIN;
@@ -189,40 +191,43 @@ ct_nn_init ct__lm_begins(const ct_spec *s, int name) {
     case CT_NAME_ssm_skip: return CT_NN_ONES;
     case CT_NAME_logit_bias:
     case CT_NAME_router_bias: return CT_NN_ZEROS;
-    // What is added to the residual stream starts smaller, so that its sum over the layers has the size of one.
+    // Weights that add to the residual stream start smaller, so that their sum over the layers has the size
+    // of one.
     case CT_NAME_o:
     case CT_NAME_down:
     case CT_NAME_expert_down:
     case CT_NAME_shared_down:
-    case CT_NAME_ssm_out: return CT_NN_NORMAL(spread / sqrt(2 * (double)s->layers));
-    // With the deviation of the uniform values that Mamba's authors draw.
+    case CT_NAME_ssm_out: return CT_NN_NORMAL(new_init_std / sqrt(2 * (double)s->layers));
+    // The standard deviation of the uniform values that Mamba's authors draw.
     case CT_NAME_ssm_conv: return CT_NN_NORMAL(1 / sqrt(3 * (double)s->conv));
     case CT_NAME_ssm_step: return CT_NN_NORMAL(1 / sqrt(3 * (double)s->step_rank));
-    default: return CT_NN_NORMAL(spread);
+    default: return CT_NN_NORMAL(new_init_std);
     }
 }
 
-// What a weight of RWKV begins with at place i of n, by its authors (time_mix and channel_mix of RWKV 4).
-static double rwkv_value(const ct_spec *s, int64_t layer, int name, int64_t i, int64_t n) {
+// Returns the initial value of element i of n of an RWKV weight, as its authors define it (time_mix and
+// channel_mix of RWKV 4).
+static double new_init_rwkv_value(const ct_spec *s, int64_t layer, int name, int64_t i, int64_t n) {
     const double depth = s->layers > 1 ? (double)layer / (double)(s->layers - 1) : 0,
-                 left = 1 - (double)layer / (double)s->layers, at = (double)i / (double)n,
-                 along = n > 1 ? (double)i / (double)(n - 1) : 0;
+                 depth_left = 1 - (double)layer / (double)s->layers, at = (double)i / (double)n,
+                 position = n > 1 ? (double)i / (double)(n - 1) : 0;
     switch (name) {
-    case CT_NAME_decay: return -5 + 8 * pow(along, 0.7 + 1.3 * depth);
+    case CT_NAME_decay: return -5 + 8 * pow(position, 0.7 + 1.3 * depth);
     case CT_NAME_bonus: return log(0.3) + 0.5 * (double)((i + 1) % 3 - 1);
-    case CT_NAME_mix_v: return pow(at, left) + 0.3 * depth;
-    case CT_NAME_mix_r: return pow(at, 0.5 * left);
-    default: return pow(at, left);
+    case CT_NAME_mix_v: return pow(at, depth_left) + 0.3 * depth;
+    case CT_NAME_mix_r: return pow(at, 0.5 * depth_left);
+    default: return pow(at, depth_left);
     }
 }
 
-// Steps of a state from 0.001 to 0.1, evenly in their logarithm, as softplus makes them of the bias.
-static double step_bias(int64_t i, int64_t n) {
+// Returns the bias whose softplus is step i of n; the steps are evenly spaced in the logarithm from 0.001
+// to 0.1.
+static double new_init_step_bias(int64_t i, int64_t n) {
     const double step = 0.001 * pow(100, ((double)i + 0.5) / (double)n);
     return step + log(-expm1(-step));
 }
 
-static bool is_drawn(int name, bool bias) {
+static bool new_init_is_random(int name, bool bias) {
     switch (name) {
     case CT_NAME_mix_k:
     case CT_NAME_mix_v:
@@ -237,11 +242,11 @@ static bool is_drawn(int name, bool bias) {
     }
 }
 
-static void set_values(const ct_lm *lm, int64_t layer, int name, ct_tensor var, ct_loc here) {
+static void new_init_assign(const ct_lm *lm, int64_t layer, int name, ct_tensor var, ct_loc here) {
     CT_PLAIN;
     const ct_spec *s = &lm->spec;
     const int64_t n = ct_size(var);
-    int64_t dim[CT_MAX_RANK];
+    int64_t dims[CT_MAX_RANK];
     float *values = ct__malloc((size_t)n * sizeof *values);
     if (!values) {
         ct__err_memory(&ct__ctx()->err, here, "lm", (size_t)n * sizeof *values);
@@ -249,17 +254,18 @@ static void set_values(const ct_lm *lm, int64_t layer, int name, ct_tensor var, 
     }
     for (int64_t i = 0; i < n; i++)
         values[i] = (float)(name == CT_NAME_ssm_decay  ? log((double)(i % s->state + 1))
-                            : name == CT_NAME_ssm_step ? step_bias(i, n)
-                                                       : rwkv_value(s, layer, name, i, n));
-    for (int a = 0; a < ct_rank(var); a++) dim[a] = ct_dim(var, a);
-    ct_assign_at(var, ct_from_at(values, CT_F32, (ct_ints){ct_rank(var), dim}, here), here);
+                            : name == CT_NAME_ssm_step ? new_init_step_bias(i, n)
+                                                       : new_init_rwkv_value(s, layer, name, i, n));
+    for (int a = 0; a < ct_rank(var); a++) dims[a] = ct_dim(var, a);
+    ct_assign_at(var, ct_from_at(values, CT_F32, (ct_ints){ct_rank(var), dims}, here), here);
     ct__free(values);
 }
 
 void ct__lm_begin(const ct_lm *lm, int64_t layer, int name, const ct_weight_pair *w, ct_loc here) {
     if (!ct_ok(w->weight)) return;
-    if (!is_drawn(name, false)) set_values(lm, layer, name, w->weight, here);
-    if (w->bias.bits && !is_drawn(name, true)) set_values(lm, layer, name, w->bias, here);
+    if (!new_init_is_random(name, false)) new_init_assign(lm, layer, name, w->weight, here);
+    if (w->bias.bits && !new_init_is_random(name, true))
+        new_init_assign(lm, layer, name, w->bias, here);
 }
 
 ct_lm *ct__lm_new(const ct_lm_sizes *sizes, uint64_t seed, ct_loc here) {
@@ -269,7 +275,7 @@ ct_lm *ct__lm_new(const ct_lm_sizes *sizes, uint64_t seed, ct_loc here) {
         ct__err_memory(&ctx->err, here, "lm", sizeof *lm);
         return NULL;
     }
-    lm->fresh = lm->trainable = true;
+    lm->is_new = lm->trainable = true;
     lm->seed = seed;
     lm->params = ct_params_new();
     bool ok = lm->params || ct__err_memory(&ctx->err, here, "lm", sizeof *lm);

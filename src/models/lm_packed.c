@@ -1,3 +1,4 @@
+// Reads weights that are stored as several tensors: MLX, FP8 and MXFP4.
 #include "models/lm_packed.h"
 
 #include <stdio.h>
@@ -7,15 +8,15 @@
 #include "io/unpack.h"
 #include "io/utf8.h"
 
-// --------------------------------------------------------------------------------------- the config
+// -------------------------------------------------------------------------------------------- config
 
-// The object, of the model or of its text's part.
-static const json_t *part_of(const json_t *config, const char *key) {
+// Returns the object of the model's config, or that of its text_config.
+static const json_t *packed_config_get(const json_t *config, const char *key) {
     const json_t *value = json_object_get(config, key);
     return value ? value : json_object_get(json_object_get(config, "text_config"), key);
 }
 
-static bool refuse(const char *path, const char *method, const char *format, ct_err *err) {
+static bool packed_refuse(const char *path, const char *method, const char *format, ct_err *err) {
     char shown[CT_PRINTABLE], more[CT_PRINTABLE] = "";
     if (format) ct__printable(format, strlen(format), more, sizeof more);
     ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, path,
@@ -27,94 +28,100 @@ static bool refuse(const char *path, const char *method, const char *format, ct_
 }
 
 bool ct__lm_packed_known(const json_t *config, const char *path, ct_err *err) {
-    const json_t *mlx = part_of(config, "quantization"),
-                 *other = part_of(config, "quantization_config");
+    const json_t *mlx = packed_config_get(config, "quantization"),
+                 *other = packed_config_get(config, "quantization_config");
     const char *mode = json_string_value(json_object_get(mlx, "mode")),
                *method = json_string_value(json_object_get(other, "quant_method")),
                *format = json_string_value(json_object_get(other, "format"));
-    if (mode && strcmp(mode, "affine")) return refuse(path, "mlx", mode, err);
+    if (mode && strcmp(mode, "affine")) return packed_refuse(path, "mlx", mode, err);
     if (!method || !strcmp(method, "fp8") || !strcmp(method, "mxfp4")) return true;
-    if (strcmp(method, "compressed-tensors")) return refuse(path, method, NULL, err);
-    return (format && !strcmp(format, "float-quantized")) || refuse(path, method, format, err);
+    if (strcmp(method, "compressed-tensors")) return packed_refuse(path, method, NULL, err);
+    return (format && !strcmp(format, "float-quantized")) ||
+           packed_refuse(path, method, format, err);
 }
 
-// Rows and columns that share a scale, as the config has it.
-static void find_block(const json_t *config, int64_t *rows, int64_t *columns) {
+// Reads the block size that shares a scale from the config.
+static void packed_get_fp8_block(const json_t *config, int64_t *rows, int64_t *columns) {
     const json_t *size =
-        json_object_get(part_of(config, "quantization_config"), "weight_block_size");
+        json_object_get(packed_config_get(config, "quantization_config"), "weight_block_size");
     *rows = json_integer_value(json_array_get(size, 0));
     *columns = json_integer_value(json_array_get(size, 1));
-    if (*rows < 1 || *columns < 1) *rows = *columns = 128; // DeepSeek's
+    if (*rows < 1 || *columns < 1) *rows = *columns = 128; // DeepSeek's default
 }
 
 void ct__lm_packed_adapt(ct_lm *lm) {
-    static const char end[] = "experts.gate_up_proj_blocks";
+    static const char suffix[] = "experts.gate_up_proj_blocks";
     for (size_t i = 0; i < lm->files->n; i++)
-        if (ct__ends_with(lm->files->entries[i].name, end)) lm->spec.expert_in_out = 0;
+        if (ct__ends_with(lm->files->entries[i].name, suffix)) lm->spec.expert_in_out = 0;
 }
 
-// --------------------------------------------------------------------------------------- the tensors
+// ------------------------------------------------------------------------------------------- tensors
 
-static const ct_weight *beside(const ct_lm *lm, const char *name, size_t n, const char *end) {
-    char other[CT_NN_PATH + 48];
-    snprintf(other, sizeof other, "%.*s%s", (int)n, name, end);
-    return ct__lm_weight(lm, other);
+static const ct_weight *packed_find_tensor(const ct_lm *lm, const char *name, size_t n,
+                                           const char *suffix) {
+    char full_name[CT_NN_PATH + 48];
+    snprintf(full_name, sizeof full_name, "%.*s%s", (int)n, name, suffix);
+    return ct__lm_weight(lm, full_name);
 }
 
-static bool same_sizes(const ct_weight *w, ct_ints dims, int64_t n) {
+static bool packed_has_sizes(const ct_weight *w, ct_ints dims, int64_t n) {
     if ((int64_t)w->rank < n) return false;
     for (int64_t a = 0; a < n; a++)
         if (w->dim[a] != dims.v[a]) return false;
     return true;
 }
 
-static bool is_mlx(const ct_lm *lm, const char *name, ct_ints dims, ct_packed *p) {
-    static const char end[] = ".weight";
+static bool packed_is_mlx(const ct_lm *lm, const char *name, ct_ints dims, ct_packed *p) {
+    static const char suffix[] = ".weight";
     const size_t n = strlen(name);
-    if (dims.n != 2 || n < sizeof end || strcmp(name + n - strlen(end), end)) return false;
-    p->codes = ct__lm_weight(lm, name);
-    if (!p->codes || p->codes->dtype != CT_U32) return false;
-    p->scales = beside(lm, name, n - strlen(end), ".scales");
-    p->biases = beside(lm, name, n - strlen(end), ".biases");
-    if (!p->scales || !p->biases || p->codes->rank != 2 || p->scales->rank != 2 ||
-        !same_sizes(p->codes, dims, 1) || p->scales->dim[1] < 1 || p->codes->dim[1] > INT32_MAX)
+    if (dims.n != 2 || n < sizeof suffix || strcmp(name + n - strlen(suffix), suffix)) return false;
+    p->quants = ct__lm_weight(lm, name);
+    if (!p->quants || p->quants->dtype != CT_U32) return false;
+    p->scales = packed_find_tensor(lm, name, n - strlen(suffix), ".scales");
+    p->biases = packed_find_tensor(lm, name, n - strlen(suffix), ".biases");
+    if (!p->scales || !p->biases || p->quants->rank != 2 || p->scales->rank != 2 ||
+        !packed_has_sizes(p->quants, dims, 1) || p->scales->dim[1] < 1 ||
+        p->quants->dim[1] > INT32_MAX)
         return false;
-    p->bits = (int)(p->codes->dim[1] * 32 / p->width); // both follow from the sizes
-    p->group = p->width / p->scales->dim[1];
-    return p->codes->dim[1] * 32 == p->width * p->bits;
+    p->bits = (int)(p->quants->dim[1] * 32 / p->n_columns); // both follow from the sizes
+    p->group_size = p->n_columns / p->scales->dim[1];
+    return p->quants->dim[1] * 32 == p->n_columns * p->bits;
 }
 
-static bool is_fp8(const ct_lm *lm, const char *name, ct_ints dims, ct_packed *p) {
-    p->codes = ct__lm_weight(lm, name);
-    if (!p->codes || (p->codes->dtype != CT_F8E4M3 && p->codes->dtype != CT_F8E5M2)) return false;
-    p->scales = beside(lm, name, strlen(name), "_scale_inv");
-    if (!p->scales) p->scales = beside(lm, name, strlen(name), "_scale");
-    if (!p->scales || dims.n != 2 || p->codes->rank != 2 || !same_sizes(p->codes, dims, 2))
+static bool packed_is_fp8(const ct_lm *lm, const char *name, ct_ints dims, ct_packed *p) {
+    p->quants = ct__lm_weight(lm, name);
+    if (!p->quants || (p->quants->dtype != CT_F8E4M3 && p->quants->dtype != CT_F8E5M2))
         return false;
-    find_block(lm->config.root, &p->rows, &p->columns);
+    p->scales = packed_find_tensor(lm, name, strlen(name), "_scale_inv");
+    if (!p->scales) p->scales = packed_find_tensor(lm, name, strlen(name), "_scale");
+    if (!p->scales || dims.n != 2 || p->quants->rank != 2 || !packed_has_sizes(p->quants, dims, 2))
+        return false;
+    packed_get_fp8_block(lm->config.root, &p->block_rows, &p->block_columns);
     const bool by_row =
         p->scales->rank == 2 && p->scales->dim[1] == 1 && p->scales->dim[0] == dims.v[0];
-    if (by_row) p->rows = 1, p->columns = p->width;
+    if (by_row) p->block_rows = 1, p->block_columns = p->n_columns;
     return true;
 }
 
-static bool is_mxfp4(const ct_lm *lm, const char *name, ct_ints dims, ct_packed *p) {
-    p->codes = beside(lm, name, strlen(name), "_blocks");
-    p->scales = beside(lm, name, strlen(name), "_scales");
+static bool packed_is_mxfp4(const ct_lm *lm, const char *name, ct_ints dims, ct_packed *p) {
+    p->quants = packed_find_tensor(lm, name, strlen(name), "_blocks");
+    p->scales = packed_find_tensor(lm, name, strlen(name), "_scales");
     const int64_t last = dims.n - 1;
-    return p->codes && p->scales && dims.n >= 2 && (int64_t)p->codes->rank == dims.n + 1 &&
-           same_sizes(p->codes, dims, last) && p->codes->dim[last] == dims.v[last] / 32 &&
+    return p->quants && p->scales && dims.n >= 2 && (int64_t)p->quants->rank == dims.n + 1 &&
+           packed_has_sizes(p->quants, dims, last) && p->quants->dim[last] == dims.v[last] / 32 &&
            dims.v[last] % 32 == 0;
 }
 
 bool ct__lm_packed(const ct_lm *lm, const char *name, ct_ints dims, ct_packed *p) {
-    static bool (*const is[])(const ct_lm *lm, const char *name, ct_ints dims, ct_packed *p) = {
-        [CT_PACKED_MLX] = is_mlx, [CT_PACKED_FP8] = is_fp8, [CT_PACKED_MXFP4] = is_mxfp4};
+    static bool (*const is[])(const ct_lm *lm, const char *name, ct_ints dims,
+                              ct_packed *p) = {[CT_PACKED_MLX] = packed_is_mlx,
+                                               [CT_PACKED_FP8] = packed_is_fp8,
+                                               [CT_PACKED_MXFP4] = packed_is_mxfp4};
     if (dims.n < 2) return false;
     for (int kind = CT_PACKED_MLX; kind <= CT_PACKED_MXFP4; kind++) {
-        *p = (ct_packed){.kind = (ct_packed_kind)kind, .n = 1, .width = dims.v[dims.n - 1]};
+        *p = (ct_packed){.kind = (ct_packed_kind)kind, .n = 1, .n_columns = dims.v[dims.n - 1]};
         for (int64_t a = 0; a < dims.n - 1; a++) p->n *= dims.v[a];
-        if (p->width > 0 && is[kind](lm, name, dims, p)) return true;
+        if (p->n_columns > 0 && is[kind](lm, name, dims, p)) return true;
     }
     *p = (ct_packed){0};
     return false;
@@ -122,86 +129,98 @@ bool ct__lm_packed(const ct_lm *lm, const char *name, ct_ints dims, ct_packed *p
 
 bool ct__lm_packed_check(const ct_packed *p, ct_err *err) {
     switch (p->kind) {
-    case CT_PACKED_MLX: return ct__fits_mlx(p->codes, p->scales, p->biases, p->bits, p->group, err);
-    case CT_PACKED_FP8: return ct__fits_fp8(p->codes, p->scales, p->rows, p->columns, err);
-    case CT_PACKED_MXFP4: return ct__fits_mxfp4(p->codes, p->scales, err);
+    case CT_PACKED_MLX:
+        return ct__fits_mlx(p->quants, p->scales, p->biases, p->bits, p->group_size, err);
+    case CT_PACKED_FP8:
+        return ct__fits_fp8(p->quants, p->scales, p->block_rows, p->block_columns, err);
+    case CT_PACKED_MXFP4: return ct__fits_mxfp4(p->quants, p->scales, err);
     default: return true;
     }
 }
 
-// ---------------------------------------------------------------------------------------- the numbers
+// -------------------------------------------------------------------------------------------- values
 
-enum { AT_ONCE = 1 << 18 }; // numbers
+enum { PACKED_CHUNK_ELEMENTS = 1 << 18 }; // number of elements
 int64_t ct__lm_packed_rows(const ct_packed *p) {
-    const int64_t unit = p->kind == CT_PACKED_FP8 ? p->rows : 1, units = AT_ONCE / p->width / unit;
+    const int64_t unit = p->kind == CT_PACKED_FP8 ? p->block_rows : 1,
+                  units = PACKED_CHUNK_ELEMENTS / p->n_columns / unit;
     return unit * (units > 1 ? units : 1);
 }
 
-// `count` of a tensor's `rows` rows, from `first` on.
-static ct_weight some_rows(const ct_weight *w, int64_t rows, int64_t first, int64_t count) {
-    ct_weight some = *w;
-    const uint64_t each = rows ? w->bytes / (uint64_t)rows : 0;
-    some.dim[0] = count;
-    some.bytes = each * (uint64_t)count;
-    some.data = (const char *)w->data + each * (uint64_t)first;
-    return some;
+// Returns `count` of a tensor's `rows` rows, from row `first`.
+static ct_weight packed_slice_rows(const ct_weight *w, int64_t rows, int64_t first, int64_t count) {
+    ct_weight slice = *w;
+    const uint64_t row_bytes = rows ? w->bytes / (uint64_t)rows : 0;
+    slice.dim[0] = count;
+    slice.bytes = row_bytes * (uint64_t)count;
+    slice.data = (const char *)w->data + row_bytes * (uint64_t)first;
+    return slice;
 }
 
-// The axes before the last ones as one.
-static ct_weight flat(const ct_weight *w, int64_t n, size_t last) {
-    ct_weight all = *w;
-    for (size_t a = 0; a < last; a++) all.dim[1 + a] = w->dim[w->rank - last + a];
-    all.dim[0] = n;
-    all.rank = last + 1;
-    return all;
+// Flattens all axes before the last ones to one.
+static ct_weight packed_flatten(const ct_weight *w, int64_t n, size_t last) {
+    ct_weight result = *w;
+    for (size_t a = 0; a < last; a++) result.dim[1 + a] = w->dim[w->rank - last + a];
+    result.dim[0] = n;
+    result.rank = last + 1;
+    return result;
 }
 
 bool ct__lm_unpack(const ct_packed *p, int64_t first, int64_t count, float *to, ct_err *err) {
-    const uint64_t numbers = (uint64_t)count * (uint64_t)p->width;
+    const uint64_t n_elements = (uint64_t)count * (uint64_t)p->n_columns;
     if (p->kind == CT_PACKED_MXFP4) {
-        const ct_weight codes = flat(p->codes, p->n, 2), scales = flat(p->scales, p->n, 1);
-        const ct_weight some = some_rows(&codes, p->n, first, count),
-                        by = some_rows(&scales, p->n, first, count);
-        return ct__unpack_mxfp4(&some, &by, to, numbers, err);
+        const ct_weight codes = packed_flatten(p->quants, p->n, 2),
+                        scales = packed_flatten(p->scales, p->n, 1);
+        const ct_weight quants_slice = packed_slice_rows(&codes, p->n, first, count),
+                        scales_slice = packed_slice_rows(&scales, p->n, first, count);
+        return ct__unpack_mxfp4(&quants_slice, &scales_slice, to, n_elements, err);
     }
-    const ct_weight codes = some_rows(p->codes, p->n, first, count);
+    const ct_weight codes = packed_slice_rows(p->quants, p->n, first, count);
     if (p->kind == CT_PACKED_MLX) {
-        const ct_weight by = some_rows(p->scales, p->n, first, count),
-                        plus = some_rows(p->biases, p->n, first, count);
-        return ct__unpack_mlx(&codes, &by, &plus, p->bits, p->group, to, numbers, err);
+        const ct_weight scales_slice = packed_slice_rows(p->scales, p->n, first, count),
+                        biases_slice = packed_slice_rows(p->biases, p->n, first, count);
+        return ct__unpack_mlx(&codes, &scales_slice, &biases_slice, p->bits, p->group_size, to,
+                              n_elements, err);
     }
-    ct_weight by = *p->scales;
-    if (by.rank == 2 && by.dim[0] > 1) { // else one of all rows
-        const int64_t begin = first / p->rows, end = (first + count - 1) / p->rows + 1;
-        by = some_rows(p->scales, by.dim[0], begin, end - begin);
+    ct_weight scales_slice = *p->scales;
+    if (scales_slice.rank == 2 && scales_slice.dim[0] > 1) { // else one scale is for all rows
+        const int64_t begin = first / p->block_rows, end = (first + count - 1) / p->block_rows + 1;
+        scales_slice = packed_slice_rows(p->scales, scales_slice.dim[0], begin, end - begin);
     }
-    return ct__unpack_fp8(&codes, &by, p->rows, p->columns, to, numbers, err);
+    return ct__unpack_fp8(&codes, &scales_slice, p->block_rows, p->block_columns, to, n_elements,
+                          err);
 }
 
-// ---------------------------------------------------------------------------------------------- codes
+// ---------------------------------------------------------------------------------- quantised values
 
-static bool is_wide(const ct_packed *p) {
-    return p->kind == CT_PACKED_MXFP4 || p->bits > 4 || p->width % CT_LM_CODES_STEP;
+static bool packed_is_8bit(const ct_packed *p) {
+    return p->kind == CT_PACKED_MXFP4 || p->bits > 4 || p->n_columns % CT_LM_CODES_STEP;
 }
-static int64_t layout_group(const ct_packed *p) { return is_wide(p) ? 32 : p->group; }
+static int64_t packed_layout_block(const ct_packed *p) {
+    return packed_is_8bit(p) ? 32 : p->group_size;
+}
 
 ct_layout ct__lm_packed_layout(const ct_packed *p) {
-    if (is_wide(p)) return CT_LAYOUT_INT8_32;
-    return p->group == 32   ? CT_LAYOUT_INT4_32
-           : p->group == 64 ? CT_LAYOUT_INT4_64
-                            : CT_LAYOUT_INT4_128;
+    if (packed_is_8bit(p)) return CT_LAYOUT_INT8_32;
+    return p->group_size == 32   ? CT_LAYOUT_INT4_32
+           : p->group_size == 64 ? CT_LAYOUT_INT4_64
+                                 : CT_LAYOUT_INT4_128;
 }
 
-int64_t ct__lm_packed_groups(const ct_packed *p) { return p->width / layout_group(p); }
+int64_t ct__lm_packed_groups(const ct_packed *p) { return p->n_columns / packed_layout_block(p); }
+
+int ct__lm_packed_zero(const ct_packed *p) {
+    return p->kind == CT_PACKED_MLX ? 1 << (p->bits - 1) : 0;
+}
 
 void ct__lm_packed_codes(const ct_packed *p, int64_t row, int8_t *to) {
     static const int8_t twice_f4[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     const bool f4 = p->kind == CT_PACKED_MXFP4;
-    const int bits = f4 ? 4 : p->bits, less = 1 << (bits - 1);
-    ct__unpack_codes((const char *)p->codes->data + row * (p->width * bits / 8), bits, p->width,
-                     (uint8_t *)to);
-    for (int64_t i = 0; i < p->width; i++)
-        to[i] = f4 ? twice_f4[to[i]] : (int8_t)((uint8_t)to[i] - less);
+    const int bits = f4 ? 4 : p->bits, zero = ct__lm_packed_zero(p);
+    ct__unpack_codes((const char *)p->quants->data + row * (p->n_columns * bits / 8), bits,
+                     p->n_columns, (uint8_t *)to);
+    for (int64_t i = 0; i < p->n_columns; i++)
+        to[i] = f4 ? twice_f4[to[i]] : (int8_t)((uint8_t)to[i] - zero);
 }
 
 void ct__lm_packed_group(const ct_packed *p, int64_t row, int64_t group, float *scale,
@@ -211,7 +230,8 @@ void ct__lm_packed_group(const ct_packed *p, int64_t row, int64_t group, float *
         *offset = 0;
         return;
     }
-    const int64_t at = row * (p->width / p->group) + group * layout_group(p) / p->group;
+    const int64_t at =
+        row * (p->n_columns / p->group_size) + group * packed_layout_block(p) / p->group_size;
     *scale = ct__scale_at(p->scales, (uint64_t)at);
-    *offset = ct__scale_at(p->biases, (uint64_t)at) + (float)(1 << (p->bits - 1)) * *scale;
+    *offset = ct__scale_at(p->biases, (uint64_t)at);
 }

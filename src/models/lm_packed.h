@@ -1,4 +1,5 @@
-// Weights of folders that are published quantised: several tensors to a weight.
+// Weights of folders that are published quantised (MLX, FP8, MXFP4), which store several tensors per
+// weight.
 #ifndef COTAN_MODELS_LM_PACKED_H
 #define COTAN_MODELS_LM_PACKED_H
 
@@ -9,37 +10,40 @@
 
 typedef enum ct_packed_kind {
     CT_PACKED_NOT,
-    CT_PACKED_MLX,   // codes of 2 to 8 bits with scales and biases
-    CT_PACKED_FP8,   // floats of 8 bits, of which blocks, rows, or all share a scale
-    CT_PACKED_MXFP4, // floats of 4 bits, 32 with an exponent
+    CT_PACKED_MLX,   // values of 2 to 8 bits with scales and biases
+    CT_PACKED_FP8,   // floats of 8 bits with a scale per block, per row, or per tensor
+    CT_PACKED_MXFP4, // floats of 4 bits with an exponent per 32
 } ct_packed_kind;
 
 typedef struct ct_packed {
     ct_packed_kind kind;
-    const ct_weight *codes, *scales, *biases;
-    int bits;              // of MLX
-    int64_t group;         // of MLX: codes that share a scale
-    int64_t rows, columns; // of FP8: a block's
-    int64_t n, width;      // the weight as rows, and numbers of one
+    const ct_weight *quants, *scales, *biases;
+    int bits;                          // of MLX
+    int64_t group_size;                // of MLX: values that share a scale
+    int64_t block_rows, block_columns; // of FP8: the size of a block
+    int64_t n, n_columns;              // the number of rows of the weight, and elements per row
 } ct_packed;
 
-// Can weights be read that are quantised as the config says?
+// True if weights quantised as the config says can be read; else sets the error.
 bool ct__lm_packed_known(const json_t *config, const char *path, ct_err *err);
-// Experts' weights that are packed stand as (out, in), whatever they do otherwise.
+// Packed expert weights are always stored as (out, in); adjusts the spec to that.
 void ct__lm_packed_adapt(ct_lm *lm);
-// Is the weight of this name and these sizes one of several tensors? Its sizes fit, then.
+// True if the weight of this name and these sizes is stored as several tensors; their sizes fit, then.
 bool ct__lm_packed(const ct_lm *lm, const char *name, ct_ints dims, ct_packed *p);
-// Do its tensors go together?
+// True if its tensors have consistent sizes and dtypes; else sets the error.
 bool ct__lm_packed_check(const ct_packed *p, ct_err *err);
-// Rows that are unpacked at a time.
+// Returns the number of rows that are unpacked at a time.
 int64_t ct__lm_packed_rows(const ct_packed *p);
-// The numbers of `count` rows from `first`, a multiple of these, on.
+// Writes the f32 values of `count` rows from row `first`, a multiple of ct__lm_packed_rows.
 bool ct__lm_unpack(const ct_packed *p, int64_t first, int64_t count, float *to, ct_err *err);
 
-// The product of codes of 4 bits takes rows of a multiple of this.
-enum { CT_LM_CODES_STEP = 128, CT_LM_WIDE_STEP = 64 }; // of 4 bits, and of 8, which other rows have
-// Of MLX, which becomes codes less half of their range, and of MXFP4, which becomes twice its numbers: the layout, of 4
-// or 8 bits, and the groups of a row as that has them; codes and the two numbers of a group.
+// The row lengths that the integer products take are multiples of these.
+// for quantised values of 4 bits, and of 8 bits for other rows
+enum { CT_LM_CODES_STEP = 128, CT_LM_WIDE_STEP = 64 };
+// MLX becomes quantised values less half of their range, MXFP4 becomes integers that are twice its values.
+// These return the layout (of 4 or 8 bits), the blocks per row in that layout, the quantised values of a
+// row, and a block's scale and offset. A weight's value is (q + zero) * scale + offset.
+int ct__lm_packed_zero(const ct_packed *p); // 0: there are no offsets
 ct_layout ct__lm_packed_layout(const ct_packed *p);
 int64_t ct__lm_packed_groups(const ct_packed *p);
 void ct__lm_packed_codes(const ct_packed *p, int64_t row, int8_t *to);

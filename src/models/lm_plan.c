@@ -1,4 +1,4 @@
-// A run's memory, before it runs: all that it records is recorded once for a dry device.
+// Estimates the memory of a run before it begins: a dry run records everything once for a dry device.
 #include <stdio.h>
 #include <string.h>
 
@@ -8,29 +8,29 @@
 #include "compile/run/cost.h"
 #include "models/lm.h"
 
-// What a compiled kernel takes of the process: some pages of its file, and what the loader keeps.
-enum { A_KERNEL = 24 << 10 };
+// Bytes of the process per compiled kernel: some pages of its file, and what the loader keeps.
+enum { KERNEL_BYTES = 24 << 10 };
 
 bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, uint64_t within, ct_err *err) {
     char name[32];
     snprintf(name, sizeof name, "dry:%s", ct__ctx_device(outer));
     h->outer = outer;
-    h->held = ct__account.total;
+    h->bytes_before = ct__account.total;
     h->ctx = ct_ctx_new();
     if (!h->ctx) return ct__err_memory(err, CT_NOWHERE, "plan", sizeof *h->ctx);
-    // What is dumped and explained is the run itself, where one follows.
+    // Dumps and explanations belong to the run itself, if one follows.
     h->ctx->log = h->part ? outer->log : NULL;
     h->ctx->log_user = outer->log_user;
     ct_ctx_use(h->ctx);
     if (!ct_set_device(name)) return false;
-    ct__ctx_within(h->ctx, within > h->held ? within - h->held : within > 0);
+    ct__ctx_within(h->ctx, within > h->bytes_before ? within - h->bytes_before : within > 0);
     return true;
 }
 
 bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name) {
     const ct_plan_cost *c = h->ctx->err.code ? NULL : ct_newest_plan();
     if (!c) return false;
-    h->kernels += c->new_kernels;
+    h->n_kernels += c->new_kernels;
     if (c->n_regions > h->blocks) h->blocks = c->n_regions;
     if (c->n_again > h->again) h->again = c->n_again;
     ct__text_free(&h->largest);
@@ -45,48 +45,49 @@ void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err) {
         cost->arenas = a->now[CT_MEMORY_ARENAS];
         cost->constants = a->now[CT_MEMORY_CONSTANTS];
         cost->workspaces = a->now[CT_MEMORY_WORKSPACES];
-        cost->devices = a->peak + h->held;
+        cost->devices = a->peak + h->bytes_before;
     }
     cost->copies = cost->weights > cost->state ? cost->weights : cost->state;
-    if (h->outer) ct__ctx_release_unused(h->outer); // what waits is no part of the process
+    // memory that is unused is not counted with the process
+    if (h->outer) ct__ctx_release_unused(h->outer);
     cost->process = ct__resident_bytes();
-    cost->code = h->kernels * A_KERNEL;
+    cost->code = h->n_kernels * KERNEL_BYTES;
     cost->blocks = h->blocks;
     cost->again = h->again;
-    // What this context holds already is part of the process, and counted with the devices.
+    // The current context's memory is part of the process, and also counted with the devices.
     cost->memory = cost->process + cost->code + cost->copies + cost->batches + cost->curves +
-                   cost->devices - h->held;
+                   cost->devices - h->bytes_before;
     if (h->ctx) {
         if (!err->code) *err = h->ctx->err;
         h->ctx->err.code = CT_OK;
         ct_ctx_use(h->outer);
         ct_ctx_free(h->ctx);
-        ct__release_unused(); // what is planned next is not to find it with the process
+        ct__release_unused(); // so that the next dry run does not count it with the process
     }
     ct_ctx_use(h->outer);
     h->ctx = NULL;
 }
 
 uint64_t ct__lm_room(const ct_lm_cost *cost) {
-    uint64_t asked = ct__memory_limit_asked(), left = asked ? 0 : ct__available_bytes();
-    if (asked) return asked;
-    return left ? left + cost->process : UINT64_MAX;
+    uint64_t limit = ct__memory_limit_asked(), available = limit ? 0 : ct__available_bytes();
+    if (limit) return limit;
+    return available ? available + cost->process : UINT64_MAX;
 }
 
 bool ct__lm_fits(const ct_lm_cost *cost, const char *command, const ct_text *largest,
                  const char *hint, ct_err *err) {
-    uint64_t room = ct__lm_room(cost);
-    if (cost->memory <= room) return true;
-    ct_text again = {0};
+    uint64_t available = ct__lm_room(cost);
+    if (cost->memory <= available) return true;
+    ct_text remat = {0};
     if (cost->again)
-        ct__textf(&again, " with %zu of %zu blocks computed again in gradients", cost->again,
+        ct__textf(&remat, " with %zu of %zu blocks computed again in gradients", cost->again,
                   cost->blocks);
     ct__err(err, CT_E_LIMIT, CT_NOWHERE, command,
             "%s of memory are needed%s, %s %s; the largest tensors are %s",
-            ct__bytes_text(cost->memory).s, again.s && !again.failed ? again.s : "",
+            ct__bytes_text(cost->memory).s, remat.s && !remat.failed ? remat.s : "",
             ct__memory_limit_asked() ? "the limit is" : "this machine has left",
-            ct__bytes_text(room).s, largest->s && !largest->failed ? largest->s : "not known");
+            ct__bytes_text(available).s, largest->s && !largest->failed ? largest->s : "not known");
     ct__err_hint(err, "%s", hint);
-    ct__text_free(&again);
+    ct__text_free(&remat);
     return false;
 }

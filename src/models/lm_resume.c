@@ -1,5 +1,5 @@
-// What a run writes of itself so that it can be resumed, and how a checkpoint is chosen and
-// checked.
+// Writes a run's options and state so that it can be resumed, and chooses and verifies the checkpoint to
+// resume from.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -20,9 +20,9 @@
 #include "models/lm.h"
 #include "train/checkpoint.h"
 
-// ---------------------------------------------------------------------------------------- settings
+// ------------------------------------------------------------------------------------------ settings
 
-// Every option that changes bits or the metrics. One list for what is written, read and compared.
+// Every option that changes bits or the metrics: the single list of what is written, read and compared.
 typedef enum {
     KIND_INT,
     KIND_REAL,
@@ -32,17 +32,17 @@ typedef enum {
     KIND_CHARS,
     KIND_NO_BIAS,
     KIND_PRECISION,
-    KIND_TEXT, // written where there is one
-    KIND_MAYBE // a number that is written where it is not 0
+    KIND_TEXT, // written if it is set
+    KIND_MAYBE // a number that is written if it is not 0
 } kind;
-// What a run that is resumed may be told anew.
+// How a resumed run may change an option.
 typedef enum { STAYS, GROWS, CHANGES } change;
 static const struct setting {
     const char *key, *option;
     kind kind;
     size_t at;
     change change;
-} settings[] = {
+} resume_settings[] = {
 #define SETTING(key, option, kind, field) OTHER(key, option, kind, field, STAYS)
 #define OTHER(key, option, kind, field, change)                                                    \
     { key, option, kind, offsetof(ct_lm_train_options, field), change }
@@ -78,34 +78,35 @@ static const struct setting {
 #undef SETTING
 #undef OTHER
 };
-enum { SETTINGS = sizeof settings / sizeof *settings };
+enum { N_SETTINGS = sizeof resume_settings / sizeof *resume_settings };
 
-static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
+static const char *const precision_names[] = {"fp32", "bf16", "fp16", NULL};
 static const ct_dtype precision_dtypes[] = {CT_F32, CT_BF16, CT_F16};
 
-static const char *precision_name(ct_dtype dtype) {
+static const char *resume_precision_name(ct_dtype dtype) {
     for (int i = 0; i < 3; i++)
-        if (precision_dtypes[i] == dtype) return precisions[i];
+        if (precision_dtypes[i] == dtype) return precision_names[i];
     return "";
 }
 
-static void store_precision(ct_config *to, const char *key, ct_dtype dtype) {
-    const char *name = precision_name(dtype);
+static void resume_store_precision(ct_config *to, const char *key, ct_dtype dtype) {
+    const char *name = resume_precision_name(dtype);
     ct__config_set_string(to, key, name, strlen(name));
 }
 
-bool ct__lm_is_precision(ct_dtype dtype) { return *precision_name(dtype) != '\0'; }
+bool ct__lm_is_precision(ct_dtype dtype) { return *resume_precision_name(dtype) != '\0'; }
 
-// Runs from before there was a choice have none of it.
-static bool restore_precision(const ct_config *from, const char *key, ct_dtype *dtype,
-                              ct_err *err) {
+// Runs from before this option existed do not have the key.
+static bool resume_restore_precision(const ct_config *from, const char *key, ct_dtype *dtype,
+                                     ct_err *err) {
     int i = 0;
-    bool ok = !ct__config_has(from, key) || ct__config_choice(from, key, precisions, &i, err);
+    bool ok = !ct__config_has(from, key) || ct__config_choice(from, key, precision_names, &i, err);
     *dtype = precision_dtypes[i];
     return ok;
 }
 
-static void store(ct_config *to, const struct setting *s, const ct_lm_train_options *o) {
+static void resume_store_setting(ct_config *to, const struct setting *s,
+                                 const ct_lm_train_options *o) {
     const char *at = (const char *)o + s->at;
     switch (s->kind) {
     case KIND_INT:
@@ -115,7 +116,7 @@ static void store(ct_config *to, const struct setting *s, const ct_lm_train_opti
     case KIND_NUM: ct__config_set_real(to, s->key, ((const ct_num *)at)->value); break;
     case KIND_CHARS:
     case KIND_NO_BIAS: ct__config_set_bool(to, s->key, *(const bool *)at); break;
-    case KIND_PRECISION: store_precision(to, s->key, *(const ct_dtype *)at); break;
+    case KIND_PRECISION: resume_store_precision(to, s->key, *(const ct_dtype *)at); break;
     case KIND_TEXT: {
         const char *text = *(const char *const *)at;
         if (text) ct__config_set_string(to, s->key, text, strlen(text));
@@ -127,8 +128,8 @@ static void store(ct_config *to, const struct setting *s, const ct_lm_train_opti
     }
 }
 
-static bool restore(const ct_config *from, const struct setting *s, ct_lm_train_options *o,
-                    ct_err *err) {
+static bool resume_restore_setting(const ct_config *from, const struct setting *s,
+                                   ct_lm_train_options *o, ct_err *err) {
     char *at = (char *)o + s->at;
     switch (s->kind) {
     case KIND_INT: return ct__config_int(from, s->key, 1, INT64_MAX, (int64_t *)at, err);
@@ -140,7 +141,7 @@ static bool restore(const ct_config *from, const struct setting *s, ct_lm_train_
         return ct__config_real(from, s->key, 0, 1e300, &((ct_num *)at)->value, err);
     case KIND_CHARS:
     case KIND_NO_BIAS: return ct__config_bool(from, s->key, (bool *)at, err);
-    case KIND_PRECISION: return restore_precision(from, s->key, (ct_dtype *)at, err);
+    case KIND_PRECISION: return resume_restore_precision(from, s->key, (ct_dtype *)at, err);
     case KIND_TEXT: {
         size_t n;
         *(const char **)at = NULL;
@@ -155,23 +156,27 @@ static bool restore(const ct_config *from, const struct setting *s, ct_lm_train_
     return false;
 }
 
-static bool texts_differ(const char *given, const char *run, char asked[32], char has[32]) {
-    if (!given || (run && strcmp(given, run) == 0)) return false;
-    snprintf(asked, 32, " %.28s", given);
-    snprintf(has, 32, "%.28s", run ? run : "none");
+static bool resume_strings_differ(const char *requested_value, const char *run_value,
+                                  char requested[32], char current[32]) {
+    if (!requested_value || (run_value && strcmp(requested_value, run_value) == 0)) return false;
+    snprintf(requested, 32, " %.28s", requested_value);
+    snprintf(current, 32, "%.28s", run_value ? run_value : "none");
     return true;
 }
 
-// Texts of what was given and of what the run has; false: nothing was given, or the same.
-static bool differs(const struct setting *s, const ct_lm_train_options *given,
-                    const ct_lm_train_options *run, char asked[32], char has[32]) {
+// Formats the requested value and the run's value. Returns false if the option was not given, or is the
+// same.
+static bool resume_setting_differs(const struct setting *s, const ct_lm_train_options *given,
+                                   const ct_lm_train_options *run, char requested[32],
+                                   char current[32]) {
     const char *a = (const char *)given + s->at, *b = (const char *)run + s->at;
     static const char *const words[2][2] = {{"bytes", "chars"}, {"", "biases"}};
     double x = 0, y = 0;
     bool was_given = false;
     switch (s->kind) {
     case KIND_TEXT:
-        return texts_differ(*(const char *const *)a, *(const char *const *)b, asked, has);
+        return resume_strings_differ(*(const char *const *)a, *(const char *const *)b, requested,
+                                     current);
     case KIND_MAYBE:
     case KIND_INT: x = (double)*(const int64_t *)a, y = (double)*(const int64_t *)b; break;
     case KIND_REAL: x = *(const double *)a, y = *(const double *)b; break;
@@ -195,49 +200,51 @@ static bool differs(const struct setting *s, const ct_lm_train_options *given,
     case KIND_PRECISION: x = *(const ct_dtype *)a, y = *(const ct_dtype *)b; break;
     }
     if (s->kind == KIND_CHARS && was_given && run->tokens)
-        return texts_differ(words[0][x != 0], run->tokens, asked, has);
+        return resume_strings_differ(words[0][x != 0], run->tokens, requested, current);
     if ((!was_given && x == 0) || x == y) return false;
     if (s->kind == KIND_PRECISION) {
-        snprintf(asked, 32, " %s", precision_name((ct_dtype)x));
-        snprintf(has, 32, "%s", precision_name((ct_dtype)y));
+        snprintf(requested, 32, " %s", resume_precision_name((ct_dtype)x));
+        snprintf(current, 32, "%s", resume_precision_name((ct_dtype)y));
         return true;
     }
     if (s->kind == KIND_CHARS || s->kind == KIND_NO_BIAS) {
-        snprintf(asked, 32, "%s%s", s->kind == KIND_CHARS ? " " : "",
+        snprintf(requested, 32, "%s%s", s->kind == KIND_CHARS ? " " : "",
                  s->kind == KIND_CHARS ? words[0][x != 0] : "");
-        snprintf(has, 32, "%s", s->kind == KIND_CHARS ? words[0][y != 0] : words[1][1]);
+        snprintf(current, 32, "%s", s->kind == KIND_CHARS ? words[0][y != 0] : words[1][1]);
     } else {
-        snprintf(asked, 32, " %.10g", x);
-        snprintf(has, 32, "%.10g", y);
+        snprintf(requested, 32, " %.10g", x);
+        snprintf(current, 32, "%.10g", y);
     }
     return true;
 }
 
-// A pattern behind the name of a folder, which is none, whatever characters it has.
-static const char *absolute(ct_arena *arena, const char *here, const char *path) {
-    char plain[2 * CT_RUN_PATH];
+// Makes a path absolute; a pattern's special characters are escaped in the current folder's name, which is
+// no pattern.
+static const char *resume_absolute_path(ct_arena *arena, const char *cwd, const char *path) {
+    char escaped[2 * CT_RUN_PATH];
     size_t n = 0;
     bool pattern = ct__corpus_is_pattern(path);
-    for (; *here; here++) {
-        if (pattern && strchr("*?[\\", *here)) plain[n++] = '\\';
-        plain[n++] = *here;
+    for (; *cwd; cwd++) {
+        if (pattern && strchr("*?[\\", *cwd)) escaped[n++] = '\\';
+        escaped[n++] = *cwd;
     }
-    plain[n] = '\0';
-    return ct__arena_printf(arena, "%s/%s", plain, path);
+    escaped[n] = '\0';
+    return ct__arena_printf(arena, "%s/%s", escaped, path);
 }
 
-static bool store_data(ct_config *to, const ct_lm_train_options *o, ct_err *err) {
+static bool resume_store_data(ct_config *to, const ct_lm_train_options *o, ct_err *err) {
     ct_arena arena = {0};
     const char **paths = ct__arena(&arena, o->n_data * sizeof *paths);
-    char here[CT_RUN_PATH] = "";
-    bool ok = paths && getcwd(here, sizeof here);
+    char cwd[CT_RUN_PATH] = "";
+    bool ok = paths && getcwd(cwd, sizeof cwd);
     for (size_t i = 0; i < o->n_data && ok; i++) { // so that the run can be resumed from anywhere
-        paths[i] = o->data[i][0] == '/' ? o->data[i] : absolute(&arena, here, o->data[i]);
+        paths[i] =
+            o->data[i][0] == '/' ? o->data[i] : resume_absolute_path(&arena, cwd, o->data[i]);
         ok = paths[i] != NULL;
     }
     if (ok)
         ct__config_set_list(to, "data", paths, o->n_data);
-    else if (paths && !here[0])
+    else if (paths && !cwd[0])
         ct__err(err, CT_E_FILE, CT_NOWHERE, "train", "cannot tell the current folder: %s",
                 strerror(errno));
     else
@@ -246,53 +253,54 @@ static bool store_data(ct_config *to, const ct_lm_train_options *o, ct_err *err)
     return ok;
 }
 
-static void checksum(const ct_corpus *corpus, char digits[9]) {
+static void resume_checksum(const ct_corpus *corpus, char digits[9]) {
     snprintf(digits, 9, "%08" PRIx32,
              ct__crc32c(corpus->tokens, corpus->n * sizeof *corpus->tokens));
 }
 
-// What early stopping knows, where there is any: its weights are kept by runs that have patience.
+// The state of early stopping, where there is any; runs with patience keep the best weights.
 static const struct {
     const char *key;
     size_t at;
-} counts[] = {{"best_steps", offsetof(ct_fit_best, steps)},
-              {"stale", offsetof(ct_fit_best, stale)},
-              {"evaluations", offsetof(ct_fit_best, evaluations)},
-              {"evaluated", offsetof(ct_fit_best, newest)}};
-enum { COUNTS = sizeof counts / sizeof *counts };
+} best_counts[] = {{"best_steps", offsetof(ct_fit_best, steps)},
+                   {"stale", offsetof(ct_fit_best, stale)},
+                   {"evaluations", offsetof(ct_fit_best, evaluations)},
+                   {"evaluated", offsetof(ct_fit_best, newest)}};
+enum { N_BEST_COUNTS = sizeof best_counts / sizeof *best_counts };
 static const struct {
     const char *key;
     size_t at;
-} losses[] = {{"best_val_loss", offsetof(ct_fit_best, val_loss)},
-              {"counted_val_loss", offsetof(ct_fit_best, counted)}};
+} best_losses[] = {{"best_val_loss", offsetof(ct_fit_best, val_loss)},
+                   {"counted_val_loss", offsetof(ct_fit_best, counted)}};
 
-// Of the weights themselves: what is known of the best ones is saved with others, too.
+// The step of the saved weights themselves; the state of the best ones is saved with later weights, too.
 #define STEPS_DONE "steps_done"
-// Of the files' bytes, where a tokenizer reads them.
+// Checksum of the files' bytes, where a tokenizer reads them.
 #define TEXT_SUM "text_bytes_crc32c"
 
-static void store_best(ct_config *to, const ct_fit_best *best) {
+static void resume_store_best(ct_config *to, const ct_fit_best *best) {
     if (!best->evaluations) return;
     for (int i = 0; i < 2; i++) {
-        double loss = *(const double *)((const char *)best + losses[i].at);
-        if (loss < INFINITY) ct__config_set_real(to, losses[i].key, loss);
+        double loss = *(const double *)((const char *)best + best_losses[i].at);
+        if (loss < INFINITY) ct__config_set_real(to, best_losses[i].key, loss);
     }
-    for (int i = 0; i < COUNTS; i++)
-        ct__config_set_int(to, counts[i].key,
-                           *(const int64_t *)((const char *)best + counts[i].at));
+    for (int i = 0; i < N_BEST_COUNTS; i++)
+        ct__config_set_int(to, best_counts[i].key,
+                           *(const int64_t *)((const char *)best + best_counts[i].at));
 }
 
-static bool read_best(const ct_config *from, ct_fit_best *best, ct_err *err) {
+static bool resume_read_best(const ct_config *from, ct_fit_best *best, ct_err *err) {
     bool ok = true;
-    if (!ct__config_has(from, counts[0].key)) return true;
-    best->val_loss = INFINITY; // where the weights were lost, and none have been kept since
+    if (!ct__config_has(from, best_counts[0].key)) return true;
+    // the default where the weights were lost, and none have been kept since
+    best->val_loss = INFINITY;
     for (int i = 0; i < 2 && ok; i++)
-        ok = !ct__config_has(from, losses[i].key) ||
-             ct__config_real(from, losses[i].key, -1e300, 1e300,
-                             (double *)((char *)best + losses[i].at), err);
-    for (int i = 0; i < COUNTS && ok; i++)
-        ok = ct__config_int(from, counts[i].key, 0, INT64_MAX,
-                            (int64_t *)((char *)best + counts[i].at), err);
+        ok = !ct__config_has(from, best_losses[i].key) ||
+             ct__config_real(from, best_losses[i].key, -1e300, 1e300,
+                             (double *)((char *)best + best_losses[i].at), err);
+    for (int i = 0; i < N_BEST_COUNTS && ok; i++)
+        ok = ct__config_int(from, best_counts[i].key, 0, INT64_MAX,
+                            (int64_t *)((char *)best + best_counts[i].at), err);
     return ok;
 }
 
@@ -302,14 +310,15 @@ bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options
     ct_config training;
     char digits[9];
     if (!ct__config_new(config->path, &training, err)) return false;
-    for (int i = 0; i < SETTINGS; i++) store(&training, &settings[i], options);
-    checksum(corpus, digits);
+    for (int i = 0; i < N_SETTINGS; i++)
+        resume_store_setting(&training, &resume_settings[i], options);
+    resume_checksum(corpus, digits);
     ct__config_set_int(&training, "text_tokens", (int64_t)corpus->n);
     ct__config_set_string(&training, "text_crc32c", digits, 8);
     if (corpus->paths) ct__config_set_int(&training, TEXT_SUM, (int64_t)corpus->text_sum);
     ct__config_set_int(&training, STEPS_DONE, done);
-    store_best(&training, best);
-    bool ok = store_data(&training, options, err);
+    resume_store_best(&training, best);
+    bool ok = resume_store_data(&training, options, err);
     if (ok) {
         ct__config_set_child(config, "training", &training);
         ct__config_seal(config);
@@ -323,8 +332,8 @@ void ct__lm_hint_text(ct_err *err) { ct__err_hint(err, "--data says where that t
 bool ct__lm_same_text(const ct_lm_resumed *resumed, const ct_corpus *corpus, bool chars,
                       ct_err *err) {
     char digits[9];
-    checksum(corpus, digits);
-    if ((int64_t)corpus->n == resumed->tokens && strcmp(digits, resumed->checksum) == 0)
+    resume_checksum(corpus, digits);
+    if ((int64_t)corpus->n == resumed->n_tokens && strcmp(digits, resumed->checksum) == 0)
         return true;
     ct__err(err, CT_E_DATA, CT_NOWHERE, "train",
             "the text is not the one that the run was trained on: %zu %s with CRC-32C %s, not "
@@ -333,14 +342,14 @@ bool ct__lm_same_text(const ct_lm_resumed *resumed, const ct_corpus *corpus, boo
             corpus->paths ? "tokens"
             : chars       ? "characters"
                           : "bytes",
-            digits, resumed->tokens, resumed->checksum);
+            digits, resumed->n_tokens, resumed->checksum);
     ct__lm_hint_text(err);
     return false;
 }
 
-static bool restore_all(const ct_config *from, ct_lm_train_options *o, ct_err *err) {
-    for (int i = 0; i < SETTINGS; i++)
-        if (!restore(from, &settings[i], o, err)) return false;
+static bool resume_restore_settings(const ct_config *from, ct_lm_train_options *o, ct_err *err) {
+    for (int i = 0; i < N_SETTINGS; i++)
+        if (!resume_restore_setting(from, &resume_settings[i], o, err)) return false;
     return true;
 }
 
@@ -352,8 +361,9 @@ bool ct__lm_settings_read(const char *dir, ct_lm_train_options *options, ct_err 
     bool ok = ct__config_read(path.s, &config, err);
     if (ok) {
         ok = ct__config_child(&config, "training", &training, err) &&
-             restore_all(&training, options, err);
-        options->tokens = options->arch = options->from = NULL; // their texts go with the config
+             resume_restore_settings(&training, options, err);
+        // their strings are freed with the config
+        options->tokens = options->arch = options->from = NULL;
         ct__config_close(&training);
         ct__config_close(&config);
     }
@@ -361,18 +371,18 @@ bool ct__lm_settings_read(const char *dir, ct_lm_train_options *options, ct_err 
     return ok;
 }
 
-static bool read_settings(const ct_config *config, ct_lm_train_options *o, ct_lm_resumed *resumed,
-                          ct_err *err) {
+static bool resume_read_settings(const ct_config *config, ct_lm_train_options *o,
+                                 ct_lm_resumed *resumed, ct_err *err) {
     const char *digits;
     size_t n;
     if (!ct__config_child(config, "training", &resumed->config, err)) return false;
     const ct_config *from = &resumed->config;
-    if (!restore_all(from, o, err)) return false;
-    resumed->kept_best = o->patience.value > 0;
-    if (!ct__config_int(from, "text_tokens", 1, INT64_MAX, &resumed->tokens, err) ||
+    if (!resume_restore_settings(from, o, err)) return false;
+    resumed->has_best = o->patience.value > 0;
+    if (!ct__config_int(from, "text_tokens", 1, INT64_MAX, &resumed->n_tokens, err) ||
         !ct__config_string(from, "text_crc32c", &digits, &n, err) ||
         !ct__config_list(from, "data", &resumed->n_data, err) ||
-        !read_best(from, &resumed->best, err))
+        !resume_read_best(from, &resumed->best, err))
         return false;
     resumed->text_sum = -1;
     if (ct__config_has(from, TEXT_SUM) &&
@@ -388,9 +398,9 @@ static bool read_settings(const ct_config *config, ct_lm_train_options *o, ct_lm
     return true;
 }
 
-// The setting, which differs, as it was given; false: the run's stays.
-static bool take_given(const struct setting *s, const ct_lm_train_options *given,
-                       ct_lm_train_options *run) {
+// Takes a changed option as it was given. Returns false if the run's value must stay.
+static bool resume_take_option(const struct setting *s, const ct_lm_train_options *given,
+                               ct_lm_train_options *run) {
     const char *from = (const char *)given + s->at;
     char *to = (char *)run + s->at;
     if (s->change == STAYS) return false;
@@ -399,17 +409,18 @@ static bool take_given(const struct setting *s, const ct_lm_train_options *given
     return true;
 }
 
-// Gives `o` the run's settings; what was given and differs is an error, or taken.
-static bool take_settings(const ct_config *config, ct_lm_train_options *o, ct_lm_resumed *resumed,
-                          ct_err *err) {
+// Fills `o` with the run's settings; options that were given and differ are an error, or are taken.
+static bool resume_merge_settings(const ct_config *config, ct_lm_train_options *o,
+                                  ct_lm_resumed *resumed, ct_err *err) {
     ct_lm_train_options given = *o;
-    char asked[32], has[32];
-    if (!read_settings(config, o, resumed, err)) return false;
-    for (int i = 0; i < SETTINGS; i++)
-        if (differs(&settings[i], &given, o, asked, has) && !take_given(&settings[i], &given, o))
+    char requested[32], current[32];
+    if (!resume_read_settings(config, o, resumed, err)) return false;
+    for (int i = 0; i < N_SETTINGS; i++)
+        if (resume_setting_differs(&resume_settings[i], &given, o, requested, current) &&
+            !resume_take_option(&resume_settings[i], &given, o))
             return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
-                           "--%s%s contradicts the run in %s, which has %s", settings[i].option,
-                           asked, o->resume, has);
+                           "--%s%s contradicts the run in %s, which has %s",
+                           resume_settings[i].option, requested, o->resume, current);
     if (!o->n_data) {
         o->data = resumed->data;
         o->n_data = resumed->n_data;
@@ -423,9 +434,9 @@ void ct__lm_resumed_free(ct_lm_resumed *resumed) {
     resumed->data = NULL;
 }
 
-// ------------------------------------------------------------------------------- which checkpoint
+// ------------------------------------------------------------------------------------ the checkpoint
 
-static bool whole_file(const char *path, ct_err *err) {
+static bool resume_verify_file(const char *path, ct_err *err) {
     ct_st file;
     bool ok = ct__st_open(path, &file, err) && ct__st_verify(&file, path, true, err);
     ct__st_close(&file);
@@ -434,88 +445,91 @@ static bool whole_file(const char *path, ct_err *err) {
 
 static const char *const tensor_files[] = {"model.safetensors", "state.safetensors"};
 
-// Every byte of the checkpoint against its checksum; its config.json stays open.
-static bool whole_checkpoint(const char *dir, int64_t step, ct_config *config, ct_err *err) {
+// Verifies every byte of the checkpoint against its checksum; its config.json stays open.
+static bool resume_verify_checkpoint(const char *dir, int64_t step, ct_config *config,
+                                     ct_err *err) {
     char path[CT_RUN_PATH];
     *config = (ct_config){0};
     bool ok = ct__checkpoint_path(dir, step, "config.json", path, err) &&
               ct__config_read(path, config, err) && ct__config_verify(config, true, err);
     for (int i = 0; i < 2; i++)
         ok = ok && ct__checkpoint_path(dir, step, tensor_files[i], path, err) &&
-             whole_file(path, err);
+             resume_verify_file(path, err);
     if (!ok) ct__config_close(config);
     return ok;
 }
 
-// What `best` gets is what was known when these weights, of `done` steps, were the best.
-static bool whole_best(const char *model, const char *config, ct_fit_best *best, int64_t *done,
-                       ct_err *err) {
+// Verifies the best weights; `best` gets the state of early stopping when these weights, of `done` steps,
+// were the best.
+static bool resume_verify_best(const char *model, const char *config, ct_fit_best *best,
+                               int64_t *done, ct_err *err) {
     ct_config file = {0}, training = {0};
     bool ok = ct__config_read(config, &file, err) && ct__config_verify(&file, true, err) &&
               ct__config_child(&file, "training", &training, err) &&
               (!ct__config_has(&training, STEPS_DONE) ||
                ct__config_int(&training, STEPS_DONE, 0, INT64_MAX, done, err)) &&
-              read_best(&training, best, err) && whole_file(model, err);
+              resume_read_best(&training, best, err) && resume_verify_file(model, err);
     ct__config_close(&training);
     ct__config_close(&file);
     return ok;
 }
 
-// Are the best weights in the run's folder whole, and those of this loss? A save behind it, which
-// somebody copied there, knows of the loss, too, but has other weights.
-static bool has_in_folder(const char *dir, const ct_fit_best *best) {
+// True if the best weights in the run's folder are intact and are those of this loss. A later save that was
+// copied there has the same loss in its state, but other weights.
+static bool resume_folder_has_best(const char *dir, const ct_fit_best *best) {
     char model[CT_RUN_PATH], config[CT_RUN_PATH];
-    ct_fit_best its = {0};
+    ct_fit_best found = {0};
     ct_err ignored = {0};
     int64_t done = -1;
     int n = snprintf(model, sizeof model, "%s/" CT_RUN_BEST "/model.safetensors", dir);
     int m = snprintf(config, sizeof config, "%s/" CT_RUN_BEST "/config.json", dir);
-    return n < CT_RUN_PATH && m < CT_RUN_PATH && whole_best(model, config, &its, &done, &ignored) &&
-           its.val_loss == best->val_loss && its.steps == best->steps && done == best->steps;
+    return n < CT_RUN_PATH && m < CT_RUN_PATH &&
+           resume_verify_best(model, config, &found, &done, &ignored) &&
+           found.val_loss == best->val_loss && found.steps == best->steps && done == best->steps;
 }
 
-// A run goes on without its best weights, whose damage hits all checkpoints that share them.
-// Patience needs only their loss, so the run ends where it would have ended.
-static bool look_at_best(const char *dir, ct_lm_resumed *resumed, ct_err *err) {
+// Verifies the checkpoint's best weights. A run continues without them, since their damage affects all
+// checkpoints that share them. Patience needs only their loss, so the run ends where it would have ended.
+static bool resume_check_best(const char *dir, ct_lm_resumed *resumed, ct_err *err) {
     char model[CT_RUN_PATH], config[CT_RUN_PATH];
-    ct_fit_best its = {0};
+    ct_fit_best found = {0};
     int64_t done = -1;
-    if (!ct__checkpoint_has_best(dir, resumed->step)) { // it had none, or somebody removed them
-        resumed->best_in_folder = resumed->kept_best && has_in_folder(dir, &resumed->best);
+    if (!ct__checkpoint_has_best(dir, resumed->step)) { // it had none, or they were removed
+        resumed->best_in_folder = resumed->has_best && resume_folder_has_best(dir, &resumed->best);
         return true;
     }
     if (!ct__checkpoint_path(dir, resumed->step, CT_SAVED_BEST_MODEL, model, err) ||
         !ct__checkpoint_path(dir, resumed->step, CT_SAVED_BEST_CONFIG, config, err))
         return false;
-    if (whole_best(model, config, &its, &done, &resumed->damage)) return true;
-    bool gone = access(model, F_OK) != 0 && errno == ENOENT;
-    if (resumed->damage.code != CT_E_FORMAT && !gone) {
+    if (resume_verify_best(model, config, &found, &done, &resumed->damage)) return true;
+    bool is_missing = access(model, F_OK) != 0 && errno == ENOENT;
+    if (resumed->damage.code != CT_E_FORMAT && !is_missing) {
         *err = resumed->damage;
         return false;
     }
-    resumed->best_in_folder = has_in_folder(dir, &resumed->best);
+    resumed->best_in_folder = resume_folder_has_best(dir, &resumed->best);
     if (!resumed->best_in_folder) resumed->best.val_loss = INFINITY;
     return true;
 }
 
-// The files in the run's folder, where they are not the checkpoint's own under a further name: who
-// asks for the newest checkpoint means them too.
-static bool whole_folder(const char *dir, int64_t step, ct_err *err) {
+// Verifies the files in the run's folder, if they are not hard links to the checkpoint's: resuming from the
+// newest checkpoint uses them too.
+static bool resume_verify_folder(const char *dir, int64_t step, ct_err *err) {
     for (int i = 0; i < 2; i++) {
         char path[CT_RUN_PATH], inner[CT_RUN_PATH];
         struct stat a, b;
         int n = snprintf(path, sizeof path, "%s/%s", dir, tensor_files[i]);
         if (n >= (int)sizeof path || !ct__checkpoint_path(dir, step, tensor_files[i], inner, err))
             return false;
-        if (stat(path, &a) != 0 || stat(inner, &b) != 0) continue; // it gets its name back
+        if (stat(path, &a) != 0 || stat(inner, &b) != 0) continue; // it is linked again
         if (a.st_dev == b.st_dev && a.st_ino == b.st_ino) continue;
-        if (!whole_file(path, err)) return false;
+        if (!resume_verify_file(path, err)) return false;
     }
     return true;
 }
 
-// For a shell.
-static void add_word(ct_text *text, const char *word) {
+// Quotes a word for a shell.
+static void resume_add_shell_word(ct_text *text, const char *word) {
     static const char safe[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
     if (word[strspn(word, safe)] == '\0') {
@@ -539,10 +553,10 @@ void ct__lm_offer_save(const char *dir, ct_err *err) {
         ct_text word = {0};
         char path[CT_RUN_PATH];
         ignored = (ct_err){0};
-        if (!whole_checkpoint(dir, steps[i], &config, &ignored)) continue;
+        if (!resume_verify_checkpoint(dir, steps[i], &config, &ignored)) continue;
         ct__config_close(&config);
         if (!ct__checkpoint_path(dir, steps[i], NULL, path, &ignored)) break;
-        add_word(&word, path);
+        resume_add_shell_word(&word, path);
         if (!word.failed)
             ct__err_hint(err, "the checkpoint of step %" PRId64 " is whole: cotan sample %s",
                          steps[i], word.s);
@@ -552,15 +566,17 @@ void ct__lm_offer_save(const char *dir, ct_err *err) {
     ct__free(steps);
 }
 
-// The newest checkpoint that is whole, `from` or older.
-static void offer(const char *dir, const int64_t *steps, size_t n, int64_t from, ct_err *err) {
+// Adds a hint with the newest intact checkpoint of step `from` or older.
+static void resume_hint_checkpoint(const char *dir, const int64_t *steps, size_t n, int64_t from,
+                                   ct_err *err) {
     for (size_t i = 0; i < n; i++) {
         ct_config config;
         ct_err ignored = {0};
-        if (steps[i] > from || !whole_checkpoint(dir, steps[i], &config, &ignored)) continue;
+        if (steps[i] > from || !resume_verify_checkpoint(dir, steps[i], &config, &ignored))
+            continue;
         ct__config_close(&config);
         ct_text word = {0};
-        add_word(&word, dir);
+        resume_add_shell_word(&word, dir);
         ct__err_hint(err,
                      "the checkpoint of step %" PRId64 " is whole: cotan train --resume %s "
                      "--resume-step %" PRId64,
@@ -571,8 +587,9 @@ static void offer(const char *dir, const int64_t *steps, size_t n, int64_t from,
     ct__err_hint(err, "no checkpoint of this run is whole");
 }
 
-// dir: a checkpoint, or the folder of the checkpoints, of a run. False: it is neither.
-static bool refuse_part_of_run(const char *dir, ct_err *err) {
+// Reports that `dir` is a checkpoint of a run, or the folder of its checkpoints. Returns false if it is
+// neither.
+static bool resume_refuse_checkpoint_dir(const char *dir, ct_err *err) {
     char real[PATH_MAX];
     int64_t step = -1, *steps;
     size_t n = 0;
@@ -589,7 +606,7 @@ static bool refuse_part_of_run(const char *dir, ct_err *err) {
     ct__free(steps);
     if (!n) return false;
     ct_text word = {0};
-    add_word(&word, real);
+    resume_add_shell_word(&word, real);
     const char *run = word.failed ? "DIR" : word.s;
     if (step >= 0) {
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "this is a checkpoint of a run, not its folder");
@@ -603,29 +620,31 @@ static bool refuse_part_of_run(const char *dir, ct_err *err) {
     return true;
 }
 
-static void count_entry(int folder, const char *name, void *user) {
+static void resume_count_entry(int folder, const char *name, void *user) {
     (void)folder;
     (void)name;
     ++*(size_t *)user;
 }
 
-// What is in a folder without a checkpoint, and what to do about it.
-static bool refuse_no_checkpoint(const char *dir, ct_err *err) {
-    static const char what[] = "there is no checkpoint to resume from";
+// Reports what a folder without a checkpoint contains, and what to do about it.
+static bool resume_refuse_empty(const char *dir, ct_err *err) {
+    static const char problem[] = "there is no checkpoint to resume from";
     char metrics[CT_RUN_PATH], real[PATH_MAX];
     size_t n = 0;
-    if (refuse_part_of_run(dir, err)) return false;
+    if (resume_refuse_checkpoint_dir(dir, err)) return false;
     const int length = snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", dir);
     if (length < CT_RUN_PATH && access(metrics, F_OK) == 0) {
-        ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: the run in it ended before its first", what);
+        ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: the run in it ended before its first",
+                problem);
         ct__err_hint(err, "a run makes its first after --save-every steps: start it again, with "
                           "--data, --out and --overwrite");
     } else if (ct__weights_are_in(dir)) {
-        ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: it holds a model, not a run", what);
+        ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: it holds a model, not a run", problem);
         ct__err_hint(err, "--from trains a model further, in a folder of its own: --out");
     } else {
-        const bool read = realpath(dir, real) && ct__each_inside(AT_FDCWD, real, count_entry, &n);
-        ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: %s", what,
+        const bool read =
+            realpath(dir, real) && ct__each_inside(AT_FDCWD, real, resume_count_entry, &n);
+        ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: %s", problem,
                 read && !n ? "the folder is empty" : "it holds no run");
         ct__err_hint(err, "a run makes its first after --save-every steps: start one, with --data "
                           "and --out");
@@ -633,9 +652,9 @@ static bool refuse_no_checkpoint(const char *dir, ct_err *err) {
     return false;
 }
 
-static bool pick(const ct_lm_train_options *o, const int64_t *steps, size_t n, int64_t *step,
-                 ct_err *err) {
-    if (!n) return refuse_no_checkpoint(o->resume, err);
+static bool resume_choose_step(const ct_lm_train_options *o, const int64_t *steps, size_t n,
+                               int64_t *step, ct_err *err) {
+    if (!n) return resume_refuse_empty(o->resume, err);
     *step = ct__num_given(o->resume_step) ? (int64_t)o->resume_step.value : steps[0];
     ct_text list = {0};
     for (size_t i = n; i-- > 0;) {
@@ -652,10 +671,10 @@ static bool pick(const ct_lm_train_options *o, const int64_t *steps, size_t n, i
     return false;
 }
 
-// Without patience, too: it may have had some.
-static bool kept_best(const char *dir, const int64_t *steps, size_t n,
-                      const ct_lm_resumed *resumed) {
-    bool any = resumed->kept_best || resumed->best.val_loss == INFINITY;
+// Also without patience, since the run may have had some before.
+static bool resume_had_best(const char *dir, const int64_t *steps, size_t n,
+                            const ct_lm_resumed *resumed) {
+    bool any = resumed->has_best || resumed->best.val_loss == INFINITY;
     for (size_t i = 0; i < n; i++) any = any || ct__checkpoint_has_best(dir, steps[i]);
     return any;
 }
@@ -666,21 +685,21 @@ bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err 
     const char *dir = options->resume;
     *resumed = (ct_lm_resumed){0};
     if (!ct__checkpoint_list(dir, &steps, &n, err)) return false;
-    bool ok = pick(options, steps, n, &resumed->step, err);
+    bool ok = resume_choose_step(options, steps, n, &resumed->step, err);
     if (ok) {
         ct_config config;
         int64_t step = resumed->step;
         bool newest = !ct__num_given(options->resume_step);
-        ok = whole_checkpoint(dir, step, &config, err);
+        ok = resume_verify_checkpoint(dir, step, &config, err);
         if (!ok) {
-            offer(dir, steps, n, step - 1, err);
-        } else if (newest && !whole_folder(dir, step, err)) {
-            offer(dir, steps, n, step, err);
+            resume_hint_checkpoint(dir, steps, n, step - 1, err);
+        } else if (newest && !resume_verify_folder(dir, step, err)) {
+            resume_hint_checkpoint(dir, steps, n, step, err);
             ok = false;
         }
-        ok = ok && take_settings(&config, options, resumed, err);
-        resumed->kept_best = ok && kept_best(dir, steps, n, resumed);
-        ok = ok && look_at_best(dir, resumed, err);
+        ok = ok && resume_merge_settings(&config, options, resumed, err);
+        resumed->has_best = ok && resume_had_best(dir, steps, n, resumed);
+        ok = ok && resume_check_best(dir, resumed, err);
         ct__config_close(&config);
     }
     ct__free(steps);

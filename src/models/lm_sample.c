@@ -1,4 +1,4 @@
-// Text out of a model: a prompt is fed to the key-value cache, then one token a step is drawn.
+// Samples text from a model: feeds the prompt to the key-value cache, then samples one token per step.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,49 +13,50 @@
 #include "models/lm_sampling.h"
 #include "train/checkpoint.h"
 
-// Prompts are fed in pieces of at most this size, of a dynamic length: the kernels of the first one
-// serve all. A single token, as each that is drawn, has kernels of its own.
-enum { PIECE = 128 };
+// Prompts are fed in chunks of at most this size with a dynamic length: the kernels of the first one serve
+// all. A single token, as each sampled one is, has kernels of its own.
+enum { SAMPLE_CHUNK = 128 };
 
-typedef struct choice {
+typedef struct sample_candidate {
     double weight;
     int32_t token;
-} choice;
+} sample_candidate;
 
-typedef struct writer {
+typedef struct sampler {
     const ct_learner *model;
     ct_learner_cache *cache;
     const ct_vocab *vocab;
     const ct_lexis *lexis;
-    const ct_lm_draw *draw;
+    const ct_lm_draw *args;
     ct_err *err;
     ct_byte_decoder decoder;
-    ct_decoder *speaker; // of a tokenizer
-    int32_t *text;       // (context) tokens, the ones in the cache and those still to be fed
-    int64_t n, fed, context, longest;
+    ct_decoder *detokenizer; // detokenizer of a tokenizer
+    int32_t *text;           // (context) the tokens in the cache, and those still to be fed
+    int64_t n, n_fed, context, max_length;
     float *logits; // (vocab)
-    choice *choices;
-    uint64_t drawn;
-} writer;
+    sample_candidate *candidates;
+    uint64_t n_sampled;
+} sampler;
 
-// ----------------------------------------------------------------------------------------- feeding
+// ------------------------------------------------------------------------------------------- prefill
 
-static int64_t piece_of(int64_t left) { return left < PIECE ? left : PIECE; }
+static int64_t sample_chunk_size(int64_t left) { return left < SAMPLE_CHUNK ? left : SAMPLE_CHUNK; }
 
-static bool rehearse_feed(const ct_learner *model, ct_learner_cache *cache, int64_t n,
-                          int64_t longest) {
-    static const int32_t text[PIECE];
+static bool sample_dry_run_feed(const ct_learner *model, ct_learner_cache *cache, int64_t n,
+                                int64_t max_length) {
+    static const int32_t text[SAMPLE_CHUNK];
     for (int64_t fed = 0; fed < n;) {
         CT_SCOPE;
-        ct_tensor logits = ct__learner_read(model, cache, text, piece_of(n - fed), fed, longest);
+        ct_tensor logits =
+            ct__learner_read(model, cache, text, sample_chunk_size(n - fed), fed, max_length);
         if (!ct_eval(&logits, 1)) return false;
-        fed += piece_of(n - fed);
+        fed += sample_chunk_size(n - fed);
     }
     return true;
 }
 
-// Tokens that a text may come to have.
-static int64_t longest_of(int64_t context, size_t prompt, int64_t length) {
+// Returns the maximum number of tokens of the sequence.
+static int64_t sample_max_length(int64_t context, size_t prompt, int64_t length) {
     return (int64_t)prompt < context && length < context - (int64_t)prompt
                ? (int64_t)prompt + length
                : context;
@@ -63,114 +64,116 @@ static int64_t longest_of(int64_t context, size_t prompt, int64_t length) {
 
 bool ct__lm_rehearse_write(const ct_learner *model, ct_learner_cache *cache, size_t prompt,
                            int64_t length) {
-    const int64_t context = cache->most, half = context / 2,
-                  longest = longest_of(context, prompt, length);
+    const int64_t context = cache->capacity, half = context / 2,
+                  max_length = sample_max_length(context, prompt, length);
     int64_t n = 0;
-    for (size_t i = 0; i < prompt; i++) n = (n == context ? half : n) + 1; // as add_token does
-    if (!rehearse_feed(model, cache, n, longest)) return false;
-    bool fills = length > context - n + 1; // what is drawn last is not fed
-    return (!fills || rehearse_feed(model, cache, half + 1, longest)) &&
-           rehearse_feed(model, cache, 1, longest);
+    // as sample_append_token does
+    for (size_t i = 0; i < prompt; i++) n = (n == context ? half : n) + 1;
+    if (!sample_dry_run_feed(model, cache, n, max_length)) return false;
+    bool overflows = length > context - n + 1; // the last sampled token is not fed
+    return (!overflows || sample_dry_run_feed(model, cache, half + 1, max_length)) &&
+           sample_dry_run_feed(model, cache, 1, max_length);
 }
 
-// Feeds text[fed .. fed + n) and fetches the logits behind it.
-static bool feed_some(writer *w, int64_t n) {
+// Feeds text[fed .. fed + n) and fetches the logits after it.
+static bool sample_feed_chunk(sampler *s, int64_t n) {
     CT_SCOPE;
     ct_tensor logits =
-        ct__learner_read(w->model, w->cache, w->text + w->fed, n, w->fed, w->longest);
+        ct__learner_read(s->model, s->cache, s->text + s->n_fed, n, s->n_fed, s->max_length);
     const float *values = ct_data(logits); // (1, vocab)
     if (!values) return false;
-    memcpy(w->logits, values, (size_t)ct__learner_vocab(w->model) * sizeof *values);
-    w->fed += n;
+    memcpy(s->logits, values, (size_t)ct__learner_vocab(s->model) * sizeof *values);
+    s->n_fed += n;
     return true;
 }
 
-static bool feed(writer *w) {
-    while (w->fed < w->n) {
-        if (w->draw->stop && w->draw->stop(w->draw->user)) return true;
-        if (!feed_some(w, piece_of(w->n - w->fed))) return false;
+static bool sample_feed(sampler *s) {
+    while (s->n_fed < s->n) {
+        if (s->args->stop && s->args->stop(s->args->user)) return true;
+        if (!sample_feed_chunk(s, sample_chunk_size(s->n - s->n_fed))) return false;
     }
     return true;
 }
 
-// A full context keeps its newest half, which is fed again from place 0 on.
-static void add_token(writer *w, int32_t token) {
-    if (w->n == w->context) {
-        int64_t half = w->context / 2;
-        memmove(w->text, w->text + w->n - half, (size_t)half * sizeof *w->text);
-        w->n = half;
-        w->fed = 0;
+// Appends a token. A full context keeps its newest half, which is fed again from position 0.
+static void sample_append_token(sampler *s, int32_t token) {
+    if (s->n == s->context) {
+        int64_t half = s->context / 2;
+        memmove(s->text, s->text + s->n - half, (size_t)half * sizeof *s->text);
+        s->n = half;
+        s->n_fed = 0;
     }
-    w->text[w->n++] = token;
+    s->text[s->n++] = token;
 }
 
-// ----------------------------------------------------------------------------------------- drawing
+// ------------------------------------------------------------------------------------------ sampling
 
-static int likeliest_first(const void *a, const void *b) {
-    const choice *x = a, *y = b;
+static int sample_compare(const void *a, const void *b) {
+    const sample_candidate *x = a, *y = b;
     if (x->weight != y->weight) return x->weight < y->weight ? 1 : -1;
     return x->token < y->token ? -1 : x->token > y->token;
 }
 
-static bool pick(writer *w, int32_t *token) {
+static bool sample_pick_token(sampler *s, int32_t *token) {
     CT_PLAIN;
-    int32_t n = (int32_t)ct__learner_vocab(w->model);
-    int64_t k = w->draw->top_k < n ? w->draw->top_k : n;
+    int32_t n = (int32_t)ct__learner_vocab(s->model);
+    int64_t k = s->args->top_k < n ? s->args->top_k : n;
     for (int32_t i = 0; i < n; i++) {
-        if (!isfinite(w->logits[i]))
-            return ct__err(w->err, CT_E_DATA, CT_NOWHERE, "sample",
+        if (!isfinite(s->logits[i]))
+            return ct__err(s->err, CT_E_DATA, CT_NOWHERE, "sample",
                            "the model gives no finite scores: its weights are not usable");
-        w->choices[i] = (choice){w->logits[i], i};
+        s->candidates[i] = (sample_candidate){s->logits[i], i};
     }
-    qsort(w->choices, (size_t)n, sizeof *w->choices, likeliest_first);
-    *token = w->choices[0].token;
-    if (w->draw->temperature == 0) return true;
-    double top = w->choices[0].weight, total = 0;
+    qsort(s->candidates, (size_t)n, sizeof *s->candidates, sample_compare);
+    *token = s->candidates[0].token;
+    if (s->args->temperature == 0) return true;
+    double max_logit = s->candidates[0].weight, total = 0;
     for (int64_t i = 0; i < k; i++)
-        total += w->choices[i].weight = exp((w->choices[i].weight - top) / w->draw->temperature);
-    double left = ct__lm_uniform(w->draw->seed, w->drawn++) * total;
-    for (int64_t i = 0; i < k && left >= 0; i++) {
-        *token = w->choices[i].token;
-        left -= w->choices[i].weight;
+        total += s->candidates[i].weight =
+            exp((s->candidates[i].weight - max_logit) / s->args->temperature);
+    double target = ct__lm_uniform(s->args->seed, s->n_sampled++) * total;
+    for (int64_t i = 0; i < k && target >= 0; i++) {
+        *token = s->candidates[i].token;
+        target -= s->candidates[i].weight;
     }
     return true;
 }
 
-// ----------------------------------------------------------------------------------------- writing
+// -------------------------------------------------------------------------------------------- output
 
-static bool put(writer *w, const char *text, size_t n) {
-    if (n == 0 || w->draw->write(text, n, w->draw->user)) return true;
-    return ct__err(w->err, CT_E_FILE, CT_NOWHERE, "sample", "the text could not be written");
+static bool sample_write(sampler *s, const char *text, size_t n) {
+    if (n == 0 || s->args->write(text, n, s->args->user)) return true;
+    return ct__err(s->err, CT_E_FILE, CT_NOWHERE, "sample", "the text could not be written");
 }
 
-// What one more token adds to the text.
-static bool put_token(writer *w, int32_t token) {
+// Writes the text that one more token adds.
+static bool sample_write_token(sampler *s, int32_t token) {
     char out[CT_DECODE_ROOM];
     size_t n;
-    if (!w->speaker) return put(w, out, ct__decode(w->vocab, &w->decoder, token, out));
-    const char *text = ct_decoder_next(w->speaker, token, &n);
-    return text && put(w, text, n);
+    if (!s->detokenizer) return sample_write(s, out, ct__decode(s->vocab, &s->decoder, token, out));
+    const char *text = ct_decoder_next(s->detokenizer, token, &n);
+    return text && sample_write(s, text, n);
 }
 
-static bool put_end(writer *w) {
+static bool sample_flush(sampler *s) {
     char out[CT_DECODE_ROOM];
     size_t n;
-    if (!w->speaker) return put(w, out, ct__decode_end(&w->decoder, out));
-    const char *text = ct_decoder_end(w->speaker, &n);
-    return text && put(w, text, n);
+    if (!s->detokenizer) return sample_write(s, out, ct__decode_end(&s->decoder, out));
+    const char *text = ct_decoder_end(s->detokenizer, &n);
+    return text && sample_write(s, text, n);
 }
 
-static bool write_text(writer *w) {
+static bool sample_generate(sampler *s) {
     int32_t token = 0;
-    for (int64_t i = 0; i < w->draw->length; i++) {
-        if (!feed(w)) return false;
-        if (w->draw->stop && w->draw->stop(w->draw->user)) break;
-        if (!pick(w, &token)) return false;
-        if (w->speaker && token == w->lexis->end) break;
-        if (!put_token(w, token)) return false;
-        add_token(w, token);
+    for (int64_t i = 0; i < s->args->max_tokens; i++) {
+        if (!sample_feed(s)) return false;
+        if (s->args->stop && s->args->stop(s->args->user)) break;
+        if (!sample_pick_token(s, &token)) return false;
+        if (s->detokenizer && token == s->lexis->end) break;
+        if (!sample_write_token(s, token)) return false;
+        sample_append_token(s, token);
     }
-    return put_end(w);
+    return sample_flush(s);
 }
 
 size_t ct__lm_first(const ct_vocab *vocab, char out[4]) {
@@ -181,25 +184,25 @@ size_t ct__lm_first(const ct_vocab *vocab, char out[4]) {
     return ct__utf8_put(first, out);
 }
 
-// The prompt's tokens; freed with ct__free.
-static bool encode(const writer *w, int32_t **tokens, size_t *n) {
-    const ct_lm_draw *d = w->draw;
-    const ct_lexis *lexis = w->lexis;
+// Encodes the prompt; the tokens are freed with ct__free.
+static bool sample_encode_prompt(const sampler *s, int32_t **tokens, size_t *n) {
+    const ct_lm_draw *d = s->args;
+    const ct_lexis *lexis = s->lexis;
     ct_encoding e = {0};
-    if (!w->speaker)
-        return ct__encode(w->vocab, "prompt", d->prompt, d->prompt_n, tokens, n, w->err);
+    if (!s->detokenizer)
+        return ct__encode(s->vocab, "prompt", d->prompt, d->prompt_n, tokens, n, s->err);
     bool ok = ct_tokenizer_encode_with(lexis->tokenizer, d->prompt, d->prompt_n, &e,
                                        (ct_encode_options){.here = CT_NOWHERE});
-    int32_t *all = ok ? ct__malloc((e.n + 1) * sizeof *all) : NULL;
-    if (ok && !all) ok = ct__err_memory(w->err, CT_NOWHERE, "sample", e.n * sizeof *all);
+    int32_t *ids = ok ? ct__malloc((e.n + 1) * sizeof *ids) : NULL;
+    if (ok && !ids) ok = ct__err_memory(s->err, CT_NOWHERE, "sample", e.n * sizeof *ids);
     if (ok) {
-        // Something to go on with there must be.
+        // The sequence must have a first token.
         const int64_t first = lexis->begin >= 0 ? lexis->begin : e.n ? -1 : lexis->end;
-        size_t front = first >= 0 || !e.n;
-        if (front) all[0] = first >= 0 ? (int32_t)first : 0;
-        if (e.n) memcpy(all + front, e.ids, e.n * sizeof *all);
-        *tokens = all;
-        *n = e.n + front;
+        size_t n_front = first >= 0 || !e.n;
+        if (n_front) ids[0] = first >= 0 ? (int32_t)first : 0;
+        if (e.n) memcpy(ids + n_front, e.ids, e.n * sizeof *ids);
+        *tokens = ids;
+        *n = e.n + n_front;
     }
     ct_encoding_free(&e);
     return ok;
@@ -207,49 +210,51 @@ static bool encode(const writer *w, int32_t **tokens, size_t *n) {
 
 bool ct__lm_write(const ct_learner *model, ct_learner_cache *cache, const ct_vocab *vocab,
                   const ct_lexis *lexis, const ct_lm_draw *draw, ct_err *err) {
-    writer w = {
-        .model = model, .cache = cache, .vocab = vocab, .lexis = lexis, .draw = draw, .err = err};
+    sampler s = {
+        .model = model, .cache = cache, .vocab = vocab, .lexis = lexis, .args = draw, .err = err};
     int32_t *prompt = NULL;
     size_t n = 0, vocab_n = (size_t)ct__learner_vocab(model);
     bool ok = true;
-    if (lexis->tokenizer) ok = (w.speaker = ct_decoder_new(lexis->tokenizer, true)) != NULL;
-    ok = ok && encode(&w, &prompt, &n);
-    w.context = cache->most;
-    w.longest = longest_of(w.context, n, draw->length);
-    w.text = ct__malloc((size_t)w.context * sizeof *w.text);
-    w.logits = ct__malloc(vocab_n * sizeof *w.logits);
-    w.choices = ct__malloc(vocab_n * sizeof *w.choices);
-    ok = ok && ((w.text && w.logits && w.choices) ||
-                ct__err_memory(err, CT_NOWHERE, "sample", vocab_n * sizeof *w.choices));
-    for (size_t i = 0; ok && i < n; i++) add_token(&w, prompt[i]);
-    ok = ok && (!draw->echo || put(&w, draw->prompt, draw->prompt_n)) && write_text(&w);
-    ct_decoder_free(w.speaker);
-    ct__free(w.text);
-    ct__free(w.logits);
-    ct__free(w.choices);
+    if (lexis->tokenizer) ok = (s.detokenizer = ct_decoder_new(lexis->tokenizer, true)) != NULL;
+    ok = ok && sample_encode_prompt(&s, &prompt, &n);
+    s.context = cache->capacity;
+    s.max_length = sample_max_length(s.context, n, draw->max_tokens);
+    s.text = ct__malloc((size_t)s.context * sizeof *s.text);
+    s.logits = ct__malloc(vocab_n * sizeof *s.logits);
+    s.candidates = ct__malloc(vocab_n * sizeof *s.candidates);
+    ok = ok && ((s.text && s.logits && s.candidates) ||
+                ct__err_memory(err, CT_NOWHERE, "sample", vocab_n * sizeof *s.candidates));
+    for (size_t i = 0; ok && i < n; i++) sample_append_token(&s, prompt[i]);
+    ok = ok && (!draw->echo || sample_write(&s, draw->prompt, draw->prompt_n)) &&
+         sample_generate(&s);
+    ct_decoder_free(s.detokenizer);
+    ct__free(s.text);
+    ct__free(s.logits);
+    ct__free(s.candidates);
     ct__free(prompt);
     return ok && !err->code;
 }
 
-// ----------------------------------------------------------------------------------- a saved model
+// -------------------------------------------------------------------------------------- saved models
 
-static bool is_there(const char *dir, const char *below, const char *name) {
+static bool sample_file_exists(const char *dir, const char *subfolder, const char *name) {
     char path[CT_RUN_PATH];
-    return snprintf(path, sizeof path, "%s%s/%s", dir, below, name) < CT_RUN_PATH &&
+    return snprintf(path, sizeof path, "%s%s/%s", dir, subfolder, name) < CT_RUN_PATH &&
            access(path, F_OK) == 0;
 }
 
-// The tokenizer in the folder or, of a save in a run's, two above.
-static bool load_lexis(const char *dir, ct_lexis *lexis, ct_err *err) {
-    char above[CT_RUN_PATH];
-    const bool save = !is_there(dir, "", "tokenizer.json") &&
-                      is_there(dir, "", "state.safetensors") &&
-                      is_there(dir, "/../..", "tokenizer.json");
-    if (save && snprintf(above, sizeof above, "%s/../..", dir) < CT_RUN_PATH) dir = above;
+// Loads the tokenizer in the folder or, for a checkpoint in a run's folder, two folders above.
+static bool sample_load_tokenizer(const char *dir, ct_lexis *lexis, ct_err *err) {
+    char run_dir[CT_RUN_PATH];
+    const bool save = !sample_file_exists(dir, "", "tokenizer.json") &&
+                      sample_file_exists(dir, "", "state.safetensors") &&
+                      sample_file_exists(dir, "/../..", "tokenizer.json");
+    if (save && snprintf(run_dir, sizeof run_dir, "%s/../..", dir) < CT_RUN_PATH) dir = run_dir;
     return ct__lexis_load(lexis, dir, err);
 }
 
-static bool vocab_of(const char *dir, const ct_gpt2_config *config, ct_vocab *vocab, ct_err *err) {
+static bool sample_load_vocab(const char *dir, const ct_gpt2_config *config, ct_vocab *vocab,
+                              ct_err *err) {
     bool bytes = config->tokens && strcmp(config->tokens, "bytes") == 0;
     bool chars = config->tokens && strcmp(config->tokens, "chars") == 0;
     if (!bytes && !chars)
@@ -266,31 +271,35 @@ static bool vocab_of(const char *dir, const ct_gpt2_config *config, ct_vocab *vo
                    config->vocab, n);
 }
 
-// What the model's tokens stand for: a vocabulary in config.json, or a tokenizer's.
-static bool meanings_of(const char *dir, const ct_learner *model, ct_vocab *vocab, ct_lexis *lexis,
-                        ct_err *err) {
+// Loads the model's vocabulary from config.json, or its tokenizer.
+static bool sample_load_vocab_or_tokenizer(const char *dir, const ct_learner *model,
+                                           ct_vocab *vocab, ct_lexis *lexis, ct_err *err) {
     const ct_gpt2_config *config = model->gpt2 ? ct_gpt2_config_of(model->gpt2) : NULL;
-    const bool beside = is_there(dir, "", "tokenizer.json") ||
-                        is_there(dir, "", "tokenizer.model") ||
-                        is_there(dir, "/../..", "tokenizer.json");
-    if (config && (config->tokens || !beside)) return vocab_of(dir, config, vocab, err);
+    const bool has_tokenizer = sample_file_exists(dir, "", "tokenizer.json") ||
+                               sample_file_exists(dir, "", "tokenizer.model") ||
+                               sample_file_exists(dir, "/../..", "tokenizer.json");
+    if (config && (config->tokens || !has_tokenizer))
+        return sample_load_vocab(dir, config, vocab, err);
     vocab->kind = CT_TOKENS_LATER;
-    if (!load_lexis(dir, lexis, err)) return false;
-    const int64_t n = ct_tokenizer_size(lexis->tokenizer), most = ct__learner_vocab(model);
-    return n <= most ||
+    if (!sample_load_tokenizer(dir, lexis, err)) return false;
+    const int64_t n = ct_tokenizer_size(lexis->tokenizer), max_vocab = ct__learner_vocab(model);
+    return n <= max_vocab ||
            ct__err(err, CT_E_FORMAT, CT_NOWHERE, dir,
-                   "the tokenizer has %" PRId64 " tokens, the model knows %" PRId64, n, most);
+                   "the tokenizer has %" PRId64 " tokens, the model knows %" PRId64, n, max_vocab);
 }
 
-static int64_t length_of(const ct_lm_sample_options *o) { return o->length ? o->length : 500; }
+static int64_t sample_max_tokens(const ct_lm_sample_options *o) {
+    return o->length ? o->length : 500;
+}
 
-// A token is a byte at the least, but for those that stand in front of a text.
-static int64_t longest_text(const ct_lm_sample_options *o) {
+// An upper bound of tokens: a token has at least one byte, except those before the text.
+static int64_t sample_length_bound(const ct_lm_sample_options *o) {
     const int64_t prompt = o->prompt ? (int64_t)strlen(o->prompt) : 1;
-    return length_of(o) < INT32_MAX ? prompt + CT_LM_PROMPT + length_of(o) : INT64_MAX;
+    return sample_max_tokens(o) < INT32_MAX ? prompt + CT_LM_PROMPT + sample_max_tokens(o)
+                                            : INT64_MAX;
 }
 
-static bool usable(const ct_lm_sample_options *o, ct_err *err) {
+static bool sample_options_check(const ct_lm_sample_options *o, ct_err *err) {
     if (!o->dir || !o->write)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "sample",
                        "a folder and a function that takes the text are needed");
@@ -301,8 +310,8 @@ static bool usable(const ct_lm_sample_options *o, ct_err *err) {
     return true;
 }
 
-// Loads and writes as the run will, on a device that does neither.
-static bool rehearse(const ct_lm_sample_options *o, ct_ctx *ctx) {
+// Loads and samples as the run will, on a device that does neither.
+static bool sample_dry_run(const ct_lm_sample_options *o, ct_ctx *ctx) {
     ct_lm_rehearsal h = {0};
     ct_lm_cost cost = {0};
     bool ok = ct__rehearsal_begin(&h, ctx, 0, &ctx->err);
@@ -312,8 +321,9 @@ static bool rehearse(const ct_lm_sample_options *o, ct_ctx *ctx) {
         ct__lm_offer_save(o->dir, &h.ctx->err);
         ok = false;
     }
-    ok = ok && ct__learner_cache_new(&model, longest_text(o), &cache) &&
-         ct__lm_rehearse_write(&model, &cache, o->prompt ? strlen(o->prompt) : 1, length_of(o)) &&
+    ok = ok && ct__learner_cache_new(&model, sample_length_bound(o), &cache) &&
+         ct__lm_rehearse_write(&model, &cache, o->prompt ? strlen(o->prompt) : 1,
+                               sample_max_tokens(o)) &&
          ct__rehearsal_part(&h, "token");
     ct__learner_cache_free(&cache);
     ct__learner_free(&model);
@@ -327,18 +337,19 @@ bool ct_lm_sample(const ct_lm_sample_options *o) {
     ct_ctx *ctx = ct__ctx();
     char first[4];
     if (!ctx || !ct__given(ctx, o, CT_NOWHERE, "sample", "the options")) return false;
-    if (ctx->err.code || !usable(o, &ctx->err) || !rehearse(o, ctx)) return false;
+    if (ctx->err.code || !sample_options_check(o, &ctx->err) || !sample_dry_run(o, ctx))
+        return false;
     ct_learner model = {0};
     ct_learner_cache cache = {0};
     ct_vocab vocab = {0};
     ct_lexis lexis = {0};
     bool ok = ct__learner_load(o->dir, false, &model) &&
-              meanings_of(o->dir, &model, &vocab, &lexis, &ctx->err) &&
-              ct__learner_cache_new(&model, longest_text(o), &cache);
+              sample_load_vocab_or_tokenizer(o->dir, &model, &vocab, &lexis, &ctx->err) &&
+              ct__learner_cache_new(&model, sample_length_bound(o), &cache);
     if (ok) {
         ct_lm_draw draw = {.prompt = o->prompt,
                            .prompt_n = o->prompt ? strlen(o->prompt) : 0,
-                           .length = length_of(o),
+                           .max_tokens = sample_max_tokens(o),
                            .top_k = o->top_k ? o->top_k : 40,
                            .temperature = ct__num_or(o->temperature, 0.8),
                            .seed = o->seed,

@@ -1,4 +1,4 @@
-// A language model trained on text, from files to the folder that is written.
+// Trains a language model on text, from the text files to the folder that is written.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,53 +23,57 @@
 #include "optim/stage.h"
 #include "train/checkpoint.h"
 
-static const char smaller[] = "a smaller --batch, --context, --width or --layers needs less";
+static const char train_smaller_hint[] =
+    "a smaller --batch, --context, --width or --layers needs less";
 
-enum { STREAM_WINDOWS = 0, STREAM_DROPOUT = 1, SHOWN_TOKENS = 100, FIRST_LOSS_SCALE = 65536 };
+enum { STREAM_WINDOWS = 0, STREAM_DROPOUT = 1, SAMPLE_TOKENS = 100, INITIAL_LOSS_SCALE = 65536 };
 
 typedef struct run {
-    ct_lm_train_options o; // with nothing left open
+    ct_lm_train_options o; // complete, with all defaults filled in
     const char *command;   // "train" or "plan", for errors
     ct_err *err;
     ct_corpus corpus;
-    size_t n_train; // tokens; the others validate
+    size_t n_train; // number of tokens to train on; the others validate
     ct_text characters;
-    ct_lexis lexis; // what tokens stand for, where the corpus does not say it
-    bool beside;    // its files are in the folder
+    ct_lexis lexis;       // the tokenizer bundle, unless the corpus has bytes or characters
+    bool tokenizer_saved; // the tokenizer's files are in the folder
     ct_learner model;
     ct_learner_cache cache;
     ct_optim *optim;
-    int64_t parameters, vocab;  // of the model that the run goes on from; 0: none
-    char from[CT_RUN_PATH];     // its folder, or the checkpoint's; "": a new model
-    ct_lm_rehearsal *rehearsal; // NULL: the run itself
-    uint64_t within;            // bytes that devices are to hold at most; 0: any
-    ct_lm_part_fn part;         // hears of a rehearsal's plans
+    int64_t n_parameters, vocab; // of the model that --from names; 0: none
+    char from[CT_RUN_PATH];      // its folder, or the checkpoint's; "": a new model
+    ct_lm_rehearsal *dry_run;    // the dry run that records; NULL: the run itself
+    uint64_t device_limit;       // maximum of bytes on devices; 0: no limit
+    ct_lm_part_fn part;          // is called with each plan of a dry run
     void *part_user;
-    ct_text largest;            // tensors, in words
-    ct_tensor position, random; // of the loader, and the seed: variables
+    ct_text largest;            // the largest tensors, as text
+    ct_tensor position, random; // variables: the loader's step, and the seed
     ct_loader loader;
-    int32_t *x, *y; // (B, T)
-    float *rows;    // (B, 1): 1 for a row that counts
+    int32_t *x, *y;     // (B, T)
+    float *row_weights; // (B, 1): 1 for a row that counts
     ct_text sample;
-    double heard;                 // when the text's reading was told last
-    double val_loss;              // NaN: this process has evaluated nothing yet
-    bool trained;                 // a step was done before, or has begun
-    bool keeps_best;              // in a folder of its own: the run has patience, or had it
-    ct_fit_best best, saved_best; // of the whole run; as it stands in the newest checkpoint
+    double last_report; // when tokenization was reported last
+    double val_loss;    // NaN: this process has not evaluated yet
+    bool trained;       // a step was done before, or has begun
+    bool keeps_best;    // in a folder of their own: the run has patience, or had it
+    // best of the whole run; saved_best: as it is in the newest checkpoint
+    ct_fit_best best, saved_best;
     ct_fit_end end;
     ct_lm_resumed resumed;
-    int64_t done;                 // steps, of the weights as they are
-    int64_t first, saved;         // steps done before; in the newest checkpoint, -1: there is none
-    int lock;                     // of the folder; -1: none
-    char own_folder[CT_RUN_PATH]; // where none was named
-    bool replaces;                // another run, at the first save
-    char dir[CT_RUN_PATH];        // where the files lie; until then not in the folder itself
+    int64_t done; // number of steps done by the current weights
+    // first: number of steps done before; saved: step of the newest checkpoint, -1: there is none
+    int64_t first, saved;
+    int lock;                      // of the folder; -1: none
+    char default_dir[CT_RUN_PATH]; // the folder's name if --out is not given
+    bool replaces_run;             // true: the first save replaces another run
+    // where the files are; until a replacement, a folder beside the final one
+    char dir[CT_RUN_PATH];
     char metrics_path[CT_RUN_PATH], plot_path[CT_RUN_PATH];
 } run;
 
-// ---------------------------------------------------------------------------------------- options
+// ------------------------------------------------------------------------------------------- options
 
-static void fill_in(ct_lm_train_options *o) {
+static void train_fill_defaults(ct_lm_train_options *o) {
     if (!o->steps) o->steps = 2000;
     if (!o->accumulate) o->accumulate = 1;
     if (!o->precision) o->precision = CT_F32;
@@ -86,18 +90,18 @@ static void fill_in(ct_lm_train_options *o) {
     o->warmup = CT_F(ct__num_or(o->warmup, tenth < 100 ? tenth : 100));
 }
 
-static double default_lr(const ct_lm_train_options *o) {
+static double train_default_lr(const ct_lm_train_options *o) {
     return o->from ? 5e-5 : o->width < 512 ? 1e-3 : 6e-4;
 }
 
-// What depends on the size of the model.
-static void fill_in_rates(ct_lm_train_options *o) {
-    if (o->lr == 0) o->lr = default_lr(o);
+// Fills in defaults that depend on the size of the model.
+static void train_fill_lr(ct_lm_train_options *o) {
+    if (o->lr == 0) o->lr = train_default_lr(o);
     o->min_lr = CT_F(ct__num_or(o->min_lr, o->lr / 10));
 }
 
-__attribute__((format(printf, 3, 4))) static bool refuse(ct_err *err, const char *command,
-                                                         const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static bool train_refuse(ct_err *err, const char *command,
+                                                               const char *format, ...) {
     va_list args;
     va_start(args, format);
     ct__err_v(err, CT_E_USAGE, CT_NOWHERE, command, format, args);
@@ -105,7 +109,7 @@ __attribute__((format(printf, 3, 4))) static bool refuse(ct_err *err, const char
     return false;
 }
 
-static bool in_range(const ct_lm_train_options *o) {
+static bool train_options_in_range(const ct_lm_train_options *o) {
     const int64_t counts[] = {o->layers,     o->heads,  o->width,      o->context,
                               o->batch,      o->steps,  o->eval_every, o->save_every,
                               o->accumulate, o->hidden, o->kv_heads};
@@ -121,36 +125,38 @@ static bool in_range(const ct_lm_train_options *o) {
            o->dropout < 1;
 }
 
-// "bpe:8192": 8192; -1: it says something else.
-static int64_t bpe_size(const char *tokens) {
+// Returns 8192 for "bpe:8192", 0 for a bad number, and -1 for anything else.
+static int64_t train_bpe_size(const char *tokens) {
     char *end;
     if (!tokens || strncmp(tokens, "bpe:", 4) != 0) return -1;
     const long long n = strtoll(tokens + 4, &end, 10);
     return *end || end == tokens + 4 || n < 0 || n > INT32_MAX ? 0 : n;
 }
 
-static bool usable_tokens(const ct_lm_train_options *o, const char *command, ct_err *err) {
-    enum { LEAST = 257, MOST = 1 << 24 };
-    const int64_t bpe = bpe_size(o->tokens);
+static bool train_check_tokens(const ct_lm_train_options *o, const char *command, ct_err *err) {
+    enum { MIN_TOKENS = 257, MAX_TOKENS = 1 << 24 };
+    const int64_t bpe = train_bpe_size(o->tokens);
     if (o->tokens && o->from)
-        return refuse(err, command, "--tokens is not for --from, whose model has its own");
+        return train_refuse(err, command, "--tokens is not for --from, whose model has its own");
     static const char *const kinds[] = {"bytes", "chars", "bpe:8192", NULL};
-    const char *near = o->tokens && bpe < 0 ? ct__nearest(o->tokens, kinds) : NULL;
-    const bool kind = near && strcmp(near, o->tokens) == 0;
-    if (o->tokens && bpe < 0 && !kind && access(o->tokens, F_OK) != 0)
-        return refuse(err, command,
-                      "--tokens is bytes, chars, bpe:8192 (or another number) or the path of a "
-                      "tokenizer, not \"%.60s\"%s%s%s",
-                      o->tokens, near ? "; is " : "", near ? near : "", near ? " meant?" : "");
-    if (bpe >= 0 && (bpe < LEAST || bpe >= MOST))
-        return refuse(err, command,
-                      "--tokens %.40s: a byte-level BPE has %d tokens at least (256 bytes and the "
-                      "end of a text), and fewer than %d",
-                      o->tokens, LEAST, MOST);
+    const char *closest = o->tokens && bpe < 0 ? ct__nearest(o->tokens, kinds) : NULL;
+    const bool is_kind = closest && strcmp(closest, o->tokens) == 0;
+    if (o->tokens && bpe < 0 && !is_kind && access(o->tokens, F_OK) != 0)
+        return train_refuse(
+            err, command,
+            "--tokens is bytes, chars, bpe:8192 (or another number) or the path of a "
+            "tokenizer, not \"%.60s\"%s%s%s",
+            o->tokens, closest ? "; is " : "", closest ? closest : "", closest ? " meant?" : "");
+    if (bpe >= 0 && (bpe < MIN_TOKENS || bpe >= MAX_TOKENS))
+        return train_refuse(
+            err, command,
+            "--tokens %.40s: a byte-level BPE has %d tokens at least (256 bytes and the "
+            "end of a text), and fewer than %d",
+            o->tokens, MIN_TOKENS, MAX_TOKENS);
     return true;
 }
 
-static bool usable_model(const ct_lm_train_options *o, const char *command, ct_err *err) {
+static bool train_check_model(const ct_lm_train_options *o, const char *command, ct_err *err) {
     const struct {
         const char *option;
         bool given;
@@ -159,62 +165,66 @@ static bool usable_model(const ct_lm_train_options *o, const char *command, ct_e
                  {"arch", o->arch}};
     for (size_t i = 0; o->from && i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].given)
-            return refuse(err, command, "--%s is not for --from, whose model has its own",
-                          sizes[i].option);
+            return train_refuse(err, command, "--%s is not for --from, whose model has its own",
+                                sizes[i].option);
     if (o->arch && !ct__spec_own_rows(err)) return false;
     if (o->arch && !ct__spec_is_known(o->arch)) {
         ct_arena arena = {0};
-        const char *near = ct__spec_nearest(o->arch, &arena);
-        refuse(err, command, "--arch %.60s is no architecture that is known", o->arch);
-        if (near) ct__err_hint(err, "the nearest that is known is %s", near);
+        const char *closest = ct__spec_nearest(o->arch, &arena);
+        train_refuse(err, command, "--arch %.60s is no architecture that is known", o->arch);
+        if (closest) ct__err_hint(err, "the nearest that is known is %s", closest);
         ct__arena_free(&arena);
         return false;
     }
-    const bool stack = o->arch && strcmp(o->arch, "gpt2") != 0;
-    if ((o->kv_heads || o->hidden) && !stack)
-        return refuse(err, command, "--%s needs --arch: a GPT-2 has no such choice",
-                      o->kv_heads ? "kv-heads" : "hidden");
-    if (o->no_bias && stack)
-        return refuse(err, command, "--no-bias is not for --arch %s, which says what has biases",
-                      o->arch);
-    if (o->kv_heads && !o->heads) return refuse(err, command, "--kv-heads needs --heads");
+    const bool is_stack = o->arch && strcmp(o->arch, "gpt2") != 0;
+    if ((o->kv_heads || o->hidden) && !is_stack)
+        return train_refuse(err, command, "--%s needs --arch: a GPT-2 has no such choice",
+                            o->kv_heads ? "kv-heads" : "hidden");
+    if (o->no_bias && is_stack)
+        return train_refuse(err, command,
+                            "--no-bias is not for --arch %s, which says what has biases", o->arch);
+    if (o->kv_heads && !o->heads) return train_refuse(err, command, "--kv-heads needs --heads");
     return true;
 }
 
-static bool usable(const ct_lm_train_options *o, const char *command, ct_err *err) {
+static bool train_check_options(const ct_lm_train_options *o, const char *command, ct_err *err) {
     int64_t steps = o->steps ? o->steps : 2000;
-    double lr = o->lr > 0 ? o->lr : default_lr(o);
-    if (!in_range(o)) return refuse(err, command, "an option is out of its range");
+    double lr = o->lr > 0 ? o->lr : train_default_lr(o);
+    if (!train_options_in_range(o))
+        return train_refuse(err, command, "an option is out of its range");
     if (o->precision && !ct__lm_is_precision(o->precision))
-        return refuse(err, command, "the precision is %s, it must be f32, bf16 or f16",
-                      ct_dtype_name(o->precision));
+        return train_refuse(err, command, "the precision is %s, it must be f32, bf16 or f16",
+                            ct_dtype_name(o->precision));
     if (o->out && !*o->out)
-        return refuse(err, command, "--out is empty: it takes the folder to write");
+        return train_refuse(err, command, "--out is empty: it takes the folder to write");
     if (o->resume && o->out)
-        return refuse(err, command, "--out is not for --resume, which goes on in its folder");
+        return train_refuse(err, command, "--out is not for --resume, which goes on in its folder");
     if (o->resume && o->overwrite)
-        return refuse(err, command, "--overwrite is not for --resume, which goes on in its folder");
-    if (o->resume) return true; // the rest is the run's
-    if (o->overwrite && !o->out) return refuse(err, command, "--overwrite needs --out");
-    if (ct__num_given(o->resume_step)) return refuse(err, command, "--resume-step needs --resume");
+        return train_refuse(err, command,
+                            "--overwrite is not for --resume, which goes on in its folder");
+    if (o->resume) return true; // all other options are those of the run
+    if (o->overwrite && !o->out) return train_refuse(err, command, "--overwrite needs --out");
+    if (ct__num_given(o->resume_step))
+        return train_refuse(err, command, "--resume-step needs --resume");
     if (ct__num_or(o->min_delta, 0) > 0 && !(ct__num_or(o->patience, 0) > 0))
-        return refuse(err, command, "--min-delta needs --patience");
+        return train_refuse(err, command, "--min-delta needs --patience");
     if (!o->n_data)
-        return refuse(err, command, "--data is missing: files, folders or patterns of text");
-    if (!usable_tokens(o, command, err) || !usable_model(o, command, err)) return false;
+        return train_refuse(err, command, "--data is missing: files, folders or patterns of text");
+    if (!train_check_tokens(o, command, err) || !train_check_model(o, command, err)) return false;
     if (o->width && o->heads && o->width % o->heads)
-        return refuse(err, command, "--width %" PRId64 " is not a multiple of --heads %" PRId64,
-                      o->width, o->heads);
+        return train_refuse(err, command,
+                            "--width %" PRId64 " is not a multiple of --heads %" PRId64, o->width,
+                            o->heads);
     if (ct__num_given(o->min_lr) && o->min_lr.value > lr)
-        return refuse(err, command, "--min-lr %g is above --lr %g", o->min_lr.value, lr);
+        return train_refuse(err, command, "--min-lr %g is above --lr %g", o->min_lr.value, lr);
     if (ct__num_given(o->warmup) && o->warmup.value >= (double)steps)
-        return refuse(err, command, "--warmup %.0f is not below --steps %" PRId64, o->warmup.value,
-                      steps);
+        return train_refuse(err, command, "--warmup %.0f is not below --steps %" PRId64,
+                            o->warmup.value, steps);
     return true;
 }
 
-// What has an older name keeps it; GPT-2 is what is meant without a name.
-static void name_tokens(ct_lm_train_options *o) {
+// Translates values to older option names: chars and bytes to o->chars, and gpt2 to no architecture.
+static void train_rename_options(ct_lm_train_options *o) {
     const bool chars = o->tokens && strcmp(o->tokens, "chars") == 0;
     if (chars || (o->tokens && strcmp(o->tokens, "bytes") == 0)) {
         o->chars = chars;
@@ -226,8 +236,8 @@ static void name_tokens(ct_lm_train_options *o) {
     if (o->arch && strcmp(o->arch, "gpt2") == 0) o->arch = NULL;
 }
 
-// A run that holds nothing yet; NULL, with an error: there is no memory for it.
-static run *make_run(const ct_lm_train_options *options, const char *command, ct_err *err) {
+// Makes an empty run. Returns NULL with the error set if out of memory.
+static run *train_run_alloc(const ct_lm_train_options *options, const char *command, ct_err *err) {
     run *r = ct__malloc(sizeof *r);
     if (!r) {
         ct__err_memory(err, CT_NOWHERE, command, sizeof *r);
@@ -239,26 +249,26 @@ static run *make_run(const ct_lm_train_options *options, const char *command, ct
     return r;
 }
 
-// `command`: who begins the sentences that refuse, "train" or "plan".
-static run *start(const ct_lm_train_options *options, const char *command, ct_ctx *ctx) {
+// Checks the options and makes a run. `command` is the beginning of error messages: "train" or "plan".
+static run *train_run_new(const ct_lm_train_options *options, const char *command, ct_ctx *ctx) {
     if (!ctx || !ct__given(ctx, options, CT_NOWHERE, command, "the options") || ctx->err.code ||
-        !usable(options, command, &ctx->err))
+        !train_check_options(options, command, &ctx->err))
         return NULL;
-    ct_numerics(); // opens the device, which may refuse what the environment asks of it
+    ct_numerics(); // opens the device, which may refuse a setting of the environment
     if (ctx->err.code) return NULL;
-    run *r = make_run(options, command, &ctx->err);
+    run *r = train_run_alloc(options, command, &ctx->err);
     if (!r) return r;
-    name_tokens(&r->o);
+    train_rename_options(&r->o);
     if (r->o.resume) return r;
-    fill_in(&r->o);
+    train_fill_defaults(&r->o);
     r->keeps_best = r->o.patience.value > 0;
     return r;
 }
 
-// Is the model one of the stack's, which any architecture is?
-static bool is_stack(const ct_lm_train_options *o) { return o->arch || o->from; }
+// True if the model is a stack of any architecture; else it is a ct_gpt2.
+static bool train_is_stack(const ct_lm_train_options *o) { return o->arch || o->from; }
 
-static ct_lm_sizes sizes_of(const run *r, const ct_lm_train_options *o) {
+static ct_lm_sizes train_lm_sizes(const run *r, const ct_lm_train_options *o) {
     return (ct_lm_sizes){.arch = o->arch,
                          .vocab = r->corpus.vocab.n,
                          .context = o->context,
@@ -271,7 +281,7 @@ static ct_lm_sizes sizes_of(const run *r, const ct_lm_train_options *o) {
                          .end = r->lexis.end};
 }
 
-static ct_gpt2_config config_of(const run *r, const ct_lm_train_options *o) {
+static ct_gpt2_config train_gpt2_config(const run *r, const ct_lm_train_options *o) {
     return (ct_gpt2_config){.vocab = r->corpus.vocab.n,
                             .context = o->context,
                             .layers = o->layers,
@@ -286,14 +296,14 @@ static ct_gpt2_config config_of(const run *r, const ct_lm_train_options *o) {
                             .characters_n = r->characters.n};
 }
 
-static int64_t count_parameters(const ct_lm_train_options *o, void *user) {
+static int64_t train_count_parameters(const ct_lm_train_options *o, void *user) {
     const run *r = user;
-    if (r->parameters) return r->parameters;
+    if (r->n_parameters) return r->n_parameters;
     if (!o->arch) {
-        const ct_gpt2_config config = config_of(r, o);
+        const ct_gpt2_config config = train_gpt2_config(r, o);
         return ct_gpt2_size(&config);
     }
-    const ct_lm_sizes sizes = sizes_of(r, o);
+    const ct_lm_sizes sizes = train_lm_sizes(r, o);
     ct_arena arena = {0};
     ct_spec spec;
     const int64_t n =
@@ -302,20 +312,20 @@ static int64_t count_parameters(const ct_lm_train_options *o, void *user) {
     return n;
 }
 
-// ------------------------------------------------------------------------------------------ events
+// -------------------------------------------------------------------------------------------- events
 
-static void tell(run *r, ct_lm_event event) {
+static void train_report(run *r, ct_lm_event event) {
     if (r->o.event) r->o.event(&event, r->o.user);
 }
 
-static void add_grouped(ct_text *text, int64_t n) { // 12,345,678
+static void train_add_grouped(ct_text *text, int64_t n) { // 12,345,678
     char digits[24];
     int length = snprintf(digits, sizeof digits, "%" PRId64, n);
     for (int i = 0; i < length; i++)
         ct__textf(text, "%s%c", i && (length - i) % 3 == 0 ? "," : "", digits[i]);
 }
 
-static void add_duration(ct_text *text, double seconds) {
+static void train_add_duration(ct_text *text, double seconds) {
     if (seconds < 90)
         ct__textf(text, "%.0f s", seconds < 1 ? 1 : seconds);
     else if (seconds < 5400)
@@ -324,25 +334,25 @@ static void add_duration(ct_text *text, double seconds) {
         ct__textf(text, "%.1f h", seconds / 3600);
 }
 
-static const char *unit_of(const run *r) {
+static const char *train_token_unit(const run *r) {
     return r->lexis.tokenizer ? "tokens" : r->o.chars ? "characters" : "bytes";
 }
 
-static void tell_model(run *r, const ct_lm_size *size) {
+static void train_report_model(run *r, const ct_lm_size *size) {
     const ct_lm_train_options *o = &r->o;
     ct_text text = {0};
     if (r->lexis.tokenizer) ct__textf(&text, "%zu bytes of text, ", r->corpus.bytes);
     ct__textf(&text,
               r->lexis.tokenizer ? "%zu %s, %zu to train on; "
                                  : "%zu %s of text, %zu to train on; ",
-              r->corpus.n, unit_of(r), r->n_train);
+              r->corpus.n, train_token_unit(r), r->n_train);
     if (r->lexis.tokenizer && !o->from)
         ct__textf(&text, "a vocabulary of %" PRId32 "; ", r->corpus.vocab.n);
     if (o->from)
         ct__textf(&text, "on from %s, ", o->from);
     else if (o->arch)
         ct__textf(&text, "%s, ", o->arch);
-    if (size->chosen && !o->from) ct__text_add(&text, "chosen for this machine: ");
+    if (size->is_chosen && !o->from) ct__text_add(&text, "chosen for this machine: ");
     ct__textf(&text,
               "%" PRId64 " layer%s, %" PRId64 " head%s, width %" PRId64 ", context %" PRId64 ", ",
               o->layers, o->layers == 1 ? "" : "s", o->heads, o->heads == 1 ? "" : "s", o->width,
@@ -352,47 +362,47 @@ static void tell_model(run *r, const ct_lm_size *size) {
         ct__textf(&text, "%" PRId64 " batches of %" PRId64 " a step: ", o->accumulate, o->batch);
     else
         ct__textf(&text, "batch %" PRId64 ": ", o->batch);
-    add_grouped(&text, count_parameters(o, r));
+    train_add_grouped(&text, train_count_parameters(o, r));
     ct__textf(&text, " parameters, about %.0f MB of memory", ceil((double)size->cost.memory / 1e6));
     if (size->cost.again)
         ct__textf(&text, " with %zu of %zu blocks computed again in gradients", size->cost.again,
                   size->cost.blocks);
     if (size->seconds > 0) {
         ct__textf(&text, ", about ");
-        add_duration(&text, size->seconds);
+        train_add_duration(&text, size->seconds);
         ct__textf(&text, " for %" PRId64 " steps (%.3g GFLOP/s measured)", o->steps, size->gflops);
     }
-    if (size->crowded)
+    if (size->memory_is_short)
         ct__text_add(&text, "; this machine has memory for a larger one, but others use it now");
-    tell(r, (ct_lm_event){.kind = CT_LM_MODEL, .text = text.failed ? "" : text.s});
+    train_report(r, (ct_lm_event){.kind = CT_LM_MODEL, .text = text.failed ? "" : text.s});
     ct__text_free(&text);
 }
 
-// What was used, beside what was planned. Where the process once used more than now, for something
-// else, its own peak says nothing.
-static void tell_memory(run *r, const ct_lm_cost *planned, uint64_t peak_before) {
+// Reports the memory that was used beside what was planned. If the process used more earlier, for something
+// else, its peak is meaningless and nothing is reported.
+static void train_report_memory(run *r, const ct_lm_cost *planned, uint64_t peak_before) {
     ct_text text = {0};
     uint64_t peak = ct__account.peak;
     if (peak <= peak_before) return;
     ct__textf(&text, "memory: tensors %s of %s planned, the process %s of %s",
               ct__bytes_text(peak).s, ct__bytes_text(planned->devices).s,
               ct__bytes_text(ct__resident_peak_bytes()).s, ct__bytes_text(planned->memory).s);
-    tell(r, (ct_lm_event){.kind = CT_LM_MEMORY, .text = text.failed ? "" : text.s});
+    train_report(r, (ct_lm_event){.kind = CT_LM_MEMORY, .text = text.failed ? "" : text.s});
     ct__text_free(&text);
 }
 
-// Not before the first evaluation, nor where they were lost, until weights are kept again.
-static bool has_best(const run *r) {
+// False before the first evaluation, and after the best weights were lost until others are kept.
+static bool train_has_best(const run *r) {
     return r->keeps_best && r->best.evaluations && r->best.val_loss < INFINITY;
 }
 
-// Why no further step is done, and where the weights are that one wants.
-static void tell_end(run *r) {
-    ct_text text = {0}, folder = {0};
+// Reports why the run ended early, and the folder of the best weights.
+static void train_report_early_stop(run *r) {
+    ct_text text = {0}, best_dir = {0};
     if (!r->keeps_best || !r->best.evaluations) return;
     ct__textf(&text, "stopped early, after step %" PRId64 " of %" PRId64 ": the validation loss ",
               r->done, r->o.steps);
-    if (r->best.val_loss > r->best.counted) // the weights of that one were lost
+    if (r->best.val_loss > r->best.counted) // the weights of the lowest loss were lost
         ct__textf(&text, "did not fall below %.4f in %" PRId64 " evaluations", r->best.counted,
                   r->best.stale);
     else if (r->best.val_loss < r->best.counted)
@@ -403,15 +413,16 @@ static void tell_end(run *r) {
                   "did not improve on the %.4f of step %" PRId64 " in %" PRId64 " evaluations",
                   r->best.val_loss, r->best.steps, r->best.stale);
     if (r->end == CT_FIT_PATIENCE)
-        tell(r, (ct_lm_event){.kind = CT_LM_ENDED, .text = text.failed ? "" : text.s});
-    ct__textf(&folder, "%s/%s", r->o.out, CT_RUN_BEST);
-    if (!folder.failed && has_best(r)) tell(r, (ct_lm_event){.kind = CT_LM_BEST, .text = folder.s});
+        train_report(r, (ct_lm_event){.kind = CT_LM_ENDED, .text = text.failed ? "" : text.s});
+    ct__textf(&best_dir, "%s/%s", r->o.out, CT_RUN_BEST);
+    if (!best_dir.failed && train_has_best(r))
+        train_report(r, (ct_lm_event){.kind = CT_LM_BEST, .text = best_dir.s});
     ct__text_free(&text);
-    ct__text_free(&folder);
+    ct__text_free(&best_dir);
 }
 
-// Bytes of the held-out text.
-static bool held_out_bytes(const run *r, double *bytes) {
+// Computes the number of bytes of the held-out text.
+static bool train_held_out_bytes(const run *r, double *bytes) {
     const int32_t *tokens = r->corpus.tokens + r->n_train;
     const size_t n = r->corpus.n - r->n_train;
     char one[4];
@@ -422,37 +433,40 @@ static bool held_out_bytes(const run *r, double *bytes) {
     return true;
 }
 
-// The held-out loss, of the best weights where they are kept; in nats a byte whatever a token is.
-static bool tell_done(run *r) {
-    bool best = has_best(r);
+// Reports the held-out loss, of the best weights if they are kept, in nats per byte whatever the tokens
+// are.
+static bool train_report_done(run *r) {
+    bool best = train_has_best(r);
     double loss = best ? r->best.val_loss : r->val_loss;
     ct_text text = {0};
     double bytes, n = (double)(r->corpus.n - r->n_train);
-    if (!held_out_bytes(r, &bytes)) return false;
+    if (!train_held_out_bytes(r, &bytes)) return false;
     ct__textf(&text, "held-out loss: %.4f nats a byte", loss * n / (bytes > 0 ? bytes : 1));
     if (r->o.chars) ct__textf(&text, ", %.4f nats a character", loss);
     if (r->lexis.tokenizer) ct__textf(&text, ", %.4f nats a token", loss);
     if (best) ct__textf(&text, ", after step %" PRId64, r->best.steps);
-    tell(r, (ct_lm_event){.kind = CT_LM_DONE, .text = text.failed ? "" : text.s});
+    train_report(r, (ct_lm_event){.kind = CT_LM_DONE, .text = text.failed ? "" : text.s});
     ct__text_free(&text);
     return true;
 }
 
-// ------------------------------------------------------------------------------------ what it does
+// --------------------------------------------------------------------- the functions of the fit loop
 
-// Values of a batch. A rehearsal has none: its device looks at no values, and a batch that would
-// not fit is to be refused without being taken.
-static ct_tensor given(const run *r, const void *values, ct_dtype dtype, int64_t columns) {
+// Makes the tensor of a batch. A dry run has no values: its device reads none, and a batch that would not
+// fit is to be refused before it is allocated.
+static ct_tensor train_batch_tensor(const run *r, const void *values, ct_dtype dtype,
+                                    int64_t columns) {
     static const char unread;
-    return ct_from(r->rehearsal ? &unread : values, dtype, CT_DIMS(r->o.batch, columns));
+    return ct_from(r->dry_run ? &unread : values, dtype, CT_DIMS(r->o.batch, columns));
 }
 
-static ct_tensor record_loss(int64_t batch, void *user) {
+static ct_tensor train_record_loss(int64_t batch, void *user) {
     run *r = user;
     r->trained = true;
     r->loader.step = (uint64_t)batch;
-    if (!r->rehearsal) ct__loader_next(&r->loader, r->x, r->y);
-    ct_tensor x = given(r, r->x, CT_I32, r->o.context), y = given(r, r->y, CT_I32, r->o.context);
+    if (!r->dry_run) ct__loader_next(&r->loader, r->x, r->y);
+    ct_tensor x = train_batch_tensor(r, r->x, CT_I32, r->o.context),
+              y = train_batch_tensor(r, r->y, CT_I32, r->o.context);
     ct_nn_mode mode = {.training = true, .dropout = (float)r->o.dropout};
     if (r->o.dropout > 0) {
         ct_u32x2 seed = {{(uint32_t)r->o.seed, (uint32_t)(r->o.seed >> 32)}};
@@ -460,7 +474,7 @@ static ct_tensor record_loss(int64_t batch, void *user) {
         key = ct__threefry(key, (ct_u32x2){{(uint32_t)batch, (uint32_t)((uint64_t)batch >> 32)}});
         mode.key = ct_from(key.v, CT_U32, CT_DIMS(2));
     }
-    // With the step, so that it is never another one's, and saving needs no plan of its own.
+    // Assigned with the step, so that it always belongs to this step, and saving needs no plan of its own.
     if ((batch + 1) % r->o.accumulate == 0) {
         r->done = (batch + 1) / r->o.accumulate;
         ct_assign(r->position, ct_scalar((double)r->done, CT_I64));
@@ -469,84 +483,88 @@ static ct_tensor record_loss(int64_t batch, void *user) {
     return ct__learner_loss(&r->model, x, y, &mode, CT_HERE);
 }
 
-static bool stop_wanted(const run *r) { return r->o.stop && r->o.stop(r->o.user); }
+static bool train_should_stop(const run *r) { return r->o.stop && r->o.stop(r->o.user); }
 
-// The sum over the rows that count, so that the last batch, which may be short, has the shape of
-// all others and needs no plan of its own.
-static void run_batch(run *r) {
+// Sums the losses of the rows that count, so that the last batch, which may be short, has the shape of all
+// others and needs no plan of its own.
+static void train_eval_batch(run *r) {
     CT_SCOPE;
-    ct_tensor x = given(r, r->x, CT_I32, r->o.context), y = given(r, r->y, CT_I32, r->o.context);
-    ct_tensor count = given(r, r->rows, CT_F32, 1);
+    ct_tensor x = train_batch_tensor(r, r->x, CT_I32, r->o.context),
+              y = train_batch_tensor(r, r->y, CT_I32, r->o.context);
+    ct_tensor count = train_batch_tensor(r, r->row_weights, CT_F32, 1);
     CT_AUTOCAST(r->o.precision);
     ct_tensor logits = ct__learner_logits(&r->model, x, NULL, CT_HERE); // (B, T, vocab)
     ct_tensor losses = ct_cross_entropy(logits, y, .per_row = true);    // (B, T)
     ct_metric("val_sum", ct_sum(ct_mul(losses, count)));
 }
 
-static bool add_batch(run *r, ct_windows *windows, double *sum) {
+static bool train_add_eval_batch(run *r, ct_windows *windows, double *sum) {
     CT_PLAIN;
     size_t rows = ct__windows_next(windows, r->x, r->y);
-    for (size_t b = 0; b < (size_t)r->o.batch; b++) r->rows[b] = b < rows ? 1 : 0;
-    run_batch(r);
+    for (size_t b = 0; b < (size_t)r->o.batch; b++) r->row_weights[b] = b < rows ? 1 : 0;
+    train_eval_batch(r);
     if (r->err->code) return false;
     *sum += ct_metric_value("val_sum");
     return !r->err->code;
 }
 
-static bool collect(const char *text, size_t n, void *user) {
+static bool train_collect_sample(const char *text, size_t n, void *user) {
     run *r = user;
     ct__text_bytes(&r->sample, text, n);
     return !r->sample.failed;
 }
 
-static bool stop_of_run(void *user) { return stop_wanted(user); }
+static bool train_should_stop_fn(void *user) { return train_should_stop(user); }
 
-static bool show_sample(run *r) {
-    char first[4];
+static bool train_show_sample(run *r) {
+    char prompt[4];
     if (!r->o.event) return true;
-    ct_lm_draw draw = {.prompt = first,
-                       .prompt_n = ct__lm_first(&r->corpus.vocab, first),
-                       .length = SHOWN_TOKENS,
+    ct_lm_draw draw = {.prompt = prompt,
+                       .prompt_n = ct__lm_first(&r->corpus.vocab, prompt),
+                       .max_tokens = SAMPLE_TOKENS,
                        .top_k = 40,
                        .temperature = 0.8,
                        .seed = r->o.seed,
-                       .write = collect,
-                       .stop = stop_of_run,
+                       .write = train_collect_sample,
+                       .stop = train_should_stop_fn,
                        .user = r};
     ct__text_free(&r->sample);
     if (!ct__lm_write(&r->model, &r->cache, &r->corpus.vocab, &r->lexis, &draw, r->err))
         return false;
-    // What untrained weights write is drawn all the same: all plans are made with the first step.
+    // Untrained weights generate a sample too, so that all plans are made with the first step; it is not
+    // reported.
     if (!r->trained) return true;
-    tell(r, (ct_lm_event){.kind = CT_LM_SAMPLE,
-                          .text = r->sample.s ? r->sample.s : "",
-                          .text_n = r->sample.n,
-                          .point.done = r->done});
+    train_report(r, (ct_lm_event){.kind = CT_LM_SAMPLE,
+                                  .text = r->sample.s ? r->sample.s : "",
+                                  .text_n = r->sample.n,
+                                  .point.done = r->done});
     return true;
 }
 
-static bool evaluate(double *val_loss, void *user) {
+static bool train_evaluate(double *val_loss, void *user) {
     run *r = user;
     ct_windows windows = {.tokens = r->corpus.tokens + r->n_train,
                           .n = r->corpus.n - r->n_train,
                           .batch = (size_t)r->o.batch,
                           .context = (size_t)r->o.context};
     size_t count = ct__windows_count(&windows), done = 0;
-    // The same windows, whatever number of batches a step is made of.
-    double most = r->o.eval_batches.value * (double)r->o.accumulate, sum = 0;
-    for (double batch = 0; windows.next < count && (most == 0 || batch < most); batch++) {
-        if (stop_wanted(r)) return true;
-        if (!add_batch(r, &windows, &sum)) return false;
+    // The windows are the same, whatever the number of batches per step.
+    double max_batches = r->o.eval_batches.value * (double)r->o.accumulate, sum = 0;
+    for (double batch = 0; windows.next < count && (max_batches == 0 || batch < max_batches);
+         batch++) {
+        if (train_should_stop(r)) return true;
+        if (!train_add_eval_batch(r, &windows, &sum)) return false;
         done = windows.next;
     }
     {
         CT_PLAIN;
         *val_loss = r->val_loss = sum / ((double)done * (double)r->o.context);
     }
-    return isfinite(r->val_loss) ? show_sample(r) : true; // else it is the fit loop's to say
+    return isfinite(r->val_loss) ? train_show_sample(r)
+                                 : true; // else the fit loop reports the error
 }
 
-static bool add_settings(ct_config *config, void *user, ct_err *err) {
+static bool train_add_settings(ct_config *config, void *user, ct_err *err) {
     const run *r = user;
     if (r->model.gpt2 && r->lexis.end >= 0) {
         ct__config_set_int(config, "bos_token_id",
@@ -556,54 +574,56 @@ static bool add_settings(ct_config *config, void *user, ct_err *err) {
     return ct__lm_settings_store(config, &r->o, &r->corpus, r->done, &r->best, err);
 }
 
-// The best weights first: those that are saved later force their names to disk.
-static bool save_model(run *r, const char *folder) {
-    return (!has_best(r) || ct__checkpoint_take_best(r->dir, folder, r->err)) &&
-           ct__learner_save(&r->model, folder, add_settings, r);
+// The best weights are saved first: the files that are saved later force their names to disk.
+static bool train_save_model(run *r, const char *folder) {
+    return (!train_has_best(r) || ct__checkpoint_take_best(r->dir, folder, r->err)) &&
+           ct__learner_save(&r->model, folder, train_add_settings, r);
 }
 
-static bool fill_checkpoint(run *r, int64_t steps_done) {
+static bool train_write_checkpoint(run *r, int64_t steps_done) {
     char folder[CT_RUN_PATH], state[CT_RUN_PATH + 32];
     if (!ct__checkpoint_begin(r->dir, steps_done, folder, r->err)) return false;
     snprintf(state, sizeof state, "%s/state.safetensors", folder);
-    return save_model(r, folder) &&
+    return train_save_model(r, folder) &&
            ct_params_save_at(ct_optim_state(r->optim), state, CT_NOWHERE) &&
            ct__checkpoint_commit(r->dir, steps_done, r->err);
 }
 
-// The checkpoint that is there, where an evaluation was made up for: file by file, each whole. The
-// weights are the same; what is known of them comes last, so that until then it is made up for
-// again.
-static bool save_again(run *r) {
+// Updates the checkpoint of this step after a late evaluation, file by file, each one complete. The weights
+// are the same; config.json, with the state of early stopping, is written last, so that until then a
+// resumed run evaluates again.
+static bool train_update_checkpoint(run *r) {
     char folder[CT_RUN_PATH];
-    return ct__checkpoint_path(r->dir, r->saved, NULL, folder, r->err) && save_model(r, folder);
+    return ct__checkpoint_path(r->dir, r->saved, NULL, folder, r->err) &&
+           train_save_model(r, folder);
 }
 
-static bool place(const run *r, const char *dir, const char *name, char path[CT_RUN_PATH]) {
+static bool train_file_path(const run *r, const char *dir, const char *name,
+                            char path[CT_RUN_PATH]) {
     int n = snprintf(path, CT_RUN_PATH, "%s/%s", dir, name);
     if (n > 0 && n < CT_RUN_PATH) return true;
     return ct__err(r->err, CT_E_FILE, CT_NOWHERE, "train", "the path of --out is too long");
 }
 
-// From here on the run's files lie in `dir`; those that are open moved with it.
-static bool write_in(run *r, const char *dir) {
+// Sets the folder of the run's files; open files moved with it.
+static bool train_set_dir(run *r, const char *dir) {
     int n = snprintf(r->dir, sizeof r->dir, "%s", dir);
     if (n >= CT_RUN_PATH)
         return ct__err(r->err, CT_E_FILE, CT_NOWHERE, "train", "the path of --out is too long");
-    return place(r, dir, "metrics.jsonl", r->metrics_path) &&
-           place(r, dir, "loss.svg", r->plot_path);
+    return train_file_path(r, dir, "metrics.jsonl", r->metrics_path) &&
+           train_file_path(r, dir, "loss.svg", r->plot_path);
 }
 
-// The run has a save, which can take another run's place.
-static bool replace(run *r) {
-    if (!ct__run_replace(r->o.out, r->err) || !write_in(r, r->o.out)) return false;
-    r->replaces = false;
-    tell(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
+// Puts the run, which has a save now, in the place of the other run.
+static bool train_replace_run(run *r) {
+    if (!ct__run_replace(r->o.out, r->err) || !train_set_dir(r, r->o.out)) return false;
+    r->replaces_run = false;
+    train_report(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
     return true;
 }
 
-// What a failure of the disk or of the device leaves.
-static void hint_checkpoint(run *r) {
+// Adds a hint after a failure of the disk or of the device.
+static void train_hint_checkpoint(run *r) {
     if (r->saved >= 0)
         ct__err_hint(r->err,
                      "the checkpoint of step %" PRId64
@@ -611,143 +631,151 @@ static void hint_checkpoint(run *r) {
                      r->saved);
 }
 
-static bool save(int64_t steps_done, void *user) {
+static bool train_save(int64_t steps_done, void *user) {
     run *r = user;
-    if (r->replaces && !steps_done) // nothing to put in the place of anything; a failure is told
-        return !stop_wanted(r) ||
+    // there is nothing yet that could replace the other run; a failure is reported
+    if (r->replaces_run && !steps_done)
+        return !train_should_stop(r) ||
                ct__err(r->err, CT_E_INTERRUPTED, CT_NOWHERE, r->command,
                        "stopped before the first step: what is in %s stays", r->o.out);
-    bool there = steps_done == r->saved;
-    bool known = there && memcmp(&r->best, &r->saved_best, sizeof r->best) == 0;
-    if (!known && !(there ? save_again(r) : fill_checkpoint(r, steps_done))) {
+    bool exists = steps_done == r->saved;
+    bool is_current = exists && memcmp(&r->best, &r->saved_best, sizeof r->best) == 0;
+    if (!is_current &&
+        !(exists ? train_update_checkpoint(r) : train_write_checkpoint(r, steps_done))) {
         ct__checkpoint_abandon(r->dir, steps_done);
-        if (r->err->code == CT_E_FILE) hint_checkpoint(r);
+        if (r->err->code == CT_E_FILE) train_hint_checkpoint(r);
         return false;
     }
     r->saved = steps_done;
     r->saved_best = r->best;
-    if (!r->beside && !ct__lexis_save(&r->lexis, r->dir, r->err)) {
-        hint_checkpoint(r);
+    if (!r->tokenizer_saved && !ct__lexis_save(&r->lexis, r->dir, r->err)) {
+        train_hint_checkpoint(r);
         return false;
     }
-    r->beside = true;
-    return (!r->replaces || replace(r)) && ct__checkpoint_publish(r->o.out, steps_done, r->err);
+    r->tokenizer_saved = true;
+    return (!r->replaces_run || train_replace_run(r)) &&
+           ct__checkpoint_publish(r->o.out, steps_done, r->err);
 }
 
-// Runs that have patience keep the best weights: who waits for them wants them, not those of the
-// evaluations that were waited for. Errors are the fit's to tell; an evaluation whose weights could
-// not be kept was none, so that a resumed run makes it again.
-static ct_fit_answer keep_best(const ct_fit_point *point, void *user) {
+// Keeps the best weights of runs with patience, since the last weights are those of evaluations that were
+// worse. The fit loop reports errors. An evaluation whose weights could not be kept is not counted, so that
+// a resumed run repeats it.
+static ct_fit_answer train_keep_best(const ct_fit_point *point, void *user) {
     run *r = user;
     char folder[CT_RUN_PATH];
-    ct_fit_best before = r->best;
+    ct_fit_best previous = r->best;
     r->best = point->best;
     if (r->keeps_best && point->improved &&
-        !(place(r, r->dir, CT_RUN_BEST, folder) &&
-          ct__learner_save(&r->model, folder, add_settings, r) &&
+        !(train_file_path(r, r->dir, CT_RUN_BEST, folder) &&
+          ct__learner_save(&r->model, folder, train_add_settings, r) &&
           ct__lexis_save(&r->lexis, folder, r->err)))
-        r->best = before;
+        r->best = previous;
     return CT_FIT_GO_ON;
 }
 
-static ct_fit_answer report(const ct_fit_point *point, void *user) {
-    tell(user, (ct_lm_event){.kind = CT_LM_STEP, .point = *point});
+static ct_fit_answer train_report_step(const ct_fit_point *point, void *user) {
+    train_report(user, (ct_lm_event){.kind = CT_LM_STEP, .point = *point});
     return CT_FIT_GO_ON;
 }
 
-static void hear_end(const ct_fit_point *point, void *user) {
+static void train_on_end(const ct_fit_point *point, void *user) {
     run *r = user;
     r->end = point->end;
     r->done = point->done;
 }
 
-// ------------------------------------------------------------------------------------ making ready
+// --------------------------------------------------------------------------------------- preparation
 
-// The folder is this process's from here on.
-static bool enter_folder(run *r) {
+// Locks the folder for this process.
+static bool train_lock_folder(run *r) {
     return ct__run_lock(r->o.out, &r->lock, r->err) && ct__run_settle(r->o.out, r->err);
 }
 
-// What is there is replaced by who says so, whoever wrote it. there->names are the caller's to free.
-static bool may_begin(const run *r, ct_run_there *there) {
-    if (!ct__run_there(r->o.out, there, r->err)) return false;
-    if (!there->names.n) return true;
+// Checks what is in the folder: with `overwrite` anything may be replaced, whoever wrote it. The caller
+// frees contents->names.
+static bool train_check_folder(const run *r, ct_run_there *contents) {
+    if (!ct__run_there(r->o.out, contents, r->err)) return false;
+    if (!contents->names.n) return true;
     if (r->o.overwrite) return ct__run_could_replace(r->o.out, r->err);
-    if (there->saved) {
-        refuse(r->err, r->command, "in %s is a run of %" PRId64 " step%s, which would be lost",
-               r->o.out, there->steps, there->steps == 1 ? "" : "s");
+    if (contents->saved) {
+        train_refuse(r->err, r->command,
+                     "in %s is a run of %" PRId64 " step%s, which would be lost", r->o.out,
+                     contents->steps, contents->steps == 1 ? "" : "s");
         ct__err_hint(r->err, "--resume goes on with it, --overwrite replaces it");
     } else {
-        refuse(r->err, r->command, "in %s is what would be lost: %s", r->o.out, there->names.s);
+        train_refuse(r->err, r->command, "in %s is what would be lost: %s", r->o.out,
+                     contents->names.s);
         ct__err_hint(r->err, "--overwrite replaces it, another --out leaves it");
     }
     return false;
 }
 
-static bool could_keep_best(const run *r) {
-    return (!r->keeps_best && !r->resumed.kept_best) || ct__run_could_keep_best(r->o.out, r->err);
+static bool train_could_keep_best(const run *r) {
+    return (!r->keeps_best && !r->resumed.has_best) || ct__run_could_keep_best(r->o.out, r->err);
 }
 
-static bool could_begin(const run *r) {
-    ct_run_there there = {0};
-    bool ok = ct__could_be_folder(r->o.out, r->err) && may_begin(r, &there) && could_keep_best(r);
-    ct__text_free(&there.names);
+static bool train_could_begin(const run *r) {
+    ct_run_there contents = {0};
+    bool ok = ct__could_be_folder(r->o.out, r->err) && train_check_folder(r, &contents) &&
+              train_could_keep_best(r);
+    ct__text_free(&contents.names);
     return ok;
 }
 
-static void tell_replaced(const run *r, const ct_run_there *there) {
+static void train_report_replaced(const run *r, const ct_run_there *contents) {
     ct_text text = {0};
-    if (there->saved)
+    if (contents->saved)
         ct__textf(&text, "the run in %s, of %" PRId64 " step%s, is replaced at the first save",
-                  r->o.out, there->steps, there->steps == 1 ? "" : "s");
+                  r->o.out, contents->steps, contents->steps == 1 ? "" : "s");
     else
         ct__textf(&text, "what is in %s is replaced at the first save: %s", r->o.out,
-                  there->names.s);
+                  contents->names.s);
     if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
     ct__text_free(&text);
 }
 
-// What would be replaced stays whole until there is something in its place.
-static bool choose_folder(run *r) {
+// Chooses the folder to write. What would be replaced stays complete until there is a save to put in its
+// place.
+static bool train_choose_folder(run *r) {
     char next[CT_RUN_PATH];
-    ct_run_there there = {0};
-    bool ok = may_begin(r, &there); // another may have begun meanwhile
-    r->replaces = ok && there.names.n;
+    ct_run_there contents = {0};
+    bool ok = train_check_folder(r, &contents); // another process may have begun meanwhile
+    r->replaces_run = ok && contents.names.n;
     if (ok) ct__run_tidy(r->o.out);
-    if (r->replaces) tell_replaced(r, &there);
-    ct__text_free(&there.names);
-    if (r->replaces) return ct__run_next(r->o.out, next, r->err) && write_in(r, next);
-    if (ok) tell(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
-    return ok && write_in(r, r->o.out);
+    if (r->replaces_run) train_report_replaced(r, &contents);
+    ct__text_free(&contents.names);
+    if (r->replaces_run) return ct__run_next(r->o.out, next, r->err) && train_set_dir(r, next);
+    if (ok) train_report(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
+    return ok && train_set_dir(r, r->o.out);
 }
 
-// Of a new run.
-static bool make_folder(run *r) {
+// Makes the folder of a new run.
+static bool train_make_folder(run *r) {
     bool named = r->o.out != NULL;
-    if (!named) r->o.out = r->own_folder;
+    if (!named) r->o.out = r->default_dir;
     return (named ? ct__make_dirs(r->o.out, 0777, r->err)
-                  : ct__run_make_free(r->own_folder, r->err)) &&
-           enter_folder(r) && choose_folder(r);
+                  : ct__run_make_free(r->default_dir, r->err)) &&
+           train_lock_folder(r) && train_choose_folder(r);
 }
 
-static bool reopen_folder(run *r) {
+static bool train_reopen_folder(run *r) {
     r->o.out = r->o.resume;
-    if (!ct__run_is_folder(r->o.out, r->err) || !enter_folder(r) || !write_in(r, r->o.out) ||
-        !ct__lm_resume(&r->o, &r->resumed, r->err))
+    if (!ct__run_is_folder(r->o.out, r->err) || !train_lock_folder(r) ||
+        !train_set_dir(r, r->o.out) || !ct__lm_resume(&r->o, &r->resumed, r->err))
         return false;
     r->first = r->saved = r->done = r->resumed.step;
     r->trained = r->first > 0;
-    bool kept = r->resumed.best_in_folder || ct__checkpoint_has_best(r->o.out, r->first);
-    bool patient = r->o.patience.value > 0, lost = r->resumed.best.val_loss == INFINITY;
-    r->keeps_best = patient || kept || lost;
-    // A loss whose weights nobody kept is none to wait for.
-    if (kept || lost || !patient) r->best = r->resumed.best;
+    bool exists = r->resumed.best_in_folder || ct__checkpoint_has_best(r->o.out, r->first);
+    bool has_patience = r->o.patience.value > 0, lost = r->resumed.best.val_loss == INFINITY;
+    r->keeps_best = has_patience || exists || lost;
+    // A loss whose weights were never kept does not count for early stopping.
+    if (exists || lost || !has_patience) r->best = r->resumed.best;
     r->saved_best = r->best;
-    return could_keep_best(r);
+    return train_could_keep_best(r);
 }
 
-// Bytes of any kind are taken from a file that is named, but hardly ever meant.
-static void warn_of_binary(const run *r) {
+// Warns of NUL bytes: files of any bytes are accepted, but binary files are hardly ever intended.
+static void train_warn_of_binary(const run *r) {
     size_t nuls = 0;
     if (r->o.chars) return;
     for (size_t i = 0; i < r->corpus.n; i++) nuls += r->corpus.tokens[i] == 0;
@@ -759,21 +787,23 @@ static void warn_of_binary(const run *r) {
     ct__text_free(&text);
 }
 
-// Some times a second.
-static bool hear_reading(const char *text, void *user) {
+// Reports the progress some times a second.
+static bool train_on_tokenize(const char *text, void *user) {
     run *r = user;
     const double now = ct__now();
-    if (now - r->heard > 0.2) tell(r, (ct_lm_event){.kind = CT_LM_TEXT, .text = text});
-    if (now - r->heard > 0.2) r->heard = now;
-    return !stop_wanted(r);
+    if (now - r->last_report > 0.2)
+        train_report(r, (ct_lm_event){.kind = CT_LM_TEXT, .text = text});
+    if (now - r->last_report > 0.2) r->last_report = now;
+    return !train_should_stop(r);
 }
 
-// The tokenizer: learnt, or that of a folder: the run's own, or the one of the model that it goes on from.
-static bool find_lexis(run *r) {
-    const int64_t bpe = bpe_size(r->o.tokens);
-    const ct_lexis_heard heard = {hear_reading, r};
+// Makes the tokenizer: trains it, or loads it from the run's folder, from the model's, or from the given
+// path.
+static bool train_find_tokenizer(run *r) {
+    const int64_t bpe = train_bpe_size(r->o.tokens);
+    const ct_lexis_heard progress = {train_on_tokenize, r};
     const char *from = r->o.resume ? r->o.resume : r->o.from ? r->from : r->o.tokens;
-    if (!(bpe > 0 && !r->o.resume ? ct__lexis_learn(&r->lexis, &r->corpus, bpe, &heard, r->err)
+    if (!(bpe > 0 && !r->o.resume ? ct__lexis_learn(&r->lexis, &r->corpus, bpe, &progress, r->err)
                                   : ct__lexis_load(&r->lexis, from, r->err)))
         return false;
     const int64_t n = ct_tokenizer_size(r->lexis.tokenizer);
@@ -783,46 +813,49 @@ static bool find_lexis(run *r) {
                    "the tokenizer has %" PRId64 " tokens, the model knows %" PRId64, n, r->vocab);
 }
 
-// The text by the tokenizer; of a run that is resumed as it lies in its folder, where it is the same.
-static bool read_lexis(run *r) {
-    const ct_lexis_heard heard = {hear_reading, r};
-    const ct_lm_resumed *was = &r->resumed;
-    if (!find_lexis(r)) return false;
-    if (r->o.resume && was->text_sum == (int64_t)r->corpus.text_sum &&
-        ct__lexis_kept(&r->corpus, r->o.out, was->tokens,
-                       (uint32_t)strtoul(was->checksum, NULL, 16)))
+// Tokenizes the text; a resumed run maps the tokens in its folder if the text is the same.
+static bool train_tokenize(run *r) {
+    const ct_lexis_heard progress = {train_on_tokenize, r};
+    const ct_lm_resumed *resumed = &r->resumed;
+    if (!train_find_tokenizer(r)) return false;
+    if (r->o.resume && resumed->text_sum == (int64_t)r->corpus.text_sum &&
+        ct__lexis_kept(&r->corpus, r->o.out, resumed->n_tokens,
+                       (uint32_t)strtoul(resumed->checksum, NULL, 16)))
         return true;
-    return ct__lexis_read(&r->lexis, &r->corpus, &heard, r->err);
+    return ct__lexis_read(&r->lexis, &r->corpus, &progress, r->err);
 }
 
-static bool read_text(run *r) {
+static bool train_read_text(run *r) {
     const ct_lm_train_options *o = &r->o;
-    const bool later = o->tokens || o->from;
-    ct_tokens kind = later ? CT_TOKENS_LATER : o->chars ? CT_TOKENS_CHARS : CT_TOKENS_BYTES;
-    // The smallest context that would be chosen, where none is asked for.
+    const bool needs_tokenizer = o->tokens || o->from;
+    ct_tokens kind = needs_tokenizer ? CT_TOKENS_LATER
+                     : o->chars      ? CT_TOKENS_CHARS
+                                     : CT_TOKENS_BYTES;
+    // The smallest context that would be chosen, if none is requested.
     size_t context = o->context ? (size_t)o->context : 32;
     if (!ct__corpus_read(o->data, o->n_data, kind, o->out, &r->corpus, r->err)) {
         if (o->data == r->resumed.data) ct__lm_hint_text(r->err);
         return false;
     }
-    if (later && !read_lexis(r)) return false;
-    if (!later && !ct__lexis_plain(&r->lexis, &r->corpus.vocab, r->err)) return false;
+    if (needs_tokenizer && !train_tokenize(r)) return false;
+    if (!needs_tokenizer && !ct__lexis_plain(&r->lexis, &r->corpus.vocab, r->err)) return false;
     if (!ct__corpus_check(&r->corpus, context, r->err)) return false;
-    if (!later) warn_of_binary(r);
+    if (!needs_tokenizer) train_warn_of_binary(r);
     r->n_train = ct__split(r->corpus.n);
     ct__vocab_text(&r->corpus.vocab, &r->characters);
     return !r->characters.failed || ct__err_memory(r->err, CT_NOWHERE, r->command, r->corpus.n);
 }
 
-// What lies beside the model from the first on: a tokenizer, and the text by it. That of bytes or characters comes with
-// the first save, so that a run that fails before it leaves nothing that would be lost.
-static bool save_lexis(run *r) {
+// Saves the tokenizer and the tokens beside the model from the beginning. Those of bytes or characters are
+// saved with the first checkpoint, so that a run that fails before it leaves nothing that would be lost.
+static bool train_save_tokenizer(run *r) {
     if (!r->lexis.tokenizer && !r->o.resume) return true;
-    r->beside = ct__lexis_save(&r->lexis, r->dir, r->err);
-    return r->beside && (!r->lexis.tokenizer || ct__lexis_keep(&r->corpus, r->dir, r->err));
+    r->tokenizer_saved = ct__lexis_save(&r->lexis, r->dir, r->err);
+    return r->tokenizer_saved &&
+           (!r->lexis.tokenizer || ct__lexis_keep(&r->corpus, r->dir, r->err));
 }
 
-static bool make_batches(run *r) {
+static bool train_make_batches(run *r) {
     size_t B = (size_t)r->o.batch, T = (size_t)r->o.context;
     r->loader = (ct_loader){.tokens = r->corpus.tokens,
                             .n = r->n_train,
@@ -830,16 +863,16 @@ static bool make_batches(run *r) {
                             .context = T,
                             .seed = r->o.seed,
                             .stream = STREAM_WINDOWS};
-    // Zeros: rows of a short batch that no window fills are valid tokens all the same.
+    // Zeros: rows of a short batch that no window fills must still be valid tokens.
     r->x = ct__calloc(B * T, sizeof *r->x);
     r->y = ct__calloc(B * T, sizeof *r->y);
-    r->rows = ct__calloc(B, sizeof *r->rows);
-    return (r->x && r->y && r->rows) ||
+    r->row_weights = ct__calloc(B, sizeof *r->row_weights);
+    return (r->x && r->y && r->row_weights) ||
            ct__err_memory(r->err, CT_NOWHERE, r->command, B * T * sizeof *r->x);
 }
 
-// What a resumed run needs besides the optimizer's own state, in the same file.
-static bool make_state(run *r) {
+// Makes the variables that a resumed run needs besides the optimizer's state, in the same file.
+static bool train_make_state(run *r) {
     uint32_t key[2] = {(uint32_t)r->o.seed, (uint32_t)(r->o.seed >> 32)};
     ct_params *state = ct_optim_state(r->optim);
     r->position = ct_param(state, "loader.position", CT_I64, CT_SCALAR);
@@ -852,13 +885,13 @@ static bool make_state(run *r) {
     return !r->err->code;
 }
 
-// A plan of a rehearsal is told.
-static bool part(run *r, const char *name) {
-    return !r->rehearsal || ct__rehearsal_part(r->rehearsal, name);
+// Reports the latest plan of a dry run.
+static bool train_report_plan(run *r, const char *name) {
+    return !r->dry_run || ct__rehearsal_part(r->dry_run, name);
 }
 
-// The checkpoint's weights and state in place of the first ones.
-static bool load_checkpoint(run *r) {
+// Loads the checkpoint's weights and state over the initial ones.
+static bool train_load_checkpoint(run *r) {
     char model[CT_RUN_PATH], state[CT_RUN_PATH];
     const char *dir = r->o.out;
     if (!ct__checkpoint_path(dir, r->first, "model.safetensors", model, r->err) ||
@@ -881,21 +914,22 @@ static bool load_checkpoint(run *r) {
     return true;
 }
 
-// Other rules of computing give other bits; the run goes on all the same.
-static bool compare_numerics(run *r) {
+// Warns if this device computes with other rules than the run did, which gives other bits; the run
+// continues.
+static bool train_compare_numerics(run *r) {
     char path[CT_RUN_PATH];
     ct_st file;
     if (!ct__checkpoint_path(r->o.out, r->first, "state.safetensors", path, r->err) ||
         !ct__st_open(path, &file, r->err))
         return false;
-    const char *then = ct__st_metadata(&file, "cotan.numerics"), *now = ct_numerics();
-    if (then && strcmp(then, now) != 0) {
+    const char *saved = ct__st_metadata(&file, "cotan.numerics"), *current = ct_numerics();
+    if (saved && strcmp(saved, current) != 0) {
         ct_text text = {0};
         char shown[CT_PRINTABLE];
         ct__textf(&text,
                   "the run was computed with \"%s\", this device computes with \"%s\": other bits "
                   "than without the stop",
-                  ct__printable(then, strlen(then), shown, sizeof shown), now);
+                  ct__printable(saved, strlen(saved), shown, sizeof shown), current);
         if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
         ct__text_free(&text);
     }
@@ -903,9 +937,9 @@ static bool compare_numerics(run *r) {
     return true;
 }
 
-static bool restore_best(run *r) {
+static bool train_restore_best(run *r) {
     const char *dir = r->o.out;
-    if (!r->resumed.kept_best) return true;
+    if (!r->resumed.has_best) return true;
     const ct_err *damage = &r->resumed.damage;
     bool lost = damage->code && !r->resumed.best_in_folder;
     char folder[CT_RUN_PATH];
@@ -924,16 +958,17 @@ static bool restore_best(run *r) {
                ct__checkpoint_take_best(dir, folder, r->err);
     if (!ct__checkpoint_give_best(dir, r->first, lost, r->err)) return false;
     return lost || !ct__checkpoint_has_best(dir, r->first) ||
-           (place(r, dir, CT_RUN_BEST, folder) && ct__lexis_save(&r->lexis, folder, r->err));
+           (train_file_path(r, dir, CT_RUN_BEST, folder) &&
+            ct__lexis_save(&r->lexis, folder, r->err));
 }
 
-// Everything that can be refused has been looked at: the folder becomes that of the checkpoint.
-static ct_fit_answer go_on(const ct_fit_point *point, void *user) {
+// Prunes the folder to the checkpoint's state, after everything that can be refused was checked.
+static ct_fit_answer train_on_resume(const ct_fit_point *point, void *user) {
     run *r = user;
     char text[128];
     (void)point;
     ct__run_tidy(r->o.out);
-    if (!ct__checkpoint_forget_after(r->o.out, r->first, r->err) || !restore_best(r) ||
+    if (!ct__checkpoint_forget_after(r->o.out, r->first, r->err) || !train_restore_best(r) ||
         !ct__checkpoint_publish(r->o.out, r->first, r->err))
         return CT_FIT_GO_ON; // the error ends the fit
     int n = snprintf(text, sizeof text, "resuming at step %" PRId64, r->first);
@@ -943,62 +978,62 @@ static ct_fit_answer go_on(const ct_fit_point *point, void *user) {
     else if (r->o.steps != r->resumed.steps)
         snprintf(text + n, sizeof text - (size_t)n, ", for %" PRId64 " steps instead of %" PRId64,
                  r->o.steps, r->resumed.steps);
-    tell(r, (ct_lm_event){.kind = CT_LM_RESUME, .text = text});
+    train_report(r, (ct_lm_event){.kind = CT_LM_RESUME, .text = text});
     return CT_FIT_GO_ON;
 }
 
 ct_optim *ct__lm_optim(ct_params *params, const ct_lm_train_options *o) {
     return ct_adamw(params,
                     .schedule = {.shape = CT_LR_COSINE,
-                                 .lr = o->lr > 0 ? o->lr : default_lr(o),
+                                 .lr = o->lr > 0 ? o->lr : train_default_lr(o),
                                  .min_lr = o->min_lr.value,
                                  .warmup = (int64_t)o->warmup.value,
                                  .steps = o->steps},
                     .clip = o->clip.value, .beta1 = o->beta1, .beta2 = o->beta2,
                     .weight_decay = o->weight_decay,
-                    .loss_scale.initial = o->precision == CT_F16 ? FIRST_LOSS_SCALE : 0);
+                    .loss_scale.initial = o->precision == CT_F16 ? INITIAL_LOSS_SCALE : 0);
 }
 
-// A new one, or the one that the run goes on from.
-static bool make_learner(run *r) {
+// Makes a new model, or loads the one that the run starts from.
+static bool train_make_model(run *r) {
     const ct_lm_train_options *o = &r->o;
-    if (!is_stack(o)) {
-        const ct_gpt2_config config = config_of(r, o);
+    if (!train_is_stack(o)) {
+        const ct_gpt2_config config = train_gpt2_config(r, o);
         r->model.gpt2 = ct_gpt2_new(&config, o->seed);
     } else if (*r->from) {
         r->model.lm =
             ct_lm_load_with(r->from, (ct_lm_load_options){.trainable = true, .here = CT_NOWHERE});
     } else {
-        const ct_lm_sizes sizes = sizes_of(r, o);
+        const ct_lm_sizes sizes = train_lm_sizes(r, o);
         r->model.lm = ct__lm_new(&sizes, o->seed, CT_NOWHERE);
     }
     return r->model.gpt2 || r->model.lm;
 }
 
-static bool make_model(run *r) {
+static bool train_make_all(run *r) {
     const ct_lm_train_options *o = &r->o;
-    // Weights that are read make no plan.
-    if (!make_learner(r) || (!*r->from && !part(r, "first weights"))) return false;
+    // Loaded weights make no plan.
+    if (!train_make_model(r) || (!*r->from && !train_report_plan(r, "first weights"))) return false;
     r->optim = ct__lm_optim(ct__learner_params(&r->model), o);
-    if (!r->optim || !part(r, "first state")) return false;
-    if (r->o.event && !ct__learner_cache_new(&r->model, SHOWN_TOKENS + CT_LM_PROMPT, &r->cache))
+    if (!r->optim || !train_report_plan(r, "first state")) return false;
+    if (r->o.event && !ct__learner_cache_new(&r->model, SAMPLE_TOKENS + CT_LM_PROMPT, &r->cache))
         return false;
-    return make_state(r);
+    return train_make_state(r);
 }
 
-static void free_model(run *r) {
+static void train_free_model(run *r) {
     ct__learner_cache_free(&r->cache);
     ct_optim_free(r->optim);
     ct__learner_free(&r->model);
     ct__free(r->x);
     ct__free(r->y);
-    ct__free(r->rows);
+    ct__free(r->row_weights);
 }
 
-static void free_run(run *r) {
-    free_model(r);
+static void train_run_free(run *r) {
+    train_free_model(r);
     ct__lm_resumed_free(&r->resumed);
-    if (r->replaces) ct__run_abandon_next(r->o.out); // it came to no save
+    if (r->replaces_run) ct__run_abandon_next(r->o.out); // the run was never saved
     ct__run_unlock(r->lock);
     ct__corpus_free(&r->corpus);
     ct__lexis_free(&r->lexis);
@@ -1007,9 +1042,9 @@ static void free_run(run *r) {
     ct__text_free(&r->largest);
 }
 
-// ---------------------------------------------------------------------------------------- planning
+// ------------------------------------------------------------------------------------------- dry run
 
-static uint64_t bytes_of(const ct_params *params) {
+static uint64_t train_param_bytes(const ct_params *params) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < ct_params_count(params); i++) {
         ct_tensor var = ct_params_get(params, i);
@@ -1018,71 +1053,71 @@ static uint64_t bytes_of(const ct_params *params) {
     return bytes;
 }
 
-// As ct_fit does; of the batches before the last, which are alike, one.
-static bool record_step(run *r, bool told) {
+// Records a step as ct_fit does; of the batches before the last, which are alike, one.
+static bool train_record_step(run *r, bool reports) {
     if (r->o.accumulate > 1) {
         {
             CT_SCOPE;
-            ct_tensor loss = record_loss(0, r);
+            ct_tensor loss = train_record_loss(0, r);
             ct_metric("loss", loss);
             ct_optim_accumulate(r->optim, loss);
         }
-        if (told && !part(r, "batch")) return false;
+        if (reports && !train_report_plan(r, "batch")) return false;
     }
     {
         CT_SCOPE;
-        ct_tensor loss = record_loss(r->o.accumulate - 1, r);
+        ct_tensor loss = train_record_loss(r->o.accumulate - 1, r);
         ct_metric("loss", loss);
         ct_optim_step(r->optim, loss);
     }
-    return !told || part(r, "step");
+    return !reports || train_report_plan(r, "step");
 }
 
-// All that a run records, in its order: making the model, an evaluation, a sample, a step.
-static bool record_all(run *r, ct_lm_cost *cost) {
-    if (!make_model(r)) return false;
+// Records everything that a run records, in its order: making the model, an evaluation, a sample, a step.
+static bool train_record_all(run *r, ct_lm_cost *cost) {
+    if (!train_make_all(r)) return false;
     cost->batches =
-        (uint64_t)r->o.batch * (2 * (uint64_t)r->o.context * sizeof *r->x + sizeof *r->rows);
-    // Half as much again while the steps' losses are drawn.
+        (uint64_t)r->o.batch * (2 * (uint64_t)r->o.context * sizeof *r->x + sizeof *r->row_weights);
+    // Half as much again while the losses are plotted.
     cost->curves =
         ct__series_bytes(r->o.steps) * 3 / 2 + ct__series_bytes(r->o.steps / r->o.eval_every + 2);
-    cost->weights = bytes_of(ct__learner_params(&r->model));
-    cost->state = bytes_of(ct_optim_state(r->optim));
+    cost->weights = train_param_bytes(ct__learner_params(&r->model));
+    cost->state = train_param_bytes(ct_optim_state(r->optim));
     if (r->o.accumulate > 1) {
         const ct_params *sums = ct__optim_sums(r->optim, CT_NOWHERE);
-        if (!sums || !part(r, "first sums")) return false;
-        cost->sums = bytes_of(sums);
+        if (!sums || !train_report_plan(r, "first sums")) return false;
+        cost->sums = train_param_bytes(sums);
     }
-    run_batch(r);
-    if (!part(r, "evaluation")) return false;
-    if (r->o.event &&
-        (!ct__lm_rehearse_write(&r->model, &r->cache, 1, SHOWN_TOKENS) || !part(r, "sample")))
+    train_eval_batch(r);
+    if (!train_report_plan(r, "evaluation")) return false;
+    if (r->o.event && (!ct__lm_rehearse_write(&r->model, &r->cache, 1, SAMPLE_TOKENS) ||
+                       !train_report_plan(r, "sample")))
         return false;
-    if (!record_step(r, true)) return false;
-    // Once more, now that the memory of all plans is there; the plans are known.
-    run_batch(r);
-    if (r->o.event && !ct__lm_rehearse_write(&r->model, &r->cache, 1, SHOWN_TOKENS)) return false;
-    return record_step(r, false) && !r->err->code;
+    if (!train_record_step(r, true)) return false;
+    // Once more, with the memory of all plans allocated; the plans are cached.
+    train_eval_batch(r);
+    if (r->o.event && !ct__lm_rehearse_write(&r->model, &r->cache, 1, SAMPLE_TOKENS)) return false;
+    return train_record_step(r, false) && !r->err->code;
 }
 
-// Once, keeping to real->within.
-static bool rehearse_once(run *real, const ct_lm_train_options *options, ct_lm_cost *cost) {
-    run *r = make_run(options, real->command, real->err);
+// Makes one dry run that keeps within real->device_limit.
+static bool train_dry_run_once(run *real, const ct_lm_train_options *options, ct_lm_cost *cost) {
+    run *r = train_run_alloc(options, real->command, real->err);
     if (!r) return false;
     ct_lm_rehearsal h = {.part = real->part, .user = real->part_user};
     *cost = (ct_lm_cost){0};
-    bool ok = ct__rehearsal_begin(&h, ct__ctx(), real->within, real->err);
+    bool ok = ct__rehearsal_begin(&h, ct__ctx(), real->device_limit, real->err);
     if (ok) {
         r->err = &h.ctx->err;
-        r->rehearsal = &h;
-        // The text is the run's own.
+        r->dry_run = &h;
+        // The text belongs to the run itself.
         r->corpus = real->corpus;
         r->n_train = real->n_train;
         r->characters = real->characters;
         r->lexis = real->lexis;
         memcpy(r->from, real->from, sizeof r->from);
-        ok = record_all(r, cost);
-        free_model(r);
+        ok = train_record_all(r, cost);
+        train_free_model(r);
     }
     ct__free(r);
     ct__rehearsal_end(&h, cost, real->err);
@@ -1091,28 +1126,29 @@ static bool rehearse_once(run *real, const ct_lm_train_options *options, ct_lm_c
     return ok && !real->err->code;
 }
 
-// What does not fit has its blocks computed again in gradients, as few as it takes. What the process
-// takes besides the devices is known when all is planned, and is not the same twice, so that once may
-// not do, and some is left over.
-static bool rehearse(const ct_lm_train_options *options, bool lessens, ct_lm_cost *cost,
-                     void *user) {
-    enum { MOST_TURNS = 4, SPARE_PART = 32 };
+// Makes dry runs until the run fits: gradients recompute as few blocks as necessary. The process's memory
+// outside of devices is only known when everything is planned, and differs between dry runs, so that one
+// more may not be enough and a reserve is left.
+static bool train_dry_run(const ct_lm_train_options *options, bool may_remat, ct_lm_cost *cost,
+                          void *user) {
+    enum { MAX_TURNS = 4, SPARE_PART = 32 };
     run *real = user;
-    real->within = 0;
-    bool ok = rehearse_once(real, options, cost);
-    for (int turn = 1; turn <= MOST_TURNS && ok && lessens && cost->again < cost->blocks; turn++) {
-        const uint64_t room = ct__lm_room(cost), held = real->within ? real->within : cost->devices;
-        if (cost->memory <= room) break;
-        const uint64_t over = cost->memory - room + cost->process / SPARE_PART;
-        real->within = over < held && turn < MOST_TURNS ? held - over : 1;
-        ok = rehearse_once(real, options, cost);
+    real->device_limit = 0;
+    bool ok = train_dry_run_once(real, options, cost);
+    for (int turn = 1; turn <= MAX_TURNS && ok && may_remat && cost->again < cost->blocks; turn++) {
+        const uint64_t available = ct__lm_room(cost),
+                       limit = real->device_limit ? real->device_limit : cost->devices;
+        if (cost->memory <= available) break;
+        const uint64_t excess = cost->memory - available + cost->process / SPARE_PART;
+        real->device_limit = excess < limit && turn < MAX_TURNS ? limit - excess : 1;
+        ok = train_dry_run_once(real, options, cost);
     }
     return ok;
 }
 
-// Its sizes are those of the run.
-static bool take_sizes(run *r, const ct_lm *lm) {
-    enum { USUAL = 256 };
+// Takes the sizes of the model as those of the run.
+static bool train_take_model_sizes(run *r, const ct_lm *lm) {
+    enum { DEFAULT_CONTEXT = 256 };
     ct_lm_train_options *o = &r->o;
     const ct_spec *s = &lm->spec;
     if (lm->reader || s->bidirectional)
@@ -1128,17 +1164,18 @@ static bool take_sizes(run *r, const ct_lm *lm) {
         return ct__err(r->err, CT_E_USAGE, CT_NOWHERE, r->command,
                        "--context %" PRId64 " is more than the %" PRId64 " tokens of %s",
                        o->context, s->context, o->from);
-    r->parameters = ct__stack_size(s);
+    r->n_parameters = ct__stack_size(s);
     r->vocab = s->vocab;
     o->layers = s->layers;
     o->heads = s->heads;
     o->width = s->width;
-    if (!o->context) o->context = s->context && s->context < USUAL ? s->context : USUAL;
+    if (!o->context)
+        o->context = s->context && s->context < DEFAULT_CONTEXT ? s->context : DEFAULT_CONTEXT;
     return true;
 }
 
-// The folder of the model to go on from: of a run that is resumed its checkpoint.
-static bool find_from(run *r) {
+// Finds the folder of the model to start from: for a resumed run its checkpoint.
+static bool train_find_base_model(run *r) {
     if (r->o.resume) return ct__checkpoint_path(r->o.out, r->first, NULL, r->from, r->err);
     if (ct__is_absent(r->o.from))
         return ct_hub_find_at(r->o.from, NULL, r->from, CT_RUN_PATH, CT_NOWHERE);
@@ -1146,48 +1183,51 @@ static bool find_from(run *r) {
     return ct__err(r->err, CT_E_FILE, CT_NOWHERE, r->command, "the path of --from is too long");
 }
 
-// Weights of few bits have no gradients.
-static bool has_numbers(run *r) {
+// Refuses quantised weights, which have no gradients.
+static bool train_check_not_quantised(run *r) {
     static const char *const keys[] = {"quantization_config", "quantization"};
     char path[CT_RUN_PATH];
     ct_config config;
-    ct_err ignored = {0}; // what is wrong with the file is told by who loads it
-    bool few = false;
-    if (!place(r, r->from, "config.json", path)) return false;
+    ct_err ignored = {0}; // ct_lm_load reports what is wrong with the file
+    bool quantised = false;
+    if (!train_file_path(r, r->from, "config.json", path)) return false;
     if (!ct__config_read(path, &config, &ignored)) return true;
     for (int i = 0; i < 2; i++)
-        few |= ct__config_has(&config, keys[i]) && !ct__config_null(&config, keys[i]);
+        quantised |= ct__config_has(&config, keys[i]) && !ct__config_null(&config, keys[i]);
     ct__config_close(&config);
-    return !few || refuse(r->err, r->command,
-                          "--from %s: its weights are of few bits, as its config.json says, and "
-                          "such have no gradients",
-                          r->o.from);
+    return !quantised ||
+           train_refuse(r->err, r->command,
+                        "--from %s: its weights are of few bits, as its config.json says, and "
+                        "such have no gradients",
+                        r->o.from);
 }
 
-static bool look_at_model(run *r) {
-    if (!is_stack(&r->o) || (r->o.arch && !r->o.resume)) return true;
-    if (!find_from(r)) return false;
+static bool train_inspect_base_model(run *r) {
+    if (!train_is_stack(&r->o) || (r->o.arch && !r->o.resume)) return true;
+    if (!train_find_base_model(r)) return false;
     if (!r->o.from) return true;
-    if (!has_numbers(r)) return false;
+    if (!train_check_not_quantised(r)) return false;
     ct_lm *lm = ct_lm_load_with(r->from, (ct_lm_load_options){.here = CT_NOWHERE}); // mapped
-    bool ok = lm && take_sizes(r, lm);
+    bool ok = lm && train_take_model_sizes(r, lm);
     ct_lm_free(lm);
     return ok;
 }
 
-// The text, the sizes, and what they will take: all that is known before anything is written.
-static bool prepare(run *r, ct_lm_size *size) {
+// Reads the text, chooses the sizes and estimates the cost: everything that is known before anything is
+// written.
+static bool train_prepare(run *r, ct_lm_size *size) {
     bool resumed = r->o.resume != NULL;
-    if (!look_at_model(r) || !read_text(r)) return false;
+    if (!train_inspect_base_model(r) || !train_read_text(r)) return false;
     if (resumed && !ct__lm_same_text(&r->resumed, &r->corpus, r->o.chars, r->err)) return false;
-    if (!ct__lm_choose(&r->o, r->command, &r->corpus, count_parameters, rehearse, r, size, r->err))
+    if (!ct__lm_choose(&r->o, r->command, &r->corpus, train_count_parameters, train_dry_run, r,
+                       size, r->err))
         return false;
-    fill_in_rates(&r->o);
-    tell_model(r, size);
+    train_fill_lr(&r->o);
+    train_report_model(r, size);
     return true;
 }
 
-bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *user,
+bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn on_plan, void *user,
                 ct_lm_cost *cost) {
     ct_ctx *ctx = ct__ctx();
     ct_lm_size size = {0};
@@ -1195,43 +1235,44 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn heard, void *u
         !ct__given(ctx, cost, CT_NOWHERE, "plan", "the room for the cost") || ctx->err.code)
         return false;
     if (options->resume || ct__num_given(options->resume_step))
-        return refuse(&ctx->err, "plan",
-                      "--resume is not for a plan: a run that is resumed takes what it took");
-    run *r = start(options, "plan", ctx);
+        return train_refuse(&ctx->err, "plan",
+                            "--resume is not for a plan: a run that is resumed takes what it took");
+    run *r = train_run_new(options, "plan", ctx);
     if (!r) return false;
-    bool ok = prepare(r, &size);
-    // Choosing tries several sizes; the one that was chosen is told.
-    r->part = heard;
+    bool ok = train_prepare(r, &size);
+    // Choosing makes dry runs of several sizes; only the chosen one is reported.
+    r->part = on_plan;
     r->part_user = user;
-    ok = ok && rehearse_once(r, &r->o, &size.cost);
+    ok = ok && train_dry_run_once(r, &r->o, &size.cost);
     size.cost.room = ct__lm_room(&size.cost);
     size.cost.limited = ct__memory_limit_asked() > 0;
     *cost = size.cost;
-    free_run(r);
+    train_run_free(r);
     ct__free(r);
     return ok;
 }
 
-// ------------------------------------------------------------------------------------------- train
+// ------------------------------------------------------------------------------------------ training
 
-static bool train(run *r) {
+static bool train_run_all(run *r) {
     ct_lm_size size = {0};
     uint64_t peak = ct__account.peak;
     bool resumed = r->o.resume != NULL;
     // A new folder is made when the run is known to fit.
-    if (resumed && !reopen_folder(r)) return false;
-    if (!resumed && r->o.out && !could_begin(r)) return false;
-    if (!prepare(r, &size)) return false;
-    if (!ct__lm_fits(&size.cost, r->command, &r->largest, smaller, r->err)) return false;
-    if ((!resumed && !make_folder(r)) || !save_lexis(r) || !make_batches(r)) return false;
-    ct__ctx_within(ct__ctx(), r->within);
-    if (!make_model(r)) return false;
-    if (resumed && (!load_checkpoint(r) || !compare_numerics(r))) return false;
-    const ct_fit_callback told = {.on_begin = resumed ? go_on : NULL,
-                                  .on_evaluate = keep_best,
-                                  .on_step = report,
-                                  .on_end = hear_end,
-                                  .user = r};
+    if (resumed && !train_reopen_folder(r)) return false;
+    if (!resumed && r->o.out && !train_could_begin(r)) return false;
+    if (!train_prepare(r, &size)) return false;
+    if (!ct__lm_fits(&size.cost, r->command, &r->largest, train_smaller_hint, r->err)) return false;
+    if ((!resumed && !train_make_folder(r)) || !train_save_tokenizer(r) || !train_make_batches(r))
+        return false;
+    ct__ctx_within(ct__ctx(), r->device_limit);
+    if (!train_make_all(r)) return false;
+    if (resumed && (!train_load_checkpoint(r) || !train_compare_numerics(r))) return false;
+    const ct_fit_callback callbacks = {.on_begin = resumed ? train_on_resume : NULL,
+                                       .on_evaluate = train_keep_best,
+                                       .on_step = train_report_step,
+                                       .on_end = train_on_end,
+                                       .user = r};
     ct_fit_options fit = {.steps = r->o.steps,
                           .first_step = r->first,
                           .accumulate = r->o.accumulate,
@@ -1242,12 +1283,12 @@ static bool train(run *r) {
                           .save_every = r->o.save_every,
                           .tokens_per_step = r->o.accumulate * r->o.batch * r->o.context,
                           .optim = r->optim,
-                          .loss = record_loss,
-                          .evaluate = evaluate,
-                          .save = save,
-                          .stop = r->o.stop ? stop_of_run : NULL,
+                          .loss = train_record_loss,
+                          .evaluate = train_evaluate,
+                          .save = train_save,
+                          .stop = r->o.stop ? train_should_stop_fn : NULL,
                           .user = r,
-                          .callbacks = &told,
+                          .callbacks = &callbacks,
                           .n_callbacks = 1,
                           .metrics = r->metrics_path,
                           .events = r->dir,
@@ -1255,27 +1296,27 @@ static bool train(run *r) {
                           .title = "loss"};
     if (!ct_fit_at(&fit, CT_NOWHERE)) {
         if (r->err->code == CT_E_DEVICE) {
-            r->err->settled = strstr(r->err->text, "\n  hint: "); // whatever failed behind it
-            hint_checkpoint(r);
+            r->err->settled = strstr(r->err->text, "\n  hint: "); // whatever failed after it
+            train_hint_checkpoint(r);
         }
         return false;
     }
-    double value; // where all steps were done before, nothing has evaluated
-    if (isnan(r->val_loss) && !evaluate(&value, r)) return false;
-    if (isnan(r->val_loss)) // it was not to
+    double value; // if all steps were done before, nothing was evaluated
+    if (isnan(r->val_loss) && !train_evaluate(&value, r)) return false;
+    if (isnan(r->val_loss)) // it was stopped
         return ct__err(r->err, CT_E_INTERRUPTED, CT_NOWHERE, r->command,
                        "stopped after %" PRId64 " of %" PRId64 " steps", r->done, r->o.steps);
-    tell_end(r);
-    tell_memory(r, &size.cost, peak);
-    return tell_done(r);
+    train_report_early_stop(r);
+    train_report_memory(r, &size.cost, peak);
+    return train_report_done(r);
 }
 
 bool ct_lm_train(const ct_lm_train_options *options) {
-    run *r = start(options, "train", ct__ctx());
+    run *r = train_run_new(options, "train", ct__ctx());
     if (!r) return false;
-    bool ok = train(r);
+    bool ok = train_run_all(r);
     ct__ctx_within(ct__ctx(), 0);
-    free_run(r);
+    train_run_free(r);
     ct__free(r);
     return ok;
 }

@@ -1,4 +1,4 @@
-// A published model whole: weights, tokenizer, template, and what its files say of generation.
+// Loads a published model: weights, tokenizer, chat template, and the sampling options of its files.
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,15 +10,15 @@
 #include "io/weights.h"
 #include "models/generation.h"
 
-typedef struct loaded {
-    ct_pretrained is; // first: what the user has
+typedef struct pretrained_model {
+    ct_pretrained is; // the public part; must be the first field
     char *path;
     int32_t *ends;
-    ct_arena arena; // what its sampling names
-} loaded;
+    ct_arena arena; // owns what its sampling options point to
+} pretrained_model;
 
-// A file that no model can be alone, such as its config.json: only a GGUF file has all that one needs.
-static bool is_a_part(const char *path) {
+// True for a file that cannot be a model by itself, such as config.json: only a GGUF file is complete.
+static bool pretrained_is_incomplete(const char *path) {
     char head[4] = "";
     struct stat st;
     const char *end = strrchr(path, '.');
@@ -29,7 +29,7 @@ static bool is_a_part(const char *path) {
     return !gguf;
 }
 
-static bool refuse_part(const char *path, ct_loc here) {
+static bool pretrained_refuse_file(const char *path, ct_loc here) {
     char config[4096 + 16];
     struct stat st;
     const char *slash = strrchr(path, '/');
@@ -45,8 +45,8 @@ static bool refuse_part(const char *path, ct_loc here) {
     return false;
 }
 
-// A folder or file that is there, or ORG/NAME in the Hub's cache.
-static bool find(loaded *m, const char *name, ct_loc here) {
+// Finds a folder or file, or ORG/NAME in the Hub's cache.
+static bool pretrained_find(pretrained_model *m, const char *name, ct_loc here) {
     char found[4096];
     struct stat st;
     if (ct__is_absent(name)) {
@@ -66,7 +66,7 @@ static bool find(loaded *m, const char *name, ct_loc here) {
         ct__err_system(&ct__ctx()->err, name, "open");
         return ct__err_place(&ct__ctx()->err, here, "pretrained_load");
     }
-    if (is_a_part(name)) return refuse_part(name, here);
+    if (pretrained_is_incomplete(name)) return pretrained_refuse_file(name, here);
     if (ct__weights_are_foreign(name, &ct__ctx()->err))
         return ct__err_place(&ct__ctx()->err, here, "pretrained_load");
     m->path = ct__strdup(name);
@@ -74,7 +74,7 @@ static bool find(loaded *m, const char *name, ct_loc here) {
     return m->path || ct__err_memory(&ct__ctx()->err, here, "pretrained_load", strlen(name));
 }
 
-static bool find_ends(loaded *m, ct_loc here) {
+static bool pretrained_find_eos(pretrained_model *m, ct_loc here) {
     const size_t n = ct_tokenizer_ends(m->is.tokenizer, NULL, 0);
     int64_t *ids = ct__malloc((n + 1) * sizeof *ids);
     m->ends = ct__malloc((n + 1) * sizeof *m->ends);
@@ -90,9 +90,9 @@ static bool find_ends(loaded *m, ct_loc here) {
     return true;
 }
 
-// Special tokens may stand behind those that the weights know, such as one for images (Gemma 3): a text that has one is
-// refused when it comes.
-static bool vocabulary_fits(const loaded *m, ct_loc here) {
+// Checks the vocabulary size. Special tokens may have ids beyond those of the weights, such as one for
+// images (Gemma 3): a text that has one is refused when it is used.
+static bool pretrained_check_vocab(const pretrained_model *m, ct_loc here) {
     const int64_t n = ct_tokenizer_size(m->is.tokenizer);
     int64_t id = m->is.vocab;
     while (id < n && (!ct_tokenizer_piece(m->is.tokenizer, id, NULL) ||
@@ -105,37 +105,40 @@ static bool vocabulary_fits(const loaded *m, ct_loc here) {
     return false;
 }
 
-static bool load(loaded *m, const char *path, ct_loc here) {
+static bool pretrained_load(pretrained_model *m, const char *path, ct_pretrained_options options) {
     ct_ctx *ctx = ct__ctx();
-    if (!find(m, path, here)) return false;
+    const ct_loc here = options.here;
+    const ct_lm_load_options lm_options = {.activations = options.activations, .here = here};
+    if (!pretrained_find(m, path, here)) return false;
     m->is.tokenizer = ct_tokenizer_load_at(m->path, here);
-    m->is.lm =
-        m->is.tokenizer ? ct_lm_load_with(m->path, (ct_lm_load_options){.here = here}) : NULL;
-    if (!m->is.lm || !find_ends(m, here)) return false;
+    m->is.lm = m->is.tokenizer ? ct_lm_load_with(m->path, lm_options) : NULL;
+    if (!m->is.lm || !pretrained_find_eos(m, here)) return false;
     const ct_lm_tokens ends = {m->ends, m->is.n_ends};
     if (!ct__generation_read(m->path, m->is.lm, &ends, &m->arena, &m->is.sampling,
                              &m->is.unfollowed, &ctx->err))
         return false;
     m->is.chat = ct_chat_template_load_at(m->path, here);
     if (!m->is.chat && ct_error_code() != CT_E_FILE) return false;
-    if (!m->is.chat) ct_error_clear(); // there is no template: it was not made for conversations
+    // there is no template: the model was not made for conversations
+    if (!m->is.chat) ct_error_clear();
     const ct_spec *s = &m->is.lm->spec;
     m->is.type = s->type;
     m->is.context = s->context;
     m->is.vocab = s->vocab;
     m->is.width = s->width;
     m->is.writes = ct_lm_look(m->is.lm).writes;
-    return vocabulary_fits(m, here);
+    return pretrained_check_vocab(m, here);
 }
 
-ct_pretrained *ct_pretrained_load_at(const char *path, ct_loc here) {
+ct_pretrained *ct_pretrained_load_with(const char *path, ct_pretrained_options options) {
     ct_ctx *ctx = ct__ctx();
+    const ct_loc here = options.here;
     if (!ctx || !ct__given(ctx, path, here, "pretrained_load", "the path") || ctx->err.code)
         return NULL;
-    loaded *m = ct__calloc(1, sizeof *m);
+    pretrained_model *m = ct__calloc(1, sizeof *m);
     if (!m) {
         ct__err_memory(&ctx->err, here, "pretrained_load", sizeof *m);
-    } else if (load(m, path, here)) {
+    } else if (pretrained_load(m, path, options)) {
         return &m->is;
     }
     ct_pretrained_free(m ? &m->is : NULL);
@@ -143,7 +146,7 @@ ct_pretrained *ct_pretrained_load_at(const char *path, ct_loc here) {
 }
 
 void ct_pretrained_free(ct_pretrained *model) {
-    loaded *m = (loaded *)model;
+    pretrained_model *m = (pretrained_model *)model;
     if (!m) return;
     ct_chat_template_free(m->is.chat);
     ct_lm_free(m->is.lm);

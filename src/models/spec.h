@@ -1,28 +1,29 @@
-// What a language model is: its sizes, the variants of its parts and the names of its weights, which a
-// row of the table of architectures and a model's config.json say together.
+// The specification of a language model: its sizes, the variants of its parts and the names of its weights,
+// which a row of the table of architectures and a model's config.json define together.
 //
-// A row is a line of settings, "type: like=OTHER key=value ...". A value is a number, a word or a name; or, with
-// $, what config.json has under a key. Alternatives stand between bars, the first that is there counts:
-//     gemma: like=llama class=GemmaForCausalLM norm=rms1 act=$hidden_activation|$hidden_act tied=1
-// A key that is null is as one that is left out; with $? it is 0. The last alternative is what the architecture's authors
-// have where the key is left out, as their library's class has it: published configs leave out what is so.
-// So another architecture of a known family is one more line (architectures.c).
+// A row is a line of settings, "type: like=OTHER key=value ...". A value is a number, a word or a name; or,
+// with $, the value of a key in config.json. Alternatives are separated by bars, and the first that is
+// present counts:
+//         gemma: like=llama class=GemmaForCausalLM norm=rms1 act=$hidden_activation|$hidden_act tied=1
+// A key that is null counts as missing; with $? it is 0. The last alternative is the default of the
+// architecture's class in transformers, since published configs leave out keys that have their default. So
+// another architecture of a known family is one more line (architectures.c).
 #ifndef COTAN_MODELS_SPEC_H
 #define COTAN_MODELS_SPEC_H
 
 #include "base/error.h"
 #include "base/mem.h"
 
-// Whole numbers, in the order in which they are worked out, with what stands for one that a row does
-// not set: a product or quotient of two may name numbers above it.
+// Integer settings, in the order in which they are evaluated, each with the default for a row that does not
+// set it. A product or quotient of two may name settings above it.
 #define CT_SPEC_INTS(F)                                                                            \
     F(vocab, "$vocab_size")                                                                        \
-    F(context, "$max_position_embeddings|$n_positions|$context_length|0") /* 0: no end */          \
+    F(context, "$max_position_embeddings|$n_positions|$context_length|0") /* 0: no limit */        \
     F(layers, "$num_hidden_layers|$n_layer|$num_layers|$n_layers")                                 \
     F(width, "$hidden_size|$n_embd|$d_model|$dim")                                                 \
     F(heads, "$num_attention_heads|$n_head|$num_heads|$n_heads|1")                                 \
     F(kv_heads, "$num_key_value_heads|heads")                                                      \
-    F(head, "$head_dim|width/heads") /* width of a head's queries and keys */                      \
+    F(head, "$head_dim|width/heads") /* head_dim of queries and keys */                            \
     F(value_head, "head")                                                                          \
     F(hidden, "$intermediate_size|$n_inner|$d_ff|$hidden_dim|4*width")                             \
     F(tied, "$tie_word_embeddings|0") /* the output layer is the embedding */                      \
@@ -32,90 +33,91 @@
     F(out_bias, "0")                                                                               \
     F(mlp_bias, "0")                                                                               \
     F(head_bias, "0")                                                                              \
-    F(rotary, "0")  /* numbers of a head that turn; 0: the fraction $partial_rotary_factor */      \
-    F(window, "0")  /* keys that a query of a sliding layer sees, its own the last; 0: all */      \
+    F(rotary, "0") /* head elements that are rotated; 0: the fraction $partial_rotary_factor */    \
+    F(window,                                                                                      \
+      "0") /* keys that a query of a sliding layer attends to, including its own; 0: all */        \
     F(sliding, "1") /* layers that no list names: n: all but every n-th, -n: but 0, n, 2 n */      \
-    F(slides, "$use_sliding_window|1") /* 0: none does, whatever the window */                     \
+    F(slides, "$use_sliding_window|1") /* 0: no layer slides, whatever the window */               \
     F(first_sliding, "$max_window_layers|0")                                                       \
-    F(chunk, "0") /* keys and queries see each other in chunks of so many (layers in a list) */    \
-    F(gguf_pairs, "0")    /* in GGUF files neighbours turn together, where else halves do */       \
-    F(rope_interval, "0") /* every so many layers does not turn; 0: all do */                      \
-    F(parallel, "0")      /* attention and MLP read the same and are added at once */              \
+    F(chunk, "0")      /* keys and queries attend within chunks of so many (layers in a list) */   \
+    F(gguf_pairs, "0") /* in GGUF files neighbours rotate together, where else halves do */        \
+    F(rope_interval, "0") /* every so many layers has no rope; 0: all have */                      \
+    F(parallel, "0")      /* attention and MLP read the same input and are added together */       \
     F(bidirectional, "0")                                                                          \
-    F(types, "0")           /* kinds of tokens (segments) */                                       \
-    F(positions, "context") /* rows of the table of positions, where there is one */               \
-    F(first_position, "0")  /* where in it a text begins */                                        \
+    F(types, "0")           /* number of token types (segments) */                                 \
+    F(positions, "context") /* rows of the position embedding, where there is one */               \
+    F(first_position, "0")  /* its row for the first token */                                      \
     F(embed_sqrt, "0")      /* embeddings are multiplied by sqrt(width) */                         \
-    F(tune_queries, "0")    /* queries of layers without rotation grow with position */            \
+    F(tune_queries, "0")    /* queries of layers without rope are scaled by position */            \
     F(experts, "0")                                                                                \
-    F(top, "$num_experts_per_tok|1") /* experts of a token */                                      \
+    F(top, "$num_experts_per_tok|1") /* experts per token */                                       \
     F(expert_hidden, "hidden")                                                                     \
     F(shared_hidden, "0")                                                                          \
     F(dense_hidden, "hidden") /* of layers without experts in a model that has some */             \
-    F(renormalise, "0")       /* what the chosen experts weigh adds up to 1 */                     \
-    F(groups, "1")            /* of experts, of which top_groups are looked into */                \
+    F(renormalise, "0")       /* the chosen experts' weights are normalised to sum to 1 */         \
+    F(groups, "1")            /* groups of experts, of which top_groups are considered */          \
     F(top_groups, "1")                                                                             \
     F(dense_first, "0")   /* layers before the first with experts */                               \
     F(sparse_step, "1")   /* every so many layers has experts */                                   \
     F(expert_in_out, "0") /* experts' weights are (experts, in, out) */                            \
     F(expert_bias, "0")                                                                            \
-    F(query_rank, "0") /* latent attention: width of what queries are made of */                   \
-    F(latent, "0")     /* width of what keys and values are made of; 0: no latent */               \
-    F(plain_head, "0") /* numbers of a head that do not turn */                                    \
-    F(state, "0")      /* state space: numbers of a channel's state */                             \
+    F(query_rank, "0") /* latent attention: rank of the queries' projection */                     \
+    F(latent, "0")     /* latent attention: rank of keys and values; 0: not latent */              \
+    F(plain_head, "0") /* head elements that are not rotated */                                    \
+    F(state, "0")      /* state space: size of a channel's state */                                \
     F(conv, "0")       /* taps of its convolution */                                               \
     F(step_rank, "0")                                                                              \
     F(conv_bias, "1")                                                                              \
-    F(attn_width, "width") /* RWKV: of its time mixing */                                          \
+    F(attn_width, "width") /* RWKV: width of the time mixing */                                    \
     F(logit_sqrt, "0")     /* logits are divided by sqrt(width) */                                 \
-    F(buckets, "0")        /* of relative positions, of which the first layer learns scores */     \
-    F(farthest, "128")     /* relative position from which on all share a bucket */                \
-    F(begin,                                                                                       \
-      "$decoder_start_token_id|0") /* what is written begins with, where another text is read */
+    F(buckets, "0")    /* buckets of relative positions, whose scores the first layer learns */    \
+    F(farthest, "128") /* relative position from which on all share a bucket */                    \
+    F(begin, "$decoder_start_token_id|0") // first token of the decoder, where there is an encoder
 
 #define CT_SPEC_REALS(F)                                                                           \
-    F(usual_eps, "1e-5") /* usual: where the config does not say it */                             \
+    F(usual_eps, "1e-5") /* usual_: the default where the config has no value */                   \
     F(eps, "$rms_norm_eps|$layer_norm_eps|$layer_norm_epsilon|$norm_epsilon|$norm_eps|usual_eps")  \
     F(usual_theta, "10000")                                                                        \
     F(theta, "$rope_theta|usual_theta")                                                            \
     F(local_theta, "$rope_local_base_freq|$local_rope_theta|0") /* of sliding layers; 0: theta */  \
-    F(turned, "1")   /* fraction of a head that turns, where the config does not say it */         \
-    F(scale, "0")    /* of scores; 0: 1 / sqrt(scale_of) */                                        \
-    F(scale_of, "0") /* 0: the width of a head */                                                  \
-    F(softcap, "0")  /* of scores */                                                               \
+    F(turned, "1")   /* fraction of a head that is rotated, where the config has no value */       \
+    F(scale, "0")    /* of attention scores; 0: 1 / sqrt(scale_of) */                              \
+    F(scale_of, "0") /* 0: head_dim */                                                             \
+    F(softcap, "0")  /* of attention scores */                                                     \
     F(final_softcap, "0")                                                                          \
     F(embed_scale, "1")                                                                            \
     F(residual_scale, "1")                                                                         \
-    F(logit_scale, "1") /* what logits are divided by */                                           \
+    F(logit_scale, "1") /* divisor of the logits */                                                \
     F(routed_scale, "1")                                                                           \
-    F(limit, "0") /* of gates and what they gate; 0: none */                                       \
+    F(limit, "0") /* clamp of gates and of what they gate; 0: none */                              \
     F(gate_alpha, "1.702")                                                                         \
     F(tune_scale, "0.1")                                                                           \
     F(tune_floor, "8192")                                                                          \
     F(jitter, "0.01")
 
-// Kinds: a word of a list.
+// Settings whose value is a word of a list.
 #define CT_SPEC_KINDS(F)                                                                           \
     F(family, "decoder", "decoder encoder mamba rwkv")                                             \
-    F(norm, "rms", "rms rms1 layer") /* rms1: weights are 1 less than they act */                  \
-    F(order, "pre", "pre post")      /* norms before attention and MLP, or behind the sums */      \
+    F(norm, "rms", "rms rms1 layer") /* rms1: multiplies by 1 + weight */                          \
+    F(order, "pre", "pre post") /* norms before attention and MLP, or after the residual sums */   \
     F(qkv, "split", "split joined by_head")    /* by_head: (heads, 3, head) */                     \
-    F(qk_norm, "none", "none head whole unit") /* unit: without weights, behind the rotation */    \
-    F(rope, "half", "none half pairs")         /* which numbers turn together */                   \
+    F(qk_norm, "none", "none head whole unit") /* unit: without weights, after the rotation */     \
+    F(rope, "half", "none half pairs")         /* which elements rotate together */                \
     F(act, "$hidden_act|$hidden_activation|$activation_function|$activation|silu",                 \
       "silu gelu gelu_new gelu_pytorch_tanh gelu_fast relu swish relu2 quick_gelu tanh")           \
     F(mlp, "gated",                                                                                \
       "gated joined plain relu gated-gelu gated-silu") /* joined: gate and up are one weight */    \
-    F(score_act, "tanh", "tanh relu act")  /* behind score_dense; act: the model's own */          \
-    F(score_pool, "last", "cls mean last") /* of which tokens classes get their scores */          \
-    F(routing, "softmax", "softmax chosen sigmoid scaled mixer") /* see moe.c */
+    F(score_act, "tanh", "tanh relu act")  /* after score_dense; act: the model's own */           \
+    F(score_pool, "last", "cls mean last") /* pooling of the tokens for the classification head */ \
+    F(routing, "softmax", "softmax chosen sigmoid scaled mixer") // see stack_experts.c
 
-// Names of weights, without ".weight". Those of the model whole, and those below a layer's own name. In
-// `layer` a % stands for the layer's number, in experts' a # for the expert's. `encoder` is the row of the model
-// whose result the layers look at, `class` Hugging Face's name of the model, `gguf` GGUF's. `new` is what the config of a
-// new model has beside its sizes, "key:value;key:value": values are JSON, or products and quotients of numbers and of
-// vocab, context, layers, heads, kv_heads, width, hidden and head. What begins with score is the head of a model of the
-// same architecture that tells classes of texts apart, ...ForSequenceClassification.
+// Names of weights, without ".weight": those outside of layers, and those within a layer, which are
+// relative to its name. In `layer` a % is replaced by the layer's number, in experts' names a # by the
+// expert's. `encoder` is the row of the encoder whose output the layers attend to, `class` is Hugging
+// Face's name of the model, `gguf` is GGUF's. `new` has further keys of a new model's config,
+// "key:value;key:value": values are JSON, or products and quotients of numbers and of vocab, context,
+// layers, heads, kv_heads, width, hidden and head. Names that begin with score belong to the classification
+// head of ...ForSequenceClassification, a model of the same architecture.
 // clang-format off
 #define CT_SPEC_NAMES(F)                                                                           \
     F(class) F(gguf) F(encoder) F(new) F(layer) F(embed) F(position_table) F(type_table) F(embed_norm)    \
@@ -137,7 +139,7 @@
 
 enum {
 #define F(name) CT_NAME_##name,
-    CT_SPEC_NAMES(F) CT_NAME_WHOLE, // names from here on stand below a layer's
+    CT_SPEC_NAMES(F) CT_NAME_WHOLE, // names from here on are relative to a layer's name
     CT__BEFORE_LAYER_NAMES = CT_NAME_WHOLE - 1,
     CT_SPEC_LAYER_NAMES(F) CT_NAMES_ALL,
 #undef F
@@ -146,17 +148,19 @@ enum {
 typedef enum ct_layer_sight { CT_SIGHT_FULL, CT_SIGHT_SLIDING, CT_SIGHT_CHUNK } ct_layer_sight;
 typedef struct ct_layer_spec {
     ct_layer_sight sight;
-    bool rotates, experts;
+    bool has_rope, experts;
 } ct_layer_spec;
 
-// How fast each pair of a head's numbers turns: radians a position.
+// The rotary frequencies of each pair of a head's elements, in radians per position.
 typedef struct ct_rope {
-    float *speed, *long_speed; // (pairs); long_speed: of texts longer than long_from, or NULL
-    int64_t pairs, long_from;  // long_from: 0: texts of all lengths turn alike
-    double long_factor;        // `factor` of texts longer than long_from
-    double theta, grows;       // dynamic: theta grows with what such a text has more, by this
-    double factor;             // what turned numbers are multiplied by
-    double score_factor;       // what scores are multiplied by (DeepSeek's mscale, squared)
+    // (pairs); long_inv_freq: of sequences longer than original_context, or NULL
+    float *inv_freq, *long_inv_freq;
+    int64_t pairs, original_context; // original_context: 0: all lengths have the same frequencies
+    double long_attention_factor;    // attention_factor of sequences longer than original_context
+    // dynamic_factor: theta grows by it with the length beyond original_context (dynamic NTK)
+    double theta, dynamic_factor;
+    double attention_factor; // factor of the rotated elements
+    double score_scale;      // factor of the attention scores (DeepSeek's mscale, squared)
 } ct_rope;
 
 typedef struct ct_spec {
@@ -170,9 +174,9 @@ typedef struct ct_spec {
 #define F(name, ...) int name;
     CT_SPEC_KINDS(F)
 #undef F
-    const char *name[CT_NAMES_ALL]; // NULL: there is none
+    const char *name[CT_NAMES_ALL]; // NULL: there is no such weight
     ct_layer_spec *layer;           // (layers)
-    ct_rope turn[2];                // of full layers, of sliding ones
+    ct_rope ropes[2];               // of full layers, and of sliding layers
 } ct_spec;
 
 enum { CT_FAMILY_DECODER, CT_FAMILY_ENCODER, CT_FAMILY_MAMBA, CT_FAMILY_RWKV };
@@ -187,20 +191,21 @@ enum { CT_SCORE_OF_CLS, CT_SCORE_OF_MEAN, CT_SCORE_OF_LAST };
 enum { CT_ROUTE_SOFTMAX, CT_ROUTE_CHOSEN, CT_ROUTE_SIGMOID, CT_ROUTE_SCALED, CT_ROUTE_MIXER };
 
 struct json_t;
-// Of the config at `path` (for messages). What it points to lies in the arena, or is constant. An
-// architecture that nobody knows is an error that names the nearest.
+// Reads the spec of the config at `path` (for messages). What it points to is allocated in the arena, or is
+// constant. An unknown architecture is an error that suggests the closest one.
 bool ct__spec_read(const char *path, const struct json_t *config, ct_arena *arena, ct_spec *spec,
                    ct_err *err);
-// The same by the row `type`, whatever the config says that it is.
+// Does the same with the row `type`, whatever model_type the config has.
 bool ct__spec_read_as(const char *type, const char *path, const struct json_t *config,
                       ct_arena *arena, ct_spec *spec, ct_err *err);
-// Takes the rows of the file that COTAN_ARCHITECTURES names, once.
+// Adds the rows of the file that COTAN_ARCHITECTURES names, once.
 bool ct__spec_own_rows(ct_err *err);
 bool ct__spec_is_known(const char *type);
-const char *ct__spec_nearest(const char *type, ct_arena *arena); // NULL: none is near
-// What the row `type` says by itself: what hangs on a config's keys is 0, or what stands for them.
+const char *ct__spec_nearest(const char *type, ct_arena *arena); // NULL: none is similar
+// Fills the spec from the row `type` alone: settings that depend on a config's keys are 0, or have their
+// default.
 void ct__spec_row(const char *type, ct_arena *arena, ct_spec *spec);
-// The key that config.json has a setting under, by the row `type`; NULL: it is not that simple.
+// Returns the config.json key of a setting in the row `type`; NULL: the setting is not a single key.
 const char *ct__spec_key(const char *type, const char *setting, ct_arena *arena);
 extern const char *const ct__architectures[]; // rows; NULL at the end
 

@@ -1,27 +1,28 @@
-// Activations of PyTorch's besides those of functions.c. NaN stays NaN in all of them.
+// Activations of PyTorch other than those of functions.c. NaN stays NaN in all of them.
 #include <math.h>
 
 #include "ops/functions.h"
 
-static ct_tensor attr_number(ct_num given, double otherwise, const ct_rule *r) {
-    return number(ct__num_or(given, otherwise), r);
+static ct_tensor activation_attr_constant(ct_num given, double otherwise, const ct_rule *r) {
+    return rule_constant(ct__num_or(given, otherwise), r);
 }
-static ct_tensor at_most_0(ct_tensor x) { return ct_minimum(x, ct_f(0)); }
+static ct_tensor activation_min_zero(ct_tensor x) { return ct_minimum(x, ct_f(0)); }
 
 // --------------------------------------------------------------------------------- exponential units
 
 #define ELU_ATTRS(F, op) F(op, num, alpha)
 CT_ATTRS(elu, ELU_ATTRS);
-static ct_tensor alpha_of(const ct_rule *r) {
-    return attr_number(((const elu_attrs *)r->attrs)->alpha, 1, r);
+static ct_tensor elu_alpha(const ct_rule *r) {
+    return activation_attr_constant(((const elu_attrs *)r->attrs)->alpha, 1, r);
 }
-static bool elu_body(ct_rule *r) { // exp is asked of no large number: infinity times 0 is NaN
-    ct_tensor x = r->in[0], low = ct_mul(ct_expm1(at_most_0(x)), alpha_of(r));
+// exp is not evaluated for large x: infinity times 0 would be NaN
+static bool elu_body(ct_rule *r) {
+    ct_tensor x = r->in[0], low = ct_mul(ct_expm1(activation_min_zero(x)), elu_alpha(r));
     r->body_out[0] = ct_select(ct_greater(x, ct_f(0)), x, low);
     return true;
 }
 static bool elu_jvp(ct_rule *r) {
-    ct_tensor x = r->in[0], low = ct_mul(ct_exp(at_most_0(x)), alpha_of(r));
+    ct_tensor x = r->in[0], low = ct_mul(ct_exp(activation_min_zero(x)), elu_alpha(r));
     return ct__slope(r, ct_select(ct_greater(x, ct_f(0)), ct_f(1), low));
 }
 const ct_opdef ct__op_elu = {
@@ -37,13 +38,13 @@ const ct_opdef ct__op_elu = {
 #define CELU_ATTRS(F, op) F(op, num, alpha)
 CT_ATTRS(celu, CELU_ATTRS);
 static bool celu_body(ct_rule *r) {
-    ct_tensor x = r->in[0], alpha = alpha_of(r);
-    ct_tensor low = ct_mul(ct_expm1(ct_div(at_most_0(x), alpha)), alpha);
+    ct_tensor x = r->in[0], alpha = elu_alpha(r);
+    ct_tensor low = ct_mul(ct_expm1(ct_div(activation_min_zero(x), alpha)), alpha);
     r->body_out[0] = ct_select(ct_greater(x, ct_f(0)), x, low);
     return true;
 }
 static bool celu_jvp(ct_rule *r) {
-    ct_tensor x = r->in[0], low = ct_exp(ct_div(at_most_0(x), alpha_of(r)));
+    ct_tensor x = r->in[0], low = ct_exp(ct_div(activation_min_zero(x), elu_alpha(r)));
     return ct__slope(r, ct_select(ct_greater(x, ct_f(0)), ct_f(1), low));
 }
 const ct_opdef ct__op_celu = {
@@ -58,7 +59,7 @@ const ct_opdef ct__op_celu = {
 
 static bool selu_body(ct_rule *r) {
     ct_tensor unit = ct_elu(r->in[0], .alpha = CT_F(1.6732632423543772));
-    r->body_out[0] = ct_mul(unit, number(1.0507009873554805, r));
+    r->body_out[0] = ct_mul(unit, rule_constant(1.0507009873554805, r));
     return true;
 }
 const ct_opdef ct__op_selu = {
@@ -79,10 +80,10 @@ const ct_opdef ct__op_mish = {
     .samples = {.ulp = 5},
 };
 
-// --------------------------------------------------------------------------------------- of pieces
+// --------------------------------------------------------------------------------------- piecewise
 
-// Between two numbers, with the slope 0 at both.
-static ct_tensor between(ct_tensor x, ct_tensor low, ct_tensor high) {
+// Clips to [low, high], with derivative 0 at both limits.
+static ct_tensor activation_clip(ct_tensor x, ct_tensor low, ct_tensor high) {
     ct_tensor upper = ct_select(ct_greater_equal(x, high), high, x);
     return ct_select(ct_less_equal(x, low), low, upper);
 }
@@ -91,8 +92,8 @@ static ct_tensor between(ct_tensor x, ct_tensor low, ct_tensor high) {
 CT_ATTRS(hardtanh, HARDTANH_ATTRS);
 static bool hardtanh_body(ct_rule *r) {
     const hardtanh_attrs *attrs = r->attrs;
-    r->body_out[0] =
-        between(r->in[0], attr_number(attrs->low, -1, r), attr_number(attrs->high, 1, r));
+    r->body_out[0] = activation_clip(r->in[0], activation_attr_constant(attrs->low, -1, r),
+                                     activation_attr_constant(attrs->high, 1, r));
     return true;
 }
 const ct_opdef ct__op_hardtanh = {
@@ -104,7 +105,7 @@ const ct_opdef ct__op_hardtanh = {
 };
 
 static bool relu6_body(ct_rule *r) {
-    r->body_out[0] = between(r->in[0], ct_i(0), ct_i(6));
+    r->body_out[0] = activation_clip(r->in[0], ct_i(0), ct_i(6));
     return true;
 }
 const ct_opdef ct__op_relu6 = {
@@ -140,7 +141,7 @@ static bool softsign_body(ct_rule *r) {
     r->body_out[0] = ct_div(r->in[0], ct_add(ct_abs(r->in[0]), ct_f(1)));
     return true;
 }
-static bool softsign_jvp(ct_rule *r) { // 1 / (1 + |x|)^2, at 0 too
+static bool softsign_jvp(ct_rule *r) { // 1 / (1 + |x|)^2, also at 0
     ct_tensor by = ct_add(ct_abs(r->in[0]), ct_f(1));
     return ct__slope_by(r, ct_mul(by, by));
 }
@@ -153,7 +154,7 @@ const ct_opdef ct__op_softsign = {
     .samples = {.ulp = 2, .kinks = true},
 };
 
-// ----------------------------------------------------------------------------- with a hole around 0
+// ----------------------------------------------------------------------------- shrinkage around 0
 
 static bool tanhshrink_body(ct_rule *r) {
     r->body_out[0] = ct_sub(r->in[0], ct_tanh(r->in[0]));
@@ -170,11 +171,11 @@ const ct_opdef ct__op_tanhshrink = {
 #define HARDSHRINK_ATTRS(F, op) F(op, num, lambda)
 CT_ATTRS(softshrink, SOFTSHRINK_ATTRS);
 CT_ATTRS(hardshrink, HARDSHRINK_ATTRS);
-static ct_tensor lambda_of(const ct_rule *r) {
-    return attr_number(((const softshrink_attrs *)r->attrs)->lambda, 0.5, r);
+static ct_tensor shrink_lambda(const ct_rule *r) {
+    return activation_attr_constant(((const softshrink_attrs *)r->attrs)->lambda, 0.5, r);
 }
 static bool softshrink_body(ct_rule *r) {
-    ct_tensor x = r->in[0], lambda = lambda_of(r);
+    ct_tensor x = r->in[0], lambda = shrink_lambda(r);
     ct_tensor less = ct_select(ct_less(x, ct_f(0)), ct_add(x, lambda), ct_sub(x, lambda));
     r->body_out[0] = ct_select(ct_less_equal(ct_abs(x), lambda), ct_f(0), less);
     return true;
@@ -187,7 +188,7 @@ const ct_opdef ct__op_softshrink = {
     .samples = {.kinks = true},
 };
 static bool hardshrink_body(ct_rule *r) {
-    ct_tensor none = ct_less_equal(ct_abs(r->in[0]), lambda_of(r));
+    ct_tensor none = ct_less_equal(ct_abs(r->in[0]), shrink_lambda(r));
     r->body_out[0] = ct_select(none, ct_f(0), r->in[0]);
     return true;
 }
@@ -203,8 +204,8 @@ const ct_opdef ct__op_hardshrink = {
 CT_ATTRS(threshold, THRESHOLD_ATTRS);
 static bool threshold_body(ct_rule *r) {
     const threshold_attrs *attrs = r->attrs;
-    ct_tensor low = ct_less_equal(r->in[0], number(attrs->threshold, r));
-    r->body_out[0] = ct_select(low, number(attrs->value, r), r->in[0]);
+    ct_tensor low = ct_less_equal(r->in[0], rule_constant(attrs->threshold, r));
+    r->body_out[0] = ct_select(low, rule_constant(attrs->value, r), r->in[0]);
     return true;
 }
 const ct_opdef ct__op_threshold = {
@@ -237,7 +238,7 @@ static bool logit_body(ct_rule *r) {
     return true;
 }
 static bool logit_jvp(ct_rule *r) {
-    ct_tensor x = r->in[0], by = ct_mul(x, ct_sub(ct_f(1), x)); // not negative inside
+    ct_tensor x = r->in[0], by = ct_mul(x, ct_sub(ct_f(1), x)); // nonnegative inside the domain
     return ct__slope_by(r, ct_select(ct_less(by, ct_f(0)), ct_f(NAN), by));
 }
 const ct_opdef ct__op_logit = {

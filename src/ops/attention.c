@@ -1,8 +1,8 @@
 // Attention: softmax(scale q k') v, computed by one recurrence over blocks of keys.
 //
-// The blocks have a fixed size and are aligned at key 0, whatever the sizes of the call, and a key
-// that is masked or absent adds exactly nothing: a row's bits depend neither on how many queries
-// there are, nor on how far a cache of keys reaches beyond those that count.
+// The blocks have a fixed size and are aligned to key 0, whatever the sizes of the call, and a key that is
+// masked or absent adds exactly nothing. So a row's bits depend neither on the number of queries, nor on the
+// capacity of a key cache beyond the valid keys.
 #include <math.h>
 
 #include "kinds/attention.h"
@@ -22,8 +22,8 @@ bool ct__attention_mask_fits(const ct_type *mask, const ct_type *scores) {
     return lead >= 0;
 }
 
-// Does the mask spread to (..., T, S)?
-static bool mask_fits(const ct_type *mask, const ct_type *q, const ct_type *k) {
+// True if the mask broadcasts to (..., T, S).
+static bool attention_mask_broadcasts(const ct_type *mask, const ct_type *q, const ct_type *k) {
     int lead = q->rank - mask->rank;
     for (int a = 0; a < mask->rank && lead >= 0; a++) {
         int own = lead + a;
@@ -33,20 +33,21 @@ static bool mask_fits(const ct_type *mask, const ct_type *q, const ct_type *k) {
     return lead >= 0;
 }
 
-static const ct_type *extra(const ct_call *call, const attention_attrs *attrs, int flag) {
+static const ct_type *attention_optional_type(const ct_call *call, const attention_attrs *attrs,
+                                              int flag) {
     const int at = ct__attention_operand(attrs->present, flag);
     return at < 0 ? NULL : call->in[at];
 }
 
-// Do the sizes spread to the axes in front of the last two?
-static bool spreads_in_front(const ct_type *t, const ct_type *to) {
+// True if the sizes broadcast to the axes before the last two.
+static bool attention_broadcasts_to_lead(const ct_type *t, const ct_type *to) {
     const int lead = to->rank - 2 - t->rank;
     for (int a = 0; a < t->rank && lead >= 0; a++)
         if (t->dim[a] != to->dim[lead + a] && (t->dim[a] != 1 || ct__is_dyn(t, a))) return false;
     return lead >= 0;
 }
 
-static bool positions_fit(ct_call *call, const attention_attrs *attrs) {
+static bool attention_check_positions(ct_call *call, const attention_attrs *attrs) {
     static const struct {
         int flag;
         const char *name;
@@ -57,9 +58,11 @@ static bool positions_fit(ct_call *call, const attention_attrs *attrs) {
                ct__call_hint(call, "it says where among the keys the first query stands: add "
                                    ".causal = true");
     for (int i = 0; i < 2; i++) {
-        const ct_type *t = extra(call, attrs, of[i].flag);
-        if (!t || ((CT_INTEGERS & CT_MASK(t->dtype)) && spreads_in_front(t, call->in[1]))) continue;
-        const bool fits = spreads_in_front(t, call->in[1]);
+        const ct_type *t = attention_optional_type(call, attrs, of[i].flag);
+        if (!t ||
+            ((CT_INTEGERS & CT_MASK(t->dtype)) && attention_broadcasts_to_lead(t, call->in[1])))
+            continue;
+        const bool fits = attention_broadcasts_to_lead(t, call->in[1]);
         return ct__call_err(
                    call, fits ? CT_E_DTYPE : CT_E_SHAPE,
                    "the %s is %s, it must be one integer, or some that broadcast to the axes "
@@ -71,29 +74,30 @@ static bool positions_fit(ct_call *call, const attention_attrs *attrs) {
     return true;
 }
 
-static bool extras_fit(ct_call *call, const attention_attrs *attrs) {
+static bool attention_check_optional(ct_call *call, const attention_attrs *attrs) {
     const ct_type *q = call->in[0], *k = call->in[1];
-    const ct_type *mask = extra(call, attrs, CT_ATTENTION_MASK);
-    const ct_type *keep = extra(call, attrs, CT_ATTENTION_KEEP);
-    if (!positions_fit(call, attrs)) return false;
-    if (mask && ((mask->dtype != CT_BOOL && mask->dtype != q->dtype) || !mask_fits(mask, q, k)))
+    const ct_type *mask = attention_optional_type(call, attrs, CT_ATTENTION_MASK);
+    const ct_type *keep = attention_optional_type(call, attrs, CT_ATTENTION_KEEP);
+    if (!attention_check_positions(call, attrs)) return false;
+    if (mask && ((mask->dtype != CT_BOOL && mask->dtype != q->dtype) ||
+                 !attention_mask_broadcasts(mask, q, k)))
         return ct__call_err(call, CT_E_SHAPE,
                             "the mask is %s, it must be bool or of the queries' dtype, and "
                             "broadcast to the queries and keys of q %s and k %s",
                             ct__type_text(mask).s, ct__type_text(q).s, ct__type_text(k).s);
-    if (keep && (keep->dtype != q->dtype || !mask_fits(keep, q, k)))
+    if (keep && (keep->dtype != q->dtype || !attention_mask_broadcasts(keep, q, k)))
         return ct__call_err(
             call, CT_E_SHAPE,
             "keep is %s, it must be of the queries' dtype and broadcast to the queries "
             "and keys of q %s and k %s",
             ct__type_text(keep).s, ct__type_text(q).s, ct__type_text(k).s);
-    const ct_type *bias = extra(call, attrs, CT_ATTENTION_BIAS),
-                  *fill = extra(call, attrs, CT_ATTENTION_FILL);
+    const ct_type *bias = attention_optional_type(call, attrs, CT_ATTENTION_BIAS),
+                  *fill = attention_optional_type(call, attrs, CT_ATTENTION_FILL);
     const bool has_bools = mask && mask->dtype == CT_BOOL;
     if (bias && mask && !has_bools)
         return ct__call_err(call, CT_E_ARGUMENT,
                             "a mask of floats is a bias: one of them is enough");
-    if (bias && (bias->dtype != q->dtype || !mask_fits(bias, q, k)))
+    if (bias && (bias->dtype != q->dtype || !attention_mask_broadcasts(bias, q, k)))
         return ct__call_err(
             call, CT_E_SHAPE,
             "the bias is %s, it must be of the queries' dtype and broadcast to the queries "
@@ -105,8 +109,9 @@ static bool extras_fit(ct_call *call, const attention_attrs *attrs) {
             "fill is %s: it must be one number of the queries' dtype, beside a mask of bools",
             ct__type_text(fill).s);
     for (int i = 0; i < 2; i++) {
-        const ct_type *t = extra(call, attrs, i ? CT_ATTENTION_SINKS : CT_ATTENTION_ALIBI);
-        if (!t || (t->dtype == q->dtype && spreads_in_front(t, q))) continue;
+        const ct_type *t =
+            attention_optional_type(call, attrs, i ? CT_ATTENTION_SINKS : CT_ATTENTION_ALIBI);
+        if (!t || (t->dtype == q->dtype && attention_broadcasts_to_lead(t, q))) continue;
         return ct__call_err(
                    call, CT_E_SHAPE,
                    "%s is %s, it must be of the queries' dtype and broadcast to the axes in "
@@ -117,7 +122,7 @@ static bool extras_fit(ct_call *call, const attention_attrs *attrs) {
     return true;
 }
 
-static bool numbers_fit(ct_call *call, const attention_attrs *attrs) {
+static bool attention_check_numbers(ct_call *call, const attention_attrs *attrs) {
     if (attrs->window < 0)
         return ct__call_err(call, CT_E_ARGUMENT, "window is %lld, it must be at least 0",
                             (long long)attrs->window) ||
@@ -139,8 +144,8 @@ static bool numbers_fit(ct_call *call, const attention_attrs *attrs) {
     return true;
 }
 
-// Do the sizes in front of the last two fit? The heads of q may be a multiple of those of k and v.
-static bool lead_fits(const ct_type *q, const ct_type *k) {
+// True if the sizes before the last two agree. The heads of q may be a multiple of those of k and v.
+static bool attention_lead_fits(const ct_type *q, const ct_type *k) {
     for (int a = 0; a < q->rank - 2; a++) {
         bool heads = a == q->rank - 3 && !ct__is_dyn(q, a) && !ct__is_dyn(k, a) && k->dim[a] > 0 &&
                      q->dim[a] % k->dim[a] == 0;
@@ -150,25 +155,25 @@ static bool lead_fits(const ct_type *q, const ct_type *k) {
 }
 bool ct__attention_fits(const ct_type *q, const ct_type *k, const ct_type *v) {
     const int rank = q->rank;
-    if (rank < 2 || k->rank != rank || v->rank != rank || !lead_fits(q, k)) return false;
+    if (rank < 2 || k->rank != rank || v->rank != rank || !attention_lead_fits(q, k)) return false;
     for (int a = 0; a < rank - 2; a++)
         if (k->dim[a] != v->dim[a]) return false;
     return k->dim[rank - 1] == v->dim[rank - 2] && k->dim[rank - 1] > 0 &&
            q->dim[rank - 1] == k->dim[rank - 2];
 }
-// Queries' heads that share one of keys and values.
-static int64_t group_of(const ct_type *q, const ct_type *k) {
+// Returns the number of query heads per head of keys and values.
+static int64_t attention_group_size(const ct_type *q, const ct_type *k) {
     int heads = q->rank - 3;
     return heads < 0 || q->dim[heads] == k->dim[heads] ? 1 : q->dim[heads] / k->dim[heads];
 }
 
-static void set_scale(attention_attrs *attrs, const ct_type *q) {
+static void attention_set_scale(attention_attrs *attrs, const ct_type *q) {
     const int64_t d = q->dim[q->rank - 1];
     if (!ct__num_given(attrs->scale)) attrs->scale = (ct_num){1 / sqrt((double)(d ? d : 1)), true};
 }
 
-// q (..., T, D), k (..., S, D), v (..., S, E): (..., T, E), and of each query log(sum(exp(scores)))
-// (..., T), which is all that the gradient needs of the forward pass.
+// q (..., T, D), k (..., S, D), v (..., S, E) -> (..., T, E), and for each query log(sum(exp(scores))) (...,
+// T), which is all that the gradient needs of the forward pass.
 static bool attention_infer(ct_call *call) {
     attention_attrs *attrs = call->attrs;
     const ct_type *q = call->in[0], *k = call->in[1], *v = call->in[2];
@@ -181,7 +186,7 @@ static bool attention_infer(ct_call *call) {
                ct__hint_cast(call, k->dtype == q->dtype ? "v" : "k", (ct_dtype)q->dtype);
     bool fits = rank >= 2 && k->rank == rank && v->rank == rank;
     for (int a = 0; fits && a < rank - 1; a++) fits = k->dim[a] == v->dim[a];
-    if (!fits || !lead_fits(q, k) || q->dim[rank - 1] != k->dim[rank - 1])
+    if (!fits || !attention_lead_fits(q, k) || q->dim[rank - 1] != k->dim[rank - 1])
         return ct__call_err(call, CT_E_SHAPE,
                             "shapes do not fit (..., T, D), (..., S, D), (..., S, E): q is %s, k "
                             "is %s, v is %s",
@@ -191,8 +196,9 @@ static bool attention_infer(ct_call *call) {
                              "axis before: (B, H, T, D), of q as many as of k or a multiple");
     if (k->dim[rank - 2] == 0)
         return ct__call_err(call, CT_E_SHAPE, "there are no keys: k is %s", ct__type_text(k).s);
-    if (!numbers_fit(call, attrs) || !extras_fit(call, attrs)) return false;
-    set_scale(attrs, q);
+    if (!attention_check_numbers(call, attrs) || !attention_check_optional(call, attrs))
+        return false;
+    attention_set_scale(attrs, q);
     ct_shape shape = ct__call_shape(call, rank);
     if (!shape.dim) return false;
     for (int a = 0; a < rank - 2; a++) {
@@ -215,42 +221,42 @@ static bool attention_infer(ct_call *call) {
     return true;
 }
 
-// What body and vjp share.
+// State that body and vjp share.
 typedef struct blocks {
     const attention_attrs *attrs;
-    ct_tensor q, k, v, mask, added, keep; // with heads as (keys' heads, queries' heads to each)
+    ct_tensor q, k, v, mask, added, keep; // with heads as (key heads, query heads per key head)
     ct_tensor fill;                       // or CT_NONE
     ct_tensor position, length;           // (..., 1, 1), or CT_NONE
     ct_tensor slopes, sinks;              // (..., 1, 1), or CT_NONE
     const ct_type *q_type, *k_type;
     int rank;
-    bool wide;               // the mask has a place for each key
-    bool bias, wide_bias;    // something is added, which has a place for each key
-    bool wide_keep;          // keep has a place for each key
-    bool places;             // it matters where keys are
-    bool loop;               // the number of keys is dynamic
-    int64_t group, kv_heads; // heads of q that share one of k and v; those
-    int64_t n;               // blocks; where it is known, those that some query sees
-    int64_t blocks;          // the same of all keys, as attributes hold it
-    // Recorded where they are used, outside of the loop and inside:
-    ct_tensor scale, low, none; // -infinity; 0
-    ct_tensor cap;              // what bounds scores, or CT_NONE
-    ct_tensor query;            // (..., T, 1) places among the keys
+    bool mask_per_key;       // the mask has a key axis
+    bool bias, bias_per_key; // something is added to the scores; it has a key axis
+    bool keep_per_key;       // keep has a key axis
+    bool needs_positions;    // the positions of keys are needed
+    bool is_dynamic;         // the number of keys is dynamic
+    int64_t group, kv_heads; // query heads per head of k and v; the number of these
+    int64_t n;               // number of blocks; if static, of those that some query attends to
+    int64_t blocks;          // number of blocks of all keys, in the encoding of attributes
+    // Recorded again wherever they are used, outside of the loop and inside:
+    ct_tensor scale, neg_inf, zero; // -infinity; 0
+    ct_tensor cap;                  // the soft cap of the scores, or CT_NONE
+    ct_tensor query;                // (..., T, 1) key index of each query
 } blocks;
 
 typedef struct block {
     ct_tensor k, v;    // (..., block, D), (..., block, E)
-    ct_tensor key;     // (block) places, where they matter
+    ct_tensor key;     // (block) key indices, if needed
     ct_tensor mask;    // bool, or CT_NONE
-    ct_tensor present; // bool, or CT_NONE: all keys are there
+    ct_tensor present; // bool, or CT_NONE: all keys are present
     ct_tensor bias;    // or CT_NONE
     ct_tensor keep;    // or CT_NONE
 } block;
 
-static void lay_numbers(blocks *b) {
+static void attention_record_constants(blocks *b) {
     b->scale = ct__number_like(b->attrs->scale.value, b->q);
-    b->low = ct__number_like(-INFINITY, b->q);
-    b->none = ct__number_like(0, b->q);
+    b->neg_inf = ct__number_like(-INFINITY, b->q);
+    b->zero = ct__number_like(0, b->q);
     double cap = b->attrs->softcap.value;
     b->cap = cap > 0 ? ct__number_like(cap, b->q) : CT_NONE;
     if (!b->attrs->causal && ct__is_none(b->slopes)) return;
@@ -260,8 +266,9 @@ static void lay_numbers(blocks *b) {
     if (!ct__is_none(b->position)) b->query = ct_add(b->query, b->position);
 }
 
-// (..., heads, n, m) with its heads as (keys' heads, queries' heads to each), if there are fewer of keys.
-static ct_tensor grouped(const blocks *b, ct_tensor t) {
+// Splits the heads of (..., heads, n, m) into (key heads, query heads per key head), if there are fewer key
+// heads.
+static ct_tensor attention_split_heads(const blocks *b, ct_tensor t) {
     const ct_type *type = ct__type_of(t);
     int heads = type->rank - 3;
     if (b->group == 1 || heads < 0) return t;
@@ -272,108 +279,113 @@ static ct_tensor grouped(const blocks *b, ct_tensor t) {
     dim[heads + 1] = each;
     return ct_reshape(t, ((ct_ints){type->rank + 1, dim}));
 }
-// What has a number for each place in front (...): (..., 1, 1), grouped.
-static ct_tensor in_front(const blocks *b, ct_tensor t) {
-    return grouped(b, ct__add_last(ct__add_last(t)));
+// Expands a tensor of the leading axes (...) to (..., 1, 1), with heads split.
+static ct_tensor attention_expand_lead(const blocks *b, ct_tensor t) {
+    return attention_split_heads(b, ct__add_last(ct__add_last(t)));
 }
 
-static bool has_keys(ct_tensor t) {
+static bool attention_has_key_axis(ct_tensor t) {
     const ct_type *type = ct__type_of(t);
     int last = type->rank - 1;
     return last >= 0 && (type->dim[last] != 1 || ct__is_dyn(type, last));
 }
 
-static ct_tensor given(const ct_rule *r, const attention_attrs *attrs, int flag) {
+static ct_tensor attention_optional(const ct_rule *r, const attention_attrs *attrs, int flag) {
     const int at = ct__attention_operand(attrs->present, flag);
     return at < 0 ? CT_NONE : r->in[at];
 }
 
-static void lay_extras(blocks *b, const ct_rule *r) {
-    ct_tensor mask = given(r, b->attrs, CT_ATTENTION_MASK),
-              keep = given(r, b->attrs, CT_ATTENTION_KEEP),
-              position = given(r, b->attrs, CT_ATTENTION_POSITION),
-              length = given(r, b->attrs, CT_ATTENTION_LENGTH),
-              slopes = given(r, b->attrs, CT_ATTENTION_ALIBI),
-              sinks = given(r, b->attrs, CT_ATTENTION_SINKS);
+static void attention_init_optional(blocks *b, const ct_rule *r) {
+    ct_tensor mask = attention_optional(r, b->attrs, CT_ATTENTION_MASK),
+              keep = attention_optional(r, b->attrs, CT_ATTENTION_KEEP),
+              position = attention_optional(r, b->attrs, CT_ATTENTION_POSITION),
+              length = attention_optional(r, b->attrs, CT_ATTENTION_LENGTH),
+              slopes = attention_optional(r, b->attrs, CT_ATTENTION_ALIBI),
+              sinks = attention_optional(r, b->attrs, CT_ATTENTION_SINKS);
     const bool adds = !ct__is_none(mask) && ct__type_of(mask)->dtype != CT_BOOL;
-    ct_tensor bias = adds ? mask : given(r, b->attrs, CT_ATTENTION_BIAS);
-    b->fill = given(r, b->attrs, CT_ATTENTION_FILL);
+    ct_tensor bias = adds ? mask : attention_optional(r, b->attrs, CT_ATTENTION_BIAS);
+    b->fill = attention_optional(r, b->attrs, CT_ATTENTION_FILL);
     if (!ct__is_none(mask) && !adds) {
-        b->mask = grouped(b, mask);
-        b->wide = has_keys(mask);
+        b->mask = attention_split_heads(b, mask);
+        b->mask_per_key = attention_has_key_axis(mask);
     }
     if (!ct__is_none(bias)) {
         b->bias = true;
-        b->added = grouped(b, bias);
-        b->wide_bias = has_keys(bias);
+        b->added = attention_split_heads(b, bias);
+        b->bias_per_key = attention_has_key_axis(bias);
     }
     if (!ct__is_none(keep)) {
-        b->keep = grouped(b, keep);
-        b->wide_keep = has_keys(keep);
+        b->keep = attention_split_heads(b, keep);
+        b->keep_per_key = attention_has_key_axis(keep);
     }
-    if (!ct__is_none(position)) b->position = in_front(b, position);
-    if (!ct__is_none(length)) b->length = in_front(b, length);
-    if (!ct__is_none(slopes)) b->slopes = in_front(b, slopes);
-    if (!ct__is_none(sinks)) b->sinks = in_front(b, sinks);
-    b->places = b->attrs->causal || !ct__is_none(slopes) || !ct__is_none(length);
+    if (!ct__is_none(position)) b->position = attention_expand_lead(b, position);
+    if (!ct__is_none(length)) b->length = attention_expand_lead(b, length);
+    if (!ct__is_none(slopes)) b->slopes = attention_expand_lead(b, slopes);
+    if (!ct__is_none(sinks)) b->sinks = attention_expand_lead(b, sinks);
+    b->needs_positions = b->attrs->causal || !ct__is_none(slopes) || !ct__is_none(length);
 }
 
-static void lay_blocks(blocks *b, const ct_rule *r) {
+static void attention_init_blocks(blocks *b, const ct_rule *r) {
     *b = (blocks){.attrs = r->attrs, .q = r->in[0], .k = r->in[1], .v = r->in[2]};
     const ct_type *q = ct__type_of(b->q), *k = ct__type_of(b->k);
-    b->group = group_of(q, k);
+    b->group = attention_group_size(q, k);
     b->kv_heads = q->rank > 2 ? k->dim[q->rank - 3] : 1;
-    b->q = grouped(b, b->q);
-    b->k = grouped(b, b->k);
-    b->v = grouped(b, b->v);
-    lay_extras(b, r);
+    b->q = attention_split_heads(b, b->q);
+    b->k = attention_split_heads(b, b->k);
+    b->v = attention_split_heads(b, b->v);
+    attention_init_optional(b, r);
     b->q_type = ct__type_of(b->q);
     b->k_type = ct__type_of(b->k);
     b->rank = b->q_type->rank;
     int query = b->rank - 2;
-    b->loop = ct__is_dyn(b->k_type, query) || ct__is_dyn(ct__type_of(b->v), query);
-    int64_t seen = b->k_type->dim[query], queries = b->q_type->dim[query];
-    bool bounded = b->attrs->causal && ct__is_none(b->position) && !b->loop &&
+    b->is_dynamic = ct__is_dyn(b->k_type, query) || ct__is_dyn(ct__type_of(b->v), query);
+    int64_t n_keys = b->k_type->dim[query], queries = b->q_type->dim[query];
+    bool bounded = b->attrs->causal && ct__is_none(b->position) && !b->is_dynamic &&
                    !ct__is_dyn(b->q_type, query) && queries > 0;
-    if (bounded && queries < seen) seen = queries;        // query i sees keys 0 to i
-    b->n = seen > BLOCK ? (seen + BLOCK - 1) / BLOCK : 1; // no keys: one block of none
+    if (bounded && queries < n_keys) n_keys = queries;        // query i attends to keys 0 to i
+    b->n = n_keys > BLOCK ? (n_keys + BLOCK - 1) / BLOCK : 1; // without keys: one empty block
     b->blocks = ct__size_div_up(ct__size_of(b->k_type, query), BLOCK);
-    lay_numbers(b);
+    attention_record_constants(b);
 }
 
-// ---------------------------------------- a known number of keys: a copy of the recurrence a block
+// ---------------------------------------------- a static number of keys: the recurrence is unrolled
 
-static int64_t block_end(const blocks *b, int64_t i) {
+static int64_t attention_block_end(const blocks *b, int64_t i) {
     int64_t keys = b->k_type->dim[b->rank - 2], end = (i + 1) * BLOCK;
     return end < keys ? end : keys;
 }
-// Block i of a tensor along an axis that has a place for each key.
-static ct_tensor cut(const blocks *b, ct_tensor t, int axis, int64_t i) {
-    int64_t a = axis, start = i * BLOCK, stop = block_end(b, i);
+// Slices block i of a tensor along its key axis.
+static ct_tensor attention_slice_block(const blocks *b, ct_tensor t, int axis, int64_t i) {
+    int64_t a = axis, start = i * BLOCK, stop = attention_block_end(b, i);
     if (start == 0 && stop == ct__type_of(t)->dim[axis]) return t;
     return ct_slice(t, .axes = {1, &a}, .start = {1, &start}, .stop = {1, &stop});
 }
-static block block_at(const blocks *b, int64_t i) {
-    block x = {.k = cut(b, b->k, b->rank - 2, i), .v = cut(b, b->v, b->rank - 2, i)};
-    if (b->places) {
-        int64_t size = block_end(b, i) - i * BLOCK;
+static block attention_block_at(const blocks *b, int64_t i) {
+    block x = {.k = attention_slice_block(b, b->k, b->rank - 2, i),
+               .v = attention_slice_block(b, b->v, b->rank - 2, i)};
+    if (b->needs_positions) {
+        int64_t size = attention_block_end(b, i) - i * BLOCK;
         x.key = ct_iota(CT_I32, ((ct_ints){1, &size}), 0);
         if (i) x.key = ct_add(x.key, ct_i(i * BLOCK));
     }
-    if (b->wide) x.mask = cut(b, b->mask, ct__type_of(b->mask)->rank - 1, i);
-    x.bias = b->wide_bias ? cut(b, b->added, ct__type_of(b->added)->rank - 1, i) : b->added;
-    x.keep = b->wide_keep ? cut(b, b->keep, ct__type_of(b->keep)->rank - 1, i) : b->keep;
+    if (b->mask_per_key)
+        x.mask = attention_slice_block(b, b->mask, ct__type_of(b->mask)->rank - 1, i);
+    x.bias = b->bias_per_key
+                 ? attention_slice_block(b, b->added, ct__type_of(b->added)->rank - 1, i)
+                 : b->added;
+    x.keep = b->keep_per_key ? attention_slice_block(b, b->keep, ct__type_of(b->keep)->rank - 1, i)
+                             : b->keep;
     return x;
 }
 
 // ------------------------------------------------------------------------------------------------
-// a dynamic number of keys: a loop over the blocks, the last one filled up with keys that no query
-// may look at
+// a dynamic number of keys: a loop over the blocks, the last one padded with masked keys
 
-enum { LOOP_XS = 7 };
+enum { MAX_LOOP_XS = 7 };
 
-// A tensor (..., S, ...) as (n, ..., 64, ...).
-static ct_tensor blocked(const blocks *b, ct_tensor t, int axis, ct_tensor fill) {
+// Reshapes a tensor (..., S, ...) to (n, ..., 64, ...), padded with `fill`.
+static ct_tensor attention_reshape_to_blocks(const blocks *b, ct_tensor t, int axis,
+                                             ct_tensor fill) {
     const ct_type *type = ct__type_of(t);
     int rank = type->rank;
     int64_t high[CT_MAX_RANK] = {0}, dim[CT_MAX_RANK], axes[CT_MAX_RANK];
@@ -394,123 +406,133 @@ static ct_tensor blocked(const blocks *b, ct_tensor t, int axis, ct_tensor fill)
     return ct_permute(t, ((ct_ints){rank + 1, axes}));
 }
 
-// What the loop goes along: keys, values, which keys may be looked at, each block's first place, what is
-// added, factors of the probabilities.
-static size_t loop_xs(const blocks *b, ct_tensor *xs) {
+// Sets the xs of the loop: keys, values, which keys are present, mask, each block's first index, bias,
+// factors of the probabilities. Returns their number.
+static size_t attention_loop_xs(const blocks *b, ct_tensor *xs) {
     const bool no = false, yes = true;
     ct_tensor never = ct_const(&no, CT_BOOL, CT_SCALAR);
     int64_t keys = ct__size_of(b->k_type, b->rank - 2), n = b->blocks;
-    xs[0] = blocked(b, b->k, b->rank - 2, b->none);
-    xs[1] = blocked(b, b->v, b->rank - 2, b->none);
+    xs[0] = attention_reshape_to_blocks(b, b->k, b->rank - 2, b->zero);
+    xs[1] = attention_reshape_to_blocks(b, b->v, b->rank - 2, b->zero);
     ct_tensor present = ct_expand(ct_const(&yes, CT_BOOL, CT_SCALAR), ((ct_ints){1, &keys}));
-    xs[2] = blocked(b, present, 0, never);
+    xs[2] = attention_reshape_to_blocks(b, present, 0, never);
     size_t n_xs = 3;
-    if (b->wide) xs[n_xs++] = blocked(b, b->mask, ct__type_of(b->mask)->rank - 1, never);
-    if (b->places) xs[n_xs++] = ct_mul(ct_iota(CT_I32, ((ct_ints){1, &n}), 0), ct_i(BLOCK));
-    if (b->wide_bias) xs[n_xs++] = blocked(b, b->added, ct__type_of(b->added)->rank - 1, b->none);
-    if (b->wide_keep) xs[n_xs++] = blocked(b, b->keep, ct__type_of(b->keep)->rank - 1, b->none);
+    if (b->mask_per_key)
+        xs[n_xs++] = attention_reshape_to_blocks(b, b->mask, ct__type_of(b->mask)->rank - 1, never);
+    if (b->needs_positions)
+        xs[n_xs++] = ct_mul(ct_iota(CT_I32, ((ct_ints){1, &n}), 0), ct_i(BLOCK));
+    if (b->bias_per_key)
+        xs[n_xs++] =
+            attention_reshape_to_blocks(b, b->added, ct__type_of(b->added)->rank - 1, b->zero);
+    if (b->keep_per_key)
+        xs[n_xs++] =
+            attention_reshape_to_blocks(b, b->keep, ct__type_of(b->keep)->rank - 1, b->zero);
     return n_xs;
 }
-static block block_in_loop(const blocks *b, const ct_tensor *xs) {
+static block attention_loop_block(const blocks *b, const ct_tensor *xs) {
     block x = {.k = xs[0], .v = xs[1], .present = xs[2]};
     const int64_t size = BLOCK;
     int next = 3;
-    if (b->wide) x.mask = xs[next++];
-    if (b->places) x.key = ct_add(ct_iota(CT_I32, ((ct_ints){1, &size}), 0), xs[next++]);
-    x.bias = b->wide_bias ? xs[next++] : b->added;
-    x.keep = b->wide_keep ? xs[next] : b->keep;
+    if (b->mask_per_key) x.mask = xs[next++];
+    if (b->needs_positions) x.key = ct_add(ct_iota(CT_I32, ((ct_ints){1, &size}), 0), xs[next++]);
+    x.bias = b->bias_per_key ? xs[next++] : b->added;
+    x.keep = b->keep_per_key ? xs[next] : b->keep;
     return x;
 }
 
 // ---------------------------------------------------------------------------------- the recurrence
 
-// How far queries are from keys (..., T, block).
-static ct_tensor distance(const blocks *b, const block *x) {
+// Returns the distance of queries from keys (..., T, block).
+static ct_tensor attention_distance(const blocks *b, const block *x) {
     return ct_cast(ct_abs(ct_sub(b->query, x->key)), (ct_dtype)b->q_type->dtype);
 }
 
-// Scores of a block (..., T, block), -infinity where a query must not look; of those with a cap also
-// tanh(score / cap), which the gradient needs.
-static ct_tensor scores(const blocks *b, const block *x, ct_tensor *bent) {
+// Returns the scores of a block (..., T, block), -infinity where masked; with a cap also tanh(score / cap),
+// which the gradient needs.
+static ct_tensor attention_record_scores(const blocks *b, const block *x, ct_tensor *tanh_scores) {
     ct_tensor s = ct_mul(ct_matmul(b->q, ct__swap_last(x->k)), b->scale);
     if (!ct__is_none(b->cap)) {
-        *bent = ct_tanh(ct_div(s, b->cap));
-        s = ct_mul(*bent, b->cap);
+        *tanh_scores = ct_tanh(ct_div(s, b->cap));
+        s = ct_mul(*tanh_scores, b->cap);
     }
     if (!ct__is_none(x->bias)) s = ct_add(s, x->bias);
-    if (!ct__is_none(b->slopes)) s = ct_sub(s, ct_mul(b->slopes, distance(b, x)));
+    if (!ct__is_none(b->slopes)) s = ct_sub(s, ct_mul(b->slopes, attention_distance(b, x)));
     if (!ct__is_none(b->mask))
-        s = ct_select(b->wide ? x->mask : b->mask, s, ct__is_none(b->fill) ? b->low : b->fill);
-    if (!ct__is_none(x->present)) s = ct_select(x->present, s, b->low);
-    if (!ct__is_none(b->length)) s = ct_select(ct_less(x->key, b->length), s, b->low);
-    if (b->attrs->causal) s = ct_select(ct_less_equal(x->key, b->query), s, b->low);
+        s = ct_select(b->mask_per_key ? x->mask : b->mask, s,
+                      ct__is_none(b->fill) ? b->neg_inf : b->fill);
+    if (!ct__is_none(x->present)) s = ct_select(x->present, s, b->neg_inf);
+    if (!ct__is_none(b->length)) s = ct_select(ct_less(x->key, b->length), s, b->neg_inf);
+    if (b->attrs->causal) s = ct_select(ct_less_equal(x->key, b->query), s, b->neg_inf);
     if (b->attrs->window) {
-        ct_tensor before = ct_sub(b->query, ct_i(b->attrs->window)); // the last key not looked at
-        s = ct_select(ct_less(before, x->key), s, b->low);
+        // the last key outside of the window
+        ct_tensor before = ct_sub(b->query, ct_i(b->attrs->window));
+        s = ct_select(ct_less(before, x->key), s, b->neg_inf);
     }
     return s;
 }
 
-// x, but 0 where it is -infinity: of a query that has seen no key yet.
-static ct_tensor grounded(const blocks *b, ct_tensor x) {
-    return ct_select(ct_equal(x, b->low), b->none, x);
+// Replaces -infinity by 0, for a query that has not attended to any key yet.
+static ct_tensor attention_zero_if_neg_inf(const blocks *b, ct_tensor x) {
+    return ct_select(ct_equal(x, b->neg_inf), b->zero, x);
 }
-// A chain that ends in -0, because what it summed was too small, gives +0 when a block that adds
-// nothing follows. Which blocks there are must not show: it always gives +0.
-static ct_tensor positive_zeros(const blocks *b, ct_tensor x) { return ct_add(x, b->none); }
+// A chain that underflows to -0 becomes +0 when a block that adds nothing follows. The number of blocks must
+// not affect the result, so it is always +0.
+static ct_tensor attention_positive_zeros(const blocks *b, ct_tensor x) {
+    return ct_add(x, b->zero);
+}
 
-// What goes from block to block; CT_NONE before the first. The result is out / sum.
+// State that is passed from block to block; CT_NONE before the first. The result is out / sum.
 typedef struct running {
-    ct_tensor most, sum; // (..., T, 1)
-    ct_tensor out;       // (..., T, E)
+    ct_tensor max, sum; // (..., T, 1)
+    ct_tensor out;      // (..., T, E)
 } running;
 
-static void attend(const blocks *b, const block *x, running *r) {
+static void attention_step(const blocks *b, const block *x, running *r) {
     int64_t last = b->rank - 1;
     ct_ints row = {1, &last};
-    bool first = ct__is_none(r->most);
-    ct_tensor bent, s = scores(b, x, &bent);
-    ct_tensor top = ct_stop_gradient(ct_max(s, .axes = row, .keepdims = true));
-    ct_tensor before = r->most;
-    r->most = first ? top : ct_maximum(before, top);
-    ct_tensor base = grounded(b, r->most);
+    bool first = ct__is_none(r->max);
+    ct_tensor tanh_scores, s = attention_record_scores(b, x, &tanh_scores);
+    ct_tensor block_max = ct_stop_gradient(ct_max(s, .axes = row, .keepdims = true));
+    ct_tensor old_max = r->max;
+    r->max = first ? block_max : ct_maximum(old_max, block_max);
+    ct_tensor base = attention_zero_if_neg_inf(b, r->max);
     ct_tensor p = ct_exp(ct_sub(s, base)); // (..., T, block)
     ct_tensor p_sum = ct_sum(p, .axes = row, .keepdims = true);
     if (!ct__is_none(x->keep)) p = ct_mul(p, x->keep);
     ct_tensor pv = ct_matmul(p, x->v);
-    ct_tensor shrink = first ? CT_NONE : ct_exp(ct_sub(before, base));
-    r->sum = first ? p_sum : ct_add(ct_mul(r->sum, shrink), p_sum);
-    r->out = first ? pv : ct_add(ct_mul(r->out, shrink), pv);
+    ct_tensor rescale = first ? CT_NONE : ct_exp(ct_sub(old_max, base));
+    r->sum = first ? p_sum : ct_add(ct_mul(r->sum, rescale), p_sum);
+    r->out = first ? pv : ct_add(ct_mul(r->out, rescale), pv);
 }
 
-static void attend_in_loop(const ct_tensor *in, ct_tensor *out, void *user) {
+static void attention_loop_body(const ct_tensor *in, ct_tensor *out, void *user) {
     blocks b = *(const blocks *)user;
-    lay_numbers(&b);
-    block x = block_in_loop(&b, in + 3);
+    attention_record_constants(&b);
+    block x = attention_loop_block(&b, in + 3);
     running r = {in[0], in[1], in[2]};
-    attend(&b, &x, &r);
-    out[0] = ct__shaped_like(r.most, in[0]);
+    attention_step(&b, &x, &r);
+    out[0] = ct__shaped_like(r.max, in[0]);
     out[1] = ct__shaped_like(r.sum, in[1]);
     out[2] = ct__shaped_like(r.out, in[2]);
 }
-// Before the first block: nothing, or the score of a key whose value is nothing.
-static running start_of(const blocks *b) {
+// Returns the state before the first block: empty, or the score of a key that has no value (attention sink).
+static running attention_initial_state(const blocks *b) {
     ct_dims_buffer row, wide;
     ct__type_dims(b->q_type, &row);
     row.v[b->rank - 1] = 1;
     ct_ints wide_dims = ct__type_dims(b->q_type, &wide);
     wide.v[b->rank - 1] = ct__size_of(ct__type_of(b->v), b->rank - 1);
     const bool sinks = !ct__is_none(b->sinks);
-    return (running){ct_expand(sinks ? b->sinks : b->low, row.list),
-                     ct_expand(sinks ? ct__number_like(1, b->q) : b->none, row.list),
-                     ct_expand(b->none, wide_dims)};
+    return (running){ct_expand(sinks ? b->sinks : b->neg_inf, row.list),
+                     ct_expand(sinks ? ct__number_like(1, b->q) : b->zero, row.list),
+                     ct_expand(b->zero, wide_dims)};
 }
 
-static void attend_by_loop(blocks *b, const ct_rule *r, running *result) {
-    ct_tensor xs[LOOP_XS], last[3];
-    ct_tensor carry[3] = {result->most, result->sum, result->out};
-    size_t n_xs = loop_xs(b, xs);
-    ct_scan_with((ct_scan_args){.body = attend_in_loop,
+static void attention_run_loop(blocks *b, const ct_rule *r, running *result) {
+    ct_tensor xs[MAX_LOOP_XS], last[3];
+    ct_tensor carry[3] = {result->max, result->sum, result->out};
+    size_t n_xs = attention_loop_xs(b, xs);
+    ct_scan_with((ct_scan_args){.body = attention_loop_body,
                                 .user = b,
                                 .carry = carry,
                                 .n_carry = 3,
@@ -523,20 +545,20 @@ static void attend_by_loop(blocks *b, const ct_rule *r, running *result) {
 
 static bool attention_body(ct_rule *r) {
     blocks b;
-    lay_blocks(&b, r);
+    attention_init_blocks(&b, r);
     running x = {CT_NONE, CT_NONE, CT_NONE};
-    if (b.loop || !ct__is_none(b.sinks)) x = start_of(&b);
-    if (b.loop) attend_by_loop(&b, r, &x);
-    for (int64_t i = 0; i < b.n && !b.loop; i++) {
-        block now = block_at(&b, i);
-        attend(&b, &now, &x);
+    if (b.is_dynamic || !ct__is_none(b.sinks)) x = attention_initial_state(&b);
+    if (b.is_dynamic) attention_run_loop(&b, r, &x);
+    for (int64_t i = 0; i < b.n && !b.is_dynamic; i++) {
+        block now = attention_block_at(&b, i);
+        attention_step(&b, &now, &x);
     }
-    // A query that sees no key at all gets zeros, or NaN.
-    ct_tensor out = ct_div(positive_zeros(&b, x.out), x.sum);
-    ct_tensor nothing = b.attrs->masked_nan ? ct__number_like((double)NAN, b.q) : b.none;
-    out = ct_select(ct_equal(x.sum, b.none), nothing, out);
+    // A query without a visible key gets zeros, or NaN.
+    ct_tensor out = ct_div(attention_positive_zeros(&b, x.out), x.sum);
+    ct_tensor empty_value = b.attrs->masked_nan ? ct__number_like((double)NAN, b.q) : b.zero;
+    out = ct_select(ct_equal(x.sum, b.zero), empty_value, out);
     r->body_out[0] = ct__of_type(out, &r->node->out[0]);
-    ct_tensor log_sum = ct_add(grounded(&b, x.most), ct_log(x.sum));
+    ct_tensor log_sum = ct_add(attention_zero_if_neg_inf(&b, x.max), ct_log(x.sum));
     r->body_out[1] = ct__of_type(log_sum, &r->node->out[1]);
     return true;
 }
@@ -546,17 +568,17 @@ static bool attention_body(ct_rule *r) {
 typedef struct backward {
     blocks b;
     ct_tensor total; // (..., T, 1) log(sum(exp(scores)))
-    ct_tensor c;     // (..., T, E) of the result
+    ct_tensor c;     // (..., T, E) cotangent of the result
     ct_tensor delta; // (..., T, 1)
 } backward;
-// Of a block: cotangents of its keys, values and summands; what it adds to those of the queries and slopes;
+// For a block: cotangents of its keys, values and bias; its contribution to those of the queries and slopes;
 // those of the factors.
 typedef struct block_cotangents {
     ct_tensor k, v, bias, q, slopes, keep, fill;
 } block_cotangents;
 
-// c summed over the axes along which t, whose last axis may be cut, was spread; they stay as 1.
-static ct_tensor summed_like(ct_tensor c, ct_tensor t) {
+// Sums c over the axes along which t, whose last axis may be sliced, was broadcast; they remain with size 1.
+static ct_tensor attention_sum_to_shape(ct_tensor c, ct_tensor t) {
     const ct_type *from = ct__type_of(c), *to = ct__type_of(t);
     int64_t axes[CT_MAX_RANK];
     int n = 0, lead = from->rank - to->rank;
@@ -564,44 +586,46 @@ static ct_tensor summed_like(ct_tensor c, ct_tensor t) {
         if (a < lead || (to->dim[a - lead] == 1 && !ct__is_dyn(to, a - lead))) axes[n++] = a;
     return n ? ct_sum(c, .axes = {n, axes}, .keepdims = true) : c;
 }
-// Keys and values that a group of heads shares: (..., keys' heads, queries' heads to each, n, m).
-static ct_tensor over_group(const blocks *b, ct_tensor c) {
+// Sums over the query heads that share a key head: (..., key heads, query heads per key head, n, m).
+static ct_tensor attention_sum_group(const blocks *b, ct_tensor c) {
     int64_t axis = b->rank - 3;
     return b->group == 1 ? c : ct_sum(c, .axes = {1, &axis}, .keepdims = true);
 }
 
-static block_cotangents go_back(const backward *g, const block *x) {
+static block_cotangents attention_grad_block(const backward *g, const block *x) {
     const blocks *b = &g->b;
     block_cotangents c = {0};
-    ct_tensor bent, p = ct_exp(ct_sub(scores(b, x, &bent), g->total)); // (..., T, block)
-    ct_tensor c_p = ct_matmul(g->c, ct__swap_last(x->v)), kept = p;
+    ct_tensor tanh_scores, p = ct_exp(ct_sub(attention_record_scores(b, x, &tanh_scores),
+                                             g->total)); // (..., T, block)
+    ct_tensor c_p = ct_matmul(g->c, ct__swap_last(x->v)), dropped = p;
     if (!ct__is_none(x->keep)) {
-        c.keep = summed_like(ct_mul(p, c_p), b->keep);
-        kept = ct_mul(p, x->keep);
+        c.keep = attention_sum_to_shape(ct_mul(p, c_p), b->keep);
+        dropped = ct_mul(p, x->keep);
         c_p = ct_mul(c_p, x->keep);
     }
-    c.v = over_group(b, ct_matmul(ct__swap_last(kept), g->c));
+    c.v = attention_sum_group(b, ct_matmul(ct__swap_last(dropped), g->c));
     ct_tensor c_s = ct_mul(p, ct_sub(c_p, g->delta));
     if (!ct__is_none(b->fill)) {
-        ct_tensor seen = b->wide ? x->mask : b->mask;
-        c.fill = ct_sum(ct_select(seen, b->none, c_s));
-        c_s = ct_select(seen, c_s, b->none);
+        ct_tensor visible = b->mask_per_key ? x->mask : b->mask;
+        c.fill = ct_sum(ct_select(visible, b->zero, c_s));
+        c_s = ct_select(visible, c_s, b->zero);
     }
-    if (b->bias) c.bias = summed_like(c_s, b->added);
+    if (b->bias) c.bias = attention_sum_to_shape(c_s, b->added);
     if (!ct__is_none(b->slopes))
-        c.slopes = summed_like(ct_neg(ct_mul(c_s, distance(b, x))), b->slopes);
+        c.slopes = attention_sum_to_shape(ct_neg(ct_mul(c_s, attention_distance(b, x))), b->slopes);
     if (!ct__is_none(b->cap))
-        c_s = ct_mul(c_s, ct_sub(ct__number_like(1, c_s), ct_mul(bent, bent)));
+        c_s = ct_mul(c_s, ct_sub(ct__number_like(1, c_s), ct_mul(tanh_scores, tanh_scores)));
     c_s = ct_mul(c_s, b->scale);
-    c.k = over_group(b, ct_matmul(ct__swap_last(c_s), b->q));
+    c.k = attention_sum_group(b, ct_matmul(ct__swap_last(c_s), b->q));
     c.q = ct_matmul(c_s, x->k);
     return c;
 }
 
-// Blocks joined along the axis of keys, zeros for keys that no query saw.
-static ct_tensor joined(const blocks *b, ct_tensor *part, int64_t axis, ct_tensor like) {
+// Concatenates blocks along the axis of keys, with zeros for keys that no query attends to.
+static ct_tensor attention_concat_blocks(const blocks *b, ct_tensor *part, int64_t axis,
+                                         ct_tensor like) {
     int64_t n = b->n;
-    while (n > 1) { // a concat takes only so many
+    while (n > 1) { // the number of operands of a concat is limited
         int64_t made = 0;
         for (int64_t i = 0; i < n; i += CT_MAP_PIECES) {
             int take = n - i < CT_MAP_PIECES ? (int)(n - i) : CT_MAP_PIECES;
@@ -609,14 +633,14 @@ static ct_tensor joined(const blocks *b, ct_tensor *part, int64_t axis, ct_tenso
         }
         n = made;
     }
-    int64_t have = block_end(b, b->n - 1), high[CT_MAX_RANK] = {0};
+    int64_t n_present = attention_block_end(b, b->n - 1), high[CT_MAX_RANK] = {0};
     ct_tensor all = part[0];
-    high[axis] = b->k_type->dim[b->rank - 2] - have;
-    if (high[axis]) all = ct_pad(all, b->none, .high = {ct__type_of(all)->rank, high});
+    high[axis] = b->k_type->dim[b->rank - 2] - n_present;
+    if (high[axis]) all = ct_pad(all, b->zero, .high = {ct__type_of(all)->rank, high});
     return ct__is_none(like) ? all : ct__shaped_like(all, like);
 }
-// The same of what a loop made: (n, ..., 64, D) as (..., S, D).
-static ct_tensor joined_in_loop(const blocks *b, ct_tensor parts, int64_t axis, ct_tensor like) {
+// The same for the ys of a loop: (n, ..., 64, D) as (..., S, D).
+static ct_tensor attention_unblock(const blocks *b, ct_tensor parts, int64_t axis, ct_tensor like) {
     int64_t axes[CT_MAX_RANK], dim[CT_MAX_RANK];
     const ct_type *type = ct__type_of(parts);
     int rank = type->rank - 1;
@@ -630,58 +654,59 @@ static ct_tensor joined_in_loop(const blocks *b, ct_tensor parts, int64_t axis, 
     return ct__is_none(like) ? all : ct__shaped_like(all, like);
 }
 
-// What the loop carries: cotangents of queries, and of what all keys share. What it makes: those of keys,
-// values, and what has a place for each key.
-enum { CARRIED = 5, MADE = 4 };
-static int carried(const blocks *b, const block_cotangents *c, ct_tensor *to) {
+// The loop carries the cotangents of queries, and of operands without a key axis. Its ys are those of keys,
+// values, and operands with a key axis.
+enum { MAX_CARRY = 5, MAX_YS = 4 };
+static int attention_grad_carry(const blocks *b, const block_cotangents *c, ct_tensor *to) {
     int n = 0;
     to[n++] = c->q;
-    if (b->bias && !b->wide_bias) to[n++] = c->bias;
-    if (!ct__is_none(b->keep) && !b->wide_keep) to[n++] = c->keep;
+    if (b->bias && !b->bias_per_key) to[n++] = c->bias;
+    if (!ct__is_none(b->keep) && !b->keep_per_key) to[n++] = c->keep;
     if (!ct__is_none(b->slopes)) to[n++] = c->slopes;
     if (!ct__is_none(b->fill)) to[n++] = c->fill;
     return n;
 }
-static int made(const blocks *b, const block_cotangents *c, ct_tensor *to) {
+static int attention_grad_ys(const blocks *b, const block_cotangents *c, ct_tensor *to) {
     int n = 0;
     to[n++] = c->k;
     to[n++] = c->v;
-    if (b->wide_bias) to[n++] = c->bias;
-    if (b->wide_keep) to[n++] = c->keep;
+    if (b->bias_per_key) to[n++] = c->bias;
+    if (b->keep_per_key) to[n++] = c->keep;
     return n;
 }
 
-static void go_back_in_loop(const ct_tensor *in, ct_tensor *out, void *user) {
+static void attention_grad_loop_body(const ct_tensor *in, ct_tensor *out, void *user) {
     backward g = *(const backward *)user;
-    ct_tensor now[CARRIED];
+    ct_tensor now[MAX_CARRY];
     const block_cotangents none = {0};
-    const int n = carried(&g.b, &none, now);
-    lay_numbers(&g.b);
-    block x = block_in_loop(&g.b, in + n);
-    block_cotangents c = go_back(&g, &x);
-    carried(&g.b, &c, now);
+    const int n = attention_grad_carry(&g.b, &none, now);
+    attention_record_constants(&g.b);
+    block x = attention_loop_block(&g.b, in + n);
+    block_cotangents c = attention_grad_block(&g, &x);
+    attention_grad_carry(&g.b, &c, now);
     for (int i = 0; i < n; i++) out[i] = ct__shaped_like(ct_add(in[i], now[i]), in[i]);
-    made(&g.b, &c, out + n);
+    attention_grad_ys(&g.b, &c, out + n);
 }
-// An operand's sizes with 1 for each axis that the scores have beyond them.
-static ct_tensor zeros_of(const blocks *b, ct_tensor t) {
+// Returns zeros with an operand's sizes, preceded by size 1 for each further axis of the scores.
+static ct_tensor attention_zeros_at_rank(const blocks *b, ct_tensor t) {
     ct_dims_buffer dims;
     const ct_type *type = ct__type_of(t);
     int lead = b->rank - type->rank;
     for (int a = 0; a < b->rank; a++) dims.v[a] = a < lead ? 1 : ct__size_of(type, a - lead);
-    return ct_expand(b->none, ((ct_ints){b->rank, dims.v}));
+    return ct_expand(b->zero, ((ct_ints){b->rank, dims.v}));
 }
-static block_cotangents go_back_by_loop(backward *g, ct_loc here) {
+static block_cotangents attention_grad_loop(backward *g, ct_loc here) {
     blocks *b = &g->b;
-    ct_tensor xs[LOOP_XS], carry[CARRIED], last[CARRIED] = {CT_NONE}, parts[MADE] = {CT_NONE};
+    ct_tensor xs[MAX_LOOP_XS], carry[MAX_CARRY], last[MAX_CARRY] = {CT_NONE},
+                                                 parts[MAX_YS] = {CT_NONE};
     block_cotangents c = {.q = ct__zeros_like(b->q)};
-    if (b->bias && !b->wide_bias) c.bias = zeros_of(b, b->added);
-    if (!ct__is_none(b->keep) && !b->wide_keep) c.keep = zeros_of(b, b->keep);
-    if (!ct__is_none(b->slopes)) c.slopes = zeros_of(b, b->slopes);
+    if (b->bias && !b->bias_per_key) c.bias = attention_zeros_at_rank(b, b->added);
+    if (!ct__is_none(b->keep) && !b->keep_per_key) c.keep = attention_zeros_at_rank(b, b->keep);
+    if (!ct__is_none(b->slopes)) c.slopes = attention_zeros_at_rank(b, b->slopes);
     if (!ct__is_none(b->fill)) c.fill = ct__zeros_like(b->fill);
-    const int n = carried(b, &c, carry), n_made = made(b, &c, parts);
-    size_t n_xs = loop_xs(b, xs);
-    ct_scan_with((ct_scan_args){.body = go_back_in_loop,
+    const int n = attention_grad_carry(b, &c, carry), n_made = attention_grad_ys(b, &c, parts);
+    size_t n_xs = attention_loop_xs(b, xs);
+    ct_scan_with((ct_scan_args){.body = attention_grad_loop_body,
                                 .user = g,
                                 .carry = carry,
                                 .n_carry = (size_t)n,
@@ -692,78 +717,78 @@ static block_cotangents go_back_by_loop(backward *g, ct_loc here) {
                  last, parts);
     int at = 0;
     c.q = last[at++];
-    if (b->bias && !b->wide_bias) c.bias = last[at++];
-    if (!ct__is_none(b->keep) && !b->wide_keep) c.keep = last[at++];
+    if (b->bias && !b->bias_per_key) c.bias = last[at++];
+    if (!ct__is_none(b->keep) && !b->keep_per_key) c.keep = last[at++];
     if (!ct__is_none(b->slopes)) c.slopes = last[at++];
     if (!ct__is_none(b->fill)) c.fill = last[at];
     at = 0;
-    c.k = joined_in_loop(b, parts[at++], b->rank - 2, b->k);
-    c.v = joined_in_loop(b, parts[at++], b->rank - 2, b->v);
-    if (b->wide_bias) c.bias = joined_in_loop(b, parts[at++], b->rank - 1, CT_NONE);
-    if (b->wide_keep) c.keep = joined_in_loop(b, parts[at], b->rank - 1, CT_NONE);
+    c.k = attention_unblock(b, parts[at++], b->rank - 2, b->k);
+    c.v = attention_unblock(b, parts[at++], b->rank - 2, b->v);
+    if (b->bias_per_key) c.bias = attention_unblock(b, parts[at++], b->rank - 1, CT_NONE);
+    if (b->keep_per_key) c.keep = attention_unblock(b, parts[at], b->rank - 1, CT_NONE);
     return c;
 }
-static bool go_back_by_copies(const backward *g, ct_loc here, block_cotangents *c) {
+static bool attention_grad_unrolled(const backward *g, ct_loc here, block_cotangents *c) {
     const blocks *b = &g->b;
-    const size_t n = (size_t)b->n, bytes = MADE * n * sizeof(ct_tensor);
-    ct_tensor *part = ct__malloc(bytes); // (MADE, n)
+    const size_t n = (size_t)b->n, bytes = MAX_YS * n * sizeof(ct_tensor);
+    ct_tensor *part = ct__malloc(bytes); // (MAX_YS, n)
     if (!part) return ct__err_memory(&ct__ctx()->err, here, "attention", bytes);
     for (int64_t i = 0; i < b->n; i++) {
-        block x = block_at(b, i);
-        block_cotangents own = go_back(g, &x);
+        block x = attention_block_at(b, i);
+        block_cotangents own = attention_grad_block(g, &x);
         part[i] = own.k;
         part[n + (size_t)i] = own.v;
         part[2 * n + (size_t)i] = own.bias;
         part[3 * n + (size_t)i] = own.keep;
         c->q = ct__add_zero(c->q, own.q);
-        if (b->bias && !b->wide_bias) c->bias = ct__add_zero(c->bias, own.bias);
-        if (!ct__is_none(b->keep) && !b->wide_keep) c->keep = ct__add_zero(c->keep, own.keep);
+        if (b->bias && !b->bias_per_key) c->bias = ct__add_zero(c->bias, own.bias);
+        if (!ct__is_none(b->keep) && !b->keep_per_key) c->keep = ct__add_zero(c->keep, own.keep);
         if (!ct__is_none(b->slopes)) c->slopes = ct__add_zero(c->slopes, own.slopes);
         if (!ct__is_none(b->fill)) c->fill = ct__add_zero(c->fill, own.fill);
     }
-    c->k = joined(b, part, b->rank - 2, b->k);
-    c->v = joined(b, part + n, b->rank - 2, b->v);
-    if (b->wide_bias) c->bias = joined(b, part + 2 * n, b->rank - 1, CT_NONE);
-    if (b->wide_keep) c->keep = joined(b, part + 3 * n, b->rank - 1, CT_NONE);
+    c->k = attention_concat_blocks(b, part, b->rank - 2, b->k);
+    c->v = attention_concat_blocks(b, part + n, b->rank - 2, b->v);
+    if (b->bias_per_key) c->bias = attention_concat_blocks(b, part + 2 * n, b->rank - 1, CT_NONE);
+    if (b->keep_per_key) c->keep = attention_concat_blocks(b, part + 3 * n, b->rank - 1, CT_NONE);
     ct__free(part);
     return true;
 }
 
-static ct_tensor in_operands_shape(ct_tensor c, ct_tensor operand) {
+static ct_tensor attention_operand_shape(ct_tensor c, ct_tensor operand) {
     return ct__shaped_like(ct__of_type(c, ct__type_of(operand)), operand);
 }
 
-// A query that may look nowhere gives and gets zeros, whatever it and its cotangent hold. With masked_nan its
-// probabilities are NaN instead, as -infinity less -infinity is.
-static void attention_hide_unseen(backward *g) {
+// A query without a visible key gives and gets zeros, whatever it and its cotangent contain. With masked_nan
+// its probabilities are NaN instead, since -infinity minus -infinity is.
+static void attention_zero_masked_rows(backward *g) {
     blocks *b = &g->b;
-    ct_tensor unseen = ct_equal(g->total, b->low);
-    b->q = ct_select(unseen, b->none, b->q);
-    g->c = ct_select(unseen, b->none, g->c);
-    g->delta = ct_select(unseen, b->none, g->delta);
-    g->total = grounded(b, g->total);
+    ct_tensor is_masked = ct_equal(g->total, b->neg_inf);
+    b->q = ct_select(is_masked, b->zero, b->q);
+    g->c = ct_select(is_masked, b->zero, g->c);
+    g->delta = ct_select(is_masked, b->zero, g->delta);
+    g->total = attention_zero_if_neg_inf(b, g->total);
 }
 
-// All cotangents by the recurrence, of a rule whose operands are attention's. c, total, delta: as they are of
-// its results.
-static bool recur(backward *g, const ct_rule *r, ct_tensor c, ct_tensor total, ct_tensor delta,
-                  block_cotangents *to) {
+// Computes all cotangents by the recurrence, for a rule whose operands are those of attention. c, total,
+// delta: in the shapes of its results.
+static bool attention_grad_recurrence(backward *g, const ct_rule *r, ct_tensor c, ct_tensor total,
+                                      ct_tensor delta, block_cotangents *to) {
     blocks *b = &g->b;
-    lay_blocks(b, r);
-    g->c = grouped(b, c);
-    g->total = grouped(b, ct__add_last(total));
-    g->delta = grouped(b, ct__add_last(delta));
-    if (!b->attrs->masked_nan) attention_hide_unseen(g);
-    // Scores of all blocks would be (..., T, S): they are computed again, when the gradient comes here.
-    if (b->n > 1 && !b->loop) b->q = ct__after((ct_tensor[]){b->q, g->c}, 2, r->node->here);
+    attention_init_blocks(b, r);
+    g->c = attention_split_heads(b, c);
+    g->total = attention_split_heads(b, ct__add_last(total));
+    g->delta = attention_split_heads(b, ct__add_last(delta));
+    if (!b->attrs->masked_nan) attention_zero_masked_rows(g);
+    // Scores of all blocks would be (..., T, S), so they are recomputed when the gradient arrives here.
+    if (b->n > 1 && !b->is_dynamic) b->q = ct__after((ct_tensor[]){b->q, g->c}, 2, r->node->here);
     *to = (block_cotangents){0};
-    if (!b->loop) return go_back_by_copies(g, r->node->here, to);
-    *to = go_back_by_loop(g, r->node->here);
+    if (!b->is_dynamic) return attention_grad_unrolled(g, r->node->here, to);
+    *to = attention_grad_loop(g, r->node->here);
     return true;
 }
 
-// Of queries, keys and values: an op of its own, which kernels do block by block. Of what is rarely learned,
-// which has (T, S) elements or gives few: the recurrence.
+// Cotangents of queries, keys and values are an op of its own, whose kernels work block by block. Those of
+// operands that are rarely trained, which have (T, S) elements or few, use the recurrence.
 static bool attention_vjp(ct_rule *r) {
     const attention_attrs *attrs = r->attrs;
     ct_tensor in[CT_ATTENTION_MOST_OPERANDS], out[3];
@@ -772,15 +797,17 @@ static bool attention_vjp(ct_rule *r) {
     ct_tensor delta = ct_sum(ct_mul(c, r->out[0]), .axes = {1, &last}); // (..., T)
     if (!ct__is_none(r->c_out[1])) delta = ct_sub(delta, r->c_out[1]);
     const int sinks = ct__attention_operand(attrs->present, CT_ATTENTION_SINKS);
-    attention_attrs without = *attrs; // sinks are in the logarithm
-    without.present &= ~CT_ATTENTION_SINKS;
+    attention_attrs attrs_without_sinks = *attrs; // the logarithm includes the sinks
+    attrs_without_sinks.present &= ~CT_ATTENTION_SINKS;
     int n = 0;
     for (int i = 0; i < r->n_in; i++)
         if (i != sinks) in[n++] = r->in[i];
     in[n] = c;
     in[n + 1] = r->out[1];
     in[n + 2] = delta;
-    ct__outputs(ct__record(&ct__op_attention_backward, &without, in, n + 3, r->node->here), out, 3);
+    ct__outputs(
+        ct__record(&ct__op_attention_backward, &attrs_without_sinks, in, n + 3, r->node->here), out,
+        3);
     for (int i = 0; i < 3; i++) r->c_in[i] = out[i];
     const int mask = ct__attention_operand(attrs->present, CT_ATTENTION_MASK),
               keep = ct__attention_operand(attrs->present, CT_ATTENTION_KEEP),
@@ -788,26 +815,26 @@ static bool attention_vjp(ct_rule *r) {
     const int bias = mask >= 0 && ct__type_of(r->in[mask])->dtype != CT_BOOL
                          ? mask
                          : ct__attention_operand(attrs->present, CT_ATTENTION_BIAS);
-    if (sinks >= 0) {                               // its part of the probability is nothing's
+    if (sinks >= 0) {                               // its share of the probability has no value
         ct_tensor own = ct__add_last(r->in[sinks]); // (..., H, 1)
         ct_tensor p = ct_exp(ct_sub(own, r->out[1]));
-        r->c_in[sinks] =
-            in_operands_shape(ct_neg(summed_like(ct_mul(p, delta), own)), r->in[sinks]);
+        r->c_in[sinks] = attention_operand_shape(
+            ct_neg(attention_sum_to_shape(ct_mul(p, delta), own)), r->in[sinks]);
     }
     const int fill = ct__attention_operand(attrs->present, CT_ATTENTION_FILL);
     if (bias < 0 && keep < 0 && slopes < 0 && fill < 0) return true;
     backward g;
     block_cotangents all;
-    if (!recur(&g, r, c, r->out[1], delta, &all)) return false;
-    if (bias >= 0) r->c_in[bias] = in_operands_shape(all.bias, r->in[bias]);
-    if (keep >= 0) r->c_in[keep] = in_operands_shape(all.keep, r->in[keep]);
+    if (!attention_grad_recurrence(&g, r, c, r->out[1], delta, &all)) return false;
+    if (bias >= 0) r->c_in[bias] = attention_operand_shape(all.bias, r->in[bias]);
+    if (keep >= 0) r->c_in[keep] = attention_operand_shape(all.keep, r->in[keep]);
     if (fill >= 0) r->c_in[fill] = all.fill;
-    if (slopes >= 0) r->c_in[slopes] = in_operands_shape(all.slopes, r->in[slopes]);
+    if (slopes >= 0) r->c_in[slopes] = attention_operand_shape(all.slopes, r->in[slopes]);
     return true;
 }
 
 static bool attention_backward_infer(ct_call *call) {
-    set_scale(call->attrs, call->in[0]);
+    attention_set_scale(call->attrs, call->in[0]);
     for (int i = 0; i < 3; i++) call->out[i] = *call->in[i];
     return true;
 }
@@ -816,14 +843,14 @@ static bool attention_backward_body(ct_rule *r) {
     backward g;
     block_cotangents c;
     const ct_tensor *in = r->in + r->n_in - 3;
-    if (!recur(&g, r, in[0], in[1], in[2], &c)) return false;
-    r->body_out[0] = in_operands_shape(positive_zeros(&g.b, c.q), r->in[0]);
-    r->body_out[1] = in_operands_shape(c.k, r->in[1]);
-    r->body_out[2] = in_operands_shape(c.v, r->in[2]);
+    if (!attention_grad_recurrence(&g, r, in[0], in[1], in[2], &c)) return false;
+    r->body_out[0] = attention_operand_shape(attention_positive_zeros(&g.b, c.q), r->in[0]);
+    r->body_out[1] = attention_operand_shape(c.k, r->in[1]);
+    r->body_out[2] = attention_operand_shape(c.v, r->in[2]);
     return true;
 }
 
-// The batch is one more axis in front of all operands; those with less axes in front spread.
+// The batch is one more leading axis of all operands; those with fewer leading axes broadcast.
 static bool attention_batch(ct_batching *b) {
     const attention_attrs *attrs = b->attrs;
     ct_tensor in[CT_ATTENTION_MOST_OPERANDS];
@@ -834,7 +861,7 @@ static bool attention_batch(ct_batching *b) {
               sinks = ct__attention_operand(attrs->present, CT_ATTENTION_SINKS),
               fill = ct__attention_operand(attrs->present, CT_ATTENTION_FILL);
     const bool is_backward = b->node->op == &ct__op_attention_backward;
-    if (fill >= 0 && b->batched[fill]) return true; // for the body
+    if (fill >= 0 && b->batched[fill]) return true; // handled by the body
     for (int i = 0; i < b->n_in; i++) {
         if (i == fill) {
             in[i] = b->in[i];

@@ -1,16 +1,18 @@
-// What attention is told by: its op, and the products and the softmax that stand for it (attention_pattern.c).
+// Attention as an op, and its recognition in graphs that compute it with matrix products and a softmax
+// (attention_pattern.c).
 #ifndef COTAN_OPS_ATTENTION_H
 #define COTAN_OPS_ATTENTION_H
 
 #include "graph/graph.h"
 
-// Does it spread to scores (..., T, S)?
+// True if the mask broadcasts to scores (..., T, S).
 bool ct__attention_mask_fits(const ct_type *mask, const ct_type *scores);
-// Are these q (..., T, D), k turned (..., D, S), and v (..., S, E), whose axes in front attention takes?
+// True if these are q (..., T, D), k transposed (..., D, S), and v (..., S, E), with leading axes that
+// attention supports.
 bool ct__attention_fits(const ct_type *q, const ct_type *k_turned, const ct_type *v);
-// Over the last axis; masked_zero: as the softmax has it.
+// True for a softmax over the last axis; masked_zero: that of the softmax.
 bool ct__is_softmax_of_last(const ct_node *node, bool *masked_zero);
-// `larger` of a product of matrices.
+// The pattern matcher (`larger`) of a matrix product.
 ct_tensor ct__attention_of_product(const ct_match *match);
 
 #endif

@@ -1,5 +1,5 @@
-// Products of two operands, summed over any pairs of axes: what matrix products, their gradients and
-// ct_einsum are special cases of. The order of additions is that of matrix products
+// Tensor contraction: products of two operands, summed over any pairs of axes. Matrix products, their
+// gradients and ct_einsum are special cases. The order of additions is that of matrix products
 // (docs/design/bits.md).
 #include "kinds/batch.h"
 #include "kinds/contraction.h"
@@ -11,8 +11,8 @@ CT_ATTRS(contract, CONTRACT_ATTRS);
 
 enum { A, B, OUT };
 
-// A list of axes of an operand counted from the front; none of it among those that were seen.
-static bool own_axes(ct_call *call, int operand, ct_ints *axes, uint32_t *seen) {
+// Normalises a list of axes of an operand; none of them may be in `seen`, to which they are added.
+static bool contract_normalise_axes(ct_call *call, int operand, ct_ints *axes, uint32_t *seen) {
     const ct_type *type = call->in[operand];
     int64_t *v = ct__call_dims(call, (int)axes->n);
     if (!v) return false;
@@ -30,15 +30,17 @@ static bool own_axes(ct_call *call, int operand, ct_ints *axes, uint32_t *seen) 
     return true;
 }
 
-// The axes of two lists go in pairs of one size.
-static bool pairs(ct_call *call, ct_ints *a_axes, ct_ints *b_axes, const char *what,
-                  uint32_t seen[2]) {
+// Checks that the axes of two lists are pairs of equal sizes.
+static bool contract_check_pairs(ct_call *call, ct_ints *a_axes, ct_ints *b_axes, const char *what,
+                                 uint32_t seen[2]) {
     const ct_type *a = call->in[A], *b = call->in[B];
     if (a_axes->n != b_axes->n)
         return ct__call_err(call, CT_E_ARGUMENT,
                             "axes go in pairs: .a_%s has %lld of them, .b_%s has %lld", what,
                             (long long)a_axes->n, what, (long long)b_axes->n);
-    if (!own_axes(call, A, a_axes, &seen[A]) || !own_axes(call, B, b_axes, &seen[B])) return false;
+    if (!contract_normalise_axes(call, A, a_axes, &seen[A]) ||
+        !contract_normalise_axes(call, B, b_axes, &seen[B]))
+        return false;
     for (int64_t i = 0; i < a_axes->n; i++) {
         const int x = (int)a_axes->v[i], y = (int)b_axes->v[i];
         if (a->dim[x] != b->dim[y])
@@ -60,11 +62,11 @@ static bool contract_infer(ct_call *call) {
     const ct_dtype dtype = ct__promote(a->dtype, a->weak, b->dtype, b->weak);
     if (dtype == CT_DEFAULT) return ct__no_promotion(call, (ct_dtype)a->dtype, (ct_dtype)b->dtype);
     uint32_t batch[2] = {0}, seen[2] = {0};
-    if (!pairs(call, &attrs->a_batch, &attrs->b_batch, "batch", batch)) return false;
+    if (!contract_check_pairs(call, &attrs->a_batch, &attrs->b_batch, "batch", batch)) return false;
     seen[A] = batch[A], seen[B] = batch[B];
-    if (!pairs(call, &attrs->a_axes, &attrs->b_axes, "axes", seen)) return false;
-    const int rank =
-        (int)(a->rank + b->rank - 2 * attrs->a_axes.n - attrs->a_batch.n); // batch axes once
+    if (!contract_check_pairs(call, &attrs->a_axes, &attrs->b_axes, "axes", seen)) return false;
+    // batch axes count once
+    const int rank = (int)(a->rank + b->rank - 2 * attrs->a_axes.n - attrs->a_batch.n);
     if (rank > CT_MAX_RANK)
         return ct__call_err(call, CT_E_SHAPE, "the result has %d axes, %d are possible", rank,
                             CT_MAX_RANK) ||
@@ -98,57 +100,60 @@ static void contract_axes(const ct_node *node, ct_contraction *to) {
         ct__role_add(&to->inner, (int)attrs->a_axes.v[i], (int)attrs->b_axes.v[i], -1);
 }
 
-static ct_tensor same_of(const ct_rule *r, ct_tensor a, ct_tensor b) {
+static ct_tensor contract_record_same(const ct_rule *r, ct_tensor a, ct_tensor b) {
     return ct__record(r->node->op, r->attrs, (const ct_tensor[]){a, b}, 2, r->node->here);
 }
 static bool contract_jvp(ct_rule *r) {
     const ct_tensor a = r->t_in[A], b = r->t_in[B];
-    r->t_out[0] = ct__add_zero(ct__is_none(a) ? CT_NONE : same_of(r, a, r->in[B]),
-                               ct__is_none(b) ? CT_NONE : same_of(r, r->in[A], b));
+    r->t_out[0] = ct__add_zero(ct__is_none(a) ? CT_NONE : contract_record_same(r, a, r->in[B]),
+                               ct__is_none(b) ? CT_NONE : contract_record_same(r, r->in[A], b));
     return true;
 }
 
-// t with its axes where `place` says they stood: axis i of the result is axis place[i] of t.
-static ct_tensor in_order(ct_tensor t, const int64_t *place, int rank) {
+// Permutes t so that axis i of the result is axis position[i] of t.
+static ct_tensor contract_permute(ct_tensor t, const int64_t *position, int rank) {
     int moved = 0;
-    for (int i = 0; i < rank; i++) moved += place[i] != i;
-    const ct_ints axes = {rank, place};
+    for (int i = 0; i < rank; i++) moved += position[i] != i;
+    const ct_ints axes = {rank, position};
     return moved ? ct_permute(t, axes) : t;
 }
 
-// The cotangent of an operand: that of the result times the other operand, summed over the axes that
-// only the other one has. Of a it is (batch, rows, k), of b (batch, k, columns), with the axes of k
-// in the other operand's order; then they go to their places.
+// The cotangent of an operand is that of the result times the other operand, summed over the axes that only
+// the other operand has. For a it is (batch, rows, k), for b (batch, k, columns), with the axes of k in the
+// other operand's order; then they are permuted to their positions.
 static bool contract_transpose(ct_rule *r) {
     const int of = r->linear[A] ? A : B, other = 1 - of;
     ct_contraction is = {0};
     contract_axes(r->node, &is);
-    const ct_role *own = of == A ? &is.rows : &is.columns, *gone = of == A ? &is.columns : &is.rows;
+    const ct_role *own = of == A ? &is.rows : &is.columns,
+                  *summed = of == A ? &is.columns : &is.rows;
     int64_t c_axes[CT_MAX_RANK], o_axes[CT_MAX_RANK], c_batch[CT_MAX_RANK], o_batch[CT_MAX_RANK];
-    int64_t place[CT_MAX_RANK];
+    int64_t position[CT_MAX_RANK];
     const int n = is.batch.n, first = of == A ? n + own->n : n;
-    for (int i = 0; i < gone->n; i++) c_axes[i] = gone->of[OUT][i], o_axes[i] = gone->of[other][i];
+    for (int i = 0; i < summed->n; i++)
+        c_axes[i] = summed->of[OUT][i], o_axes[i] = summed->of[other][i];
     for (int i = 0; i < n; i++) c_batch[i] = i, o_batch[i] = is.batch.of[other][i];
-    for (int i = 0; i < n; i++) place[is.batch.of[of][i]] = i;
-    for (int i = 0; i < own->n; i++) place[own->of[of][i]] = (of == A ? n : n + is.inner.n) + i;
+    for (int i = 0; i < n; i++) position[is.batch.of[of][i]] = i;
+    for (int i = 0; i < own->n; i++) position[own->of[of][i]] = (of == A ? n : n + is.inner.n) + i;
     for (int i = 0; i < is.inner.n; i++) {
-        int before = 0; // axes of k that stand before this one in the other operand
+        int before = 0; // axes of k that precede this one in the other operand
         for (int k = 0; k < is.inner.n; k++)
             before += is.inner.of[other][k] < is.inner.of[other][i];
-        place[is.inner.of[of][i]] = first + before;
+        position[is.inner.of[of][i]] = first + before;
     }
-    const ct_ints of_c = {gone->n, c_axes}, of_o = {gone->n, o_axes};
+    const ct_ints of_c = {summed->n, c_axes}, of_o = {summed->n, o_axes};
     const ct_ints batch_c = {n, c_batch}, batch_o = {n, o_batch};
     const ct_tensor c = r->c_out[0], x = r->in[other];
     const ct_tensor t = of == A ? ct_contract(c, x, .a_axes = of_c, .b_axes = of_o,
                                               .a_batch = batch_c, .b_batch = batch_o)
                                 : ct_contract(x, c, .a_axes = of_o, .b_axes = of_c,
                                               .a_batch = batch_o, .b_batch = batch_c);
-    r->c_in[of] = in_order(t, place, ct__type(r->node->in[of])->rank);
+    r->c_in[of] = contract_permute(t, position, ct__type(r->node->in[of])->rank);
     return true;
 }
 
-// A batch of both is one axis more that they share; one operand's is an axis of its own.
+// If both have the batch, it is one more shared axis; if only one has it, it is an axis of that operand's
+// own.
 static bool contract_batch(ct_batching *b) {
     const contract_attrs *attrs = b->attrs;
     const bool both = b->batched[A] && b->batched[B];
@@ -156,13 +161,13 @@ static bool contract_batch(ct_batching *b) {
     int64_t v[4][CT_MAX_RANK + 1];
     ct_ints to[4];
     for (int l = 0; l < 4; l++) {
-        const int more = both && l >= 2, shift = b->batched[l % 2];
+        const int extra = both && l >= 2, shift = b->batched[l % 2];
         v[l][0] = 0;
-        for (int64_t i = 0; i < from[l]->n; i++) v[l][i + more] = from[l]->v[i] + shift;
-        to[l] = (ct_ints){from[l]->n + more, v[l]};
+        for (int64_t i = 0; i < from[l]->n; i++) v[l][i + extra] = from[l]->v[i] + shift;
+        to[l] = (ct_ints){from[l]->n + extra, v[l]};
     }
-    const contract_attrs moved = {to[0], to[1], to[2], to[3]};
-    if (!ct__batch_record(b, &moved, b->in)) return false;
+    const contract_attrs shifted = {to[0], to[1], to[2], to[3]};
+    if (!ct__batch_record(b, &shifted, b->in)) return false;
     const int rank = b->node->out->rank, shared = (int)attrs->a_batch.n;
     const int rows = ct__type(b->node->in[A])->rank - (int)attrs->a_axes.n - shared;
     const int at = both ? 0 : b->batched[A] ? shared : shared + rows;

@@ -1,23 +1,22 @@
-// Arithmetic and functions, element by element. Operands promote and broadcast; every op rounds to
-// its dtype.
+// Elementwise arithmetic and functions. Operands promote and broadcast; every op rounds to its dtype.
 #include <math.h>
 
 #include "kir/kir_math.h"
 #include "ops/rules.h"
 
-// The tangent of a function of one operand is its slope times the operand's tangent.
-static bool slope(ct_rule *r, ct_tensor factor) {
+// The tangent of a function of one operand is its derivative times the operand's tangent.
+static bool elementwise_jvp_factor(ct_rule *r, ct_tensor factor) {
     r->t_out[0] = ct_mul(r->t_in[0], factor);
     return true;
 }
-static bool linear_unary(ct_rule *r) { // jvp of an op that is linear in its only operand
+static bool elementwise_jvp_linear(ct_rule *r) { // jvp of an op that is linear in its only operand
     r->t_out[0] = ct__output(ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here), 0);
     return true;
 }
-static ct_tensor times(ct_tensor t, ct_tensor factor) {
+static ct_tensor elementwise_times(ct_tensor t, ct_tensor factor) {
     return ct__is_none(t) ? CT_NONE : ct_mul(t, factor);
 }
-static ct_tensor negated(ct_tensor t) { return ct__is_none(t) ? CT_NONE : ct_neg(t); }
+static ct_tensor elementwise_negate(ct_tensor t) { return ct__is_none(t) ? CT_NONE : ct_neg(t); }
 
 #define BINARY(ID, op)                                                                             \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 2, .n_out = 1,           \
@@ -55,7 +54,7 @@ static int64_t sub_i64(const int64_t *x, ct_dtype d) {
 }
 static bool sub_jvp(ct_rule *r) {
     if (ct__is_none(r->t_in[0]))
-        r->t_out[0] = negated(r->t_in[1]);
+        r->t_out[0] = elementwise_negate(r->t_in[1]);
     else
         r->t_out[0] = ct__is_none(r->t_in[1]) ? r->t_in[0] : ct_sub(r->t_in[0], r->t_in[1]);
     return true;
@@ -94,7 +93,7 @@ const ct_opdef ct__op_neg = {
     .doc = "-x.",
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .eval_i64 = neg_i64,
-    .jvp = linear_unary,
+    .jvp = elementwise_jvp_linear,
     .transpose = neg_transpose,
     .onnx = "Neg",
     .stablehlo = "negate",
@@ -108,7 +107,8 @@ static int64_t mul_i64(const int64_t *x, ct_dtype d) {
     return (void)d, (int64_t)((uint64_t)x[0] * (uint64_t)x[1]);
 }
 static bool mul_jvp(ct_rule *r) {
-    r->t_out[0] = ct__add_zero(times(r->t_in[0], r->in[1]), times(r->t_in[1], r->in[0]));
+    r->t_out[0] = ct__add_zero(elementwise_times(r->t_in[0], r->in[1]),
+                               elementwise_times(r->t_in[1], r->in[0]));
     return true;
 }
 static bool mul_transpose(ct_rule *r) { // linear in one operand at a time: the other is a factor
@@ -133,9 +133,9 @@ static int64_t div_i64(const int64_t *x, ct_dtype d) {
     return x[1] == -1 ? (int64_t)(0 - (uint64_t)x[0]) : x[0] / x[1];
 }
 static bool div_jvp(ct_rule *r) { // (a / b)' = (a' - (a / b) b') / b
-    ct_tensor t = times(r->t_in[1], r->out[0]);
+    ct_tensor t = elementwise_times(r->t_in[1], r->out[0]);
     if (ct__is_none(r->t_in[0]))
-        t = negated(t);
+        t = elementwise_negate(t);
     else
         t = ct__is_none(t) ? r->t_in[0] : ct_sub(r->t_in[0], t);
     r->t_out[0] = ct_div(t, r->in[1]);
@@ -169,7 +169,8 @@ static int64_t mod_i64(const int64_t *x, ct_dtype d) {
 static bool mod_jvp(ct_rule *r) { // a - trunc(a / b) b
     ct_tensor quotient = ct_div(r->in[0], r->in[1]);
     ct_tensor whole = ct_select(ct_less(quotient, ct_f(0)), ct_ceil(quotient), ct_floor(quotient));
-    r->t_out[0] = ct__add_zero(r->t_in[0], negated(times(r->t_in[1], whole)));
+    r->t_out[0] =
+        ct__add_zero(r->t_in[0], elementwise_negate(elementwise_times(r->t_in[1], whole)));
     return true;
 }
 static ct_kval mod_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MOD); }
@@ -199,16 +200,16 @@ static bool abs_infer(ct_call *call) {
 }
 static bool complex_abs_jvp(ct_rule *r) { // the real part of conj(x) x' / |x|
     ct_tensor none = ct_equal(r->out[0], ct_f(0));
-    ct_tensor along = ct_real(ct_mul(r->t_in[0], ct_conj(r->in[0])));
-    r->t_out[0] = ct_div(along, ct_select(none, ct_f(1), r->out[0]));
+    ct_tensor real_product = ct_real(ct_mul(r->t_in[0], ct_conj(r->in[0])));
+    r->t_out[0] = ct_div(real_product, ct_select(none, ct_f(1), r->out[0]));
     return true;
 }
-static bool abs_jvp(ct_rule *r) { // the slope at 0 is 0
+static bool abs_jvp(ct_rule *r) { // the derivative at 0 is 0
     if (ct__is_complex((ct_dtype)ct__type_of(r->in[0])->dtype)) return complex_abs_jvp(r);
     ct_tensor zero = ct_f(0);
     ct_tensor sign = ct_select(ct_less(r->in[0], zero), ct_f(-1),
                                ct_select(ct_greater(r->in[0], zero), ct_f(1), zero));
-    return slope(r, sign);
+    return elementwise_jvp_factor(r, sign);
 }
 static ct_kval abs_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_ABS); }
 const ct_opdef ct__op_abs = {
@@ -230,15 +231,15 @@ const ct_opdef ct__op_abs = {
     .samples = {.kinks = true},
 };
 
-// Tangent of the operand that was chosen; where both are equal each gets a half, beside NaN all.
-static bool chosen_jvp(ct_rule *r) {
+// Tangent of the chosen operand; if both are equal each gets a half, and if one is NaN both get all of it.
+static bool minmax_jvp(ct_rule *r) {
     ct_tensor half = ct_f(0.5), zero = ct_f(0), one = ct_f(1);
     ct_tensor tie = ct_equal(r->in[0], r->in[1]);
     ct_tensor t[2];
     for (int i = 0; i < 2; i++) {
-        ct_tensor mine = ct_select(ct_not_equal(r->out[0], r->out[0]), one,
-                                   ct_select(ct_equal(r->out[0], r->in[i]), one, zero));
-        t[i] = times(r->t_in[i], ct_select(tie, half, mine));
+        ct_tensor share = ct_select(ct_not_equal(r->out[0], r->out[0]), one,
+                                    ct_select(ct_equal(r->out[0], r->in[i]), one, zero));
+        t[i] = elementwise_times(r->t_in[i], ct_select(tie, half, share));
     }
     r->t_out[0] = ct__add_zero(t[0], t[1]);
     return true;
@@ -251,7 +252,7 @@ static ct_kval maximum_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MAX)
 const ct_opdef ct__op_maximum = {
     BINARY(MAXIMUM, maximum), .doc = "The larger of a and b, -0 below 0; NaN where either is.",
     .accepts = CT_NUMBERS,    .eval_i64 = maximum_i64,
-    .jvp = chosen_jvp,        .onnx = "Max",
+    .jvp = minmax_jvp,        .onnx = "Max",
     .stablehlo = "maximum",   .samples = {.kinks = true},
 };
 static double minimum_f64(const double *x) { return ct__min_f64(x[0], x[1]); }
@@ -262,7 +263,7 @@ static ct_kval minimum_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MIN)
 const ct_opdef ct__op_minimum = {
     BINARY(MINIMUM, minimum), .doc = "The smaller of a and b, -0 below 0; NaN where either is.",
     .accepts = CT_NUMBERS,    .eval_i64 = minimum_i64,
-    .jvp = chosen_jvp,        .onnx = "Min",
+    .jvp = minmax_jvp,        .onnx = "Min",
     .stablehlo = "minimum",   .samples = {.kinks = true},
 };
 
@@ -309,7 +310,7 @@ const ct_opdef ct__op_sqrt = {
 };
 
 static double exp_f64(const double *x) { return exp(x[0]); }
-static bool exp_jvp(ct_rule *r) { return slope(r, r->out[0]); }
+static bool exp_jvp(ct_rule *r) { return elementwise_jvp_factor(r, r->out[0]); }
 static ct_kval exp_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_EXP); }
 const ct_opdef ct__op_exp = {
     UNARY(EXP, exp),
@@ -326,7 +327,8 @@ const ct_opdef ct__op_exp = {
 
 static double exp2_f64(const double *x) { return exp2(x[0]); }
 static bool exp2_jvp(ct_rule *r) {
-    return slope(r, ct_mul(r->out[0], ct__number_like(0.69314718055994531, r->in[0])));
+    return elementwise_jvp_factor(
+        r, ct_mul(r->out[0], ct__number_like(0.69314718055994531, r->in[0])));
 }
 static ct_kval exp2_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_EXP2); }
 const ct_opdef ct__op_exp2 = {
@@ -355,7 +357,7 @@ const ct_opdef ct__op_log = {
 };
 
 static double expm1_f64(const double *x) { return expm1(x[0]); }
-static bool expm1_jvp(ct_rule *r) { return slope(r, ct_add(r->out[0], ct_f(1))); }
+static bool expm1_jvp(ct_rule *r) { return elementwise_jvp_factor(r, ct_add(r->out[0], ct_f(1))); }
 static ct_kval expm1_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_EXPM1); }
 const ct_opdef ct__op_expm1 = {
     UNARY(EXPM1, expm1),
@@ -388,7 +390,7 @@ const ct_opdef ct__op_log1p = {
 };
 
 static double sin_f64(const double *x) { return sin(x[0]); }
-static bool sin_jvp(ct_rule *r) { return slope(r, ct_cos(r->in[0])); }
+static bool sin_jvp(ct_rule *r) { return elementwise_jvp_factor(r, ct_cos(r->in[0])); }
 static ct_kval sin_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_SIN); }
 const ct_opdef ct__op_sin = {
     UNARY(SIN, sin),
@@ -402,7 +404,7 @@ const ct_opdef ct__op_sin = {
     .split = ct__split_sin,
 };
 static double cos_f64(const double *x) { return cos(x[0]); }
-static bool cos_jvp(ct_rule *r) { return slope(r, ct_neg(ct_sin(r->in[0]))); }
+static bool cos_jvp(ct_rule *r) { return elementwise_jvp_factor(r, ct_neg(ct_sin(r->in[0]))); }
 static ct_kval cos_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_COS); }
 const ct_opdef ct__op_cos = {
     UNARY(COS, cos),
@@ -417,7 +419,9 @@ const ct_opdef ct__op_cos = {
 };
 
 static double tanh_f64(const double *x) { return tanh(x[0]); }
-static bool tanh_jvp(ct_rule *r) { return slope(r, ct_sub(ct_f(1), ct_mul(r->out[0], r->out[0]))); }
+static bool tanh_jvp(ct_rule *r) {
+    return elementwise_jvp_factor(r, ct_sub(ct_f(1), ct_mul(r->out[0], r->out[0])));
+}
 static ct_kval tanh_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_TANH); }
 const ct_opdef ct__op_tanh = {
     UNARY(TANH, tanh),
@@ -434,7 +438,7 @@ const ct_opdef ct__op_tanh = {
 static double erf_f64(const double *x) { return erf(x[0]); }
 static bool erf_jvp(ct_rule *r) { // 2 / sqrt(pi) exp(-x x)
     ct_tensor bell = ct_exp(ct_neg(ct_mul(r->in[0], r->in[0])));
-    return slope(r, ct_mul(bell, ct__number_like(1.1283791670955126, r->in[0])));
+    return elementwise_jvp_factor(r, ct_mul(bell, ct__number_like(1.1283791670955126, r->in[0])));
 }
 static ct_kval erf_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_ERF); }
 const ct_opdef ct__op_erf = {
@@ -485,16 +489,16 @@ static const double atan_p_f64[] = {
     -0.0909090457530649,   0.07692183125376892, -0.06664510525508936, 0.05858140904866328,
     -0.050854078345894844, 0.03923044778479309, -0.019175404711104935};
 
-// part * pi - r, pi in two parts so that the difference rounds once.
-static ct_kval turned(ct_kir *k, ct_dtype d, double part, ct_kval r) {
+// fraction * pi - r, with pi in two parts so that the difference rounds once.
+static ct_kval atan_complement(ct_kir *k, ct_dtype d, double fraction, ct_kval r) {
     double high = d == CT_F64 ? 0x1.921fb54442d18p+1 : 0x1.921fb6p+1;
     double low = d == CT_F64 ? 0x1.1a62633145c07p-53 : -0x1.777a5cp-24;
-    r = ct__kir_sub(k, r, ct__kir_const(k, d, part * low));
-    return ct__kir_sub(k, ct__kir_const(k, d, part * high), r);
+    r = ct__kir_sub(k, r, ct__kir_const(k, d, fraction * low));
+    return ct__kir_sub(k, ct__kir_const(k, d, fraction * high), r);
 }
-// The angle in the first eighth of the circle, whose tangent t is the smaller of |y| and |x| by the
-// larger one (1 where they are equal, 0 where both are 0), reduced to t <= tan(pi / 8); from there
-// back to the eighth where the point lies.
+// Computes the angle in the first octant, whose tangent t is the smaller of |y| and |x| divided by the larger
+// one (1 if they are equal, 0 if both are 0), reduced to t <= tan(pi / 8), and maps it back to the octant of
+// the point.
 static ct_kval atan2_emit(const ct_elem *e) {
     ct_kir *k = e->k;
     ct_dtype d = e->dtype == CT_F64 ? CT_F64 : CT_F32;
@@ -512,16 +516,17 @@ static ct_kval atan2_emit(const ct_elem *e) {
     ct_kval p =
         d == CT_F64 ? ct__kir_poly(k, d, atan_p_f64, 11, z) : ct__kir_poly(k, d, atan_p_f32, 5, z);
     ct_kval r = ct__kir_fma(k, ct__kir_mul(k, t, z), p, t);
-    r = ct__kir_select(k, steep, turned(k, d, 0.25, r), r);
-    ct_kval upper = turned(k, d, 0.5, r);
+    r = ct__kir_select(k, steep, atan_complement(k, d, 0.25, r), r);
+    ct_kval upper = atan_complement(k, d, 0.5, r);
     r = ct__kir_select(k, ct__kir_lt(k, x, y), upper, r);
-    ct_kval left = ct__kir_lt(k, ct__kir_copy_sign(k, one, e->x[1]), zero); // -0 too
-    return ct__kir_copy_sign(k, ct__kir_select(k, left, turned(k, d, 1, r), r), e->x[0]);
+    ct_kval left = ct__kir_lt(k, ct__kir_copy_sign(k, one, e->x[1]), zero); // also for -0
+    return ct__kir_copy_sign(k, ct__kir_select(k, left, atan_complement(k, d, 1, r), r), e->x[0]);
 }
 static double atan2_f64(const double *x) { return atan2(x[0], x[1]); }
 static bool atan2_jvp(ct_rule *r) { // (y' x - x' y) / (x x + y y)
     ct_tensor y = r->in[0], x = r->in[1];
-    ct_tensor t = ct__add_zero(times(r->t_in[0], x), negated(times(r->t_in[1], y)));
+    ct_tensor t = ct__add_zero(elementwise_times(r->t_in[0], x),
+                               elementwise_negate(elementwise_times(r->t_in[1], y)));
     ct_tensor by = ct_add(ct_mul(x, x), ct_mul(y, y)), zero = ct_f(0);
     r->t_out[0] = ct_div(t, ct_select(ct_equal(by, zero), ct_f(1), by)); // 0 at (0, 0)
     return true;

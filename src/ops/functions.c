@@ -1,4 +1,4 @@
-// Functions of elements that are made of others.
+// Elementwise functions that are composed of other functions.
 #include <math.h>
 
 #include "ops/functions.h"
@@ -48,7 +48,7 @@ ct_binary ct__taken_apart(ct_tensor x) {
     ct_tensor scaled =
         ct_select(subnormal, ct_mul(x, ct__number_like(f64 ? 0x1p54 : 0x1p24, x)), x);
     ct_tensor bits = ct_bitcast(scaled, of.dtype), by = ct_i(of.mantissa);
-    // the exponent counts from the root of a half on: no number of bits is negative
+    // exponents are counted from sqrt(1/2), so that the bits are never negative
     const int64_t from =
         ((int64_t)of.bias << of.mantissa) - (f64 ? 0x3fe6a09e667f3bcd : 0x3f3504f3);
     ct_tensor shift = ct_cast(ct_const(&from, CT_I64, CT_SCALAR), of.dtype);
@@ -59,24 +59,24 @@ ct_binary ct__taken_apart(ct_tensor x) {
                        ct_select(plain, ct_sub(ct_cast(e, dtype), added), zero)};
 }
 
-static ct_pair exact_sum(ct_tensor a, ct_tensor b) { // Knuth's
+static ct_pair functions_exact_sum(ct_tensor a, ct_tensor b) { // Knuth's TwoSum
     ct_tensor sum = ct_add(a, b), part = ct_sub(sum, a);
     return (ct_pair){sum, ct_add(ct_sub(a, ct_sub(sum, part)), ct_sub(b, part))};
 }
-static ct_pair halves(ct_tensor x) { // of half of the digits each
+static ct_pair functions_split_digits(ct_tensor x) { // Dekker's split into halves of the digits
     const double cut = ct__type_of(x)->dtype == CT_F64 ? 0x1p27 + 1 : 0x1p12 + 1;
     ct_tensor wide = ct_mul(x, ct__number_like(cut, x));
     ct_tensor high = ct_sub(wide, ct_sub(wide, x));
     return (ct_pair){high, ct_sub(x, high)};
 }
-ct_pair ct__exact_product(ct_tensor a, ct_tensor b) { // Dekker's
-    ct_pair x = halves(a), y = halves(b);
+ct_pair ct__exact_product(ct_tensor a, ct_tensor b) { // Dekker's product
+    ct_pair x = functions_split_digits(a), y = functions_split_digits(b);
     ct_tensor product = ct_mul(a, b), rest = ct_sub(ct_mul(x.high, y.high), product);
     rest = ct_add(ct_add(rest, ct_mul(x.high, y.low)), ct_mul(x.low, y.high));
     return (ct_pair){product, ct_add(rest, ct_mul(x.low, y.low))};
 }
-// log(x) of an f64 above 0. With s = f / (2 + f): log(1 + f) = 2 s + s^3 (2 / 3 + ...).
-static ct_pair long_log(ct_tensor x) {
+// log(x) of a positive f64. With s = f / (2 + f): log(1 + f) = 2 s + s^3 (2 / 3 + ...).
+static ct_pair pow_log(ct_tensor x) {
     static const double series[] = {0.6666666666666666,  0.4000000000000088,  0.28571428570803253,
                                     0.22222222391794727, 0.18181795631498243, 0.15386240172447838,
                                     0.13268760562036724, 0.1308675766695207}; // log_r of kir_math.c
@@ -84,39 +84,42 @@ static ct_pair long_log(ct_tensor x) {
     ct_tensor f = ct_sub(parts.m, ct_f(1)), by = ct_add(f, ct_f(2));
     ct_tensor s = ct_div(f, by), square = ct_mul(s, s);
     ct_pair product = ct__exact_product(s, by);
-    ct_tensor lost = ct_mul(s, ct_sub(f, ct_sub(by, ct_f(2)))); // of 2 + f
+    ct_tensor lost = ct_mul(s, ct_sub(f, ct_sub(by, ct_f(2)))); // the rounding error of 2 + f
     ct_tensor rest = ct_sub(ct_sub(ct_sub(f, product.high), product.low), lost);
-    // 2 / (2 + f) to seven bits, for a rest of as few
+    // 2 / (2 + f) to seven bits, which suffice for the small rest
     ct_tensor near = ct_sub(ct_f(1), ct_mul(f, ct_sub(ct_f(0.5), ct_mul(f, ct_f(0.25)))));
     ct_tensor tail = ct__number_like(series[7], x);
     for (int i = 6; i >= 0; i--) tail = ct_add(ct_mul(tail, square), ct__number_like(series[i], x));
     tail = ct_add(ct_mul(ct_mul(s, square), tail), ct_mul(rest, near));
-    ct_pair sum = exact_sum(ct_mul(parts.e, ct__number_like(0x1.62e42p-1, x)), ct_add(s, s));
+    ct_pair sum =
+        functions_exact_sum(ct_mul(parts.e, ct__number_like(0x1.62e42p-1, x)), ct_add(s, s));
     tail = ct_add(tail, ct_mul(parts.e, ct__number_like(0x1.fdf473de6af28p-22, x)));
     tail = ct_add(tail, sum.low);
     ct_tensor high = ct_add(sum.high, tail);
     return (ct_pair){high, ct_sub(tail, ct_sub(high, sum.high))};
 }
 // size^y in f64.
-static ct_tensor long_pow(ct_tensor size, ct_tensor y) {
+static ct_tensor pow_f64(ct_tensor size, ct_tensor y) {
     ct_tensor far = ct__number_like(1e25, y), infinity = ct_f(INFINITY), zero = ct_f(0);
-    ct_pair log = long_log(size);
-    ct_tensor by = ct_minimum(ct_maximum(y, ct_neg(far)), far); // more is 0 or infinity
+    ct_pair log = pow_log(size);
+    // larger exponents give 0 or infinity
+    ct_tensor by = ct_minimum(ct_maximum(y, ct_neg(far)), far);
     ct_pair exponent = ct__exact_product(by, log.high);
     ct_tensor rest = ct_add(exponent.low, ct_mul(by, log.low));
-    // of 0 and infinity
+    // for 0 and infinity
     ct_tensor none = ct_equal(size, zero), all = ct_equal(size, infinity);
     ct_tensor end = ct_select(none, ct_f(-INFINITY), ct_select(all, infinity, log.high));
     ct_tensor plain = ct_or(ct_or(none, all), ct_equal(ct_abs(y), infinity));
     ct_tensor value = ct_exp(ct_select(plain, ct_mul(y, end), exponent.high));
     plain = ct_or(plain, ct_or(ct_equal(value, zero), ct_equal(value, infinity)));
-    ct_pair got = long_log(value); // which tells what exp has lost: what is exact comes out so
+    // determines the rounding error of exp, so that exact results are exact
+    ct_pair got = pow_log(value);
     rest = ct_add(rest, ct_sub(ct_sub(exponent.high, got.high), got.low));
     return ct_select(plain, value, ct_add(value, ct_mul(value, rest)));
 }
 
-// |x|^y as exp(y log|x|) loses digits as the exponent grows, so f64 carries it, and twice an f64 that of
-// an f64; then the cases that the formula does not know, as C's pow has them.
+// |x|^y as exp(y log|x|) loses digits as the exponent grows, so f32 computes it in f64, and f64 in twice f64;
+// then come the special cases that the formula does not cover, as in C's pow.
 static bool complex_pow_body(ct_rule *r, ct_dtype dtype) {
     ct_tensor x = ct_cast(r->in[0], CT_C128), y = ct_cast(r->in[1], CT_C128), zero = ct_f(0);
     ct_tensor value = ct_exp(ct_mul(y, ct_log(x)));
@@ -124,8 +127,8 @@ static bool complex_pow_body(ct_rule *r, ct_dtype dtype) {
     r->body_out[0] = ct_cast(ct_select(ct_equal(x, zero), of_zero, value), dtype);
     return true;
 }
-// The product of the powers x^1, x^2, x^4, ... for which y has a bit, modulo the dtype's range. Of a
-// negative y the same is right for 1 and -1.
+// The product of the powers x^1, x^2, x^4, ... for which y has a bit, modulo the dtype's range. For a
+// negative y this is correct for 1 and -1.
 static bool whole_pow_body(ct_rule *r, ct_dtype dtype) {
     ct_tensor x = ct_cast(r->in[0], dtype), y = ct_cast(r->in[1], dtype), zero = ct_i(0);
     ct_tensor one = ct_i(1), power = x, product = one;
@@ -146,10 +149,10 @@ static bool pow_body(ct_rule *r) {
     ct_tensor zero = ct_f(0), one = ct_f(1), size = ct_abs(x);
     ct_tensor value = CT_NONE;
     if (dtype == CT_F64)
-        value = long_pow(size, y);
+        value = pow_f64(size, y);
     else
         value = ct_cast(ct_exp(ct_mul(ct_cast(y, CT_F64), ct_log(ct_cast(size, CT_F64)))), dtype);
-    ct_tensor whole = ct_equal(ct_floor(y), y); // infinities are whole and even
+    ct_tensor whole = ct_equal(ct_floor(y), y); // infinities count as even integers
     ct_tensor half = ct_mul(y, ct_f(0.5));
     ct_tensor odd = ct_and(whole, ct_not_equal(ct_floor(half), half));
     ct_tensor bits = ct_bitcast(x, dtype == CT_F64 ? CT_I64 : CT_I32);
@@ -169,7 +172,7 @@ static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'
         t[0] = ct_mul(r->t_in[0], ct_select(ct_equal(y, zero), zero, lower));
     }
     if (!ct__is_none(r->t_in[1])) {
-        ct_tensor base = ct_cast(x, ct_dtype_of(r->out[0])); // it may be whole numbers
+        ct_tensor base = ct_cast(x, ct_dtype_of(r->out[0])); // it may be an integer
         const bool complex = ct__is_complex(ct_dtype_of(y));
         ct_tensor up = ct_greater_equal(complex ? ct_real(y) : y, zero);
         ct_tensor none = ct_and(ct_equal(x, zero), up); // else infinite
@@ -195,7 +198,7 @@ const ct_opdef ct__op_pow = {
 
 // ------------------------------------------------------------------------------------------- order
 
-static bool sign_body(ct_rule *r) { // 0, -0 and NaN stay what they are
+static bool sign_body(ct_rule *r) { // 0, -0 and NaN are unchanged
     ct_tensor x = r->in[0], zero = ct_i(0);
     r->body_out[0] =
         ct_select(ct_less(x, zero), ct_i(-1), ct_select(ct_greater(x, zero), ct_i(1), x));
@@ -217,7 +220,7 @@ static bool clamp_body(ct_rule *r) {
     r->body_out[0] = ct_minimum(ct_maximum(r->in[0], r->in[1]), r->in[2]);
     return true;
 }
-// x has the gradient at both limits, too; where low is above high, high has it.
+// At both limits x has the gradient; if low is above high, high has it.
 static bool clamp_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], low = r->in[1], high = r->in[2], zero = ct_f(0), one = ct_f(1);
     const ct_tensor own[3] = {
@@ -248,21 +251,22 @@ static bool is_nan_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_is_nan = {
-    QUESTION(IS_NAN, is_nan, 1),
+    PREDICATE(IS_NAN, is_nan, 1),
     .doc = "Where x is NaN (of complex numbers a part of it), as bool.",
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .onnx = "IsNaN",
 };
-static bool has_infinity(const ct_rule *r) {
+static bool functions_has_infinity(const ct_rule *r) {
     return ct__is_float((ct_dtype)ct__type_of(r->in[0])->dtype);
 }
 static bool is_inf_body(ct_rule *r) {
     ct_tensor x = r->in[0];
-    r->body_out[0] = has_infinity(r) ? ct_equal(ct_abs(x), ct_f(INFINITY)) : ct_not_equal(x, x);
+    r->body_out[0] =
+        functions_has_infinity(r) ? ct_equal(ct_abs(x), ct_f(INFINITY)) : ct_not_equal(x, x);
     return true;
 }
 const ct_opdef ct__op_is_inf = {
-    QUESTION(IS_INF, is_inf, 1),
+    PREDICATE(IS_INF, is_inf, 1),
     .doc = "Where x is infinite, of either sign (of complex numbers a part of it), as bool.",
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .split = ct__split_is_inf,
@@ -270,11 +274,12 @@ const ct_opdef ct__op_is_inf = {
 };
 static bool is_finite_body(ct_rule *r) {
     ct_tensor x = r->in[0];
-    r->body_out[0] = has_infinity(r) ? ct_less(ct_abs(x), ct_f(INFINITY)) : ct_equal(x, x);
+    r->body_out[0] =
+        functions_has_infinity(r) ? ct_less(ct_abs(x), ct_f(INFINITY)) : ct_equal(x, x);
     return true;
 }
 const ct_opdef ct__op_is_finite = {
-    QUESTION(IS_FINITE, is_finite, 1),
+    PREDICATE(IS_FINITE, is_finite, 1),
     .doc = "Where x is neither infinite nor NaN (of complex numbers no part of it), as bool.",
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .split = ct__split_is_finite,
@@ -283,7 +288,7 @@ const ct_opdef ct__op_is_finite = {
 
 // ------------------------------------------------------------------------------------- activations
 
-static bool relu_body(ct_rule *r) { // not maximum: the slope at 0 is 0, and NaN stays
+static bool relu_body(ct_rule *r) { // not maximum: the derivative at 0 is 0, and NaN stays
     r->body_out[0] = ct_select(ct_less_equal(r->in[0], ct_i(0)), ct_i(0), r->in[0]);
     return true;
 }
@@ -324,7 +329,7 @@ const ct_opdef ct__op_silu = {
     .samples = {.ulp = 4},
 };
 
-// max(x, 0) + log(1 + exp(-|x|)): neither overflows nor loses what is small.
+// max(x, 0) + log(1 + exp(-|x|)): does not overflow and loses no small terms.
 static bool softplus_body(ct_rule *r) {
     ct_tensor x = r->in[0];
     ct_tensor tail = ct_log1p(ct_exp(ct_neg(ct_abs(x))));
@@ -360,7 +365,7 @@ const ct_opdef ct__op_log_sigmoid = {
 CT_ATTRS(leaky_relu, LEAKY_RELU_ATTRS);
 static bool leaky_relu_body(ct_rule *r) {
     ct_num slope = ((const leaky_relu_attrs *)r->attrs)->slope;
-    ct_tensor x = r->in[0], low = ct_mul(x, number(ct__num_or(slope, 0.01), r));
+    ct_tensor x = r->in[0], low = ct_mul(x, rule_constant(ct__num_or(slope, 0.01), r));
     r->body_out[0] = ct_select(ct_greater(x, ct_f(0)), x, low);
     return true;
 }
@@ -375,14 +380,14 @@ const ct_opdef ct__op_leaky_relu = {
 
 #define GELU_ATTRS(F, op) F(op, bool, exact)
 CT_ATTRS(gelu, GELU_ATTRS);
-// What x is multiplied with: the sigmoid of 2 y where the tanh form has (1 + tanh(y)) / 2.
+// The factor of x: the tanh form's (1 + tanh(y)) / 2 is the sigmoid of 2 y.
 static ct_tensor gelu_gate(ct_tensor x, ct_tensor square, const ct_rule *r) {
     if (((const gelu_attrs *)r->attrs)->exact) {
-        ct_tensor inner = ct_erf(ct_mul(x, number(0.70710678118654752, r)));
+        ct_tensor inner = ct_erf(ct_mul(x, rule_constant(0.70710678118654752, r)));
         return ct_mul(ct_add(inner, ct_f(1)), ct_f(0.5));
     }
-    ct_tensor cubic = ct_mul(square, number(-2 * 0.79788456080286536 * 0.044715, r));
-    ct_tensor minus = ct_mul(x, ct_add(cubic, number(-2 * 0.79788456080286536, r)));
+    ct_tensor cubic = ct_mul(square, rule_constant(-2 * 0.79788456080286536 * 0.044715, r));
+    ct_tensor minus = ct_mul(x, ct_add(cubic, rule_constant(-2 * 0.79788456080286536, r)));
     return ct_div(ct_f(1), ct_add(ct_exp(minus), ct_f(1)));
 }
 static bool gelu_body(ct_rule *r) {
@@ -390,16 +395,16 @@ static bool gelu_body(ct_rule *r) {
     r->body_out[0] = ct_mul(x, gelu_gate(x, ct_mul(x, x), r));
     return true;
 }
-// With the gate g: g + x g', where g' is the bell curve, or 2 y' g (1 - g), which is a number where exp
-// is infinite, too.
+// With the gate g: g + x g', where g' is the bell curve, or 2 y' g (1 - g), which is finite also where exp is
+// infinite.
 static bool gelu_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], square = ct_mul(x, x), gate = gelu_gate(x, square, r), slope;
     if (((const gelu_attrs *)r->attrs)->exact) {
         ct_tensor bell = ct_exp(ct_mul(square, ct_f(-0.5)));
-        slope = ct_add(gate, ct_mul(ct_mul(x, bell), number(0.39894228040143268, r)));
+        slope = ct_add(gate, ct_mul(ct_mul(x, bell), rule_constant(0.39894228040143268, r)));
     } else {
-        ct_tensor cubic = ct_mul(square, number(6 * 0.79788456080286536 * 0.044715, r));
-        ct_tensor steep = ct_mul(x, ct_add(cubic, number(2 * 0.79788456080286536, r)));
+        ct_tensor cubic = ct_mul(square, rule_constant(6 * 0.79788456080286536 * 0.044715, r));
+        ct_tensor steep = ct_mul(x, ct_add(cubic, rule_constant(2 * 0.79788456080286536, r)));
         slope = ct_mul(gate, ct_add(ct_mul(steep, ct_sub(ct_f(1), gate)), ct_f(1)));
     }
     r->t_out[0] = ct_mul(r->t_in[0], slope);
@@ -418,11 +423,11 @@ const ct_opdef ct__op_gelu = {
 
 // --------------------------------------------------------------- the inverse of the error function
 
-// Giles, "Approximating the erfinv function" (GPU Computing Gems, 2012): two polynomials in
-// w = -log(1 - x x), highest power first; the single-precision ones, which JAX has too.
-static ct_tensor polynomial(const float *coef, int n, ct_tensor w, const ct_rule *r) {
-    ct_tensor p = number((double)coef[0], r);
-    for (int i = 1; i < n; i++) p = ct_add(ct_mul(p, w), number((double)coef[i], r));
+// Giles, "Approximating the erfinv function" (GPU Computing Gems, 2012): two polynomials in w = -log(1 - x
+// x), highest power first; the single-precision ones, which JAX uses too.
+static ct_tensor erfinv_polynomial(const float *coef, int n, ct_tensor w, const ct_rule *r) {
+    ct_tensor p = rule_constant((double)coef[0], r);
+    for (int i = 1; i < n; i++) p = ct_add(ct_mul(p, w), rule_constant((double)coef[i], r));
     return p;
 }
 static bool erfinv_body(ct_rule *r) {
@@ -433,11 +438,12 @@ static bool erfinv_body(ct_rule *r) {
                                  -0.00367342844f,  0.00573950773f,  -0.0076224613f,
                                  0.00943887047f,   1.00167406f,     2.83297682f};
     ct_tensor x = r->in[0], w = ct_neg(ct_log1p(ct_neg(ct_mul(x, x))));
-    ct_tensor inner = polynomial(middle, 9, ct_sub(w, ct_f(2.5)), r);
-    ct_tensor outer = polynomial(tail, 9, ct_sub(ct_sqrt(w), ct_f(3)), r);
+    ct_tensor inner = erfinv_polynomial(middle, 9, ct_sub(w, ct_f(2.5)), r);
+    ct_tensor outer = erfinv_polynomial(tail, 9, ct_sub(ct_sqrt(w), ct_f(3)), r);
     ct_tensor y = ct_mul(ct_select(ct_less(w, ct_f(5)), inner, outer), x);
-    for (int step = 0; step < 2 && r->node->out->dtype == CT_F64; step++) { // Newton's
-        ct_tensor slope = ct_mul(ct_exp(ct_neg(ct_mul(y, y))), number(1.1283791670955126, r));
+    for (int step = 0; step < 2 && r->node->out->dtype == CT_F64; step++) { // a Newton step
+        ct_tensor slope =
+            ct_mul(ct_exp(ct_neg(ct_mul(y, y))), rule_constant(1.1283791670955126, r));
         y = ct_sub(y, ct_div(ct_sub(ct_erf(y), x), slope));
     }
     ct_tensor edge = ct_equal(ct_abs(x), ct_f(1));
@@ -446,7 +452,7 @@ static bool erfinv_body(ct_rule *r) {
 }
 static bool erfinv_jvp(ct_rule *r) { // sqrt(pi) / 2 exp(y y)
     ct_tensor bell = ct_exp(ct_mul(r->out[0], r->out[0]));
-    r->t_out[0] = ct_mul(r->t_in[0], ct_mul(bell, number(0.88622692545275801, r)));
+    r->t_out[0] = ct_mul(r->t_in[0], ct_mul(bell, rule_constant(0.88622692545275801, r)));
     return true;
 }
 const ct_opdef ct__op_erfinv = {

@@ -1,22 +1,21 @@
-// Reading and writing at positions that are data.
+// Ops that read and write at positions that are data: dynamic_slice, dynamic_update, gather.
 #include <math.h>
 #include <string.h>
 
 #include "kinds/batch.h"
 #include "ops/rules.h"
 
-static size_t element(const ct_type *type) { return ct_dtype_size(type->dtype); }
+static size_t index_element_size(const ct_type *type) { return ct_dtype_size(type->dtype); }
 
-// ------------------------------------ dynamic slice and update: a window whose place is an operand
+// ------------------------------------ dynamic slice and update: a window whose start is an operand
 
 #define DYNAMIC_SLICE_ATTRS(F, op) F(op, axes, axes) F(op, extents, sizes)
 #define DYNAMIC_UPDATE_ATTRS(F, op) F(op, axes, axes)
 CT_ATTRS(dynamic_slice, DYNAMIC_SLICE_ATTRS);
 CT_ATTRS(dynamic_update, DYNAMIC_UPDATE_ATTRS);
 
-// Brings the axes of a window to their normal form, all of them in the order given, and checks that
-// there is a start for each.
-static bool window_axes(ct_call *call, ct_ints *axes, int starts) {
+// Normalises the axes of a window, in the order given, and checks that there is a start for each.
+static bool dynamic_window_axes(ct_call *call, ct_ints *axes, int starts) {
     const ct_type *in = call->in[0], *at = call->in[starts];
     if (!ct__check_integers(call, starts, "the start positions")) return false;
     int64_t n = axes->n ? axes->n : in->rank;
@@ -34,37 +33,38 @@ static bool window_axes(ct_call *call, ct_ints *axes, int starts) {
            ct__call_hint(call, "give one position for each of .axes (without: for all axes)");
 }
 
-// The first element of the window, each start moved so that the window lies inside.
-static void window_start(const ct_ref *ref, const ct_ints *axes, int starts, const ct_type *window,
-                         int64_t *start) {
+// Computes the first element of the window, with each start clamped so that the window is inside.
+static void dynamic_ref_start(const ct_ref *ref, const ct_ints *axes, int starts,
+                              const ct_type *window, int64_t *start) {
     memset(start, 0, CT_MAX_RANK * sizeof *start);
     for (int64_t i = 0; i < axes->n; i++) {
-        int64_t a = axes->v[i], most = ref->in_type[0].dim[a] - window->dim[a];
+        int64_t a = axes->v[i], max_start = ref->in_type[0].dim[a] - window->dim[a];
         int64_t at = ct__load_i64(ref->in_type[starts].dtype, ref->in[starts], i);
-        start[a] = at < 0 ? 0 : at > most ? most : at;
+        start[a] = at < 0 ? 0 : at > max_start ? max_start : at;
     }
 }
 
-// The place in x of element i of the window.
-static int64_t in_window(const ct_type *x, const ct_type *window, const int64_t *start, int64_t i) {
-    int64_t place = 0, stride = 1;
+// Returns the index in x of element i of the window.
+static int64_t dynamic_ref_index(const ct_type *x, const ct_type *window, const int64_t *start,
+                                 int64_t i) {
+    int64_t index = 0, stride = 1;
     for (int a = x->rank - 1; a >= 0; a--) {
-        place += (start[a] + i % window->dim[a]) * stride;
+        index += (start[a] + i % window->dim[a]) * stride;
         i /= window->dim[a];
         stride *= x->dim[a];
     }
-    return place;
+    return index;
 }
 
-// The same as an expression: where along axis a of x the window starts.
-static ct_ix mapped_start(ct_map *map, const ct_ints *axes, int starts, ct_ix size, int a) {
+// The same as an expression: the start of the window along axis a of x.
+static ct_ix dynamic_map_start(ct_map *map, const ct_ints *axes, int starts, ct_ix size, int a) {
     ct_ix_pool *p = map->pool;
     for (int64_t i = 0; i < axes->n; i++) {
         if (axes->v[i] != a) continue;
-        ct_ix place = ct__ix_int(p, i);
+        ct_ix index = ct__ix_int(p, i);
         bool one = ct__type(map->node->in[starts])->rank == 0;
-        ct_ix most = ct__ix_sub(p, ct__map_in_size(map, 0, a), size);
-        ct_ix at = ct__ix_min(p, ct__map_load(map, starts, one ? NULL : &place), most);
+        ct_ix max_start = ct__ix_sub(p, ct__map_in_size(map, 0, a), size);
+        ct_ix at = ct__ix_min(p, ct__map_load(map, starts, one ? NULL : &index), max_start);
         return ct__ix_max(p, at, ct__ix_int(p, 0));
     }
     return ct__ix_int(p, 0);
@@ -73,7 +73,7 @@ static ct_ix mapped_start(ct_map *map, const ct_ints *axes, int starts, ct_ix si
 static bool dynamic_slice_infer(ct_call *call) {
     dynamic_slice_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
-    if (!window_axes(call, &attrs->axes, 1)) return false;
+    if (!dynamic_window_axes(call, &attrs->axes, 1)) return false;
     if (attrs->sizes.n != attrs->axes.n)
         return ct__call_err(call, CT_E_ARGUMENT, "%lld sizes are given for %lld axes of %s",
                             (long long)attrs->sizes.n, (long long)attrs->axes.n,
@@ -96,12 +96,12 @@ static bool dynamic_slice_infer(ct_call *call) {
 static bool dynamic_slice_eval(const ct_ref *ref) {
     const dynamic_slice_attrs *attrs = ref->attrs;
     int64_t start[CT_MAX_RANK], n = ct__count(ref->out_type);
-    size_t size = element(ref->out_type);
-    window_start(ref, &attrs->axes, 1, ref->out_type, start);
+    size_t size = index_element_size(ref->out_type);
+    dynamic_ref_start(ref, &attrs->axes, 1, ref->out_type, start);
     for (int64_t i = 0; i < n; i++)
         memcpy((char *)ref->out[0] + (size_t)i * size,
                (const char *)ref->in[0] +
-                   (size_t)in_window(ref->in_type, ref->out_type, start, i) * size,
+                   (size_t)dynamic_ref_index(ref->in_type, ref->out_type, start, i) * size,
                size);
     return true;
 }
@@ -109,8 +109,9 @@ static bool dynamic_slice_map(ct_map *map) {
     const dynamic_slice_attrs *attrs = map->node->attrs;
     ct_map_piece *piece = ct__map_piece(map, 0);
     for (int a = 0; a < map->node->out->rank; a++)
-        piece->from[a] = ct__ix_add(
-            map->pool, map->at[a], mapped_start(map, &attrs->axes, 1, ct__map_out_size(map, a), a));
+        piece->from[a] =
+            ct__ix_add(map->pool, map->at[a],
+                       dynamic_map_start(map, &attrs->axes, 1, ct__map_out_size(map, a), a));
     return true;
 }
 static bool dynamic_slice_jvp(ct_rule *r) {
@@ -125,17 +126,17 @@ static bool dynamic_slice_transpose(ct_rule *r) {
         ct_dynamic_update(ct__zeros_like(r->in[0]), r->c_out[0], r->in[1], .axes = attrs->axes);
     return true;
 }
-// ------------------------------------- windows whose starts differ from element to element of a batch
+// ------------------------------------------- batching rules for windows with a start per element
 
-// Start i of each element of the batch, (B, 1), moved so that a window of `size` lies inside `of`.
-static ct_tensor batched_start(ct_tensor starts, int64_t i, int64_t of, int64_t size) {
+// Returns start i of each element of the batch, (B, 1), clamped so that a window of `size` is inside `of`.
+static ct_tensor dynamic_batch_start(ct_tensor starts, int64_t i, int64_t of, int64_t size) {
     const int64_t batch = ct__size_like(starts, 0), axis = 1, stop = i + 1;
     ct_tensor at = ct_rank(starts) == 1
                        ? starts
                        : ct_slice(starts, .axes = {1, &axis}, .start = {1, &i}, .stop = {1, &stop});
     at = ct_reshape(ct_cast(at, CT_I64), CT_DIMS(batch, 1));
-    ct_tensor most = ct_sub(ct__size_number(of, CT_I64), ct__size_number(size, CT_I64));
-    return ct_maximum(ct_minimum(at, most), ct_i(0));
+    ct_tensor max_start = ct_sub(ct__size_number(of, CT_I64), ct__size_number(size, CT_I64));
+    return ct_maximum(ct_minimum(at, max_start), ct_i(0));
 }
 
 static bool dynamic_slice_batch(ct_batching *b) {
@@ -148,9 +149,9 @@ static bool dynamic_slice_batch(ct_batching *b) {
     }
     for (int64_t i = 0; i < attrs->axes.n; i++) {
         int64_t a = attrs->axes.v[i], size = attrs->sizes.v[i];
-        ct_tensor start = batched_start(b->in[1], i, ct__size_of(in, (int)a), size);
-        ct_tensor places = ct_add(ct_iota(CT_I64, ((ct_ints){1, &size}), 0), start); // (B, size)
-        x = ct_gather(x, places, .axis = a + 1, .batch_dims = 1, .zero_outside = true);
+        ct_tensor start = dynamic_batch_start(b->in[1], i, ct__size_of(in, (int)a), size);
+        ct_tensor positions = ct_add(ct_iota(CT_I64, ((ct_ints){1, &size}), 0), start); // (B, size)
+        x = ct_gather(x, positions, .axis = a + 1, .batch_dims = 1, .zero_outside = true);
     }
     b->out[0] = x;
     return true;
@@ -180,7 +181,7 @@ const ct_opdef ct__op_dynamic_slice = {
 static bool dynamic_update_infer(ct_call *call) {
     dynamic_update_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0], *update = call->in[1];
-    if (!window_axes(call, &attrs->axes, 2)) return false;
+    if (!dynamic_window_axes(call, &attrs->axes, 2)) return false;
     if (ct__promote(in->dtype, in->weak, update->dtype, update->weak) != in->dtype)
         return ct__call_err(call, CT_E_DTYPE, "the update is %s, x is %s", ct__type_text(update).s,
                             ct__type_text(in).s) ||
@@ -202,10 +203,10 @@ static bool dynamic_update_eval(const ct_ref *ref) {
     const dynamic_update_attrs *attrs = ref->attrs;
     const ct_type *x = &ref->in_type[0], *update = &ref->in_type[1];
     int64_t start[CT_MAX_RANK], n = ct__count(update);
-    window_start(ref, &attrs->axes, 2, update, start);
+    dynamic_ref_start(ref, &attrs->axes, 2, update, start);
     if (ct__type_bytes(x)) memcpy(ref->out[0], ref->in[0], ct__type_bytes(x));
     for (int64_t i = 0; i < n; i++) {
-        int64_t to = in_window(x, update, start, i);
+        int64_t to = dynamic_ref_index(x, update, start, i);
         if (ct__is_float(x->dtype))
             ct__store_f64(x->dtype, ref->out[0], to, ct__load_f64(update->dtype, ref->in[1], i));
         else
@@ -221,7 +222,7 @@ static bool dynamic_update_map(ct_map *map) {
         rest->from[a] = inside->from[a] = map->at[a];
         if (!ct__has_axis(&attrs->axes, a)) continue;
         ct_ix size = ct__map_in_size(map, 1, a);
-        ct_ix at = ct__ix_sub(p, map->at[a], mapped_start(map, &attrs->axes, 2, size, a));
+        ct_ix at = ct__ix_sub(p, map->at[a], dynamic_map_start(map, &attrs->axes, 2, size, a));
         inside->valid = ct__ix_and(p, inside->valid, ct__ix_le(p, ct__ix_int(p, 0), at));
         inside->valid = ct__ix_and(p, inside->valid, ct__ix_lt(p, at, size));
         inside->from[a] = at;
@@ -249,7 +250,7 @@ static bool dynamic_update_transpose(ct_rule *r) {
     }
     return true;
 }
-// The update is spread over x, and a mask says where it lies.
+// The update is expanded to x, and a mask marks the window.
 static bool dynamic_update_batch(ct_batching *b) {
     const dynamic_update_attrs *attrs = b->attrs;
     const ct_type *in = ct__type(b->node->in[0]), *window = ct__type(b->node->in[1]);
@@ -261,11 +262,11 @@ static bool dynamic_update_batch(ct_batching *b) {
     for (int64_t i = 0; i < attrs->axes.n; i++) {
         int a = (int)attrs->axes.v[i];
         int64_t of = ct__size_of(in, a), size = ct__size_of(window, a);
-        ct_tensor start = batched_start(b->in[2], i, of, size);
-        ct_tensor places = ct_sub(ct_iota(CT_I64, ((ct_ints){1, &of}), 0), start); // (B, of)
-        ct_tensor inside = ct_and(ct_greater_equal(places, ct_i(0)),
-                                  ct_less(places, ct__size_number(size, CT_I64)));
-        update = ct_gather(update, places, .axis = a + 1, .batch_dims = 1, .zero_outside = true);
+        ct_tensor start = dynamic_batch_start(b->in[2], i, of, size);
+        ct_tensor positions = ct_sub(ct_iota(CT_I64, ((ct_ints){1, &of}), 0), start); // (B, of)
+        ct_tensor inside = ct_and(ct_greater_equal(positions, ct_i(0)),
+                                  ct_less(positions, ct__size_number(size, CT_I64)));
+        update = ct_gather(update, positions, .axis = a + 1, .batch_dims = 1, .zero_outside = true);
         int64_t dims[CT_MAX_RANK + 1] = {b->size};
         for (int k = 0; k < in->rank; k++) dims[k + 1] = k == a ? of : 1;
         inside = ct_reshape(inside, ((ct_ints){in->rank + 1, dims}));
@@ -330,12 +331,11 @@ bool ct__picked_shape(ct_call *call, int64_t *axis, int64_t batch, ct_shape *sha
     return true;
 }
 
-// x is (batch, middle, n, tail), the indices (batch, picks), what is picked (batch, middle, picks,
-// tail).
+// x is (batch, middle, n, tail), the indices are (batch, picks), the result is (batch, middle, picks, tail).
 typedef struct picking {
     int64_t batch, middle, n, picks, tail;
 } picking;
-static picking picking_of(const ct_type *x, const ct_type *at, int64_t axis, int64_t batch) {
+static picking gather_sizes(const ct_type *x, const ct_type *at, int64_t axis, int64_t batch) {
     picking p = {1, 1, x->dim[axis], 1, 1};
     for (int a = 0; a < x->rank; a++) {
         int64_t size = x->dim[a];
@@ -360,8 +360,8 @@ static bool gather_infer(ct_call *call) {
 static bool gather_eval(const ct_ref *ref) {
     const gather_attrs *attrs = ref->attrs;
     ct_dtype d = ref->out_type->dtype;
-    picking p = picking_of(&ref->in_type[0], &ref->in_type[1], attrs->axis, attrs->batch_dims);
-    size_t size = element(ref->out_type), row = (size_t)p.tail * size;
+    picking p = gather_sizes(&ref->in_type[0], &ref->in_type[1], attrs->axis, attrs->batch_dims);
+    size_t size = index_element_size(ref->out_type), row = (size_t)p.tail * size;
     double outside = attrs->zero_outside || !ct__is_float(d) ? 0 : NAN;
     for (int64_t o = 0; o < p.batch * p.middle * p.picks; o++) {
         int64_t lead = o / p.picks, b = lead / p.middle;
@@ -383,12 +383,12 @@ static bool gather_map(ct_map *map) {
     ct_ix index[CT_MAX_RANK];
     for (int a = 0; a < batch; a++) index[a] = map->at[a];
     for (int a = 0; a < picks; a++) index[batch + a] = map->at[axis + a];
-    ct_ix place = ct__map_load(map, 1, at->rank ? index : NULL);
+    ct_ix position = ct__map_load(map, 1, at->rank ? index : NULL);
     ct_map_piece *inside = ct__map_piece(map, 0), *outside = ct__map_piece(map, -1);
-    ct_ix below = ct__ix_lt(p, place, ct__map_in_size(map, 0, axis));
-    inside->valid = ct__ix_and(p, ct__ix_le(p, ct__ix_int(p, 0), place), below);
+    ct_ix below = ct__ix_lt(p, position, ct__map_in_size(map, 0, axis));
+    inside->valid = ct__ix_and(p, ct__ix_le(p, ct__ix_int(p, 0), position), below);
     for (int a = 0; a < x->rank; a++)
-        inside->from[a] = a == axis ? place : map->at[a < axis ? a : a - 1 + picks];
+        inside->from[a] = a == axis ? position : map->at[a < axis ? a : a - 1 + picks];
     if (!attrs->zero_outside && ct__is_float(x->dtype)) outside->fill = NAN;
     return true;
 }

@@ -1,7 +1,7 @@
-// LAPACK, loaded when it is used first: OpenBLAS where it is there, else the reference library.
+// LAPACK, loaded on first use: OpenBLAS if it is installed, else the reference library.
 //
-// Its functions have Fortran's form: everything by address, matrices by columns, the lengths of texts
-// behind all else. They are here by dtype: f32, f64, c64, c128.
+// Its functions have a Fortran interface: all arguments by address, matrices by columns, the lengths of
+// strings after all other arguments. There is one table for each dtype: f32, f64, c64, c128.
 #ifndef COTAN_OPS_LAPACK_H
 #define COTAN_OPS_LAPACK_H
 
@@ -21,7 +21,7 @@ typedef struct ct_lapack {
                   ct_int_arg lwork, int *info);
     void (*orgqr)(ct_int_arg m, ct_int_arg n, ct_int_arg k, void *a, ct_int_arg lda,
                   const void *tau, void *work, ct_int_arg lwork, int *info);
-    // Of floats without `rwork` and `lrwork`.
+    // The variants for floats have no `rwork` and `lrwork`.
     void (*syevd)(ct_text_arg jobz, ct_text_arg uplo, ct_int_arg n, void *a, ct_int_arg lda,
                   void *w, void *work, ct_int_arg lwork, int *iwork, ct_int_arg liwork, int *info,
                   size_t, size_t);
@@ -42,14 +42,15 @@ typedef struct ct_lapack {
                          ct_int_arg lwork, void *rwork, int *info, size_t, size_t);
 } ct_lapack;
 
-// The functions for a dtype, the library being loaded; NULL: it is not there, which is reported as an
-// error of the node.
+// Returns the functions for a dtype and loads the library if needed. Returns NULL if it is not installed,
+// which is reported as an error of the node.
 const ct_lapack *ct__lapack(ct_dtype dtype, const ct_node *node, ct_err *err);
-// Between the two the library computes on the calling thread alone, whatever the host program has
-// told it.
+// Between these calls the library computes on the calling thread only, regardless of the settings of the host
+// program.
 void ct__lapack_begin(void);
 void ct__lapack_end(void);
-// What a device's bits depend on: `device`, and the library once it is loaded. The text stays.
+// Returns a description of what the bits of a device's results depend on: `device`, and the library once it
+// is loaded. The string is never freed.
 const char *ct__lapack_numerics(const char *device);
 
 #endif

@@ -76,7 +76,7 @@ static bool signbit_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_signbit = {
-    QUESTION(SIGNBIT, signbit, 1),
+    PREDICATE(SIGNBIT, signbit, 1),
     .doc = "Where x has a minus, as bool: -0 and some NaNs, too.",
     .accepts = CT_FLOATS,
 };
@@ -106,7 +106,7 @@ static bool nextafter_body(ct_rule *r) {
     ct_tensor a = operand(r, 0), b = operand(r, 1), zero = ct_f(0), bits = bits_of(a);
     ct_tensor grows = ct_equal(ct_less(a, b), ct_greater(a, zero));
     ct_tensor next = ct_bitcast(ct_add(bits, ct_select(grows, ct_i(1), ct_i(-1))), dtype);
-    ct_tensor least = number(dtype == CT_F64 ? 0x1p-1074 : 0x1p-149, r);
+    ct_tensor least = rule_constant(dtype == CT_F64 ? 0x1p-1074 : 0x1p-149, r);
     next = ct_select(ct_equal(a, zero), ct_copysign(ct_cast(least, dtype), b), next);
     next = ct_select(ct_equal(a, b), b, next);
     r->body_out[0] = ct_select(ct_or(ct_is_nan(a), ct_is_nan(b)), ct_f(NAN), next);
@@ -256,7 +256,7 @@ const ct_opdef ct__op_xlogy = {
 
 // exp(log|x| / 3), and a step of Newton's method, in which nothing overflows.
 static bool cbrt_body(ct_rule *r) {
-    ct_tensor x = ct_abs(r->in[0]), third = number(0.33333333333333331, r);
+    ct_tensor x = ct_abs(r->in[0]), third = rule_constant(0.33333333333333331, r);
     ct_tensor y = ct_exp(ct_mul(ct_log(x), third));
     ct_tensor step = ct_mul(ct_sub(y, ct_div(x, ct_mul(y, y))), third);
     ct_tensor plain = ct_or(ct_equal(x, ct_f(0)), ct_equal(x, ct_f(INFINITY)));
@@ -275,7 +275,7 @@ const ct_opdef ct__op_cbrt = {
 // ------------------------------------------------------------------------------------------- angles
 
 static bool deg2rad_body(ct_rule *r) {
-    r->body_out[0] = ct_mul(r->in[0], number(0.017453292519943295, r));
+    r->body_out[0] = ct_mul(r->in[0], rule_constant(0.017453292519943295, r));
     return true;
 }
 const ct_opdef ct__op_deg2rad = {
@@ -285,7 +285,7 @@ const ct_opdef ct__op_deg2rad = {
     .samples = {.ulp = 1},
 };
 static bool rad2deg_body(ct_rule *r) {
-    r->body_out[0] = ct_mul(r->in[0], number(57.295779513082323, r));
+    r->body_out[0] = ct_mul(r->in[0], rule_constant(57.295779513082323, r));
     return true;
 }
 const ct_opdef ct__op_rad2deg = {
@@ -298,7 +298,7 @@ const ct_opdef ct__op_rad2deg = {
 // Of x = n + part the sine of pi x is that of pi part, turned where n is odd.
 static bool sinc_body(ct_rule *r) {
     ct_tensor x = r->in[0], n = ct_round(x), half = ct_mul(n, ct_f(0.5));
-    ct_tensor pi = number(3.1415926535897931, r), sine = ct_sin(ct_mul(ct_sub(x, n), pi));
+    ct_tensor pi = rule_constant(3.1415926535897931, r), sine = ct_sin(ct_mul(ct_sub(x, n), pi));
     sine = ct_select(ct_equal(ct_floor(half), half), sine, ct_neg(sine));
     ct_tensor none = ct_equal(x, ct_f(0)), by = ct_mul(ct_select(none, ct_f(1), x), pi);
     r->body_out[0] = ct_select(none, ct_f(1), ct_div(sine, by));
@@ -307,9 +307,9 @@ static bool sinc_body(ct_rule *r) {
 static bool sinc_jvp(ct_rule *r) { // (cos(pi x) - sinc(x)) / x; near 0 of the series
     ct_tensor x = r->in[0], square = ct_mul(x, x);
     ct_tensor near = ct_less(ct_abs(x), ct_f(0.01)), by = ct_select(near, ct_f(1), x);
-    ct_tensor far = ct_sub(ct_cos(ct_mul(x, number(3.1415926535897931, r))), r->out[0]);
-    ct_tensor small = ct_mul(square, number(3.2469697011334144, r)); // pi^4 / 30
-    small = ct_mul(x, ct_sub(small, number(3.2898681336964528, r))); // pi^2 / 3
+    ct_tensor far = ct_sub(ct_cos(ct_mul(x, rule_constant(3.1415926535897931, r))), r->out[0]);
+    ct_tensor small = ct_mul(square, rule_constant(3.2469697011334144, r)); // pi^4 / 30
+    small = ct_mul(x, ct_sub(small, rule_constant(3.2898681336964528, r))); // pi^2 / 3
     return ct__slope(r, ct_select(near, small, ct_div(far, by)));
 }
 const ct_opdef ct__op_sinc = {
@@ -332,9 +332,9 @@ static bool nan_to_num_infer(ct_call *call) {
 }
 static bool nan_to_num_body(ct_rule *r) {
     const nan_to_num_attrs *attrs = r->attrs;
-    ct_tensor x = r->in[0], y = ct_select(ct_is_nan(x), number(attrs->nan.value, r), x);
-    y = ct_select(ct_equal(x, ct_f(INFINITY)), number(attrs->posinf.value, r), y);
-    r->body_out[0] = ct_select(ct_equal(x, ct_f(-INFINITY)), number(attrs->neginf.value, r), y);
+    ct_tensor x = r->in[0], y = ct_select(ct_is_nan(x), rule_constant(attrs->nan.value, r), x);
+    y = ct_select(ct_equal(x, ct_f(INFINITY)), rule_constant(attrs->posinf.value, r), y);
+    r->body_out[0] = ct_select(ct_equal(x, ct_f(-INFINITY)), rule_constant(attrs->neginf.value, r), y);
     return true;
 }
 const ct_opdef ct__op_nan_to_num = {
@@ -367,7 +367,7 @@ static bool isclose_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_isclose = {
-    QUESTION(ISCLOSE, isclose, 2),
+    PREDICATE(ISCLOSE, isclose, 2),
     CT_FIELDS(isclose),
     .doc = "Where |a - b| is at most atol (default 1e-8) + rtol (default 1e-5) times |b|, as bool; "
            "equal_nan: and where both are NaN.",

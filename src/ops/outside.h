@@ -1,11 +1,11 @@
-// Ops from outside (cotan/extend.h): what a definition becomes.
+// Custom ops of plugins (cotan/extend.h): the records that their definitions become.
 #ifndef COTAN_OPS_OUTSIDE_H
 #define COTAN_OPS_OUTSIDE_H
 
 #include "cotan/extend.h"
 #include "ops/rules.h"
 
-// A text as nodes, operands before what is made of them; the last one is the result.
+// An expression as nodes, operands before their users; the last one is the result.
 typedef struct ct_expression {
     struct ct_expression_node {
         const ct_opdef *op; // NULL: an operand, or a number
@@ -21,24 +21,24 @@ typedef struct ct_expression {
 enum { CT_SIGNATURE_SIZES = 32, CT_SIGNATURE_AXES = 8 };
 typedef struct ct_signature {
     struct ct_signature_array {
-        int rank, size[CT_SIGNATURE_AXES]; // places in `sizes`
+        int rank, size[CT_SIGNATURE_AXES]; // indices into `sizes`
         ct_dtype dtype;                    // CT_DEFAULT: that of the others
     } in[CT_OUTSIDE_OPERANDS], out[CT_OUTSIDE_RESULTS];
     int n_in, n_out, n_sizes;
     struct ct_signature_size {
         char name[24];
-        int64_t value; // -1: not said
-        int number;    // which of the call's; -1: none
+        int64_t value; // -1: not given
+        int number;    // index among the numbers of the call; -1: none
     } sizes[CT_SIGNATURE_SIZES];
 } ct_signature;
 
 struct ct_op {
     ct_opdef def;
-    char *name, *doc, *operands, *numbers, *symbol; // numbers, operands: "" where there are none
+    char *name, *doc, *operands, *numbers, *symbol; // numbers, operands: "" if there are none
     const char *operand_names[CT_OUTSIDE_OPERANDS + 1], *number_names[CT_OUTSIDE_NUMBERS + 1];
-    char *split_operands, *split_numbers; // what these point into
+    char *split_operands, *split_numbers; // the buffers that these point into
     int n_numbers;
-    ct_signature signature; // of a text: only how many there are
+    ct_signature signature; // for an op defined by a text: only the numbers of operands and results
     ct_dtypes dtypes;
     ct_expression expression;
     ct_op_rule_fn body, jvp, vjp;
@@ -54,14 +54,15 @@ static inline const ct_op *ct__outside(const ct_node *node) {
 #define OUTSIDE_ATTRS(F, op) F(op, ints, numbers)
 CT_ATTRS_SHARED(outside, OUTSIDE_ATTRS);
 
-// Reads a definition's text, or signature, into op, whose names are there. False: reported.
+// Parses a definition's text, or signature, into op, whose names are already set. Returns false if an error
+// was reported.
 bool ct__read_expression(ct_op *op, const char *text, ct_err *err, ct_loc here);
 bool ct__read_signature(ct_op *op, const char *signature, ct_err *err, ct_loc here);
-bool ct__expression_body(ct_rule *r); // of a text
+bool ct__expression_body(ct_rule *r); // for an op defined by a text
 bool ct__signature_infer(ct_call *call);
-// The record of an op that has been read, without its rules.
+// Fills in the record of an op that has been parsed, without its rules.
 void ct__outside_record(ct_op *op);
-// The dtype to which operands that may be of any are promoted.
+// Returns the dtype to which operands without a fixed dtype are promoted.
 ct_dtype ct__outside_dtype(const ct_op *op, const ct_type *const *in);
 
 #endif

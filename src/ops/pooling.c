@@ -95,8 +95,25 @@ static int64_t taps_of(const ct_ints *kernel) {
     return n;
 }
 
+// x with static sizes along the axes whose number of windows is static (count_at, in ceil mode).
+static ct_tensor with_static_sizes(ct_tensor x, const max_pool_attrs *a) {
+    const ct_type *type = ct__type_of(x);
+    const int n = (int)a->kernel.n;
+    bool any = false;
+    ct_dims_buffer dims;
+    ct__dims_of(x, &dims);
+    for (int i = 0; i < n; i++) {
+        const int axis = type->rank - n + i;
+        if (!a->ceil_mode || a->stride.v[i] == 1 || !ct__is_dyn(type, axis)) continue;
+        dims.v[axis] = type->dim[axis];
+        any = true;
+    }
+    return any ? ct_reshape(x, dims.list) : x;
+}
+
 // The windows of x (..., n): (..., o, k). padded: x has its padding around it already.
 static ct_tensor view(ct_tensor x, const max_pool_attrs *a, double fill, bool padded) {
+    x = with_static_sizes(x, a);
     const ct_type *type = ct__type_of(x);
     int64_t low[MOST_SPATIAL], high[MOST_SPATIAL];
     int n = (int)a->kernel.n;

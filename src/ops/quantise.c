@@ -308,7 +308,8 @@ static bool dequantise_infer(ct_call *call) {
                ct__call_hint(call, "codes and scales are those of ct_quantise with this layout");
     ct_type numbers = *call->in[0];
     if (!number_types(call, l, &numbers, &scales)) return false;
-    if (call->in[1]->dtype != l->scale || !ct__same_sizes(call->in[1], &scales))
+    const bool wider = l->scale == CT_F16 && call->in[1]->dtype == CT_F32;
+    if ((call->in[1]->dtype != l->scale && !wider) || !ct__same_sizes(call->in[1], &scales))
         return ct__call_err(call, CT_E_SHAPE, "the scales are %s, of codes %s they are %s",
                             ct__type_text(call->in[1]).s, ct__type_text(call->in[0]).s,
                             ct__type_text(&scales).s) ||
@@ -316,6 +317,14 @@ static bool dequantise_infer(ct_call *call) {
     *call->out = numbers;
     call->out->dtype = CT_F32;
     return true;
+}
+// (..., blocks) with each of its numbers as often as a block has elements, in the sizes of `type`.
+static ct_tensor each_of_block(ct_tensor x, int64_t block, const ct_type *type) {
+    ct_dims_buffer dims;
+    ct_tensor each = ct__add_last(x); // (..., blocks, 1)
+    ct__dims_of(each, &dims);
+    dims.v[dims.list.n - 1] = block;
+    return ct__of_type(ct_expand(each, dims.list), type);
 }
 static bool dequantise_body(ct_rule *r) { // the codes in their order, so that rows are read as rows
     const layout *l = layout_of(r->attrs);
@@ -333,13 +342,7 @@ static bool dequantise_body(ct_rule *r) { // the codes in their order, so that r
         codes = in_rows(codes, codes_of_word(l));
         scales = in_rows(scales, 1);
     }
-    if (l->block) {
-        ct_dims_buffer dims;
-        ct_tensor each = ct__add_last(scales); // (..., blocks, 1)
-        ct__dims_of(each, &dims);
-        dims.v[dims.list.n - 1] = l->block;
-        scales = ct__of_type(ct_expand(each, dims.list), r->node->out);
-    }
+    if (l->block) scales = each_of_block(scales, l->block, r->node->out);
     r->body_out[0] = ct_mul(codes, scales);
     return true;
 }
@@ -358,6 +361,59 @@ const ct_opdef ct__op_dequantise = {
     .infer = dequantise_infer,
     .body = dequantise_body,
 };
+
+// codes (..., K), scales (..., blocks) and offsets (..., blocks), of one dtype: (..., K).
+static bool dequantise_offset_infer(ct_call *call) {
+    const ct_type *codes = call->in[0], *scales = call->in[1], *offsets = call->in[2];
+    const int last = codes->rank - 1;
+    bool fit = last >= 0 && scales->rank == codes->rank && ct__is_float((ct_dtype)scales->dtype) &&
+               !ct__is_dyn(codes, last) && !ct__is_dyn(scales, last) && scales->dim[last] > 0 &&
+               codes->dim[last] % scales->dim[last] == 0;
+    if (fit) {
+        ct_shape shape = ct__call_shape(call, codes->rank);
+        if (!shape.dim) return false;
+        for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, codes, a);
+        ct__shape_add(&shape, scales->dim[last]);
+        const ct_type want = ct__shaped(&shape, (ct_dtype)scales->dtype, false);
+        fit = ct__same_sizes(scales, &want) && ct__same_sizes(offsets, &want) &&
+              offsets->dtype == scales->dtype;
+    }
+    if (!fit)
+        return ct__call_err(call, CT_E_SHAPE, "codes %s, scales %s and offsets %s do not fit",
+                            ct__type_text(codes).s, ct__type_text(scales).s,
+                            ct__type_text(offsets).s);
+    *call->out = *codes;
+    call->out->dtype = CT_F32;
+    return true;
+}
+static bool dequantise_offset_body(ct_rule *r) {
+    const ct_type *scales = ct__type_of(r->in[1]), *out = r->node->out;
+    const ct_dtype dtype = (ct_dtype)scales->dtype;
+    const int last = out->rank - 1;
+    const int64_t block = out->dim[last] / scales->dim[last];
+    ct_type own = *out;
+    own.dtype = (uint8_t)dtype;
+    ct_tensor x = ct_mul(ct_cast(r->in[0], dtype), each_of_block(r->in[1], block, &own));
+    x = ct_add(x, each_of_block(r->in[2], block, &own));
+    r->body_out[0] = ct_cast(x, CT_F32);
+    return true;
+}
+const ct_opdef ct__op_dequantise_offset = {
+    .id = CT_OP_DEQUANTISE_OFFSET,
+    .name = "dequantise_offset",
+    .doc = "The f32 numbers that codes stand for, of which neighbours share a scale and an offset: "
+           "code times scale plus offset, each rounded to the dtype of the scales.",
+    .kind = &ct__kind_composition,
+    .n_in = 3,
+    .n_out = 1,
+    .accepts = CT_MASK(CT_I8) | CT_MASK(CT_I4) | CT_MASK(CT_U8) | CT_MASK(CT_U4),
+    .infer = dequantise_offset_infer,
+    .body = dequantise_offset_body,
+};
+ct_tensor ct__dequantise_offset(ct_tensor codes, ct_tensor scales, ct_tensor offsets, ct_loc here) {
+    const ct_tensor in[3] = {codes, scales, offsets};
+    return ct__record(&ct__op_dequantise_offset, NULL, in, 3, here);
+}
 
 // ---------------------------------------------------------------- products with quantised activations
 
@@ -582,7 +638,7 @@ const ct_opdef ct__op_quantised_matmul = {
 
 // ------------------------------------------------------------------------- products by dequantising
 
-// x (M, K) f32, codes (N, K), scales: (M, N).
+// x (M, K) f32, codes (N, K), scales, and offsets where numbers have them: (M, N).
 static bool dequantised_product_infer(ct_call *call) {
     ct_shape shape = ct__call_shape(call, 2);
     if (!shape.dim) return false;
@@ -613,6 +669,24 @@ const ct_opdef ct__op_dequantised_product = {
     .samples = {.ulp = 32},
 };
 
+static bool offset_product_body(ct_rule *r) {
+    ct_tensor w = ct__dequantise_offset(r->in[1], r->in[2], r->in[3], r->node->here);
+    r->body_out[0] = ct_matmul(r->in[0], ct__swap_last(w));
+    return true;
+}
+const ct_opdef ct__op_offset_product = {
+    .id = CT_OP_OFFSET_PRODUCT,
+    .name = "offset_product",
+    .doc = "The same of codes with scales and offsets.",
+    .kind = &ct__kind_dequantised,
+    .n_in = 4,
+    .n_out = 1,
+    .accepts = CT_MASK(CT_F32),
+    .infer = dequantised_product_infer,
+    .body = offset_product_body,
+    .samples = {.ulp = 32},
+};
+
 // What makes a value, behind casts to the dtype that it has; NULL: somebody else reads it, or it comes from elsewhere.
 static const ct_node *maker_of(const ct_match *m, ct_val v) {
     while (m->is_alone(m->env, v)) {
@@ -622,23 +696,22 @@ static const ct_node *maker_of(const ct_match *m, ct_val v) {
     }
     return NULL;
 }
-// A product of few rows and a turned matrix that is dequantised for it alone.
+// A product of rows and a turned matrix that is dequantised for it alone.
 ct_tensor ct__product_of_codes(const ct_match *m) {
     const ct_node *node = m->node, *turned = maker_of(m, node->in[1]);
     const ct_type *x = ct__type(node->in[0]);
     const ct_node *w = turned && ct__is_swap_of_last(turned) ? maker_of(m, turned->in[0]) : NULL;
-    if (!w || w->op != &ct__op_dequantise) return CT_NONE;
+    const bool offset = w && w->op == &ct__op_dequantise_offset;
+    if (!w || (!offset && w->op != &ct__op_dequantise)) return CT_NONE;
     const ct_type *codes = ct__type(w->in[0]);
-    double rows = 1;
-    for (int a = 0; a < x->rank - 1; a++)
-        rows *= ct__is_dyn(x, a) ? CT_QUANTISED_ROWS + 1 : (double)x->dim[a];
-    if (codes->rank != 2 || x->dtype != CT_F32 || node->out->dtype != CT_F32 || rows < 1 ||
-        rows > CT_QUANTISED_ROWS || !in_products(layout_of(w->attrs)) ||
-        layout_of(w->attrs)->block == ROW_BLOCK / 2)
+    int64_t rows = 1;
+    for (int a = 0; a < x->rank - 1; a++) rows = ct__size_mul(rows, ct__size_of(x, a));
+    if (codes->rank != 2 || x->dtype != CT_F32 || node->out->dtype != CT_F32 || rows == 0 ||
+        (!offset && !in_products(layout_of(w->attrs))))
         return CT_NONE;
-    ct_tensor in[3] = {m->operand(m->env, node->in[0]), m->operand(m->env, w->in[0]),
-                       m->operand(m->env, w->in[1])};
-    in[0] = ct_reshape(in[0], CT_DIMS((int64_t)rows, x->dim[x->rank - 1]));
-    return ct__of_type(ct__record(&ct__op_dequantised_product, w->attrs, in, 3, node->here),
-                       node->out);
+    ct_tensor in[4] = {m->operand(m->env, node->in[0])};
+    in[0] = ct_reshape(in[0], CT_DIMS(rows, x->dim[x->rank - 1]));
+    for (int i = 0; i < w->n_in; i++) in[1 + i] = m->operand(m->env, w->in[i]);
+    const ct_opdef *product = offset ? &ct__op_offset_product : &ct__op_dequantised_product;
+    return ct__of_type(ct__record(product, w->attrs, in, 1 + w->n_in, node->here), node->out);
 }

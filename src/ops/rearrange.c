@@ -33,7 +33,7 @@ static bool triangle(ct_rule *r, bool lower) {
     const int64_t diagonal = ((const tril_attrs *)r->attrs)->diagonal;
     ct_tensor off = offsets(r->in[0]), limit = ct_const(&diagonal, CT_I64, CT_SCALAR);
     ct_tensor kept = lower ? ct_less_equal(off, limit) : ct_greater_equal(off, limit);
-    r->body_out[0] = ct_select(kept, r->in[0], number(0, r));
+    r->body_out[0] = ct_select(kept, r->in[0], rule_constant(0, r));
     return true;
 }
 static bool tril_body(ct_rule *r) { return triangle(r, true); }

@@ -35,7 +35,7 @@ static bool erfc_body(ct_rule *r) { // of |x|, and 2 less it; exp takes the squa
 }
 static bool erfc_jvp(ct_rule *r) { // -2 / sqrt(pi) exp(-x x)
     ct_tensor bell = ct_exp(ct_neg(ct_mul(r->in[0], r->in[0])));
-    return ct__slope(r, ct_mul(bell, number(-1.1283791670955126, r)));
+    return ct__slope(r, ct_mul(bell, rule_constant(-1.1283791670955126, r)));
 }
 const ct_opdef ct__op_erfc = {
     FUNCTION(ERFC, erfc, 1), .doc = "1 less the error function of x, exact where x is large.",

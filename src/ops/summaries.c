@@ -57,12 +57,12 @@ CT_ATTRS(nanmean, NANMEAN_ATTRS);
 CT_ATTRS(nanmax, NANMAX_ATTRS);
 CT_ATTRS(nanmin, NANMIN_ATTRS);
 static ct_tensor without_nan(const ct_rule *r, double instead) {
-    return ct_select(ct_is_nan(r->in[0]), number(instead, r), r->in[0]);
+    return ct_select(ct_is_nan(r->in[0]), rule_constant(instead, r), r->in[0]);
 }
 // How many elements are numbers, in x's dtype. All four have one layout.
 static ct_tensor numbers_in(const ct_rule *r) {
     const nansum_attrs *attrs = r->attrs;
-    ct_tensor one = ct_select(ct_is_nan(r->in[0]), number(0, r), number(1, r));
+    ct_tensor one = ct_select(ct_is_nan(r->in[0]), rule_constant(0, r), rule_constant(1, r));
     return ct_sum(one, .axes = attrs->axes, .keepdims = attrs->keepdims);
 }
 static ct_tensor sum_of_numbers(const ct_rule *r) {
@@ -156,10 +156,10 @@ static bool quantile_body(ct_rule *r) {
     ct_tensor row = ct_sort(r->in[0], .axis = axis), below = part_of(row, axis, low, low + 1);
     ct_tensor value = below;
     if (place > (double)low) { // of halves, since the difference of both may have no number
-        ct_tensor half = number(0.5, r), first = ct_mul(below, half);
+        ct_tensor half = rule_constant(0.5, r), first = ct_mul(below, half);
         ct_tensor step = ct_sub(ct_mul(part_of(row, axis, high, high + 1), half), first);
-        value = ct_add(first, ct_mul(step, number(place - (double)low, r)));
-        value = ct_mul(value, number(2, r));
+        value = ct_add(first, ct_mul(step, rule_constant(place - (double)low, r)));
+        value = ct_mul(value, rule_constant(2, r));
     }
     ct_tensor largest = part_of(row, axis, last, last + 1);
     value = ct_select(ct_is_nan(largest), largest, value);
@@ -189,9 +189,9 @@ static bool trapezoid_infer(ct_call *call) {
 static bool trapezoid_body(ct_rule *r) {
     const trapezoid_attrs *attrs = r->attrs;
     const int64_t axis = attrs->axis;
-    ct_tensor y = ct_mul(r->in[0], number(0.5, r)); // the sum of both may have no number
+    ct_tensor y = ct_mul(r->in[0], rule_constant(0.5, r)); // the sum of both may have no number
     ct_tensor mean = ct_add(part_of(y, axis, 1, CT_END), part_of(y, axis, 0, -1));
-    ct_tensor dx = number(ct__num_or(attrs->dx, 1), r);
+    ct_tensor dx = rule_constant(ct__num_or(attrs->dx, 1), r);
     r->body_out[0] = ct_mul(ct_sum(mean, .axes = {1, &axis}), dx);
     return true;
 }

@@ -124,7 +124,7 @@ const ct_opdef ct__op_cosh = {
 
 // log(1 + u) where x is not `large`, else log(1 + x) + log(2): what u is made of would overflow.
 static ct_tensor long_log1p(ct_rule *r, ct_tensor large, ct_tensor x, ct_tensor u) {
-    ct_tensor more = ct_select(large, number(0.69314718055994531, r), ct_f(0));
+    ct_tensor more = ct_select(large, rule_constant(0.69314718055994531, r), ct_f(0));
     return ct_add(ct_log1p(ct_select(large, x, u)), more);
 }
 
@@ -188,11 +188,11 @@ const ct_opdef ct__op_atanh = {
 
 static bool log2_body(ct_rule *r) {
     ct_binary x = ct__taken_apart(r->in[0]);
-    r->body_out[0] = ct_add(x.e, ct_mul(ct_log(x.m), number(1.4426950408889634, r)));
+    r->body_out[0] = ct_add(x.e, ct_mul(ct_log(x.m), rule_constant(1.4426950408889634, r)));
     return true;
 }
 static bool log2_jvp(ct_rule *r) {
-    return ct__slope_by(r, ct_mul(r->in[0], number(0.69314718055994531, r)));
+    return ct__slope_by(r, ct_mul(r->in[0], rule_constant(0.69314718055994531, r)));
 }
 const ct_opdef ct__op_log2 = {
     FUNCTION(LOG2, log2, 1),
@@ -207,14 +207,14 @@ const ct_opdef ct__op_log2 = {
 static bool log10_body(ct_rule *r) { // log10(2) in two parts: the product with the first is exact
     const bool f64 = r->node->out->dtype == CT_F64;
     ct_binary x = ct__taken_apart(r->in[0]);
-    ct_tensor high = number(f64 ? 0x1.34413509f6p-2 : 0x1.344p-2, r);
-    ct_tensor low = number(f64 ? 0x1.9fef311f12b36p-42 : 0x1.3509f8p-18, r);
-    ct_tensor rest = ct_mul(ct_log(x.m), number(0.43429448190325182, r));
+    ct_tensor high = rule_constant(f64 ? 0x1.34413509f6p-2 : 0x1.344p-2, r);
+    ct_tensor low = rule_constant(f64 ? 0x1.9fef311f12b36p-42 : 0x1.3509f8p-18, r);
+    ct_tensor rest = ct_mul(ct_log(x.m), rule_constant(0.43429448190325182, r));
     r->body_out[0] = ct_add(ct_mul(x.e, high), ct_add(ct_mul(x.e, low), rest));
     return true;
 }
 static bool log10_jvp(ct_rule *r) {
-    return ct__slope_by(r, ct_mul(r->in[0], number(2.3025850929940457, r)));
+    return ct__slope_by(r, ct_mul(r->in[0], rule_constant(2.3025850929940457, r)));
 }
 const ct_opdef ct__op_log10 = {
     FUNCTION(LOG10, log10, 1),

@@ -1,4 +1,4 @@
-// What a file or a folder holds, in lines: `cotan info`.
+// Describes what a file or a folder contains: `cotan info`.
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <math.h>
@@ -22,25 +22,26 @@
 #include "train/checkpoint.h"
 #include "train/describe_model.h"
 
-// ------------------------------------------------------------------------------------ safetensors
+// --------------------------------------------------------------------------------------- safetensors
 
-static uint64_t elements(const ct_st_entry *e) {
+static uint64_t describe_count_elements(const ct_st_entry *e) {
     uint64_t count = 1;
-    for (size_t i = 0; i < e->rank; i++) count *= e->shape[i]; // checked when the file was opened
+    // cannot overflow: checked when the file was opened
+    for (size_t i = 0; i < e->rank; i++) count *= e->shape[i];
     return count;
 }
 
-static void add_tensors(ct_text *out, const ct_st *st) {
+static void describe_add_tensors(ct_text *out, const ct_st *st) {
     char name[CT_PRINTABLE], value[CT_PRINTABLE], type[160];
-    size_t wide = 0;
+    size_t name_width = 0;
     for (size_t i = 0; i < st->n; i++) {
         size_t n =
             strlen(ct__printable(st->entries[i].name, st->entries[i].name_n, name, sizeof name));
-        if (n > wide) wide = n;
+        if (n > name_width) name_width = n;
     }
     for (size_t i = 0; i < st->n; i++) {
         const ct_st_entry *e = &st->entries[i];
-        ct__textf(out, "  %-*s  %-28s ", (int)wide,
+        ct__textf(out, "  %-*s  %-28s ", (int)name_width,
                   ct__printable(e->name, e->name_n, name, sizeof name),
                   ct__st_describe(e, type, sizeof type));
         ct__add_bytes(out, e->bytes);
@@ -67,21 +68,21 @@ static bool describe_safetensors(const char *path, ct_text *out, ct_err *err) {
         return false;
     }
     for (size_t i = 0; i < st.n; i++) {
-        count += elements(&st.entries[i]);
+        count += describe_count_elements(&st.entries[i]);
         bytes += st.entries[i].bytes;
     }
     ct__textf(out, "safetensors: %zu tensor%s, %" PRIu64 " parameters, ", st.n,
               st.n == 1 ? "" : "s", count);
     ct__add_bytes(out, bytes);
     ct__text_add(out, "\n");
-    add_tensors(out, &st);
+    describe_add_tensors(out, &st);
     ct__st_close(&st);
     return true;
 }
 
-// ----------------------------------------------------------------------------------- npy and npz
+// --------------------------------------------------------------------------------------- npy and npz
 
-static void add_array(ct_text *out, const ct_npy *npy) {
+static void describe_add_array(ct_text *out, const ct_npy *npy) {
     char type[160];
     ct__textf(out, "%-28s ", ct__npy_describe(npy, type, sizeof type));
     ct__add_bytes(out, npy->bytes);
@@ -101,18 +102,18 @@ static bool describe_npy(const char *path, ct_text *out, ct_err *err) {
     ct__file_unmap(map, n);
     if (!ok) return false;
     ct__textf(out, "npy, version %d.0: ", npy.version);
-    add_array(out, &npy);
+    describe_add_array(out, &npy);
     return true;
 }
 
-static bool add_arrays(struct ct_npz *npz, ct_text *out, ct_err *err) {
+static bool describe_add_arrays(struct ct_npz *npz, ct_text *out, ct_err *err) {
     char name[CT_PRINTABLE];
-    size_t wide = 0;
+    size_t name_width = 0;
     uint64_t bytes = 0;
     for (size_t i = 0; i < npz->n; i++) {
         const char *s = npz->entries[i].name;
         size_t n = strlen(ct__printable(s, strlen(s), name, sizeof name));
-        if (n > wide) wide = n;
+        if (n > name_width) name_width = n;
         bytes += npz->entries[i].zip.bytes;
     }
     ct__textf(out, "npz: %zu array%s, ", npz->n, npz->n == 1 ? "" : "s");
@@ -122,8 +123,8 @@ static bool add_arrays(struct ct_npz *npz, ct_text *out, ct_err *err) {
         ct_npy npy;
         const char *s = npz->entries[i].name;
         if (!ct__npz_head(npz, &npz->entries[i], &npy, err)) return false;
-        ct__textf(out, "  %-*s  ", (int)wide, ct__printable(s, strlen(s), name, sizeof name));
-        add_array(out, &npy);
+        ct__textf(out, "  %-*s  ", (int)name_width, ct__printable(s, strlen(s), name, sizeof name));
+        describe_add_array(out, &npy);
     }
     return true;
 }
@@ -131,12 +132,12 @@ static bool add_arrays(struct ct_npz *npz, ct_text *out, ct_err *err) {
 static bool describe_npz(const char *path, ct_text *out, ct_err *err) {
     struct ct_npz npz;
     if (!ct__npz_open(path, &npz, err)) return false;
-    bool ok = add_arrays(&npz, out, err);
+    bool ok = describe_add_arrays(&npz, out, err);
     ct__npz_close(&npz);
     return ok;
 }
 
-// ------------------------------------------------------------------------------------ idx and gzip
+// -------------------------------------------------------------------------------------- idx and gzip
 
 static bool describe_idx(const char *path, ct_text *out, ct_err *err) {
     const void *map;
@@ -157,7 +158,7 @@ static bool describe_idx(const char *path, ct_text *out, ct_err *err) {
     return true;
 }
 
-// MNIST's files come so.
+// MNIST's files are gzip files.
 static bool describe_gzip(const char *path, ct_text *out, ct_err *err) {
     ct_file file;
     if (!ct__file_hold(path, &file, err)) return false;
@@ -168,9 +169,9 @@ static bool describe_gzip(const char *path, ct_text *out, ct_err *err) {
     return true;
 }
 
-// -------------------------------------------------------------------------------- what was trained
+// ------------------------------------------------------------------------------------- training runs
 
-static bool add_model(const ct_config *config, ct_text *out, ct_err *err) {
+static bool describe_add_model(const ct_config *config, ct_text *out, ct_err *err) {
     const char *model, *tokens = "", *vocabulary;
     char shown[CT_PRINTABLE];
     size_t n, tokens_n = 0, vocabulary_n;
@@ -205,26 +206,27 @@ static bool add_model(const ct_config *config, ct_text *out, ct_err *err) {
 static bool describe_config(const char *path, ct_text *out, ct_err *err) {
     ct_config config;
     if (!ct__config_read(path, &config, err)) return false;
-    bool ok = add_model(&config, out, err);
+    bool ok = describe_add_model(&config, out, err);
     ct__config_close(&config);
     return ok;
 }
 
-// How many steps the weights had behind them that were evaluated in the line of this step: as many
-// as stood before it, but one more in the last line of a run, or of what was to be one.
-static int64_t steps_evaluated(const char *config_path, int64_t step) {
+// Returns the number of steps of the weights that were evaluated in the line of this step: as many as the
+// step's index, but one more in the last line of a run, or of a run that was to end there.
+static int64_t describe_evaluated_steps(const char *config_path, int64_t step) {
     ct_config config, training = {0};
     ct_err ignored = {0};
     int64_t newest = 0;
     if (!ct__config_read(config_path, &config, &ignored)) return step;
-    bool known = ct__config_child(&config, "training", &training, &ignored) &&
-                 ct__config_int(&training, "evaluated", 0, INT64_MAX, &newest, &ignored);
+    bool is_known = ct__config_child(&config, "training", &training, &ignored) &&
+                    ct__config_int(&training, "evaluated", 0, INT64_MAX, &newest, &ignored);
     ct__config_close(&training);
     ct__config_close(&config);
-    return known && newest == step + 1 ? newest : step;
+    return is_known && newest == step + 1 ? newest : step;
 }
 
-static bool add_metrics(const char *path, const char *config_path, ct_text *out, ct_err *err) {
+static bool describe_add_metrics(const char *path, const char *config_path, ct_text *out,
+                                 ct_err *err) {
     static const char *const names[] = {"loss", "val_loss"};
     ct_series s[2] = {{.whole = true}, {.whole = true}};
     if (!ct__metrics_read(path, names, 2, s, err)) return false;
@@ -232,7 +234,7 @@ static bool add_metrics(const char *path, const char *config_path, ct_text *out,
         ct__textf(out, "training: %zu steps, loss %.4f at first and %.4f at last\n", s[0].n,
                   s[0].y[0], s[0].y[s[0].n - 1]);
     if (s[1].n) {
-        int64_t steps = steps_evaluated(config_path, (int64_t)s[1].newest);
+        int64_t steps = describe_evaluated_steps(config_path, (int64_t)s[1].newest);
         ct__textf(out, "validation: loss %.4f after %" PRId64 " step%s\n", s[1].y[s[1].n - 1],
                   steps, steps == 1 ? "" : "s");
     }
@@ -241,59 +243,65 @@ static bool add_metrics(const char *path, const char *config_path, ct_text *out,
     return true;
 }
 
-static bool exists(const char *folder, const char *name, char *path, size_t cap) {
+static bool describe_has_file(const char *folder, const char *name, char *path, size_t cap) {
     struct stat st;
     int n = snprintf(path, cap, "%s%s%s", folder, ct__ends_with(folder, "/") ? "" : "/", name);
     return n > 0 && (size_t)n < cap && stat(path, &st) == 0;
 }
 
-// Of a run's metrics alone; what its configuration beside them says of the last line is heeded.
+// Describes a run's metrics alone; the configuration beside them says what the last line's loss belongs
+// to.
 static bool describe_metrics(const char *path, ct_text *out, ct_err *err) {
     char config[4096];
     int folder = (int)(strlen(path) - strlen("metrics.jsonl"));
     int n = snprintf(config, sizeof config, "%.*sconfig.json", folder, path);
     if (n < 0 || (size_t)n >= sizeof config)
         return ct__err(err, CT_E_FILE, CT_NOWHERE, path, "the path is too long");
-    if (!add_metrics(path, config, out, err)) return false;
+    if (!describe_add_metrics(path, config, out, err)) return false;
     if (!out->n) ct__text_add(out, "metrics: no losses\n");
     return true;
 }
 
 static bool describe_run(const char *folder, ct_text *out, ct_err *err) {
     char path[4096], config[4096];
-    if (exists(folder, "config.json", config, sizeof config) && !describe_config(config, out, err))
+    if (describe_has_file(folder, "config.json", config, sizeof config) &&
+        !describe_config(config, out, err))
         return false;
-    if (exists(folder, "metrics.jsonl", path, sizeof path) && !add_metrics(path, config, out, err))
+    if (describe_has_file(folder, "metrics.jsonl", path, sizeof path) &&
+        !describe_add_metrics(path, config, out, err))
         return false;
-    return !exists(folder, "model.safetensors", path, sizeof path) ||
+    return !describe_has_file(folder, "model.safetensors", path, sizeof path) ||
            describe_safetensors(path, out, err);
 }
 
-// Of a folder: is it somebody's model, which cotan train did not write? Its own has the sizes by GPT-2's
-// names, and at most model.safetensors.
-static bool holds_model(const char *folder) {
+// True if the folder has a model that cotan train did not write. Its own have the sizes under GPT-2's keys,
+// and at most model.safetensors.
+static bool describe_has_model(const char *folder) {
     char path[4096];
     ct_config config;
     ct_err ignored = {0};
-    if (!exists(folder, "config.json", path, sizeof path))
-        return !exists(folder, "model.safetensors", path, sizeof path) &&
-               !exists(folder, "metrics.jsonl", path, sizeof path) && ct__weights_are_in(folder);
+    if (!describe_has_file(folder, "config.json", path, sizeof path))
+        return !describe_has_file(folder, "model.safetensors", path, sizeof path) &&
+               !describe_has_file(folder, "metrics.jsonl", path, sizeof path) &&
+               ct__weights_are_in(folder);
     if (!ct__config_read(path, &config, &ignored)) return false;
-    bool own = ct__config_has(&config, "n_layer");
+    bool is_own = ct__config_has(&config, "n_layer");
     ct__config_close(&config);
-    if (!own) return ct__weights_are_in(folder);
-    return !exists(folder, "model.safetensors", path, sizeof path) && ct__weights_are_in(folder);
+    if (!is_own) return ct__weights_are_in(folder);
+    return !describe_has_file(folder, "model.safetensors", path, sizeof path) &&
+           ct__weights_are_in(folder);
 }
 
-// The folder of a run that did not come to its first save.
-static bool describe_begun(const char *folder, ct_text *out, ct_err *err) {
+// Describes the folder of a run that was never saved.
+static bool describe_unsaved_run(const char *folder, ct_text *out, ct_err *err) {
     char path[4096];
     ct__textf(out, "a run that has not saved yet: there is no model\n");
-    return !exists(folder, "metrics.jsonl", path, sizeof path) || add_metrics(path, "", out, err);
+    return !describe_has_file(folder, "metrics.jsonl", path, sizeof path) ||
+           describe_add_metrics(path, "", out, err);
 }
 
-// A run's folder of saves, each a folder that holds a model.
-static bool holds_saves(const char *folder) {
+// True for a run's folder of saves, each of which is a folder with a model.
+static bool describe_has_saves(const char *folder) {
     char name[64], path[4096];
     int64_t *steps;
     size_t n;
@@ -301,7 +309,7 @@ static bool holds_saves(const char *folder) {
     if (!ct__checkpoint_list_in(folder, &steps, &n, &ignored)) return false;
     if (n) snprintf(name, sizeof name, "step-%" PRId64 "/model.safetensors", steps[0]);
     ct__free(steps);
-    return n && exists(folder, name, path, sizeof path);
+    return n && describe_has_file(folder, name, path, sizeof path);
 }
 
 static bool describe_saves(const char *folder, ct_text *out, ct_err *err) {
@@ -317,70 +325,71 @@ static bool describe_saves(const char *folder, ct_text *out, ct_err *err) {
     return true;
 }
 
-// -------------------------------------------------------------------------------------------- text
+// ---------------------------------------------------------------------------------------------- text
 
-typedef struct census {
-    size_t lines, chars, bad, kinds, first_bad;
-    unsigned char met[0x110000 / 8];
-} census;
+typedef struct text_census {
+    size_t lines, chars, invalid, distinct, first_invalid;
+    unsigned char seen[0x110000 / 8];
+} text_census;
 
-static void count_text(census *c, const unsigned char *text, size_t n) {
+static void describe_count_text(text_census *c, const unsigned char *text, size_t n) {
     for (size_t i = 0; i < n;) {
         uint32_t cp;
         size_t used;
         if (ct__utf8_next(text + i, n - i, &cp, &used) != CT_UTF8_OK) {
-            if (!c->bad++) c->first_bad = i;
+            if (!c->invalid++) c->first_invalid = i;
             i += used;
             continue;
         }
         c->chars++;
         c->lines += cp == '\n';
-        if (!(c->met[cp / 8] >> (cp % 8) & 1)) c->kinds++;
-        c->met[cp / 8] |= (unsigned char)(1 << (cp % 8));
+        if (!(c->seen[cp / 8] >> (cp % 8) & 1)) c->distinct++;
+        c->seen[cp / 8] |= (unsigned char)(1 << (cp % 8));
         i += used;
     }
     c->lines += n > 0 && text[n - 1] != '\n';
 }
 
-static void add_chars(ct_text *out, const census *c) {
+static void describe_add_chars(ct_text *out, const text_census *c) {
     ct_text list = {0};
     char one[4], shown[4 * CT_PRINTABLE];
     for (uint32_t cp = 0; cp < 0x110000; cp++)
-        if (c->met[cp / 8] >> (cp % 8) & 1) ct__text_bytes(&list, one, ct__utf8_put(cp, one));
-    ct__textf(out, "vocabulary as characters: %zu: %s\n", c->kinds,
+        if (c->seen[cp / 8] >> (cp % 8) & 1) ct__text_bytes(&list, one, ct__utf8_put(cp, one));
+    ct__textf(out, "vocabulary as characters: %zu: %s\n", c->distinct,
               list.failed ? "..." : ct__printable(list.s, list.n, shown, sizeof shown));
     ct__text_free(&list);
 }
 
-static void add_census(ct_text *out, const census *c, const ct_corpus *corpus, bool nul) {
-    bool is_text = !nul && !c->bad;
+static void describe_add_census(ct_text *out, const text_census *c, const ct_corpus *corpus,
+                                bool nul) {
+    bool is_text = !nul && !c->invalid;
     ct__textf(out, "%s: %zu bytes", is_text ? "text" : "not UTF-8 text", corpus->bytes);
     if (corpus->files > 1) ct__textf(out, " in %zu files", corpus->files);
     if (corpus->skipped)
         ct__textf(out, " (%zu hidden, binary or irregular ones, or a run's own, left out)",
                   corpus->skipped);
     if (!is_text) {
-        if (c->bad)
-            ct__textf(out, "; the first that is no character is byte %zu", c->first_bad);
+        if (c->invalid)
+            ct__textf(out, "; the first that is no character is byte %zu", c->first_invalid);
         else
             ct__text_add(out, "; there are zero bytes in it");
         ct__text_add(out, "\n");
         return;
     }
     ct__textf(out, ", %zu characters, %zu lines\n", c->chars, c->lines);
-    add_chars(out, c);
+    describe_add_chars(out, c);
 }
 
 static bool describe_text(const char *path, ct_text *out, ct_err *err) {
     ct_corpus corpus;
     if (!ct__corpus_read(&path, 1, CT_TOKENS_BYTES, NULL, &corpus, err)) return false;
-    census *c = ct__calloc(1, sizeof *c);
+    text_census *c = ct__calloc(1, sizeof *c);
     unsigned char *text = ct__malloc(corpus.n + 1);
     bool ok = (c && text) || ct__err_memory(err, CT_NOWHERE, path, corpus.n + sizeof *c);
     if (ok) {
         for (size_t i = 0; i < corpus.n; i++) text[i] = (unsigned char)corpus.tokens[i];
-        count_text(c, text, corpus.n);
-        add_census(out, c, &corpus, corpus.n && memchr(text, '\0', corpus.n));
+        describe_count_text(c, text, corpus.n);
+        describe_add_census(out, c, &corpus, corpus.n && memchr(text, '\0', corpus.n));
     }
     ct__free(text);
     ct__free(c);
@@ -388,12 +397,12 @@ static bool describe_text(const char *path, ct_text *out, ct_err *err) {
     return ok;
 }
 
-// ------------------------------------------------------------------------------- parts of a model
+// ---------------------------------------------------------------------------------- parts of a model
 
-// Files of a published model's folder that tell nothing of it by themselves.
+// Files of a published model's folder that describe nothing by themselves.
 static const struct {
     const char *name, *what;
-} parts[] = {
+} describe_model_parts[] = {
     {"config.json", "its configuration"},
     {"generation_config.json", "how it writes unless it is told otherwise"},
     {"tokenizer.json", "its tokenizer"},
@@ -411,29 +420,30 @@ static const struct {
     {"README.md", "what its makers say of it"},
 };
 
-static const char *last_part(const char *path) {
+static const char *describe_basename(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
 
-// Is it the config.json of a run? That has the sizes by GPT-2's names.
-static bool is_own_config(const char *path) {
+// True for the config.json of a run, which has the sizes under GPT-2's keys.
+static bool describe_is_run_config(const char *path) {
     ct_config config;
     ct_err ignored = {0};
-    if (strcmp(last_part(path), "config.json") != 0) return false;
-    if (!ct__config_read(path, &config, &ignored)) return true; // which says what is wrong with it
-    bool own = ct__config_has(&config, "n_layer") || ct__config_has(&config, "n_head") ||
-               ct__config_has(&config, "n_embd");
+    if (strcmp(describe_basename(path), "config.json") != 0) return false;
+    // describe_config reports what is wrong with it
+    if (!ct__config_read(path, &config, &ignored)) return true;
+    bool is_own = ct__config_has(&config, "n_layer") || ct__config_has(&config, "n_head") ||
+                  ct__config_has(&config, "n_embd");
     ct__config_close(&config);
-    return own;
+    return is_own;
 }
 
-static bool holds_published(const char *folder) {
+static bool describe_has_published(const char *folder) {
     char path[4096];
     ct_config config;
     ct_err ignored = {0};
     if (ct__weights_are_in(folder)) return true;
-    if (!exists(folder, "config.json", path, sizeof path) ||
+    if (!describe_has_file(folder, "config.json", path, sizeof path) ||
         !ct__config_read(path, &config, &ignored))
         return false;
     bool published =
@@ -442,30 +452,29 @@ static bool holds_published(const char *folder) {
     return published;
 }
 
-// What a file is of the model whose folder it lies in. False: it is none of its parts.
-static bool add_part(const char *path, ct_text *out) {
+// Describes the role of a file in its model's folder. Returns false if it is not part of a model.
+static bool describe_add_part(const char *path, ct_text *out) {
     char folder[4096];
-    const char *name = last_part(path);
+    const char *name = describe_basename(path);
     const int n = name > path + 1 ? (int)(name - path) - 1 : (int)(name - path);
     snprintf(folder, sizeof folder, "%.*s", n ? n : 1, n ? path : ".");
-    if (!holds_published(folder)) return false;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        if (strcmp(parts[i].name, name) != 0) continue;
+    if (!describe_has_published(folder)) return false;
+    for (size_t i = 0; i < sizeof describe_model_parts / sizeof *describe_model_parts; i++) {
+        if (strcmp(describe_model_parts[i].name, name) != 0) continue;
         ct__textf(out, "part of a model: %s; the folder is what to name: cotan info %s\n",
-                  parts[i].what, folder);
+                  describe_model_parts[i].what, folder);
         return true;
     }
     return false;
 }
 
-// ------------------------------------------------------------------------------------------ choice
+// ------------------------------------------------------------------------------ choice of the format
 
 typedef bool (*describe_fn)(const char *path, ct_text *out, ct_err *err);
 
-// By its content: the length of a safetensors header, then the header's '{'; the bytes with which
-// npy, IDX and packed files begin. (A zip archive may hold anything: an npz file is known by its
-// name alone.)
-static describe_fn by_content(const char *path) {
+// Chooses by content: the length of a safetensors header, then the header's '{'; the first bytes of npy,
+// IDX and gzip files. (A zip archive may contain anything: an npz file is recognised only by its name.)
+static describe_fn describe_by_content(const char *path) {
     unsigned char head[9];
     FILE *f = fopen(path, "re");
     if (!f) return describe_text;
@@ -475,38 +484,40 @@ static describe_fn by_content(const char *path) {
         return describe_safetensors;
     if (n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0) return describe_npy;
     if (n >= 4 && memcmp(head, "GGUF", 4) == 0) return ct__describe_model;
-    bool torch =
+    bool is_torch =
         ct__ends_with(path, ".bin") || ct__ends_with(path, ".pt") || ct__ends_with(path, ".pth");
-    if (torch && n >= 4 && (memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "\x80\2\x8a\n", 4) == 0))
+    if (is_torch && n >= 4 &&
+        (memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "\x80\2\x8a\n", 4) == 0))
         return ct__describe_model;
     if (n >= 3 && memcmp(head, "\x1f\x8b\x08", 3) == 0) return describe_gzip;
     return ct__idx_begins(head, n) ? describe_idx : describe_text;
 }
 
-static bool describe(const char *path, ct_text *out, ct_err *err) {
+static bool describe_any(const char *path, ct_text *out, ct_err *err) {
     char inner[4096];
     struct stat st;
-    bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    if (folder && ct__weights_are_foreign(path, err)) return false;
-    if (folder && holds_model(path))
+    bool is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (is_folder && ct__weights_are_foreign(path, err)) return false;
+    if (is_folder && describe_has_model(path))
         return ct__describe_model(path, out, err) &&
-               (!exists(path, "metrics.jsonl", inner, sizeof inner) ||
+               (!describe_has_file(path, "metrics.jsonl", inner, sizeof inner) ||
                 describe_metrics(inner, out, err));
-    if (folder && (exists(path, "config.json", inner, sizeof inner) ||
-                   exists(path, "model.safetensors", inner, sizeof inner)))
+    if (is_folder && (describe_has_file(path, "config.json", inner, sizeof inner) ||
+                      describe_has_file(path, "model.safetensors", inner, sizeof inner)))
         return describe_run(path, out, err);
-    if (holds_saves(path)) return describe_saves(path, out, err);
-    if (exists(path, "metrics.jsonl", inner, sizeof inner)) return describe_begun(path, out, err);
+    if (describe_has_saves(path)) return describe_saves(path, out, err);
+    if (describe_has_file(path, "metrics.jsonl", inner, sizeof inner))
+        return describe_unsaved_run(path, out, err);
     if (ct__ends_with(path, ".safetensors")) return describe_safetensors(path, out, err);
     if (ct__ends_with(path, ".gguf")) return ct__describe_model(path, out, err);
-    if (is_own_config(path)) return describe_config(path, out, err);
+    if (describe_is_run_config(path)) return describe_config(path, out, err);
     if (ct__ends_with(path, ".npy")) return describe_npy(path, out, err);
     if (ct__ends_with(path, ".npz")) return describe_npz(path, out, err);
-    bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
-    if (regular && (strcmp(path, "metrics.jsonl") == 0 || ct__ends_with(path, "/metrics.jsonl")))
+    bool is_regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    if (is_regular && (strcmp(path, "metrics.jsonl") == 0 || ct__ends_with(path, "/metrics.jsonl")))
         return describe_metrics(path, out, err);
-    if (regular && add_part(path, out)) return true;
-    return (regular ? by_content(path) : describe_text)(path, out, err);
+    if (is_regular && describe_add_part(path, out)) return true;
+    return (is_regular ? describe_by_content(path) : describe_text)(path, out, err);
 }
 
 bool ct_describe(const char *path, ct_write_fn write, void *user) {
@@ -516,7 +527,7 @@ bool ct_describe(const char *path, ct_write_fn write, void *user) {
         !ct__given(ctx, (void *)(uintptr_t)write, CT_NOWHERE, "describe", "who takes the text") ||
         ctx->err.code)
         return false;
-    bool ok = describe(path, &out, &ctx->err);
+    bool ok = describe_any(path, &out, &ctx->err);
     ok = ok && (!out.failed || ct__err_memory(&ctx->err, CT_NOWHERE, path, out.cap * 2));
     ok = ok && (write(out.s, out.n, user) ||
                 ct__err(&ctx->err, CT_E_FILE, CT_NOWHERE, path, "the text could not be written"));

@@ -1,3 +1,4 @@
+// Describes a model's files: parameters by type, architecture and tokenizer.
 #include "train/describe_model.h"
 
 #include <inttypes.h>
@@ -19,34 +20,35 @@ void ct__add_bytes(ct_text *out, uint64_t bytes) {
     ct__textf(out, "%.0f %s", v, units[unit]);
 }
 
-static const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
+static const char *model_plural(uint64_t n) { return n == 1 ? "" : "s"; }
 
-// ------------------------------------------------------------------------------------------ parameters
+// ---------------------------------------------------------------------------------------- parameters
 
-static bool ends_in(const char *name, const char *end, size_t *rest) {
-    *rest = strlen(name) - (ct__ends_with(name, end) ? strlen(end) : 0);
+static bool model_has_suffix(const char *name, const char *suffix, size_t *rest) {
+    *rest = strlen(name) - (ct__ends_with(name, suffix) ? strlen(suffix) : 0);
     return name[*rest] != '\0';
 }
 
-// The tensor that is called as this one, but for its end; NULL: there is none.
-static const ct_weight *sibling(const ct_weights *w, const ct_weight *t, const char *end,
-                                const char *its) {
+// Finds the tensor whose name differs only in its suffix; NULL: there is none.
+static const ct_weight *model_find_sibling(const ct_weights *w, const ct_weight *t,
+                                           const char *suffix, const char *other_suffix) {
     char name[512];
     size_t rest;
-    if (!ends_in(t->name, end, &rest) || rest + strlen(its) >= sizeof name) return NULL;
-    snprintf(name, sizeof name, "%.*s%s", (int)rest, t->name, its);
+    if (!model_has_suffix(t->name, suffix, &rest) || rest + strlen(other_suffix) >= sizeof name)
+        return NULL;
+    snprintf(name, sizeof name, "%.*s%s", (int)rest, t->name, other_suffix);
     return ct__weights_find(w, name);
 }
 
-static uint64_t elements(const ct_weight *t) {
+static uint64_t model_count_elements(const ct_weight *t) {
     uint64_t n = 1;
     for (size_t i = 0; i < t->rank; i++) n *= (uint64_t)t->dim[i];
     return n;
 }
 
-// What it holds of the model: scales are none, and codes as many as they stand for (`group` numbers have a
-// scale of MLX's).
-static uint64_t parameters(const ct_weights *w, const ct_weight *t, int64_t group) {
+// Counts the parameters of the model that a tensor holds: scales hold none, and quantised tensors as many
+// as they represent (an MLX scale covers `group` values).
+static uint64_t model_count_parameters(const ct_weights *w, const ct_weight *t, int64_t group) {
     static const char *const pairs[][2] = {{".scales", ".weight"},
                                            {".biases", ".weight"},
                                            {"_scales", "_blocks"},
@@ -54,63 +56,65 @@ static uint64_t parameters(const ct_weights *w, const ct_weight *t, int64_t grou
                                            {"_scale", ""}};
     const ct_weight *scales = NULL;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        const ct_weight *of = sibling(w, t, pairs[i][0], pairs[i][1]);
-        if (of && (i > 1 || of->dtype == CT_U32)) return 0;
+        const ct_weight *sibling = model_find_sibling(w, t, pairs[i][0], pairs[i][1]);
+        if (sibling && (i > 1 || sibling->dtype == CT_U32)) return 0;
     }
-    if (t->dtype == CT_U32 && (scales = sibling(w, t, ".weight", ".scales")))
-        return elements(scales) * (uint64_t)group;
-    if (t->dtype == CT_U8 && sibling(w, t, "_blocks", "_scales")) return 2 * elements(t);
-    return elements(t);
+    if (t->dtype == CT_U32 && (scales = model_find_sibling(w, t, ".weight", ".scales")))
+        return model_count_elements(scales) * (uint64_t)group;
+    if (t->dtype == CT_U8 && model_find_sibling(w, t, "_blocks", "_scales"))
+        return 2 * model_count_elements(t);
+    return model_count_elements(t);
 }
 
-typedef struct kind { // of tensors
+typedef struct model_type_row { // a type of tensors
     const char *name;
     uint64_t tensors, parameters, bytes;
-} kind;
+} model_type_row;
 
-static int by_bytes(const void *a, const void *b) {
-    const kind *x = a, *y = b;
+static int model_compare_bytes(const void *a, const void *b) {
+    const model_type_row *x = a, *y = b;
     if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
-enum { KINDS = 64 };
+enum { MAX_TYPES = 64 };
 
-static size_t count_kinds(const ct_weights *w, int64_t group, kind kinds[KINDS], kind *all) {
+static size_t model_count_types(const ct_weights *w, int64_t group, model_type_row types[MAX_TYPES],
+                                model_type_row *total) {
     size_t n = 0;
     for (size_t i = 0; i < w->n; i++) {
         const ct_weight *t = &w->entries[i];
         const char *name = t->dtype ? ct_dtype_name(t->dtype) : t->kind;
-        uint64_t count = parameters(w, t, group);
+        uint64_t count = model_count_parameters(w, t, group);
         size_t k = 0;
-        while (k < n && strcmp(kinds[k].name, name) != 0) k++;
-        if (k == KINDS)
-            kinds[--k].name = "others"; // of an npz file, whose texts are a type a length
-        if (k == n) kinds[n++] = (kind){.name = name};
-        kind *rows[] = {&kinds[k], all};
+        while (k < n && strcmp(types[k].name, name) != 0) k++;
+        if (k == MAX_TYPES)
+            types[--k].name = "others"; // an npz file has a type per length of strings
+        if (k == n) types[n++] = (model_type_row){.name = name};
+        model_type_row *rows[] = {&types[k], total};
         for (int r = 0; r < 2; r++) {
             rows[r]->tensors++;
             rows[r]->parameters += count;
             rows[r]->bytes += t->bytes;
         }
     }
-    qsort(kinds, n, sizeof *kinds, by_bytes);
+    qsort(types, n, sizeof *types, model_compare_bytes);
     return n;
 }
 
-static void add_kinds(ct_text *out, const kind *kinds, size_t n) {
+static void model_add_types(ct_text *out, const model_type_row *types, size_t n) {
     char shown[CT_PRINTABLE];
     ct__textf(out, "  %-10s %8s %16s  size\n", "type", "tensors", "parameters");
     for (size_t i = 0; i < n; i++) {
         ct__textf(out, "  %-10s %8" PRIu64 " %16" PRIu64 "  ",
-                  ct__printable(kinds[i].name, strlen(kinds[i].name), shown, sizeof shown),
-                  kinds[i].tensors, kinds[i].parameters);
-        ct__add_bytes(out, kinds[i].bytes);
+                  ct__printable(types[i].name, strlen(types[i].name), shown, sizeof shown),
+                  types[i].tensors, types[i].parameters);
+        ct__add_bytes(out, types[i].bytes);
         ct__text_add(out, "\n");
     }
 }
 
-static void add_files(ct_text *out, const ct_weights *w) {
+static void model_add_files(ct_text *out, const ct_weights *w) {
     char shown[CT_PRINTABLE];
     for (size_t i = 0; i < w->n_files; i++) {
         const char *path = w->files[i].path, *slash = strrchr(path, '/');
@@ -121,33 +125,33 @@ static void add_files(ct_text *out, const ct_weights *w) {
     }
 }
 
-static void add_tensors(ct_text *out, const ct_weights *w) {
+static void model_add_tensors(ct_text *out, const ct_weights *w) {
     char name[CT_PRINTABLE], type[160];
-    size_t wide = 0;
+    size_t name_width = 0;
     for (size_t i = 0; i < w->n; i++) {
         const char *s = w->entries[i].name;
         size_t n = strlen(ct__printable(s, strlen(s), name, sizeof name));
-        if (n > wide) wide = n;
+        if (n > name_width) name_width = n;
     }
     for (size_t i = 0; i < w->n; i++) {
         const ct_weight *t = &w->entries[i];
-        uint64_t dim[CT_MAX_RANK];
-        for (size_t k = 0; k < t->rank; k++) dim[k] = (uint64_t)t->dim[k];
-        ct__textf(out, "  %-*s  %-28s ", (int)wide,
+        uint64_t dims[CT_MAX_RANK];
+        for (size_t k = 0; k < t->rank; k++) dims[k] = (uint64_t)t->dim[k];
+        ct__textf(out, "  %-*s  %-28s ", (int)name_width,
                   ct__printable(t->name, strlen(t->name), name, sizeof name),
                   ct__shape_text(type, sizeof type, t->dtype ? ct_dtype_name(t->dtype) : t->kind,
-                                 t->rank, dim, 0));
+                                 t->rank, dims, 0));
         ct__add_bytes(out, t->bytes);
         ct__text_add(out, "\n");
     }
 }
 
-// ------------------------------------------------------------------------------------------ what it is
+// -------------------------------------------------------------------------------------- architecture
 
 static const struct {
-    const char *hub, *gpt2, *gguf; // what config.json calls it, GPT-2's too, and what GGUF does
+    const char *hub, *gpt2, *gguf; // keys of config.json, of GPT-2's config.json, and of GGUF
     const char *before, *after, *plural;
-} sizes[] = {
+} model_sizes[] = {
     {"num_hidden_layers", "n_layer", "block_count", "", " layer", "s"},
     {"num_attention_heads", "n_head", "attention.head_count", "", " head", "s"},
     {"num_key_value_heads", "", "attention.head_count_kv", "", " of keys and values", ""},
@@ -156,73 +160,80 @@ static const struct {
     {"max_position_embeddings", "n_positions", "context_length", "context ", "", ""},
     {"vocab_size", "", "vocab_size", "vocabulary ", "", ""},
 };
-enum { SIZES = sizeof sizes / sizeof *sizes };
+enum { N_MODEL_SIZES = sizeof model_sizes / sizeof *model_sizes };
 
-static void add_architecture(ct_text *out, const char *name, size_t n,
-                             const int64_t values[SIZES]) {
+static void model_add_architecture(ct_text *out, const char *name, size_t n,
+                                   const int64_t values[N_MODEL_SIZES]) {
     char shown[CT_PRINTABLE];
     ct__textf(out, "model: %s", n ? ct__printable(name, n, shown, sizeof shown) : "unknown");
-    for (size_t i = 0; i < SIZES; i++)
+    for (size_t i = 0; i < N_MODEL_SIZES; i++)
         if (values[i])
-            ct__textf(out, ", %s%" PRId64 "%s%s", sizes[i].before, values[i], sizes[i].after,
-                      values[i] == 1 ? "" : sizes[i].plural);
+            ct__textf(out, ", %s%" PRId64 "%s%s", model_sizes[i].before, values[i],
+                      model_sizes[i].after, values[i] == 1 ? "" : model_sizes[i].plural);
     ct__text_add(out, "\n");
 }
 
-static ct_gguf_text gguf_text(const ct_gguf *g, const char *key) {
+static ct_gguf_text model_gguf_string(const ct_gguf *g, const char *key) {
     ct_gguf_text text = {0};
     ct_err ignored = {0};
     if (ct__gguf_find(g, key) && !ct__gguf_text(g, key, &text, &ignored)) text.n = 0;
     return text;
 }
 
-static void add_gguf(ct_text *out, const ct_gguf *g) {
+static void model_add_gguf(ct_text *out, const ct_gguf *g) {
     char key[CT_PRINTABLE + 64], shown[CT_PRINTABLE];
-    int64_t values[SIZES] = {0};
+    int64_t values[N_MODEL_SIZES] = {0};
     ct_err ignored = {0};
     ct_gguf_list tokens = {0};
-    ct_gguf_text name = gguf_text(g, "general.architecture"), title = gguf_text(g, "general.name");
-    ct_gguf_text words = gguf_text(g, "tokenizer.ggml.model"),
-                 split = gguf_text(g, "tokenizer.ggml.pre");
-    for (size_t i = 0; i < SIZES && name.n < CT_PRINTABLE; i++) {
-        snprintf(key, sizeof key, "%.*s.%s", (int)name.n, name.s, sizes[i].gguf);
+    ct_gguf_text name = model_gguf_string(g, "general.architecture"),
+                 title = model_gguf_string(g, "general.name");
+    ct_gguf_text tokenizer = model_gguf_string(g, "tokenizer.ggml.model"),
+                 pretokenizer = model_gguf_string(g, "tokenizer.ggml.pre");
+    for (size_t i = 0; i < N_MODEL_SIZES && name.n < CT_PRINTABLE; i++) {
+        snprintf(key, sizeof key, "%.*s.%s", (int)name.n, name.s, model_sizes[i].gguf);
         if (ct__gguf_find(g, key)) (void)ct__gguf_int(g, key, 0, INT64_MAX, &values[i], &ignored);
     }
-    add_architecture(out, name.s, name.n, values);
+    model_add_architecture(out, name.s, name.n, values);
     if (title.n) ct__textf(out, "name: %s\n", ct__printable(title.s, title.n, shown, sizeof shown));
-    if (!words.n) {
+    if (!tokenizer.n) {
         ct__text_add(out, "tokenizer: none");
     } else {
-        ct__textf(out, "tokenizer: %s", ct__printable(words.s, words.n, shown, sizeof shown));
-        if (split.n) ct__textf(out, " (%s)", ct__printable(split.s, split.n, shown, sizeof shown));
+        ct__textf(out, "tokenizer: %s",
+                  ct__printable(tokenizer.s, tokenizer.n, shown, sizeof shown));
+        if (pretokenizer.n)
+            ct__textf(out, " (%s)",
+                      ct__printable(pretokenizer.s, pretokenizer.n, shown, sizeof shown));
         if (ct__gguf_list(g, "tokenizer.ggml.tokens", CT_GGUF_STRING, &tokens, &ignored))
             ct__textf(out, ", %" PRIu64 " tokens", tokens.n);
     }
     ct__textf(out, ", %s chat template\n",
-              gguf_text(g, "tokenizer.chat_template").n ? "with a" : "no");
+              model_gguf_string(g, "tokenizer.chat_template").n ? "with a" : "no");
 }
 
-static bool there(const char *folder, const char *name) {
+static bool model_has_file(const char *folder, const char *name) {
     struct stat st;
     char path[4096];
     int n = snprintf(path, sizeof path, "%s/%s", folder, name);
     return n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0;
 }
 
-static bool has_template(const char *folder) {
+static bool model_has_template(const char *folder) {
     ct_config config;
     ct_err ignored = {0};
     char path[4096];
     snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
-    if (there(folder, "chat_template.jinja") || there(folder, "chat_template.json")) return true;
-    if (!there(folder, "tokenizer_config.json") || !ct__config_read(path, &config, &ignored))
+    if (model_has_file(folder, "chat_template.jinja") ||
+        model_has_file(folder, "chat_template.json"))
+        return true;
+    if (!model_has_file(folder, "tokenizer_config.json") ||
+        !ct__config_read(path, &config, &ignored))
         return false;
     bool has = ct__config_has(&config, "chat_template");
     ct__config_close(&config);
     return has;
 }
 
-static void add_quantisation(ct_text *out, const ct_config *config, int64_t *group) {
+static void model_add_quantisation(ct_text *out, const ct_config *config, int64_t *group) {
     ct_config q = {0};
     ct_err ignored = {0};
     const char *method;
@@ -244,64 +255,66 @@ static void add_quantisation(ct_text *out, const ct_config *config, int64_t *gro
     ct__config_close(&q);
 }
 
-// By config.json: its own values or, of a model of several parts, those of the one for text.
-static bool add_hub(ct_text *out, const char *folder, int64_t *group, ct_err *err) {
+// Describes config.json: its own values or, for a multimodal model, those of text_config.
+static bool model_add_config(ct_text *out, const char *folder, int64_t *group, ct_err *err) {
     static const char *const tokenizers[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
                                              "vocab.txt"};
     ct_config config, inner = {0};
     char path[4096];
     const char *type = "", *tokenizer = "none";
     size_t n = 0;
-    int64_t values[SIZES] = {0};
+    int64_t values[N_MODEL_SIZES] = {0};
     ct_err ignored = {0};
     int length = snprintf(path, sizeof path, "%s/config.json", folder);
-    if (length < 0 || (size_t)length >= sizeof path || !there(folder, "config.json")) return true;
+    if (length < 0 || (size_t)length >= sizeof path || !model_has_file(folder, "config.json"))
+        return true;
     if (!ct__config_read(path, &config, err)) return false;
     if (ct__config_has(&config, "text_config"))
         (void)ct__config_child(&config, "text_config", &inner, &ignored);
     if (ct__config_has(&config, "model_type"))
         (void)ct__config_string(&config, "model_type", &type, &n, &ignored);
-    for (size_t i = 0; i < SIZES; i++) {
-        const ct_config *const places[] = {&config, &inner};
+    for (size_t i = 0; i < N_MODEL_SIZES; i++) {
+        const ct_config *const configs[] = {&config, &inner};
         for (int k = 0; k < 4 && !values[i]; k++) {
-            const char *key = k % 2 ? sizes[i].gpt2 : sizes[i].hub;
+            const char *key = k % 2 ? model_sizes[i].gpt2 : model_sizes[i].hub;
             ignored = (ct_err){0};
-            if (places[k / 2]->root && ct__config_has(places[k / 2], key))
-                (void)ct__config_int(places[k / 2], key, 0, INT64_MAX, &values[i], &ignored);
+            if (configs[k / 2]->root && ct__config_has(configs[k / 2], key))
+                (void)ct__config_int(configs[k / 2], key, 0, INT64_MAX, &values[i], &ignored);
         }
     }
-    add_architecture(out, type, n, values);
-    add_quantisation(out, &config, group);
+    model_add_architecture(out, type, n, values);
+    model_add_quantisation(out, &config, group);
     ct__config_close(&inner);
     ct__config_close(&config);
     for (size_t i = sizeof tokenizers / sizeof *tokenizers; i-- > 0;)
-        if (there(folder, tokenizers[i])) tokenizer = tokenizers[i];
+        if (model_has_file(folder, tokenizers[i])) tokenizer = tokenizers[i];
     ct__textf(out, "tokenizer: %s, %s chat template\n", tokenizer,
-              has_template(folder) ? "with a" : "no");
+              model_has_template(folder) ? "with a" : "no");
     return true;
 }
 
 bool ct__describe_model(const char *path, ct_text *out, ct_err *err) {
     ct_weights w;
     struct stat st;
-    kind kinds[KINDS], all = {0};
+    model_type_row types[MAX_TYPES], total = {0};
     int64_t group = 64;
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     if (!ct__weights_open(path, &w, err)) return false;
-    bool ok = !folder || add_hub(out, path, &group, err);
+    bool ok = !folder || model_add_config(out, path, &group, err);
     if (ok) {
-        size_t n = count_kinds(&w, group, kinds, &all);
-        if (w.gguf.version) add_gguf(out, &w.gguf);
+        size_t n = model_count_types(&w, group, types, &total);
+        if (w.gguf.version) model_add_gguf(out, &w.gguf);
         ct__textf(out, "weights: %s, %" PRIu64 " tensor%s, %" PRIu64 " parameter%s, ", w.format,
-                  all.tensors, plural(all.tensors), all.parameters, plural(all.parameters));
-        ct__add_bytes(out, all.bytes);
+                  total.tensors, model_plural(total.tensors), total.parameters,
+                  model_plural(total.parameters));
+        ct__add_bytes(out, total.bytes);
         if (w.n_files > 1) ct__textf(out, " in %zu files", w.n_files);
         ct__text_add(out, "\n");
-        if (w.n_files > 1) add_files(out, &w);
+        if (w.n_files > 1) model_add_files(out, &w);
         if (folder || w.gguf.version)
-            add_kinds(out, kinds, n);
+            model_add_types(out, types, n);
         else
-            add_tensors(out, &w);
+            model_add_tensors(out, &w);
     }
     ct__weights_close(&w);
     return ok;

@@ -1,4 +1,4 @@
-// The devices that can be asked for by name: what they are, and what they do in a second.
+// Lists the devices that can be selected by name: their descriptions and measured speeds.
 #include "train/devices.h"
 
 #include <math.h>
@@ -10,13 +10,13 @@
 #include "compile/plan.h"
 #include "graph/graph.h"
 
-// ----------------------------------------------------------------------------------- measurements
+// -------------------------------------------------------------------------------------- measurements
 
-enum { SIDE = 1024, READ_MOST = 1 << 28, ROUNDS = 5 };
+enum { MATMUL_SIZE = 1024, MAX_READ_BYTES = 1 << 28, ROUNDS = 5 };
 
-// Seconds of the fastest of a few runs of `record`, whose result is read; the first one, which may compile,
-// does not count. 0: it failed, and the error stands in the context.
-static double fastest(ct_tensor (*record)(const ct_tensor *in), const ct_tensor *in) {
+// Returns the seconds of the fastest of a few runs of `record`, whose result is read; the first run, which
+// may compile, does not count. 0: it failed, and the context has the error.
+static double devices_time(ct_tensor (*record)(const ct_tensor *in), const ct_tensor *in) {
     double best = 0;
     for (int round = 0; round <= ROUNDS && !ct_failed(); round++) {
         CT_SCOPE;
@@ -29,86 +29,88 @@ static double fastest(ct_tensor (*record)(const ct_tensor *in), const ct_tensor 
     return best;
 }
 
-static ct_tensor total(const ct_tensor *in) { return ct_sum(in[0]); }
-static ct_tensor product(const ct_tensor *in) { return ct_max(ct_matmul(in[0], in[1])); }
+static ct_tensor devices_sum(const ct_tensor *in) { return ct_sum(in[0]); }
+static ct_tensor devices_matmul(const ct_tensor *in) { return ct_max(ct_matmul(in[0], in[1])); }
 
-static void measure_read(ct_device_info *info) {
+static void devices_measure_read(ct_device_info *info) {
     CT_SCOPE;
-    uint64_t bytes = info->memory && info->memory / 8 < READ_MOST ? info->memory / 8 : READ_MOST;
+    uint64_t bytes =
+        info->memory && info->memory / 8 < MAX_READ_BYTES ? info->memory / 8 : MAX_READ_BYTES;
     ct_tensor x = ct_keep(ct_ones(CT_F32, CT_DIMS((int64_t)(bytes / 4))));
     if (!ct_eval(&x, 1)) return;
-    double seconds = fastest(total, &x);
+    double seconds = devices_time(devices_sum, &x);
     info->read = seconds > 0 ? (double)bytes / seconds : 0;
 }
 
-static void measure_products(ct_device_info *info) {
+static void devices_measure_matmul(ct_device_info *info) {
     CT_SCOPE;
     ct_tensor x[2];
-    for (int i = 0; i < 2; i++) x[i] = ct_keep(ct_ones(CT_F32, CT_DIMS(SIDE, SIDE)));
+    for (int i = 0; i < 2; i++) x[i] = ct_keep(ct_ones(CT_F32, CT_DIMS(MATMUL_SIZE, MATMUL_SIZE)));
     if (!ct_eval(x, 2)) return;
-    double seconds = fastest(product, x);
-    info->flops = seconds > 0 ? 2.0 * SIDE * SIDE * SIDE / seconds : 0;
+    double seconds = devices_time(devices_matmul, x);
+    info->flops = seconds > 0 ? 2.0 * MATMUL_SIZE * MATMUL_SIZE * MATMUL_SIZE / seconds : 0;
 }
 
-// In a context of its own, so that nothing of the caller's is run or changed.
-static void measure_device(ct_device_info *info, ct_err *err) {
-    ct_ctx *own = ct_ctx_new(), *before = own ? ct_ctx_use(own) : NULL;
-    if (!own) return;
+// Measures in a context of its own, so that nothing of the caller's is run or changed.
+static void devices_measure(ct_device_info *info, ct_err *err) {
+    ct_ctx *new_ctx = ct_ctx_new(), *outer = new_ctx ? ct_ctx_use(new_ctx) : NULL;
+    if (!new_ctx) return;
     if (ct_set_device(info->name)) {
-        ct__ctx_waits(own);
-        measure_read(info);
-        measure_products(info);
+        ct__ctx_waits(new_ctx);
+        devices_measure_read(info);
+        devices_measure_matmul(info);
     }
-    if (own->err.code) *err = own->err;
+    if (new_ctx->err.code) *err = new_ctx->err;
     ct_error_clear();
-    ct_ctx_use(before);
-    ct_ctx_free(own);
+    ct_ctx_use(outer);
+    ct_ctx_free(new_ctx);
 }
 
-// --------------------------------------------------------------------------------------- the list
+// ---------------------------------------------------------------------------------------------- list
 
-static void tell(const ct_backend *backend, int ordinal, bool measure, ct_device_fn each,
-                 void *user) {
+static void devices_report(const ct_backend *backend, int ordinal, bool measure,
+                           ct_device_fn callback, void *user) {
     char name[48];
-    ct_text what = {0};
+    ct_text description = {0};
     ct_err err = {0};
     snprintf(name, sizeof name, backend->several && backend->count ? "%s:%d" : "%s", backend->name,
              ordinal);
     ct_device_info info = {.name = name};
     ct_device *device = ct__device_open(name, &err);
     info.usable = device != NULL;
-    if (device && backend->about) backend->about(device, &what, &info.memory);
+    if (device && backend->about) backend->about(device, &description, &info.memory);
     if (device && !info.memory) info.memory = ct__available_bytes();
     ct__device_close(device);
-    if (device && measure && !backend->evaluates_ops) measure_device(&info, &err);
+    if (device && measure && !backend->evaluates_ops) devices_measure(&info, &err);
     if (err.code) {
         info.usable = false;
-        ct__text_free(&what);
-        ct__text_add(&what, err.text);
+        ct__text_free(&description);
+        ct__text_add(&description, err.text);
     }
-    if (what.s) what.s[strcspn(what.s, "\n")] = '\0'; // without an error's own hint
-    info.what = what.s ? what.s : "";
-    each(&info, user);
-    ct__text_free(&what);
+    if (description.s)
+        description.s[strcspn(description.s, "\n")] = '\0'; // without the error's own hint
+    info.what = description.s ? description.s : "";
+    callback(&info, user);
+    ct__text_free(&description);
 }
 
-bool ct__devices(bool measure, ct_device_fn each, void *user, ct_err *err) {
+bool ct__devices(bool measure, ct_device_fn callback, void *user, ct_err *err) {
     for (const ct_backend *b = NULL; (b = ct__backend_next(b, err));) {
-        ct_err why = {0};
-        int n = b->count ? b->count(b, &why) : 1;
+        ct_err error = {0};
+        int n = b->count ? b->count(b, &error) : 1;
         if (n <= 0) {
-            why.text[strcspn(why.text, "\n")] = '\0';
-            each(&(ct_device_info){.name = b->name,
-                                   .what = n < 0 ? why.text : "no driver brings a device"},
-                 user);
+            error.text[strcspn(error.text, "\n")] = '\0';
+            callback(&(ct_device_info){.name = b->name,
+                                       .what = n < 0 ? error.text : "no driver brings a device"},
+                     user);
         }
-        for (int i = 0; i < n; i++) tell(b, i, measure, each, user);
+        for (int i = 0; i < n; i++) devices_report(b, i, measure, callback, user);
     }
     return !err->code;
 }
 
-bool ct_devices(bool measure, ct_device_fn each, void *user) {
+bool ct_devices(bool measure, ct_device_fn callback, void *user) {
     ct_ctx *ctx = ct__ctx();
-    return ctx && ct__given(ctx, each, CT_NOWHERE, "devices", "the function") &&
-           ct__devices(measure, each, user, &ctx->err);
+    return ctx && ct__given(ctx, callback, CT_NOWHERE, "devices", "the function") &&
+           ct__devices(measure, callback, user, &ctx->err);
 }

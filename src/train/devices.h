@@ -1,11 +1,11 @@
-// Which devices there are, for programs and for the doctor.
+// Lists the available devices, for programs and for the doctor.
 #ifndef COTAN_TRAIN_DEVICES_H
 #define COTAN_TRAIN_DEVICES_H
 
 #include "cotan/profile.h"
 #include "base/error.h"
 
-// ct_devices, with its error apart from any context's.
-bool ct__devices(bool measure, ct_device_fn each, void *user, ct_err *err);
+// ct_devices, with an error that is not the context's.
+bool ct__devices(bool measure, ct_device_fn callback, void *user, ct_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-// Traced functions as nodes.
+// Traced functions as nodes (ct_call), and what calls of user functions share.
 #include <string.h>
 
 #include "ops/rules.h"

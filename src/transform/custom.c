@@ -1,6 +1,6 @@
-// Functions with derivative rules of their own: custom_jvp, custom_vjp.
+// Functions with custom derivative rules: custom_jvp and custom_vjp.
 //
-// Operands of such a node: the function's, then the numbers that it uses, then those of its rule.
+// Operands of such a node: the function's, then the numbers that it captured, then those of its rule.
 #include <string.h>
 
 #include "kinds/batch.h"
@@ -10,8 +10,8 @@
 #define CUSTOM_ATTRS(F, op) F(op, body, body) F(op, body, rule)
 CT_ATTRS(custom, CUSTOM_ATTRS);
 
-static const custom_attrs *attrs_of(const ct_node *node) { return node->attrs; }
-static bool has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
+static const custom_attrs *custom_attrs_of(const ct_node *node) { return node->attrs; }
+static bool custom_has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
 
 static bool custom_infer(ct_call *call) {
     return ct__infer_body(call, ((const custom_attrs *)call->attrs)->body);
@@ -20,14 +20,14 @@ static bool custom_body(ct_rule *r) {
     return ct__inline(ct__ctx(), ((const custom_attrs *)r->attrs)->body, r->in, r->body_out);
 }
 
-// The rule on the function's operands, results and slopes, and then its own numbers, which are the
-// last of `numbers`.
-static bool call_rule(const ct_node *node, const ct_tensor *in, const ct_tensor *outs,
-                      const ct_tensor *slopes, size_t n_slopes, const ct_tensor *numbers,
-                      ct_tensor *results) {
-    const ct_body *rule = attrs_of(node)->rule;
-    size_t n_in = attrs_of(node)->body->n_params, n_out = attrs_of(node)->body->n_outs,
-           n = n_in + n_out + n_slopes;
+// Calls the rule on the function's operands, results and tangents or cotangents, followed by the rule's own
+// captured numbers, which are the last of `numbers`.
+static bool custom_call_rule(const ct_node *node, const ct_tensor *in, const ct_tensor *outs,
+                             const ct_tensor *slopes, size_t n_slopes, const ct_tensor *numbers,
+                             ct_tensor *results) {
+    const ct_body *rule = custom_attrs_of(node)->rule;
+    size_t n_in = custom_attrs_of(node)->body->n_params,
+           n_out = custom_attrs_of(node)->body->n_outs, n = n_in + n_out + n_slopes;
     ct_arena scratch = {0};
     ct_tensor *args = ct__arena(&scratch, (n + rule->n_captured + 1) * sizeof *args);
     bool ok = args || ct__err_memory(&ct__ctx()->err, node->here, node->op->name, n * sizeof *args);
@@ -44,17 +44,17 @@ static bool call_rule(const ct_node *node, const ct_tensor *in, const ct_tensor 
 
 // ------------------------------------------------------------------------------------------ batches
 
-// A function of elements as one of batches, whose parameters all have the batch; its numbers come
-// from outside, as they did.
+// A function of elements as a function of batches, all parameters of which have the batch; its captured
+// numbers come from outside, unchanged.
 typedef struct {
     const ct_body *body;
     const ct_tensor *numbers;
     const ct_batching *batching;
 } batched_function;
-static void inline_element(const ct_tensor *in, ct_tensor *out, void *body) {
+static void custom_inline_element(const ct_tensor *in, ct_tensor *out, void *body) {
     ct__inline(ct__ctx(), body, in, out);
 }
-static void on_batches(const ct_tensor *in, ct_tensor *out, void *user) {
+static void custom_trace_batched(const ct_tensor *in, ct_tensor *out, void *user) {
     const batched_function *f = user;
     const size_t n = f->body->n_params, all = n + f->body->n_captured;
     ct_arena scratch = {0};
@@ -66,7 +66,7 @@ static void on_batches(const ct_tensor *in, ct_tensor *out, void *user) {
         axes[i] = i < n ? 0 : CT_NO_AXIS;
     }
     if (args && axes)
-        ct_vmap_with((ct_vmap_args){.f = inline_element,
+        ct_vmap_with((ct_vmap_args){.f = custom_inline_element,
                                     .user = (void *)(uintptr_t)f->body,
                                     .in = args,
                                     .n_in = all,
@@ -78,15 +78,17 @@ static void on_batches(const ct_tensor *in, ct_tensor *out, void *user) {
     ct__arena_free(&scratch);
 }
 
-static ct_body *batched_body(const ct_batching *b, const ct_body *body, const ct_tensor *numbers,
-                             const ct_type *const *types) {
+static ct_body *custom_batch_body(const ct_batching *b, const ct_body *body,
+                                  const ct_tensor *numbers, const ct_type *const *types) {
     batched_function f = {body, numbers, b};
-    const ct_traced traced = {
-        .op = b->node->op->name, .f = on_batches, .user = &f, .unset = "f did not set output"};
+    const ct_traced traced = {.op = b->node->op->name,
+                              .f = custom_trace_batched,
+                              .user = &f,
+                              .unset = "f did not set output"};
     return ct__trace(ct__ctx(), &traced, types, body->n_params, body->n_outs, b->node->here);
 }
 
-// The same op, of batches: its rule stays a rule.
+// Records the same op for batches, so that its rule remains a rule.
 static bool custom_batch(ct_batching *b) {
     const custom_attrs *a = b->attrs;
     ct_ctx *ctx = ct__ctx();
@@ -102,13 +104,13 @@ static bool custom_batch(ct_batching *b) {
         in[i] = ct__batch_operand(b, (int)i);
         types[i] = ct__type_of(in[i]);
     }
-    ok = ok && !ctx->err.code && (own.body = batched_body(b, a->body, b->in + n_in, types));
+    ok = ok && !ctx->err.code && (own.body = custom_batch_body(b, a->body, b->in + n_in, types));
     for (size_t i = 0; i < a->body->n_outs && ok; i++)
         types[n_in + i] = ct__type(own.body->outs[i]);
     const bool forward = b->node->op == &ct__op_custom_jvp;
     for (size_t i = 0; i < n_slopes && ok; i++)
         types[n_in + a->body->n_outs + i] = types[forward ? i : n_in + i];
-    ok = ok && (own.rule = batched_body(b, a->rule, b->in + n_in + n_numbers, types));
+    ok = ok && (own.rule = custom_batch_body(b, a->rule, b->in + n_in + n_numbers, types));
     ct_tensor *all = ok ? ct__with_captured(ctx, own.body, in, n_in, own.rule->n_captured) : NULL;
     const size_t first = n_in + (ok ? own.body->n_captured : 0);
     for (size_t i = 0; all && i < own.rule->n_captured; i++)
@@ -123,31 +125,32 @@ static bool custom_batch(ct_batching *b) {
 
 // -------------------------------------------------------------------------------------- custom vjp
 
-// What the rule gives is a node of its own: the operands of the function's node, its outputs, their
-// cotangents. What the rule records is the body; but its derivative is that of the function's
-// gradient, since a rule need not be differentiable (or true to second order).
-static bool back_infer(ct_call *call) {
+// The result of the rule is a node of its own. Its operands are those of the function's node, its outputs,
+// and their cotangents; its body is what the rule records. Its derivative is that of the function's gradient,
+// since a rule need not be differentiable (or correct to second order).
+static bool custom_back_infer(ct_call *call) {
     return ct__infer_body(call, ((const custom_attrs *)call->attrs)->rule);
 }
-static bool back_body(ct_rule *r) {
+static bool custom_back_body(ct_rule *r) {
     const custom_attrs *a = r->attrs;
     size_t n_out = a->body->n_outs, all = (size_t)r->n_in - 2 * n_out;
-    return call_rule(r->node, r->in, r->in + all, r->in + all + n_out, n_out,
-                     r->in + all - a->rule->n_captured, r->body_out);
+    return custom_call_rule(r->node, r->in, r->in + all, r->in + all + n_out, n_out,
+                            r->in + all - a->rule->n_captured, r->body_out);
 }
 
-// How the function's gradient moves. In: the function's operands and numbers, the cotangents of its
-// results, tangents of those of all these that move. Out: of each operand that is a float.
+// Differentiates the function's gradient in forward mode. In: the function's operands and numbers, the
+// cotangents of its results, and the tangents of those of all these that have one. Out: the tangent of the
+// gradient for each operand that is a float.
 typedef struct {
     const ct_node *node;
     const int64_t *moving;
     size_t n_moving;
-} moved_gradient;
-static void gradient_moves(const ct_tensor *in, ct_tensor *out, void *user) {
-    const moved_gradient *m = user;
+} back_tangents;
+static void custom_back_tangents(const ct_tensor *in, ct_tensor *out, void *user) {
+    const back_tangents *m = user;
     ct_ctx *ctx = ct__ctx();
     ct_loc here = m->node->here;
-    const ct_body *body = attrs_of(m->node)->body;
+    const ct_body *body = custom_attrs_of(m->node)->body;
     size_t n_out = body->n_outs, n_in = body->n_params, first = n_in + body->n_captured, n = 0;
     ct_arena scratch = {0};
     ct_tensor *outs = ct__arena_zero(&scratch, (n_out + 1) * sizeof *outs),
@@ -161,13 +164,14 @@ static void gradient_moves(const ct_tensor *in, ct_tensor *out, void *user) {
     ok = ok && ct__inline(ctx, body, in, outs);
     for (size_t i = 0; i < n_out && ok; i++) {
         ok = ct__resolve(ctx, outs[i], &vals[i], "custom_vjp", (int)i, here);
-        cots[i] = ok && has_slope(outs[i]) ? in[first + i] : CT_NONE;
+        cots[i] = ok && custom_has_slope(outs[i]) ? in[first + i] : CT_NONE;
     }
     for (size_t i = 0; i < n_in && ok; i++)
-        if (has_slope(in[i])) ok = ct__resolve(ctx, in[i], &wrt[n++], "custom_vjp", (int)i, here);
+        if (custom_has_slope(in[i]))
+            ok = ct__resolve(ctx, in[i], &wrt[n++], "custom_vjp", (int)i, here);
     ok = ok && ct__vjp_expand(ctx, here, vals, cots, n_out, wrt, n, grads);
     for (size_t i = 0, k = 0; i < n_in && ok; i++) {
-        if (!has_slope(in[i])) continue;
+        if (!custom_has_slope(in[i])) continue;
         if (ct__is_none(grads[k])) grads[k] = ct__zeros_like(in[i]);
         ok = ct__resolve(ctx, grads[k], &vals[k], "custom_vjp", (int)i, here);
         k++;
@@ -179,7 +183,7 @@ static void gradient_moves(const ct_tensor *in, ct_tensor *out, void *user) {
     ct__arena_free(&scratch);
 }
 
-static bool back_jvp(ct_rule *r) {
+static bool custom_back_jvp(ct_rule *r) {
     const custom_attrs *a = r->attrs;
     size_t n_in = a->body->n_params, first = n_in + a->body->n_captured, n_out = a->body->n_outs,
            cots = (size_t)r->n_in - n_out, n = first + n_out, n_float = 0;
@@ -187,21 +191,21 @@ static bool back_jvp(ct_rule *r) {
     ct_tensor *args = ct__arena(&scratch, 2 * (n + 1) * sizeof *args),
               *slopes = ct__arena_zero(&scratch, (n_in + 1) * sizeof *slopes);
     int64_t *moving = ct__arena(&scratch, (n + 1) * sizeof *moving);
-    moved_gradient m = {r->node, moving, 0};
+    back_tangents m = {r->node, moving, 0};
     bool ok = args && slopes && moving;
     if (!ok) ct__err_memory(&ct__ctx()->err, r->node->here, "custom_vjp", n * sizeof *args);
     for (size_t i = 0; i < n && ok; i++) {
         size_t of = i < first ? i : cots + i - first;
         args[i] = r->in[of];
-        if (ct__is_none(r->t_in[of]) || !has_slope(r->in[of])) continue;
+        if (ct__is_none(r->t_in[of]) || !custom_has_slope(r->in[of])) continue;
         args[n + m.n_moving] = r->t_in[of];
         moving[m.n_moving++] = (int64_t)i;
     }
-    for (size_t i = 0; i < n_in && ok; i++) n_float += has_slope(r->in[i]);
-    ok =
-        ok && ct__on_parameters(r->node, gradient_moves, &m, args, n + m.n_moving, slopes, n_float);
+    for (size_t i = 0; i < n_in && ok; i++) n_float += custom_has_slope(r->in[i]);
+    ok = ok && ct__on_parameters(r->node, custom_back_tangents, &m, args, n + m.n_moving, slopes,
+                                 n_float);
     for (size_t i = 0, k = 0; i < n_in && ok; i++)
-        r->t_out[i] = has_slope(r->in[i]) ? slopes[k++] : CT_NONE;
+        r->t_out[i] = custom_has_slope(r->in[i]) ? slopes[k++] : CT_NONE;
     ct__arena_free(&scratch);
     return ok;
 }
@@ -214,9 +218,9 @@ const ct_opdef ct__op_custom_back = {
     .n_out = -1,
     CT_FIELDS(custom),
     .accepts = CT_ANY,
-    .infer = back_infer,
-    .body = back_body,
-    .jvp = back_jvp,
+    .infer = custom_back_infer,
+    .body = custom_back_body,
+    .jvp = custom_back_jvp,
 };
 
 static bool custom_vjp(ct_rule *r) {
@@ -253,10 +257,10 @@ const ct_opdef ct__op_custom_vjp = {
 
 // -------------------------------------------------------------------------------------- custom jvp
 
-// Is each result linear in the n tangents: does its derivative with respect to them exist, and not
-// depend on them?
-static bool check_linear(ct_ctx *ctx, const ct_node *node, const ct_val *slopes, size_t n_slopes,
-                         const ct_val *tangents, size_t n) {
+// Checks that each result is linear in the n tangents: its derivative with respect to them exists and does
+// not depend on them.
+static bool custom_check_linear(ct_ctx *ctx, const ct_node *node, const ct_val *slopes,
+                                size_t n_slopes, const ct_val *tangents, size_t n) {
     ct_arena scratch = {0};
     ct_nodes list = {0};
     ct_tensor *moves = ct__arena(&scratch, (n + 1) * sizeof *moves),
@@ -286,8 +290,8 @@ static bool check_linear(ct_ctx *ctx, const ct_node *node, const ct_val *slopes,
     return ok && linear;
 }
 
-// The rule. In: the function's operands, its results, the operands' tangents, the rule's numbers.
-static void rule_on_parameters(const ct_tensor *in, ct_tensor *out, void *user) {
+// Records the rule. In: the function's operands, its results, the operands' tangents, the rule's numbers.
+static void custom_trace_forward_rule(const ct_tensor *in, ct_tensor *out, void *user) {
     const ct_forward_rule *rule = user;
     const ct_node *node = rule->node;
     ct_ctx *ctx = ct__ctx();
@@ -302,11 +306,11 @@ static void rule_on_parameters(const ct_tensor *in, ct_tensor *out, void *user) 
     for (size_t i = 0; i < n_out && ok; i++)
         ok = ct__resolve(ctx, out[i], &slopes[i], node->op->name, (int)i, node->here);
     for (size_t i = 0; i < n_in && ok; i++)
-        if (has_slope(tangents[i]))
+        if (custom_has_slope(tangents[i]))
             ok = ct__resolve(ctx, tangents[i], &moving[n++], node->op->name, (int)i, node->here);
     // Only ops have transpose rules.
     ok = ok && ct__expand_bodies(ctx, slopes, n_out, n, NULL) &&
-         check_linear(ctx, node, slopes, n_out, moving, n);
+         custom_check_linear(ctx, node, slopes, n_out, moving, n);
     for (size_t i = 0; i < n_out && ok; i++) out[i] = ct__handle_of(slopes[i]);
     ct__arena_free(&scratch);
 }
@@ -324,18 +328,18 @@ bool ct__apply_forward_rule(ct_rule *r, const ct_forward_rule *rule) {
                       ? r->out[i - n_in]
                       : ct__or_zeros(r->t_in[i - n_in - n_out], r->in[i - n_in - n_out]);
     if (ok && n_numbers) memcpy(args + n, r->in + r->n_in - n_numbers, n_numbers * sizeof *args);
-    ok = ok &&
-         ct__on_parameters(r->node, rule_on_parameters, rule, args, n + n_numbers, r->t_out, n_out);
+    ok = ok && ct__on_parameters(r->node, custom_trace_forward_rule, rule, args, n + n_numbers,
+                                 r->t_out, n_out);
     for (size_t i = 0; i < n_out && ok; i++)
-        if (!has_slope(r->out[i])) r->t_out[i] = CT_NONE;
+        if (!custom_has_slope(r->out[i])) r->t_out[i] = CT_NONE;
     ct__arena_free(&scratch);
     return ok;
 }
 
-static bool record_custom_rule(const ct_node *node, const ct_tensor *in, const ct_tensor *outs,
+static bool custom_record_rule(const ct_node *node, const ct_tensor *in, const ct_tensor *outs,
                                const ct_tensor *tangents, ct_tensor *slopes) {
-    const size_t n_in = attrs_of(node)->body->n_params;
-    return call_rule(node, in, outs, tangents, n_in, tangents + n_in, slopes);
+    const size_t n_in = custom_attrs_of(node)->body->n_params;
+    return custom_call_rule(node, in, outs, tangents, n_in, tangents + n_in, slopes);
 }
 static bool custom_jvp(ct_rule *r) {
     const custom_attrs *a = r->attrs;
@@ -343,7 +347,7 @@ static bool custom_jvp(ct_rule *r) {
                                                         .n_in = a->body->n_params,
                                                         .n_out = a->body->n_outs,
                                                         .n_numbers = a->rule->n_captured,
-                                                        .record = record_custom_rule});
+                                                        .record = custom_record_rule});
 }
 const ct_opdef ct__op_custom_jvp = {
     .id = CT_OP_CUSTOM_JVP,
@@ -362,15 +366,16 @@ const ct_opdef ct__op_custom_jvp = {
 
 // --------------------------------------------------------------------------------------- recording
 
-static bool only_numbers(const ct_body *body) {
+static bool custom_captures_only_numbers(const ct_body *body) {
     for (size_t i = 0; i < body->n_captured; i++)
         if (!ct__is_number(body->captured_from[i].node)) return false;
     return true;
 }
 
-// The rule's results have the types of what they are slopes of?
-static bool slopes_fit(ct_ctx *ctx, const char *op, const char *what, const char *of,
-                       const ct_body *rule, const ct_type *const *types, ct_loc here) {
+// Checks that the rule's results have the types of the values of which they are tangents or cotangents.
+static bool custom_check_result_types(ct_ctx *ctx, const char *op, const char *what, const char *of,
+                                      const ct_body *rule, const ct_type *const *types,
+                                      ct_loc here) {
     for (size_t i = 0; i < rule->n_outs; i++) {
         const ct_type *is = ct__type(rule->outs[i]);
         if (ct__same_shape(is, types[i]) && is->dtype == types[i]->dtype) continue;
@@ -388,13 +393,13 @@ typedef struct custom_call {
     void *user;
     const ct_tensor *in;
     size_t n_in, n_out;
-    bool forward; // the rule gives tangents of the results, else cotangents of the operands
+    bool forward; // the rule returns tangents of the results, else cotangents of the operands
     ct_loc here;
 } custom_call;
 
-// Types of what the rule sees: operands, results, slopes. *results: where those of the results begin.
-static const ct_type **rule_types(ct_ctx *ctx, const custom_call *c, const ct_type *const *types,
-                                  const ct_body *body) {
+// Returns the types of the rule's parameters: operands, results, tangents or cotangents.
+static const ct_type **custom_rule_types(ct_ctx *ctx, const custom_call *c,
+                                         const ct_type *const *types, const ct_body *body) {
     size_t n_slopes = c->forward ? c->n_in : c->n_out, n = c->n_in + c->n_out + n_slopes;
     const ct_type **all = ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *all);
     ct_type *slopes = ct__arena(ct__top(ctx)->arena, (n_slopes + 1) * sizeof *slopes);
@@ -406,34 +411,35 @@ static const ct_type **rule_types(ct_ctx *ctx, const custom_call *c, const ct_ty
     for (size_t i = 0; i < c->n_out; i++) all[c->n_in + i] = ct__type(body->outs[i]);
     for (size_t i = 0; i < n_slopes; i++) {
         slopes[i] = *(c->forward ? all[i] : all[c->n_in + i]);
-        slopes[i].weak = false; // of a bare number too: it was computed
+        slopes[i].weak = false; // a computed value is never weak, even that of a bare number
         all[c->n_in + c->n_out + i] = &slopes[i];
     }
     return all;
 }
 
-static bool record_custom(ct_ctx *ctx, const custom_call *c, ct_tensor *result) {
+static bool custom_record(ct_ctx *ctx, const custom_call *c, ct_tensor *result) {
     ct_traced traced = {.op = c->op, .f = c->f, .user = c->user, .unset = "f did not set output"};
     const ct_type **types = ct__operand_types(ctx, &traced, c->in, c->n_in, c->here);
     custom_attrs attrs = {0};
     if (!types || !(attrs.body = ct__trace(ctx, &traced, types, c->n_in, c->n_out, c->here)))
         return false;
-    const ct_type **seen = rule_types(ctx, c, types, attrs.body);
+    const ct_type **rule_in_types = custom_rule_types(ctx, c, types, attrs.body);
     traced.f = c->rule;
     traced.unset = c->forward ? "the rule did not set the tangent of result"
                               : "the rule did not set the cotangent of operand";
     size_t n_slopes = c->forward ? c->n_in : c->n_out, n_given = c->forward ? c->n_out : c->n_in;
-    if (seen)
-        attrs.rule = ct__trace(ctx, &traced, seen, c->n_in + c->n_out + n_slopes, n_given, c->here);
+    if (rule_in_types)
+        attrs.rule =
+            ct__trace(ctx, &traced, rule_in_types, c->n_in + c->n_out + n_slopes, n_given, c->here);
     if (!attrs.rule) return false;
-    if (!only_numbers(attrs.body) || !only_numbers(attrs.rule)) {
+    if (!custom_captures_only_numbers(attrs.body) || !custom_captures_only_numbers(attrs.rule)) {
         ct__fail(ctx, CT_E_TRACE, c->here, c->op, "the functions use a tensor from outside");
         ct__err_hint(&ctx->err, "pass it as an operand");
         return false;
     }
-    if (!slopes_fit(ctx, c->op, c->forward ? "tangent" : "cotangent",
-                    c->forward ? "result" : "operand", attrs.rule,
-                    c->forward ? seen + c->n_in : seen, c->here))
+    if (!custom_check_result_types(ctx, c->op, c->forward ? "tangent" : "cotangent",
+                                   c->forward ? "result" : "operand", attrs.rule,
+                                   c->forward ? rule_in_types + c->n_in : rule_in_types, c->here))
         return false;
     size_t first = c->n_in + attrs.body->n_captured, second = attrs.rule->n_captured;
     ct_tensor *all = ct__with_captured(ctx, attrs.body, c->in, c->n_in, second);
@@ -444,13 +450,13 @@ static bool record_custom(ct_ctx *ctx, const custom_call *c, ct_tensor *result) 
     return true;
 }
 
-static void custom(const custom_call *c, ct_tensor *out) {
+static void custom_call_or_poison(const custom_call *c, ct_tensor *out) {
     ct_ctx *ctx = ct__ctx();
     ct_tensor t;
     if (!ctx || !ct__call_given(ctx, c->op, c->in, c->n_in, out, c->n_out, c->here)) return;
     if (ct__given(ctx, (void *)(uintptr_t)c->f, c->here, c->op, "the function") &&
         ct__given(ctx, (void *)(uintptr_t)c->rule, c->here, c->op, "the rule") &&
-        record_custom(ctx, c, &t))
+        custom_record(ctx, c, &t))
         ct__outputs(t, out, c->n_out);
     else
         ct__poison_all(ctx, out, c->n_out, c->here);
@@ -467,7 +473,7 @@ void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in, size_
                            .n_in = n_in,
                            .n_out = n_out,
                            .here = here};
-    custom(&c, out);
+    custom_call_or_poison(&c, out);
 }
 
 void ct_custom_jvp_at(ct_fn f, ct_fn jvp, void *user, const ct_tensor *in, size_t n_in,
@@ -482,5 +488,5 @@ void ct_custom_jvp_at(ct_fn f, ct_fn jvp, void *user, const ct_tensor *in, size_
                            .n_out = n_out,
                            .forward = true,
                            .here = here};
-    custom(&c, out);
+    custom_call_or_poison(&c, out);
 }

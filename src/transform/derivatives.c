@@ -1,8 +1,8 @@
 // Derivatives of functions: jvp and vjp as nodes that own the function's body.
 //
-// Which function such a node stands for is worked out when its plan is made: the body is recorded on
-// parameters, differentiated there, and the result recorded on the node's operands. It is made of
-// plain ops, so that any other transform takes it on.
+// The expansion of such a node is computed when its plan is made: the body is recorded on parameters and
+// differentiated there, and the result is recorded on the node's operands. It consists of plain ops, so that
+// every other transform can handle it.
 #include <stdio.h>
 #include <string.h>
 
@@ -20,32 +20,32 @@ bool ct__on_parameters(const ct_node *node, ct_fn f, const void *user, const ct_
     const ct_traced traced = {
         .op = op, .f = f, .user = (void *)(uintptr_t)user, .unset = "the transform did not set"};
     ct_body *body = ok ? ct__trace(ctx, &traced, types, n, n_out, node->here) : NULL;
-    // Numbers that derivatives bring along come from outside of it, as operands.
+    // Numbers that derivatives introduce are captured from outside and become operands.
     const ct_tensor *all = body ? ct__with_captured(ctx, body, args, n, 0) : NULL;
     ok = all && ct__inline(ctx, body, all, out);
     ct__arena_free(&scratch);
     return ok;
 }
-static bool body_on_parameters(ct_rule *r, ct_fn f) {
+static bool derivative_trace_body(ct_rule *r, ct_fn f) {
     return ct__on_parameters(r->node, f, r->node, r->in, (size_t)r->n_in, r->body_out,
                              (size_t)r->n_out);
 }
 
-// A function's body recorded on values, its results as values.
-typedef struct recorded {
+// A function's body that was inlined on values, and its results as values.
+typedef struct inlined {
     ct_arena scratch;
     ct_tensor *outs;   // (n_outs)
-    ct_val *vals;      // (n_outs), behind them (n) of wrt
-    ct_tensor *slopes; // (n_outs or n) room for derivatives
-} recorded;
-static bool record_body(recorded *to, const ct_node *node, const ct_body *body, const ct_tensor *in,
-                        const int64_t *wrt, size_t n_wrt) {
+    ct_val *vals;      // (n_outs) results, followed by (n) values of wrt
+    ct_tensor *slopes; // (n_outs or n) space for derivatives
+} inlined;
+static bool derivative_inline(inlined *to, const ct_node *node, const ct_body *body,
+                              const ct_tensor *in, const int64_t *wrt, size_t n_wrt) {
     ct_ctx *ctx = ct__ctx();
-    size_t n = body->n_outs, most = n > n_wrt ? n : n_wrt;
-    *to = (recorded){0};
+    size_t n = body->n_outs, capacity = n > n_wrt ? n : n_wrt;
+    *to = (inlined){0};
     to->outs = ct__arena_zero(&to->scratch, (n + 1) * sizeof *to->outs);
     to->vals = ct__arena(&to->scratch, (n + n_wrt + 1) * sizeof *to->vals);
-    to->slopes = ct__arena_zero(&to->scratch, (most + 1) * sizeof *to->slopes);
+    to->slopes = ct__arena_zero(&to->scratch, (capacity + 1) * sizeof *to->slopes);
     bool ok = to->outs && to->vals && to->slopes;
     if (!ok) ct__err_memory(&ctx->err, node->here, node->op->name, n * sizeof *to->vals);
     ok = ok && ct__inline(ctx, body, in, to->outs);
@@ -58,16 +58,16 @@ static bool record_body(recorded *to, const ct_node *node, const ct_body *body, 
     return ok;
 }
 
-static bool has_slope(const ct_type *type) { return ct__has_slope(type->dtype); }
+static bool derivative_has_slope(const ct_type *type) { return ct__has_slope(type->dtype); }
 // The outputs of a node: those of the body, then one like each of `also` that is a float.
-static bool infer_with(ct_call *call, const ct_body *body, size_t n_also,
-                       const ct_type *const *also) {
+static bool derivative_infer(ct_call *call, const ct_body *body, size_t n_also,
+                             const ct_type *const *also) {
     size_t n = body->n_outs, at = n, slopes = 0;
-    for (size_t i = 0; i < n_also; i++) slopes += has_slope(also[i]);
+    for (size_t i = 0; i < n_also; i++) slopes += derivative_has_slope(also[i]);
     if (!ct__call_outs(call, (int)(n + slopes))) return false;
     for (size_t i = 0; i < n; i++) call->out[i] = *ct__type(body->outs[i]);
     for (size_t i = 0; i < n_also; i++) {
-        if (!has_slope(also[i])) continue;
+        if (!derivative_has_slope(also[i])) continue;
         call->out[at] = *also[i];
         call->out[at++].weak = false;
     }
@@ -76,7 +76,7 @@ static bool infer_with(ct_call *call, const ct_body *body, size_t n_also,
 
 // --------------------------------------------------------------------------------------------- jvp
 
-// Operands: the function's, what it captured, tangents of those that move.
+// Operands: the function's, what it captured, tangents of the operands that have one.
 #define JVP_ATTRS(F, op) F(op, body, body) F(op, places, moving)
 CT_ATTRS(jvp, JVP_ATTRS);
 
@@ -85,26 +85,27 @@ static bool jvp_infer(ct_call *call) {
     const ct_type **outs = ct__arena(call->arena, (body->n_outs + 1) * sizeof *outs);
     if (!outs) return ct__err_memory(call->err, call->here, "jvp", body->n_outs * sizeof *outs);
     for (size_t i = 0; i < body->n_outs; i++) outs[i] = ct__type(body->outs[i]);
-    return infer_with(call, body, body->n_outs, outs);
+    return derivative_infer(call, body, body->n_outs, outs);
 }
 
-static void jvp_on_parameters(const ct_tensor *in, ct_tensor *out, void *user) {
+static void jvp_trace(const ct_tensor *in, ct_tensor *out, void *user) {
     const ct_node *node = user;
     const jvp_attrs *a = node->attrs;
     const ct_body *body = a->body;
     size_t n = body->n_outs, moving = (size_t)a->moving.n, at = n;
     const ct_tensor *tangents = in + body->n_params + body->n_captured;
-    recorded r;
-    if (!record_body(&r, node, body, in, a->moving.v, moving)) return;
+    inlined r;
+    if (!derivative_inline(&r, node, body, in, a->moving.v, moving)) return;
     bool ok =
         ct__jvp_expand(ct__ctx(), node->here, r.vals, n, r.vals + n, tangents, moving, r.slopes);
     for (size_t i = 0; i < n && ok; i++) {
         out[i] = r.outs[i];
-        if (has_slope(ct__type(r.vals[i]))) out[at++] = ct__or_zeros(r.slopes[i], r.outs[i]);
+        if (derivative_has_slope(ct__type(r.vals[i])))
+            out[at++] = ct__or_zeros(r.slopes[i], r.outs[i]);
     }
     ct__arena_free(&r.scratch);
 }
-static bool jvp_body(ct_rule *r) { return body_on_parameters(r, jvp_on_parameters); }
+static bool jvp_body(ct_rule *r) { return derivative_trace_body(r, jvp_trace); }
 
 const ct_opdef ct__op_jvp = {
     .id = CT_OP_JVP,
@@ -127,25 +128,25 @@ CT_ATTRS(vjp, VJP_ATTRS);
 
 static bool vjp_infer(ct_call *call) {
     const ct_body *body = ((const vjp_attrs *)call->attrs)->body;
-    return infer_with(call, body, body->n_params, call->in);
+    return derivative_infer(call, body, body->n_params, call->in);
 }
 
-static void vjp_on_parameters(const ct_tensor *in, ct_tensor *out, void *user) {
+static void vjp_trace(const ct_tensor *in, ct_tensor *out, void *user) {
     const ct_node *node = user;
     const vjp_attrs *a = node->attrs;
     const ct_body *body = a->body;
     size_t n = body->n_outs, n_wrt = 0;
-    const ct_tensor *given = in + body->n_params + body->n_captured;
-    recorded r;
+    const ct_tensor *cotangents_in = in + body->n_params + body->n_captured;
+    inlined r;
     ct_arena scratch = {0};
     int64_t *wrt = ct__arena(&scratch, (body->n_params + 1) * sizeof *wrt);
     ct_tensor *cotangents = ct__arena_zero(&scratch, (n + 1) * sizeof *cotangents);
     bool ok = wrt && cotangents;
     if (!ok) ct__err_memory(&ct__ctx()->err, node->here, "vjp", n * sizeof *cotangents);
     for (size_t i = 0; i < body->n_params && ok; i++)
-        if (has_slope(ct__type_of(in[i]))) wrt[n_wrt++] = (int64_t)i;
-    for (int64_t i = 0; i < a->given.n && ok; i++) cotangents[a->given.v[i]] = given[i];
-    ok = ok && record_body(&r, node, body, in, wrt, n_wrt);
+        if (derivative_has_slope(ct__type_of(in[i]))) wrt[n_wrt++] = (int64_t)i;
+    for (int64_t i = 0; i < a->given.n && ok; i++) cotangents[a->given.v[i]] = cotangents_in[i];
+    ok = ok && derivative_inline(&r, node, body, in, wrt, n_wrt);
     if (ok) {
         ok = ct__vjp_expand(ct__ctx(), node->here, r.vals, cotangents, n, r.vals + n, n_wrt,
                             r.slopes);
@@ -155,7 +156,7 @@ static void vjp_on_parameters(const ct_tensor *in, ct_tensor *out, void *user) {
     }
     ct__arena_free(&scratch);
 }
-static bool vjp_body(ct_rule *r) { return body_on_parameters(r, vjp_on_parameters); }
+static bool vjp_body(ct_rule *r) { return derivative_trace_body(r, vjp_trace); }
 
 const ct_opdef ct__op_vjp = {
     .id = CT_OP_VJP,
@@ -172,8 +173,8 @@ const ct_opdef ct__op_vjp = {
 
 // --------------------------------------------------------------------------------------- recording
 
-// A call that is being recorded: the function's body, room for the node's operands, and the slopes
-// among them.
+// A call that is being recorded: the function's body, space for the node's operands, and the tangents or
+// cotangents (slopes) among them.
 typedef struct derived {
     ct_ctx *ctx;
     const char *op; // as the user calls it
@@ -181,35 +182,36 @@ typedef struct derived {
     const ct_type **types, **outs; // of the operands and the results
     ct_body *body;
     ct_tensor *all; // operands, what was captured, slopes
-    size_t own, n_slopes;
-    int64_t *places; // (n_slopes) whose they are
+    size_t n_operands, n_slopes;
+    int64_t *places; // (n_slopes) the operand or result of each slope
 } derived;
 
-static bool begin(derived *d, ct_fn f, void *user, const ct_tensor *in, size_t n_in, size_t n_out) {
+static bool derivative_begin(derived *d, ct_fn f, void *user, const ct_tensor *in, size_t n_in,
+                             size_t n_out) {
     ct_arena *arena = ct__top(d->ctx)->arena;
     ct_traced traced = {.op = d->op, .f = f, .user = user, .unset = "f did not set output"};
-    size_t most = n_in > n_out ? n_in : n_out;
+    size_t capacity = n_in > n_out ? n_in : n_out;
     if (!ct__given(d->ctx, (void *)(uintptr_t)f, d->here, d->op, "the function")) return false;
     d->types = ct__operand_types(d->ctx, &traced, in, n_in, d->here);
     d->body = d->types ? ct__trace(d->ctx, &traced, d->types, n_in, n_out, d->here) : NULL;
-    d->all = d->body ? ct__with_captured(d->ctx, d->body, in, n_in, most) : NULL;
+    d->all = d->body ? ct__with_captured(d->ctx, d->body, in, n_in, capacity) : NULL;
     if (!d->all) return false;
-    d->own = n_in + d->body->n_captured;
-    d->places = ct__arena(arena, (most + 1) * sizeof *d->places);
+    d->n_operands = n_in + d->body->n_captured;
+    d->places = ct__arena(arena, (capacity + 1) * sizeof *d->places);
     d->outs = ct__arena(arena, (n_out + 1) * sizeof *d->outs);
     if (!d->places || !d->outs)
-        return ct__err_memory(&d->ctx->err, d->here, d->op, most * sizeof *d->places);
+        return ct__err_memory(&d->ctx->err, d->here, d->op, capacity * sizeof *d->places);
     for (size_t i = 0; i < n_out; i++) d->outs[i] = ct__type(d->body->outs[i]);
     return true;
 }
 
-// One tangent or cotangent that has the type it must have; a bare number takes the dtype.
-static bool add_slope(derived *d, const char *what, const char *of, size_t i, ct_tensor slope,
-                      const ct_type *type) {
+// Appends one tangent or cotangent after checking its type; a bare number takes the required dtype.
+static bool derivative_add_slope(derived *d, const char *what, const char *of, size_t i,
+                                 ct_tensor slope, const ct_type *type) {
     ct_val v;
     if (!ct__resolve(d->ctx, slope, &v, d->op, (int)i, d->here)) return false;
     const ct_type *is = ct__type(v);
-    if (!has_slope(type)) {
+    if (!derivative_has_slope(type)) {
         ct__fail(d->ctx, CT_E_GRAD, d->here, d->op, "%s %zu is given, but %s %zu is %s", what,
                  i + 1, of, i + 1, ct__type_text(type).s);
         ct__err_hint(&d->ctx->err, "only floats have derivatives: give CT_NONE");
@@ -222,26 +224,27 @@ static bool add_slope(derived *d, const char *what, const char *of, size_t i, ct
         return false;
     }
     if (is->weak) slope = ct_cast_at(slope, (ct_dtype)type->dtype, d->here);
-    d->all[d->own + d->n_slopes] = slope;
+    d->all[d->n_operands + d->n_slopes] = slope;
     d->places[d->n_slopes++] = (int64_t)i;
     return true;
 }
-static bool add_slopes(derived *d, const char *what, const char *of, const ct_tensor *slopes,
-                       const ct_type *const *types, size_t n) {
+static bool derivative_add_slopes(derived *d, const char *what, const char *of,
+                                  const ct_tensor *slopes, const ct_type *const *types, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (!ct__is_none(slopes[i]) && !add_slope(d, what, of, i, slopes[i], types[i]))
+        if (!ct__is_none(slopes[i]) && !derivative_add_slope(d, what, of, i, slopes[i], types[i]))
             return false;
     return true;
 }
 
-// The node's outputs: the results, then a slope of each of `also` that is a float.
-static void finish(derived *d, const ct_opdef *op, const void *attrs, ct_tensor *out, size_t n_out,
-                   const ct_type *const *also, size_t n_also, ct_tensor *slopes) {
-    ct_tensor t = ct__record(op, attrs, d->all, (int)(d->own + d->n_slopes), d->here);
+// Records the node. Its outputs are the results, then a slope for each of `also` that is a float.
+static void derivative_record(derived *d, const ct_opdef *op, const void *attrs, ct_tensor *out,
+                              size_t n_out, const ct_type *const *also, size_t n_also,
+                              ct_tensor *slopes) {
+    ct_tensor t = ct__record(op, attrs, d->all, (int)(d->n_operands + d->n_slopes), d->here);
     uint32_t at = (uint32_t)n_out;
     ct__outputs(t, out, n_out);
     for (size_t i = 0; i < n_also; i++)
-        slopes[i] = has_slope(also[i]) ? ct__output(t, at++) : CT_NONE;
+        slopes[i] = derivative_has_slope(also[i]) ? ct__output(t, at++) : CT_NONE;
 }
 
 void ct__jvp(const char *op, const char *what, ct_fn f, void *user, const ct_tensor *in,
@@ -254,10 +257,10 @@ void ct__jvp(const char *op, const char *what, ct_fn f, void *user, const ct_ten
     char list[32];
     snprintf(list, sizeof list, "the list of %ss", what);
     if ((!n_in || ct__given(d.ctx, tangents, here, op, list)) &&
-        begin(&d, f, user, in, n_in, n_out) &&
-        add_slopes(&d, what, "operand", tangents, d.types, n_in)) {
+        derivative_begin(&d, f, user, in, n_in, n_out) &&
+        derivative_add_slopes(&d, what, "operand", tangents, d.types, n_in)) {
         const jvp_attrs attrs = {.body = d.body, .moving = {(int64_t)d.n_slopes, d.places}};
-        finish(&d, &ct__op_jvp, &attrs, out, n_out, d.outs, n_out, out_tangents);
+        derivative_record(&d, &ct__op_jvp, &attrs, out, n_out, d.outs, n_out, out_tangents);
     } else {
         ct__poison_all(d.ctx, out, n_out, here);
         ct__poison_all(d.ctx, out_tangents, n_out, here);
@@ -275,10 +278,10 @@ void ct_vjp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor 
         (n_in && !ct__given(d.ctx, grads, here, "vjp", "the room for the gradients")))
         return;
     if ((!n_out || ct__given(d.ctx, cotangents, here, "vjp", "the list of cotangents")) &&
-        begin(&d, f, user, in, n_in, n_out) &&
-        add_slopes(&d, "cotangent", "result", cotangents, d.outs, n_out)) {
+        derivative_begin(&d, f, user, in, n_in, n_out) &&
+        derivative_add_slopes(&d, "cotangent", "result", cotangents, d.outs, n_out)) {
         const vjp_attrs attrs = {.body = d.body, .given = {(int64_t)d.n_slopes, d.places}};
-        finish(&d, &ct__op_vjp, &attrs, out, n_out, d.types, n_in, grads);
+        derivative_record(&d, &ct__op_vjp, &attrs, out, n_out, d.types, n_in, grads);
     } else {
         ct__poison_all(d.ctx, out, n_out, here);
         ct__poison_all(d.ctx, grads, n_in, here);
@@ -287,8 +290,8 @@ void ct_vjp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor 
 
 // ------------------------------------------------------------------------------------ linear maps
 
-// What ct_linearize records is a call. Each use of the linear map records the function once more, with
-// its derivative, and a plan computes what is equal once.
+// ct_linearize records a call. Each use of the linear map records the function once more, together with its
+// derivative; a plan computes equal nodes once.
 ct_linear_map ct_linearize_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
                               size_t n_out, ct_loc here) {
     derived d = {.ctx = ct__ctx(), .op = "linearize", .here = here};
@@ -298,17 +301,17 @@ ct_linear_map ct_linearize_at(ct_fn f, void *user, const ct_tensor *in, size_t n
         ct__fail(d.ctx, CT_E_ARGUMENT, here, d.op, "the function has no results");
         return none;
     }
-    if (!begin(&d, f, user, in, n_in, n_out)) {
+    if (!derivative_begin(&d, f, user, in, n_in, n_out)) {
         ct__poison_all(d.ctx, out, n_out, here);
         return (ct_linear_map){out[0], n_in, n_out};
     }
     const call_attrs attrs = {.body = d.body};
-    ct__outputs(ct__record(&ct__op_call, &attrs, d.all, (int)d.own, here), out, n_out);
+    ct__outputs(ct__record(&ct__op_call, &attrs, d.all, (int)d.n_operands, here), out, n_out);
     return (ct_linear_map){out[0], n_in, n_out};
 }
 
-// The function of a linear map and its operands, as begin has them.
-static bool begin_linear(derived *d, ct_linear_map map) {
+// Initialises d from the function of a linear map and its operands, like derivative_begin.
+static bool derivative_begin_linear(derived *d, ct_linear_map map) {
     ct_arena *arena = ct__top(d->ctx)->arena;
     ct_val v;
     uint32_t output;
@@ -318,22 +321,23 @@ static bool begin_linear(derived *d, ct_linear_map map) {
             ct__fail(d->ctx, CT_E_ARGUMENT, d->here, d->op, "it is not what ct_linearize gave");
         return false;
     }
-    size_t most = map.n_in > map.n_out ? map.n_in : map.n_out;
+    size_t capacity = map.n_in > map.n_out ? map.n_in : map.n_out;
     d->body = ((const call_attrs *)node->attrs)->body;
-    d->own = node->n_in;
-    d->all = ct__arena(arena, (d->own + most + 1) * sizeof *d->all);
-    d->places = ct__arena(arena, (most + 1) * sizeof *d->places);
+    d->n_operands = node->n_in;
+    d->all = ct__arena(arena, (d->n_operands + capacity + 1) * sizeof *d->all);
+    d->places = ct__arena(arena, (capacity + 1) * sizeof *d->places);
     d->types = ct__arena(arena, (map.n_in + 1) * sizeof *d->types);
     d->outs = ct__arena(arena, (map.n_out + 1) * sizeof *d->outs);
     if (!d->all || !d->places || !d->types || !d->outs)
-        return ct__err_memory(&d->ctx->err, d->here, d->op, most * sizeof *d->places);
-    for (size_t i = 0; i < d->own; i++) d->all[i] = ct__handle_of(node->in[i]);
+        return ct__err_memory(&d->ctx->err, d->here, d->op, capacity * sizeof *d->places);
+    for (size_t i = 0; i < d->n_operands; i++) d->all[i] = ct__handle_of(node->in[i]);
     for (size_t i = 0; i < map.n_in; i++) d->types[i] = ct__type(node->in[i]);
     for (size_t i = 0; i < map.n_out; i++) d->outs[i] = ct__type(d->body->outs[i]);
     return true;
 }
-// Room for the function's results, which nobody asks for again. NULL: no memory, recorded.
-static ct_tensor *results_room(const derived *d, size_t n) {
+// Allocates space for the function's results, which are not used again. Returns NULL if out of memory,
+// recorded.
+static ct_tensor *derivative_alloc_results(const derived *d, size_t n) {
     ct_tensor *out = ct__arena(ct__top(d->ctx)->arena, (n + 1) * sizeof *out);
     if (!out) ct__err_memory(&d->ctx->err, d->here, d->op, n * sizeof *out);
     return out;
@@ -347,10 +351,10 @@ void ct_linear_apply_at(ct_linear_map map, const ct_tensor *tangents, ct_tensor 
         (map.n_out && !ct__given(d.ctx, out_tangents, here, d.op, "the room for the tangents")))
         return;
     if ((!map.n_in || ct__given(d.ctx, tangents, here, d.op, "the list of tangents")) &&
-        begin_linear(&d, map) && (out = results_room(&d, map.n_out)) &&
-        add_slopes(&d, "tangent", "operand", tangents, d.types, map.n_in)) {
+        derivative_begin_linear(&d, map) && (out = derivative_alloc_results(&d, map.n_out)) &&
+        derivative_add_slopes(&d, "tangent", "operand", tangents, d.types, map.n_in)) {
         const jvp_attrs attrs = {.body = d.body, .moving = {(int64_t)d.n_slopes, d.places}};
-        finish(&d, &ct__op_jvp, &attrs, out, map.n_out, d.outs, map.n_out, out_tangents);
+        derivative_record(&d, &ct__op_jvp, &attrs, out, map.n_out, d.outs, map.n_out, out_tangents);
     } else {
         ct__poison_all(d.ctx, out_tangents, map.n_out, here);
     }
@@ -363,10 +367,10 @@ void ct_linear_transpose_at(ct_linear_map map, const ct_tensor *cotangents, ct_t
     if (!d.ctx || (map.n_in && !ct__given(d.ctx, grads, here, d.op, "the room for the gradients")))
         return;
     if ((!map.n_out || ct__given(d.ctx, cotangents, here, d.op, "the list of cotangents")) &&
-        begin_linear(&d, map) && (out = results_room(&d, map.n_out)) &&
-        add_slopes(&d, "cotangent", "result", cotangents, d.outs, map.n_out)) {
+        derivative_begin_linear(&d, map) && (out = derivative_alloc_results(&d, map.n_out)) &&
+        derivative_add_slopes(&d, "cotangent", "result", cotangents, d.outs, map.n_out)) {
         const vjp_attrs attrs = {.body = d.body, .given = {(int64_t)d.n_slopes, d.places}};
-        finish(&d, &ct__op_vjp, &attrs, out, map.n_out, d.types, map.n_in, grads);
+        derivative_record(&d, &ct__op_vjp, &attrs, out, map.n_out, d.types, map.n_in, grads);
     } else {
         ct__poison_all(d.ctx, grads, map.n_in, here);
     }
@@ -374,15 +378,16 @@ void ct_linear_transpose_at(ct_linear_map map, const ct_tensor *cotangents, ct_t
 
 // ---------------------------------------------------------------------------------- value and grad
 
-// The value is a number to differentiate: one float.
-static bool is_loss(derived *d, size_t n_out) {
+// Checks that the first result can be differentiated: one float.
+static bool derivative_check_loss(derived *d, size_t n_out) {
     const bool complex = n_out && ct__is_complex((ct_dtype)d->outs[0]->dtype);
-    if (n_out && has_slope(d->outs[0]) && !complex && ct__count(d->outs[0]) == 1) return true;
+    if (n_out && derivative_has_slope(d->outs[0]) && !complex && ct__count(d->outs[0]) == 1)
+        return true;
     if (!n_out) {
         ct__fail(d->ctx, CT_E_ARGUMENT, d->here, d->op, "the function has no results");
         return false;
     }
-    bool floats = has_slope(d->outs[0]) && !complex;
+    bool floats = derivative_has_slope(d->outs[0]) && !complex;
     ct__fail(d->ctx, floats ? CT_E_SHAPE : CT_E_DTYPE, d->here, d->op,
              "the first result must be one float, it is %s", ct__type_text(d->outs[0]).s);
     ct__err_hint(&d->ctx->err, complex  ? "ct_real or ct_abs makes a float of it"
@@ -397,13 +402,13 @@ void ct__value_and_grad(const char *op, ct_fn f, void *user, const ct_tensor *in
     if (!d.ctx || !ct__call_given(d.ctx, d.op, in, n_in, out, n_out, here) ||
         (n_in && !ct__given(d.ctx, grads, here, d.op, "the room for the gradients")))
         return;
-    if (begin(&d, f, user, in, n_in, n_out) && is_loss(&d, n_out)) {
+    if (derivative_begin(&d, f, user, in, n_in, n_out) && derivative_check_loss(&d, n_out)) {
         ct_dims_buffer dims;
         ct_tensor one =
             ct_ones_at((ct_dtype)d.outs[0]->dtype, ct__type_dims(d.outs[0], &dims), here);
-        add_slope(&d, "cotangent", "result", 0, one, d.outs[0]);
+        derivative_add_slope(&d, "cotangent", "result", 0, one, d.outs[0]);
         const vjp_attrs attrs = {.body = d.body, .given = {(int64_t)d.n_slopes, d.places}};
-        finish(&d, &ct__op_vjp, &attrs, out, n_out, d.types, n_in, grads);
+        derivative_record(&d, &ct__op_vjp, &attrs, out, n_out, d.types, n_in, grads);
     } else {
         ct__poison_all(d.ctx, out, n_out, here);
         ct__poison_all(d.ctx, grads, n_in, here);

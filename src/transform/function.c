@@ -5,17 +5,18 @@
 #include "ops/rules.h"
 #include "transform/trace.h"
 
-struct ct_function { // in the arena of the frame in which it was begun, or by itself: it lasts
+// in the arena of the frame in which it was begun, or, if persistent, on the heap
+struct ct_function {
     ct_ctx *ctx;
     ct_body *body;
-    size_t depth; // of the scopes around it
-    bool ended, lasts;
-    ct_arena own;    // if it lasts
-    ct_tensor *held; // (body->n_captured) then, pinned
+    size_t depth; // number of scopes around it
+    bool ended, persistent;
+    ct_arena own;      // if persistent
+    ct_tensor *pinned; // (body->n_captured) if persistent
 };
 
-static ct_function *begin(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
-                          ct_tensor *params, bool lasts, ct_loc here) {
+static ct_function *function_begin(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
+                                   ct_tensor *params, bool persistent, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__possible(ctx, n_in, here, "function", "the parameters") ||
         (n_in && (!ct__given(ctx, dtypes, here, "function", "the list of dtypes") ||
@@ -23,13 +24,13 @@ static ct_function *begin(const ct_dtype *dtypes, const ct_ints *dims, size_t n_
                   !ct__given(ctx, params, here, "function", "the room for the parameters"))))
         return NULL;
     const size_t depth = ctx->depth;
-    ct_function *function = lasts ? ct__calloc(1, sizeof *function)
-                                  : ct__arena_zero(ct__top(ctx)->arena, sizeof *function);
+    ct_function *function = persistent ? ct__calloc(1, sizeof *function)
+                                       : ct__arena_zero(ct__top(ctx)->arena, sizeof *function);
     if (!function) {
         ct__err_memory(&ctx->err, here, "function", sizeof *function);
         return NULL;
     }
-    ct_arena *arena = lasts ? &function->own : ct__top(ctx)->arena;
+    ct_arena *arena = persistent ? &function->own : ct__top(ctx)->arena;
     ct_type *types = ct__arena_zero(arena, (n_in + 1) * sizeof *types);
     const ct_type **in = ct__arena_zero(arena, (n_in + 1) * sizeof *in);
     bool ok = types && in;
@@ -41,32 +42,32 @@ static ct_function *begin(const ct_dtype *dtypes, const ct_ints *dims, size_t n_
     if (!body) {
         while (ctx->depth > depth) ct__frame_pop(ctx, here);
         ct__err_memory(&ctx->err, here, "function", n_in * sizeof *types);
-        if (lasts) ct__arena_free(&function->own);
-        if (lasts) ct__free(function);
+        if (persistent) ct__arena_free(&function->own);
+        if (persistent) ct__free(function);
         return NULL;
     }
     function->ctx = ctx;
     function->body = body;
     function->depth = depth;
-    function->lasts = lasts;
+    function->persistent = persistent;
     for (size_t i = 0; i < n_in; i++) params[i] = ct__handle(body->params[i], 0);
     return function;
 }
 
 ct_function *ct_function_begin_at(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
                                   ct_tensor *params, ct_loc here) {
-    return begin(dtypes, dims, n_in, params, false, here);
+    return function_begin(dtypes, dims, n_in, params, false, here);
 }
 ct_function *ct_lasting_begin_at(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
                                  ct_tensor *params, ct_loc here) {
-    return begin(dtypes, dims, n_in, params, true, here);
+    return function_begin(dtypes, dims, n_in, params, true, here);
 }
 
-// What it uses from outside has to last as well: each as a value of its own, which nobody unpins.
-static bool hold(ct_ctx *ctx, ct_function *f, ct_loc here) {
+// Pins everything that a persistent function captured, each as a value of its own that no user unpins.
+static bool function_pin_captured(ct_ctx *ctx, ct_function *f, ct_loc here) {
     const size_t n = f->body->n_captured;
-    f->held = ct__arena_zero(&f->own, (n + 1) * sizeof *f->held);
-    if (!f->held) return ct__err_memory(&ctx->err, here, "function", n * sizeof *f->held);
+    f->pinned = ct__arena_zero(&f->own, (n + 1) * sizeof *f->pinned);
+    if (!f->pinned) return ct__err_memory(&ctx->err, here, "function", n * sizeof *f->pinned);
     for (size_t i = 0; i < n; i++) {
         const ct_node *from = f->body->captured_from[i].node;
         ct_tensor t = ct__handle_of(f->body->captured_from[i]);
@@ -76,14 +77,14 @@ static bool hold(ct_ctx *ctx, ct_function *f, ct_loc here) {
             return false;
         }
         if (!ct__is_number(from)) t = ct__record(&ct__op_same, NULL, &t, 1, here);
-        f->held[i] = ct_pin_at(t, here);
+        f->pinned[i] = ct_pin_at(t, here);
         if (ctx->err.code) return false;
     }
     return true;
 }
 
-// Nodes that hold functions of their own point to them.
-static bool is_pointed_to(const ct_function *f) {
+// True if nodes of the function own functions, which would point into freed memory.
+static bool function_is_referenced(const ct_function *f) {
     for (size_t i = 0; f->body && i < f->body->n_nodes; i++) {
         const ct_opdef *op = f->body->nodes[i]->op;
         for (size_t k = 0; k < op->n_fields; k++)
@@ -94,9 +95,9 @@ static bool is_pointed_to(const ct_function *f) {
 }
 
 bool ct_function_free(ct_function *f) {
-    if (!f || !f->lasts || is_pointed_to(f)) return false;
-    if (f->held && f->ctx == ct__ctx())
-        for (size_t i = 0; i < f->body->n_captured; i++) ct_unpin_at(f->held[i], CT_NOWHERE);
+    if (!f || !f->persistent || function_is_referenced(f)) return false;
+    if (f->pinned && f->ctx == ct__ctx())
+        for (size_t i = 0; i < f->body->n_captured; i++) ct_unpin_at(f->pinned[i], CT_NOWHERE);
     ct__arena_free(&f->own);
     ct__free(f);
     return true;
@@ -111,14 +112,14 @@ bool ct_function_end_at(ct_function *f, const ct_tensor *out, size_t n_out, ct_l
     f->ended = true;
     const bool given = !n_out || ct__given(ctx, out, here, "function", "the list of results");
     f->body = ct__trace_end(ctx, f->body, "function", out, given ? n_out : 0, f->depth);
-    return f->body && (!f->lasts || ctx->err.code || hold(ctx, f, here));
+    return f->body && (!f->persistent || ctx->err.code || function_pin_captured(ctx, f, here));
 }
 
 void ct_function_call(const ct_tensor *in, ct_tensor *out, void *function) {
     ct_ctx *ctx = ct__ctx();
     const ct_function *f = function;
     if (!ctx || !ct__given(ctx, f, CT_NOWHERE, "function", "the function")) return;
-    if (!f->ended || !f->body) return; // the caller misses its outputs
+    if (!f->ended || !f->body) return; // the caller reports that outputs are missing
     const size_t n = f->body->n_params, captured = f->body->n_captured;
     if ((n && !ct__given(ctx, in, f->body->here, "function", "the list of operands")) ||
         (f->body->n_outs &&
@@ -131,6 +132,6 @@ void ct_function_call(const ct_tensor *in, ct_tensor *out, void *function) {
     }
     if (n) memcpy(args, in, n * sizeof *args);
     for (size_t i = 0; i < captured; i++)
-        args[n + i] = f->lasts ? f->held[i] : ct__handle_of(f->body->captured_from[i]);
+        args[n + i] = f->persistent ? f->pinned[i] : ct__handle_of(f->body->captured_from[i]);
     ct__inline(ctx, f->body, args, out);
 }

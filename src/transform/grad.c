@@ -1,10 +1,9 @@
-// Gradients: linearise forward with the ops' jvp rules, then transpose the linear part backwards.
+// Gradients: linearise forward with the ops' jvp rules, then transpose the linear part backward.
 //
-// The forward rules record tangents as functions of tangent placeholders, one a wrt. Whatever
-// depends on a placeholder is linear in it, so that a cotangent can be pushed back through these
-// nodes in reverse order, with the ops' transpose rules, until it arrives at the placeholders.
-// Tangent nodes themselves are never evaluated. (Radul, Paszke, Frostig, Johnson, Maclaurin: "You
-// Only Linearize Once", POPL 2023.)
+// The forward rules record tangents as functions of tangent placeholders, one per wrt. Whatever depends on a
+// placeholder is linear in it, so a cotangent can be propagated back through these nodes in reverse order,
+// with the ops' transpose rules, until it arrives at the placeholders. The tangent nodes themselves are never
+// evaluated. (Radul, Paszke, Frostig, Johnson, Maclaurin: "You Only Linearize Once", POPL 2023.)
 #include <string.h>
 
 #include "graph/handle.h"
@@ -13,12 +12,12 @@
 
 // ------------------------------------------------------------------------ a composition's own vjp
 
-// The tangent of a composition with its own vjp is one node, linear in
-// tangents, that only exists to be transposed: operands are the composition's operands, its
-// outputs, then the tangents that are there (`present` says of which).
+// The tangent of a composition with its own vjp is one node, linear in the tangents, that exists only to be
+// transposed. Its operands are the composition's operands, its outputs, then the tangents that are not zero
+// (`present` lists whose they are).
 
-// The composition itself is no attribute: the operands, its outputs among them, say which it is,
-// and what is printed or hashed holds no addresses.
+// The composition itself is not an attribute: the operands, which include its outputs, identify it, and
+// attributes that are printed or hashed must not contain addresses.
 typedef struct linear_attrs {
     ct_ints present;
     const ct_node *node;
@@ -26,7 +25,7 @@ typedef struct linear_attrs {
 static const ct_field linear_fields[] = {
     {"present", CT_FIELD_places, CT_MEANS_places, offsetof(linear_attrs, present)}};
 
-static const ct_node *composition(const ct_rule *r) {
+static const ct_node *linear_composition(const ct_rule *r) {
     return ((const linear_attrs *)r->attrs)->node;
 }
 static bool linear_infer(ct_call *call) {
@@ -37,7 +36,7 @@ static bool linear_infer(ct_call *call) {
 }
 static bool linear_transpose(ct_rule *r) {
     const linear_attrs *attrs = r->attrs;
-    const ct_node *node = composition(r);
+    const ct_node *node = linear_composition(r);
     ct_arena scratch = {0};
     ct_tensor *c_in = ct__arena_zero(&scratch, node->n_in * sizeof *c_in);
     if (!c_in) return false;
@@ -55,10 +54,10 @@ static bool linear_transpose(ct_rule *r) {
     ct__arena_free(&scratch);
     return ok;
 }
-static bool linear_jvp(ct_rule *r) {
+static bool linear_refuse_jvp(ct_rule *r) {
     ct_ctx *ctx = ct__ctx();
     ct__fail(ctx, CT_E_INTERNAL, r->node->here, "grad", "a tangent of %s was differentiated",
-             composition(r)->op->name);
+             linear_composition(r)->op->name);
     return false;
 }
 const ct_opdef ct__op_linear = {
@@ -71,18 +70,19 @@ const ct_opdef ct__op_linear = {
     CT_FIELDS(linear),
     .accepts = CT_ANY,
     .infer = linear_infer,
-    .jvp = linear_jvp,
+    .jvp = linear_refuse_jvp,
     .transpose = linear_transpose,
 };
 
 // ------------------------------------------------------------------------------- the recorded node
 
-// Is what the loss does not depend on an error, or has it zeros? A binding asks about what stands behind the loss as
-// it was recorded, of which nothing may be left once the plan is made: the slope of what is linear, an operand that a
-// function does not use.
-// A node has so many outputs; gradients of more tensors are several nodes of one loss. Which of the call's tensors is
-// the node's first is told in messages, and no attribute.
-enum { GRAD_PART = CT_MOST_OUTPUTS - 1, GRAD_MOST = 1 << 20 };
+// zeros: tensors that the loss does not depend on get zeros instead of an error. A binding asks about
+// dependence on the graph as it was recorded, of which nothing may be left when the plan is made: the
+// derivative of a linear function, an operand that a function does not use.
+// The number of outputs of a node is limited, so gradients of more tensors are several nodes of one loss.
+// `first` is the number of the call's tensors before the node's; it is used in messages, and is not an
+// attribute.
+enum { MAX_NODE_OUTPUTS = CT_MOST_OUTPUTS - 1, MAX_TENSORS = 1 << 20 };
 typedef struct grad_attrs {
     bool zeros;
     size_t first;
@@ -112,7 +112,7 @@ static bool grad_infer(ct_call *call) {
     }
     return true;
 }
-static bool grad_node(ct_ctx *ctx, const ct_node *node, const ct_val *in, ct_tensor *out) {
+static bool grad_expand_node(ct_ctx *ctx, const ct_node *node, const ct_val *in, ct_tensor *out) {
     return ct__grad_expand(ctx, node, in[0], in + 1, node->n_in - 1u, out);
 }
 const ct_opdef ct__op_grad = {
@@ -125,30 +125,31 @@ const ct_opdef ct__op_grad = {
     CT_FIELDS(grad),
     .accepts = CT_ANY,
     .infer = grad_infer,
-    .expand = grad_node,
+    .expand = grad_expand_node,
     .jvp = CT_NO_GRAD,
 };
 
-// Is no variable behind the node, or is it one itself?
-static bool ends_at_variable(const ct_node *node, const void *user) {
+// True if the node does not depend on a variable, or is one.
+static bool grad_stops_at_variable(const ct_node *node, const void *user) {
     return (void)user, !(node->flags & CT_NODE_FROM_VARIABLE) || node->var;
 }
 
-static bool is_tracked(const ct_node *node) { return node->flags & CT_NODE_TRACKED; }
+static bool grad_is_tracked(const ct_node *node) { return node->flags & CT_NODE_TRACKED; }
 
-// Notes what the loss reads of the variables marked with the epoch. Two versions are an error.
-static bool find_versions(ct_ctx *ctx, ct_val loss, uint64_t epoch, ct_loc here) {
+// Finds the versions of the marked variables (by epoch) that the loss reads. Two versions of one variable are
+// an error.
+static bool grad_find_versions(ct_ctx *ctx, ct_val loss, uint64_t epoch, ct_loc here) {
     ct_nodes list = {0};
-    bool ok = ct__reach_before(&list, &loss, 1, ends_at_variable, NULL, &ctx->err);
+    bool ok = ct__reach_before(&list, &loss, 1, grad_stops_at_variable, NULL, &ctx->err);
     for (size_t i = 0; i < list.n && ok; i++) {
         ct_node *node = list.v[i];
         if (!(node->flags & CT_NODE_FROM_VARIABLE) || !node->var) continue;
         ct_current *now = ct__current(ctx, node->var);
         if (!now || now->epoch != epoch) continue;
         if (now->met && ct__version_of(now->met) == ct__version_of(node) &&
-            is_tracked(now->met) != is_tracked(node)) {
-            if (is_tracked(node))
-                now->met = node; // the other one was read while it was told to be a constant
+            grad_is_tracked(now->met) != grad_is_tracked(node)) {
+            // the other one was read while the variable was marked as a constant
+            if (grad_is_tracked(node)) now->met = node;
             continue;
         }
         const ct_loc one = now->met ? now->met->here : CT_NOWHERE, other = node->here;
@@ -164,9 +165,10 @@ static bool find_versions(ct_ctx *ctx, ct_val loss, uint64_t epoch, ct_loc here)
     return ok;
 }
 
-// With respect to a variable means the version that the loss reads: in[1 + i] becomes that one.
-static bool bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, ct_tensor *in,
-                          ct_loc here) {
+// A gradient with respect to a variable is with respect to the version that the loss reads: in[1 + i] becomes
+// that one.
+static bool grad_bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n,
+                               ct_tensor *in, ct_loc here) {
     const uint64_t epoch = ct__new_epoch();
     size_t n_vars = 0;
     bool ok = true;
@@ -176,7 +178,7 @@ static bool bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t
         ok = now || !var;
         if (now) now->epoch = epoch, now->met = NULL, n_vars++;
     }
-    ok = ok && (!n_vars || find_versions(ctx, loss, epoch, here));
+    ok = ok && (!n_vars || grad_find_versions(ctx, loss, epoch, here));
     for (size_t i = 0; i < n && ok && n_vars; i++) {
         ct_var *var = ct__var_of(wrt[i]);
         const ct_current *now = var ? ct__current(ctx, var) : NULL;
@@ -185,10 +187,10 @@ static bool bind_versions(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t
     return ok || ct__err_memory(&ctx->err, here, "grad", n * sizeof(ct_current));
 }
 
-static bool ends_leaves(const ct_node *node, const void *user) {
+static bool grad_stops_at_leaf(const ct_node *node, const void *user) {
     return (void)user, !(node->flags & CT_NODE_FROM_LEAF) || node->flags & CT_NODE_OPEN;
 }
-static void open_wrt(const ct_tensor *wrt, size_t n, bool open) {
+static void grad_mark_wrt(const ct_tensor *wrt, size_t n, bool open) {
     for (size_t i = 0; i < n; i++) {
         uint32_t out;
         ct_node *node = ct__peek(wrt[i], &out);
@@ -200,18 +202,19 @@ static void open_wrt(const ct_tensor *wrt, size_t n, bool open) {
     }
 }
 
-// A value that left its scope is a constant. Where it was computed from a variable that may not be
-// what is meant, and the log says so once.
-static void hint_leaf(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, ct_loc here) {
+// A value that left its scope is a constant. If it was computed from a variable that may be unintended, so a
+// warning is logged once.
+static void grad_warn_leaf(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, ct_loc here) {
     if (ctx->leaf_hinted || ctx->rolling || !(loss.node->flags & CT_NODE_FROM_LEAF)) return;
     ct_nodes list = {0};
     ct_text text = {0};
     const ct_node *leaf = NULL;
-    open_wrt(wrt, n, true);
-    if (ct__reach_before(&list, &loss, 1, ends_leaves, NULL, &ctx->err))
+    grad_mark_wrt(wrt, n, true);
+    if (ct__reach_before(&list, &loss, 1, grad_stops_at_leaf, NULL, &ctx->err))
         for (size_t i = 0; i < list.n && !leaf; i++)
-            if (list.v[i]->op == &ct__op_data && !ends_leaves(list.v[i], NULL)) leaf = list.v[i];
-    open_wrt(wrt, n, false);
+            if (list.v[i]->op == &ct__op_data && !grad_stops_at_leaf(list.v[i], NULL))
+                leaf = list.v[i];
+    grad_mark_wrt(wrt, n, false);
     ct__nodes_free(&list);
     if (!leaf) return;
     ctx->leaf_hinted = true;
@@ -226,8 +229,9 @@ static void hint_leaf(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, 
     ct__text_free(&text);
 }
 
-// In their place stands what they were in f64, so that a gradient would be a part, or none.
-static bool no_widened_numbers(ct_ctx *ctx, const ct_tensor *wrt, size_t n, ct_loc here) {
+// Refuses numbers that were replaced by a copy in f64, since a gradient with respect to them would be
+// incomplete or absent.
+static bool grad_refuse_widened(ct_ctx *ctx, const ct_tensor *wrt, size_t n, ct_loc here) {
     for (size_t i = 0; i < n; i++) {
         uint32_t out;
         const ct_node *node = ct__peek(wrt[i], &out);
@@ -240,11 +244,12 @@ static bool no_widened_numbers(ct_ctx *ctx, const ct_tensor *wrt, size_t n, ct_l
     return true;
 }
 
-// The nodes of all parts. in: (1 + n) the loss, then the tensors; where a part begins stands the loss for a while.
-static void record_parts(ct_tensor *in, size_t n, ct_tensor *grads, bool zeros, ct_loc here) {
+// Records the nodes of all parts. in: (1 + n) the loss, then the tensors; the loss temporarily replaces the
+// tensor before each part.
+static void grad_record_parts(ct_tensor *in, size_t n, ct_tensor *grads, bool zeros, ct_loc here) {
     const ct_tensor loss = in[0];
-    for (size_t first = 0; first < n; first += GRAD_PART) {
-        const size_t part = n - first < GRAD_PART ? n - first : GRAD_PART;
+    for (size_t first = 0; first < n; first += MAX_NODE_OUTPUTS) {
+        const size_t part = n - first < MAX_NODE_OUTPUTS ? n - first : MAX_NODE_OUTPUTS;
         const ct_tensor before = in[first];
         in[first] = loss;
         ct_tensor all =
@@ -258,13 +263,13 @@ void ct__grad(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, 
               ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, grads, here, "grad", "the room for the gradients")) return;
-    bool sane = n > 0 && n <= GRAD_MOST;
-    for (size_t i = 0; i < n && sane; i++) grads[i] = CT_NONE;
-    ct_tensor *in = sane ? ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *in) : NULL, bad;
+    bool is_valid = n > 0 && n <= MAX_TENSORS;
+    for (size_t i = 0; i < n && is_valid; i++) grads[i] = CT_NONE;
+    ct_tensor *in = is_valid ? ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *in) : NULL, bad;
     ct_val at;
-    if (!sane)
+    if (!is_valid)
         bad = ct__fail(ctx, CT_E_ARGUMENT, here, "grad",
-                       "%zu tensors are named, 1 to %d are possible", n, GRAD_MOST);
+                       "%zu tensors are named, 1 to %d are possible", n, MAX_TENSORS);
     else if (!ct__given(ctx, wrt, here, "grad", "the list of tensors"))
         bad = ct__poison(ctx, here);
     else if (!in)
@@ -275,13 +280,13 @@ void ct__grad(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, 
         in[0] = ct__handle_of(at);
         memcpy(in + 1, wrt, n * sizeof *in);
         const bool ok =
-            no_widened_numbers(ctx, wrt, n, here) && bind_versions(ctx, at, wrt, n, in, here);
-        if (ok) record_parts(in, n, grads, zeros, here);
-        hint_leaf(ctx, at, in + 1, n, here);
+            grad_refuse_widened(ctx, wrt, n, here) && grad_bind_versions(ctx, at, wrt, n, in, here);
+        if (ok) grad_record_parts(in, n, grads, zeros, here);
+        grad_warn_leaf(ctx, at, in + 1, n, here);
         if (ok) return;
         bad = ct__poison(ctx, here);
     }
-    for (size_t i = 0; i < n && n <= GRAD_MOST; i++) grads[i] = bad;
+    for (size_t i = 0; i < n && n <= MAX_TENSORS; i++) grads[i] = bad;
 }
 
 void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, ct_loc here) {
@@ -290,14 +295,14 @@ void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads
 
 // ------------------------------------------------------------------------------------- linearising
 
-static bool needs_body(const ct_node *node) {
+static bool grad_needs_body(const ct_node *node) {
     if (node->op->jvp == NULL && node->op->vjp == NULL) return true;
     return node->op->jvp != CT_NO_GRAD && ct__is_widened(node);
 }
-static bool has_rule(const ct_node *node) { return !needs_body(node); }
+static bool grad_has_rule(const ct_node *node) { return !grad_needs_body(node); }
 
-// The tangent of a composition by its vjp: see above.
-static bool record_linear(ct_linear *l, ct_rule *r) {
+// Records the tangent of a composition with its own vjp as a node `linear`.
+static bool grad_record_linear(ct_linear *l, ct_rule *r) {
     const ct_node *node = r->node;
     int extra = 0, total = node->n_in * 2 + node->n_out;
     ct_tensor *in = ct__arena(&l->scratch, (size_t)total * sizeof *in);
@@ -318,7 +323,7 @@ static bool record_linear(ct_linear *l, ct_rule *r) {
     return true;
 }
 
-static bool linearise_node(ct_linear *l, size_t i) {
+static bool grad_linearise_node(ct_linear *l, size_t i) {
     ct_node *node = l->forward.v[i];
     bool active = false;
     ct_tensor *t_in = ct__arena_zero(&l->scratch, (node->n_in + 1u) * sizeof *t_in);
@@ -344,58 +349,60 @@ static bool linearise_node(ct_linear *l, size_t i) {
                  .t_in = t_in,
                  .t_out = t_out};
     const ct_node *before = ct__top(l->ctx)->nodes;
-    if (!(node->op->vjp ? record_linear(l, &r) : node->op->jvp(&r))) return false;
+    if (!(node->op->vjp ? grad_record_linear(l, &r) : node->op->jvp(&r))) return false;
     for (int k = 0; k < node->n_out; k++) t_out[k] = ct__tangent_like(t_out[k], &node->out[k]);
     ct__give_line(l->ctx, before, node->here);
     l->tangent[i] = t_out;
     return !l->ctx->err.code;
 }
 
-static bool is_copy(const ct_node *node, const void *user) {
+static bool grad_is_copy(const ct_node *node, const void *user) {
     return (void)user, node->op == &ct__op_copy;
 }
-static bool find_reached(ct_linear *l, const ct_val *outs, size_t n_outs) {
-    if (!ct__reach_before(&l->forward, outs, n_outs, is_copy, NULL, &l->ctx->err)) return false;
+static bool grad_find_reached(ct_linear *l, const ct_val *outs, size_t n_outs) {
+    if (!ct__reach_before(&l->forward, outs, n_outs, grad_is_copy, NULL, &l->ctx->err))
+        return false;
     for (size_t i = 0; i < l->n; i++) l->reached[i] = l->at[i].node->epoch == l->forward.epoch;
     return true;
 }
 
-// The first of wrt that a value is; n: none.
-static size_t place_in(const ct_val *wrt, size_t n, ct_val v) {
+// Returns the index of the first of wrt that is the value; n if there is none.
+static size_t grad_index_of(const ct_val *wrt, size_t n, ct_val v) {
     size_t i = 0;
     while (i < n && (v.node != wrt[i].node || v.out != wrt[i].out)) i++;
     return i;
 }
 
-// Which of wrt a value is a copy of, through copies of copies; n: of none.
-static size_t original(ct_val v, const ct_val *wrt, size_t n) {
-    size_t of = n;
-    while (of == n && v.node && v.node->flags & CT_NODE_COPY) {
+// Returns the index of the wrt of which a value is a copy, possibly through copies of copies; n if there is
+// none.
+static size_t grad_find_original(ct_val v, const ct_val *wrt, size_t n) {
+    size_t index = n;
+    while (index == n && v.node && v.node->flags & CT_NODE_COPY) {
         v = v.node->copy_of[v.out];
-        of = place_in(wrt, n, v);
+        index = grad_index_of(wrt, n, v);
     }
-    return of;
+    return index;
 }
 
-// Other gradients in the graph took up anew what lies between them and their loss. Where a value
-// that is asked for is among that, the copy is asked for as well, and the two make one gradient.
-static bool add_copies(ct_linear *l, const ct_val *wrt) {
-    size_t more = 0;
+// Other gradients in the graph recorded copies of what is between their operands and their loss. If a
+// requested value has such a copy, the copy is requested as well, and their gradients are added.
+static bool grad_add_copies(ct_linear *l, const ct_val *wrt) {
+    size_t n_copies = 0;
     for (size_t i = 0; i < l->forward.n; i++)
-        if (l->forward.v[i]->flags & CT_NODE_COPY) more += l->forward.v[i]->n_out;
-    if (!more) return true;
-    size_t most = l->n + more, n = l->n;
-    ct_val *at = ct__arena(&l->scratch, most * sizeof *at);
-    size_t *origin = ct__arena(&l->scratch, most * sizeof *origin);
-    bool *reached = ct__arena(&l->scratch, most * sizeof *reached);
+        if (l->forward.v[i]->flags & CT_NODE_COPY) n_copies += l->forward.v[i]->n_out;
+    if (!n_copies) return true;
+    size_t capacity = l->n + n_copies, n = l->n;
+    ct_val *at = ct__arena(&l->scratch, capacity * sizeof *at);
+    size_t *origin = ct__arena(&l->scratch, capacity * sizeof *origin);
+    bool *reached = ct__arena(&l->scratch, capacity * sizeof *reached);
     if (!at || !origin || !reached)
-        return ct__err_memory(&l->ctx->err, l->here, "grad", most * sizeof *at);
+        return ct__err_memory(&l->ctx->err, l->here, "grad", capacity * sizeof *at);
     memcpy(at, l->at, n * sizeof *at);
     memcpy(reached, l->reached, n * sizeof *reached);
     for (size_t i = 0; i < l->forward.n; i++) {
         ct_node *node = l->forward.v[i];
         for (uint32_t k = 0; node->flags & CT_NODE_COPY && k < node->n_out; k++) {
-            size_t of = original((ct_val){node, k}, wrt, l->n);
+            size_t of = grad_find_original((ct_val){node, k}, wrt, l->n);
             if (of == l->n || (at[of].node == node && at[of].out == k)) continue;
             at[n] = (ct_val){node, k};
             origin[n] = of;
@@ -407,8 +414,8 @@ static bool add_copies(ct_linear *l, const ct_val *wrt) {
     return true;
 }
 
-// Tangents of everything between wrt and outs.
-static bool record_tangents(ct_linear *l, const ct_val *outs, size_t n_outs) {
+// Records tangents of everything between wrt and outs.
+static bool grad_record_tangents(ct_linear *l, const ct_val *outs, size_t n_outs) {
     const ct_val *wrt = l->at;
     size_t n = l->n_all;
     if (!ct__reach_to(&l->forward, outs, n_outs, wrt, n, &l->ctx->err)) return false;
@@ -418,7 +425,7 @@ static bool record_tangents(ct_linear *l, const ct_val *outs, size_t n_outs) {
         return ct__err_memory(&l->ctx->err, l->here, "grad", l->forward.n * sizeof *l->tangent);
     for (size_t i = 0; i < n; i++) {
         ct_node *node = wrt[i].node;
-        if (!l->reached[i]) continue; // the caller says what that means
+        if (!l->reached[i]) continue; // the caller decides what that means
         ct_tensor **of = &l->tangent[node->index];
         if (!*of) *of = ct__arena_zero(&l->scratch, node->n_out * sizeof **of);
         l->holder[i] =
@@ -427,10 +434,10 @@ static bool record_tangents(ct_linear *l, const ct_val *outs, size_t n_outs) {
         (*of)[wrt[i].out] = ct__add_zero((*of)[wrt[i].out], ct__handle(l->holder[i], 0));
     }
     for (size_t i = l->forward.n_ends; i < l->forward.n; i++) {
-        const ct_tensor *held = l->tangent[i]; // by some of its outputs it is among wrt
-        if (!linearise_node(l, i)) return false;
-        for (int k = 0; held && k < l->forward.v[i]->n_out; k++)
-            if (!ct__is_none(held[k])) l->tangent[i][k] = held[k];
+        const ct_tensor *known = l->tangent[i]; // some of its outputs are among wrt
+        if (!grad_linearise_node(l, i)) return false;
+        for (int k = 0; known && k < l->forward.v[i]->n_out; k++)
+            if (!ct__is_none(known[k])) l->tangent[i][k] = known[k];
     }
     return true;
 }
@@ -446,10 +453,11 @@ bool ct__linearise(ct_linear *l, const ct_val *outs, size_t n_outs, const ct_val
     memcpy(vals, outs, n_outs * sizeof *vals);
     l->at = memcpy(vals + n_outs, wrt, n * sizeof *vals);
     l->wrt = memcpy(vals + n_outs + n, wrt, n * sizeof *vals);
-    // Compositions without a rule of their own are differentiated through their bodies. What lies
-    // behind wrt alone stays as it is: steps that have not run may be long.
-    if (!ct__expand_bodies(l->ctx, vals, n_outs, n, has_rule) || !find_reached(l, vals, n_outs) ||
-        !add_copies(l, wrt) || !record_tangents(l, vals, n_outs))
+    // Compositions without a rule are differentiated through their bodies. Nodes that only wrt depend on are
+    // unchanged: steps that have not run yet may be a long chain.
+    if (!ct__expand_bodies(l->ctx, vals, n_outs, n, grad_has_rule) ||
+        !grad_find_reached(l, vals, n_outs) || !grad_add_copies(l, wrt) ||
+        !grad_record_tangents(l, vals, n_outs))
         return false;
     for (size_t i = 0; i < n_outs; i++) {
         ct_tensor *of = l->tangent[vals[i].node->index];
@@ -460,9 +468,9 @@ bool ct__linearise(ct_linear *l, const ct_val *outs, size_t n_outs, const ct_val
 
 // ------------------------------------------------------------------------------------- transposing
 
-// A cotangent in the shape and dtype of the operand: broadcast axes are summed, the dtype is cast
-// back.
-static ct_tensor fit(ct_tensor c, const ct_type *to) {
+// Brings a cotangent to the shape and dtype of the operand: broadcast axes are summed over, and the dtype is
+// cast back.
+static ct_tensor grad_fit_cotangent(ct_tensor c, const ct_type *to) {
     const ct_type *from = ct__type_of(c);
     int lead = from->rank - to->rank, n = 0;
     int64_t axes[CT_MAX_RANK];
@@ -482,7 +490,7 @@ typedef struct {
     ct_tensor *c; // cotangents of its outputs
 } mark;
 
-static bool transpose_node(ct_linear *l, mark *marks, ct_node *node) {
+static bool grad_transpose_node(ct_linear *l, mark *marks, ct_node *node) {
     mark *m = &marks[node->index];
     bool *linear = ct__arena_zero(&l->scratch, node->n_in + 1u);
     ct_tensor *in = ct__arena(&l->scratch, node->n_in * sizeof *in),
@@ -516,14 +524,14 @@ static bool transpose_node(ct_linear *l, mark *marks, ct_node *node) {
         mark *into = &marks[to.node->index];
         if (!into->c && !(into->c = ct__arena_zero(&l->scratch, to.node->n_out * sizeof *into->c)))
             return false;
-        into->c[to.out] = ct__add_zero(into->c[to.out], fit(c_in[k], ct__type(to)));
+        into->c[to.out] = ct__add_zero(into->c[to.out], grad_fit_cotangent(c_in[k], ct__type(to)));
     }
     ct__give_line(l->ctx, before, node->here);
     return true;
 }
 
-// The cotangents of the placeholders.
-static bool transpose_nodes(ct_linear *l, const ct_tensor *cotangents, ct_tensor *to) {
+// Computes the cotangents of the placeholders.
+static bool grad_transpose_nodes(ct_linear *l, const ct_tensor *cotangents, ct_tensor *to) {
     ct_val *roots = ct__arena(&l->scratch, (l->n_outs + 1) * sizeof *roots);
     size_t n_roots = 0;
     if (!roots) return ct__err_memory(&l->ctx->err, l->here, "grad", l->n_outs * sizeof *roots);
@@ -545,11 +553,11 @@ static bool transpose_nodes(ct_linear *l, const ct_tensor *cotangents, ct_tensor
         mark *m = &marks[v.node->index];
         if (!m->c && !(m->c = ct__arena_zero(&l->scratch, v.node->n_out * sizeof *m->c)))
             return false;
-        m->c[v.out] = ct__add_zero(m->c[v.out], fit(cotangents[i], ct__type(v)));
+        m->c[v.out] = ct__add_zero(m->c[v.out], grad_fit_cotangent(cotangents[i], ct__type(v)));
     }
     for (size_t i = l->backward.n; i-- > l->backward.n_ends;)
         if (marks[i].linear && marks[i].c && l->backward.v[i]->n_in &&
-            !transpose_node(l, marks, l->backward.v[i]))
+            !grad_transpose_node(l, marks, l->backward.v[i]))
             return false;
     for (size_t i = 0; i < l->n_all; i++) {
         const ct_node *h = l->holder[i];
@@ -562,12 +570,12 @@ static bool transpose_nodes(ct_linear *l, const ct_tensor *cotangents, ct_tensor
 bool ct__transpose(ct_linear *l, const ct_tensor *cotangents, ct_tensor *grads) {
     ct_tensor *all = ct__arena_zero(&l->scratch, (l->n_all + 1) * sizeof *all);
     if (!all) return ct__err_memory(&l->ctx->err, l->here, "grad", l->n_all * sizeof *all);
-    if (!transpose_nodes(l, cotangents, all)) return false;
+    if (!grad_transpose_nodes(l, cotangents, all)) return false;
     for (size_t i = l->n; i < l->n_all; i++)
         all[l->origin[i]] = ct__add_zero(all[l->origin[i]], all[i]);
     for (size_t i = 0; i < l->n; i++) {
-        // Copies count for the first of equals.
-        size_t of = l->n_all > l->n ? place_in(l->wrt, l->n, l->wrt[i]) : i;
+        // Gradients of copies were added to the first of equal values.
+        size_t of = l->n_all > l->n ? grad_index_of(l->wrt, l->n, l->wrt[i]) : i;
         grads[i] = all[of];
         if (ct__is_none(all[of]) && l->holder[of])
             grads[i] = ct__zeros_like(ct__handle_of(l->at[i]));
@@ -581,13 +589,14 @@ void ct__linear_free(ct_linear *l) {
     ct__arena_free(&l->scratch);
 }
 
-// --------------------------------------------------------------------------------------- entrances
+// ------------------------------------------------------------------------------------- entry points
 
 bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tensor *cotangents,
                     size_t n_outs, const ct_val *wrt, size_t n, ct_tensor *grads) {
     ct_linear l = {.ctx = ctx, .here = here};
     bool ok = ct__linearise(&l, outs, n_outs, wrt, n) && ct__transpose(&l, cotangents, grads);
-    if (!ok) ct__err_memory(&ctx->err, here, "grad", n * sizeof *grads); // if nobody said why
+    // if no error was recorded yet
+    if (!ok) ct__err_memory(&ctx->err, here, "grad", n * sizeof *grads);
     ct__linear_free(&l);
     return ok && !ctx->err.code;
 }
@@ -602,17 +611,17 @@ bool ct__grad_expand(ct_ctx *ctx, const ct_node *grad, ct_val loss, const ct_val
             grads[i] = ct__zeros_like(ct__handle_of(wrt[i]));
             continue;
         }
-        const size_t place = ((const grad_attrs *)grad->attrs)->first + i + 1;
-        const ct_var *var = grad->in[i + 1].node->var; // that it was read of
+        const size_t number = ((const grad_attrs *)grad->attrs)->first + i + 1;
+        const ct_var *var = grad->in[i + 1].node->var; // the variable from which it was read
         if (var && !var->freed) {
             ct__fail(ctx, CT_E_GRAD, grad->here, "grad",
                      "the loss does not depend on variable \"%s\", operand %zu, %s", var->name,
-                     place, ct__type_text(ct__type(wrt[i])).s);
+                     number, ct__type_text(ct__type(wrt[i])).s);
             ct__err_hint(&ctx->err, "use it in the loss, or leave it out: of the list of ct_grad, "
                                     "of the parameter set of an optimizer");
         } else {
             ct__fail(ctx, CT_E_GRAD, grad->here, "grad",
-                     "the loss does not depend on operand %zu, %s", place,
+                     "the loss does not depend on operand %zu, %s", number,
                      ct__type_text(ct__type(wrt[i])).s);
             ct__err_hint(&ctx->err, "a value that was kept is a leaf: differentiate before its "
                                     "scope ends, or with respect to it");

@@ -1,4 +1,4 @@
-// What gradients keep in rolling scopes: see include/cotan/binding.h.
+// Histories: the tracked nodes that gradients of rolling scopes keep. See include/cotan/binding.h.
 #include "cotan/binding.h"
 #include "graph/handle.h"
 #include "transform/transform.h"
@@ -57,7 +57,7 @@ bool ct_is_followed(ct_tensor t) {
     return false;
 }
 
-static bool is_untracked(const ct_node *node, const void *user) {
+static bool history_is_untracked(const ct_node *node, const void *user) {
     return (void)user, !(node->flags & CT_NODE_TRACKED);
 }
 
@@ -69,9 +69,9 @@ bool ct__history_begins(const ct_node *node) {
 }
 
 bool ct__history(ct_ctx *ctx, const ct_val *roots, size_t n, ct_nodes *list) {
-    return ct__reach_before(list, roots, n, is_untracked, NULL, &ctx->err);
+    return ct__reach_before(list, roots, n, history_is_untracked, NULL, &ctx->err);
 }
-static bool history(ct_ctx *ctx, ct_tensor loss, ct_nodes *list, ct_loc here) {
+static bool history_of_tensor(ct_ctx *ctx, ct_tensor loss, ct_nodes *list, ct_loc here) {
     ct_val at;
     return ct__resolve(ctx, loss, &at, "backward", 0, here) && ct__history(ctx, &at, 1, list);
 }
@@ -93,17 +93,17 @@ bool ct__history_is_whole(ct_ctx *ctx, const ct_nodes *list, ct_loc here) {
     return true;
 }
 
-size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t room, ct_loc here) {
+size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t capacity, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_nodes list = {0};
     size_t n = 0;
-    if (!ctx || (room && !ct__given(ctx, leaves, here, "backward", "the room for the leaves")))
+    if (!ctx || (capacity && !ct__given(ctx, leaves, here, "backward", "the room for the leaves")))
         return 0;
-    if (history(ctx, loss, &list, here) && ct__history_is_whole(ctx, &list, here)) {
+    if (history_of_tensor(ctx, loss, &list, here) && ct__history_is_whole(ctx, &list, here)) {
         for (size_t i = 0; i < list.n; i++) {
             ct_node *node = list.v[i];
             if (!ct__history_begins(node)) continue;
-            if (n < room) leaves[n] = ct__handle(node->var ? &node->var->node : node, 0);
+            if (n < capacity) leaves[n] = ct__handle(node->var ? &node->var->node : node, 0);
             n++;
         }
         if (!n) {
@@ -124,7 +124,7 @@ void ct_reached_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reached
         (n && (!ct__given(ctx, wrt, here, "backward", "the list of tensors") ||
                !ct__given(ctx, reached, here, "backward", "the room for the answers"))))
         return;
-    const bool ok = history(ctx, loss, &list, here);
+    const bool ok = history_of_tensor(ctx, loss, &list, here);
     for (size_t i = 0; i < n; i++) {
         uint32_t out;
         const ct_node *node = ct__peek(wrt[i], &out);
@@ -140,9 +140,9 @@ void ct_use_history_at(ct_tensor t, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_nodes list = {0};
     if (!ctx) return;
-    if (!history(ctx, t, &list, here)) list.n = 0;
+    if (!history_of_tensor(ctx, t, &list, here)) list.n = 0;
     for (size_t i = list.n;
-         i-- > 0;) { // users first: where a history begins is seen by its operands
+         i-- > 0;) { // users first: whether a history begins at a node is decided from its operands
         ct_node *node = list.v[i];
         if (!(node->flags & CT_NODE_TRACKED) || ct__history_begins(node)) continue;
         ct__flag(node, CT_NODE_FROM_LEAF);
@@ -161,7 +161,8 @@ void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *g
     ct__grad(loss, wrt, n, grads, true, here);
     ct_node *node = n && grads ? ct__peek(grads[0], &out) : NULL;
     if (!node || node->flags & CT_NODE_POISON) return;
-    for (size_t i = 0; i < n && !create_graph; i++) { // those of many tensors are several nodes'
+    // gradients of many tensors are outputs of several nodes
+    for (size_t i = 0; i < n && !create_graph; i++) {
         ct_node *part = ct__peek(grads[i], &out);
         if (part)
             part->flags &=

@@ -1,4 +1,4 @@
-// Forward mode: tangents of all that lies between some values and outputs, by the ops' jvp rules.
+// Forward mode: computes tangents of everything between some values and outputs, by the ops' jvp rules.
 #include "ops/rules.h"
 #include "transform/transform.h"
 
@@ -7,11 +7,12 @@ typedef struct {
     ct_loc here;
     ct_arena scratch;
     ct_nodes nodes;
-    ct_tensor **tangent; // of each node, an array of its outputs; NULL: none
+    ct_tensor **tangent; // for each node, an array for its outputs; NULL: none
 } forward;
 
-// Is a composition differentiated by its own rule? One that has none, or rounds inside, by its body.
-static bool has_rule(const ct_node *node) {
+// True if a composition is differentiated by its own rule. One without a rule, or one that rounds internally,
+// is differentiated through its body.
+static bool jvp_has_rule(const ct_node *node) {
     return node->op->jvp == CT_NO_GRAD || (node->op->jvp && !ct__is_widened(node));
 }
 
@@ -22,7 +23,7 @@ ct_tensor ct__tangent_like(ct_tensor t, const ct_type *type) {
     return ct__type_of(t)->dtype == type->dtype ? t : ct_cast(t, (ct_dtype)type->dtype);
 }
 
-static bool apply_rule(forward *f, ct_node *node, const ct_tensor *t_in, ct_tensor *t_out) {
+static bool jvp_apply_rule(forward *f, ct_node *node, const ct_tensor *t_in, ct_tensor *t_out) {
     ct_tensor *in = ct__arena(&f->scratch, (node->n_in + 1u) * sizeof *in),
               *out = ct__arena(&f->scratch, node->n_out * sizeof *out);
     if (!in || !out) return false;
@@ -47,27 +48,27 @@ static bool apply_rule(forward *f, ct_node *node, const ct_tensor *t_in, ct_tens
     return !f->ctx->err.code;
 }
 
-static bool push_forward(forward *f, size_t i) {
+static bool jvp_push_node(forward *f, size_t i) {
     ct_node *node = f->nodes.v[i];
-    bool moves = false;
+    bool is_active = false;
     ct_tensor *t_in = ct__arena_zero(&f->scratch, (node->n_in + 1u) * sizeof *t_in);
     if (!t_in) return false;
     for (int k = 0; k < node->n_in; k++) {
         const ct_tensor *of = f->tangent[node->in[k].node->index];
         if (of) t_in[k] = of[node->in[k].out];
-        moves = moves || !ct__is_none(t_in[k]);
+        is_active = is_active || !ct__is_none(t_in[k]);
     }
-    if (!moves) return true;
+    if (!is_active) return true;
     ct_tensor *t_out = ct__arena_zero(&f->scratch, node->n_out * sizeof *t_out);
-    if (!t_out || !apply_rule(f, node, t_in, t_out)) return false;
-    // Some outputs of the node may be among the values that have a tangent.
+    if (!t_out || !jvp_apply_rule(f, node, t_in, t_out)) return false;
+    // Some outputs of the node may be among the values whose tangents are given.
     for (int k = 0; f->tangent[i] && k < node->n_out; k++)
         if (!ct__is_none(f->tangent[i][k])) t_out[k] = f->tangent[i][k];
     f->tangent[i] = t_out;
     return true;
 }
 
-static bool start_from(forward *f, const ct_val *wrt, const ct_tensor *tangents, size_t n) {
+static bool jvp_seed(forward *f, const ct_val *wrt, const ct_tensor *tangents, size_t n) {
     f->tangent = ct__arena_zero(&f->scratch, (f->nodes.n + 1) * sizeof *f->tangent);
     for (size_t i = 0; f->tangent && i < n; i++) {
         ct_tensor **of = &f->tangent[wrt[i].node->index];
@@ -85,15 +86,15 @@ bool ct__jvp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, size_t n_outs,
     bool ok = vals != NULL;
     for (size_t i = 0; i < n_outs && ok; i++) vals[i] = outs[i];
     for (size_t i = 0; i < n && ok; i++) vals[n_outs + i] = wrt[i];
-    ok = ok && ct__expand_bodies(ctx, vals, n_outs, n, has_rule) &&
-         ct__reach_to(&f.nodes, vals, n_outs, wrt, n, &ctx->err) &&
-         start_from(&f, wrt, tangents, n);
-    for (size_t i = f.nodes.n_ends; i < f.nodes.n && ok; i++) ok = push_forward(&f, i);
+    ok = ok && ct__expand_bodies(ctx, vals, n_outs, n, jvp_has_rule) &&
+         ct__reach_to(&f.nodes, vals, n_outs, wrt, n, &ctx->err) && jvp_seed(&f, wrt, tangents, n);
+    for (size_t i = f.nodes.n_ends; i < f.nodes.n && ok; i++) ok = jvp_push_node(&f, i);
     for (size_t i = 0; i < n_outs && ok; i++) {
         const ct_tensor *of = f.tangent[vals[i].node->index];
         out_tangents[i] = of ? of[vals[i].out] : CT_NONE;
     }
-    if (!ok) ct__err_memory(&ctx->err, here, "jvp", n_outs * sizeof *vals); // if nobody said why
+    // if no error was recorded yet
+    if (!ok) ct__err_memory(&ctx->err, here, "jvp", n_outs * sizeof *vals);
     ct__nodes_free(&f.nodes);
     ct__arena_free(&f.scratch);
     return ok && !ctx->err.code;

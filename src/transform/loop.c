@@ -1,4 +1,4 @@
-// What loops and branches share: their operands, and how the reference evaluates them.
+// What loops and branches share: their operands, and their reference evaluation.
 #include "transform/loop.h"
 
 #include <string.h>
@@ -7,14 +7,14 @@
 #include "graph/symbols.h"
 #include "ops/rules.h"
 
-static size_t n_operands(const ct_loop *loop, size_t body) { // that it captured
+static size_t loop_captured_count(const ct_loop *loop, size_t body) { // that it captured
     const ct_body *b = loop->bodies.v[body];
     return b->n_params + b->n_captured - loop->n_shared;
 }
 
 size_t ct__loop_operand(const ct_loop *loop, size_t body, size_t param) {
     size_t at = loop->first + param;
-    for (size_t i = 0; param >= loop->n_shared && i < body; i++) at += n_operands(loop, i);
+    for (size_t i = 0; param >= loop->n_shared && i < body; i++) at += loop_captured_count(loop, i);
     return at;
 }
 
@@ -37,20 +37,20 @@ void ct__loop_sizes(const ct_call *call) {
 
 // ---------------------------------------------------------------------------- reference evaluation
 
-typedef struct { // a body being evaluated
+typedef struct { // a body that is being evaluated
     const ct_body *body;
-    void ***slot; // (n_nodes) of each node, where its outputs lie
+    void ***slot; // (n_nodes) for each node, pointers to its outputs
     void **args;  // operands and outputs of one node
 } frame;
 
-static bool make_frame(const ct_body *body, ct_arena *arena, frame *f) {
-    size_t most = 0;
+static bool loop_make_frame(const ct_body *body, ct_arena *arena, frame *f) {
+    size_t capacity = 0;
     f->body = body;
     f->slot = ct__arena(arena, (body->n_nodes + 1) * sizeof *f->slot);
     for (size_t i = 0; i < body->n_nodes && f->slot; i++) {
         ct_node *node = body->nodes[i];
         node->index = (uint32_t)i;
-        if (node->n_in + node->n_out > most) most = node->n_in + node->n_out;
+        if (node->n_in + node->n_out > capacity) capacity = node->n_in + node->n_out;
         if (!(f->slot[i] = ct__arena(arena, node->n_out * sizeof **f->slot))) return false;
         for (int k = 0; k < node->n_out; k++)
             if (!(f->slot[i][k] = ct__arena(arena, ct__type_bytes(&node->out[k]) + 8)))
@@ -60,22 +60,22 @@ static bool make_frame(const ct_body *body, ct_arena *arena, frame *f) {
             memcpy(f->slot[i][0], data->bytes, data->n);
         }
     }
-    f->args = ct__arena(arena, (most + 1) * sizeof *f->args);
+    f->args = ct__arena(arena, (capacity + 1) * sizeof *f->args);
     return f->slot && f->args;
 }
 
-// Of values without elements there may be no memory.
-static void copy(void *to, const void *from, size_t bytes) {
+// memcpy that allows NULL, since values without elements may have no memory.
+static void loop_copy(void *to, const void *from, size_t bytes) {
     if (bytes) memcpy(to, from, bytes);
 }
 
-// param: (n_params) where the parameters lie. All of them are copied before a result is written, in
-// whose place one may lie.
-static bool run_body(const ct_ref *ref, frame *f, const void *const *param) {
+// Evaluates a body. param: (n_params) pointers to the parameters. All of them are copied before a result is
+// written, since a result may overwrite one.
+static bool loop_run_body(const ct_ref *ref, frame *f, const void *const *param) {
     for (size_t i = 0; i < f->body->n_nodes; i++) {
         const ct_node *node = f->body->nodes[i];
         if (node->op == &ct__op_param)
-            copy(f->slot[i][0], param[node->number], ct__type_bytes(node->out));
+            loop_copy(f->slot[i][0], param[node->number], ct__type_bytes(node->out));
         if (node->op->kind == &ct__kind_leaf) continue;
         for (int k = 0; k < node->n_in; k++)
             f->args[k] = f->slot[node->in[k].node->index][node->in[k].out];
@@ -84,24 +84,24 @@ static bool run_body(const ct_ref *ref, frame *f, const void *const *param) {
     }
     return true;
 }
-static const void *result_of(const frame *f, size_t i) {
+static const void *loop_result(const frame *f, size_t i) {
     ct_val v = f->body->outs[i];
     return f->slot[v.node->index][v.out];
 }
-static size_t result_bytes(const frame *f, size_t i) {
+static size_t loop_result_bytes(const frame *f, size_t i) {
     return ct__type_bytes(ct__type(f->body->outs[i]));
 }
 
 typedef struct {
     const ct_ref *ref;
     ct_loop loop;
-    frame *of;          // (bodies.n)
-    const void **param; // room for the parameters of any body
+    frame *frames;      // (bodies.n)
+    const void **param; // space for the parameters of any body
     ct_arena arena;
 } evaluation;
 
-// Parameters of a body: carried tensors from the results, element `at` of each x, the others whole.
-static void bring_params(evaluation *e, size_t body, int64_t at) {
+// Binds the parameters of a body: carried tensors from the results, element `at` of each x, the others whole.
+static void loop_bind_params(evaluation *e, size_t body, int64_t at) {
     const ct_loop *l = &e->loop;
     const ct_body *b = l->bodies.v[body];
     bool carries = l->form != CT_LOOP_SWITCH;
@@ -114,67 +114,69 @@ static void bring_params(evaluation *e, size_t body, int64_t at) {
     }
 }
 
-static bool eval_scan(evaluation *e) {
+static bool loop_eval_scan(evaluation *e) {
     const ct_loop *l = &e->loop;
-    frame *f = &e->of[0];
+    frame *f = &e->frames[0];
     int64_t length = ct__unmarked(l->length);
     for (int64_t step = 0; step < length; step++) {
         int64_t at = l->reverse ? length - 1 - step : step;
-        bring_params(e, 0, at);
-        if (ct__asked_to_stop(e->ref->stop, e->ref->err) || !run_body(e->ref, f, e->param))
+        loop_bind_params(e, 0, at);
+        if (ct__asked_to_stop(e->ref->stop, e->ref->err) || !loop_run_body(e->ref, f, e->param))
             return false;
         for (size_t i = 0; i < f->body->n_outs; i++) {
-            size_t bytes = result_bytes(f, i);
-            copy((char *)e->ref->out[i] + (i < l->n_carry ? 0 : (size_t)at * bytes),
-                 result_of(f, i), bytes);
+            size_t bytes = loop_result_bytes(f, i);
+            loop_copy((char *)e->ref->out[i] + (i < l->n_carry ? 0 : (size_t)at * bytes),
+                      loop_result(f, i), bytes);
         }
     }
     return true;
 }
 
-static bool eval_while(evaluation *e) {
+static bool loop_eval_while(evaluation *e) {
     const ct_loop *l = &e->loop;
-    frame *f = &e->of[0];
-    bring_params(e, 0, 0);
-    if (!run_body(e->ref, f, e->param)) return false;
-    bool holds = *(const bool *)result_of(f, 0);
-    for (f = &e->of[1]; holds; holds = *(const bool *)result_of(f, l->n_carry)) {
-        bring_params(e, 1, 0);
-        if (ct__asked_to_stop(e->ref->stop, e->ref->err) || !run_body(e->ref, f, e->param))
+    frame *f = &e->frames[0];
+    loop_bind_params(e, 0, 0);
+    if (!loop_run_body(e->ref, f, e->param)) return false;
+    bool holds = *(const bool *)loop_result(f, 0);
+    for (f = &e->frames[1]; holds; holds = *(const bool *)loop_result(f, l->n_carry)) {
+        loop_bind_params(e, 1, 0);
+        if (ct__asked_to_stop(e->ref->stop, e->ref->err) || !loop_run_body(e->ref, f, e->param))
             return false;
         for (size_t i = 0; i < l->n_carry; i++)
-            copy(e->ref->out[i], result_of(f, i), result_bytes(f, i));
+            loop_copy(e->ref->out[i], loop_result(f, i), loop_result_bytes(f, i));
     }
     return true;
 }
 
-static bool eval_switch(evaluation *e) {
+static bool loop_eval_switch(evaluation *e) {
     int64_t n = (int64_t)e->loop.bodies.n,
             branch = ct__load_i64(e->ref->in_type[0].dtype, e->ref->in[0], 0);
     size_t at = (size_t)(branch < 0 ? 0 : branch < n ? branch : n - 1);
-    frame *f = &e->of[at];
-    bring_params(e, at, 0);
-    if (!run_body(e->ref, f, e->param)) return false;
+    frame *f = &e->frames[at];
+    loop_bind_params(e, at, 0);
+    if (!loop_run_body(e->ref, f, e->param)) return false;
     for (size_t i = 0; i < f->body->n_outs; i++)
-        copy(e->ref->out[i], result_of(f, i), result_bytes(f, i));
+        loop_copy(e->ref->out[i], loop_result(f, i), loop_result_bytes(f, i));
     return true;
 }
 
 bool ct__loop_eval(const ct_ref *ref) {
-    static bool (*const forms[])(evaluation *) = {eval_scan, eval_while, eval_switch};
+    static bool (*const forms[])(evaluation *) = {loop_eval_scan, loop_eval_while,
+                                                  loop_eval_switch};
     evaluation e = {.ref = ref, .loop = ct__loop_of(ref->node)};
-    size_t n = e.loop.bodies.n, most = 0;
-    e.of = ct__arena_zero(&e.arena, n * sizeof *e.of);
-    bool ok = e.of != NULL;
+    size_t n = e.loop.bodies.n, capacity = 0;
+    e.frames = ct__arena_zero(&e.arena, n * sizeof *e.frames);
+    bool ok = e.frames != NULL;
     for (size_t i = 0; i < n && ok; i++) {
-        ok = make_frame(e.loop.bodies.v[i], &e.arena, &e.of[i]);
-        if (e.loop.bodies.v[i]->n_params > most) most = e.loop.bodies.v[i]->n_params;
+        ok = loop_make_frame(e.loop.bodies.v[i], &e.arena, &e.frames[i]);
+        if (e.loop.bodies.v[i]->n_params > capacity) capacity = e.loop.bodies.v[i]->n_params;
     }
-    e.param = ct__arena(&e.arena, (most + 1) * sizeof *e.param);
+    e.param = ct__arena(&e.arena, (capacity + 1) * sizeof *e.param);
     ok = ok && e.param;
-    if (!ok) ct__err_memory(ref->err, ref->node->here, ref->node->op->name, most * sizeof *e.param);
+    if (!ok)
+        ct__err_memory(ref->err, ref->node->here, ref->node->op->name, capacity * sizeof *e.param);
     for (size_t i = 0; i < e.loop.n_carry && ok && e.loop.form != CT_LOOP_SWITCH; i++)
-        copy(ref->out[i], ref->in[i], ct__type_bytes(&ref->out_type[i]));
+        loop_copy(ref->out[i], ref->in[i], ct__type_bytes(&ref->out_type[i]));
     ok = ok && forms[e.loop.form](&e);
     ct__arena_free(&e.arena);
     return ok;
@@ -204,11 +206,11 @@ bool ct__operands(ct_ctx *ctx, ct_operands *o, const char *op, const ct_tensor *
     return true;
 }
 
-// What makes a carried tensor keep its type.
-static void hint_carried(ct_ctx *ctx, const char *op, const ct_type *is, const ct_type *was) {
-    const bool whole = CT_INTEGERS & CT_MASK(is->dtype);
-    const bool number = strcmp(op, "fori") == 0 && is->rank == 0; // maybe i
-    if (number && (was->rank > 0 || (whole && !(CT_INTEGERS & CT_MASK(was->dtype)))))
+// Hints how a carried tensor keeps its type.
+static void loop_hint_carried(ct_ctx *ctx, const char *op, const ct_type *is, const ct_type *was) {
+    const bool is_int = CT_INTEGERS & CT_MASK(is->dtype);
+    const bool is_index = strcmp(op, "fori") == 0 && is->rank == 0; // possibly the loop index
+    if (is_index && (was->rank > 0 || (is_int && !(CT_INTEGERS & CT_MASK(was->dtype)))))
         ct__err_hint(&ctx->err, "in[0] of the body is the number of the turn, in[1] the first "
                                 "carried tensor");
     else if (ct__same_shape(is, was))
@@ -237,7 +239,7 @@ bool ct__carries_on(ct_ctx *ctx, const char *op, const ct_type *const *carry, si
         }
         ct__fail(ctx, CT_E_SHAPE, here, op, "carried tensor %zu is %s, the body makes it %s", i + 1,
                  ct__type_text(was).s, ct__type_text(is).s);
-        hint_carried(ctx, op, is, was);
+        loop_hint_carried(ctx, op, is, was);
     }
     return !ctx->err.code;
 }
@@ -266,7 +268,7 @@ void ct__loop_results(ct_ctx *ctx, bool ok, ct_tensor node, uint32_t from, ct_te
         out[i] = ok ? ct__output(node, from + (uint32_t)i) : ct__poison(ctx, here);
 }
 
-// ---------------------------------------------------------------------------------- what is wanted
+// ---------------------------------------------------------------------------- dead results of loops
 
 void ct__body_reach(const ct_body *body, const bool *wanted, bool *reached) {
     for (size_t i = 0; i < body->n_nodes; i++) {
@@ -280,7 +282,7 @@ void ct__body_reach(const ct_body *body, const bool *wanted, bool *reached) {
             reached[body->nodes[i]->in[k].node->index] = true;
 }
 
-// What a wanted result is computed from is wanted of the turn before.
+// Values from which a wanted result is computed are wanted of the previous iteration.
 bool ct__loop_wanted(ct_arena *arena, const ct_node *node, bool *wanted) {
     const ct_loop loop = ct__loop_of(node);
     const ct_body *body = loop.bodies.v[0];

@@ -1,10 +1,10 @@
-// All prefixes of the elements along an axis, put together by a traced function, in a number of
-// rounds that is the logarithm of theirs.
+// associative_scan: all prefixes of the elements along an axis, combined by a traced associative function, in
+// a logarithmic number of rounds.
 //
-// The function is traced once, on elements; a round is its body for a batch: neighbours are put
-// together in pairs, the prefixes of the pairs are found in the same way, and the elements between
-// them from these (Blelloch). How an element is put together follows from its place alone, not from
-// how many come after it. The node is a composition of that, from which its derivatives follow.
+// The function is traced once, on elements; a round is its body for a batch. Neighbours are combined in
+// pairs, the prefixes of the pairs are computed recursively, and the elements between them follow from these
+// (Blelloch). How an element is combined depends only on its index, not on the number of later elements. The
+// node is a composition of that, from which its derivatives follow.
 #include <string.h>
 
 #include "graph/symbols.h"
@@ -32,33 +32,35 @@ typedef struct {
     size_t n; // tensors
     ct_arena *arena;
     ct_loc here;
-} rounds;
+} assoc_scan;
 
-static ct_tensor *tensors(const rounds *r, size_t n) {
+static ct_tensor *assoc_alloc(const assoc_scan *r, size_t n) {
     ct_tensor *t = ct__arena_zero(r->arena, (n + 1) * sizeof *t);
     if (!t) ct__err_memory(&ct__ctx()->err, r->here, "associative_scan", n * sizeof *t);
     return t;
 }
 
-// Elements start, start + 2 ... before `stop` of each tensor.
-static ct_tensor *every_second(const rounds *r, const ct_tensor *x, int64_t start, int64_t stop) {
+// Returns elements start, start + 2 ... before `stop` of each tensor.
+static ct_tensor *assoc_every_second(const assoc_scan *r, const ct_tensor *x, int64_t start,
+                                     int64_t stop) {
     const int64_t two = 2;
-    ct_tensor *out = tensors(r, r->n);
+    ct_tensor *out = assoc_alloc(r, r->n);
     for (size_t i = 0; i < r->n && out; i++)
         out[i] = ct_slice(x[i], .start = {1, &start}, .stop = {1, &stop}, .step = {1, &two});
     return out;
 }
-static ct_tensor *first(const rounds *r, const ct_tensor *x, int64_t n) {
-    ct_tensor *out = tensors(r, r->n);
+static ct_tensor *assoc_head(const assoc_scan *r, const ct_tensor *x, int64_t n) {
+    ct_tensor *out = assoc_alloc(r, r->n);
     for (size_t i = 0; i < r->n && out; i++) out[i] = ct_slice(x[i], .stop = {1, &n});
     return out;
 }
 
-// `size` elements of a put together with those of b.
-static ct_tensor *combine(const rounds *r, int64_t size, const ct_tensor *a, const ct_tensor *b) {
+// Combines `size` elements of a with those of b.
+static ct_tensor *assoc_combine(const assoc_scan *r, int64_t size, const ct_tensor *a,
+                                const ct_tensor *b) {
     ct_ctx *ctx = ct__ctx();
     size_t n = r->n, n_captured = r->body->n_captured, all = 2 * n + n_captured;
-    ct_tensor *in = tensors(r, all), *out = tensors(r, n);
+    ct_tensor *in = assoc_alloc(r, all), *out = assoc_alloc(r, n);
     bool *batched = ct__arena_zero(r->arena, all + n + 1);
     if (!in || !out || !batched || !a || !b) return NULL;
     memcpy(in, a, n * sizeof *in);
@@ -66,7 +68,7 @@ static ct_tensor *combine(const rounds *r, int64_t size, const ct_tensor *a, con
     if (n_captured) memcpy(in + 2 * n, r->captured, n_captured * sizeof *in);
     for (size_t i = 0; i < 2 * n; i++) batched[i] = true;
     if (!ct__inline_batched(ctx, r->body, size, in, batched, out, batched + all)) return NULL;
-    for (size_t i = 0; i < n; i++) { // what is the same for all elements, for each of them
+    for (size_t i = 0; i < n; i++) { // a result that is the same for all elements is broadcast
         if (batched[all + i]) continue;
         ct_dims_buffer dims;
         ct__dims_of(a[i], &dims);
@@ -76,8 +78,8 @@ static ct_tensor *combine(const rounds *r, int64_t size, const ct_tensor *a, con
     return out;
 }
 
-// a0 b0 a1 b1 ...; there are as many of a as of b, or one more.
-static ct_tensor interleave(ct_tensor a, ct_tensor b) {
+// Returns a0 b0 a1 b1 ...; a has as many elements as b, or one more.
+static ct_tensor assoc_interleave(ct_tensor a, ct_tensor b) {
     const ct_type *t = ct__type_of(b);
     int64_t dim[CT_MAX_RANK + 1], m = t->dim[0], n = ct__type_of(a)->dim[0];
     dim[0] = m;
@@ -94,27 +96,28 @@ static ct_tensor interleave(ct_tensor a, ct_tensor b) {
     return ct_concat(parts, 2, 0);
 }
 
-// The prefixes of `size` elements. Calls itself for half as many.
-static ct_tensor *prefixes(const rounds *r, int64_t size, const ct_tensor *x) {
-    if (size < 2) return first(r, x, size);
-    int64_t half = size / 2, rest = (size - 1) / 2; // of odd and of even places, but 0
-    const ct_tensor *pairs =
-        combine(r, half, every_second(r, x, 0, 2 * half), every_second(r, x, 1, size));
-    const ct_tensor *odd = pairs ? prefixes(r, half, pairs) : NULL;
+// Returns the prefixes of `size` elements. Recursive, for half as many.
+static ct_tensor *assoc_prefixes(const assoc_scan *r, int64_t size, const ct_tensor *x) {
+    if (size < 2) return assoc_head(r, x, size);
+    int64_t half = size / 2, rest = (size - 1) / 2; // number of odd and of even indices, without 0
+    const ct_tensor *pairs = assoc_combine(r, half, assoc_every_second(r, x, 0, 2 * half),
+                                           assoc_every_second(r, x, 1, size));
+    const ct_tensor *odd = pairs ? assoc_prefixes(r, half, pairs) : NULL;
     if (!odd) return NULL;
-    const ct_tensor *even = NULL, *begin = first(r, x, 1);
-    if (rest && !(even = combine(r, rest, first(r, odd, rest), every_second(r, x, 2, size))))
+    const ct_tensor *even = NULL, *begin = assoc_head(r, x, 1);
+    if (rest && !(even = assoc_combine(r, rest, assoc_head(r, odd, rest),
+                                       assoc_every_second(r, x, 2, size))))
         return NULL;
-    ct_tensor *out = tensors(r, r->n);
+    ct_tensor *out = assoc_alloc(r, r->n);
     for (size_t i = 0; i < r->n && out && begin; i++) {
         const ct_tensor all[2] = {begin[i], even ? even[i] : CT_NONE};
-        out[i] = interleave(even ? ct_concat(all, 2, 0) : begin[i], odd[i]);
+        out[i] = assoc_interleave(even ? ct_concat(all, 2, 0) : begin[i], odd[i]);
     }
     return out;
 }
 
-// The axis as axis 0, and back.
-static ct_tensor moved(ct_tensor x, int64_t from, int64_t to) {
+// Moves the axis to axis 0, and back.
+static ct_tensor assoc_move_axis(ct_tensor x, int64_t from, int64_t to) {
     int64_t order[CT_MAX_RANK], rank = ct__type_of(x)->rank, at = 0;
     if (from == to) return x;
     for (int64_t a = 0; a < rank; a++) {
@@ -131,20 +134,22 @@ static ct_tensor moved(ct_tensor x, int64_t from, int64_t to) {
 static bool associative_scan_body(ct_rule *rule) {
     const associative_scan_attrs *a = rule->attrs;
     ct_arena scratch = {0};
-    rounds r = {a->body, rule->in + rule->n_out, (size_t)rule->n_out, &scratch, rule->node->here};
+    assoc_scan r = {a->body, rule->in + rule->n_out, (size_t)rule->n_out, &scratch,
+                    rule->node->here};
     const ct_type *t = ct__type_of(rule->in[0]);
     const int64_t size = t->dim[a->axis], zero = 0;
     const ct_ints axis = {1, &zero};
-    // The rounds follow from the size: another one has another plan.
+    // The rounds depend on the size, so that another size needs another plan.
     if (t->dyn >> a->axis & 1 && ct__symbols_now()) ct__symbols_incomplete(ct__symbols_now());
-    ct_tensor *x = tensors(&r, r.n), *out = NULL;
+    ct_tensor *x = assoc_alloc(&r, r.n), *out = NULL;
     for (size_t i = 0; i < r.n && x; i++) {
-        x[i] = ct_slice(moved(rule->in[i], a->axis, 0), .stop = {1, &size});
+        x[i] = ct_slice(assoc_move_axis(rule->in[i], a->axis, 0), .stop = {1, &size});
         if (a->reverse) x[i] = ct_flip(x[i], axis);
     }
-    if (x) out = size ? prefixes(&r, size, x) : x;
+    if (x) out = size ? assoc_prefixes(&r, size, x) : x;
     for (size_t i = 0; i < r.n && out; i++)
-        rule->body_out[i] = moved(a->reverse ? ct_flip(out[i], axis) : out[i], 0, a->axis);
+        rule->body_out[i] =
+            assoc_move_axis(a->reverse ? ct_flip(out[i], axis) : out[i], 0, a->axis);
     ct__arena_free(&scratch);
     return out && !ct_failed();
 }
@@ -167,10 +172,10 @@ const ct_opdef ct__op_associative_scan = {
 typedef struct {
     const ct_associative_scan_args *args;
     ct_type *element; // (n_xs)
-} putting;
+} traced_f;
 
-static void put_together(const ct_tensor *in, ct_tensor *out, void *user) {
-    const putting *p = user;
+static void assoc_trace_f(const ct_tensor *in, ct_tensor *out, void *user) {
+    const traced_f *p = user;
     const ct_associative_scan_args *args = p->args;
     ct_ctx *ctx = ct__ctx();
     args->f(in, out, args->user);
@@ -188,8 +193,8 @@ static void put_together(const ct_tensor *in, ct_tensor *out, void *user) {
     }
 }
 
-// x without the axis; its sizes in the arena.
-static bool element_of(ct_arena *arena, const ct_type *x, int64_t axis, ct_type *out) {
+// Returns the type of x without the axis; its sizes are in the arena.
+static bool assoc_element_type(ct_arena *arena, const ct_type *x, int64_t axis, ct_type *out) {
     int64_t *dim = ct__arena(arena, (x->rank + 1u) * sizeof *dim);
     *out =
         (ct_type){.dtype = x->dtype, .place = x->place, .rank = (uint8_t)(x->rank - 1), .dim = dim};
@@ -202,9 +207,9 @@ static bool element_of(ct_arena *arena, const ct_type *x, int64_t axis, ct_type 
     return true;
 }
 
-// The axis counted from 0, and the types of elements: of the left ones, then of the right ones.
-static bool find_elements(ct_ctx *ctx, const ct_associative_scan_args *args, int64_t *axis,
-                          ct_type *element, const ct_type **types) {
+// Finds the axis counted from 0, and the types of elements: of the left ones, then of the right ones.
+static bool assoc_find_elements(ct_ctx *ctx, const ct_associative_scan_args *args, int64_t *axis,
+                                ct_type *element, const ct_type **types) {
     ct_arena *arena = ct__top(ctx)->arena;
     size_t n = args->n_xs;
     int64_t size = -1;
@@ -230,23 +235,23 @@ static bool find_elements(ct_ctx *ctx, const ct_associative_scan_args *args, int
         }
         *axis = own;
         size = t->dim[own];
-        if (!element_of(arena, t, own, &element[i]))
+        if (!assoc_element_type(arena, t, own, &element[i]))
             return ct__err_memory(&ctx->err, args->here, "associative_scan", sizeof *element);
         types[i] = types[n + i] = &element[i];
     }
     return true;
 }
 
-static bool record(ct_ctx *ctx, const ct_associative_scan_args *args, ct_tensor *node) {
+static bool assoc_record(ct_ctx *ctx, const ct_associative_scan_args *args, ct_tensor *node) {
     ct_arena *arena = ct__top(ctx)->arena;
     size_t n = args->n_xs;
     associative_scan_attrs attrs = {.reverse = args->reverse};
-    putting p = {.args = args, .element = ct__arena(arena, n * sizeof *p.element)};
+    traced_f p = {.args = args, .element = ct__arena(arena, n * sizeof *p.element)};
     const ct_type **types = ct__arena(arena, 2 * n * sizeof *types);
     if (!p.element || !types)
         return ct__err_memory(&ctx->err, args->here, "associative_scan", n * sizeof *types);
-    if (!find_elements(ctx, args, &attrs.axis, p.element, types)) return false;
-    const ct_traced traced = {.op = "associative_scan", .f = put_together, .user = &p};
+    if (!assoc_find_elements(ctx, args, &attrs.axis, p.element, types)) return false;
+    const ct_traced traced = {.op = "associative_scan", .f = assoc_trace_f, .user = &p};
     attrs.body = ct__trace(ctx, &traced, types, 2 * n, n, args->here);
     if (attrs.body && !ct__stays_in_place(ctx, "associative_scan", attrs.body)) return false;
     ct_tensor *all = attrs.body ? ct__with_captured(ctx, attrs.body, args->xs, n, 0) : NULL;
@@ -265,5 +270,6 @@ void ct_associative_scan_with(ct_associative_scan_args args, ct_tensor *out) {
     bool ok = ct__given(ctx, (void *)(uintptr_t)args.f, args.here, "associative_scan", "f") &&
               (!args.n_xs || ct__given(ctx, args.xs, args.here, "associative_scan", "xs"));
     if (args.n_xs)
-        ct__loop_results(ctx, ok && record(ctx, &args, &node), node, 0, out, args.n_xs, args.here);
+        ct__loop_results(ctx, ok && assoc_record(ctx, &args, &node), node, 0, out, args.n_xs,
+                         args.here);
 }

@@ -1,7 +1,7 @@
-// One of several bodies runs: cond, by a bool, and switch, by a number.
+// Branches, one of whose bodies runs: cond (selected by a bool) and switch (selected by an integer).
 //
-// The gradient is a choice by the same number between the bodies' gradients, in which each body is
-// computed again.
+// The gradient is a branch with the same index between the bodies' gradients, in which each body is
+// recomputed.
 #include <stdio.h>
 #include <string.h>
 
@@ -18,11 +18,11 @@ static void branch_loop(const ct_node *node, ct_loop *loop) {
         .form = CT_LOOP_SWITCH, .first = 1, .n_shared = (size_t)a->n_shared, .bodies = a->branches};
 }
 
-// Which branch is meant, in words: those of cond are in the order false, true.
-static const char *branch_name(const ct_opdef *op, size_t branch, char room[32]) {
+// Names a branch in messages: those of cond are in the order false, true.
+static const char *branch_name(const ct_opdef *op, size_t branch, char buffer[32]) {
     if (op == &ct__op_cond) return branch ? "where the predicate holds" : "where it does not";
-    snprintf(room, 32, "in branch %zu", branch);
-    return room;
+    snprintf(buffer, 32, "in branch %zu", branch);
+    return buffer;
 }
 
 static bool branch_infer(ct_call *call) {
@@ -34,7 +34,7 @@ static bool branch_infer(ct_call *call) {
         const ct_type *t = ct__type(first->outs[i]);
         for (size_t b = 0; b + 1 < branches->n; b++) {
             const ct_type *other = ct__type(branches->v[b]->outs[i]);
-            char one[32], two[32];
+            char name1[32], name2[32];
             const bool same = call->marks ? ct__same_sizes(other, t) : ct__same_shape(other, t);
             if (other->dtype == t->dtype && same) {
                 for (int a = 0; a < t->rank; a++)
@@ -42,15 +42,15 @@ static bool branch_infer(ct_call *call) {
                 continue;
             }
             ct__call_err(call, CT_E_SHAPE, "result %zu is %s %s, %s %s", i + 1, ct__type_text(t).s,
-                         branch_name(call->op, branches->n - 1, one), ct__type_text(other).s,
-                         branch_name(call->op, b, two));
+                         branch_name(call->op, branches->n - 1, name1), ct__type_text(other).s,
+                         branch_name(call->op, b, name2));
             return ct__call_hint(call, ct__same_shape(other, t) ? "ct_cast it in one of them"
                                        : ct__same_sizes(other, t)
                                            ? CT_HINT_DYNAMIC
                                            : "all must give it in one shape: ct_expand repeats, "
                                              "ct_pad fills up");
         }
-        ct_shape shape = ct__call_shape(call, t->rank); // the body goes with the user's scope
+        ct_shape shape = ct__call_shape(call, t->rank); // the body is freed with the user's scope
         if (!shape.dim) return false;
         for (int a = 0; a < t->rank; a++) ct__shape_add_axis(&shape, t, a);
         call->out[i] = ct__shaped(&shape, (ct_dtype)t->dtype, false);
@@ -78,7 +78,7 @@ bool ct__record_choice(ct_ctx *ctx, const ct_choice *c, ct_tensor *node) {
     return !ctx->err.code;
 }
 
-static bool is_predicate(ct_ctx *ctx, ct_tensor pred, ct_loc here) {
+static bool branch_check_predicate(ct_ctx *ctx, ct_tensor pred, ct_loc here) {
     ct_val v;
     if (!ct__resolve(ctx, pred, &v, "cond", 0, here)) return false;
     const ct_type *t = ct__type(v);
@@ -113,12 +113,13 @@ void ct_cond_with(ct_cond_args args, ct_tensor *out) {
     bool ok = ct__given(ctx, (void *)(uintptr_t)args.then, args.here, "cond", "then") &&
               ct__given(ctx, (void *)(uintptr_t)args.otherwise, args.here, "cond", "otherwise") &&
               (!args.n_in || ct__given(ctx, args.in, args.here, "cond", "the list of operands")) &&
-              is_predicate(ctx, args.pred, args.here) && ct__record_choice(ctx, &c, &node);
+              branch_check_predicate(ctx, args.pred, args.here) &&
+              ct__record_choice(ctx, &c, &node);
     ct__loop_results(ctx, ok, node, 0, out, args.n_out, args.here);
 }
 
-// The index as the device takes it: what does not fit i32 is brought to the nearest branch before.
-static bool bring_index(ct_ctx *ctx, ct_switch_args *args) {
+// Converts the index to a dtype that the device supports: wider integers are clamped to a valid branch first.
+static bool branch_clamp_index(ct_ctx *ctx, ct_switch_args *args) {
     ct_val v;
     if (!ct__resolve(ctx, args->index, &v, "switch", 0, args->here)) return false;
     const ct_type *t = ct__type(v);
@@ -138,7 +139,7 @@ static bool bring_index(ct_ctx *ctx, ct_switch_args *args) {
     return !ctx->err.code;
 }
 
-static bool branches_given(ct_ctx *ctx, const ct_switch_args *args) {
+static bool branch_check_branches(ct_ctx *ctx, const ct_switch_args *args) {
     if (!args->n_branches) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "switch", "there are no branches");
         return false;
@@ -159,9 +160,9 @@ void ct_switch_with(ct_switch_args args, ct_tensor *out) {
         (args.n_out && !ct__given(ctx, out, args.here, "switch", "the room for the results")))
         return;
     bool ok =
-        branches_given(ctx, &args) &&
+        branch_check_branches(ctx, &args) &&
         (!args.n_in || ct__given(ctx, args.in, args.here, "switch", "the list of operands")) &&
-        bring_index(ctx, &args);
+        branch_clamp_index(ctx, &args);
     const ct_choice c = {.op = &ct__op_switch,
                          .index = args.index,
                          .branches = args.branches,
@@ -184,18 +185,19 @@ typedef struct { // of one branch
     const bool *wants; // (n_in) operands that are floats
 } backward;
 
-static bool no_memory(const ct_node *node, size_t bytes) {
+static bool branch_no_memory(const ct_node *node, size_t bytes) {
     return ct__err_memory(&ct__ctx()->err, node->here, node->op->name, bytes);
 }
 
-// In: all operands behind the index, then the cotangents of the results that have one. Out: the
-// cotangents of the operands that are floats.
-static void branch_back(const ct_tensor *in, ct_tensor *out, void *user) {
+// In: all operands after the index, then the cotangents of the results that have one. Out: the cotangents of
+// the operands that are floats.
+static void branch_trace_gradient(const ct_tensor *in, ct_tensor *out, void *user) {
     const backward *b = user;
     const ct_rule *r = b->rule;
     ct_body *body = b->loop.bodies.v[b->branch];
     ct_ctx *ctx = ct__ctx();
-    size_t n = body->n_params + body->n_captured, n_outs = body->n_outs, next = (size_t)r->n_in - 1;
+    size_t n = body->n_params + body->n_captured, n_outs = body->n_outs,
+           next_cotangent = (size_t)r->n_in - 1;
     ct_arena scratch = {0};
     ct_tensor *args = ct__arena_zero(&scratch, (n + 1) * sizeof *args),
               *outs = ct__arena_zero(&scratch, (n_outs + 1) * sizeof *outs),
@@ -205,12 +207,12 @@ static void branch_back(const ct_tensor *in, ct_tensor *out, void *user) {
     ct_val *vals = ct__arena_zero(&scratch, (n_outs + 1) * sizeof *vals),
            *wrt = ct__arena_zero(&scratch, (n + 1) * sizeof *wrt);
     bool ok = args && outs && cots && grads && all && vals && wrt;
-    if (!ok) no_memory(r->node, n * sizeof *args);
+    if (!ok) branch_no_memory(r->node, n * sizeof *args);
     for (size_t p = 0; p < n && ok; p++) args[p] = in[ct__loop_operand(&b->loop, b->branch, p) - 1];
     ok = ok && ct__inline(ctx, body, args, outs);
     for (size_t i = 0; i < n_outs && ok; i++) {
         ok = ct__resolve(ctx, outs[i], &vals[i], r->node->op->name, (int)i, r->node->here);
-        if (!ct__is_none(r->c_out[i])) cots[i] = in[next++];
+        if (!ct__is_none(r->c_out[i])) cots[i] = in[next_cotangent++];
     }
     for (size_t p = 0; p < n && ok; p++)
         ok = ct__resolve(ctx, args[p], &wrt[p], r->node->op->name, (int)p, r->node->here);
@@ -232,11 +234,11 @@ static bool branch_vjp(ct_rule *r) {
     bool *wants = ct__arena_zero(&scratch, n_in);
     ct_tensor *in = ct__arena(&scratch, (n_in + (size_t)r->n_out) * sizeof *in),
               *out = ct__arena_zero(&scratch, n_in * sizeof *out), node;
-    bool ok = (back && users && branches && wants && in && out) || no_memory(r->node, n_in);
+    bool ok = (back && users && branches && wants && in && out) || branch_no_memory(r->node, n_in);
     for (size_t b = 0; b < n_branches && ok; b++) {
         back[b] = (backward){r, ct__loop_of(r->node), b, wants};
         users[b] = &back[b];
-        branches[b] = branch_back;
+        branches[b] = branch_trace_gradient;
     }
     for (size_t k = 1; k < n_in && ok; k++) {
         in[k - 1] = r->in[k];

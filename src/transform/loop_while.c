@@ -1,8 +1,8 @@
-// A body that runs as long as a predicate holds, and loops that count.
+// while: a body that runs as long as a predicate holds; and fori: counted loops.
 //
-// The node has two bodies: the predicate of what is carried, and the user's body with the predicate
-// of its results behind it, so that an iteration and the question whether there is another one are
-// computed together.
+// The node has two bodies: the predicate on the carried tensors, and the user's body followed by the
+// predicate on its results, so that an iteration and the decision whether there is another one are computed
+// together.
 #include <string.h>
 
 #include "graph/symbols.h"
@@ -29,7 +29,8 @@ static bool while_infer(ct_call *call) {
     return true;
 }
 
-// How often it turned is not known, so there is no memory for what a gradient needs of each turn.
+// The number of iterations is unknown, so memory for what a gradient needs of each iteration cannot be
+// allocated.
 static bool while_vjp(ct_rule *r) {
     ct_ctx *ctx = ct__ctx();
     ct__fail(ctx, CT_E_GRAD, r->node->here, "grad",
@@ -61,14 +62,14 @@ const ct_opdef ct__op_while = {
 
 typedef struct {
     const ct_while_args *args;
-    const char *op; // the user's: "while", "fori"
+    const char *op; // the function that the user called: "while", "fori"
     ct_operands o;
     const ct_body *predicate;
-} turning;
+} while_tracing;
 
-// The user's body, then the predicate of what it makes.
-static void turn(const ct_tensor *in, ct_tensor *out, void *user) {
-    const turning *w = user;
+// The user's body, followed by the predicate on its results.
+static void while_trace_body(const ct_tensor *in, ct_tensor *out, void *user) {
+    const while_tracing *w = user;
     const ct_while_args *a = w->args;
     ct_ctx *ctx = ct__ctx();
     size_t n = w->o.n, more = w->predicate->n_captured;
@@ -86,7 +87,7 @@ static void turn(const ct_tensor *in, ct_tensor *out, void *user) {
     ct__arena_free(&scratch);
 }
 
-static bool is_predicate(ct_ctx *ctx, const turning *w, const ct_body *cond) {
+static bool while_check_predicate(ct_ctx *ctx, const while_tracing *w, const ct_body *cond) {
     const ct_type *t = ct__type(cond->outs[0]);
     bool is_bool = t->dtype == CT_BOOL;
     if (is_bool && t->rank == 0) return true;
@@ -97,16 +98,16 @@ static bool is_predicate(ct_ctx *ctx, const turning *w, const ct_body *cond) {
     return false;
 }
 
-static bool record_while(ct_ctx *ctx, const char *op, ct_while_args args, ct_tensor *node) {
-    turning w = {.args = &args, .op = op};
+static bool while_record(ct_ctx *ctx, const char *op, ct_while_args args, ct_tensor *node) {
+    while_tracing w = {.args = &args, .op = op};
     ct_body *both[2];
     const ct_traced predicate = {
         .op = op, .f = args.cond, .user = args.user, .unset = "the predicate did not set output"};
-    const ct_traced body = {.op = op, .f = turn, .user = &w};
+    const ct_traced body = {.op = op, .f = while_trace_body, .user = &w};
     size_t n = args.n_carry;
     if (!ct__operands(ctx, &w.o, op, args.carry, n, NULL, 0, args.here) ||
         !(both[0] = ct__trace(ctx, &predicate, w.o.types, n, 1, args.here)) ||
-        !is_predicate(ctx, &w, both[0]))
+        !while_check_predicate(ctx, &w, both[0]))
         return false;
     w.predicate = both[0];
     if (!(both[1] = ct__trace(ctx, &body, w.o.types, n, n + 1, args.here))) return false;
@@ -124,7 +125,7 @@ void ct_while_with(ct_while_args args, ct_tensor *carry_out) {
     bool ok = ct__given(ctx, (void *)(uintptr_t)args.cond, args.here, "while", "the predicate") &&
               ct__given(ctx, (void *)(uintptr_t)args.body, args.here, "while", "the body") &&
               (!args.n_carry || ct__given(ctx, args.carry, args.here, "while", "carry")) &&
-              record_while(ctx, "while", args, &node);
+              while_record(ctx, "while", args, &node);
     ct__loop_results(ctx, ok, node, 0, carry_out, args.n_carry, args.here);
 }
 
@@ -134,21 +135,21 @@ typedef struct {
     const ct_fori_args *args;
     ct_tensor upper;
     ct_operands o;
-} counting;
+} fori_tracing;
 
-// What is carried begins with the number of the iteration.
-static void count_on(const ct_tensor *in, ct_tensor *out, void *user) {
-    const counting *c = user;
+// The first carried tensor is the loop index.
+static void fori_body(const ct_tensor *in, ct_tensor *out, void *user) {
+    const fori_tracing *c = user;
     const ct_fori_args *a = c->args;
     c->args->body(in, out + 1, a->user);
     out[0] = ct_add(in[0], ct__number_like(1, in[0]));
     ct__carries_on(ct__ctx(), "fori", c->o.types, a->n_carry, out + 1, a->n_carry, a->here);
 }
-static void counts_on(const ct_tensor *in, ct_tensor *out, void *user) {
-    out[0] = ct_less(in[0], ((const counting *)user)->upper);
+static void fori_cond(const ct_tensor *in, ct_tensor *out, void *user) {
+    out[0] = ct_less(in[0], ((const fori_tracing *)user)->upper);
 }
 
-static bool is_bound(ct_ctx *ctx, ct_tensor t, int number, const char *name, ct_loc here) {
+static bool fori_check_bound(ct_ctx *ctx, ct_tensor t, int number, const char *name, ct_loc here) {
     ct_val v;
     if (ct__is_none(t)) return true;
     if (!ct__resolve(ctx, t, &v, "fori", number, here)) return false;
@@ -163,12 +164,12 @@ static bool is_bound(ct_ctx *ctx, ct_tensor t, int number, const char *name, ct_
     return false;
 }
 
-// Bounds as tensors of the dtype in which iterations are counted: i32, or wider where they are.
-static ct_tensor bound(ct_tensor t, int64_t number, ct_dtype dtype) {
+// Returns a bound as a tensor of the dtype of the loop index: i32, or wider if the bounds are.
+static ct_tensor fori_bound(ct_tensor t, int64_t number, ct_dtype dtype) {
     if (ct__is_none(t)) t = ct_i(number);
     return ct__type_of(t)->dtype == dtype ? t : ct_cast(t, dtype);
 }
-static ct_dtype count_dtype(const ct_fori_args *a) {
+static ct_dtype fori_index_dtype(const ct_fori_args *a) {
     bool narrow = true;
     const ct_tensor bounds[2] = {a->lower_value, a->upper_value};
     for (int i = 0; i < 2; i++) {
@@ -179,23 +180,23 @@ static ct_dtype count_dtype(const ct_fori_args *a) {
     return narrow && fits ? CT_I32 : CT_I64;
 }
 
-// A known number of iterations is a scan, which has gradients; any other is a while.
-static bool record_fori(ct_ctx *ctx, const ct_fori_args *args, ct_tensor *carry_out) {
+// A static number of iterations is a scan, which has gradients; otherwise it is a while loop.
+static bool fori_record(ct_ctx *ctx, const ct_fori_args *args, ct_tensor *carry_out) {
     ct_arena *arena = ct__top(ctx)->arena;
     size_t n = args->n_carry + 1;
     ct_tensor *carry = ct__arena(arena, 2 * n * sizeof *carry), *out = carry + n;
-    counting c = {.args = args};
+    fori_tracing c = {.args = args};
     if (!carry) return ct__err_memory(&ctx->err, args->here, "fori", 2 * n * sizeof *carry);
-    if (!is_bound(ctx, args->lower_value, 0, "lower", args->here) ||
-        !is_bound(ctx, args->upper_value, 1, "upper", args->here) ||
+    if (!fori_check_bound(ctx, args->lower_value, 0, "lower", args->here) ||
+        !fori_check_bound(ctx, args->upper_value, 1, "upper", args->here) ||
         !ct__operands(ctx, &c.o, "fori", args->carry, n - 1, NULL, 0, args->here))
         return false;
-    ct_dtype dtype = count_dtype(args);
+    ct_dtype dtype = fori_index_dtype(args);
     int64_t length = ct__size_sub(args->upper, args->lower);
-    carry[0] = bound(args->lower_value, args->lower, dtype);
+    carry[0] = fori_bound(args->lower_value, args->lower, dtype);
     if (n > 1) memcpy(carry + 1, args->carry, (n - 1) * sizeof *carry);
     if (ct__is_none(args->lower_value) && ct__is_none(args->upper_value)) {
-        ct__scan((ct_scan_args){.body = count_on,
+        ct__scan((ct_scan_args){.body = fori_body,
                                 .user = &c,
                                 .carry = carry,
                                 .n_carry = n,
@@ -204,14 +205,14 @@ static bool record_fori(ct_ctx *ctx, const ct_fori_args *args, ct_tensor *carry_
                  out, NULL);
     } else {
         ct_tensor node;
-        c.upper = bound(args->upper_value, args->upper, dtype);
-        const ct_while_args turns = {.cond = counts_on,
-                                     .body = count_on,
-                                     .user = &c,
-                                     .carry = carry,
-                                     .n_carry = n,
-                                     .here = args->here};
-        if (!record_while(ctx, "fori", turns, &node)) return false;
+        c.upper = fori_bound(args->upper_value, args->upper, dtype);
+        const ct_while_args loop = {.cond = fori_cond,
+                                    .body = fori_body,
+                                    .user = &c,
+                                    .carry = carry,
+                                    .n_carry = n,
+                                    .here = args->here};
+        if (!while_record(ctx, "fori", loop, &node)) return false;
         ct__outputs(node, out, n);
     }
     memcpy(carry_out, out + 1, (n - 1) * sizeof *out);
@@ -225,6 +226,6 @@ void ct_fori_with(ct_fori_args args, ct_tensor *carry_out) {
         return;
     bool ok = ct__given(ctx, (void *)(uintptr_t)args.body, args.here, "fori", "the body") &&
               (!args.n_carry || ct__given(ctx, args.carry, args.here, "fori", "carry")) &&
-              record_fori(ctx, &args, carry_out);
+              fori_record(ctx, &args, carry_out);
     if (!ok) ct__loop_results(ctx, false, CT_NONE, 0, carry_out, args.n_carry, args.here);
 }

@@ -1,4 +1,5 @@
-// Places in histories from which gradients go on as a binding says: see include/cotan/binding.h.
+// Gradient hooks of bindings: nodes in histories at which a binding continues a gradient itself. See
+// include/cotan/binding.h.
 #include <string.h>
 
 #include "cotan/binding.h"
@@ -10,10 +11,12 @@
 
 static const ct_field mark_fields[] = {
     {"n_values", CT_FIELD_i64, CT_MEANS_i64, offsetof(mark_attrs, n_values)}};
-static size_t n_values(const void *attrs) { return (size_t)((const mark_attrs *)attrs)->n_values; }
+static size_t mark_value_count(const void *attrs) {
+    return (size_t)((const mark_attrs *)attrs)->n_values;
+}
 
 static bool mark_infer(ct_call *call) {
-    const size_t n = n_values(call->attrs);
+    const size_t n = mark_value_count(call->attrs);
     if (!ct__call_outs(call, (int)n)) return false;
     for (size_t i = 0; i < n; i++) call->out[i] = *call->in[i];
     return true;
@@ -41,20 +44,20 @@ const ct_opdef ct__op_mark = {
     .jvp = mark_jvp,
 };
 
-void ct_mark_at(const ct_tensor *values, size_t n, const ct_tensor *inputs, size_t n_inputs,
+void ct_mark_at(const ct_tensor *value_set, size_t n, const ct_tensor *inputs, size_t n_inputs,
                 void *owner, ct_tensor *out, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     uint32_t first;
     if (!ctx || !ct__possible(ctx, n + n_inputs, here, "mark", "the operands") ||
         !ct__given(ctx, out, here, "mark", "the room for the results") ||
-        !ct__given(ctx, values, here, "mark", "the list of values") ||
+        !ct__given(ctx, value_set, here, "mark", "the list of values") ||
         (n_inputs && !ct__given(ctx, inputs, here, "mark", "the list of inputs")))
         return;
     ct_arena scratch = {0};
     ct_tensor *all = ct__arena(&scratch, (n + n_inputs + 1) * sizeof *all), t = CT_NONE;
     const mark_attrs attrs = {.n_values = (int64_t)n, .owner = owner};
     if (all) {
-        memcpy(all, values, n * sizeof *all);
+        memcpy(all, value_set, n * sizeof *all);
         if (n_inputs) memcpy(all + n, inputs, n_inputs * sizeof *all);
         t = ct__record(&ct__op_mark, &attrs, all, (int)(n + n_inputs), here);
     } else {
@@ -72,7 +75,7 @@ void ct_mark_at(const ct_tensor *values, size_t n, const ct_tensor *inputs, size
 
 void ct__mark_ended(ct_ctx *ctx, const ct_node *node) {
     ctx->n_marks--;
-    if (CT_GROW(ctx->ended, ctx->ended_cap, ctx->n_ended + 1)) // else the owner stays
+    if (CT_GROW(ctx->ended, ctx->ended_cap, ctx->n_ended + 1)) // else the owner leaks
         ctx->ended[ctx->n_ended++] = ((const mark_attrs *)node->attrs)->owner;
 }
 
@@ -81,10 +84,10 @@ size_t ct_marks(void) {
     return ctx ? ctx->n_marks : 0;
 }
 
-size_t ct_marks_ended(void **owners, size_t room) {
+size_t ct_marks_ended(void **owners, size_t capacity) {
     ct_ctx *ctx = ct__ctx();
     size_t n = 0;
-    while (ctx && owners && n < room && ctx->n_ended) owners[n++] = ctx->ended[--ctx->n_ended];
+    while (ctx && owners && n < capacity && ctx->n_ended) owners[n++] = ctx->ended[--ctx->n_ended];
     return n;
 }
 
@@ -95,17 +98,17 @@ static bool paired_infer(ct_call *call) {
     call->out[0] = (ct_type){.dtype = (uint8_t)(part ? part : dtype)};
     return true;
 }
-static ct_tensor product(ct_tensor t, ct_tensor cotangent) {
+static ct_tensor paired_product(ct_tensor t, ct_tensor cotangent) {
     ct_tensor each = ct_mul(t, cotangent);
     if (ct__part(ct_dtype_of(each))) each = ct_real(each);
     return ct_sum(each);
 }
 static bool paired_body(ct_rule *r) {
-    r->body_out[0] = product(r->in[0], r->in[1]);
+    r->body_out[0] = paired_product(r->in[0], r->in[1]);
     return true;
 }
 static bool paired_jvp(ct_rule *r) {
-    r->t_out[0] = ct__is_none(r->t_in[0]) ? CT_NONE : product(r->t_in[0], r->in[1]);
+    r->t_out[0] = ct__is_none(r->t_in[0]) ? CT_NONE : paired_product(r->t_in[0], r->in[1]);
     return true;
 }
 const ct_opdef ct__op_paired = {
@@ -144,13 +147,13 @@ ct_tensor ct_after_at(ct_tensor t, const ct_tensor *others, size_t n, ct_loc her
 
 // -------------------------------------------------------------------------------------------- cuts
 
-typedef struct values { // each once
+typedef struct value_set { // each value once
     ct_val *v;
     size_t n, cap;
-    uint8_t *met; // of the walk's nodes: is its only output among them?
-} values;
+    uint8_t *met; // by node of the walk: true if its only output is in the set
+} value_set;
 
-static bool add(values *to, ct_val v) {
+static bool cut_add_value(value_set *to, ct_val v) {
     if (v.node->n_out == 1) {
         if (to->met[v.node->index]) return true;
         to->met[v.node->index] = 1;
@@ -163,16 +166,16 @@ static bool add(values *to, ct_val v) {
     return true;
 }
 
-typedef struct cutting {
+typedef struct cut_search {
     ct_nodes list;
-    values behind, leaves;
+    value_set behind, leaves;
     size_t place;
-    // (list.n) of the list's nodes: is a target behind it, or is it one (2), where without targets all
-    // lead; does it lie in front of the cut; scratch
+    // (list.n) by node of the list: leads is 1 if a target is reached from it (without targets, always), and
+    // 2 if it is a target; inside is true if it is on the loss side of the cut; ways is scratch
     uint8_t *leads, *inside, *ways;
-} cutting;
+} cut_search;
 
-static bool is_wanted(const ct_node *node, const ct_tensor *targets, size_t n_targets) {
+static bool cut_is_target(const ct_node *node, const ct_tensor *targets, size_t n_targets) {
     for (size_t i = 0; i < n_targets; i++) {
         const ct_var *var = ct__var_of(targets[i]);
         uint32_t out;
@@ -181,7 +184,7 @@ static bool is_wanted(const ct_node *node, const ct_tensor *targets, size_t n_ta
     return !n_targets;
 }
 
-static bool find_ways(cutting *c, const ct_tensor *targets, size_t n_targets) {
+static bool cut_find_paths(cut_search *c, const ct_tensor *targets, size_t n_targets) {
     if (!(c->leads = ct__calloc(c->list.n + 1, 1))) return false;
     for (size_t i = 0; i < n_targets; i++) {
         uint32_t out;
@@ -193,7 +196,7 @@ static bool find_ways(cutting *c, const ct_tensor *targets, size_t n_targets) {
         const ct_node *node = c->list.v[i];
         if (!(node->flags & CT_NODE_TRACKED)) continue;
         const bool begins = ct__history_begins(node);
-        bool leads = !n_targets || (begins && is_wanted(node, targets, n_targets));
+        bool leads = !n_targets || (begins && cut_is_target(node, targets, n_targets));
         for (int k = 0; k < node->n_in && !begins && !leads; k++)
             leads = c->leads[node->in[k].node->index];
         c->leads[i] |= leads;
@@ -201,9 +204,8 @@ static bool find_ways(cutting *c, const ct_tensor *targets, size_t n_targets) {
     return true;
 }
 
-// The place behind which the cut lies: of the mark or the target that comes last, with 1 added; 0:
-// there is none.
-static size_t place_of_cut(const cutting *c) {
+// Returns the position of the cut: that of the last mark or target in the list plus 1, or 0 if there is none.
+static size_t cut_find_position(const cut_search *c) {
     for (size_t i = c->list.n; i--;) {
         const ct_node *node = c->list.v[i];
         if (!(node->flags & CT_NODE_TRACKED) || !c->leads[i] || ct__history_begins(node)) continue;
@@ -212,36 +214,37 @@ static size_t place_of_cut(const cutting *c) {
     return 0;
 }
 
-// The first operands, through which gradients go.
-static int n_slopes(const ct_node *node) {
-    if (node->op == &ct__op_mark) return (int)n_values(node->attrs);
+// Returns the number of operands, the first ones, through which gradients flow.
+static int cut_slope_count(const ct_node *node) {
+    if (node->op == &ct__op_mark) return (int)mark_value_count(node->attrs);
     return node->op == &ct__op_paired ? 1 : node->n_in;
 }
 
-// A gradient of what lies between a loss and its operands: no cut goes through there, since what is
-// differentiated once more is made of all of it.
-static void keep_whole(cutting *c, const ct_node *grad) {
+// Excludes the nodes between the loss and the operands of a gradient from the cut: no cut goes through there,
+// since the derivative of the gradient depends on all of them.
+static void cut_exclude_gradient(cut_search *c, const ct_node *grad) {
     enum { WRT = 1, ABOVE = 2, BETWEEN = 4 };
     memset(c->ways, 0, c->list.n);
     for (int k = 1; k < grad->n_in; k++)
         if (grad->in[k].node->epoch == c->list.epoch) c->ways[grad->in[k].node->index] = WRT;
     for (size_t i = 0; i < grad->index; i++) {
         const ct_node *node = c->list.v[i];
-        for (int k = 0; k < n_slopes(node) && node->flags & CT_NODE_TRACKED && !c->ways[i]; k++)
+        for (int k = 0; k < cut_slope_count(node) && node->flags & CT_NODE_TRACKED && !c->ways[i];
+             k++)
             if (c->ways[node->in[k].node->index]) c->ways[i] = ABOVE;
     }
     if (c->ways[grad->in[0].node->index] == ABOVE) c->ways[grad->in[0].node->index] = BETWEEN;
     for (size_t i = grad->index; i-- > 0;) {
         if (c->ways[i] != BETWEEN) continue;
         c->inside[i] = 1;
-        for (int k = 0; k < n_slopes(c->list.v[i]); k++) {
-            uint8_t *way = &c->ways[c->list.v[i]->in[k].node->index];
-            if (*way == ABOVE) *way = BETWEEN;
+        for (int k = 0; k < cut_slope_count(c->list.v[i]); k++) {
+            uint8_t *path = &c->ways[c->list.v[i]->in[k].node->index];
+            if (*path == ABOVE) *path = BETWEEN;
         }
     }
 }
 
-static bool find_inside(cutting *c) {
+static bool cut_find_inside(cut_search *c) {
     c->inside = ct__calloc(2 * c->list.n + 1, 1);
     if (!c->inside) return false;
     c->ways = c->inside + c->list.n;
@@ -249,17 +252,17 @@ static bool find_inside(cutting *c) {
         const ct_node *node = c->list.v[i];
         c->inside[i] |= i >= c->place;
         if (c->inside[i] && node->op == &ct__op_grad && node->flags & CT_NODE_TRACKED)
-            keep_whole(c, node);
+            cut_exclude_gradient(c, node);
     }
     return true;
 }
 
-static bool add_crossing(cutting *c) {
+static bool cut_add_crossing(cut_search *c) {
     for (size_t i = 0; i < c->list.n; i++) {
         ct_node *node = c->list.v[i];
         if (!c->inside[i] || !(node->flags & CT_NODE_TRACKED) || !c->leads[i]) continue;
         if (ct__history_begins(node)) {
-            if (!add(&c->leaves, (ct_val){node, 0})) return false;
+            if (!cut_add_value(&c->leaves, (ct_val){node, 0})) return false;
             continue;
         }
         for (int k = 0; k < node->n_in; k++) {
@@ -267,18 +270,19 @@ static bool add_crossing(cutting *c) {
             if (!(in.node->flags & CT_NODE_TRACKED) || !ct__has_slope(ct__type(in)->dtype))
                 continue;
             const bool leaf = ct__history_begins(in.node);
-            if ((leaf || !c->inside[in.node->index]) && !add(leaf ? &c->leaves : &c->behind, in))
+            if ((leaf || !c->inside[in.node->index]) &&
+                !cut_add_value(leaf ? &c->leaves : &c->behind, in))
                 return false;
         }
     }
     return true;
 }
 
-static ct_tensor leaf_handle(ct_val leaf) {
+static ct_tensor cut_leaf_handle(ct_val leaf) {
     return leaf.node->var ? ct__handle(&leaf.node->var->node, 0) : ct__handle_of(leaf);
 }
 
-static bool write_cut(const cutting *c, const ct_val *roots, size_t n, ct_cut *cut) {
+static bool cut_write(const cut_search *c, const ct_val *roots, size_t n, ct_cut *cut) {
     ct_node *node = c->place ? c->list.v[c->place - 1] : NULL;
     const bool mark = node && ct__is_mark(node);
     const size_t n_at = node ? node->n_out : 0, n_operands = mark ? node->n_in : 0;
@@ -301,7 +305,7 @@ static bool write_cut(const cutting *c, const ct_val *roots, size_t n, ct_cut *c
         if (roots[i].node->index >= c->place || ct__history_begins(roots[i].node))
             cut->inside[cut->n_inside++] = ct__handle_of(roots[i]);
     for (size_t i = 0; i < c->behind.n; i++) cut->behind[i] = ct__handle_of(c->behind.v[i]);
-    for (size_t i = 0; i < c->leaves.n; i++) cut->leaves[i] = leaf_handle(c->leaves.v[i]);
+    for (size_t i = 0; i < c->leaves.n; i++) cut->leaves[i] = cut_leaf_handle(c->leaves.v[i]);
     return true;
 }
 
@@ -313,27 +317,29 @@ bool ct_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *targets, size_
         (n_targets && !ct__given(ctx, targets, here, "backward", "the list of targets")))
         return false;
     *cut = (ct_cut){0};
-    cutting c = {0};
+    cut_search c = {0};
     ct_val *vals = ct__malloc((n + 1) * sizeof *vals);
     bool ok = vals;
     for (size_t i = 0; i < n && ok; i++)
         ok = ct__resolve(ctx, roots[i], &vals[i], "backward", (int)i, here);
     ok = ok && ct__history(ctx, vals, n, &c.list) && ct__history_is_whole(ctx, &c.list, here);
-    ok = ok && find_ways(&c, targets, n_targets);
+    ok = ok && cut_find_paths(&c, targets, n_targets);
     if (ok) {
-        c.place = place_of_cut(&c);
-        ok = find_inside(&c);
+        c.place = cut_find_position(&c);
+        ok = cut_find_inside(&c);
     }
     if (ok) {
         c.behind.met = ct__calloc(2 * c.list.n + 1, 1);
         c.leaves.met = c.behind.met ? c.behind.met + c.list.n : NULL;
-        ok = c.behind.met && add_crossing(&c);
+        ok = c.behind.met && cut_add_crossing(&c);
     }
-    for (size_t i = 0; i < n && ok; i++) // one that is a leaf, and whose users all wait
+    // a root that is a leaf, and whose users are all on the other side
+    for (size_t i = 0; i < n && ok; i++)
         if (ct__history_begins(vals[i].node) && c.leads[vals[i].node->index])
-            ok = add(&c.leaves, vals[i]);
-    ok = ok && write_cut(&c, vals, n, cut);
-    if (!ok) ct__err_memory(&ctx->err, here, "backward", n * sizeof *vals); // if nobody said why
+            ok = cut_add_value(&c.leaves, vals[i]);
+    ok = ok && cut_write(&c, vals, n, cut);
+    // if no error was recorded yet
+    if (!ok) ct__err_memory(&ctx->err, here, "backward", n * sizeof *vals);
     ct__free(c.leads);
     ct__free(c.inside);
     ct__free(c.behind.met);

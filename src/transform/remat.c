@@ -1,23 +1,24 @@
-// A function of which a gradient keeps the operands, not what lies between: that is computed again.
+// Rematerialisation: a function of which a gradient stores the operands but not the intermediate values,
+// which are recomputed.
 //
-// The reverse rule records the function's body once more, on operands that stand behind the
-// cotangents (op "after"), and differentiates that. So the second computation has nothing in common
-// with the first, and is scheduled when the gradient has come there. What a policy has saved is taken
-// from the body recorded on the operands themselves, which is shared with the first computation: it is
-// the value of what the second one would make, whose derivative stays what it is.
+// The reverse rule records the function's body once more, on operands that are ordered after the cotangents
+// (op "after"), and differentiates that. So the second computation shares no nodes with the first, and is
+// scheduled when the gradient has arrived there. Values that a policy saves are taken from the body recorded
+// on the original operands, which is shared with the first computation: such a value replaces that of the
+// second computation, whose derivative is unchanged.
 #include <string.h>
 
 #include "kinds/kind.h"
 #include "ops/rules.h"
 #include "transform/trace.h"
 
-// names: of the named values that are saved, each ended by a NUL.
+// names: of the named values that are saved, each terminated by a NUL.
 #define REMAT_ATTRS(F, op) F(op, body, body) F(op, i64, policy) F(op, data, names)
 CT_ATTRS(remat, REMAT_ATTRS);
 #define NAMED_ATTRS(F, op) F(op, data, name)
 CT_ATTRS(named, NAMED_ATTRS);
 
-static bool no_memory(const ct_node *node, size_t n) {
+static bool remat_no_memory(const ct_node *node, size_t n) {
     return ct__err_memory(&ct__ctx()->err, node->here, "remat", n * sizeof(ct_tensor));
 }
 
@@ -62,7 +63,7 @@ ct_tensor ct_name_at(ct_tensor t, const char *name, ct_loc here) {
     return ct__record(&ct__op_named, &attrs, &t, 1, here);
 }
 
-// What operand 0 is, as operand 1 has it; its derivative is that of operand 0.
+// The value of operand 0, taken from operand 1; its derivative is that of operand 0.
 static bool stored_body(ct_rule *r) {
     r->body_out[0] = r->in[1];
     return true;
@@ -80,29 +81,30 @@ const ct_opdef ct__op_stored = {
     .jvp = named_jvp,
 };
 
-static bool is_listed(const remat_attrs *a, const named_attrs *named) {
+static bool remat_is_listed(const remat_attrs *a, const named_attrs *named) {
     const char *at = a->names.bytes, *end = at + a->names.n;
     for (; at < end; at += strlen(at) + 1)
         if (strcmp(at, named->name.bytes) == 0) return true;
     return false;
 }
 
-// -------------------------------------------------------------------------------- the second time
+// -------------------------------------------------------------------------------- recomputation
 
-// Functions of the user's inside the region are looked into; all other compositions are one value.
-static bool stays_whole(const ct_node *node) {
+// User functions inside the region are expanded; all other compositions are one value.
+static bool remat_is_opaque(const ct_node *node) {
     return node->op != &ct__op_call && node->op != &ct__op_remat;
 }
 
-static bool saves_some(const remat_attrs *a) {
+static bool remat_saves_some(const remat_attrs *a) {
     return a->policy == CT_REMAT_PRODUCTS || a->policy == CT_REMAT_NAMED;
 }
-static bool is_saved(const remat_attrs *a, const ct_node *node) {
-    if (a->policy == CT_REMAT_NAMED) return node->op == &ct__op_named && is_listed(a, node->attrs);
+static bool remat_is_saved(const remat_attrs *a, const ct_node *node) {
+    if (a->policy == CT_REMAT_NAMED)
+        return node->op == &ct__op_named && remat_is_listed(a, node->attrs);
     return node->op->kind->products != NULL;
 }
 
-// The region being differentiated, on parameters.
+// The region that is differentiated, on parameters.
 typedef struct {
     const ct_node *node;
     const remat_attrs *a;
@@ -110,76 +112,78 @@ typedef struct {
     size_t n_in, n_out;
     const ct_tensor *first; // (n_in) operands
     ct_tensor *cots;        // (n_out) of the results; CT_NONE: it has none
-    ct_tensor *wait;        // room for a value, then the cotangents that it waits for
+    ct_tensor *wait;        // space for a value, followed by the cotangents that it waits for
     int n_wait;
-    ct_tensor *in, *out; // (n_in) operands, (n_out) results, the second time
+    ct_tensor *in, *out; // (n_in) operands, (n_out) results of the recomputation
 } region;
 
-static ct_tensor after(const region *g, ct_tensor t) {
+static ct_tensor remat_wait(const region *g, ct_tensor t) {
     g->wait[0] = t;
     return ct__after(g->wait, g->n_wait, g->node->here);
 }
 
-// What was computed the first time, for what is computed again.
-static ct_tensor stored(const region *g, ct_tensor again, ct_tensor first) {
-    const ct_tensor in[2] = {again, after(g, first)};
+// Replaces a recomputed value by the one that was computed the first time.
+static ct_tensor remat_stored(const region *g, ct_tensor recomputed, ct_tensor first) {
+    const ct_tensor in[2] = {recomputed, remat_wait(g, first)};
     return ct__record(&ct__op_stored, NULL, in, 2, g->node->here);
 }
 
-// One node of the body as it is the first time, again.
-static bool record_again(region *g, ct_node *node, ct_tensor *const *map, ct_tensor *to) {
+// Records one node of the first computation's body once more.
+static bool remat_record_node(region *g, ct_node *node, ct_tensor *const *map, ct_tensor *to) {
     ct_tensor *in = ct__arena(&g->scratch, (node->n_in + 1u) * sizeof *in);
-    if (!in) return no_memory(g->node, node->n_in);
+    if (!in) return remat_no_memory(g->node, node->n_in);
     for (int k = 0; k < node->n_in; k++) in[k] = map[node->in[k].node->index][node->in[k].out];
     ct__outputs(ct__record(node->op, node->attrs, in, node->n_in, node->here), to, node->n_out);
-    for (uint32_t k = 0; k < node->n_out && is_saved(g->a, node); k++)
-        to[k] = stored(g, to[k], ct__handle(node, k));
+    for (uint32_t k = 0; k < node->n_out && remat_is_saved(g->a, node); k++)
+        to[k] = remat_stored(g, to[k], ct__handle(node, k));
     return !ct__ctx()->err.code;
 }
 
-// list: the body as it is the first time, its operands in front. vals: its results, its operands.
-static bool record_but_saved(region *g, const ct_nodes *list, const ct_val *vals) {
+// Records the body once more except for saved values. list: the body of the first computation, its operands
+// first. vals: its results, its operands.
+static bool remat_record_body(region *g, const ct_nodes *list, const ct_val *vals) {
     ct_tensor **map = ct__arena(&g->scratch, (list->n + 1) * sizeof *map);
-    bool ok = map || no_memory(g->node, list->n);
+    bool ok = map || remat_no_memory(g->node, list->n);
     for (size_t i = 0; i < list->n && ok; i++) {
         ct_node *node = list->v[i];
         map[i] = ct__arena_zero(&g->scratch, node->n_out * sizeof **map);
-        ok = map[i] || no_memory(g->node, node->n_out);
+        ok = map[i] || remat_no_memory(g->node, node->n_out);
         for (size_t k = 0; k < g->n_in && i < list->n_ends && ok; k++)
             if (vals[g->n_out + k].node == node) map[i][0] = g->in[k];
         if (!ok || i < list->n_ends) continue;
         if (node->op->kind == &ct__kind_leaf)
             map[i][0] = ct__handle(node, 0);
         else
-            ok = record_again(g, node, map, map[i]);
+            ok = remat_record_node(g, node, map, map[i]);
     }
     for (size_t i = 0; i < g->n_out && ok; i++) g->out[i] = map[vals[i].node->index][vals[i].out];
     return ok;
 }
 
-// With what the policy saves.
-static bool compute_but_saved(region *g) {
+// Recomputes the region except for the values that the policy saves.
+static bool remat_recompute(region *g) {
     ct_ctx *ctx = ct__ctx();
     const size_t n_in = g->n_in, n_out = g->n_out;
     ct_val *vals = ct__arena(&g->scratch, (n_in + n_out + 1) * sizeof *vals);
     ct_tensor *first = ct__arena_zero(&g->scratch, (n_out + 1) * sizeof *first);
     ct_nodes list = {0};
-    bool ok = (vals && first) || no_memory(g->node, n_in + n_out);
+    bool ok = (vals && first) || remat_no_memory(g->node, n_in + n_out);
     ok = ok && ct__inline(ctx, g->a->body, g->first, first);
     for (size_t i = 0; i < n_out + n_in && ok; i++)
         ok = ct__resolve(ctx, i < n_out ? first[i] : g->first[i - n_out], &vals[i], "remat", (int)i,
                          g->node->here);
-    ok = ok && ct__expand_bodies(ctx, vals, n_out, n_in, stays_whole) &&
+    ok = ok && ct__expand_bodies(ctx, vals, n_out, n_in, remat_is_opaque) &&
          ct__reach_to(&list, vals, n_out, vals + n_out, n_in, &ctx->err) &&
-         record_but_saved(g, &list, vals);
+         remat_record_body(g, &list, vals);
     ct__nodes_free(&list);
     return ok;
 }
 
 // ------------------------------------------------------------------------------------ if needed
 
-// About what the nodes make that is not in memory otherwise, and what that takes.
-static struct ct_region measure(ct_node *const *nodes, size_t n) {
+// Estimates the bytes of what the nodes compute and would otherwise not be in memory, and the operations for
+// it.
+static struct ct_region remat_measure(ct_node *const *nodes, size_t n) {
     struct ct_region is = {0};
     for (size_t i = 0; i < n; i++) {
         const ct_node *node = nodes[i];
@@ -198,55 +202,56 @@ static struct ct_region measure(ct_node *const *nodes, size_t n) {
 bool ct__region_again(ct_regions *regions, ct_node *const *nodes, size_t n) {
     if (!regions) return false;
     if (regions->at == regions->n) {
-        if (regions->counted || !CT_GROW(regions->v, regions->cap, regions->n + 1))
-            return false; // without it, then
-        regions->v[regions->n++] = measure(nodes, n);
+        // continues without this region
+        if (regions->counted || !CT_GROW(regions->v, regions->cap, regions->n + 1)) return false;
+        regions->v[regions->n++] = remat_measure(nodes, n);
     }
     return regions->v[regions->at++].again;
 }
 
 // --------------------------------------------------------------------------------- the gradient
 
-static bool has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
+static bool remat_has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
 
 // in: the region's operands, then the cotangents of its results that have one.
-static bool region_begin(region *g, const ct_tensor *in) {
+static bool remat_begin_region(region *g, const ct_tensor *in) {
     g->first = in;
     g->wait = ct__arena(&g->scratch, (g->n_out + 1) * sizeof *g->wait);
     g->in = ct__arena(&g->scratch, (g->n_in + 1) * sizeof *g->in);
     g->out = ct__arena_zero(&g->scratch, (g->n_out + 1) * sizeof *g->out);
-    if (!g->wait || !g->in || !g->out) return no_memory(g->node, g->n_in + g->n_out);
+    if (!g->wait || !g->in || !g->out) return remat_no_memory(g->node, g->n_in + g->n_out);
     g->n_wait = 1;
     for (size_t i = 0, next = g->n_in; i < g->n_out; i++)
         if (!ct__is_none(g->cots[i])) g->wait[g->n_wait++] = g->cots[i] = in[next++];
     const ct_body *body = g->a->body;
-    const bool again = g->a->policy != CT_REMAT_NEEDED ||
-                       ct__region_again(ct__ctx()->regions, body->nodes, body->n_nodes);
-    for (size_t i = 0; i < g->n_in; i++) g->in[i] = again ? after(g, in[i]) : in[i];
+    const bool recompute = g->a->policy != CT_REMAT_NEEDED ||
+                           ct__region_again(ct__ctx()->regions, body->nodes, body->n_nodes);
+    for (size_t i = 0; i < g->n_in; i++) g->in[i] = recompute ? remat_wait(g, in[i]) : in[i];
     return !ct__ctx()->err.code;
 }
 
 // out: the gradients of the operands that are floats.
-static void gradient(const ct_tensor *in, ct_tensor *out, void *user) {
+static void remat_trace_gradient(const ct_tensor *in, ct_tensor *out, void *user) {
     region *g = user;
     ct_ctx *ctx = ct__ctx();
     ct_loc here = g->node->here;
-    bool ok = region_begin(g, in);
+    bool ok = remat_begin_region(g, in);
     ct_val *vals = ct__arena(&g->scratch, (g->n_out + 1) * sizeof *vals),
            *wrt = ct__arena(&g->scratch, (g->n_in + 1) * sizeof *wrt);
     size_t n = 0;
-    ok = ok && ((vals && wrt) || no_memory(g->node, g->n_in + g->n_out));
+    ok = ok && ((vals && wrt) || remat_no_memory(g->node, g->n_in + g->n_out));
     ok = ok &&
-         (saves_some(g->a) ? compute_but_saved(g) : ct__inline(ctx, g->a->body, g->in, g->out));
+         (remat_saves_some(g->a) ? remat_recompute(g) : ct__inline(ctx, g->a->body, g->in, g->out));
     for (size_t i = 0; i < g->n_out && ok; i++)
         ok = ct__resolve(ctx, g->out[i], &vals[i], "remat", (int)i, here);
     for (size_t i = 0; i < g->n_in && ok; i++)
-        if (has_slope(g->in[i])) ok = ct__resolve(ctx, g->in[i], &wrt[n++], "remat", (int)i, here);
+        if (remat_has_slope(g->in[i]))
+            ok = ct__resolve(ctx, g->in[i], &wrt[n++], "remat", (int)i, here);
     ok = ok && ct__vjp_expand(ctx, here, vals, g->cots, g->n_out, wrt, n, out);
     for (size_t i = 0; i < n && ok; i++) out[i] = ct__or_zeros(out[i], ct__handle_of(wrt[i]));
 }
 
-// It is worked out on parameters, since it walks the graph while the gradient around it does.
+// The gradient is computed on parameters, since it walks the graph while the gradient around it does.
 static bool remat_vjp(ct_rule *r) {
     const size_t n_in = (size_t)r->n_in, n_out = (size_t)r->n_out;
     region g = {.node = r->node, .a = r->attrs, .n_in = n_in, .n_out = n_out};
@@ -254,19 +259,19 @@ static bool remat_vjp(ct_rule *r) {
               *grads = ct__arena_zero(&g.scratch, (n_in + 1) * sizeof *grads);
     g.cots = ct__arena(&g.scratch, (n_out + 1) * sizeof *g.cots);
     size_t n = n_in, n_float = 0;
-    bool ok = (args && grads && g.cots) || no_memory(r->node, n_in + n_out);
+    bool ok = (args && grads && g.cots) || remat_no_memory(r->node, n_in + n_out);
     for (size_t i = 0; i < n_in && ok; i++) {
         args[i] = r->in[i];
-        n_float += has_slope(r->in[i]);
+        n_float += remat_has_slope(r->in[i]);
     }
     for (size_t i = 0; i < n_out && ok; i++) {
         g.cots[i] = r->c_out[i];
         if (!ct__is_none(r->c_out[i])) args[n++] = r->c_out[i];
     }
-    if (ok && n > n_in) // else nothing moves the operands
-        ok = ct__on_parameters(r->node, gradient, &g, args, n, grads, n_float);
+    if (ok && n > n_in) // else no result has a cotangent
+        ok = ct__on_parameters(r->node, remat_trace_gradient, &g, args, n, grads, n_float);
     for (size_t i = 0, k = 0; i < n_in && ok; i++)
-        if (has_slope(r->in[i])) r->c_in[i] = grads[k++];
+        if (remat_has_slope(r->in[i])) r->c_in[i] = grads[k++];
     ct__arena_free(&g.scratch);
     return ok && !ct__ctx()->err.code;
 }
@@ -293,8 +298,8 @@ const ct_opdef ct__op_remat = {
     .vjp = remat_vjp,
 };
 
-// The list of names as an attribute. False: reported.
-static bool join_names(ct_ctx *ctx, const ct_remat_args *args, ct_data_bytes *to) {
+// Stores the list of names as an attribute. Returns false if an error was reported.
+static bool remat_join_names(ct_ctx *ctx, const ct_remat_args *args, ct_data_bytes *to) {
     size_t n = 0;
     for (size_t i = 0; i < args->n_names; i++) {
         if (!ct__given(ctx, args->names[i], args->here, "remat", "a name")) return false;
@@ -311,7 +316,7 @@ static bool join_names(ct_ctx *ctx, const ct_remat_args *args, ct_data_bytes *to
     return true;
 }
 
-static bool policy_sound(ct_ctx *ctx, const ct_remat_args *args) {
+static bool remat_check_policy(ct_ctx *ctx, const ct_remat_args *args) {
     if ((unsigned)args->policy > CT_REMAT_NEEDED) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "remat", "there is no policy %d",
                  (int)args->policy);
@@ -329,7 +334,7 @@ static bool policy_sound(ct_ctx *ctx, const ct_remat_args *args) {
     return !args->n_names || ct__given(ctx, args->names, args->here, "remat", ".names");
 }
 
-static bool record_remat(ct_ctx *ctx, const ct_remat_args *args, ct_tensor *result) {
+static bool remat_record(ct_ctx *ctx, const ct_remat_args *args, ct_tensor *result) {
     ct_traced traced = {
         .op = "remat", .f = args->f, .user = args->user, .unset = "f did not set output"};
     const size_t n = args->n_in;
@@ -337,7 +342,7 @@ static bool record_remat(ct_ctx *ctx, const ct_remat_args *args, ct_tensor *resu
     const ct_type **types = ct__operand_types(ctx, &traced, args->in, n, args->here);
     attrs.body = types ? ct__trace(ctx, &traced, types, n, args->n_out, args->here) : NULL;
     ct_tensor *all = attrs.body ? ct__with_captured(ctx, attrs.body, args->in, n, 0) : NULL;
-    if (!all || !join_names(ctx, args, &attrs.names)) return false;
+    if (!all || !remat_join_names(ctx, args, &attrs.names)) return false;
     const bool saves_all = args->policy == CT_REMAT_EVERYTHING;
     const call_attrs call = {.body = attrs.body};
     *result = ct__record(saves_all ? &ct__op_call : &ct__op_remat,
@@ -352,7 +357,7 @@ void ct_remat_with(ct_remat_args args) {
     if (!ctx || !ct__call_given(ctx, "remat", args.in, args.n_in, args.out, args.n_out, args.here))
         return;
     if (ct__given(ctx, (void *)(uintptr_t)args.f, args.here, "remat", "the function") &&
-        policy_sound(ctx, &args) && record_remat(ctx, &args, &t))
+        remat_check_policy(ctx, &args) && remat_record(ctx, &args, &t))
         ct__outputs(t, args.out, args.n_out);
     else
         ct__poison_all(ctx, args.out, args.n_out, args.here);

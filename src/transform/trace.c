@@ -1,3 +1,4 @@
+// Tracing of C functions into bodies, and inlining of bodies.
 #include "transform/trace.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@ const ct_node *ct__moves(const ct_node *node) {
     const bool goes = node->op->moves && node->out->place != ct__type(node->in[0])->place;
     const ct_node *moves = goes ? node : NULL;
     for (size_t i = 0; i < node->op->n_fields && !moves; i++) {
-        if (node->op->fields[i].kind != CT_FIELD_body) continue; // loops have none that do
+        if (node->op->fields[i].kind != CT_FIELD_body) continue; // loops have none
         const void *at = (const char *)node->attrs + node->op->fields[i].offset;
         const ct_body *inner = *(ct_body *const *)at;
         if (inner) moves = inner->moves;
@@ -29,8 +30,8 @@ bool ct__stays_in_place(ct_ctx *ctx, const char *op, const ct_body *body) {
     return false;
 }
 
-// The body's canonical record: two bodies with equal words are the same function.
-static bool record_words(ct_ctx *ctx, ct_body *body, ct_arena *arena) {
+// Makes the body's canonical record: two bodies with equal words are the same function.
+static bool trace_canonicalise(ct_ctx *ctx, ct_body *body, ct_arena *arena) {
     ct_order order = {0};
     ct_root *roots = ct__malloc((body->n_outs + 1) * sizeof *roots);
     bool ok = roots != NULL;
@@ -83,7 +84,7 @@ ct_body *ct__trace_end(ct_ctx *ctx, ct_body *body, const char *op, const ct_tens
     for (size_t i = 0; i < n_out && ok; i++)
         ok = body->outs &&
              ct__resolve(ctx, out[i], &body->outs[i], op, CT_OUTPUT((int)i), body->here);
-    ok = ok && record_words(ctx, body, arena);
+    ok = ok && trace_canonicalise(ctx, body, arena);
     size_t n = body->n_captured;
     ct_node **captured = ct__arena(arena, (n + 1) * sizeof *captured);
     ct_val *from = ct__arena(arena, (n + 1) * sizeof *from);
@@ -126,11 +127,11 @@ ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const 
 
 bool ct__plan_ones(ct_ctx *ctx, const ct_node *node, const ct_val *to) {
     for (int k = 0; k < node->n_out; k++) {
-        const ct_type *said = &node->out[k];
+        const ct_type *recorded = &node->out[k];
         ct_type *is = &to[k].node->out[to[k].out];
         uint32_t ones = 0;
-        for (int a = 0; a < is->rank && is->mark && said->rank == is->rank; a++)
-            if (said->dim[a] == 1 && !ct__is_dyn(said, a)) ones |= is->dyn & 1u << a;
+        for (int a = 0; a < is->rank && is->mark && recorded->rank == is->rank; a++)
+            if (recorded->dim[a] == 1 && !ct__is_dyn(recorded, a)) ones |= is->dyn & 1u << a;
         if (!ones) continue;
         int64_t *mark = ct__arena(ct__top(ctx)->arena, is->rank * sizeof *mark);
         if (!mark) return false;
@@ -144,7 +145,8 @@ bool ct__plan_ones(ct_ctx *ctx, const ct_node *node, const ct_val *to) {
     return true;
 }
 
-static bool keep_ones(ct_ctx *ctx, const ct_node *node, const ct_tensor *to, ct_arena *scratch) {
+static bool trace_keep_ones(ct_ctx *ctx, const ct_node *node, const ct_tensor *to,
+                            ct_arena *scratch) {
     ct_val *vals = ct__arena(scratch, node->n_out * sizeof *vals);
     bool ok = vals != NULL;
     for (int k = 0; k < node->n_out && ok; k++)
@@ -152,10 +154,10 @@ static bool keep_ones(ct_ctx *ctx, const ct_node *node, const ct_tensor *to, ct_
     return ok && ct__plan_ones(ctx, node, vals);
 }
 
-// One node of the body again. Transforms become what they stand for where `args` are parameters, as
-// they were when the function was traced.
-static bool inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const *map, ct_tensor *to,
-                        bool transforms, size_t word) {
+// Records one node of the body once more. With `transforms`, transforms are expanded, which requires that
+// `args` are parameters, as they were when the function was traced.
+static bool trace_inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const *map,
+                              ct_tensor *to, bool transforms, size_t word) {
     ct_arena scratch = {0};
     ct_tensor *in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in);
     ct_val *vals = ct__arena(&scratch, (node->n_in + 1u) * sizeof *vals);
@@ -175,18 +177,18 @@ static bool inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const *map,
     } else if (ok) {
         ct__outputs(ct__record(node->op, attrs, in, node->n_in, node->here), to, node->n_out);
     }
-    if (word) ok = ok && !ctx->err.code && keep_ones(ctx, node, to, &scratch);
+    if (word) ok = ok && !ctx->err.code && trace_keep_ones(ctx, node, to, &scratch);
     ct__arena_free(&scratch);
     return ok && !ctx->err.code;
 }
 
-static bool inline_nodes(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tensor *out,
-                         bool transforms) {
+static bool trace_inline_nodes(ct_ctx *ctx, const ct_body *body, const ct_tensor *args,
+                               ct_tensor *out, bool transforms) {
     ct_arena scratch = {0};
     ct_tensor **map = ct__arena_zero(&scratch, (body->n_nodes + 1) * sizeof *map);
     bool ok = map != NULL;
-    for (size_t i = 0; i < body->n_nodes; i++)
-        body->nodes[i]->index = (uint32_t)i; // no other walk meets them
+    // no other walk visits them
+    for (size_t i = 0; i < body->n_nodes; i++) body->nodes[i]->index = (uint32_t)i;
     size_t word = ctx->symbols ? body->word : 0, before = 0;
     for (size_t i = 0; i < body->n_nodes && ok; i++) {
         ct_node *node = body->nodes[i];
@@ -205,7 +207,7 @@ static bool inline_nodes(ct_ctx *ctx, const ct_body *body, const ct_tensor *args
             if (ok) to[0] = ct__handle(leaf, 0);
             continue;
         }
-        ok = inline_node(ctx, node, map, to, transforms, part ? part + before : 0);
+        ok = trace_inline_node(ctx, node, map, to, transforms, part ? part + before : 0);
     }
     for (size_t i = 0; i < body->n_outs && ok; i++)
         out[i] = map[body->outs[i].node->index][body->outs[i].out];
@@ -213,8 +215,8 @@ static bool inline_nodes(ct_ctx *ctx, const ct_body *body, const ct_tensor *args
     return ok || ct__err_memory(&ctx->err, body->here, "inline", body->n_nodes * sizeof *map);
 }
 
-// The dynamic sizes of the parameters are words of the body's record.
-static bool name_parameters(ct_ctx *ctx, const ct_body *body, ct_body *clone) {
+// Names the dynamic sizes of the parameters, which are words of the body's record.
+static bool trace_symbol_parameters(ct_ctx *ctx, const ct_body *body, ct_body *clone) {
     size_t word = ctx->symbols ? body->word : 0, before;
     bool ok = true;
     for (size_t i = 0; i < body->n_nodes && word && ok; i++) {
@@ -228,9 +230,9 @@ static bool name_parameters(ct_ctx *ctx, const ct_body *body, ct_body *clone) {
     return ok;
 }
 
-// The same body on parameters of its own in the innermost frame's arena, without transforms;
-// `expand`: without compositions either.
-static ct_body *clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
+// Returns a copy of the body on parameters of its own in the innermost frame's arena, without transforms;
+// `expand`: also without compositions.
+static ct_body *trace_clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
     size_t depth = ctx->depth, n = body->n_params + body->n_captured;
     ct_arena scratch = {0};
     const ct_type **types = ct__arena(&scratch, (n + 1) * sizeof *types);
@@ -242,9 +244,9 @@ static ct_body *clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
         types[i] = (i < body->n_params ? body->params[i] : body->captured[i - body->n_params])->out;
     ct_body *clone = ok ? ct__trace_begin(ctx, types, n, body->here) : NULL;
     ok = clone != NULL;
-    ok = ok && name_parameters(ctx, body, clone);
+    ok = ok && trace_symbol_parameters(ctx, body, clone);
     for (size_t i = 0; i < n && ok; i++) args[i] = ct__handle(clone->params[i], 0);
-    ok = ok && inline_nodes(ctx, body, args, out, true);
+    ok = ok && trace_inline_nodes(ctx, body, args, out, true);
     for (size_t i = 0; i < body->n_outs && ok; i++)
         ok = ct__resolve(ctx, out[i], &vals[i], "body", (int)i, body->here);
     if (expand) ok = ok && ct__expand_bodies(ctx, vals, body->n_outs, 0, NULL);
@@ -258,12 +260,14 @@ static ct_body *clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
     return ok ? clone : NULL;
 }
 
-ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body) { return clone_body(ctx, body, true); }
+ct_body *ct__body_clone(ct_ctx *ctx, const ct_body *body) {
+    return trace_clone_body(ctx, body, true);
+}
 ct_body *ct__body_without_transforms(ct_ctx *ctx, const ct_body *body) {
-    return clone_body(ctx, body, false);
+    return trace_clone_body(ctx, body, false);
 }
 
-static bool plan_body(ct_ctx *ctx, ct_body **at) {
+static bool trace_plan_body(ct_ctx *ctx, ct_body **at) {
     const ct_body *body = *at;
     if (!body || !body->word) return true;
     ct_body *own = ct__body_without_transforms(ctx, body);
@@ -283,26 +287,27 @@ bool ct__plan_bodies(ct_ctx *ctx, const ct_opdef *op, void *attrs) {
     bool ok = true;
     for (size_t f = 0; f < op->n_fields && ct__symbols_any(ctx->symbols); f++) {
         void *at = (char *)attrs + op->fields[f].offset;
-        if (op->fields[f].kind == CT_FIELD_body) ok = ok && plan_body(ctx, at);
+        if (op->fields[f].kind == CT_FIELD_body) ok = ok && trace_plan_body(ctx, at);
         const ct_bodies *bodies = op->fields[f].kind == CT_FIELD_bodies ? at : NULL;
-        for (size_t i = 0; bodies && i < bodies->n; i++) ok = ok && plan_body(ctx, &bodies->v[i]);
+        for (size_t i = 0; bodies && i < bodies->n; i++)
+            ok = ok && trace_plan_body(ctx, &bodies->v[i]);
     }
     return ok;
 }
 
-// A gradient that the function takes is one of the function: with respect to an operand, whatever
-// the arguments have to do with each other. So it is worked out before they take their places.
+// A gradient inside the function is a gradient of the function with respect to its parameters, whatever the
+// relation between the arguments. So transforms are expanded before the arguments replace the parameters.
 bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tensor *out) {
-    if (!body->transforms) return inline_nodes(ctx, body, args, out, false);
-    const ct_body *clone = clone_body(ctx, body, false);
+    if (!body->transforms) return trace_inline_nodes(ctx, body, args, out, false);
+    const ct_body *clone = trace_clone_body(ctx, body, false);
     if (!clone) return false;
-    // Numbers that derivatives bring along come from outside, as new operands.
+    // Numbers that derivatives introduce are captured from outside, as new operands.
     ct_arena scratch = {0};
     const size_t n = clone->n_params, more = clone->n_captured;
     ct_tensor *all = ct__arena(&scratch, (n + more + 1) * sizeof *all);
     for (size_t i = 0; i < n && all; i++) all[i] = args[i];
     for (size_t i = 0; i < more && all; i++) all[n + i] = ct__handle_of(clone->captured_from[i]);
-    const bool ok = all ? inline_nodes(ctx, clone, all, out, false)
+    const bool ok = all ? trace_inline_nodes(ctx, clone, all, out, false)
                         : ct__err_memory(&ctx->err, body->here, "inline", n * sizeof *all);
     ct__arena_free(&scratch);
     return ok;

@@ -1,9 +1,8 @@
-// Batching: a function of elements becomes one of batches of them.
+// vmap: turns a function of elements into a function of batches.
 //
-// The function's nodes are recorded again in order. A value either has the batch as axis 0 or is the
-// same for all elements; nodes of which no operand has it stay as they are. What a node with a batch
-// becomes is said by its op, else by its kind (kinds/batch.h); a composition without a rule is batched
-// through its body.
+// The function's nodes are recorded again in order. A value either has the batch as axis 0 or is the same for
+// all elements; nodes none of whose operands is batched are unchanged. The batching rule of a node is that of
+// its op, else that of its kind (kinds/batch.h); a composition without a rule is batched through its body.
 #include <string.h>
 
 #include "kinds/batch.h"
@@ -13,7 +12,7 @@
 typedef struct {
     ct_tensor t;
     bool batched;
-} lane; // one output of a node
+} batched_value; // one output of a node
 
 typedef struct batcher {
     ct_ctx *ctx;
@@ -21,76 +20,79 @@ typedef struct batcher {
     ct_loc here;
 } batcher;
 
-static bool no_memory(const batcher *b, size_t n) {
-    return ct__err_memory(&b->ctx->err, b->here, "vmap", n * sizeof(lane));
+static bool vmap_no_memory(const batcher *b, size_t n) {
+    return ct__err_memory(&b->ctx->err, b->here, "vmap", n * sizeof(batched_value));
 }
 
-static bool batch_values(const batcher *b, ct_node *const *nodes, size_t n, const lane *args,
-                         const ct_val *outs, size_t n_outs, lane *out);
+static bool vmap_nodes(const batcher *b, ct_node *const *nodes, size_t n, const batched_value *args,
+                       const ct_val *outs, size_t n_outs, batched_value *out);
 
 // ------------------------------------------------------------------------------------- one node
 
-// A composition's body on parameters like its operands as they are without the batch, then batched
-// as any function is.
-//
-// Numbers that the body brings along come from outside of it where a function is traced: they are its operands, too.
-static const lane *batch_operands(const batcher *b, ct_arena *scratch, const ct_body *body,
-                                  const lane *args) {
+// Appends what a body captured to the arguments, unbatched: numbers that the body introduces are captured
+// from outside when a function is traced, and are operands, too. (A composition's body is traced on
+// parameters like its operands without the batch, then batched as any function is.)
+static const batched_value *vmap_add_captured(const batcher *b, ct_arena *scratch,
+                                              const ct_body *body, const batched_value *args) {
     const size_t n = body->n_params, more = body->n_captured;
     if (!more) return args;
-    lane *all = ct__arena(scratch, (n + more) * sizeof *all);
-    if (!all) return no_memory(b, n + more), NULL;
+    batched_value *all = ct__arena(scratch, (n + more) * sizeof *all);
+    if (!all) return vmap_no_memory(b, n + more), NULL;
     if (n) memcpy(all, args, n * sizeof *all);
     for (size_t i = 0; i < more; i++)
-        all[n + i] = (lane){ct__handle_of(body->captured_from[i]), false};
+        all[n + i] = (batched_value){ct__handle_of(body->captured_from[i]), false};
     return all;
 }
-static void open_body(const ct_tensor *in, ct_tensor *out, void *user) {
+static void vmap_call_body(const ct_tensor *in, ct_tensor *out, void *user) {
     ct__call_body(ct__ctx(), user, in, out);
 }
-static bool batch_body(const batcher *b, ct_node *node, const lane *in, lane *out) {
+static bool vmap_composition(const batcher *b, ct_node *node, const batched_value *in,
+                             batched_value *out) {
     ct_arena scratch = {0};
     const ct_type **types = ct__arena(&scratch, (node->n_in + 1u) * sizeof *types);
-    if (!types) return no_memory(b, node->n_in);
+    if (!types) return vmap_no_memory(b, node->n_in);
     for (int k = 0; k < node->n_in; k++) types[k] = ct__type(node->in[k]);
-    const ct_traced traced = {
-        .op = node->op->name, .f = open_body, .user = node, .unset = "its body did not set output"};
+    const ct_traced traced = {.op = node->op->name,
+                              .f = vmap_call_body,
+                              .user = node,
+                              .unset = "its body did not set output"};
     ct_body *body = ct__trace(b->ctx, &traced, types, node->n_in, node->n_out, node->here);
-    const lane *args = body ? batch_operands(b, &scratch, body, in) : NULL;
+    const batched_value *args = body ? vmap_add_captured(b, &scratch, body, in) : NULL;
     bool ok =
-        args && batch_values(b, body->nodes, body->n_nodes, args, body->outs, body->n_outs, out);
+        args && vmap_nodes(b, body->nodes, body->n_nodes, args, body->outs, body->n_outs, out);
     ct__arena_free(&scratch);
     return ok;
 }
 
-// Are the results of a rule what the node gives, with the batch in front of the `batched` ones?
-static bool results_fit(const batcher *b, const ct_node *node, const ct_tensor *out,
-                        const bool *batched) {
+// Checks that the results of a rule are those of the node, with the batch as axis 0 of the `batched` ones.
+static bool vmap_check_results(const batcher *b, const ct_node *node, const ct_tensor *out,
+                               const bool *batched) {
     for (int k = 0; k < node->n_out; k++) {
         ct_val v;
         if (!ct__resolve(b->ctx, out[k], &v, node->op->name, k, node->here)) return false;
-        const ct_type *is = ct__type(v), *said = &node->out[k];
+        const ct_type *is = ct__type(v), *recorded = &node->out[k];
         const int more = batched[k];
-        bool fits = is->dtype == said->dtype && is->rank == said->rank + more &&
+        bool fits = is->dtype == recorded->dtype && is->rank == recorded->rank + more &&
                     (!more || is->dim[0] == ct__unmarked(b->size));
-        for (int a = 0; a < said->rank && fits; a++) fits = is->dim[a + more] == said->dim[a];
+        for (int a = 0; a < recorded->rank && fits; a++)
+            fits = is->dim[a + more] == recorded->dim[a];
         if (fits) continue;
         ct__fail(b->ctx, CT_E_INTERNAL, node->here, node->op->name,
                  "batched it gives %s, an element is %s", ct__type_text(is).s,
-                 ct__type_text(said).s);
+                 ct__type_text(recorded).s);
         return false;
     }
     return true;
 }
 
-static bool batch_by_rule(const batcher *b, ct_node *node, bool (*rule)(ct_batching *),
-                          const lane *in, lane *out) {
+static bool vmap_by_rule(const batcher *b, ct_node *node, bool (*rule)(ct_batching *),
+                         const batched_value *in, batched_value *out) {
     ct_arena scratch = {0};
     ct_tensor *t_in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *t_in),
               *t_out = ct__arena_zero(&scratch, node->n_out * sizeof *t_out);
     bool *batched = ct__arena(&scratch, node->n_in + 1u),
          *out_batched = ct__arena(&scratch, node->n_out);
-    bool ok = (t_in && t_out && batched && out_batched) || no_memory(b, node->n_in);
+    bool ok = (t_in && t_out && batched && out_batched) || vmap_no_memory(b, node->n_in);
     for (int k = 0; k < node->n_out && ok; k++) out_batched[k] = true;
     for (int k = 0; k < node->n_in && ok; k++) t_in[k] = in[k].t, batched[k] = in[k].batched;
     ct_batching batching = {.node = node,
@@ -103,71 +105,75 @@ static bool batch_by_rule(const batcher *b, ct_node *node, bool (*rule)(ct_batch
                             .out = t_out,
                             .out_batched = out_batched};
     ok = ok && rule(&batching) && !b->ctx->err.code;
-    if (ok && !ct__is_none(t_out[0])) ok = results_fit(b, node, t_out, out_batched);
-    for (int k = 0; k < node->n_out && ok; k++) out[k] = (lane){t_out[k], out_batched[k]};
+    if (ok && !ct__is_none(t_out[0])) ok = vmap_check_results(b, node, t_out, out_batched);
+    for (int k = 0; k < node->n_out && ok; k++) out[k] = (batched_value){t_out[k], out_batched[k]};
     ct__arena_free(&scratch);
     return ok;
 }
 
-// A rule of a composition that has none for these operands leaves it to the body.
-static bool batch_node(const batcher *b, ct_node *node, const lane *in, lane *out) {
+// A rule of a composition that does not support these operands leaves the node to its body.
+static bool vmap_node(const batcher *b, ct_node *node, const batched_value *in,
+                      batched_value *out) {
     bool (*rule)(ct_batching *) = node->op->batch ? node->op->batch : node->op->kind->batch;
-    if (rule && !batch_by_rule(b, node, rule, in, out)) return false;
+    if (rule && !vmap_by_rule(b, node, rule, in, out)) return false;
     if (rule && !ct__is_none(out[0].t)) return true;
-    if (node->op->body) return batch_body(b, node, in, out);
+    if (node->op->body) return vmap_composition(b, node, in, out);
     ct__fail(b->ctx, CT_E_INTERNAL, node->here, node->op->name, "it has no rule for batches");
     return false;
 }
 
-// A node of which no operand has the batch.
-static bool record_again(const batcher *b, const ct_node *node, const lane *in, lane *out) {
+// Records a node none of whose operands is batched.
+static bool vmap_unbatched_node(const batcher *b, const ct_node *node, const batched_value *in,
+                                batched_value *out) {
     ct_arena scratch = {0};
     ct_tensor *t = ct__arena(&scratch, (node->n_in + node->n_out + 1u) * sizeof *t);
-    bool ok = t || no_memory(b, node->n_in);
+    bool ok = t || vmap_no_memory(b, node->n_in);
     for (int k = 0; k < node->n_in && ok; k++) t[k] = in[k].t;
     if (ok)
         ct__outputs(ct__record(node->op, node->attrs, t, node->n_in, node->here), t + node->n_in,
                     node->n_out);
-    for (int k = 0; k < node->n_out && ok; k++) out[k] = (lane){t[node->n_in + k], false};
+    for (int k = 0; k < node->n_out && ok; k++) out[k] = (batched_value){t[node->n_in + k], false};
     ct__arena_free(&scratch);
     return ok && !b->ctx->err.code;
 }
 
-static bool copy_leaf(const batcher *b, const ct_node *node, const lane *args, lane *out) {
+static bool vmap_copy_leaf(const batcher *b, const ct_node *node, const batched_value *args,
+                           batched_value *out) {
     if (node->op == &ct__op_param) {
         *out = args[node->number];
         return true;
     }
     ct_node *leaf = ct__leaf(b->ctx, node->op, node->attrs, *node->out, node->here);
-    if (leaf) *out = (lane){ct__handle(leaf, 0), false};
+    if (leaf) *out = (batched_value){ct__handle(leaf, 0), false};
     return leaf != NULL;
 }
 
 // --------------------------------------------------------------------------------- all of a function
 
-// args: what stands for the parameters. Nodes in order, operands first, transforms expanded.
-static bool batch_values(const batcher *b, ct_node *const *nodes, size_t n, const lane *args,
-                         const ct_val *outs, size_t n_outs, lane *out) {
+// args: the values of the parameters. Nodes are in order, operands first, with transforms expanded.
+static bool vmap_nodes(const batcher *b, ct_node *const *nodes, size_t n, const batched_value *args,
+                       const ct_val *outs, size_t n_outs, batched_value *out) {
     ct_arena scratch = {0};
-    lane **map = ct__arena(&scratch, (n + 1) * sizeof *map), *in = NULL;
-    size_t most = 0;
+    batched_value **map = ct__arena(&scratch, (n + 1) * sizeof *map), *in = NULL;
+    size_t capacity = 0;
     for (size_t i = 0; i < n; i++) {
-        nodes[i]->index = (uint32_t)i; // no other walk meets them
-        if (nodes[i]->n_in > most) most = nodes[i]->n_in;
+        nodes[i]->index = (uint32_t)i; // no other walk visits them
+        if (nodes[i]->n_in > capacity) capacity = nodes[i]->n_in;
     }
-    bool ok = (map && (in = ct__arena(&scratch, (most + 1) * sizeof *in))) || no_memory(b, n);
+    bool ok =
+        (map && (in = ct__arena(&scratch, (capacity + 1) * sizeof *in))) || vmap_no_memory(b, n);
     for (size_t i = 0; i < n && ok; i++) {
         ct_node *node = nodes[i];
         map[i] = ct__arena_zero(&scratch, node->n_out * sizeof **map);
-        ok = map[i] || no_memory(b, node->n_out);
+        ok = map[i] || vmap_no_memory(b, node->n_out);
         bool leaf = node->op->kind == &ct__kind_leaf, batched = false;
         for (int k = 0; k < node->n_in && ok && !leaf; k++) {
             in[k] = map[node->in[k].node->index][node->in[k].out];
             batched = batched || in[k].batched;
         }
-        ok = ok && (leaf      ? copy_leaf(b, node, args, map[i])
-                    : batched ? batch_node(b, node, in, map[i])
-                              : record_again(b, node, in, map[i]));
+        ok = ok && (leaf      ? vmap_copy_leaf(b, node, args, map[i])
+                    : batched ? vmap_node(b, node, in, map[i])
+                              : vmap_unbatched_node(b, node, in, map[i]));
     }
     for (size_t i = 0; i < n_outs && ok; i++) out[i] = map[outs[i].node->index][outs[i].out];
     ct__arena_free(&scratch);
@@ -179,14 +185,14 @@ bool ct__inline_batched(ct_ctx *ctx, const ct_body *body, int64_t size, const ct
     const batcher b = {.ctx = ctx, .size = size, .here = body->here};
     const size_t n = body->n_params + body->n_captured;
     ct_arena scratch = {0};
-    lane *in = ct__arena(&scratch, (n + 1) * sizeof *in),
-         *outs = ct__arena_zero(&scratch, (body->n_outs + 1) * sizeof *outs);
-    bool ok = (in && outs) || no_memory(&b, n);
-    for (size_t i = 0; i < n && ok; i++) in[i] = (lane){args[i], batched[i]};
-    const ct_body *apart = ok ? ct__body_without_transforms(ctx, body) : NULL;
-    const lane *all = apart ? batch_operands(&b, &scratch, apart, in) : NULL;
-    ok = all &&
-         batch_values(&b, apart->nodes, apart->n_nodes, all, apart->outs, apart->n_outs, outs);
+    batched_value *in = ct__arena(&scratch, (n + 1) * sizeof *in),
+                  *outs = ct__arena_zero(&scratch, (body->n_outs + 1) * sizeof *outs);
+    bool ok = (in && outs) || vmap_no_memory(&b, n);
+    for (size_t i = 0; i < n && ok; i++) in[i] = (batched_value){args[i], batched[i]};
+    const ct_body *expanded = ok ? ct__body_without_transforms(ctx, body) : NULL;
+    const batched_value *all = expanded ? vmap_add_captured(&b, &scratch, expanded, in) : NULL;
+    ok = all && vmap_nodes(&b, expanded->nodes, expanded->n_nodes, all, expanded->outs,
+                           expanded->n_outs, outs);
     for (size_t i = 0; i < body->n_outs && ok; i++) {
         out[i] = outs[i].t;
         out_batched[i] = outs[i].batched;
@@ -203,8 +209,10 @@ CT_ATTRS(vmap, VMAP_ATTRS);
 
 static const int64_t NO_AXIS = CT_NO_AXIS;
 
-// A type with the batch as axis `axis`, in call's memory. False: reported.
-static bool with_batch(ct_call *call, const ct_type *of, int64_t axis, int64_t size, ct_type *out) {
+// Computes a type with the batch as axis `axis`, in the call's memory. Returns false if an error was
+// reported.
+static bool vmap_add_axis(ct_call *call, const ct_type *of, int64_t axis, int64_t size,
+                          ct_type *out) {
     ct_shape shape = ct__call_shape(call, of->rank + 1);
     if (!shape.dim) return false;
     for (int a = 0; a <= of->rank; a++) {
@@ -216,8 +224,8 @@ static bool with_batch(ct_call *call, const ct_type *of, int64_t axis, int64_t s
     return true;
 }
 
-// The size of the batch: that of an operand, with which the others agree.
-static int64_t size_of_batch(const ct_call *call, const vmap_attrs *a) {
+// Returns the size of the batch: that of an operand, with which the others agree.
+static int64_t vmap_batch_size(const ct_call *call, const vmap_attrs *a) {
     int64_t size = a->size, first = -1;
     for (int64_t i = 0; i < a->in_axes.n; i++) {
         if (a->in_axes.v[i] == NO_AXIS) continue;
@@ -233,7 +241,7 @@ static int64_t size_of_batch(const ct_call *call, const vmap_attrs *a) {
 static bool vmap_infer(ct_call *call) {
     vmap_attrs *a = call->attrs;
     size_t n = a->body->n_outs;
-    const int64_t size = size_of_batch(call, a);
+    const int64_t size = vmap_batch_size(call, a);
     int64_t *own = ct__arena(call->arena, (n + 1) * sizeof *own);
     if (!own) return ct__err_memory(call->err, call->here, "vmap", n * sizeof *own);
     if (!ct__call_outs(call, (int)n)) return false;
@@ -251,14 +259,14 @@ static bool vmap_infer(ct_call *call) {
             ct__err_hint(call->err, "axes of the whole are %d to %d", -of->rank - 1, of->rank);
             return false;
         }
-        if (!with_batch(call, of, own[i], size, &call->out[i])) return false;
+        if (!vmap_add_axis(call, of, own[i], size, &call->out[i])) return false;
     }
     a->out_axes = (ct_ints){(int64_t)n, own};
     return true;
 }
 
-// Axis `from` of t moved to place `to`.
-static ct_tensor moved(ct_tensor t, int from, int to, ct_loc here) {
+// Moves axis `from` of t to position `to`.
+static ct_tensor vmap_move_axis(ct_tensor t, int from, int to, ct_loc here) {
     int rank = ct__type_of(t)->rank, n = 0;
     int64_t axes[CT_MAX_RANK];
     if (from == to) return t;
@@ -269,8 +277,8 @@ static ct_tensor moved(ct_tensor t, int from, int to, ct_loc here) {
     return ct_permute_at(t, (ct_ints){rank, axes}, here);
 }
 
-// A result as it was promised: the batch at its axis, or none.
-static ct_tensor placed(const batcher *b, lane of, size_t i, int64_t axis) {
+// Returns a result as its type requires: with the batch at its axis, or without.
+static ct_tensor vmap_place_result(const batcher *b, batched_value of, size_t i, int64_t axis) {
     if (axis == NO_AXIS && of.batched) {
         ct__fail(b->ctx, CT_E_ARGUMENT, b->here, "vmap",
                  "result %zu has no axis, but is not the same for all elements", i + 1);
@@ -284,11 +292,11 @@ static ct_tensor placed(const batcher *b, lane of, size_t i, int64_t axis) {
         for (int64_t a = 0; a < dims.list.n; a++) all[a + 1] = dims.v[a];
         of.t = ct_expand_at(of.t, (ct_ints){dims.list.n + 1, all}, b->here);
     }
-    return moved(of.t, 0, (int)axis, b->here);
+    return vmap_move_axis(of.t, 0, (int)axis, b->here);
 }
 
-// A type without an axis; its sizes in the arena. False: no memory.
-static bool without_axis(ct_arena *arena, const ct_type *type, int axis, ct_type *out) {
+// Computes a type without an axis; its sizes are in the arena. Returns false if out of memory.
+static bool vmap_drop_axis(ct_arena *arena, const ct_type *type, int axis, ct_type *out) {
     ct_shape shape = {.dim = ct__arena(arena, (type->rank + 1u) * sizeof(int64_t)),
                       .mark = type->mark ? ct__arena(arena, type->rank * sizeof(int64_t)) : NULL};
     if (!shape.dim || (type->mark && !shape.mark)) return false;
@@ -299,30 +307,32 @@ static bool without_axis(ct_arena *arena, const ct_type *type, int axis, ct_type
     return true;
 }
 
-static void element_body(const ct_tensor *in, ct_tensor *out, void *user) {
+static void vmap_inline_element(const ct_tensor *in, ct_tensor *out, void *user) {
     ct__inline(ct__ctx(), user, in, out);
 }
 
-// The function of an element on parameters in the plan, and the operands with the batch in front.
-static ct_body *element_function(batcher *b, const ct_rule *r, ct_arena *scratch, lane *args) {
+// Traces the function of an element on parameters in the plan, and moves the batch of the operands to the
+// front.
+static ct_body *vmap_trace_element(batcher *b, const ct_rule *r, ct_arena *scratch,
+                                   batched_value *args) {
     const vmap_attrs *a = r->attrs;
     const size_t n = (size_t)r->n_in;
     const ct_type **types = ct__arena(scratch, (n + 1) * sizeof *types);
     ct_type *elements = ct__arena(scratch, (n + 1) * sizeof *elements);
-    bool ok = (types && elements) || no_memory(b, n);
+    bool ok = (types && elements) || vmap_no_memory(b, n);
     for (size_t i = 0; i < n && ok; i++) {
         int64_t axis = (int64_t)i < a->in_axes.n ? a->in_axes.v[i] : NO_AXIS;
         types[i] = ct__type_of(r->in[i]);
-        args[i] = (lane){r->in[i], axis != NO_AXIS};
+        args[i] = (batched_value){r->in[i], axis != NO_AXIS};
         if (axis == NO_AXIS) continue;
         if (!ct__marked(b->size) || ct__is_dyn(types[i], (int)axis))
             b->size = ct__size_of(types[i], (int)axis);
-        args[i].t = moved(r->in[i], (int)axis, 0, b->here);
-        ok = without_axis(scratch, types[i], (int)axis, &elements[i]) || no_memory(b, n);
+        args[i].t = vmap_move_axis(r->in[i], (int)axis, 0, b->here);
+        ok = vmap_drop_axis(scratch, types[i], (int)axis, &elements[i]) || vmap_no_memory(b, n);
         types[i] = &elements[i];
     }
     const ct_traced traced = {
-        .op = "vmap", .f = element_body, .user = a->body, .unset = "f did not set output"};
+        .op = "vmap", .f = vmap_inline_element, .user = a->body, .unset = "f did not set output"};
     return ok ? ct__trace(b->ctx, &traced, types, n, (size_t)r->n_out, b->here) : NULL;
 }
 
@@ -330,14 +340,14 @@ static bool vmap_body(ct_rule *r) {
     const vmap_attrs *a = r->attrs;
     batcher b = {.ctx = ct__ctx(), .size = a->size, .here = r->node->here};
     ct_arena scratch = {0};
-    lane *args = ct__arena(&scratch, ((size_t)r->n_in + 1) * sizeof *args),
-         *outs = ct__arena_zero(&scratch, ((size_t)r->n_out + 1) * sizeof *outs);
-    bool ok = (args && outs) || no_memory(&b, (size_t)r->n_in);
-    const ct_body *body = ok ? element_function(&b, r, &scratch, args) : NULL;
-    const lane *all = body ? batch_operands(&b, &scratch, body, args) : NULL;
-    ok = all && batch_values(&b, body->nodes, body->n_nodes, all, body->outs, body->n_outs, outs);
+    batched_value *args = ct__arena(&scratch, ((size_t)r->n_in + 1) * sizeof *args),
+                  *outs = ct__arena_zero(&scratch, ((size_t)r->n_out + 1) * sizeof *outs);
+    bool ok = (args && outs) || vmap_no_memory(&b, (size_t)r->n_in);
+    const ct_body *body = ok ? vmap_trace_element(&b, r, &scratch, args) : NULL;
+    const batched_value *all = body ? vmap_add_captured(&b, &scratch, body, args) : NULL;
+    ok = all && vmap_nodes(&b, body->nodes, body->n_nodes, all, body->outs, body->n_outs, outs);
     for (int i = 0; i < r->n_out && ok; i++) {
-        r->body_out[i] = placed(&b, outs[i], (size_t)i, a->out_axes.v[i]);
+        r->body_out[i] = vmap_place_result(&b, outs[i], (size_t)i, a->out_axes.v[i]);
         ok = !b.ctx->err.code;
     }
     ct__arena_free(&scratch);
@@ -359,8 +369,8 @@ const ct_opdef ct__op_vmap = {
 
 // --------------------------------------------------------------------------------------- recording
 
-// Each list is empty, or has an entry for each.
-static bool lists_fit(ct_ctx *ctx, const ct_vmap_args *args) {
+// Checks that each list is empty, or has one entry per operand or result.
+static bool vmap_check_axes(ct_ctx *ctx, const ct_vmap_args *args) {
     const struct {
         const char *what, *of;
         const int64_t *v;
@@ -380,15 +390,15 @@ static bool lists_fit(ct_ctx *ctx, const ct_vmap_args *args) {
     return true;
 }
 
-// What is known of the batch: its size, and which operand has it; -1: that was given.
+// The size of the batch, if known, and the operand that it comes from; -1: it was given.
 typedef struct {
     bool known;
     int64_t size;
     int operand, axis;
 } batch_size;
 
-static bool same_size(ct_ctx *ctx, const ct_vmap_args *args, const batch_size *batch, size_t i,
-                      const ct_type *type, int axis) {
+static bool vmap_check_size(ct_ctx *ctx, const ct_vmap_args *args, const batch_size *batch,
+                            size_t i, const ct_type *type, int axis) {
     if (ct__unmarked(batch->size) == type->dim[axis]) return true;
     if (batch->operand < 0)
         ct__fail(ctx, CT_E_SHAPE, args->here, "vmap",
@@ -405,9 +415,9 @@ static bool same_size(ct_ctx *ctx, const ct_vmap_args *args, const batch_size *b
     return false;
 }
 
-// The type of one element of operand i, of which *axis goes. False: reported.
-static bool element_of(ct_ctx *ctx, const ct_vmap_args *args, size_t i, const ct_type *type,
-                       int64_t *axis, batch_size *batch, ct_type *element) {
+// Computes the type of one element of operand i, without axis *axis. Returns false if an error was reported.
+static bool vmap_element_type(ct_ctx *ctx, const ct_vmap_args *args, size_t i, const ct_type *type,
+                              int64_t *axis, batch_size *batch, ct_type *element) {
     int a = ct__axis(*axis, type->rank);
     if (a < 0) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "vmap",
@@ -421,14 +431,14 @@ static bool element_of(ct_ctx *ctx, const ct_vmap_args *args, size_t i, const ct
     }
     int64_t size = ct__size_of(type, a);
     if (!batch->known) *batch = (batch_size){true, size, (int)i, a};
-    if (!same_size(ctx, args, batch, i, type, a)) return false;
+    if (!vmap_check_size(ctx, args, batch, i, type, a)) return false;
     if (ct__marked(size)) batch->size = size;
     *axis = a;
-    return without_axis(ct__top(ctx)->arena, type, a, element) ||
+    return vmap_drop_axis(ct__top(ctx)->arena, type, a, element) ||
            ct__err_memory(&ctx->err, args->here, "vmap", type->rank * sizeof *axis);
 }
 
-static bool record_vmap(ct_ctx *ctx, const ct_vmap_args *args, ct_tensor *result) {
+static bool vmap_record(ct_ctx *ctx, const ct_vmap_args *args, ct_tensor *result) {
     ct_arena *arena = ct__top(ctx)->arena;
     size_t n = args->n_in;
     batch_size batch = {args->size != 0, args->size, -1, 0};
@@ -443,7 +453,8 @@ static bool record_vmap(ct_ctx *ctx, const ct_vmap_args *args, ct_tensor *result
     for (size_t i = 0; i < n; i++) {
         axes[i] = args->in_axes.n ? args->in_axes.v[i] : 0;
         if (axes[i] == NO_AXIS) continue;
-        if (!element_of(ctx, args, i, types[i], &axes[i], &batch, &elements[i])) return false;
+        if (!vmap_element_type(ctx, args, i, types[i], &axes[i], &batch, &elements[i]))
+            return false;
         types[i] = &elements[i];
     }
     if (!batch.known || ct__unmarked(batch.size) < 0) {
@@ -474,7 +485,7 @@ void ct_vmap_with(ct_vmap_args args) {
     if (!ctx || !ct__call_given(ctx, "vmap", args.in, args.n_in, args.out, args.n_out, args.here))
         return;
     if (ct__given(ctx, (void *)(uintptr_t)args.f, args.here, "vmap", "the function") &&
-        lists_fit(ctx, &args) && record_vmap(ctx, &args, &t))
+        vmap_check_axes(ctx, &args) && vmap_record(ctx, &args, &t))
         ct__outputs(t, args.out, args.n_out);
     else
         ct__poison_all(ctx, args.out, args.n_out, args.here);

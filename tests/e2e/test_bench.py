@@ -68,6 +68,11 @@ def test_training():
     assert all(abs(loss - math.log(V)) < 0.1 for loss in got["losses"])
 
 
+def needs_all(what):
+    return pytest.mark.skipif(not os.environ.get("COTAN_TEST_ALL"), reason=f"{what}; make test-all does")
+
+
+@needs_all("compiles kernels of a dozen sizes")
 @pytest.mark.parametrize("words", [["matmul", "--m", 8, "--k", 32, "--n", 16], ["scan", "--length", 10, "--width", 4]])
 def test_cases(words):
     got = measured(*words, "--seconds", 0, "--threads", 1)
@@ -135,6 +140,7 @@ def test_ordinary_programs_have_twins():
         assert rows.same_moments(moments, rows.moments(numpy(*cases[name].inputs())), 1e-4), name
 
 
+@needs_all("compiles kernels of a dozen convolutions")
 def test_convolutions_are_the_peers():
     """Few of each form, with and without a stride; and what pools."""
     for row, some in (("conv", ("small", "stem 7x7", "layer3 1x1")), ("pooling", ("max",))):
@@ -152,6 +158,7 @@ def test_convolutions_are_the_peers():
     assert case["bytes"] == 4 * (n * c * size * size + o * c * k * k + n * o * 16 * 16)
 
 
+@needs_all("compiles a ResNet's step")
 def test_resnets():
     """Their weights and multiply-adds are those that bench/peers counts; a step learns."""
     small = rows.resnet(rows.Sizes(10), (3, 32), 18, True)
@@ -261,7 +268,7 @@ def compare(*words):
                           timeout=300)
 
 
-@pytest.mark.skipif(not os.environ.get("COTAN_TEST_ALL"), reason="measures for half a minute; make test-all does")
+@needs_all("measures for half a minute")
 def test_compare_with_another_build(tmp_path):
     """The harness whole, without the other libraries: this build beside itself."""
     done = compare("matmul", "--m", 8, "--k", 4, "--n", 2, "--against", COTAN.parent, "--build", COTAN.parent, "--peers", "",

@@ -99,7 +99,16 @@ def check_memory(done):
     assert abs(int(announced[1]) - float(found[4])) <= 1
 
 
-@pytest.mark.parametrize("device, env", [("cpu", {}), ("cpu", {"COTAN_CC": "none"}), ("ref", {})])
+def test_an_arena_that_grows_is_held_once(corpus, tmp_path):
+    """A step needs a little more of it than the batches before, and it is most of the memory."""
+    done = cotan("train", "--data", corpus, "--layers", 2, "--heads", 2, "--width", 64, "--context", 128, "--batch", 24, "--accumulate", 2,
+                 "--steps", 1, "--eval-batches", 1, "--out", tmp_path / "out")
+    check_memory(done)
+    process, announced = map(float, re.search(r", the process ([\d.]+) MB of ([\d.]+) MB", done.stderr).groups())
+    assert SANITIZED or process >= 0.9 * announced, (process, announced)
+
+
+@pytest.mark.parametrize("device, env", [("cpu", {}), ("cpu", {"COTAN_CC": "none"}), *([("ref", {})] if os.environ.get("COTAN_TEST_ALL") else [])])
 def test_training_stays_within_it(corpus, device, env, tmp_path):
     """A run that is resumed, too, which reads a checkpoint."""
     words = ["--device", device, "--eval-every", 2]
@@ -127,7 +136,10 @@ def large(corpus, tmp_path_factory):
     return out
 
 
-def test_files_that_are_read_count_once(large, tmp_path):
+@pytest.mark.skipif(not os.environ.get("COTAN_TEST_ALL"), reason="compiles for 16 seconds; CI and make test-all do")
+def test_files_that_are_read_count_once(large, corpus, tmp_path):
+    check_memory(cotan("train", "--data", corpus, "--from", large, "--context", 8, "--batch", 1, "--steps", 1, "--eval-batches", 1,
+                       "--out", tmp_path / "from"))
     shutil.copytree(large, tmp_path / "out")
     check_memory(cotan("train", "--resume", tmp_path / "out", "--steps", 3))
     refused = cotan("sample", large, "--memory-limit", "1MB")
@@ -158,7 +170,7 @@ def test_a_plan_says_what_will_be_refused(corpus):
     """Without a limit by what the machine has left; train refuses with the same words."""
     for words, why in ((HUGE, r"this machine has left [\d.]+ [GT]B"),
                        ([*SMALL, "--memory-limit", "1MB"], "the limit is 1 MB")):
-        for more in ([], ["--json"]):
+        for more in ([], ["--json"]) if words is not HUGE else (["--json"],):
             done = cotan("plan", "--data", corpus, *words, *more)
             assert done.returncode == 2 and re.fullmatch(
                 rf"cotan: plan: cotan train will refuse this: [\d.]+ [MGT]B are needed, {why}\n", done.stderr)
@@ -184,6 +196,8 @@ def test_layers_are_named(corpus, device, plan):
 
 def test_batches_of_a_step(corpus, device, tmp_path):
     """Of N batches a step has the memory of one, and of the sums."""
+    if device == "ref" and not os.environ.get("COTAN_TEST_ALL"):
+        return  # the same plan, which takes it seconds to run
     parts = [*SMALL[:-4], "--batch", 2, "--threads", 2, "--accumulate", 4, "--device", device]
     told = json.loads(cotan("plan", "--data", corpus, *parts, "--json").stdout)
     whole = json.loads(cotan("plan", "--data", corpus, *SMALL[:-4], "--batch", 8, *parts[-6:-4], "--device", device,
@@ -229,7 +243,7 @@ def test_over_the_limit(corpus, tmp_path):
         r"  hint: a smaller --batch, --context, --width or --layers needs less\n", done.stderr), done.stderr
 
 
-DEEP = ["--tokens", "chars", "--layers", 6, "--heads", 2, "--width", 32, "--context", 128, "--batch", 48, "--threads", 2,
+DEEP = ["--tokens", "chars", "--layers", 6, "--heads", 2, "--width", 32, "--context", 128, "--batch", 96, "--threads", 2,
         "--accumulate", 2, "--dropout", 0.1]
 
 
@@ -246,8 +260,10 @@ def test_what_does_not_fit_is_computed_again(corpus, tmp_path):
     # What is planned with blocks again takes some 14 MB more of the process, so that arenas shrink by more than is asked.
     limit = ["--memory-limit", f"{free['memory']['all'] - free['memory']['arenas'] * 35 // 100}B"]
     tight = json.loads(cotan("plan", "--data", corpus, *DEEP, *limit, "--json").stdout)
-    assert tight["refused"] is False and 0 < tight["again"] <= tight["blocks"] == 6
+    assert tight["refused"] is False and 0 < tight["again"] <= tight["blocks"] == 6, (free["memory"], tight["memory"])
     assert tight["memory"]["arenas"] <= 0.65 * free["memory"]["arenas"]
+    if not os.environ.get("COTAN_TEST_ALL"):  # the losses are those of tests/unit/test_remat
+        return
     run = ["train", "--data", corpus, *DEEP, "--steps", 2, "--eval-every", 2, "--eval-batches", 1]
     done = cotan(*run, "--out", tmp_path / "free")
     assert done.returncode == 0 and "computed again" not in done.stderr, done.stderr

@@ -263,3 +263,22 @@ def test_what_generation_config_says(tmp_path):
         assert said == ("Straight on.", f"cotan: {parrot}: what generation_config.json says of bad_words_ids, sequence_bias is not followed, so "
                         "that texts may differ from transformers'\n"), wrong
     assert "says of suppress_tokens is not" in says(suppress_tokens="x")[1] and not says(suppress_tokens=[None, 2.5, "x", 336])[1]
+
+
+def test_activations(model, tmp_path):
+    """f32 is as a model of the numbers that quantised weights stand for, wherever it may be asked for; of other weights it changes nothing."""
+    packed, plain = tmp_path / "packed", tmp_path / "plain"
+    lm.save_quantised(model, packed, plain)
+    (tmp_path / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 4)
+    calls = {"run": ("--prompt", "the quick", "--length", 12, "--temperature", 0), "chat": ("--prompt", "fox", "--length", 12, "--temperature", 0),
+             "eval": ("--perplexity", tmp_path / "text.txt", "--json"), "embed": ("the quick", "brown fox")}
+    for name, words in calls.items():
+        said = {(folder, more): cotan(name, folder, *words, *more).replace(str(folder), "MODEL")
+                for folder, more in [(packed, ()), (packed, ("--activations", "int8")), (packed, ("--activations", "f32")), (plain, ()),
+                                     (plain, ("--activations", "f32"))]}
+        usual, int8, f32, numbers, same = said.values()
+        assert usual == int8 and f32 == numbers == same
+        assert usual != f32 or name in ("run", "chat")
+    for name in (*calls, "serve", "pack"):
+        assert cotan(name, packed, "--activations", "f16", fails=2) == (
+            f'cotan: {"run" if name == "chat" else name}: --activations is int8 or f32, not "f16"\n')

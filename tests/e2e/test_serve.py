@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support import language_models as lm
 from support.program import command
 from support.serving import Server, make_model
 
@@ -46,6 +47,7 @@ def test_a_conversation(server):
     message = whole["choices"][0]["message"]
     assert whole["object"] == "chat.completion" and whole["model"] == "small" and message["role"] == "assistant"
     assert whole["choices"][0]["finish_reason"] == "length" and whole["usage"]["completion_tokens"] == 6
+    assert whole["usage"]["total_tokens"] == whole["usage"]["prompt_tokens"] + 6
     raw = server.say("/v1/completions", prompt="<user>fox</user><assistant>", max_tokens=6, temperature=0)
     assert raw["choices"][0]["text"] == message["content"] and raw["usage"]["prompt_tokens"] == whole["usage"]["prompt_tokens"]
     *chunks, usage, done = server.events("/v1/chat/completions", **ASK, stream_options={"include_usage": True})
@@ -204,6 +206,11 @@ def test_responses(server):
                            max_output_tokens=6, temperature=0)
     assert [e["sequence_number"] for e in events] == list(range(len(events)))
     assert "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta") == chat
+    done = next(e for e in events if e["type"] == "response.output_text.done")
+    assert done["text"] == chat and all(e["logprobs"] == [] for e in events if e["type"].startswith("response.output_text."))
+    usage = whole["usage"]
+    assert usage["output_tokens"] == 6 and usage["input_tokens"] > 0 and usage["total_tokens"] == usage["input_tokens"] + 6
+    assert events[-1]["response"]["usage"] | {"input_tokens_details": 0} == usage | {"input_tokens_details": 0}
     assert [e["type"] for e in events if "delta" not in e] == [
         "response.created", "response.in_progress", "response.output_item.added", "response.content_part.added", "response.output_text.done",
         "response.content_part.done", "response.output_item.done", "response.incomplete"]
@@ -219,6 +226,14 @@ def test_embeddings_and_ranking(server):
     cosine = sum(a * b for a, b in zip(*vectors))
     scores = {r["index"]: r["relevance_score"] for r in server.say("/v1/rerank", query="fox", documents=["the quick", "fox"])["results"]}
     assert scores[0] == pytest.approx(cosine, abs=1e-5)
+    cohere = {"query": "fox", "documents": ["the quick", "fox"]}
+    assert [{*r} for r in server.say("/rerank", **cohere)["results"]] == [{"index", "relevance_score"}] * 2
+    with_documents = server.say("/rerank", **cohere, return_documents=True)["results"]
+    assert [r["document"] for r in with_documents] == [{"text": "fox"}, {"text": "the quick"}] and {*with_documents[0]} == {"index", "relevance_score", "document"}
+    inference = {"query": "fox", "texts": ["the quick", "fox"]}
+    assert [{*r} for r in server.say("/rerank", **inference)] == [{"index", "score"}] * 2
+    assert [(r["index"], r["text"], {*r}) for r in server.say("/rerank", **inference, return_text=True)] == [
+        (1, "fox", {"index", "score", "text"}), (0, "the quick", {"index", "score", "text"})]
 
 
 def test_vectors_are_those_of_cotan_embed(model, tmp_path):
@@ -419,6 +434,11 @@ def test_fields_at_their_ends(server, options):
     assert server.say(OLD, **{"prompt": "the", "max_tokens": 2} | options)["choices"]
 
 
+@pytest.mark.parametrize("options", [{"min_p": 0}, {"min_p": 0.05}, {"min_p": 1}, {"top_p": 0.5}, {"temperature": 0}, {"top_k": 1}, {"repeat_penalty": 1.1}])
+def test_options_of_ollama_at_their_ends(server, options):
+    assert "response" in server.say("/api/generate", prompt="the", stream=False, options={"num_predict": 2} | options)
+
+
 def test_errors_have_openais_form(server):
     _, said, _ = server.ask(CHAT, {"messages": ASK["messages"], "model": "large"})
     assert said["error"] == {"message": 'there is no model "large" here, but small', "type": "invalid_request_error", "param": "model",
@@ -519,11 +539,17 @@ def test_a_full_queue(slow):
     assert status == 429 and headers["Retry-After"] == "1" and said["error"]["type"] == "rate_limit_error", said
     assert slow.refused(OLD, {"prompt": "dog", "max_tokens": 1, "n": 2}) == (400, "2 texts are asked for at once, at most 1 may wait")
     assert re.fullmatch(r"\d texts wait, no more may: try again later", said["error"]["message"]), said
+    kept = slow.connect()
+    for _ in range(2):  # the second request is on the connection whose first one was refused
+        kept.request("POST", OLD, json.dumps({"prompt": "dog", "max_tokens": 1}))
+        reply = kept.getresponse()
+        assert (reply.status, json.loads(reply.read())["error"]["message"]) == (429, "1 texts wait, no more may: try again later")
     for c, reply in runs:
         reply.read()
         c.close()
     assert waits.getresponse().status == 200
     waits.close()
+    kept.close()
 
 
 def test_keys(model, tmp_path):
@@ -634,6 +660,21 @@ def test_caches_and_guesses(model, server):
         finally:
             assert s.stop() == 0
     assert run(model, "--cache-type", "f8") == (2, 'cotan: serve: --cache-type is f32, f16, bf16 or i8, not "f8"')
+
+
+def test_activations(model, tmp_path):
+    """Log-probabilities and vectors with f32 are those of a model of the numbers that quantised weights stand for."""
+    packed, plain = tmp_path / "packed", tmp_path / "plain"
+    lm.save_quantised(model, packed, plain)
+    said = []
+    for folder, more in ((packed, ()), (packed, ("--activations", "f32")), (plain, ())):
+        s = Server(folder, *more, "--context", 256, "--name", "small")
+        try:
+            chosen = s.say(OLD, prompt="the quick brown", max_tokens=8, temperature=0, logprobs=2)["choices"][0]
+            said.append((chosen["text"], chosen["logprobs"], s.say("/v1/embeddings", input="fox")["data"]))
+        finally:
+            assert s.stop() == 0
+    assert said[0] != said[1] == said[2]
 
 
 def test_stopping(model):

@@ -12,30 +12,31 @@ ROOT = Path(__file__).resolve().parents[2]
 CHAT, OLD, NATIVE = "/v1/chat/completions", "/v1/completions", "/completion"
 USER = [{"role": "user", "content": "fox"}]
 ASK = {"messages": USER, "max_tokens": 6, "temperature": 0}
-PATHS = {"CHAT": (CHAT, ASK), "TEXT": (OLD, {"prompt": "fox", "max_tokens": 6, "temperature": 0}),
+PATHS = {"CHAT": (CHAT, ASK), "COMPLETION": (OLD, {"prompt": "fox", "max_tokens": 6, "temperature": 0}),
          "RESPONSES": ("/v1/responses", {"input": "fox", "max_output_tokens": 6, "temperature": 0}),
          "NATIVE": (NATIVE, {"prompt": "fox", "n_predict": 6, "temperature": 0}),
          "OLLAMA": ("/api/generate", {"prompt": "fox", "stream": False, "options": {"num_predict": 6, "temperature": 0}}),
-         "OPTIONS": ("/api/generate", {"prompt": "fox", "stream": False, "options": {"num_predict": 6, "temperature": 0}})}
-GROUPS = {"OPENAI": ["CHAT", "TEXT", "RESPONSES"], "WRITING": ["CHAT", "TEXT", "NATIVE"], "EVERY": ["CHAT", "TEXT", "RESPONSES", "NATIVE"],
-          "OPTIONS": ["OPTIONS"], "SAMPLING": ["CHAT", "TEXT", "RESPONSES", "NATIVE", "OPTIONS"], "OLLAMA": ["OLLAMA"]}
+         "OLLAMA_OPTIONS": ("/api/generate", {"prompt": "fox", "stream": False, "options": {"num_predict": 6, "temperature": 0}})}
+GROUPS = {"OPENAI": ["CHAT", "COMPLETION", "RESPONSES"], "GENERATION": ["CHAT", "COMPLETION", "NATIVE"],
+          "ALL": ["CHAT", "COMPLETION", "RESPONSES", "NATIVE"], "OPTIONS": ["OLLAMA_OPTIONS"],
+          "SAMPLING": ["CHAT", "COMPLETION", "RESPONSES", "NATIVE", "OLLAMA_OPTIONS"], "OLLAMA_ALL": ["OLLAMA"]}
 
 
 def rows():
     """(family, name, neutral values, sentence) of each name that may be refused; (family, name) of each that is taken."""
     source = (ROOT / "cli/serve_known.c").read_text()
     words = {name: "".join(re.findall(r'"([^"]*)"', text)) for name, text in re.findall(r'(\w+)\[\] =((?:\s*"[^"]*")+)', source)}
-    table = source.split("known[] = {")[1].split("\n};")[0]
+    table = source.split("known_fields[] = {")[1].split("\n};")[0]
     refused, taken = [], []
 
     def families(text):
-        return [f for word in text.replace("NAMES_", "").split(" | ") for f in GROUPS.get(word, [word])]
+        return [f for word in text.replace("FIELDS_", "").split(" | ") for f in GROUPS.get(word, [word])]
     for where, name, neutral, why in re.findall(
             r'\{([A-Z_ |]+),\s*"(\w+)",\s*(NULL|"(?:[^"\\]|\\.)*"),\s*((?:"(?:[^"\\]|\\.)*"\s*)+|\w+)\}', table):
         values = [] if neutral == "NULL" else json.loads(json.loads(neutral))
         text = words.get(why) or "".join(json.loads(piece) for piece in re.findall(r'"(?:[^"\\]|\\.)*"', why))
         refused += [(family, name, values, text) for family in families(where)]
-    for where, name in re.findall(r'TAKEN\(([A-Z_ |]+),\s*"(\w+)"\)', table):
+    for where, name in re.findall(r'ACCEPTED\(([A-Z_ |]+),\s*"(\w+)"\)', table):
         taken += [(family, name) for family in families(where)]
     assert len(refused) > 100 and len(taken) > 100
     return refused, taken
@@ -55,7 +56,7 @@ def server(tmp_path_factory):
 
 def body(family, **more):
     path, ask = PATHS[family]
-    return path, ask | {"options": ask["options"] | more} if family == "OPTIONS" else ask | more
+    return path, ask | {"options": ask["options"] | more} if family == "OLLAMA_OPTIONS" else ask | more
 
 
 def test_each_name_stands_once():
@@ -72,7 +73,7 @@ def test_refused_names(server):
     for family, name, neutral, why in REFUSED:
         value = False if any(v is True for v in neutral) else 0.5 if neutral and isinstance(neutral[0], int) else "x"
         path, ask = body(family, **{name: value})
-        where = f"options.{name}" if family == "OPTIONS" else name
+        where = f"options.{name}" if family == "OLLAMA_OPTIONS" else name
         assert server.refused(path, ask) == (400, f"{where}: {why}"), (family, name)
         for nothing in [None, *neutral, *([] if name == "n" else [""])]:
             path, ask = body(family, **{name: nothing})

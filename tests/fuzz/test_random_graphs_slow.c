@@ -5,8 +5,9 @@
 // that a miscompiled kernel would be found.
 //
 //   COTAN_FUZZ_SEED=n    another seed        COTAN_FUZZ_COUNT=n     more or fewer graphs
-//   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many (24; with
-//   COTAN_FUZZ_BATCH=n   batch n alone                              COTAN_TEST_ALL=1 2,000)
+//   COTAN_FUZZ_ONLY=n    graph n alone       COTAN_FUZZ_COMPILED=n  compile so many (none;
+//   COTAN_FUZZ_BATCH=n   batch n alone                              all with COTAN_TEST_ALL=1, and
+//                                                                   with ONLY or BATCH)
 //   COTAN_FUZZ_DEVICE=x  what is compiled runs there (cpu)
 //   COTAN_FUZZ_EMPTY=1   the graphs of many empty and dynamic axes, of which else 200 come last
 //
@@ -45,7 +46,6 @@ enum {
     MOST_SHOWN = 100,
     GRAPHS = 1200,
     ALL_GRAPHS = 2000,
-    COMPILED = 24,
     EMPTY = 200
 };
 enum { EXIT_UNTRIED = 100, TOGETHER = 8 };
@@ -67,7 +67,7 @@ typedef struct {
 
 static const char *program;                          // as it was called
 static uint64_t seed = 20261120, only, first_number; // of the generator's
-static int n_graphs = GRAPHS, n_compiled = COMPILED, only_batch = -1, failures;
+static int n_graphs = GRAPHS, n_compiled, only_batch = -1, failures;
 static FILE *report;         // where failures are shown
 static bool only_one, quiet; // quiet: failures are counted, not shown
 static const char *compiler; // COTAN_CC as it was
@@ -930,9 +930,10 @@ int main(int argc, char **argv) {
     if (getenv("COTAN_FUZZ_EMPTY")) first_number = GEN_EMPTY;
     if (getenv("COTAN_TEST_ALL")) n_graphs = ALL_GRAPHS, n_compiled = INT32_MAX;
     if ((text = getenv("COTAN_FUZZ_COUNT"))) n_graphs = atoi(text);
-    if ((text = getenv("COTAN_FUZZ_COMPILED"))) n_compiled = atoi(text);
     if ((only_one = (text = getenv("COTAN_FUZZ_ONLY")))) only = strtoull(text, NULL, 10);
     if ((text = getenv("COTAN_FUZZ_BATCH"))) only_batch = atoi(text);
+    if (only_one || only_batch >= 0) n_compiled = INT32_MAX;
+    if ((text = getenv("COTAN_FUZZ_COMPILED"))) n_compiled = atoi(text);
     if (only_one) n_graphs = 1;
     for (int i = 0; i < FAULTS; i++) sigaction(faults[i], NULL, &before_cmocka[i]);
     if (n_graphs < 1) return 2;

@@ -24,7 +24,7 @@ LINALG_OPS = ("cholesky", "triangular_solve", "lu", "lu_solve", "qr", "eigh", "e
               "eigvals", "solve", "inv", "det", "slogdet", "pinv", "lstsq", "matrix_rank", "matrix_power", "vector_norm",
               "matrix_norm", "matrix_cond", "vecdot", "outer", "cross", "kron", "diagonal", "matrix_trace",
               "multi_dot")  # test_linalg.py
-APART = COMPLEX_OPS + LINALG_OPS + ("fft",) + ("quantise", "dequantise", "quantised_matmul", "quantised_product", "chosen_product", "dequantised_product")  # ops that have tests of their own
+APART = COMPLEX_OPS + LINALG_OPS + ("fft",) + ("quantise", "dequantise", "quantised_matmul", "quantised_product", "chosen_product", "dequantised_product", "dequantise_offset", "offset_product")  # ops that have tests of their own
 NARROW = ("f8e4m3", "f8e5m2", "f16", "bf16")  # floats that are computed in f32, and rounded after each op
 FLOATS = NARROW + ("f32", "f64")
 WHOLE = [d for d in NUMPY if d not in PACKED and d not in COMPLEX]  # elements of whole bytes

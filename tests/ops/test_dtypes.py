@@ -100,10 +100,14 @@ def casts(pairs, device, machines=()):
     return outs
 
 
-def cast(x, dtype, device):
-    """One other machine in turn, or all of them."""
+def casts_elsewhere(pairs, device, dtype):
+    """On another machine, too: the one that is the dtype's, or all of them."""
     one = len(dtype) % 2
-    return casts([(x, dtype)], device, OTHER_MACHINES if ALL else OTHER_MACHINES[one:one + 1])[0]
+    return casts(pairs, device, OTHER_MACHINES if ALL else OTHER_MACHINES[one:one + 1])
+
+
+def cast(x, dtype, device):
+    return casts_elsewhere([(x, dtype)], device, dtype)[0]
 
 
 def different(got, want, payloads=False):
@@ -134,15 +138,15 @@ SPECIAL = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 3e38, -3e
 @pytest.mark.parametrize("dtype", NARROW)
 def test_every_code(dtype, device):
     """All codes as f32 and f64, and back; and as every other narrow float."""
-    codes = EVERY[dtype]
+    codes, wide, others = EVERY[dtype], ["f32", "f64"], sorted({*NARROW} - {dtype})
+    out = casts_elsewhere([(codes, other) for other in wide + others], device, dtype)
+    back = casts_elsewhere([(up, dtype) for up in out[:2]], device, dtype)
     with np.errstate(all="ignore"):
-        for wide in ("f32", "f64"):
-            up = cast(codes, wide, device)
-            assert different(up, codes.astype(NUMPY[wide]), payloads=True) == 0
-            back = cast(up, dtype, device)
-            assert different(back, codes.astype(NUMPY[wide]).astype(NUMPY[dtype]), payloads=dtype in ("f16", "bf16")) == 0
-        for other in set(NARROW) - {dtype}:
-            got, want = cast(codes, other, device), codes.astype(np.float32).astype(NUMPY[other])
+        for i, name in enumerate(wide):
+            assert different(out[i], codes.astype(NUMPY[name]), payloads=True) == 0
+            assert different(back[i], codes.astype(NUMPY[name]).astype(NUMPY[dtype]), payloads=dtype in ("f16", "bf16")) == 0
+        for got, other in zip(out[2:], others):
+            want = codes.astype(np.float32).astype(NUMPY[other])
             assert different(got, want, payloads=other in ("f16", "bf16")) == 0, other
 
 
@@ -159,12 +163,12 @@ def test_many_roundings(dtype, device):
     with np.errstate(all="ignore"):
         beside = np.concatenate([middles, np.nextafter(middles, np.float32(np.inf)), np.nextafter(middles, np.float32(-np.inf))])
         x = np.concatenate([beside, random_floats(rng, "f32", n)])
-        want = x.astype(NUMPY[dtype])
-        got = cast(x, dtype, device)
-        assert different(got, want, payloads=dtype in ("f16", "bf16")) == 0
+        want, single = x.astype(NUMPY[dtype]), x
         x = np.concatenate([np.nextafter(middles.astype(np.float64), np.inf), np.nextafter(middles.astype(np.float64), -np.inf),
                             random_floats(rng, "f64", n)])
-        once, got = rounded(x, dtype), cast(x, dtype, device)
+        of_single, got = casts_elsewhere([(single, dtype), (x, dtype)], device, dtype)
+        assert different(of_single, want, payloads=dtype in ("f16", "bf16")) == 0
+        once = rounded(x, dtype)
         if dtype == "f16":
             assert different(once, x.astype(np.float16), payloads=True) == 0
         assert different(got, once, payloads=dtype in ("f16", "bf16")) == 0
@@ -175,13 +179,14 @@ def test_many_roundings(dtype, device):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", NARROW)
 def test_integers_become_narrow_floats_by_way_of_f32(dtype, device):
-    rng = np.random.default_rng(SEED)
+    rng, arrays = np.random.default_rng(SEED), []
     for whole in ("bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64"):
         kind = np.dtype(NUMPY[whole])
-        x = rng.integers(0, 2, 100).astype(bool) if whole == "bool" else np.concatenate(
-            [rng.integers(np.iinfo(kind).min, np.iinfo(kind).max, 20000, kind, endpoint=True), np.arange(100).astype(kind)])
+        arrays.append(rng.integers(0, 2, 100).astype(bool) if whole == "bool" else np.concatenate(
+            [rng.integers(np.iinfo(kind).min, np.iinfo(kind).max, 20000, kind, endpoint=True), np.arange(100).astype(kind)]))
+    for x, got in zip(arrays, casts_elsewhere([(x, dtype) for x in arrays], device, dtype)):
         with np.errstate(all="ignore"):
-            assert different(cast(x, dtype, device), x.astype(np.float32).astype(NUMPY[dtype])) == 0, whole
+            assert different(got, x.astype(np.float32).astype(NUMPY[dtype])) == 0, x.dtype
 
 
 # ------------------------------------------------------------------------------------------ 4 bits

@@ -122,6 +122,24 @@ def test_views_and_dynamic_sizes(device):
         ("ij,jk", [x(3, 700), x(700, 40)]), ("i,i->", [x(3000), x(3000)]), ("bhqd,bhkd->bhqk", [x(2, 3, 70, 40), x(2, 3, 50, 40)])], device)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_operands_made_of_their_indices(device):
+    """one_hot compares labels with an iota: its class axis reads the same labels, and has other values."""
+    rng, programs = np.random.default_rng(SEED), []
+    size = {"n": 8, "a": 4, "b": 3, "c": 5, "h": 6}
+    for e in ("nabh,hbanc->hac", "nbh,hbnc->hc", "nbh,nbc->hc", "nah,nhc->nac", "nbh,hbc->nc", "nah,hac->hnc", "bh,hc->hbc"):
+        index, other = (tuple(size[c] for c in term) for term in (e.split(",")[0][:-1], e.split(",")[1].split("->")[0]))
+        labels, values = rng.integers(0, 6, index), drawn(rng, other, "f8")
+        want = np.einsum(e, np.eye(6)[labels], values)
+        for one in (labels, Operand(labels, dims=[dyn(n) for n in index])):
+            programs.append((e, want, lambda o, i, v, e=e: o.einsum(e, o.one_hot(i, n=6, dtype="f64"), v), [one, values]))
+    for env in ({}, {"COTAN_FUSE": "0"}):
+        got = run_programs([(f, operands) for _, _, f, operands in programs], device, compiled=device == "cpu", **env)
+        for (e, want, _, _), result in zip(programs, got):
+            assert not isinstance(result, Failure), (e, result)
+            np.testing.assert_allclose(result[0], want, rtol=1e-12, atol=1e-12, err_msg=e)
+
+
 def test_derivatives_and_batches():
     rng = np.random.default_rng(SEED)
     for e, dots in [("ij,jk->ki", [(), ()]), ("bqhd,bkhd->bhqk", [(), ()]), ("iij,jk->ik", [(), ()]), ("...ij,...jk->...ik", [(2, 1), (3,)]),

@@ -197,7 +197,9 @@ def test_structured(name, device):
             wide = samples.WIDE_OUTPUTS.get(name, 0) if dtype in NARROW else 0
             wants.append([rounded(np.asarray(w), "f32" if i < wide else dtype) if np.asarray(w).dtype == np.float64
                           else np.asarray(w) for i, w in enumerate(want if isinstance(want, list) else [want])])
-            case.compiled = dtype in compiled_dtypes(op)
+            # A kernel of attention takes the compiler half a second: every fourth case.
+            some = os.environ.get("COTAN_TEST_ALL") or not op.kind.startswith("attention") or len(cases) % 4 == 0
+            case.compiled = dtype in compiled_dtypes(op) and bool(some)
             cases.append(case)
             exact = op.kind in ("movement",) or name in ("gather", "max", "min", "cummax", "cummin", "topk",
                                                               "argmax", "argmin", "scatter", "scatter_min", "scatter_max", "sort", "sort_pairs", "take_along", "unique")

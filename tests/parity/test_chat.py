@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("transformers")
+pytest.importorskip("transformers", minversion="5", reason="Hugging Face's transformers 5 is not there")
 pytest.importorskip("jinja2")
 
 from support.chat import DATA, Renderer  # noqa: E402

@@ -1,4 +1,4 @@
-"""Values and gradients of every op and of every function of cotan.nn.functional at the edges of their domains, beside PyTorch's:
+"""Values and gradients of every op and of every function of cotan.nn.functional at the edges of their domains, beside PyTorch's and JAX's:
 zeros of both signs, ties, infinities, NaN, what saturates, overflows or underflows, in f32 and f64.
 
 A difference is either a fault or has a reason in WHY; docs/edge-values.md lists those, one row a function and reason, and is
@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("jax")
 import support.interpreted  # noqa: E402, F401: before cotan
 cotan = pytest.importorskip("cotan")
+import edge_jax  # noqa: E402
 from edge_calls import CALLS, EXEMPT, INPUTS, WHY  # noqa: E402
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/edge-values.md"
@@ -36,6 +38,10 @@ class Theirs:
     grad, errors = staticmethod(torch.autograd.grad), (RuntimeError, NotImplementedError)
 
 
+def weights_of(arrays):
+    return [1.0] if len(arrays[0].shape) == 1 else [1.0, 2.0, 3.0, 5.0, 7.0]
+
+
 def run(library, text, arrays, constants, dtype):
     """The value and, of floats, the slopes by each operand of its weighted sum; in their place the error, if it is one."""
     tensors = [library.make(x.astype(dtype)).requires_grad_() for x in arrays]
@@ -50,9 +56,9 @@ def run(library, text, arrays, constants, dtype):
         return {"value": None}
     found = {"value": value}
     if value.dtype.kind == "f":
-        weights = np.ones(value.shape) if len(arrays[0].shape) == 1 else np.resize([1.0, 2.0, 3.0, 5.0, 7.0], value.shape)
+        weights = np.resize(weights_of(arrays), value.shape).astype(dtype)
         try:
-            slopes = library.grad(y, tensors, library.make(weights.astype(dtype)), allow_unused=True)
+            slopes = library.grad(y, tensors, library.make(weights), allow_unused=True)
         except library.errors as error:
             slopes = [None if any(text in str(error) for text in NO_SLOPE) else error] * len(tensors)
         for name, x, slope in zip("xyz", arrays, slopes):
@@ -71,9 +77,10 @@ def differ(ours, theirs, dtype):
 
 
 class Difference:
-    """Of one case (a row, or an element) of a call's inputs."""
+    """Of one case (a row, or an element) of a call's inputs. `theirs` is PyTorch's, or JAX's; `jax` what that has beside PyTorch."""
 
-    def __init__(self, call, what, dtype, inputs, ours, theirs):
+    def __init__(self, call, what, dtype, inputs, ours, theirs, jax=None):
+        self.jax = jax
         self.call, self.what, self.dtype, self.inputs, self.ours, self.theirs = call, what, dtype, inputs, ours, theirs
         flat = np.concatenate([np.ravel(x) for x in inputs])
         self.nan_in, self.inf_in = bool(np.isnan(flat).any()), bool(np.isinf(flat).any())
@@ -113,28 +120,45 @@ def short(x):
 
 
 def compare(call, kind, ours, theirs):
-    found = []
+    """Differences from PyTorch, and those of JAX from what Cotan and PyTorch have alike."""
+    found, jax_alone = [], []
     for dtype in DTYPES:
         for arrays, constants in INPUTS[kind]:
             a, b = run(Ours, ours, arrays, constants, dtype), run(Theirs, theirs, arrays, constants, dtype)
+            by_jax = edge_jax.run(call, arrays, constants, dtype, weights_of(arrays)) if call in edge_jax.CALLS else {}
             for what in {**a, **b}:
-                x, y = a.get(what), b.get(what)
+                x, y, z = a.get(what), b.get(what), by_jax.get(what)
                 if x is None or y is None:
                     if not (x is None and y is None):
-                        found.append(Difference(call, what, dtype, arrays, x, y))
+                        found.append(Difference(call, what, dtype, arrays, x, y, z))
                     continue
                 assert x.shape == y.shape, f"{call}: {what} is {x.shape}, PyTorch's {y.shape}"
+                assert z is None or z.shape == x.shape, f"{call}: {what} is {x.shape}, JAX's {z.shape}"
                 each = kind not in ("whole", "matrix")  # cases stand along the first axis
                 n = len(arrays[0]) if each else 1
-                for i in np.flatnonzero(differ(x, y, dtype).reshape(n, -1).any(1)):
-                    rows = ([v[i] for v in arrays], x[i], y[i]) if each else (arrays, x, y)
+                other = differ(x, y, dtype).reshape(n, -1).any(1)
+                for i in np.flatnonzero(other):
+                    rows = ([v[i] for v in arrays], x[i], y[i], None if z is None else z[i]) if each else (arrays, x, y, z)
                     found.append(Difference(call, what, dtype, *rows))
-    return found
+                for i in [] if z is None else np.flatnonzero(differ(x, z, dtype).reshape(n, -1).any(1) & ~other):
+                    rows = ([v[i] for v in arrays], x[i], z[i]) if each else (arrays, x, z)
+                    jax_alone.append(Difference(call, what, dtype, *rows))
+    return found, jax_alone
 
 
 @pytest.fixture(scope="module")
-def differences():
+def compared():
     return {call: compare(call, *rest) for call, rest in CALLS.items()}
+
+
+@pytest.fixture(scope="module")
+def differences(compared):
+    return {call: found for call, (found, _) in compared.items()}
+
+
+@pytest.fixture(scope="module")
+def jax_alone(compared):
+    return {call: found for call, (_, found) in compared.items()}
 
 
 def test_every_op_and_function_is_compared():
@@ -144,6 +168,7 @@ def test_every_op_and_function_is_compared():
     functions = {name for module in (F.activation, F.attention, F.ctc, F.grid, F.loss, F.normalization, F.window) for name in module.__all__}
     assert not ops - named[0] - EXEMPT.keys(), "ops that are neither compared nor exempt"
     assert not functions - named[1] - {name[2:] for name in EXEMPT}, "functions of nn.functional that are neither compared nor exempt"
+    assert not edge_jax.CALLS.keys() - CALLS.keys(), "JAX's of calls that are not compared"
     assert not {name for name in EXEMPT if name in named[0] or name[:2] == "F." and name[2:] in named[1]}, "exempt, and compared"
 
 
@@ -164,12 +189,35 @@ the sum of the results, of rows weighted 1, 2, 3, 5 and 7. `make parity` compare
   where PyTorch gives zeros; beside other terms they add nothing.
 - What depends on data and would be an error in PyTorch is listed under [names](python-names.md).
 
-| Call | What | Input | Cotan | PyTorch | Why | Inputs |
+- JAX's (0.4.38, jitted) are beside them where it has the function. Where PyTorch and JAX differ, Cotan follows PyTorch: the second table.
+
+| Call | What | Input | Cotan | PyTorch | JAX | Why | Inputs |
+|---|---|---|---|---|---|---|---|
+"""
+
+JAX_HEAD = """
+## Where JAX differs from PyTorch
+
+Cotan has what PyTorch has. Gradients beside NaN, those that are infinite or NaN in all three, and those of `svdvals`, which for equal
+singular values depend on the machine's LAPACK, are left out. `j` is `jax.numpy`,
+`nn` `jax.nn`, `lax` `jax.lax`, `L` `jax.numpy.linalg`, `sp` `jax.scipy.special`. XLA takes `sqrt(x * x)` for `abs(x)`.
+
+| Call | JAX's | What | Input | Cotan and PyTorch | JAX | Inputs |
 |---|---|---|---|---|---|---|
 """
 
 
-def page(differences):
+def jax_lines(jax_alone):
+    rows = {}
+    for found in jax_alone.values():
+        for d in found:
+            if not (d.slope and (d.nan_in or "svdvals" in d.call)) and not d.none_finite():
+                rows.setdefault((d.call, d.what.partition(" ")[0]), []).append(d)
+    return [f"| `{call}` | `{edge_jax.CALLS[call]}` | {found[0].what} | {'; '.join(map(short, found[0].inputs))} | {short(found[0].ours)} | "
+            f"{short(found[0].theirs)} | {len(found)} |\n" for (call, _), found in rows.items()]
+
+
+def page(differences, jax_alone):
     rows = {}
     for found in differences.values():
         for d in found:
@@ -177,15 +225,15 @@ def page(differences):
     lines = []
     for (call, why, _), found in rows.items():
         d = found[0]
-        shown = "; ".join(map(short, d.inputs)), short(d.ours), short(d.theirs)
+        shown = "; ".join(map(short, d.inputs)), short(d.ours), short(d.theirs), "" if d.jax is None else short(d.jax)
         lines.append(f"| `{call.replace('|', '/')}` | {d.what} | {' | '.join(shown)} | {why} | {len(found)} |\n")
-    return HEAD + "".join(lines)
+    return HEAD + "".join(lines) + JAX_HEAD + "".join(jax_lines(jax_alone))
 
 
-def test_the_page_is_current(differences):
+def test_the_page_is_current(differences, jax_alone):
     if not torch.__version__.startswith("1.13"):
         return  # the page quotes that one
-    text = page(differences)
+    text = page(differences, jax_alone)
     if os.environ.get("COTAN_DOCS") == "write":
         PAGE.write_text(text)
     assert PAGE.read_text() == text, "COTAN_DOCS=write make parity writes it"

@@ -1,4 +1,5 @@
 """Attention that is written out as products and a softmax: the same numbers, gradients, and kernels as the op."""
+import support.interpreted  # noqa: F401, I001: before cotan
 import math
 import os
 import subprocess

@@ -1,4 +1,5 @@
 """cotan.checkpoint and cotan.utils.checkpoint: gradients are those of the plain function, memory is less."""
+import support.interpreted  # noqa: F401, I001: before cotan
 import subprocess
 import sys
 

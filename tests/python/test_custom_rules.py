@@ -74,6 +74,47 @@ def powers(lib, xp):
     return f
 
 
+def test_a_result_that_has_no_slope():
+    class Parts(autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            largest = x.max()
+            ctx.mark_non_differentiable(largest)
+            return x * 2, largest, x.argmax(), "said"
+
+        @staticmethod
+        def backward(ctx, doubled, *others):
+            return doubled * 2
+
+    x = cotan.tensor([1.0, 3.0], requires_grad=True)
+    doubled, largest, place, said = Parts.apply(x)
+    assert (doubled.requires_grad, largest.requires_grad, place.requires_grad, said) == (True, False, False, "said")
+    (doubled.sum() + largest).backward()
+    assert x.grad.tolist() == [2, 2] and (largest.item(), place.item()) == (3, 1)
+
+
+def test_a_result_without_a_gradient_has_zeros_or_none():
+    given = []
+
+    class Two(autograd.Function):
+        @staticmethod
+        def forward(ctx, x, materialize):
+            if not materialize:
+                ctx.set_materialize_grads(False)
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, first, second):
+            given.append(second)
+            return first * 2, None
+
+    for materialize in (True, False):
+        x = cotan.ones(3, requires_grad=True)
+        Two.apply(x, materialize)[0].sum().backward()
+        assert x.grad.tolist() == [2, 2, 2]
+    assert given[0].tolist() == [0, 0, 0] and given[1] is None
+
+
 def test_custom_jvp():
     def program(lib, xp, x):
         f = log1pexp(lib, xp)

@@ -213,3 +213,19 @@ def test_losses_of_infinite_distances():
          [[INF, 0.5 * math.log(1e-6)], [0, 0], [0, 5e5]])
     same(slopes(lambda x: F.hinge_embedding_loss(x, cotan.asarray([-1.0, -1.0]), reduction="none"), [1.0, 2.0]), [[0, 0], [-1, 0]])
     same(slopes(lambda x: F.margin_ranking_loss(x, x.detach(), cotan.asarray([1.0])), [3.0]), [0, [-1]])
+
+
+def test_places_of_running_extremes():
+    """The last of equals; from a NaN on, the last NaN."""
+    x = cotan.tensor([[1.0, 3.0, 2.0], [3.0, 3.0, 5.0], [0.0, 3.0, NAN], [4.0, 1.0, 7.0]])
+    assert cotan.cummax(x, 0)[1].tolist() == [[0, 0, 0], [1, 1, 1], [1, 2, 2], [3, 2, 2]]
+    assert cotan.cummax(x, -1)[1].tolist() == [[0, 1, 1], [0, 1, 2], [0, 1, 2], [0, 0, 2]]
+    assert cotan.cummin(x, 0)[1].tolist() == [[0, 0, 0], [0, 1, 0], [2, 2, 2], [2, 3, 2]]
+    assert cotan.cummin(x, 1)[1].tolist() == [[0, 0, 0], [0, 1, 1], [0, 0, 2], [0, 1, 1]]
+
+
+def test_each_element_repeated_its_own_number_of_times():
+    x = cotan.tensor([[10, 20, 30], [40, 50, 60]])
+    assert cotan.repeat(x, cotan.tensor([2, 0, 3]), axis=1).tolist() == [[10, 10, 30, 30, 30], [40, 40, 60, 60, 60]]
+    assert cotan.repeat(x, cotan.tensor([0, 2]), axis=0).tolist() == [[40, 50, 60], [40, 50, 60]]
+    assert x.repeat_interleave(cotan.tensor([1, 2]), 0).tolist() == [[10, 20, 30], [40, 50, 60], [40, 50, 60]]

@@ -1,4 +1,5 @@
 """Fourier transforms beside NumPy's: small sizes, powers, large primes, and what their products are."""
+import support.interpreted  # noqa: F401, I001: before cotan
 import cotan
 import numpy as np
 import pytest

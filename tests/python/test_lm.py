@@ -249,6 +249,20 @@ def test_keys_that_are_not_followed():
     assert theirs == cotan.lm.UNFOLLOWED and len(theirs) > 15
 
 
+def test_activations(folder, model, tmp_path):
+    """Products with quantised weights take them as f32 where that is asked for, with the bits of the numbers that the weights stand for."""
+    packed, plain = tmp_path / "packed", tmp_path / "plain"
+    lm.save_quantised(folder, packed, plain)
+    ids = list(range(3, 40))
+    usual, exact, numbers, same = (cotan.lm.load(path, **more) for path, more in (
+        (packed, {}), (packed, {"activations": "f32"}), (plain, {}), (plain, {"activations": "f32"})))
+    assert [m.activations for m in (usual, exact, numbers, same, model)] == ["int8", "f32", "f32", "f32", "f32"]
+    got, want, *others = (m.logits(ids).numpy() for m in (usual, exact, numbers, same))
+    assert all(x.tobytes() == want.tobytes() for x in others) and (got != want).any()
+    assert exact.generate(ids, max_tokens=8, temperature=0).token_ids == numbers.generate(ids, max_tokens=8, temperature=0).token_ids
+    assert usual.logits(ids).numpy().tobytes() == got.tobytes()  # both in one process
+
+
 def test_an_architecture_of_ones_own(tmp_path):
     """By a row of text: the same model under another name, and one whose parts have no place in it."""
     folder = make(tmp_path / "m", "qwen3")
@@ -479,6 +493,7 @@ def test_what_is_wrong(model, tmp_path):
     encoder = cotan.lm.load(make(tmp_path / "bert", "bert"))
     assert error(ValueError, encoder.perplexity, "a") == "eval_perplexity: bert does not go on with a text"
     assert error(ValueError, encoder.generate, "a") == "engine_new: bert does not go on with a text"
+    assert error(ValueError, cotan.lm.load, none, activations="f16") == 'load: activations must be "int8" or "f32", not \'f16\''
     with pytest.raises(cotan.FileError, match="no-such-org"):
         cotan.lm.load("no-such-org/model")
 

@@ -120,6 +120,13 @@ def test_hooks():
         handle.remove()
     close(hooked, (net(x * 2, more=0.0) + 1).detach().numpy())
     assert seen == [(5, 4)] and not net._forward_hooks
+    other = net._register_state_dict_hook(lambda module, state, prefix, local: {"all": len(state)})  # the older kind may replace it
+    assert net.state_dict() == {"all": 7}
+    other.remove()
+    returns = net.register_state_dict_post_hook(lambda module, state, prefix, local: {})
+    with pytest.raises(RuntimeError, match="^state_dict post-hook must return None$"):
+        net.state_dict()
+    returns.remove()
     net.register_state_dict_post_hook(lambda module, state, prefix, local: state.clear())
     assert net.state_dict() == {}
 
@@ -337,6 +344,13 @@ def test_initial_values(fill, low, high, std):
 def test_orthogonal_rows():
     weight = nn.init.orthogonal_(nn.Parameter(np.zeros((3, 5), "float32")), gain=2)
     close(cotan._core.ops.matmul(weight, cotan._core.ops.permute(weight, (1, 0))), 4 * np.eye(3))
+
+
+def test_sparse_columns():
+    """So many zeros in each column, at places that differ from one to the next."""
+    weight = nn.init.sparse_(nn.Parameter(np.zeros((20, 50), "float32")), 0.33).detach().numpy()
+    zeros = weight == 0
+    assert (zeros.sum(0) == 7).all() and len({tuple(column) for column in zeros.T}) > 40
 
 
 def test_gradients_are_clipped():

@@ -1,4 +1,5 @@
 """Functions by NumPy's names beside NumPy: the same call on the same operands of the same dtypes."""
+import support.interpreted  # noqa: F401, I001: before cotan
 import cotan
 import ml_dtypes
 import numpy
@@ -180,3 +181,12 @@ def test_numbers_of_numpy_are_those_of_python_beside_tensors():
         assert result.dtype == dtype.dtype
     assert cotan.result_type(u, numpy.float64(2)) == cotan.float32 and cotan.result_type(h, numpy.float32(2)) == cotan.float16
     assert cotan.arange(numpy.float64(0), numpy.float64(3)).dtype == cotan.float32 and cotan.arange(numpy.int8(3)).tolist() == [0, 1, 2]
+
+
+def test_kinds_of_dtypes():
+    """As torch.dtype's properties."""
+    for names, kinds in (("float16 bfloat16 float32 float64", (True, False, True)), ("complex64 complex128", (False, True, True)),
+                         ("int8 int16 int32 int64", (False, False, True)), ("uint8 uint16 uint32 uint64 bool", (False, False, False))):
+        for dtype in map(cotan.dtype, names.split()):
+            assert (dtype.is_floating_point, dtype.is_complex, dtype.is_signed) == kinds, dtype
+            assert cotan.zeros(1, dtype=dtype).is_complex() == kinds[1] and cotan.zeros(1, dtype=dtype).is_floating_point() == kinds[0]

@@ -4,6 +4,7 @@ COTAN_DOCS=write writes it anew.
 """
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -180,3 +181,9 @@ def test_a_typed_program_passes_mypy(tmp_path):
     wrong = run_mypy(tmp_path, PROGRAM + "word: str = x.sum()\nx.summ()\n")
     assert 'has type "Tensor", variable has type "str"' in wrong.stdout
     assert '"Tensor" has no attribute "summ"' in wrong.stdout
+
+
+def test_every_counter_of_the_library():
+    fields = re.search(r"typedef struct ct_stats \{(.*?)\} ct_stats;", (ROOT / "include/cotan/cotan.h").read_text(), re.S)[1]
+    assert sorted(cotan.stats()) == sorted(re.findall(r"(\w+)[,;]", re.sub(r"//.*", "", fields)))
+    assert cotan.stats()["kernels_pending"] == 0

@@ -194,6 +194,14 @@ static int first(gen_graph *g, gen_step *s, int least, int most) {
 }
 static const gen_value *value(const gen_graph *g, int v) { return &g->value[v]; }
 
+// x with 0 for NaN: the sign of a computed NaN is not defined.
+static int without_nan(gen_graph *g, int at) {
+    if (at < 0 || !(CT_FLOATS & CT_MASK(value(g, at)->type.dtype)) || value(g, at)->type.weak)
+        return at;
+    const int is_nan = apply(g, &ct__op_is_nan, 1, &at), zero = gen_number(g, 0, false);
+    return apply(g, &ct__op_select, 3, (int[]){is_nan, zero, at});
+}
+
 // ------------------------------------------------------------------------------------------------
 // by kind
 
@@ -225,8 +233,10 @@ static bool elementwise(gen_graph *g, gen_step *s) {
         }
         s->in[i] = ranged(g, s->op, v);
     }
+    if (s->op == &ct__op_signbit || s->op == &ct__op_copysign)
+        s->in[n - 1] = without_nan(g, s->in[n - 1]);
     s->n_in = n;
-    return true;
+    return s->in[n - 1] >= 0;
 }
 
 // An axis is chosen, or some, where a field means that; flags are thrown, whole numbers small.
@@ -800,6 +810,17 @@ static bool linear_cross_entropy(gen_graph *g, gen_step *s) {
     return s->in[1] >= 0 && s->in[2] >= 0;
 }
 
+// A leaf without NaN and infinity. A hidden key's probability 0 times them is NaN, unless the kernel skips
+// the block (docs/design/attention.md).
+static int finite_leaf(gen_graph *g, ct_dtype d, int64_t n, const int64_t *v) {
+    const int at = float_leaf(g, d, n, v);
+    if (at < 0) return at;
+    const gen_step *leaf = &g->step[value(g, at)->step];
+    for (int64_t i = 0; i < gen_count(leaf->dims); i++)
+        if (!isfinite(ct__load_f64(d, leaf->data, i))) ct__store_f64(d, leaf->data, i, 0);
+    return at;
+}
+
 static bool attention(gen_graph *g, gen_step *s) {
     int q = first(g, s, 2, 4);
     if (q < 0) return false;
@@ -811,10 +832,12 @@ static bool attention(gen_graph *g, gen_step *s) {
     memcpy(dims, v->dims.v, (size_t)rank * sizeof *dims);
     int64_t queries = ct__unmarked(dims[rank - 2]);
     if (gen_count(v->dims) * ct__unmarked(keys) > 100000) return false;
+    const bool back = s->op == &ct__op_attention_backward;
+    if (back) s->in[0] = finite_leaf(g, dtype, rank, dims);
     dims[rank - 2] = keys;
-    s->in[1] = float_leaf(g, dtype, rank, dims);
+    s->in[1] = (back ? finite_leaf : float_leaf)(g, dtype, rank, dims);
     dims[rank - 1] = 1 + gen_below(g, 9);
-    s->in[2] = float_leaf(g, dtype, rank, dims);
+    s->in[2] = finite_leaf(g, dtype, rank, dims);
     s->n_in = 3;
     bool causal = gen_chance(g, 60), position = causal && gen_chance(g, 50),
          mask = gen_chance(g, 40);
@@ -826,12 +849,12 @@ static bool attention(gen_graph *g, gen_step *s) {
     }
     set_flag(s, "causal", causal);
     set(s, "present", position | mask << 1);
-    if (s->op == &ct__op_attention_backward) { // the result's cotangent, and two numbers a query
+    if (back) { // the result's cotangent, and two numbers a query
         const int64_t values = dims[rank - 1];
         memcpy(dims, value(g, q)->dims.v, (size_t)rank * sizeof *dims);
         dims[rank - 1] = values;
-        s->in[s->n_in++] = float_leaf(g, dtype, rank, dims);
-        for (int i = 0; i < 2; i++) s->in[s->n_in++] = float_leaf(g, dtype, rank - 1, dims);
+        s->in[s->n_in++] = finite_leaf(g, dtype, rank, dims);
+        for (int i = 0; i < 2; i++) s->in[s->n_in++] = finite_leaf(g, dtype, rank - 1, dims);
     }
     return s->in[1] >= 0 && s->in[2] >= 0;
 }

@@ -170,10 +170,12 @@ static bool look(gen_value *v, ct_tensor t) {
     const void *data = ct_data(t);
     int64_t n = ct_size(t);
     if (!data && n) return false;
-    v->lo = (double)INFINITY, v->hi = -(double)INFINITY;
+    v->lo = v->least = (double)INFINITY, v->hi = -(double)INFINITY;
     for (int64_t i = 0; i < n; i++) {
         double x = ct__load_f64((ct_dtype)v->type.dtype, data, i);
-        if (isfinite(x)) v->lo = fmin(v->lo, x), v->hi = fmax(v->hi, x);
+        if (!isfinite(x)) continue;
+        v->lo = fmin(v->lo, x), v->hi = fmax(v->hi, x);
+        if (x != 0) v->least = fmin(v->least, fabs(x));
     }
     return true;
 }
@@ -202,6 +204,18 @@ static void note(gen_graph *g, gen_step *s, int out, ct_tensor t) {
     g->live[g->n_values++] = t;
 }
 
+// True if a product over axes may leave the range of its dtype on the way in one order of the elements and not in
+// another: infinity times 0 is NaN.
+static bool may_overflow(const gen_graph *g, const gen_step *s, ct_tensor out) {
+    if (s->kind != GEN_OP || s->op->reduction != CT_RED_MUL || !ct_size(out)) return false;
+    const gen_value *in = &g->value[s->in[0]];
+    if (!ct__is_float((ct_dtype)in->type.dtype) || isinf(in->least)) return false;
+    double most = fmax(fabs(in->lo), fabs(in->hi)),
+           n = (double)gen_count(in->dims) / (double)ct_size(out);
+    double bits = in->type.dtype == CT_F64 ? 1000 : 120;
+    return n * (fmax(log2(most), 0) + fmax(-log2(in->least), 0)) > bits;
+}
+
 int gen_commit(gen_graph *g, gen_step *step) {
     ct_tensor in[GEN_IN], out[2];
     gen_step *s = &g->step[g->n_steps];
@@ -217,7 +231,7 @@ int gen_commit(gen_graph *g, gen_step *step) {
     if (s->n_out == 2) out[1] = ct__output(out[0], 1);
     bool ok = !ct_failed();
     for (int i = 0; i < s->n_out && ok; i++) ok = ct_size(out[i]) <= GEN_MOST * 2;
-    ok = ok && ct_eval(out, (size_t)s->n_out);
+    ok = ok && !may_overflow(g, s, out[0]) && ct_eval(out, (size_t)s->n_out);
     if (!ok) {
         ct_error_clear();
         return -1;
@@ -314,7 +328,8 @@ bool gen_wants(const ct_opdef *op) {
     // Of the loops only scans have a builder; tests/unit/test_loops.c has the others.
     const bool apart = op == &ct__op_quantise || op == &ct__op_dequantise ||
                        op == &ct__op_quantised_matmul || op == &ct__op_quantised_product ||
-                       op == &ct__op_chosen_product ||
+                       op == &ct__op_chosen_product || op == &ct__op_dequantise_offset ||
+                       op == &ct__op_offset_product ||
                        op == &ct__op_dequantised_product; // tests/ops/test_quantise.py
     // That have an inverse, or fit each other: tests/ops/test_linalg.py.
     const bool matrices = op->accepts == CT_LINALG || op->core[0] || op == &ct__op_multi_dot;

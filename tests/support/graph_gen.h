@@ -47,6 +47,7 @@ typedef struct gen_value {
     ct_ints dims; // with marks
     bool exact;
     double lo, hi;   // of the finite elements
+    double least;    // their smallest size but 0; infinity: all are 0
     uint64_t behind; // float leaves on which it depends by a path that has a gradient
     int uses;
 } gen_value;

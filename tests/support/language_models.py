@@ -1,6 +1,7 @@
 """Small language models of every architecture: what Hugging Face's library is asked for to make them, and weights
 that are a function of their names, so that none need be stored."""
 import json
+import shutil
 import subprocess
 import zlib
 from pathlib import Path
@@ -157,3 +158,30 @@ def process(program, tmp_path, prompt=25, bias=(), banned=(), text=TEXT, **optio
     done = subprocess.run([*program, "process", "-", tmp_path / "in.npz", tmp_path / "out.npz"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return np.load(tmp_path / "out.npz")["scores"]
+
+
+def mlx(x, bits, group, dtype):
+    """Codes, scales, biases, and the numbers."""
+    groups = x.reshape(len(x), -1, group)
+    low, high = groups.min(-1, keepdims=True), groups.max(-1, keepdims=True)
+    scales, biases = ((high - low) / (2 ** bits - 1)).astype(dtype), low.astype(dtype)
+    codes = np.clip(np.rint((groups - biases.astype(np.float32)) / scales.astype(np.float32)), 0, 2 ** bits - 1).astype(np.uint8)
+    numbers = ((codes * scales.astype(np.float32)).astype(dtype).astype(np.float32) + biases.astype(np.float32)).astype(dtype).astype(np.float32)
+    stream = np.unpackbits(codes.reshape(len(x), -1, 1), axis=-1, count=bits, bitorder="little").reshape(len(x), -1)
+    return np.packbits(stream, axis=-1, bitorder="little").view(np.uint32), scales[..., 0], biases[..., 0], numbers.reshape(x.shape)
+
+
+def save_quantised(folder, packed, plain):
+    """Of a model's folder two copies: with matrices of rows of whole groups as MLX's codes, and with the numbers that these stand for."""
+    for to in (packed, plain):
+        shutil.copytree(folder, to)
+    weights, files, numbers = safetensors.read(folder / "model.safetensors"), {}, {}
+    for name, x in weights.items():
+        files[name] = numbers[name] = x
+        if x.ndim == 2 and x.shape[1] % 32 == 0:
+            base = name.removesuffix(".weight")
+            files[name], files[base + ".scales"], files[base + ".biases"], numbers[name] = mlx(x, 4, 32, np.float16)
+    config = json.loads((folder / "config.json").read_text()) | {"quantization": {"group_size": 32, "bits": 4}}
+    (packed / "config.json").write_text(json.dumps(config))
+    safetensors.write(packed / "model.safetensors", files)
+    safetensors.write(plain / "model.safetensors", numbers)

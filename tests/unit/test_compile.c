@@ -307,9 +307,9 @@ static void bad_arguments(void **state) {
         refuses((ct_compile_args){.path = path}, text);
     }
     record();
-    snprintf(path, sizeof path, "%s/mask_of", folder);
+    snprintf(path, sizeof path, "%s/up_i32", folder);
     refuses((ct_compile_args){.path = path},
-            "user.c:7: compile: the generated code has a \"mask_of\" of its own: choose another "
+            "user.c:7: compile: the generated code has a \"up_i32\" of its own: choose another "
             "name");
     record();
     snprintf(text, sizeof text, "%s/none/step.c: cannot create: No such file or directory", folder);

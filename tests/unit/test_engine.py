@@ -40,6 +40,7 @@ def test_schedules(name, tmp_path):
         assert shared > 100 * len(seeds) and preempted > 0 and guessed > 0
 
 
+@pytest.mark.skipif(not os.environ.get("COTAN_TEST_ALL"), reason="compiles two hundred kernels; CI and make test-all do")
 def test_compiled(tmp_path):
     config, shapes = (json.loads(str(RECORDED[f"qwen3.{what}"])) for what in ("config", "shapes"))
     lm.save(tmp_path / "model", config, shapes)

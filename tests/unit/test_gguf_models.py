@@ -86,9 +86,48 @@ def test_logits(kind, most, tied, tmp_path):
         placed, steps = run("in_place_logits", path, tmp_path)["logits"], run("in_place_steps", path, tmp_path)
         assert abs(placed - want).max() < 1e-5 * abs(want).max()
         assert_same_bits(placed, steps)
+    exact, steps = run("f32_logits", path, tmp_path)["logits"], run("f32_steps", path, tmp_path)
+    assert exact.tobytes() == want.tobytes()
+    assert_same_bits(exact, steps)
     if kind:  # as f32
         got, want = (run("grads", x, tmp_path)["logits"] for x in (path, tmp_path / "folder"))
         assert abs(got - want).max() < 1e-5 * abs(want).max()
+
+
+# By number: elements and bytes of a block, where in it f16 numbers stand; MXFP4 has an exponent in front.
+BLOCKS = {2: (32, 18, [0]), 3: (32, 20, [0, 2]), 6: (32, 22, [0]), 7: (32, 24, [0, 2]), 8: (32, 34, [0]), 10: (256, 84, [80, 82]),
+          11: (256, 110, [108]), 12: (256, 144, [0, 2]), 13: (256, 176, [0, 2]), 14: (256, 210, [208]), 20: (32, 18, [0]), 23: (256, 136, [0]),
+          39: (32, 17, [])}
+# Sizes that make numbers of all types about as large.
+SIZE = {2: 0.01, 3: 0.01, 6: 0.005, 7: 0.005, 8: 0.001, 10: 0.003, 11: 0.001, 12: 2e-4, 13: 1e-4, 14: 2e-5, 20: 0.001, 23: 4e-5}
+
+
+def blocks_of(rng, kind, count):
+    """Blocks of any codes, in which no scale is a number of few digits."""
+    elements, size, halves = BLOCKS[kind]
+    blocks = rng.integers(0, 256, (count // elements, size), dtype=np.uint8)
+    for at in halves:
+        blocks[:, at:at + 2] = (SIZE[kind] * rng.uniform(0.5, 1, (len(blocks), 1))).astype(np.float16).view(np.uint8)
+    if not halves:
+        blocks[:, 0] = rng.integers(120, 123, len(blocks))
+    return blocks.tobytes()
+
+
+def test_f32_activations_of_all_types(tmp_path):
+    """Where they are asked for, products and lookups have the bits of a model whose weights are f32, whatever their blocks."""
+    _, pairs, tensors, _ = made("qwen2", "qwen2", 8)
+    rng, kinds, used = np.random.default_rng(5), list(BLOCKS), []
+    for name, (_, dims, _) in tensors.items():
+        if len(dims) == 2:
+            used.append(kinds[len(used) % len(kinds)])
+            tensors[name] = used[-1], dims, blocks_of(rng, used[-1], dims[0] * dims[1])
+    assert set(used) == set(BLOCKS)
+    path = put(tmp_path, pairs, tensors)
+    want = run("grads", path, tmp_path)["logits"]  # trainable: f32
+    got, steps = run("f32_logits", path, tmp_path)["logits"], run("f32_steps", path, tmp_path)
+    assert np.isfinite(want).all() and got.tobytes() == want.tobytes()
+    assert_same_bits(got, steps)
+    assert (run("logits", path, tmp_path)["logits"] != want).any()
 
 
 def assert_same_bits(got, steps):
@@ -142,6 +181,9 @@ def test_experts(tmp_path):
     placed, steps = run("in_place_logits", path, tmp_path)["logits"], run("in_place_steps", path, tmp_path)
     assert abs(placed - want).max() < 1e-5 * abs(want).max()
     assert_same_bits(placed, steps)
+    exact, steps = run("f32_logits", path, tmp_path)["logits"], run("f32_steps", path, tmp_path)
+    assert exact.tobytes() == want.tobytes()
+    assert_same_bits(exact, steps)
 
 
 NEOX = {"gpt_neox.embed_in": "token_embd", "gpt_neox.final_layer_norm": "output_norm", "embed_out": "output", "input_layernorm": "attn_norm",

@@ -10,7 +10,7 @@
 
 #include "support/graph_gen.h"
 
-enum { SEED = 20261123, GRAPHS = 150, EACH = 4, MADE = 600 };
+enum { SEED = 20261123, GRAPHS = 40, EACH = 4, MADE = 600 };
 
 static bool same_ints(ct_ints a, ct_ints b) {
     return a.n == b.n && (a.n == 0 || memcmp(a.v, b.v, (size_t)a.n * sizeof *a.v) == 0);

@@ -470,6 +470,21 @@ static ct_kir fresh(int *in, int *out) {
     return k;
 }
 
+// A store in a loop of extent 0 never runs, so it may have the same index in all lanes.
+static void loops_of_nothing_are_no_mistake(void **state) {
+    (void)state;
+    int x, y;
+    ct_err err = {0};
+    ct_kir k = fresh(&x, &y);
+    ct_kval i = ct__kir_loop_n(&k, CT_BIND_LANES, 8, NULL);
+    ct__kir_loop_n(&k, CT_BIND_SEQ, 0, NULL);
+    ct__kir_store(&k, y, ct__kir_int(&k, 0), ct__kir_load(&k, x, i));
+    ct__kir_end(&k);
+    ct__kir_end(&k);
+    if (!ct__kir_verify(&k, &err)) fail_msg("%s", err.text);
+    ct__kir_free(&k);
+}
+
 static void mistakes_are_told(void **state) {
     (void)state;
     int x, y;
@@ -739,6 +754,7 @@ int main(void) {
         cmocka_unit_test(lanes_by_hand),
         cmocka_unit_test(a_break_leaves_its_loop),
         cmocka_unit_test(a_kernel_in_a_kernel),
+        cmocka_unit_test(loops_of_nothing_are_no_mistake),
         cmocka_unit_test(mistakes_are_told),
         cmocka_unit_test(mistakes_with_breaks_are_told),
         cmocka_unit_test(every_allocation_may_fail),

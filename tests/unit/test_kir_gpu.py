@@ -8,10 +8,10 @@ import pytest
 from support.program import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
-ALL = ["kir", "kir_reduce", "kir_math", "template_index", "template_matmul"] if os.environ.get("COTAN_TEST_ALL") == "1" else []
+ALL = ["kir", "kir_ops", "kir_reduce", "kir_math", "template_index", "template_matmul"] if os.environ.get("COTAN_TEST_ALL") == "1" else []
 
 
-@pytest.mark.parametrize("name", ["kir_ops", "kir_narrow", "kir_bind", *ALL])
+@pytest.mark.parametrize("name", ["kir_narrow", "kir_bind", *ALL])
 def test_kernels_of_threads(name):
     leaks = ROOT / "tests/support/leaks-of-drivers.txt"  # what the sanitizers' builds do not count
     env = os.environ | {"COTAN_TEST_KIR": "opencl", "LSAN_OPTIONS": f"suppressions={leaks}:print_suppressions=0"}

@@ -242,8 +242,9 @@ static bool generate(ct_lm *lm, const char *seed, const char *to) {
 
 static int run(int argc, char **argv) {
     const char *mode = argv[1], *to = argv[4];
-    const bool train = strcmp(mode, "grads") == 0, in_place = strncmp(mode, "in_place_", 9) == 0;
-    if (in_place) mode += 9;
+    const bool train = strcmp(mode, "grads") == 0, in_place = strncmp(mode, "in_place_", 9) == 0,
+               exact = strncmp(mode, "f32_", 4) == 0; // products of quantised weights
+    mode += in_place ? 9 : exact ? 4 : 0;
     CT_SCOPE;
     if (strcmp(mode, "process") == 0) {
         if (process(argv[3], to)) return 0;
@@ -254,7 +255,8 @@ static int run(int argc, char **argv) {
     for (size_t i = 0; i < ct_npz_count(in); i++)
         if (strcmp(ct_npz_name(in, i), "written") == 0) written = ct_npz_get(in, "written");
     ct_npz_close(in);
-    ct_lm *lm = ct_lm_load(argv[2], .trainable = train, .in_place = in_place);
+    ct_lm *lm = ct_lm_load(argv[2], .trainable = train, .in_place = in_place,
+                           .activations = exact ? CT_F32 : CT_DEFAULT);
     bool ok = lm != NULL;
     if (ok && strcmp(mode, "logits") == 0) ok = logits(lm, to);
     if (ok && train) ok = grads(lm, to);
@@ -268,6 +270,20 @@ static int run(int argc, char **argv) {
     return ok ? 0 : 1;
 }
 
+static void of_other_activations(void **state) {
+    (void)state;
+    const ct_dtype others[] = {CT_F16, CT_BF16, CT_U8};
+    const char *const said[] = {"activations of f16: they are i8 or f32",
+                                "activations of bf16: they are i8 or f32",
+                                "activations of u8: they are i8 or f32"};
+    for (int i = 0; i < 3; i++) {
+        assert_null(ct_lm_load("no-such-folder", .activations = others[i]));
+        assert_int_equal(ct_error_code(), CT_E_ARGUMENT);
+        assert_string_equal(strstr(ct_error_text(), "lm_load: ") + 9, said[i]);
+        ct_error_clear();
+    }
+}
+
 static void every_row_is_whole(void **state) {
     (void)state;
     assert_non_null(ct__architectures[0]);
@@ -279,6 +295,7 @@ static void every_row_is_whole(void **state) {
 
 int main(int argc, char **argv) {
     if (argc >= 5) return run(argc, argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_is_whole)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_is_whole),
+                                       cmocka_unit_test(of_other_activations)};
     return cmocka_run_group_tests_name("language_models", tests, NULL, NULL);
 }

@@ -167,6 +167,35 @@ def test_beams(tmp_path):
     assert steps[0] not in run(f"generateb2{steps[0]}", tmp_path / "t5", tmp_path, ids=ids)["tokens"]
 
 
+def search(scores, prompt, beams, end, most):
+    """The likeliest continuation that `beams` texts side by side find, by its log-probability a token, the end among them; scores gives
+    the log-probabilities of what follows each of several texts."""
+    running, ended = [(0.0, tuple(prompt))], []
+    for time in range(1, most + 1):
+        found = [(score + row[token], (*text, int(token))) for (score, text), row in zip(running, scores([text for _, text in running]))
+                 for token in np.argsort(-row)[:2 * beams]]
+        found = sorted(found, reverse=True)[:2 * beams]
+        ended += [(score / time, text) for score, text in found[:beams] if text[-1] == end or time == most]
+        ended = sorted(ended, reverse=True)[:beams]
+        running = [beam for beam in found if beam[1][-1] != end][:beams]
+        if len(ended) == beams and running[0][0] / time <= ended[-1][0]:
+            break
+    written = list(ended[0][1][len(prompt):])
+    return written[:-1] if written[-1] == end else written
+
+
+@pytest.mark.parametrize("beams, end", [(2, 86), (2, 2), (3, 2), (4, 18)])
+def test_beams_that_end(beams, end, tmp_path):
+    """The search stops when nothing that runs can be better than what has ended: for two beams and 86 the best runs on, the second could not."""
+    lm.save(tmp_path / "model", *config_of("qwen3"))
+
+    def scores(texts):
+        logits = run("logits", tmp_path / "model", tmp_path, ids=np.array(texts, np.int32))["logits"][:, -1]
+        return [np.log(probabilities(row)) for row in logits]
+    got = run(f"generateb{beams}{end}", tmp_path / "model", tmp_path, ids=lm.IDS[:1])["tokens"]
+    assert got.tolist() == search(scores, lm.IDS[0].tolist(), beams, end, 12)
+
+
 def probabilities(scores):
     p = np.exp(scores.astype(np.float64) - scores.max())
     return p / p.sum()

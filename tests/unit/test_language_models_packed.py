@@ -32,21 +32,10 @@ def near(got, want, most):
     assert np.isfinite(got).all() and abs(got - want).max() < most * max(1, abs(want).max())
 
 
-def mlx(x, bits, group, dtype):
-    """Codes, scales, biases, and the numbers."""
-    groups = x.reshape(len(x), -1, group)
-    low, high = groups.min(-1, keepdims=True), groups.max(-1, keepdims=True)
-    scales, biases = ((high - low) / (2 ** bits - 1)).astype(dtype), low.astype(dtype)
-    codes = np.clip(np.rint((groups - biases.astype(np.float32)) / scales.astype(np.float32)), 0, 2 ** bits - 1).astype(np.uint8)
-    numbers = ((codes * scales.astype(np.float32)).astype(dtype).astype(np.float32) + biases.astype(np.float32)).astype(dtype).astype(np.float32)
-    stream = np.unpackbits(codes.reshape(len(x), -1, 1), axis=-1, count=bits, bitorder="little").reshape(len(x), -1)
-    return np.packbits(stream, axis=-1, bitorder="little").view(np.uint32), scales[..., 0], biases[..., 0], numbers.reshape(x.shape)
-
-
 @pytest.mark.parametrize("bits, group, dtype", [(2, 32, np.float32), (3, 64, np.float16), (4, 64, BF16), (4, 128, np.float32), (5, 128, np.float32),
                                                 (6, 64, BF16), (8, 32, np.float16)])
 def test_mlx(bits, group, dtype, tmp_path):
-    """Trained on they are numbers; else codes that meet rows of bytes."""
+    """Trained on they are numbers; else codes that meet rows of bytes or, where f32 is asked for, of f32: then they are exactly those numbers."""
     config, weights = made("llama3", {"quantization": {"group_size": group, "bits": bits}})
     files, numbers = {}, {}
     for name, x in weights.items():
@@ -54,12 +43,13 @@ def test_mlx(bits, group, dtype, tmp_path):
             files[name] = numbers[name] = x
             continue
         base = name.removesuffix(".weight")
-        files[name], files[base + ".scales"], files[base + ".biases"], numbers[name] = mlx(x, bits, group, dtype)
+        files[name], files[base + ".scales"], files[base + ".biases"], numbers[name] = lm.mlx(x, bits, group, dtype)
     packed, plain = put(tmp_path / "packed", config, files), put(tmp_path / "plain", config, numbers)
     want = run("grads", plain, tmp_path)["logits"]
     near(run("grads", packed, tmp_path)["logits"], want, 1e-4)
     got = run("logits", packed, tmp_path)["logits"]
     assert 0 < np.sqrt(((got - want) ** 2).mean() / (want ** 2).mean()) < 0.05
+    assert run("f32_logits", packed, tmp_path)["logits"].tobytes() == run("logits", plain, tmp_path)["logits"].tobytes()
 
 
 def fp8(x, rows, columns):
@@ -124,6 +114,7 @@ def test_mxfp4(tmp_path):
     near(run("grads", packed, tmp_path)["logits"], want, 1e-5)
     got = run("logits", packed, tmp_path)["logits"]  # codes, which meet rows of bytes
     assert 0 < np.sqrt(((got - want) ** 2).mean() / (want ** 2).mean()) < 0.06
+    assert run("f32_logits", packed, tmp_path)["logits"].tobytes() == run("logits", plain, tmp_path)["logits"].tobytes()
 
 
 def fault(tmp_path, config, tensors):

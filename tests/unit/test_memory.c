@@ -532,6 +532,11 @@ static void test_freed_buffers_serve_again(void **state) {
     ct__device_free(device, huge, (size_t)600 * MIB, CT_MEMORY_VALUES); // more than may stay
     assert_int_equal(device->spare_bytes, few);
     ct__device_free(device, large, (size_t)200 * MIB, CT_MEMORY_VALUES);
+    // An arena is freed for a larger one.
+    void *arena = ct__device_alloc(device, (size_t)5 * MIB, CT_MEMORY_ARENAS, &err);
+    const size_t waiting = device->spare_bytes;
+    ct__device_free(device, arena, (size_t)5 * MIB, CT_MEMORY_ARENAS);
+    assert_int_equal(device->spare_bytes, waiting);
     ct_set_memory_limit((uint64_t)1 << 40);
     first = ct__device_alloc(device, MIB, CT_MEMORY_VALUES, &err);
     assert_int_equal(device->spare_bytes, 0);

@@ -2,8 +2,8 @@
 // step of a network with AdamW, of a small program that uses a bit of everything. An error in
 // words each time, no crash, no leak, variables whole, and the same again succeeds afterwards.
 // Most of an op's allocations are those of any other, and most of a second step's those of the first:
-// unless COTAN_TEST_ALL is set, a sixth of them is refused on each device, another sixth with the next
-// op; of the steps and of what is checked a third.
+// unless COTAN_TEST_ALL is set, every 18th of them is refused on each device, others with the next
+// op; of the steps and of what is checked every ninth.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ static bool small(const gen_graph *g) {
 static void sweep_op(gen_graph *g, const ct_opdef *op, const char *device, int from) {
     one_op o = {.graph = g, .device = device};
     char name[80];
-    int step = one_in(6);
+    int step = one_in(18);
     snprintf(name, sizeof name, "%s on %s", op->name, device);
     sweep_some(name, op_program, &o, from % step, step);
     for (int i = 0; i < o.n; i++) free(o.want[i]);
@@ -111,7 +111,7 @@ static void every_op(void **state) {
     }
     print_message("%d ops, %d with gradients: %d runs refused, %d borne\n", ops, gradients,
                   refusals, refusals_borne);
-    assert_true(refusals > 5000 && gradients > ops / 3);
+    assert_true(refusals > 1700 && gradients > ops / 3);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -247,12 +247,12 @@ static void every_training_step(void **state) {
     }
     training_end(&t);
     refusals = refusals_borne = 0;
-    sweep_some("the first step", step_program, &(int){0}, 0, one_in(3));
-    sweep_some("the second step", step_program, &(int){1}, 1 % one_in(3), one_in(3));
+    sweep_some("the first step", step_program, &(int){0}, 0, one_in(9));
+    sweep_some("the second step", step_program, &(int){1}, 1 % one_in(9), one_in(9));
     print_message("%d runs refused, %d borne; afterwards %d steps undone, %d done, "
                   "%d poisoned\n",
                   refusals, refusals_borne, found.before, found.after, found.poisoned);
-    assert_true(refusals > 100 && found.before > 100);
+    assert_true(refusals > 40 && found.before > 40);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -359,20 +359,20 @@ static void place_program(void *user) {
 static void several_devices(void **state) {
     (void)state;
     refusals = refusals_borne = 0;
-    sweep_some("a program on several devices", place_program, "cpu", 0, one_in(3));
+    sweep_some("a program on several devices", place_program, "cpu", 0, one_in(9));
     print_message("%d runs refused, %d borne\n", refusals, refusals_borne);
-    assert_true(refusals > 100);
+    assert_true(refusals > 40);
 }
 
 static void small_programs(void **state) {
-    const bool all = !*state || getenv("COTAN_TEST_ALL"); // checked it takes ten times as many
-    const int step = all ? 1 : one_in(3);
+    const bool is_checked = *state, others = !is_checked || getenv("COTAN_TEST_ALL");
+    const int step = one_in(is_checked ? 9 : 5); // checked it takes ten times as many
     refusals = refusals_borne = 0;
-    if (all) sweep("a program on ref", small_program, "ref");
+    if (others) sweep_some("a program on ref", small_program, "ref", 0, step);
     sweep_some("a program on cpu", small_program, "cpu", 0, step);
-    if (all) sweep("a program on async:cpu", small_program, "async:cpu");
+    if (others) sweep_some("a program on async:cpu", small_program, "async:cpu", 1 % step, step);
     print_message("%d runs refused, %d borne\n", refusals, refusals_borne);
-    assert_true(refusals > 500);
+    assert_true(refusals > 150);
 }
 
 static int checked(void **state) {
@@ -397,9 +397,9 @@ static void first_program(void *user) {
 static void from_nothing(void **state) {
     (void)state;
     refusals = refusals_borne = 0;
-    sweep("the first program of a process", first_program, "cpu");
+    sweep_some("the first program of a process", first_program, "cpu", 0, one_in(3));
     print_message("%d runs refused, %d borne\n", refusals, refusals_borne);
-    assert_true(refusals > 100);
+    assert_true(refusals > 40);
 }
 
 int main(void) {

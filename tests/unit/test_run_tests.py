@@ -95,6 +95,14 @@ def test_passing_cases_are_counted_one_by_one(project):
     assert (status, closing(text)) == (0, "2 passed, 0 failed, 0 skipped")
 
 
+def test_the_slowest_cases_are_listed(project):
+    (project.root / "tests/test_py.py").write_text("import time\ndef test_naps(): time.sleep(0.3)\ndef test_quick(): pass\n")
+    status, text = project(["good"], arguments=["--slowest", "1"])
+    assert (status, closing(text)) == (0, "3 passed, 0 failed, 0 skipped")
+    (line,) = [line for line in text.splitlines() if " s  " in line]
+    assert line.endswith(" s  tests/test_py.py::test_naps") and 0.3 <= float(line.split()[0]) < 5
+
+
 def test_a_failing_case_is_shown_with_its_message(project):
     status, text = project(["good", "bad"])
     assert (status, closing(text)) == (1, "1 passed, 1 failed, 0 skipped")

@@ -345,6 +345,34 @@ static double with_cut(int *made_at) {
     return first + ct_item(ct_max(twice));
 }
 
+// A root that is itself what an earlier read computed is named by what it is.
+static void roots_that_are_computed_again_are_explained(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_tensor w = ct_param(set, "w", CT_F32, CT_DIMS(4));
+    setenv("COTAN_EXPLAIN", "1", 1);
+    for (int root = 0; root < 2; root++) {
+        int made, line;
+        {
+            CT_SCOPE;
+            made = __LINE__ + 1;
+            ct_tensor h = root ? ct_exp(line_of(4)) : ct_sum(line_of(4));
+            assert_true(ct_item(root ? ct_sum(h) : ct_exp(h)) > 0);
+            record_forget();
+            line = __LINE__ + 1;
+            root ? ct_assign(w, h) : ct_metric("h", h);
+        }
+        char want[256];
+        snprintf(want, sizeof want,
+                 "tests/unit/test_semantics_roots.c:%d: %s computes %s of "
+                 "tests/unit/test_semantics_roots.c:%d again, which an earlier read",
+                 line, root ? "assign" : "metric", root ? "exp" : "sum", made);
+        if (!strstr(record_log, want)) fail_msg("want %s, got %s", want, record_log);
+    }
+    unsetenv("COTAN_EXPLAIN");
+    ct_params_free(set);
+}
+
 static void a_cut_recomputes_and_is_explained_and_kept_from_then_on(void **state) {
     (void)state;
     int made_at;
@@ -458,6 +486,7 @@ int main(void) {
         TEST(a_kept_scalar_stays_a_number),
         TEST(a_kept_bare_number_keeps_its_weakness),
         TEST(dropping_a_pending_value_drops_the_handle_alone),
+        TEST(roots_that_are_computed_again_are_explained),
         TEST(a_cut_recomputes_and_is_explained_and_kept_from_then_on),
         TEST(without_the_variable_nothing_is_said_of_a_cut),
         TEST(cuts_of_one_plan_add_up),

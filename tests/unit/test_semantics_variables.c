@@ -9,10 +9,24 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/graph.h"
 #include "support/record.h"
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, record_begin, record_end)
 #define FILE_NAME "tests/unit/test_semantics_variables.c"
+
+// A record that is used again is as a new one: an axis that was dynamic from the first plan on is not.
+static void a_record_is_used_again(void **state) {
+    (void)state;
+    ct_params *set = ct_params_new();
+    ct_var *var = ct__var_of(ct_param(set, "pool", CT_F32, CT_DIMS(4, 2)));
+    var->open = true;
+    ct_params_free(set);
+    set = ct_params_new();
+    assert_ptr_equal(ct__var_of(ct_param(set, "w", CT_F32, CT_DIMS(4, 2))), var);
+    assert_false(var->open);
+    ct_params_free(set);
+}
 
 static void each_of_many_names_is_found(void **state) {
     (void)state;
@@ -785,6 +799,7 @@ int main(void) {
         TEST(a_copy_of_another_dtype),
         TEST(a_pending_version_is_kept_twice),
         TEST(a_bare_number_is_kept),
+        TEST(a_record_is_used_again),
         TEST(each_of_many_names_is_found),
         TEST(a_parameter_is_a_leaf_that_a_step_assigns),
         TEST(the_plan_updates_in_place),

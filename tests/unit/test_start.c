@@ -139,6 +139,8 @@ static void the_first_call_waits_for_no_compiler(void **state) {
     small(1, first);
     ct_stats now = ct_get_stats();
     assert_int_equal(now.kernels_compiled, begin.kernels_compiled);
+    const uint64_t pending = now.kernels_pending; // queued, or being compiled
+    assert_true(begin.kernels_pending == 0 && pending > 0);
     assert_true(now.launches_interpreted > begin.launches_interpreted);
     assert_int_equal(now.launches_interpreted - begin.launches_interpreted,
                      now.launches - begin.launches);
@@ -151,8 +153,9 @@ static void the_first_call_waits_for_no_compiler(void **state) {
                      now.launches - begin.launches);
     touch("go");
     ct__queue_settle();
+    assert_int_equal(ct_get_stats().kernels_pending, 0);
+    assert_int_equal(ct_get_stats().kernels_compiled - begin.kernels_compiled, pending);
     begin = ct_get_stats();
-    assert_true(begin.kernels_compiled > 0);
     small(1, compiled);
     now = ct_get_stats();
     assert_int_equal(now.plans_made, begin.plans_made);
@@ -354,6 +357,7 @@ static void a_compiler_that_fails_is_told_once(void **state) {
     small(20, first);
     assert_string_equal(logged, "");
     ct__queue_settle();
+    assert_int_equal(ct_get_stats().kernels_pending, 0);
     for (int i = 0; i < 3; i++) {
         small(20, again);
         assert_memory_equal(first, again, sizeof first);
@@ -389,6 +393,7 @@ static void a_shutdown_waits_for_the_compiler_alone(void **state) {
     compiler_that_waits();
     for (int salt = 30; salt < 60; salt++) small(salt, out);
     while (!is_there("started")) sched_yield();
+    assert_true(ct_get_stats().kernels_pending >= 30); // some of them in the queue
     touch("go");
     int threads = count("/proc/self/task", ""); // the pool's may not even have begun
     assert_true(ct_shutdown());
@@ -397,6 +402,7 @@ static void a_shutdown_waits_for_the_compiler_alone(void **state) {
         assert_true(threads > LEFT);
         sched_yield();
     }
+    assert_int_equal(ct_get_stats().kernels_pending, 0);
     assert_int_equal(count(cache, "build-"), 0);
     assert_true(count(cache, "") > 3); // what was compiled is kept
     assert_int_equal(waitpid(-1, &status, WNOHANG), -1);
@@ -449,6 +455,7 @@ static void contexts_share_code(void **state) {
     assert_memory_equal(out[0], out[1], sizeof out[0]);
     assert_memory_equal(out[0], out[2], sizeof out[0]);
     ct_stats now = ct_get_stats();
+    assert_int_equal(now.kernels_pending, 0);
     int kernels = count(cache, "") - 3;                                       // ., .. and .lock
     assert_int_equal(now.kernels_compiled - begin.kernels_compiled, kernels); // each once
 }
@@ -485,13 +492,16 @@ static void contexts_do_not_wait_for_each_other(void **state) {
     while (!is_there("hangs")) sched_yield();
     ct_ctx *ctx = ct_ctx_new(), *outer = ct_ctx_use(ctx);
     const ct_stats begin = ct_get_stats();
+    assert_true(begin.kernels_pending > 0); // those of the other, which waits
     for (int salt = WORKS; salt < WORKS + 4; salt++) small(salt, out);
     assert_true(ct_get_stats().kernels_compiled > begin.kernels_compiled);
     assert_int_equal(ct_get_stats().launches_interpreted, begin.launches_interpreted);
+    assert_int_equal(ct_get_stats().kernels_pending, begin.kernels_pending);
     assert_false(atomic_load(&done)); // it still waits for its compiler
     touch("go");
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(atomic_load(&done));
+    assert_int_equal(ct_get_stats().kernels_pending, 0);
     ct_ctx_free(ct_ctx_use(outer));
 }
 

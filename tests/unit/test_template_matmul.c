@@ -253,8 +253,8 @@ static const int64_t awkward[] = {1, 2, 3, 5, 7, 13, 14, 15, 16, 17, 31, 32, 33,
 static const int64_t depths[] = {0, 1, 2, 7, 16, 17, 64, 255, 256, 257, 511, 512, 513, 770};
 #define PICK(list) list[(uint64_t)((uniform() + 1) * 0.5 * (double)(sizeof list / sizeof *list))]
 
-// Each is a kernel to compile: every second one, unless COTAN_TEST_ALL is set.
-static int stride(void) { return getenv("COTAN_TEST_ALL") ? 1 : 2; }
+// Each is a kernel to compile: every fourth one, unless COTAN_TEST_ALL is set.
+static int stride(void) { return getenv("COTAN_TEST_ALL") ? 1 : 4; }
 
 static void many(const family *f, int times) {
     for (int i = 0; i < times; i++) {

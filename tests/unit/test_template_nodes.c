@@ -126,12 +126,15 @@ static ct_tensor matmuls(int variant) {
         return ct_tanh(ct_add(ct_matmul(ct_exp(tensor(CT_DIMS(9, 300))),
                                         ct_mul(tensor(CT_DIMS(300, 40)), ct_f(0.01))),
                               tensor(CT_DIMS(40))));
+    case 15: // the second operand has no axis of 7, and the first is the same along it
+        return ct_matmul(ct_expand(tensor(CT_DIMS(1, 3, 1, 1)), CT_DIMS(7, 3, 1, 1)),
+                         tensor(CT_DIMS(3, 1, 2)));
     default: return ct_matmul(tensor(CT_DIMS(100, 64)), tensor(CT_DIMS(64, 1000)));
     }
 }
 static void matmul(void **state) {
     (void)state;
-    agree(matmuls, 16, 2e-4f);
+    agree(matmuls, 17, 2e-4f);
 }
 
 static ct_tensor gathers(int variant) {

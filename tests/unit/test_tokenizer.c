@@ -17,9 +17,9 @@
 #include "cotan/tokenizer.h"
 
 #define FOLDER "tests/unit/tokenizers/"
-static const char *const files[] = {"gpt2.json",     "llama3.json", "llama2.json", "t5.json",
-                                    "bert.json",     "words.json",  "clip.json",   "deepseek.json",
-                                    "unigram.model", "bpe.model"};
+static const char *const files[] = {"gpt2.json",     "llama3.json", "llama2.json",  "t5.json",
+                                    "bert.json",     "words.json",  "clip.json",    "deepseek.json",
+                                    "unigram.model", "bpe.model",   "unknown.model"};
 enum { FILES = sizeof files / sizeof *files };
 
 static ct_tokenizer *load(const char *name) {

@@ -1,9 +1,10 @@
-"""Where products are recorded in 16 bits: PyTorch's lists, which stand with the ops (docs/mixed-precision.md)."""
+"""Autocasting: products are recorded in 16 bits, by PyTorch's lists, which are part of the ops' definitions
+(docs/mixed-precision.md)."""
 import functools
 import warnings
 
 from .. import _core
-from .._decorated import decorated
+from .._decorated import decorate_with_context
 from .._whole import whole
 
 _DEFAULTS = {"cpu": _core.bfloat16, "opencl": _core.float16}
@@ -15,7 +16,7 @@ def is_autocast_available(device_type):
 
 
 def get_autocast_dtype(device_type="cpu"):
-    """The dtype of products where autocasting is on, else the device's default."""
+    """Returns the dtype of products if autocasting is on, else the device's default."""
     current = _core._autocast_dtype()
     return current if current in _LOW else _DEFAULTS[device_type]
 
@@ -25,8 +26,9 @@ def is_autocast_enabled(device_type=None):
 
 
 class autocast:
-    """with autocast("cpu", dtype=cotan.bfloat16): products recorded inside, in this thread, take floats in that dtype, what is
-    large or a sum of many takes them in float32. Also a decorator. Equal casts of a step are one with or without `cache_enabled`."""
+    """with autocast("cpu", dtype=cotan.bfloat16): products recorded inside, in this thread, take floats in
+    that dtype; ops whose values are large, or sums of many, take them in float32. Can be used as a decorator.
+    Equal casts of a step are computed once, with or without `cache_enabled`."""
 
     def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):
         if not isinstance(device_type, str):
@@ -56,11 +58,11 @@ class autocast:
         _core._autocast(self._before.pop())
 
     def __call__(self, function):
-        return decorated(function, lambda: autocast(self.device, self.fast_dtype, self._enabled))
+        return decorate_with_context(function, lambda: autocast(self.device, self.fast_dtype, self._enabled))
 
 
 def _cast(value, dtype):
-    """All floats in it but float64, in the dtype."""
+    """Casts all floats in the value, except float64, to the dtype."""
     if isinstance(value, _core.Tensor):
         return _core.ops.cast(value, dtype) if value.dtype in (*_LOW, _core.float32) and value.dtype != dtype else value
     if isinstance(value, dict):
@@ -69,8 +71,8 @@ def _cast(value, dtype):
 
 
 def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
-    """For forward of an autograd.Function: with `cast_inputs`, where autocasting is on, it gets its floats in that dtype and
-    runs without."""
+    """Decorates forward of an autograd.Function: with `cast_inputs`, if autocasting is on, forward gets its
+    floats in that dtype and runs without autocasting."""
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
@@ -87,7 +89,8 @@ def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
 
 
 def custom_bwd(bwd=None, *, device_type):
-    """For backward of an autograd.Function: it runs as its forward, decorated with custom_fwd, did."""
+    """Decorates backward of an autograd.Function: it runs with the autocasting with which its forward,
+    decorated with custom_fwd, ran."""
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 

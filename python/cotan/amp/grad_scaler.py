@@ -1,4 +1,5 @@
-"""Dynamic loss scaling: small gradients of float16 are kept from 0 by a factor that falls where they overflow."""
+"""Dynamic loss scaling: a factor keeps small float16 gradients from underflowing to 0; it is reduced when
+they overflow."""
 import math
 import struct
 
@@ -10,28 +11,30 @@ from .._whole import whole
 _READY, _UNSCALED, _STEPPED = range(3)
 
 
-def _rounded(number):
-    """To float32, in which a scale is held."""
+def _round_to_float32(number):
+    """Rounds to float32, the dtype of a scale."""
     return struct.unpack("f", struct.pack("f", number))[0]
 
 
 class GradScaler:
-    """torch.amp.GradScaler: scale(loss).backward(), step(optimizer), update(); unscale_(optimizer) before gradients are clipped.
+    """torch.amp.GradScaler: scale(loss).backward(), step(optimizer), update(); unscale_(optimizer) before
+    gradients are clipped.
 
-    A step whose gradients are not all finite is left out, and the scale multiplied by `backoff_factor`; after
-    `growth_interval` good ones in a row it is multiplied by `growth_factor`."""
+    A step whose gradients are not all finite is skipped, and the scale is multiplied by `backoff_factor`;
+    after `growth_interval` successful steps in a row it is multiplied by `growth_factor`."""
 
     def __init__(self, device="cpu", init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000,
                  enabled=True):
         assert not enabled or growth_factor > 1.0, "The growth factor must be > 1.0."
         assert not enabled or backoff_factor < 1.0, "The backoff factor must be < 1.0."
-        self._device, self._enabled, self._scale = device, enabled, _rounded(init_scale)
+        self._device, self._enabled, self._scale = device, enabled, _round_to_float32(init_scale)
         self._growth_factor, self._backoff_factor, self._growth_interval = growth_factor, backoff_factor, growth_interval
         self._growth_tracker, self._scaled = 0, False
-        self._stages, self._found = {}, {}  # by optimizer, since the last update: its stage, whether all was finite
+        # For each optimizer, since the last update: its stage, and whether all gradients were finite.
+        self._stages, self._found = {}, {}
 
     def scale(self, outputs):
-        """A tensor, or an iterable of such, times the scale."""
+        """Returns a tensor, or an iterable of tensors, times the scale."""
         if not self._enabled:
             return outputs
         self._scaled = True
@@ -48,7 +51,8 @@ class GradScaler:
                               "scaler.scale(loss or outputs) earlier in the iteration.")
 
     def unscale_(self, optimizer):
-        """Divides the gradients of the optimizer's parameters by the scale, in place; once between two updates."""
+        """Divides the gradients of the optimizer's parameters by the scale, in place; once between two
+        updates."""
         if not self._enabled:
             return
         self._check_scaled("unscale_")
@@ -60,7 +64,7 @@ class GradScaler:
         self._divide(optimizer, self._look(optimizer))
 
     def _look(self, optimizer):
-        """Of each gradient of the optimizer: is it finite?"""
+        """Returns for each gradient of the optimizer whether it is finite."""
         grads = [param.grad for group in optimizer.param_groups for param in group["params"] if param.grad is not None]
         if any(grad.dtype == _core.float16 for grad in grads):
             raise ValueError("Attempting to unscale FP16 gradients.")
@@ -68,33 +72,35 @@ class GradScaler:
             return [ops.all(ops.is_finite(grad)) for grad in grads]
 
     @whole
-    def _divide(self, optimizer, found):
-        """The gradients, and what each was before."""
-        factor, before = _rounded(1.0 / self._scale), []
+    def _divide(self, optimizer, results):
+        """Divides the gradients; returns their previous values."""
+        factor, before = _round_to_float32(1.0 / self._scale), []
         with no_grad():
             for grad in [param.grad for group in optimizer.param_groups for param in group["params"]]:
                 if grad is not None:
                     before.append((grad, _core._snapshot(grad)))
                     grad.mul_(factor)
-        self._found[id(optimizer)], self._stages[id(optimizer)] = found, _UNSCALED
+        self._found[id(optimizer)], self._stages[id(optimizer)] = results, _UNSCALED
         return before
 
     def _is_finite(self, key):
-        """Are all gradients of an optimizer? Read once: it runs what is pending."""
-        found = self._found[key] = self._read(self._found[key])
-        return found
+        """True if all gradients of an optimizer are finite. It is read once, since that runs what is
+        pending."""
+        results = self._found[key] = self._read(self._found[key])
+        return results
 
-    def _read(self, found):
-        if not isinstance(found, list):
-            return found
-        assert found, "No inf checks were recorded for this optimizer."
-        together = found[0]
-        for one in found[1:]:
+    def _read(self, results):
+        if not isinstance(results, list):
+            return results
+        assert results, "No inf checks were recorded for this optimizer."
+        together = results[0]
+        for one in results[1:]:
             together = ops.and_(together, one)
         return bool(together)
 
     def step(self, optimizer, *args, **options):
-        """optimizer.step() with gradients that are unscaled, unless one is not finite; what it returns, or None."""
+        """Calls optimizer.step() with unscaled gradients and returns its result; returns None without calling
+        it if a gradient is not finite."""
         if not self._enabled:
             return optimizer.step(*args, **options)
         if "closure" in options:
@@ -108,7 +114,7 @@ class GradScaler:
 
     @whole
     def _step(self, optimizer, ready, finite, args, options):
-        """With it the division is undone where it is interrupted."""
+        """Steps; if the step is interrupted, the division is undone as well."""
         before = self._divide(optimizer, finite) if ready else []
         try:
             result = optimizer.step(*args, **options) if finite else None
@@ -123,12 +129,13 @@ class GradScaler:
         return result
 
     def update(self, new_scale=None):
-        """The scale for the next iteration, by what steps found since the last update; or a new one."""
+        """Sets the scale for the next iteration, by what the steps since the last update found, or to a new
+        value."""
         if not self._enabled:
             return
         self._check_scaled("update")
         if new_scale is not None:
-            new_scale, finite = _rounded(float(new_scale)), True
+            new_scale, finite = _round_to_float32(float(new_scale)), True
         else:
             assert self._found, "No inf checks were recorded prior to update."
             finite = all([self._is_finite(key) for key in self._found])
@@ -144,12 +151,12 @@ class GradScaler:
                 if self._growth_tracker == self._growth_interval:
                     self._grow()
             else:
-                self._scale, self._growth_tracker = _rounded(self._scale * self._backoff_factor), 0
+                self._scale, self._growth_tracker = _round_to_float32(self._scale * self._backoff_factor), 0
         self._stages, self._found = {}, {}
 
     def _grow(self):
         self._growth_tracker = 0
-        larger = _rounded(self._scale * self._growth_factor)
+        larger = _round_to_float32(self._scale * self._growth_factor)
         if math.isfinite(larger):
             self._scale = larger
 

@@ -1,4 +1,4 @@
-"""Which dtype parameters, computations and results have: a policy, as in JAX's jmp."""
+"""Policies, as in JAX's jmp: the dtypes of parameters, computations and results."""
 import dataclasses
 
 import cotan
@@ -19,16 +19,17 @@ def _dtype(name):
 
 
 def _cast(tree, dtype):
-    """Every tensor of floats in the tree; what else is in it stays."""
+    """Casts all float tensors in the tree; everything else is kept."""
     return tree_map(lambda x: x.to(dtype) if isinstance(x, cotan.Tensor) and x.dtype.is_floating_point else x, tree)
 
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """The dtypes of a model's parameters, of what it computes and of what it returns.
+    """The dtypes of a model's parameters, of its computations and of its results.
 
-    `cast_to_param`, `cast_to_compute` and `cast_to_output` cast all tensors of floats in a tree (a state dict, a tuple of
-    inputs). `autocast` is a block in which products have the compute dtype while parameters keep theirs: master weights.
+    `cast_to_param`, `cast_to_compute` and `cast_to_output` cast all float tensors in a tree (a state dict, a
+    tuple of inputs). `autocast` is a context manager in which products have the compute dtype while
+    parameters keep theirs: they are master weights.
     """
     param_dtype: "cotan.dtype"
     compute_dtype: "cotan.dtype"
@@ -56,7 +57,8 @@ class Policy:
 
 
 def get_policy(text):
-    """A policy from "params=float32,compute=bfloat16,output=float32" ("p=f32,c=bf16,o=f32" is the same), or one dtype for all."""
+    """Returns the policy of "params=float32,compute=bfloat16,output=float32" ("p=f32,c=bf16,o=f32" is the
+    same), or of one dtype for all."""
     if "=" not in text:
         return Policy(*3 * [_dtype(text)])
     parts = {}
@@ -65,7 +67,7 @@ def get_policy(text):
         if part.strip() not in _PARTS:
             raise ValueError(f"get_policy: {part.strip()!r} is none of params, compute and output")
         parts[_PARTS[part.strip()]] = _dtype(name.strip())
-    # As in jmp: what is computed in follows the parameters, and results follow that, where none is named.
+    # As in jmp: by default the compute dtype is the parameters', and the output dtype is the compute dtype.
     param = parts.get("param", cotan.float32)
     compute = parts.get("compute", param)
     return Policy(param, compute, parts.get("output", compute))

@@ -1,18 +1,19 @@
 """Derivatives of functions of tensors, by the names of torch.autograd.functional.
 
-Inputs and results of a function are tensors or tuples of them; with tuples what is given back is nested likewise.
+Inputs and results of a function are tensors or tuples of them; what is returned is nested in the same way.
 """
 from .. import _core, _transforms
 from .._core import Tensor, ops
 from .._grad import enable_grad
-from .._shaping import joined
+from .._shaping import concat_parts
 from . import grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 
-def _begin(inputs, create_graph):
-    """The inputs as values at which histories begin; with create_graph what lies behind them goes on."""
+def _track_inputs(inputs, create_graph):
+    """Returns the inputs as values at which histories begin; with create_graph their own histories
+    continue."""
     single = isinstance(inputs, Tensor)
     inputs = (inputs,) if single else tuple(inputs)
     return single, tuple(ops.cast(x, x.dtype) if create_graph and x.requires_grad else _core._track(x) for x in inputs)
@@ -29,14 +30,14 @@ def _call(func, inputs, name):
     return single, outputs
 
 
-def _end(tree, create_graph):
+def _finish_outputs(tree, create_graph):
     if isinstance(tree, tuple):
-        return tuple(_end(one, create_graph) for one in tree)
+        return tuple(_finish_outputs(one, create_graph) for one in tree)
     return tree if create_graph else _core._snapshot(tree)
 
 
-def _slopes(outputs, inputs, create_graph, cotangents=None):
-    """Zeros where nothing hangs on an input."""
+def _gradients_or_zeros(outputs, inputs, create_graph, cotangents=None):
+    """Returns gradients; zeros for inputs on which nothing depends."""
     behind = [(y, c) for y, c in zip(outputs, cotangents or [None] * len(outputs)) if y.requires_grad]
     if not behind:
         return tuple(_core.full(x.shape, 0, x.dtype) for x in inputs)
@@ -45,27 +46,28 @@ def _slopes(outputs, inputs, create_graph, cotangents=None):
                 allow_unused=True, materialize_grads=True)
 
 
-def _rows(output, inputs, create_graph):
-    """One output's Jacobian with respect to each input, its axes before the input's."""
+def _jacobian_rows(output, inputs, create_graph):
+    """Returns one output's Jacobian with respect to each input, with its axes before the input's."""
     with enable_grad():
         flat = ops.reshape(output, (-1,))
-        rows = [_slopes((flat[i],), inputs, create_graph) for i in range(flat.shape[0])]
+        rows = [_gradients_or_zeros((flat[i],), inputs, create_graph) for i in range(flat.shape[0])]
         if not rows:
             return tuple(_core.full((*output.shape, *x.shape), 0, x.dtype) for x in inputs)
-        return tuple(ops.reshape(joined([ops.reshape(row[k], (1, *x.shape)) for row in rows], 0), (*output.shape, *x.shape))
+        return tuple(ops.reshape(concat_parts([ops.reshape(row[k], (1, *x.shape)) for row in rows], 0), (*output.shape, *x.shape))
                      for k, x in enumerate(inputs))
 
 
 def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):
-    """The derivatives of func's results with respect to its inputs: the result's axes, then the input's."""
-    single_in, inputs = _begin(inputs, create_graph)
+    """Returns the derivatives of func's results with respect to its inputs: the result's axes, then the
+    input's."""
+    single_in, inputs = _track_inputs(inputs, create_graph)
     single_out, outputs = _call(func, inputs, "jacobian")
-    found = tuple(_rows(output, inputs, create_graph) for output in outputs)
-    found = tuple(row[0] for row in found) if single_in else found
-    return _end(found[0] if single_out else found, create_graph)
+    result = tuple(_jacobian_rows(output, inputs, create_graph) for output in outputs)
+    result = tuple(row[0] for row in result) if single_in else result
+    return _finish_outputs(result[0] if single_out else result, create_graph)
 
 
-def _number(func, name):
+def _scalar_function(func, name):
     def function(*inputs):
         output = func(*inputs)
         if not isinstance(output, Tensor) or output.numel() != 1:
@@ -77,18 +79,18 @@ def _number(func, name):
 
 def _gradient_of(func, name):
     def function(*inputs):
-        return _slopes((_number(func, name)(*inputs),), inputs, True)
+        return _gradients_or_zeros((_scalar_function(func, name)(*inputs),), inputs, True)
 
     return function
 
 
 def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"):
-    """The second derivatives of func's one number with respect to its inputs."""
-    found = jacobian(_gradient_of(func, "hessian"), inputs, create_graph)
-    return found[0] if isinstance(inputs, Tensor) else found
+    """Returns the second derivatives of func's scalar result with respect to its inputs."""
+    result = jacobian(_gradient_of(func, "hessian"), inputs, create_graph)
+    return result[0] if isinstance(inputs, Tensor) else result
 
 
-def _vectors(v, like, name):
+def _check_vectors(v, like, name):
     if v is None:
         if any(x.numel() != 1 for x in like):
             raise RuntimeError(f"{name}: v may be left out only where there is one number for it")
@@ -101,26 +103,26 @@ def _vectors(v, like, name):
 
 
 def vjp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func's results, v times the Jacobian): v is like the results."""
-    single_in, inputs = _begin(inputs, create_graph)
+    """Returns (func's results, v times the Jacobian); v has the form of the results."""
+    single_in, inputs = _track_inputs(inputs, create_graph)
     single_out, outputs = _call(func, inputs, "vjp")
-    found = _slopes(outputs, inputs, create_graph, _vectors(v, outputs, "vjp"))
-    return (_end(outputs[0] if single_out else outputs, create_graph), _end(found[0] if single_in else found, create_graph))
+    result = _gradients_or_zeros(outputs, inputs, create_graph, _check_vectors(v, outputs, "vjp"))
+    return (_finish_outputs(outputs[0] if single_out else outputs, create_graph), _finish_outputs(result[0] if single_in else result, create_graph))
 
 
 def jvp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func's results, the Jacobian times v): v is like the inputs."""
-    _, inputs = _begin(inputs, create_graph)
-    return _end(_transforms.jvp(func, inputs, _vectors(v, inputs, "jvp")), create_graph)
+    """Returns (func's results, the Jacobian times v); v has the form of the inputs."""
+    _, inputs = _track_inputs(inputs, create_graph)
+    return _finish_outputs(_transforms.jvp(func, inputs, _check_vectors(v, inputs, "jvp")), create_graph)
 
 
 def vhp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func's one number, v times its second derivatives): v is like the inputs."""
-    single, inputs = _begin(inputs, create_graph)
+    """Returns (func's scalar result, v times its second derivatives); v has the form of the inputs."""
+    single, inputs = _track_inputs(inputs, create_graph)
     with enable_grad():
-        output = _number(func, "vhp")(*inputs)
-        found = _slopes(_slopes((output,), inputs, True), inputs, create_graph, _vectors(v, inputs, "vhp"))
-    return _end(output, create_graph), _end(found[0] if single else found, create_graph)
+        output = _scalar_function(func, "vhp")(*inputs)
+        result = _gradients_or_zeros(_gradients_or_zeros((output,), inputs, True), inputs, create_graph, _check_vectors(v, inputs, "vhp"))
+    return _finish_outputs(output, create_graph), _finish_outputs(result[0] if single else result, create_graph)
 
 
 hvp = vhp  # second derivatives are symmetric

@@ -1,2 +1,2 @@
-"""Libraries of GPUs that programs ask about and set options of: none is here."""
+"""Backends of GPUs that programs query and set options of; none of them is available."""
 from . import cuda, cudnn, mps  # noqa: F401

@@ -1,4 +1,4 @@
-"""Options that may be set, and mean nothing: results are the same in every run anyway."""
+"""Options that may be set and are ignored: results are the same in every run."""
 enabled = benchmark = False
 deterministic = True
 

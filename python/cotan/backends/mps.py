@@ -1,4 +1,4 @@
-"""There is no such device."""
+"""This backend is not available."""
 
 
 def is_available():

@@ -15,7 +15,7 @@ __all__ = [
 
 
 class _InPlace(Module):
-    """Its text tells only whether it writes to its operand."""
+    """The base of activations whose repr shows only whether they write in place."""
 
     def __init__(self, inplace=False):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Modules and parameters in sequences and dicts."""
+"""Containers: modules and parameters in lists and dicts."""
 import operator
 from collections import OrderedDict, abc
 
@@ -9,7 +9,7 @@ from .parameter import Parameter
 Tensor = _core.Tensor
 
 
-def _position(index, length, what):
+def _normalize_index(index, length, what):
     index = operator.index(index)
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of range" if what is None else f"index {index} is out of range of {what}")
@@ -17,7 +17,7 @@ def _position(index, length, what):
 
 
 class Sequential(Module):
-    """Each module sees what the one before it gives."""
+    """Calls the modules one after the other, each with the result of the one before it."""
 
     def __init__(self, *args):
         super().__init__()
@@ -34,7 +34,7 @@ class Sequential(Module):
         return input
 
     def _name(self, index):
-        return list(self._modules)[_position(index, len(self), None)]
+        return list(self._modules)[_normalize_index(index, len(self), None)]
 
     def _rename(self, modules):
         self.__dict__["_modules"] = {str(i): module for i, module in enumerate(modules)}
@@ -98,7 +98,7 @@ class Sequential(Module):
 
 
 class ModuleList(Module):
-    """Modules in a list; it has no forward."""
+    """A list of modules, without a forward."""
 
     def __init__(self, modules=None):
         super().__init__()
@@ -106,7 +106,7 @@ class ModuleList(Module):
             self.extend(modules)
 
     def _name(self, index):
-        return str(_position(index, len(self), None))
+        return str(_normalize_index(index, len(self), None))
 
     def __getitem__(self, index):
         if isinstance(index, slice):
@@ -155,7 +155,7 @@ class ModuleList(Module):
         return module
 
     def __repr__(self):
-        """Equal neighbours are written once, with their number."""
+        """Writes equal neighbours once, with their number."""
         runs = []
         for i, module in enumerate(self):
             text = repr(module)
@@ -171,7 +171,7 @@ class ModuleList(Module):
 
 
 class ModuleDict(Module):
-    """Modules by name; it has no forward."""
+    """A dict of modules, without a forward."""
 
     def __init__(self, modules=None):
         super().__init__()
@@ -219,7 +219,7 @@ class ModuleDict(Module):
             self[name] = module
 
 
-def _parameter(value):
+def _as_parameter(value):
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
@@ -237,7 +237,7 @@ def _member_text(key, value):
 
 
 class ParameterList(Module):
-    """Parameters, and whatever else, in a list; tensors become parameters."""
+    """A list of parameters and other values; tensors become parameters."""
 
     def __init__(self, values=None):
         super().__init__()
@@ -248,10 +248,10 @@ class ParameterList(Module):
     def __getitem__(self, index):
         if isinstance(index, slice):
             return type(self)([self[i] for i in range(len(self))[index]])
-        return getattr(self, str(_position(index, len(self), None)))
+        return getattr(self, str(_normalize_index(index, len(self), None)))
 
     def __setitem__(self, index, value):
-        setattr(self, str(_position(index, len(self), None)), _parameter(value))
+        setattr(self, str(_normalize_index(index, len(self), None)), _as_parameter(value))
 
     def __len__(self):
         return self._size
@@ -282,7 +282,7 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """Parameters, and whatever else, by name; tensors become parameters."""
+    """A dict of parameters and other values; tensors become parameters."""
 
     def __init__(self, parameters=None):
         super().__init__()
@@ -297,7 +297,7 @@ class ParameterDict(Module):
 
     def __setitem__(self, key, value):
         self._keys[key] = None
-        setattr(self, str(key), _parameter(value))
+        setattr(self, str(key), _as_parameter(value))
 
     def __delitem__(self, key):
         del self._keys[key]

@@ -1,4 +1,4 @@
-"""Initial values of parameters, drawn by the process's generator or another."""
+"""Initial values of parameters, drawn from the process's generator or another one."""
 import math
 
 from .. import _core, _random
@@ -12,7 +12,7 @@ def _write(tensor, value):
 
 
 def calculate_gain(nonlinearity, param=None):
-    """The factor that keeps variances through a nonlinearity."""
+    """Returns the factor that keeps the variance through a nonlinearity."""
     if nonlinearity in ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
                         "sigmoid"):
         return 1
@@ -36,7 +36,7 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
 
 
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
-    """The normal distribution from a to b alone, by the inverse of its probabilities."""
+    """Draws from the normal distribution between a and b, by the inverse of its distribution function."""
     low, high = (math.erf((edge - mean) / (std * math.sqrt(2))) for edge in (a, b))
     wide = tensor.dtype if tensor.dtype == _core.float64 else _core.float32
     drawn = ops.erfinv(_random.uniform(tensor.shape, low, high, wide, generator)) * (std * math.sqrt(2)) + mean
@@ -63,7 +63,7 @@ def eye_(tensor):
 
 
 def dirac_(tensor, groups=1):
-    """Convolutions that give their input, as far as channels go."""
+    """Initialises a convolution that returns its input, as far as there are channels."""
     shape = tuple(tensor.shape)
     if len(shape) not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -117,7 +117,7 @@ def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gener
 
 
 def orthogonal_(tensor, gain=1, generator=None):
-    """Rows, or columns where they are fewer, of length 1 that stand at right angles."""
+    """Initialises a matrix whose rows, or columns if there are fewer of them, are orthonormal."""
     shape = tuple(tensor.shape)
     if len(shape) < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
@@ -132,7 +132,7 @@ def orthogonal_(tensor, gain=1, generator=None):
 
 
 def sparse_(tensor, sparsity, std=0.01, generator=None):
-    """Normal, with a part of each column 0."""
+    """Draws normally distributed values, with a part of each column set to 0."""
     if len(tensor.shape) != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape
@@ -144,5 +144,5 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
 
 
 def empty_parameter_values(shape, dtype=None):
-    """Zeros, which a layer's reset_parameters overwrites."""
+    """Returns zeros, which a layer's reset_parameters overwrites."""
     return _core.full(tuple(shape), 0, dtype or _core.float32)

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Identity(Module):
-    """What comes in; arguments mean nothing."""
+    """Returns its input; arguments are ignored."""
 
     def __init__(self, *args, **kwargs):
         super().__init__()
@@ -36,7 +36,7 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """Axes start_dim to end_dim as one."""
+    """Merges axes start_dim to end_dim into one."""
 
     def __init__(self, start_dim=1, end_dim=-1):
         super().__init__()
@@ -52,7 +52,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """An axis as several, of the given sizes."""
+    """Splits an axis into several of the given sizes."""
 
     def __init__(self, dim, unflattened_size):
         super().__init__()
@@ -119,7 +119,8 @@ class Bilinear(Module):
 
 
 class _Conv(Module):
-    """n: spatial axes; the weight is (out, in / groups, ...), transposed (in, out / groups, ...)."""
+    """n: the number of spatial axes. The weight is (out, in / groups, ...); transposed it is (in, out /
+    groups, ...)."""
 
     n, transposed = 0, False
 
@@ -157,7 +158,7 @@ class _Conv(Module):
                 init.uniform_(self.bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
 
     def _borders(self):
-        """Elements to pad, as functional.pad takes them."""
+        """Returns the numbers of elements to pad, as functional.pad takes them."""
         if self.padding == "same":
             totals = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size)]
             pairs = [(total // 2, total - total // 2) for total in totals]
@@ -586,7 +587,7 @@ class ChannelShuffle(Module):
 
 
 class _Norm(Module):
-    """Statistics of channels: those of the batch, or running ones."""
+    """The base of norms with statistics of channels: those of the batch, or running ones."""
 
     _version = 2
     ranks = ()
@@ -627,7 +628,7 @@ class _Norm(Module):
                 f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}")
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
-        """Files of the first version have no counter."""
+        """State dicts of the first version have no counter."""
         key = prefix + "num_batches_tracked"
         if (local_metadata.get("version") or 1) < 2 and self.track_running_stats and key not in state_dict:
             state_dict[key] = _core.asarray(0)
@@ -779,7 +780,7 @@ class LocalResponseNorm(Module):
 
 
 class Embedding(Module):
-    """Rows of weight (num_embeddings, embedding_dim)."""
+    """Returns rows of weight (num_embeddings, embedding_dim)."""
 
     def __init__(self, num_embeddings, embedding_dim, padding_idx=None, max_norm=None, norm_type=2.0,
                  scale_grad_by_freq=False, sparse=False, _weight=None, _freeze=False, device=None, dtype=None):
@@ -812,7 +813,7 @@ class Embedding(Module):
 
     @classmethod
     def from_pretrained(cls, embeddings, freeze=True, **options):
-        """A module whose weight is the given tensor."""
+        """Returns a module with the given tensor as its weight."""
         if len(embeddings.shape) != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, columns = embeddings.shape

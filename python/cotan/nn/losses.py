@@ -14,7 +14,7 @@ __all__ = [
 
 
 class _Loss(Module):
-    """What `size_average` and `reduce` say is said by `reduction`."""
+    """The base of losses; `size_average` and `reduce` are replaced by `reduction`."""
 
     def __init__(self, size_average=None, reduce=None, reduction="mean"):
         super().__init__()
@@ -127,7 +127,8 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """A linear layer to num_classes and the cross-entropy of its logits, which are never there all at once."""
+    """A linear layer to num_classes and the cross-entropy of its logits, which are never stored all at
+    once."""
 
     def __init__(self, in_features, num_classes, *, out_features=(), bias=False, device=None, dtype=None,
                  reduction="mean", weight=None, ignore_index=None, label_smoothing=0.0, options=None):

@@ -1,4 +1,4 @@
-"""Module: what has parameters, buffers and modules inside, as in PyTorch."""
+"""Module: the base of layers and models, with parameters, buffers and submodules, as in PyTorch."""
 import functools
 import itertools
 import weakref
@@ -13,7 +13,7 @@ EXTRA_STATE = "_extra_state"
 
 
 class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """What load_state_dict found in only one of module and dict."""
+    """The keys that load_state_dict found in only one of the module and the dict."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpect
 
 
 class RemovableHandle:
-    """Of a hook: remove() takes it off, and so does the end of a with block."""
+    """The handle of a hook: remove() removes it, and so does the end of a with block."""
 
     _next = itertools.count()
 
@@ -61,14 +61,14 @@ def _indented(text, spaces):
     return "\n".join([first] + [" " * spaces + line for line in rest])
 
 
-def _arguments(function):
+def _argument_names(function):
     code = function.__code__
     return code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
 
 
-def _then_placed(init):
-    """A layer's __init__, behind which it goes to the device that it was given."""
-    place = _arguments(init).index("device")
+def _move_to_device_after(init):
+    """Returns a layer's __init__ that moves the layer to the given device afterwards."""
+    place = _argument_names(init).index("device")
 
     @functools.wraps(init)
     def __init__(self, *args, **kwargs):
@@ -81,7 +81,7 @@ def _then_placed(init):
 
 
 class Module:
-    """The base of all layers and models: subclasses define forward."""
+    """The base of all layers and models; subclasses define forward."""
 
     dump_patches = False
     call_super_init = False
@@ -91,8 +91,8 @@ class Module:
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
         own = cls.__dict__.get("__init__")
-        if own and cls.__module__.startswith("cotan.nn.") and "device" in _arguments(own):
-            cls.__init__ = _then_placed(own)
+        if own and cls.__module__.startswith("cotan.nn.") and "device" in _argument_names(own):
+            cls.__init__ = _move_to_device_after(own)
 
     def __init__(self, *args, **kwargs):
         if not self.call_super_init and (args or kwargs):
@@ -148,14 +148,14 @@ class Module:
         return result if changed is None else changed
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-        """hook(module, args) before forward; what it returns replaces the arguments."""
+        """Registers hook(module, args), called before forward; a result replaces the arguments."""
         handle = _add_hook(self._forward_pre_hooks, hook, prepend)
         if with_kwargs:
             self._hooks_with_kwargs.add(handle.id)
         return handle
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-        """hook(module, args, output) after forward; what it returns replaces the output."""
+        """Registers hook(module, args, output), called after forward; a result replaces the output."""
         handle = _add_hook(self._forward_hooks, hook, prepend)
         if with_kwargs:
             self._hooks_with_kwargs.add(handle.id)
@@ -174,7 +174,7 @@ class Module:
     def __getattr__(self, name):
         inside = self.__dict__
         try:
-            return inside["_parameters"][name]  # most are
+            return inside["_parameters"][name]  # the most common case
         except KeyError:
             pass
         for kind in ("_buffers", "_modules"):
@@ -224,7 +224,7 @@ class Module:
             object.__setattr__(self, name, value)
 
     def _forget(self, name, becomes):
-        """The name is free for a member of another kind; one of the same kind keeps its place."""
+        """Frees the name for a member of another kind; one of the same kind keeps its position."""
         inside = self.__dict__
         for kind in ("_parameters", "_buffers", "_modules"):
             if kind != becomes:
@@ -283,7 +283,7 @@ class Module:
     register_module = add_module
 
     def get_submodule(self, target):
-        """The module of a dotted name; of "" itself."""
+        """Returns the module of a dotted name; "" is the module itself."""
         found = self
         for name in target.split(".") if target else ():
             if not hasattr(found, name):
@@ -373,7 +373,8 @@ class Module:
         return self
 
     def _apply(self, fn, recurse=True):
-        """fn of every parameter and buffer takes its place; parameters, and their gradients, stay the same objects."""
+        """Replaces each parameter and buffer by fn of it; parameters, and their gradients, stay the same
+        objects."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -394,8 +395,8 @@ class Module:
         return self._apply(lambda t: _core.ops.cast(t, dtype) if which(t) and t.dtype != dtype else t)
 
     def to(self, *args, **kwargs):
-        """to(dtype), to(device), to(device, dtype), to(tensor): floats take the dtype; parameters move and stay the same
-        objects, so that an optimizer knows them."""
+        """Converts: to(dtype), to(device), to(device, dtype), to(tensor). Floats take the dtype; parameters
+        are moved and stay the same objects, so that an optimizer's references stay valid."""
         dtype, device = kwargs.get("dtype"), kwargs.get("device")
         for value in args:
             if isinstance(value, Tensor):
@@ -405,7 +406,7 @@ class Module:
             elif value is not None and not isinstance(value, bool):
                 device = value
         if device is not None:
-            self._move(_devices.canonical(device))
+            self._move(_devices.canonical_device_name(device))
         if dtype is None:
             return self
         dtype = _core.dtype(dtype)
@@ -418,7 +419,7 @@ class Module:
         for module in self.modules():
             for parameter in module._parameters.values():
                 if parameter is not None:
-                    _devices.move(parameter, device)
+                    _devices.move_in_place(parameter, device)
             for name, value in module._buffers.items():
                 if value is not None:
                     module._buffers[name] = value._to(device)
@@ -467,7 +468,7 @@ class Module:
         return self
 
     def compile(self, *args, **kwargs):
-        """Nothing to do: every step is compiled."""
+        """Does nothing: every step is compiled."""
 
     # --------------------------------------------------------------------------------- state_dict
 
@@ -478,25 +479,27 @@ class Module:
         raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
 
     def register_state_dict_pre_hook(self, hook):
-        """hook(module, prefix, keep_vars) before state_dict."""
+        """Registers hook(module, prefix, keep_vars), called before state_dict."""
         return _add_hook(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook):
-        """hook(module, state_dict, prefix, local_metadata) after state_dict, which it may change."""
+        """Registers hook(module, state_dict, prefix, local_metadata), called after state_dict, which it may
+        change."""
         return _add_hook(self._state_dict_hooks, (hook, True))
 
     def _register_state_dict_hook(self, hook):
         return _add_hook(self._state_dict_hooks, (hook, False))
 
     def register_load_state_dict_pre_hook(self, hook):
-        """hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors) before loading."""
+        """Registers hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors),
+        called before loading."""
         return _add_hook(self._load_state_dict_pre_hooks, (hook, True))
 
     def _register_load_state_dict_pre_hook(self, hook, with_module=False):
         return _add_hook(self._load_state_dict_pre_hooks, (hook, with_module))
 
     def register_load_state_dict_post_hook(self, hook):
-        """hook(module, incompatible_keys) after loading."""
+        """Registers hook(module, incompatible_keys), called after loading."""
         return _add_hook(self._load_state_dict_post_hooks, hook)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
@@ -510,7 +513,7 @@ class Module:
             destination[prefix + EXTRA_STATE] = self.get_extra_state()
 
     def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
-        """Parameters and persistent buffers by their dotted names."""
+        """Returns parameters and persistent buffers by their dotted names."""
         destination, prefix, keep_vars = (*args, *(destination, prefix, keep_vars)[len(args):])
         if destination is None:
             destination = OrderedDict()
@@ -587,7 +590,8 @@ class Module:
                               f"{_size_text(given.shape)}, an exception occurred : {error.args}.")
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Copies the values in; one error lists all keys that are missing, unexpected or of another shape."""
+        """Copies the values into the module; one error lists all keys that are missing, unexpected or of
+        another shape."""
         if not hasattr(state_dict, "items"):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
         missing, unexpected, errors = [], [], []
@@ -660,7 +664,7 @@ def _is_float(t):
 
 
 def clear_grads(parameters, set_to_none=True):
-    """No gradients any more, or those that there are of zeros: all at once."""
+    """Clears the gradients, or sets those that exist to zeros: all at once."""
     grads = None
     if not set_to_none:
         parameters = [one for one in parameters if one.grad is not None]

@@ -1,9 +1,9 @@
-"""Parameters: tensors that modules register when they are assigned, and that require gradients."""
+"""Parameters: tensors that require gradients, and that modules register when they are assigned."""
 from .. import _core
 
 
 class Parameter(_core.Tensor):
-    """Parameter(data, requires_grad=True): the data as a leaf of its own."""
+    """Parameter(data, requires_grad=True): a new leaf with the data."""
 
     def __new__(cls, data=None, requires_grad=True):
         data = _core.asarray([]) if data is None else data

@@ -1,11 +1,12 @@
-"""RNN, LSTM and GRU, and their cells. A sequence is unrolled: what the inputs give is one product for all its steps."""
+"""RNN, LSTM and GRU, and their cells. Sequences are unrolled; the products with the inputs are one product
+for all steps."""
 import math
 
 from .. import _core
 from .._core import ops
 from . import functional as F
 from . import init
-from .functional.base import concat, pick, stack, swap, take
+from .functional.base import concat, index_axis, stack, swap_axes, slice_axis
 from .init import empty_parameter_values as empty
 from .module import Module
 from .parameter import Parameter
@@ -14,37 +15,38 @@ from .utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
 
-def _parts(x, n):
+def _split_gates(x, n):
     axis, size = len(x.shape) - 1, x.shape[-1] // n
-    return [take(x, axis, i * size, (i + 1) * size) for i in range(n)]
+    return [slice_axis(x, axis, i * size, (i + 1) * size) for i in range(n)]
 
 
-def _advance(mode, from_input, state, weight, bias):
-    """The next state of what the input gives (N, G H) and the state, of LSTM (h, c), else (h,)."""
+def _cell_step(mode, from_input, state, weight, bias):
+    """Returns the next state from the input's part (N, G H) and the state: (h, c) for LSTM, else (h,)."""
     from_state = F.linear(state[0], weight, bias)
     if mode == "LSTM":
-        i, f, g, o = _parts(from_input + from_state, 4)
+        i, f, g, o = _split_gates(from_input + from_state, 4)
         c = ops.sigmoid(f) * state[1] + ops.sigmoid(i) * ops.tanh(g)
         return ops.sigmoid(o) * ops.tanh(c), c
     if mode == "GRU":
-        r, z, n = _parts(from_input, 3)
-        hr, hz, hn = _parts(from_state, 3)
+        r, z, n = _split_gates(from_input, 3)
+        hr, hz, hn = _split_gates(from_state, 3)
         z = ops.sigmoid(z + hz)
         n = ops.tanh(n + ops.sigmoid(r + hr) * hn)
         return ((state[0] - n) * z + n,)
     return ((ops.relu if mode == "RNN_RELU" else ops.tanh)(from_input + from_state),)
 
 
-def _run(mode, x, state, weights, reverse, inside):
-    """One layer in one direction over x (T, N, I); inside: (T, N, 1), false behind the end of a sequence, or None."""
+def _run_layer(mode, x, state, weights, reverse, inside):
+    """Runs one layer in one direction over x (T, N, I); inside: (T, N, 1), false after the end of a sequence,
+    or None."""
     w_ih, w_hh, b_ih, b_hh = weights
     from_input, outputs = F.linear(x, w_ih, b_ih), [None] * x.shape[0]
     for t in reversed(range(len(outputs))) if reverse else range(len(outputs)):
-        new = _advance(mode, pick(from_input, 0, t), state, w_hh, b_hh)
+        new = _cell_step(mode, index_axis(from_input, 0, t), state, w_hh, b_hh)
         if inside is None:
             outputs[t] = new[0]
         else:
-            here = pick(inside, 0, t)
+            here = index_axis(inside, 0, t)
             outputs[t] = ops.select(here, new[0], 0.0)
             new = tuple(ops.select(here, after, before) for after, before in zip(new, state))
         state = new
@@ -52,7 +54,7 @@ def _run(mode, x, state, weights, reverse, inside):
 
 
 class RNNBase(Module):
-    """Layers of one kind on top of each other, of two directions if bidirectional."""
+    """A stack of layers of one kind, in two directions if bidirectional."""
 
     def __init__(self, mode, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, proj_size=0, device=None, dtype=None):
@@ -95,10 +97,10 @@ class RNNBase(Module):
             init.uniform_(parameter, -bound, bound)
 
     def flatten_parameters(self):
-        """Nothing to do: weights lie as they are used."""
+        """Does nothing: weights are stored as they are used."""
 
     def _initial(self, hx, batch, single, dtype):
-        """One state a layer and direction: h, and c of LSTM."""
+        """Returns one initial state for each layer and direction: h, and c for LSTM."""
         count, parts = self.num_layers * (1 + self.bidirectional), 2 if self.mode == "LSTM" else 1
         if hx is None:
             zeros = ops.expand(ops.cast(0.0, dtype), (batch, self.hidden_size))
@@ -109,7 +111,7 @@ class RNNBase(Module):
             if tuple(part.shape) != wanted:
                 raise RuntimeError(f"Expected hidden size {wanted}, got {list(part.shape)}")
         hx = [ops.reshape(part, (count, 1, self.hidden_size)) if single else part for part in hx]
-        return [tuple(pick(part, 0, i) for part in hx) for i in range(count)]
+        return [tuple(index_axis(part, 0, i) for part in hx) for i in range(count)]
 
     def forward(self, input, hx=None):
         packed = input if isinstance(input, PackedSequence) else None
@@ -125,7 +127,7 @@ class RNNBase(Module):
         if single:
             x = ops.reshape(input, (input.shape[0], 1, input.shape[1]))
         else:
-            x = swap(input, 0, 1) if self.batch_first and packed is None else input
+            x = swap_axes(input, 0, 1) if self.batch_first and packed is None else input
         if x.shape[-1] != self.input_size:
             raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}")
         states, last = self._initial(hx, x.shape[1], single, x.dtype), []
@@ -133,7 +135,7 @@ class RNNBase(Module):
             outputs = []
             for direction in range(1 + self.bidirectional):
                 weights = [getattr(self, name) for name in self._names(layer, direction)] + [None] * 2
-                y, state = _run(self.mode, x, states[len(last)], weights[:4], direction == 1, inside)
+                y, state = _run_layer(self.mode, x, states[len(last)], weights[:4], direction == 1, inside)
                 outputs.append(y)
                 last.append(state)
             x = concat(outputs, 2)
@@ -146,7 +148,7 @@ class RNNBase(Module):
         elif packed is not None:
             x = pack_padded_sequence(x, lengths, enforce_sorted=packed.sorted_indices is None)
         elif self.batch_first:
-            x = swap(x, 0, 1)
+            x = swap_axes(x, 0, 1)
         return x, (tuple(hidden) if self.mode == "LSTM" else hidden[0])
 
     def extra_repr(self):
@@ -205,7 +207,7 @@ class RNNCellBase(Module):
             state = (zeros, zeros) if self.mode == "LSTM" else (zeros,)
         else:
             state = tuple(rows(part) for part in (hx if self.mode == "LSTM" else (hx,)))
-        state = _advance(self.mode, F.linear(x, self.weight_ih, self.bias_ih), state, self.weight_hh, self.bias_hh)
+        state = _cell_step(self.mode, F.linear(x, self.weight_ih, self.bias_ih), state, self.weight_hh, self.bias_hh)
         state = tuple(ops.reshape(part, (-1,)) for part in state) if single else state
         return state if self.mode == "LSTM" else state[0]
 

@@ -7,7 +7,7 @@ from . import functional as F
 from . import init
 from .activations import Dropout
 from .container import ModuleList
-from .functional.base import swap
+from .functional.base import swap_axes
 from .init import empty_parameter_values as empty
 from .layers import LayerNorm, Linear
 from .module import Module
@@ -15,7 +15,7 @@ from .parameter import Parameter
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """Linear, by the name that PyTorch has for it inside of attention."""
+    """Linear, by PyTorch's name for it inside attention."""
 
 
 class MultiheadAttention(Module):
@@ -47,7 +47,7 @@ class MultiheadAttention(Module):
         self._reset_parameters()
 
     def _order(self):
-        """Parameters in the order of PyTorch's, in which optimizers number them."""
+        """Puts the parameters into PyTorch's order, by which optimizers number them."""
         members = self._parameters
         first = ["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"]
         if not self._qkv_same_embed_dim:
@@ -67,13 +67,14 @@ class MultiheadAttention(Module):
 
     def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None,
                 average_attn_weights=True, is_causal=False):
-        """query (L, N, E), or (N, L, E) with batch_first, or (L, E): the output and the weights (N, L, S) or None."""
+        """query (L, N, E), or (N, L, E) with batch_first, or (L, E): returns the output and the weights (N,
+        L, S) or None."""
         turned = self.batch_first and len(query.shape) == 3
         if turned:
             same_key, same_value = key is query, value is key
-            query, given = swap(query, 0, 1), key
-            key = query if same_key else swap(given, 0, 1)
-            value = key if same_value else swap(value, 0, 1)
+            query, given = swap_axes(query, 0, 1), key
+            key = query if same_key else swap_axes(given, 0, 1)
+            value = key if same_value else swap_axes(value, 0, 1)
         y, weights = F.multi_head_attention_forward(
             query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k,
             self.bias_v, self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias, training=self.training,
@@ -81,10 +82,10 @@ class MultiheadAttention(Module):
             use_separate_proj_weight=not self._qkv_same_embed_dim, q_proj_weight=self.q_proj_weight,
             k_proj_weight=self.k_proj_weight, v_proj_weight=self.v_proj_weight, average_attn_weights=average_attn_weights,
             is_causal=is_causal)
-        return (swap(y, 0, 1) if turned else y), weights
+        return (swap_axes(y, 0, 1) if turned else y), weights
 
 
-def _activation(activation):
+def _activation_function(activation):
     if not isinstance(activation, str):
         return activation
     if activation not in ("relu", "gelu"):
@@ -93,7 +94,7 @@ def _activation(activation):
 
 
 class _TransformerLayer(Module):
-    """What encoder's and decoder's layers have."""
+    """The common part of the encoder's and the decoder's layers."""
 
     def _feed_forward(self, x):
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
@@ -115,7 +116,7 @@ class TransformerEncoderLayer(_TransformerLayer):
         self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
         self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
         self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
-        self.activation = _activation(activation)
+        self.activation = _activation_function(activation)
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
         def attend(x):
@@ -146,7 +147,7 @@ class TransformerDecoderLayer(_TransformerLayer):
         self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
         self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
         self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
-        self.activation = _activation(activation)
+        self.activation = _activation_function(activation)
 
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
                 memory_key_padding_mask=None, tgt_is_causal=False, memory_is_causal=False):
@@ -169,14 +170,14 @@ class TransformerDecoderLayer(_TransformerLayer):
         return self.norm3(x + feed(x))
 
 
-def _copies(module, n):
+def _clone_module(module, n):
     return ModuleList([copy.deepcopy(module) for _ in range(n)])
 
 
 class TransformerEncoder(Module):
     def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
         super().__init__()
-        self.layers = _copies(encoder_layer, num_layers)
+        self.layers = _clone_module(encoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
         self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
 
@@ -190,7 +191,7 @@ class TransformerEncoder(Module):
 class TransformerDecoder(Module):
     def __init__(self, decoder_layer, num_layers, norm=None):
         super().__init__()
-        self.layers = _copies(decoder_layer, num_layers)
+        self.layers = _clone_module(decoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
 
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
@@ -230,7 +231,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz, device=None, dtype=None):
-        """(sz, sz): 0 where a position may look, minus infinity at those behind it."""
+        """Returns (sz, sz): 0 where a position may attend, minus infinity at later positions."""
         behind = ops.greater(ops.iota("int32", (1, sz), 1), ops.iota("int32", (sz, 1), 0))
         dtype = dtype or _core.float32
         return ops.select(behind, ops.cast(-float("inf"), dtype), ops.cast(0.0, dtype))

@@ -1,7 +1,7 @@
-"""The optimizers of torch.optim, by its formulas for single tensors.
+"""The optimizers of torch.optim, by its single-tensor formulas.
 
-Numbers such as the learning rate and the bias corrections, which change from step to step, are operands of the plan:
-a new value compiles nothing. The steps themselves are counted in Python.
+Numbers that change from step to step, such as the learning rate and the bias corrections, are operands of the
+plan: a new value compiles nothing. The steps themselves are counted in Python.
 """
 import functools
 
@@ -10,14 +10,14 @@ from .._core import ops
 from .optimizer import Optimizer, check, check_betas, zeros_like, filled_like
 
 
-def _options(maximize, foreach, capturable, differentiable, fused=None):
-    """What PyTorch's groups hold beside the algorithm's numbers; only maximize means something here."""
+def _group_options(maximize, foreach, capturable, differentiable, fused=None):
+    """Returns what PyTorch's groups hold besides the algorithm's numbers; only maximize has an effect."""
     return {"maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
             "fused": fused}
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum if that is not 0."""
+    """Stochastic gradient descent, with momentum if it is not 0."""
 
     def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False,
                  foreach=None, differentiable=False, fused=None):
@@ -45,33 +45,33 @@ class SGD(Optimizer):
 
 
 @functools.cache
-def _moments():
-    """The formulas of Adam as ops: one call each where Python would make a dozen."""
+def _moment_ops():
+    """Returns Adam's formulas as ops: one call each instead of a dozen in Python."""
     return [_core._op_define(name, "", operands, text) for name, operands, text in (
         ("adam_mean", "m g w", "m + (g - m) * w"),
         ("adam_square", "v g b c", "v * b + g * g * c"),
         ("adam_step", "p m v s e z", "p - m / (sqrt(v) / s + e) * z"))]
 
 
-def _mix(old, new, weight):
-    """old and new, mixed by torch.lerp's formulas."""
+def _lerp(old, new, weight):
+    """Interpolates old and new by torch.lerp's formulas."""
     return old + (new - old) * weight if abs(weight) < 0.5 else new - (new - old) * (1 - weight)
 
 
 class Adam(Optimizer):
-    """Steps of the mean gradient, divided by the root of its mean square."""
+    """Steps by the mean gradient, divided by the root of its mean square."""
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, foreach=None,
                  maximize=False, capturable=False, differentiable=False, fused=None, decoupled_weight_decay=False):
         check(type(self).__name__, learning_rate=lr, epsilon=eps, weight_decay=weight_decay)
         check_betas(type(self).__name__, betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-                                  **_options(maximize, foreach, capturable, differentiable, fused),
+                                  **_group_options(maximize, foreach, capturable, differentiable, fused),
                                   "decoupled_weight_decay": decoupled_weight_decay})
 
     def update(self, group):
         lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
-        mean_of, square_of, stepped = _moments()
+        mean_of, square_of, stepped = _moment_ops()
         for param, grad, state in self.with_grads(group):
             if not state:
                 state.update(step=0.0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
@@ -84,7 +84,7 @@ class Adam(Optimizer):
             elif decay:
                 grad = grad + value * decay
             mean, square = state["exp_avg"], state["exp_avg_sq"]
-            mean.copy_(_core._op_call(mean_of, (mean, grad, 1 - beta1), ()) if beta1 > 0.5 else _mix(mean, grad, 1 - beta1))
+            mean.copy_(_core._op_call(mean_of, (mean, grad, 1 - beta1), ()) if beta1 > 0.5 else _lerp(mean, grad, 1 - beta1))
             square.copy_(_core._op_call(square_of, (square, grad, beta2, 1 - beta2), ()))
             if group["amsgrad"]:
                 square = state["max_exp_avg_sq"].copy_(ops.maximum(state["max_exp_avg_sq"], square))
@@ -94,7 +94,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay goes past the gradient."""
+    """Adam with weight decay that is decoupled from the gradient."""
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, maximize=False,
                  foreach=None, capturable=False, differentiable=False, fused=None):
@@ -103,7 +103,7 @@ class AdamW(Adam):
 
 
 class RMSprop(Optimizer):
-    """Steps of the gradient, divided by the root of its mean square."""
+    """Steps by the gradient, divided by the root of its mean square."""
 
     def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, capturable=False,
                  foreach=None, maximize=False, differentiable=False):
@@ -126,7 +126,7 @@ class RMSprop(Optimizer):
                 grad = grad + param * decay
             square = state["square_avg"].copy_(state["square_avg"] * alpha + grad * grad * (1 - alpha))
             if group["centered"]:
-                mean = state["grad_avg"].copy_(_mix(state["grad_avg"], grad, 1 - alpha))
+                mean = state["grad_avg"].copy_(_lerp(state["grad_avg"], grad, 1 - alpha))
                 square = square - mean * mean
             move = grad / (ops.sqrt(square) + group["eps"])
             if group["momentum"]:
@@ -135,7 +135,7 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """Steps of the gradient, divided by the root of the sum of its squares."""
+    """Steps by the gradient, divided by the root of the sum of its squares."""
 
     def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, foreach=None, *,
                  maximize=False, differentiable=False, fused=None):
@@ -186,7 +186,7 @@ class Adadelta(Optimizer):
 
 
 class Adamax(Optimizer):
-    """Adam with the largest gradient in the place of the mean square."""
+    """Adam with the largest gradient in place of the mean square."""
 
     def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None, *, maximize=False,
                  differentiable=False, capturable=False):
@@ -203,13 +203,13 @@ class Adamax(Optimizer):
             state["step"] += 1
             if group["weight_decay"]:
                 grad = grad + param * group["weight_decay"]
-            mean = state["exp_avg"].copy_(_mix(state["exp_avg"], grad, 1 - beta1))
+            mean = state["exp_avg"].copy_(_lerp(state["exp_avg"], grad, 1 - beta1))
             largest = state["exp_inf"].copy_(ops.maximum(state["exp_inf"] * beta2, ops.abs(grad) + group["eps"]))
             param.copy_(param - mean / largest * (group["lr"] / (1 - beta1 ** state["step"])))
 
 
 class NAdam(Optimizer):
-    """Adam with Nesterov's momentum."""
+    """Adam with Nesterov momentum."""
 
     def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3,
                  decoupled_weight_decay=False, *, foreach=None, maximize=False, capturable=False, differentiable=False):
@@ -234,7 +234,7 @@ class NAdam(Optimizer):
             mu, mu_next = (beta1 * (1 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
             state["mu_product"] *= mu
             product = state["mu_product"]
-            mean = state["exp_avg"].copy_(_mix(state["exp_avg"], grad, 1 - beta1))
+            mean = state["exp_avg"].copy_(_lerp(state["exp_avg"], grad, 1 - beta1))
             square = state["exp_avg_sq"].copy_(state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2))
             root = ops.sqrt(square / (1 - beta2 ** step)) + group["eps"]
             value = value - grad / root * (lr * (1 - mu) / (1 - product))
@@ -242,7 +242,7 @@ class NAdam(Optimizer):
 
 
 class RAdam(Optimizer):
-    """Adam whose first steps are corrected for the few gradients that they know."""
+    """Adam whose first steps are corrected for the small number of gradients so far."""
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False, *,
                  foreach=None, maximize=False, capturable=False, differentiable=False):
@@ -263,7 +263,7 @@ class RAdam(Optimizer):
                 value = value * (1 - lr * decay)
             elif decay:
                 grad = grad + value * decay
-            mean = state["exp_avg"].copy_(_mix(state["exp_avg"], grad, 1 - beta1))
+            mean = state["exp_avg"].copy_(_lerp(state["exp_avg"], grad, 1 - beta1))
             square = state["exp_avg_sq"].copy_(state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2))
             correction2 = 1 - beta2 ** step
             most = 2 / (1 - beta2) - 1

@@ -1,6 +1,7 @@
-"""Learning rates that change from step to step, by the names and numbers of torch.optim.lr_scheduler.
+"""Learning rate schedules, by the names and numbers of torch.optim.lr_scheduler.
 
-They are set in the optimizer's groups (group["lr"]), as operands of its plans: a new rate compiles nothing.
+Rates are set in the optimizer's groups (group["lr"]), and are operands of its plans: a new rate compiles
+nothing.
 """
 import math
 import warnings
@@ -16,8 +17,9 @@ __all__ = [
 
 
 class LRScheduler:
-    """step(), once behind the optimizer's, sets the next rates. last_epoch -1 begins; else the run goes on behind that step, with
-    what the groups hold as initial_lr. Subclasses say in get_lr() the rates of step self.last_epoch."""
+    """step(), called once after the optimizer's, sets the next rates. last_epoch -1 starts a run; otherwise
+    the run resumes after that step, with the initial_lr of the groups. Subclasses return from get_lr() the
+    rates of step self.last_epoch."""
 
     def __init__(self, optimizer, last_epoch=-1):
         self.optimizer = optimizer
@@ -31,18 +33,18 @@ class LRScheduler:
         self.last_epoch = last_epoch
         self._steps = 0
         optimizer._step_was_called = False
-        optimizer.register_step_post_hook(_note_step)
+        optimizer.register_step_post_hook(_mark_step_called)
         self.step()
 
     def get_lr(self):
         raise NotImplementedError
 
     def get_last_lr(self):
-        """The rates that step() set last, one a group."""
+        """Returns the rates that step() set last, one for each group."""
         return self._last_lr
 
     def state_dict(self):
-        """All but the optimizer."""
+        """Returns everything except the optimizer."""
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict):
@@ -69,7 +71,7 @@ class LRScheduler:
 _LRScheduler = LRScheduler  # its name before PyTorch 2.0, from which subclasses are derived
 
 
-def _note_step(optimizer, args, kwargs):
+def _mark_step_called(optimizer, args, kwargs):
     optimizer._step_was_called = True
 
 
@@ -80,8 +82,8 @@ def _set_momentum(group, value):
         group["momentum"] = value
 
 
-def _each(value, groups, name):
-    """A number for each group, given as one for all or as a list."""
+def _per_group(value, groups, name):
+    """Returns a number for each group, given as one for all or as a list."""
     if not isinstance(value, (list, tuple)):
         return [value] * len(groups)
     if len(value) != len(groups):
@@ -90,7 +92,7 @@ def _each(value, groups, name):
 
 
 class LambdaLR(LRScheduler):
-    """The initial rate times lr_lambda(step); a list has one function a group."""
+    """The initial rate times lr_lambda(step); a list has one function for each group."""
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
         groups = len(optimizer.param_groups)
@@ -125,7 +127,7 @@ class MultiplicativeLR(LambdaLR):
 
 
 class StepLR(LRScheduler):
-    """Every step_size steps the rate is multiplied by gamma."""
+    """Multiplies the rate by gamma every step_size steps."""
 
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
         self.step_size, self.gamma = step_size, gamma
@@ -138,7 +140,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """At each of the milestones the rate is multiplied by gamma."""
+    """Multiplies the rate by gamma at each of the milestones."""
 
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
         self.milestones, self.gamma = Counter(milestones), gamma
@@ -168,7 +170,7 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """The initial rate times a factor that goes from start_factor to end_factor in total_iters steps."""
+    """The initial rate times a factor that changes from start_factor to end_factor in total_iters steps."""
 
     def __init__(self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1):
         if not 0 < start_factor <= 1.0:
@@ -188,7 +190,7 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """The rate is multiplied by gamma at each step."""
+    """Multiplies the rate by gamma at each step."""
 
     def __init__(self, optimizer, gamma, last_epoch=-1):
         self.gamma = gamma
@@ -213,7 +215,8 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """The rate goes along half a cosine to eta_min in T_max steps, and back in the next (SGDR: Loshchilov, Hutter 2017)."""
+    """The rate follows half a cosine to eta_min in T_max steps, and back in the next T_max (SGDR: Loshchilov,
+    Hutter 2017)."""
 
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
         self.T_max, self.eta_min = T_max, eta_min
@@ -233,7 +236,8 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a cosine to eta_min in T_0 steps, then from the initial rate again, in T_mult times as many."""
+    """The rate follows half a cosine to eta_min in T_0 steps, then restarts at the initial rate, in T_mult
+    times as many steps."""
 
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         if T_0 <= 0 or not isinstance(T_0, int):
@@ -274,7 +278,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """Up to max_lr and down again in total_steps (or epochs * steps_per_epoch), momentum the other way round (Smith 2018)."""
+    """Up to max_lr and down again in total_steps (or epochs * steps_per_epoch), with momentum in the opposite
+    direction (Smith 2018)."""
 
     def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3, anneal_strategy="cos",
                  cycle_momentum=True, base_momentum=0.85, max_momentum=0.95, div_factor=25.0, final_div_factor=1e4,
@@ -293,7 +298,7 @@ class OneCycleLR(LRScheduler):
         if cycle_momentum and not ("momentum" in defaults or "betas" in defaults):
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
         self.use_beta1 = "betas" in defaults
-        # Ends of the phases, and from which number of the group to which they go.
+        # The end of each phase, and the names of the group's numbers from which and to which it goes.
         top, n = float(pct_start * self.total_steps) - 1, self.total_steps - 1
         self._schedule_phases = [(top, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
                                  (n, "max_lr", "min_lr", "base_momentum", "max_momentum")]
@@ -334,15 +339,16 @@ class OneCycleLR(LRScheduler):
 
 
 class CyclicLR(LRScheduler):
-    """Up from base_lr to max_lr and down again, over and over, momentum the other way round (Smith 2017). "triangular2" halves the
-    height each cycle, "exp_range" multiplies it by gamma each step; or scale_fn, of the cycle or the step, says it."""
+    """Cycles up from base_lr to max_lr and down again, with momentum in the opposite direction (Smith 2017).
+    "triangular2" halves the amplitude each cycle, "exp_range" multiplies it by gamma each step; or scale_fn,
+    of the cycle or the step, gives it."""
 
     def __init__(self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0, scale_fn=None,
                  scale_mode="cycle", cycle_momentum=True, base_momentum=0.8, max_momentum=0.9, last_epoch=-1):
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             raise ValueError("mode is invalid and scale_fn is None")
         self.optimizer, groups = optimizer, optimizer.param_groups
-        self.max_lrs, bases = _each(max_lr, groups, "max_lr"), _each(base_lr, groups, "base_lr")
+        self.max_lrs, bases = _per_group(max_lr, groups, "max_lr"), _per_group(base_lr, groups, "base_lr")
         down = float(step_size_up if step_size_down is None else step_size_down)
         self.total_size = float(step_size_up) + down
         self.step_ratio = step_size_up / self.total_size
@@ -351,8 +357,8 @@ class CyclicLR(LRScheduler):
         if cycle_momentum:
             if not any(key in optimizer.defaults for key in ("momentum", "betas")):
                 raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
-            self.base_momentums = _each(base_momentum, groups, "base_momentum")
-            self.max_momentums = _each(max_momentum, groups, "max_momentum")
+            self.base_momentums = _per_group(base_momentum, groups, "base_momentum")
+            self.max_momentums = _per_group(max_momentum, groups, "max_momentum")
         for i, group in enumerate(groups):
             if last_epoch == -1:
                 group["lr"] = group["initial_lr"] = bases[i]
@@ -382,7 +388,8 @@ class CyclicLR(LRScheduler):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """step(metric): the rate is multiplied by factor where the metric has not got better for more than patience steps."""
+    """step(metric) multiplies the rate by factor if the metric has not improved for more than patience
+    steps."""
 
     def __init__(self, optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4, threshold_mode="rel", cooldown=0, min_lr=0,
                  eps=1e-8):
@@ -428,7 +435,7 @@ class ReduceLROnPlateau(LRScheduler):
 
 
 class SequentialLR(LRScheduler):
-    """One scheduler after the other: from milestone i on scheduler i + 1, which begins anew."""
+    """Runs one scheduler after the other: from milestone i on scheduler i + 1, which starts anew."""
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         schedulers = list(schedulers)
@@ -443,7 +450,7 @@ class SequentialLR(LRScheduler):
                 raise ValueError(f"SequentialLR expects all schedulers to belong to the same optimizer, but got scheduler {i} of another one")
         self.optimizer, self._schedulers, self._milestones = optimizer, schedulers, list(milestones)
         self.last_epoch = last_epoch + 1
-        for group in optimizer.param_groups:  # what the others' first steps did is taken back
+        for group in optimizer.param_groups:  # undoes the others' first steps
             group["lr"] = group["initial_lr"]
         for scheduler in schedulers:
             scheduler.last_epoch -= 1
@@ -476,7 +483,7 @@ class SequentialLR(LRScheduler):
 
 
 class ChainedScheduler(SequentialLR):
-    """All schedulers step at once, each on what the one before it made of the rates."""
+    """Steps all schedulers at once, each from the rates that the one before it set."""
 
     def __init__(self, schedulers, optimizer=None):
         self._schedulers = list(schedulers)

@@ -4,17 +4,17 @@ from copy import deepcopy
 
 from .. import _core, _devices
 from .._grad import enable_grad, no_grad
-from .._step import run, variable
+from .._step import run_pending, make_state_variable
 from .._whole import whole
 from ..nn.module import RemovableHandle, clear_grads
 
 Tensor = _core.Tensor
 required = object()
-COUNTERS = ("step", "mu_product")  # numbers of Python, which PyTorch has as tensors
+COUNTERS = ("step", "mu_product")  # Python numbers, which PyTorch has as tensors
 
 
 def check(kind, **numbers):
-    """Each number is at least 0, or a ValueError."""
+    """Raises a ValueError unless each number is at least 0."""
     for name, value in numbers.items():
         if not 0.0 <= value:
             raise ValueError(f"{kind}: {name.replace('_', ' ')} must be at least 0, it is {value}")
@@ -27,9 +27,10 @@ def check_betas(kind, betas):
 
 
 class Optimizer:
-    """Subclasses define update(group): they write new values to the parameters of a group."""
+    """The base of optimizers. Subclasses define update(group), which writes new values to the parameters of a
+    group."""
 
-    _moves = 0  # of all tensors, when it looked last
+    _moves = 0  # the number of moves of tensors at the last check
 
     def __init__(self, params, defaults):
         self.defaults = defaults
@@ -55,7 +56,7 @@ class Optimizer:
         return text + ")"
 
     def add_param_group(self, param_group):
-        """One more group; options that it lacks are the defaults."""
+        """Adds a group; missing options get the defaults."""
         params = param_group["params"]
         if isinstance(params, set):
             raise TypeError("optimizer parameters need to be organized in ordered collections, but the ordering of tensors "
@@ -80,7 +81,7 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         self.param_groups.append(param_group)
-        run()  # initial values, which a first step that fails leaves then as they are
+        run_pending()  # initial values are computed now, so that a first step that fails keeps them
 
     def zero_grad(self, set_to_none=True):
         clear_grads([param for group in self.param_groups for param in group["params"]], set_to_none)
@@ -102,8 +103,9 @@ class Optimizer:
 
     @whole
     def _update(self):
-        """A step whose plan is interrupted has not happened: then the state is what it was, too."""
-        if self._moves != _devices.moves:
+        """Updates all groups. If the step's plan is interrupted, nothing was assigned, and the state is
+        restored as well."""
+        if self._moves != _devices.move_count:
             self._follow()
         before = {param: inside.copy() for param, inside in self.state.items()}
         with no_grad():
@@ -111,7 +113,7 @@ class Optimizer:
                 self.update(group)
         try:
             _core._eval_last()
-        except _core.Error:  # a value that cannot be computed: what does not hang on it was assigned
+        except _core.Error:  # a value cannot be computed: what does not depend on it was assigned
             raise
         except BaseException:
             for param, inside in [*self.state.items()]:
@@ -120,18 +122,19 @@ class Optimizer:
             raise
 
     def _follow(self):
-        """State goes where its parameter went."""
+        """Moves state to the device of its parameter."""
         for param, inside in self.state.items():
             for value in inside.values():
                 if isinstance(value, Tensor) and value.shape == param.shape:
-                    _devices.move(value, param._place())
-        self._moves = _devices.moves
+                    _devices.move_in_place(value, param._place())
+        self._moves = _devices.move_count
 
     def update(self, group):
         raise NotImplementedError
 
     def with_grads(self, group):
-        """Of each parameter that has a gradient: itself, the gradient (negated to maximize), its state."""
+        """Yields for each parameter that has a gradient: the parameter, the gradient (negated to maximize),
+        its state."""
         maximize, state = group.get("maximize"), self.state
         for param in group["params"]:
             grad = param.grad
@@ -152,7 +155,8 @@ class Optimizer:
     # ----------------------------------------------------------------------------------- state dicts
 
     def state_dict(self):
-        """{"state": {number: tensors}, "param_groups": [...]}, as PyTorch's: parameters are told by their numbers."""
+        """Returns {"state": {number: tensors}, "param_groups": [...]}, as PyTorch does: parameters are given
+        by their numbers."""
         numbers, groups = {}, []
         for group in self.param_groups:
             packed = {key: value for key, value in group.items() if key != "params"}
@@ -160,7 +164,7 @@ class Optimizer:
                 numbers.setdefault(id(param), len(numbers))
             packed["params"] = [numbers[id(param)] for param in group["params"]]
             groups.append(packed)
-        state = {numbers[id(param)]: {key: _out(key, value) for key, value in inside.items()}
+        state = {numbers[id(param)]: {key: _export_state(key, value) for key, value in inside.items()}
                  for param, inside in self.state.items()}
         return {"state": state, "param_groups": groups}
 
@@ -176,7 +180,7 @@ class Optimizer:
         for number, inside in state_dict["state"].items():
             if number in by_number:
                 param = by_number[number]
-                state[param] = {key: _in(key, value, param) for key, value in inside.items()}
+                state[param] = {key: _import_state(key, value, param) for key, value in inside.items()}
         self.__setstate__({"state": state, "param_groups": [
             {**{key: deepcopy(value) for key, value in other.items() if key != "params"}, "params": group["params"]}
             for group, other in zip(groups, saved)]})
@@ -193,25 +197,25 @@ class Optimizer:
                 group.setdefault(name, default)
 
 
-def _out(key, value):
-    """State for others: a step counter is a tensor there."""
+def _export_state(key, value):
+    """Converts state for a state dict: a step counter becomes a tensor."""
     if key in COUNTERS:
         return _core.asarray(float(value))
     return value.detach() if isinstance(value, Tensor) else value
 
 
-def _in(key, value, param):
+def _import_state(key, value, param):
     if key in COUNTERS:
         return float(value)
     if value is None or isinstance(value, (int, float, bool)):
         return value
-    return variable(_core.ops.cast(_core.asarray(value), param.dtype)._to(param._place()))
+    return make_state_variable(_core.ops.cast(_core.asarray(value), param.dtype)._to(param._place()))
 
 
 def zeros_like(param):
-    """State of a parameter's shape and dtype, which plans update in its place."""
+    """Returns state of a parameter's shape and dtype, which plans update in place."""
     return filled_like(param, 0)
 
 
 def filled_like(param, value):
-    return variable(_core.full(tuple(param.shape), value, param.dtype)._to(param._place()))
+    return make_state_variable(_core.full(tuple(param.shape), value, param.dtype)._to(param._place()))

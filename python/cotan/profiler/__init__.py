@@ -1,4 +1,5 @@
-"""Where a program's time goes: torch.profiler's names over Cotan's profile, which is one of the process.
+"""Profiles where a program's time goes: torch.profiler's names over Cotan's profile, which covers the
+process.
 
     with cotan.profiler.profile() as p:
         for batch in batches:
@@ -7,8 +8,8 @@
     print(p.key_averages().table())
     p.export_chrome_trace("trace.json")  # ui.perfetto.dev shows it
 
-Ops are recorded first and computed together later, so a row is a kernel, with the line of the first op in it, and `record_function`
-has what was computed inside of it: read a result there where that matters.
+Ops are recorded first and computed together later, so a row is a kernel, with the line of its first op;
+`record_function` covers what is computed inside of it: read a result there where that matters.
 """
 import enum
 import os
@@ -18,17 +19,17 @@ import tempfile
 import time
 
 from .. import _core
-from .._decorated import decorated
+from .._decorated import decorate_with_context
 
 
 class ProfilerActivity(enum.Enum):
-    """All devices are watched at once; the names are there for programs that say them."""
+    """All devices are profiled at once; the names exist for programs that give them."""
     CPU = 0
     CUDA = 1
 
 
 class ProfilerAction(enum.Enum):
-    """What becomes of a step."""
+    """What a step of the schedule does."""
     NONE = 0
     WARMUP = 1
     RECORD = 2
@@ -36,8 +37,8 @@ class ProfilerAction(enum.Enum):
 
 
 def schedule(*, wait, warmup, active, repeat=0, skip_first=0):
-    """A function of a step's number: after `skip_first` steps, again and again (`repeat` times, 0: without end), `wait` steps and
-    `warmup` steps that do not count, then `active` ones that do."""
+    """Returns a function of a step's number: after `skip_first` steps, in each of `repeat` cycles (0: without
+    end), `wait` steps and `warmup` steps are not recorded, then `active` steps are."""
     if min(wait, warmup, repeat, skip_first) < 0 or active < 1:
         raise ValueError(f"wait {wait}, warmup {warmup}, active {active}, repeat {repeat}, skip_first {skip_first}: active must be at "
                          "least 1, the others 0")
@@ -57,7 +58,7 @@ def schedule(*, wait, warmup, active, repeat=0, skip_first=0):
 
 
 class FunctionEventAvg:
-    """All calls of one kernel (or plan, or part with a name) of one line. Times are in microseconds."""
+    """All calls of one kernel (or plan, or named range) of one line. Times are in microseconds."""
 
     def __init__(self, kind, name, device, line, calls, seconds, least, most, nbytes, flops):
         self.kind, self.key, self.device, self.line, self.count = kind, name, device, line, calls
@@ -81,8 +82,8 @@ class EventList(list):
         self._table = table
 
     def table(self, sort_by=None, row_limit=100, *, header=None):
-        """The rows for people: kernels, then what happened on the host, of each `row_limit` at most (-1: all), the longest first;
-        sort_by "count", "flops" or "nbytes": the largest in that first."""
+        """Returns the rows as text: kernels, then host events, at most `row_limit` of each (-1: all), the
+        longest first; with sort_by "count", "flops" or "nbytes" the largest of these first."""
         if sort_by is not None and sort_by not in (*TIMES, *AMOUNTS):
             raise ValueError(f"table: rows are sorted by a time, \"count\", \"flops\" or \"nbytes\", not {sort_by!r}\n"
                              "  hint: what devices hold is in the profile's peak_bytes and in its trace")
@@ -102,15 +103,15 @@ class EventList(list):
 
 
 class profile:
-    """Watches the process while it is open. schedule: see `schedule`; `step` then ends a step, and on_trace_ready is called with the
-    profile when an active cycle has ended. limits: what the machine could do is measured at the end, in a second, for the table's
-    shares.
+    """Profiles the process while it is open. schedule: see `schedule`; `step` then ends a step, and
+    on_trace_ready is called with the profile when an active cycle has ended. limits: measures at the end, in
+    a second, what the machine can do, for the utilisation in the table.
 
-    The memory that devices hold, the lines and the FLOPs of rows are always there: profile_memory, with_stack and with_flops
-    change nothing. Nor do record_shapes and with_modules, since a kernel is what several ops came to: rows have no shapes and
-    modules."""
+    The memory of devices, and the lines and FLOPs of rows, are always recorded: profile_memory, with_stack
+    and with_flops change nothing. Neither do record_shapes and with_modules, since a kernel computes several
+    ops: rows have no shapes and modules."""
 
-    _trace = None  # also of one that was refused
+    _trace = None  # set also for an object whose __init__ failed
 
     def __init__(self, *, activities=None, schedule=None, on_trace_ready=None, record_shapes=False, profile_memory=False,
                  with_stack=False, with_flops=False, with_modules=False, experimental_config=None, acc_events=False, limits=False):
@@ -157,7 +158,7 @@ class profile:
             self._end()
 
     def step(self):
-        """A step of the schedule has ended."""
+        """Ends a step of the schedule."""
         if not self._schedule or not self._open:
             self.step_num += 1
             return
@@ -177,7 +178,7 @@ class profile:
 
     def __exit__(self, *exception):
         if self._schedule and self._open and self._seen and self._action() in (ProfilerAction.NONE, ProfilerAction.WARMUP):
-            self._open = False  # nothing was watched since the last cycle
+            self._open = False  # nothing was recorded since the last cycle
             kept = _core._profile_end(None, False)
             return kept
         self.stop()
@@ -202,21 +203,21 @@ class profile:
 
     @property
     def seconds(self):
-        """That were watched."""
+        """The seconds that were profiled."""
         return self._have()[1]
 
     @property
     def launch_seconds(self):
-        """Of them, in kernels and copies."""
+        """The seconds of these in kernels and copies."""
         return self._have()[2]
 
     @property
     def peak_bytes(self):
-        """That devices held at most."""
+        """The maximum of bytes that devices held."""
         return self._have()[4]
 
     def export_chrome_trace(self, path):
-        """A file for ui.perfetto.dev or chrome://tracing."""
+        """Writes a file for ui.perfetto.dev or chrome://tracing."""
         self._have()
         shutil.copyfile(self._trace, path)
 
@@ -227,7 +228,7 @@ AMOUNTS = ("count", "flops", "nbytes")
 
 
 def tensorboard_trace_handler(dir_name, worker_name=None):
-    """For on_trace_ready: a file for each cycle in the folder."""
+    """Returns a function for on_trace_ready that writes a file for each cycle to the folder."""
     os.makedirs(dir_name, exist_ok=True)
     worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
 
@@ -237,7 +238,7 @@ def tensorboard_trace_handler(dir_name, worker_name=None):
 
 
 class record_function:
-    """A part of the program by a name of its own, as a with block or around a function."""
+    """Profiles a range of the program under a name, as a with block or around a function."""
 
     def __init__(self, name):
         self.name = str(name)
@@ -250,7 +251,7 @@ class record_function:
         _core._annotate_end(self.name, self._begin)
 
     def __call__(self, function):
-        return decorated(function, lambda: record_function(self.name))
+        return decorate_with_context(function, lambda: record_function(self.name))
 
 
 __all__ = ["EventList", "FunctionEventAvg", "ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule",

@@ -1,4 +1,4 @@
-"""Memory for work, by the names of torch.utils.checkpoint."""
+"""Checkpointing, by the names of torch.utils.checkpoint."""
 from .._checkpoint import checkpoint_sequential
 from .._checkpoint import checkpoint_values as checkpoint
 

@@ -44,9 +44,14 @@ static bool publish(ct__kernel_source *k, void *library) {
 
 static bool write_group(const job *j, int group, ct_err *err) {
     ct_text text = {0};
-    ct__text_add(&text, ct__cpu_prelude);
+    const char **kernels = ct__malloc(j->n * sizeof *kernels);
+    if (!kernels) return ct__err_memory(err, CT_NOWHERE, "cpu", j->n * sizeof *kernels);
+    size_t n = 0;
     for (size_t i = (size_t)group; i < j->n; i += (size_t)j->groups)
-        ct__text_add(&text, j->kernels[j->missing[i]].text);
+        kernels[n++] = j->kernels[j->missing[i]].text;
+    ct__prelude_add(&text, kernels, n);
+    for (size_t i = 0; i < n; i++) ct__text_add(&text, kernels[i]);
+    ct__free(kernels);
     char path[4200];
     snprintf(path, sizeof path, "%s/g%d.c", j->folder, group);
     bool ok = text.failed ? ct__err_memory(err, CT_NOWHERE, "cpu", text.n)
@@ -78,7 +83,9 @@ static bool load_group(const job *j, int group, ct_err *err) {
                            "no working C compiler: what %s made cannot be loaded: %s", j->cc->path,
                            library ? "it lacks a kernel" : why);
         k->compiled = true;
-        if (!j->fleeting) ct__cache_enter(j->cache, path, k->code->key);
+        if (j->fleeting) continue;
+        ct__counters.kernels_compiled++;
+        ct__cache_enter(j->cache, path, k->code->key);
     }
     return true;
 }
@@ -130,7 +137,6 @@ static bool compile(job *j, ct_err *err) {
     if (ok) learn(j, begin);
     counts.runs += (uint64_t)j->groups;
     if (ok) counts.compiled += j->n;
-    if (ok && !j->fleeting) ct__counters.kernels_compiled += j->n;
     return ok;
 }
 
@@ -258,9 +264,13 @@ static bool make_missing(job *j, size_t n, size_t *claimed, ct_err *err) {
         if (ct__code_claim(j->kernels[i].code)) claimed[all++] = i;
     for (size_t i = 0; i < all; i++)
         if (!from_disk(j, &j->kernels[claimed[i]])) j->missing[m++] = claimed[i];
+    for (size_t i = 0; i < m; i++) ct__code_pend(j->kernels[j->missing[i]].code);
     bool ok = m == 0 || compile_or_wait(j, m, err);
     for (size_t i = 0; i < all && !ok; i++)
-        if (!j->kernels[claimed[i]].fn) ct__code_abandon(j->kernels[claimed[i]].code);
+        if (!j->kernels[claimed[i]].fn) {
+            ct__code_settle(j->kernels[claimed[i]].code);
+            ct__code_abandon(j->kernels[claimed[i]].code);
+        }
     return ok;
 }
 

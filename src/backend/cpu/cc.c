@@ -33,9 +33,11 @@ static const char *const flags[] = {
     "-fno-strict-aliasing",
     "-fPIC",
     "-shared",
+    "-nostartfiles", // a kernel has nothing to do when it is loaded
     "-pipe",
     "-std=gnu17",
     "-w",
+    "-Werror=implicit-function-declaration", // gnu17 would leave it to the dynamic linker
     "-x",
     "c",
 };
@@ -219,7 +221,6 @@ static process launch(const ct_cc *cc, const char *folder, int i) {
         for (const char *const *o = cc->options; *o; o++) argv[n++] = (char *)(uintptr_t)*o;
     else
         argv[n++] = (char *)(uintptr_t)cc->machine;
-    if (cc->options) argv[n++] = "-nostartfiles"; // nothing that a dynamic linker would start
     argv[n++] = in;
     argv[n++] = "-o";
     argv[n++] = out;

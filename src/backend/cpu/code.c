@@ -74,8 +74,16 @@ static void release(ct_cpu_code *code, ct__kernel_fn fn) {
     pthread_cond_broadcast(&released);
     pthread_mutex_unlock(&lock);
 }
+void ct__code_pend(ct_cpu_code *code) {
+    if (!atomic_exchange(&code->pending, true)) ct__counters.kernels_pending++;
+}
+void ct__code_settle(ct_cpu_code *code) {
+    if (atomic_exchange(&code->pending, false)) ct__counters.kernels_pending--;
+}
+
 void ct__code_publish(ct_cpu_code *code, ct__kernel_fn fn) {
     release(code, fn);
+    ct__code_settle(code);
     give_up_interp(code);
 }
 void ct__code_abandon(ct_cpu_code *code) { release(code, NULL); }
@@ -95,6 +103,7 @@ void ct__code_fail(ct_cpu_code *code, const ct_err *why) {
     if (!atomic_compare_exchange_strong(&code->failure, &none, text ? text : no_memory))
         ct__free(text);
     ct__counters.kernels_failed++;
+    ct__code_settle(code);
 }
 
 const ct_interp *ct__code_interpret(ct_cpu_code *code) {

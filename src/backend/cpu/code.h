@@ -22,6 +22,7 @@ struct ct_cpu_code {
     atomic_int interpreting;            // launches that may be using `interp`
     _Atomic(char *) failure;            // why it could not be compiled; NULL: nothing failed
     _Atomic uint64_t ready_by;          // on ct__now's clock, in ns; 0: nobody compiles it now
+    atomic_bool pending;                // counted among kernels_pending
     bool claimed;                       // under the table's lock
     bool queued, wanted;                // under the queue's
     ct_cpu_code *next;                  // in its bucket; of the forgotten
@@ -40,6 +41,10 @@ void ct__code_publish(ct_cpu_code *code, ct__kernel_fn fn);
 void ct__code_abandon(ct_cpu_code *code);
 // It could not be compiled, and is not tried again; the reason is kept as it was first.
 void ct__code_fail(ct_cpu_code *code, const ct_err *why);
+// It is to be compiled, until it is published, has failed, or nobody is to compile it any more:
+// counted once, by a counter that is read without a lock.
+void ct__code_pend(ct_cpu_code *code);
+void ct__code_settle(ct_cpu_code *code);
 bool ct__code_await(ct_cpu_code *code); // returns when it is not claimed; was it?
 
 // The kernel to be interpreted, which stays until the matching ct__code_interpreted. NULL: its code

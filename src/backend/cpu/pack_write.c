@@ -50,7 +50,9 @@ static bool write_group(const work *w, int group, const struct ct_pack_text *v, 
                         ct_err *err) {
     char path[4200];
     ct_text text = {0};
-    ct__text_add(&text, ct__cpu_prelude);
+    const char *texts[A_GROUP];
+    for (size_t i = 0; i < n; i++) texts[i] = v[i].text;
+    ct__prelude_add(&text, texts, n);
     for (size_t i = 0; i < n; i++) ct__text_add(&text, v[i].text);
     snprintf(path, sizeof path, "%s/g%d.c", w->folder, group);
     const bool ok = text.failed ? ct__err_memory(err, CT_NOWHERE, "kernels", text.n)

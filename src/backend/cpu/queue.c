@@ -43,6 +43,7 @@ bool ct__queue_add(const ct__kernel_source *k, const ct_toolchain *toolchain, ct
         *last = it;
         last = &it->next;
         k->code->queued = true;
+        ct__code_pend(k->code);
         waiting++;
     }
     pthread_mutex_unlock(&lock);
@@ -104,6 +105,8 @@ static void compile(item *const *batch, size_t n) {
     bool ok = ct__cpu_make(sources, n, batch[0]->toolchain, &closed, &err);
     for (size_t i = 0; i < n; i++) {
         if (!ok && !ct__code_fn(batch[i]->code)) ct__code_fail(batch[i]->code, &err);
+        // It may have been published before it was queued; one that is not is another thread's.
+        if (ct__code_fn(batch[i]->code)) ct__code_settle(batch[i]->code);
         ct__free(batch[i]);
     }
 }
@@ -194,6 +197,7 @@ void ct__queue_close(void) {
     for (item *it = first, *next; it; it = next) {
         next = it->next;
         it->code->queued = it->code->wanted = false;
+        ct__code_settle(it->code);
         ct__free(it);
     }
     first = NULL;

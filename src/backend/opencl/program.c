@@ -134,7 +134,11 @@ static bool build(ct_cl_state *s, ct_kernel *const *kernels, size_t n, ct_err *e
     const bool keeps = keeps_itself(s);
     cl_program program = keeps ? NULL : kept_binary(s, key);
     const bool loaded = program != NULL;
-    if (!loaded) program = compile(s, kernels, n, err);
+    if (!loaded) {
+        ct__counters.kernels_pending += n;
+        program = compile(s, kernels, n, err);
+        ct__counters.kernels_pending -= n;
+    }
     bool ok = program != NULL;
     for (size_t i = 0; i < n && ok; i++) ok = enter(s, program, kernels[i], err);
     if (ok && !loaded && !keeps) keep_binary(s, program, key);

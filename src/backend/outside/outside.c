@@ -203,12 +203,17 @@ static bool outside_measure(ct_device *device, ct_kernel *const *kernels, size_t
 static bool compile(ct_device *device, const ct_kernel *k, void **code, ct_err *err) {
     const ct_device_spec *spec = spec_of(device);
     ct_text source = {0};
-    ct__text_add(&source, spec->language == CT_DEVICE_C ? ct__cpu_prelude : ct__opencl_prelude);
+    if (spec->language == CT_DEVICE_C)
+        ct__prelude_add(&source, &k->text, 1);
+    else
+        ct__text_add(&source, ct__opencl_prelude);
     ct__text_add(&source, k->text);
     if (source.failed) return ct__err_memory(err, k->here, spec->name, strlen(k->text));
     const ct_device_kernel kernel = {.name = k->name, .source = source.s, .scratch = k->scratch};
     enter(device);
+    ct__counters.kernels_pending++;
     const ct_device_why why = spec->compile(own(device), &kernel, code);
+    ct__counters.kernels_pending--;
     if (why)
         ct__err(err, CT_E_DEVICE, k->here, spec->name, "kernel %s cannot be compiled: %.400s",
                 k->name, why);

@@ -373,9 +373,10 @@ typedef struct {
 
 static bool put_launches(const ct_ahead *a, ct_text *out) {
     const ct_program *p = &a->plan->program;
-    open_launch *open = ct__malloc((p->n_launches + 1) * sizeof *open);
+    const size_t bytes = (p->n_launches + 1) * sizeof(open_launch);
+    open_launch *open = ct__malloc(bytes);
     int depth = 0, loops = 0;
-    if (!open) return false;
+    if (!open) return ct__err_memory(&a->ctx->err, a->args->here, "compile", bytes);
     for (size_t i = 0; i < p->n_launches; i++) {
         const ct_launch *l = &p->launches[i];
         bool ends = l->kind == CT_LAUNCH_END;
@@ -510,6 +511,19 @@ static void put_kernel(const ct_ahead *a, ct_text *out, size_t number) {
               name + strlen(made->name));
 }
 
+static bool put_prelude(const ct_ahead *a, ct_text *out) {
+    const ct_program *p = &a->plan->program;
+    const size_t bytes = (p->n_kernels + 1) * sizeof(char *);
+    const char **texts = ct__malloc(bytes);
+    if (!texts) return ct__err_memory(&a->ctx->err, a->args->here, "compile", bytes);
+    for (size_t i = 0; i < p->n_kernels; i++) texts[i] = p->kernels[i].made->text;
+    ct__text_add(out, CT_AHEAD_PRELUDE "\n\n");
+    ct__prelude_add(out, texts, p->n_kernels);
+    ct__text_add(out, "\n// ---- kernels\n\n");
+    ct__free(texts);
+    return true;
+}
+
 bool ct__ahead_texts(const ct_ahead *a, ct_text *header, ct_text *out) {
     const ct_program *p = &a->plan->program;
     uint32_t number;
@@ -542,7 +556,7 @@ bool ct__ahead_texts(const ct_ahead *a, ct_text *header, ct_text *out) {
     ct__ahead_declare_calls(a, out);
     put_init(a, out);
     if (!put_function(a, out)) return false;
-    ct__textf(out, "%s\n\n%s\n// ---- kernels\n\n", CT_AHEAD_PRELUDE, ct__cpu_prelude);
+    if (!put_prelude(a, out)) return false;
     for (size_t i = 0; i < p->n_kernels; i++) put_kernel(a, out, i);
     for (size_t i = 0; i < p->n_bufs; i++)
         if (is_data(a, i) && !define_data(a, out, i)) return false;

@@ -834,6 +834,7 @@ ct_stats ct_get_stats(void) {
                       .kernels_compiled = ct__counters.kernels_compiled,
                       .kernels_loaded = ct__counters.kernels_loaded,
                       .kernels_packed = ct__counters.kernels_packed,
+                      .kernels_pending = ct__counters.kernels_pending,
                       .launches = ct__counters.launches,
                       .launches_interpreted = ct__counters.launches_interpreted,
                       .plan_bytes = ct__counters.plan_bytes,

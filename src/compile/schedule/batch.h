@@ -1,5 +1,7 @@
-// Small launches as one. In: a program of kernels, its launches in order (schedule/program.h), and the
-// graph that it was made from. Out: the same launches, those that do not need each other in BATCHes.
+// Horizontal fusion: small independent launches become one launch.
+//
+// In: a program of kernels, its launches in order (schedule/program.h), and the graph that it was made
+// from. Out: the same launches, with those that do not depend on each other in BATCHes.
 #ifndef COTAN_COMPILE_BATCH_H
 #define COTAN_COMPILE_BATCH_H
 

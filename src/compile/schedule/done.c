@@ -1,19 +1,18 @@
-// A finished kernel becomes a launch; equal kernels are kept once.
+// Makes a launch from a finished kernel; equal kernels are stored once.
 #include <stdio.h>
 #include <string.h>
 
 #include "compile/schedule/sched.h"
 
-// May what is written lie where something else is read? Of a template's elements each is stored once, after
-// what is computed from it was read.
-static bool disturbs(const ct_seen *write, const ct_seen *read) {
+// True if a write may overwrite what a read still needs. A template's elements are stored once each, after
+// the values of their epilogues were read.
+static bool finish_overwrites(const ct_seen *write, const ct_seen *read) {
     if (write->behind != read->behind) return !write->behind || !read->behind;
     return write->offset != read->offset;
 }
 
-// A kernel that reads the variable which it assigns must read each element only where it writes it.
-// False: it does not.
-static bool in_place(ct_emit *e) {
+// True if a kernel that reads the variable which it assigns reads each element only where it writes it.
+static bool finish_is_in_place(ct_emit *e) {
     const ct_sched *s = e->draft->sched;
     for (size_t w = 0; w < e->draft->n_args; w++) {
         const ct_buf *to = &s->program->bufs[e->draft->args[w].buf];
@@ -29,16 +28,16 @@ static bool in_place(ct_emit *e) {
                 for (size_t k = 0; k < e->draft->n_seen; k++)
                     if (e->draft->seen[i].buf == e->draft->args[w].buf && e->draft->seen[i].write &&
                         e->draft->seen[k].buf == e->draft->args[r].buf &&
-                        disturbs(&e->draft->seen[i], &e->draft->seen[k]))
+                        finish_overwrites(&e->draft->seen[i], &e->draft->seen[k]))
                         return false;
         }
     }
     return true;
 }
 
-// ------------------------------------------------------------------ over an operand that dies here
+// ------------------------------------------ results in buffers of operands that are not read again
 
-enum { WORTH = 1 << 16 }; // bytes below which a buffer of its own costs nothing
+enum { MIN_REUSED_BYTES = 1 << 16 }; // below this size a buffer of its own costs nothing
 
 bool ct__sched_dies(const ct_sched *s, uint32_t buf) {
     for (size_t i = 0; i < s->n_dying; i++)
@@ -46,9 +45,9 @@ bool ct__sched_dies(const ct_sched *s, uint32_t buf) {
     return false;
 }
 
-// Is what the kernel reads of one buffer what it writes of the other, at one place of each, and read
-// before it is written? Then no iteration meets what another has overwritten.
-static bool read_where_written(const ct_emit *e, uint32_t from, uint32_t to) {
+// True if the kernel reads one buffer only where it writes the other, at one offset of each, and reads
+// before it writes. No iteration then reads what another has overwritten.
+static bool finish_reads_where_written(const ct_emit *e, uint32_t from, uint32_t to) {
     const ct_draft *d = e->draft;
     const ct_kir *k = e->kir;
     ct_ix at = CT_IX_NONE;
@@ -70,40 +69,41 @@ static bool read_where_written(const ct_emit *e, uint32_t from, uint32_t to) {
     return true;
 }
 
-// Every access to the two is one of the group's own, of one dtype.
-static bool of_dtype(const ct_draft *d, uint32_t buf, ct_dtype dtype) {
+// True if all accesses to the buffer have one dtype.
+static bool finish_has_dtype(const ct_draft *d, uint32_t buf, ct_dtype dtype) {
     for (size_t i = 0; i < d->n_args; i++)
         if (d->args[i].buf == buf && d->arg_types[i] != dtype) return false;
     return true;
 }
 
-static bool can_take(const ct_emit *e, size_t r, size_t w) {
+static bool finish_can_reuse(const ct_emit *e, size_t r, size_t w) {
     const ct_draft *d = e->draft;
     const ct_buf *from = &d->sched->program->bufs[d->args[r].buf];
     const ct_buf *to = &d->sched->program->bufs[d->args[w].buf];
     return from->kind == CT_BUF_TEMP && to->kind == CT_BUF_TEMP && from->size == to->size &&
-           !d->args[r].write && d->args[w].write && (ct__marked(to->size) || to->bytes >= WORTH) &&
-           of_dtype(d, d->args[r].buf, d->arg_types[w]) &&
-           of_dtype(d, d->args[w].buf, d->arg_types[w]) &&
+           !d->args[r].write && d->args[w].write &&
+           (ct__marked(to->size) || to->bytes >= MIN_REUSED_BYTES) &&
+           finish_has_dtype(d, d->args[r].buf, d->arg_types[w]) &&
+           finish_has_dtype(d, d->args[w].buf, d->arg_types[w]) &&
            ct__sched_dies(d->sched, d->args[r].buf) &&
-           read_where_written(e, d->args[r].buf, d->args[w].buf);
+           finish_reads_where_written(e, d->args[r].buf, d->args[w].buf);
 }
 
-static ct_sval *unit_at(const ct_sched *s, const ct_group *g, uint32_t buf) {
+static ct_sval *finish_find_unit(const ct_sched *s, const ct_group *g, uint32_t buf) {
     for (size_t i = 0; i < g->n_units; i++)
         if (ct__sval(s, g->units[i].v)->buf == buf) return ct__sval(s, g->units[i].v);
     return NULL;
 }
 
-// A result takes the place of an operand that nobody reads any more.
-static void take_places(ct_emit *e) {
+// Gives a result the buffer of an operand that nothing reads any more.
+static void finish_reuse_buffers(ct_emit *e) {
     ct_draft *d = e->draft;
     const ct_group *g = d->group >= 0 ? d->sched->groups[d->group] : NULL;
     for (size_t w = 0; g && !g->only && w < d->n_args; w++) {
         const uint32_t to = d->args[w].buf;
-        ct_sval *val = unit_at(d->sched, g, to);
+        ct_sval *val = finish_find_unit(d->sched, g, to);
         size_t r = 0;
-        while (val && r < d->n_args && !can_take(e, r, w)) r++;
+        while (val && r < d->n_args && !finish_can_reuse(e, r, w)) r++;
         if (!val || r == d->n_args) continue;
         const uint32_t from = val->buf = d->args[r].buf;
         for (size_t i = 0; i < d->n_args; i++) {
@@ -115,11 +115,11 @@ static void take_places(ct_emit *e) {
     }
 }
 
-// ------------------------------------------------------------------------------- past the caches
+// ----------------------------------------------------------------------------- non-temporal stores
 
-// Is it written here and nothing else, so that neither this kernel nor, while it is still in a cache,
-// another one reads it? Of a dynamic size it is not known.
-static bool goes_past_caches(const ct_emit *e, size_t w) {
+// True if the buffer is only written here, so that neither this kernel nor, while it is still in a cache,
+// another one reads it. A buffer of a dynamic size is not known to be larger than the caches.
+static bool finish_is_nontemporal(const ct_emit *e, size_t w) {
     const ct_draft *d = e->draft;
     const ct_buf *to = &d->sched->program->bufs[d->args[w].buf];
     if (!d->args[w].write || ct__marked(to->size) || to->bytes < (size_t)e->target.past_caches)
@@ -131,34 +131,35 @@ static bool goes_past_caches(const ct_emit *e, size_t w) {
     return true;
 }
 
-// A processor reads a line before it writes to it in its caches: a third of what a chain moves, and in
-// vain where the result is larger than they are. Templates ask for their results before they store.
-static void write_past_caches(ct_emit *e) {
+// Marks stores of large results as non-temporal. A processor reads a line into its caches before it writes
+// to it: a third of the memory traffic of an elementwise chain, and useless if the result is larger than
+// the caches. Templates are left out, since they prefetch their results before they store them.
+static void finish_mark_nontemporal(ct_emit *e) {
     const ct_draft *d = e->draft;
     if (d->group < 0 || d->sched->groups[d->group]->only || !e->target.past_caches) return;
     for (size_t w = 0; w < d->n_args; w++)
-        if (goes_past_caches(e, w)) ct__kir_past_caches(e->kir, d->arg_ids[w]);
+        if (finish_is_nontemporal(e, w)) ct__kir_past_caches(e->kir, d->arg_ids[w]);
 }
 
 // -------------------------------------------------------------------------------------- the kernel
 
-// Sizes that were declared and never used are no arguments of the kernel, and leave no trace in it:
-// a kernel does not depend on which other sizes its plan has.
-static bool drop_unused_sizes(ct_emit *e) {
+// Removes the arguments of sizes that were declared and never used, so that a kernel does not depend on the
+// other sizes of its plan.
+static bool finish_drop_unused_sizes(ct_emit *e) {
     ct_kir *k = e->kir;
     ct_kval *to = ct__arena_zero(&e->arena, (k->n + 1) * sizeof *to);
     if (!to) return ct__err_memory(e->err, CT_NOWHERE, "kernel", k->n * sizeof *to);
-    size_t kept = 0, n = 0;
+    size_t n_used = 0, n = 0;
     for (size_t i = 0; i < e->draft->n_syms; i++) {
         if (e->draft->syms[i] < 0) {
             to[e->draft->sym_values[i]] = -1;
             continue;
         }
-        k->ins[e->draft->sym_values[i]].imm.i = (int64_t)kept;
-        e->draft->syms[kept++] = e->draft->syms[i];
+        k->ins[e->draft->sym_values[i]].imm.i = (int64_t)n_used;
+        e->draft->syms[n_used++] = e->draft->syms[i];
     }
-    e->draft->n_syms = kept;
-    k->nargs = (int)kept;
+    e->draft->n_syms = n_used;
+    k->nargs = (int)n_used;
     for (size_t i = 0; i < k->n; i++)
         if (to[i] == 0) to[i] = (ct_kval)n++;
     for (size_t i = 0; i < k->n; i++) {
@@ -173,21 +174,21 @@ static bool drop_unused_sizes(ct_emit *e) {
     return true;
 }
 
-enum { MOST_NAMED = 6 };
+enum { MAX_NAMED = 6 };
 
-// The ops whose values the kernel gives out or reduces, in their order, each once: "max+sum+div". NULL: the op of
-// the node says it all (or there is no memory for more).
-static const char *label_of(const ct_emit *e) {
+// Returns the ops whose values the kernel stores or reduces, in order and each once: "max+sum+div". NULL:
+// the op of the node is the only one (or there is no memory for more).
+static const char *finish_label(const ct_emit *e) {
     const ct_sched *s = e->draft->sched;
     const ct_group *g = e->draft->group >= 0 ? s->groups[e->draft->group] : NULL;
-    const char *names[MOST_NAMED] = {g && g->only ? g->only->op->name : ""};
+    const char *names[MAX_NAMED] = {g && g->only ? g->only->op->name : ""};
     size_t n = g && g->only, more = 0, bytes = 16;
     for (size_t i = 0; g && i < g->n_units; i++) {
         const char *name = g->units[i].v.node->op->name;
-        bool known = false;
-        for (size_t k = 0; k < n && !known; k++) known = names[k] == name;
-        if (known) continue;
-        if (n < MOST_NAMED)
+        bool is_named = false;
+        for (size_t k = 0; k < n && !is_named; k++) is_named = names[k] == name;
+        if (is_named) continue;
+        if (n < MAX_NAMED)
             names[n++] = name;
         else
             more++;
@@ -200,24 +201,26 @@ static const char *label_of(const ct_emit *e) {
     return label;
 }
 
-// A buffer that may be empty has no number to be loaded in front of the loops, of which none may run.
-static bool hoist(ct_emit *e) {
+// Hoists scalar loads out of the loops. A buffer that may be empty has no element to load there, since none
+// of the loops may run.
+static bool finish_hoist(ct_emit *e) {
     const ct_draft *d = e->draft;
-    int64_t *least = ct__arena_zero(&e->arena, e->kir->nbufs * sizeof *least);
-    if (!least)
-        return ct__err_memory(d->sched->err, CT_NOWHERE, "kernel", e->kir->nbufs * sizeof *least);
+    int64_t *min_elements = ct__arena_zero(&e->arena, e->kir->nbufs * sizeof *min_elements);
+    if (!min_elements)
+        return ct__err_memory(d->sched->err, CT_NOWHERE, "kernel",
+                              e->kir->nbufs * sizeof *min_elements);
     for (size_t i = 0; i < d->n_args; i++) {
         const ct_buf *b = &d->sched->program->bufs[d->args[i].buf];
         const size_t each = ct_dtype_size(e->kir->bufs[d->arg_ids[i]].dtype);
         const bool known = !ct__marked(b->size) && b->bytes > d->args[i].offset;
-        if (known) least[d->arg_ids[i]] = (int64_t)((b->bytes - d->args[i].offset) / each);
-        if (b->kind == CT_BUF_SCALARS) least[d->arg_ids[i]] = 1;
+        if (known) min_elements[d->arg_ids[i]] = (int64_t)((b->bytes - d->args[i].offset) / each);
+        if (b->kind == CT_BUF_SCALARS) min_elements[d->arg_ids[i]] = 1;
     }
-    ct__kir_hoist(e->kir, least);
+    ct__kir_hoist(e->kir, min_elements);
     return true;
 }
 
-static bool finish(ct_emit *e, double flops) {
+static bool finish_kernel(ct_emit *e, double flops) {
     ct_sched *s = e->draft->sched;
     if (s->err->code) return false;
     if (e->kir->err.code) {
@@ -226,20 +229,20 @@ static bool finish(ct_emit *e, double flops) {
     }
     if (ct__ix_failed(e->pool))
         return ct__err_memory(s->err, e->node ? e->node->here : CT_NOWHERE, "kernel", 0);
-    if (!drop_unused_sizes(e) || !hoist(e)) return false;
+    if (!finish_drop_unused_sizes(e) || !finish_hoist(e)) return false;
     ct__kir_bind(e->kir);
     if (e->kir->err.code) {
         *s->err = e->kir->err;
         return false;
     }
-    if (!in_place(e)) {
+    if (!finish_is_in_place(e)) {
         s->conflict = true;
         return true;
     }
-    take_places(e);
-    write_past_caches(e);
+    finish_reuse_buffers(e);
+    finish_mark_nontemporal(e);
     if (!ct__kir_verify(e->kir, s->err)) return false;
-    ct_launch launch = {.kind = CT_LAUNCH_KERNEL, .node = e->node, .label = label_of(e)};
+    ct_launch launch = {.kind = CT_LAUNCH_KERNEL, .node = e->node, .label = finish_label(e)};
     ct_launch *l = ct__program_launch(s->program, launch, (uint32_t)e->draft->n_args,
                                       (uint32_t)e->draft->n_syms);
     if (!l) return ct__err_memory(s->err, CT_NOWHERE, "plan", sizeof *l);
@@ -259,7 +262,7 @@ static bool finish(ct_emit *e, double flops) {
 }
 
 bool ct__emit_done(ct_emit *e, double flops) {
-    bool ok = finish(e, flops);
+    bool ok = finish_kernel(e, flops);
     ct__emit_free(e);
     return ok;
 }

@@ -1,11 +1,13 @@
-// What goes through its operands' memory, which have buffers (fuse.c). Loops (scan): their bodies are
-// lowered on their own and run between LOOP and END. Calls: a launch that evaluates the node.
+// Emits nodes that access their operands through memory, so that their operands have buffers (fuse.c).
+// Loops (scan): the bodies are lowered on their own and run between LOOP and END. Calls: a launch evaluates
+// the node.
 #include "compile/schedule/sched.h"
 #include "transform/loop.h"
 
-// The buffer of what carried tensor i begins with, if it can go on there: the loop alone wants it, and of
-// carried tensors that begin with the same, it is the first; the others are copied before the loop begins.
-static uint32_t begins_in(const ct_sched *s, ct_node *node, size_t i) {
+// Returns the buffer of the initial value of carried tensor i, if the carried tensor can be updated there:
+// only the loop reads the initial value, and the tensor is the first of the carried tensors that begin with
+// it; the others are copied before the loop begins.
+static uint32_t sched_loop_initial_buffer(const ct_sched *s, ct_node *node, size_t i) {
     const ct_loop loop = ct__loop_of(node);
     if (loop.form == CT_LOOP_SWITCH || i >= loop.n_carry) return UINT32_MAX;
     const uint32_t buf = ct__sval(s, node->in[i])->buf;
@@ -18,10 +20,10 @@ static uint32_t begins_in(const ct_sched *s, ct_node *node, size_t i) {
     return fits ? buf : UINT32_MAX;
 }
 
-// Where operands and wanted results lie (`wanted`: NULL, all are). A carried tensor lies where it
-// begins, if nobody else reads that.
-static bool find_places(ct_sched *s, ct_node *node, const bool *wanted, ct_place **in,
-                        ct_place **out) {
+// Finds the locations of operands and wanted results (`wanted`: NULL, all are). A carried tensor has the
+// location of its initial value, if nothing else reads that.
+static bool sched_loop_find_locations(ct_sched *s, ct_node *node, const bool *wanted, ct_place **in,
+                                      ct_place **out) {
     *in = ct__arena(&s->arena, (node->n_in + 1u) * sizeof **in);
     *out = ct__arena(&s->arena, (node->n_out + 1u) * sizeof **out);
     if (!*in || !*out)
@@ -38,8 +40,9 @@ static bool find_places(ct_sched *s, ct_node *node, const bool *wanted, ct_place
     for (int i = 0; i < node->n_out; i++) {
         ct_sval *val = ct__sval(s, (ct_val){node, (uint32_t)i});
         if (wanted && !wanted[i]) continue;
-        const uint32_t begin = wanted && val->root < 0 ? begins_in(s, node, (size_t)i) : UINT32_MAX;
-        if (begin != UINT32_MAX) val->buf = begin;
+        const uint32_t initial =
+            wanted && val->root < 0 ? sched_loop_initial_buffer(s, node, (size_t)i) : UINT32_MAX;
+        if (initial != UINT32_MAX) val->buf = initial;
         if (val->buf == UINT32_MAX) val->buf = ct__sched_temp(s, ct__bytes_of(&node->out[i]));
         (*out)[i] = (ct_place){val->buf, val->offset};
         if (val->buf == UINT32_MAX) return false;
@@ -54,13 +57,13 @@ bool ct__sched_loop(ct_sched *s, ct_node *node) {
         wanted[i] = ct__sval(s, (ct_val){node, (uint32_t)i})->readers > 0;
     if (!wanted || !ct__loop_wanted(&s->arena, node, wanted))
         return ct__err_memory(s->err, node->here, node->op->name, node->n_out);
-    return find_places(s, node, wanted, &in, &out) &&
+    return sched_loop_find_locations(s, node, wanted, &in, &out) &&
            ct__lower_loop(s->program, node, in, out, wanted, ct__lower_kernels, s->err);
 }
 
 bool ct__sched_call(ct_sched *s, ct_node *node) {
     ct_place *in, *out;
-    if (!find_places(s, node, NULL, &in, &out)) return false;
+    if (!sched_loop_find_locations(s, node, NULL, &in, &out)) return false;
     ct_launch *launch =
         ct__program_launch(s->program, (ct_launch){.kind = CT_LAUNCH_NODE, .node = node},
                            node->n_in + node->n_out, 0u);

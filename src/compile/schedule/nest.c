@@ -1,15 +1,17 @@
-// From a group of values to the loops of one kernel.
+// Writes the loop nest of the kernel that computes a group of values.
 //
-// Without reductions: the trailing axes that all accesses cross with plain strides are one LANES
-// loop, chunks of which (or the axes before it) are the ROWS loop. Axes may be cut (cuts.c): into
-// ranges, each with a loop of its own, or into cells of a few elements that one iteration computes.
-// With reductions: the ROWS loop runs over rows (what all reductions keep); in a row, reductions
-// over the same extent that do not need each other share a loop, then values that need them are
-// computed in further loops. Lanes run along the reduced axes, or, where memory is contiguous along
-// the last row axes instead (sums over columns), along those.
-// A long reduction with few rows is split into blocks of the reduction rule (kir.h), which changes
-// no bit, and a second launch that folds them. One of a dynamic extent may be long, and is split:
-// how many parts there are is found when a plan is made.
+// A group without reductions: the trailing axes along which all accesses have constant strides are one
+// LANES loop. Chunks of that loop, or the axes before it, are the ROWS loop. Axes may be split (cuts.c):
+// into ranges, each with a loop of its own, or into cells of a few elements that one iteration computes.
+//
+// A group with reductions: the ROWS loop runs over rows, which are the axes that all reductions keep. In a
+// row, independent reductions over the same extent share a loop; the values that need them are computed in
+// later loops. Lanes run along the reduced axes, or along the last row axes where memory is contiguous
+// along those (sums over columns).
+//
+// A long reduction with few rows is split into the blocks of the reduction rule (kir.h), which changes no
+// bit, and a second launch that folds the blocks. A reduction over a dynamic extent may be long, so it is
+// split too: making a plan determines the number of blocks.
 #include <math.h>
 #include <string.h>
 
@@ -17,46 +19,52 @@
 #include "kinds/reduce.h"
 
 enum {
-    MAX_INNER = 16,     // distinct inner loop variables of a kernel
-    MOST_COPIES = 64,   // of a pointwise kernel's body
-    LONGEST_CUT = 8000, // instructions of a cut kernel: its compiler has to be quick, too
-    SHORT_ROW = 512,    // elements of a pointwise row that is not worth a task of its own
-    TURNED_ROW = 512,   // elements of a row of blocks that are turned which are a task
-    AHEAD = 2,          // blocks early, a memory's latency, the lines of one are asked for;
-    ROWS_AHEAD = 2,     // and rows, of at most so many bytes,
-    SHORT_AHEAD = 1 << 15,
-    LONGEST_AHEAD = 1 << 18, // or the next row of at most so many,
-    FAR_BUFFER = 1 << 20,    // of what is larger than a cache of a core
-    MOST_ASKED = 8,          // operands of a row
-    TASKS_A_CORE = 4,        // of rows in which something is added up over all of them
-    FEW_ROWS_ACROSS = 256,   // fewer are not worth a fold of their accumulators,
-    LARGE_MATRIX = 1 << 18,  // nor are fewer elements
+    MAX_INNER = 16,                // distinct inner loop variables of a kernel
+    MAX_COPIES = 64,               // of the body of a pointwise kernel
+    MAX_SPLIT_INSTRUCTIONS = 8000, // of a kernel with split axes: its compile time is bounded, too
+    SHORT_ROW = 512,      // elements of a pointwise row that is not worth a task of its own
+    TRANSPOSED_ROW = 512, // elements of a row of transposed blocks that are a task
+    PREFETCH_BLOCKS = 2,  // distance at which the lines of a block are prefetched (memory latency)
+    PREFETCH_ROWS = 2,    // distance at which short rows are prefetched; long rows: 1
+    PREFETCH_SHORT_BYTES = 1 << 15, // largest short row
+    PREFETCH_MAX_BYTES = 1 << 18,   // largest row that is prefetched
+    UNCACHED_BYTES = 1 << 20,       // smallest buffer that a core's cache does not hold
+    MAX_PREFETCHED = 8,             // operands of a row
+    TASKS_PER_CORE = 4,             // fewest tasks for each core where rows are summed
+    // fewest rows, and elements, whose sums are worth a second launch that folds accumulators
+    MIN_SUMMED_ROWS = 256,
+    MIN_SUMMED_ELEMENTS = 1 << 18,
 };
 
 typedef struct {
     ct_emit *e;
     ct_group *g;
-    int lanes;         // trailing axes (pointwise) or row axes (reductions) that are the LANES loop
-    bool flat;         // inner axes of stored values are one loop
-    uint32_t keeps;    // which of the group's costly values are kept for later loops of a row,
-    bool decided;      // once that is known
-    int pass;          // of a split reduction: 1 blocks, 2 their fold; 0: not split
-    uint32_t *part;    // (n_units) split, across: buffer of the blocks' results, of accumulators
-    ct_ix accumulator; // across: of the row at hand
-    const ct_cut *cut; // (rank) pointwise: of each axis; NULL: they are whole
-    bool apart;        // pointwise: every axis is a loop of its own, to look at conditions
-    bool unrolls;      // reductions of a few elements are written out: all is pointwise
-    int turned; // pointwise: the axis of which a cell is as many elements as there are lanes, along
-        // which an operand lies in memory; behind it the lanes' axis. 0: none, else 1 + axis
-    ct_shares shares; // pointwise: how often loops run whose extents are no numbers
+    // number of trailing axes (pointwise) or row axes (reductions) in the LANES loop
+    int lanes;
+    bool flat;            // inner axes of stored values are one loop
+    uint32_t reused_mask; // the group's expensive values that later loops of a row reuse
+    bool reuse_decided;   // `reused_mask` is known
+    int pass;             // of a split reduction: 1 blocks, 2 their fold; 0: not split
+    // (n_units) buffer of the results of blocks (split), or of the accumulators (sums over rows)
+    uint32_t *partials;
+    ct_ix accumulator;        // sums over rows: index of the current row's accumulator
+    const ct_cut *axis_split; // (rank) pointwise: how each axis is split; NULL: no axis is
+    // pointwise: each axis is a loop of its own, so that its conditions can be examined
+    bool separate_axes;
+    bool unrolls; // reductions of a few elements are unrolled, so that the kernel is pointwise
+    // pointwise: 1 + the axis that is split into cells of as many elements as there are lanes; an operand
+    // is contiguous along it. The lanes' axis follows. 0: none
+    int transposed;
+    ct_shares trip_counts; // pointwise: trip counts of loops whose extents are no constants
     ct_ix row[CT_MAX_RANK], row_size[CT_MAX_RANK];
-    ct_ix row_at;    // counts the rows, whose elements are loops inside; CT_IX_NONE: nothing does
-    size_t row_seen; // accesses before the row
-    size_t asked[MOST_ASKED]; // (n_asked) of which later rows are asked for
-    int n_asked;
-    int operands;         // that come by rows, once it is decided
-    ct_ix vec[MAX_INNER]; // variables of LANES loops
-    int n_vec;
+    // index of the row whose elements are loops inside; CT_IX_NONE: there is none
+    ct_ix row_index;
+    size_t row_first_access;           // number of accesses before the row
+    size_t prefetched[MAX_PREFETCHED]; // (n_prefetched) accesses whose later rows are prefetched
+    int n_prefetched;
+    int n_row_operands;         // number of operands that advance by rows, once it is known
+    ct_ix lane_vars[MAX_INNER]; // variables of LANES loops
+    int n_lane_vars;
     struct {
         ct_ix extent, var;
         int nth;
@@ -64,7 +72,8 @@ typedef struct {
     int n_inner;
 } nest;
 
-static int64_t guess(const ct_emit *e, ct_ix x) { // of a size; dynamic ones count as 64
+// Returns the value of a size; a dynamic size counts as 64
+static int64_t nest_estimate(const ct_emit *e, ct_ix x) {
     const ct_ix_node *n = ct__ix_node(e->pool, x);
     int64_t r = 0;
     for (int i = 0; n->kind == CT_IX_SUM && i < n->n; i++) {
@@ -75,28 +84,28 @@ static int64_t guess(const ct_emit *e, ct_ix x) { // of a size; dynamic ones cou
     }
     return n->kind == CT_IX_SUM ? r : 64;
 }
-static ct_ix product(ct_emit *e, const ct_ix *size, int n) {
+static ct_ix nest_product(ct_emit *e, const ct_ix *size, int n) {
     ct_ix r = ct__ix_int(e->pool, 1);
     for (int i = 0; i < n; i++) r = ct__ix_mul(e->pool, r, size[i]);
     return r;
 }
-// Of all of them together, which as one size may be beyond what is counted.
-static double guess_product(const ct_emit *e, const ct_ix *size, int n) {
+// Returns the product of sizes as a double, since it may exceed 64 bits.
+static double nest_estimate_product(const ct_emit *e, const ct_ix *size, int n) {
     double r = 1;
-    for (int i = 0; i < n; i++) r *= (double)guess(e, size[i]);
+    for (int i = 0; i < n; i++) r *= (double)nest_estimate(e, size[i]);
     return r;
 }
-static bool is_dynamic(const ct_emit *e, ct_ix x) {
+static bool nest_is_dynamic(const ct_emit *e, ct_ix x) {
     int64_t n;
     return !ct__ix_is_int(e->pool, x, &n);
 }
-static bool is_one(const ct_emit *e, ct_ix x) {
+static bool nest_is_one(const ct_emit *e, ct_ix x) {
     int64_t n;
     return ct__ix_is_int(e->pool, x, &n) && n == 1;
 }
-// The variable of the nth inner loop over an extent: the same one in every stage, so that values
-// computed in two stages have equal indices.
-static ct_ix inner_var(nest *n, ct_ix extent, int nth) {
+// Returns the variable of the nth inner loop over an extent. It is the same variable in all stages, so that
+// values computed in two stages have equal indices.
+static ct_ix nest_inner_var(nest *n, ct_ix extent, int nth) {
     for (int i = 0; i < n->n_inner; i++)
         if (n->inner[i].extent == extent && n->inner[i].nth == nth) return n->inner[i].var;
     ct_ix var = ct__ix_var(n->e->pool, extent);
@@ -107,17 +116,18 @@ static ct_ix inner_var(nest *n, ct_ix extent, int nth) {
     }
     return var;
 }
-static void open_vector(nest *n, ct_ix extent, ct_ix var) {
+static void nest_open_lanes(nest *n, ct_ix extent, ct_ix var) {
     ct__emit_open(n->e, CT_BIND_LANES, extent, NULL, var);
-    for (int i = 0; i < n->n_vec; i++)
-        if (n->vec[i] == var) return;
-    if (n->n_vec < MAX_INNER) n->vec[n->n_vec++] = var;
+    for (int i = 0; i < n->n_lane_vars; i++)
+        if (n->lane_vars[i] == var) return;
+    if (n->n_lane_vars < MAX_INNER) n->lane_vars[n->n_lane_vars++] = var;
 }
 
-// ---------------------------------------------------------------------------------- units in a row
+// ---------------------------------------------------------------------------------- units of a row
 
-// Index of a unit's value: row axes from the row, size-1 axes 0, inner ones from `inner`.
-static void unit_index(nest *n, const ct_unit *u, const ct_ix *inner, ct_ix *at) {
+// Computes the index of a unit's value. Row axes have the row's index, axes of size 1 have 0, inner axes
+// are taken from `inner`.
+static void nest_unit_index(nest *n, const ct_unit *u, const ct_ix *inner, ct_ix *at) {
     const ct_type *t = ct__type(u->axes);
     ct_ix along[CT_MAX_RANK];
     for (int a = 0, i = 0; a < t->rank; a++) {
@@ -130,7 +140,7 @@ static void unit_index(nest *n, const ct_unit *u, const ct_ix *inner, ct_ix *at)
     }
     ct__emit_index_as(n->e, u->v, along, u->axes, at);
 }
-static int inner_sizes(nest *n, const ct_unit *u, ct_ix *size) {
+static int nest_inner_sizes(nest *n, const ct_unit *u, ct_ix *size) {
     const ct_type *t = ct__type(u->axes);
     int count = 0;
     for (int a = 0; a < t->rank; a++)
@@ -138,168 +148,173 @@ static int inner_sizes(nest *n, const ct_unit *u, ct_ix *size) {
     return count;
 }
 
-static void keep_result(nest *n, const ct_unit *u, ct_kval r) {
+static void nest_store_result(nest *n, const ct_unit *u, ct_kval r) {
     ct_ix at[CT_MAX_RANK];
-    unit_index(n, u, NULL, at);
+    nest_unit_index(n, u, NULL, at);
     ct__emit_remember(n->e, u->v, at, r);
     if (u->store) ct__emit_store(n->e, u->v, at, r);
 }
 
-// Where a row's results of blocks stand: by block, then by row.
-static ct_ix part_offset(nest *n, ct_ix block) {
+// Returns the offset of a row's result of a block: ordered by block, then by row.
+static ct_ix nest_partial_offset(nest *n, ct_ix block) {
     ct_ix at = block;
     for (int i = 0; i < n->g->n_rows; i++)
         at = ct__ix_add(n->e->pool, ct__ix_mul(n->e->pool, at, n->row_size[i]), n->row[i]);
     return at;
 }
-static ct_dtype part_dtype(const ct_unit *u) { // as wide as the sum is
+static ct_dtype nest_partial_dtype(const ct_unit *u) { // as wide as the sum
     return ct__kir_held((ct_dtype)ct__type(u->v.node->in[0])->dtype);
 }
 
-static ct_ix block_count(ct_emit *e, ct_ix extent) {
+static ct_ix nest_block_count(ct_emit *e, ct_ix extent) {
     ct_ix up = ct__ix_add(e->pool, extent, ct__ix_int(e->pool, CT_REDUCE_BLOCK - 1));
     return ct__ix_div(e->pool, up, ct__ix_int(e->pool, CT_REDUCE_BLOCK));
 }
 
-// Stored values that need no more than the reductions before this loop, and run over its extent,
-// are stored in it: what both compute is computed once.
-static void stores_in_loop(nest *n, int level, ct_ix extent, ct_ix var, bool *done) {
+// Stores, in the open loop, the stored values that run over its extent and need only reductions of earlier
+// levels, so that what the loop and these values share is computed once.
+static void nest_store_in_loop(nest *n, int level, ct_ix extent, ct_ix var, bool *done) {
     ct_emit *e = n->e;
     ct_ix size[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
     size_t members[64], m = 0;
     ct_kval value[64];
     for (size_t i = 0; i < n->g->n_units && m < 64 && n->flat && n->pass == 0; i++) {
         const ct_unit *u = &n->g->units[i];
-        int count = u->reduce ? 0 : inner_sizes(n, u, size);
-        if (done[i] || count == 0 || u->level > level || product(e, size, count) != extent)
+        int count = u->reduce ? 0 : nest_inner_sizes(n, u, size);
+        if (done[i] || count == 0 || u->level > level || nest_product(e, size, count) != extent)
             continue;
         ct__unflatten_ix(e->pool, var, size, count, inner);
-        unit_index(n, u, inner, at);
+        nest_unit_index(n, u, inner, at);
         value[m] = ct__emit_value(e, u->v, at, CT_DEFAULT);
         members[m++] = i;
         done[i] = true;
     }
     for (size_t i = 0; i < m; i++) {
         const ct_unit *u = &n->g->units[members[i]];
-        int count = inner_sizes(n, u, size);
+        int count = nest_inner_sizes(n, u, size);
         ct__unflatten_ix(e->pool, var, size, count, inner);
-        unit_index(n, u, inner, at);
+        nest_unit_index(n, u, inner, at);
         ct__emit_store(e, u->v, at, value[i]);
     }
 }
 
-// Values that later loops want are kept in the first loop over their elements that can compute them.
-static void keep_in_loop(nest *n, int level, ct_ix extent, ct_ix var) {
+// Fills the scratch memory of reused values in the first loop over their elements that can compute them.
+static void nest_fill_reused(nest *n, int level, ct_ix extent, ct_ix var) {
     ct_emit *e = n->e;
     ct_ix size[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
     for (int i = 0; i < e->draft->n_kept; i++) {
         ct_kept *k = &e->draft->kept[i];
         if (k->buf < 0 || k->filled || k->unit->level > level) continue;
-        const int count = inner_sizes(n, k->unit, size);
-        if (product(e, size, count) != extent) continue;
+        const int count = nest_inner_sizes(n, k->unit, size);
+        if (nest_product(e, size, count) != extent) continue;
         ct__unflatten_ix(e->pool, var, size, count, inner);
-        unit_index(n, k->unit, inner, at);
+        nest_unit_index(n, k->unit, inner, at);
         const ct_kval value = ct__emit_value(e, k->unit->v, at, CT_DEFAULT);
         ct__kir_store(e->kir, k->buf, ct__emit_ix(e, var), value);
         k->filling = true;
     }
 }
-static void end_loop(nest *n) {
+static void nest_end_loop(nest *n) {
     ct_draft *d = n->e->draft;
     ct__emit_end(n->e);
     for (int i = 0; i < d->n_kept; i++) d->kept[i].filled |= d->kept[i].filling;
 }
 
-// What the row may keep: floats of a static number, where lanes run inside of the row.
-static void make_kept(nest *n) {
+// Registers the values that a row may reuse: floats of a static number of elements, where lanes run inside
+// of the row.
+static void nest_make_reused(nest *n) {
     ct_draft *d = n->e->draft;
     for (int i = 0; i < n->g->n_kept && !n->lanes && !n->pass && n->flat; i++) {
         const ct_unit *u = &n->g->kept[i];
         const ct_dtype dtype = (ct_dtype)ct__type(u->v)->dtype;
         ct_ix size[CT_MAX_RANK];
         int64_t count;
-        const int axes = inner_sizes(n, u, size);
-        if (!ct__is_float(dtype) || !ct__ix_is_int(n->e->pool, product(n->e, size, axes), &count) ||
-            count < CT_LANES || count > n->e->target.kept || (n->decided && !(n->keeps >> i & 1)))
+        const int axes = nest_inner_sizes(n, u, size);
+        if (!ct__is_float(dtype) ||
+            !ct__ix_is_int(n->e->pool, nest_product(n->e, size, axes), &count) ||
+            count < CT_LANES || count > n->e->target.kept ||
+            (n->reuse_decided && !(n->reused_mask >> i & 1)))
             continue;
         ct_kept *k = &d->kept[d->n_kept++];
         *k = (ct_kept){.unit = u, .number = i, .buf = -1};
-        if (n->decided) k->buf = ct__kir_local(n->e->kir, ct__kir_held(dtype), count);
+        if (n->reuse_decided) k->buf = ct__kir_local(n->e->kir, ct__kir_held(dtype), count);
     }
 }
 
-// Does an access read numbers of rows that follow each other, of something that no cache holds? *row is
-// from one to the next.
-static bool comes_by_rows(const nest *n, const ct_seen *x, int64_t *row) {
+// True if an access reads elements that advance from row to row, in a buffer that fits into no cache. *row
+// is the distance between rows.
+static bool nest_advances_by_row(const nest *n, const ct_seen *x, int64_t *row) {
     ct_ix_pool *p = n->e->pool;
     const ct_buf *buf = &n->e->draft->sched->program->bufs[x->buf];
     ct_ix by;
-    return n->row_at >= 0 && !x->write && x->guard < 0 &&
-           (ct__marked(buf->size) || buf->bytes >= FAR_BUFFER) &&
-           ct__ix_stride(p, x->offset, n->row_at, &by) && ct__ix_is_int(p, by, row) &&
+    return n->row_index >= 0 && !x->write && x->guard < 0 &&
+           (ct__marked(buf->size) || buf->bytes >= UNCACHED_BYTES) &&
+           ct__ix_stride(p, x->offset, n->row_index, &by) && ct__ix_is_int(p, by, row) &&
            *row >= CT_LANES;
 }
 
-static bool is_new(const ct_draft *d, size_t first, size_t seen) {
-    const ct_seen *x = &d->seen[seen];
-    while (first < seen && (d->seen[first].buf != x->buf || d->seen[first].offset != x->offset))
+static bool nest_is_first_access(const ct_draft *d, size_t first, size_t access) {
+    const ct_seen *x = &d->seen[access];
+    while (first < access && (d->seen[first].buf != x->buf || d->seen[first].offset != x->offset))
         first++;
-    return first == seen;
+    return first == access;
 }
 
-// How many operands come by rows.
-static int count_by_rows(const nest *n) {
+// Returns the number of operands that advance by rows.
+static int nest_count_row_operands(const nest *n) {
     const ct_draft *d = n->e->draft;
     int64_t row;
     int count = 0;
-    for (size_t i = n->row_seen; i < d->n_seen; i++)
-        count += is_new(d, n->row_seen, i) && comes_by_rows(n, &d->seen[i], &row);
+    for (size_t i = n->row_first_access; i < d->n_seen; i++)
+        count += nest_is_first_access(d, n->row_first_access, i) &&
+                 nest_advances_by_row(n, &d->seen[i], &row);
     return count;
 }
 
-// A row that is read again lies in a cache, and memory would be idle meanwhile: what earlier loops read
-// of the row is asked for, of later rows. A single operand in short rows comes by itself.
-static void ask_for_rows(nest *n, ct_ix extent, ct_ix var) {
+// Prefetches, for later rows, what earlier loops read of the row: a row that is read again is in a cache,
+// so memory would be idle meanwhile. The processor prefetches a single operand of short rows by itself.
+static void nest_prefetch_rows(nest *n, ct_ix extent, ct_ix var) {
     ct_emit *e = n->e;
     ct_draft *d = e->draft;
-    const size_t seen = d->n_seen;
+    const size_t n_seen = d->n_seen;
     int64_t elements, row, step;
     ct_ix by;
     if (!ct__ix_is_int(e->pool, extent, &elements)) return;
-    for (size_t i = n->row_seen; i < seen; i++) {
+    for (size_t i = n->row_first_access; i < n_seen; i++) {
         const ct_seen x = d->seen[i];
         const int64_t bytes = elements * (int64_t)ct_dtype_size(x.dtype);
-        const bool is_short = bytes <= SHORT_AHEAD;
-        if ((is_short && n->operands < 2) || bytes > LONGEST_AHEAD || !is_new(d, n->row_seen, i) ||
-            !comes_by_rows(n, &x, &row) || row < elements ||
+        const bool is_short = bytes <= PREFETCH_SHORT_BYTES;
+        if ((is_short && n->n_row_operands < 2) || bytes > PREFETCH_MAX_BYTES ||
+            !nest_is_first_access(d, n->row_first_access, i) ||
+            !nest_advances_by_row(n, &x, &row) || row < elements ||
             !ct__ix_stride(e->pool, x.offset, var, &by) || !ct__ix_is_int(e->pool, by, &step) ||
             step != 1)
             continue;
-        bool asked = false;
-        for (int k = 0; k < n->n_asked; k++) asked |= n->asked[k] == i;
-        if (asked || n->n_asked == MOST_ASKED) continue;
-        n->asked[n->n_asked++] = i;
-        const ct_ix more = ct__ix_int(e->pool, (is_short ? ROWS_AHEAD : 1) * row);
+        bool prefetched = false;
+        for (int k = 0; k < n->n_prefetched; k++) prefetched |= n->prefetched[k] == i;
+        if (prefetched || n->n_prefetched == MAX_PREFETCHED) continue;
+        n->prefetched[n->n_prefetched++] = i;
+        const ct_ix more = ct__ix_int(e->pool, (is_short ? PREFETCH_ROWS : 1) * row);
         const ct_ix later = ct__ix_add(e->pool, x.offset, more);
-        ct__emit_ix(e, later); // a place that is data is loaded, not asked for
+        ct__emit_ix(e, later); // an index that is loaded is not prefetched
         ct__kir_prefetches(e->kir, true);
         ct__emit_load_at(e, x.buf, x.bytes, x.dtype, later);
         ct__kir_prefetches(e->kir, false);
-        d->n_seen = seen; // nothing is read there
+        d->n_seen = n_seen; // a prefetch is no access
     }
 }
 
 typedef struct {
     size_t unit[64], n;
-    ct_folds folds; // of the first; all have such extents
+    ct_folds folds; // of the first; the others have equal extents
     int level;
-} alike;
+} nest_reductions;
 
-// The reductions of one level that run over the same extents as unit `first`.
-static alike alike_of(const nest *n, size_t first, const bool *done) {
+// Finds the reductions of one level that run over the same extents as unit `first`.
+static nest_reductions nest_find_reductions(const nest *n, size_t first, const bool *done) {
     const ct_group *g = n->g;
     const ct_unit *u = &g->units[first];
-    alike m = {.folds = ct__folds_of(n->e, u->v.node), .level = u->level};
+    nest_reductions m = {.folds = ct__folds_of(n->e, u->v.node), .level = u->level};
     const size_t bytes = (size_t)m.folds.n * sizeof *m.folds.extent;
     for (size_t i = first; i < g->n_units && m.n < 64; i++) {
         u = &g->units[i];
@@ -310,9 +325,10 @@ static alike alike_of(const nest *n, size_t first, const bool *done) {
     return m;
 }
 
-// Their elements at a position, or what they are over the folds from `fold` on: loops in each other.
-static void reduce_from(nest *n, const alike *m, int fold, ct_ix *position, ct_kval *value,
-                        bool *done) {
+// Computes the elements of the reductions at a position, or their results over the folds from `fold` on,
+// which are nested loops.
+static void nest_reduce_from(nest *n, const nest_reductions *m, int fold, ct_ix *position,
+                             ct_kval *value, bool *done) {
     ct_emit *e = n->e;
     const int folds = m->folds.n;
     if (fold == folds) {
@@ -320,165 +336,169 @@ static void reduce_from(nest *n, const alike *m, int fold, ct_ix *position, ct_k
             const ct_unit *u = &n->g->units[m->unit[i]];
             const ct_folds own = ct__folds_of(e, u->v.node);
             ct_ix at[CT_MAX_RANK];
-            unit_index(n, u, NULL, at);
-            value[i] = n->pass == 2 ? ct__emit_load_at(e, n->part[m->unit[i]], 0, part_dtype(u),
-                                                       part_offset(n, position[0]))
-                                    : ct__folded_value(e, u->v.node, &own, at, position);
+            nest_unit_index(n, u, NULL, at);
+            value[i] = n->pass == 2
+                           ? ct__emit_load_at(e, n->partials[m->unit[i]], 0, nest_partial_dtype(u),
+                                              nest_partial_offset(n, position[0]))
+                           : ct__folded_value(e, u->v.node, &own, at, position);
         }
         e->flops += (double)m->n;
         return;
     }
     const ct_ix extent =
-        n->pass == 2 ? block_count(e, m->folds.extent[fold]) : m->folds.extent[fold];
-    const ct_ix var = inner_var(n, extent, folds - 1 - fold);
-    position[fold] = is_one(e, extent) ? ct__ix_int(e->pool, 0) : var;
+        n->pass == 2 ? nest_block_count(e, m->folds.extent[fold]) : m->folds.extent[fold];
+    const ct_ix var = nest_inner_var(n, extent, folds - 1 - fold);
+    position[fold] = nest_is_one(e, extent) ? ct__ix_int(e->pool, 0) : var;
     if (fold < folds - 1 || ct__in_vector(e->kir))
         ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
     else
-        open_vector(n, extent, var);
+        nest_open_lanes(n, extent, var);
     if (folds == 1) {
-        ask_for_rows(n, extent, var);
-        if (n->pass == 0) keep_in_loop(n, m->level, extent, var);
-        stores_in_loop(n, m->level, extent, var, done);
+        nest_prefetch_rows(n, extent, var);
+        if (n->pass == 0) nest_fill_reused(n, m->level, extent, var);
+        nest_store_in_loop(n, m->level, extent, var, done);
     }
-    reduce_from(n, m, fold + 1, position, value, done);
+    nest_reduce_from(n, m, fold + 1, position, value, done);
     for (size_t i = 0; i < m->n; i++)
         value[i] = ct__kir_reduce(e->kir, n->g->units[m->unit[i]].v.node->op->reduction, value[i]);
-    end_loop(n);
+    nest_end_loop(n);
 }
 
-// Reductions of one level and extents in one nest of loops. `done` marks them.
-static void reduce_stage(nest *n, size_t first, bool *done) {
+// Writes the reductions of one level and equal extents as one loop nest, and marks them in `done`.
+static void nest_reduce_stage(nest *n, size_t first, bool *done) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
-    const alike m = alike_of(n, first, done);
+    const nest_reductions m = nest_find_reductions(n, first, done);
     ct_ix position[CT_MAX_RANK];
     ct_kval value[64];
     e->draft->stage++;
-    reduce_from(n, &m, 0, position, value, done);
+    nest_reduce_from(n, &m, 0, position, value, done);
     for (size_t i = 0; i < m.n; i++) {
         const ct_unit *u = &g->units[m.unit[i]];
-        keep_result(n, u, ct__fold_result(e, u->v.node, value[i]));
+        nest_store_result(n, u, ct__fold_result(e, u->v.node, value[i]));
         done[m.unit[i]] = true;
     }
 }
 
-// Where a row adds its part to a sum over all rows: in the task's accumulators, which lie in memory.
-static ct_ix across_offset(nest *n, ct_ix accumulator, const ct_ix *size, int count,
-                           const ct_ix *inner) {
+// Returns the offset at which a row adds its part to a sum over all rows: accumulators are in memory.
+static ct_ix nest_accumulator_offset(nest *n, ct_ix accumulator, const ct_ix *size, int count,
+                                     const ct_ix *inner) {
     ct_ix at = accumulator;
     for (int i = 0; i < count; i++)
         at = ct__ix_add(n->e->pool, ct__ix_mul(n->e->pool, at, size[i]), inner[i]);
     return at;
 }
-static ct_kval add_across(nest *n, size_t unit, ct_ix offset, const ct_ix *inner) {
+static ct_kval nest_add_to_accumulator(nest *n, size_t unit, ct_ix offset, const ct_ix *inner) {
     const ct_unit *u = &n->g->units[unit];
     const ct_folds own = ct__folds_of(n->e, u->v.node);
     ct_ix at[CT_MAX_RANK], row = ct__ix_int(n->e->pool, 0);
     for (int i = 0; i < n->g->n_rows; i++)
         row = ct__ix_add(n->e->pool, ct__ix_mul(n->e->pool, row, n->row_size[i]), n->row[i]);
-    unit_index(n, u, inner, at);
+    nest_unit_index(n, u, inner, at);
     const ct_kval value = ct__folded_value(n->e, u->v.node, &own, at, &row);
     n->e->flops++;
-    return ct__kir_add(n->e->kir, ct__emit_load_at(n->e, n->part[unit], 0, part_dtype(u), offset),
+    return ct__kir_add(n->e->kir,
+                       ct__emit_load_at(n->e, n->partials[unit], 0, nest_partial_dtype(u), offset),
                        value);
 }
 
-// Values with inner axes: those of equal inner sizes share a loop.
-static void store_stage(nest *n, size_t first, bool *done) {
+// Stores values with inner axes: values of equal inner sizes share a loop.
+static void nest_store_stage(nest *n, size_t first, bool *done) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
     ct_ix size[CT_MAX_RANK], own[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
-    int count = inner_sizes(n, &g->units[first], size), opened = 0;
+    int count = nest_inner_sizes(n, &g->units[first], size), opened = 0;
     ct_ix var = CT_IX_NONE;
     e->draft->stage++;
     if (n->flat && count > 1) {
-        ct_ix extent = product(e, size, count);
-        var = inner_var(n, extent, 0);
+        ct_ix extent = nest_product(e, size, count);
+        var = nest_inner_var(n, extent, 0);
         if (ct__in_vector(e->kir))
             ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
         else
-            open_vector(n, extent, var);
+            nest_open_lanes(n, extent, var);
         opened = 1;
         ct__unflatten_ix(e->pool, var, size, count, inner);
     } else {
         for (int i = 0; i < count; i++) {
-            inner[i] = var = inner_var(n, size[i], i == count - 1 ? 0 : i + 1);
+            inner[i] = var = nest_inner_var(n, size[i], i == count - 1 ? 0 : i + 1);
             if (i < count - 1 || ct__in_vector(e->kir))
                 ct__emit_open(e, CT_BIND_SEQ, size[i], NULL, inner[i]);
             else
-                open_vector(n, size[i], inner[i]);
+                nest_open_lanes(n, size[i], inner[i]);
             opened++;
         }
     }
-    if (opened == 1) ask_for_rows(n, product(e, size, count), var);
+    if (opened == 1) nest_prefetch_rows(n, nest_product(e, size, count), var);
     size_t members[64], m = 0;
     ct_kval value[64];
     for (size_t i = first; i < g->n_units && m < 64; i++) {
         const ct_unit *u = &g->units[i];
-        if ((u->reduce && !u->across) || done[i] || inner_sizes(n, u, own) != count ||
+        if ((u->reduce && !u->across) || done[i] || nest_inner_sizes(n, u, own) != count ||
             memcmp(own, size, (size_t)count * sizeof *own) != 0)
             continue;
-        unit_index(n, u, inner, at);
+        nest_unit_index(n, u, inner, at);
         value[m] =
             u->across
-                ? add_across(n, i, across_offset(n, n->accumulator, size, count, inner), inner)
+                ? nest_add_to_accumulator(
+                      n, i, nest_accumulator_offset(n, n->accumulator, size, count, inner), inner)
                 : ct__emit_value(e, u->v, at, CT_DEFAULT);
         members[m++] = i;
         done[i] = true;
     }
-    // All values before any store: one may overwrite what another reads.
+    // All values are computed before any store, since a store may overwrite what another value reads.
     for (size_t i = 0; i < m; i++) {
         const ct_unit *u = &g->units[members[i]];
-        unit_index(n, u, inner, at);
+        nest_unit_index(n, u, inner, at);
         if (u->across)
-            ct__emit_store_at(e, n->part[members[i]], 0, part_dtype(u),
-                              across_offset(n, n->accumulator, size, count, inner), value[i]);
+            ct__emit_store_at(e, n->partials[members[i]], 0, nest_partial_dtype(u),
+                              nest_accumulator_offset(n, n->accumulator, size, count, inner),
+                              value[i]);
         else
             ct__emit_store(e, u->v, at, value[i]);
     }
     while (opened--) ct__emit_end(e);
 }
 
-static void row_body(nest *n) {
+static void nest_write_row(nest *n) {
     ct_group *g = n->g;
     bool done[512] = {false};
     int deepest = 0;
-    make_kept(n);
-    n->row_seen = n->e->draft->n_seen;
-    n->n_asked = 0;
+    nest_make_reused(n);
+    n->row_first_access = n->e->draft->n_seen;
+    n->n_prefetched = 0;
     size_t units = g->n_units < 512 ? g->n_units : 512;
     for (size_t i = 0; i < units; i++)
         if (g->units[i].level > deepest) deepest = g->units[i].level;
     for (int level = 0; level <= deepest; level++)
         for (size_t i = 0; i < units; i++)
             if (g->units[i].reduce && !g->units[i].across && g->units[i].level == level && !done[i])
-                reduce_stage(n, i, done);
+                nest_reduce_stage(n, i, done);
     for (size_t i = 0; i < units; i++) done[i] |= g->units[i].late;
     for (size_t i = 0; i < units; i++)
-        if (!done[i]) store_stage(n, i, done);
-    if (!n->decided) n->operands = count_by_rows(n);
+        if (!done[i]) nest_store_stage(n, i, done);
+    if (!n->reuse_decided) n->n_row_operands = nest_count_row_operands(n);
 }
 
-static const ct_node *first_reduction(const ct_group *g) {
+static const ct_node *nest_first_reduction(const ct_group *g) {
     size_t i = 0;
     while (!g->units[i].reduce) i++;
     return g->units[i].v.node;
 }
 
-// The block results of a split reduction.
-static void block_body(nest *n, ct_ix block) {
+// Writes the block results of a split reduction.
+static void nest_write_block(nest *n, ct_ix block) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
-    ct_folds f = ct__folds_of(e, first_reduction(g));
+    ct_folds f = ct__folds_of(e, nest_first_reduction(g));
     ct_ix width = ct__ix_int(e->pool, CT_REDUCE_BLOCK), at[CT_MAX_RANK];
     ct_ix start = ct__ix_mul(e->pool, block, width);
     ct_ix extent = ct__ix_min(e->pool, width, ct__ix_sub(e->pool, f.extent[0], start));
-    ct_ix lane = ct__ix_var(e->pool, width), var = inner_var(n, f.extent[0], 0);
+    ct_ix lane = ct__ix_var(e->pool, width), var = nest_inner_var(n, f.extent[0], 0);
     if (ct__in_vector(e->kir))
         ct__emit_open(e, CT_BIND_SEQ, extent, NULL, lane);
     else
-        open_vector(n, extent, lane);
+        nest_open_lanes(n, extent, lane);
     ct__emit_bind_to(e, var, ct__emit_ix(e, ct__ix_add(e->pool, start, lane)));
     ct_kval value[64];
     size_t count = g->n_units < 64 ? g->n_units : 64;
@@ -486,8 +506,8 @@ static void block_body(nest *n, ct_ix block) {
         const ct_unit *u = &g->units[i];
         if (!u->reduce) continue;
         const ct_folds own =
-            ct__folds_of(e, u->v.node); // of as many elements, but maybe other axes
-        unit_index(n, u, NULL, at);
+            ct__folds_of(e, u->v.node); // of as many elements, but perhaps of other axes
+        nest_unit_index(n, u, NULL, at);
         value[i] = ct__folded_value(e, u->v.node, &own, at, &var);
         value[i] = ct__kir_reduce(e->kir, u->v.node->op->reduction, value[i]);
         e->flops++;
@@ -495,96 +515,101 @@ static void block_body(nest *n, ct_ix block) {
     ct__emit_end(e);
     for (size_t i = 0; i < count; i++)
         if (g->units[i].reduce)
-            ct__emit_store_at(e, n->part[i], 0, part_dtype(&g->units[i]), part_offset(n, block),
-                              value[i]);
+            ct__emit_store_at(e, n->partials[i], 0, nest_partial_dtype(&g->units[i]),
+                              nest_partial_offset(n, block), value[i]);
 }
 
 // -------------------------------------------------------------------------- the loops around a row
 
-static size_t first_across(const ct_group *g) {
+static size_t nest_first_row_sum(const ct_group *g) {
     size_t i = 0;
     while (!g->units[i].across) i++;
     return i;
 }
-// The units that are sums over all rows, whose axes are alike. Gives how many axes.
-static int across_sizes(nest *n, ct_ix *size) {
+// Gets the inner sizes of the units that are sums over all rows, which are equal for all of them. Returns
+// the number of inner axes.
+static int nest_row_sum_sizes(nest *n, ct_ix *size) {
     for (int i = 0; i < n->g->n_rows; i++)
         n->row_size[i] = ct__emit_size(n->e, n->g->rows[i].v, n->g->rows[i].axis);
-    return inner_sizes(n, &n->g->units[first_across(n->g)], size);
+    return nest_inner_sizes(n, &n->g->units[nest_first_row_sum(n->g)], size);
 }
 
-// Rows in which something is added up over all of them, in the 16 accumulators of each block of the
-// reduction rule. A task has a block, whose rows follow each other in memory, or the rows of some of
-// its accumulators, so that there are tasks for all cores.
-static void rows_across(nest *n) {
+// Writes the rows whose values are summed over all rows, in the 16 accumulators of each block of the
+// reduction rule. A task has a block, whose rows are adjacent in memory, or the rows of some of its
+// accumulators, so that there are tasks for all cores.
+static void nest_write_row_sums(nest *n) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
     ct_ix_pool *p = e->pool;
     ct_ix size[CT_MAX_RANK];
-    const int axes = across_sizes(n, size);
-    const ct_ix rows = product(e, n->row_size, g->n_rows), blocks = block_count(e, rows);
-    int64_t own = CT_LANES, count; // accumulators of a task
-    while (own > 1 && guess(e, blocks) * CT_LANES / own < TASKS_A_CORE * e->target.cores) own /= 2;
+    const int axes = nest_row_sum_sizes(n, size);
+    const ct_ix rows = nest_product(e, n->row_size, g->n_rows), blocks = nest_block_count(e, rows);
+    int64_t own = CT_LANES, count; // number of accumulators of a task
+    while (own > 1 && nest_estimate(e, blocks) * CT_LANES / own < TASKS_PER_CORE * e->target.cores)
+        own /= 2;
     const ct_ix lanes = ct__ix_int(p, CT_LANES), some = ct__ix_int(p, own);
     const ct_ix parts = ct__ix_int(p, CT_LANES / own);
     const ct_ix task = ct__emit_loop(e, CT_BIND_ROWS, ct__ix_mul(p, blocks, parts), "task");
-    const ct_ix wide = ct__ix_mul(p, some, product(e, size, axes)), flat = ct__ix_var(p, wide);
-    open_vector(n, wide, flat);
-    for (size_t i = first_across(g); i < g->n_units; i++)
+    const ct_ix wide = ct__ix_mul(p, some, nest_product(e, size, axes)), flat = ct__ix_var(p, wide);
+    nest_open_lanes(n, wide, flat);
+    for (size_t i = nest_first_row_sum(g); i < g->n_units; i++)
         if (g->units[i].across)
-            ct__emit_store_at(e, n->part[i], 0, part_dtype(&g->units[i]),
-                              ct__ix_add(p, ct__ix_mul(p, task, wide), flat),
-                              ct__kred_start_value(e->kir, CT_RED_ADD, part_dtype(&g->units[i])));
+            ct__emit_store_at(
+                e, n->partials[i], 0, nest_partial_dtype(&g->units[i]),
+                ct__ix_add(p, ct__ix_mul(p, task, wide), flat),
+                ct__kred_start_value(e->kir, CT_RED_ADD, nest_partial_dtype(&g->units[i])));
     ct__emit_end(e);
     const ct_ix first =
         ct__ix_add(p, ct__ix_mul(p, ct__ix_div(p, task, parts), ct__ix_int(p, CT_REDUCE_BLOCK)),
                    ct__ix_mul(p, ct__ix_mod(p, task, parts), some));
-    const ct_ix most = ct__ix_int(p, CT_REDUCE_BLOCK / CT_LANES), turn = ct__ix_var(p, most);
-    const ct_ix left = ct__ix_add(p, ct__ix_sub(p, rows, first), ct__ix_int(p, CT_LANES - 1));
-    ct__emit_open(e, CT_BIND_SEQ, ct__ix_min(p, most, ct__ix_div(p, left, lanes)), NULL, turn);
-    ct__share(&n->shares, e->kir, CT_REDUCE_BLOCK / CT_LANES);
+    const ct_ix max_turns = ct__ix_int(p, CT_REDUCE_BLOCK / CT_LANES),
+                turn = ct__ix_var(p, max_turns);
+    const ct_ix n_left = ct__ix_add(p, ct__ix_sub(p, rows, first), ct__ix_int(p, CT_LANES - 1));
+    ct__emit_open(e, CT_BIND_SEQ, ct__ix_min(p, max_turns, ct__ix_div(p, n_left, lanes)), NULL,
+                  turn);
+    ct__share(&n->trip_counts, e->kir, CT_REDUCE_BLOCK / CT_LANES);
     const ct_ix begin = ct__ix_add(p, first, ct__ix_mul(p, turn, lanes));
     const bool even = ct__ix_is_int(p, rows, &count) && count % own == 0;
-    const ct_ix place = ct__ix_var(p, some), row = ct__ix_var(p, rows);
+    const ct_ix slot = ct__ix_var(p, some), row = ct__ix_var(p, rows);
     ct__emit_open(e, CT_BIND_SEQ, even ? some : ct__ix_min(p, some, ct__ix_sub(p, rows, begin)),
-                  "row", place);
-    ct__share(&n->shares, e->kir, (double)own);
-    ct__emit_bind_to(e, row, ct__emit_ix(e, ct__ix_add(p, begin, place)));
-    n->row_at = row;
+                  "row", slot);
+    ct__share(&n->trip_counts, e->kir, (double)own);
+    ct__emit_bind_to(e, row, ct__emit_ix(e, ct__ix_add(p, begin, slot)));
+    n->row_index = row;
     ct__unflatten_ix(p, row, n->row_size, g->n_rows, n->row);
-    n->accumulator = ct__ix_add(p, ct__ix_mul(p, task, some), place);
-    row_body(n);
+    n->accumulator = ct__ix_add(p, ct__ix_mul(p, task, some), slot);
+    nest_write_row(n);
     for (int loops = 0; loops < 3; loops++) ct__emit_end(e);
 }
 
-// What the accumulators of the rows come to, by the reduction rule.
-static void fold_across(nest *n) {
+// Folds the accumulators of the rows by the reduction rule.
+static void nest_fold_row_sums(nest *n) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
     ct_ix_pool *p = e->pool;
     ct_ix size[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
-    const int axes = across_sizes(n, size);
-    const ct_ix wide = product(e, size, axes), width = ct__ix_int(p, e->target.columns);
+    const int axes = nest_row_sum_sizes(n, size);
+    const ct_ix wide = nest_product(e, size, axes), width = ct__ix_int(p, e->target.columns);
     const ct_ix lanes = ct__ix_int(p, CT_LANES), column = ct__ix_var(p, wide);
     ct_ix tiles = ct__ix_div(p, ct__ix_add(p, wide, ct__ix_int(p, e->target.columns - 1)), width);
     ct_ix task = ct__ix_int(p, 0);
-    const bool core = !is_one(e, tiles);
+    const bool core = !nest_is_one(e, tiles);
     if (core) task = ct__emit_loop(e, CT_BIND_ROWS, tiles, "task");
     const ct_ix start = ct__ix_mul(p, task, width), lane = ct__ix_var(p, width);
     ct__emit_open(e, CT_BIND_LANES, ct__ix_min(p, width, ct__ix_sub(p, wide, start)), "column",
                   lane);
     ct__emit_bind_to(e, column, ct__emit_ix(e, ct__ix_add(p, start, lane)));
     ct__unflatten_ix(p, column, size, axes, inner);
-    const ct_ix blocks = block_count(e, product(e, n->row_size, g->n_rows));
+    const ct_ix blocks = nest_block_count(e, nest_product(e, n->row_size, g->n_rows));
     const ct_ix block = ct__emit_loop(e, CT_BIND_SEQ, blocks, NULL);
-    const ct_ix place = ct__emit_loop(e, CT_BIND_SEQ, lanes, NULL);
-    const ct_ix from = ct__ix_add(p, ct__ix_mul(p, block, lanes), place);
+    const ct_ix slot = ct__emit_loop(e, CT_BIND_SEQ, lanes, NULL);
+    const ct_ix from = ct__ix_add(p, ct__ix_mul(p, block, lanes), slot);
     ct_kval value[CT_MOST_UNITS];
     const size_t units = g->n_units;
     for (size_t i = 0; i < units; i++)
         if (g->units[i].across)
-            value[i] = ct__emit_load_at(e, n->part[i], 0, part_dtype(&g->units[i]),
-                                        across_offset(n, from, size, axes, inner));
+            value[i] = ct__emit_load_at(e, n->partials[i], 0, nest_partial_dtype(&g->units[i]),
+                                        nest_accumulator_offset(n, from, size, axes, inner));
     for (int fold = 0; fold < 2; fold++) {
         for (size_t i = 0; i < units; i++)
             if (g->units[i].across) value[i] = ct__kir_reduce(e->kir, CT_RED_ADD, value[i]);
@@ -593,7 +618,7 @@ static void fold_across(nest *n) {
     for (size_t i = 0; i < units; i++) {
         const ct_unit *u = &g->units[i];
         if (!u->across) continue;
-        unit_index(n, u, inner, at);
+        nest_unit_index(n, u, inner, at);
         value[i] = ct__fold_result(e, u->v.node, value[i]);
         ct__emit_remember(e, u->v, at, value[i]);
         if (u->store) ct__emit_store(e, u->v, at, value[i]);
@@ -602,7 +627,7 @@ static void fold_across(nest *n) {
         for (size_t i = 0; i < units; i++) {
             const ct_unit *u = &g->units[i];
             if (!u->late) continue;
-            unit_index(n, u, inner, at);
+            nest_unit_index(n, u, inner, at);
             if (pass)
                 ct__emit_store(e, u->v, at, value[i]);
             else
@@ -612,31 +637,33 @@ static void fold_across(nest *n) {
     if (core) ct__emit_end(e);
 }
 
-static void with_rows(nest *n) {
+static void nest_write_rows(nest *n) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
     ct_ix_pool *p = e->pool;
     int outer = g->n_rows - n->lanes;
     for (int i = 0; i < g->n_rows; i++)
         n->row_size[i] = ct__emit_size(e, g->rows[i].v, g->rows[i].axis);
-    ct_ix rows = product(e, n->row_size, outer), wide = product(e, n->row_size + outer, n->lanes);
+    ct_ix rows = nest_product(e, n->row_size, outer),
+          wide = nest_product(e, n->row_size + outer, n->lanes);
     ct_ix zero = ct__ix_int(p, 0), one = ct__ix_int(p, 1), width = ct__ix_int(p, e->target.columns);
     ct_ix tiles = one, blocks = one;
     if (n->lanes)
         tiles = ct__ix_div(p, ct__ix_add(p, wide, ct__ix_int(p, e->target.columns - 1)), width);
-    if (n->pass == 1) blocks = block_count(e, ct__folds_of(e, first_reduction(g)).extent[0]);
+    if (n->pass == 1)
+        blocks = nest_block_count(e, ct__folds_of(e, nest_first_reduction(g)).extent[0]);
     // task = (row, block, tile)
     ct_ix size[3] = {rows, blocks, tiles}, at[3] = {zero, zero, zero};
-    ct_ix tasks = product(e, size, 3);
-    bool core = !is_one(e, tasks);
+    ct_ix tasks = nest_product(e, size, 3);
+    bool core = !nest_is_one(e, tasks);
     if (core) {
         ct_ix task = ct__emit_loop(e, CT_BIND_ROWS, tasks, "task");
-        const double columns = guess_product(e, n->row_size + outer, n->lanes);
-        ct__share(&n->shares, e->kir,
-                  guess_product(e, n->row_size, outer) * (double)guess(e, blocks) *
+        const double columns = nest_estimate_product(e, n->row_size + outer, n->lanes);
+        ct__share(&n->trip_counts, e->kir,
+                  nest_estimate_product(e, n->row_size, outer) * (double)nest_estimate(e, blocks) *
                       ceil(columns / (double)e->target.columns));
         ct__unflatten_ix(p, task, size, 3, at);
-        if (!n->lanes && !n->pass) n->row_at = task;
+        if (!n->lanes && !n->pass) n->row_index = task;
     }
     ct__unflatten_ix(p, at[0], n->row_size, outer, n->row);
     if (n->lanes) {
@@ -644,73 +671,82 @@ static void with_rows(nest *n) {
         ct_ix extent = ct__ix_min(p, width, ct__ix_sub(p, wide, start));
         ct_ix lane = ct__ix_var(p, width), column = ct__ix_var(p, wide);
         ct__emit_open(e, CT_BIND_LANES, extent, "column", lane);
-        ct__share(&n->shares, e->kir, e->target.columns);
-        n->vec[n->n_vec++] = column;
+        ct__share(&n->trip_counts, e->kir, e->target.columns);
+        n->lane_vars[n->n_lane_vars++] = column;
         ct__emit_bind_to(e, column, ct__emit_ix(e, ct__ix_add(p, start, lane)));
         ct__unflatten_ix(p, column, n->row_size + outer, n->lanes, n->row + outer);
     }
     if (n->pass == 1)
-        block_body(n, at[1]);
+        nest_write_block(n, at[1]);
     else
-        row_body(n);
+        nest_write_row(n);
     if (n->lanes) ct__emit_end(e);
     if (core) ct__emit_end(e);
 }
 
-// ------------------------------------------------------------------- elementwise and moved values
+// -------------------------------------------------------------------- elementwise and moved values
 
 typedef struct {
     nest *n;
-    ct_val of;                // whose axes they are
-    int rank, tasks, outer;   // axes before `tasks` are the task's, before `outer` loops in it
-    ct_ix cells[CT_MAX_RANK]; // of each axis: how many iterations go over it
-    ct_ix at[CT_MAX_RANK];    // and the one at hand, counted from the range's begin
+    ct_val value; // the value whose axes are looped over
+    // the axes before `tasks` belong to the task, those before `outer` are loops in it
+    int rank, tasks, outer;
+    ct_ix n_cells[CT_MAX_RANK]; // number of iterations over each axis
+    ct_ix at[CT_MAX_RANK]; // index of the current iteration, counted from the begin of its range
     int64_t begin[CT_MAX_RANK],
-        step[CT_MAX_RANK]; // of the range: its first element; an iteration's
-    ct_ix inner, wide;     // iterations behind axis `outer`, and with it
-    ct_ix tile;            // chunk of the LANES loop; CT_IX_NONE: it is whole
-    int64_t chunk;         // elements of one
-    bool turned;           // an iteration computes a column of a block
-    bool asks;             // what it reads is asked for, and nothing is stored
-} space;
+        step[CT_MAX_RANK];   // of the range: its first element, and the elements of an iteration
+    ct_ix inner, iterations; // number of iterations after axis `outer`, and from it on
+    // number of the chunk of the LANES loop; CT_IX_NONE: the loop is whole
+    ct_ix chunk_index;
+    int64_t chunk_size; // iterations of a chunk
+    bool transposed;    // an iteration computes a column of a block
+    bool prefetches;    // loads are prefetches, and nothing is stored
+} nest_space;
 
-// Elements along the lanes that are worth a task: fewer where each is made of several.
-static int64_t task_of(const nest *n) {
-    int64_t most = 1, elements;
+// Returns the number of elements along the lanes that are worth a task: fewer where each is made from
+// several.
+static int64_t nest_task_elements(const nest *n) {
+    int64_t copies = 1, elements;
     for (size_t i = 0; i < n->g->n_units && n->unrolls; i++) {
         if (!n->g->units[i].reduce) continue;
         const ct_folds f = ct__folds_of(n->e, n->g->units[i].v.node);
         if (f.n && ct__ix_is_int(n->e->pool, f.extent[f.n - 1], &elements))
-            while (most < elements && most < n->e->target.task / CT_LANES) most *= 2;
+            while (copies < elements && copies < n->e->target.task / CT_LANES) copies *= 2;
     }
-    return n->e->target.task / most;
+    return n->e->target.task / copies;
 }
 
-static const ct_cut whole = {.elements = 1};
-static const ct_cut *cut_of(const nest *n, int axis) { return n->cut ? &n->cut[axis] : &whole; }
-
-// Iterations over a range. What is left of an axis behind its last cell is a range of single elements.
-static int64_t step_of(const ct_cut *cut, int range) { return range ? 1 : cut->elements; }
-static int64_t length_of(const ct_cut *cut, int range) {
-    return (cut->start[range + 1] - cut->start[range]) / step_of(cut, range);
+static const ct_cut nest_whole_axis = {.elements = 1};
+static const ct_cut *nest_axis_split(const nest *n, int axis) {
+    return n->axis_split ? &n->axis_split[axis] : &nest_whole_axis;
 }
-static ct_ix cells_of(ct_emit *e, const ct_cut *cut, ct_ix size) {
+
+// Return the elements of an iteration over a range, and its number of iterations. The elements of an axis
+// after its last cell are a range of single elements.
+static int64_t nest_range_step(const ct_cut *axis_split, int range) {
+    return range ? 1 : axis_split->elements;
+}
+static int64_t nest_range_length(const ct_cut *axis_split, int range) {
+    return (axis_split->start[range + 1] - axis_split->start[range]) /
+           nest_range_step(axis_split, range);
+}
+static ct_ix nest_count_cells(ct_emit *e, const ct_cut *axis_split, ct_ix size) {
     int64_t cells = 0;
-    for (int r = 0; r < cut->n; r++) cells += length_of(cut, r);
-    if (cut->n) return ct__ix_int(e->pool, cells);
-    return ct__ix_div(e->pool, size, ct__ix_int(e->pool, cut->elements));
+    for (int r = 0; r < axis_split->n; r++) cells += nest_range_length(axis_split, r);
+    if (axis_split->n) return ct__ix_int(e->pool, cells);
+    return ct__ix_div(e->pool, size, ct__ix_int(e->pool, axis_split->elements));
 }
 
-// Whose axes the loops go over. Other units have as many elements.
-static ct_val space_of(const ct_group *g) {
+// Returns the value whose axes the loops run over. Other units have as many elements.
+static ct_val nest_space_value(const ct_group *g) {
     size_t best = 0;
     for (size_t i = 1; i < g->n_units; i++)
         if (ct__type(g->units[i].v)->rank > ct__type(g->units[best].v)->rank) best = i;
     return g->units[best].v;
 }
-// The elements of one iteration: all values before any store, since one may overwrite what another
-// reads.
-static void elements(space *x) {
+// Writes the elements of one iteration: all values before any store, since a store may overwrite what
+// another value reads.
+static void nest_write_elements(nest_space *x) {
     nest *n = x->n;
     ct_emit *e = n->e;
     ct_group *g = n->g;
@@ -719,7 +755,7 @@ static void elements(space *x) {
     const double before = e->flops;
     e->flops = 0;
     ct_kval *value = ct__arena(&e->arena, g->n_units * (size_t)copies * sizeof *value);
-    for (int pass = 0; pass < (x->asks ? 1 : 2) && value; pass++)
+    for (int pass = 0; pass < (x->prefetches ? 1 : 2) && value; pass++)
         for (int c = 0; c < copies; c++) {
             ct_ix at[CT_MAX_RANK], own_at[CT_MAX_RANK];
             for (int a = x->rank - 1, rest = c; a >= 0; a--) {
@@ -731,7 +767,7 @@ static void elements(space *x) {
             for (size_t i = 0; i < g->n_units; i++) {
                 if (!g->units[i].store) continue; // a reduction, computed where it is used
                 ct_kval *own = &value[(size_t)c * g->n_units + i];
-                ct__emit_index_as(e, g->units[i].v, at, x->of, own_at);
+                ct__emit_index_as(e, g->units[i].v, at, x->value, own_at);
                 if (pass)
                     ct__emit_store(e, g->units[i].v, own_at, *own);
                 else
@@ -741,101 +777,106 @@ static void elements(space *x) {
     if (e->flops < before) e->flops = before; // other ranges are other elements
 }
 
-static void elements_at(space *x, ct_ix flat, ct_ix at) {
+static void nest_write_elements_at(nest_space *x, ct_ix flat, ct_ix at) {
     ct_emit *e = x->n->e;
     ct__emit_bind_to(e, flat, ct__emit_ix(e, at));
-    ct__unflatten_ix(e->pool, flat, x->cells + x->outer, x->rank - x->outer, x->at + x->outer);
-    elements(x);
+    ct__unflatten_ix(e->pool, flat, x->n_cells + x->outer, x->rank - x->outer, x->at + x->outer);
+    nest_write_elements(x);
 }
 
-// Lines of a later block. They are far from each other, so that no processor guesses them.
-static void ask_for(space *x, ct_ix at) {
+// Prefetches the lines of a later block. They are far from each other, so no processor predicts them.
+static void nest_prefetch(nest_space *x, ct_ix at) {
     ct_emit *e = x->n->e;
-    const size_t seen = e->draft->n_seen, known = e->draft->n_memo; // nothing is read there
+    const size_t seen = e->draft->n_seen, known = e->draft->n_memo; // a prefetch is no access
     ct__kir_prefetches(e->kir, true);
-    x->asks = true;
-    elements_at(x, ct__ix_var(e->pool, x->wide), at);
-    x->asks = false;
+    x->prefetches = true;
+    nest_write_elements_at(x, ct__ix_var(e->pool, x->iterations), at);
+    x->prefetches = false;
     ct__kir_prefetches(e->kir, false);
     e->draft->n_seen = seen;
     e->draft->n_memo = known;
 }
 
-// The iterations from `begin` on by the 16, all at once, and what is left of them. An iteration
-// computes as many neighbours of an outer axis, so that ct__kir_bind reads along that axis what lies
-// along it, and turns it.
-static void blocks(space *x, ct_ix begin, ct_ix extent) {
+// Writes the iterations from `begin` on, 16 at once, and the remaining ones. An iteration computes as many
+// neighbours along an outer axis, so that ct__kir_bind loads along that axis what is contiguous along it,
+// and transposes it in registers.
+static void nest_write_blocks(nest_space *x, ct_ix begin, ct_ix extent) {
     ct_emit *e = x->n->e;
     ct_ix_pool *p = e->pool;
     ct_ix width = ct__ix_int(p, CT_LANES), many = ct__ix_div(p, extent, width);
     ct_ix block = ct__emit_loop(e, CT_BIND_SEQ, many, "block");
-    const double chunks = x->tile < 0 ? 1 : ceil((double)guess(e, x->wide) / (double)x->chunk);
-    ct__share(&x->n->shares, e->kir, (double)guess(e, x->wide) / CT_LANES / chunks);
+    const double chunks =
+        x->chunk_index < 0 ? 1
+                           : ceil((double)nest_estimate(e, x->iterations) / (double)x->chunk_size);
+    ct__share(&x->n->trip_counts, e->kir,
+              (double)nest_estimate(e, x->iterations) / CT_LANES / chunks);
     ct_ix lane = ct__emit_loop(e, CT_BIND_TILE, width, "column");
     ct_ix at = ct__ix_add(p, begin, ct__ix_mul(p, block, width));
     at = ct__ix_add(p, at, lane);
-    ask_for(x, ct__ix_add(p, at, ct__ix_int(p, AHEAD * CT_LANES)));
-    elements_at(x, ct__ix_var(p, x->wide), at);
+    nest_prefetch(x, ct__ix_add(p, at, ct__ix_int(p, PREFETCH_BLOCKS * CT_LANES)));
+    nest_write_elements_at(x, ct__ix_var(p, x->iterations), at);
     ct__emit_end(e);
     ct__emit_end(e);
     int64_t size;
-    if (ct__ix_is_int(p, x->wide, &size) && size % CT_LANES == 0) return;
+    if (ct__ix_is_int(p, x->iterations, &size) && size % CT_LANES == 0) return;
     ct_ix done = ct__ix_mul(p, many, width);
     lane = ct__emit_loop(e, CT_BIND_LANES, ct__ix_sub(p, extent, done), "rest");
-    ct__share(&x->n->shares, e->kir, 1 / chunks); // the last one alone
-    elements_at(x, ct__ix_var(p, x->wide), ct__ix_add(p, ct__ix_add(p, begin, done), lane));
+    ct__share(&x->n->trip_counts, e->kir, 1 / chunks); // the last chunk alone
+    nest_write_elements_at(x, ct__ix_var(p, x->iterations),
+                           ct__ix_add(p, ct__ix_add(p, begin, done), lane));
     ct__emit_end(e);
 }
 
-// So many iterations of axis `outer` (-1: all of them), with the axes behind it, as one loop. Before
-// them are others, `skip`.
-static void vectors(space *x, int64_t skip, int64_t length) {
+// Writes `length` iterations of axis `outer` (-1: all of them), with the axes after it, as one loop. `skip`
+// iterations precede them.
+static void nest_write_vectors(nest_space *x, int64_t skip, int64_t length) {
     nest *n = x->n;
     ct_emit *e = n->e;
     ct_ix_pool *p = e->pool;
-    ct_ix wide = x->wide, first = ct__ix_int(p, 0), chunk = ct__ix_int(p, x->chunk);
+    ct_ix wide = x->iterations, first = ct__ix_int(p, 0), chunk = ct__ix_int(p, x->chunk_size);
     if (length >= 0) wide = ct__ix_mul(p, ct__ix_int(p, length), x->inner);
     if (length >= 0) first = ct__ix_mul(p, ct__ix_int(p, skip), x->inner);
     ct_ix flat = ct__ix_var(p, wide);
-    if (x->tile >= 0) {
-        ct_ix begin = ct__ix_mul(p, x->tile, chunk), lane = ct__ix_var(p, chunk), extent;
+    if (x->chunk_index >= 0) {
+        ct_ix begin = ct__ix_mul(p, x->chunk_index, chunk), lane = ct__ix_var(p, chunk), extent;
         if (length < 0) {
             extent = ct__ix_min(p, chunk, ct__ix_sub(p, wide, begin));
-        } else { // what the chunk and the range share, counted from where the range begins
+        } else { // the intersection of the chunk and the range, counted from the begin of the range
             begin = ct__ix_sub(p, begin, first);
             ct_ix end = ct__ix_min(p, ct__ix_add(p, begin, chunk), wide);
             begin = ct__ix_max(p, begin, ct__ix_int(p, 0));
             extent = ct__ix_sub(p, end, begin);
         }
-        if (x->turned) {
-            blocks(x, begin, extent);
+        if (x->transposed) {
+            nest_write_blocks(x, begin, extent);
             return;
         }
         ct__emit_open(e, CT_BIND_LANES, extent, NULL, lane);
         ct__emit_bind_to(e, flat, ct__emit_ix(e, ct__ix_add(p, begin, lane)));
-        ct__share(&n->shares, e->kir,
-                  (double)guess(e, wide) * (double)x->chunk / (double)guess(e, x->wide));
-    } else if (x->turned) {
-        blocks(x, ct__ix_int(p, 0), wide);
+        ct__share(&n->trip_counts, e->kir,
+                  (double)nest_estimate(e, wide) * (double)x->chunk_size /
+                      (double)nest_estimate(e, x->iterations));
+    } else if (x->transposed) {
+        nest_write_blocks(x, ct__ix_int(p, 0), wide);
         return;
     } else {
         ct__emit_open(e, CT_BIND_LANES, wide, NULL, flat);
     }
-    if (n->n_vec < MAX_INNER) n->vec[n->n_vec++] = flat;
-    ct__unflatten_ix(p, flat, x->cells + x->outer, x->rank - x->outer, x->at + x->outer);
-    elements(x);
+    if (n->n_lane_vars < MAX_INNER) n->lane_vars[n->n_lane_vars++] = flat;
+    ct__unflatten_ix(p, flat, x->n_cells + x->outer, x->rank - x->outer, x->at + x->outer);
+    nest_write_elements(x);
     ct__emit_end(e);
 }
 
-static void loops_from(space *x, int axis);
+static void nest_write_loops(nest_space *x, int axis);
 
-// So many iterations of an axis before `outer` (-1: all of them). One that is the task's runs once, if
-// the task lies in the range.
-static void loop_over(space *x, int axis, int64_t skip, int64_t length, ct_ix task_at) {
+// Writes `length` iterations of an axis before `outer` (-1: all of them). The loop of an axis that belongs
+// to the task runs once, if the task is in the range.
+static void nest_write_loop(nest_space *x, int axis, int64_t skip, int64_t length, ct_ix task_at) {
     nest *n = x->n;
     ct_emit *e = n->e;
     ct_ix_pool *p = e->pool;
-    ct_ix extent = length < 0 ? x->cells[axis] : ct__ix_int(p, length);
+    ct_ix extent = length < 0 ? x->n_cells[axis] : ct__ix_int(p, length);
     ct_ix first = ct__ix_int(p, skip), var = ct__ix_var(p, extent);
     if (axis < x->tasks) {
         ct_ix end = ct__ix_add(p, first, extent);
@@ -843,187 +884,197 @@ static void loop_over(space *x, int axis, int64_t skip, int64_t length, ct_ix ta
         ct_ix once = ct__ix_select(p, inside, ct__ix_int(p, 1), ct__ix_int(p, 0));
         ct__emit_open(e, CT_BIND_SEQ, once, NULL, var);
         ct__emit_bind_to(e, var, ct__emit_ix(e, ct__ix_sub(p, task_at, first)));
-        ct__share(&n->shares, e->kir, (double)length / (double)guess(e, x->cells[axis]));
+        ct__share(&n->trip_counts, e->kir,
+                  (double)length / (double)nest_estimate(e, x->n_cells[axis]));
     } else {
         ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
     }
-    if (n->apart) n->row[axis] = var;
+    if (n->separate_axes) n->row[axis] = var;
     x->at[axis] = var;
-    loops_from(x, axis + 1);
+    nest_write_loops(x, axis + 1);
     ct__emit_end(e);
 }
 
-// The loops from an axis on.
-static void loops_from(space *x, int axis) {
+// Writes the loops from an axis on.
+static void nest_write_loops(nest_space *x, int axis) {
     const nest *n = x->n;
-    const ct_cut *cut = cut_of(n, axis);
+    const ct_cut *axis_split = nest_axis_split(n, axis);
     const ct_ix task_at = axis < x->rank ? x->at[axis] : CT_IX_NONE;
-    if (axis == x->outer && (axis == x->rank || !cut->n)) {
-        vectors(x, 0, -1);
+    if (axis == x->outer && (axis == x->rank || !axis_split->n)) {
+        nest_write_vectors(x, 0, -1);
         return;
     }
-    if (axis < x->tasks && !cut->n) {
-        loops_from(x, axis + 1);
+    if (axis < x->tasks && !axis_split->n) {
+        nest_write_loops(x, axis + 1);
         return;
     }
     int64_t skip = 0;
-    for (int r = 0; r < (cut->n ? cut->n : 1); r++) {
-        const int64_t length = cut->n ? length_of(cut, r) : -1;
-        x->begin[axis] = cut->n ? cut->start[r] : 0;
-        x->step[axis] = step_of(cut, r);
-        if (n->turned == axis + 1) x->turned = x->step[axis] > 1;
+    for (int r = 0; r < (axis_split->n ? axis_split->n : 1); r++) {
+        const int64_t length = axis_split->n ? nest_range_length(axis_split, r) : -1;
+        x->begin[axis] = axis_split->n ? axis_split->start[r] : 0;
+        x->step[axis] = nest_range_step(axis_split, r);
+        if (n->transposed == axis + 1) x->transposed = x->step[axis] > 1;
         if (axis == x->outer)
-            vectors(x, skip, length);
+            nest_write_vectors(x, skip, length);
         else
-            loop_over(x, axis, skip, length, task_at);
+            nest_write_loop(x, axis, skip, length, task_at);
         skip += length;
     }
     x->at[axis] = task_at;
 }
 
-static void pointwise(nest *n) {
+static void nest_write_pointwise(nest *n) {
     ct_emit *e = n->e;
     ct_ix_pool *p = e->pool;
-    space x = {.n = n, .of = space_of(n->g), .tile = CT_IX_NONE, .chunk = task_of(n)};
-    x.rank = ct__type(x.of)->rank;
+    nest_space x = {.n = n,
+                    .value = nest_space_value(n->g),
+                    .chunk_index = CT_IX_NONE,
+                    .chunk_size = nest_task_elements(n)};
+    x.rank = ct__type(x.value)->rank;
     x.outer = x.tasks = x.rank - n->lanes;
     for (int a = 0; a < x.rank; a++) {
-        const ct_ix size = ct__emit_size(e, x.of, a);
-        x.cells[a] = cells_of(e, cut_of(n, a), size);
-        x.step[a] = cut_of(n, a)->elements;
+        const ct_ix size = ct__emit_size(e, x.value, a);
+        x.n_cells[a] = nest_count_cells(e, nest_axis_split(n, a), size);
+        x.step[a] = nest_axis_split(n, a)->elements;
     }
-    const int behind = x.outer < x.rank;
-    x.wide = product(e, x.cells + x.outer, n->lanes);
-    x.inner = product(e, x.cells + x.outer + behind, n->lanes - behind);
+    const int has_outer = x.outer < x.rank;
+    x.iterations = nest_product(e, x.n_cells + x.outer, n->lanes);
+    x.inner = nest_product(e, x.n_cells + x.outer + has_outer, n->lanes - has_outer);
     ct_ix tiles = ct__ix_int(p, 1);
-    if (n->turned) x.chunk = TURNED_ROW;
-    x.turned = n->turned;
-    const bool chunked = is_dynamic(e, x.wide) || guess(e, x.wide) > x.chunk + x.chunk / 2;
+    if (n->transposed) x.chunk_size = TRANSPOSED_ROW;
+    x.transposed = n->transposed;
+    const bool chunked = nest_is_dynamic(e, x.iterations) ||
+                         nest_estimate(e, x.iterations) > x.chunk_size + x.chunk_size / 2;
     if (chunked)
-        tiles = ct__ix_div(p, ct__ix_add(p, x.wide, ct__ix_int(p, x.chunk - 1)),
-                           ct__ix_int(p, x.chunk));
-    // Short rows whose places are quotients, or have conditions: several are one task.
-    int64_t elements = guess(e, x.wide);
-    const bool several = x.outer > 1 || n->cut;
-    while (several && !n->turned && x.tasks > 0 && guess(e, x.wide) < SHORT_ROW &&
-           !is_dynamic(e, x.cells[x.tasks - 1]) &&
-           (elements *= guess(e, x.cells[x.tasks - 1])) <= e->target.task)
+        tiles = ct__ix_div(p, ct__ix_add(p, x.iterations, ct__ix_int(p, x.chunk_size - 1)),
+                           ct__ix_int(p, x.chunk_size));
+    // Short rows whose offsets are quotients, or that have conditions: a task has several of them.
+    int64_t elements = nest_estimate(e, x.iterations);
+    const bool several = x.outer > 1 || n->axis_split;
+    while (several && !n->transposed && x.tasks > 0 && nest_estimate(e, x.iterations) < SHORT_ROW &&
+           !nest_is_dynamic(e, x.n_cells[x.tasks - 1]) &&
+           (elements *= nest_estimate(e, x.n_cells[x.tasks - 1])) <= e->target.task)
         x.tasks--;
-    if (n->apart) x.tasks = 0;
-    ct_ix rows = product(e, x.cells, x.tasks);
+    if (n->separate_axes) x.tasks = 0;
+    ct_ix rows = nest_product(e, x.n_cells, x.tasks);
     ct_ix tasks = ct__ix_mul(p, rows, tiles), row = ct__ix_int(p, 0);
-    const bool core = !is_one(e, tasks);
+    const bool core = !nest_is_one(e, tasks);
     ct_ix task = row;
     if (core) {
         task = ct__emit_loop(e, CT_BIND_ROWS, tasks, "task");
-        const double chunks = chunked ? ceil((double)guess(e, x.wide) / (double)x.chunk) : 1;
-        ct__share(&n->shares, e->kir, guess_product(e, x.cells, x.tasks) * chunks);
+        const double chunks =
+            chunked ? ceil((double)nest_estimate(e, x.iterations) / (double)x.chunk_size) : 1;
+        ct__share(&n->trip_counts, e->kir, nest_estimate_product(e, x.n_cells, x.tasks) * chunks);
     }
-    if (core && n->turned) { // down a column of blocks, so that the next of them lie side by side
+    // tasks go down a column of blocks, so that successive blocks are adjacent
+    if (core && n->transposed) {
         row = ct__ix_mod(p, task, rows);
-        if (chunked) x.tile = ct__ix_div(p, task, rows);
+        if (chunked) x.chunk_index = ct__ix_div(p, task, rows);
     } else {
         row = core ? ct__ix_div(p, task, tiles) : row;
-        if (chunked) x.tile = core ? ct__ix_mod(p, task, tiles) : ct__ix_int(p, 0);
+        if (chunked) x.chunk_index = core ? ct__ix_mod(p, task, tiles) : ct__ix_int(p, 0);
     }
-    ct__unflatten_ix(p, row, x.cells, x.tasks, x.at);
-    loops_from(&x, 0);
+    ct__unflatten_ix(p, row, x.n_cells, x.tasks, x.at);
+    nest_write_loops(&x, 0);
     if (core) ct__emit_end(e);
 }
 
-// ------------------------------- choice: kernels are written on trial and their accesses looked at
+// -------------------------------- choice: kernels are written on trial and their accesses examined
 
-// How many accesses are not steps of 0 or 1 along the lanes. `crossed`: in some a quotient hangs on
-// the lanes' variable, even if only by multiples of 16; `torn`: in some by other numbers.
-static int rough(nest *n, bool *crossed, bool *torn) {
+// Returns the number of accesses that advance by neither 0 nor 1 along the lanes. `divides`: in some access
+// the lanes' variable is divided, even if only by multiples of 16; `divides_unaligned`: by other numbers.
+static int nest_count_irregular(nest *n, bool *divides, bool *divides_unaligned) {
     ct_ix_pool *p = n->e->pool;
-    int bad = 0;
-    *crossed = *torn = false;
+    int n_irregular = 0;
+    *divides = *divides_unaligned = false;
     for (size_t i = 0; i < n->e->draft->n_seen; i++)
-        for (int v = 0; v < n->n_vec; v++) {
+        for (int v = 0; v < n->n_lane_vars; v++) {
             const ct_seen *x = &n->e->draft->seen[i];
-            ct_ix var = n->vec[v];
-            *crossed |= ct__ix_divides(p, x->offset, var, 0);
-            *torn |= ct__ix_divides(p, x->offset, var, CT_LANES);
+            ct_ix var = n->lane_vars[v];
+            *divides |= ct__ix_divides(p, x->offset, var, 0);
+            *divides_unaligned |= ct__ix_divides(p, x->offset, var, CT_LANES);
             if (x->guard >= 0) {
-                *crossed |= ct__ix_divides(p, x->guard, var, 0);
-                *torn |= ct__ix_divides(p, x->guard, var, CT_LANES);
+                *divides |= ct__ix_divides(p, x->guard, var, 0);
+                *divides_unaligned |= ct__ix_divides(p, x->guard, var, CT_LANES);
             }
             int64_t step;
-            if (!ct__ix_lane_step(p, x->offset, var, &step) || (step != 0 && step != 1)) bad++;
+            if (!ct__ix_lane_step(p, x->offset, var, &step) || (step != 0 && step != 1))
+                n_irregular++;
         }
-    return bad;
+    return n_irregular;
 }
 
-static bool write_out(nest *n, const nest *how) {
+static bool nest_write(nest *n, const nest *how) {
     ct_emit *e = how->e;
     *n = (nest){.e = e,
                 .g = how->g,
-                .row_at = CT_IX_NONE,
+                .row_index = CT_IX_NONE,
                 .lanes = how->lanes,
                 .flat = how->flat,
                 .pass = how->pass,
-                .part = how->part,
-                .cut = how->cut,
-                .apart = how->apart,
+                .partials = how->partials,
+                .axis_split = how->axis_split,
+                .separate_axes = how->separate_axes,
                 .unrolls = how->unrolls,
-                .turned = how->turned,
-                .keeps = how->keeps,
-                .decided = how->decided,
-                .operands = how->operands};
+                .transposed = how->transposed,
+                .reused_mask = how->reused_mask,
+                .reuse_decided = how->reuse_decided,
+                .n_row_operands = how->n_row_operands};
     if (!ct__emit_restart(e)) return false;
     e->draft->group = n->g->id;
     e->unrolls = n->unrolls;
     if (n->g->has_across && n->pass)
-        fold_across(n);
+        nest_fold_row_sums(n);
     else if (n->g->has_across)
-        rows_across(n);
+        nest_write_row_sums(n);
     else if (n->g->has_reduce && !n->unrolls)
-        with_rows(n);
+        nest_write_rows(n);
     else
-        pointwise(n);
+        nest_write_pointwise(n);
     return !e->err->code;
 }
 
-// Ranges of an axis whose loop is not its own cannot be told apart.
-static bool has_ranges_inside(const nest *n, int rank) {
-    for (int a = rank - n->lanes + 1; a < rank && n->cut; a++)
-        if (n->cut[a].n) return true;
+// True if an axis has ranges but no loop of its own, so that its ranges cannot be told apart.
+static bool nest_has_inner_ranges(const nest *n, int rank) {
+    for (int a = rank - n->lanes + 1; a < rank && n->axis_split; a++)
+        if (n->axis_split[a].n) return true;
     return false;
 }
 
-// All trailing axes that no access divides; where those are short, also such that are divided by
-// multiples of 16 alone. Of cut ones as many as are the least work. *n is what is chosen.
-static bool choose_lanes(nest *n, nest *best) {
+// Chooses the axes of the LANES loop: all trailing axes that no access divides; where those are short, also
+// axes that are divided by multiples of 16 alone. If axes are split, the number of axes with the least
+// work. *n is the chosen nest.
+static bool nest_choose_lanes(nest *n, nest *best) {
     nest how = *best;
-    bool crossed, torn;
-    int rank = ct__type(space_of(how.g))->rank, tolerant = 0, cheapest = rank ? 1 : 0;
-    double least = INFINITY;
+    bool divides, divides_unaligned;
+    int rank = ct__type(nest_space_value(how.g))->rank, aligned_lanes = 0, cheapest = rank ? 1 : 0;
+    double least_work = INFINITY;
     for (how.lanes = rank; how.lanes > 0; how.lanes--) {
-        if (has_ranges_inside(&how, rank)) continue;
-        if (!how.cut && how.lanes == 1) break;
-        if (!write_out(n, &how)) return false;
-        int bad = rough(n, &crossed, &torn);
-        const double work = how.cut ? ct__work(n->e, &n->shares) : 0;
-        if (how.cut && work < least) {
-            least = work;
+        if (nest_has_inner_ranges(&how, rank)) continue;
+        if (!how.axis_split && how.lanes == 1) break;
+        if (!nest_write(n, &how)) return false;
+        int n_irregular = nest_count_irregular(n, &divides, &divides_unaligned);
+        const double work = how.axis_split ? ct__work(n->e, &n->trip_counts) : 0;
+        if (how.axis_split && work < least_work) {
+            least_work = work;
             cheapest = how.lanes;
         }
-        if (!crossed) break;
-        if (!torn && !bad && !tolerant) tolerant = how.lanes;
+        if (!divides) break;
+        if (!divides_unaligned && !n_irregular && !aligned_lanes) aligned_lanes = how.lanes;
     }
-    best->lanes = how.cut ? cheapest : how.lanes;
-    if (!how.cut && tolerant > how.lanes) {
+    best->lanes = how.axis_split ? cheapest : how.lanes;
+    if (!how.axis_split && aligned_lanes > how.lanes) {
         int64_t width = 1;
-        const ct_type *t = ct__type(space_of(how.g));
+        const ct_type *t = ct__type(nest_space_value(how.g));
         for (int a = rank - how.lanes; a < rank; a++) width *= ct__is_dyn(t, a) ? 64 : t->dim[a];
-        if (width < 8 * CT_LANES) best->lanes = tolerant;
+        if (width < 8 * CT_LANES) best->lanes = aligned_lanes;
     }
-    return write_out(n, best);
+    return nest_write(n, best);
 }
 
-// Would a kernel with several copies of its body be told to read what it has overwritten?
-static bool assigns(const nest *n) {
+// True if the group assigns a variable: a kernel with several copies of its body could read what it has
+// overwritten.
+static bool nest_assigns_variable(const nest *n) {
     const ct_sched *s = n->e->draft->sched;
     for (size_t i = 0; i < n->g->n_units; i++) {
         const int32_t root = ct__sval(s, n->g->units[i].v)->root;
@@ -1032,122 +1083,129 @@ static bool assigns(const nest *n) {
     return false;
 }
 
-// Does an operand lie in memory along `axis`, and in steps along the last one? Then a cell of as many
-// elements as there are lanes is a column of a block that can be turned.
-static bool wants_turning(const nest *apart, int axis, int rank, int64_t size, ct_cut *cut) {
-    const ct_draft *d = apart->e->draft;
-    ct_ix_pool *p = apart->e->pool;
+// True if an operand is contiguous along `axis` and strided along the last axis. A cell of as many elements
+// as there are lanes is then a column of a block that can be transposed in registers.
+static bool nest_needs_transpose(const nest *separate, int axis, int rank, int64_t size,
+                                 ct_cut *axis_split) {
+    const ct_draft *d = separate->e->draft;
+    ct_ix_pool *p = separate->e->pool;
     bool found = false;
     for (size_t i = 0; i < d->n_seen && !found; i++) {
         const ct_seen *x = &d->seen[i];
         ct_ix by, far;
         int64_t step, steps;
-        found = !x->write && x->guard < 0 && ct__ix_stride(p, x->offset, apart->row[axis], &by) &&
-                ct__ix_stride(p, x->offset, apart->row[rank - 1], &far) &&
+        found = !x->write && x->guard < 0 &&
+                ct__ix_stride(p, x->offset, separate->row[axis], &by) &&
+                ct__ix_stride(p, x->offset, separate->row[rank - 1], &far) &&
                 ct__ix_is_int(p, by, &step) && step == 1 &&
                 !(ct__ix_is_int(p, far, &steps) && (steps == 0 || steps == 1));
     }
     if (!found || size < CT_LANES) return false;
-    *cut = (ct_cut){.elements = CT_LANES};
+    *axis_split = (ct_cut){.elements = CT_LANES};
     if (size % CT_LANES) {
-        cut->n = 2;
-        cut->start[1] = size - size % CT_LANES;
-        cut->start[2] = size;
+        axis_split->n = 2;
+        axis_split->start[1] = size - size % CT_LANES;
+        axis_split->start[2] = size;
     }
     return true;
 }
 
-// Axes are cut one after the other, outermost first, where that makes the kernel less work. *n is what
-// is chosen.
-static bool choose_pointwise(nest *n, nest *best, ct_cut *cut) {
-    bool crossed, torn, guarded = false;
-    const int rank = ct__type(space_of(best->g))->rank;
-    if (!choose_lanes(n, best)) return false;
+// Splits axes one after the other, outermost first, where that reduces the kernel's work. *n is the chosen
+// nest.
+static bool nest_choose_pointwise(nest *n, nest *best, ct_cut *axis_split) {
+    bool divides, divides_unaligned, guarded = false;
+    const int rank = ct__type(nest_space_value(best->g))->rank;
+    if (!nest_choose_lanes(n, best)) return false;
     for (size_t i = 0; i < n->e->draft->n_seen; i++) guarded |= n->e->draft->seen[i].guard >= 0;
-    rough(n, &crossed, &torn);
-    if (!rank || assigns(n) || (!guarded && !torn && best->lanes == rank)) return true;
-    double least = ct__work(n->e, &n->shares);
-    nest apart = *best;
-    apart.apart = true;
-    apart.lanes = 0;
-    if (!write_out(n, &apart)) return false;
+    nest_count_irregular(n, &divides, &divides_unaligned);
+    if (!rank || nest_assigns_variable(n) ||
+        (!guarded && !divides_unaligned && best->lanes == rank))
+        return true;
+    double least_work = ct__work(n->e, &n->trip_counts);
+    nest separate = *best;
+    separate.separate_axes = true;
+    separate.lanes = 0;
+    if (!nest_write(n, &separate)) return false;
     enum { RANGES, CELLS, BLOCKS, FORMS };
-    ct_cut may[FORMS][CT_MAX_RANK];
+    ct_cut candidates[FORMS][CT_MAX_RANK];
     for (int a = 0; a < rank; a++) {
-        const ct_ix extent = ct__emit_size(n->e, space_of(best->g), a);
-        const int64_t size = guess(n->e, extent);
-        for (int k = 0; k < FORMS; k++) may[k][a] = whole;
-        cut[a] = whole;
-        if (is_dynamic(n->e, extent)) continue;
-        ct__find_cuts(n->e, n->row[a], size, a == rank - 1, &may[RANGES][a], &may[CELLS][a]);
-        if (a < rank - 1 && !best->unrolls) wants_turning(n, a, rank, size, &may[BLOCKS][a]);
+        const ct_ix extent = ct__emit_size(n->e, nest_space_value(best->g), a);
+        const int64_t size = nest_estimate(n->e, extent);
+        for (int k = 0; k < FORMS; k++) candidates[k][a] = nest_whole_axis;
+        axis_split[a] = nest_whole_axis;
+        if (nest_is_dynamic(n->e, extent)) continue;
+        ct__find_cuts(n->e, n->row[a], size, a == rank - 1, &candidates[RANGES][a],
+                      &candidates[CELLS][a]);
+        if (a < rank - 1 && !best->unrolls)
+            nest_needs_transpose(n, a, rank, size, &candidates[BLOCKS][a]);
     }
     int copies = 1;
     for (int a = 0; a < rank; a++)
         for (int k = 0; k < FORMS; k++) {
-            const int more = (may[k][a].n ? may[k][a].n : 1) - 1 + (int)may[k][a].elements;
-            if (more == 1 || copies * more > MOST_COPIES || best->turned) continue;
-            const ct_cut before = cut[a];
+            const int more =
+                (candidates[k][a].n ? candidates[k][a].n : 1) - 1 + (int)candidates[k][a].elements;
+            if (more == 1 || copies * more > MAX_COPIES || best->transposed) continue;
+            const ct_cut before = axis_split[a];
             nest how = *best;
-            cut[a] = may[k][a];
-            how.cut = cut;
-            how.turned = k == BLOCKS ? a + 1 : 0;
-            if (how.turned) how.lanes = 1;
-            if (how.turned ? !write_out(n, &how) : !choose_lanes(n, &how)) return false;
-            const double work = ct__work(n->e, &n->shares);
-            if (work < least * 0.95 && n->e->kir->n <= LONGEST_CUT) {
-                least = work;
+            axis_split[a] = candidates[k][a];
+            how.axis_split = axis_split;
+            how.transposed = k == BLOCKS ? a + 1 : 0;
+            if (how.transposed) how.lanes = 1;
+            if (how.transposed ? !nest_write(n, &how) : !nest_choose_lanes(n, &how)) return false;
+            const double work = ct__work(n->e, &n->trip_counts);
+            if (work < least_work * 0.95 && n->e->kir->n <= MAX_SPLIT_INSTRUCTIONS) {
+                least_work = work;
                 *best = how;
                 copies *= more;
             } else {
-                cut[a] = before;
+                axis_split[a] = before;
             }
         }
-    return write_out(n, best);
+    return nest_write(n, best);
 }
 
-static bool choose_rows(nest *best) {
+static bool nest_choose_rows(nest *best) {
     nest n, how = *best;
-    bool crossed, torn;
+    bool divides, divides_unaligned;
     how.lanes = 0;
     how.flat = true;
-    if (!write_out(&n, &how)) return false;
-    int bad = rough(&n, &crossed, &torn);
-    if (torn) {
+    if (!nest_write(&n, &how)) return false;
+    int n_irregular = nest_count_irregular(&n, &divides, &divides_unaligned);
+    if (divides_unaligned) {
         how.flat = false;
-        if (!write_out(&n, &how)) return false;
-        bad = rough(&n, &crossed, &torn);
+        if (!nest_write(&n, &how)) return false;
+        n_irregular = nest_count_irregular(&n, &divides, &divides_unaligned);
     }
     best->lanes = 0;
     best->flat = how.flat;
-    best->decided = true;
-    best->operands = n.operands;
+    best->reuse_decided = true;
+    best->n_row_operands = n.n_row_operands;
     for (int i = 0; i < n.e->draft->n_kept; i++)
-        if (n.e->draft->kept[i].wanted) best->keeps |= 1u << n.e->draft->kept[i].number;
-    // Lanes along the last row axes: where memory runs along them, or the reductions are tiny.
+        if (n.e->draft->kept[i].wanted) best->reused_mask |= 1u << n.e->draft->kept[i].number;
+    // Lanes run along the last row axes where these are contiguous, or where the reductions are tiny.
     bool tiny = true;
     for (size_t i = 0; i < n.g->n_units; i++) {
         if (!n.g->units[i].reduce) continue;
         ct_folds f = ct__folds_of(n.e, n.g->units[i].v.node);
-        for (int k = 0; k < f.n; k++) tiny &= guess(n.e, f.extent[k]) < CT_LANES;
+        for (int k = 0; k < f.n; k++) tiny &= nest_estimate(n.e, f.extent[k]) < CT_LANES;
     }
-    if ((bad == 0 && !tiny) || how.g->has_across) return true;
-    const double work = ct__work(n.e, &n.shares);
+    if ((n_irregular == 0 && !tiny) || how.g->has_across) return true;
+    const double work = ct__work(n.e, &n.trip_counts);
     for (how.lanes = how.g->n_rows; how.lanes > 0; how.lanes--) {
-        if (!write_out(&n, &how)) return false;
-        int own = rough(&n, &crossed, &torn);
-        if (torn && how.lanes > 1) continue;
-        ct_ix wide = product(n.e, n.row_size + how.g->n_rows - how.lanes, how.lanes);
-        bool enough = guess(n.e, wide) >= CT_LANES / 2;
-        const bool less = tiny && ct__work(n.e, &n.shares) < work;
-        if (enough && (own < bad || less)) best->lanes = how.lanes;
+        if (!nest_write(&n, &how)) return false;
+        int own = nest_count_irregular(&n, &divides, &divides_unaligned);
+        if (divides_unaligned && how.lanes > 1) continue;
+        ct_ix wide = nest_product(n.e, n.row_size + how.g->n_rows - how.lanes, how.lanes);
+        bool enough = nest_estimate(n.e, wide) >= CT_LANES / 2;
+        const bool less = tiny && ct__work(n.e, &n.trip_counts) < work;
+        if (enough && (own < n_irregular || less)) best->lanes = how.lanes;
         break;
     }
     return true;
 }
 
-// Is the group one level of plain reductions over one long extent, with too few tasks?
-static bool wants_split(nest *n) {
+// True if the group is one level of plain reductions over one long extent, with too few tasks.
+static bool nest_needs_split(nest *n) {
     ct_group *g = n->g;
     ct_emit *e = n->e;
     ct_ix extent = CT_IX_NONE;
@@ -1156,7 +1214,7 @@ static bool wants_split(nest *n) {
         const ct_unit *u = &g->units[i];
         ct_ix size[CT_MAX_RANK];
         if (!u->reduce) {
-            if (inner_sizes(n, u, size)) return false;
+            if (nest_inner_sizes(n, u, size)) return false;
             continue;
         }
         ct_folds f = ct__folds_of(e, u->v.node);
@@ -1165,35 +1223,36 @@ static bool wants_split(nest *n) {
         extent = f.extent[0];
     }
     int outer = g->n_rows - n->lanes;
-    int64_t tasks = guess(e, product(e, n->row_size, outer));
+    int64_t tasks = nest_estimate(e, nest_product(e, n->row_size, outer));
     if (n->lanes)
-        tasks *= (guess(e, product(e, n->row_size + outer, n->lanes)) + e->target.columns - 1) /
+        tasks *= (nest_estimate(e, nest_product(e, n->row_size + outer, n->lanes)) +
+                  e->target.columns - 1) /
                  e->target.columns;
     return extent >= 0 && tasks < e->target.few_tasks &&
-           (is_dynamic(e, extent) || guess(e, extent) >= e->target.long_line);
+           (nest_is_dynamic(e, extent) || nest_estimate(e, extent) >= e->target.long_line);
 }
 
-// Are a unit's row axes all of the group's, in their order?
-static bool has_all_rows(const nest *n, const ct_unit *u) {
+// True if a unit's row axes are all of the group's, in their order.
+static bool nest_has_all_rows(const nest *n, const ct_unit *u) {
     const ct_type *t = ct__type(u->axes);
     int row = 0;
     for (int a = 0; a < t->rank; a++)
         if (u->row[a] >= 0 && u->row[a] != row++) return false;
     return row == n->g->n_rows && u->axes.node == u->v.node;
 }
-// Is the group nothing but sums over the many rows of matrices, along whose columns lanes run?
-static bool sums_matrices(nest *n) {
+// True if the group consists of sums over the many rows of matrices, with lanes along the columns.
+static bool nest_sums_matrices(nest *n) {
     const ct_group *g = n->g;
     ct_emit *e = n->e;
     if (n->lanes != g->n_rows || g->has_across || g->n_units > 64) return false;
-    const ct_node *first = first_reduction(g);
+    const ct_node *first = nest_first_reduction(g);
     const ct_ix extent = ct__folds_of(e, first).extent[0];
-    bool stores = false, late = false;
+    bool stores_rows = false, stores_sums = false;
     for (size_t i = 0; i < g->n_units; i++) {
         const ct_unit *u = &g->units[i];
         ct_ix size[CT_MAX_RANK];
-        const bool inner = inner_sizes(n, u, size) > 0;
-        if (!has_all_rows(n, u)) return false;
+        const bool inner = nest_inner_sizes(n, u, size) > 0;
+        if (!nest_has_all_rows(n, u)) return false;
         if (u->reduce) {
             const ct_folds f = ct__folds_of(e, u->v.node);
             if (u->level || f.n != 1 || f.extent[0] != extent || f.first[0] ||
@@ -1202,17 +1261,18 @@ static bool sums_matrices(nest *n) {
         } else if (inner && (u->level || !ct__same_shape(ct__type(u->v), ct__type(first->in[0])))) {
             return false;
         }
-        stores |= inner;
-        late |= !u->reduce && !inner;
+        stores_rows |= inner;
+        stores_sums |= !u->reduce && !inner;
     }
-    const int64_t wide = guess(e, product(e, n->row_size, g->n_rows)), rows = guess(e, extent);
+    const int64_t wide = nest_estimate(e, nest_product(e, n->row_size, g->n_rows)),
+                  rows = nest_estimate(e, extent);
     const int64_t tasks = (rows + CT_REDUCE_BLOCK - 1) / CT_REDUCE_BLOCK * CT_LANES;
-    return !(stores && late) && wide >= e->target.columns && rows >= FEW_ROWS_ACROSS &&
-           rows * wide >= LARGE_MATRIX && tasks >= TASKS_A_CORE * e->target.cores;
+    return !(stores_rows && stores_sums) && wide >= e->target.columns && rows >= MIN_SUMMED_ROWS &&
+           rows * wide >= MIN_SUMMED_ELEMENTS && tasks >= TASKS_PER_CORE * e->target.cores;
 }
-// Their rows become the group's, so that memory is read in its order.
-static void go_by_matrix_rows(ct_group *g) {
-    const ct_node *first = first_reduction(g);
+// Makes the rows of the matrices the group's rows, so that memory is read in order.
+static void nest_use_matrix_rows(ct_group *g) {
+    const ct_node *first = nest_first_reduction(g);
     const ct_type *in = ct__type(first->in[0]);
     g->has_across = true;
     g->n_rows = 0;
@@ -1235,10 +1295,10 @@ static void go_by_matrix_rows(ct_group *g) {
     }
 }
 
-static bool make_parts(nest *n) {
+static bool nest_make_partials(nest *n) {
     ct_sched *s = n->e->draft->sched;
-    n->part = ct__arena(&s->arena, n->g->n_units * sizeof *n->part);
-    if (!n->part) return ct__err_memory(s->err, CT_NOWHERE, "plan", n->g->n_units);
+    n->partials = ct__arena(&s->arena, n->g->n_units * sizeof *n->partials);
+    if (!n->partials) return ct__err_memory(s->err, CT_NOWHERE, "plan", n->g->n_units);
     for (size_t i = 0; i < n->g->n_units; i++) {
         const ct_unit *u = &n->g->units[i];
         if (!u->reduce || u->across != n->g->has_across) continue;
@@ -1248,15 +1308,16 @@ static bool make_parts(nest *n) {
                 ct__size_div_up(ct__size_div_up(ct__elements_of(ct__type(u->v.node->in[0])), rows),
                                 CT_REDUCE_BLOCK);
         const int64_t parts = ct__size_mul(rows, ct__size_mul(blocks, u->across ? CT_LANES : 1));
-        n->part[i] = ct__sched_temp(s, ct__size_mul(parts, (int64_t)ct_dtype_size(part_dtype(u))));
-        if (n->part[i] == UINT32_MAX) return false;
+        n->partials[i] =
+            ct__sched_temp(s, ct__size_mul(parts, (int64_t)ct_dtype_size(nest_partial_dtype(u))));
+        if (n->partials[i] == UINT32_MAX) return false;
     }
     return true;
 }
 
-// Are all reductions over a few elements, and all values of one element a row? Then the rows are what
-// lanes run along and cuts may be made in, as if nothing was reduced.
-static bool may_unroll(const nest *n) {
+// True if all reductions are over a few elements and all values have one element a row. The rows are then
+// what lanes run along and what may be split, as if nothing was reduced.
+static bool nest_can_unroll(const nest *n) {
     const ct_group *g = n->g;
     for (size_t i = 0; i < g->n_units; i++) {
         const ct_unit *u = &g->units[i];
@@ -1270,40 +1331,45 @@ static bool may_unroll(const nest *n) {
     return true;
 }
 
-// In rows, or written out where that is less work. *n is what is chosen.
-static bool choose_reduced(nest *n, nest *best, ct_cut *cut) {
-    if (!choose_rows(best) || !write_out(n, best)) return false;
-    if (sums_matrices(n)) {
-        go_by_matrix_rows(best->g);
+// Chooses between rows and unrolled reductions, whichever is less work. *n is the chosen nest.
+static bool nest_choose_reduced(nest *n, nest *best, ct_cut *axis_split) {
+    if (!nest_choose_rows(best) || !nest_write(n, best)) return false;
+    if (nest_sums_matrices(n)) {
+        nest_use_matrix_rows(best->g);
         *best = (nest){.e = best->e, .g = best->g, .flat = true};
-        return make_parts(best) && choose_rows(best) && write_out(n, best);
+        return nest_make_partials(best) && nest_choose_rows(best) && nest_write(n, best);
     }
-    if (!may_unroll(n)) return true;
-    const double work = ct__work(n->e, &n->shares);
+    if (!nest_can_unroll(n)) return true;
+    const double work = ct__work(n->e, &n->trip_counts);
     nest flat = {.e = best->e, .g = best->g, .flat = true, .unrolls = true};
-    if (!choose_pointwise(n, &flat, cut)) return false;
-    if (ct__work(n->e, &n->shares) >= work || n->e->kir->n > LONGEST_CUT) return write_out(n, best);
+    if (!nest_choose_pointwise(n, &flat, axis_split)) return false;
+    if (ct__work(n->e, &n->trip_counts) >= work || n->e->kir->n > MAX_SPLIT_INSTRUCTIONS)
+        return nest_write(n, best);
     *best = flat;
     return true;
 }
 
-static ct_emit *emit_for(ct_sched *s, ct_group *g) { return ct__emit_new(s, g->units[0].v.node); }
+static ct_emit *nest_emit_new(ct_sched *s, ct_group *g) {
+    return ct__emit_new(s, g->units[0].v.node);
+}
 
 bool ct__emit_group(ct_sched *s, ct_group *g) {
-    nest n, how = {.e = emit_for(s, g), .g = g, .flat = true};
-    ct_cut cut[CT_MAX_RANK];
+    nest n, how = {.e = nest_emit_new(s, g), .g = g, .flat = true};
+    ct_cut axis_split[CT_MAX_RANK];
     if (!how.e) return false;
-    bool ok = !g->has_across || make_parts(&how);
-    if (ok) ok = g->has_reduce ? choose_reduced(&n, &how, cut) : choose_pointwise(&n, &how, cut);
-    if (ok && g->has_reduce && !how.unrolls && (g->has_across || wants_split(&n))) {
+    bool ok = !g->has_across || nest_make_partials(&how);
+    if (ok)
+        ok = g->has_reduce ? nest_choose_reduced(&n, &how, axis_split)
+                           : nest_choose_pointwise(&n, &how, axis_split);
+    if (ok && g->has_reduce && !how.unrolls && (g->has_across || nest_needs_split(&n))) {
         how.pass = !g->has_across;
-        ok = (g->has_across || make_parts(&how)) && write_out(&n, &how);
+        ok = (g->has_across || nest_make_partials(&how)) && nest_write(&n, &how);
         ok = ok ? ct__emit_done(how.e, 0) : (ct__emit_free(how.e), false);
         if (!ok) return false;
-        how.e = emit_for(s, g);
+        how.e = nest_emit_new(s, g);
         how.pass = 2;
         how.lanes = g->n_rows;
-        ok = how.e && write_out(&n, &how);
+        ok = how.e && nest_write(&n, &how);
     }
     if (!ok) {
         ct__emit_free(how.e);

@@ -1,4 +1,4 @@
-// A program being put together: buffers, launches, places of leaves.
+// Builds a program: buffers, launches, locations of leaves.
 #include "compile/schedule/program.h"
 #include "kir/kir.h"
 
@@ -68,7 +68,7 @@ bool ct__program_kernel(ct_program *p, struct ct_kir **ir, uint32_t *number) {
 
 bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, uint32_t *scalars,
                       ct_place *to) {
-    uint32_t *shared = NULL; // its buffer, once it has one
+    uint32_t *shared = NULL; // the variable of its buffer's number, if it is shared
     ct_buf buf = {.kind = CT_BUF_LEAF, .size = ct__bytes_of(node->out), .node = node};
     *to = (ct_place){.buf = UINT32_MAX};
     if (node->op == &ct__op_scalar) {
@@ -90,7 +90,7 @@ bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, ui
     return to->buf != UINT32_MAX;
 }
 
-static ct_command_kind command_kind(ct_launch_kind kind) {
+static ct_command_kind program_command_kind(ct_launch_kind kind) {
     switch (kind) {
     case CT_LAUNCH_NODE: return CT_COMMAND_NODE;
     case CT_LAUNCH_KERNEL: return CT_COMMAND_KERNEL;
@@ -106,7 +106,7 @@ static ct_command_kind command_kind(ct_launch_kind kind) {
 
 ct_command ct__program_command(const ct_program *p, const ct_launch *l) {
     const struct ct_program_kernel *k = l->kind == CT_LAUNCH_KERNEL ? &p->kernels[l->kernel] : NULL;
-    return (ct_command){.kind = command_kind(l->kind),
+    return (ct_command){.kind = program_command_kind(l->kind),
                         .dtype = l->dtype,
                         .node = l->node,
                         .label = l->label,

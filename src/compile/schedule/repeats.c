@@ -1,7 +1,7 @@
-// How often elements of an operand are wanted, by the sizes of types alone.
+// Estimates, from the sizes of types alone, how often elements of an operand are read.
 #include "compile/schedule/sched.h"
 
-enum { REPEATS_FEW_ROWS = 8 }; // are not worth keeping positions for
+enum { REPEATS_FEW_ROWS = 8 }; // fewer rows are not worth storing positions for
 
 int64_t ct__guess(const ct_type *t, uint32_t mask) {
     int64_t n = 1;
@@ -10,18 +10,18 @@ int64_t ct__guess(const ct_type *t, uint32_t mask) {
     return n;
 }
 
-// Are positions that go along the lanes computed anew for each of many rows?
+// True if positions along the lanes are computed anew for each of many rows.
 static bool repeats_positions(const ct_node *node) {
     const ct_type *x = ct__type(node->in[0]), *at = ct__type(node->in[1]);
     const int axis = ct__along(node).axis;
-    const uint32_t behind = axis + 1 < 32 ? ~0u << (axis + 1) : 0;
-    return ct__guess(x, behind) < CT_LANES && ct__guess(node->out, ~0u) >= REPEATS_FEW_ROWS *
-                                                                               ct__guess(at, ~0u) *
-                                                                               ct__guess(x, behind);
+    const uint32_t trailing = axis + 1 < 32 ? ~0u << (axis + 1) : 0;
+    return ct__guess(x, trailing) < CT_LANES &&
+           ct__guess(node->out, ~0u) >=
+               REPEATS_FEW_ROWS * ct__guess(at, ~0u) * ct__guess(x, trailing);
 }
 
-// Is each element of the operand wanted again and again, in loops that do not keep it? What goes along
-// the lanes is, where an axis before is repeated; so is what is gathered more often than it is long.
+// True if each element of the operand is read many times, in loops that do not keep it: a value along the
+// lanes where an axis before is repeated, or a value that is gathered more often than it has elements.
 bool ct__repeats_operand(const ct_node *node, int operand) {
     const ct_type *in = ct__type(node->in[operand]), *out = node->out;
     if (node->op->kind->positions) // a gather

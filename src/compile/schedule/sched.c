@@ -1,14 +1,14 @@
-// The scheduler's buffers, where leaves lie, and walks over what a group computes.
+// The scheduler's buffers, the buffers of leaves, and walks over what a group computes.
 #include "base/os.h"
 #include "compile/schedule/sched.h"
 
-static bool no_memory(ct_sched *s, size_t bytes) {
+static bool sched_no_memory(ct_sched *s, size_t bytes) {
     return ct__err_memory(s->err, CT_NOWHERE, "plan", bytes);
 }
 
 uint32_t ct__sched_buf(ct_sched *s, ct_buf buf) {
     uint32_t number = ct__program_buf(s->program, buf);
-    if (number == UINT32_MAX) no_memory(s, sizeof buf);
+    if (number == UINT32_MAX) sched_no_memory(s, sizeof buf);
     return number;
 }
 const ct_target *ct__sched_target(const ct_sched *s) { return &s->program->target; }
@@ -18,12 +18,12 @@ uint32_t ct__sched_temp(ct_sched *s, int64_t size) {
 
 bool ct__sched_place_leaf(ct_sched *s, ct_node *node) {
     ct_sval *val = &s->vals[node->index][0];
-    ct_place place;
+    ct_place location;
     if (val->buf != UINT32_MAX) return true;
-    if (!ct__program_leaf(s->program, node, s->leaf_buf, &s->scalars_buf, &place))
-        return no_memory(s, sizeof(ct_buf));
-    val->buf = place.buf;
-    val->offset = place.offset;
+    if (!ct__program_leaf(s->program, node, s->leaf_buf, &s->scalars_buf, &location))
+        return sched_no_memory(s, sizeof(ct_buf));
+    val->buf = location.buf;
+    val->offset = location.offset;
     return true;
 }
 
@@ -37,8 +37,8 @@ bool ct__verifies(void) {
 
 // ------------------------------------------------------------------------------------------- walks
 
-static bool push(ct_sched *s, size_t *n, ct_node *node) {
-    if (!CT_GROW(s->stack, s->stack_cap, *n + 1)) return no_memory(s, *n * sizeof node);
+static bool sched_push(ct_sched *s, size_t *n, ct_node *node) {
+    if (!CT_GROW(s->stack, s->stack_cap, *n + 1)) return sched_no_memory(s, *n * sizeof node);
     s->stack[(*n)++] = node;
     return true;
 }
@@ -50,7 +50,7 @@ bool ct__sched_walk(ct_sched *s, int32_t group, const ct_val *from, size_t n_fro
     for (size_t i = n_from; i-- > 0;) {
         if (s->stamp[from[i].node->index] == s->stamp_now) continue;
         s->stamp[from[i].node->index] = s->stamp_now;
-        if (!push(s, &n, from[i].node)) return false;
+        if (!sched_push(s, &n, from[i].node)) return false;
     }
     while (n > 0) {
         ct_node *node = s->stack[--n];
@@ -63,7 +63,7 @@ bool ct__sched_walk(ct_sched *s, int32_t group, const ct_val *from, size_t n_fro
             s->stamp[v.node->index] = s->stamp_now;
             if (loaded) {
                 if (!visit(env, v, true)) return false;
-            } else if (!push(s, &n, v.node)) {
+            } else if (!sched_push(s, &n, v.node)) {
                 return false;
             }
         }

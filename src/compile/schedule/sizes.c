@@ -1,10 +1,10 @@
-// Dynamic sizes as kernels see them: the atoms of their symbols (graph/symbols.h) are arguments, and
-// sizes that are equal for every length are one argument, so that strides collapse.
+// Dynamic sizes as kernels have them. The atoms of their symbols (graph/symbols.h) are arguments, and sizes
+// that are equal for all lengths are one argument, so that strides collapse.
 #include "compile/schedule/sched.h"
 #include "graph/symbols.h"
 
-// The number of an atom among the arguments that kernels may have; -1: no memory.
-static int number_of(ct_sched *s, int32_t atom) {
+// Returns the number of an atom among the arguments that kernels may have; -1: no memory.
+static int sizes_find_atom(ct_sched *s, int32_t atom) {
     for (size_t i = 0; i < s->n_syms; i++)
         if (s->sym_atom[i] == atom) return (int)i;
     if (!CT_GROW(s->sym_value, s->sym_value_cap, s->n_syms + 1) ||
@@ -15,8 +15,8 @@ static int number_of(ct_sched *s, int32_t atom) {
     return (int)s->n_syms++;
 }
 
-// False: no memory.
-static bool extent_of(ct_sched *s, int64_t size, ct_extent *z) {
+// Converts a size, as attributes hold it, to an extent. False: no memory.
+static bool sizes_extent(ct_sched *s, int64_t size, ct_extent *z) {
     ct_monomial m;
     *z = (ct_extent){.coef = ct__unmarked(size)};
     if (!ct__size_monomial(s->program->symbols, size, &m)) {
@@ -25,7 +25,7 @@ static bool extent_of(ct_sched *s, int64_t size, ct_extent *z) {
     }
     z->coef = m.coef;
     for (int i = 0; i < m.n; i++) {
-        int sym = number_of(s, m.atom[i]), k = z->n++;
+        int sym = sizes_find_atom(s, m.atom[i]), k = z->n++;
         if (sym < 0) return false;
         for (; k > 0 && z->sym[k - 1] > sym; k--) z->sym[k] = z->sym[k - 1];
         z->sym[k] = sym;
@@ -40,21 +40,22 @@ ct_extent ct__sched_size(ct_sched *s, ct_val v, int axis) {
 
 ct_ix ct__sched_attr(ct_sched *s, ct_ix_pool *pool, const int64_t *where) {
     ct_extent z;
-    if (!extent_of(s, *where, &z)) return CT_IX_NONE;
+    if (!sizes_extent(s, *where, &z)) return CT_IX_NONE;
     ct_ix x = ct__ix_int(pool, z.coef);
     for (int i = 0; i < z.n; i++) x = ct__ix_mul(pool, x, ct__ix_sym(pool, z.sym[i]));
     return x;
 }
 
-// Kernels declare their arguments before their loops, so all of them are known from the beginning.
-static bool note_positions(ct_sched *s, const ct_node *node) {
+// Finds the dynamic positions in a node's attributes. Kernels declare their arguments before their loops,
+// so all of them must be known from the beginning.
+static bool sizes_find_positions(ct_sched *s, const ct_node *node) {
     ct_extent z;
     for (size_t f = 0; f < node->op->n_fields; f++) {
         if (node->op->fields[f].kind != CT_FIELD_ints) continue;
         const ct_ints *list =
             (const void *)((const char *)node->attrs + node->op->fields[f].offset);
         for (int64_t i = 0; i < list->n; i++)
-            if (ct__marked(list->v[i]) && !extent_of(s, list->v[i], &z)) return false;
+            if (ct__marked(list->v[i]) && !sizes_extent(s, list->v[i], &z)) return false;
     }
     return true;
 }
@@ -68,10 +69,10 @@ bool ct__sched_sizes(ct_sched *s) {
             ct_extent *size = ct__arena(&s->arena, t->rank * sizeof *size);
             if (!size) return false;
             for (int a = 0; a < t->rank; a++)
-                if (!extent_of(s, ct__size_of(t, a), &size[a])) return false;
+                if (!sizes_extent(s, ct__size_of(t, a), &size[a])) return false;
             s->vals[i][o].size = size;
         }
-        if (node->op->map && !note_positions(s, node)) return false;
+        if (node->op->map && !sizes_find_positions(s, node)) return false;
     }
     return true;
 }

@@ -1,6 +1,6 @@
 """Functions of neural networks, by the names and arguments of torch.nn.functional.
 
-`size_average`, `reduce` and the like, which PyTorch has deprecated, are taken and mean nothing.
+`size_average`, `reduce` and the like, which PyTorch has deprecated, are accepted and ignored.
 """
 from .activation import *  # noqa: F401, F403
 from .attention import *  # noqa: F401, F403

@@ -1,10 +1,10 @@
-"""Activations, and functions of single elements."""
+"""Activations, and other elementwise functions."""
 import math
 
 from ... import _core
 from ..._core import ops
-from ..._random import fraction, next_key
-from .base import axis_of, concat, in_wide, take, written
+from ..._random import unit_floats, next_key
+from .base import axis_of, concat, in_float32_if_narrow, slice_axis, finish_inplace
 
 __all__ = [
     "alpha_dropout", "celu", "channel_shuffle", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu",
@@ -15,7 +15,7 @@ __all__ = [
 
 
 def relu(input, inplace=False):
-    return written(input, ops.relu(input), inplace)
+    return finish_inplace(input, ops.relu(input), inplace)
 
 
 def relu_(input):
@@ -23,11 +23,11 @@ def relu_(input):
 
 
 def relu6(input, inplace=False):
-    return written(input, ops.relu6(input), inplace)
+    return finish_inplace(input, ops.relu6(input), inplace)
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
-    return written(input, ops.hardtanh(input, low=float(min_val), high=float(max_val)), inplace)
+    return finish_inplace(input, ops.hardtanh(input, low=float(min_val), high=float(max_val)), inplace)
 
 
 def sigmoid(input):
@@ -39,7 +39,7 @@ def tanh(input):
 
 
 def silu(input, inplace=False):
-    return written(input, ops.silu(input), inplace)
+    return finish_inplace(input, ops.silu(input), inplace)
 
 
 def gelu(input, approximate="none"):
@@ -49,23 +49,23 @@ def gelu(input, approximate="none"):
 
 
 def elu(input, alpha=1.0, inplace=False):
-    return written(input, ops.elu(input, alpha=alpha), inplace)
+    return finish_inplace(input, ops.elu(input, alpha=alpha), inplace)
 
 
 def selu(input, inplace=False):
-    return written(input, ops.selu(input), inplace)
+    return finish_inplace(input, ops.selu(input), inplace)
 
 
 def celu(input, alpha=1.0, inplace=False):
-    return written(input, ops.celu(input, alpha=alpha), inplace)
+    return finish_inplace(input, ops.celu(input, alpha=alpha), inplace)
 
 
 def leaky_relu(input, negative_slope=0.01, inplace=False):
-    return written(input, ops.leaky_relu(input, slope=negative_slope), inplace)
+    return finish_inplace(input, ops.leaky_relu(input, slope=negative_slope), inplace)
 
 
 def prelu(input, weight):
-    """The slope below 0 is the weight: one number, or one a channel."""
+    """The slope below 0 is the weight: one number, or one for each channel."""
     if weight.shape and weight.shape[0] != 1:
         if len(input.shape) < 2 or input.shape[1] != weight.shape[0]:
             raise RuntimeError(f"prelu: the weight has {weight.shape[0]} channels, the input is {tuple(input.shape)}")
@@ -76,8 +76,8 @@ def prelu(input, weight):
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
-    slope = fraction(tuple(input.shape), input.dtype) * (upper - lower) + lower
-    return written(input, ops.select(ops.greater_equal(input, 0.0), input, input * slope), inplace)
+    slope = unit_floats(tuple(input.shape), input.dtype) * (upper - lower) + lower
+    return finish_inplace(input, ops.select(ops.greater_equal(input, 0.0), input, input * slope), inplace)
 
 
 def glu(input, dim=-1):
@@ -85,15 +85,15 @@ def glu(input, dim=-1):
     n = input.shape[dim]
     if n % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {n}")
-    return take(input, dim, 0, n // 2) * ops.sigmoid(take(input, dim, n // 2, n))
+    return slice_axis(input, dim, 0, n // 2) * ops.sigmoid(slice_axis(input, dim, n // 2, n))
 
 
 def hardsigmoid(input, inplace=False):
-    return written(input, ops.hardsigmoid(input), inplace)
+    return finish_inplace(input, ops.hardsigmoid(input), inplace)
 
 
 def hardswish(input, inplace=False):
-    return written(input, ops.hardswish(input), inplace)
+    return finish_inplace(input, ops.hardswish(input), inplace)
 
 
 def hardshrink(input, lambd=0.5):
@@ -122,7 +122,7 @@ def softsign(input):
 
 
 def mish(input, inplace=False):
-    return written(input, ops.mish(input), inplace)
+    return finish_inplace(input, ops.mish(input), inplace)
 
 
 def logsigmoid(input):
@@ -130,7 +130,7 @@ def logsigmoid(input):
 
 
 def threshold(input, threshold, value, inplace=False):
-    return written(input, ops.threshold(input, float(threshold), float(value)), inplace)
+    return finish_inplace(input, ops.threshold(input, float(threshold), float(value)), inplace)
 
 
 def _default_axis(input, dim):
@@ -154,7 +154,7 @@ def softmin(input, dim=None, _stacklevel=3, dtype=None):
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
-    noise = -ops.log(-ops.log(fraction(tuple(logits.shape), logits.dtype) + 2.0**-33))
+    noise = -ops.log(-ops.log(unit_floats(tuple(logits.shape), logits.dtype) + 2.0**-33))
     soft = softmax((logits + noise) / tau, dim)
     if not hard:
         return soft
@@ -167,39 +167,39 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
-    wide = in_wide(input)
+    wide = in_float32_if_narrow(input)
     return ops.cast(wide / ops.maximum(vector_norm(wide, p, dim, keepdim=True), float(eps)), input.dtype)
 
 
 def vector_norm(x, p=2.0, dim=None, keepdim=False):
-    """The p-norm over an axis, or all; its gradient at 0 is 0."""
+    """Returns the p-norm over an axis, or over all; its gradient at 0 is 0."""
     axes = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    return ops.cast(ops.vector_norm(in_wide(x), axes=axes, keepdims=keepdim, ord=float(p)), x.dtype)
+    return ops.cast(ops.vector_norm(in_float32_if_narrow(x), axes=axes, keepdims=keepdim, ord=float(p)), x.dtype)
 
 
 # ----------------------------------------------------------------------------------------- dropout
 
 
-def _check_rate(p):
+def _check_dropout_probability(p):
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
-    _check_rate(p)
+    _check_dropout_probability(p)
     if not training or p == 0:
         return input
-    return written(input, input * 0.0 if p == 1 else ops.dropout(input, next_key(), float(p)), inplace)
+    return finish_inplace(input, input * 0.0 if p == 1 else ops.dropout(input, next_key(), float(p)), inplace)
 
 
 def _dropout_channels(input, p, training, inplace, batched_rank):
-    _check_rate(p)
+    _check_dropout_probability(p)
     if not training or p == 0:
         return input
     shape = tuple(input.shape)
     kept = shape[:2] if len(shape) >= batched_rank else shape[:1]
     mask = ops.cast(ops.random_bernoulli(next_key(), 1.0 - p, kept + (1,) * (len(shape) - len(kept))), input.dtype)
-    return written(input, input * 0.0 if p == 1 else input * (mask / (1 - p)), inplace)
+    return finish_inplace(input, input * 0.0 if p == 1 else input * (mask / (1 - p)), inplace)
 
 
 def dropout1d(input, p=0.5, training=True, inplace=False):
@@ -214,8 +214,9 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
     return _dropout_channels(input, p, training, inplace, 5)
 
 
-def _alpha(input, p, mask):
-    """Kept elements, and the others at SELU's lowest value, so that mean and variance stay."""
+def _alpha_dropout_with_mask(input, p, mask):
+    """Sets the elements that are dropped to SELU's lowest value, scaled so that mean and variance are
+    kept."""
     if p == 1:
         return input * 0.0
     low = -1.7580993408473766
@@ -224,19 +225,19 @@ def _alpha(input, p, mask):
 
 
 def alpha_dropout(input, p=0.5, training=False, inplace=False):
-    _check_rate(p)
+    _check_dropout_probability(p)
     if not training or p == 0:
         return input
-    return written(input, _alpha(input, p, ops.random_bernoulli(next_key(), 1.0 - p, tuple(input.shape))), inplace)
+    return finish_inplace(input, _alpha_dropout_with_mask(input, p, ops.random_bernoulli(next_key(), 1.0 - p, tuple(input.shape))), inplace)
 
 
 def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
-    _check_rate(p)
+    _check_dropout_probability(p)
     if not training or p == 0:
         return input
     shape = tuple(input.shape)
     mask = ops.random_bernoulli(next_key(), 1.0 - p, shape[:2] + (1,) * (len(shape) - 2))
-    return written(input, _alpha(input, p, mask), inplace)
+    return finish_inplace(input, _alpha_dropout_with_mask(input, p, mask), inplace)
 
 
 def channel_shuffle(input, groups):
@@ -247,6 +248,6 @@ def channel_shuffle(input, groups):
 
 
 def halves(input, dim, n):
-    """n equal parts along an axis."""
+    """Returns n equal parts along an axis."""
     size = input.shape[dim] // n
-    return [take(input, dim, i * size, (i + 1) * size) for i in range(n)]
+    return [slice_axis(input, dim, i * size, (i + 1) * size) for i in range(n)]

@@ -1,9 +1,9 @@
-"""Attention: (..., T, D) queries look at (..., S, D) keys."""
+"""Attention: queries (..., T, D), keys (..., S, D)."""
 import math
 
 from ..._core import ops
 from .activation import dropout
-from .base import concat, take
+from .base import concat, slice_axis
 from .window import linear, pad
 
 
@@ -13,37 +13,37 @@ def _is_bool(mask):
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
                                  enable_gqa=False):
-    """softmax(scale q k') v; a mask of bools is true where a query may look, one of floats is added."""
+    """Returns softmax(scale q k') v; a bool mask is true where a query attends, a float mask is added."""
     if attn_mask is not None and is_causal:
         raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if not enable_gqa and len(query.shape) > 2 and query.shape[-3] != key.shape[-3] != 1:
         raise RuntimeError(f"scaled_dot_product_attention: the query has {query.shape[-3]} heads, the key {key.shape[-3]}; heads that "
                            "share keys are asked for by enable_gqa=True")
-    if _known_to_the_op(query, attn_mask):
+    if _op_supports_mask(query, attn_mask):
         keep = None
         if dropout_p:
             ones = ops.expand(ops.cast(1.0, query.dtype), (*query.shape[:-1], key.shape[-2]))
             keep = dropout(ones, dropout_p, True)
         return ops.attention(query, key, value, mask=attn_mask, keep=keep, causal=is_causal, scale=scale)
     if enable_gqa:
-        key, value = (_repeated(x, query.shape[-3] // x.shape[-3]) for x in (key, value))
+        key, value = (_repeat_heads(x, query.shape[-3] // x.shape[-3]) for x in (key, value))
     weights = attention_weights(query, key, attn_mask, is_causal, scale)
     return ops.matmul(dropout(weights, dropout_p, True), value)
 
 
-def _known_to_the_op(query, mask):
+def _op_supports_mask(query, mask):
     return mask is None or len(mask.shape) <= len(query.shape) and (_is_bool(mask) or mask.dtype == query.dtype)
 
 
-def _repeated(x, times):
-    """Each head of (..., H, S, D) so many times."""
+def _repeat_heads(x, times):
+    """Repeats each head of (..., H, S, D)."""
     *lead, h, s, d = x.shape
     x = ops.expand(ops.reshape(x, (*lead, h, 1, s, d)), (*lead, h, times, s, d))
     return ops.reshape(x, (*lead, h * times, s, d))
 
 
 def attention_weights(query, key, mask=None, causal=False, scale=None):
-    """(..., T, S), whose rows add up to 1; zeros where a query may look nowhere."""
+    """Returns (..., T, S), whose rows add up to 1; a row is zero if its query attends nowhere."""
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     rank = len(key.shape)
     scores = ops.matmul(query * scale, ops.permute(key, (*range(rank - 2), rank - 1, rank - 2)))
@@ -55,21 +55,22 @@ def attention_weights(query, key, mask=None, causal=False, scale=None):
     return ops.softmax(scores, masked_zero=True)
 
 
-def _heads(x, n):
-    """(L, N, H D) as (N, H, L, D)."""
+def _split_heads(x, n):
+    """Returns (L, N, H D) as (N, H, L, D)."""
     length, batch, width = x.shape
     return ops.permute(ops.reshape(x, (length, batch, n, width // n)), (1, 2, 0, 3))
 
 
-def _added(mask, dtype):
-    """A mask that is added: of bools, true is minus infinity."""
+def _additive_mask(mask, dtype):
+    """Returns an additive mask; for a bool mask, true becomes minus infinity."""
     if not _is_bool(mask):
         return ops.cast(mask, dtype)
     return ops.select(mask, ops.cast(-math.inf, dtype), ops.cast(0.0, dtype))
 
 
-def _joint_mask(attn_mask, key_padding_mask, batch, heads, dtype):
-    """Of both masks one that goes with (N, H, T, S): bools that are true where a query may look, else a summand."""
+def _merge_masks(attn_mask, key_padding_mask, batch, heads, dtype):
+    """Merges both masks into one that broadcasts to (N, H, T, S): a bool mask that is true where a query
+    attends, or an additive mask."""
     if attn_mask is not None and len(attn_mask.shape) == 3:
         attn_mask = ops.reshape(attn_mask, (batch, heads) + tuple(attn_mask.shape)[1:])
     if key_padding_mask is not None:
@@ -80,19 +81,19 @@ def _joint_mask(attn_mask, key_padding_mask, batch, heads, dtype):
     if all(_is_bool(mask) for mask in masks):
         hidden = masks[0] if len(masks) == 1 else ops.or_(*masks)
         return ops.not_(hidden)
-    added = [_added(mask, dtype) for mask in masks]
+    added = [_additive_mask(mask, dtype) for mask in masks]
     return added[0] if len(added) == 1 else added[0] + added[1]
 
 
 def _project(query, key, value, weights, bias):
-    """Queries, keys and values; of one tensor by one product."""
+    """Returns queries, keys and values; by one product if they are of the same tensor."""
     width = query.shape[-1]
     if query is key and key is value and not isinstance(weights, tuple):
         both = linear(query, weights, bias)
-        return [take(both, len(both.shape) - 1, i * width, (i + 1) * width) for i in range(3)]
+        return [slice_axis(both, len(both.shape) - 1, i * width, (i + 1) * width) for i in range(3)]
     if not isinstance(weights, tuple):
-        weights = tuple(take(weights, 0, i * width, (i + 1) * width) for i in range(3))
-    biases = [None] * 3 if bias is None else [take(bias, 0, i * width, (i + 1) * width) for i in range(3)]
+        weights = tuple(slice_axis(weights, 0, i * width, (i + 1) * width) for i in range(3))
+    biases = [None] * 3 if bias is None else [slice_axis(bias, 0, i * width, (i + 1) * width) for i in range(3)]
     return [linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
 
 
@@ -101,7 +102,8 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
                                  key_padding_mask=None, need_weights=True, attn_mask=None, use_separate_proj_weight=False,
                                  q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, static_k=None, static_v=None,
                                  average_attn_weights=True, is_causal=False):
-    """query (L, N, E) or (L, E), key and value (S, N, E): the output, and the weights (N, L, S) or None."""
+    """query (L, N, E) or (L, E), key and value (S, N, E): returns the output, and the weights (N, L, S) or
+    None."""
     single = len(query.shape) == 2
     if single:
         same = query is key and key is value
@@ -127,8 +129,8 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
     if more:
         attn_mask = None if attn_mask is None else pad(attn_mask, (0, more))
         key_padding_mask = None if key_padding_mask is None else pad(key_padding_mask, (0, more))
-    q, k, v = _heads(q, num_heads), _heads(k, num_heads), _heads(v, num_heads)
-    mask = _joint_mask(attn_mask, key_padding_mask, batch, num_heads, q.dtype)
+    q, k, v = _split_heads(q, num_heads), _split_heads(k, num_heads), _split_heads(v, num_heads)
+    mask = _merge_masks(attn_mask, key_padding_mask, batch, num_heads, q.dtype)
     dropout_p = dropout_p if training else 0.0
     seen = None
     if need_weights:

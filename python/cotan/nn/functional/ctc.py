@@ -1,15 +1,16 @@
-"""Connectionist temporal classification (Graves, Fernandez, Gomez, Schmidhuber: "Connectionist Temporal Classification", ICML 2006,
-section 4.1): the probability of all ways to write the targets with repetitions and blanks between them."""
+"""Connectionist temporal classification (Graves, Fernandez, Gomez, Schmidhuber: "Connectionist Temporal
+Classification", ICML 2006, section 4.1): the probability of all alignments of the targets, with repetitions
+and with blanks between them."""
 from ... import _core
 from ..._core import Tensor, ops
 from .base import in_float32
 
 __all__ = ["ctc_loss"]
 
-NEVER = -1e30  # the logarithm of 0 that still has a gradient of 0
+NEVER = -1e30  # the logarithm of 0, such that its gradient is 0
 
 
-def _lengths(name, lengths, count, most):
+def _check_lengths(name, lengths, count, most):
     import numpy
 
     found = numpy.asarray(lengths.tolist() if isinstance(lengths, Tensor) else lengths, dtype=numpy.int64).reshape(-1)
@@ -20,8 +21,8 @@ def _lengths(name, lengths, count, most):
     return found
 
 
-def _padded(targets, lengths):
-    """(N, S): targets as they are, or of one row behind the other."""
+def _pad_targets(targets, lengths):
+    """Returns (N, S): the targets as they are, or split if they are concatenated."""
     import numpy
 
     rows = numpy.asarray(targets.tolist() if isinstance(targets, Tensor) else targets, dtype=numpy.int64)
@@ -38,7 +39,8 @@ def _padded(targets, lengths):
 
 
 def _log_likelihood(log_probs, labels, skips, input_lengths, target_lengths):
-    """(N,): log_probs (T, N, C), labels (N, L) with blanks between them, skips (N, L): where a blank may be left out."""
+    """Returns (N,) for log_probs (T, N, C), labels (N, L) with blanks between them, and skips (N, L), true
+    where a blank may be skipped."""
     import numpy
 
     from ... import cat, logaddexp, logsumexp, scan, stack, take_along_dim
@@ -65,8 +67,8 @@ def _log_likelihood(log_probs, labels, skips, input_lengths, target_lengths):
 
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
-    """log_probs (T, N, C), or (T, C); targets (N, S), or the rows of all one behind the other; lengths (N,). "mean" divides each
-    loss by its target's length, 1 at least. Targets and lengths are read. (torch.nn.functional.ctc_loss)"""
+    """log_probs (T, N, C), or (T, C); targets (N, S), or concatenated; lengths (N,). "mean" divides each loss
+    by its target's length, at least 1. Targets and lengths are read. (torch.nn.functional.ctc_loss)"""
     log_probs, = in_float32(log_probs)
     import numpy
 
@@ -80,9 +82,9 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     steps, n, classes = log_probs.shape
     if not 0 <= blank < classes:
         raise ValueError(f"ctc_loss: the blank is {blank}, the classes are 0 to {classes - 1}")
-    given = _lengths("input_lengths", input_lengths, n, steps)
-    lengths = _lengths("target_lengths", target_lengths, n, None)
-    rows = _padded(targets[None] if single and getattr(targets, "ndim", 2) == 1 else targets, lengths)
+    given = _check_lengths("input_lengths", input_lengths, n, steps)
+    lengths = _check_lengths("target_lengths", target_lengths, n, None)
+    rows = _pad_targets(targets[None] if single and getattr(targets, "ndim", 2) == 1 else targets, lengths)
     inside = rows[numpy.arange(rows.shape[1]) < lengths[:, None]] if rows.size else rows
     if inside.size and (inside.min() < 0 or inside.max() >= classes):
         raise ValueError(f"ctc_loss: targets must be from 0 to {classes - 1}, one is {int(inside.min() if inside.min() < 0 else inside.max())}")

@@ -1,4 +1,4 @@
-"""Norms: x less a mean and divided by a root, over the last axes, channels or groups of them."""
+"""Norms: x minus a mean, divided by a root, over the last axes, channels or groups of them."""
 import math
 
 from ... import _core
@@ -8,8 +8,8 @@ from ..._grad import no_grad
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
-def _flat(input, normalized_shape):
-    """The last axes as one."""
+def _flatten_normalized(input, normalized_shape):
+    """Returns the last axes as one."""
     wanted, shape = tuple(normalized_shape), tuple(input.shape)
     if not wanted or shape[-len(wanted):] != wanted:
         stars = ", ".join(["*", *map(str, wanted)])
@@ -18,20 +18,20 @@ def _flat(input, normalized_shape):
     return input if len(wanted) == 1 else ops.reshape(input, shape[:-len(wanted)] + (math.prod(wanted),))
 
 
-def _line(weight):
+def _as_vector(weight):
     return weight if weight is None or len(weight.shape) == 1 else ops.reshape(weight, (-1,))
 
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
-    x = _flat(input, normalized_shape)
-    y = ops.layer_norm(x, _line(weight), _line(bias), eps=eps)
+    x = _flatten_normalized(input, normalized_shape)
+    y = ops.layer_norm(x, _as_vector(weight), _as_vector(bias), eps=eps)
     return y if x is input else ops.reshape(y, tuple(input.shape))
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
-    x = _flat(input, normalized_shape)
+    x = _flatten_normalized(input, normalized_shape)
     eps = _EPS[repr(input.dtype).rpartition(".")[2]] if eps is None else eps
-    y = ops.rms_norm(x, _line(weight), eps=eps)
+    y = ops.rms_norm(x, _as_vector(weight), eps=eps)
     return y if x is input else ops.reshape(y, tuple(input.shape))
 
 
@@ -42,22 +42,23 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     return ops.group_norm(input, weight, bias, groups=num_groups, eps=eps)
 
 
-def _more_than_one(input, axes, why):
+def _check_more_than_one(input, axes, why):
     if math.prod(input.shape[axis] for axis in axes) <= 1:
         raise ValueError(f"{why}, got input size {input.shape!r}")
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
-    """In training the running statistics take up the batch's in their place; momentum may be a tensor."""
+    """In training, the running statistics are updated in place by the batch's; momentum may be a tensor."""
     return counted_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps, ())
 
 
 def counted_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps, counted):
-    """batch_norm(); counted: nothing, or a tensor and the value that it gets with the statistics."""
+    """The same as batch_norm(); counted: None, or a tensor and the value that is written to it with the
+    statistics."""
     if not training:
         return ops.batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
     rank = len(input.shape)
-    _more_than_one(input, [axis for axis in range(rank) if axis != 1], "Expected more than 1 value per channel when training")
+    _check_more_than_one(input, [axis for axis in range(rank) if axis != 1], "Expected more than 1 value per channel when training")
     mean, var = running_mean, running_var
     if mean is None:
         mean = ops.expand(ops.cast(0.0, input.dtype), (input.shape[1],))
@@ -78,7 +79,7 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
     if not use_input_stats:
         return ops.batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
     axes = tuple(range(2, len(input.shape)))
-    _more_than_one(input, axes, "Expected more than 1 spatial element when training")
+    _check_more_than_one(input, axes, "Expected more than 1 spatial element when training")
     if running_mean is not None:
         with no_grad():
             mean = ops.mean(ops.mean(input, axes=axes), axes=(0,))
@@ -89,7 +90,7 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
 
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
-    """Each element divided by a power of the mean square of its neighbours in the channels."""
+    """Divides each element by a power of the mean square of its neighbours in the channels."""
     if len(input.shape) < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {len(input.shape)} dimensions)")
     near = ops.windows(input * input, axes=(1,), size=(size,), low=(size // 2,), high=((size - 1) // 2,))

@@ -1,10 +1,11 @@
-"""Linear maps, convolutions, pooling, padding, resampling, embedding: (N, C, ...), the batch's axis may be missing."""
+"""Linear maps, convolutions, pooling, padding, resampling, embedding: inputs are (N, C, ...); the batch axis
+may be missing."""
 import math
 
 from ... import _core
 from ..._core import ops
-from ..._elementwise import filling, root_or_zero
-from .base import concat, per_axis, take, with_bias
+from ..._elementwise import scalar_of_dtype, root_with_zero_grad
+from .base import concat, per_axis, slice_axis, with_bias
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
@@ -45,8 +46,8 @@ def bilinear(input1, input2, weight, bias=None):
 # ------------------------------------------------------------------------------------ convolutions
 
 
-def _batched(input, n, name):
-    """The input as (N, C, ...), and whether it had no batch."""
+def _add_batch(input, n, name):
+    """Returns the input as (N, C, ...), and whether it had no batch axis."""
     rank = len(input.shape)
     if rank == n + 2:
         return input, False
@@ -56,12 +57,12 @@ def _batched(input, n, name):
                        f"{list(input.shape)}")
 
 
-def _unbatched(y, single):
+def _remove_batch(y, single):
     return ops.reshape(y, tuple(y.shape)[1:]) if single else y
 
 
 def _conv(n, input, weight, bias, stride, padding, dilation, groups):
-    x, single = _batched(input, n, f"conv{n}d")
+    x, single = _add_batch(input, n, f"conv{n}d")
     if x.shape[1] != weight.shape[1] * groups:
         raise RuntimeError(f"Given groups={groups}, weight of size {list(weight.shape)}, expected input{list(x.shape)} to "
                            f"have {weight.shape[1] * groups} channels, but got {x.shape[1]} channels instead")
@@ -73,7 +74,7 @@ def _conv(n, input, weight, bias, stride, padding, dilation, groups):
         padding = [t // 2 for t in total] + [t - t // 2 for t in total]
     else:
         padding = per_axis(0 if padding == "valid" else padding, n)
-    return _unbatched(ops.conv(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups), single)
+    return _remove_batch(ops.conv(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups), single)
 
 
 def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
@@ -89,10 +90,10 @@ def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
 
 def _conv_transpose(n, input, weight, bias, stride, padding, output_padding, groups, dilation):
-    x, single = _batched(input, n, f"conv_transpose{n}d")
+    x, single = _add_batch(input, n, f"conv_transpose{n}d")
     y = ops.conv_transpose(x, weight, bias, stride=per_axis(stride, n), padding=per_axis(padding, n),
                            output_padding=per_axis(output_padding, n), dilation=per_axis(dilation, n), groups=groups)
-    return _unbatched(y, single)
+    return _remove_batch(y, single)
 
 
 def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
@@ -108,18 +109,18 @@ def conv_transpose3d(input, weight, bias=None, stride=1, padding=0, output_paddi
 
 
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
-    """Windows of (N, C, H, W) as columns: (N, C * taps, windows)."""
-    x, single = _batched(input, 2, "unfold")
+    """Returns windows of (N, C, H, W) as columns: (N, C * taps, windows)."""
+    x, single = _add_batch(input, 2, "unfold")
     pad_each = per_axis(padding, 2)
     w = ops.windows(x, axes=(2, 3), size=per_axis(kernel_size, 2), stride=per_axis(stride, 2),
                     dilation=per_axis(dilation, 2), low=pad_each, high=pad_each)  # (N, C, H', W', h, w)
     n, c, rows, columns, high, wide = w.shape
     y = ops.reshape(ops.permute(w, (0, 1, 4, 5, 2, 3)), (n, c * high * wide, rows * columns))
-    return _unbatched(y, single)
+    return _remove_batch(y, single)
 
 
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """The sum of columns in the places of their windows: (N, C * taps, windows) gives (N, C, H, W)."""
+    """Adds the columns at the positions of their windows: (N, C * taps, windows) becomes (N, C, H, W)."""
     single = len(input.shape) == 2
     x = ops.reshape(input, (1,) + tuple(input.shape)) if single else input
     kernel, dilation, padding, stride, output = (per_axis(v, 2) for v in (kernel_size, dilation, padding, stride, output_size))
@@ -133,19 +134,19 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
             for o, p, m, s, d, k in zip(output, padding, counts, stride, dilation, kernel)]
     y = ops.conv_transpose(x, weight, stride=stride, padding=padding, output_padding=rest, dilation=dilation)
     y = ops.reshape(y, (n, c, *output))
-    return _unbatched(y, single)
+    return _remove_batch(y, single)
 
 
 # ------------------------------------------------------------------------------------------ pooling
 
 
 def _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices):
-    x, single = _batched(input, n, f"max_pool{n}d")
+    x, single = _add_batch(input, n, f"max_pool{n}d")
     kernel = per_axis(kernel_size, n)
     options = {"kernel": kernel, "stride": kernel if stride is None or stride == [] else per_axis(stride, n),
                "padding": per_axis(padding, n), "dilation": per_axis(dilation, n), "ceil_mode": ceil_mode}
-    y = _unbatched(ops.max_pool(x, **options), single)
-    return (y, _unbatched(ops.max_pool_indices(x, **options), single)) if return_indices else y
+    y = _remove_batch(ops.max_pool(x, **options), single)
+    return (y, _remove_batch(ops.max_pool_indices(x, **options), single)) if return_indices else y
 
 
 def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
@@ -161,8 +162,8 @@ def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
 
 
 def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):
-    """Elements go where max_pool found them; the other places are 0."""
-    x, single = _batched(input, n, f"max_unpool{n}d")
+    """Writes elements to the positions at which max_pool found them; all others are 0."""
+    x, single = _add_batch(input, n, f"max_unpool{n}d")
     kernel = per_axis(kernel_size, n)
     stride = kernel if stride is None else per_axis(stride, n)
     sizes = tuple(x.shape)[2:]
@@ -173,7 +174,7 @@ def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):
     lines, places = x.shape[0] * x.shape[1], math.prod(output)
     zeros = ops.expand(ops.cast(0.0, x.dtype), (lines, places))
     y = ops.scatter(zeros, ops.reshape(indices, (lines, -1)), ops.reshape(x, (lines, -1)), axis=1, batch_dims=1)
-    return _unbatched(ops.reshape(y, tuple(x.shape)[:2] + tuple(output)), single)
+    return _remove_batch(ops.reshape(y, tuple(x.shape)[:2] + tuple(output)), single)
 
 
 def max_unpool1d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
@@ -189,12 +190,12 @@ def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_siz
 
 
 def _avg_pool(n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
-    x, single = _batched(input, n, f"avg_pool{n}d")
+    x, single = _add_batch(input, n, f"avg_pool{n}d")
     kernel = per_axis(kernel_size, n)
     y = ops.avg_pool(x, kernel=kernel, stride=kernel if stride is None or stride == [] else per_axis(stride, n),
                      padding=per_axis(padding, n), ceil_mode=ceil_mode, exclude_padding=not count_include_pad,
                      divisor=divisor_override)
-    return _unbatched(y, single)
+    return _remove_batch(y, single)
 
 
 def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
@@ -210,12 +211,12 @@ def avg_pool3d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
 
 
 def _lp_pool(n, input, norm_type, kernel_size, stride, ceil_mode):
-    x, single = _batched(input, n, f"lp_pool{n}d")
+    x, single = _add_batch(input, n, f"lp_pool{n}d")
     kernel = per_axis(kernel_size, n)
     stride = kernel if stride is None else per_axis(stride, n)
     total = ops.avg_pool(ops.pow(x, float(norm_type)), kernel=kernel, stride=stride, ceil_mode=ceil_mode)
     total = ops.sign(total) * ops.relu(ops.abs(total)) * float(math.prod(kernel))
-    return _unbatched(root_or_zero(total, norm_type), single)
+    return _remove_batch(root_with_zero_grad(total, norm_type), single)
 
 
 def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
@@ -230,29 +231,29 @@ def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-def _adaptive(n, op, input, output_size, name):
-    x, single = _batched(input, n, name)
+def _adaptive_pool(n, op, input, output_size, name):
+    x, single = _add_batch(input, n, name)
     sizes = per_axis(output_size, n) if not isinstance(output_size, int) else (output_size,) * n
     sizes = [have if want is None else want for want, have in zip(sizes, tuple(x.shape)[2:])]
-    return _unbatched(op(x, output=sizes), single)
+    return _remove_batch(op(x, output=sizes), single)
 
 
 def adaptive_avg_pool1d(input, output_size):
-    return _adaptive(1, ops.adaptive_avg_pool, input, output_size, "adaptive_avg_pool1d")
+    return _adaptive_pool(1, ops.adaptive_avg_pool, input, output_size, "adaptive_avg_pool1d")
 
 
 def adaptive_avg_pool2d(input, output_size):
-    return _adaptive(2, ops.adaptive_avg_pool, input, output_size, "adaptive_avg_pool2d")
+    return _adaptive_pool(2, ops.adaptive_avg_pool, input, output_size, "adaptive_avg_pool2d")
 
 
 def adaptive_avg_pool3d(input, output_size):
-    return _adaptive(3, ops.adaptive_avg_pool, input, output_size, "adaptive_avg_pool3d")
+    return _adaptive_pool(3, ops.adaptive_avg_pool, input, output_size, "adaptive_avg_pool3d")
 
 
 def _adaptive_max(n, input, output_size, return_indices):
     if return_indices:
         raise NotImplementedError(f"adaptive_max_pool{n}d: return_indices is asked for, only max_pool{n}d gives indices")
-    return _adaptive(n, ops.adaptive_max_pool, input, output_size, f"adaptive_max_pool{n}d")
+    return _adaptive_pool(n, ops.adaptive_max_pool, input, output_size, f"adaptive_max_pool{n}d")
 
 
 def adaptive_max_pool1d(input, output_size, return_indices=False):
@@ -271,17 +272,17 @@ def adaptive_max_pool3d(input, output_size, return_indices=False):
 
 
 def _pad_axis(x, axis, low, high, mode):
-    """One axis, made longer by elements of its own."""
+    """Pads one axis with its own elements."""
     n = x.shape[axis]
     if low < 0 or high < 0:
-        x = take(x, axis, max(-low, 0), n + min(high, 0))
+        x = slice_axis(x, axis, max(-low, 0), n + min(high, 0))
         return _pad_axis(x, axis, max(low, 0), max(high, 0), mode)
     if mode == "replicate":
         shape = list(x.shape)
 
         def edge(at, times):
             shape[axis] = times
-            return ops.expand(take(x, axis, at, at + 1), shape)
+            return ops.expand(slice_axis(x, axis, at, at + 1), shape)
 
         parts = [edge(0, low)] if low else []
         parts += [x] + ([edge(n - 1, high)] if high else [])
@@ -290,42 +291,42 @@ def _pad_axis(x, axis, low, high, mode):
         if low >= n or high >= n:
             raise RuntimeError("Padding size should be less than the corresponding input dimension, but got: padding "
                                f"({low}, {high}) at dimension {axis} of input {list(x.shape)}")
-        parts = [ops.flip(take(x, axis, 1, low + 1), (axis,))] if low else []
-        parts += [x] + ([ops.flip(take(x, axis, n - 1 - high, n - 1), (axis,))] if high else [])
+        parts = [ops.flip(slice_axis(x, axis, 1, low + 1), (axis,))] if low else []
+        parts += [x] + ([ops.flip(slice_axis(x, axis, n - 1 - high, n - 1), (axis,))] if high else [])
     else:
         if low > n or high > n:
             raise RuntimeError(f"Padding value causes wrapping around more than once: padding ({low}, {high}) at dimension "
                                f"{axis} of input {list(x.shape)}")
-        parts = [take(x, axis, n - low, n)] if low else []
-        parts += [x] + ([take(x, axis, 0, high)] if high else [])
+        parts = [slice_axis(x, axis, n - low, n)] if low else []
+        parts += [x] + ([slice_axis(x, axis, 0, high)] if high else [])
     return concat(parts, axis)
 
 
 def pad(input, pad, mode="constant", value=None):
-    """pad: elements before and behind the last axis, then the axis before it ..."""
+    """pad: the numbers of elements before and after the last axis, then for the axis before it, and so on."""
     rank, pairs = len(input.shape), [tuple(pad[i:i + 2]) for i in range(0, len(pad), 2)]
     if len(pad) % 2 or len(pairs) > rank:
         raise RuntimeError(f"pad: {len(pad)} numbers are given for a tensor of {rank} axes, it takes 2 an axis")
     if mode == "constant":
         low, high = [0] * rank, [0] * rank
-        for i, (before, behind) in enumerate(pairs):
-            low[rank - 1 - i], high[rank - 1 - i] = before, behind
+        for i, (before, after) in enumerate(pairs):
+            low[rank - 1 - i], high[rank - 1 - i] = before, after
         for axis in range(rank):
             if low[axis] < 0 or high[axis] < 0:
                 n = input.shape[axis]
-                input = take(input, axis, max(-low[axis], 0), n + min(high[axis], 0))
+                input = slice_axis(input, axis, max(-low[axis], 0), n + min(high[axis], 0))
                 low[axis], high[axis] = max(low[axis], 0), max(high[axis], 0)
-        return ops.pad(input, filling(value or 0, input.dtype), low=low, high=high)
+        return ops.pad(input, scalar_of_dtype(value or 0, input.dtype), low=low, high=high)
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
-    for i, (before, behind) in enumerate(pairs):
-        if before or behind:
-            input = _pad_axis(input, rank - 1 - i, before, behind, mode)
+    for i, (before, after) in enumerate(pairs):
+        if before or after:
+            input = _pad_axis(input, rank - 1 - i, before, after, mode)
     return input
 
 
 def pixel_shuffle(input, upscale_factor):
-    """(..., C r r, H, W) as (..., C, H r, W r)."""
+    """Returns (..., C r r, H, W) as (..., C, H r, W r)."""
     *lead, c, h, w = input.shape
     r = upscale_factor
     if c % (r * r):
@@ -337,7 +338,7 @@ def pixel_shuffle(input, upscale_factor):
 
 
 def pixel_unshuffle(input, downscale_factor):
-    """(..., C, H r, W r) as (..., C r r, H, W)."""
+    """Returns (..., C, H r, W r) as (..., C r r, H, W)."""
     *lead, c, h, w = input.shape
     r, k = downscale_factor, len(lead)
     x = ops.reshape(input, (*lead, c, h // r, r, w // r, r))
@@ -351,7 +352,7 @@ def _iota(n, dtype):
 
 def _nearest(x, axis, size, scale, exact):
     n = x.shape[axis]
-    if size % n == 0 and scale in (None, size / n):  # each element so many times
+    if size % n == 0 and scale in (None, size / n):  # each element is repeated
         shape, times = list(x.shape), size // n
         if times == 1:
             return x
@@ -364,16 +365,16 @@ def _nearest(x, axis, size, scale, exact):
     return ops.gather(x, _core.asarray(at), axis=axis)
 
 
-def _source(size, n, scale, align_corners):
-    """Where each of `size` elements lies between n of them."""
+def _source_positions(size, n, scale, align_corners):
+    """Returns the position of each of `size` elements among n."""
     if align_corners:
         return [i * (n - 1) / (size - 1) if size > 1 else 0.0 for i in range(size)]
     ratio = n / size if scale is None else 1 / scale
     return [(i + 0.5) * ratio - 0.5 for i in range(size)]
 
 
-def _cubic(t):
-    """The weights of the four neighbours of a place that lies t behind the second."""
+def _cubic_weights(t):
+    """Returns the weights of the four neighbours of a position that is t after the second one."""
     a = -0.75
     near = [(a + 2) * d**3 - (a + 3) * d**2 + 1 for d in (t, 1 - t)]
     far = [a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a for d in (1 + t, 2 - t)]
@@ -381,15 +382,16 @@ def _cubic(t):
 
 
 def _resample(x, axis, size, scale, align_corners, cubic):
-    """One axis as a product with a constant matrix (n, size) of few weights a column."""
+    """Resamples one axis by a product with a constant matrix (n, size), which has few weights in each
+    column."""
     n = x.shape[axis]
     weights = [[0.0] * size for _ in range(n)]
-    for column, place in enumerate(_source(size, n, scale, align_corners)):
+    for column, place in enumerate(_source_positions(size, n, scale, align_corners)):
         if not cubic:
             place = max(place, 0.0)
         first = math.floor(place)
         t = place - first
-        for step, weight in zip((-1, 0, 1, 2) if cubic else (0, 1), _cubic(t) if cubic else (1 - t, t)):
+        for step, weight in zip((-1, 0, 1, 2) if cubic else (0, 1), _cubic_weights(t) if cubic else (1 - t, t)):
             weights[min(max(first + step, 0), n - 1)][column] += weight
     moved = list(range(len(x.shape)))
     moved.append(moved.pop(axis))
@@ -401,7 +403,7 @@ def _resample(x, axis, size, scale, align_corners, cubic):
 
 def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None,
                 antialias=False):
-    """(N, C, ...) with other spatial sizes: nearest, nearest-exact, linear, bilinear, trilinear, bicubic, area."""
+    """Resizes (N, C, ...): nearest, nearest-exact, linear, bilinear, trilinear, bicubic, area."""
     n = len(input.shape) - 2
     if (size is None) == (scale_factor is None):
         raise ValueError("either size or scale_factor should be defined" if size is None else
@@ -441,7 +443,7 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
 
 
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-    """Rows of weight (V, D) for indices (...): (..., D)."""
+    """Returns the rows of weight (V, D) for indices (...): (..., D)."""
     if max_norm is not None:
         raise NotImplementedError("embedding: max_norm is asked for, which writes to the weight in every forward pass; "
                                   "normalise the weight behind the step instead")
@@ -457,7 +459,8 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
 
 def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean",
                   sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None):
-    """Sum, mean or maximum of the rows of each bag: input (B, L), or (N,) with the bags' offsets."""
+    """Returns the sum, mean or maximum of the rows of each bag: input (B, L), or (N,) with the bags'
+    offsets."""
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and mode != "sum":
@@ -477,7 +480,7 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
         count = ops.sum(counted, axes=(1,))
     else:
         bags = offsets.shape[0] - bool(include_last_offset)
-        starts = take(offsets, 0, 0, bags)
+        starts = slice_axis(offsets, 0, 0, bags)
         places = ops.iota(starts.dtype, (input.shape[0],), 0)
         bag = ops.searchsorted(starts, places, right=True) - 1
         empty = ops.expand(ops.cast(-math.inf if mode == "max" else 0.0, weight.dtype), (bags, weight.shape[1]))
@@ -490,7 +493,7 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
 
 
 def one_hot(tensor, num_classes=-1):
-    """A new last axis that is 1 at the class and 0 elsewhere (int64)."""
+    """Returns a new last axis that is 1 at the class and 0 elsewhere (int64)."""
     if num_classes == -1:
         num_classes = int(ops.max(tensor).item()) + 1
     return ops.one_hot(tensor, num_classes, "int64")

@@ -1,4 +1,4 @@
-"""Gradients made smaller, and parameters as one vector."""
+"""Gradient clipping, and parameters as one vector."""
 import math
 
 from ... import _core
@@ -15,7 +15,7 @@ def _with_grads(parameters):
 
 
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-    """The norm of all elements of all tensors, as if they were one vector."""
+    """Returns the norm of all elements of all tensors, as of one vector."""
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not tensors:
         return _core.asarray(0.0)
@@ -36,7 +36,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 
 
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
-    """Gradients times max_norm / total_norm where that is less than 1."""
+    """Scales gradients by max_norm / total_norm if that is less than 1."""
     with no_grad():
         scale = ops.minimum(float(max_norm) / (total_norm + 1e-6), 1.0)
         grads = [parameter.grad for parameter in _with_grads(parameters)]
@@ -44,7 +44,8 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-    """All gradients together get at most this norm; the norm that they had is given, and not read."""
+    """Scales all gradients together to at most this norm; returns the norm that they had, without reading
+    it."""
     parameters = _with_grads(parameters)
     with no_grad():
         total = get_total_norm([parameter.grad for parameter in parameters], norm_type, error_if_nonfinite)
@@ -53,7 +54,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 
 
 def clip_grad_value_(parameters, clip_value, foreach=None):
-    """Elements of gradients are at least -clip_value and at most clip_value."""
+    """Clips the elements of gradients to at least -clip_value and at most clip_value."""
     with no_grad():
         grads = [parameter.grad for parameter in _with_grads(parameters)]
         _core._write(grads, [ops.clamp(grad, -float(clip_value), float(clip_value)) for grad in grads])
@@ -64,7 +65,7 @@ def parameters_to_vector(parameters):
 
 
 def vector_to_parameters(vec, parameters):
-    """Writes the elements of a vector to the parameters, one behind the other."""
+    """Writes the elements of a vector to the parameters, one parameter after the other."""
     at, parameters, values = 0, list(parameters), []
     with no_grad():
         for parameter in parameters:

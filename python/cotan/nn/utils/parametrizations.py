@@ -1,4 +1,4 @@
-"""Weights of norm 1 and the like: by the names of torch.nn.utils.parametrizations."""
+"""Weight norm and spectral norm, by the names of torch.nn.utils.parametrizations."""
 from ... import _core, _random
 from ..._core import ops
 from ..._grad import no_grad
@@ -9,8 +9,8 @@ from . import parametrize
 __all__ = ["spectral_norm", "weight_norm"]
 
 
-def _norm_but(v, dim):
-    """The 2-norm over all axes but one, which stay as 1; dim -1: over all."""
+def _norm_except(v, dim):
+    """Returns the 2-norm over all axes but one; reduced axes keep size 1; dim -1: over all axes."""
     axes = [axis for axis in range(v.ndim) if dim == -1 or axis != dim % v.ndim]
     return ops.sqrt(ops.sum(v * v, axes=axes, keepdims=True)) if axes else ops.abs(v)
 
@@ -21,14 +21,15 @@ class _WeightNorm(Module):
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g, weight_v):
-        return weight_v * (weight_g / _norm_but(weight_v, self.dim))
+        return weight_v * (weight_g / _norm_except(weight_v, self.dim))
 
     def right_inverse(self, weight):
-        return _norm_but(weight, self.dim), weight
+        return _norm_except(weight, self.dim), weight
 
 
 def weight_norm(module, name="weight", dim=0):
-    """The weight as a length, original0, times a direction, original1 over its norm over all axes but dim (None: all)."""
+    """Parametrizes the weight as a length, original0, times a direction: original1 over its norm over all
+    axes but dim (None: all)."""
     return parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
 
@@ -73,7 +74,8 @@ class _SpectralNorm(Module):
 
 
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
-    """The weight over its greatest singular value, which so many power iterations a call follow while the module trains."""
+    """Divides the weight by its largest singular value, which the given number of power iterations in each
+    call tracks while the module trains."""
     weight = getattr(module, name, None)
     if not isinstance(weight, _core.Tensor):
         raise ValueError(f"Module '{type(module).__name__}' has no parameter or buffer with name '{name}'")

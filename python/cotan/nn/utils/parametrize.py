@@ -1,7 +1,7 @@
-"""Parameters that are computed of others: by the names of torch.nn.utils.parametrize.
+"""Parametrizations, parameters that are computed from others: by the names of torch.nn.utils.parametrize.
 
-A module's parameter becomes a property of a class of its own, which runs modules on the original one, kept under
-module.parametrizations.
+A module's parameter becomes a property of a new class of the module, which applies modules to the original
+parameter, stored under module.parametrizations.
 """
 from ... import _core
 from ..._grad import no_grad
@@ -15,11 +15,11 @@ _cache, _cached = {}, 0
 
 
 def cached():
-    """Within it each parametrised tensor is computed once."""
-    return Around(lambda: _count_cached(1), lambda: _count_cached(-1))
+    """A context manager in which each parametrized tensor is computed once."""
+    return Around(lambda: _add_cache_depth(1), lambda: _add_cache_depth(-1))
 
 
-def _count_cached(more):
+def _add_cache_depth(more):
     global _cached
     _cached += more
     if not _cached:
@@ -27,7 +27,8 @@ def _count_cached(more):
 
 
 class ParametrizationList(ModuleList):
-    """The modules that one tensor goes through, and what it is computed of: `original`, or original0, original1 and so on."""
+    """The modules that are applied to one tensor, and the tensors that it is computed from: `original`, or
+    original0, original1 and so on."""
 
     def __init__(self, modules, original, unsafe=False):
         super().__init__(modules)
@@ -40,7 +41,7 @@ class ParametrizationList(ModuleList):
         self.is_tensor = isinstance(value, Tensor)
         self.ntensors = 1 if self.is_tensor else len(value)
         if self.is_tensor:
-            if value is not original and not _like(value, original):
+            if value is not original and not _has_same_type(value, original):
                 raise ValueError(f"right_inverse gave {tuple(value.shape)} {value.dtype.name} for a tensor {tuple(original.shape)} "
                                  f"{original.dtype.name}, it must keep shape and dtype")
             self._own("original", value, original)
@@ -50,7 +51,7 @@ class ParametrizationList(ModuleList):
         if not unsafe:
             with no_grad():
                 result = self()
-            if not isinstance(result, Tensor) or not _like(result, original):
+            if not isinstance(result, Tensor) or not _has_same_type(result, original):
                 made = f"{tuple(result.shape)} {result.dtype.name}" if isinstance(result, Tensor) else type(result).__name__
                 raise ValueError("a parametrization must keep the tensor's shape and dtype, it made of "
                                  f"{tuple(original.shape)} {original.dtype.name} {made}\n  hint: unsafe=True")
@@ -66,7 +67,7 @@ class ParametrizationList(ModuleList):
         return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
 
     def right_inverse(self, value):
-        """Writes what the parametrised tensor is to be to the originals."""
+        """Writes to the originals the values for which the parametrized tensor has the given value."""
         with no_grad():
             for module in reversed(self):
                 if not hasattr(module, "right_inverse"):
@@ -83,11 +84,11 @@ class ParametrizationList(ModuleList):
         return value
 
 
-def _like(a, b):
+def _has_same_type(a, b):
     return tuple(a.shape) == tuple(b.shape) and a.dtype == b.dtype
 
 
-def _property(name):
+def _parametrized_property(name):
     def read(self):
         parametrization = self.parametrizations[name]
         if not _cached:
@@ -104,7 +105,7 @@ def _property(name):
 
 
 def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
-    """module.tensor_name becomes parametrization(what it was); a second one is put behind the first."""
+    """Makes module.tensor_name the parametrization of its value; a second one is applied after the first."""
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         module.parametrizations[tensor_name].append(parametrization)
@@ -119,20 +120,20 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
         module.parametrizations = ModuleDict()
     parametrizations = ParametrizationList([parametrization], original, unsafe)
     delattr(module, tensor_name)
-    setattr(type(module), tensor_name, _property(tensor_name))
+    setattr(type(module), tensor_name, _parametrized_property(tensor_name))
     module.parametrizations[tensor_name] = parametrizations
     return module
 
 
 def is_parametrized(module, tensor_name=None):
-    found = module.__dict__.get("_modules", {}).get("parametrizations")
-    if found is None:
+    results = module.__dict__.get("_modules", {}).get("parametrizations")
+    if results is None:
         return False
-    return len(found) > 0 if tensor_name is None else tensor_name in found
+    return len(results) > 0 if tensor_name is None else tensor_name in results
 
 
 def remove_parametrizations(module, tensor_name, leave_parametrized=True):
-    """module.tensor_name is a parameter again: with its present value, or its original one."""
+    """Makes module.tensor_name a parameter again, with its present value or its original one."""
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"module {type(module).__name__} has no parametrization on {tensor_name}")
     parametrizations = module.parametrizations[tensor_name]
@@ -140,7 +141,7 @@ def remove_parametrizations(module, tensor_name, leave_parametrized=True):
     if leave_parametrized:
         with no_grad():
             value = getattr(module, tensor_name).detach()
-        if parametrizations.is_tensor and _like(original, value):
+        if parametrizations.is_tensor and _has_same_type(original, value):
             original.data.copy_(value)
         else:
             needs = any(one.requires_grad for one in parametrizations._originals())

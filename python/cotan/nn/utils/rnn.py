@@ -9,7 +9,8 @@ Tensor = _core.Tensor
 
 
 class PackedSequence(namedtuple("PackedSequence", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])):
-    """Elements of sequences step by step: data (elements, ...), batch_sizes (T,) how many have a step t."""
+    """Packed sequences, step by step: data (elements, ...); batch_sizes (T,), the number of sequences that
+    have step t."""
 
     def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
         if unsorted_indices is None:
@@ -21,18 +22,18 @@ def invert_permutation(permutation):
     return None if permutation is None else ops.cast(ops.argsort(permutation, axis=0), _core.int64)
 
 
-def _numbers(lengths):
+def _as_int_list(lengths):
     return [int(n) for n in (lengths.tolist() if hasattr(lengths, "tolist") else lengths)]
 
 
-def _swapped(x):
+def _swap_batch_and_time(x):
     return ops.permute(x, (1, 0, *range(2, len(x.shape))))
 
 
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
-    """input (T, N, ...) without what lies behind each sequence's end."""
-    lengths = _numbers(lengths)
-    x = _swapped(input) if batch_first else input
+    """Packs input (T, N, ...) without the padding after each sequence's end."""
+    lengths = _as_int_list(lengths)
+    x = _swap_batch_and_time(input) if batch_first else input
     steps, batch = x.shape[0], x.shape[1]
     if len(lengths) != batch:
         raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} (batch_size={batch})")
@@ -53,15 +54,15 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
 
 
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
-    """The sequences (T, N, ...) with padding behind their ends, and their lengths (N,)."""
-    sizes = _numbers(sequence.batch_sizes)
+    """Returns the sequences (T, N, ...) with padding after their ends, and their lengths (N,)."""
+    sizes = _as_int_list(sequence.batch_sizes)
     steps, batch = len(sizes), sizes[0]
     if total_length is not None:
         if total_length < steps:
             raise ValueError("Expected total_length to be at least the length of the longest sequence in input, but got "
                              f"total_length={total_length} and max sequence length being {steps}")
         sizes, steps = sizes + [0] * (total_length - steps), total_length
-    place = list(range(batch)) if sequence.unsorted_indices is None else _numbers(sequence.unsorted_indices)
+    place = list(range(batch)) if sequence.unsorted_indices is None else _as_int_list(sequence.unsorted_indices)
     starts = [sum(sizes[:t]) for t in range(steps)]
     rows = [starts[t] + place[i] if place[i] < sizes[t] else -1 for t in range(steps) for i in range(batch)]
     data = sequence.data
@@ -69,11 +70,11 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     here = ops.reshape(_core.asarray([row >= 0 for row in rows]), (-1,) + (1,) * (len(data.shape) - 1))
     x = ops.reshape(ops.select(here, x, ops.cast(padding_value, data.dtype)), (steps, batch, *tuple(data.shape)[1:]))
     lengths = _core.asarray([sum(place[i] < size for size in sizes) for i in range(batch)])
-    return (_swapped(x) if batch_first else x), lengths
+    return (_swap_batch_and_time(x) if batch_first else x), lengths
 
 
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
-    """Tensors (L, ...) of several lengths as one (T, N, ...)."""
+    """Pads tensors (L, ...) of several lengths to one (T, N, ...)."""
     if padding_side not in ("left", "right"):
         raise ValueError(f"padding_side must be 'left' or 'right', not {padding_side!r}")
     longest, rows = max(x.shape[0] for x in sequences), []
@@ -84,14 +85,14 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
         rows.append(ops.reshape(ops.pad(x, ops.cast(padding_value, x.dtype), low=low, high=high),
                                 (1, longest, *tuple(x.shape)[1:])))
     both = concat(rows, 0)  # (N, T, ...)
-    return both if batch_first else _swapped(both)
+    return both if batch_first else _swap_batch_and_time(both)
 
 
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
-    """The tensors of which pad_sequence was made."""
-    x = padded_sequences if batch_first else _swapped(padded_sequences)
+    """Returns the tensors of which pad_sequence was made."""
+    x = padded_sequences if batch_first else _swap_batch_and_time(padded_sequences)
     return [ops.reshape(ops.slice(x, axes=(0, 1), start=(i, 0), stop=(i + 1, n)), (n, *tuple(x.shape)[2:]))
-            for i, n in enumerate(_numbers(lengths))]
+            for i, n in enumerate(_as_int_list(lengths))]
 
 
 def pack_sequence(sequences, enforce_sorted=True):

@@ -1,9 +1,10 @@
 """Datasets and loaders, by the names of torch.utils.data.
 
-A loader of a TensorDataset takes a whole batch by one index; any other dataset is asked for its elements one by one, and
-default_collate puts them together. Workers are threads, which serves datasets that read files or decode (what waits, and what
-NumPy computes, runs beside the training step); batches come in the same order as without. Of an IterableDataset each worker
-iterates over a copy of its own, as processes do in PyTorch.
+A loader of a TensorDataset takes a whole batch by one index; from any other dataset it gets elements one by
+one, and default_collate makes batches of them. Workers are threads, which suits datasets that read files or
+decode (waiting, and NumPy's computations, run in parallel with the training step); the order of batches is
+the same as without workers. Each worker iterates over a copy of an IterableDataset, as processes do in
+PyTorch.
 """
 import bisect
 import collections
@@ -32,7 +33,7 @@ T = TypeVar("T", covariant=True)
 
 
 class Dataset(Generic[T]):
-    """Elements by number: subclasses have __getitem__ and __len__."""
+    """A map-style dataset: subclasses have __getitem__ and __len__."""
 
     def __getitem__(self, index):
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
@@ -42,7 +43,7 @@ class Dataset(Generic[T]):
 
 
 class IterableDataset(Dataset[T]):
-    """Elements as they come: subclasses have __iter__."""
+    """An iterable dataset: subclasses have __iter__."""
 
     def __iter__(self):
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
@@ -86,16 +87,16 @@ class StackDataset(Dataset):
 
     def __getitems__(self, indices):
         if isinstance(self.datasets, dict):
-            columns = zip(*(_items(dataset, indices) for dataset in self.datasets.values()))
+            columns = zip(*(_get_items(dataset, indices) for dataset in self.datasets.values()))
             return [dict(zip(self.datasets, row)) for row in columns]
-        return list(zip(*(_items(dataset, indices) for dataset in self.datasets)))
+        return list(zip(*(_get_items(dataset, indices) for dataset in self.datasets)))
 
     def __len__(self):
         return self._length
 
 
 class ConcatDataset(Dataset[T]):
-    """The elements of several datasets, one dataset behind the other."""
+    """The elements of several datasets, one dataset after the other."""
 
     def __init__(self, datasets):
         self.datasets = list(datasets)
@@ -118,7 +119,7 @@ class ConcatDataset(Dataset[T]):
 
 
 class ChainDataset(IterableDataset):
-    """The elements of several iterable datasets, one dataset behind the other."""
+    """The elements of several iterable datasets, one dataset after the other."""
 
     def __init__(self, datasets):
         self.datasets = datasets
@@ -134,7 +135,7 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset[T]):
-    """The elements of a dataset that stand at these indices."""
+    """The elements of a dataset at these indices."""
 
     def __init__(self, dataset, indices):
         self.dataset, self.indices = dataset, indices
@@ -145,20 +146,20 @@ class Subset(Dataset[T]):
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices):
-        return _items(self.dataset, [self.indices[i] for i in indices])
+        return _get_items(self.dataset, [self.indices[i] for i in indices])
 
     def __len__(self):
         return len(self.indices)
 
 
-def _items(dataset, indices):
-    """The elements at these indices, by one call where the dataset has one for that."""
+def _get_items(dataset, indices):
+    """Returns the elements at these indices, by one call if the dataset has a method for that."""
     items = getattr(dataset, "__getitems__", None)
     return [dataset[i] for i in indices] if items is None else items(indices)
 
 
 def random_split(dataset, lengths, generator=None):
-    """Subsets of these lengths (or shares that add up to 1), of elements drawn at random."""
+    """Returns subsets of these lengths (or fractions that add up to 1), of randomly drawn elements."""
     n, lengths = len(dataset), list(lengths)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         if any(not 0 <= share <= 1 for share in lengths):
@@ -175,10 +176,10 @@ def random_split(dataset, lengths, generator=None):
 
 # -------------------------------------------------------------------------------------------- samplers
 
-_BLOCK = 4096  # draws at once, of samplers that may have any number of samples
+_DRAWS_AT_ONCE = 4096  # the number of draws at once, for samplers that may have any number of samples
 
 class Sampler(Generic[T]):
-    """Indices, in the order in which elements are taken."""
+    """Yields indices, in the order in which elements are taken."""
 
     def __init__(self, data_source=None):
         pass
@@ -199,7 +200,7 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """All elements in a random order; with replacement, or num_samples, as many as that."""
+    """Yields all elements in a random order; with replacement, or num_samples, as many as that."""
 
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
         if num_samples is not None and (not isinstance(num_samples, int) or num_samples <= 0):
@@ -213,8 +214,8 @@ class RandomSampler(Sampler):
     def __iter__(self):
         n, left = len(self.data_source), self.num_samples
         while self.replacement and left > 0:
-            yield from _random.randint(n, (min(left, _BLOCK),), generator=self.generator).tolist()
-            left -= _BLOCK
+            yield from _random.randint(n, (min(left, _DRAWS_AT_ONCE),), generator=self.generator).tolist()
+            left -= _DRAWS_AT_ONCE
         while left > 0:
             yield from _random.randperm(n, generator=self.generator).tolist()[:left]
             left -= n
@@ -235,7 +236,7 @@ class SubsetRandomSampler(Sampler):
 
 
 class WeightedRandomSampler(Sampler):
-    """num_samples indices, each as likely as its weight."""
+    """Yields num_samples indices, drawn with these weights."""
 
     def __init__(self, weights, num_samples, replacement=True, generator=None):
         if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
@@ -257,24 +258,24 @@ class WeightedRandomSampler(Sampler):
         return iter(drawn)
 
     def _drawn(self):
-        """Where numbers from 0 to the sum of the weights lie among their running sums."""
+        """Returns positions in the cumulative weights of random numbers from 0 to their sum."""
         ends, left = cumsum(self.weights, 0), self.num_samples
         if not bool(ops.all(ops.and_(ops.is_finite(self.weights), self.weights >= 0))):
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
         if not float(ends[-1]) > 0:
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
         while left > 0:
-            size = (min(left, _BLOCK),)
+            size = (min(left, _DRAWS_AT_ONCE),)
             at = _random.rand(size, dtype=_core.float64, generator=self.generator)
             yield from searchsorted(ends, at * ends[-1], right=True).tolist()
-            left -= _BLOCK
+            left -= _DRAWS_AT_ONCE
 
     def __len__(self):
         return self.num_samples
 
 
 class BatchSampler(Sampler):
-    """Lists of batch_size indices of another sampler; the last one may be shorter, or is left out."""
+    """Yields lists of batch_size indices of another sampler; the last one may be shorter, or is dropped."""
 
     def __init__(self, sampler, batch_size, drop_last):
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:
@@ -295,12 +296,13 @@ class BatchSampler(Sampler):
 # --------------------------------------------------------------------------------------------- batches
 
 def _is_foreign(element):
-    """Is it an array, or tensor, of NumPy or another library?"""
+    """True for an array or tensor of NumPy or another library."""
     return not isinstance(element, (Tensor, str, bytes)) and (hasattr(element, "__array__") or hasattr(element, "__dlpack__"))
 
 
-def _foreign(element):
-    """It as NumPy's array, or as a tensor where NumPy has no such elements. TypeError: it has no numbers."""
+def _convert_foreign(element):
+    """Returns it as a NumPy array, or as a tensor if NumPy has no such dtype. Raises TypeError if its
+    elements are no numbers."""
     import numpy
     try:
         array = numpy.asarray(element)
@@ -314,27 +316,27 @@ def _foreign(element):
     raise TypeError(f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {found}")
 
 
-def _like(mapping, values):
-    """A mapping of the same type, with these values."""
+def _same_mapping(mapping, values):
+    """Returns a mapping of the same type, with these values."""
     try:
         if isinstance(mapping, collections.abc.MutableMapping):
             made = copy.copy(mapping)
             made.update(values)
             return made
         return type(mapping)(values)
-    except TypeError:  # its type is not made like that
+    except TypeError:  # the type cannot be constructed that way
         return values
 
 
 def default_convert(element):
-    """Arrays and tensors of other libraries as tensors, in whatever containers."""
+    """Converts arrays and tensors of other libraries to tensors, also inside containers."""
     if _is_foreign(element):
         try:
-            return _core.asarray(_foreign(element))
+            return _core.asarray(_convert_foreign(element))
         except TypeError:
             return element
     if isinstance(element, collections.abc.Mapping):
-        return _like(element, {key: default_convert(value) for key, value in element.items()})
+        return _same_mapping(element, {key: default_convert(value) for key, value in element.items()})
     if isinstance(element, tuple) and hasattr(element, "_fields"):
         return type(element)(*(default_convert(value) for value in element))
     if isinstance(element, (list, tuple)):
@@ -343,17 +345,17 @@ def default_convert(element):
 
 
 def default_collate(batch):
-    """Elements put together: tensors, other libraries' too, arrays and numbers along a new first axis, containers element by
-    element, strings as a list."""
+    """Collates elements: tensors (other libraries' too), arrays and numbers are stacked along a new first
+    axis, containers are collated element by element, and strings become a list."""
     first = batch[0]
     if isinstance(first, Tensor):
-        return stack([one if isinstance(one, Tensor) else _core.asarray(_foreign(one)) for one in batch])
+        return stack([one if isinstance(one, Tensor) else _core.asarray(_convert_foreign(one)) for one in batch])
     if _is_foreign(first):
         import numpy
-        parts = [one if isinstance(one, Tensor) else _foreign(one) for one in batch]
+        parts = [one if isinstance(one, Tensor) else _convert_foreign(one) for one in batch]
         if any(isinstance(one, Tensor) for one in parts):
             return stack([_core.asarray(one) for one in parts])
-        return _core.asarray(numpy.stack(parts))  # which copies: a dataset may use its memory again
+        return _core.asarray(numpy.stack(parts))  # copies, since a dataset may use its memory again
     if isinstance(first, float):
         return _core.asarray(batch, dtype=_core.float64)
     if isinstance(first, int):
@@ -361,7 +363,7 @@ def default_collate(batch):
     if isinstance(first, (str, bytes)):
         return batch
     if isinstance(first, collections.abc.Mapping):
-        return _like(first, {key: default_collate([element[key] for element in batch]) for key in first})
+        return _same_mapping(first, {key: default_collate([element[key] for element in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*(default_collate(list(parts)) for parts in zip(*batch)))
     if isinstance(first, (list, tuple)):
@@ -375,11 +377,12 @@ def default_collate(batch):
 class DataLoader(Generic[T]):
     """The batches of a dataset, once for each `for` loop over it.
 
-    shuffle takes the elements in a new random order each time (generator draws it). With num_workers batches are made in as
-    many threads, prefetch_factor batches ahead each. Each has a copy of the dataset, get_worker_info().dataset, which shares
-    what it holds but other datasets; of an IterableDataset it gives the batches of its own copy, one of each worker in turn.
-    persistent_workers keeps the copies from loop to loop, and calls worker_init_fn once. pin_memory and
-    multiprocessing_context mean nothing here, and batches always are in_order.
+    shuffle takes the elements in a new random order each time (drawn by generator). With num_workers, batches
+    are made in that many threads, each prefetch_factor batches ahead. Each worker has a copy of the dataset,
+    get_worker_info().dataset, which shares what it holds except other datasets; for an IterableDataset a
+    worker returns the batches of its own copy, and the workers take turns. persistent_workers keeps the
+    copies from loop to loop, and calls worker_init_fn once. pin_memory and multiprocessing_context are
+    ignored, and batches are always in_order.
     """
 
     def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None, num_workers=0, collate_fn=None,
@@ -416,7 +419,7 @@ class DataLoader(Generic[T]):
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.sampler, self.batch_sampler = sampler, batch_sampler
         self._batched = batch_sampler is not None or batch_size is not None
-        # A subclass may make other elements of the rows, and is asked for each.
+        # A subclass may return other elements than the rows, so it is asked for each element.
         self._whole = collate_fn is None and self._batched and type(dataset) is TensorDataset
         self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
 
@@ -432,7 +435,7 @@ class DataLoader(Generic[T]):
         if self._iterable:
             return self._batches(self.dataset)
         indices = iter(self.batch_sampler if self._batched else self.sampler)
-        if self.num_workers and not self._whole:  # else there is nothing to wait for
+        if self.num_workers and not self._whole:  # otherwise there is nothing to wait for
             return _workers.of_indices(self._of_workers(), self._seed(), indices, self._fetch, self.prefetch_factor, self.timeout)
         return (self._fetch(self.dataset, index) for index in indices)
 
@@ -444,18 +447,19 @@ class DataLoader(Generic[T]):
         return workers
 
     def _seed(self):
-        """Of the first worker: another one in each loop. Nothing is drawn, so batches are those of a loader without workers."""
+        """Returns the first worker's seed, which is different in each loop. Nothing is drawn, so batches are
+        the same as without workers."""
         seed, count = (self.generator or _random.default_generator).place()
         self._loops += 1
         return (seed + 0x9E3779B97F4A7C15 * (count + self._loops)) % (1 << 63)
 
     def _fetch(self, dataset, index):
-        """The batch of these indices (or the element of one)."""
+        """Returns the batch of these indices (or the element of one index)."""
         if not self._batched:
             return self.collate_fn(dataset[index])
         if self._whole:
             return [tensor[index] for tensor in dataset.tensors]
-        return self.collate_fn(_items(dataset, index))
+        return self.collate_fn(_get_items(dataset, index))
 
     def _batches(self, dataset):
         elements = iter(dataset)

@@ -1,4 +1,4 @@
-"""Threads that make a loader's batches."""
+"""The worker threads of a data loader."""
 import collections
 import copy
 import itertools
@@ -12,19 +12,20 @@ _worker = threading.local()
 
 
 def get_worker_info():
-    """Inside of a worker its id, the number of workers, its seed and dataset; else None."""
+    """Returns, inside a worker, its id, the number of workers, its seed and dataset; elsewhere None."""
     return getattr(_worker, "info", None)
 
 
 class Workers:
-    """What a loader's workers have: each a copy of the dataset, of which worker_init_fn may make a part."""
+    """The state of a loader's workers: each has a copy of the dataset, which worker_init_fn may reduce to a
+    part."""
 
     def __init__(self, dataset, is_dataset, n, init):
         self.datasets = [replica(dataset, is_dataset) if is_dataset(dataset) else dataset for _ in range(n)]
         self.init, self.ready = init, [False] * n
 
     def begin(self, number, seed):
-        """The dataset of a worker, in its thread."""
+        """Returns the dataset of a worker; called in its thread."""
         dataset = self.datasets[number]
         _worker.info = WorkerInfo(number, len(self.datasets), seed + number, dataset)
         if self.init and not self.ready[number]:
@@ -34,8 +35,8 @@ class Workers:
 
 
 def replica(dataset, is_dataset):
-    """A copy of the object, and of the datasets that it holds; all else that it holds is shared, and so is an object whose end
-    does something, which would be done for each copy."""
+    """Copies the object and the datasets that it holds; everything else that it holds is shared, and so is an
+    object with a finalizer, which would run for each copy."""
     if hasattr(type(dataset), "__del__"):
         return dataset
     try:
@@ -51,17 +52,17 @@ def replica(dataset, is_dataset):
     return made
 
 
-def _start(work, n):
+def _start_threads(work, n):
     for i in range(n):
         threading.Thread(target=work, args=(i,), daemon=True).start()
 
 
-def _late(seconds):
+def _timeout_error(seconds):
     return RuntimeError(f"DataLoader timed out after {seconds} seconds")
 
 
 def of_indices(workers, seed, indices, fetch, ahead, timeout):
-    """fetch(dataset, index) of each index, in their order, made by whichever worker is free."""
+    """Yields fetch(dataset, index) for each index, in order, made by whichever worker is free."""
     wanted, ready, stop, changed = queue.Queue(), {}, threading.Event(), threading.Condition()
     n = len(workers.datasets)
 
@@ -79,15 +80,16 @@ def of_indices(workers, seed, indices, fetch, ahead, timeout):
             if failure is None:
                 try:
                     batch = fetch(dataset, index)
-                    _core.eval()  # here, beside the loop, and not when the loop looks at it
+                    # Evaluated in the worker, in parallel with the loop, and not when the loop reads it.
+                    _core.eval()
                     made = (batch, None)
-                except BaseException as error:  # it is raised in the loop, where it belongs
+                except BaseException as error:  # raised in the loop that uses the batches
                     made = (None, error)
             with changed:
                 ready[order] = made
                 changed.notify_all()
 
-    _start(work, n)
+    _start_threads(work, n)
     numbered, asked, given = enumerate(indices), 0, 0
     try:
         while True:
@@ -98,7 +100,7 @@ def of_indices(workers, seed, indices, fetch, ahead, timeout):
                 return
             with changed:
                 if not changed.wait_for(lambda: given in ready, timeout or None):
-                    raise _late(timeout)
+                    raise _timeout_error(timeout)
                 batch, error = ready.pop(given)
             if error is not None:
                 raise error
@@ -111,7 +113,7 @@ def of_indices(workers, seed, indices, fetch, ahead, timeout):
 
 
 def of_streams(workers, seed, batches, ahead, timeout):
-    """The batches(dataset) of each worker's copy, one of each in turn, until all have ended."""
+    """Yields the batches(dataset) of each worker's copy, one of each in turn, until all have ended."""
     n, stop = len(workers.datasets), threading.Event()
     made, room = [queue.Queue() for _ in range(n)], [threading.Semaphore(ahead) for _ in range(n)]
 
@@ -128,7 +130,7 @@ def of_streams(workers, seed, batches, ahead, timeout):
         except BaseException as error:
             made[number].put((None, error))
 
-    _start(work, n)
+    _start_threads(work, n)
     active = collections.deque(range(n))
     try:
         while active:
@@ -136,7 +138,7 @@ def of_streams(workers, seed, batches, ahead, timeout):
             try:
                 batch, error = made[number].get(timeout=timeout or None)
             except queue.Empty:
-                raise _late(timeout) from None
+                raise _timeout_error(timeout) from None
             if error is not None:
                 raise error
             if batch is made:
