@@ -1,4 +1,4 @@
-"""The types of the extension, for editors and type checkers. tests/python/test_stubs.py checks that they are current."""
+"""What the extension has, for editors and type checkers. tests/python/test_stubs.py keeps it current."""
 import builtins
 from typing import Any, Iterator, Optional, Sequence, Union
 

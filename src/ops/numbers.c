@@ -334,7 +334,8 @@ static bool nan_to_num_body(ct_rule *r) {
     const nan_to_num_attrs *attrs = r->attrs;
     ct_tensor x = r->in[0], y = ct_select(ct_is_nan(x), rule_constant(attrs->nan.value, r), x);
     y = ct_select(ct_equal(x, ct_f(INFINITY)), rule_constant(attrs->posinf.value, r), y);
-    r->body_out[0] = ct_select(ct_equal(x, ct_f(-INFINITY)), rule_constant(attrs->neginf.value, r), y);
+    r->body_out[0] =
+        ct_select(ct_equal(x, ct_f(-INFINITY)), rule_constant(attrs->neginf.value, r), y);
     return true;
 }
 const ct_opdef ct__op_nan_to_num = {
