@@ -188,7 +188,7 @@ static bool triangular_solve_jvp(ct_rule *r) {
     if (!ct__is_none(r->t_in[0])) {
         ct_tensor a = attrs->upper ? ct__upper_part(r->t_in[0], attrs->unit)
                                    : ct__lower_part(r->t_in[0], attrs->unit);
-        a = ct__meant(a, attrs->transpose);
+        a = ct__apply_transpose(a, attrs->transpose);
         b = ct__add_zero(b, ct_neg(ct_matmul(a, r->out[0])));
     }
     r->t_out[0] = triangular_solve_with(attrs, r->in[0], b);
@@ -417,8 +417,8 @@ static bool qr_eval(const ct_ref *ref) {
     return ct__each_matrix(ref, qr_one_matrix, lapack_say_refused);
 }
 // For the first columns, as many as there are rows: with W = Q^H x' inv(R), Q' = Q (S - W) + x' inv(R) and
-// R' = (W - S) R. S is the part of W below the diagonal, minus its adjoint; for complex matrices it also has
-// the imaginary part of the diagonal. The columns of R after these are Q^H x.
+// R' = (W - S) R. S is the part of W below the diagonal, minus its adjoint; for complex matrices it also
+// has the imaginary part of the diagonal. The columns of R after these are Q^H x.
 static bool qr_jvp(ct_rule *r) {
     ct_tensor q = r->out[0], all = r->out[1], x = r->t_in[0];
     const ct_type *type = ct__type_of(r->in[0]);
@@ -862,8 +862,8 @@ static bool eigvals_eval(const ct_ref *ref) {
 static ct_tensor eig_in_basis(ct_tensor v, ct_tensor t) {
     return ct_solve(v, ct_matmul(ct__to(t, (ct_dtype)ct__type_of(v)->dtype), v));
 }
-// The vectors keep length 1. Their phase is LAPACK's choice and no result should depend on it: its tangent is
-// 0 here.
+// The vectors keep length 1. Their phase is LAPACK's choice and no result should depend on it: its tangent
+// is 0 here.
 static bool eig_jvp(ct_rule *r) {
     ct_tensor v = r->out[1], inside = eig_in_basis(v, r->t_in[0]);
     ct_tensor t =

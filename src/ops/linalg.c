@@ -64,7 +64,7 @@ static bool solve_jvp(ct_rule *r) {
     const int64_t transpose = ((const solve_attrs *)r->attrs)->transpose;
     ct_tensor b = r->t_in[1];
     if (!ct__is_none(r->t_in[0]))
-        b = ct__add_zero(b, ct_neg(ct_matmul(ct__meant(r->t_in[0], transpose), r->out[0])));
+        b = ct__add_zero(b, ct_neg(ct_matmul(ct__apply_transpose(r->t_in[0], transpose), r->out[0])));
     r->t_out[0] = ct_solve(r->in[0], b, .transpose = transpose);
     return true;
 }
@@ -259,8 +259,8 @@ CT_ATTRS(pinv, PINV_ATTRS);
 CT_ATTRS(lstsq, LSTSQ_ATTRS);
 CT_ATTRS(matrix_rank, MATRIX_RANK_ATTRS);
 
-// Returns which singular values s of x are not negligible, as bool: those above `rtol` times the largest, by
-// default above the rounding errors of a matrix of that size.
+// Returns which singular values s of x are not negligible, as bool: those above `rtol` times the largest,
+// by default above the rounding errors of a matrix of that size.
 static ct_tensor linalg_significant(ct_tensor s, ct_tensor x, ct_num rtol) {
     const ct_type *type = ct__type_of(x);
     const int64_t m = type->dim[type->rank - 2], n = type->dim[type->rank - 1];
@@ -408,8 +408,8 @@ static ct_tensor norm_abs(ct_tensor x, ct_tensor scale, bool square) {
     return ct_add(ct_mul(re, re), ct_mul(im, im));
 }
 
-// Returns a power of 2, (..., 1), by which absolute values are multiplied so that their powers to p neither
-// overflow nor underflow. It is 1 except where the largest value is very large or very small.
+// Returns a power of 2, (..., 1), by which absolute values are multiplied so that their powers to p
+// neither overflow nor underflow. It is 1 except where the largest value is very large or very small.
 static ct_tensor norm_scale(ct_tensor x, const ct_ints *axes, double p) {
     ct_tensor largest = ct_abs(ct_stop_gradient(x));
     const bool wide = ct__type_of(largest)->dtype == CT_F64;
@@ -434,7 +434,8 @@ static bool vector_norm_infer(ct_call *call) {
     call->out->dtype = (uint8_t)linalg_part_dtype((ct_dtype)call->out->dtype);
     return true;
 }
-// Returns x^p of absolute values. Where the derivative at 0 would be infinite and the gradient NaN, it is 0.
+// Returns x^p of absolute values. Where the derivative at 0 would be infinite and the gradient NaN, it is
+// 0.
 static ct_tensor norm_power(ct_tensor x, double p) {
     if (p > 1) return ct_pow(x, linalg_number(p, x));
     ct_tensor none = ct_equal(x, linalg_number(0, x));

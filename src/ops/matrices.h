@@ -70,7 +70,7 @@ ct_tensor ct__to(ct_tensor t, ct_dtype dtype);          // casts if needed
 // `transpose` of a system that is solved: 0 for the matrix itself, 1 for its transpose, 2 for its conjugate
 // transpose.
 bool ct__check_transpose(ct_call *call, int64_t transpose);
-ct_tensor ct__meant(ct_tensor a, int64_t transpose);
+ct_tensor ct__apply_transpose(ct_tensor a, int64_t transpose);
 // Solves a x = b, given the factors and pivots of a.
 ct_tensor ct__lu_solve(ct_tensor lu, ct_tensor pivots, ct_tensor b, int64_t transpose);
 
