@@ -64,7 +64,8 @@ static bool solve_jvp(ct_rule *r) {
     const int64_t transpose = ((const solve_attrs *)r->attrs)->transpose;
     ct_tensor b = r->t_in[1];
     if (!ct__is_none(r->t_in[0]))
-        b = ct__add_zero(b, ct_neg(ct_matmul(ct__apply_transpose(r->t_in[0], transpose), r->out[0])));
+        b = ct__add_zero(b,
+                         ct_neg(ct_matmul(ct__apply_transpose(r->t_in[0], transpose), r->out[0])));
     r->t_out[0] = ct_solve(r->in[0], b, .transpose = transpose);
     return true;
 }
