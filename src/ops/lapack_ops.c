@@ -49,21 +49,21 @@ static int cholesky_one_matrix(const ct_matrix *m) {
     const int64_t n = m->rows;
     const int lda = lapack_max(m->rows, 1);
     int info = 0;
-    ct_room room;
+    ct_scratch scratch;
     if (!ct__all_finite(m->dtype, m->of[0], n * n)) {
         ct__fill_nan(m->dtype, m->of[1], n * n);
         return 0;
     }
-    if (!ct__room_make(&room, ct__room_for(m->dtype, n * n))) return CT_MATRIX_NO_MEMORY;
-    char *a = ct__room_take(&room, m->dtype, n * n);
-    ct__by_columns(m->dtype, n, n, m->of[0], a);
+    if (!ct__scratch_make(&scratch, ct__scratch_bytes(m->dtype, n * n))) return CT_MATRIX_NO_MEMORY;
+    char *a = ct__scratch_take(&scratch, m->dtype, n * n);
+    ct__to_column_major(m->dtype, n, n, m->of[0], a);
     m->lapack->potrf(upper ? "U" : "L", &m->rows, a, &lda, &info, 1);
     const size_t each = ct_dtype_size(m->dtype);
     for (int64_t j = 0; j < n; j++) // column j
         memset(a + (size_t)(j * n + (upper ? j + 1 : 0)) * each, 0,
                (size_t)(upper ? n - 1 - j : j) * each);
-    ct__by_columns(m->dtype, n, n, a, m->of[1]);
-    ct__free(room.memory);
+    ct__to_column_major(m->dtype, n, n, a, m->of[1]);
+    ct__free(scratch.memory);
     return info;
 }
 static void cholesky_say_not_positive(const ct_ref *ref, int info, ct_text *text) {
@@ -154,18 +154,20 @@ static int triangular_solve_one_matrix(const ct_matrix *m) {
     const int columns = (int)k, lda = lapack_max(m->rows, 1);
     const bool wide = m->dtype == CT_F64 || m->dtype == CT_C128;
     const int zero = attrs->unit ? 0 : lapack_find_zero_on_diagonal(m);
-    ct_room room;
+    ct_scratch scratch;
     if (zero) return zero;
-    if (!ct__room_make(&room, ct__room_for(m->dtype, n * n) + ct__room_for(m->dtype, n * k)))
+    if (!ct__scratch_make(&scratch,
+                          ct__scratch_bytes(m->dtype, n * n) + ct__scratch_bytes(m->dtype, n * k)))
         return CT_MATRIX_NO_MEMORY;
-    void *a = ct__room_take(&room, m->dtype, n * n), *b = ct__room_take(&room, m->dtype, n * k);
-    ct__by_columns(m->dtype, n, n, m->of[0], a);
-    ct__by_columns(m->dtype, n, k, m->of[1], b);
+    void *a = ct__scratch_take(&scratch, m->dtype, n * n),
+         *b = ct__scratch_take(&scratch, m->dtype, n * k);
+    ct__to_column_major(m->dtype, n, n, m->of[0], a);
+    ct__to_column_major(m->dtype, n, k, m->of[1], b);
     m->lapack->trsm("L", attrs->upper ? "U" : "L", transpose_codes[attrs->transpose],
                     attrs->unit ? "U" : "N", &m->rows, &columns,
                     wide ? (const void *)one_f64 : one_f32, a, &lda, b, &lda, 1, 1, 1, 1);
-    ct__by_columns(m->dtype, k, n, b, m->of[2]);
-    ct__free(room.memory);
+    ct__to_column_major(m->dtype, k, n, b, m->of[2]);
+    ct__free(scratch.memory);
     return 0;
 }
 static void triangular_solve_say_singular(const ct_ref *ref, int info, ct_text *text) {
@@ -232,19 +234,19 @@ static int lu_one_matrix(const ct_matrix *m) {
     const int lda = lapack_max(m->rows, 1), n_pivots = lapack_min(m->rows, m->columns);
     int32_t *pivots = m->of[2], *order = m->of[3];
     int info = 0;
-    ct_room room;
+    ct_scratch scratch;
     for (int i = 0; i < m->rows; i++) order[i] = i;
     if (!ct__all_finite(m->dtype, m->of[0], n)) {
         ct__fill_nan(m->dtype, m->of[1], n);
         for (int i = 0; i < n_pivots; i++) pivots[i] = i;
         return 0;
     }
-    if (!ct__room_make(&room, ct__room_for(m->dtype, n))) return CT_MATRIX_NO_MEMORY;
-    void *a = ct__room_take(&room, m->dtype, n);
-    ct__by_columns(m->dtype, m->rows, m->columns, m->of[0], a);
+    if (!ct__scratch_make(&scratch, ct__scratch_bytes(m->dtype, n))) return CT_MATRIX_NO_MEMORY;
+    void *a = ct__scratch_take(&scratch, m->dtype, n);
+    ct__to_column_major(m->dtype, m->rows, m->columns, m->of[0], a);
     m->lapack->getrf(&m->rows, &m->columns, a, &lda, pivots, &info);
-    ct__by_columns(m->dtype, m->columns, m->rows, a, m->of[1]);
-    ct__free(room.memory);
+    ct__to_column_major(m->dtype, m->columns, m->rows, a, m->of[1]);
+    ct__free(scratch.memory);
     for (int i = 0; i < n_pivots; i++) {
         const int32_t from = order[i];
         pivots[i]--; // LAPACK counts from 1
@@ -301,20 +303,22 @@ static int lu_solve_one_matrix(const ct_matrix *m) {
               zero = lapack_find_zero_on_diagonal(m);
     const int32_t *from_0 = m->of[1];
     int info = 0;
-    ct_room room;
+    ct_scratch scratch;
     if (zero) return zero;
-    if (!ct__room_make(&room, ct__room_for(m->dtype, n * n) + ct__room_for(m->dtype, n * k) +
-                                  ct__room_for(CT_I32, n)))
+    if (!ct__scratch_make(&scratch, ct__scratch_bytes(m->dtype, n * n) +
+                                        ct__scratch_bytes(m->dtype, n * k) +
+                                        ct__scratch_bytes(CT_I32, n)))
         return CT_MATRIX_NO_MEMORY;
-    void *a = ct__room_take(&room, m->dtype, n * n), *b = ct__room_take(&room, m->dtype, n * k);
-    int *pivots = ct__room_take(&room, CT_I32, n);
+    void *a = ct__scratch_take(&scratch, m->dtype, n * n),
+         *b = ct__scratch_take(&scratch, m->dtype, n * k);
+    int *pivots = ct__scratch_take(&scratch, CT_I32, n);
     for (int64_t i = 0; i < n; i++) pivots[i] = from_0[i] + 1;
-    ct__by_columns(m->dtype, n, n, m->of[0], a);
-    ct__by_columns(m->dtype, n, k, m->of[2], b);
+    ct__to_column_major(m->dtype, n, n, m->of[0], a);
+    ct__to_column_major(m->dtype, n, k, m->of[2], b);
     m->lapack->getrs(transpose_codes[transpose], &m->rows, &columns, a, &lda, pivots, b, &lda,
                      &info, 1);
-    ct__by_columns(m->dtype, k, n, b, m->of[3]);
-    ct__free(room.memory);
+    ct__to_column_major(m->dtype, k, n, b, m->of[3]);
+    ct__free(scratch.memory);
     return info;
 }
 static void lu_solve_say_singular(const ct_ref *ref, int info, ct_text *text) {
@@ -384,7 +388,7 @@ static int qr_one_matrix(const ct_matrix *m) {
     const int64_t all = (int64_t)m->rows * lapack_max(m->columns, own);
     int info = 0, ask = -1, lwork;
     char query[2][CT_MOST_BYTES] = {{0}};
-    ct_room room;
+    ct_scratch scratch;
     if (!ct__all_finite(m->dtype, m->of[0], n)) {
         ct__fill_nan(m->dtype, m->of[1], q_n);
         ct__fill_nan(m->dtype, m->of[2], (int64_t)own * m->columns);
@@ -393,13 +397,16 @@ static int qr_one_matrix(const ct_matrix *m) {
     m->lapack->geqrf(&m->rows, &m->columns, NULL, &lda, NULL, query[0], &ask, &info);
     m->lapack->orgqr(&m->rows, &own, &k, NULL, &lda, NULL, query[1], &ask, &info);
     lwork = lapack_max(lapack_work_size(m->dtype, query[0]), lapack_work_size(m->dtype, query[1]));
-    if (!ct__room_make(&room, ct__room_for(m->dtype, all) + 2 * ct__room_for(m->dtype, n) +
-                                  ct__room_for(m->dtype, k) + ct__room_for(m->dtype, lwork)))
+    if (!ct__scratch_make(&scratch,
+                          ct__scratch_bytes(m->dtype, all) + 2 * ct__scratch_bytes(m->dtype, n) +
+                              ct__scratch_bytes(m->dtype, k) + ct__scratch_bytes(m->dtype, lwork)))
         return CT_MATRIX_NO_MEMORY;
-    char *a = ct__room_take(&room, m->dtype, all), *r = ct__room_take(&room, m->dtype, 2 * n);
-    void *tau = ct__room_take(&room, m->dtype, k), *work = ct__room_take(&room, m->dtype, lwork);
+    char *a = ct__scratch_take(&scratch, m->dtype, all),
+         *r = ct__scratch_take(&scratch, m->dtype, 2 * n);
+    void *tau = ct__scratch_take(&scratch, m->dtype, k),
+         *work = ct__scratch_take(&scratch, m->dtype, lwork);
     const size_t each = ct_dtype_size(m->dtype);
-    ct__by_columns(m->dtype, m->rows, m->columns, m->of[0], a);
+    ct__to_column_major(m->dtype, m->rows, m->columns, m->of[0], a);
     m->lapack->geqrf(&m->rows, &m->columns, a, &lda, tau, work, &lwork, &info);
     for (int64_t j = 0; j < m->columns; j++) { // column j of R, with zeros below the diagonal
         const int64_t used = j + 1 < own ? j + 1 : own;
@@ -407,10 +414,10 @@ static int qr_one_matrix(const ct_matrix *m) {
         memcpy(to, a + (size_t)(j * m->rows) * each, (size_t)used * each);
         memset(to + (size_t)used * each, 0, (size_t)(own - used) * each);
     }
-    ct__by_columns(m->dtype, m->columns, own, r, m->of[2]);
+    ct__to_column_major(m->dtype, m->columns, own, r, m->of[2]);
     m->lapack->orgqr(&m->rows, &own, &k, a, &lda, tau, work, &lwork, &info);
-    ct__by_columns(m->dtype, own, m->rows, a, m->of[1]);
-    ct__free(room.memory);
+    ct__to_column_major(m->dtype, own, m->rows, a, m->of[1]);
+    ct__free(scratch.memory);
     return info;
 }
 static bool qr_eval(const ct_ref *ref) {
@@ -499,7 +506,7 @@ static int eigh_values(const ct_matrix *m, bool vectors, bool upper) {
     const ct_dtype part = lapack_part_dtype(m->dtype);
     char work_n[CT_MOST_BYTES] = {0}, rwork_n[CT_MOST_BYTES] = {0};
     int info = 0, iwork_n = 1;
-    ct_room room;
+    ct_scratch scratch;
     if (!ct__all_finite(m->dtype, m->of[0], all)) {
         ct__fill_nan(part, m->of[1], n);
         if (vectors) ct__fill_nan(m->dtype, m->of[2], all);
@@ -508,19 +515,20 @@ static int eigh_values(const ct_matrix *m, bool vectors, bool upper) {
     if (!n) return 0;
     lapack_call_syevd(m, vectors, upper, NULL, NULL, work_n, -1, rwork_n, -1, &iwork_n, -1, &info);
     const int lwork = lapack_work_size(m->dtype, work_n), lrwork = lapack_work_size(part, rwork_n);
-    if (!ct__room_make(&room, ct__room_for(m->dtype, all) + ct__room_for(part, n) +
-                                  ct__room_for(m->dtype, lwork) + ct__room_for(part, lrwork) +
-                                  ct__room_for(CT_I32, iwork_n)))
+    if (!ct__scratch_make(&scratch, ct__scratch_bytes(m->dtype, all) + ct__scratch_bytes(part, n) +
+                                        ct__scratch_bytes(m->dtype, lwork) +
+                                        ct__scratch_bytes(part, lrwork) +
+                                        ct__scratch_bytes(CT_I32, iwork_n)))
         return CT_MATRIX_NO_MEMORY;
-    void *a = ct__room_take(&room, m->dtype, all), *w = ct__room_take(&room, part, n);
-    void *work = ct__room_take(&room, m->dtype, lwork);
-    void *rwork = ct__room_take(&room, part, lrwork);
-    int *iwork = ct__room_take(&room, CT_I32, iwork_n);
-    ct__by_columns(m->dtype, n, n, m->of[0], a);
+    void *a = ct__scratch_take(&scratch, m->dtype, all), *w = ct__scratch_take(&scratch, part, n);
+    void *work = ct__scratch_take(&scratch, m->dtype, lwork);
+    void *rwork = ct__scratch_take(&scratch, part, lrwork);
+    int *iwork = ct__scratch_take(&scratch, CT_I32, iwork_n);
+    ct__to_column_major(m->dtype, n, n, m->of[0], a);
     lapack_call_syevd(m, vectors, upper, a, w, work, lwork, rwork, lrwork, iwork, iwork_n, &info);
     memcpy(m->of[1], w, ct__dtype_bytes(part, n));
-    if (vectors) ct__by_columns(m->dtype, n, n, a, m->of[2]);
-    ct__free(room.memory);
+    if (vectors) ct__to_column_major(m->dtype, n, n, a, m->of[2]);
+    ct__free(scratch.memory);
     return info;
 }
 static void eig_say_not_converged(const ct_ref *ref, int info, ct_text *text) {
@@ -640,7 +648,7 @@ static int svd_values(const ct_matrix *m, bool vectors, bool full, void *u, void
     // For real matrices `rwork` is not read; for complex ones this is the size in LAPACK's documentation.
     const int64_t rwork = k * (5 * k + 7) + k * (2 * wide + 2 * k + 1) + 1;
     char query[CT_MOST_BYTES] = {0};
-    ct_room room;
+    ct_scratch scratch;
     if (!ct__all_finite(dtype, m->of[0], rows * columns)) {
         ct__fill_nan(part, s, k);
         if (vectors) ct__fill_nan(dtype, u, rows * us);
@@ -662,24 +670,26 @@ static int svd_values(const ct_matrix *m, bool vectors, bool full, void *u, void
                .work = query};
     lapack_call_gesdd(m, &x);
     x.lwork = lapack_work_size(dtype, query);
-    if (!ct__room_make(&room, ct__room_for(dtype, rows * columns) + ct__room_for(part, k) +
-                                  ct__room_for(dtype, rows * us) +
-                                  ct__room_for(dtype, vs * columns) + ct__room_for(dtype, x.lwork) +
-                                  ct__room_for(part, rwork) + ct__room_for(CT_I32, 8 * k)))
+    if (!ct__scratch_make(&scratch,
+                          ct__scratch_bytes(dtype, rows * columns) + ct__scratch_bytes(part, k) +
+                              ct__scratch_bytes(dtype, rows * us) +
+                              ct__scratch_bytes(dtype, vs * columns) +
+                              ct__scratch_bytes(dtype, x.lwork) + ct__scratch_bytes(part, rwork) +
+                              ct__scratch_bytes(CT_I32, 8 * k)))
         return CT_MATRIX_NO_MEMORY;
-    x.a = ct__room_take(&room, dtype, rows * columns);
-    x.s = ct__room_take(&room, part, k);
-    x.u = ct__room_take(&room, dtype, rows * us);
-    x.vh = ct__room_take(&room, dtype, vs * columns);
-    x.work = ct__room_take(&room, dtype, x.lwork);
-    x.rwork = ct__room_take(&room, part, rwork);
-    x.iwork = ct__room_take(&room, CT_I32, 8 * k);
-    ct__by_columns(dtype, rows, columns, m->of[0], x.a);
+    x.a = ct__scratch_take(&scratch, dtype, rows * columns);
+    x.s = ct__scratch_take(&scratch, part, k);
+    x.u = ct__scratch_take(&scratch, dtype, rows * us);
+    x.vh = ct__scratch_take(&scratch, dtype, vs * columns);
+    x.work = ct__scratch_take(&scratch, dtype, x.lwork);
+    x.rwork = ct__scratch_take(&scratch, part, rwork);
+    x.iwork = ct__scratch_take(&scratch, CT_I32, 8 * k);
+    ct__to_column_major(dtype, rows, columns, m->of[0], x.a);
     const int info = lapack_call_gesdd(m, &x);
     memcpy(s, x.s, ct__dtype_bytes(part, k));
-    if (vectors) ct__by_columns(dtype, us, rows, x.u, u);
-    if (vectors) ct__by_columns(dtype, columns, vs, x.vh, vh);
-    ct__free(room.memory);
+    if (vectors) ct__to_column_major(dtype, us, rows, x.u, u);
+    if (vectors) ct__to_column_major(dtype, columns, vs, x.vh, vh);
+    ct__free(scratch.memory);
     return info;
 }
 static int svd_one_matrix(const ct_matrix *m) {
@@ -698,7 +708,7 @@ static bool svdvals_eval(const ct_ref *ref) {
 // Returns the part of the vectors' tangent that is outside of the span of u: (x' v - u u^H x' v) / s.
 static ct_tensor svd_outside_span(ct_tensor moved, ct_tensor u, ct_tensor s) {
     ct_tensor rest = ct_sub(moved, ct_matmul(u, ct_matmul(ct__adjoint(u), moved)));
-    return ct__columns_times(rest, ct_div(ct__number_like(1, s), s));
+    return ct__scale_columns(rest, ct_div(ct__number_like(1, s), s));
 }
 // With D = U^H x' V: s' is its diagonal. The elements off the diagonal rotate the columns of U and V.
 static bool svd_jvp(ct_rule *r) {
@@ -713,7 +723,7 @@ static bool svd_jvp(ct_rule *r) {
     }
     ct_tensor d = ct_matmul(ct_matmul(ct__adjoint(u), x), v);
     ct_tensor apart = eig_off_diagonal_inverse(ct_mul(eig_pairs(s, true), eig_pairs(s, false)));
-    ct_tensor ds = ct__columns_times(d, s), sd = ct_mul(d, ct__add_last(s));
+    ct_tensor ds = ct__scale_columns(d, s), sd = ct_mul(d, ct__add_last(s));
     ct_tensor zero = ct_equal(s, ct__number_like(0, s));
     ct_tensor inverse = ct_div(ct__number_like(1, s), ct_select(zero, ct__number_like(1, s), s));
     inverse = ct_select(zero, ct__number_like(0, s), inverse);
@@ -721,7 +731,7 @@ static bool svd_jvp(ct_rule *r) {
     if (ct__is_complex((ct_dtype)type->dtype)) { // the phase, whose tangent is added to that of U
         ct_tensor half = ct_mul(ct_sub(d, ct__adjoint(d)), ct__number_like(0.5, d));
         half = ct__upper_part(ct__lower_part(half, 0), 0);
-        du = ct_add(du, ct__columns_times(half, inverse));
+        du = ct_add(du, ct__scale_columns(half, inverse));
     }
     ct_tensor dv = ct_matmul(v, ct_mul(apart, ct_add(sd, ct__adjoint(sd))));
     du = ct_matmul(u, du);
@@ -817,7 +827,7 @@ static int eig_values(const ct_matrix *m, void *values, void *vectors) {
     const ct_dtype dtype = m->dtype, part = lapack_part_dtype(dtype),
                    out = eig_complex_dtype(dtype);
     char query[CT_MOST_BYTES] = {0}, more[CT_MOST_BYTES] = {0};
-    ct_room room;
+    ct_scratch scratch;
     if (!ct__all_finite(dtype, m->of[0], all)) {
         ct__fill_nan(out, values, n);
         if (vectors) ct__fill_nan(out, vectors, all);
@@ -827,19 +837,20 @@ static int eig_values(const ct_matrix *m, void *values, void *vectors) {
     geev x = {.job = vectors ? "V" : "N", .lda = m->rows, .lwork = -1, .im = more, .work = query};
     lapack_call_geev(m, &x);
     x.lwork = lapack_work_size(dtype, query);
-    if (!ct__room_make(&room, 2 * ct__room_for(dtype, all) + ct__room_for(dtype, n) +
-                                  ct__room_for(dtype, 2 * n) + ct__room_for(dtype, x.lwork)))
+    if (!ct__scratch_make(&scratch,
+                          2 * ct__scratch_bytes(dtype, all) + ct__scratch_bytes(dtype, n) +
+                              ct__scratch_bytes(dtype, 2 * n) + ct__scratch_bytes(dtype, x.lwork)))
         return CT_MATRIX_NO_MEMORY;
-    x.a = ct__room_take(&room, dtype, all);
-    x.v = ct__room_take(&room, dtype, all);
-    x.re = ct__room_take(&room, dtype, n);
-    x.im = ct__room_take(&room, dtype, 2 * n);
-    x.work = ct__room_take(&room, dtype, x.lwork);
-    ct__by_columns(dtype, n, n, m->of[0], x.a);
+    x.a = ct__scratch_take(&scratch, dtype, all);
+    x.v = ct__scratch_take(&scratch, dtype, all);
+    x.re = ct__scratch_take(&scratch, dtype, n);
+    x.im = ct__scratch_take(&scratch, dtype, 2 * n);
+    x.work = ct__scratch_take(&scratch, dtype, x.lwork);
+    ct__to_column_major(dtype, n, n, m->of[0], x.a);
     const int info = lapack_call_geev(m, &x);
     if (dtype == out) {
         memcpy(values, x.re, ct__dtype_bytes(out, n));
-        if (vectors) ct__by_columns(dtype, n, n, x.v, vectors);
+        if (vectors) ct__to_column_major(dtype, n, n, x.v, vectors);
     } else {
         for (int64_t i = 0; i < n; i++) {
             ct__store_f64(part, values, 2 * i, ct__load_f64(part, x.re, i));
@@ -847,7 +858,7 @@ static int eig_values(const ct_matrix *m, void *values, void *vectors) {
         }
         if (vectors && !info) eig_unpack_pairs(part, n, x.im, x.v, vectors);
     }
-    ct__free(room.memory);
+    ct__free(scratch.memory);
     return info;
 }
 static int eig_one_matrix(const ct_matrix *m) { return eig_values(m, m->of[1], m->of[2]); }
@@ -868,9 +879,9 @@ static bool eig_jvp(ct_rule *r) {
     ct_tensor v = r->out[1], inside = eig_in_basis(v, r->t_in[0]);
     ct_tensor t =
         ct_matmul(v, ct_mul(eig_off_diagonal_inverse(eig_pairs(r->out[0], false)), inside));
-    ct_tensor longer = ct__diagonal_of(ct_real(ct_matmul(ct__adjoint(v), t)));
+    ct_tensor length_change = ct__diagonal_of(ct_real(ct_matmul(ct__adjoint(v), t)));
     r->t_out[0] = ct__diagonal_of(inside);
-    r->t_out[1] = ct_sub(t, ct__columns_times(v, longer));
+    r->t_out[1] = ct_sub(t, ct__scale_columns(v, length_change));
     return true;
 }
 static bool eigvals_jvp(ct_rule *r) {

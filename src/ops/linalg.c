@@ -164,7 +164,7 @@ static det_parts det_regularise(const ct_rule *r) {
     ct_tensor zero = ct_equal(diagonal, linalg_number(0, diagonal));
     ct_tensor more = ct_select(zero, ct__to(ct__add_last(least), linalg_out_dtype(r, 0)),
                                linalg_number(0, diagonal)); // (..., N)
-    ct_tensor factors = ct_add(lu.factors, ct__columns_times(ct__identity(lu.factors), more));
+    ct_tensor factors = ct_add(lu.factors, ct__scale_columns(ct__identity(lu.factors), more));
     ct_tensor rows = ct_gather(t, lu.order, .axis = -2, .batch_dims = batch);
     ct_tensor step = ct_triangular_solve(factors, rows, .unit = true);
     return (det_parts){.zero = zero,
@@ -286,7 +286,7 @@ static bool pinv_body(ct_rule *r) {
     ct_tensor keep = linalg_significant(f.s, r->in[0], ((const pinv_attrs *)r->attrs)->rtol);
     ct_tensor by = ct_div(linalg_number(1, f.s), ct_select(keep, f.s, linalg_number(1, f.s)));
     by = ct_select(keep, by, linalg_number(0, f.s));
-    r->body_out[0] = ct_matmul(ct__columns_times(ct__adjoint(f.vh), by), ct__adjoint(f.u));
+    r->body_out[0] = ct_matmul(ct__scale_columns(ct__adjoint(f.vh), by), ct__adjoint(f.u));
     return true;
 }
 // Golub and Pereyra's derivative: -P x' P + P P^H x'^H (I - x P) + (I - P x) x'^H P^H P.
@@ -728,7 +728,7 @@ static bool diagonal_infer(ct_call *call) {
     int64_t size = rows < columns ? rows : columns;
     if (size < 0) size = 0;
     if (offset == 0) size = ct__diagonal_size(x);
-    for (int a = x->rank - 2; offset && a < x->rank; a++) ct__this_size_alone(ct__size_of(x, a));
+    for (int a = x->rank - 2; offset && a < x->rank; a++) ct__specialise_size(ct__size_of(x, a));
     return ct__matrix_out(call, 0, (ct_dtype)x->dtype, &batch, 1, &size);
 }
 static ct_tensor linalg_diagonal(ct_tensor x, int64_t offset) {

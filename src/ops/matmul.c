@@ -106,8 +106,8 @@ static bool matmul_transpose(ct_rule *r) {
 }
 
 static ct_tensor matmul_larger(const ct_match *match) {
-    ct_tensor all = ct__attention_of_product(match);
-    return ct__is_none(all) ? ct__product_of_codes(match) : all;
+    ct_tensor all = ct__match_attention(match);
+    return ct__is_none(all) ? ct__match_dequantised_product(match) : all;
 }
 
 const ct_opdef ct__op_matmul = {

@@ -130,7 +130,8 @@ static inline void matrices_transpose(size_t size, int64_t rows, int64_t columns
                     memcpy(to + (size_t)(c * rows + r) * size,
                            from + (size_t)(r * columns + c) * size, size);
 }
-void ct__by_columns(ct_dtype dtype, int64_t rows, int64_t columns, const void *from, void *to) {
+void ct__to_column_major(ct_dtype dtype, int64_t rows, int64_t columns, const void *from,
+                         void *to) {
     switch (ct_dtype_size(dtype)) {
     case 4: matrices_transpose(4, rows, columns, from, to); break;
     case 8: matrices_transpose(8, rows, columns, from, to); break;
@@ -261,8 +262,8 @@ int64_t ct__diagonal_size(const ct_type *x) {
     const int64_t m = ct__size_of(x, x->rank - 2), n = ct__size_of(x, x->rank - 1);
     ct_symbols *table = ct__symbols_now();
     if (ct__size_canonical(table, m) == ct__size_canonical(table, n)) return n;
-    ct__this_size_alone(m);
-    ct__this_size_alone(n);
+    ct__specialise_size(m);
+    ct__specialise_size(n);
     return ct__unmarked(m) < ct__unmarked(n) ? m : n;
 }
 ct_tensor ct__diagonal_of(ct_tensor t) {
@@ -276,7 +277,7 @@ ct_tensor ct__diagonal_of(ct_tensor t) {
                   .axes = {1, &summed_axis});
 }
 
-ct_tensor ct__columns_times(ct_tensor t, ct_tensor by) {
+ct_tensor ct__scale_columns(ct_tensor t, ct_tensor by) {
     ct_dims_buffer dims;
     ct_ints list = ct__dims_of(by, &dims);
     if (!list.n) return by; // poisoned

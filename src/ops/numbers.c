@@ -92,7 +92,7 @@ static bool copysign_jvp(ct_rule *r) {
     if (ct__is_none(r->t_in[0])) return true;
     ct_tensor differs = ct_not_equal(ct_signbit(r->in[0]), ct_signbit(r->in[1])), zero = ct_f(0);
     ct_tensor sign = ct_select(differs, ct_f(-1), ct_f(1)); // at 0 the derivative is that of abs
-    return ct__slope(r, ct_select(ct_equal(r->in[0], zero), zero, sign));
+    return ct__jvp_times(r, ct_select(ct_equal(r->in[0], zero), zero, sign));
 }
 const ct_opdef ct__op_copysign = {
     FUNCTION(COPYSIGN, copysign, 2),
@@ -269,7 +269,7 @@ static bool cbrt_body(ct_rule *r) {
     return true;
 }
 static bool cbrt_jvp(ct_rule *r) {
-    return ct__slope_by(r, ct_mul(ct_mul(r->out[0], r->out[0]), ct_f(3)));
+    return ct__jvp_divided(r, ct_mul(ct_mul(r->out[0], r->out[0]), ct_f(3)));
 }
 const ct_opdef ct__op_cbrt = {
     FUNCTION(CBRT, cbrt, 1), .doc = "The cube root of x, of negative numbers too.",
@@ -315,7 +315,7 @@ static bool sinc_jvp(ct_rule *r) { // (cos(pi x) - sinc(x)) / x; near 0 from the
     ct_tensor far = ct_sub(ct_cos(ct_mul(x, rule_constant(3.1415926535897931, r))), r->out[0]);
     ct_tensor small = ct_mul(square, rule_constant(3.2469697011334144, r)); // pi^4 / 30
     small = ct_mul(x, ct_sub(small, rule_constant(3.2898681336964528, r))); // pi^2 / 3
-    return ct__slope(r, ct_select(near, small, ct_div(far, by)));
+    return ct__jvp_times(r, ct_select(near, small, ct_div(far, by)));
 }
 const ct_opdef ct__op_sinc = {
     FUNCTION(SINC, sinc, 1), .doc = "sin(pi x) / (pi x), 1 at 0.",        .accepts = CT_FLOATS,

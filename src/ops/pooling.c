@@ -36,7 +36,7 @@ static ct_window pool_window(const max_pool_attrs *a, int i) {
 static int64_t pool_count(const max_pool_attrs *a, int i, int64_t n) {
     ct_window w = pool_window(a, i);
     if (!a->ceil_mode || w.stride == 1) return ct__window_count(&w, n);
-    ct__this_size_alone(n);
+    ct__specialise_size(n);
     n = ct__unmarked(n);
     int64_t rest = n + w.low + w.high - ct__window_span(&w);
     int64_t count = rest / w.stride + (rest % w.stride > 0) + 1;

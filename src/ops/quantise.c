@@ -714,7 +714,7 @@ static const ct_node *quant_producer(const ct_match *m, ct_val v) {
     return NULL;
 }
 // Matches the product of rows and a transposed matrix that is dequantised for this product only.
-ct_tensor ct__product_of_codes(const ct_match *m) {
+ct_tensor ct__match_dequantised_product(const ct_match *m) {
     const ct_node *node = m->node, *transposed = quant_producer(m, node->in[1]);
     const ct_type *x = ct__type(node->in[0]);
     const ct_node *w =

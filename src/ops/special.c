@@ -37,7 +37,7 @@ static bool erfc_body(ct_rule *r) {
 }
 static bool erfc_jvp(ct_rule *r) { // -2 / sqrt(pi) exp(-x x)
     ct_tensor bell = ct_exp(ct_neg(ct_mul(r->in[0], r->in[0])));
-    return ct__slope(r, ct_mul(bell, rule_constant(-1.1283791670955126, r)));
+    return ct__jvp_times(r, ct_mul(bell, rule_constant(-1.1283791670955126, r)));
 }
 const ct_opdef ct__op_erfc = {
     FUNCTION(ERFC, erfc, 1), .doc = "1 less the error function of x, exact where x is large.",
@@ -90,7 +90,7 @@ static bool lgamma_body(ct_rule *r) { // Stirling's series
     r->body_out[0] = ct_cast(value, r->node->out->dtype);
     return true;
 }
-static bool lgamma_jvp(ct_rule *r) { return ct__slope(r, ct_digamma(r->in[0])); }
+static bool lgamma_jvp(ct_rule *r) { return ct__jvp_times(r, ct_digamma(r->in[0])); }
 const ct_opdef ct__op_lgamma = {
     FUNCTION(LGAMMA, lgamma, 1),
     .doc = "The logarithm of the size of the gamma function of x; infinite at 0, -1, -2, ...",

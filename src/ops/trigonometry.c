@@ -16,7 +16,7 @@ static bool tan_body(ct_rule *r) {
     r->body_out[0] = ct_div(ct_sin(r->in[0]), ct_cos(r->in[0]));
     return true;
 }
-static bool tan_jvp(ct_rule *r) { return ct__slope(r, trig_plus_one(trig_square(r->out[0]))); }
+static bool tan_jvp(ct_rule *r) { return ct__jvp_times(r, trig_plus_one(trig_square(r->out[0]))); }
 const ct_opdef ct__op_tan = {
     FUNCTION(TAN, tan, 1),
     .doc = "The tangent of x, in radians; right for |x| up to 2^52.",
@@ -38,7 +38,9 @@ static bool asin_body(ct_rule *r) {
     r->body_out[0] = ct_atan2(r->in[0], trig_sqrt_one_minus_square(r->in[0]));
     return true;
 }
-static bool asin_jvp(ct_rule *r) { return ct__slope_by(r, trig_sqrt_one_minus_square(r->in[0])); }
+static bool asin_jvp(ct_rule *r) {
+    return ct__jvp_divided(r, trig_sqrt_one_minus_square(r->in[0]));
+}
 const ct_opdef ct__op_asin = {
     FUNCTION(ASIN, asin, 1),
     .doc = "The angle whose sine is x, from -pi / 2 to pi / 2; NaN outside of -1 to 1.",
@@ -55,7 +57,7 @@ static bool acos_body(ct_rule *r) {
     return true;
 }
 static bool acos_jvp(ct_rule *r) {
-    return ct__slope_by(r, ct_neg(trig_sqrt_one_minus_square(r->in[0])));
+    return ct__jvp_divided(r, ct_neg(trig_sqrt_one_minus_square(r->in[0])));
 }
 const ct_opdef ct__op_acos = {
     FUNCTION(ACOS, acos, 1),
@@ -72,7 +74,9 @@ static bool atan_body(ct_rule *r) {
     r->body_out[0] = ct_atan2(r->in[0], ct_f(1));
     return true;
 }
-static bool atan_jvp(ct_rule *r) { return ct__slope_by(r, trig_plus_one(trig_square(r->in[0]))); }
+static bool atan_jvp(ct_rule *r) {
+    return ct__jvp_divided(r, trig_plus_one(trig_square(r->in[0])));
+}
 const ct_opdef ct__op_atan = {
     FUNCTION(ATAN, atan, 1),
     .doc = "The angle whose tangent is x, from -pi / 2 to pi / 2.",
@@ -98,7 +102,7 @@ static bool sinh_body(ct_rule *r) { // with q = (exp(|x|) - 1) / 2: q + q / (2 q
     r->body_out[0] = ct_copysign(size, r->in[0]);
     return true;
 }
-static bool sinh_jvp(ct_rule *r) { return ct__slope(r, ct_cosh(r->in[0])); }
+static bool sinh_jvp(ct_rule *r) { return ct__jvp_times(r, ct_cosh(r->in[0])); }
 const ct_opdef ct__op_sinh = {
     FUNCTION(SINH, sinh, 1),
     .doc = "The hyperbolic sine of x, exact near 0.",
@@ -115,7 +119,7 @@ static bool cosh_body(ct_rule *r) { // with h = exp(|x|) / 2: h + 1 / (4 h)
     r->body_out[0] = ct_add(h, ct_div(ct_f(0.25), h));
     return true;
 }
-static bool cosh_jvp(ct_rule *r) { return ct__slope(r, ct_sinh(r->in[0])); }
+static bool cosh_jvp(ct_rule *r) { return ct__jvp_times(r, ct_sinh(r->in[0])); }
 const ct_opdef ct__op_cosh = {
     FUNCTION(COSH, cosh, 1),
     .doc = "The hyperbolic cosine of x.",
@@ -141,7 +145,7 @@ static bool asinh_body(ct_rule *r) { // log(1 + x + x x / (1 + sqrt(1 + x x))) o
     return true;
 }
 static bool asinh_jvp(ct_rule *r) {
-    return ct__slope_by(r, ct_sqrt(trig_plus_one(trig_square(r->in[0]))));
+    return ct__jvp_divided(r, ct_sqrt(trig_plus_one(trig_square(r->in[0]))));
 }
 const ct_opdef ct__op_asinh = {
     FUNCTION(ASINH, asinh, 1),
@@ -161,7 +165,7 @@ static bool acosh_body(ct_rule *r) { // log(1 + t + sqrt(t (t + 2))) with t = x 
     return true;
 }
 static bool acosh_jvp(ct_rule *r) {
-    return ct__slope_by(
+    return ct__jvp_divided(
         r, ct_mul(ct_sqrt(trig_minus_one(r->in[0])), ct_sqrt(trig_plus_one(r->in[0]))));
 }
 const ct_opdef ct__op_acosh = {
@@ -180,7 +184,7 @@ static bool atanh_body(ct_rule *r) { // half of log((1 + x) / (1 - x)) of |x|
     return true;
 }
 static bool atanh_jvp(ct_rule *r) {
-    return ct__slope_by(r, ct_mul(trig_one_minus(r->in[0]), trig_plus_one(r->in[0])));
+    return ct__jvp_divided(r, ct_mul(trig_one_minus(r->in[0]), trig_plus_one(r->in[0])));
 }
 const ct_opdef ct__op_atanh = {
     FUNCTION(ATANH, atanh, 1),
@@ -195,12 +199,12 @@ const ct_opdef ct__op_atanh = {
 // ------------------------------------------------------------------------------------- other bases
 
 static bool log2_body(ct_rule *r) {
-    ct_binary x = ct__taken_apart(r->in[0]);
+    ct_frexp_parts x = ct__frexp(r->in[0]);
     r->body_out[0] = ct_add(x.e, ct_mul(ct_log(x.m), rule_constant(1.4426950408889634, r)));
     return true;
 }
 static bool log2_jvp(ct_rule *r) {
-    return ct__slope_by(r, ct_mul(r->in[0], rule_constant(0.69314718055994531, r)));
+    return ct__jvp_divided(r, ct_mul(r->in[0], rule_constant(0.69314718055994531, r)));
 }
 const ct_opdef ct__op_log2 = {
     FUNCTION(LOG2, log2, 1),
@@ -214,7 +218,7 @@ const ct_opdef ct__op_log2 = {
 
 static bool log10_body(ct_rule *r) { // log10(2) in two parts: the product with the first is exact
     const bool f64 = r->node->out->dtype == CT_F64;
-    ct_binary x = ct__taken_apart(r->in[0]);
+    ct_frexp_parts x = ct__frexp(r->in[0]);
     ct_tensor high = rule_constant(f64 ? 0x1.34413509f6p-2 : 0x1.344p-2, r);
     ct_tensor low = rule_constant(f64 ? 0x1.9fef311f12b36p-42 : 0x1.3509f8p-18, r);
     ct_tensor rest = ct_mul(ct_log(x.m), rule_constant(0.43429448190325182, r));
@@ -222,7 +226,7 @@ static bool log10_body(ct_rule *r) { // log10(2) in two parts: the product with 
     return true;
 }
 static bool log10_jvp(ct_rule *r) {
-    return ct__slope_by(r, ct_mul(r->in[0], rule_constant(2.3025850929940457, r)));
+    return ct__jvp_divided(r, ct_mul(r->in[0], rule_constant(2.3025850929940457, r)));
 }
 const ct_opdef ct__op_log10 = {
     FUNCTION(LOG10, log10, 1),
