@@ -159,10 +159,10 @@ static det_parts det_regularise(const ct_rule *r) {
     ct_tensor size = ct_abs(ct__upper_part(lu.factors, 0));
     ct_tensor largest = ct_max(ct_stop_gradient(size), .axes = {2, both}); // (...)
     ct_tensor none = ct_equal(largest, linalg_number(0, largest));
-    ct_tensor least = ct_mul(ct_select(none, linalg_number(1, largest), largest),
-                             linalg_number(0x1p-50, largest));
+    ct_tensor smallest = ct_mul(ct_select(none, linalg_number(1, largest), largest),
+                                linalg_number(0x1p-50, largest));
     ct_tensor zero = ct_equal(diagonal, linalg_number(0, diagonal));
-    ct_tensor more = ct_select(zero, ct__to(ct__add_last(least), linalg_out_dtype(r, 0)),
+    ct_tensor more = ct_select(zero, ct__to(ct__add_last(smallest), linalg_out_dtype(r, 0)),
                                linalg_number(0, diagonal)); // (..., N)
     ct_tensor factors = ct_add(lu.factors, ct__scale_columns(ct__identity(lu.factors), more));
     ct_tensor rows = ct_gather(t, lu.order, .axis = -2, .batch_dims = batch);

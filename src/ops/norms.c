@@ -23,7 +23,7 @@ static bool norm_check_operands(ct_call *call, int min_rank, ct_num *eps) {
                                          : "(N, C, ...)");
     for (int i = 1; i < call->n_in; i++) {
         const ct_type *w = call->in[i];
-        // f32 weights and statistics with a narrower x (mixed precision) are computed in f32.
+        // With a narrower x, f32 weights and statistics are accepted and used as they are (mixed precision).
         if (w->dtype != x->dtype && !(w->dtype == CT_F32 && ct__is_narrow_float(x->dtype)))
             return ct__call_err(call, CT_E_DTYPE, "operand %d is %s, x is %s", i + 1,
                                 ct__type_text(w).s, ct__type_text(x).s) ||
