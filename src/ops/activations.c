@@ -23,7 +23,7 @@ static bool elu_body(ct_rule *r) {
 }
 static bool elu_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], low = ct_mul(ct_exp(activation_min_zero(x)), elu_alpha(r));
-    return ct__slope(r, ct_select(ct_greater(x, ct_f(0)), ct_f(1), low));
+    return ct__jvp_times(r, ct_select(ct_greater(x, ct_f(0)), ct_f(1), low));
 }
 const ct_opdef ct__op_elu = {
     FUNCTION(ELU, elu, 1),
@@ -45,7 +45,7 @@ static bool celu_body(ct_rule *r) {
 }
 static bool celu_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], low = ct_exp(ct_div(activation_min_zero(x), elu_alpha(r)));
-    return ct__slope(r, ct_select(ct_greater(x, ct_f(0)), ct_f(1), low));
+    return ct__jvp_times(r, ct_select(ct_greater(x, ct_f(0)), ct_f(1), low));
 }
 const ct_opdef ct__op_celu = {
     FUNCTION(CELU, celu, 1),
@@ -143,7 +143,7 @@ static bool softsign_body(ct_rule *r) {
 }
 static bool softsign_jvp(ct_rule *r) { // 1 / (1 + |x|)^2, also at 0
     ct_tensor by = ct_add(ct_abs(r->in[0]), ct_f(1));
-    return ct__slope_by(r, ct_mul(by, by));
+    return ct__jvp_divided(r, ct_mul(by, by));
 }
 const ct_opdef ct__op_softsign = {
     FUNCTION(SOFTSIGN, softsign, 1),
@@ -239,7 +239,7 @@ static bool logit_body(ct_rule *r) {
 }
 static bool logit_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], by = ct_mul(x, ct_sub(ct_f(1), x)); // nonnegative inside the domain
-    return ct__slope_by(r, ct_select(ct_less(by, ct_f(0)), ct_f(NAN), by));
+    return ct__jvp_divided(r, ct_select(ct_less(by, ct_f(0)), ct_f(NAN), by));
 }
 const ct_opdef ct__op_logit = {
     FUNCTION(LOGIT, logit, 1),

@@ -13,6 +13,6 @@ bool ct__attention_fits(const ct_type *q, const ct_type *k_turned, const ct_type
 // True for a softmax over the last axis; masked_zero: that of the softmax.
 bool ct__is_softmax_of_last(const ct_node *node, bool *masked_zero);
 // The pattern matcher (`larger`) of a matrix product.
-ct_tensor ct__attention_of_product(const ct_match *match);
+ct_tensor ct__match_attention(const ct_match *match);
 
 #endif

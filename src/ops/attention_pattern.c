@@ -110,7 +110,7 @@ static ct_tensor pattern_record_bias(const pattern *p) {
 }
 
 // Matches a product of probabilities and values.
-ct_tensor ct__attention_of_product(const ct_match *m) {
+ct_tensor ct__match_attention(const ct_match *m) {
     const ct_node *node = m->node, *drop = NULL;
     ct_val p_of = node->in[0];
     const ct_type *v = ct__type(node->in[1]);

@@ -79,7 +79,7 @@ static ct_ints conv_dims_without(ct_tensor t, int axis, int64_t *v) {
         if (a != axis) v[n++] = ct__size_of(type, a);
     return (ct_ints){n, v};
 }
-static ct_ints from(int64_t *v, int first, int n) { // the n numbers from `first` on
+static ct_ints conv_list_from(int64_t *v, int first, int n) { // the n numbers from `first` on
     for (int i = 0; i < n; i++) v[i] = first + i;
     return (ct_ints){n, v};
 }
@@ -111,7 +111,7 @@ static ct_tensor conv_group_weights(ct_tensor w, int64_t groups, bool exchanged)
     int64_t axes[MAX_AXES], a = conv_group_axes(groups);
     w = conv_split_groups(w, 0, groups);
     if (!exchanged) return w;
-    ct_ints order = from(axes, 0, ct__type_of(w)->rank);
+    ct_ints order = conv_list_from(axes, 0, ct__type_of(w)->rank);
     axes[a] = a + 1;
     axes[a + 1] = a;
     return ct_permute(w, order);
@@ -123,8 +123,8 @@ static ct_tensor conv_correlate(ct_tensor windows, ct_tensor weights, const geom
     const ct_type *w = ct__type_of(weights);
     const int g = conv_group_axes(is->groups), n = is->n;
     int64_t of_w[1 + MAX_SPATIAL], of_v[1 + MAX_SPATIAL], batch[2], dims[MAX_AXES];
-    from(of_w, 3 + g, n);
-    from(of_v, 2 + g + n, n);
+    conv_list_from(of_w, 3 + g, n);
+    conv_list_from(of_v, 2 + g + n, n);
     of_w[n] = 2 + g;
     of_v[n] = 1 + g;
     ct_tensor y;
@@ -138,7 +138,7 @@ static ct_tensor conv_correlate(ct_tensor windows, ct_tensor weights, const geom
         for (int a = 0; a < w->rank; a++) dims[a + 1] = ct__size_of(w, a);
         ct_tensor of_each =
             ct_expand(weights, conv_list(dims, w->rank + 1)); // (N, (G), A, B, k...)
-        ct_ints shared = from(batch, 0, 1 + g);
+        ct_ints shared = conv_list_from(batch, 0, 1 + g);
         y = ct_contract(of_each, windows, .a_axes = conv_list(of_w, n + 1),
                         .b_axes = conv_list(of_v, n + 1), .a_batch = shared, .b_batch = shared);
     }
@@ -164,7 +164,7 @@ static ct_tensor conv_correlate_weights(ct_tensor windows, ct_tensor y, const ge
     const ct_type *v = ct__type_of(windows);
     const int g = conv_group_axes(is->groups), n = is->n;
     int64_t axes[1 + MAX_SPATIAL], batch[1] = {1};
-    ct_ints positions = from(axes + 1, 2 + g, n), inner = {1 + positions.n, axes};
+    ct_ints positions = conv_list_from(axes + 1, 2 + g, n), inner = {1 + positions.n, axes};
     axes[0] = 0;
     y = conv_split_groups(y, 1, is->groups); // (N, (G), A, o...)
     if (v->dim[1 + g] == 1 && g) {
@@ -598,7 +598,7 @@ static ct_tensor conv_transpose_by_channels(ct_tensor x, ct_tensor w, const geom
                                             const positions *all) {
     const int n = g->n;
     int64_t dims[MAX_AXES], order[MAX_AXES], one[MAX_SPATIAL], low[MAX_SPATIAL], steps[MAX_SPATIAL];
-    from(order, 0, 2);
+    conv_list_from(order, 0, 2);
     dims[0] = ct__size_like(w, 0);
     int64_t channels = dims[1] = ct__size_like(w, 1);
     for (int i = 0; i < n; i++) {

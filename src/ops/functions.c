@@ -38,7 +38,7 @@ const ct_opdef ct__op_rsqrt = {
     .autocast = CT_CAST_F32,
 };
 
-ct_binary ct__taken_apart(ct_tensor x) {
+ct_frexp_parts ct__frexp(ct_tensor x) {
     const ct_dtype dtype = (ct_dtype)ct__type_of(x)->dtype;
     const ct_float_bits of = ct__float_bits(dtype);
     const bool f64 = dtype == CT_F64;
@@ -55,8 +55,8 @@ ct_binary ct__taken_apart(ct_tensor x) {
     ct_tensor e = ct_sub(ct_shift_right(ct_add(bits, shift), by), ct_i(of.bias));
     ct_tensor m = ct_bitcast(ct_sub(bits, ct_shift_left(e, by)), dtype);
     ct_tensor added = ct_select(subnormal, ct_f(f64 ? 54 : 24), zero);
-    return (ct_binary){ct_select(plain, m, x),
-                       ct_select(plain, ct_sub(ct_cast(e, dtype), added), zero)};
+    return (ct_frexp_parts){ct_select(plain, m, x),
+                            ct_select(plain, ct_sub(ct_cast(e, dtype), added), zero)};
 }
 
 static ct_pair functions_exact_sum(ct_tensor a, ct_tensor b) { // Knuth's TwoSum
@@ -80,7 +80,7 @@ static ct_pair pow_log(ct_tensor x) {
     static const double series[] = {0.6666666666666666,  0.4000000000000088,  0.28571428570803253,
                                     0.22222222391794727, 0.18181795631498243, 0.15386240172447838,
                                     0.13268760562036724, 0.1308675766695207}; // log_r of kir_math.c
-    ct_binary parts = ct__taken_apart(x);
+    ct_frexp_parts parts = ct__frexp(x);
     ct_tensor f = ct_sub(parts.m, ct_f(1)), by = ct_add(f, ct_f(2));
     ct_tensor s = ct_div(f, by), square = ct_mul(s, s);
     ct_pair product = ct__exact_product(s, by);

@@ -25,12 +25,12 @@ static inline ct_tensor rule_constant(double value, const ct_rule *r) {
     return ct__number_like(value, r->in[0]);
 }
 // The tangent of a function of one operand is its derivative times the operand's tangent.
-static inline bool ct__slope(ct_rule *r, ct_tensor factor) {
+static inline bool ct__jvp_times(ct_rule *r, ct_tensor factor) {
     r->t_out[0] = ct_mul(r->t_in[0], factor);
     return true;
 }
 // The tangent is the operand's tangent divided by the reciprocal of the derivative.
-static inline bool ct__slope_by(ct_rule *r, ct_tensor divisor) {
+static inline bool ct__jvp_divided(ct_rule *r, ct_tensor divisor) {
     r->t_out[0] = ct_div(r->t_in[0], divisor);
     return true;
 }
@@ -44,10 +44,10 @@ static inline ct_float_bits ct__float_bits(ct_dtype of) {
 }
 // frexp: x = m 2^e with m from sqrt(1/2) to sqrt(2), for an f32 or f64. For 0, infinity, NaN and negative
 // numbers m is x and e is 0.
-typedef struct ct_binary {
+typedef struct ct_frexp_parts {
     ct_tensor m, e;
-} ct_binary;
-ct_binary ct__taken_apart(ct_tensor x);
+} ct_frexp_parts;
+ct_frexp_parts ct__frexp(ct_tensor x);
 // A number with twice the digits of an f32 or f64, as the sum of two.
 typedef struct ct_pair {
     ct_tensor high, low;

@@ -1,35 +1,35 @@
-// Ops that LAPACK computes: factors of matrices, and what is solved with them. Their derivatives are
-// compositions over themselves.
+// Ops that LAPACK computes: factorisations of matrices, and the systems that they solve. Their derivatives
+// are composed of these ops.
 #include <string.h>
 
 #include "ops/matrices.h"
 
-#define CALL(ID, op)                                                                               \
+#define LAPACK_OP(ID, op)                                                                          \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_call, .accepts = CT_LINALG,                   \
     .infer = op##_infer, .eval = op##_eval, .jvp = op##_jvp
 
-static int most(int a, int b) { return a > b ? a : b; }
-static int least(int a, int b) { return a < b ? a : b; }
+static int lapack_max(int a, int b) { return a > b ? a : b; }
+static int lapack_min(int a, int b) { return a < b ? a : b; }
 
-// The type of what a factorisation of one operand gives: matrices (rows, columns) or lists.
-static bool factor_out(ct_call *call, int out, ct_dtype dtype, int n, int64_t rows,
-                       int64_t columns) {
+// Sets the type of a result of a factorisation: matrices (rows, columns) for n = 2, vectors for n = 1.
+static bool factor_result_type(ct_call *call, int out, ct_dtype dtype, int n, int64_t rows,
+                               int64_t columns) {
     ct_type batch = *call->in[0];
     batch.rank = (uint8_t)(batch.rank - 2);
     return ct__matrix_out(call, out, dtype, &batch, n, (int64_t[]){rows, columns});
 }
-static int64_t rows_of(const ct_call *call) {
+static int64_t lapack_rows(const ct_call *call) {
     return ct__size_of(call->in[0], call->in[0]->rank - 2);
 }
-static int64_t columns_of(const ct_call *call) {
+static int64_t lapack_columns(const ct_call *call) {
     return ct__size_of(call->in[0], call->in[0]->rank - 1);
 }
-static int64_t smaller_of(const ct_call *call) {
+static int64_t lapack_smaller_size(const ct_call *call) {
     const ct_type *x = call->in[0];
-    return x->dim[x->rank - 2] < x->dim[x->rank - 1] ? rows_of(call) : columns_of(call);
+    return x->dim[x->rank - 2] < x->dim[x->rank - 1] ? lapack_rows(call) : lapack_columns(call);
 }
 
-static void never_said(const ct_ref *ref, int info, ct_text *text) {
+static void lapack_say_refused(const ct_ref *ref, int info, ct_text *text) {
     (void)ref;
     ct__textf(text, "was refused by LAPACK (%d)", info);
 }
@@ -44,37 +44,37 @@ static bool cholesky_infer(ct_call *call) {
     *call->out = *call->in[0];
     return true;
 }
-static int cholesky_one(const ct_matrix *m) {
+static int cholesky_one_matrix(const ct_matrix *m) {
     const bool upper = ((const cholesky_attrs *)m->ref->attrs)->upper;
     const int64_t n = m->rows;
-    const int lda = most(m->rows, 1);
+    const int lda = lapack_max(m->rows, 1);
     int info = 0;
-    ct_room room;
+    ct_scratch scratch;
     if (!ct__all_finite(m->dtype, m->of[0], n * n)) {
         ct__fill_nan(m->dtype, m->of[1], n * n);
         return 0;
     }
-    if (!ct__room_make(&room, ct__room_for(m->dtype, n * n))) return CT_MATRIX_NO_MEMORY;
-    char *a = ct__room_take(&room, m->dtype, n * n);
-    ct__by_columns(m->dtype, n, n, m->of[0], a);
+    if (!ct__scratch_make(&scratch, ct__scratch_bytes(m->dtype, n * n))) return CT_MATRIX_NO_MEMORY;
+    char *a = ct__scratch_take(&scratch, m->dtype, n * n);
+    ct__to_column_major(m->dtype, n, n, m->of[0], a);
     m->lapack->potrf(upper ? "U" : "L", &m->rows, a, &lda, &info, 1);
     const size_t each = ct_dtype_size(m->dtype);
     for (int64_t j = 0; j < n; j++) // column j
         memset(a + (size_t)(j * n + (upper ? j + 1 : 0)) * each, 0,
                (size_t)(upper ? n - 1 - j : j) * each);
-    ct__by_columns(m->dtype, n, n, a, m->of[1]);
-    ct__free(room.memory);
+    ct__to_column_major(m->dtype, n, n, a, m->of[1]);
+    ct__free(scratch.memory);
     return info;
 }
-static void not_positive(const ct_ref *ref, int info, ct_text *text) {
+static void cholesky_say_not_positive(const ct_ref *ref, int info, ct_text *text) {
     (void)ref;
     ct__textf(text, "is not positive definite: its first %d rows and columns are not", info);
 }
 static bool cholesky_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, cholesky_one, not_positive);
+    return ct__each_matrix(ref, cholesky_one_matrix, cholesky_say_not_positive);
 }
-// L' = L P(inv(L) a' inv(L)^H), where P takes the lower triangle and half of the diagonal. The matrix
-// counts as what it is taken for: symmetric.
+// L' = L P(inv(L) a' inv(L)^H), where P takes the lower triangle and half of the diagonal. a' is made
+// symmetric, since the op treats its operand as symmetric.
 static bool cholesky_jvp(ct_rule *r) {
     const bool upper = ((const cholesky_attrs *)r->attrs)->upper;
     ct_tensor l = upper ? ct__adjoint(r->out[0]) : r->out[0], half = ct__number_like(0.5, l);
@@ -87,7 +87,7 @@ static bool cholesky_jvp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_cholesky = {
-    CALL(CHOLESKY, cholesky),
+    LAPACK_OP(CHOLESKY, cholesky),
     CT_FIELDS(cholesky),
     .n_in = 1,
     .n_out = 1,
@@ -104,8 +104,8 @@ const ct_opdef ct__op_cholesky = {
 #define TRIANGULAR_SOLVE_ATTRS(F, op) F(op, bool, upper) F(op, i64, transpose) F(op, bool, unit)
 CT_ATTRS(triangular_solve, TRIANGULAR_SOLVE_ATTRS);
 
-// Operand 0 square, operand 1 with as many rows, both of one dtype, at `b` among the operands.
-static bool solve_infer(ct_call *call, int b, const int *core) {
+// Checks that operand 0 is square and that operand `b` has as many rows and the same dtype.
+static bool lapack_solve_infer(ct_call *call, int b, const int *core) {
     const ct_type *x = call->in[0], *y = call->in[b];
     ct_type batch;
     if (!ct__check_matrices(call, 0, true) || !ct__check_matrices(call, b, false)) return false;
@@ -122,14 +122,15 @@ static bool solve_infer(ct_call *call, int b, const int *core) {
     return ct__batch_of(call, core, &batch) &&
            ct__matrix_out(call, 0, (ct_dtype)x->dtype, &batch, 2, sizes);
 }
-static const char *const ways[3] = {"N", "T", "C"};
+static const char *const transpose_codes[3] = {"N", "T", "C"};
 
 static bool triangular_solve_infer(ct_call *call) {
     const triangular_solve_attrs *attrs = call->attrs;
-    return ct__check_transpose(call, attrs->transpose) && solve_infer(call, 1, (int[]){2, 2});
+    return ct__check_transpose(call, attrs->transpose) &&
+           lapack_solve_infer(call, 1, (int[]){2, 2});
 }
-// The place of the first 0 on the diagonal of a (N, N), from 1 on; 0: there is none.
-static int zero_on_diagonal(const ct_matrix *m) {
+// Returns the index of the first 0 on the diagonal of a (N, N), counted from 1, or 0 if there is none.
+static int lapack_find_zero_on_diagonal(const ct_matrix *m) {
     const size_t each = ct_dtype_size(m->dtype);
     const char *a = m->of[0];
     const ct_dtype part = ct__is_complex(m->dtype) ? ct__part(m->dtype) : m->dtype;
@@ -141,69 +142,72 @@ static int zero_on_diagonal(const ct_matrix *m) {
     }
     return 0;
 }
-static int64_t right_sides(const ct_matrix *m, int b) {
+static int64_t lapack_right_sides(const ct_matrix *m, int b) {
     const ct_type *type = &m->ref->in_type[b];
     return type->dim[type->rank - 1];
 }
-static int triangular_solve_one(const ct_matrix *m) {
+static int triangular_solve_one_matrix(const ct_matrix *m) {
     const triangular_solve_attrs *attrs = m->ref->attrs;
     static const float one_f32[2] = {1, 0};
     static const double one_f64[2] = {1, 0};
-    const int64_t n = m->rows, k = right_sides(m, 1);
-    const int columns = (int)k, lda = most(m->rows, 1);
+    const int64_t n = m->rows, k = lapack_right_sides(m, 1);
+    const int columns = (int)k, lda = lapack_max(m->rows, 1);
     const bool wide = m->dtype == CT_F64 || m->dtype == CT_C128;
-    const int zero = attrs->unit ? 0 : zero_on_diagonal(m);
-    ct_room room;
+    const int zero = attrs->unit ? 0 : lapack_find_zero_on_diagonal(m);
+    ct_scratch scratch;
     if (zero) return zero;
-    if (!ct__room_make(&room, ct__room_for(m->dtype, n * n) + ct__room_for(m->dtype, n * k)))
+    if (!ct__scratch_make(&scratch,
+                          ct__scratch_bytes(m->dtype, n * n) + ct__scratch_bytes(m->dtype, n * k)))
         return CT_MATRIX_NO_MEMORY;
-    void *a = ct__room_take(&room, m->dtype, n * n), *b = ct__room_take(&room, m->dtype, n * k);
-    ct__by_columns(m->dtype, n, n, m->of[0], a);
-    ct__by_columns(m->dtype, n, k, m->of[1], b);
-    m->lapack->trsm("L", attrs->upper ? "U" : "L", ways[attrs->transpose], attrs->unit ? "U" : "N",
-                    &m->rows, &columns, wide ? (const void *)one_f64 : one_f32, a, &lda, b, &lda, 1,
-                    1, 1, 1);
-    ct__by_columns(m->dtype, k, n, b, m->of[2]);
-    ct__free(room.memory);
+    void *a = ct__scratch_take(&scratch, m->dtype, n * n),
+         *b = ct__scratch_take(&scratch, m->dtype, n * k);
+    ct__to_column_major(m->dtype, n, n, m->of[0], a);
+    ct__to_column_major(m->dtype, n, k, m->of[1], b);
+    m->lapack->trsm("L", attrs->upper ? "U" : "L", transpose_codes[attrs->transpose],
+                    attrs->unit ? "U" : "N", &m->rows, &columns,
+                    wide ? (const void *)one_f64 : one_f32, a, &lda, b, &lda, 1, 1, 1, 1);
+    ct__to_column_major(m->dtype, k, n, b, m->of[2]);
+    ct__free(scratch.memory);
     return 0;
 }
-static void zero_diagonal(const ct_ref *ref, int info, ct_text *text) {
+static void triangular_solve_say_singular(const ct_ref *ref, int info, ct_text *text) {
     const ct_type *x = &ref->in_type[0];
     ct__textf(text, "is singular: number %d of the %lld on its diagonal is 0", info,
               (long long)x->dim[x->rank - 1]);
 }
 static bool triangular_solve_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, triangular_solve_one, zero_diagonal);
+    return ct__each_matrix(ref, triangular_solve_one_matrix, triangular_solve_say_singular);
 }
-static ct_tensor solved_as(const triangular_solve_attrs *attrs, ct_tensor a, ct_tensor b) {
+static ct_tensor triangular_solve_with(const triangular_solve_attrs *attrs, ct_tensor a,
+                                       ct_tensor b) {
     return ct_triangular_solve(a, b, .upper = attrs->upper, .transpose = attrs->transpose,
                                .unit = attrs->unit);
 }
-// a x = b gives a x' = b' - a' x, with a and a' as they are meant.
+// a x = b gives a x' = b' - a' x, where a and a' are the triangles, transposed if the attribute says so.
 static bool triangular_solve_jvp(ct_rule *r) {
     const triangular_solve_attrs *attrs = r->attrs;
     ct_tensor b = r->t_in[1];
     if (!ct__is_none(r->t_in[0])) {
         ct_tensor a = attrs->upper ? ct__upper_part(r->t_in[0], attrs->unit)
                                    : ct__lower_part(r->t_in[0], attrs->unit);
-        a = ct__meant(a, attrs->transpose);
+        a = ct__apply_transpose(a, attrs->transpose);
         b = ct__add_zero(b, ct_neg(ct_matmul(a, r->out[0])));
     }
-    r->t_out[0] = solved_as(attrs, r->in[0], b);
+    r->t_out[0] = triangular_solve_with(attrs, r->in[0], b);
     return true;
 }
-// Of x = inv(a) b the cotangent of b is inv(a)^T c.
+// x = inv(a) b, so the cotangent of b is inv(a)^T c.
 static bool triangular_solve_transpose(ct_rule *r) {
     triangular_solve_attrs attrs = *(const triangular_solve_attrs *)r->attrs;
     const bool conjugated = attrs.transpose == 2;
     ct_tensor c = conjugated ? ct__conj_of(r->c_out[0]) : r->c_out[0];
     attrs.transpose = attrs.transpose == 0;
-    c = solved_as(&attrs, r->in[0], c);
+    c = triangular_solve_with(&attrs, r->in[0], c);
     r->c_in[1] = conjugated ? ct__conj_of(c) : c;
     return true;
 }
 const ct_opdef ct__op_triangular_solve = {
-    CALL(TRIANGULAR_SOLVE, triangular_solve),
+    LAPACK_OP(TRIANGULAR_SOLVE, triangular_solve),
     CT_FIELDS(triangular_solve),
     .n_in = 2,
     .n_out = 1,
@@ -222,37 +226,39 @@ const ct_opdef ct__op_triangular_solve = {
 static bool lu_infer(ct_call *call) {
     if (!ct__check_matrices(call, 0, false)) return false;
     *call->out = *call->in[0];
-    return factor_out(call, 1, CT_I32, 1, smaller_of(call), 0) &&
-           factor_out(call, 2, CT_I32, 1, rows_of(call), 0);
+    return factor_result_type(call, 1, CT_I32, 1, lapack_smaller_size(call), 0) &&
+           factor_result_type(call, 2, CT_I32, 1, lapack_rows(call), 0);
 }
-static int lu_one(const ct_matrix *m) {
+static int lu_one_matrix(const ct_matrix *m) {
     const int64_t n = (int64_t)m->rows * m->columns;
-    const int lda = most(m->rows, 1), few = least(m->rows, m->columns);
+    const int lda = lapack_max(m->rows, 1), n_pivots = lapack_min(m->rows, m->columns);
     int32_t *pivots = m->of[2], *order = m->of[3];
     int info = 0;
-    ct_room room;
+    ct_scratch scratch;
     for (int i = 0; i < m->rows; i++) order[i] = i;
     if (!ct__all_finite(m->dtype, m->of[0], n)) {
         ct__fill_nan(m->dtype, m->of[1], n);
-        for (int i = 0; i < few; i++) pivots[i] = i;
+        for (int i = 0; i < n_pivots; i++) pivots[i] = i;
         return 0;
     }
-    if (!ct__room_make(&room, ct__room_for(m->dtype, n))) return CT_MATRIX_NO_MEMORY;
-    void *a = ct__room_take(&room, m->dtype, n);
-    ct__by_columns(m->dtype, m->rows, m->columns, m->of[0], a);
+    if (!ct__scratch_make(&scratch, ct__scratch_bytes(m->dtype, n))) return CT_MATRIX_NO_MEMORY;
+    void *a = ct__scratch_take(&scratch, m->dtype, n);
+    ct__to_column_major(m->dtype, m->rows, m->columns, m->of[0], a);
     m->lapack->getrf(&m->rows, &m->columns, a, &lda, pivots, &info);
-    ct__by_columns(m->dtype, m->columns, m->rows, a, m->of[1]);
-    ct__free(room.memory);
-    for (int i = 0; i < few; i++) {
+    ct__to_column_major(m->dtype, m->columns, m->rows, a, m->of[1]);
+    ct__free(scratch.memory);
+    for (int i = 0; i < n_pivots; i++) {
         const int32_t from = order[i];
         pivots[i]--; // LAPACK counts from 1
         order[i] = order[pivots[i]];
         order[pivots[i]] = from;
     }
-    return 0; // a factor with a 0 on its diagonal is one, too
+    return 0; // info is ignored: factors with a 0 on the diagonal are valid
 }
-static bool lu_eval(const ct_ref *ref) { return ct__each_matrix(ref, lu_one, never_said); }
-// With W = inv(L) P a' inv(U): L' = L W below the diagonal, U' = W on and above it, U.
+static bool lu_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, lu_one_matrix, lapack_say_refused);
+}
+// With W = inv(L) P a' inv(U): L' = L (W below the diagonal), U' = (W on and above the diagonal) U.
 static bool lu_jvp(ct_rule *r) {
     const ct_type *type = ct__type_of(r->in[0]);
     ct_ctx *ctx = ct__ctx();
@@ -271,7 +277,7 @@ static bool lu_jvp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_lu = {
-    CALL(LU, lu),
+    LAPACK_OP(LU, lu),
     .n_in = 1,
     .n_out = 3,
     .core = {2},
@@ -289,40 +295,44 @@ const ct_opdef ct__op_lu = {
 #define LU_SOLVE_ATTRS(F, op) F(op, i64, transpose)
 CT_ATTRS(lu_solve, LU_SOLVE_ATTRS);
 
-static bool lu_solve_infer(ct_call *call) { return solve_infer(call, 2, (int[]){2, 1, 2}); }
-static int lu_solve_one(const ct_matrix *m) {
+static bool lu_solve_infer(ct_call *call) { return lapack_solve_infer(call, 2, (int[]){2, 1, 2}); }
+static int lu_solve_one_matrix(const ct_matrix *m) {
     const int64_t transpose = ((const lu_solve_attrs *)m->ref->attrs)->transpose;
-    const int64_t n = m->rows, k = right_sides(m, 2);
-    const int columns = (int)k, lda = most(m->rows, 1), zero = zero_on_diagonal(m);
+    const int64_t n = m->rows, k = lapack_right_sides(m, 2);
+    const int columns = (int)k, lda = lapack_max(m->rows, 1),
+              zero = lapack_find_zero_on_diagonal(m);
     const int32_t *from_0 = m->of[1];
     int info = 0;
-    ct_room room;
+    ct_scratch scratch;
     if (zero) return zero;
-    if (!ct__room_make(&room, ct__room_for(m->dtype, n * n) + ct__room_for(m->dtype, n * k) +
-                                  ct__room_for(CT_I32, n)))
+    if (!ct__scratch_make(&scratch, ct__scratch_bytes(m->dtype, n * n) +
+                                        ct__scratch_bytes(m->dtype, n * k) +
+                                        ct__scratch_bytes(CT_I32, n)))
         return CT_MATRIX_NO_MEMORY;
-    void *a = ct__room_take(&room, m->dtype, n * n), *b = ct__room_take(&room, m->dtype, n * k);
-    int *pivots = ct__room_take(&room, CT_I32, n);
+    void *a = ct__scratch_take(&scratch, m->dtype, n * n),
+         *b = ct__scratch_take(&scratch, m->dtype, n * k);
+    int *pivots = ct__scratch_take(&scratch, CT_I32, n);
     for (int64_t i = 0; i < n; i++) pivots[i] = from_0[i] + 1;
-    ct__by_columns(m->dtype, n, n, m->of[0], a);
-    ct__by_columns(m->dtype, n, k, m->of[2], b);
-    m->lapack->getrs(ways[transpose], &m->rows, &columns, a, &lda, pivots, b, &lda, &info, 1);
-    ct__by_columns(m->dtype, k, n, b, m->of[3]);
-    ct__free(room.memory);
+    ct__to_column_major(m->dtype, n, n, m->of[0], a);
+    ct__to_column_major(m->dtype, n, k, m->of[2], b);
+    m->lapack->getrs(transpose_codes[transpose], &m->rows, &columns, a, &lda, pivots, b, &lda,
+                     &info, 1);
+    ct__to_column_major(m->dtype, k, n, b, m->of[3]);
+    ct__free(scratch.memory);
     return info;
 }
-static void is_singular(const ct_ref *ref, int info, ct_text *text) {
+static void lu_solve_say_singular(const ct_ref *ref, int info, ct_text *text) {
     const ct_type *x = &ref->in_type[0];
     ct__textf(text, "is singular: pivot %d of %lld is 0", info, (long long)x->dim[x->rank - 1]);
 }
 static bool lu_solve_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, lu_solve_one, is_singular);
+    return ct__each_matrix(ref, lu_solve_one_matrix, lu_solve_say_singular);
 }
 ct_tensor ct__lu_solve(ct_tensor lu, ct_tensor pivots, ct_tensor b, int64_t transpose) {
     return ct__record(&ct__op_lu_solve, &(lu_solve_attrs){transpose}, (ct_tensor[]){lu, pivots, b},
                       3, CT_NOWHERE);
 }
-static bool lu_solve_jvp(ct_rule *r) { // ct_solve, whose factors these are, has a rule of its own
+static bool lu_solve_jvp(ct_rule *r) { // ct_solve, which makes these factors, has a rule of its own
     if (!ct__is_none(r->t_in[0])) {
         ct__fail(ct__ctx(), CT_E_INTERNAL, r->node->here, "lu_solve", "its factors have a tangent");
         return false;
@@ -339,7 +349,7 @@ static bool lu_solve_transpose(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_lu_solve = {
-    CALL(LU_SOLVE, lu_solve),
+    LAPACK_OP(LU_SOLVE, lu_solve),
     CT_FIELDS(lu_solve),
     .n_in = 3,
     .n_out = 1,
@@ -350,10 +360,12 @@ const ct_opdef ct__op_lu_solve = {
 
 // ------------------------------------------------------------------------------------------------ qr
 
-static ct_dtype part_of(ct_dtype dtype) { return ct__is_complex(dtype) ? ct__part(dtype) : dtype; }
-// How much LAPACK wants to work in: the first number that it wrote into `work`.
-static int wanted(ct_dtype dtype, const void *work) {
-    const double n = ct__load_f64(part_of(dtype), work, 0);
+static ct_dtype lapack_part_dtype(ct_dtype dtype) {
+    return ct__is_complex(dtype) ? ct__part(dtype) : dtype;
+}
+// Returns the size of the workspace that LAPACK requests: the first number that it wrote into `work`.
+static int lapack_work_size(ct_dtype dtype, const void *work) {
+    const double n = ct__load_f64(lapack_part_dtype(dtype), work, 0);
     return n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int)n;
 }
 
@@ -364,18 +376,19 @@ static bool qr_infer(ct_call *call) {
     if (!ct__check_matrices(call, 0, false)) return false;
     const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
     const bool complete = ((const qr_attrs *)call->attrs)->complete;
-    const int64_t k = complete ? rows_of(call) : smaller_of(call);
-    return factor_out(call, 0, dtype, 2, rows_of(call), k) &&
-           factor_out(call, 1, dtype, 2, k, columns_of(call));
+    const int64_t k = complete ? lapack_rows(call) : lapack_smaller_size(call);
+    return factor_result_type(call, 0, dtype, 2, lapack_rows(call), k) &&
+           factor_result_type(call, 1, dtype, 2, k, lapack_columns(call));
 }
-static int qr_one(const ct_matrix *m) {
+static int qr_one_matrix(const ct_matrix *m) {
     const bool complete = ((const qr_attrs *)m->ref->attrs)->complete;
-    const int k = least(m->rows, m->columns), own = complete ? m->rows : k, lda = most(m->rows, 1);
+    const int k = lapack_min(m->rows, m->columns), own = complete ? m->rows : k,
+              lda = lapack_max(m->rows, 1);
     const int64_t n = (int64_t)m->rows * m->columns, q_n = (int64_t)m->rows * own;
-    const int64_t all = (int64_t)m->rows * most(m->columns, own);
+    const int64_t all = (int64_t)m->rows * lapack_max(m->columns, own);
     int info = 0, ask = -1, lwork;
     char query[2][CT_MOST_BYTES] = {{0}};
-    ct_room room;
+    ct_scratch scratch;
     if (!ct__all_finite(m->dtype, m->of[0], n)) {
         ct__fill_nan(m->dtype, m->of[1], q_n);
         ct__fill_nan(m->dtype, m->of[2], (int64_t)own * m->columns);
@@ -383,14 +396,17 @@ static int qr_one(const ct_matrix *m) {
     }
     m->lapack->geqrf(&m->rows, &m->columns, NULL, &lda, NULL, query[0], &ask, &info);
     m->lapack->orgqr(&m->rows, &own, &k, NULL, &lda, NULL, query[1], &ask, &info);
-    lwork = most(wanted(m->dtype, query[0]), wanted(m->dtype, query[1]));
-    if (!ct__room_make(&room, ct__room_for(m->dtype, all) + 2 * ct__room_for(m->dtype, n) +
-                                  ct__room_for(m->dtype, k) + ct__room_for(m->dtype, lwork)))
+    lwork = lapack_max(lapack_work_size(m->dtype, query[0]), lapack_work_size(m->dtype, query[1]));
+    if (!ct__scratch_make(&scratch,
+                          ct__scratch_bytes(m->dtype, all) + 2 * ct__scratch_bytes(m->dtype, n) +
+                              ct__scratch_bytes(m->dtype, k) + ct__scratch_bytes(m->dtype, lwork)))
         return CT_MATRIX_NO_MEMORY;
-    char *a = ct__room_take(&room, m->dtype, all), *r = ct__room_take(&room, m->dtype, 2 * n);
-    void *tau = ct__room_take(&room, m->dtype, k), *work = ct__room_take(&room, m->dtype, lwork);
+    char *a = ct__scratch_take(&scratch, m->dtype, all),
+         *r = ct__scratch_take(&scratch, m->dtype, 2 * n);
+    void *tau = ct__scratch_take(&scratch, m->dtype, k),
+         *work = ct__scratch_take(&scratch, m->dtype, lwork);
     const size_t each = ct_dtype_size(m->dtype);
-    ct__by_columns(m->dtype, m->rows, m->columns, m->of[0], a);
+    ct__to_column_major(m->dtype, m->rows, m->columns, m->of[0], a);
     m->lapack->geqrf(&m->rows, &m->columns, a, &lda, tau, work, &lwork, &info);
     for (int64_t j = 0; j < m->columns; j++) { // column j of R, with zeros below the diagonal
         const int64_t used = j + 1 < own ? j + 1 : own;
@@ -398,16 +414,18 @@ static int qr_one(const ct_matrix *m) {
         memcpy(to, a + (size_t)(j * m->rows) * each, (size_t)used * each);
         memset(to + (size_t)used * each, 0, (size_t)(own - used) * each);
     }
-    ct__by_columns(m->dtype, m->columns, own, r, m->of[2]);
+    ct__to_column_major(m->dtype, m->columns, own, r, m->of[2]);
     m->lapack->orgqr(&m->rows, &own, &k, a, &lda, tau, work, &lwork, &info);
-    ct__by_columns(m->dtype, own, m->rows, a, m->of[1]);
-    ct__free(room.memory);
+    ct__to_column_major(m->dtype, own, m->rows, a, m->of[1]);
+    ct__free(scratch.memory);
     return info;
 }
-static bool qr_eval(const ct_ref *ref) { return ct__each_matrix(ref, qr_one, never_said); }
-// Of the first columns, as many as there are rows: with W = Q^H x' inv(R), Q' = Q (S - W) + x' inv(R)
-// and R' = (W - S) R, where S is what W has below the diagonal, less its adjoint; of complex matrices
-// the diagonal's imaginary part too. Columns behind them are Q^H x.
+static bool qr_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, qr_one_matrix, lapack_say_refused);
+}
+// For the first columns, as many as there are rows: with W = Q^H x' inv(R), Q' = Q (S - W) + x' inv(R) and
+// R' = (W - S) R. S is the part of W below the diagonal, minus its adjoint; for complex matrices it also
+// has the imaginary part of the diagonal. The columns of R after these are Q^H x.
 static bool qr_jvp(ct_rule *r) {
     ct_tensor q = r->out[0], all = r->out[1], x = r->t_in[0];
     const ct_type *type = ct__type_of(r->in[0]);
@@ -430,9 +448,9 @@ static bool qr_jvp(ct_rule *r) {
         ct_tensor half = ct_mul(ct_sub(w, ct__adjoint(w)), ct__number_like(0.5, w));
         s = ct_add(s, ct__upper_part(ct__lower_part(half, 0), 0));
     }
-    ct_tensor turn = ct_sub(s, w);
-    r->t_out[0] = ct_add(ct_matmul(q, turn), by);
-    r->t_out[1] = ct_neg(ct_matmul(turn, first));
+    ct_tensor change = ct_sub(s, w);
+    r->t_out[0] = ct_add(ct_matmul(q, change), by);
+    r->t_out[1] = ct_neg(ct_matmul(change, first));
     if (m < n) {
         ct_tensor rest = ct_slice(r->in[0], .axes = last, .start = to);
         ct_tensor moved = ct_slice(x, .axes = last, .start = to);
@@ -442,7 +460,7 @@ static bool qr_jvp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_qr = {
-    CALL(QR, qr),
+    LAPACK_OP(QR, qr),
     CT_FIELDS(qr),
     .n_in = 1,
     .n_out = 2,
@@ -464,16 +482,18 @@ CT_ATTRS(eigvalsh, EIGVALSH_ATTRS);
 
 static bool eigvalsh_infer(ct_call *call) {
     return ct__check_matrices(call, 0, true) &&
-           factor_out(call, 0, part_of((ct_dtype)call->in[0]->dtype), 1, rows_of(call), 0);
+           factor_result_type(call, 0, lapack_part_dtype((ct_dtype)call->in[0]->dtype), 1,
+                              lapack_rows(call), 0);
 }
 static bool eigh_infer(ct_call *call) {
     if (!eigvalsh_infer(call)) return false;
     call->out[1] = *call->in[0];
     return true;
 }
-static void syevd(const ct_matrix *m, bool vectors, bool upper, void *a, void *w, void *work,
-                  int lwork, void *rwork, int lrwork, int *iwork, int liwork, int *info) {
-    const int lda = most(m->rows, 1);
+static void lapack_call_syevd(const ct_matrix *m, bool vectors, bool upper, void *a, void *w,
+                              void *work, int lwork, void *rwork, int lrwork, int *iwork,
+                              int liwork, int *info) {
+    const int lda = lapack_max(m->rows, 1);
     const char *job = vectors ? "V" : "N", *part = upper ? "U" : "L";
     if (ct__is_complex(m->dtype))
         m->lapack->heevd(job, part, &m->rows, a, &lda, w, work, &lwork, rwork, &lrwork, iwork,
@@ -481,79 +501,84 @@ static void syevd(const ct_matrix *m, bool vectors, bool upper, void *a, void *w
     else
         m->lapack->syevd(job, part, &m->rows, a, &lda, w, work, &lwork, iwork, &liwork, info, 1, 1);
 }
-static int symmetric(const ct_matrix *m, bool vectors, bool upper) {
+static int eigh_values(const ct_matrix *m, bool vectors, bool upper) {
     const int64_t n = m->rows, all = n * n;
-    const ct_dtype part = part_of(m->dtype);
+    const ct_dtype part = lapack_part_dtype(m->dtype);
     char work_n[CT_MOST_BYTES] = {0}, rwork_n[CT_MOST_BYTES] = {0};
     int info = 0, iwork_n = 1;
-    ct_room room;
+    ct_scratch scratch;
     if (!ct__all_finite(m->dtype, m->of[0], all)) {
         ct__fill_nan(part, m->of[1], n);
         if (vectors) ct__fill_nan(m->dtype, m->of[2], all);
         return 0;
     }
     if (!n) return 0;
-    syevd(m, vectors, upper, NULL, NULL, work_n, -1, rwork_n, -1, &iwork_n, -1, &info);
-    const int lwork = wanted(m->dtype, work_n), lrwork = wanted(part, rwork_n);
-    if (!ct__room_make(&room, ct__room_for(m->dtype, all) + ct__room_for(part, n) +
-                                  ct__room_for(m->dtype, lwork) + ct__room_for(part, lrwork) +
-                                  ct__room_for(CT_I32, iwork_n)))
+    lapack_call_syevd(m, vectors, upper, NULL, NULL, work_n, -1, rwork_n, -1, &iwork_n, -1, &info);
+    const int lwork = lapack_work_size(m->dtype, work_n), lrwork = lapack_work_size(part, rwork_n);
+    if (!ct__scratch_make(&scratch, ct__scratch_bytes(m->dtype, all) + ct__scratch_bytes(part, n) +
+                                        ct__scratch_bytes(m->dtype, lwork) +
+                                        ct__scratch_bytes(part, lrwork) +
+                                        ct__scratch_bytes(CT_I32, iwork_n)))
         return CT_MATRIX_NO_MEMORY;
-    void *a = ct__room_take(&room, m->dtype, all), *w = ct__room_take(&room, part, n);
-    void *work = ct__room_take(&room, m->dtype, lwork);
-    void *rwork = ct__room_take(&room, part, lrwork);
-    int *iwork = ct__room_take(&room, CT_I32, iwork_n);
-    ct__by_columns(m->dtype, n, n, m->of[0], a);
-    syevd(m, vectors, upper, a, w, work, lwork, rwork, lrwork, iwork, iwork_n, &info);
+    void *a = ct__scratch_take(&scratch, m->dtype, all), *w = ct__scratch_take(&scratch, part, n);
+    void *work = ct__scratch_take(&scratch, m->dtype, lwork);
+    void *rwork = ct__scratch_take(&scratch, part, lrwork);
+    int *iwork = ct__scratch_take(&scratch, CT_I32, iwork_n);
+    ct__to_column_major(m->dtype, n, n, m->of[0], a);
+    lapack_call_syevd(m, vectors, upper, a, w, work, lwork, rwork, lrwork, iwork, iwork_n, &info);
     memcpy(m->of[1], w, ct__dtype_bytes(part, n));
-    if (vectors) ct__by_columns(m->dtype, n, n, a, m->of[2]);
-    ct__free(room.memory);
+    if (vectors) ct__to_column_major(m->dtype, n, n, a, m->of[2]);
+    ct__free(scratch.memory);
     return info;
 }
-static void not_converged(const ct_ref *ref, int info, ct_text *text) {
+static void eig_say_not_converged(const ct_ref *ref, int info, ct_text *text) {
     (void)ref, (void)info;
     ct__text_add(text, "has values to which LAPACK did not converge");
 }
-static int eigh_one(const ct_matrix *m) {
-    return symmetric(m, true, ((const eigh_attrs *)m->ref->attrs)->upper);
+static int eigh_one_matrix(const ct_matrix *m) {
+    return eigh_values(m, true, ((const eigh_attrs *)m->ref->attrs)->upper);
 }
-static int eigvalsh_one(const ct_matrix *m) {
-    return symmetric(m, false, ((const eigvalsh_attrs *)m->ref->attrs)->upper);
+static int eigvalsh_one_matrix(const ct_matrix *m) {
+    return eigh_values(m, false, ((const eigvalsh_attrs *)m->ref->attrs)->upper);
 }
-static bool eigh_eval(const ct_ref *ref) { return ct__each_matrix(ref, eigh_one, not_converged); }
+static bool eigh_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, eigh_one_matrix, eig_say_not_converged);
+}
 static bool eigvalsh_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, eigvalsh_one, not_converged);
+    return ct__each_matrix(ref, eigvalsh_one_matrix, eig_say_not_converged);
 }
 
-// Of a list (..., N) x[j] - x[i], or their sums, at (i, j): (..., N, N).
-static ct_tensor across(ct_tensor x, bool sums) {
+// From x (..., N) makes (..., N, N) with x[j] - x[i], or with `sums` x[j] + x[i], at (i, j).
+static ct_tensor eig_pairs(ct_tensor x, bool sums) {
     ct_tensor column = ct__add_last(x), row = ct__swap_last(column);
     return sums ? ct_add(row, column) : ct_sub(row, column);
 }
-// 1 / x, but 0 on the diagonal, where x is.
-static ct_tensor beside_diagonal(ct_tensor x) {
+// Returns 1 / x, but 0 on the diagonal, where x is 0.
+static ct_tensor eig_off_diagonal_inverse(ct_tensor x) {
     ct_tensor one = ct__identity(x);
     return ct_sub(ct_div(ct__number_like(1, x), ct_add(x, one)), one);
 }
-static ct_tensor symmetric_tangent(ct_tensor t) {
+static ct_tensor eigh_symmetric_tangent(ct_tensor t) {
     return ct_mul(ct_add(t, ct__adjoint(t)), ct__number_like(0.5, t));
 }
-// In the vectors' basis V^H x' V the diagonal moves the values, what is beside it the vectors.
+// In the basis of the eigenvectors, V^H x' V, the diagonal is the tangent of the eigenvalues; the other
+// elements determine that of the eigenvectors.
 static bool eigh_jvp(ct_rule *r) {
     ct_tensor v = r->out[1];
-    ct_tensor inside = ct_matmul(ct_matmul(ct__adjoint(v), symmetric_tangent(r->t_in[0])), v);
+    ct_tensor inside = ct_matmul(ct_matmul(ct__adjoint(v), eigh_symmetric_tangent(r->t_in[0])), v);
     r->t_out[0] = ct__real_of(ct__diagonal_of(inside));
-    r->t_out[1] = ct_matmul(v, ct_mul(beside_diagonal(across(r->out[0], false)), inside));
+    r->t_out[1] =
+        ct_matmul(v, ct_mul(eig_off_diagonal_inverse(eig_pairs(r->out[0], false)), inside));
     return true;
 }
 static bool eigvalsh_jvp(ct_rule *r) {
     ct_tensor v = ct_eigh(r->in[0], .upper = ((const eigvalsh_attrs *)r->attrs)->upper).vectors;
-    ct_tensor inside = ct_matmul(ct_matmul(ct__adjoint(v), symmetric_tangent(r->t_in[0])), v);
+    ct_tensor inside = ct_matmul(ct_matmul(ct__adjoint(v), eigh_symmetric_tangent(r->t_in[0])), v);
     r->t_out[0] = ct__real_of(ct__diagonal_of(inside));
     return true;
 }
 const ct_opdef ct__op_eigh = {
-    CALL(EIGH, eigh),
+    LAPACK_OP(EIGH, eigh),
     CT_FIELDS(eigh),
     .n_in = 1,
     .n_out = 2,
@@ -566,7 +591,7 @@ const ct_opdef ct__op_eigh = {
     .autocast = CT_CAST_F32,
 };
 const ct_opdef ct__op_eigvalsh = {
-    CALL(EIGVALSH, eigvalsh),
+    LAPACK_OP(EIGVALSH, eigvalsh),
     CT_FIELDS(eigvalsh),
     .n_in = 1,
     .n_out = 1,
@@ -584,25 +609,27 @@ CT_ATTRS(svd, SVD_ATTRS);
 
 static bool svdvals_infer(ct_call *call) {
     return ct__check_matrices(call, 0, false) &&
-           factor_out(call, 0, part_of((ct_dtype)call->in[0]->dtype), 1, smaller_of(call), 0);
+           factor_result_type(call, 0, lapack_part_dtype((ct_dtype)call->in[0]->dtype), 1,
+                              lapack_smaller_size(call), 0);
 }
 static bool svd_infer(ct_call *call) {
     if (!ct__check_matrices(call, 0, false)) return false;
     const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
     const bool full = ((const svd_attrs *)call->attrs)->full;
-    const int64_t k = smaller_of(call);
-    return factor_out(call, 0, dtype, 2, rows_of(call), full ? rows_of(call) : k) &&
-           factor_out(call, 1, part_of(dtype), 1, k, 0) &&
-           factor_out(call, 2, dtype, 2, full ? columns_of(call) : k, columns_of(call));
+    const int64_t k = lapack_smaller_size(call);
+    return factor_result_type(call, 0, dtype, 2, lapack_rows(call), full ? lapack_rows(call) : k) &&
+           factor_result_type(call, 1, lapack_part_dtype(dtype), 1, k, 0) &&
+           factor_result_type(call, 2, dtype, 2, full ? lapack_columns(call) : k,
+                              lapack_columns(call));
 }
-// What gesdd is called with. `rwork`: of complex matrices.
+// The arguments of gesdd. `rwork` is for complex matrices only.
 typedef struct gesdd {
     const char *job;
     int lda, ldu, ldvh, lwork;
     void *a, *s, *u, *vh, *work, *rwork;
     int *iwork;
 } gesdd;
-static int call_gesdd(const ct_matrix *m, const gesdd *x) {
+static int lapack_call_gesdd(const ct_matrix *m, const gesdd *x) {
     int info = 0;
     if (ct__is_complex(m->dtype))
         m->lapack->gesdd_complex(x->job, &m->rows, &m->columns, x->a, &x->lda, x->s, x->u, &x->ldu,
@@ -612,15 +639,16 @@ static int call_gesdd(const ct_matrix *m, const gesdd *x) {
                          &x->ldvh, x->work, &x->lwork, x->iwork, &info, 1);
     return info;
 }
-// Results u, s and vh; without vectors s alone.
-static int singular(const ct_matrix *m, bool vectors, bool full, void *u, void *s, void *vh) {
-    const int64_t rows = m->rows, columns = m->columns, k = least(m->rows, m->columns);
-    const int64_t us = full ? rows : k, vs = full ? columns : k, wide = most(m->rows, m->columns);
-    const ct_dtype dtype = m->dtype, part = part_of(dtype);
-    // Of real numbers `rwork` is not read; of complex ones this is what LAPACK's page asks for.
+// Results are u, s and vh; without `vectors` only s.
+static int svd_values(const ct_matrix *m, bool vectors, bool full, void *u, void *s, void *vh) {
+    const int64_t rows = m->rows, columns = m->columns, k = lapack_min(m->rows, m->columns);
+    const int64_t us = full ? rows : k, vs = full ? columns : k,
+                  wide = lapack_max(m->rows, m->columns);
+    const ct_dtype dtype = m->dtype, part = lapack_part_dtype(dtype);
+    // For real matrices `rwork` is not read; for complex ones this is the size in LAPACK's documentation.
     const int64_t rwork = k * (5 * k + 7) + k * (2 * wide + 2 * k + 1) + 1;
     char query[CT_MOST_BYTES] = {0};
-    ct_room room;
+    ct_scratch scratch;
     if (!ct__all_finite(dtype, m->of[0], rows * columns)) {
         ct__fill_nan(part, s, k);
         if (vectors) ct__fill_nan(dtype, u, rows * us);
@@ -640,45 +668,49 @@ static int singular(const ct_matrix *m, bool vectors, bool full, void *u, void *
                .ldvh = (int)vs,
                .lwork = -1,
                .work = query};
-    call_gesdd(m, &x);
-    x.lwork = wanted(dtype, query);
-    if (!ct__room_make(&room, ct__room_for(dtype, rows * columns) + ct__room_for(part, k) +
-                                  ct__room_for(dtype, rows * us) +
-                                  ct__room_for(dtype, vs * columns) + ct__room_for(dtype, x.lwork) +
-                                  ct__room_for(part, rwork) + ct__room_for(CT_I32, 8 * k)))
+    lapack_call_gesdd(m, &x);
+    x.lwork = lapack_work_size(dtype, query);
+    if (!ct__scratch_make(&scratch,
+                          ct__scratch_bytes(dtype, rows * columns) + ct__scratch_bytes(part, k) +
+                              ct__scratch_bytes(dtype, rows * us) +
+                              ct__scratch_bytes(dtype, vs * columns) +
+                              ct__scratch_bytes(dtype, x.lwork) + ct__scratch_bytes(part, rwork) +
+                              ct__scratch_bytes(CT_I32, 8 * k)))
         return CT_MATRIX_NO_MEMORY;
-    x.a = ct__room_take(&room, dtype, rows * columns);
-    x.s = ct__room_take(&room, part, k);
-    x.u = ct__room_take(&room, dtype, rows * us);
-    x.vh = ct__room_take(&room, dtype, vs * columns);
-    x.work = ct__room_take(&room, dtype, x.lwork);
-    x.rwork = ct__room_take(&room, part, rwork);
-    x.iwork = ct__room_take(&room, CT_I32, 8 * k);
-    ct__by_columns(dtype, rows, columns, m->of[0], x.a);
-    const int info = call_gesdd(m, &x);
+    x.a = ct__scratch_take(&scratch, dtype, rows * columns);
+    x.s = ct__scratch_take(&scratch, part, k);
+    x.u = ct__scratch_take(&scratch, dtype, rows * us);
+    x.vh = ct__scratch_take(&scratch, dtype, vs * columns);
+    x.work = ct__scratch_take(&scratch, dtype, x.lwork);
+    x.rwork = ct__scratch_take(&scratch, part, rwork);
+    x.iwork = ct__scratch_take(&scratch, CT_I32, 8 * k);
+    ct__to_column_major(dtype, rows, columns, m->of[0], x.a);
+    const int info = lapack_call_gesdd(m, &x);
     memcpy(s, x.s, ct__dtype_bytes(part, k));
-    if (vectors) ct__by_columns(dtype, us, rows, x.u, u);
-    if (vectors) ct__by_columns(dtype, columns, vs, x.vh, vh);
-    ct__free(room.memory);
+    if (vectors) ct__to_column_major(dtype, us, rows, x.u, u);
+    if (vectors) ct__to_column_major(dtype, columns, vs, x.vh, vh);
+    ct__free(scratch.memory);
     return info;
 }
-static int svd_one(const ct_matrix *m) {
-    return singular(m, true, ((const svd_attrs *)m->ref->attrs)->full, m->of[1], m->of[2],
-                    m->of[3]);
+static int svd_one_matrix(const ct_matrix *m) {
+    return svd_values(m, true, ((const svd_attrs *)m->ref->attrs)->full, m->of[1], m->of[2],
+                      m->of[3]);
 }
-static int svdvals_one(const ct_matrix *m) {
-    return singular(m, false, false, NULL, m->of[1], NULL);
+static int svdvals_one_matrix(const ct_matrix *m) {
+    return svd_values(m, false, false, NULL, m->of[1], NULL);
 }
-static bool svd_eval(const ct_ref *ref) { return ct__each_matrix(ref, svd_one, not_converged); }
+static bool svd_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, svd_one_matrix, eig_say_not_converged);
+}
 static bool svdvals_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, svdvals_one, not_converged);
+    return ct__each_matrix(ref, svdvals_one_matrix, eig_say_not_converged);
 }
-// What of a vector's movement lies outside of the vectors' span: (x' v - u u^H x' v) / s.
-static ct_tensor outside(ct_tensor moved, ct_tensor u, ct_tensor s) {
+// Returns the part of the vectors' tangent that is outside of the span of u: (x' v - u u^H x' v) / s.
+static ct_tensor svd_outside_span(ct_tensor moved, ct_tensor u, ct_tensor s) {
     ct_tensor rest = ct_sub(moved, ct_matmul(u, ct_matmul(ct__adjoint(u), moved)));
-    return ct__columns_times(rest, ct_div(ct__number_like(1, s), s));
+    return ct__scale_columns(rest, ct_div(ct__number_like(1, s), s));
 }
-// With D = U^H x' V: s' is its diagonal; U and V turn among their columns by what is beside it.
+// With D = U^H x' V: s' is its diagonal. The elements off the diagonal rotate the columns of U and V.
 static bool svd_jvp(ct_rule *r) {
     ct_tensor u = r->out[0], s = r->out[1], v = ct__adjoint(r->out[2]), x = r->t_in[0];
     const ct_type *type = ct__type_of(r->in[0]);
@@ -690,21 +722,21 @@ static bool svd_jvp(ct_rule *r) {
         return false;
     }
     ct_tensor d = ct_matmul(ct_matmul(ct__adjoint(u), x), v);
-    ct_tensor apart = beside_diagonal(ct_mul(across(s, true), across(s, false)));
-    ct_tensor ds = ct__columns_times(d, s), sd = ct_mul(d, ct__add_last(s));
+    ct_tensor apart = eig_off_diagonal_inverse(ct_mul(eig_pairs(s, true), eig_pairs(s, false)));
+    ct_tensor ds = ct__scale_columns(d, s), sd = ct_mul(d, ct__add_last(s));
     ct_tensor zero = ct_equal(s, ct__number_like(0, s));
     ct_tensor inverse = ct_div(ct__number_like(1, s), ct_select(zero, ct__number_like(1, s), s));
     inverse = ct_select(zero, ct__number_like(0, s), inverse);
     ct_tensor du = ct_mul(apart, ct_add(ds, ct__adjoint(ds)));
-    if (ct__is_complex((ct_dtype)type->dtype)) { // a phase, which is put into U
+    if (ct__is_complex((ct_dtype)type->dtype)) { // the phase, whose tangent is added to that of U
         ct_tensor half = ct_mul(ct_sub(d, ct__adjoint(d)), ct__number_like(0.5, d));
         half = ct__upper_part(ct__lower_part(half, 0), 0);
-        du = ct_add(du, ct__columns_times(half, inverse));
+        du = ct_add(du, ct__scale_columns(half, inverse));
     }
     ct_tensor dv = ct_matmul(v, ct_mul(apart, ct_add(sd, ct__adjoint(sd))));
     du = ct_matmul(u, du);
-    if (m > n) du = ct_add(du, outside(ct_matmul(x, v), u, s));
-    if (n > m) dv = ct_add(dv, outside(ct_matmul(ct__adjoint(x), u), v, s));
+    if (m > n) du = ct_add(du, svd_outside_span(ct_matmul(x, v), u, s));
+    if (n > m) dv = ct_add(dv, svd_outside_span(ct_matmul(ct__adjoint(x), u), v, s));
     r->t_out[0] = du;
     r->t_out[1] = ct__real_of(ct__diagonal_of(d));
     r->t_out[2] = ct__adjoint(dv);
@@ -717,7 +749,7 @@ static bool svdvals_jvp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_svd = {
-    CALL(SVD, svd),
+    LAPACK_OP(SVD, svd),
     CT_FIELDS(svd),
     .n_in = 1,
     .n_out = 3,
@@ -731,7 +763,7 @@ const ct_opdef ct__op_svd = {
     .autocast = CT_CAST_F32,
 };
 const ct_opdef ct__op_svdvals = {
-    CALL(SVDVALS, svdvals),
+    LAPACK_OP(SVDVALS, svdvals),
     .n_in = 1,
     .n_out = 1,
     .core = {2},
@@ -740,24 +772,28 @@ const ct_opdef ct__op_svdvals = {
     .autocast = CT_CAST_F32,
 };
 
-// ----------------------------------------------------------------------------- eigenvalues of all others
+// ----------------------------------------------------------------------- eigenvalues of general matrices
 
-static ct_dtype complex_of(ct_dtype dtype) { return part_of(dtype) == CT_F32 ? CT_C64 : CT_C128; }
+static ct_dtype eig_complex_dtype(ct_dtype dtype) {
+    return lapack_part_dtype(dtype) == CT_F32 ? CT_C64 : CT_C128;
+}
 static bool eigvals_infer(ct_call *call) {
     return ct__check_matrices(call, 0, true) &&
-           factor_out(call, 0, complex_of((ct_dtype)call->in[0]->dtype), 1, rows_of(call), 0);
+           factor_result_type(call, 0, eig_complex_dtype((ct_dtype)call->in[0]->dtype), 1,
+                              lapack_rows(call), 0);
 }
 static bool eig_infer(ct_call *call) {
-    return eigvals_infer(call) && factor_out(call, 1, complex_of((ct_dtype)call->in[0]->dtype), 2,
-                                             rows_of(call), rows_of(call));
+    return eigvals_infer(call) &&
+           factor_result_type(call, 1, eig_complex_dtype((ct_dtype)call->in[0]->dtype), 2,
+                              lapack_rows(call), lapack_rows(call));
 }
-// What geev is called with: of complex matrices `re` are the values, and `im` is memory to work in.
+// The arguments of geev. For complex matrices `re` is the eigenvalues and `im` is the workspace rwork.
 typedef struct geev {
     const char *job;
     int lda, lwork;
     void *a, *re, *im, *v, *work;
 } geev;
-static int call_geev(const ct_matrix *m, const geev *x) {
+static int lapack_call_geev(const ct_matrix *m, const geev *x) {
     const int one = 1;
     int info = 0;
     if (ct__is_complex(m->dtype))
@@ -768,9 +804,10 @@ static int call_geev(const ct_matrix *m, const geev *x) {
                         &x->lda, x->work, &x->lwork, &info, 1, 1);
     return info;
 }
-// Of real matrices pairs of conjugated values have one column with the real part of a vector and one
-// with the imaginary part. The result is by rows.
-static void pair_up(ct_dtype part, int64_t n, const void *im, const void *columns, void *to) {
+// Converts eigenvectors of real matrices to complex numbers by rows. LAPACK gives a conjugate pair as one
+// column with the real part of a vector and one with the imaginary part.
+static void eig_unpack_pairs(ct_dtype part, int64_t n, const void *im, const void *columns,
+                             void *to) {
     for (int64_t j = 0; j < n; j++) {
         const bool pair = ct__load_f64(part, im, j) != 0;
         for (int64_t i = 0; i < n; i++) {
@@ -785,11 +822,12 @@ static void pair_up(ct_dtype part, int64_t n, const void *im, const void *column
         j += pair;
     }
 }
-static int general(const ct_matrix *m, void *values, void *vectors) {
+static int eig_values(const ct_matrix *m, void *values, void *vectors) {
     const int64_t n = m->rows, all = n * n;
-    const ct_dtype dtype = m->dtype, part = part_of(dtype), out = complex_of(dtype);
+    const ct_dtype dtype = m->dtype, part = lapack_part_dtype(dtype),
+                   out = eig_complex_dtype(dtype);
     char query[CT_MOST_BYTES] = {0}, more[CT_MOST_BYTES] = {0};
-    ct_room room;
+    ct_scratch scratch;
     if (!ct__all_finite(dtype, m->of[0], all)) {
         ct__fill_nan(out, values, n);
         if (vectors) ct__fill_nan(out, vectors, all);
@@ -797,57 +835,61 @@ static int general(const ct_matrix *m, void *values, void *vectors) {
     }
     if (!n) return 0;
     geev x = {.job = vectors ? "V" : "N", .lda = m->rows, .lwork = -1, .im = more, .work = query};
-    call_geev(m, &x);
-    x.lwork = wanted(dtype, query);
-    if (!ct__room_make(&room, 2 * ct__room_for(dtype, all) + ct__room_for(dtype, n) +
-                                  ct__room_for(dtype, 2 * n) + ct__room_for(dtype, x.lwork)))
+    lapack_call_geev(m, &x);
+    x.lwork = lapack_work_size(dtype, query);
+    if (!ct__scratch_make(&scratch,
+                          2 * ct__scratch_bytes(dtype, all) + ct__scratch_bytes(dtype, n) +
+                              ct__scratch_bytes(dtype, 2 * n) + ct__scratch_bytes(dtype, x.lwork)))
         return CT_MATRIX_NO_MEMORY;
-    x.a = ct__room_take(&room, dtype, all);
-    x.v = ct__room_take(&room, dtype, all);
-    x.re = ct__room_take(&room, dtype, n);
-    x.im = ct__room_take(&room, dtype, 2 * n);
-    x.work = ct__room_take(&room, dtype, x.lwork);
-    ct__by_columns(dtype, n, n, m->of[0], x.a);
-    const int info = call_geev(m, &x);
+    x.a = ct__scratch_take(&scratch, dtype, all);
+    x.v = ct__scratch_take(&scratch, dtype, all);
+    x.re = ct__scratch_take(&scratch, dtype, n);
+    x.im = ct__scratch_take(&scratch, dtype, 2 * n);
+    x.work = ct__scratch_take(&scratch, dtype, x.lwork);
+    ct__to_column_major(dtype, n, n, m->of[0], x.a);
+    const int info = lapack_call_geev(m, &x);
     if (dtype == out) {
         memcpy(values, x.re, ct__dtype_bytes(out, n));
-        if (vectors) ct__by_columns(dtype, n, n, x.v, vectors);
+        if (vectors) ct__to_column_major(dtype, n, n, x.v, vectors);
     } else {
         for (int64_t i = 0; i < n; i++) {
             ct__store_f64(part, values, 2 * i, ct__load_f64(part, x.re, i));
             ct__store_f64(part, values, 2 * i + 1, ct__load_f64(part, x.im, i));
         }
-        if (vectors && !info) pair_up(part, n, x.im, x.v, vectors);
+        if (vectors && !info) eig_unpack_pairs(part, n, x.im, x.v, vectors);
     }
-    ct__free(room.memory);
+    ct__free(scratch.memory);
     return info;
 }
-static int eig_one(const ct_matrix *m) { return general(m, m->of[1], m->of[2]); }
-static int eigvals_one(const ct_matrix *m) { return general(m, m->of[1], NULL); }
-static bool eig_eval(const ct_ref *ref) { return ct__each_matrix(ref, eig_one, not_converged); }
-static bool eigvals_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, eigvals_one, not_converged);
+static int eig_one_matrix(const ct_matrix *m) { return eig_values(m, m->of[1], m->of[2]); }
+static int eigvals_one_matrix(const ct_matrix *m) { return eig_values(m, m->of[1], NULL); }
+static bool eig_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, eig_one_matrix, eig_say_not_converged);
 }
-// In the vectors' basis, inv(V) x' V.
-static ct_tensor in_basis(ct_tensor v, ct_tensor t) {
+static bool eigvals_eval(const ct_ref *ref) {
+    return ct__each_matrix(ref, eigvals_one_matrix, eig_say_not_converged);
+}
+// Returns inv(V) x' V, the tangent in the basis of the eigenvectors.
+static ct_tensor eig_in_basis(ct_tensor v, ct_tensor t) {
     return ct_solve(v, ct_matmul(ct__to(t, (ct_dtype)ct__type_of(v)->dtype), v));
 }
-// Vectors stay of length 1. Which phase they have is LAPACK's choice, on which nothing should hang: here
-// it does not move.
+// The vectors keep length 1. Their phase is LAPACK's choice and no result should depend on it: its tangent
+// is 0 here.
 static bool eig_jvp(ct_rule *r) {
-    ct_tensor v = r->out[1], inside = in_basis(v, r->t_in[0]);
-    ct_tensor t = ct_matmul(v, ct_mul(beside_diagonal(across(r->out[0], false)), inside));
-    ct_tensor longer = ct__diagonal_of(ct_real(ct_matmul(ct__adjoint(v), t)));
+    ct_tensor v = r->out[1], inside = eig_in_basis(v, r->t_in[0]);
+    ct_tensor t =
+        ct_matmul(v, ct_mul(eig_off_diagonal_inverse(eig_pairs(r->out[0], false)), inside));
+    ct_tensor length_change = ct__diagonal_of(ct_real(ct_matmul(ct__adjoint(v), t)));
     r->t_out[0] = ct__diagonal_of(inside);
-    r->t_out[1] = ct_sub(t, ct__columns_times(v, longer));
+    r->t_out[1] = ct_sub(t, ct__scale_columns(v, length_change));
     return true;
 }
 static bool eigvals_jvp(ct_rule *r) {
-    r->t_out[0] = ct__diagonal_of(in_basis(ct_eig(r->in[0]).vectors, r->t_in[0]));
+    r->t_out[0] = ct__diagonal_of(eig_in_basis(ct_eig(r->in[0]).vectors, r->t_in[0]));
     return true;
 }
 const ct_opdef ct__op_eig = {
-    CALL(EIG, eig),
+    LAPACK_OP(EIG, eig),
     .n_in = 1,
     .n_out = 2,
     .core = {2},
@@ -860,7 +902,7 @@ const ct_opdef ct__op_eig = {
     .autocast = CT_CAST_F32,
 };
 const ct_opdef ct__op_eigvals = {
-    CALL(EIGVALS, eigvals),
+    LAPACK_OP(EIGVALS, eigvals),
     .n_in = 1,
     .n_out = 1,
     .core = {2},

@@ -8,13 +8,13 @@
 #define CONST_ATTRS(F, op) F(op, data, bytes)
 CT_ATTRS(const, CONST_ATTRS);
 
-static bool no_infer(ct_call *call) {
+static bool leaf_infer(ct_call *call) {
     return ct__call_err(call, CT_E_INTERNAL, "a leaf has no shape rule");
 }
 
 #define LEAF(ID, op, text)                                                                         \
     .id = CT_OP_##ID, .name = #op, .doc = text, .kind = &ct__kind_leaf, .n_in = 0, .n_out = 1,     \
-    .accepts = CT_ANY, .infer = no_infer, .jvp = CT_NO_GRAD
+    .accepts = CT_ANY, .infer = leaf_infer, .jvp = CT_NO_GRAD
 const ct_opdef ct__op_data = {LEAF(DATA, data, "Elements in a storage.")};
 const ct_opdef ct__op_scalar = {
     LEAF(SCALAR, scalar, "One number; an operand, whatever its value.")};
@@ -47,7 +47,7 @@ ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here
 ct_tensor ct_adopt_at(const void *data, ct_dtype dtype, ct_ints dims, ct_release_fn release,
                       void *user, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    ct_err bad = {0}; // is told by ct_from
+    ct_err bad = {0}; // ct_from reports it
     ct_type type;
     const bool fits =
         ctx && release && data && !ctx->tracing && ct_dtype_size(dtype) &&
@@ -79,14 +79,14 @@ ct_tensor ct_const_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc her
     return node ? ct__handle(node, 0) : ct__poison(ctx, here);
 }
 
-static ct_tensor number(double value, int64_t whole, bool is_whole, ct_type type) {
+static ct_tensor leaf_number(double value, int64_t integer, bool is_integer, ct_type type) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     if (ctx->tracing &&
         ct__in_plan(ctx)) { // numbers of rules and library bodies are part of the plan
         char bytes[8];
-        if (is_whole)
-            ct__store_i64(type.dtype, bytes, 0, whole);
+        if (is_integer)
+            ct__store_i64(type.dtype, bytes, 0, integer);
         else
             ct__store_f64(type.dtype, bytes, 0, value);
         const_attrs attrs = {.bytes = {bytes, ct_dtype_size(type.dtype)}};
@@ -95,33 +95,34 @@ static ct_tensor number(double value, int64_t whole, bool is_whole, ct_type type
     }
     ct_node *node = ct__number_leaf(ctx, type);
     if (!node) return ct__poison(ctx, CT_NOWHERE);
-    if (is_whole)
-        ct__store_i64(type.dtype, &node->number, 0, whole);
+    if (is_integer)
+        ct__store_i64(type.dtype, &node->number, 0, integer);
     else
         ct__store_f64(type.dtype, &node->number, 0, value);
-    node->precise = is_whole ? (double)whole : value;
+    node->precise = is_integer ? (double)integer : value;
     return ct__handle(node, 0);
 }
 ct_tensor ct_f(double value) {
-    return number(value, 0, false, (ct_type){.dtype = CT_F32, .weak = true});
+    return leaf_number(value, 0, false, (ct_type){.dtype = CT_F32, .weak = true});
 }
 ct_tensor ct_i(int64_t value) {
     bool small = value >= INT32_MIN && value <= INT32_MAX;
-    return number(0, value, true, (ct_type){.dtype = small ? CT_I32 : CT_I64, .weak = true});
+    return leaf_number(0, value, true, (ct_type){.dtype = small ? CT_I32 : CT_I64, .weak = true});
 }
 ct_tensor ct_c(double re, double im) { return ct_complex_at(ct_f(re), ct_f(im), CT_NOWHERE); }
 ct_tensor ct_scalar(double value, ct_dtype dtype) {
     ct_ctx *ctx = ct__ctx();
     if (ctx && !ct__is_dtype(dtype))
         return ct__fail(ctx, CT_E_DTYPE, CT_NOWHERE, "scalar", "%d is not a dtype", (int)dtype);
-    if (ctx && ct__has_parts(dtype)) // of which a scalar's 8 bytes hold no value
-        return ct_cast_at(number(value, 0, false, (ct_type){.dtype = CT_F64}), dtype, CT_NOWHERE);
-    return number(value, 0, false, (ct_type){.dtype = (uint8_t)dtype});
+    if (ctx && ct__has_parts(dtype)) // a scalar's 8 bytes cannot hold such a value
+        return ct_cast_at(leaf_number(value, 0, false, (ct_type){.dtype = CT_F64}), dtype,
+                          CT_NOWHERE);
+    return leaf_number(value, 0, false, (ct_type){.dtype = (uint8_t)dtype});
 }
 
-// The value at each place of `dims`; what does not fit is an error of `op`, not of expand.
-static ct_tensor spread(ct_ctx *ctx, ct_tensor value, ct_dtype dtype, ct_ints dims, const char *op,
-                        ct_loc here) {
+// Expands the value to `dims`. Sizes that are not valid are an error of `op`, not of expand.
+static ct_tensor leaf_expand(ct_ctx *ctx, ct_tensor value, ct_dtype dtype, ct_ints dims,
+                             const char *op, ct_loc here) {
     ct_type type;
     if (!ct__type_from_dims(ct__top(ctx)->arena, dtype, dims, &type, &ctx->err, here, op))
         return ct__poison(ctx, here);
@@ -136,21 +137,22 @@ ct_tensor ct_full_at(ct_tensor value, ct_ints dims, ct_loc here) {
     if (ct__type(v)->rank)
         return ct__fail(ctx, CT_E_SHAPE, here, "full", "the value is %s, it must be a scalar",
                         ct__type_text(ct__type(v)).s);
-    return spread(ctx, value, ct__type(v)->dtype, dims, "full", here);
+    return leaf_expand(ctx, value, ct__type(v)->dtype, dims, "full", here);
 }
 
-static ct_tensor filled(double value, ct_dtype dtype, ct_ints dims, const char *op, ct_loc here) {
+static ct_tensor leaf_fill(double value, ct_dtype dtype, ct_ints dims, const char *op,
+                           ct_loc here) {
     char bytes[CT_MOST_BYTES] = {0};
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     if (!ct__is_dtype(dtype))
         return ct__fail(ctx, CT_E_DTYPE, here, op, "%d is not a dtype", (int)dtype);
     ct__store_f64(dtype, bytes, 0, value);
-    return spread(ctx, ct_const_at(bytes, dtype, CT_SCALAR, here), dtype, dims, op, here);
+    return leaf_expand(ctx, ct_const_at(bytes, dtype, CT_SCALAR, here), dtype, dims, op, here);
 }
 ct_tensor ct_zeros_at(ct_dtype dtype, ct_ints dims, ct_loc here) {
-    return filled(0, dtype, dims, "zeros", here);
+    return leaf_fill(0, dtype, dims, "zeros", here);
 }
 ct_tensor ct_ones_at(ct_dtype dtype, ct_ints dims, ct_loc here) {
-    return filled(1, dtype, dims, "ones", here);
+    return leaf_fill(1, dtype, dims, "ones", here);
 }

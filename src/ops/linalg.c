@@ -1,23 +1,29 @@
-// Linear algebra said in factors of matrices (lapack_ops.c) and products.
+// Linear algebra that is composed of factorisations (lapack_ops.c) and products.
 #include <math.h>
 #include <stdlib.h>
 
 #include "kinds/batch.h"
 #include "ops/matrices.h"
 
-#define SAID(ID, op)                                                                               \
+#define LINALG_OP(ID, op)                                                                          \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .accepts = CT_LINALG,            \
     .infer = op##_infer, .body = op##_body
 
-static ct_tensor number(double value, ct_tensor like) { return ct__number_like(value, like); }
-static ct_dtype out_dtype(const ct_rule *r, int i) { return (ct_dtype)r->node->out[i].dtype; }
-// The types of operand 0 without its last two axes.
-static bool numbers_out(ct_call *call, int out, ct_dtype dtype) {
+static ct_tensor linalg_number(double value, ct_tensor like) {
+    return ct__number_like(value, like);
+}
+static ct_dtype linalg_out_dtype(const ct_rule *r, int i) {
+    return (ct_dtype)r->node->out[i].dtype;
+}
+// Sets the type of a result with a number for each matrix: operand 0 without its last two axes.
+static bool linalg_batch_type(ct_call *call, int out, ct_dtype dtype) {
     ct_type batch = *call->in[0];
     batch.rank = (uint8_t)(batch.rank - 2);
     return ct__matrix_out(call, out, dtype, &batch, 0, NULL);
 }
-static ct_dtype part_of(ct_dtype dtype) { return ct__is_complex(dtype) ? ct__part(dtype) : dtype; }
+static ct_dtype linalg_part_dtype(ct_dtype dtype) {
+    return ct__is_complex(dtype) ? ct__part(dtype) : dtype;
+}
 
 // ---------------------------------------------------------------------------------------------- solve
 
@@ -45,23 +51,25 @@ static bool solve_infer(ct_call *call) {
            ct__matrix_out(call, 0, dtype, &batch, 2, sizes);
 }
 static bool solve_body(ct_rule *r) {
-    const ct_dtype dtype = out_dtype(r, 0);
-    ct_lu_out lu =
-        ct_lu(ct__to(r->in[0], dtype)); // of a matrix solved with twice there will be one
+    const ct_dtype dtype = linalg_out_dtype(r, 0);
+    ct_lu_out lu = ct_lu(ct__to(
+        r->in[0],
+        dtype)); // a matrix that is solved with twice is factorised once (common subexpressions)
     r->body_out[0] = ct__lu_solve(lu.factors, lu.pivots, ct__to(r->in[1], dtype),
                                   ((const solve_attrs *)r->attrs)->transpose);
     return true;
 }
-// a x = b gives a x' = b' - a' x, with a and a' as they are meant.
+// a x = b gives a x' = b' - a' x, where a and a' are transposed if the attribute says so.
 static bool solve_jvp(ct_rule *r) {
     const int64_t transpose = ((const solve_attrs *)r->attrs)->transpose;
     ct_tensor b = r->t_in[1];
     if (!ct__is_none(r->t_in[0]))
-        b = ct__add_zero(b, ct_neg(ct_matmul(ct__meant(r->t_in[0], transpose), r->out[0])));
+        b = ct__add_zero(b,
+                         ct_neg(ct_matmul(ct__apply_transpose(r->t_in[0], transpose), r->out[0])));
     r->t_out[0] = ct_solve(r->in[0], b, .transpose = transpose);
     return true;
 }
-// Of x = inv(a) b the cotangent of b is inv(a)^T c.
+// x = inv(a) b, so the cotangent of b is inv(a)^T c.
 static bool solve_transpose(ct_rule *r) {
     const int64_t transpose = ((const solve_attrs *)r->attrs)->transpose;
     ct_tensor c = transpose == 2 ? ct__conj_of(r->c_out[0]) : r->c_out[0];
@@ -70,7 +78,7 @@ static bool solve_transpose(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_solve = {
-    SAID(SOLVE, solve),
+    LINALG_OP(SOLVE, solve),
     CT_FIELDS(solve),
     .core = {2, 2},
     .batch = ct__batch_cores,
@@ -99,7 +107,7 @@ static bool inv_jvp(ct_rule *r) { // -inv(x) x' inv(x)
     return true;
 }
 const ct_opdef ct__op_inv = {
-    SAID(INV, inv),
+    LINALG_OP(INV, inv),
     .core = {2},
     .batch = ct__batch_cores,
     .n_in = 1,
@@ -111,79 +119,81 @@ const ct_opdef ct__op_inv = {
 
 // ---------------------------------------------------------------------------------------- determinants
 
-static ct_tensor product(ct_tensor x) { // over the last axis
+static ct_tensor linalg_prod_last(ct_tensor x) { // over the last axis
     const int64_t last = ct__type_of(x)->rank - 1;
     return ct_prod(x, .axes = {1, &last});
 }
-static ct_tensor sum_last(ct_tensor x) {
+static ct_tensor linalg_sum_last(ct_tensor x) {
     const int64_t last = ct__type_of(x)->rank - 1;
     return ct_sum(x, .axes = {1, &last});
 }
-// 1 or -1, by how many rows were exchanged; (...).
-static ct_tensor parity(ct_tensor pivots, ct_tensor like) {
+// Returns 1 or -1, (...), by the parity of the number of row exchanges.
+static ct_tensor linalg_parity(ct_tensor pivots, ct_tensor like) {
     const int64_t n = ct__size_like(pivots, ct__type_of(pivots)->rank - 1);
-    ct_tensor stays = ct_equal(pivots, ct_iota(CT_I32, CT_DIMS(n), 0));
-    return product(ct_select(stays, number(1, like), number(-1, like)));
+    ct_tensor is_fixed = ct_equal(pivots, ct_iota(CT_I32, CT_DIMS(n), 0));
+    return linalg_prod_last(ct_select(is_fixed, linalg_number(1, like), linalg_number(-1, like)));
 }
-static ct_tensor trace_of(ct_tensor x) { return sum_last(ct__diagonal_of(x)); }
+static ct_tensor linalg_trace(ct_tensor x) { return linalg_sum_last(ct__diagonal_of(x)); }
 
 static bool det_infer(ct_call *call) {
-    return ct__check_matrices(call, 0, true) && numbers_out(call, 0, (ct_dtype)call->in[0]->dtype);
+    return ct__check_matrices(call, 0, true) &&
+           linalg_batch_type(call, 0, (ct_dtype)call->in[0]->dtype);
 }
 static bool det_body(ct_rule *r) {
     ct_lu_out lu = ct_lu(r->in[0]);
     ct_tensor diagonal = ct__diagonal_of(lu.factors);
-    r->body_out[0] = ct_mul(product(diagonal), parity(lu.pivots, diagonal));
+    r->body_out[0] = ct_mul(linalg_prod_last(diagonal), linalg_parity(lu.pivots, diagonal));
     return true;
 }
-// The factors of x with a small number for each pivot that is 0, so that all have an inverse.
+// The factors of x, with a small number in place of each pivot that is 0, so that they have inverses.
 typedef struct {
     ct_tensor zero;         // (..., N) bool: pivots that are 0
     ct_tensor diagonal;     // (..., N)
     ct_tensor parity, step; // (...) 1 or -1; (..., N, N) inv(x) x'
 } det_parts;
-static det_parts det_near(const ct_rule *r) {
+static det_parts det_regularise(const ct_rule *r) {
     const int64_t batch = ct__type_of(r->in[0])->rank - 2, both[2] = {batch, batch + 1};
     const ct_tensor t = r->t_in[0];
     ct_lu_out lu = ct_lu(r->in[0]);
     ct_tensor diagonal = ct__diagonal_of(lu.factors);
     ct_tensor size = ct_abs(ct__upper_part(lu.factors, 0));
     ct_tensor largest = ct_max(ct_stop_gradient(size), .axes = {2, both}); // (...)
-    ct_tensor none = ct_equal(largest, number(0, largest));
-    ct_tensor least =
-        ct_mul(ct_select(none, number(1, largest), largest), number(0x1p-50, largest));
-    ct_tensor zero = ct_equal(diagonal, number(0, diagonal));
-    ct_tensor more = ct_select(zero, ct__to(ct__add_last(least), out_dtype(r, 0)),
-                               number(0, diagonal)); // (..., N)
-    ct_tensor factors = ct_add(lu.factors, ct__columns_times(ct__identity(lu.factors), more));
+    ct_tensor none = ct_equal(largest, linalg_number(0, largest));
+    ct_tensor smallest = ct_mul(ct_select(none, linalg_number(1, largest), largest),
+                                linalg_number(0x1p-50, largest));
+    ct_tensor zero = ct_equal(diagonal, linalg_number(0, diagonal));
+    ct_tensor more = ct_select(zero, ct__to(ct__add_last(smallest), linalg_out_dtype(r, 0)),
+                               linalg_number(0, diagonal)); // (..., N)
+    ct_tensor factors = ct_add(lu.factors, ct__scale_columns(ct__identity(lu.factors), more));
     ct_tensor rows = ct_gather(t, lu.order, .axis = -2, .batch_dims = batch);
     ct_tensor step = ct_triangular_solve(factors, rows, .unit = true);
     return (det_parts){.zero = zero,
                        .diagonal = ct_add(diagonal, more),
-                       .parity = parity(lu.pivots, diagonal),
+                       .parity = linalg_parity(lu.pivots, diagonal),
                        .step = ct_triangular_solve(factors, step, .upper = true)};
 }
-// The cofactors times x', of a matrix of any rank: of x = u diag(s) vh each singular value's own is the product of the
-// others, turned by det(u) det(vh). A singular matrix may have several pivots that are 0, however high its rank.
-static ct_tensor cofactors_times(const ct_rule *r) {
+// Returns the cofactors times x', for matrices of any rank: for x = u diag(s) vh the cofactor of each
+// singular value is the product of the others, times det(u) det(vh). A singular matrix may have several
+// pivots that are 0, whatever its rank.
+static ct_tensor det_cofactors_times(const ct_rule *r) {
     ct_svd_out f = ct_svd(ct_stop_gradient(r->in[0]));
-    const ct_dtype dtype = out_dtype(r, 0);
+    const ct_dtype dtype = linalg_out_dtype(r, 0);
     ct_tensor others =
         ct_cast(ct__product_of_others(f.s, ct__type_of(f.s)->rank - 1), dtype); // (..., N)
     ct_tensor own = ct_matmul(ct_matmul(ct__adjoint(f.u), r->t_in[0]), ct__adjoint(f.vh));
-    ct_tensor turn = ct_mul(ct_det(f.u), ct_det(f.vh)); // (...)
-    return ct_mul(turn, sum_last(ct_mul(ct__diagonal_of(own), others)));
+    ct_tensor phase = ct_mul(ct_det(f.u), ct_det(f.vh)); // (...)
+    return ct_mul(phase, linalg_sum_last(ct_mul(ct__diagonal_of(own), others)));
 }
 static bool det_jvp(ct_rule *r) { // det(x) trace(inv(x) x')
-    det_parts d = det_near(r);
+    det_parts d = det_regularise(r);
     const int64_t last = ct__type_of(d.zero)->rank - 1;
     ct_tensor singular = ct_any(d.zero, .axes = {1, &last}); // (...)
-    ct_tensor slope = ct_mul(ct_mul(product(d.diagonal), d.parity), trace_of(d.step));
-    r->t_out[0] = ct_select(singular, cofactors_times(r), slope);
+    ct_tensor slope = ct_mul(ct_mul(linalg_prod_last(d.diagonal), d.parity), linalg_trace(d.step));
+    r->t_out[0] = ct_select(singular, det_cofactors_times(r), slope);
     return true;
 }
 const ct_opdef ct__op_det = {
-    SAID(DET, det),
+    LINALG_OP(DET, det),
     .core = {2},
     .batch = ct__batch_cores,
     .n_in = 1,
@@ -197,38 +207,39 @@ const ct_opdef ct__op_det = {
 
 static bool slogdet_infer(ct_call *call) {
     const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
-    return ct__check_matrices(call, 0, true) && numbers_out(call, 0, dtype) &&
-           numbers_out(call, 1, part_of(dtype));
+    return ct__check_matrices(call, 0, true) && linalg_batch_type(call, 0, dtype) &&
+           linalg_batch_type(call, 1, linalg_part_dtype(dtype));
 }
 static bool slogdet_body(ct_rule *r) {
     ct_lu_out lu = ct_lu(r->in[0]);
     ct_tensor diagonal = ct__diagonal_of(lu.factors), size = ct_abs(diagonal), sign;
-    if (ct__is_complex(out_dtype(r, 0))) {
-        ct_tensor zero = ct_equal(size, number(0, size));
-        sign = ct_select(zero, number(0, diagonal),
-                         ct_div(diagonal, ct_select(zero, number(1, size), size)));
+    if (ct__is_complex(linalg_out_dtype(r, 0))) {
+        ct_tensor zero = ct_equal(size, linalg_number(0, size));
+        sign = ct_select(zero, linalg_number(0, diagonal),
+                         ct_div(diagonal, ct_select(zero, linalg_number(1, size), size)));
     } else {
         sign = ct_sign(diagonal);
     }
-    r->body_out[0] = ct_mul(product(sign), parity(lu.pivots, sign));
-    r->body_out[1] = sum_last(ct_log(size));
+    r->body_out[0] = ct_mul(linalg_prod_last(sign), linalg_parity(lu.pivots, sign));
+    r->body_out[1] = linalg_sum_last(ct_log(size));
     return true;
 }
 static bool slogdet_jvp(ct_rule *r) {
-    det_parts d = det_near(r);
+    det_parts d = det_regularise(r);
     const int64_t last = ct__type_of(d.zero)->rank - 1;
-    ct_tensor singular = ct_any(d.zero, .axes = {1, &last}), one = number(1, d.diagonal);
-    ct_tensor t = ct_mul(trace_of(d.step), ct_select(singular, number(INFINITY, one), one));
+    ct_tensor singular = ct_any(d.zero, .axes = {1, &last}), one = linalg_number(1, d.diagonal);
+    ct_tensor t =
+        ct_mul(linalg_trace(d.step), ct_select(singular, linalg_number(INFINITY, one), one));
     r->t_out[0] = CT_NONE;
     r->t_out[1] = ct__real_of(t);
-    if (ct__is_complex(out_dtype(r, 0))) { // it turns by the imaginary part
-        ct_tensor turn = ct_complex(ct__zeros_like(r->t_out[1]), ct_imag(t));
-        r->t_out[0] = ct_mul(r->out[0], turn);
+    if (ct__is_complex(linalg_out_dtype(r, 0))) { // the sign changes by the imaginary part
+        ct_tensor phase = ct_complex(ct__zeros_like(r->t_out[1]), ct_imag(t));
+        r->t_out[0] = ct_mul(r->out[0], phase);
     }
     return true;
 }
 const ct_opdef ct__op_slogdet = {
-    SAID(SLOGDET, slogdet),
+    LINALG_OP(SLOGDET, slogdet),
     .core = {2},
     .batch = ct__batch_cores,
     .n_in = 1,
@@ -249,9 +260,9 @@ CT_ATTRS(pinv, PINV_ATTRS);
 CT_ATTRS(lstsq, LSTSQ_ATTRS);
 CT_ATTRS(matrix_rank, MATRIX_RANK_ATTRS);
 
-// Which singular values s of x count: those above `rtol` times the largest, else above the rounding
-// errors of a matrix of that size.
-static ct_tensor counts(ct_tensor s, ct_tensor x, ct_num rtol) {
+// Returns which singular values s of x are not negligible, as bool: those above `rtol` times the largest,
+// by default above the rounding errors of a matrix of that size.
+static ct_tensor linalg_significant(ct_tensor s, ct_tensor x, ct_num rtol) {
     const ct_type *type = ct__type_of(x);
     const int64_t m = type->dim[type->rank - 2], n = type->dim[type->rank - 1];
     const int64_t last = ct__type_of(s)->rank - 1;
@@ -259,7 +270,7 @@ static ct_tensor counts(ct_tensor s, ct_tensor x, ct_num rtol) {
     const double part = ct__num_or(rtol, (double)(m > n ? m : n) * eps);
     if (!m || !n) return ct_less(s, s);
     ct_tensor largest = ct_max(s, .axes = {1, &last}, .keepdims = true);
-    return ct_less(ct_mul(largest, number(part, s)), s);
+    return ct_less(ct_mul(largest, linalg_number(part, s)), s);
 }
 static bool pinv_infer(ct_call *call) {
     if (!ct__check_matrices(call, 0, false)) return false;
@@ -272,13 +283,13 @@ static bool pinv_infer(ct_call *call) {
 }
 static bool pinv_body(ct_rule *r) {
     ct_svd_out f = ct_svd(r->in[0]);
-    ct_tensor keep = counts(f.s, r->in[0], ((const pinv_attrs *)r->attrs)->rtol);
-    ct_tensor by = ct_div(number(1, f.s), ct_select(keep, f.s, number(1, f.s)));
-    by = ct_select(keep, by, number(0, f.s));
-    r->body_out[0] = ct_matmul(ct__columns_times(ct__adjoint(f.vh), by), ct__adjoint(f.u));
+    ct_tensor keep = linalg_significant(f.s, r->in[0], ((const pinv_attrs *)r->attrs)->rtol);
+    ct_tensor by = ct_div(linalg_number(1, f.s), ct_select(keep, f.s, linalg_number(1, f.s)));
+    by = ct_select(keep, by, linalg_number(0, f.s));
+    r->body_out[0] = ct_matmul(ct__scale_columns(ct__adjoint(f.vh), by), ct__adjoint(f.u));
     return true;
 }
-// Golub and Pereyra: -P x' P + P P^H x'^H (I - x P) + (I - P x) x'^H P^H P.
+// Golub and Pereyra's derivative: -P x' P + P P^H x'^H (I - x P) + (I - P x) x'^H P^H P.
 static bool pinv_jvp(ct_rule *r) {
     ct_tensor p = r->out[0], x = r->in[0], t = r->t_in[0];
     ct_tensor ph = ct__adjoint(p), th = ct__adjoint(t);
@@ -289,7 +300,7 @@ static bool pinv_jvp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_pinv = {
-    SAID(PINV, pinv),
+    LINALG_OP(PINV, pinv),
     CT_FIELDS(pinv),
     .n_in = 1,
     .n_out = 1,
@@ -320,11 +331,12 @@ static bool lstsq_infer(ct_call *call) {
 static bool lstsq_body(ct_rule *r) {
     ct_num rtol = ((const lstsq_attrs *)r->attrs)->rtol;
     ct_tensor p = ct_pinv(r->in[0], .rtol = rtol);
-    r->body_out[0] = ct_matmul(ct__to(p, out_dtype(r, 0)), ct__to(r->in[1], out_dtype(r, 0)));
+    r->body_out[0] =
+        ct_matmul(ct__to(p, linalg_out_dtype(r, 0)), ct__to(r->in[1], linalg_out_dtype(r, 0)));
     return true;
 }
 const ct_opdef ct__op_lstsq = {
-    SAID(LSTSQ, lstsq),
+    LINALG_OP(LSTSQ, lstsq),
     CT_FIELDS(lstsq),
     .n_in = 2,
     .n_out = 1,
@@ -337,16 +349,16 @@ const ct_opdef ct__op_lstsq = {
 };
 
 static bool matrix_rank_infer(ct_call *call) {
-    return ct__check_matrices(call, 0, false) && numbers_out(call, 0, CT_I64);
+    return ct__check_matrices(call, 0, false) && linalg_batch_type(call, 0, CT_I64);
 }
 static bool matrix_rank_body(ct_rule *r) {
     ct_tensor s = ct_svdvals(r->in[0]);
-    ct_tensor keep = counts(s, r->in[0], ((const matrix_rank_attrs *)r->attrs)->rtol);
-    r->body_out[0] = sum_last(ct_cast(keep, CT_I64));
+    ct_tensor keep = linalg_significant(s, r->in[0], ((const matrix_rank_attrs *)r->attrs)->rtol);
+    r->body_out[0] = linalg_sum_last(ct_cast(keep, CT_I64));
     return true;
 }
 const ct_opdef ct__op_matrix_rank = {
-    SAID(MATRIX_RANK, matrix_rank),
+    LINALG_OP(MATRIX_RANK, matrix_rank),
     CT_FIELDS(matrix_rank),
     .n_in = 1,
     .n_out = 1,
@@ -376,7 +388,7 @@ static bool matrix_power_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_matrix_power = {
-    SAID(MATRIX_POWER, matrix_power),
+    LINALG_OP(MATRIX_POWER, matrix_power),
     CT_FIELDS(matrix_power),
     .n_in = 1,
     .n_out = 1,
@@ -387,8 +399,8 @@ const ct_opdef ct__op_matrix_power = {
 
 // ----------------------------------------------------------------------------------------------- norms
 
-// |x| times a scale, or for `square` the square of that, of which complex numbers need no root.
-static ct_tensor size_of(ct_tensor x, ct_tensor scale, bool square) {
+// Returns |x| times a scale, or with `square` its square, for which complex numbers need no root.
+static ct_tensor norm_abs(ct_tensor x, ct_tensor scale, bool square) {
     if (!square) return ct_mul(ct_abs(x), scale);
     const bool complex = ct__is_complex((ct_dtype)ct__type_of(x)->dtype);
     ct_tensor re = ct_mul(complex ? ct_real(x) : x, scale);
@@ -397,36 +409,39 @@ static ct_tensor size_of(ct_tensor x, ct_tensor scale, bool square) {
     return ct_add(ct_mul(re, re), ct_mul(im, im));
 }
 
-// A power of 2 that sizes are multiplied with, so that their powers to p have numbers: 1 for all but
-// lines whose largest size is very large or small, (..., 1).
+// Returns a power of 2, (..., 1), by which absolute values are multiplied so that their powers to p
+// neither overflow nor underflow. It is 1 except where the largest value is very large or very small.
 static ct_tensor norm_scale(ct_tensor x, const ct_ints *axes, double p) {
-    ct_tensor most = ct_abs(ct_stop_gradient(x));
-    const bool wide = ct__type_of(most)->dtype == CT_F64;
+    ct_tensor largest = ct_abs(ct_stop_gradient(x));
+    const bool wide = ct__type_of(largest)->dtype == CT_F64;
     const double limit = wide ? 1022 : 126, edge = (wide ? 800 : 100) / fabs(p);
-    if (axes->n) most = ct_max(most, .axes = *axes, .keepdims = true);
-    ct_tensor exponent = ct_neg(ct_floor(ct_log2(most)));
-    exponent = ct_maximum(ct_minimum(exponent, number(limit, most)), number(-limit, most));
-    ct_tensor beyond = ct_greater(most, number(exp2(fmin(edge, limit)), most));
-    ct_tensor below = ct_less(most, number(exp2(fmax(-edge, -limit)), most));
-    beyond = ct_and(beyond, ct_less(most, number(INFINITY, most))); // whose size is no other's
-    ct_tensor one = number(1, most), scale = ct_exp2(exponent);
+    if (axes->n) largest = ct_max(largest, .axes = *axes, .keepdims = true);
+    ct_tensor exponent = ct_neg(ct_floor(ct_log2(largest)));
+    exponent = ct_maximum(ct_minimum(exponent, linalg_number(limit, largest)),
+                          linalg_number(-limit, largest));
+    ct_tensor beyond = ct_greater(largest, linalg_number(exp2(fmin(edge, limit)), largest));
+    ct_tensor below = ct_less(largest, linalg_number(exp2(fmax(-edge, -limit)), largest));
+    beyond = ct_and(beyond,
+                    ct_less(largest, linalg_number(INFINITY, largest))); // infinity is not scaled
+    ct_tensor one = linalg_number(1, largest), scale = ct_exp2(exponent);
     scale = ct_select(ct_or(beyond, below), scale, one);
-    return ct_select(ct_greater(most, number(0, most)), scale, one);
+    return ct_select(ct_greater(largest, linalg_number(0, largest)), scale, one);
 }
 
 #define VECTOR_NORM_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims) F(op, num, ord)
 CT_ATTRS(vector_norm, VECTOR_NORM_ATTRS);
 static bool vector_norm_infer(ct_call *call) {
     if (!ct__check_accepts(call, 0) || !ct__infer_reduce(call)) return false;
-    call->out->dtype = (uint8_t)part_of((ct_dtype)call->out->dtype);
+    call->out->dtype = (uint8_t)linalg_part_dtype((ct_dtype)call->out->dtype);
     return true;
 }
-// x^p of sizes. Where the slope at 0 would be infinite, so that the gradient were NaN, it is 0.
+// Returns x^p of absolute values. Where the derivative at 0 would be infinite and the gradient NaN, it is
+// 0.
 static ct_tensor norm_power(ct_tensor x, double p) {
-    if (p > 1) return ct_pow(x, number(p, x));
-    ct_tensor none = ct_equal(x, number(0, x));
-    ct_tensor power = ct_pow(ct_select(none, number(1, x), x), number(p, x));
-    return ct_select(none, number(p > 0 ? 0 : INFINITY, x), power);
+    if (p > 1) return ct_pow(x, linalg_number(p, x));
+    ct_tensor none = ct_equal(x, linalg_number(0, x));
+    ct_tensor power = ct_pow(ct_select(none, linalg_number(1, x), x), linalg_number(p, x));
+    return ct_select(none, linalg_number(p > 0 ? 0 : INFINITY, x), power);
 }
 static bool vector_norm_body(ct_rule *r) {
     const vector_norm_attrs *a = r->attrs;
@@ -442,18 +457,19 @@ static bool vector_norm_body(ct_rule *r) {
     }
     if (p == 0 || p == 1) {
         ct_tensor size =
-            p == 1 ? ct_abs(x) : ct_cast(ct_not_equal(x, ct__number_like(0, x)), out_dtype(r, 0));
+            p == 1 ? ct_abs(x)
+                   : ct_cast(ct_not_equal(x, ct__number_like(0, x)), linalg_out_dtype(r, 0));
         r->body_out[0] = a->axes.n ? ct_sum(size, .axes = a->axes, .keepdims = a->keepdims) : size;
         return true;
     }
-    ct_tensor scale = norm_scale(x, &a->axes, p), power = size_of(x, scale, p == 2);
+    ct_tensor scale = norm_scale(x, &a->axes, p), power = norm_abs(x, scale, p == 2);
     if (p != 2) power = norm_power(power, p);
     if (a->axes.n) power = ct_sum(power, .axes = a->axes, .keepdims = true);
     r->body_out[0] = ct__of_type(ct_div(ct__root_or_zero(power, p), scale), r->node->out);
     return true;
 }
 const ct_opdef ct__op_vector_norm = {
-    SAID(VECTOR_NORM, vector_norm),
+    LINALG_OP(VECTOR_NORM, vector_norm),
     CT_FIELDS(vector_norm),
     .n_in = 1,
     .n_out = 1,
@@ -467,8 +483,8 @@ const ct_opdef ct__op_vector_norm = {
 
 #define MATRIX_NORM_ATTRS(F, op) F(op, bool, keepdims) F(op, num, ord) F(op, bool, nuclear)
 CT_ATTRS(matrix_norm, MATRIX_NORM_ATTRS);
-// Is it an order that a matrix has a norm of: none, or 1, 2, infinity, or these below 0?
-static bool check_order(ct_call *call, ct_num ord) {
+// Checks that `ord` is none, 1, -1, 2, -2, infinity or -infinity.
+static bool norm_check_order(ct_call *call, ct_num ord) {
     const double p = fabs(ct__num_or(ord, 2));
     return p == 1 || p == 2 || isinf(p) ||
            ct__call_err(call, CT_E_ARGUMENT,
@@ -477,19 +493,21 @@ static bool check_order(ct_call *call, ct_num ord) {
 }
 static bool matrix_norm_infer(ct_call *call) {
     const matrix_norm_attrs *attrs = call->attrs;
-    const ct_dtype dtype = part_of((ct_dtype)call->in[0]->dtype);
+    const ct_dtype dtype = linalg_part_dtype((ct_dtype)call->in[0]->dtype);
     ct_type batch = *call->in[0];
-    if (!ct__check_matrices(call, 0, false) || !check_order(call, attrs->ord)) return false;
+    if (!ct__check_matrices(call, 0, false) || !norm_check_order(call, attrs->ord)) return false;
     batch.rank = (uint8_t)(batch.rank - 2);
     return ct__matrix_out(call, 0, dtype, &batch, attrs->keepdims ? 2 : 0, (int64_t[]){1, 1});
 }
 static ct_tensor matrix_norm(ct_tensor x, ct_num ord, bool nuclear) { // (...)
     const double p = ct__num_or(ord, 2);
     const int64_t rows = ct__type_of(x)->rank - 2, both[2] = {rows, rows + 1};
-    const int64_t gone = isinf(p) ? rows + 1 : rows; // lines are summed, then the largest sum found
-    if (nuclear) return sum_last(ct_svdvals(x));
+    const int64_t summed_axis =
+        isinf(p) ? rows + 1
+                 : rows; // sums along this axis, then takes the largest sum along the other
+    if (nuclear) return linalg_sum_last(ct_svdvals(x));
     if (!ct__num_given(ord)) return ct_vector_norm(x, .axes = {2, both});
-    ct_tensor of = fabs(p) == 2 ? ct_svdvals(x) : ct_sum(ct_abs(x), .axes = {1, &gone});
+    ct_tensor of = fabs(p) == 2 ? ct_svdvals(x) : ct_sum(ct_abs(x), .axes = {1, &summed_axis});
     return p > 0 ? ct_max(of, .axes = {1, &rows}) : ct_min(of, .axes = {1, &rows});
 }
 static bool matrix_norm_body(ct_rule *r) {
@@ -498,7 +516,7 @@ static bool matrix_norm_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_matrix_norm = {
-    SAID(MATRIX_NORM, matrix_norm),
+    LINALG_OP(MATRIX_NORM, matrix_norm),
     CT_FIELDS(matrix_norm),
     .n_in = 1,
     .n_out = 1,
@@ -519,8 +537,8 @@ CT_ATTRS(matrix_cond, MATRIX_COND_ATTRS);
 static bool matrix_cond_infer(ct_call *call) {
     const ct_num ord = ((const matrix_cond_attrs *)call->attrs)->ord;
     const bool square = fabs(ct__num_or(ord, 2)) != 2;
-    return ct__check_matrices(call, 0, square) && check_order(call, ord) &&
-           numbers_out(call, 0, part_of((ct_dtype)call->in[0]->dtype));
+    return ct__check_matrices(call, 0, square) && norm_check_order(call, ord) &&
+           linalg_batch_type(call, 0, linalg_part_dtype((ct_dtype)call->in[0]->dtype));
 }
 static bool matrix_cond_body(ct_rule *r) {
     const ct_num ord = ((const matrix_cond_attrs *)r->attrs)->ord;
@@ -532,12 +550,12 @@ static bool matrix_cond_body(ct_rule *r) {
         return true;
     }
     ct_tensor s = ct_svdvals(r->in[0]);
-    ct_tensor most = ct_max(s, .axes = {1, &last}), least = ct_min(s, .axes = {1, &last});
-    r->body_out[0] = p > 0 ? ct_div(most, least) : ct_div(least, most);
+    ct_tensor largest = ct_max(s, .axes = {1, &last}), smallest = ct_min(s, .axes = {1, &last});
+    r->body_out[0] = p > 0 ? ct_div(largest, smallest) : ct_div(smallest, largest);
     return true;
 }
 const ct_opdef ct__op_matrix_cond = {
-    SAID(MATRIX_COND, matrix_cond),
+    LINALG_OP(MATRIX_COND, matrix_cond),
     CT_FIELDS(matrix_cond),
     .n_in = 1,
     .n_out = 1,
@@ -552,12 +570,12 @@ const ct_opdef ct__op_matrix_cond = {
 
 // ------------------------------------------------------------------------- products and parts of matrices
 
-#define PART(ID, op)                                                                               \
+#define MATRIX_OP(ID, op)                                                                          \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .infer = op##_infer,             \
     .body = op##_body, .batch = ct__batch_cores
 
-// What two operands have in common: a dtype, and the batch before their last `core` axes.
-static bool pair_infer(ct_call *call, int core, ct_dtype *dtype, ct_type *batch) {
+// Checks two operands and computes their common dtype, and the batch before their last `core` axes.
+static bool linalg_pair_infer(ct_call *call, int core, ct_dtype *dtype, ct_type *batch) {
     const ct_type *a = call->in[0], *b = call->in[1];
     *dtype = ct__promote(a->dtype, a->weak, b->dtype, b->weak);
     if (!ct__check_accepts(call, 0) || !ct__check_accepts(call, 1)) return false;
@@ -568,7 +586,8 @@ static bool pair_infer(ct_call *call, int core, ct_dtype *dtype, ct_type *batch)
                             ct__type_text(b).s);
     return ct__batch_of(call, (int[]){core, core}, batch);
 }
-static bool lengths_equal(ct_call *call, int64_t length) { // of the last axes; length -1: any
+static bool linalg_check_lengths(ct_call *call,
+                                 int64_t length) { // of the last axes; length -1: any
     const ct_type *a = call->in[0], *b = call->in[1];
     const int64_t n = a->dim[a->rank - 1], k = b->dim[b->rank - 1];
     if (length >= 0 && (n != length || k != length))
@@ -584,16 +603,17 @@ static bool lengths_equal(ct_call *call, int64_t length) { // of the last axes; 
 static bool vecdot_infer(ct_call *call) {
     ct_type batch;
     ct_dtype dtype;
-    return pair_infer(call, 1, &dtype, &batch) && lengths_equal(call, -1) &&
+    return linalg_pair_infer(call, 1, &dtype, &batch) && linalg_check_lengths(call, -1) &&
            ct__matrix_out(call, 0, dtype, &batch, 0, NULL);
 }
 static bool vecdot_body(ct_rule *r) {
-    ct_tensor a = ct__to(r->in[0], out_dtype(r, 0)), b = ct__to(r->in[1], out_dtype(r, 0));
-    r->body_out[0] = sum_last(ct_mul(ct__conj_of(a), b));
+    ct_tensor a = ct__to(r->in[0], linalg_out_dtype(r, 0)),
+              b = ct__to(r->in[1], linalg_out_dtype(r, 0));
+    r->body_out[0] = linalg_sum_last(ct_mul(ct__conj_of(a), b));
     return true;
 }
 const ct_opdef ct__op_vecdot = {
-    PART(VECDOT, vecdot),
+    MATRIX_OP(VECDOT, vecdot),
     .n_in = 2,
     .n_out = 1,
     .core = {1, 1},
@@ -606,7 +626,7 @@ const ct_opdef ct__op_vecdot = {
 static bool outer_infer(ct_call *call) {
     ct_type batch;
     ct_dtype dtype;
-    if (!pair_infer(call, 1, &dtype, &batch)) return false;
+    if (!linalg_pair_infer(call, 1, &dtype, &batch)) return false;
     const int64_t sizes[2] = {ct__size_of(call->in[0], call->in[0]->rank - 1),
                               ct__size_of(call->in[1], call->in[1]->rank - 1)};
     return ct__matrix_out(call, 0, dtype, &batch, 2, sizes);
@@ -616,7 +636,7 @@ static bool outer_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_outer = {
-    PART(OUTER, outer),
+    MATRIX_OP(OUTER, outer),
     .n_in = 2,
     .n_out = 1,
     .core = {1, 1},
@@ -628,11 +648,11 @@ const ct_opdef ct__op_outer = {
 static bool cross_infer(ct_call *call) {
     ct_type batch;
     ct_dtype dtype;
-    return pair_infer(call, 1, &dtype, &batch) && lengths_equal(call, 3) &&
+    return linalg_pair_infer(call, 1, &dtype, &batch) && linalg_check_lengths(call, 3) &&
            ct__matrix_out(call, 0, dtype, &batch, 1, (int64_t[]){3});
 }
-// x with its last axis turned, so that element i is what was i + by.
-static ct_tensor turned(ct_tensor x, int64_t by) {
+// Rotates the last axis: element i of the result is element i + by of x.
+static ct_tensor cross_rotate(ct_tensor x, int64_t by) {
     const int64_t axis = ct__type_of(x)->rank - 1, zero = 0;
     const ct_ints last = {1, &axis}, at = {1, &by};
     ct_tensor front = ct_slice(x, .axes = last, .start = at);
@@ -641,11 +661,12 @@ static ct_tensor turned(ct_tensor x, int64_t by) {
 }
 static bool cross_body(ct_rule *r) {
     ct_tensor a = r->in[0], b = r->in[1];
-    r->body_out[0] = ct_sub(ct_mul(turned(a, 1), turned(b, 2)), ct_mul(turned(a, 2), turned(b, 1)));
+    r->body_out[0] = ct_sub(ct_mul(cross_rotate(a, 1), cross_rotate(b, 2)),
+                            ct_mul(cross_rotate(a, 2), cross_rotate(b, 1)));
     return true;
 }
 const ct_opdef ct__op_cross = {
-    PART(CROSS, cross),
+    MATRIX_OP(CROSS, cross),
     .n_in = 2,
     .n_out = 1,
     .core = {1, 1},
@@ -660,28 +681,28 @@ static bool kron_infer(ct_call *call) {
     const ct_type *a = call->in[0], *b = call->in[1];
     ct_type batch;
     ct_dtype dtype;
-    if (!pair_infer(call, 2, &dtype, &batch)) return false;
+    if (!linalg_pair_infer(call, 2, &dtype, &batch)) return false;
     const int64_t sizes[2] = {
         ct__size_mul(ct__size_of(a, a->rank - 2), ct__size_of(b, b->rank - 2)),
         ct__size_mul(ct__size_of(a, a->rank - 1), ct__size_of(b, b->rank - 1))};
     return ct__matrix_out(call, 0, dtype, &batch, 2, sizes);
 }
-// (..., M, N) as (..., M, 1, N, 1), or (behind) as (..., 1, M, 1, N).
-static ct_tensor interleaved(ct_tensor x, int behind) {
+// Reshapes (..., M, N) to (..., M, 1, N, 1), or with `second` to (..., 1, M, 1, N).
+static ct_tensor kron_reshape(ct_tensor x, int second) {
     ct_dims_buffer dims;
     const int n = (int)ct__dims_of(x, &dims).n;
     if (n < 2) return x; // poisoned
     const int64_t rows = dims.v[n - 2], columns = dims.v[n - 1];
-    for (int i = 0; i < 4; i++) dims.v[n - 2 + i] = i % 2 != behind ? 1 : i < 2 ? rows : columns;
+    for (int i = 0; i < 4; i++) dims.v[n - 2 + i] = i % 2 != second ? 1 : i < 2 ? rows : columns;
     return ct_reshape(x, ((ct_ints){n + 2, dims.v}));
 }
 static bool kron_body(ct_rule *r) {
-    ct_tensor all = ct_mul(interleaved(r->in[0], 0), interleaved(r->in[1], 1));
+    ct_tensor all = ct_mul(kron_reshape(r->in[0], 0), kron_reshape(r->in[1], 1));
     r->body_out[0] = ct__of_type(all, r->node->out);
     return true;
 }
 const ct_opdef ct__op_kron = {
-    PART(KRON, kron),
+    MATRIX_OP(KRON, kron),
     .n_in = 2,
     .n_out = 1,
     .core = {2, 2},
@@ -707,10 +728,10 @@ static bool diagonal_infer(ct_call *call) {
     int64_t size = rows < columns ? rows : columns;
     if (size < 0) size = 0;
     if (offset == 0) size = ct__diagonal_size(x);
-    for (int a = x->rank - 2; offset && a < x->rank; a++) ct__this_size_alone(ct__size_of(x, a));
+    for (int a = x->rank - 2; offset && a < x->rank; a++) ct__specialise_size(ct__size_of(x, a));
     return ct__matrix_out(call, 0, (ct_dtype)x->dtype, &batch, 1, &size);
 }
-static ct_tensor diagonal_at(ct_tensor x, int64_t offset) {
+static ct_tensor linalg_diagonal(ct_tensor x, int64_t offset) {
     const int64_t axis = ct__type_of(x)->rank - (offset > 0 ? 1 : 2);
     const int64_t size = ct__unmarked(ct__size_like(x, (int)axis)), by = llabs(offset);
     const int64_t from = by < size ? by : size;
@@ -718,11 +739,11 @@ static ct_tensor diagonal_at(ct_tensor x, int64_t offset) {
     return ct__diagonal_of(x);
 }
 static bool diagonal_body(ct_rule *r) {
-    r->body_out[0] = diagonal_at(r->in[0], ((const diagonal_attrs *)r->attrs)->offset);
+    r->body_out[0] = linalg_diagonal(r->in[0], ((const diagonal_attrs *)r->attrs)->offset);
     return true;
 }
 const ct_opdef ct__op_diagonal = {
-    PART(DIAGONAL, diagonal),
+    MATRIX_OP(DIAGONAL, diagonal),
     CT_FIELDS(diagonal),
     .n_in = 1,
     .n_out = 1,
@@ -732,15 +753,16 @@ const ct_opdef ct__op_diagonal = {
     .doc = "The diagonals of matrices (..., M, N), `offset` places to the right of the main one.",
 };
 static bool matrix_trace_infer(ct_call *call) {
-    return ct__check_matrices(call, 0, false) && numbers_out(call, 0, (ct_dtype)call->in[0]->dtype);
+    return ct__check_matrices(call, 0, false) &&
+           linalg_batch_type(call, 0, (ct_dtype)call->in[0]->dtype);
 }
 static bool matrix_trace_body(ct_rule *r) {
     r->body_out[0] =
-        sum_last(diagonal_at(r->in[0], ((const matrix_trace_attrs *)r->attrs)->offset));
+        linalg_sum_last(linalg_diagonal(r->in[0], ((const matrix_trace_attrs *)r->attrs)->offset));
     return true;
 }
 const ct_opdef ct__op_matrix_trace = {
-    PART(MATRIX_TRACE, matrix_trace),
+    MATRIX_OP(MATRIX_TRACE, matrix_trace),
     CT_FIELDS(matrix_trace),
     .n_in = 1,
     .n_out = 1,
@@ -754,13 +776,13 @@ const ct_opdef ct__op_matrix_trace = {
 
 // -------------------------------------------------------------------------------- products of several
 
-enum { MOST_FACTORS = 64, UNKNOWN = 1024 }; // UNKNOWN: what a dynamic size counts as
+enum { MAX_FACTORS = 64, UNKNOWN = 1024 }; // UNKNOWN: the size that is assumed for a dynamic one
 
 static bool multi_dot_infer(ct_call *call) {
     ct_meeting met = CT_NOBODY_YET;
-    if (call->n_in < 1 || call->n_in > MOST_FACTORS)
+    if (call->n_in < 1 || call->n_in > MAX_FACTORS)
         return ct__call_err(call, CT_E_ARGUMENT, "%d matrices: 1 to %d can be multiplied",
-                            call->n_in, MOST_FACTORS);
+                            call->n_in, MAX_FACTORS);
     for (int i = 0; i < call->n_in; i++) {
         const ct_type *x = call->in[i], *before = i ? call->in[i - 1] : NULL;
         if (!ct__check_accepts(call, i)) return false;
@@ -779,31 +801,32 @@ static bool multi_dot_infer(ct_call *call) {
                               ct__size_of(call->in[call->n_in - 1], 1)};
     return ct__matrix_out(call, 0, ct__met(met), &none, 2, sizes);
 }
-// The cheapest places to cut: at[i][j] is where the product of matrices i to j is two.
+// The cheapest split points: the product of matrices i to j is that of i to at[i][j] times the rest.
 typedef struct chain {
-    double cost[MOST_FACTORS][MOST_FACTORS];
-    int at[MOST_FACTORS][MOST_FACTORS];
+    double cost[MAX_FACTORS][MAX_FACTORS];
+    int split[MAX_FACTORS][MAX_FACTORS];
 } chain;
-static void find_cuts(chain *c, const double *size, int n) { // matrix i is (size[i], size[i + 1])
+static void multi_dot_find_splits(chain *c, const double *size,
+                                  int n) { // matrix i is (size[i], size[i + 1])
     for (int i = 0; i < n; i++) c->cost[i][i] = 0;
     for (int length = 2; length <= n; length++)
         for (int i = 0; i + length <= n; i++) {
             const int j = i + length - 1;
             c->cost[i][j] = INFINITY;
             for (int k = i; k < j; k++) {
-                const double own =
+                const double cost =
                     c->cost[i][k] + c->cost[k + 1][j] + size[i] * size[k + 1] * size[j + 1];
-                if (own < c->cost[i][j]) c->cost[i][j] = own, c->at[i][j] = k;
+                if (cost < c->cost[i][j]) c->cost[i][j] = cost, c->split[i][j] = k;
             }
         }
 }
-static ct_tensor product_of(const chain *c, const ct_tensor *x, int i, int j) {
+static ct_tensor multi_dot_product(const chain *c, const ct_tensor *x, int i, int j) {
     if (i == j) return x[i];
-    const int k = c->at[i][j];
-    return ct_matmul(product_of(c, x, i, k), product_of(c, x, k + 1, j));
+    const int k = c->split[i][j];
+    return ct_matmul(multi_dot_product(c, x, i, k), multi_dot_product(c, x, k + 1, j));
 }
 static bool multi_dot_body(ct_rule *r) {
-    double size[MOST_FACTORS + 1];
+    double size[MAX_FACTORS + 1];
     chain *c = ct__malloc(sizeof *c);
     if (!c) return ct__err_memory(&ct__ctx()->err, r->node->here, "multi_dot", sizeof *c);
     for (int i = 0; i <= r->n_in; i++) {
@@ -811,8 +834,8 @@ static bool multi_dot_body(ct_rule *r) {
         const int axis = i == r->n_in;
         size[i] = ct__is_dyn(x, axis) ? UNKNOWN : (double)x->dim[axis];
     }
-    find_cuts(c, size, r->n_in);
-    r->body_out[0] = ct__to(product_of(c, r->in, 0, r->n_in - 1), out_dtype(r, 0));
+    multi_dot_find_splits(c, size, r->n_in);
+    r->body_out[0] = ct__to(multi_dot_product(c, r->in, 0, r->n_in - 1), linalg_out_dtype(r, 0));
     ct__free(c);
     return true;
 }

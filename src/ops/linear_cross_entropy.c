@@ -1,23 +1,23 @@
-// The cross-entropy of a linear layer's classes, without the logits of all rows: blocks of rows make
-// theirs, and the gradients with them, one block after the other in the same memory.
+// The cross-entropy of a linear layer's classes, without the logits of all rows: blocks of rows compute their
+// logits and gradients one after the other, in the same memory.
 //
-// The op is a sum over rows, each with a coefficient, whose gradients are known together with it: a
-// block's logits are computed once, and become softmax minus one-hot where they lie. Nobody who asks for
-// the sum alone pays for the gradients, since a loop makes only what is wanted of it. (Hsu et al., "Liger
-// Kernel", 2024, section 3.2.)
+// The op is a sum over rows, each with a coefficient, and its gradients are computed together with it: the
+// logits of a block are computed once, and become softmax minus one-hot in place. A caller that uses the sum
+// only does not pay for the gradients, since a loop computes only the results that are used. (Hsu et al.,
+// "Liger Kernel", 2024, section 3.2.)
 #include <math.h>
 
 #include "ops/rules.h"
 
-// Rows of a block: as many as a chunk of a dot product, so that the weight's gradient is the chain of
-// additions that it is without blocks; an eighth of many rows, since each block goes over all weights.
-enum { LEAST_ROWS = 256, MOST_ROWS = 1024 };
+// Rows of a block: as many as a chunk of a dot product, so that the weight's gradient is the same chain of
+// additions as without blocks; for many rows an eighth of them, since each block reads all weights.
+enum { MIN_ROWS = 256, MAX_ROWS = 1024 };
 
-static int64_t block_rows(int64_t rows) {
-    if (ct__marked(rows)) return LEAST_ROWS;
-    if (rows <= LEAST_ROWS) return rows;
-    const int64_t most = rows / 8 / LEAST_ROWS * LEAST_ROWS;
-    return most < LEAST_ROWS ? LEAST_ROWS : most > MOST_ROWS ? MOST_ROWS : most;
+static int64_t lce_block_rows(int64_t rows) {
+    if (ct__marked(rows)) return MIN_ROWS;
+    if (rows <= MIN_ROWS) return rows;
+    const int64_t eighth = rows / 8 / MIN_ROWS * MIN_ROWS;
+    return eighth < MIN_ROWS ? MIN_ROWS : eighth > MAX_ROWS ? MAX_ROWS : eighth;
 }
 
 // ------------------------------------------------------------------------- linear_cross_entropy_sum
@@ -27,8 +27,8 @@ CT_ATTRS(linear_cross_entropy_sum, LINEAR_CROSS_ENTROPY_SUM_ATTRS);
 enum { X, WEIGHT, TARGETS, FACTORS, BIAS };                    // operands
 enum { SUM, ROWS, X_GRAD, WEIGHT_GRAD, BIAS_GRAD, N_OUTPUTS }; // outputs
 
-// x (N, D), weight (V, D), targets (N), factors (N), bias (V): the sum (), the rows (N), and the sum's
-// gradients with respect to x, weight and a bias, which may be there.
+// x (N, D), weight (V, D), targets (N), factors (N), optional bias (V) -> the sum (), the rows (N), and the
+// gradients of the sum with respect to x, weight and bias.
 static bool linear_cross_entropy_sum_infer(ct_call *call) {
     const ct_type *factors = call->in[FACTORS], *weight = call->in[WEIGHT];
     ct_shape bias = ct__call_shape(call, 1);
@@ -42,69 +42,69 @@ static bool linear_cross_entropy_sum_infer(ct_call *call) {
     return true;
 }
 
-typedef struct loss {
+typedef struct lce_loss {
     const linear_cross_entropy_sum_attrs *attrs;
     ct_tensor weight, bias; // (V, D), (V) or CT_NONE
-} loss;
+} lce_loss;
 
-static ct_ints last_of(int64_t *last, ct_tensor t) {
+static ct_ints lce_last_axis(int64_t *last, ct_tensor t) {
     *last = ct__type_of(t)->rank - 1;
     return (ct_ints){1, last};
 }
 
-// Of a block of rows, x (R, D), targets (R), factors (R): out[ROWS] and gradients.
-static void block(const loss *l, ct_tensor x, ct_tensor targets, ct_tensor factors,
-                  ct_tensor out[N_OUTPUTS]) {
+// For a block of rows, x (R, D), targets (R), factors (R), computes out[ROWS] and the gradients.
+static void lce_block(const lce_loss *l, ct_tensor x, ct_tensor targets, ct_tensor factors,
+                      ct_tensor out[N_OUTPUTS]) {
     const double cap = l->attrs->softcap.value, smoothing = l->attrs->smoothing.value;
-    ct_tensor z = ct_matmul(x, ct__swap_last(l->weight)), slope = CT_NONE; // (R, V)
+    ct_tensor z = ct_matmul(x, ct__swap_last(l->weight)), cap_slope = CT_NONE; // (R, V)
     if (!ct__is_none(l->bias)) z = ct_add(z, l->bias);
     if (cap > 0) {
-        ct_tensor most = ct__number_like(cap, z), bent = ct_tanh(ct_div(z, most));
-        z = ct_mul(bent, most);
-        slope = ct_sub(ct_f(1), ct_mul(bent, bent));
+        ct_tensor limit = ct__number_like(cap, z), tanh_z = ct_tanh(ct_div(z, limit));
+        z = ct_mul(tanh_z, limit);
+        cap_slope = ct_sub(ct_f(1), ct_mul(tanh_z, tanh_z));
     }
     int64_t last;
-    const ct_ints axes = last_of(&last, z);
-    ct_tensor most = ct_stop_gradient(ct_max(z, .axes = axes, .keepdims = true)); // (R, 1)
-    ct_tensor sum = ct_sum(ct_exp(ct_sub(z, most)), .axes = axes, .keepdims = true);
-    ct_tensor log = ct_add(ct_log(sum), most); // (R, 1)
-    ct_tensor aim = ct__add_last(ct_gather(z, targets, .axis = last, .batch_dims = last));
-    ct_tensor expected = aim; // (R, 1)
+    const ct_ints axes = lce_last_axis(&last, z);
+    ct_tensor max_logit = ct_stop_gradient(ct_max(z, .axes = axes, .keepdims = true)); // (R, 1)
+    ct_tensor sum = ct_sum(ct_exp(ct_sub(z, max_logit)), .axes = axes, .keepdims = true);
+    ct_tensor log = ct_add(ct_log(sum), max_logit); // (R, 1)
+    ct_tensor target_logit = ct__add_last(ct_gather(z, targets, .axis = last, .batch_dims = last));
+    ct_tensor expected = target_logit; // (R, 1)
     ct_tensor shared = ct__number_like(smoothing, z), own = ct__number_like(1 - smoothing, z);
     if (smoothing > 0)
-        expected =
-            ct_add(ct_mul(own, aim), ct_mul(shared, ct_mean(z, .axes = axes, .keepdims = true)));
+        expected = ct_add(ct_mul(own, target_logit),
+                          ct_mul(shared, ct_mean(z, .axes = axes, .keepdims = true)));
     out[ROWS] = ct__of_type(ct_sub(log, expected), ct__type_of(factors));
 
-    ct_tensor f = ct__add_last(factors), zero = ct_f(0), place;
+    ct_tensor f = ct__add_last(factors), zero = ct_f(0), class_index;
     const int64_t classes = ct__size_like(l->weight, 0);
-    place = ct_iota(CT_I32, ((ct_ints){1, &classes}), 0);
-    ct_tensor is_target = ct_equal(place, ct__add_last(targets)), hit = f;
+    class_index = ct_iota(CT_I32, ((ct_ints){1, &classes}), 0);
+    ct_tensor is_target = ct_equal(class_index, ct__add_last(targets)), target_factor = f;
     ct_tensor p = ct_mul(ct_exp(ct_sub(z, log)), f);
     if (smoothing > 0) {
         ct_tensor count = ct__size_number(classes, (ct_dtype)ct__type_of(z)->dtype);
         p = ct_sub(p, ct_div(ct_mul(f, shared), count));
-        hit = ct_mul(f, own);
+        target_factor = ct_mul(f, own);
     }
-    p = ct_sub(p, ct_select(is_target, hit, zero));
-    if (cap > 0) p = ct_mul(p, slope);
+    p = ct_sub(p, ct_select(is_target, target_factor, zero));
+    if (cap > 0) p = ct_mul(p, cap_slope);
     out[X_GRAD] = ct_matmul(p, l->weight);
     out[WEIGHT_GRAD] = ct_matmul(ct__swap_last(p), x);
     out[BIAS_GRAD] = ct_sum(p, .axes = CT_AXES(0));
 }
 
-// Carried: the weight's and the bias' gradient so far; xs: x, targets, factors of a block.
-static void next_block(const ct_tensor *in, ct_tensor *out, void *user) {
-    ct_tensor made[N_OUTPUTS];
-    block(user, in[2], in[3], in[4], made);
-    out[0] = ct_add(in[0], made[WEIGHT_GRAD]);
-    out[1] = ct_add(in[1], made[BIAS_GRAD]);
-    out[2] = made[ROWS];
-    out[3] = made[X_GRAD];
+// Carry: the gradients of the weight and the bias so far. xs: x, targets, factors of a block.
+static void lce_loop_body(const ct_tensor *in, ct_tensor *out, void *user) {
+    ct_tensor grads[N_OUTPUTS];
+    lce_block(user, in[2], in[3], in[4], grads);
+    out[0] = ct_add(in[0], grads[WEIGHT_GRAD]);
+    out[1] = ct_add(in[1], grads[BIAS_GRAD]);
+    out[2] = grads[ROWS];
+    out[3] = grads[X_GRAD];
 }
 
-// (N, ...) as (blocks, rows, ...), filled up with zeros.
-static ct_tensor in_blocks(ct_tensor t, int64_t blocks, int64_t rows) {
+// Reshapes (N, ...) to (blocks, rows, ...), padded with zeros.
+static ct_tensor lce_split_blocks(ct_tensor t, int64_t blocks, int64_t rows) {
     const ct_type *type = ct__type_of(t);
     const int64_t n = ct__size_of(type, 0);
     int64_t high[2] = {ct__size_sub(ct__size_mul(blocks, rows), n), 0}, dims[3] = {blocks, rows};
@@ -113,8 +113,8 @@ static ct_tensor in_blocks(ct_tensor t, int64_t blocks, int64_t rows) {
     if (high[0]) t = ct_pad(t, ct__number_like(0, t), .high = {rank, high});
     return ct_reshape(t, ((ct_ints){rank + 1, dims}));
 }
-// (blocks, rows, ...) as the first rows of it, in the shape of a type.
-static ct_tensor in_rows(ct_tensor t, const ct_type *type) {
+// Reshapes (blocks, rows, ...) to the first rows, in the shape of a type.
+static ct_tensor lce_merge_blocks(ct_tensor t, const ct_type *type) {
     const ct_type *own = ct__type_of(t);
     int64_t dims[2] = {ct__size_mul(ct__size_of(own, 0), ct__size_of(own, 1))}, stop[2], axis = 0;
     if (own->rank == 3) dims[1] = ct__size_of(own, 2);
@@ -124,19 +124,20 @@ static ct_tensor in_rows(ct_tensor t, const ct_type *type) {
 }
 
 static bool linear_cross_entropy_sum_body(ct_rule *r) {
-    loss l = {r->attrs, r->in[WEIGHT], r->n_in > BIAS ? r->in[BIAS] : CT_NONE};
+    lce_loss l = {r->attrs, r->in[WEIGHT], r->n_in > BIAS ? r->in[BIAS] : CT_NONE};
     ct_tensor x = r->in[X], targets = r->in[TARGETS], factors = r->in[FACTORS], *out = r->body_out;
-    const int64_t n = ct__size_like(x, 0), rows = block_rows(n);
+    const int64_t n = ct__size_like(x, 0), rows = lce_block_rows(n);
     if (n == rows) {
-        block(&l, x, targets, factors, out);
+        lce_block(&l, x, targets, factors, out);
     } else {
         const int64_t blocks = ct__size_div_up(n, rows), classes = ct__size_like(l.weight, 0);
         const ct_dtype dtype = (ct_dtype)ct__type_of(l.weight)->dtype;
-        const ct_tensor xs[3] = {in_blocks(x, blocks, rows), in_blocks(targets, blocks, rows),
-                                 in_blocks(factors, blocks, rows)};
+        const ct_tensor xs[3] = {lce_split_blocks(x, blocks, rows),
+                                 lce_split_blocks(targets, blocks, rows),
+                                 lce_split_blocks(factors, blocks, rows)};
         const ct_tensor carry[2] = {ct__zeros_like(l.weight), ct_zeros(dtype, CT_DIMS(classes))};
         ct_tensor ys[2];
-        ct_scan_with((ct_scan_args){.body = next_block,
+        ct_scan_with((ct_scan_args){.body = lce_loop_body,
                                     .user = &l,
                                     .carry = carry,
                                     .n_carry = 2,
@@ -145,25 +146,25 @@ static bool linear_cross_entropy_sum_body(ct_rule *r) {
                                     .n_ys = 2,
                                     .here = r->node->here},
                      &out[WEIGHT_GRAD], ys);
-        out[ROWS] = in_rows(ys[0], ct__type_of(factors));
-        out[X_GRAD] = in_rows(ys[1], ct__type_of(x));
+        out[ROWS] = lce_merge_blocks(ys[0], ct__type_of(factors));
+        out[X_GRAD] = lce_merge_blocks(ys[1], ct__type_of(x));
     }
-    // A row that does not count may have a target that is no class.
+    // A row with factor 0 may have a target that is no class.
     ct_tensor none = ct__number_like(0, factors);
     out[SUM] = ct_sum(ct_select(ct_equal(factors, none), none, ct_mul(out[ROWS], factors)));
     return true;
 }
 
-// The gradients themselves as a function of x, weight, factors and bias, for what is asked about them: all
-// rows at once.
-static void gradients(const ct_tensor *in, ct_tensor *out, void *user) {
+// The gradients as a function of x, weight, factors and bias, for second-order gradients: computes all rows
+// at once.
+static void lce_gradients(const ct_tensor *in, ct_tensor *out, void *user) {
     const ct_rule *r = user;
-    const loss l = {r->attrs, in[1], r->n_in > BIAS ? in[3] : CT_NONE};
-    ct_tensor made[N_OUTPUTS];
-    block(&l, in[0], r->in[TARGETS], in[2], made);
-    for (int i = 0; i < 3; i++) out[i] = made[X_GRAD + i];
+    const lce_loss l = {r->attrs, in[1], r->n_in > BIAS ? in[3] : CT_NONE};
+    ct_tensor grads[N_OUTPUTS];
+    lce_block(&l, in[0], r->in[TARGETS], in[2], grads);
+    for (int i = 0; i < 3; i++) out[i] = grads[X_GRAD + i];
 }
-static void add_second_order(ct_rule *r) {
+static void lce_add_second_order(ct_rule *r) {
     static const int of[4] = {X, WEIGHT, FACTORS, BIAS};
     const int n = r->n_in - 1; // all but the targets
     ct_tensor in[4], value[3], cotangent[3], grad[4];
@@ -174,7 +175,7 @@ static void add_second_order(ct_rule *r) {
     }
     if (!any) return;
     for (int i = 0; i < n; i++) in[i] = r->in[of[i]];
-    ct_vjp_at(gradients, r, in, (size_t)n, value, 3, cotangent, grad, r->node->here);
+    ct_vjp_at(lce_gradients, r, in, (size_t)n, value, 3, cotangent, grad, r->node->here);
     for (int i = 0; i < n; i++) r->c_in[of[i]] = ct__add_zero(r->c_in[of[i]], grad[i]);
 }
 
@@ -184,7 +185,7 @@ static bool linear_cross_entropy_sum_vjp(ct_rule *r) {
     const ct_tensor c = r->c_out[SUM], c_rows = r->c_out[ROWS];
     for (int i = 0; i < n && !ct__is_none(c); i++) r->c_in[of[i]] = ct_mul(r->out[X_GRAD + i], c);
     if (!ct__is_none(c)) r->c_in[FACTORS] = ct_mul(r->out[ROWS], c);
-    if (!ct__is_none(c_rows)) { // factors that are known only now: the blocks once more
+    if (!ct__is_none(c_rows)) { // factors that are only known here: records all blocks again
         ct_tensor in[5], again;
         for (int i = 0; i < r->n_in; i++) in[i] = i == FACTORS ? c_rows : r->in[i];
         again = ct__record(r->node->op, r->attrs, in, r->n_in, r->node->here);
@@ -192,7 +193,7 @@ static bool linear_cross_entropy_sum_vjp(ct_rule *r) {
             r->c_in[of[i]] =
                 ct__add_zero(r->c_in[of[i]], ct__output(again, (uint32_t)(X_GRAD + i)));
     }
-    add_second_order(r);
+    lce_add_second_order(r);
     return true;
 }
 const ct_opdef ct__op_linear_cross_entropy_sum = {
@@ -219,14 +220,14 @@ const ct_opdef ct__op_linear_cross_entropy_sum = {
 CT_ATTRS(linear_cross_entropy, LINEAR_CROSS_ENTROPY_ATTRS);
 enum { HAS_ROW_WEIGHTS = 1, HAS_BIAS = 2 };
 
-static bool number_fits(ct_call *call, const char *name, ct_num number, double below) {
+static bool lce_check_number(ct_call *call, const char *name, ct_num number, double below) {
     if (!ct__num_given(number) || (number.value >= 0 && number.value < below)) return true;
     return ct__call_err(call, CT_E_ARGUMENT, "%s is %g, it must be %s", name, number.value,
                         below == 1 ? "at least 0 and below 1" : "0 (none) or more");
 }
 
-// Do the optional operands have their shapes? rows: of targets.
-static bool more_fits(ct_call *call, const linear_cross_entropy_attrs *attrs) {
+// Checks the shapes of the optional operands; rows have the shape of targets.
+static bool lce_check_optional(ct_call *call, const linear_cross_entropy_attrs *attrs) {
     const ct_type *weight = call->in[1], *targets = call->in[2];
     int next = 3;
     if (attrs->present & HAS_ROW_WEIGHTS) {
@@ -244,12 +245,12 @@ static bool more_fits(ct_call *call, const linear_cross_entropy_attrs *attrs) {
                                 "the bias is %s, for a weight %s it must have one element a class",
                                 ct__type_text(bias).s, ct__type_text(weight).s);
     }
-    return number_fits(call, "smoothing", attrs->smoothing, 1) &&
-           number_fits(call, "softcap", attrs->softcap, INFINITY);
+    return lce_check_number(call, "smoothing", attrs->smoothing, 1) &&
+           lce_check_number(call, "softcap", attrs->softcap, INFINITY);
 }
 
-// Losses are f32 where x is of fewer bits.
-static ct_dtype loss_dtype(ct_dtype x) { return ct__is_narrow_float(x) ? CT_F32 : x; }
+// Losses are f32 if x is a narrower float.
+static ct_dtype lce_loss_dtype(ct_dtype x) { return ct__is_narrow_float(x) ? CT_F32 : x; }
 
 static bool linear_cross_entropy_infer(ct_call *call) {
     const linear_cross_entropy_attrs *attrs = call->attrs;
@@ -274,12 +275,12 @@ static bool linear_cross_entropy_infer(ct_call *call) {
         return ct__call_err(call, CT_E_SHAPE,
                             "the targets are %s, for x %s they must have all axes but the last",
                             ct__type_text(targets).s, ct__type_text(x).s);
-    if (!more_fits(call, attrs)) return false;
+    if (!lce_check_optional(call, attrs)) return false;
     ct_shape rows = ct__call_shape(call, targets->rank);
     if (!rows.dim) return false;
     for (int a = 0; a < targets->rank; a++) ct__shape_add(&rows, ct__same_size(targets, a, x, a));
     (void)ct__same_size(x, x->rank - 1, weight, 1);
-    const ct_dtype dtype = loss_dtype((ct_dtype)x->dtype);
+    const ct_dtype dtype = lce_loss_dtype((ct_dtype)x->dtype);
     *call->out =
         attrs->per_row ? ct__shaped(&rows, dtype, false) : (ct_type){.dtype = (uint8_t)dtype};
     return true;
@@ -289,7 +290,7 @@ static bool linear_cross_entropy_body(ct_rule *r) {
     const linear_cross_entropy_attrs *attrs = r->attrs;
     ct_tensor x = r->in[0], targets = r->in[2], weights = CT_NONE, factors;
     const ct_type *type = ct__type_of(x);
-    const ct_dtype dtype = loss_dtype((ct_dtype)type->dtype);
+    const ct_dtype dtype = lce_loss_dtype((ct_dtype)type->dtype);
     int64_t n = 1;
     for (int a = 0; a < type->rank - 1; a++) n = ct__size_mul(n, ct__size_of(type, a));
     if (attrs->present & HAS_ROW_WEIGHTS)
@@ -303,13 +304,13 @@ static bool linear_cross_entropy_body(ct_rule *r) {
     const ct_tensor in[5] = {ct_reshape(x, CT_DIMS(n, ct__size_of(type, type->rank - 1))), r->in[1],
                              ct_reshape(targets, CT_DIMS(n)), factors,
                              biased ? r->in[r->n_in - 1] : CT_NONE};
-    ct_tensor made =
+    ct_tensor sum_out =
         ct__record(&ct__op_linear_cross_entropy_sum, &sum, in, 4 + biased, r->node->here);
     if (!attrs->per_row) {
-        r->body_out[0] = made;
+        r->body_out[0] = sum_out;
         return true;
     }
-    ct_tensor rows = ct__output(made, ROWS), none = ct__number_like(0, factors);
+    ct_tensor rows = ct__output(sum_out, ROWS), none = ct__number_like(0, factors);
     if (!ct__is_none(weights))
         rows = ct_select(ct_equal(weights, none), none, ct_mul(rows, weights));
     r->body_out[0] = ct__of_type(rows, r->node->out);

@@ -3,68 +3,68 @@
 
 #include "ops/rules.h"
 
-#define COMPARING(op, sign)                                                                        \
+#define COMPARISON_EVAL(op, sign)                                                                  \
     static double op##_f64(const double *x) { return x[0] sign x[1]; }                             \
     static int64_t op##_i64(const int64_t *x, ct_dtype d) {                                        \
         return d == CT_U64 ? (uint64_t)x[0] sign(uint64_t) x[1] : x[0] sign x[1];                  \
     }
-#define COMPARE(ID, op)                                                                            \
+#define COMPARISON(ID, op)                                                                         \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 2, .n_out = 1,           \
     .infer = ct__infer_elementwise_bool, .eval_f64 = op##_f64, .eval_i64 = op##_i64,               \
     .jvp = CT_NO_GRAD, .emit = op##_emit
 
-// Order is compared as numbers: the IR orders no bools.
-static ct_kval compared(const ct_elem *e, ct_kop op, bool turned) {
-    ct_kval a = e->x[turned], b = e->x[!turned];
+// bools are compared as i32, since the IR has no order for bools. swapped: compares b with a.
+static ct_kval compare_emit(const ct_elem *e, ct_kop op, bool swapped) {
+    ct_kval a = e->x[swapped], b = e->x[!swapped];
     if (e->dtype == CT_BOOL) a = ct__kir_cast(e->k, a, CT_I32), b = ct__kir_cast(e->k, b, CT_I32);
     return ct__kir_bin(e->k, op, a, b);
 }
-COMPARING(equal, ==)
-COMPARING(not_equal, !=)
-COMPARING(less, <)
-COMPARING(less_equal, <=)
-COMPARING(greater, >)
-COMPARING(greater_equal, >=)
+COMPARISON_EVAL(equal, ==)
+COMPARISON_EVAL(not_equal, !=)
+COMPARISON_EVAL(less, <)
+COMPARISON_EVAL(less_equal, <=)
+COMPARISON_EVAL(greater, >)
+COMPARISON_EVAL(greater_equal, >=)
 
-static ct_kval equal_emit(const ct_elem *e) { return compared(e, CT_K_EQ, false); }
+static ct_kval equal_emit(const ct_elem *e) { return compare_emit(e, CT_K_EQ, false); }
 const ct_opdef ct__op_equal = {
-    COMPARE(EQUAL, equal),    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
+    COMPARISON(EQUAL, equal), .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
     .split = ct__split_equal, .doc = "Where a equals b, as bool.",
     .onnx = "Equal",          .stablehlo = "compare EQ",
 };
-static ct_kval not_equal_emit(const ct_elem *e) { return compared(e, CT_K_NE, false); }
+static ct_kval not_equal_emit(const ct_elem *e) { return compare_emit(e, CT_K_NE, false); }
 const ct_opdef ct__op_not_equal = {
-    COMPARE(NOT_EQUAL, not_equal), .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
-    .split = ct__split_not_equal,  .doc = "Where a differs from b, as bool.",
+    COMPARISON(NOT_EQUAL, not_equal), .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
+    .split = ct__split_not_equal,     .doc = "Where a differs from b, as bool.",
     .stablehlo = "compare NE",
 };
-static ct_kval less_emit(const ct_elem *e) { return compared(e, CT_K_LT, false); }
+static ct_kval less_emit(const ct_elem *e) { return compare_emit(e, CT_K_LT, false); }
 const ct_opdef ct__op_less = {
-    COMPARE(LESS, less),
+    COMPARISON(LESS, less),
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .doc = "Where a is less than b, as bool.",
     .onnx = "Less",
     .stablehlo = "compare LT",
 };
-static ct_kval less_equal_emit(const ct_elem *e) { return compared(e, CT_K_LE, false); }
+static ct_kval less_equal_emit(const ct_elem *e) { return compare_emit(e, CT_K_LE, false); }
 const ct_opdef ct__op_less_equal = {
-    COMPARE(LESS_EQUAL, less_equal),
+    COMPARISON(LESS_EQUAL, less_equal),
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .doc = "Where a is at most b, as bool.",
     .onnx = "LessOrEqual",
     .stablehlo = "compare LE",
 };
-static ct_kval greater_emit(const ct_elem *e) { return compared(e, CT_K_LT, true); }
+static ct_kval greater_emit(const ct_elem *e) { return compare_emit(e, CT_K_LT, true); }
 const ct_opdef ct__op_greater = {
-    COMPARE(GREATER, greater),
+    COMPARISON(GREATER, greater),
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .doc = "Where a is greater than b, as bool.",
     .onnx = "Greater",
     .stablehlo = "compare GT",
 };
-static ct_kval greater_equal_emit(const ct_elem *e) { return compared(e, CT_K_LE, true); }
+static ct_kval greater_equal_emit(const ct_elem *e) { return compare_emit(e, CT_K_LE, true); }
 const ct_opdef ct__op_greater_equal = {
-    COMPARE(GREATER_EQUAL, greater_equal),
+    COMPARISON(GREATER_EQUAL, greater_equal),
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .doc = "Where a is at least b, as bool.",
     .onnx = "GreaterOrEqual",
@@ -113,21 +113,21 @@ const ct_opdef ct__op_not = {
     .stablehlo = "not",
 };
 
-static int64_t width(ct_dtype d) { return ct__dtype(d)->bits; }
+static int64_t shift_width(ct_dtype d) { return ct__dtype(d)->bits; }
 static int64_t shift_left_i64(const int64_t *x, ct_dtype d) {
-    return x[1] < 0 || x[1] >= width(d) ? 0 : (int64_t)((uint64_t)x[0] << x[1]);
+    return x[1] < 0 || x[1] >= shift_width(d) ? 0 : (int64_t)((uint64_t)x[0] << x[1]);
 }
-// The IR takes the count modulo the width.
-static ct_kval within_width(const ct_elem *e, ct_kval shifted) {
+// Returns 0 where the shift count is not below the width, since the IR takes the count modulo the width.
+static ct_kval shift_within_width(const ct_elem *e, ct_kval shifted) {
     ct_kir *k = e->k;
     ct_kval zero = ct__kir_const_int(k, e->dtype, 0);
-    ct_kval ok = ct__kir_lt(k, e->x[1], ct__kir_const_int(k, e->dtype, width(e->dtype)));
+    ct_kval ok = ct__kir_lt(k, e->x[1], ct__kir_const_int(k, e->dtype, shift_width(e->dtype)));
     if (ct__kir_held(e->dtype) == CT_I32 || e->dtype == CT_I64)
         ok = ct__kir_bin(k, CT_K_AND, ok, ct__kir_bin(k, CT_K_LE, zero, e->x[1]));
     return ct__kir_select(k, ok, shifted, zero);
 }
 static ct_kval shift_left_emit(const ct_elem *e) {
-    return within_width(e, ct__elem_bin(e, CT_K_SHL));
+    return shift_within_width(e, ct__elem_bin(e, CT_K_SHL));
 }
 const ct_opdef ct__op_shift_left = {
     .id = CT_OP_SHIFT_LEFT,
@@ -145,29 +145,29 @@ const ct_opdef ct__op_shift_left = {
     .samples = {.lo = 0, .hi = 7, .integers = true},
 };
 static int64_t shift_right_i64(const int64_t *x, ct_dtype d) {
-    uint64_t mask = width(d) == 64 ? UINT64_MAX : (1ull << width(d)) - 1;
-    return x[1] < 0 || x[1] >= width(d) ? 0 : (int64_t)(((uint64_t)x[0] & mask) >> x[1]);
+    uint64_t mask = shift_width(d) == 64 ? UINT64_MAX : (1ull << shift_width(d)) - 1;
+    return x[1] < 0 || x[1] >= shift_width(d) ? 0 : (int64_t)(((uint64_t)x[0] & mask) >> x[1]);
 }
-static ct_kval shift_right_emit(const ct_elem *e) { // zeros come in
+static ct_kval shift_right_emit(const ct_elem *e) { // shifts in zeros
     ct_kir *k = e->k;
     ct_kval r;
     if (e->dtype == CT_I32) {
         ct_kval a = ct__kir_cast(k, e->x[0], CT_U32), n = ct__kir_cast(k, e->x[1], CT_U32);
         r = ct__kir_cast(k, ct__kir_bin(k, CT_K_SHR, a, n), CT_I32);
-    } else if (e->dtype == CT_I64) { // copies of the sign are masked away: ((max >> n) << 1) + 1
+    } else if (e->dtype == CT_I64) { // masks copies of the sign away: ((max >> n) << 1) + 1
         ct_kval max = ct__kir_const_int(k, CT_I64, INT64_MAX);
         ct_kval one = ct__kir_const_int(k, CT_I64, 1);
-        ct_kval kept = ct__kir_bin(k, CT_K_SHR, max, e->x[1]);
-        kept = ct__kir_bin(k, CT_K_OR, ct__kir_bin(k, CT_K_SHL, kept, one), one);
-        r = ct__kir_bin(k, CT_K_AND, ct__elem_bin(e, CT_K_SHR), kept);
-    } else if (ct__kir_held(e->dtype) != e->dtype) { // held in an i32: without copies of its sign
-        int64_t all = ((int64_t)1 << width(e->dtype)) - 1;
+        ct_kval mask = ct__kir_bin(k, CT_K_SHR, max, e->x[1]);
+        mask = ct__kir_bin(k, CT_K_OR, ct__kir_bin(k, CT_K_SHL, mask, one), one);
+        r = ct__kir_bin(k, CT_K_AND, ct__elem_bin(e, CT_K_SHR), mask);
+    } else if (ct__kir_held(e->dtype) != e->dtype) { // computed in i32: without copies of its sign
+        int64_t all = ((int64_t)1 << shift_width(e->dtype)) - 1;
         ct_kval bits = ct__kir_bin(k, CT_K_AND, e->x[0], ct__kir_const_int(k, CT_I32, all));
         r = ct__kir_bin(k, CT_K_SHR, bits, e->x[1]);
     } else {
         r = ct__elem_bin(e, CT_K_SHR);
     }
-    return within_width(e, r);
+    return shift_within_width(e, r);
 }
 const ct_opdef ct__op_shift_right = {
     .id = CT_OP_SHIFT_RIGHT,
@@ -306,7 +306,7 @@ static bool bitcast_eval(const ct_ref *ref) {
     if (bytes) __builtin_memcpy(ref->out[0], ref->in[0], bytes);
     return true;
 }
-// 16-bit floats never come here: the scheduler reads their memory as the other dtype.
+// 16-bit floats do not occur here: the scheduler reads their memory as the other dtype.
 static ct_kval bitcast_emit(const ct_elem *e) {
     ct_dtype to = (ct_dtype)e->node->out->dtype;
     if (to == e->dtype) return e->x[0];

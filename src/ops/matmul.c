@@ -4,8 +4,8 @@
 #include "ops/quantise.h"
 #include "ops/rules.h"
 
-// Why batch axes do not broadcast.
-static bool hint_batch(ct_call *call, const ct_type *a, const ct_type *b) {
+// Gives the reason why batch axes do not broadcast, as a hint.
+static bool matmul_hint_batch(ct_call *call, const ct_type *a, const ct_type *b) {
     for (int i = a->rank - 1, k = b->rank - 1; i >= 0 && k >= 0; i--, k--)
         if (a->dim[i] != b->dim[k] && (ct__dynamic_one(a, i) || ct__dynamic_one(b, k)))
             return ct__call_hint(call, CT_DYNAMIC_ONE_HINT);
@@ -48,7 +48,7 @@ static bool matmul_infer(ct_call *call) {
     if (!ct__broadcast(call->arena, (const ct_type *const[]){&a_batch, &b_batch}, 2, &batch))
         return ct__call_err(call, CT_E_SHAPE, "batch axes do not broadcast: a is %s, b is %s",
                             ct__type_text(a).s, ct__type_text(b).s) ||
-               hint_batch(call, &a_batch, &b_batch);
+               matmul_hint_batch(call, &a_batch, &b_batch);
     (void)ct__same_size(a, a->rank - 1, b, b->rank - 2);
     ct_shape shape = ct__call_shape(call, batch.rank + 2);
     if (!shape.dim) return false;
@@ -75,37 +75,39 @@ static bool matmul_jvp(ct_rule *r) {
     return true;
 }
 
-// (..., M, N) as (rows, N).
-static ct_tensor flat(ct_tensor t) {
+// Reshapes (..., M, N) to (rows, N).
+static ct_tensor matmul_flatten(ct_tensor t) {
     const ct_type *type = ct__type_of(t);
     int64_t rows = 1, last = type->rank - 1;
     for (int a = 0; a < last; a++) rows = ct__size_mul(rows, ct__size_of(type, a));
     return ct_reshape(t, CT_DIMS(rows, ct__size_of(type, (int)last)));
 }
 
-// A product's cotangent for an operand. One that is a transpose gets the transpose of the transposed
-// product, so that what it is of gets a plain one: the same bits, in the order of its memory.
-static ct_tensor product_for(ct_tensor operand, ct_tensor a, ct_tensor b) {
+// Returns the cotangent of an operand, a product. If the operand is a transpose, the cotangent is recorded
+// as the transpose of the transposed product, so that the tensor before the transpose gets a product in
+// the order of its memory, with the same bits.
+static ct_tensor matmul_cotangent(ct_tensor operand, ct_tensor a, ct_tensor b) {
     return ct__is_swapped(operand) ? ct__swap_last(ct_matmul(ct__swap_last(b), ct__swap_last(a)))
                                    : ct_matmul(a, b);
 }
 
 static bool matmul_transpose(ct_rule *r) {
     if (r->linear[0]) { // (..., M, K) from (..., M, N) and (..., K, N)
-        r->c_in[0] = product_for(r->in[0], r->c_out[0], ct__swap_last(r->in[1]));
+        r->c_in[0] = matmul_cotangent(r->in[0], r->c_out[0], ct__swap_last(r->in[1]));
         return true;
     }
-    // One matrix for all batches: a single product over all rows instead of one a batch and their
-    // sum.
+    // One matrix for all batches: a single product over all rows instead of a sum of one product per
+    // batch.
     bool shared = ct_rank(r->in[1]) == 2 && ct_rank(r->in[0]) > 2;
-    ct_tensor a = shared ? flat(r->in[0]) : r->in[0], c = shared ? flat(r->c_out[0]) : r->c_out[0];
-    r->c_in[1] = product_for(r->in[1], ct__swap_last(a), c);
+    ct_tensor a = shared ? matmul_flatten(r->in[0]) : r->in[0],
+              c = shared ? matmul_flatten(r->c_out[0]) : r->c_out[0];
+    r->c_in[1] = matmul_cotangent(r->in[1], ct__swap_last(a), c);
     return true;
 }
 
 static ct_tensor matmul_larger(const ct_match *match) {
-    ct_tensor all = ct__attention_of_product(match);
-    return ct__is_none(all) ? ct__product_of_codes(match) : all;
+    ct_tensor all = ct__match_attention(match);
+    return ct__is_none(all) ? ct__match_dequantised_product(match) : all;
 }
 
 const ct_opdef ct__op_matmul = {

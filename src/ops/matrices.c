@@ -14,17 +14,17 @@ typedef struct {
     int *info; // (n)
     int64_t n, grain;
     int rows, columns;
-} batch_job;
+} matrices_job;
 
-// Elements of one matrix of an operand or a result, and the bytes to matrix i of the batch.
-static int64_t behind(const ct_type *type, int from) {
+// Returns the number of elements of one matrix: the product of the sizes of the axes from `from` on.
+static int64_t matrices_elements_from(const ct_type *type, int from) {
     int64_t n = 1;
     for (int a = from; a < type->rank; a++) n *= type->dim[a];
     return n;
 }
 
-static void run_matrices(void *arg, int64_t begin, int64_t end, int worker) {
-    const batch_job *job = arg;
+static void matrices_run(void *arg, int64_t begin, int64_t end, int worker) {
+    const matrices_job *job = arg;
     const ct_ref *ref = job->ref;
     void *of[8];
     (void)worker;
@@ -34,15 +34,16 @@ static void run_matrices(void *arg, int64_t begin, int64_t end, int worker) {
         for (int k = 0; k < ref->n_in; k++) {
             ct_type batch = ref->in_type[k];
             batch.rank = (uint8_t)(batch.rank - ref->node->op->core[k]);
-            const int64_t place = ct__broadcast_place(&job->batch, &batch, i);
+            const int64_t index = ct__broadcast_place(&job->batch, &batch, i);
             of[k] = (char *)(uintptr_t)ref->in[k] +
-                    (size_t)(place * behind(&ref->in_type[k], batch.rank)) *
+                    (size_t)(index * matrices_elements_from(&ref->in_type[k], batch.rank)) *
                         ct_dtype_size(ref->in_type[k].dtype);
         }
         for (int k = 0; k < ref->n_out; k++)
             of[ref->n_in + k] =
-                (char *)ref->out[k] + (size_t)(i * behind(&ref->out_type[k], job->batch.rank)) *
-                                          ct_dtype_size(ref->out_type[k].dtype);
+                (char *)ref->out[k] +
+                (size_t)(i * matrices_elements_from(&ref->out_type[k], job->batch.rank)) *
+                    ct_dtype_size(ref->out_type[k].dtype);
         const ct_matrix one = {.ref = ref,
                                .lapack = job->lapack,
                                .dtype = (ct_dtype)ref->in_type->dtype,
@@ -53,7 +54,7 @@ static void run_matrices(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-static bool report(const batch_job *job, ct_matrix_say say) {
+static bool matrices_report(const matrices_job *job, ct_matrix_say say) {
     const ct_ref *ref = job->ref;
     int64_t i = 0;
     while (i < job->n && !job->info[i]) i++;
@@ -74,22 +75,22 @@ static bool report(const batch_job *job, ct_matrix_say say) {
     return false;
 }
 
-static bool asked_to_stop(const ct_ref *ref) {
+static bool matrices_check_stop(const ct_ref *ref) {
     if (!ref->stop || !atomic_load(ref->stop)) return false;
     return !ct__err(ref->err, CT_E_INTERRUPTED, CT_NOWHERE, "run",
                     "cancelled: no variable has changed");
 }
 
 bool ct__each_matrix(const ct_ref *ref, ct_matrix_fn one, ct_matrix_say say) {
-    enum { WORTH_A_PIECE = 50000 }; // floating-point operations
+    enum { MIN_WORK = 50000 }; // of a task, in floating-point operations
     const ct_type *x = &ref->in_type[0];
-    batch_job job = {.ref = ref, .one = one, .n = 1, .batch = ref->out_type[0]};
-    int lead = 0;
+    matrices_job job = {.ref = ref, .one = one, .n = 1, .batch = ref->out_type[0]};
+    int n_batch = 0;
     for (int k = 0; k < ref->n_in; k++)
-        if (ref->in_type[k].rank - ref->node->op->core[k] > lead)
-            lead = ref->in_type[k].rank - ref->node->op->core[k];
-    job.batch.rank = (uint8_t)lead;
-    for (int a = 0; a < lead; a++) job.n *= job.batch.dim[a];
+        if (ref->in_type[k].rank - ref->node->op->core[k] > n_batch)
+            n_batch = ref->in_type[k].rank - ref->node->op->core[k];
+    job.batch.rank = (uint8_t)n_batch;
+    for (int a = 0; a < n_batch; a++) job.n *= job.batch.dim[a];
     for (int k = 0; k < ref->n_in; k++)
         for (int a = 1; a <= ref->node->op->core[k]; a++)
             if (ref->in_type[k].dim[ref->in_type[k].rank - a] > INT32_MAX)
@@ -103,23 +104,24 @@ bool ct__each_matrix(const ct_ref *ref, ct_matrix_fn one, ct_matrix_say say) {
         return ct__err_memory(ref->err, ref->node->here, ref->node->op->name,
                               (size_t)job.n * sizeof *job.info);
     const double work = pow((double)job.rows * job.columns + 1, 1.5);
-    job.grain = 1 + (int64_t)(WORTH_A_PIECE / work);
-    const int64_t pieces = (job.n + job.grain - 1) / job.grain;
+    job.grain = 1 + (int64_t)(MIN_WORK / work);
+    const int64_t tasks = (job.n + job.grain - 1) / job.grain;
     ct__lapack_begin();
-    if (ref->spread && pieces > 1)
-        ref->spread(run_matrices, &job, pieces);
-    else if (pieces)
-        run_matrices(&job, 0, pieces, 0);
+    if (ref->spread && tasks > 1)
+        ref->spread(matrices_run, &job, tasks);
+    else if (tasks)
+        matrices_run(&job, 0, tasks, 0);
     ct__lapack_end();
-    const bool ok = !asked_to_stop(ref) && report(&job, say);
+    const bool ok = !matrices_check_stop(ref) && matrices_report(&job, say);
     ct__free(job.info);
     return ok;
 }
 
 // --------------------------------------------------------------------------------- one matrix's memory
 
-// Blocks of both, so that neither is walked through across its lines.
-static inline void turn(size_t size, int64_t rows, int64_t columns, const char *from, char *to) {
+// Transposes in blocks, so that neither matrix is traversed across its cache lines.
+static inline void matrices_transpose(size_t size, int64_t rows, int64_t columns, const char *from,
+                                      char *to) {
     enum { BLOCK = 16 };
     for (int64_t i = 0; i < rows; i += BLOCK)
         for (int64_t j = 0; j < columns; j += BLOCK)
@@ -128,21 +130,22 @@ static inline void turn(size_t size, int64_t rows, int64_t columns, const char *
                     memcpy(to + (size_t)(c * rows + r) * size,
                            from + (size_t)(r * columns + c) * size, size);
 }
-void ct__by_columns(ct_dtype dtype, int64_t rows, int64_t columns, const void *from, void *to) {
+void ct__to_column_major(ct_dtype dtype, int64_t rows, int64_t columns, const void *from,
+                         void *to) {
     switch (ct_dtype_size(dtype)) {
-    case 4: turn(4, rows, columns, from, to); break;
-    case 8: turn(8, rows, columns, from, to); break;
-    default: turn(16, rows, columns, from, to); break;
+    case 4: matrices_transpose(4, rows, columns, from, to); break;
+    case 8: matrices_transpose(8, rows, columns, from, to); break;
+    default: matrices_transpose(16, rows, columns, from, to); break;
     }
 }
 
-static ct_dtype parts(ct_dtype dtype, int64_t *n) {
+static ct_dtype matrices_part_dtype(ct_dtype dtype, int64_t *n) {
     if (!ct__is_complex(dtype)) return dtype;
     *n *= 2;
     return ct__part(dtype);
 }
 bool ct__all_finite(ct_dtype dtype, const void *x, int64_t n) {
-    if (parts(dtype, &n) == CT_F32) {
+    if (matrices_part_dtype(dtype, &n) == CT_F32) {
         const float *v = x;
         for (int64_t i = 0; i < n; i++)
             if (!isfinite(v[i])) return false;
@@ -154,7 +157,7 @@ bool ct__all_finite(ct_dtype dtype, const void *x, int64_t n) {
     return true;
 }
 void ct__fill_nan(ct_dtype dtype, void *x, int64_t n) {
-    const ct_dtype part = parts(dtype, &n);
+    const ct_dtype part = matrices_part_dtype(dtype, &n);
     for (int64_t i = 0; i < n; i++) ct__store_f64(part, x, i, NAN);
 }
 
@@ -218,34 +221,36 @@ bool ct__check_transpose(ct_call *call, int64_t transpose) {
 
 // ---------------------------------------------------------------------------------------------- rules
 
-ct_tensor ct__meant(ct_tensor a, int64_t transpose) {
+ct_tensor ct__apply_transpose(ct_tensor a, int64_t transpose) {
     return transpose == 0 ? a : transpose == 1 ? ct__swap_last(a) : ct__adjoint(a);
 }
 
-static bool is_complex(ct_tensor t) { return ct__is_complex((ct_dtype)ct__type_of(t)->dtype); }
+static bool matrices_is_complex(ct_tensor t) {
+    return ct__is_complex((ct_dtype)ct__type_of(t)->dtype);
+}
 
-ct_tensor ct__conj_of(ct_tensor t) { return is_complex(t) ? ct_conj(t) : t; }
+ct_tensor ct__conj_of(ct_tensor t) { return matrices_is_complex(t) ? ct_conj(t) : t; }
 ct_tensor ct__adjoint(ct_tensor t) { return ct__conj_of(ct__swap_last(t)); }
-ct_tensor ct__real_of(ct_tensor t) { return is_complex(t) ? ct_real(t) : t; }
+ct_tensor ct__real_of(ct_tensor t) { return matrices_is_complex(t) ? ct_real(t) : t; }
 ct_tensor ct__to(ct_tensor t, ct_dtype dtype) {
     return (ct_dtype)ct__type_of(t)->dtype == dtype ? t : ct_cast(t, dtype);
 }
 
-// i - j of the elements of t's matrices, (M, N).
-static ct_tensor distance(ct_tensor t) {
+// Returns i - j for each element of the matrices of t, (M, N).
+static ct_tensor matrices_row_minus_column(ct_tensor t) {
     const int rank = ct__type_of(t)->rank;
     const int64_t dims[2] = {ct__size_like(t, rank - 2), ct__size_like(t, rank - 1)};
     ct_tensor row = ct_iota(CT_I32, ((ct_ints){2, dims}), 0);
     return ct_sub(row, ct_iota(CT_I32, ((ct_ints){2, dims}), 1));
 }
-static ct_tensor where(ct_tensor mask, ct_tensor t) {
+static ct_tensor matrices_mask(ct_tensor mask, ct_tensor t) {
     return ct_select(mask, t, ct__number_like(0, t));
 }
 ct_tensor ct__lower_part(ct_tensor t, int64_t least) {
-    return where(ct_less_equal(ct_i(least), distance(t)), t);
+    return matrices_mask(ct_less_equal(ct_i(least), matrices_row_minus_column(t)), t);
 }
 ct_tensor ct__upper_part(ct_tensor t, int64_t least) {
-    return where(ct_less_equal(distance(t), ct_i(-least)), t);
+    return matrices_mask(ct_less_equal(matrices_row_minus_column(t), ct_i(-least)), t);
 }
 ct_tensor ct__identity(ct_tensor like) {
     const int64_t n = ct__size_like(like, ct__type_of(like)->rank - 1), dims[2] = {n, n};
@@ -257,8 +262,8 @@ int64_t ct__diagonal_size(const ct_type *x) {
     const int64_t m = ct__size_of(x, x->rank - 2), n = ct__size_of(x, x->rank - 1);
     ct_symbols *table = ct__symbols_now();
     if (ct__size_canonical(table, m) == ct__size_canonical(table, n)) return n;
-    ct__this_size_alone(m);
-    ct__this_size_alone(n);
+    ct__specialise_size(m);
+    ct__specialise_size(n);
     return ct__unmarked(m) < ct__unmarked(n) ? m : n;
 }
 ct_tensor ct__diagonal_of(ct_tensor t) {
@@ -266,11 +271,13 @@ ct_tensor ct__diagonal_of(ct_tensor t) {
     const int rank = type->rank;
     if (rank < 2) return t; // poisoned
     const bool wide = ct__diagonal_size(type) != ct__size_of(type, rank - 1);
-    const int64_t gone = wide ? rank - 1 : rank - 2; // the other axis has the diagonal's size
-    return ct_sum(where(ct_equal(distance(t), ct_i(0)), t), .axes = {1, &gone});
+    const int64_t summed_axis =
+        wide ? rank - 1 : rank - 2; // the other axis has the diagonal's size
+    return ct_sum(matrices_mask(ct_equal(matrices_row_minus_column(t), ct_i(0)), t),
+                  .axes = {1, &summed_axis});
 }
 
-ct_tensor ct__columns_times(ct_tensor t, ct_tensor by) {
+ct_tensor ct__scale_columns(ct_tensor t, ct_tensor by) {
     ct_dims_buffer dims;
     ct_ints list = ct__dims_of(by, &dims);
     if (!list.n) return by; // poisoned

@@ -23,22 +23,22 @@ bool ct__each_matrix(const ct_ref *ref, ct_matrix_fn one, ct_matrix_say say);
 
 // Memory for matrices and LAPACK workspaces, in pieces aligned to 64 bytes so that bits do not depend on the
 // address. Sizes are numbers of elements of `dtype`.
-typedef struct ct_room {
+typedef struct ct_scratch {
     char *at, *memory;
-} ct_room;
-static inline size_t ct__room_for(ct_dtype dtype, int64_t n) {
+} ct_scratch;
+static inline size_t ct__scratch_bytes(ct_dtype dtype, int64_t n) {
     return (ct__dtype_bytes(dtype, n) + 127) & ~(size_t)63;
 }
-static inline bool ct__room_make(ct_room *room, size_t bytes) {
-    return (room->at = room->memory = ct__aligned(64, bytes + 64)) != NULL;
+static inline bool ct__scratch_make(ct_scratch *scratch, size_t bytes) {
+    return (scratch->at = scratch->memory = ct__aligned(64, bytes + 64)) != NULL;
 }
-static inline void *ct__room_take(ct_room *room, ct_dtype dtype, int64_t n) {
-    void *at = room->at;
-    room->at += ct__room_for(dtype, n);
+static inline void *ct__scratch_take(ct_scratch *scratch, ct_dtype dtype, int64_t n) {
+    void *at = scratch->at;
+    scratch->at += ct__scratch_bytes(dtype, n);
     return at;
 }
 // Converts a matrix from row-major to column-major, or back with rows and columns exchanged.
-void ct__by_columns(ct_dtype dtype, int64_t rows, int64_t columns, const void *from, void *to);
+void ct__to_column_major(ct_dtype dtype, int64_t rows, int64_t columns, const void *from, void *to);
 // Helpers for matrices of floats or complex numbers that contain NaN or infinity.
 bool ct__all_finite(ct_dtype dtype, const void *x, int64_t n);
 void ct__fill_nan(ct_dtype dtype, void *x, int64_t n);
@@ -64,13 +64,13 @@ ct_tensor ct__upper_part(ct_tensor t, int64_t least);   // triu: those with j - 
 int64_t ct__diagonal_size(const ct_type *x);            // of (..., M, N): min(M, N)
 ct_tensor ct__diagonal_of(ct_tensor t);                 // (..., M, N) as (..., min(M, N))
 ct_tensor ct__identity(ct_tensor like);                 // (N, N) for the size N of the last axis
-ct_tensor ct__columns_times(ct_tensor t, ct_tensor by); // (..., M, N) times (..., N)
+ct_tensor ct__scale_columns(ct_tensor t, ct_tensor by); // (..., M, N) times (..., N)
 ct_tensor ct__to(ct_tensor t, ct_dtype dtype);          // casts if needed
 
 // `transpose` of a system that is solved: 0 for the matrix itself, 1 for its transpose, 2 for its conjugate
 // transpose.
 bool ct__check_transpose(ct_call *call, int64_t transpose);
-ct_tensor ct__meant(ct_tensor a, int64_t transpose);
+ct_tensor ct__apply_transpose(ct_tensor a, int64_t transpose);
 // Solves a x = b, given the factors and pivots of a.
 ct_tensor ct__lu_solve(ct_tensor lu, ct_tensor pivots, ct_tensor b, int64_t transpose);
 

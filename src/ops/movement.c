@@ -1,5 +1,5 @@
-// Movement: each element of the result is one element of the operand (or a fill value). Lowered to
-// index arithmetic.
+// Movement: each element of the result is one element of the operand (or a fill value). These ops are
+// lowered to index arithmetic.
 #include <string.h>
 
 #include "kinds/batch.h"
@@ -15,29 +15,30 @@
 #define RESHAPE_ATTRS(F, op) F(op, sizes, dims)
 CT_ATTRS(reshape, RESHAPE_ATTRS);
 
-static int64_t marked_count(const ct_type *type, int but) {
+static int64_t reshape_count_except(const ct_type *type, int axis) {
     int64_t count = 1;
     for (int a = 0; a < type->rank; a++)
-        if (a != but) count = ct__size_mul(count, ct__size_of(type, a));
+        if (a != axis) count = ct__size_mul(count, ct__size_of(type, a));
     return count;
 }
 
-// The size that a reshape leaves open: dynamic where fewer of the others are than of the operand's.
-static int64_t open_size(const ct_type *in, const ct_shape *shape, int open, int64_t size) {
+// Returns the size given as -1: dynamic if fewer of the other sizes are dynamic than of the operand's.
+static int64_t reshape_infer_size(const ct_type *in, const ct_shape *shape, int inferred,
+                                  int64_t size) {
     if (__builtin_popcount(in->dyn) <= __builtin_popcount(shape->dyn)) return size;
     if (!shape->mark) return CT_DYN(size);
     const ct_type others = {
         .rank = (uint8_t)shape->rank, .dyn = shape->dyn, .dim = shape->dim, .mark = shape->mark};
-    return ct__size_div_up(marked_count(in, -1), marked_count(&others, open));
+    return ct__size_div_up(reshape_count_except(in, -1), reshape_count_except(&others, inferred));
 }
 
-// A reshape keeps the number of elements for every length. Where that leaves several sizes open, those
-// that have the same value are taken to be equal in order; a run in which they are not needs another
-// plan (ct__symbols_bind).
-static void keep_count(const ct_type *in, const ct_type *out) {
-    int n_open = 0;
-    for (int a = 0; a < out->rank; a++) n_open += ct__is_dyn(out, a);
-    for (int a = 0, b = 0; n_open > 1 && a < out->rank; a++) {
+// A reshape keeps the number of elements for all lengths. If that leaves several sizes undetermined, those
+// with the same value are assumed to be equal, in order; a run in which they are not needs another plan
+// (ct__symbols_bind).
+static void reshape_bind_count(const ct_type *in, const ct_type *out) {
+    int n_dynamic = 0;
+    for (int a = 0; a < out->rank; a++) n_dynamic += ct__is_dyn(out, a);
+    for (int a = 0, b = 0; n_dynamic > 1 && a < out->rank; a++) {
         if (!ct__is_dyn(out, a)) continue;
         int at = b;
         while (at < in->rank && !(ct__is_dyn(in, at) && in->dim[at] == out->dim[a])) at++;
@@ -45,21 +46,21 @@ static void keep_count(const ct_type *in, const ct_type *out) {
         ct__size_equal(ct__size_of(in, at), ct__size_of(out, a));
         b = at + 1;
     }
-    ct__size_equal(marked_count(in, -1), marked_count(out, -1));
+    ct__size_equal(reshape_count_except(in, -1), reshape_count_except(out, -1));
 }
 
 static bool reshape_infer(ct_call *call) {
     reshape_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
-    int rank = (int)attrs->dims.n, open = -1;
+    int rank = (int)attrs->dims.n, inferred = -1;
     int64_t known = 1, count = ct__count(in);
     ct_shape shape = ct__call_shape(call, rank);
     if (!shape.dim) return false;
     for (int i = 0; i < rank; i++) {
         ct__shape_add(&shape, attrs->dims.v[i]);
         const int64_t size = shape.dim[i];
-        if (size == -1 && open < 0)
-            open = i;
+        if (size == -1 && inferred < 0)
+            inferred = i;
         else if (size < 0)
             return ct__call_err(call, CT_E_ARGUMENT, "axis %d has size %lld", i, (long long)size) ||
                    ct__call_hint(call, "one size may be -1: it is computed from the others");
@@ -69,17 +70,17 @@ static bool reshape_infer(ct_call *call) {
                                 "or more",
                                 ct__type_text(in).s, i + 1);
     }
-    if (open >= 0) {
+    if (inferred >= 0) {
         if (known == 0 || count % known)
             return ct__call_err(call, CT_E_SHAPE, "%s does not divide into %lld parts for axis %d",
-                                ct__type_text(in).s, (long long)known, open) ||
+                                ct__type_text(in).s, (long long)known, inferred) ||
                    ct__call_hint(call, "it has %lld elements, which the other sizes must divide",
                                  (long long)count);
-        const int64_t size = open_size(in, &shape, open, count / known);
-        ct__shape_set(&shape, open, size);
+        const int64_t size = reshape_infer_size(in, &shape, inferred, count / known);
+        ct__shape_set(&shape, inferred, size);
         if (!shape.mark && __builtin_popcount(in->dyn) > __builtin_popcount(shape.dyn))
-            shape.dyn |= 1u << open; // it may be too large for a mark, which is told below
-        shape.dim[open] = count / known;
+            shape.dyn |= 1u << inferred; // it may be too large for a mark, which is reported below
+        shape.dim[inferred] = count / known;
     }
     *call->out = ct__shaped(&shape, in->dtype, in->weak);
     if (ct__count(call->out) != count)
@@ -87,11 +88,11 @@ static bool reshape_infer(ct_call *call) {
                             ct__type_text(in).s, (long long)count, ct__type_text(call->out).s,
                             (long long)ct__count(call->out)) ||
                ct__call_hint(call, "one size may be -1: it is computed from the others");
-    int64_t *own = ct__call_dims(call, rank); // normal form: no open size, dynamic ones marked
+    int64_t *own = ct__call_dims(call, rank); // normal form: no -1, dynamic sizes marked
     if (!own) return false;
     for (int i = 0; i < rank; i++) own[i] = ct__size_of(call->out, i);
     attrs->dims = (ct_ints){rank, own};
-    if (in->mark || call->out->mark) keep_count(in, call->out);
+    if (in->mark || call->out->mark) reshape_bind_count(in, call->out);
     return true;
 }
 static bool reshape_eval(const ct_ref *ref) {
@@ -132,9 +133,9 @@ const ct_opdef ct__op_reshape = {
 
 // ------------------------------------------------------------------------------------------- after
 
-// What is computed from it is computed behind the other operands, and is another value than what is
-// computed from the operand itself: so ct_remat has something computed again. In kernels it is the
-// operand.
+// What is computed from `after` runs after the other operands, and differs for common subexpressions from
+// what is computed from the operand itself. ct_remat uses that to force recomputation. In kernels it is
+// the operand.
 
 static bool after_infer(ct_call *call) {
     call->out[0] = *call->in[0];
@@ -150,7 +151,7 @@ static bool after_map(ct_map *map) {
     map->in_order = true;
     return true;
 }
-// Tangents and cotangents are computed in their own time.
+// Tangents and cotangents are not ordered.
 static bool after_jvp(ct_rule *r) {
     r->t_out[0] = r->t_in[0];
     return true;
@@ -275,7 +276,7 @@ CT_ATTRS(expand, EXPAND_ATTRS);
 static bool expand_infer(ct_call *call) {
     expand_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
-    int rank = (int)attrs->dims.n, lead = rank - in->rank;
+    int rank = (int)attrs->dims.n, n_new = rank - in->rank;
     ct_shape shape = ct__call_shape(call, rank);
     if (!shape.dim) return false;
     for (int i = 0; i < rank; i++) {
@@ -286,14 +287,14 @@ static bool expand_infer(ct_call *call) {
     }
     *call->out = ct__shaped(&shape, in->dtype, in->weak);
     for (int i = 0; i < in->rank; i++) {
-        bool same = lead >= 0 && shape.dim[lead + i] == in->dim[i];
-        if (lead < 0 || (!same && (in->dim[i] != 1 || ct__is_dyn(in, i))))
+        bool same = n_new >= 0 && shape.dim[n_new + i] == in->dim[i];
+        if (n_new < 0 || (!same && (in->dim[i] != 1 || ct__is_dyn(in, i))))
             return ct__call_err(call, CT_E_SHAPE, "%s does not expand to %s", ct__type_text(in).s,
                                 ct__type_text(call->out).s) ||
                    ct__call_hint(call, "axes of static size 1 expand, and new axes stand in front");
         if (!same || !ct__is_dyn(in, i)) continue;
-        ct__size_equal(ct__size_of(in, i), attrs->dims.v[lead + i]);
-        ct__shape_set(&shape, lead + i, ct__size_of(in, i));
+        ct__size_equal(ct__size_of(in, i), attrs->dims.v[n_new + i]);
+        ct__shape_set(&shape, n_new + i, ct__size_of(in, i));
     }
     *call->out = ct__shaped(&shape, in->dtype, in->weak);
     return true;
@@ -307,19 +308,19 @@ static bool expand_eval(const ct_ref *ref) {
 static bool expand_map(ct_map *map) {
     ct_map_piece *piece = ct__map_piece(map, 0);
     const ct_type *in = ct__type(map->node->in[0]);
-    int lead = map->node->out->rank - in->rank;
+    int n_new = map->node->out->rank - in->rank;
     for (int i = 0; i < in->rank; i++)
         piece->from[i] =
-            in->dim[i] == 1 && !ct__is_dyn(in, i) ? ct__ix_int(map->pool, 0) : map->at[lead + i];
+            in->dim[i] == 1 && !ct__is_dyn(in, i) ? ct__ix_int(map->pool, 0) : map->at[n_new + i];
     return true;
 }
 static bool expand_transpose(ct_rule *r) {
     const ct_type *in = ct__type_of(r->in[0]), *out = ct__type_of(r->c_out[0]);
-    int lead = out->rank - in->rank, n = 0;
+    int n_new = out->rank - in->rank, n = 0;
     int64_t axes[CT_MAX_RANK];
     for (int a = 0; a < out->rank; a++)
-        if (a < lead || (in->dim[a - lead] == 1 && !ct__is_dyn(in, a - lead) &&
-                         (out->dim[a] != 1 || ct__is_dyn(out, a))))
+        if (a < n_new || (in->dim[a - n_new] == 1 && !ct__is_dyn(in, a - n_new) &&
+                          (out->dim[a] != 1 || ct__is_dyn(out, a))))
             axes[n++] = a;
     ct_dims_buffer dims;
     ct_tensor c = n ? ct_sum(r->c_out[0], .axes = {n, axes}) : r->c_out[0];

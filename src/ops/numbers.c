@@ -1,28 +1,30 @@
-// Arithmetic that is made of other arithmetic: remainders as Python has them, signs, neighbours,
-// sizes, and functions of two numbers.
+// Arithmetic that is composed of other arithmetic: remainders as in Python, signs, neighbours, absolute
+// values, and functions of two numbers.
 #include <math.h>
 
 #include "ops/functions.h"
 
-// Operand k in the dtype in which the node computes.
-static ct_tensor operand(const ct_rule *r, int k) {
+// Returns operand k in the dtype of the result.
+static ct_tensor numbers_operand(const ct_rule *r, int k) {
     const ct_dtype dtype = (ct_dtype)r->node->out->dtype;
     return (ct_dtype)ct__type_of(r->in[k])->dtype == dtype ? r->in[k] : ct_cast(r->in[k], dtype);
 }
-static bool in_floats(const ct_rule *r) { return ct__is_float((ct_dtype)r->node->out->dtype); }
+static bool numbers_is_float(const ct_rule *r) {
+    return ct__is_float((ct_dtype)r->node->out->dtype);
+}
 
 // --------------------------------------------------------------------------------------- remainders
 
-// Does what mod gave, with the sign of a, lie on the other side of 0 than b?
-static ct_tensor apart(ct_tensor rest, ct_tensor b) {
-    ct_tensor zero = ct_i(0), other = ct_not_equal(ct_less(rest, zero), ct_less(b, zero));
-    return ct_and(ct_not_equal(rest, zero), other);
+// True if the result of mod, which has the sign of a, and b have opposite signs.
+static ct_tensor remainder_signs_differ(ct_tensor mod, ct_tensor b) {
+    ct_tensor zero = ct_i(0), other = ct_not_equal(ct_less(mod, zero), ct_less(b, zero));
+    return ct_and(ct_not_equal(mod, zero), other);
 }
 
 static bool remainder_body(ct_rule *r) {
-    ct_tensor a = operand(r, 0), b = operand(r, 1), rest = ct_mod(a, b);
-    ct_tensor value = ct_select(apart(rest, b), ct_add(rest, b), rest);
-    if (in_floats(r)) value = ct_select(ct_equal(rest, ct_f(0)), ct_copysign(rest, b), value);
+    ct_tensor a = numbers_operand(r, 0), b = numbers_operand(r, 1), mod = ct_mod(a, b);
+    ct_tensor value = ct_select(remainder_signs_differ(mod, b), ct_add(mod, b), mod);
+    if (numbers_is_float(r)) value = ct_select(ct_equal(mod, ct_f(0)), ct_copysign(mod, b), value);
     r->body_out[0] = value;
     return true;
 }
@@ -43,15 +45,15 @@ const ct_opdef ct__op_remainder = {
 };
 
 static bool floor_divide_body(ct_rule *r) {
-    ct_tensor a = operand(r, 0), b = operand(r, 1), rest = ct_mod(a, b);
-    ct_tensor fewer = apart(rest, b), one = ct_i(1);
-    if (!in_floats(r)) {
+    ct_tensor a = numbers_operand(r, 0), b = numbers_operand(r, 1), mod = ct_mod(a, b);
+    ct_tensor is_less = remainder_signs_differ(mod, b), one = ct_i(1);
+    if (!numbers_is_float(r)) {
         ct_tensor quotient = ct_div(a, b);
-        r->body_out[0] = ct_select(fewer, ct_sub(quotient, one), quotient);
+        r->body_out[0] = ct_select(is_less, ct_sub(quotient, one), quotient);
         return true;
     }
-    ct_tensor whole = ct_div(ct_sub(a, rest), b), quotient = ct_div(a, b);
-    whole = ct_round(ct_select(fewer, ct_sub(whole, one), whole));
+    ct_tensor whole = ct_div(ct_sub(a, mod), b), quotient = ct_div(a, b);
+    whole = ct_round(ct_select(is_less, ct_sub(whole, one), whole));
     whole = ct_select(ct_equal(whole, ct_f(0)), ct_copysign(whole, quotient), whole);
     r->body_out[0] = ct_select(ct_equal(b, ct_f(0)), quotient, whole);
     return true;
@@ -67,12 +69,12 @@ const ct_opdef ct__op_floor_divide = {
 
 // ------------------------------------------------------------------------------- signs, neighbours
 
-static ct_tensor bits_of(ct_tensor x) {
+static ct_tensor numbers_bits(ct_tensor x) {
     return ct_bitcast(x, ct__float_bits((ct_dtype)ct__type_of(x)->dtype).dtype);
 }
 
 static bool signbit_body(ct_rule *r) {
-    r->body_out[0] = ct_less(bits_of(r->in[0]), ct_i(0));
+    r->body_out[0] = ct_less(numbers_bits(r->in[0]), ct_i(0));
     return true;
 }
 const ct_opdef ct__op_signbit = {
@@ -82,15 +84,15 @@ const ct_opdef ct__op_signbit = {
 };
 
 static bool copysign_body(ct_rule *r) {
-    ct_tensor size = ct_abs(operand(r, 0));
-    r->body_out[0] = ct_select(ct_signbit(operand(r, 1)), ct_neg(size), size);
+    ct_tensor size = ct_abs(numbers_operand(r, 0));
+    r->body_out[0] = ct_select(ct_signbit(numbers_operand(r, 1)), ct_neg(size), size);
     return true;
 }
 static bool copysign_jvp(ct_rule *r) {
     if (ct__is_none(r->t_in[0])) return true;
-    ct_tensor turned = ct_not_equal(ct_signbit(r->in[0]), ct_signbit(r->in[1])), zero = ct_f(0);
-    ct_tensor sign = ct_select(turned, ct_f(-1), ct_f(1)); // at 0 the slope is that of abs
-    return ct__slope(r, ct_select(ct_equal(r->in[0], zero), zero, sign));
+    ct_tensor differs = ct_not_equal(ct_signbit(r->in[0]), ct_signbit(r->in[1])), zero = ct_f(0);
+    ct_tensor sign = ct_select(differs, ct_f(-1), ct_f(1)); // at 0 the derivative is that of abs
+    return ct__jvp_times(r, ct_select(ct_equal(r->in[0], zero), zero, sign));
 }
 const ct_opdef ct__op_copysign = {
     FUNCTION(COPYSIGN, copysign, 2),
@@ -100,14 +102,15 @@ const ct_opdef ct__op_copysign = {
     .samples = {.jumps = true, .kinks = true},
 };
 
-// One more or less than the number's bits: these are ordered as sizes are.
+// The bits plus or minus 1: the bits of floats of one sign are ordered as absolute values are.
 static bool nextafter_body(ct_rule *r) {
     const ct_dtype dtype = (ct_dtype)r->node->out->dtype;
-    ct_tensor a = operand(r, 0), b = operand(r, 1), zero = ct_f(0), bits = bits_of(a);
+    ct_tensor a = numbers_operand(r, 0), b = numbers_operand(r, 1), zero = ct_f(0),
+              bits = numbers_bits(a);
     ct_tensor grows = ct_equal(ct_less(a, b), ct_greater(a, zero));
     ct_tensor next = ct_bitcast(ct_add(bits, ct_select(grows, ct_i(1), ct_i(-1))), dtype);
-    ct_tensor least = rule_constant(dtype == CT_F64 ? 0x1p-1074 : 0x1p-149, r);
-    next = ct_select(ct_equal(a, zero), ct_copysign(ct_cast(least, dtype), b), next);
+    ct_tensor smallest = rule_constant(dtype == CT_F64 ? 0x1p-1074 : 0x1p-149, r);
+    next = ct_select(ct_equal(a, zero), ct_copysign(ct_cast(smallest, dtype), b), next);
     next = ct_select(ct_equal(a, b), b, next);
     r->body_out[0] = ct_select(ct_or(ct_is_nan(a), ct_is_nan(b)), ct_f(NAN), next);
     return true;
@@ -121,10 +124,10 @@ const ct_opdef ct__op_nextafter = {
 };
 
 static bool heaviside_body(ct_rule *r) {
-    ct_tensor x = operand(r, 0), zero = ct_i(0);
+    ct_tensor x = numbers_operand(r, 0), zero = ct_i(0);
     ct_tensor value = ct_select(ct_greater(x, zero), ct_i(1), x);
     value = ct_select(ct_less(x, zero), zero, value);
-    r->body_out[0] = ct_select(ct_equal(x, zero), operand(r, 1), value);
+    r->body_out[0] = ct_select(ct_equal(x, zero), numbers_operand(r, 1), value);
     return true;
 }
 const ct_opdef ct__op_heaviside = {
@@ -138,13 +141,15 @@ const ct_opdef ct__op_heaviside = {
 
 // -------------------------------------------------------------------------------------------- sizes
 
-// The larger times the root of 1 and the squared ratio, so that no square overflows.
+// The larger one times sqrt(1 + ratio^2), so that no square overflows.
 static bool hypot_body(ct_rule *r) {
-    ct_tensor a = ct_abs(operand(r, 0)), b = ct_abs(operand(r, 1)), infinity = ct_f(INFINITY);
+    ct_tensor a = ct_abs(numbers_operand(r, 0)), b = ct_abs(numbers_operand(r, 1)),
+              infinity = ct_f(INFINITY);
     ct_tensor large = ct_maximum(a, b), ratio = ct_div(ct_minimum(a, b), large);
     ct_tensor size = ct_mul(large, ct_sqrt(ct_add(ct_mul(ratio, ratio), ct_f(1))));
     size = ct_select(ct_equal(large, ct_f(0)), large, size);
-    ct_tensor far = ct_or(ct_equal(a, infinity), ct_equal(b, infinity)); // beside a NaN, too
+    // also if the other one is NaN
+    ct_tensor far = ct_or(ct_equal(a, infinity), ct_equal(b, infinity));
     r->body_out[0] = ct_select(far, infinity, size);
     return true;
 }
@@ -164,27 +169,27 @@ const ct_opdef ct__op_hypot = {
     .samples = {.ulp = 2},
 };
 
-// NaN where both are.
-static bool of_numbers(ct_rule *r, ct_tensor value) {
-    ct_tensor a = operand(r, 0), b = operand(r, 1);
-    if (in_floats(r)) value = ct_select(ct_is_nan(a), b, ct_select(ct_is_nan(b), a, value));
+// If one operand is NaN, the result is the other one; it is NaN if both are.
+static bool fminmax_body(ct_rule *r, ct_tensor value) {
+    ct_tensor a = numbers_operand(r, 0), b = numbers_operand(r, 1);
+    if (numbers_is_float(r)) value = ct_select(ct_is_nan(a), b, ct_select(ct_is_nan(b), a, value));
     r->body_out[0] = value;
     return true;
 }
-// The tangent of a where `first` holds or b is NaN, else that of b.
-static bool of_one(ct_rule *r, ct_tensor first) {
+// The tangent of a where `first` is true or b is NaN, else that of b.
+static bool fminmax_jvp(ct_rule *r, ct_tensor first) {
     ct_tensor zero = ct_f(0), one = ct_f(1);
-    if (in_floats(r)) first = ct_or(first, ct_is_nan(r->in[1]));
+    if (numbers_is_float(r)) first = ct_or(first, ct_is_nan(r->in[1]));
     ct_tensor a = r->t_in[0], b = r->t_in[1];
     if (!ct__is_none(a)) a = ct_mul(a, ct_select(first, one, zero));
     if (!ct__is_none(b)) b = ct_mul(b, ct_select(first, zero, one));
     r->t_out[0] = ct__add_zero(a, b);
     return true;
 }
-static bool fmax_jvp(ct_rule *r) { return of_one(r, ct_greater_equal(r->in[0], r->in[1])); }
-static bool fmin_jvp(ct_rule *r) { return of_one(r, ct_less_equal(r->in[0], r->in[1])); }
+static bool fmax_jvp(ct_rule *r) { return fminmax_jvp(r, ct_greater_equal(r->in[0], r->in[1])); }
+static bool fmin_jvp(ct_rule *r) { return fminmax_jvp(r, ct_less_equal(r->in[0], r->in[1])); }
 static bool fmax_body(ct_rule *r) {
-    return of_numbers(r, ct_maximum(operand(r, 0), operand(r, 1)));
+    return fminmax_body(r, ct_maximum(numbers_operand(r, 0), numbers_operand(r, 1)));
 }
 const ct_opdef ct__op_fmax = {
     FUNCTION(FMAX, fmax, 2),
@@ -194,7 +199,7 @@ const ct_opdef ct__op_fmax = {
     .samples = {.kinks = true},
 };
 static bool fmin_body(ct_rule *r) {
-    return of_numbers(r, ct_minimum(operand(r, 0), operand(r, 1)));
+    return fminmax_body(r, ct_minimum(numbers_operand(r, 0), numbers_operand(r, 1)));
 }
 const ct_opdef ct__op_fmin = {
     FUNCTION(FMIN, fmin, 2),
@@ -206,17 +211,17 @@ const ct_opdef ct__op_fmin = {
 
 // ------------------------------------------------------------------------ exponentials, logarithms
 
-// a - b, but 0 of infinities that are equal.
-static ct_tensor distance(const ct_rule *r) {
+// Returns a - b, but 0 for infinities that are equal.
+static ct_tensor logaddexp_difference(const ct_rule *r) {
     return ct_select(ct_equal(r->in[0], r->in[1]), ct_f(0), ct_sub(r->in[0], r->in[1]));
 }
 static bool logaddexp_body(ct_rule *r) {
-    ct_tensor tail = ct_log1p(ct_exp(ct_neg(ct_abs(distance(r)))));
+    ct_tensor tail = ct_log1p(ct_exp(ct_neg(ct_abs(logaddexp_difference(r)))));
     r->body_out[0] = ct_add(ct_maximum(r->in[0], r->in[1]), tail);
     return true;
 }
 static bool logaddexp_jvp(ct_rule *r) {
-    ct_tensor d = distance(r), t[2] = {CT_NONE, CT_NONE};
+    ct_tensor d = logaddexp_difference(r), t[2] = {CT_NONE, CT_NONE};
     if (!ct__is_none(r->t_in[0])) t[0] = ct_mul(r->t_in[0], ct_sigmoid(d));
     if (!ct__is_none(r->t_in[1])) t[1] = ct_mul(r->t_in[1], ct_sigmoid(ct_neg(d)));
     r->t_out[0] = ct__add_zero(t[0], t[1]);
@@ -231,7 +236,7 @@ const ct_opdef ct__op_logaddexp = {
 };
 
 static bool xlogy_body(ct_rule *r) {
-    ct_tensor x = operand(r, 0), y = operand(r, 1), zero = ct_f(0);
+    ct_tensor x = numbers_operand(r, 0), y = numbers_operand(r, 1), zero = ct_f(0);
     ct_tensor none = ct_and(ct_equal(x, zero), ct_not(ct_is_nan(y)));
     r->body_out[0] = ct_select(none, zero, ct_mul(x, ct_log(y)));
     return true;
@@ -254,7 +259,7 @@ const ct_opdef ct__op_xlogy = {
     .samples = {.lo = 0.5, .hi = 3, .ulp = 3},
 };
 
-// exp(log|x| / 3), and a step of Newton's method, in which nothing overflows.
+// exp(log|x| / 3), then one step of Newton's method; nothing overflows.
 static bool cbrt_body(ct_rule *r) {
     ct_tensor x = ct_abs(r->in[0]), third = rule_constant(0.33333333333333331, r);
     ct_tensor y = ct_exp(ct_mul(ct_log(x), third));
@@ -264,7 +269,7 @@ static bool cbrt_body(ct_rule *r) {
     return true;
 }
 static bool cbrt_jvp(ct_rule *r) {
-    return ct__slope_by(r, ct_mul(ct_mul(r->out[0], r->out[0]), ct_f(3)));
+    return ct__jvp_divided(r, ct_mul(ct_mul(r->out[0], r->out[0]), ct_f(3)));
 }
 const ct_opdef ct__op_cbrt = {
     FUNCTION(CBRT, cbrt, 1), .doc = "The cube root of x, of negative numbers too.",
@@ -295,7 +300,7 @@ const ct_opdef ct__op_rad2deg = {
     .samples = {.ulp = 1},
 };
 
-// Of x = n + part the sine of pi x is that of pi part, turned where n is odd.
+// With x = n + part, sin(pi x) is sin(pi part), negated if n is odd.
 static bool sinc_body(ct_rule *r) {
     ct_tensor x = r->in[0], n = ct_round(x), half = ct_mul(n, ct_f(0.5));
     ct_tensor pi = rule_constant(3.1415926535897931, r), sine = ct_sin(ct_mul(ct_sub(x, n), pi));
@@ -304,30 +309,30 @@ static bool sinc_body(ct_rule *r) {
     r->body_out[0] = ct_select(none, ct_f(1), ct_div(sine, by));
     return true;
 }
-static bool sinc_jvp(ct_rule *r) { // (cos(pi x) - sinc(x)) / x; near 0 of the series
+static bool sinc_jvp(ct_rule *r) { // (cos(pi x) - sinc(x)) / x; near 0 from the series
     ct_tensor x = r->in[0], square = ct_mul(x, x);
     ct_tensor near = ct_less(ct_abs(x), ct_f(0.01)), by = ct_select(near, ct_f(1), x);
     ct_tensor far = ct_sub(ct_cos(ct_mul(x, rule_constant(3.1415926535897931, r))), r->out[0]);
     ct_tensor small = ct_mul(square, rule_constant(3.2469697011334144, r)); // pi^4 / 30
     small = ct_mul(x, ct_sub(small, rule_constant(3.2898681336964528, r))); // pi^2 / 3
-    return ct__slope(r, ct_select(near, small, ct_div(far, by)));
+    return ct__jvp_times(r, ct_select(near, small, ct_div(far, by)));
 }
 const ct_opdef ct__op_sinc = {
     FUNCTION(SINC, sinc, 1), .doc = "sin(pi x) / (pi x), 1 at 0.",        .accepts = CT_FLOATS,
     .jvp = sinc_jvp,         .samples = {.lo = 0.1, .hi = 0.9, .ulp = 4},
 };
 
-// ------------------------------------------------------------------------------------ what is wrong
+// --------------------------------------------------------------------------------- NaN and infinity
 
 #define NAN_TO_NUM_ATTRS(F, op) F(op, num, nan) F(op, num, posinf) F(op, num, neginf)
 CT_ATTRS(nan_to_num, NAN_TO_NUM_ATTRS);
 static bool nan_to_num_infer(ct_call *call) {
     nan_to_num_attrs *attrs = call->attrs;
     if (!ct__infer_elementwise(call)) return false;
-    const double most = ct__largest((ct_dtype)call->out->dtype);
+    const double largest = ct__largest((ct_dtype)call->out->dtype);
     attrs->nan = (ct_num){ct__num_or(attrs->nan, 0), true};
-    attrs->posinf = (ct_num){ct__num_or(attrs->posinf, most), true};
-    attrs->neginf = (ct_num){ct__num_or(attrs->neginf, -most), true};
+    attrs->posinf = (ct_num){ct__num_or(attrs->posinf, largest), true};
+    attrs->neginf = (ct_num){ct__num_or(attrs->neginf, -largest), true};
     return true;
 }
 static bool nan_to_num_body(ct_rule *r) {
@@ -359,10 +364,10 @@ CT_ATTRS(isclose, ISCLOSE_ATTRS);
 static bool isclose_body(ct_rule *r) {
     const isclose_attrs *attrs = r->attrs;
     ct_tensor a = r->in[0], b = r->in[1], off = ct_abs(ct_sub(a, b)), size = ct_abs(b);
-    ct_tensor room = ct_mul(size, ct__number_like(ct__num_or(attrs->rtol, 1e-5), size));
-    room = ct_add(room, ct__number_like(ct__num_or(attrs->atol, 1e-8), size));
+    ct_tensor tolerance = ct_mul(size, ct__number_like(ct__num_or(attrs->rtol, 1e-5), size));
+    tolerance = ct_add(tolerance, ct__number_like(ct__num_or(attrs->atol, 1e-8), size));
     ct_tensor finite = ct_less(size, ct_f(INFINITY));
-    ct_tensor close = ct_or(ct_and(ct_less_equal(off, room), finite), ct_equal(a, b));
+    ct_tensor close = ct_or(ct_and(ct_less_equal(off, tolerance), finite), ct_equal(a, b));
     if (attrs->equal_nan) close = ct_or(close, ct_and(ct_not_equal(a, a), ct_not_equal(b, b)));
     r->body_out[0] = close;
     return true;

@@ -1,45 +1,45 @@
-// The record of an op from outside, and how its function of C is called, for one element of the batch after the other.
+// The record of a plugin op, and the calls of its C function, one for each element of the batch.
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "kinds/batch.h"
 #include "ops/outside.h"
 
-typedef struct job {
+typedef struct plugin_job {
     const ct_ref *ref;
     const ct_op *op;
     const int64_t *numbers;
     ct_type batch;
     int64_t n, grain;
-    pthread_mutex_t lock; // of the two below
-    const char *said;     // by the first element that failed
-    int64_t failed;       // its place; n: none
-} job;
+    pthread_mutex_t lock; // guards the two below
+    const char *message;  // of the first element that failed
+    int64_t first_failed; // its index in the batch; n: none
+} plugin_job;
 
-// Operand or result `type` with `core` axes behind the batch, at element i of the batch.
-static ct_op_array array_at(const job *j, const ct_type *type, int core, const void *data,
-                            int64_t i) {
+// Returns an operand or result of type `type`, whose last `core` axes follow the batch, at element i.
+static ct_op_array plugin_array_at(const plugin_job *j, const ct_type *type, int core,
+                                   const void *data, int64_t i) {
     ct_type batch = *type;
     batch.rank = (uint8_t)(type->rank - core);
     ct_op_array array = {
         .dtype = (ct_dtype)type->dtype, .rank = core, .dim = type->dim + batch.rank};
     int64_t n = 1;
     for (int a = 0; a < core; a++) n *= array.dim[a];
-    const int64_t place = ct__broadcast_place(&j->batch, &batch, i);
-    array.data = (char *)(uintptr_t)data + ct__dtype_bytes(array.dtype, n * place);
+    const int64_t index = ct__broadcast_place(&j->batch, &batch, i);
+    array.data = (char *)(uintptr_t)data + ct__dtype_bytes(array.dtype, n * index);
     return array;
 }
 
-static void note_failure(job *j, int64_t i, const char *said) {
+static void plugin_note_failure(plugin_job *j, int64_t i, const char *message) {
     pthread_mutex_lock(&j->lock);
-    if (i < j->failed) j->failed = i, j->said = said;
+    if (i < j->first_failed) j->first_failed = i, j->message = message;
     pthread_mutex_unlock(&j->lock);
 }
 
-static const char asked_library[] = "its function calls the library, which is running the plan";
+static const char calls_library[] = "its function calls the library, which is running the plan";
 
-static void compute_some(void *arg, int64_t begin, int64_t end, int worker) {
-    job *j = arg;
+static void plugin_compute_range(void *arg, int64_t begin, int64_t end, int worker) {
+    plugin_job *j = arg;
     const ct_ref *ref = j->ref;
     const ct_signature *s = &j->op->signature;
     ct_op_array in[CT_OUTSIDE_OPERANDS], out[CT_OUTSIDE_RESULTS];
@@ -48,32 +48,32 @@ static void compute_some(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin * j->grain; i < end; i++) {
         if (ref->stop && atomic_load(ref->stop)) return;
         for (int k = 0; k < ref->n_in; k++)
-            in[k] = array_at(j, &ref->in_type[k], s->in[k].rank, ref->in[k], i);
+            in[k] = plugin_array_at(j, &ref->in_type[k], s->in[k].rank, ref->in[k], i);
         for (int k = 0; k < ref->n_out; k++)
-            out[k] = array_at(j, &ref->out_type[k], s->out[k].rank, ref->out[k], i);
+            out[k] = plugin_array_at(j, &ref->out_type[k], s->out[k].rank, ref->out[k], i);
         ct_apart apart;
         ct__apart_begin(&apart);
-        const char *said = j->op->compute(in, out, j->numbers, j->op->user);
-        if (ct__apart_end(&apart)) said = asked_library;
-        if (said) note_failure(j, i, said);
+        const char *message = j->op->compute(in, out, j->numbers, j->op->user);
+        if (ct__apart_end(&apart)) message = calls_library;
+        if (message) plugin_note_failure(j, i, message);
     }
 }
 
-static bool report(job *j) {
+static bool plugin_report(plugin_job *j) {
     const ct_ref *ref = j->ref;
     if (ref->stop && atomic_load(ref->stop))
         return ct__err(ref->err, CT_E_INTERRUPTED, CT_NOWHERE, "run",
                        "cancelled: no variable has changed");
-    if (j->failed == j->n) return true;
+    if (j->first_failed == j->n) return true;
     ct_text where = {0};
     if (j->batch.rank) {
         ct__text_add(&where, "element ");
-        ct__say_index(&where, &j->batch, j->failed);
+        ct__say_index(&where, &j->batch, j->first_failed);
         ct__text_add(&where, " of the batch: ");
     }
     ct__err(ref->err, CT_E_OUTSIDE, ref->node->here, j->op->name, "%s%s", where.s ? where.s : "",
-            j->said);
-    if (j->said == asked_library)
+            j->message);
+    if (j->message == calls_library)
         ct__err_hint(ref->err,
                      "it has its operands as memory: what else it needs is an operand, and "
                      "what is made of other ops a body or a rule");
@@ -81,28 +81,28 @@ static bool report(job *j) {
     return false;
 }
 
-static bool compute(const ct_ref *ref) {
-    enum { WORTH_A_PIECE = 4096 }; // elements
+static bool plugin_compute(const ct_ref *ref) {
+    enum { MIN_ELEMENTS = 4096 }; // of a task
     const ct_op *op = ct__outside(ref->node);
-    job j = {.ref = ref,
-             .op = op,
-             .numbers = ((const outside_attrs *)ref->attrs)->numbers.v,
-             .batch = ref->out_type[0],
-             .n = 1,
-             .lock = PTHREAD_MUTEX_INITIALIZER};
-    int64_t each = 1;
+    plugin_job j = {.ref = ref,
+                    .op = op,
+                    .numbers = ((const outside_attrs *)ref->attrs)->numbers.v,
+                    .batch = ref->out_type[0],
+                    .n = 1,
+                    .lock = PTHREAD_MUTEX_INITIALIZER};
+    int64_t per_call = 1;
     j.batch.rank = (uint8_t)(ref->out_type[0].rank - op->signature.out[0].rank);
     for (int a = 0; a < j.batch.rank; a++) j.n *= j.batch.dim[a];
-    for (int a = j.batch.rank; a < ref->out_type[0].rank; a++) each *= ref->out_type[0].dim[a];
-    for (int i = 0; i < ref->n_in; i++) each += ct__count(&ref->in_type[i]) / (j.n ? j.n : 1);
-    j.grain = 1 + WORTH_A_PIECE / (each + 1);
-    j.failed = j.n;
-    const int64_t pieces = (j.n + j.grain - 1) / j.grain;
-    if (ref->spread && pieces > 1)
-        ref->spread(compute_some, &j, pieces);
-    else if (pieces)
-        compute_some(&j, 0, pieces, 0);
-    return report(&j);
+    for (int a = j.batch.rank; a < ref->out_type[0].rank; a++) per_call *= ref->out_type[0].dim[a];
+    for (int i = 0; i < ref->n_in; i++) per_call += ct__count(&ref->in_type[i]) / (j.n ? j.n : 1);
+    j.grain = 1 + MIN_ELEMENTS / (per_call + 1);
+    j.first_failed = j.n;
+    const int64_t tasks = (j.n + j.grain - 1) / j.grain;
+    if (ref->spread && tasks > 1)
+        ref->spread(plugin_compute_range, &j, tasks);
+    else if (tasks)
+        plugin_compute_range(&j, 0, tasks, 0);
+    return plugin_report(&j);
 }
 
 void ct__outside_record(ct_op *op) {
@@ -115,7 +115,7 @@ void ct__outside_record(ct_op *op) {
                          .infer = ct__signature_infer};
     op->def.doc = op->doc;
     for (int i = 0; i < s->n_in; i++) op->def.core[i] = (int8_t)s->in[i].rank;
-    if (op->compute) op->def.eval = compute, op->def.symbol = op->symbol;
+    if (op->compute) op->def.eval = plugin_compute, op->def.symbol = op->symbol;
     if (!op->expression.n) return;
     const bool is_bool = op->expression.v[op->expression.n - 1].is_bool;
     op->def.accepts = CT_FLOATS;

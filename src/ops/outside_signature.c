@@ -1,54 +1,55 @@
-// An op's signature: "(t, d), (s, d) -> (t, s)". Axes have names, equal names equal sizes; in front stands a
-// batch, which broadcasts. (NumPy's generalised universal functions, NEP 5, with dtypes and attributes.)
+// An op's signature: "(t, d), (s, d) -> (t, s)". Axes have names, and axes of the same name have the same
+// size; axes before these are the batch, which broadcasts. (NumPy's generalised universal functions, NEP
+// 5, with dtypes and attributes.)
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ops/outside.h"
 
-// --------------------------------------------------------------------------------------- reading
+// -------------------------------------------------------------------------------------- parsing
 
-typedef struct reader {
+typedef struct signature_parser {
     ct_op *op;
     const char *text, *at;
     ct_err *err;
     ct_loc here;
-} reader;
+} signature_parser;
 
-static bool bad(reader *r, const char *what) {
+static bool signature_error(signature_parser *r, const char *what) {
     return ct__err(r->err, CT_E_ARGUMENT, r->here, r->op->name, "column %zu of its signature: %s",
                    (size_t)(r->at - r->text) + 1, what);
 }
-static void skip(reader *r) {
+static void signature_skip_spaces(signature_parser *r) {
     while (isspace((unsigned char)*r->at)) r->at++;
 }
-static bool takes(reader *r, const char *word) {
-    skip(r);
-    const size_t n = strlen(word);
-    if (strncmp(r->at, word, n) != 0) return false;
+static bool signature_accept(signature_parser *r, const char *token) {
+    signature_skip_spaces(r);
+    const size_t n = strlen(token);
+    if (strncmp(r->at, token, n) != 0) return false;
     r->at += n;
     return true;
 }
-static size_t word_length(const char *at) {
+static size_t signature_word_length(const char *at) {
     size_t n = 0;
     while (isalnum((unsigned char)at[n]) || at[n] == '_') n++;
     return n;
 }
 
-// The place of a size's name, or of a whole number. -1: reported.
-static int size_at(reader *r, size_t n) {
+// Returns the index of a size, which is a name or an integer. Returns -1 if an error was reported.
+static int signature_add_size(signature_parser *r, size_t n) {
     ct_signature *s = &r->op->signature;
     struct ct_signature_size size = {.value = -1, .number = -1};
-    if (n >= sizeof size.name) return bad(r, "the name of a size is too long") - 1;
+    if (n >= sizeof size.name) return signature_error(r, "the name of a size is too long") - 1;
     memcpy(size.name, r->at, n);
     for (int i = 0; i < s->n_sizes; i++)
         if (strcmp(s->sizes[i].name, size.name) == 0) return i;
-    if (s->n_sizes == CT_SIGNATURE_SIZES) return bad(r, "it has too many sizes") - 1;
+    if (s->n_sizes == CT_SIGNATURE_SIZES) return signature_error(r, "it has too many sizes") - 1;
     if (isdigit((unsigned char)*size.name)) {
         size.value = 0;
         for (size_t i = 0; i < n; i++) {
             if (!isdigit((unsigned char)size.name[i]) || size.value > INT32_MAX)
-                return bad(r, "a size is a name or a whole number") - 1;
+                return signature_error(r, "a size is a name or a whole number") - 1;
             size.value = 10 * size.value + (size.name[i] - '0');
         }
     }
@@ -58,8 +59,8 @@ static int size_at(reader *r, size_t n) {
     return s->n_sizes++;
 }
 
-static bool read_dtype(reader *r, ct_dtype *dtype) {
-    const size_t n = word_length(r->at);
+static bool signature_parse_dtype(signature_parser *r, ct_dtype *dtype) {
+    const size_t n = signature_word_length(r->at);
     for (int d = 1; d < CT_DTYPE_COUNT && n; d++) {
         const char *name = ct_dtype_name((ct_dtype)d);
         if (strlen(name) != n || memcmp(name, r->at, n) != 0) continue;
@@ -67,34 +68,36 @@ static bool read_dtype(reader *r, ct_dtype *dtype) {
         r->at += n;
         return true;
     }
-    return !n || bad(r, "there is no such dtype");
+    return !n || signature_error(r, "there is no such dtype");
 }
 
-static bool read_array(reader *r, struct ct_signature_array *array) {
-    if (!takes(r, "(")) return bad(r, "\"(\" was expected");
-    while (!takes(r, ")")) {
-        if (array->rank && !takes(r, ",")) return bad(r, "\",\" or \")\" was expected");
-        skip(r);
-        const size_t n = word_length(r->at);
-        if (!n) return bad(r, "the name of a size was expected");
-        if (array->rank == CT_SIGNATURE_AXES) return bad(r, "it has too many axes");
-        if ((array->size[array->rank] = size_at(r, n)) < 0) return false;
+static bool signature_parse_array(signature_parser *r, struct ct_signature_array *array) {
+    if (!signature_accept(r, "(")) return signature_error(r, "\"(\" was expected");
+    while (!signature_accept(r, ")")) {
+        if (array->rank && !signature_accept(r, ","))
+            return signature_error(r, "\",\" or \")\" was expected");
+        signature_skip_spaces(r);
+        const size_t n = signature_word_length(r->at);
+        if (!n) return signature_error(r, "the name of a size was expected");
+        if (array->rank == CT_SIGNATURE_AXES) return signature_error(r, "it has too many axes");
+        if ((array->size[array->rank] = signature_add_size(r, n)) < 0) return false;
         array->rank++;
         r->at += n;
     }
-    return read_dtype(r, &array->dtype);
+    return signature_parse_dtype(r, &array->dtype);
 }
 
-static bool read_arrays(reader *r, struct ct_signature_array *arrays, int most, int *n) {
+static bool signature_parse_arrays(signature_parser *r, struct ct_signature_array *arrays, int max,
+                                   int *n) {
     do {
-        if (*n == most) return bad(r, "it has too many operands or results");
-        if (!read_array(r, &arrays[(*n)++])) return false;
-    } while (takes(r, ","));
+        if (*n == max) return signature_error(r, "it has too many operands or results");
+        if (!signature_parse_array(r, &arrays[(*n)++])) return false;
+    } while (signature_accept(r, ","));
     return true;
 }
 
-// Each size of a result must be known.
-static bool sizes_known(reader *r) {
+// Checks that each size of a result is determined by an operand or a number.
+static bool signature_check_sizes(signature_parser *r) {
     const ct_signature *s = &r->op->signature;
     for (int i = 0; i < s->n_sizes; i++) {
         bool known = s->sizes[i].value >= 0 || s->sizes[i].number >= 0;
@@ -109,19 +112,19 @@ static bool sizes_known(reader *r) {
 }
 
 bool ct__read_signature(ct_op *op, const char *signature, ct_err *err, ct_loc here) {
-    reader r = {.op = op, .text = signature, .at = signature, .err = err, .here = here};
+    signature_parser r = {.op = op, .text = signature, .at = signature, .err = err, .here = here};
     ct_signature *s = &op->signature;
-    const int names = s->n_in;
+    const int n_names = s->n_in;
     s->n_in = 0;
-    if (!read_arrays(&r, s->in, CT_OUTSIDE_OPERANDS, &s->n_in)) return false;
-    if (!takes(&r, "->")) return bad(&r, "\"->\" was expected");
-    if (!read_arrays(&r, s->out, CT_OUTSIDE_RESULTS, &s->n_out)) return false;
-    skip(&r);
-    if (*r.at) return bad(&r, "nothing was expected any more");
-    if (names && names != s->n_in)
+    if (!signature_parse_arrays(&r, s->in, CT_OUTSIDE_OPERANDS, &s->n_in)) return false;
+    if (!signature_accept(&r, "->")) return signature_error(&r, "\"->\" was expected");
+    if (!signature_parse_arrays(&r, s->out, CT_OUTSIDE_RESULTS, &s->n_out)) return false;
+    signature_skip_spaces(&r);
+    if (*r.at) return signature_error(&r, "nothing was expected any more");
+    if (n_names && n_names != s->n_in)
         return ct__err(err, CT_E_ARGUMENT, here, op->name,
-                       "%d operands have names, its signature has %d", names, s->n_in);
-    return sizes_known(&r);
+                       "%d operands have names, its signature has %d", n_names, s->n_in);
+    return signature_check_sizes(&r);
 }
 
 // --------------------------------------------------------------------------------------- shape rule
@@ -137,11 +140,11 @@ ct_dtype ct__outside_dtype(const ct_op *op, const ct_type *const *in) {
     return any ? ct__met(met) : CT_DEFAULT;
 }
 
-typedef struct operand_text {
+typedef struct signature_text {
     char s[64];
-} operand_text;
-static operand_text operand(const ct_op *op, int i) { // "operand 2 (k)"
-    operand_text text;
+} signature_text;
+static signature_text signature_operand(const ct_op *op, int i) { // "operand 2 (k)"
+    signature_text text;
     const char *name = op->operand_names[i];
     if (name)
         snprintf(text.s, sizeof text.s, "operand %d (%.40s)", i + 1, name);
@@ -150,15 +153,15 @@ static operand_text operand(const ct_op *op, int i) { // "operand 2 (k)"
     return text;
 }
 
-static bool check_dtypes(ct_call *call, const ct_op *op, ct_dtype common) {
+static bool signature_check_dtypes(ct_call *call, const ct_op *op, ct_dtype common) {
     for (int i = 0; i < call->n_in; i++) {
-        const ct_dtype dtype = (ct_dtype)call->in[i]->dtype, wanted = op->signature.in[i].dtype;
-        if (wanted ? dtype == wanted : dtype == common && op->dtypes >> dtype & 1) continue;
+        const ct_dtype dtype = (ct_dtype)call->in[i]->dtype, required = op->signature.in[i].dtype;
+        if (required ? dtype == required : dtype == common && op->dtypes >> dtype & 1) continue;
         ct_text list = {0};
         for (int d = 1; d < CT_DTYPE_COUNT; d++)
-            if (wanted ? d == (int)wanted : op->dtypes >> d & 1)
+            if (required ? d == (int)required : op->dtypes >> d & 1)
                 ct__textf(&list, "%s%s", list.n ? " or " : "", ct_dtype_name((ct_dtype)d));
-        ct__call_err(call, CT_E_DTYPE, "%s is %s, it must be %s", operand(op, i).s,
+        ct__call_err(call, CT_E_DTYPE, "%s is %s, it must be %s", signature_operand(op, i).s,
                      ct__type_text(call->in[i]).s, list.s ? list.s : "another");
         ct__text_free(&list);
         return ct__call_hint(call, "cast it");
@@ -166,51 +169,53 @@ static bool check_dtypes(ct_call *call, const ct_op *op, ct_dtype common) {
     return true;
 }
 
-// Sizes by name, as operands have them; `of`: in which operand each was met first.
-typedef struct known {
+// Sizes by index, as found in operands; `of`: the operand in which each was found first.
+typedef struct signature_sizes {
     int64_t size[CT_SIGNATURE_SIZES];
     const ct_type *type[CT_SIGNATURE_SIZES];
     int of[CT_SIGNATURE_SIZES], axis[CT_SIGNATURE_SIZES];
-} known;
+} signature_sizes;
 
-static bool meet_size(ct_call *call, const ct_op *op, known *k, int place, int i, int axis) {
-    const struct ct_signature_size *size = &op->signature.sizes[place];
+static bool signature_bind_size(ct_call *call, const ct_op *op, signature_sizes *k, int index,
+                                int i, int axis) {
+    const struct ct_signature_size *size = &op->signature.sizes[index];
     const ct_type *type = call->in[i];
-    const int64_t said = size->number >= 0
-                             ? ((const outside_attrs *)call->attrs)->numbers.v[size->number]
-                             : size->value;
-    if (said >= 0 && type->dim[axis] != said)
+    const int64_t required = size->number >= 0
+                                 ? ((const outside_attrs *)call->attrs)->numbers.v[size->number]
+                                 : size->value;
+    if (required >= 0 && type->dim[axis] != required)
         return ct__call_err(call, CT_E_SHAPE, "axis %d of %s, %s, must be %lld", axis,
-                            operand(op, i).s, ct__type_text(type).s, (long long)said);
-    const ct_type *first = k->type[place];
+                            signature_operand(op, i).s, ct__type_text(type).s, (long long)required);
+    const ct_type *first = k->type[index];
     if (!first) {
-        k->type[place] = type, k->of[place] = i, k->axis[place] = axis;
-        k->size[place] = ct__size_of(type, axis);
+        k->type[index] = type, k->of[index] = i, k->axis[index] = axis;
+        k->size[index] = ct__size_of(type, axis);
         return true;
     }
-    if (first->dim[k->axis[place]] != type->dim[axis])
+    if (first->dim[k->axis[index]] != type->dim[axis])
         return ct__call_err(call, CT_E_SHAPE, "size %s differs: %s is %s, %s is %s", size->name,
-                            operand(op, k->of[place]).s, ct__type_text(first).s, operand(op, i).s,
-                            ct__type_text(type).s);
-    k->size[place] = ct__same_size(first, k->axis[place], type, axis);
+                            signature_operand(op, k->of[index]).s, ct__type_text(first).s,
+                            signature_operand(op, i).s, ct__type_text(type).s);
+    k->size[index] = ct__same_size(first, k->axis[index], type, axis);
     return true;
 }
 
-static bool meet_operands(ct_call *call, const ct_op *op, known *k, ct_type *batch) {
+static bool signature_bind_operands(ct_call *call, const ct_op *op, signature_sizes *k,
+                                    ct_type *batch) {
     const ct_signature *s = &op->signature;
     ct_type own[CT_OUTSIDE_OPERANDS];
     const ct_type *list[CT_OUTSIDE_OPERANDS];
     for (int i = 0; i < s->n_in; i++) {
         const struct ct_signature_array *a = &s->in[i];
-        const int lead = call->in[i]->rank - a->rank;
-        if (lead < 0)
-            return ct__call_err(call, CT_E_SHAPE, "%s is %s, it needs %d axes", operand(op, i).s,
-                                ct__type_text(call->in[i]).s, a->rank);
+        const int n_batch = call->in[i]->rank - a->rank;
+        if (n_batch < 0)
+            return ct__call_err(call, CT_E_SHAPE, "%s is %s, it needs %d axes",
+                                signature_operand(op, i).s, ct__type_text(call->in[i]).s, a->rank);
         for (int axis = 0; axis < a->rank; axis++)
-            if (!meet_size(call, op, k, a->size[axis], i, lead + axis)) return false;
+            if (!signature_bind_size(call, op, k, a->size[axis], i, n_batch + axis)) return false;
         own[i] = *call->in[i];
-        own[i].rank = (uint8_t)lead;
-        own[i].dyn &= (1u << lead) - 1;
+        own[i].rank = (uint8_t)n_batch;
+        own[i].dyn &= (1u << n_batch) - 1;
         list[i] = &own[i];
     }
     *batch = (ct_type){.dtype = call->in[0]->dtype};
@@ -225,16 +230,16 @@ bool ct__signature_infer(ct_call *call) {
     const ct_signature *s = &op->signature;
     const ct_ints numbers = ((const outside_attrs *)call->attrs)->numbers;
     const ct_dtype common = ct__outside_dtype(op, call->in);
-    known k = {0};
+    signature_sizes k = {0};
     ct_type batch;
-    if (!check_dtypes(call, op, common)) return false;
+    if (!signature_check_dtypes(call, op, common)) return false;
     for (int i = 0; i < s->n_sizes; i++) {
         k.size[i] = s->sizes[i].number >= 0 ? numbers.v[s->sizes[i].number] : s->sizes[i].value;
         if (s->sizes[i].number >= 0 && k.size[i] < 0)
             return ct__call_err(call, CT_E_ARGUMENT, "%s is %lld, and a size", s->sizes[i].name,
                                 (long long)k.size[i]);
     }
-    if (!meet_operands(call, op, &k, &batch)) return false;
+    if (!signature_bind_operands(call, op, &k, &batch)) return false;
     for (int i = 0; i < s->n_out; i++) {
         ct_shape shape = ct__call_shape(call, batch.rank + s->out[i].rank);
         if (!shape.dim) return false;

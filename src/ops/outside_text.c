@@ -1,4 +1,4 @@
-// An op's text: an expression of C over its operands, read into nodes, recorded as ops.
+// The text of a plugin op: parses a C expression over its operands into nodes, and records these as ops.
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 #include "base/plain.h"
 #include "ops/outside.h"
 
-enum { DEEPEST = 64, LONGEST_NAME = 64, MOST_PARTS = 64, MOST_NODES = 4096 };
+enum { MAX_DEPTH = 64, MAX_NAME = 64, MAX_PARTS = 64, MAX_NODES = 4096 };
 
-typedef struct reader {
+typedef struct expression_parser {
     const ct_op *op;
     ct_expression *to;
     const char *text, *at;
@@ -18,29 +18,30 @@ typedef struct reader {
         const char *name;
         size_t n;
         int node;
-    } part[MOST_PARTS]; // "name = ...;"
+    } part[MAX_PARTS]; // "name = ...;"
     bool used[CT_OUTSIDE_OPERANDS];
     ct_err *err;
     ct_loc here;
-} reader;
+} expression_parser;
 
-// -1, for `return`, and the first error.
-static __attribute__((format(printf, 2, 3))) int bad(reader *r, const char *format, ...) {
-    ct_text said = {0};
+// Reports an error, unless there is one already. Returns -1, for `return`.
+static __attribute__((format(printf, 2, 3))) int expression_error(expression_parser *r,
+                                                                  const char *format, ...) {
+    ct_text message = {0};
     va_list args;
     va_start(args, format);
-    ct__textf_v(&said, format, args);
+    ct__textf_v(&message, format, args);
     va_end(args);
     if (!r->err->code)
         ct__err(r->err, CT_E_ARGUMENT, r->here, r->op->name, "column %zu of its text: %s",
-                (size_t)(r->at - r->text) + 1, said.s ? said.s : "an error");
-    ct__text_free(&said);
+                (size_t)(r->at - r->text) + 1, message.s ? message.s : "an error");
+    ct__text_free(&message);
     return -1;
 }
 
-static int add_node(reader *r, struct ct_expression_node node) {
+static int expression_add_node(expression_parser *r, struct ct_expression_node node) {
     ct_expression *e = r->to;
-    if (e->n == MOST_NODES) return bad(r, "it is too long");
+    if (e->n == MAX_NODES) return expression_error(r, "it is too long");
     if (!CT_GROW(e->v, e->cap, e->n + 1)) {
         ct__err_memory(r->err, r->here, r->op->name, (e->n + 1) * sizeof *e->v);
         return -1;
@@ -48,7 +49,7 @@ static int add_node(reader *r, struct ct_expression_node node) {
     e->v[e->n] = node;
     return (int)e->n++;
 }
-static int add_op(reader *r, const ct_opdef *op, int n, const int *in) {
+static int expression_add_op(expression_parser *r, const ct_opdef *op, int n, const int *in) {
     struct ct_expression_node node = {.op = op, .operand = -1, .n = n};
     for (int i = 0; i < n; i++) {
         if (in[i] < 0) return -1;
@@ -56,54 +57,55 @@ static int add_op(reader *r, const ct_opdef *op, int n, const int *in) {
     }
     node.is_bool = op == &ct__op_select ? r->to->v[in[1]].is_bool && r->to->v[in[2]].is_bool
                                         : op->infer == ct__infer_elementwise_bool;
-    return add_node(r, node);
+    return expression_add_node(r, node);
 }
-static int add_number(reader *r, double number) {
-    return add_node(r, (struct ct_expression_node){.operand = -1, .number = number});
+static int expression_add_number(expression_parser *r, double number) {
+    return expression_add_node(r, (struct ct_expression_node){.operand = -1, .number = number});
 }
-// As C has it: what is not 0 is true.
-static int truth(reader *r, int node) {
+// Converts to bool as in C: all numbers but 0 are true.
+static int expression_to_bool(expression_parser *r, int node) {
     if (node < 0 || r->to->v[node].is_bool) return node;
-    const int zero = add_number(r, 0);
-    return add_op(r, &ct__op_not_equal, 2, (int[]){node, zero});
+    const int zero = expression_add_number(r, 0);
+    return expression_add_op(r, &ct__op_not_equal, 2, (int[]){node, zero});
 }
 
-// ------------------------------------------------------------------------------------------- words
+// ------------------------------------------------------------------------------------------ tokens
 
-static void skip(reader *r) {
+static void expression_skip_spaces(expression_parser *r) {
     while (isspace((unsigned char)*r->at)) r->at++;
 }
-static bool takes(reader *r, const char *word) {
-    skip(r);
-    const size_t n = strlen(word);
-    if (strncmp(r->at, word, n) != 0) return false;
+static bool expression_accept(expression_parser *r, const char *token) {
+    expression_skip_spaces(r);
+    const size_t n = strlen(token);
+    if (strncmp(r->at, token, n) != 0) return false;
     r->at += n;
     return true;
 }
-static bool begins_name(char c) { return isalpha((unsigned char)c) || c == '_'; }
-static size_t name_length(const char *at) {
+static bool expression_starts_name(char c) { return isalpha((unsigned char)c) || c == '_'; }
+static size_t expression_name_length(const char *at) {
     size_t n = 0;
-    while (begins_name(at[n]) || (n && isdigit((unsigned char)at[n]))) n++;
+    while (expression_starts_name(at[n]) || (n && isdigit((unsigned char)at[n]))) n++;
     return n;
 }
 
-// Elementwise ops of numbers, without attributes.
-static bool is_function(const ct_opdef *op) {
+// True for an elementwise op of numbers without attributes.
+static bool expression_is_function(const ct_opdef *op) {
     const bool pointwise =
         op->infer == ct__infer_elementwise || op->infer == ct__infer_elementwise_bool;
     return pointwise && !op->condition && !op->n_fields && op->n_out == 1 && op->n_in >= 1 &&
            op->n_in <= 3;
 }
-static const ct_opdef *function_named(const char *name) {
+static const ct_opdef *expression_find_function(const char *name) {
     for (uint32_t i = 0; i < ct__n_ops; i++)
-        if (is_function(ct__ops[i]) && strcmp(ct__ops[i]->name, name) == 0) return ct__ops[i];
+        if (expression_is_function(ct__ops[i]) && strcmp(ct__ops[i]->name, name) == 0)
+            return ct__ops[i];
     return NULL;
 }
-static const char *nearest_function(const char *name) {
+static const char *expression_nearest_function(const char *name) {
     size_t at = 0;
     const char **names = ct__calloc(ct__n_ops + 1, sizeof *names);
     for (uint32_t i = 0; names && i < ct__n_ops; i++)
-        if (is_function(ct__ops[i])) names[at++] = ct__ops[i]->name;
+        if (expression_is_function(ct__ops[i])) names[at++] = ct__ops[i]->name;
     const char *near = names ? ct__nearest(name, names) : NULL;
     ct__free(names);
     return near;
@@ -111,93 +113,95 @@ static const char *nearest_function(const char *name) {
 
 // ------------------------------------------------------------------------------------- expressions
 
-static int choice(reader *r);
+static int expression_parse_ternary(expression_parser *r);
 
-static int number(reader *r) {
+static int expression_parse_number(expression_parser *r) {
     CT_PLAIN;
     char *end = NULL;
     const double value = strtod(r->at, &end);
-    if (!end || end == r->at) return bad(r, "a number was expected");
+    if (!end || end == r->at) return expression_error(r, "a number was expected");
     r->at = end;
     if (*r->at == 'f') r->at++; // as in C
-    return add_number(r, value);
+    return expression_add_number(r, value);
 }
 
-static int call(reader *r, const char *name) {
+static int expression_parse_call(expression_parser *r, const char *name) {
     int in[3], n = 0;
-    const ct_opdef *op = function_named(name);
+    const ct_opdef *op = expression_find_function(name);
     if (!op) {
-        const char *near = nearest_function(name);
-        bad(r, "there is no elementwise op \"%s\" without attributes", name);
+        const char *near = expression_nearest_function(name);
+        expression_error(r, "there is no elementwise op \"%s\" without attributes", name);
         if (near) ct__err_hint(r->err, "did you mean %s?", near);
         return -1;
     }
-    if (!takes(r, ")")) {
+    if (!expression_accept(r, ")")) {
         do {
-            if (n == op->n_in) return bad(r, "%s takes %d operands", name, op->n_in);
-            if ((in[n++] = choice(r)) < 0) return -1;
-        } while (takes(r, ","));
-        if (!takes(r, ")")) return bad(r, "\")\" was expected");
+            if (n == op->n_in) return expression_error(r, "%s takes %d operands", name, op->n_in);
+            if ((in[n++] = expression_parse_ternary(r)) < 0) return -1;
+        } while (expression_accept(r, ","));
+        if (!expression_accept(r, ")")) return expression_error(r, "\")\" was expected");
     }
-    if (n != op->n_in) return bad(r, "%s takes %d operands", name, op->n_in);
-    return add_op(r, op, n, in);
+    if (n != op->n_in) return expression_error(r, "%s takes %d operands", name, op->n_in);
+    return expression_add_op(r, op, n, in);
 }
 
-static int named(reader *r) {
-    const size_t n = name_length(r->at);
-    char name[LONGEST_NAME];
-    if (n >= sizeof name) return bad(r, "the name is too long");
+static int expression_parse_name(expression_parser *r) {
+    const size_t n = expression_name_length(r->at);
+    char name[MAX_NAME];
+    if (n >= sizeof name) return expression_error(r, "the name is too long");
     memcpy(name, r->at, n);
     name[n] = '\0';
     const char *begin = r->at;
     r->at += n;
-    if (takes(r, "(")) return call(r, name);
+    if (expression_accept(r, "(")) return expression_parse_call(r, name);
     r->at = begin + n;
     for (int i = r->n_parts; i-- > 0;)
         if (r->part[i].n == n && memcmp(r->part[i].name, name, n) == 0) return r->part[i].node;
     for (int i = 0; r->op->operand_names[i]; i++)
         if (strcmp(r->op->operand_names[i], name) == 0) {
             r->used[i] = true;
-            return add_node(r, (struct ct_expression_node){.operand = i});
+            return expression_add_node(r, (struct ct_expression_node){.operand = i});
         }
     r->at = begin;
-    return bad(r, "\"%s\" is no operand", name);
+    return expression_error(r, "\"%s\" is no operand", name);
 }
 
-static int primary(reader *r) {
-    skip(r);
-    if (begins_name(*r->at)) return named(r);
-    if (takes(r, "(")) {
-        const int inner = choice(r);
+static int expression_parse_primary(expression_parser *r) {
+    expression_skip_spaces(r);
+    if (expression_starts_name(*r->at)) return expression_parse_name(r);
+    if (expression_accept(r, "(")) {
+        const int inner = expression_parse_ternary(r);
         if (inner < 0) return -1;
-        return takes(r, ")") ? inner : bad(r, "\")\" was expected");
+        return expression_accept(r, ")") ? inner : expression_error(r, "\")\" was expected");
     }
-    if (isdigit((unsigned char)*r->at) || *r->at == '.') return number(r);
-    return *r->at ? bad(r, "\"%c\" was not expected", *r->at) : bad(r, "it ends too early");
+    if (isdigit((unsigned char)*r->at) || *r->at == '.') return expression_parse_number(r);
+    return *r->at ? expression_error(r, "\"%c\" was not expected", *r->at)
+                  : expression_error(r, "it ends too early");
 }
 
-static int unary(reader *r) {
-    if (r->depth == DEEPEST) return bad(r, "it is nested too deeply");
+static int expression_parse_unary(expression_parser *r) {
+    if (r->depth == MAX_DEPTH) return expression_error(r, "it is nested too deeply");
     r->depth++;
     int node;
-    if (takes(r, "-"))
-        node = add_op(r, &ct__op_neg, 1, (int[]){unary(r)});
-    else if (takes(r, "+"))
-        node = unary(r);
-    else if (takes(r, "!"))
-        node = add_op(r, &ct__op_not, 1, (int[]){truth(r, unary(r))});
+    if (expression_accept(r, "-"))
+        node = expression_add_op(r, &ct__op_neg, 1, (int[]){expression_parse_unary(r)});
+    else if (expression_accept(r, "+"))
+        node = expression_parse_unary(r);
+    else if (expression_accept(r, "!"))
+        node = expression_add_op(r, &ct__op_not, 1,
+                                 (int[]){expression_to_bool(r, expression_parse_unary(r))});
     else
-        node = primary(r);
+        node = expression_parse_primary(r);
     r->depth--;
     return node;
 }
 
-// Operators of two operands, from those that bind least; of one level from the left.
+// Binary operators by increasing precedence; those of one level associate to the left.
 static const struct {
     const char *word;
     const ct_opdef *op;
     int level;
-    bool of_truths;
+    bool takes_bools;
 } operators[] = {
     {"||", &ct__op_or, 0, true},          {"&&", &ct__op_and, 1, true},
     {"==", &ct__op_equal, 2, false},      {"!=", &ct__op_not_equal, 2, false},
@@ -208,42 +212,43 @@ static const struct {
 };
 enum { OPERATORS = sizeof operators / sizeof *operators, LEVELS = 6 };
 
-static int binary(reader *r, int level) {
-    if (level == LEVELS) return unary(r);
-    int left = binary(r, level + 1);
+static int expression_parse_binary(expression_parser *r, int level) {
+    if (level == LEVELS) return expression_parse_unary(r);
+    int left = expression_parse_binary(r, level + 1);
     for (int i = 0; left >= 0 && i < OPERATORS; i++) {
-        if (operators[i].level != level || !takes(r, operators[i].word)) continue;
-        int in[2] = {left, binary(r, level + 1)};
-        if (operators[i].of_truths) in[0] = truth(r, in[0]), in[1] = truth(r, in[1]);
-        left = add_op(r, operators[i].op, 2, in);
-        i = -1; // more of the level may follow
+        if (operators[i].level != level || !expression_accept(r, operators[i].word)) continue;
+        int in[2] = {left, expression_parse_binary(r, level + 1)};
+        if (operators[i].takes_bools)
+            in[0] = expression_to_bool(r, in[0]), in[1] = expression_to_bool(r, in[1]);
+        left = expression_add_op(r, operators[i].op, 2, in);
+        i = -1; // more operators of this level may follow
     }
     return left;
 }
 
-static int choice(reader *r) {
-    if (r->depth == DEEPEST) return bad(r, "it is nested too deeply");
+static int expression_parse_ternary(expression_parser *r) {
+    if (r->depth == MAX_DEPTH) return expression_error(r, "it is nested too deeply");
     r->depth++;
-    int node = binary(r, 0);
-    if (node >= 0 && takes(r, "?")) {
-        int in[3] = {truth(r, node), choice(r), -1};
+    int node = expression_parse_binary(r, 0);
+    if (node >= 0 && expression_accept(r, "?")) {
+        int in[3] = {expression_to_bool(r, node), expression_parse_ternary(r), -1};
         if (in[1] < 0) return -1;
-        if (!takes(r, ":")) return bad(r, "\":\" was expected");
-        in[2] = choice(r);
+        if (!expression_accept(r, ":")) return expression_error(r, "\":\" was expected");
+        in[2] = expression_parse_ternary(r);
         if (in[0] < 0 || in[2] < 0) return -1;
         if (r->to->v[in[1]].is_bool != r->to->v[in[2]].is_bool)
-            return bad(r, "one side of ?: is a comparison, the other a number");
-        node = add_op(r, &ct__op_select, 3, in);
+            return expression_error(r, "one side of ?: is a comparison, the other a number");
+        node = expression_add_op(r, &ct__op_select, 3, in);
     }
     r->depth--;
     return node;
 }
 
-// "name =", of a part that follows.
-static bool begins_part(reader *r, const char **name, size_t *n) {
-    skip(r);
+// Parses "name =", the start of a part.
+static bool expression_parse_part_name(expression_parser *r, const char **name, size_t *n) {
+    expression_skip_spaces(r);
     *name = r->at;
-    *n = name_length(r->at);
+    *n = expression_name_length(r->at);
     const char *next = r->at + *n;
     while (isspace((unsigned char)*next)) next++;
     if (!*n || next[0] != '=' || next[1] == '=') return false;
@@ -252,27 +257,27 @@ static bool begins_part(reader *r, const char **name, size_t *n) {
 }
 
 bool ct__read_expression(ct_op *op, const char *text, ct_err *err, ct_loc here) {
-    reader r = {
+    expression_parser r = {
         .op = op, .to = &op->expression, .text = text, .at = text, .err = err, .here = here};
     const char *name;
     size_t n;
-    while (begins_part(&r, &name, &n)) {
-        const int node = choice(&r);
+    while (expression_parse_part_name(&r, &name, &n)) {
+        const int node = expression_parse_ternary(&r);
         if (node < 0) return false;
-        if (!takes(&r, ";")) return bad(&r, "\";\" was expected") >= 0;
-        if (r.n_parts == MOST_PARTS) return bad(&r, "it has too many parts") >= 0;
+        if (!expression_accept(&r, ";")) return expression_error(&r, "\";\" was expected") >= 0;
+        if (r.n_parts == MAX_PARTS) return expression_error(&r, "it has too many parts") >= 0;
         r.part[r.n_parts].name = name, r.part[r.n_parts].n = n, r.part[r.n_parts++].node = node;
     }
-    const int root = choice(&r);
+    const int root = expression_parse_ternary(&r);
     if (root < 0) return false;
-    takes(&r, ";");
-    skip(&r);
-    if (*r.at) return bad(&r, "\"%c\" was not expected", *r.at) >= 0;
+    expression_accept(&r, ";");
+    expression_skip_spaces(&r);
+    if (*r.at) return expression_error(&r, "\"%c\" was not expected", *r.at) >= 0;
     for (int i = 0; i < op->signature.n_in; i++)
         if (!r.used[i])
             return ct__err(err, CT_E_ARGUMENT, here, op->name, "its text does not use operand %s",
                            op->operand_names[i]);
-    op->expression.n = (size_t)root + 1; // what lies behind is not needed
+    op->expression.n = (size_t)root + 1; // the nodes after it are not needed
     return true;
 }
 

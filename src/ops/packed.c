@@ -1,8 +1,8 @@
-// Elements of 4 bits: two a byte, the first in the lower half. Kernels have their codes, a byte each; a
-// cast computes with these.
+// Elements of 4 bits: two per byte, the first in the lower half. Kernels load and store their codes, one
+// per byte; a cast converts these to numbers.
 #include "ops/rules.h"
 
-// ------------------------------------------------------------------------- codes out of memory, back
+// ------------------------------------------------------------------------ unpacking and packing codes
 
 static bool unpack_infer(ct_call *call) {
     *call->out = *call->in[0];
@@ -16,7 +16,8 @@ static bool unpack_eval(const ct_ref *ref) {
         ((uint8_t *)ref->out[0])[i] = bytes[i >> 1] >> (4 * (i & 1)) & 15;
     return true;
 }
-static ct_kval never_emitted(const ct_elem *e) { return (void)e, -1; } // it is read from memory
+// it is read from memory, so it is never emitted
+static ct_kval unpack_emit(const ct_elem *e) { return (void)e, -1; }
 const ct_opdef ct__op_unpack = {
     .id = CT_OP_UNPACK,
     .name = "unpack",
@@ -28,7 +29,7 @@ const ct_opdef ct__op_unpack = {
     .infer = unpack_infer,
     .eval = unpack_eval,
     .jvp = CT_NO_GRAD,
-    .emit = never_emitted,
+    .emit = unpack_emit,
     .part = 1,
     .undoes = &ct__op_pack,
 };
@@ -73,9 +74,9 @@ ct_tensor ct__of_parts(ct_dtype dtype, const ct_tensor *parts) {
     return ct__record(&ct__op_pack, &(pack_attrs){dtype}, parts, 1, CT_NOWHERE);
 }
 
-// ------------------------------------------------------------------------------------- op by parts
+// --------------------------------------------------------------------------------- ops on parts
 
-static int parts_of(ct_dtype dtype) { return ct__is_complex(dtype) ? 2 : 1; }
+static int split_n_parts(ct_dtype dtype) { return ct__is_complex(dtype) ? 2 : 1; }
 
 bool ct__split_each(ct_rule *r) {
     const ct_opdef *op = r->node->op;
@@ -83,7 +84,7 @@ bool ct__split_each(ct_rule *r) {
     ct_arena scratch = {0};
     ct_tensor *in = ct__arena(&scratch, (r->n_in + 1u) * sizeof *in), parts[2] = {CT_NONE, CT_NONE};
     if (!in) return ct__err_memory(&ct__ctx()->err, r->node->here, op->name, r->n_in * sizeof *in);
-    for (int p = 0; p < parts_of(dtype); p++) {
+    for (int p = 0; p < split_n_parts(dtype); p++) {
         for (int i = 0; i < r->n_in; i++) {
             in[i] = r->in[i];
             if (!(op->data >> (i < 31 ? i : 31) & 1)) continue;
@@ -99,55 +100,56 @@ bool ct__split_each(ct_rule *r) {
 
 // -------------------------------------------------------------------------------------------- casts
 
-static ct_tensor number(double value, ct_tensor like) { return ct__number_like(value, like); }
+static ct_tensor cast_number(double value, ct_tensor like) { return ct__number_like(value, like); }
 
-// The numbers behind codes: u8, i8 or f32.
-static ct_tensor from_codes(ct_tensor code, ct_dtype dtype) {
+// Returns the numbers that codes represent: u8, i8 or f32.
+static ct_tensor cast_from_codes(ct_tensor code, ct_dtype dtype) {
     if (dtype == CT_U4) return code;
-    if (dtype == CT_I4) { // of two's complement
-        ct_tensor whole = ct_cast(ct_xor(code, number(8, code)), CT_I8);
-        return ct_sub(whole, number(8, whole));
+    if (dtype == CT_I4) { // two's complement
+        ct_tensor whole = ct_cast(ct_xor(code, cast_number(8, code)), CT_I8);
+        return ct_sub(whole, cast_number(8, whole));
     }
-    // Twice the number: the mantissa below 4, where the exponent is 0 or 1; else with a leading 1, shifted.
-    ct_tensor size = ct_and(code, number(7, code)), one = number(1, code);
-    ct_tensor shift = ct_sub(ct_shift_right(size, one), one);
-    ct_tensor large = ct_shift_left(ct_or(ct_and(size, one), number(2, code)), shift);
-    ct_tensor twice = ct_select(ct_less(size, number(4, code)), size, large);
+    // f4: computes twice the number. Below 4, where the exponent is 0 or 1, it is the code; else it is the
+    // mantissa with a leading 1, shifted.
+    ct_tensor magnitude = ct_and(code, cast_number(7, code)), one = cast_number(1, code);
+    ct_tensor shift = ct_sub(ct_shift_right(magnitude, one), one);
+    ct_tensor large = ct_shift_left(ct_or(ct_and(magnitude, one), cast_number(2, code)), shift);
+    ct_tensor twice = ct_select(ct_less(magnitude, cast_number(4, code)), magnitude, large);
     ct_tensor value = ct_mul(ct_cast(twice, CT_F32), ct_scalar(0.5, CT_F32));
-    return ct_select(ct_less(code, number(8, code)), value, ct_neg(value));
+    return ct_select(ct_less(code, cast_number(8, code)), value, ct_neg(value));
 }
 
-// The code of f4 that is nearest, ties to the even one: how many midpoints lie below, and the sign.
-static ct_tensor f4_code(ct_tensor x) {
-    static const double middle[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
+// Returns the nearest f4 code, ties to even: the number of midpoints below |x|, and the sign.
+static ct_tensor cast_to_f4_code(ct_tensor x) {
+    static const double midpoint[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
     if (!ct__is_float((ct_dtype)ct__type_of(x)->dtype) ||
         ct__is_narrow_float((ct_dtype)ct__type_of(x)->dtype))
         x = ct_cast(x, CT_F32);
     const bool wide = ct__type_of(x)->dtype == CT_F64;
     ct_tensor size = ct_abs(x), code = CT_NONE;
-    for (int i = 0; i < 7; i++) { // the code behind an odd midpoint is even
-        ct_tensor at = number(middle[i], x);
-        ct_tensor above = ct_cast(i & 1 ? ct_less_equal(at, size) : ct_less(at, size), CT_U8);
+    for (int i = 0; i < 7; i++) { // the code above an odd midpoint is even
+        ct_tensor limit = cast_number(midpoint[i], x);
+        ct_tensor above = ct_cast(i & 1 ? ct_less_equal(limit, size) : ct_less(limit, size), CT_U8);
         code = i ? ct_add(code, above) : above;
     }
     ct_tensor bits = ct_bitcast(x, wide ? CT_U64 : CT_U32);
-    ct_tensor negative = ct_cast(ct_shift_right(bits, number(wide ? 63 : 31, bits)), CT_BOOL);
-    ct_tensor sign = ct_xor(negative, ct_not_equal(x, x)); // of NaN the other one
-    return ct_or(code, ct_shift_left(ct_cast(sign, CT_U8), number(3, code)));
+    ct_tensor negative = ct_cast(ct_shift_right(bits, cast_number(wide ? 63 : 31, bits)), CT_BOOL);
+    ct_tensor sign = ct_xor(negative, ct_not_equal(x, x)); // inverted for NaN
+    return ct_or(code, ct_shift_left(ct_cast(sign, CT_U8), cast_number(3, code)));
 }
 
-static ct_tensor to_codes(ct_tensor x, ct_dtype dtype) {
+static ct_tensor cast_to_codes(ct_tensor x, ct_dtype dtype) {
     const bool is_float = ct__is_float((ct_dtype)ct__type_of(x)->dtype);
-    if (dtype == CT_F4) return f4_code(x);
+    if (dtype == CT_F4) return cast_to_f4_code(x);
     if (!is_float) {
         ct_tensor code = ct_cast(x, CT_U8); // wraps
-        return ct_and(code, number(15, code));
+        return ct_and(code, cast_number(15, code));
     }
     ct_tensor whole = ct_cast(x, dtype == CT_I4 ? CT_I8 : CT_U8); // saturates
-    whole = ct_clamp(whole, number((double)ct__least(dtype), whole),
-                     number((double)ct__greatest(dtype), whole));
+    whole = ct_clamp(whole, cast_number((double)ct__least(dtype), whole),
+                     cast_number((double)ct__greatest(dtype), whole));
     ct_tensor code = ct_cast(whole, CT_U8);
-    return ct_and(code, number(15, code));
+    return ct_and(code, cast_number(15, code));
 }
 
 bool ct__split_cast(ct_rule *r) {
@@ -156,9 +158,9 @@ bool ct__split_cast(ct_rule *r) {
     ct_tensor x = r->in[0];
     if (ct__is_complex(to) && from != to) return ct__split_to_complex(r);
     if (from != to) {
-        if (ct__has_parts(from)) x = from_codes(ct__part_of(x, 0), from);
+        if (ct__has_parts(from)) x = cast_from_codes(ct__part_of(x, 0), from);
         if (ct__has_parts(to)) {
-            ct_tensor code = to_codes(x, to);
+            ct_tensor code = cast_to_codes(x, to);
             x = ct__of_parts(to, &code);
         } else {
             x = ct_cast(x, to);

@@ -9,7 +9,9 @@ ct_tensor ct__transfer(ct_tensor x, int place, ct_loc here) {
     const transfer_attrs attrs = {place};
     return ct__record(&ct__op_transfer, &attrs, &x, 1, here);
 }
-static int place_of(const ct_rule *r) { return (int)((const transfer_attrs *)r->attrs)->place; }
+static int transfer_device(const ct_rule *r) {
+    return (int)((const transfer_attrs *)r->attrs)->place;
+}
 
 static bool transfer_infer(ct_call *call) {
     *call->out = *call->in[0];
@@ -19,10 +21,10 @@ static bool transfer_infer(ct_call *call) {
 static double transfer_f64(const double *x) { return x[0]; }
 static int64_t transfer_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0]; }
 static bool transfer_jvp(ct_rule *r) {
-    r->t_out[0] = ct__transfer(r->t_in[0], place_of(r), CT_NOWHERE);
+    r->t_out[0] = ct__transfer(r->t_in[0], transfer_device(r), CT_NOWHERE);
     return true;
 }
-static bool transfer_transpose(ct_rule *r) { // back to where x was
+static bool transfer_transpose(ct_rule *r) { // back to the device of x
     r->c_in[0] = ct__transfer(r->c_out[0], ct__type_of(r->in[0])->place, CT_NOWHERE);
     return true;
 }

@@ -1,5 +1,5 @@
-// Quantised tensors: codes of few bits, and scales that make numbers of them. How they lie and what
-// they mean is said by a layout, a record of the table here; a quantised tensor is its two tensors.
+// Quantised tensors: quantised values (codes) of few bits, and scales. Their arrangement and meaning is
+// given by a layout, a record of the table here; a quantised tensor is its two tensors.
 #include <math.h>
 
 #include "kinds/kind.h"
@@ -7,14 +7,15 @@
 #include "ops/quantise.h"
 #include "ops/rules.h"
 
-typedef struct layout {
+typedef struct quant_layout {
     const char *name;
-    ct_dtype code, scale; // scale u8: of e8m0, which has exponents of 2 alone
-    double most;          // codes are -most to most; 0: they are read, not made
+    ct_dtype code, scale; // scale u8: e8m0, an exponent of 2 only
+    double max_code;      // codes are -max_code to max_code; 0: the layout can only be read
     int64_t block;        // elements along the last axis that share a scale; 0: all of them
-    int bytes;            // of a block that holds its scale, too (ops/ggml.c); 0: scales are apart
-} layout;
-static const layout layouts[] = {
+    // bytes of a block that includes its scale (ops/ggml.c); 0: scales are a separate tensor
+    int bytes;
+} quant_layout;
+static const quant_layout layouts[] = {
     [CT_LAYOUT_INT8] = {"int8", CT_I8, CT_F32, 127, 0, 0},
     [CT_LAYOUT_INT4_32] = {"int4 by 32", CT_I4, CT_F16, 7, 32, 0},
     [CT_LAYOUT_INT4_64] = {"int4 by 64", CT_I4, CT_F16, 7, 64, 0},
@@ -38,23 +39,23 @@ enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 CT_ATTRS(quantise, QUANTISE_ATTRS);
 CT_ATTRS(dequantise, DEQUANTISE_ATTRS);
 
-enum { GROUP = CT_LANES }; // rows that lie together, where layouts have groups
+enum { GROUP = CT_LANES }; // interleaved rows, in layouts with groups
 
-static bool is_grouped(const void *attrs) {
+static bool quant_is_grouped(const void *attrs) {
     return ((const quantise_attrs *)attrs)->layout & CT_LAYOUT_GROUPED;
 }
-static const layout *layout_of(const void *attrs) {
+static const quant_layout *quant_layout_of(const void *attrs) {
     const int64_t number = ((const quantise_attrs *)attrs)->layout & ~(int64_t)CT_LAYOUT_GROUPED;
     const bool known = number >= 0 && number < N_LAYOUTS;
     return known ? &layouts[number] : NULL;
 }
-// Are its codes whole numbers, or halves?
-static bool in_products(const layout *l) {
+// True if the codes are integers or multiples of 1/2, which products of integers can use.
+static bool quant_has_integer_product(const quant_layout *l) {
     return !l->bytes && (!ct__is_float(l->code) || l->code == CT_F4);
 }
-static const layout *check_layout(ct_call *call) {
-    const layout *l = layout_of(call->attrs);
-    if (l && is_grouped(call->attrs) && !in_products(l)) {
+static const quant_layout *quant_check_layout(ct_call *call) {
+    const quant_layout *l = quant_layout_of(call->attrs);
+    if (l && quant_is_grouped(call->attrs) && !quant_has_integer_product(l)) {
         ct__call_err(call, CT_E_ARGUMENT, "%s has no groups", l->name);
         ct__call_hint(call, "CT_LAYOUT_GROUPED goes with layouts of whole numbers and MXFP4");
         return NULL;
@@ -68,11 +69,13 @@ static const layout *check_layout(ct_call *call) {
 
 // ------------------------------------------------------------------------------------------- groups
 
-// Codes of a word of 32 bits, of a layout that has groups.
-static int64_t codes_of_word(const layout *l) { return 32 / (int64_t)ct_dtype_bits(l->code); }
+// Returns the number of codes in a 32-bit word, for a layout that has groups.
+static int64_t quant_codes_per_word(const quant_layout *l) {
+    return 32 / (int64_t)ct_dtype_bits(l->code);
+}
 
-// (..., N, K) as (..., N / 16, K / each, 16 * each).
-static bool groups_type(ct_call *call, const layout *l, int64_t each, ct_type *type) {
+// Changes a type (..., N, K) to (..., N / 16, K / each, 16 * each).
+static bool quant_groups_type(ct_call *call, const quant_layout *l, int64_t each, ct_type *type) {
     const int last = type->rank - 1;
     if (last < 1 || type->rank > CT_MAX_RANK - 2 || ct__is_dyn(type, last) ||
         ct__is_dyn(type, last - 1) || type->dim[last - 1] % GROUP || type->dim[last] % each) {
@@ -80,7 +83,7 @@ static bool groups_type(ct_call *call, const layout *l, int64_t each, ct_type *t
         return ct__call_hint(call,
                              "rows in groups of %s are a multiple of %d, each a multiple of %lld "
                              "elements",
-                             l->name, GROUP, (long long)codes_of_word(l));
+                             l->name, GROUP, (long long)quant_codes_per_word(l));
     }
     ct_shape shape = ct__call_shape(call, type->rank + 1);
     if (!shape.dim) return false;
@@ -91,10 +94,10 @@ static bool groups_type(ct_call *call, const layout *l, int64_t each, ct_type *t
     *type = ct__shaped(&shape, (ct_dtype)type->dtype, false);
     return true;
 }
-// And back.
-static bool rows_type(ct_call *call, const layout *l, ct_type *type) {
+// Changes a type of groups back to (..., N, K).
+static bool quant_rows_type(ct_call *call, const quant_layout *l, ct_type *type) {
     const int last = type->rank - 1;
-    const int64_t each = codes_of_word(l);
+    const int64_t each = quant_codes_per_word(l);
     if (last < 2 || ct__is_dyn(type, last - 2) || ct__is_dyn(type, last - 1) ||
         ct__is_dyn(type, last) || type->dim[last] != GROUP * each) {
         ct__call_err(call, CT_E_SHAPE, "the codes are %s, no groups of %s", ct__type_text(type).s,
@@ -110,13 +113,13 @@ static bool rows_type(ct_call *call, const layout *l, ct_type *type) {
     *type = ct__shaped(&shape, (ct_dtype)type->dtype, false);
     return true;
 }
-static ct_tensor turned(ct_tensor x, int a, int b) { // two axes exchanged
+static ct_tensor quant_swap_axes(ct_tensor x, int a, int b) { // exchanges two axes
     int64_t order[CT_MAX_RANK];
     const int rank = ct__type_of(x)->rank;
     for (int i = 0; i < rank; i++) order[i] = i == a ? b : i == b ? a : i;
     return ct_permute(x, ((ct_ints){rank, order}));
 }
-static ct_tensor in_groups(ct_tensor x, int64_t each) {
+static ct_tensor quant_to_groups(ct_tensor x, int64_t each) {
     ct_dims_buffer dims;
     const int64_t n = ct__dims_of(x, &dims).n; // (..., N, K)
     const int64_t words = dims.v[n - 1] / each;
@@ -124,18 +127,18 @@ static ct_tensor in_groups(ct_tensor x, int64_t each) {
     dims.v[n - 1] = GROUP;
     dims.v[n] = words;
     dims.v[n + 1] = each;
-    x = turned(ct_reshape(x, ((ct_ints){n + 2, dims.v})), (int)n - 1, (int)n);
+    x = quant_swap_axes(ct_reshape(x, ((ct_ints){n + 2, dims.v})), (int)n - 1, (int)n);
     dims.v[n - 1] = words;
     dims.v[n] = GROUP * each;
     return ct_reshape(x, ((ct_ints){n + 1, dims.v}));
 }
-static ct_tensor in_rows(ct_tensor x, int64_t each) {
+static ct_tensor quant_from_groups(ct_tensor x, int64_t each) {
     ct_dims_buffer dims;
     const int64_t n = ct__dims_of(x, &dims).n; // (..., N / 16, K / each, 16 * each)
     const int64_t words = dims.v[n - 2];
     dims.v[n - 1] = GROUP;
     dims.v[n] = each;
-    x = turned(ct_reshape(x, ((ct_ints){n + 1, dims.v})), (int)n - 2, (int)n - 1);
+    x = quant_swap_axes(ct_reshape(x, ((ct_ints){n + 1, dims.v})), (int)n - 2, (int)n - 1);
     dims.v[n - 3] = ct__size_mul(dims.v[n - 3], GROUP);
     dims.v[n - 2] = words * each;
     return ct_reshape(x, ((ct_ints){n - 1, dims.v}));
@@ -143,8 +146,9 @@ static ct_tensor in_rows(ct_tensor x, int64_t each) {
 
 // -------------------------------------------------------------------------------------------- types
 
-// The scales of elements of a type: as many along the last axis as it has blocks.
-static bool scales_type(ct_call *call, const layout *l, const ct_type *type, ct_type *out) {
+// Computes the type of the scales for elements of a type: one per block along the last axis.
+static bool quant_scales_type(ct_call *call, const quant_layout *l, const ct_type *type,
+                              ct_type *out) {
     const int last = type->rank - 1;
     if (last < 0)
         return ct__call_err(call, CT_E_SHAPE, "x is %s, it needs an axis", ct__type_text(type).s);
@@ -161,8 +165,8 @@ static bool scales_type(ct_call *call, const layout *l, const ct_type *type, ct_
     *out = ct__shaped(&shape, l->scale, false);
     return true;
 }
-// A type whose last axis has `from` for every `to` of another one's: elements and bytes of blocks.
-static bool blocks_type(ct_call *call, ct_type *type, int64_t from, int64_t to) {
+// Changes the last axis of a type from `from` units to `to` units per block: between elements and bytes.
+static bool quant_blocks_type(ct_call *call, ct_type *type, int64_t from, int64_t to) {
     const int last = type->rank - 1;
     ct_shape shape = ct__call_shape(call, type->rank);
     if (!shape.dim) return false;
@@ -171,8 +175,8 @@ static bool blocks_type(ct_call *call, ct_type *type, int64_t from, int64_t to) 
     *type = ct__shaped(&shape, (ct_dtype)type->dtype, false);
     return true;
 }
-// The elements that codes stand for: as many as there are codes, but of blocks of bytes.
-static bool elements_type(ct_call *call, const layout *l, ct_type *type) {
+// Changes the type of codes to that of their elements: the same number, except for blocks of bytes.
+static bool quant_elements_type(ct_call *call, const quant_layout *l, ct_type *type) {
     const int last = type->rank - 1;
     if (!l->bytes) return true;
     if (type->rank == CT_MAX_RANK)
@@ -184,11 +188,11 @@ static bool elements_type(ct_call *call, const layout *l, ct_type *type) {
         return ct__call_hint(call, "a block of %s is %d bytes, %d elements", l->name, l->bytes,
                              (int)l->block);
     }
-    return blocks_type(call, type, l->bytes, l->block);
+    return quant_blocks_type(call, type, l->bytes, l->block);
 }
 
-// (..., K) with the last axis as one of blocks and one in a block, or as it is: one block.
-static ct_tensor in_blocks(ct_tensor x, const layout *l) {
+// Splits the last axis of x (..., K) into blocks and elements of a block; without blocks x is unchanged.
+static ct_tensor quant_split_blocks(ct_tensor x, const quant_layout *l) {
     ct_dims_buffer dims;
     ct_ints list = ct__dims_of(x, &dims);
     if (!l->block || list.n == CT_MAX_RANK) return x;
@@ -198,10 +202,11 @@ static ct_tensor in_blocks(ct_tensor x, const layout *l) {
 }
 
 static bool quantise_infer(ct_call *call) {
-    const layout *l = check_layout(call);
-    if (!l || !ct__check_accepts(call, 0) || !scales_type(call, l, call->in[0], &call->out[1]))
+    const quant_layout *l = quant_check_layout(call);
+    if (!l || !ct__check_accepts(call, 0) ||
+        !quant_scales_type(call, l, call->in[0], &call->out[1]))
         return false;
-    if (l->most == 0)
+    if (l->max_code == 0)
         return ct__call_err(call, CT_E_ARGUMENT, "blocks of %s are read, not made", l->name);
     if (l->block && call->in[0]->rank == CT_MAX_RANK)
         return ct__call_err(call, CT_E_SHAPE, "x has %d axes, at most %d are possible", CT_MAX_RANK,
@@ -209,66 +214,67 @@ static bool quantise_infer(ct_call *call) {
     call->out[0] = *call->in[0];
     call->out[0].dtype = (uint8_t)l->code;
     call->out[0].weak = false;
-    if (is_grouped(call->attrs))
-        return groups_type(call, l, codes_of_word(l), &call->out[0]) &&
-               groups_type(call, l, 1, &call->out[1]);
-    return !l->bytes || blocks_type(call, &call->out[0], l->block, l->bytes);
+    if (quant_is_grouped(call->attrs))
+        return quant_groups_type(call, l, quant_codes_per_word(l), &call->out[0]) &&
+               quant_groups_type(call, l, 1, &call->out[1]);
+    return !l->bytes || quant_blocks_type(call, &call->out[0], l->block, l->bytes);
 }
-// e8m0 (OCP Microscaling Formats 1.0, 5.4.1): the exponent of 2, plus 127; 255 is NaN.
+// e8m0 (OCP Microscaling Formats 1.0, 5.4.1): the exponent of 2 plus 127; 255 is NaN.
 enum { E8M0_NAN = 255, F32_MANTISSA = 23 };
 
-// What scales stand for: f32.
-static ct_tensor scales_value(const layout *l, ct_tensor scales) {
+// Returns the values of scales, in f32.
+static ct_tensor quant_scale_values(const quant_layout *l, ct_tensor scales) {
     if (l->scale != CT_U8) return ct_cast(scales, CT_F32);
     ct_tensor e = ct_cast(scales, CT_I32);
     ct_tensor bits = ct_shift_left(e, ct__number_like(F32_MANTISSA, e));
-    ct_tensor least = ct__number_like(1 << (F32_MANTISSA - 1), e); // 2^-127 is subnormal
-    bits = ct_select(ct_equal(e, ct__number_like(0, e)), least, bits);
+    ct_tensor smallest = ct__number_like(1 << (F32_MANTISSA - 1), e); // 2^-127 is subnormal
+    bits = ct_select(ct_equal(e, ct__number_like(0, e)), smallest, bits);
     bits =
         ct_select(ct_equal(e, ct__number_like(E8M0_NAN, e)), ct__number_like(0x7fc00000, e), bits);
     return ct_bitcast(bits, CT_F32);
 }
-// The scales of blocks whose largest sizes are given: these become the largest code; of e8m0 their
-// exponent becomes that of the largest code (6.3 there), so that what is above it saturates.
-static ct_tensor scales_of(const layout *l, ct_tensor largest) {
+// Computes scales from the largest absolute value of each block, which becomes the largest code. For e8m0
+// its exponent becomes that of the largest code (6.3 there), so that larger values saturate.
+static ct_tensor quant_compute_scales(const quant_layout *l, ct_tensor largest) {
     if (l->scale != CT_U8) {
-        ct_tensor scale = ct_div(largest, ct__number_like(l->most, largest));
+        ct_tensor scale = ct_div(largest, ct__number_like(l->max_code, largest));
         scale = ct_minimum(scale, ct__number_like(ct__largest(l->scale), largest));
         return ct_cast(scale, l->scale);
     }
     ct_tensor bits = ct_bitcast(largest, CT_I32);
     ct_tensor e = ct_shift_right(bits, ct__number_like(F32_MANTISSA, bits));
-    e = ct_maximum(ct_sub(e, ct__number_like(ilogb(l->most), e)), ct__number_like(0, e));
+    e = ct_maximum(ct_sub(e, ct__number_like(ilogb(l->max_code), e)), ct__number_like(0, e));
     e = ct_select(ct_is_nan(largest), ct__number_like(E8M0_NAN, e), e);
     return ct_cast(e, CT_U8);
 }
-// (..., scales of a row) of x (..., K).
-static ct_ints scale_rows(const layout *l, ct_tensor x, ct_dims_buffer *dims) {
+// Returns the sizes of scales for x (..., K): (..., K / block).
+static ct_ints quant_scale_dims(const quant_layout *l, ct_tensor x, ct_dims_buffer *dims) {
     const int64_t n = ct__dims_of(x, dims).n;
     dims->v[n - 1] /= l->block;
     return (ct_ints){n, dims->v};
 }
-// All in f32, so that any other library that rounds as IEEE 754 says has the same codes.
+// Computes in f32, so that any library that rounds as in IEEE 754 gets the same codes.
 static bool quantise_body(ct_rule *r) {
-    const layout *l = layout_of(r->attrs);
+    const quant_layout *l = quant_layout_of(r->attrs);
     const ct_type *type = r->node->out;
     ct_dims_buffer dims;
-    ct_tensor x = in_blocks(ct_cast(r->in[0], CT_F32), l);
+    ct_tensor x = quant_split_blocks(ct_cast(r->in[0], CT_F32), l);
     if (l->bytes) {
         r->body_out[0] = ct__of_type(ct__ggml_quantise(x, l->bytes), type);
         ct_tensor none = ct_slice(r->in[0], .stop = CT_INTS(0), .axes = CT_AXES(-1)); // (..., 0)
         r->body_out[1] = ct__of_type(ct_cast(none, CT_U8), &type[1]);
         return true;
     }
-    ct_tensor scale = scales_of(l, ct_max(ct_abs(x), .axes = CT_AXES(-1), .keepdims = true));
-    ct_tensor by = scales_value(l, scale), code = ct_div(x, by);
+    ct_tensor scale =
+        quant_compute_scales(l, ct_max(ct_abs(x), .axes = CT_AXES(-1), .keepdims = true));
+    ct_tensor scale_value = quant_scale_values(l, scale), code = ct_div(x, scale_value);
     if (!ct__is_float(l->code)) code = ct_round(code);
-    code = ct_clamp(code, ct__number_like(-l->most, x), ct__number_like(l->most, x));
-    code = ct_select(ct_equal(by, ct_f(0)), ct__number_like(0, x), code);
-    if (is_grouped(r->attrs)) {
-        code = in_groups(ct__shaped_like(code, r->in[0]), codes_of_word(l));
-        if (l->block) scale = ct_reshape(scale, scale_rows(l, r->in[0], &dims));
-        scale = in_groups(scale, 1);
+    code = ct_clamp(code, ct__number_like(-l->max_code, x), ct__number_like(l->max_code, x));
+    code = ct_select(ct_equal(scale_value, ct_f(0)), ct__number_like(0, x), code);
+    if (quant_is_grouped(r->attrs)) {
+        code = quant_to_groups(ct__shaped_like(code, r->in[0]), quant_codes_per_word(l));
+        if (l->block) scale = ct_reshape(scale, quant_scale_dims(l, r->in[0], &dims));
+        scale = quant_to_groups(scale, 1);
     }
     r->body_out[0] = ct_cast(ct__of_type(code, type), l->code);
     r->body_out[1] = ct__of_type(scale, &type[1]);
@@ -292,14 +298,16 @@ const ct_opdef ct__op_quantise = {
     .widens = true,
 };
 
-// What codes of a type stand for, and their scales.
-static bool number_types(ct_call *call, const layout *l, ct_type *numbers, ct_type *scales) {
-    const bool grouped = is_grouped(call->attrs);
-    return (grouped ? rows_type(call, l, numbers) : elements_type(call, l, numbers)) &&
-           scales_type(call, l, numbers, scales) && (!grouped || groups_type(call, l, 1, scales));
+// Computes the types of the numbers that codes represent, and of their scales.
+static bool dequantise_types(ct_call *call, const quant_layout *l, ct_type *numbers,
+                             ct_type *scales) {
+    const bool grouped = quant_is_grouped(call->attrs);
+    return (grouped ? quant_rows_type(call, l, numbers) : quant_elements_type(call, l, numbers)) &&
+           quant_scales_type(call, l, numbers, scales) &&
+           (!grouped || quant_groups_type(call, l, 1, scales));
 }
 static bool dequantise_infer(ct_call *call) {
-    const layout *l = check_layout(call);
+    const quant_layout *l = quant_check_layout(call);
     ct_type scales = {0};
     if (!l) return false;
     if (call->in[0]->dtype != l->code)
@@ -307,7 +315,7 @@ static bool dequantise_infer(ct_call *call) {
                             ct__type_text(call->in[0]).s, l->name, ct_dtype_name(l->code)) ||
                ct__call_hint(call, "codes and scales are those of ct_quantise with this layout");
     ct_type numbers = *call->in[0];
-    if (!number_types(call, l, &numbers, &scales)) return false;
+    if (!dequantise_types(call, l, &numbers, &scales)) return false;
     const bool wider = l->scale == CT_F16 && call->in[1]->dtype == CT_F32;
     if ((call->in[1]->dtype != l->scale && !wider) || !ct__same_sizes(call->in[1], &scales))
         return ct__call_err(call, CT_E_SHAPE, "the scales are %s, of codes %s they are %s",
@@ -318,16 +326,17 @@ static bool dequantise_infer(ct_call *call) {
     call->out->dtype = CT_F32;
     return true;
 }
-// (..., blocks) with each of its numbers as often as a block has elements, in the sizes of `type`.
-static ct_tensor each_of_block(ct_tensor x, int64_t block, const ct_type *type) {
+// Repeats each element of (..., blocks) for all elements of its block, in the sizes of `type`.
+static ct_tensor quant_repeat_for_block(ct_tensor x, int64_t block, const ct_type *type) {
     ct_dims_buffer dims;
     ct_tensor each = ct__add_last(x); // (..., blocks, 1)
     ct__dims_of(each, &dims);
     dims.v[dims.list.n - 1] = block;
     return ct__of_type(ct_expand(each, dims.list), type);
 }
-static bool dequantise_body(ct_rule *r) { // the codes in their order, so that rows are read as rows
-    const layout *l = layout_of(r->attrs);
+// Keeps the order of the codes, so that rows are read as rows.
+static bool dequantise_body(ct_rule *r) {
+    const quant_layout *l = quant_layout_of(r->attrs);
     if (l->bytes) {
         ct_dims_buffer dims;
         ct_ints list = ct__dims_of(r->in[0], &dims); // (..., blocks, bytes)
@@ -337,12 +346,12 @@ static bool dequantise_body(ct_rule *r) { // the codes in their order, so that r
         r->body_out[0] = ct__of_type(ct__ggml_numbers(blocks, l->bytes), r->node->out);
         return true;
     }
-    ct_tensor codes = ct_cast(r->in[0], CT_F32), scales = scales_value(l, r->in[1]);
-    if (is_grouped(r->attrs)) {
-        codes = in_rows(codes, codes_of_word(l));
-        scales = in_rows(scales, 1);
+    ct_tensor codes = ct_cast(r->in[0], CT_F32), scales = quant_scale_values(l, r->in[1]);
+    if (quant_is_grouped(r->attrs)) {
+        codes = quant_from_groups(codes, quant_codes_per_word(l));
+        scales = quant_from_groups(scales, 1);
     }
-    if (l->block) scales = each_of_block(scales, l->block, r->node->out);
+    if (l->block) scales = quant_repeat_for_block(scales, l->block, r->node->out);
     r->body_out[0] = ct_mul(codes, scales);
     return true;
 }
@@ -362,7 +371,7 @@ const ct_opdef ct__op_dequantise = {
     .body = dequantise_body,
 };
 
-// codes (..., K), scales (..., blocks) and offsets (..., blocks), of one dtype: (..., K).
+// codes (..., K), scales (..., blocks) and offsets (..., blocks) of one dtype -> (..., K).
 static bool dequantise_offset_infer(ct_call *call) {
     const ct_type *codes = call->in[0], *scales = call->in[1], *offsets = call->in[2];
     const int last = codes->rank - 1;
@@ -374,8 +383,8 @@ static bool dequantise_offset_infer(ct_call *call) {
         if (!shape.dim) return false;
         for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, codes, a);
         ct__shape_add(&shape, scales->dim[last]);
-        const ct_type want = ct__shaped(&shape, (ct_dtype)scales->dtype, false);
-        fit = ct__same_sizes(scales, &want) && ct__same_sizes(offsets, &want) &&
+        const ct_type required = ct__shaped(&shape, (ct_dtype)scales->dtype, false);
+        fit = ct__same_sizes(scales, &required) && ct__same_sizes(offsets, &required) &&
               offsets->dtype == scales->dtype;
     }
     if (!fit)
@@ -393,8 +402,8 @@ static bool dequantise_offset_body(ct_rule *r) {
     const int64_t block = out->dim[last] / scales->dim[last];
     ct_type own = *out;
     own.dtype = (uint8_t)dtype;
-    ct_tensor x = ct_mul(ct_cast(r->in[0], dtype), each_of_block(r->in[1], block, &own));
-    x = ct_add(x, each_of_block(r->in[2], block, &own));
+    ct_tensor x = ct_mul(ct_cast(r->in[0], dtype), quant_repeat_for_block(r->in[1], block, &own));
+    x = ct_add(x, quant_repeat_for_block(r->in[2], block, &own));
     r->body_out[0] = ct_cast(x, CT_F32);
     return true;
 }
@@ -417,10 +426,11 @@ ct_tensor ct__dequantise_offset(ct_tensor codes, ct_tensor scales, ct_tensor off
 
 // ---------------------------------------------------------------- products with quantised activations
 
-enum { ROW_BLOCK = CT_QUANTISED_BLOCK, ROW_MOST = 127 };
+enum { ROW_BLOCK = CT_QUANTISED_BLOCK, ROW_MAX = 127 };
 
-// Kernels are written for them; sizes that became dynamic by themselves are then known again.
-static bool known_sizes(ct_call *call, const ct_type *codes) {
+// Checks that sizes are static, since kernels are generated for them; dynamic sizes that were not
+// requested become static again.
+static bool quant_check_static(ct_call *call, const ct_type *codes) {
     for (int a = 0; a < codes->rank; a++)
         if (ct__is_dyn(codes, a))
             return ct__call_err(call, CT_E_SHAPE,
@@ -429,22 +439,23 @@ static bool known_sizes(ct_call *call, const ct_type *codes) {
     return true;
 }
 
-// rows (M, K) i8, row_scales (M, K / 32) f32, codes (N, K), scales (N, blocks of the layout), or groups: (M, N).
+// rows (M, K) i8, row_scales (M, K / 32) f32, codes (N, K) or groups, scales (N, blocks of the layout) ->
+// (M, N).
 static bool quantised_product_infer(ct_call *call) {
     ct_shape shape = ct__call_shape(call, 2);
     if (!shape.dim) return false;
     ct__shape_add_axis(&shape, call->in[0], 0);
-    const int first = call->n_in > 4; // one of several
-    if (!known_sizes(call, call->in[2])) return false;
-    if (is_grouped(call->attrs))
+    const int first = call->n_in > 4; // one of several matrices
+    if (!quant_check_static(call, call->in[2])) return false;
+    if (quant_is_grouped(call->attrs))
         ct__shape_add(&shape, call->in[2]->dim[first] * GROUP);
     else
         ct__shape_add_axis(&shape, call->in[2], first);
     call->out[0] = ct__shaped(&shape, CT_F32, false);
     return true;
 }
-// (N, K) as (blocks, N, each) of i32.
-static ct_tensor blocks_first(ct_tensor codes, int64_t each) {
+// Reshapes (N, K) to (blocks, N, each), as i32.
+static ct_tensor quant_blocks_first(ct_tensor codes, int64_t each) {
     ct_dims_buffer dims;
     ct__dims_of(codes, &dims);
     dims.v[1] /= each;
@@ -452,8 +463,8 @@ static ct_tensor blocks_first(ct_tensor codes, int64_t each) {
     codes = ct_reshape(ct_cast(codes, CT_I32), ((ct_ints){3, dims.v}));
     return ct_permute(codes, CT_AXES(1, 0, 2));
 }
-// (N, own) with each of its numbers so many times: (N, own * times).
-static ct_tensor repeated(ct_tensor x, int64_t times) {
+// Repeats each element along the last axis: (N, own) to (N, own * times).
+static ct_tensor quant_repeat(ct_tensor x, int64_t times) {
     ct_dims_buffer dims;
     if (times == 1) return x;
     ct__dims_of(ct__add_last(x), &dims);
@@ -462,51 +473,55 @@ static ct_tensor repeated(ct_tensor x, int64_t times) {
     dims.v[1] *= times;
     return ct_reshape(x, ((ct_ints){2, dims.v}));
 }
-static ct_tensor product_of(ct_rule *r, ct_tensor codes, ct_tensor columns) {
-    const layout *l = layout_of(r->attrs);
+static ct_tensor quantised_product(ct_rule *r, ct_tensor codes, ct_tensor columns) {
+    const quant_layout *l = quant_layout_of(r->attrs);
     const int64_t each = l->block == ROW_BLOCK / 2 ? ROW_BLOCK / 2 : ROW_BLOCK;
     const int64_t times = ROW_BLOCK / each, blocks = ct__type_of(r->in[1])->dim[1] * times;
-    const bool grouped = is_grouped(r->attrs);
+    const bool grouped = quant_is_grouped(r->attrs);
     const bool halves =
-        l->code == CT_F4; // twice these numbers are whole, and half of the scales exact
-    if (grouped) codes = in_rows(ct_cast(codes, halves ? CT_F32 : CT_I32), codes_of_word(l));
+        l->code == CT_F4; // twice these numbers are integers, and half of a scale is exact
+    if (grouped)
+        codes =
+            quant_from_groups(ct_cast(codes, halves ? CT_F32 : CT_I32), quant_codes_per_word(l));
     if (halves) codes = ct_mul(ct_cast(codes, CT_F32), ct_f(2));
-    ct_tensor sums = ct_matmul(blocks_first(r->in[0], each),
-                               ct__swap_last(blocks_first(codes, each))); // (blocks, M, N)
+    ct_tensor sums = ct_matmul(quant_blocks_first(r->in[0], each),
+                               ct__swap_last(quant_blocks_first(codes, each))); // (blocks, M, N)
     ct_tensor rows =
-        ct__add_last(ct_permute(repeated(r->in[1], times), CT_AXES(1, 0))); // (blocks, M, 1)
-    columns = scales_value(l, columns);                                     // (N, scales)
-    if (grouped) columns = in_rows(columns, 1);
+        ct__add_last(ct_permute(quant_repeat(r->in[1], times), CT_AXES(1, 0))); // (blocks, M, 1)
+    columns = quant_scale_values(l, columns);                                   // (N, scales)
+    if (grouped) columns = quant_from_groups(columns, 1);
     if (halves) columns = ct_mul(columns, ct_f(0.5));
     const ct_type *scales = ct__type_of(columns);
     const int64_t n = ct__size_of(scales, 0);
-    columns = repeated(columns, blocks / scales->dim[1]);
+    columns = quant_repeat(columns, blocks / scales->dim[1]);
     columns =
         ct_reshape(ct_permute(columns, CT_AXES(1, 0)), CT_DIMS(blocks, 1, n)); // (blocks, 1, N)
     ct_tensor scaled = ct_mul(ct_cast(sums, CT_F32), ct_mul(rows, columns));
     return ct_sum(scaled, .axes = CT_AXES(0)); // (M, N)
 }
 static bool quantised_product_body(ct_rule *r) {
-    r->body_out[0] = ct__of_type(product_of(r, r->in[2], r->in[3]), r->node->out);
+    r->body_out[0] = ct__of_type(quantised_product(r, r->in[2], r->in[3]), r->node->out);
     return true;
 }
-// (M, N, ...) as (M * N, ...).
-static ct_tensor joined(ct_tensor x) {
+// Merges the first two axes: (M, N, ...) to (M * N, ...).
+static ct_tensor quant_merge_first(ct_tensor x) {
     ct_dims_buffer dims;
     ct__dims_of(x, &dims);
     dims.v[1] = ct__size_mul(dims.v[0], dims.v[1]);
     return ct_reshape(x, ((ct_ints){dims.list.n - 1, dims.v + 1}));
 }
-// Of a matrix for each row: all rows times all of them, of which the rows' own are kept. No kernel does it so.
+// With a matrix per row: multiplies all rows by all matrices and selects each row's own. This body is a
+// reference; kernels do not compute it this way.
 static bool chosen_product_body(ct_rule *r) {
     ct_tensor codes = ct_gather(r->in[2], r->in[4]), scales = ct_gather(r->in[3], r->in[4]);
     const ct_type *out = r->node->out;
     if (!ct__type_of(r->in[4])->rank) {
-        r->body_out[0] = ct__of_type(product_of(r, codes, scales), out);
+        r->body_out[0] = ct__of_type(quantised_product(r, codes, scales), out);
         return true;
     }
     const int64_t rows = ct__size_of(out, 0);
-    ct_tensor y = product_of(r, joined(codes), joined(scales)); // (M, M * N)
+    ct_tensor y =
+        quantised_product(r, quant_merge_first(codes), quant_merge_first(scales)); // (M, M * N)
     y = ct_reshape(y, CT_DIMS(rows, rows, out->dim[1]));
     ct_ints dims = CT_DIMS(rows, rows, 1);
     ct_tensor own = ct_equal(ct_iota(CT_I32, dims, 0), ct_iota(CT_I32, dims, 1));
@@ -552,7 +567,7 @@ const ct_opdef ct__op_chosen_product = {
 };
 
 static bool quantised_matmul_infer(ct_call *call) {
-    const layout *l = check_layout(call);
+    const quant_layout *l = quant_check_layout(call);
     const ct_type *x = call->in[0], *codes = call->in[1];
     ct_type scales = {0};
     if (!l || !ct__check_accepts(call, 0)) return false;
@@ -560,7 +575,7 @@ static bool quantised_matmul_infer(ct_call *call) {
         return ct__call_err(call, CT_E_ARGUMENT, "blocks of %s are no codes with scales",
                             l->name) ||
                ct__call_hint(call, "ct_matmul takes ct_dequantise of them");
-    if (!in_products(l))
+    if (!quant_has_integer_product(l))
         return ct__call_err(call, CT_E_ARGUMENT, "codes of %s are no whole numbers", l->name) ||
                ct__call_hint(call, "ct_matmul takes ct_dequantise of them");
     if (codes->dtype != l->code)
@@ -568,7 +583,8 @@ static bool quantised_matmul_infer(ct_call *call) {
                             ct__type_text(codes).s, l->name, ct_dtype_name(l->code));
     const int last = x->rank - 1;
     ct_type numbers = *codes;
-    if (!number_types(call, l, &numbers, &scales) || !known_sizes(call, codes)) return false;
+    if (!dequantise_types(call, l, &numbers, &scales) || !quant_check_static(call, codes))
+        return false;
     if (last < 0 || numbers.rank != 2 || ct__is_dyn(x, last) || x->dim[last] != numbers.dim[1] ||
         numbers.dim[1] % ROW_BLOCK)
         return ct__call_err(call, CT_E_SHAPE,
@@ -588,11 +604,11 @@ static bool quantised_matmul_infer(ct_call *call) {
     call->out[0] = ct__shaped(&shape, (ct_dtype)x->dtype, false);
     return true;
 }
-// Rows (M, K) as bytes, with a scale for each 32.
-static void rows_of_bytes(ct_tensor x, int64_t rows, int64_t inner, ct_tensor out[2]) {
+// Quantises rows (M, K) to i8, with a scale for each 32 elements.
+static void quantise_rows(ct_tensor x, int64_t rows, int64_t inner, ct_tensor out[2]) {
     ct_tensor in = ct_reshape(ct_cast(x, CT_F32), CT_DIMS(rows, inner / ROW_BLOCK, ROW_BLOCK));
     ct_tensor largest = ct_max(ct_abs(in), .axes = CT_AXES(2), .keepdims = true);
-    ct_tensor scale = ct_div(largest, ct_f(ROW_MOST)); // (rows, blocks, 1)
+    ct_tensor scale = ct_div(largest, ct_f(ROW_MAX)); // (rows, blocks, 1)
     ct_tensor code = ct_round(ct_div(in, scale));
     code = ct_select(ct_equal(scale, ct_f(0)), ct_f(0), code);
     out[0] = ct_cast(ct_reshape(code, CT_DIMS(rows, inner)), CT_I8);
@@ -603,7 +619,7 @@ static bool quantised_matmul_body(ct_rule *r) {
     int64_t rows = 1, inner = x->dim[x->rank - 1];
     for (int a = 0; a < x->rank - 1; a++) rows = ct__size_mul(rows, ct__size_of(x, a));
     ct_tensor operands[4] = {CT_NONE, CT_NONE, r->in[1], r->in[2]};
-    rows_of_bytes(r->in[0], rows, inner, operands);
+    quantise_rows(r->in[0], rows, inner, operands);
     ct_tensor y = ct__record(&ct__op_quantised_product, r->attrs, operands, 4, r->node->here);
     if (ct__type_of(y)->dtype != r->node->out->dtype) y = ct_cast(y, (ct_dtype)r->node->out->dtype);
     r->body_out[0] = ct__of_type(y, r->node->out);
@@ -613,7 +629,7 @@ ct_tensor ct__chosen_matmul(ct_tensor x, ct_tensor codes, ct_tensor scales, ct_l
                             ct_tensor which, ct_loc here) {
     ct_tensor operands[5] = {CT_NONE, CT_NONE, codes, scales, which};
     if (!ct_ok(x) || !ct_ok(codes) || !ct_ok(scales) || !ct_ok(which)) return x;
-    rows_of_bytes(x, ct__size_like(x, 0), ct_dim(x, 1), operands);
+    quantise_rows(x, ct__size_like(x, 0), ct_dim(x, 1), operands);
     const quantised_product_attrs attrs = {.layout = as};
     return ct__record(&ct__op_chosen_product, &attrs, operands, 5, here);
 }
@@ -638,7 +654,7 @@ const ct_opdef ct__op_quantised_matmul = {
 
 // ------------------------------------------------------------------------- products by dequantising
 
-// x (M, K) f32, codes (N, K), scales, and offsets where numbers have them: (M, N).
+// x (M, K) f32, codes (N, K), scales, and offsets if there are any -> (M, N).
 static bool dequantised_product_infer(ct_call *call) {
     ct_shape shape = ct__call_shape(call, 2);
     if (!shape.dim) return false;
@@ -687,8 +703,9 @@ const ct_opdef ct__op_offset_product = {
     .samples = {.ulp = 32},
 };
 
-// What makes a value, behind casts to the dtype that it has; NULL: somebody else reads it, or it comes from elsewhere.
-static const ct_node *maker_of(const ct_match *m, ct_val v) {
+// Returns the node that computes a value, skipping casts to the value's own dtype. Returns NULL if the
+// value has other users or comes from outside the graph.
+static const ct_node *quant_producer(const ct_match *m, ct_val v) {
     while (m->is_alone(m->env, v)) {
         const ct_node *node = v.node;
         if (!node->op->converts || ct__type(node->in[0])->dtype != node->out->dtype) return node;
@@ -696,18 +713,19 @@ static const ct_node *maker_of(const ct_match *m, ct_val v) {
     }
     return NULL;
 }
-// A product of rows and a turned matrix that is dequantised for it alone.
-ct_tensor ct__product_of_codes(const ct_match *m) {
-    const ct_node *node = m->node, *turned = maker_of(m, node->in[1]);
+// Matches the product of rows and a transposed matrix that is dequantised for this product only.
+ct_tensor ct__match_dequantised_product(const ct_match *m) {
+    const ct_node *node = m->node, *transposed = quant_producer(m, node->in[1]);
     const ct_type *x = ct__type(node->in[0]);
-    const ct_node *w = turned && ct__is_swap_of_last(turned) ? maker_of(m, turned->in[0]) : NULL;
+    const ct_node *w =
+        transposed && ct__is_swap_of_last(transposed) ? quant_producer(m, transposed->in[0]) : NULL;
     const bool offset = w && w->op == &ct__op_dequantise_offset;
     if (!w || (!offset && w->op != &ct__op_dequantise)) return CT_NONE;
     const ct_type *codes = ct__type(w->in[0]);
     int64_t rows = 1;
     for (int a = 0; a < x->rank - 1; a++) rows = ct__size_mul(rows, ct__size_of(x, a));
     if (codes->rank != 2 || x->dtype != CT_F32 || node->out->dtype != CT_F32 || rows == 0 ||
-        (!offset && !in_products(layout_of(w->attrs))))
+        (!offset && !quant_has_integer_product(quant_layout_of(w->attrs))))
         return CT_NONE;
     ct_tensor in[4] = {m->operand(m->env, node->in[0])};
     in[0] = ct_reshape(in[0], CT_DIMS(rows, x->dim[x->rank - 1]));

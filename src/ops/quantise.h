@@ -5,7 +5,7 @@
 #include "graph/graph.h"
 
 // The pattern matcher (`larger`) of a matrix product, after that of attention.
-ct_tensor ct__product_of_codes(const ct_match *match);
+ct_tensor ct__match_dequantised_product(const ct_match *match);
 
 // ct_quantised_matmul of x (M, K) with one of several quantised matrices: codes and scales have one more
 // leading axis. `which` is i32, () or per row (M). The selected matrix is read in place.

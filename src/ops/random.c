@@ -1,5 +1,5 @@
-// Random numbers as functions of a key and an index: Threefry-2x32, with the bits that JAX gives
-// under jax_threefry_partitionable=True. A key is an operand, (2,) u32; nothing holds a state.
+// Random numbers as functions of a key and an index: Threefry-2x32, with the bits of JAX under
+// jax_threefry_partitionable=True. A key is an operand, (2,) u32; there is no state.
 #include <math.h>
 
 #include "base/threefry.h"
@@ -7,8 +7,8 @@
 #include "ops/rules.h"
 
 ct_tensor ct_random_key_at(int64_t seed, ct_loc here) {
-    const uint32_t words[2] = {(uint32_t)((uint64_t)seed >> 32), (uint32_t)seed};
-    return ct_from_at(words, CT_U32, CT_DIMS(2), here);
+    const uint32_t random_words[2] = {(uint32_t)((uint64_t)seed >> 32), (uint32_t)seed};
+    return ct_from_at(random_words, CT_U32, CT_DIMS(2), here);
 }
 
 ct_tensor ct_random_key_folded_at(int64_t seed, uint64_t number, ct_loc here) {
@@ -19,7 +19,7 @@ ct_tensor ct_random_key_folded_at(int64_t seed, uint64_t number, ct_loc here) {
     return ct_from_at(key.v, CT_U32, CT_DIMS(2), here);
 }
 
-static bool key_fits(ct_call *call) {
+static bool random_check_key(ct_call *call) {
     const ct_type *key = call->in[0];
     if (key->dtype == CT_U32 && key->rank == 1 && key->dim[0] == 2) return true;
     return ct__call_err(call, CT_E_SHAPE, "the key is %s, it must be (2,) u32",
@@ -27,12 +27,12 @@ static bool key_fits(ct_call *call) {
            ct__call_hint(call, "a key is ct_random_key(seed), or a row of ct_random_split");
 }
 
-typedef struct words {
+typedef struct random_words {
     ct_tensor v[2];
-} words;
+} random_words;
 
-static words key_words(ct_tensor key) {
-    words w;
+static random_words random_key_words(ct_tensor key) {
+    random_words w;
     for (int64_t i = 0; i < 2; i++) {
         int64_t stop = i + 1;
         w.v[i] = ct_reshape(ct_slice(key, .start = {1, &i}, .stop = {1, &stop}), CT_SCALAR);
@@ -40,33 +40,34 @@ static words key_words(ct_tensor key) {
     return w;
 }
 
-static ct_tensor rotated(ct_tensor x, int64_t by) {
+static ct_tensor random_rotate_left(ct_tensor x, int64_t by) {
     return ct_or(ct_shift_left(x, ct_i(by)), ct_shift_right(x, ct_i(32 - by)));
 }
 
-// base/threefry.h, on tensors.
-static words threefry(words key, words x) {
+// The block function of base/threefry.h, on tensors.
+static random_words random_threefry(random_words key, random_words x) {
     static const int64_t rotate[8] = {13, 15, 26, 6, 17, 29, 16, 24};
     ct_tensor parity = ct_xor(ct_xor(key.v[0], key.v[1]), ct_i(0x1bd11bda));
     ct_tensor k[3] = {key.v[0], key.v[1], parity};
     ct_tensor a = ct_add(x.v[0], k[0]), b = ct_add(x.v[1], k[1]);
     for (int round = 0; round < 20; round++) {
         a = ct_add(a, b);
-        b = ct_xor(rotated(b, rotate[round & 7]), a);
+        b = ct_xor(random_rotate_left(b, rotate[round & 7]), a);
         if ((round & 3) == 3) {
             int s = round / 4 + 1;
             a = ct_add(a, k[s % 3]);
-            b = ct_add(b, ct_add(k[(s + 1) % 3], ct_i(s))); // of the key alone: once a kernel
+            // depends on the key only: once per kernel
+            b = ct_add(b, ct_add(k[(s + 1) % 3], ct_i(s)));
         }
     }
-    return (words){{a, b}};
+    return (random_words){{a, b}};
 }
 
-// Of counters 0 to n - 1: (n,) each.
-static words counted(ct_tensor key, int64_t n) {
+// The words for counters 0 to n - 1: (n,) each.
+static random_words random_counters(ct_tensor key, int64_t n) {
     const uint32_t zero = 0;
-    words x = {{ct_const(&zero, CT_U32, CT_SCALAR), ct_iota(CT_U32, ((ct_ints){1, &n}), 0)}};
-    return threefry(key_words(key), x);
+    random_words x = {{ct_const(&zero, CT_U32, CT_SCALAR), ct_iota(CT_U32, ((ct_ints){1, &n}), 0)}};
+    return random_threefry(random_key_words(key), x);
 }
 
 // -------------------------------------------------------------------------------------------- bits
@@ -82,10 +83,10 @@ CT_ATTRS(random_normal, RANDOM_NORMAL_ATTRS);
 CT_ATTRS(random_bernoulli, RANDOM_BERNOULLI_ATTRS);
 CT_ATTRS(random_int, RANDOM_INT_ATTRS);
 
-static bool drawn(ct_call *call, ct_dtype dtype) {
-    const random_bits_attrs *attrs = call->attrs; // all have the same
-    if (!key_fits(call) || !ct__type_from_dims(call->arena, dtype, attrs->dims, call->out,
-                                               call->err, call->here, call->op->name))
+static bool random_infer(ct_call *call, ct_dtype dtype) {
+    const random_bits_attrs *attrs = call->attrs; // all have the same layout
+    if (!random_check_key(call) || !ct__type_from_dims(call->arena, dtype, attrs->dims, call->out,
+                                                       call->err, call->here, call->op->name))
         return false;
     if (ct__count(call->out) <= UINT32_MAX) return true;
     return ct__call_err(call, CT_E_SHAPE, "%s has more elements than a key has counters, 2^32",
@@ -96,12 +97,12 @@ static bool drawn(ct_call *call, ct_dtype dtype) {
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = n, .n_out = 1,           \
     .infer = op##_infer, .body = op##_body, .jvp = CT_NO_GRAD
 
-static bool random_bits_infer(ct_call *call) { return drawn(call, CT_U32); }
+static bool random_bits_infer(ct_call *call) { return random_infer(call, CT_U32); }
 static bool random_bits_body(ct_rule *r) {
     const ct_type *out = r->node->out;
     int64_t count = 1;
     for (int a = 0; a < out->rank; a++) count = ct__size_mul(count, ct__size_of(out, a));
-    words w = counted(r->in[0], count);
+    random_words w = random_counters(r->in[0], count);
     r->body_out[0] = ct__of_type(ct_xor(w.v[0], w.v[1]), out);
     return true;
 }
@@ -116,7 +117,7 @@ const ct_opdef ct__op_random_bits = {
 CT_ATTRS(random_split, RANDOM_SPLIT_ATTRS);
 static bool random_split_infer(ct_call *call) {
     const random_split_attrs *attrs = call->attrs;
-    if (!key_fits(call)) return false;
+    if (!random_check_key(call)) return false;
     if (attrs->n < 0 || attrs->n > UINT32_MAX)
         return ct__call_err(call, CT_E_ARGUMENT, "%lld keys are asked for", (long long)attrs->n);
     int64_t *dim = ct__call_dims(call, 2);
@@ -127,7 +128,7 @@ static bool random_split_infer(ct_call *call) {
     return true;
 }
 static bool random_split_body(ct_rule *r) {
-    words w = counted(r->in[0], ((const random_split_attrs *)r->attrs)->n);
+    random_words w = random_counters(r->in[0], ((const random_split_attrs *)r->attrs)->n);
     const ct_tensor columns[2] = {ct__add_last(w.v[0]), ct__add_last(w.v[1])};
     r->body_out[0] = ct_concat(columns, 2, 1);
     return true;
@@ -140,7 +141,7 @@ const ct_opdef ct__op_random_split = {
 };
 
 static bool random_fold_in_infer(ct_call *call) {
-    if (!key_fits(call)) return false;
+    if (!random_check_key(call)) return false;
     if (call->in[1]->rank != 0 || !(CT_INTEGERS & CT_MASK(call->in[1]->dtype)))
         return ct__call_err(call, CT_E_DTYPE, "the number to fold in is %s, it must be one integer",
                             ct__type_text(call->in[1]).s);
@@ -149,8 +150,8 @@ static bool random_fold_in_infer(ct_call *call) {
 }
 static bool random_fold_in_body(ct_rule *r) {
     const uint32_t zero = 0;
-    words x = {{ct_const(&zero, CT_U32, CT_SCALAR), ct_cast(r->in[1], CT_U32)}};
-    words w = threefry(key_words(r->in[0]), x);
+    random_words x = {{ct_const(&zero, CT_U32, CT_SCALAR), ct_cast(r->in[1], CT_U32)}};
+    random_words w = random_threefry(random_key_words(r->in[0]), x);
     const ct_tensor parts[2] = {ct__add_last(w.v[0]), ct__add_last(w.v[1])};
     r->body_out[0] = ct_concat(parts, 2, 0);
     return true;
@@ -163,7 +164,7 @@ const ct_opdef ct__op_random_fold_in = {
 
 // ----------------------------------------------------------------------------------- distributions
 
-static bool random_uniform_infer(ct_call *call) { return drawn(call, CT_F32); }
+static bool random_uniform_infer(ct_call *call) { return random_infer(call, CT_F32); }
 static bool random_uniform_body(ct_rule *r) { // 23 bits as the mantissa of a number in [1, 2)
     const random_uniform_attrs *attrs = r->attrs;
     ct_tensor bits = ct_shift_right(ct_random_bits(r->in[0], attrs->dims), ct_i(9));
@@ -178,7 +179,7 @@ const ct_opdef ct__op_random_uniform = {
     .accepts = CT_MASK(CT_U32),
 };
 
-static bool random_normal_infer(ct_call *call) { return drawn(call, CT_F32); }
+static bool random_normal_infer(ct_call *call) { return random_infer(call, CT_F32); }
 static bool random_normal_body(ct_rule *r) { // uniform over (-1, 1), through the inverse of erf
     const random_normal_attrs *attrs = r->attrs;
     ct_tensor low = ct_f((double)-0x1.fffffep-1f), u = ct_random_uniform(r->in[0], attrs->dims);
@@ -194,7 +195,7 @@ const ct_opdef ct__op_random_normal = {
     .samples = {.ulp = 16},
 };
 
-static bool scalar_float(ct_call *call, int operand, const char *what) {
+static bool random_check_scalar(ct_call *call, int operand, const char *what) {
     const ct_type *type = call->in[operand];
     if (type->rank == 0 && ct__is_float(type->dtype)) return true;
     return ct__call_err(call, CT_E_DTYPE, "%s is %s, it must be one float", what,
@@ -203,7 +204,7 @@ static bool scalar_float(ct_call *call, int operand, const char *what) {
 }
 
 static bool random_bernoulli_infer(ct_call *call) {
-    return scalar_float(call, 1, "the probability") && drawn(call, CT_BOOL);
+    return random_check_scalar(call, 1, "the probability") && random_infer(call, CT_BOOL);
 }
 static bool random_bernoulli_body(ct_rule *r) {
     const random_bernoulli_attrs *attrs = r->attrs;
@@ -223,10 +224,10 @@ static bool random_int_infer(ct_call *call) {
             return ct__call_err(call, CT_E_DTYPE, "bound %d is %s, it must be one i32", i,
                                 ct__type_text(call->in[i]).s) ||
                    ct__call_hint(call, "a number is ct_i(10)");
-    return drawn(call, CT_I32);
+    return random_infer(call, CT_I32);
 }
-// Two words an element, taken as one number of 64 bits and divided by the span: as JAX does, bit
-// for bit. 2^32 modulo the span is what a unit of the upper word counts.
+// Two words per element are taken as one 64-bit number modulo the span, bit for bit as in JAX. `unit` is
+// 2^32 modulo the span, the weight of the upper word.
 static bool random_int_body(ct_rule *r) {
     const random_int_attrs *attrs = r->attrs;
     ct_tensor low = r->in[1], high = r->in[2], keys = ct_random_split(r->in[0], 2), half[2];
@@ -260,7 +261,7 @@ static bool dropout_infer(ct_call *call) {
                             ct__type_text(key).s) ||
                ct__call_hint(call, "a key is ct_random_key(seed), or a row of ct_random_split");
     *call->out = *call->in[0];
-    return scalar_float(call, 2, "the rate");
+    return random_check_scalar(call, 2, "the rate");
 }
 static bool dropout_body(ct_rule *r) {
     ct_dims_buffer dims;

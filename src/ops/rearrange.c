@@ -1,7 +1,7 @@
-// Shapes and positions, made of other movement: triangles, rolls, repetitions, differences, counts.
+// Shapes and positions, composed of movement ops: triangles, rolls, repetitions, differences, counts.
 #include "ops/functions.h"
 
-#define REARRANGED(ID, op)                                                                         \
+#define REARRANGE(ID, op)                                                                          \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = 1, .n_out = 1,           \
     CT_FIELDS(op), .infer = op##_infer, .body = op##_body, .batch = ct__batch_shifted
 
@@ -20,8 +20,8 @@ static bool tril_infer(ct_call *call) {
     return true;
 }
 static bool triu_infer(ct_call *call) { return tril_infer(call); }
-// How far right of the main diagonal each element lies: (R, C).
-static ct_tensor offsets(ct_tensor x) {
+// Returns how far each element is to the right of the main diagonal: (R, C).
+static ct_tensor tri_offsets(ct_tensor x) {
     const ct_type *type = ct__type_of(x);
     const int64_t rows = ct__size_of(type, type->rank - 2),
                   columns = ct__size_of(type, type->rank - 1);
@@ -29,17 +29,17 @@ static ct_tensor offsets(ct_tensor x) {
     ct_tensor column = ct_iota(CT_I64, ((ct_ints){1, &columns}), 0);
     return ct_sub(column, ct__add_last(row));
 }
-static bool triangle(ct_rule *r, bool lower) {
+static bool tri_body(ct_rule *r, bool lower) {
     const int64_t diagonal = ((const tril_attrs *)r->attrs)->diagonal;
-    ct_tensor off = offsets(r->in[0]), limit = ct_const(&diagonal, CT_I64, CT_SCALAR);
+    ct_tensor off = tri_offsets(r->in[0]), limit = ct_const(&diagonal, CT_I64, CT_SCALAR);
     ct_tensor kept = lower ? ct_less_equal(off, limit) : ct_greater_equal(off, limit);
     r->body_out[0] = ct_select(kept, r->in[0], rule_constant(0, r));
     return true;
 }
-static bool tril_body(ct_rule *r) { return triangle(r, true); }
-static bool triu_body(ct_rule *r) { return triangle(r, false); }
+static bool tril_body(ct_rule *r) { return tri_body(r, true); }
+static bool triu_body(ct_rule *r) { return tri_body(r, false); }
 const ct_opdef ct__op_tril = {
-    REARRANGED(TRIL, tril),
+    REARRANGE(TRIL, tril),
     .doc =
         "Matrices (the last two axes) with 0 above a diagonal: the main one, or `diagonal` to the "
         "right of it.",
@@ -47,7 +47,7 @@ const ct_opdef ct__op_tril = {
     .widens = true,
 };
 const ct_opdef ct__op_triu = {
-    REARRANGED(TRIU, triu),
+    REARRANGE(TRIU, triu),
     .doc =
         "Matrices (the last two axes) with 0 below a diagonal: the main one, or `diagonal` to the "
         "right of it.",
@@ -57,11 +57,11 @@ const ct_opdef ct__op_triu = {
 
 // -------------------------------------------------------------------------------- rolls, differences
 
-// Elements from `start` to `stop` of one axis.
-static ct_tensor part_of(ct_tensor x, int64_t axis, int64_t start, int64_t stop) {
+// Slices elements `start` to `stop` of one axis.
+static ct_tensor rearrange_slice(ct_tensor x, int64_t axis, int64_t start, int64_t stop) {
     return ct_slice(x, .axes = {1, &axis}, .start = {1, &start}, .stop = {1, &stop});
 }
-static bool one_each(ct_call *call, const char *name, const ct_ints *list) {
+static bool rearrange_check_list(ct_call *call, const char *name, const ct_ints *list) {
     return list->n == call->in[0]->rank ||
            ct__call_err(call, CT_E_ARGUMENT, "%s has %lld numbers for %s", name, (long long)list->n,
                         ct__type_text(call->in[0]).s) ||
@@ -73,7 +73,8 @@ CT_ATTRS(roll, ROLL_ATTRS);
 static bool roll_infer(ct_call *call) {
     roll_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
-    if (!ct__check_accepts(call, 0) || !one_each(call, "shifts", &attrs->shifts)) return false;
+    if (!ct__check_accepts(call, 0) || !rearrange_check_list(call, "shifts", &attrs->shifts))
+        return false;
     int64_t *own = ct__call_dims(call, in->rank);
     if (!own) return false;
     for (int a = 0; a < in->rank; a++) {
@@ -93,13 +94,14 @@ static bool roll_body(ct_rule *r) {
     for (int64_t a = 0; a < attrs->shifts.n; a++) {
         const int64_t at = ct__type_of(x)->dim[a] - attrs->shifts.v[a];
         if (!attrs->shifts.v[a]) continue;
-        x = ct_concat(((ct_tensor[]){part_of(x, a, at, CT_END), part_of(x, a, 0, at)}), 2, a);
+        x = ct_concat(
+            ((ct_tensor[]){rearrange_slice(x, a, at, CT_END), rearrange_slice(x, a, 0, at)}), 2, a);
     }
     r->body_out[0] = x;
     return true;
 }
 const ct_opdef ct__op_roll = {
-    REARRANGED(ROLL, roll),
+    REARRANGE(ROLL, roll),
     .doc = "x with each axis moved on by one of `shifts`, a number an axis; what leaves at the end "
            "comes in at the beginning.",
     .accepts = CT_ANY,
@@ -120,7 +122,7 @@ static bool diff_infer(ct_call *call) {
                             "of a dynamic one %lld times at most",
                             (long long)attrs->n, axis, ct__type_text(in).s,
                             (long long)in->dim[axis]);
-    if (!dynamic && attrs->n > in->dim[axis]) attrs->n = in->dim[axis]; // nothing is left
+    if (!dynamic && attrs->n > in->dim[axis]) attrs->n = in->dim[axis]; // nothing remains
     ct_shape shape = ct__call_shape(call, in->rank);
     if (!shape.dim) return false;
     for (int a = 0; a < in->rank; a++)
@@ -133,12 +135,13 @@ static bool diff_body(ct_rule *r) {
     const diff_attrs *attrs = r->attrs;
     ct_tensor x = r->in[0];
     for (int64_t i = 0; i < attrs->n; i++)
-        x = ct_sub(part_of(x, attrs->axis, 1, CT_END), part_of(x, attrs->axis, 0, -1));
+        x = ct_sub(rearrange_slice(x, attrs->axis, 1, CT_END),
+                   rearrange_slice(x, attrs->axis, 0, -1));
     r->body_out[0] = x;
     return true;
 }
 const ct_opdef ct__op_diff = {
-    REARRANGED(DIFF, diff),
+    REARRANGE(DIFF, diff),
     .doc = "Each element along an axis less the one before it, n times over (default: once).",
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -146,22 +149,22 @@ const ct_opdef ct__op_diff = {
 
 // ------------------------------------------------------------------------------------- repetitions
 
-// x's axis n times: each element, or the whole axis, after itself.
-static ct_tensor repeated(ct_tensor x, int axis, int64_t n, bool whole) {
+// Repeats an axis of x n times: each element, or with `whole` the axis as a whole.
+static ct_tensor repeat_axis(ct_tensor x, int axis, int64_t n, bool whole) {
     const ct_type *type = ct__type_of(x);
     int64_t one[CT_MAX_RANK + 1], many[CT_MAX_RANK + 1], flat[CT_MAX_RANK];
-    const int rank = type->rank, place = whole ? axis : axis + 1;
+    const int rank = type->rank, new_axis = whole ? axis : axis + 1;
     for (int a = 0, to = 0; to <= rank; to++) {
-        one[to] = to == place ? 1 : ct__size_of(type, a);
-        many[to] = to == place ? n : ct__size_of(type, a);
-        a += to != place;
+        one[to] = to == new_axis ? 1 : ct__size_of(type, a);
+        many[to] = to == new_axis ? n : ct__size_of(type, a);
+        a += to != new_axis;
     }
     for (int a = 0; a < rank; a++)
         flat[a] = a == axis ? ct__size_mul(ct__size_of(type, a), n) : ct__size_of(type, a);
     x = ct_expand(ct_reshape(x, ((ct_ints){rank + 1, one})), ((ct_ints){rank + 1, many}));
     return ct_reshape(x, ((ct_ints){rank, flat}));
 }
-static bool repetitions(ct_call *call, int64_t n) {
+static bool repeat_check_count(ct_call *call, int64_t n) {
     return n >= 0 || ct__call_err(call, CT_E_ARGUMENT, "there are %lld repetitions", (long long)n);
 }
 
@@ -171,7 +174,7 @@ static bool repeat_infer(ct_call *call) {
     repeat_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
     if (!ct__check_accepts(call, 0) || !ct__normal_axis(call, &attrs->axis) ||
-        !repetitions(call, attrs->n))
+        !repeat_check_count(call, attrs->n))
         return false;
     ct_shape shape = ct__call_shape(call, in->rank);
     if (!shape.dim) return false;
@@ -184,11 +187,11 @@ static bool repeat_infer(ct_call *call) {
 }
 static bool repeat_body(ct_rule *r) {
     const repeat_attrs *attrs = r->attrs;
-    r->body_out[0] = repeated(r->in[0], (int)attrs->axis, attrs->n, false);
+    r->body_out[0] = repeat_axis(r->in[0], (int)attrs->axis, attrs->n, false);
     return true;
 }
 const ct_opdef ct__op_repeat = {
-    REARRANGED(REPEAT, repeat),
+    REARRANGE(REPEAT, repeat),
     .doc = "x with each element along an axis n times, one after the other.",
     .accepts = CT_ANY,
 };
@@ -198,11 +201,12 @@ CT_ATTRS(tile, TILE_ATTRS);
 static bool tile_infer(ct_call *call) {
     const tile_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
-    if (!ct__check_accepts(call, 0) || !one_each(call, "times", &attrs->times)) return false;
+    if (!ct__check_accepts(call, 0) || !rearrange_check_list(call, "times", &attrs->times))
+        return false;
     ct_shape shape = ct__call_shape(call, in->rank);
     if (!shape.dim) return false;
     for (int a = 0; a < in->rank; a++) {
-        if (!repetitions(call, attrs->times.v[a])) return false;
+        if (!repeat_check_count(call, attrs->times.v[a])) return false;
         ct__shape_add(&shape, ct__size_mul(ct__size_of(in, a), attrs->times.v[a]));
     }
     *call->out = ct__shaped(&shape, (ct_dtype)in->dtype, false);
@@ -212,12 +216,12 @@ static bool tile_body(ct_rule *r) {
     const tile_attrs *attrs = r->attrs;
     ct_tensor x = r->in[0];
     for (int64_t a = 0; a < attrs->times.n; a++)
-        if (attrs->times.v[a] != 1) x = repeated(x, (int)a, attrs->times.v[a], true);
+        if (attrs->times.v[a] != 1) x = repeat_axis(x, (int)a, attrs->times.v[a], true);
     r->body_out[0] = x;
     return true;
 }
 const ct_opdef ct__op_tile = {
-    REARRANGED(TILE, tile),
+    REARRANGE(TILE, tile),
     .doc = "x several times beside itself along each axis: `times` has a number an axis.",
     .accepts = CT_ANY,
     .onnx = "Tile",
@@ -246,7 +250,7 @@ static bool bincount_body(ct_rule *r) {
     ct_dims_buffer dims;
     ct_tensor ones = ct_expand(ct_const(&one, CT_I32, CT_SCALAR), ct__dims_of(x, &dims));
     ct_tensor zeros = ct_expand(ct_const(&zero, CT_I32, CT_SCALAR), ((ct_ints){1, &n}));
-    ct_tensor negative = ct_less(x, ct_i(0)); // they would count from the end
+    ct_tensor negative = ct_less(x, ct_i(0)); // negative numbers would count from the end
     r->body_out[0] = ct_scatter_add(zeros, x, ct_select(negative, ct_i(0), ones));
     return true;
 }

@@ -16,7 +16,7 @@ CT_ATTRS(max, MAX_ATTRS);
 CT_ATTRS(min, MIN_ATTRS);
 CT_ATTRS(argmax, ARGMAX_ATTRS);
 CT_ATTRS(argmin, ARGMIN_ATTRS);
-// The four share one layout, so one shape rule serves them.
+// The four have the same layout, so they share one shape rule.
 typedef sum_attrs reduce_attrs;
 
 bool ct__reduced_type(ct_call *call, const ct_ints *axes, bool keepdims, ct_type *out) {
@@ -77,11 +77,12 @@ const ct_opdef ct__op_sum = {
     .autocast = CT_CAST_F32,
 };
 
-// Axis by axis the sum of x' times the product of the others, which is a number where factors are 0.
+// Axis by axis, the sum of x' times the product of the other elements, which is finite where factors are
+// 0.
 static bool prod_jvp(ct_rule *r) {
     const prod_attrs *attrs = r->attrs;
     const ct_dtype dtype = (ct_dtype)ct__type_of(r->in[0])->dtype;
-    // In f32 like the product itself, which is not rounded inside.
+    // Computes in f32, like the product itself, which is not rounded in between.
     const bool narrow = ct_dtype_bits(dtype) < 32;
     ct_tensor x = narrow ? ct_cast(r->in[0], CT_F32) : r->in[0],
               t = narrow ? ct_cast(r->t_in[0], CT_F32) : r->t_in[0];
@@ -106,18 +107,18 @@ const ct_opdef ct__op_prod = {
     .autocast = CT_CAST_F32,
 };
 
-// The tangents of the elements that have the extreme value, shared evenly among them, as JAX does.
-static bool extreme_jvp(ct_rule *r) {
+// The tangents of the elements that have the extreme value, averaged over them, as in JAX.
+static bool reduce_extreme_jvp(ct_rule *r) {
     const reduce_attrs *attrs = r->attrs;
     ct_tensor best = ct__with_axes(r->out[0], r->in[0], &attrs->axes, attrs->keepdims);
-    ct_tensor hit = ct_cast(ct_equal(r->in[0], best), (ct_dtype)ct__type_of(r->in[0])->dtype);
-    ct_sum_args count = {.x = hit, .axes = attrs->axes, .keepdims = attrs->keepdims};
+    ct_tensor is_best = ct_cast(ct_equal(r->in[0], best), (ct_dtype)ct__type_of(r->in[0])->dtype);
+    ct_sum_args count = {.x = is_best, .axes = attrs->axes, .keepdims = attrs->keepdims};
     ct_sum_args chosen = {
-        .x = ct_mul(r->t_in[0], hit), .axes = attrs->axes, .keepdims = attrs->keepdims};
+        .x = ct_mul(r->t_in[0], is_best), .axes = attrs->axes, .keepdims = attrs->keepdims};
     r->t_out[0] = ct_div(ct_sum_with(chosen), ct_sum_with(count));
     return true;
 }
-static bool max_jvp(ct_rule *r) { return extreme_jvp(r); }
+static bool max_jvp(ct_rule *r) { return reduce_extreme_jvp(r); }
 const ct_opdef ct__op_max = {
     REDUCE(MAX, max, MAX),
     .accepts = CT_NUMBERS,
@@ -129,7 +130,7 @@ const ct_opdef ct__op_max = {
     .unchanged = ct__always_unchanged,
 };
 
-static bool min_jvp(ct_rule *r) { return extreme_jvp(r); }
+static bool min_jvp(ct_rule *r) { return reduce_extreme_jvp(r); }
 const ct_opdef ct__op_min = {
     REDUCE(MIN, min, MIN),
     .accepts = CT_NUMBERS,
@@ -143,8 +144,8 @@ const ct_opdef ct__op_min = {
 
 // ---------------------------------------------------------------------------------- argmax, argmin
 
-// The two share one layout.
-static bool place_infer(ct_call *call) {
+// The two have the same layout.
+static bool argminmax_infer(ct_call *call) {
     argmax_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
     if (!ct__check_accepts(call, 0) || !ct__normal_axis(call, &attrs->axis)) return false;
@@ -159,7 +160,7 @@ static bool place_infer(ct_call *call) {
     return true;
 }
 
-static bool place_eval(const ct_ref *ref, bool least) {
+static bool argminmax_eval(const ct_ref *ref, bool minimum) {
     const argmax_attrs *attrs = ref->attrs;
     const ct_type *in = ref->in_type;
     int64_t inner = 1, n = in->dim[attrs->axis], outer = ct__count(ref->out_type);
@@ -169,10 +170,10 @@ static bool place_eval(const ct_ref *ref, bool least) {
         int64_t base = o / inner * inner * n + o % inner, best = 0;
         for (int64_t k = 1; k < n; k++) {
             int64_t at = base + k * inner, was = base + best * inner;
-            int64_t low = least ? at : was, high = least ? was : at;
+            int64_t low = minimum ? at : was, high = minimum ? was : at;
             double x = ct__load_f64(in->dtype, ref->in[0], at),
                    y = ct__load_f64(in->dtype, ref->in[0], was);
-            bool better = is_float ? (isnan(x) && !isnan(y)) || (least ? x < y : x > y)
+            bool better = is_float ? (isnan(x) && !isnan(y)) || (minimum ? x < y : x > y)
                                    : ct__less_i64(ct__load_i64(in->dtype, ref->in[0], low),
                                                   ct__load_i64(in->dtype, ref->in[0], high),
                                                   (ct_dtype)in->dtype);
@@ -182,21 +183,21 @@ static bool place_eval(const ct_ref *ref, bool least) {
     }
     return true;
 }
-#define PLACE(ID, op)                                                                              \
+#define ARGMINMAX(ID, op)                                                                          \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_reduce, .n_in = 1, .n_out = 1, CT_FIELDS(op), \
-    .accepts = CT_NUMBERS, .infer = place_infer, .eval = op##_eval, .jvp = CT_NO_GRAD,             \
+    .accepts = CT_NUMBERS, .infer = argminmax_infer, .eval = op##_eval, .jvp = CT_NO_GRAD,         \
     .reduction = CT_RED_##ID
 
-static bool argmax_eval(const ct_ref *ref) { return place_eval(ref, false); }
+static bool argmax_eval(const ct_ref *ref) { return argminmax_eval(ref, false); }
 const ct_opdef ct__op_argmax = {
-    PLACE(ARGMAX, argmax),
+    ARGMINMAX(ARGMAX, argmax),
     .doc = "The index (i32) of the largest element along an axis; the first of equals; NaN counts "
            "as largest.",
     .onnx = "ArgMax",
 };
-static bool argmin_eval(const ct_ref *ref) { return place_eval(ref, true); }
+static bool argmin_eval(const ct_ref *ref) { return argminmax_eval(ref, true); }
 const ct_opdef ct__op_argmin = {
-    PLACE(ARGMIN, argmin),
+    ARGMINMAX(ARGMIN, argmin),
     .doc = "The index (i32) of the smallest element along an axis; the first of equals; NaN counts "
            "as smallest.",
     .onnx = "ArgMin",

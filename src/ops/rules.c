@@ -14,8 +14,8 @@ bool ct__no_grad(ct_rule *rule) {
 typedef struct dtype_list {
     char s[12 * CT_DTYPE_COUNT];
 } dtype_list;
-// "bool, integers and floats": by classes where all of a class are.
-static dtype_list accepted(const ct_call *call) {
+// Lists the accepted dtypes: "bool, integers and floats"; a class is named if all its dtypes are accepted.
+static dtype_list rules_accepted_dtypes(const ct_call *call) {
     static const struct {
         ct_dtypes of;
         const char *name;
@@ -24,15 +24,15 @@ static dtype_list accepted(const ct_call *call) {
     const char *name[CT_DTYPE_COUNT];
     dtype_list list = {""};
     size_t n = 0;
-    ct_dtypes said = 0;
+    ct_dtypes listed = 0;
     for (int d = CT_BOOL; d < CT_DTYPE_COUNT; d++) {
-        if (!(call->op->accepts & ~said & CT_MASK(d))) continue;
+        if (!(call->op->accepts & ~listed & CT_MASK(d))) continue;
         name[n] = ct_dtype_name((ct_dtype)d);
-        said |= CT_MASK(d);
+        listed |= CT_MASK(d);
         for (size_t c = 0; c < sizeof classes / sizeof *classes; c++) {
             if (!(classes[c].of & CT_MASK(d)) || classes[c].of & ~call->op->accepts) continue;
             name[n] = classes[c].name;
-            said |= classes[c].of;
+            listed |= classes[c].of;
         }
         n++;
     }
@@ -46,14 +46,14 @@ static dtype_list accepted(const ct_call *call) {
 bool ct__check_accepts(ct_call *call, int operand) {
     if (call->op->accepts & CT_MASK(call->in[operand]->dtype)) return true;
     ct__call_err(call, CT_E_DTYPE, "operand %d is %s, accepted are %s", operand + 1,
-                 ct__type_text(call->in[operand]).s, accepted(call).s);
+                 ct__type_text(call->in[operand]).s, rules_accepted_dtypes(call).s);
     if (ct__is_complex((ct_dtype)call->in[operand]->dtype))
         return ct__call_hint(call, "ct_real, ct_imag and ct_abs make floats of complex numbers");
     static const struct {
         ct_dtype dtype;
         const char *name;
     } usual[] = {{CT_I32, "I32"}, {CT_F32, "F32"}, {CT_BOOL, "BOOL"}, {CT_I32, "I32"}};
-    // A count is exact in integers alone.
+    // A sum of bools is a count, which is exact in integers only: I32 is suggested first for bools.
     for (size_t i = call->in[operand]->dtype != CT_BOOL; i < sizeof usual / sizeof *usual; i++)
         if (call->op->accepts & CT_MASK(usual[i].dtype)) {
             ct__err_hint(call->err, "cast it: ct_cast(x, CT_%s)", usual[i].name);
@@ -70,18 +70,18 @@ bool ct__check_integers(ct_call *call, int operand, const char *what) {
     return false;
 }
 
-// Operands of which the promoted dtype is not accepted: the one that made it so, where that is one.
-// A bare number takes the others' dtype.
-static bool bad_promotion(ct_call *call, int first, ct_dtype dtype) {
-    int guilty = -1;
+// Reports operands whose promoted dtype is not accepted: names the operand that caused it, if there is
+// one. A bare number takes the dtype of the others.
+static bool rules_report_promotion(ct_call *call, int first, ct_dtype dtype) {
+    int culprit = -1;
     for (int i = first; i < call->n_in; i++) {
         if (call->op->accepts & CT_MASK(call->in[i]->dtype)) continue;
-        if (guilty < 0 || (call->in[guilty]->weak && !call->in[i]->weak)) guilty = i;
+        if (culprit < 0 || (call->in[culprit]->weak && !call->in[i]->weak)) culprit = i;
     }
-    if (guilty >= 0) return ct__check_accepts(call, guilty);
+    if (culprit >= 0) return ct__check_accepts(call, culprit);
     ct__call_err(call, CT_E_DTYPE, "%s and %s become %s, accepted are %s",
                  ct__type_text(call->in[first]).s, ct__type_text(call->in[call->n_in - 1]).s,
-                 ct_dtype_name(dtype), accepted(call).s);
+                 ct_dtype_name(dtype), rules_accepted_dtypes(call).s);
     ct__err_hint(call->err, "cast one to the dtype of the other");
     return false;
 }
@@ -92,21 +92,21 @@ bool ct__normal_eps(ct_call *call, ct_num *eps) {
            ct__call_err(call, CT_E_ARGUMENT, "eps is %g, it must be at least 0", eps->value);
 }
 
-// What makes two shapes meet that do not broadcast. `small`, `large`: by number of axes.
-static bool hint_two_shapes(ct_call *call, const ct_type *small, const ct_type *large, int axis) {
-    const int lead = large->rank - small->rank;
-    const int64_t a = small->dim[axis], b = large->dim[lead + axis];
-    if (ct__dynamic_one(small, axis) || ct__dynamic_one(large, lead + axis))
+// Hints how two shapes that do not broadcast can be made to. `small` has at most as many axes as `large`.
+static bool rules_hint_shapes(ct_call *call, const ct_type *small, const ct_type *large, int axis) {
+    const int n_more = large->rank - small->rank;
+    const int64_t a = small->dim[axis], b = large->dim[n_more + axis];
+    if (ct__dynamic_one(small, axis) || ct__dynamic_one(large, n_more + axis))
         return ct__call_hint(call, CT_DYNAMIC_ONE_HINT);
-    if (small->rank == 1 && lead > 0 && a == large->dim[0])
+    if (small->rank == 1 && n_more > 0 && a == large->dim[0])
         return ct__call_hint(
             call,
             "to go along axis 0 of the other, make (%lld,) a column: ct_reshape(x, CT_DIMS(-1%s))",
             (long long)a,
-            lead == 1   ? ", 1"
-            : lead == 2 ? ", 1, 1"
-                        : ", 1, ...");
-    if (small->rank == 2 && lead == 0 && small->dim[0] == large->dim[1] &&
+            n_more == 1   ? ", 1"
+            : n_more == 2 ? ", 1, 1"
+                          : ", 1, ...");
+    if (small->rank == 2 && n_more == 0 && small->dim[0] == large->dim[1] &&
         small->dim[1] == large->dim[0])
         return ct__call_hint(
             call, "one is the transpose of the other's shape: ct_permute(x, CT_AXES(1, 0))");
@@ -115,8 +115,8 @@ static bool hint_two_shapes(ct_call *call, const ct_type *small, const ct_type *
         (long long)a, (long long)b);
 }
 
-// The last axis in which two of the operands do not broadcast.
-static bool hint_broadcast(ct_call *call) {
+// Gives a hint for the last axis along which two operands do not broadcast.
+static bool rules_hint_broadcast(ct_call *call) {
     for (int i = 0; i < call->n_in; i++)
         for (int k = i + 1; k < call->n_in; k++) {
             const bool less = call->in[i]->rank <= call->in[k]->rank;
@@ -126,7 +126,7 @@ static bool hint_broadcast(ct_call *call) {
                 const bool one = (small->dim[a] == 1 && !ct__is_dyn(small, a)) ||
                                  (large->dim[b] == 1 && !ct__is_dyn(large, b));
                 if (small->dim[a] != large->dim[b] && !one)
-                    return hint_two_shapes(call, small, large, a);
+                    return rules_hint_shapes(call, small, large, a);
             }
         }
     return false;
@@ -147,8 +147,8 @@ bool ct__hint_cast(ct_call *call, const char *name, ct_dtype to) {
     return ct__call_hint(call, "cast it: ct_cast(%s, CT_%s)", name, upper);
 }
 
-// The dtype in which operands from `first` on meet, and whether all are bare numbers.
-static bool promote(ct_call *call, int first, ct_dtype *dtype) {
+// Computes the common dtype of operands from `first` on. The result is weak if all are bare numbers.
+static bool rules_promote(ct_call *call, int first, ct_dtype *dtype) {
     const ct_dtype one = (ct_dtype)call->in[first]->dtype;
     bool same = true, weak = true;
     for (int i = first; i < call->n_in; i++) {
@@ -157,7 +157,7 @@ static bool promote(ct_call *call, int first, ct_dtype *dtype) {
     }
     call->out->weak = weak;
     *dtype = one;
-    if (same && !weak) return true; // the usual case need not look at the lattice
+    if (same && !weak) return true; // the usual case does not need the lattice
     ct_meeting met = CT_NOBODY_YET;
     *dtype = CT_DEFAULT;
     for (int i = first; i < call->n_in; i++) {
@@ -177,11 +177,11 @@ bool ct__no_promotion(ct_call *call, ct_dtype a, ct_dtype b) {
     return ct__hint_cast(call, "x", ct__dtype(wider)->bits > 8 ? wider : CT_F32);
 }
 
-static bool infer_broadcast(ct_call *call, int first) {
+static bool rules_infer_broadcast(ct_call *call, int first) {
     if (call->n_in == 0) return ct__call_err(call, CT_E_ARGUMENT, "it has no operands");
     ct_dtype dtype;
-    if (!promote(call, first, &dtype)) return false;
-    if (!(call->op->accepts & CT_MASK(dtype))) return bad_promotion(call, first, dtype);
+    if (!rules_promote(call, first, &dtype)) return false;
+    if (!(call->op->accepts & CT_MASK(dtype))) return rules_report_promotion(call, first, dtype);
     for (int i = first; call->whole && i < call->n_in; i++)
         if (!ct__call_fits(call, i, dtype)) return false;
     call->out->dtype = (uint8_t)dtype;
@@ -193,7 +193,7 @@ static bool infer_broadcast(ct_call *call, int first) {
         ct__call_err(call, CT_E_SHAPE, "shapes do not broadcast: %s, %s and %s",
                      ct__type_text(call->in[0]).s, ct__type_text(call->in[1]).s,
                      ct__type_text(call->in[2]).s);
-    return hint_broadcast(call);
+    return rules_hint_broadcast(call);
 }
 
 bool ct__infer_elementwise(ct_call *call) {
@@ -202,7 +202,7 @@ bool ct__infer_elementwise(ct_call *call) {
         return ct__call_err(call, CT_E_DTYPE, "the condition is %s, it must be bool",
                             ct__type_text(call->in[0]).s) ||
                ct__call_hint(call, "compare it: ct_not_equal(condition, ct_f(0))");
-    return infer_broadcast(call, condition);
+    return rules_infer_broadcast(call, condition);
 }
 
 bool ct__infer_elementwise_bool(ct_call *call) {
@@ -319,8 +319,8 @@ ct_map_piece *ct__map_piece(ct_map *map, int operand) {
     return piece;
 }
 
-// A size that is dynamic is not known to the plan's kernels: the last index of an iota over one
-// element more is that size.
+// A dynamic size is not available in kernels as a value: the last index of an iota with one more element
+// is that size.
 ct_tensor ct__size_number(int64_t size, ct_dtype dtype) {
     if (!ct__marked(size)) return ct_cast(ct_const(&size, CT_I64, CT_SCALAR), dtype);
     int64_t more = ct__size_add(size, 1), start = 0, stop = 1;

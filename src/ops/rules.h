@@ -78,7 +78,7 @@ static inline int64_t ct__gaps(int64_t n) {
 }
 // For a size whose value determines something that no symbol expresses: the plan that is being made is valid
 // for this size only.
-static inline void ct__this_size_alone(int64_t size) {
+static inline void ct__specialise_size(int64_t size) {
     if (ct__marked(size)) ct__symbols_incomplete(ct__symbols_now());
 }
 

@@ -1,5 +1,5 @@
-// What a monoid makes of all elements up to each along an axis: running sums, products, extremes. In
-// which order is told in kinds/scan.h and docs/design/bits.md.
+// Scans: the combination by a monoid of all elements up to each along an axis: running sums, products,
+// extremes. The order is described in kinds/scan.h and docs/design/bits.md.
 #include <math.h>
 
 #include "ops/rules.h"
@@ -17,10 +17,10 @@ CT_ATTRS(cummin, CUMMIN_ATTRS);
 CT_ATTRS(logcumsumexp, LOGCUMSUMEXP_ATTRS);
 CT_ATTRS(linear_recurrence, LINEAR_RECURRENCE_ATTRS);
 // They share one layout.
-typedef cumsum_attrs along_attrs;
+typedef cumsum_attrs scan_attrs;
 
 static bool scan_infer(ct_call *call) {
-    along_attrs *attrs = call->attrs;
+    scan_attrs *attrs = call->attrs;
     *call->out = *call->in[0];
     return ct__check_accepts(call, 0) && ct__normal_axis(call, &attrs->axis);
 }
@@ -29,8 +29,8 @@ static bool scan_infer(ct_call *call) {
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_scan, .n_in = 1, .n_out = 1, CT_FIELDS(op),   \
     .infer = scan_infer
 
-// x moved on by one element along the axis, the way that the scan goes; the first is `fill`.
-static ct_tensor moved_on(ct_tensor x, const along_attrs *attrs, double fill) {
+// Shifts x by one element along the axis, in the direction of the scan; the first element is `fill`.
+static ct_tensor scan_shift(ct_tensor x, const scan_attrs *attrs, double fill) {
     int64_t low[CT_MAX_RANK] = {0}, high[CT_MAX_RANK] = {0}, start = attrs->reverse,
             stop = attrs->reverse ? CT_END : -1;
     int rank = ct__type_of(x)->rank;
@@ -42,13 +42,13 @@ static ct_tensor moved_on(ct_tensor x, const along_attrs *attrs, double fill) {
     return ct__shaped_like(cut, x);
 }
 
-// Of complex numbers, which no running product takes: a product for each element, in which it is 1.
-static ct_tensor others_one_by_one(ct_tensor x, int64_t axis) {
+// For complex numbers, which have no running product: one product per element, in which the element is 1.
+static ct_tensor scan_product_of_others(ct_tensor x, int64_t axis) {
     const int rank = ct__type_of(x)->rank;
-    int64_t here[CT_MAX_RANK + 1], each[CT_MAX_RANK + 1], order[CT_MAX_RANK];
-    for (int a = 0; a <= rank; a++) here[a] = each[a] = 1;
-    here[0] = each[axis + 1] = ct__size_like(x, (int)axis);
-    const ct_ints by_place = {rank + 1, here}, by_element = {rank + 1, each};
+    int64_t outer_dims[CT_MAX_RANK + 1], inner_dims[CT_MAX_RANK + 1], order[CT_MAX_RANK];
+    for (int a = 0; a <= rank; a++) outer_dims[a] = inner_dims[a] = 1;
+    outer_dims[0] = inner_dims[axis + 1] = ct__size_like(x, (int)axis);
+    const ct_ints by_place = {rank + 1, outer_dims}, by_element = {rank + 1, inner_dims};
     ct_tensor own = ct_equal(ct_iota(CT_I64, by_place, 0), ct_iota(CT_I64, by_element, axis + 1));
     const int64_t along = axis + 1;
     ct_tensor all = ct_prod(ct_select(own, ct__number_like(1, x), x), .axes = {1, &along});
@@ -56,16 +56,16 @@ static ct_tensor others_one_by_one(ct_tensor x, int64_t axis) {
     return ct__shaped_like(ct_permute(all, ((ct_ints){rank, order})), x);
 }
 ct_tensor ct__product_of_others(ct_tensor x, int64_t axis) {
-    const along_attrs up = {.axis = axis}, down = {.axis = axis, .reverse = true};
-    if (ct__is_complex((ct_dtype)ct__type_of(x)->dtype)) return others_one_by_one(x, axis);
-    ct_tensor before = moved_on(ct_cumprod(x, .axis = axis), &up, 1);
-    ct_tensor after = moved_on(ct_cumprod(x, .axis = axis, .reverse = true), &down, 1);
+    const scan_attrs up = {.axis = axis}, down = {.axis = axis, .reverse = true};
+    if (ct__is_complex((ct_dtype)ct__type_of(x)->dtype)) return scan_product_of_others(x, axis);
+    ct_tensor before = scan_shift(ct_cumprod(x, .axis = axis), &up, 1);
+    ct_tensor after = scan_shift(ct_cumprod(x, .axis = axis, .reverse = true), &down, 1);
     return ct_mul(before, after);
 }
 
 // --------------------------------------------------------------------------------------------- sum
 
-static bool cumsum_transpose(ct_rule *r) { // element i counts in all later sums
+static bool cumsum_transpose(ct_rule *r) { // element i contributes to all later sums
     const cumsum_attrs *attrs = r->attrs;
     r->c_in[0] = ct_cumsum(r->c_out[0], .axis = attrs->axis, .reverse = !attrs->reverse);
     return true;
@@ -86,13 +86,13 @@ const ct_opdef ct__op_cumsum = {
 
 // ------------------------------------------------------------------------------ linear recurrence
 
-// The recurrence that the derivatives of the other scans are.
-static ct_tensor recurrence(ct_tensor a, ct_tensor b, const along_attrs *attrs) {
+// Records the recurrence that computes the derivatives of the other scans.
+static ct_tensor scan_recurrence(ct_tensor a, ct_tensor b, const scan_attrs *attrs) {
     return ct_linear_recurrence(a, b, .axis = attrs->axis, .reverse = attrs->reverse);
 }
 
 static bool linear_recurrence_infer(ct_call *call) {
-    along_attrs *attrs = call->attrs;
+    scan_attrs *attrs = call->attrs;
     const ct_type *a = call->in[0], *b = call->in[1];
     if (!ct__check_accepts(call, 0) || !ct__check_accepts(call, 1)) return false;
     bool same = a->rank == b->rank;
@@ -109,14 +109,14 @@ static bool linear_recurrence_infer(ct_call *call) {
     return ct__normal_axis(call, &attrs->axis);
 }
 
-// Of two steps y -> a y + b, one after the other, the step that they are together.
-static void linear_join(const ct_elem *e, ct_kval *to) {
+// Composes two steps y -> a y + b into one step.
+static void linear_recurrence_join(const ct_elem *e, ct_kval *to) {
     to[0] = ct__kir_mul(e->k, e->x[2], e->x[0]);
     to[1] = ct__kir_add(e->k, ct__kir_mul(e->k, e->x[2], e->x[1]), e->x[3]);
 }
 
 static bool linear_recurrence_eval(const ct_ref *ref) {
-    const along_attrs *attrs = ref->attrs;
+    const scan_attrs *attrs = ref->attrs;
     const ct_type *out = ref->out_type;
     int64_t n = out->dim[attrs->axis], inner = 1, count = ct__count(out);
     for (int a = (int)attrs->axis + 1; a < out->rank; a++) inner *= out->dim[a];
@@ -135,14 +135,14 @@ static bool linear_recurrence_eval(const ct_ref *ref) {
 
 static bool linear_recurrence_jvp(ct_rule *r) { // y'[k] = a[k] y'[k - 1] + a'[k] y[k - 1] + b'[k]
     ct_tensor by_a = CT_NONE;
-    if (!ct__is_none(r->t_in[0])) by_a = ct_mul(r->t_in[0], moved_on(r->out[0], r->attrs, 0));
-    r->t_out[0] = recurrence(r->in[0], ct__add_zero(by_a, r->t_in[1]), r->attrs);
+    if (!ct__is_none(r->t_in[0])) by_a = ct_mul(r->t_in[0], scan_shift(r->out[0], r->attrs, 0));
+    r->t_out[0] = scan_recurrence(r->in[0], ct__add_zero(by_a, r->t_in[1]), r->attrs);
     return true;
 }
-static bool linear_recurrence_transpose(ct_rule *r) { // c[k] + a[k + 1] times what k + 1 gives back
-    along_attrs back = *(const along_attrs *)r->attrs;
+static bool linear_recurrence_transpose(ct_rule *r) { // c[k] + a[k + 1] times the result for k + 1
+    scan_attrs back = *(const scan_attrs *)r->attrs;
     back.reverse = !back.reverse;
-    r->c_in[1] = recurrence(moved_on(r->in[0], &back, 0), r->c_out[0], &back);
+    r->c_in[1] = scan_recurrence(scan_shift(r->in[0], &back, 0), r->c_out[0], &back);
     return true;
 }
 const ct_opdef ct__op_linear_recurrence = {
@@ -155,7 +155,7 @@ const ct_opdef ct__op_linear_recurrence = {
     .infer = linear_recurrence_infer,
     .doc = "y[k] = a[k] y[k - 1] + b[k] along an axis, from y = 0 on (reverse: from the end).",
     .accepts = CT_FLOATS,
-    .monoid = {linear_join, {1, 0}},
+    .monoid = {linear_recurrence_join, {1, 0}},
     .eval = linear_recurrence_eval,
     .jvp = linear_recurrence_jvp,
     .transpose = linear_recurrence_transpose,
@@ -164,9 +164,9 @@ const ct_opdef ct__op_linear_recurrence = {
 
 // ----------------------------------------------------------------------------------------- product
 
-static bool cumprod_jvp(ct_rule *r) { // y'[k] = x[k] y'[k - 1] + x'[k] y[k - 1]: zeros are no harm
-    ct_tensor own = ct_mul(r->t_in[0], moved_on(r->out[0], r->attrs, 1));
-    r->t_out[0] = recurrence(r->in[0], own, r->attrs);
+static bool cumprod_jvp(ct_rule *r) { // y'[k] = x[k] y'[k - 1] + x'[k] y[k - 1]: correct with zeros
+    ct_tensor own = ct_mul(r->t_in[0], scan_shift(r->out[0], r->attrs, 1));
+    r->t_out[0] = scan_recurrence(r->in[0], own, r->attrs);
     return true;
 }
 const ct_opdef ct__op_cumprod = {
@@ -182,12 +182,13 @@ const ct_opdef ct__op_cumprod = {
 
 // ---------------------------------------------------------------------------------------- extremes
 
-// y' is x' where x is the extreme, else what it was: of equals the last one counts, as in PyTorch.
-static bool extreme_jvp(ct_rule *r) {
+// y' is x' where x is the extreme, else the previous y': of equals the last one has the gradient, as in
+// PyTorch.
+static bool scan_extreme_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], is_new = ct_or(ct_equal(x, r->out[0]), ct_not_equal(x, x));
     ct_tensor zero = ct__number_like(0, r->in[0]), one = ct__number_like(1, r->in[0]);
-    r->t_out[0] =
-        recurrence(ct_select(is_new, zero, one), ct_select(is_new, r->t_in[0], zero), r->attrs);
+    r->t_out[0] = scan_recurrence(ct_select(is_new, zero, one), ct_select(is_new, r->t_in[0], zero),
+                                  r->attrs);
     return true;
 }
 const ct_opdef ct__op_cummax = {
@@ -196,7 +197,7 @@ const ct_opdef ct__op_cummax = {
            "the first NaN on. Of equals the last has the gradient.",
     .accepts = CT_NUMBERS,
     .reduction = CT_RED_MAX,
-    .jvp = extreme_jvp,
+    .jvp = scan_extreme_jvp,
     .samples = {.kinks = true},
 };
 const ct_opdef ct__op_cummin = {
@@ -205,13 +206,13 @@ const ct_opdef ct__op_cummin = {
            "from the first NaN on. Of equals the last has the gradient.",
     .accepts = CT_NUMBERS,
     .reduction = CT_RED_MIN,
-    .jvp = extreme_jvp,
+    .jvp = scan_extreme_jvp,
     .samples = {.kinks = true},
 };
 
 // ---------------------------------------------------------------------------- sum of exponentials
 
-// log(exp(a) + exp(b)), of which the larger one is taken out.
+// log(exp(a) + exp(b)), with the larger one factored out.
 static double logaddexp_f64(const double *x) {
     double d = x[0] == x[1] ? 0 : x[0] - x[1];
     return isnan(d) ? d : fmax(x[0], x[1]) + log1p(exp(-fabs(d)));
@@ -229,9 +230,9 @@ static void logaddexp_join(const ct_elem *e, ct_kval *to) {
 static bool logcumsumexp_jvp(ct_rule *r) {
     ct_tensor y = r->out[0], none = ct_equal(y, ct__number_like(-(double)INFINITY, y));
     ct_tensor safe = ct_select(none, ct__number_like(0, y), y);
-    ct_tensor before = ct_exp(ct_sub(moved_on(y, r->attrs, -(double)INFINITY), safe));
+    ct_tensor before = ct_exp(ct_sub(scan_shift(y, r->attrs, -(double)INFINITY), safe));
     ct_tensor own = ct_exp(ct_sub(r->in[0], safe));
-    r->t_out[0] = recurrence(before, ct_mul(r->t_in[0], own), r->attrs);
+    r->t_out[0] = scan_recurrence(before, ct_mul(r->t_in[0], own), r->attrs);
     return true;
 }
 const ct_opdef ct__op_logcumsumexp = {

@@ -1,11 +1,11 @@
-// Movement that cuts, extends, turns and joins.
+// Movement ops that slice, pad, flip and concatenate.
 #include <string.h>
 
 #include "kinds/batch.h"
 #include "ops/rules.h"
 
-// Is a list empty or one number an axis of operand 0?
-static bool list_fits(ct_call *call, const char *name, const ct_ints *list) {
+// Checks that a list is empty or has one number per axis of operand 0.
+static bool slices_check_list(ct_call *call, const char *name, const ct_ints *list) {
     if (list->n == 0 || list->n == call->in[0]->rank) return true;
     return ct__call_err(call, CT_E_ARGUMENT, "%s has %lld numbers for %s", name, (long long)list->n,
                         ct__type_text(call->in[0]).s) ||
@@ -18,32 +18,34 @@ static bool list_fits(ct_call *call, const char *name, const ct_ints *list) {
     F(op, axes, axes) F(op, offsets, start) F(op, limits, stop) F(op, strides, step)
 CT_ATTRS(slice, SLICE_ATTRS);
 
-// A position counts from the end of the axis where it is CT_END or negative. Along a dynamic axis
-// it stays so in the attributes: what follows from the axis' size needs no argument of its own.
-static bool from_end(int64_t position) { return position == CT_END || position < 0; }
-static int64_t place_of(const ct_type *in, int axis, int64_t position) {
-    if (!from_end(position)) return ct__unmarked(position);
+// True if a position counts from the end of the axis: it is CT_END or negative. Along a dynamic axis it
+// remains so in the attributes, since what follows from the size of the axis needs no kernel argument of
+// its own.
+static bool slice_is_from_end(int64_t position) { return position == CT_END || position < 0; }
+static int64_t slice_position(const ct_type *in, int axis, int64_t position) {
+    if (!slice_is_from_end(position)) return ct__unmarked(position);
     return in->dim[axis] + (position == CT_END ? 0 : position);
 }
-// The same as attributes hold it.
-static int64_t size_before(const ct_type *in, int axis, int64_t position) {
-    if (!from_end(position)) return position;
+// Returns the position, counted from the start, in the encoding of attributes.
+static int64_t slice_size_before(const ct_type *in, int axis, int64_t position) {
+    if (!slice_is_from_end(position)) return position;
     return ct__size_add(ct__size_of(in, axis), position == CT_END ? 0 : position);
 }
-static int64_t normal_position(const ct_type *in, int axis, int64_t given) {
-    int64_t place = place_of(in, axis, given);
-    // One before the axis stays as it is: normal, it would look like another one from the end.
-    return from_end(given) && !ct__is_dyn(in, axis) && place >= 0 ? place : given;
+static int64_t slice_normal_position(const ct_type *in, int axis, int64_t given) {
+    int64_t position = slice_position(in, axis, given);
+    // A position before the start of the axis is unchanged: normalised, it would look like another one
+    // from the end.
+    return slice_is_from_end(given) && !ct__is_dyn(in, axis) && position >= 0 ? position : given;
 }
-// Spreads the lists over all axes: `own` has room for start, stop and step of each.
-static bool spread(ct_call *call, const slice_attrs *attrs, int64_t *own) {
+// Expands the lists to all axes: `own` has capacity for start, stop and step of each.
+static bool slice_expand_lists(ct_call *call, const slice_attrs *attrs, int64_t *own) {
     const ct_type *in = call->in[0];
     int rank = in->rank;
     const ct_ints *lists[3] = {&attrs->start, &attrs->stop, &attrs->step};
     static const char *const names[3] = {"start", "stop", "step"};
     for (int a = 0; a < rank; a++) {
         own[a] = 0;
-        own[rank + a] = normal_position(in, a, CT_END);
+        own[rank + a] = slice_normal_position(in, a, CT_END);
         own[2 * rank + a] = 1;
     }
     int64_t named = attrs->axes.n;
@@ -64,7 +66,7 @@ static bool spread(ct_call *call, const slice_attrs *attrs, int64_t *own) {
                                     (long long)attrs->axes.v[i], ct__type_text(in).s) ||
                        ct__hint_axes(call, rank);
             own[which * rank + a] =
-                which == 2 ? lists[which]->v[i] : normal_position(in, a, lists[which]->v[i]);
+                which == 2 ? lists[which]->v[i] : slice_normal_position(in, a, lists[which]->v[i]);
         }
     }
     for (int64_t i = 0; i < named; i++) {
@@ -73,14 +75,14 @@ static bool spread(ct_call *call, const slice_attrs *attrs, int64_t *own) {
     return true;
 }
 
-// A place as the caller wrote it, where it counts from the end: the error's.
-static int64_t written(const ct_type *in, const slice_attrs *attrs, const ct_ints *list, int axis,
-                       int64_t place) {
+// For error messages: returns a position as the caller gave it, if it counted from the end.
+static int64_t slice_given_position(const ct_type *in, const slice_attrs *attrs,
+                                    const ct_ints *list, int axis, int64_t position) {
     for (int64_t i = 0; i < list->n; i++)
         if ((attrs->axes.n ? ct__axis(attrs->axes.v[i], in->rank) : (int)i) == axis &&
-            from_end(list->v[i]) && list->v[i] != CT_END)
+            slice_is_from_end(list->v[i]) && list->v[i] != CT_END)
             return list->v[i];
-    return place;
+    return position;
 }
 
 static bool slice_infer(ct_call *call) {
@@ -90,9 +92,9 @@ static bool slice_infer(ct_call *call) {
     ct_shape shape = ct__call_shape(call, rank);
     int64_t *own = ct__arena(call->arena, 3 * (size_t)rank * sizeof *own);
     if (!own) ct__err_memory(call->err, call->here, "slice", 3 * (size_t)rank * sizeof *own);
-    if (!shape.dim || !own || !spread(call, attrs, own)) return false;
+    if (!shape.dim || !own || !slice_expand_lists(call, attrs, own)) return false;
     for (int a = 0; a < rank; a++) {
-        int64_t start = place_of(in, a, own[a]), stop = place_of(in, a, own[rank + a]),
+        int64_t start = slice_position(in, a, own[a]), stop = slice_position(in, a, own[rank + a]),
                 step = own[2 * rank + a];
         if (step < 1)
             return ct__call_err(call, CT_E_ARGUMENT, "the step along axis %d is %lld", a,
@@ -101,24 +103,26 @@ static bool slice_infer(ct_call *call) {
                                             : "steps are 1 or more");
         if (start < 0 || start > stop || stop > in->dim[a])
             return ct__call_err(call, CT_E_ARGUMENT, "%lld to %lld does not lie in axis %d of %s",
-                                (long long)written(in, attrs, &attrs->start, a, start),
-                                (long long)written(in, attrs, &attrs->stop, a, stop), a,
-                                ct__type_text(in).s) ||
+                                (long long)slice_given_position(in, attrs, &attrs->start, a, start),
+                                (long long)slice_given_position(in, attrs, &attrs->stop, a, stop),
+                                a, ct__type_text(in).s) ||
                    ct__call_hint(call,
                                  start > stop && start >= 0 && stop <= in->dim[a]
                                      ? "start must not be behind stop"
                                      : "positions are 0 to %lld, negative ones count from the "
                                        "end, and CT_END is the end",
                                  (long long)in->dim[a]);
-        // Beyond the longest such axis all steps are one: places times steps stay countable.
+        // Steps larger than the longest such axis are equivalent: they are limited, so that position times
+        // step does not overflow.
         int64_t longest = ct__is_dyn(in, a) ? CT_DYN_END : in->dim[a] > 1 ? in->dim[a] : 1;
         if (step > longest) own[2 * rank + a] = longest;
-        bool both_from_end = from_end(own[a]) && from_end(own[rank + a]);
-        ct__shape_add(&shape, both_from_end
-                                  ? (stop - start) / step + ((stop - start) % step != 0)
-                                  : ct__size_div_up(ct__size_sub(size_before(in, a, own[rank + a]),
-                                                                 size_before(in, a, own[a])),
-                                                    step));
+        bool both_from_end = slice_is_from_end(own[a]) && slice_is_from_end(own[rank + a]);
+        ct__shape_add(&shape,
+                      both_from_end
+                          ? (stop - start) / step + ((stop - start) % step != 0)
+                          : ct__size_div_up(ct__size_sub(slice_size_before(in, a, own[rank + a]),
+                                                         slice_size_before(in, a, own[a])),
+                                            step));
     }
     *attrs = (slice_attrs){
         .start = {rank, own}, .stop = {rank, own + rank}, .step = {rank, own + 2 * rank}};
@@ -134,7 +138,7 @@ static bool slice_eval(const ct_ref *ref) {
         int64_t from = 0;
         ct__index_of(ref->out_type, i, at);
         for (int a = 0; a < ref->out_type->rank; a++) {
-            int64_t start = place_of(ref->in_type, a, attrs->start.v[a]);
+            int64_t start = slice_position(ref->in_type, a, attrs->start.v[a]);
             from += (start + at[a] * attrs->step.v[a]) * stride[a];
         }
         ct__ref_move(ref, 0, i, from);
@@ -148,7 +152,8 @@ static bool slice_map(ct_map *map) {
     ct_ix_pool *p = map->pool;
     for (int a = 0; a < map->node->out->rank; a++) {
         const int64_t *where = &attrs->start.v[a];
-        ct_ix start = from_end(*where) ? ct__map_in_size(map, 0, a) : ct__map_attr(map, where);
+        ct_ix start =
+            slice_is_from_end(*where) ? ct__map_in_size(map, 0, a) : ct__map_attr(map, where);
         if (*where < 0) start = ct__ix_add(p, start, ct__ix_int(p, *where));
         piece->from[a] =
             ct__ix_add(p, start, ct__ix_mul(p, map->at[a], ct__ix_int(p, attrs->step.v[a])));
@@ -156,17 +161,17 @@ static bool slice_map(ct_map *map) {
     }
     return true;
 }
-static bool slice_transpose(ct_rule *r) { // zeros around and between the cotangents
+static bool slice_transpose(ct_rule *r) { // pads the cotangents with zeros, also between them
     const slice_attrs *attrs = r->attrs;
     const ct_type *in = ct__type_of(r->in[0]), *out = ct__type_of(r->c_out[0]);
     int64_t low[CT_MAX_RANK], high[CT_MAX_RANK], interior[CT_MAX_RANK];
     for (int a = 0; a < in->rank; a++) {
         int64_t from = attrs->start.v[a], to = attrs->stop.v[a], step = attrs->step.v[a];
-        int64_t start = size_before(in, a, from), n = ct__size_of(out, a);
+        int64_t start = slice_size_before(in, a, from), n = ct__size_of(out, a);
         int64_t last = ct__size_add(ct__size_add(start, n), ct__size_mul(ct__gaps(n), step - 1));
         low[a] = start;
-        high[a] = step == 1 && from_end(to) ? (to == CT_END ? 0 : -to)
-                                            : ct__size_sub(ct__size_of(in, a), last);
+        high[a] = step == 1 && slice_is_from_end(to) ? (to == CT_END ? 0 : -to)
+                                                     : ct__size_sub(ct__size_of(in, a), last);
         interior[a] = step - 1;
     }
     ct_tensor padded = ct_pad(r->c_out[0], ct__number_like(0, r->c_out[0]), .low = {in->rank, low},
@@ -203,8 +208,8 @@ const ct_opdef ct__op_slice = {
 #define PAD_ATTRS(F, op) F(op, offsets, low) F(op, offsets, high) F(op, gaps, interior)
 CT_ATTRS(pad, PAD_ATTRS);
 
-// With as much between them two elements already make an axis that no tensor has.
-static const int64_t MOST_BETWEEN = (int64_t)1 << 60;
+// With so many elements in between, two elements exceed the size of any tensor.
+static const int64_t MAX_INTERIOR = (int64_t)1 << 60;
 
 static bool pad_infer(ct_call *call) {
     pad_attrs *attrs = call->attrs;
@@ -227,7 +232,7 @@ static bool pad_infer(ct_call *call) {
     static const char *const names[3] = {"low", "high", "interior"};
     if (!shape.dim || !own) return false;
     for (int which = 0; which < 3; which++) {
-        if (!list_fits(call, names[which], lists[which])) return false;
+        if (!slices_check_list(call, names[which], lists[which])) return false;
         for (int a = 0; a < rank; a++) {
             int64_t given = lists[which]->n ? lists[which]->v[a] : 0;
             if (ct__unmarked(given) < 0)
@@ -247,16 +252,18 @@ static bool pad_infer(ct_call *call) {
             return ct__call_err(call, CT_E_SHAPE,
                                 "axis %d of %s would have more than 2^63 elements", a,
                                 ct__type_text(in).s);
-        // Between two elements that are not there any number is one.
-        int64_t most = n > 1 || ct__is_dyn(in, a) ? MOST_BETWEEN : 0;
-        if (attrs->interior.v[a] > most) own[2 * rank + a] = most;
+        // With fewer than two elements there is nothing in between, so any number is equivalent.
+        int64_t max = n > 1 || ct__is_dyn(in, a) ? MAX_INTERIOR : 0;
+        if (attrs->interior.v[a] > max) own[2 * rank + a] = max;
         bool dynamic =
             ct__is_dyn(in, a) || ct__marked(attrs->low.v[a]) || ct__marked(attrs->high.v[a]);
-        int64_t spread = ct__size_of(in, a);
+        int64_t spread_size = ct__size_of(in, a);
         if (own[2 * rank + a])
-            spread = ct__size_add(spread, ct__size_mul(ct__gaps(spread), own[2 * rank + a]));
-        ct__shape_add(&shape,
-                      dynamic ? ct__size_add(ct__size_add(spread, own[a]), own[rank + a]) : size);
+            spread_size =
+                ct__size_add(spread_size, ct__size_mul(ct__gaps(spread_size), own[2 * rank + a]));
+        ct__shape_add(&shape, dynamic
+                                  ? ct__size_add(ct__size_add(spread_size, own[a]), own[rank + a])
+                                  : size);
     }
     *call->out = ct__shaped(&shape, in->dtype, in->weak);
     return true;
@@ -296,16 +303,17 @@ static bool pad_map(ct_map *map) {
         if (attrs->low.v[a])
             inside->valid = ct__ix_and(p, inside->valid, ct__ix_le(p, ct__ix_int(p, 0), at));
         ct_ix pitch = ct__ix_int(p, attrs->interior.v[a] + 1);
-        if (attrs->interior.v[a]) { // the quotient is asked for where the condition fails, too
+        if (attrs->interior.v[a]) { // the quotient is also computed where the condition is false
             const int64_t low = attrs->low.v[a], one = attrs->interior.v[a] + 1;
-            ct_ix skip = ct__ix_int(p, 0), forward = ct__ix_max(p, at, skip);
-            if (!ct__marked(low) && low < INT64_MAX - one) { // whole pitches further on, from 0 on
-                skip = ct__ix_int(p, low > 0 ? (low + one - 1) / one : 0);
-                forward = ct__ix_add(p, at, ct__ix_mul(p, skip, pitch));
+            ct_ix offset = ct__ix_int(p, 0), forward = ct__ix_max(p, at, offset);
+            // adds multiples of the pitch, so that it is not negative
+            if (!ct__marked(low) && low < INT64_MAX - one) {
+                offset = ct__ix_int(p, low > 0 ? (low + one - 1) / one : 0);
+                forward = ct__ix_add(p, at, ct__ix_mul(p, offset, pitch));
             }
             ct_ix rest = ct__ix_mod(p, forward, pitch);
             inside->valid = ct__ix_and(p, inside->valid, ct__ix_eq(p, rest, ct__ix_int(p, 0)));
-            at = ct__ix_sub(p, ct__ix_div(p, forward, pitch), skip);
+            at = ct__ix_sub(p, ct__ix_div(p, forward, pitch), offset);
         }
         if (attrs->high.v[a])
             inside->valid =
@@ -325,7 +333,7 @@ static bool pad_jvp(ct_rule *r) {
 static bool pad_transpose(ct_rule *r) {
     const pad_attrs *attrs = r->attrs;
     const ct_type *in = ct__type_of(r->in[0]), *out = ct__type_of(r->c_out[0]);
-    if (r->linear[0]) { // what lies where x lay
+    if (r->linear[0]) { // slices the elements at the positions of x
         int64_t stop[CT_MAX_RANK], step[CT_MAX_RANK];
         for (int a = 0; a < in->rank; a++) {
             int64_t high = attrs->high.v[a];
@@ -338,7 +346,7 @@ static bool pad_transpose(ct_rule *r) {
                                  .step = {in->rank, step});
         r->c_in[0] = ct__shaped_like(cut, r->in[0]);
     }
-    if (r->linear[1]) { // the sum of all the rest
+    if (r->linear[1]) { // sums all other elements
         ct_dims_buffer dims;
         const bool no = false, yes = true;
         ct_tensor inside =
@@ -350,7 +358,7 @@ static bool pad_transpose(ct_rule *r) {
     return true;
 }
 
-// Fill values that differ: what is padded is told from what was there by a mask of the same form.
+// If fill values are batched, a mask, padded alike, separates padding from the elements of x.
 static bool pad_batch(ct_batching *b) {
     const pad_attrs *attrs = b->attrs;
     const ct_type *in = ct__type(b->node->in[0]);

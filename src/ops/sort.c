@@ -1,4 +1,4 @@
-// What needs an order among elements: NaN is larger than all numbers, -0 and 0 are equal.
+// Ops that order elements: NaN is larger than all numbers, -0 and 0 are equal.
 #include "kinds/sort.h"
 
 #include "kinds/batch.h"
@@ -27,8 +27,8 @@ static bool topk_infer(ct_call *call) {
     return true;
 }
 
-// Does element a of x stand before element b? Equals do not.
-static bool before(const ct_type *type, const void *x, int64_t a, int64_t b) {
+// True if element a of x comes before element b in falling order; false if they are equal.
+static bool topk_comes_before(const ct_type *type, const void *x, int64_t a, int64_t b) {
     ct_dtype dtype = (ct_dtype)type->dtype;
     return ct__is_larger((ct_element){dtype, x, a}, (ct_element){dtype, x, b}, dtype);
 }
@@ -39,15 +39,15 @@ static bool topk_eval(const ct_ref *ref) {
     int64_t n = in->dim[in->rank - 1], k = attrs->k, rows = 1;
     for (int a = 0; a < in->rank - 1; a++) rows *= in->dim[a];
     for (int64_t row = 0; k && row < rows; row++) {
-        int32_t *best = (int32_t *)ref->out[1] + row * k; // the best so far, in order
-        int64_t have = 0, base = row * n;
+        int32_t *best = (int32_t *)ref->out[1] + row * k; // the largest so far, in order
+        int64_t n_best = 0, base = row * n;
         for (int64_t i = 0; i < n; i++) {
-            int64_t place = have;
-            while (place > 0 && before(in, ref->in[0], base + i, base + best[place - 1])) place--;
-            if (place == k) continue;
-            if (have < k) have++;
-            for (int64_t j = have - 1; j > place; j--) best[j] = best[j - 1];
-            best[place] = (int32_t)i;
+            int64_t at = n_best;
+            while (at > 0 && topk_comes_before(in, ref->in[0], base + i, base + best[at - 1])) at--;
+            if (at == k) continue;
+            if (n_best < k) n_best++;
+            for (int64_t j = n_best - 1; j > at; j--) best[j] = best[j - 1];
+            best[at] = (int32_t)i;
         }
         for (int64_t j = 0; j < k; j++) {
             if (ct__is_float(in->dtype))
@@ -83,9 +83,9 @@ const ct_opdef ct__op_topk = {
     .samples = {.kinks = true},
 };
 
-// ------------------------------------------------------------------------------------- the order
+// ------------------------------------------------------------------------------------- sorting
 
-static bool one_shape(ct_call *call, int operand) {
+static bool sort_check_shape(ct_call *call, int operand) {
     const ct_type *first = call->in[0], *t = call->in[operand];
     bool same = first->rank == t->rank;
     for (int a = 0; same && a < t->rank; a++) same = first->dim[a] == t->dim[a];
@@ -97,8 +97,8 @@ static bool one_shape(ct_call *call, int operand) {
 
 #define ARGSORT_ATTRS(F, op) F(op, axis, axis) F(op, reverse, descending)
 CT_ATTRS(argsort, ARGSORT_ATTRS);
-// Where elements stand once they are in order: of keys of one shape, whose first one counts most.
-static bool order_infer(ct_call *call) {
+// Shape rule of indices into elements in order. Keys have one shape; the first one has priority.
+static bool argsort_infer(ct_call *call) {
     argsort_attrs *attrs = call->attrs;
     if (call->n_in < 1 || call->n_in > CT_SORT_MOST_KEYS)
         return ct__call_err(call, CT_E_ARGUMENT, "there are %d keys, it takes 1 to %d", call->n_in,
@@ -107,7 +107,7 @@ static bool order_infer(ct_call *call) {
     ct_shape shape = ct__call_shape(call, first->rank);
     if (!shape.dim) return false;
     for (int i = 0; i < call->n_in; i++)
-        if (!ct__check_accepts(call, i) || (i && !one_shape(call, i))) return false;
+        if (!ct__check_accepts(call, i) || (i && !sort_check_shape(call, i))) return false;
     for (int a = 0; a < first->rank; a++) ct__shape_add_axis(&shape, first, a);
     *call->out = ct__shaped(&shape, CT_I32, false);
     return ct__normal_axis(call, &attrs->axis);
@@ -123,7 +123,7 @@ const ct_opdef ct__op_argsort = {
     .n_out = 1,
     CT_FIELDS(argsort),
     .accepts = CT_NUMBERS,
-    .infer = order_infer,
+    .infer = argsort_infer,
     .jvp = CT_NO_GRAD,
     .samples = {.kinks = true},
 };
@@ -142,7 +142,7 @@ const ct_opdef ct__op_lexsort = {
     .n_out = 1,
     CT_FIELDS(lexsort),
     .accepts = CT_NUMBERS,
-    .infer = order_infer,
+    .infer = argsort_infer,
     .jvp = CT_NO_GRAD,
     .samples = {.kinks = true},
 };
@@ -170,15 +170,15 @@ static bool take_along_infer(ct_call *call) {
     return true;
 }
 static bool take_along_body(ct_rule *r) { // a gather along the last axis
-    int64_t axis = ((const take_along_attrs *)r->attrs)->axis, turn[CT_MAX_RANK];
+    int64_t axis = ((const take_along_attrs *)r->attrs)->axis, order[CT_MAX_RANK];
     int rank = ct__type_of(r->in[0])->rank, last = rank - 1;
-    for (int a = 0; a < rank; a++) turn[a] = a == axis ? last : a == last ? axis : a;
-    ct_ints turned = {rank, turn};
+    for (int a = 0; a < rank; a++) order[a] = a == axis ? last : a == last ? axis : a;
+    ct_ints swapped = {rank, order};
     bool is_last = axis == last;
-    ct_tensor x = is_last ? r->in[0] : ct_permute(r->in[0], turned);
-    ct_tensor at = is_last ? r->in[1] : ct_permute(r->in[1], turned);
+    ct_tensor x = is_last ? r->in[0] : ct_permute(r->in[0], swapped);
+    ct_tensor at = is_last ? r->in[1] : ct_permute(r->in[1], swapped);
     ct_tensor y = ct_gather(x, at, .axis = last, .batch_dims = last);
-    r->body_out[0] = is_last ? y : ct_permute(y, turned);
+    r->body_out[0] = is_last ? y : ct_permute(y, swapped);
     return true;
 }
 const ct_opdef ct__op_take_along = {
@@ -203,12 +203,12 @@ CT_ATTRS(sort, SORT_ATTRS);
 static bool sort_infer(ct_call *call) {
     sort_attrs *attrs = call->attrs;
     for (int i = 0; i < call->n_in; i++) {
-        if (!ct__check_accepts(call, i) || (i && !one_shape(call, i))) return false;
+        if (!ct__check_accepts(call, i) || (i && !sort_check_shape(call, i))) return false;
         call->out[i] = *call->in[i];
     }
     return ct__normal_axis(call, &attrs->axis);
 }
-// All operands in the order of the first.
+// All operands are put into the order of the first one.
 static bool sort_body(ct_rule *r) {
     const sort_attrs *attrs = r->attrs;
     ct_tensor order = ct_argsort(r->in[0], .axis = attrs->axis, .descending = attrs->descending);
@@ -277,7 +277,7 @@ const ct_opdef ct__op_searchsorted = {
 
 #define UNIQUE_ATTRS(F, op) F(op, i64, size) F(op, i64, present)
 CT_ATTRS(unique, UNIQUE_ATTRS);
-// How many results there are at most.
+// Returns the maximum number of results.
 static int64_t unique_size(const unique_attrs *attrs, const ct_type *x) {
     int64_t size = 1;
     for (int a = 0; a < x->rank; a++) size = ct__size_mul(size, ct__size_of(x, a));
@@ -306,7 +306,7 @@ static bool unique_infer(ct_call *call) {
     call->out[2] = ct__shaped(&all, CT_I32, false);
     return true;
 }
-// In order, an element is new where it differs from the one before it.
+// In the sorted order, an element is new if it differs from the one before it.
 static bool unique_body(ct_rule *r) {
     const unique_attrs *attrs = r->attrs;
     const int64_t size = unique_size(attrs, ct__type_of(r->in[0]));
@@ -319,18 +319,19 @@ static bool unique_body(ct_rule *r) {
     if (ct__is_float((ct_dtype)ct__type_of(x)->dtype))
         same = ct_or(same, ct_and(ct_is_nan(s), ct_is_nan(before)));
     ct_tensor is_new = ct_or(ct_equal(i, ct_i(0)), ct_not(same));
-    ct_tensor place = ct_sub(ct_cumsum(ct_cast(is_new, CT_I32)), ct_i(1));
-    ct_tensor to = ct_select(is_new, place, ct__size_number(size, CT_I32)); // else outside
+    ct_tensor rank = ct_sub(ct_cumsum(ct_cast(is_new, CT_I32)), ct_i(1));
+    // for others an index outside
+    ct_tensor to = ct_select(is_new, rank, ct__size_number(size, CT_I32));
     ct_tensor at_0 = ct_zeros(CT_I32, ((ct_ints){0, &none}));
     ct_tensor fill =
         attrs->present ? ct_cast(r->in[1], (ct_dtype)ct__type_of(x)->dtype) : ct_gather(s, at_0);
     r->body_out[0] = ct_scatter(ct_expand(fill, sizes), to, s);
     r->body_out[1] = ct_scatter(ct_expand(ct_gather(order, at_0), sizes), to, order);
-    ct_tensor inverse = ct_scatter(ct_zeros(CT_I32, n), order, place, .unique = true);
+    ct_tensor inverse = ct_scatter(ct_zeros(CT_I32, n), order, rank, .unique = true);
     ct_dims_buffer dims;
     r->body_out[2] = ct_reshape(inverse, ct__dims_of(r->in[0], &dims));
     r->body_out[3] =
-        ct_scatter_add(ct_zeros(CT_I32, sizes), place, ct_ones(CT_I32, n), .sorted = true);
+        ct_scatter_add(ct_zeros(CT_I32, sizes), rank, ct_ones(CT_I32, n), .sorted = true);
     return true;
 }
 const ct_opdef ct__op_unique = {

@@ -1,4 +1,4 @@
-// Tensors made from indices alone.
+// Tensors computed from indices only.
 #include "ops/rules.h"
 
 #define IOTA_ATTRS(F, op) F(op, dtype, dtype) F(op, sizes, dims) F(op, axis, axis)

@@ -1,14 +1,14 @@
-// What is computed over axes: means, softmax and its kin, norms, cross-entropy. Each is written so
-// that all of it stands over one row: a fusing compiler makes it one kernel.
+// Reductions over axes: means, softmax and its relatives, norms, cross-entropy. Each is written so that
+// all of it is computed over one row: a fusing compiler makes it one kernel.
 #include <math.h>
 
 #include "ops/attention.h"
 #include "ops/functions.h"
 
-static ct_tensor sum_over(ct_tensor x, const ct_ints *axes) { // keeps the axes as 1
+static ct_tensor stats_sum(ct_tensor x, const ct_ints *axes) { // keeps the axes with size 1
     return ct_sum(x, .axes = *axes, .keepdims = true);
 }
-static ct_tensor count_of(ct_tensor x, const ct_ints *axes) {
+static ct_tensor stats_count(ct_tensor x, const ct_ints *axes) {
     return ct__count_along(x, axes->v, (int)axes->n);
 }
 
@@ -22,7 +22,7 @@ CT_ATTRS(var, VAR_ATTRS);
 static bool mean_body(ct_rule *r) {
     const mean_attrs *attrs = r->attrs;
     ct_tensor sum = ct_sum(r->in[0], .axes = attrs->axes, .keepdims = attrs->keepdims);
-    r->body_out[0] = attrs->axes.n ? ct_div(sum, count_of(r->in[0], &attrs->axes)) : sum;
+    r->body_out[0] = attrs->axes.n ? ct_div(sum, stats_count(r->in[0], &attrs->axes)) : sum;
     return true;
 }
 const ct_opdef ct__op_mean = {
@@ -35,8 +35,8 @@ const ct_opdef ct__op_mean = {
 
 static bool var_body(ct_rule *r) {
     const var_attrs *attrs = r->attrs;
-    ct_tensor x = r->in[0], count = count_of(x, &attrs->axes);
-    ct_tensor mean = attrs->axes.n ? ct_div(sum_over(x, &attrs->axes), count) : x;
+    ct_tensor x = r->in[0], count = stats_count(x, &attrs->axes);
+    ct_tensor mean = attrs->axes.n ? ct_div(stats_sum(x, &attrs->axes), count) : x;
     ct_tensor d = ct_sub(x, mean), square = ct_mul(d, d);
     if (attrs->axes.n) square = ct_sum(square, .axes = attrs->axes, .keepdims = attrs->keepdims);
     if (attrs->correction) {
@@ -61,8 +61,8 @@ CT_ATTRS(all, ALL_ATTRS);
 static bool any_body(ct_rule *r) {
     const any_attrs *attrs = r->attrs;
     ct_tensor bits = ct_cast(r->in[0], CT_I32);
-    ct_tensor most = ct_max(bits, .axes = attrs->axes, .keepdims = attrs->keepdims);
-    r->body_out[0] = ct_greater(attrs->axes.n ? most : bits, ct_i(0));
+    ct_tensor largest = ct_max(bits, .axes = attrs->axes, .keepdims = attrs->keepdims);
+    r->body_out[0] = ct_greater(attrs->axes.n ? largest : bits, ct_i(0));
     return true;
 }
 const ct_opdef ct__op_any = {
@@ -75,8 +75,8 @@ const ct_opdef ct__op_any = {
 static bool all_body(ct_rule *r) {
     const all_attrs *attrs = r->attrs;
     ct_tensor bits = ct_cast(r->in[0], CT_I32);
-    ct_tensor least = ct_min(bits, .axes = attrs->axes, .keepdims = attrs->keepdims);
-    r->body_out[0] = ct_greater(attrs->axes.n ? least : bits, ct_i(0));
+    ct_tensor smallest = ct_min(bits, .axes = attrs->axes, .keepdims = attrs->keepdims);
+    r->body_out[0] = ct_greater(attrs->axes.n ? smallest : bits, ct_i(0));
     return true;
 }
 const ct_opdef ct__op_all = {
@@ -87,7 +87,7 @@ const ct_opdef ct__op_all = {
     .jvp = CT_NO_GRAD,
 };
 
-// ----------------------------------------------------------------------------- softmax and its kin
+// ------------------------------------------------------------------------ softmax and its relatives
 
 #define SOFTMAX_ATTRS(F, op) F(op, axes, axes) F(op, bool, masked_zero)
 #define LOG_SOFTMAX_ATTRS(F, op) F(op, axes, axes)
@@ -108,34 +108,34 @@ static bool softmax_infer(ct_call *call) { // no axes: the last one
     return ct__normal_axes(call, &attrs->axes, in->rank);
 }
 
-// x less its largest element along axes, so that exp stays in range; what is taken away cancels in
-// the result, hence carries no gradient.
-static ct_tensor shifted(ct_tensor x, const ct_ints *axes) {
+// Subtracts the largest element along axes, so that exp stays in range. It cancels in the result, so it
+// has no gradient.
+static ct_tensor softmax_shift(ct_tensor x, const ct_ints *axes) {
     return ct_sub(x, ct_stop_gradient(ct_max(x, .axes = *axes, .keepdims = true)));
 }
 
-// exp(x) over its sum; a row of -infinity alone gives 0 over 1.
-static ct_tensor softmax_of_masked(ct_tensor x, const ct_ints *axes) {
-    ct_tensor most = ct_max(x, .axes = *axes, .keepdims = true), zero = ct__number_like(0, x);
-    ct_tensor none = ct_equal(most, ct__number_like(-(double)INFINITY, x));
-    ct_tensor e = ct_exp(ct_sub(x, ct_stop_gradient(ct_select(none, zero, most))));
-    return ct_div(e, ct_select(none, ct__number_like(1, x), sum_over(e, axes)));
+// exp(x) divided by its sum; a row of only -infinity gives 0 / 1.
+static ct_tensor softmax_masked_zero(ct_tensor x, const ct_ints *axes) {
+    ct_tensor largest = ct_max(x, .axes = *axes, .keepdims = true), zero = ct__number_like(0, x);
+    ct_tensor none = ct_equal(largest, ct__number_like(-(double)INFINITY, x));
+    ct_tensor e = ct_exp(ct_sub(x, ct_stop_gradient(ct_select(none, zero, largest))));
+    return ct_div(e, ct_select(none, ct__number_like(1, x), stats_sum(e, axes)));
 }
 static bool softmax_body(ct_rule *r) {
     const softmax_attrs *attrs = r->attrs;
     if (attrs->masked_zero) {
-        r->body_out[0] = softmax_of_masked(r->in[0], &attrs->axes);
+        r->body_out[0] = softmax_masked_zero(r->in[0], &attrs->axes);
         return true;
     }
-    ct_tensor e = ct_exp(shifted(r->in[0], &attrs->axes));
-    r->body_out[0] = ct_div(e, sum_over(e, &attrs->axes));
+    ct_tensor e = ct_exp(softmax_shift(r->in[0], &attrs->axes));
+    r->body_out[0] = ct_div(e, stats_sum(e, &attrs->axes));
     return true;
 }
 static bool softmax_vjp(ct_rule *r) { // y (c - sum(c y))
     const softmax_attrs *attrs = r->attrs;
     if (ct__is_none(r->c_out[0])) return true;
     ct_tensor cy = ct_mul(r->c_out[0], r->out[0]);
-    r->c_in[0] = ct_sub(cy, ct_mul(r->out[0], sum_over(cy, &attrs->axes)));
+    r->c_in[0] = ct_sub(cy, ct_mul(r->out[0], stats_sum(cy, &attrs->axes)));
     return true;
 }
 bool ct__is_softmax_of_last(const ct_node *node, bool *masked_zero) {
@@ -158,15 +158,15 @@ const ct_opdef ct__op_softmax = {
 
 static bool log_softmax_body(ct_rule *r) {
     const log_softmax_attrs *attrs = r->attrs;
-    ct_tensor z = shifted(r->in[0], &attrs->axes);
-    r->body_out[0] = ct_sub(z, ct_log(sum_over(ct_exp(z), &attrs->axes)));
+    ct_tensor z = softmax_shift(r->in[0], &attrs->axes);
+    r->body_out[0] = ct_sub(z, ct_log(stats_sum(ct_exp(z), &attrs->axes)));
     return true;
 }
 static bool log_softmax_vjp(ct_rule *r) { // c - exp(y) sum(c)
     const log_softmax_attrs *attrs = r->attrs;
     ct_tensor c = r->c_out[0];
     if (ct__is_none(c)) return true;
-    r->c_in[0] = ct_sub(c, ct_mul(ct_exp(r->out[0]), sum_over(c, &attrs->axes)));
+    r->c_in[0] = ct_sub(c, ct_mul(ct_exp(r->out[0]), stats_sum(c, &attrs->axes)));
     return true;
 }
 const ct_opdef ct__op_log_softmax = {
@@ -182,13 +182,13 @@ const ct_opdef ct__op_log_softmax = {
 
 static bool logsumexp_body(ct_rule *r) {
     const logsumexp_attrs *attrs = r->attrs;
-    ct_tensor x = r->in[0], most = x;
-    if (attrs->axes.n) most = ct_max(x, .axes = attrs->axes, .keepdims = true);
-    most = ct_stop_gradient(most); // an infinite one must not be taken from itself
-    most = ct_select(ct_is_finite(most), most, ct_f(0));
-    ct_tensor e = ct_exp(ct_sub(x, most));
-    ct_tensor sum = attrs->axes.n ? sum_over(e, &attrs->axes) : e;
-    r->body_out[0] = ct__of_type(ct_add(ct_log(sum), most), r->node->out);
+    ct_tensor x = r->in[0], largest = x;
+    if (attrs->axes.n) largest = ct_max(x, .axes = attrs->axes, .keepdims = true);
+    largest = ct_stop_gradient(largest); // infinity minus itself would be NaN
+    largest = ct_select(ct_is_finite(largest), largest, ct_f(0));
+    ct_tensor e = ct_exp(ct_sub(x, largest));
+    ct_tensor sum = attrs->axes.n ? stats_sum(e, &attrs->axes) : e;
+    r->body_out[0] = ct__of_type(ct_add(ct_log(sum), largest), r->node->out);
     return true;
 }
 const ct_opdef ct__op_logsumexp = {
@@ -206,8 +206,8 @@ const ct_opdef ct__op_logsumexp = {
 #define CROSS_ENTROPY_ATTRS(F, op) F(op, bool, per_row)
 CT_ATTRS(cross_entropy, CROSS_ENTROPY_ATTRS);
 
-// The second output, log(sum(exp(logits))) of each row, is what the gradient needs of the forward
-// pass: with it a row's softmax is one exp an element.
+// The second output, log(sum(exp(logits))) of each row, is all that the gradient needs of the forward
+// pass: with it, softmax is one exp per element.
 static bool cross_entropy_infer(ct_call *call) {
     const cross_entropy_attrs *attrs = call->attrs;
     const ct_type *logits = call->in[0], *targets = call->in[1];
@@ -238,16 +238,16 @@ static bool cross_entropy_body(ct_rule *r) {
     ct_tensor x = r->in[0]; // (..., V)
     int64_t last = ct__type_of(x)->rank - 1;
     ct_ints axes = {1, &last};
-    ct_tensor most = ct_stop_gradient(ct_max(x, .axes = axes, .keepdims = true)); // (..., 1)
-    ct_tensor log = ct_log(sum_over(ct_exp(ct_sub(x, most)), &axes));
+    ct_tensor largest = ct_stop_gradient(ct_max(x, .axes = axes, .keepdims = true)); // (..., 1)
+    ct_tensor log = ct_log(stats_sum(ct_exp(ct_sub(x, largest)), &axes));
     ct_tensor target = ct_gather(x, r->in[1], .axis = last, .batch_dims = last); // (...)
-    ct_tensor rows = ct_sub(log, ct_sub(ct__add_last(target), most));
-    r->body_out[1] = ct__of_type(ct_add(log, most), &r->node->out[1]);
+    ct_tensor rows = ct_sub(log, ct_sub(ct__add_last(target), largest));
+    r->body_out[1] = ct__of_type(ct_add(log, largest), &r->node->out[1]);
     rows = ct__of_type(rows, &r->node->out[1]);
     r->body_out[0] = attrs->per_row ? rows : ct_div(ct_sum(rows), ct__count_along(rows, NULL, -1));
     return true;
 }
-// Of a row: (softmax - the target's one-hot) c, and softmax c for its log-sum-exp.
+// For each row: (softmax - one-hot of the target) c, and softmax times the cotangent of log-sum-exp.
 static bool cross_entropy_vjp(ct_rule *r) {
     const cross_entropy_attrs *attrs = r->attrs;
     ct_tensor x = r->in[0], c = r->c_out[0], c_sum = r->c_out[1];
@@ -261,13 +261,13 @@ static bool cross_entropy_vjp(ct_rule *r) {
         const ct_type *type = ct__type_of(x);
         int last = type->rank - 1;
         int64_t classes = ct__size_of(type, last);
-        ct_tensor place = ct_iota(CT_I32, ((ct_ints){1, &classes}), 0);
-        p = ct_sub(p, ct_select(ct_equal(place, ct__add_last(r->in[1])), c, ct_f(0)));
+        ct_tensor class_index = ct_iota(CT_I32, ((ct_ints){1, &classes}), 0);
+        p = ct_sub(p, ct_select(ct_equal(class_index, ct__add_last(r->in[1])), c, ct_f(0)));
     }
     r->c_in[0] = p;
     return true;
 }
-// A batch is one more axis of rows; of a mean, not of those that it goes over.
+// The batch is one more axis of rows; the mean is computed afterwards, over the other axes.
 static bool cross_entropy_batch(ct_batching *b) {
     cross_entropy_attrs attrs = *(const cross_entropy_attrs *)b->attrs;
     const ct_tensor in[2] = {ct__batch_operand(b, 0), ct__batch_operand(b, 1)};
@@ -305,9 +305,9 @@ const ct_opdef ct__op_cross_entropy = {
 CT_ATTRS(layer_norm, LAYER_NORM_ATTRS);
 CT_ATTRS(rms_norm, RMS_NORM_ATTRS);
 
-// x (..., C); all other operands (C,) in its dtype.
-static bool norm_infer(ct_call *call) {
-    layer_norm_attrs *attrs = call->attrs; // both have the same
+// x (..., C); all other operands are (C,), in its dtype.
+static bool last_norm_infer(ct_call *call) {
+    layer_norm_attrs *attrs = call->attrs; // both have the same layout
     const ct_type *x = call->in[0];
     if (!ct__check_accepts(call, 0)) return false;
     if (x->rank == 0)
@@ -329,69 +329,72 @@ static bool norm_infer(ct_call *call) {
     return true;
 }
 
-typedef struct normal {
+typedef struct last_norm {
     int64_t last;
-    ct_ints axes;    // the last one
-    ct_tensor count; // C
-    ct_tensor hat;   // (..., C) x normalised
-    ct_tensor rate;  // (..., 1) what its distance from the mean was multiplied with
-} normal;
-static void normalise(normal *n, const ct_rule *r, bool centred) {
+    ct_ints axes;         // the last axis
+    ct_tensor count;      // C
+    ct_tensor normalised; // (..., C) x normalised
+    ct_tensor inv_std;    // (..., 1) 1 / standard deviation
+} last_norm;
+static void last_norm_compute(last_norm *n, const ct_rule *r, bool centred) {
     ct_tensor x = r->in[0], d = x;
     n->last = ct__type_of(x)->rank - 1;
     n->axes = (ct_ints){1, &n->last};
-    n->count = count_of(x, &n->axes);
-    if (centred) d = ct_sub(x, ct_div(sum_over(x, &n->axes), n->count));
-    ct_tensor var = ct_div(sum_over(ct_mul(d, d), &n->axes), n->count);
+    n->count = stats_count(x, &n->axes);
+    if (centred) d = ct_sub(x, ct_div(stats_sum(x, &n->axes), n->count));
+    ct_tensor var = ct_div(stats_sum(ct_mul(d, d), &n->axes), n->count);
     ct_tensor eps = ct__number_like(((const layer_norm_attrs *)r->attrs)->eps.value, x);
-    n->rate = ct_div(ct_f(1), ct_sqrt(ct_add(var, eps)));
-    n->hat = ct_mul(d, n->rate);
+    n->inv_std = ct_div(ct_f(1), ct_sqrt(ct_add(var, eps)));
+    n->normalised = ct_mul(d, n->inv_std);
 }
-// (..., C) added up to (C,).
-static ct_tensor sum_rows(ct_tensor t, int64_t last) {
+// Sums (..., C) to (C,).
+static ct_tensor last_norm_sum_rows(ct_tensor t, int64_t last) {
     int64_t axes[CT_MAX_RANK];
     for (int64_t a = 0; a < last; a++) axes[a] = a;
     return last ? ct_sum(t, .axes = {last, axes}) : t;
 }
-// Places of weight and bias among the operands; 0: absent.
-static int weight_at(const ct_rule *r) {
+// Indices of weight and bias among the operands; 0: absent.
+static int last_norm_weight(const ct_rule *r) {
     return ((const layer_norm_attrs *)r->attrs)->present & 1 ? 1 : 0;
 }
-static int bias_at(const ct_rule *r) {
+static int last_norm_bias(const ct_rule *r) {
     return ((const layer_norm_attrs *)r->attrs)->present & 2 ? r->n_in - 1 : 0;
 }
 
-static bool norm_body(ct_rule *r, bool centred) {
-    normal n;
-    normalise(&n, r, centred);
-    ct_tensor y = n.hat;
-    if (weight_at(r)) y = ct_mul(y, r->in[weight_at(r)]);
-    if (bias_at(r)) y = ct_add(y, r->in[bias_at(r)]);
+static bool last_norm_body(ct_rule *r, bool centred) {
+    last_norm n;
+    last_norm_compute(&n, r, centred);
+    ct_tensor y = n.normalised;
+    if (last_norm_weight(r)) y = ct_mul(y, r->in[last_norm_weight(r)]);
+    if (last_norm_bias(r)) y = ct_add(y, r->in[last_norm_bias(r)]);
     r->body_out[0] = y;
     return true;
 }
-static bool norm_vjp(ct_rule *r, bool centred) {
-    normal n;
+static bool last_norm_vjp(ct_rule *r, bool centred) {
+    last_norm n;
     ct_tensor c = r->c_out[0];
     if (ct__is_none(c)) return true;
-    normalise(&n, r, centred);
-    ct_tensor scaled = weight_at(r) ? ct_mul(c, r->in[weight_at(r)]) : c;
-    // The part along hat, and for a centred norm the mean, change nothing in the result.
-    ct_tensor along = ct_div(sum_over(ct_mul(scaled, n.hat), &n.axes), n.count), rest = scaled;
-    if (centred) rest = ct_sub(scaled, ct_div(sum_over(scaled, &n.axes), n.count));
-    // Sums over rows come behind those in rows, so that one kernel reads what they share.
-    if (bias_at(r)) r->c_in[bias_at(r)] = sum_rows(c, n.last);
-    if (weight_at(r)) r->c_in[weight_at(r)] = sum_rows(ct_mul(c, n.hat), n.last);
-    r->c_in[0] = ct_mul(ct_sub(rest, ct_mul(n.hat, along)), n.rate);
+    last_norm_compute(&n, r, centred);
+    ct_tensor scaled = last_norm_weight(r) ? ct_mul(c, r->in[last_norm_weight(r)]) : c;
+    // The parts of the cotangent along the normalised x, and in a centred norm along the mean, have no
+    // effect.
+    ct_tensor mean_c_x = ct_div(stats_sum(ct_mul(scaled, n.normalised), &n.axes), n.count),
+              rest = scaled;
+    if (centred) rest = ct_sub(scaled, ct_div(stats_sum(scaled, &n.axes), n.count));
+    // Sums over rows come after those within rows, so that one kernel reads what they share.
+    if (last_norm_bias(r)) r->c_in[last_norm_bias(r)] = last_norm_sum_rows(c, n.last);
+    if (last_norm_weight(r))
+        r->c_in[last_norm_weight(r)] = last_norm_sum_rows(ct_mul(c, n.normalised), n.last);
+    r->c_in[0] = ct_mul(ct_sub(rest, ct_mul(n.normalised, mean_c_x)), n.inv_std);
     return true;
 }
-static bool layer_norm_body(ct_rule *r) { return norm_body(r, true); }
-static bool layer_norm_vjp(ct_rule *r) { return norm_vjp(r, true); }
-static bool rms_norm_body(ct_rule *r) { return norm_body(r, false); }
-static bool rms_norm_vjp(ct_rule *r) { return norm_vjp(r, false); }
+static bool layer_norm_body(ct_rule *r) { return last_norm_body(r, true); }
+static bool layer_norm_vjp(ct_rule *r) { return last_norm_vjp(r, true); }
+static bool rms_norm_body(ct_rule *r) { return last_norm_body(r, false); }
+static bool rms_norm_vjp(ct_rule *r) { return last_norm_vjp(r, false); }
 
-// Weights that differ from element to element are for the body.
-static bool norm_batch(ct_batching *b) {
+// Batched weights are left to the body.
+static bool last_norm_batch(ct_batching *b) {
     for (int i = 1; i < b->n_in; i++)
         if (b->batched[i]) return true;
     return ct__batch_record(b, b->attrs, b->in);
@@ -399,8 +402,8 @@ static bool norm_batch(ct_batching *b) {
 
 #define NORM(ID, op)                                                                               \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = -1, .n_out = 1,          \
-    CT_FIELDS(op), .accepts = CT_FLOATS, .infer = norm_infer, .body = op##_body, .vjp = op##_vjp,  \
-    .batch = norm_batch, .widens = true, .samples = {.ulp = 16}
+    CT_FIELDS(op), .accepts = CT_FLOATS, .infer = last_norm_infer, .body = op##_body,              \
+    .vjp = op##_vjp, .batch = last_norm_batch, .widens = true, .samples = {.ulp = 16}
 const ct_opdef ct__op_layer_norm = {
     NORM(LAYER_NORM, layer_norm),
     .doc = "x less its mean over the last axis, divided by its standard deviation (eps is added to "

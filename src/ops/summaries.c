@@ -1,4 +1,5 @@
-// What NumPy has over axes besides statistics.c: counts, spreads, sums that leave NaN out, quantiles.
+// Reductions of NumPy besides those of statistics.c: counts, standard deviation, reductions without NaN,
+// quantiles.
 #include <math.h>
 
 #include "ops/functions.h"
@@ -56,22 +57,22 @@ CT_ATTRS(nansum, NANSUM_ATTRS);
 CT_ATTRS(nanmean, NANMEAN_ATTRS);
 CT_ATTRS(nanmax, NANMAX_ATTRS);
 CT_ATTRS(nanmin, NANMIN_ATTRS);
-static ct_tensor without_nan(const ct_rule *r, double instead) {
+static ct_tensor nan_replace(const ct_rule *r, double instead) {
     return ct_select(ct_is_nan(r->in[0]), rule_constant(instead, r), r->in[0]);
 }
-// How many elements are numbers, in x's dtype. All four have one layout.
-static ct_tensor numbers_in(const ct_rule *r) {
+// Returns the number of elements that are not NaN, in x's dtype. All four ops have one layout.
+static ct_tensor nan_count_numbers(const ct_rule *r) {
     const nansum_attrs *attrs = r->attrs;
     ct_tensor one = ct_select(ct_is_nan(r->in[0]), rule_constant(0, r), rule_constant(1, r));
     return ct_sum(one, .axes = attrs->axes, .keepdims = attrs->keepdims);
 }
-static ct_tensor sum_of_numbers(const ct_rule *r) {
+static ct_tensor nan_sum(const ct_rule *r) {
     const nansum_attrs *attrs = r->attrs;
-    return ct_sum(without_nan(r, 0), .axes = attrs->axes, .keepdims = attrs->keepdims);
+    return ct_sum(nan_replace(r, 0), .axes = attrs->axes, .keepdims = attrs->keepdims);
 }
 
 static bool nansum_body(ct_rule *r) {
-    r->body_out[0] = sum_of_numbers(r);
+    r->body_out[0] = nan_sum(r);
     return true;
 }
 const ct_opdef ct__op_nansum = {
@@ -81,7 +82,7 @@ const ct_opdef ct__op_nansum = {
     .infer = ct__infer_reduce,
 };
 static bool nanmean_body(ct_rule *r) {
-    r->body_out[0] = ct_div(sum_of_numbers(r), numbers_in(r));
+    r->body_out[0] = ct_div(nan_sum(r), nan_count_numbers(r));
     return true;
 }
 const ct_opdef ct__op_nanmean = {
@@ -91,14 +92,14 @@ const ct_opdef ct__op_nanmean = {
     .infer = ct__infer_reduce,
 };
 
-static bool extreme_of_numbers(ct_rule *r, ct_tensor extreme) {
-    r->body_out[0] = ct_select(ct_equal(numbers_in(r), ct_f(0)), ct_f(NAN), extreme);
+static bool nan_extreme(ct_rule *r, ct_tensor extreme) {
+    r->body_out[0] = ct_select(ct_equal(nan_count_numbers(r), ct_f(0)), ct_f(NAN), extreme);
     return true;
 }
 static bool nanmax_body(ct_rule *r) {
     const nanmax_attrs *attrs = r->attrs;
-    return extreme_of_numbers(
-        r, ct_max(without_nan(r, -INFINITY), .axes = attrs->axes, .keepdims = attrs->keepdims));
+    return nan_extreme(
+        r, ct_max(nan_replace(r, -INFINITY), .axes = attrs->axes, .keepdims = attrs->keepdims));
 }
 const ct_opdef ct__op_nanmax = {
     STATISTIC(NANMAX, nanmax),
@@ -109,8 +110,8 @@ const ct_opdef ct__op_nanmax = {
 };
 static bool nanmin_body(ct_rule *r) {
     const nanmin_attrs *attrs = r->attrs;
-    return extreme_of_numbers(
-        r, ct_min(without_nan(r, INFINITY), .axes = attrs->axes, .keepdims = attrs->keepdims));
+    return nan_extreme(
+        r, ct_min(nan_replace(r, INFINITY), .axes = attrs->axes, .keepdims = attrs->keepdims));
 }
 const ct_opdef ct__op_nanmin = {
     STATISTIC(NANMIN, nanmin),
@@ -122,14 +123,14 @@ const ct_opdef ct__op_nanmin = {
 
 // --------------------------------------------------------------------------------------- one axis
 
-// x without an axis, or with 1 in its place; `least`: the fewest elements it may have.
-static bool along_infer(ct_call *call, int64_t *axis, bool keepdims) {
+// Computes the type of x without an axis, or with size 1 in its place.
+static bool summary_axis_infer(ct_call *call, int64_t *axis, bool keepdims) {
     if (!ct__check_accepts(call, 0) || !ct__normal_axis(call, axis)) return false;
     const int64_t one = *axis;
     return ct__reduced_type(call, &(ct_ints){1, &one}, keepdims, call->out);
 }
-// Elements from `start` to `stop` of one axis.
-static ct_tensor part_of(ct_tensor x, int64_t axis, int64_t start, int64_t stop) {
+// Slices elements `start` to `stop` of one axis.
+static ct_tensor summary_slice(ct_tensor x, int64_t axis, int64_t start, int64_t stop) {
     const ct_ints one = {1, &axis};
     return ct_slice(x, .axes = one, .start = {1, &start}, .stop = {1, &stop});
 }
@@ -139,7 +140,7 @@ CT_ATTRS(quantile, QUANTILE_ATTRS);
 static bool quantile_infer(ct_call *call) {
     quantile_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
-    if (!along_infer(call, &attrs->axis, attrs->keepdims)) return false;
+    if (!summary_axis_infer(call, &attrs->axis, attrs->keepdims)) return false;
     if (!(attrs->q >= 0 && attrs->q <= 1))
         return ct__call_err(call, CT_E_ARGUMENT, "q is %g, it must be from 0 to 1", attrs->q);
     const int axis = (int)attrs->axis;
@@ -147,21 +148,23 @@ static bool quantile_infer(ct_call *call) {
            ct__call_err(call, CT_E_SHAPE, "axis %d of %s must have a static size above 0", axis,
                         ct__type_text(in).s);
 }
-// Of the sorted row the place q (n - 1), between two elements in proportion; NaN comes last.
+// The element at position q (n - 1) of the sorted row, interpolated between two elements; NaN is sorted
+// last.
 static bool quantile_body(ct_rule *r) {
     const quantile_attrs *attrs = r->attrs;
     const int64_t axis = attrs->axis, last = ct__type_of(r->in[0])->dim[axis] - 1;
-    const double place = attrs->q * (double)last;
-    const int64_t low = (int64_t)place, high = low < last ? low + 1 : last;
-    ct_tensor row = ct_sort(r->in[0], .axis = axis), below = part_of(row, axis, low, low + 1);
+    const double position = attrs->q * (double)last;
+    const int64_t low = (int64_t)position, high = low < last ? low + 1 : last;
+    ct_tensor row = ct_sort(r->in[0], .axis = axis), below = summary_slice(row, axis, low, low + 1);
     ct_tensor value = below;
-    if (place > (double)low) { // of halves, since the difference of both may have no number
+    // computed from halves, since the difference of both could overflow
+    if (position > (double)low) {
         ct_tensor half = rule_constant(0.5, r), first = ct_mul(below, half);
-        ct_tensor step = ct_sub(ct_mul(part_of(row, axis, high, high + 1), half), first);
-        value = ct_add(first, ct_mul(step, rule_constant(place - (double)low, r)));
+        ct_tensor step = ct_sub(ct_mul(summary_slice(row, axis, high, high + 1), half), first);
+        value = ct_add(first, ct_mul(step, rule_constant(position - (double)low, r)));
         value = ct_mul(value, rule_constant(2, r));
     }
-    ct_tensor largest = part_of(row, axis, last, last + 1);
+    ct_tensor largest = summary_slice(row, axis, last, last + 1);
     value = ct_select(ct_is_nan(largest), largest, value);
     r->body_out[0] = ct__of_type(value, r->node->out);
     return true;
@@ -180,7 +183,7 @@ const ct_opdef ct__op_quantile = {
 CT_ATTRS(trapezoid, TRAPEZOID_ATTRS);
 static bool trapezoid_infer(ct_call *call) {
     trapezoid_attrs *attrs = call->attrs;
-    if (!along_infer(call, &attrs->axis, false)) return false;
+    if (!summary_axis_infer(call, &attrs->axis, false)) return false;
     const ct_type *in = call->in[0];
     return in->dim[attrs->axis] > 0 ||
            ct__call_err(call, CT_E_SHAPE, "axis %d of %s has no elements", (int)attrs->axis,
@@ -189,8 +192,8 @@ static bool trapezoid_infer(ct_call *call) {
 static bool trapezoid_body(ct_rule *r) {
     const trapezoid_attrs *attrs = r->attrs;
     const int64_t axis = attrs->axis;
-    ct_tensor y = ct_mul(r->in[0], rule_constant(0.5, r)); // the sum of both may have no number
-    ct_tensor mean = ct_add(part_of(y, axis, 1, CT_END), part_of(y, axis, 0, -1));
+    ct_tensor y = ct_mul(r->in[0], rule_constant(0.5, r)); // the sum of both could overflow
+    ct_tensor mean = ct_add(summary_slice(y, axis, 1, CT_END), summary_slice(y, axis, 0, -1));
     ct_tensor dx = rule_constant(ct__num_or(attrs->dx, 1), r);
     r->body_out[0] = ct_mul(ct_sum(mean, .axes = {1, &axis}), dx);
     return true;

@@ -1,9 +1,9 @@
-// Moving windows as a view: the elements that each window sees, without a copy of them.
+// Moving windows as a view: the elements in each window, without a copy of them.
 //
-// The op is its own transpose. Window o sees with its tap t the position o * stride + t * dilation -
-// low, in units of 1 / base of the operand's elements. Turned round, position p is seen by tap t of the
-// window (p * base - t * dilation + low) / stride: windows again, with stride and base exchanged and
-// the signs of dilation and low turned.
+// The op is its own transpose. Tap t of window o reads position o * stride + t * dilation - low, in units
+// of 1 / base of the operand's elements. Conversely, position p is read by tap t of window (p * base - t *
+// dilation + low) / stride: windows again, with stride and base exchanged and the signs of dilation and
+// low inverted.
 #include "ops/windows.h"
 
 #include <math.h>
@@ -72,7 +72,7 @@ bool ct__window_fits(ct_call *call, const ct_window *w, int operand, int axis) {
     F(op, ints, low) F(op, ints, high) F(op, ints, base) F(op, num, fill) F(op, bool, taps)
 CT_ATTRS(windows, WINDOWS_ATTRS);
 
-static bool dilation_fits(ct_call *call, windows_attrs *attrs, int n) {
+static bool windows_check_dilation(ct_call *call, windows_attrs *attrs, int n) {
     const ct_ints *given = &attrs->dilation;
     const bool counted = attrs->counts.n > 0, negative = given->n > 0 && given->v[0] < 0;
     return ct__window_list(call, "dilation", &attrs->dilation, n, counted ? -CT_MOST_STEP : 1, 1) ||
@@ -82,8 +82,8 @@ static bool dilation_fits(ct_call *call, windows_attrs *attrs, int n) {
                           "are"));
 }
 
-// Axes and lists in their normal form.
-static bool normal_windows(ct_call *call, windows_attrs *attrs) {
+// Brings axes and lists to their normal form.
+static bool windows_normalise(ct_call *call, windows_attrs *attrs) {
     const ct_type *in = call->in[0];
     int64_t n = attrs->size.n;
     if (n == 0 || n > in->rank)
@@ -113,23 +113,23 @@ static bool normal_windows(ct_call *call, windows_attrs *attrs) {
     int k = (int)n;
     return ct__window_list(call, "size", &attrs->size, k, 1, 1) &&
            ct__window_list(call, "stride", &attrs->stride, k, 1, 1) &&
-           dilation_fits(call, attrs, k) &&
+           windows_check_dilation(call, attrs, k) &&
            ct__window_list(call, "low", &attrs->low, k, -CT_MOST_STEP, 0) &&
            ct__window_list(call, "high", &attrs->high, k, -CT_MOST_STEP, 0) &&
            ct__window_list(call, "base", &attrs->base, k, 1, 1);
 }
 
-static ct_window window_of(const windows_attrs *attrs, int i) {
+static ct_window windows_axis(const windows_attrs *attrs, int i) {
     return (ct_window){attrs->size.v[i], attrs->stride.v[i], attrs->dilation.v[i], attrs->low.v[i],
                        attrs->high.v[i]};
 }
-// Of an axis: its size with base - 1 gaps between each two elements.
-static int64_t spread_size(const ct_type *in, int64_t axis, int64_t base) {
+// Returns the size of an axis with base - 1 gaps between neighbouring elements.
+static int64_t windows_spread_size(const ct_type *in, int64_t axis, int64_t base) {
     int64_t size = ct__size_of(in, (int)axis);
     return base == 1 ? size : ct__size_add(size, ct__size_mul(ct__gaps(size), base - 1));
 }
 
-static bool fill_fits(ct_call *call, const windows_attrs *attrs) {
+static bool windows_check_fill(ct_call *call, const windows_attrs *attrs) {
     ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
     double fill = attrs->fill.value;
     if (ct__has_parts(dtype) ? fill == 0 : ct__is_float(dtype)) return true;
@@ -145,7 +145,8 @@ static bool fill_fits(ct_call *call, const windows_attrs *attrs) {
 static bool windows_infer(ct_call *call) {
     windows_attrs *attrs = call->attrs;
     const ct_type *in = call->in[0];
-    if (!ct__check_accepts(call, 0) || !normal_windows(call, attrs) || !fill_fits(call, attrs))
+    if (!ct__check_accepts(call, 0) || !windows_normalise(call, attrs) ||
+        !windows_check_fill(call, attrs))
         return false;
     int n = (int)attrs->size.n, own = in->rank - (attrs->taps ? n : 0);
     ct_shape shape = ct__call_shape(call, own + n);
@@ -153,16 +154,17 @@ static bool windows_infer(ct_call *call) {
     for (int a = 0; a < own; a++) ct__shape_add_axis(&shape, in, a);
     for (int i = 0; i < n; i++) {
         int axis = (int)attrs->axes.v[i];
-        ct_window w = window_of(attrs, i);
+        ct_window w = windows_axis(attrs, i);
         if (attrs->counts.n) {
             ct__shape_set(&shape, axis, attrs->counts.v[i]);
             if (shape.dim[axis] < 0)
                 return ct__call_err(call, CT_E_ARGUMENT, "counts of axis %d is %lld", axis,
                                     (long long)shape.dim[axis]);
         } else {
-            int64_t spread = spread_size(in, axis, attrs->base.v[i]), size = ct__unmarked(spread);
+            int64_t spread = windows_spread_size(in, axis, attrs->base.v[i]),
+                    size = ct__unmarked(spread);
             ct_window in_spread = w;
-            in_spread.low += size - in->dim[axis]; // what it counts besides the axis itself
+            in_spread.low += size - in->dim[axis]; // the gaps between elements
             if (!ct__window_fits(call, &in_spread, 0, axis)) return false;
             ct__shape_set(&shape, axis, ct__window_count(&w, spread));
         }
@@ -187,11 +189,12 @@ static bool windows_eval(const ct_ref *ref) {
         int64_t from = 0;
         ct__index_of(out, e, at);
         for (int i = 0; i < taps; i++) {
-            ct_window w = window_of(attrs, i);
+            ct_window w = windows_axis(attrs, i);
             int64_t axis = attrs->axes.v[i], base = attrs->base.v[i];
-            int64_t place = at[axis] * w.stride + at[own + i] * w.dilation - w.low;
-            inside = inside && place >= 0 && place % base == 0 && place / base < in->dim[axis];
-            at[axis] = place / base;
+            int64_t position = at[axis] * w.stride + at[own + i] * w.dilation - w.low;
+            inside =
+                inside && position >= 0 && position % base == 0 && position / base < in->dim[axis];
+            at[axis] = position / base;
         }
         for (int a = 0; a < in->rank; a++) from += at[a] * stride[a];
         if (inside)
@@ -204,35 +207,36 @@ static bool windows_eval(const ct_ref *ref) {
     return true;
 }
 
-// Along one axis: which element tap `tap` of window `at` sees, and under which condition.
-static ct_ix seen(ct_map *map, ct_map_piece *piece, int i, ct_ix at, ct_ix tap) {
+// Along one axis, returns the index that tap `tap` of window `at` reads, and adds the condition that it is
+// inside.
+static ct_ix windows_map_axis(ct_map *map, ct_map_piece *piece, int i, ct_ix at, ct_ix tap) {
     const windows_attrs *attrs = map->node->attrs;
     const ct_type *in = ct__type(map->node->in[0]), *out = map->node->out;
-    ct_window w = window_of(attrs, i);
+    ct_window w = windows_axis(attrs, i);
     ct_ix_pool *p = map->pool;
     ct_ix zero = ct__ix_int(p, 0);
     int axis = (int)attrs->axes.v[i];
     int64_t base = attrs->base.v[i], reach = (w.size - 1) * w.dilation;
-    ct_ix place = ct__ix_add(p, ct__ix_mul(p, at, ct__ix_int(p, w.stride)),
-                             ct__ix_mul(p, tap, ct__ix_int(p, w.dilation)));
-    place = ct__ix_sub(p, place, ct__ix_int(p, w.low));
+    ct_ix position = ct__ix_add(p, ct__ix_mul(p, at, ct__ix_int(p, w.stride)),
+                                ct__ix_mul(p, tap, ct__ix_int(p, w.dilation)));
+    position = ct__ix_sub(p, position, ct__ix_int(p, w.low));
     bool dynamic = ct__is_dyn(in, axis) || ct__is_dyn(out, axis);
     int64_t last = (out->dim[axis] - 1) * w.stride + (reach > 0 ? reach : 0) - w.low;
     if ((reach < 0 ? reach : 0) < w.low)
-        piece->valid = ct__ix_and(p, piece->valid, ct__ix_le(p, zero, place));
-    if (base > 1) { // places before the first one are divided, too: so many bases on they are none
+        piece->valid = ct__ix_and(p, piece->valid, ct__ix_le(p, zero, position));
+    if (base > 1) { // adds multiples of base, since positions before the first one are divided too
         const int64_t before = w.low - (reach < 0 ? reach : 0);
         ct_ix pitch = ct__ix_int(p, base),
-              on = ct__ix_int(p, before > 0 ? (before + base - 1) / base : 0);
-        ct_ix forward = ct__ix_add(p, place, ct__ix_mul(p, on, pitch));
+              offset = ct__ix_int(p, before > 0 ? (before + base - 1) / base : 0);
+        ct_ix forward = ct__ix_add(p, position, ct__ix_mul(p, offset, pitch));
         piece->valid =
             ct__ix_and(p, piece->valid, ct__ix_eq(p, ct__ix_mod(p, forward, pitch), zero));
-        place = ct__ix_sub(p, ct__ix_div(p, forward, pitch), on);
+        position = ct__ix_sub(p, ct__ix_div(p, forward, pitch), offset);
     }
     if (dynamic ? attrs->counts.n > 0 || w.high > 0 : last / base >= in->dim[axis])
         piece->valid =
-            ct__ix_and(p, piece->valid, ct__ix_lt(p, place, ct__map_in_size(map, 0, axis)));
-    return place;
+            ct__ix_and(p, piece->valid, ct__ix_lt(p, position, ct__map_in_size(map, 0, axis)));
+    return position;
 }
 static bool windows_map(ct_map *map) {
     const windows_attrs *attrs = map->node->attrs;
@@ -242,7 +246,7 @@ static bool windows_map(ct_map *map) {
     for (int a = 0; a < in_rank; a++) piece->from[a] = map->at[a];
     for (int i = 0; i < n; i++) {
         int64_t axis = attrs->axes.v[i];
-        piece->from[axis] = seen(map, piece, i, map->at[axis], map->at[own + i]);
+        piece->from[axis] = windows_map_axis(map, piece, i, map->at[axis], map->at[own + i]);
     }
     if (piece->valid != CT_IX_NONE) {
         ct_map_piece *outside = ct__map_piece(map, -1);
@@ -258,44 +262,45 @@ static bool windows_jvp(ct_rule *r) {
     return true;
 }
 
-// With steps in `base`, each position asks of each tap by a remainder whether it has a window. Kernels of
-// taps that are written out (reduce.c) and static sizes know it where they are written (cuts.c); of others
-// the positions are split by remainders here, if taps and windows lie as those of pools do. Sums of
-// windows that overlap have another order then, so for them sizes that may become dynamic decide nothing.
-enum { FEW_TAPS = 32, FEW_OVERLAPPING = 49, LONGEST_CELL = 8, LARGEST_CELL = 64 };
-static bool wants_remainders(const windows_attrs *attrs, const ct_type *in) {
+// If `base` has strides, each position tests for each tap, by a remainder, whether it has a window.
+// Kernels whose taps are unrolled (reduce.c) with static sizes resolve that at compile time (cuts.c). For
+// others the positions are split by remainders here, if taps and windows are arranged as in pooling. Sums
+// of overlapping windows then have another order, so for them sizes that may become dynamic do not decide.
+enum { MAX_UNROLLED_TAPS = 32, MAX_OVERLAPPING_TAPS = 49, MAX_STRIDE = 8, MAX_CELL = 64 };
+static bool windows_splits_remainders(const windows_attrs *attrs, const ct_type *in) {
     int64_t taps = 1, cell = 1, rank = in->rank + 2 * attrs->size.n;
-    bool steps = false, unknown = false, overlap = false, longest = false;
+    bool steps = false, unknown = false, overlap = false, long_stride = false;
     for (int i = 0; i < attrs->size.n; i++) {
-        const ct_window w = window_of(attrs, i);
+        const ct_window w = windows_axis(attrs, i);
         const bool dynamic = ct__is_dyn(in, (int)attrs->axes.v[i]);
         if (w.dilation != 1 || w.low < 0 || attrs->base.v[i] != 1) return false;
         if (dynamic && attrs->counts.n) return false;
         steps |= w.stride > 1;
         unknown |= dynamic && w.stride > 1;
         overlap |= w.size > w.stride;
-        longest |= w.stride > LONGEST_CELL;
-        taps = taps > FEW_OVERLAPPING ? taps : taps * w.size;
-        cell = cell > LARGEST_CELL ? cell : cell * w.stride;
+        long_stride |= w.stride > MAX_STRIDE;
+        taps = taps > MAX_OVERLAPPING_TAPS ? taps : taps * w.size;
+        cell = cell > MAX_CELL ? cell : cell * w.stride;
     }
-    const bool many = taps > (overlap ? FEW_OVERLAPPING : FEW_TAPS);
+    const bool many = taps > (overlap ? MAX_OVERLAPPING_TAPS : MAX_UNROLLED_TAPS);
     return !attrs->taps && steps && rank <= CT_MAX_RANK &&
-           ((unknown && !overlap) || longest || many || cell > LARGEST_CELL);
+           ((unknown && !overlap) || long_stride || many || cell > MAX_CELL);
 }
 
-// Position q * stride + r of the padded axis is seen by tap r + j * stride of window q - j: taps as
-// (j, r) are windows of step 1 for every r.
-static ct_tensor by_remainders(ct_tensor c, const windows_attrs *attrs, const ct_type *in) {
+// Position q * stride + r of the padded axis is read by tap r + j * stride of window q - j: taps as (j, r)
+// are windows of stride 1 for every r.
+static ct_tensor windows_transpose_by_remainders(ct_tensor c, const windows_attrs *attrs,
+                                                 const ct_type *in) {
     const ct_type *type = ct__type_of(c); // (..., o, ..., k)
     const int n = (int)attrs->size.n, own = type->rank - n;
-    int64_t high[CT_MAX_RANK] = {0}, dims[CT_MAX_RANK], order[CT_MAX_RANK], joined[CT_MAX_RANK];
+    int64_t high[CT_MAX_RANK] = {0}, dims[CT_MAX_RANK], order[CT_MAX_RANK], merged[CT_MAX_RANK];
     int64_t steps[CT_MAX_RANK], counts[CT_MAX_RANK], back[CT_MAX_RANK], last[CT_MAX_RANK];
     int64_t start[CT_MAX_RANK], stop[CT_MAX_RANK];
-    for (int a = 0; a < own; a++) dims[a] = joined[a] = ct__size_of(type, a), order[a] = a;
+    for (int a = 0; a < own; a++) dims[a] = merged[a] = ct__size_of(type, a), order[a] = a;
     for (int i = 0; i < n; i++) {
-        const ct_window w = window_of(attrs, i);
+        const ct_window w = windows_axis(attrs, i);
         const int axis = (int)attrs->axes.v[i];
-        const int64_t size = ct__size_of(in, axis), seen = w.size - 1 - w.high;
+        const int64_t size = ct__size_of(in, axis), reach = w.size - 1 - w.high;
         steps[i] = (w.size + w.stride - 1) / w.stride;
         high[own + i] = steps[i] * w.stride - w.size;
         dims[own + 2 * i] = steps[i];
@@ -303,11 +308,12 @@ static ct_tensor by_remainders(ct_tensor c, const windows_attrs *attrs, const ct
         order[own + i] = own + 2 * i + 1;
         order[own + n + i] = own + 2 * i;
         last[i] = own + n + i;
-        // Windows of a dynamic number, and so many behind them that all positions have one.
-        counts[i] = ct__marked(size) ? ct__size_add(ct__size_of(type, axis),
-                                                    seen > 0 ? (seen + w.stride - 1) / w.stride : 0)
-                                     : (w.low + size + w.stride - 1) / w.stride;
-        joined[axis] = ct__size_mul(counts[i], w.stride);
+        // For a dynamic number of windows: these, and enough further ones that all positions have one.
+        counts[i] = ct__marked(size)
+                        ? ct__size_add(ct__size_of(type, axis),
+                                       reach > 0 ? (reach + w.stride - 1) / w.stride : 0)
+                        : (w.low + size + w.stride - 1) / w.stride;
+        merged[axis] = ct__size_mul(counts[i], w.stride);
         start[i] = w.low;
         stop[i] = ct__size_add(size, w.low);
     }
@@ -322,7 +328,7 @@ static ct_tensor by_remainders(ct_tensor c, const windows_attrs *attrs, const ct
         for (int i = 0; i < n; i++)
             if (attrs->axes.v[i] == a) back[to++] = own + i;
     }
-    c = ct_reshape(ct_permute(c, ((ct_ints){own + n, back})), ((ct_ints){own, joined}));
+    c = ct_reshape(ct_permute(c, ((ct_ints){own + n, back})), ((ct_ints){own, merged}));
     return ct_slice(c, .axes = attrs->axes, .start = {n, start}, .stop = {n, stop});
 }
 
@@ -330,8 +336,9 @@ static bool windows_transpose(ct_rule *r) {
     const windows_attrs *attrs = r->attrs;
     const ct_type *in = ct__type_of(r->in[0]), *out = ct__type_of(r->c_out[0]);
     int n = (int)attrs->size.n;
-    if (wants_remainders(attrs, in)) {
-        r->c_in[0] = ct__shaped_like(by_remainders(r->c_out[0], attrs, in), r->in[0]);
+    if (windows_splits_remainders(attrs, in)) {
+        r->c_in[0] =
+            ct__shaped_like(windows_transpose_by_remainders(r->c_out[0], attrs, in), r->in[0]);
         return true;
     }
     int64_t counts[CT_MAX_RANK], dilation[CT_MAX_RANK], low[CT_MAX_RANK], taps[CT_MAX_RANK];
