@@ -42,8 +42,8 @@ typedef struct ct_series {
     size_t n;
     double last_step; // of the last value
     bool keep_all;    // makes every value a point, however many there are
-    size_t cap, per_point,
-        last_count; // private: values in a point (0: 1), and in the last one so far
+    // Private: number of values in a point (0: 1), and in the last one so far.
+    size_t cap, per_point, last_count;
 } ct_series;
 enum { CT_SERIES_MAX = 1 << 14 };
 
