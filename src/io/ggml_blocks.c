@@ -88,8 +88,8 @@ static void ggml_dequantize_q8_0(const uint8_t *b, float *y) { // d, quants (32)
     const float d = ggml_read_f16(b);
     for (int i = 0; i < QK; i++) y[i] = d * (float)(int8_t)b[2 + i];
 }
-static void ggml_dequantize_q8_1(const uint8_t *b,
-                                 float *y) { // d, d times the quants' sum, quants (32)
+// d, d times the quants' sum, quants (32)
+static void ggml_dequantize_q8_1(const uint8_t *b, float *y) {
     const float d = ggml_read_f16(b);
     for (int i = 0; i < QK; i++) y[i] = d * (float)(int8_t)b[4 + i];
 }
@@ -100,8 +100,8 @@ static void ggml_dequantize_q1_0(const uint8_t *b, float *y) { // d, signs (16)
 
 // ------------------------------------------------------------------------------- superblocks of 256
 
-static void ggml_dequantize_q2_k(const uint8_t *b,
-                                 float *y) { // scales and minimums (16), quants (64), d, m
+// scales and minimums (16), quants (64), d, m
+static void ggml_dequantize_q2_k(const uint8_t *b, float *y) {
     for (int g = 0; g < 16; g++) {
         const float d = ggml_read_f16(b + 80) * (float)(b[g] & 15),
                     m = ggml_read_f16(b + 82) * (float)(b[g] >> 4);
@@ -113,8 +113,8 @@ static float ggml_q3_k_scale(const uint8_t *b, int g) {
     const int high = scales[8 + g % 4] >> (g / 4 * 2) & 3;
     return ggml_read_f16(b + 108) * (float)((ggml_nibble(scales, g, 8) | high << 4) - 32);
 }
-static void ggml_dequantize_q3_k(const uint8_t *b,
-                                 float *y) { // third bits (32), quants (64), scales (12), d
+// third bits (32), quants (64), scales (12), d
+static void ggml_dequantize_q3_k(const uint8_t *b, float *y) {
     for (int g = 0; g < 16; g++) {
         const float d = ggml_q3_k_scale(b, g);
         for (int i = 16 * g; i < 16 * (g + 1); i++)
@@ -138,8 +138,8 @@ static void ggml_dequantize_q4_k(const uint8_t *b, float *y) { // d, m, scales (
             y[i] = d * (float)ggml_nibble(b + 16, i, 32) - m;
     }
 }
-static void ggml_dequantize_q5_k(const uint8_t *b,
-                                 float *y) { // d, m, scales (12), fifth bits (32), quants (128)
+// d, m, scales (12), fifth bits (32), quants (128)
+static void ggml_dequantize_q5_k(const uint8_t *b, float *y) {
     for (int g = 0; g < 8; g++) {
         float d, m;
         ggml_scale_and_min(b, g, &d, &m);
@@ -147,24 +147,24 @@ static void ggml_dequantize_q5_k(const uint8_t *b,
             y[i] = d * (float)(ggml_nibble(b + 48, i, 32) | ggml_plane_bit(b + 16, i) << 4) - m;
     }
 }
-static void ggml_dequantize_q6_k(const uint8_t *b,
-                                 float *y) { // quants (128), their high bits (64), scales (16), d
+// quants (128), their high bits (64), scales (16), d
+static void ggml_dequantize_q6_k(const uint8_t *b, float *y) {
     for (int g = 0; g < 16; g++) {
         const float d = ggml_read_f16(b + 208) * (float)(int8_t)b[192 + g];
         for (int i = 16 * g; i < 16 * (g + 1); i++)
             y[i] = d * (float)((ggml_nibble(b, i, 64) | ggml_two_bits(b + 128, i) << 4) - 32);
     }
 }
-static void ggml_dequantize_q8_k(const uint8_t *b,
-                                 float *y) { // d (f32), quants (256), sums of 16 (32)
+// d (f32), quants (256), sums of 16 (32)
+static void ggml_dequantize_q8_k(const uint8_t *b, float *y) {
     const float d = ggml_f32_from_bits(ggml_u32(b));
     for (int i = 0; i < QK_K; i++) y[i] = d * (float)(int8_t)b[4 + i];
 }
 
 // ---------------------------------------------------------------------- ternary, and floats of 4 bits
 
-static void ggml_dequantize_tq1_0(const uint8_t *b,
-                                  float *y) { // digits of base 3, 5 or 4 a byte (52), d
+// digits of base 3, 5 or 4 a byte (52), d
+static void ggml_dequantize_tq1_0(const uint8_t *b, float *y) {
     static const uint8_t power[] = {1, 3, 9, 27, 81};
     const float d = ggml_read_f16(b + 52);
     for (int i = 0; i < QK_K; i++) {
@@ -186,8 +186,8 @@ static void ggml_dequantize_mxfp4(const uint8_t *b, float *y) { // exponent of 2
         *b > 1 ? ggml_f32_from_bits((*b - 1u) << 23) : ggml_f32_from_bits(0x00200000u << *b);
     for (int i = 0; i < QK; i++) y[i] = d * (float)doubled_f4[ggml_nibble(b + 1, i, 16)];
 }
-static void ggml_dequantize_nvfp4(const uint8_t *b,
-                                  float *y) { // scales of 16 (e4m3 without sign) (4), quants (32)
+// scales of 16 (e4m3 without sign) (4), quants (32)
+static void ggml_dequantize_nvfp4(const uint8_t *b, float *y) {
     for (int g = 0; g < 4; g++) {
         const int exponent = b[g] >> 3 & 15, mantissa = b[g] & 7;
         const float d = b[g] == 0x7f ? 0 // NaN
@@ -389,8 +389,8 @@ static void ggml_dequantize_iq2_xxs(const uint8_t *b, float *y) {
                        y + 8 * k);
     }
 }
-static void ggml_dequantize_iq2_xs(const uint8_t *b,
-                                   float *y) { // d, points of 8 with their signs (64), scales (8)
+// d, points of 8 with their signs (64), scales (8)
+static void ggml_dequantize_iq2_xs(const uint8_t *b, float *y) {
     ggml_init_grids();
     for (int k = 0; k < QK_K / 8; k++) {
         const unsigned code = ggml_u16(b + 2 + 2 * k);
@@ -407,8 +407,8 @@ static void ggml_dequantize_iq2_s(const uint8_t *b, float *y) {
                        b[34 + k], y + 8 * k);
     }
 }
-static void ggml_dequantize_iq3_xxs(const uint8_t *b,
-                                    float *y) { // d, points of 4 (64), signs and scales (32)
+// d, points of 4 (64), signs and scales (32)
+static void ggml_dequantize_iq3_xxs(const uint8_t *b, float *y) {
     ggml_init_grids();
     for (int k = 0; k < QK_K / 4; k++) {
         const uint32_t signs = ggml_u32(b + 66 + k / 8 * 4);
@@ -417,9 +417,8 @@ static void ggml_dequantize_iq3_xxs(const uint8_t *b,
                        ggml_even_signs(signs >> (k / 2 % 4 * 7)) >> (k % 2 * 4), y + 4 * k);
     }
 }
-static void
-ggml_dequantize_iq3_s(const uint8_t *b,
-                      float *y) { // d, points of 4 (64), high bits (8), signs (32), scales (4)
+// d, points of 4 (64), high bits (8), signs (32), scales (4)
+static void ggml_dequantize_iq3_s(const uint8_t *b, float *y) {
     ggml_init_grids();
     for (int k = 0; k < QK_K / 4; k++) {
         const int code = b[2 + k] | ggml_bit(b + 66, k) << 8,
