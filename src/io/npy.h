@@ -24,8 +24,7 @@ typedef struct ct_npy {
     bool fortran;             // column-major: the first axis varies fastest
     int rank;
     int64_t shape[CT_MAX_RANK];
-    uint64_t count, begin,
-        bytes; // number of elements; offset of the data in the file, and its length
+    uint64_t count, begin, bytes; // elements; offset and length of the data in the file
 } ct_npy;
 
 // The name of the file in messages: "LABEL: PART: what is wrong".

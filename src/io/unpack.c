@@ -39,8 +39,8 @@ static bool unpack_has_same_dims(const ct_weight *a, const ct_weight *b, size_t 
     return true;
 }
 
-static uint64_t unpack_multiply_dims(const ct_weight *w,
-                                     size_t n) { // over the first n axes of a stored tensor
+// Multiplies the first n dimensions of a stored tensor.
+static uint64_t unpack_multiply_dims(const ct_weight *w, size_t n) {
     uint64_t rows = 1;
     for (size_t i = 0; i < n; i++) rows *= (uint64_t)w->dim[i];
     return rows;
