@@ -1,6 +1,6 @@
-// Writes the weights with which `cotan train` starts the reference run: bench/initial_weights SEED
-// DIR (4 layers, 4 heads, width 128, context 64, 65 characters, no biases). For
-// bench/torch_reference.py.
+// Writes the weights with which `cotan train` starts the reference run, for
+// bench/torch_reference.py: 4 layers, 4 heads, width 128, context 64, 65 characters, no biases.
+//   build/bench/initial_weights SEED DIR
 #include <cotan/cotan.h>
 #include <cotan/models.h>
 #include <stdio.h>

@@ -1,10 +1,11 @@
-// Prompts of ever new lengths: what planning one costs, and what memory they leave behind.
+// Measures prompts of varying lengths: the cost of planning a new length, and the memory that the
+// plans keep.
 //   build/bench/lengths [PROMPTS [WIDTH]]
-// Feeds prompts of random lengths to a GPT-2 of 12 layers and context 1,024, into a key-value cache and
-// without, each in a context of its own. The first two are planned and compiled; from then on a prompt
-// finds its plan by everything but its length. Times are of recording, ordering, finding and binding: the
-// device's submit does nothing then. The goals are 0.2 ms for a new length, no plan, no kernel, and an
-// arena of at most 1.1 times what the longest prompt alone needs.
+// Feeds prompts of random lengths to a GPT-2 of 12 layers and context 1,024, with and without a
+// key-value cache, each in its own context. The first two are planned and compiled; later prompts
+// find a plan that fits any length. Times are of recording, ordering, lookup and binding: the
+// device's submit does nothing then. The goals are 0.2 ms for a new length, no new plan or kernel,
+// and an arena of at most 1.1 times that of the longest prompt alone.
 #include <cotan/models.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +13,15 @@
 #include "base/os.h"
 #include "compile/plan.h"
 
-enum { CONTEXT = 1024, MOST_PROMPTS = 100000 };
+enum { CONTEXT = 1024, MAX_PROMPTS = 100000 };
 
-static bool submit_nothing(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
+static bool lengths_submit_nothing(ct_device *device, const ct_command *commands, size_t n,
+                                   ct_err *err) {
     (void)device, (void)commands, (void)n, (void)err;
     return true;
 }
 
-static int ascending(const void *a, const void *b) {
+static int lengths_compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
@@ -28,12 +30,13 @@ typedef struct {
     double recorded, run; // seconds
 } cost;
 
-// One prompt of n tokens; the sizes are marked where `marked`, else they are found out.
-static cost prompt(const ct_gpt2 *model, ct_gpt2_cache *cache, int64_t n, bool marked) {
+// Runs a prompt of n tokens; with `dynamic` its length is marked by CT_DYN, else it is detected.
+static cost lengths_run_prompt(const ct_gpt2 *model, ct_gpt2_cache *cache, int64_t n,
+                               bool dynamic) {
     static const int32_t ids[CONTEXT];
     double begin = ct__now();
     CT_SCOPE;
-    ct_tensor tokens = ct_from(ids, CT_I32, CT_DIMS(1, marked ? CT_DYN(n) : n)); // (1, T)
+    ct_tensor tokens = ct_from(ids, CT_I32, CT_DIMS(1, dynamic ? CT_DYN(n) : n)); // (1, T)
     ct_tensor logits = cache ? ct_gpt2_decode(model, cache, tokens, ct_i(0))
                              : ct_gpt2_next_logits(model, tokens); // (1, vocab)
     double recorded = ct__now();
@@ -48,11 +51,11 @@ typedef struct {
     ct_ctx *ctx;
     ct_gpt2 *model;
     ct_gpt2_cache *cache;
-    ct_backend idle; // the device's, but for submit
-} machine;
+    ct_backend idle; // the device's backend, except for submit
+} bench_model;
 
-static machine *start(int64_t width, bool cached) {
-    machine *m = calloc(1, sizeof *m);
+static bench_model *lengths_start(int64_t width, bool cached) {
+    bench_model *m = calloc(1, sizeof *m);
     if (m) ct_ctx_use(m->ctx = ct_ctx_new());
     ct_gpt2_config config = ct_gpt2_124m();
     config.width = width;
@@ -63,14 +66,14 @@ static machine *start(int64_t width, bool cached) {
         fprintf(stderr, "lengths: %s\n", ct_error_text());
         exit(1);
     }
-    prompt(m->model, m->cache, 8, true); // the device is open from here on
+    lengths_run_prompt(m->model, m->cache, 8, true); // opens the device
     ct_device *device = ((ct_executor *)ct__ctx()->device)->device;
     m->idle = *device->backend;
-    m->idle.submit = submit_nothing;
+    m->idle.submit = lengths_submit_nothing;
     device->backend = &m->idle;
     return m;
 }
-static void stop(machine *m) {
+static void lengths_stop(bench_model *m) {
     ct_gpt2_cache_free(m->cache);
     ct_gpt2_free(m->model);
     ct_ctx_use(NULL);
@@ -78,47 +81,50 @@ static void stop(machine *m) {
     free(m);
 }
 
-static void measure(int64_t width, bool cached, int prompts, bool marked) {
-    static double run[MOST_PROMPTS], recorded[MOST_PROMPTS];
+static void lengths_measure(int64_t width, bool cached, int prompts, bool dynamic) {
+    static double run[MAX_PROMPTS], recorded[MAX_PROMPTS];
     uint32_t state = 2026;
-    machine *m = start(width, cached);
-    prompt(m->model, m->cache, CONTEXT, false);
-    const double alone = (double)ct_get_stats().arena_bytes;
-    stop(m);
-    m = start(width, cached);
-    prompt(m->model, m->cache, 10, marked);
-    if (!marked) prompt(m->model, m->cache, 12, marked); // the second length makes the plan of all
+    bench_model *m = lengths_start(width, cached);
+    lengths_run_prompt(m->model, m->cache, CONTEXT, false);
+    const double longest_bytes = (double)ct_get_stats().arena_bytes;
+    lengths_stop(m);
+    m = lengths_start(width, cached);
+    lengths_run_prompt(m->model, m->cache, 10, dynamic);
+    if (!dynamic) lengths_run_prompt(m->model, m->cache, 12,
+                                     dynamic); // makes the general plan
     const ct_stats first = ct_get_stats();
     for (int i = 0; i < prompts; i++) {
         state = state * 1664525u + 1013904223u;
-        cost c = prompt(m->model, m->cache, 2 + (int64_t)(state >> 8) % (CONTEXT - 1), marked);
+        cost c = lengths_run_prompt(m->model, m->cache, 2 + (int64_t)(state >> 8) % (CONTEXT - 1),
+                                    dynamic);
         run[i] = c.run;
         recorded[i] = c.recorded;
     }
-    prompt(m->model, m->cache, CONTEXT, marked);
+    lengths_run_prompt(m->model, m->cache, CONTEXT, dynamic);
     const ct_stats last = ct_get_stats();
-    stop(m);
-    qsort(run, (size_t)prompts, sizeof *run, ascending);
-    qsort(recorded, (size_t)prompts, sizeof *recorded, ascending);
+    lengths_stop(m);
+    qsort(run, (size_t)prompts, sizeof *run, lengths_compare_doubles);
+    qsort(recorded, (size_t)prompts, sizeof *recorded, lengths_compare_doubles);
     printf("%-9s %-7s record %.3f ms, find and bind %.3f ms (median), %.3f at most; plans %llu, "
            "kernels %llu, arena %.3f of the longest's %.2f MB\n",
-           cached ? "cache" : "no cache", marked ? "marked" : "plain", recorded[prompts / 2] * 1e3,
+           cached ? "cache" : "no cache", dynamic ? "marked" : "plain", recorded[prompts / 2] * 1e3,
            run[prompts / 2] * 1e3, run[prompts - 1] * 1e3,
            (unsigned long long)(last.plans_made - first.plans_made),
            (unsigned long long)(last.kernels_compiled + last.kernels_loaded -
                                 first.kernels_compiled - first.kernels_loaded),
-           (double)last.arena_bytes / alone, alone * 1e-6);
+           (double)last.arena_bytes / longest_bytes, longest_bytes * 1e-6);
 }
 
 int main(int argc, char **argv) {
     int prompts = argc > 1 ? atoi(argv[1]) : 1000;
     int64_t width = argc > 2 ? atoi(argv[2]) : 48;
-    if (prompts < 1 || prompts > MOST_PROMPTS || width < 12 || width % 12) {
-        fprintf(stderr, "lengths: 1 to %d prompts, a width that 12 divides\n", MOST_PROMPTS);
+    if (prompts < 1 || prompts > MAX_PROMPTS || width < 12 || width % 12) {
+        fprintf(stderr, "lengths: 1 to %d prompts, a width that 12 divides\n", MAX_PROMPTS);
         return 2;
     }
-    setenv("COTAN_COMPILE", "wait", 1); // so that what is compiled is counted where it is planned
-    for (int marked = 1; marked >= 0; marked--)
-        for (int cached = 1; cached >= 0; cached--) measure(width, cached, prompts, marked);
+    setenv("COTAN_COMPILE", "wait", 1); // kernels count when they are planned
+    for (int dynamic = 1; dynamic >= 0; dynamic--)
+        for (int cached = 1; cached >= 0; cached--)
+            lengths_measure(width, cached, prompts, dynamic);
     return 0;
 }

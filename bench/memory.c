@@ -1,8 +1,8 @@
-// Memory of training GPT-2 (AdamW, clip 1.0), planned and measured.
+// Compares the planned with the measured memory of training GPT-2 (AdamW, clip 1.0).
 //   build/bench/memory [small|124m] [BATCH] [TOKENS] [STEPS]
-// Without words: both, with batches of 4 and 12 texts of 64 tokens. Ends with 1 where planned >=
-// measured >= 0.9 planned does not hold, or the process grew by more than 1.1 times what was
-// planned.
+// Without arguments it runs both, with batches of 12 and 4 sequences of 64 tokens. Exits with 1
+// unless planned >= measured >= 0.9 planned, or if the process grew by more than 1.1 times the
+// plan.
 #include <cotan/cotan.h>
 #include <cotan/models.h>
 #include <cotan/optim.h>
@@ -17,8 +17,9 @@ typedef struct sizes {
     int steps;
 } sizes;
 
-// Everything that a training run does with tensors, in the current context; on a dry device too.
-static bool train(const sizes *s, const int32_t *tokens) {
+// Does the tensor computations of a training run in the current context, which may have a dry
+// device.
+static bool memory_train(const sizes *s, const int32_t *tokens) {
     ct_gpt2 *model = ct_gpt2_new(&s->config, 1337);
     ct_optim *optim =
         model ? ct_adamw(ct_gpt2_params(model), .lr = 1e-3, .clip = 1.0, .weight_decay = CT_F(0.1))
@@ -37,41 +38,42 @@ static bool train(const sizes *s, const int32_t *tokens) {
     return !ct_failed();
 }
 
-static double status_mb(const char *word) { // a line of /proc/self/status
+static double memory_read_status_mb(const char *key) { // in /proc/self/status
     FILE *f = fopen("/proc/self/status", "r");
     char line[256];
     double kb = 0;
     while (f && fgets(line, sizeof line, f))
-        if (strncmp(line, word, strlen(word)) == 0) kb = atof(line + strlen(word));
+        if (strncmp(line, key, strlen(key)) == 0) kb = atof(line + strlen(key));
     if (f) fclose(f);
     return kb * 1024e-6;
 }
 
-static int judge(const sizes *s) {
+static int memory_check(const sizes *s) {
     int32_t *tokens = calloc((size_t)(s->batch * s->tokens + s->steps + 1), sizeof *tokens);
     if (!tokens) return 1;
     for (int64_t i = 0; i < s->batch * s->tokens + s->steps + 1; i++)
         tokens[i] = (int32_t)((uint64_t)i * 2654435761u % (uint64_t)s->config.vocab);
-    double before = status_mb("VmRSS:");
+    double before = memory_read_status_mb("VmRSS:");
     ct_ctx *dry = ct_ctx_new();
     ct_ctx_use(dry);
-    bool ok = ct_set_device("dry:cpu") && train(s, tokens);
+    bool ok = ct_set_device("dry:cpu") && memory_train(s, tokens);
     double planned = (double)ct_most_memory() * 1e-6;
-    double process = planned + status_mb("VmRSS:") - before; // planning takes memory as well
+    double process =
+        planned + memory_read_status_mb("VmRSS:") - before; // planning takes memory as well
     if (!ok) fprintf(stderr, "%s\n", ct_error_text());
     ct_ctx_free(dry);
     ct_ctx *real = ct_ctx_new();
     ct_ctx_use(real);
-    ok = ok && train(s, tokens);
+    ok = ok && memory_train(s, tokens);
     double measured = (double)ct_get_stats().most_memory * 1e-6;
-    double grown = status_mb("VmHWM:") - before;
+    double grown = memory_read_status_mb("VmHWM:") - before;
     if (ct_failed()) fprintf(stderr, "%s\n", ct_error_text());
     bool holds = ok && planned >= measured && measured >= 0.9 * planned && grown <= 1.1 * process;
     printf("%s: planned %.2f MB, measured %.2f MB (%.3f of it), the process grew by %.2f MB "
            "(%.3f of what was planned for it)%s\n",
            s->name, planned, measured, measured / planned, grown, grown / process,
            holds ? "" : ": OUT OF BOUNDS");
-    ct_ctx_free(real); // its plans hold memory
+    ct_ctx_free(real); // its plans keep memory
     free(tokens);
     return holds ? 0 : 1;
 }
@@ -86,12 +88,12 @@ int main(int argc, char **argv) {
     sizes large = {"124m", ct_gpt2_124m(), 4, 64, 3};
     if (argc > 1 && strcmp(argv[1], "small") != 0 && strcmp(argv[1], "124m") != 0)
         return fprintf(stderr, "usage: memory [small|124m] [BATCH] [TOKENS] [STEPS]\n"), 2;
-    sizes *one = argc > 1 && strcmp(argv[1], "124m") == 0 ? &large : &small;
-    if (argc > 2) one->batch = atoi(argv[2]);
-    if (argc > 3) one->tokens = one->config.context = atoi(argv[3]);
-    if (argc > 4) one->steps = atoi(argv[4]);
-    int status = judge(one);
-    // The peak of the smaller one does not show in that of the larger.
-    if (argc < 2) status |= judge(&large);
+    sizes *chosen = argc > 1 && strcmp(argv[1], "124m") == 0 ? &large : &small;
+    if (argc > 2) chosen->batch = atoi(argv[2]);
+    if (argc > 3) chosen->tokens = chosen->config.context = atoi(argv[3]);
+    if (argc > 4) chosen->steps = atoi(argv[4]);
+    int status = memory_check(chosen);
+    // The smaller model's peak is below that of the larger one.
+    if (argc < 2) status |= memory_check(&large);
     return status;
 }

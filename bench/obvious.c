@@ -1,7 +1,7 @@
-// A program written the obvious way beside the same with ct_keep: an MLP on digits that are cast and
-// normalised once, outside of the loop, with a loss that is read now and then.
+// Compares a straightforward program with the same one using ct_keep: an MLP on digits that are
+// cast and normalised once, outside the loop, with a loss that is read occasionally.
 //   build/bench/obvious [STEPS]
-// Both must take the same time: what a step uses of the scopes around it is computed once.
+// Both must take the same time: values of outer scopes that a step uses are computed once.
 #include <cotan/nn.h>
 #include <cotan/optim.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { N = 4096, SIZE = 784, HIDDEN = 256, CLASSES = 10, BATCH = 128 };
 static uint8_t pixels[N][SIZE];
 static int32_t labels[N];
 
-static void make_data(void) {
+static void obvious_make_data(void) {
     uint32_t x = 1;
     for (int i = 0; i < N; i++) {
         labels[i] = i % CLASSES;
@@ -25,8 +25,9 @@ static void make_data(void) {
     }
 }
 
-// Seconds of `steps` steps behind the first three, which make the plans; negative: it failed.
-static double train(bool keeps, int steps) {
+// Returns the seconds of `steps` steps after the first three, which make the plans; negative if it
+// failed.
+static double obvious_train(bool keeps, int steps) {
     CT_SCOPE;
     ct_params *params = ct_params_new();
     ct_nn_place place = ct_nn_place_in(params, 1);
@@ -63,10 +64,10 @@ static double train(bool keeps, int steps) {
 
 int main(int argc, char **argv) {
     int steps = argc > 1 ? atoi(argv[1]) : 300;
-    make_data();
+    obvious_make_data();
     double least[2] = {1e9, 1e9};
     for (int i = 0; i < 6; i++) {
-        double s = train(i % 2, steps);
+        double s = obvious_train(i % 2, steps);
         if (s < 0) return fprintf(stderr, "%s\n", ct_error_text()), 1;
         if (s < least[i % 2]) least[i % 2] = s;
     }

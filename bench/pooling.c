@@ -1,7 +1,7 @@
-// The max pool of a ResNet, 3 x 3 with stride 2, and its gradient beside plain C: a loop nest that keeps the
-// number of the tap that was the largest, and one that gathers with it.
+// Compares the max pool of a ResNet, 3 x 3 with stride 2, and its gradient with plain C: a loop
+// nest that stores the index of the largest tap, and one that scatters the gradient by it.
 //   build/bench/pooling [ROUNDS] [IMAGES]
-// Both on one thread, in turns; printed are the medians and their ratio.
+// Both run alternately on one thread; prints the medians and their ratio.
 #include <cotan/cotan.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,13 +10,13 @@
 
 #include "base/os.h"
 
-enum { CHANNELS = 64, SIDE = 112, OUT = SIDE / 2, KERNEL = 3, MOST_ROUNDS = 200 };
+enum { CHANNELS = 64, SIDE = 112, OUT = SIDE / 2, KERNEL = 3, MAX_ROUNDS = 200 };
 
 static int images = 16;
 
-// x (n, SIDE, SIDE) to y and the taps (n, OUT, OUT).
-static void plain_pool(const float *restrict x, float *restrict y, unsigned char *restrict tap,
-                       int n) {
+// Pools x (n, SIDE, SIDE) to y and taps (n, OUT, OUT).
+static void pooling_plain_forward(const float *restrict x, float *restrict y,
+                                  unsigned char *restrict tap, int n) {
     for (int c = 0; c < n; c++)
         for (int i = 0; i < OUT; i++)
             for (int j = 0; j < OUT; j++) {
@@ -32,8 +32,8 @@ static void plain_pool(const float *restrict x, float *restrict y, unsigned char
                 tap[((size_t)c * OUT + (size_t)i) * OUT + (size_t)j] = (unsigned char)at;
             }
 }
-static void plain_gradient(const float *restrict dy, const unsigned char *restrict tap,
-                           float *restrict dx, int n) {
+static void pooling_plain_gradient(const float *restrict dy, const unsigned char *restrict tap,
+                                   float *restrict dx, int n) {
     memset(dx, 0, (size_t)n * SIDE * SIDE * sizeof *dx);
     for (int c = 0; c < n; c++)
         for (int i = 0; i < OUT; i++)
@@ -45,28 +45,28 @@ static void plain_gradient(const float *restrict dy, const unsigned char *restri
             }
 }
 
-static ct_tensor pooled(ct_tensor x) {
+static ct_tensor pooling_max_pool(ct_tensor x) {
     return ct_max_pool(x, .kernel = CT_DIMS(KERNEL, KERNEL), .stride = CT_DIMS(2),
                        .padding = CT_DIMS(1));
 }
 
-static int by_size(const void *a, const void *b) {
+static int pooling_compare_doubles(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
 }
-static double median(double *v, int n) {
-    qsort(v, (size_t)n, sizeof *v, by_size);
+static double pooling_median(double *v, int n) {
+    qsort(v, (size_t)n, sizeof *v, pooling_compare_doubles);
     return v[n / 2];
 }
 
 int main(int argc, char **argv) {
     const int rounds = argc > 1 ? atoi(argv[1]) : 21;
     if (argc > 2) images = atoi(argv[2]);
-    if (rounds < 1 || rounds > MOST_ROUNDS || images < 1)
-        return fprintf(stderr, "1 to %d rounds\n", MOST_ROUNDS), 2;
+    if (rounds < 1 || rounds > MAX_ROUNDS || images < 1)
+        return fprintf(stderr, "1 to %d rounds\n", MAX_ROUNDS), 2;
     setenv("COTAN_COMPILE", "wait", 1);
     ct_set_threads(1);
-    static double ours[2][MOST_ROUNDS], plain[2][MOST_ROUNDS];
+    static double ours[2][MAX_ROUNDS], plain[2][MAX_ROUNDS];
     const int n = images * CHANNELS;
     ct_tensor x = ct_random_normal(ct_random_key(1), CT_DIMS(images, CHANNELS, SIDE, SIDE));
     ct_tensor dy = ct_random_normal(ct_random_key(2), CT_DIMS(images, CHANNELS, OUT, OUT));
@@ -77,20 +77,20 @@ int main(int argc, char **argv) {
     unsigned char *tap = malloc((size_t)n * OUT * OUT);
     if (!of_dy || !y || !dx || !tap) return fprintf(stderr, "%s\n", ct_error_text()), 1;
     bool same = true;
-    for (int i = -2; i < rounds; i++) { // two that are not counted
+    for (int i = -2; i < rounds; i++) { // the first two are warm-up
         double at[5];
         CT_SCOPE;
         at[0] = ct__now();
-        ct_tensor own_y = pooled(x), own_dx;
+        ct_tensor own_y = pooling_max_pool(x), own_dx;
         if (!ct_eval(&own_y, 1)) break;
         at[1] = ct__now();
-        plain_pool(of_x, y, tap, n);
+        pooling_plain_forward(of_x, y, tap, n);
         at[2] = ct__now();
-        ct_grad(ct_sum(ct_mul(pooled(x), dy)), &x, 1, &own_dx);
+        ct_grad(ct_sum(ct_mul(pooling_max_pool(x), dy)), &x, 1, &own_dx);
         if (!ct_eval(&own_dx, 1)) break;
         at[3] = ct__now();
-        plain_pool(of_x, y, tap, n);
-        plain_gradient(of_dy, tap, dx, n);
+        pooling_plain_forward(of_x, y, tap, n);
+        pooling_plain_gradient(of_dy, tap, dx, n);
         at[4] = ct__now();
         for (int k = 0; k < 2 && i >= 0; k++) {
             ours[k][i] = at[2 * k + 1] - at[2 * k];
@@ -104,7 +104,7 @@ int main(int argc, char **argv) {
     if (ct_failed()) return fprintf(stderr, "%s\n", ct_error_text()), 1;
     printf("%-24s %8s %8s %7s\n", "one thread", "ours ms", "plain", "ratio");
     for (int k = 0; k < 2; k++) {
-        const double a = median(ours[k], rounds), b = median(plain[k], rounds);
+        const double a = pooling_median(ours[k], rounds), b = pooling_median(plain[k], rounds);
         printf("%-24s %8.2f %8.2f %7.2f\n", k ? "forward and gradient" : "forward", a * 1e3,
                b * 1e3, a / b);
     }

@@ -91,8 +91,8 @@ static bool list_file(reader *r, const char *path, const char *text, size_t n) {
     char *copy = CT_GROW(corpus->paths, r->paths_cap, corpus->files + 1) ? ct__strdup(path) : NULL;
     if (!copy) return refuse_memory(r, path, (corpus->files + 1) * sizeof *corpus->paths);
     corpus->paths[corpus->files] = copy;
-    corpus->text_sum = ct__crc32c_more(corpus->text_sum, &bytes, sizeof bytes);
-    corpus->text_sum = ct__crc32c_more(corpus->text_sum, text, n);
+    corpus->text_sum = ct__crc32c_extend(corpus->text_sum, &bytes, sizeof bytes);
+    corpus->text_sum = ct__crc32c_extend(corpus->text_sum, text, n);
     return true;
 }
 
@@ -174,11 +174,11 @@ static place place_of(const reader *r, const char *folder) {
 // Is this what a run writes there, as far as it could be taken for text? Under the name of a file
 // that is being written, too: "loss.svg.1234-5.tmp".
 static bool is_of_run(place where, const char *name) {
-    static const char *const names[] = {"config.json", CT_RUN_BESIDE, CT_RUN_TOKENS, "loss.svg",
+    static const char *const names[] = {"config.json", CT_RUN_SIDE_FILES, CT_RUN_TOKENS, "loss.svg",
                                         "metrics.jsonl"};
     enum { NAMES = sizeof names / sizeof *names, BEST_NAMES = NAMES - 3 };
     int64_t step;
-    if (where == SAVES) return ct__names_save(name, &step) || ct__names_unfinished_save(name);
+    if (where == SAVES) return ct__is_save_name(name, &step) || ct__is_unfinished_save_name(name);
     for (size_t i = 0; i < (where == RUN ? NAMES : where == BEST ? BEST_NAMES : 0); i++)
         if (strcmp(name, names[i]) == 0 || ct__atomic_is_leftover(name, names[i])) return true;
     return false;

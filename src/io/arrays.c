@@ -1,4 +1,4 @@
-// Tensors from and to NumPy's files.
+// Loads and saves tensors in NumPy's files.
 #include <stdio.h>
 #include <string.h>
 
@@ -12,35 +12,37 @@ static const char npy_part[] = "npy";
 
 // --------------------------------------------------------------------------------------- reading
 
-static ct_tensor leaf(const ct_npy *npy, const void *data, ct_loc here) {
+static ct_tensor arrays_make_leaf(const ct_npy *npy, const void *data, ct_loc here) {
     return ct_from_at(data, npy->dtype, (ct_ints){npy->rank, npy->shape}, here);
 }
 
-// The elements at `data` as a leaf; they are copied where they are not as Cotan holds them.
-static ct_tensor take(ct_ctx *ctx, const char *label, const ct_npy *npy, const void *data,
-                      ct_loc here) {
-    if (ct__npy_plain(npy, data)) return leaf(npy, data, here);
+// Makes a leaf of the elements at `data`, which are converted if they have another layout than
+// Cotan's.
+static ct_tensor arrays_make_tensor(ct_ctx *ctx, const char *label, const ct_npy *npy,
+                                    const void *data, ct_loc here) {
+    if (ct__npy_is_native(npy, data)) return arrays_make_leaf(npy, data, here);
     void *copy = ct__malloc(npy->bytes ? npy->bytes : 1);
     if (!copy) {
         ct__err_memory(&ctx->err, here, label, npy->bytes);
         return ct__poison(ctx, here);
     }
     ct__npy_convert(npy, data, copy);
-    ct_tensor t = leaf(npy, copy, here);
+    ct_tensor t = arrays_make_leaf(npy, copy, here);
     ct__free(copy);
     return t;
 }
 
-static bool check(const char *path, const void *map, size_t n, ct_npy *npy, ct_err *err) {
+static bool arrays_parse_npy(const char *path, const void *map, size_t n, ct_npy *npy,
+                             ct_err *err) {
     ct_npy_name name = {path, npy_part};
     size_t prefix;
     return ct__npy_prefix(name, map, n < CT_NPY_FIXED ? n : CT_NPY_FIXED, &prefix, err) &&
            ct__npy_parse(name, map, prefix < n ? prefix : n, n, npy, err) &&
-           ct__npy_usable(name, npy, err);
+           ct__npy_check_dtype(name, npy, err);
 }
 
-// Which of NumPy's formats a file that was just refused is of, by its first bytes: a hint.
-static void hint_other(ct_err *err, const char *path, const char *begin, const char *hint) {
+// Adds a hint to the error if the file's first bytes are those of NumPy's other format.
+static void arrays_hint_format(ct_err *err, const char *path, const char *begin, const char *hint) {
     ct_file file;
     ct_err ignored = {0};
     char found[8];
@@ -61,11 +63,11 @@ ct_tensor ct_load_npy_at(const char *path, ct_loc here) {
         return ct__poison(ctx, here);
     ct_tensor t = CT_NONE;
     if (ct__file_map(path, &map, &n, &ctx->err)) {
-        if (check(path, map ? map : "", n, &npy, &ctx->err))
-            t = take(ctx, path, &npy, (const char *)map + npy.begin, here);
+        if (arrays_parse_npy(path, map ? map : "", n, &npy, &ctx->err))
+            t = arrays_make_tensor(ctx, path, &npy, (const char *)map + npy.begin, here);
         ct__file_unmap(map, n);
     }
-    if (!t.bits) hint_other(&ctx->err, path, "PK", "it may be an npz file: ct_npz_open");
+    if (!t.bits) arrays_hint_format(&ctx->err, path, "PK", "it may be an npz file: ct_npz_open");
     ct__err_place(&ctx->err, here, "load_npy");
     return t.bits ? t : ct__poison(ctx, here);
 }
@@ -79,7 +81,7 @@ ct_npz *ct_npz_open_at(const char *path, ct_loc here) {
         return NULL;
     }
     if (ct__npz_open(path, npz, &ctx->err)) return npz;
-    hint_other(&ctx->err, path, "\x93NUMPY", "it is an npy file: ct_load_npy");
+    arrays_hint_format(&ctx->err, path, "\x93NUMPY", "it is an npy file: ct_load_npy");
     ct__err_place(&ctx->err, here, "npz_open");
     ct__free(npz);
     return NULL;
@@ -96,8 +98,8 @@ const char *ct_npz_name(const ct_npz *npz, size_t i) {
     return i < ct_npz_count(npz) ? npz->entries[i].name : NULL;
 }
 
-// The error of a name that the file lacks: with the first of those it has, and the nearest.
-static void no_array(ct_ctx *ctx, const ct_npz *npz, const char *name, ct_loc here) {
+// Reports a name that the file lacks, with the file's first names and the most similar one.
+static void arrays_refuse_name(ct_ctx *ctx, const ct_npz *npz, const char *name, ct_loc here) {
     enum { LISTED = 4 };
     char shown[CT_PRINTABLE], listed[LISTED * (CT_PRINTABLE + 4) + 1] = "";
     const char *near = NULL;
@@ -130,35 +132,35 @@ ct_tensor ct_npz_get_at(ct_npz *npz, const char *name, ct_loc here) {
     if (!ct__given(ctx, name, here, "npz_get", "the name")) return ct__poison(ctx, here);
     const ct_npz_entry *entry = ct__npz_find(npz, name);
     if (!entry) {
-        no_array(ctx, npz, name, here);
+        arrays_refuse_name(ctx, npz, name, here);
         return ct__poison(ctx, here);
     }
     if (!ct__npz_read(npz, entry, &npy, &data, &ctx->err)) {
         ct__err_place(&ctx->err, here, "npz_get");
         return ct__poison(ctx, here);
     }
-    ct_tensor t = take(ctx, npz->label, &npy, data, here);
+    ct_tensor t = arrays_make_tensor(ctx, npz->label, &npy, data, here);
     ct__free(data);
     return t;
 }
 
 // --------------------------------------------------------------------------------------- writing
 
-typedef struct held { // a tensor on the host
+typedef struct host_tensor { // a tensor on the host
     int64_t dim[CT_MAX_RANK];
     int rank;
     const void *data;
-} held;
+} host_tensor;
 
-static bool hold(ct_tensor t, held *h, ct_loc here) {
+static bool arrays_get_host(ct_tensor t, host_tensor *h, ct_loc here) {
     h->data = ct_data_at(t, here);
     h->rank = ct_rank(t);
     for (int a = 0; a < h->rank; a++) h->dim[a] = ct_dim(t, a);
     return h->data != NULL;
 }
 
-static bool write_npy(const char *path, const ct_text *head, const void *data, size_t bytes,
-                      ct_err *err) {
+static bool arrays_write_npy(const char *path, const ct_text *head, const void *data, size_t bytes,
+                             ct_err *err) {
     ct_atomic file;
     if (!ct__atomic_begin(&file, path, 0, err)) return false;
     bool ok = ct__atomic_put(&file, head->s, head->n, err) &&
@@ -171,12 +173,13 @@ bool ct_save_npy_at(const char *path, ct_tensor t, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, path, here, "save_npy", "the path") || ctx->err.code) return false;
     CT_SCOPE; // for what reading a variable records
-    held h;
+    host_tensor h;
     ct_text head = {0};
-    bool ok = hold(t, &h, here) && ct__npy_header((ct_npy_name){path, npy_part}, ct_dtype_of(t),
-                                                  h.rank, h.dim, &head, &ctx->err);
-    ok = ok && write_npy(path, &head, h.data, (size_t)ct_size(t) * ct_dtype_size(ct_dtype_of(t)),
-                         &ctx->err);
+    bool ok = arrays_get_host(t, &h, here) &&
+              ct__npy_header((ct_npy_name){path, npy_part}, ct_dtype_of(t), h.rank, h.dim, &head,
+                             &ctx->err);
+    ok = ok && arrays_write_npy(path, &head, h.data,
+                                (size_t)ct_size(t) * ct_dtype_size(ct_dtype_of(t)), &ctx->err);
     ct__text_free(&head);
     return ok || ct__err_place(&ctx->err, here, "save_npy");
 }
@@ -189,12 +192,12 @@ bool ct_save_npz_with(const char *path, const ct_named *tensors, size_t n, ct_np
         return false;
     CT_SCOPE; // for what reading variables records
     ct_npz_out *out = ct__calloc(n + 1, sizeof *out);
-    held *all = ct__calloc(n + 1, sizeof *all);
+    host_tensor *all = ct__calloc(n + 1, sizeof *all);
     bool ok = (out && all) || ct__err_memory(&ctx->err, options.here, "save_npz", n * sizeof *all);
     for (size_t i = 0; i < n && ok; i++) {
         ok = tensors[i].name || ct__err(&ctx->err, CT_E_ARGUMENT, options.here, "save_npz",
                                         "tensor %zu has no name", i);
-        ok = ok && hold(tensors[i].tensor, &all[i], options.here);
+        ok = ok && arrays_get_host(tensors[i].tensor, &all[i], options.here);
         if (!ok) break;
         out[i] = (ct_npz_out){.name = tensors[i].name,
                               .dtype = ct_dtype_of(tensors[i].tensor),

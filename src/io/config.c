@@ -13,7 +13,7 @@
 #include "io/json.h"
 #include "io/utf8.h"
 
-static const char *type_name(const json_t *value) {
+static const char *config_type_name(const json_t *value) {
     switch (json_typeof(value)) {
     case JSON_OBJECT: return "an object";
     case JSON_ARRAY: return "an array";
@@ -41,7 +41,7 @@ bool ct__config_read(const char *path, ct_config *config, ct_err *err) {
     *config = (ct_config){0};
     if (!ct__file_read(path, &text, &n, err)) return false;
     config->path = ct__strdup(path);
-    config->root = ct__json_read_long(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &fault);
+    config->root = ct__json_read_bigint(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &fault);
     ct__free(text);
     bool ok = config->path && config->root && json_is_object(config->root);
     if (!config->path)
@@ -51,7 +51,7 @@ bool ct__config_read(const char *path, ct_config *config, ct_err *err) {
                 fault.column, ct__printable(fault.text, strlen(fault.text), shown, sizeof shown));
     else if (!ok)
         ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "the file holds %s, not an object",
-                type_name(config->root));
+                config_type_name(config->root));
     if (!ok) ct__config_close(config);
     return ok;
 }
@@ -66,27 +66,27 @@ bool ct__config_has(const ct_config *config, const char *key) {
     return json_object_get(config->root, key) != NULL;
 }
 
-bool ct__config_null(const ct_config *config, const char *key) {
+bool ct__config_is_null(const ct_config *config, const char *key) {
     return json_is_null(json_object_get(config->root, key));
 }
 
-static const json_t *find(const ct_config *config, const char *key, ct_err *err) {
+static const json_t *config_find(const ct_config *config, const char *key, ct_err *err) {
     const json_t *value = json_object_get(config->root, key);
     if (!value) ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path, "key \"%s\" is missing", key);
     return value;
 }
 
-static bool wrong_type(const ct_config *config, const char *key, const json_t *value,
-                       const char *wanted, ct_err *err) {
+static bool config_refuse_type(const ct_config *config, const char *key, const json_t *value,
+                               const char *wanted, ct_err *err) {
     return ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path, "key \"%s\" is %s, not %s", key,
-                   type_name(value), wanted);
+                   config_type_name(value), wanted);
 }
 
 bool ct__config_int(const ct_config *config, const char *key, int64_t low, int64_t high,
                     int64_t *out, ct_err *err) {
-    const json_t *value = find(config, key, err);
+    const json_t *value = config_find(config, key, err);
     if (!value) return false;
-    if (!json_is_integer(value)) return wrong_type(config, key, value, "an integer", err);
+    if (!json_is_integer(value)) return config_refuse_type(config, key, value, "an integer", err);
     int64_t v = json_integer_value(value);
     if (v < low || v > high)
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path,
@@ -98,9 +98,9 @@ bool ct__config_int(const ct_config *config, const char *key, int64_t low, int64
 
 bool ct__config_real(const ct_config *config, const char *key, double low, double high, double *out,
                      ct_err *err) {
-    const json_t *value = find(config, key, err);
+    const json_t *value = config_find(config, key, err);
     if (!value) return false;
-    if (!json_is_number(value)) return wrong_type(config, key, value, "a number", err);
+    if (!json_is_number(value)) return config_refuse_type(config, key, value, "a number", err);
     double v = json_number_value(value);
     if (v < low || v > high) {
         ct_text text = {0};
@@ -119,18 +119,19 @@ bool ct__config_real(const ct_config *config, const char *key, double low, doubl
 }
 
 bool ct__config_bool(const ct_config *config, const char *key, bool *out, ct_err *err) {
-    const json_t *value = find(config, key, err);
+    const json_t *value = config_find(config, key, err);
     if (!value) return false;
-    if (!json_is_boolean(value)) return wrong_type(config, key, value, "true or false", err);
+    if (!json_is_boolean(value))
+        return config_refuse_type(config, key, value, "true or false", err);
     *out = json_is_true(value);
     return true;
 }
 
 bool ct__config_string(const ct_config *config, const char *key, const char **out, size_t *n,
                        ct_err *err) {
-    const json_t *value = find(config, key, err);
+    const json_t *value = config_find(config, key, err);
     if (!value) return false;
-    if (!json_is_string(value)) return wrong_type(config, key, value, "a string", err);
+    if (!json_is_string(value)) return config_refuse_type(config, key, value, "a string", err);
     *out = json_string_value(value);
     *n = json_string_length(value);
     return true;
@@ -156,10 +157,10 @@ bool ct__config_choice(const ct_config *config, const char *key, const char *con
 }
 
 bool ct__config_child(const ct_config *config, const char *key, ct_config *child, ct_err *err) {
-    const json_t *value = find(config, key, err);
+    const json_t *value = config_find(config, key, err);
     *child = (ct_config){0};
     if (!value) return false;
-    if (!json_is_object(value)) return wrong_type(config, key, value, "an object", err);
+    if (!json_is_object(value)) return config_refuse_type(config, key, value, "an object", err);
     *child = (ct_config){.path = ct__strdup(config->path),
                          .root = json_incref((json_t *)(uintptr_t)value)};
     if (child->path) return true;
@@ -168,9 +169,9 @@ bool ct__config_child(const ct_config *config, const char *key, ct_config *child
 }
 
 bool ct__config_list(const ct_config *config, const char *key, size_t *n, ct_err *err) {
-    const json_t *value = find(config, key, err);
+    const json_t *value = config_find(config, key, err);
     if (!value) return false;
-    if (!json_is_array(value)) return wrong_type(config, key, value, "a list", err);
+    if (!json_is_array(value)) return config_refuse_type(config, key, value, "a list", err);
     *n = json_array_size(value);
     return true;
 }
@@ -185,37 +186,38 @@ bool ct__config_list_text(const ct_config *config, const char *key, size_t i, co
     return true;
 }
 
-static void set(ct_config *config, const char *key, json_t *value) {
-    // json_object_set_new takes value over, and fails for NULL, which a constructor gave.
+static void config_set(ct_config *config, const char *key, json_t *value) {
+    // json_object_set_new takes ownership of the value, and fails if a constructor returned NULL.
     if (json_object_set_new(config->root, key, value) != 0) config->failed = true;
 }
 
 void ct__config_set_int(ct_config *config, const char *key, int64_t value) {
-    set(config, key, json_integer(value));
+    config_set(config, key, json_integer(value));
 }
 void ct__config_set_real(ct_config *config, const char *key, double value) {
-    set(config, key, json_real(value));
+    config_set(config, key, json_real(value));
 }
 void ct__config_set_bool(ct_config *config, const char *key, bool value) {
-    set(config, key, json_boolean(value));
+    config_set(config, key, json_boolean(value));
 }
 void ct__config_set_string(ct_config *config, const char *key, const char *value, size_t n) {
-    set(config, key, json_stringn(value, n));
+    config_set(config, key, json_stringn(value, n));
 }
 
 void ct__config_set_child(ct_config *config, const char *key, const ct_config *child) {
     config->failed = config->failed || child->failed;
-    set(config, key, json_incref(child->root));
+    config_set(config, key, json_incref(child->root));
 }
 void ct__config_set_list(ct_config *config, const char *key, const char *const *texts, size_t n) {
     json_t *list = json_array();
     for (size_t i = 0; list && i < n; i++)
         if (json_array_append_new(list, json_string(texts[i])) != 0) config->failed = true;
-    set(config, key, list);
+    config_set(config, key, list);
 }
 
-// Of the values alone: other programs order keys and write numbers as they like.
-static bool checksum_of(const ct_config *config, char digits[9]) {
+// Computes the checksum of the values alone: other programs may reorder keys and format numbers
+// differently.
+static bool config_compute_checksum(const ct_config *config, char digits[9]) {
     ct_text text = {0};
     json_t *others = json_copy(config->root); // shallow
     if (others) json_object_del(others, "crc32c");
@@ -229,7 +231,7 @@ static bool checksum_of(const ct_config *config, char digits[9]) {
 
 void ct__config_seal(ct_config *config) {
     char digits[9];
-    if (checksum_of(config, digits))
+    if (config_compute_checksum(config, digits))
         ct__config_set_string(config, "crc32c", digits, 8);
     else
         config->failed = true;
@@ -237,16 +239,16 @@ void ct__config_seal(ct_config *config) {
 
 bool ct__config_verify(const ct_config *config, bool required, ct_err *err) {
     char digits[9], shown[CT_PRINTABLE];
-    const char *said = NULL;
+    const char *stored = NULL;
     size_t n = 0;
     if (!required && !ct__config_has(config, "crc32c")) return true;
-    if (!ct__config_string(config, "crc32c", &said, &n, err)) return false;
-    if (!checksum_of(config, digits))
+    if (!ct__config_string(config, "crc32c", &stored, &n, err)) return false;
+    if (!config_compute_checksum(config, digits))
         return ct__err_memory(err, CT_NOWHERE, config->path, sizeof(json_t));
-    return strcmp(said, digits) == 0 ||
+    return strcmp(stored, digits) == 0 ||
            ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path,
                    "the file is damaged or was changed: the CRC-32C of its values is %s, not %s%s",
-                   digits, ct__printable(said, n, shown, sizeof shown),
+                   digits, ct__printable(stored, n, shown, sizeof shown),
                    required ? "" : "; where the change is meant, remove the key \"crc32c\"");
 }
 

@@ -1,11 +1,11 @@
-// Eight bytes a step, by eight tables: table k tells what a byte does k bytes later.
+// Eight bytes a step, with eight tables: table k has the effect of a byte k bytes later.
 #include "io/crc32c.h"
 
 #include <pthread.h>
 
 static uint32_t table[8][256];
 
-static void fill(void) {
+static void crc32c_fill_tables(void) {
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t c = i;
         for (int bit = 0; bit < 8; bit++) c = c >> 1 ^ (c & 1 ? 0x82f63b78u : 0);
@@ -16,9 +16,9 @@ static void fill(void) {
             table[k][i] = table[k - 1][i] >> 8 ^ table[0][table[k - 1][i] & 255];
 }
 
-uint32_t ct__crc32c_more(uint32_t before, const void *bytes, size_t n) {
+uint32_t ct__crc32c_extend(uint32_t before, const void *bytes, size_t n) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, fill);
+    pthread_once(&once, crc32c_fill_tables);
     const unsigned char *p = bytes;
     uint32_t c = ~before;
     for (; n >= 8; n -= 8, p += 8) {
@@ -30,4 +30,4 @@ uint32_t ct__crc32c_more(uint32_t before, const void *bytes, size_t n) {
     return ~c;
 }
 
-uint32_t ct__crc32c(const void *bytes, size_t n) { return ct__crc32c_more(0, bytes, n); }
+uint32_t ct__crc32c(const void *bytes, size_t n) { return ct__crc32c_extend(0, bytes, n); }

@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli; RFC 3720): the checksum of tensors in safetensors files. It finds every
-// change within 32 bits in a row.
+// CRC-32C (Castagnoli; RFC 3720): the checksum of tensors in safetensors files. It detects every
+// change within 32 consecutive bits.
 #ifndef COTAN_IO_CRC32C_H
 #define COTAN_IO_CRC32C_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 uint32_t ct__crc32c(const void *bytes, size_t n);
-// Of bytes whose first ones have the checksum `before`, and the n that follow them.
-uint32_t ct__crc32c_more(uint32_t before, const void *bytes, size_t n);
+// Continues a checksum: `before` is that of the preceding bytes.
+uint32_t ct__crc32c_extend(uint32_t before, const void *bytes, size_t n);
 
 #endif

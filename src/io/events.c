@@ -1,6 +1,6 @@
-// A record is a length, a checksum of it, one message of protocol buffers and a checksum of that.
-// Four messages of nine fields are written and none is read, so they are put together here
-// (docs/design/files.md says why no library does it).
+// A record is a length, its checksum, one protocol buffers message and its checksum. Only four
+// messages of nine fields are written, and none is read, so they are encoded here
+// (docs/design/files.md explains why no library is used).
 #define _GNU_SOURCE
 #include "io/events.h"
 
@@ -16,8 +16,9 @@
 #include "base/text.h"
 #include "io/crc32c.h"
 
-// The checksum as it is stored: turned and shifted, so that checksums of checksums stay good.
-static uint32_t masked(const void *bytes, size_t n) {
+// Masks a checksum as the format requires, by rotation and an offset: a CRC over bytes that contain
+// their own CRC would be weak.
+static uint32_t events_mask_crc(const void *bytes, size_t n) {
     uint32_t crc = ct__crc32c(bytes, n);
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
@@ -30,58 +31,58 @@ enum { WALL_TIME = 1, STEP = 2, FILE_VERSION = 3, SUMMARY = 5, SESSION_LOG = 7 }
 enum { VALUE = 1, TAG = 1, SIMPLE_VALUE = 2, STATUS = 1, START = 1 };
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
-static void put_fixed(ct_text *out, uint64_t value, int bytes) {
+static void events_put_fixed(ct_text *out, uint64_t value, int bytes) {
     char little[8];
     for (int i = 0; i < bytes; i++) little[i] = (char)(value >> 8 * i);
     ct__text_bytes(out, little, (size_t)bytes);
 }
 
-static void put_varint(ct_text *out, uint64_t value) {
-    for (; value > 127; value >>= 7) put_fixed(out, (value & 127) | 128, 1);
-    put_fixed(out, value, 1);
+static void events_put_varint(ct_text *out, uint64_t value) {
+    for (; value > 127; value >>= 7) events_put_fixed(out, (value & 127) | 128, 1);
+    events_put_fixed(out, value, 1);
 }
 
-static void put_key(ct_text *out, int field, int wire) {
-    put_varint(out, (uint64_t)(field << 3 | wire));
+static void events_put_key(ct_text *out, int field, int wire) {
+    events_put_varint(out, (uint64_t)(field << 3 | wire));
 }
 
-static void put_bytes(ct_text *out, int field, const void *bytes, size_t n) {
-    put_key(out, field, BYTES);
-    put_varint(out, n);
+static void events_put_bytes(ct_text *out, int field, const void *bytes, size_t n) {
+    events_put_key(out, field, BYTES);
+    events_put_varint(out, n);
     ct__text_bytes(out, bytes, n);
 }
 
-static void put_double(ct_text *out, int field, double value) {
+static void events_put_double(ct_text *out, int field, double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
-    put_key(out, field, FIXED64);
-    put_fixed(out, bits, 8);
+    events_put_key(out, field, FIXED64);
+    events_put_fixed(out, bits, 8);
 }
 
-static void put_float(ct_text *out, int field, float value) {
+static void events_put_float(ct_text *out, int field, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    put_key(out, field, FIXED32);
-    put_fixed(out, bits, 4);
+    events_put_key(out, field, FIXED32);
+    events_put_fixed(out, bits, 4);
 }
 
-static void put_scalar(ct_text *summary, const ct_scalar_event *s) {
+static void events_put_scalar(ct_text *summary, const ct_scalar_event *s) {
     ct_text value = {0};
-    put_bytes(&value, TAG, s->tag, strlen(s->tag));
-    put_float(&value, SIMPLE_VALUE, (float)s->value);
-    put_bytes(summary, VALUE, value.s, value.n);
+    events_put_bytes(&value, TAG, s->tag, strlen(s->tag));
+    events_put_float(&value, SIMPLE_VALUE, (float)s->value);
+    events_put_bytes(summary, VALUE, value.s, value.n);
     summary->failed = summary->failed || value.failed;
     ct__text_free(&value);
 }
 
 // ----------------------------------------------------------------------------------------- records
 
-static bool put_record(ct_events *events, const ct_text *message, ct_err *err) {
+static bool events_put_record(ct_events *events, const ct_text *message, ct_err *err) {
     ct_text record = {0};
-    put_fixed(&record, message->n, 8);
-    if (!record.failed) put_fixed(&record, masked(record.s, 8), 4);
+    events_put_fixed(&record, message->n, 8);
+    if (!record.failed) events_put_fixed(&record, events_mask_crc(record.s, 8), 4);
     ct__text_bytes(&record, message->s, message->n);
-    put_fixed(&record, masked(message->s, message->n), 4);
+    events_put_fixed(&record, events_mask_crc(message->s, message->n), 4);
     bool ok = (!record.failed && !message->failed) ||
               ct__err_memory(err, CT_NOWHERE, events->path, record.cap * 2);
     for (size_t done = 0; ok && done < record.n;) {
@@ -95,24 +96,24 @@ static bool put_record(ct_events *events, const ct_text *message, ct_err *err) {
     return ok;
 }
 
-static double wall_time(void) {
+static double events_wall_time(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-// Of the name of the host, what a file's name can hold.
-static void host_name(char *out, size_t cap) {
+// Returns the host's name with characters that a file's name may contain.
+static void events_host_name(char *out, size_t cap) {
     if (gethostname(out, cap) != 0) strcpy(out, "host");
     out[cap - 1] = '\0';
     for (char *p = out; *p; p++)
         if (*p == '/' || *p < ' ') *p = '_';
 }
 
-// The first number that no file bears: two runs may start in one second.
-static bool create(const char *folder, ct_events *events, ct_err *err) {
+// Creates the file with the first unused number: two runs may start in the same second.
+static bool events_create_file(const char *folder, ct_events *events, ct_err *err) {
     char host[256];
-    host_name(host, sizeof host);
+    events_host_name(host, sizeof host);
     for (int number = 0;; number++) {
         ct_text path = {0};
         ct__textf(&path, "%s/events.out.tfevents.%010lld.%s.%ld.%d", folder, (long long)time(NULL),
@@ -130,25 +131,26 @@ static bool create(const char *folder, ct_events *events, ct_err *err) {
     }
 }
 
-static void put_beginning(ct_text *message, int64_t step) {
-    put_double(message, WALL_TIME, wall_time());
-    if (step) put_key(message, STEP, VARINT);
-    if (step) put_varint(message, (uint64_t)step);
+static void events_put_event_header(ct_text *message, int64_t step) {
+    events_put_double(message, WALL_TIME, events_wall_time());
+    if (step) events_put_key(message, STEP, VARINT);
+    if (step) events_put_varint(message, (uint64_t)step);
 }
 
 bool ct__events_open(const char *folder, int64_t step, ct_events *events, ct_err *err) {
     static const char version[] = "brain.Event:2";
     ct_text first = {0}, session = {0}, start = {0};
     *events = (ct_events){.fd = -1};
-    put_beginning(&first, 0);
-    put_bytes(&first, FILE_VERSION, version, strlen(version));
-    put_key(&start, STATUS, VARINT);
-    put_varint(&start, START);
-    put_beginning(&session, step);
-    put_bytes(&session, SESSION_LOG, start.s, start.n);
+    events_put_event_header(&first, 0);
+    events_put_bytes(&first, FILE_VERSION, version, strlen(version));
+    events_put_key(&start, STATUS, VARINT);
+    events_put_varint(&start, START);
+    events_put_event_header(&session, step);
+    events_put_bytes(&session, SESSION_LOG, start.s, start.n);
     session.failed = session.failed || start.failed;
-    bool ok = ct__make_dirs(folder, 0777, err) && create(folder, events, err) &&
-              put_record(events, &first, err) && (step == 0 || put_record(events, &session, err));
+    bool ok = ct__make_dirs(folder, 0777, err) && events_create_file(folder, events, err) &&
+              events_put_record(events, &first, err) &&
+              (step == 0 || events_put_record(events, &session, err));
     ct__text_free(&first);
     ct__text_free(&session);
     ct__text_free(&start);
@@ -159,11 +161,11 @@ bool ct__events_open(const char *folder, int64_t step, ct_events *events, ct_err
 bool ct__events_add(ct_events *events, int64_t step, const ct_scalar_event *scalars, size_t n,
                     ct_err *err) {
     ct_text message = {0}, summary = {0};
-    for (size_t i = 0; i < n; i++) put_scalar(&summary, &scalars[i]);
-    put_beginning(&message, step);
-    put_bytes(&message, SUMMARY, summary.s, summary.n);
+    for (size_t i = 0; i < n; i++) events_put_scalar(&summary, &scalars[i]);
+    events_put_event_header(&message, step);
+    events_put_bytes(&message, SUMMARY, summary.s, summary.n);
     message.failed = message.failed || summary.failed;
-    bool ok = put_record(events, &message, err);
+    bool ok = events_put_record(events, &message, err);
     ct__text_free(&message);
     ct__text_free(&summary);
     return ok;

@@ -1,4 +1,4 @@
-// Folders of models that other programs read: what they are, for who names one.
+// Recognises folders of models for other programs, to say in an error what they are.
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,10 +9,10 @@
 #include "io/utf8.h"
 #include "io/weights.h"
 
-// Files that only such a folder has; `beside` (NULL: nothing) has to be there too.
+// Files that identify such a folder; `beside`, if not NULL, must exist, too.
 static const struct {
     const char *file, *beside, *what;
-} kinds[] = {
+} formats[] = {
     {"model.bin", "vocabulary.json", "CTranslate2"},
     {"model.bin", "vocabulary.txt", "CTranslate2"},
     {"model.bin", "shared_vocabulary.json", "CTranslate2"},
@@ -24,16 +24,17 @@ static const struct {
     {"flax_model.msgpack", NULL, "Flax"},
     {"consolidated.00.pth", "params.json", "Meta's own program"},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds };
+enum { N_FORMATS = sizeof formats / sizeof *formats };
 
-static bool has(const char *folder, const char *name, char path[PATH_MAX]) {
+static bool foreign_has_file(const char *folder, const char *name, char path[PATH_MAX]) {
     struct stat st;
     const int n = snprintf(path, PATH_MAX, "%s/%s", folder, name);
     return n > 0 && n < PATH_MAX && stat(path, &st) == 0;
 }
 
-// PEFT's: some weights, which are added to those of the model that adapter_config.json names.
-static void refuse_adapter(const char *folder, const char *path, ct_err *err) {
+// Reports an adapter of PEFT: weights that are added to those of the model that adapter_config.json
+// names.
+static void foreign_refuse_adapter(const char *folder, const char *path, ct_err *err) {
     ct_config config;
     ct_err ignored = {0};
     char base[CT_PRINTABLE], type[CT_PRINTABLE];
@@ -58,17 +59,17 @@ static void refuse_adapter(const char *folder, const char *path, ct_err *err) {
 bool ct__weights_are_foreign(const char *folder, ct_err *err) {
     char path[PATH_MAX], beside[PATH_MAX];
     if (ct__weights_are_in(folder)) return false;
-    if (has(folder, "adapter_config.json", path)) {
-        refuse_adapter(folder, path, err);
+    if (foreign_has_file(folder, "adapter_config.json", path)) {
+        foreign_refuse_adapter(folder, path, err);
         return true;
     }
-    for (int i = 0; i < KINDS; i++) {
-        if (!has(folder, kinds[i].file, path) ||
-            (kinds[i].beside && !has(folder, kinds[i].beside, beside)))
+    for (int i = 0; i < N_FORMATS; i++) {
+        if (!foreign_has_file(folder, formats[i].file, path) ||
+            (formats[i].beside && !foreign_has_file(folder, formats[i].beside, beside)))
             continue;
         ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, folder,
-                "this is a model for %s (%s), whose files are not read", kinds[i].what,
-                kinds[i].file);
+                "this is a model for %s (%s), whose files are not read", formats[i].what,
+                formats[i].file);
         ct__err_hint(err, "name the model that it was made from: a folder with safetensors or "
                           "PyTorch's .bin, or a GGUF file");
         return true;

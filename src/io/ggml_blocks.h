@@ -1,4 +1,4 @@
-// ggml's types of tensors: numbers, and blocks of a row's numbers that share a scale.
+// ggml's tensor types: plain elements, and blocks of a row's elements that share a scale.
 #ifndef COTAN_IO_GGML_BLOCKS_H
 #define COTAN_IO_GGML_BLOCKS_H
 
@@ -9,21 +9,21 @@
 #include "cotan/cotan.h"
 
 typedef struct ct_ggml_type {
-    const char *name;    // "Q4_K"; NULL: there is none of this number
+    const char *name;    // "Q4_K"; NULL: no type has this id
     ct_dtype dtype;      // CT_DEFAULT: blocks
-    int elements, bytes; // of a block; a plain number is a block of one
-    void (*numbers)(const uint8_t *block, float *to);
-    // Of blocks whose numbers are (code + zero) times scale, plus an offset: a code's bits, 4 or 8, as two's complement,
-    // how many share scale and offset, and what codes are less than those of the file, which have no sign; 0: there are
-    // no offsets. bits 0: of other blocks.
-    int bits, group, zero;
-    void (*parts)(const uint8_t *restrict block, int8_t *restrict codes, float *restrict scales,
-                  float *restrict offsets);
+    int elements, bytes; // of a block; a plain element is a block of one
+    void (*dequantize)(const uint8_t *block, float *to);
+    // For blocks with element = (quant + zero_point) * scale + offset: bits of a quant, 4 or 8, in
+    // two's complement; number of elements that share scale and offset; what is subtracted from the
+    // file's unsigned quants, 0 if there are no offsets. bits is 0 for other blocks.
+    int bits, group, zero_point;
+    void (*unpack)(const uint8_t *restrict block, int8_t *restrict quants, float *restrict scales,
+                   float *restrict offsets);
 } ct_ggml_type;
 
-const ct_ggml_type *ct__ggml_type(uint32_t number); // as files have it; NULL: there is none
-uint32_t ct__ggml_number(const ct_ggml_type *type);
-// The numbers of n blocks, aligned to 1 only, as f32: bit for bit those of ggml's reference.
-void ct__ggml_floats(const ct_ggml_type *type, const void *blocks, size_t n, float *to);
+const ct_ggml_type *ct__ggml_type(uint32_t number); // by the id in files; NULL: there is none
+uint32_t ct__ggml_type_id(const ct_ggml_type *type);
+// Dequantises n blocks, aligned to 1 only, to f32, bit for bit as ggml's reference does.
+void ct__ggml_dequantize(const ct_ggml_type *type, const void *blocks, size_t n, float *to);
 
 #endif

@@ -9,12 +9,12 @@
 #include "io/ggml_blocks.h"
 #include "io/utf8.h"
 
-// More than any model has, so that what describes them takes at most some 50 MB, whatever the file.
-enum { MOST_PAIRS = 1 << 16, MOST_TENSORS = 1 << 18 };
+// More than any model has; their descriptions take at most about 50 MB, whatever the file contains.
+enum { MAX_PAIRS = 1 << 16, MAX_TENSORS = 1 << 18 };
 
 static const struct {
     const char *name;
-    unsigned bytes; // 0: they vary
+    unsigned bytes; // of a value; 0: variable
 } types[CT_GGUF_TYPES] = {
     [CT_GGUF_U8] = {"u8", 1},       [CT_GGUF_I8] = {"i8", 1},     [CT_GGUF_U16] = {"u16", 2},
     [CT_GGUF_I16] = {"i16", 2},     [CT_GGUF_U32] = {"u32", 4},   [CT_GGUF_I32] = {"i32", 4},
@@ -29,13 +29,13 @@ typedef struct reader {
     ct_gguf *g;
     const unsigned char *start, *at, *end;
     ct_err *err;
-    // What is being read: the i-th of n keys, or tensors; NULL: the file.
+    // What is being read, for messages: the i-th of n keys, or tensors; NULL: the file.
     const char *what;
     uint64_t i, n;
-    ct_gguf_text name; // of that; s NULL: not read yet
+    ct_gguf_text name; // its name; s is NULL until it is read
 } reader;
 
-__attribute__((format(printf, 2, 3))) static bool refuse(reader *r, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static bool gguf_refuse(reader *r, const char *format, ...) {
     char text[512], shown[CT_PRINTABLE];
     va_list args;
     va_start(args, format);
@@ -50,25 +50,26 @@ __attribute__((format(printf, 2, 3))) static bool refuse(reader *r, const char *
                         ct__printable(r->name.s, r->name.n, shown, sizeof shown), text);
 }
 
-static uint64_t left(const reader *r) { return (uint64_t)(r->end - r->at); }
-static uint64_t place(const reader *r) { return (uint64_t)(r->at - r->start); }
+static uint64_t gguf_bytes_left(const reader *r) { return (uint64_t)(r->end - r->at); }
+static uint64_t gguf_offset(const reader *r) { return (uint64_t)(r->at - r->start); }
 
-// A number, or several, of n bytes.
-static bool take(reader *r, const char *what, void *to, size_t n) {
-    if (left(r) < n)
-        return refuse(r, "the file ends at byte %zu, in %s", (size_t)(r->end - r->start), what);
+// Reads n bytes, one number or several.
+static bool gguf_read(reader *r, const char *what, void *to, size_t n) {
+    if (gguf_bytes_left(r) < n)
+        return gguf_refuse(r, "the file ends at byte %zu, in %s", (size_t)(r->end - r->start),
+                           what);
     memcpy(to, r->at, n);
     r->at += n;
     return true;
 }
 
-static bool take_text(reader *r, const char *what, ct_gguf_text *text) {
-    if (!take(r, what, &text->n, sizeof text->n)) return false;
-    if (text->n > left(r))
-        return refuse(r,
-                      "%s has %" PRIu64 " bytes by its length, from byte %" PRIu64
-                      " on, but the file ends at byte %zu",
-                      what, text->n, place(r), (size_t)(r->end - r->start));
+static bool gguf_read_string(reader *r, const char *what, ct_gguf_text *text) {
+    if (!gguf_read(r, what, &text->n, sizeof text->n)) return false;
+    if (text->n > gguf_bytes_left(r))
+        return gguf_refuse(r,
+                           "%s has %" PRIu64 " bytes by its length, from byte %" PRIu64
+                           " on, but the file ends at byte %zu",
+                           what, text->n, gguf_offset(r), (size_t)(r->end - r->start));
     text->s = (const char *)r->at;
     r->at += text->n;
     return true;
@@ -76,76 +77,77 @@ static bool take_text(reader *r, const char *what, ct_gguf_text *text) {
 
 // ---------------------------------------------------------------------------------------- metadata
 
-static bool take_list(reader *r, ct_gguf_list *list) {
+static bool gguf_read_array(reader *r, ct_gguf_list *list) {
     uint64_t least = types[list->type].bytes ? types[list->type].bytes : sizeof(uint64_t);
     ct_gguf_text text = {0};
-    if (list->n > left(r) / least)
-        return refuse(r,
-                      "%" PRIu64 " values of type %s from byte %" PRIu64
-                      " on, but the file ends at byte %zu",
-                      list->n, types[list->type].name, place(r), (size_t)(r->end - r->start));
+    if (list->n > gguf_bytes_left(r) / least)
+        return gguf_refuse(
+            r,
+            "%" PRIu64 " values of type %s from byte %" PRIu64 " on, but the file ends at byte %zu",
+            list->n, types[list->type].name, gguf_offset(r), (size_t)(r->end - r->start));
     list->at = r->at;
     if (list->type != CT_GGUF_STRING)
         r->at += list->n * least;
     else
         for (uint64_t i = 0; i < list->n; i++)
-            if (!take_text(r, "a string", &text)) return false;
+            if (!gguf_read_string(r, "a string", &text)) return false;
     list->end = r->at;
     return true;
 }
 
-static bool take_type(reader *r, const char *what, ct_gguf_type *type) {
+static bool gguf_read_type(reader *r, const char *what, ct_gguf_type *type) {
     uint32_t number = 0;
-    if (!take(r, what, &number, sizeof number)) return false;
+    if (!gguf_read(r, what, &number, sizeof number)) return false;
     *type = (ct_gguf_type)number;
     return number < CT_GGUF_TYPES ||
-           refuse(r, "%s is %" PRIu32 ", which the format has not", what, number);
+           gguf_refuse(r, "%s is %" PRIu32 ", which the format has not", what, number);
 }
 
-static bool take_pair(reader *r, ct_gguf_pair *pair) {
+static bool gguf_read_pair(reader *r, ct_gguf_pair *pair) {
     r->name = (ct_gguf_text){0};
-    if (!take_text(r, "the key", &pair->key)) return false;
+    if (!gguf_read_string(r, "the key", &pair->key)) return false;
     r->name = pair->key;
-    if (!take_type(r, "the type of its value", &pair->type)) return false;
+    if (!gguf_read_type(r, "the type of its value", &pair->type)) return false;
     pair->value = (ct_gguf_list){.type = pair->type, .n = 1};
-    if (pair->type != CT_GGUF_ARRAY) return take_list(r, &pair->value);
-    if (!take_type(r, "the type of the array's elements", &pair->value.type) ||
-        !take(r, "the length of an array", &pair->value.n, sizeof pair->value.n))
+    if (pair->type != CT_GGUF_ARRAY) return gguf_read_array(r, &pair->value);
+    if (!gguf_read_type(r, "the type of the array's elements", &pair->value.type) ||
+        !gguf_read(r, "the length of an array", &pair->value.n, sizeof pair->value.n))
         return false;
     if (pair->value.type == CT_GGUF_ARRAY)
-        return refuse(r, "an array of arrays, which is not supported");
-    return take_list(r, &pair->value);
+        return gguf_refuse(r, "an array of arrays, which is not supported");
+    return gguf_read_array(r, &pair->value);
 }
 
-static int compare_texts(ct_gguf_text a, ct_gguf_text b) {
+static int gguf_compare_strings(ct_gguf_text a, ct_gguf_text b) {
     int c = memcmp(a.s, b.s, a.n < b.n ? a.n : b.n);
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
-static int by_key(const void *a, const void *b) {
+static int gguf_compare_keys(const void *a, const void *b) {
     const ct_gguf_pair *x = a, *y = b;
-    return compare_texts(x->key, y->key);
+    return gguf_compare_strings(x->key, y->key);
 }
 
-static bool no_memory(reader *r, size_t bytes) {
+static bool gguf_refuse_memory(reader *r, size_t bytes) {
     return ct__err_memory(r->err, CT_NOWHERE, r->g->label, bytes);
 }
 
-static bool read_pairs(reader *r, uint64_t n) {
+static bool gguf_read_pairs(reader *r, uint64_t n) {
     ct_gguf *g = r->g;
-    if (n > MOST_PAIRS)
-        return refuse(r, "%" PRIu64 " keys by its header, at most %d are read", n, MOST_PAIRS);
+    if (n > MAX_PAIRS)
+        return gguf_refuse(r, "%" PRIu64 " keys by its header, at most %d are read", n, MAX_PAIRS);
     g->pairs = ct__arena(&g->arena, n * sizeof *g->pairs);
-    if (!g->pairs) return no_memory(r, n * sizeof *g->pairs);
+    if (!g->pairs) return gguf_refuse_memory(r, n * sizeof *g->pairs);
     r->what = "key";
     r->n = n;
     for (r->i = 0; r->i < n; r->i++)
-        if (!take_pair(r, &g->pairs[r->i])) return false;
+        if (!gguf_read_pair(r, &g->pairs[r->i])) return false;
     g->n_pairs = n;
-    if (n) qsort(g->pairs, n, sizeof *g->pairs, by_key);
+    if (n) qsort(g->pairs, n, sizeof *g->pairs, gguf_compare_keys);
     for (size_t i = 1; i < n; i++) {
         r->name = g->pairs[i].key;
-        if (by_key(&g->pairs[i - 1], &g->pairs[i]) == 0) return refuse(r, "it comes twice");
+        if (gguf_compare_keys(&g->pairs[i - 1], &g->pairs[i]) == 0)
+            return gguf_refuse(r, "it comes twice");
     }
     r->what = NULL;
     return true;
@@ -153,7 +155,7 @@ static bool read_pairs(reader *r, uint64_t n) {
 
 // ----------------------------------------------------------------------------------------- tensors
 
-static const char *describe(const ct_gguf_tensor *t, char out[120]) {
+static const char *gguf_describe(const ct_gguf_tensor *t, char out[120]) {
     size_t n = (size_t)snprintf(out, 120, "(");
     for (int i = 0; i < t->rank; i++)
         n += (size_t)snprintf(out + n, 120 - n, "%s%" PRId64, i ? ", " : "", t->dim[i]);
@@ -161,160 +163,169 @@ static const char *describe(const ct_gguf_tensor *t, char out[120]) {
     return out;
 }
 
-static bool take_shape(reader *r, ct_gguf_tensor *t) {
+static bool gguf_read_shape(reader *r, ct_gguf_tensor *t) {
     uint32_t rank = 0;
     uint64_t size = 0;
-    if (!take(r, "the number of axes", &rank, sizeof rank)) return false;
+    if (!gguf_read(r, "the number of axes", &rank, sizeof rank)) return false;
     if (rank > CT_GGUF_RANK)
-        return refuse(r, "%" PRIu32 " axes, at most %d are allowed", rank, CT_GGUF_RANK);
+        return gguf_refuse(r, "%" PRIu32 " axes, at most %d are allowed", rank, CT_GGUF_RANK);
     t->rank = (int)rank;
     for (uint32_t i = 0; i < rank; i++) {
-        if (!take(r, "the sizes of its axes", &size, sizeof size)) return false;
+        if (!gguf_read(r, "the sizes of its axes", &size, sizeof size)) return false;
         if (size > INT64_MAX)
-            return refuse(r, "an axis of %" PRIu64 ", at most %" PRId64 " is allowed", size,
-                          INT64_MAX);
+            return gguf_refuse(r, "an axis of %" PRIu64 ", at most %" PRId64 " is allowed", size,
+                               INT64_MAX);
         t->dim[rank - 1 - i] = (int64_t)size;
     }
     return true;
 }
 
-// Its type, and the bytes that type and shape call for: whole blocks a row.
-static bool take_size(reader *r, ct_gguf_tensor *t) {
+// Reads the type, and computes the size in bytes from type and shape: a row has whole blocks.
+static bool gguf_read_size(reader *r, ct_gguf_tensor *t) {
     uint32_t number = 0;
     uint64_t count = 1;
     char what[120];
-    if (!take(r, "its type", &number, sizeof number)) return false;
+    if (!gguf_read(r, "its type", &number, sizeof number)) return false;
     t->type = ct__ggml_type(number);
     if (!t->type)
-        return refuse(r, "its type is %" PRIu32 ", which is none of ggml's types", number);
+        return gguf_refuse(r, "its type is %" PRIu32 ", which is none of ggml's types", number);
     for (int i = 0; i < t->rank; i++)
         if (__builtin_mul_overflow(count, (uint64_t)t->dim[i], &count) || count > INT64_MAX)
-            return refuse(r, "the number of elements of %s overflows 63 bits", describe(t, what));
+            return gguf_refuse(r, "the number of elements of %s overflows 63 bits",
+                               gguf_describe(t, what));
     if ((t->rank ? t->dim[t->rank - 1] : 1) % t->type->elements)
-        return refuse(r, "%s: a row is no multiple of blocks of %d", describe(t, what),
-                      t->type->elements);
+        return gguf_refuse(r, "%s: a row is no multiple of blocks of %d", gguf_describe(t, what),
+                           t->type->elements);
     if (__builtin_mul_overflow(count / t->type->elements, (uint64_t)t->type->bytes, &t->bytes))
-        return refuse(r, "the size of %s in bytes overflows 64 bits", describe(t, what));
+        return gguf_refuse(r, "the size of %s in bytes overflows 64 bits", gguf_describe(t, what));
     return true;
 }
 
-static bool take_tensor(reader *r, ct_gguf_tensor *t) {
+static bool gguf_read_tensor(reader *r, ct_gguf_tensor *t) {
     ct_gguf_text name;
     r->name = (ct_gguf_text){0};
-    if (!take_text(r, "the name", &name)) return false;
+    if (!gguf_read_string(r, "the name", &name)) return false;
     r->name = name;
-    if (memchr(name.s, '\0', name.n)) return refuse(r, "a zero byte in its name");
+    if (memchr(name.s, '\0', name.n)) return gguf_refuse(r, "a zero byte in its name");
     char *copy = ct__arena(&r->g->arena, name.n + 1);
-    if (!copy) return no_memory(r, name.n + 1);
+    if (!copy) return gguf_refuse_memory(r, name.n + 1);
     memcpy(copy, name.s, name.n);
     copy[name.n] = '\0';
     t->name = copy;
-    return take_shape(r, t) && take_size(r, t) && take(r, "its place", &t->at, sizeof t->at);
+    return gguf_read_shape(r, t) && gguf_read_size(r, t) &&
+           gguf_read(r, "its place", &t->at, sizeof t->at);
 }
 
-static int by_name(const void *a, const void *b) {
+static int gguf_compare_names(const void *a, const void *b) {
     const ct_gguf_tensor *x = *(ct_gguf_tensor *const *)a, *y = *(ct_gguf_tensor *const *)b;
     return strcmp(x->name, y->name);
 }
 
-static int by_place(const void *a, const void *b) {
+static int gguf_compare_offsets(const void *a, const void *b) {
     const ct_gguf_tensor *x = *(ct_gguf_tensor *const *)a, *y = *(ct_gguf_tensor *const *)b;
     if (x->at != y->at) return x->at < y->at ? -1 : 1;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
     return (x > y) - (x < y);
 }
 
-// From places in the data to places in the file, which has them.
-static bool check_places(reader *r, uint64_t begin) {
+// Checks that the tensors' bytes are in the file, and makes offsets in the data offsets in the
+// file.
+static bool gguf_check_offsets(reader *r, uint64_t begin) {
     uint64_t file = (uint64_t)(r->end - r->start);
     char what[120];
     for (size_t i = 0; i < r->g->n; i++) {
         ct_gguf_tensor *t = &r->g->tensors[i];
         r->name = (ct_gguf_text){t->name, strlen(t->name)};
         if (t->at % r->g->alignment)
-            return refuse(r, "it begins at byte %" PRIu64 " of the data, no multiple of %" PRIu64,
-                          t->at, r->g->alignment);
+            return gguf_refuse(r,
+                               "it begins at byte %" PRIu64 " of the data, no multiple of %" PRIu64,
+                               t->at, r->g->alignment);
         if (begin > file || t->at > file - begin || t->bytes > file - begin - t->at)
-            return refuse(r,
-                          "%s takes %" PRIu64 " bytes from byte %" PRIu64
-                          " of the data on, which begin at byte %" PRIu64
-                          " of the file, but the file ends at byte %" PRIu64,
-                          describe(t, what), t->bytes, t->at, begin, file);
+            return gguf_refuse(r,
+                               "%s takes %" PRIu64 " bytes from byte %" PRIu64
+                               " of the data on, which begin at byte %" PRIu64
+                               " of the file, but the file ends at byte %" PRIu64,
+                               gguf_describe(t, what), t->bytes, t->at, begin, file);
         t->at += begin;
     }
     return true;
 }
 
-// No name twice, and no byte in two tensors: what is unpacked is never more than the file calls for.
-static bool check_apart(reader *r) {
+// Checks that names differ and that no byte belongs to two tensors, so that unpacking needs no more
+// memory than the file's size allows.
+static bool gguf_check_overlap(reader *r) {
     size_t n = r->g->n;
     char other[CT_PRINTABLE];
     ct_gguf_tensor **order = ct__malloc((n + 1) * sizeof *order);
-    if (!order) return no_memory(r, (n + 1) * sizeof *order);
+    if (!order) return gguf_refuse_memory(r, (n + 1) * sizeof *order);
     for (size_t i = 0; i < n; i++) order[i] = &r->g->tensors[i];
-    qsort(order, n, sizeof *order, by_name);
+    qsort(order, n, sizeof *order, gguf_compare_names);
     bool ok = true;
     for (size_t i = 1; i < n && ok; i++) {
         r->name = (ct_gguf_text){order[i]->name, strlen(order[i]->name)};
-        ok = by_name(&order[i - 1], &order[i]) != 0 || refuse(r, "it comes twice");
+        ok = gguf_compare_names(&order[i - 1], &order[i]) != 0 || gguf_refuse(r, "it comes twice");
     }
-    if (ok) qsort(order, n, sizeof *order, by_place);
+    if (ok) qsort(order, n, sizeof *order, gguf_compare_offsets);
     for (size_t i = 1; i < n && ok; i++) {
         const ct_gguf_tensor *t = order[i - 1];
         r->name = (ct_gguf_text){order[i]->name, strlen(order[i]->name)};
-        ok = order[i]->at - t->at >= t->bytes ||
-             refuse(r, "it begins at byte %" PRIu64 " of the file, inside tensor \"%s\"",
-                    order[i]->at, ct__printable(t->name, strlen(t->name), other, sizeof other));
+        ok =
+            order[i]->at - t->at >= t->bytes ||
+            gguf_refuse(r, "it begins at byte %" PRIu64 " of the file, inside tensor \"%s\"",
+                        order[i]->at, ct__printable(t->name, strlen(t->name), other, sizeof other));
     }
     ct__free(order);
     return ok;
 }
 
-static bool read_tensors(reader *r, uint64_t n) {
+static bool gguf_read_tensors(reader *r, uint64_t n) {
     ct_gguf *g = r->g;
-    if (n > MOST_TENSORS)
-        return refuse(r, "%" PRIu64 " tensors by its header, at most %d are read", n, MOST_TENSORS);
+    if (n > MAX_TENSORS)
+        return gguf_refuse(r, "%" PRIu64 " tensors by its header, at most %d are read", n,
+                           MAX_TENSORS);
     g->tensors = ct__arena_zero(&g->arena, n * sizeof *g->tensors);
-    if (!g->tensors) return no_memory(r, n * sizeof *g->tensors);
+    if (!g->tensors) return gguf_refuse_memory(r, n * sizeof *g->tensors);
     r->what = "tensor";
     r->n = n;
     for (r->i = 0; r->i < n; r->i++)
-        if (!take_tensor(r, &g->tensors[r->i])) return false;
+        if (!gguf_read_tensor(r, &g->tensors[r->i])) return false;
     g->n = n;
-    uint64_t rest = place(r) % g->alignment;
-    return check_places(r, place(r) + (rest ? g->alignment - rest : 0)) && check_apart(r);
+    uint64_t rest = gguf_offset(r) % g->alignment;
+    return gguf_check_offsets(r, gguf_offset(r) + (rest ? g->alignment - rest : 0)) &&
+           gguf_check_overlap(r);
 }
 
-// -------------------------------------------------------------------------------------------- whole
+// --------------------------------------------------------------------------------------------- file
 
-static bool read_alignment(reader *r) {
+static bool gguf_read_alignment(reader *r) {
     int64_t value = 32;
     if (ct__gguf_find(r->g, "general.alignment") &&
         !ct__gguf_int(r->g, "general.alignment", 1, UINT32_MAX, &value, r->err))
         return false;
     r->g->alignment = (uint64_t)value;
     return (value & (value - 1)) == 0 ||
-           refuse(r, "key \"general.alignment\": %" PRId64 " is no power of 2", value);
+           gguf_refuse(r, "key \"general.alignment\": %" PRId64 " is no power of 2", value);
 }
 
-static bool read_all(reader *r) {
+static bool gguf_read_all(reader *r) {
     char shown[CT_PRINTABLE];
     uint32_t version = 0;
     uint64_t counts[2]; // tensors, keys
-    if (left(r) < 4 || memcmp(r->at, "GGUF", 4) != 0)
+    if (gguf_bytes_left(r) < 4 || memcmp(r->at, "GGUF", 4) != 0)
         return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->g->label,
                        "this is no GGUF file: it begins with \"%s\"",
-                       ct__printable(r->at, left(r) < 4 ? left(r) : 4, shown, sizeof shown));
+                       ct__printable(r->at, gguf_bytes_left(r) < 4 ? gguf_bytes_left(r) : 4, shown,
+                                     sizeof shown));
     r->at += 4;
-    if (!take(r, "its version", &version, sizeof version)) return false;
+    if (!gguf_read(r, "its version", &version, sizeof version)) return false;
     if (version && !(version & 0xffff))
-        return refuse(r,
-                      "its numbers have the other byte order (big-endian), which is not supported");
+        return gguf_refuse(
+            r, "its numbers have the other byte order (big-endian), which is not supported");
     if (version != 2 && version != 3)
-        return refuse(r, "version %" PRIu32 " is not supported, 2 and 3 are", version);
+        return gguf_refuse(r, "version %" PRIu32 " is not supported, 2 and 3 are", version);
     r->g->version = version;
-    return take(r, "its header", counts, sizeof counts) && read_pairs(r, counts[1]) &&
-           read_alignment(r) && read_tensors(r, counts[0]);
+    return gguf_read(r, "its header", counts, sizeof counts) && gguf_read_pairs(r, counts[1]) &&
+           gguf_read_alignment(r) && gguf_read_tensors(r, counts[0]);
 }
 
 bool ct__gguf_parse(const char *label, const void *bytes, size_t n, ct_gguf *gguf, ct_err *err) {
@@ -324,7 +335,7 @@ bool ct__gguf_parse(const char *label, const void *bytes, size_t n, ct_gguf *ggu
                 .at = bytes,
                 .end = (const unsigned char *)bytes + n,
                 .err = err};
-    bool ok = read_all(&r);
+    bool ok = gguf_read_all(&r);
     if (!ok) ct__gguf_close(gguf);
     return ok;
 }
@@ -339,10 +350,10 @@ bool ct__gguf_open(const char *path, ct_gguf_file *file, ct_err *err) {
     if (ct__file_map(path, &file->map, &file->n, err) &&
         ct__gguf_parse(path, file->map ? file->map : "", file->n, &file->gguf, err))
         return true;
-    ct__gguf_shut(file);
+    ct__gguf_file_close(file);
     return false;
 }
-void ct__gguf_shut(ct_gguf_file *file) {
+void ct__gguf_file_close(ct_gguf_file *file) {
     ct__gguf_close(&file->gguf);
     ct__file_unmap(file->map, file->n);
     *file = (ct_gguf_file){0};
@@ -353,17 +364,17 @@ void ct__gguf_shut(ct_gguf_file *file) {
 const ct_gguf_pair *ct__gguf_find(const ct_gguf *gguf, const char *key) {
     const ct_gguf_pair wanted = {.key = {key, strlen(key)}};
     if (!gguf->n_pairs) return NULL;
-    return bsearch(&wanted, gguf->pairs, gguf->n_pairs, sizeof *gguf->pairs, by_key);
+    return bsearch(&wanted, gguf->pairs, gguf->n_pairs, sizeof *gguf->pairs, gguf_compare_keys);
 }
 
-static const ct_gguf_pair *find(const ct_gguf *g, const char *key, ct_err *err) {
+static const ct_gguf_pair *gguf_find_required(const ct_gguf *g, const char *key, ct_err *err) {
     const ct_gguf_pair *pair = ct__gguf_find(g, key);
     if (!pair) ct__err_part(err, g->label, "gguf", "key \"%s\" is missing", key);
     return pair;
 }
 
-static bool wrong_type(const ct_gguf *g, const ct_gguf_pair *pair, const char *key,
-                       const char *wanted, ct_err *err) {
+static bool gguf_refuse_type(const ct_gguf *g, const ct_gguf_pair *pair, const char *key,
+                             const char *wanted, ct_err *err) {
     const char *of = types[pair->value.type].name;
     if (pair->type == CT_GGUF_ARRAY)
         return ct__err_part(err, g->label, "gguf", "key \"%s\" is an array of %s, not %s", key, of,
@@ -371,11 +382,11 @@ static bool wrong_type(const ct_gguf *g, const ct_gguf_pair *pair, const char *k
     return ct__err_part(err, g->label, "gguf", "key \"%s\" is of type %s, not %s", key, of, wanted);
 }
 
-static bool is_integer(ct_gguf_type type) {
+static bool gguf_is_integer(ct_gguf_type type) {
     return type <= CT_GGUF_I32 || type == CT_GGUF_U64 || type == CT_GGUF_I64;
 }
-static bool is_number(ct_gguf_type type) {
-    return is_integer(type) || type == CT_GGUF_F32 || type == CT_GGUF_F64;
+static bool gguf_is_number(ct_gguf_type type) {
+    return gguf_is_integer(type) || type == CT_GGUF_F32 || type == CT_GGUF_F64;
 }
 
 int64_t ct__gguf_list_int(const ct_gguf_list *list, uint64_t i) {
@@ -419,9 +430,9 @@ double ct__gguf_list_real(const ct_gguf_list *list, uint64_t i) {
 
 bool ct__gguf_int(const ct_gguf *g, const char *key, int64_t low, int64_t high, int64_t *value,
                   ct_err *err) {
-    const ct_gguf_pair *pair = find(g, key, err);
+    const ct_gguf_pair *pair = gguf_find_required(g, key, err);
     if (!pair) return false;
-    if (!is_integer(pair->type)) return wrong_type(g, pair, key, "an integer", err);
+    if (!gguf_is_integer(pair->type)) return gguf_refuse_type(g, pair, key, "an integer", err);
     int64_t v = ct__gguf_list_int(&pair->value, 0);
     if (v < low || v > high)
         return ct__err_part(err, g->label, "gguf",
@@ -432,42 +443,42 @@ bool ct__gguf_int(const ct_gguf *g, const char *key, int64_t low, int64_t high, 
 }
 
 bool ct__gguf_real(const ct_gguf *g, const char *key, double *value, ct_err *err) {
-    const ct_gguf_pair *pair = find(g, key, err);
+    const ct_gguf_pair *pair = gguf_find_required(g, key, err);
     if (!pair) return false;
-    if (!is_number(pair->type)) return wrong_type(g, pair, key, "a number", err);
+    if (!gguf_is_number(pair->type)) return gguf_refuse_type(g, pair, key, "a number", err);
     *value = ct__gguf_list_real(&pair->value, 0);
     return true;
 }
 
 bool ct__gguf_bool(const ct_gguf *g, const char *key, bool *value, ct_err *err) {
-    const ct_gguf_pair *pair = find(g, key, err);
+    const ct_gguf_pair *pair = gguf_find_required(g, key, err);
     if (!pair) return false;
-    if (pair->type != CT_GGUF_BOOL) return wrong_type(g, pair, key, "a bool", err);
+    if (pair->type != CT_GGUF_BOOL) return gguf_refuse_type(g, pair, key, "a bool", err);
     *value = ct__gguf_list_int(&pair->value, 0) != 0;
     return true;
 }
 
 bool ct__gguf_text(const ct_gguf *g, const char *key, ct_gguf_text *value, ct_err *err) {
-    const ct_gguf_pair *pair = find(g, key, err);
+    const ct_gguf_pair *pair = gguf_find_required(g, key, err);
     if (!pair) return false;
-    if (pair->type != CT_GGUF_STRING) return wrong_type(g, pair, key, "a string", err);
+    if (pair->type != CT_GGUF_STRING) return gguf_refuse_type(g, pair, key, "a string", err);
     ct_gguf_list list = pair->value;
     return ct__gguf_next(&list, value);
 }
 
 bool ct__gguf_list(const ct_gguf *g, const char *key, ct_gguf_type type, ct_gguf_list *value,
                    ct_err *err) {
-    const ct_gguf_pair *pair = find(g, key, err);
+    const ct_gguf_pair *pair = gguf_find_required(g, key, err);
     char wanted[40];
     if (!pair) return false;
     snprintf(wanted, sizeof wanted, "an array of %s", types[type].name);
     if (pair->type != CT_GGUF_ARRAY || pair->value.type != type)
-        return wrong_type(g, pair, key, wanted, err);
+        return gguf_refuse_type(g, pair, key, wanted, err);
     *value = pair->value;
     return true;
 }
 
-// Compared with the end once more: the lengths lie in a file that others may write.
+// The end is checked again: another process may have changed the lengths in the file.
 bool ct__gguf_next(ct_gguf_list *list, ct_gguf_text *text) {
     uint64_t n;
     if (!list->n || (uint64_t)(list->end - list->at) < sizeof n) return false;

@@ -1,10 +1,10 @@
-// Where the Hub's cache keeps a model.
+// Finds a model in the Hugging Face hub's cache.
 #ifndef COTAN_IO_HUB_H
 #define COTAN_IO_HUB_H
 
 #include "base/error.h"
 
-// ORG/NAME as the Hub allows it.
+// True for ORG/NAME as the hub allows it.
 bool ct__hub_is_name(const char *name);
 // See cotan/hub.h.
 bool ct__hub_folder(const char *name, char *path, size_t n, ct_err *err);

@@ -5,23 +5,23 @@
 
 #include "io/utf8.h"
 
-bool ct__js_fail(ct_jscan *js, const char *wrong) {
-    if (!js->wrong) js->wrong = wrong;
+bool ct__js_fail(ct_jscan *js, const char *error) {
+    if (!js->error) js->error = error;
     return false;
 }
 
-static void skip_space(ct_jscan *js) {
+static void js_skip_space(ct_jscan *js) {
     while (js->at < js->end &&
            (*js->at == ' ' || *js->at == '\t' || *js->at == '\n' || *js->at == '\r'))
         js->at++;
 }
 
-static bool is_digit(const ct_jscan *js) {
+static bool js_is_digit(const ct_jscan *js) {
     return js->at < js->end && *js->at >= '0' && *js->at <= '9';
 }
 
 char ct__js_kind(ct_jscan *js) {
-    skip_space(js);
+    js_skip_space(js);
     if (js->at == js->end) return 0;
     char c = *js->at;
     if (c == '{' || c == '[' || c == '"' || c == 'n') return c;
@@ -42,13 +42,13 @@ const char *ct__js_kind_name(char kind) {
 }
 
 bool ct__js_take(ct_jscan *js, char c) {
-    skip_space(js);
+    js_skip_space(js);
     if (js->at == js->end || *js->at != c) return false;
     js->at++;
     return true;
 }
 
-static bool hex4(ct_jscan *js, uint32_t *value) {
+static bool js_read_hex4(ct_jscan *js, uint32_t *value) {
     *value = 0;
     for (int i = 0; i < 4; i++, js->at++) {
         char c = js->at < js->end ? *js->at : '\0';
@@ -66,22 +66,22 @@ static bool hex4(ct_jscan *js, uint32_t *value) {
     return true;
 }
 
-// What follows "\u": one code point, of two escapes where the first is half of a pair.
-static bool unicode(ct_jscan *js, uint32_t *cp) {
+// Reads one code point after "\u": two escapes if the first is half of a surrogate pair.
+static bool js_read_unicode(ct_jscan *js, uint32_t *cp) {
     uint32_t low;
-    if (!hex4(js, cp)) return false;
+    if (!js_read_hex4(js, cp)) return false;
     if (*cp >= 0xdc00 && *cp <= 0xdfff) return ct__js_fail(js, "half of a surrogate pair");
     if (*cp < 0xd800 || *cp > 0xdbff) return true;
     if (js->end - js->at < 2 || js->at[0] != '\\' || js->at[1] != 'u')
         return ct__js_fail(js, "half of a surrogate pair");
     js->at += 2;
-    if (!hex4(js, &low)) return false;
+    if (!js_read_hex4(js, &low)) return false;
     if (low < 0xdc00 || low > 0xdfff) return ct__js_fail(js, "half of a surrogate pair");
     *cp = 0x10000 + ((*cp - 0xd800) << 10) + (low - 0xdc00);
     return true;
 }
 
-static bool escaped(ct_jscan *js, char **out) {
+static bool js_read_escape(ct_jscan *js, char **out) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     if (js->at == js->end) return ct__js_fail(js, "a string has no end");
     char c = *js->at;
@@ -94,13 +94,13 @@ static bool escaped(ct_jscan *js, char **out) {
     uint32_t cp;
     if (c != 'u') return ct__js_fail(js, "an unknown escape");
     js->at++;
-    if (!unicode(js, &cp)) return false;
+    if (!js_read_unicode(js, &cp)) return false;
     *out += ct__utf8_put(cp, *out);
     return true;
 }
 
-// The closing quote of the string whose text begins at `at`; NULL: none.
-static const char *string_end(const ct_jscan *js) {
+// Returns the closing quote of the string whose text begins at `at`; NULL if there is none.
+static const char *js_find_string_end(const ct_jscan *js) {
     for (const char *p = js->at; p < js->end; p++) {
         if (*p == '"') return p;
         if (*p == '\\') p++;
@@ -110,11 +110,11 @@ static const char *string_end(const ct_jscan *js) {
 
 bool ct__js_string(ct_jscan *js, ct_jstr *out) {
     if (!ct__js_take(js, '"')) return ct__js_fail(js, "a string in quotes was expected");
-    const char *close = string_end(js);
+    const char *close = js_find_string_end(js);
     if (!close) return ct__js_fail(js, "a string has no end");
-    char *s = ct__arena(js->arena, (size_t)(close - js->at) + 1); // an escape never grows
+    char *s = ct__arena(js->arena, (size_t)(close - js->at) + 1); // escapes shrink
     if (!s) {
-        js->memory = true;
+        js->is_out_of_memory = true;
         return ct__js_fail(js, "out of memory");
     }
     out->s = s;
@@ -123,7 +123,7 @@ bool ct__js_string(ct_jscan *js, ct_jstr *out) {
         if (c < 0x20) return ct__js_fail(js, "a control character inside a string");
         if (c == '\\') {
             js->at++;
-            if (!escaped(js, &s)) return false;
+            if (!js_read_escape(js, &s)) return false;
         } else {
             *s++ = *js->at++;
         }
@@ -134,17 +134,19 @@ bool ct__js_string(ct_jscan *js, ct_jstr *out) {
     return true;
 }
 
-// Whether a number written with these digits lies within a double's range. A long double reaches
-// far beyond it, so that plain scaling decides; the last units in the last place do not matter.
-static bool in_range(long double mantissa, long long exponent) {
+// True if a number with this mantissa and decimal exponent is within a double's range. The range of
+// a long double is much larger, so repeated multiplication is enough; its rounding errors do not
+// matter.
+static bool js_is_in_range(long double mantissa, long long exponent) {
     if (mantissa == 0) return true;
     for (; exponent > 0 && mantissa <= (long double)DBL_MAX; exponent--) mantissa *= 10;
     return mantissa <= (long double)DBL_MAX;
 }
 
-// Digits into the mantissa; `step` is what a digit adds to the exponent once it is full.
-static void digits(ct_jscan *js, long double *mantissa, long long *exponent, bool fraction) {
-    for (; is_digit(js); js->at++) {
+// Reads digits into the mantissa; once that is full, they only change the exponent.
+static void js_read_digits(ct_jscan *js, long double *mantissa, long long *exponent,
+                           bool fraction) {
+    for (; js_is_digit(js); js->at++) {
         if (*mantissa < 1e40L) {
             *mantissa = *mantissa * 10 + (*js->at - '0');
             *exponent -= fraction;
@@ -154,12 +156,12 @@ static void digits(ct_jscan *js, long double *mantissa, long long *exponent, boo
     }
 }
 
-static bool exponent_part(ct_jscan *js, long long *exponent) {
+static bool js_read_exponent(ct_jscan *js, long long *exponent) {
     bool minus = false;
     long long e = 0;
     if (js->at < js->end && (*js->at == '+' || *js->at == '-')) minus = *js->at++ == '-';
-    if (!is_digit(js)) return ct__js_fail(js, "a digit was expected in the exponent");
-    for (; is_digit(js); js->at++)
+    if (!js_is_digit(js)) return ct__js_fail(js, "a digit was expected in the exponent");
+    for (; js_is_digit(js); js->at++)
         if (e < 1000000000000) e = e * 10 + (*js->at - '0');
     *exponent += minus ? -e : e;
     return true;
@@ -168,13 +170,13 @@ static bool exponent_part(ct_jscan *js, long long *exponent) {
 bool ct__js_number(ct_jscan *js, uint64_t *value, bool *is_u64) {
     long double mantissa = 0;
     long long exponent = 0;
-    skip_space(js);
+    js_skip_space(js);
     *value = 0;
     *is_u64 = true;
     if (js->at < js->end && *js->at == '-') js->at++, *is_u64 = false;
-    if (!is_digit(js)) return ct__js_fail(js, "a digit was expected");
+    if (!js_is_digit(js)) return ct__js_fail(js, "a digit was expected");
     const char *first = js->at;
-    digits(js, &mantissa, &exponent, false);
+    js_read_digits(js, &mantissa, &exponent, false);
     if (*first == '0' && js->at - first > 1) {
         js->at = first;
         return ct__js_fail(js, "a number begins with a superfluous 0");
@@ -185,15 +187,16 @@ bool ct__js_number(ct_jscan *js, uint64_t *value, bool *is_u64) {
     if (js->at < js->end && *js->at == '.') {
         js->at++;
         *is_u64 = false;
-        if (!is_digit(js)) return ct__js_fail(js, "a digit was expected after the point");
-        digits(js, &mantissa, &exponent, true);
+        if (!js_is_digit(js)) return ct__js_fail(js, "a digit was expected after the point");
+        js_read_digits(js, &mantissa, &exponent, true);
     }
     if (js->at < js->end && (*js->at == 'e' || *js->at == 'E')) {
         js->at++;
         *is_u64 = false;
-        if (!exponent_part(js, &exponent)) return false;
+        if (!js_read_exponent(js, &exponent)) return false;
     }
-    return in_range(mantissa, exponent) || ct__js_fail(js, "a number beyond the range of a double");
+    return js_is_in_range(mantissa, exponent) ||
+           ct__js_fail(js, "a number beyond the range of a double");
 }
 
 bool ct__js_member(ct_jscan *js, char close, bool *first) {
@@ -205,7 +208,7 @@ bool ct__js_member(ct_jscan *js, char close, bool *first) {
     return true;
 }
 
-static bool word(ct_jscan *js, const char *text) {
+static bool js_read_word(ct_jscan *js, const char *text) {
     size_t n = strlen(text);
     if ((size_t)(js->end - js->at) < n || memcmp(js->at, text, n) != 0)
         return ct__js_fail(js, "a value was expected");
@@ -222,8 +225,8 @@ bool ct__js_skip(ct_jscan *js, int depth) {
     switch (kind) {
     case '"': return ct__js_string(js, &s);
     case '0': return ct__js_number(js, &value, &is_u64);
-    case 't': return word(js, *js->at == 't' ? "true" : "false");
-    case 'n': return word(js, "null");
+    case 't': return js_read_word(js, *js->at == 't' ? "true" : "false");
+    case 'n': return js_read_word(js, "null");
     case 0: return ct__js_fail(js, "a value was expected");
     default: break;
     }
@@ -237,5 +240,5 @@ bool ct__js_skip(ct_jscan *js, int depth) {
         }
         if (!ct__js_skip(js, depth + 1)) return false;
     }
-    return !js->wrong;
+    return !js->error;
 }

@@ -16,8 +16,8 @@
 #include "base/text.h"
 #include "io/json.h"
 
-// Cuts the file behind its last '\n'.
-static bool drop_torn_line(const ct_metrics *metrics, ct_err *err) {
+// Truncates the file after its last '\n'.
+static bool metrics_drop_partial_line(const ct_metrics *metrics, ct_err *err) {
     char part[4096];
     off_t end = lseek(metrics->fd, 0, SEEK_END);
     if (end < 0) return ct__err_system(err, metrics->path, "seek");
@@ -42,12 +42,12 @@ bool ct__metrics_open(const char *path, bool append, ct_metrics *metrics, ct_err
     metrics->fd =
         open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
     bool ok = metrics->fd >= 0 || ct__err_system(err, metrics->path, "open");
-    ok = ok && (!append || drop_torn_line(metrics, err));
+    ok = ok && (!append || metrics_drop_partial_line(metrics, err));
     if (!ok) ct__metrics_close(metrics);
     return ok;
 }
 
-static void put_field(ct_text *line, const ct_metric_field *field) {
+static void metrics_put_field(ct_text *line, const ct_metric_field *field) {
     ct__json_string(line, field->name, strlen(field->name));
     ct__text_add(line, ": ");
     if (field->text)
@@ -63,7 +63,7 @@ bool ct__metrics_add(ct_metrics *metrics, const ct_metric_field *fields, size_t 
     ct__text_add(&line, "{");
     for (size_t i = 0; i < n; i++) {
         if (i) ct__text_add(&line, ", ");
-        put_field(&line, &fields[i]);
+        metrics_put_field(&line, &fields[i]);
     }
     ct__text_add(&line, "}\n");
     bool ok = !line.failed || ct__err_memory(err, CT_NOWHERE, metrics->path, line.cap * 2);
@@ -74,20 +74,20 @@ bool ct__metrics_add(ct_metrics *metrics, const ct_metric_field *fields, size_t 
         else if (errno != EINTR)
             ok = ct__err_system(err, metrics->path, "write");
     }
-    ct_err torn = {0}; // a part of a line would be one with the next; it goes, if it can
-    if (!ok) (void)!drop_torn_line(metrics, &torn);
+    ct_err ignored = {0}; // the next line would be appended to a partial one, so that is removed
+    if (!ok) (void)!metrics_drop_partial_line(metrics, &ignored);
     ct__text_free(&line);
     return ok;
 }
 
-// The file anew: its first `keep` bytes, then the text.
-static bool replace_end(ct_metrics *metrics, off_t keep, const ct_text *text, ct_err *err) {
+// Replaces the file by its first `keep` bytes followed by the text.
+static bool metrics_replace_end(ct_metrics *metrics, off_t keep, const ct_text *text, ct_err *err) {
     char part[4096];
     ct_atomic file;
     bool ok = ct__atomic_begin(&file, metrics->path, 0, err);
     for (off_t at = 0; ok && at < keep;) {
-        size_t most = keep - at < (off_t)sizeof part ? (size_t)(keep - at) : sizeof part;
-        ssize_t r = pread(metrics->fd, part, most, at);
+        size_t wanted = keep - at < (off_t)sizeof part ? (size_t)(keep - at) : sizeof part;
+        ssize_t r = pread(metrics->fd, part, wanted, at);
         if (r < 0 && errno == EINTR) continue;
         ok = r > 0 ? ct__atomic_put(&file, part, (size_t)r, err)
                    : ct__err_system(err, metrics->path, "read");
@@ -105,8 +105,8 @@ static bool replace_end(ct_metrics *metrics, off_t keep, const ct_text *text, ct
     return true;
 }
 
-// Where the field stands, with the comma before it, if it is the last one before the brace.
-static const char *last_field(const char *text, const char *brace, const char *name) {
+// Returns the start of the field, with the comma before it, if it is the last one before the brace.
+static const char *metrics_find_last_field(const char *text, const char *brace, const char *name) {
     const char *comma = memrchr(text, ',', (size_t)(brace - text));
     size_t n = strlen(name);
     if (!comma || (size_t)(brace - comma) < n + 5) return NULL; // `, "name": `
@@ -125,16 +125,16 @@ bool ct__metrics_amend(ct_metrics *metrics, const char *without, const ct_metric
     ssize_t r = pread(metrics->fd, part, (size_t)(end - begin), begin);
     if (r != end - begin) return ct__err_system(err, metrics->path, "read");
     const char *brace = memrchr(part, '}', (size_t)r);
-    const char *gone = brace && without ? last_field(part, brace, without) : NULL;
+    const char *gone = brace && without ? metrics_find_last_field(part, brace, without) : NULL;
     if (!brace || (!gone && !with)) return true;
     if (with) {
         ct__text_add(&text, ", ");
-        put_field(&text, with);
+        metrics_put_field(&text, with);
     }
     ct__text_add(&text, "}\n");
-    bool ok = text.failed
-                  ? ct__err_memory(err, CT_NOWHERE, metrics->path, text.cap * 2)
-                  : replace_end(metrics, begin + ((gone ? gone : brace) - part), &text, err);
+    bool ok = text.failed ? ct__err_memory(err, CT_NOWHERE, metrics->path, text.cap * 2)
+                          : metrics_replace_end(metrics, begin + ((gone ? gone : brace) - part),
+                                                &text, err);
     ct__text_free(&text);
     return ok;
 }
@@ -147,38 +147,38 @@ void ct__metrics_close(ct_metrics *metrics) {
 
 // ----------------------------------------------------------------------------------------- reading
 
-static void join_neighbours(ct_series *s) {
+static void series_merge_pairs(ct_series *s) {
     for (size_t i = 0; i < s->n / 2; i++) {
         s->x[i] = s->x[2 * i];
         s->y[i] = s->y[2 * i] / 2 + s->y[2 * i + 1] / 2;
     }
     s->n /= 2;
-    s->each = s->each ? 2 * s->each : 2;
+    s->per_point = s->per_point ? 2 * s->per_point : 2;
 }
 
 bool ct__series_add(ct_series *series, double x, double y) {
     CT_PLAIN;
-    series->newest = x;
-    if (series->last < series->each) {
+    series->last_step = x;
+    if (series->last_count < series->per_point) {
         double *mean = &series->y[series->n - 1];
-        *mean += (y - *mean) / (double)++series->last;
+        *mean += (y - *mean) / (double)++series->last_count;
         return true;
     }
-    if (series->n == CT_SERIES_MOST && !series->whole) join_neighbours(series);
-    size_t cap = series->cap; // both arrays grow alike
+    if (series->n == CT_SERIES_MAX && !series->keep_all) series_merge_pairs(series);
+    size_t cap = series->cap; // both arrays have the same capacity
     if (!CT_GROW(series->x, cap, series->n + 1)) return false;
     cap = series->cap;
     if (!CT_GROW(series->y, cap, series->n + 1)) return false;
     series->cap = cap;
     series->x[series->n] = x;
     series->y[series->n++] = y;
-    series->last = 1;
+    series->last_count = 1;
     return true;
 }
 
 uint64_t ct__series_bytes(int64_t values) {
-    uint64_t cap = 16; // as CT_GROW has it
-    while (cap < CT_SERIES_MOST && cap < (uint64_t)values) cap *= 2;
+    uint64_t cap = 16; // as in CT_GROW
+    while (cap < CT_SERIES_MAX && cap < (uint64_t)values) cap *= 2;
     return cap * (sizeof *((ct_series *)0)->x + sizeof *((ct_series *)0)->y);
 }
 
@@ -188,8 +188,8 @@ void ct__series_free(ct_series *series) {
     *series = (ct_series){0};
 }
 
-// A number, or one of the three words.
-static bool real_of(const json_t *value, double *out) {
+// Parses a number, or "nan", "inf" or "-inf".
+static bool metrics_parse_real(const json_t *value, double *out) {
     const char *word = json_string_value(value);
     if (json_is_number(value))
         *out = json_number_value(value);
@@ -204,17 +204,17 @@ static bool real_of(const json_t *value, double *out) {
     return true;
 }
 
-static bool read_line(const char *path, size_t number, const json_t *line, const char *const *names,
-                      size_t n, ct_series *series, ct_err *err) {
+static bool metrics_read_line(const char *path, size_t number, const json_t *line,
+                              const char *const *names, size_t n, ct_series *series, ct_err *err) {
     double value;
-    const json_t *at = json_object_get(line, "step"); // NULL where the line is no object
+    const json_t *at = json_object_get(line, "step"); // NULL if the line is not an object
     if (!json_is_number(at))
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "line %zu has no number \"step\"",
                        number);
     for (size_t i = 0; i < n; i++) {
         const json_t *found = json_object_get(line, names[i]);
         if (!found) continue;
-        if (!real_of(found, &value))
+        if (!metrics_parse_real(found, &value))
             return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "line %zu: \"%s\" is no number",
                            number, names[i]);
         if (!ct__series_add(&series[i], json_number_value(at), value))
@@ -223,36 +223,37 @@ static bool read_line(const char *path, size_t number, const json_t *line, const
     return true;
 }
 
-// A file's lines, one after the other: a long run's take more memory than its training.
-typedef struct lines {
+// Reads a file line by line: all lines of a long run take more memory than its training.
+typedef struct line_reader {
     const char *path;
     int fd;
     size_t bytes; // of the file, when it was opened
-    char *room;   // (cap) its bytes from `begin` to `end` are read and not handed out yet
+    char *buffer; // (cap) its bytes from `begin` to `end` are read and not returned yet
     size_t cap, begin, end;
-    size_t number, behind; // of the newest line, from 1 on; of the file's bytes, up to its end
-} lines;
-enum { AT_ONCE = 1 << 16 };
+    size_t number, line_end; // of the last line, from 1; offset of that line's end in the file
+} line_reader;
+enum { READ_BYTES = 1 << 16 };
 
-static bool open_lines(const char *path, lines *l, ct_err *err) {
-    *l = (lines){.path = path};
+static bool metrics_open_lines(const char *path, line_reader *l, ct_err *err) {
+    *l = (line_reader){.path = path};
     l->fd = ct__file_open(path, &l->bytes, err);
     return l->fd >= 0;
 }
-static void close_lines(lines *l) {
+static void metrics_close_lines(line_reader *l) {
     close(l->fd);
-    ct__free(l->room);
+    ct__free(l->buffer);
 }
 
-// More bytes behind those that are left, which move to the front. `got` 0: the file has ended.
-static bool read_more(lines *l, size_t *got, ct_err *err) {
-    if (l->begin) memmove(l->room, l->room + l->begin, l->end - l->begin);
+// Moves the remaining bytes to the front and reads more after them. `got` is 0 at the end of the
+// file.
+static bool metrics_fill_buffer(line_reader *l, size_t *got, ct_err *err) {
+    if (l->begin) memmove(l->buffer, l->buffer + l->begin, l->end - l->begin);
     l->end -= l->begin;
     l->begin = 0;
-    if (!CT_GROW(l->room, l->cap, l->end + AT_ONCE))
-        return ct__err_memory(err, CT_NOWHERE, l->path, l->end + AT_ONCE);
+    if (!CT_GROW(l->buffer, l->cap, l->end + READ_BYTES))
+        return ct__err_memory(err, CT_NOWHERE, l->path, l->end + READ_BYTES);
     ssize_t r;
-    do r = read(l->fd, l->room + l->end, l->cap - l->end);
+    do r = read(l->fd, l->buffer + l->end, l->cap - l->end);
     while (r < 0 && errno == EINTR);
     if (r < 0)
         return ct__err(err, CT_E_FILE, CT_NOWHERE, l->path, "cannot read: %s", strerror(errno));
@@ -261,56 +262,58 @@ static bool read_more(lines *l, size_t *got, ct_err *err) {
     return true;
 }
 
-// The next whole line, without its '\n'; *text NULL: there is none.
-static bool next_line(lines *l, const char **text, size_t *n, ct_err *err) {
+// Returns the next complete line, without its '\n'; *text is NULL after the last one.
+static bool metrics_next_line(line_reader *l, const char **text, size_t *n, ct_err *err) {
     for (size_t seen = 0, got = 1; got;) {
-        const char *from = l->room + l->begin;
-        const char *newline = l->room ? memchr(from + seen, '\n', l->end - l->begin - seen) : NULL;
+        const char *from = l->buffer + l->begin;
+        const char *newline =
+            l->buffer ? memchr(from + seen, '\n', l->end - l->begin - seen) : NULL;
         if (newline) {
             *text = from;
             *n = (size_t)(newline - from);
             l->begin += *n + 1;
-            l->behind += *n + 1;
+            l->line_end += *n + 1;
             l->number++;
             return true;
         }
         seen = l->end - l->begin;
-        if (!read_more(l, &got, err)) return false;
+        if (!metrics_fill_buffer(l, &got, err)) return false;
     }
     *text = NULL;
     return true;
 }
 
-// Of the lines that end within the first `most` bytes.
-static bool read_lines(const char *path, size_t most, const char *const *names, size_t n,
-                       ct_series *series, ct_err *err) {
-    lines l;
+// Reads the lines that end within the first `limit` bytes.
+static bool metrics_read_lines(const char *path, size_t limit, const char *const *names, size_t n,
+                               ct_series *series, ct_err *err) {
+    line_reader l;
     const char *text = NULL;
     size_t length;
-    if (!open_lines(path, &l, err)) return false;
+    if (!metrics_open_lines(path, &l, err)) return false;
     bool ok = true;
-    while (ok && (ok = next_line(&l, &text, &length, err)) && text && l.behind <= most) {
+    while (ok && (ok = metrics_next_line(&l, &text, &length, err)) && text && l.line_end <= limit) {
         json_error_t fault;
         json_t *line = ct__json_read(text, length, 0, &fault);
-        ok = line ? read_line(path, l.number, line, names, n, series, err)
+        ok = line ? metrics_read_line(path, l.number, line, names, n, series, err)
                   : ct__err(err, CT_E_FORMAT, CT_NOWHERE, path, "line %zu is not a JSON object",
                             l.number);
         json_decref(line);
     }
-    close_lines(&l);
+    metrics_close_lines(&l);
     for (size_t i = 0; i < n && !ok; i++) ct__series_free(&series[i]);
     return ok;
 }
 
 bool ct__metrics_read(const char *path, const char *const *names, size_t n, ct_series *series,
                       ct_err *err) {
-    return read_lines(path, SIZE_MAX, names, n, series, err);
+    return metrics_read_lines(path, SIZE_MAX, names, n, series, err);
 }
 
 // ---------------------------------------------------------------------------------------- resuming
 
-// Is the newest line of a step before `first`? False with an error: it has none.
-static bool is_before(const lines *l, const char *text, size_t n, int64_t first, ct_err *err) {
+// True if the last line read is of a step before `first`. False with an error if it has no step.
+static bool metrics_is_before(const line_reader *l, const char *text, size_t n, int64_t first,
+                              ct_err *err) {
     json_error_t fault;
     json_t *line = ct__json_read(text, n, 0, &fault);
     const json_t *step = json_object_get(line, "step");
@@ -323,34 +326,37 @@ static bool is_before(const lines *l, const char *text, size_t n, int64_t first,
     return false;
 }
 
-// How many of the file's bytes the lines before step `first` take.
-static bool lines_before(const char *path, int64_t first, size_t *keep, size_t *bytes,
-                         ct_err *err) {
-    lines l;
+// Computes the size in bytes of the lines before step `first`.
+static bool metrics_measure_before(const char *path, int64_t first, size_t *keep, size_t *bytes,
+                                   ct_err *err) {
+    line_reader l;
     const char *text;
     size_t n;
     *keep = 0;
-    if (!open_lines(path, &l, err)) return false;
-    while (next_line(&l, &text, &n, err) && text && is_before(&l, text, n, first, err))
-        *keep = l.behind;
+    if (!metrics_open_lines(path, &l, err)) return false;
+    while (metrics_next_line(&l, &text, &n, err) && text &&
+           metrics_is_before(&l, text, n, first, err))
+        *keep = l.line_end;
     *bytes = l.bytes;
-    close_lines(&l);
+    metrics_close_lines(&l);
     return !err->code;
 }
 
-static bool is_missing(const char *path) { return access(path, F_OK) != 0 && errno == ENOENT; }
+static bool metrics_is_missing(const char *path) {
+    return access(path, F_OK) != 0 && errno == ENOENT;
+}
 
 bool ct__metrics_read_before(const char *path, int64_t first, const char *const *names, size_t n,
                              ct_series *series, ct_err *err) {
     size_t keep, bytes;
-    return is_missing(path) || (lines_before(path, first, &keep, &bytes, err) &&
-                                read_lines(path, keep, names, n, series, err));
+    return metrics_is_missing(path) || (metrics_measure_before(path, first, &keep, &bytes, err) &&
+                                        metrics_read_lines(path, keep, names, n, series, err));
 }
 
-bool ct__metrics_cut(const char *path, int64_t first, ct_err *err) {
+bool ct__metrics_truncate(const char *path, int64_t first, ct_err *err) {
     size_t keep, bytes;
-    if (is_missing(path)) return true;
-    if (!lines_before(path, first, &keep, &bytes, err)) return false;
+    if (metrics_is_missing(path)) return true;
+    if (!metrics_measure_before(path, first, &keep, &bytes, err)) return false;
     if (keep == bytes) return true;
     ct_metrics metrics = {.path = (char *)(uintptr_t)path, .fd = open(path, O_WRONLY | O_CLOEXEC)};
     if (metrics.fd < 0) return ct__err_system(err, metrics.path, "open");

@@ -1,4 +1,4 @@
-// Tensors of any names from and to safetensors files.
+// Loads and saves tensors with arbitrary names in safetensors files.
 #include <stdio.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ struct ct_safetensors {
 
 // --------------------------------------------------------------------------------------- reading
 
-// Names go to callers as texts that end at a zero byte.
-static bool named_texts(const ct_st *st, const char *path, ct_err *err) {
+// Checks that no string contains a zero byte: callers get names as C strings.
+static bool named_check_strings(const ct_st *st, const char *path, ct_err *err) {
     char shown[CT_PRINTABLE];
     for (size_t i = 0; i < st->n; i++) {
         const ct_st_entry *e = &st->entries[i];
@@ -45,7 +45,8 @@ ct_safetensors *ct_safetensors_open_at(const char *path, ct_loc here) {
     if (own) {
         memcpy(own, path, n);
         file->path = own;
-        if (ct__st_open(own, &file->st, &ctx->err) && named_texts(&file->st, own, &ctx->err))
+        if (ct__st_open(own, &file->st, &ctx->err) &&
+            named_check_strings(&file->st, own, &ctx->err))
             return file;
         ct__err_place(&ctx->err, here, "safetensors_open");
     } else {
@@ -74,7 +75,7 @@ const char *ct_safetensors_metadata_key(const ct_safetensors *file, size_t i) {
 }
 
 _Static_assert(CT_MAX_RANK == 32, "the text below");
-static bool named_usable(const ct_st_entry *e, int64_t *dims, const char *path, ct_err *err) {
+static bool named_check_entry(const ct_st_entry *e, int64_t *dims, const char *path, ct_err *err) {
     char what[200], shown[CT_PRINTABLE];
     const char *why = NULL;
     if (!e->dtype) why = "Cotan does not compute with that dtype";
@@ -89,15 +90,15 @@ static bool named_usable(const ct_st_entry *e, int64_t *dims, const char *path, 
                    ct__st_describe(e, what, sizeof what), why);
 }
 
-// The tensor's bytes into memory of its own.
-static void *named_bytes(const ct_safetensors *file, const ct_st_entry *e, ct_err *err) {
+// Reads the tensor's bytes into newly allocated memory.
+static void *named_read_bytes(const ct_safetensors *file, const ct_st_entry *e, ct_err *err) {
     char *bytes = ct__malloc(e->bytes ? (size_t)e->bytes : 1);
     if (!bytes) {
         ct__err_memory(err, CT_NOWHERE, file->path, (size_t)e->bytes);
         return NULL;
     }
-    for (ct_st_piece p = {0}; e->bytes;) {
-        if (!ct__st_next(&file->st, e, &p, err)) {
+    for (ct_st_chunk p = {0}; e->bytes;) {
+        if (!ct__st_next_chunk(&file->st, e, &p, err)) {
             ct__free(bytes);
             return NULL;
         }
@@ -122,8 +123,9 @@ ct_tensor ct_safetensors_get_at(ct_safetensors *file, const char *name, ct_loc h
         return ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s has no tensor \"%s\"; it has %zu",
                         file->path, ct__printable(name, strlen(name), shown, sizeof shown),
                         file->st.n);
-    void *bytes =
-        named_usable(e, dims, file->path, &ctx->err) ? named_bytes(file, e, &ctx->err) : NULL;
+    void *bytes = named_check_entry(e, dims, file->path, &ctx->err)
+                      ? named_read_bytes(file, e, &ctx->err)
+                      : NULL;
     if (!bytes) {
         ct__err_place(&ctx->err, here, op);
         return ct__poison(ctx, here);
@@ -133,9 +135,9 @@ ct_tensor ct_safetensors_get_at(ct_safetensors *file, const char *name, ct_loc h
 
 // --------------------------------------------------------------------------------------- writing
 
-// What is written of a tensor: its value, on the host.
-static bool named_out(ct_ctx *ctx, const ct_named *t, size_t i, int64_t *dims, ct_st_out *out,
-                      ct_loc here) {
+// Prepares the value of a tensor, on the host, for writing.
+static bool named_prepare_out(ct_ctx *ctx, const ct_named *t, size_t i, int64_t *dims,
+                              ct_st_out *out, ct_loc here) {
     if (!t->name)
         return ct__err(&ctx->err, CT_E_ARGUMENT, here, "save_safetensors", "tensor %zu has no name",
                        i);
@@ -163,7 +165,7 @@ bool ct_save_safetensors_with(const char *path, const ct_named *tensors, size_t 
     bool ok = (out && dims && metadata) ||
               ct__err_memory(&ctx->err, here, op, n * (sizeof *out + sizeof *dims));
     for (size_t i = 0; i < n && ok; i++)
-        ok = named_out(ctx, &tensors[i], i, dims[i], &out[i], here);
+        ok = named_prepare_out(ctx, &tensors[i], i, dims[i], &out[i], here);
     for (size_t i = 0; i < pairs && ok; i++) {
         const ct_metadata *p = &options.metadata[i];
         ok = (p->key && p->value) || ct__err(&ctx->err, CT_E_ARGUMENT, here, op,

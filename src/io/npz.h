@@ -7,8 +7,8 @@
 
 typedef struct ct_npz_entry {
     const char *name; // without ".npy"; UTF-8, '\0'-terminated, no '\0' inside
-    const char *part; // for messages: npz: array "name"
-    ct_zip_entry zip; // its bytes are those of the npy file
+    const char *part; // prefix of messages: npz: array "name"
+    ct_zip_entry zip; // its bytes are an npy file
 } ct_npz_entry;
 
 struct ct_npz {
@@ -21,15 +21,16 @@ struct ct_npz {
     ct_arena arena;
 };
 
-// Checks the archive's directory: the arrays themselves are checked when they are asked for, and
-// the file stays open for that. Nothing is kept after a failure.
+// Checks the archive's directory. The arrays are checked when they are read; the file stays open
+// for that. Nothing is kept after a failure.
 bool ct__npz_open(const char *path, struct ct_npz *npz, ct_err *err);
-void ct__npz_close(struct ct_npz *npz); // also one that is all zeros
+void ct__npz_close(struct ct_npz *npz);                                       // may be all zeros
 const ct_npz_entry *ct__npz_find(const struct ct_npz *npz, const char *name); // NULL: absent
 
-// What an array is; of its bytes, only those before the data are unpacked.
-bool ct__npz_head(struct ct_npz *npz, const ct_npz_entry *entry, ct_npy *npy, ct_err *err);
-// The array with its elements as the file has them, freed with ct__free; its checksum is compared.
+// Reads an array's dtype and shape; only the bytes before the data are unpacked.
+bool ct__npz_read_header(struct ct_npz *npz, const ct_npz_entry *entry, ct_npy *npy, ct_err *err);
+// Reads an array, with its elements as in the file; free it with ct__free. The checksum is
+// compared.
 bool ct__npz_read(struct ct_npz *npz, const ct_npz_entry *entry, ct_npy *npy, void **data,
                   ct_err *err);
 
@@ -41,7 +42,7 @@ typedef struct ct_npz_out {
     const void *data; // dense, row-major
 } ct_npz_out;
 
-// Writes the archive, replacing it at once or not at all. Equal arrays give equal bytes.
+// Writes the archive atomically. Equal arrays give equal bytes.
 bool ct__npz_write(const char *path, const ct_npz_out *entries, size_t n, bool deflate,
                    ct_err *err);
 

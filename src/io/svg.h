@@ -6,10 +6,10 @@
 #include "base/text.h"
 #include "io/metrics.h"
 
-// The plot as text. Equal series give equal bytes, whatever the locale; however long they are, the
-// text stays below about 100 KB. Values that are not finite leave gaps.
+// Writes the plot as text. Equal series give equal bytes in any locale; the text stays below about
+// 100 KB, however long they are. Values that are not finite leave gaps.
 void ct__svg_loss(ct_text *text, const char *title, const ct_series *train, const ct_series *val);
-// The same into a file, replaced at once.
+// Does the same into a file, which is replaced atomically.
 bool ct__svg_loss_write(const char *path, const char *title, const ct_series *train,
                         const ct_series *val, ct_err *err);
 

@@ -18,7 +18,8 @@ ct_utf8 ct__utf8_next(const void *s, size_t n, uint32_t *cp, size_t *used) {
         need = 3, *cp = first & 0x07;
     else
         return CT_UTF8_BAD;
-    // The second byte's range excludes overlong forms, surrogates and what lies above U+10FFFF.
+    // The range of the second byte excludes overlong forms, surrogates and code points above
+    // U+10FFFF.
     if (first == 0xe0) low = 0xa0;
     if (first == 0xed) high = 0x9f;
     if (first == 0xf0) low = 0x90;
@@ -64,16 +65,17 @@ size_t ct__utf8_put(uint32_t cp, char out[4]) {
     return n;
 }
 
-// Characters that a terminal or a text layout acts upon instead of showing.
-static bool is_active(uint32_t cp) {
+// True for characters that control a terminal or a text layout and are not shown.
+static bool utf8_is_control(uint32_t cp) {
     return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0xad || cp == 0x61c ||
            (cp >= 0x200b && cp <= 0x200f) || (cp >= 0x2028 && cp <= 0x202e) ||
            (cp >= 0x2060 && cp <= 0x206f) || cp == 0xfeff || (cp >= 0xfff9 && cp <= 0xfffb) ||
            (cp >= 0xe0000 && cp <= 0xe007f);
 }
 
-// The escaped form of the character at p + i, '\0'-terminated.
-static void escape(const char *p, size_t i, size_t used, ct_utf8 state, uint32_t cp, char out[16]) {
+// Writes the escaped form of the character at p + i, '\0'-terminated.
+static void utf8_escape(const char *p, size_t i, size_t used, ct_utf8 state, uint32_t cp,
+                        char out[16]) {
     if (state != CT_UTF8_OK)
         snprintf(out, 16, "\\x%02x", (unsigned)(unsigned char)p[i]);
     else if (cp == '\n')
@@ -86,10 +88,10 @@ static void escape(const char *p, size_t i, size_t used, ct_utf8 state, uint32_t
         snprintf(out, 16, "\\%c", (char)cp);
     else if (cp == '/' && (i == 0 || p[i - 1] == '*' || (i > 1 && !memcmp(p + i - 2, "..", 2))))
         strcpy(out, "\\/");
-    else if (is_active(cp) && cp > 0xffff) // JSON has no other way than a pair of surrogates
+    else if (utf8_is_control(cp) && cp > 0xffff) // JSON has only surrogate pairs for it
         snprintf(out, 16, "\\u%04x\\u%04x", 0xd800 + ((cp - 0x10000) >> 10),
                  0xdc00 + ((cp - 0x10000) & 0x3ff));
-    else if (is_active(cp))
+    else if (utf8_is_control(cp))
         snprintf(out, 16, "\\u%04x", cp);
     else
         memcpy(out, p + i, used), out[used] = '\0';
@@ -97,7 +99,7 @@ static void escape(const char *p, size_t i, size_t used, ct_utf8 state, uint32_t
 
 const char *ct__printable(const void *s, size_t n, char *out, size_t cap) {
     const char *p = s;
-    size_t o = 0, fits = 0; // fits: the longest prefix that leaves room for "..."
+    size_t o = 0, fits = 0; // fits: the longest prefix with space for "..."
     if (cap < 8) return "";
     for (size_t i = 0; i < n;) {
         uint32_t cp = 0;
@@ -105,7 +107,7 @@ const char *ct__printable(const void *s, size_t n, char *out, size_t cap) {
         char piece[16];
         ct_utf8 state = ct__utf8_next(p + i, n - i, &cp, &used);
         if (state != CT_UTF8_OK) used = 1;
-        escape(p, i, used, state, cp, piece);
+        utf8_escape(p, i, used, state, cp, piece);
         size_t m = strlen(piece);
         if (o + m >= cap) {
             strcpy(out + fits, "...");

@@ -113,7 +113,7 @@ static bool embed_read_limits(const char *folder, ct_embedding *embedding_config
     if (!embed_file_exists(path)) return true;
     if (!ct__config_read(path, &config, err)) return false;
     bool ok = true;
-    if (ct__config_has(&config, "max_seq_length") && !ct__config_null(&config, "max_seq_length"))
+    if (ct__config_has(&config, "max_seq_length") && !ct__config_is_null(&config, "max_seq_length"))
         ok = ct__config_int(&config, "max_seq_length", 1, INT32_MAX, &embedding_config->most, err);
     if (ok && json_is_true(json_object_get(config.root, "do_lower_case")))
         ok = embed_refuse(err, path, "do_lower_case", "true");

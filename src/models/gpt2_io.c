@@ -33,7 +33,7 @@ static bool gpt2_is_ignored(const char *name, void *user) {
 static bool gpt2_is_zero(const ct_st *file, const ct_st_entry *entry, bool *zero, ct_err *err) {
     bool ok = true;
     *zero = true;
-    for (ct_st_piece p = {0}; *zero && (ok = ct__st_next(file, entry, &p, err)) && p.n;)
+    for (ct_st_chunk p = {0}; *zero && (ok = ct__st_next_chunk(file, entry, &p, err)) && p.n;)
         for (size_t i = 0; i < p.n; i++) *zero = *zero && !((const char *)p.bytes)[i];
     return ok;
 }
@@ -42,8 +42,9 @@ static bool gpt2_has_same_bytes(const ct_st *file, const ct_st_entry *a, const c
                                 bool *same, ct_err *err) {
     bool ok = true;
     *same = a->bytes == b->bytes;
-    for (ct_st_piece x = {0}, y = {0};
-         *same && (ok = ct__st_next(file, a, &x, err) && ct__st_next(file, b, &y, err)) && x.n;)
+    for (ct_st_chunk x = {0}, y = {0};
+         *same &&
+         (ok = ct__st_next_chunk(file, a, &x, err) && ct__st_next_chunk(file, b, &y, err)) && x.n;)
         *same = memcmp(x.bytes, y.bytes, x.n) == 0;
     return ok;
 }
@@ -207,7 +208,7 @@ static bool gpt2_check_config(const ct_config *in, const ct_gpt2_config *c, ct_e
                            value ? "true" : "false", value ? "false" : "true");
     }
     int64_t inner = 4 * c->width;
-    if (ct__config_has(in, "n_inner") && !ct__config_null(in, "n_inner") &&
+    if (ct__config_has(in, "n_inner") && !ct__config_is_null(in, "n_inner") &&
         !gpt2_read_size(in, "n_inner", &inner, err))
         return false;
     return inner == 4 * c->width ||

@@ -21,11 +21,11 @@ enum {
     LEXIS_MAX_PATH = 4096
 }; // PART: bytes of a file that are tokenized at once
 enum { FILE_TOKENIZER, FILE_TOKENIZER_CONFIG, FILE_GENERATION_CONFIG, FILE_SENTENCEPIECE = 4 };
-static const char *const lexis_file_names[CT_RUN_BESIDE_N] = {CT_RUN_BESIDE};
+static const char *const lexis_file_names[CT_N_RUN_SIDE_FILES] = {CT_RUN_SIDE_FILES};
 
 void ct__lexis_free(ct_lexis *lexis) {
     ct_tokenizer_free(lexis->tokenizer);
-    for (int i = 0; i < CT_RUN_BESIDE_N; i++) ct__text_free(&lexis->beside[i]);
+    for (int i = 0; i < CT_N_RUN_SIDE_FILES; i++) ct__text_free(&lexis->beside[i]);
     *lexis = (ct_lexis){.begin = -1, .end = -1};
 }
 
@@ -115,7 +115,7 @@ bool ct__lexis_load(ct_lexis *lexis, const char *path, ct_err *err) {
     if (!lexis->tokenizer) return false;
     lexis->end = ct_tokenizer_special(lexis->tokenizer, CT_EOS);
     if (!lexis_find_bos(lexis, err)) return false;
-    for (int i = 0; i < CT_RUN_BESIDE_N; i++) {
+    for (int i = 0; i < CT_N_RUN_SIDE_FILES; i++) {
         char *bytes;
         size_t n;
         int length = folder ? snprintf(file, sizeof file, "%s/%s", path, lexis_file_names[i])
@@ -148,7 +148,7 @@ bool ct__lexis_plain(ct_lexis *lexis, const ct_vocab *vocab, ct_err *err) {
 
 bool ct__lexis_save(const ct_lexis *lexis, const char *dir, ct_err *err) {
     char path[LEXIS_MAX_PATH];
-    for (int i = 0; i < CT_RUN_BESIDE_N; i++) {
+    for (int i = 0; i < CT_N_RUN_SIDE_FILES; i++) {
         if (!lexis->beside[i].n) continue;
         if (snprintf(path, sizeof path, "%s/%s", dir, lexis_file_names[i]) >= LEXIS_MAX_PATH)
             return ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "the path is too long");
@@ -241,7 +241,7 @@ static const int32_t *lexis_find_array(const char *path, const void *bytes, size
         prefix > n || !ct__npy_parse(name, bytes, prefix, n, &npy, &ignored))
         return NULL;
     const char *data = (const char *)bytes + npy.begin;
-    if (npy.dtype != CT_I32 || npy.rank != 1 || !ct__npy_plain(&npy, data)) return NULL;
+    if (npy.dtype != CT_I32 || npy.rank != 1 || !ct__npy_is_native(&npy, data)) return NULL;
     *count = (size_t)npy.count;
     return (const int32_t *)(const void *)data;
 }

@@ -11,8 +11,8 @@
 typedef struct ct_lexis {
     ct_tokenizer *tokenizer; // NULL: tokens are the corpus's bytes or characters
     int64_t begin, end;      // tokens before and after each document; -1: none
-    // contents of the tokenizer's files in a model's folder, by CT_RUN_BESIDE; empty: none
-    ct_text beside[CT_RUN_BESIDE_N];
+    // contents of the tokenizer's files in a model's folder, by CT_RUN_SIDE_FILES; empty: none
+    ct_text beside[CT_N_RUN_SIDE_FILES];
 } ct_lexis;
 
 // Progress callback; it returns false to stop, and the error is then CT_E_INTERRUPTED.

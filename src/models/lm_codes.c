@@ -195,7 +195,7 @@ static void quant_read_stored_row(const quant_job *j, int64_t row, int8_t *quant
     const int scales_per_block = j->type->elements / j->type->group;
     const uint8_t *block = (const uint8_t *)j->from->weight->data + row * blocks * j->type->bytes;
     for (int64_t b = 0; b < blocks; b++, block += j->type->bytes) {
-        j->type->parts(block, quants, scales, offsets);
+        j->type->unpack(block, quants, scales, offsets);
         quants += j->type->elements;
         scales += scales_per_block;
         offsets += scales_per_block;
@@ -263,14 +263,14 @@ static void quant_begin_weight(quant_stream *p) {
     quant_job *j = &p->job;
     j->from = p->from;
     j->type = p->from->packed.kind ? NULL : ct__ggml_type((uint32_t)p->from->weight->block);
-    j->zero = j->type ? j->type->zero : ct__lm_packed_zero(&p->from->packed);
+    j->zero = j->type ? j->type->zero_point : ct__lm_packed_zero(&p->from->packed);
     j->first_group = 0;
     p->begun = true;
 }
 static void quant_end_weight(quant_stream *p) {
     quant_job *j = &p->job;
-    ct__weights_forget(p->lm->files,
-                       p->from->packed.kind ? p->from->packed.quants : p->from->weight);
+    ct__weights_release_pages(p->lm->files,
+                              p->from->packed.kind ? p->from->packed.quants : p->from->weight);
     const size_t scale_bytes = (size_t)(j->n_rows * j->n_blocks) * ct_dtype_size(j->scale_dtype);
     j->scales += scale_bytes;
     if (j->offsets) j->offsets += scale_bytes;

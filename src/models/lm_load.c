@@ -151,7 +151,7 @@ bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_lm_use use_as
     } else if (quantise && ct__lm_codes_of(first.weight, width, &w->layout)) {
         const ct_ggml_type *type = ct__ggml_type((uint32_t)first.weight->block);
         form.n_blocks = width / type->group;
-        form.offsets = type->zero;
+        form.offsets = type->zero_point;
         return ct__lm_codes_make(lm, name, dims, form, w, here);
     } else {
         const bool same_dtype = !lm->trainable && first.weight->block < 0;
@@ -238,7 +238,7 @@ static void load_f32_to_bf16(const float *from, size_t n, uint16_t *to) {
 
 static size_t load_convert_blocks(load_stream *s, const char *from, size_t count) {
     const ct_ggml_type *type = ct__ggml_type((uint32_t)s->weight->block);
-    ct__ggml_floats(type, from, count, (float *)(void *)s->out);
+    ct__ggml_dequantize(type, from, count, (float *)(void *)s->out);
     return count * (size_t)type->elements * 4;
 }
 
@@ -268,7 +268,7 @@ static bool load_next_packed(load_stream *s, const void **bytes, size_t *n, ct_e
     }
     s->packed_row += rows;
     if (rows == left) {
-        ct__weights_forget(s->lm->files, p->quants);
+        ct__weights_release_pages(s->lm->files, p->quants);
         s->packed.kind = CT_PACKED_NOT;
     }
     return true;
@@ -276,7 +276,7 @@ static bool load_next_packed(load_stream *s, const void **bytes, size_t *n, ct_e
 
 // Drops the pages of a weight whose bytes were the last chunk.
 static void load_drop_pages(load_stream *s) {
-    if (s->borrowed) ct__weights_forget(s->lm->files, s->borrowed);
+    if (s->borrowed) ct__weights_release_pages(s->lm->files, s->borrowed);
     s->borrowed = NULL;
 }
 
@@ -315,7 +315,7 @@ static bool load_next_chunk(void *user, const void **bytes, size_t *n, ct_err *e
     s->offset += count;
     if (count == left) {
         if (*bytes == s->out)
-            ct__weights_forget(s->lm->files, w);
+            ct__weights_release_pages(s->lm->files, w);
         else
             s->borrowed = w;
         s->weight = NULL;

@@ -130,10 +130,10 @@ bool ct__lm_packed(const ct_lm *lm, const char *name, ct_ints dims, ct_packed *p
 bool ct__lm_packed_check(const ct_packed *p, ct_err *err) {
     switch (p->kind) {
     case CT_PACKED_MLX:
-        return ct__fits_mlx(p->quants, p->scales, p->biases, p->bits, p->group_size, err);
+        return ct__check_mlx(p->quants, p->scales, p->biases, p->bits, p->group_size, err);
     case CT_PACKED_FP8:
-        return ct__fits_fp8(p->quants, p->scales, p->block_rows, p->block_columns, err);
-    case CT_PACKED_MXFP4: return ct__fits_mxfp4(p->quants, p->scales, err);
+        return ct__check_fp8(p->quants, p->scales, p->block_rows, p->block_columns, err);
+    case CT_PACKED_MXFP4: return ct__check_mxfp4(p->quants, p->scales, err);
     default: return true;
     }
 }
@@ -217,8 +217,8 @@ void ct__lm_packed_codes(const ct_packed *p, int64_t row, int8_t *to) {
     static const int8_t twice_f4[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     const bool f4 = p->kind == CT_PACKED_MXFP4;
     const int bits = f4 ? 4 : p->bits, zero = ct__lm_packed_zero(p);
-    ct__unpack_codes((const char *)p->quants->data + row * (p->n_columns * bits / 8), bits,
-                     p->n_columns, (uint8_t *)to);
+    ct__unpack_quants((const char *)p->quants->data + row * (p->n_columns * bits / 8), bits,
+                      p->n_columns, (uint8_t *)to);
     for (int64_t i = 0; i < p->n_columns; i++)
         to[i] = f4 ? twice_f4[to[i]] : (int8_t)((uint8_t)to[i] - zero);
 }
@@ -226,12 +226,13 @@ void ct__lm_packed_codes(const ct_packed *p, int64_t row, int8_t *to) {
 void ct__lm_packed_group(const ct_packed *p, int64_t row, int64_t group, float *scale,
                          float *offset) {
     if (p->kind == CT_PACKED_MXFP4) {
-        *scale = 0.5f * ct__scale_at(p->scales, (uint64_t)(row * ct__lm_packed_groups(p) + group));
+        *scale =
+            0.5f * ct__read_scale(p->scales, (uint64_t)(row * ct__lm_packed_groups(p) + group));
         *offset = 0;
         return;
     }
     const int64_t at =
         row * (p->n_columns / p->group_size) + group * packed_layout_block(p) / p->group_size;
-    *scale = ct__scale_at(p->scales, (uint64_t)at);
-    *offset = ct__scale_at(p->biases, (uint64_t)at);
+    *scale = ct__read_scale(p->scales, (uint64_t)at);
+    *offset = ct__read_scale(p->biases, (uint64_t)at);
 }

@@ -596,7 +596,7 @@ static bool resume_refuse_checkpoint_dir(const char *dir, ct_err *err) {
     ct_err ignored = {0};
     if (!realpath(dir, real)) return false;
     char *slash = strrchr(real, '/');
-    if (ct__names_save(slash + 1, &step)) {
+    if (ct__is_save_name(slash + 1, &step)) {
         *slash = '\0';
         slash = strrchr(real, '/');
     }

@@ -1193,7 +1193,7 @@ static bool train_check_not_quantised(run *r) {
     if (!train_file_path(r, r->from, "config.json", path)) return false;
     if (!ct__config_read(path, &config, &ignored)) return true;
     for (int i = 0; i < 2; i++)
-        quantised |= ct__config_has(&config, keys[i]) && !ct__config_null(&config, keys[i]);
+        quantised |= ct__config_has(&config, keys[i]) && !ct__config_is_null(&config, keys[i]);
     ct__config_close(&config);
     return !quantised ||
            train_refuse(r->err, r->command,

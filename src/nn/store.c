@@ -142,7 +142,7 @@ typedef struct source {
     const ct_st *file;
     const ct_st_entry *entry;
     ct_dtype to;
-    ct_st_piece piece;
+    ct_st_chunk piece;
     size_t given; // of the piece, converted
     double in[CONVERTED], out[CONVERTED];
 } source;
@@ -150,7 +150,7 @@ typedef struct source {
 static bool next_converted(source *s, size_t *bytes, ct_err *err) {
     size_t from = ct_dtype_size(s->entry->dtype);
     if (s->given == s->piece.n) {
-        if (!ct__st_next(s->file, s->entry, &s->piece, err)) return false;
+        if (!ct__st_next_chunk(s->file, s->entry, &s->piece, err)) return false;
         s->given = 0;
     }
     size_t n = (s->piece.n - s->given) / from;
@@ -166,7 +166,8 @@ static bool next_converted(source *s, size_t *bytes, ct_err *err) {
 static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
     source *s = user;
     bool same = s->entry->dtype == s->to;
-    bool ok = same ? ct__st_next(s->file, s->entry, &s->piece, err) : next_converted(s, n, err);
+    bool ok =
+        same ? ct__st_next_chunk(s->file, s->entry, &s->piece, err) : next_converted(s, n, err);
     *bytes = same ? s->piece.bytes : s->out;
     if (same) *n = s->piece.n;
     return ok;

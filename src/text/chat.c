@@ -166,7 +166,7 @@ static bool take_gguf(ct_chat_template *chat, const char *path, ct_err *err) {
     ct_gguf_file file;
     if (!ct__gguf_open(path, &file, err)) return false;
     ct_config config = {.path = (char *)(uintptr_t)path, .root = ct__chat_of_gguf(&file.gguf, err)};
-    ct__gguf_shut(&file);
+    ct__gguf_file_close(&file);
     if (!config.root) return false;
     const bool ok =
         take_tokens(chat->tokens, &config) || ct__err_memory(err, CT_NOWHERE, path, sizeof(json_t));
@@ -184,7 +184,7 @@ static bool load(ct_chat_template *chat, const char *path, ct_err *err) {
     }
     if (stat(path, &st) != 0) return ct__err_system(err, path, "open");
     if (!S_ISDIR(st.st_mode)) {
-        if (!ct__weights_gguf(path, file, sizeof file, err)) return false;
+        if (!ct__weights_find_gguf(path, file, sizeof file, err)) return false;
         return *file ? take_gguf(chat, file, err) : add_file(chat, path, "default", err);
     }
     if (strlen(path) > sizeof file - 64)
@@ -197,7 +197,7 @@ static bool load(ct_chat_template *chat, const char *path, ct_err *err) {
         !take_config(chat, path, "chat_template.json", err) ||
         !take_config(chat, path, "special_tokens_map.json", err))
         return false;
-    if (!chat->n && !ct__weights_gguf(path, file, sizeof file, err)) return false;
+    if (!chat->n && !ct__weights_find_gguf(path, file, sizeof file, err)) return false;
     if (!chat->n && *file) return take_gguf(chat, file, err);
     return chat->n || ct__err(err, CT_E_FILE, CT_NOWHERE, path,
                               "the folder has no chat template: neither chat_template.jinja nor "

@@ -20,7 +20,7 @@ static bool read_object(const char *folder, const char *name, json_t **root, ct_
         stat(path, &st) != 0)
         return true;
     if (!ct__file_read(path, &text, &n, err)) return false;
-    *root = ct__json_read_long(text, n, JSON_ALLOW_NUL, &where);
+    *root = ct__json_read_bigint(text, n, JSON_ALLOW_NUL, &where);
     ct__free(text);
     char shown[JSON_ERROR_TEXT_LENGTH];
     if (!*root)

@@ -260,7 +260,7 @@ static bool read_gguf(ct_tokenizer *t, const char *path, ct_err *err) {
     ct_gguf_file file;
     if (!ct__gguf_open(path, &file, err)) return false;
     const bool ok = ct__tokenizer_of_gguf(t, &file.gguf, err);
-    ct__gguf_shut(&file);
+    ct__gguf_file_close(&file);
     return ok;
 }
 
@@ -279,7 +279,7 @@ static bool load(ct_tokenizer *t, const char *path, ct_err *err) {
     struct stat st;
     const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     if (!(folder && has_file(path, file))) {
-        if (!ct__weights_gguf(path, file, sizeof file, err)) return false;
+        if (!ct__weights_find_gguf(path, file, sizeof file, err)) return false;
         if (*file) return read_gguf(t, file, err);
         if (folder && read_alphabet(t, path, err)) return true;
         if (err->code) return false;

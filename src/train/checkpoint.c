@@ -103,14 +103,14 @@ static const char *const checkpoint_files[] = {"state.safetensors", "model.safet
                                                "config.json", CT_SAVED_BEST_MODEL,
                                                CT_SAVED_BEST_CONFIG};
 enum { N_CHECKPOINT_FILES = sizeof checkpoint_files / sizeof *checkpoint_files };
-static const char *const tokenizer_files[CT_RUN_BESIDE_N] = {CT_RUN_BESIDE};
+static const char *const tokenizer_files[CT_N_RUN_SIDE_FILES] = {CT_RUN_SIDE_FILES};
 
 // True for "state.safetensors.1234-5.tmp": what an interrupted write leaves, or a link that was not
 // renamed.
 static bool checkpoint_is_leftover(const char *name) {
     for (int i = 0; i < N_CHECKPOINT_FILES; i++)
         if (ct__atomic_is_leftover(name, checkpoint_files[i])) return true;
-    for (int i = 0; i < CT_RUN_BESIDE_N; i++)
+    for (int i = 0; i < CT_N_RUN_SIDE_FILES; i++)
         if (ct__atomic_is_leftover(name, tokenizer_files[i])) return true;
     return ct__atomic_is_leftover(name, "loss.svg") || ct__atomic_is_leftover(name, CT_RUN_TOKENS);
 }
@@ -136,9 +136,9 @@ static bool checkpoint_each_entry(const char *folder, bool (*visit)(const char *
 static void checkpoint_tidy(int folder, const char *name, void *user) {
     int64_t step;
     (void)user;
-    if (ct__names_unfinished_save(name))
+    if (ct__is_unfinished_save_name(name))
         ct__remove_folder(folder, name, checkpoint_is_file);
-    else if (ct__names_save(name, &step))
+    else if (ct__is_save_name(name, &step))
         ct__remove_files(folder, name, checkpoint_is_leftover);
 }
 
@@ -165,7 +165,7 @@ typedef struct checkpoint_steps {
 static bool checkpoint_list_entry(const char *name, void *user) {
     checkpoint_steps *l = user;
     int64_t step;
-    if (!ct__names_save(name, &step)) return true;
+    if (!ct__is_save_name(name, &step)) return true;
     if (!CT_GROW(l->steps, l->cap, l->n + 1))
         return ct__err_memory(l->err, CT_NOWHERE, "train", l->cap * 2 * sizeof step);
     l->steps[l->n++] = step;
@@ -203,7 +203,7 @@ static bool run_is_other_save(const char *name, void *user) {
     const run_best_check *a = user;
     char path[CT_RUN_PATH];
     int64_t step;
-    return (!ct__names_save(name, &step) && !ct__names_unfinished_save(name)) ||
+    return (!ct__is_save_name(name, &step) && !ct__is_unfinished_save_name(name)) ||
            (checkpoint_make_path(path, a->err, "%s/%s", a->saves, name) &&
             run_is_other_folder(a->best, path, a->err));
 }
@@ -255,7 +255,7 @@ static const struct {
 
 static bool run_remove_best(const char *dir, ct_err *err) {
     char path[CT_RUN_PATH];
-    for (int i = 0; i < CT_RUN_BESIDE_N; i++) {
+    for (int i = 0; i < CT_N_RUN_SIDE_FILES; i++) {
         if (!checkpoint_make_path(path, err, "%s/" CT_RUN_BEST "/%s", dir, tokenizer_files[i]))
             return false;
         (void)unlink(path); // belongs to the removed model
@@ -352,7 +352,7 @@ static const char *const run_files[] = {"model.safetensors",
                                         "loss.svg",
                                         CT_RUN_BEST "/model.safetensors",
                                         CT_RUN_BEST "/config.json",
-                                        CT_RUN_BESIDE,
+                                        CT_RUN_SIDE_FILES,
                                         CT_RUN_TOKENS};
 enum { N_RUN_FILES = sizeof run_files / sizeof *run_files };
 
@@ -427,7 +427,7 @@ static bool run_remove(const char *dir, ct_err *err) {
 #define NEXT_COMPLETE ".cotan-next"
 
 static bool run_is_tokenizer_file(const char *name) {
-    for (int i = 0; i < CT_RUN_BESIDE_N; i++)
+    for (int i = 0; i < CT_N_RUN_SIDE_FILES; i++)
         if (strcmp(name, tokenizer_files[i]) == 0) return true;
     return false;
 }
@@ -446,7 +446,7 @@ static bool run_is_file(const char *name) {
 static void run_remove_save(int folder, const char *name, void *user) {
     int64_t step;
     (void)user;
-    if (ct__names_unfinished_save(name) || ct__names_save(name, &step))
+    if (ct__is_unfinished_save_name(name) || ct__is_save_name(name, &step))
         ct__remove_folder(folder, name, checkpoint_is_file);
 }
 

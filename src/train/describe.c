@@ -122,7 +122,7 @@ static bool describe_add_arrays(struct ct_npz *npz, ct_text *out, ct_err *err) {
     for (size_t i = 0; i < npz->n; i++) {
         ct_npy npy;
         const char *s = npz->entries[i].name;
-        if (!ct__npz_head(npz, &npz->entries[i], &npy, err)) return false;
+        if (!ct__npz_read_header(npz, &npz->entries[i], &npy, err)) return false;
         ct__textf(out, "  %-*s  ", (int)name_width, ct__printable(s, strlen(s), name, sizeof name));
         describe_add_array(out, &npy);
     }
@@ -228,13 +228,13 @@ static int64_t describe_evaluated_steps(const char *config_path, int64_t step) {
 static bool describe_add_metrics(const char *path, const char *config_path, ct_text *out,
                                  ct_err *err) {
     static const char *const names[] = {"loss", "val_loss"};
-    ct_series s[2] = {{.whole = true}, {.whole = true}};
+    ct_series s[2] = {{.keep_all = true}, {.keep_all = true}};
     if (!ct__metrics_read(path, names, 2, s, err)) return false;
     if (s[0].n)
         ct__textf(out, "training: %zu steps, loss %.4f at first and %.4f at last\n", s[0].n,
                   s[0].y[0], s[0].y[s[0].n - 1]);
     if (s[1].n) {
-        int64_t steps = describe_evaluated_steps(config_path, (int64_t)s[1].newest);
+        int64_t steps = describe_evaluated_steps(config_path, (int64_t)s[1].last_step);
         ct__textf(out, "validation: loss %.4f after %" PRId64 " step%s\n", s[1].y[s[1].n - 1],
                   steps, steps == 1 ? "" : "s");
     }

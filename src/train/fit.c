@@ -384,7 +384,7 @@ static bool fit_run(fit *f) {
 }
 
 static bool fit_series_ends_at(const ct_series *series, int64_t step) {
-    return series->n && series->newest == (double)step;
+    return series->n && series->last_step == (double)step;
 }
 
 // Opens the metrics; nothing in the file is removed before everything is known to be correct.
@@ -408,7 +408,7 @@ static bool fit_begin(fit *f) {
     if (!fit_call_callbacks(f, FIT_ON_BEGIN)) return false;
     if (!f->failure.code)
         return !f->o->metrics || !f->o->first_step ||
-               ct__metrics_cut(f->o->metrics, f->o->first_step, f->err);
+               ct__metrics_truncate(f->o->metrics, f->o->first_step, f->err);
     *f->err = f->failure;
     return false;
 }

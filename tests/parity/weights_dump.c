@@ -10,7 +10,7 @@ static bool write_floats(const ct_weight *t, FILE *out) {
     const ct_ggml_type *type = ct__ggml_type((uint32_t)t->block);
     size_t n = t->bytes / (size_t)type->bytes, count = n * (size_t)type->elements;
     float *numbers = malloc(count * sizeof *numbers + 1);
-    ct__ggml_floats(type, t->data, n, numbers);
+    ct__ggml_dequantize(type, t->data, n, numbers);
     bool ok = fwrite(numbers, sizeof *numbers, count, out) == count;
     free(numbers);
     return ok;

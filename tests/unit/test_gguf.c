@@ -108,8 +108,8 @@ static void plain_tensors(void **state) {
         for (uint32_t number = 0; number < 64; number++) {
             const ct_ggml_type *type = ct__ggml_type(number);
             if (!type || type->dtype != t->dtype) continue;
-            assert_int_equal(ct__ggml_number(type), number);
-            ct__ggml_floats(type, t->data, 6, numbers);
+            assert_int_equal(ct__ggml_type_id(type), number);
+            ct__ggml_dequantize(type, t->data, 6, numbers);
         }
         for (int k = 0; k < 6; k++) assert_true(numbers[k] == (float)k);
     }
@@ -135,7 +135,7 @@ static void blocks(void **state) {
         assert_int_equal(from->block, type->dtype ? -1 : (int)number);
         assert_string_equal(from->kind, type->name);
         assert_true(from->rank == 2 && from->dim[1] == 256);
-        ct__ggml_floats(type, from->data, (size_t)(256 / type->elements), numbers);
+        ct__ggml_dequantize(type, from->data, (size_t)(256 / type->elements), numbers);
         if (memcmp(numbers, want->data, sizeof numbers) != 0) fail_msg("%s", type->name);
         seen++;
     }
@@ -150,14 +150,14 @@ static void blocks_without_a_reference(void **state) {
     float y[256];
     for (int i = 0; i < 256; i++) b[4 + i] = (uint8_t)(i - 128);
     memcpy(b, &(float){0.5f}, 4);
-    ct__ggml_floats(ct__ggml_type(15), b, 1, y); // Q8_K
+    ct__ggml_dequantize(ct__ggml_type(15), b, 1, y); // Q8_K
     for (int i = 0; i < 256; i++) assert_true(y[i] == 0.5f * (float)(i - 128));
-    memcpy(b, "\x00\x38\x00\x00", 4);           // 0.5 as f16
-    ct__ggml_floats(ct__ggml_type(9), b, 1, y); // Q8_1
+    memcpy(b, "\x00\x38\x00\x00", 4);               // 0.5 as f16
+    ct__ggml_dequantize(ct__ggml_type(9), b, 1, y); // Q8_1
     for (int i = 0; i < 32; i++) assert_true(y[i] == 0.5f * (float)(i - 128));
     memcpy(b, "\x00\x38\x05\x80", 4);
     memset(b + 4, 0, 14);
-    ct__ggml_floats(ct__ggml_type(41), b, 1, y); // Q1_0
+    ct__ggml_dequantize(ct__ggml_type(41), b, 1, y); // Q1_0
     for (int i = 0; i < 128; i++) assert_true(y[i] == (i == 0 || i == 2 || i == 15 ? 0.5f : -0.5f));
 }
 

@@ -52,7 +52,7 @@ static const ct_st_pair pairs[] = {{"z", "last", 1, 4}, {"format", "pt", 6, 2}};
 static void assert_bytes(const ct_st *st, const ct_st_entry *e, const void *bytes) {
     ct_err err = {0};
     uint64_t seen = 0;
-    for (ct_st_piece p = {0}; ct__st_next(st, e, &p, &err) && p.n; seen += p.n) {
+    for (ct_st_chunk p = {0}; ct__st_next_chunk(st, e, &p, &err) && p.n; seen += p.n) {
         assert_int_equal(p.at, seen);
         assert_memory_equal(p.bytes, (const char *)bytes + seen, p.n);
     }
@@ -502,10 +502,10 @@ static void a_shortened_file_is_an_error(void **state) {
     assert_string_equal(err.text, want);
     assert_int_equal(err.code, CT_E_FILE);
     err = (ct_err){0};
-    ct_st_piece p = {0};
-    assert_true(ct__st_next(&st, e, &p, &err));
-    assert_int_equal(p.n, sizeof p.room);
-    assert_false(ct__st_next(&st, e, &p, &err));
+    ct_st_chunk p = {0};
+    assert_true(ct__st_next_chunk(&st, e, &p, &err));
+    assert_int_equal(p.n, sizeof p.buffer);
+    assert_false(ct__st_next_chunk(&st, e, &p, &err));
     assert_string_equal(err.text, want);
     ct__st_close(&st);
     free(bytes);

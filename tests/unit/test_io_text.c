@@ -199,7 +199,7 @@ static void later_steps_go(void **state) {
     ct_err err = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         put(cases[i].text);
-        assert_true(ct__metrics_cut(path, cases[i].first, &err));
+        assert_true(ct__metrics_truncate(path, cases[i].first, &err));
         check_file(cases[i].left);
     }
     static const char *const bad[] = {"no\n", "{\"loss\": 0}\n", "[1]\n", "{\"step\": 0.5}\n"};
@@ -207,14 +207,14 @@ static void later_steps_go(void **state) {
         char text[64];
         snprintf(text, sizeof text, "{\"step\": 0}\n%s", bad[i]);
         put(text);
-        assert_false(ct__metrics_cut(path, 5, &err));
+        assert_false(ct__metrics_truncate(path, 5, &err));
         check_error(&err, CT_E_FORMAT,
                     "line 2 has no whole number \"step\"\n  hint: move the file away to go on "
                     "without it");
         err = (ct_err){0};
         check_file(text);
     }
-    assert_true(ct__metrics_cut("/nonexistent/m", 1, &err));
+    assert_true(ct__metrics_truncate("/nonexistent/m", 1, &err));
 }
 
 // The last line's end alone, as a file that is replaced whole.
@@ -294,7 +294,7 @@ static void metrics_are_read_in_pieces(void **state) {
     static const char *const names[] = {"loss"};
     enum { LINES = 40000, LONG = 300000 };
     ct_err err = {0};
-    ct_series series = {.whole = true};
+    ct_series series = {.keep_all = true};
     ct_text text = {0};
     for (int i = 0; i < LINES; i++) {
         ct__textf(&text, "{\"step\": %d, \"loss\": %d", i, i % 7);
@@ -306,14 +306,14 @@ static void metrics_are_read_in_pieces(void **state) {
     assert_true(ct__metrics_read(path, names, 1, &series, &err));
     assert_int_equal(series.n, LINES);
     for (int i = 0; i < LINES; i++)
-        assert_true(series.x[i] == i && series.y[i] == i % 7 && series.newest == LINES - 1);
+        assert_true(series.x[i] == i && series.y[i] == i % 7 && series.last_step == LINES - 1);
     ct__series_free(&series);
-    assert_true(ct__metrics_cut(path, 30000, &err));
-    series.whole = true;
+    assert_true(ct__metrics_truncate(path, 30000, &err));
+    series.keep_all = true;
     assert_true(ct__metrics_read_before(path, 20000, names, 1, &series, &err));
     assert_int_equal(series.n, 20000);
     ct__series_free(&series);
-    series.whole = true;
+    series.keep_all = true;
     assert_true(ct__metrics_read(path, names, 1, &series, &err));
     assert_int_equal(series.n, 30000);
     ct__series_free(&series);
@@ -322,11 +322,11 @@ static void metrics_are_read_in_pieces(void **state) {
 // However long the run was.
 static void a_curve_has_so_many_points(void **state) {
     (void)state;
-    enum { VALUES = 5 * CT_SERIES_MOST + 3 };
+    enum { VALUES = 5 * CT_SERIES_MAX + 3 };
     ct_series series = {0};
     for (int i = 0; i < VALUES; i++) {
         assert_true(ct__series_add(&series, i, i % 2 ? 3 * i : i));
-        assert_true(series.n <= CT_SERIES_MOST && series.newest == i);
+        assert_true(series.n <= CT_SERIES_MAX && series.last_step == i);
         assert_int_equal(2 * series.cap * sizeof *series.y, ct__series_bytes(i + 1)); // both arrays
     }
     assert_int_equal(series.n, VALUES / 8 + 1); // eight values a point

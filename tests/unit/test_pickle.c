@@ -240,7 +240,7 @@ static void pickles_that_are_read(void **state) {
     assert_true(ct__pickle_read(&p, whole, sizeof whole - 1, &v, &used, &err));
     assert_int_equal(used, sizeof whole - 1);
     assert_int_equal(v->count, 7);
-    for (size_t i = 0; i < v->count; i++) assert_true(v->items[i]->whole == want[i]);
+    for (size_t i = 0; i < v->count; i++) assert_true(v->items[i]->integer == want[i]);
     ct__arena_free(&p.arena);
     static const char real[] = "G\x3f\xe0\0\0\0\0\0\0.behind";
     assert_true(ct__pickle_read(&p, real, sizeof real - 1, &v, &used, &err));
@@ -301,7 +301,7 @@ static char path[80];
 // An archive with this pickle and a storage "0" of six f32.
 static void write_archive(const void *pickle, size_t n, const char *order, bool deflate) {
     static const float numbers[6] = {1, 2, 3, 4, 5, 6};
-    const ct_zip_piece pkl = {pickle, n}, bytes = {numbers, sizeof numbers},
+    const ct_zip_chunk pkl = {pickle, n}, bytes = {numbers, sizeof numbers},
                        text = {order ? order : "", order ? strlen(order) : 0};
     ct_err err = {0};
     ct_atomic file;

@@ -31,8 +31,8 @@ static void use_tensor(const ct_gguf_tensor *t, const uint8_t *bytes, size_t n) 
     uint64_t size = (uint64_t)t->type->bytes;
     EXPECT(t->at <= n && t->bytes <= n - t->at && t->bytes % size == 0 && t->type->elements <= 256);
     if (!t->bytes) return;
-    ct__ggml_floats(t->type, bytes + t->at, 1, numbers);
-    ct__ggml_floats(t->type, bytes + t->at + t->bytes - size, 1, numbers);
+    ct__ggml_dequantize(t->type, bytes + t->at, 1, numbers);
+    ct__ggml_dequantize(t->type, bytes + t->at + t->bytes - size, 1, numbers);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {

@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (utf8) {
         strings_survive(js);
         bool ok = ct__js_skip(&js, 0) && !ct__js_kind(&js) && js.at == js.end;
-        bool deep = js.wrong && strstr(js.wrong, "inside each other");
+        bool deep = js.error && strstr(js.error, "inside each other");
         enum json_error_code code = tree ? json_error_unknown : json_error_code(&fault);
         EXPECT(js.at >= text && js.at <= text + n);
         EXPECT(ok || deep || !tree);

@@ -10,10 +10,10 @@ static void use_array(const uint8_t *bytes, size_t n, const ct_npy *npy) {
     char what[64];
     EXPECT(npy->begin + npy->bytes == n && npy->count * npy->size == npy->bytes);
     EXPECT(strlen(ct__npy_describe(npy, what, sizeof what)) < sizeof what);
-    if (!ct__npy_usable(name, npy, &err)) return;
+    if (!ct__npy_check_dtype(name, npy, &err)) return;
     uint8_t *copy = malloc(npy->bytes + 1);
     EXPECT(copy);
-    (void)ct__npy_plain(npy, bytes + npy->begin);
+    (void)ct__npy_is_native(npy, bytes + npy->begin);
     ct__npy_convert(npy, bytes + npy->begin, copy);
     for (size_t i = 0; npy->dtype == CT_BOOL && i < npy->bytes; i++) EXPECT(copy[i] <= 1);
     // What is written for it is read as the same array.

@@ -8,7 +8,7 @@ static void use_entry(struct ct_npz *npz, const ct_npz_entry *e, size_t n) {
     void *data;
     EXPECT(e->zip.local < e->zip.begin && e->zip.begin <= n && e->zip.packed <= n - e->zip.begin);
     EXPECT(e->zip.bytes / 1032 <= e->zip.packed && ct__npz_find(npz, e->name) == e);
-    bool known = ct__npz_head(npz, e, &head, &err);
+    bool known = ct__npz_read_header(npz, e, &head, &err);
     EXPECT(known || harness_said(err.text, npz->label, "npz: array \""));
     err = (ct_err){0};
     if (!ct__npz_read(npz, e, &npy, &data, &err)) {
