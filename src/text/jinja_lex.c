@@ -171,9 +171,8 @@ static void lex_string(jinja_lexer *x) {
 
 // ------------------------------------------------------------------------------- numbers and names
 
-static size_t lex_digits_end(const jinja_lexer *x,
-                             // The offset after digits, with single underscores between them.
-                             size_t at) {
+// The offset after digits, with single underscores between them.
+static size_t lex_digits_end(const jinja_lexer *x, size_t at) {
     if (at >= x->n || !isdigit((unsigned char)x->s[at])) return at;
     while (at < x->n &&
            (isdigit((unsigned char)x->s[at]) ||
