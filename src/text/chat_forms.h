@@ -23,12 +23,10 @@ typedef struct ct_chat_form {
     const char *contains[3]; // all of these occur in the template's text; none: any template
     const char *excludes;    // this one does not occur in it
     ct_call_kind kind;
-    ct_form_marks calls_begin; // begin a call, or several calls
-    const char *call_begin;    // begins each call after `calls_begin`, and one in plain text
-    const char *before_name;   // NAMED: ends the ignored text before the name
-    ct_form_marks
-        // end the name; those that also mean something else (a parameter, the end) are read again
-        name_end;
+    ct_form_marks calls_begin;   // begin a call, or several calls
+    const char *call_begin;      // begins each call after `calls_begin`, and one in plain text
+    const char *before_name;     // NAMED: ends the ignored text before the name
+    ct_form_marks name_end;      // end the name; those with another meaning are read again
     const char *arguments_begin; // NAMED: the arguments come after this
     ct_value_style style;        // NAMED: syntax of the arguments
     ct_form_marks key_begin;     // PARAMETERS: begin a parameter
