@@ -63,9 +63,9 @@ bool ct__chat_contains(const ct_chat_template *chat, const char *mark) {
 
 // ----------------------------------------------------------------------------------------- loading
 
-static bool chat_add_template(ct_chat_template *chat, const char *place, const char *name,
+static bool chat_add_template(ct_chat_template *chat, const char *label, const char *name,
                               const char *text, size_t n, ct_err *err) {
-    ct_jinja *jinja = ct__jinja_parse(place, text, n, err);
+    ct_jinja *jinja = ct__jinja_parse(label, text, n, err);
     char *copy = jinja ? ct__strdup(name) : NULL, *same = copy ? ct__malloc(n + 1) : NULL;
     if (same && CT_GROW(chat->of, chat->cap, chat->n + 1)) {
         memcpy(same, text, n);
@@ -76,7 +76,7 @@ static bool chat_add_template(ct_chat_template *chat, const char *place, const c
     ct__jinja_free(jinja);
     ct__free(copy);
     ct__free(same);
-    return jinja ? ct__err_memory(err, CT_NOWHERE, place, sizeof *chat->of) : false;
+    return jinja ? ct__err_memory(err, CT_NOWHERE, label, sizeof *chat->of) : false;
 }
 
 static bool chat_add_file(ct_chat_template *chat, const char *path, const char *name, ct_err *err) {
@@ -90,12 +90,12 @@ static bool chat_add_file(ct_chat_template *chat, const char *path, const char *
 
 static bool chat_add_config_text(ct_chat_template *chat, const ct_config *config, const char *name,
                                  const json_t *text, ct_err *err) {
-    char place[4096];
+    char label[4096];
     if (!json_is_string(text))
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, config->path,
                        "key \"chat_template\" is neither a string nor a list of named ones");
-    snprintf(place, sizeof place, "%s: chat_template", config->path);
-    return chat_add_template(chat, place, name, json_string_value(text), json_string_length(text),
+    snprintf(label, sizeof label, "%s: chat_template", config->path);
+    return chat_add_template(chat, label, name, json_string_value(text), json_string_length(text),
                              err);
 }
 
@@ -247,12 +247,13 @@ ct_chat_template *ct_chat_template_load_at(const char *path, ct_loc here) {
 // --------------------------------------------------------------------------------------- rendering
 
 json_t *ct__chat_parse_json(const char *text, const char *what, bool list, ct_err *err) {
-    json_error_t fault;
-    char shown[JSON_ERROR_TEXT_LENGTH];
-    json_t *json = ct__json_read(text, strlen(text), JSON_DECODE_ANY | JSON_ALLOW_NUL, &fault);
+    json_error_t error;
+    char printable[JSON_ERROR_TEXT_LENGTH];
+    json_t *json = ct__json_read(text, strlen(text), JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
     if (!json) {
-        ct__err(err, CT_E_DATA, CT_NOWHERE, what, "not JSON: line %d, column %d: %s", fault.line,
-                fault.column, ct__printable(fault.text, strlen(fault.text), shown, sizeof shown));
+        ct__err(err, CT_E_DATA, CT_NOWHERE, what, "not JSON: line %d, column %d: %s", error.line,
+                error.column,
+                ct__printable(error.text, strlen(error.text), printable, sizeof printable));
         return NULL;
     }
     if (list ? json_is_array(json) : json_is_object(json)) return json;
@@ -289,7 +290,7 @@ static bool chat_normalize_messages(json_t *messages, ct_err *err) {
 
 static const chat_named_template *chat_choose_template(const ct_chat_template *chat,
                                                        const ct_chat_options *o, ct_err *err) {
-    char names[256] = "", shown[CT_PRINTABLE];
+    char names[256] = "", printable[CT_PRINTABLE];
     const char *wanted = o->name ? o->name : o->tools ? "tool_use" : "default";
     for (int attempt = 0; attempt < 2; attempt++, wanted = "default")
         for (size_t i = 0; i < chat->n && (attempt == 0 || !o->name); i++)
@@ -297,35 +298,35 @@ static const chat_named_template *chat_choose_template(const ct_chat_template *c
     for (size_t i = 0; i < chat->n; i++) {
         strncat(names, i ? ", " : "", sizeof names - strlen(names) - 1);
         const char *name = chat->of[i].name;
-        ct__printable(name, strlen(name), shown, sizeof shown);
-        strncat(names, shown, sizeof names - strlen(names) - 1);
+        ct__printable(name, strlen(name), printable, sizeof printable);
+        strncat(names, printable, sizeof names - strlen(names) - 1);
     }
     wanted = o->name ? o->name : "default";
     ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "chat template",
             "there is none named \"%s\", there are: %s",
-            ct__printable(wanted, strlen(wanted), shown, sizeof shown), names);
+            ct__printable(wanted, strlen(wanted), printable, sizeof printable), names);
     return NULL;
 }
 
 // The variables of the template. NULL: see err.
 static json_t *chat_variables(const ct_chat_template *chat, const char *messages,
                               const ct_chat_options *o, ct_err *err) {
-    json_t *all = json_copy(chat->tokens), *own = NULL, *tools = NULL;
+    json_t *all = json_copy(chat->tokens), *variables = NULL, *tools = NULL;
     json_t *list = ct__chat_parse_json(messages, "messages", true, err);
     bool ok = list && chat_normalize_messages(list, err);
     if (ok && o->variables)
-        ok = (own = ct__chat_parse_json(o->variables, "variables", false, err)) != NULL;
+        ok = (variables = ct__chat_parse_json(o->variables, "variables", false, err)) != NULL;
     if (ok && o->tools) ok = (tools = ct__chat_parse_json(o->tools, "tools", true, err)) != NULL;
     if (ok) {
         ok = all && json_object_set_new(all, "documents", json_null()) == 0 &&
              json_object_set_new(all, "add_generation_prompt", json_false()) == 0 &&
-             (!own || json_object_update(all, own) == 0) &&
+             (!variables || json_object_update(all, variables) == 0) &&
              json_object_set(all, "messages", list) == 0 &&
              json_object_set(all, "tools", tools ? tools : json_null()) == 0;
         if (!ok) ct__err_memory(err, CT_NOWHERE, "chat_render", sizeof(json_t));
     }
     json_decref(list);
-    json_decref(own);
+    json_decref(variables);
     json_decref(tools);
     if (ok) return all;
     json_decref(all);

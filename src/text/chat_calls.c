@@ -146,8 +146,8 @@ static ct_flow calls_object_begin(ct_chat_parser *p) {
 
 // Decodes a JSON string, as written, with its quotes.
 static json_t *calls_decode_string(const ct_text *text) {
-    json_error_t fault;
-    return text->n ? ct__json_read(text->s, text->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &fault)
+    json_error_t error;
+    return text->n ? ct__json_read(text->s, text->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error)
                    : NULL;
 }
 
@@ -200,11 +200,11 @@ static ct_flow calls_json_use_value(ct_chat_parser *p) {
         value = calls_decode_string(&p->token);
         ok = value && calls_set_name(p, json_string_value(value), json_string_length(value));
     } else if (p->field == CT_FIELD_ARGUMENTS_STRING) { // arguments as a JSON string
-        json_error_t fault;
+        json_error_t error;
         value = calls_decode_string(&p->token);
         if (value) calls_set_text(&p->out, json_string_value(value), json_string_length(value));
         inner =
-            value && p->out.n ? ct__json_read(p->out.s, p->out.n, JSON_ALLOW_NUL, &fault) : NULL;
+            value && p->out.n ? ct__json_read(p->out.s, p->out.n, JSON_ALLOW_NUL, &error) : NULL;
         ok = json_is_object(inner);
     }
     json_decref(value);

@@ -20,9 +20,9 @@ static ct_jv eval_expression(ct_jinja_machine *m, const ct_jinja_node *n, eval_s
 // ------------------------------------------------------------------------------------------- names
 
 static eval_scope *eval_new_scope(ct_jinja_machine *m, eval_scope *parent) {
-    eval_scope *made = ct__jinja_alloc(m, 1, sizeof *made);
-    made->parent = parent;
-    return made;
+    eval_scope *scope = ct__jinja_alloc(m, 1, sizeof *scope);
+    scope->parent = parent;
+    return scope;
 }
 
 static ct_jv *eval_find_name(ct_jinja_machine *m, const eval_scope *in, ct_jv name) {
@@ -57,9 +57,8 @@ static void eval_set_name(ct_jinja_machine *m, eval_scope *in, ct_jv name, ct_jv
 static ct_jv eval_name(ct_jinja_machine *m, const eval_scope *in, ct_jv name) {
     const ct_jv *found = eval_find_name(m, in, name);
     if (!found) found = ct__jv_dict_find(m, m->variables, name);
-    if (found && found->kind != JV_MISSING)
-        // MISSING: a parameter that has no value yet
-        return *found;
+    // MISSING: a parameter that has no value yet.
+    if (found && found->kind != JV_MISSING) return *found;
     const ct_jv_function *global = ct__jv_find_function(ct__jv_globals, name);
     if (global) return (ct_jv){.kind = JV_FUNCTION, .function = global};
     return ct__jv_undefined_member(m, (ct_jv){0}, name);
@@ -263,11 +262,11 @@ static ct_jv eval_expression(ct_jinja_machine *m, const ct_jinja_node *n, eval_s
 
 // The output of the body, as a string.
 static ct_jv eval_capture(ct_jinja_machine *m, const ct_jinja_node *body, eval_scope *in) {
-    ct_jinja_writer own = {.m = m}, *outer = m->out;
-    m->out = &own;
+    ct_jinja_writer inner = {.m = m}, *outer = m->out;
+    m->out = &inner;
     eval_statements(m, body, in);
     m->out = outer;
-    return ct__jinja_writer_string(&own);
+    return ct__jinja_writer_string(&inner);
 }
 
 static ct_jv eval_block_filters(ct_jinja_machine *m, const ct_jinja_node *filters, eval_scope *in,
@@ -286,9 +285,9 @@ static const ct_jv_list *eval_loop_items(ct_jinja_machine *m, const ct_jinja_nod
     if (!n->c) return items;
     ct_jv_list *some = ct__jv_new_list(m, JV_LIST, 0).list;
     for (size_t i = 0; i < items->n; i++) {
-        eval_scope *own = eval_new_scope(m, in);
-        eval_assign(m, n->a, own, items->v[i]);
-        if (ct__jv_truth(m, eval_expression(m, n->c, own))) ct__jv_push(m, some, items->v[i]);
+        eval_scope *inner = eval_new_scope(m, in);
+        eval_assign(m, n->a, inner, items->v[i]);
+        if (ct__jv_truth(m, eval_expression(m, n->c, inner))) ct__jv_push(m, some, items->v[i]);
     }
     return some;
 }
@@ -298,15 +297,15 @@ static eval_flow eval_for(ct_jinja_machine *m, const ct_jinja_node *n, eval_scop
     if (!items->n) return eval_statements(m, n->orelse, eval_new_scope(m, in));
     ct_jv_loop *loop = ct__jinja_alloc(m, 1, sizeof *loop);
     loop->items = (ct_jv_list *)(uintptr_t)items;
-    eval_scope *own = eval_new_scope(m, in);
+    eval_scope *inner = eval_new_scope(m, in);
     for (size_t i = 0; i < items->n; i++) {
         ct__jinja_count_steps(m, 0);
-        if (own->captured) own = eval_new_scope(m, in);
-        own->n = 0; // names set by an iteration end with it
+        if (inner->captured) inner = eval_new_scope(m, in);
+        inner->n = 0; // names set by an iteration end with it
         loop->at = i;
-        eval_assign(m, n->a, own, items->v[i]);
-        eval_set_name(m, own, m->jinja->loop, (ct_jv){.kind = JV_LOOP, .loop = loop});
-        if (eval_statements(m, n->body, own) == FLOW_BREAK) break;
+        eval_assign(m, n->a, inner, items->v[i]);
+        eval_set_name(m, inner, m->jinja->loop, (ct_jv){.kind = JV_LOOP, .loop = loop});
+        if (eval_statements(m, n->body, inner) == FLOW_BREAK) break;
     }
     return FLOW_NEXT;
 }
@@ -329,10 +328,10 @@ static eval_flow eval_if(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope
 }
 
 static void eval_with(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
-    eval_scope *own = eval_new_scope(m, in);
+    eval_scope *inner = eval_new_scope(m, in);
     for (const ct_jinja_node *one = n->params; one; one = one->next)
-        eval_assign(m, one->a, own, eval_expression(m, one->b, in));
-    in = own;
+        eval_assign(m, one->a, inner, eval_expression(m, one->b, in));
+    in = inner;
     eval_statements(m, n->body, in);
 }
 
@@ -392,15 +391,16 @@ static ct_jv eval_take_keyword(ct_jinja_machine *m, const ct_jv_args *args, bool
     return (ct_jv){0};
 }
 
-static void eval_bind_rest(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *own,
+static void eval_bind_rest(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *inner,
                            const ct_jv_args *args, bool *used, size_t bound) {
     const ct_jinja *jinja = m->jinja;
     if (n->caller &&
-        !eval_find_name(m, &(eval_scope){.names = own->names, .values = own->values, .n = own->n},
-                        jinja->caller)) {
+        !eval_find_name(
+            m, &(eval_scope){.names = inner->names, .values = inner->values, .n = inner->n},
+            jinja->caller)) {
         ct_jv caller = eval_take_keyword(m, args, used, jinja->caller);
         if (caller.kind == JV_MISSING) caller = ct__jv_undefined(m, "the macro has no caller");
-        eval_set_name(m, own, jinja->caller, caller);
+        eval_set_name(m, inner, jinja->caller, caller);
     }
     ct_jv rest = ct__jv_new_dict(m);
     for (size_t i = 0; i < args->named_n; i++) {
@@ -410,19 +410,19 @@ static void eval_bind_rest(ct_jinja_machine *m, const ct_jinja_node *n, eval_sco
                            ct__jinja_printable(m, args->names[i]));
         ct__jv_dict_set(m, rest.dict, args->names[i], args->named[i]);
     }
-    if (n->kwargs) eval_set_name(m, own, jinja->kwargs, rest);
+    if (n->kwargs) eval_set_name(m, inner, jinja->kwargs, rest);
     if (args->n > bound && !n->varargs)
         ct__jinja_fail(m, "the macro %s takes at most %zu arguments, not %zu",
                        ct__jinja_printable(m, n->name), bound, args->n);
     if (!n->varargs) return;
     ct_jv more = ct__jv_new_list(m, JV_TUPLE, 0);
     for (size_t i = bound; i < args->n; i++) ct__jv_push(m, more.list, args->v[i]);
-    eval_set_name(m, own, jinja->varargs, more);
+    eval_set_name(m, inner, jinja->varargs, more);
 }
 
 ct_jv ct__jv_call_macro(ct_jinja_machine *m, ct_jv_macro *macro, const ct_jv_args *args) {
     const ct_jinja_node *n = macro->node;
-    eval_scope *own = eval_new_scope(m, macro->scope);
+    eval_scope *inner = eval_new_scope(m, macro->scope);
     bool *used = ct__jinja_alloc(m, args->named_n, sizeof *used);
     size_t bound = 0;
     for (const ct_jinja_node *param = n->params; param; param = param->next, bound++) {
@@ -430,18 +430,18 @@ ct_jv ct__jv_call_macro(ct_jinja_machine *m, ct_jv_macro *macro, const ct_jv_arg
             bound < args->n ? args->v[bound] : eval_take_keyword(m, args, used, param->name);
         if (value.kind == JV_MISSING && !param->a)
             value = ct__jv_undefined(m, "an argument of a macro was not given");
-        eval_set_name(m, own, param->name, value);
+        eval_set_name(m, inner, param->name, value);
     }
-    eval_bind_rest(m, n, own, args, used, bound);
+    eval_bind_rest(m, n, inner, args, used, bound);
     for (const ct_jinja_node *param = n->params; param; param = param->next) {
-        ct_jv *value = eval_find_name(m, own, param->name);
+        ct_jv *value = eval_find_name(m, inner, param->name);
         if (value->kind == JV_MISSING) {
             ct_jv given =
-                eval_expression(m, param->a, own); // which may use the parameters before it
-            *eval_find_name(m, own, param->name) = given;
+                eval_expression(m, param->a, inner); // which may use the parameters before it
+            *eval_find_name(m, inner, param->name) = given;
         }
     }
-    return eval_capture(m, n->body, own);
+    return eval_capture(m, n->body, inner);
 }
 
 // ------------------------------------------------------------------------------------- entry point

@@ -270,7 +270,7 @@ static ct_jv filter_truncate_float(ct_jinja_machine *m, double f) {
 
 FILTER(filter_int) {
     UNUSED;
-    ct_jv otherwise = filter_is_given(arg[0]) ? arg[0] : ct__jv_int(0), number = self;
+    ct_jv default_value = filter_is_given(arg[0]) ? arg[0] : ct__jv_int(0), number = self;
     double f;
     if (self.kind == JV_UNDEFINED) ct__jv_fail_undefined(m, self);
     if (self.kind == JV_STRING) {
@@ -279,9 +279,9 @@ FILTER(filter_int) {
             ct__jv_parse_int(m, self, base < 0 || base > 36 ? 1 : (int)base); // 1: no such base
         if (number.kind == JV_MISSING) number = ct__jv_parse_float(m, self);
     }
-    if (!ct__jv_to_double(number, &f)) return otherwise;
+    if (!ct__jv_to_double(number, &f)) return default_value;
     if (number.kind != JV_FLOAT) return ct__jv_int(number.kind == JV_BOOL ? number.b : number.i);
-    return isfinite(f) ? filter_truncate_float(m, f) : otherwise;
+    return isfinite(f) ? filter_truncate_float(m, f) : default_value;
 }
 
 FILTER(filter_float) {
@@ -294,12 +294,12 @@ FILTER(filter_float) {
 }
 
 static ct_jv filter_round_int(ct_jinja_machine *m, int64_t i, int64_t digits) {
-    enum { MOST = 18 }; // zeros of an int64_t
+    enum { MAX_ZEROS = 18 }; // zeros of an int64_t
     const int64_t half = 5000000000000000000;
     if (digits >= 0) return ct__jv_int(i);
-    if (digits == -MOST - 1 && (i > half || i < -half))
+    if (digits == -MAX_ZEROS - 1 && (i > half || i < -half))
         ct__jinja_fail(m, "an integer needs more than 64 bits");
-    if (digits < -MOST) return ct__jv_int(0);
+    if (digits < -MAX_ZEROS) return ct__jv_int(0);
     int64_t unit = 1, up;
     for (; digits < 0; digits++) unit *= 10;
     int64_t down = i / unit, rest = i % unit;

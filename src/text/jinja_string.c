@@ -165,13 +165,13 @@ ct_jv ct__jv_capitalize(ct_jinja_machine *m, ct_jv text) {
 
 // ----------------------------------------------------------------------------------- whole strings
 
-ct_jv ct__jv_replace(ct_jinja_machine *m, ct_jv text, ct_jv old, ct_jv fresh, int64_t count) {
+ct_jv ct__jv_replace(ct_jinja_machine *m, ct_jv text, ct_jv old, ct_jv replacement, int64_t count) {
     const ct_jv_string *s = text.s;
     ct_jinja_writer w = {.m = m};
     size_t at = 0, found;
     if (!old.s->n) { // before each character, and at the end
         for (; count != 0; count--) {
-            ct__jinja_write(&w, fresh.s->s, fresh.s->n);
+            ct__jinja_write(&w, replacement.s->s, replacement.s->n);
             if (at == s->n) break;
             size_t from = at;
             ct__jv_next_char(s, &at);
@@ -180,7 +180,7 @@ ct_jv ct__jv_replace(ct_jinja_machine *m, ct_jv text, ct_jv old, ct_jv fresh, in
     } else {
         for (; count != 0 && (found = ct__jv_search(m, s, at, old.s)) <= s->n; count--) {
             ct__jinja_write(&w, s->s + at, found - at);
-            ct__jinja_write(&w, fresh.s->s, fresh.s->n);
+            ct__jinja_write(&w, replacement.s->s, replacement.s->n);
             at = found + old.s->n;
         }
     }
@@ -248,9 +248,9 @@ METHOD(str_swapcase) {
 METHOD(str_replace) {
     UNUSED;
     ct_jv old = ct__jv_require_string(m, arg[0], "what is replaced");
-    ct_jv fresh = ct__jv_require_string(m, arg[1], "what replaces it");
+    ct_jv replacement = ct__jv_require_string(m, arg[1], "what replaces it");
     bool counted = arg[2].kind != JV_MISSING;
-    return ct__jv_replace(m, self, old, fresh,
+    return ct__jv_replace(m, self, old, replacement,
                           counted ? ct__jv_require_int(m, arg[2], "count") : -1);
 }
 
@@ -261,8 +261,8 @@ METHOD(str_join) {
 
 METHOD(str_splitlines) {
     UNUSED;
-    bool keep = arg[0].kind != JV_MISSING && ct__jv_truth(m, arg[0]);
-    return (ct_jv){.kind = JV_LIST, .list = ct__jv_split_lines(m, self, keep)};
+    bool keep_ends = arg[0].kind != JV_MISSING && ct__jv_truth(m, arg[0]);
+    return (ct_jv){.kind = JV_LIST, .list = ct__jv_split_lines(m, self, keep_ends)};
 }
 
 static void string_push_range(ct_jinja_machine *m, ct_jv_list *list, ct_jv of, size_t from,

@@ -64,7 +64,9 @@ TEST(test_unequal) { RETURN_BOOL(!ct__jv_equal(m, self, arg[0])); }
 TEST(test_less) { RETURN_BOOL(ct__jv_compare(m, self, arg[0], "<") < 0); }
 TEST(test_at_most) { RETURN_BOOL(ct__jv_compare(m, self, arg[0], "<=") <= 0); }
 
-static bool jinja_order_at_least(int order, int least) { return order != 2 && order >= least; }
+static bool jinja_order_at_least(int order, int min_order) {
+    return order != 2 && order >= min_order;
+}
 
 TEST(test_greater) {
     int order = ct__jv_compare(m, self, arg[0], ">");
@@ -129,7 +131,7 @@ bool ct__jv_call_test(ct_jinja_machine *m, ct_jv name, ct_jv self, const ct_jv_a
 
 TEST(global_range) {
     UNUSED;
-    enum { MOST = 100000 };
+    enum { MAX_RANGE = 100000 };
     bool one = arg[1].kind == JV_MISSING;
     int64_t start = one ? 0 : ct__jv_require_int(m, arg[0], "start");
     int64_t stop = ct__jv_require_int(m, one ? arg[0] : arg[1], "stop");
@@ -140,7 +142,8 @@ TEST(global_range) {
     list.list->range[1] = stop;
     list.list->range[2] = step;
     for (int64_t i = start; step > 0 ? i < stop : i > stop;) {
-        if (list.list->n == MOST) ct__jinja_fail(m, "range: it has more than %d numbers", MOST);
+        if (list.list->n == MAX_RANGE)
+            ct__jinja_fail(m, "range: it has more than %d numbers", MAX_RANGE);
         ct__jv_push(m, list.list, ct__jv_int(i));
         if (__builtin_add_overflow(i, step, &i)) break;
     }
@@ -173,36 +176,36 @@ TEST(global_dict) { return UNUSED, jinja_make_dict(m, all); }
 
 TEST(global_namespace) {
     UNUSED;
-    ct_jv made = jinja_make_dict(m, all);
-    for (size_t i = 0; i < made.dict->n; i++) {
-        ct_jv name = made.dict->keys[i];
+    ct_jv result = jinja_make_dict(m, all);
+    for (size_t i = 0; i < result.dict->n; i++) {
+        ct_jv name = result.dict->keys[i];
         if (name.kind == JV_STRING && name.s->n && *name.s->s == '_')
             ct__jinja_fail(m, "a namespace has no members that begin with an underscore");
     }
-    made.kind = JV_NAMESPACE;
-    return made;
+    result.kind = JV_NAMESPACE;
+    return result;
 }
 
 static ct_jv jinja_new_cycler(ct_jinja_machine *m, ct_jv_kind kind) {
-    ct_jv made = {.kind = kind, .cycler = ct__jinja_alloc(m, 1, sizeof(ct_jv_cycler))};
-    made.cycler->items = ct__jv_new_list(m, JV_LIST, 0).list;
-    return made;
+    ct_jv result = {.kind = kind, .cycler = ct__jinja_alloc(m, 1, sizeof(ct_jv_cycler))};
+    result.cycler->items = ct__jv_new_list(m, JV_LIST, 0).list;
+    return result;
 }
 
 TEST(global_cycler) {
     UNUSED;
     if (!all->n || all->named_n) ct__jinja_fail(m, "cycler: it needs values without names");
-    ct_jv made = jinja_new_cycler(m, JV_CYCLER);
-    for (size_t i = 0; i < all->n; i++) ct__jv_push(m, made.cycler->items, all->v[i]);
-    return made;
+    ct_jv result = jinja_new_cycler(m, JV_CYCLER);
+    for (size_t i = 0; i < all->n; i++) ct__jv_push(m, result.cycler->items, all->v[i]);
+    return result;
 }
 
 TEST(global_joiner) {
     UNUSED;
-    ct_jv made = jinja_new_cycler(m, JV_JOINER);
-    ct__jv_push(m, made.cycler->items,
+    ct_jv result = jinja_new_cycler(m, JV_JOINER);
+    ct__jv_push(m, result.cycler->items,
                 arg[0].kind == JV_MISSING ? ct__jv_cstring(m, ", ") : arg[0]);
-    return made;
+    return result;
 }
 
 TEST(global_raise_exception) {

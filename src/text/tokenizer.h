@@ -196,9 +196,9 @@ bool ct__tokenizer_read_gguf(ct_tokenizer *t, const ct_gguf_vocab *vocab, ct_err
 // added_tokens.json.
 bool ct__tokenizer_read_added(ct_tokenizer *t, const char *folder, ct_err *err);
 bool ct__tokenizer_read_specials(ct_tokenizer *t, const char *folder, ct_err *err);
-// Trains a BPE and writes its tokenizer.json (`file`) and tokenizer_config.json (`beside`).
-bool ct__train_bpe(const char *const *paths, size_t n, const ct_bpe_options *options, ct_text *file,
-                   ct_text *beside, ct_err *err);
+// Trains a BPE and writes its tokenizer.json (`tokenizer`) and tokenizer_config.json (`config`).
+bool ct__train_bpe(const char *const *paths, size_t n, const ct_bpe_options *options,
+                   ct_text *tokenizer, ct_text *config, ct_err *err);
 // "gpt2": ByteLevel's own pattern; NULL: an unknown name.
 const char *ct__pattern_by_name(const char *name);
 extern const char ct__gpt2_pattern[];

@@ -576,7 +576,7 @@ static bool tok_json_unigram(tok_json_reader *r, const json_t *of) {
         return tok_json_error(r, "model", "\"vocab\" is no list of 1 to 16777215 pairs", NULL);
     if (!(m->scores = ct__arena(&r->t->arena, n * sizeof *m->scores)))
         return ct__tokenizer_memory_error(r->t, r->err);
-    double least = INFINITY;
+    double min_score = INFINITY;
     for (size_t i = 0; i < n; i++) {
         const json_t *pair = json_array_get(vocab, i), *piece = json_array_get(pair, 0),
                      *score = json_array_get(pair, 1);
@@ -584,12 +584,12 @@ static bool tok_json_unigram(tok_json_reader *r, const json_t *of) {
             return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->t->label,
                            "model: token %zu of %zu is no pair of a text and a score", i, n);
         m->scores[i] = tok_json_score(json_number_value(score));
-        if (m->scores[i] < least) least = m->scores[i];
+        if (m->scores[i] < min_score) min_score = m->scores[i];
         if (!ct__lexicon_add(&m->vocab, json_string_value(piece), json_string_length(piece),
                              (int32_t)i))
             return ct__tokenizer_memory_error(r->t, r->err);
     }
-    m->unk_score = least - 10;
+    m->unk_score = min_score - 10;
     ct__model_find_byte_tokens(m);
     if (!unk || json_is_null(unk)) return true;
     if (!tok_json_id(r, "model", unk, &m->unk)) return false;

@@ -411,27 +411,27 @@ static void train_free(bpe_trainer *r) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) ct__free(all[i]);
 }
 
-bool ct__train_bpe(const char *const *paths, size_t n, const ct_bpe_options *options, ct_text *file,
-                   ct_text *beside, ct_err *err) {
+bool ct__train_bpe(const char *const *paths, size_t n, const ct_bpe_options *options,
+                   ct_text *tokenizer, ct_text *config, ct_err *err) {
     static const char *const default_specials[] = {"<|endoftext|>", NULL};
     bpe_trainer r = {.o = options, .err = err, .here = options->here};
     r.specials = options->specials ? options->specials : default_specials;
     while (r.specials[r.n_specials]) r.n_specials++;
     int64_t size = options->vocab_size ? options->vocab_size : 8192,
-            least = (int64_t)(256 + r.n_specials);
-    bool ok = size >= least && size < CT_MAX_IDS;
+            min_size = (int64_t)(256 + r.n_specials);
+    bool ok = size >= min_size && size < CT_MAX_IDS;
     if (!ok)
         ct__err(r.err, CT_E_ARGUMENT, r.here, "train_bpe",
                 "vocab_size is %lld; it is at least %lld (256 bytes and %zu special tokens), and "
                 "below 16777216",
-                (long long)size, (long long)least, r.n_specials);
+                (long long)size, (long long)min_size, r.n_specials);
     ok = ok && train_add_base_tokens(&r) && train_read_files(&r, paths, n) &&
          train_init_symbols(&r) &&
          train_merge_all(&r, (size_t)size, options->min_frequency ? options->min_frequency : 2);
     if (ok) {
-        train_write_tokenizer(&r, file);
-        train_write_config(&r, beside);
-        ok = (!file->failed && !beside->failed) || train_memory_error(&r);
+        train_write_tokenizer(&r, tokenizer);
+        train_write_config(&r, config);
+        ok = (!tokenizer->failed && !config->failed) || train_memory_error(&r);
     }
     train_free(&r);
     return ok;
@@ -451,12 +451,12 @@ bool ct_train_bpe_with(const char *folder, const char *const *paths, size_t n,
     if (!ctx || ctx->err.code || !ct__given(ctx, folder, options.here, "train_bpe", "the folder") ||
         !ct__given(ctx, paths, options.here, "train_bpe", "the list of paths"))
         return false;
-    ct_text whole = {0}, beside = {0};
-    bool ok = ct__train_bpe(paths, n, &options, &whole, &beside, &ctx->err) &&
+    ct_text tokenizer = {0}, config = {0};
+    bool ok = ct__train_bpe(paths, n, &options, &tokenizer, &config, &ctx->err) &&
               ct__make_dirs(folder, 0777, &ctx->err) &&
-              train_write_file(folder, "tokenizer_config.json", &beside, &ctx->err) &&
-              train_write_file(folder, "tokenizer.json", &whole, &ctx->err);
-    ct__text_free(&whole);
-    ct__text_free(&beside);
+              train_write_file(folder, "tokenizer_config.json", &config, &ctx->err) &&
+              train_write_file(folder, "tokenizer.json", &tokenizer, &ctx->err);
+    ct__text_free(&tokenizer);
+    ct__text_free(&config);
     return ok || ct__err_place(&ctx->err, options.here, "train_bpe");
 }
