@@ -106,9 +106,8 @@ static size_t value_read_unicode(ct_value_reader *r, char c, ct_text *out) {
         if (r->n < 6 || at > 1) return value_reader_fail(r);
         value_end_escape(r, out, replacement, 6, 0);
         if (at == 0) return 0;
-        value_begin_token(r, CT_VALUE_ESCAPE, '\\',
-                          // the byte that was read begins another escape
-                          1);
+        // The byte that was read begins another escape.
+        value_begin_token(r, CT_VALUE_ESCAPE, '\\', 1);
         return 0;
     }
     r->token[r->n++] = c;

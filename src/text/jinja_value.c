@@ -357,8 +357,8 @@ int ct__jv_compare(ct_jinja_machine *m, ct_jv a, ct_jv b, const char *sign) {
     if (a.kind == JV_STRING && b.kind == JV_STRING) {
         size_t n = a.s->n < b.s->n ? a.s->n : b.s->n;
         ct__jinja_count_steps(m, n);
-        int order = n ? memcmp(a.s->s, b.s->s, n) : 0; // the byte order of UTF-8 is that of its
-                                                       // characters
+        // The byte order of UTF-8 is that of its characters.
+        int order = n ? memcmp(a.s->s, b.s->s, n) : 0;
         return order ? order : a.s->n < b.s->n ? -1 : a.s->n > b.s->n;
     }
     if (a.kind != b.kind || (a.kind != JV_LIST && a.kind != JV_TUPLE))

@@ -10,15 +10,13 @@ enum { MAX_DEPTH = 64, MAX_NESTED_CLASSES = 8, MAX_STACKED = 16 };
 typedef struct dialect {
     const char *label, *p;
     size_t n, i;
-    bool is_oniguruma; // Oniguruma's; else tiktoken's, which differs from PCRE2's in some classes
-                       // only
+    bool is_oniguruma; // else tiktoken's dialect, which differs from PCRE2's in classes only
     ct_text *out;
     ct_err *err;
     size_t atom;  // offset in `out` of what a quantifier would repeat
     int repeated; // quantifiers of the atom so far
     size_t open[MAX_DEPTH];
-    int closers[MAX_DEPTH + 1], depth; // closers: parentheses to close for groups that options have
-                                       // opened
+    int closers[MAX_DEPTH + 1], depth; // closers: of groups that options have opened
     bool extended[MAX_DEPTH + 1]; // (?x) is on in the group: whitespace and comments are ignored
 } dialect;
 
