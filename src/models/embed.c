@@ -246,7 +246,7 @@ static bool embed_encode_pair(embed_job *e, const ct_lm_text *text, size_t i) {
                                                   : e->first.ids;
         const size_t count = template[k].id >= 0 ? 1 : counts[second];
         if (count) memcpy(ids + at, from, count * sizeof *ids);
-        const bool is_known = !e->tokenizer->one_kind && template[k].kind < e->lm->spec.types;
+        const bool is_known = !e->tokenizer->single_type_id && template[k].kind < e->lm->spec.types;
         for (size_t c = 0; c < count; c++) types[at++] = is_known ? template[k].kind : 0;
     }
     bool ok =

@@ -1,4 +1,4 @@
-// tokenizer.json of an alphabet: a BPE that joins nothing.
+// Writes and reads the tokenizer of an alphabet: a BPE without merges.
 #include "text/alphabet.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "io/utf8.h"
 #include "text/steps.h"
 
-static void put_name(const ct_vocab *vocab, int32_t i, ct_text *json) {
+static void alphabet_write_token(const ct_vocab *vocab, int32_t i, ct_text *json) {
     char name[4];
     const bool bytes = vocab->kind == CT_TOKENS_BYTES;
     ct__json_string(json, name, ct__utf8_put(bytes ? ct__byte_chars[i] : vocab->chars[i], name));
@@ -32,13 +32,13 @@ void ct__alphabet_json(const ct_vocab *vocab, ct_text *json) {
               bytes ? level : "null", bytes ? level : "{\"type\": \"Fuse\"}");
     for (int32_t i = 0; i < vocab->n; i++) {
         ct__text_add(json, i ? ",\n      " : "\n      ");
-        put_name(vocab, i, json);
+        alphabet_write_token(vocab, i, json);
         ct__textf(json, ": %" PRId32, i);
     }
     ct__text_add(json, "\n    },\n    \"merges\": []\n  }\n}\n");
 }
 
-static bool read_vocab(const ct_config *config, ct_vocab *vocab, ct_err *err) {
+static bool alphabet_read_vocab(const ct_config *config, ct_vocab *vocab, ct_err *err) {
     static const char *const kinds[] = {"bytes", "chars", NULL};
     const char *characters = NULL;
     size_t n = 0;
@@ -57,7 +57,8 @@ bool ct__alphabet_of(const char *folder, ct_text *json, ct_err *err) {
         stat(path, &st) || !ct__config_read(path, &config, err))
         return false;
     ct_vocab vocab;
-    const bool found = ct__config_has(&config, "tokens") && read_vocab(&config, &vocab, err);
+    const bool found =
+        ct__config_has(&config, "tokens") && alphabet_read_vocab(&config, &vocab, err);
     if (found) {
         ct__alphabet_json(&vocab, json);
         ct__vocab_free(&vocab);

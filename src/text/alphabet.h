@@ -1,13 +1,14 @@
-// Bytes or characters as a tokenizer: what a run says of its tokens, as other programs read it.
+// Bytes or characters as a tokenizer: converts a run's vocabulary to the format that other programs
+// read.
 #ifndef COTAN_TEXT_ALPHABET_H
 #define COTAN_TEXT_ALPHABET_H
 
 #include "data/corpus.h"
 
-// tokenizer.json of a token for each byte or character, with the ids that the vocabulary has.
+// Writes the tokenizer.json with a token for each byte or character and the ids of the vocabulary.
 void ct__alphabet_json(const ct_vocab *vocab, ct_text *json);
-// The same of a run's config.json, which says "tokens" and "vocabulary"; false: the folder has none that says it
-// (no error), or it is wrong.
+// The same for the config.json of a run, which has the keys "tokens" and "vocabulary". False: the
+// folder has no such file (no error), or the file is invalid.
 bool ct__alphabet_of(const char *folder, ct_text *json, ct_err *err);
 
 #endif

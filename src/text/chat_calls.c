@@ -1,38 +1,39 @@
-// Calls of tools, by the kind that a family's form is of. Each state goes on with p->in from p->at.
+// Tool calls, by kind of format. Each state continues in p->input at p->at.
 #include <jansson.h>
 #include <string.h>
 
 #include "io/json.h"
 #include "text/chat_parser.h"
 
-static ct_flow json_begins(ct_chat_parser *p);
-static ct_flow json_key(ct_chat_parser *p);
-static ct_flow json_after(ct_chat_parser *p);
-static ct_flow parameter(ct_chat_parser *p);
-static ct_flow python_begins(ct_chat_parser *p);
-static ct_flow python_arguments(ct_chat_parser *p);
-static ct_flow python_after(ct_chat_parser *p);
+static ct_flow calls_json_begin(ct_chat_parser *p);
+static ct_flow calls_json_key(ct_chat_parser *p);
+static ct_flow calls_json_after_value(ct_chat_parser *p);
+static ct_flow calls_parameter(ct_chat_parser *p);
+static ct_flow calls_python_begin(ct_chat_parser *p);
+static ct_flow calls_python_arguments(ct_chat_parser *p);
+static ct_flow calls_python_after_value(ct_chat_parser *p);
 
-static ct_flow go(ct_chat_parser *p, ct_chat_state *state) {
+static ct_flow calls_set_state(ct_chat_parser *p, ct_chat_state *state) {
     p->state = state;
-    return CT_FLOW_ON;
+    return CT_FLOW_NEXT;
 }
 
-static ct_flow token(ct_chat_parser *p, ct_chat_state *state) { // which reads from here on
+// Changes the state, whose token starts here.
+static ct_flow calls_begin_token(ct_chat_parser *p, ct_chat_state *state) {
     p->from = p->at;
-    return go(p, state);
+    return calls_set_state(p, state);
 }
 
-static ct_flow one_byte(ct_chat_parser *p, ct_chat_state *state) {
+static ct_flow calls_skip_byte(ct_chat_parser *p, ct_chat_state *state) {
     p->at++;
-    return go(p, state);
+    return calls_set_state(p, state);
 }
 
-// ------------------------------------------------------------------------------------ what is told
+// --------------------------------------------------------------------------------------- reporting
 
-ct_flow ct__chat_flush(ct_chat_parser *p, bool all) {
+ct_flow ct__chat_flush_arguments(ct_chat_parser *p, bool all) {
     size_t n = p->out.n;
-    if (!all) { // the beginning of a character waits for its end
+    if (!all) { // an incomplete character at the end waits for the rest of its bytes
         size_t back = 0;
         while (back < 3 && back < n && ((unsigned char)p->out.s[n - 1 - back] & 0xc0) == 0x80)
             back++;
@@ -42,14 +43,15 @@ ct_flow ct__chat_flush(ct_chat_parser *p, bool all) {
             if (needs > back + 1) n -= back + 1;
         }
     }
-    if (!n) return CT_FLOW_ON;
-    const ct_flow flow = ct__chat_tell(p, CT_CHAT_ARGUMENTS, p->out.s, n);
+    if (!n) return CT_FLOW_NEXT;
+    const ct_flow flow = ct__chat_report(p, CT_CHAT_ARGUMENTS, p->out.s, n);
     memmove(p->out.s, p->out.s + n, p->out.n - n);
     p->out.n -= n;
     return flow;
 }
 
-static const json_t *described(const ct_chat_parser *p) { // the tool of this name
+// The description of the tool of this name.
+static const json_t *calls_find_description(const ct_chat_parser *p) {
     json_t *tool;
     size_t i;
     json_array_foreach(p->descriptions, i, tool) {
@@ -63,35 +65,36 @@ static const json_t *described(const ct_chat_parser *p) { // the tool of this na
     return NULL;
 }
 
-// It is a call from here on. Where no mark says so, its name must be that of a tool.
-static ct_flow commit(ct_chat_parser *p) {
-    if (p->bare && p->descriptions && !described(p)) return CT_FLOW_FAIL;
+// Reports the call's name: it is a call from here on. Without a mark its name must be that of a
+// known tool.
+static ct_flow calls_report_call(ct_chat_parser *p) {
+    if (p->bare && p->descriptions && !calls_find_description(p)) return CT_FLOW_FAIL;
     p->calls++;
-    p->told = true;
+    p->reported = true;
     p->tail = p->at;
-    return ct__chat_tell(p, CT_CHAT_CALL, p->name.s, p->name.n);
+    return ct__chat_report(p, CT_CHAT_CALL, p->name.s, p->name.n);
 }
 
-static ct_flow call_ends(ct_chat_parser *p, ct_chat_state *then) {
-    const ct_flow flow = ct__chat_flush(p, true);
-    p->told = false;
+static ct_flow calls_end_call(ct_chat_parser *p, ct_chat_state *then) {
+    const ct_flow flow = ct__chat_flush_arguments(p, true);
+    p->reported = false;
     p->tail = p->at;
     p->state = then;
     return flow;
 }
 
-static void call_begins(ct_chat_parser *p) {
-    p->told = p->complete = p->closed = p->given = false;
+static void calls_reset_call(ct_chat_parser *p) {
+    p->reported = p->complete = p->closed = p->given = false;
     p->name.n = p->token.n = p->out.n = p->parameters = 0;
 }
 
-static void set(ct_text *text, const char *s, size_t n) {
+static void calls_set_text(ct_text *text, const char *s, size_t n) {
     text->n = 0;
     ct__text_bytes(text, s, n);
 }
 
-// A name as it is, or as functions.NAME:0.
-static bool take_name(ct_chat_parser *p, const char *s, size_t n) {
+// Sets the name: as it is, or from functions.NAME:0.
+static bool calls_set_name(ct_chat_parser *p, const char *s, size_t n) {
     static const char prefix[] = "functions.";
     while (n && (unsigned char)s[n - 1] <= ' ') n--;
     while (n && (unsigned char)*s <= ' ') s++, n--;
@@ -106,236 +109,239 @@ static bool take_name(ct_chat_parser *p, const char *s, size_t n) {
     }
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)s[i] <= ' ' || strchr("<>{}()[]\"'`,;", s[i])) return false;
-    set(&p->name, s, n);
-    return n > 0 && n <= CT_MOST_NAME && !p->name.failed;
+    calls_set_text(&p->name, s, n);
+    return n > 0 && n <= CT_MAX_NAME && !p->name.failed;
 }
 
-// ----------------------------------------------------------------------------------- values of JSON
+// ------------------------------------------------------------------------------------- JSON values
 
-// Reads on into `to`; ON: the value has ended.
-static ct_flow read_value(ct_chat_parser *p, ct_text *to) {
-    p->at += ct__value_read(&p->value, p->in + p->at, p->n - p->at, to);
+// Reads more of a value into `to`. NEXT: the value has ended.
+static ct_flow calls_read_value(ct_chat_parser *p, ct_text *to) {
+    p->at += ct__value_read(&p->value, p->input + p->at, p->n - p->at, to);
     if (p->value.state == CT_VALUE_FAILED) return CT_FLOW_FAIL;
-    return p->value.state == CT_VALUE_DONE ? CT_FLOW_ON : CT_FLOW_MORE;
+    return p->value.state == CT_VALUE_DONE ? CT_FLOW_NEXT : CT_FLOW_MORE;
 }
 
-// The same of a call's arguments, which are told as they come.
-static ct_flow read_arguments(ct_chat_parser *p) {
-    const ct_flow flow = read_value(p, &p->out);
-    if (!p->told) return flow;
+// The same for a call's arguments, which are reported as they arrive.
+static ct_flow calls_read_arguments(ct_chat_parser *p) {
+    const ct_flow flow = calls_read_value(p, &p->out);
+    if (!p->reported) return flow;
     p->tail = p->at - ct__value_pending(&p->value);
-    const ct_flow told = ct__chat_flush(p, false);
-    return told == CT_FLOW_STOP ? told : flow;
+    const ct_flow reported = ct__chat_flush_arguments(p, false);
+    return reported == CT_FLOW_STOP ? reported : flow;
 }
 
-static ct_flow object_arguments(ct_chat_parser *p) {
-    const ct_flow flow = read_arguments(p);
-    return flow == CT_FLOW_ON ? call_ends(p, ct__chat_between) : flow;
+static ct_flow calls_object_arguments(ct_chat_parser *p) {
+    const ct_flow flow = calls_read_arguments(p);
+    return flow == CT_FLOW_NEXT ? calls_end_call(p, ct__chat_after_mark) : flow;
 }
 
-static ct_flow object_begins(ct_chat_parser *p) {
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    if (p->in[p->at] != '{') return CT_FLOW_FAIL;
+static ct_flow calls_object_begin(ct_chat_parser *p) {
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    if (p->input[p->at] != '{') return CT_FLOW_FAIL;
     ct__value_begin(&p->value, p->form->style);
-    p->state = object_arguments;
-    return commit(p);
+    p->state = calls_object_arguments;
+    return calls_report_call(p);
 }
 
-// The text of a string of JSON, as written, with its quotes.
-static json_t *decode(const ct_text *text) {
-    json_error_t fault;
-    return text->n ? ct__json_read(text->s, text->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &fault)
+// Decodes a JSON string, as written, with its quotes.
+static json_t *calls_decode_string(const ct_text *text) {
+    json_error_t error;
+    return text->n ? ct__json_read(text->s, text->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error)
                    : NULL;
 }
 
-static bool is(const ct_text *key, const char *a, const char *b) {
+static bool calls_key_is(const ct_text *key, const char *a, const char *b) {
     return key->n && key->s && (strcmp(key->s, a) == 0 || strcmp(key->s, b) == 0);
 }
 
 // -------------------------------------------------------------------- {"name": f, "arguments": {}}
 
-static ct_flow json_next(ct_chat_parser *p) {
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    const char c = p->in[p->at];
-    if (p->list && c == ',') return one_byte(p, json_begins);
+static ct_flow calls_json_next(ct_chat_parser *p) {
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    const char c = p->input[p->at];
+    if (p->list && c == ',') return calls_skip_byte(p, calls_json_begin);
     if (p->list && c == ']') {
         p->at++;
         p->tail = p->at;
     }
-    return go(p, ct__chat_between);
+    return calls_set_state(p, ct__chat_after_mark);
 }
 
-static ct_flow tell_given(ct_chat_parser *p) { // arguments that stood before the name, or nowhere
-    const ct_flow flow = commit(p);
-    return flow == CT_FLOW_ON ? ct__chat_flush(p, true) : flow;
+// Reports arguments that came before the name, or that are absent.
+static ct_flow calls_report_given(ct_chat_parser *p) {
+    const ct_flow flow = calls_report_call(p);
+    return flow == CT_FLOW_NEXT ? ct__chat_flush_arguments(p, true) : flow;
 }
 
-static ct_flow json_ends(ct_chat_parser *p) {
-    ct_flow flow = CT_FLOW_ON;
+static ct_flow calls_json_end(ct_chat_parser *p) {
+    ct_flow flow = CT_FLOW_NEXT;
     if (!p->name.n || (p->bare && !p->given)) return CT_FLOW_FAIL;
     p->at++;
-    if (!p->told) {
-        if (!p->given) set(&p->out, "{}", 2);
-        flow = tell_given(p);
+    if (!p->reported) {
+        if (!p->given) calls_set_text(&p->out, "{}", 2);
+        flow = calls_report_given(p);
     }
-    return flow == CT_FLOW_ON ? call_ends(p, json_next) : flow;
+    return flow == CT_FLOW_NEXT ? calls_end_call(p, calls_json_next) : flow;
 }
 
-static ct_flow json_after(ct_chat_parser *p) {
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    if (p->in[p->at] == ',') return one_byte(p, json_key);
-    return p->in[p->at] == '}' ? json_ends(p) : CT_FLOW_FAIL;
+static ct_flow calls_json_after_value(ct_chat_parser *p) {
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    if (p->input[p->at] == ',') return calls_skip_byte(p, calls_json_key);
+    return p->input[p->at] == '}' ? calls_json_end(p) : CT_FLOW_FAIL;
 }
 
-// The value of a key is whole.
-static ct_flow json_taken(ct_chat_parser *p) {
+// The value of a key is complete.
+static ct_flow calls_json_use_value(ct_chat_parser *p) {
     json_t *value = NULL, *inner = NULL;
     bool ok = true;
-    p->state = json_after;
+    p->state = calls_json_after_value;
     if (p->field == CT_FIELD_NAME) {
-        value = decode(&p->token);
-        ok = value && take_name(p, json_string_value(value), json_string_length(value));
-    } else if (p->field == CT_FIELD_TEXT) { // arguments as a string of JSON
-        json_error_t fault;
-        value = decode(&p->token);
-        if (value) set(&p->out, json_string_value(value), json_string_length(value));
+        value = calls_decode_string(&p->token);
+        ok = value && calls_set_name(p, json_string_value(value), json_string_length(value));
+    } else if (p->field == CT_FIELD_ARGUMENTS_STRING) { // arguments as a JSON string
+        json_error_t error;
+        value = calls_decode_string(&p->token);
+        if (value) calls_set_text(&p->out, json_string_value(value), json_string_length(value));
         inner =
-            value && p->out.n ? ct__json_read(p->out.s, p->out.n, JSON_ALLOW_NUL, &fault) : NULL;
+            value && p->out.n ? ct__json_read(p->out.s, p->out.n, JSON_ALLOW_NUL, &error) : NULL;
         ok = json_is_object(inner);
     }
     json_decref(value);
     json_decref(inner);
     if (!ok) return CT_FLOW_FAIL;
-    p->given |= p->field == CT_FIELD_TEXT || p->field == CT_FIELD_ARGUMENTS;
+    p->given |= p->field == CT_FIELD_ARGUMENTS_STRING || p->field == CT_FIELD_ARGUMENTS;
     p->complete |= p->given;
-    return p->given && p->name.n && !p->told ? tell_given(p) : CT_FLOW_ON;
+    return p->given && p->name.n && !p->reported ? calls_report_given(p) : CT_FLOW_NEXT;
 }
 
-static ct_flow json_value(ct_chat_parser *p) {
+static ct_flow calls_json_value(ct_chat_parser *p) {
     ct_flow flow;
     if (p->field == CT_FIELD_ARGUMENTS) {
-        flow = read_arguments(p);
+        flow = calls_read_arguments(p);
     } else {
-        flow = read_value(p, &p->token);
+        flow = calls_read_value(p, &p->token);
         if (p->field == CT_FIELD_OTHER) p->token.n = 0;
     }
-    return flow == CT_FLOW_ON ? json_taken(p) : flow;
+    return flow == CT_FLOW_NEXT ? calls_json_use_value(p) : flow;
 }
 
-static ct_flow json_value_begins(ct_chat_parser *p) {
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    const char c = p->in[p->at];
-    const bool named = is(&p->token, "\"name\"", "\"tool_name\"");
-    const bool arguments = is(&p->token, "\"arguments\"", "\"parameters\"") && !p->given;
+static ct_flow calls_json_value_begin(ct_chat_parser *p) {
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    const char c = p->input[p->at];
+    const bool named = calls_key_is(&p->token, "\"name\"", "\"tool_name\"");
+    const bool arguments = calls_key_is(&p->token, "\"arguments\"", "\"parameters\"") && !p->given;
     p->field = CT_FIELD_OTHER;
     if (p->form->keyed && !p->name.n) {
-        json_t *key = decode(&p->token);
+        json_t *key = calls_decode_string(&p->token);
         const bool ok =
-            key && c == '{' && take_name(p, json_string_value(key), json_string_length(key));
+            key && c == '{' && calls_set_name(p, json_string_value(key), json_string_length(key));
         json_decref(key);
         if (!ok) return CT_FLOW_FAIL;
         p->field = CT_FIELD_ARGUMENTS;
     } else if (named && c == '"' && !p->name.n) {
         p->field = CT_FIELD_NAME;
     } else if (arguments && c == '"') {
-        p->field = CT_FIELD_TEXT;
+        p->field = CT_FIELD_ARGUMENTS_STRING;
     } else if (arguments && c == '{') {
         p->field = CT_FIELD_ARGUMENTS;
     }
     p->token.n = 0;
     ct__value_begin(&p->value, CT_VALUE_JSON);
-    p->state = json_value;
-    return p->field == CT_FIELD_ARGUMENTS && p->name.n ? commit(p) : CT_FLOW_ON;
+    p->state = calls_json_value;
+    return p->field == CT_FIELD_ARGUMENTS && p->name.n ? calls_report_call(p) : CT_FLOW_NEXT;
 }
 
-static ct_flow json_colon(ct_chat_parser *p) {
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    return p->in[p->at] == ':' ? one_byte(p, json_value_begins) : CT_FLOW_FAIL;
+static ct_flow calls_json_colon(ct_chat_parser *p) {
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    return p->input[p->at] == ':' ? calls_skip_byte(p, calls_json_value_begin) : CT_FLOW_FAIL;
 }
 
-static ct_flow json_key_text(ct_chat_parser *p) {
-    const ct_flow flow = read_value(p, &p->token);
-    return flow == CT_FLOW_ON ? go(p, json_colon) : flow;
+static ct_flow calls_json_key_string(ct_chat_parser *p) {
+    const ct_flow flow = calls_read_value(p, &p->token);
+    return flow == CT_FLOW_NEXT ? calls_set_state(p, calls_json_colon) : flow;
 }
 
-static ct_flow json_key(ct_chat_parser *p) {
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    if (p->in[p->at] == '}') return json_ends(p);
-    if (p->in[p->at] != '"') return CT_FLOW_FAIL;
+static ct_flow calls_json_key(ct_chat_parser *p) {
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    if (p->input[p->at] == '}') return calls_json_end(p);
+    if (p->input[p->at] != '"') return CT_FLOW_FAIL;
     ct__value_begin(&p->value, CT_VALUE_JSON);
     p->token.n = 0;
-    return go(p, json_key_text);
+    return calls_set_state(p, calls_json_key_string);
 }
 
-static ct_flow json_begins(ct_chat_parser *p) {
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
+static ct_flow calls_json_begin(ct_chat_parser *p) {
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
     p->json = true;
-    if (p->in[p->at] == '[' && !p->list) {
+    if (p->input[p->at] == '[' && !p->list) {
         p->list = true;
-        return one_byte(p, json_begins);
+        return calls_skip_byte(p, calls_json_begin);
     }
-    if (p->in[p->at] != '{') return CT_FLOW_FAIL;
-    call_begins(p);
-    return one_byte(p, json_key);
+    if (p->input[p->at] != '{') return CT_FLOW_FAIL;
+    calls_reset_call(p);
+    return calls_skip_byte(p, calls_json_key);
 }
 
-// ---------------------------------------------------------------------------- f, a mark, arguments
+// ----------------------------------------------------------------------- f, a separator, arguments
 
-static ct_chat_state *arguments_of(const ct_chat_form *f) {
-    return f->kind == CT_CALL_PARAMETERS ? parameter : object_begins;
+static ct_chat_state *calls_arguments_state(const ct_chat_form *f) {
+    return f->kind == CT_CALL_PARAMETERS ? calls_parameter : calls_object_begin;
 }
 
-static ct_flow to_arguments(ct_chat_parser *p) {
-    const char *const marks[CT_FORM_MARKS] = {p->form->args};
-    const ct_flow flow = ct__chat_until(p, marks);
-    if (flow != CT_FLOW_ON) return flow;
+static ct_flow calls_skip_to_arguments(ct_chat_parser *p) {
+    const char *const marks[CT_FORM_MARKS] = {p->form->arguments_begin};
+    const ct_flow flow = ct__chat_scan_to_mark(p, marks);
+    if (flow != CT_FLOW_NEXT) return flow;
     p->at += strlen(p->mark);
-    return go(p, arguments_of(p->form));
+    return calls_set_state(p, calls_arguments_state(p->form));
 }
 
-static bool means_more(const ct_chat_form *f, const char *mark) {
+static bool calls_mark_is_reread(const ct_chat_form *f, const char *mark) {
     if (strcmp(mark, "{") == 0) return true;
     for (int i = 0; i < CT_FORM_MARKS; i++)
-        if ((f->key[i] && strcmp(f->key[i], mark) == 0) ||
-            (f->close[i] && strcmp(f->close[i], mark) == 0))
+        if ((f->key_begin[i] && strcmp(f->key_begin[i], mark) == 0) ||
+            (f->call_end[i] && strcmp(f->call_end[i], mark) == 0))
             return true;
     return false;
 }
 
-static ct_flow name(ct_chat_parser *p) {
+static ct_flow calls_name(ct_chat_parser *p) {
     const ct_chat_form *f = p->form;
-    const ct_flow flow = ct__chat_until(p, f->named);
-    if (flow != CT_FLOW_ON) return flow;
-    const bool more = means_more(f, p->mark), ok = take_name(p, p->in + p->from, p->at - p->from);
+    const ct_flow flow = ct__chat_scan_to_mark(p, f->name_end);
+    if (flow != CT_FLOW_NEXT) return flow;
+    const bool more = calls_mark_is_reread(f, p->mark),
+               ok = calls_set_name(p, p->input + p->from, p->at - p->from);
     if (!more) p->at += strlen(p->mark);
     if (!ok) return CT_FLOW_FAIL;
-    if (f->text && strcmp(p->name.s, f->text) == 0) {
+    if (f->text_name && strcmp(p->name.s, f->text_name) == 0) {
         p->tail = p->at;
         p->start = false;
-        return go(p, ct__chat_text);
+        return calls_set_state(p, ct__chat_text);
     }
-    const bool there = more || !f->args || strcmp(p->mark, f->args) == 0;
-    return there ? go(p, arguments_of(f)) : token(p, to_arguments);
+    const bool there = more || !f->arguments_begin || strcmp(p->mark, f->arguments_begin) == 0;
+    return there ? calls_set_state(p, calls_arguments_state(f))
+                 : calls_begin_token(p, calls_skip_to_arguments);
 }
 
-static ct_flow before_name(ct_chat_parser *p) {
-    const char *const marks[CT_FORM_MARKS] = {p->form->before};
-    const ct_flow flow = ct__chat_until(p, marks);
-    if (flow != CT_FLOW_ON) return flow;
+static ct_flow calls_before_name(ct_chat_parser *p) {
+    const char *const marks[CT_FORM_MARKS] = {p->form->before_name};
+    const ct_flow flow = ct__chat_scan_to_mark(p, marks);
+    if (flow != CT_FLOW_NEXT) return flow;
     p->at += strlen(p->mark);
-    return token(p, name);
+    return calls_begin_token(p, calls_name);
 }
 
 ct_flow ct__chat_call_named(ct_chat_parser *p, const char *s, size_t n) {
-    call_begins(p);
-    return take_name(p, s, n) ? go(p, object_begins) : CT_FLOW_FAIL;
+    calls_reset_call(p);
+    return calls_set_name(p, s, n) ? calls_set_state(p, calls_object_begin) : CT_FLOW_FAIL;
 }
 
 // ------------------------------------------------------------------------------ parameters as text
 
-// Does a schema ask for a string? 1, 0, or -1: it does not say, or allows both. null beside others
-// says nothing.
-static int asks_string(const json_t *schema) {
+// Whether a schema requires a string: 1, 0, or -1 if it does not say or allows both. null among
+// other types is ignored.
+static int calls_schema_is_string(const json_t *schema) {
     const json_t *type = json_object_get(schema, "type"), *any = json_object_get(schema, "anyOf");
     const json_t *list = json_is_array(type) ? type : any, *item;
     size_t i;
@@ -353,13 +359,14 @@ static int asks_string(const json_t *schema) {
     return json_is_string(json_array_get(json_object_get(schema, "enum"), 0)) ? 1 : -1;
 }
 
-static int is_string(const ct_chat_parser *p, const char *key) { // this parameter
-    const json_t *parameters = json_object_get(described(p), "parameters");
-    return asks_string(json_object_get(json_object_get(parameters, "properties"), key));
+// Whether the schema of this parameter requires a string.
+static int calls_parameter_is_string(const ct_chat_parser *p, const char *key) {
+    const json_t *parameters = json_object_get(calls_find_description(p), "parameters");
+    return calls_schema_is_string(json_object_get(json_object_get(parameters, "properties"), key));
 }
 
-// As JSON if it is a value of it or a literal of Python's, else as a string.
-static void write_text(ct_chat_parser *p, const char *s, size_t n, bool quoted) {
+// Writes the text as JSON if it is a JSON value or a literal of Python, else as a string.
+static void calls_write_parameter(ct_chat_parser *p, const char *s, size_t n, bool quoted) {
     const char *at = s, *end = s + n;
     while (at < end && (unsigned char)*at <= ' ') at++;
     while (at < end && (unsigned char)end[-1] <= ' ') end--;
@@ -375,219 +382,226 @@ static void write_text(ct_chat_parser *p, const char *s, size_t n, bool quoted) 
     ct__json_string(&p->out, s, n);
 }
 
-static void write_escaped(ct_chat_parser *p, const char *s, size_t n) { // a part of a string
+// Writes a part of a string.
+static void calls_write_escaped(ct_chat_parser *p, const char *s, size_t n) {
     p->token.n = 0;
     ct__json_string(&p->token, s, n);
     if (p->token.n > 2) ct__text_bytes(&p->out, p->token.s + 1, p->token.n - 2);
 }
 
-static void write_key(ct_chat_parser *p) {
+static void calls_write_key(ct_chat_parser *p) {
     ct__text_add(&p->out, p->parameters++ ? ", " : "{");
     ct__text_bytes(&p->out, p->token.s, p->token.n);
     ct__text_add(&p->out, ": ");
 }
 
-// What is surely of the value lies before `at`.
-static ct_flow more_of_string(ct_chat_parser *p) {
-    write_escaped(p, p->in + p->tail, p->at - p->tail);
+// Writes the part of the string before `at`, which certainly belongs to the value.
+static ct_flow calls_write_string_part(ct_chat_parser *p) {
+    calls_write_escaped(p, p->input + p->tail, p->at - p->tail);
     p->tail = p->at;
-    return ct__chat_flush(p, false);
+    return ct__chat_flush_arguments(p, false);
 }
 
-static ct_flow parameter_value(ct_chat_parser *p) {
+static ct_flow calls_parameter_value(ct_chat_parser *p) {
     int found = 0;
-    for (; p->at < p->n && !(found = ct__chat_at(p, p->form->end)); p->at++) continue;
+    for (; p->at < p->n && !(found = ct__chat_match_marks(p, p->form->value_end)); p->at++)
+        continue;
     if (p->string) {
-        const ct_flow flow = more_of_string(p);
-        if (flow != CT_FLOW_ON) return flow;
+        const ct_flow flow = calls_write_string_part(p);
+        if (flow != CT_FLOW_NEXT) return flow;
     }
     if (found != 1) return CT_FLOW_MORE;
     if (p->string) {
         ct__text_add(&p->out, "\"");
     } else {
-        write_key(p);
-        write_text(p, p->in + p->from, p->at - p->from, p->form->middle[1] || p->given);
+        calls_write_key(p);
+        calls_write_parameter(p, p->input + p->from, p->at - p->from,
+                              p->form->key_end[1] || p->given);
     }
     p->at += strlen(p->mark);
     p->tail = p->at;
-    const ct_flow flow = ct__chat_flush(p, false);
-    return flow == CT_FLOW_ON ? go(p, parameter) : flow;
+    const ct_flow flow = ct__chat_flush_arguments(p, false);
+    return flow == CT_FLOW_NEXT ? calls_set_state(p, calls_parameter) : flow;
 }
 
-static ct_flow parameter_value_begins(ct_chat_parser *p) {
-    if (p->form->lines) {
+static ct_flow calls_parameter_value_begin(ct_chat_parser *p) {
+    if (p->form->own_lines) {
         if (p->at == p->n) return CT_FLOW_MORE;
-        if (p->in[p->at] == '\n') p->at++;
+        if (p->input[p->at] == '\n') p->at++;
     }
     if (p->string) {
-        write_key(p);
+        calls_write_key(p);
         ct__text_add(&p->out, "\"");
         p->tail = p->at;
     }
-    return token(p, parameter_value);
+    return calls_begin_token(p, calls_parameter_value);
 }
 
-static ct_flow parameter_value_mark(ct_chat_parser *p) {
-    const char *const marks[CT_FORM_MARKS] = {p->form->value};
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    const int found = ct__chat_at(p, marks);
+static ct_flow calls_parameter_value_mark(ct_chat_parser *p) {
+    const char *const marks[CT_FORM_MARKS] = {p->form->value_begin};
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    const int found = ct__chat_match_marks(p, marks);
     if (found != 1) return found ? CT_FLOW_MORE : CT_FLOW_FAIL;
     p->at += strlen(p->mark);
-    return go(p, parameter_value_begins);
+    return calls_set_state(p, calls_parameter_value_begin);
 }
 
-static ct_flow parameter_key(ct_chat_parser *p) {
+static ct_flow calls_parameter_key(ct_chat_parser *p) {
     const ct_chat_form *f = p->form;
-    const ct_flow flow = ct__chat_until(p, f->middle);
-    if (flow != CT_FLOW_ON) return flow;
-    char key[CT_MOST_NAME + 2];
-    const char *s = p->in + p->from;
+    const ct_flow flow = ct__chat_scan_to_mark(p, f->key_end);
+    if (flow != CT_FLOW_NEXT) return flow;
+    char key[CT_MAX_NAME + 2];
+    const char *s = p->input + p->from;
     size_t n = p->at - p->from;
     while (n && (unsigned char)s[n - 1] <= ' ') n--;
     while (n && (unsigned char)*s <= ' ') s++, n--;
     if (!n || memchr(s, '\0', n)) return CT_FLOW_FAIL;
     memcpy(key, s, n);
     key[n] = '\0';
-    const int string = f->middle[1] ? strcmp(p->mark, f->middle[1]) == 0 : is_string(p, key);
+    const int string =
+        f->key_end[1] ? strcmp(p->mark, f->key_end[1]) == 0 : calls_parameter_is_string(p, key);
     p->string = string > 0;
-    p->given = string == 0; // it is known not to be a string
+    p->given = string == 0; // known not to be a string
     p->token.n = 0;
     ct__json_string(&p->token, s, n);
     p->at += strlen(p->mark);
-    return go(p, f->value ? parameter_value_mark : parameter_value_begins);
+    return calls_set_state(p, f->value_begin ? calls_parameter_value_mark
+                                             : calls_parameter_value_begin);
 }
 
-static ct_flow parameter(ct_chat_parser *p) {
+static ct_flow calls_parameter(ct_chat_parser *p) {
     const ct_chat_form *f = p->form;
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    const int key = ct__chat_at(p, f->key), close = key == 1 ? 0 : ct__chat_at(p, f->close);
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    const int key = ct__chat_match_marks(p, f->key_begin),
+              close = key == 1 ? 0 : ct__chat_match_marks(p, f->call_end);
     if (key != 1 && close != 1) return key || close ? CT_FLOW_MORE : CT_FLOW_FAIL;
-    const ct_flow flow = p->told ? CT_FLOW_ON : commit(p);
-    if (flow != CT_FLOW_ON) return flow;
+    const ct_flow flow = p->reported ? CT_FLOW_NEXT : calls_report_call(p);
+    if (flow != CT_FLOW_NEXT) return flow;
     if (key == 1) {
-        ct__chat_at(p, f->key);
+        ct__chat_match_marks(p, f->key_begin);
         p->at += strlen(p->mark);
-        return token(p, parameter_key);
+        return calls_begin_token(p, calls_parameter_key);
     }
     ct__text_add(&p->out, p->parameters ? "}" : "{}");
-    return call_ends(p, ct__chat_between);
+    return calls_end_call(p, ct__chat_after_mark);
 }
 
-// --------------------------------------------------------------------------------------- [f(a=1)]
+// ---------------------------------------------------------------------------------------- [f(a=1)]
 
-static bool identifies(char c) {
+static bool calls_is_identifier_byte(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '.' || c == '-';
 }
 
-// An identifier and what must follow it, behind which `at` is then.
-static ct_flow identifier(ct_chat_parser *p, char then, size_t *n) {
-    while (p->at < p->n && identifies(p->in[p->at])) p->at++;
+// Reads an identifier and the byte `then`; `at` is after both.
+static ct_flow calls_read_identifier(ct_chat_parser *p, char then, size_t *n) {
+    while (p->at < p->n && calls_is_identifier_byte(p->input[p->at])) p->at++;
     *n = p->at - p->from;
-    if (*n > CT_MOST_NAME) return CT_FLOW_FAIL;
+    if (*n > CT_MAX_NAME) return CT_FLOW_FAIL;
     if (p->at == p->n) return CT_FLOW_MORE;
-    if (!*n || p->in[p->at] != then) return CT_FLOW_FAIL;
+    if (!*n || p->input[p->at] != then) return CT_FLOW_FAIL;
     p->at++;
-    return CT_FLOW_ON;
+    return CT_FLOW_NEXT;
 }
 
-static ct_flow python_next(ct_chat_parser *p) {
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    const char c = p->in[p->at];
-    if (c == ',' && p->list) return one_byte(p, python_begins);
+static ct_flow calls_python_next(ct_chat_parser *p) {
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    const char c = p->input[p->at];
+    if (c == ',' && p->list) return calls_skip_byte(p, calls_python_begin);
     if (c == ']' && p->list) {
         p->at++;
         p->tail = p->at;
     }
-    return go(p, ct__chat_between);
+    return calls_set_state(p, ct__chat_after_mark);
 }
 
-static ct_flow python_ends(ct_chat_parser *p) {
-    const ct_flow flow = p->told ? CT_FLOW_ON : commit(p);
-    if (flow != CT_FLOW_ON) return flow;
+static ct_flow calls_python_end(ct_chat_parser *p) {
+    const ct_flow flow = p->reported ? CT_FLOW_NEXT : calls_report_call(p);
+    if (flow != CT_FLOW_NEXT) return flow;
     p->at++;
     ct__text_add(&p->out, p->parameters ? "}" : "{}");
-    return call_ends(p, python_next);
+    return calls_end_call(p, calls_python_next);
 }
 
-static ct_flow python_after(ct_chat_parser *p) {
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    if (p->in[p->at] == ',') return one_byte(p, python_arguments);
-    return p->in[p->at] == ')' ? python_ends(p) : CT_FLOW_FAIL;
+static ct_flow calls_python_after_value(ct_chat_parser *p) {
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    if (p->input[p->at] == ',') return calls_skip_byte(p, calls_python_arguments);
+    return p->input[p->at] == ')' ? calls_python_end(p) : CT_FLOW_FAIL;
 }
 
-static ct_flow python_value(ct_chat_parser *p) {
-    const ct_flow flow = read_arguments(p);
-    return flow == CT_FLOW_ON ? go(p, python_after) : flow;
+static ct_flow calls_python_value(ct_chat_parser *p) {
+    const ct_flow flow = calls_read_arguments(p);
+    return flow == CT_FLOW_NEXT ? calls_set_state(p, calls_python_after_value) : flow;
 }
 
-static ct_flow python_key(ct_chat_parser *p) {
+static ct_flow calls_python_key(ct_chat_parser *p) {
     size_t n;
-    ct_flow flow = identifier(p, '=', &n);
-    if (flow != CT_FLOW_ON) return flow;
+    ct_flow flow = calls_read_identifier(p, '=', &n);
+    if (flow != CT_FLOW_NEXT) return flow;
     p->token.n = 0;
-    ct__json_string(&p->token, p->in + p->from, n);
-    flow = p->told ? CT_FLOW_ON : commit(p);
-    if (flow != CT_FLOW_ON) return flow;
-    write_key(p);
+    ct__json_string(&p->token, p->input + p->from, n);
+    flow = p->reported ? CT_FLOW_NEXT : calls_report_call(p);
+    if (flow != CT_FLOW_NEXT) return flow;
+    calls_write_key(p);
     ct__value_begin(&p->value, CT_VALUE_PYTHON);
-    return go(p, python_value);
+    return calls_set_state(p, calls_python_value);
 }
 
-static ct_flow python_arguments(ct_chat_parser *p) {
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    return p->in[p->at] == ')' ? python_ends(p) : token(p, python_key);
+static ct_flow calls_python_arguments(ct_chat_parser *p) {
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    return p->input[p->at] == ')' ? calls_python_end(p) : calls_begin_token(p, calls_python_key);
 }
 
-static ct_flow python_name(ct_chat_parser *p) {
+static ct_flow calls_python_name(ct_chat_parser *p) {
     size_t n;
-    const ct_flow flow = identifier(p, '(', &n);
-    if (flow != CT_FLOW_ON) return flow;
-    return take_name(p, p->in + p->from, n) ? go(p, python_arguments) : CT_FLOW_FAIL;
+    const ct_flow flow = calls_read_identifier(p, '(', &n);
+    if (flow != CT_FLOW_NEXT) return flow;
+    return calls_set_name(p, p->input + p->from, n) ? calls_set_state(p, calls_python_arguments)
+                                                    : CT_FLOW_FAIL;
 }
 
-static ct_flow python_begins(ct_chat_parser *p) {
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    if (p->in[p->at] == '[' && !p->list) {
+static ct_flow calls_python_begin(ct_chat_parser *p) {
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    if (p->input[p->at] == '[' && !p->list) {
         p->list = true;
-        return one_byte(p, python_begins);
+        return calls_skip_byte(p, calls_python_begin);
     }
-    call_begins(p);
-    return token(p, python_name);
+    calls_reset_call(p);
+    return calls_begin_token(p, calls_python_name);
 }
 
-// --------------------------------------------------------------------------------- where they begin
+// ------------------------------------------------------------------------------------ entry points
 
-static ct_flow body(ct_chat_parser *p) {
+static ct_flow calls_body(ct_chat_parser *p) {
     const ct_chat_form *f = p->form;
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    if (f->kind == CT_CALL_JSON) return go(p, json_begins);
-    if (f->kind == CT_CALL_PYTHON) return go(p, python_begins);
-    const char c = p->in[p->at];
-    if (!f->each && (c == '[' || c == '{')) return go(p, json_begins);
-    return token(p, f->before ? before_name : name);
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    if (f->kind == CT_CALL_JSON) return calls_set_state(p, calls_json_begin);
+    if (f->kind == CT_CALL_PYTHON) return calls_set_state(p, calls_python_begin);
+    const char c = p->input[p->at];
+    if (!f->call_begin && (c == '[' || c == '{')) return calls_set_state(p, calls_json_begin);
+    return calls_begin_token(p, f->before_name ? calls_before_name : calls_name);
 }
 
 ct_flow ct__chat_call_begin(ct_chat_parser *p) {
-    call_begins(p);
+    calls_reset_call(p);
     p->json = p->list = p->bare = false;
     p->start = false;
-    return go(p, body);
+    return calls_set_state(p, calls_body);
 }
 
-static ct_flow each(ct_chat_parser *p) {
-    const char *const marks[CT_FORM_MARKS] = {p->form->each};
-    if (!ct__chat_space(p)) return CT_FLOW_MORE;
-    if (p->in[p->at] == '{') return go(p, json_begins);
-    const int found = ct__chat_at(p, marks);
+static ct_flow calls_next_call(ct_chat_parser *p) {
+    const char *const marks[CT_FORM_MARKS] = {p->form->call_begin};
+    if (!ct__chat_skip_space(p)) return CT_FLOW_MORE;
+    if (p->input[p->at] == '{') return calls_set_state(p, calls_json_begin);
+    const int found = ct__chat_match_marks(p, marks);
     if (found != 1) return found ? CT_FLOW_MORE : CT_FLOW_FAIL;
     p->at += strlen(p->mark);
-    return go(p, body);
+    return calls_set_state(p, calls_body);
 }
 
 ct_flow ct__chat_calls_begin(ct_chat_parser *p) {
     const ct_flow flow = ct__chat_call_begin(p);
-    if (p->form->each) p->state = each;
+    if (p->form->call_begin) p->state = calls_next_call;
     return flow;
 }
 
@@ -595,5 +609,6 @@ ct_flow ct__chat_bare_begin(ct_chat_parser *p) {
     const bool bare = p->form->bare != 0 && (p->start || p->bare);
     ct__chat_call_begin(p);
     p->bare = bare;
-    return go(p, p->form->kind == CT_CALL_PYTHON ? python_begins : json_begins);
+    return calls_set_state(p,
+                           p->form->kind == CT_CALL_PYTHON ? calls_python_begin : calls_json_begin);
 }

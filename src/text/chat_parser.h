@@ -1,5 +1,6 @@
-// The parser of what models write, as chat_parser.c (text, reasoning) and chat_calls.c (calls) share
-// it: states, each a function that goes on as far as what has come allows.
+// The parser of models' output, shared by chat_parser.c (text, reasoning) and chat_calls.c (tool
+// calls): a state machine whose states are functions, each of which consumes as much of the input
+// as it can.
 #ifndef COTAN_TEXT_CHAT_PARSER_H
 #define COTAN_TEXT_CHAT_PARSER_H
 
@@ -9,27 +10,27 @@
 #include "text/chat_value.h"
 
 typedef enum ct_flow {
-    CT_FLOW_ON,   // call the state again, which may be another
-    CT_FLOW_MORE, // needs more than has come
-    CT_FLOW_FAIL, // no call: what is held is text
-    CT_FLOW_STOP, // the listener said so
+    CT_FLOW_NEXT, // call the state again, which may have changed
+    CT_FLOW_MORE, // more input is needed
+    CT_FLOW_FAIL, // not a call: the pending input is text
+    CT_FLOW_STOP, // the callback asked to stop
 } ct_flow;
 typedef ct_flow ct_chat_state(ct_chat_parser *p);
 
 typedef struct ct_chat_mark {
     const char *text;
-    ct_chat_state *then; // with `at` behind the mark
+    ct_chat_state *then; // with `at` after the mark
 } ct_chat_mark;
-enum { CT_MOST_MARKS = 16, CT_MOST_NAME = 256 };
+enum { CT_MAX_MARKS = 16, CT_MAX_NAME = 256 };
 typedef struct ct_chat_marks {
-    ct_chat_mark of[CT_MOST_MARKS];
+    ct_chat_mark of[CT_MAX_MARKS];
     size_t n;
-    bool first[256]; // bytes that begin one
+    bool first[256]; // first bytes of the marks
 } ct_chat_marks;
 
 typedef enum ct_call_field {
     CT_FIELD_NAME,
-    CT_FIELD_TEXT,
+    CT_FIELD_ARGUMENTS_STRING,
     CT_FIELD_ARGUMENTS,
     CT_FIELD_OTHER
 } ct_call_field;
@@ -41,21 +42,23 @@ struct ct_chat_parser {
     bool tools, keep_reasoning;
     ct_chat_marks in_text, in_reasoning;
     ct_chat_state *first, *state;
-    // What has come and is not accounted for lies from `tail` on; `at` is the next byte to be
-    // looked at, `from` where a token began.
-    char *in;
+    // The input from `tail` on has not been reported yet; `at` is the next byte to read, `from` the
+    // start of the current token.
+    char *input;
     size_t n, cap, tail, at, from;
-    bool start; // of the answer: nothing but white space so far
+    bool start; // the answer has only whitespace so far
     bool stopped;
 
-    // The call that is being read.
-    size_t calls;                // that have been told
-    bool told, complete, closed; // its name; its arguments whole; a mark has ended it
+    // The call being parsed.
+    size_t calls; // calls reported so far
+    bool reported, complete,
+        closed; // its name was reported; its arguments are complete; a mark has
+                // ended it
     bool json, list, bare, given, string;
     ct_call_field field;
-    const char *mark;         // that ended the last token
-    ct_text name, token, out; // out: of the arguments, what has not been told
-    size_t parameters;        // told
+    const char *mark;         // the mark that ended the last token
+    ct_text name, token, out; // out: arguments not reported yet
+    size_t parameters;        // reported
     ct_value_reader value;
 
     ct_chat_part_fn part;
@@ -63,21 +66,21 @@ struct ct_chat_parser {
 };
 
 // chat_parser.c
-ct_flow ct__chat_tell(ct_chat_parser *p, ct_chat_part_kind kind, const char *s, size_t n);
+ct_flow ct__chat_report(ct_chat_parser *p, ct_chat_part_kind kind, const char *s, size_t n);
 ct_flow ct__chat_text(ct_chat_parser *p);
-ct_flow ct__chat_between(ct_chat_parser *p); // behind a mark that has ended something
-bool ct__chat_space(ct_chat_parser *p);      // skips white space; false: nothing else has come
-// Is one of the marks here, surely (1), not (0), or perhaps (-1)? p->mark is the one.
-int ct__chat_at(ct_chat_parser *p, const char *const *marks);
-// Goes on to one of the marks, from p->from.
-ct_flow ct__chat_until(ct_chat_parser *p, const char *const *marks);
+ct_flow ct__chat_after_mark(ct_chat_parser *p); // after a mark that ended something
+bool ct__chat_skip_space(ct_chat_parser *p);    // skips whitespace; false: no other input yet
+// Matches the marks at p->at: 1 yes, 0 no, -1 needs more input. Sets p->mark.
+int ct__chat_match_marks(ct_chat_parser *p, const char *const *marks);
+// Scans from p->from to one of the marks.
+ct_flow ct__chat_scan_to_mark(ct_chat_parser *p, const char *const *marks);
 
-// chat_calls.c: states behind a mark that begins several calls, and one
+// chat_calls.c: states after a mark that begins several calls, or one
 ct_flow ct__chat_calls_begin(ct_chat_parser *p);
 ct_flow ct__chat_call_begin(ct_chat_parser *p);
-ct_flow ct__chat_bare_begin(ct_chat_parser *p); // on the byte that begins it
-// A call of this name, whose arguments come next, a JSON object.
+ct_flow ct__chat_bare_begin(ct_chat_parser *p); // at the byte that begins it
+// Begins a call of this name, whose arguments come next, as a JSON object.
 ct_flow ct__chat_call_named(ct_chat_parser *p, const char *name, size_t n);
-ct_flow ct__chat_flush(ct_chat_parser *p, bool all); // tells of what is in `out`
+ct_flow ct__chat_flush_arguments(ct_chat_parser *p, bool all); // reports the arguments in `out`
 
 #endif

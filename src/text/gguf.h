@@ -1,4 +1,4 @@
-// What the metadata of a GGUF file says of text: its tokenizer, and its chat templates.
+// The text metadata of a GGUF file: its tokenizer and its chat templates.
 #ifndef COTAN_TEXT_GGUF_H
 #define COTAN_TEXT_GGUF_H
 
@@ -7,9 +7,10 @@
 #include "io/gguf.h"
 #include "text/tokenizer.h"
 
-// Makes the tokenizer, and finishes it.
+// Builds the tokenizer and finishes it.
 bool ct__tokenizer_of_gguf(ct_tokenizer *t, const ct_gguf *gguf, ct_err *err);
-// The chat templates and special tokens, under the keys of a folder's tokenizer_config.json. NULL: an error.
+// Returns the chat templates and special tokens under the keys of tokenizer_config.json. NULL: an
+// error.
 json_t *ct__chat_of_gguf(const ct_gguf *gguf, ct_err *err);
 
 #endif

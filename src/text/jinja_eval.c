@@ -1,4 +1,4 @@
-// Walks a template's tree.
+// The evaluator: walks the syntax tree of a template.
 #include <string.h>
 
 #include "base/os.h"
@@ -10,39 +10,40 @@ typedef struct ct_jinja_scope {
     ct_jv *names, *values;
     size_t n, cap;
     bool captured; // a macro was defined in it, and may outlive it
-} scope;
+} eval_scope;
 
-typedef enum { ON, BREAK, CONTINUE } flow;
+typedef enum { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE } eval_flow;
 
-static flow run(ct_jinja_machine *m, const ct_jinja_node *n, scope *in);
-static ct_jv eval(ct_jinja_machine *m, const ct_jinja_node *n, scope *in);
+static eval_flow eval_statements(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in);
+static ct_jv eval_expression(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in);
 
-// -------------------------------------------------------------------------------------------- names
+// ------------------------------------------------------------------------------------------- names
 
-static scope *new_scope(ct_jinja_machine *m, scope *parent) {
-    scope *made = ct__jinja_room(m, 1, sizeof *made);
-    made->parent = parent;
-    return made;
+static eval_scope *eval_new_scope(ct_jinja_machine *m, eval_scope *parent) {
+    eval_scope *scope = ct__jinja_alloc(m, 1, sizeof *scope);
+    scope->parent = parent;
+    return scope;
 }
 
-static ct_jv *look_up(ct_jinja_machine *m, const scope *in, ct_jv name) {
+static ct_jv *eval_find_name(ct_jinja_machine *m, const eval_scope *in, ct_jv name) {
     for (; in; in = in->parent) {
-        ct__jinja_step(m, in->n);
+        ct__jinja_count_steps(m, in->n);
         for (size_t i = 0; i < in->n; i++)
             if (in->names[i].s == name.s) return &in->values[i];
     }
     return NULL;
 }
 
-static void set_name(ct_jinja_machine *m, scope *in, ct_jv name, ct_jv value) {
-    ct_jv *found = look_up(m, &(scope){.names = in->names, .values = in->values, .n = in->n}, name);
+static void eval_set_name(ct_jinja_machine *m, eval_scope *in, ct_jv name, ct_jv value) {
+    ct_jv *found = eval_find_name(
+        m, &(eval_scope){.names = in->names, .values = in->values, .n = in->n}, name);
     if (found) {
         *found = value;
         return;
     }
     if (in->n == in->cap) {
         size_t cap = in->cap ? 2 * in->cap : 4;
-        ct_jv *names = ct__jinja_room(m, cap, 2 * sizeof *names);
+        ct_jv *names = ct__jinja_alloc(m, cap, 2 * sizeof *names);
         if (in->n) memcpy(names, in->names, in->n * sizeof *names);
         if (in->n) memcpy(names + cap, in->values, in->n * sizeof *names);
         in->names = names;
@@ -53,89 +54,93 @@ static void set_name(ct_jinja_machine *m, scope *in, ct_jv name, ct_jv value) {
     in->values[in->n++] = value;
 }
 
-static ct_jv value_of(ct_jinja_machine *m, const scope *in, ct_jv name) {
-    const ct_jv *found = look_up(m, in, name);
-    if (!found) found = ct__jv_find(m, m->variables, name);
-    if (found && found->kind != JV_MISSING) return *found; // an argument that has no value yet
-    const ct_jv_function *global = ct__jv_find_in(ct__jv_globals, name);
+static ct_jv eval_name(ct_jinja_machine *m, const eval_scope *in, ct_jv name) {
+    const ct_jv *found = eval_find_name(m, in, name);
+    if (!found) found = ct__jv_dict_find(m, m->variables, name);
+    // MISSING: a parameter that has no value yet.
+    if (found && found->kind != JV_MISSING) return *found;
+    const ct_jv_function *global = ct__jv_find_function(ct__jv_globals, name);
     if (global) return (ct_jv){.kind = JV_FUNCTION, .function = global};
-    return ct__jv_no_member(m, (ct_jv){0}, name);
+    return ct__jv_undefined_member(m, (ct_jv){0}, name);
 }
 
-static void assign(ct_jinja_machine *m, const ct_jinja_node *target, scope *in, ct_jv value) {
+static void eval_assign(ct_jinja_machine *m, const ct_jinja_node *target, eval_scope *in,
+                        ct_jv value) {
     if (target->kind == JN_NAME) {
-        set_name(m, in, target->name, value);
+        eval_set_name(m, in, target->name, value);
     } else if (target->kind == JN_MEMBER_TARGET) {
-        ct_jv space = value_of(m, in, target->a->name);
+        ct_jv space = eval_name(m, in, target->a->name);
         if (space.kind != JV_NAMESPACE)
             ct__jinja_fail(m, "%s is no namespace: nothing else has members that can be set",
-                           ct__jinja_shown(m, target->a->name));
+                           ct__jinja_printable(m, target->a->name));
         if (*target->name.s->s == '_')
             ct__jinja_fail(m, "a namespace has no members that begin with an underscore");
-        ct__jv_set(m, space.dict, target->name, value);
+        ct__jv_dict_set(m, space.dict, target->name, value);
     } else {
         const ct_jv_list *items = ct__jv_items(m, value);
         size_t i = 0;
         for (const ct_jinja_node *part = target->args; part; part = part->next, i++)
-            if (i < items->n) assign(m, part, in, items->v[i]);
+            if (i < items->n) eval_assign(m, part, in, items->v[i]);
         if (i != items->n) ct__jinja_fail(m, "%zu values are assigned to %zu names", items->n, i);
     }
 }
 
-// --------------------------------------------------------------------------------------- expressions
+// ------------------------------------------------------------------------------------- expressions
 
-static ct_jv list_of(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
+static ct_jv eval_list(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
     ct_jv list = ct__jv_new_list(m, n->kind == JN_LIST ? JV_LIST : JV_TUPLE, 0);
     for (const ct_jinja_node *item = n->args; item; item = item->next)
-        ct__jv_push(m, list.list, eval(m, item, in));
+        ct__jv_push(m, list.list, eval_expression(m, item, in));
     return list;
 }
 
-static ct_jv dict_of(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
+static ct_jv eval_dict(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
     ct_jv dict = ct__jv_new_dict(m);
     for (const ct_jinja_node *key = n->args; key; key = key->next->next) {
-        ct_jv k = eval(m, key, in);
-        ct__jv_set(m, dict.dict, k, eval(m, key->next, in));
+        ct_jv k = eval_expression(m, key, in);
+        ct__jv_dict_set(m, dict.dict, k, eval_expression(m, key->next, in));
     }
     return dict;
 }
 
-static void add_named(ct_jinja_machine *m, ct_jv_args *args, ct_jv name, ct_jv value) {
+static void eval_add_keyword(ct_jinja_machine *m, ct_jv_args *args, ct_jv name, ct_jv value) {
     if (name.kind != JV_STRING) ct__jinja_fail(m, "an argument's name must be a str");
     for (size_t i = 0; i < args->named_n; i++)
         if (ct__jv_equal(m, args->names[i], name))
-            ct__jinja_fail(m, "the argument %s is given twice", ct__jinja_shown(m, name));
+            ct__jinja_fail(m, "the argument %s is given twice", ct__jinja_printable(m, name));
     args->names[args->named_n] = name;
     args->named[args->named_n++] = value;
 }
 
-static void spread_named(ct_jinja_machine *m, ct_jv_args *args, ct_jv from, size_t written) {
-    if (from.kind != JV_DICT) ct__jinja_fail(m, "** needs a dict, not a %s", ct__jv_type(from));
+static void eval_spread_keywords(ct_jinja_machine *m, ct_jv_args *args, ct_jv from,
+                                 size_t written) {
+    if (from.kind != JV_DICT)
+        ct__jinja_fail(m, "** needs a dict, not a %s", ct__jv_type_name(from));
     size_t n = written + from.dict->n;
-    ct_jv *names = ct__jinja_room(m, n, 2 * sizeof *names), *named = names + n;
+    ct_jv *names = ct__jinja_alloc(m, n, 2 * sizeof *names), *named = names + n;
     for (size_t i = 0; i < args->named_n; i++) names[i] = args->names[i], named[i] = args->named[i];
     args->names = names;
     args->named = named;
     for (size_t i = 0; i < from.dict->n; i++)
-        add_named(m, args, from.dict->keys[i], from.dict->values[i]);
+        eval_add_keyword(m, args, from.dict->keys[i], from.dict->values[i]);
 }
 
-static ct_jv_args args_of(ct_jinja_machine *m, const ct_jinja_node *first, scope *in) {
+static ct_jv_args eval_arguments(ct_jinja_machine *m, const ct_jinja_node *first, eval_scope *in) {
     ct_jv_list *positional = ct__jv_new_list(m, JV_LIST, 0).list;
     ct_jv_args args = {0};
     size_t n = 1; // and one for the caller
     for (const ct_jinja_node *arg = first; arg; arg = arg->next) n++;
-    args.names = ct__jinja_room(m, n, 2 * sizeof *args.names);
+    args.names = ct__jinja_alloc(m, n, 2 * sizeof *args.names);
     args.named = args.names + n;
     for (const ct_jinja_node *arg = first; arg; arg = arg->next) {
-        ct_jv value = eval(m, arg->kind >= JN_KEYWORD ? arg->a : arg, in);
+        ct_jv value = eval_expression(m, arg->kind >= JN_KEYWORD ? arg->a : arg, in);
         if (arg->kind == JN_KEYWORD) {
-            add_named(m, &args, arg->name, value);
+            eval_add_keyword(m, &args, arg->name, value);
         } else if (arg->kind == JN_SPREAD) {
             const ct_jv_list *items = ct__jv_items(m, value);
             for (size_t i = 0; i < items->n; i++) ct__jv_push(m, positional, items->v[i]);
         } else if (arg->kind == JN_SPREAD_NAMED) {
-            spread_named(m, &args, value, n);
+            eval_spread_keywords(m, &args, value, n);
         } else {
             ct__jv_push(m, positional, value);
         }
@@ -145,218 +150,227 @@ static ct_jv_args args_of(ct_jinja_machine *m, const ct_jinja_node *first, scope
     return args;
 }
 
-static bool compares(ct_jinja_machine *m, int sign, ct_jv a, ct_jv b) {
-    static const char *const signs[] = {
+static bool eval_compare(ct_jinja_machine *m, int op, ct_jv a, ct_jv b) {
+    static const char *const operators[] = {
         [JC_LT] = "<", [JC_LE] = "<=", [JC_GT] = ">", [JC_GE] = ">="};
-    switch (sign) {
+    switch (op) {
     case JC_EQ: return ct__jv_equal(m, a, b);
     case JC_NE: return !ct__jv_equal(m, a, b);
     case JC_IN: return ct__jv_contains(m, b, a);
     case JC_NOT_IN: return !ct__jv_contains(m, b, a);
     default: break;
     }
-    int order = ct__jv_compare(m, a, b, signs[sign]);
-    if (order == 2) return false; // beside NaN
-    return sign == JC_LT   ? order < 0
-           : sign == JC_LE ? order <= 0
-           : sign == JC_GT ? order > 0
-                           : order >= 0;
+    int order = ct__jv_compare(m, a, b, operators[op]);
+    if (order == 2) return false; // one is NaN
+    return op == JC_LT   ? order < 0
+           : op == JC_LE ? order <= 0
+           : op == JC_GT ? order > 0
+                         : order >= 0;
 }
 
-// a < b < c: each is evaluated once, and none behind the first that does not hold.
-static ct_jv comparison(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
-    ct_jv left = eval(m, n->a, in);
+// a < b < c: each operand is evaluated once, and none after the first comparison that is false.
+static ct_jv eval_comparison(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
+    ct_jv left = eval_expression(m, n->a, in);
     bool holds = true;
     for (const ct_jinja_node *operand = n->args; operand && holds; operand = operand->next) {
-        ct_jv right = eval(m, operand->a, in);
-        holds = compares(m, operand->op, left, right);
+        ct_jv right = eval_expression(m, operand->a, in);
+        holds = eval_compare(m, operand->op, left, right);
         left = right;
     }
     return ct__jv_bool(holds);
 }
 
-static ct_jv concatenation(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
-    ct_jv all = ct__jv_text(m, eval(m, n->args, in));
+static ct_jv eval_concat(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
+    ct_jv all = ct__jv_to_string(m, eval_expression(m, n->args, in));
     for (const ct_jinja_node *part = n->args->next; part; part = part->next)
-        all = ct__jv_concat(m, all, ct__jv_text(m, eval(m, part, in)));
+        all = ct__jv_concat(m, all, ct__jv_to_string(m, eval_expression(m, part, in)));
     return all;
 }
 
-static ct_jv item(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
-    ct_jv of = eval(m, n->a, in);
-    if (n->b->kind != JN_SLICE) return ct__jv_item(m, of, eval(m, n->b, in));
+static ct_jv eval_item(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
+    ct_jv of = eval_expression(m, n->a, in);
+    if (n->b->kind != JN_SLICE) return ct__jv_item(m, of, eval_expression(m, n->b, in));
     const ct_jinja_node *from = n->b->args, *to = from->next, *step = to->next;
-    ct_jv first = eval(m, from, in), last = eval(m, to, in);
-    return ct__jv_slice(m, of, first, last, eval(m, step, in));
+    ct_jv first = eval_expression(m, from, in), last = eval_expression(m, to, in);
+    return ct__jv_slice(m, of, first, last, eval_expression(m, step, in));
 }
 
-static ct_jv call(ct_jinja_machine *m, const ct_jinja_node *n, scope *in, ct_jv caller) {
-    ct_jv what = eval(m, n->a, in);
-    ct_jv_args args = args_of(m, n->args, in);
-    if (caller.kind == JV_MACRO) add_named(m, &args, m->jinja->caller, caller);
+static ct_jv eval_call(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in, ct_jv caller) {
+    ct_jv what = eval_expression(m, n->a, in);
+    ct_jv_args args = eval_arguments(m, n->args, in);
+    if (caller.kind == JV_MACRO) eval_add_keyword(m, &args, m->jinja->caller, caller);
     m->line = n->line;
     ct_jv result = ct__jv_call(m, what, &args);
     m->line = n->line;
     return result;
 }
 
-static ct_jv apply(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
-    ct_jv self = eval(m, n->a, in);
-    ct_jv_args args = args_of(m, n->args, in);
+static ct_jv eval_filter_or_test(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
+    ct_jv self = eval_expression(m, n->a, in);
+    ct_jv_args args = eval_arguments(m, n->args, in);
     m->line = n->line;
     if (n->kind == JN_TEST) return ct__jv_bool(ct__jv_call_test(m, n->name, self, &args));
     return ct__jv_call_filter(m, n->name, self, &args);
 }
 
-static ct_jv condition(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
-    if (ct__jv_truth(m, eval(m, n->a, in))) return eval(m, n->b, in);
-    if (n->c) return eval(m, n->c, in);
+static ct_jv eval_condition(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
+    if (ct__jv_truth(m, eval_expression(m, n->a, in))) return eval_expression(m, n->b, in);
+    if (n->c) return eval_expression(m, n->c, in);
     return ct__jv_undefined(m, "an if without an else gave no value");
 }
 
-static ct_jv eval_inner(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
+static ct_jv eval_node(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
     ct_jv a;
     switch (n->kind) {
     case JN_CONST: return n->value;
-    case JN_NAME: return value_of(m, in, n->name);
-    case JN_HOLE: return m->hole;
+    case JN_NAME: return eval_name(m, in, n->name);
+    case JN_FILTER_INPUT: return m->filter_input;
     case JN_TUPLE:
-    case JN_LIST: return list_of(m, n, in);
-    case JN_DICT: return dict_of(m, n, in);
-    case JN_ATTRIBUTE: return ct__jv_attribute(m, eval(m, n->a, in), n->name);
-    case JN_ITEM: return item(m, n, in);
-    case JN_CALL: return call(m, n, in, ct__jv_none());
+    case JN_LIST: return eval_list(m, n, in);
+    case JN_DICT: return eval_dict(m, n, in);
+    case JN_ATTRIBUTE: return ct__jv_attribute(m, eval_expression(m, n->a, in), n->name);
+    case JN_ITEM: return eval_item(m, n, in);
+    case JN_CALL: return eval_call(m, n, in, ct__jv_none());
     case JN_FILTER:
-    case JN_TEST: return apply(m, n, in);
-    case JN_NOT: return ct__jv_bool(!ct__jv_truth(m, eval(m, n->a, in)));
-    case JN_NEGATE: return ct__jv_negate(m, eval(m, n->a, in));
-    case JN_PLUS: return ct__jv_negate(m, ct__jv_negate(m, eval(m, n->a, in)));
+    case JN_TEST: return eval_filter_or_test(m, n, in);
+    case JN_NOT: return ct__jv_bool(!ct__jv_truth(m, eval_expression(m, n->a, in)));
+    case JN_NEGATE: return ct__jv_negate(m, eval_expression(m, n->a, in));
+    case JN_PLUS: return ct__jv_negate(m, ct__jv_negate(m, eval_expression(m, n->a, in)));
     case JN_AND:
     case JN_OR:
-        a = eval(m, n->a, in);
-        return ct__jv_truth(m, a) == (n->kind == JN_OR) ? a : eval(m, n->b, in);
-    case JN_BINARY: a = eval(m, n->a, in); return ct__jv_binary(m, n->op, a, eval(m, n->b, in));
-    case JN_COMPARE: return comparison(m, n, in);
-    case JN_CONCAT: return concatenation(m, n, in);
-    case JN_CONDITION: return condition(m, n, in);
+        a = eval_expression(m, n->a, in);
+        return ct__jv_truth(m, a) == (n->kind == JN_OR) ? a : eval_expression(m, n->b, in);
+    case JN_BINARY:
+        a = eval_expression(m, n->a, in);
+        return ct__jv_binary(m, n->op, a, eval_expression(m, n->b, in));
+    case JN_COMPARE: return eval_comparison(m, n, in);
+    case JN_CONCAT: return eval_concat(m, n, in);
+    case JN_CONDITION: return eval_condition(m, n, in);
     default: ct__jinja_fail(m, "a slice stands where a value is wanted");
     }
 }
 
-static ct_jv eval(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
+static ct_jv eval_expression(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
     ct__jinja_enter(m);
     m->line = n->line;
-    ct_jv value = eval_inner(m, n, in);
+    ct_jv value = eval_node(m, n, in);
     ct__jinja_leave(m);
     return value;
 }
 
 // -------------------------------------------------------------------------------------- statements
 
-// What the body writes, as a string.
-static ct_jv captured(ct_jinja_machine *m, const ct_jinja_node *body, scope *in) {
-    ct_jinja_writer own = {.m = m}, *outer = m->out;
-    m->out = &own;
-    run(m, body, in);
+// The output of the body, as a string.
+static ct_jv eval_capture(ct_jinja_machine *m, const ct_jinja_node *body, eval_scope *in) {
+    ct_jinja_writer inner = {.m = m}, *outer = m->out;
+    m->out = &inner;
+    eval_statements(m, body, in);
     m->out = outer;
-    return ct__jinja_written(&own);
+    return ct__jinja_writer_string(&inner);
 }
 
-static ct_jv filtered(ct_jinja_machine *m, const ct_jinja_node *filters, scope *in, ct_jv value) {
+static ct_jv eval_block_filters(ct_jinja_machine *m, const ct_jinja_node *filters, eval_scope *in,
+                                ct_jv value) {
     if (!filters) return value;
-    ct_jv outer = m->hole;
-    m->hole = value;
-    value = eval(m, filters, in);
-    m->hole = outer;
+    ct_jv outer = m->filter_input;
+    m->filter_input = value;
+    value = eval_expression(m, filters, in);
+    m->filter_input = outer;
     return value;
 }
 
-static const ct_jv_list *chosen(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
-    const ct_jv_list *items = ct__jv_items(m, eval(m, n->b, in));
+static const ct_jv_list *eval_loop_items(ct_jinja_machine *m, const ct_jinja_node *n,
+                                         eval_scope *in) {
+    const ct_jv_list *items = ct__jv_items(m, eval_expression(m, n->b, in));
     if (!n->c) return items;
     ct_jv_list *some = ct__jv_new_list(m, JV_LIST, 0).list;
     for (size_t i = 0; i < items->n; i++) {
-        scope *own = new_scope(m, in);
-        assign(m, n->a, own, items->v[i]);
-        if (ct__jv_truth(m, eval(m, n->c, own))) ct__jv_push(m, some, items->v[i]);
+        eval_scope *inner = eval_new_scope(m, in);
+        eval_assign(m, n->a, inner, items->v[i]);
+        if (ct__jv_truth(m, eval_expression(m, n->c, inner))) ct__jv_push(m, some, items->v[i]);
     }
     return some;
 }
 
-static flow for_loop(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
-    const ct_jv_list *items = chosen(m, n, in);
-    if (!items->n) return run(m, n->rest, new_scope(m, in));
-    ct_jv_loop *loop = ct__jinja_room(m, 1, sizeof *loop);
+static eval_flow eval_for(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
+    const ct_jv_list *items = eval_loop_items(m, n, in);
+    if (!items->n) return eval_statements(m, n->orelse, eval_new_scope(m, in));
+    ct_jv_loop *loop = ct__jinja_alloc(m, 1, sizeof *loop);
     loop->items = (ct_jv_list *)(uintptr_t)items;
-    scope *own = new_scope(m, in);
+    eval_scope *inner = eval_new_scope(m, in);
     for (size_t i = 0; i < items->n; i++) {
-        ct__jinja_step(m, 0);
-        if (own->captured) own = new_scope(m, in);
-        own->n = 0; // what an iteration sets ends with it
+        ct__jinja_count_steps(m, 0);
+        if (inner->captured) inner = eval_new_scope(m, in);
+        inner->n = 0; // names set by an iteration end with it
         loop->at = i;
-        assign(m, n->a, own, items->v[i]);
-        set_name(m, own, m->jinja->loop, (ct_jv){.kind = JV_LOOP, .loop = loop});
-        if (run(m, n->body, own) == BREAK) break;
+        eval_assign(m, n->a, inner, items->v[i]);
+        eval_set_name(m, inner, m->jinja->loop, (ct_jv){.kind = JV_LOOP, .loop = loop});
+        if (eval_statements(m, n->body, inner) == FLOW_BREAK) break;
     }
-    return ON;
+    return FLOW_NEXT;
 }
 
-static ct_jv macro_of(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
-    for (scope *outer = in; outer; outer = outer->parent) outer->captured = true;
-    ct_jv_macro *macro = ct__jinja_room(m, 1, sizeof *macro);
+static ct_jv eval_new_macro(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
+    for (eval_scope *outer = in; outer; outer = outer->parent) outer->captured = true;
+    ct_jv_macro *macro = ct__jinja_alloc(m, 1, sizeof *macro);
     *macro = (ct_jv_macro){n, in};
     return (ct_jv){.kind = JV_MACRO, .macro = macro};
 }
 
-static flow if_else(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
-    while (!ct__jv_truth(m, eval(m, n->a, in))) {
-        if (!n->rest) return ON;
-        bool another = n->rest->kind == JN_IF && !n->rest->next;
-        if (!another) return run(m, n->rest, in);
-        n = n->rest; // elif, or an if that is all that else holds
+static eval_flow eval_if(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
+    while (!ct__jv_truth(m, eval_expression(m, n->a, in))) {
+        if (!n->orelse) return FLOW_NEXT;
+        bool another = n->orelse->kind == JN_IF && !n->orelse->next;
+        if (!another) return eval_statements(m, n->orelse, in);
+        n = n->orelse; // elif, or an if as the only statement of else
     }
-    return run(m, n->body, in);
+    return eval_statements(m, n->body, in);
 }
 
-static void with_values(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
-    scope *own = new_scope(m, in);
+static void eval_with(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
+    eval_scope *inner = eval_new_scope(m, in);
     for (const ct_jinja_node *one = n->params; one; one = one->next)
-        assign(m, one->a, own, eval(m, one->b, in));
-    in = own;
-    run(m, n->body, in);
+        eval_assign(m, one->a, inner, eval_expression(m, one->b, in));
+    in = inner;
+    eval_statements(m, n->body, in);
 }
 
-static flow statement(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
+static eval_flow eval_statement(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
     switch (n->kind) {
     case JN_DATA: ct__jinja_write(m->out, n->value.s->s, n->value.s->n); break;
-    case JN_PRINT: ct__jv_write(m->out, eval(m, n->a, in)); break;
-    case JN_IF: return if_else(m, n, in);
-    case JN_FOR: return for_loop(m, n, in);
-    case JN_SET: assign(m, n->a, in, eval(m, n->b, in)); break;
+    case JN_PRINT: ct__jv_write(m->out, eval_expression(m, n->a, in)); break;
+    case JN_IF: return eval_if(m, n, in);
+    case JN_FOR: return eval_for(m, n, in);
+    case JN_SET: eval_assign(m, n->a, in, eval_expression(m, n->b, in)); break;
     case JN_SET_BLOCK:
-        assign(m, n->a, in, filtered(m, n->b, in, captured(m, n->body, new_scope(m, in))));
+        eval_assign(
+            m, n->a, in,
+            eval_block_filters(m, n->b, in, eval_capture(m, n->body, eval_new_scope(m, in))));
         break;
-    case JN_MACRO: set_name(m, in, n->name, macro_of(m, n, in)); break;
-    case JN_CALL_BLOCK: ct__jv_write(m->out, call(m, n->a, in, macro_of(m, n, in))); break;
+    case JN_MACRO: eval_set_name(m, in, n->name, eval_new_macro(m, n, in)); break;
+    case JN_CALL_BLOCK:
+        ct__jv_write(m->out, eval_call(m, n->a, in, eval_new_macro(m, n, in)));
+        break;
     case JN_FILTER_BLOCK:
-        ct__jv_write(m->out, filtered(m, n->b, in, captured(m, n->body, new_scope(m, in))));
+        ct__jv_write(m->out, eval_block_filters(m, n->b, in,
+                                                eval_capture(m, n->body, eval_new_scope(m, in))));
         break;
-    case JN_WITH: with_values(m, n, in); break;
-    case JN_GENERATION: return run(m, n->body, new_scope(m, in));
-    case JN_BREAK: return BREAK;
-    case JN_CONTINUE: return CONTINUE;
+    case JN_WITH: eval_with(m, n, in); break;
+    case JN_GENERATION: return eval_statements(m, n->body, eval_new_scope(m, in));
+    case JN_BREAK: return FLOW_BREAK;
+    case JN_CONTINUE: return FLOW_CONTINUE;
     default: ct__jinja_fail(m, "an expression stands where a statement is wanted");
     }
-    return ON;
+    return FLOW_NEXT;
 }
 
-static flow run(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
-    flow now = ON;
+static eval_flow eval_statements(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
+    eval_flow now = FLOW_NEXT;
     ct__jinja_enter(m);
-    for (; n && now == ON; n = n->next) {
-        ct__jinja_step(m, 0);
+    for (; n && now == FLOW_NEXT; n = n->next) {
+        ct__jinja_count_steps(m, 0);
         m->line = n->line;
-        now = statement(m, n, in);
+        now = eval_statement(m, n, in);
     }
     ct__jinja_leave(m);
     return now;
@@ -366,8 +380,9 @@ static flow run(ct_jinja_machine *m, const ct_jinja_node *n, scope *in) {
 
 ct_jv ct__jv_macro_name(const ct_jv_macro *macro) { return macro->node->name; }
 
-// The value of a parameter by its name, which is used up; MISSING: there is none.
-static ct_jv take_named(ct_jinja_machine *m, const ct_jv_args *args, bool *used, ct_jv name) {
+// The value of a keyword argument, which is marked as used; MISSING: not given.
+static ct_jv eval_take_keyword(ct_jinja_machine *m, const ct_jv_args *args, bool *used,
+                               ct_jv name) {
     for (size_t i = 0; i < args->named_n; i++)
         if (!used[i] && ct__jv_equal(m, args->names[i], name)) {
             used[i] = true;
@@ -376,63 +391,67 @@ static ct_jv take_named(ct_jinja_machine *m, const ct_jv_args *args, bool *used,
     return (ct_jv){0};
 }
 
-static void bind_rest(ct_jinja_machine *m, const ct_jinja_node *n, scope *own,
-                      const ct_jv_args *args, bool *used, size_t bound) {
+static void eval_bind_rest(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *inner,
+                           const ct_jv_args *args, bool *used, size_t bound) {
     const ct_jinja *jinja = m->jinja;
-    if (n->caller && !look_up(m, &(scope){.names = own->names, .values = own->values, .n = own->n},
-                              jinja->caller)) {
-        ct_jv caller = take_named(m, args, used, jinja->caller);
+    if (n->caller &&
+        !eval_find_name(
+            m, &(eval_scope){.names = inner->names, .values = inner->values, .n = inner->n},
+            jinja->caller)) {
+        ct_jv caller = eval_take_keyword(m, args, used, jinja->caller);
         if (caller.kind == JV_MISSING) caller = ct__jv_undefined(m, "the macro has no caller");
-        set_name(m, own, jinja->caller, caller);
+        eval_set_name(m, inner, jinja->caller, caller);
     }
     ct_jv rest = ct__jv_new_dict(m);
     for (size_t i = 0; i < args->named_n; i++) {
         if (used[i]) continue;
         if (!n->kwargs)
-            ct__jinja_fail(m, "the macro %s has no argument %s", ct__jinja_shown(m, n->name),
-                           ct__jinja_shown(m, args->names[i]));
-        ct__jv_set(m, rest.dict, args->names[i], args->named[i]);
+            ct__jinja_fail(m, "the macro %s has no argument %s", ct__jinja_printable(m, n->name),
+                           ct__jinja_printable(m, args->names[i]));
+        ct__jv_dict_set(m, rest.dict, args->names[i], args->named[i]);
     }
-    if (n->kwargs) set_name(m, own, jinja->kwargs, rest);
+    if (n->kwargs) eval_set_name(m, inner, jinja->kwargs, rest);
     if (args->n > bound && !n->varargs)
         ct__jinja_fail(m, "the macro %s takes at most %zu arguments, not %zu",
-                       ct__jinja_shown(m, n->name), bound, args->n);
+                       ct__jinja_printable(m, n->name), bound, args->n);
     if (!n->varargs) return;
     ct_jv more = ct__jv_new_list(m, JV_TUPLE, 0);
     for (size_t i = bound; i < args->n; i++) ct__jv_push(m, more.list, args->v[i]);
-    set_name(m, own, jinja->varargs, more);
+    eval_set_name(m, inner, jinja->varargs, more);
 }
 
 ct_jv ct__jv_call_macro(ct_jinja_machine *m, ct_jv_macro *macro, const ct_jv_args *args) {
     const ct_jinja_node *n = macro->node;
-    scope *own = new_scope(m, macro->scope);
-    bool *used = ct__jinja_room(m, args->named_n, sizeof *used);
+    eval_scope *inner = eval_new_scope(m, macro->scope);
+    bool *used = ct__jinja_alloc(m, args->named_n, sizeof *used);
     size_t bound = 0;
     for (const ct_jinja_node *param = n->params; param; param = param->next, bound++) {
-        ct_jv value = bound < args->n ? args->v[bound] : take_named(m, args, used, param->name);
+        ct_jv value =
+            bound < args->n ? args->v[bound] : eval_take_keyword(m, args, used, param->name);
         if (value.kind == JV_MISSING && !param->a)
             value = ct__jv_undefined(m, "an argument of a macro was not given");
-        set_name(m, own, param->name, value);
+        eval_set_name(m, inner, param->name, value);
     }
-    bind_rest(m, n, own, args, used, bound);
+    eval_bind_rest(m, n, inner, args, used, bound);
     for (const ct_jinja_node *param = n->params; param; param = param->next) {
-        ct_jv *value = look_up(m, own, param->name);
+        ct_jv *value = eval_find_name(m, inner, param->name);
         if (value->kind == JV_MISSING) {
-            ct_jv given = eval(m, param->a, own); // which may use those before it
-            *look_up(m, own, param->name) = given;
+            ct_jv given =
+                eval_expression(m, param->a, inner); // which may use the parameters before it
+            *eval_find_name(m, inner, param->name) = given;
         }
     }
-    return captured(m, n->body, own);
+    return eval_capture(m, n->body, inner);
 }
 
-// ------------------------------------------------------------------------------------------ whole
+// ------------------------------------------------------------------------------------- entry point
 
-static bool render(ct_jinja_machine *m, const struct json_t *variables, ct_text *out) {
+static bool eval_template(ct_jinja_machine *m, const struct json_t *variables, ct_text *out) {
     if (setjmp(m->failed)) return false;
-    ct_jinja_writer w = {.m = m, .most = m->limits.output};
+    ct_jinja_writer w = {.m = m, .max_bytes = m->limits.output};
     m->out = &w;
     m->variables = ct__jv_from_json(m, variables).dict;
-    run(m, m->jinja->body, new_scope(m, NULL));
+    eval_statements(m, m->jinja->body, eval_new_scope(m, NULL));
     ct__text_bytes(out, w.n ? w.s : "", w.n);
     return !out->failed || ct__err_memory(m->err, CT_NOWHERE, m->name, w.n);
 }
@@ -444,7 +463,7 @@ bool ct__jinja_render(const ct_jinja *jinja, const struct json_t *variables,
     double clock = ct__now();
     memcpy(&m.seed, &clock, sizeof clock);
     CT_PLAIN;
-    bool ok = render(&m, variables, out);
+    bool ok = eval_template(&m, variables, out);
     ct__arena_free(&m.arena);
     return ok;
 }

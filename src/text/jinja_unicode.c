@@ -1,4 +1,4 @@
-// What Python's str methods say of a character.
+// The classes and case mappings of characters, as Python's str methods have them.
 #include "text/jinja_value.h"
 
 #include "text/jinja_unicode.inc"
@@ -17,8 +17,8 @@ unsigned ct__uc_class(uint32_t cp) {
     return classes[low] & 2047;
 }
 
-static size_t map(uint32_t cp, const int32_t *runs, size_t n, const uint32_t *several, size_t m,
-                  uint32_t out[3]) {
+static size_t unicode_map(uint32_t cp, const int32_t *runs, size_t n, const uint32_t *several,
+                          size_t m, uint32_t out[3]) {
     for (size_t i = 0; i < m; i += 4)
         if (several[i] == cp) {
             size_t used = 0;
@@ -40,13 +40,13 @@ static size_t map(uint32_t cp, const int32_t *runs, size_t n, const uint32_t *se
 }
 
 size_t ct__uc_upper(uint32_t cp, uint32_t out[3]) {
-    return map(cp, upper_runs, COUNT(upper_runs), upper_several, COUNT(upper_several), out);
+    return unicode_map(cp, upper_runs, COUNT(upper_runs), upper_several, COUNT(upper_several), out);
 }
 
 size_t ct__uc_title(uint32_t cp, uint32_t out[3]) {
-    return map(cp, title_runs, COUNT(title_runs), title_several, COUNT(title_several), out);
+    return unicode_map(cp, title_runs, COUNT(title_runs), title_several, COUNT(title_several), out);
 }
 
 size_t ct__uc_lower(uint32_t cp, uint32_t out[3]) {
-    return map(cp, lower_runs, COUNT(lower_runs), lower_several, COUNT(lower_several), out);
+    return unicode_map(cp, lower_runs, COUNT(lower_runs), lower_several, COUNT(lower_several), out);
 }

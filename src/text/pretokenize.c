@@ -1,9 +1,9 @@
-// Pre-tokenizers: where text is cut into words.
+// Pre-tokenizers: split text into words.
 #include <string.h>
 
 #include "text/tokenizer.h"
 
-// GPT-2's characters of bytes: what prints stands for itself, the others for 256 and on.
+// GPT-2's characters for bytes: printable bytes are themselves, the others are 256 and up.
 const uint16_t ct__byte_chars[256] = {
     256, 257, 258, 259, 260, 261, 262, 263, 264, 265, 266, 267, 268, 269, 270, 271, 272, 273, 274,
     275, 276, 277, 278, 279, 280, 281, 282, 283, 284, 285, 286, 287, 288, 33,  34,  35,  36,  37,
@@ -22,7 +22,7 @@ const uint16_t ct__byte_chars[256] = {
 };
 
 int ct__byte_of_char(uint32_t cp) {
-    // The three runs of bytes that do not print.
+    // the three ranges of bytes that are not printable
     if (cp < 256) return ct__byte_chars[cp] == cp ? (int)cp : -1;
     if (cp < 289) return (int)cp - 256;
     if (cp < 323) return (int)cp - 289 + 127;
@@ -31,13 +31,14 @@ int ct__byte_of_char(uint32_t cp) {
 
 // ------------------------------------------------------------------------------------------ splits
 
-static bool cut(ct_work *w, uint32_t base, uint32_t begin, uint32_t end) {
-    return begin == end || ct__work_cut(w, base + begin, base + end, -1);
+static bool pretokenize_add_split(ct_work *w, uint32_t base, uint32_t begin, uint32_t end) {
+    return begin == end || ct__work_add_split(w, base + begin, base + end, -1);
 }
 
-// The matches at hand become cuts; with `invert` what is between them is what is matched.
-static bool cut_matches(ct_work *w, uint32_t base, ct_behavior behavior, bool invert) {
-    const ct_hit *m = w->matches.v;
+// Turns the current matches into splits; `invert` swaps the matches and the text between them.
+static bool pretokenize_add_matches(ct_work *w, uint32_t base, ct_split_behavior behavior,
+                                    bool invert) {
+    const ct_regex_match *m = w->matches.v;
     size_t n = w->matches.n;
     bool ok = true;
     for (size_t i = 0; i < n && ok;) {
@@ -52,108 +53,113 @@ static bool cut_matches(ct_work *w, uint32_t base, ct_behavior behavior, bool in
         case CT_CONTIGUOUS:
             while (i < n && (m[i].matched != invert) == matched) end = m[i++].end;
             break;
-        case CT_MERGED_WITH_PREVIOUS: // a match goes to what is no match right before it
+        case CT_MERGED_WITH_PREVIOUS: // a match joins the text between matches directly before it
             if (!matched && i < n && m[i].matched != invert) end = m[i++].end;
             break;
         case CT_MERGED_WITH_NEXT:
             if (matched && i < n && (m[i].matched != invert) == false) end = m[i++].end;
             break;
         }
-        ok = cut(w, base, begin, end);
+        ok = pretokenize_add_split(w, base, begin, end);
     }
     return ok;
 }
 
-typedef bool (*class_fn)(uint32_t cp);
+typedef bool (*char_class_fn)(uint32_t cp);
 
-static bool match_class(ct_work *w, const char *s, uint32_t n, class_fn in) {
-    ct_hits *out = &w->matches;
+static bool pretokenize_match_class(ct_work *w, const char *s, uint32_t n, char_class_fn in) {
+    ct_regex_matches *out = &w->matches;
     uint32_t last = 0;
     out->n = 0;
     for (uint32_t i = 0, used; i < n; i += used) {
         if (!in(ct__char(s + i, n - i, &used))) continue;
-        if (!CT_GROW(out->v, out->cap, out->n + 3)) return ct__tokenizer_memory(w->t, w->err);
-        if (i > last) out->v[out->n++] = (ct_hit){last, i, false};
-        out->v[out->n++] = (ct_hit){i, i + used, true};
+        if (!CT_GROW(out->v, out->cap, out->n + 3)) return ct__tokenizer_memory_error(w->t, w->err);
+        if (i > last) out->v[out->n++] = (ct_regex_match){last, i, false};
+        out->v[out->n++] = (ct_regex_match){i, i + used, true};
         last = i + used;
     }
-    if (!CT_GROW(out->v, out->cap, out->n + 1)) return ct__tokenizer_memory(w->t, w->err);
-    if (last < n) out->v[out->n++] = (ct_hit){last, n, false};
+    if (!CT_GROW(out->v, out->cap, out->n + 1)) return ct__tokenizer_memory_error(w->t, w->err);
+    if (last < n) out->v[out->n++] = (ct_regex_match){last, n, false};
     return true;
 }
 
-static bool white_or_punctuation(uint32_t cp) { return ct__is_white(cp) || ct__is_punctuation(cp); }
+static bool is_white_or_punctuation(uint32_t cp) {
+    return ct__is_white(cp) || ct__is_punctuation(cp);
+}
 
-// White space goes and punctuation stands alone, in one pass.
-static bool bert_split(ct_work *w, const char *s, uint32_t base, uint32_t n) {
-    if (!match_class(w, s, n, white_or_punctuation)) return false;
+// Drops whitespace and isolates punctuation, in one pass.
+static bool pretokenize_bert(ct_work *w, const char *s, uint32_t base, uint32_t n) {
+    if (!pretokenize_match_class(w, s, n, is_white_or_punctuation)) return false;
     for (size_t i = 0; i < w->matches.n; i++) {
-        ct_hit m = w->matches.v[i];
+        ct_regex_match m = w->matches.v[i];
         uint32_t used;
         if (m.matched && ct__is_white(ct__char(s + m.begin, m.end - m.begin, &used))) continue;
-        if (!cut(w, base, m.begin, m.end)) return false;
+        if (!pretokenize_add_split(w, base, m.begin, m.end)) return false;
     }
     return true;
 }
 
-static bool fixed_length(ct_work *w, const char *s, uint32_t base, uint32_t n, uint32_t length) {
+static bool pretokenize_fixed_length(ct_work *w, const char *s, uint32_t base, uint32_t n,
+                                     uint32_t length) {
     uint32_t begin = 0, chars = 0;
     for (uint32_t i = 0, used; i < n; i += used) {
         ct__char(s + i, n - i, &used);
         if (++chars < length && i + used < n) continue;
-        if (!cut(w, base, begin, i + used)) return false;
+        if (!pretokenize_add_split(w, base, begin, i + used)) return false;
         begin = i + used;
         chars = 0;
     }
     return true;
 }
 
-static bool split_cut(ct_work *w, const ct_step *step, ct_cut c) {
+static bool pretokenize_split(ct_work *w, const ct_step *step, ct_split c) {
     const char *s = w->view.s + c.begin;
     uint32_t n = c.end - c.begin;
     switch (step->kind) {
     case CT_STEP_WHITESPACE_SPLIT:
-        return match_class(w, s, n, ct__is_white) && cut_matches(w, c.begin, CT_REMOVED, false);
+        return pretokenize_match_class(w, s, n, ct__is_white) &&
+               pretokenize_add_matches(w, c.begin, CT_REMOVED, false);
     case CT_STEP_PUNCTUATION:
-        return match_class(w, s, n, ct__is_punctuation) &&
-               cut_matches(w, c.begin, step->behavior, false);
+        return pretokenize_match_class(w, s, n, ct__is_punctuation) &&
+               pretokenize_add_matches(w, c.begin, step->behavior, false);
     case CT_STEP_DIGITS:
-        return match_class(w, s, n, ct__is_numeric) &&
-               cut_matches(w, c.begin, step->behavior, false);
-    case CT_STEP_BERT_SPLIT: return bert_split(w, s, c.begin, n);
-    case CT_STEP_FIXED_LENGTH: return fixed_length(w, s, c.begin, n, step->count);
+        return pretokenize_match_class(w, s, n, ct__is_numeric) &&
+               pretokenize_add_matches(w, c.begin, step->behavior, false);
+    case CT_STEP_BERT_SPLIT: return pretokenize_bert(w, s, c.begin, n);
+    case CT_STEP_FIXED_LENGTH: return pretokenize_fixed_length(w, s, c.begin, n, step->count);
     default:
-        return ct__regex_find(&w->matcher, step->pattern, s, n, &w->matches, w->err) &&
-               cut_matches(w, c.begin, step->behavior, step->invert);
+        return ct__regex_find_all(&w->matcher, step->pattern, s, n, &w->matches, w->err) &&
+               pretokenize_add_matches(w, c.begin, step->behavior, step->invert);
     }
 }
 
-static bool split_all(ct_work *w, const ct_step *step) {
+static bool pretokenize_all_splits(ct_work *w, const ct_step *step) {
     w->next.n = 0;
-    for (size_t i = 0; i < w->cuts.n; i++) {
-        ct_cut c = w->cuts.v[i];
-        if (c.token >= 0 ? !ct__work_cut(w, c.begin, c.end, c.token) : !split_cut(w, step, c))
+    for (size_t i = 0; i < w->splits.n; i++) {
+        ct_split c = w->splits.v[i];
+        if (c.token >= 0 ? !ct__work_add_split(w, c.begin, c.end, c.token)
+                         : !pretokenize_split(w, step, c))
             return false;
     }
-    ct__work_take_next(w);
+    ct__work_use_next(w);
     return true;
 }
 
-// -------------------------------------------------------------------------------- those that write
+// --------------------------------------------------------------------- steps that rewrite the text
 
-static void copy(ct_rewrite *r, uint32_t begin, uint32_t end) {
+static void pretokenize_copy(ct_rewrite *r, uint32_t begin, uint32_t end) {
     for (uint32_t i = begin, used; i < end; i += used) {
         uint32_t cp = ct__char(r->from.s + i, end - i, &used);
         ct__rewrite(r, cp, 0);
     }
 }
 
-static void prepend(ct_rewrite *r, const char *text, size_t n) {
+static void pretokenize_prepend(ct_rewrite *r, const char *text, size_t n) {
     ct_token_span at = r->to->tracked ? r->from.at[r->begin] : (ct_token_span){0, 0};
-    ct__aligned_put(r->to, text, n, at);
+    ct__aligned_append(r->to, text, n, at);
 }
 
-static bool metaspace(ct_work *w, const ct_step *step, ct_rewrite *r) {
+static bool pretokenize_metaspace(ct_work *w, const ct_step *step, ct_rewrite *r) {
     const char *s = r->from.s;
     size_t n = step->text_n;
     uint32_t begin = (uint32_t)r->to->n, first = begin;
@@ -162,54 +168,55 @@ static bool metaspace(ct_work *w, const ct_step *step, ct_rewrite *r) {
     bool origin = r->to->tracked ? r->from.at[r->begin].begin == 0 : false;
     if (!begins &&
         (step->scheme == CT_PREPEND_ALWAYS || (step->scheme == CT_PREPEND_FIRST && origin)))
-        prepend(r, step->text, n);
+        pretokenize_prepend(r, step->text, n);
     for (uint32_t i = r->begin, used; i < r->end; i += used) {
         bool mark = s[i] == ' ';
         ct_token_span at = r->to->tracked ? r->from.at[i] : (ct_token_span){0, 0};
         ct__char(s + i, r->end - i, &used);
         if (step->split && (mark || (used == n && memcmp(s + i, step->text, n) == 0)) &&
             r->to->n > first) {
-            if (!ct__work_cut(w, first, (uint32_t)r->to->n, -1)) return false;
+            if (!ct__work_add_split(w, first, (uint32_t)r->to->n, -1)) return false;
             first = (uint32_t)r->to->n;
         }
-        ct__aligned_put(r->to, mark ? step->text : s + i, mark ? n : used, at);
+        ct__aligned_append(r->to, mark ? step->text : s + i, mark ? n : used, at);
     }
-    return r->to->failed || r->to->n == first || ct__work_cut(w, first, (uint32_t)r->to->n, -1);
+    return r->to->failed || r->to->n == first ||
+           ct__work_add_split(w, first, (uint32_t)r->to->n, -1);
 }
 
-static bool write_cut(ct_work *w, const ct_step *step, ct_rewrite *r) {
+static bool pretokenize_rewrite_split(ct_work *w, const ct_step *step, ct_rewrite *r) {
     uint32_t begin = (uint32_t)r->to->n;
-    if (step->kind == CT_STEP_METASPACE) return metaspace(w, step, r);
+    if (step->kind == CT_STEP_METASPACE) return pretokenize_metaspace(w, step, r);
     if (step->kind == CT_STEP_BYTES) {
         for (uint32_t i = r->begin; i < r->end; i++)
             ct__rewrite(r, ct__byte_chars[(unsigned char)r->from.s[i]],
-                        !ct__char_begins(r->from.s[i]));
+                        !ct__is_char_start(r->from.s[i]));
     } else {
-        if (r->from.s[r->begin] != ' ') prepend(r, " ", 1);
-        copy(r, r->begin, r->end);
+        if (r->from.s[r->begin] != ' ') pretokenize_prepend(r, " ", 1);
+        pretokenize_copy(r, r->begin, r->end);
     }
-    return ct__work_cut(w, begin, (uint32_t)r->to->n, -1);
+    return ct__work_add_split(w, begin, (uint32_t)r->to->n, -1);
 }
 
-static bool write_all(ct_work *w, const ct_step *step) {
-    ct_aligned *to = ct__work_begin(w);
+static bool pretokenize_rewrite_all(ct_work *w, const ct_step *step) {
+    ct_aligned *to = ct__work_begin_rewrite(w);
     if (!to) return false;
-    for (size_t i = 0; i < w->cuts.n; i++) {
-        ct_cut c = w->cuts.v[i];
+    for (size_t i = 0; i < w->splits.n; i++) {
+        ct_split c = w->splits.v[i];
         uint32_t begin = (uint32_t)to->n;
         ct_rewrite r = {w->view, c.begin, c.end, c.begin, to};
         if (c.token >= 0) {
-            copy(&r, c.begin, c.end);
-            if (!ct__work_cut(w, begin, (uint32_t)to->n, c.token)) return false;
-        } else if (!write_cut(w, step, &r)) {
+            pretokenize_copy(&r, c.begin, c.end);
+            if (!ct__work_add_split(w, begin, (uint32_t)to->n, c.token)) return false;
+        } else if (!pretokenize_rewrite_split(w, step, &r)) {
             return false;
         }
     }
-    return ct__work_end(w, "cutting into words");
+    return ct__work_end_rewrite(w, "cutting into words");
 }
 
 bool ct__pretokenize(ct_work *w, const ct_step *step) {
     bool writes = step->kind == CT_STEP_METASPACE || step->kind == CT_STEP_BYTES ||
                   step->kind == CT_STEP_PREFIX_SPACE;
-    return writes ? write_all(w, step) : split_all(w, step);
+    return writes ? pretokenize_rewrite_all(w, step) : pretokenize_all_splits(w, step);
 }

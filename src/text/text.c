@@ -4,8 +4,8 @@
 
 #include <utf8proc.h>
 
-void ct__aligned_put(ct_aligned *a, const char *s, size_t n, ct_token_span at) {
-    if (!n || !ct__aligned_room(a, n)) return;
+void ct__aligned_append(ct_aligned *a, const char *s, size_t n, ct_token_span at) {
+    if (!n || !ct__aligned_reserve(a, n)) return;
     memcpy(a->s + a->n, s, n);
     if (a->tracked)
         for (size_t i = 0; i < n; i++) a->at[a->n + i] = at;
@@ -18,27 +18,27 @@ void ct__aligned_free(ct_aligned *a) {
     *a = (ct_aligned){0};
 }
 
-static void skip_char(ct_rewrite *r) {
+static void rewrite_skip_char(ct_rewrite *r) {
     if (r->next == r->end) return;
     do r->next++;
-    while (r->next < r->end && !ct__char_begins(r->from.s[r->next]));
+    while (r->next < r->end && !ct__is_char_start(r->from.s[r->next]));
 }
 
 void ct__rewrite_skip(ct_rewrite *r, size_t chars) {
-    for (; chars; chars--) skip_char(r);
+    for (; chars; chars--) rewrite_skip_char(r);
 }
 
 void ct__rewrite(ct_rewrite *r, uint32_t cp, int change) {
     char bytes[4];
     ct_token_span at = {0, 0};
     if (r->to->tracked && r->begin < r->end) {
-        // What is added belongs to what stands before it.
+        // Inserted text has the offsets of the character before it.
         uint32_t i = change > 0 && r->next > r->begin ? r->next - 1 : r->next;
         at = r->from.at[i < r->end ? i : r->end - 1];
     }
-    ct__aligned_put(r->to, bytes, ct__utf8_put(cp, bytes), at);
+    ct__aligned_append(r->to, bytes, ct__utf8_put(cp, bytes), at);
     if (change > 0) return;
-    for (; change <= 0; change++) skip_char(r);
+    for (; change <= 0; change++) rewrite_skip_char(r);
 }
 
 // ----------------------------------------------------------------------------------------- classes
@@ -50,16 +50,17 @@ bool ct__is_white(uint32_t cp) {
            cp == 0x202f || cp == 0x205f || cp == 0x3000;
 }
 
-// ------------------------------------------------------------------------------------- new characters
+// ---------------------------------------------------- characters newer than the libraries' Unicode
 
 #include "text/new_characters.inc"
 
-bool ct__has_new(uint32_t page) {
+bool ct__page_has_new_chars(uint32_t page) {
     return page / 8 < sizeof new_pages && (new_pages[page / 8] >> page % 8 & 1);
 }
 
-// Of a character newer than Unicode 8: 9, 10 (to Unicode 14), or what stands in for a newer one.
-static uint32_t newness(uint32_t cp) {
+// For a character newer than Unicode 8: 9, 10 (up to Unicode 14), or the substitute of a newer one.
+// 0: not newer.
+static uint32_t text_newness(uint32_t cp) {
     size_t low = 0, high = sizeof new_runs / sizeof *new_runs;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -72,11 +73,11 @@ static uint32_t newness(uint32_t cp) {
     return in ? new_runs[low][2] : 0;
 }
 
-bool ct__is_newer(uint32_t cp, int version) { return newness(cp) > (uint32_t)version; }
+bool ct__is_newer(uint32_t cp, int version) { return text_newness(cp) > (uint32_t)version; }
 
 uint32_t ct__stand_in(uint32_t cp) {
-    if (!ct__has_new(cp >> 8)) return cp;
-    const uint32_t found = newness(cp);
+    if (!ct__page_has_new_chars(cp >> 8)) return cp;
+    const uint32_t found = text_newness(cp);
     return found > 15 ? found : cp;
 }
 
@@ -94,11 +95,11 @@ uint32_t ct__lower(uint32_t cp) {
     return new_capitals[low][0] == cp ? new_capitals[low][1] : cp;
 }
 
-static utf8proc_category_t category(uint32_t cp) { return utf8proc_category((int32_t)cp); }
+static utf8proc_category_t text_category(uint32_t cp) { return utf8proc_category((int32_t)cp); }
 
 bool ct__is_numeric(uint32_t cp) {
     if (cp < 0x80) return cp >= '0' && cp <= '9';
-    utf8proc_category_t c = category(ct__stand_in(cp));
+    utf8proc_category_t c = text_category(ct__stand_in(cp));
     return c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO;
 }
 
@@ -106,23 +107,23 @@ bool ct__is_punctuation(uint32_t cp) {
     if (cp < 0x80)
         return (cp >= '!' && cp <= '/') || (cp >= ':' && cp <= '@') || (cp >= '[' && cp <= '`') ||
                (cp >= '{' && cp <= '~');
-    utf8proc_category_t c = category(cp);
+    utf8proc_category_t c = text_category(cp);
     return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO && !ct__is_newer(cp, 8);
 }
 
 bool ct__is_any_mark(uint32_t cp) {
     if (cp < 0x300) return false;
-    utf8proc_category_t c = category(cp);
+    utf8proc_category_t c = text_category(cp);
     return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME && !ct__is_newer(cp, 9);
 }
 
 bool ct__is_mark_nonspacing(uint32_t cp) {
-    return cp >= 0x300 && category(cp) == UTF8PROC_CATEGORY_MN && !ct__is_newer(cp, 8);
+    return cp >= 0x300 && text_category(cp) == UTF8PROC_CATEGORY_MN && !ct__is_newer(cp, 8);
 }
 
 bool ct__is_control(uint32_t cp) {
     if (cp < 0x80) return (cp < 0x20 && cp != '\t' && cp != '\n' && cp != '\r') || cp == 0x7f;
-    utf8proc_category_t c = category(cp);
+    utf8proc_category_t c = text_category(cp);
     const bool control =
         c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF || c == UTF8PROC_CATEGORY_CO;
     return control && !ct__is_newer(cp, 8);

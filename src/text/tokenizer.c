@@ -1,4 +1,4 @@
-// Tokenizers: making, looking up, and the public functions.
+// Tokenizers: construction, lookup, and the public functions.
 #include <errno.h>
 #include <glob.h>
 #include <stdio.h>
@@ -12,35 +12,35 @@
 #include "text/alphabet.h"
 #include "text/gguf.h"
 
-enum { LONGEST_PATH = 4096 };
+enum { MAX_PATH = 4096 };
 
-// ------------------------------------------------------------------------------------------ making
+// ------------------------------------------------------------------------------------ construction
 
-bool ct__tokenizer_memory(const ct_tokenizer *t, ct_err *err) {
-    return ct__err_memory(err, CT_NOWHERE, t->place, t->arena.bytes);
+bool ct__tokenizer_memory_error(const ct_tokenizer *t, ct_err *err) {
+    return ct__err_memory(err, CT_NOWHERE, t->label, t->arena.bytes);
 }
 
-ct_tokenizer *ct__tokenizer_new(const char *place, ct_err *err) {
+ct_tokenizer *ct__tokenizer_new(const char *label, ct_err *err) {
     ct_tokenizer *t = ct__calloc(1, sizeof *t);
-    char *copy = ct__strdup(place);
+    char *copy = ct__strdup(label);
     if (!t || !copy) {
-        ct__err_memory(err, CT_NOWHERE, place, sizeof *t);
+        ct__err_memory(err, CT_NOWHERE, label, sizeof *t);
         ct__free(t);
         ct__free(copy);
         return NULL;
     }
-    t->place = copy;
+    t->label = copy;
     t->model.unk = -1;
-    t->model.first_part = INT32_MAX;
+    t->model.first_partial_id = INT32_MAX;
     memset(t->model.byte_ids, -1, sizeof t->model.byte_ids);
     for (int i = 0; i < CT_TOKEN_ROLES; i++) t->special[i] = -1;
     return t;
 }
 
-static void free_steps(ct_steps *steps) {
+static void tokenizer_free_steps(ct_steps *steps) {
     for (size_t i = 0; i < steps->n; i++) {
         ct__regex_free(steps->v[i].pattern);
-        if (steps->v[i].kept) ct__trie_free(steps->v[i].kept);
+        if (steps->v[i].unchanged) ct__trie_free(steps->v[i].unchanged);
     }
     ct__free(steps->v);
 }
@@ -48,27 +48,27 @@ static void free_steps(ct_steps *steps) {
 void ct__tokenizer_free(ct_tokenizer *t) {
     if (!t) return;
     ct__work_free(t->work);
-    free_steps(&t->normalizers);
-    free_steps(&t->pretokenizers);
-    free_steps(&t->processors);
-    free_steps(&t->decoders);
+    tokenizer_free_steps(&t->normalizers);
+    tokenizer_free_steps(&t->pretokenizers);
+    tokenizer_free_steps(&t->processors);
+    tokenizer_free_steps(&t->decoders);
     ct__lexicon_free(&t->model.vocab);
     ct__trie_free(&t->model.trie);
     ct__free(t->model.merges);
     ct__lexicon_free(&t->added_vocab);
-    ct__trie_free(&t->plain);
-    ct__trie_free(&t->normalized);
-    ct__regex_free(t->word);
+    ct__trie_free(&t->added_trie);
+    ct__trie_free(&t->added_normalized_trie);
+    ct__regex_free(t->word_char_regex);
     ct__free(t->added);
-    ct__free(t->ends);
+    ct__free(t->eos_ids);
     ct__arena_free(&t->arena);
-    ct__free(t->place);
+    ct__free(t->label);
     ct__free(t);
 }
 
 ct_step *ct__step_add(ct_tokenizer *t, ct_steps *steps, ct_step_kind kind, ct_err *err) {
     if (!CT_GROW(steps->v, steps->cap, steps->n + 1)) {
-        ct__tokenizer_memory(t, err);
+        ct__tokenizer_memory_error(t, err);
         return NULL;
     }
     ct_step *step = &steps->v[steps->n++];
@@ -76,10 +76,10 @@ ct_step *ct__step_add(ct_tokenizer *t, ct_steps *steps, ct_step_kind kind, ct_er
     return step;
 }
 
-const char *ct__tokenizer_keep(ct_tokenizer *t, const char *s, size_t n, ct_err *err) {
+const char *ct__tokenizer_copy_string(ct_tokenizer *t, const char *s, size_t n, ct_err *err) {
     char *copy = ct__arena(&t->arena, n + 1);
     if (!copy) {
-        ct__tokenizer_memory(t, err);
+        ct__tokenizer_memory_error(t, err);
         return NULL;
     }
     memcpy(copy, s, n);
@@ -87,59 +87,60 @@ const char *ct__tokenizer_keep(ct_tokenizer *t, const char *s, size_t n, ct_err 
     return copy;
 }
 
-bool ct__tokenizer_add(ct_tokenizer *t, const ct_added *added, ct_err *err) {
+bool ct__tokenizer_add_token(ct_tokenizer *t, const ct_added *added, ct_err *err) {
     if (!CT_GROW(t->added, t->added_cap, t->n_added + 1) ||
         !ct__lexicon_add(&t->added_vocab, added->text, added->n, added->id))
-        return ct__tokenizer_memory(t, err);
+        return ct__tokenizer_memory_error(t, err);
     t->added[t->n_added++] = *added;
     return true;
 }
 
-// What an added token looks like when the text around it has been normalized.
-static bool normalize_added(ct_work *w, ct_added *a) {
+// Computes the text of an added token as it is once the text around it was normalized.
+static bool tokenizer_normalize_added(ct_work *w, ct_added *a) {
     ct_tokenizer *t = (ct_tokenizer *)(uintptr_t)w->t;
     w->tracked = false;
     w->which = 0;
     w->view = (ct_view){a->text, NULL};
     w->n = (uint32_t)a->n;
     w->next.n = 0;
-    if (!ct__work_cut(w, 0, w->n, -1)) return false;
-    ct__work_take_next(w);
+    if (!ct__work_add_split(w, 0, w->n, -1)) return false;
+    ct__work_use_next(w);
     for (size_t i = 0; i < t->normalizers.n; i++)
         if (!ct__normalize(w, &t->normalizers.v[i])) return false;
     a->normal_n = w->n;
-    a->normal = ct__tokenizer_keep(t, w->n ? w->view.s : "", w->n, w->err);
+    a->normal = ct__tokenizer_copy_string(t, w->n ? w->view.s : "", w->n, w->err);
     return a->normal != NULL;
 }
 
-static bool finish_added(ct_tokenizer *t, ct_err *err) {
+static bool tokenizer_finish_added(ct_tokenizer *t, ct_err *err) {
     ct_work *w = ct__calloc(1, sizeof *w);
-    bool ok = w || ct__tokenizer_memory(t, err);
+    bool ok = w || ct__tokenizer_memory_error(t, err);
     t->n_added_ids = t->added_vocab.n_ids;
     t->added_by_id = ct__arena_zero(&t->arena, (t->n_added_ids + 1) * sizeof *t->added_by_id);
-    if (ok && !t->added_by_id) ok = ct__tokenizer_memory(t, err);
+    if (ok && !t->added_by_id) ok = ct__tokenizer_memory_error(t, err);
     if (ok) *w = (ct_work){.t = t, .err = err};
     for (size_t i = 0; i < t->n_added && ok; i++) {
         ct_added *a = &t->added[i];
         if (!a->normal) a->normal = a->text, a->normal_n = a->n;
-        if (a->normalized && !a->literal) ok = normalize_added(w, a);
+        if (a->normalized && !a->literal) ok = tokenizer_normalize_added(w, a);
         if (!ok) break;
-        ct_trie *trie = a->normalized ? &t->normalized : &t->plain;
-        const char *sought = a->literal ? a->text : a->normal;
-        size_t sought_n = a->literal ? a->n : a->normal_n;
-        if (sought_n && !a->hidden && !ct__trie_add(trie, sought, sought_n, (int32_t)i))
-            ok = ct__tokenizer_memory(t, err);
+        ct_trie *trie = a->normalized ? &t->added_normalized_trie : &t->added_trie;
+        const char *needle = a->literal ? a->text : a->normal;
+        size_t needle_n = a->literal ? a->n : a->normal_n;
+        if (needle_n && !a->hidden && !ct__trie_add(trie, needle, needle_n, (int32_t)i))
+            ok = ct__tokenizer_memory_error(t, err);
         t->added_by_id[a->id] = (int32_t)i + 1;
-        if (ok && a->single_word && !t->word)
-            ok = (t->word = ct__regex_new(t->place, "[\\w\\x{200c}\\x{200d}]", 20, CT_ONIGURUMA,
-                                          err)) != NULL;
+        if (ok && a->single_word && !t->word_char_regex)
+            ok = (t->word_char_regex = ct__regex_new(t->label, "[\\w\\x{200c}\\x{200d}]", 20,
+                                                     CT_ONIGURUMA, err)) != NULL;
     }
     ct__work_free(w);
     return ok;
 }
 
-// Has any token a space behind something else? Else words of a BPE can be looked up one by one.
-static bool spaces_begin_words(const ct_model *m) {
+// True if no token has a space after other text: then the words of a BPE can be tokenized one by
+// one.
+static bool tokenizer_spaces_begin_words(const ct_model *m) {
     if (m->kind != CT_MODEL_BPE || m->bytes || m->ignore_merges || m->prefix_n || m->suffix_n ||
         ct__lexicon_id(&m->vocab, "\xe2\x96\x81", 3) < 0)
         return false;
@@ -154,8 +155,9 @@ static bool spaces_begin_words(const ct_model *m) {
     return true;
 }
 
-// Where bytes become characters only for the model, and it has all of them, it takes bytes as they are.
-static void take_bytes(ct_tokenizer *t) {
+// Lets the model take bytes directly, if the last pre-tokenizer converts bytes to characters only
+// for the model and the vocabulary has all of these.
+static void tokenizer_use_raw_bytes(ct_tokenizer *t) {
     ct_model *m = &t->model;
     ct_steps *pre = &t->pretokenizers;
     int32_t ids[256];
@@ -172,32 +174,32 @@ static void take_bytes(ct_tokenizer *t) {
     pre->n--;
 }
 
-static bool finish_model(ct_tokenizer *t, ct_err *err) {
+static bool tokenizer_finish_model(ct_tokenizer *t, ct_err *err) {
     ct_model *m = &t->model;
     bool pieces = m->kind == CT_MODEL_UNIGRAM || m->kind == CT_MODEL_WORDPIECE;
-    for (size_t k = 0; k < m->vocab.n && pieces && !m->trie_made; k++)
+    for (size_t k = 0; k < m->vocab.n && pieces && !m->trie_built; k++)
         if (m->vocab.lengths[k] && !ct__trie_add(&m->trie, m->vocab.bytes + m->vocab.at[k],
                                                  m->vocab.lengths[k], m->vocab.ids[k]))
-            return ct__tokenizer_memory(t, err);
+            return ct__tokenizer_memory_error(t, err);
     if (pieces && !m->trie.n_nodes)
-        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->place, "model: the vocabulary is empty");
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->label, "model: the vocabulary is empty");
     for (size_t i = 0; i < m->prefix_n && m->kind == CT_MODEL_WORDPIECE; i++) {
         m->prefix_node = ct__trie_step(&m->trie, m->prefix_node, (unsigned char)m->prefix[i]);
         if (!m->prefix_node) m->prefix_node = UINT32_MAX, i = m->prefix_n;
     }
-    take_bytes(t);
-    m->at_spaces = spaces_begin_words(m);
+    tokenizer_use_raw_bytes(t);
+    m->space_starts_word = tokenizer_spaces_begin_words(m);
     return true;
 }
 
 bool ct__tokenizer_finish(ct_tokenizer *t, ct_err *err) {
     for (size_t i = 0; i < t->pretokenizers.n; i++) {
         const ct_step *step = &t->pretokenizers.v[i];
-        t->needs_origins |= step->kind == CT_STEP_METASPACE && step->scheme == CT_PREPEND_FIRST;
+        t->needs_offsets |= step->kind == CT_STEP_METASPACE && step->scheme == CT_PREPEND_FIRST;
     }
-    if (!finish_model(t, err) || !finish_added(t, err)) return false;
-    size_t own =
-        t->model.first_part < INT32_MAX ? (size_t)t->model.first_part : t->model.vocab.n_ids;
+    if (!tokenizer_finish_model(t, err) || !tokenizer_finish_added(t, err)) return false;
+    size_t own = t->model.first_partial_id < INT32_MAX ? (size_t)t->model.first_partial_id
+                                                       : t->model.vocab.n_ids;
     t->n_ids = (int64_t)(own > t->n_added_ids ? own : t->n_added_ids);
     return true;
 }
@@ -215,12 +217,13 @@ const ct_pair_piece *ct__tokenizer_pair(const ct_tokenizer *t, size_t *n) {
 
 // ----------------------------------------------------------------------------------------- loading
 
-static bool read_file(ct_tokenizer *t, const char *path, ct_err *err) {
+static bool tokenizer_read_file(ct_tokenizer *t, const char *path, ct_err *err) {
     char *bytes;
     size_t n;
     if (!ct__file_read(path, &bytes, &n, err)) return false;
     bool ok;
-    if (ct__ends_with(path, ".model") && n && bytes[0] != '\n') // Llama 3's are tiktoken's
+    // Llama 3's .model files are tiktoken's.
+    if (ct__ends_with(path, ".model") && n && bytes[0] != '\n')
         ok =
             ct__tokenizer_read_tiktoken(t, bytes, n, &(ct_tiktoken_options){.name = "llama3"}, err);
     else if (ct__ends_with(path, ".model"))
@@ -233,30 +236,29 @@ static bool read_file(ct_tokenizer *t, const char *path, ct_err *err) {
     return ok;
 }
 
-// The file of the folder that has the tokens.
-static bool has_file(const char *folder, char path[LONGEST_PATH]) {
+// The tokenizer file of a folder.
+static bool tokenizer_has_file(const char *folder, char path[MAX_PATH]) {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "spiece.model",
                                         "sentencepiece.bpe.model"};
     struct stat st;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (snprintf(path, LONGEST_PATH, "%s/%s", folder, names[i]) < LONGEST_PATH &&
-            stat(path, &st) == 0)
+        if (snprintf(path, MAX_PATH, "%s/%s", folder, names[i]) < MAX_PATH && stat(path, &st) == 0)
             return true;
     glob_t found = {0};
-    bool one = snprintf(path, LONGEST_PATH, "%s/*.tiktoken", folder) < LONGEST_PATH &&
+    bool one = snprintf(path, MAX_PATH, "%s/*.tiktoken", folder) < MAX_PATH &&
                glob(path, 0, NULL, &found) == 0 && found.gl_pathc == 1 &&
-               snprintf(path, LONGEST_PATH, "%s", found.gl_pathv[0]) < LONGEST_PATH;
+               snprintf(path, MAX_PATH, "%s", found.gl_pathv[0]) < MAX_PATH;
     globfree(&found);
     return one;
 }
-static bool find_file(const char *folder, char path[LONGEST_PATH], ct_err *err) {
-    return has_file(folder, path) ||
+static bool tokenizer_find_file(const char *folder, char path[MAX_PATH], ct_err *err) {
+    return tokenizer_has_file(folder, path) ||
            ct__err(err, CT_E_FILE, CT_NOWHERE, folder,
                    "the folder has no tokenizer: neither tokenizer.json, nor tokenizer.model, nor "
                    "a .tiktoken file");
 }
 
-static bool read_gguf(ct_tokenizer *t, const char *path, ct_err *err) {
+static bool tokenizer_read_gguf_file(ct_tokenizer *t, const char *path, ct_err *err) {
     ct_gguf_file file;
     if (!ct__gguf_open(path, &file, err)) return false;
     const bool ok = ct__tokenizer_of_gguf(t, &file.gguf, err);
@@ -264,8 +266,8 @@ static bool read_gguf(ct_tokenizer *t, const char *path, ct_err *err) {
     return ok;
 }
 
-// A run whose tokens are bytes or characters says so in its config.json.
-static bool read_alphabet(ct_tokenizer *t, const char *folder, ct_err *err) {
+// A run whose tokens are bytes or characters describes them in its config.json.
+static bool tokenizer_read_alphabet(ct_tokenizer *t, const char *folder, ct_err *err) {
     ct_text json = {0};
     const bool ok = ct__alphabet_of(folder, &json, err) &&
                     ct__tokenizer_read_json(t, json.s, json.n, err) && ct__tokenizer_finish(t, err);
@@ -273,22 +275,22 @@ static bool read_alphabet(ct_tokenizer *t, const char *folder, ct_err *err) {
     return ok;
 }
 
-// A folder's own files count; where there is nothing but a model in GGUF, what that says.
-static bool load(ct_tokenizer *t, const char *path, ct_err *err) {
-    char file[LONGEST_PATH];
+// A folder's own tokenizer files take precedence; without any, a GGUF model's metadata is used.
+static bool tokenizer_load(ct_tokenizer *t, const char *path, ct_err *err) {
+    char file[MAX_PATH];
     struct stat st;
     const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    if (!(folder && has_file(path, file))) {
+    if (!(folder && tokenizer_has_file(path, file))) {
         if (!ct__weights_find_gguf(path, file, sizeof file, err)) return false;
-        if (*file) return read_gguf(t, file, err);
-        if (folder && read_alphabet(t, path, err)) return true;
+        if (*file) return tokenizer_read_gguf_file(t, file, err);
+        if (folder && tokenizer_read_alphabet(t, path, err)) return true;
         if (err->code) return false;
     }
     if (folder)
-        return find_file(path, file, err) && read_file(t, file, err) &&
+        return tokenizer_find_file(path, file, err) && tokenizer_read_file(t, file, err) &&
                (ct__ends_with(file, ".json") || ct__tokenizer_read_added(t, path, err)) &&
                ct__tokenizer_finish(t, err) && ct__tokenizer_read_specials(t, path, err);
-    return read_file(t, path, err) && ct__tokenizer_finish(t, err);
+    return tokenizer_read_file(t, path, err) && ct__tokenizer_finish(t, err);
 }
 
 ct_tokenizer *ct_tokenizer_load_at(const char *path, ct_loc here) {
@@ -296,7 +298,7 @@ ct_tokenizer *ct_tokenizer_load_at(const char *path, ct_loc here) {
     if (!ctx || !ct__given(ctx, path, here, "tokenizer_load", "the path") || ctx->err.code)
         return NULL;
     ct_tokenizer *t = ct__tokenizer_new(path, &ctx->err);
-    if (t && load(t, path, &ctx->err)) return t;
+    if (t && tokenizer_load(t, path, &ctx->err)) return t;
     ct__err_place(&ctx->err, here, "tokenizer_load");
     ct__tokenizer_free(t);
     return NULL;
@@ -339,7 +341,7 @@ void ct_tokenizer_free(ct_tokenizer *tokenizer) { ct__tokenizer_free(tokenizer);
 
 // -------------------------------------------------------------------------------------- vocabulary
 
-static const ct_added *added_of(const ct_tokenizer *t, int64_t id) {
+static const ct_added *tokenizer_find_added(const ct_tokenizer *t, int64_t id) {
     bool known = id >= 0 && (uint64_t)id < t->n_added_ids && t->added_by_id[id];
     return known ? &t->added[t->added_by_id[id] - 1] : NULL;
 }
@@ -351,22 +353,22 @@ int64_t ct_tokenizer_size(const ct_tokenizer *tokenizer) {
 const char *ct_tokenizer_piece(const ct_tokenizer *tokenizer, int64_t id, size_t *n) {
     if (n) *n = 0;
     if (!tokenizer) return NULL;
-    const ct_added *added = added_of(tokenizer, id);
+    const ct_added *added = tokenizer_find_added(tokenizer, id);
     if (added && n) *n = added->n;
     if (added) return added->text;
-    return id < tokenizer->model.first_part ? ct__lexicon_text(&tokenizer->model.vocab, id, n)
-                                            : NULL;
+    return id < tokenizer->model.first_partial_id ? ct__lexicon_text(&tokenizer->model.vocab, id, n)
+                                                  : NULL;
 }
 
 int64_t ct_tokenizer_id(const ct_tokenizer *tokenizer, const char *piece, size_t n) {
     if (!tokenizer || !piece) return -1;
     int32_t id = ct__lexicon_id(&tokenizer->added_vocab, piece, n);
     if (id < 0) id = ct__lexicon_id(&tokenizer->model.vocab, piece, n);
-    return id < tokenizer->model.first_part ? id : -1;
+    return id < tokenizer->model.first_partial_id ? id : -1;
 }
 
 bool ct_tokenizer_is_special(const ct_tokenizer *tokenizer, int64_t id) {
-    const ct_added *added = tokenizer ? added_of(tokenizer, id) : NULL;
+    const ct_added *added = tokenizer ? tokenizer_find_added(tokenizer, id) : NULL;
     return added && added->special;
 }
 
@@ -378,24 +380,25 @@ int64_t ct_tokenizer_special(const ct_tokenizer *tokenizer, ct_token_role which)
 
 size_t ct_tokenizer_ends(const ct_tokenizer *tokenizer, int64_t *ids, size_t cap) {
     if (!tokenizer) return 0;
-    bool one = !tokenizer->n_ends && tokenizer->special[CT_EOS] >= 0;
-    size_t n = one ? 1 : tokenizer->n_ends;
+    bool one = !tokenizer->n_eos_ids && tokenizer->special[CT_EOS] >= 0;
+    size_t n = one ? 1 : tokenizer->n_eos_ids;
     for (size_t i = 0; ids && i < n && i < cap; i++)
-        ids[i] = one ? tokenizer->special[CT_EOS] : tokenizer->ends[i];
+        ids[i] = one ? tokenizer->special[CT_EOS] : tokenizer->eos_ids[i];
     return n;
 }
 
 // ---------------------------------------------------------------------------------------- encoding
 
-static bool room(ct_encoding *e, size_t n, bool offsets) {
+static bool encoding_reserve(ct_encoding *e, size_t n, bool offsets) {
     return CT_GROW(e->ids, e->cap[0], n) &&
            (!offsets || (CT_GROW(e->bytes, e->cap[1], n) && CT_GROW(e->chars, e->cap[2], n) &&
                          CT_GROW(e->added, e->cap[3], n)));
 }
 
-// How many characters begin before each byte, up to the n-th; what is no UTF-8 counts as it is taken.
-static bool count_chars(ct_work *w, const char *text, size_t n) {
-    if (!CT_GROW(w->chars, w->chars_cap, n + 1)) return ct__tokenizer_memory(w->t, w->err);
+// Counts the characters that begin before each byte, up to the n-th; invalid UTF-8 counts as the
+// encoder reads it.
+static bool encoding_count_chars(ct_work *w, const char *text, size_t n) {
+    if (!CT_GROW(w->chars, w->chars_cap, n + 1)) return ct__tokenizer_memory_error(w->t, w->err);
     uint32_t count = 0;
     for (size_t i = 0, used; i < n; i += used, count++) {
         uint32_t cp;
@@ -406,9 +409,10 @@ static bool count_chars(ct_work *w, const char *text, size_t n) {
     return true;
 }
 
-static bool fill(ct_work *w, const char *text, size_t n, bool offsets, ct_encoding *e) {
-    if (!room(e, w->n_tokens + 1, offsets) || (offsets && !count_chars(w, text, n)))
-        return w->err->code ? false : ct__tokenizer_memory(w->t, w->err);
+static bool encoding_fill(ct_work *w, const char *text, size_t n, bool offsets, ct_encoding *e) {
+    if (!encoding_reserve(e, w->n_tokens + 1, offsets) ||
+        (offsets && !encoding_count_chars(w, text, n)))
+        return w->err->code ? false : ct__tokenizer_memory_error(w->t, w->err);
     e->n = w->n_tokens;
     for (size_t i = 0; i < e->n; i++) {
         ct_token x = w->tokens[i];
@@ -421,7 +425,8 @@ static bool fill(ct_work *w, const char *text, size_t n, bool offsets, ct_encodi
     return true;
 }
 
-enum { LONGEST_KEPT = 256 << 10 }; // bytes of a text whose working memory stays for the next one
+// Bytes of a text up to which the workspace is kept for the next one.
+enum { MAX_KEPT_TEXT = 256 << 10 };
 
 bool ct_tokenizer_encode_with(const ct_tokenizer *tokenizer, const char *text, size_t n,
                               ct_encoding *encoding, ct_encode_options options) {
@@ -431,23 +436,25 @@ bool ct_tokenizer_encode_with(const ct_tokenizer *tokenizer, const char *text, s
         !ct__given(ctx, encoding, options.here, op, "the encoding") ||
         (n && !ct__given(ctx, text, options.here, op, "the text")))
         return false;
-    ct_tokenizer *t = (ct_tokenizer *)(uintptr_t)tokenizer; // its work is whoever's comes first
-    bool first = !atomic_flag_test_and_set(&t->taken);
+    // Casts const away: the workspace is shared, and the first thread gets it.
+    ct_tokenizer *t = (ct_tokenizer *)(uintptr_t)tokenizer;
+    bool first = !atomic_flag_test_and_set(&t->work_in_use);
     ct_work *w = first ? t->work : NULL;
     if (!w) w = ct__calloc(1, sizeof *w);
-    bool ok = w || ct__tokenizer_memory(t, &ctx->err);
+    bool ok = w || ct__tokenizer_memory_error(t, &ctx->err);
     encoding->n = 0;
     if (w) {
         w->t = t;
         w->err = &ctx->err;
         ok = ct__work_encode(w, text ? text : "", n, &options) &&
-             fill(w, text ? text : "", n, options.offsets, encoding);
+             encoding_fill(w, text ? text : "", n, options.offsets, encoding);
     }
-    // What a long text took is given back: it is forty times the text, and the next one may be short.
-    const bool keeps = first && n <= LONGEST_KEPT;
-    if (first) t->work = keeps ? w : NULL;
-    if (!keeps) ct__work_free(w);
-    if (first) atomic_flag_clear(&t->taken);
+    // The workspace of a long text is freed: it is forty times the text, and the next text may be
+    // short.
+    const bool keeps_work = first && n <= MAX_KEPT_TEXT;
+    if (first) t->work = keeps_work ? w : NULL;
+    if (!keeps_work) ct__work_free(w);
+    if (first) atomic_flag_clear(&t->work_in_use);
     return ok || ct__err_place(&ctx->err, options.here, op);
 }
 
@@ -462,17 +469,17 @@ void ct_encoding_free(ct_encoding *encoding) {
 
 // ---------------------------------------------------------------------------------------- decoding
 
-// More tokens than a character ever is.
-enum { MOST_HELD = 12 };
+// A character never has more tokens than this.
+enum { MAX_HELD = 12 };
 
 struct ct_decoder {
     const ct_tokenizer *t;
     bool skip_special;
-    ct_words words;
+    ct_token_texts words;
     ct_matcher matcher;
-    ct_hits matches;
-    int32_t *ids;        // of the stream: what the text of the next one depends on
-    size_t n, cap, said; // `said` of them have been written
+    ct_regex_matches matches;
+    int32_t *ids;            // the tokens of the stream on which the text of the next one depends
+    size_t n, cap, reported; // `reported` of them were written
     ct_text text, shown;
     ct_loc here;
 };
@@ -504,20 +511,21 @@ void ct_decoder_free(ct_decoder *decoder) {
     ct__free(decoder);
 }
 
-static bool decode(ct_decoder *d, const int32_t *ids, size_t n, ct_text *out, ct_err *err) {
-    ct_words *words = &d->words;
+static bool decoder_decode(ct_decoder *d, const int32_t *ids, size_t n, ct_text *out, ct_err *err) {
+    ct_token_texts *words = &d->words;
     ct__arena_reset(&words->arena);
     words->n = 0;
     for (size_t i = 0; i < n; i++) {
-        const ct_added *added = added_of(d->t, ids[i]);
-        ct_word x = {NULL, 0};
+        const ct_added *added = tokenizer_find_added(d->t, ids[i]);
+        ct_token_text x = {NULL, 0};
         if (added)
-            x = (ct_word){added->normal, added->normal_n};
-        else if (ids[i] < d->t->model.first_part)
+            x = (ct_token_text){added->normal, added->normal_n};
+        else if (ids[i] < d->t->model.first_partial_id)
             x.s = ct__lexicon_text(&d->t->model.vocab, ids[i], &x.n);
         if (!x.s || (added && added->special && d->skip_special))
-            continue; // ids that are no token have no text
-        if (!CT_GROW(words->v, words->cap, words->n + 1)) return ct__tokenizer_memory(d->t, err);
+            continue; // ids that are not tokens have no text
+        if (!CT_GROW(words->v, words->cap, words->n + 1))
+            return ct__tokenizer_memory_error(d->t, err);
         words->v[words->n++] = x;
     }
     for (size_t i = 0; i < d->t->decoders.n && words->n; i++)
@@ -526,7 +534,7 @@ static bool decode(ct_decoder *d, const int32_t *ids, size_t n, ct_text *out, ct
     out->n = 0;
     ct__text_add(out, "");
     for (size_t i = 0; i < words->n; i++) ct__text_bytes(out, words->v[i].s, words->v[i].n);
-    return !out->failed || ct__tokenizer_memory(d->t, err);
+    return !out->failed || ct__tokenizer_memory_error(d->t, err);
 }
 
 static ct_ctx *decoder_ctx(ct_decoder *d, const char *op, size_t *n) {
@@ -536,12 +544,12 @@ static ct_ctx *decoder_ctx(ct_decoder *d, const char *op, size_t *n) {
     return ctx;
 }
 
-static const char *decode_all(ct_decoder *d, const char *op, const int32_t *ids, size_t count,
-                              bool raw, size_t *n) {
+static const char *decoder_decode_all(ct_decoder *d, const char *op, const int32_t *ids,
+                                      size_t count, bool raw, size_t *n) {
     ct_ctx *ctx = decoder_ctx(d, op, n);
     if (!ctx || (count && !ct__given(ctx, ids, d->here, op, "the list of ids"))) return NULL;
     d->words.raw = raw;
-    const bool ok = decode(d, ids, count, &d->shown, &ctx->err);
+    const bool ok = decoder_decode(d, ids, count, &d->shown, &ctx->err);
     d->words.raw = false;
     if (!ok) return NULL;
     if (n) *n = d->shown.n;
@@ -549,36 +557,38 @@ static const char *decode_all(ct_decoder *d, const char *op, const int32_t *ids,
 }
 
 const char *ct_decoder_all(ct_decoder *decoder, const int32_t *ids, size_t count, size_t *n) {
-    return decode_all(decoder, "decoder_all", ids, count, false, n);
+    return decoder_decode_all(decoder, "decoder_all", ids, count, false, n);
 }
 
 const char *ct_decoder_bytes(ct_decoder *decoder, const int32_t *ids, size_t count, size_t *n) {
-    return decode_all(decoder, "decoder_bytes", ids, count, true, n);
+    return decoder_decode_all(decoder, "decoder_bytes", ids, count, true, n);
 }
 
-static bool is_whole(const ct_text *text) {
+static bool decoder_is_complete(const ct_text *text) {
     return text->n < 3 || memcmp(text->s + text->n - 3, "\xef\xbf\xbd", 3) != 0;
 }
 
-// What the tokens that are not yet said add to those before them; they are kept as long as the next depends on them.
-static const char *say(ct_decoder *d, size_t *n, bool all, ct_err *err) {
-    if (!decode(d, d->ids, d->said, &d->shown, err)) return NULL;
+// Returns the text that the unreported tokens add to those before; tokens are kept as long as the
+// next one depends on them.
+static const char *decoder_report(ct_decoder *d, size_t *n, bool all, ct_err *err) {
+    if (!decoder_decode(d, d->ids, d->reported, &d->shown, err)) return NULL;
     size_t before = d->shown.n;
-    if (!decode(d, d->ids, d->n, &d->text, err)) return NULL;
+    if (!decoder_decode(d, d->ids, d->n, &d->text, err)) return NULL;
     d->shown.n = 0;
     ct__text_add(&d->shown, "");
     bool fits = before <= d->text.n,
-         held = !all && !is_whole(&d->text) && d->n - d->said < MOST_HELD;
+         held = !all && !decoder_is_complete(&d->text) && d->n - d->reported < MAX_HELD;
     if (d->text.n > before && !held) {
         ct__text_bytes(&d->shown, d->text.s + before, d->text.n - before);
-        if (d->n > d->said) memmove(d->ids, d->ids + d->said, (d->n - d->said) * sizeof *d->ids);
-        d->n -= d->said;
-        d->said = d->n;
-    } else if (!fits || d->n - d->said >= 4 * MOST_HELD) { // tokens without text
-        d->n = d->said = 0;
+        if (d->n > d->reported)
+            memmove(d->ids, d->ids + d->reported, (d->n - d->reported) * sizeof *d->ids);
+        d->n -= d->reported;
+        d->reported = d->n;
+    } else if (!fits || d->n - d->reported >= 4 * MAX_HELD) { // tokens without text
+        d->n = d->reported = 0;
     }
     if (d->shown.failed) {
-        ct__tokenizer_memory(d->t, err);
+        ct__tokenizer_memory_error(d->t, err);
         return NULL;
     }
     if (n) *n = d->shown.n;
@@ -589,17 +599,17 @@ const char *ct_decoder_next(ct_decoder *decoder, int32_t id, size_t *n) {
     ct_ctx *ctx = decoder_ctx(decoder, "decoder_next", n);
     if (!ctx) return NULL;
     if (!CT_GROW(decoder->ids, decoder->cap, decoder->n + 1)) {
-        ct__tokenizer_memory(decoder->t, &ctx->err);
+        ct__tokenizer_memory_error(decoder->t, &ctx->err);
         return NULL;
     }
     decoder->ids[decoder->n++] = id;
-    return say(decoder, n, false, &ctx->err);
+    return decoder_report(decoder, n, false, &ctx->err);
 }
 
 const char *ct_decoder_end(ct_decoder *decoder, size_t *n) {
     ct_ctx *ctx = decoder_ctx(decoder, "decoder_end", n);
     if (!ctx) return NULL;
-    const char *rest = say(decoder, n, true, &ctx->err);
-    decoder->n = decoder->said = 0;
+    const char *rest = decoder_report(decoder, n, true, &ctx->err);
+    decoder->n = decoder->reported = 0;
     return rest;
 }

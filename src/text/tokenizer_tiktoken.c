@@ -1,4 +1,4 @@
-// tiktoken's files, and the patterns and special tokens that are known by a name.
+// tiktoken's files, and the patterns and special tokens of its named encodings.
 #include <stdio.h>
 #include <string.h>
 
@@ -11,41 +11,38 @@
 
 const char ct__gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-static const char cl100k[] =
+static const char tiktoken_cl100k_pattern[] =
     SUFFIXES "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES;
-static const char qwen2[] =
+static const char tiktoken_qwen2_pattern[] =
     SUFFIXES "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES;
-static const char o200k[] =
+static const char tiktoken_o200k_pattern[] =
     "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" SUFFIXES "?|[^\\r\\n\\p{L}\\p{N}]?[" UPPER
     "]+[" LOWER "]*" SUFFIXES "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES;
 
-const char *ct__pattern_named(const char *name) {
+const char *ct__pattern_by_name(const char *name) {
     static const struct {
         const char *name, *pattern;
-    } known[] = {{"gpt2", ct__gpt2_pattern},
-                 {"r50k", ct__gpt2_pattern},
-                 {"p50k", ct__gpt2_pattern},
-                 {"cl100k", cl100k},
-                 {"llama3", cl100k},
-                 {"o200k", o200k},
-                 {"qwen2", qwen2}};
+    } known[] = {{"gpt2", ct__gpt2_pattern},          {"r50k", ct__gpt2_pattern},
+                 {"p50k", ct__gpt2_pattern},          {"cl100k", tiktoken_cl100k_pattern},
+                 {"llama3", tiktoken_cl100k_pattern}, {"o200k", tiktoken_o200k_pattern},
+                 {"qwen2", tiktoken_qwen2_pattern}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strncmp(name, known[i].name, strlen(known[i].name))) return known[i].pattern;
     return NULL;
 }
 
-bool ct__split_by(ct_tokenizer *t, const char *pattern, ct_err *err) {
+bool ct__tokenizer_add_split(ct_tokenizer *t, const char *pattern, ct_err *err) {
     ct_step *s = ct__step_add(t, &t->pretokenizers, CT_STEP_SPLIT, err);
     if (!s) return false;
     s->behavior = CT_ISOLATED;
-    s->pattern = ct__regex_new(t->place, pattern, strlen(pattern), CT_TIKTOKEN, err);
+    s->pattern = ct__regex_new(t->label, pattern, strlen(pattern), CT_TIKTOKEN, err);
     return s->pattern != NULL;
 }
 
-bool ct__surround_by(ct_tokenizer *t, int64_t bos, int64_t eos, ct_err *err) {
+bool ct__tokenizer_add_template(ct_tokenizer *t, int64_t bos, int64_t eos, ct_err *err) {
     int32_t *ids = ct__arena(&t->arena, 2 * sizeof *ids);
     ct_step *s = ids ? ct__step_add(t, &t->processors, CT_STEP_TEMPLATE, err) : NULL;
-    if (!s) return err->code ? false : ct__tokenizer_memory(t, err);
+    if (!s) return err->code ? false : ct__tokenizer_memory_error(t, err);
     ids[0] = (int32_t)bos, ids[1] = (int32_t)eos;
     s->before = ids, s->n_before = bos >= 0;
     s->after = ids + 1, s->n_after = eos >= 0;
@@ -71,69 +68,72 @@ int64_t ct__base64(const char *s, size_t n, unsigned char *out) {
     return n % 4 == 1 ? -1 : (int64_t)size;
 }
 
-static bool bad_line(ct_tokenizer *t, size_t line, const char *what, ct_err *err) {
-    return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->place, "tiktoken: line %zu %s", line, what);
+static bool tiktoken_line_error(ct_tokenizer *t, size_t line, const char *what, ct_err *err) {
+    return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->label, "tiktoken: line %zu %s", line, what);
 }
 
-static bool read_line(ct_tokenizer *t, const char *s, size_t n, size_t line, ct_err *err) {
+static bool tiktoken_read_line(ct_tokenizer *t, const char *s, size_t n, size_t line, ct_err *err) {
     const char *space = memchr(s, ' ', n);
     uint64_t rank = 0;
     size_t token = space ? (size_t)(space - s) : 0, k = token + 1;
-    if (!token || k >= n || n > 1 << 16) return bad_line(t, line, "is no token and a rank", err);
-    for (; k < n && s[k] >= '0' && s[k] <= '9' && rank < CT_MOST_IDS; k++)
+    if (!token || k >= n || n > 1 << 16)
+        return tiktoken_line_error(t, line, "is no token and a rank", err);
+    for (; k < n && s[k] >= '0' && s[k] <= '9' && rank < CT_MAX_IDS; k++)
         rank = rank * 10 + (uint64_t)(s[k] - '0');
-    if (k < n || rank >= CT_MOST_IDS)
-        return bad_line(t, line, "has a rank that is no number from 0 to 16777215", err);
+    if (k < n || rank >= CT_MAX_IDS)
+        return tiktoken_line_error(t, line, "has a rank that is no number from 0 to 16777215", err);
     unsigned char *bytes = ct__malloc(token);
-    if (!bytes) return ct__tokenizer_memory(t, err);
+    if (!bytes) return ct__tokenizer_memory_error(t, err);
     int64_t size = ct__base64(s, token, bytes);
-    bool ok = size > 0 || bad_line(t, line, "has a token that is not base64", err);
+    bool ok = size > 0 || tiktoken_line_error(t, line, "has a token that is not base64", err);
     if (ok && ct__lexicon_id(&t->model.vocab, (char *)bytes, (size_t)size) >= 0)
-        ok = bad_line(t, line, "has a token that was there before", err);
+        ok = tiktoken_line_error(t, line, "has a token that was there before", err);
     if (ok && ct__lexicon_text(&t->model.vocab, (int64_t)rank, NULL))
-        ok = bad_line(t, line, "has a rank that was there before", err);
+        ok = tiktoken_line_error(t, line, "has a rank that was there before", err);
     if (ok && !ct__lexicon_add(&t->model.vocab, (char *)bytes, (size_t)size, (int32_t)rank))
-        ok = ct__tokenizer_memory(t, err);
+        ok = ct__tokenizer_memory_error(t, err);
     ct__free(bytes);
     return ok;
 }
 
-static bool read_ranks(ct_tokenizer *t, const char *text, size_t n, ct_err *err) {
+static bool tiktoken_read_ranks(ct_tokenizer *t, const char *text, size_t n, ct_err *err) {
     ct_model *m = &t->model;
     size_t line = 1;
     for (size_t i = 0; i < n; line++) {
         const char *end = memchr(text + i, '\n', n - i);
-        size_t length = end ? (size_t)(end - text) - i : n - i, whole = length;
+        size_t length = end ? (size_t)(end - text) - i : n - i, line_n = length;
         if (length && text[i + length - 1] == '\r') length--;
-        if (length && !read_line(t, text + i, length, line, err)) return false;
-        i += whole + 1;
+        if (length && !tiktoken_read_line(t, text + i, length, line, err)) return false;
+        i += line_n + 1;
     }
     m->kind = CT_MODEL_BPE;
-    m->bytes = m->raw = m->ignore_merges = true;
+    m->bytes = m->raw_bytes = m->ignore_merges = true;
     for (int i = 0; i < 256; i++) {
         char byte = (char)i;
         m->byte_ids[i] = ct__lexicon_id(&m->vocab, &byte, 1);
         if (m->byte_ids[i] < 0)
-            return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->place,
+            return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->label,
                            "tiktoken: there is no token of byte 0x%02x alone", (unsigned)i);
     }
     uint32_t *ranks = ct__malloc((m->vocab.n_ids + 1) * sizeof *ranks);
-    if (!ranks) return ct__tokenizer_memory(t, err);
+    if (!ranks) return ct__tokenizer_memory_error(t, err);
     for (size_t i = 0; i < m->vocab.n_ids; i++) ranks[i] = (uint32_t)i;
-    bool ok = ct__bpe_from_ranks(t, ranks, err);
+    bool ok = ct__bpe_set_merges_by_rank(t, ranks, err);
     ct__free(ranks);
     return ok;
 }
 
-static bool add_special(ct_tokenizer *t, const char *text, int64_t id, ct_err *err) {
+static bool tiktoken_add_special(ct_tokenizer *t, const char *text, int64_t id, ct_err *err) {
     size_t n = strlen(text);
-    ct_added a = {
-        .text = ct__tokenizer_keep(t, text, n, err), .n = n, .id = (int32_t)id, .special = true};
-    return a.text && (!n || ct__tokenizer_add(t, &a, err));
+    ct_added a = {.text = ct__tokenizer_copy_string(t, text, n, err),
+                  .n = n,
+                  .id = (int32_t)id,
+                  .special = true};
+    return a.text && (!n || ct__tokenizer_add_token(t, &a, err));
 }
 
-// Llama 3's 256, most of which are only reserved.
-static bool add_llama3(ct_tokenizer *t, int64_t first, ct_err *err) {
+// Adds Llama 3's 256 special tokens, most of which are reserved.
+static bool tiktoken_add_llama3(ct_tokenizer *t, int64_t first, ct_err *err) {
     static const struct {
         int at;
         const char *name;
@@ -148,13 +148,13 @@ static bool add_llama3(ct_tokenizer *t, int64_t first, ct_err *err) {
         for (size_t k = 0; k < sizeof named / sizeof *named; k++)
             if (named[k].at == i) is = named[k].name;
         if (!is) snprintf(name, sizeof name, "<|reserved_special_token_%d|>", reserved++);
-        if (!add_special(t, is ? is : name, first + i, err)) return false;
+        if (!tiktoken_add_special(t, is ? is : name, first + i, err)) return false;
     }
     t->special[CT_BOS] = first, t->special[CT_EOS] = first + 1;
-    return ct__surround_by(t, first, -1, err);
+    return ct__tokenizer_add_template(t, first, -1, err);
 }
 
-static bool add_named(ct_tokenizer *t, const char *name, ct_err *err) {
+static bool tiktoken_add_named_specials(ct_tokenizer *t, const char *name, ct_err *err) {
     static const struct {
         const char *name, *text;
         int64_t id;
@@ -163,10 +163,11 @@ static bool add_named(ct_tokenizer *t, const char *name, ct_err *err) {
                  {"cl100k", "<|fim_prefix|>", 100258}, {"cl100k", "<|fim_middle|>", 100259},
                  {"cl100k", "<|fim_suffix|>", 100260}, {"cl100k", "<|endofprompt|>", 100276},
                  {"o200k", "<|endoftext|>", 199999},   {"o200k", "<|endofprompt|>", 200018}};
-    if (!strncmp(name, "llama3", 6)) return add_llama3(t, (int64_t)t->model.vocab.n_ids, err);
+    if (!strncmp(name, "llama3", 6))
+        return tiktoken_add_llama3(t, (int64_t)t->model.vocab.n_ids, err);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strncmp(name, known[i].name, strlen(known[i].name))) continue;
-        if (!add_special(t, known[i].text, known[i].id, err)) return false;
+        if (!tiktoken_add_special(t, known[i].text, known[i].id, err)) return false;
         if (!strcmp(known[i].text, "<|endoftext|>")) t->special[CT_EOS] = known[i].id;
     }
     return true;
@@ -174,23 +175,23 @@ static bool add_named(ct_tokenizer *t, const char *name, ct_err *err) {
 
 bool ct__tokenizer_read_tiktoken(ct_tokenizer *t, const char *text, size_t n,
                                  const ct_tiktoken_options *options, ct_err *err) {
-    const char *slash = strrchr(t->place, '/'), *name = options->name ? options->name
+    const char *slash = strrchr(t->label, '/'), *name = options->name ? options->name
                                                         : slash       ? slash + 1
-                                                                      : t->place;
-    const char *pattern = options->pattern ? options->pattern : ct__pattern_named(name);
+                                                                      : t->label;
+    const char *pattern = options->pattern ? options->pattern : ct__pattern_by_name(name);
     if (!pattern) {
         char shown[CT_PRINTABLE];
-        ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, t->place, "no encoding is called \"%s\"",
+        ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, t->label, "no encoding is called \"%s\"",
                 ct__printable(name, strlen(name), shown, sizeof shown));
         ct__err_hint(err, "known are gpt2, r50k, p50k, cl100k, o200k and llama3; others need a "
                           "pattern and special tokens");
         return false;
     }
-    if (!read_ranks(t, text, n, err) || !ct__split_by(t, pattern, err) ||
+    if (!tiktoken_read_ranks(t, text, n, err) || !ct__tokenizer_add_split(t, pattern, err) ||
         !ct__step_add(t, &t->decoders, CT_STEP_RAW, err))
         return false;
     int64_t next = (int64_t)t->model.vocab.n_ids;
     for (const char *const *s = options->specials; s && *s; s++)
-        if (!add_special(t, *s, next++, err)) return false;
-    return options->pattern || options->specials || add_named(t, name, err);
+        if (!tiktoken_add_special(t, *s, next++, err)) return false;
+    return options->pattern || options->specials || tiktoken_add_named_specials(t, name, err);
 }

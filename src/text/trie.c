@@ -4,26 +4,26 @@
 
 // ------------------------------------------------------------------------------------------- tries
 
-static void put_slot(ct_trie *trie, uint64_t slot) {
+static void trie_put_slot(ct_trie *trie, uint64_t slot) {
     uint64_t key = slot >> 32;
     size_t i = (size_t)(key * 0x9e3779b97f4a7c15u >> 20) & (trie->n_slots - 1);
     while (trie->slots[i]) i = (i + 1) & (trie->n_slots - 1);
     trie->slots[i] = slot;
 }
 
-static bool widen(ct_trie *trie) {
+static bool trie_grow_slots(ct_trie *trie) {
     size_t n = trie->n_slots ? trie->n_slots * 2 : 64, old_n = trie->n_slots;
     uint64_t *old = trie->slots, *slots = ct__calloc(n, sizeof *slots);
     if (!slots) return false;
     trie->slots = slots;
     trie->n_slots = n;
     for (size_t i = 0; i < old_n; i++)
-        if (old[i]) put_slot(trie, old[i]);
+        if (old[i]) trie_put_slot(trie, old[i]);
     ct__free(old);
     return true;
 }
 
-static bool new_node(ct_trie *trie, uint32_t *node) {
+static bool trie_new_node(ct_trie *trie, uint32_t *node) {
     if (trie->n_nodes >= 1u << 23 || !CT_GROW(trie->values, trie->cap, trie->n_nodes + 1))
         return false;
     *node = (uint32_t)trie->n_nodes;
@@ -33,18 +33,18 @@ static bool new_node(ct_trie *trie, uint32_t *node) {
 
 bool ct__trie_add(ct_trie *trie, const char *s, size_t n, int32_t value) {
     uint32_t node = 0;
-    if (!trie->n_nodes && !new_node(trie, &node)) return false;
-    if (!trie->n_slots && !widen(trie)) return false;
+    if (!trie->n_nodes && !trie_new_node(trie, &node)) return false;
+    if (!trie->n_slots && !trie_grow_slots(trie)) return false;
     for (size_t i = 0; i < n; i++) {
         unsigned char byte = (unsigned char)s[i];
         uint32_t child = ct__trie_step(trie, node, byte);
         if (!child) {
-            if (2 * (trie->used + 1) > trie->n_slots && !widen(trie)) return false;
-            if (!new_node(trie, &child)) return false;
+            if (2 * (trie->used + 1) > trie->n_slots && !trie_grow_slots(trie)) return false;
+            if (!trie_new_node(trie, &child)) return false;
             if (node == 0)
                 trie->root[byte] = child;
             else
-                put_slot(trie, ((uint64_t)(node + 1) << 8 | byte) << 32 | child), trie->used++;
+                trie_put_slot(trie, ((uint64_t)(node + 1) << 8 | byte) << 32 | child), trie->used++;
         }
         node = child;
     }
@@ -69,7 +69,7 @@ size_t ct__trie_longest(const ct_trie *trie, const char *s, size_t n, int32_t *v
     return longest;
 }
 
-// ------------------------------------------------------------------------------------ vocabularies
+// ------------------------------------------------------------------------------- tables of strings
 
 uint64_t ct__text_hash(const char *s, size_t n) {
     uint64_t h = n * 0x9e3779b97f4a7c15u, word;
@@ -86,7 +86,7 @@ uint64_t ct__text_hash(const char *s, size_t n) {
     return h ^ h >> 29;
 }
 
-static size_t slot_of(const ct_lexicon *v, const char *s, size_t n) {
+static size_t lexicon_slot(const ct_lexicon *v, const char *s, size_t n) {
     size_t i = (size_t)ct__text_hash(s, n) & (v->n_slots - 1);
     for (; v->slots[i]; i = (i + 1) & (v->n_slots - 1)) {
         uint32_t k = v->slots[i] - 1;
@@ -95,7 +95,7 @@ static size_t slot_of(const ct_lexicon *v, const char *s, size_t n) {
     return i;
 }
 
-static bool more_slots(ct_lexicon *v) {
+static bool lexicon_grow_slots(ct_lexicon *v) {
     size_t n = v->n_slots ? v->n_slots * 2 : 1024;
     uint32_t *slots = ct__calloc(n, sizeof *slots);
     if (!slots) return false;
@@ -103,13 +103,13 @@ static bool more_slots(ct_lexicon *v) {
     v->slots = slots;
     v->n_slots = n;
     for (size_t k = 0; k < v->n; k++)
-        v->slots[slot_of(v, v->bytes + v->at[k], v->lengths[k])] = (uint32_t)k + 1;
+        v->slots[lexicon_slot(v, v->bytes + v->at[k], v->lengths[k])] = (uint32_t)k + 1;
     return true;
 }
 
 bool ct__lexicon_add(ct_lexicon *v, const char *s, size_t n, int32_t id) {
     size_t need = (size_t)id + 1;
-    if (2 * (v->n + 1) > v->n_slots && !more_slots(v)) return false;
+    if (2 * (v->n + 1) > v->n_slots && !lexicon_grow_slots(v)) return false;
     if (!CT_GROW(v->by_id, v->by_id_cap, need) || !CT_GROW(v->at, v->at_cap, v->n + 1) ||
         !CT_GROW(v->lengths, v->lengths_cap, v->n + 1) || !CT_GROW(v->ids, v->ids_cap, v->n + 1) ||
         v->n_bytes + n > UINT32_MAX || !CT_GROW(v->bytes, v->bytes_cap, v->n_bytes + n + 1))
@@ -122,7 +122,7 @@ bool ct__lexicon_add(ct_lexicon *v, const char *s, size_t n, int32_t id) {
     memcpy(v->bytes + v->n_bytes, s, n);
     v->bytes[v->n_bytes + n] = '\0';
     v->n_bytes += n + 1;
-    slot = slot_of(v, s, n);
+    slot = lexicon_slot(v, s, n);
     v->slots[slot] = (uint32_t)k + 1;
     v->by_id[id] = (int32_t)k;
     return true;
@@ -130,7 +130,7 @@ bool ct__lexicon_add(ct_lexicon *v, const char *s, size_t n, int32_t id) {
 
 int32_t ct__lexicon_id(const ct_lexicon *v, const char *s, size_t n) {
     if (!v->n_slots) return -1;
-    uint32_t k = v->slots[slot_of(v, s, n)];
+    uint32_t k = v->slots[lexicon_slot(v, s, n)];
     return k ? v->ids[k - 1] : -1;
 }
 

@@ -1,23 +1,23 @@
-// Sets of texts that are found from their first byte on.
+// Sets of strings that are matched from their first byte on, and tables of strings with ids.
 #ifndef COTAN_TEXT_TRIE_H
 #define COTAN_TEXT_TRIE_H
 
 #include "base/error.h"
 #include "base/mem.h"
 
-// A node's child by a byte stands in a table of (node, byte); node 0 is the root.
+// The children of a node are in a hash table keyed by (node, byte); node 0 is the root.
 typedef struct ct_trie {
     uint64_t *slots; // (node + 1) << 40 | byte << 32 | child; 0: empty
-    int32_t *values; // of nodes: -1: no text ends here
+    int32_t *values; // by node; -1: no string ends here
     size_t n_slots, n_nodes, cap, used;
-    uint32_t root[256]; // children of the root; 0: none
-    bool single;        // texts that are the same take the value of the first
+    uint32_t root[256]; // children of the root by byte; 0: none
+    bool single;        // a string that is added again keeps its first value
 } ct_trie;
 
 bool ct__trie_add(ct_trie *trie, const char *s, size_t n, int32_t value); // false: no memory
 void ct__trie_free(ct_trie *trie);
 
-// The child of a node; 0: there is none.
+// Returns the child of a node; 0: none.
 static inline uint32_t ct__trie_step(const ct_trie *trie, uint32_t node, unsigned char byte) {
     if (node == 0) return trie->root[byte];
     uint64_t key = (uint64_t)(node + 1) << 8 | byte;
@@ -28,24 +28,24 @@ static inline uint32_t ct__trie_step(const ct_trie *trie, uint32_t node, unsigne
         if (!slot) return 0;
     }
 }
-// The longest text at s; its bytes, 0: none. *value: its value.
+// Returns the length in bytes of the longest string that s begins with, 0: none. *value: its value.
 size_t ct__trie_longest(const ct_trie *trie, const char *s, size_t n, int32_t *value);
 
-// Texts by number and numbers by text.
+// Strings with ids, found by either.
 typedef struct ct_lexicon {
     char *bytes;
     size_t n_bytes, bytes_cap;
-    uint32_t *at; // where each begins
+    uint32_t *at; // (n) offset of each string in bytes
     uint32_t *lengths;
-    int32_t *ids; // of each
+    int32_t *ids; // (n)
     size_t n, at_cap, lengths_cap, ids_cap;
-    uint32_t *slots; // text number and one; 0: empty
+    uint32_t *slots; // hash table: index of a string plus one; 0: empty
     size_t n_slots;
-    int32_t *by_id; // text number of an id; -1: none
+    int32_t *by_id; // index of the string of an id; -1: none
     size_t n_ids, by_id_cap;
 } ct_lexicon;
-enum { CT_MOST_IDS = 1 << 24 };
-// Of equal texts the last one's id is found, of equal ids the last text. id < CT_MOST_IDS.
+enum { CT_MAX_IDS = 1 << 24 };
+// Of equal strings the id of the last is found, of equal ids the last string. id < CT_MAX_IDS.
 bool ct__lexicon_add(ct_lexicon *vocab, const char *s, size_t n, int32_t id);
 int32_t ct__lexicon_id(const ct_lexicon *vocab, const char *s, size_t n);     // -1: none
 const char *ct__lexicon_text(const ct_lexicon *vocab, int64_t id, size_t *n); // NULL: none

@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     EXPECT(t);
     if (ct__tokenizer_of_gguf(t, &g, &err)) {
         harness_tokenize(t, text, sizeof text - 1);
-        for (size_t i = 0; i < t->n_ends; i++) EXPECT(t->ends[i] >= 0 && t->ends[i] < t->n_ids);
+        for (size_t i = 0; i < t->n_eos_ids; i++)
+            EXPECT(t->eos_ids[i] >= 0 && t->eos_ids[i] < t->n_ids);
     } else {
         EXPECT(err.code && strncmp(err.text, "f: ", 3) == 0);
     }
