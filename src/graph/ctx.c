@@ -8,7 +8,7 @@
 
 _Thread_local ct_ctx *ct__ctx_now;
 static _Thread_local ct_ctx *own; // made by this thread's first call
-static _Thread_local ct_apart *apart;
+static _Thread_local ct_callback_guard *apart;
 
 // ---------------------------------------------------------------------- the library in its process
 
@@ -80,7 +80,7 @@ static size_t count_others(void) {
 
 // A list that its context takes as a whole; a context that is found alive takes it once more at its
 // end.
-bool ct__leave_var(ct_var *var) {
+bool ct__var_defer_free(ct_var *var) {
     pthread_mutex_lock(&living_lock);
     ct_ctx *at = living;
     while (at && at->id != var->owner) at = at->next;
@@ -102,7 +102,7 @@ static bool may_end(ct_ctx *ctx, const char *op) {
 }
 
 bool ct__contexts_end(void) {
-    if (ct__forked() || ct__is_apart()) return false;
+    if (ct__forked() || ct__in_callback()) return false;
     size_t others = count_others(), sets = atomic_load(&ct__sets);
     if (others || sets) {
         ct_ctx *ctx = ct__ctx();
@@ -146,8 +146,8 @@ bool ct__env_flag(const char *name) {
     return v && *v && strcmp(v, "0") != 0;
 }
 
-struct ct_said {
-    struct ct_said *next;
+struct ct_log_message {
+    struct ct_log_message *next;
     ct_log_kind kind;
     char text[];
 };
@@ -156,8 +156,8 @@ static void hand_over(ct_ctx *ctx) {
     if (ctx->logging || ctx->running) return;
     ctx->logging = true;
     while (ctx->said) {
-        ct_said *first = ctx->said;
-        if (!(ctx->said = first->next)) ctx->said_end = &ctx->said;
+        ct_log_message *first = ctx->said;
+        if (!(ctx->said = first->next)) ctx->log_tail = &ctx->said;
         if (ctx->log) ctx->log(first->kind, first->text, ctx->log_user);
         ct__free(first);
     }
@@ -171,13 +171,13 @@ void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text) {
         return;
     }
     size_t bytes = strlen(text) + 1;
-    ct_said *said = ct__malloc(sizeof *said + bytes);
+    ct_log_message *said = ct__malloc(sizeof *said + bytes);
     if (!said) return;
     said->next = NULL;
     said->kind = kind;
     memcpy(said->text, text, bytes);
-    *ctx->said_end = said;
-    ctx->said_end = &said->next;
+    *ctx->log_tail = said;
+    ctx->log_tail = &said->next;
     hand_over(ctx);
 }
 
@@ -191,8 +191,8 @@ void ct__hint_scope(ct_ctx *ctx, ct_loc here, const char *format, ...) {
     const ct_node *newest = ct__top(ctx)->nodes;
     ct_text text = {0};
     va_list args;
-    if (ctx->piles_up) return;
-    ctx->piles_up = true;
+    if (ctx->scope_hinted) return;
+    ctx->scope_hinted = true;
     while (newest && (!newest->n_in || !newest->here.file)) newest = newest->next;
     ct_loc made = newest ? newest->here : here;
     char what[256];
@@ -220,11 +220,11 @@ void ct_cancel(ct_ctx *ctx) {
 
 ct_ctx *ct_ctx_new(void) {
     ct_ctx *ctx =
-        ct__forked() || ct__is_apart() || !begin_use() ? NULL : ct__calloc(1, sizeof *ctx);
+        ct__forked() || ct__in_callback() || !begin_use() ? NULL : ct__calloc(1, sizeof *ctx);
     if (!ctx) return NULL;
     enter_living(ctx);
     ctx->log = log_to_stderr;
-    ctx->said_end = &ctx->said;
+    ctx->log_tail = &ctx->said;
     // The poisoned node for a failed allocation stands ready, with a slot of its own.
     ct_frame *base = ct__frame_push(ctx, CT_FRAME_SCOPE, NULL, CT_NOWHERE);
     ct_node *poison = base ? ct__leaf(ctx, &ct__op_data, NULL, (ct_type){0}, CT_NOWHERE) : NULL;
@@ -238,7 +238,7 @@ ct_ctx *ct_ctx_new(void) {
 }
 
 ct_ctx *ct__ctx_begin(void) {
-    if (ct__is_apart()) return NULL;
+    if (ct__in_callback()) return NULL;
     if (own) return ct__ctx_now = own;
     ct__ctx_now = own = ct_ctx_new();
     if (own) pthread_setspecific(exit_key, own);
@@ -249,21 +249,21 @@ ct_ctx *ct_ctx_current(void) { return ct__ctx(); }
 
 ct_ctx *ct_ctx_use(ct_ctx *ctx) {
     ct_ctx *before = ct__ctx_now;
-    if (!ct__is_apart()) ct__ctx_now = ct__forked() ? NULL : ctx;
+    if (!ct__in_callback()) ct__ctx_now = ct__forked() ? NULL : ctx;
     return before;
 }
 
-void ct__apart_begin(ct_apart *a) {
-    *a = (ct_apart){.before = ct__ctx_now, .around = apart};
+void ct__callback_begin(ct_callback_guard *a) {
+    *a = (ct_callback_guard){.before = ct__ctx_now, .around = apart};
     ct__ctx_now = NULL;
     apart = a;
 }
-bool ct__apart_end(ct_apart *a) {
+bool ct__callback_end(ct_callback_guard *a) {
     ct__ctx_now = a->before;
     apart = a->around;
     return a->asked;
 }
-bool ct__is_apart(void) {
+bool ct__in_callback(void) {
     if (apart) apart->asked = true;
     return apart != NULL;
 }
@@ -284,7 +284,7 @@ __attribute__((destructor)) static void process_ends(void) {
 }
 
 void ct_ctx_free(ct_ctx *ctx) {
-    if (ctx && !ct__forked() && !ct__is_apart() && may_end(ctx, "ctx_free")) end_context(ctx);
+    if (ctx && !ct__forked() && !ct__in_callback() && may_end(ctx, "ctx_free")) end_context(ctx);
 }
 
 static void end_context(ct_ctx *ctx) {
@@ -313,7 +313,7 @@ static void end_context(ct_ctx *ctx) {
         pthread_setspecific(exit_key, NULL);
     }
     leave_living(ctx);
-    ct__vars_left(ctx);
+    ct__vars_free_deferred(ctx);
     ct__free(ctx);
 }
 
@@ -414,7 +414,7 @@ void ct__release_values(ct_ctx *ctx, ct_node *node) {
         ct__free(node->mirror);
         node->mirror = NULL;
         if (node->held && node->value != &node->held) {
-            node->held->home_holds--;
+            node->held->assigner_holds--;
             ct__storage_unref(node->held);
         }
         ct__var_unref(node->var, node->ctx);
@@ -427,7 +427,7 @@ void ct__release_values(ct_ctx *ctx, ct_node *node) {
 void ct__forget_values(const ct_ctx *ctx, ct_node *node) {
     ct_storage **value = node->value;
     ct__handles_lock(ctx);
-    ct__give_values(node, NULL);
+    ct__node_set_values(node, NULL);
     ct__handles_unlock(ctx);
     for (int i = 0; i < node->n_out; i++) ct__storage_unref(value[i]);
 }
@@ -467,7 +467,7 @@ static void end_handles(ct_ctx *ctx, const ct_frame *frame, ct_past_kind why, ct
 // Newest first: a leaf comes after all that use it.
 static void release_nodes(ct_ctx *ctx, ct_frame *frame) {
     for (ct_node *node = frame->nodes; node; node = node->next) {
-        if (node->flags & CT_NODE_GONE) continue;
+        if (node->flags & CT_NODE_FREED) continue;
         if (ct__is_mark(node)) ct__mark_ended(ctx, node);
         release_operands(node);
         if (node->value || node->var) ct__release_values(ctx, node);
@@ -484,7 +484,7 @@ void ct__frame_spare(ct_ctx *ctx, ct_frame *frame) {
 
 static void pop(ct_ctx *ctx, ct_past_kind why, ct_loc here) {
     ct_frame *frame = ct__top(ctx);
-    if (atomic_load_explicit(&ctx->left, memory_order_relaxed)) ct__vars_left(ctx);
+    if (atomic_load_explicit(&ctx->left, memory_order_relaxed)) ct__vars_free_deferred(ctx);
     if (frame->rolling) ctx->rolling = false; // its context ends
     end_handles(ctx, frame, why, here);
     for (ct_frame *f = frame; f; f = f->older) release_nodes(ctx, f);
@@ -525,7 +525,7 @@ ct_scope ct_scope_begin(ct_loc here) {
     return (ct_scope){ctx, ctx->id, (uint32_t)ctx->depth, frame->serial};
 }
 
-ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node, unsigned flags) {
+ct_node *ct__replace_by_leaf(ct_ctx *ctx, ct_frame *to, ct_node *node, unsigned flags) {
     ct_node *leaf = ct__leaf_like(ctx, to, node);
     if (!leaf) return NULL;
     bool evaluated = node->value || node->op == &ct__op_scalar;
@@ -542,7 +542,7 @@ ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node, unsigned flags) {
 
 static void rehome(ct_ctx *ctx, ct_frame *to, ct_node *node) {
     const bool from = node->flags & CT_NODE_FROM_VARIABLE && node->op != &ct__op_scalar;
-    ct__rehome(ctx, to, node, from ? CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF : 0);
+    ct__replace_by_leaf(ctx, to, node, from ? CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF : 0);
 }
 
 // Kept nodes of a scope inside a trace stay nodes: their handles move on, all others end.
@@ -599,7 +599,7 @@ static void end_one(ct_ctx *ctx, ct_loc here) {
 // The scope's frame; NULL: it has ended, with an outer one or with its context.
 static const ct_frame *frame_of(const ct_scope *scope) {
     ct_ctx *ctx = scope->ctx;
-    if (!ctx || ct__forked() || ct__is_apart() || !lives(ctx, scope->of) || scope->depth < 2 ||
+    if (!ctx || ct__forked() || ct__in_callback() || !lives(ctx, scope->of) || scope->depth < 2 ||
         scope->depth > ctx->depth)
         return NULL;
     const ct_frame *frame = ctx->frames[scope->depth - 1];
@@ -626,7 +626,7 @@ static ct_tensor keep(ct_tensor t, ct_loc here, const char *op, uint8_t flag) {
     if (!ctx) return CT_NONE;
     if (!ct__resolve(ctx, t, &v, op, 0, here)) return ct__poison(ctx, here);
     if (v.node->flags & flag) return ct__handle_of(v);
-    ct__wanted(ctx, v.node);
+    ct__request_value(ctx, v.node);
     bool traced = ctx->tracing > 0;
     if (traced && ct__top(ctx)->kind != CT_FRAME_INNER)
         return ct__fail(ctx, CT_E_TRACE, here, op,
@@ -654,13 +654,13 @@ ct_tensor ct_pin_at(ct_tensor t, ct_loc here) {
 
 // As with free: what has ended already, and what never was, is no error.
 static void drop(ct_tensor t, ct_loc here, const char *op) {
-    ct_look at;
+    ct_peeked at;
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__look(t, &at)) return;
+    if (!ctx || !ct__peek_lock(t, &at)) return;
     const bool others = at.lock;
     const ct_loc made = at.node->here;
-    ct__looked(&at);
-    ct_var *var = ct__var_hold(t, ctx);
+    ct__peek_unlock(&at);
+    ct_var *var = ct__var_acquire(t, ctx);
     if (var) {
         ct__fail(ctx, CT_E_ARGUMENT, here, op, "variable \"%s\" ends with its parameter set",
                  var->name);

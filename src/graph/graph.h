@@ -16,7 +16,7 @@ typedef struct ct_frame ct_frame;
 
 // The next n bytes of a value, which need not live longer than to the next call; n 0: there are no
 // more. False: they cannot be had.
-typedef bool (*ct_pieces_fn)(void *user, const void **bytes, size_t *n, ct_err *err);
+typedef bool (*ct_chunk_fn)(void *user, const void **bytes, size_t *n, ct_err *err);
 
 // Memory on a device that holds one dense tensor; counted, shared by all nodes that have this
 // value.
@@ -29,8 +29,8 @@ typedef struct ct_storage {
     _Atomic(void *) mirror;                   // host copy made for ct_data, or NULL
     uint64_t begin, end; // the owner's events around the work that wrote it: (begin, end]
     // A variable's: its version; the context that assigned it, and in how many reads that one holds it.
-    uint64_t version, home;
-    uint32_t home_holds;
+    uint64_t version, assigner;
+    uint32_t assigner_holds;
 } ct_storage;
 ct_storage *ct__storage_ref(ct_storage *storage); // NULL stays NULL
 void ct__storage_unref(ct_storage *storage);
@@ -58,7 +58,7 @@ enum {
     // In a rolling scope:
     CT_NODE_TRACKED = 8192, // its history is kept: a tracked variable or value is behind it
     CT_NODE_QUEUED = 16384, // among the context's `unused`
-    CT_NODE_GONE = 32768,   // given back; its memory waits for a sweep, or for its frame's end
+    CT_NODE_FREED = 32768,  // given back; its memory waits for a sweep, or for its frame's end
 };
 
 struct ct_node {
@@ -81,7 +81,7 @@ struct ct_node {
     uint32_t slot; // 0: has no handle yet
     union {
         const void *attrs;
-        ct_storage *held; // of a read or a version in a rolling scope, see ct__held
+        ct_storage *held; // of a read or a version in a rolling scope, see ct__held_storage
     };
     ct_frame *frame;
     ct_node *next; // in the frame, newest first
@@ -97,23 +97,23 @@ struct ct_node {
     };
 };
 _Static_assert(sizeof(ct_node) == 128, "a node is two cache lines");
-// Of a node that has a handle: other threads may look at it meanwhile (ct__look).
+// Of a node that has a handle: other threads may look at it meanwhile (ct__peek_lock).
 static inline void ct__flag(ct_node *node, unsigned flags) {
     __atomic_store_n(&node->flags, (uint16_t)(node->flags | flags), __ATOMIC_RELAXED);
 }
 static inline void ct__unflag(ct_node *node, unsigned flags) {
     __atomic_store_n(&node->flags, (uint16_t)(node->flags & ~flags), __ATOMIC_RELAXED);
 }
-static inline void ct__give_values(ct_node *node, ct_storage **values) { // (n_out)
+static inline void ct__node_set_values(ct_node *node, ct_storage **values) { // (n_out)
     __atomic_store_n(&node->value, values, __ATOMIC_RELEASE);
 }
-static inline void ct__give_value(ct_node *node, uint32_t out, ct_storage *value) {
+static inline void ct__node_set_value(ct_node *node, uint32_t out, ct_storage *value) {
     __atomic_store_n(&node->value[out], value, __ATOMIC_RELEASE);
 }
 static inline const ct_type *ct__type(ct_val v) { return &v.node->out[v.out]; }
 // Is it used at a line on any device as it is: a scalar, a constant, a key of random numbers, or what that
 // very line makes of numbers alone?
-bool ct__goes_anywhere(ct_val v, const ct_loc *here);
+bool ct__fits_any_device(ct_val v, const ct_loc *here);
 
 // The version of a variable that a read binds in one context: while the frame (depth, serial) of its
 // assignment stands, one node behind which is the value that was assigned; after that, while the
@@ -146,7 +146,7 @@ struct ct_var {
     // How often the pending assignment replaced another in one scope, which a context's id and the
     // frame's serial name; the writer's.
     uint32_t again;
-    uint64_t again_scope;
+    uint64_t reassigned_scope;
     bool open;          // its axis 0 is dynamic in plans from the first one on
     atomic_bool freed;  // its set is gone; the record waits for the last read leaf; under `lock`
     atomic_bool broken; // what was updating it failed in the middle; under `lock`
@@ -164,28 +164,29 @@ struct ct_var {
 void ct__var_ref(ct_var *var, const ct_ctx *ctx);
 void ct__var_unref(ct_var *var, const ct_ctx *ctx);
 // A hold by handle, of a set that another thread may be freeing. NULL: t is no variable.
-ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx);
+ct_var *ct__var_acquire(ct_tensor t, const ct_ctx *ctx);
 // Another version is current: the leaf that stood for this one goes with its users, unless somebody
 // may hold its host copy.
 void ct__current_replaced(const ct_ctx *ctx, const ct_current *now);
 uint64_t ct__new_version(ct_ctx *ctx); // a number that no version has had
 // Under the lock: the storage holds another version now, that of the pending assignment.
-void ct__var_changed(ct_var *var, uint64_t version);
+void ct__var_set_version(ct_var *var, uint64_t version);
 // Runs what is pending, and gives the variable the value whose bytes `next` hands out: as
 // assigning them would, but in place, so that the value is in memory once.
-bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user, ct_loc here);
+bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_chunk_fn next, void *user, ct_loc here);
 // The same of n bytes of the host's where they are, a mapped file's: they are never written, since an assignment
 // gives the variable memory of its own. Whoever lends them holds the storage, and lets it go last. NULL: the
 // device cannot read them there, and there is no error, or there is one.
-ct_storage *ct__var_lend(ct_ctx *ctx, ct_tensor variable, const void *data, size_t n, ct_loc here);
+ct_storage *ct__var_borrow(ct_ctx *ctx, ct_tensor variable, const void *data, size_t n,
+                           ct_loc here);
 // Runs what is pending, and brings the variable to another device.
 bool ct__var_move(ct_ctx *ctx, ct_tensor variable, int place, ct_loc here);
 // The pending assignment has ended.
-void ct__var_released(ct_var *var, const ct_ctx *ctx);
+void ct__var_assignment_done(ct_var *var, const ct_ctx *ctx);
 // Variables whose sets other contexts freed become their owner's to let go.
-void ct__vars_left(ct_ctx *ctx);
-bool ct__leave_var(ct_var *var); // false: its context is gone
-void ct__vars_end(void);         // frees records that stood ready for reuse
+void ct__vars_free_deferred(ct_ctx *ctx);
+bool ct__var_defer_free(ct_var *var); // false: its context is gone
+void ct__vars_end(void);              // frees records that stood ready for reuse
 // A new leaf that reads the variable's current version, outside of traced functions. NULL: no
 // memory.
 ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here);
@@ -201,17 +202,17 @@ static inline uint64_t ct__version_of(const ct_node *node) {
 // In rolling scopes reads hold the storage that they found, so that no other context's assignment takes their
 // version from them: who assigns writes in place only what it alone holds. NULL: none, or it was
 // assigned in place since. Where another context had assigned it, the read is a value like others, to which
-// `value` points; else it stands for what the variable holds, until ct__read_apart.
-static inline ct_storage *ct__held(const ct_node *node) {
+// `value` points; else it stands for what the variable holds, until ct__read_detach.
+static inline ct_storage *ct__held_storage(const ct_node *node) {
     return node->held && node->held->version == ct__version_of(node) ? node->held : NULL;
 }
 void ct__hold_version(const ct_ctx *ctx, ct_node *node); // which was just read, or has just run
-static inline void ct__read_apart(ct_node *read) {
-    read->held->home_holds--;
+static inline void ct__read_detach(ct_node *read) {
+    read->held->assigner_holds--;
     read->value = &read->held;
 }
-static inline bool ct__is_gone(const ct_node *node) { // what it reads of its variable
-    return ct__version_of(node) != node->var->version && !ct__held(node);
+static inline bool ct__is_version_lost(const ct_node *node) { // what it reads of its variable
+    return ct__version_of(node) != node->var->version && !ct__held_storage(node);
 }
 
 typedef enum {
@@ -276,7 +277,7 @@ typedef struct ct_hooks {
     // no memory, or the device cannot read it there, and release will not be called.
     ct_storage *(*adopt)(ct_ctx *ctx, const void *data, size_t n, void (*release)(void *user),
                          void *user);
-    bool (*fill)(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user);
+    bool (*fill)(ct_ctx *ctx, ct_var *var, ct_chunk_fn next, void *user);
     bool (*lend)(ct_ctx *ctx, ct_var *var, ct_storage *value); // a value that others hold too
     bool (*move)(ct_ctx *ctx, ct_var *var, int place);         // a variable, to another device
     bool (*lost)(const ct_storage *storage);
@@ -296,8 +297,8 @@ static inline bool ct__lost(const ct_storage *storage) {
            ct__hooks.lost(storage);
 }
 
-enum { CT_PLACES = 16 };        // devices of a context at most
-typedef struct ct_said ct_said; // a text that waits for the log function
+enum { CT_PLACES = 16 };                      // devices of a context at most
+typedef struct ct_log_message ct_log_message; // a text that waits for the log function
 struct ct_ctx {
     uint64_t id;       // of this process, never used again
     ct_ctx *next;      // of all there are
@@ -314,13 +315,13 @@ struct ct_ctx {
     size_t n_metrics, metrics_cap;
     ct_log_fn log;
     void *log_user;
-    bool logging;               // the user's log function is called
-    int running;                // plans are made or run: its texts wait
-    ct_said *said, **said_end;  // texts that wait
-    bool piles_up;              // a loop without a scope was hinted at
-    bool leaf_hinted;           // and a gradient that ends at a value of a scope that ended
-    atomic_bool cancelled;      // by ct_cancel, until a run has said so
-    void *device;               // the compiler's: where plans of this context run
+    bool logging;                     // the user's log function is called
+    int running;                      // plans are made or run: its texts wait
+    ct_log_message *said, **log_tail; // texts that wait
+    bool scope_hinted;                // a loop without a scope was hinted at
+    bool leaf_hinted;                 // and a gradient that ends at a value of a scope that ended
+    atomic_bool cancelled;            // by ct_cancel, until a run has said so
+    void *device;                     // the compiler's: where plans of this context run
     void *places[CT_PLACES];    // the same of the devices that tensors were sent to, by number
     int tracing;                // open TRACE and BODY frames
     ct_dtype autocast;          // of products that are recorded: f16 or bf16; CT_DEFAULT: their own
@@ -389,7 +390,7 @@ ct_tensor ct__rolling_pin(ct_ctx *ctx, ct_tensor t, ct_loc here);
 void ct__rolling_unpin(ct_ctx *ctx, ct_node *node);
 // A leaf in frame `to`, with these flags besides, that stands for the node from now on: the handle is the
 // leaf's. NULL: no memory.
-ct_node *ct__rehome(ct_ctx *ctx, ct_frame *to, ct_node *node, unsigned flags);
+ct_node *ct__replace_by_leaf(ct_ctx *ctx, ct_frame *to, ct_node *node, unsigned flags);
 void ct__frame_spare(ct_ctx *ctx, ct_frame *frame); // it has ended: for the next one
 // Forgets pending roots: variables keep their value, and kept ones are poisoned, unless in a rolling scope.
 void ct__roots_abandon(ct_ctx *ctx);
@@ -400,7 +401,7 @@ bool ct__roots_keep_assignments(ct_ctx *ctx);
 bool ct__roots_keep_first(ct_ctx *ctx);
 void ct__root_release(const ct_root *root); // it needs its values no more
 // May an operand have a share in a derivative of the node?
-bool ct__slopes(const ct_node *node, int operand);
+bool ct__may_have_derivative(const ct_node *node, int operand);
 // The number of frames outside of functions being traced: where leaves belong that these take as
 // parameters.
 size_t ct__outside_depth(const ct_ctx *ctx);
@@ -419,14 +420,14 @@ static inline ct_ctx *ct__ctx(void) {
 }
 // Around such a function, on whichever thread: the plan's context is in the middle of its run, and holds what a read
 // would wait for. Meanwhile the thread has no context, and whatever asks for one is noted.
-typedef struct ct_apart {
+typedef struct ct_callback_guard {
     ct_ctx *before;
-    struct ct_apart *around;
+    struct ct_callback_guard *around;
     bool asked;
-} ct_apart;
-void ct__apart_begin(ct_apart *apart);
-bool ct__apart_end(ct_apart *apart); // true: one was asked for
-bool ct__is_apart(void);             // notes that one was asked for, where it is
+} ct_callback_guard;
+void ct__callback_begin(ct_callback_guard *apart);
+bool ct__callback_end(ct_callback_guard *apart); // true: one was asked for
+bool ct__in_callback(void);                      // notes that one was asked for, where it is
 // Is this a forked child of a process that was using the library? Nothing may be touched then.
 bool ct__forked(void);
 extern atomic_size_t ct__sets; // parameter sets alive
@@ -461,10 +462,10 @@ ct_tensor ct__poison(ct_ctx *ctx, ct_loc here); // of an error that is recorded 
 
 // ----------------------------------------------------------------------------------------- handles
 
-enum { CT_MOST_OUTPUTS = 4095 }; // of a node: a handle has 12 bits for them
+enum { CT_MAX_OUTPUTS = 4095 }; // of a node: a handle has 12 bits for them
 ct_tensor ct__handle(ct_node *node, uint32_t out);
 // The caller asks for its value, which is there from now on, if it is there at all.
-static inline void ct__wanted(ct_ctx *ctx, ct_node *node) {
+static inline void ct__request_value(ct_ctx *ctx, ct_node *node) {
     if (!(node->flags & CT_NODE_EXTRA)) return;
     ct__unflag(node, CT_NODE_EXTRA);
     ctx->n_extras--;
@@ -592,7 +593,7 @@ static inline bool ct__reads_var(const ct_node *node) {
             (node->flags & (CT_NODE_STORED | CT_NODE_OPEN)) == CT_NODE_STORED);
 }
 // Does an order stop at this node: has it a value (and no gradient that looks behind it)?
-static inline bool ct__stops(const ct_node *node) {
+static inline bool ct__is_order_leaf(const ct_node *node) {
     return (node->value || node->flags & CT_NODE_STORED) && !(node->flags & CT_NODE_OPEN);
 }
 // Fills `order` for the roots (its buffers are reused). False: the error stands in the context
@@ -623,7 +624,7 @@ typedef struct ct_size_words {
 } ct_size_words;
 bool ct__order_size_words(const ct_order *order, ct_size_words *list); // false: no memory
 // The error of a read whose version is gone; takes the variable's lock. Always false.
-bool ct__spent(ct_ctx *ctx, const ct_node *read, ct_loc here);
+bool ct__fail_stale_read(ct_ctx *ctx, const ct_node *read, ct_loc here);
 // The number of a value's storage among the leaves; UINT32_MAX: it is none. (Contexts share
 // storages, so the number cannot stand in the storage.)
 uint32_t ct__order_leaf(const ct_order *order, const ct_storage *storage);
@@ -637,7 +638,7 @@ typedef struct ct_difference {
 } ct_difference;
 ct_difference ct__order_difference(const ct_order *order, const uint64_t *words, size_t n_words);
 // "[0, 64], it was [0, 0]"; "another function" and the like where a value says nothing.
-void ct__say_difference(ct_text *text, const ct_difference *difference);
+void ct__difference_text(ct_text *text, const ct_difference *difference);
 bool ct__difference_declared(const ct_difference *difference); // of what CT_DYN marks alone
 
 // --------------------------------------------------------------------------- printing and checking

@@ -158,7 +158,7 @@ ct_node *ct__peek(ct_tensor t, uint32_t *out) {
     return ctx ? ct__peek_fast(ctx, t, out) : NULL;
 }
 
-bool ct__look_elsewhere(ct_tensor t, ct_look *at) {
+bool ct__peek_foreign(ct_tensor t, ct_peeked *at) {
     const ct_slot *s = ct__slot_of(t);
     if (!s || ct__forked()) return false; // whose other threads, which held the locks, are gone
     pthread_mutex_t *lock = lock_slot(s);

@@ -60,30 +60,30 @@ static inline ct_node *ct__peek_fast(const ct_ctx *ctx, ct_tensor t, uint32_t *o
 }
 
 // ct__peek of any context's handle. Another context's node stands, and neither its handle nor its value goes,
-// until `ct__looked`, before which the caller takes no lock, ends no handle and records no error; flags and
+// until `ct__peek_unlock`, before which the caller takes no lock, ends no handle and records no error; flags and
 // value are read by ct__flags and ct__values. False: stale or none, and nothing is to be ended.
-typedef struct ct_look {
+typedef struct ct_peeked {
     ct_node *node;
     uint32_t out;
     pthread_mutex_t *lock; // NULL: it is the thread's context's own
-} ct_look;
-bool ct__look_elsewhere(ct_tensor t, ct_look *at);
-static inline bool ct__look(ct_tensor t, ct_look *at) {
+} ct_peeked;
+bool ct__peek_foreign(ct_tensor t, ct_peeked *at);
+static inline bool ct__peek_lock(ct_tensor t, ct_peeked *at) {
     const ct_ctx *ctx = ct__ctx();
     at->lock = NULL;
     at->node = ctx ? ct__peek_fast(ctx, t, &at->out) : NULL;
-    return at->node || ct__look_elsewhere(t, at);
+    return at->node || ct__peek_foreign(t, at);
 }
-static inline void ct__looked(const ct_look *at) {
+static inline void ct__peek_unlock(const ct_peeked *at) {
     if (at->lock) pthread_mutex_unlock(at->lock);
 }
-static inline unsigned ct__flags(const ct_look *at) {
+static inline unsigned ct__flags(const ct_peeked *at) {
     return __atomic_load_n(&at->node->flags, __ATOMIC_RELAXED);
 }
-static inline ct_storage **ct__values(const ct_look *at) { // (n_out), or NULL
+static inline ct_storage **ct__values(const ct_peeked *at) { // (n_out), or NULL
     return __atomic_load_n(&at->node->value, __ATOMIC_ACQUIRE);
 }
-static inline ct_storage *ct__value(const ct_look *at, int i) { // of output i; NULL: none
+static inline ct_storage *ct__value(const ct_peeked *at, int i) { // of output i; NULL: none
     ct_storage **values = ct__values(at);
     return values ? __atomic_load_n(&values[i], __ATOMIC_ACQUIRE) : NULL;
 }
@@ -100,7 +100,7 @@ static inline bool ct__resolve_fast(ct_ctx *ctx, ct_tensor t, ct_val *val, const
 }
 
 // Under a context's lock its handles end or name other nodes, and a value that a handle names goes:
-// what others look at (ct__look) stands meanwhile. Nothing of the user's is called under it but its
+// what others look at (ct__peek_lock) stands meanwhile. Nothing of the user's is called under it but its
 // allocator.
 void ct__handles_lock(const ct_ctx *ctx);
 void ct__handles_unlock(const ct_ctx *ctx);

@@ -720,7 +720,7 @@ bool ct__ix_uses(const ct_ix_pool *p, ct_ix e, ct_ix var) {
     }
 }
 
-bool ct__ix_holds(const ct_ix_pool *p, ct_ix e, ct_ix part) {
+bool ct__ix_contains(const ct_ix_pool *p, ct_ix e, ct_ix part) {
     if (e < 0 || e == part) return e >= 0;
     if (e < part) return false; // parts are made before what holds them
     const ct_ix_node *x = &p->node[e];
@@ -728,14 +728,14 @@ bool ct__ix_holds(const ct_ix_pool *p, ct_ix e, ct_ix part) {
     switch (x->kind) {
     case CT_IX_VAR: return false;
     case CT_IX_SUM:
-        for (int i = 0; i < x->n && !found; i++) found = ct__ix_holds(p, x->term[i].atom, part);
+        for (int i = 0; i < x->n && !found; i++) found = ct__ix_contains(p, x->term[i].atom, part);
         return found;
     case CT_IX_LOAD:
-        for (int i = 0; i < x->n && !found; i++) found = ct__ix_holds(p, x->at[i], part);
+        for (int i = 0; i < x->n && !found; i++) found = ct__ix_contains(p, x->at[i], part);
         return found;
     default:
-        return ct__ix_holds(p, x->a, part) || ct__ix_holds(p, x->b, part) ||
-               ct__ix_holds(p, x->c, part);
+        return ct__ix_contains(p, x->a, part) || ct__ix_contains(p, x->b, part) ||
+               ct__ix_contains(p, x->c, part);
     }
 }
 
@@ -860,16 +860,16 @@ static ct_ix rebuilt(ct_ix_pool *p, ct_ix_node x, ct_ix a, ct_ix b, ct_ix c) {
 }
 
 enum { MAX_AT = 32 };
-ct_ix ct__ix_bare(ct_ix_pool *p, ct_ix e) {
+ct_ix ct__ix_strip_within(ct_ix_pool *p, ct_ix e) {
     if (!has_mark(p, e)) return e;
     ct_ix_node x = p->node[e]; // a copy: the pool moves
-    if (x.kind == CT_IX_WITHIN) return ct__ix_bare(p, x.a);
+    if (x.kind == CT_IX_WITHIN) return ct__ix_strip_within(p, x.a);
     if (x.kind == CT_IX_SUM) {
         ct_ix r = ct__ix_int(p, 0);
         for (int i = 0; i < x.n; i++) {
             ct_ix_term size = {CT_IX_NONE, x.term[i].mono, x.term[i].coef};
             ct_ix t = size_of(p, size);
-            if (x.term[i].atom >= 0) t = ct__ix_mul(p, t, ct__ix_bare(p, x.term[i].atom));
+            if (x.term[i].atom >= 0) t = ct__ix_mul(p, t, ct__ix_strip_within(p, x.term[i].atom));
             r = ct__ix_add(p, r, t);
         }
         return r;
@@ -877,8 +877,9 @@ ct_ix ct__ix_bare(ct_ix_pool *p, ct_ix e) {
     if (x.kind == CT_IX_LOAD) {
         ct_ix at[MAX_AT];
         if (x.n > MAX_AT) return fail(p);
-        for (int i = 0; i < x.n; i++) at[i] = ct__ix_bare(p, x.at[i]);
+        for (int i = 0; i < x.n; i++) at[i] = ct__ix_strip_within(p, x.at[i]);
         return ct__ix_load(p, x.number, at, x.n);
     }
-    return rebuilt(p, x, ct__ix_bare(p, x.a), ct__ix_bare(p, x.b), ct__ix_bare(p, x.c));
+    return rebuilt(p, x, ct__ix_strip_within(p, x.a), ct__ix_strip_within(p, x.b),
+                   ct__ix_strip_within(p, x.c));
 }

@@ -80,16 +80,16 @@ ct_ix ct__ix_not(ct_ix_pool *pool, ct_ix a);
 ct_ix ct__ix_select(ct_ix_pool *pool, ct_ix cond, ct_ix a, ct_ix b);
 
 // a, of which something outside of the expression guarantees that 0 <= a < size where it matters:
-// quotients of what is made of it collapse. ct__ix_bare takes such marks out again.
+// quotients of what is made of it collapse. ct__ix_strip_within takes such marks out again.
 ct_ix ct__ix_within(ct_ix_pool *pool, ct_ix a, ct_ix size);
-ct_ix ct__ix_bare(ct_ix_pool *pool, ct_ix e);
+ct_ix ct__ix_strip_within(ct_ix_pool *pool, ct_ix e);
 
 bool ct__ix_is_int(const ct_ix_pool *pool, ct_ix e, int64_t *value);
 // If e is rest + stride * var, where neither depends on var: gives stride (CT_IX_NONE into *stride
 // when there is no memory).
 bool ct__ix_stride(ct_ix_pool *pool, ct_ix e, ct_ix var, ct_ix *stride);
-bool ct__ix_uses(const ct_ix_pool *pool, ct_ix e, ct_ix var);   // exact, follows opaque parts
-bool ct__ix_holds(const ct_ix_pool *pool, ct_ix e, ct_ix part); // is part e, or inside of it?
+bool ct__ix_uses(const ct_ix_pool *pool, ct_ix e, ct_ix var);      // exact, follows opaque parts
+bool ct__ix_contains(const ct_ix_pool *pool, ct_ix e, ct_ix part); // is part e, or inside of it?
 // The step of e from one lane to the next when var runs over 16 lanes aligned at 16. False: the
 // steps differ.
 bool ct__ix_lane_step(ct_ix_pool *pool, ct_ix e, ct_ix var, int64_t *step);

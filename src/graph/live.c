@@ -9,7 +9,7 @@ typedef struct live {
     ct_storage storage; // first
     struct live *next, **at;
     atomic_bool known; // `note` is all there
-    ct_live_note note;
+    ct_alloc_info note;
     void *apart; // sizes and name, where they are many or there is one
     int64_t dim[ROOM];
 } live;
@@ -17,7 +17,7 @@ typedef struct live {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the list
 static live *first;
 
-ct_storage *ct__live_new(ct_storage what) {
+ct_storage *ct__registry_add(ct_storage what) {
     live *l = ct__malloc(sizeof *l);
     if (!l) return NULL;
     *l = (live){.storage = what};
@@ -30,7 +30,7 @@ ct_storage *ct__live_new(ct_storage what) {
     return &l->storage;
 }
 
-void ct__live_free(ct_storage *storage) {
+void ct__registry_remove(ct_storage *storage) {
     live *l = (live *)storage;
     pthread_mutex_lock(&lock);
     *l->at = l->next;
@@ -40,7 +40,7 @@ void ct__live_free(ct_storage *storage) {
     ct__free(l);
 }
 
-void ct__live_note(ct_storage *storage, ct_live_note what) {
+void ct__registry_describe(ct_storage *storage, ct_alloc_info what) {
     live *l = (live *)storage;
     const size_t sizes = what.type.rank * sizeof *l->dim;
     int64_t *dim = l->dim;
@@ -58,7 +58,7 @@ void ct__live_note(ct_storage *storage, ct_live_note what) {
     atomic_store_explicit(&l->known, true, memory_order_release);
 }
 
-bool ct__live_each(ct_live_fn visit, void *user) {
+bool ct__registry_each(ct_registry_fn visit, void *user) {
     bool ok = true;
     pthread_mutex_lock(&lock);
     for (const live *l = first; l && ok; l = l->next) {

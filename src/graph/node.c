@@ -280,12 +280,12 @@ static size_t leaf_bytes(const ct_node *leaf) {
 void ct__leaf_recycle(ct_node *leaf) {
     ct_frame *frame = leaf->frame;
     const size_t bytes = leaf_bytes(leaf);
-    leaf->flags = CT_NODE_GONE;
+    leaf->flags = CT_NODE_FREED;
     leaf->number = bytes;
     if (++frame->n_gone < FEW_GONE || frame->n_gone < frame->n_nodes / 2) return;
     for (ct_node **at = &frame->nodes; *at;) {
         ct_node *gone = *at;
-        if (!(gone->flags & CT_NODE_GONE)) {
+        if (!(gone->flags & CT_NODE_FREED)) {
             at = &gone->next;
             continue;
         }
@@ -416,8 +416,8 @@ void ct__hold_version(const ct_ctx *ctx, ct_node *node) {
     ct_storage *storage = node->var->storage;
     if (!ctx->rolling || !storage || storage->version != ct__version_of(node)) return;
     node->held = ct__storage_ref(storage);
-    if (storage->home == ctx->id)
-        storage->home_holds++;
+    if (storage->assigner == ctx->id)
+        storage->assigner_holds++;
     else
         node->value = &node->held;
 }
@@ -550,7 +550,7 @@ static __attribute__((noinline)) bool capture(ct_ctx *ctx, ct_val *val, ct_loc h
 }
 
 typedef enum ct_seen { SEEN_VALUE, SEEN_POISON, SEEN_LOST, SEEN_PENDING, SEEN_VARIABLE } ct_seen;
-static ct_seen look_at(const ct_look *at) {
+static ct_seen look_at(const ct_peeked *at) {
     const unsigned flags = ct__flags(at);
     if (flags & CT_NODE_POISON) return SEEN_POISON;
     if (flags & CT_NODE_VARIABLE) return SEEN_VARIABLE;
@@ -560,7 +560,7 @@ static ct_seen look_at(const ct_look *at) {
 }
 
 // A leaf in this context with the values of what is looked at. NULL: no memory, and nobody was told.
-static ct_node *local_leaf(ct_ctx *ctx, const ct_look *at) {
+static ct_node *local_leaf(ct_ctx *ctx, const ct_peeked *at) {
     const ct_node *node = at->node;
     const ct_opdef *op = node->op == &ct__op_scalar ? node->op : &ct__op_data;
     ct_frame *frame = ctx->frames[ct__outside_depth(ctx) - 1];
@@ -594,16 +594,16 @@ static bool bad_seen(ct_ctx *ctx, ct_seen what, ct_loc made, const char *op, int
 // What another context evaluated, which goes on meanwhile, is a leaf of this one.
 static __attribute__((noinline)) bool resolve_foreign(ct_ctx *ctx, ct_tensor t, ct_val *val,
                                                       const char *op, int argument, ct_loc here) {
-    ct_look at;
-    if (!ct__look(t, &at)) return bad_handle(ctx, t, op, argument, here);
+    ct_peeked at;
+    if (!ct__peek_lock(t, &at)) return bad_handle(ctx, t, op, argument, here);
     const ct_seen what = look_at(&at);
     const ct_loc made = at.node->here;
     if (what == SEEN_VALUE) *val = (ct_val){local_leaf(ctx, &at), at.out};
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     if (what == SEEN_VALUE)
         return val->node || ct__err_memory(&ctx->err, made, "keep", sizeof *val->node);
     if (what != SEEN_VARIABLE) return bad_seen(ctx, what, made, op, argument, here);
-    ct_var *var = ct__var_hold(t, ctx);
+    ct_var *var = ct__var_acquire(t, ctx);
     if (!var) return bad_handle(ctx, t, op, argument, here);
     const bool ok = resolve_var(ctx, var, val, op, &here);
     ct__var_unref(var, ctx);
@@ -672,10 +672,10 @@ static bool has_sizes_of_operand(const ct_call *call, const ct_type *out) {
 
 // What a node can hold: operands and outputs by number, and sizes.
 static bool fits(ct_call *call) {
-    if (call->n_in > UINT16_MAX || call->n_out > CT_MOST_OUTPUTS)
+    if (call->n_in > UINT16_MAX || call->n_out > CT_MAX_OUTPUTS)
         return ct__call_err(call, CT_E_ARGUMENT,
                             "%d operands and %d outputs; at most %d and %d are possible",
-                            call->n_in, call->n_out, UINT16_MAX, CT_MOST_OUTPUTS);
+                            call->n_in, call->n_out, UINT16_MAX, CT_MAX_OUTPUTS);
     for (int i = 0; i < call->n_out; i++)
         if (!has_sizes_of_operand(call, &call->out[i]) &&
             !ct__type_fits(&call->out[i], call->err, call->here, call->op->name))
@@ -827,7 +827,7 @@ static const ct_node *origin_of(const ct_node *node) {
     }
 }
 
-static bool whole_number(const ct_look *at, int64_t *value) { // is it a bare integer?
+static bool whole_number(const ct_peeked *at, int64_t *value) { // is it a bare integer?
     const ct_node *node = at->lock ? at->node : origin_of(at->node);
     const bool whole =
         node->op == &ct__op_scalar && node->out->weak && !ct__is_float(node->out->dtype);
@@ -837,11 +837,11 @@ static bool whole_number(const ct_look *at, int64_t *value) { // is it a bare in
 
 bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, bool compared, ct_err *err,
                    ct_loc here, const char *op) {
-    ct_look at;
+    ct_peeked at;
     int64_t value;
-    if (!ct__is_int(dtype) || !ct__look(t, &at)) return true;
+    if (!ct__is_int(dtype) || !ct__peek_lock(t, &at)) return true;
     const bool whole = whole_number(&at, &value);
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     if (!whole) return true;
     int64_t least = ct__least(dtype), most = ct__greatest(dtype); // of u64 the most is -1
     if (value >= least && (dtype == CT_U64 || value <= most)) return true;
@@ -922,7 +922,7 @@ static bool same_line(const ct_loc *a, const ct_loc *b) {
     return a->line == b->line &&
            (a->file == b->file || (a->file && b->file && !strcmp(a->file, b->file)));
 }
-bool ct__goes_anywhere(ct_val v, const ct_loc *here) {
+bool ct__fits_any_device(ct_val v, const ct_loc *here) {
     const ct_type *type = ct__type(v);
     if (type->rank == 0 || is_key(type) || v.node->op == &ct__op_const) return true;
     return !type->place && same_line(&v.node->here, here) && is_of_numbers(v.node);
@@ -931,7 +931,7 @@ bool ct__goes_anywhere(ct_val v, const ct_loc *here) {
 // The operand that says where the results lie; -1: none does, all go anywhere.
 static int leader(const ct_call *call) {
     for (int i = 0; i < call->n_in; i++)
-        if (!ct__goes_anywhere(call->vals[i], &call->here)) return i;
+        if (!ct__fits_any_device(call->vals[i], &call->here)) return i;
     return -1;
 }
 
@@ -951,7 +951,7 @@ static __attribute__((noinline)) bool meet(ct_ctx *ctx, ct_call *call) {
     const int first = leader(call);
     if (ct__in_plan(ctx) || first < 0 || says_places(call->op)) return true;
     for (int i = first + 1; i < call->n_in; i++) {
-        if (ct__goes_anywhere(call->vals[i], &call->here) ||
+        if (ct__fits_any_device(call->vals[i], &call->here) ||
             call->in[i]->place == call->in[first]->place)
             continue;
         const ct_loc a = call->vals[first].node->here, b = call->vals[i].node->here;
@@ -975,7 +975,8 @@ static __attribute__((noinline)) bool place_outputs(ct_call *call) {
     if (says_places(call->op)) return true;
     if (first >= 0) place = call->in[first]->place;
     for (int i = 0; i < call->n_in && !place; i++)
-        if (first < 0 || !ct__goes_anywhere(call->vals[i], &call->here)) place = call->in[i]->place;
+        if (first < 0 || !ct__fits_any_device(call->vals[i], &call->here))
+            place = call->in[i]->place;
     for (int i = 0; i < call->n_out; i++) call->out[i].place = (uint8_t)place;
     return true;
 }
@@ -1007,13 +1008,13 @@ cast_operands(ct_ctx *ctx, const ct_opdef *op, const ct_tensor *in, int n_in, ct
     }
     for (int pass = op->autocast == CT_CAST_WIDEST ? 0 : 1; pass < 2; pass++)
         for (int i = 0; i < n_in; i++) {
-            ct_look at;
+            ct_peeked at;
             ct_dtype is = CT_DEFAULT; // of what takes part
-            if (ct__look(in[i], &at)) {
+            if (ct__peek_lock(in[i], &at)) {
                 const ct_type *type = &at.node->out[at.out];
                 const bool takes = !type->weak && CT_MASK(type->dtype) & CT_CAST_FLOATS;
                 if (takes && !(ct__flags(&at) & CT_NODE_POISON)) is = (ct_dtype)type->dtype;
-                ct__looked(&at);
+                ct__peek_unlock(&at);
             }
             const bool other = is != CT_DEFAULT && is != to;
             if (other && !pass) to = CT_F32;
@@ -1111,9 +1112,9 @@ ct_tensor ct__output(ct_tensor t, uint32_t out) {
 }
 
 ct_var *ct__var_of(ct_tensor t) {
-    ct_look at;
-    if (!ct__look(t, &at)) return NULL;
+    ct_peeked at;
+    if (!ct__peek_lock(t, &at)) return NULL;
     ct_var *var = ct__flags(&at) & CT_NODE_VARIABLE ? at.node->var : NULL;
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return var;
 }

@@ -193,8 +193,8 @@ typedef struct ct_rule {
 } ct_rule;
 
 // Calls piece(arg, begin, end, worker) for parts of 0 .. n - 1, on the threads that there are.
-typedef void (*ct_spread)(void (*piece)(void *arg, int64_t begin, int64_t end, int worker),
-                          void *arg, int64_t n);
+typedef void (*ct_parallel_for)(void (*piece)(void *arg, int64_t begin, int64_t end, int worker),
+                                void *arg, int64_t n);
 
 // What a reference evaluation sees: dense row-major operands and outputs in host memory.
 typedef struct ct_ref {
@@ -206,7 +206,7 @@ typedef struct ct_ref {
     const ct_type *out_type; // (n_out)
     void *const *out;
     const atomic_bool *stop; // asked by what may take long; NULL: never
-    ct_spread spread;        // shares work among the cores; NULL: there are none to share it with
+    ct_parallel_for spread;  // shares work among the cores; NULL: there are none to share it with
     ct_err *err;
 } ct_ref;
 

@@ -179,7 +179,7 @@ static bool put_node(ct_order *o, ct_node *node) {
     if (node->value || o->inner || node->flags & (CT_NODE_RAN | CT_NODE_STORED)) {
         if (node->n_in) note_known(o, node);
         if (ct__reads_var(node)) return put_read(o, node);
-        if (ct__stops(node)) return put_values(o, node);
+        if (ct__is_order_leaf(node)) return put_values(o, node);
     }
     o->n_transforms += op->kind == &ct__kind_transform;
     if (!CT_GROW(o->words, o->words_cap, o->n_words + 1 + node->n_in)) return false;
@@ -207,7 +207,7 @@ static bool put_node(ct_order *o, ct_node *node) {
 static size_t head_words(const ct_node *node) {
     size_t n = 0;
     if (ct__reads_var(node)) return 2u + node->out->rank;
-    if (ct__stops(node)) {
+    if (ct__is_order_leaf(node)) {
         for (int i = 0; i < node->n_out; i++) n += node->value[i] ? 2u + node->out[i].rank : 0;
         return n;
     }
@@ -237,7 +237,7 @@ size_t ct__attr_words(const ct_field *field, const void *attrs) {
 size_t ct__node_words(const ct_node *node, size_t *before) {
     size_t n = head_words(node);
     *before = n;
-    if (ct__stops(node)) return n;
+    if (ct__is_order_leaf(node)) return n;
     for (size_t i = 0; i < node->op->n_fields; i++)
         n += ct__attr_words(&node->op->fields[i], node->attrs);
     return n;
@@ -253,7 +253,7 @@ ct_difference ct__order_difference(const ct_order *o, const uint64_t *words, siz
     at = ct__words_begin(o);
     for (size_t i = 0; i < o->n; i++) {
         const ct_node *node = o->nodes[i];
-        size_t fields = ct__stops(node) ? 0 : node->op->n_fields;
+        size_t fields = ct__is_order_leaf(node) ? 0 : node->op->n_fields;
         at += head_words(node);
         if (first < at) return (ct_difference){.node = node};
         for (size_t k = 0; k < fields; k++) {
@@ -288,7 +288,7 @@ static const void *attr_of(const ct_difference *d) {
     return (const char *)d->node->attrs + d->field->offset;
 }
 
-void ct__say_difference(ct_text *text, const ct_difference *d) {
+void ct__difference_text(ct_text *text, const ct_difference *d) {
     switch (d->field->kind) {
     case CT_FIELD_body:
     case CT_FIELD_bodies: ct__text_add(text, "another function"); break;
@@ -330,7 +330,7 @@ static bool spent(ct_ctx *ctx, const ct_node *read, const ct_node *gradient, ct_
         ct__err_hint(&ctx->err, "read the value, or ct_keep it, before the variable is assigned");
     return false;
 }
-bool ct__spent(ct_ctx *ctx, const ct_node *read, ct_loc here) {
+bool ct__fail_stale_read(ct_ctx *ctx, const ct_node *read, ct_loc here) {
     return spent(ctx, read, NULL, here);
 }
 
@@ -354,8 +354,8 @@ static const ct_node *gradient_of(const ct_order *o, size_t n) {
 // The next number is this node's; all its operands have theirs. `depth`: of the stack.
 static inline bool number(ct_ctx *ctx, ct_order *o, ct_node *node, size_t depth, ct_loc here) {
     if (ct__reads_var(node) && ct__version_of(node) != node->var->version) {
-        if (!ct__held(node)) return spent(ctx, node, gradient_of(o, depth), here);
-        ct__read_apart(node);
+        if (!ct__held_storage(node)) return spent(ctx, node, gradient_of(o, depth), here);
+        ct__read_detach(node);
     }
     node->epoch = o->epoch;
     node->index = (uint32_t)o->n;
@@ -374,13 +374,13 @@ static bool visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
     if (!push(o, &top, root)) return ct__err_memory(&ctx->err, here, "order", sizeof *o->stack);
     while (top) {
         ct_node *node = o->stack[top - 1].node, *open = NULL;
-        uint32_t next = o->stack[top - 1].next, n_in = ct__stops(node) ? 0 : node->n_in;
+        uint32_t next = o->stack[top - 1].next, n_in = ct__is_order_leaf(node) ? 0 : node->n_in;
         if (!next) // all of them are looked at, one after the other
             for (uint32_t k = 1; k < n_in; k++) __builtin_prefetch(node->in[k].node);
         while (next < n_in && !open) {
             ct_node *in = node->in[next++].node;
             if (in->epoch == o->epoch) continue;
-            if (in->n_in && !ct__stops(in))
+            if (in->n_in && !ct__is_order_leaf(in))
                 open = in;
             else if (!number(ctx, o, in, top, here))
                 return false;
@@ -397,7 +397,7 @@ static bool visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
     return true;
 }
 
-bool ct__slopes(const ct_node *node, int operand) {
+bool ct__may_have_derivative(const ct_node *node, int operand) {
     bool none = node->op->jvp == CT_NO_GRAD && !node->op->expand;
     return !none && ct__has_slope(ct__type(node->in[operand])->dtype);
 }
@@ -432,7 +432,7 @@ static bool open_paths(ct_order *o, const ct_node *gradient, uint64_t epoch, uin
             continue;
         }
         ct_node *in = node->in[next].node;
-        if (!any && !ct__slopes(node, (int)next)) continue;
+        if (!any && !ct__may_have_derivative(node, (int)next)) continue;
         if (in->epoch != epoch) in->epoch = epoch, in->index = 0;
         if (in->index & WRT) in->index |= MET;
         if (in->index & (WRT | BETWEEN)) node->index |= BETWEEN;
@@ -494,7 +494,7 @@ static bool open_values(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n
         opened = o->n_transforms;
         for (size_t i = 0; i < o->n; i++) {
             const ct_node *node = o->nodes[i];
-            if (node->op->kind != &ct__kind_transform || ct__stops(node) ||
+            if (node->op->kind != &ct__kind_transform || ct__is_order_leaf(node) ||
                 outermost_wrt(node) > o->deepest)
                 continue;
             walked = true;

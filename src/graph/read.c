@@ -17,50 +17,50 @@ void ct__storage_unref(ct_storage *storage) {
     storage->destroy(storage);
 }
 
-// The type of a tensor that is none of poison, until ct__looked; NULL: there is none, nothing is to be ended.
-static const ct_type *look_at_type(ct_tensor t, ct_look *at) {
-    if (!ct__look(t, at)) return NULL;
+// The type of a tensor that is none of poison, until ct__peek_unlock; NULL: there is none, nothing is to be ended.
+static const ct_type *look_at_type(ct_tensor t, ct_peeked *at) {
+    if (!ct__peek_lock(t, at)) return NULL;
     if (!(ct__flags(at) & CT_NODE_POISON)) return &at->node->out[at->out];
-    ct__looked(at);
+    ct__peek_unlock(at);
     return NULL;
 }
 bool ct_ok(ct_tensor t) {
-    ct_look at;
+    ct_peeked at;
     if (!look_at_type(t, &at)) return false;
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return true;
 }
 int ct_rank(ct_tensor t) {
-    ct_look at;
+    ct_peeked at;
     const ct_type *type = look_at_type(t, &at);
     if (!type) return 0;
     const int rank = type->rank;
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return rank;
 }
 int64_t ct_dim(ct_tensor t, int axis) {
-    ct_look at;
+    ct_peeked at;
     const ct_type *type = look_at_type(t, &at);
     if (!type) return 0;
     const int a = ct__axis(axis, type->rank);
     const int64_t dim = a < 0 ? 0 : type->dim[a];
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return dim;
 }
 int64_t ct_size(ct_tensor t) {
-    ct_look at;
+    ct_peeked at;
     const ct_type *type = look_at_type(t, &at);
     if (!type) return 0;
     const int64_t size = ct__count(type);
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return size;
 }
 ct_dtype ct_dtype_of(ct_tensor t) {
-    ct_look at;
+    ct_peeked at;
     const ct_type *type = look_at_type(t, &at);
     if (!type) return CT_DEFAULT;
     const ct_dtype dtype = (ct_dtype)type->dtype;
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return dtype;
 }
 static const ct_type *copy_type(ct_arena *arena, const ct_type *type) {
@@ -76,11 +76,11 @@ const ct_type *ct__type_of(ct_tensor t) {
     // Of a poisoned one a rule may read any axis, and divide by it, before it notices.
     static const int64_t ones[CT_MAX_RANK] = {[0 ... CT_MAX_RANK - 1] = 1};
     static const ct_type nothing = {.dtype = CT_F32, .dim = ones};
-    ct_look at;
+    ct_peeked at;
     const ct_type *type = look_at_type(t, &at);
     if (!type) return &nothing;
     if (at.lock) type = copy_type(ct__top(ct__ctx())->arena, type);
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return type ? type : &nothing;
 }
 
@@ -90,16 +90,16 @@ static bool is_there(ct_val v) {
 }
 
 bool ct_is_evaluated(ct_tensor t) {
-    ct_look at;
+    ct_peeked at;
     if (!look_at_type(t, &at)) return false;
     const bool there = at.node->op == &ct__op_scalar || ct__value(&at, (int)at.out);
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return there;
 }
 
 static bool asked(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, int argument, ct_loc here) {
     if (!ct__resolve(ctx, t, v, op, argument, here)) return false;
-    ct__wanted(ctx, v->node);
+    ct__request_value(ctx, v->node);
     return true;
 }
 
@@ -159,7 +159,7 @@ static void scalar_bytes(const ct_node *node, void *to) {
 static bool fetch(ct_ctx *ctx, ct_val *v, void *to, size_t n, ct_loc here) {
     ct_var *var = v->node->var;
     if (!var) return ct__hooks.download(ctx, v->node->value[v->out], to, n);
-    if (ct__held(v->node)) return ct__hooks.download(ctx, ct__held(v->node), to, n);
+    if (ct__held_storage(v->node)) return ct__hooks.download(ctx, ct__held_storage(v->node), to, n);
     ct__share_take(var->lock, false, NULL);
     if (ct__version_of(v->node) != var->version && !var->freed && !var->broken) {
         ct_node *leaf = ct__read_leaf(ctx, var, here);
@@ -168,7 +168,7 @@ static bool fetch(ct_ctx *ctx, ct_val *v, void *to, size_t n, ct_loc here) {
     bool stands = ct__version_of(v->node) == var->version;
     bool ok = stands && ct__hooks.download(ctx, var->storage, to, n);
     ct__share_leave(var->lock, false);
-    return stands ? ok : ct__spent(ctx, v->node, here);
+    return stands ? ok : ct__fail_stale_read(ctx, v->node, here);
 }
 
 double ct_item_at(ct_tensor t, ct_loc here) {
@@ -224,14 +224,14 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
 }
 
 const void *ct_at_hand(ct_tensor t) {
-    ct_look at;
+    ct_peeked at;
     const ct_type *type = look_at_type(t, &at);
     if (!type) return NULL;
     const ct_storage *value = ct__value(&at, (int)at.out);
     const bool plain = value && !at.node->var && !(ct__flags(&at) & CT_NODE_TRACKED);
     const bool here = plain && !type->place && !ct__lost(value);
     const void *bytes = here ? ct__hooks.host(value) : NULL;
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return bytes;
 }
 

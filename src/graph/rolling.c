@@ -53,13 +53,13 @@ static void give_back(ct_ctx *ctx, ct_node *node) {
     for (int i = 0; i < node->n_in; i++) ct__unuse(node->in[i].node);
     node->n_in = 0;
     if (node->value || node->var) ct__release_values(ctx, node);
-    node->flags = (node->flags & CT_NODE_QUEUED) | CT_NODE_GONE;
+    node->flags = (node->flags & CT_NODE_QUEUED) | CT_NODE_FREED;
     if (frame != ctx->frames[frame->depth]) frame->live--;
 }
 
 void ct__rolling_unused(ct_node *node) {
     ct_ctx *ctx = node->ctx;
-    if (!node->frame->rolling || node->flags & (CT_NODE_QUEUED | CT_NODE_GONE)) return;
+    if (!node->frame->rolling || node->flags & (CT_NODE_QUEUED | CT_NODE_FREED)) return;
     if (!CT_GROW(ctx->unused, ctx->unused_cap, ctx->n_unused + 1)) return; // the next turn finds it
     ctx->unused[ctx->n_unused++] = node;
     ct__flag(node, CT_NODE_QUEUED);
@@ -74,7 +74,7 @@ static void give_unused_back(ct_ctx *ctx) {
     while (ctx->n_unused) {
         ct_node *node = ctx->unused[--ctx->n_unused];
         ct__unflag(node, CT_NODE_QUEUED);
-        if (!(node->flags & CT_NODE_GONE) && !stays(ctx, node)) give_back(ctx, node);
+        if (!(node->flags & CT_NODE_FREED) && !stays(ctx, node)) give_back(ctx, node);
     }
 }
 
@@ -90,7 +90,7 @@ static bool is_settled(const ct_node *node) {
 // Is it named, and without a value?
 static bool waits(const ct_node *node) {
     return node->flags & (CT_NODE_PINNED | CT_NODE_KEPT) && !node->value &&
-           !(node->flags & (CT_NODE_POISON | CT_NODE_GONE)) && node->op != &ct__op_scalar;
+           !(node->flags & (CT_NODE_POISON | CT_NODE_FREED)) && node->op != &ct__op_scalar;
 }
 
 // Newest first: what uses a node comes before it.
@@ -98,11 +98,11 @@ static void settle(ct_ctx *ctx, ct_frame *frame) {
     uint32_t live = 0;
     frame->unsettled = frame->waits = false;
     for (ct_node *node = frame->nodes; node; node = node->next) {
-        if (node->flags & CT_NODE_GONE) continue;
+        if (node->flags & CT_NODE_FREED) continue;
         if (is_settled(node)) {
             const unsigned flags =
                 node->flags & (CT_NODE_FROM_LEAF | CT_NODE_KEPT | CT_NODE_PINNED);
-            if (ct__rehome(ctx, ctx->frames[0], node, flags))
+            if (ct__replace_by_leaf(ctx, ctx->frames[0], node, flags))
                 ct__unflag(node, CT_NODE_PINNED | CT_NODE_KEPT);
         }
         if (is_named(node)) {
@@ -134,7 +134,7 @@ void ct__rolling_turn(ct_ctx *ctx) {
     ct_frame *frame = ct__top(ctx);
     if (!frame->rolling) return;
     ctx->turn_due = false;
-    if (atomic_load_explicit(&ctx->left, memory_order_relaxed)) ct__vars_left(ctx);
+    if (atomic_load_explicit(&ctx->left, memory_order_relaxed)) ct__vars_free_deferred(ctx);
     ct_loc here = frame->here;
     ct_frame *older = frame;
     ctx->depth--;
@@ -156,10 +156,10 @@ void ct__rolling_turn(ct_ctx *ctx) {
 // -------------------------------------------------------------------------------------------- pins
 
 ct_tensor ct__rolling_pin(ct_ctx *ctx, ct_tensor t, ct_loc here) {
-    ct_look at;
-    if (!ct__look(t, &at)) return t;
+    ct_peeked at;
+    if (!ct__peek_lock(t, &at)) return t;
     const bool variable = ct__flags(&at) & CT_NODE_VARIABLE, own = !at.lock;
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     if (variable) return t;
     ct_node *node = at.node;
     uint32_t out;

@@ -81,7 +81,7 @@ static bool add_nodes(ct_size_words *list, ct_node *const *nodes, size_t n, size
         bool ok;
         if (ct__reads_var(node))
             ok = add_read(list, word + 2, node);
-        else if (ct__stops(node))
+        else if (ct__is_order_leaf(node))
             ok = add_values(list, node, word);
         else if (node->op == &ct__op_param) // follows what the operand is
             ok = add_dims(list, word + 2, node->out, false);

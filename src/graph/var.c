@@ -64,22 +64,22 @@ static void let_go(ct_var *var) {
     spare_record(var);
 }
 
-ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx) {
-    ct_look at;
-    if (!ct__look(t, &at)) return NULL;
+ct_var *ct__var_acquire(ct_tensor t, const ct_ctx *ctx) {
+    ct_peeked at;
+    if (!ct__peek_lock(t, &at)) return NULL;
     ct_var *var = ct__flags(&at) & CT_NODE_VARIABLE ? at.node->var : NULL;
     if (var) ct__var_ref(var, ctx); // its handle stands, and so does the set's hold
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return var;
 }
 
 enum { VERSION_BITS = 40 }; // below the context's number
 
-void ct__var_changed(ct_var *var, uint64_t version) {
+void ct__var_set_version(ct_var *var, uint64_t version) {
     var->ran = var->assigned;
     ct_storage *storage = var->storage;
     storage->version = version;
-    storage->home = version >> VERSION_BITS;
+    storage->assigner = version >> VERSION_BITS;
     atomic_store_explicit(&var->version, version, memory_order_release);
 }
 
@@ -111,7 +111,7 @@ ct_current *ct__foreign_current(ct_ctx *ctx, const ct_var *var) {
     return entry;
 }
 
-void ct__var_released(ct_var *var, const ct_ctx *ctx) {
+void ct__var_assignment_done(ct_var *var, const ct_ctx *ctx) {
     atomic_store_explicit(&var->writer, NULL, memory_order_release);
     ct__var_unref(var, ctx);
 }
@@ -125,7 +125,7 @@ static void forget_assignment(ct_ctx *ctx, ct_var *var) {
         else
             ct__root_release(&ctx->roots[i]);
     ctx->n_roots = kept;
-    ct__var_released(var, ctx);
+    ct__var_assignment_done(var, ctx);
 }
 
 // Under the lock. Leaves of the variable's own context are its own to count.
@@ -139,12 +139,12 @@ static void free_var(ct_ctx *ctx, ct_var *var) {
     if (var->owner == ctx->id) {
         var->left = true;
         if (!var->own_refs) let_go(var);
-    } else if (!ct__leave_var(var)) {
+    } else if (!ct__var_defer_free(var)) {
         let_go(var);
     }
 }
 
-void ct__vars_left(ct_ctx *ctx) {
+void ct__vars_free_deferred(ct_ctx *ctx) {
     for (ct_var *var = atomic_exchange(&ctx->left, NULL), *next; var; var = next) {
         next = var->next;
         var->left = true;
@@ -164,7 +164,7 @@ void ct__var_unref(ct_var *var, const ct_ctx *ctx) {
 }
 
 void ct_params_free(ct_params *params) {
-    if (!params || ct__forked() || ct__is_apart()) return;
+    if (!params || ct__forked() || ct__in_callback()) return;
     ct_ctx *ctx = ct__ctx();
     ct__share_take(params->lock, true, NULL); // plans that read them end first
     for (size_t i = 0; i < params->n; i++) free_var(ctx ? ctx : params->ctx, params->vars[i]);
@@ -327,7 +327,7 @@ void ct__root_release(const ct_root *root) {
 
 // What is named in a rolling scope can run again, when it is asked for.
 static void forget_root(ct_ctx *ctx, const ct_root *root) {
-    if (root->var) ct__var_released(root->var, ctx);
+    if (root->var) ct__var_assignment_done(root->var, ctx);
     if (root->kind == CT_ROOT_KEEP && !ctx->rolling) ct__flag(root->val.node, CT_NODE_POISON);
     ct__root_release(root);
 }
@@ -401,8 +401,8 @@ static void add_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
                 ctx->roots[i].val = v, ctx->roots[i].here = *here;
             }
         const uint64_t scope = ctx->id << 32 | ct__top(ctx)->serial;
-        if (var->again_scope != scope) var->again = 0;
-        var->again_scope = scope;
+        if (var->reassigned_scope != scope) var->again = 0;
+        var->reassigned_scope = scope;
         if (++var->again == CT_TURNS_BEFORE_HINT)
             ct__hint_scope(
                 ctx, *here,
@@ -413,7 +413,7 @@ static void add_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
     } else {
         ct_root *root = add_root(ctx, CT_ROOT_ASSIGN, v, here);
         if (!root) {
-            ct__var_released(var, ctx);
+            ct__var_assignment_done(var, ctx);
             return;
         }
         root->var = var;
@@ -446,7 +446,7 @@ static bool lies_there(ct_ctx *ctx, ct_var *var, ct_val *v, const ct_loc *here) 
         var->type.place = type->place;
         return true;
     }
-    if (ct__goes_anywhere(*v, here))
+    if (ct__fits_any_device(*v, here))
         return ct__resolve(ctx, ct__transfer(ct__handle_of(*v), var->type.place, *here), v,
                            "assign", 1, *here);
     ct__fail(ctx, CT_E_DEVICE, *here, "assign",
@@ -481,18 +481,18 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
 }
 
 ct_ctx *ct_assigning(ct_tensor variable) {
-    ct_look at;
+    ct_peeked at;
     ct_ctx *writer = NULL;
-    if (!ct__look(variable, &at)) return NULL;
+    if (!ct__peek_lock(variable, &at)) return NULL;
     if (ct__flags(&at) & CT_NODE_VARIABLE)
         writer = atomic_load_explicit(&at.node->var->writer, memory_order_acquire);
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return writer;
 }
 
 // What is to be assigned, held; NULL, and an error: it is no variable.
 static ct_var *target(ct_ctx *ctx, ct_tensor variable, const char *op, const ct_loc *here) {
-    ct_var *var = ct__var_hold(variable, ctx);
+    ct_var *var = ct__var_acquire(variable, ctx);
     if (var) return var;
     uint32_t out;
     const ct_node *node = ct__peek(variable, &out);
@@ -519,13 +519,13 @@ bool ct__var_move(ct_ctx *ctx, ct_tensor variable, int place, ct_loc here) {
     } else if (!ok && ct_eval_at(NULL, 0, here) && become_writer(ctx, var, &here)) {
         ok = !var->storage || ct__hooks.move(ctx, var, place);
         if (ok) var->type.place = (uint8_t)place;
-        ct__var_released(var, ctx);
+        ct__var_assignment_done(var, ctx);
     }
     ct__var_unref(var, ctx);
     return ok;
 }
 
-bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user, ct_loc here) {
+bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_chunk_fn next, void *user, ct_loc here) {
     ct_var *var = target(ctx, variable, "assign", &here);
     if (!var) return false;
     bool ok =
@@ -533,7 +533,7 @@ bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user
     if (ok) {
         var->assigned = here;
         ok = ct__hooks.fill(ctx, var, next, user);
-        ct__var_released(var, ctx);
+        ct__var_assignment_done(var, ctx);
     }
     ct__var_unref(var, ctx);
     return ok;
@@ -541,7 +541,8 @@ bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user
 
 static void lent(void *user) { (void)user; }
 
-ct_storage *ct__var_lend(ct_ctx *ctx, ct_tensor variable, const void *data, size_t n, ct_loc here) {
+ct_storage *ct__var_borrow(ct_ctx *ctx, ct_tensor variable, const void *data, size_t n,
+                           ct_loc here) {
     ct_var *var = target(ctx, variable, "assign", &here);
     if (!var) return NULL;
     ct_storage *value = ct__hooks.adopt(ctx, data, n, lent, NULL);
@@ -550,7 +551,7 @@ ct_storage *ct__var_lend(ct_ctx *ctx, ct_tensor variable, const void *data, size
     if (ok) {
         var->assigned = here;
         ok = ct__hooks.lend(ctx, var, value);
-        ct__var_released(var, ctx);
+        ct__var_assignment_done(var, ctx);
     }
     ct__var_unref(var, ctx);
     if (!ok) ct__storage_unref(value);

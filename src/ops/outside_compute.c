@@ -51,10 +51,10 @@ static void compute_some(void *arg, int64_t begin, int64_t end, int worker) {
             in[k] = array_at(j, &ref->in_type[k], s->in[k].rank, ref->in[k], i);
         for (int k = 0; k < ref->n_out; k++)
             out[k] = array_at(j, &ref->out_type[k], s->out[k].rank, ref->out[k], i);
-        ct_apart apart;
-        ct__apart_begin(&apart);
+        ct_callback_guard apart;
+        ct__callback_begin(&apart);
         const char *said = j->op->compute(in, out, j->numbers, j->op->user);
-        if (ct__apart_end(&apart)) said = asked_library;
+        if (ct__callback_end(&apart)) said = asked_library;
         if (said) note_failure(j, i, said);
     }
 }
