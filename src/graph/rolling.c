@@ -134,7 +134,7 @@ void ct__rolling_turn(ct_ctx *ctx) {
     ct_frame *frame = ct__top(ctx);
     if (!frame->rolling) return;
     ctx->turn_due = false;
-    if (atomic_load_explicit(&ctx->left, memory_order_relaxed)) ct__vars_free_deferred(ctx);
+    if (atomic_load_explicit(&ctx->deferred_vars, memory_order_relaxed)) ct__vars_free_deferred(ctx);
     ct_loc here = frame->here;
     ct_frame *older = frame;
     ctx->depth--;
