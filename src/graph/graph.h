@@ -566,12 +566,12 @@ typedef struct ct_order {
     ct_storage **leaves; // (n_leaves) distinct storages by number; NULL for scalars
     ct_node **leaf_nodes;
     size_t n_leaves, leaves_cap, leaf_nodes_cap;
-    struct ct_leaf_place { // (n_places) a power of two: hash table by address
-        const void *key;   // a storage, or a variable of another context
-        uint64_t epoch;    // an entry of another epoch is empty
+    struct ct_leaf_slot { // (n_slots) a power of two: hash table by address
+        const void *key;  // a storage, or a variable of another context
+        uint64_t epoch;   // an entry of another epoch is empty
         uint32_t index;
-    } * places;
-    size_t n_places;
+    } * slots;
+    size_t n_slots;
     ct_node **scalars; // (n_scalars) scalar leaves in order
     size_t n_scalars, scalars_cap;
     uint64_t *words;
