@@ -25,7 +25,7 @@ static ct_op_array array_at(const job *j, const ct_type *type, int core, const v
         .dtype = (ct_dtype)type->dtype, .rank = core, .dim = type->dim + batch.rank};
     int64_t n = 1;
     for (int a = 0; a < core; a++) n *= array.dim[a];
-    const int64_t place = ct__broadcast_place(&j->batch, &batch, i);
+    const int64_t place = ct__broadcast_index(&j->batch, &batch, i);
     array.data = (char *)(uintptr_t)data + ct__dtype_bytes(array.dtype, n * place);
     return array;
 }
@@ -68,7 +68,7 @@ static bool report(job *j) {
     ct_text where = {0};
     if (j->batch.rank) {
         ct__text_add(&where, "element ");
-        ct__say_index(&where, &j->batch, j->failed);
+        ct__print_index(&where, &j->batch, j->failed);
         ct__text_add(&where, " of the batch: ");
     }
     ct__err(ref->err, CT_E_OUTSIDE, ref->node->here, j->op->name, "%s%s", where.s ? where.s : "",
