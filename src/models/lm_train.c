@@ -1084,7 +1084,7 @@ static bool train_record_all(run *r, ct_lm_cost *cost) {
     cost->weights = train_param_bytes(ct__learner_params(&r->model));
     cost->state = train_param_bytes(ct_optim_state(r->optim));
     if (r->o.accumulate > 1) {
-        const ct_params *sums = ct__optim_sums(r->optim, CT_NOWHERE);
+        const ct_params *sums = ct__optim_make_sums(r->optim, CT_NOWHERE);
         if (!sums || !train_report_plan(r, "first sums")) return false;
         cost->sums = train_param_bytes(sums);
     }
