@@ -828,7 +828,7 @@ static bool train_tokenize(run *r) {
 static bool train_read_text(run *r) {
     const ct_lm_train_options *o = &r->o;
     const bool needs_tokenizer = o->tokens || o->from;
-    ct_tokens kind = needs_tokenizer ? CT_TOKENS_LATER
+    ct_tokens kind = needs_tokenizer ? CT_TOKENS_DEFERRED
                      : o->chars      ? CT_TOKENS_CHARS
                                      : CT_TOKENS_BYTES;
     // The smallest context that would be chosen, if none is requested.
