@@ -535,7 +535,7 @@ ct_node *ct__replace_by_leaf(ct_ctx *ctx, ct_frame *to, ct_node *node, unsigned 
     if (!leaf) return NULL;
     bool evaluated = node->value || node->op == &ct__op_scalar;
     leaf->flags = (uint16_t)((node->flags & CT_NODE_PINNED) | (evaluated ? 0 : CT_NODE_POISON));
-    to->keeps = to->keeps || node->flags & CT_NODE_PINNED;
+    to->has_kept = to->has_kept || node->flags & CT_NODE_PINNED;
     if (!node->n_in) leaf->number = node->number;
     if (node->op == &ct__op_scalar) leaf->precise = node->precise;
     if (node->value)
@@ -563,7 +563,7 @@ static void scope_end_inner(ct_ctx *ctx, ct_loc here) {
         node->frame = outer;
     }
     ct__handles_unlock(ctx);
-    outer->keeps = outer->keeps || frame->keeps;
+    outer->has_kept = outer->has_kept || frame->has_kept;
     if (last) {
         last->next = outer->nodes;
         outer->nodes = frame->nodes;
@@ -588,7 +588,7 @@ static void scope_end_outer(ct_ctx *ctx, ct_frame *frame, ct_loc here) {
         ct__roots_abandon(ctx);
     else if (ctx->n_roots)
         ct__hooks.run(ctx, here);
-    if (frame->keeps) scope_carry_out_kept(ctx, frame);
+    if (frame->has_kept) scope_carry_out_kept(ctx, frame);
 }
 
 static void scope_end_top(ct_ctx *ctx, ct_loc here) {
@@ -646,7 +646,7 @@ static ct_tensor tensor_keep(ct_tensor t, ct_loc here, const char *op, uint8_t f
             return ct__poison(ctx, here);
     }
     ct__flag(v.node, flag);
-    v.node->frame->keeps = true;
+    v.node->frame->has_kept = true;
     return ct__handle_of(v);
 }
 

@@ -253,16 +253,16 @@ struct ct_frame {
     ct_node *nodes;                 // newest first
     size_t n_nodes, n_gone;         // number of nodes, and of those FREED
     ct_node *spare[CT_SPARE_SIZES]; // memory of freed leaves for reuse, by size
-    bool keeps;                     // some node is or was KEPT or PINNED
-    bool computes;                  // some node has operands
+    bool has_kept;                  // some node is or was KEPT or PINNED
+    bool has_ops;                   // some node has operands
     ct_loc here;
-    ct_body *body;   // BODY: collects captured tensors as parameters
-    uint32_t runs;   // runs caused by reads while it was the innermost frame
-    bool rolling;    // belongs to a rolling scope, a list of frames: rolling.c
-    bool unsettled;  // nodes may have got values since the last sweep
-    bool waits;      // a run inside the scope left referenced nodes without a value
-    uint32_t live;   // referenced nodes, once a younger frame has replaced it
-    ct_frame *older; // previous frame of the same scope
+    ct_body *body;         // BODY: collects captured tensors as parameters
+    uint32_t n_read_runs;  // runs caused by reads while it was the innermost frame
+    bool rolling;          // belongs to a rolling scope, a list of frames: rolling.c
+    bool unsettled;        // nodes may have got values since the last sweep
+    bool has_pending;      // a run inside the scope left referenced nodes without a value
+    uint32_t n_referenced; // referenced nodes, once a younger frame has replaced it
+    ct_frame *older;       // previous frame of the same scope
 };
 
 typedef struct ct_metric_entry {

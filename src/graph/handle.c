@@ -166,8 +166,7 @@ ct_node *ct__peek(ct_tensor t, uint32_t *out) {
 
 bool ct__peek_foreign(ct_tensor t, ct_peeked *at) {
     const ct_slot *s = ct__slot_of(t);
-    if (!s || ct__forked())
-        return false; // the locks' holders may be gone
+    if (!s || ct__forked()) return false; // the locks' holders may be gone
     pthread_mutex_t *lock = slot_lock(s);
     at->node = ct__slot_node(s, t, &at->out);
     if (at->node)

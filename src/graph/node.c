@@ -456,7 +456,7 @@ node_make_version(ct_ctx *ctx, ct_var *var, const ct_current *now, bool ran, con
     version->value = now->value;
     version->version = now->version;
     ct__use(now->value.node);
-    frame->computes = true;
+    frame->has_ops = true;
     ctx->nodes++;
     if (ran) node_hold_latest_version(ctx, node);
     return node;
@@ -1110,7 +1110,7 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
     node->n_in = (uint16_t)n_in;
     node->n_out = (uint16_t)call.n_out;
     if (ancestry & ANCESTRY) node_inherit_ancestry(node, ancestry);
-    frame->computes = true;
+    frame->has_ops = true;
     ctx->nodes++;
     ct_tensor t = ct__handle(node, 0);
     return t.bits ? t : ct__fail(ctx, CT_E_MEMORY, here, op->name, "out of memory while recording");

@@ -523,7 +523,7 @@ bool ct__order(ct_ctx *ctx, ct_order *o, const ct_root *roots, size_t n_roots) {
     o->owner = ctx->id;
     o->inner = 0;
     for (size_t d = 0; o->numerics && d + 1 < ctx->depth; d++)
-        if (ctx->frames[d]->computes) o->inner = (uint32_t)ctx->depth - 1;
+        if (ctx->frames[d]->has_ops) o->inner = (uint32_t)ctx->depth - 1;
     if (!order_visit_roots(ctx, o, roots, n_roots) || !order_open_values(ctx, o, roots, n_roots))
         return false;
     for (size_t i = 0; i < n_roots; i++) {

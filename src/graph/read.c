@@ -129,7 +129,7 @@ static bool read_eval(ct_ctx *ctx, const ct_tensor *t, size_t n, bool turns, ct_
     const bool ran = ct__hooks.run(ctx, here);
     if (rolling && turns) ct__rolling_turn(ctx);
     if (!ran) return false;
-    if (++ct__top(ctx)->runs == CT_TURNS_BEFORE_HINT)
+    if (++ct__top(ctx)->n_read_runs == CT_TURNS_BEFORE_HINT)
         ct__hint_scope(ctx, here, "%d reads ran something in one scope", CT_TURNS_BEFORE_HINT);
     return true;
 }

@@ -54,7 +54,7 @@ static void rolling_free_node(ct_ctx *ctx, ct_node *node) {
     node->n_in = 0;
     if (node->value || node->var) ct__release_values(ctx, node);
     node->flags = (node->flags & CT_NODE_QUEUED) | CT_NODE_FREED;
-    if (frame != ctx->frames[frame->depth]) frame->live--;
+    if (frame != ctx->frames[frame->depth]) frame->n_referenced--;
 }
 
 void ct__rolling_unused(ct_node *node) {
@@ -98,7 +98,7 @@ static bool rolling_lacks_value(const ct_node *node) {
 // Newest first: users of a node come before it.
 static void rolling_sweep_frame(ct_ctx *ctx, ct_frame *frame) {
     uint32_t live = 0;
-    frame->unsettled = frame->waits = false;
+    frame->unsettled = frame->has_pending = false;
     for (ct_node *node = frame->nodes; node; node = node->next) {
         if (node->flags & CT_NODE_FREED) continue;
         if (rolling_can_be_leaf(node)) {
@@ -111,19 +111,19 @@ static void rolling_sweep_frame(ct_ctx *ctx, ct_frame *frame) {
             live++;
             rolling_carry_version(ctx, node, true);
             rolling_version_to_leaf(node);
-            frame->waits |= rolling_lacks_value(node) && !ctx->given_up;
+            frame->has_pending |= rolling_lacks_value(node) && !ctx->given_up;
         } else {
-            frame->live++; // rolling_free_node subtracts it again
+            frame->n_referenced++; // rolling_free_node subtracts it again
             rolling_free_node(ctx, node);
         }
     }
-    frame->live = live;
+    frame->n_referenced = live;
 }
 
 static void rolling_free_empty_frames(ct_ctx *ctx, ct_frame *youngest) {
     for (ct_frame *at = youngest; at->older;) {
         ct_frame *frame = at->older;
-        if (frame->live) {
+        if (frame->n_referenced) {
             at = frame;
             continue;
         }
@@ -190,13 +190,13 @@ void ct__rolling_unpin(ct_ctx *ctx, ct_node *node) {
 bool ct__rolling_roots(ct_ctx *ctx) {
     const size_t before = ctx->n_roots;
     for (ct_frame *frame = ct__top(ctx); frame; frame = frame->older) {
-        if (frame != ct__top(ctx) && !frame->waits) continue;
+        if (frame != ct__top(ctx) && !frame->has_pending) continue;
         for (ct_node *node = frame->nodes; node; node = node->next)
             if (rolling_lacks_value(node) &&
                 !ct__root_add(
                     ctx, (ct_root){.kind = CT_ROOT_KEEP, .val = {node, 0}, .here = node->here}))
                 return false;
-        frame->unsettled = frame->waits;
+        frame->unsettled = frame->has_pending;
     }
     for (size_t i = before, k = ctx->n_roots; i + 1 < k; i++, k--) { // in recording order
         const ct_root root = ctx->roots[i];
