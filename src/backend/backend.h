@@ -238,6 +238,6 @@ void ct__cpu_end(void);
 bool ct__ref_node(const ct_node *node, void *const *args, const atomic_bool *stop, ct_err *err);
 // The same of a node of kind call, on any device whose memory is the host's.
 bool ct__call_node(const ct_node *node, void *const *args, const atomic_bool *stop,
-                   ct_spread spread, ct_err *err);
+                   ct_parallel_for spread, ct_err *err);
 
 #endif

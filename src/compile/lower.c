@@ -61,7 +61,7 @@ static bool settled(ct_ctx *ctx, const ct_executor *engine, const ct_plan *plan,
     bool evaluated = ct__evaluates_ops(engine->device);
     for (size_t i = 0; i < plan->program.n_launches; i++)
         evaluated |= plan->program.launches[i].kind == CT_LAUNCH_NODE;
-    if (evaluated) ct__symbols_settle(ctx->symbols, graph->nodes, graph->n);
+    if (evaluated) ct__symbols_substitute(ctx->symbols, graph->nodes, graph->n);
     if (plan->check) ct__check_settle(plan->check, ctx->symbols);
     if (evaluated || plan->check) ct__symbols_incomplete(ctx->symbols);
     return true;
@@ -211,7 +211,7 @@ static ct_plan *make(ct_ctx *ctx, ct_executor *engine, const ct_order *order, co
     plan->n_scalars = order->n_scalars;
     ctx->symbols = ct__symbols_new(&plan->arena);
     if (!ctx->symbols) ct__err_memory(&ctx->err, roots[0].here, "plan", sizeof *plan);
-    if (ctx->symbols) ct__symbols_also(ctx->symbols, engine->also, is_dynamic(engine));
+    if (ctx->symbols) ct__symbols_set_dynamic(ctx->symbols, engine->also, is_dynamic(engine));
     bool ok = ctx->symbols && ct__plan_name(ctx, plan, order, roots, n_roots) &&
               lower(ctx, engine, plan, order, roots, n_roots);
     plan->n_regions = ctx->regions->n;

@@ -18,27 +18,28 @@
 #include "io/run_names.h"
 #include "io/utf8.h"
 
-enum { CODE_POINTS = 0x110000, LOOKED_AT = 1 << 16, LONGEST_PATH = 4096 };
+enum { CODE_POINTS = 0x110000, SNIFF_BYTES = 1 << 16, MAX_PATH = 4096 };
 
 typedef struct reader {
     ct_corpus *corpus;
-    size_t cap, paths_cap; // of tokens; of paths
-    int32_t *ids;          // chars: 1 for each code point met, later its token; CODE_POINTS of them
-    bool own;              // the run has a folder already
-    struct stat own_folder;
+    size_t cap, paths_cap; // capacity of the tokens; of the paths
+    int32_t *ids;          // chars: 1 for each code point that occurs, later its token;
+                           // CODE_POINTS of them
+    bool has_run_folder;   // the run's folder exists
+    struct stat run_folder_stat;
     ct_err *err;
 } reader;
 
-static bool refuse_memory(reader *r, const char *path, size_t bytes) {
+static bool corpus_fail_memory(reader *r, const char *path, size_t bytes) {
     return ct__err_memory(r->err, CT_NOWHERE, path, bytes);
 }
 
 // --------------------------------------------------------------------------------------- one file
 
-// Text has no NUL and, in its first part, few control characters and few bytes that are not UTF-8.
-static bool is_binary(const char *text, size_t n) {
+// Text has no NUL and, in its beginning, few control characters and few bytes that are not UTF-8.
+static bool corpus_is_binary(const char *text, size_t n) {
     if (n && memchr(text, '\0', n)) return true;
-    size_t look = n < LOOKED_AT ? n : LOOKED_AT, odd = 0;
+    size_t look = n < SNIFF_BYTES ? n : SNIFF_BYTES, odd = 0;
     for (size_t i = 0; i < look;) {
         uint32_t cp;
         size_t used;
@@ -52,7 +53,7 @@ static bool is_binary(const char *text, size_t n) {
     return odd * 10 > look * 3;
 }
 
-static bool refuse_binary(reader *r, const char *path, const char *text, size_t n) {
+static bool corpus_fail_binary(reader *r, const char *path, const char *text, size_t n) {
     const char *nul = memchr(text, '\0', n);
     if (nul)
         ct__err(r->err, CT_E_DATA, CT_NOWHERE, path, "the file is not text: byte %zu of %zu is 0",
@@ -64,7 +65,7 @@ static bool refuse_binary(reader *r, const char *path, const char *text, size_t 
     return false;
 }
 
-static bool add_chars(reader *r, const char *path, const char *text, size_t n) {
+static bool corpus_add_chars(reader *r, const char *path, const char *text, size_t n) {
     int32_t *out = r->corpus->tokens + r->corpus->n;
     for (size_t i = 0; i < n;) {
         uint32_t cp;
@@ -84,33 +85,33 @@ static bool add_chars(reader *r, const char *path, const char *text, size_t n) {
     return true;
 }
 
-// A file that a tokenizer is to read; its bytes count in the sum, and where it ends.
-static bool list_file(reader *r, const char *path, const char *text, size_t n) {
+// Lists a file for a tokenizer; its length and bytes are added to the checksum.
+static bool corpus_list_file(reader *r, const char *path, const char *text, size_t n) {
     ct_corpus *corpus = r->corpus;
     const uint64_t bytes = n;
     char *copy = CT_GROW(corpus->paths, r->paths_cap, corpus->files + 1) ? ct__strdup(path) : NULL;
-    if (!copy) return refuse_memory(r, path, (corpus->files + 1) * sizeof *corpus->paths);
+    if (!copy) return corpus_fail_memory(r, path, (corpus->files + 1) * sizeof *corpus->paths);
     corpus->paths[corpus->files] = copy;
     corpus->text_sum = ct__crc32c_extend(corpus->text_sum, &bytes, sizeof bytes);
     corpus->text_sum = ct__crc32c_extend(corpus->text_sum, text, n);
     return true;
 }
 
-static bool add_file(reader *r, const char *path, bool named) {
+static bool corpus_add_file(reader *r, const char *path, bool named) {
     ct_corpus *corpus = r->corpus;
-    const bool later = corpus->vocab.kind == CT_TOKENS_LATER;
+    const bool later = corpus->vocab.kind == CT_TOKENS_DEFERRED;
     bool chars = later || corpus->vocab.kind == CT_TOKENS_CHARS, ok = true;
     char *text;
     size_t n;
     if (!ct__file_read(path, &text, &n, r->err)) return false;
-    bool binary = (chars || !named) && is_binary(text, n);
-    if (binary && named) ok = refuse_binary(r, path, text, n);
+    bool binary = (chars || !named) && corpus_is_binary(text, n);
+    if (binary && named) ok = corpus_fail_binary(r, path, text, n);
     if (binary && !named) corpus->skipped++;
     if (!binary && later)
-        ok = list_file(r, path, text, n);
+        ok = corpus_list_file(r, path, text, n);
     else if (!binary && !CT_GROW(corpus->tokens, r->cap, corpus->n + n))
-        ok = refuse_memory(r, path, (corpus->n + n) * sizeof *corpus->tokens);
-    if (!binary && ok && chars && !later) ok = add_chars(r, path, text, n);
+        ok = corpus_fail_memory(r, path, (corpus->n + n) * sizeof *corpus->tokens);
+    if (!binary && ok && chars && !later) ok = corpus_add_chars(r, path, text, n);
     if (!binary && ok && !chars)
         for (size_t i = 0; i < n; i++) corpus->tokens[corpus->n++] = (unsigned char)text[i];
     if (!binary && ok) {
@@ -123,16 +124,16 @@ static bool add_file(reader *r, const char *path, bool named) {
 
 // --------------------------------------------------------------------------------------- runs
 
-// A run that trains on a folder may write into it, and must find the same text when it goes on:
-// what runs write there is no text.
+// A run that trains on a folder may write into it, and must find the same text when it is resumed: files that
+// runs write are not text.
 
-// Does the file begin with this? A pipe, which one would wait for, is no file.
-static bool begins_with(const char *folder, const char *name, const char *begin) {
-    char path[LONGEST_PATH], bytes[16];
+// True if the file begins with this text. A pipe, which could block, is not a file.
+static bool corpus_file_begins_with(const char *folder, const char *name, const char *begin) {
+    char path[MAX_PATH], bytes[16];
     ct_err ignored = {0};
     ct_file file;
     int n = snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (n >= LONGEST_PATH || !ct__file_hold(path, &file, &ignored)) return false;
+    if (n >= MAX_PATH || !ct__file_hold(path, &file, &ignored)) return false;
     size_t want = strlen(begin);
     bool same = file.n >= want && ct__file_part(&file, 0, bytes, want, &ignored) &&
                 memcmp(bytes, begin, want) == 0;
@@ -140,53 +141,57 @@ static bool begins_with(const char *folder, const char *name, const char *begin)
     return same;
 }
 
-static bool same_folder(const char *path, const struct stat *other) {
+static bool corpus_same_folder(const char *path, const struct stat *other) {
     struct stat st;
     return stat(path, &st) == 0 && st.st_dev == other->st_dev && st.st_ino == other->st_ino;
 }
 
-// By its metrics, which a run has from its first step on, or by a saved model; the folder that is
-// to become a run's is one from the first, so that it reads alike when the run goes on.
-static bool is_run(const reader *r, const char *folder) {
-    return begins_with(folder, "metrics.jsonl", "{\"step\": ") ||
-           (begins_with(folder, "config.json", "") &&
-            begins_with(folder, "model.safetensors", "")) ||
-           (r->own && same_folder(folder, &r->own_folder));
+// Recognises a run's folder by its metrics, which exist from its first step on, or by a saved model. The
+// folder of the current run is one from the start, so that it is read alike when the run is resumed.
+static bool corpus_is_run(const reader *r, const char *folder) {
+    return corpus_file_begins_with(folder, "metrics.jsonl", "{\"step\": ") ||
+           (corpus_file_begins_with(folder, "config.json", "") &&
+            corpus_file_begins_with(folder, "model.safetensors", "")) ||
+           (r->has_run_folder && corpus_same_folder(folder, &r->run_folder_stat));
 }
 
-typedef enum { OTHER, RUN, BEST, SAVES } place;
+typedef enum { RUN_FOLDER_NONE, RUN_FOLDER_RUN, RUN_FOLDER_BEST, RUN_FOLDER_SAVES } run_folder;
 
-static bool is_inner(const reader *r, const char *folder, const char *name) {
-    char above[LONGEST_PATH], inner[LONGEST_PATH];
+static bool corpus_is_run_subfolder(const reader *r, const char *folder, const char *name) {
+    char parent[MAX_PATH], inner[MAX_PATH];
     struct stat st;
-    return snprintf(above, sizeof above, "%s/..", folder) < LONGEST_PATH &&
-           snprintf(inner, sizeof inner, "%s/%s", above, name) < LONGEST_PATH &&
-           stat(folder, &st) == 0 && same_folder(inner, &st) && is_run(r, above);
+    return snprintf(parent, sizeof parent, "%s/..", folder) < MAX_PATH &&
+           snprintf(inner, sizeof inner, "%s/%s", parent, name) < MAX_PATH &&
+           stat(folder, &st) == 0 && corpus_same_folder(inner, &st) && corpus_is_run(r, parent);
 }
 
-static place place_of(const reader *r, const char *folder) {
-    return is_run(r, folder)                   ? RUN
-           : is_inner(r, folder, CT_RUN_BEST)  ? BEST
-           : is_inner(r, folder, CT_RUN_SAVES) ? SAVES
-                                               : OTHER;
+static run_folder corpus_run_folder(const reader *r, const char *folder) {
+    return corpus_is_run(r, folder)                           ? RUN_FOLDER_RUN
+           : corpus_is_run_subfolder(r, folder, CT_RUN_BEST)  ? RUN_FOLDER_BEST
+           : corpus_is_run_subfolder(r, folder, CT_RUN_SAVES) ? RUN_FOLDER_SAVES
+                                                              : RUN_FOLDER_NONE;
 }
 
-// Is this what a run writes there, as far as it could be taken for text? Under the name of a file
-// that is being written, too: "loss.svg.1234-5.tmp".
-static bool is_of_run(place where, const char *name) {
+// True for a file that a run writes there and that could be taken for text, also under its temporary name:
+// "loss.svg.1234-5.tmp".
+static bool corpus_is_run_file(run_folder where, const char *name) {
     static const char *const names[] = {"config.json", CT_RUN_SIDE_FILES, CT_RUN_TOKENS, "loss.svg",
                                         "metrics.jsonl"};
     enum { NAMES = sizeof names / sizeof *names, BEST_NAMES = NAMES - 3 };
     int64_t step;
-    if (where == SAVES) return ct__is_save_name(name, &step) || ct__is_unfinished_save_name(name);
-    for (size_t i = 0; i < (where == RUN ? NAMES : where == BEST ? BEST_NAMES : 0); i++)
+    if (where == RUN_FOLDER_SAVES)
+        return ct__is_save_name(name, &step) || ct__is_unfinished_save_name(name);
+    for (size_t i = 0; i < (where == RUN_FOLDER_RUN    ? NAMES
+                            : where == RUN_FOLDER_BEST ? BEST_NAMES
+                                                       : 0);
+         i++)
         if (strcmp(name, names[i]) == 0 || ct__atomic_is_leftover(name, names[i])) return true;
     return false;
 }
 
 // ------------------------------------------------------------------------ files, folders and globs
 
-static int by_bytes(const void *a, const void *b) {
+static int corpus_compare_names(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
@@ -195,13 +200,13 @@ typedef struct name_list {
     size_t n, cap;
 } name_list;
 
-static void free_names(name_list *names) {
+static void corpus_free_names(name_list *names) {
     for (size_t i = 0; i < names->n; i++) ct__free(names->list[i]);
     ct__free(names->list);
 }
 
-// The names in a folder in the order of their bytes, which no locale changes.
-static bool list_folder(reader *r, const char *path, name_list *names) {
+// Lists the names in a folder in byte order, which does not depend on the locale.
+static bool corpus_list_folder(reader *r, const char *path, name_list *names) {
     DIR *dir = opendir(path);
     if (!dir) return ct__err_system(r->err, path, "open the folder");
     bool ok = true;
@@ -213,105 +218,105 @@ static bool list_folder(reader *r, const char *path, name_list *names) {
         if (copy)
             names->list[names->n++] = copy;
         else
-            ok = refuse_memory(r, path, names->cap * 2 * sizeof copy);
+            ok = corpus_fail_memory(r, path, names->cap * 2 * sizeof copy);
     }
     if (ok && errno) ok = ct__err_system(r->err, path, "read the folder");
     closedir(dir);
-    if (names->n) qsort(names->list, names->n, sizeof *names->list, by_bytes);
+    if (names->n) qsort(names->list, names->n, sizeof *names->list, corpus_compare_names);
     return ok;
 }
 
-static bool add_folder(reader *r, const char *path);
+static bool corpus_add_folder(reader *r, const char *path);
 
-// Recursion is bounded by the longest path that the system takes.
-static bool add_member(reader *r, const char *folder, place where, const char *name) {
+// Recursion is bounded by the system's maximum path length.
+static bool corpus_add_entry(reader *r, const char *folder, run_folder where, const char *name) {
     ct_text path = {0};
     struct stat st;
     ct__textf(&path, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", name);
     if (path.failed) {
         ct__text_free(&path);
-        return refuse_memory(r, folder, strlen(folder));
+        return corpus_fail_memory(r, folder, strlen(folder));
     }
     bool ok = true;
-    if (name[0] == '.' || is_of_run(where, name))
+    if (name[0] == '.' || corpus_is_run_file(where, name))
         r->corpus->skipped++;
     else if (lstat(path.s, &st) != 0)
         ok = ct__err_system(r->err, path.s, "look at");
     else if (S_ISDIR(st.st_mode))
-        ok = add_folder(r, path.s);
+        ok = corpus_add_folder(r, path.s);
     else if (S_ISREG(st.st_mode))
-        ok = add_file(r, path.s, false);
+        ok = corpus_add_file(r, path.s, false);
     else
         r->corpus->skipped++;
     ct__text_free(&path);
     return ok;
 }
 
-static bool add_folder(reader *r, const char *path) {
+static bool corpus_add_folder(reader *r, const char *path) {
     name_list names = {0};
-    bool ok = list_folder(r, path, &names);
-    place where = place_of(r, path);
-    for (size_t i = 0; i < names.n && ok; i++) ok = add_member(r, path, where, names.list[i]);
-    free_names(&names);
+    bool ok = corpus_list_folder(r, path, &names);
+    run_folder where = corpus_run_folder(r, path);
+    for (size_t i = 0; i < names.n && ok; i++) ok = corpus_add_entry(r, path, where, names.list[i]);
+    corpus_free_names(&names);
     return ok;
 }
 
-static bool add_existing(reader *r, const char *path, const struct stat *st, bool named) {
-    if (S_ISDIR(st->st_mode)) return add_folder(r, path);
-    if (S_ISREG(st->st_mode)) return add_file(r, path, named);
+static bool corpus_add_existing(reader *r, const char *path, const struct stat *st, bool named) {
+    if (S_ISDIR(st->st_mode)) return corpus_add_folder(r, path);
+    if (S_ISREG(st->st_mode)) return corpus_add_file(r, path, named);
     if (named)
         return ct__err(r->err, CT_E_FILE, CT_NOWHERE, path, "neither a regular file nor a folder");
     r->corpus->skipped++;
     return true;
 }
 
-// A path that a pattern found, without a '/' at its end.
-static bool add_match(reader *r, const char *path) {
+// Adds a path that matched a pattern, without a '/' at its end.
+static bool corpus_add_match(reader *r, const char *path) {
     struct stat st;
-    char folder[LONGEST_PATH] = ".";
+    char folder[MAX_PATH] = ".";
     const char *slash = strrchr(path, '/');
     if (stat(path, &st) != 0) return ct__err_system(r->err, path, "look at");
-    if (slash && slash - path < LONGEST_PATH)
+    if (slash && slash - path < MAX_PATH)
         snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
-    if (!is_of_run(place_of(r, folder), slash ? slash + 1 : path))
-        return add_existing(r, path, &st, false);
+    if (!corpus_is_run_file(corpus_run_folder(r, folder), slash ? slash + 1 : path))
+        return corpus_add_existing(r, path, &st, false);
     r->corpus->skipped++;
     return true;
 }
 
-static bool add_glob(reader *r, const char *pattern) {
+static bool corpus_add_glob(reader *r, const char *pattern) {
     glob_t found = {0};
-    // GLOB_NOSORT: the function's own order is the locale's.
+    // GLOB_NOSORT: glob's own order depends on the locale.
     int rc = glob(pattern, GLOB_NOSORT, NULL, &found);
     bool ok = rc == 0;
     if (rc == GLOB_NOMATCH)
         ct__err(r->err, CT_E_FILE, CT_NOWHERE, pattern, "no file matches this pattern");
     else if (rc != 0)
-        refuse_memory(r, pattern, strlen(pattern));
-    if (ok) qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
-    for (size_t i = 0; i < found.gl_pathc && ok; i++) ok = add_match(r, found.gl_pathv[i]);
+        corpus_fail_memory(r, pattern, strlen(pattern));
+    if (ok) qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, corpus_compare_names);
+    for (size_t i = 0; i < found.gl_pathc && ok; i++) ok = corpus_add_match(r, found.gl_pathv[i]);
     globfree(&found);
     return ok;
 }
 
-static bool is_pattern(const char *path, int why_not_there) {
-    return why_not_there == ENOENT && strpbrk(path, "*?[");
+static bool corpus_is_glob(const char *path, int stat_errno) {
+    return stat_errno == ENOENT && strpbrk(path, "*?[");
 }
 
 bool ct__corpus_is_pattern(const char *path) {
     struct stat st;
-    return stat(path, &st) != 0 && is_pattern(path, errno);
+    return stat(path, &st) != 0 && corpus_is_glob(path, errno);
 }
 
-static bool add_path(reader *r, const char *path) {
+static bool corpus_add_path(reader *r, const char *path) {
     struct stat st;
     size_t bytes = r->corpus->bytes, skipped = r->corpus->skipped;
     bool regular = false;
     if (stat(path, &st) == 0) {
         regular = S_ISREG(st.st_mode);
-        if (!add_existing(r, path, &st, true)) return false;
-    } else if (is_pattern(path, errno)) {
-        if (!add_glob(r, path)) return false;
+        if (!corpus_add_existing(r, path, &st, true)) return false;
+    } else if (corpus_is_glob(path, errno)) {
+        if (!corpus_add_glob(r, path)) return false;
     } else {
         return ct__err_system(r->err, path, "open");
     }
@@ -325,14 +330,15 @@ static bool add_path(reader *r, const char *path) {
 
 // ---------------------------------------------------------------------------------- the vocabulary
 
-// Numbers the code points met in ascending order and turns the tokens from code points into them.
-static bool number_chars(reader *r) {
+// Numbers the code points that occur in ascending order, and converts the tokens from code points to these
+// numbers.
+static bool corpus_number_chars(reader *r) {
     ct_corpus *corpus = r->corpus;
     int32_t count = 0;
     for (size_t cp = 0; cp < CODE_POINTS; cp++) count += r->ids[cp];
     corpus->vocab.chars = ct__malloc((size_t)count * sizeof *corpus->vocab.chars);
     if (!corpus->vocab.chars)
-        return refuse_memory(r, "corpus", (size_t)count * sizeof *corpus->vocab.chars);
+        return corpus_fail_memory(r, "corpus", (size_t)count * sizeof *corpus->vocab.chars);
     for (uint32_t cp = 0; cp < CODE_POINTS; cp++)
         if (r->ids[cp]) {
             corpus->vocab.chars[corpus->vocab.n] = cp;
@@ -346,15 +352,15 @@ bool ct__corpus_read(const char *const *paths, size_t n, ct_tokens kind, const c
                      ct_corpus *corpus, ct_err *err) {
     *corpus = (ct_corpus){.vocab.kind = kind};
     reader r = {.corpus = corpus, .err = err};
-    r.own = run && stat(run, &r.own_folder) == 0;
+    r.has_run_folder = run && stat(run, &r.run_folder_stat) == 0;
     bool ok = n > 0 || ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "corpus", "no path is given");
     if (ok && kind == CT_TOKENS_CHARS) {
         r.ids = ct__calloc(CODE_POINTS, sizeof *r.ids);
-        if (!r.ids) ok = refuse_memory(&r, "corpus", CODE_POINTS * sizeof *r.ids);
+        if (!r.ids) ok = corpus_fail_memory(&r, "corpus", CODE_POINTS * sizeof *r.ids);
     }
-    for (size_t i = 0; i < n && ok; i++) ok = add_path(&r, paths[i]);
+    for (size_t i = 0; i < n && ok; i++) ok = corpus_add_path(&r, paths[i]);
     if (kind == CT_TOKENS_BYTES) corpus->vocab.n = 256;
-    if (kind == CT_TOKENS_CHARS) ok = ok && number_chars(&r);
+    if (kind == CT_TOKENS_CHARS) ok = ok && corpus_number_chars(&r);
     ct__free(r.ids);
     if (!ok) ct__corpus_free(corpus);
     return ok;
@@ -424,7 +430,7 @@ void ct__vocab_free(ct_vocab *vocab) {
 
 // ------------------------------------------------------------------------------ prompts and output
 
-static int32_t find_char(const ct_vocab *vocab, uint32_t cp) {
+static int32_t vocab_find_char(const ct_vocab *vocab, uint32_t cp) {
     int32_t low = 0, high = vocab->n;
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
@@ -436,8 +442,8 @@ static int32_t find_char(const ct_vocab *vocab, uint32_t cp) {
     return low < vocab->n && vocab->chars[low] == cp ? low : -1;
 }
 
-static bool encode_chars(const ct_vocab *vocab, const char *label, const char *text, size_t n,
-                         int32_t *tokens, size_t *count, ct_err *err) {
+static bool vocab_encode_chars(const ct_vocab *vocab, const char *label, const char *text, size_t n,
+                               int32_t *tokens, size_t *count, ct_err *err) {
     char shown[CT_PRINTABLE];
     for (size_t i = 0, used; i < n; i += used) {
         uint32_t cp;
@@ -445,7 +451,7 @@ static bool encode_chars(const ct_vocab *vocab, const char *label, const char *t
             return ct__err(err, CT_E_DATA, CT_NOWHERE, label,
                            "byte %zu is 0x%02x, which is not UTF-8", i,
                            (unsigned)(unsigned char)text[i]);
-        int32_t token = find_char(vocab, cp);
+        int32_t token = vocab_find_char(vocab, cp);
         if (token < 0)
             return ct__err(err, CT_E_DATA, CT_NOWHERE, label,
                            "character \"%s\" (U+%04" PRIX32
@@ -466,7 +472,7 @@ bool ct__encode(const ct_vocab *vocab, const char *label, const char *text, size
         *count = n;
         return true;
     }
-    if (encode_chars(vocab, label, text, n, *tokens, count, err)) return true;
+    if (vocab_encode_chars(vocab, label, text, n, *tokens, count, err)) return true;
     ct__free(*tokens);
     *tokens = NULL;
     *count = 0;

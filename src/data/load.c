@@ -1,4 +1,4 @@
-// Files as tensors.
+// Loading files as tensors.
 #include "cotan/data.h"
 
 #include "base/mem.h"
@@ -6,8 +6,8 @@
 #include "data/idx.h"
 #include "graph/graph.h"
 
-// The whole file, or NULL with the error in the context; *text is freed with ct__free.
-static char *read_file(ct_ctx *ctx, const char *op, const char *path, size_t *n, ct_loc here) {
+// Returns the whole file, to be freed with ct__free, or NULL and an error in the context.
+static char *load_read_file(ct_ctx *ctx, const char *op, const char *path, size_t *n, ct_loc here) {
     ct_err err = {0};
     char *bytes = NULL;
     if (!path)
@@ -21,7 +21,7 @@ ct_tensor ct_load_bytes_at(const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     size_t n = 0;
-    char *bytes = read_file(ctx, "load_bytes", path, &n, here);
+    char *bytes = load_read_file(ctx, "load_bytes", path, &n, here);
     if (!bytes) return ct__poison(ctx, here);
     ct_tensor t = ct_from_at(bytes, CT_U8, CT_DIMS((int64_t)n), here);
     ct__free(bytes);
@@ -32,7 +32,7 @@ ct_tensor ct_load_idx_at(const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     size_t n = 0;
-    char *bytes = read_file(ctx, "load_idx", path, &n, here);
+    char *bytes = load_read_file(ctx, "load_idx", path, &n, here);
     if (!bytes) return ct__poison(ctx, here);
     ct_err err = {0};
     ct_idx array;

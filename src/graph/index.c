@@ -14,7 +14,7 @@ typedef struct {
 
 struct ct_ix_pool {
     ct_arena *arena;
-    ct_err *err;      // which learns at once when there is no memory
+    ct_err *err;      // out of memory is reported here at once
     ct_ix_node *node; // (n)
     int n, cap;
     int32_t *slot; // hash table of node numbers + 1
@@ -30,21 +30,21 @@ typedef struct {
     ct_ix_term t[MAX_TERMS];
 } sum;
 
-static ct_ix fail(ct_ix_pool *p) {
+static ct_ix ix_fail(ct_ix_pool *p) {
     p->failed = true;
     return CT_IX_NONE;
 }
 bool ct__ix_failed(const ct_ix_pool *p) { return p->failed; }
 const ct_ix_node *ct__ix_node(const ct_ix_pool *p, ct_ix e) { return &p->node[e]; }
 
-static bool no_memory(ct_ix_pool *p, size_t bytes) {
+static bool ix_fail_memory(ct_ix_pool *p, size_t bytes) {
     p->failed = true;
     return ct__err_memory(p->err, CT_NOWHERE, "kernel", bytes);
 }
 
-static void *grown(ct_ix_pool *p, const void *old, size_t used, size_t bytes) {
+static void *ix_grow(ct_ix_pool *p, const void *old, size_t used, size_t bytes) {
     void *fresh = ct__arena(p->arena, bytes);
-    if (!fresh) return no_memory(p, bytes), NULL;
+    if (!fresh) return ix_fail_memory(p, bytes), NULL;
     if (used) memcpy(fresh, old, used);
     return fresh;
 }
@@ -64,42 +64,43 @@ ct_ix_pool *ct__ix_new(ct_arena *arena, ct_err *err) {
 
 // ----------------------------------------------------------------------------------------- sharing
 
-static uint64_t mix(uint64_t h, uint64_t v) {
+static uint64_t ix_hash_mix(uint64_t h, uint64_t v) {
     h = (h ^ v) * 0x9e3779b97f4a7c15ull;
     return h ^ h >> 29;
 }
-static uint64_t hash_of(const ct_ix_node *x) {
-    uint64_t h = mix((uint64_t)x->kind, (uint64_t)x->number);
-    h = mix(mix(mix(h, (uint64_t)x->a), (uint64_t)x->b), (uint64_t)x->c);
+static uint64_t ix_hash(const ct_ix_node *x) {
+    uint64_t h = ix_hash_mix((uint64_t)x->kind, (uint64_t)x->number);
+    h = ix_hash_mix(ix_hash_mix(ix_hash_mix(h, (uint64_t)x->a), (uint64_t)x->b), (uint64_t)x->c);
     for (int i = 0; i < x->n; i++) {
         if (x->kind == CT_IX_LOAD) {
-            h = mix(h, (uint64_t)x->at[i]);
+            h = ix_hash_mix(h, (uint64_t)x->at[i]);
             continue;
         }
-        h = mix(h, (uint64_t)x->term[i].atom << 32 ^ (uint64_t)x->term[i].mono);
-        h = mix(h, (uint64_t)x->term[i].coef);
+        h = ix_hash_mix(h, (uint64_t)x->term[i].atom << 32 ^ (uint64_t)x->term[i].mono);
+        h = ix_hash_mix(h, (uint64_t)x->term[i].coef);
     }
     return h;
 }
-static bool same_term(const ct_ix_term *a, const ct_ix_term *b) {
+static bool ix_equal_terms(const ct_ix_term *a, const ct_ix_term *b) {
     return a->atom == b->atom && a->mono == b->mono && a->coef == b->coef;
 }
-static bool same(const ct_ix_node *x, const ct_ix_node *y) {
+static bool ix_equal_nodes(const ct_ix_node *x, const ct_ix_node *y) {
     if (x->kind != y->kind || x->a != y->a || x->b != y->b || x->c != y->c ||
         x->number != y->number || x->n != y->n)
         return false;
     for (int i = 0; i < x->n; i++)
-        if (x->kind == CT_IX_LOAD ? x->at[i] != y->at[i] : !same_term(&x->term[i], &y->term[i]))
+        if (x->kind == CT_IX_LOAD ? x->at[i] != y->at[i]
+                                  : !ix_equal_terms(&x->term[i], &y->term[i]))
             return false;
     return true;
 }
 
-static bool rehash(ct_ix_pool *p) {
+static bool ix_rehash(ct_ix_pool *p) {
     int size = p->n_slots * 2;
     int32_t *slot = ct__arena_zero(p->arena, (size_t)size * sizeof *slot);
-    if (!slot) return no_memory(p, (size_t)size * sizeof *slot);
+    if (!slot) return ix_fail_memory(p, (size_t)size * sizeof *slot);
     for (int i = 0; i < p->n; i++) {
-        uint64_t h = hash_of(&p->node[i]);
+        uint64_t h = ix_hash(&p->node[i]);
         while (slot[h & (uint64_t)(size - 1)]) h++;
         slot[h & (uint64_t)(size - 1)] = i + 1;
     }
@@ -108,45 +109,45 @@ static bool rehash(ct_ix_pool *p) {
     return true;
 }
 
-// The number of x, whose lists may stand on the stack.
-static ct_ix intern(ct_ix_pool *p, ct_ix_node x) {
-    uint64_t h = hash_of(&x);
+// Returns the number of x, whose lists may be on the stack: they are copied into the arena.
+static ct_ix ix_intern(ct_ix_pool *p, ct_ix_node x) {
+    uint64_t h = ix_hash(&x);
     for (;; h++) {
         int32_t at = p->slot[h & (uint64_t)(p->n_slots - 1)];
         if (!at) break;
-        if (same(&p->node[at - 1], &x)) return at - 1;
+        if (ix_equal_nodes(&p->node[at - 1], &x)) return at - 1;
     }
     if (p->n == p->cap) {
         int cap = p->cap ? p->cap * 2 : 128;
         ct_ix_node *node =
-            grown(p, p->node, (size_t)p->n * sizeof *node, (size_t)cap * sizeof *node);
+            ix_grow(p, p->node, (size_t)p->n * sizeof *node, (size_t)cap * sizeof *node);
         if (!node) return CT_IX_NONE;
         p->node = node;
         p->cap = cap;
     }
     if (x.kind == CT_IX_LOAD) {
-        x.at = grown(p, x.at, (size_t)x.n * sizeof *x.at, (size_t)x.n * sizeof *x.at);
+        x.at = ix_grow(p, x.at, (size_t)x.n * sizeof *x.at, (size_t)x.n * sizeof *x.at);
         if (!x.at) return CT_IX_NONE;
     } else if (x.kind == CT_IX_SUM) {
-        x.term = grown(p, x.term, (size_t)x.n * sizeof *x.term, (size_t)x.n * sizeof *x.term);
+        x.term = ix_grow(p, x.term, (size_t)x.n * sizeof *x.term, (size_t)x.n * sizeof *x.term);
         if (!x.term) return CT_IX_NONE;
     }
     p->slot[h & (uint64_t)(p->n_slots - 1)] = p->n + 1;
     p->node[p->n++] = x;
-    if (p->n * 2 > p->n_slots && !rehash(p)) return CT_IX_NONE;
+    if (p->n * 2 > p->n_slots && !ix_rehash(p)) return CT_IX_NONE;
     return p->n - 1;
 }
 
 // ----------------------------------------------------------------------- products of dynamic sizes
 
-static int32_t intern_mono(ct_ix_pool *p, const mono *m) {
+static int32_t mono_intern(ct_ix_pool *p, const mono *m) {
     for (int i = 0; i < p->n_monos; i++)
         if (p->monos[i].n == m->n &&
             (m->n == 0 || memcmp(p->monos[i].sym, m->sym, (size_t)m->n * sizeof *m->sym) == 0))
             return i;
     if (p->n_monos == p->cap_monos) {
-        mono *more = grown(p, p->monos, (size_t)p->n_monos * sizeof *more,
-                           (size_t)p->cap_monos * 2 * sizeof *more);
+        mono *more = ix_grow(p, p->monos, (size_t)p->n_monos * sizeof *more,
+                             (size_t)p->cap_monos * 2 * sizeof *more);
         if (!more) return -1;
         p->monos = more;
         p->cap_monos *= 2;
@@ -164,10 +165,10 @@ static int32_t mono_mul(ct_ix_pool *p, int32_t a, int32_t b) {
     for (int i = 0, k = 0; i < x->n || k < y->n;)
         m.sym[m.n++] =
             k == y->n || (i < x->n && x->sym[i] <= y->sym[k]) ? x->sym[i++] : y->sym[k++];
-    return intern_mono(p, &m);
+    return mono_intern(p, &m);
 }
 
-// a / b, or -1 where b does not divide a.
+// a / b, or -1 if b does not divide a.
 static int32_t mono_div(ct_ix_pool *p, int32_t a, int32_t b) {
     if (b == 0) return a;
     if (a == b) return 0;
@@ -180,7 +181,7 @@ static int32_t mono_div(ct_ix_pool *p, int32_t a, int32_t b) {
         else
             m.sym[m.n++] = x->sym[i];
     }
-    return k == y->n ? intern_mono(p, &m) : -1;
+    return k == y->n ? mono_intern(p, &m) : -1;
 }
 
 int ct__ix_mono(const ct_ix_pool *p, int32_t m, int *syms, int max) {
@@ -189,7 +190,7 @@ int ct__ix_mono(const ct_ix_pool *p, int32_t m, int *syms, int max) {
     return x->n;
 }
 
-// ------------------------------------------- ranges: INT64_MIN and INT64_MAX stand for "not known"
+// ---------------------------------------------------- ranges: INT64_MIN and INT64_MAX mean unknown
 
 static int64_t range_add(int64_t a, int64_t b, int64_t unknown) {
     int64_t r;
@@ -202,24 +203,24 @@ static int64_t range_mul(int64_t a, int64_t c, int64_t unknown) {
     return r;
 }
 
-// Are all sizes of the product among `sizes`?
-static bool mono_among(const ct_ix_pool *p, int32_t m, uint64_t sizes) {
+// True if all sizes of the product are among `sizes`.
+static bool mono_is_subset(const ct_ix_pool *p, int32_t m, uint64_t sizes) {
     const mono *x = &p->monos[m];
     for (int i = 0; i < x->n; i++)
         if (x->sym[i] >= 64 || !(sizes >> x->sym[i] & 1)) return false;
     return true;
 }
 
-// Of a term that is evaluated where `sizes` are at least 1.
-static void term_range(const ct_ix_pool *p, const ct_ix_term *t, uint64_t sizes, int64_t *lo,
-                       int64_t *hi) {
+// Range of a term that is evaluated where `sizes` are at least 1.
+static void ix_term_range(const ct_ix_pool *p, const ct_ix_term *t, uint64_t sizes, int64_t *lo,
+                          int64_t *hi) {
     int64_t a = 1, b = 1;
     if (t->atom != CT_IX_NONE) {
         a = p->node[t->atom].lo;
         b = p->node[t->atom].hi;
     }
-    if (t->mono) { // of unknown height
-        const bool some = mono_among(p, t->mono, sizes);
+    if (t->mono) { // the product of sizes has no upper bound
+        const bool some = mono_is_subset(p, t->mono, sizes);
         b = b > 0 ? INT64_MAX : some ? b : 0;
         a = a < 0 ? INT64_MIN : some ? a : 0;
     }
@@ -232,19 +233,20 @@ static void term_range(const ct_ix_pool *p, const ct_ix_term *t, uint64_t sizes,
     }
 }
 
-static uint64_t sizes_of(const ct_ix_pool *p, const ct_ix_term *t, int n) {
+static uint64_t ix_known_sizes(const ct_ix_pool *p, const ct_ix_term *t, int n) {
     uint64_t sizes = 0;
     for (int i = 0; i < n; i++)
         if (t[i].atom != CT_IX_NONE) sizes |= p->node[t[i].atom].sizes;
     return sizes;
 }
 
-static void sum_range(const ct_ix_pool *p, const ct_ix_term *t, int n, int64_t *lo, int64_t *hi) {
-    const uint64_t sizes = sizes_of(p, t, n);
+static void ix_sum_range(const ct_ix_pool *p, const ct_ix_term *t, int n, int64_t *lo,
+                         int64_t *hi) {
+    const uint64_t sizes = ix_known_sizes(p, t, n);
     *lo = *hi = 0;
     for (int i = 0; i < n; i++) {
         int64_t a, b;
-        term_range(p, &t[i], sizes, &a, &b);
+        ix_term_range(p, &t[i], sizes, &a, &b);
         *lo = range_add(*lo, a, INT64_MIN);
         *hi = range_add(*hi, b, INT64_MAX);
     }
@@ -252,7 +254,7 @@ static void sum_range(const ct_ix_pool *p, const ct_ix_term *t, int n, int64_t *
 
 // -------------------------------------------------------------------------------------------- sums
 
-static void sum_of(const ct_ix_pool *p, ct_ix e, sum *s) {
+static void sum_from_ix(const ct_ix_pool *p, ct_ix e, sum *s) {
     const ct_ix_node *x = &p->node[e];
     if (x->kind == CT_IX_SUM) {
         s->n = x->n;
@@ -263,8 +265,8 @@ static void sum_of(const ct_ix_pool *p, ct_ix e, sum *s) {
     }
 }
 
-// Adds a term in its place; false: too many.
-static bool put(sum *s, ct_ix_term t) {
+// Inserts a term in sorted order, or adds its coefficient to an equal term. False: the sum is full.
+static bool sum_add_term(sum *s, ct_ix_term t) {
     if (t.coef == 0) return true;
     int i = 0;
     while (i < s->n && (s->t[i].atom < t.atom || (s->t[i].atom == t.atom && s->t[i].mono < t.mono)))
@@ -283,24 +285,24 @@ static bool put(sum *s, ct_ix_term t) {
     s->n++;
     return true;
 }
-static void drop(sum *s, int i) {
+static void sum_remove_term(sum *s, int i) {
     memmove(&s->t[i], &s->t[i + 1], (size_t)(s->n - i - 1) * sizeof *s->t);
     s->n--;
 }
 
-static ct_ix make_sum(ct_ix_pool *p, const sum *s) {
+static ct_ix sum_to_ix(ct_ix_pool *p, const sum *s) {
     if (s->n == 1 && s->t[0].coef == 1 && s->t[0].mono == 0 && s->t[0].atom != CT_IX_NONE)
         return s->t[0].atom;
     ct_ix_node x = {.kind = CT_IX_SUM, .a = -1, .b = -1, .c = -1, .n = s->n, .term = s->t};
-    sum_range(p, s->t, s->n, &x.lo, &x.hi);
-    x.sizes = sizes_of(p, s->t, s->n);
+    ix_sum_range(p, s->t, s->n, &x.lo, &x.hi);
+    x.sizes = ix_known_sizes(p, s->t, s->n);
     for (int i = 0; i < s->n; i++)
         if (s->t[i].atom != CT_IX_NONE) x.vars |= p->node[s->t[i].atom].vars;
-    return intern(p, x);
+    return ix_intern(p, x);
 }
 
-// Is e one term without atom: a number times sizes?
-static bool single(const ct_ix_pool *p, ct_ix e, ct_ix_term *t) {
+// True if e is one term without an atom: a number times sizes.
+static bool ix_is_single_term(const ct_ix_pool *p, ct_ix e, ct_ix_term *t) {
     const ct_ix_node *x = &p->node[e];
     if (x->kind != CT_IX_SUM || x->n > 1) return false;
     if (x->n == 0) {
@@ -312,18 +314,18 @@ static bool single(const ct_ix_pool *p, ct_ix e, ct_ix_term *t) {
 }
 bool ct__ix_is_int(const ct_ix_pool *p, ct_ix e, int64_t *value) {
     ct_ix_term t;
-    if (e < 0 || !single(p, e, &t) || t.mono) return false;
+    if (e < 0 || !ix_is_single_term(p, e, &t) || t.mono) return false;
     *value = t.coef;
     return true;
 }
 
 // (x / d) d c + (x mod d) c is x c; (x / k mod d) k c + (x mod k) c is (x mod k d) c.
-static bool join_quotients(ct_ix_pool *p, sum *s) {
+static bool sum_join_quotients(ct_ix_pool *p, sum *s) {
     for (int i = 0; i < s->n; i++) {
         if (s->t[i].atom < 0) continue;
         ct_ix_node m = p->node[s->t[i].atom]; // x mod d
         ct_ix_term d;
-        if (m.kind != CT_IX_MOD || !single(p, m.b, &d)) continue;
+        if (m.kind != CT_IX_MOD || !ix_is_single_term(p, m.b, &d)) continue;
         int32_t mono_want = mono_mul(p, s->t[i].mono, d.mono);
         int64_t want;
         if (mono_want < 0 || __builtin_mul_overflow(s->t[i].coef, d.coef, &want)) continue;
@@ -339,13 +341,14 @@ static bool join_quotients(ct_ix_pool *p, sum *s) {
             }
             if (whole < 0) continue;
             ct_ix_term scale = {CT_IX_NONE, s->t[i].mono, s->t[i].coef};
-            drop(s, i > k ? i : k);
-            drop(s, i > k ? k : i);
+            sum_remove_term(s, i > k ? i : k);
+            sum_remove_term(s, i > k ? k : i);
             sum w;
-            sum_of(p, whole, &w);
+            sum_from_ix(p, whole, &w);
             for (int j = 0; j < w.n; j++) {
                 int32_t both = mono_mul(p, w.t[j].mono, scale.mono);
-                if (both < 0 || !put(s, (ct_ix_term){w.t[j].atom, both, w.t[j].coef * scale.coef}))
+                if (both < 0 ||
+                    !sum_add_term(s, (ct_ix_term){w.t[j].atom, both, w.t[j].coef * scale.coef}))
                     return p->failed = true, false;
             }
             return true;
@@ -354,22 +357,22 @@ static bool join_quotients(ct_ix_pool *p, sum *s) {
     return false;
 }
 
-static ct_ix finish(ct_ix_pool *p, sum *s) {
-    while (join_quotients(p, s)) {
+static ct_ix sum_normalise(ct_ix_pool *p, sum *s) {
+    while (sum_join_quotients(p, s)) {
     }
-    return p->failed ? CT_IX_NONE : make_sum(p, s);
+    return p->failed ? CT_IX_NONE : sum_to_ix(p, s);
 }
 
 ct_ix ct__ix_int(ct_ix_pool *p, int64_t value) {
     sum s = {.n = 0};
-    put(&s, (ct_ix_term){CT_IX_NONE, 0, value});
-    return make_sum(p, &s);
+    sum_add_term(&s, (ct_ix_term){CT_IX_NONE, 0, value});
+    return sum_to_ix(p, &s);
 }
 ct_ix ct__ix_sym(ct_ix_pool *p, int number) {
-    int32_t m = intern_mono(p, &(mono){1, {number}});
-    if (m < 0) return fail(p);
+    int32_t m = mono_intern(p, &(mono){1, {number}});
+    if (m < 0) return ix_fail(p);
     sum s = {1, {{CT_IX_NONE, m, 1}}};
-    return make_sum(p, &s);
+    return sum_to_ix(p, &s);
 }
 ct_ix ct__ix_var(ct_ix_pool *p, ct_ix extent) {
     if (extent < 0) return CT_IX_NONE;
@@ -379,12 +382,12 @@ ct_ix ct__ix_var(ct_ix_pool *p, ct_ix extent) {
     x.vars = 1ull << (p->n_vars % 64);
     p->n_vars++;
     ct_ix_term size;
-    if (single(p, extent, &size)) { // the loop runs, so none of its sizes is 0
+    if (ix_is_single_term(p, extent, &size)) { // inside the loop none of its sizes is 0
         const mono *m = &p->monos[size.mono];
         for (int i = 0; i < m->n; i++)
             if (m->sym[i] < 64) x.sizes |= 1ull << m->sym[i];
     }
-    return intern(p, x);
+    return ix_intern(p, x);
 }
 ct_ix ct__ix_load(ct_ix_pool *p, int64_t value, const ct_ix *at, int n) {
     ct_ix_node x = {.kind = CT_IX_LOAD,
@@ -401,62 +404,62 @@ ct_ix ct__ix_load(ct_ix_pool *p, int64_t value, const ct_ix *at, int n) {
         x.vars |= p->node[at[i]].vars;
         x.sizes |= p->node[at[i]].sizes;
     }
-    return intern(p, x);
+    return ix_intern(p, x);
 }
 
-static ct_ix add_scaled(ct_ix_pool *p, ct_ix a, ct_ix b, int64_t scale) {
+static ct_ix ix_add_scaled(ct_ix_pool *p, ct_ix a, ct_ix b, int64_t scale) {
     if (a < 0 || b < 0) return CT_IX_NONE;
     sum s, t;
-    sum_of(p, a, &s);
-    sum_of(p, b, &t);
+    sum_from_ix(p, a, &s);
+    sum_from_ix(p, b, &t);
     for (int i = 0; i < t.n; i++) {
         t.t[i].coef *= scale;
-        if (!put(&s, t.t[i])) return fail(p);
+        if (!sum_add_term(&s, t.t[i])) return ix_fail(p);
     }
-    return finish(p, &s);
+    return sum_normalise(p, &s);
 }
-ct_ix ct__ix_add(ct_ix_pool *p, ct_ix a, ct_ix b) { return add_scaled(p, a, b, 1); }
-ct_ix ct__ix_sub(ct_ix_pool *p, ct_ix a, ct_ix b) { return add_scaled(p, a, b, -1); }
+ct_ix ct__ix_add(ct_ix_pool *p, ct_ix a, ct_ix b) { return ix_add_scaled(p, a, b, 1); }
+ct_ix ct__ix_sub(ct_ix_pool *p, ct_ix a, ct_ix b) { return ix_add_scaled(p, a, b, -1); }
 
-static ct_ix two(ct_ix_pool *p, ct_ix_kind kind, ct_ix a, ct_ix b, int64_t lo, int64_t hi) {
+static ct_ix ix_binary(ct_ix_pool *p, ct_ix_kind kind, ct_ix a, ct_ix b, int64_t lo, int64_t hi) {
     ct_ix_node x = {.kind = kind, .a = a, .b = b, .c = -1, .lo = lo, .hi = hi};
     x.vars = p->node[a].vars | p->node[b].vars;
     x.sizes = p->node[a].sizes | p->node[b].sizes;
-    return intern(p, x);
+    return ix_intern(p, x);
 }
 
 ct_ix ct__ix_mul(ct_ix_pool *p, ct_ix a, ct_ix b) {
     if (a < 0 || b < 0) return CT_IX_NONE;
     sum s, t, r = {.n = 0};
-    sum_of(p, a, &s);
-    sum_of(p, b, &t);
+    sum_from_ix(p, a, &s);
+    sum_from_ix(p, b, &t);
     for (int i = 0; i < s.n; i++)
         for (int k = 0; k < t.n; k++) {
             ct_ix x = s.t[i].atom, y = t.t[k].atom, atom = x < 0 ? y : x;
             if (x >= 0 && y >= 0) {
                 bool natural = p->node[x].lo >= 0 && p->node[y].lo >= 0;
-                atom = two(p, CT_IX_PROD, x < y ? x : y, x < y ? y : x, natural ? 0 : INT64_MIN,
-                           INT64_MAX);
+                atom = ix_binary(p, CT_IX_PROD, x < y ? x : y, x < y ? y : x,
+                                 natural ? 0 : INT64_MIN, INT64_MAX);
                 if (atom < 0) return CT_IX_NONE;
             }
             int32_t m = mono_mul(p, s.t[i].mono, t.t[k].mono);
-            int64_t coef; // wraps along an axis whose only place is 0, where steps can be anything
+            int64_t coef; // wraps along an axis of size 1, where the stride can be anything
             (void)__builtin_mul_overflow(s.t[i].coef, t.t[k].coef, &coef);
-            if (m < 0 || !put(&r, (ct_ix_term){atom, m, coef})) return fail(p);
+            if (m < 0 || !sum_add_term(&r, (ct_ix_term){atom, m, coef})) return ix_fail(p);
         }
-    return finish(p, &r);
+    return sum_normalise(p, &r);
 }
 
 // --------------------------------------------------------------------------------------- quotients
 
-// Is the sum in [0, d), where d is not 0? By ranges, or because its strides nest: i * 12 n + j * 4 with
-// j below 3 n is below 12 n times i's extent.
-static bool below(ct_ix_pool *p, const sum *s, ct_ix_term d) {
+// True if the sum is in [0, d), where d is not 0: by its range, or because its strides nest. For instance
+// i * 12 n + j * 4 with j below 3 n is below 12 n times the extent of i.
+static bool sum_is_below(ct_ix_pool *p, const sum *s, ct_ix_term d) {
     int64_t lo, hi;
-    sum_range(p, s->t, s->n, &lo, &hi);
+    ix_sum_range(p, s->t, s->n, &lo, &hi);
     if (lo < 0) return false;
     if (hi != INT64_MAX && hi < d.coef) return true;
-    // bound: all terms seen so far add up to less than it
+    // bound: an upper bound of the sum of all terms taken so far
     ct_ix_term bound = {CT_IX_NONE, 0, 1};
     bool used[MAX_TERMS] = {false};
     for (int round = 0; round < s->n; round++) {
@@ -474,15 +477,15 @@ static bool below(ct_ix_pool *p, const sum *s, ct_ix_term d) {
             const ct_ix_node *v = &p->node[s->t[i].atom];
             ct_ix_term n;
             if (v->kind == CT_IX_VAR) {
-                if (!single(p, v->a, &n)) continue;
+                if (!ix_is_single_term(p, v->a, &n)) continue;
             } else if (v->kind == CT_IX_MOD || v->kind == CT_IX_WITHIN) {
-                if (!single(p, v->b, &n)) continue;
+                if (!ix_is_single_term(p, v->b, &n)) continue;
             } else {
                 continue;
             }
             int32_t rest = mono_div(p, s->t[i].mono, bound.mono);
             if (rest < 0 || s->t[i].coef < bound.coef) continue;
-            // The smallest stride first: no other unused term may divide further down.
+            // Takes the smallest stride first: no other unused term may have a smaller one.
             bool smallest = true;
             for (int k = 0; k < s->n; k++)
                 smallest &=
@@ -502,33 +505,33 @@ static bool below(ct_ix_pool *p, const sum *s, ct_ix_term d) {
 }
 
 // Splits a = q * d + r, where every term of q d is a multiple of d.
-static void split(ct_ix_pool *p, const sum *a, ct_ix_term d, sum *q, sum *r) {
+static void sum_split_multiples(ct_ix_pool *p, const sum *a, ct_ix_term d, sum *q, sum *r) {
     q->n = r->n = 0;
     for (int i = 0; i < a->n; i++) {
         ct_ix_term t = a->t[i];
         int32_t m = mono_div(p, t.mono, d.mono);
         if (m < 0) {
-            put(r, t);
+            sum_add_term(r, t);
             continue;
         }
         int64_t whole = t.coef / d.coef, rest = t.coef % d.coef;
-        // (65) / 64 = 1 + 1 / 64, and of what is not negative (33 x) / 32 = x + x / 32.
+        // 65 / 64 = 1 + 1 / 64; if x is not negative, (33 x) / 32 = x + x / 32.
         const bool natural = t.atom < 0 || (t.coef > 0 && p->node[t.atom].lo >= 0);
         if (rest && (t.mono != d.mono || !natural)) {
-            put(r, t);
+            sum_add_term(r, t);
             continue;
         }
         if (rest < 0) {
             rest += d.coef;
             whole--;
         }
-        put(q, (ct_ix_term){t.atom, m, whole});
-        if (rest) put(r, (ct_ix_term){t.atom, t.mono, rest});
+        sum_add_term(q, (ct_ix_term){t.atom, m, whole});
+        if (rest) sum_add_term(r, (ct_ix_term){t.atom, t.mono, rest});
     }
 }
 
-// Divides numerator and divisor by what they have in common; gives it.
-static ct_ix_term reduce(ct_ix_pool *p, sum *r, ct_ix_term *d) {
+// Divides numerator and divisor by their common factor, which is returned.
+static ct_ix_term sum_divide_common(ct_ix_pool *p, sum *r, ct_ix_term *d) {
     int64_t g = d->coef;
     for (int i = 0; i < r->n; i++) g = ct__gcd(g, r->t[i].coef);
     bool has_mono = d->mono != 0;
@@ -541,29 +544,29 @@ static ct_ix_term reduce(ct_ix_pool *p, sum *r, ct_ix_term *d) {
     d->coef /= g;
     d->mono = mono_div(p, d->mono, common.mono);
     sum sorted = {.n = 0};
-    for (int i = 0; i < r->n; i++) put(&sorted, r->t[i]);
+    for (int i = 0; i < r->n; i++) sum_add_term(&sorted, r->t[i]);
     *r = sorted;
     return common;
 }
 
-static ct_ix size_of(ct_ix_pool *p, ct_ix_term d) {
+static ct_ix ix_from_term(ct_ix_pool *p, ct_ix_term d) {
     sum s = {.n = 0};
-    put(&s, (ct_ix_term){CT_IX_NONE, d.mono, d.coef});
-    return make_sum(p, &s);
+    sum_add_term(&s, (ct_ix_term){CT_IX_NONE, d.mono, d.coef});
+    return sum_to_ix(p, &s);
 }
 
-static ct_ix opaque_div(ct_ix_pool *p, ct_ix a, ct_ix b) {
+static ct_ix ix_opaque_div(ct_ix_pool *p, ct_ix a, ct_ix b) {
     const ct_ix_node *x = &p->node[a];
     ct_ix_term d;
     if (x->kind == CT_IX_DIV) return ct__ix_div(p, x->a, ct__ix_mul(p, x->b, b));
-    if (x->kind == CT_IX_MOD && single(p, x->b, &d)) { // (y mod k b) / b = y / b mod k
+    if (x->kind == CT_IX_MOD && ix_is_single_term(p, x->b, &d)) { // (y mod k b) / b = y / b mod k
         ct_ix_term e;
-        if (single(p, b, &e) && e.coef > 0 && d.coef % e.coef == 0) {
+        if (ix_is_single_term(p, b, &e) && e.coef > 0 && d.coef % e.coef == 0) {
             int32_t m = mono_div(p, d.mono, e.mono);
             if (m >= 0) {
                 ct_ix_term k = {CT_IX_NONE, m, d.coef / e.coef};
                 ct_ix y = x->a;
-                return ct__ix_mod(p, ct__ix_div(p, y, b), size_of(p, k));
+                return ct__ix_mod(p, ct__ix_div(p, y, b), ix_from_term(p, k));
             }
         }
     }
@@ -571,72 +574,77 @@ static ct_ix opaque_div(ct_ix_pool *p, ct_ix a, ct_ix b) {
     if (ct__ix_is_int(p, b, &n) && n > 0 && hi != INT64_MAX) hi /= n;
     int64_t lo = x->lo >= 0 ? 0 : INT64_MIN;
     if (ct__ix_is_int(p, b, &n) && n > 0 && x->lo > 0) lo = x->lo / n;
-    return two(p, CT_IX_DIV, a, b, lo, hi);
+    return ix_binary(p, CT_IX_DIV, a, b, lo, hi);
 }
 
 ct_ix ct__ix_div(ct_ix_pool *p, ct_ix a, ct_ix b) {
     if (a < 0 || b < 0) return CT_IX_NONE;
     ct_ix_term d;
-    if (!single(p, b, &d) || d.coef <= 0) return two(p, CT_IX_DIV, a, b, INT64_MIN, INT64_MAX);
+    if (!ix_is_single_term(p, b, &d) || d.coef <= 0)
+        return ix_binary(p, CT_IX_DIV, a, b, INT64_MIN, INT64_MAX);
     if (d.coef == 1 && d.mono == 0) return a;
     sum s, q, r;
-    sum_of(p, a, &s);
-    split(p, &s, d, &q, &r);
+    sum_from_ix(p, a, &s);
+    sum_split_multiples(p, &s, d, &q, &r);
     int64_t lo, hi;
-    sum_range(p, r.t, r.n, &lo, &hi);
-    if (lo < 0) return opaque_div(p, a, b);
-    if (!below(p, &r, d)) {
-        reduce(p, &r, &d);
-        ct_ix rest = make_sum(p, &r);
+    ix_sum_range(p, r.t, r.n, &lo, &hi);
+    if (lo < 0) return ix_opaque_div(p, a, b);
+    if (!sum_is_below(p, &r, d)) {
+        sum_divide_common(p, &r, &d);
+        ct_ix rest = sum_to_ix(p, &r);
         if (rest < 0) return CT_IX_NONE;
-        rest = d.coef == 1 && d.mono == 0 ? rest : opaque_div(p, rest, size_of(p, d));
+        rest = d.coef == 1 && d.mono == 0 ? rest : ix_opaque_div(p, rest, ix_from_term(p, d));
         if (rest < 0) return CT_IX_NONE;
         if (q.n == 0) return rest;
-        return ct__ix_add(p, make_sum(p, &q), rest);
+        return ct__ix_add(p, sum_to_ix(p, &q), rest);
     }
-    return make_sum(p, &q);
+    return sum_to_ix(p, &q);
 }
 
 ct_ix ct__ix_mod(ct_ix_pool *p, ct_ix a, ct_ix b) {
     if (a < 0 || b < 0) return CT_IX_NONE;
     ct_ix_term d;
-    if (!single(p, b, &d) || d.coef <= 0) return two(p, CT_IX_MOD, a, b, 0, INT64_MAX);
+    if (!ix_is_single_term(p, b, &d) || d.coef <= 0)
+        return ix_binary(p, CT_IX_MOD, a, b, 0, INT64_MAX);
     if (d.coef == 1 && d.mono == 0) return ct__ix_int(p, 0);
     sum s, q, r;
-    sum_of(p, a, &s);
-    split(p, &s, d, &q, &r);
+    sum_from_ix(p, a, &s);
+    sum_split_multiples(p, &s, d, &q, &r);
     int64_t lo, hi;
-    sum_range(p, r.t, r.n, &lo, &hi);
-    if (lo < 0) return two(p, CT_IX_MOD, a, b, 0, d.mono ? INT64_MAX : d.coef - 1);
-    if (below(p, &r, d)) return make_sum(p, &r);
-    ct_ix_term common = reduce(p, &r, &d);
-    ct_ix rest = make_sum(p, &r);
+    ix_sum_range(p, r.t, r.n, &lo, &hi);
+    if (lo < 0) return ix_binary(p, CT_IX_MOD, a, b, 0, d.mono ? INT64_MAX : d.coef - 1);
+    if (sum_is_below(p, &r, d)) return sum_to_ix(p, &r);
+    ct_ix_term common = sum_divide_common(p, &r, &d);
+    ct_ix rest = sum_to_ix(p, &r);
     if (rest < 0) return CT_IX_NONE;
     const ct_ix_node *x = &p->node[rest];
     if (x->kind == CT_IX_MOD) { // (y mod k d) mod d = y mod d
         ct_ix_term e;
-        if (single(p, x->b, &e) && e.coef % d.coef == 0 && mono_div(p, e.mono, d.mono) >= 0)
+        if (ix_is_single_term(p, x->b, &e) && e.coef % d.coef == 0 &&
+            mono_div(p, e.mono, d.mono) >= 0)
             rest = x->a;
     }
-    ct_ix m = two(p, CT_IX_MOD, rest, size_of(p, d), 0, d.mono ? INT64_MAX : d.coef - 1);
-    return m < 0 ? m : ct__ix_mul(p, m, size_of(p, common));
+    ct_ix m = ix_binary(p, CT_IX_MOD, rest, ix_from_term(p, d), 0, d.mono ? INT64_MAX : d.coef - 1);
+    return m < 0 ? m : ct__ix_mul(p, m, ix_from_term(p, common));
 }
 
-// -------------------------------------------------------------------------------- order and choice
+// ----------------------------------------------------------------------------- order and selection
 
 ct_ix ct__ix_min(ct_ix_pool *p, ct_ix a, ct_ix b) {
     if (a < 0 || b < 0) return CT_IX_NONE;
     const ct_ix_node *x = &p->node[a], *y = &p->node[b];
     if (a == b || (x->hi != INT64_MAX && x->hi <= y->lo)) return a;
     if (y->hi != INT64_MAX && y->hi <= x->lo) return b;
-    return two(p, CT_IX_MIN, a, b, x->lo < y->lo ? x->lo : y->lo, x->hi < y->hi ? x->hi : y->hi);
+    return ix_binary(p, CT_IX_MIN, a, b, x->lo < y->lo ? x->lo : y->lo,
+                     x->hi < y->hi ? x->hi : y->hi);
 }
 ct_ix ct__ix_max(ct_ix_pool *p, ct_ix a, ct_ix b) {
     if (a < 0 || b < 0) return CT_IX_NONE;
     const ct_ix_node *x = &p->node[a], *y = &p->node[b];
     if (a == b || (y->hi != INT64_MAX && x->lo >= y->hi)) return a;
     if (x->hi != INT64_MAX && y->lo >= x->hi) return b;
-    return two(p, CT_IX_MAX, a, b, x->lo > y->lo ? x->lo : y->lo, x->hi > y->hi ? x->hi : y->hi);
+    return ix_binary(p, CT_IX_MAX, a, b, x->lo > y->lo ? x->lo : y->lo,
+                     x->hi > y->hi ? x->hi : y->hi);
 }
 
 ct_ix ct__ix_lt(ct_ix_pool *p, ct_ix a, ct_ix b) {
@@ -650,12 +658,13 @@ ct_ix ct__ix_lt(ct_ix_pool *p, ct_ix a, ct_ix b) {
     if (v->kind == CT_IX_VAR && v->a == b) return ct__ix_int(p, 1);
     ct_ix_term t;
     sum s;
-    sum_of(p, a, &s);
-    if (single(p, b, &t) && t.coef > 0 && mono_among(p, t.mono, v->sizes) && below(p, &s, t))
+    sum_from_ix(p, a, &s);
+    if (ix_is_single_term(p, b, &t) && t.coef > 0 && mono_is_subset(p, t.mono, v->sizes) &&
+        sum_is_below(p, &s, t))
         return ct__ix_int(p, 1);
-    return two(p, CT_IX_LT, a, b, 0, 1);
+    return ix_binary(p, CT_IX_LT, a, b, 0, 1);
 }
-ct_ix ct__ix_le(ct_ix_pool *p, ct_ix a, ct_ix b) { // for integers: not b < a
+ct_ix ct__ix_le(ct_ix_pool *p, ct_ix a, ct_ix b) { // integers: the same as not b < a
     return ct__ix_not(p, ct__ix_lt(p, b, a));
 }
 ct_ix ct__ix_eq(ct_ix_pool *p, ct_ix a, ct_ix b) {
@@ -665,7 +674,7 @@ ct_ix ct__ix_eq(ct_ix_pool *p, ct_ix a, ct_ix b) {
     const ct_ix_node *x = &p->node[d];
     if ((x->lo != INT64_MIN && x->lo > 0) || (x->hi != INT64_MAX && x->hi < 0))
         return ct__ix_int(p, 0);
-    return two(p, CT_IX_EQ, a, b, 0, 1);
+    return ix_binary(p, CT_IX_EQ, a, b, 0, 1);
 }
 ct_ix ct__ix_and(ct_ix_pool *p, ct_ix a, ct_ix b) {
     int64_t n;
@@ -673,14 +682,14 @@ ct_ix ct__ix_and(ct_ix_pool *p, ct_ix a, ct_ix b) {
     if (b < 0 || a == b) return a;
     if (ct__ix_is_int(p, a, &n)) return n ? b : a;
     if (ct__ix_is_int(p, b, &n)) return n ? a : b;
-    return two(p, CT_IX_AND, a < b ? a : b, a < b ? b : a, 0, 1);
+    return ix_binary(p, CT_IX_AND, a < b ? a : b, a < b ? b : a, 0, 1);
 }
 ct_ix ct__ix_not(ct_ix_pool *p, ct_ix a) {
     int64_t n;
     if (a < 0) return a;
     if (ct__ix_is_int(p, a, &n)) return ct__ix_int(p, !n);
     if (p->node[a].kind == CT_IX_NOT) return p->node[a].a;
-    return two(p, CT_IX_NOT, a, a, 0, 1);
+    return ix_binary(p, CT_IX_NOT, a, a, 0, 1);
 }
 ct_ix ct__ix_select(ct_ix_pool *p, ct_ix cond, ct_ix a, ct_ix b) {
     int64_t n;
@@ -696,10 +705,10 @@ ct_ix ct__ix_select(ct_ix_pool *p, ct_ix cond, ct_ix a, ct_ix b) {
                     .hi = x->hi > y->hi ? x->hi : y->hi,
                     .vars = p->node[cond].vars | x->vars | y->vars,
                     .sizes = p->node[cond].sizes | x->sizes | y->sizes};
-    return intern(p, s);
+    return ix_intern(p, s);
 }
 
-// ---------------------------------------------------------------------------------- looking inside
+// -------------------------------------------------------------------------------------- inspection
 
 bool ct__ix_uses(const ct_ix_pool *p, ct_ix e, ct_ix var) {
     if (e < 0) return false;
@@ -720,26 +729,26 @@ bool ct__ix_uses(const ct_ix_pool *p, ct_ix e, ct_ix var) {
     }
 }
 
-bool ct__ix_holds(const ct_ix_pool *p, ct_ix e, ct_ix part) {
+bool ct__ix_contains(const ct_ix_pool *p, ct_ix e, ct_ix part) {
     if (e < 0 || e == part) return e >= 0;
-    if (e < part) return false; // parts are made before what holds them
+    if (e < part) return false; // an expression is made after its parts
     const ct_ix_node *x = &p->node[e];
     bool found = false;
     switch (x->kind) {
     case CT_IX_VAR: return false;
     case CT_IX_SUM:
-        for (int i = 0; i < x->n && !found; i++) found = ct__ix_holds(p, x->term[i].atom, part);
+        for (int i = 0; i < x->n && !found; i++) found = ct__ix_contains(p, x->term[i].atom, part);
         return found;
     case CT_IX_LOAD:
-        for (int i = 0; i < x->n && !found; i++) found = ct__ix_holds(p, x->at[i], part);
+        for (int i = 0; i < x->n && !found; i++) found = ct__ix_contains(p, x->at[i], part);
         return found;
     default:
-        return ct__ix_holds(p, x->a, part) || ct__ix_holds(p, x->b, part) ||
-               ct__ix_holds(p, x->c, part);
+        return ct__ix_contains(p, x->a, part) || ct__ix_contains(p, x->b, part) ||
+               ct__ix_contains(p, x->c, part);
     }
 }
 
-// Steps of sizes count only where they are numbers.
+// Strides that contain dynamic sizes are not numbers: the result is false.
 bool ct__ix_lane_step(ct_ix_pool *p, ct_ix e, ct_ix var, int64_t *step) {
     *step = 0;
     if (!ct__ix_uses(p, e, var)) return true;
@@ -770,21 +779,23 @@ bool ct__ix_lane_step(ct_ix_pool *p, ct_ix e, ct_ix var, int64_t *step) {
     }
 }
 
-// Is e equal for a group of numbers that var takes, aligned at their count?
-static bool is_equal_in(const ct_ix_pool *p, ct_ix e, ct_ix var, int64_t group) {
+// True if e is constant within each aligned group of `group` values of var.
+static bool ix_is_constant_in_group(const ct_ix_pool *p, ct_ix e, ct_ix var, int64_t group) {
     const ct_ix_node *x = &p->node[e];
     int64_t by;
     if (!ct__ix_uses(p, e, var)) return true;
     if (x->kind == CT_IX_DIV && x->a == var) return ct__ix_is_int(p, x->b, &by) && by % group == 0;
     if (x->kind == CT_IX_DIV || x->kind == CT_IX_MOD)
-        return is_equal_in(p, x->a, var, group) && is_equal_in(p, x->b, var, group);
+        return ix_is_constant_in_group(p, x->a, var, group) &&
+               ix_is_constant_in_group(p, x->b, var, group);
     for (int i = 0; x->kind == CT_IX_SUM && i < x->n; i++)
-        if (!is_equal_in(p, x->term[i].atom, var, group)) return false;
+        if (!ix_is_constant_in_group(p, x->term[i].atom, var, group)) return false;
     return x->kind == CT_IX_SUM;
 }
 
 bool ct__ix_divides(const ct_ix_pool *p, ct_ix e, ct_ix var, int64_t group) {
-    if (!ct__ix_uses(p, e, var) || (group && is_equal_in(p, e, var, group))) return false;
+    if (!ct__ix_uses(p, e, var) || (group && ix_is_constant_in_group(p, e, var, group)))
+        return false;
     const ct_ix_node *x = &p->node[e];
     int64_t by;
     switch (x->kind) {
@@ -810,14 +821,14 @@ bool ct__ix_divides(const ct_ix_pool *p, ct_ix e, ct_ix var, int64_t group) {
 bool ct__ix_stride(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix *stride) {
     if (e < 0) return false;
     sum s, t = {.n = 0};
-    sum_of(p, e, &s);
+    sum_from_ix(p, e, &s);
     for (int i = 0; i < s.n; i++) {
         if (s.t[i].atom == var)
-            put(&t, (ct_ix_term){CT_IX_NONE, s.t[i].mono, s.t[i].coef});
+            sum_add_term(&t, (ct_ix_term){CT_IX_NONE, s.t[i].mono, s.t[i].coef});
         else if (ct__ix_uses(p, s.t[i].atom, var))
             return false;
     }
-    *stride = make_sum(p, &t);
+    *stride = sum_to_ix(p, &t);
     return true;
 }
 
@@ -827,24 +838,24 @@ ct_ix ct__ix_within(ct_ix_pool *p, ct_ix a, ct_ix size) {
     if (a < 0 || size < 0) return CT_IX_NONE;
     if (ct__ix_is_int(p, size, &n) && n == 1) return ct__ix_int(p, 0);
     sum s;
-    sum_of(p, a, &s);
-    if (single(p, size, &t) && t.coef > 0 && below(p, &s, t)) return a;
-    return two(p, CT_IX_WITHIN, a, size, 0, ct__ix_is_int(p, size, &n) ? n - 1 : INT64_MAX);
+    sum_from_ix(p, a, &s);
+    if (ix_is_single_term(p, size, &t) && t.coef > 0 && sum_is_below(p, &s, t)) return a;
+    return ix_binary(p, CT_IX_WITHIN, a, size, 0, ct__ix_is_int(p, size, &n) ? n - 1 : INT64_MAX);
 }
 
-static bool has_mark(const ct_ix_pool *p, ct_ix e) {
+static bool ix_has_within(const ct_ix_pool *p, ct_ix e) {
     if (e < 0) return false;
     const ct_ix_node *x = &p->node[e];
     if (x->kind == CT_IX_WITHIN) return true;
     if (x->kind == CT_IX_VAR) return false;
     if (x->kind != CT_IX_SUM && x->kind != CT_IX_LOAD)
-        return has_mark(p, x->a) || has_mark(p, x->b) || has_mark(p, x->c);
+        return ix_has_within(p, x->a) || ix_has_within(p, x->b) || ix_has_within(p, x->c);
     for (int i = 0; i < x->n; i++)
-        if (has_mark(p, x->kind == CT_IX_SUM ? x->term[i].atom : x->at[i])) return true;
+        if (ix_has_within(p, x->kind == CT_IX_SUM ? x->term[i].atom : x->at[i])) return true;
     return false;
 }
 
-static ct_ix rebuilt(ct_ix_pool *p, ct_ix_node x, ct_ix a, ct_ix b, ct_ix c) {
+static ct_ix ix_rebuild(ct_ix_pool *p, ct_ix_node x, ct_ix a, ct_ix b, ct_ix c) {
     switch (x.kind) {
     case CT_IX_PROD: return ct__ix_mul(p, a, b);
     case CT_IX_DIV: return ct__ix_div(p, a, b);
@@ -859,26 +870,27 @@ static ct_ix rebuilt(ct_ix_pool *p, ct_ix_node x, ct_ix a, ct_ix b, ct_ix c) {
     }
 }
 
-enum { MAX_AT = 32 };
-ct_ix ct__ix_bare(ct_ix_pool *p, ct_ix e) {
-    if (!has_mark(p, e)) return e;
-    ct_ix_node x = p->node[e]; // a copy: the pool moves
-    if (x.kind == CT_IX_WITHIN) return ct__ix_bare(p, x.a);
+enum { MAX_LOAD_INDICES = 32 };
+ct_ix ct__ix_strip_within(ct_ix_pool *p, ct_ix e) {
+    if (!ix_has_within(p, e)) return e;
+    ct_ix_node x = p->node[e]; // a copy: recursion may move the pool
+    if (x.kind == CT_IX_WITHIN) return ct__ix_strip_within(p, x.a);
     if (x.kind == CT_IX_SUM) {
         ct_ix r = ct__ix_int(p, 0);
         for (int i = 0; i < x.n; i++) {
             ct_ix_term size = {CT_IX_NONE, x.term[i].mono, x.term[i].coef};
-            ct_ix t = size_of(p, size);
-            if (x.term[i].atom >= 0) t = ct__ix_mul(p, t, ct__ix_bare(p, x.term[i].atom));
+            ct_ix t = ix_from_term(p, size);
+            if (x.term[i].atom >= 0) t = ct__ix_mul(p, t, ct__ix_strip_within(p, x.term[i].atom));
             r = ct__ix_add(p, r, t);
         }
         return r;
     }
     if (x.kind == CT_IX_LOAD) {
-        ct_ix at[MAX_AT];
-        if (x.n > MAX_AT) return fail(p);
-        for (int i = 0; i < x.n; i++) at[i] = ct__ix_bare(p, x.at[i]);
+        ct_ix at[MAX_LOAD_INDICES];
+        if (x.n > MAX_LOAD_INDICES) return ix_fail(p);
+        for (int i = 0; i < x.n; i++) at[i] = ct__ix_strip_within(p, x.at[i]);
         return ct__ix_load(p, x.number, at, x.n);
     }
-    return rebuilt(p, x, ct__ix_bare(p, x.a), ct__ix_bare(p, x.b), ct__ix_bare(p, x.c));
+    return ix_rebuild(p, x, ct__ix_strip_within(p, x.a), ct__ix_strip_within(p, x.b),
+                      ct__ix_strip_within(p, x.c));
 }

@@ -3,68 +3,68 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { ROOM = 6 }; // sizes of most tensors
+enum { INLINE_DIMS = 6 }; // enough for most tensors
 
-typedef struct live {
+typedef struct live_entry {
     ct_storage storage; // first
-    struct live *next, **at;
-    atomic_bool known; // `note` is all there
-    ct_live_note note;
-    void *apart; // sizes and name, where they are many or there is one
-    int64_t dim[ROOM];
-} live;
+    struct live_entry *next, **prev_next;
+    atomic_bool is_described; // `info` is complete
+    ct_alloc_info info;
+    void *heap; // sizes and name, if there are many sizes or a name
+    int64_t dim[INLINE_DIMS];
+} live_entry;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the list
-static live *first;
+static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER; // protects the list
+static live_entry *live_list;
 
-ct_storage *ct__live_new(ct_storage what) {
-    live *l = ct__malloc(sizeof *l);
-    if (!l) return NULL;
-    *l = (live){.storage = what};
-    pthread_mutex_lock(&lock);
-    l->next = first;
-    l->at = &first;
-    if (first) first->at = &l->next;
-    first = l;
-    pthread_mutex_unlock(&lock);
-    return &l->storage;
+ct_storage *ct__registry_add(ct_storage what) {
+    live_entry *entry = ct__malloc(sizeof *entry);
+    if (!entry) return NULL;
+    *entry = (live_entry){.storage = what};
+    pthread_mutex_lock(&live_lock);
+    entry->next = live_list;
+    entry->prev_next = &live_list;
+    if (live_list) live_list->prev_next = &entry->next;
+    live_list = entry;
+    pthread_mutex_unlock(&live_lock);
+    return &entry->storage;
 }
 
-void ct__live_free(ct_storage *storage) {
-    live *l = (live *)storage;
-    pthread_mutex_lock(&lock);
-    *l->at = l->next;
-    if (l->next) l->next->at = l->at;
-    pthread_mutex_unlock(&lock);
-    ct__free(l->apart);
-    ct__free(l);
+void ct__registry_remove(ct_storage *storage) {
+    live_entry *entry = (live_entry *)storage;
+    pthread_mutex_lock(&live_lock);
+    *entry->prev_next = entry->next;
+    if (entry->next) entry->next->prev_next = entry->prev_next;
+    pthread_mutex_unlock(&live_lock);
+    ct__free(entry->heap);
+    ct__free(entry);
 }
 
-void ct__live_note(ct_storage *storage, ct_live_note what) {
-    live *l = (live *)storage;
-    const size_t sizes = what.type.rank * sizeof *l->dim;
-    int64_t *dim = l->dim;
-    l->note = what;
-    if (what.type.rank > ROOM || what.name) {
+void ct__registry_describe(ct_storage *storage, ct_alloc_info what) {
+    live_entry *entry = (live_entry *)storage;
+    const size_t sizes = what.type.rank * sizeof *entry->dim;
+    int64_t *dim = entry->dim;
+    entry->info = what;
+    if (what.type.rank > INLINE_DIMS || what.name) {
         const size_t letters = what.name ? strlen(what.name) + 1 : 0;
-        dim = l->apart = ct__malloc(sizes + letters);
+        dim = entry->heap = ct__malloc(sizes + letters);
         if (!dim) return;
-        if (letters) l->note.name = memcpy((char *)dim + sizes, what.name, letters);
+        if (letters) entry->info.name = memcpy((char *)dim + sizes, what.name, letters);
     }
-    if (!what.name) l->note.name = "";
+    if (!what.name) entry->info.name = "";
     if (sizes) memcpy(dim, what.type.dim, sizes);
-    l->note.type.dim = dim;
-    l->note.type.mark = NULL;
-    atomic_store_explicit(&l->known, true, memory_order_release);
+    entry->info.type.dim = dim;
+    entry->info.type.mark = NULL;
+    atomic_store_explicit(&entry->is_described, true, memory_order_release);
 }
 
-bool ct__live_each(ct_live_fn visit, void *user) {
+bool ct__registry_each(ct_registry_fn visit, void *user) {
     bool ok = true;
-    pthread_mutex_lock(&lock);
-    for (const live *l = first; l && ok; l = l->next) {
-        const bool known = atomic_load_explicit(&l->known, memory_order_acquire);
-        ok = visit(&l->storage, known ? &l->note : NULL, user);
+    pthread_mutex_lock(&live_lock);
+    for (const live_entry *entry = live_list; entry && ok; entry = entry->next) {
+        const bool is_described = atomic_load_explicit(&entry->is_described, memory_order_acquire);
+        ok = visit(&entry->storage, is_described ? &entry->info : NULL, user);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&live_lock);
     return ok;
 }

@@ -1,4 +1,4 @@
-// Graphs as text, a line a node, and the verifier of what makes one legal.
+// Graphs as text, one line per node, and the verifier of their invariants.
 #include "graph/graph.h"
 #include "graph/symbols.h"
 
@@ -36,9 +36,9 @@ void ct__print_nodes(ct_text *text, ct_node *const *nodes, size_t n) {
     }
 }
 
-static bool same_but_weak(const ct_type *a, const ct_type *b) {
+static bool verify_equal_types(const ct_type *a, const ct_type *b) {
     bool same = a->dtype == b->dtype && a->rank == b->rank;
-    // In a plan a dynamic size may be known to be a number by now.
+    // In a plan a dynamic size may have been unified with a number.
     if (!a->mark && !b->mark) return same && ct__same_shape(a, b);
     for (int i = 0; same && i < a->rank; i++) same = a->dim[i] == b->dim[i];
     return same;
@@ -73,7 +73,7 @@ static bool verify_node(const ct_node *node, size_t i, uint64_t epoch, ct_arena 
                     NULL};
     if ((n_out && !ct__call_outs(&call, n_out)) || !node->op->infer(&call)) return false;
     for (int k = 0; k < call.n_out; k++)
-        if (call.n_out != node->n_out || !same_but_weak(&call.out[k], &node->out[k]))
+        if (call.n_out != node->n_out || !verify_equal_types(&call.out[k], &node->out[k]))
             return ct__err(err, CT_E_INTERNAL, node->here, "verify",
                            "node %zu: %s: output %d is %s, its rule says %s", i, node->op->name, k,
                            ct__type_text(&node->out[k]).s, ct__type_text(&call.out[k]).s);

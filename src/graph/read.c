@@ -1,4 +1,4 @@
-// Reading: what can be asked of a handle, and values fetched to the host.
+// Reading: queries of a handle, and values copied to the host.
 #include <math.h>
 #include <string.h>
 
@@ -17,53 +17,54 @@ void ct__storage_unref(ct_storage *storage) {
     storage->destroy(storage);
 }
 
-// The type of a tensor that is none of poison, until ct__looked; NULL: there is none, nothing is to be ended.
-static const ct_type *look_at_type(ct_tensor t, ct_look *at) {
-    if (!ct__look(t, at)) return NULL;
+// The type of a tensor that is not poisoned, valid until ct__peek_unlock; NULL: none, and ct__peek_unlock
+// must not be called.
+static const ct_type *peek_type(ct_tensor t, ct_peeked *at) {
+    if (!ct__peek_lock(t, at)) return NULL;
     if (!(ct__flags(at) & CT_NODE_POISON)) return &at->node->out[at->out];
-    ct__looked(at);
+    ct__peek_unlock(at);
     return NULL;
 }
 bool ct_ok(ct_tensor t) {
-    ct_look at;
-    if (!look_at_type(t, &at)) return false;
-    ct__looked(&at);
+    ct_peeked at;
+    if (!peek_type(t, &at)) return false;
+    ct__peek_unlock(&at);
     return true;
 }
 int ct_rank(ct_tensor t) {
-    ct_look at;
-    const ct_type *type = look_at_type(t, &at);
+    ct_peeked at;
+    const ct_type *type = peek_type(t, &at);
     if (!type) return 0;
     const int rank = type->rank;
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return rank;
 }
 int64_t ct_dim(ct_tensor t, int axis) {
-    ct_look at;
-    const ct_type *type = look_at_type(t, &at);
+    ct_peeked at;
+    const ct_type *type = peek_type(t, &at);
     if (!type) return 0;
     const int a = ct__axis(axis, type->rank);
     const int64_t dim = a < 0 ? 0 : type->dim[a];
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return dim;
 }
 int64_t ct_size(ct_tensor t) {
-    ct_look at;
-    const ct_type *type = look_at_type(t, &at);
+    ct_peeked at;
+    const ct_type *type = peek_type(t, &at);
     if (!type) return 0;
     const int64_t size = ct__count(type);
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return size;
 }
 ct_dtype ct_dtype_of(ct_tensor t) {
-    ct_look at;
-    const ct_type *type = look_at_type(t, &at);
+    ct_peeked at;
+    const ct_type *type = peek_type(t, &at);
     if (!type) return CT_DEFAULT;
     const ct_dtype dtype = (ct_dtype)type->dtype;
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return dtype;
 }
-static const ct_type *copy_type(ct_arena *arena, const ct_type *type) {
+static const ct_type *type_copy(ct_arena *arena, const ct_type *type) {
     ct_type *copy = ct__arena(arena, sizeof *copy);
     int64_t *dim = copy ? ct__arena(arena, type->rank * sizeof *dim) : NULL;
     if (!dim) return NULL;
@@ -73,48 +74,50 @@ static const ct_type *copy_type(ct_arena *arena, const ct_type *type) {
     return copy;
 }
 const ct_type *ct__type_of(ct_tensor t) {
-    // Of a poisoned one a rule may read any axis, and divide by it, before it notices.
+    // A rule may read any axis of a poisoned tensor's type, and divide by its size, before the poison is
+    // detected.
     static const int64_t ones[CT_MAX_RANK] = {[0 ... CT_MAX_RANK - 1] = 1};
     static const ct_type nothing = {.dtype = CT_F32, .dim = ones};
-    ct_look at;
-    const ct_type *type = look_at_type(t, &at);
+    ct_peeked at;
+    const ct_type *type = peek_type(t, &at);
     if (!type) return &nothing;
-    if (at.lock) type = copy_type(ct__top(ct__ctx())->arena, type);
-    ct__looked(&at);
+    if (at.lock) type = type_copy(ct__top(ct__ctx())->arena, type);
+    ct__peek_unlock(&at);
     return type ? type : &nothing;
 }
 
-// Is the value there? A variable's is, whichever version it has by the time at which it is fetched.
-static bool is_there(ct_val v) {
+// True if the value is available. A variable's is, in whichever version it has when it is copied.
+static bool value_is_available(ct_val v) {
     return v.node->op == &ct__op_scalar || v.node->value || v.node->var;
 }
 
 bool ct_is_evaluated(ct_tensor t) {
-    ct_look at;
-    if (!look_at_type(t, &at)) return false;
+    ct_peeked at;
+    if (!peek_type(t, &at)) return false;
     const bool there = at.node->op == &ct__op_scalar || ct__value(&at, (int)at.out);
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return there;
 }
 
-static bool asked(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, int argument, ct_loc here) {
+static bool resolve_requested(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, int argument,
+                              ct_loc here) {
     if (!ct__resolve(ctx, t, v, op, argument, here)) return false;
-    ct__wanted(ctx, v->node);
+    ct__request_value(ctx, v->node);
     return true;
 }
 
-static bool eval(ct_ctx *ctx, const ct_tensor *t, size_t n, bool turns, ct_loc here) {
+static bool read_eval(ct_ctx *ctx, const ct_tensor *t, size_t n, bool turns, ct_loc here) {
     if (n && !ct__given(ctx, t, here, "eval", "the list of tensors")) return false;
     if (ctx->running && !ct__readable(ctx, here, "eval"))
-        return false; // a rule: the plan is being made
+        return false; // a rule runs: a plan is being built
     const bool rolling = ct__top(ctx)->rolling;
     if (rolling && turns && ctx->turn_due) ct__rolling_turn(ctx);
     if (rolling && !ct__rolling_roots(ctx)) return false;
     for (size_t i = 0; i < n; i++) {
         ct_val v;
-        if (!asked(ctx, t[i], &v, "eval", (int)i, here)) return false;
+        if (!resolve_requested(ctx, t[i], &v, "eval", (int)i, here)) return false;
         if (!ct__readable(ctx, here, "eval")) return false;
-        if (!is_there(v) &&
+        if (!value_is_available(v) &&
             !ct__root_add(ctx, (ct_root){.kind = CT_ROOT_READ, .val = v, .here = here}))
             return false;
     }
@@ -126,56 +129,56 @@ static bool eval(ct_ctx *ctx, const ct_tensor *t, size_t n, bool turns, ct_loc h
     const bool ran = ct__hooks.run(ctx, here);
     if (rolling && turns) ct__rolling_turn(ctx);
     if (!ran) return false;
-    if (++ct__top(ctx)->runs == CT_TURNS_BEFORE_HINT)
+    if (++ct__top(ctx)->n_read_runs == CT_TURNS_BEFORE_HINT)
         ct__hint_scope(ctx, here, "%d reads ran something in one scope", CT_TURNS_BEFORE_HINT);
     return true;
 }
 
 bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    return ctx && eval(ctx, t, n, true, here);
+    return ctx && read_eval(ctx, t, n, true, here);
 }
 bool ct_rolling_visit_at(const ct_tensor *t, size_t n, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    return ctx && eval(ctx, t, n, false, here);
+    return ctx && read_eval(ctx, t, n, false, here);
 }
 
-// The evaluated value behind t; false when it failed. It is asked for again when anything ran: t may
-// be a variable that was assigned. In a rolling scope what is there is read as it is: it may have no name yet, and would
-// be given back behind a run.
-static bool value_of(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, ct_loc here) {
-    if (!asked(ctx, t, v, op, 0, here)) return false;
-    const bool there = is_there(*v);
+// Resolves t to its evaluated value; false on failure. It is resolved again after a run, since t may be a
+// variable that was assigned. In a rolling scope an available value is read without a run: it may be
+// unreferenced, and would be freed after the run.
+static bool read_resolve_value(ct_ctx *ctx, ct_tensor t, ct_val *v, const char *op, ct_loc here) {
+    if (!resolve_requested(ctx, t, v, op, 0, here)) return false;
+    const bool there = value_is_available(*v);
     if (there && (!ctx->n_roots || ((ctx->rolling || ctx->running) && !v->node->var))) return true;
     if ((!there || ctx->running) && !ct__readable(ctx, here, op)) return false;
-    return ct_eval_at(&t, !there, here) && asked(ctx, t, v, op, 0, here);
+    return ct_eval_at(&t, !there, here) && resolve_requested(ctx, t, v, op, 0, here);
 }
 
-static void scalar_bytes(const ct_node *node, void *to) {
+static void scalar_copy_bytes(const ct_node *node, void *to) {
     memcpy(to, &node->number, ct_dtype_size(node->out->dtype));
 }
 
-// The bytes of v; of a variable those of the version that there is now.
-static bool fetch(ct_ctx *ctx, ct_val *v, void *to, size_t n, ct_loc here) {
+// Copies the bytes of v; for a variable those of its current version.
+static bool read_download(ct_ctx *ctx, ct_val *v, void *to, size_t n, ct_loc here) {
     ct_var *var = v->node->var;
     if (!var) return ct__hooks.download(ctx, v->node->value[v->out], to, n);
-    if (ct__held(v->node)) return ct__hooks.download(ctx, ct__held(v->node), to, n);
+    if (ct__held_storage(v->node)) return ct__hooks.download(ctx, ct__held_storage(v->node), to, n);
     ct__share_take(var->lock, false, NULL);
     if (ct__version_of(v->node) != var->version && !var->freed && !var->broken) {
         ct_node *leaf = ct__read_leaf(ctx, var, here);
         if (leaf) v->node = leaf;
     }
-    bool stands = ct__version_of(v->node) == var->version;
-    bool ok = stands && ct__hooks.download(ctx, var->storage, to, n);
+    bool is_current = ct__version_of(v->node) == var->version;
+    bool ok = is_current && ct__hooks.download(ctx, var->storage, to, n);
     ct__share_leave(var->lock, false);
-    return stands ? ok : ct__spent(ctx, v->node, here);
+    return is_current ? ok : ct__fail_stale_read(ctx, v->node, here);
 }
 
 double ct_item_at(ct_tensor t, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_val v;
     char bytes[CT_MOST_BYTES];
-    if (!ctx || !value_of(ctx, t, &v, "item", here)) return NAN;
+    if (!ctx || !read_resolve_value(ctx, t, &v, "item", here)) return NAN;
     const ct_type *type = ct__type(v);
     if (ct__count(type) != 1) {
         ct__fail(ctx, CT_E_SHAPE, here, "item", "the tensor must have one element, it is %s",
@@ -189,8 +192,8 @@ double ct_item_at(ct_tensor t, ct_loc here) {
         return NAN;
     }
     if (v.node->op == &ct__op_scalar)
-        scalar_bytes(v.node, bytes);
-    else if (!fetch(ctx, &v, bytes, ct__type_bytes(type), here))
+        scalar_copy_bytes(v.node, bytes);
+    else if (!read_download(ctx, &v, bytes, ct__type_bytes(type), here))
         return NAN;
     return ct__load_f64(type->dtype, bytes, 0);
 }
@@ -198,10 +201,10 @@ double ct_item_at(ct_tensor t, ct_loc here) {
 const void *ct_data_at(ct_tensor t, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_val v;
-    if (!ctx || !value_of(ctx, t, &v, "data", here)) return NULL;
+    if (!ctx || !read_resolve_value(ctx, t, &v, "data", here)) return NULL;
     if (v.node->op == &ct__op_scalar) return &v.node->number;
-    // A variable's copy belongs to the read, since the variable changes; a value's to its storage,
-    // which other contexts may be reading too: the first copy stays.
+    // The host copy of a variable belongs to the read, since the variable changes; that of a value belongs to
+    // its storage, which other contexts may read concurrently: the first copy is kept.
     bool of_read = v.node->var != NULL;
     ct_storage *storage = of_read ? NULL : v.node->value[v.out];
     if (storage && ct__hooks.host(storage)) return ct__hooks.host(storage);
@@ -213,7 +216,7 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
         ct__err_memory(&ctx->err, here, "data", bytes);
         return NULL;
     }
-    if (!fetch(ctx, &v, copy, bytes, here)) {
+    if (!read_download(ctx, &v, copy, bytes, here)) {
         ct__free(copy);
         return NULL;
     }
@@ -224,21 +227,21 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
 }
 
 const void *ct_at_hand(ct_tensor t) {
-    ct_look at;
-    const ct_type *type = look_at_type(t, &at);
+    ct_peeked at;
+    const ct_type *type = peek_type(t, &at);
     if (!type) return NULL;
     const ct_storage *value = ct__value(&at, (int)at.out);
     const bool plain = value && !at.node->var && !(ct__flags(&at) & CT_NODE_TRACKED);
     const bool here = plain && !type->place && !ct__lost(value);
     const void *bytes = here ? ct__hooks.host(value) : NULL;
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return bytes;
 }
 
-// ------------------------------------------------------------------------- memory that is lent
+// --------------------------------------------------------------------------------- borrowed memory
 
 struct ct_loan {
-    ct_storage *storage; // NULL: the bytes are here
+    ct_storage *storage; // NULL: the bytes follow
     _Alignas(64) char bytes[];
 };
 
@@ -247,7 +250,7 @@ const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc here) {
     ct_val v;
     if (!ctx || !ct__given(ctx, loan, here, "borrow", "the room for the loan")) return NULL;
     *loan = NULL;
-    if (!value_of(ctx, t, &v, "borrow", here)) return NULL;
+    if (!read_resolve_value(ctx, t, &v, "borrow", here)) return NULL;
     const bool scalar = v.node->op == &ct__op_scalar;
     ct_storage *storage = scalar || v.node->var ? NULL : v.node->value[v.out];
     const void *at = storage ? ct__hooks.host(storage) : NULL;
@@ -259,8 +262,8 @@ const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc here) {
         return NULL;
     }
     made->storage = at ? ct__storage_ref(storage) : NULL;
-    if (scalar) scalar_bytes(v.node, made->bytes);
-    if (!at && !scalar && !fetch(ctx, &v, made->bytes, bytes, here)) {
+    if (scalar) scalar_copy_bytes(v.node, made->bytes);
+    if (!at && !scalar && !read_download(ctx, &v, made->bytes, bytes, here)) {
         ct__free(made);
         return NULL;
     }

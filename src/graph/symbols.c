@@ -1,23 +1,23 @@
 // Dynamic sizes as symbols; see symbols.h.
 //
-// Sums are polynomials over atoms in a normal form, quotients that do not come out are atoms. What the
-// shape rules show to be equal joins atoms, or defines one by others (P = 64 s, where P was split into
-// (s, 64)). A run binds the words, evaluates the other atoms in the order in which they were made, and
-// checks that what was joined is equal there, too.
+// Sums are polynomials over atoms in a normal form; quotients that cannot be simplified are atoms. Sizes that
+// a shape rule requires to be equal unify atoms, or define one by others (P = 64 s, if P was split into (s,
+// 64)). A run binds the words, evaluates the other atoms in creation order, and checks that unified atoms are
+// equal in this run, too.
 #include <string.h>
 
 #include "graph/graph.h"
 #include "graph/symbols.h"
 
-enum { MOST_TERMS = 8 };
+enum { MAX_TERMS = 8 };
 
 typedef enum { ATOM_WORD, ATOM_AXIS, ATOM_SUM, ATOM_QUOTIENT } atom_kind;
 typedef struct atom {
     atom_kind kind;
-    int64_t value;  // in the run for which the plan is made
-    int32_t same;   // the atom that it is equal to; itself: none
-    bool defined;   // by `is`; of the root of equal ones
-    ct_monomial is; // its atoms are not defined by it
+    int64_t value;          // in the run for which the plan is built
+    int32_t equal_to;       // an atom equal to it, towards the root of its class; itself: the root
+    bool defined;           // by `definition`; only used at the root of a class
+    ct_monomial definition; // its atoms are not defined by this one
     union {
         size_t word;
         struct {
@@ -30,7 +30,7 @@ typedef struct atom {
             ct_monomial *term; // (n) sorted by atoms
         } sum;
         struct {
-            ct_monomial a, b; // a / b, rounded up
+            ct_monomial a, b; // ceil(a / b)
         } quotient;
     };
 } atom;
@@ -40,10 +40,10 @@ struct ct_symbols {
     atom *atoms; // (n_atoms)
     size_t n_atoms, atoms_cap;
     ct_monomial *symbols; // (n_symbols)
-    int64_t *value;       // (n_symbols) in the run for which the plan is made
+    int64_t *value;       // (n_symbols) in the run for which the plan is built
     size_t n_symbols, symbols_cap;
-    const bool *also; // (words of the record) dynamic without a mark; or NULL
-    bool any;         // a word of the record is dynamic
+    const bool *dynamic; // (words of the record) dynamic without a mark; or NULL
+    bool has_dynamic;    // some word of the record is dynamic
     bool incomplete;
 };
 
@@ -70,15 +70,15 @@ int64_t ct__symbol_value(int64_t size) {
 
 // --------------------------------------------------------------------------------------- monomials
 
-static int compare_atoms(const ct_monomial *a, const ct_monomial *b) {
+static int monomial_compare_atoms(const ct_monomial *a, const ct_monomial *b) {
     if (a->n != b->n) return a->n - b->n;
     return a->n ? memcmp(a->atom, b->atom, (size_t)a->n * sizeof *a->atom) : 0;
 }
-static bool same_monomial(const ct_monomial *a, const ct_monomial *b) {
-    return a->coef == b->coef && compare_atoms(a, b) == 0;
+static bool monomial_equal(const ct_monomial *a, const ct_monomial *b) {
+    return a->coef == b->coef && monomial_compare_atoms(a, b) == 0;
 }
 
-static bool multiply(ct_monomial *m, const ct_monomial *by) {
+static bool monomial_multiply(ct_monomial *m, const ct_monomial *by) {
     if (m->n + by->n > CT_MONOMIAL_ATOMS || __builtin_mul_overflow(m->coef, by->coef, &m->coef))
         return false;
     for (int i = 0; i < by->n; i++) {
@@ -88,56 +88,56 @@ static bool multiply(ct_monomial *m, const ct_monomial *by) {
     }
     return true;
 }
-static void remove_atom(ct_monomial *m, int i) {
+static void monomial_remove_atom(ct_monomial *m, int i) {
     m->n--;
     memmove(&m->atom[i], &m->atom[i + 1], (size_t)(m->n - i) * sizeof *m->atom);
 }
-// Takes common atoms out of both.
-static void cancel(ct_monomial *a, ct_monomial *b) {
+// Removes common atoms from both.
+static void monomial_cancel(ct_monomial *a, ct_monomial *b) {
     for (int i = 0; i < a->n; i++)
         for (int k = 0; k < b->n; k++) {
             if (a->atom[i] != b->atom[k]) continue;
-            remove_atom(a, i--);
-            remove_atom(b, k);
+            monomial_remove_atom(a, i--);
+            monomial_remove_atom(b, k);
             break;
         }
 }
 
-static int32_t root_of(const ct_symbols *t, int32_t a) {
-    while (t->atoms[a].same != a) a = t->atoms[a].same;
+static int32_t symbols_root(const ct_symbols *t, int32_t a) {
+    while (t->atoms[a].equal_to != a) a = t->atoms[a].equal_to;
     return a;
 }
 
-// In terms of atoms that nothing defines. A definition that would be too long stays out.
-static ct_monomial resolved(const ct_symbols *t, const ct_monomial *m) {
+// Substitutes definitions. One that would make the monomial too long is not substituted.
+static ct_monomial symbols_resolve(const ct_symbols *t, const ct_monomial *m) {
     ct_monomial r = {.coef = m->coef};
     for (int i = 0; i < m->n; i++) {
-        const int32_t root = root_of(t, m->atom[i]);
+        const int32_t root = symbols_root(t, m->atom[i]);
         const ct_monomial alone = {.coef = 1, .n = 1, .atom = {root}};
         ct_monomial by = alone, longer = r;
-        if (t->atoms[root].defined) by = resolved(t, &t->atoms[root].is);
-        r = multiply(&longer, &by) ? longer : (multiply(&r, &alone), r);
+        if (t->atoms[root].defined) by = symbols_resolve(t, &t->atoms[root].definition);
+        r = monomial_multiply(&longer, &by) ? longer : (monomial_multiply(&r, &alone), r);
     }
     return r;
 }
 
 bool ct__size_monomial(const ct_symbols *table, int64_t size, ct_monomial *out) {
     if (!ct__is_symbol(size)) return false;
-    *out = resolved(table, &table->symbols[size - CT_SYMBOL_MARK]);
+    *out = symbols_resolve(table, &table->symbols[size - CT_SYMBOL_MARK]);
     return true;
 }
-// A mark that is no symbol is taken for the number that it has in this run.
-static ct_monomial monomial_of(ct_symbols *t, int64_t size) {
+// A mark without a symbol is taken as the number that it has in this run.
+static ct_monomial symbols_monomial(ct_symbols *t, int64_t size) {
     ct_monomial m = {.coef = ct__unmarked(size)};
     if (!ct__size_monomial(t, size, &m)) t->incomplete |= ct__marked(size);
     return m;
 }
 
-// The marked size of a monomial; the same for the same one.
-static int64_t symbol_of(ct_symbols *t, const ct_monomial *m, int64_t value) {
+// Returns the marked size of a monomial; equal monomials give the same.
+static int64_t symbols_intern(ct_symbols *t, const ct_monomial *m, int64_t value) {
     if (m->n == 0) return m->coef;
     for (size_t i = 0; i < t->n_symbols; i++)
-        if (same_monomial(&t->symbols[i], m)) return CT_SYMBOL_MARK + (int64_t)i;
+        if (monomial_equal(&t->symbols[i], m)) return CT_SYMBOL_MARK + (int64_t)i;
     if (t->n_symbols == t->symbols_cap) {
         const size_t cap = t->symbols_cap ? 2 * t->symbols_cap : 64;
         ct_monomial *symbols = ct__arena(t->arena, cap * sizeof *symbols);
@@ -161,8 +161,8 @@ static int64_t symbol_of(ct_symbols *t, const ct_monomial *m, int64_t value) {
 
 // ------------------------------------------------------------------------------------------- atoms
 
-// NULL: no memory.
-static atom *add_atom(ct_symbols *t, atom_kind kind, int64_t value) {
+// NULL: out of memory.
+static atom *symbols_add_atom(ct_symbols *t, atom_kind kind, int64_t value) {
     if (t->n_atoms == t->atoms_cap) {
         const size_t cap = t->atoms_cap ? 2 * t->atoms_cap : 32;
         atom *atoms = ct__arena(t->arena, cap * sizeof *atoms);
@@ -172,43 +172,43 @@ static atom *add_atom(ct_symbols *t, atom_kind kind, int64_t value) {
         t->atoms_cap = cap;
     }
     atom *a = &t->atoms[t->n_atoms];
-    *a = (atom){.kind = kind, .value = value, .same = (int32_t)t->n_atoms};
+    *a = (atom){.kind = kind, .value = value, .equal_to = (int32_t)t->n_atoms};
     t->n_atoms++;
     return a;
 }
-static int64_t size_of_atom(ct_symbols *t, const atom *a) {
+static int64_t symbols_atom_size(ct_symbols *t, const atom *a) {
     ct_monomial m = {.coef = 1, .n = 1, .atom = {(int32_t)(a - t->atoms)}};
-    m = resolved(t, &m);
-    return symbol_of(t, &m, a->value);
+    m = symbols_resolve(t, &m);
+    return symbols_intern(t, &m, a->value);
 }
-// Marked where it can be; what is too large for a dynamic size is too large for a tensor, too.
-static int64_t marked(int64_t value) {
+// Marked if possible; a size too large to be dynamic is too large for a tensor, too.
+static int64_t symbols_mark(int64_t value) {
     return value >= 0 && value < CT_DYN_END ? CT_DYN(value) : value;
 }
-static int64_t unknown(ct_symbols *t, int64_t value) {
+static int64_t symbols_mark_incomplete(ct_symbols *t, int64_t value) {
     t->incomplete = true;
-    return marked(value);
+    return symbols_mark(value);
 }
 
 int64_t ct__symbol_word(ct_symbols *t, size_t word, int64_t value) {
     for (size_t i = 0; i < t->n_atoms; i++)
         if (t->atoms[i].kind == ATOM_WORD && t->atoms[i].word == word)
-            return size_of_atom(t, &t->atoms[i]);
-    atom *a = add_atom(t, ATOM_WORD, value);
-    if (!a) return unknown(t, value);
+            return symbols_atom_size(t, &t->atoms[i]);
+    atom *a = symbols_add_atom(t, ATOM_WORD, value);
+    if (!a) return symbols_mark_incomplete(t, value);
     a->word = word;
-    return size_of_atom(t, a);
+    return symbols_atom_size(t, a);
 }
 
-void ct__symbols_also(ct_symbols *t, const bool *dynamic, bool any) {
-    t->also = dynamic;
-    t->any = any;
+void ct__symbols_set_dynamic(ct_symbols *t, const bool *dynamic, bool any) {
+    t->dynamic = dynamic;
+    t->has_dynamic = any;
 }
-bool ct__symbols_any(const ct_symbols *t) { return t->any; }
+bool ct__symbols_has_dynamic(const ct_symbols *t) { return t->has_dynamic; }
 int64_t ct__atom_value(const ct_symbols *t, int32_t a) { return t->atoms[a].value; }
 
 int64_t ct__symbol_at(ct_symbols *t, size_t word, int64_t size) {
-    if (ct__is_symbol(size) || !(ct__marked(size) || (t->also && t->also[word]))) return size;
+    if (ct__is_symbol(size) || !(ct__marked(size) || (t->dynamic && t->dynamic[word]))) return size;
     return ct__symbol_word(t, word, ct__unmarked(size));
 }
 
@@ -251,30 +251,30 @@ bool ct__symbol_type(ct_symbols *t, ct_arena *arena, ct_type *type, size_t word)
 
 int64_t ct__size_canonical(ct_symbols *t, int64_t size) {
     if (!ct__is_symbol(size)) return size;
-    const ct_monomial m = monomial_of(t, size);
-    return symbol_of(t, &m, t->value[size - CT_SYMBOL_MARK]);
+    const ct_monomial m = symbols_monomial(t, size);
+    return symbols_intern(t, &m, t->value[size - CT_SYMBOL_MARK]);
 }
 
 int64_t ct__symbol_axis(ct_symbols *t, const ct_node *node, uint32_t out, int axis, int64_t value) {
-    atom *a = add_atom(t, ATOM_AXIS, value);
-    if (!a) return unknown(t, value);
+    atom *a = symbols_add_atom(t, ATOM_AXIS, value);
+    if (!a) return symbols_mark_incomplete(t, value);
     a->of.node = node;
     a->of.out = out;
     a->of.axis = axis;
-    return size_of_atom(t, a);
+    return symbols_atom_size(t, a);
 }
 
 // -------------------------------------------------------------------------------------------- sums
 
 typedef struct polynomial {
     int n;
-    ct_monomial term[MOST_TERMS];
+    ct_monomial term[MAX_TERMS];
 } polynomial;
 
-static bool add_term(polynomial *p, ct_monomial m) {
+static bool polynomial_add_term(polynomial *p, ct_monomial m) {
     int i = 0;
-    while (i < p->n && compare_atoms(&p->term[i], &m) < 0) i++;
-    if (i < p->n && compare_atoms(&p->term[i], &m) == 0) {
+    while (i < p->n && monomial_compare_atoms(&p->term[i], &m) < 0) i++;
+    if (i < p->n && monomial_compare_atoms(&p->term[i], &m) == 0) {
         if (__builtin_add_overflow(p->term[i].coef, m.coef, &p->term[i].coef)) return false;
         if (p->term[i].coef) return true;
         p->n--;
@@ -282,62 +282,64 @@ static bool add_term(polynomial *p, ct_monomial m) {
         return true;
     }
     if (m.coef == 0) return true;
-    if (p->n == MOST_TERMS) return false;
+    if (p->n == MAX_TERMS) return false;
     memmove(&p->term[i + 1], &p->term[i], (size_t)(p->n - i) * sizeof *p->term);
     p->term[i] = m;
     p->n++;
     return true;
 }
 
-// p += by * size, sums among its atoms multiplied out.
-static bool add_size(const ct_symbols *t, polynomial *p, ct_monomial m) {
+// p += m, with sums among its atoms multiplied out.
+static bool polynomial_add_monomial(const ct_symbols *t, polynomial *p, ct_monomial m) {
     for (int i = 0; i < m.n; i++) {
         const atom *a = &t->atoms[m.atom[i]];
         if (a->kind != ATOM_SUM) continue;
-        remove_atom(&m, i);
+        monomial_remove_atom(&m, i);
         for (int k = 0; k < a->sum.n; k++) {
-            ct_monomial part = resolved(t, &a->sum.term[k]);
-            if (!multiply(&part, &m) || !add_size(t, p, part)) return false;
+            ct_monomial part = symbols_resolve(t, &a->sum.term[k]);
+            if (!monomial_multiply(&part, &m) || !polynomial_add_monomial(t, p, part)) return false;
         }
         return true;
     }
-    return add_term(p, m);
+    return polynomial_add_term(p, m);
 }
 
-static bool same_polynomial(const atom *a, const polynomial *p) {
+static bool polynomial_equal(const atom *a, const polynomial *p) {
     if (a->kind != ATOM_SUM || a->sum.n != p->n) return false;
     for (int i = 0; i < p->n; i++)
-        if (!same_monomial(&a->sum.term[i], &p->term[i])) return false;
+        if (!monomial_equal(&a->sum.term[i], &p->term[i])) return false;
     return true;
 }
 
-static int64_t size_of_sum(ct_symbols *t, const polynomial *p, int64_t value) {
+static int64_t symbols_sum_size(ct_symbols *t, const polynomial *p, int64_t value) {
     if (p->n == 0) return 0;
-    if (p->n == 1) return symbol_of(t, &p->term[0], value);
+    if (p->n == 1) return symbols_intern(t, &p->term[0], value);
     for (size_t i = 0; i < t->n_atoms; i++)
-        if (same_polynomial(&t->atoms[i], p)) return size_of_atom(t, &t->atoms[i]);
+        if (polynomial_equal(&t->atoms[i], p)) return symbols_atom_size(t, &t->atoms[i]);
     ct_monomial *term = ct__arena(t->arena, (size_t)p->n * sizeof *term);
-    atom *a = term ? add_atom(t, ATOM_SUM, value) : NULL;
-    if (!a) return unknown(t, value);
+    atom *a = term ? symbols_add_atom(t, ATOM_SUM, value) : NULL;
+    if (!a) return symbols_mark_incomplete(t, value);
     memcpy(term, p->term, (size_t)p->n * sizeof *term);
     a->sum.n = p->n;
     a->sum.term = term;
-    return size_of_atom(t, a);
+    return symbols_atom_size(t, a);
 }
 
-static int64_t add_sizes(int64_t a, int64_t b, int64_t sign) {
+static int64_t symbols_add_sizes(int64_t a, int64_t b, int64_t sign) {
     const int64_t value = ct__unmarked(a) + sign * ct__unmarked(b);
     if (!ct__marked(a) && !ct__marked(b)) return value;
     ct_symbols *t = ct__symbols_now();
-    if (!t) return marked(value);
+    if (!t) return symbols_mark(value);
     polynomial p = {0};
-    ct_monomial minus = monomial_of(t, b);
+    ct_monomial minus = symbols_monomial(t, b);
     minus.coef *= sign;
-    if (!add_size(t, &p, monomial_of(t, a)) || !add_size(t, &p, minus)) return unknown(t, value);
-    return size_of_sum(t, &p, value);
+    if (!polynomial_add_monomial(t, &p, symbols_monomial(t, a)) ||
+        !polynomial_add_monomial(t, &p, minus))
+        return symbols_mark_incomplete(t, value);
+    return symbols_sum_size(t, &p, value);
 }
-int64_t ct__size_add(int64_t a, int64_t b) { return add_sizes(a, b, 1); }
-int64_t ct__marked_sub(int64_t a, int64_t b) { return add_sizes(a, b, -1); }
+int64_t ct__size_add(int64_t a, int64_t b) { return symbols_add_sizes(a, b, 1); }
+int64_t ct__marked_sub(int64_t a, int64_t b) { return symbols_add_sizes(a, b, -1); }
 
 // ------------------------------------------------------------------------- products and quotients
 
@@ -345,60 +347,62 @@ int64_t ct__size_mul(int64_t a, int64_t b) {
     const int64_t value = ct__unmarked(a) * ct__unmarked(b);
     if (!ct__marked(a) && !ct__marked(b)) return value;
     ct_symbols *t = ct__symbols_now();
-    if (!t) return marked(value);
-    ct_monomial m = monomial_of(t, a), by = monomial_of(t, b);
-    return multiply(&m, &by) ? symbol_of(t, &m, value) : unknown(t, value);
+    if (!t) return symbols_mark(value);
+    ct_monomial m = symbols_monomial(t, a), by = symbols_monomial(t, b);
+    return monomial_multiply(&m, &by) ? symbols_intern(t, &m, value)
+                                      : symbols_mark_incomplete(t, value);
 }
 
 int64_t ct__marked_div_up(int64_t a, int64_t b) {
     const int64_t over = ct__unmarked(b), n = ct__unmarked(a), value = n / over + (n % over > 0);
     ct_symbols *t = ct__symbols_now();
-    if (!t) return marked(value);
-    ct_monomial m = monomial_of(t, a), by = monomial_of(t, b);
-    cancel(&m, &by);
+    if (!t) return symbols_mark(value);
+    ct_monomial m = symbols_monomial(t, a), by = symbols_monomial(t, b);
+    monomial_cancel(&m, &by);
     if (by.n == 0 && by.coef && m.coef % by.coef == 0) {
         m.coef /= by.coef;
-        return symbol_of(t, &m, value);
+        return symbols_intern(t, &m, value);
     }
     for (size_t i = 0; i < t->n_atoms; i++)
-        if (t->atoms[i].kind == ATOM_QUOTIENT && same_monomial(&t->atoms[i].quotient.a, &m) &&
-            same_monomial(&t->atoms[i].quotient.b, &by))
-            return size_of_atom(t, &t->atoms[i]);
-    atom *q = add_atom(t, ATOM_QUOTIENT, value);
-    if (!q) return unknown(t, value);
+        if (t->atoms[i].kind == ATOM_QUOTIENT && monomial_equal(&t->atoms[i].quotient.a, &m) &&
+            monomial_equal(&t->atoms[i].quotient.b, &by))
+            return symbols_atom_size(t, &t->atoms[i]);
+    atom *q = symbols_add_atom(t, ATOM_QUOTIENT, value);
+    if (!q) return symbols_mark_incomplete(t, value);
     q->quotient.a = m;
     q->quotient.b = by;
-    return size_of_atom(t, q);
+    return symbols_atom_size(t, q);
 }
 
 // ---------------------------------------------------------------------------------------- equality
 
-// Is x among the atoms of m, or of the sums among these?
-static bool holds(const ct_symbols *t, const ct_monomial *m, int32_t x) {
+// True if x is among the atoms of m, or of the sums among these.
+static bool monomial_contains(const ct_symbols *t, const ct_monomial *m, int32_t x) {
     for (int i = 0; i < m->n; i++)
         if (m->atom[i] == x) return true;
     for (int i = 0; i < m->n; i++) {
         const atom *a = &t->atoms[m->atom[i]];
         for (int k = 0; a->kind == ATOM_SUM && k < a->sum.n; k++) {
-            const ct_monomial part = resolved(t, &a->sum.term[k]);
-            if (holds(t, &part, x)) return true;
+            const ct_monomial part = symbols_resolve(t, &a->sum.term[k]);
+            if (monomial_contains(t, &part, x)) return true;
         }
     }
     return false;
 }
 
-// c * x = m, where x is an atom: defines it, if c divides. Where what was taken out of both is 0 in this
-// run, they need not be equal.
-static bool define(ct_symbols *t, int64_t c, int32_t x, const ct_monomial *m) {
+// c * x = m, where x is an atom: defines x, if c divides m. They need not be equal if the cancelled factor is
+// 0 in this run.
+static bool symbols_define(ct_symbols *t, int64_t c, int32_t x, const ct_monomial *m) {
     int64_t value = m->coef;
     for (int i = 0; i < m->n; i++) value *= t->atoms[m->atom[i]].value;
-    if (c == 0 || m->coef % c || holds(t, m, x) || value != c * t->atoms[x].value) return false;
+    if (c == 0 || m->coef % c || monomial_contains(t, m, x) || value != c * t->atoms[x].value)
+        return false;
     if (m->n == 1 && m->coef == c) {
-        t->atoms[x].same = m->atom[0];
+        t->atoms[x].equal_to = m->atom[0];
         return true;
     }
-    t->atoms[x].is = *m;
-    t->atoms[x].is.coef /= c;
+    t->atoms[x].definition = *m;
+    t->atoms[x].definition.coef /= c;
     t->atoms[x].defined = true;
     return true;
 }
@@ -407,16 +411,18 @@ void ct__size_equal(int64_t a, int64_t b) {
     ct_symbols *t = ct__symbols_now();
     const bool one = ct__is_symbol(a), other = ct__is_symbol(b);
     if (!t || a == b || (!one && !other)) return;
-    if ((!one && ct__marked(a)) || (!other && ct__marked(b))) return; // of nothing that is computed
-    ct_monomial x = monomial_of(t, a), y = monomial_of(t, b);
-    cancel(&x, &y);
+    if ((!one && ct__marked(a)) || (!other && ct__marked(b))) return; // not computed from symbols
+    ct_monomial x = symbols_monomial(t, a), y = symbols_monomial(t, b);
+    monomial_cancel(&x, &y);
     if (x.n == 0 && y.n == 0) return;
-    // The newer atom in terms of the older, but what a word says as it is where that is possible.
+    // Defines the newer atom by the older, and keeps an atom that is a word of the record undefined if
+    // possible.
     const bool newer = x.n == 1 && (y.n != 1 || x.atom[0] > y.atom[0]);
-    if (newer ? define(t, x.coef, x.atom[0], &y) : y.n == 1 && define(t, y.coef, y.atom[0], &x))
+    if (newer ? symbols_define(t, x.coef, x.atom[0], &y)
+              : y.n == 1 && symbols_define(t, y.coef, y.atom[0], &x))
         return;
-    if (x.n == 1 && !newer) define(t, x.coef, x.atom[0], &y);
-    if (y.n == 1 && newer) define(t, y.coef, y.atom[0], &x);
+    if (x.n == 1 && !newer) symbols_define(t, x.coef, x.atom[0], &y);
+    if (y.n == 1 && newer) symbols_define(t, y.coef, y.atom[0], &x);
 }
 
 void ct__sizes_equal(const ct_type *a, int skip, const ct_type *b) {
@@ -428,40 +434,40 @@ void ct__sizes_equal(const ct_type *a, int skip, const ct_type *b) {
 
 // --------------------------------------------------------------------------------------- other runs
 
-static int64_t evaluate(const ct_monomial *m, const int64_t *values) {
+static int64_t monomial_evaluate(const ct_monomial *m, const int64_t *values) {
     int64_t value = m->coef;
     for (int i = 0; i < m->n; i++) value *= values[m->atom[i]];
     return value;
 }
 int64_t ct__monomial_value(const ct_monomial *m, const int64_t *values) {
-    return evaluate(m, values);
+    return monomial_evaluate(m, values);
 }
 
-static int64_t bound_size(const ct_symbols *t, int64_t size, const int64_t *values) {
+static int64_t symbols_bind_size(const ct_symbols *t, int64_t size, const int64_t *values) {
     if (!ct__is_symbol(size)) return size;
-    return CT_DYN(evaluate(&t->symbols[size - CT_SYMBOL_MARK], values));
+    return CT_DYN(monomial_evaluate(&t->symbols[size - CT_SYMBOL_MARK], values));
 }
 
-// The attributes with the values of this run. NULL: no memory.
-static void *bound_attrs(const ct_symbols *t, const ct_node *node, const int64_t *values,
-                         ct_arena *scratch) {
+// The attributes with the values of this run. NULL: out of memory.
+static void *symbols_bind_attrs(const ct_symbols *t, const ct_node *node, const int64_t *values,
+                                ct_arena *scratch) {
     char *attrs = ct__attrs_copy(scratch, node->op, node->attrs);
     for (size_t f = 0; attrs && f < node->op->n_fields; f++) {
         const ct_field *field = &node->op->fields[f];
         if (field->kind == CT_FIELD_i64) {
             int64_t *size = (int64_t *)(void *)(attrs + field->offset);
-            *size = bound_size(t, *size, values);
+            *size = symbols_bind_size(t, *size, values);
         }
         if (field->kind != CT_FIELD_ints) continue;
         const ct_ints *list = (const ct_ints *)(void *)(attrs + field->offset);
         int64_t *v = (int64_t *)(uintptr_t)list->v; // the copy's own
-        for (int64_t i = 0; i < list->n; i++) v[i] = bound_size(t, v[i], values);
+        for (int64_t i = 0; i < list->n; i++) v[i] = symbols_bind_size(t, v[i], values);
     }
     return attrs;
 }
 
-static const ct_type *bound_type(const ct_symbols *t, const ct_type *type, const int64_t *values,
-                                 ct_arena *scratch) {
+static const ct_type *symbols_bind_type(const ct_symbols *t, const ct_type *type,
+                                        const int64_t *values, ct_arena *scratch) {
     if (!type->mark) return type;
     ct_type *bound = ct__arena(scratch, sizeof *bound);
     int64_t *dim = ct__arena(scratch, type->rank * sizeof *dim);
@@ -470,21 +476,22 @@ static const ct_type *bound_type(const ct_symbols *t, const ct_type *type, const
     bound->dim = dim;
     bound->mark = NULL;
     for (int a = 0; a < type->rank; a++)
-        dim[a] = ct__unmarked(bound_size(t, type->mark[a], values));
+        dim[a] = ct__unmarked(symbols_bind_size(t, type->mark[a], values));
     return bound;
 }
 
-// The size that the node's shape rule gives, of operands and attributes with the values of this run.
-static bool infer_axis(const ct_symbols *t, const atom *a, const int64_t *values, int64_t *value) {
+// The size that the node's shape rule returns for operands and attributes with the values of this run.
+static bool symbols_infer_axis(const ct_symbols *t, const atom *a, const int64_t *values,
+                               int64_t *value) {
     const ct_node *node = a->of.node;
     ct_arena scratch = {0};
     ct_err err = {0};
     const ct_type **in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in);
     ct_type *out = ct__arena_zero(&scratch, node->n_out * sizeof *out);
-    void *attrs = node->op->n_fields ? bound_attrs(t, node, values, &scratch) : NULL;
+    void *attrs = node->op->n_fields ? symbols_bind_attrs(t, node, values, &scratch) : NULL;
     bool ok = in && out && (attrs || !node->op->n_fields);
     for (int k = 0; k < node->n_in && ok; k++) {
-        in[k] = bound_type(t, ct__type(node->in[k]), values, &scratch);
+        in[k] = symbols_bind_type(t, ct__type(node->in[k]), values, &scratch);
         ok = in[k] != NULL;
     }
     ct_call call = {.op = node->op,
@@ -503,17 +510,18 @@ static bool infer_axis(const ct_symbols *t, const atom *a, const int64_t *values
     return ok;
 }
 
-static bool bind_atom(const ct_symbols *t, const atom *a, const uint64_t *words, int64_t *values,
-                      int64_t *value) {
+static bool symbols_bind_atom(const ct_symbols *t, const atom *a, const uint64_t *words,
+                              int64_t *values, int64_t *value) {
     switch (a->kind) {
     case ATOM_WORD: *value = ct__unmarked((int64_t)words[a->word]); return true;
-    case ATOM_AXIS: return infer_axis(t, a, values, value);
+    case ATOM_AXIS: return symbols_infer_axis(t, a, values, value);
     case ATOM_SUM:
         *value = 0;
-        for (int i = 0; i < a->sum.n; i++) *value += evaluate(&a->sum.term[i], values);
+        for (int i = 0; i < a->sum.n; i++) *value += monomial_evaluate(&a->sum.term[i], values);
         return true;
     case ATOM_QUOTIENT: {
-        const int64_t n = evaluate(&a->quotient.a, values), by = evaluate(&a->quotient.b, values);
+        const int64_t n = monomial_evaluate(&a->quotient.a, values),
+                      by = monomial_evaluate(&a->quotient.b, values);
         *value = by ? n / by + (n % by > 0) : 0;
         return by != 0;
     }
@@ -521,12 +529,13 @@ static bool bind_atom(const ct_symbols *t, const atom *a, const uint64_t *words,
     return false;
 }
 
-// Of every atom: the same value as what it was found to be equal to.
-static bool consistent(const ct_symbols *t, const int64_t *values) {
+// True if every atom has the value of its class and of its definition.
+static bool symbols_are_consistent(const ct_symbols *t, const int64_t *values) {
     for (size_t i = 0; i < t->n_atoms; i++) {
-        const int32_t root = root_of(t, (int32_t)i);
+        const int32_t root = symbols_root(t, (int32_t)i);
         if (values[root] != values[i]) return false;
-        if (t->atoms[root].defined && evaluate(&t->atoms[root].is, values) != values[i])
+        if (t->atoms[root].defined &&
+            monomial_evaluate(&t->atoms[root].definition, values) != values[i])
             return false;
     }
     return true;
@@ -534,28 +543,28 @@ static bool consistent(const ct_symbols *t, const int64_t *values) {
 
 bool ct__symbols_bind(const ct_symbols *t, const uint64_t *words, int64_t *values) {
     for (size_t i = 0; i < t->n_atoms; i++)
-        if (!bind_atom(t, &t->atoms[i], words, values, &values[i])) return false;
-    return consistent(t, values);
+        if (!symbols_bind_atom(t, &t->atoms[i], words, values, &values[i])) return false;
+    return symbols_are_consistent(t, values);
 }
 
-static void settle_size(const ct_symbols *t, int64_t *size) {
+static void symbols_substitute_size(const ct_symbols *t, int64_t *size) {
     if (ct__is_symbol(*size)) *size = CT_DYN(t->value[*size - CT_SYMBOL_MARK]);
 }
-void ct__symbols_settle(const ct_symbols *t, ct_node *const *nodes, size_t n) {
+void ct__symbols_substitute(const ct_symbols *t, ct_node *const *nodes, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const ct_opdef *op = nodes[i]->op;
         for (int o = 0; o < nodes[i]->n_out; o++) nodes[i]->out[o].mark = NULL;
         for (size_t f = 0; nodes[i]->attrs && f < op->n_fields; f++) {
             void *at = (char *)(uintptr_t)nodes[i]->attrs + op->fields[f].offset; // the plan's own
-            if (op->fields[f].kind == CT_FIELD_i64) settle_size(t, at);
+            if (op->fields[f].kind == CT_FIELD_i64) symbols_substitute_size(t, at);
             ct_ints *list = op->fields[f].kind == CT_FIELD_ints ? at : NULL;
             for (int64_t k = 0; list && k < list->n; k++)
-                settle_size(t, (int64_t *)(uintptr_t)&list->v[k]);
+                symbols_substitute_size(t, (int64_t *)(uintptr_t)&list->v[k]);
             const ct_body *body = op->fields[f].kind == CT_FIELD_body ? *(ct_body **)at : NULL;
-            if (body) ct__symbols_settle(t, body->nodes, body->n_nodes);
+            if (body) ct__symbols_substitute(t, body->nodes, body->n_nodes);
             const ct_bodies *bodies = op->fields[f].kind == CT_FIELD_bodies ? at : NULL;
             for (size_t k = 0; bodies && k < bodies->n; k++)
-                ct__symbols_settle(t, bodies->v[k]->nodes, bodies->v[k]->n_nodes);
+                ct__symbols_substitute(t, bodies->v[k]->nodes, bodies->v[k]->n_nodes);
         }
     }
 }

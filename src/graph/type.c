@@ -61,7 +61,7 @@ bool ct__type_from_dims(ct_arena *arena, ct_dtype dtype, ct_ints dims, ct_type *
 }
 
 bool ct__type_fits(const ct_type *type, ct_err *err, ct_loc here, const char *op) {
-    int64_t bytes = type->dtype == CT_C128 ? 16 : 8; // of an element, most of which have fewer
+    int64_t bytes = type->dtype == CT_C128 ? 16 : 8; // of an element; most have fewer
     for (int i = 0; i < type->rank; i++) {
         int64_t size = type->dim[i];
         if (ct__is_dyn(type, i) && size >= CT_DYN_END)
@@ -76,24 +76,24 @@ bool ct__type_fits(const ct_type *type, ct_err *err, ct_loc here, const char *op
     return true;
 }
 
-// Sizes of its own for a result that has those of an operand so far.
-static bool own_sizes(ct_arena *arena, ct_type *out, bool marks) {
-    const ct_type had = *out;
-    int64_t *dim = ct__arena(arena, had.rank * sizeof *dim),
-            *mark = marks ? ct__arena(arena, had.rank * sizeof *mark) : NULL;
+// Copies the sizes of a result that still shares those of an operand.
+static bool broadcast_copy_sizes(ct_arena *arena, ct_type *out, bool marks) {
+    const ct_type before = *out;
+    int64_t *dim = ct__arena(arena, before.rank * sizeof *dim),
+            *mark = marks ? ct__arena(arena, before.rank * sizeof *mark) : NULL;
     if (!dim || (marks && !mark)) return false;
-    for (int a = 0; a < had.rank; a++) {
-        dim[a] = had.dim[a];
-        if (mark) mark[a] = ct__size_of(&had, a);
+    for (int a = 0; a < before.rank; a++) {
+        dim[a] = before.dim[a];
+        if (mark) mark[a] = ct__size_of(&before, a);
     }
     out->dim = dim;
     out->mark = mark;
     return true;
 }
 
-// Takes the sizes of one more operand in.
-static bool broadcast_with(ct_arena *arena, const ct_type *in, bool *own, bool marks,
-                           ct_type *out) {
+// Broadcasts the result with one more operand.
+static bool broadcast_operand(ct_arena *arena, const ct_type *in, bool *own, bool marks,
+                              ct_type *out) {
     const int lead = out->rank - in->rank;
     for (int i = 0; i < in->rank; i++) {
         const int a = lead + i;
@@ -103,7 +103,7 @@ static bool broadcast_with(ct_arena *arena, const ct_type *in, bool *own, bool m
         if (!was_one && in->dim[i] != out->dim[a]) return false;
         if (!was_one && marks) ct__size_equal(ct__size_of(out, a), ct__size_of(in, i));
         if (!was_one && was_dynamic >= dynamic) continue;
-        if (!*own && !own_sizes(arena, out, marks)) return false;
+        if (!*own && !broadcast_copy_sizes(arena, out, marks)) return false;
         *own = true;
         ((int64_t *)(uintptr_t)out->dim)[a] = in->dim[i];
         if (marks) ((int64_t *)(uintptr_t)out->mark)[a] = ct__size_of(in, i);
@@ -124,11 +124,12 @@ bool ct__broadcast(ct_arena *arena, const ct_type *const *types, int n, ct_type 
     out->dim = widest->dim;
     out->mark = widest->mark;
     for (int i = 0; i < n; i++)
-        if (types[i] != widest && !broadcast_with(arena, types[i], &own, marks, out)) return false;
+        if (types[i] != widest && !broadcast_operand(arena, types[i], &own, marks, out))
+            return false;
     return true;
 }
 
-void ct__say_index(ct_text *text, const ct_type *type, int64_t i) {
+void ct__print_index(ct_text *text, const ct_type *type, int64_t i) {
     int64_t index[CT_MAX_RANK];
     ct__index_of(type, i, index);
     ct__text_add(text, "(");
@@ -137,14 +138,14 @@ void ct__say_index(ct_text *text, const ct_type *type, int64_t i) {
     ct__text_add(text, type->rank == 1 ? ",)" : ")");
 }
 
-int64_t ct__broadcast_place(const ct_type *out, const ct_type *in, int64_t i) {
-    int64_t place = 0, stride = 1;
+int64_t ct__broadcast_index(const ct_type *out, const ct_type *in, int64_t i) {
+    int64_t index = 0, stride = 1;
     for (int a = out->rank - 1, b = in->rank - 1; b >= 0; a--, b--) {
-        if (in->dim[b] != 1) place += i % out->dim[a] * stride;
+        if (in->dim[b] != 1) index += i % out->dim[a] * stride;
         i /= out->dim[a];
         stride *= in->dim[b];
     }
-    return place;
+    return index;
 }
 
 void ct__strides(const ct_type *type, int64_t *stride) {
@@ -170,17 +171,17 @@ void ct__text_dims(ct_text *text, const ct_type *type) {
 
 const char *ct__shape_text(char *out, size_t cap, const char *dtype, size_t rank,
                            const uint64_t *dim, uint32_t dyn) {
-    size_t n = 0, behind = strlen(dtype) + sizeof "...,) ";
+    size_t n = 0, suffix = strlen(dtype) + sizeof "...,) ";
     if (n + 1 < cap) out[n++] = '(';
     for (size_t i = 0; i < rank; i++) {
         char size[32];
         bool dynamic = i < CT_MAX_RANK && (dyn >> i & 1);
         int w =
             snprintf(size, sizeof size, "%s%s%" PRIu64, i ? ", " : "", dynamic ? "n=" : "", dim[i]);
-        bool room = n + (size_t)w + behind < cap;
-        if (room || n + behind < cap)
-            n += (size_t)snprintf(out + n, cap - n, "%s", room ? size : "...");
-        if (!room) break;
+        bool fits = n + (size_t)w + suffix < cap;
+        if (fits || n + suffix < cap)
+            n += (size_t)snprintf(out + n, cap - n, "%s", fits ? size : "...");
+        if (!fits) break;
     }
     snprintf(out + n, cap - n, "%s %s", rank == 1 ? ",)" : ")", dtype);
     return out;
@@ -193,17 +194,17 @@ ct_type_text ct__type_text(const ct_type *type) {
     return out;
 }
 
-static unsigned load_nibble(const void *data, int64_t i) {
+static unsigned nibble_load(const void *data, int64_t i) {
     return ((const uint8_t *)data)[i >> 1] >> (4 * (i & 1)) & 15u;
 }
-static void store_nibble(void *data, int64_t i, unsigned v) {
+static void nibble_store(void *data, int64_t i, unsigned v) {
     uint8_t *byte = (uint8_t *)data + (i >> 1);
     *byte = (uint8_t)((*byte & (i & 1 ? 0x0fu : 0xf0u)) | (v & 15u) << (4 * (i & 1)));
 }
 
 double ct__load_f64(ct_dtype dtype, const void *data, int64_t i) {
     switch (dtype) {
-    case CT_F4: return ct__decode_float(dtype, load_nibble(data, i));
+    case CT_F4: return ct__decode_float(dtype, nibble_load(data, i));
     case CT_F8E4M3:
     case CT_F8E5M2: return ct__decode_float(dtype, ((const uint8_t *)data)[i]);
     case CT_F16:
@@ -219,8 +220,8 @@ double ct__load_f64(ct_dtype dtype, const void *data, int64_t i) {
 
 int64_t ct__load_i64(ct_dtype dtype, const void *data, int64_t i) {
     switch (dtype) {
-    case CT_U4: return (int64_t)load_nibble(data, i);
-    case CT_I4: return (int64_t)(load_nibble(data, i) ^ 8u) - 8;
+    case CT_U4: return (int64_t)nibble_load(data, i);
+    case CT_I4: return (int64_t)(nibble_load(data, i) ^ 8u) - 8;
     case CT_BOOL:
     case CT_U8: return ((const uint8_t *)data)[i];
     case CT_U16: return ((const uint16_t *)data)[i];
@@ -234,8 +235,8 @@ int64_t ct__load_i64(ct_dtype dtype, const void *data, int64_t i) {
     }
 }
 
-// Towards zero, into the range of an integer; NaN gives 0.
-static int64_t saturated(ct_dtype dtype, double v) {
+// Truncates towards zero and saturates to the range of an integer dtype; NaN gives 0.
+static int64_t float_to_int(ct_dtype dtype, double v) {
     const ct_dtype_info *info = ct__dtype(dtype);
     bool negative = info->class == CT_CLASS_INT;
     double above = ldexp(1, info->bits - negative);
@@ -248,7 +249,7 @@ static int64_t saturated(ct_dtype dtype, double v) {
 void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double v) {
     switch (dtype) {
     case CT_BOOL: ((uint8_t *)data)[i] = v != 0; break;
-    case CT_F4: store_nibble(data, i, ct__encode_float(dtype, v)); break;
+    case CT_F4: nibble_store(data, i, ct__encode_float(dtype, v)); break;
     case CT_F8E4M3:
     case CT_F8E5M2: ((uint8_t *)data)[i] = (uint8_t)ct__encode_float(dtype, v); break;
     case CT_F16:
@@ -264,14 +265,14 @@ void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double v) {
         ct__store_f64(ct__part(dtype), data, 2 * i, v);
         ct__store_f64(ct__part(dtype), data, 2 * i + 1, 0);
         break;
-    default: ct__store_i64(dtype, data, i, saturated(dtype, v)); break;
+    default: ct__store_i64(dtype, data, i, float_to_int(dtype, v)); break;
     }
 }
 
-// To 8 and 16 bits by way of f32, as kernels go (and ml_dtypes).
-// By way of double what a double cannot hold would round twice: the bits that a float has no room
-// for are joined into one below the last that it has.
-static void store_whole(ct_dtype dtype, void *data, int64_t i, uint64_t size, bool negative) {
+// Converts to 8 and 16 bits through f32, as kernels (and ml_dtypes) do.
+// Integers that a double cannot represent would be rounded twice: the bits below float's precision are merged
+// into one sticky bit.
+static void store_integer(ct_dtype dtype, void *data, int64_t i, uint64_t size, bool negative) {
     if (dtype != CT_F64 && size >> 53)
         size = size >> 11 << 11 | (uint64_t)((size & 2047) != 0) << 11;
     double v = (double)size;
@@ -283,7 +284,7 @@ void ct__store_i64(ct_dtype dtype, void *data, int64_t i, int64_t v) {
     switch (dtype) {
     case CT_BOOL: ((uint8_t *)data)[i] = v != 0; break;
     case CT_I4:
-    case CT_U4: store_nibble(data, i, (unsigned)v); break;
+    case CT_U4: nibble_store(data, i, (unsigned)v); break;
     case CT_I8:
     case CT_U8: ((uint8_t *)data)[i] = (uint8_t)v; break;
     case CT_I16:
@@ -292,12 +293,12 @@ void ct__store_i64(ct_dtype dtype, void *data, int64_t i, int64_t v) {
     case CT_U32: ((uint32_t *)data)[i] = (uint32_t)v; break;
     case CT_I64:
     case CT_U64: ((int64_t *)data)[i] = v; break;
-    default: store_whole(dtype, data, i, v < 0 ? 0 - (uint64_t)v : (uint64_t)v, v < 0); break;
+    default: store_integer(dtype, data, i, v < 0 ? 0 - (uint64_t)v : (uint64_t)v, v < 0); break;
     }
 }
 void ct__store_u64(ct_dtype dtype, void *data, int64_t i, uint64_t v) {
     if (ct__is_float(dtype))
-        store_whole(dtype, data, i, v, false);
+        store_integer(dtype, data, i, v, false);
     else
         ct__store_i64(dtype, data, i, (int64_t)v);
 }

@@ -1,4 +1,4 @@
-// Variables, parameter sets, assignments, metrics: what a step changes and reports.
+// Variables, parameter sets, assignments, metrics: the state that a step changes and reports.
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -8,12 +8,13 @@
 #include "graph/handle.h"
 
 struct ct_params {
-    ct_ctx *ctx; // whose slots the handles take
+    ct_ctx *ctx; // the handles use its slots
     ct_share *lock;
     ct_var **vars; // (n)
     size_t n, cap;
-    uint32_t *by_name; // (places), a power of two: 1 + a variable's index, hashed by name; 0: none
-    size_t places;
+    uint32_t *by_name; // (slots), a power of two: hash table by name of 1 + a variable's index; 0:
+                       // empty
+    size_t slots;
 };
 
 ct_params *ct_params_new(void) {
@@ -30,94 +31,95 @@ ct_params *ct_params_new(void) {
     return params;
 }
 
-// Records are used again, and never given back while the library is in use: who looks a handle up
-// while another thread frees its set finds a record, and by the handle that it is not the one.
-static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
-static ct_var *spare;
+// Records are reused, and not freed while the library is in use: a thread that resolves a handle while
+// another one frees its set still finds a record, and detects by the handle that it has changed.
+static pthread_mutex_t var_spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static ct_var *var_spare_list;
 
-static ct_var *new_record(void) {
-    pthread_mutex_lock(&spare_lock);
-    ct_var *var = spare;
-    if (var) spare = var->next;
-    pthread_mutex_unlock(&spare_lock);
+static ct_var *var_new_record(void) {
+    pthread_mutex_lock(&var_spare_lock);
+    ct_var *var = var_spare_list;
+    if (var) var_spare_list = var->next;
+    pthread_mutex_unlock(&var_spare_lock);
     return var ? var : ct__calloc(1, sizeof *var);
 }
-static void spare_record(ct_var *var) {
-    pthread_mutex_lock(&spare_lock);
-    var->next = spare;
-    spare = var;
-    pthread_mutex_unlock(&spare_lock);
+static void var_recycle(ct_var *var) {
+    pthread_mutex_lock(&var_spare_lock);
+    var->next = var_spare_list;
+    var_spare_list = var;
+    pthread_mutex_unlock(&var_spare_lock);
 }
 void ct__vars_end(void) {
-    for (ct_var *var = spare, *next; var; var = next) {
+    for (ct_var *var = var_spare_list, *next; var; var = next) {
         next = var->next;
         ct__free(var);
     }
-    spare = NULL;
+    var_spare_list = NULL;
 }
 
-static void let_go(ct_var *var) {
+static void var_release_record(ct_var *var) {
     if (atomic_fetch_sub_explicit(&var->refs, 1, memory_order_acq_rel) != 1) return;
     ct__free((void *)(uintptr_t)var->type.dim);
     ct__free(var->name);
     ct__share_unref(var->lock);
-    spare_record(var);
+    var_recycle(var);
 }
 
-ct_var *ct__var_hold(ct_tensor t, const ct_ctx *ctx) {
-    ct_look at;
-    if (!ct__look(t, &at)) return NULL;
+ct_var *ct__var_acquire(ct_tensor t, const ct_ctx *ctx) {
+    ct_peeked at;
+    if (!ct__peek_lock(t, &at)) return NULL;
     ct_var *var = ct__flags(&at) & CT_NODE_VARIABLE ? at.node->var : NULL;
-    if (var) ct__var_ref(var, ctx); // its handle stands, and so does the set's hold
-    ct__looked(&at);
+    if (var) ct__var_ref(var, ctx); // the handle is valid, so the set still has its reference
+    ct__peek_unlock(&at);
     return var;
 }
 
-enum { VERSION_BITS = 40 }; // below the context's number
+enum { VERSION_BITS = 40 }; // version number: low bits; the context's id is above them
 
-void ct__var_changed(ct_var *var, uint64_t version) {
+void ct__var_set_version(ct_var *var, uint64_t version) {
     var->ran = var->assigned;
     ct_storage *storage = var->storage;
     storage->version = version;
-    storage->home = version >> VERSION_BITS;
+    storage->assigner = version >> VERSION_BITS;
     atomic_store_explicit(&var->version, version, memory_order_release);
 }
 
 uint64_t ct__new_version(ct_ctx *ctx) { return ctx->id << VERSION_BITS | ++ctx->versions; }
 
-// Where a table has its entry of a variable, or room for it.
-static ct_current *entry_of(ct_current *table, size_t places, const ct_var *var) {
+// The table's entry of a variable, or the free entry for it.
+static ct_current *current_find_entry(ct_current *table, size_t places, const ct_var *var) {
     size_t i = (size_t)(((uint64_t)(uintptr_t)var >> 4) * 0x9e3779b97f4a7c15u >> 32);
     while (table[i & (places - 1)].of && table[i & (places - 1)].of != var) i++;
     return &table[i & (places - 1)];
 }
 
-// Records are used again, so that a table does not grow without end; an entry of another variable has
-// another version, or a frame that is gone.
+// Records are reused, so a table does not grow without bound; an old entry has another version, or a
+// frame that is gone.
 ct_current *ct__foreign_current(ct_ctx *ctx, const ct_var *var) {
     if (2 * (ctx->foreign_used + 1) > ctx->n_foreign) {
         size_t places = ctx->n_foreign ? 2 * ctx->n_foreign : 16;
         ct_current *table = ct__calloc(places, sizeof *table);
         if (!table) return NULL;
         for (size_t i = 0; i < ctx->n_foreign; i++)
-            if (ctx->foreign[i].of) *entry_of(table, places, ctx->foreign[i].of) = ctx->foreign[i];
+            if (ctx->foreign[i].of)
+                *current_find_entry(table, places, ctx->foreign[i].of) = ctx->foreign[i];
         ct__free(ctx->foreign);
         ctx->foreign = table;
         ctx->n_foreign = places;
     }
-    ct_current *entry = entry_of(ctx->foreign, ctx->n_foreign, var);
+    ct_current *entry = current_find_entry(ctx->foreign, ctx->n_foreign, var);
     ctx->foreign_used += !entry->of;
     entry->of = var;
     return entry;
 }
 
-void ct__var_released(ct_var *var, const ct_ctx *ctx) {
+void ct__var_assignment_done(ct_var *var, const ct_ctx *ctx) {
     atomic_store_explicit(&var->writer, NULL, memory_order_release);
     ct__var_unref(var, ctx);
 }
 
-// A pending assignment goes with its variable; another context finds out when it runs.
-static void forget_assignment(ct_ctx *ctx, ct_var *var) {
+// Cancels the pending assignment of a variable that is freed; another context detects that when it runs.
+static void var_cancel_assignment(ct_ctx *ctx, ct_var *var) {
     size_t kept = 0;
     for (size_t i = 0; i < ctx->n_roots; i++)
         if (ctx->roots[i].var != var)
@@ -125,34 +127,34 @@ static void forget_assignment(ct_ctx *ctx, ct_var *var) {
         else
             ct__root_release(&ctx->roots[i]);
     ctx->n_roots = kept;
-    ct__var_released(var, ctx);
+    ct__var_assignment_done(var, ctx);
 }
 
-// Under the lock. Leaves of the variable's own context are its own to count.
-static void free_var(ct_ctx *ctx, ct_var *var) {
-    if (var->writer == ctx) forget_assignment(ctx, var);
+// Under the lock. References of the variable's own context are counted by that one.
+static void var_free(ct_ctx *ctx, ct_var *var) {
+    if (var->writer == ctx) var_cancel_assignment(ctx, var);
     if (var->node.slot) ct__slot_release(ctx, &var->node, CT_PAST_PARAMS, CT_NOWHERE);
     ct__storage_unref(var->storage);
     var->storage = NULL;
     var->freed = true;
-    atomic_store_explicit(&var->version, UINT64_MAX, memory_order_release); // all reads are spent
+    atomic_store_explicit(&var->version, UINT64_MAX, memory_order_release); // invalidates all reads
     if (var->owner == ctx->id) {
-        var->left = true;
-        if (!var->own_refs) let_go(var);
-    } else if (!ct__leave_var(var)) {
-        let_go(var);
+        var->orphaned = true;
+        if (!var->own_refs) var_release_record(var);
+    } else if (!ct__var_defer_free(var)) {
+        var_release_record(var);
     }
 }
 
-void ct__vars_left(ct_ctx *ctx) {
-    for (ct_var *var = atomic_exchange(&ctx->left, NULL), *next; var; var = next) {
+void ct__vars_free_deferred(ct_ctx *ctx) {
+    for (ct_var *var = atomic_exchange(&ctx->deferred_vars, NULL), *next; var; var = next) {
         next = var->next;
-        var->left = true;
-        if (!var->own_refs) let_go(var);
+        var->orphaned = true;
+        if (!var->own_refs) var_release_record(var);
     }
 }
 
-// Most leaves are of the variable's own context, which counts without a lock.
+// Most leaves belong to the variable's own context, which counts them without a lock.
 void ct__var_ref(ct_var *var, const ct_ctx *ctx) {
     if (var->owner == ctx->id)
         var->own_refs++;
@@ -160,14 +162,14 @@ void ct__var_ref(ct_var *var, const ct_ctx *ctx) {
         atomic_fetch_add_explicit(&var->refs, 1, memory_order_relaxed);
 }
 void ct__var_unref(ct_var *var, const ct_ctx *ctx) {
-    if (var->owner != ctx->id || (--var->own_refs == 0 && var->left)) let_go(var);
+    if (var->owner != ctx->id || (--var->own_refs == 0 && var->orphaned)) var_release_record(var);
 }
 
 void ct_params_free(ct_params *params) {
-    if (!params || ct__forked() || ct__is_apart()) return;
+    if (!params || ct__forked() || ct__in_callback()) return;
     ct_ctx *ctx = ct__ctx();
-    ct__share_take(params->lock, true, NULL); // plans that read them end first
-    for (size_t i = 0; i < params->n; i++) free_var(ctx ? ctx : params->ctx, params->vars[i]);
+    ct__share_take(params->lock, true, NULL); // waits for plans that read them
+    for (size_t i = 0; i < params->n; i++) var_free(ctx ? ctx : params->ctx, params->vars[i]);
     ct__share_leave(params->lock, true);
     ct__share_unref(params->lock);
     ct__free(params->vars);
@@ -176,13 +178,13 @@ void ct_params_free(ct_params *params) {
     atomic_fetch_sub(&ct__sets, 1);
 }
 
-static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_type *type,
+static ct_var *var_make(ct_ctx *ctx, ct_share *lock, const char *name, const ct_type *type,
                         ct_loc here) {
-    ct_var *var = new_record();
+    ct_var *var = var_new_record();
     int64_t *dim = ct__malloc(type->rank * sizeof *dim);
     char *copy = ct__strdup(name);
     if (!var || !dim || !copy) {
-        if (var) spare_record(var);
+        if (var) var_recycle(var);
         ct__free(dim);
         ct__free(copy);
         return NULL;
@@ -190,10 +192,10 @@ static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_
     if (type->rank) memcpy(dim, type->dim, type->rank * sizeof *dim);
     var->owner = ctx->id;
     var->lock = ct__share_ref(lock);
-    var->left = var->open = false;
+    var->orphaned = var->open = false;
     var->freed = false;
     var->broken = var->tracked = false;
-    var->own_refs = var->index = var->again = 0;
+    var->own_refs = var->index = var->reassigned = 0;
     var->current = (ct_current){0};
     var->epoch = 0;
     var->assigned = var->ran = (ct_loc){0};
@@ -211,28 +213,29 @@ static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_
                           .var = var,
                           .n_out = 1,
                           .flags = CT_NODE_VARIABLE};
-    atomic_store(&var->refs, 1); // last: before that nobody gets hold of it
+    atomic_store(&var->refs, 1); // last: before that nobody can take a reference
     return var;
 }
 
-// Where the name stands among the hashed ones, or the free place for it. There are places.
-static uint32_t *place_of(const ct_params *params, const char *name) {
-    size_t mask = params->places - 1;
+// Returns the slot of the name, or the free slot for it. The table is not empty.
+static uint32_t *params_find_slot(const ct_params *params, const char *name) {
+    size_t mask = params->slots - 1;
     size_t i = ct__hash_bytes(name, strlen(name), (ct_hash){0}).lo & mask;
     while (params->by_name[i] && strcmp(params->vars[params->by_name[i] - 1]->name, name) != 0)
         i = (i + 1) & mask;
     return &params->by_name[i];
 }
 
-// Room for one more variable, and twice as many places for names as there are names.
-static bool room_for_one(ct_params *params) {
+// Reserves space for one more variable, and at least twice as many slots as names.
+static bool params_reserve(ct_params *params) {
     if (!CT_GROW(params->vars, params->cap, params->n + 1)) return false;
-    if (2 * (params->n + 1) <= params->places) return true;
+    if (2 * (params->n + 1) <= params->slots) return true;
     ct_params wider = *params;
-    wider.places = params->places ? 2 * params->places : 16;
-    wider.by_name = ct__calloc(wider.places, sizeof *wider.by_name);
+    wider.slots = params->slots ? 2 * params->slots : 16;
+    wider.by_name = ct__calloc(wider.slots, sizeof *wider.by_name);
     if (!wider.by_name) return false;
-    for (size_t i = 0; i < wider.n; i++) *place_of(&wider, wider.vars[i]->name) = (uint32_t)i + 1;
+    for (size_t i = 0; i < wider.n; i++)
+        *params_find_slot(&wider, wider.vars[i]->name) = (uint32_t)i + 1;
     ct__free(params->by_name);
     *params = wider;
     return true;
@@ -259,14 +262,14 @@ ct_tensor ct_param_at(ct_params *params, const char *name, ct_dtype dtype, ct_in
     if (type.dyn)
         return ct__fail(ctx, CT_E_SHAPE, here, "param",
                         "\"%.200s\": a variable's sizes cannot be dynamic", name);
-    ct_var *var = room_for_one(params) ? make_var(ctx, params->lock, name, &type, here) : NULL;
+    ct_var *var = params_reserve(params) ? var_make(ctx, params->lock, name, &type, here) : NULL;
     ct_tensor t = var ? ct__handle(&var->node, 0) : CT_NONE;
     if (!t.bits) {
-        if (var) free_var(ctx, var);
+        if (var) var_free(ctx, var);
         return ct__fail(ctx, CT_E_MEMORY, here, "param", "out of memory for \"%.200s\"", name);
     }
     params->vars[params->n++] = var;
-    *place_of(params, name) = (uint32_t)params->n;
+    *params_find_slot(params, name) = (uint32_t)params->n;
     return t;
 }
 
@@ -278,8 +281,8 @@ const char *ct_params_name(const ct_params *params, size_t i) {
     return params && i < params->n ? params->vars[i]->name : NULL;
 }
 ct_tensor ct_params_find(const ct_params *params, const char *name) {
-    uint32_t place = params && name && params->places ? *place_of(params, name) : 0;
-    return place ? ct_params_get(params, place - 1) : CT_NONE;
+    uint32_t slot = params && name && params->slots ? *params_find_slot(params, name) : 0;
+    return slot ? ct_params_get(params, slot - 1) : CT_NONE;
 }
 
 bool ct_params_read(const ct_params *params) {
@@ -292,7 +295,7 @@ bool ct_params_read(const ct_params *params) {
 
 // ------------------------------------------------------------------------------------- assignments
 
-static ct_root *add_root(ct_ctx *ctx, ct_root_kind kind, ct_val val, const ct_loc *here) {
+static ct_root *root_append(ct_ctx *ctx, ct_root_kind kind, ct_val val, const ct_loc *here) {
     if (!CT_GROW(ctx->roots, ctx->roots_cap, ctx->n_roots + 1)) {
         ct__err_memory(&ctx->err, *here, "root", sizeof(ct_root));
         return NULL;
@@ -309,7 +312,7 @@ static ct_root *add_root(ct_ctx *ctx, ct_root_kind kind, ct_val val, const ct_lo
     return root;
 }
 bool ct__root_add(ct_ctx *ctx, ct_root root) {
-    ct_root *to = add_root(ctx, root.kind, root.val, &root.here);
+    ct_root *to = root_append(ctx, root.kind, root.val, &root.here);
     if (to) to->name = root.name;
     return to != NULL;
 }
@@ -325,38 +328,40 @@ void ct__root_release(const ct_root *root) {
     if (root->first.node) ct__unuse(root->first.node);
 }
 
-// What is named in a rolling scope can run again, when it is asked for.
-static void forget_root(ct_ctx *ctx, const ct_root *root) {
-    if (root->var) ct__var_released(root->var, ctx);
+// In a rolling scope a referenced value can be computed later, on demand.
+static void root_abandon(ct_ctx *ctx, const ct_root *root) {
+    if (root->var) ct__var_assignment_done(root->var, ctx);
     if (root->kind == CT_ROOT_KEEP && !ctx->rolling) ct__flag(root->val.node, CT_NODE_POISON);
     ct__root_release(root);
 }
 
 void ct__roots_abandon(ct_ctx *ctx) {
     ctx->given_up = ctx->rolling;
-    for (size_t i = 0; i < ctx->n_roots; i++) forget_root(ctx, &ctx->roots[i]);
+    for (size_t i = 0; i < ctx->n_roots; i++) root_abandon(ctx, &ctx->roots[i]);
     ctx->n_roots = 0;
     ctx->turn_due = true;
 }
 
-static bool assigns(const ct_root *root) { return root->var; }
-static bool begins(const ct_root *root) { return root->var && !root->var->storage; }
+static bool root_is_assignment(const ct_root *root) { return root->var; }
+static bool root_is_first_assignment(const ct_root *root) {
+    return root->var && !root->var->storage;
+}
 
-static bool keep_roots(ct_ctx *ctx, bool (*kept)(const ct_root *root)) {
+static bool roots_filter(ct_ctx *ctx, bool (*matches)(const ct_root *root)) {
     size_t n = 0;
     const size_t before = ctx->n_roots;
     for (size_t i = 0; i < before; i++)
-        if (kept(&ctx->roots[i]))
+        if (matches(&ctx->roots[i]))
             ctx->roots[n++] = ctx->roots[i];
         else
-            forget_root(ctx, &ctx->roots[i]);
+            root_abandon(ctx, &ctx->roots[i]);
     ctx->n_roots = n;
     return n && n < before;
 }
-bool ct__roots_keep_assignments(ct_ctx *ctx) { return keep_roots(ctx, assigns); }
+bool ct__roots_keep_assignments(ct_ctx *ctx) { return roots_filter(ctx, root_is_assignment); }
 
 bool ct__roots_keep_first(ct_ctx *ctx) {
-    bool another = keep_roots(ctx, begins);
+    bool another = roots_filter(ctx, root_is_first_assignment);
     for (size_t i = 0; i < ctx->n_roots; i++) {
         ct_root *root = &ctx->roots[i];
         ct_current *now = ct__current(ctx, root->var);
@@ -364,26 +369,26 @@ bool ct__roots_keep_first(ct_ctx *ctx) {
         ct__unuse(root->val.node);
         root->val = now->value = root->first;
         root->first.node = now->node = NULL;
-        now->version = ct__new_version(ctx); // that of what replaced it stays without a value
+        now->version = ct__new_version(ctx); // the version that replaced it never gets a value
         another = true;
     }
     return another;
 }
 
-// False, and an error: the pending assignment is another context's.
-static bool become_writer(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
+// False, and an error: another context has a pending assignment.
+static bool var_become_writer(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
     ct_ctx *writer = NULL;
     if (!atomic_compare_exchange_strong(&var->writer, &writer, ctx)) {
         ct__fail(ctx, CT_E_CONTEXT, *here, "assign",
                  "variable \"%s\" has a pending assignment in another context", var->name);
         return false;
     }
-    ct__var_ref(var, ctx); // until it ends
+    ct__var_ref(var, ctx); // until the assignment ends
     return true;
 }
 
-// The assignment becomes pending, in place of the one that this context has already.
-static void add_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *here) {
+// Makes the assignment pending; it replaces a pending one of this context.
+static void var_add_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *here) {
     ct_current *now = ct__current(ctx, var);
     if (!now) {
         ct__err_memory(&ctx->err, *here, "assign", sizeof *now);
@@ -401,25 +406,27 @@ static void add_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
                 ctx->roots[i].val = v, ctx->roots[i].here = *here;
             }
         const uint64_t scope = ctx->id << 32 | ct__top(ctx)->serial;
-        if (var->again_scope != scope) var->again = 0;
-        var->again_scope = scope;
-        if (++var->again == CT_TURNS_BEFORE_HINT)
+        if (var->reassigned_scope != scope) var->reassigned = 0;
+        var->reassigned_scope = scope;
+        if (++var->reassigned == CT_TURNS_BEFORE_HINT)
             ct__hint_scope(
                 ctx, *here,
                 "%d assignments of variable \"%.100s\" in one scope were replaced before they ran",
                 CT_TURNS_BEFORE_HINT, var->name);
-    } else if (!become_writer(ctx, var, here)) {
+    } else if (!var_become_writer(ctx, var, here)) {
         return;
     } else {
-        ct_root *root = add_root(ctx, CT_ROOT_ASSIGN, v, here);
+        ct_root *root = root_append(ctx, CT_ROOT_ASSIGN, v, here);
         if (!root) {
-            ct__var_released(var, ctx);
+            ct__var_assignment_done(var, ctx);
             return;
         }
         root->var = var;
     }
     const ct_frame *frame = ct__top(ctx);
-    if (now->depth < frame->depth) ct__current_replaced(ctx, now); // else it goes with the frame
+    if (now->depth < frame->depth)
+        ct__current_replaced(ctx, now); // otherwise it is freed with
+                                        // the frame
     now->version = ct__new_version(ctx);
     now->value = v;
     now->node = NULL;
@@ -429,7 +436,7 @@ static void add_assignment(ct_ctx *ctx, ct_var *var, ct_val v, const ct_loc *her
     var->assigned = *here;
 }
 
-static bool may_assign(ct_ctx *ctx, const ct_var *var, const ct_loc *here) {
+static bool var_can_assign(ct_ctx *ctx, const ct_var *var, const ct_loc *here) {
     if (!ctx->tracing) return true;
     ct__fail(ctx, CT_E_TRACE, *here, "assign",
              "variable \"%s\" is assigned inside a traced function", var->name);
@@ -437,16 +444,16 @@ static bool may_assign(ct_ctx *ctx, const ct_var *var, const ct_loc *here) {
     return false;
 }
 
-// A variable lies where its first value lies; what it is assigned later lies there too. False: the
-// value does not, nor does it go anywhere.
-static bool lies_there(ct_ctx *ctx, ct_var *var, ct_val *v, const ct_loc *here) {
+// A variable is on the device of its first value, and later values must be on the same one. False: the
+// value is on another device and cannot be used on any.
+static bool var_match_device(ct_ctx *ctx, ct_var *var, ct_val *v, const ct_loc *here) {
     const ct_type *type = ct__type(*v);
     if (type->place == var->type.place) return true;
     if (!var->storage && !var->writer) {
         var->type.place = type->place;
         return true;
     }
-    if (ct__goes_anywhere(*v, here))
+    if (ct__fits_any_device(*v, here))
         return ct__resolve(ctx, ct__transfer(ct__handle_of(*v), var->type.place, *here), v,
                            "assign", 1, *here);
     ct__fail(ctx, CT_E_DEVICE, *here, "assign",
@@ -457,11 +464,11 @@ static bool lies_there(ct_ctx *ctx, ct_var *var, ct_val *v, const ct_loc *here) 
     return false;
 }
 
-static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
+static void var_assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
     ct_val v;
-    if (!may_assign(ctx, var, &here)) return;
+    if (!var_can_assign(ctx, var, &here)) return;
     if (!ct__resolve_fast(ctx, value, &v, "assign", 1, here)) return;
-    if (v.node->var) { // another variable holds a copy, which does not depend on this one
+    if (v.node->var) { // the variable gets a copy, which does not depend on the other variable
         value = ct__record(&ct__op_copy, NULL, &value, 1, here);
         if (!ct__resolve(ctx, value, &v, "assign", 1, here)) return;
     }
@@ -471,86 +478,90 @@ static void assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
                  var->name, ct__type_text(&var->type).s, ct__type_text(type).s);
         return;
     }
-    if (type->dtype != var->type.dtype || type->weak) { // a later read is as strong as the variable
+    if (type->dtype != var->type.dtype || type->weak) { // a later read is not weak, like the
+                                                        // variable
         ct_dtype to = var->type.dtype;
         ct_tensor from = ct__handle_of(v);
         if (!ct__bare_fits(value, to, 1, false, &ctx->err, here, "assign")) return;
         if (!ct__resolve(ctx, ct_cast_at(from, to, here), &v, "assign", 1, here)) return;
     }
-    if (lies_there(ctx, var, &v, &here)) add_assignment(ctx, var, v, &here);
+    if (var_match_device(ctx, var, &v, &here)) var_add_assignment(ctx, var, v, &here);
 }
 
 ct_ctx *ct_assigning(ct_tensor variable) {
-    ct_look at;
+    ct_peeked at;
     ct_ctx *writer = NULL;
-    if (!ct__look(variable, &at)) return NULL;
+    if (!ct__peek_lock(variable, &at)) return NULL;
     if (ct__flags(&at) & CT_NODE_VARIABLE)
         writer = atomic_load_explicit(&at.node->var->writer, memory_order_acquire);
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return writer;
 }
 
-// What is to be assigned, held; NULL, and an error: it is no variable.
-static ct_var *target(ct_ctx *ctx, ct_tensor variable, const char *op, const ct_loc *here) {
-    ct_var *var = ct__var_hold(variable, ctx);
+// Returns the variable to assign with a reference. NULL, and an error: it is not a variable.
+static ct_var *var_acquire_target(ct_ctx *ctx, ct_tensor variable, const char *op,
+                                  const ct_loc *here) {
+    ct_var *var = ct__var_acquire(variable, ctx);
     if (var) return var;
     uint32_t out;
     const ct_node *node = ct__peek(variable, &out);
-    if (!node || !(node->flags & CT_NODE_POISON)) // a poisoned variable has said its error
+    if (!node || !(node->flags & CT_NODE_POISON)) // the error of a poisoned variable is already
+                                                  // set
         ct__fail(ctx, CT_E_ARGUMENT, *here, op, "the first operand is no variable");
     return NULL;
 }
 
 void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    ct_var *var = ctx ? target(ctx, variable, "assign", &here) : NULL;
+    ct_var *var = ctx ? var_acquire_target(ctx, variable, "assign", &here) : NULL;
     if (!var) return;
-    assign(ctx, var, value, here);
+    var_assign(ctx, var, value, here);
     ct__var_unref(var, ctx);
 }
 
 bool ct__var_move(ct_ctx *ctx, ct_tensor variable, int place, ct_loc here) {
-    ct_var *var = target(ctx, variable, "move", &here);
+    ct_var *var = var_acquire_target(ctx, variable, "move", &here);
     if (!var) return false;
     bool ok = var->type.place == place;
     if (!ok && ctx->tracing) {
         ct__fail(ctx, CT_E_TRACE, here, "move", "variable \"%s\" is moved inside a traced function",
                  var->name);
-    } else if (!ok && ct_eval_at(NULL, 0, here) && become_writer(ctx, var, &here)) {
+    } else if (!ok && ct_eval_at(NULL, 0, here) && var_become_writer(ctx, var, &here)) {
         ok = !var->storage || ct__hooks.move(ctx, var, place);
         if (ok) var->type.place = (uint8_t)place;
-        ct__var_released(var, ctx);
+        ct__var_assignment_done(var, ctx);
     }
     ct__var_unref(var, ctx);
     return ok;
 }
 
-bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_pieces_fn next, void *user, ct_loc here) {
-    ct_var *var = target(ctx, variable, "assign", &here);
+bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_chunk_fn next, void *user, ct_loc here) {
+    ct_var *var = var_acquire_target(ctx, variable, "assign", &here);
     if (!var) return false;
-    bool ok =
-        may_assign(ctx, var, &here) && ct_eval_at(NULL, 0, here) && become_writer(ctx, var, &here);
+    bool ok = var_can_assign(ctx, var, &here) && ct_eval_at(NULL, 0, here) &&
+              var_become_writer(ctx, var, &here);
     if (ok) {
         var->assigned = here;
         ok = ct__hooks.fill(ctx, var, next, user);
-        ct__var_released(var, ctx);
+        ct__var_assignment_done(var, ctx);
     }
     ct__var_unref(var, ctx);
     return ok;
 }
 
-static void lent(void *user) { (void)user; }
+static void var_borrow_released(void *user) { (void)user; }
 
-ct_storage *ct__var_lend(ct_ctx *ctx, ct_tensor variable, const void *data, size_t n, ct_loc here) {
-    ct_var *var = target(ctx, variable, "assign", &here);
+ct_storage *ct__var_borrow(ct_ctx *ctx, ct_tensor variable, const void *data, size_t n,
+                           ct_loc here) {
+    ct_var *var = var_acquire_target(ctx, variable, "assign", &here);
     if (!var) return NULL;
-    ct_storage *value = ct__hooks.adopt(ctx, data, n, lent, NULL);
-    bool ok = value && may_assign(ctx, var, &here) && ct_eval_at(NULL, 0, here) &&
-              become_writer(ctx, var, &here);
+    ct_storage *value = ct__hooks.adopt(ctx, data, n, var_borrow_released, NULL);
+    bool ok = value && var_can_assign(ctx, var, &here) && ct_eval_at(NULL, 0, here) &&
+              var_become_writer(ctx, var, &here);
     if (ok) {
         var->assigned = here;
         ok = ct__hooks.lend(ctx, var, value);
-        ct__var_released(var, ctx);
+        ct__var_assignment_done(var, ctx);
     }
     ct__var_unref(var, ctx);
     if (!ok) ct__storage_unref(value);
@@ -559,7 +570,7 @@ ct_storage *ct__var_lend(ct_ctx *ctx, ct_tensor variable, const void *data, size
 
 // ----------------------------------------------------------------------------------------- metrics
 
-static ct_metric_entry *metric(ct_ctx *ctx, const char *name, bool make) {
+static ct_metric_entry *metric_find(ct_ctx *ctx, const char *name, bool make) {
     for (size_t i = 0; i < ctx->n_metrics; i++)
         if (strcmp(ctx->metrics[i].name, name) == 0) return &ctx->metrics[i];
     if (!make || !CT_GROW(ctx->metrics, ctx->metrics_cap, ctx->n_metrics + 1)) return NULL;
@@ -589,7 +600,7 @@ void ct_metric_at(const char *name, ct_tensor t, ct_loc here) {
                  name, ct__type_text(ct__type(v)).s);
         return;
     }
-    ct_metric_entry *entry = metric(ctx, name, true);
+    ct_metric_entry *entry = metric_find(ctx, name, true);
     if (!entry) {
         ct__err_memory(&ctx->err, here, "metric", sizeof *entry);
         return;
@@ -599,7 +610,7 @@ void ct_metric_at(const char *name, ct_tensor t, ct_loc here) {
 }
 
 bool ct__metric_store(ct_ctx *ctx, const char *name, ct_storage *value, const ct_type *type) {
-    ct_metric_entry *entry = metric(ctx, name, false);
+    ct_metric_entry *entry = metric_find(ctx, name, false);
     if (!entry) return false;
     ct__storage_ref(value);
     ct__storage_unref(entry->value);
@@ -608,8 +619,8 @@ bool ct__metric_store(ct_ctx *ctx, const char *name, ct_storage *value, const ct
     return true;
 }
 
-// Asking for a metric that is pending is a read: what is pending runs.
-static bool run_pending(ct_ctx *ctx, const char *name) {
+// Reading a pending metric runs pending work.
+static bool metric_run_pending(ct_ctx *ctx, const char *name) {
     for (size_t i = 0; i < ctx->n_roots; i++)
         if (ctx->roots[i].kind == CT_ROOT_METRIC && ctx->roots[i].name == name) {
             const ct_loc here = ctx->roots[i].here;
@@ -620,9 +631,9 @@ static bool run_pending(ct_ctx *ctx, const char *name) {
 
 double ct_metric_value(const char *name) {
     ct_ctx *ctx = ct__ctx();
-    ct_metric_entry *entry = ctx && name ? metric(ctx, name, false) : NULL;
+    ct_metric_entry *entry = ctx && name ? metric_find(ctx, name, false) : NULL;
     char bytes[CT_MOST_BYTES];
-    if (!entry || !run_pending(ctx, entry->name) || !entry->value) return NAN;
+    if (!entry || !metric_run_pending(ctx, entry->name) || !entry->value) return NAN;
     if (ct__lost(entry->value)) {
         ct__fail(ctx, CT_E_DEVICE, CT_NOWHERE, "metric",
                  "\"%.100s\" is poisoned: the device failed while it was computed", name);

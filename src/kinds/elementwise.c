@@ -74,7 +74,7 @@ static bool elementwise_eval(const ct_ref *ref) {
         int64_t ints[MAX_OPERANDS];
         for (int k = 0; k < ref->n_in; k++) {
             const ct_type *in = &ref->in_type[k];
-            int64_t at = ct__broadcast_place(ref->out_type, in, i);
+            int64_t at = ct__broadcast_index(ref->out_type, in, i);
             if (is_float)
                 x[k] = elementwise_load_float(compute, in->dtype, ref->in[k], at);
             else

@@ -354,7 +354,7 @@ static bool load_fill_variable(ct_lm *lm, size_t i, ct_loc here) {
         const ct_dtype dtype = w->block < 0 ? w->dtype : CT_U8;
         const bool same_dtype = dtype == ct_dtype_of(var) && !lm->trainable &&
                                 (uintptr_t)w->data % ct_dtype_size(dtype) == 0;
-        if (same_dtype) lm->borrowed[i] = ct__var_lend(ctx, var, w->data, w->bytes, here);
+        if (same_dtype) lm->borrowed[i] = ct__var_borrow(ctx, var, w->data, w->bytes, here);
         if (lm->borrowed[i]) return true;
         if (ctx->err.code) return false;
     }

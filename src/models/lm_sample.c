@@ -280,7 +280,7 @@ static bool sample_load_vocab_or_tokenizer(const char *dir, const ct_learner *mo
                                sample_file_exists(dir, "/../..", "tokenizer.json");
     if (config && (config->tokens || !has_tokenizer))
         return sample_load_vocab(dir, config, vocab, err);
-    vocab->kind = CT_TOKENS_LATER;
+    vocab->kind = CT_TOKENS_DEFERRED;
     if (!sample_load_tokenizer(dir, lexis, err)) return false;
     const int64_t n = ct_tokenizer_size(lexis->tokenizer), max_vocab = ct__learner_vocab(model);
     return n <= max_vocab ||

@@ -576,7 +576,7 @@ static bool train_add_settings(ct_config *config, void *user, ct_err *err) {
 
 // The best weights are saved first: the files that are saved later force their names to disk.
 static bool train_save_model(run *r, const char *folder) {
-    return (!train_has_best(r) || ct__checkpoint_take_best(r->dir, folder, r->err)) &&
+    return (!train_has_best(r) || ct__checkpoint_link_best(r->dir, folder, r->err)) &&
            ct__learner_save(&r->model, folder, train_add_settings, r);
 }
 
@@ -688,13 +688,13 @@ static void train_on_end(const ct_fit_point *point, void *user) {
 
 // Locks the folder for this process.
 static bool train_lock_folder(run *r) {
-    return ct__run_lock(r->o.out, &r->lock, r->err) && ct__run_settle(r->o.out, r->err);
+    return ct__run_lock(r->o.out, &r->lock, r->err) && ct__run_complete_replace(r->o.out, r->err);
 }
 
 // Checks what is in the folder: with `overwrite` anything may be replaced, whoever wrote it. The caller
 // frees contents->names.
-static bool train_check_folder(const run *r, ct_run_there *contents) {
-    if (!ct__run_there(r->o.out, contents, r->err)) return false;
+static bool train_check_folder(const run *r, ct_run_contents *contents) {
+    if (!ct__run_list_contents(r->o.out, contents, r->err)) return false;
     if (!contents->names.n) return true;
     if (r->o.overwrite) return ct__run_could_replace(r->o.out, r->err);
     if (contents->saved) {
@@ -711,18 +711,18 @@ static bool train_check_folder(const run *r, ct_run_there *contents) {
 }
 
 static bool train_could_keep_best(const run *r) {
-    return (!r->keeps_best && !r->resumed.has_best) || ct__run_could_keep_best(r->o.out, r->err);
+    return (!r->keeps_best && !r->resumed.has_best) || ct__run_check_best(r->o.out, r->err);
 }
 
 static bool train_could_begin(const run *r) {
-    ct_run_there contents = {0};
+    ct_run_contents contents = {0};
     bool ok = ct__could_be_folder(r->o.out, r->err) && train_check_folder(r, &contents) &&
               train_could_keep_best(r);
     ct__text_free(&contents.names);
     return ok;
 }
 
-static void train_report_replaced(const run *r, const ct_run_there *contents) {
+static void train_report_replaced(const run *r, const ct_run_contents *contents) {
     ct_text text = {0};
     if (contents->saved)
         ct__textf(&text, "the run in %s, of %" PRId64 " step%s, is replaced at the first save",
@@ -738,13 +738,14 @@ static void train_report_replaced(const run *r, const ct_run_there *contents) {
 // place.
 static bool train_choose_folder(run *r) {
     char next[CT_RUN_PATH];
-    ct_run_there contents = {0};
+    ct_run_contents contents = {0};
     bool ok = train_check_folder(r, &contents); // another process may have begun meanwhile
     r->replaces_run = ok && contents.names.n;
     if (ok) ct__run_tidy(r->o.out);
     if (r->replaces_run) train_report_replaced(r, &contents);
     ct__text_free(&contents.names);
-    if (r->replaces_run) return ct__run_next(r->o.out, next, r->err) && train_set_dir(r, next);
+    if (r->replaces_run)
+        return ct__run_begin_replace(r->o.out, next, r->err) && train_set_dir(r, next);
     if (ok) train_report(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
     return ok && train_set_dir(r, r->o.out);
 }
@@ -754,7 +755,7 @@ static bool train_make_folder(run *r) {
     bool named = r->o.out != NULL;
     if (!named) r->o.out = r->default_dir;
     return (named ? ct__make_dirs(r->o.out, 0777, r->err)
-                  : ct__run_make_free(r->default_dir, r->err)) &&
+                  : ct__run_make_folder(r->default_dir, r->err)) &&
            train_lock_folder(r) && train_choose_folder(r);
 }
 
@@ -828,7 +829,7 @@ static bool train_tokenize(run *r) {
 static bool train_read_text(run *r) {
     const ct_lm_train_options *o = &r->o;
     const bool needs_tokenizer = o->tokens || o->from;
-    ct_tokens kind = needs_tokenizer ? CT_TOKENS_LATER
+    ct_tokens kind = needs_tokenizer ? CT_TOKENS_DEFERRED
                      : o->chars      ? CT_TOKENS_CHARS
                                      : CT_TOKENS_BYTES;
     // The smallest context that would be chosen, if none is requested.
@@ -955,8 +956,8 @@ static bool train_restore_best(run *r) {
     }
     if (r->resumed.best_in_folder)
         return ct__checkpoint_path(dir, r->first, NULL, folder, r->err) &&
-               ct__checkpoint_take_best(dir, folder, r->err);
-    if (!ct__checkpoint_give_best(dir, r->first, lost, r->err)) return false;
+               ct__checkpoint_link_best(dir, folder, r->err);
+    if (!ct__checkpoint_restore_best(dir, r->first, lost, r->err)) return false;
     return lost || !ct__checkpoint_has_best(dir, r->first) ||
            (train_file_path(r, dir, CT_RUN_BEST, folder) &&
             ct__lexis_save(&r->lexis, folder, r->err));
@@ -968,7 +969,7 @@ static ct_fit_answer train_on_resume(const ct_fit_point *point, void *user) {
     char text[128];
     (void)point;
     ct__run_tidy(r->o.out);
-    if (!ct__checkpoint_forget_after(r->o.out, r->first, r->err) || !train_restore_best(r) ||
+    if (!ct__checkpoint_remove_after(r->o.out, r->first, r->err) || !train_restore_best(r) ||
         !ct__checkpoint_publish(r->o.out, r->first, r->err))
         return CT_FIT_GO_ON; // the error ends the fit
     int n = snprintf(text, sizeof text, "resuming at step %" PRId64, r->first);
@@ -1033,7 +1034,7 @@ static void train_free_model(run *r) {
 static void train_run_free(run *r) {
     train_free_model(r);
     ct__lm_resumed_free(&r->resumed);
-    if (r->replaces_run) ct__run_abandon_next(r->o.out); // the run was never saved
+    if (r->replaces_run) ct__run_abandon_replace(r->o.out); // the run was never saved
     ct__run_unlock(r->lock);
     ct__corpus_free(&r->corpus);
     ct__lexis_free(&r->lexis);
@@ -1084,7 +1085,7 @@ static bool train_record_all(run *r, ct_lm_cost *cost) {
     cost->weights = train_param_bytes(ct__learner_params(&r->model));
     cost->state = train_param_bytes(ct_optim_state(r->optim));
     if (r->o.accumulate > 1) {
-        const ct_params *sums = ct__optim_sums(r->optim, CT_NOWHERE);
+        const ct_params *sums = ct__optim_make_sums(r->optim, CT_NOWHERE);
         if (!sums || !train_report_plan(r, "first sums")) return false;
         cost->sums = train_param_bytes(sums);
     }

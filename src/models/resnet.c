@@ -231,7 +231,7 @@ bool ct_resnet_load_weights_at(ct_resnet *model, const char *path, ct_loc here) 
                    running = resnet_store_rules(model->params, path);
     ct_st file;
     bool ok = ct__st_open(path, &file, &ctx->err) && ct__st_verify(&file, path, false, &ctx->err) &&
-              ct__store_fits(model->params, &file, &params, &ctx->err) &&
+              ct__store_check(model->params, &file, &params, &ctx->err) &&
               ct__store_load(model->running, &file, &running, &ctx->err) &&
               ct__store_load(model->params, &file, &params, &ctx->err);
     ct__st_close(&file);

@@ -6,21 +6,21 @@
 #include "graph/graph.h"
 #include "ops/windows.h"
 
-static bool has_layer(const void *layer, const char *op, ct_loc here) {
+static bool layer_is_given(const void *layer, const char *op, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     return ctx && ct__given(ctx, layer, here, op, "the layer");
 }
-static ct_tensor none(ct_loc here) {
+static ct_tensor layer_poison(ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     return ctx ? ct__poison(ctx, here) : CT_NONE;
 }
 
-static ct_nn_init or_normal(ct_nn_init init) {
+static ct_nn_init layer_default_init(ct_nn_init init) {
     return init.filling == CT_NN_AS_DEFAULT ? CT_NN_NORMAL(0.02) : init;
 }
 
-// A size that was forgotten is 0, of which only empty tensors would come.
-static bool sized(const char *layer, const char *option, int64_t size, ct_loc here) {
+// A size that was not set is 0; it would give empty tensors.
+static bool layer_check_size(const char *layer, const char *option, int64_t size, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (size > 0 || !ctx) return size > 0;
     ct__fail(ctx, CT_E_ARGUMENT, here, layer, ".%s is %lld, it must be at least 1", option,
@@ -28,16 +28,18 @@ static bool sized(const char *layer, const char *option, int64_t size, ct_loc he
     return false;
 }
 
-// The layer keeps `given` as it is, but not below 0.
-static bool at_least_0(const char *layer, const char *option, double given, ct_loc here) {
+// Checks an option that must not be negative.
+static bool layer_check_not_negative(const char *layer, const char *option, double given,
+                                     ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!(given < 0) || !ctx) return !(given < 0);
     ct__fail(ctx, CT_E_ARGUMENT, here, layer, ".%s is %g, it must be at least 0", option, given);
     return false;
 }
 
-// Does x end in an axis of the layer's size? What is no tensor, the op says that takes it.
-static bool fits(const char *layer, const char *option, int64_t size, ct_tensor x, ct_loc here) {
+// Checks that the last axis of x has the layer's size. A poisoned x is reported by the op that takes it.
+static bool layer_check_last_axis(const char *layer, const char *option, int64_t size, ct_tensor x,
+                                  ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct_ok(x) || (ct_rank(x) > 0 && ct_dim(x, -1) == size)) return true;
     ct__fail(ctx, CT_E_SHAPE, here, layer, "x is %s, its last axis must be the layer's .%s, %lld",
@@ -45,9 +47,10 @@ static bool fits(const char *layer, const char *option, int64_t size, ct_tensor 
     return false;
 }
 
-// Has x the layer's channels? What is no tensor, or lacks the axis, the op says that takes it.
-static bool has_channels(const char *layer, const char *option, int64_t channels, ct_tensor x,
-                         ct_loc here) {
+// Checks that x has the layer's channels. A poisoned x, or one without the axis, is reported by the op that
+// takes it.
+static bool layer_check_channels(const char *layer, const char *option, int64_t channels,
+                                 ct_tensor x, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct_ok(x) || ct_rank(x) < 2 || ct_dim(x, 1) == channels) return true;
     ct__fail(ctx, CT_E_SHAPE, here, layer, "x is %s, its axis 1 must be the layer's .%s, %lld",
@@ -59,26 +62,28 @@ static bool has_channels(const char *layer, const char *option, int64_t channels
 
 ct_nn_linear ct_nn_linear_with(ct_nn_place place, ct_nn_linear_options o) {
     ct_nn_linear layer = {.out_in = o.out_in};
-    if (!sized("linear", "in", o.in, o.here) || !sized("linear", "out", o.out, o.here))
+    if (!layer_check_size("linear", "in", o.in, o.here) ||
+        !layer_check_size("linear", "out", o.out, o.here))
         return layer;
     ct_ints dims = o.out_in ? CT_DIMS(o.out, o.in) : CT_DIMS(o.in, o.out);
-    layer.weight = ct_nn_param_at(place, "weight", dims, or_normal(o.init), o.here);
+    layer.weight = ct_nn_param_at(place, "weight", dims, layer_default_init(o.init), o.here);
     if (!o.no_bias) layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.out), CT_NN_ZEROS, o.here);
     return layer;
 }
 
 ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc here) {
-    if (!has_layer(layer, "linear", here)) return none(here);
+    if (!layer_is_given(layer, "linear", here)) return layer_poison(here);
     ct_tensor weight = layer->weight;
-    if (ct_ok(weight) && !fits("linear", "in", ct_dim(weight, layer->out_in), x, here))
-        return none(here);
-    bool single = ct_ok(x) && ct_rank(x) == 1; // (in,): a product takes (1, in)
+    if (ct_ok(weight) &&
+        !layer_check_last_axis("linear", "in", ct_dim(weight, layer->out_in), x, here))
+        return layer_poison(here);
+    bool single = ct_ok(x) && ct_rank(x) == 1; // (in,): matmul needs (1, in)
     if (single) x = ct_reshape_at(x, CT_DIMS(1, ct__size_like(x, 0)), here);
     if (layer->out_in) weight = ct_permute_at(weight, CT_AXES(1, 0), here);
     ct_tensor y = ct_matmul_at(x, weight, here); // (..., out)
     if (single && ct_ok(y)) y = ct_reshape_at(y, CT_DIMS(ct__size_like(y, 1)), here);
     if (!layer->bias.bits) return y;
-    const bool casts = ct_autocast_dtype() != CT_F32 && ct_ok(y); // the layer is one product to it
+    const bool casts = ct_autocast_dtype() != CT_F32 && ct_ok(y); // as one matmul
     ct_tensor bias = casts ? ct_cast_at(layer->bias, ct_dtype_of(y), here) : layer->bias;
     return ct_add_at(y, bias, here);
 }
@@ -86,24 +91,24 @@ ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc h
 // --------------------------------------------------------------------------------------- embedding
 
 ct_nn_embedding ct_nn_embedding_with(ct_nn_place place, ct_nn_embedding_options o) {
-    if (!sized("embedding", "count", o.count, o.here) ||
-        !sized("embedding", "width", o.width, o.here))
+    if (!layer_check_size("embedding", "count", o.count, o.here) ||
+        !layer_check_size("embedding", "width", o.width, o.here))
         return (ct_nn_embedding){0};
-    return (ct_nn_embedding){
-        ct_nn_param_at(place, "weight", CT_DIMS(o.count, o.width), or_normal(o.init), o.here)};
+    return (ct_nn_embedding){ct_nn_param_at(place, "weight", CT_DIMS(o.count, o.width),
+                                            layer_default_init(o.init), o.here)};
 }
 
 ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tensor ids, ct_loc here) {
-    if (!has_layer(layer, "embedding", here)) return none(here);
+    if (!layer_is_given(layer, "embedding", here)) return layer_poison(here);
     return ct_gather_with((ct_gather_args){.x = layer->weight, .indices = ids, .here = here});
 }
 
 // ------------------------------------------------------------------------------------- convolution
 
-// Keeps an option's numbers, which the caller's block holds: none, one, or one a spatial axis of `o`,
-// and `sides` two an axis; at least `least`. What the op would refuse is refused here.
-static bool keep(const ct_nn_conv_options *o, const char *option, ct_ints given, int64_t least,
-                 bool sides, ct_nn_sizes *kept) {
+// Copies an option's numbers from the caller's block: none, one, or one per spatial axis of `o`; with `sides`
+// also two per axis; each at least `least`. Numbers that the op would reject are rejected here.
+static bool conv_copy_option(const ct_nn_conv_options *o, const char *option, ct_ints given,
+                             int64_t least, bool sides, ct_nn_sizes *values) {
     const int64_t n = o->kernel.n;
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return false;
@@ -113,9 +118,9 @@ static bool keep(const ct_nn_conv_options *o, const char *option, ct_ints given,
         ct__err_hint(&ctx->err, sides ? CT_PADDING_HINT : CT_LIST_HINT);
         return false;
     }
-    kept->n = given.n;
+    values->n = given.n;
     for (int64_t i = 0; i < given.n; i++) {
-        const int64_t v = kept->v[i] = given.v[i];
+        const int64_t v = values->v[i] = given.v[i];
         if (ct__marked(v))
             ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".%s is dynamic, it must be static",
                      option);
@@ -130,10 +135,11 @@ static bool keep(const ct_nn_conv_options *o, const char *option, ct_ints given,
     return true;
 }
 
-static bool conv_fits(const ct_nn_conv_options *o, int64_t groups) {
+static bool conv_check(const ct_nn_conv_options *o, int64_t groups) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !sized("conv", "in", o->in, o->here) || !sized("conv", "out", o->out, o->here) ||
-        !sized("conv", "groups", groups, o->here))
+    if (!ctx || !layer_check_size("conv", "in", o->in, o->here) ||
+        !layer_check_size("conv", "out", o->out, o->here) ||
+        !layer_check_size("conv", "groups", groups, o->here))
         return false;
     if (o->kernel.n < 1 || o->kernel.n > CT_NN_SPATIAL)
         ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv",
@@ -157,16 +163,17 @@ static bool conv_fits(const ct_nn_conv_options *o, int64_t groups) {
 ct_nn_conv ct_nn_conv_with(ct_nn_place place, ct_nn_conv_options o) {
     const int64_t groups = o.groups ? o.groups : 1;
     ct_nn_conv layer = {.in = o.in, .groups = groups, .same = o.same, .transposed = o.transposed};
-    if (!conv_fits(&o, groups) || !keep(&o, "stride", o.stride, 1, false, &layer.stride) ||
-        !keep(&o, "padding", o.padding, 0, true, &layer.padding) ||
-        !keep(&o, "dilation", o.dilation, 1, false, &layer.dilation) ||
-        !keep(&o, "output_padding", o.output_padding, 0, false, &layer.output_padding))
+    if (!conv_check(&o, groups) ||
+        !conv_copy_option(&o, "stride", o.stride, 1, false, &layer.stride) ||
+        !conv_copy_option(&o, "padding", o.padding, 0, true, &layer.padding) ||
+        !conv_copy_option(&o, "dilation", o.dilation, 1, false, &layer.dilation) ||
+        !conv_copy_option(&o, "output_padding", o.output_padding, 0, false, &layer.output_padding))
         return layer;
     int64_t dims[2 + CT_NN_SPATIAL] = {o.out, o.in / groups};
-    double inputs = (double)(o.in / groups); // of an output
+    double inputs = (double)(o.in / groups); // of one output
     if (o.transposed) dims[0] = o.in, dims[1] = o.out / groups;
     for (int64_t i = 0; i < o.kernel.n; i++) {
-        if (!sized("conv", "kernel", o.kernel.v[i], o.here)) return layer;
+        if (!layer_check_size("conv", "kernel", o.kernel.v[i], o.here)) return layer;
         dims[2 + i] = o.kernel.v[i];
         inputs *= (double)o.kernel.v[i];
     }
@@ -177,28 +184,29 @@ ct_nn_conv ct_nn_conv_with(ct_nn_place place, ct_nn_conv_options o) {
     return layer;
 }
 
-static ct_ints kept(const ct_nn_sizes *sizes) { return (ct_ints){sizes->n, sizes->v}; }
+static ct_ints conv_sizes(const ct_nn_sizes *sizes) { return (ct_ints){sizes->n, sizes->v}; }
 
 ct_tensor ct_nn_conv_apply_at(const ct_nn_conv *layer, ct_tensor x, ct_loc here) {
-    if (!has_layer(layer, "conv", here)) return none(here);
-    if (ct_ok(layer->weight) && !has_channels("conv", "in", layer->in, x, here)) return none(here);
+    if (!layer_is_given(layer, "conv", here)) return layer_poison(here);
+    if (ct_ok(layer->weight) && !layer_check_channels("conv", "in", layer->in, x, here))
+        return layer_poison(here);
     if (layer->transposed)
         return ct_conv_transpose_with(
             (ct_conv_transpose_args){.x = x,
                                      .weight = layer->weight,
                                      .bias = layer->bias,
-                                     .stride = kept(&layer->stride),
-                                     .padding = kept(&layer->padding),
-                                     .dilation = kept(&layer->dilation),
-                                     .output_padding = kept(&layer->output_padding),
+                                     .stride = conv_sizes(&layer->stride),
+                                     .padding = conv_sizes(&layer->padding),
+                                     .dilation = conv_sizes(&layer->dilation),
+                                     .output_padding = conv_sizes(&layer->output_padding),
                                      .groups = layer->groups,
                                      .here = here});
     return ct_conv_with((ct_conv_args){.x = x,
                                        .weight = layer->weight,
                                        .bias = layer->bias,
-                                       .stride = kept(&layer->stride),
-                                       .padding = kept(&layer->padding),
-                                       .dilation = kept(&layer->dilation),
+                                       .stride = conv_sizes(&layer->stride),
+                                       .padding = conv_sizes(&layer->padding),
+                                       .dilation = conv_sizes(&layer->dilation),
                                        .same = layer->same,
                                        .groups = layer->groups,
                                        .here = here});
@@ -208,7 +216,8 @@ ct_tensor ct_nn_conv_apply_at(const ct_nn_conv *layer, ct_tensor x, ct_loc here)
 
 ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options o) {
     ct_nn_norm layer = {.eps = o.eps > 0 ? o.eps : 1e-5, .rms = o.rms};
-    if (!sized("norm", "width", o.width, o.here) || !at_least_0("norm", "eps", o.eps, o.here))
+    if (!layer_check_size("norm", "width", o.width, o.here) ||
+        !layer_check_not_negative("norm", "eps", o.eps, o.here))
         return layer;
     layer.weight = ct_nn_param_at(place, "weight", CT_DIMS(o.width), CT_NN_ONES, o.here);
     if (!o.no_bias && !o.rms)
@@ -217,9 +226,10 @@ ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options o) {
 }
 
 ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here) {
-    if (!has_layer(layer, "norm", here)) return none(here);
-    if (ct_ok(layer->weight) && !fits("norm", "width", ct_dim(layer->weight, 0), x, here))
-        return none(here);
+    if (!layer_is_given(layer, "norm", here)) return layer_poison(here);
+    if (ct_ok(layer->weight) &&
+        !layer_check_last_axis("norm", "width", ct_dim(layer->weight, 0), x, here))
+        return layer_poison(here);
     if (layer->rms)
         return ct_rms_norm_with((ct_rms_norm_args){
             .x = x, .weight = layer->weight, .eps = CT_F(layer->eps), .here = here});
@@ -233,9 +243,9 @@ ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here)
 ct_nn_group_norm ct_nn_group_norm_with(ct_nn_place place, ct_nn_group_norm_options o) {
     ct_nn_group_norm layer = {
         .channels = o.channels, .groups = o.groups ? o.groups : 1, .eps = o.eps > 0 ? o.eps : 1e-5};
-    if (!sized("group_norm", "channels", o.channels, o.here) ||
-        !sized("group_norm", "groups", layer.groups, o.here) ||
-        !at_least_0("group_norm", "eps", o.eps, o.here))
+    if (!layer_check_size("group_norm", "channels", o.channels, o.here) ||
+        !layer_check_size("group_norm", "groups", layer.groups, o.here) ||
+        !layer_check_not_negative("group_norm", "eps", o.eps, o.here))
         return layer;
     ct_ctx *ctx = ct__ctx();
     if (o.channels % layer.groups && ctx)
@@ -249,9 +259,9 @@ ct_nn_group_norm ct_nn_group_norm_with(ct_nn_place place, ct_nn_group_norm_optio
 }
 
 ct_tensor ct_nn_group_norm_apply_at(const ct_nn_group_norm *layer, ct_tensor x, ct_loc here) {
-    if (!has_layer(layer, "group_norm", here) ||
-        !has_channels("group_norm", "channels", layer->channels, x, here))
-        return none(here);
+    if (!layer_is_given(layer, "group_norm", here) ||
+        !layer_check_channels("group_norm", "channels", layer->channels, x, here))
+        return layer_poison(here);
     return ct_group_norm_with((ct_group_norm_args){.x = x,
                                                    .weight = layer->weight,
                                                    .bias = layer->bias,
@@ -264,9 +274,9 @@ ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_place place, ct_nn_place running,
                                        ct_nn_batch_norm_options o) {
     ct_nn_batch_norm layer = {.eps = o.eps > 0 ? o.eps : 1e-5,
                               .momentum = o.momentum > 0 ? o.momentum : 0.1};
-    if (!sized("batch_norm", "channels", o.channels, o.here) ||
-        !at_least_0("batch_norm", "eps", o.eps, o.here) ||
-        !at_least_0("batch_norm", "momentum", o.momentum, o.here))
+    if (!layer_check_size("batch_norm", "channels", o.channels, o.here) ||
+        !layer_check_not_negative("batch_norm", "eps", o.eps, o.here) ||
+        !layer_check_not_negative("batch_norm", "momentum", o.momentum, o.here))
         return layer;
     ct_ctx *ctx = ct__ctx();
     if (o.momentum > 1 && ctx)
@@ -285,11 +295,11 @@ ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_place place, ct_nn_place running,
 
 ct_tensor ct_nn_batch_norm_apply_at(const ct_nn_batch_norm *layer, ct_tensor x,
                                     const ct_nn_mode *mode, ct_loc here) {
-    if (!has_layer(layer, "batch_norm", here)) return none(here);
+    if (!layer_is_given(layer, "batch_norm", here)) return layer_poison(here);
     if (ct_ok(layer->mean) &&
-        !has_channels("batch_norm", "channels", ct_dim(layer->mean, 0), x, here))
-        return none(here);
-    // What is assigned to them depends on their older versions: no gradient goes back through calls.
+        !layer_check_channels("batch_norm", "channels", ct_dim(layer->mean, 0), x, here))
+        return layer_poison(here);
+    // The values assigned to them depend on their older versions: no gradient flows back through calls.
     ct_tensor mean = ct_stop_gradient_at(layer->mean, here),
               var = ct_stop_gradient_at(layer->var, here);
     if (!mode || !mode->training)
@@ -334,7 +344,7 @@ ct_tensor ct_nn_activate_at(ct_nn_activation which, ct_tensor x, ct_loc here) {
 ct_nn_mlp ct_nn_mlp_with(ct_nn_place place, ct_nn_mlp_options o) {
     int64_t hidden = o.hidden ? o.hidden : 4 * o.width;
     ct_nn_mlp layer = {.activation = o.activation};
-    if (!sized("mlp", "width", o.width, o.here)) return layer;
+    if (!layer_check_size("mlp", "width", o.width, o.here)) return layer;
     layer.fc = ct_nn_linear_with(
         ct_nn_under(place, "c_fc"),
         (ct_nn_linear_options){
@@ -349,7 +359,7 @@ ct_nn_mlp ct_nn_mlp_with(ct_nn_place place, ct_nn_mlp_options o) {
 }
 
 ct_tensor ct_nn_mlp_apply_at(const ct_nn_mlp *layer, ct_tensor x, ct_nn_mode *mode, ct_loc here) {
-    if (!has_layer(layer, "mlp", here)) return none(here);
+    if (!layer_is_given(layer, "mlp", here)) return layer_poison(here);
     ct_tensor h = ct_nn_linear_apply_at(&layer->fc, x, here); // (..., hidden)
     h = ct_nn_activate_at(layer->activation, h, here);
     return ct_nn_dropout_at(ct_nn_linear_apply_at(&layer->proj, h, here), mode, here);
@@ -359,7 +369,7 @@ ct_tensor ct_nn_mlp_apply_at(const ct_nn_mlp *layer, ct_tensor x, ct_nn_mode *mo
 
 ct_nn_attention ct_nn_attention_with(ct_nn_place place, ct_nn_attention_options o) {
     ct_nn_attention layer = {.heads = o.heads, .width = o.width};
-    if (!sized("attention", "width", o.width, o.here)) return layer;
+    if (!layer_check_size("attention", "width", o.width, o.here)) return layer;
     if (o.heads < 1 || o.width % o.heads) {
         ct_ctx *ctx = ct__ctx();
         if (ctx)
@@ -386,7 +396,8 @@ ct_nn_attention ct_nn_attention_with(ct_nn_place place, ct_nn_attention_options 
 
 ct_nn_cache ct_nn_cache_new_at(ct_nn_place place, const ct_nn_attention *layer, int64_t batch,
                                int64_t capacity, ct_loc here) {
-    if (!has_layer(layer, "cache", here)) return (ct_nn_cache){none(here), none(here)};
+    if (!layer_is_given(layer, "cache", here))
+        return (ct_nn_cache){layer_poison(here), layer_poison(here)};
     if (layer->heads < 1) return (ct_nn_cache){layer->attn.weight, layer->attn.weight};
     ct_ints dims = CT_DIMS(batch, layer->heads, capacity, layer->width / layer->heads);
     ct_nn_cache cache = {.k = ct_nn_param_at(place, "k", dims, CT_NN_ZEROS, here)};
@@ -394,8 +405,9 @@ ct_nn_cache ct_nn_cache_new_at(ct_nn_place place, const ct_nn_attention *layer, 
     return cache;
 }
 
-// Part `which` of queries, keys and values (B, T, 3 * width), as (B, heads, T, width / heads).
-static ct_tensor part(const ct_nn_attention *layer, ct_tensor qkv, int which, ct_loc here) {
+// Part `which` (0: queries, 1: keys, 2: values) of qkv (B, T, 3 * width), as (B, heads, T, width / heads).
+static ct_tensor attention_part(const ct_nn_attention *layer, ct_tensor qkv, int which,
+                                ct_loc here) {
     int64_t from = which * layer->width, width = layer->width / layer->heads;
     ct_tensor x = ct_slice_with((ct_slice_args){.x = qkv,
                                                 .axes = CT_AXES(-1),
@@ -406,8 +418,8 @@ static ct_tensor part(const ct_nn_attention *layer, ct_tensor qkv, int which, ct
     return ct_permute_at(ct_reshape_at(x, split, here), CT_AXES(0, 2, 1, 3), here);
 }
 
-// The cache with what is new written from `position` on; later reads of the cache see it too.
-static ct_tensor remember(ct_tensor cache, ct_tensor part, ct_tensor position, ct_loc here) {
+// Returns the cache with the new part written from `position` on, and assigns it: later reads see it too.
+static ct_tensor cache_update(ct_tensor cache, ct_tensor part, ct_tensor position, ct_loc here) {
     ct_tensor now = ct_dynamic_update_with((ct_dynamic_update_args){
         .x = cache, .update = part, .starts = position, .axes = CT_AXES(2), .here = here});
     ct_assign_at(cache, now, here);
@@ -418,8 +430,8 @@ ct_tensor ct_nn_attention_apply_at(const ct_nn_attention *layer, ct_tensor x,
                                    const ct_nn_cache *cache, ct_tensor position, ct_nn_mode *mode,
                                    ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !has_layer(layer, "attention", here)) return none(here);
-    if (layer->heads < 1) return layer->attn.weight; // its error has been said
+    if (!ctx || !layer_is_given(layer, "attention", here)) return layer_poison(here);
+    if (layer->heads < 1) return layer->attn.weight; // its error was reported
     if (ct_ok(x) && (ct_rank(x) != 3 || ct_dim(x, 2) != layer->width))
         return ct__fail(ctx, CT_E_SHAPE, here, "attention",
                         "x has %d axes, the last of size %lld; it must be (batch, time, %lld)",
@@ -430,11 +442,11 @@ ct_tensor ct_nn_attention_apply_at(const ct_nn_attention *layer, ct_tensor x,
                         (long long)ct_dim(cache->k, 2));
     ct_tensor qkv = ct_nn_linear_apply_at(&layer->attn, x, here); // (B, T, 3 * width)
     if (!ct_ok(qkv)) return qkv;
-    ct_tensor q = part(layer, qkv, 0, here); // (B, heads, T, width / heads)
-    ct_tensor k = part(layer, qkv, 1, here), v = part(layer, qkv, 2, here);
+    ct_tensor q = attention_part(layer, qkv, 0, here); // (B, heads, T, width / heads)
+    ct_tensor k = attention_part(layer, qkv, 1, here), v = attention_part(layer, qkv, 2, here);
     if (cache) {
-        k = remember(cache->k, k, position, here); // (B, heads, capacity, width / heads)
-        v = remember(cache->v, v, position, here);
+        k = cache_update(cache->k, k, position, here); // (B, heads, capacity, width / heads)
+        v = cache_update(cache->v, v, position, here);
     }
     ct_tensor y = ct_attention_with((ct_attention_args){
         .q = q,

@@ -1,4 +1,4 @@
-// Parameters: their names, their first values, dropout.
+// Parameters: their names, their initial values, dropout.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,11 +10,11 @@ ct_nn_place ct_nn_place_in(ct_params *params, uint64_t seed) {
     return (ct_nn_place){.params = params, .seed = seed};
 }
 
-// A path that is cut off fills its room, so that no name fits behind it: the parameter says so.
+// A path that is truncated fills the buffer, so no name fits after it: ct_nn_param_at reports the error.
 ct_nn_place ct_nn_under(ct_nn_place place, const char *format, ...) {
     size_t used = strnlen(place.path, sizeof place.path - 1);
     if (used && used + 1 < sizeof place.path) place.path[used++] = '.';
-    if (!format) { // the parameter's error is that its name is too long: say the true one first
+    if (!format) { // otherwise the parameter's error would be that its name is too long
         ct_ctx *ctx = ct__ctx();
         if (ctx) ct__given(ctx, format, CT_NOWHERE, "under", "the path");
         return place;
@@ -26,20 +26,20 @@ ct_nn_place ct_nn_under(ct_nn_place place, const char *format, ...) {
     return place;
 }
 
-// FNV-1a. Equal on every machine: values drawn for a name are part of what a seed means.
-static uint32_t name_number(const char *name) {
+// FNV-1a. Equal on every machine: the values drawn for a name are part of the meaning of a seed.
+static uint32_t param_hash_name(const char *name) {
     uint32_t h = 2166136261u;
     for (; *name; name++) h = (h ^ (uint8_t)*name) * 16777619u;
     return h;
 }
 
-static ct_tensor first_value(const ct_nn_place *place, const char *name, ct_ints dims,
-                             ct_nn_init init, ct_loc here) {
+static ct_tensor param_initial_value(const ct_nn_place *place, const char *name, ct_ints dims,
+                                     ct_nn_init init, ct_loc here) {
     ct_dtype dtype = place->dtype ? place->dtype : CT_F32;
     switch (init.filling) {
     case CT_NN_AS_NORMAL: {
         ct_tensor key = ct_random_key_at((int64_t)place->seed, here); // (2,)
-        key = ct_random_fold_in_at(key, ct_scalar(name_number(name), CT_U32), here);
+        key = ct_random_fold_in_at(key, ct_scalar(param_hash_name(name), CT_U32), here);
         return ct_mul_at(ct_random_normal_at(key, dims, here), ct_f(init.deviation), here);
     }
     case CT_NN_AS_ONES: return ct_ones_at(dtype, dims, here);
@@ -62,7 +62,7 @@ ct_tensor ct_nn_param_at(ct_nn_place place, const char *name, ct_ints dims, ct_n
     ct_dtype dtype = place.dtype ? place.dtype : CT_F32;
     ct_tensor var = ct_param_at(place.params, full, dtype, dims, here);
     if (!place.unfilled && ct_ok(var))
-        ct_assign_at(var, first_value(&place, full, dims, init, here), here);
+        ct_assign_at(var, param_initial_value(&place, full, dims, init, here), here);
     return var;
 }
 

@@ -1,4 +1,4 @@
-// Parameter sets in safetensors files: all of them or a sentence that says what does not fit.
+// Parameter sets in safetensors files: a load is complete, or fails with an error that names the mismatch.
 #include "nn/store.h"
 
 #include <stdio.h>
@@ -78,48 +78,48 @@ const ct_st_entry *ct__store_find(const ct_st *file, const ct_store_rules *rules
     return ct__st_find(file, name);
 }
 
-static const char architecture[] =
+static const char store_architecture_hint[] =
     "this is a checkpoint of another architecture, or of other sizes";
 
 bool ct__store_missing(const ct_st *file, const char *path, const char *name, ct_err *err) {
     ct__err(err, CT_E_FORMAT, CT_NOWHERE, "safetensors",
             "%s: tensor \"%.200s\" is missing: the file holds %zu tensors", path, name, file->n);
-    ct__err_hint(err, architecture);
+    ct__err_hint(err, store_architecture_hint);
     return false;
 }
 
-static bool entry_fits(const ct_st_entry *entry, const char *name, ct_tensor var,
-                       const ct_store_rules *rules, ct_err *err) {
-    bool same = entry->rank == (size_t)ct_rank(var);
-    for (size_t a = 0; same && a < entry->rank; a++)
-        same = entry->shape[a] == (uint64_t)ct_dim(var, (int)a);
+static bool store_check_entry(const ct_st_entry *entry, const char *name, ct_tensor var,
+                              const ct_store_rules *rules, ct_err *err) {
+    bool same_shape = entry->rank == (size_t)ct_rank(var);
+    for (size_t a = 0; same_shape && a < entry->rank; a++)
+        same_shape = entry->shape[a] == (uint64_t)ct_dim(var, (int)a);
     ct_dtype to = ct_dtype_of(var);
     bool converts = entry->dtype == to || (ct__has_slope(entry->dtype) && ct__has_slope(to) &&
                                            ct__is_complex(entry->dtype) == ct__is_complex(to));
-    if (same && converts) return true;
+    if (same_shape && converts) return true;
     char have[256], want[256];
     int64_t dim[CT_MAX_RANK];
     for (int a = 0; a < ct_rank(var); a++) dim[a] = ct_dim(var, a);
     ct_type type = {.dtype = (uint8_t)to, .rank = (uint8_t)ct_rank(var), .dim = dim};
     snprintf(want, sizeof want, "%s", ct__type_text(&type).s);
-    ct__err(err, same ? CT_E_DTYPE : CT_E_SHAPE, CT_NOWHERE, "safetensors",
+    ct__err(err, same_shape ? CT_E_DTYPE : CT_E_SHAPE, CT_NOWHERE, "safetensors",
             "%s: tensor \"%.200s\" is %s in the file, %s is wanted", rules->path, name,
             ct__st_describe(entry, have, sizeof have), want);
-    if (!same) ct__err_hint(err, architecture);
+    if (!same_shape) ct__err_hint(err, store_architecture_hint);
     return false;
 }
 
-// The file's name without the prefix, or NULL where it is none of the set's.
-static const char *own_name(const ct_st_entry *entry, const ct_store_rules *rules) {
+// The entry's name without the prefix, or NULL if it does not belong to the set.
+static const char *store_own_name(const ct_st_entry *entry, const ct_store_rules *rules) {
     size_t n = rules->prefix ? strlen(rules->prefix) : 0;
     if (n && strncmp(entry->name, rules->prefix, n) == 0) return entry->name + n;
     return !n || rules->prefix_optional ? entry->name : NULL;
 }
 
-static bool nothing_else(const ct_params *params, const ct_st *file, const ct_store_rules *rules,
-                         ct_err *err) {
+static bool store_check_others(const ct_params *params, const ct_st *file,
+                               const ct_store_rules *rules, ct_err *err) {
     for (size_t i = 0; i < file->n; i++) {
-        const char *name = own_name(&file->entries[i], rules);
+        const char *name = store_own_name(&file->entries[i], rules);
         if (!name && rules->others) continue;
         if (name && ct_params_find(params, name).bits &&
             ct__store_find(file, rules, name) == &file->entries[i])
@@ -129,33 +129,33 @@ static bool nothing_else(const ct_params *params, const ct_st *file, const ct_st
         ct__err(err, CT_E_FORMAT, CT_NOWHERE, "safetensors",
                 "%s: holds a tensor \"%.200s\", %s, that has no place in the model", rules->path,
                 file->entries[i].name, ct__st_describe(&file->entries[i], kind, sizeof kind));
-        ct__err_hint(err, architecture);
+        ct__err_hint(err, store_architecture_hint);
         return false;
     }
     return true;
 }
 
-// A file's tensor as bytes of a variable, a piece after the other: neither the file nor the plan of
-// an assignment is in memory beside the variable.
-enum { CONVERTED = 1024 };
-typedef struct source {
+// A file's tensor as the bytes of a variable, chunk by chunk: neither the file nor the plan of an assignment
+// is in memory in addition to the variable.
+enum { MAX_CONVERTED = 1024 };
+typedef struct store_source {
     const ct_st *file;
     const ct_st_entry *entry;
     ct_dtype to;
     ct_st_chunk piece;
-    size_t given; // of the piece, converted
-    double in[CONVERTED], out[CONVERTED];
-} source;
+    size_t given; // bytes of the piece that were converted
+    double in[MAX_CONVERTED], out[MAX_CONVERTED];
+} store_source;
 
-static bool next_converted(source *s, size_t *bytes, ct_err *err) {
+static bool source_next_converted(store_source *s, size_t *bytes, ct_err *err) {
     size_t from = ct_dtype_size(s->entry->dtype);
     if (s->given == s->piece.n) {
         if (!ct__st_next_chunk(s->file, s->entry, &s->piece, err)) return false;
         s->given = 0;
     }
     size_t n = (s->piece.n - s->given) / from;
-    if (n > CONVERTED) n = CONVERTED;
-    memcpy(s->in, (const char *)s->piece.bytes + s->given, n * from); // a file aligns nothing
+    if (n > MAX_CONVERTED) n = MAX_CONVERTED;
+    memcpy(s->in, (const char *)s->piece.bytes + s->given, n * from); // unaligned in the file
     for (size_t i = 0; i < n; i++)
         ct__store_f64(s->to, s->out, (int64_t)i, ct__load_f64(s->entry->dtype, s->in, (int64_t)i));
     s->given += n * from;
@@ -163,32 +163,33 @@ static bool next_converted(source *s, size_t *bytes, ct_err *err) {
     return true;
 }
 
-static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
-    source *s = user;
+static bool source_next_chunk(void *user, const void **bytes, size_t *n, ct_err *err) {
+    store_source *s = user;
     bool same = s->entry->dtype == s->to;
-    bool ok =
-        same ? ct__st_next_chunk(s->file, s->entry, &s->piece, err) : next_converted(s, n, err);
+    bool ok = same ? ct__st_next_chunk(s->file, s->entry, &s->piece, err)
+                   : source_next_converted(s, n, err);
     *bytes = same ? s->piece.bytes : s->out;
     if (same) *n = s->piece.n;
     return ok;
 }
 
-static bool give(ct_ctx *ctx, ct_tensor var, const ct_st *file, const ct_st_entry *entry) {
-    CT_PLAIN; // floats are converted
-    source s = {.file = file, .entry = entry, .to = ct_dtype_of(var)};
-    return ct__var_fill(ctx, var, next_piece, &s, CT_NOWHERE);
+static bool store_load_variable(ct_ctx *ctx, ct_tensor var, const ct_st *file,
+                                const ct_st_entry *entry) {
+    CT_PLAIN; // float conversions
+    store_source s = {.file = file, .entry = entry, .to = ct_dtype_of(var)};
+    return ct__var_fill(ctx, var, source_next_chunk, &s, CT_NOWHERE);
 }
 
-bool ct__store_fits(const ct_params *params, const ct_st *file, const ct_store_rules *rules,
-                    ct_err *err) {
+bool ct__store_check(const ct_params *params, const ct_st *file, const ct_store_rules *rules,
+                     ct_err *err) {
     for (size_t i = 0; i < ct_params_count(params); i++) {
         const char *name = ct_params_name(params, i);
         const ct_st_entry *entry = ct__store_find(file, rules, name);
         if (!entry && rules->absent && rules->absent(name, rules->user)) continue;
         if (!entry) return ct__store_missing(file, rules->path, name, err);
-        if (!entry_fits(entry, name, ct_params_get(params, i), rules, err)) return false;
+        if (!store_check_entry(entry, name, ct_params_get(params, i), rules, err)) return false;
     }
-    return nothing_else(params, file, rules, err);
+    return store_check_others(params, file, rules, err);
 }
 
 bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *rules,
@@ -196,11 +197,11 @@ bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *
     ct_ctx *ctx = ct__ctx();
     size_t n = ct_params_count(params);
     if (!ctx) return ct__err_memory(err, CT_NOWHERE, "safetensors", 0);
-    if (!ct__store_fits(params, file, rules, err)) return false;
+    if (!ct__store_check(params, file, rules, err)) return false;
     bool ok = !ctx->err.code;
     for (size_t i = 0; i < n && ok; i++) {
         const ct_st_entry *entry = ct__store_find(file, rules, ct_params_name(params, i));
-        ok = !entry || give(ctx, ct_params_get(params, i), file, entry);
+        ok = !entry || store_load_variable(ctx, ct_params_get(params, i), file, entry);
     }
     if (!ok && err != &ctx->err && !err->code) *err = ctx->err;
     return ok;

@@ -18,7 +18,7 @@ static bool complex_eval(const ct_ref *ref) {
     for (int64_t i = 0; i < ct__count(ref->out_type); i++)
         for (int p = 0; p < 2; p++) {
             const ct_type *in = &ref->in_type[p];
-            int64_t at = ct__broadcast_place(ref->out_type, in, i);
+            int64_t at = ct__broadcast_index(ref->out_type, in, i);
             ct__store_f64(part, ref->out[0], 2 * i + p,
                           ct__load_f64((ct_dtype)in->dtype, ref->in[p], at));
         }

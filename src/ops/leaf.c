@@ -39,8 +39,8 @@ ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here
     if (!node) return ct__poison(ctx, here);
     node->value[0] = ct__hooks.upload(ctx, data, bytes);
     if (!node->value[0]) return ct__poison(ctx, here);
-    ct__live_note(node->value[0],
-                  (ct_live_note){.here = here, .wanted = here, .op = "from", .type = type});
+    ct__registry_describe(
+        node->value[0], (ct_alloc_info){.here = here, .wanted = here, .op = "from", .type = type});
     return ct__handle(node, 0);
 }
 

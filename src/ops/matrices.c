@@ -34,7 +34,7 @@ static void matrices_run(void *arg, int64_t begin, int64_t end, int worker) {
         for (int k = 0; k < ref->n_in; k++) {
             ct_type batch = ref->in_type[k];
             batch.rank = (uint8_t)(batch.rank - ref->node->op->core[k]);
-            const int64_t index = ct__broadcast_place(&job->batch, &batch, i);
+            const int64_t index = ct__broadcast_index(&job->batch, &batch, i);
             of[k] = (char *)(uintptr_t)ref->in[k] +
                     (size_t)(index * matrices_elements_from(&ref->in_type[k], batch.rank)) *
                         ct_dtype_size(ref->in_type[k].dtype);
@@ -65,7 +65,7 @@ static bool matrices_report(const matrices_job *job, ct_matrix_say say) {
     ct_text text = {0};
     ct__text_add(&text, job->batch.rank ? "matrix " : "the matrix ");
     if (job->batch.rank) {
-        ct__say_index(&text, &job->batch, i);
+        ct__print_index(&text, &job->batch, i);
         ct__text_add(&text, " of the batch ");
     }
     say(ref, job->info[i], &text);

@@ -302,7 +302,7 @@ static bool expand_infer(ct_call *call) {
 static bool expand_eval(const ct_ref *ref) {
     int64_t n = ct__count(ref->out_type);
     for (int64_t i = 0; i < n; i++)
-        ct__ref_move(ref, 0, i, ct__broadcast_place(ref->out_type, ref->in_type, i));
+        ct__ref_move(ref, 0, i, ct__broadcast_index(ref->out_type, ref->in_type, i));
     return true;
 }
 static bool expand_map(ct_map *map) {

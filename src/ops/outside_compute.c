@@ -25,7 +25,7 @@ static ct_op_array plugin_array_at(const plugin_job *j, const ct_type *type, int
         .dtype = (ct_dtype)type->dtype, .rank = core, .dim = type->dim + batch.rank};
     int64_t n = 1;
     for (int a = 0; a < core; a++) n *= array.dim[a];
-    const int64_t index = ct__broadcast_place(&j->batch, &batch, i);
+    const int64_t index = ct__broadcast_index(&j->batch, &batch, i);
     array.data = (char *)(uintptr_t)data + ct__dtype_bytes(array.dtype, n * index);
     return array;
 }
@@ -51,10 +51,10 @@ static void plugin_compute_range(void *arg, int64_t begin, int64_t end, int work
             in[k] = plugin_array_at(j, &ref->in_type[k], s->in[k].rank, ref->in[k], i);
         for (int k = 0; k < ref->n_out; k++)
             out[k] = plugin_array_at(j, &ref->out_type[k], s->out[k].rank, ref->out[k], i);
-        ct_apart apart;
-        ct__apart_begin(&apart);
+        ct_callback_guard apart;
+        ct__callback_begin(&apart);
         const char *message = j->op->compute(in, out, j->numbers, j->op->user);
-        if (ct__apart_end(&apart)) message = calls_library;
+        if (ct__callback_end(&apart)) message = calls_library;
         if (message) plugin_note_failure(j, i, message);
     }
 }
@@ -68,7 +68,7 @@ static bool plugin_report(plugin_job *j) {
     ct_text where = {0};
     if (j->batch.rank) {
         ct__text_add(&where, "element ");
-        ct__say_index(&where, &j->batch, j->first_failed);
+        ct__print_index(&where, &j->batch, j->first_failed);
         ct__text_add(&where, " of the batch: ");
     }
     ct__err(ref->err, CT_E_OUTSIDE, ref->node->here, j->op->name, "%s%s", where.s ? where.s : "",

@@ -70,7 +70,7 @@ ct_tensor ct_here_at(ct_tensor x, ct_loc here) {
     ct_val v;
     if (!ctx) return CT_NONE;
     if (!ct__resolve(ctx, x, &v, "here", 0, here)) return ct__poison(ctx, here);
-    const bool floats = ct__type(v)->rank && ct__goes_anywhere(v, &v.node->here);
+    const bool floats = ct__type(v)->rank && ct__fits_any_device(v, &v.node->here);
     return floats ? ct__transfer(x, ct__type(v)->place, here) : x;
 }
 

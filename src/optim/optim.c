@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "optim/stage.h"
 
-#define LEAST_SCALE 0x1p-120
+#define MIN_LOSS_SCALE 0x1p-120
 
 struct ct_optim {
     ct_params *state;
@@ -20,21 +20,21 @@ struct ct_optim {
     const char **names;    // (n) owned by the parameter set
     ct_tensor **slots;     // [transform * CT_TRANSFORM_STATES + k]: (n) state variables, or NULL
     ct_tensor *updates;    // (n) of the step being recorded
-    int *stages;           // (n_transforms) of each, or NULL where one is the user's
-    int64_t *list;         // (n_transforms) of the update being recorded
+    int *stages;           // (n_transforms) index of each stage, or NULL if one is the user's
+    int64_t *stage_list;   // (n_transforms) stages of the update being recorded
     ct_tensor *numbers;    // (n_transforms * CT_STAGE_NUMBERS) of the step being recorded
-    ct_tensor *in;         // of the update being recorded
-    ct_tensor rate;        // of the step recorded last
-    ct_tensor step;        // variable, i32: steps done
-    ct_loss_scale scaling; // .initial 0: the loss is not scaled
-    ct_tensor scale, good, skipped; // variables of it: f32, i32, i32
-    ct_tensor finite; // of the step being recorded: it counts; CT_NONE where it always does
-    ct_params *sums;  // of gradients, of the parts of a step; NULL: no step had parts yet
-    ct_tensor *sum;   // (n) variables in it
-    ct_tensor parts;  // variable in it, i32: how many the sums hold
-    int64_t count;    // steps done, but for the pending ones
-    int64_t pending;  // recorded, and not known to have run
-    uint64_t version; // of the variable `step`, when these were recorded
+    ct_tensor *in;         // operands of the update being recorded
+    ct_tensor lr_operand;  // learning rate of the step recorded last
+    ct_tensor step;        // variable, i32: number of steps
+    ct_loss_scale scaling; // .initial 0: no loss scaling
+    ct_tensor scale, good, skipped; // its variables: f32, i32, i32
+    ct_tensor finite;        // of the step being recorded: whether it is applied; CT_NONE: always
+    ct_params *sum_params;   // sums of the gradients of a step's micro-batches; NULL: not used yet
+    ct_tensor *sum;          // (n) its variables
+    ct_tensor n_accumulated; // its variable, i32: number of micro-batches in the sums
+    int64_t step_count;      // steps that have run
+    int64_t pending;         // steps recorded that are not known to have run
+    uint64_t version;        // of the variable `step` when these were recorded
 };
 
 void ct_optim_free(ct_optim *optim) {
@@ -47,51 +47,51 @@ void ct_optim_free(ct_optim *optim) {
     ct__free(optim->names);
     ct__free(optim->updates);
     ct__free(optim->stages);
-    ct__free(optim->list);
+    ct__free(optim->stage_list);
     ct__free(optim->numbers);
     ct__free(optim->in);
     ct__free(optim->sum);
-    ct_params_free(optim->sums);
+    ct_params_free(optim->sum_params);
     ct_params_free(optim->state);
     ct__free(optim);
 }
 
-// What is kept of a parameter beside itself: f16 and bf16 are too short to add up in.
-static ct_dtype state_dtype(ct_tensor param) {
+// The dtype of a parameter's state: f16 and bf16 are too narrow for sums.
+static ct_dtype optim_state_dtype(ct_tensor param) {
     return ct_dtype_of(param) == CT_F64 ? CT_F64 : CT_F32;
 }
 
-static ct_ints dims_of(ct_tensor t, int64_t dim[CT_MAX_RANK]) {
+static ct_ints optim_dims(ct_tensor t, int64_t dim[CT_MAX_RANK]) {
     ct_ints dims = {ct_rank(t), dim};
     for (int a = 0; a < dims.n; a++) dim[a] = ct_dim(t, a);
     return dims;
 }
 
-// A state begins with zeros, where its parameter lies.
-static void assign_zeros(ct_tensor var, ct_tensor param, ct_loc here) {
+// Initialises a state with zeros, on the device of its parameter.
+static void optim_assign_zeros(ct_tensor var, ct_tensor param, ct_loc here) {
     int64_t dim[CT_MAX_RANK];
     if (!ct_ok(var)) return;
-    ct_tensor zeros = ct_zeros_at(ct_dtype_of(var), dims_of(var, dim), here);
+    ct_tensor zeros = ct_zeros_at(ct_dtype_of(var), optim_dims(var, dim), here);
     const ct_var *of = ct__var_of(param);
     ct_assign_at(var, of && of->type.place ? ct__transfer(zeros, of->type.place, here) : zeros,
                  here);
 }
 
-// The variable `kind`.`name` of the set, shaped like param, without a value.
-static ct_tensor state_like(ct_params *set, const char *kind, const char *name, ct_tensor param,
-                            ct_loc here) {
+// Makes the variable `kind`.`name` of the set, with the shape of param, without a value.
+static ct_tensor optim_make_state_like(ct_params *set, const char *kind, const char *name,
+                                       ct_tensor param, ct_loc here) {
     int64_t dim[CT_MAX_RANK];
     ct_text full = {0};
     ct__textf(&full, "%s.%s", kind, name);
-    ct_tensor var = full.failed
-                        ? CT_NONE
-                        : ct_param_at(set, full.s, state_dtype(param), dims_of(param, dim), here);
+    ct_tensor var = full.failed ? CT_NONE
+                                : ct_param_at(set, full.s, optim_state_dtype(param),
+                                              optim_dims(param, dim), here);
     if (full.failed) ct__fail(ct__ctx(), CT_E_MEMORY, here, "optim", "out of memory for a name");
     ct__text_free(&full);
     return var;
 }
 
-static void make_scale(ct_optim *optim, ct_loc here) {
+static void optim_make_loss_scale(ct_optim *optim, ct_loc here) {
     optim->scale = ct_param_at(optim->state, "loss_scale", CT_F32, CT_SCALAR, here);
     optim->good = ct_param_at(optim->state, "good_steps", CT_I32, CT_SCALAR, here);
     optim->skipped = ct_param_at(optim->state, "skipped", CT_I32, CT_SCALAR, here);
@@ -100,26 +100,26 @@ static void make_scale(ct_optim *optim, ct_loc here) {
     ct_assign_at(optim->skipped, ct_scalar(0, CT_I32), here);
 }
 
-static bool make_state(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
+static bool optim_make_state(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
     CT_SCOPE;
     optim->step = ct_param_at(optim->state, "step", CT_I32, CT_SCALAR, here);
     ct_assign_at(optim->step, ct_scalar(0, CT_I32), here);
-    if (optim->scaling.initial > 0) make_scale(optim, here);
+    if (optim->scaling.initial > 0) optim_make_loss_scale(optim, here);
     for (size_t t = 0; t < optim->n_transforms; t++)
         for (int k = 0; k < CT_TRANSFORM_STATES && optim->transforms[t].state[k]; k++) {
             ct_tensor *slot = ct__calloc(optim->n, sizeof *slot);
             if (!slot) return ct__err_memory(&ctx->err, here, "optim", optim->n * sizeof *slot);
             optim->slots[t * CT_TRANSFORM_STATES + (size_t)k] = slot;
             for (size_t i = 0; i < optim->n && !ctx->err.code; i++) {
-                slot[i] = state_like(optim->state, optim->transforms[t].state[k], optim->names[i],
-                                     optim->params[i], here);
-                assign_zeros(slot[i], optim->params[i], here);
+                slot[i] = optim_make_state_like(optim->state, optim->transforms[t].state[k],
+                                                optim->names[i], optim->params[i], here);
+                optim_assign_zeros(slot[i], optim->params[i], here);
             }
         }
     return !ctx->err.code;
 }
 
-static bool all_floats(const ct_optim *optim, ct_ctx *ctx, ct_loc here) {
+static bool optim_check_floats(const ct_optim *optim, ct_ctx *ctx, ct_loc here) {
     for (size_t i = 0; i < optim->n; i++) {
         ct_dtype d = ct_dtype_of(optim->params[i]);
         if (ct__is_float(d)) continue;
@@ -130,16 +130,16 @@ static bool all_floats(const ct_optim *optim, ct_ctx *ctx, ct_loc here) {
     return true;
 }
 
-// Without a rate nothing would be learned.
-static bool usable_rate(ct_ctx *ctx, const ct_schedule *s, ct_loc here) {
+// With a rate of 0 nothing would be learned.
+static bool optim_check_lr(ct_ctx *ctx, const ct_schedule *s, ct_loc here) {
     if (s->custom || (s->lr > 0 && isfinite(s->lr))) return true;
     ct__fail(ctx, CT_E_ARGUMENT, here, "optim", "the learning rate is %g, it must be above 0",
              s->lr);
     return false;
 }
 
-// A rate that falls must have steps to fall in, and somewhere to stay.
-static bool usable_course(ct_ctx *ctx, const ct_schedule *s, ct_loc here) {
+// A rate that falls needs steps to fall in, and a final value.
+static bool optim_check_schedule(ct_ctx *ctx, const ct_schedule *s, ct_loc here) {
     bool falls = s->shape != CT_LR_CONSTANT;
     if (s->custom) return true;
     if (s->warmup < 0)
@@ -156,25 +156,25 @@ static bool usable_course(ct_ctx *ctx, const ct_schedule *s, ct_loc here) {
     return !ctx->err.code;
 }
 
-// A chain of ready-made transforms alone is one node a parameter.
-static bool make_stages(ct_optim *optim) {
+// A chain of built-in transforms only is recorded as one node per parameter.
+static bool optim_make_stages(ct_optim *optim) {
     size_t n = optim->n_transforms;
     for (size_t t = 0; t < n; t++)
         if (ct__stage_of(&optim->transforms[t]) < 0) return true;
     optim->stages = ct__malloc((n + 1) * sizeof *optim->stages);
-    optim->list = ct__malloc((n + 1) * sizeof *optim->list);
+    optim->stage_list = ct__malloc((n + 1) * sizeof *optim->stage_list);
     optim->numbers = ct__malloc((n + 1) * CT_STAGE_NUMBERS * sizeof *optim->numbers);
     optim->in = ct__malloc((2 + n * (CT_STAGE_NUMBERS + CT_TRANSFORM_STATES)) * sizeof *optim->in);
-    if (!optim->stages || !optim->list || !optim->numbers || !optim->in) return false;
+    if (!optim->stages || !optim->stage_list || !optim->numbers || !optim->in) return false;
     for (size_t t = 0; t < n; t++) optim->stages[t] = ct__stage_of(&optim->transforms[t]);
     return true;
 }
 
-static ct_optim *make_chain(ct_params *params, ct_schedule lr, const ct_transform *transforms,
-                            size_t n, ct_loss_scale scaling, ct_loc here) {
+static ct_optim *optim_make_chain(ct_params *params, ct_schedule lr, const ct_transform *transforms,
+                                  size_t n, ct_loss_scale scaling, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || (n && !ct__given(ctx, transforms, here, "optim", "the list of transforms")) ||
-        ctx->err.code || !usable_course(ctx, &lr, here))
+        ctx->err.code || !optim_check_schedule(ctx, &lr, here))
         return NULL;
     size_t n_params = ct_params_count(params);
     if (!n_params) {
@@ -197,7 +197,7 @@ static ct_optim *make_chain(ct_params *params, ct_schedule lr, const ct_transfor
     bool ok = optim && optim->state && optim->transforms && optim->params && optim->names &&
               optim->updates && optim->slots;
     if (ok && n) memcpy(optim->transforms, transforms, n * sizeof *transforms);
-    if (!ok || !make_stages(optim)) {
+    if (!ok || !optim_make_stages(optim)) {
         ct__err_memory(&ctx->err, here, "optim", sizeof *optim);
         ct_optim_free(optim);
         return NULL;
@@ -206,8 +206,10 @@ static ct_optim *make_chain(ct_params *params, ct_schedule lr, const ct_transfor
         optim->params[i] = ct_params_get(params, i);
         optim->names[i] = ct_params_name(params, i);
     }
-    // The plan of the first values runs when the scope in make_state ends: look again behind it.
-    if (all_floats(optim, ctx, here) && make_state(optim, ctx, here) && !ctx->err.code)
+    // The plan of the initial values runs when the scope in optim_make_state ends: the error is checked again
+    // after it.
+    if (optim_check_floats(optim, ctx, here) && optim_make_state(optim, ctx, here) &&
+        !ctx->err.code)
         return optim;
     ct_optim_free(optim);
     return NULL;
@@ -215,54 +217,55 @@ static ct_optim *make_chain(ct_params *params, ct_schedule lr, const ct_transfor
 
 ct_optim *ct_chain_of(ct_params *params, ct_schedule lr, const ct_transform *transforms, size_t n,
                       ct_loc here) {
-    return make_chain(params, lr, transforms, n, (ct_loss_scale){0}, here);
+    return optim_make_chain(params, lr, transforms, n, (ct_loss_scale){0}, here);
 }
 
-static bool takes(const ct_transform *transform, const ct_update *u, size_t i) {
+static bool transform_applies(const ct_transform *transform, const ct_update *u, size_t i) {
     return !transform->mask || transform->mask(u->names[i], u->params[i], transform->user);
 }
 
-// What a step gives a variable, which keeps its own where the step does not count.
-static void assign_if_finite(const ct_optim *optim, ct_tensor var, ct_tensor value, ct_loc here) {
+// Assigns a variable its value after the step, unless the step is skipped.
+static void optim_assign_if_finite(const ct_optim *optim, ct_tensor var, ct_tensor value,
+                                   ct_loc here) {
     ct_assign_at(var, optim->finite.bits ? ct_select_at(optim->finite, value, var, here) : value,
                  here);
 }
 
-// One parameter's node, and the assignments of what comes out of it.
-static void record_update(ct_optim *optim, const ct_update *u, size_t i) {
+// Records one parameter's node, and the assignments of its results.
+static void optim_record_update(ct_optim *optim, const ct_update *u, size_t i) {
     ct_tensor *in = optim->in;
     int n_in = 0, n_list = 0, n_out = 0;
     in[n_in++] = u->params[i];
     in[n_in++] = u->updates[i];
     for (size_t t = 0; t < optim->n_transforms; t++) {
-        if (!takes(&optim->transforms[t], u, i)) continue;
+        if (!transform_applies(&optim->transforms[t], u, i)) continue;
         const ct_stage *stage = &ct__stages[optim->stages[t]];
-        optim->list[n_list++] = optim->stages[t];
+        optim->stage_list[n_list++] = optim->stages[t];
         for (int k = 0; k < stage->n_states; k++)
             in[n_in++] = optim->slots[t * CT_TRANSFORM_STATES + (size_t)k][i];
         for (int k = 0; k < stage->n_numbers; k++)
             in[n_in++] = optim->numbers[t * CT_STAGE_NUMBERS + (size_t)k];
     }
-    update_attrs attrs = {.stages = {n_list, optim->list}};
+    update_attrs attrs = {.stages = {n_list, optim->stage_list}};
     ct_tensor out = ct__record(&ct__op_update, &attrs, in, n_in, u->here);
-    assign_if_finite(optim, u->params[i], out, u->here);
+    optim_assign_if_finite(optim, u->params[i], out, u->here);
     for (int s = 0, at = 2; s < n_list; s++) {
-        const ct_stage *stage = &ct__stages[optim->list[s]];
+        const ct_stage *stage = &ct__stages[optim->stage_list[s]];
         for (int k = 0; k < stage->n_states; k++)
-            assign_if_finite(optim, in[at + k], ct__output(out, (uint32_t)++n_out), u->here);
+            optim_assign_if_finite(optim, in[at + k], ct__output(out, (uint32_t)++n_out), u->here);
         at += stage->n_states + stage->n_numbers;
     }
 }
 
-static void record_stages(ct_optim *optim, const ct_update *u) {
+static void optim_record_stages(ct_optim *optim, const ct_update *u) {
     for (size_t t = 0; t < optim->n_transforms; t++)
         ct__stages[optim->stages[t]].numbers(&optim->transforms[t], u,
                                              optim->numbers + t * CT_STAGE_NUMBERS);
-    for (size_t i = 0; i < optim->n; i++) record_update(optim, u, i);
+    for (size_t i = 0; i < optim->n; i++) optim_record_update(optim, u, i);
 }
 
-// A chain with transforms of the user: what they do is known by what they record.
-static void record_chain(ct_optim *optim, ct_update *u) {
+// Records a chain with transforms of the user, which record their operations themselves.
+static void optim_record_chain(ct_optim *optim, ct_update *u) {
     for (size_t t = 0; t < optim->n_transforms; t++) {
         u->state = (const ct_tensor *const *)&optim->slots[t * CT_TRANSFORM_STATES];
         optim->transforms[t].apply(&optim->transforms[t], u);
@@ -274,39 +277,39 @@ static void record_chain(ct_optim *optim, ct_update *u) {
     }
 }
 
-// A step counts when its plan ran, which is when the variable got its next version; a plan that
-// failed, or was given up for an error, leaves no assignment pending.
-static void settle(ct_optim *optim) {
+// A step counts when its plan has run, which is when the variable got its next version; a plan that failed or
+// was abandoned leaves no assignment pending.
+static void optim_update_step_count(ct_optim *optim) {
     const ct_var *step = ct__var_of(optim->step);
     if (!optim->pending || !step || (step->version == optim->version && step->writer)) return;
-    if (step->version != optim->version && !step->broken) optim->count += optim->pending;
+    if (step->version != optim->version && !step->broken) optim->step_count += optim->pending;
     optim->pending = 0;
 }
 
-static void follow_one(ct_ctx *ctx, ct_tensor state, ct_tensor param, ct_loc here) {
+static void optim_move_state(ct_ctx *ctx, ct_tensor state, ct_tensor param, ct_loc here) {
     const ct_var *of = ct__var_of(param), *var = ct__var_of(state);
     if (of && var && var->type.place != of->type.place)
         ct__var_move(ctx, state, of->type.place, here);
 }
 
-// What is kept of parameters that moved to other devices goes where they are.
-static void follow(ct_ctx *ctx, const ct_optim *optim, ct_loc here) {
+// Moves the states of parameters that were moved to other devices.
+static void optim_follow_params(ct_ctx *ctx, const ct_optim *optim, ct_loc here) {
     for (size_t i = 0; i < optim->n; i++) {
         for (size_t s = 0; s < optim->n_transforms * CT_TRANSFORM_STATES; s++)
-            if (optim->slots[s]) follow_one(ctx, optim->slots[s][i], optim->params[i], here);
-        if (optim->sum) follow_one(ctx, optim->sum[i], optim->params[i], here);
+            if (optim->slots[s]) optim_move_state(ctx, optim->slots[s][i], optim->params[i], here);
+        if (optim->sum) optim_move_state(ctx, optim->sum[i], optim->params[i], here);
     }
 }
 
-// ----------------------------------------------------------------------------- the parts of a step
+// ------------------------------------------------------------------------- micro-batches of a step
 
-static bool make_sums(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
+static bool optim_make_sums(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
     ct_tensor *sum = ct__calloc(optim->n, sizeof *sum);
     ct_params *sums = sum ? ct_params_new() : NULL;
     if (sums) {
-        optim->parts = ct_param_at(sums, "parts", CT_I32, CT_SCALAR, here);
+        optim->n_accumulated = ct_param_at(sums, "parts", CT_I32, CT_SCALAR, here);
         for (size_t i = 0; i < optim->n && !ctx->err.code; i++)
-            sum[i] = state_like(sums, "sum", optim->names[i], optim->params[i], here);
+            sum[i] = optim_make_state_like(sums, "sum", optim->names[i], optim->params[i], here);
     } else {
         ct__err_memory(&ctx->err, here, "optim", optim->n * sizeof *sum);
     }
@@ -316,72 +319,72 @@ static bool make_sums(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
         return false;
     }
     optim->sum = sum;
-    optim->sums = sums;
+    optim->sum_params = sums;
     return true;
 }
 
-// All sums get their first values in one plan, so one variable tells of all. Where that plan was
-// given up they have none.
-static bool has_sums(const ct_optim *optim) {
-    const ct_var *parts = optim->sum ? ct__var_of(optim->parts) : NULL;
+// All sums get their initial values in one plan, so one variable is representative. If that plan was
+// abandoned, they have none.
+static bool optim_has_sums(const ct_optim *optim) {
+    const ct_var *parts = optim->sum ? ct__var_of(optim->n_accumulated) : NULL;
     return parts && (parts->storage || parts->writer);
 }
 
-// The sums, made where they are missing; their first zeros are recorded with what the caller
-// records, which may be in the middle of something.
-static bool begin_sums(ct_optim *optim, ct_loc here) {
+// Makes the sums if they are missing; their initial zeros are recorded with the caller's operations, which
+// may be in the middle of a step.
+static bool optim_begin_sums(ct_optim *optim, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || ctx->err.code || (!optim->sum && !make_sums(optim, ctx, here))) return false;
-    if (has_sums(optim)) return true;
-    ct_assign_at(optim->parts, ct_scalar(0, CT_I32), here);
-    for (size_t i = 0; i < optim->n; i++) assign_zeros(optim->sum[i], optim->params[i], here);
+    if (!ctx || ctx->err.code || (!optim->sum && !optim_make_sums(optim, ctx, here))) return false;
+    if (optim_has_sums(optim)) return true;
+    ct_assign_at(optim->n_accumulated, ct_scalar(0, CT_I32), here);
+    for (size_t i = 0; i < optim->n; i++) optim_assign_zeros(optim->sum[i], optim->params[i], here);
     return !ctx->err.code;
 }
 
-ct_params *ct__optim_sums(ct_optim *optim, ct_loc here) {
+ct_params *ct__optim_make_sums(ct_optim *optim, ct_loc here) {
     {
         CT_SCOPE;
-        if (!begin_sums(optim, here)) return NULL;
+        if (!optim_begin_sums(optim, here)) return NULL;
     }
-    return ct_failed() ? NULL : optim->sums; // the plan ran when the scope ended
+    return ct_failed() ? NULL : optim->sum_params; // the plan ran when the scope ended
 }
 
 bool ct_optim_forget_parts_at(ct_optim *optim, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_forget_parts", "the optimizer")) return false;
-    if (has_sums(optim)) {
+    if (optim_has_sums(optim)) {
         CT_SCOPE;
-        ct_assign_at(optim->parts, ct_scalar(0, CT_I32), here);
+        ct_assign_at(optim->n_accumulated, ct_scalar(0, CT_I32), here);
     }
     return !ctx->err.code;
 }
 
-// The sums with the gradients in optim->updates. Those of a step that is done are as good as zero:
-// that is a matter of values, so that all parts are one plan, and one that failed was none.
-static void add_to_sums(ct_optim *optim, ct_loc here) {
-    ct_tensor first = ct_equal_at(optim->parts, ct_i(0), here); // ()
+// Adds the sums to the gradients in optim->updates. The sums of a completed step count as zero: this is
+// decided by a value, so that all micro-batches have the same plan, and one whose plan failed is not counted.
+static void optim_add_to_sums(ct_optim *optim, ct_loc here) {
+    ct_tensor first = ct_equal_at(optim->n_accumulated, ct_i(0), here); // ()
     for (size_t i = 0; i < optim->n; i++) {
         ct_tensor before = ct_select_at(first, ct_f(0), optim->sum[i], here);
         optim->updates[i] = ct_add_at(before, ct__widened(optim->updates[i], here), here);
     }
 }
 
-// The mean of the gradients in optim->updates and those in the sums, which are done with.
-static void take_mean(ct_optim *optim, ct_loc here) {
-    ct_tensor parts = ct_add_at(optim->parts, ct_i(1), here); // ()
-    ct_tensor count[2] = {CT_NONE, CT_NONE};                  // f32, f64
-    add_to_sums(optim, here);
+// Replaces the gradients in optim->updates by the mean of them and those in the sums, which are cleared.
+static void optim_take_mean(ct_optim *optim, ct_loc here) {
+    ct_tensor parts = ct_add_at(optim->n_accumulated, ct_i(1), here); // ()
+    ct_tensor count[2] = {CT_NONE, CT_NONE};                          // f32, f64
+    optim_add_to_sums(optim, here);
     for (size_t i = 0; i < optim->n; i++) {
-        bool wide = state_dtype(optim->params[i]) == CT_F64;
+        bool wide = optim_state_dtype(optim->params[i]) == CT_F64;
         if (!count[wide].bits) count[wide] = ct_cast_at(parts, wide ? CT_F64 : CT_F32, here);
         optim->updates[i] = ct_div_at(optim->updates[i], count[wide], here);
     }
-    ct_assign_at(optim->parts, ct_scalar(0, CT_I32), here);
+    ct_assign_at(optim->n_accumulated, ct_scalar(0, CT_I32), here);
 }
 
-// The gradients of the loss, scaled where the optimizer scales it, in optim->updates; false: the
-// error stands in the context.
-static bool record_gradients(ct_optim *optim, ct_tensor loss, ct_loc here) {
+// Records the gradients of the loss, scaled if the optimizer scales it, in optim->updates; false: the error
+// is in the context.
+static bool optim_record_gradients(ct_optim *optim, ct_tensor loss, ct_loc here) {
     if (optim->scaling.initial > 0) loss = ct_mul_at(ct__widened(loss, here), optim->scale, here);
     ct_grad_at(loss, optim->params, optim->n, optim->updates, here);
     return ct_ok(optim->updates[0]);
@@ -391,23 +394,23 @@ void ct_optim_accumulate_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_accumulate", "the optimizer")) return;
     CT_PLAIN;
-    follow(ctx, optim, here);
-    if (!begin_sums(optim, here) || !record_gradients(optim, loss, here)) return;
-    add_to_sums(optim, here);
+    optim_follow_params(ctx, optim, here);
+    if (!optim_begin_sums(optim, here) || !optim_record_gradients(optim, loss, here)) return;
+    optim_add_to_sums(optim, here);
     for (size_t i = 0; i < optim->n; i++) ct_assign_at(optim->sum[i], optim->updates[i], here);
-    ct_assign_at(optim->parts, ct_add_at(optim->parts, ct_i(1), here), here);
+    ct_assign_at(optim->n_accumulated, ct_add_at(optim->n_accumulated, ct_i(1), here), here);
 }
 
-// ------------------------------------------------------------------------------ scaling of the loss
+// ------------------------------------------------------------------------------------ loss scaling
 
-static void unscale(ct_optim *optim, ct_loc here) {
+static void optim_unscale(ct_optim *optim, ct_loc here) {
     ct_tensor inverse = ct_div_at(ct_f(1), optim->scale, here); // ()
     for (size_t i = 0; i < optim->n; i++)
         optim->updates[i] = ct_mul_at(ct__widened(optim->updates[i], here), inverse, here);
 }
 
-// The next step's scale, and what is counted. A scale that would grow beyond f32 stays.
-static void record_scale(ct_optim *optim, ct_loc here) {
+// Records the next step's scale, and the counters. A scale that would exceed f32 stays.
+static void optim_record_loss_scale(ct_optim *optim, ct_loc here) {
     const ct_loss_scale *s = &optim->scaling;
     ct_tensor good = ct_select_at(optim->finite, ct_add_at(optim->good, ct_i(1), here), ct_i(0),
                                   here);                                 // ()
@@ -415,7 +418,7 @@ static void record_scale(ct_optim *optim, ct_loc here) {
     ct_tensor grown = ct_mul_at(optim->scale, ct_f(s->growth), here);    // ()
     ct_tensor grows = ct_and_at(full, ct_is_finite_at(grown, here), here);
     ct_tensor less = ct_mul_at(optim->scale, ct_f(s->backoff), here); // ()
-    less = ct_maximum_at(less, ct_f(LEAST_SCALE), here); // of which the inverse is finite
+    less = ct_maximum_at(less, ct_f(MIN_LOSS_SCALE), here);           // its inverse is finite
     ct_tensor scale = ct_select_at(grows, grown, optim->scale, here);
     scale = ct_select_at(optim->finite, scale, less, here);
     ct_assign_at(optim->scale, scale, here);
@@ -423,8 +426,8 @@ static void record_scale(ct_optim *optim, ct_loc here) {
     ct_metric_at("loss_scale", scale, here);
 }
 
-// Steps that changed the parameters, this one among them.
-static ct_tensor count_of(ct_optim *optim, ct_tensor done, ct_loc here) {
+// The number of steps that changed the parameters, including this one.
+static ct_tensor optim_effective_step(ct_optim *optim, ct_tensor done, ct_loc here) {
     if (!optim->finite.bits) return ct_cast_at(done, CT_F32, here);
     ct_tensor skipped = optim->skipped; // before this step
     ct_assign_at(skipped,
@@ -433,20 +436,20 @@ static ct_tensor count_of(ct_optim *optim, ct_tensor done, ct_loc here) {
     return ct_cast_at(ct_sub_at(done, skipped, here), CT_F32, here);
 }
 
-bool ct__optim_scales(const ct_optim *optim) { return optim->scaling.initial > 0; }
+bool ct__optim_has_loss_scale(const ct_optim *optim) { return optim->scaling.initial > 0; }
 
 // ---------------------------------------------------------------------------------------- the step
 
 void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_step", "the optimizer")) return;
-    CT_PLAIN; // what transforms compute while they record
-    follow(ctx, optim, here);
-    if (!record_gradients(optim, loss, here)) return;
-    if (has_sums(optim)) take_mean(optim, here);
-    if (ct__optim_scales(optim)) unscale(optim, here);
+    CT_PLAIN; // for numbers that transforms compute while they record
+    optim_follow_params(ctx, optim, here);
+    if (!optim_record_gradients(optim, loss, here)) return;
+    if (optim_has_sums(optim)) optim_take_mean(optim, here);
+    if (ct__optim_has_loss_scale(optim)) optim_unscale(optim, here);
     ct_tensor norm = ct__record(&ct__op_global_norm, NULL, optim->updates, (int)optim->n, here);
-    optim->finite = ct__optim_scales(optim) ? ct_is_finite_at(norm, here) : CT_NONE;
+    optim->finite = ct__optim_has_loss_scale(optim) ? ct_is_finite_at(norm, here) : CT_NONE;
     ct_tensor done = ct_add_at(optim->step, ct_i(1), here);
     ct_update update = {.n = optim->n,
                         .params = optim->params,
@@ -454,17 +457,17 @@ void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
                         .names = optim->names,
                         .norm = norm,
                         .lr = ct_f(ct_optim_lr(optim)),
-                        .count = count_of(optim, done, here),
+                        .count = optim_effective_step(optim, done, here),
                         .here = here};
-    optim->rate = update.lr;
+    optim->lr_operand = update.lr;
     if (optim->stages)
-        record_stages(optim, &update);
+        optim_record_stages(optim, &update);
     else
-        record_chain(optim, &update);
-    if (ct__optim_scales(optim)) record_scale(optim, here);
+        optim_record_chain(optim, &update);
+    if (ct__optim_has_loss_scale(optim)) optim_record_loss_scale(optim, here);
     ct_assign_at(optim->step, done, here);
     ct_metric_at("grad_norm", update.norm, here);
-    settle(optim);
+    optim_update_step_count(optim);
     const ct_var *step = ct__var_of(optim->step);
     if (step) optim->version = step->version;
     optim->pending++;
@@ -472,17 +475,17 @@ void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
 
 int64_t ct_optim_count(const ct_optim *optim) {
     if (!optim) return 0;
-    settle((ct_optim *)(uintptr_t)optim);
-    return optim->count + optim->pending;
+    optim_update_step_count((ct_optim *)(uintptr_t)optim);
+    return optim->step_count + optim->pending;
 }
 double ct_optim_lr(const ct_optim *optim) {
     return optim ? ct_schedule_at(&optim->lr, ct_optim_count(optim)) : NAN;
 }
-ct_tensor ct_optim_rate(const ct_optim *optim) { return optim ? optim->rate : CT_NONE; }
+ct_tensor ct_optim_rate(const ct_optim *optim) { return optim ? optim->lr_operand : CT_NONE; }
 bool ct_optim_set_schedule_at(ct_optim *optim, ct_schedule schedule, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_set_schedule", "the optimizer") ||
-        !usable_rate(ctx, &schedule, here) || !usable_course(ctx, &schedule, here))
+        !optim_check_lr(ctx, &schedule, here) || !optim_check_schedule(ctx, &schedule, here))
         return false;
     optim->lr = schedule;
     return true;
@@ -495,19 +498,19 @@ bool ct_optim_resume_at(ct_optim *optim, ct_loc here) {
     CT_SCOPE;
     double step = ct_item_at(optim->step, here);
     if (isnan(step)) return false;
-    optim->count = (int64_t)step;
+    optim->step_count = (int64_t)step;
     optim->pending = 0;
-    return ct_optim_forget_parts_at(optim, here); // the sums were another step's
+    return ct_optim_forget_parts_at(optim, here); // the sums belong to another step
 }
 
-// -------------------------------------------------------------------------------------- ready-made
+// ----------------------------------------------------------------------------- built-in optimizers
 
-static ct_schedule schedule_of(const ct_optim_options *o) {
+static ct_schedule options_schedule(const ct_optim_options *o) {
     return o->lr != 0 ? (ct_schedule){.lr = o->lr} : o->schedule;
 }
 
-// Numbers with which nothing would be learned, or everything lost.
-static bool usable(const ct_optim_options *o) {
+// Rejects numbers with which nothing would be learned, or training would diverge.
+static bool options_check(const ct_optim_options *o) {
     const struct {
         const char *name;
         double value, below;
@@ -518,9 +521,9 @@ static bool usable(const ct_optim_options *o) {
                    {"weight_decay", ct__num_or(o->weight_decay, 0), INFINITY},
                    {"clip", o->clip, INFINITY}};
     ct_ctx *ctx = ct__ctx();
-    ct_schedule lr = schedule_of(o);
+    ct_schedule lr = options_schedule(o);
     if (!ctx) return false;
-    if (!usable_rate(ctx, &lr, o->here)) {
+    if (!optim_check_lr(ctx, &lr, o->here)) {
         ct__err_hint(&ctx->err, "set .lr, or .schedule");
         return false;
     }
@@ -534,14 +537,14 @@ static bool usable(const ct_optim_options *o) {
     return true;
 }
 
-// Defaults filled in; false: the error stands in the context.
-static bool usable_scale(ct_loss_scale *s, ct_loc here) {
+// Fills in defaults; false: the error is in the context.
+static bool options_check_loss_scale(ct_loss_scale *s, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (s->growth == 0) s->growth = 2;
     if (s->backoff == 0) s->backoff = 0.5;
     if (s->interval == 0) s->interval = 2000;
-    const float growth = (float)s->growth, backoff = (float)s->backoff; // as the plan has them
-    if (s->initial != 0 && !(s->initial >= LEAST_SCALE && s->initial <= FLT_MAX))
+    const float growth = (float)s->growth, backoff = (float)s->backoff; // as in the plan
+    if (s->initial != 0 && !(s->initial >= MIN_LOSS_SCALE && s->initial <= FLT_MAX))
         ct__fail(ctx, CT_E_ARGUMENT, here, "optim",
                  "the loss scale begins at %g, it must be above 0 and an f32", s->initial);
     else if (!(growth >= 1 && isfinite(growth)) || !(backoff > 0 && backoff < 1))
@@ -557,7 +560,7 @@ static bool usable_scale(ct_loss_scale *s, ct_loc here) {
 }
 
 ct_optim *ct_sgd_with(ct_params *params, ct_optim_options o) {
-    if (!usable(&o) || !usable_scale(&o.loss_scale, o.here)) return NULL;
+    if (!options_check(&o) || !options_check_loss_scale(&o.loss_scale, o.here)) return NULL;
     if (o.nesterov && o.momentum == 0) {
         ct__fail(ct__ctx(), CT_E_ARGUMENT, o.here, "optim", "nesterov needs a momentum above 0");
         return NULL;
@@ -569,13 +572,14 @@ ct_optim *ct_sgd_with(ct_params *params, ct_optim_options o) {
     if (decay != 0) chain[n++] = ct_add_decayed_weights(decay, o.decay_mask, o.mask_user);
     if (o.momentum != 0) chain[n++] = ct_trace(o.momentum, o.nesterov);
     chain[n++] = ct_scale_by_learning_rate();
-    return make_chain(params, schedule_of(&o), chain, n, o.loss_scale, o.here);
+    return optim_make_chain(params, options_schedule(&o), chain, n, o.loss_scale, o.here);
 }
 
-static ct_optim *adam(ct_params *params, ct_optim_options *o, double decay, bool decoupled) {
+static ct_optim *options_make_adam(ct_params *params, ct_optim_options *o, double decay,
+                                   bool decoupled) {
     ct_transform chain[5];
     size_t n = 0;
-    if (!usable(o) || !usable_scale(&o->loss_scale, o->here)) return NULL;
+    if (!options_check(o) || !options_check_loss_scale(&o->loss_scale, o->here)) return NULL;
     ct_transform decayed = ct_add_decayed_weights(decay, o->decay_mask, o->mask_user);
     if (o->clip > 0) chain[n++] = ct_clip_by_global_norm(o->clip);
     if (decay != 0 && !decoupled) chain[n++] = decayed;
@@ -583,12 +587,12 @@ static ct_optim *adam(ct_params *params, ct_optim_options *o, double decay, bool
                                   ct__num_or(o->eps, 1e-8));
     if (decay != 0 && decoupled) chain[n++] = decayed;
     chain[n++] = ct_scale_by_learning_rate();
-    return make_chain(params, schedule_of(o), chain, n, o->loss_scale, o->here);
+    return optim_make_chain(params, options_schedule(o), chain, n, o->loss_scale, o->here);
 }
 
 ct_optim *ct_adam_with(ct_params *params, ct_optim_options o) {
-    return adam(params, &o, ct__num_or(o.weight_decay, 0), false);
+    return options_make_adam(params, &o, ct__num_or(o.weight_decay, 0), false);
 }
 ct_optim *ct_adamw_with(ct_params *params, ct_optim_options o) {
-    return adam(params, &o, ct__num_or(o.weight_decay, 0.01), true);
+    return options_make_adam(params, &o, ct__num_or(o.weight_decay, 0.01), true);
 }

@@ -1,11 +1,12 @@
-// Learning rates by step.
+// Learning rates as functions of the step.
 #include <math.h>
 
 #include "base/plain.h"
 #include "cotan/optim.h"
 
-// Apart, so that none of it is computed outside of the caller's mode.
-__attribute__((noinline)) static double built_in(const ct_schedule *schedule, int64_t step) {
+// Not inlined, so that no part of it is computed outside the caller's floating-point environment guard.
+__attribute__((noinline)) static double schedule_builtin_lr(const ct_schedule *schedule,
+                                                            int64_t step) {
     double lr = schedule->lr, low = schedule->min_lr;
     if (step < schedule->warmup) return lr * (double)(step + 1) / (double)(schedule->warmup + 1);
     if (schedule->shape == CT_LR_CONSTANT) return lr;
@@ -20,5 +21,5 @@ double ct_schedule_at(const ct_schedule *schedule, int64_t step) {
     if (!schedule) return NAN;
     if (schedule->custom) return schedule->custom(step, schedule->user);
     CT_PLAIN;
-    return built_in(schedule, step);
+    return schedule_builtin_lr(schedule, step);
 }

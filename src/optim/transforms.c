@@ -1,6 +1,6 @@
-// Gradient transforms: each replaces the updates of all parameters by elementwise functions of
-// them, so that what happens to one parameter can run as one kernel. Numbers are operands, recorded
-// once a step and shared by all parameters.
+// Gradient transforms: each replaces the updates of all parameters by elementwise functions of them, so that
+// all stages of one parameter can run as one kernel. Numbers are operands, recorded once per step and shared
+// by all parameters.
 #include <math.h>
 
 #include "optim/stage.h"
@@ -17,24 +17,23 @@ bool ct_mask_all(const char *name, ct_tensor param, void *user) {
 
 // ------------------------------------------------------------------------------------------ stages
 
-static ct_tensor times_number(const ct_travel *t) {
+static ct_tensor stage_multiply_by_number(const ct_step_context *t) {
     return ct_mul_at(t->update, t->number[0], t->here);
 }
 
-static void clip_numbers(const ct_transform *self, const ct_update *u, ct_tensor *number) {
-    ct_tensor room =
+static void clip_step_numbers(const ct_transform *self, const ct_update *u, ct_tensor *number) {
+    ct_tensor ratio =
         ct_div_at(ct_f(self->number[0]), ct_add_at(u->norm, ct_f(1e-6), u->here), u->here); // ()
-    number[0] = ct_minimum_at(room, ct_f(1), u->here);
+    number[0] = ct_minimum_at(ratio, ct_f(1), u->here);
 }
 
-// 1 - beta^count. expm1 keeps the digits that the subtraction would lose while beta^count is near
-// 1.
-static ct_tensor correction(const ct_update *u, double beta) {
+// 1 - beta^count. expm1 preserves the digits that the subtraction would lose while beta^count is near 1.
+static ct_tensor adam_bias_correction(const ct_update *u, double beta) {
     ct_tensor exponent = ct_mul_at(u->count, ct_f(log(beta)), u->here);
     return ct_neg_at(ct_expm1_at(exponent, u->here), u->here);
 }
 
-static void adam_numbers(const ct_transform *self, const ct_update *u, ct_tensor *number) {
+static void adam_step_numbers(const ct_transform *self, const ct_update *u, ct_tensor *number) {
     double beta1 = self->number[0], beta2 = self->number[1];
     ct_tensor one = ct_f(1);
     number[0] = ct_f(beta1);
@@ -42,10 +41,10 @@ static void adam_numbers(const ct_transform *self, const ct_update *u, ct_tensor
     number[2] = ct_f(beta2);
     number[3] = ct_f(1 - beta2);
     number[4] = ct_f(self->number[2]); // eps
-    number[5] = ct_div_at(one, correction(u, beta1), u->here);
-    number[6] = ct_div_at(one, ct_sqrt_at(correction(u, beta2), u->here), u->here);
+    number[5] = ct_div_at(one, adam_bias_correction(u, beta1), u->here);
+    number[6] = ct_div_at(one, ct_sqrt_at(adam_bias_correction(u, beta2), u->here), u->here);
 }
-static ct_tensor adam_one(const ct_travel *t) {
+static ct_tensor adam_apply_one(const ct_step_context *t) {
     const ct_tensor *n = t->number;
     ct_tensor g = t->update, m = t->state[0], v = t->state[1];
     ct_loc here = t->here;
@@ -57,66 +56,80 @@ static ct_tensor adam_one(const ct_travel *t) {
     return ct_div_at(ct_mul_at(m, n[5], here), size, here);
 }
 
-static void first_number(const ct_transform *self, const ct_update *u, ct_tensor *number) {
+static void stage_first_number(const ct_transform *self, const ct_update *u, ct_tensor *number) {
     (void)u;
     number[0] = ct_f(self->number[0]);
 }
-static ct_tensor decay_one(const ct_travel *t) {
+static ct_tensor decay_apply_one(const ct_step_context *t) {
     return ct_add_at(t->update, ct_mul_at(t->number[0], t->param, t->here), t->here);
 }
-static ct_tensor trace_one(const ct_travel *t) {
+static ct_tensor trace_apply_one(const ct_step_context *t) {
     ct_tensor b = ct_add_at(ct_mul_at(t->number[0], t->state[0], t->here), t->update, t->here);
     return t->state[0] = b;
 }
-static ct_tensor nesterov_one(const ct_travel *t) {
-    return ct_add_at(t->update, ct_mul_at(t->number[0], trace_one(t), t->here), t->here);
+static ct_tensor nesterov_apply_one(const ct_step_context *t) {
+    return ct_add_at(t->update, ct_mul_at(t->number[0], trace_apply_one(t), t->here), t->here);
 }
 
-static void rate_numbers(const ct_transform *self, const ct_update *u, ct_tensor *number) {
+static void lr_step_numbers(const ct_transform *self, const ct_update *u, ct_tensor *number) {
     (void)self;
     number[0] = ct_neg_at(u->lr, u->here);
 }
 
-// A stage on its own, in a chain with transforms of the user.
-static void apply_stage(int place, const ct_transform *self, ct_update *u) {
-    const ct_stage *stage = &ct__stages[place];
+// Applies a stage by itself, in a chain with transforms of the user.
+static void stage_apply(int stage_index, const ct_transform *self, ct_update *u) {
+    const ct_stage *stage = &ct__stages[stage_index];
     ct_tensor number[CT_STAGE_NUMBERS], state[CT_TRANSFORM_STATES];
     stage->numbers(self, u, number);
     for (size_t i = 0; i < u->n; i++) {
         if (self->mask && !self->mask(u->names[i], u->params[i], self->user)) continue;
         for (int k = 0; k < stage->n_states; k++) state[k] = u->state[k][i];
-        ct_travel travel = {.param = ct__widened(u->params[i], u->here),
-                            .update = ct__widened(u->updates[i], u->here),
-                            .state = state,
-                            .number = number,
-                            .here = u->here};
-        u->updates[i] = stage->one(&travel);
+        ct_step_context context = {.param = ct__widened(u->params[i], u->here),
+                                   .update = ct__widened(u->updates[i], u->here),
+                                   .state = state,
+                                   .number = number,
+                                   .here = u->here};
+        u->updates[i] = stage->apply_one(&context);
         for (int k = 0; k < stage->n_states; k++) ct_assign_at(u->state[k][i], state[k], u->here);
     }
 }
 
-enum { CLIP, ADAM, DECAY, TRACE, NESTEROV, SCALE, RATE };
-static void clip(const ct_transform *self, ct_update *u) { apply_stage(CLIP, self, u); }
-static void adam(const ct_transform *self, ct_update *u) { apply_stage(ADAM, self, u); }
-static void decay(const ct_transform *self, ct_update *u) { apply_stage(DECAY, self, u); }
-static void trace(const ct_transform *self, ct_update *u) { apply_stage(TRACE, self, u); }
-static void nesterov(const ct_transform *self, ct_update *u) { apply_stage(NESTEROV, self, u); }
-static void scale(const ct_transform *self, ct_update *u) { apply_stage(SCALE, self, u); }
-static void rate(const ct_transform *self, ct_update *u) { apply_stage(RATE, self, u); }
+enum { STAGE_CLIP, STAGE_ADAM, STAGE_DECAY, STAGE_TRACE, STAGE_NESTEROV, STAGE_SCALE, STAGE_LR };
+static void transform_clip(const ct_transform *self, ct_update *u) {
+    stage_apply(STAGE_CLIP, self, u);
+}
+static void transform_adam(const ct_transform *self, ct_update *u) {
+    stage_apply(STAGE_ADAM, self, u);
+}
+static void transform_decay(const ct_transform *self, ct_update *u) {
+    stage_apply(STAGE_DECAY, self, u);
+}
+static void transform_trace(const ct_transform *self, ct_update *u) {
+    stage_apply(STAGE_TRACE, self, u);
+}
+static void transform_nesterov(const ct_transform *self, ct_update *u) {
+    stage_apply(STAGE_NESTEROV, self, u);
+}
+static void transform_scale(const ct_transform *self, ct_update *u) {
+    stage_apply(STAGE_SCALE, self, u);
+}
+static void transform_lr(const ct_transform *self, ct_update *u) { stage_apply(STAGE_LR, self, u); }
 
 const ct_stage ct__stages[CT_STAGES] = {
-    [CLIP] = {clip, 0, 1, clip_numbers, times_number, {NULL}},
-    [ADAM] = {adam,
-              2,
-              7,
-              adam_numbers,
-              adam_one,
-              {"beta1", "one_minus_beta1", "beta2", "one_minus_beta2", "eps"}},
-    [DECAY] = {decay, 0, 1, first_number, decay_one, {"weight_decay"}},
-    [TRACE] = {trace, 1, 1, first_number, trace_one, {"momentum"}},
-    [NESTEROV] = {nesterov, 1, 1, first_number, nesterov_one, {"momentum"}},
-    [SCALE] = {scale, 0, 1, first_number, times_number, {"scale"}},
-    [RATE] = {rate, 0, 1, rate_numbers, times_number, {NULL}},
+    [STAGE_CLIP] = {transform_clip, 0, 1, clip_step_numbers, stage_multiply_by_number, {NULL}},
+    [STAGE_ADAM] = {transform_adam,
+                    2,
+                    7,
+                    adam_step_numbers,
+                    adam_apply_one,
+                    {"beta1", "one_minus_beta1", "beta2", "one_minus_beta2", "eps"}},
+    [STAGE_DECAY] = {transform_decay, 0, 1, stage_first_number, decay_apply_one, {"weight_decay"}},
+    [STAGE_TRACE] = {transform_trace, 1, 1, stage_first_number, trace_apply_one, {"momentum"}},
+    [STAGE_NESTEROV] =
+        {transform_nesterov, 1, 1, stage_first_number, nesterov_apply_one, {"momentum"}},
+    [STAGE_SCALE] =
+        {transform_scale, 0, 1, stage_first_number, stage_multiply_by_number, {"scale"}},
+    [STAGE_LR] = {transform_lr, 0, 1, lr_step_numbers, stage_multiply_by_number, {NULL}},
 };
 
 int ct__stage_of(const ct_transform *transform) {
@@ -128,21 +141,25 @@ int ct__stage_of(const ct_transform *transform) {
 // -------------------------------------------------------------------------------------- transforms
 
 ct_transform ct_clip_by_global_norm(double max_norm) {
-    return (ct_transform){.apply = clip, .number = {max_norm}};
+    return (ct_transform){.apply = transform_clip, .number = {max_norm}};
 }
 ct_transform ct_scale_by_adam(double beta1, double beta2, double eps) {
     return (ct_transform){
-        .apply = adam, .state = {"exp_avg", "exp_avg_sq"}, .number = {beta1, beta2, eps}};
+        .apply = transform_adam, .state = {"exp_avg", "exp_avg_sq"}, .number = {beta1, beta2, eps}};
 }
 ct_transform ct_add_decayed_weights(double weight, ct_mask mask, void *user) {
-    return (ct_transform){
-        .apply = decay, .number = {weight}, .mask = mask ? mask : ct_mask_matrices, .user = user};
+    return (ct_transform){.apply = transform_decay,
+                          .number = {weight},
+                          .mask = mask ? mask : ct_mask_matrices,
+                          .user = user};
 }
 ct_transform ct_trace(double momentum, bool with_nesterov) {
-    return (ct_transform){.apply = with_nesterov ? nesterov : trace,
+    return (ct_transform){.apply = with_nesterov ? transform_nesterov : transform_trace,
                           .state = {"momentum_buffer"},
                           .number = {momentum},
                           .flag = with_nesterov};
 }
-ct_transform ct_scale(double factor) { return (ct_transform){.apply = scale, .number = {factor}}; }
-ct_transform ct_scale_by_learning_rate(void) { return (ct_transform){.apply = rate}; }
+ct_transform ct_scale(double factor) {
+    return (ct_transform){.apply = transform_scale, .number = {factor}};
+}
+ct_transform ct_scale_by_learning_rate(void) { return (ct_transform){.apply = transform_lr}; }

@@ -1,5 +1,5 @@
-// The nodes that a step of an optimizer is made of: the global norm of the gradients, and a
-// parameter's update. Compositions, so that a step records one node a parameter.
+// The nodes of an optimizer's step: the global norm of the gradients, and a parameter's update. They are
+// compositions, so a step records one node per parameter.
 #include "optim/stage.h"
 
 ct_tensor ct__widened(ct_tensor t, ct_loc here) {
@@ -7,7 +7,7 @@ ct_tensor ct__widened(ct_tensor t, ct_loc here) {
     return ct__is_narrow_float(dtype) ? ct_cast_at(t, CT_F32, here) : t;
 }
 
-static ct_tensor narrowed(ct_tensor t, ct_dtype to, ct_loc here) {
+static ct_tensor update_narrow(ct_tensor t, ct_dtype to, ct_loc here) {
     return ct_dtype_of(t) == to ? t : ct_cast_at(t, to, here);
 }
 
@@ -26,8 +26,9 @@ static bool global_norm_body(ct_rule *r) {
     ct_tensor sum = CT_NONE;
     for (int i = 0; i < r->n_in; i++) {
         ct_tensor g = ct__widened(r->in[i], here);
-        ct_tensor own = ct_sum_with((ct_sum_args){.x = ct_mul_at(g, g, here), .here = here}); // ()
-        sum = i ? ct_add_at(sum, own, here) : own;
+        ct_tensor square_sum =
+            ct_sum_with((ct_sum_args){.x = ct_mul_at(g, g, here), .here = here}); // ()
+        sum = i ? ct_add_at(sum, square_sum, here) : square_sum;
     }
     r->body_out[0] = ct_sqrt_at(sum, here);
     return true;
@@ -70,27 +71,27 @@ static bool update_infer(ct_call *call) {
     return true;
 }
 
-// A stage leaves its states in body_out, in the dtypes that they are stored in.
+// A stage writes its states to body_out, in the dtypes in which they are stored.
 static bool update_body(ct_rule *r) {
     const ct_ints *stages = &((const update_attrs *)r->attrs)->stages;
     const ct_tensor *in = r->in + 2;
     ct_tensor *state = r->body_out + 1;
-    ct_travel travel = {.param = ct__widened(r->in[0], r->node->here),
-                        .update = ct__widened(r->in[1], r->node->here),
-                        .here = r->node->here};
+    ct_step_context context = {.param = ct__widened(r->in[0], r->node->here),
+                               .update = ct__widened(r->in[1], r->node->here),
+                               .here = r->node->here};
     for (int64_t s = 0; s < stages->n; s++) {
         const ct_stage *stage = &ct__stages[stages->v[s]];
         for (int k = 0; k < stage->n_states; k++) state[k] = in[k];
-        travel.state = state;
-        travel.number = in + stage->n_states;
-        travel.update = stage->one(&travel);
+        context.state = state;
+        context.number = in + stage->n_states;
+        context.update = stage->apply_one(&context);
         for (int k = 0; k < stage->n_states; k++)
-            state[k] = narrowed(state[k], ct_dtype_of(in[k]), travel.here);
+            state[k] = update_narrow(state[k], ct_dtype_of(in[k]), context.here);
         state += stage->n_states;
         in += stage->n_states + stage->n_numbers;
     }
-    r->body_out[0] = narrowed(ct_add_at(travel.param, travel.update, travel.here),
-                              ct_dtype_of(r->in[0]), travel.here);
+    r->body_out[0] = update_narrow(ct_add_at(context.param, context.update, context.here),
+                                   ct_dtype_of(r->in[0]), context.here);
     return true;
 }
 static const char *update_operand_name(const ct_node *node, int operand) {

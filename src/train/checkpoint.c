@@ -40,7 +40,7 @@ checkpoint_make_path(char path[CT_RUN_PATH], ct_err *err, const char *format, ..
 
 // ---------------------------------------------------------------------------------------- the folder
 
-bool ct__run_make_free(char dir[CT_RUN_PATH], ct_err *err) {
+bool ct__run_make_folder(char dir[CT_RUN_PATH], ct_err *err) {
     enum { MAX_FOLDERS = 10000 };
     strcpy(dir, "run");
     for (int i = 2; mkdir(dir, 0777) != 0; i++) {
@@ -209,7 +209,7 @@ static bool run_is_other_save(const char *name, void *user) {
 }
 
 // A link may lead to a folder that the run itself fills: weights of two steps would have one name.
-bool ct__run_could_keep_best(const char *dir, ct_err *err) {
+bool ct__run_check_best(const char *dir, ct_err *err) {
     char best[CT_RUN_PATH], saves[CT_RUN_PATH];
     return run_folder_path(dir, CT_RUN_BEST, best, err) && run_is_other_folder(best, dir, err) &&
            checkpoint_make_path(saves, err, "%s/" CT_RUN_SAVES, dir) &&
@@ -364,11 +364,11 @@ static bool run_file_is_loss(const char *path, bool *is_loss, ct_err *err) {
            ct__err(err, CT_E_FILE, CT_NOWHERE, path, "a folder, where a run writes a file");
 }
 
-bool ct__run_there(const char *dir, ct_run_there *contents, ct_err *err) {
+bool ct__run_list_contents(const char *dir, ct_run_contents *contents, ct_err *err) {
     char path[CT_RUN_PATH];
     int64_t *saves;
     size_t n;
-    *contents = (ct_run_there){0};
+    *contents = (ct_run_contents){0};
     for (int i = 0; i < N_RUN_FILES; i++) {
         bool is_loss;
         if (!checkpoint_make_path(path, err, "%s/%s", dir, run_files[i]) ||
@@ -410,7 +410,7 @@ bool ct__run_could_replace(const char *dir, ct_err *err) {
 
 static bool run_remove(const char *dir, ct_err *err) {
     char path[CT_RUN_PATH];
-    if (!ct__checkpoint_forget_after(dir, -1, err) ||
+    if (!ct__checkpoint_remove_after(dir, -1, err) ||
         !checkpoint_each_entry(dir, run_remove_events, &(run_events){.folder = dir, .err = err},
                                err))
         return false;
@@ -460,15 +460,15 @@ static void run_remove_next(int dir) {
     ct__remove_folder(dir, NEXT_UNFINISHED, run_is_file);
 }
 
-void ct__run_abandon_next(const char *dir) {
+void ct__run_abandon_replace(const char *dir) {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
     run_remove_next(fd);
     close(fd);
 }
 
-bool ct__run_next(const char *dir, char next[CT_RUN_PATH], ct_err *err) {
-    ct__run_abandon_next(dir);
+bool ct__run_begin_replace(const char *dir, char next[CT_RUN_PATH], ct_err *err) {
+    ct__run_abandon_replace(dir);
     return checkpoint_make_path(next, err, "%s/" NEXT_UNFINISHED, dir) &&
            ct__make_dirs(next, 0777, err);
 }
@@ -523,7 +523,7 @@ static bool run_move_checkpoint(const char *dir, const char *next, ct_err *err) 
     return true;
 }
 
-bool ct__run_settle(const char *dir, ct_err *err) {
+bool ct__run_complete_replace(const char *dir, ct_err *err) {
     char next[CT_RUN_PATH], from[CT_RUN_PATH], to[CT_RUN_PATH];
     if (!checkpoint_make_path(next, err, "%s/" NEXT_COMPLETE, dir)) return false;
     if (access(next, F_OK) != 0) return true;
@@ -541,7 +541,7 @@ bool ct__run_replace(const char *dir, ct_err *err) {
         return false;
     return (rename(unfinished, complete) == 0 ||
             ct__err_system(err, unfinished, "rename into place")) &&
-           ct__sync_folder(dir, err) && ct__run_settle(dir, err);
+           ct__sync_folder(dir, err) && ct__run_complete_replace(dir, err);
 }
 
 // --------------------------------------------------------------------------------------------- saves
@@ -653,7 +653,7 @@ bool ct__checkpoint_publish(const char *dir, int64_t step, ct_err *err) {
     return ok;
 }
 
-bool ct__checkpoint_take_best(const char *dir, const char *folder, ct_err *err) {
+bool ct__checkpoint_link_best(const char *dir, const char *folder, ct_err *err) {
     char from[2][CT_RUN_PATH], to[CT_RUN_PATH];
     for (int i = 0; i < 2; i++) {
         if (!checkpoint_make_path(from[i], err, "%s/%s", dir, run_best_files[i].run)) return false;
@@ -674,7 +674,7 @@ bool ct__checkpoint_has_best(const char *dir, int64_t step) {
            access(path, F_OK) == 0;
 }
 
-bool ct__checkpoint_give_best(const char *dir, int64_t step, bool lost, ct_err *err) {
+bool ct__checkpoint_restore_best(const char *dir, int64_t step, bool lost, ct_err *err) {
     char from[CT_RUN_PATH], to[CT_RUN_PATH];
     if (lost || !ct__checkpoint_has_best(dir, step)) return run_remove_best(dir, err);
     if (!checkpoint_make_path(to, err, "%s/" CT_RUN_BEST, dir) || !ct__make_dirs(to, 0777, err))
@@ -687,7 +687,7 @@ bool ct__checkpoint_give_best(const char *dir, int64_t step, bool lost, ct_err *
     return checkpoint_make_path(to, err, "%s/" CT_RUN_BEST, dir) && ct__sync_folder(to, err);
 }
 
-bool ct__checkpoint_forget_after(const char *dir, int64_t step, ct_err *err) {
+bool ct__checkpoint_remove_after(const char *dir, int64_t step, ct_err *err) {
     int64_t *steps;
     size_t n;
     if (!ct__checkpoint_list(dir, &steps, &n, err)) return false;

@@ -169,7 +169,7 @@ static bool fit_check_loss(fit *f, ct_tensor t) {
 // when it is too small the model is broken. That is also so if the scale fell so far by gradients alone.
 static bool fit_check_loss_value(fit *f, double loss, bool last) {
     ct_fit_point *p = &f->point;
-    if (!ct__optim_scales(f->o->optim)) return fit_check_finite(f, "loss", loss);
+    if (!ct__optim_has_loss_scale(f->o->optim)) return fit_check_finite(f, "loss", loss);
     if (!last) return true;
     p->loss_scale = ct_metric_value("loss_scale");
     if (f->err->code || (p->loss_scale < 1 && !fit_check_finite(f, "loss", p->loss))) return false;
@@ -465,7 +465,7 @@ bool ct_fit_at(const ct_fit_options *options, ct_loc here) {
          (!options->events || ct__events_open(options->events, f.point.done, &f.events, f.err));
     // Gradients that an interrupted fit or loop accumulated do not belong to this fit.
     ok = ok && ct_optim_forget_parts_at(options->optim, f.record) &&
-         (fit_micro_batches(options) == 1 || ct__optim_sums(options->optim, f.record));
+         (fit_micro_batches(options) == 1 || ct__optim_make_sums(options->optim, f.record));
     ok = ok && fit_begin(&f) && fit_run(&f);
     ct__err_place(f.err, here, "fit");
     fit_call_on_end(&f, ok);

@@ -208,7 +208,7 @@ static verdict check_grad_compare(check *c, size_t k, int64_t i, double h, bool 
 static bool check_grad_report(check *c, size_t k, int64_t i, double slope) {
     const ct_type *type = c->type[k];
     ct_text place = {0};
-    ct__say_index(&place, type, i);
+    ct__print_index(&place, type, i);
     ct__err(&c->ctx->err, CT_E_CHECK, c->args.here, "check_grad",
             "the %s derivative with respect to operand %zu %s at %s is %.8g, differences say "
             "%.8g",

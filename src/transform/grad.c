@@ -82,7 +82,7 @@ const ct_opdef ct__op_linear = {
 // The number of outputs of a node is limited, so gradients of more tensors are several nodes of one loss.
 // `first` is the number of the call's tensors before the node's; it is used in messages, and is not an
 // attribute.
-enum { MAX_NODE_OUTPUTS = CT_MOST_OUTPUTS - 1, MAX_TENSORS = 1 << 20 };
+enum { MAX_NODE_OUTPUTS = CT_MAX_OUTPUTS - 1, MAX_TENSORS = 1 << 20 };
 typedef struct grad_attrs {
     bool zeros;
     size_t first;

@@ -18,19 +18,19 @@ void ct_track_variable(ct_tensor variable, bool tracked) {
 }
 
 const char *ct_op_name(ct_tensor t) {
-    ct_look at;
-    if (!ct__look(t, &at)) return NULL;
+    ct_peeked at;
+    if (!ct__peek_lock(t, &at)) return NULL;
     const char *name = at.node->op->name;
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return name;
 }
 bool ct_is_tracked(ct_tensor t) {
-    ct_look at;
-    if (!ct__look(t, &at)) return false;
+    ct_peeked at;
+    if (!ct__peek_lock(t, &at)) return false;
     const unsigned flags = ct__flags(&at);
     const bool tracked = flags & CT_NODE_VARIABLE ? at.node->var->tracked
                                                   : flags & (CT_NODE_TRACKED | CT_NODE_FROM_LEAF);
-    ct__looked(&at);
+    ct__peek_unlock(&at);
     return tracked;
 }
 
@@ -50,7 +50,7 @@ bool ct_is_followed(ct_tensor t) {
     if (!ctx || !of || !of->users) return false;
     for (const ct_frame *frame = ct__top(ctx); frame; frame = frame->older)
         for (const ct_node *node = frame->nodes; node; node = node->next) {
-            if (node->flags & CT_NODE_GONE || !(node->flags & CT_NODE_TRACKED)) continue;
+            if (node->flags & CT_NODE_FREED || !(node->flags & CT_NODE_TRACKED)) continue;
             for (int i = 0; i < node->n_in; i++)
                 if (node->in[i].node == of) return true;
         }

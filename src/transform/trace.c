@@ -285,7 +285,7 @@ static bool trace_plan_body(ct_ctx *ctx, ct_body **at) {
 
 bool ct__plan_bodies(ct_ctx *ctx, const ct_opdef *op, void *attrs) {
     bool ok = true;
-    for (size_t f = 0; f < op->n_fields && ct__symbols_any(ctx->symbols); f++) {
+    for (size_t f = 0; f < op->n_fields && ct__symbols_has_dynamic(ctx->symbols); f++) {
         void *at = (char *)attrs + op->fields[f].offset;
         if (op->fields[f].kind == CT_FIELD_body) ok = ok && trace_plan_body(ctx, at);
         const ct_bodies *bodies = op->fields[f].kind == CT_FIELD_bodies ? at : NULL;

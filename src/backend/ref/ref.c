@@ -17,7 +17,7 @@ bool ct__ref_node(const ct_node *node, void *const *args, const atomic_bool *sto
 }
 
 bool ct__call_node(const ct_node *node, void *const *args, const atomic_bool *stop,
-                   ct_spread spread, ct_err *err) {
+                   ct_parallel_for spread, ct_err *err) {
     bool (*eval)(const ct_ref *) = node->op->eval ? node->op->eval : node->op->kind->eval;
     if (!eval)
         return ct__err(err, CT_E_INTERNAL, node->here, node->op->name, "no reference evaluation");

@@ -106,7 +106,7 @@ ct_check_graph *ct__check_graph(ct_arena *arena, const ct_graph *graph) {
 void ct__check_settle(ct_check_graph *g, const ct_symbols *symbols) {
     for (size_t i = 0; i < g->n; i++) {
         ct_node *node = (ct_node *)(uintptr_t)g->of[i].node; // the plan's own
-        ct__symbols_settle(symbols, &node, 1);
+        ct__symbols_substitute(symbols, &node, 1);
     }
 }
 
@@ -386,7 +386,7 @@ static int bringer(const ct_node *node, void *const *in, int64_t at, bool *is_na
     int found = -1, chosen = -1;
     if (each && node->op->condition) {
         const ct_type *type = ct__type(node->in[0]);
-        chosen = ct__load_i64(type->dtype, in[0], ct__broadcast_place(node->out, type, at)) ? 1 : 2;
+        chosen = ct__load_i64(type->dtype, in[0], ct__broadcast_index(node->out, type, at)) ? 1 : 2;
     }
     *is_nan = false;
     for (int k = 0; k < node->n_in && !*is_nan; k++) {
@@ -396,7 +396,7 @@ static int bringer(const ct_node *node, void *const *in, int64_t at, bool *is_na
         if (each) {
             ct_type one = {.dtype = type->dtype};
             size_t offset =
-                (size_t)ct__broadcast_place(node->out, type, at) * ct_dtype_size(type->dtype);
+                (size_t)ct__broadcast_index(node->out, type, at) * ct_dtype_size(type->dtype);
             bad = ct__check_bad(&one, (const char *)in[k] + offset);
         } else {
             bad = ct__check_bad(type, in[k]);

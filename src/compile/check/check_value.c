@@ -160,13 +160,13 @@ void ct__check_say_bad(ct_text *text, const ct_type *type, ct_check_bad bad) {
     if (bad.infinite)
         ct__textf(text, "%s%lld infinite", both ? " and " : "", (long long)bad.infinite);
     ct__textf(text, " of %lld (first at ", (long long)ct__count(type));
-    ct__say_index(text, type, bad.at);
+    ct__print_index(text, type, bad.at);
     ct__text_add(text, ")");
 }
 
 void ct__check_say_difference(ct_text *text, const ct_type *type, int64_t at, const void *got,
                               const void *want) {
-    ct__say_index(text, type, at);
+    ct__print_index(text, type, at);
     ct__text_add(text, ": ");
     ct__check_say_value(text, type, got, at);
     ct__text_add(text, " instead of ");
@@ -218,6 +218,6 @@ void ct__check_say_outside(ct_text *text, const ct_node *node, void *const *in) 
     ct__text_add(text, "; index ");
     ct__check_say_value(text, type, in[positions], i);
     ct__text_add(text, " at ");
-    ct__say_index(text, type, i);
+    ct__print_index(text, type, i);
     ct__textf(text, " lies outside 0 to %lld", (long long)n - 1);
 }

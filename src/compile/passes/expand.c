@@ -111,7 +111,7 @@ static bool is_alone(void *env, ct_val of) {
     const expansion *x = env;
     const marked *region = region_of(x, of.node);
     if ((region && region->again ? region : NULL) != x->inside) return false;
-    return !ct__stops(of.node) && of.node->op->kind != &ct__kind_leaf &&
+    return !ct__is_order_leaf(of.node) && of.node->op->kind != &ct__kind_leaf &&
            x->uses[of.node->index] == 1;
 }
 // How often each node is read, by others and as a result.
@@ -119,7 +119,7 @@ static bool count_uses(expansion *x, const ct_root *roots, size_t n_roots) {
     const ct_order *o = x->order;
     x->uses = ct__arena_zero(&x->scratch, (o->n + 1) * sizeof *x->uses);
     for (size_t i = 0; i < o->n && x->uses; i++)
-        for (int k = 0; k < o->nodes[i]->n_in && !ct__stops(o->nodes[i]); k++)
+        for (int k = 0; k < o->nodes[i]->n_in && !ct__is_order_leaf(o->nodes[i]); k++)
             x->uses[o->nodes[i]->in[k].node->index]++;
     for (size_t i = 0; i < n_roots && x->uses; i++) x->uses[roots[i].val.node->index]++;
     return x->uses || out_of_memory(x->ctx, o->n * sizeof *x->uses);
@@ -128,7 +128,7 @@ static bool count_uses(expansion *x, const ct_root *roots, size_t n_roots) {
 static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
     size_t before;
     const size_t part = x->word, words = ct__node_words(node, &before);
-    if (ct__stops(node) || node->op->kind == &ct__kind_leaf) {
+    if (ct__is_order_leaf(node) || node->op->kind == &ct__kind_leaf) {
         const bool copied = copy_leaf(x, node, to);
         x->word += words;
         return copied;
@@ -173,7 +173,7 @@ static bool copy_node(expansion *x, ct_node *node, ct_val *to) {
 // Leaves belong to none: they are there, whoever uses them.
 static bool is_marked(const ct_node *node) {
     return node->region && node->op->kind != &ct__kind_leaf && !node->op->expand &&
-           !ct__stops(node);
+           !ct__is_order_leaf(node);
 }
 
 static bool note_marked(expansion *x, const ct_node *node) {
@@ -237,7 +237,7 @@ static bool find_regions(expansion *x, const ct_root *roots, size_t n_roots) {
     if (!x->n_regions || !ok) return ok || out_of_memory(x->ctx, o->n * sizeof *x->region_of);
     for (size_t i = 0; i < o->n; i++) {
         const ct_node *node = o->nodes[i];
-        for (int k = 0; k < node->n_in && !ct__stops(node); k++)
+        for (int k = 0; k < node->n_in && !ct__is_order_leaf(node); k++)
             note_use(x, node->in[k], region_of(x, node));
     }
     for (size_t i = 0; i < n_roots; i++) note_root(x, roots[i].val);

@@ -232,7 +232,7 @@ static bool gather_roots(ct_ctx *ctx, ct_executor *e, size_t *n) {
         ct_node *node = r.val.node;
         if (stays(&r) && node->value) continue;
         if (r.var && r.var->freed) { // by another context
-            ct__var_released(r.var, ctx);
+            ct__var_assignment_done(r.var, ctx);
             ct__root_release(&ctx->roots[i]);
             ctx->roots[i--] = ctx->roots[--ctx->n_roots];
             continue;
@@ -270,8 +270,8 @@ static void let_go(const ct_root *r, ct_storage *storage) {
 }
 
 static void note_variable(ct_storage *s, const ct_var *var, ct_loc wanted) {
-    ct__live_note(
-        s, (ct_live_note){
+    ct__registry_describe(
+        s, (ct_alloc_info){
                .here = var->node.here, .wanted = wanted, .type = var->type, .name = var->name});
 }
 
@@ -280,11 +280,11 @@ static void note_root(const ct_root *r, ct_storage *s) {
     if (r->var)
         note_variable(s, r->var, r->here);
     else
-        ct__live_note(s, (ct_live_note){.here = node->here,
-                                        .wanted = r->here,
-                                        .op = node->op->name,
-                                        .type = *ct__type(r->val),
-                                        .name = r->name});
+        ct__registry_describe(s, (ct_alloc_info){.here = node->here,
+                                                 .wanted = r->here,
+                                                 .op = node->op->name,
+                                                 .type = *ct__type(r->val),
+                                                 .name = r->name});
 }
 
 static bool make_storages(ct_ctx *ctx, ct_executor *e, size_t n) {
@@ -311,13 +311,13 @@ static bool give_value(ct_ctx *ctx, const ct_root *r, ct_storage *storage) {
         ct_storage **value = ct__arena_zero(node->frame->arena, node->n_out * sizeof *node->value);
         if (!value)
             return ct__err_memory(&ctx->err, r->here, "run", node->n_out * sizeof *node->value);
-        ct__give_values(node, value);
+        ct__node_set_values(node, value);
         if (r->kind == CT_ROOT_EXTRA) {
             ct__flag(node, CT_NODE_EXTRA);
             ctx->n_extras++;
         }
     }
-    if (!node->value[r->val.out]) ct__give_value(node, r->val.out, ct__storage_ref(storage));
+    if (!node->value[r->val.out]) ct__node_set_value(node, r->val.out, ct__storage_ref(storage));
     return true;
 }
 
@@ -329,7 +329,7 @@ static bool take_results(ct_ctx *ctx, ct_executor *e, size_t n) {
             ct_var *var = r->var;
             if (!var->storage) var->storage = e->fresh[i];
             const ct_current *now = ct__current(ctx, var);
-            ct__var_changed(var, now->version);
+            ct__var_set_version(var, now->version);
             if (now->node) {
                 ct__flag(now->node, CT_NODE_STORED);
                 ct__hold_version(ctx, now->node);
@@ -342,7 +342,7 @@ static bool take_results(ct_ctx *ctx, ct_executor *e, size_t n) {
             ok = give_value(ctx, r, e->fresh[i]) && ok;
         }
         let_go(r, e->fresh[i]);
-        if (r->kind == CT_ROOT_ASSIGN) ct__var_released(r->var, ctx);
+        if (r->kind == CT_ROOT_ASSIGN) ct__var_assignment_done(r->var, ctx);
     }
     if (assigned && ctx->n_extras) ct__extras_spent(ctx);
     return ok;
@@ -352,14 +352,14 @@ static bool take_results(ct_ctx *ctx, ct_executor *e, size_t n) {
 
 // Does anybody but the reads of this context hold the variable's value?
 static bool is_shared(const ct_ctx *ctx, const ct_storage *s) {
-    return (uint32_t)atomic_load(&s->refs) > 1 + (s->home == ctx->id ? s->home_holds : 0);
+    return (uint32_t)atomic_load(&s->refs) > 1 + (s->assigner == ctx->id ? s->assigner_holds : 0);
 }
 
 static bool move_here(ct_ctx *ctx, ct_executor *e, ct_var *var) {
     ct_storage *from = var->storage, *here = ct__fetch(ctx, e, from, var->assigned);
     if (!here) return false;
     here->version = from->version;
-    here->home = from->home;
+    here->assigner = from->assigner;
     note_variable(here, var, var->assigned);
     var->storage = here;
     ct__storage_unref(from);
@@ -427,7 +427,7 @@ static bool run_pieces(ct_ctx *ctx, ct_executor *e, const ct_plan *p, size_t n) 
         e->fresh[i] = made[i];
         note_root(r, made[i]);
         if (!r->var) continue;
-        if (old) made[i]->version = old->version, made[i]->home = old->home;
+        if (old) made[i]->version = old->version, made[i]->assigner = old->assigner;
         r->var->storage = made[i];
         ct__storage_unref(old);
     }
@@ -455,7 +455,7 @@ static bool run_plan(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n) {
         ct_var *var = e->roots[i].var;
         if (e->started && var && var->storage) { // it may hold anything now
             var->broken = true;
-            ct__var_changed(var, ct__new_version(ctx));
+            ct__var_set_version(var, ct__new_version(ctx));
         }
         let_go(&e->roots[i], e->fresh[i]);
     }
@@ -529,8 +529,8 @@ static const ct_node *bind_reads(ct_executor *e) {
         const ct_node *node = e->order.leaf_nodes[i];
         if (!ct__reads_var(node)) continue;
         const bool newest = ct__version_of(node) == node->var->version;
-        if (!newest && !ct__held(node)) return node;
-        e->order.leaves[i] = newest ? node->var->storage : ct__held(node);
+        if (!newest && !ct__held_storage(node)) return node;
+        e->order.leaves[i] = newest ? node->var->storage : ct__held_storage(node);
     }
     return NULL;
 }
@@ -558,7 +558,7 @@ static bool run_held(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n, ct_loc h
     ok = ok && targets_stand(ctx, e, n) && (p->n_pieces || fetch_targets(ctx, e, n)) &&
          !(gone = bind_reads(e)) && run_plan(ctx, e, p, n);
     release(e);
-    return gone ? ct__spent(ctx, gone, here) : ok;
+    return gone ? ct__fail_stale_read(ctx, gone, here) : ok;
 }
 
 static ct_span_what span_of(const ct_plan *p, ct_span_kind kind, const char *name) {
@@ -681,7 +681,7 @@ static ct_storage *home_of(ct_ctx *ctx, ct_executor *e, ct_var *var) {
     return s;
 }
 
-static bool fill_held(ct_ctx *ctx, ct_executor *e, ct_var *var, ct_pieces_fn next, void *user) {
+static bool fill_held(ct_ctx *ctx, ct_executor *e, ct_var *var, ct_chunk_fn next, void *user) {
     ct_device *device = e->device;
     ct_storage *s = home_of(ctx, e, var);
     const void *bytes;
@@ -693,7 +693,7 @@ static bool fill_held(ct_ctx *ctx, ct_executor *e, ct_var *var, ct_pieces_fn nex
         ok = device->backend->copy_in(device, (ct_operand){s->buffer, at}, bytes, n, &ctx->err);
     s->end = device->backend->event(device);
     var->broken = !ok;
-    ct__var_changed(var, ct__new_version(ctx));
+    ct__var_set_version(var, ct__new_version(ctx));
     if (ctx->n_extras) ct__extras_spent(ctx);
     return ok;
 }
@@ -710,14 +710,14 @@ static bool move(ct_ctx *ctx, ct_var *var, int place) {
     if (!e || !take_alone(ctx, var)) return false;
     bool ok = target_stands(ctx, var, CT_NOWHERE) && move_here(ctx, e, var);
     if (ok) { // what read it where it was is not to meet what reads it now
-        ct__var_changed(var, ct__new_version(ctx));
+        ct__var_set_version(var, ct__new_version(ctx));
         if (ctx->n_extras) ct__extras_spent(ctx);
     }
     ct__share_leave(var->lock, true);
     return ok;
 }
 
-static bool fill(ct_ctx *ctx, ct_var *var, ct_pieces_fn next, void *user) {
+static bool fill(ct_ctx *ctx, ct_var *var, ct_chunk_fn next, void *user) {
     ct_executor *e = ct__engine_at(ctx, var->type.place);
     if (!e || !take_alone(ctx, var)) return false;
     bool ok = target_stands(ctx, var, CT_NOWHERE) && fill_held(ctx, e, var, next, user);
@@ -732,7 +732,7 @@ static bool lend(ct_ctx *ctx, ct_var *var, ct_storage *value) {
         ct__storage_unref(var->storage);
         var->storage = ct__storage_ref(value);
         var->broken = false;
-        ct__var_changed(var, ct__new_version(ctx));
+        ct__var_set_version(var, ct__new_version(ctx));
         if (ctx->n_extras) ct__extras_spent(ctx);
     }
     ct__share_leave(var->lock, true);

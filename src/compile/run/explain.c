@@ -110,7 +110,7 @@ static bool say_other(ct_text *text, const ct_difference *d, bool *declared) {
     if (d->field) {
         ct__textf(text, "%s of %s:%u: %s is ", d->node->op->name, file_of(here), here.line,
                   d->field->name);
-        ct__say_difference(text, d);
+        ct__difference_text(text, d);
         *declared = ct__difference_declared(d);
     } else {
         ct__textf(text, "what was recorded differs in structure, first at %s:%u: %s", file_of(here),

@@ -9,17 +9,17 @@
 static void destroy_storage(ct_storage *s) {
     ct_device *device = s->owner;
     ct__device_free(device, s->buffer, s->bytes, CT_MEMORY_VALUES);
-    ct__live_free(s);
+    ct__registry_remove(s);
     ct__device_release(device);
 }
 
 ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err) {
     void *buffer = ct__device_alloc(device, bytes, CT_MEMORY_VALUES, err);
-    ct_storage *s = buffer ? ct__live_new((ct_storage){.refs = 1,
-                                                       .buffer = buffer,
-                                                       .bytes = bytes,
-                                                       .owner = device,
-                                                       .destroy = destroy_storage})
+    ct_storage *s = buffer ? ct__registry_add((ct_storage){.refs = 1,
+                                                           .buffer = buffer,
+                                                           .bytes = bytes,
+                                                           .owner = device,
+                                                           .destroy = destroy_storage})
                            : NULL;
     if (s)
         ct__device_retain(device);

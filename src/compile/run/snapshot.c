@@ -28,7 +28,7 @@ static bool copy_row(snapshot *s, ct_memory_row row) {
     return row.what && row.name && row.type;
 }
 
-static bool add_live(const ct_storage *storage, const ct_live_note *note, void *user) {
+static bool add_live(const ct_storage *storage, const ct_alloc_info *note, void *user) {
     const ct_device *device = storage->owner;
     if (!device || device->account != &ct__account) return true; // not there yet, or only planned
     if (!note)
@@ -93,7 +93,7 @@ static ct_memory_snapshot *finish(snapshot *s, bool ok) {
 
 ct_memory_snapshot *ct_memory_snapshot_take(void) {
     snapshot *s = ct__calloc(1, sizeof *s);
-    const bool ok = s && ct__live_each(add_live, s);
+    const bool ok = s && ct__registry_each(add_live, s);
     if (ok) {
         join_rows(s);
         s->public.arenas = ct__account.now[CT_MEMORY_ARENAS];

@@ -42,8 +42,9 @@ static void store_next_time(ct_executor *e, const ct_node *node) {
 static bool add_store(ct_ctx *ctx, ct_executor *e, size_t *n, ct_node *node, uint32_t user_depth,
                       bool anew, ct_loc here, const char *op) {
     const bool outer = node->frame->depth < e->order.inner && node->frame->depth < user_depth;
-    if (outer && node->value) ct__wanted(ctx, node); // as if it were stored now
-    if (!node->n_in || node->var || ct__stops(node) || node->flags & CT_NODE_OPEN) return true;
+    if (outer && node->value) ct__request_value(ctx, node); // as if it were stored now
+    if (!node->n_in || node->var || ct__is_order_leaf(node) || node->flags & CT_NODE_OPEN)
+        return true;
     const bool again = !outer && anew && node->flags & CT_NODE_RAN;
     if ((!outer && !again) || is_root(e, *n, node)) return true;
     if (again) {
@@ -60,7 +61,7 @@ bool ct__add_stores(ct_ctx *ctx, ct_executor *e, size_t *n) {
     for (size_t i = 0; i < o->n && o->known && ok; i++) {
         const ct_node *user = o->nodes[i];
         const bool open = user->flags & CT_NODE_OPEN;
-        for (int k = 0; k < user->n_in && !ct__stops(user) && ok; k++)
+        for (int k = 0; k < user->n_in && !ct__is_order_leaf(user) && ok; k++)
             ok = add_store(ctx, e, n, user->in[k].node, open ? o->inner : user->frame->depth,
                            open || !(user->flags & CT_NODE_RAN), user->here, user->op->name);
     }
@@ -75,7 +76,7 @@ bool ct__add_stores(ct_ctx *ctx, ct_executor *e, size_t *n) {
 
 void ct__note_computed(const ct_plan *plan, const ct_order *o) {
     for (size_t i = 0; i < o->n; i++) { // where a value is there, another time a read may be
-        if (!o->nodes[i]->n_in || o->nodes[i]->var || ct__stops(o->nodes[i])) continue;
+        if (!o->nodes[i]->n_in || o->nodes[i]->var || ct__is_order_leaf(o->nodes[i])) continue;
         ct__flag(o->nodes[i], CT_NODE_RAN);
         o->nodes[i]->ran_plan = (uint32_t)plan->number;
         o->nodes[i]->ran_index = (uint32_t)i;
@@ -93,7 +94,7 @@ bool ct__add_extras(ct_ctx *ctx, ct_executor *e, size_t *n, const ct_plan *p) {
 
 static bool needs_old_version(const ct_nodes *list) {
     for (size_t i = 0; i < list->n; i++)
-        if (ct__reads_var(list->v[i]) && ct__is_gone(list->v[i])) return true;
+        if (ct__reads_var(list->v[i]) && ct__is_version_lost(list->v[i])) return true;
     return false;
 }
 

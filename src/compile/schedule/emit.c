@@ -165,7 +165,7 @@ ct_kval ct__emit_condition(ct_emit *e, ct_ix x) {
 // Returns a guard without the parts that depend on the value x. Those parts were added once x was known, so
 // the load of x itself cannot depend on them.
 static ct_ix emitter_guard_without(ct_emit *e, ct_ix guard, ct_ix x) {
-    if (guard < 0 || !ct__ix_holds(e->pool, guard, x)) return guard;
+    if (guard < 0 || !ct__ix_contains(e->pool, guard, x)) return guard;
     ct_ix_node n = *ct__ix_node(e->pool, guard);
     if (n.kind != CT_IX_AND) return CT_IX_NONE;
     ct_ix b = emitter_guard_without(e, n.b, x);
@@ -177,7 +177,7 @@ static bool emitter_is_in_bounds(ct_emit *e, ct_val v, const ct_ix *at) {
     for (int a = 0; a < ct__type(v)->rank; a++) {
         int64_t size;
         if (!ct__ix_is_int(e->pool, ct__emit_size(e, v, a), &size) ||
-            ct__ix_bare(e->pool, at[a]) != at[a] || ct__ix_node(e->pool, at[a])->lo < 0 ||
+            ct__ix_strip_within(e->pool, at[a]) != at[a] || ct__ix_node(e->pool, at[a])->lo < 0 ||
             ct__ix_node(e->pool, at[a])->hi >= size)
             return false;
     }
@@ -378,7 +378,7 @@ ct_ix ct__emit_offset(ct_emit *e, ct_val v, const ct_ix *at) {
     ct_ix offset = ct__ix_int(e->pool, 0);
     for (int a = 0; a < ct__type(v)->rank; a++)
         offset = ct__ix_add(e->pool, ct__ix_mul(e->pool, offset, ct__emit_size(e, v, a)), at[a]);
-    return ct__ix_bare(e->pool, offset);
+    return ct__ix_strip_within(e->pool, offset);
 }
 
 void ct__emit_index_as(ct_emit *e, ct_val v, const ct_ix *at, ct_val other, ct_ix *own) {
@@ -600,7 +600,7 @@ static ct_kval emitter_load_reused(ct_emit *e, ct_val v, const ct_ix *at) {
         const ct_ix size = ct__emit_size(e, v, a);
         flat = ct__ix_add(e->pool, ct__ix_mul(e->pool, flat, size), at[a]);
     }
-    const ct_kval index = ct__emit_ix(e, ct__ix_bare(e->pool, flat));
+    const ct_kval index = ct__emit_ix(e, ct__ix_strip_within(e->pool, flat));
     if (e->guard < 0) return ct__kir_load(e->kir, k->buf, index);
     d->guarded++;
     return ct__kir_load_if(e->kir, k->buf, index, ct__emit_condition(e, e->guard));
