@@ -224,7 +224,7 @@ static void doctor_check_compiler(doctor *d) {
     ct__kernel_source kernel = {.name = "k_probe", .text = doctor_probe_kernel};
     double begin = ct__now();
     // Compiles without the cache: its contents do not show whether the compiler works now.
-    bool ok = ct__cc_find(&cc, &err) && ct__cpu_build_anew(&kernel, &err);
+    bool ok = ct__cc_find(&cc, &err) && ct__cpu_build_uncached(&kernel, &err);
     if (ok) kernel.fn((void *[]){&answer}, NULL, 0, 1, NULL);
     if (ok && answer == 42) {
         ct__textf(&text, "%s%s%s: a kernel was compiled in %.0f ms", cc.path,

@@ -106,7 +106,7 @@ bool ct__cache_open(ct_cache *cache, ct_err *err) {
     return true;
 }
 
-void ct__cache_none(ct_cache *cache) {
+void ct__cache_disable(ct_cache *cache) {
     cache->folder[0] = cache->why[0] = '\0';
     cache->forbidden = false;
     choose_temporary(cache);
@@ -134,7 +134,7 @@ static int lack_of_room(const char *folder, uint64_t bytes) {
     return failed == ENOSPC || failed == EDQUOT ? failed : 0;
 }
 
-const char *ct__cache_work(const ct_cache *cache, uint64_t room, char folder[4096]) {
+const char *ct__cache_make_work_folder(const ct_cache *cache, uint64_t room, char folder[4096]) {
     const char *places[3] = {cache->folder};
     int n = 1 + temporary_folders(cache, places + 1), failed = 0;
     for (int i = 0; i < n; i++) {
@@ -147,12 +147,12 @@ const char *ct__cache_work(const ct_cache *cache, uint64_t room, char folder[409
         }
         failed = lack_of_room(folder, room);
         if (!failed) return NULL;
-        ct__cache_work_end(folder);
+        ct__cache_remove_work_folder(folder);
     }
     return strerror(failed);
 }
 
-void ct__cache_work_end(const char *folder) { ct__remove_folder(AT_FDCWD, folder, NULL); }
+void ct__cache_remove_work_folder(const char *folder) { ct__remove_folder(AT_FDCWD, folder, NULL); }
 
 // --------------------------------------------------------------------------------------- entries
 
@@ -178,7 +178,7 @@ static bool entry_path(const ct_cache *cache, ct_hash key, char path[4096]) {
     return n > 0 && n < 4096;
 }
 
-void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key) {
+void ct__cache_add(const ct_cache *cache, const char *path, ct_hash key) {
     char entry[4096], beside[4160];
     if (!cache->folder[0] || !entry_path(cache, key, entry)) return;
     // A link that is renamed into place: what is there this process could not load. Where links are
@@ -300,7 +300,7 @@ static bool names_entry(const char *name) {
     return !*rest || (*rest == '.' && strcmp(strrchr(rest, '.'), ".tmp") == 0);
 }
 
-// A folder that kernels were compiled in, by its name: what ct__cache_work makes.
+// A folder that kernels were compiled in, by its name: what ct__cache_make_work_folder makes.
 static bool names_work(const char *name) {
     static const char random[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
     return strncmp(name, "build-", 6) == 0 && strlen(name) == 12 && strspn(name + 6, random) == 6;
@@ -381,7 +381,7 @@ void ct__cache_trim(const ct_cache *cache, uint64_t limit) {
     closedir(dir);
 }
 
-bool ct__cache_whole(const void *bytes, size_t n) {
+bool ct__cache_is_intact(const void *bytes, size_t n) {
     trailer t;
     if (n <= sizeof t) return false;
     memcpy(&t, (const char *)bytes + n - sizeof t, sizeof t);
@@ -399,13 +399,13 @@ static condition look_at(const char *path, const struct stat *st, trailer *t) {
     size_t n = 0;
     ct_err ignored = {0};
     if (!ct__file_map(path, &bytes, &n, &ignored)) return NOT_READ;
-    bool ok = ct__cache_whole(bytes, n);
+    bool ok = ct__cache_is_intact(bytes, n);
     if (ok) memcpy(t, (const char *)bytes + n - sizeof *t, sizeof *t);
     ct__file_unmap(bytes, n);
     return ok ? SOUND : DAMAGED;
 }
 
-void ct__cache_keep(const ct_cache *cache, ct_hash key, const void *bytes, size_t n) {
+void ct__cache_store(const ct_cache *cache, ct_hash key, const void *bytes, size_t n) {
     char path[4096];
     ct_err ignored = {0};
     trailer t = {.length = n, .hash = ct__hash_bytes(bytes, n, (ct_hash){0, 0})};
@@ -419,14 +419,14 @@ void ct__cache_keep(const ct_cache *cache, ct_hash key, const void *bytes, size_
     ct__free(whole);
 }
 
-char *ct__cache_kept(const ct_cache *cache, ct_hash key, size_t *n) {
+char *ct__cache_fetch(const ct_cache *cache, ct_hash key, size_t *n) {
     char path[4096], *bytes = NULL;
     struct stat st;
     trailer t;
     ct_err ignored = {0};
     if (!cache->folder[0] || !entry_path(cache, key, path) || stat(path, &st) != 0) return NULL;
     if (look_at(path, &st, &t) != SOUND || !ct__file_read(path, &bytes, n, &ignored)) return NULL;
-    if (!ct__cache_whole(bytes, *n)) { // it is another file by now
+    if (!ct__cache_is_intact(bytes, *n)) { // it is another file by now
         ct__free(bytes);
         return NULL;
     }
@@ -492,7 +492,7 @@ static void *open_elsewhere(const ct_cache *cache, const char *bytes, size_t n) 
         if (w < 0 || w >= (int)sizeof folder || !mkdtemp(folder)) continue;
         snprintf(path, sizeof path, "%s/k.so", folder);
         if (ct__file_place(path, bytes, n, 0700, &ignored)) handle = open_library(path);
-        ct__cache_work_end(folder);
+        ct__cache_remove_work_folder(folder);
     }
     return handle;
 }

@@ -25,25 +25,25 @@ bool ct__cache_open(ct_cache *cache, ct_err *err);
 bool ct__cache_check(ct_err *err); // that error alone, before there is anything to build
 
 // No cache at all: nothing is found in it, and nothing kept.
-void ct__cache_none(ct_cache *cache);
+void ct__cache_disable(ct_cache *cache);
 
 // A new private folder to compile in, with room for this many bytes: inside the cache, else in
 // $TMPDIR or /tmp. NULL, or why there is none.
-const char *ct__cache_work(const ct_cache *cache, uint64_t room, char folder[4096]);
-void ct__cache_work_end(const char *folder); // removes it with what is in it
+const char *ct__cache_make_work_folder(const ct_cache *cache, uint64_t room, char folder[4096]);
+void ct__cache_remove_work_folder(const char *folder); // removes it with what is in it
 
 // Are these the bytes of a sealed file, none missing and none changed?
-bool ct__cache_whole(const void *bytes, size_t n);
+bool ct__cache_is_intact(const void *bytes, size_t n);
 // Closes a finished shared object with its trailer.
 bool ct__cache_seal(const char *path, ct_err *err);
 // Enters a sealed file under a key, in the place of what is there; a failure only means that it
 // will be compiled again.
-void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key);
+void ct__cache_add(const ct_cache *cache, const char *path, ct_hash key);
 
 // Enters bytes under a key that are no library; and gives those of an entry, to be freed with ct__free. NULL:
 // absent, damaged or not to be read now.
-void ct__cache_keep(const ct_cache *cache, ct_hash key, const void *bytes, size_t n);
-char *ct__cache_kept(const ct_cache *cache, ct_hash key, size_t *n);
+void ct__cache_store(const ct_cache *cache, ct_hash key, const void *bytes, size_t n);
+char *ct__cache_fetch(const ct_cache *cache, ct_hash key, size_t *n);
 
 // Removes the entry of a key, so that another can be entered.
 void ct__cache_drop(const ct_cache *cache, ct_hash key);

@@ -43,7 +43,7 @@ static ct_cpu_code *find_or_add(ct_hash key) {
     return code;
 }
 
-ct_cpu_code *ct__code_of(ct_hash key, ct_err *err) {
+ct_cpu_code *ct__code_find(ct_hash key, ct_err *err) {
     pthread_mutex_lock(&lock);
     ct_cpu_code *code = find_or_add(key);
     pthread_mutex_unlock(&lock);
@@ -74,16 +74,16 @@ static void release(ct_cpu_code *code, ct__kernel_fn fn) {
     pthread_cond_broadcast(&released);
     pthread_mutex_unlock(&lock);
 }
-void ct__code_pend(ct_cpu_code *code) {
+void ct__code_mark_pending(ct_cpu_code *code) {
     if (!atomic_exchange(&code->pending, true)) ct__counters.kernels_pending++;
 }
-void ct__code_settle(ct_cpu_code *code) {
+void ct__code_clear_pending(ct_cpu_code *code) {
     if (atomic_exchange(&code->pending, false)) ct__counters.kernels_pending--;
 }
 
 void ct__code_publish(ct_cpu_code *code, ct__kernel_fn fn) {
     release(code, fn);
-    ct__code_settle(code);
+    ct__code_clear_pending(code);
     give_up_interp(code);
 }
 void ct__code_abandon(ct_cpu_code *code) { release(code, NULL); }
@@ -103,30 +103,30 @@ void ct__code_fail(ct_cpu_code *code, const ct_err *why) {
     if (!atomic_compare_exchange_strong(&code->failure, &none, text ? text : no_memory))
         ct__free(text);
     ct__counters.kernels_failed++;
-    ct__code_settle(code);
+    ct__code_clear_pending(code);
 }
 
-const ct_interp *ct__code_interpret(ct_cpu_code *code) {
+const ct_interp *ct__code_acquire_interp(ct_cpu_code *code) {
     atomic_fetch_add(&code->interpreting, 1);
     const ct_interp *interp = atomic_load(&code->fn) ? NULL : atomic_load(&code->interp);
-    if (!interp) ct__code_interpreted(code);
+    if (!interp) ct__code_release_interp(code);
     return interp;
 }
-void ct__code_interpreted(ct_cpu_code *code) {
+void ct__code_release_interp(ct_cpu_code *code) {
     if (atomic_fetch_sub(&code->interpreting, 1) == 1) give_up_interp(code);
 }
 
-bool ct__code_interpretable(ct_cpu_code *code, const ct_kir *ir, size_t *frame, ct_err *err) {
-    const ct_interp *interp = ct__code_interpret(code);
+bool ct__code_prepare_interp(ct_cpu_code *code, const ct_kir *ir, size_t *frame, ct_err *err) {
+    const ct_interp *interp = ct__code_acquire_interp(code);
     if (!interp && !ct__code_fn(code)) {
         ct_interp *made = ct__interp_make(ir, err), *none = NULL;
         if (!made) return false;
         // Another thread may have been faster.
         if (!atomic_compare_exchange_strong(&code->interp, &none, made)) ct__interp_free(made);
-        interp = ct__code_interpret(code);
+        interp = ct__code_acquire_interp(code);
     }
     *frame = interp ? ct__interp_scratch(interp) : 0;
-    if (interp) ct__code_interpreted(code);
+    if (interp) ct__code_release_interp(code);
     return true;
 }
 

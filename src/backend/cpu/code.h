@@ -29,7 +29,7 @@ struct ct_cpu_code {
 };
 
 // The entry of a key, made where there is none; it stays until ct__codes_end. NULL: no memory.
-ct_cpu_code *ct__code_of(ct_hash key, ct_err *err);
+ct_cpu_code *ct__code_find(ct_hash key, ct_err *err);
 
 static inline ct__kernel_fn ct__code_fn(const ct_cpu_code *code) {
     return atomic_load_explicit(&code->fn, memory_order_acquire);
@@ -43,17 +43,18 @@ void ct__code_abandon(ct_cpu_code *code);
 void ct__code_fail(ct_cpu_code *code, const ct_err *why);
 // It is to be compiled, until it is published, has failed, or nobody is to compile it any more:
 // counted once, by a counter that is read without a lock.
-void ct__code_pend(ct_cpu_code *code);
-void ct__code_settle(ct_cpu_code *code);
+void ct__code_mark_pending(ct_cpu_code *code);
+void ct__code_clear_pending(ct_cpu_code *code);
 bool ct__code_await(ct_cpu_code *code); // returns when it is not claimed; was it?
 
-// The kernel to be interpreted, which stays until the matching ct__code_interpreted. NULL: its code
-// is there, or nobody has called ct__code_interpretable for it.
-const struct ct_interp *ct__code_interpret(ct_cpu_code *code);
-void ct__code_interpreted(ct_cpu_code *code);
+// The kernel to be interpreted, which stays until the matching ct__code_release_interp. NULL: its code
+// is there, or nobody has called ct__code_prepare_interp for it.
+const struct ct_interp *ct__code_acquire_interp(ct_cpu_code *code);
+void ct__code_release_interp(ct_cpu_code *code);
 // Makes it ready to be interpreted; *frame: the bytes of scratch that this takes, 0 where its code
 // is there by now. False: the error says why not.
-bool ct__code_interpretable(ct_cpu_code *code, const struct ct_kir *ir, size_t *frame, ct_err *err);
+bool ct__code_prepare_interp(ct_cpu_code *code, const struct ct_kir *ir, size_t *frame,
+                             ct_err *err);
 
 void ct__codes_forget(void); // entries stay valid and are not found any more
 void ct__codes_end(void);    // frees all entries, forgotten ones too

@@ -223,7 +223,7 @@ static launch launch_of(const ct_device *device, const ct_command *c, void **buf
     for (uint32_t i = 0; i < c->n_args; i++)
         bufs[i] = (char *)c->args[i].buffer + c->args[i].offset;
     launch l = {.code = code,
-                .interp = ct__code_fn(code) ? NULL : ct__code_interpret(code),
+                .interp = ct__code_fn(code) ? NULL : ct__code_acquire_interp(code),
                 .bufs = bufs,
                 .numbers = c->numbers,
                 .scratch = ct__round_up(c->kernel->scratch, 64),
@@ -245,7 +245,7 @@ static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
     ct_pool *workers = threads > 1 ? lock_pool(most) : NULL; // without memory for one: alone
     bool ok = run_pieces(device, c, &l, workers, threads, err);
     if (workers) pthread_rwlock_unlock(&pool_lock);
-    if (l.interp) ct__code_interpreted(c->kernel->code);
+    if (l.interp) ct__code_release_interp(c->kernel->code);
     if (bufs != few) ct__free(bufs);
     return ok;
 }
@@ -365,7 +365,7 @@ static bool run_batch(void *device, const ct_command *commands, size_t n, ct_err
         ok = run_cut(device, &b, threads, workers, err);
         if (workers) pthread_rwlock_unlock(&pool_lock);
         for (size_t i = 0; i < n; i++)
-            if (b.launches[i].interp) ct__code_interpreted(commands[i].kernel->code);
+            if (b.launches[i].interp) ct__code_release_interp(commands[i].kernel->code);
     } else {
         ct__err_memory(err, CT_NOWHERE, "cpu", n * sizeof *b.launches);
     }
@@ -519,7 +519,7 @@ static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct
         sources[i] = (ct__kernel_source){
             .name = kernels[i]->name, .text = kernels[i]->text, .ir = kernels[i]->ir};
     bool ok = device->waits ? ct__cpu_build(sources, n, thread_count(), err)
-                            : ct__cpu_build_later(sources, n, err);
+                            : ct__cpu_build_async(sources, n, err);
     for (size_t i = 0; i < n && ok; i++) take_built(kernels[i], &sources[i]);
     ct__free(sources);
     return ok;

@@ -161,7 +161,7 @@ DO(ramp_w) {
         GROUPS(n) W(t, i->d, u) = W(t, i->a, u);                                                   \
         return i + 1;                                                                              \
     }                                                                                              \
-    DO(splat_all_##t) { /* all groups: made outside of a LANES loop, used inside */          \
+    DO(splat_all_##t) { /* all groups: made outside of a LANES loop, used inside */                \
         t##x16 x = splat_##t(S(t, i->a));                                                          \
         for (int u = 0; u < CT_GROUPS; u++) W(t, i->d, u) = x;                                     \
         return i + 1;                                                                              \

@@ -174,12 +174,13 @@ bool ct__pack_write(const ct_pack_job *job, const char *path, size_t *kernels, s
         CT_PACK_LEVELS - !job->pairs; // without such, processors that have them are like others
     for (int i = 0; i < n; i++) w.all += (int64_t)job->texts[i].n;
     if (!ct__cc_find(&w.cc, err) || !ct__cache_open(&cache, err)) return false;
-    const char *refused = ct__cache_work(&cache, (uint64_t)job->threads * ROOM, w.folder);
+    const char *refused =
+        ct__cache_make_work_folder(&cache, (uint64_t)job->threads * ROOM, w.folder);
     if (refused)
         return ct__err(err, CT_E_FILE, CT_NOWHERE, "kernels", "no folder to compile kernels in: %s",
                        refused);
     bool ok = write_levels(&w, n, &file, err);
-    ct__cache_work_end(w.folder);
+    ct__cache_remove_work_folder(w.folder);
     ok = ok && ct__file_place(path, file.s, file.n, 0644, err);
     *kernels = (size_t)w.all;
     *bytes = file.n;

@@ -43,7 +43,7 @@ bool ct__queue_add(const ct__kernel_source *k, const ct_toolchain *toolchain, ct
         *last = it;
         last = &it->next;
         k->code->queued = true;
-        ct__code_pend(k->code);
+        ct__code_mark_pending(k->code);
         waiting++;
     }
     pthread_mutex_unlock(&lock);
@@ -51,7 +51,7 @@ bool ct__queue_add(const ct__kernel_source *k, const ct_toolchain *toolchain, ct
     return true;
 }
 
-void ct__queue_want(ct_cpu_code *code) {
+void ct__queue_prioritize(ct_cpu_code *code) {
     pthread_mutex_lock(&lock);
     if (code->queued && !code->wanted) {
         code->wanted = true;
@@ -102,16 +102,16 @@ static void compile(item *const *batch, size_t n) {
     for (size_t i = 0; i < n; i++)
         sources[i] = (ct__kernel_source){
             .name = batch[i]->name, .text = batch[i]->text, .code = batch[i]->code};
-    bool ok = ct__cpu_make(sources, n, batch[0]->toolchain, &closed, &err);
+    bool ok = ct__cpu_build_entries(sources, n, batch[0]->toolchain, &closed, &err);
     for (size_t i = 0; i < n; i++) {
         if (!ok && !ct__code_fn(batch[i]->code)) ct__code_fail(batch[i]->code, &err);
         // It may have been published before it was queued; one that is not is another thread's.
-        if (ct__code_fn(batch[i]->code)) ct__code_settle(batch[i]->code);
+        if (ct__code_fn(batch[i]->code)) ct__code_clear_pending(batch[i]->code);
         ct__free(batch[i]);
     }
 }
 
-bool ct__queue_help(void) {
+bool ct__queue_compile_some(void) {
     item *batch[MOST_WANTED];
     pthread_mutex_lock(&lock);
     size_t n = wanted ? take(batch, 1) : 0;
@@ -184,7 +184,7 @@ void ct__queue_start(int threads, bool helps) {
     pthread_mutex_unlock(&lock);
 }
 
-void ct__queue_settle(void) {
+void ct__queue_wait_idle(void) {
     ct__queue_start(1, false);
     pthread_mutex_lock(&lock);
     while (working) pthread_cond_wait(&ended, &lock);
@@ -197,7 +197,7 @@ void ct__queue_close(void) {
     for (item *it = first, *next; it; it = next) {
         next = it->next;
         it->code->queued = it->code->wanted = false;
-        ct__code_settle(it->code);
+        ct__code_clear_pending(it->code);
         ct__free(it);
     }
     first = NULL;

@@ -90,13 +90,13 @@ static ct_cpu_code *awaited(const list *l) {
 // Compiles itself while there is something to compile, else waits for who does.
 static bool await(const list *l, int threads, const atomic_bool *stop, ct_err *err) {
     for (size_t i = 0; i < l->n; i++)
-        if (l->of[i].wanted) ct__queue_want(code_of(&l->of[i]));
+        if (l->of[i].wanted) ct__queue_prioritize(code_of(&l->of[i]));
     if (!awaited(l)) return true;
     ct__queue_start(threads, true);
     for (ct_cpu_code *code; (code = awaited(l));) {
         if (stop && atomic_load(stop))
             return ct__err(err, CT_E_INTERRUPTED, CT_NOWHERE, "run", CT_CANCELLED);
-        if (!ct__queue_help() && !ct__code_await(code) && is_open(code)) break;
+        if (!ct__queue_compile_some() && !ct__code_await(code) && is_open(code)) break;
     }
     return true;
 }
@@ -108,7 +108,7 @@ static bool make_interpretable(list *l, bool *again, ct_err *err) {
         unfinished *u = &l->of[i];
         size_t frame = 0;
         if (ct__code_fn(code_of(u))) continue;
-        if (!ct__code_interpretable(code_of(u), u->ir, &frame, err)) return false;
+        if (!ct__code_prepare_interp(code_of(u), u->ir, &frame, err)) return false;
         bool fits = frame <= u->kernel->scratch || !is_open(code_of(u));
         *again |= !fits && !u->wanted;
         u->wanted |= !fits;

@@ -41,7 +41,7 @@ static void keep_binary(const ct_cl_state *s, cl_program program, ct_hash key) {
     if (bytes &&
         s->cl->clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof bytes, &bytes, NULL) == 0 &&
         ct__cache_open(&cache, &ignored))
-        ct__cache_keep(&cache, key, bytes, n);
+        ct__cache_store(&cache, key, bytes, n);
     ct__free(bytes);
 }
 
@@ -50,7 +50,7 @@ static cl_program kept_binary(const ct_cl_state *s, ct_hash key) {
     ct_cache cache;
     ct_err ignored = {0};
     size_t n = 0;
-    char *bytes = ct__cache_open(&cache, &ignored) ? ct__cache_kept(&cache, key, &n) : NULL;
+    char *bytes = ct__cache_open(&cache, &ignored) ? ct__cache_fetch(&cache, key, &n) : NULL;
     const unsigned char *binary = (const unsigned char *)bytes;
     int32_t status = 0, code = 0;
     if (!bytes) return NULL;
