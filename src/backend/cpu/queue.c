@@ -21,7 +21,7 @@ typedef struct item {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of all below
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static item *first, **last = &first;
-static size_t waiting, wanted; // items; of them, those that somebody waits for
+static size_t waiting, urgent; // items; of them, those that somebody waits for
 static size_t share;           // of what is wanted, for one compiler
 static struct worker {
     pthread_t id;
@@ -53,9 +53,9 @@ bool ct__queue_add(const ct__kernel_source *k, const ct_toolchain *toolchain, ct
 
 void ct__queue_prioritize(ct_cpu_code *code) {
     pthread_mutex_lock(&lock);
-    if (code->queued && !code->wanted) {
-        code->wanted = true;
-        wanted++;
+    if (code->queued && !code->urgent) {
+        code->urgent = true;
+        urgent++;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -72,25 +72,25 @@ static size_t share_of(size_t n, int threads) {
 // is wanted is shared out evenly, at once; of the rest little is taken at a time, so that what comes
 // to be wanted does not wait long.
 static size_t batch_size(int threads) {
-    size_t n = wanted ? share : share_of(waiting, 2 * threads), most = wanted ? MOST_WANTED : MOST;
+    size_t n = urgent ? share : share_of(waiting, 2 * threads), most = urgent ? MOST_WANTED : MOST;
     return n < 1 ? 1 : n < most ? n : most;
 }
 
 // Takes items of one toolchain from the queue, those that are wanted before any other.
 static size_t take(item *batch[MOST_WANTED], int threads) {
     size_t n = 0, most = batch_size(threads);
-    bool only_wanted = wanted > 0;
+    bool only_wanted = urgent > 0;
     for (item **at = &first; *at && n < most;) {
         item *it = *at;
-        if (it->code->wanted != only_wanted || (n && it->toolchain != batch[0]->toolchain)) {
+        if (it->code->urgent != only_wanted || (n && it->toolchain != batch[0]->toolchain)) {
             at = &it->next;
             continue;
         }
         *at = it->next;
         if (last == &it->next) last = at;
         waiting--;
-        wanted -= it->code->wanted;
-        it->code->queued = it->code->wanted = false;
+        urgent -= it->code->urgent;
+        it->code->queued = it->code->urgent = false;
         batch[n++] = it;
     }
     return n;
@@ -114,7 +114,7 @@ static void compile(item *const *batch, size_t n) {
 bool ct__queue_compile_some(void) {
     item *batch[MOST_WANTED];
     pthread_mutex_lock(&lock);
-    size_t n = wanted ? take(batch, 1) : 0;
+    size_t n = urgent ? take(batch, 1) : 0;
     pthread_mutex_unlock(&lock);
     if (n) compile(batch, n);
     return n > 0;
@@ -175,7 +175,7 @@ static bool start_one(int threads) {
 void ct__queue_start(int threads, bool helps) {
     pthread_mutex_lock(&lock);
     if (waiting && !closed) join_ended();
-    share = share_of(wanted, threads);
+    share = share_of(urgent, threads);
     size_t left = waiting, batch = batch_size(threads);
     for (int i = helps; i < threads && left && !closed; i++) {
         left -= left < batch ? left : batch;
@@ -196,13 +196,13 @@ void ct__queue_close(void) {
     closed = true;
     for (item *it = first, *next; it; it = next) {
         next = it->next;
-        it->code->queued = it->code->wanted = false;
+        it->code->queued = it->code->urgent = false;
         ct__code_clear_pending(it->code);
         ct__free(it);
     }
     first = NULL;
     last = &first;
-    waiting = wanted = 0;
+    waiting = urgent = 0;
     while (working) pthread_cond_wait(&ended, &lock);
     join_ended();
     pthread_mutex_unlock(&lock);
