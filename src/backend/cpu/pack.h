@@ -87,8 +87,8 @@ ct_hash ct__pack_key(const char *text);
 // Returns the address of a library function that kernels may call; NULL for other names.
 void *ct__pack_import_address(const char *name);
 
-// Loads the pack for the process (ct_kernels_load). Several packs are searched in the order of
-// loading; all must be of one level and for the same numbers of cores. After a failure nothing of
+// Loads the pack for the process (ct_kernels_load). Several packs are searched one after
+// the other; all must be of one level and for the same numbers of cores. After a failure nothing of
 // the file is used.
 bool ct__pack_load(const char *path, ct_err *err);
 // Loads the files in COTAN_KERNELS, separated by colons, once.
