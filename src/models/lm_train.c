@@ -1245,7 +1245,7 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn on_plan, void 
     r->part_user = user;
     ok = ok && train_dry_run_once(r, &r->o, &size.cost);
     size.cost.room = ct__lm_room(&size.cost);
-    size.cost.limited = ct__memory_limit_asked() > 0;
+    size.cost.limited = ct__memory_limit() > 0;
     *cost = size.cost;
     train_run_free(r);
     ct__free(r);

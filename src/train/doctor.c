@@ -86,8 +86,8 @@ static void doctor_check_memory(doctor *d) {
     ct_text text = {0};
     double mb = (double)ct__available_bytes() / 1e6;
     ct__textf(&text, "%.0f MB available to this process", mb);
-    if (ct__memory_limit_asked())
-        ct__textf(&text, ", limited to %.0f MB", (double)ct__memory_limit_asked() / 1e6);
+    if (ct__memory_limit())
+        ct__textf(&text, ", limited to %.0f MB", (double)ct__memory_limit() / 1e6);
     bool is_low = mb < MIN_MB;
     doctor_report(d, is_low ? CT_HEALTH_POOR : CT_HEALTH_GOOD, "memory", &text,
                   is_low ? "end other programs, or raise the limit of the control group" : NULL);

@@ -103,7 +103,7 @@ static ct_pool *cpu_lock_pool(int threads) {
 
 int ct__cpu_threads(void) { return cpu_thread_count(); }
 
-void ct__cpu_each(ct__pool_fn fn, void *arg, int64_t count, int64_t grain, int threads) {
+void ct__cpu_parallel_for(ct__pool_fn fn, void *arg, int64_t count, int64_t grain, int threads) {
     ct_pool *workers = threads > 1 ? cpu_lock_pool(threads) : NULL;
     if (workers && ct__pool_usable(workers))
         ct__pool_run(workers, fn, arg, count, grain);
@@ -490,7 +490,7 @@ static ct_target cpu_target(void) {
 static bool cpu_measure(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
     // Most packed kernels are found; building reports what the others need.
     bool interpreted = !device->recorder && !ct__pack_target() && ct__cc_missing() != NULL;
-    size_t room = device->waits ? 0 : CT_FRAME_ROOM;
+    size_t room = device->wait_for_compiler ? 0 : CT_FRAME_ROOM;
     for (size_t i = 0; i < n; i++) {
         ct_kernel *k = kernels[i];
         ct_interp *interp = interpreted ? ct__interp_make(k->ir, err) : NULL;
@@ -530,8 +530,8 @@ static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct
     for (size_t i = 0; i < n; i++)
         sources[i] = (ct__kernel_source){
             .name = kernels[i]->name, .text = kernels[i]->text, .ir = kernels[i]->ir};
-    bool ok = device->waits ? ct__cpu_build(sources, n, cpu_thread_count(), err)
-                            : ct__cpu_build_async(sources, n, err);
+    bool ok = device->wait_for_compiler ? ct__cpu_build(sources, n, cpu_thread_count(), err)
+                                        : ct__cpu_build_async(sources, n, err);
     for (size_t i = 0; i < n && ok; i++) cpu_apply_build(kernels[i], &sources[i]);
     ct__free(sources);
     return ok;
@@ -602,7 +602,7 @@ const ct_backend ct__backend_cpu = {
     .about = cpu_about,
     .on_host = true,
     .several = true,
-    .spares = true,
+    .caches_buffers = true,
     .numerics = CT_NUMERICS_KERNELS,
     .open = cpu_open,
     .close = cpu_close,

@@ -46,7 +46,7 @@ static ct_executor *engine_new(const char *device, ct_err *err) {
         if (e->device->backend == &ct__backend_dry) e->check = 0; // there are no values
         if (e->check & CT_CHECK_BOUNDS) e->device->guard = CT_GUARD;
         // What is checked is what will run.
-        ct__computing(e->device)->waits = e->check || ct__env_waits();
+        ct__computing(e->device)->wait_for_compiler = e->check || ct__env_waits();
         e->order.numerics = ct__numerics(e->device);
         return e;
     }
@@ -124,7 +124,7 @@ const ct_account *ct__ctx_account(ct_ctx *ctx) {
 
 void ct__ctx_release_unused(ct_ctx *ctx) {
     ct_executor *e = engine_of(ctx);
-    if (e) ct__device_spares_free(ct__computing(e->device));
+    if (e) ct__device_empty_cache(ct__computing(e->device));
     ct__release_unused();
 }
 
@@ -145,7 +145,7 @@ void ct__ctx_within(ct_ctx *ctx, uint64_t bytes) {
 
 void ct__ctx_waits(ct_ctx *ctx) {
     ct_executor *e = engine_of(ctx);
-    if (e) ct__computing(e->device)->waits = true;
+    if (e) ct__computing(e->device)->wait_for_compiler = true;
 }
 
 void ct_wait_for_kernels(void) {
