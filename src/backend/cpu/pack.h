@@ -75,8 +75,7 @@ typedef struct ct_pack_tables {
 
 extern const char ct__pack_magic[8];
 void ct__pack_identity(ct_pack_header *h); // magic, version, numerics and prelude of this program
-ct_hash
-ct__pack_header_hash(const ct_pack_header *h); // what its hash is to be, with the levels behind it
+ct_hash ct__pack_header_hash(const ct_pack_header *h); // of the header and the levels after it
 
 // Checks that the n bytes are a pack of this program. `path` begins the error message.
 bool ct__pack_check_header(const void *bytes, size_t n, const char *path,

@@ -113,7 +113,7 @@ static void *plugin_alloc(ct_device *device, size_t bytes, ct_err *err) {
                 ct__bytes_text(bytes).s);
     return p;
 }
-static void plugin_free(ct_device *device, void *buffer) {
+static void plugin_free_buffer(ct_device *device, void *buffer) {
     plugin_lock(device);
     plugin_spec_of(device)->free(plugin_own_state(device), buffer);
     plugin_unlock(device);
@@ -273,7 +273,7 @@ static const ct_backend plugin_functions = {
     .close = plugin_close,
     .about = plugin_about,
     .alloc = plugin_alloc,
-    .free = plugin_free,
+    .free = plugin_free_buffer,
     .copy_in = plugin_copy_in,
     .copy_out = plugin_copy_out,
     .submit = plugin_submit,
