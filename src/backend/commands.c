@@ -54,12 +54,12 @@ static void commands_free_operands(const ct_command *c, const ct_operand *args,
 
 // Adds a trace event for a launch that ended: n commands that ran as one.
 static void commands_trace(const run *r, const ct_command *c, size_t n, int64_t begin) {
-    static const ct_span_kind kinds[] = {[CT_COMMAND_NODE] = CT_SPAN_OP,
-                                         [CT_COMMAND_KERNEL] = CT_SPAN_KERNEL,
-                                         [CT_COMMAND_COPY] = CT_SPAN_COPY};
+    static const ct_trace_event_kind kinds[] = {[CT_COMMAND_NODE] = CT_TRACE_OP,
+                                                [CT_COMMAND_KERNEL] = CT_TRACE_KERNEL,
+                                                [CT_COMMAND_COPY] = CT_TRACE_COPY};
     const ct_node *node = c->node;
     char several[160];
-    ct_span_what what = {.kind = kinds[c->kind], .device = r->runner->device->name};
+    ct_trace_event_key what = {.kind = kinds[c->kind], .device = r->runner->device->name};
     double bytes = 0, flops = 0;
     what.name = c->label                     ? c->label
                 : c->kind == CT_COMMAND_COPY ? "copy"
@@ -71,7 +71,7 @@ static void commands_trace(const run *r, const ct_command *c, size_t n, int64_t 
         what.name = several;
     }
     for (size_t i = 0; i < n; i++) bytes += (double)c[i].bytes, flops += c[i].flops;
-    ct__span_add(&what, begin, bytes, flops);
+    ct__trace_event_add(&what, begin, bytes, flops);
 }
 
 static bool commands_run_one(run *r, const ct_command *c, const iteration *in) {
@@ -88,7 +88,7 @@ static bool commands_run_one(run *r, const ct_command *c, const iteration *in) {
         placed.numbers = numbers;
     }
     r->launches++;
-    const int64_t begin = ct__watched() ? ct__span_now() : 0;
+    const int64_t begin = ct__trace_enabled() ? ct__trace_event_now() : 0;
     bool ok = r->runner->run(r->runner->user, &placed, c, r->err);
     if (begin) commands_trace(r, c, 1, begin);
     commands_free_operands(c, args, few);
@@ -135,7 +135,7 @@ static bool commands_run_switch(run *r, const ct_command *c, const iteration *in
 static bool commands_run_batch(run *r, const ct_command *batch, const iteration *in) {
     const size_t n = batch->skip - 1;
     const uint64_t before = r->launches;
-    const int64_t begin = ct__watched() && r->runner->run_batch ? ct__span_now() : 0;
+    const int64_t begin = ct__trace_enabled() && r->runner->run_batch ? ct__trace_event_now() : 0;
     bool ok = r->runner->run_batch ? r->runner->run_batch(r->runner->user, batch + 1, n, r->err)
                                    : commands_run_list(r, batch + 1, n, in);
     r->launches = before + 1;

@@ -33,14 +33,14 @@ bool ct__account_add(ct_account *account, uint64_t bytes, ct_memory_kind kind, c
     uint64_t peak = account->peak;
     while (total > peak && !atomic_compare_exchange_weak(&account->peak, &peak, total)) {
     }
-    if (ct__watched() && account == &ct__account) ct__span_memory_now(total);
+    if (ct__trace_enabled() && account == &ct__account) ct__trace_memory_add(total);
     return true;
 }
 
 void ct__account_sub(ct_account *account, uint64_t bytes, ct_memory_kind kind) {
     atomic_fetch_sub(&account->now[kind], bytes);
     const uint64_t total = atomic_fetch_sub(&account->total, bytes) - bytes;
-    if (ct__watched() && account == &ct__account) ct__span_memory_now(total);
+    if (ct__trace_enabled() && account == &ct__account) ct__trace_memory_add(total);
 }
 
 // A program often allocates sizes that it has just freed: the results of the step before. If they
@@ -122,7 +122,7 @@ void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_
     if (limit_bytes && device->spare_bytes)
         ct__device_empty_cache(device); // kept before there was a limit
     if (!ct__account_add(device->account, bytes, kind, err)) return NULL;
-    const uint64_t refused = ct__refused();
+    const uint64_t refused = ct__failed_allocations();
     void *buffer = memory_take_spare(device, bytes);
     if (!buffer) {
         const uint64_t total = device->account->total, peak = device->account->peak;
@@ -134,7 +134,7 @@ void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_
         ct__device_empty_cache(device);
         if (err) *err = (ct_err){0};
         buffer = device->backend->alloc(device, bytes, err);
-        if (buffer) ct__refused_set(refused);
+        if (buffer) ct__set_failed_allocations(refused);
     }
     if (!buffer) ct__account_sub(device->account, bytes, kind);
     return buffer;

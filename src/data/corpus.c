@@ -132,11 +132,11 @@ static bool begins_with(const char *folder, const char *name, const char *begin)
     ct_err ignored = {0};
     ct_file file;
     int n = snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (n >= LONGEST_PATH || !ct__file_hold(path, &file, &ignored)) return false;
+    if (n >= LONGEST_PATH || !ct__file_handle_open(path, &file, &ignored)) return false;
     size_t want = strlen(begin);
-    bool same = file.n >= want && ct__file_part(&file, 0, bytes, want, &ignored) &&
+    bool same = file.n >= want && ct__file_read_at(&file, 0, bytes, want, &ignored) &&
                 memcmp(bytes, begin, want) == 0;
-    ct__file_release(&file);
+    ct__file_handle_close(&file);
     return same;
 }
 
@@ -180,7 +180,7 @@ static bool is_of_run(place where, const char *name) {
     int64_t step;
     if (where == SAVES) return ct__names_save(name, &step) || ct__names_unfinished_save(name);
     for (size_t i = 0; i < (where == RUN ? NAMES : where == BEST ? BEST_NAMES : 0); i++)
-        if (strcmp(name, names[i]) == 0 || ct__atomic_is_leftover(name, names[i])) return true;
+        if (strcmp(name, names[i]) == 0 || ct__atomic_file_is_leftover(name, names[i])) return true;
     return false;
 }
 

@@ -137,7 +137,7 @@ struct ct_var {
     ct_node node; // op "variable"; its handle is the variable's
     char *name;
     ct_type type;
-    ct_share *lock;                // of its set
+    ct_rwlock *lock;               // of its set
     _Atomic(ct_storage *) storage; // NULL until the first assignment ran; changes under `lock`
     _Atomic uint64_t version;      // of the storage; changes under `lock` too
     _Atomic(ct_ctx *) writer;      // the context with a pending assignment, or NULL

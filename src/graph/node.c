@@ -382,17 +382,17 @@ ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here) {
 
 // A storage may move to another device, and its old place go, but for who has the lock.
 static __attribute__((noinline)) bool var_lost(const ct_var *var) {
-    ct__share_take(var->lock, false, NULL);
+    ct__rwlock_lock(var->lock, false, NULL);
     bool lost = ct__lost(var->storage);
-    ct__share_leave(var->lock, false);
+    ct__rwlock_unlock(var->lock, false);
     return lost;
 }
 
 static __attribute__((noinline)) bool bad_var(ct_ctx *ctx, const ct_var *var, const char *op,
                                               ct_loc here) {
-    ct__share_take(var->lock, false, NULL);
+    ct__rwlock_lock(var->lock, false, NULL);
     const ct_loc ran = var->ran;
-    ct__share_leave(var->lock, false);
+    ct__rwlock_unlock(var->lock, false);
     if (var->freed) {
         ct__fail(ctx, CT_E_STALE, here, op, "variable \"%s\" was freed", var->name);
     } else if (!var->storage) {
@@ -424,14 +424,14 @@ void ct__hold_version(const ct_ctx *ctx, ct_node *node) {
 static void hold_newest(const ct_ctx *ctx, ct_node *node) {
     ct_var *var = node->var;
     if (!ctx->rolling) return;
-    const bool touched = ct__share_touch(var->lock);
-    if (!touched) ct__share_take(var->lock, false, NULL);
+    const bool touched = ct__rwlock_try_read_briefly(var->lock);
+    if (!touched) ct__rwlock_lock(var->lock, false, NULL);
     if (!node->n_in) node->number = atomic_load_explicit(&var->version, memory_order_relaxed);
     ct__hold_version(ctx, node);
     if (touched)
-        ct__share_touched(var->lock);
+        ct__rwlock_end_read(var->lock);
     else
-        ct__share_leave(var->lock, false);
+        ct__rwlock_unlock(var->lock, false);
 }
 
 // The node of a version whose assignment's frame stands: the value, as a value of its own, since
@@ -843,7 +843,7 @@ bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, bool compared, ct_
     const bool whole = whole_number(&at, &value);
     ct__looked(&at);
     if (!whole) return true;
-    int64_t least = ct__least(dtype), most = ct__greatest(dtype); // of u64 the most is -1
+    int64_t least = ct__int_min(dtype), most = ct__int_max(dtype); // of u64 the most is -1
     if (value >= least && (dtype == CT_U64 || value <= most)) return true;
     const char *name = ct_dtype_name(dtype);
     ct__err(err, CT_E_ARGUMENT, here, op,
@@ -983,7 +983,7 @@ static __attribute__((noinline)) bool place_outputs(ct_call *call) {
 enum { BEHIND = CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF | CT_NODE_TRACKED };
 static void inherit(ct_node *node, unsigned behind) {
     const bool none = node->op->jvp == CT_NO_GRAD && !node->op->expand;
-    if (!none && ct__has_slope(node->out->dtype)) node->flags = (uint16_t)(behind & BEHIND);
+    if (!none && ct__is_differentiable(node->out->dtype)) node->flags = (uint16_t)(behind & BEHIND);
 }
 
 uint16_t ct__region_begin(ct_ctx *ctx) {

@@ -9,7 +9,7 @@
 
 struct ct_params {
     ct_ctx *ctx; // whose slots the handles take
-    ct_share *lock;
+    ct_rwlock *lock;
     ct_var **vars; // (n)
     size_t n, cap;
     uint32_t *by_name; // (places), a power of two: 1 + a variable's index, hashed by name; 0: none
@@ -19,7 +19,7 @@ struct ct_params {
 ct_params *ct_params_new(void) {
     ct_ctx *ctx = ct__ctx();
     ct_params *params = ctx ? ct__calloc(1, sizeof *params) : NULL;
-    if (params) params->lock = ct__share_new();
+    if (params) params->lock = ct__rwlock_new();
     if (!params || !params->lock) {
         ct__free(params);
         if (ctx) ct__err_memory(&ctx->err, CT_NOWHERE, "params", sizeof *params);
@@ -60,7 +60,7 @@ static void let_go(ct_var *var) {
     if (atomic_fetch_sub_explicit(&var->refs, 1, memory_order_acq_rel) != 1) return;
     ct__free((void *)(uintptr_t)var->type.dim);
     ct__free(var->name);
-    ct__share_unref(var->lock);
+    ct__rwlock_unref(var->lock);
     spare_record(var);
 }
 
@@ -166,17 +166,17 @@ void ct__var_unref(ct_var *var, const ct_ctx *ctx) {
 void ct_params_free(ct_params *params) {
     if (!params || ct__forked() || ct__is_apart()) return;
     ct_ctx *ctx = ct__ctx();
-    ct__share_take(params->lock, true, NULL); // plans that read them end first
+    ct__rwlock_lock(params->lock, true, NULL); // plans that read them end first
     for (size_t i = 0; i < params->n; i++) free_var(ctx ? ctx : params->ctx, params->vars[i]);
-    ct__share_leave(params->lock, true);
-    ct__share_unref(params->lock);
+    ct__rwlock_unlock(params->lock, true);
+    ct__rwlock_unref(params->lock);
     ct__free(params->vars);
     ct__free(params->by_name);
     ct__free(params);
     atomic_fetch_sub(&ct__sets, 1);
 }
 
-static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_type *type,
+static ct_var *make_var(ct_ctx *ctx, ct_rwlock *lock, const char *name, const ct_type *type,
                         ct_loc here) {
     ct_var *var = new_record();
     int64_t *dim = ct__malloc(type->rank * sizeof *dim);
@@ -189,7 +189,7 @@ static ct_var *make_var(ct_ctx *ctx, ct_share *lock, const char *name, const ct_
     }
     if (type->rank) memcpy(dim, type->dim, type->rank * sizeof *dim);
     var->owner = ctx->id;
-    var->lock = ct__share_ref(lock);
+    var->lock = ct__rwlock_ref(lock);
     var->left = var->open = false;
     var->freed = false;
     var->broken = var->tracked = false;
@@ -621,7 +621,7 @@ static bool run_pending(ct_ctx *ctx, const char *name) {
 double ct_metric_value(const char *name) {
     ct_ctx *ctx = ct__ctx();
     ct_metric_entry *entry = ctx && name ? metric(ctx, name, false) : NULL;
-    char bytes[CT_MOST_BYTES];
+    char bytes[CT_MAX_ELEMENT_BYTES];
     if (!entry || !run_pending(ctx, entry->name) || !entry->value) return NAN;
     if (ct__lost(entry->value)) {
         ct__fail(ctx, CT_E_DEVICE, CT_NOWHERE, "metric",

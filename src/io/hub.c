@@ -129,7 +129,7 @@ static void list_one(int folder, const char *name, void *user) {
     listing *l = user;
     if (!l->inside) { // large models have a folder a tag
         l->inside = name;
-        ct__each_inside(folder, name, list_one, l);
+        ct__for_each_entry(folder, name, list_one, l);
         l->inside = NULL;
     }
     if (!is_gguf(name) || l->n == MOST_GGUF) return;
@@ -148,7 +148,7 @@ static bool find_tagged(const char *name, const char *tag, const char *path, cha
     char shown[CT_PRINTABLE];
     listing *l = ct__calloc(1, sizeof *l);
     if (!l) return ct__err_memory(err, CT_NOWHERE, name, sizeof *l);
-    ct__each_inside(AT_FDCWD, path, list_one, l);
+    ct__for_each_entry(AT_FDCWD, path, list_one, l);
     qsort(l->names, l->n, sizeof *l->names, by_name);
     const size_t found = *tag ? find_gguf(l->names, l->n, tag, l->of) : 0;
     ct_text list = {0};

@@ -389,7 +389,7 @@ static void find_gguf(int folder, const char *name, void *user) {
 static const char *gguf_of(const char *folder, ct_arena *arena, ct_err *err) {
     ggufs f = {.arena = arena, .folder = folder};
     char real[PATH_MAX];
-    if (!realpath(folder, real) || !ct__each_inside(AT_FDCWD, real, find_gguf, &f))
+    if (!realpath(folder, real) || !ct__for_each_entry(AT_FDCWD, real, find_gguf, &f))
         ct__err_system(err, folder, "read");
     else if (f.failed)
         no_memory(folder, strlen(folder) + 64, err);
@@ -439,7 +439,7 @@ bool ct__weights_are_in(const char *folder) {
     ct_arena arena = {0};
     ggufs f = {.arena = &arena, .folder = folder};
     if (has_others(folder)) return true;
-    bool any = realpath(folder, path) && ct__each_inside(AT_FDCWD, path, find_gguf, &f) && f.n;
+    bool any = realpath(folder, path) && ct__for_each_entry(AT_FDCWD, path, find_gguf, &f) && f.n;
     ct__arena_free(&arena);
     return any;
 }
@@ -488,7 +488,7 @@ const ct_weight *ct__weights_find(const ct_weights *w, const char *name) {
 void ct__weights_forget(const ct_weights *w, const ct_weight *weight) {
     for (size_t i = 0; i < w->n_files; i++) // what is a copy lies in none
         if (weight->data == (const char *)w->files[i].map + weight->at)
-            ct__file_forget(weight->data, weight->bytes);
+            ct__file_drop_pages(weight->data, weight->bytes);
 }
 
 void ct__weights_close(ct_weights *w) {

@@ -60,7 +60,7 @@ static bool check_start(const ct_zip *zip, ct_err *err) {
     unsigned char b[MARK];
     char shown[CT_PRINTABLE];
     size_t n = zip->file.n < MARK ? (size_t)zip->file.n : MARK;
-    if (!ct__file_part(&zip->file, 0, b, n, err)) return false;
+    if (!ct__file_read_at(&zip->file, 0, b, n, err)) return false;
     return (n == MARK && (marked(b, local_mark) || marked(b, end_mark))) ||
            refuse(zip, err, "it is no zip archive: it begins with \"%s\", not with \"PK\"",
                   ct__printable_bytes(b, n, shown, sizeof shown));
@@ -72,7 +72,7 @@ static bool find_end(const ct_zip *zip, unsigned char record[END], uint64_t *pla
     size_t n = (size_t)(zip->file.n < most ? zip->file.n : most), at = n;
     unsigned char *tail = ct__malloc(n);
     if (!tail) return ct__err_memory(err, CT_NOWHERE, zip->file.path, n);
-    bool ok = ct__file_part(&zip->file, zip->file.n - n, tail, n, err);
+    bool ok = ct__file_read_at(&zip->file, zip->file.n - n, tail, n, err);
     for (size_t i = n - MARK + 1; i-- > 0 && ok && at == n;)
         if (marked(tail + i, end_mark)) at = i;
     if (ok && (n - at < END || n - at != END + u16(tail + at + 20)))
@@ -95,7 +95,7 @@ static bool read_end_64(const ct_zip *zip, const unsigned char *found, uint64_t 
     *place = u64(found + 8);
     if (locator < END_64 || *place > locator - END_64)
         return refuse(zip, err, "its 64-bit end record cannot be found");
-    if (!ct__file_part(&zip->file, *place, r, END_64, err)) return false;
+    if (!ct__file_read_at(&zip->file, *place, r, END_64, err)) return false;
     if (!marked(r, end_64_mark) || u64(r + 4) != locator - *place - 12)
         return refuse(zip, err, "its 64-bit end record cannot be found");
     end_fields wide = {u32(r + 16), u32(r + 20), u64(r + 24),
@@ -118,7 +118,7 @@ static bool find_directory(ct_zip *zip, ct_err *err) {
     end_fields end = {u16(r + 4), u16(r + 6), u16(r + 8), u16(r + 10), u32(r + 12), u32(r + 16)};
     if (place >= LOCATOR_64) {
         uint64_t at = place - LOCATOR_64;
-        if (!ct__file_part(&zip->file, at, locator, LOCATOR_64, err)) return false;
+        if (!ct__file_read_at(&zip->file, at, locator, LOCATOR_64, err)) return false;
         if (marked(locator, locator_mark) && !read_end_64(zip, locator, at, &end, &place, err))
             return false;
     }
@@ -139,13 +139,13 @@ static bool find_directory(ct_zip *zip, ct_err *err) {
 
 bool ct__zip_open(const char *path, const char *part, ct_zip *zip, ct_err *err) {
     *zip = (ct_zip){.part = part};
-    if (!ct__file_hold(path, &zip->file, err)) return false;
+    if (!ct__file_handle_open(path, &zip->file, err)) return false;
     if (find_directory(zip, err)) return true;
     ct__zip_close(zip);
     return false;
 }
 
-void ct__zip_close(ct_zip *zip) { ct__file_release(&zip->file); }
+void ct__zip_close(ct_zip *zip) { ct__file_handle_close(&zip->file); }
 
 // ---------------------------------------------------------------------------------- the directory
 
@@ -178,13 +178,13 @@ bool ct__zip_next(ct_zip *zip, ct_arena *arena, ct_zip_entry *e, ct_err *err) {
     unsigned char r[CENTRAL];
     uint64_t left = zip->directory_end - zip->at;
     if (left < CENTRAL) return damaged_entry(zip, err);
-    if (!ct__file_part(&zip->file, zip->at, r, CENTRAL, err)) return false;
+    if (!ct__file_read_at(&zip->file, zip->at, r, CENTRAL, err)) return false;
     size_t name_n = u16(r + 28), extra_n = u16(r + 30), comment_n = u16(r + 32);
     size_t whole = CENTRAL + name_n + extra_n + comment_n;
     if (!marked(r, central_mark) || left < whole) return damaged_entry(zip, err);
     unsigned char *name = ct__arena(arena, name_n + extra_n + 1); // and the extra fields behind it
     if (!name) return ct__err_memory(err, CT_NOWHERE, zip->file.path, name_n + extra_n + 1);
-    if (!ct__file_part(&zip->file, zip->at + CENTRAL, name, name_n + extra_n, err)) return false;
+    if (!ct__file_read_at(&zip->file, zip->at + CENTRAL, name, name_n + extra_n, err)) return false;
     *e = (ct_zip_entry){.name = (char *)name,
                         .name_n = name_n,
                         .bytes = u32(r + 24),
@@ -274,7 +274,7 @@ bool ct__zip_apart(ct_zip_entry *e, const ct_zip_entry *next) {
 static bool find_bytes(const ct_zip *zip, ct_zip_entry *e, const char *part, ct_err *err) {
     unsigned char r[LOCAL];
     bool same = zip->directory >= LOCAL && e->local <= zip->directory - LOCAL;
-    if (same && !ct__file_part(&zip->file, e->local, r, LOCAL, err)) return false;
+    if (same && !ct__file_read_at(&zip->file, e->local, r, LOCAL, err)) return false;
     same = same && marked(r, local_mark) && u16(r + 8) == e->method && u16(r + 26) == e->name_n;
     if (same) {
         size_t extra_n = u16(r + 28), n = e->name_n + extra_n;
@@ -285,7 +285,7 @@ static bool find_bytes(const ct_zip *zip, ct_zip_entry *e, const char *part, ct_
                            "%s: its bytes end inside those of another array", part);
         unsigned char *name = ct__malloc(n + 1);
         if (!name) return ct__err_memory(err, CT_NOWHERE, zip->file.path, n + 1);
-        bool read = !same || ct__file_part(&zip->file, e->local + LOCAL, name, n, err);
+        bool read = !same || ct__file_read_at(&zip->file, e->local + LOCAL, name, n, err);
         same = same && read && same_header(e, r, name, extra_n);
         ct__free(name);
         if (!read) return false;
@@ -346,7 +346,7 @@ static bool unpack(ct_zip_stream *s, ct_err *err) {
     while (s->z.avail_out && !s->ended) {
         if (!s->z.avail_in && s->left) {
             size_t n = s->left < BUFFER ? (size_t)s->left : BUFFER;
-            if (!ct__file_part(&s->zip->file, s->at, s->packed, n, err)) return false;
+            if (!ct__file_read_at(&s->zip->file, s->at, s->packed, n, err)) return false;
             s->z.next_in = s->packed;
             s->z.avail_in = (uInt)n;
             s->at += n;
@@ -370,7 +370,7 @@ bool ct__zip_take(ct_zip_stream *s, void *to, uint64_t n, ct_err *err) {
             if (s->z.avail_out) return damaged(s, err);
         } else {
             if (piece > s->left) return damaged(s, err);
-            if (!ct__file_part(&s->zip->file, s->at, p, piece, err)) return false;
+            if (!ct__file_read_at(&s->zip->file, s->at, p, piece, err)) return false;
             s->at += piece;
             s->left -= piece;
         }
@@ -404,7 +404,7 @@ static uint64_t or_ones(uint64_t value, uint64_t ones) { return value < ones ? v
 
 static bool append(ct_zip_out *out, const void *bytes, size_t n, ct_err *err) {
     out->at += n;
-    return ct__atomic_put(out->file, bytes, n, err);
+    return ct__atomic_file_write(out->file, bytes, n, err);
 }
 
 static bool append_text(ct_zip_out *out, ct_text *text, ct_err *err) {
@@ -526,7 +526,7 @@ bool ct__zip_add(ct_zip_out *out, const char *name, const ct_zip_piece *pieces, 
     head.n = 0;
     put_local(&head, &e, wide); // as long as before, with what is known now
     ok = ok && (!head.failed || ct__err_memory(err, CT_NOWHERE, out->file->path, head.cap)) &&
-         ct__atomic_patch(out->file, e.local, head.s, head.n, err);
+         ct__atomic_file_patch(out->file, e.local, head.s, head.n, err);
     put_central(&out->directory, &e);
     out->n++;
     ct__text_free(&head);

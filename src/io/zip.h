@@ -79,7 +79,7 @@ typedef struct ct_zip_piece {
 } ct_zip_piece;
 
 typedef struct ct_zip_out {
-    ct_atomic *file; // the caller's, empty at first
+    ct_atomic_file *file; // the caller's, empty at first
     ct_text directory;
     uint64_t at, n; // bytes and entries so far
 } ct_zip_out;

@@ -62,7 +62,7 @@ void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err) {
         h->ctx->err.code = CT_OK;
         ct_ctx_use(h->outer);
         ct_ctx_free(h->ctx);
-        ct__release_unused(); // so that the next dry run does not count it with the process
+        ct__trim_heap(); // so that the next dry run does not count it with the process
     }
     ct_ctx_use(h->outer);
     h->ctx = NULL;

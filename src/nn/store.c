@@ -94,8 +94,9 @@ static bool entry_fits(const ct_st_entry *entry, const char *name, ct_tensor var
     for (size_t a = 0; same && a < entry->rank; a++)
         same = entry->shape[a] == (uint64_t)ct_dim(var, (int)a);
     ct_dtype to = ct_dtype_of(var);
-    bool converts = entry->dtype == to || (ct__has_slope(entry->dtype) && ct__has_slope(to) &&
-                                           ct__is_complex(entry->dtype) == ct__is_complex(to));
+    bool converts =
+        entry->dtype == to || (ct__is_differentiable(entry->dtype) && ct__is_differentiable(to) &&
+                               ct__is_complex(entry->dtype) == ct__is_complex(to));
     if (same && converts) return true;
     char have[256], want[256];
     int64_t dim[CT_MAX_RANK];
@@ -173,7 +174,7 @@ static bool next_piece(void *user, const void **bytes, size_t *n, ct_err *err) {
 }
 
 static bool give(ct_ctx *ctx, ct_tensor var, const ct_st *file, const ct_st_entry *entry) {
-    CT_PLAIN; // floats are converted
+    CT_DEFAULT_ENV; // floats are converted
     source s = {.file = file, .entry = entry, .to = ct_dtype_of(var)};
     return ct__var_fill(ctx, var, next_piece, &s, CT_NOWHERE);
 }

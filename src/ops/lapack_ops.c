@@ -374,7 +374,7 @@ static int qr_one(const ct_matrix *m) {
     const int64_t n = (int64_t)m->rows * m->columns, q_n = (int64_t)m->rows * own;
     const int64_t all = (int64_t)m->rows * most(m->columns, own);
     int info = 0, ask = -1, lwork;
-    char query[2][CT_MOST_BYTES] = {{0}};
+    char query[2][CT_MAX_ELEMENT_BYTES] = {{0}};
     ct_room room;
     if (!ct__all_finite(m->dtype, m->of[0], n)) {
         ct__fill_nan(m->dtype, m->of[1], q_n);
@@ -484,7 +484,7 @@ static void syevd(const ct_matrix *m, bool vectors, bool upper, void *a, void *w
 static int symmetric(const ct_matrix *m, bool vectors, bool upper) {
     const int64_t n = m->rows, all = n * n;
     const ct_dtype part = part_of(m->dtype);
-    char work_n[CT_MOST_BYTES] = {0}, rwork_n[CT_MOST_BYTES] = {0};
+    char work_n[CT_MAX_ELEMENT_BYTES] = {0}, rwork_n[CT_MAX_ELEMENT_BYTES] = {0};
     int info = 0, iwork_n = 1;
     ct_room room;
     if (!ct__all_finite(m->dtype, m->of[0], all)) {
@@ -619,7 +619,7 @@ static int singular(const ct_matrix *m, bool vectors, bool full, void *u, void *
     const ct_dtype dtype = m->dtype, part = part_of(dtype);
     // Of real numbers `rwork` is not read; of complex ones this is what LAPACK's page asks for.
     const int64_t rwork = k * (5 * k + 7) + k * (2 * wide + 2 * k + 1) + 1;
-    char query[CT_MOST_BYTES] = {0};
+    char query[CT_MAX_ELEMENT_BYTES] = {0};
     ct_room room;
     if (!ct__all_finite(dtype, m->of[0], rows * columns)) {
         ct__fill_nan(part, s, k);
@@ -788,7 +788,7 @@ static void pair_up(ct_dtype part, int64_t n, const void *im, const void *column
 static int general(const ct_matrix *m, void *values, void *vectors) {
     const int64_t n = m->rows, all = n * n;
     const ct_dtype dtype = m->dtype, part = part_of(dtype), out = complex_of(dtype);
-    char query[CT_MOST_BYTES] = {0}, more[CT_MOST_BYTES] = {0};
+    char query[CT_MAX_ELEMENT_BYTES] = {0}, more[CT_MAX_ELEMENT_BYTES] = {0};
     ct_room room;
     if (!ct__all_finite(dtype, m->of[0], all)) {
         ct__fill_nan(out, values, n);

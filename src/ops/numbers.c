@@ -324,7 +324,7 @@ CT_ATTRS(nan_to_num, NAN_TO_NUM_ATTRS);
 static bool nan_to_num_infer(ct_call *call) {
     nan_to_num_attrs *attrs = call->attrs;
     if (!ct__infer_elementwise(call)) return false;
-    const double most = ct__largest((ct_dtype)call->out->dtype);
+    const double most = ct__float_max((ct_dtype)call->out->dtype);
     attrs->nan = (ct_num){ct__num_or(attrs->nan, 0), true};
     attrs->posinf = (ct_num){ct__num_or(attrs->posinf, most), true};
     attrs->neginf = (ct_num){ct__num_or(attrs->neginf, -most), true};
@@ -334,7 +334,8 @@ static bool nan_to_num_body(ct_rule *r) {
     const nan_to_num_attrs *attrs = r->attrs;
     ct_tensor x = r->in[0], y = ct_select(ct_is_nan(x), rule_constant(attrs->nan.value, r), x);
     y = ct_select(ct_equal(x, ct_f(INFINITY)), rule_constant(attrs->posinf.value, r), y);
-    r->body_out[0] = ct_select(ct_equal(x, ct_f(-INFINITY)), rule_constant(attrs->neginf.value, r), y);
+    r->body_out[0] =
+        ct_select(ct_equal(x, ct_f(-INFINITY)), rule_constant(attrs->neginf.value, r), y);
     return true;
 }
 const ct_opdef ct__op_nan_to_num = {

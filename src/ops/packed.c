@@ -144,8 +144,8 @@ static ct_tensor to_codes(ct_tensor x, ct_dtype dtype) {
         return ct_and(code, number(15, code));
     }
     ct_tensor whole = ct_cast(x, dtype == CT_I4 ? CT_I8 : CT_U8); // saturates
-    whole = ct_clamp(whole, number((double)ct__least(dtype), whole),
-                     number((double)ct__greatest(dtype), whole));
+    whole = ct_clamp(whole, number((double)ct__int_min(dtype), whole),
+                     number((double)ct__int_max(dtype), whole));
     ct_tensor code = ct_cast(whole, CT_U8);
     return ct_and(code, number(15, code));
 }

@@ -233,7 +233,7 @@ static ct_tensor scales_value(const layout *l, ct_tensor scales) {
 static ct_tensor scales_of(const layout *l, ct_tensor largest) {
     if (l->scale != CT_U8) {
         ct_tensor scale = ct_div(largest, ct__number_like(l->most, largest));
-        scale = ct_minimum(scale, ct__number_like(ct__largest(l->scale), largest));
+        scale = ct_minimum(scale, ct__number_like(ct__float_max(l->scale), largest));
         return ct_cast(scale, l->scale);
     }
     ct_tensor bits = ct_bitcast(largest, CT_I32);

@@ -390,7 +390,7 @@ static bool record_gradients(ct_optim *optim, ct_tensor loss, ct_loc here) {
 void ct_optim_accumulate_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_accumulate", "the optimizer")) return;
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     follow(ctx, optim, here);
     if (!begin_sums(optim, here) || !record_gradients(optim, loss, here)) return;
     add_to_sums(optim, here);
@@ -440,7 +440,7 @@ bool ct__optim_scales(const ct_optim *optim) { return optim->scaling.initial > 0
 void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_step", "the optimizer")) return;
-    CT_PLAIN; // what transforms compute while they record
+    CT_DEFAULT_ENV; // what transforms compute while they record
     follow(ctx, optim, here);
     if (!record_gradients(optim, loss, here)) return;
     if (has_sums(optim)) take_mean(optim, here);

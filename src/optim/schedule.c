@@ -19,6 +19,6 @@ __attribute__((noinline)) static double built_in(const ct_schedule *schedule, in
 double ct_schedule_at(const ct_schedule *schedule, int64_t step) {
     if (!schedule) return NAN;
     if (schedule->custom) return schedule->custom(step, schedule->user);
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     return built_in(schedule, step);
 }

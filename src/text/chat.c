@@ -192,7 +192,7 @@ static bool load(ct_chat_template *chat, const char *path, ct_err *err) {
     snprintf(file, sizeof file, "%s/chat_template.jinja", path);
     snprintf(more, sizeof more, "%s/additional_chat_templates", path);
     if (is_file(file) && !add_file(chat, file, "default", err)) return false;
-    ct__each_inside(AT_FDCWD, more, visit, &(folder){chat, more, err});
+    ct__for_each_entry(AT_FDCWD, more, visit, &(folder){chat, more, err});
     if (err->code || !take_config(chat, path, "tokenizer_config.json", err) ||
         !take_config(chat, path, "chat_template.json", err) ||
         !take_config(chat, path, "special_tokens_map.json", err))

@@ -45,7 +45,7 @@ static void script(const char *line) {
     snprintf(path, sizeof path, "%s/cc", root);
     snprintf(text, sizeof text, "#!/bin/sh\n: >%s/started\n%s\nexec %s \"$@\"\n", root, line,
              own_compiler ? own_compiler : "cc");
-    assert_true(ct__file_place(path, text, strlen(text), 0700, &err));
+    assert_true(ct__file_replace(path, text, strlen(text), 0700, &err));
     setenv("COTAN_CC", path, 1);
 }
 

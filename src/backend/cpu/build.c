@@ -55,7 +55,7 @@ static bool build_write_group(const job *j, int group, ct_err *err) {
     char path[4200];
     snprintf(path, sizeof path, "%s/g%d.c", j->folder, group);
     bool ok = text.failed ? ct__err_memory(err, CT_NOWHERE, "cpu", text.n)
-                          : ct__file_place(path, text.s, text.n, 0600, err);
+                          : ct__file_replace(path, text.s, text.n, 0600, err);
     ct__text_free(&text);
     return ok;
 }

@@ -195,7 +195,8 @@ void ct__cache_add(const ct_cache *cache, const char *path, ct_hash key) {
     char *bytes = NULL;
     size_t n = 0;
     ct_err ignored = {0};
-    if (ct__file_read(path, &bytes, &n, &ignored)) ct__file_place(entry, bytes, n, 0700, &ignored);
+    if (ct__file_read(path, &bytes, &n, &ignored))
+        ct__file_replace(entry, bytes, n, 0700, &ignored);
     ct__free(bytes);
 }
 
@@ -322,7 +323,7 @@ static void cache_check_work_file(int folder, const char *name, void *user) {
 }
 static bool cache_is_work_folder(int folder, const char *name) {
     bool only = true;
-    return ct__each_inside(folder, name, cache_check_work_file, &only) && only;
+    return ct__for_each_entry(folder, name, cache_check_work_file, &only) && only;
 }
 
 // Lists the folder's entries (freed with ct__free) and sums their bytes.
@@ -421,7 +422,7 @@ void ct__cache_store(const ct_cache *cache, ct_hash key, const void *bytes, size
     memcpy(t.magic, magic, sizeof magic);
     memcpy(sealed, bytes, n);
     memcpy(sealed + n, &t, sizeof t);
-    ct__file_place(path, sealed, n + sizeof t, 0700, &ignored);
+    ct__file_replace(path, sealed, n + sizeof t, 0700, &ignored);
     ct__free(sealed);
 }
 
@@ -499,7 +500,7 @@ static void *cache_open_in_temporary(const ct_cache *cache, const char *bytes, s
         int w = snprintf(folder, sizeof folder, "%s/cotan-load-XXXXXX", folders[i]);
         if (w < 0 || w >= (int)sizeof folder || !mkdtemp(folder)) continue;
         snprintf(path, sizeof path, "%s/k.so", folder);
-        if (ct__file_place(path, bytes, n, 0700, &ignored)) handle = cache_dlopen(path);
+        if (ct__file_replace(path, bytes, n, 0700, &ignored)) handle = cache_dlopen(path);
         ct__cache_remove_work_folder(folder);
     }
     return handle;

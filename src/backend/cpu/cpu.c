@@ -41,7 +41,7 @@ static void *cpu_alloc(ct_device *device, size_t bytes, ct_err *err) {
 static atomic_int asked_threads; // by ct_set_threads; 0: the environment, else the cores
 
 static int cpu_clamp_threads(int threads) {
-    return threads < CT_POOL_MOST ? threads : CT_POOL_MOST;
+    return threads < CT_POOL_MAX_THREADS ? threads : CT_POOL_MAX_THREADS;
 }
 
 void ct_set_threads(int n) {
@@ -52,19 +52,19 @@ void ct_set_threads(int n) {
     ct_ctx *ctx = ct__ctx();
     if (ctx)
         ct__err(&ctx->err, CT_E_ARGUMENT, CT_NOWHERE, "set_threads",
-                "%d threads: 1 to %d can be, and 0 is the default", n, CT_POOL_MOST);
+                "%d threads: 1 to %d can be, and 0 is the default", n, CT_POOL_MAX_THREADS);
 }
 
 // Reads COTAN_THREADS into *n; 0 if it is not set.
 static bool cpu_env_threads(int *n, ct_err *err) {
     const char *text = getenv("COTAN_THREADS"), *at = text;
-    for (*n = 0; at && *at >= '0' && *at <= '9' && *n <= CT_POOL_MOST; at++)
+    for (*n = 0; at && *at >= '0' && *at <= '9' && *n <= CT_POOL_MAX_THREADS; at++)
         *n = *n * 10 + *at - '0';
-    if (!text || !*text || (!*at && *n >= 1 && *n <= CT_POOL_MOST)) return true;
+    if (!text || !*text || (!*at && *n >= 1 && *n <= CT_POOL_MAX_THREADS)) return true;
     *n = 0;
     return ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
                    "COTAN_THREADS is \"%.40s\", not a whole number from 1 to %d", text,
-                   CT_POOL_MOST);
+                   CT_POOL_MAX_THREADS);
 }
 
 static int cpu_thread_count(void) {

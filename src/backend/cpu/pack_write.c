@@ -56,7 +56,7 @@ static bool pack_write_group(const work *w, int group, const struct ct_pack_text
     for (size_t i = 0; i < n; i++) ct__text_add(&text, v[i].text);
     snprintf(path, sizeof path, "%s/g%d.c", w->folder, group);
     const bool ok = text.failed ? ct__err_memory(err, CT_NOWHERE, "kernels", text.n)
-                                : ct__file_place(path, text.s, text.n, 0600, err);
+                                : ct__file_replace(path, text.s, text.n, 0600, err);
     ct__text_free(&text);
     return ok;
 }
@@ -183,7 +183,7 @@ bool ct__pack_write(const ct_pack_job *job, const char *path, size_t *kernels, s
                        refused);
     bool ok = pack_write_levels(&w, n, &file, err);
     ct__cache_remove_work_folder(w.folder);
-    ok = ok && ct__file_place(path, file.s, file.n, 0644, err);
+    ok = ok && ct__file_replace(path, file.s, file.n, 0644, err);
     *kernels = (size_t)w.all;
     *bytes = file.n;
     ct__text_free(&file);

@@ -26,7 +26,7 @@ static size_t share;          // of the urgent items, for one compiler
 static struct worker {
     pthread_t id;
     enum { NONE, RUNNING, ENDED } state;
-} workers[CT_POOL_MOST];
+} workers[CT_POOL_MAX_THREADS];
 static int working; // workers that have not ended
 static atomic_bool closed;
 
@@ -150,7 +150,7 @@ static void *queue_worker(void *arg) {
 
 // Joins the threads that have ended or are about to return.
 static void queue_join_ended(void) {
-    for (int i = 0; i < CT_POOL_MOST; i++)
+    for (int i = 0; i < CT_POOL_MAX_THREADS; i++)
         if (workers[i].state == ENDED) {
             pthread_join(workers[i].id, NULL);
             workers[i].state = NONE;
@@ -160,8 +160,8 @@ static void queue_join_ended(void) {
 // Returns false if the system refuses a thread.
 static bool queue_start_thread(int threads) {
     int i = 0;
-    while (i < CT_POOL_MOST && workers[i].state != NONE) i++;
-    worker_arg *h = i < CT_POOL_MOST ? ct__malloc(sizeof *h) : NULL;
+    while (i < CT_POOL_MAX_THREADS && workers[i].state != NONE) i++;
+    worker_arg *h = i < CT_POOL_MAX_THREADS ? ct__malloc(sizeof *h) : NULL;
     if (!h) return false;
     *h = (worker_arg){&workers[i], threads};
     workers[i].state = RUNNING;
