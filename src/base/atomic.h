@@ -23,8 +23,8 @@ bool ct__atomic_file_patch(ct_atomic_file *file, uint64_t at, const void *bytes,
 bool ct__atomic_file_commit(ct_atomic_file *file, ct_err *err);
 // Only renames it: for files that can be made again and are checked when read.
 bool ct__atomic_file_rename(ct_atomic_file *file, ct_err *err);
-void ct__atomic_file_abandon(
-    ct_atomic_file *file); // removes the temporary file; does nothing after a commit or rename
+// Removes the temporary file; does nothing after a commit or rename.
+void ct__atomic_file_abandon(ct_atomic_file *file);
 
 // Makes a unique temporary name for `path` (of fewer than 4096 bytes), in the same folder, to be
 // renamed to it.

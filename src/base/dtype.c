@@ -44,12 +44,15 @@ size_t ct_dtype_size(ct_dtype dtype) { return ct__dtype(dtype)->bits / 8u; }
 // -------------------------------------------------------------------------------------- conversions
 
 static int dtype_exponent_bias(const ct_dtype_info *f) { return (1 << (f->exponent - 1)) - 1; }
-static uint32_t dtype_infinity_code(const ct_dtype_info *f) { // the code it would have, for dtypes without one
+static uint32_t
+dtype_infinity_code(const ct_dtype_info *f) { // the code it would have, for dtypes without one
     return ((1u << f->exponent) - 1) << f->mantissa;
 }
 static uint32_t dtype_largest_code(const ct_dtype_info *f) {
     const uint32_t all = (1u << (f->exponent + f->mantissa)) - 1;
-    return f->special == CT_IEEE ? dtype_infinity_code(f) - 1 : f->special == CT_ONE_NAN ? all - 1 : all;
+    return f->special == CT_IEEE      ? dtype_infinity_code(f) - 1
+           : f->special == CT_ONE_NAN ? all - 1
+                                      : all;
 }
 
 uint32_t ct__encode_float(ct_dtype d, double value) {
@@ -93,7 +96,8 @@ double ct__decode_float(ct_dtype d, uint32_t code) {
         if (f->bits == 8 && (f->special == CT_ONE_NAN || mantissa)) v = 0x7ff8ull << 48;
         memcpy(&value, &v, sizeof value);
     } else if (exponent) {
-        value = ldexp((double)(mantissa | 1u << f->mantissa), exponent - dtype_exponent_bias(f) - f->mantissa);
+        value = ldexp((double)(mantissa | 1u << f->mantissa),
+                      exponent - dtype_exponent_bias(f) - f->mantissa);
     } else {
         value = ldexp((double)mantissa, 1 - dtype_exponent_bias(f) - f->mantissa);
     }
@@ -101,7 +105,8 @@ double ct__decode_float(ct_dtype d, uint32_t code) {
 }
 
 double ct__float_max(ct_dtype d) {
-    return d == CT_F64 ? 0x1.fffffffffffffp1023 : ct__decode_float(d, dtype_largest_code(ct__dtype(d)));
+    return d == CT_F64 ? 0x1.fffffffffffffp1023
+                       : ct__decode_float(d, dtype_largest_code(ct__dtype(d)));
 }
 double ct__float_min_normal(ct_dtype d) { return ldexp(1, 1 - dtype_exponent_bias(ct__dtype(d))); }
 
@@ -184,5 +189,6 @@ ct_dtype ct__promotion_result(ct_promotion all) {
 }
 ct_dtype ct__promote(ct_dtype a, bool a_weak, ct_dtype b, bool b_weak) {
     if (a == b && a_weak == b_weak) return a;
-    return ct__promotion_result(ct__promotion_add(ct__promotion_add(CT_PROMOTION_START, a, a_weak), b, b_weak));
+    return ct__promotion_result(
+        ct__promotion_add(ct__promotion_add(CT_PROMOTION_START, a, a_weak), b, b_weak));
 }

@@ -16,11 +16,10 @@
 enum { CT_ERROR_TEXT = 1024 };
 
 typedef struct ct_err {
-    ct_code code; // CT_OK: no error
-    char text
-        [CT_ERROR_TEXT]; // "file:line: op: what is wrong: values", then optionally "\n  hint: ..."
-    bool hint_final;     // it has its hint, or later errors followed, whose hints are ignored
-    bool has_location;   // begins with a line of the user's
+    ct_code code;             // CT_OK: no error
+    char text[CT_ERROR_TEXT]; // "file:line: op: what is wrong: values", perhaps "\n  hint: ..."
+    bool hint_final;          // it has its hint, or later errors followed, whose hints are ignored
+    bool has_location;        // begins with a line of the user's
 } ct_err;
 
 // Records an error unless one is recorded already. `op` names the operation or the file format; if

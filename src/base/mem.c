@@ -162,8 +162,7 @@ void ct__arena_reset(ct_arena *arena) {
         ct__free(b);
         b = below;
     }
-    if (keep &&
-        keep->size > LARGEST_STEP) { // it held a single large allocation; the next use may be small
+    if (keep && keep->size > LARGEST_STEP) { // of one large allocation; the next may be small
         ct__free(keep);
         *arena = (ct_arena){0};
     } else if (keep) {

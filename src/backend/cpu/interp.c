@@ -10,7 +10,7 @@
 
 struct ct_interp {
     ct_iins *head, *code; // sets up the constants; the kernel
-    size_t frame;                // bytes
+    size_t frame;         // bytes
     int n_bufs, n_params;
     size_t *local; // (n_bufs) offset of a local in the frame; 0: a parameter
     ct_itile **tiles;
