@@ -114,13 +114,13 @@ struct ct_block {
     _Alignas(16) char data[];
 };
 
-enum { FIRST_BLOCK = 1 << 14, LARGEST_STEP = 1 << 22 };
+enum { FIRST_BLOCK = 1 << 14, MAX_BLOCK = 1 << 22 };
 
 void *ct__arena_slow(ct_arena *arena, size_t bytes) {
     if (bytes > SIZE_MAX / 2) return mem_count_failure(NULL, bytes);
     bytes = (bytes + 15) & ~(size_t)15;
     size_t size = arena->head ? arena->head->size * 2 : FIRST_BLOCK;
-    if (size > LARGEST_STEP) size = LARGEST_STEP;
+    if (size > MAX_BLOCK) size = MAX_BLOCK;
     if (size < bytes) size = bytes;
     ct_block *block = ct__malloc(sizeof *block + size);
     if (!block) return NULL;
@@ -162,7 +162,7 @@ void ct__arena_reset(ct_arena *arena) {
         ct__free(b);
         b = below;
     }
-    if (keep && keep->size > LARGEST_STEP) { // of one large allocation; the next may be small
+    if (keep && keep->size > MAX_BLOCK) { // of one large allocation; the next may be small
         ct__free(keep);
         *arena = (ct_arena){0};
     } else if (keep) {

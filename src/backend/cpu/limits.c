@@ -14,7 +14,7 @@
 #include "base/os.h"
 #include "cotan/profile.h"
 
-enum { TRIES = 5, FMA_TURNS = 1 << 20, THREEFRY_TURNS = 1 << 16, MOST_THREADS = 256 };
+enum { TRIES = 5, FMA_ROUNDS = 1 << 20, THREEFRY_ROUNDS = 1 << 16, MAX_THREADS = 256 };
 
 static _Atomic float sink;             // uses each result, so that no computation is removed
 static volatile float factor = 0.999f; // volatile, so that the compiler computes nothing in advance
@@ -28,14 +28,14 @@ static void limits_keep(float x) { atomic_store_explicit(&sink, x, memory_order_
         vector x[chains], a = splat(factor), b = splat(1 - factor);                                \
         float sum[lanes];                                                                          \
         for (int c = 0; c < (chains); c++) x[c] = splat((float)c);                                 \
-        for (int t = 0; t < FMA_TURNS; t++) {                                                      \
+        for (int t = 0; t < FMA_ROUNDS; t++) {                                                     \
             _Pragma("GCC unroll 32") for (int c = 0; c < (chains); c++) x[c] = fma(x[c], a, b);    \
         }                                                                                          \
         for (int c = 0; c < (chains); c++) {                                                       \
             store(sum, x[c]);                                                                      \
             limits_keep(sum[0]);                                                                   \
         }                                                                                          \
-        return 2.0 * (lanes) * (chains) * (double)FMA_TURNS;                                       \
+        return 2.0 * (lanes) * (chains) * (double)FMA_ROUNDS;                                      \
     }
 
 #if defined(__x86_64__)
@@ -73,13 +73,13 @@ __attribute__((target("avx512f,avx512vnni"))) static double limits_byte_products
     const int seed = (int)(factor * 1000);
     __m512i x[CHAINS], a = _mm512_set1_epi32(seed), b = _mm512_set1_epi32(seed + 1);
     for (int c = 0; c < CHAINS; c++) x[c] = _mm512_set1_epi32(c);
-    for (int t = 0; t < FMA_TURNS; t++) {
+    for (int t = 0; t < FMA_ROUNDS; t++) {
         _Pragma("GCC unroll 16") for (int c = 0; c < CHAINS; c++) x[c] =
             _mm512_dpbusd_epi32(x[c], a, b);
     }
     for (int c = 0; c < CHAINS; c++)
         limits_keep((float)_mm512_cvtsi512_si32(x[c])); // the sum of all would overflow
-    return 8.0 * LANES * CHAINS * FMA_TURNS;
+    return 8.0 * LANES * CHAINS * FMA_ROUNDS;
 }
 static bool limits_has_byte_products(void) { return __builtin_cpu_supports("avx512vnni"); }
 #else
@@ -98,7 +98,7 @@ static inline __attribute__((always_inline)) double limits_threefry(void) {
     uint32_t seed = (uint32_t)(factor * 1000);
     words key[3], last = {0};
     for (int i = 0; i < 3; i++) key[i] = (words){0} + (seed + (uint32_t)i);
-    for (uint32_t t = 0; t < THREEFRY_TURNS; t++) {
+    for (uint32_t t = 0; t < THREEFRY_ROUNDS; t++) {
         words a[BLOCKS], b[BLOCKS];
         for (uint32_t i = 0; i < BLOCKS; i++) a[i] = key[0], b[i] = key[1] + (t * BLOCKS + i);
         _Pragma("GCC unroll 20") for (int round = 0; round < 20; round++) {
@@ -116,7 +116,7 @@ static inline __attribute__((always_inline)) double limits_threefry(void) {
         for (int i = 0; i < BLOCKS; i++) last ^= a[i] ^ b[i];
     }
     for (int i = 0; i < 16; i++) limits_keep((float)last[i]);
-    return 16.0 * BLOCKS * THREEFRY_TURNS;
+    return 16.0 * BLOCKS * THREEFRY_ROUNDS;
 }
 
 #if defined(__x86_64__)
@@ -192,7 +192,7 @@ static double limits_triad(float *a, const float *b, const float *c, int64_t n) 
     return 3.0 * (double)n * sizeof *a;
 }
 
-static double sum(float *a, const float *b, const float *c, int64_t n) {
+static double limits_sum(float *a, const float *b, const float *c, int64_t n) {
     (void)b, (void)c;
     float s[32] = {0};
     for (int64_t i = 0; i < n; i += 32)
@@ -232,8 +232,8 @@ static void *limits_run_task(void *arg) {
 // Returns the work of all threads per second, in the best of the tries. Negative: threads cannot be
 // started.
 static double limits_best_rate(task kind, int threads) {
-    task tasks[MOST_THREADS];
-    pthread_t ids[MOST_THREADS];
+    task tasks[MAX_THREADS];
+    pthread_t ids[MAX_THREADS];
     pthread_barrier_t start;
     double most = 0;
     if (pthread_barrier_init(&start, NULL, (unsigned)threads)) return -1;
@@ -270,14 +270,14 @@ static bool limits_measure(ct_limits *l, int threads, bool memory) {
     return limits_allocate_arrays() &&
            limits_raise(&l->stream, (task){.memory = limits_copy}, threads) &&
            limits_raise(&l->stream, (task){.memory = limits_triad}, threads) &&
-           limits_raise(&l->read, (task){.memory = sum}, threads) &&
+           limits_raise(&l->read, (task){.memory = limits_sum}, threads) &&
            limits_raise(&l->threefry, (task){.registers = limits_random_words}, threads) &&
            (!limits_has_byte_products() ||
             limits_raise(&l->bytes, (task){.registers = limits_byte_products}, threads));
 }
 
 bool ct_measure_limits(ct_limits *l, int threads, bool memory) {
-    if (!l || threads < 1 || threads > MOST_THREADS) return false;
+    if (!l || threads < 1 || threads > MAX_THREADS) return false;
     pthread_mutex_lock(&lock);
     const bool ok = limits_measure(l, threads, memory);
     pthread_mutex_unlock(&lock);

@@ -227,11 +227,11 @@ static bool pack_check_all_tables(const ct_pack_tables *t, size_t n) {
 
 bool ct__pack_check_tables(const void *section, size_t n, const char *path, ct_pack_tables *t,
                            ct_err *err) {
-    enum { MOST_SPAN = 1 << 30 };
+    enum { MAX_SPAN = 1 << 30 };
     size_t at = 0;
     *t = (ct_pack_tables){0};
     t->section = pack_take_table(section, n, &at, 1, sizeof *t->section);
-    if (!t->section || t->section->span > MOST_SPAN) return pack_report_damage(path, err);
+    if (!t->section || t->section->span > MAX_SPAN) return pack_report_damage(path, err);
     t->kernels = pack_take_table(section, n, &at, t->section->n_kernels, sizeof *t->kernels);
     t->segments =
         t->kernels ? pack_take_table(section, n, &at, t->section->n_segments, sizeof *t->segments)

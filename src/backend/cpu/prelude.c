@@ -20,9 +20,9 @@ typedef struct {
 } piece;
 
 // #define NAME(A, B) BODY; a name has several under different conditions.
-enum { MOST_PARAMS = 10, MOST_DEPTH = 16 };
+enum { MAX_PARAMS = 10, MAX_DEPTH = 16 };
 typedef struct {
-    span name, params[MOST_PARAMS], body;
+    span name, params[MAX_PARAMS], body;
     int n_params; // -1: no parameter list
     size_t piece;
 } macro;
@@ -114,7 +114,7 @@ static span prelude_trimmed(const char *from, const char *end) {
 static int prelude_split(span list, span *to) {
     int n = 0, depth = 0;
     const char *from = list.s, *end = list.s + list.n;
-    for (const char *p = from; p <= end && n < MOST_PARAMS; p++) {
+    for (const char *p = from; p <= end && n < MAX_PARAMS; p++) {
         if (p < end) depth += (*p == '(') - (*p == ')');
         if (p < end && (*p != ',' || depth)) continue;
         to[n++] = prelude_trimmed(from, p);
@@ -215,7 +215,7 @@ static void prelude_use_piece(walk *w, size_t at) {
 }
 
 static void prelude_walk_word(walk *w, span word, const char *p, const char *end, int depth) {
-    span args[MOST_PARAMS];
+    span args[MAX_PARAMS];
     int n_args = -1; // no arguments follow
     const entry *e = prelude_look_up(w->t, word, NULL);
     if (e && (p = prelude_skip_blank(p, end)) < end && *p == '(')
@@ -230,7 +230,7 @@ static void prelude_walk_word(walk *w, span word, const char *p, const char *end
 
 static void prelude_walk_text(walk *w, span text, int depth) {
     const char *p = text.s, *end = p + text.n;
-    if (depth > MOST_DEPTH) return;
+    if (depth > MAX_DEPTH) return;
     for (span word; (word = prelude_next_word(&p, end)).s;) {
         if (!w->making || !(prelude_span_is(word, "FN") || prelude_span_is(word, "SLOW"))) {
             prelude_walk_word(w, word, p, end, depth);
