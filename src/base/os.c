@@ -287,13 +287,14 @@ static size_t cgroup_cores(const char *folder, bool is_v1) {
 
 // Returns the minimum over the group and its parents, whose limits apply too.
 typedef size_t (*group_fn)(const char *folder, bool is_v1);
-static size_t cgroup_min_of_parents(const char *root, char *group, const char *is_v1, group_fn of) {
+static size_t cgroup_min_of_parents(const char *root, char *group, const char *v1_controller,
+                                    group_fn of) {
     char folder[4096];
     size_t best = SIZE_MAX;
     for (;;) {
-        snprintf(folder, sizeof folder, "%s%s%s%s", root, is_v1 ? "/" : "", is_v1 ? is_v1 : "",
-                 group);
-        size_t its = of(folder, is_v1 != NULL);
+        snprintf(folder, sizeof folder, "%s%s%s%s", root, v1_controller ? "/" : "",
+                 v1_controller ? v1_controller : "", group);
+        size_t its = of(folder, v1_controller != NULL);
         if (its < best) best = its;
         char *slash = strrchr(group, '/');
         if (!slash || slash == group + strlen(group) - 1) {
