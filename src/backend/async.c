@@ -1,6 +1,6 @@
-// A device that runs another one on a thread of its own, behind buffers that the host cannot touch:
-// what a GPU looks like to the layers above, for tests. A buffer's address is the real one with its
-// upper bits flipped, so that any access faults; commands are copied into a queue and run in order.
+// A device that runs another one on its own thread, with buffers that the host cannot access, like
+// a GPU; for tests. A buffer's handle is its real address with the upper bits flipped, so that any
+// access faults; commands are copied into a queue and run in order.
 #include <fenv.h>
 #include <pthread.h>
 #include <string.h>
@@ -8,37 +8,37 @@
 #include "backend/backend.h"
 #include "base/pool.h"
 
-#define VEIL 0xa5a5000000000000u
+#define HANDLE_TAG 0xa5a5000000000000u
 
 typedef struct item { // commands that belong together, or an upload
     struct item *next;
     ct_command *commands; // (n)
     size_t n;
-    const atomic_bool *stop; // NULL: they go to their end
-    void *bytes;             // of an upload: one command, a COPY to args[0]
+    const atomic_bool *stop; // NULL: they cannot be stopped
+    void *bytes;             // an upload: its only command is a COPY to args[0]
 } item;
 
-enum { MOST_LOST = 16 };
-struct span {
+enum { MAX_LOST = 16 };
+struct lost_range {
     uint64_t first, last;
 };
 
 typedef struct async {
     pthread_t thread;
-    pthread_mutex_t lock; // of all below
+    pthread_mutex_t lock; // guards all below
     pthread_cond_t work, done;
     item *first, **last;
     uint64_t enqueued, finished;
     bool closing;
-    ct_err err;                  // the first fault, until somebody hears of it
-    uint64_t failed;             // the command that it befell; numbered from 1
-    struct span lost[MOST_LOST]; // what never ran, by faults that were heard of
+    ct_err err;                       // the first fault, until it is reported
+    uint64_t failed;                  // the item that failed; numbered from 1
+    struct lost_range lost[MAX_LOST]; // items that never ran, of reported faults
     size_t n_lost;
 } async;
 
-static void *veiled(void *p) { return (void *)((uintptr_t)p ^ VEIL); }
+static void *async_tag(void *p) { return (void *)((uintptr_t)p ^ HANDLE_TAG); }
 
-static void run_item(ct_device *inner, item *it, ct_err *err) {
+static void async_run_item(ct_device *inner, item *it, ct_err *err) {
     inner->stop = it->stop;
     if (it->bytes)
         inner->backend->copy_in(inner, it->commands->args[0], it->bytes, it->commands->bytes, err);
@@ -47,15 +47,15 @@ static void run_item(ct_device *inner, item *it, ct_err *err) {
     inner->stop = NULL;
 }
 
-// After a fault nothing runs until somebody hears of it, and then what was enqueued behind that.
-static bool runs(const async *a, uint64_t number) {
+// After a fault nothing runs until it is reported; then only items enqueued after that run.
+static bool async_should_run(const async *a, uint64_t number) {
     return !a->err.code && (!a->n_lost || number > a->lost[a->n_lost - 1].last);
 }
 
-static void *worker(void *arg) {
+static void *async_worker(void *arg) {
     ct_device *device = arg;
     async *a = device->state;
-    fesetenv(FE_DFL_ENV); // not what the host program's thread had
+    fesetenv(FE_DFL_ENV); // the host program's thread may have had another
     pthread_mutex_lock(&a->lock);
     for (;;) {
         while (!a->first && !a->closing) pthread_cond_wait(&a->work, &a->lock);
@@ -64,9 +64,9 @@ static void *worker(void *arg) {
         a->first = it->next;
         if (!a->first) a->last = &a->first;
         ct_err err = {0};
-        bool wanted = runs(a, a->finished + 1);
+        bool run = async_should_run(a, a->finished + 1);
         pthread_mutex_unlock(&a->lock);
-        if (wanted) run_item(device->inner, it, &err);
+        if (run) async_run_item(device->inner, it, &err);
         ct__free(it);
         pthread_mutex_lock(&a->lock);
         a->finished++;
@@ -88,7 +88,7 @@ static bool async_open(ct_device *device, ct_err *err) {
     pthread_cond_init(&a->done, NULL);
     a->last = &a->first;
     device->state = a;
-    int failed = ct__thread_start(&a->thread, worker, device);
+    int failed = ct__thread_start(&a->thread, async_worker, device);
     if (!failed) return true;
     ct__free(a);
     return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "async", "cannot start a thread: %s",
@@ -108,14 +108,14 @@ static void async_close(ct_device *device) {
     ct__free(a);
 }
 
-// Somebody has heard of the fault: what it befell, and what is enqueued by now, is lost.
-static void close_fault(async *a) {
+// Called once the fault is reported: the failed item and all enqueued by now are lost.
+static void async_close_fault(async *a) {
     a->err.code = CT_OK;
-    // Where more faults are remembered than there is room, what ran between two counts as lost too.
-    if (a->n_lost == MOST_LOST)
-        a->lost[MOST_LOST - 1].last = a->enqueued;
+    // If more faults occur than can be remembered, items that ran between two count as lost too.
+    if (a->n_lost == MAX_LOST)
+        a->lost[MAX_LOST - 1].last = a->enqueued;
     else
-        a->lost[a->n_lost++] = (struct span){a->failed, a->enqueued};
+        a->lost[a->n_lost++] = (struct lost_range){a->failed, a->enqueued};
     atomic_fetch_add(&ct__faults, 1);
 }
 
@@ -135,8 +135,8 @@ static bool async_wait(ct_device *device, uint64_t event, ct_err *err) {
     while (a->finished < event) pthread_cond_wait(&a->done, &a->lock);
     bool ok = !a->err.code;
     if (!ok && err && !err->code) {
-        *err = a->err; // otherwise it waits for the next who asks
-        close_fault(a);
+        *err = a->err; // else the fault stays for the next call that reports it
+        async_close_fault(a);
     }
     pthread_mutex_unlock(&a->lock);
     return ok;
@@ -151,15 +151,15 @@ static uint64_t async_event(ct_device *device) {
 
 static void *async_alloc(ct_device *device, size_t bytes, ct_err *err) {
     void *p = device->inner->backend->alloc(device->inner, bytes, err);
-    return p ? veiled(p) : NULL;
+    return p ? async_tag(p) : NULL;
 }
 static void async_free(ct_device *device,
-                       void *buffer) { // not before what was enqueued has used it
+                       void *buffer) { // waits until the enqueued commands have used it
     async_wait(device, async_event(device), NULL);
-    device->inner->backend->free(device->inner, veiled(buffer));
+    device->inner->backend->free(device->inner, async_tag(buffer));
 }
 
-static void enqueue(async *a, item *it) {
+static void async_enqueue(async *a, item *it) {
     pthread_mutex_lock(&a->lock);
     *a->last = it;
     a->last = &it->next;
@@ -168,18 +168,19 @@ static void enqueue(async *a, item *it) {
     pthread_mutex_unlock(&a->lock);
 }
 
-static void copy_command(ct_command *to, const ct_command *c, ct_operand **args,
-                         int64_t **numbers) {
+static void async_copy_command(ct_command *to, const ct_command *c, ct_operand **args,
+                               int64_t **numbers) {
     *to = *c;
     to->args = *args;
     to->numbers = *numbers;
     for (uint32_t i = 0; i < c->n_args; i++)
-        *(*args)++ = (ct_operand){veiled(c->args[i].buffer), c->args[i].offset};
+        *(*args)++ = (ct_operand){async_tag(c->args[i].buffer), c->args[i].offset};
     for (uint32_t i = 0; i < c->n_numbers; i++) *(*numbers)++ = c->numbers[i];
 }
 
-// Commands with their operands, numbers and bytes copied behind them.
-static item *make_item(const ct_command *commands, size_t n, const void *bytes, size_t n_bytes) {
+// Copies commands, followed by their operands, numbers and bytes.
+static item *async_make_item(const ct_command *commands, size_t n, const void *bytes,
+                             size_t n_bytes) {
     size_t n_args = 0, n_numbers = 0;
     for (size_t i = 0; i < n; i++) n_args += commands[i].n_args, n_numbers += commands[i].n_numbers;
     item *it = ct__malloc(sizeof *it + n * sizeof *commands + n_args * sizeof(ct_operand) +
@@ -188,7 +189,8 @@ static item *make_item(const ct_command *commands, size_t n, const void *bytes, 
     *it = (item){.commands = (ct_command *)(it + 1), .n = n};
     ct_operand *args = (ct_operand *)(it->commands + n);
     int64_t *numbers = (int64_t *)(args + n_args);
-    for (size_t i = 0; i < n; i++) copy_command(&it->commands[i], &commands[i], &args, &numbers);
+    for (size_t i = 0; i < n; i++)
+        async_copy_command(&it->commands[i], &commands[i], &args, &numbers);
     if (bytes) it->bytes = memcpy(numbers, bytes, n_bytes);
     return it;
 }
@@ -197,18 +199,18 @@ static bool async_copy_in(ct_device *device, ct_operand to, const void *host, si
                           ct_err *err) {
     if (!n) return true;
     ct_command c = {.kind = CT_COMMAND_COPY, .args = &to, .n_args = 1, .bytes = n};
-    item *it = make_item(&c, 1, host, n);
+    item *it = async_make_item(&c, 1, host, n);
     if (!it) return ct__err_memory(err, CT_NOWHERE, "async", n);
-    enqueue(device->state, it);
+    async_enqueue(device->state, it);
     return true;
 }
 static bool async_copy_out(ct_device *device, ct_operand from, void *host, size_t n, ct_err *err) {
     if (!async_wait(device, async_event(device), err)) return false;
-    from.buffer = veiled(from.buffer);
+    from.buffer = async_tag(from.buffer);
     return device->inner->backend->copy_out(device->inner, from, host, n, err);
 }
-// Is there a loop that only a predicate ends? What is enqueued goes to its end otherwise.
-static bool may_not_end(const ct_command *commands, size_t n) {
+// True if a loop may run until its predicate fails; other enqueued commands cannot be stopped.
+static bool async_has_unbounded_loop(const ct_command *commands, size_t n) {
     for (size_t i = 0; i < n; i++)
         if ((commands[i].kind == CT_COMMAND_LOOP && commands[i].n_args) ||
             (commands[i].kind == CT_COMMAND_NODE && commands[i].node->op->kind == &ct__kind_loop))
@@ -219,10 +221,10 @@ static bool async_submit(ct_device *device, const ct_command *commands, size_t n
     for (size_t i = 0, span; i < n; i += span) {
         if (ct__stopped(device, err)) return false;
         span = ct__command_span(&commands[i]);
-        item *it = make_item(&commands[i], span, NULL, 0);
+        item *it = async_make_item(&commands[i], span, NULL, 0);
         if (!it) return ct__err_memory(err, CT_NOWHERE, "async", sizeof *it);
-        it->stop = may_not_end(&commands[i], span) ? device->stop : NULL;
-        enqueue(device->state, it);
+        it->stop = async_has_unbounded_loop(&commands[i], span) ? device->stop : NULL;
+        async_enqueue(device->state, it);
     }
     return true;
 }

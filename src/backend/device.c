@@ -1,4 +1,4 @@
-// Devices by name.
+// Opens devices by name.
 #include <stdio.h>
 #include <string.h>
 
@@ -16,8 +16,8 @@ void ct__device_name(const char *name, char to[CT_DEVICE_NAME]) {
     snprintf(to, CT_DEVICE_NAME, "%.*s", (int)(first ? n - 2 : n), name);
 }
 
-static ct_device *open_backend(const ct_backend *backend, const char *name, int ordinal,
-                               ct_device *inner, ct_err *err) {
+static ct_device *device_open_backend(const ct_backend *backend, const char *name, int ordinal,
+                                      ct_device *inner, ct_err *err) {
     ct_device *device = ct__calloc(1, sizeof *device);
     if (!device) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *device);
@@ -39,8 +39,8 @@ static ct_device *open_backend(const ct_backend *backend, const char *name, int 
     return device;
 }
 
-// Is the backend meant, and which of its devices?
-static bool names(const ct_backend *backend, const char *name, int *ordinal) {
+// True if the name is of this backend; sets the index of its device.
+static bool device_parse_name(const ct_backend *backend, const char *name, int *ordinal) {
     const size_t n = strlen(backend->name);
     *ordinal = 0;
     if (strncmp(name, backend->name, n) != 0) return false;
@@ -51,12 +51,12 @@ static bool names(const ct_backend *backend, const char *name, int *ordinal) {
     return !*digits;
 }
 
-// Wrapped where the name asks for it.
-static ct_device *open_named(const ct_backend *backend, const char *name, int ordinal,
-                             const ct_backend *wrapper, ct_err *err) {
-    ct_device *device = open_backend(backend, name, ordinal, NULL, err);
+// Opens a device, and wraps it if the name says so.
+static ct_device *device_open_wrapped(const ct_backend *backend, const char *name, int ordinal,
+                                      const ct_backend *wrapper, ct_err *err) {
+    ct_device *device = device_open_backend(backend, name, ordinal, NULL, err);
     if (!device || !wrapper) return device;
-    ct_device *wrapped = open_backend(wrapper, name, 0, device, err);
+    ct_device *wrapped = device_open_backend(wrapper, name, 0, device, err);
     if (!wrapped) ct__device_close(device);
     return wrapped;
 }
@@ -65,10 +65,10 @@ const ct_backend *ct__backend_next(const ct_backend *last, ct_err *why) {
     size_t i = 0;
     while (last && ct__backends[i] && ct__backends[i] != last) i++;
     if (last && ct__backends[i])
-        i++; // behind it
+        i++; // the one after it
     else if (last)
-        return ct__outside_next(last, why);
-    return ct__backends[i] ? ct__backends[i] : ct__outside_next(NULL, why);
+        return ct__plugin_next(last, why);
+    return ct__backends[i] ? ct__backends[i] : ct__plugin_next(NULL, why);
 }
 
 ct_device *ct__device_open(const char *name, ct_err *err) {
@@ -77,8 +77,8 @@ ct_device *ct__device_open(const char *name, ct_err *err) {
     ct_err why = {0};
     for (const ct_backend *b = NULL; (b = ct__backend_next(b, &why));) {
         int ordinal;
-        if (names(b, name + (async ? 6 : dry ? 4 : 0), &ordinal))
-            return open_named(b, name, ordinal, wrapper, err);
+        if (device_parse_name(b, name + (async ? 6 : dry ? 4 : 0), &ordinal))
+            return device_open_wrapped(b, name, ordinal, wrapper, err);
     }
     if (why.code)
         *err = why;
@@ -91,13 +91,13 @@ ct_device *ct__device_open(const char *name, ct_err *err) {
     return NULL;
 }
 
-bool ct__asked_to_stop(const atomic_bool *stop, ct_err *err) {
+bool ct__stop_requested(const atomic_bool *stop, ct_err *err) {
     if (!stop || !atomic_load_explicit(stop, memory_order_relaxed)) return false;
     ct__err(err, CT_E_INTERRUPTED, CT_NOWHERE, "run", CT_CANCELLED);
     return true;
 }
 bool ct__stopped(const ct_device *device, ct_err *err) {
-    return ct__asked_to_stop(device->stop, err);
+    return ct__stop_requested(device->stop, err);
 }
 
 ct_device *ct__device_retain(ct_device *device) {
@@ -110,7 +110,7 @@ void ct__device_release(ct_device *device) {
 
 void ct__device_close(ct_device *device) {
     if (!device) return;
-    ct__device_spares_free(device);
+    ct__device_empty_cache(device);
     if (device->backend->close) device->backend->close(device);
     if (device->inner) ct__device_close(device->inner);
     pthread_mutex_destroy(&device->spare_lock);

@@ -1,6 +1,6 @@
-// A device that plans for another one and runs nothing: what is recorded for it becomes plans as on
-// the other, memory is counted and not taken, kernels are written and not compiled. Values do not
-// exist: reading one is an error. It tells what a program will need before it does anything.
+// A device that makes plans for another one and runs nothing: memory is counted and not allocated,
+// kernels are rendered and not compiled. There are no values: reading one is an error. It reports
+// what a program will need before it runs.
 #include "backend/memory.h"
 
 static bool dry_open(ct_device *device, ct_err *err) {
@@ -9,7 +9,7 @@ static bool dry_open(ct_device *device, ct_err *err) {
 }
 static void dry_close(ct_device *device) { ct__free(device->state); }
 
-// An address that no access survives; two buffers need not differ.
+// No access to this address succeeds; two buffers need not differ.
 static void *dry_alloc(ct_device *device, size_t bytes, ct_err *err) {
     return (void)device, (void)bytes, (void)err, (void *)(uintptr_t)64;
 }

@@ -1,4 +1,4 @@
-// Memory of devices whose memory is the host's.
+// Memory operations of devices that use host memory.
 #include <string.h>
 
 #include "backend/backend.h"

@@ -1,4 +1,4 @@
-// What devices hold, counted by what it is for, and the limit on it.
+// Accounting of device memory by kind, and the memory limit.
 #ifndef COTAN_BACKEND_MEMORY_H
 #define COTAN_BACKEND_MEMORY_H
 
@@ -15,23 +15,25 @@ typedef enum {
 struct ct_account {
     _Atomic uint64_t now[CT_MEMORY_KINDS], total, peak; // bytes
 };
-// Of the process: all devices that hold memory. The limit is on this one; what is only planned (a
-// dry device has its own account) is never refused, so that it can be said.
+// The account of the process, for all devices that allocate memory. The limit applies to this one;
+// planned memory (a dry device has its own account) is never refused, so that it can be reported.
 extern ct_account ct__account;
 
-// Memory of a device, counted. NULL, with a sentence: there is none, or the limit is reached.
+// Allocates device memory and counts it. NULL with the error set: there is none, or the limit is
+// reached.
 void *ct__device_alloc(ct_device *device, size_t bytes, ct_memory_kind kind, ct_err *err);
 void ct__device_free(ct_device *device, void *buffer, size_t bytes, ct_memory_kind kind);
-// Buffers that stayed for reuse go back to the system.
-void ct__device_spares_free(ct_device *device);
-// Counts memory that a backend takes for itself. False, with a sentence: the limit is reached.
+// Returns the buffers kept for reuse to the system.
+void ct__device_empty_cache(ct_device *device);
+// Counts memory that a backend allocates for itself. False with the error set: the limit is
+// reached.
 bool ct__account_add(ct_account *account, uint64_t bytes, ct_memory_kind kind, ct_err *err);
 void ct__account_sub(ct_account *account, uint64_t bytes, ct_memory_kind kind);
 
-// What ct_set_memory_limit was told; 0: nothing.
-uint64_t ct__memory_limit_asked(void);
-// Bytes that the account may still take; UINT64_MAX: unknown. Without a limit that was asked for it
-// looks at what the system has left, which takes time.
+// The limit of ct_set_memory_limit; 0: none.
+uint64_t ct__memory_limit(void);
+// Returns the bytes that the account may still allocate; UINT64_MAX: unknown. Without a limit it
+// reads the system's free memory, which takes time.
 uint64_t ct__memory_left(const ct_account *account);
 
 #endif

@@ -10,29 +10,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void ct__atomic_beside(const char *path, char beside[CT_BESIDE]) {
+void ct__atomic_file_temporary_name(const char *path, char beside[CT_TEMPORARY_NAME]) {
     static _Atomic unsigned serial; // two threads may write the same file
-    snprintf(beside, CT_BESIDE, "%s.%ld-%u.tmp", path, (long)getpid(),
+    snprintf(beside, CT_TEMPORARY_NAME, "%s.%ld-%u.tmp", path, (long)getpid(),
              atomic_fetch_add(&serial, 1));
 }
 
-bool ct__atomic_begin(ct_atomic *file, const char *path, unsigned mode, ct_err *err) {
+bool ct__atomic_file_begin(ct_atomic_file *file, const char *path, unsigned mode, ct_err *err) {
     file->fd = -1;
     if (strlen(path) >= sizeof file->path)
         return ct__err(err, CT_E_FILE, CT_NOWHERE, NULL, "the path has %zu bytes, %zu are allowed",
                        strlen(path), sizeof file->path - 1);
     strcpy(file->path, path);
-    ct__atomic_beside(path, file->beside);
+    ct__atomic_file_temporary_name(path, file->beside);
     file->fd = open(file->beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
                     mode ? mode & 0700 : 0666);
     if (file->fd < 0) return ct__err_system(err, file->path, "create");
     if (!mode || fchmod(file->fd, mode) == 0) return true;
     ct__err_system(err, file->path, "set the permissions of");
-    ct__atomic_abandon(file);
+    ct__atomic_file_abandon(file);
     return false;
 }
 
-bool ct__atomic_is_leftover(const char *name, const char *of) {
+bool ct__atomic_file_is_leftover(const char *name, const char *of) {
     static const char digits[] = "0123456789";
     size_t n = strlen(of);
     if (strncmp(name, of, n) != 0 || name[n] != '.') return false;
@@ -42,7 +42,7 @@ bool ct__atomic_is_leftover(const char *name, const char *of) {
     return length && strcmp(serial + length, ".tmp") == 0;
 }
 
-bool ct__atomic_put(ct_atomic *file, const void *bytes, size_t n, ct_err *err) {
+bool ct__atomic_file_write(ct_atomic_file *file, const void *bytes, size_t n, ct_err *err) {
     for (const char *p = bytes; n;) {
         ssize_t w = write(file->fd, p, n);
         if (w < 0 && errno == EINTR) continue;
@@ -53,7 +53,8 @@ bool ct__atomic_put(ct_atomic *file, const void *bytes, size_t n, ct_err *err) {
     return true;
 }
 
-bool ct__atomic_patch(ct_atomic *file, uint64_t at, const void *bytes, size_t n, ct_err *err) {
+bool ct__atomic_file_patch(ct_atomic_file *file, uint64_t at, const void *bytes, size_t n,
+                           ct_err *err) {
     for (const char *p = bytes; n;) {
         ssize_t w = pwrite(file->fd, p, n, (off_t)at);
         if (w < 0 && errno == EINTR) continue;
@@ -65,7 +66,7 @@ bool ct__atomic_patch(ct_atomic *file, uint64_t at, const void *bytes, size_t n,
     return true;
 }
 
-// A file system that cannot sync folders (EINVAL) loses nothing that it promised.
+// A file system that cannot sync folders (EINVAL) makes no promise that this breaks.
 bool ct__sync_folder(const char *folder, ct_err *err) {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
@@ -76,7 +77,7 @@ bool ct__sync_folder(const char *folder, ct_err *err) {
 }
 
 bool ct__sync_entry(const char *path, ct_err *err) {
-    char folder[sizeof((ct_atomic *)0)->path];
+    char folder[sizeof((ct_atomic_file *)0)->path];
     strcpy(folder, path);
     char *slash = strrchr(folder, '/');
     if (!slash)
@@ -86,7 +87,7 @@ bool ct__sync_entry(const char *path, ct_err *err) {
     return ct__sync_folder(folder, err);
 }
 
-static bool close_and_rename(ct_atomic *file, bool ok, ct_err *err) {
+static bool atomic_close_and_rename(ct_atomic_file *file, bool ok, ct_err *err) {
     ok = (close(file->fd) == 0 || !ok || ct__err_system(err, file->path, "close")) && ok;
     file->fd = -1;
     ok = ok && (rename(file->beside, file->path) == 0 ||
@@ -95,34 +96,37 @@ static bool close_and_rename(ct_atomic *file, bool ok, ct_err *err) {
     return ok;
 }
 
-bool ct__atomic_commit(ct_atomic *file, ct_err *err) {
+bool ct__atomic_file_commit(ct_atomic_file *file, ct_err *err) {
     bool ok = fsync(file->fd) == 0 || ct__err_system(err, file->path, "sync");
-    return close_and_rename(file, ok, err) && ct__sync_entry(file->path, err);
+    return atomic_close_and_rename(file, ok, err) && ct__sync_entry(file->path, err);
 }
 
-bool ct__atomic_place(ct_atomic *file, ct_err *err) { return close_and_rename(file, true, err); }
+bool ct__atomic_file_rename(ct_atomic_file *file, ct_err *err) {
+    return atomic_close_and_rename(file, true, err);
+}
 
-void ct__atomic_abandon(ct_atomic *file) {
+void ct__atomic_file_abandon(ct_atomic_file *file) {
     if (file->fd < 0) return;
     close(file->fd);
     unlink(file->beside);
     file->fd = -1;
 }
 
-static bool begin_whole(ct_atomic *file, const char *path, unsigned mode, const void *bytes,
-                        size_t n, ct_err *err) {
-    if (!ct__atomic_begin(file, path, mode, err)) return false;
-    if (ct__atomic_put(file, bytes, n, err)) return true;
-    ct__atomic_abandon(file);
+static bool atomic_begin_whole(ct_atomic_file *file, const char *path, unsigned mode,
+                               const void *bytes, size_t n, ct_err *err) {
+    if (!ct__atomic_file_begin(file, path, mode, err)) return false;
+    if (ct__atomic_file_write(file, bytes, n, err)) return true;
+    ct__atomic_file_abandon(file);
     return false;
 }
 
 bool ct__file_write(const char *path, const void *bytes, size_t n, ct_err *err) {
-    ct_atomic file;
-    return begin_whole(&file, path, 0, bytes, n, err) && ct__atomic_commit(&file, err);
+    ct_atomic_file file;
+    return atomic_begin_whole(&file, path, 0, bytes, n, err) && ct__atomic_file_commit(&file, err);
 }
 
-bool ct__file_place(const char *path, const void *bytes, size_t n, unsigned mode, ct_err *err) {
-    ct_atomic file;
-    return begin_whole(&file, path, mode, bytes, n, err) && ct__atomic_place(&file, err);
+bool ct__file_replace(const char *path, const void *bytes, size_t n, unsigned mode, ct_err *err) {
+    ct_atomic_file file;
+    return atomic_begin_whole(&file, path, mode, bytes, n, err) &&
+           ct__atomic_file_rename(&file, err);
 }

@@ -11,7 +11,8 @@
 #define COMPLEX CT_CLASS_COMPLEX
 // clang-format off
 const ct_dtype_info ct__dtypes[CT_DTYPE_COUNT] = {
-    // name, class, bits, exponent and mantissa, special codes, held in kernels as, parts, NumPy's letter, safetensors' name
+    // name, class, bits, exponent and mantissa, special codes, compute dtype, component, NumPy's
+    // letter, safetensors' name
     [CT_DEFAULT] = {"?",      NONE,   0,  0, 0,  0,          CT_DEFAULT, 0, 0, NULL},
     [CT_BOOL]    = {"bool",   BOOL,   8,  0, 0,  0,          CT_BOOL, 0,     'b', "BOOL"},
     [CT_U8]      = {"u8",     UINT,   8,  0, 0,  0,          CT_U8,   0,     'u', "U8"},
@@ -42,18 +43,21 @@ size_t ct_dtype_size(ct_dtype dtype) { return ct__dtype(dtype)->bits / 8u; }
 
 // -------------------------------------------------------------------------------------- conversions
 
-static int bias_of(const ct_dtype_info *f) { return (1 << (f->exponent - 1)) - 1; }
-static uint32_t infinity_of(const ct_dtype_info *f) { // what it would be, where there is none
+static int dtype_exponent_bias(const ct_dtype_info *f) { return (1 << (f->exponent - 1)) - 1; }
+static uint32_t
+dtype_infinity_code(const ct_dtype_info *f) { // the code it would have, for dtypes without one
     return ((1u << f->exponent) - 1) << f->mantissa;
 }
-static uint32_t largest_code(const ct_dtype_info *f) {
+static uint32_t dtype_largest_code(const ct_dtype_info *f) {
     const uint32_t all = (1u << (f->exponent + f->mantissa)) - 1;
-    return f->special == CT_IEEE ? infinity_of(f) - 1 : f->special == CT_ONE_NAN ? all - 1 : all;
+    return f->special == CT_IEEE      ? dtype_infinity_code(f) - 1
+           : f->special == CT_ONE_NAN ? all - 1
+                                      : all;
 }
 
 uint32_t ct__encode_float(ct_dtype d, double value) {
     const ct_dtype_info *f = ct__dtype(d);
-    const int bits = f->exponent + f->mantissa, least = 1 - bias_of(f);
+    const int bits = f->exponent + f->mantissa, least = 1 - dtype_exponent_bias(f);
     uint64_t v, code = 0;
     memcpy(&v, &value, sizeof v);
     const uint32_t sign = (uint32_t)(v >> 63) << bits;
@@ -61,11 +65,11 @@ uint32_t ct__encode_float(ct_dtype d, double value) {
     const uint64_t fraction = v & 0xfffffffffffffu;
     if (exponent == 1024 && fraction) {
         if (f->special == CT_FINITE) return sign ^ 1u << bits;
-        if (f->special == CT_ONE_NAN) return sign | (largest_code(f) + 1);
+        if (f->special == CT_ONE_NAN) return sign | (dtype_largest_code(f) + 1);
         const uint32_t payload = f->bits == 8 ? 0 : (uint32_t)(fraction >> (52 - f->mantissa));
-        return sign | infinity_of(f) | 1u << (f->mantissa - 1) | payload;
+        return sign | dtype_infinity_code(f) | 1u << (f->mantissa - 1) | payload;
     }
-    // 53 bits, of which so many do not fit; fewer fit where the result is subnormal.
+    // The last `drop` of 53 bits are rounded off; more if the result is subnormal.
     const int drop = 52 - f->mantissa + (exponent < least ? least - exponent : 0);
     if (drop <= 54) {
         const uint64_t whole = fraction | 1ull << 52, rest = whole & ((1ull << drop) - 1);
@@ -74,8 +78,8 @@ uint32_t ct__encode_float(ct_dtype d, double value) {
         code += rest > half || (rest == half && (code & 1)); // may carry into the exponent
         if (exponent > least) code += (uint64_t)(exponent - least) << f->mantissa;
     }
-    const uint32_t most = largest_code(f);
-    if (code > most) code = most + (f->special != CT_FINITE); // behind it stands infinity, or NaN
+    const uint32_t most = dtype_largest_code(f);
+    if (code > most) code = most + (f->special != CT_FINITE); // the next code is infinity or NaN
     return sign | (uint32_t)code;
 }
 
@@ -87,42 +91,44 @@ double ct__decode_float(ct_dtype d, uint32_t code) {
     const int exponent = (int)(code >> f->mantissa);
     const uint32_t mantissa = code & ((1u << f->mantissa) - 1);
     double value;
-    if (code > largest_code(f)) {
+    if (code > dtype_largest_code(f)) {
         uint64_t v = 0x7ffull << 52 | (uint64_t)mantissa << (52 - f->mantissa);
         if (f->bits == 8 && (f->special == CT_ONE_NAN || mantissa)) v = 0x7ff8ull << 48;
         memcpy(&value, &v, sizeof value);
     } else if (exponent) {
-        value = ldexp((double)(mantissa | 1u << f->mantissa), exponent - bias_of(f) - f->mantissa);
+        value = ldexp((double)(mantissa | 1u << f->mantissa),
+                      exponent - dtype_exponent_bias(f) - f->mantissa);
     } else {
-        value = ldexp((double)mantissa, 1 - bias_of(f) - f->mantissa);
+        value = ldexp((double)mantissa, 1 - dtype_exponent_bias(f) - f->mantissa);
     }
     return negative ? -value : value;
 }
 
-double ct__largest(ct_dtype d) {
-    return d == CT_F64 ? 0x1.fffffffffffffp1023 : ct__decode_float(d, largest_code(ct__dtype(d)));
+double ct__float_max(ct_dtype d) {
+    return d == CT_F64 ? 0x1.fffffffffffffp1023
+                       : ct__decode_float(d, dtype_largest_code(ct__dtype(d)));
 }
-double ct__smallest_normal(ct_dtype d) { return ldexp(1, 1 - bias_of(ct__dtype(d))); }
+double ct__float_min_normal(ct_dtype d) { return ldexp(1, 1 - dtype_exponent_bias(ct__dtype(d))); }
 
 // ----------------------------------------------------------------------------------------- promotion
 //
-// JAX's lattice. A node is a dtype or a bare number, and UP_ of it is what it may become: itself, and
-// all that those next above it may. Operands meet in the node above all of them that everything else
-// above all of them is above, too.
+// JAX's lattice. A node is a dtype or a weak type; UP_ of it is the set of nodes that it may
+// become: itself and all nodes reachable upwards. The result of several operands is their least
+// upper bound.
 
 enum {
-    BARE_I32 = CT_DTYPE_COUNT,
-    BARE_I64,
-    FLOAT_OF_INTS, // of u64 and signed integers, which no integer holds: the float of JAX's default
-    BARE_FLOAT,
-    BARE_COMPLEX,
+    WEAK_I32 = CT_DTYPE_COUNT,
+    WEAK_I64,
+    FLOAT_OF_INTS, // of u64 and a signed integer, which no integer dtype holds: JAX's default float
+    WEAK_FLOAT,
+    WEAK_COMPLEX,
     NODES
 };
 _Static_assert(NODES < 64, "a set of nodes has a bit for each");
 #define NODE(n) ((uint64_t)1 << (n))
 #define UP_C128 NODE(CT_C128)
 #define UP_C64 (NODE(CT_C64) | UP_C128)
-#define UP_BARE_COMPLEX (NODE(BARE_COMPLEX) | UP_C64)
+#define UP_WEAK_COMPLEX (NODE(WEAK_COMPLEX) | UP_C64)
 #define UP_F64 (NODE(CT_F64) | UP_C128)
 #define UP_F32 (NODE(CT_F32) | UP_F64 | UP_C64)
 #define UP_BF16 (NODE(CT_BF16) | UP_F32)
@@ -130,9 +136,9 @@ _Static_assert(NODES < 64, "a set of nodes has a bit for each");
 #define UP_F4 NODE(CT_F4)
 #define UP_F8E4M3 NODE(CT_F8E4M3)
 #define UP_F8E5M2 NODE(CT_F8E5M2)
-#define UP_BARE_FLOAT                                                                              \
-    (NODE(BARE_FLOAT) | UP_F4 | UP_F8E4M3 | UP_F8E5M2 | UP_F16 | UP_BF16 | UP_BARE_COMPLEX)
-#define UP_FLOAT_OF_INTS (NODE(FLOAT_OF_INTS) | UP_BARE_FLOAT)
+#define UP_WEAK_FLOAT                                                                              \
+    (NODE(WEAK_FLOAT) | UP_F4 | UP_F8E4M3 | UP_F8E5M2 | UP_F16 | UP_BF16 | UP_WEAK_COMPLEX)
+#define UP_FLOAT_OF_INTS (NODE(FLOAT_OF_INTS) | UP_WEAK_FLOAT)
 #define UP_I64 (NODE(CT_I64) | UP_FLOAT_OF_INTS)
 #define UP_I32 (NODE(CT_I32) | UP_I64)
 #define UP_I16 (NODE(CT_I16) | UP_I32)
@@ -143,45 +149,46 @@ _Static_assert(NODES < 64, "a set of nodes has a bit for each");
 #define UP_U8 (NODE(CT_U8) | UP_U16 | UP_I16)
 #define UP_U4 NODE(CT_U4)
 #define UP_I4 NODE(CT_I4)
-#define UP_BARE_I64 (NODE(BARE_I64) | UP_U4 | UP_I4 | UP_U8 | UP_I8)
-#define UP_BARE_I32 (NODE(BARE_I32) | UP_BARE_I64)
-#define UP_BOOL (NODE(CT_BOOL) | UP_BARE_I32)
+#define UP_WEAK_I64 (NODE(WEAK_I64) | UP_U4 | UP_I4 | UP_U8 | UP_I8)
+#define UP_WEAK_I32 (NODE(WEAK_I32) | UP_WEAK_I64)
+#define UP_BOOL (NODE(CT_BOOL) | UP_WEAK_I32)
 
 static const struct {
     uint64_t up;
-    ct_dtype dtype; // of a result
-} nodes[NODES] = {
+    ct_dtype dtype; // of the result
+} promotion_nodes[NODES] = {
 #define DTYPE(dtype) [CT_##dtype] = {UP_##dtype, CT_##dtype}
     // clang-format off
     DTYPE(BOOL), DTYPE(U4), DTYPE(U8), DTYPE(U16), DTYPE(U32), DTYPE(U64), DTYPE(I4), DTYPE(I8), DTYPE(I16), DTYPE(I32),
     DTYPE(I64), DTYPE(F4), DTYPE(F8E4M3), DTYPE(F8E5M2), DTYPE(F16), DTYPE(BF16), DTYPE(F32), DTYPE(F64),
     DTYPE(C64), DTYPE(C128),
     // clang-format on
-    [BARE_I32] = {UP_BARE_I32, CT_I32},
-    [BARE_I64] = {UP_BARE_I64, CT_I64},
-    [BARE_FLOAT] = {UP_BARE_FLOAT, CT_F32},
-    [BARE_COMPLEX] = {UP_BARE_COMPLEX, CT_C64},
+    [WEAK_I32] = {UP_WEAK_I32, CT_I32},
+    [WEAK_I64] = {UP_WEAK_I64, CT_I64},
+    [WEAK_FLOAT] = {UP_WEAK_FLOAT, CT_F32},
+    [WEAK_COMPLEX] = {UP_WEAK_COMPLEX, CT_C64},
     [FLOAT_OF_INTS] = {UP_FLOAT_OF_INTS, CT_F64},
 };
 
-static int node_of(ct_dtype d, bool bare) {
-    if (!bare || d == CT_BOOL) return (int)d;
-    if (ct__is_complex(d)) return BARE_COMPLEX;
-    return ct__is_float(d) ? BARE_FLOAT : d == CT_I64 ? BARE_I64 : BARE_I32;
+static int dtype_promotion_node(ct_dtype d, bool weak) {
+    if (!weak || d == CT_BOOL) return (int)d;
+    if (ct__is_complex(d)) return WEAK_COMPLEX;
+    return ct__is_float(d) ? WEAK_FLOAT : d == CT_I64 ? WEAK_I64 : WEAK_I32;
 }
 
-ct_meeting ct__meet(ct_meeting others, ct_dtype d, bool bare) {
-    return (ct_meeting){others.above & nodes[node_of(d, bare)].up};
+ct_promotion ct__promotion_add(ct_promotion others, ct_dtype d, bool weak) {
+    return (ct_promotion){others.above & promotion_nodes[dtype_promotion_node(d, weak)].up};
 }
-ct_dtype ct__met(ct_meeting all) {
+ct_dtype ct__promotion_result(ct_promotion all) {
     const uint64_t above = all.above & (NODE(NODES) - 1);
     for (uint64_t rest = above; rest; rest &= rest - 1) {
         const int node = __builtin_ctzll(rest);
-        if (!(above & ~nodes[node].up)) return nodes[node].dtype;
+        if (!(above & ~promotion_nodes[node].up)) return promotion_nodes[node].dtype;
     }
     return CT_DEFAULT;
 }
-ct_dtype ct__promote(ct_dtype a, bool a_bare, ct_dtype b, bool b_bare) {
-    if (a == b && a_bare == b_bare) return a;
-    return ct__met(ct__meet(ct__meet(CT_NOBODY_YET, a, a_bare), b, b_bare));
+ct_dtype ct__promote(ct_dtype a, bool a_weak, ct_dtype b, bool b_weak) {
+    if (a == b && a_weak == b_weak) return a;
+    return ct__promotion_result(
+        ct__promotion_add(ct__promotion_add(CT_PROMOTION_START, a, a_weak), b, b_weak));
 }

@@ -1,11 +1,11 @@
-// Dtypes: one table says what each of them is; everything else about them follows from it.
+// Dtypes: one table describes each of them; everything else follows from it.
 #ifndef COTAN_BASE_DTYPE_H
 #define COTAN_BASE_DTYPE_H
 
 #include "cotan/cotan.h"
 
 typedef enum ct_class {
-    CT_CLASS_NONE, // of a value that is no dtype
+    CT_CLASS_NONE, // not a dtype
     CT_CLASS_BOOL,
     CT_CLASS_UINT,
     CT_CLASS_INT,
@@ -13,32 +13,33 @@ typedef enum ct_class {
     CT_CLASS_COMPLEX,
 } ct_class;
 
-// What of a float's codes is no number.
+// Which of a float's codes are not finite numbers.
 typedef enum ct_special {
-    CT_IEEE, // those with all bits of the exponent: infinity, and NaN where the mantissa is not 0
-    CT_ONE_NAN, // the one with all bits of exponent and mantissa is NaN; there is no infinity
+    CT_IEEE,    // all exponent bits set: infinity, or NaN if the mantissa is not 0
+    CT_ONE_NAN, // all exponent and mantissa bits set: NaN; there is no infinity
     CT_FINITE,  // none
 } ct_special;
 
 typedef struct ct_dtype_info {
-    const char *name; // "f32"; CT_F32 is the same in capitals
+    const char *name; // "f32", for CT_F32
     uint8_t class;    // ct_class
-    uint8_t bits;     // an element's
-    // A float is sign, exponent and mantissa, highest bit first; the exponent's bias is
-    // 2^(exponent - 1) - 1, and exponent 0 is that of subnormal numbers.
-    uint8_t exponent, mantissa; // bits; the mantissa's leading 1 is not among them
+    uint8_t bits;     // of an element
+    // A float is sign, exponent and mantissa, highest bit first. The exponent's bias is 2^(exponent
+    // - 1) - 1; exponent 0 is that of subnormal numbers.
+    uint8_t exponent, mantissa; // bits, without the mantissa's leading 1
     uint8_t special;            // ct_special
-    uint8_t held;               // ct_dtype in which kernels compute with it: itself, or a wider one
-    // ct_dtype of what kernels have in its place: of 4 bits the code, as a u8; of a complex
-    // number its two parts. An op of it becomes ops of its parts when a plan is made. CT_DEFAULT: it is computed with as it is.
+    uint8_t compute;            // ct_dtype in which kernels compute: itself, or a wider one
+    // ct_dtype of the components that kernels use instead: for 4 bits the code, as a u8; for a
+    // complex number its real and imaginary part. When a plan is made, an op on it becomes ops on
+    // components. CT_DEFAULT: it has none.
     uint8_t part;
-    char numpy; // letter of NumPy's descr, which the size in bytes follows; 0: NumPy has none
+    char numpy;              // letter of NumPy's descr, before the size in bytes; 0: NumPy has none
     const char *safetensors; // its name in a safetensors file; NULL: none
 } ct_dtype_info;
 
 extern const ct_dtype_info ct__dtypes[CT_DTYPE_COUNT];
 
-// The record of a dtype; for a value that is none one with 0 bits, named "?".
+// Returns the record of a dtype; for another value, one with 0 bits, named "?".
 static inline const ct_dtype_info *ct__dtype(ct_dtype d) {
     return &ct__dtypes[(unsigned)d < CT_DTYPE_COUNT ? d : CT_DEFAULT];
 }
@@ -51,56 +52,57 @@ static inline bool ct__is_int(ct_dtype d) { return ct__is_signed(d) || ct__is_un
 static inline bool ct__is_complex(ct_dtype d) { return ct__dtype(d)->class == CT_CLASS_COMPLEX; }
 static inline bool ct__has_parts(ct_dtype d) { return ct__dtype(d)->part != CT_DEFAULT; }
 static inline ct_dtype ct__part(ct_dtype d) { return (ct_dtype)ct__dtype(d)->part; }
-// Do derivatives pass through it? Not through 4 bits, which are storage.
-static inline bool ct__has_slope(ct_dtype d) {
+// True if derivatives are defined. Not for 4-bit dtypes, which are for storage.
+static inline bool ct__is_differentiable(ct_dtype d) {
     return ct__is_complex(d) || (ct__is_float(d) && !ct__has_parts(d));
 }
-// Kernels have values of another dtype for it.
-static inline bool ct__is_narrow(ct_dtype d) { return ct__dtype(d)->held != (uint8_t)d; }
-// A float narrower than f32: computed in f32 and rounded after each op.
+// True if kernels compute with it in another dtype.
+static inline bool ct__is_narrow(ct_dtype d) { return ct__dtype(d)->compute != (uint8_t)d; }
+// True for a float narrower than f32: computed in f32 and rounded after each op.
 static inline bool ct__is_narrow_float(ct_dtype d) {
     return ct__is_float(d) && !ct__has_parts(d) && ct__is_narrow(d);
 }
 
-// The least and the greatest integer of a dtype (bool: 0 and 1), a u64 by its bits.
-static inline int64_t ct__least(ct_dtype d) {
+// The least and greatest integer of a dtype (bool: 0 and 1); of u64, its bit pattern.
+static inline int64_t ct__int_min(ct_dtype d) {
     return ct__is_signed(d) ? INT64_MIN >> (64 - ct__dtype(d)->bits) : 0;
 }
-static inline int64_t ct__greatest(ct_dtype d) {
+static inline int64_t ct__int_max(ct_dtype d) {
     if (d == CT_BOOL) return 1;
     return (int64_t)(UINT64_MAX >> (64 - ct__dtype(d)->bits + ct__is_signed(d)));
 }
 
-// A float of 32 bits or fewer and its code, the bits as they lie in memory. Rounds to nearest even,
-// whatever the thread's floating-point mode is. What is too large becomes infinity, else NaN, else
-// the largest number, whichever the dtype has first; NaN, where it has none, zero with the other sign.
-// (So ml_dtypes does.) Of a NaN the sign is kept, and in 16 bits as much else as fits.
+// Converts a float of 32 bits or fewer to its code, the bits in memory. Rounds to nearest even,
+// whatever the thread's floating-point mode is. What is too large becomes infinity, or NaN if the
+// dtype has none, or else the largest number; a NaN that the dtype lacks becomes zero with the
+// other sign (as in ml_dtypes). A NaN keeps its sign, and in 16 bits as much of its payload as
+// fits.
 uint32_t ct__encode_float(ct_dtype d, double value);
 double ct__decode_float(ct_dtype d, uint32_t code);
-// The largest number, and the smallest one that is not subnormal, of any float.
-double ct__largest(ct_dtype d);
-double ct__smallest_normal(ct_dtype d);
+// The largest number and the smallest normal number of a float dtype.
+double ct__float_max(ct_dtype d);
+double ct__float_min_normal(ct_dtype d);
 
-enum { CT_MOST_BYTES = 16 }; // of an element
-// Bytes of n elements that lie one behind the other: of bits rounded up.
+enum { CT_MAX_ELEMENT_BYTES = 16 }; // of an element
+// Returns the bytes of n contiguous elements; bits are rounded up.
 static inline size_t ct__dtype_bytes(ct_dtype d, int64_t n) {
     size_t bits = ct__dtype(d)->bits;
     return bits % 8 ? ((size_t)n * bits + 7) / 8 : (size_t)n * (bits / 8);
 }
 
-// The dtype in which operands of two dtypes meet: jax.numpy.promote_types. `bare`: a number without a
-// dtype of its own, which JAX calls weak; it takes the other's, unless it is a float beside
-// integers: then both become f32. CT_DEFAULT: they do not meet, one is to be cast.
-ct_dtype ct__promote(ct_dtype a, bool a_bare, ct_dtype b, bool b_bare);
-// The same of any number of operands, one after the other from CT_NOBODY_YET on.
-typedef struct ct_meeting {
-    uint64_t above; // what each of them may become
-} ct_meeting;
-#define CT_NOBODY_YET ((ct_meeting){UINT64_MAX})
-ct_meeting ct__meet(ct_meeting others, ct_dtype dtype, bool bare);
-ct_dtype ct__met(ct_meeting all);
+// The result dtype of two operands: jax.numpy.promote_types. `weak`: a number without a dtype of
+// its own (JAX's weak type); it takes the other's dtype, but a weak float and an integer give f32.
+// CT_DEFAULT: there is none, one operand must be cast.
+ct_dtype ct__promote(ct_dtype a, bool a_weak, ct_dtype b, bool b_weak);
+// The same for any number of operands, added one after the other to CT_PROMOTION_START.
+typedef struct ct_promotion {
+    uint64_t above; // (set of nodes) what each operand may become
+} ct_promotion;
+#define CT_PROMOTION_START ((ct_promotion){UINT64_MAX})
+ct_promotion ct__promotion_add(ct_promotion others, ct_dtype dtype, bool weak);
+ct_dtype ct__promotion_result(ct_promotion all);
 
-// Sets of dtypes, for what an op accepts.
+// Sets of dtypes that an op accepts.
 typedef uint64_t ct_dtypes;
 _Static_assert(CT_DTYPE_COUNT <= 64, "a set of dtypes has a bit for each");
 #define CT_MASK(dtype) ((ct_dtypes)1 << (dtype))
@@ -114,7 +116,7 @@ _Static_assert(CT_DTYPE_COUNT <= 64, "a set of dtypes has a bit for each");
 #define CT_BITS (CT_INTEGERS | CT_MASK(CT_BOOL))
 #define CT_PACKED (CT_MASK(CT_U4) | CT_MASK(CT_I4) | CT_MASK(CT_F4))
 #define CT_COMPLEX (CT_MASK(CT_C64) | CT_MASK(CT_C128))
-// What LAPACK has.
+// Dtypes that LAPACK supports.
 #define CT_LINALG (CT_MASK(CT_F32) | CT_MASK(CT_F64) | CT_COMPLEX)
 #define CT_ANY (CT_NUMBERS | CT_MASK(CT_BOOL) | CT_PACKED | CT_COMPLEX)
 

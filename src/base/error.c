@@ -9,11 +9,11 @@
 bool ct__err_v(ct_err *err, ct_code code, ct_loc here, const char *op, const char *format,
                va_list args) {
     if (!err) return false;
-    err->settled = err->code != CT_OK;
-    if (err->settled) return false;
-    CT_PLAIN;
+    err->hint_final = err->code != CT_OK;
+    if (err->hint_final) return false;
+    CT_DEFAULT_ENV;
     err->code = code;
-    err->placed = here.file != NULL;
+    err->has_location = here.file != NULL;
     size_t n = 0;
     if (here.file) {
         int w = snprintf(err->text, sizeof err->text, "%s:%u: ", here.file, here.line);
@@ -36,12 +36,12 @@ bool ct__err(ct_err *err, ct_code code, ct_loc here, const char *op, const char 
 }
 
 void ct__err_hint(ct_err *err, const char *format, ...) {
-    if (!err || err->code == CT_OK || err->settled) return;
-    err->settled = true;
+    if (!err || err->code == CT_OK || err->hint_final) return;
+    err->hint_final = true;
     size_t n = strlen(err->text);
     int w = snprintf(err->text + n, sizeof err->text - n, "\n  hint: ");
     if (w < 0 || (n += (size_t)w) >= sizeof err->text) return;
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     va_list args;
     va_start(args, format);
     vsnprintf(err->text + n, sizeof err->text - n, format, args);
@@ -49,17 +49,17 @@ void ct__err_hint(ct_err *err, const char *format, ...) {
 }
 
 bool ct__err_place(ct_err *err, ct_loc here, const char *op) {
-    if (!err || err->code == CT_OK || err->placed || !here.file) return false;
-    CT_PLAIN;
+    if (!err || err->code == CT_OK || err->has_location || !here.file) return false;
+    CT_DEFAULT_ENV;
     char text[CT_ERROR_TEXT];
     memcpy(text, err->text, sizeof text);
     int n = snprintf(err->text, sizeof err->text, "%s:%u: %s: ", here.file, here.line, op);
-    if (n > 0 && (size_t)n < sizeof err->text) { // what does not fit is cut off
+    if (n > 0 && (size_t)n < sizeof err->text) { // the rest is cut off
         size_t rest = strnlen(text, sizeof err->text - (size_t)n - 1);
         memcpy(err->text + n, text, rest);
         err->text[(size_t)n + rest] = '\0';
     }
-    err->placed = true;
+    err->has_location = true;
     return false;
 }
 

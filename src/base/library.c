@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <sys/auxv.h>
 
-// Programs that the dynamic linker brings into memory name it in their headers.
+// The dynamic linker is named in the program headers of programs that it loads.
 bool ct__linked_statically(void) {
     const Elf64_Phdr *header = (const Elf64_Phdr *)getauxval(AT_PHDR);
     const unsigned long n = getauxval(AT_PHNUM);

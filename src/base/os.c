@@ -27,7 +27,7 @@ double ct__now(void) {
 }
 
 int ct__file_open(const char *path, size_t *n, ct_err *err) {
-    // Without O_NONBLOCK a named pipe would be waited for before it can be refused.
+    // Without O_NONBLOCK, open would block on a named pipe before that can be refused.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
     if (fd < 0) {
@@ -88,20 +88,20 @@ void ct__file_unmap(const void *bytes, size_t n) {
     if (bytes) munmap((void *)(uintptr_t)bytes, n);
 }
 
-void ct__file_forget(const void *bytes, size_t n) {
+void ct__file_drop_pages(const void *bytes, size_t n) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)bytes,
-                    first = (from + page - 1) & ~(page - 1), end = (from + n) & ~(page - 1);
-    if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
+                    is_v1 = (from + page - 1) & ~(page - 1), end = (from + n) & ~(page - 1);
+    if (is_v1 < end) madvise((void *)is_v1, end - is_v1, MADV_DONTNEED);
 }
 
-bool ct__file_hold(const char *path, ct_file *file, ct_err *err) {
+bool ct__file_handle_open(const char *path, ct_file *file, ct_err *err) {
     size_t n = 0;
     *file = (ct_file){.path = path, .fd = ct__file_open(path, &n, err)};
     file->n = n;
     return file->fd >= 0;
 }
 
-bool ct__file_part(const ct_file *file, uint64_t at, void *to, size_t n, ct_err *err) {
+bool ct__file_read_at(const ct_file *file, uint64_t at, void *to, size_t n, ct_err *err) {
     for (char *p = to; n;) {
         ssize_t r = pread(file->fd, p, n, (off_t)at);
         if (r < 0 && errno == EINTR) continue;
@@ -118,7 +118,7 @@ bool ct__file_part(const ct_file *file, uint64_t at, void *to, size_t n, ct_err 
     return true;
 }
 
-void ct__file_release(ct_file *file) {
+void ct__file_handle_close(ct_file *file) {
     if (file->fd >= 0) close(file->fd);
     file->fd = -1;
 }
@@ -139,9 +139,9 @@ bool ct__is_same_file(const char *a, const char *b) {
     return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
 }
 
-// Of a folder that is there; 0 where the system does not tell. Two mounts may be of one disk, as a
-// container's volume is of its host's.
-static uint64_t mount_of(const char *path) {
+// Returns the mount of an existing folder; 0 if the system does not report it. Two mounts may be of
+// one disk, e.g. a container's volume and its host's.
+static uint64_t os_mount_id(const char *path) {
 #ifdef STATX_MNT_ID
     struct statx st;
     if (statx(AT_FDCWD, path, 0, STATX_MNT_ID, &st) == 0 && st.stx_mask & STATX_MNT_ID)
@@ -154,7 +154,7 @@ static uint64_t mount_of(const char *path) {
 bool ct__could_rename_between(const char *a, const char *b) {
     struct stat s, t;
     if (stat(a, &s) != 0 || stat(b, &t) != 0) return true;
-    return s.st_dev == t.st_dev && mount_of(a) == mount_of(b);
+    return s.st_dev == t.st_dev && os_mount_id(a) == os_mount_id(b);
 }
 
 bool ct__make_dirs(const char *path, int mode, ct_err *err) {
@@ -165,16 +165,16 @@ bool ct__make_dirs(const char *path, int mode, ct_err *err) {
     memcpy(part, path, n + 1);
     for (size_t i = 1; i <= n; i++) {
         if (part[i] != '/' && part[i] != '\0') continue;
-        char kept = part[i];
+        char separator = part[i];
         part[i] = '\0';
         bool made = mkdir(part, (mode_t)mode) == 0;
         if (!made && errno != EEXIST) return ct__err_system(err, part, "create the folder");
-        // Modes narrower than what the umask is for hold whatever it says.
+        // Permissions other than the default 0777 apply regardless of the umask.
         if (made && mode != 0777 && chmod(part, (mode_t)mode) != 0)
             return ct__err_system(err, part, "set the permissions of");
-        // What is saved in a folder lasts only if the folder's own name does.
+        // Files saved in a folder survive a crash only if the folder's own name does.
         if (made && !ct__sync_entry(part, err)) return false;
-        part[i] = kept;
+        part[i] = separator;
     }
     struct stat st;
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
@@ -182,7 +182,7 @@ bool ct__make_dirs(const char *path, int mode, ct_err *err) {
     return true;
 }
 
-bool ct__each_inside(int above, const char *name, ct_visit_fn visit, void *user) {
+bool ct__for_each_entry(int above, const char *name, ct_visit_fn visit, void *user) {
     int fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir) {
@@ -195,13 +195,13 @@ bool ct__each_inside(int above, const char *name, ct_visit_fn visit, void *user)
     return true;
 }
 
-static void remove_one(int folder, const char *name, void *user) {
+static void os_remove_if_ours(int folder, const char *name, void *user) {
     const ct_name_fn *ours = user;
     if (!*ours || (*ours)(name)) unlinkat(folder, name, 0);
 }
 
 void ct__remove_files(int above, const char *name, ct_name_fn ours) {
-    (void)ct__each_inside(above, name, remove_one, &ours);
+    (void)ct__for_each_entry(above, name, os_remove_if_ours, &ours);
 }
 
 void ct__remove_folder(int above, const char *name, ct_name_fn ours) {
@@ -218,14 +218,14 @@ size_t ct__resident_bytes(void) {
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-void ct__release_unused(void) {
+void ct__trim_heap(void) {
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
 }
 
-// One number from a file of a control group; SIZE_MAX where there is none or it says "max".
-static size_t number_in(const char *folder, const char *name) {
+// Reads a number from a control group's file; SIZE_MAX if there is none or it is "max".
+static size_t os_read_number(const char *folder, const char *name) {
     char path[4200];
     unsigned long long v = 0;
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -236,8 +236,8 @@ static size_t number_in(const char *folder, const char *name) {
     return ok ? (size_t)v : SIZE_MAX;
 }
 
-// The number behind a word that begins a line; 0 where there is none.
-static size_t number_after(const char *path, const char *word) {
+// Reads the number after the word that begins a line; 0 if there is none.
+static size_t os_read_field(const char *path, const char *word) {
     FILE *f = fopen(path, "re");
     char line[256];
     unsigned long long v = 0;
@@ -248,30 +248,31 @@ static size_t number_after(const char *path, const char *word) {
     return (size_t)v;
 }
 
-static size_t limit_of(const char *folder, bool first_version) {
-    return number_in(folder, first_version ? "memory.limit_in_bytes" : "memory.max");
+static size_t cgroup_memory_limit(const char *folder, bool is_v1) {
+    return os_read_number(folder, is_v1 ? "memory.limit_in_bytes" : "memory.max");
 }
 
-// What one group leaves: files that it holds in memory go when the room is wanted.
-static size_t left_by(const char *folder, bool first_version) {
+// Returns the memory that one group leaves; its file cache is not counted as used, since it is
+// freed on demand.
+static size_t cgroup_memory_left(const char *folder, bool is_v1) {
     char stat_path[4200];
-    size_t limit = limit_of(folder, first_version);
-    size_t used = number_in(folder, first_version ? "memory.usage_in_bytes" : "memory.current");
+    size_t limit = cgroup_memory_limit(folder, is_v1);
+    size_t used = os_read_number(folder, is_v1 ? "memory.usage_in_bytes" : "memory.current");
     if (limit == SIZE_MAX || used == SIZE_MAX) return SIZE_MAX;
     snprintf(stat_path, sizeof stat_path, "%s/memory.stat", folder);
-    size_t files =
-        number_after(stat_path, first_version ? "total_inactive_file " : "inactive_file ");
+    size_t files = os_read_field(stat_path, is_v1 ? "total_inactive_file " : "inactive_file ");
     used = files < used ? used - files : 0;
     return limit > used ? limit - used : 0;
 }
 
-// Cores that one group may have on average, rounded up; a quota of -1 is none.
-static size_t cores_of(const char *folder, bool first_version) {
+// Returns the average number of cores that one group may use, rounded up; a quota of -1 means no
+// limit.
+static size_t cgroup_cores(const char *folder, bool is_v1) {
     char path[4200];
     long long quota = 0, period = 0;
-    if (first_version) {
-        const size_t whole = number_in(folder, "cpu.cfs_quota_us"),
-                     part = number_in(folder, "cpu.cfs_period_us");
+    if (is_v1) {
+        const size_t whole = os_read_number(folder, "cpu.cfs_quota_us"),
+                     part = os_read_number(folder, "cpu.cfs_period_us");
         if (whole < LLONG_MAX && part < LLONG_MAX)
             quota = (long long)whole, period = (long long)part;
     } else {
@@ -284,15 +285,16 @@ static size_t cores_of(const char *folder, bool first_version) {
     return (size_t)(quota / period + (quota % period != 0));
 }
 
-// Of the group and all above it, which bind it too.
-typedef size_t (*group_fn)(const char *folder, bool first_version);
-static size_t least_above(const char *root, char *group, const char *first_version, group_fn of) {
+// Returns the minimum over the group and its parents, whose limits apply too.
+typedef size_t (*group_fn)(const char *folder, bool is_v1);
+static size_t cgroup_min_of_parents(const char *root, char *group, const char *v1_controller,
+                                    group_fn of) {
     char folder[4096];
     size_t best = SIZE_MAX;
     for (;;) {
-        snprintf(folder, sizeof folder, "%s%s%s%s", root, first_version ? "/" : "",
-                 first_version ? first_version : "", group);
-        size_t its = of(folder, first_version != NULL);
+        snprintf(folder, sizeof folder, "%s%s%s%s", root, v1_controller ? "/" : "",
+                 v1_controller ? v1_controller : "", group);
+        size_t its = of(folder, v1_controller != NULL);
         if (its < best) best = its;
         char *slash = strrchr(group, '/');
         if (!slash || slash == group + strlen(group) - 1) {
@@ -304,16 +306,17 @@ static size_t least_above(const char *root, char *group, const char *first_versi
     }
 }
 
-// True if `names`, with commas between them, has the controller: "cpuset,cpuacct" does not have cpu.
-static bool has_controller(const char *names, const char *controller) {
+// True if `names`, separated by commas, has the controller: "cpuset,cpuacct" does not have cpu.
+static bool cgroup_has_controller(const char *names, const char *controller) {
     const size_t n = strlen(controller);
     for (const char *at = names; at; at = strchr(at, ','), at += at != NULL)
         if (strncmp(at, controller, n) == 0 && (at[n] == ',' || !at[n])) return true;
     return false;
 }
 
-// The lines are "0::/group" for version 2 and "7:memory:/group" (other names beside it) for 1.
-static size_t least(const char *root, const char *self, const char *controller, group_fn of) {
+// The lines are "0::/group" for version 2 and "7:memory:/group" (perhaps with more names) for
+// version 1.
+static size_t cgroup_min(const char *root, const char *self, const char *controller, group_fn of) {
     FILE *f = fopen(self, "re");
     char line[4096];
     size_t best = SIZE_MAX;
@@ -322,34 +325,34 @@ static size_t least(const char *root, const char *self, const char *controller, 
         char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
         if (!group) continue;
         *group++ = '\0';
-        bool first = names[1] != '\0';
-        if (first && !has_controller(names + 1, controller)) continue;
-        size_t its = least_above(root, group, first ? controller : NULL, of);
+        bool is_v1 = names[1] != '\0';
+        if (is_v1 && !cgroup_has_controller(names + 1, controller)) continue;
+        size_t its = cgroup_min_of_parents(root, group, is_v1 ? controller : NULL, of);
         if (its < best) best = its;
     }
     if (f) fclose(f);
     return best;
 }
 size_t ct__cgroup_left(const char *root, const char *self) {
-    return least(root, self, "memory", left_by);
+    return cgroup_min(root, self, "memory", cgroup_memory_left);
 }
 size_t ct__cgroup_limit(const char *root, const char *self) {
-    return least(root, self, "memory", limit_of);
+    return cgroup_min(root, self, "memory", cgroup_memory_limit);
 }
 size_t ct__cgroup_cores(const char *root, const char *self) {
-    return least(root, self, "cpu", cores_of);
+    return cgroup_min(root, self, "cpu", cgroup_cores);
 }
 
-size_t ct__resident_peak_bytes(void) { return number_after("/proc/self/status", "VmHWM:") * 1024; }
+size_t ct__resident_peak_bytes(void) { return os_read_field("/proc/self/status", "VmHWM:") * 1024; }
 
 size_t ct__available_bytes(void) {
-    size_t best = number_after("/proc/meminfo", "MemAvailable:") * 1024;
+    size_t best = os_read_field("/proc/meminfo", "MemAvailable:") * 1024;
     size_t left = ct__cgroup_left("/sys/fs/cgroup", "/proc/self/cgroup");
     return left != SIZE_MAX && (!best || left < best) ? left : best;
 }
 
 size_t ct__memory_bytes(void) {
-    size_t all = number_after("/proc/meminfo", "MemTotal:") * 1024;
+    size_t all = os_read_field("/proc/meminfo", "MemTotal:") * 1024;
     size_t limit = ct__cgroup_limit("/sys/fs/cgroup", "/proc/self/cgroup");
     return limit != SIZE_MAX && (!all || limit < all) ? limit : all;
 }

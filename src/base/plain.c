@@ -3,20 +3,20 @@
 
 #include <pthread.h>
 
-static locale_t c_locale; // the C library's own, never freed; 0: it is out of memory
+static locale_t c_locale; // never freed; 0: there was no memory for it
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static void make_locale(void) { c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); }
+static void env_make_c_locale(void) { c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); }
 
-ct_plain ct__plain_begin(void) {
-    ct_plain hosts;
-    pthread_once(&once, make_locale);
-    fegetenv(&hosts.modes);
+ct_saved_env ct__default_env_begin(void) {
+    ct_saved_env saved;
+    pthread_once(&once, env_make_c_locale);
+    fegetenv(&saved.modes);
     fesetenv(FE_DFL_ENV);
-    hosts.locale = uselocale(c_locale);
-    return hosts;
+    saved.locale = uselocale(c_locale);
+    return saved;
 }
 
-void ct__plain_end(const ct_plain *hosts) {
-    uselocale(hosts->locale);
-    fesetenv(&hosts->modes);
+void ct__default_env_end(const ct_saved_env *saved) {
+    uselocale(saved->locale);
+    fesetenv(&saved->modes);
 }

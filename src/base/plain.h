@@ -1,20 +1,21 @@
-// The host program's locale and floating-point mode, put aside for the rest of a block: numbers are
-// written, read and computed in the same way in every program.
+// Replaces the host program's locale and floating-point mode by the defaults for the rest of a
+// block: numbers are written, read and computed alike in every program.
 #ifndef COTAN_BASE_PLAIN_H
 #define COTAN_BASE_PLAIN_H
 
 #include <fenv.h>
 #include <locale.h>
 
-typedef struct ct_plain {
+typedef struct ct_saved_env {
     fenv_t modes;
-    locale_t locale; // of the thread
-} ct_plain;
-ct_plain ct__plain_begin(void);
-void ct__plain_end(const ct_plain *hosts);
+    locale_t locale; // of this thread
+} ct_saved_env;
+ct_saved_env ct__default_env_begin(void);
+void ct__default_env_end(const ct_saved_env *saved);
 
-// A statement; what it put aside comes back where its block ends.
-#define CT_PLAIN                                                                                   \
-    const ct_plain ct__hosts __attribute__((cleanup(ct__plain_end), unused)) = ct__plain_begin()
+// Declares a guard variable; the host's settings are restored at the end of the block.
+#define CT_DEFAULT_ENV                                                                             \
+    const ct_saved_env ct__saved_env __attribute__((cleanup(ct__default_env_end), unused)) =       \
+        ct__default_env_begin()
 
 #endif

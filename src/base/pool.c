@@ -14,48 +14,48 @@
 #include "base/mem.h"
 #include "base/os.h"
 
-// How a job is handed over. The caller fills the job's fields, then sets `open`. A worker counts
-// itself in (`inside`) before it looks at `open`, and touches the job only if it is open. The
-// caller closes the job when no piece is left, then waits until nobody is inside; only then may the
-// fields change again. Both sides write before they read, in one order (seq_cst), so that either
-// the worker sees a closed job or the caller sees the worker.
+// How a job is handed over: the caller sets the job's fields, then `open`. A worker increments
+// `inside` before it reads `open`, and accesses the job only if it is open. The caller closes the
+// job when no chunk is left, then waits until `inside` is 0; only then may the fields change again.
+// Both sides write before they read, in one order (seq_cst), so that either the worker sees a
+// closed job or the caller sees the worker.
 struct ct_pool {
-    pthread_mutex_t turn; // held while a job runs, and by resize
-    int threads;          // asked for, the caller included
-    int started;          // workers that exist
+    pthread_mutex_t job_lock; // held while a job runs, and by resize
+    int threads;              // requested, including the caller
+    int started;              // existing workers
     pid_t owner;
-    pthread_t ids[CT_POOL_MOST];
+    pthread_t ids[CT_POOL_MAX_THREADS];
 
     ct__pool_fn fn;
     void *arg;
     int64_t count, grain;
-    int spins; // how long a worker looks for the next job before it sleeps
+    int spins; // how long a worker polls for the next job before it sleeps
 
-    _Alignas(64) _Atomic int64_t next; // the first piece not claimed
+    _Alignas(64) _Atomic int64_t next; // the first chunk not claimed
     _Alignas(64) _Atomic bool open;
-    _Alignas(64) _Atomic uint32_t epoch; // jobs so far; workers sleep on it
+    _Alignas(64) _Atomic uint32_t epoch; // number of jobs; workers sleep on it
     _Atomic uint32_t asleep;
-    _Alignas(64) _Atomic uint32_t inside; // the caller sleeps on it
-    _Atomic bool waiting;
+    _Alignas(64) _Atomic uint32_t inside; // workers in the job; the caller sleeps on it
+    _Atomic bool caller_waits;
     _Atomic bool quit;
 };
 
 typedef struct {
     ct_pool *pool;
     int number;
-} hire;
+} worker_arg;
 
-// The pool whose job this thread is running, and its number there.
-static _Thread_local const ct_pool *working_for;
-static _Thread_local int working_as;
+// The pool whose job this thread is running, and its worker number.
+static _Thread_local const ct_pool *current_pool;
+static _Thread_local int current_worker;
 
-static void sleep_on(_Atomic uint32_t *word, uint32_t value) {
+static void pool_futex_wait(_Atomic uint32_t *word, uint32_t value) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
-static void wake(_Atomic uint32_t *word, int most) {
+static void pool_futex_wake(_Atomic uint32_t *word, int most) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, most, NULL, NULL, 0);
 }
-static void relax(void) {
+static void pool_cpu_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -63,46 +63,46 @@ static void relax(void) {
 #endif
 }
 
-static void work(ct_pool *pool, int number) {
-    working_for = pool;
-    working_as = number;
+static void pool_run_chunks(ct_pool *pool, int number) {
+    current_pool = pool;
+    current_worker = number;
     int64_t count = pool->count, grain = pool->grain;
     for (;;) {
         int64_t begin = atomic_fetch_add_explicit(&pool->next, grain, memory_order_relaxed);
         if (begin >= count) break;
         pool->fn(pool->arg, begin, count - begin < grain ? count : begin + grain, number);
     }
-    working_for = NULL;
+    current_pool = NULL;
 }
 
-// Returns when the epoch is no longer `seen`.
-static void await_job(ct_pool *pool, uint32_t seen) {
+// Returns when the epoch is not `seen` any more.
+static void pool_await_job(ct_pool *pool, uint32_t seen) {
     for (int i = 0; i < pool->spins; i++) {
         if (atomic_load_explicit(&pool->epoch, memory_order_acquire) != seen) return;
-        relax();
+        pool_cpu_relax();
     }
     atomic_fetch_add(&pool->asleep, 1);
-    while (atomic_load(&pool->epoch) == seen) sleep_on(&pool->epoch, seen);
+    while (atomic_load(&pool->epoch) == seen) pool_futex_wait(&pool->epoch, seen);
     atomic_fetch_sub(&pool->asleep, 1);
 }
 
-static void *worker(void *arg) {
-    hire *hired = arg;
-    ct_pool *pool = hired->pool;
-    int number = hired->number;
-    ct__free(hired);
+static void *pool_worker(void *arg) {
+    worker_arg *w = arg;
+    ct_pool *pool = w->pool;
+    int number = w->number;
+    ct__free(w);
     fesetenv(FE_DFL_ENV);
     char name[16];
     snprintf(name, sizeof name, "cotan-%d", number);
     pthread_setname_np(pthread_self(), name);
     for (uint32_t seen = 0;;) {
-        await_job(pool, seen);
+        pool_await_job(pool, seen);
         seen = atomic_load(&pool->epoch);
         if (atomic_load(&pool->quit)) return NULL;
         atomic_fetch_add(&pool->inside, 1);
-        if (atomic_load(&pool->open)) work(pool, number);
-        if (atomic_fetch_sub(&pool->inside, 1) == 1 && atomic_load(&pool->waiting))
-            wake(&pool->inside, 1);
+        if (atomic_load(&pool->open)) pool_run_chunks(pool, number);
+        if (atomic_fetch_sub(&pool->inside, 1) == 1 && atomic_load(&pool->caller_waits))
+            pool_futex_wake(&pool->inside, 1);
     }
 }
 
@@ -117,36 +117,36 @@ int ct__thread_start(pthread_t *id, void *(*run)(void *), void *arg) {
     return failed;
 }
 
-static void start(ct_pool *pool) {
+static void pool_start_workers(ct_pool *pool) {
     while (pool->started < pool->threads - 1) {
-        hire *hired = ct__malloc(sizeof *hired);
-        if (!hired) break;
-        *hired = (hire){pool, pool->started + 1};
-        if (ct__thread_start(&pool->ids[pool->started], worker, hired) != 0) {
-            ct__free(hired);
+        worker_arg *w = ct__malloc(sizeof *w);
+        if (!w) break;
+        *w = (worker_arg){pool, pool->started + 1};
+        if (ct__thread_start(&pool->ids[pool->started], pool_worker, w) != 0) {
+            ct__free(w);
             break;
         }
         pool->started++;
     }
 }
 
-static void stop(ct_pool *pool) {
+static void pool_stop_workers(ct_pool *pool) {
     atomic_store(&pool->quit, true);
     atomic_fetch_add(&pool->epoch, 1);
-    wake(&pool->epoch, INT_MAX);
+    pool_futex_wake(&pool->epoch, INT_MAX);
     for (int i = 0; i < pool->started; i++) pthread_join(pool->ids[i], NULL);
     pool->started = 0;
     atomic_store(&pool->quit, false);
     atomic_store(&pool->epoch, 0); // new workers start from epoch 0
 }
 
-static int clamp(int threads) {
-    return threads < 1 ? 1 : threads > CT_POOL_MOST ? CT_POOL_MOST : threads;
+static int pool_clamp_threads(int threads) {
+    return threads < 1 ? 1 : threads > CT_POOL_MAX_THREADS ? CT_POOL_MAX_THREADS : threads;
 }
 
-// Spinning pays only where each thread has a core of its own.
-static void set_threads(ct_pool *pool, int threads) {
-    pool->threads = clamp(threads);
+// Spinning is worth it only if each thread has a core of its own.
+static void pool_set_threads(ct_pool *pool, int threads) {
+    pool->threads = pool_clamp_threads(threads);
     pool->spins = pool->threads <= ct__cores_allowed() ? 400 : 0;
 }
 
@@ -154,16 +154,16 @@ ct_pool *ct__pool_new(int threads) {
     ct_pool *pool = ct__aligned(64, sizeof *pool);
     if (!pool) return NULL;
     *pool = (ct_pool){.owner = getpid()};
-    pthread_mutex_init(&pool->turn, NULL);
-    set_threads(pool, threads);
+    pthread_mutex_init(&pool->job_lock, NULL);
+    pool_set_threads(pool, threads);
     return pool;
 }
 
 void ct__pool_free(ct_pool *pool) {
     if (!pool) return;
     if (ct__pool_usable(pool)) {
-        stop(pool);
-        pthread_mutex_destroy(&pool->turn);
+        pool_stop_workers(pool);
+        pthread_mutex_destroy(&pool->job_lock);
     }
     ct__free(pool);
 }
@@ -171,56 +171,56 @@ void ct__pool_free(ct_pool *pool) {
 int ct__pool_threads(const ct_pool *pool) { return pool->threads; }
 
 void ct__pool_resize(ct_pool *pool, int threads) {
-    pthread_mutex_lock(&pool->turn);
-    if (clamp(threads) != pool->threads) {
-        stop(pool);
-        set_threads(pool, threads);
+    pthread_mutex_lock(&pool->job_lock);
+    if (pool_clamp_threads(threads) != pool->threads) {
+        pool_stop_workers(pool);
+        pool_set_threads(pool, threads);
     }
-    pthread_mutex_unlock(&pool->turn);
+    pthread_mutex_unlock(&pool->job_lock);
 }
 
 bool ct__pool_usable(const ct_pool *pool) { return pool->owner == getpid(); }
 
-static void await_workers(ct_pool *pool) {
+static void pool_await_workers(ct_pool *pool) {
     for (int i = 0; i < 2000 && pool->spins; i++) {
         if (atomic_load(&pool->inside) == 0) return;
-        relax();
+        pool_cpu_relax();
     }
-    atomic_store(&pool->waiting, true);
-    for (uint32_t n; (n = atomic_load(&pool->inside)) != 0;) sleep_on(&pool->inside, n);
-    atomic_store(&pool->waiting, false);
+    atomic_store(&pool->caller_waits, true);
+    for (uint32_t n; (n = atomic_load(&pool->inside)) != 0;) pool_futex_wait(&pool->inside, n);
+    atomic_store(&pool->caller_waits, false);
 }
 
-static void run_alone(ct__pool_fn fn, void *arg, int64_t count, int64_t grain, int number) {
+static void pool_run_inline(ct__pool_fn fn, void *arg, int64_t count, int64_t grain, int number) {
     for (int64_t i = 0; i < count; i += grain)
         fn(arg, i, count - i < grain ? count : i + grain, number);
 }
 
 void ct__pool_run(ct_pool *pool, ct__pool_fn fn, void *arg, int64_t count, int64_t grain) {
     if (grain < 1) grain = 1;
-    if (working_for == pool) {
-        run_alone(fn, arg, count, grain, working_as);
+    if (current_pool == pool) {
+        pool_run_inline(fn, arg, count, grain, current_worker);
         return;
     }
-    pthread_mutex_lock(&pool->turn);
-    bool several = count > grain && pool->threads > 1;
-    if (several && pool->started < pool->threads - 1) start(pool);
+    pthread_mutex_lock(&pool->job_lock);
+    bool parallel = count > grain && pool->threads > 1;
+    if (parallel && pool->started < pool->threads - 1) pool_start_workers(pool);
     pool->fn = fn;
     pool->arg = arg;
     pool->count = count;
     pool->grain = grain;
     atomic_store(&pool->next, 0);
-    if (several && pool->started) {
+    if (parallel && pool->started) {
         atomic_store(&pool->open, true);
         atomic_fetch_add(&pool->epoch, 1);
-        int64_t pieces = (count - 1) / grain; // beside the caller's first
+        int64_t chunks = (count - 1) / grain; // besides the caller's first
         if (atomic_load(&pool->asleep))
-            wake(&pool->epoch, pieces < INT_MAX ? (int)pieces : INT_MAX);
-        work(pool, 0);
+            pool_futex_wake(&pool->epoch, chunks < INT_MAX ? (int)chunks : INT_MAX);
+        pool_run_chunks(pool, 0);
         atomic_store(&pool->open, false);
-        await_workers(pool);
+        pool_await_workers(pool);
     } else {
-        work(pool, 0);
+        pool_run_chunks(pool, 0);
     }
-    pthread_mutex_unlock(&pool->turn);
+    pthread_mutex_unlock(&pool->job_lock);
 }

@@ -5,18 +5,18 @@
 
 #include "base/mem.h"
 
-struct ct_share {
+struct ct_rwlock {
     atomic_size_t refs;
-    pthread_mutex_t lock;    // of all below, for moments
-    pthread_cond_t changed;  // waited for by a monotonic clock
-    size_t sharing, waiting; // who share it; who wait to
-    size_t alone_waiting;
-    size_t owed; // of those who wait to share: who go before the next who takes it alone
-    bool alone;
+    pthread_mutex_t lock;    // guards all below, held only briefly
+    pthread_cond_t changed;  // uses the monotonic clock
+    size_t sharers, waiting; // holders; shared requests that wait
+    size_t exclusive_waiting;
+    size_t priority; // shared requests that go before the next exclusive one
+    bool exclusive;
 };
 
-ct_share *ct__share_new(void) {
-    ct_share *share = ct__calloc(1, sizeof *share);
+ct_rwlock *ct__rwlock_new(void) {
+    ct_rwlock *share = ct__calloc(1, sizeof *share);
     if (!share) return NULL;
     atomic_init(&share->refs, 1);
     pthread_mutex_init(&share->lock, NULL);
@@ -28,30 +28,30 @@ ct_share *ct__share_new(void) {
     return share;
 }
 
-ct_share *ct__share_ref(ct_share *share) {
+ct_rwlock *ct__rwlock_ref(ct_rwlock *share) {
     atomic_fetch_add_explicit(&share->refs, 1, memory_order_relaxed);
     return share;
 }
-void ct__share_unref(ct_share *share) {
+void ct__rwlock_unref(ct_rwlock *share) {
     if (!share || atomic_fetch_sub_explicit(&share->refs, 1, memory_order_acq_rel) != 1) return;
     pthread_cond_destroy(&share->changed);
     pthread_mutex_destroy(&share->lock);
     ct__free(share);
 }
 
-static bool must_wait(const ct_share *s, bool alone) {
-    if (alone) return s->alone || s->sharing || s->owed;
-    return s->alone || (s->alone_waiting && !s->owed);
+static bool rwlock_must_wait(const ct_rwlock *s, bool exclusive) {
+    if (exclusive) return s->exclusive || s->sharers || s->priority;
+    return s->exclusive || (s->exclusive_waiting && !s->priority);
 }
 
-// A signal handler may set `stop`, which can wake nobody: it is looked at now and then.
-static bool wait_for(ct_share *s, bool alone, const atomic_bool *stop) {
-    enum { LOOK = 20000000 }; // ns
-    while (must_wait(s, alone)) {
+// A signal handler may set `stop` but cannot signal the condition: it is polled.
+static bool rwlock_wait(ct_rwlock *s, bool exclusive, const atomic_bool *stop) {
+    enum { POLL_NS = 20000000 }; // 0.02 s
+    while (rwlock_must_wait(s, exclusive)) {
         if (stop && atomic_load(stop)) return false;
         struct timespec t;
         clock_gettime(CLOCK_MONOTONIC, &t);
-        t.tv_nsec += LOOK;
+        t.tv_nsec += POLL_NS;
         if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
         if (stop)
             pthread_cond_timedwait(&s->changed, &s->lock, &t);
@@ -61,49 +61,49 @@ static bool wait_for(ct_share *s, bool alone, const atomic_bool *stop) {
     return true;
 }
 
-bool ct__share_take(ct_share *s, bool alone, const atomic_bool *stop) {
+bool ct__rwlock_lock(ct_rwlock *s, bool exclusive, const atomic_bool *stop) {
     pthread_mutex_lock(&s->lock);
-    size_t *waiting = alone ? &s->alone_waiting : &s->waiting;
+    size_t *waiting = exclusive ? &s->exclusive_waiting : &s->waiting;
     bool taken = true;
-    if (must_wait(s, alone)) {
+    if (rwlock_must_wait(s, exclusive)) {
         (*waiting)++;
-        taken = wait_for(s, alone, stop);
+        taken = rwlock_wait(s, exclusive, stop);
         (*waiting)--;
     }
-    if (taken && alone) s->alone = true;
-    if (taken && !alone) {
-        s->sharing++;
-        if (s->owed) s->owed--;
+    if (taken && exclusive) s->exclusive = true;
+    if (taken && !exclusive) {
+        s->sharers++;
+        if (s->priority) s->priority--;
     }
-    if (s->owed > s->waiting) s->owed = s->waiting;
-    if (!taken) pthread_cond_broadcast(&s->changed); // others may have waited for this one
+    if (s->priority > s->waiting) s->priority = s->waiting;
+    if (!taken) pthread_cond_broadcast(&s->changed); // others may have waited for this request
     pthread_mutex_unlock(&s->lock);
     return taken;
 }
 
-void ct__share_leave(ct_share *s, bool alone) {
+void ct__rwlock_unlock(ct_rwlock *s, bool exclusive) {
     pthread_mutex_lock(&s->lock);
-    if (alone) {
-        s->alone = false;
-        s->owed = s->waiting;
+    if (exclusive) {
+        s->exclusive = false;
+        s->priority = s->waiting;
     } else {
-        s->sharing--;
+        s->sharers--;
     }
-    if (s->waiting || s->alone_waiting) pthread_cond_broadcast(&s->changed);
+    if (s->waiting || s->exclusive_waiting) pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
 
-bool ct__share_touch(ct_share *s) {
+bool ct__rwlock_try_read_briefly(ct_rwlock *s) {
     pthread_mutex_lock(&s->lock);
-    if (!s->alone) return true; // nobody can take it alone meanwhile
+    if (!s->exclusive) return true; // holding `lock` prevents exclusive requests
     pthread_mutex_unlock(&s->lock);
     return false;
 }
-void ct__share_touched(ct_share *s) { pthread_mutex_unlock(&s->lock); }
+void ct__rwlock_end_read(ct_rwlock *s) { pthread_mutex_unlock(&s->lock); }
 
-size_t ct__share_waiting(ct_share *s) {
+size_t ct__rwlock_waiters(ct_rwlock *s) {
     pthread_mutex_lock(&s->lock);
-    const size_t waiting = s->waiting + s->alone_waiting;
+    const size_t waiting = s->waiting + s->exclusive_waiting;
     pthread_mutex_unlock(&s->lock);
     return waiting;
 }

@@ -1,7 +1,8 @@
-// A lock that many may share or one may hold alone, counted by those who may take it.
+// A reference-counted read-write lock: shared by many holders, or held exclusively by one.
 //
-// Fair by phases: who wants it alone waits for those who share it now, who wants to share it waits
-// for one holder alone that came first, and those who waited meanwhile go before the next one.
+// Phase-fair: an exclusive request waits for the current sharers, a shared request waits for an
+// earlier exclusive one, and shared requests that waited during an exclusive hold go before the
+// next exclusive one.
 #ifndef COTAN_BASE_SHARE_H
 #define COTAN_BASE_SHARE_H
 
@@ -9,19 +10,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef struct ct_share ct_share;
+typedef struct ct_rwlock ct_rwlock;
 
-ct_share *ct__share_new(void); // NULL: no memory
-ct_share *ct__share_ref(ct_share *share);
-void ct__share_unref(ct_share *share); // NULL is fine
-// Who takes several takes them in the order of their addresses, none twice. False: `stop` (NULL:
-// never) was set while it waited.
-bool ct__share_take(ct_share *share, bool alone, const atomic_bool *stop);
-void ct__share_leave(ct_share *share, bool alone);
-// To share it for a moment, in which the caller takes no lock and waits for nothing: half the price. False:
-// somebody has it alone.
-bool ct__share_touch(ct_share *share);
-void ct__share_touched(ct_share *share);
-size_t ct__share_waiting(ct_share *share); // how many wait for it now
+ct_rwlock *ct__rwlock_new(void); // NULL: no memory
+ct_rwlock *ct__rwlock_ref(ct_rwlock *share);
+void ct__rwlock_unref(ct_rwlock *share); // NULL is ignored
+// A thread that takes several locks takes them in the order of their addresses, each once. Returns
+// false if `stop` (NULL: never) became true while it waited.
+bool ct__rwlock_lock(ct_rwlock *share, bool exclusive, const atomic_bool *stop);
+void ct__rwlock_unlock(ct_rwlock *share, bool exclusive);
+// Shares the lock for a moment, in which the caller takes no other lock and does not wait: half the
+// cost. Returns false if it is held exclusively.
+bool ct__rwlock_try_read_briefly(ct_rwlock *share);
+void ct__rwlock_end_read(ct_rwlock *share);
+size_t ct__rwlock_waiters(ct_rwlock *share); // the number of waiting threads
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct ct_text {
-    char *s;     // always ends with '\0' once something was added; NULL before
+    char *s;     // NUL-terminated once something was added; NULL before
     size_t n;    // length without the '\0'
     size_t cap;  // bytes allocated
     bool failed; // an allocation failed: the text is incomplete
@@ -21,8 +21,8 @@ void ct__textf_v(ct_text *text, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 void ct__text_free(ct_text *text);
 
-// A number of bytes for people: "512 bytes", "3.2 kB", "50 MB", "1.25 GB" (powers of 1000, three
-// digits).
+// Formats a number of bytes for people: "512 bytes", "3.2 kB", "50 MB", "1.25 GB" (powers of 1000,
+// three digits).
 typedef struct ct_bytes_text {
     char s[24];
 } ct_bytes_text;
@@ -30,12 +30,13 @@ ct_bytes_text ct__bytes_text(uint64_t bytes);
 
 bool ct__ends_with(const char *text, const char *end);
 
-// The nearest of `names` (NULL-terminated) to `word` by edit distance, or NULL if none is near: more than a third of
-// the letters is wrong, and neither word begins with the other. For "did you mean".
+// Returns the one of `names` (NULL-terminated) with the least edit distance to `word`, for "did you
+// mean"; NULL if more than a third of the letters is wrong in all of them, and none begins with the
+// word or the other way round.
 const char *ct__nearest(const char *word, const char *const *names);
 
-// 128-bit hash of bytes (not cryptographic; the canonical record is compared as well where it
-// matters).
+// 128-bit hash of bytes (not cryptographic; where equality matters the canonical record is compared
+// as well).
 typedef struct ct_hash {
     uint64_t lo, hi;
 } ct_hash;

@@ -1,6 +1,6 @@
 // Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
-// 2011): a keyed bijection of counters, JAX's default generator. The bits of an element are a
-// function of key and index alone, so any part of a stream can be had in any order.
+// 2011): a keyed bijection of counters, JAX's default generator. The bits of an element depend on
+// key and index alone, so any part of a stream can be computed in any order.
 #ifndef COTAN_BASE_THREEFRY_H
 #define COTAN_BASE_THREEFRY_H
 
@@ -19,7 +19,7 @@ static inline ct_u32x2 ct__threefry(ct_u32x2 key, ct_u32x2 counter) {
         unsigned r = rotate[round & 7];
         a += b;
         b = (b << r | b >> (32 - r)) ^ a;
-        if ((round & 3) == 3) { // a key injection behind each four rounds
+        if ((round & 3) == 3) { // a key injection after every four rounds
             unsigned s = round / 4 + 1;
             a += k[s % 3];
             b += k[(s + 1) % 3] + s;

@@ -200,7 +200,7 @@ static bool is_dynamic(const ct_executor *engine) {
 
 static ct_plan *make(ct_ctx *ctx, ct_executor *engine, const ct_order *order, const ct_root *roots,
                      size_t n_roots) {
-    const uint64_t refused = ct__refused();
+    const uint64_t refused = ct__failed_allocations();
     ct_plan *plan = ct__calloc(1, sizeof *plan);
     if (!plan || !ct__frame_push(ctx, CT_FRAME_TRACE, &plan->arena, roots[0].here)) {
         ct__free(plan);
@@ -220,9 +220,9 @@ static ct_plan *make(ct_ctx *ctx, ct_executor *engine, const ct_order *order, co
     ct__frame_pop(ctx, roots[0].here);
     ok = ok && ct__plan_prepare(ctx, engine, plan, order, engine->roots);
     // A pass that went on without memory has left something out, and what is found wrong then is no fault.
-    if (ct__refused() != refused && (ok || ctx->err.code == CT_E_INTERNAL)) {
+    if (ct__failed_allocations() != refused && (ok || ctx->err.code == CT_E_INTERNAL)) {
         ctx->err = (ct_err){0};
-        ok = ct__err_memory(&ctx->err, plan->here, "plan", ct__refused_bytes());
+        ok = ct__err_memory(&ctx->err, plan->here, "plan", ct__failed_allocation_bytes());
     }
     if (!ok) {
         ct__plan_free(engine, plan);
@@ -282,7 +282,7 @@ static ct_plan *make_less(lessening *l) {
 
 ct_plan *ct__plan_make(ct_ctx *ctx, ct_executor *engine, const ct_order *order,
                        const ct_root *roots, size_t n_roots) {
-    const int64_t begin = ct__watched() ? ct__span_now() : 0;
+    const int64_t begin = ct__trace_enabled() ? ct__trace_event_now() : 0;
     ct_regions regions = {0};
     ctx->regions = &regions;
     ct_plan *plan = make(ctx, engine, order, roots, n_roots);
@@ -291,13 +291,13 @@ ct_plan *ct__plan_make(ct_ctx *ctx, ct_executor *engine, const ct_order *order,
         l.ranked = ct__malloc(regions.n * sizeof *l.ranked);
         if (l.ranked) plan = make_less(&l); // else the error stands
         ct__free(l.ranked);
-        ct__release_unused(); // the plans that were tried
+        ct__trim_heap(); // the plans that were tried
     }
     ctx->regions = NULL;
     ct__free(regions.v);
     if (plan) atomic_fetch_add(&ct__counters.plans_made, 1);
-    const ct_span_what what = {CT_SPAN_PLAN, "plan made", "", roots[0].here.file,
-                               roots[0].here.line};
-    if (begin) ct__span_add(&what, begin, 0, 0);
+    const ct_trace_event_key what = {CT_TRACE_PLAN, "plan made", "", roots[0].here.file,
+                                     roots[0].here.line};
+    if (begin) ct__trace_event_add(&what, begin, 0, 0);
     return plan;
 }

@@ -127,7 +127,7 @@ typedef struct ct_executor { // one a context
     ct_storage **copies; // (n_copies) of leaves that lie on other devices, for this run
     size_t n_copies, copies_cap;
     struct ct_held {
-        ct_share *lock;
+        ct_rwlock *lock;
         bool alone;
     } * held; // (n_held) of the sets whose variables a run reads or assigns, by address
     size_t n_held, held_cap;

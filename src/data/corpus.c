@@ -133,11 +133,11 @@ static bool corpus_file_begins_with(const char *folder, const char *name, const 
     ct_err ignored = {0};
     ct_file file;
     int n = snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (n >= MAX_PATH || !ct__file_hold(path, &file, &ignored)) return false;
+    if (n >= MAX_PATH || !ct__file_handle_open(path, &file, &ignored)) return false;
     size_t want = strlen(begin);
-    bool same = file.n >= want && ct__file_part(&file, 0, bytes, want, &ignored) &&
+    bool same = file.n >= want && ct__file_read_at(&file, 0, bytes, want, &ignored) &&
                 memcmp(bytes, begin, want) == 0;
-    ct__file_release(&file);
+    ct__file_handle_close(&file);
     return same;
 }
 
@@ -185,7 +185,7 @@ static bool corpus_is_run_file(run_folder where, const char *name) {
                             : where == RUN_FOLDER_BEST ? BEST_NAMES
                                                        : 0);
          i++)
-        if (strcmp(name, names[i]) == 0 || ct__atomic_is_leftover(name, names[i])) return true;
+        if (strcmp(name, names[i]) == 0 || ct__atomic_file_is_leftover(name, names[i])) return true;
     return false;
 }
 

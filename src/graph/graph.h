@@ -138,7 +138,7 @@ struct ct_var {
     ct_node node; // op "variable"; its handle is the variable's handle
     char *name;
     ct_type type;
-    ct_share *lock;                // of its set
+    ct_rwlock *lock;               // of its set
     _Atomic(ct_storage *) storage; // NULL until the first assignment ran; protected by `lock`
     _Atomic uint64_t version;      // of the storage; protected by `lock`
     _Atomic(ct_ctx *) writer;      // the context with a pending assignment, or NULL

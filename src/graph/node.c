@@ -383,17 +383,17 @@ ct_node *ct__read_leaf(ct_ctx *ctx, ct_var *var, ct_loc here) {
 
 // Under the lock, since the storage may be moved to another device and the old one freed.
 static __attribute__((noinline)) bool var_is_lost(const ct_var *var) {
-    ct__share_take(var->lock, false, NULL);
+    ct__rwlock_lock(var->lock, false, NULL);
     bool lost = ct__lost(var->storage);
-    ct__share_leave(var->lock, false);
+    ct__rwlock_unlock(var->lock, false);
     return lost;
 }
 
 static __attribute__((noinline)) bool resolve_fail_var(ct_ctx *ctx, const ct_var *var,
                                                        const char *op, ct_loc here) {
-    ct__share_take(var->lock, false, NULL);
+    ct__rwlock_lock(var->lock, false, NULL);
     const ct_loc ran = var->ran;
-    ct__share_leave(var->lock, false);
+    ct__rwlock_unlock(var->lock, false);
     if (var->freed) {
         ct__fail(ctx, CT_E_STALE, here, op, "variable \"%s\" was freed", var->name);
     } else if (!var->storage) {
@@ -425,14 +425,14 @@ void ct__hold_version(const ct_ctx *ctx, ct_node *node) {
 static void node_hold_latest_version(const ct_ctx *ctx, ct_node *node) {
     ct_var *var = node->var;
     if (!ctx->rolling) return;
-    const bool touched = ct__share_touch(var->lock);
-    if (!touched) ct__share_take(var->lock, false, NULL);
+    const bool touched = ct__rwlock_try_read_briefly(var->lock);
+    if (!touched) ct__rwlock_lock(var->lock, false, NULL);
     if (!node->n_in) node->number = atomic_load_explicit(&var->version, memory_order_relaxed);
     ct__hold_version(ctx, node);
     if (touched)
-        ct__share_touched(var->lock);
+        ct__rwlock_end_read(var->lock);
     else
-        ct__share_leave(var->lock, false);
+        ct__rwlock_unlock(var->lock, false);
 }
 
 // Makes the node of a version whose assignment's frame exists: a copy of the value, since one value may
@@ -856,7 +856,7 @@ bool ct__bare_fits(ct_tensor t, ct_dtype dtype, int argument, bool compared, ct_
     const bool whole = number_is_bare_int(&at, &value);
     ct__peek_unlock(&at);
     if (!whole) return true;
-    int64_t least = ct__least(dtype), most = ct__greatest(dtype); // for u64 `most` is -1
+    int64_t least = ct__int_min(dtype), most = ct__int_max(dtype); // for u64 `most` is -1
     if (value >= least && (dtype == CT_U64 || value <= most)) return true;
     const char *name = ct_dtype_name(dtype);
     ct__err(err, CT_E_ARGUMENT, here, op,
@@ -1000,7 +1000,8 @@ static __attribute__((noinline)) bool call_place_outputs(ct_call *call) {
 enum { ANCESTRY = CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF | CT_NODE_TRACKED };
 static void node_inherit_ancestry(ct_node *node, unsigned ancestry) {
     const bool none = node->op->jvp == CT_NO_GRAD && !node->op->expand;
-    if (!none && ct__has_slope(node->out->dtype)) node->flags = (uint16_t)(ancestry & ANCESTRY);
+    if (!none && ct__is_differentiable(node->out->dtype))
+        node->flags = (uint16_t)(ancestry & ANCESTRY);
 }
 
 uint16_t ct__region_begin(ct_ctx *ctx) {

@@ -319,10 +319,10 @@ bool ct__difference_declared(const ct_difference *d) {
 // `gradient`: the gradient that needs the value; NULL: the value is needed itself.
 static bool order_fail_stale_read(ct_ctx *ctx, const ct_node *read, const ct_node *gradient,
                                   ct_loc here) {
-    ct__share_take(read->var->lock, false, NULL);
+    ct__rwlock_lock(read->var->lock, false, NULL);
     const ct_loc ran = read->var->ran;
     const bool freed = read->var->freed;
-    ct__share_leave(read->var->lock, false);
+    ct__rwlock_unlock(read->var->lock, false);
     ct__fail(
         ctx, CT_E_SPENT, gradient ? gradient->here : here, gradient ? gradient->op->name : "read",
         "the value needs variable \"%s\" as it was read at %s:%u, but it was %s at "
@@ -410,7 +410,7 @@ static bool order_visit(ct_ctx *ctx, ct_order *o, ct_node *root, ct_loc here) {
 
 bool ct__may_have_derivative(const ct_node *node, int operand) {
     bool none = node->op->jvp == CT_NO_GRAD && !node->op->expand;
-    return !none && ct__has_slope(ct__type(node->in[operand])->dtype);
+    return !none && ct__is_differentiable(ct__type(node->in[operand])->dtype);
 }
 
 // Flags, in `index`, of nodes in the traversal below.

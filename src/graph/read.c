@@ -163,21 +163,21 @@ static bool read_download(ct_ctx *ctx, ct_val *v, void *to, size_t n, ct_loc her
     ct_var *var = v->node->var;
     if (!var) return ct__hooks.download(ctx, v->node->value[v->out], to, n);
     if (ct__held_storage(v->node)) return ct__hooks.download(ctx, ct__held_storage(v->node), to, n);
-    ct__share_take(var->lock, false, NULL);
+    ct__rwlock_lock(var->lock, false, NULL);
     if (ct__version_of(v->node) != var->version && !var->freed && !var->broken) {
         ct_node *leaf = ct__read_leaf(ctx, var, here);
         if (leaf) v->node = leaf;
     }
     bool is_current = ct__version_of(v->node) == var->version;
     bool ok = is_current && ct__hooks.download(ctx, var->storage, to, n);
-    ct__share_leave(var->lock, false);
+    ct__rwlock_unlock(var->lock, false);
     return is_current ? ok : ct__fail_stale_read(ctx, v->node, here);
 }
 
 double ct_item_at(ct_tensor t, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_val v;
-    char bytes[CT_MOST_BYTES];
+    char bytes[CT_MAX_ELEMENT_BYTES];
     if (!ctx || !read_resolve_value(ctx, t, &v, "item", here)) return NAN;
     const ct_type *type = ct__type(v);
     if (ct__count(type) != 1) {

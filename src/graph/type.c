@@ -241,9 +241,9 @@ static int64_t float_to_int(ct_dtype dtype, double v) {
     bool negative = info->class == CT_CLASS_INT;
     double above = ldexp(1, info->bits - negative);
     if (isnan(v)) return 0;
-    if (v >= above) return ct__greatest(dtype);
+    if (v >= above) return ct__int_max(dtype);
     if (!negative) return v <= 0 ? 0 : (int64_t)(uint64_t)v;
-    return v < -above ? ct__least(dtype) : (int64_t)v;
+    return v < -above ? ct__int_min(dtype) : (int64_t)v;
 }
 
 void ct__store_f64(ct_dtype dtype, void *data, int64_t i, double v) {

@@ -9,7 +9,7 @@
 
 struct ct_params {
     ct_ctx *ctx; // the handles use its slots
-    ct_share *lock;
+    ct_rwlock *lock;
     ct_var **vars; // (n)
     size_t n, cap;
     uint32_t *by_name; // (slots), a power of two: hash table by name of 1 + a variable's index; 0:
@@ -20,7 +20,7 @@ struct ct_params {
 ct_params *ct_params_new(void) {
     ct_ctx *ctx = ct__ctx();
     ct_params *params = ctx ? ct__calloc(1, sizeof *params) : NULL;
-    if (params) params->lock = ct__share_new();
+    if (params) params->lock = ct__rwlock_new();
     if (!params || !params->lock) {
         ct__free(params);
         if (ctx) ct__err_memory(&ctx->err, CT_NOWHERE, "params", sizeof *params);
@@ -61,7 +61,7 @@ static void var_release_record(ct_var *var) {
     if (atomic_fetch_sub_explicit(&var->refs, 1, memory_order_acq_rel) != 1) return;
     ct__free((void *)(uintptr_t)var->type.dim);
     ct__free(var->name);
-    ct__share_unref(var->lock);
+    ct__rwlock_unref(var->lock);
     var_recycle(var);
 }
 
@@ -168,17 +168,17 @@ void ct__var_unref(ct_var *var, const ct_ctx *ctx) {
 void ct_params_free(ct_params *params) {
     if (!params || ct__forked() || ct__in_callback()) return;
     ct_ctx *ctx = ct__ctx();
-    ct__share_take(params->lock, true, NULL); // waits for plans that read them
+    ct__rwlock_lock(params->lock, true, NULL); // waits for plans that read them
     for (size_t i = 0; i < params->n; i++) var_free(ctx ? ctx : params->ctx, params->vars[i]);
-    ct__share_leave(params->lock, true);
-    ct__share_unref(params->lock);
+    ct__rwlock_unlock(params->lock, true);
+    ct__rwlock_unref(params->lock);
     ct__free(params->vars);
     ct__free(params->by_name);
     ct__free(params);
     atomic_fetch_sub(&ct__sets, 1);
 }
 
-static ct_var *var_make(ct_ctx *ctx, ct_share *lock, const char *name, const ct_type *type,
+static ct_var *var_make(ct_ctx *ctx, ct_rwlock *lock, const char *name, const ct_type *type,
                         ct_loc here) {
     ct_var *var = var_new_record();
     int64_t *dim = ct__malloc(type->rank * sizeof *dim);
@@ -191,7 +191,7 @@ static ct_var *var_make(ct_ctx *ctx, ct_share *lock, const char *name, const ct_
     }
     if (type->rank) memcpy(dim, type->dim, type->rank * sizeof *dim);
     var->owner = ctx->id;
-    var->lock = ct__share_ref(lock);
+    var->lock = ct__rwlock_ref(lock);
     var->orphaned = var->open = false;
     var->freed = false;
     var->broken = var->tracked = false;
@@ -632,7 +632,7 @@ static bool metric_run_pending(ct_ctx *ctx, const char *name) {
 double ct_metric_value(const char *name) {
     ct_ctx *ctx = ct__ctx();
     ct_metric_entry *entry = ctx && name ? metric_find(ctx, name, false) : NULL;
-    char bytes[CT_MOST_BYTES];
+    char bytes[CT_MAX_ELEMENT_BYTES];
     if (!entry || !metric_run_pending(ctx, entry->name) || !entry->value) return NAN;
     if (ct__lost(entry->value)) {
         ct__fail(ctx, CT_E_DEVICE, CT_NOWHERE, "metric",

@@ -47,10 +47,10 @@ static void arrays_hint_format(ct_err *err, const char *path, const char *begin,
     ct_err ignored = {0};
     char found[8];
     size_t n = strlen(begin);
-    if (err->code != CT_E_FORMAT || !ct__file_hold(path, &file, &ignored)) return;
-    if (file.n >= n && ct__file_part(&file, 0, found, n, &ignored) && !memcmp(found, begin, n))
+    if (err->code != CT_E_FORMAT || !ct__file_handle_open(path, &file, &ignored)) return;
+    if (file.n >= n && ct__file_read_at(&file, 0, found, n, &ignored) && !memcmp(found, begin, n))
         ct__err_hint(err, "%s", hint);
-    ct__file_release(&file);
+    ct__file_handle_close(&file);
 }
 
 ct_tensor ct_load_npy_at(const char *path, ct_loc here) {
@@ -161,11 +161,11 @@ static bool arrays_get_host(ct_tensor t, host_tensor *h, ct_loc here) {
 
 static bool arrays_write_npy(const char *path, const ct_text *head, const void *data, size_t bytes,
                              ct_err *err) {
-    ct_atomic file;
-    if (!ct__atomic_begin(&file, path, 0, err)) return false;
-    bool ok = ct__atomic_put(&file, head->s, head->n, err) &&
-              ct__atomic_put(&file, data, bytes, err) && ct__atomic_commit(&file, err);
-    if (!ok) ct__atomic_abandon(&file);
+    ct_atomic_file file;
+    if (!ct__atomic_file_begin(&file, path, 0, err)) return false;
+    bool ok = ct__atomic_file_write(&file, head->s, head->n, err) &&
+              ct__atomic_file_write(&file, data, bytes, err) && ct__atomic_file_commit(&file, err);
+    if (!ok) ct__atomic_file_abandon(&file);
     return ok;
 }
 

@@ -130,7 +130,7 @@ static void hub_list_file(int folder, const char *name, void *user) {
     listing *l = user;
     if (!l->inside) { // large models have a folder for each tag
         l->inside = name;
-        ct__each_inside(folder, name, hub_list_file, l);
+        ct__for_each_entry(folder, name, hub_list_file, l);
         l->inside = NULL;
     }
     if (!hub_is_gguf(name) || l->n == MAX_GGUF) return;
@@ -150,7 +150,7 @@ static bool hub_find_tagged(const char *name, const char *tag, const char *path,
     char shown[CT_PRINTABLE];
     listing *l = ct__calloc(1, sizeof *l);
     if (!l) return ct__err_memory(err, CT_NOWHERE, name, sizeof *l);
-    ct__each_inside(AT_FDCWD, path, hub_list_file, l);
+    ct__for_each_entry(AT_FDCWD, path, hub_list_file, l);
     qsort(l->names, l->n, sizeof *l->names, hub_compare_names);
     const size_t found = *tag ? hub_number_ggufs(l->names, l->n, tag, l->of) : 0;
     ct_text list = {0};

@@ -34,7 +34,7 @@ void ct__json_real(ct_text *text, double value) {
         ct__text_add(text, isnan(value) ? "\"nan\"" : value < 0 ? "\"-inf\"" : "\"inf\"");
         return;
     }
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     for (int precision = 1; precision <= 17; precision++) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (strtod(digits, NULL) == value) break;

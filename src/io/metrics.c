@@ -83,19 +83,20 @@ bool ct__metrics_add(ct_metrics *metrics, const ct_metric_field *fields, size_t 
 // Replaces the file by its first `keep` bytes followed by the text.
 static bool metrics_replace_end(ct_metrics *metrics, off_t keep, const ct_text *text, ct_err *err) {
     char part[4096];
-    ct_atomic file;
-    bool ok = ct__atomic_begin(&file, metrics->path, 0, err);
+    ct_atomic_file file;
+    bool ok = ct__atomic_file_begin(&file, metrics->path, 0, err);
     for (off_t at = 0; ok && at < keep;) {
         size_t wanted = keep - at < (off_t)sizeof part ? (size_t)(keep - at) : sizeof part;
         ssize_t r = pread(metrics->fd, part, wanted, at);
         if (r < 0 && errno == EINTR) continue;
-        ok = r > 0 ? ct__atomic_put(&file, part, (size_t)r, err)
+        ok = r > 0 ? ct__atomic_file_write(&file, part, (size_t)r, err)
                    : ct__err_system(err, metrics->path, "read");
         at += r;
     }
-    ok = ok && ct__atomic_put(&file, text->s, text->n, err) && ct__atomic_commit(&file, err);
+    ok = ok && ct__atomic_file_write(&file, text->s, text->n, err) &&
+         ct__atomic_file_commit(&file, err);
     if (!ok) {
-        ct__atomic_abandon(&file);
+        ct__atomic_file_abandon(&file);
         return false;
     }
     int fd = open(metrics->path, O_RDWR | O_APPEND | O_CLOEXEC);
@@ -157,7 +158,7 @@ static void series_merge_pairs(ct_series *s) {
 }
 
 bool ct__series_add(ct_series *series, double x, double y) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     series->last_step = x;
     if (series->last_count < series->per_point) {
         double *mean = &series->y[series->n - 1];

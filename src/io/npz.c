@@ -171,7 +171,7 @@ bool ct__npz_read(struct ct_npz *npz, const ct_npz_entry *e, ct_npy *npy, void *
 // ----------------------------------------------------------------------------------------- writing
 
 typedef struct writer {
-    ct_atomic file;
+    ct_atomic_file file;
     ct_zip_out zip;
     ct_err *err;
 } writer;
@@ -233,11 +233,11 @@ static bool npz_check_out_names(writer *w, const ct_npz_out *entries, size_t n) 
 bool ct__npz_write(const char *path, const ct_npz_out *entries, size_t n, bool deflate,
                    ct_err *err) {
     writer w = {.err = err, .zip.file = &w.file};
-    if (!ct__atomic_begin(&w.file, path, 0, err)) return false;
+    if (!ct__atomic_file_begin(&w.file, path, 0, err)) return false;
     bool ok = npz_check_out_names(&w, entries, n);
     for (size_t i = 0; i < n && ok; i++) ok = npz_put_entry(&w, &entries[i], deflate);
-    ok = ok && ct__zip_finish(&w.zip, err) && ct__atomic_commit(&w.file, err);
-    if (!ok) ct__atomic_abandon(&w.file);
+    ok = ok && ct__zip_finish(&w.zip, err) && ct__atomic_file_commit(&w.file, err);
+    if (!ok) ct__atomic_file_abandon(&w.file);
     ct__zip_out_free(&w.zip);
     return ok;
 }

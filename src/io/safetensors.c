@@ -427,20 +427,20 @@ bool ct__st_open(const char *path, ct_st *st, ct_err *err) {
     reader r = {.label = path, .st = st, .err = err};
     unsigned char first[8];
     size_t header = 0;
-    bool ok = ct__file_hold(path, &st->file, err);
+    bool ok = ct__file_handle_open(path, &st->file, err);
     uint64_t n = st->file.n;
-    ok = ok && ct__file_part(&st->file, 0, first, n < 8 ? (size_t)n : 8, err) &&
+    ok = ok && ct__file_read_at(&st->file, 0, first, n < 8 ? (size_t)n : 8, err) &&
          st_read_header_size(&r, first, (size_t)n, &header);
     char *text = ok ? ct__arena(&st->arena, header) : NULL;
     if (ok && !text) ok = st_refuse_memory(&r, header);
-    ok = ok && ct__file_part(&st->file, 8, text, header, err) &&
+    ok = ok && ct__file_read_at(&st->file, 8, text, header, err) &&
          st_read_all(&r, text, header, NULL, n - 8 - header);
     if (!ok) ct__st_close(st);
     return ok;
 }
 
 void ct__st_close(ct_st *st) {
-    if (st->file.path) ct__file_release(&st->file);
+    if (st->file.path) ct__file_handle_close(&st->file);
     ct__arena_free(&st->arena);
     *st = (ct_st){0};
 }
@@ -466,7 +466,7 @@ bool ct__st_next_chunk(const ct_st *st, const ct_st_entry *entry, ct_st_chunk *c
     chunk->n = left < sizeof chunk->buffer ? (size_t)left : sizeof chunk->buffer;
     chunk->bytes = st->file.path ? chunk->buffer : (const char *)entry->data + chunk->at;
     uint64_t offset = 8 + st->header_n + entry->begin + chunk->at;
-    return !st->file.path || ct__file_part(&st->file, offset, chunk->buffer, chunk->n, err);
+    return !st->file.path || ct__file_read_at(&st->file, offset, chunk->buffer, chunk->n, err);
 }
 
 const char *ct__st_metadata(const ct_st *st, const char *key) {
@@ -611,18 +611,18 @@ static int st_compare_out_names(const void *a, const void *b) {
 }
 
 static bool st_put_file(writer *w, size_t n) {
-    ct_atomic file;
+    ct_atomic_file file;
     unsigned char length[8];
     uint64_t bytes;
     for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)w->header.n >> 8 * i);
-    bool ok = ct__atomic_begin(&file, w->path, 0, w->err) &&
-              ct__atomic_put(&file, length, sizeof length, w->err) &&
-              ct__atomic_put(&file, w->header.s, w->header.n, w->err);
+    bool ok = ct__atomic_file_begin(&file, w->path, 0, w->err) &&
+              ct__atomic_file_write(&file, length, sizeof length, w->err) &&
+              ct__atomic_file_write(&file, w->header.s, w->header.n, w->err);
     for (size_t i = 0; i < n && ok; i++)
         ok = st_out_size(w, w->order[i], &bytes) &&
-             ct__atomic_put(&file, w->order[i]->data, (size_t)bytes, w->err);
-    if (ok) return ct__atomic_commit(&file, w->err);
-    ct__atomic_abandon(&file);
+             ct__atomic_file_write(&file, w->order[i]->data, (size_t)bytes, w->err);
+    if (ok) return ct__atomic_file_commit(&file, w->err);
+    ct__atomic_file_abandon(&file);
     return false;
 }
 

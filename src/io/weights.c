@@ -402,7 +402,7 @@ static void weights_note_gguf(int folder, const char *name, void *user) {
 static const char *weights_find_only_gguf(const char *folder, ct_arena *arena, ct_err *err) {
     gguf_search f = {.arena = arena, .folder = folder};
     char real[PATH_MAX];
-    if (!realpath(folder, real) || !ct__each_inside(AT_FDCWD, real, weights_note_gguf, &f))
+    if (!realpath(folder, real) || !ct__for_each_entry(AT_FDCWD, real, weights_note_gguf, &f))
         ct__err_system(err, folder, "read");
     else if (f.failed)
         weights_refuse_memory(folder, strlen(folder) + 64, err);
@@ -455,7 +455,7 @@ bool ct__weights_are_in(const char *folder) {
     gguf_search f = {.arena = &arena, .folder = folder};
     if (weights_has_other_formats(folder)) return true;
     bool any =
-        realpath(folder, path) && ct__each_inside(AT_FDCWD, path, weights_note_gguf, &f) && f.n;
+        realpath(folder, path) && ct__for_each_entry(AT_FDCWD, path, weights_note_gguf, &f) && f.n;
     ct__arena_free(&arena);
     return any;
 }
@@ -505,7 +505,7 @@ const ct_weight *ct__weights_find(const ct_weights *w, const char *name) {
 void ct__weights_release_pages(const ct_weights *w, const ct_weight *weight) {
     for (size_t i = 0; i < w->n_files; i++) // copies are in no file
         if (weight->data == (const char *)w->files[i].map + weight->at)
-            ct__file_forget(weight->data, weight->bytes);
+            ct__file_drop_pages(weight->data, weight->bytes);
 }
 
 void ct__weights_close(ct_weights *w) {

@@ -65,7 +65,7 @@ static bool zip_check_start(const ct_zip *zip, ct_err *err) {
     unsigned char b[SIGNATURE];
     char shown[CT_PRINTABLE];
     size_t n = zip->file.n < SIGNATURE ? (size_t)zip->file.n : SIGNATURE;
-    if (!ct__file_part(&zip->file, 0, b, n, err)) return false;
+    if (!ct__file_read_at(&zip->file, 0, b, n, err)) return false;
     return (n == SIGNATURE &&
             (zip_has_signature(b, local_signature) || zip_has_signature(b, end_signature))) ||
            zip_refuse(zip, err, "it is no zip archive: it begins with \"%s\", not with \"PK\"",
@@ -80,7 +80,7 @@ static bool zip_find_end(const ct_zip *zip, unsigned char record[END_RECORD], ui
     size_t n = (size_t)(zip->file.n < max_n ? zip->file.n : max_n), at = n;
     unsigned char *tail = ct__malloc(n);
     if (!tail) return ct__err_memory(err, CT_NOWHERE, zip->file.path, n);
-    bool ok = ct__file_part(&zip->file, zip->file.n - n, tail, n, err);
+    bool ok = ct__file_read_at(&zip->file, zip->file.n - n, tail, n, err);
     for (size_t i = n - SIGNATURE + 1; i-- > 0 && ok && at == n;)
         if (zip_has_signature(tail + i, end_signature)) at = i;
     if (ok && (n - at < END_RECORD || n - at != END_RECORD + zip_u16(tail + at + 20)))
@@ -103,7 +103,7 @@ static bool zip_read_zip64_end(const ct_zip *zip, const unsigned char *found, ui
     *offset = zip_u64(found + 8);
     if (locator < ZIP64_END || *offset > locator - ZIP64_END)
         return zip_refuse(zip, err, "its 64-bit end record cannot be found");
-    if (!ct__file_part(&zip->file, *offset, r, ZIP64_END, err)) return false;
+    if (!ct__file_read_at(&zip->file, *offset, r, ZIP64_END, err)) return false;
     if (!zip_has_signature(r, zip64_end_signature) || zip_u64(r + 4) != locator - *offset - 12)
         return zip_refuse(zip, err, "its 64-bit end record cannot be found");
     end_fields wide = {zip_u32(r + 16), zip_u32(r + 20), zip_u64(r + 24),
@@ -128,7 +128,7 @@ static bool zip_find_directory(ct_zip *zip, ct_err *err) {
                       zip_u16(r + 10), zip_u32(r + 12), zip_u32(r + 16)};
     if (offset >= ZIP64_LOCATOR) {
         uint64_t at = offset - ZIP64_LOCATOR;
-        if (!ct__file_part(&zip->file, at, locator, ZIP64_LOCATOR, err)) return false;
+        if (!ct__file_read_at(&zip->file, at, locator, ZIP64_LOCATOR, err)) return false;
         if (zip_has_signature(locator, locator_signature) &&
             !zip_read_zip64_end(zip, locator, at, &end, &offset, err))
             return false;
@@ -150,13 +150,13 @@ static bool zip_find_directory(ct_zip *zip, ct_err *err) {
 
 bool ct__zip_open(const char *path, const char *part, ct_zip *zip, ct_err *err) {
     *zip = (ct_zip){.part = part};
-    if (!ct__file_hold(path, &zip->file, err)) return false;
+    if (!ct__file_handle_open(path, &zip->file, err)) return false;
     if (zip_find_directory(zip, err)) return true;
     ct__zip_close(zip);
     return false;
 }
 
-void ct__zip_close(ct_zip *zip) { ct__file_release(&zip->file); }
+void ct__zip_close(ct_zip *zip) { ct__file_handle_close(&zip->file); }
 
 // -------------------------------------------------------------------------------------- directory
 
@@ -191,14 +191,14 @@ bool ct__zip_next(ct_zip *zip, ct_arena *arena, ct_zip_entry *e, ct_err *err) {
     unsigned char r[DIRECTORY_ENTRY];
     uint64_t left = zip->directory_end - zip->at;
     if (left < DIRECTORY_ENTRY) return zip_refuse_directory_entry(zip, err);
-    if (!ct__file_part(&zip->file, zip->at, r, DIRECTORY_ENTRY, err)) return false;
+    if (!ct__file_read_at(&zip->file, zip->at, r, DIRECTORY_ENTRY, err)) return false;
     size_t name_n = zip_u16(r + 28), extra_n = zip_u16(r + 30), comment_n = zip_u16(r + 32);
     size_t record_n = DIRECTORY_ENTRY + name_n + extra_n + comment_n;
     if (!zip_has_signature(r, central_signature) || left < record_n)
         return zip_refuse_directory_entry(zip, err);
     unsigned char *name = ct__arena(arena, name_n + extra_n + 1); // the extra fields come after it
     if (!name) return ct__err_memory(err, CT_NOWHERE, zip->file.path, name_n + extra_n + 1);
-    if (!ct__file_part(&zip->file, zip->at + DIRECTORY_ENTRY, name, name_n + extra_n, err))
+    if (!ct__file_read_at(&zip->file, zip->at + DIRECTORY_ENTRY, name, name_n + extra_n, err))
         return false;
     *e = (ct_zip_entry){.name = (char *)name,
                         .name_n = name_n,
@@ -295,7 +295,7 @@ static bool zip_read_local_header(const ct_zip *zip, ct_zip_entry *e, const char
                                   ct_err *err) {
     unsigned char r[LOCAL_HEADER];
     bool same = zip->directory >= LOCAL_HEADER && e->local <= zip->directory - LOCAL_HEADER;
-    if (same && !ct__file_part(&zip->file, e->local, r, LOCAL_HEADER, err)) return false;
+    if (same && !ct__file_read_at(&zip->file, e->local, r, LOCAL_HEADER, err)) return false;
     same = same && zip_has_signature(r, local_signature) && zip_u16(r + 8) == e->method &&
            zip_u16(r + 26) == e->name_n;
     if (same) {
@@ -307,7 +307,7 @@ static bool zip_read_local_header(const ct_zip *zip, ct_zip_entry *e, const char
                            "%s: its bytes end inside those of another array", part);
         unsigned char *name = ct__malloc(n + 1);
         if (!name) return ct__err_memory(err, CT_NOWHERE, zip->file.path, n + 1);
-        bool read = !same || ct__file_part(&zip->file, e->local + LOCAL_HEADER, name, n, err);
+        bool read = !same || ct__file_read_at(&zip->file, e->local + LOCAL_HEADER, name, n, err);
         same = same && read && zip_matches_local_header(e, r, name, extra_n);
         ct__free(name);
         if (!read) return false;
@@ -368,7 +368,7 @@ static bool zip_inflate(ct_zip_stream *s, ct_err *err) {
     while (s->z.avail_out && !s->ended) {
         if (!s->z.avail_in && s->left) {
             size_t n = s->left < BUFFER_BYTES ? (size_t)s->left : BUFFER_BYTES;
-            if (!ct__file_part(&s->zip->file, s->at, s->packed, n, err)) return false;
+            if (!ct__file_read_at(&s->zip->file, s->at, s->packed, n, err)) return false;
             s->z.next_in = s->packed;
             s->z.avail_in = (uInt)n;
             s->at += n;
@@ -393,7 +393,7 @@ bool ct__zip_stream_read(ct_zip_stream *s, void *to, uint64_t n, ct_err *err) {
             if (s->z.avail_out) return zip_refuse_damaged(s, err);
         } else {
             if (chunk > s->left) return zip_refuse_damaged(s, err);
-            if (!ct__file_part(&s->zip->file, s->at, p, chunk, err)) return false;
+            if (!ct__file_read_at(&s->zip->file, s->at, p, chunk, err)) return false;
             s->at += chunk;
             s->left -= chunk;
         }
@@ -428,7 +428,7 @@ static uint64_t zip_clamp(uint64_t value, uint64_t ones) { return value < ones ?
 
 static bool zip_append(ct_zip_out *out, const void *bytes, size_t n, ct_err *err) {
     out->at += n;
-    return ct__atomic_put(out->file, bytes, n, err);
+    return ct__atomic_file_write(out->file, bytes, n, err);
 }
 
 static bool zip_append_text(ct_zip_out *out, ct_text *text, ct_err *err) {
@@ -551,7 +551,7 @@ bool ct__zip_add(ct_zip_out *out, const char *name, const ct_zip_chunk *chunks, 
     head.n = 0;
     zip_put_local_header(&head, &e, wide); // of the same length, with sizes and checksum
     ok = ok && (!head.failed || ct__err_memory(err, CT_NOWHERE, out->file->path, head.cap)) &&
-         ct__atomic_patch(out->file, e.local, head.s, head.n, err);
+         ct__atomic_file_patch(out->file, e.local, head.s, head.n, err);
     zip_put_directory_entry(&out->directory, &e);
     out->n++;
     ct__text_free(&head);

@@ -83,7 +83,7 @@ typedef struct ct_zip_chunk {
 } ct_zip_chunk;
 
 typedef struct ct_zip_out {
-    ct_atomic *file; // owned by the caller, empty at first
+    ct_atomic_file *file; // owned by the caller, empty at first
     ct_text directory;
     uint64_t at, n; // numbers of bytes and entries so far
 } ct_zip_out;

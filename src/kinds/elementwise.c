@@ -3,12 +3,12 @@
 #include "kinds/emit.h"
 
 ct_dtype ct__compute_dtype(const ct_node *node) {
-    ct_meeting met = CT_NOBODY_YET;
+    ct_promotion met = CT_PROMOTION_START;
     for (int i = node->op->condition; i < node->n_in; i++) {
         const ct_type *t = ct__type(node->in[i]);
-        met = ct__meet(met, (ct_dtype)t->dtype, t->weak);
+        met = ct__promotion_add(met, (ct_dtype)t->dtype, t->weak);
     }
-    return ct__met(met);
+    return ct__promotion_result(met);
 }
 
 // ----------------------------------------------------------------------------------------- kernels

@@ -66,8 +66,8 @@ ct_kval ct__fold_result(ct_emit *e, const ct_node *node, ct_kval r) {
     ct_dtype out = (ct_dtype)node->out->dtype, compute = ct__kir_held(out);
     // of an empty axis: the extremum of the wider dtype
     if (is_extremum && compute == CT_I32 && out != CT_I32) {
-        r = ct__kir_max(e->kir, r, ct__kir_const_int(e->kir, out, ct__least(out)));
-        r = ct__kir_min(e->kir, r, ct__kir_const_int(e->kir, out, ct__greatest(out)));
+        r = ct__kir_max(e->kir, r, ct__kir_const_int(e->kir, out, ct__int_min(out)));
+        r = ct__kir_min(e->kir, r, ct__kir_const_int(e->kir, out, ct__int_max(out)));
     }
     return ct__kir_cast(e->kir, r, out);
 }

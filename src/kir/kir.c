@@ -300,7 +300,7 @@ static ct_kval compare_narrow(ct_kir *k, ct_kop op, ct_kval a, ct_kval b) {
     const bool left = x < 0;
     if (left ? y < 0 || !ct__kir_is_int(k, a, &c) : !ct__kir_is_int(k, b, &c)) return -1;
     const ct_dtype dtype = (ct_dtype)k->ins[left ? y : x].dtype;
-    const int64_t lo = ct__least(dtype), hi = ct__greatest(dtype);
+    const int64_t lo = ct__int_min(dtype), hi = ct__int_max(dtype);
     const bool holds = c >= lo && c <= hi;
     fold_i64(op, left ? c : lo, left ? lo : c, &least);
     fold_i64(op, left ? c : hi, left ? hi : c, &greatest);
@@ -504,8 +504,8 @@ static ct_kval wrapped(ct_kir *k, ct_kval a, ct_dtype to) {
 
 // A float to the range of i8, i16 or u16: it saturates.
 static ct_kval saturated(ct_kir *k, ct_kval a, ct_dtype to) {
-    ct_kval x = ct__kir_min(k, a, ct__kir_const_int(k, CT_I32, ct__greatest(to)));
-    return ct__kir_max(k, x, ct__kir_const_int(k, CT_I32, ct__least(to)));
+    ct_kval x = ct__kir_min(k, a, ct__kir_const_int(k, CT_I32, ct__int_max(to)));
+    return ct__kir_max(k, x, ct__kir_const_int(k, CT_I32, ct__int_min(to)));
 }
 
 // An f64 as an f32 that rounds to a narrower float as the f64 itself would: where it is not exact,

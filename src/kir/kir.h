@@ -219,7 +219,7 @@ ct_kval ct__kir_arg(ct_kir *k);
 
 ct_kval ct__kir_int(ct_kir *k, int64_t value); // an i64 constant
 // The dtype in which values of a dtype are held: itself, or the wider one.
-static inline ct_dtype ct__kir_held(ct_dtype dtype) { return (ct_dtype)ct__dtype(dtype)->held; }
+static inline ct_dtype ct__kir_held(ct_dtype dtype) { return (ct_dtype)ct__dtype(dtype)->compute; }
 // Constants of any dtype, as it is held.
 ct_kval ct__kir_const(ct_kir *k, ct_dtype dtype, double value); // of a float dtype (or small int)
 ct_kval ct__kir_const_int(ct_kir *k, ct_dtype dtype, int64_t value); // of an int dtype or bool

@@ -15,9 +15,9 @@ ct_kins ct__kred_start(ct_kred op, ct_dtype dtype) {
     if (ct__is_float(dtype))
         start.imm.f = max ? -__builtin_inf() : min ? __builtin_inf() : op == CT_RED_MUL;
     else if (max || min)
-        start.imm.i = max ? ct__least(dtype) : ct__greatest(dtype);
+        start.imm.i = max ? ct__int_min(dtype) : ct__int_max(dtype);
     else if (op == CT_RED_AND) // all bits
-        start.imm.i = ct__least(dtype) < 0 ? -1 : ct__greatest(dtype);
+        start.imm.i = ct__int_min(dtype) < 0 ? -1 : ct__int_max(dtype);
     else
         start.imm.i = op == CT_RED_MUL;
     return start;

@@ -300,7 +300,7 @@ static bool embed_forward(embed_job *e, double *sum) {
     ct_tensor x = ct__batches_rows(b, e->lm, &pass, e->o->here); // (B * T, width)
     const float *rows = ct_data_at(x, e->o->here);
     if (!rows) return false;
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     for (int64_t i = 0; i < b->rows; i++)
         embed_pool(e, rows + (size_t)(i * b->time) * width, b->lengths[i], sum,
                    e->vectors + b->indices[i] * width);
@@ -428,7 +428,7 @@ bool ct_lm_classify_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const c
 }
 
 void ct_lm_probabilities(const ct_lm *lm, float *scores, size_t n) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     if (!lm || !scores) return;
     const char *type = json_string_value(json_object_get(lm->config.root, "problem_type"));
     const bool is_sigmoid =

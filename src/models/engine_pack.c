@@ -14,7 +14,7 @@ typedef struct pack_recorder {
 } pack_recorder;
 
 static bool pack_record_kernel(ct_recorder *self, const ct_kernel *kernel, ct_err *err) {
-    return ct__pack_note(((pack_recorder *)self)->to, kernel->name, kernel->text, err);
+    return ct__pack_add_text(((pack_recorder *)self)->to, kernel->name, kernel->text, err);
 }
 
 // Makes the plans of all steps in a context of its own, and discards them.

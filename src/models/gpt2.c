@@ -111,7 +111,7 @@ static void gpt2_make_block(ct_gpt2_block *block, ct_nn_place place, const ct_gp
 }
 
 static void gpt2_make_layers(ct_gpt2 *model, uint64_t seed, bool unfilled, ct_loc here) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     const ct_gpt2_config *c = &model->config;
     ct_nn_place top = ct_nn_place_in(model->params, seed);
     top.unfilled = unfilled;

@@ -259,17 +259,17 @@ bool ct__lexis_keep(ct_corpus *corpus, const char *dir, ct_err *err) {
     char path[LEXIS_MAX_PATH];
     ct_text header = {0};
     const int64_t shape[] = {(int64_t)corpus->n};
-    ct_atomic file;
+    ct_atomic_file file;
     if (corpus->mapped) return true;
     if (!lexis_tokens_path(dir, path))
         return ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "the path is too long");
     bool ok = ct__npy_header((ct_npy_name){.label = path}, CT_I32, 1, shape, &header, err) &&
-              ct__atomic_begin(&file, path, 0, err);
-    if (ok && ct__atomic_put(&file, header.s, header.n, err) &&
-        ct__atomic_put(&file, corpus->tokens, corpus->n * sizeof *corpus->tokens, err)) {
-        ok = ct__atomic_commit(&file, err);
+              ct__atomic_file_begin(&file, path, 0, err);
+    if (ok && ct__atomic_file_write(&file, header.s, header.n, err) &&
+        ct__atomic_file_write(&file, corpus->tokens, corpus->n * sizeof *corpus->tokens, err)) {
+        ok = ct__atomic_file_commit(&file, err);
     } else if (ok) {
-        ct__atomic_abandon(&file);
+        ct__atomic_file_abandon(&file);
         ok = false;
     }
     ct__text_free(&header);

@@ -76,7 +76,7 @@ static void beam_insert_candidate(beam_search *s, int64_t *n_found, candidate c)
 
 // Finds the best extensions of all beams, the best first. Returns their number, or -1 if out of memory.
 static int64_t beam_find_candidates(beam_search *s, const float *scores) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     const int64_t vocab = s->e->lm->spec.vocab;
     ct_lm_sampling sampling = s->args->sampling;
     int64_t n_found = 0;

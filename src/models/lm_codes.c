@@ -291,7 +291,7 @@ static bool quant_next_chunk(void *user, const void **bytes, size_t *n, ct_err *
                   max_groups =
                       (int64_t)(QUANT_STAGE_BYTES / quant_value_bytes(j, QUANT_GROUP_ROWS)) + 1,
                   groups = left < max_groups ? left : max_groups;
-    ct__cpu_each(quant_convert_groups, j, groups, 1, j->threads);
+    ct__cpu_parallel_for(quant_convert_groups, j, groups, 1, j->threads);
     const int64_t rows = j->n_rows - j->first_group * QUANT_GROUP_ROWS;
     *n = quant_value_bytes(j, rows < groups * QUANT_GROUP_ROWS ? rows : groups * QUANT_GROUP_ROWS);
     j->first_group += groups;

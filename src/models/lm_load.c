@@ -77,7 +77,7 @@ static bool load_weight_fits(const ct_weight *found, ct_ints dims) {
     if (found && dims.n == 2 && dims.v[0] == 1 && found->rank == 1) // a single row, in GGUF files
         dims = (ct_ints){1, dims.v + 1};
     bool same = found && found->rank == (size_t)dims.n &&
-                (found->block >= 0 || ct__has_slope(found->dtype));
+                (found->block >= 0 || ct__is_differentiable(found->dtype));
     for (int64_t a = 0; same && a < dims.n; a++) same = found->dim[a] == dims.v[a];
     return same;
 }
@@ -343,7 +343,7 @@ static bool load_fill_quant(ct_lm *lm, const ct_codes *quant, ct_loc here) {
 }
 
 static bool load_fill_variable(ct_lm *lm, size_t i, ct_loc here) {
-    CT_PLAIN; // converts floats
+    CT_DEFAULT_ENV; // converts floats
     ct_ctx *ctx = ct__ctx();
     int64_t dims[CT_MAX_RANK];
     ct_tensor var = ct_params_get(lm->params, i);

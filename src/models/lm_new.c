@@ -173,7 +173,7 @@ bool ct__lm_spec_of(const ct_lm_sizes *sizes, ct_arena *arena, ct_spec *spec, js
 static const double new_init_std = 0.02;
 
 ct_nn_init ct__lm_begins(const ct_spec *s, int name) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     switch (name) {
     case CT_NAME_embed_norm:
     case CT_NAME_final_norm:
@@ -243,7 +243,7 @@ static bool new_init_is_random(int name, bool bias) {
 }
 
 static void new_init_assign(const ct_lm *lm, int64_t layer, int name, ct_tensor var, ct_loc here) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     const ct_spec *s = &lm->spec;
     const int64_t n = ct_size(var);
     int64_t dims[CT_MAX_RANK];

@@ -62,14 +62,14 @@ void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err) {
         h->ctx->err.code = CT_OK;
         ct_ctx_use(h->outer);
         ct_ctx_free(h->ctx);
-        ct__release_unused(); // so that the next dry run does not count it with the process
+        ct__trim_heap(); // so that the next dry run does not count it with the process
     }
     ct_ctx_use(h->outer);
     h->ctx = NULL;
 }
 
 uint64_t ct__lm_room(const ct_lm_cost *cost) {
-    uint64_t limit = ct__memory_limit_asked(), available = limit ? 0 : ct__available_bytes();
+    uint64_t limit = ct__memory_limit(), available = limit ? 0 : ct__available_bytes();
     if (limit) return limit;
     return available ? available + cost->process : UINT64_MAX;
 }
@@ -85,7 +85,7 @@ bool ct__lm_fits(const ct_lm_cost *cost, const char *command, const ct_text *lar
     ct__err(err, CT_E_LIMIT, CT_NOWHERE, command,
             "%s of memory are needed%s, %s %s; the largest tensors are %s",
             ct__bytes_text(cost->memory).s, remat.s && !remat.failed ? remat.s : "",
-            ct__memory_limit_asked() ? "the limit is" : "this machine has left",
+            ct__memory_limit() ? "the limit is" : "this machine has left",
             ct__bytes_text(available).s, largest->s && !largest->failed ? largest->s : "not known");
     ct__err_hint(err, "%s", hint);
     ct__text_free(&remat);

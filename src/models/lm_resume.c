@@ -643,7 +643,7 @@ static bool resume_refuse_empty(const char *dir, ct_err *err) {
         ct__err_hint(err, "--from trains a model further, in a folder of its own: --out");
     } else {
         const bool read =
-            realpath(dir, real) && ct__each_inside(AT_FDCWD, real, resume_count_entry, &n);
+            realpath(dir, real) && ct__for_each_entry(AT_FDCWD, real, resume_count_entry, &n);
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: %s", problem,
                 read && !n ? "the folder is empty" : "it holds no run");
         ct__err_hint(err, "a run makes its first after --save-every steps: start one, with --data "

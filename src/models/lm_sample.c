@@ -115,7 +115,7 @@ static int sample_compare(const void *a, const void *b) {
 }
 
 static bool sample_pick_token(sampler *s, int32_t *token) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     int32_t n = (int32_t)ct__learner_vocab(s->model);
     int64_t k = s->args->top_k < n ? s->args->top_k : n;
     for (int32_t i = 0; i < n; i++) {

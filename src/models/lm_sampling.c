@@ -178,7 +178,7 @@ static void sampling_typical(float *scores, int64_t vocab, double p, logit_candi
 
 bool ct_lm_process(float *scores, int64_t vocab, const int32_t *tokens, size_t n, size_t prompt,
                    const ct_lm_sampling *s) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     if (!scores || !s || vocab < 1 || (n && !tokens)) return false;
     logit_candidate *c = ct__malloc((size_t)vocab * sizeof *c);
     if (!c) return false;
@@ -219,7 +219,7 @@ double ct__lm_uniform(uint64_t seed, uint64_t k) {
 }
 
 int32_t ct__lm_draw_token(const float *scores, int64_t vocab, const ct_lm_sampling *s, uint64_t k) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     int32_t best = -1;
     double sum = 0;
     for (int64_t t = 0; t < vocab; t++) {
@@ -238,7 +238,7 @@ int32_t ct__lm_draw_token(const float *scores, int64_t vocab, const ct_lm_sampli
 }
 
 double ct__lm_log_probability(const float *scores, int64_t vocab, int32_t token) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     const double max = sampling_max(scores, vocab);
     return (double)scores[token] - max - log(sampling_sum_exp(scores, vocab, max));
 }

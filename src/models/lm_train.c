@@ -499,7 +499,7 @@ static void train_eval_batch(run *r) {
 }
 
 static bool train_add_eval_batch(run *r, ct_windows *windows, double *sum) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     size_t rows = ct__windows_next(windows, r->x, r->y);
     for (size_t b = 0; b < (size_t)r->o.batch; b++) r->row_weights[b] = b < rows ? 1 : 0;
     train_eval_batch(r);
@@ -557,7 +557,7 @@ static bool train_evaluate(double *val_loss, void *user) {
         done = windows.next;
     }
     {
-        CT_PLAIN;
+        CT_DEFAULT_ENV;
         *val_loss = r->val_loss = sum / ((double)done * (double)r->o.context);
     }
     return isfinite(r->val_loss) ? train_show_sample(r)
@@ -1246,7 +1246,7 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn on_plan, void 
     r->part_user = user;
     ok = ok && train_dry_run_once(r, &r->o, &size.cost);
     size.cost.room = ct__lm_room(&size.cost);
-    size.cost.limited = ct__memory_limit_asked() > 0;
+    size.cost.limited = ct__memory_limit() > 0;
     *cost = size.cost;
     train_run_free(r);
     ct__free(r);
@@ -1297,7 +1297,7 @@ static bool train_run_all(run *r) {
                           .title = "loss"};
     if (!ct_fit_at(&fit, CT_NOWHERE)) {
         if (r->err->code == CT_E_DEVICE) {
-            r->err->settled = strstr(r->err->text, "\n  hint: "); // whatever failed after it
+            r->err->hint_final = strstr(r->err->text, "\n  hint: "); // whatever failed after it
             train_hint_checkpoint(r);
         }
         return false;

@@ -50,7 +50,7 @@ static bool resnet_check_config(const ct_resnet_config *c, ct_ctx *ctx, ct_loc h
     else if (c->classes < 1 || c->classes > INT32_MAX)
         ct__fail(ctx, CT_E_ARGUMENT, here, "resnet", "classes is %lld, it must be 1 to %d",
                  (long long)c->classes, INT32_MAX);
-    else if (c->dtype && (!ct__has_slope(c->dtype) || ct__is_complex(c->dtype)))
+    else if (c->dtype && (!ct__is_differentiable(c->dtype) || ct__is_complex(c->dtype)))
         ct__fail(ctx, CT_E_DTYPE, here, "resnet", "dtype is %s, it must be a float",
                  ct_dtype_name(c->dtype));
     else
@@ -99,7 +99,7 @@ static void resnet_make_block(resnet_block *b, resnet_builder p, bool bottleneck
 }
 
 static void resnet_make_layers(ct_resnet *model, uint64_t seed, ct_loc here) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     const ct_resnet_config *c = &model->config;
     const int *stages = resnet_stage_blocks(c->depth);
     bool bottleneck = c->depth == 50;

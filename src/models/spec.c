@@ -470,7 +470,7 @@ static const json_t *spec_text_config(const json_t *config) {
 
 bool ct__spec_read_as(const char *type, const char *path, const json_t *config, ct_arena *arena,
                       ct_spec *spec, ct_err *err) {
-    CT_PLAIN; // settings are evaluated
+    CT_DEFAULT_ENV; // settings are evaluated
     spec_reader r = {
         .path = path, .config = spec_text_config(config), .arena = arena, .spec = spec, .err = err};
     *spec = (ct_spec){0};
@@ -511,7 +511,7 @@ const char *ct__spec_key(const char *type, const char *key, ct_arena *arena) {
 }
 
 void ct__spec_row(const char *type, ct_arena *arena, ct_spec *spec) {
-    CT_PLAIN; // settings are evaluated
+    CT_DEFAULT_ENV; // settings are evaluated
     *spec = (ct_spec){.type = type};
     const char *row = spec_find_row(type, strlen(type));
     ct_err ignored = {0};

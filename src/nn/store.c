@@ -94,8 +94,9 @@ static bool store_check_entry(const ct_st_entry *entry, const char *name, ct_ten
     for (size_t a = 0; same_shape && a < entry->rank; a++)
         same_shape = entry->shape[a] == (uint64_t)ct_dim(var, (int)a);
     ct_dtype to = ct_dtype_of(var);
-    bool converts = entry->dtype == to || (ct__has_slope(entry->dtype) && ct__has_slope(to) &&
-                                           ct__is_complex(entry->dtype) == ct__is_complex(to));
+    bool converts =
+        entry->dtype == to || (ct__is_differentiable(entry->dtype) && ct__is_differentiable(to) &&
+                               ct__is_complex(entry->dtype) == ct__is_complex(to));
     if (same_shape && converts) return true;
     char have[256], want[256];
     int64_t dim[CT_MAX_RANK];
@@ -175,7 +176,7 @@ static bool source_next_chunk(void *user, const void **bytes, size_t *n, ct_err 
 
 static bool store_load_variable(ct_ctx *ctx, ct_tensor var, const ct_st *file,
                                 const ct_st_entry *entry) {
-    CT_PLAIN; // float conversions
+    CT_DEFAULT_ENV; // float conversions
     store_source s = {.file = file, .entry = entry, .to = ct_dtype_of(var)};
     return ct__var_fill(ctx, var, source_next_chunk, &s, CT_NOWHERE);
 }

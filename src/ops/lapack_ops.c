@@ -387,7 +387,7 @@ static int qr_one_matrix(const ct_matrix *m) {
     const int64_t n = (int64_t)m->rows * m->columns, q_n = (int64_t)m->rows * own;
     const int64_t all = (int64_t)m->rows * lapack_max(m->columns, own);
     int info = 0, ask = -1, lwork;
-    char query[2][CT_MOST_BYTES] = {{0}};
+    char query[2][CT_MAX_ELEMENT_BYTES] = {{0}};
     ct_scratch scratch;
     if (!ct__all_finite(m->dtype, m->of[0], n)) {
         ct__fill_nan(m->dtype, m->of[1], q_n);
@@ -504,7 +504,7 @@ static void lapack_call_syevd(const ct_matrix *m, bool vectors, bool upper, void
 static int eigh_values(const ct_matrix *m, bool vectors, bool upper) {
     const int64_t n = m->rows, all = n * n;
     const ct_dtype part = lapack_part_dtype(m->dtype);
-    char work_n[CT_MOST_BYTES] = {0}, rwork_n[CT_MOST_BYTES] = {0};
+    char work_n[CT_MAX_ELEMENT_BYTES] = {0}, rwork_n[CT_MAX_ELEMENT_BYTES] = {0};
     int info = 0, iwork_n = 1;
     ct_scratch scratch;
     if (!ct__all_finite(m->dtype, m->of[0], all)) {
@@ -647,7 +647,7 @@ static int svd_values(const ct_matrix *m, bool vectors, bool full, void *u, void
     const ct_dtype dtype = m->dtype, part = lapack_part_dtype(dtype);
     // For real matrices `rwork` is not read; for complex ones this is the size in LAPACK's documentation.
     const int64_t rwork = k * (5 * k + 7) + k * (2 * wide + 2 * k + 1) + 1;
-    char query[CT_MOST_BYTES] = {0};
+    char query[CT_MAX_ELEMENT_BYTES] = {0};
     ct_scratch scratch;
     if (!ct__all_finite(dtype, m->of[0], rows * columns)) {
         ct__fill_nan(part, s, k);
@@ -826,7 +826,7 @@ static int eig_values(const ct_matrix *m, void *values, void *vectors) {
     const int64_t n = m->rows, all = n * n;
     const ct_dtype dtype = m->dtype, part = lapack_part_dtype(dtype),
                    out = eig_complex_dtype(dtype);
-    char query[CT_MOST_BYTES] = {0}, more[CT_MOST_BYTES] = {0};
+    char query[CT_MAX_ELEMENT_BYTES] = {0}, more[CT_MAX_ELEMENT_BYTES] = {0};
     ct_scratch scratch;
     if (!ct__all_finite(dtype, m->of[0], all)) {
         ct__fill_nan(out, values, n);

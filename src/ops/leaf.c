@@ -142,7 +142,7 @@ ct_tensor ct_full_at(ct_tensor value, ct_ints dims, ct_loc here) {
 
 static ct_tensor leaf_fill(double value, ct_dtype dtype, ct_ints dims, const char *op,
                            ct_loc here) {
-    char bytes[CT_MOST_BYTES] = {0};
+    char bytes[CT_MAX_ELEMENT_BYTES] = {0};
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     if (!ct__is_dtype(dtype))

@@ -779,7 +779,7 @@ const ct_opdef ct__op_matrix_trace = {
 enum { MAX_FACTORS = 64, UNKNOWN = 1024 }; // UNKNOWN: the size that is assumed for a dynamic one
 
 static bool multi_dot_infer(ct_call *call) {
-    ct_meeting met = CT_NOBODY_YET;
+    ct_promotion met = CT_PROMOTION_START;
     if (call->n_in < 1 || call->n_in > MAX_FACTORS)
         return ct__call_err(call, CT_E_ARGUMENT, "%d matrices: 1 to %d can be multiplied",
                             call->n_in, MAX_FACTORS);
@@ -794,12 +794,12 @@ static bool multi_dot_infer(ct_call *call) {
                                 "inner sizes differ: operand %d is %s, operand %d is %s", i,
                                 ct__type_text(before).s, i + 1, ct__type_text(x).s);
         if (before) (void)ct__same_size(before, 1, x, 0);
-        met = ct__meet(met, (ct_dtype)x->dtype, x->weak);
+        met = ct__promotion_add(met, (ct_dtype)x->dtype, x->weak);
     }
     const ct_type none = {.rank = 0};
     const int64_t sizes[2] = {ct__size_of(call->in[0], 0),
                               ct__size_of(call->in[call->n_in - 1], 1)};
-    return ct__matrix_out(call, 0, ct__met(met), &none, 2, sizes);
+    return ct__matrix_out(call, 0, ct__promotion_result(met), &none, 2, sizes);
 }
 // The cheapest split points: the product of matrices i to j is that of i to at[i][j] times the rest.
 typedef struct chain {

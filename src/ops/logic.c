@@ -245,9 +245,10 @@ static double cast_f64(const double *x) { return x[0]; }
 static int64_t cast_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0]; }
 static bool cast_jvp(ct_rule *r) {
     ct_dtype to = ((const cast_attrs *)r->attrs)->dtype;
-    r->t_out[0] = ct__has_slope(to) && ct__has_slope((ct_dtype)ct__type_of(r->in[0])->dtype)
-                      ? ct_cast(r->t_in[0], to)
-                      : CT_NONE;
+    r->t_out[0] =
+        ct__is_differentiable(to) && ct__is_differentiable((ct_dtype)ct__type_of(r->in[0])->dtype)
+            ? ct_cast(r->t_in[0], to)
+            : CT_NONE;
     return true;
 }
 static bool cast_transpose(ct_rule *r) {

@@ -329,7 +329,7 @@ CT_ATTRS(nan_to_num, NAN_TO_NUM_ATTRS);
 static bool nan_to_num_infer(ct_call *call) {
     nan_to_num_attrs *attrs = call->attrs;
     if (!ct__infer_elementwise(call)) return false;
-    const double largest = ct__largest((ct_dtype)call->out->dtype);
+    const double largest = ct__float_max((ct_dtype)call->out->dtype);
     attrs->nan = (ct_num){ct__num_or(attrs->nan, 0), true};
     attrs->posinf = (ct_num){ct__num_or(attrs->posinf, largest), true};
     attrs->neginf = (ct_num){ct__num_or(attrs->neginf, -largest), true};

@@ -130,14 +130,14 @@ bool ct__read_signature(ct_op *op, const char *signature, ct_err *err, ct_loc he
 // --------------------------------------------------------------------------------------- shape rule
 
 ct_dtype ct__outside_dtype(const ct_op *op, const ct_type *const *in) {
-    ct_meeting met = CT_NOBODY_YET;
+    ct_promotion met = CT_PROMOTION_START;
     bool any = false;
     for (int i = 0; i < op->signature.n_in; i++) {
         if (op->signature.in[i].dtype) continue;
-        met = ct__meet(met, (ct_dtype)in[i]->dtype, in[i]->weak);
+        met = ct__promotion_add(met, (ct_dtype)in[i]->dtype, in[i]->weak);
         any = true;
     }
-    return any ? ct__met(met) : CT_DEFAULT;
+    return any ? ct__promotion_result(met) : CT_DEFAULT;
 }
 
 typedef struct signature_text {

@@ -116,7 +116,7 @@ static const char *expression_nearest_function(const char *name) {
 static int expression_parse_ternary(expression_parser *r);
 
 static int expression_parse_number(expression_parser *r) {
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     char *end = NULL;
     const double value = strtod(r->at, &end);
     if (!end || end == r->at) return expression_error(r, "a number was expected");
@@ -288,16 +288,16 @@ bool ct__expression_body(ct_rule *r) {
     const ct_expression *e = &op->expression;
     ct_arena scratch = {0};
     ct_tensor *t = ct__arena(&scratch, e->n * sizeof *t), operand[CT_OUTSIDE_OPERANDS];
-    ct_meeting met = CT_NOBODY_YET;
+    ct_promotion met = CT_PROMOTION_START;
     if (!t) return ct__err_memory(&ct__ctx()->err, r->node->here, op->name, e->n * sizeof *t);
     for (int i = 0; i < r->n_in; i++) {
         const ct_type *type = ct__type_of(r->in[i]);
-        met = ct__meet(met, (ct_dtype)type->dtype, type->weak);
+        met = ct__promotion_add(met, (ct_dtype)type->dtype, type->weak);
     }
     for (int i = 0; i < r->n_in; i++)
-        operand[i] = (ct_dtype)ct__type_of(r->in[i])->dtype == ct__met(met)
+        operand[i] = (ct_dtype)ct__type_of(r->in[i])->dtype == ct__promotion_result(met)
                          ? r->in[i]
-                         : ct_cast(r->in[i], ct__met(met));
+                         : ct_cast(r->in[i], ct__promotion_result(met));
     for (size_t i = 0; i < e->n; i++) {
         const struct ct_expression_node *node = &e->v[i];
         ct_tensor in[3];

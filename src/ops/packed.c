@@ -146,8 +146,8 @@ static ct_tensor cast_to_codes(ct_tensor x, ct_dtype dtype) {
         return ct_and(code, cast_number(15, code));
     }
     ct_tensor whole = ct_cast(x, dtype == CT_I4 ? CT_I8 : CT_U8); // saturates
-    whole = ct_clamp(whole, cast_number((double)ct__least(dtype), whole),
-                     cast_number((double)ct__greatest(dtype), whole));
+    whole = ct_clamp(whole, cast_number((double)ct__int_min(dtype), whole),
+                     cast_number((double)ct__int_max(dtype), whole));
     ct_tensor code = ct_cast(whole, CT_U8);
     return ct_and(code, cast_number(15, code));
 }

@@ -178,7 +178,7 @@ static bool max_pool_infer(ct_call *call) {
 }
 static ct_tensor max_pool_windows(ct_tensor x, const max_pool_attrs *attrs) { // (..., o, taps)
     ct_dtype dtype = (ct_dtype)ct__type_of(x)->dtype;
-    double least = ct__is_float(dtype) ? -INFINITY : (double)ct__least(dtype);
+    double least = ct__is_float(dtype) ? -INFINITY : (double)ct__int_min(dtype);
     return pool_merge_last(pool_windows(x, attrs, least, false), (int)attrs->kernel.n);
 }
 static bool max_pool_body(ct_rule *r) {

@@ -238,7 +238,7 @@ static ct_tensor quant_scale_values(const quant_layout *l, ct_tensor scales) {
 static ct_tensor quant_compute_scales(const quant_layout *l, ct_tensor largest) {
     if (l->scale != CT_U8) {
         ct_tensor scale = ct_div(largest, ct__number_like(l->max_code, largest));
-        scale = ct_minimum(scale, ct__number_like(ct__largest(l->scale), largest));
+        scale = ct_minimum(scale, ct__number_like(ct__float_max(l->scale), largest));
         return ct_cast(scale, l->scale);
     }
     ct_tensor bits = ct_bitcast(largest, CT_I32);

@@ -158,13 +158,13 @@ static bool rules_promote(ct_call *call, int first, ct_dtype *dtype) {
     call->out->weak = weak;
     *dtype = one;
     if (same && !weak) return true; // the usual case does not need the lattice
-    ct_meeting met = CT_NOBODY_YET;
+    ct_promotion met = CT_PROMOTION_START;
     *dtype = CT_DEFAULT;
     for (int i = first; i < call->n_in; i++) {
         const ct_type *in = call->in[i];
         const ct_dtype so_far = *dtype;
-        met = ct__meet(met, (ct_dtype)in->dtype, in->weak);
-        *dtype = ct__met(met);
+        met = ct__promotion_add(met, (ct_dtype)in->dtype, in->weak);
+        *dtype = ct__promotion_result(met);
         if (*dtype == CT_DEFAULT) return ct__no_promotion(call, so_far, (ct_dtype)in->dtype);
     }
     return true;
@@ -299,7 +299,7 @@ ct_tensor ct__root_or_zero(ct_tensor x, double p) {
 
 ct_tensor ct__number_like(double value, ct_tensor t) {
     ct_dtype dtype = ct__type_of(t)->dtype;
-    char bytes[CT_MOST_BYTES] = {0};
+    char bytes[CT_MAX_ELEMENT_BYTES] = {0};
     ct__store_f64(dtype, bytes, 0, value);
     return ct_const(bytes, dtype, CT_SCALAR);
 }

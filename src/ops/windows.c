@@ -134,7 +134,7 @@ static bool windows_check_fill(ct_call *call, const windows_attrs *attrs) {
     double fill = attrs->fill.value;
     if (ct__has_parts(dtype) ? fill == 0 : ct__is_float(dtype)) return true;
     if (!ct__has_parts(dtype) && fill == floor(fill) && fill >= -0x1p63 && fill < 0x1p63) {
-        char bytes[CT_MOST_BYTES] = {0};
+        char bytes[CT_MAX_ELEMENT_BYTES] = {0};
         ct__store_i64(dtype, bytes, 0, (int64_t)fill);
         if (ct__load_i64(dtype, bytes, 0) == (int64_t)fill) return true;
     }

@@ -393,7 +393,7 @@ static bool optim_record_gradients(ct_optim *optim, ct_tensor loss, ct_loc here)
 void ct_optim_accumulate_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_accumulate", "the optimizer")) return;
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     optim_follow_params(ctx, optim, here);
     if (!optim_begin_sums(optim, here) || !optim_record_gradients(optim, loss, here)) return;
     optim_add_to_sums(optim, here);
@@ -443,7 +443,7 @@ bool ct__optim_has_loss_scale(const ct_optim *optim) { return optim->scaling.ini
 void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_step", "the optimizer")) return;
-    CT_PLAIN; // for numbers that transforms compute while they record
+    CT_DEFAULT_ENV; // for numbers that transforms compute while they record
     optim_follow_params(ctx, optim, here);
     if (!optim_record_gradients(optim, loss, here)) return;
     if (optim_has_sums(optim)) optim_take_mean(optim, here);

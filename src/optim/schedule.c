@@ -20,6 +20,6 @@ __attribute__((noinline)) static double schedule_builtin_lr(const ct_schedule *s
 double ct_schedule_at(const ct_schedule *schedule, int64_t step) {
     if (!schedule) return NAN;
     if (schedule->custom) return schedule->custom(step, schedule->user);
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     return schedule_builtin_lr(schedule, step);
 }

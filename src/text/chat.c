@@ -197,7 +197,7 @@ static bool chat_load(ct_chat_template *chat, const char *path, ct_err *err) {
     snprintf(file, sizeof file, "%s/chat_template.jinja", path);
     snprintf(more, sizeof more, "%s/additional_chat_templates", path);
     if (chat_is_file(file) && !chat_add_file(chat, file, "default", err)) return false;
-    ct__each_inside(AT_FDCWD, more, chat_visit_file, &(chat_folder){chat, more, err});
+    ct__for_each_entry(AT_FDCWD, more, chat_visit_file, &(chat_folder){chat, more, err});
     if (err->code || !chat_read_config(chat, path, "tokenizer_config.json", err) ||
         !chat_read_config(chat, path, "chat_template.json", err) ||
         !chat_read_config(chat, path, "special_tokens_map.json", err))

@@ -217,7 +217,7 @@ static bool value_is_number(const char *s) {
         at += digits;
     }
     if (*at) return false;
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     return isfinite(strtod(s, NULL));
 }
 

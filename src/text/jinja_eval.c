@@ -462,7 +462,7 @@ bool ct__jinja_render(const ct_jinja *jinja, const struct json_t *variables,
         .err = err, .name = jinja->name, .jinja = jinja, .line = 1, .limits = *limits};
     double clock = ct__now();
     memcpy(&m.seed, &clock, sizeof clock);
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     bool ok = eval_template(&m, variables, out);
     ct__arena_free(&m.arena);
     return ok;

@@ -763,7 +763,7 @@ ct_jinja *ct__jinja_parse(const char *name, const char *text, size_t n, ct_err *
     else if (bad != n)
         ct__err(err, CT_E_FORMAT, CT_NOWHERE, name, "the template is not UTF-8 at byte %zu", bad);
     if (n > MAX_BYTES || bad != n) return NULL;
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     ct_jinja *jinja = parse_template(&m, text, n);
     if (!jinja) ct__arena_free(&m.arena);
     return jinja;

@@ -144,10 +144,10 @@ static bool train_read_files(bpe_trainer *r, const char *const *paths, size_t n)
     for (size_t i = 0; i < n; i++) {
         ct_file file;
         if (!ct__given(ct__ctx(), paths[i], r->here, "train_bpe", "a path") ||
-            !ct__file_hold(paths[i], &file, r->err))
+            !ct__file_handle_open(paths[i], &file, r->err))
             return false;
         size = (size_t)file.n;
-        ct__file_release(&file);
+        ct__file_handle_close(&file);
         all += size;
     }
     for (size_t i = 0; i < n; i++)

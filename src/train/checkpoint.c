@@ -109,10 +109,11 @@ static const char *const tokenizer_files[CT_N_RUN_SIDE_FILES] = {CT_RUN_SIDE_FIL
 // renamed.
 static bool checkpoint_is_leftover(const char *name) {
     for (int i = 0; i < N_CHECKPOINT_FILES; i++)
-        if (ct__atomic_is_leftover(name, checkpoint_files[i])) return true;
+        if (ct__atomic_file_is_leftover(name, checkpoint_files[i])) return true;
     for (int i = 0; i < CT_N_RUN_SIDE_FILES; i++)
-        if (ct__atomic_is_leftover(name, tokenizer_files[i])) return true;
-    return ct__atomic_is_leftover(name, "loss.svg") || ct__atomic_is_leftover(name, CT_RUN_TOKENS);
+        if (ct__atomic_file_is_leftover(name, tokenizer_files[i])) return true;
+    return ct__atomic_file_is_leftover(name, "loss.svg") ||
+           ct__atomic_file_is_leftover(name, CT_RUN_TOKENS);
 }
 
 static bool checkpoint_is_file(const char *name) {
@@ -150,7 +151,7 @@ void ct__run_tidy(const char *dir) {
     ct__remove_files(fd, ".", checkpoint_is_leftover);
     ct__remove_files(fd, CT_RUN_BEST, checkpoint_is_leftover);
     run_remove_next(fd);
-    (void)ct__each_inside(fd, CT_RUN_SAVES, checkpoint_tidy, NULL);
+    (void)ct__for_each_entry(fd, CT_RUN_SAVES, checkpoint_tidy, NULL);
     close(fd);
 }
 
@@ -453,7 +454,7 @@ static void run_remove_save(int folder, const char *name, void *user) {
 static void run_remove_next(int dir) {
     int fd = openat(dir, NEXT_UNFINISHED, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return;
-    (void)ct__each_inside(fd, CT_RUN_SAVES, run_remove_save, NULL);
+    (void)ct__for_each_entry(fd, CT_RUN_SAVES, run_remove_save, NULL);
     ct__remove_folder(fd, CT_RUN_SAVES, checkpoint_is_file);
     ct__remove_folder(fd, CT_RUN_BEST, run_is_best_file);
     close(fd);
@@ -601,8 +602,8 @@ static bool checkpoint_copy_file(const char *from, const char *to, ct_err *err) 
 // Makes `to` a hard link of the file, in place of what has that name now; a copy where links are not
 // supported.
 static bool checkpoint_link(const char *from, const char *to, ct_err *err) {
-    char temporary[CT_BESIDE];
-    ct__atomic_beside(to, temporary);
+    char temporary[CT_TEMPORARY_NAME];
+    ct__atomic_file_temporary_name(to, temporary);
     if (access(from, F_OK) != 0) return ct__err_system(err, from, "open");
     if (ct__is_same_file(from, to)) return true;
     unlink(temporary); // of an earlier process with the same process id

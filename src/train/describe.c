@@ -161,11 +161,11 @@ static bool describe_idx(const char *path, ct_text *out, ct_err *err) {
 // MNIST's files are gzip files.
 static bool describe_gzip(const char *path, ct_text *out, ct_err *err) {
     ct_file file;
-    if (!ct__file_hold(path, &file, err)) return false;
+    if (!ct__file_handle_open(path, &file, err)) return false;
     ct__text_add(out, "gzip: ");
     ct__add_bytes(out, file.n);
     ct__textf(out, ", packed; unpack it: gunzip %s\n", path);
-    ct__file_release(&file);
+    ct__file_handle_close(&file);
     return true;
 }
 

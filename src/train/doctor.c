@@ -86,8 +86,8 @@ static void doctor_check_memory(doctor *d) {
     ct_text text = {0};
     double mb = (double)ct__available_bytes() / 1e6;
     ct__textf(&text, "%.0f MB available to this process", mb);
-    if (ct__memory_limit_asked())
-        ct__textf(&text, ", limited to %.0f MB", (double)ct__memory_limit_asked() / 1e6);
+    if (ct__memory_limit())
+        ct__textf(&text, ", limited to %.0f MB", (double)ct__memory_limit() / 1e6);
     bool is_low = mb < MIN_MB;
     doctor_report(d, is_low ? CT_HEALTH_POOR : CT_HEALTH_GOOD, "memory", &text,
                   is_low ? "end other programs, or raise the limit of the control group" : NULL);
@@ -224,7 +224,7 @@ static void doctor_check_compiler(doctor *d) {
     ct__kernel_source kernel = {.name = "k_probe", .text = doctor_probe_kernel};
     double begin = ct__now();
     // Compiles without the cache: its contents do not show whether the compiler works now.
-    bool ok = ct__cc_find(&cc, &err) && ct__cpu_build_anew(&kernel, &err);
+    bool ok = ct__cc_find(&cc, &err) && ct__cpu_build_uncached(&kernel, &err);
     if (ok) kernel.fn((void *[]){&answer}, NULL, 0, 1, NULL);
     if (ok && answer == 42) {
         ct__textf(&text, "%s%s%s: a kernel was compiled in %.0f ms", cc.path,

@@ -96,7 +96,7 @@ static void fit_update_best(fit *f) {
     ct_fit_point *p = &f->point;
     ct_fit_best *best = &p->best;
     if (best->evaluations && best->newest == p->done) return;
-    CT_PLAIN;
+    CT_DEFAULT_ENV;
     bool is_first = !best->evaluations++;
     best->newest = p->done;
     best->stale++;
@@ -200,7 +200,7 @@ static bool fit_run_micro_batch(fit *f, int64_t k, int64_t n_parts, double *sum)
     double loss = ct_metric_value("loss");
     if (f->err->code) return false;
     {
-        CT_PLAIN;
+        CT_DEFAULT_ENV;
         *sum += loss;
         if (k + 1 == n_parts) p->loss = *sum / (double)n_parts;
     }

@@ -21,7 +21,7 @@ static atomic_bool profile_active;
 // guards changes of `profile_active` and `profile_last`
 static pthread_mutex_t profile_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-    ct_spans spans;
+    ct_trace_events spans;
     ct_profile profile;
     ct_profile_row *rows;
     ct_text table;
@@ -34,7 +34,7 @@ static bool profile_begin(void) { // returns false if a profile is active
         ct__free(profile_last.rows);
         ct__text_free(&profile_last.table);
         memset(&profile_last, 0, sizeof profile_last);
-        ct__spans_begin();
+        ct__trace_events_begin();
         profile_active = true;
     }
     pthread_mutex_unlock(&profile_lock);
@@ -50,17 +50,17 @@ bool ct_profile_begin_at(ct_loc here) {
     return ok;
 }
 void ct_profile_pause(void) {
-    if (profile_active) ct__spans_pause(true);
+    if (profile_active) ct__trace_events_pause(true);
 }
 void ct_profile_resume(void) {
-    if (profile_active) ct__spans_pause(false);
+    if (profile_active) ct__trace_events_pause(false);
 }
 
-int64_t ct_annotate_now(void) { return ct__watched() ? ct__span_now() : 0; }
+int64_t ct_annotate_now(void) { return ct__trace_enabled() ? ct__trace_event_now() : 0; }
 void ct_annotate_end(ct_annotation *a) {
     if (!a || !a->begin || !a->name) return;
-    const ct_span_what what = {CT_SPAN_USER, a->name, "", a->here.file, a->here.line};
-    ct__span_add(&what, a->begin, 0, 0);
+    const ct_trace_event_key what = {CT_TRACE_USER, a->name, "", a->here.file, a->here.line};
+    ct__trace_event_add(&what, a->begin, 0, 0);
     a->begin = 0;
 }
 
@@ -73,7 +73,7 @@ static int profile_compare_seconds(const void *a, const void *b) {
 }
 
 static bool profile_list_rows(ct_limits limits) {
-    const ct_spans *s = &profile_last.spans;
+    const ct_trace_events *s = &profile_last.spans;
     profile_last.rows = ct__malloc((s->n_rows + 1) * sizeof *profile_last.rows);
     if (!profile_last.rows) return false;
     ct_profile *p = &profile_last.profile;
@@ -83,7 +83,7 @@ static bool profile_list_rows(ct_limits limits) {
                       .left_out = s->n_left_out,
                       .limits = limits};
     for (size_t i = 0; i < s->n_rows; i++) {
-        const ct_span_row *r = &s->rows[i];
+        const ct_trace_event_row *r = &s->rows[i];
         profile_last.rows[i] = (ct_profile_row){.kind = (ct_profile_kind)r->what.kind,
                                                 .name = r->what.name,
                                                 .device = r->what.device,
@@ -193,11 +193,11 @@ const char *ct_profile_table(void) {
 // Tracks of a trace: the host's threads, and a second track of each for its launches.
 enum { PROCESS = 1, LAUNCH_TRACKS = 1000 };
 
-static uint32_t profile_track(const ct_span *s, ct_profile_kind kind) {
+static uint32_t profile_track(const ct_trace_event *s, ct_profile_kind kind) {
     return s->thread + (profile_is_launch(kind) ? LAUNCH_TRACKS : 0);
 }
 
-static void profile_add_names(ct_text *t, const ct_spans *s) {
+static void profile_add_names(ct_text *t, const ct_trace_events *s) {
     // (threads, is a track of launches)
     bool *used = ct__calloc(2 * s->n_threads + 1, sizeof *used);
     for (size_t i = 0; used && i < s->n_spans; i++)
@@ -231,8 +231,8 @@ static void profile_add_quoted(ct_text *t, const char *s) {
     ct__text_add(t, "\"");
 }
 
-static void profile_add_span(ct_text *t, const ct_spans *s, const ct_span *span) {
-    const ct_span_row *r = &s->rows[span->row];
+static void profile_add_span(ct_text *t, const ct_trace_events *s, const ct_trace_event *span) {
+    const ct_trace_event_row *r = &s->rows[span->row];
     const ct_profile_kind kind = (ct_profile_kind)r->what.kind;
     ct__text_add(t, ",\n{\"name\":");
     profile_add_quoted(t, r->what.name);
@@ -261,10 +261,10 @@ static void profile_add_span(ct_text *t, const ct_spans *s, const ct_span *span)
 
 // Samples are at least a ten-thousandth of the profile apart: thousands of steps would make a trace that no
 // viewer opens.
-static void profile_add_memory(ct_text *t, const ct_spans *s) {
+static void profile_add_memory(ct_text *t, const ct_trace_events *s) {
     int64_t next = 0;
     for (size_t i = 0; i < s->n_memory; i++) {
-        const ct_span_memory *m = &s->memory[i];
+        const ct_trace_memory *m = &s->memory[i];
         const bool final = i + 1 == s->n_memory || s->memory[i + 1].at >= next;
         if (m->at < next && !final) continue;
         ct__textf(t,
@@ -276,10 +276,10 @@ static void profile_add_memory(ct_text *t, const ct_spans *s) {
 }
 
 static bool profile_write_trace(const char *path, ct_err *err) {
-    const ct_spans *s = &profile_last.spans;
-    ct_atomic file;
+    const ct_trace_events *s = &profile_last.spans;
+    ct_atomic_file file;
     ct_text t = {0};
-    if (!ct__atomic_begin(&file, path, 0, err)) return false;
+    if (!ct__atomic_file_begin(&file, path, 0, err)) return false;
     ct__text_add(&t, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
     profile_add_names(&t, s);
     profile_add_memory(&t, s);
@@ -287,14 +287,15 @@ static bool profile_write_trace(const char *path, ct_err *err) {
     for (size_t i = 0; i < s->n_spans && ok; i++) {
         profile_add_span(&t, s, &s->spans[i]);
         if (t.n < 1 << 20) continue;
-        ok = !t.failed && ct__atomic_put(&file, t.s, t.n, err);
+        ok = !t.failed && ct__atomic_file_write(&file, t.s, t.n, err);
         t.n = 0;
     }
     ct__text_add(&t, "\n]}\n");
-    ok = ok && !t.failed && ct__atomic_put(&file, t.s, t.n, err) && ct__atomic_place(&file, err);
+    ok = ok && !t.failed && ct__atomic_file_write(&file, t.s, t.n, err) &&
+         ct__atomic_file_rename(&file, err);
     if (!ok) {
         ct__err_memory(err, CT_NOWHERE, "profile", t.n); // keeps an earlier error
-        ct__atomic_abandon(&file);
+        ct__atomic_file_abandon(&file);
     }
     ct__text_free(&t);
     return ok;
@@ -304,7 +305,7 @@ static bool profile_write_trace(const char *path, ct_err *err) {
 
 static bool profile_finish(const char *trace, bool measure, ct_loc here, ct_err *err) {
     ct_limits limits = {0};
-    profile_last.spans = ct__spans_end();
+    profile_last.spans = ct__trace_events_end();
     if (measure && ct_measure_limits(&limits, ct__cores_allowed(), true)) ct_limits_free();
     if (!profile_list_rows(limits))
         return ct__err_memory(err, here, "profile", profile_last.spans.n_rows);
@@ -330,7 +331,7 @@ bool ct_profile_end_at(const char *trace, bool measure, ct_loc here) {
 
 static const char *profile_env_path; // the file; NULL: none
 
-void ct__profile_begins(void) {
+void ct__profile_start_from_env(void) {
     static atomic_bool checked;
     if (atomic_exchange(&checked, true)) return;
     profile_env_path = getenv("COTAN_PROFILE");
@@ -338,7 +339,7 @@ void ct__profile_begins(void) {
     if (profile_env_path) profile_begin();
 }
 
-void ct__profile_ends(void) {
+void ct__profile_stop(void) {
     ct_err err = {0};
     if (profile_env_path && profile_active) {
         const bool ok = profile_end(profile_env_path, true, CT_NOWHERE, &err);
@@ -352,9 +353,9 @@ void ct__profile_ends(void) {
     ct__free(profile_last.rows);
     ct__text_free(&profile_last.table);
     memset(&profile_last, 0, sizeof profile_last);
-    ct__spans_forget();
+    ct__trace_events_clear();
 }
 
 __attribute__((destructor)) static void profile_at_exit(void) {
-    if (profile_env_path && !ct__forked()) ct__profile_ends();
+    if (profile_env_path && !ct__forked()) ct__profile_stop();
 }

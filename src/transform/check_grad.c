@@ -65,7 +65,7 @@ static ct_tensor check_grad_weighted_sum(check *c, const ct_tensor *x, bool squa
         ct_val v;
         if (!ct__resolve(c->ctx, out[i], &v, "check_grad", CT_OUTPUT((int)i), here)) return CT_NONE;
         const ct_type *type = ct__type(v);
-        if (!ct__has_slope(type->dtype)) continue;
+        if (!ct__is_differentiable(type->dtype)) continue;
         if (type->dtype != CT_F64)
             return ct__fail(c->ctx, CT_E_DTYPE, here, "check_grad",
                             "output %zu is %s where the operands are f64: differences need all "
@@ -270,7 +270,7 @@ static bool check_grad_init(check *c) {
         ct_val v;
         if (!ct__resolve(c->ctx, c->args.in[k], &v, "check_grad", (int)k, here)) return false;
         c->type[k] = ct__type(v);
-        if (!ct__has_slope(c->type[k]->dtype)) continue;
+        if (!ct__is_differentiable(c->type[k]->dtype)) continue;
         if (ct__is_complex((ct_dtype)c->type[k]->dtype))
             return ct__err(&c->ctx->err, CT_E_DTYPE, here, "check_grad",
                            "operand %zu is %s: differences are taken of floats; give its parts",

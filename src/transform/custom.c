@@ -11,7 +11,7 @@
 CT_ATTRS(custom, CUSTOM_ATTRS);
 
 static const custom_attrs *custom_attrs_of(const ct_node *node) { return node->attrs; }
-static bool custom_has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
+static bool custom_has_slope(ct_tensor t) { return ct__is_differentiable(ct__type_of(t)->dtype); }
 
 static bool custom_infer(ct_call *call) {
     return ct__infer_body(call, ((const custom_attrs *)call->attrs)->body);

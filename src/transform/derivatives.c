@@ -58,7 +58,7 @@ static bool derivative_inline(inlined *to, const ct_node *node, const ct_body *b
     return ok;
 }
 
-static bool derivative_has_slope(const ct_type *type) { return ct__has_slope(type->dtype); }
+static bool derivative_has_slope(const ct_type *type) { return ct__is_differentiable(type->dtype); }
 // The outputs of a node: those of the body, then one like each of `also` that is a float.
 static bool derivative_infer(ct_call *call, const ct_body *body, size_t n_also,
                              const ct_type *const *also) {

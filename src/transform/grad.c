@@ -92,7 +92,7 @@ static const ct_field grad_fields[] = {
 
 static bool grad_infer(ct_call *call) {
     const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
-    bool floats = ct__has_slope(dtype) && !ct__is_complex(dtype);
+    bool floats = ct__is_differentiable(dtype) && !ct__is_complex(dtype);
     if (!floats || ct__count(call->in[0]) != 1) {
         ct__call_err(call, floats ? CT_E_SHAPE : CT_E_DTYPE, "the loss must be one float, it is %s",
                      ct__type_text(call->in[0]).s);
@@ -104,7 +104,7 @@ static bool grad_infer(ct_call *call) {
     if (!ct__call_outs(call, call->n_in - 1)) return false;
     const size_t first = ((const grad_attrs *)call->attrs)->first;
     for (int i = 1; i < call->n_in; i++) {
-        if (!ct__has_slope(call->in[i]->dtype))
+        if (!ct__is_differentiable(call->in[i]->dtype))
             return ct__call_err(call, CT_E_DTYPE, "operand %zu is %s; only floats have gradients",
                                 first + (size_t)i, ct__type_text(call->in[i]).s);
         call->out[i - 1] = *call->in[i];
@@ -319,7 +319,8 @@ static bool grad_record_linear(ct_linear *l, ct_rule *r) {
     ct_tensor t =
         ct__record(&ct__op_linear, &attrs, in, node->n_in + node->n_out + extra, node->here);
     for (int i = 0; i < node->n_out; i++)
-        r->t_out[i] = ct__has_slope(node->out[i].dtype) ? ct__output(t, (uint32_t)i) : CT_NONE;
+        r->t_out[i] =
+            ct__is_differentiable(node->out[i].dtype) ? ct__output(t, (uint32_t)i) : CT_NONE;
     return true;
 }
 

@@ -16,7 +16,7 @@ typedef struct function {
 static bool jacobian_no_memory(const function *s, size_t n) {
     return ct__err_memory(&s->ctx->err, s->here, s->op, n * sizeof(ct_tensor));
 }
-static bool jacobian_has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
+static bool jacobian_has_slope(ct_tensor t) { return ct__is_differentiable(ct__type_of(t)->dtype); }
 
 // Returns all unit tensors of a type: (size, its sizes...).
 static ct_tensor jacobian_basis(const ct_type *type, ct_loc here) {

@@ -121,7 +121,7 @@ static bool loop_eval_scan(evaluation *e) {
     for (int64_t step = 0; step < length; step++) {
         int64_t at = l->reverse ? length - 1 - step : step;
         loop_bind_params(e, 0, at);
-        if (ct__asked_to_stop(e->ref->stop, e->ref->err) || !loop_run_body(e->ref, f, e->param))
+        if (ct__stop_requested(e->ref->stop, e->ref->err) || !loop_run_body(e->ref, f, e->param))
             return false;
         for (size_t i = 0; i < f->body->n_outs; i++) {
             size_t bytes = loop_result_bytes(f, i);
@@ -140,7 +140,7 @@ static bool loop_eval_while(evaluation *e) {
     bool holds = *(const bool *)loop_result(f, 0);
     for (f = &e->frames[1]; holds; holds = *(const bool *)loop_result(f, l->n_carry)) {
         loop_bind_params(e, 1, 0);
-        if (ct__asked_to_stop(e->ref->stop, e->ref->err) || !loop_run_body(e->ref, f, e->param))
+        if (ct__stop_requested(e->ref->stop, e->ref->err) || !loop_run_body(e->ref, f, e->param))
             return false;
         for (size_t i = 0; i < l->n_carry; i++)
             loop_copy(e->ref->out[i], loop_result(f, i), loop_result_bytes(f, i));

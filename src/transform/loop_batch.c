@@ -379,7 +379,7 @@ static bool loop_batch_choose_each(batched_loop *l, ct_arena *scratch) {
         for (int i = 0; i < b->n_in; i++) {
             const ct_type *type = ct__type_of(b->in[i]);
             const bool moves =
-                n > 1 && i > 0 && !type->weak && ct__has_slope((ct_dtype)type->dtype);
+                n > 1 && i > 0 && !type->weak && ct__is_differentiable((ct_dtype)type->dtype);
             if (moves) in[i] = loop_batch_detach_unchosen(b, chosen, i);
             batched[i] = b->batched[i] || moves;
         }

@@ -242,7 +242,7 @@ static bool branch_vjp(ct_rule *r) {
     }
     for (size_t k = 1; k < n_in && ok; k++) {
         in[k - 1] = r->in[k];
-        wants[k] = ct__has_slope(ct__type_of(r->in[k])->dtype);
+        wants[k] = ct__is_differentiable(ct__type_of(r->in[k])->dtype);
         n_wants += wants[k];
     }
     for (int i = 0; i < r->n_out && ok; i++)

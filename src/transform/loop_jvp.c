@@ -10,7 +10,7 @@ typedef struct {
     size_t body;
 } forward;
 
-static bool loop_jvp_has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
+static bool loop_jvp_has_slope(ct_tensor t) { return ct__is_differentiable(ct__type_of(t)->dtype); }
 static bool loop_jvp_no_memory(const ct_rule *r, size_t n) {
     return ct__err_memory(&ct__ctx()->err, r->node->here, r->node->op->name, n * sizeof(ct_tensor));
 }

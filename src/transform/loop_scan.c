@@ -132,15 +132,15 @@ static void scan_backward_body(const ct_tensor *in, ct_tensor *out, void *user) 
     }
     for (size_t i = 0; i < body->n_outs && ok; i++) {
         ok = ct__resolve(ctx, outs[i], &vals[i], "scan", (int)i, b->node->here);
-        cots[i] = !ct__has_slope(ct__type(vals[i])->dtype) ? CT_NONE
-                  : i < nc                                 ? c_carry[i]
-                                                           : c_ys[i - nc];
+        cots[i] = !ct__is_differentiable(ct__type(vals[i])->dtype) ? CT_NONE
+                  : i < nc                                         ? c_carry[i]
+                                                                   : c_ys[i - nc];
     }
     for (size_t i = 0; i < total && ok; i++)
         ok = ct__resolve(ctx, args[i], &wrt[i], "scan", (int)i, b->node->here);
     ok = ok && ct__vjp_expand(ctx, b->node->here, vals, cots, body->n_outs, wrt, total, grads);
     for (size_t i = 0; i < total && ok; i++)
-        if (ct__is_none(grads[i]) || !ct__has_slope(ct__type(wrt[i])->dtype))
+        if (ct__is_none(grads[i]) || !ct__is_differentiable(ct__type(wrt[i])->dtype))
             grads[i] = ct__zeros_like(args[i]);
     for (size_t i = 0; i < nc && ok; i++) out[i] = grads[i];
     for (size_t i = 0; i < ncap && ok; i++)
@@ -179,7 +179,7 @@ static bool scan_vjp(ct_rule *r) {
     for (size_t i = 0; i < nc; i++)
         carry[i] = ct__is_none(r->c_out[i]) ? ct__zeros_like(r->out[i]) : r->c_out[i];
     for (size_t i = 0; i < ncap; i++) {
-        wants[i] = ct__has_slope(ct__type_of(b.captured[i])->dtype);
+        wants[i] = ct__is_differentiable(ct__type_of(b.captured[i])->dtype);
         carry[nc + i] = ct__zeros_like(b.captured[i]);
     }
     memcpy(xs, carries + nc, nc * sizeof *xs);

@@ -267,7 +267,7 @@ static bool cut_add_crossing(cut_search *c) {
         }
         for (int k = 0; k < node->n_in; k++) {
             const ct_val in = node->in[k];
-            if (!(in.node->flags & CT_NODE_TRACKED) || !ct__has_slope(ct__type(in)->dtype))
+            if (!(in.node->flags & CT_NODE_TRACKED) || !ct__is_differentiable(ct__type(in)->dtype))
                 continue;
             const bool leaf = ct__history_begins(in.node);
             if ((leaf || !c->inside[in.node->index]) &&

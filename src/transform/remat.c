@@ -211,7 +211,7 @@ bool ct__region_again(ct_regions *regions, ct_node *const *nodes, size_t n) {
 
 // --------------------------------------------------------------------------------- the gradient
 
-static bool remat_has_slope(ct_tensor t) { return ct__has_slope(ct__type_of(t)->dtype); }
+static bool remat_has_slope(ct_tensor t) { return ct__is_differentiable(ct__type_of(t)->dtype); }
 
 // in: the region's operands, then the cotangents of its results that have one.
 static bool remat_begin_region(region *g, const ct_tensor *in) {

@@ -192,7 +192,7 @@ static bool expand_separate_outputs(ct_ctx *ctx, ct_tensor *out, int n, const ct
     }
     for (int k = 0; k < n; k++) {
         const ct_node *node = ct__peek(out[k], &at);
-        if (!node || !ct__has_slope(node->out[at].dtype)) continue;
+        if (!node || !ct__is_differentiable(node->out[at].dtype)) continue;
         if (node->epoch != fresh || node->index > 1 || !node->n_in)
             out[k] = ct__record(&ct__op_same, NULL, &out[k], 1, here);
     }

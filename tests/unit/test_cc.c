@@ -420,7 +420,7 @@ static void scripted_compiler(const char *line) {
     snprintf(path, sizeof path, "%s/scripted-cc", root);
     snprintf(script, sizeof script, "#!/bin/sh\n%s\nexec %s \"$@\"\n", line,
              own_compiler ? own_compiler : "cc");
-    assert_true(ct__file_place(path, script, strlen(script), 0700, &err));
+    assert_true(ct__file_replace(path, script, strlen(script), 0700, &err));
     setenv("COTAN_CC", path, 1);
 }
 
@@ -572,7 +572,7 @@ static char stranger[600]; // a kernel's file outside of the cache
 
 static void plant_text(const char *path) {
     ct_err err = {0};
-    assert_true(ct__file_place(path, "not a program", 13, 0700, &err));
+    assert_true(ct__file_replace(path, "not a program", 13, 0700, &err));
 }
 static void plant_stranger(const char *path) {
     unlink(path);
@@ -591,7 +591,7 @@ static void open_to_others(const char *path) {
 }
 static void plant_empty(const char *path) {
     ct_err err = {0};
-    assert_true(ct__file_place(path, "", 0, 0700, &err));
+    assert_true(ct__file_replace(path, "", 0, 0700, &err));
 }
 
 static void planted_entries_are_rebuilt(void **state) {
@@ -620,7 +620,7 @@ static void fresh_entry(char path[600]) {
     assert_int_equal(entries(cache, last), 1);
     snprintf(path, 600, "%s/%s", cache, last);
     assert_true(ct__file_read(path, &bytes, &n, &err));
-    assert_true(ct__file_place(path, bytes, n, 0700, &err));
+    assert_true(ct__file_replace(path, bytes, n, 0700, &err));
     free(bytes);
     ct__cpu_build_forget();
 }
@@ -686,7 +686,7 @@ static void slow_compiler(void) {
              "while [ ! -e %s/go ] && [ $n -lt 1500 ]; do sleep 0.02; n=$((n + 1)); done\n"
              "exec %s \"$@\"\n",
              root, root, own_compiler ? own_compiler : "cc");
-    assert_true(ct__file_place(path, script, strlen(script), 0700, &err));
+    assert_true(ct__file_replace(path, script, strlen(script), 0700, &err));
     setenv("COTAN_CC", path, 1);
 }
 
@@ -948,7 +948,7 @@ static void what_was_not_used_for_longest_goes(void **state) {
         char path[300], other[300];
         entry_named(path, i, 'a');
         entry_named(other, i, 'b');
-        assert_true(ct__file_place(path, bytes, BYTES, 0700, &err));
+        assert_true(ct__file_replace(path, bytes, BYTES, 0700, &err));
         assert_int_equal(linkat(AT_FDCWD, path, AT_FDCWD, other, 0), 0);
         time_t used = 1700000000 + 3600 * i;
         struct timespec times[2] = {{.tv_sec = i ? used : 1800000000}, {.tv_sec = used}};

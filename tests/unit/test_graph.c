@@ -116,13 +116,13 @@ static void integers_convert_at_their_ends(void **state) {
     uint64_t room = 0;
     for (ct_dtype d = CT_U8; d <= CT_I64; d++) {
         ct__store_f64(d, &room, 0, 1e300);
-        assert_true(ct__load_i64(d, &room, 0) == ct__greatest(d));
+        assert_true(ct__load_i64(d, &room, 0) == ct__int_max(d));
         ct__store_f64(d, &room, 0, -1e300);
-        assert_true(ct__load_i64(d, &room, 0) == ct__least(d));
+        assert_true(ct__load_i64(d, &room, 0) == ct__int_min(d));
         ct__store_f64(d, &room, 0, (double)NAN);
         assert_true(ct__load_i64(d, &room, 0) == 0);
-        ct__store_i64(d, &room, 0, (int64_t)((uint64_t)ct__greatest(d) + 1));
-        assert_true(ct__load_i64(d, &room, 0) == ct__least(d));
+        ct__store_i64(d, &room, 0, (int64_t)((uint64_t)ct__int_max(d) + 1));
+        assert_true(ct__load_i64(d, &room, 0) == ct__int_min(d));
         ct__store_f64(d, &room, 0, 6.9);
         assert_true(ct__load_f64(d, &room, 0) == 6);
     }

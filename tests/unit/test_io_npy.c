@@ -401,7 +401,7 @@ static int64_t refuse_each(bool deflate) {
 // packed bytes.
 static void no_memory(void **state) {
     (void)state;
-    ct__queue_settle(); // compilers of earlier tests' kernels allocate, too, and took refusals
+    ct__queue_wait_idle(); // compilers of earlier tests' kernels allocate, too, and took refusals
     int64_t stored = refuse_each(false);
     assert_int_equal(refuse_each(true), stored + 2 * (1 + 5) + 1 + 2);
 }

@@ -40,7 +40,7 @@ enum { EDGES = sizeof edges / sizeof *edges, TRUTHS = EDGES * EDGES * 8 };
 static int those_of(ct_dtype dtype, char *bytes, int64_t *number) {
     int n = 0;
     for (int i = 0; i < EDGES; i++) {
-        if (edges[i] < ct__least(dtype) || edges[i] > ct__greatest(dtype)) continue;
+        if (edges[i] < ct__int_min(dtype) || edges[i] > ct__int_max(dtype)) continue;
         memcpy(bytes + (size_t)n * ct_dtype_size(dtype), &edges[i], ct_dtype_size(dtype));
         number[n++] = edges[i];
     }

@@ -99,7 +99,7 @@ static void test_dry_tells_what_runs(void **state) {
     const char *device = *state;
     char dry[16];
     snprintf(dry, sizeof dry, "dry:%s", device);
-    ct__queue_settle(); // what the programs before had compiled in the background counts as theirs
+    ct__queue_wait_idle(); // what the programs before had compiled in the background counts as theirs
     ct_stats begin = ct_get_stats();
     seen planned = run_on(dry);
     ct_stats end = ct_get_stats();
@@ -143,7 +143,7 @@ static void test_dry_tells_what_is_interpreted(void **state) {
     static char cpu[] = "cpu";
     (void)state;
     void *device = cpu;
-    ct__queue_settle();
+    ct__queue_wait_idle();
     ct_stats begin = ct_get_stats();
     test_dry_tells_what_runs(&device);
     ct_stats end = ct_get_stats();

@@ -57,7 +57,7 @@ static bool write_pack(ct_err *err, size_t *kernels, size_t *size) {
     for (int i = 0; i < CT_PACK_LEVELS; i++)
         for (int twice = 0; twice < 2; twice++)
             for (int k = 0; k < 2; k++)
-                assert_true(ct__pack_note(&job.texts[i], names[k], texts[k], err));
+                assert_true(ct__pack_add_text(&job.texts[i], names[k], texts[k], err));
     const bool ok = ct__pack_write(&job, path, kernels, size, err);
     for (int i = 0; i < CT_PACK_LEVELS; i++) ct__pack_texts_free(&job.texts[i]);
     if (ok) assert_int_equal(done, (int64_t)*kernels);
@@ -277,7 +277,7 @@ static void what_calls_more_is_not_packed(void **state) {
         "    system(bufs[0]);\n"
         "}\n";
     for (int i = 0; i < CT_PACK_LEVELS; i++)
-        assert_true(ct__pack_note(&job.texts[i], names[0], calls, &err));
+        assert_true(ct__pack_add_text(&job.texts[i], names[0], calls, &err));
     assert_false(ct__pack_write(&job, elsewhere, &kernels, &size, &err));
     for (int i = 0; i < CT_PACK_LEVELS; i++) ct__pack_texts_free(&job.texts[i]);
     assert_string_equal(err.text,

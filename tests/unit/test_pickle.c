@@ -304,15 +304,15 @@ static void write_archive(const void *pickle, size_t n, const char *order, bool 
     const ct_zip_chunk pkl = {pickle, n}, bytes = {numbers, sizeof numbers},
                        text = {order ? order : "", order ? strlen(order) : 0};
     ct_err err = {0};
-    ct_atomic file;
-    assert_true(ct__atomic_begin(&file, path, 0666, &err));
+    ct_atomic_file file;
+    assert_true(ct__atomic_file_begin(&file, path, 0666, &err));
     ct_zip_out out = {.file = &file};
     bool ok = ct__zip_add(&out, "m/data.pkl", &pkl, 1, true, &err);
     ok = ok && (!order || ct__zip_add(&out, "m/byteorder", &text, 1, false, &err));
     ok =
         ok && ct__zip_add(&out, "m/data/0", &bytes, 1, deflate, &err) && ct__zip_finish(&out, &err);
     ct__zip_out_free(&out);
-    assert_true(ok && ct__atomic_commit(&file, &err));
+    assert_true(ok && ct__atomic_file_commit(&file, &err));
 }
 
 // {"t": a tensor of storage `key` of `elements` f32}; its offset, sizes and strides as pickled integers.

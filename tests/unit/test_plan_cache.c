@@ -149,7 +149,7 @@ static void scaled(int64_t n) {
 // Plans made and kernels compiled are counted apart, and a plan tells how many of its kernels are new.
 static void new_kernels_are_those_compiled(void **state) {
     (void)state;
-    ct__queue_settle(); // so that nothing of earlier tests is compiled meanwhile
+    ct__queue_wait_idle(); // so that nothing of earlier tests is compiled meanwhile
     setenv("COTAN_COMPILE", "wait", 1);
     ct_ctx *outer = begin("cpu");
     const uint64_t before = built(), made = ct_get_stats().plans_made;

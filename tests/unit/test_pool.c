@@ -24,7 +24,7 @@ enum { MOST = 4096 };
 typedef struct {
     ct_pool *pool;
     _Atomic int done[MOST];
-    _Atomic int busy[CT_POOL_MOST]; // pieces running as this worker
+    _Atomic int busy[CT_POOL_MAX_THREADS]; // pieces running as this worker
     _Atomic int clashes;
     int plain[MOST]; // written without atomics: a race would show under the thread sanitizer
 } board;

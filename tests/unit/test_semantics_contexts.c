@@ -297,14 +297,14 @@ static void a_plan_that_was_cancelled_while_it_waited_has_not_run(void **state) 
     (void)state;
     waiter w = {.set = ct_params_new(), .ctx = ct_ctx_new()};
     w.x = big_variable(w.set);
-    ct_share *held = ct__var_of(w.x)->lock;
+    ct_rwlock *held = ct__var_of(w.x)->lock;
     pthread_t by;
-    assert_true(ct__share_take(held, false, NULL));
+    assert_true(ct__rwlock_lock(held, false, NULL));
     assert_int_equal(pthread_create(&by, NULL, adds_once, &w), 0);
     for (int i = 0; i < 10; i++) moment();
     ct_cancel(w.ctx);
     pthread_join(by, NULL);
-    ct__share_leave(held, false);
+    ct__rwlock_unlock(held, false);
     assert_int_equal(w.code, CT_E_INTERRUPTED);
     {
         CT_SCOPE;
@@ -319,25 +319,25 @@ static void a_plan_that_waits_for_another_can_be_cancelled_and_a_set_waits_to_go
     (void)state;
     waiter w = {.set = ct_params_new(), .ctx = ct_ctx_new()};
     w.x = big_variable(w.set);
-    ct_share *held = ct__var_of(w.x)->lock;
+    ct_rwlock *held = ct__var_of(w.x)->lock;
     pthread_t by;
-    assert_true(ct__share_take(held, true, NULL)); // as by a plan that assigns
+    assert_true(ct__rwlock_lock(held, true, NULL)); // as by a plan that assigns
     assert_int_equal(pthread_create(&by, NULL, reads_once, &w), 0);
     for (int i = 0; i < 10; i++) moment();
     assert_false(atomic_load(&w.done));
     ct_cancel(w.ctx);
     pthread_join(by, NULL);
     assert_int_equal(w.code, CT_E_INTERRUPTED);
-    ct__share_leave(held, true);
+    ct__rwlock_unlock(held, true);
     assert_int_equal(pthread_create(&by, NULL, reads_once, &w), 0);
     pthread_join(by, NULL);
     assert_int_equal(w.code, CT_OK);
     atomic_store(&w.done, false);
-    assert_true(ct__share_take(held, false, NULL)); // as by one that reads
+    assert_true(ct__rwlock_lock(held, false, NULL)); // as by one that reads
     assert_int_equal(pthread_create(&by, NULL, frees, &w), 0);
     for (int i = 0; i < 10; i++) moment();
     assert_false(atomic_load(&w.done));
-    ct__share_leave(held, false);
+    ct__rwlock_unlock(held, false);
     pthread_join(by, NULL);
     assert_false(ct_ok(w.x));
     ct_ctx_free(w.ctx);
@@ -346,7 +346,7 @@ static void a_plan_that_waits_for_another_can_be_cancelled_and_a_set_waits_to_go
 
 // --------------------------------------------------------------------------------------- the lock
 
-static ct_share *lock;
+static ct_rwlock *lock;
 static atomic_int order;
 typedef struct {
     bool alone, taken;
@@ -356,43 +356,43 @@ typedef struct {
 
 static void *takes(void *arg) {
     taker *t = arg;
-    t->taken = ct__share_take(lock, t->alone, t->stop);
+    t->taken = ct__rwlock_lock(lock, t->alone, t->stop);
     t->turn = atomic_fetch_add(&order, 1);
-    if (t->taken) ct__share_leave(lock, t->alone);
+    if (t->taken) ct__rwlock_unlock(lock, t->alone);
     return NULL;
 }
 
 static void until_waiting(size_t n) {
-    while (ct__share_waiting(lock) < n) moment();
+    while (ct__rwlock_waiters(lock) < n) moment();
 }
 
 static void who_waited_to_share_goes_before_the_next_alone(void **state) {
     (void)state;
-    lock = ct__share_new();
+    lock = ct__rwlock_new();
     atomic_bool never = false;
     taker t[3] = {{.alone = true}, {.stop = &never}, {.alone = true, .stop = &never}};
     pthread_t by[3];
-    assert_true(ct__share_take(lock, false, NULL));
+    assert_true(ct__rwlock_lock(lock, false, NULL));
     for (int i = 0; i < 3; i++) {
         assert_int_equal(pthread_create(&by[i], NULL, takes, &t[i]), 0);
         until_waiting((size_t)i + 1);
     }
     assert_int_equal(atomic_load(&order), 0); // the one that shares came after one that is alone
-    ct__share_leave(lock, false);
+    ct__rwlock_unlock(lock, false);
     for (int i = 0; i < 3; i++) pthread_join(by[i], NULL);
     assert_true(t[0].taken && t[1].taken && t[2].taken);
     // One that is alone, then who waited to share, then the other, whichever of the two was first.
     assert_int_equal(t[1].turn, 1);
-    ct__share_unref(lock);
+    ct__rwlock_unref(lock);
 }
 
 static void waiting_ends_when_it_is_told_to_stop(void **state) {
     (void)state;
-    lock = ct__share_new();
+    lock = ct__rwlock_new();
     atomic_bool stop = false;
     taker alone = {.alone = true, .stop = &stop}, shares = {.stop = &stop};
     pthread_t by[2];
-    assert_true(ct__share_take(lock, false, NULL));
+    assert_true(ct__rwlock_lock(lock, false, NULL));
     assert_int_equal(pthread_create(&by[0], NULL, takes, &alone), 0);
     until_waiting(1);
     assert_int_equal(pthread_create(&by[1], NULL, takes, &shares), 0);
@@ -400,12 +400,12 @@ static void waiting_ends_when_it_is_told_to_stop(void **state) {
     atomic_store(&stop, true);
     for (int i = 0; i < 2; i++) pthread_join(by[i], NULL);
     assert_false(alone.taken);
-    assert_true(ct__share_take(lock, false, NULL)); // nobody waits alone any more
-    ct__share_leave(lock, false);
-    ct__share_leave(lock, false);
-    assert_true(ct__share_take(lock, true, NULL));
-    ct__share_leave(lock, true);
-    ct__share_unref(lock);
+    assert_true(ct__rwlock_lock(lock, false, NULL)); // nobody waits alone any more
+    ct__rwlock_unlock(lock, false);
+    ct__rwlock_unlock(lock, false);
+    assert_true(ct__rwlock_lock(lock, true, NULL));
+    ct__rwlock_unlock(lock, true);
+    ct__rwlock_unref(lock);
 }
 
 // ------------------------------------------------------------------------------------------------

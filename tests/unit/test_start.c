@@ -45,7 +45,7 @@ static void script(const char *line) {
     snprintf(path, sizeof path, "%s/cc", root);
     snprintf(text, sizeof text, "#!/bin/sh\n: >%s/started\n%s\nexec %s \"$@\"\n", root, line,
              own_compiler ? own_compiler : "cc");
-    assert_true(ct__file_place(path, text, strlen(text), 0700, &err));
+    assert_true(ct__file_replace(path, text, strlen(text), 0700, &err));
     setenv("COTAN_CC", path, 1);
 }
 
@@ -152,7 +152,7 @@ static void the_first_call_waits_for_no_compiler(void **state) {
     assert_int_equal(now.launches_interpreted - begin.launches_interpreted,
                      now.launches - begin.launches);
     touch("go");
-    ct__queue_settle();
+    ct__queue_wait_idle();
     assert_int_equal(ct_get_stats().kernels_pending, 0);
     assert_int_equal(ct_get_stats().kernels_compiled - begin.kernels_compiled, pending);
     begin = ct_get_stats();
@@ -248,7 +248,7 @@ static void build(made *m, int salt, int64_t n, size_t scratch) {
     m->text = (ct_text){0};
     assert_true(ct__render_c(&m->ir, &m->text, m->name, &err));
     ct__kernel_source s = {.name = m->name, .text = m->text.s, .ir = &m->ir};
-    if (!ct__cpu_build_later(&s, 1, &err)) fail_msg("%s", err.text);
+    if (!ct__cpu_build_async(&s, 1, &err)) fail_msg("%s", err.text);
     m->n = n;
     m->kernel = (ct_kernel){
         .name = m->name, .text = m->text.s, .ir = &m->ir, .scratch = scratch, .code = s.code};
@@ -283,16 +283,16 @@ static void what_takes_longer_than_the_compiler_is_waited_for(void **state) {
     build(&m[1], 2, 64, CT_FRAME_ROOM);
     assert_false(start(m, 2)); // microseconds: not waited for
     assert_false(ready(&m[0]) || ready(&m[1]));
-    const struct ct_interp *interp = ct__code_interpret(m[0].kernel.code);
+    const struct ct_interp *interp = ct__code_acquire_interp(m[0].kernel.code);
     assert_non_null(interp);
     touch("go");
-    ct__queue_settle();
+    ct__queue_wait_idle();
     assert_true(ready(&m[0]) && ready(&m[1]));
     assert_true(start(m, 2));
     // The launch that runs keeps what it runs; the next takes the code.
     assert_true(ct__interp_scratch(interp) > 0);
-    assert_null(ct__code_interpret(m[0].kernel.code));
-    ct__code_interpreted(m[0].kernel.code);
+    assert_null(ct__code_acquire_interp(m[0].kernel.code));
+    ct__code_release_interp(m[0].kernel.code);
     assert_null(atomic_load(&((ct_cpu_code *)m[0].kernel.code)->interp));
 
     build(&m[2], 3, (int64_t)1 << 50, CT_FRAME_ROOM); // years
@@ -356,7 +356,7 @@ static void a_compiler_that_fails_is_told_once(void **state) {
     script("exit 3");
     small(20, first);
     assert_string_equal(logged, "");
-    ct__queue_settle();
+    ct__queue_wait_idle();
     assert_int_equal(ct_get_stats().kernels_pending, 0);
     for (int i = 0; i < 3; i++) {
         small(20, again);
@@ -381,7 +381,7 @@ static void a_compiler_that_fails_is_told_once(void **state) {
     unlink(path_of("started"));
     build(&m, 21, 64, CT_FRAME_ROOM);
     assert_true(start(&m, 1));
-    ct__queue_settle();
+    ct__queue_wait_idle();
     assert_false(is_there("started"));
     give_back(&m);
 }
@@ -451,7 +451,7 @@ static void contexts_share_code(void **state) {
     for (int i = 0; i < 3; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, in_a_thread, out[i]), 0);
     for (int i = 0; i < 3; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
-    ct__queue_settle();
+    ct__queue_wait_idle();
     assert_memory_equal(out[0], out[1], sizeof out[0]);
     assert_memory_equal(out[0], out[2], sizeof out[0]);
     ct_stats now = ct_get_stats();

@@ -1,4 +1,5 @@
-// From C source to functions: known to the process, else loaded from the disk, else compiled.
+// Turns a kernel's C source into a function: found in this process, else loaded from the disk, else
+// compiled.
 #ifndef COTAN_BACKEND_CPU_BUILD_H
 #define COTAN_BACKEND_CPU_BUILD_H
 
@@ -6,8 +7,8 @@
 
 #include "base/error.h"
 
-// Runs [begin, end) of the kernel's grid. scratch: at least what ct__kir_scratch says, 64-byte
-// aligned, one a thread.
+// Runs [begin, end) of the kernel's grid. scratch: at least ct__kir_scratch bytes, 64-byte aligned,
+// one a thread.
 typedef void (*ct__kernel_fn)(void *const *bufs, const int64_t *args, int64_t begin, int64_t end,
                               void *scratch);
 
@@ -15,56 +16,57 @@ typedef struct ct_cpu_code ct_cpu_code; // code.h
 
 typedef struct ct__kernel_source {
     const char *name; // of the function
-    const char *text; // its source, to stand behind the prelude
+    const char *text; // its source, without the prelude
     const struct ct_kir
         *ir; // the same as kernel IR, for the interpreter; NULL: it must be compiled
-    // Filled by ct__cpu_build: what the process knows of the kernel, and of it, one of fn and
-    // interp. All stay valid as long as the process runs.
+    // Set by ct__cpu_build: the process's entry of the kernel, and one of fn and interp. All stay
+    // valid until ct__cpu_build_end.
     ct_cpu_code *code;
     ct__kernel_fn fn;
     const struct ct_interp *interp;
-    bool compiled;    // this request had to compile it
-    const char *why;  // it is interpreted, in words that stay; "": as COTAN_CC asks
-    const char *hint; // what to do about it; NULL: nothing
+    bool compiled;    // by this request
+    const char *why;  // why it is interpreted, a text that stays valid; "": COTAN_CC asks for it
+    const char *hint; // how to avoid that; NULL: no way
     const char *failure;
 } ct__kernel_source;
 
-// Builds all kernels of a request. Without a compiler (COTAN_CC is "none", or there is none and no
-// COTAN_CC either), or a folder to compile in, kernels that come with their IR are interpreted;
-// those that must be compiled are spread over at most `threads` compilers run side by side. May be
-// called from any thread: requests do not wait for each other but for a kernel that both need.
+// Builds all kernels of a request. If there is no compiler (COTAN_CC is "none", or it is unset and
+// none is found) or no folder to compile in, kernels that come with their IR are interpreted. The
+// kernels to compile are distributed over at most `threads` concurrent compilers. May be called
+// from any thread: two requests wait for each other only for a kernel that both need.
 bool ct__cpu_build(ct__kernel_source *kernels, size_t n, int threads, ct_err *err);
 
-// The same without a wait for any compiler: of a kernel that is neither known nor on disk, `fn` and
-// `interp` are NULL, and it waits in the queue (queue.h). `failure` says of one that a compiler was
-// tried in vain; it does not wait again.
-bool ct__cpu_build_later(ct__kernel_source *kernels, size_t n, ct_err *err);
+// Does the same without waiting for a compiler: if a kernel is neither known nor on the disk, its
+// `fn` and `interp` are NULL and it is in the queue (queue.h). If its compilation failed before,
+// `failure` has the reason and it is not queued again.
+bool ct__cpu_build_async(ct__kernel_source *kernels, size_t n, ct_err *err);
 
-// Loads or compiles kernels that have their entries, each unless another thread does, with at most
-// one compiler. *stop: it waits for no other process any more. False: one was not made; none of them
-// is claimed.
+// Loads or compiles kernels that have their entries, except those that another thread makes, with
+// at most one compiler at a time. If *stop becomes true it does not wait for other processes any
+// longer. Returns false if a kernel was not made; then none of them is claimed.
 struct ct_toolchain;
-bool ct__cpu_make(ct__kernel_source *kernels, size_t n, const struct ct_toolchain *toolchain,
-                  const atomic_bool *stop, ct_err *err);
-// About how long one more kernel takes one compiler, in nanoseconds, and how many times as long a
-// compiler's start takes: by those that ran.
+bool ct__cpu_build_entries(ct__kernel_source *kernels, size_t n,
+                           const struct ct_toolchain *toolchain, const atomic_bool *stop,
+                           ct_err *err);
+// Estimates how long one more kernel takes one compiler, in nanoseconds, from the latest runs; a
+// compiler's start takes CT_CC_START times as long.
 uint64_t ct__cpu_compile_ns(void);
 enum { CT_CC_START = 2 };
 
-// Has the kernel compiled, whatever is known of it, and enters it in no cache: does the compiler
-// work now?
-bool ct__cpu_build_anew(ct__kernel_source *kernel, ct_err *err);
+// Compiles the kernel even if it is known, and adds it to no cache: tests whether the compiler
+// works now.
+bool ct__cpu_build_uncached(ct__kernel_source *kernel, ct_err *err);
 
 typedef struct ct__build_counts {
     uint64_t compiled, loaded, known; // kernels: by a compiler, from the disk, from memory
-    uint64_t runs;                    // of the compiler
-    uint64_t interpreted;             // kernels made ready without it
+    uint64_t runs;                    // compilers started
+    uint64_t interpreted;             // kernels prepared for the interpreter
 } ct__build_counts;
 ct__build_counts ct__cpu_build_counts(void); // since the start of the process
 
-// Forgets all kernels and unloads them: no function is valid any more.
+// Forgets all kernels and unloads them: no function is valid after that.
 void ct__cpu_build_end(void);
-// Tests: forget what the process knows, so that the disk is asked again. Functions stay valid.
+// For tests: forgets the entries, so that the disk is read again. Functions stay valid.
 void ct__cpu_build_forget(void);
 
 #endif

@@ -22,22 +22,22 @@
 
 typedef struct {
     char magic[8];
-    uint64_t length; // of what stands before the trailer
-    ct_hash hash;    // of that
+    uint64_t length; // of all before the trailer
+    ct_hash hash;    // of the same bytes
 } trailer;
 
 static const char magic[8] = {'c', 'o', 't', 'a', 'n', 's', 'o', '1'};
 
 // --------------------------------------------------------------------------------------- folders
 
-// The cache cannot be used: why, with the folder it is about.
-static void no_cache(ct_cache *cache, const char *folder, const char *why) {
+// Disables the cache and sets the reason, which begins with the folder's path.
+static void cache_disable_because(ct_cache *cache, const char *folder, const char *why) {
     snprintf(cache->why, sizeof cache->why, "%.300s%s", folder, why);
     cache->folder[0] = '\0';
 }
 
-// What keeps the folder from being used; NULL: nothing.
-static const char *not_ours(const char *path) {
+// Returns what prevents the use of the folder; NULL: nothing.
+static const char *cache_why_unusable(const char *path) {
     struct stat st;
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return " is no folder";
     if (st.st_uid != geteuid()) return " belongs to another user";
@@ -45,24 +45,24 @@ static const char *not_ours(const char *path) {
     return access(path, X_OK) == 0 ? NULL : " may not be entered";
 }
 
-static const char *absolute_env(const char *name) {
+static const char *cache_absolute_env(const char *name) {
     const char *value = getenv(name);
     return value && value[0] == '/' ? value : NULL;
 }
 
-// Where the cache is to lie, as far as the environment says; "": nowhere. HOME may name a folder
-// that is not there, as an account of the system has it: a home is not for us to make.
-static bool choose_folder(ct_cache *cache, ct_err *err) {
-    const char *own = getenv("COTAN_CACHE_DIR"), *xdg = absolute_env("XDG_CACHE_HOME");
-    const char *home = absolute_env("HOME");
+// Chooses the cache's path from the environment; "": there is no cache. HOME may name a folder that
+// does not exist, as for system accounts: a home is not created.
+static bool cache_choose_folder(ct_cache *cache, ct_err *err) {
+    const char *own = getenv("COTAN_CACHE_DIR"), *xdg = cache_absolute_env("XDG_CACHE_HOME");
+    const char *home = cache_absolute_env("HOME");
     char *path = cache->folder;
     size_t cap = sizeof cache->folder;
     struct stat st;
     int n = 0;
-    no_cache(cache, "", "a setuid program has none");
+    cache_disable_because(cache, "", "a setuid program has none");
     cache->forbidden = getauxval(AT_SECURE);
     if (cache->forbidden) return true;
-    if (own && *own && *own != '/') // it would be another folder after each change of folder
+    if (own && *own && *own != '/') // a relative path would name another folder after each chdir
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
                        "COTAN_CACHE_DIR is \"%.200s\", not an absolute path", own);
     if (own && *own)
@@ -70,23 +70,25 @@ static bool choose_folder(ct_cache *cache, ct_err *err) {
     else if (xdg)
         n = snprintf(path, cap, "%s/cotan", xdg);
     else if (!home)
-        no_cache(cache, "", getenv("HOME") ? "HOME is not an absolute path" : "HOME is not set");
+        cache_disable_because(cache, "",
+                              getenv("HOME") ? "HOME is not an absolute path" : "HOME is not set");
     else if (stat(home, &st) != 0 || !S_ISDIR(st.st_mode))
-        no_cache(cache, home, ", which HOME names, is no folder");
+        cache_disable_because(cache, home, ", which HOME names, is no folder");
     else
         n = snprintf(path, cap, "%s/.cache/cotan", home);
-    if (n < 0 || (size_t)n >= cap) no_cache(cache, "", "the path of its folder is too long");
+    if (n < 0 || (size_t)n >= cap)
+        cache_disable_because(cache, "", "the path of its folder is too long");
     return true;
 }
 
 bool ct__cache_check(ct_err *err) {
     ct_cache ignored;
-    return choose_folder(&ignored, err);
+    return cache_choose_folder(&ignored, err);
 }
 
-// The folder for what is not kept, before /tmp.
-static void choose_temporary(ct_cache *cache) {
-    const char *tmp = getauxval(AT_SECURE) ? NULL : absolute_env("TMPDIR");
+// Chooses the temporary folder that is tried before /tmp.
+static void cache_choose_temporary(ct_cache *cache) {
+    const char *tmp = getauxval(AT_SECURE) ? NULL : cache_absolute_env("TMPDIR");
     cache->locks = NULL;
     cache->temporary[0] = '\0';
     if (tmp && strlen(tmp) < sizeof cache->temporary)
@@ -95,38 +97,39 @@ static void choose_temporary(ct_cache *cache) {
 
 bool ct__cache_open(ct_cache *cache, ct_err *err) {
     ct_err made = {0};
-    choose_temporary(cache);
-    if (!choose_folder(cache, err)) return false;
+    cache_choose_temporary(cache);
+    if (!cache_choose_folder(cache, err)) return false;
     if (!cache->folder[0]) return true;
     const char *why = NULL;
     if (!ct__make_dirs(cache->folder, 0700, &made))
-        no_cache(cache, made.text, "");
-    else if ((why = not_ours(cache->folder)))
-        no_cache(cache, cache->folder, why);
+        cache_disable_because(cache, made.text, "");
+    else if ((why = cache_why_unusable(cache->folder)))
+        cache_disable_because(cache, cache->folder, why);
     return true;
 }
 
-void ct__cache_none(ct_cache *cache) {
+void ct__cache_disable(ct_cache *cache) {
     cache->folder[0] = cache->why[0] = '\0';
     cache->forbidden = false;
-    choose_temporary(cache);
+    cache_choose_temporary(cache);
 }
 
-// The folders for what is not kept: $TMPDIR where it is sound, and /tmp.
-static int temporary_folders(const ct_cache *cache, const char *places[2]) {
+// Lists the folders for temporary files: $TMPDIR where it is usable, and /tmp.
+static int cache_temporary_folders(const ct_cache *cache, const char *folders[2]) {
     int n = 0;
-    if (cache->temporary[0]) places[n++] = cache->temporary;
-    places[n++] = "/tmp";
+    if (cache->temporary[0]) folders[n++] = cache->temporary;
+    folders[n++] = "/tmp";
     return n;
 }
 
-// Do the folder's file system and its user's quota leave this much? 0, or ENOSPC or EDQUOT.
-static int lack_of_room(const char *folder, uint64_t bytes) {
+// Returns 0 if the folder's file system and its user's quota have space for so many bytes, else
+// ENOSPC or EDQUOT.
+static int cache_check_space(const char *folder, uint64_t bytes) {
     char path[4200];
-    struct rlimit most;
+    struct rlimit limit;
     snprintf(path, sizeof path, "%s/g0.room", folder);
-    // Beyond its own limit a process is not refused but killed.
-    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes) bytes = most.rlim_cur;
+    // Beyond RLIMIT_FSIZE a write kills the process instead of failing.
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) bytes = limit.rlim_cur;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     int failed = fd < 0 ? errno : bytes ? posix_fallocate(fd, 0, (off_t)bytes) : 0;
     if (fd >= 0) close(fd);
@@ -134,25 +137,25 @@ static int lack_of_room(const char *folder, uint64_t bytes) {
     return failed == ENOSPC || failed == EDQUOT ? failed : 0;
 }
 
-const char *ct__cache_work(const ct_cache *cache, uint64_t room, char folder[4096]) {
-    const char *places[3] = {cache->folder};
-    int n = 1 + temporary_folders(cache, places + 1), failed = 0;
+const char *ct__cache_make_work_folder(const ct_cache *cache, uint64_t room, char folder[4096]) {
+    const char *folders[3] = {cache->folder};
+    int n = 1 + cache_temporary_folders(cache, folders + 1), failed = 0;
     for (int i = 0; i < n; i++) {
-        if (!*places[i]) continue;
-        int w = snprintf(folder, 4096, "%s/%sbuild-XXXXXX", places[i], i ? "cotan-" : "");
+        if (!*folders[i]) continue;
+        int w = snprintf(folder, 4096, "%s/%sbuild-XXXXXX", folders[i], i ? "cotan-" : "");
         if (w < 0 || w >= 4096) continue;
         if (!mkdtemp(folder)) {
             failed = errno;
             continue;
         }
-        failed = lack_of_room(folder, room);
+        failed = cache_check_space(folder, room);
         if (!failed) return NULL;
-        ct__cache_work_end(folder);
+        ct__cache_remove_work_folder(folder);
     }
     return strerror(failed);
 }
 
-void ct__cache_work_end(const char *folder) { ct__remove_folder(AT_FDCWD, folder, NULL); }
+void ct__cache_remove_work_folder(const char *folder) { ct__remove_folder(AT_FDCWD, folder, NULL); }
 
 // --------------------------------------------------------------------------------------- entries
 
@@ -164,40 +167,42 @@ bool ct__cache_seal(const char *path, ct_err *err) {
     memcpy(t.magic, magic, sizeof magic);
     ct__file_unmap(bytes, n);
     int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    // The linker follows the umask: with 002 the group might write, and the file would be refused.
+    // The linker's file mode follows the umask: with 002 the group might write, and the file would
+    // be refused.
     bool ok = fd >= 0 && fchmod(fd, 0700) == 0 && write(fd, &t, sizeof t) == (ssize_t)sizeof t;
     if (fd >= 0) ok = close(fd) == 0 && ok;
     return ok ||
            ct__err(err, CT_E_FILE, CT_NOWHERE, path, "cannot be written: %s", strerror(errno));
 }
 
-static bool entry_path(const ct_cache *cache, ct_hash key, char path[4096]) {
+static bool cache_entry_path(const ct_cache *cache, ct_hash key, char path[4096]) {
     char hex[33];
     ct__hash_hex(key, hex);
     int n = snprintf(path, 4096, "%s/%s.so", cache->folder, hex);
     return n > 0 && n < 4096;
 }
 
-void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key) {
-    char entry[4096], beside[4160];
-    if (!cache->folder[0] || !entry_path(cache, key, entry)) return;
-    // A link that is renamed into place: what is there this process could not load. Where links are
-    // not possible, a copy with the same permissions, since a file that others may write is
-    // refused.
-    snprintf(beside, sizeof beside, "%s.%ld.tmp", entry, (long)getpid());
-    unlink(beside);
-    if (link(path, beside) == 0 && rename(beside, entry) == 0) return;
-    unlink(beside);
+void ct__cache_add(const ct_cache *cache, const char *path, ct_hash key) {
+    char entry[4096], temporary[4160];
+    if (!cache->folder[0] || !cache_entry_path(cache, key, entry)) return;
+    // A link is renamed into place, since this process could not load an existing entry. Where
+    // links are impossible, the file is copied with the same permissions, since a file that others
+    // may write is refused.
+    snprintf(temporary, sizeof temporary, "%s.%ld.tmp", entry, (long)getpid());
+    unlink(temporary);
+    if (link(path, temporary) == 0 && rename(temporary, entry) == 0) return;
+    unlink(temporary);
     char *bytes = NULL;
     size_t n = 0;
     ct_err ignored = {0};
-    if (ct__file_read(path, &bytes, &n, &ignored)) ct__file_place(entry, bytes, n, 0700, &ignored);
+    if (ct__file_read(path, &bytes, &n, &ignored))
+        ct__file_replace(entry, bytes, n, 0700, &ignored);
     ct__free(bytes);
 }
 
 void ct__cache_drop(const ct_cache *cache, ct_hash key) {
     char entry[4096];
-    if (cache->folder[0] && entry_path(cache, key, entry)) unlink(entry);
+    if (cache->folder[0] && cache_entry_path(cache, key, entry)) unlink(entry);
 }
 
 // The file whose bytes are the locks of a folder. Threads of a process share one descriptor: when a
@@ -211,7 +216,7 @@ struct ct_lockfile {
 static pthread_mutex_t lockfiles_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ct_lockfile *lockfiles;
 
-static struct ct_lockfile *open_lockfile(const char *folder) {
+static struct ct_lockfile *cache_open_lockfile(const char *folder) {
     struct ct_lockfile *f = lockfiles;
     while (f && strcmp(f->folder, folder) != 0) f = f->next;
     if (!f) {
@@ -231,12 +236,12 @@ static struct ct_lockfile *open_lockfile(const char *folder) {
     return f;
 }
 
-// fcntl's older kind of lock: it belongs to the process, so a child that is forked meanwhile cannot
-// hold it longer, and works on network file systems.
-static bool set_lock(const struct ct_lockfile *f, ct_hash key, short type) {
+// The lock is of fcntl's older kind: it belongs to the process, so a child forked meanwhile cannot
+// hold it longer, and it works on network file systems.
+static bool cache_set_lock(const struct ct_lockfile *f, ct_hash key, short type) {
     struct flock range = {.l_type = type,
                           .l_whence = SEEK_SET,
-                          .l_start = (off_t)(key.lo >> 2), // no byte beyond the largest offset
+                          .l_start = (off_t)(key.lo >> 2), // the byte is within the largest offset
                           .l_len = 1};
     return fcntl(f->fd, F_SETLK, &range) == 0 || (errno != EACCES && errno != EAGAIN);
 }
@@ -245,14 +250,14 @@ bool ct__cache_lock(ct_cache *cache, ct_hash key) {
     if (!cache->folder[0]) return true;
     if (!cache->locks) {
         pthread_mutex_lock(&lockfiles_lock);
-        cache->locks = open_lockfile(cache->folder);
+        cache->locks = cache_open_lockfile(cache->folder);
         pthread_mutex_unlock(&lockfiles_lock);
     }
-    return !cache->locks || set_lock(cache->locks, key, F_WRLCK);
+    return !cache->locks || cache_set_lock(cache->locks, key, F_WRLCK);
 }
 
 void ct__cache_unlock(const ct_cache *cache, ct_hash key) {
-    if (cache->locks) set_lock(cache->locks, key, F_UNLCK);
+    if (cache->locks) cache_set_lock(cache->locks, key, F_UNLCK);
 }
 
 void ct__cache_close(ct_cache *cache) {
@@ -275,71 +280,73 @@ typedef struct {
     struct timespec used;
     ino_t file;
     uint64_t bytes; // of the file, which entries of one group share
-    bool shared;    // another entry stands for its bytes
+    bool shared;    // another entry already counts its bytes
 } entry;
 
-static int by_file(const void *a, const void *b) {
+static int cache_order_by_inode(const void *a, const void *b) {
     const entry *x = a, *y = b;
     return x->file < y->file ? -1 : x->file > y->file;
 }
-static int by_use(const void *a, const void *b) { // the oldest first, entries of a file together
+static int cache_order_by_use(const void *a,
+                              const void *b) { // the oldest first, entries of a file together
     const entry *x = a, *y = b;
     if (x->used.tv_sec != y->used.tv_sec) return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
     if (x->used.tv_nsec != y->used.tv_nsec) return x->used.tv_nsec < y->used.tv_nsec ? -1 : 1;
-    return by_file(a, b);
+    return cache_order_by_inode(a, b);
 }
 
-// The folder may be one that its user keeps other things in: nothing is counted or removed but what
-// has a name that only the cache gives.
+// The user may keep other files in the folder: only names that the cache gives are counted or
+// removed.
 
-// An entry, or one that a process was writing when it was killed (<entry>.<process>.tmp).
-static bool names_entry(const char *name) {
+// True for an entry's name, or one that a process was writing when it was killed
+// (<entry>.<process>.tmp).
+static bool cache_is_entry_name(const char *name) {
     size_t n = strspn(name, "0123456789abcdef");
     if (n != 32 || strncmp(name + n, ".so", 3) != 0) return false;
     const char *rest = name + n + 3;
     return !*rest || (*rest == '.' && strcmp(strrchr(rest, '.'), ".tmp") == 0);
 }
 
-// A folder that kernels were compiled in, by its name: what ct__cache_work makes.
-static bool names_work(const char *name) {
+// True for the name of a work folder, which ct__cache_make_work_folder creates.
+static bool cache_is_work_name(const char *name) {
     static const char random[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
     return strncmp(name, "build-", 6) == 0 && strlen(name) == 12 && strspn(name + 6, random) == 6;
 }
 
-// Is nothing in it but sources, objects and messages of compilers (g0.c, g0.so, g0.err) and what
-// is written beside them?
-static void look_at_work(int folder, const char *name, void *user) {
+// Checks that a work folder contains only sources, objects and messages of compilers (g0.c, g0.so,
+// g0.err) and their temporary files.
+static void cache_check_work_file(int folder, const char *name, void *user) {
     bool *only = user;
     size_t digits = name[0] == 'g' ? strspn(name + 1, "0123456789") : 0;
     (void)folder;
     *only = *only && digits && name[1 + digits] == '.';
 }
-static bool holds_work(int folder, const char *name) {
+static bool cache_is_work_folder(int folder, const char *name) {
     bool only = true;
-    return ct__each_inside(folder, name, look_at_work, &only) && only;
+    return ct__for_each_entry(folder, name, cache_check_work_file, &only) && only;
 }
 
-// Entries of the folder (freed with ct__free), and how many bytes they take together.
-static entry *list_entries(DIR *dir, size_t *n, uint64_t *total) {
+// Lists the folder's entries (freed with ct__free) and sums their bytes.
+static entry *cache_list_entries(DIR *dir, size_t *n, uint64_t *total) {
     entry *list = NULL;
     size_t cap = 0;
     *n = 0;
     *total = 0;
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
-        if (!names_entry(e->d_name) || strlen(e->d_name) >= sizeof list->name ||
+        if (!cache_is_entry_name(e->d_name) || strlen(e->d_name) >= sizeof list->name ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
             continue;
         if (!CT_GROW(list, cap, *n + 1)) break;
         entry *x = &list[(*n)++];
-        // A read sets the time of access, at least once a day on most file systems.
+        // A read updates the time of access, at least once a day on most file systems.
         bool read_later = st.st_atim.tv_sec > st.st_mtim.tv_sec;
         *x = (entry){.used = read_later ? st.st_atim : st.st_mtim,
                      .file = st.st_ino,
                      .bytes = (uint64_t)st.st_blocks * 512};
         memcpy(x->name, e->d_name, strlen(e->d_name) + 1);
     }
-    if (*n) qsort(list, *n, sizeof *list, by_file);
+    if (*n) qsort(list, *n, sizeof *list, cache_order_by_inode);
     for (size_t i = 0; i < *n; i++) {
         list[i].shared = i && list[i].file == list[i - 1].file;
         if (!list[i].shared) *total += list[i].bytes;
@@ -347,13 +354,13 @@ static entry *list_entries(DIR *dir, size_t *n, uint64_t *total) {
     return list;
 }
 
-static void sweep(DIR *dir) {
+static void cache_remove_stale_work(DIR *dir) {
     enum { A_DAY = 24 * 60 * 60 };
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
-        if (!names_work(e->d_name) ||
+        if (!cache_is_work_name(e->d_name) ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode) ||
-            time(NULL) - st.st_mtim.tv_sec < A_DAY || !holds_work(dirfd(dir), e->d_name))
+            time(NULL) - st.st_mtim.tv_sec < A_DAY || !cache_is_work_folder(dirfd(dir), e->d_name))
             continue;
         ct__remove_folder(dirfd(dir), e->d_name, NULL);
     }
@@ -363,16 +370,16 @@ static void sweep(DIR *dir) {
 void ct__cache_trim(const ct_cache *cache, uint64_t limit) {
     DIR *dir = cache->folder[0] ? opendir(cache->folder) : NULL;
     if (!dir) return;
-    sweep(dir);
+    cache_remove_stale_work(dir);
     size_t n;
     uint64_t total;
-    entry *list = list_entries(dir, &n, &total);
+    entry *list = cache_list_entries(dir, &n, &total);
     if (total > limit && n) {
-        qsort(list, n, sizeof *list, by_use);
-        bool going = true; // entries of a file go together: its bytes are free with the last
+        qsort(list, n, sizeof *list, cache_order_by_use);
+        bool evict = true; // entries of one file are removed together: the last one frees its bytes
         for (size_t i = 0; i < n; i++) {
-            if (i && list[i].file != list[i - 1].file) going = total > limit / 4 * 3;
-            if (!going) break;
+            if (i && list[i].file != list[i - 1].file) evict = total > limit / 4 * 3;
+            if (!evict) break;
             unlinkat(dirfd(dir), list[i].name, 0);
             if (!list[i].shared) total -= list[i].bytes < total ? list[i].bytes : total;
         }
@@ -381,7 +388,7 @@ void ct__cache_trim(const ct_cache *cache, uint64_t limit) {
     closedir(dir);
 }
 
-bool ct__cache_whole(const void *bytes, size_t n) {
+bool ct__cache_is_intact(const void *bytes, size_t n) {
     trailer t;
     if (n <= sizeof t) return false;
     memcpy(&t, (const char *)bytes + n - sizeof t, sizeof t);
@@ -389,44 +396,46 @@ bool ct__cache_whole(const void *bytes, size_t n) {
            ct__hash_equal(t.hash, ct__hash_bytes(bytes, n - sizeof t, (ct_hash){0, 0}));
 }
 
-typedef enum { SOUND, DAMAGED, NOT_READ } condition;
+typedef enum { FILE_INTACT, FILE_DAMAGED, FILE_UNREADABLE } file_state;
 
-// NOT_READ, as for want of descriptors, says nothing of the file.
-static condition look_at(const char *path, const struct stat *st, trailer *t) {
+// FILE_UNREADABLE, e.g. for lack of descriptors, says nothing about the file's contents.
+static file_state cache_check_file(const char *path, const struct stat *st, trailer *t) {
     if (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || (st->st_mode & (S_IWGRP | S_IWOTH)))
-        return DAMAGED;
+        return FILE_DAMAGED;
     const void *bytes = NULL;
     size_t n = 0;
     ct_err ignored = {0};
-    if (!ct__file_map(path, &bytes, &n, &ignored)) return NOT_READ;
-    bool ok = ct__cache_whole(bytes, n);
+    if (!ct__file_map(path, &bytes, &n, &ignored)) return FILE_UNREADABLE;
+    bool ok = ct__cache_is_intact(bytes, n);
     if (ok) memcpy(t, (const char *)bytes + n - sizeof *t, sizeof *t);
     ct__file_unmap(bytes, n);
-    return ok ? SOUND : DAMAGED;
+    return ok ? FILE_INTACT : FILE_DAMAGED;
 }
 
-void ct__cache_keep(const ct_cache *cache, ct_hash key, const void *bytes, size_t n) {
+void ct__cache_store(const ct_cache *cache, ct_hash key, const void *bytes, size_t n) {
     char path[4096];
     ct_err ignored = {0};
     trailer t = {.length = n, .hash = ct__hash_bytes(bytes, n, (ct_hash){0, 0})};
-    if (!cache->folder[0] || !entry_path(cache, key, path)) return;
-    char *whole = ct__malloc(n + sizeof t);
-    if (!whole) return;
+    if (!cache->folder[0] || !cache_entry_path(cache, key, path)) return;
+    char *sealed = ct__malloc(n + sizeof t);
+    if (!sealed) return;
     memcpy(t.magic, magic, sizeof magic);
-    memcpy(whole, bytes, n);
-    memcpy(whole + n, &t, sizeof t);
-    ct__file_place(path, whole, n + sizeof t, 0700, &ignored);
-    ct__free(whole);
+    memcpy(sealed, bytes, n);
+    memcpy(sealed + n, &t, sizeof t);
+    ct__file_replace(path, sealed, n + sizeof t, 0700, &ignored);
+    ct__free(sealed);
 }
 
-char *ct__cache_kept(const ct_cache *cache, ct_hash key, size_t *n) {
+char *ct__cache_fetch(const ct_cache *cache, ct_hash key, size_t *n) {
     char path[4096], *bytes = NULL;
     struct stat st;
     trailer t;
     ct_err ignored = {0};
-    if (!cache->folder[0] || !entry_path(cache, key, path) || stat(path, &st) != 0) return NULL;
-    if (look_at(path, &st, &t) != SOUND || !ct__file_read(path, &bytes, n, &ignored)) return NULL;
-    if (!ct__cache_whole(bytes, *n)) { // it is another file by now
+    if (!cache->folder[0] || !cache_entry_path(cache, key, path) || stat(path, &st) != 0)
+        return NULL;
+    if (cache_check_file(path, &st, &t) != FILE_INTACT || !ct__file_read(path, &bytes, n, &ignored))
+        return NULL;
+    if (!ct__cache_is_intact(bytes, *n)) { // the file was replaced meanwhile
         ct__free(bytes);
         return NULL;
     }
@@ -436,9 +445,9 @@ char *ct__cache_kept(const ct_cache *cache, ct_hash key, size_t *n) {
 
 // --------------------------------------------------------------------------------------- loading
 
-// The files that are open. Entries of one group are links to one file, known by its inode and
-// checked once. Of a copy the inode says nothing (it may be another file's by now): known by its
-// content. The lock is held while a file is checked and opened, so that each is opened once.
+// The open libraries. Entries of one group are links to one file, identified by its inode and
+// checked once. A copy's inode may be reused by another file, so copies are identified by content.
+// The lock is held while a file is checked and opened, so that each is opened once.
 static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct library {
     dev_t dev;
@@ -448,12 +457,12 @@ static struct library {
 } * libraries;
 static size_t nlibraries, libraries_cap;
 
-static void *keep_library(struct library l) {
+static void *cache_keep_library(struct library l) {
     if (l.handle && CT_GROW(libraries, libraries_cap, nlibraries + 1)) libraries[nlibraries++] = l;
     return l.handle;
 }
 
-static void *open_library(const char *path) {
+static void *cache_dlopen(const char *path) {
     return ct__library_open(path, RTLD_NOW | RTLD_LOCAL);
 }
 
@@ -461,12 +470,12 @@ static void *open_library(const char *path) {
 #define MFD_EXEC 0x10U
 #endif
 
-// From memory that no mount option reaches. The descriptor stays open with the handle: its number
-// is the name under which the dynamic linker knows the library.
-static void *open_in_memory(const char *bytes, size_t n) {
+// Opens a library from memory, which no mount option affects. The descriptor stays open with the
+// handle: the dynamic linker knows the library by its number.
+static void *cache_open_in_memory(const char *bytes, size_t n) {
     char name[40];
     int fd = memfd_create("cotan", MFD_CLOEXEC | MFD_EXEC);
-    if (fd < 0) fd = memfd_create("cotan", MFD_CLOEXEC); // kernels before 6.3 do not know MFD_EXEC
+    if (fd < 0) fd = memfd_create("cotan", MFD_CLOEXEC); // kernels before 6.3 lack MFD_EXEC
     if (fd < 0) return NULL;
     while (n) {
         ssize_t w = write(fd, bytes, n);
@@ -475,30 +484,30 @@ static void *open_in_memory(const char *bytes, size_t n) {
         n -= w < 0 ? 0 : (size_t)w;
     }
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-    void *handle = n ? NULL : open_library(name);
+    void *handle = n ? NULL : cache_dlopen(name);
     if (!handle) close(fd);
     return handle;
 }
 
-// From a private folder beside the cache, for as long as it takes to open it.
-static void *open_elsewhere(const ct_cache *cache, const char *bytes, size_t n) {
-    const char *places[2];
+// Opens a library from a private temporary folder, which is removed at once.
+static void *cache_open_in_temporary(const ct_cache *cache, const char *bytes, size_t n) {
+    const char *folders[2];
     void *handle = NULL;
-    int count = temporary_folders(cache, places);
+    int count = cache_temporary_folders(cache, folders);
     for (int i = 0; i < count && !handle; i++) {
         char folder[4096], path[4200];
         ct_err ignored = {0};
-        int w = snprintf(folder, sizeof folder, "%s/cotan-load-XXXXXX", places[i]);
+        int w = snprintf(folder, sizeof folder, "%s/cotan-load-XXXXXX", folders[i]);
         if (w < 0 || w >= (int)sizeof folder || !mkdtemp(folder)) continue;
         snprintf(path, sizeof path, "%s/k.so", folder);
-        if (ct__file_place(path, bytes, n, 0700, &ignored)) handle = open_library(path);
-        ct__cache_work_end(folder);
+        if (ct__file_replace(path, bytes, n, 0700, &ignored)) handle = cache_dlopen(path);
+        ct__cache_remove_work_folder(folder);
     }
     return handle;
 }
 
-// A library that its folder does not let run (mounted noexec), from a copy.
-static void *open_copy(const ct_cache *cache, const char *path, ct_hash hash) {
+// Opens a copy of a library whose folder forbids execution (mounted noexec).
+static void *cache_open_copy(const ct_cache *cache, const char *path, ct_hash hash) {
     for (size_t i = 0; i < nlibraries; i++)
         if (!libraries[i].ino && ct__hash_equal(libraries[i].hash, hash))
             return libraries[i].handle;
@@ -506,23 +515,23 @@ static void *open_copy(const ct_cache *cache, const char *path, ct_hash hash) {
     size_t n = 0;
     ct_err ignored = {0};
     if (!ct__file_read(path, &bytes, &n, &ignored)) return NULL;
-    void *handle = open_in_memory(bytes, n);
-    if (!handle) handle = open_elsewhere(cache, bytes, n);
+    void *handle = cache_open_in_memory(bytes, n);
+    if (!handle) handle = cache_open_in_temporary(cache, bytes, n);
     ct__free(bytes);
-    return keep_library((struct library){.hash = hash, .handle = handle});
+    return cache_keep_library((struct library){.hash = hash, .handle = handle});
 }
 
-// What the dynamic linker said last, without the path in front.
-static void note_reason(const char *path, char why[CT_CACHE_WHY]) {
-    const char *said = ct__library_error();
+// Copies the dynamic linker's last message without the path in front.
+static void cache_copy_dlerror(const char *path, char why[CT_CACHE_WHY]) {
+    const char *message = ct__library_error();
     if (!why) return;
-    if (!said) said = "no reason was given";
+    if (!message) message = "no reason was given";
     size_t n = strlen(path);
-    if (strncmp(said, path, n) == 0 && strncmp(said + n, ": ", 2) == 0) said += n + 2;
-    snprintf(why, CT_CACHE_WHY, "%s", said);
+    if (strncmp(message, path, n) == 0 && strncmp(message + n, ": ", 2) == 0) message += n + 2;
+    snprintf(why, CT_CACHE_WHY, "%s", message);
 }
 
-static void *load_file(const ct_cache *cache, const char *path, char why[CT_CACHE_WHY]) {
+static void *cache_load_locked(const ct_cache *cache, const char *path, char why[CT_CACHE_WHY]) {
     struct stat st;
     trailer t;
     if (why) snprintf(why, CT_CACHE_WHY, "the file cannot be read");
@@ -530,21 +539,21 @@ static void *load_file(const ct_cache *cache, const char *path, char why[CT_CACH
     for (size_t i = 0; i < nlibraries; i++)
         if (libraries[i].dev == st.st_dev && libraries[i].ino == st.st_ino)
             return libraries[i].handle;
-    condition found = look_at(path, &st, &t);
-    if (found == DAMAGED) {
+    file_state found = cache_check_file(path, &st, &t);
+    if (found == FILE_DAMAGED) {
         if (why) snprintf(why, CT_CACHE_WHY, "the file is damaged");
         unlink(path);
     }
-    if (found != SOUND) return NULL;
-    void *handle = open_library(path);
-    if (handle) return keep_library((struct library){st.st_dev, st.st_ino, t.hash, handle});
-    note_reason(path, why);
-    return open_copy(cache, path, t.hash);
+    if (found != FILE_INTACT) return NULL;
+    void *handle = cache_dlopen(path);
+    if (handle) return cache_keep_library((struct library){st.st_dev, st.st_ino, t.hash, handle});
+    cache_copy_dlerror(path, why);
+    return cache_open_copy(cache, path, t.hash);
 }
 
 void *ct__cache_load_file(const ct_cache *cache, const char *path, char why[CT_CACHE_WHY]) {
     pthread_mutex_lock(&libraries_lock);
-    void *handle = load_file(cache, path, why);
+    void *handle = cache_load_locked(cache, path, why);
     pthread_mutex_unlock(&libraries_lock);
     return handle;
 }
@@ -558,6 +567,6 @@ void ct__cache_unload(void) {
 
 void *ct__cache_load(const ct_cache *cache, ct_hash key) {
     char path[4096];
-    if (!cache->folder[0] || !entry_path(cache, key, path)) return NULL;
+    if (!cache->folder[0] || !cache_entry_path(cache, key, path)) return NULL;
     return ct__cache_load_file(cache, path, NULL);
 }

@@ -1,7 +1,7 @@
-// Compiled kernels on disk: a folder of shared objects that only its owner can write, each closed
-// by a trailer that tells a whole file from a damaged one. Everything here may be called by several
-// threads at once, each with its own ct_cache; only ct__cache_open and ct__cache_check read the
-// environment.
+// The on-disk cache of compiled kernels: a folder of shared objects that only its owner can write.
+// Each file ends with a trailer that distinguishes an intact file from a damaged one. All functions
+// may be called by several threads at once, each with its own ct_cache; only ct__cache_open and
+// ct__cache_check read the environment.
 #ifndef COTAN_BACKEND_CPU_CACHE_H
 #define COTAN_BACKEND_CPU_CACHE_H
 
@@ -9,65 +9,65 @@
 #include "base/text.h"
 
 typedef struct ct_cache {
-    char folder[3072];         // "": none is usable
-    char why[400];             // none is, in words
-    bool forbidden;            // by design: nothing of the environment's would give one
-    char temporary[3072];      // $TMPDIR where it is an absolute path; "": it is not
-    struct ct_lockfile *locks; // the open file that carries the locks; NULL: none yet
+    char folder[3072];         // "": there is no cache
+    char why[400];             // if there is none: the reason
+    bool forbidden;            // disabled on purpose: no environment variable would enable it
+    char temporary[3072];      // $TMPDIR if it is an absolute path, else ""
+    struct ct_lockfile *locks; // the open lock file; NULL: not opened yet
 } ct_cache;
 
-// $COTAN_CACHE_DIR, else $XDG_CACHE_HOME/cotan, else ~/.cache/cotan: made if absent (0700; but no
-// HOME is made, and without one there is no cache), and used only if it belongs to this user and
-// nobody else may write there; where this user may not write either, what lies there is read. A
-// setuid program has none. A relative COTAN_CACHE_DIR is an error; the others are ignored then, as
-// their standards ask for.
+// Opens $COTAN_CACHE_DIR, else $XDG_CACHE_HOME/cotan, else ~/.cache/cotan. The folder is created if
+// absent (mode 0700; but HOME itself is not created, and without HOME there is no cache). It is
+// used only if it belongs to this user and nobody else may write there; if this user may not write
+// there either, its entries are only read. A setuid program has no cache. A relative
+// COTAN_CACHE_DIR is an error; other relative paths are ignored, as their standards require.
 bool ct__cache_open(ct_cache *cache, ct_err *err);
-bool ct__cache_check(ct_err *err); // that error alone, before there is anything to build
+bool ct__cache_check(ct_err *err); // that error alone, before anything is built
 
-// No cache at all: nothing is found in it, and nothing kept.
-void ct__cache_none(ct_cache *cache);
+// Disables the cache: nothing is found in it and nothing is stored.
+void ct__cache_disable(ct_cache *cache);
 
-// A new private folder to compile in, with room for this many bytes: inside the cache, else in
-// $TMPDIR or /tmp. NULL, or why there is none.
-const char *ct__cache_work(const ct_cache *cache, uint64_t room, char folder[4096]);
-void ct__cache_work_end(const char *folder); // removes it with what is in it
+// Creates a private folder to compile in, with space for so many bytes: in the cache, else in
+// $TMPDIR or /tmp. Returns NULL, or the reason why there is none.
+const char *ct__cache_make_work_folder(const ct_cache *cache, uint64_t room, char folder[4096]);
+void ct__cache_remove_work_folder(const char *folder); // with its contents
 
-// Are these the bytes of a sealed file, none missing and none changed?
-bool ct__cache_whole(const void *bytes, size_t n);
-// Closes a finished shared object with its trailer.
+// True if these are the bytes of a sealed file, complete and unchanged.
+bool ct__cache_is_intact(const void *bytes, size_t n);
+// Appends the trailer to a finished shared object.
 bool ct__cache_seal(const char *path, ct_err *err);
-// Enters a sealed file under a key, in the place of what is there; a failure only means that it
-// will be compiled again.
-void ct__cache_enter(const ct_cache *cache, const char *path, ct_hash key);
+// Stores a sealed file under a key, replacing what is there; a failure only means that it will be
+// compiled again.
+void ct__cache_add(const ct_cache *cache, const char *path, ct_hash key);
 
-// Enters bytes under a key that are no library; and gives those of an entry, to be freed with ct__free. NULL:
-// absent, damaged or not to be read now.
-void ct__cache_keep(const ct_cache *cache, ct_hash key, const void *bytes, size_t n);
-char *ct__cache_kept(const ct_cache *cache, ct_hash key, size_t *n);
+// Store and fetch bytes that are no library. What ct__cache_fetch returns is freed with ct__free;
+// NULL if the entry is absent, damaged or cannot be read now.
+void ct__cache_store(const ct_cache *cache, ct_hash key, const void *bytes, size_t n);
+char *ct__cache_fetch(const ct_cache *cache, ct_hash key, size_t *n);
 
-// Removes the entry of a key, so that another can be entered.
+// Removes the entry of a key, so that another can be added.
 void ct__cache_drop(const ct_cache *cache, ct_hash key);
 
-// Locks on keys, among processes: whoever misses an entry locks its key, looks again, and makes it.
-// false: another process has the lock; nothing waits. A lock ends with ct__cache_unlock, or with
-// the process, however that ends. Where there can be none (no cache, or a read-only one) a lock is
-// always had. Threads of one process do not exclude each other this way: code.h does.
+// Locks a key among processes: a process that misses an entry locks its key, reads the disk again,
+// and makes the entry. Returns false at once if another process has the lock. A lock ends with
+// ct__cache_unlock or with the process, however that ends. Where locks are impossible (no cache, or
+// a read-only one) it returns true. Threads of one process do not exclude each other this way;
+// code.h does that.
 bool ct__cache_lock(ct_cache *cache, ct_hash key);
 void ct__cache_unlock(const ct_cache *cache, ct_hash key);
 void ct__cache_close(ct_cache *cache); // when no lock is held through it
 
-// Removes the folders that processes killed while they compiled left more than a day ago, and the
-// entries that were not used for longest until the others take three quarters of `limit` bytes;
-// none where all take less than it. Of what else lies in the folder it neither counts nor removes
-// anything.
+// Removes work folders that killed processes left more than a day ago. If the entries take more
+// than `limit` bytes, removes those unused for longest until the rest takes three quarters of it.
+// Other files in the folder are neither counted nor removed.
 enum { CT_CACHE_LIMIT = 1 << 30 };
 void ct__cache_trim(const ct_cache *cache, uint64_t limit);
 
-// Opens the entry of a key, or the sealed file at `path`, and gives its dlopen handle; NULL:
-// absent, or damaged (then, and only then, it is removed), or not to be read or loaded now, or
-// nowhere allowed to run, with the reason in `why` if it is not NULL. A library that its folder
-// does not let run (mounted noexec) is opened from memory, else from a private folder in $TMPDIR or
-// /tmp. Handles stay open as long as the process runs.
+// Opens the entry of a key, or the sealed file at `path`, and returns its dlopen handle. Returns
+// NULL if the file is absent, damaged (only then it is removed), cannot be read or loaded now, or
+// may not run anywhere; the reason is in `why` if that is not NULL. A library in a folder that
+// forbids execution (mounted noexec) is opened from memory, else from a private folder in $TMPDIR
+// or /tmp. Handles stay open until ct__cache_unload.
 enum { CT_CACHE_WHY = 200 };
 void *ct__cache_load(const ct_cache *cache, ct_hash key);
 void *ct__cache_load_file(const ct_cache *cache, const char *path, char why[CT_CACHE_WHY]);

@@ -33,7 +33,7 @@ static const char *const flags[] = {
     "-fno-strict-aliasing",
     "-fPIC",
     "-shared",
-    "-nostartfiles", // a kernel has nothing to do when it is loaded
+    "-nostartfiles", // a kernel needs no startup code
     "-pipe",
     "-std=gnu17",
     "-w",
@@ -45,15 +45,15 @@ enum { NFLAGS = sizeof flags / sizeof *flags };
 
 // ------------------------------------------------------------------------------------ finding it
 
-static bool is_program(const char *path) {
+static bool cc_is_program(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
-static bool search(const char *name, char path[4096]) {
+static bool cc_search(const char *name, char path[4096]) {
     if (strchr(name, '/')) {
         char *real = realpath(name, NULL);
-        bool ok = real && strlen(real) < 4096 && is_program(real);
+        bool ok = real && strlen(real) < 4096 && cc_is_program(real);
         if (ok) memcpy(path, real, strlen(real) + 1);
         free(real);
         return ok;
@@ -62,16 +62,17 @@ static bool search(const char *name, char path[4096]) {
     if (!dirs) dirs = "/usr/bin:/bin";
     for (const char *d = dirs; *d;) {
         const char *end = strchrnul(d, ':');
-        // an empty or relative part would mean the current folder: never run a compiler from there
+        // an empty or relative part means the current folder: a compiler is never run from there
         int n = *d == '/' ? snprintf(path, 4096, "%.*s/%s", (int)(end - d), d, name) : -1;
-        if (n > 0 && n < 4096 && is_program(path)) return true;
+        if (n > 0 && n < 4096 && cc_is_program(path)) return true;
         d = *end ? end + 1 : end;
     }
     return false;
 }
 
-// What -march=native depends on, as far as a program can see it; false: it cannot be seen.
-static bool read_cpu(ct_hash *hash) {
+// Hashes what -march=native depends on, as far as a program can read it; false if it cannot be
+// read.
+static bool cc_hash_cpu(ct_hash *hash) {
     static const char *const keys[] = {"flags", "Features", "model name", "CPU part"};
     FILE *f = fopen("/proc/cpuinfo", "re");
     if (!f) return false;
@@ -90,24 +91,24 @@ static bool read_cpu(ct_hash *hash) {
     return whole && seen;
 }
 
-// The same, read once; a failure, as for want of descriptors, is not remembered.
-static bool identify_cpu(ct_hash *hash) {
+// Reads that once; a failure, e.g. for lack of descriptors, is not remembered.
+static bool cc_identify_cpu(ct_hash *hash) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static bool known;
     static ct_hash found;
     ct_hash seen = {0, 0};
     pthread_mutex_lock(&lock);
-    if (!known && (known = read_cpu(&seen))) found = seen;
+    if (!known && (known = cc_hash_cpu(&seen))) found = seen;
     bool ok = known;
     *hash = found;
     pthread_mutex_unlock(&lock);
     return ok;
 }
 
-static void identify(ct_cc *cc) {
+static void cc_identify(ct_cc *cc) {
     ct_hash cpu;
     struct stat st = {0};
-    cc->identified = identify_cpu(&cpu);
+    cc->identified = cc_identify_cpu(&cpu);
     cc->identified = stat(cc->path, &st) == 0 && cc->identified;
     int64_t file[4] = {(int64_t)st.st_size, (int64_t)st.st_mtim.tv_sec, (int64_t)st.st_mtim.tv_nsec,
                        (int64_t)st.st_ino};
@@ -118,39 +119,40 @@ static void identify(ct_cc *cc) {
     cc->id = ct__hash_bytes(cc->machine, strlen(cc->machine), cc->id);
 }
 
-static const char *environment(const char *name) {
+static const char *cc_env(const char *name) {
     const char *asked = getauxval(AT_SECURE) ? NULL : getenv(name);
     return asked && *asked ? asked : NULL;
 }
-static const char *asked_for(void) { return environment("COTAN_CC"); }
+static const char *cc_env_compiler(void) { return cc_env("COTAN_CC"); }
 
 // ------------------------------------------------------------------------- the machine it is for
 
-static const char *asked_machine(void) {
-    const char *asked = environment("COTAN_MARCH");
+static const char *cc_env_machine(void) {
+    const char *asked = cc_env("COTAN_MARCH");
     return asked && strcmp(asked, "native") != 0 ? asked : NULL;
 }
 
-bool ct__cc_native(void) { return !asked_machine(); }
+bool ct__cc_native(void) { return !cc_env_machine(); }
 
 bool ct__cc_check(ct_err *err) {
     static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-+._";
-    const char *asked = asked_machine();
+    const char *asked = cc_env_machine();
     size_t n = asked ? strspn(asked, name) : 0, most = sizeof((ct_cc *)0)->machine - 8;
     return !asked || (asked[n] == '\0' && n < most) ||
            ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
                    "COTAN_MARCH is \"%.60s\", not the name of an architecture", asked);
 }
 
-static void choose_machine(ct_cc *cc) {
-    const char *asked = asked_machine();
+static void cc_choose_machine(ct_cc *cc) {
+    const char *asked = cc_env_machine();
     snprintf(cc->machine, sizeof cc->machine, "%s%s", asked ? "-march=" : native,
              asked ? asked : "");
 }
 
-// A machine that the compiler does not know is named in its words, whatever their language.
-static bool no_compiler(ct_err *err, const char *what, const char *detail) {
-    const char *asked = asked_machine();
+// Reports that no compiler works. An unknown machine is recognized by its name in the compiler's
+// message, in any language.
+static bool cc_report_missing(ct_err *err, const char *what, const char *detail) {
+    const char *asked = cc_env_machine();
     ct__err(err, CT_E_COMPILER, CT_NOWHERE, "cpu", "no working C compiler: %s%s", what, detail);
     ct__err_hint(err, "%s",
                  asked && strstr(detail, asked)
@@ -160,23 +162,23 @@ static bool no_compiler(ct_err *err, const char *what, const char *detail) {
     return false;
 }
 
-static bool on_path(char path[4096]) {
-    return search("cc", path) || search("gcc", path) || search("clang", path);
+static bool cc_find_on_path(char path[4096]) {
+    return cc_search("cc", path) || cc_search("gcc", path) || cc_search("clang", path);
 }
 
-static const char nowhere[] = "neither cc, gcc nor clang is on PATH";
-static const char privileged[] = "a setuid program starts no compiler";
+static const char none_on_path[] = "neither cc, gcc nor clang is on PATH";
+static const char setuid_refused[] = "a setuid program starts no compiler";
 
-static const char statically[] =
+static const char linked_statically[] =
     "a program that is linked statically loads packed kernels (cotan pack) and no compiled ones";
 
 const char *ct__cc_missing(void) {
     char path[4096];
-    const char *asked = asked_for();
-    if (ct__linked_statically() && !(asked && strcmp(asked, "none") == 0)) return statically;
-    if (getauxval(AT_SECURE)) return privileged;
+    const char *asked = cc_env_compiler();
+    if (ct__linked_statically() && !(asked && strcmp(asked, "none") == 0)) return linked_statically;
+    if (getauxval(AT_SECURE)) return setuid_refused;
     if (asked) return strcmp(asked, "none") == 0 ? "" : NULL;
-    return on_path(path) ? NULL : nowhere;
+    return cc_find_on_path(path) ? NULL : none_on_path;
 }
 const char *ct__cc_missing_hint(void) {
     if (ct__linked_statically())
@@ -185,19 +187,20 @@ const char *ct__cc_missing_hint(void) {
 }
 
 bool ct__cc_find(ct_cc *cc, ct_err *err) {
-    const char *asked = asked_for();
+    const char *asked = cc_env_compiler();
     if (getauxval(AT_SECURE))
-        return ct__err(err, CT_E_COMPILER, CT_NOWHERE, "cpu", "%s", privileged);
+        return ct__err(err, CT_E_COMPILER, CT_NOWHERE, "cpu", "%s", setuid_refused);
     if (!ct__cc_check(err)) return false;
     if (asked) {
-        if (!search(asked, cc->path)) return no_compiler(err, "COTAN_CC names no program: ", asked);
-    } else if (!on_path(cc->path)) {
-        return no_compiler(err, nowhere, "");
+        if (!cc_search(asked, cc->path))
+            return cc_report_missing(err, "COTAN_CC names no program: ", asked);
+    } else if (!cc_find_on_path(cc->path)) {
+        return cc_report_missing(err, none_on_path, "");
     }
     cc->environment = environ;
     cc->options = NULL;
-    choose_machine(cc);
-    identify(cc);
+    cc_choose_machine(cc);
+    cc_identify(cc);
     return true;
 }
 
@@ -205,10 +208,10 @@ bool ct__cc_find(ct_cc *cc, ct_err *err) {
 
 typedef struct {
     pid_t pid;
-    int failed; // errno of a failed start
+    int failed; // errno, if it did not start
 } process;
 
-static process launch(const ct_cc *cc, const char *folder, int i) {
+static process cc_launch(const ct_cc *cc, const char *folder, int i) {
     char in[4200], out[4200], messages[4200];
     snprintf(in, sizeof in, "%s/g%d.c", folder, i);
     snprintf(out, sizeof out, "%s/g%d.so", folder, i);
@@ -240,8 +243,8 @@ static process launch(const ct_cc *cc, const char *folder, int i) {
     posix_spawn_file_actions_addclosefrom_np(&actions, 3);
 #endif
     posix_spawnattr_init(&attr);
-    // A group of its own: Ctrl-C at a terminal is for the program, and a compiler that it ended would leave kernels
-    // interpreted.
+    // The compiler gets a process group of its own: Ctrl-C at a terminal is for the program, and a
+    // compiler killed by it would leave kernels interpreted.
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
                                         POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setpgroup(&attr, 0);
@@ -253,10 +256,9 @@ static process launch(const ct_cc *cc, const char *folder, int i) {
     return p;
 }
 
-// Waits for the process itself, never for "any child", nor for what it leaves running. Where the
-// program ignores SIGCHLD, or reaps children itself, this waits as long, but the status is lost;
-// then the output tells.
-static bool finish(const process *p) {
+// Waits for the process itself, never for "any child" or for its children. If the program ignores
+// SIGCHLD or reaps children itself, the status is lost; then the output file decides.
+static bool cc_wait_for(const process *p) {
     int status = 0;
     pid_t r;
     while ((r = waitpid(p->pid, &status, 0)) < 0 && errno == EINTR) {
@@ -264,8 +266,8 @@ static bool finish(const process *p) {
     return r < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-// The line of the compiler's messages that tells most.
-static void first_message(const char *folder, int i, char *line, size_t size) {
+// Copies the most informative line of the compiler's messages.
+static void cc_first_error_line(const char *folder, int i, char *line, size_t size) {
     char path[4200], *bytes = NULL;
     size_t n = 0;
     ct_err ignored = {0};
@@ -289,21 +291,21 @@ static void first_message(const char *folder, int i, char *line, size_t size) {
 bool ct__cc_run(const ct_cc *cc, const char *folder, int count, ct_err *err) {
     process *p = ct__malloc((size_t)count * sizeof *p);
     if (!p) return ct__err_memory(err, CT_NOWHERE, "cpu", (size_t)count * sizeof *p);
-    for (int i = 0; i < count; i++) p[i] = launch(cc, folder, i);
+    for (int i = 0; i < count; i++) p[i] = cc_launch(cc, folder, i);
     bool ok = true;
     for (int i = 0; i < count; i++) {
         char path[4200], line[300], what[4400];
         if (p[i].failed) {
             snprintf(what, sizeof what, "%s does not start: ", cc->path);
-            ok = no_compiler(err, what, strerror(p[i].failed));
+            ok = cc_report_missing(err, what, strerror(p[i].failed));
             continue;
         }
-        bool fine = finish(&p[i]);
+        bool fine = cc_wait_for(&p[i]);
         snprintf(path, sizeof path, "%s/g%d.so", folder, i);
         if (fine && access(path, R_OK) == 0) continue;
-        first_message(folder, i, line, sizeof line);
+        cc_first_error_line(folder, i, line, sizeof line);
         snprintf(what, sizeof what, "%s: ", cc->path);
-        ok = no_compiler(err, what, line);
+        ok = cc_report_missing(err, what, line);
     }
     ct__free(p);
     return ok;

@@ -1,4 +1,4 @@
-// The CPU as a device: host memory, kernels compiled from C, a thread pool that splits each
+// The CPU as a device: host memory, kernels compiled from C, and a thread pool that splits each
 // kernel's grid.
 #include <fenv.h>
 #include <pthread.h>
@@ -21,18 +21,18 @@
 #include "base/pool.h"
 #include "kir/kir.h"
 
-enum { PAGE = 2 << 20 };
+enum { HUGE_PAGE = 2 << 20 };
 
-// Large buffers lie on huge pages where the kernel grants them: fewer faults, which cost more than
-// the work here.
+// Large buffers use huge pages where the kernel grants them: fewer page faults, which cost more
+// than the computation on such buffers.
 static void *cpu_alloc(ct_device *device, size_t bytes, ct_err *err) {
     (void)device;
-    bool large = bytes >= PAGE;
-    void *p = ct__aligned(large ? PAGE : 64, bytes ? bytes : 64);
+    bool large = bytes >= HUGE_PAGE;
+    void *p = ct__aligned(large ? HUGE_PAGE : 64, bytes ? bytes : 64);
     if (!p)
         ct__err_memory(err, CT_NOWHERE, "cpu", bytes);
     else if (large)
-        madvise(p, bytes / PAGE * PAGE, MADV_HUGEPAGE); // no more of them than it fills
+        madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); // not beyond its end
     return p;
 }
 
@@ -40,50 +40,52 @@ static void *cpu_alloc(ct_device *device, size_t bytes, ct_err *err) {
 
 static atomic_int asked_threads; // by ct_set_threads; 0: the environment, else the cores
 
-static int at_most(int threads) { return threads < CT_POOL_MOST ? threads : CT_POOL_MOST; }
+static int cpu_clamp_threads(int threads) {
+    return threads < CT_POOL_MAX_THREADS ? threads : CT_POOL_MAX_THREADS;
+}
 
 void ct_set_threads(int n) {
     if (n >= 0) {
-        asked_threads = at_most(n);
+        asked_threads = cpu_clamp_threads(n);
         return;
     }
     ct_ctx *ctx = ct__ctx();
     if (ctx)
         ct__err(&ctx->err, CT_E_ARGUMENT, CT_NOWHERE, "set_threads",
-                "%d threads: 1 to %d can be, and 0 is the default", n, CT_POOL_MOST);
+                "%d threads: 1 to %d can be, and 0 is the default", n, CT_POOL_MAX_THREADS);
 }
 
-// COTAN_THREADS into *n, 0 where it says nothing.
-static bool environment_threads(int *n, ct_err *err) {
+// Reads COTAN_THREADS into *n; 0 if it is not set.
+static bool cpu_env_threads(int *n, ct_err *err) {
     const char *text = getenv("COTAN_THREADS"), *at = text;
-    for (*n = 0; at && *at >= '0' && *at <= '9' && *n <= CT_POOL_MOST; at++)
+    for (*n = 0; at && *at >= '0' && *at <= '9' && *n <= CT_POOL_MAX_THREADS; at++)
         *n = *n * 10 + *at - '0';
-    if (!text || !*text || (!*at && *n >= 1 && *n <= CT_POOL_MOST)) return true;
+    if (!text || !*text || (!*at && *n >= 1 && *n <= CT_POOL_MAX_THREADS)) return true;
     *n = 0;
     return ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
                    "COTAN_THREADS is \"%.40s\", not a whole number from 1 to %d", text,
-                   CT_POOL_MOST);
+                   CT_POOL_MAX_THREADS);
 }
 
-static int thread_count(void) {
+static int cpu_thread_count(void) {
     static atomic_int by_default;
     if (asked_threads) return asked_threads;
     if (!by_default) {
         int n;
-        environment_threads(&n, NULL); // opening the device told of nonsense
-        by_default = n ? n : at_most(ct__cores_allowed());
+        cpu_env_threads(&n, NULL); // opening the device has reported an invalid value
+        by_default = n ? n : cpu_clamp_threads(ct__cores_allowed());
     }
     return by_default;
 }
 
-// The pool of the process, in which contexts take turns. Whoever runs a job holds the lock for
-// reading: the pool grows and shrinks between jobs alone, so that its number of workers, by which
-// scratch memory is sized, stays.
+// The pool of the process, shared by all contexts. A thread that runs a job holds the lock for
+// reading, so that the pool is resized between jobs only: its number of workers, from which scratch
+// memory is sized, does not change during a job.
 static pthread_rwlock_t pool_lock = PTHREAD_RWLOCK_INITIALIZER;
 static ct_pool *pool;
 
-// Locks a pool of this many threads for reading; NULL (and not locked): no memory.
-static ct_pool *lock_pool(int threads) {
+// Returns a pool of this many threads, locked for reading; NULL (not locked) if there is no memory.
+static ct_pool *cpu_lock_pool(int threads) {
     for (;;) {
         pthread_rwlock_rdlock(&pool_lock);
         if (pool && ct__pool_threads(pool) == threads) return pool;
@@ -99,10 +101,10 @@ static ct_pool *lock_pool(int threads) {
     }
 }
 
-int ct__cpu_threads(void) { return thread_count(); }
+int ct__cpu_threads(void) { return cpu_thread_count(); }
 
-void ct__cpu_each(ct__pool_fn fn, void *arg, int64_t count, int64_t grain, int threads) {
-    ct_pool *workers = threads > 1 ? lock_pool(threads) : NULL;
+void ct__cpu_parallel_for(ct__pool_fn fn, void *arg, int64_t count, int64_t grain, int threads) {
+    ct_pool *workers = threads > 1 ? cpu_lock_pool(threads) : NULL;
     if (workers && ct__pool_usable(workers))
         ct__pool_run(workers, fn, arg, count, grain);
     else
@@ -127,19 +129,19 @@ typedef struct {
 
 typedef struct {
     const ct_cpu_code *code;
-    const ct_interp *interp; // for pieces that begin before there is code
+    const ct_interp *interp; // for chunks that begin before there is code
     void *const *bufs;
     const int64_t *numbers;
     size_t scratch; // bytes a thread
     char *scratches;
-    const atomic_bool *stop; // NULL: it goes to its end
-    atomic_bool left_out;    // some pieces were
+    const atomic_bool *stop; // NULL: it cannot be stopped
+    atomic_bool skipped;     // some chunks were skipped
 } launch;
 
-static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
+static void cpu_run_range(void *arg, int64_t begin, int64_t end, int worker) {
     launch *l = arg;
     if (l->stop && atomic_load_explicit(l->stop, memory_order_relaxed)) {
-        atomic_store_explicit(&l->left_out, true, memory_order_relaxed);
+        atomic_store_explicit(&l->skipped, true, memory_order_relaxed);
         return;
     }
     void *scratch = l->scratches + (size_t)worker * l->scratch;
@@ -147,22 +149,22 @@ static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
     if (fn)
         fn(l->bufs, l->numbers, begin, end, scratch);
     else if (!ct__interp_run(l->interp, l->bufs, l->numbers, begin, end, scratch, l->stop))
-        atomic_store_explicit(&l->left_out, true, memory_order_relaxed);
+        atomic_store_explicit(&l->skipped, true, memory_order_relaxed);
 }
 
-enum { WORTH_A_THREAD = 20000, PIECES_A_THREAD = 8 }; // nanoseconds; pieces even out what differs
-enum { LONG_PIECE = 1000000 }; // nanoseconds: between pieces a launch can be given up
+enum { NS_PER_THREAD = 20000, CHUNKS_PER_THREAD = 8 }; // chunks even out differences in speed
+enum { NS_PER_CHUNK = 1000000 }; // nanoseconds: a launch can be stopped between chunks
 
-// About how long a launch takes on one core, in nanoseconds: by bytes at 10 GB/s, by operations at
-// 20 GFLOP/s.
-static double weight(const ct_command *c) {
-    enum { INTERPRETED = 5 }; // times as long
+// Estimates how long a launch takes on one core, in nanoseconds: the larger of its bytes at 10 GB/s
+// and its operations at 20 GFLOP/s.
+static double cpu_estimate_ns(const ct_command *c) {
+    enum { INTERPRETED = 5 }; // slower by this factor
     double bytes = (double)c->bytes / 10, flops = c->flops / 20;
     if (c->kind == CT_COMMAND_COPY) return 2 * bytes;
     return (bytes > flops ? bytes : flops) * (c->kernel->interpreted ? INTERPRETED : 1);
 }
 
-static char *scratch_of(ct_device *device, size_t bytes, ct_err *err) {
+static char *cpu_get_scratch(ct_device *device, size_t bytes, ct_err *err) {
     cpu_state *state = device->state;
     if (bytes <= state->bytes) return state->scratch;
     ct__free(state->scratch);
@@ -180,50 +182,51 @@ static char *scratch_of(ct_device *device, size_t bytes, ct_err *err) {
     return state->scratch;
 }
 
-// How many of the threads the launch is worth.
-static int threads_for(const ct_command *c, int threads) {
-    double most = weight(c) / WORTH_A_THREAD + 1;
+// Returns the number of threads that the launch is worth.
+static int cpu_choose_threads(const ct_command *c, int threads) {
+    double most = cpu_estimate_ns(c) / NS_PER_THREAD + 1;
     if (threads > most) threads = (int)most;
     if (threads > c->grid) threads = c->grid < 1 ? 1 : (int)c->grid;
     return threads;
 }
 
-// Any of the pool's workers may take a piece, so each has scratch.
+// Any worker of the pool may run a chunk, so each has scratch.
 static size_t cpu_workspace(const ct_device *device, const ct_command *c) {
     size_t scratch = ct__round_up(c->kernel->scratch, 64);
-    int most = thread_count();
-    return (void)device, scratch * (size_t)(c->batched || threads_for(c, most) > 1 ? most : 1);
+    int most = cpu_thread_count();
+    return (void)device,
+           scratch * (size_t)(c->batched || cpu_choose_threads(c, most) > 1 ? most : 1);
 }
 
-static bool no_pool(ct_err *err) {
+static bool cpu_report_forked(ct_err *err) {
     return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "cpu",
                    "the threads of this process stayed in its parent: no use after fork");
 }
 
-static bool run_pieces(ct_device *device, const ct_command *c, launch *l, ct_pool *workers,
-                       int threads, ct_err *err) {
-    if (workers && !ct__pool_usable(workers)) return no_pool(err);
+static bool cpu_run_launch(ct_device *device, const ct_command *c, launch *l, ct_pool *workers,
+                           int threads, ct_err *err) {
+    if (workers && !ct__pool_usable(workers)) return cpu_report_forked(err);
     size_t scratch = l->scratch * (size_t)(workers ? ct__pool_threads(workers) : 1);
-    if (scratch && !(l->scratches = scratch_of(device, scratch, err))) return false;
-    int64_t pieces = workers ? (int64_t)threads * PIECES_A_THREAD : 1;
-    double by_time = l->stop ? weight(c) / LONG_PIECE : 0;
-    if (by_time > (double)pieces) pieces = (int64_t)by_time;
-    if (pieces > c->grid) pieces = c->grid < 1 ? 1 : c->grid;
-    int64_t grain = (c->grid + pieces - 1) / pieces;
+    if (scratch && !(l->scratches = cpu_get_scratch(device, scratch, err))) return false;
+    int64_t chunks = workers ? (int64_t)threads * CHUNKS_PER_THREAD : 1;
+    double by_time = l->stop ? cpu_estimate_ns(c) / NS_PER_CHUNK : 0;
+    if (by_time > (double)chunks) chunks = (int64_t)by_time;
+    if (chunks > c->grid) chunks = c->grid < 1 ? 1 : c->grid;
+    int64_t grain = (c->grid + chunks - 1) / chunks;
     if (workers)
-        ct__pool_run(workers, run_piece, l, c->grid, grain);
+        ct__pool_run(workers, cpu_run_range, l, c->grid, grain);
     else
         for (int64_t at = 0; at < c->grid; at += grain)
-            run_piece(l, at, at + grain < c->grid ? at + grain : c->grid, 0);
-    return !atomic_load_explicit(&l->left_out, memory_order_relaxed) || !ct__stopped(device, err);
+            cpu_run_range(l, at, at + grain < c->grid ? at + grain : c->grid, 0);
+    return !atomic_load_explicit(&l->skipped, memory_order_relaxed) || !ct__stopped(device, err);
 }
 
-static launch launch_of(const ct_device *device, const ct_command *c, void **bufs) {
+static launch cpu_make_launch(const ct_device *device, const ct_command *c, void **bufs) {
     ct_cpu_code *code = c->kernel->code;
     for (uint32_t i = 0; i < c->n_args; i++)
         bufs[i] = (char *)c->args[i].buffer + c->args[i].offset;
     launch l = {.code = code,
-                .interp = ct__code_fn(code) ? NULL : ct__code_interpret(code),
+                .interp = ct__code_fn(code) ? NULL : ct__code_acquire_interp(code),
                 .bufs = bufs,
                 .numbers = c->numbers,
                 .scratch = ct__round_up(c->kernel->scratch, 64),
@@ -235,22 +238,22 @@ static launch launch_of(const ct_device *device, const ct_command *c, void **buf
     return l;
 }
 
-static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
+static bool cpu_run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
     void *few[32], **bufs = few;
     if (c->n_args > 32 && !(bufs = ct__malloc(c->n_args * sizeof *bufs)))
         return ct__err_memory(err, CT_NOWHERE, "cpu", c->n_args * sizeof *bufs);
-    int most = thread_count(), threads = threads_for(c, most);
-    launch l = launch_of(device, c, bufs);
+    int most = cpu_thread_count(), threads = cpu_choose_threads(c, most);
+    launch l = cpu_make_launch(device, c, bufs);
     ct__counters.launches_interpreted += l.interp != NULL;
-    ct_pool *workers = threads > 1 ? lock_pool(most) : NULL; // without memory for one: alone
-    bool ok = run_pieces(device, c, &l, workers, threads, err);
+    ct_pool *workers = threads > 1 ? cpu_lock_pool(most) : NULL; // NULL: on this thread
+    bool ok = cpu_run_launch(device, c, &l, workers, threads, err);
     if (workers) pthread_rwlock_unlock(&pool_lock);
-    if (l.interp) ct__code_interpreted(c->kernel->code);
+    if (l.interp) ct__code_release_interp(c->kernel->code);
     if (bufs != few) ct__free(bufs);
     return ok;
 }
 
-static void copy_bytes(const ct_command *c, size_t first, size_t n) {
+static void cpu_copy_bytes(const ct_command *c, size_t first, size_t n) {
     if (n)
         memmove((char *)c->args[1].buffer + c->args[1].offset + first,
                 (char *)c->args[0].buffer + c->args[0].offset + first, n);
@@ -258,163 +261,170 @@ static void copy_bytes(const ct_command *c, size_t first, size_t n) {
 
 // ------------------------------------------------------------------------------------- batches
 
-enum { COPIED = 1 << 16 }; // bytes, of a copy's smallest piece
+enum { COPY_CHUNK = 1 << 16 }; // bytes; the smallest chunk of a copy
 
-// Commands whose pieces are one job of the pool: those of the first, then those of the second, ...
+// Commands whose chunks are one job of the pool: those of the first command, then those of the
+// second, ...
 typedef struct {
     const ct_command *commands; // (n)
     size_t n;
     launch *launches; // (n)
-    int64_t *behind;  // (n) how many pieces there are up to the end of each
+    int64_t *ends;    // (n) number of chunks up to the end of each command
 } batch;
 
-static int64_t grid_of(const ct_command *c) {
-    if (c->kind == CT_COMMAND_COPY) return (int64_t)((c->bytes + COPIED - 1) / COPIED);
+static int64_t cpu_grid_of(const ct_command *c) {
+    if (c->kind == CT_COMMAND_COPY) return (int64_t)((c->bytes + COPY_CHUNK - 1) / COPY_CHUNK);
     return c->grid < 0 ? 0 : c->grid;
 }
 
-static void run_batch_piece(const batch *b, size_t i, int64_t begin, int64_t end, int worker) {
+static void cpu_run_batch_chunk(const batch *b, size_t i, int64_t begin, int64_t end, int worker) {
     const ct_command *c = &b->commands[i];
     if (c->kind != CT_COMMAND_COPY) {
-        run_piece(&b->launches[i], begin, end, worker);
+        cpu_run_range(&b->launches[i], begin, end, worker);
         return;
     }
-    const size_t first = (size_t)begin * COPIED, last = (size_t)end * COPIED;
-    copy_bytes(c, first, (last < c->bytes ? last : c->bytes) - first);
+    const size_t first = (size_t)begin * COPY_CHUNK, last = (size_t)end * COPY_CHUNK;
+    cpu_copy_bytes(c, first, (last < c->bytes ? last : c->bytes) - first);
 }
 
-static void run_batch_pieces(void *arg, int64_t begin, int64_t end, int worker) {
+static void cpu_run_batch_chunks(void *arg, int64_t begin, int64_t end, int worker) {
     const batch *b = arg;
     size_t low = 0, high = b->n - 1;
-    while (low < high) { // whose piece the first one is
+    while (low < high) { // finds the command that the first chunk belongs to
         const size_t middle = (low + high) / 2;
-        if (b->behind[middle] > begin)
+        if (b->ends[middle] > begin)
             high = middle;
         else
             low = middle + 1;
     }
     for (int64_t i = begin; i < end; i++) {
-        while (b->behind[low] <= i) low++;
-        const int64_t before = low ? b->behind[low - 1] : 0, n = b->behind[low] - before;
-        const int64_t grid = grid_of(&b->commands[low]), at = i - before;
-        // grid / n to each, and one more to the first grid % n
+        while (b->ends[low] <= i) low++;
+        const int64_t before = low ? b->ends[low - 1] : 0, n = b->ends[low] - before;
+        const int64_t grid = cpu_grid_of(&b->commands[low]), at = i - before;
+        // grid / n for each chunk, and one more for the first grid % n
         const int64_t each = grid / n, more = grid % n;
         const int64_t first = at * each + (at < more ? at : more);
-        run_batch_piece(b, low, first, first + each + (at < more), worker);
+        cpu_run_batch_chunk(b, low, first, first + each + (at < more), worker);
     }
 }
 
-// Cuts the commands into pieces, about as many of all as threads are worth. Gives the threads.
-static int cut_batch(batch *b, int most) {
+// Splits the commands into chunks, in total about as many as the threads are worth. Returns the
+// number of threads.
+static int cpu_partition_batch(batch *b, int most) {
     double total = 0;
-    int64_t pieces = 0;
-    for (size_t i = 0; i < b->n; i++) total += weight(&b->commands[i]);
-    int threads = total / WORTH_A_THREAD + 1 < most ? (int)(total / WORTH_A_THREAD + 1) : most;
+    int64_t chunks = 0;
+    for (size_t i = 0; i < b->n; i++) total += cpu_estimate_ns(&b->commands[i]);
+    int threads = total / NS_PER_THREAD + 1 < most ? (int)(total / NS_PER_THREAD + 1) : most;
     for (size_t i = 0; i < b->n; i++) {
-        const int64_t grid = grid_of(&b->commands[i]);
-        double own = threads > 1 ? weight(&b->commands[i]) / total * threads * PIECES_A_THREAD : 0;
-        double by_time = b->launches[i].stop ? weight(&b->commands[i]) / LONG_PIECE : 0;
+        const int64_t grid = cpu_grid_of(&b->commands[i]);
+        double own = threads > 1
+                         ? cpu_estimate_ns(&b->commands[i]) / total * threads * CHUNKS_PER_THREAD
+                         : 0;
+        double by_time = b->launches[i].stop ? cpu_estimate_ns(&b->commands[i]) / NS_PER_CHUNK : 0;
         int64_t n = 1 + (int64_t)(own > by_time ? own : by_time);
-        b->behind[i] = pieces += n < grid ? n : grid;
+        b->ends[i] = chunks += n < grid ? n : grid;
     }
-    return threads < pieces ? threads : pieces ? (int)pieces : 1;
+    return threads < chunks ? threads : chunks ? (int)chunks : 1;
 }
 
-static bool run_cut(ct_device *device, batch *b, int threads, ct_pool *workers, ct_err *err) {
-    if (workers && !ct__pool_usable(workers)) return no_pool(err);
+static bool cpu_run_partitioned(ct_device *device, batch *b, int threads, ct_pool *workers,
+                                ct_err *err) {
+    if (workers && !ct__pool_usable(workers)) return cpu_report_forked(err);
     size_t scratch = 0;
     char *scratches = NULL;
     for (size_t i = 0; i < b->n; i++)
         if (b->launches[i].scratch > scratch) scratch = b->launches[i].scratch;
-    if (scratch && !(scratches = scratch_of(
+    if (scratch && !(scratches = cpu_get_scratch(
                          device, scratch * (size_t)(workers ? ct__pool_threads(workers) : 1), err)))
         return false;
     for (size_t i = 0; i < b->n; i++) {
         b->launches[i].scratch = scratch;
         b->launches[i].scratches = scratches;
     }
-    const int64_t pieces = b->behind[b->n - 1];
-    const int64_t grain = pieces / ((int64_t)threads * PIECES_A_THREAD * 2);
+    const int64_t chunks = b->ends[b->n - 1];
+    const int64_t grain = chunks / ((int64_t)threads * CHUNKS_PER_THREAD * 2);
     if (workers)
-        ct__pool_run(workers, run_batch_pieces, b, pieces, grain > 1 ? grain : 1);
-    else if (pieces)
-        run_batch_pieces(b, 0, pieces, 0);
-    bool left_out = false;
-    for (size_t i = 0; i < b->n; i++) left_out |= atomic_load(&b->launches[i].left_out);
-    return !left_out || !ct__stopped(device, err);
+        ct__pool_run(workers, cpu_run_batch_chunks, b, chunks, grain > 1 ? grain : 1);
+    else if (chunks)
+        cpu_run_batch_chunks(b, 0, chunks, 0);
+    bool skipped = false;
+    for (size_t i = 0; i < b->n; i++) skipped |= atomic_load(&b->launches[i].skipped);
+    return !skipped || !ct__stopped(device, err);
 }
 
-static bool run_batch(void *device, const ct_command *commands, size_t n, ct_err *err) {
+static bool cpu_run_batch(void *device, const ct_command *commands, size_t n, ct_err *err) {
     size_t n_args = 0, at = 0;
     for (size_t i = 0; i < n; i++) n_args += commands[i].n_args;
     batch b = {.commands = commands,
                .n = n,
                .launches = ct__calloc(n, sizeof *b.launches),
-               .behind = ct__malloc(n * sizeof *b.behind)};
+               .ends = ct__malloc(n * sizeof *b.ends)};
     void **bufs = ct__malloc((n_args + 1) * sizeof *bufs);
-    bool ok = b.launches && b.behind && bufs, interpreted = false;
+    bool ok = b.launches && b.ends && bufs, interpreted = false;
     for (size_t i = 0; i < n && ok; at += commands[i++].n_args) {
         if (commands[i].kind == CT_COMMAND_COPY) continue;
-        b.launches[i] = launch_of(device, &commands[i], bufs + at);
+        b.launches[i] = cpu_make_launch(device, &commands[i], bufs + at);
         interpreted |= b.launches[i].interp != NULL;
     }
     if (ok) {
-        const int most = thread_count(), threads = cut_batch(&b, most);
+        const int most = cpu_thread_count(), threads = cpu_partition_batch(&b, most);
         ct__counters.launches_interpreted += interpreted;
-        ct_pool *workers = threads > 1 ? lock_pool(most) : NULL; // without memory for one: alone
-        ok = run_cut(device, &b, threads, workers, err);
+        ct_pool *workers = threads > 1 ? cpu_lock_pool(most) : NULL; // NULL: on this thread
+        ok = cpu_run_partitioned(device, &b, threads, workers, err);
         if (workers) pthread_rwlock_unlock(&pool_lock);
         for (size_t i = 0; i < n; i++)
-            if (b.launches[i].interp) ct__code_interpreted(commands[i].kernel->code);
+            if (b.launches[i].interp) ct__code_release_interp(commands[i].kernel->code);
     } else {
         ct__err_memory(err, CT_NOWHERE, "cpu", n * sizeof *b.launches);
     }
     ct__free(b.launches);
-    ct__free(b.behind);
+    ct__free(b.ends);
     ct__free(bufs);
     return ok;
 }
 
-// Work that a called function shares among the cores, an item at a time.
-static void spread(ct__pool_fn piece, void *arg, int64_t n) {
-    const int most = thread_count();
-    ct_pool *workers = most > 1 && n > 1 ? lock_pool(most) : NULL;
+// Distributes a host function's work over the cores, an item at a time.
+static void cpu_parallel_for(ct__pool_fn fn, void *arg, int64_t n) {
+    const int most = cpu_thread_count();
+    ct_pool *workers = most > 1 && n > 1 ? cpu_lock_pool(most) : NULL;
     if (workers && ct__pool_usable(workers))
-        ct__pool_run(workers, piece, arg, n, 1);
+        ct__pool_run(workers, fn, arg, n, 1);
     else
-        piece(arg, 0, n, 0);
+        fn(arg, 0, n, 0);
     if (workers) pthread_rwlock_unlock(&pool_lock);
 }
 
-static bool run_call(const ct_device *device, const ct_command *c, ct_err *err) {
+static bool cpu_run_call(const ct_device *device, const ct_command *c, ct_err *err) {
     void **args = ct__malloc((c->n_args + 1) * sizeof *args);
     if (!args) return ct__err_memory(err, CT_NOWHERE, "cpu", c->n_args * sizeof *args);
     for (uint32_t k = 0; k < c->n_args; k++)
         args[k] = (char *)c->args[k].buffer + c->args[k].offset;
-    const bool ok = ct__call_node(c->node, args, device->stop, spread, err);
+    const bool ok = ct__call_node(c->node, args, device->stop, cpu_parallel_for, err);
     ct__free(args);
     return ok;
 }
 
-static bool run_command(void *device, const ct_command *c, const ct_command *given, ct_err *err) {
-    (void)given;
-    if (c->kind == CT_COMMAND_NODE) return run_call(device, c, err);
-    if (c->kind == CT_COMMAND_KERNEL) return run_kernel(device, c, err);
-    copy_bytes(c, 0, c->bytes);
+static bool cpu_run_command(void *device, const ct_command *c, const ct_command *original,
+                            ct_err *err) {
+    (void)original;
+    if (c->kind == CT_COMMAND_NODE) return cpu_run_call(device, c, err);
+    if (c->kind == CT_COMMAND_KERNEL) return cpu_run_kernel(device, c, err);
+    cpu_copy_bytes(c, 0, c->bytes);
     return true;
 }
 
 // The host program's rounding mode and flush-to-zero must not change bits: kernels run in the
-// default floating-point environment (the pool's threads have it), and the caller's is put back.
+// default floating-point environment (the pool's threads have it), and the caller's is restored
+// afterwards.
 static bool cpu_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
     if (device->recorder) return true;
     const ct_runner runner = {
-        .device = device, .run = run_command, .run_batch = run_batch, .user = device};
-    fenv_t host;
-    fegetenv(&host);
+        .device = device, .run = cpu_run_command, .run_batch = cpu_run_batch, .user = device};
+    fenv_t caller_env;
+    fegetenv(&caller_env);
     fesetenv(FE_DFL_ENV);
     bool ok = ct__run_commands(&runner, commands, n, err);
-    fesetenv(&host);
+    fesetenv(&caller_env);
     return ok;
 }
 
@@ -424,12 +434,13 @@ static bool cpu_wait(ct_device *device, uint64_t event, ct_err *err) {
     return (void)device, (void)event, (void)err, true;
 }
 
-// GFLOP/s of a core: some of what processors of the kind reach.
+// GFLOP/s of a core: rough values of what such processors reach.
 enum { WITH_AVX512 = 160, WITH_FMA = 60, WITH_LESS = 15, INTERPRETED = 4 };
 
-// Are products of bf16 dots of pairs? Where the processor has an instruction for them (on a Zen 4 at the rate of fused
-// multiply-adds, of which it is two), unless the environment says it: with 1 they are computed in parts elsewhere,
-// slowly. A process keeps its first answer: plans hang on it.
+// Decides whether products of bf16 are dot products of pairs: yes if the processor has an
+// instruction for them (on a Zen 4 it runs at the rate of fused multiply-adds, and does two of
+// them), unless COTAN_PAIRS decides it. With 1 other processors compute them in parts, slowly. A
+// process keeps its first answer, since plans depend on it.
 bool ct__cpu_pairs(bool *pairs, ct_err *err) {
     enum { NOT_ASKED, BY_PROCESSOR, NEVER, ALWAYS };
     static atomic_int answer;
@@ -457,7 +468,7 @@ static ct_target cpu_target(void) {
                         CT_TARGET_CPU_TASKS,
                         .gflops = WITH_LESS};
 #if defined(__x86_64__)
-    // Of another processor than this one nothing is known: most have AVX2.
+    // If the target is another processor, nothing is known of it: most have AVX2.
     const bool here = ct__cc_native();
     target.lanes = here && !__builtin_cpu_supports("avx2") ? 4 : 8;
     target.registers = 16;
@@ -468,18 +479,18 @@ static ct_target cpu_target(void) {
         target.gflops = WITH_AVX512;
     }
 #endif
-    ct__cpu_pairs(&target.pairs, NULL); // opening the device told of nonsense
+    ct__cpu_pairs(&target.pairs, NULL); // opening the device has reported an invalid value
     if (ct__cc_missing()) target.gflops = INTERPRETED;
-    target.gflops *= thread_count();
+    target.gflops *= cpu_thread_count();
     return target;
 }
 
-// Without a compiler the interpreter's frame is the scratch: it is known when the code is made. What
-// may be interpreted until it is compiled gets room for most frames.
+// Without a compiler the scratch is the interpreter's frame, which is known once its code is made.
+// A kernel that may be interpreted until it is compiled gets enough for most frames.
 static bool cpu_measure(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
-    // Of packed kernels most are found; of those that are not, building says what they need.
+    // Most packed kernels are found; building reports what the others need.
     bool interpreted = !device->recorder && !ct__pack_target() && ct__cc_missing() != NULL;
-    size_t room = device->waits ? 0 : CT_FRAME_ROOM;
+    size_t room = device->wait_for_compiler ? 0 : CT_FRAME_ROOM;
     for (size_t i = 0; i < n; i++) {
         ct_kernel *k = kernels[i];
         ct_interp *interp = interpreted ? ct__interp_make(k->ir, err) : NULL;
@@ -492,7 +503,7 @@ static bool cpu_measure(ct_device *device, ct_kernel *const *kernels, size_t n, 
     return true;
 }
 
-static void take_built(ct_kernel *k, const ct__kernel_source *built) {
+static void cpu_apply_build(ct_kernel *k, const ct__kernel_source *built) {
     k->code = built->code;
     k->unfinished = !built->fn && !built->interp && !built->failure;
     if (built->failure) {
@@ -505,22 +516,23 @@ static void take_built(ct_kernel *k, const ct__kernel_source *built) {
     }
 }
 
-static bool tell_recorder(ct_recorder *recorder, ct_kernel *const *kernels, size_t n, ct_err *err) {
+static bool cpu_record_kernels(ct_recorder *recorder, ct_kernel *const *kernels, size_t n,
+                               ct_err *err) {
     bool ok = true;
     for (size_t i = 0; i < n && ok; i++) ok = recorder->kernel(recorder, kernels[i], err);
     return ok;
 }
 
 static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
-    if (device->recorder) return tell_recorder(device->recorder, kernels, n, err);
+    if (device->recorder) return cpu_record_kernels(device->recorder, kernels, n, err);
     ct__kernel_source *sources = ct__malloc((n + 1) * sizeof *sources);
     if (!sources) return ct__err_memory(err, CT_NOWHERE, "cpu", n * sizeof *sources);
     for (size_t i = 0; i < n; i++)
         sources[i] = (ct__kernel_source){
             .name = kernels[i]->name, .text = kernels[i]->text, .ir = kernels[i]->ir};
-    bool ok = device->waits ? ct__cpu_build(sources, n, thread_count(), err)
-                            : ct__cpu_build_later(sources, n, err);
-    for (size_t i = 0; i < n && ok; i++) take_built(kernels[i], &sources[i]);
+    bool ok = device->wait_for_compiler ? ct__cpu_build(sources, n, cpu_thread_count(), err)
+                                        : ct__cpu_build_async(sources, n, err);
+    for (size_t i = 0; i < n && ok; i++) cpu_apply_build(kernels[i], &sources[i]);
     ct__free(sources);
     return ok;
 }
@@ -528,13 +540,13 @@ static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct
 static bool cpu_start(ct_device *device, const ct_command *commands, size_t n,
                       const atomic_bool *stop, bool *finished, ct_err *err) {
     (void)device;
-    return ct__cpu_start(commands, n, thread_count(), stop, finished, err);
+    return ct__cpu_start(commands, n, cpu_thread_count(), stop, finished, err);
 }
 
 static bool cpu_open(ct_device *device, ct_err *err) {
     int threads;
     bool pairs;
-    if ((!asked_threads && !environment_threads(&threads, err)) || !ct__cpu_pairs(&pairs, err) ||
+    if ((!asked_threads && !cpu_env_threads(&threads, err)) || !ct__cpu_pairs(&pairs, err) ||
         !ct__cache_check(err) || !ct__cc_check(err) || !ct__pack_environment(err))
         return false;
     if (pairs)
@@ -549,8 +561,8 @@ static void cpu_close(ct_device *device) {
     ct__free(state);
 }
 
-// The value of a line "key : value" of /proc/cpuinfo.
-static bool cpu_line(const char *key, char *value, size_t size) {
+// Reads the value of a line "key : value" of /proc/cpuinfo.
+static bool cpu_read_cpuinfo(const char *key, char *value, size_t size) {
     FILE *f = fopen("/proc/cpuinfo", "re");
     char line[512];
     bool found = false;
@@ -566,7 +578,7 @@ static bool cpu_line(const char *key, char *value, size_t size) {
 
 void ct__cpu_about(ct_text *text) {
     char model[200] = "a processor without a name";
-    cpu_line("model name", model, sizeof model);
+    cpu_read_cpuinfo("model name", model, sizeof model);
     ct__textf(text, "%s: ", model);
 #if defined(__x86_64__)
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
@@ -590,7 +602,7 @@ const ct_backend ct__backend_cpu = {
     .about = cpu_about,
     .on_host = true,
     .several = true,
-    .spares = true,
+    .caches_buffers = true,
     .numerics = CT_NUMERICS_KERNELS,
     .open = cpu_open,
     .close = cpu_close,

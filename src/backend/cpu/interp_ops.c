@@ -1,6 +1,6 @@
-// The interpreter's instructions, each a function, on the operations that compiled kernels start
-// from. Compiled once for each width of vectors (CMakeLists.txt), which differ in speed alone.
-// Not laid out by clang-format, which takes lists of macros for statements.
+// The interpreter's instructions, each a function, made of the operations of compiled kernels. This
+// file is compiled once for each vector width (CMakeLists.txt); the results are equal, only the
+// speed differs. clang-format is off because it takes lists of macros for statements.
 // clang-format off
 #include <stddef.h>
 
@@ -13,7 +13,7 @@
 #include "backend/cpu/prelude.inc"
 #include "backend/prelude_shared.inc"
 #pragma GCC diagnostic pop
-#pragma GCC diagnostic ignored "-Wconversion" // C's promotion of small types is meant
+#pragma GCC diagnostic ignored "-Wconversion" // C's promotion of small types is intended
 
 #ifndef CT_INTERP_TABLE
 #define CT_INTERP_TABLE ct__interp_base
@@ -28,11 +28,11 @@ typedef u64 t_u64;
 typedef f32 t_f32;
 typedef f64 t_f64;
 
-#define HEAD ((const ct_iframe *)(const void *)f)
+#define FRAME ((const ct_iframe *)(const void *)f)
 #define S(t, slot) (*(t_##t *)(void *)(f + (slot)))
 #define W(t, slot, u) (((t##x16 *)(void *)(f + (slot)))[u])
 #define DO(name) static const ct_iins *name(char *f, const ct_iins *i)
-#define GROUPS(n) for (int u = 0, n = (int)HEAD->groups; u < n; u++)
+#define GROUPS(n) for (int u = 0, n = (int)FRAME->groups; u < n; u++)
 
 #define INT_TYPES(X) X(u8, U8) X(i32, I32) X(u32, U32) X(i64, I64) X(u64, U64)
 #define FLOAT_TYPES(X) X(f32, F32) X(f64, F64)
@@ -107,7 +107,7 @@ DO(dot2_u32_w) {
     GROUPS(n) W(f32, i->d, u) = dot2_u32(W(u32, i->a, u), W(u32, i->b, u), W(f32, i->c, u));
     return i + 1;
 }
-#define HALF_OF(name)                                                                              \
+#define UNPACK_HALF(name)                                                                          \
     DO(name##_u32_s) {                                                                             \
         S(f32, i->d) = s_##name##_u32(S(u32, i->a));                                               \
         return i + 1;                                                                              \
@@ -116,8 +116,8 @@ DO(dot2_u32_w) {
         GROUPS(n) W(f32, i->d, u) = name##_u32(W(u32, i->a, u));                                   \
         return i + 1;                                                                              \
     }
-HALF_OF(low_half)
-HALF_OF(high_half)
+UNPACK_HALF(low_half)
+UNPACK_HALF(high_half)
 DO(lookup4_i32_s) {
     S(i32, i->d) = s_lookup4_i32(S(i32, i->a), S(i64, i->b), S(i64, i->c));
     return i + 1;
@@ -144,7 +144,7 @@ DO(const_f32) {
     return i + 1;
 }
 DO(arg_s) {
-    S(i64, i->d) = HEAD->args[i->imm.i];
+    S(i64, i->d) = FRAME->args[i->imm.i];
     return i + 1;
 }
 DO(select_s) { // any scalar
@@ -161,7 +161,7 @@ DO(ramp_w) {
         GROUPS(n) W(t, i->d, u) = W(t, i->a, u);                                                   \
         return i + 1;                                                                              \
     }                                                                                              \
-    DO(widen_##t) { /* all groups: made outside of a LANES loop, it may be used inside */         \
+    DO(splat_all_##t) { /* all groups: made outside of a LANES loop, used inside */                \
         t##x16 x = splat_##t(S(t, i->a));                                                          \
         for (int u = 0; u < CT_GROUPS; u++) W(t, i->d, u) = x;                                     \
         return i + 1;                                                                              \
@@ -170,7 +170,7 @@ DO(ramp_w) {
         GROUPS(n) W(t, i->d, u) = sel_##t(W(b, i->a, u), W(t, i->b, u), W(t, i->c, u));            \
         return i + 1;                                                                              \
     }                                                                                              \
-    DO(choose_##t) {                                                                               \
+    DO(select_uniform_##t) {                                                                       \
         uint32_t from = S(b, i->a) ? i->b : i->c;                                                  \
         GROUPS(n) W(t, i->d, u) = W(t, from, u);                                                   \
         return i + 1;                                                                              \
@@ -239,38 +239,39 @@ ROUND_TO(f16) ROUND_TO(bf16) ROUND_TO(f8e4m3) ROUND_TO(f8e5m2)
 
 // ----------------------------------------------------------------------------------------- memory
 
-// The lanes of group u that an access touches.
-static inline unsigned lanes_of(const char *f, const ct_iins *i, int u) {
-    unsigned k = HEAD->mask[u];
+// Returns the lanes of group u that an access touches.
+static inline unsigned interp_active_lanes(const char *f, const ct_iins *i, int u) {
+    unsigned k = FRAME->mask[u];
     if (!i->c) return k;
     if (!i->flag) return *(const bool *)(f + i->c) ? k : 0;
     return k & bits_of(((const bx16 *)(const void *)(f + i->c))[u]);
 }
-static inline unsigned counted(const char *f, uint32_t slot) {
+static inline unsigned interp_count_mask(const char *f, uint32_t slot) {
     return slot ? lanes_below(*(const i64 *)(const void *)(f + slot)) : ALL;
 }
 #define AS_IS(x) x
-// Storage type m (named M) of values of type t; up and down convert, s_ ones for scalars.
+// Storage type m (named M) of values of type t; up and down convert vectors, s_up and s_down
+// scalars.
 #define MEMORY_OF(M, t, m, up, down, s_up, s_down)                                                 \
     DO(load_##M##_s) {                                                                             \
-        const m *p = HEAD->bufs[i->buf];                                                           \
+        const m *p = FRAME->bufs[i->buf];                                                          \
         S(t, i->d) = !i->c || S(b, i->c) ? s_up(p[S(i64, i->a)]) : 0;                              \
         return i + 1;                                                                              \
     }                                                                                              \
     DO(load_##M##_w) {                                                                             \
-        const m *p = (const m *)HEAD->bufs[i->buf] + S(i64, i->a);                                 \
+        const m *p = (const m *)FRAME->bufs[i->buf] + S(i64, i->a);                                \
         GROUPS(n) {                                                                                \
-            unsigned k = lanes_of(f, i, u);                                                        \
+            unsigned k = interp_active_lanes(f, i, u);                                             \
             t##x16 none = splat_##t(0);                                                            \
             W(t, i->d, u) = k ? sel_##t(mask_of(k), splat_##t(s_up(*p)), none) : none;             \
         }                                                                                          \
         return i + 1;                                                                              \
     }                                                                                              \
     DO(load_s_##M) {                                                                               \
-        const m *p = (const m *)HEAD->bufs[i->buf] + S(i64, i->a);                                 \
+        const m *p = (const m *)FRAME->bufs[i->buf] + S(i64, i->a);                                \
         i64 s = i->imm.i;                                                                          \
         GROUPS(n) {                                                                                \
-            unsigned k = lanes_of(f, i, u);                                                        \
+            unsigned k = interp_active_lanes(f, i, u);                                             \
             const m *at = p + CT_LANES * u * s;                                                    \
             W(t, i->d, u) = up(s != 1     ? lds_##m(at, s, k)                                      \
                                : k == ALL ? ld_##m(at)                                             \
@@ -279,25 +280,25 @@ static inline unsigned counted(const char *f, uint32_t slot) {
         return i + 1;                                                                              \
     }                                                                                              \
     DO(load_g_##M) {                                                                               \
-        const m *p = HEAD->bufs[i->buf];                                                           \
-        GROUPS(n) W(t, i->d, u) = up(ldg_##m(p, W(i64, i->a, u), lanes_of(f, i, u)));              \
+        const m *p = FRAME->bufs[i->buf];                                                          \
+        GROUPS(n) W(t, i->d, u) = up(ldg_##m(p, W(i64, i->a, u), interp_active_lanes(f, i, u)));   \
         return i + 1;                                                                              \
     }                                                                                              \
     DO(load_n_##M) {                                                                               \
-        const m *p = (const m *)HEAD->bufs[i->buf] + S(i64, i->a);                                 \
-        W(t, i->d, 0) = up(ldm_##m(p, counted(f, i->b)));                                          \
+        const m *p = (const m *)FRAME->bufs[i->buf] + S(i64, i->a);                                \
+        W(t, i->d, 0) = up(ldm_##m(p, interp_count_mask(f, i->b)));                                \
         return i + 1;                                                                              \
     }                                                                                              \
     DO(store_##M) {                                                                                \
-        m *p = HEAD->bufs[i->buf];                                                                 \
+        m *p = FRAME->bufs[i->buf];                                                                \
         if (!i->c || S(b, i->c)) p[S(i64, i->a)] = s_down(S(t, i->b));                             \
         return i + 1;                                                                              \
     }                                                                                              \
     DO(store_s_##M) {                                                                              \
-        m *p = (m *)HEAD->bufs[i->buf] + S(i64, i->a);                                             \
+        m *p = (m *)FRAME->bufs[i->buf] + S(i64, i->a);                                            \
         i64 s = i->imm.i;                                                                          \
         GROUPS(n) {                                                                                \
-            unsigned k = lanes_of(f, i, u);                                                        \
+            unsigned k = interp_active_lanes(f, i, u);                                             \
             m *at = p + CT_LANES * u * s;                                                          \
             if (s != 1)                                                                            \
                 sts_##m(at, s, k, down(W(t, i->b, u)));                                            \
@@ -307,13 +308,13 @@ static inline unsigned counted(const char *f, uint32_t slot) {
         return i + 1;                                                                              \
     }                                                                                              \
     DO(store_g_##M) {                                                                              \
-        m *p = HEAD->bufs[i->buf];                                                                 \
-        GROUPS(n) stg_##m(p, W(i64, i->a, u), lanes_of(f, i, u), down(W(t, i->b, u)));             \
+        m *p = FRAME->bufs[i->buf];                                                                \
+        GROUPS(n) stg_##m(p, W(i64, i->a, u), interp_active_lanes(f, i, u), down(W(t, i->b, u)));  \
         return i + 1;                                                                              \
     }                                                                                              \
     DO(store_n_##M) {                                                                              \
-        m *p = (m *)HEAD->bufs[i->buf] + S(i64, i->a);                                             \
-        stm_##m(p, counted(f, i->c), down(W(t, i->b, 0)));                                         \
+        m *p = (m *)FRAME->bufs[i->buf] + S(i64, i->a);                                            \
+        stm_##m(p, interp_count_mask(f, i->c), down(W(t, i->b, 0)));                               \
         return i + 1;                                                                              \
     }
 #define MEMORIES(X)                                                                                \
@@ -336,45 +337,45 @@ MEMORIES(MEMORY_OF)
 
 // ------------------------------------------------------------------------------------------ loops
 
-// The next iterations of a LANES loop, `most` (imm) of them or the rest.
-static inline void strip(char *f, i64 rest, i64 most) {
+// Sets the frame up for the next iterations of a LANES loop: `strip` (imm) of them or the rest.
+static inline void interp_set_strip(char *f, i64 rest, i64 strip) {
     ct_iframe *h = (void *)f;
-    h->groups = ((rest < most ? rest : most) + CT_LANES - 1) / CT_LANES;
+    h->groups = ((rest < strip ? rest : strip) + CT_LANES - 1) / CT_LANES;
     for (int u = 0; u < CT_GROUPS; u++) h->mask[u] = lanes_below(rest - CT_LANES * u);
 }
-DO(seq) {
+DO(interp_seq) {
     S(i64, i->d) = 0;
     return S(i64, i->a) > 0 ? i + 1 : i + i->buf;
 }
-DO(seq_next) { return ++S(i64, i->d) < S(i64, i->a) ? i + i->buf : i + 1; }
-DO(vector) {
+DO(interp_seq_next) { return ++S(i64, i->d) < S(i64, i->a) ? i + i->buf : i + 1; }
+DO(interp_vector) {
     S(i64, i->d) = 0;
     if (S(i64, i->a) <= 0) return i + i->buf;
-    strip(f, S(i64, i->a), i->imm.i);
+    interp_set_strip(f, S(i64, i->a), i->imm.i);
     return i + 1;
 }
-DO(vector_next) {
+DO(interp_vector_next) {
     i64 rest = S(i64, i->a) - (S(i64, i->d) += i->imm.i);
     if (rest > 0) {
-        strip(f, rest, i->imm.i);
+        interp_set_strip(f, rest, i->imm.i);
         return i + i->buf;
     }
     ((ct_iframe *)(void *)f)->groups = 1;
     ((ct_iframe *)(void *)f)->mask[0] = ALL;
     return i + 1;
 }
-DO(core) {
-    S(i64, i->d) = HEAD->begin;
-    return HEAD->begin < HEAD->end ? i + 1 : i + i->buf;
+DO(interp_rows) {
+    S(i64, i->d) = FRAME->begin;
+    return FRAME->begin < FRAME->end ? i + 1 : i + i->buf;
 }
-DO(core_next) { return ++S(i64, i->d) < HEAD->end ? i + i->buf : i + 1; }
-DO(break_if) { return S(b, i->a) ? i + i->buf : i + 1; }
-DO(unless) { return S(b, i->a) ? i + 1 : i + i->buf; }
-DO(unless_any) {
+DO(interp_rows_next) { return ++S(i64, i->d) < FRAME->end ? i + i->buf : i + 1; }
+DO(interp_break_if) { return S(b, i->a) ? i + i->buf : i + 1; }
+DO(interp_skip_unless) { return S(b, i->a) ? i + 1 : i + i->buf; }
+DO(interp_skip_if_none) {
     GROUPS(n) if (any(W(b, i->a, u))) return i + 1;
     return i + i->buf;
 }
-DO(stop) {
+DO(interp_stop) {
     (void)f, (void)i;
     return NULL;
 }
@@ -382,12 +383,12 @@ DO(stop) {
 // ------------------------------------------------------------------------------------- reductions
 
 #define START(t) ((t_##t)(_Generic((t_##t)0, f32 : i->imm.f, f64 : i->imm.f, default : i->imm.i)))
-// Lanes off give the start, which changes nothing.
+// Inactive lanes give the start value, which changes nothing.
 #define MASKED_LANES(t, u)                                                                         \
-    (HEAD->mask[u] == ALL ? W(t, i->a, u)                                                          \
-                          : sel_##t(mask_of(HEAD->mask[u]), W(t, i->a, u), splat_##t(START(t))))
-#define TAKE_LANES(op, t)                                                                          \
-    DO(take_##op##_##t##_lanes) {                                                                  \
+    (FRAME->mask[u] == ALL ? W(t, i->a, u)                                                         \
+                          : sel_##t(mask_of(FRAME->mask[u]), W(t, i->a, u), splat_##t(START(t))))
+#define ACCUMULATE_LANES(op, t)                                                                    \
+    DO(accumulate_##op##_##t##_lanes) {                                                            \
         t##x16 sum = W(t, i->d, 0);                                                                \
         GROUPS(n) sum = op##_##t(sum, MASKED_LANES(t, u));                                         \
         W(t, i->d, 0) = sum;                                                                       \
@@ -397,110 +398,110 @@ DO(stop) {
         S(t, i->d) = fold_##op##_##t(W(t, i->a, 0));                                               \
         return i + 1;                                                                              \
     }
-// Order does not show: one accumulator.
+// The order does not change the bits: one accumulator.
 #define FREE_ORDER(op, t)                                                                          \
-    TAKE_LANES(op, t)                                                                              \
-    DO(take_##op##_##t##_wide) {                                                                   \
+    ACCUMULATE_LANES(op, t)                                                                        \
+    DO(accumulate_##op##_##t##_wide) {                                                             \
         GROUPS(n) W(t, i->d, u) = op##_##t(W(t, i->d, u), W(t, i->a, u));                          \
         return i + 1;                                                                              \
     }                                                                                              \
-    DO(take_##op##_##t##_one) {                                                                    \
+    DO(accumulate_##op##_##t##_scalar) {                                                           \
         S(t, i->d) = s_##op##_##t(S(t, i->d), S(t, i->a));                                         \
         return i + 1;                                                                              \
     }
-// Order shows: 16 accumulators by index, a tree of blocks. Blocks are put into the tree where one
-// ends (BLOCK) and, the last and shorter one, behind the loop (RESULT). Without a tree (c is 0)
-// there is one block.
+// The order changes the bits: 16 accumulators by index, and a tree of blocks. A block is pushed
+// into the tree where it ends (END_BLOCK); the last, shorter one after the loop (RESULT). Without a
+// tree (c is 0) there is one block.
 #define ORDERED(op, t)                                                                             \
     TREE(op##_##t, t, s_##op##_##t)                                                                \
     TREE(op##x_##t, t##x16, op##_##t)                                                              \
-    TAKE_LANES(op, t)                                                                              \
-    DO(take_##op##_##t##_wide) {                                                                   \
+    ACCUMULATE_LANES(op, t)                                                                        \
+    DO(accumulate_##op##_##t##_wide) {                                                             \
         uint32_t d =                                                                               \
             i->d + (uint32_t)(S(i64, i->b) & 15) * (uint32_t)(CT_GROUPS * sizeof(t##x16));         \
         GROUPS(n) W(t, d, u) = op##_##t(W(t, d, u), W(t, i->a, u));                                \
         return i + 1;                                                                              \
     }                                                                                              \
-    DO(take_##op##_##t##_one) {                                                                    \
+    DO(accumulate_##op##_##t##_scalar) {                                                           \
         t *sum = &S(t, i->d) + (S(i64, i->b) & 15);                                                \
         *sum = s_##op##_##t(*sum, S(t, i->a));                                                     \
         return i + 1;                                                                              \
     }                                                                                              \
-    static void block_##op##_##t##_lanes(char *f, const ct_iins *i, uint32_t acc) {                \
+    static void push_block_##op##_##t##_lanes(char *f, const ct_iins *i, uint32_t acc) {           \
         tree_##op##_##t *tree = (void *)(f + i->c);                                                \
         push_##op##_##t(tree, 0, fold_##op##_##t(W(t, acc, 0)), START(t));                         \
         W(t, acc, 0) = splat_##t(START(t));                                                        \
     }                                                                                              \
-    static void folded_##op##_##t(char *f, uint32_t acc, int u) {                                  \
+    static void fold_accumulators_##op##_##t(char *f, uint32_t acc, int u) {                       \
         t##x16(*sum)[CT_GROUPS] = (void *)(f + acc);                                               \
         for (int h = 8; h; h >>= 1)                                                                \
             for (int l = 0; l < h; l++) sum[l][u] = op##_##t(sum[l][u], sum[l + h][u]);            \
     }                                                                                              \
-    static void block_##op##_##t##_wide(char *f, const ct_iins *i, uint32_t acc) {                 \
+    static void push_block_##op##_##t##_wide(char *f, const ct_iins *i, uint32_t acc) {            \
         tree_##op##x_##t *tree = (void *)(f + i->c);                                               \
         t##x16 start = splat_##t(START(t));                                                        \
         GROUPS(n) {                                                                                \
-            folded_##op##_##t(f, acc, u);                                                          \
+            fold_accumulators_##op##_##t(f, acc, u);                                               \
             push_##op##x_##t(&tree[u], 0, W(t, acc, u), start);                                    \
             for (int l = 0; l < CT_LANES; l++) W(t, acc, l *CT_GROUPS + u) = start;                \
         }                                                                                          \
     }                                                                                              \
-    static void block_##op##_##t##_one(char *f, const ct_iins *i, uint32_t acc) {                  \
+    static void push_block_##op##_##t##_scalar(char *f, const ct_iins *i, uint32_t acc) {          \
         t *sum = &S(t, acc);                                                                       \
         FOLD_ARRAY(sum, s_##op##_##t);                                                             \
         push_##op##_##t((void *)(f + i->c), 0, *sum, START(t));                                    \
         EACH(sum, START(t));                                                                       \
     }                                                                                              \
-    ENDS_BLOCK(op, t, lanes)                                                                       \
-    ENDS_BLOCK(op, t, wide)                                                                        \
-    ENDS_BLOCK(op, t, one)                                                                         \
+    END_OF_BLOCK(op, t, lanes)                                                                     \
+    END_OF_BLOCK(op, t, wide)                                                                      \
+    END_OF_BLOCK(op, t, scalar)                                                                    \
     DO(result_##op##_##t##_lanes) {                                                                \
         if (!i->c) return fold_##op##_##t##_s(f, i);                                               \
-        if (S(i64, i->b) % CT_REDUCE_BLOCK) block_##op##_##t##_lanes(f, i, i->a);                  \
+        if (S(i64, i->b) % CT_REDUCE_BLOCK) push_block_##op##_##t##_lanes(f, i, i->a);             \
         S(t, i->d) = total_##op##_##t((void *)(f + i->c), START(t));                               \
         return i + 1;                                                                              \
     }                                                                                              \
     DO(result_##op##_##t##_wide) {                                                                 \
         tree_##op##x_##t *tree = (void *)(f + i->c);                                               \
-        if (i->c && S(i64, i->b) % CT_REDUCE_BLOCK) block_##op##_##t##_wide(f, i, i->a);           \
+        if (i->c && S(i64, i->b) % CT_REDUCE_BLOCK) push_block_##op##_##t##_wide(f, i, i->a);      \
         GROUPS(n) {                                                                                \
-            if (!i->c) folded_##op##_##t(f, i->a, u);                                              \
+            if (!i->c) fold_accumulators_##op##_##t(f, i->a, u);                                   \
             W(t, i->d, u) =                                                                        \
                 i->c ? total_##op##x_##t(&tree[u], splat_##t(START(t))) : W(t, i->a, u);           \
         }                                                                                          \
         return i + 1;                                                                              \
     }                                                                                              \
-    DO(result_##op##_##t##_one) {                                                                  \
+    DO(result_##op##_##t##_scalar) {                                                               \
         t *sum = &S(t, i->a);                                                                      \
-        if (i->c && S(i64, i->b) % CT_REDUCE_BLOCK) block_##op##_##t##_one(f, i, i->a);            \
+        if (i->c && S(i64, i->b) % CT_REDUCE_BLOCK) push_block_##op##_##t##_scalar(f, i, i->a);    \
         if (!i->c) FOLD_ARRAY(sum, s_##op##_##t);                                                  \
         S(t, i->d) = i->c ? total_##op##_##t((void *)(f + i->c), START(t)) : *sum;                 \
         return i + 1;                                                                              \
     }
-// flag: how far one round of the loop goes; a: its extent.
-#define ENDS_BLOCK(op, t, mode)                                                                    \
-    DO(ends_##op##_##t##_##mode) {                                                                 \
+// flag: iterations in one round of the loop; a: its extent.
+#define END_OF_BLOCK(op, t, mode)                                                                  \
+    DO(end_of_block_##op##_##t##_##mode) {                                                         \
         i64 next = S(i64, i->b) + i->flag;                                                         \
         if (next % CT_REDUCE_BLOCK == 0 && next <= S(i64, i->a))                                   \
-            block_##op##_##t##_##mode(f, i, i->d);                                                 \
+            push_block_##op##_##t##_##mode(f, i, i->d);                                            \
         return i + 1;                                                                              \
     }
-// The first place of the best value.
-#define PLACE(op, t)                                                                               \
-    DO(take_arg##op##_##t##_lanes) {                                                               \
+// The first index of the best value.
+#define ARG_INDEX(op, t)                                                                           \
+    DO(accumulate_arg##op##_##t##_lanes) {                                                         \
         t##x16 best = W(t, i->d, 0);                                                               \
-        i64x16 place = W(i64, i->c, 0);                                                            \
+        i64x16 index = W(i64, i->c, 0);                                                            \
         GROUPS(n) {                                                                                \
             t##x16 x = MASKED_LANES(t, u);                                                         \
             bx16 better = better_##op##_##t(x, best);                                              \
             best = sel_##t(better, x, best);                                                       \
-            place = sel_i64(better, iota_i64(S(i64, i->b) + CT_LANES * u, 1), place);              \
+            index = sel_i64(better, iota_i64(S(i64, i->b) + CT_LANES * u, 1), index);              \
         }                                                                                          \
         W(t, i->d, 0) = best;                                                                      \
-        W(i64, i->c, 0) = place;                                                                   \
+        W(i64, i->c, 0) = index;                                                                   \
         return i + 1;                                                                              \
     }                                                                                              \
-    DO(take_arg##op##_##t##_wide) {                                                                \
+    DO(accumulate_arg##op##_##t##_wide) {                                                          \
         i64x16 at = splat_i64(S(i64, i->b));                                                       \
         GROUPS(n) {                                                                                \
             t##x16 x = W(t, i->a, u);                                                              \
@@ -510,7 +511,7 @@ DO(stop) {
         }                                                                                          \
         return i + 1;                                                                              \
     }                                                                                              \
-    DO(take_arg##op##_##t##_one) {                                                                 \
+    DO(accumulate_arg##op##_##t##_scalar) {                                                        \
         if (s_better_##op##_##t(S(t, i->a), S(t, i->d))) {                                         \
             S(t, i->d) = S(t, i->a);                                                               \
             S(i64, i->c) = S(i64, i->b);                                                           \
@@ -521,22 +522,22 @@ DO(stop) {
         S(i64, i->d) = argfold_##op##_##t(W(t, i->a, 0), W(i64, i->c, 0));                         \
         return i + 1;                                                                              \
     }
-DO(place_wide) {
+DO(index_wide) {
     GROUPS(n) W(i64, i->d, u) = W(i64, i->c, u);
     return i + 1;
 }
-DO(place_one) {
+DO(index_scalar) {
     S(i64, i->d) = S(i64, i->c);
     return i + 1;
 }
 #define FREE_INTS(t, T) FREE_ORDER(add, t) FREE_ORDER(mul, t) FREE_ORDER(and, t) FREE_ORDER(or, t)
-#define FREE_NUMBERS(t, T) FREE_ORDER(max, t) FREE_ORDER(min, t) PLACE(max, t) PLACE(min, t)
+#define FREE_NUMBERS(t, T) FREE_ORDER(max, t) FREE_ORDER(min, t) ARG_INDEX(max, t) ARG_INDEX(min, t)
 #define ORDERED_FLOATS(t, T) ORDERED(add, t) ORDERED(mul, t)
 INT_TYPES(FREE_INTS) NUMBERS(FREE_NUMBERS) FREE_ORDER(or, b) FREE_ORDER(and, b) FLOAT_TYPES(ORDERED_FLOATS)
 
 // ------------------------------------------------------------------------------------------ tiles
 
-typedef struct { // what a part of a tile reads: where it begins and how far it goes a step of k
+typedef struct { // the addresses that a part of a tile reads, and their strides per step of k
     const char *from[16];
     i64 step[16];
 } tile_side;
@@ -564,7 +565,7 @@ typedef struct { // what a part of a tile reads: where it begins and how far it 
         UNROLLED (int r = 0; r < R; r++)                                                           \
             UNROLLED (int v = 0; v < V; v++) W(t, slot[r * tile->vectors + v], 0) = acc[r][v];     \
     }
-// The slots hold the indices at steps 0 and 1, in which they are linear.
+// The indices are linear in k: the slots hold those at k = 0 and 1.
 #define TILE(t, T)                                                                                 \
     TILE_PART(t, 4, 2)                                                                             \
     TILE_PART(t, 1, 2)                                                                             \
@@ -573,7 +574,7 @@ typedef struct { // what a part of a tile reads: where it begins and how far it 
     static void side_##t(char *f, int buf, const uint32_t *slot, int n, tile_side *s) {            \
         for (int l = 0; l < n; l++) {                                                              \
             i64 first = S(i64, slot[l]), second = S(i64, slot[n + l]);                             \
-            s->from[l] = (const char *)HEAD->bufs[buf] + first * (i64)sizeof(t);                   \
+            s->from[l] = (const char *)FRAME->bufs[buf] + first * (i64)sizeof(t);                  \
             s->step[l] = second - first;                                                           \
         }                                                                                          \
     }                                                                                              \
@@ -628,8 +629,8 @@ FLOAT_TYPES(CLEARS)
     BOTH(LT, lt, t, T) BOTH(LE, le, t, T) BOTH(EQ, eq, t, T) BOTH(NE, ne, t, T)                    \
     [CT_K_SELECT][CT_##T] = {select_s, select_##t##_w},                                            \
     [CT_I_COPY][CT_##T] = {copy_s, copy_##t##_w},                                                  \
-    [CT_I_WIDEN][CT_##T] = {NULL, widen_##t},                                                      \
-    [CT_I_CHOOSE][CT_##T] = {select_s, choose_##t},                                                \
+    [CT_I_SPLAT][CT_##T] = {NULL, splat_all_##t},                                                  \
+    [CT_I_SELECT_UNIFORM][CT_##T] = {select_s, select_uniform_##t},                                \
     [CT_K_ZIP][CT_##T] = {NULL, zip_low_##t##_w},                                                  \
     [CT_I_ZIP_HIGH][CT_##T] = {NULL, zip_high_##t##_w},                                            \
     [CT_I_FILL][CT_##T] = {fill_##t, fill_##t},
@@ -643,32 +644,32 @@ FLOAT_TYPES(CLEARS)
 #define T_BOOLS(t, T) FROM(t, T, b, BOOL) FROM(b, BOOL, t, T)
 #define MODE(I, RED, mode, T) [CT_I_##I + 3 * CT_RED_##RED + CT_I_##mode][CT_##T]
 #define T_FREE(RED, op, t, T)                                                                      \
-    MODE(TAKE, RED, LANES, T) = {take_##op##_##t##_lanes, take_##op##_##t##_lanes},                \
-    MODE(TAKE, RED, WIDE, T) = {take_##op##_##t##_wide, take_##op##_##t##_wide},                   \
-    MODE(TAKE, RED, ONE, T) = {take_##op##_##t##_one, take_##op##_##t##_one},
+    MODE(ACCUMULATE, RED, LANES, T) = {accumulate_##op##_##t##_lanes, accumulate_##op##_##t##_lanes}, \
+    MODE(ACCUMULATE, RED, WIDE, T) = {accumulate_##op##_##t##_wide, accumulate_##op##_##t##_wide}, \
+    MODE(ACCUMULATE, RED, SCALAR, T) = {accumulate_##op##_##t##_scalar, accumulate_##op##_##t##_scalar},
 #define T_FOLD(RED, op, t, T)                                                                      \
     [CT_I_FOLD + CT_RED_##RED][CT_##T] = {fold_##op##_##t##_s, fold_##op##_##t##_s},
 #define T_RED(RED, op, t, T)                                                                       \
     T_FREE(RED, op, t, T) T_FOLD(RED, op, t, T)                                                    \
     MODE(RESULT, RED, LANES, T) = {fold_##op##_##t##_s, fold_##op##_##t##_s},                      \
     MODE(RESULT, RED, WIDE, T) = {copy_##t##_w, copy_##t##_w},                                     \
-    MODE(RESULT, RED, ONE, T) = {copy_s, copy_s},
+    MODE(RESULT, RED, SCALAR, T) = {copy_s, copy_s},
 #define T_BLOCKS(RED, op, mode, MODE_, t, T)                                                       \
-    MODE(BLOCK, RED, MODE_, T) = {ends_##op##_##t##_##mode, ends_##op##_##t##_##mode},             \
+    MODE(END_BLOCK, RED, MODE_, T) = {end_of_block_##op##_##t##_##mode, end_of_block_##op##_##t##_##mode}, \
     MODE(RESULT, RED, MODE_, T) = {result_##op##_##t##_##mode, result_##op##_##t##_##mode},
 #define T_ORDERED(RED, op, t, T)                                                                   \
     T_FREE(RED, op, t, T) T_FOLD(RED, op, t, T) T_BLOCKS(RED, op, lanes, LANES, t, T)              \
-    T_BLOCKS(RED, op, wide, WIDE, t, T) T_BLOCKS(RED, op, one, ONE, t, T)
-#define T_PLACE(RED, op, t, T)                                                                     \
+    T_BLOCKS(RED, op, wide, WIDE, t, T) T_BLOCKS(RED, op, scalar, SCALAR, t, T)
+#define T_ARG_INDEX(RED, op, t, T)                                                                 \
     T_FREE(RED, arg##op, t, T)                                                                     \
     MODE(RESULT, RED, LANES, T) = {result_arg##op##_##t##_lanes, result_arg##op##_##t##_lanes},    \
-    MODE(RESULT, RED, WIDE, T) = {place_wide, place_wide},                                         \
-    MODE(RESULT, RED, ONE, T) = {place_one, place_one},
+    MODE(RESULT, RED, WIDE, T) = {index_wide, index_wide},                                         \
+    MODE(RESULT, RED, SCALAR, T) = {index_scalar, index_scalar},
 #define T_RED_INTS(t, T) T_RED(ADD, add, t, T) T_RED(MUL, mul, t, T)
 #define T_RED_LOGIC(t, T) T_RED(AND, and, t, T) T_RED(OR, or, t, T)
 #define T_RED_NUMBERS(t, T)                                                                        \
     T_RED(MAX, max, t, T)                                                                          \
-    T_RED(MIN, min, t, T) T_PLACE(ARGMAX, max, t, T) T_PLACE(ARGMIN, min, t, T)
+    T_RED(MIN, min, t, T) T_ARG_INDEX(ARGMAX, max, t, T) T_ARG_INDEX(ARGMIN, min, t, T)
 #define T_RED_FLOATS(t, T) T_ORDERED(ADD, add, t, T) T_ORDERED(MUL, mul, t, T)
 #define ANY_TYPE(NAME, fn) [CT_I_##NAME] = {[0 ... CT_DTYPE_COUNT - 1] = {fn, fn}},
 
@@ -695,9 +696,9 @@ const ct_itable CT_INTERP_TABLE = {
         },
         [CT_I_CONST] = {[0 ... CT_F32 - 1] = {const_s, NULL}, [CT_F32] = {const_f32, NULL}, [CT_F32 + 1 ... CT_DTYPE_COUNT - 1] = {const_s, NULL}},
         ANY_TYPE(ARG, arg_s) ANY_TYPE(RAMP, ramp_w)
-        ANY_TYPE(SEQ, seq) ANY_TYPE(SEQ_NEXT, seq_next) ANY_TYPE(VECTOR, vector) ANY_TYPE(VECTOR_NEXT, vector_next)
-        ANY_TYPE(CORE, core) ANY_TYPE(CORE_NEXT, core_next) ANY_TYPE(STOP, stop) ANY_TYPE(BREAK, break_if)
-        [CT_I_UNLESS] = {[CT_BOOL] = {unless, unless_any}},
+        ANY_TYPE(SEQ, interp_seq) ANY_TYPE(SEQ_NEXT, interp_seq_next) ANY_TYPE(VECTOR, interp_vector) ANY_TYPE(VECTOR_NEXT, interp_vector_next)
+        ANY_TYPE(ROWS, interp_rows) ANY_TYPE(ROWS_NEXT, interp_rows_next) ANY_TYPE(STOP, interp_stop) ANY_TYPE(BREAK, interp_break_if)
+        [CT_I_SKIP_IF_NONE] = {[CT_BOOL] = {interp_skip_unless, interp_skip_if_none}},
         INT_TYPES(T_RED_INTS) INT_TYPES(T_RED_LOGIC) T_RED_LOGIC(b, BOOL) NUMBERS(T_RED_NUMBERS) FLOAT_TYPES(T_RED_FLOATS)
     },
     .tree_bytes = {[CT_F32] = {sizeof(tree_add_f32), CT_GROUPS * sizeof(tree_addx_f32)},

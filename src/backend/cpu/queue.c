@@ -14,19 +14,19 @@ typedef struct item {
     struct item *next;
     ct_cpu_code *code;
     const ct_toolchain *toolchain;
-    const char *name; // behind the text
+    const char *name; // stored after the text
     char text[];
 } item;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of all below
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards all below
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static item *first, **last = &first;
-static size_t waiting, wanted; // items; of them, those that somebody waits for
-static size_t share;           // of what is wanted, for one compiler
+static size_t queued, urgent; // items; those that a thread waits for
+static size_t share;          // of the urgent items, for one compiler
 static struct worker {
     pthread_t id;
-    enum { NONE, WORKS, ENDED } state;
-} workers[CT_POOL_MOST];
+    enum { NONE, RUNNING, ENDED } state;
+} workers[CT_POOL_MAX_THREADS];
 static int working; // workers that have not ended
 static atomic_bool closed;
 
@@ -43,80 +43,82 @@ bool ct__queue_add(const ct__kernel_source *k, const ct_toolchain *toolchain, ct
         *last = it;
         last = &it->next;
         k->code->queued = true;
-        ct__code_pend(k->code);
-        waiting++;
+        ct__code_mark_pending(k->code);
+        queued++;
     }
     pthread_mutex_unlock(&lock);
     if (!taken) ct__free(it);
     return true;
 }
 
-void ct__queue_want(ct_cpu_code *code) {
+void ct__queue_prioritize(ct_cpu_code *code) {
     pthread_mutex_lock(&lock);
-    if (code->queued && !code->wanted) {
-        code->wanted = true;
-        wanted++;
+    if (code->queued && !code->urgent) {
+        code->urgent = true;
+        urgent++;
     }
     pthread_mutex_unlock(&lock);
 }
 
 // ---------------------------------------------------------------------------------------- batches
 
-enum { MOST_WANTED = 32, MOST = 8 };
+enum { MAX_URGENT = 32, MAX_BATCH = 8 };
 
-static size_t share_of(size_t n, int threads) {
+static size_t queue_share_of(size_t n, int threads) {
     return (n + (size_t)threads - 1) / (size_t)threads;
 }
 
-// One compiler is started for several kernels, since its start costs as much as two of them. What
-// is wanted is shared out evenly, at once; of the rest little is taken at a time, so that what comes
-// to be wanted does not wait long.
-static size_t batch_size(int threads) {
-    size_t n = wanted ? share : share_of(waiting, 2 * threads), most = wanted ? MOST_WANTED : MOST;
+// A compiler is started for several kernels, since its start costs as much as two of them. Urgent
+// kernels are divided evenly, all at once; of the others few are taken at a time, so that kernels
+// that become urgent are reached soon.
+static size_t queue_batch_size(int threads) {
+    size_t n = urgent ? share : queue_share_of(queued, 2 * threads),
+           most = urgent ? MAX_URGENT : MAX_BATCH;
     return n < 1 ? 1 : n < most ? n : most;
 }
 
-// Takes items of one toolchain from the queue, those that are wanted before any other.
-static size_t take(item *batch[MOST_WANTED], int threads) {
-    size_t n = 0, most = batch_size(threads);
-    bool only_wanted = wanted > 0;
+// Takes items of one toolchain from the queue, urgent ones before the others.
+static size_t queue_take(item *batch[MAX_URGENT], int threads) {
+    size_t n = 0, most = queue_batch_size(threads);
+    bool only_wanted = urgent > 0;
     for (item **at = &first; *at && n < most;) {
         item *it = *at;
-        if (it->code->wanted != only_wanted || (n && it->toolchain != batch[0]->toolchain)) {
+        if (it->code->urgent != only_wanted || (n && it->toolchain != batch[0]->toolchain)) {
             at = &it->next;
             continue;
         }
         *at = it->next;
         if (last == &it->next) last = at;
-        waiting--;
-        wanted -= it->code->wanted;
-        it->code->queued = it->code->wanted = false;
+        queued--;
+        urgent -= it->code->urgent;
+        it->code->queued = it->code->urgent = false;
         batch[n++] = it;
     }
     return n;
 }
 
-static void compile(item *const *batch, size_t n) {
-    ct__kernel_source sources[MOST_WANTED];
+static void queue_compile(item *const *batch, size_t n) {
+    ct__kernel_source sources[MAX_URGENT];
     ct_err err = {0};
     for (size_t i = 0; i < n; i++)
         sources[i] = (ct__kernel_source){
             .name = batch[i]->name, .text = batch[i]->text, .code = batch[i]->code};
-    bool ok = ct__cpu_make(sources, n, batch[0]->toolchain, &closed, &err);
+    bool ok = ct__cpu_build_entries(sources, n, batch[0]->toolchain, &closed, &err);
     for (size_t i = 0; i < n; i++) {
         if (!ok && !ct__code_fn(batch[i]->code)) ct__code_fail(batch[i]->code, &err);
-        // It may have been published before it was queued; one that is not is another thread's.
-        if (ct__code_fn(batch[i]->code)) ct__code_settle(batch[i]->code);
+        // It may have been published before it was queued; an unpublished one belongs to another
+        // thread.
+        if (ct__code_fn(batch[i]->code)) ct__code_clear_pending(batch[i]->code);
         ct__free(batch[i]);
     }
 }
 
-bool ct__queue_help(void) {
-    item *batch[MOST_WANTED];
+bool ct__queue_compile_some(void) {
+    item *batch[MAX_URGENT];
     pthread_mutex_lock(&lock);
-    size_t n = wanted ? take(batch, 1) : 0;
+    size_t n = urgent ? queue_take(batch, 1) : 0;
     pthread_mutex_unlock(&lock);
-    if (n) compile(batch, n);
+    if (n) queue_compile(batch, n);
     return n > 0;
 }
 
@@ -125,19 +127,19 @@ bool ct__queue_help(void) {
 typedef struct {
     struct worker *worker;
     int threads;
-} hire;
+} worker_arg;
 
-static void *work(void *arg) {
-    hire h = *(hire *)arg;
+static void *queue_worker(void *arg) {
+    worker_arg h = *(worker_arg *)arg;
     ct__free(arg);
     pthread_setname_np(pthread_self(), "cotan cc");
     for (;;) {
-        item *batch[MOST_WANTED];
+        item *batch[MAX_URGENT];
         pthread_mutex_lock(&lock);
-        size_t n = closed ? 0 : take(batch, h.threads);
+        size_t n = closed ? 0 : queue_take(batch, h.threads);
         if (n == 0) break;
         pthread_mutex_unlock(&lock);
-        compile(batch, n);
+        queue_compile(batch, n);
     }
     h.worker->state = ENDED;
     working--;
@@ -146,24 +148,24 @@ static void *work(void *arg) {
     return NULL;
 }
 
-// Joins those that have ended, or are about to return.
-static void join_ended(void) {
-    for (int i = 0; i < CT_POOL_MOST; i++)
+// Joins the threads that have ended or are about to return.
+static void queue_join_ended(void) {
+    for (int i = 0; i < CT_POOL_MAX_THREADS; i++)
         if (workers[i].state == ENDED) {
             pthread_join(workers[i].id, NULL);
             workers[i].state = NONE;
         }
 }
 
-// False: the system refuses one.
-static bool start_one(int threads) {
+// Returns false if the system refuses a thread.
+static bool queue_start_thread(int threads) {
     int i = 0;
-    while (i < CT_POOL_MOST && workers[i].state != NONE) i++;
-    hire *h = i < CT_POOL_MOST ? ct__malloc(sizeof *h) : NULL;
+    while (i < CT_POOL_MAX_THREADS && workers[i].state != NONE) i++;
+    worker_arg *h = i < CT_POOL_MAX_THREADS ? ct__malloc(sizeof *h) : NULL;
     if (!h) return false;
-    *h = (hire){&workers[i], threads};
-    workers[i].state = WORKS;
-    if (ct__thread_start(&workers[i].id, work, h) != 0) {
+    *h = (worker_arg){&workers[i], threads};
+    workers[i].state = RUNNING;
+    if (ct__thread_start(&workers[i].id, queue_worker, h) != 0) {
         workers[i].state = NONE;
         ct__free(h);
         return false;
@@ -174,17 +176,17 @@ static bool start_one(int threads) {
 
 void ct__queue_start(int threads, bool helps) {
     pthread_mutex_lock(&lock);
-    if (waiting && !closed) join_ended();
-    share = share_of(wanted, threads);
-    size_t left = waiting, batch = batch_size(threads);
+    if (queued && !closed) queue_join_ended();
+    share = queue_share_of(urgent, threads);
+    size_t left = queued, batch = queue_batch_size(threads);
     for (int i = helps; i < threads && left && !closed; i++) {
         left -= left < batch ? left : batch;
-        if (i >= working && !start_one(threads)) break;
+        if (i >= working && !queue_start_thread(threads)) break;
     }
     pthread_mutex_unlock(&lock);
 }
 
-void ct__queue_settle(void) {
+void ct__queue_wait_idle(void) {
     ct__queue_start(1, false);
     pthread_mutex_lock(&lock);
     while (working) pthread_cond_wait(&ended, &lock);
@@ -196,15 +198,15 @@ void ct__queue_close(void) {
     closed = true;
     for (item *it = first, *next; it; it = next) {
         next = it->next;
-        it->code->queued = it->code->wanted = false;
-        ct__code_settle(it->code);
+        it->code->queued = it->code->urgent = false;
+        ct__code_clear_pending(it->code);
         ct__free(it);
     }
     first = NULL;
     last = &first;
-    waiting = wanted = 0;
+    queued = urgent = 0;
     while (working) pthread_cond_wait(&ended, &lock);
-    join_ended();
+    queue_join_ended();
     pthread_mutex_unlock(&lock);
 }
 
@@ -214,8 +216,8 @@ void ct__queue_open(void) {
     pthread_mutex_unlock(&lock);
 }
 
-// The threads of a process that ends without ct_shutdown wait for their compilers first, which would
-// go on without it and leave their folders.
-__attribute__((destructor)) static void process_ends(void) {
+// If the process ends without ct_shutdown, its threads first wait for their compilers, which would
+// otherwise keep running and leave their folders.
+__attribute__((destructor)) static void queue_close_at_exit(void) {
     if (!ct__forked()) ct__queue_close();
 }

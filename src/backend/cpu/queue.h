@@ -1,7 +1,7 @@
-// Kernels that are to be compiled, and the threads of this process that compile them in the
-// background: at most as many at once as asked for, each of which waits for one compiler at a time.
-// They begin when there is work and end when there is none, so that an idle process has none of
-// them; they take none of the host program's signals.
+// The queue of kernels to compile, and this process's threads that compile them in the background:
+// at most as many as requested, each with one compiler at a time. The threads start when there is
+// work and end when there is none, so that an idle process has none; they block the host program's
+// signals.
 #ifndef COTAN_BACKEND_CPU_QUEUE_H
 #define COTAN_BACKEND_CPU_QUEUE_H
 
@@ -9,20 +9,21 @@
 
 struct ct_toolchain;
 
-// Appends a kernel, with copies of its name and text, unless it waits there. False: no memory.
+// Appends a kernel, with copies of its name and text, unless it is queued already. False: no
+// memory.
 bool ct__queue_add(const ct__kernel_source *k, const struct ct_toolchain *toolchain, ct_err *err);
-// Somebody waits for this kernel: it goes before those that nobody waits for.
-void ct__queue_want(ct_cpu_code *code);
-// Sees to it that so many threads compile what waits, as far as there is work; `helps`: the calling
-// thread is one of them.
+// A thread waits for this kernel: it is compiled before the others.
+void ct__queue_prioritize(ct_cpu_code *code);
+// Starts threads until so many compile, as far as there is work; `helps`: the calling thread is one
+// of them.
 void ct__queue_start(int threads, bool helps);
-// Compiles some of what is wanted, in the calling thread. False: nothing wanted waits.
-bool ct__queue_help(void);
+// Compiles some of the urgent kernels on the calling thread. False: there are none.
+bool ct__queue_compile_some(void);
 
-// Returns when nothing waits and nobody compiles.
-void ct__queue_settle(void);
-// Drops what waits, lets compilers that run end, and joins the threads; nothing is taken from then
-// on until ct__queue_open.
+// Returns when the queue is empty and no thread compiles.
+void ct__queue_wait_idle(void);
+// Drops the queued kernels, waits for running compilers, and joins the threads; nothing is accepted
+// until ct__queue_open.
 void ct__queue_close(void);
 void ct__queue_open(void);
 

@@ -1,6 +1,6 @@
-// What kernels are compiled with, as the environment said at some moment: the compiler, its own
-// environment, the cache and the folders to work in. Threads in the background get one with their
-// work: they read no environment, which the host program may be changing.
+// What kernels are compiled with, as the environment was at some time: the compiler, its own
+// environment, the cache and the folders to work in. Background threads get one with each kernel,
+// since the host program may be changing the environment while they run.
 #ifndef COTAN_BACKEND_CPU_TOOLCHAIN_H
 #define COTAN_BACKEND_CPU_TOOLCHAIN_H
 
@@ -8,16 +8,16 @@
 #include "backend/cpu/cc.h"
 
 typedef struct ct_toolchain {
-    struct ct_toolchain *next; // of those that are kept
+    struct ct_toolchain *next; // in the list of interned ones
     ct_cc cc;
-    ct_cache cache; // a copy of it is what a job locks entries through
-    ct_hash key;    // of all that a kernel's code follows from beside its text
+    ct_cache cache; // each job locks entries through its own copy
+    ct_hash key;    // of all that a kernel's code depends on except its text
 } ct_toolchain;
 
-// As the environment says now. `toolchain` is filled for as long as the environment stays.
+// Reads the environment. `toolchain` is valid as long as the environment does not change.
 bool ct__toolchain_find(ct_toolchain *toolchain, ct_err *err);
-// One that is equal and stays until ct__toolchains_end. NULL: no memory.
-const ct_toolchain *ct__toolchain_keep(const ct_toolchain *toolchain, ct_err *err);
+// Returns an equal copy that is valid until ct__toolchains_end; NULL if there is no memory.
+const ct_toolchain *ct__toolchain_intern(const ct_toolchain *toolchain, ct_err *err);
 void ct__toolchains_end(void);
 
 #endif

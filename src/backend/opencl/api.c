@@ -10,12 +10,12 @@
 #include "base/library.h"
 #include "base/mem.h"
 
-static const char usual[] = "libOpenCL.so.1";
+static const char default_library[] = "libOpenCL.so.1";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ct_cl functions;
 static bool loaded;
 
-static bool load(ct_err *err) {
+static bool opencl_load(ct_err *err) {
     static const struct {
         const char *name;
         size_t at;
@@ -25,7 +25,7 @@ static bool load(ct_err *err) {
 #undef X
     };
     const char *asked = getenv("COTAN_OPENCL_LIBRARY");
-    const char *file = asked && *asked ? asked : usual;
+    const char *file = asked && *asked ? asked : default_library;
     void *library = ct__library_open(file, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         ct__err(err, CT_E_DEVICE, CT_NOWHERE, "opencl", "there is no OpenCL here: %.400s",
@@ -48,8 +48,8 @@ static bool load(ct_err *err) {
     return loaded = true;
 }
 
-// Threads that drivers start take none of the host program's signals.
-static void block_signals(sigset_t *before) {
+// Blocks the host program's signals in threads that drivers start.
+static void opencl_block_signals(sigset_t *before) {
     sigset_t all;
     sigfillset(&all);
     sigdelset(&all, SIGSEGV);
@@ -59,8 +59,8 @@ static void block_signals(sigset_t *before) {
 const ct_cl *ct__cl(ct_err *err) {
     sigset_t before;
     pthread_mutex_lock(&lock);
-    block_signals(&before);
-    const bool ok = loaded || load(err);
+    opencl_block_signals(&before);
+    const bool ok = loaded || opencl_load(err);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_mutex_unlock(&lock);
     return ok ? &functions : NULL;
@@ -86,20 +86,21 @@ bool ct__cl_failed(ct_err *err, const char *function, int32_t code) {
 
 // ---------------------------------------------------------------------------------------- devices
 
-static uint64_t number_of(const ct_cl *cl, cl_device id, uint32_t what) {
+static uint64_t opencl_device_number(const ct_cl *cl, cl_device id, uint32_t what) {
     uint64_t value =
-        0; // little-endian machines alone are known to have OpenCL: 32 bits fill the lower half
+        0; // all machines with OpenCL are little-endian: a 32-bit value is in the lower half
     return cl->clGetDeviceInfo(id, what, sizeof value, &value, NULL) == 0 ? value : 0;
 }
 
-static bool has_word(const char *words, const char *word) {
+static bool opencl_has_word(const char *words, const char *word) {
     const size_t n = strlen(word);
     for (const char *at = words; (at = strstr(at, word)); at += n)
         if ((at == words || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
     return false;
 }
 
-static void look_at(const ct_cl *cl, cl_platform platform, cl_device id, ct_cl_device *d) {
+static void opencl_describe_device(const ct_cl *cl, cl_platform platform, cl_device id,
+                                   ct_cl_device *d) {
     char extensions[8192] = "";
     *d = (ct_cl_device){.id = id};
     cl->clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof d->platform, d->platform, NULL);
@@ -108,14 +109,14 @@ static void look_at(const ct_cl *cl, cl_platform platform, cl_device id, ct_cl_d
     cl->clGetDeviceInfo(id, CL_DEVICE_VERSION, sizeof d->version, d->version, NULL);
     cl->clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof extensions, extensions, NULL);
     sscanf(d->version, "OpenCL %d.%d", &d->major, &d->minor);
-    d->f64 = has_word(extensions, "cl_khr_fp64");
-    d->f16 = has_word(extensions, "cl_khr_fp16");
-    d->bytes = number_of(cl, id, CL_DEVICE_GLOBAL_MEM_SIZE);
-    d->most_bytes = number_of(cl, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-    d->units = number_of(cl, id, CL_DEVICE_MAX_COMPUTE_UNITS);
-    d->megahertz = number_of(cl, id, CL_DEVICE_MAX_CLOCK_FREQUENCY);
-    d->parameter_bytes = number_of(cl, id, CL_DEVICE_MAX_PARAMETER_SIZE);
-    const uint64_t f32 = number_of(cl, id, CL_DEVICE_SINGLE_FP_CONFIG);
+    d->f64 = opencl_has_word(extensions, "cl_khr_fp64");
+    d->f16 = opencl_has_word(extensions, "cl_khr_fp16");
+    d->bytes = opencl_device_number(cl, id, CL_DEVICE_GLOBAL_MEM_SIZE);
+    d->max_buffer_bytes = opencl_device_number(cl, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+    d->units = opencl_device_number(cl, id, CL_DEVICE_MAX_COMPUTE_UNITS);
+    d->megahertz = opencl_device_number(cl, id, CL_DEVICE_MAX_CLOCK_FREQUENCY);
+    d->parameter_bytes = opencl_device_number(cl, id, CL_DEVICE_MAX_PARAMETER_SIZE);
+    const uint64_t f32 = opencl_device_number(cl, id, CL_DEVICE_SINGLE_FP_CONFIG);
     d->denormals = f32 & CL_FP_DENORM;
     d->rounded = f32 & CL_FP_CORRECTLY_ROUNDED;
 }
@@ -126,7 +127,7 @@ int ct__cl_devices(const ct_cl *cl, ct_cl_device *list, int most, ct_err *err) {
     uint32_t n_platforms = 0;
     int n = 0;
     sigset_t before;
-    block_signals(&before);
+    opencl_block_signals(&before);
     int32_t code = cl->clGetPlatformIDs(PLATFORMS, platforms, &n_platforms);
     if (n_platforms > PLATFORMS) n_platforms = PLATFORMS;
     for (uint32_t p = 0; code == 0 && p < n_platforms; p++) {
@@ -137,7 +138,7 @@ int ct__cl_devices(const ct_cl *cl, ct_cl_device *list, int most, ct_err *err) {
             continue; // a platform without a device
         if (n_ids > DEVICES) n_ids = DEVICES;
         for (uint32_t i = 0; i < n_ids; i++, n++)
-            if (n < most) look_at(cl, platforms[p], ids[i], &list[n]);
+            if (n < most) opencl_describe_device(cl, platforms[p], ids[i], &list[n]);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code == 0 || code == -1001) return n;

@@ -1,5 +1,5 @@
-// OpenCL's library, found when it is first asked for: the functions and constants that are used here, as the
-// specification of version 1.2 declares them, so that no header of it is needed to build.
+// The OpenCL library, loaded at first use: the functions and constants that are needed, declared as
+// in the specification of version 1.2, so that the build needs no OpenCL header.
 #ifndef COTAN_BACKEND_OPENCL_API_H
 #define COTAN_BACKEND_OPENCL_API_H
 
@@ -78,24 +78,27 @@ enum {
     CL_PROGRAM_BUILD_LOG = 0x1183,
 };
 
-// The library: COTAN_OPENCL_LIBRARY, else libOpenCL.so.1. NULL, and a sentence: there is none, or one without
-// these functions. It stays loaded.
+// Loads COTAN_OPENCL_LIBRARY, else libOpenCL.so.1; it stays loaded. Returns NULL with the error set
+// if there is none, or it lacks a function.
 const ct_cl *ct__cl(ct_err *err);
-// CT_E_DEVICE, of a function that failed: "opencl: clFinish failed: out of resources (-5)". Returns false.
+// Records CT_E_DEVICE for a failed function, e.g. "opencl: clFinish failed: out of resources (-5)".
+// Returns false.
 bool ct__cl_failed(ct_err *err, const char *function, int32_t code);
 
-// A device as the drivers tell of it, in the order of platforms and of devices in each.
+// A device as its driver describes it. Devices are ordered by platform, then as in the platform's
+// list.
 typedef struct ct_cl_device {
     cl_device id;
     char name[128], platform[128], driver[128], version[128]; // version: "OpenCL 3.0 ..."
-    uint64_t bytes, most_bytes;                               // of its memory, and of one buffer
+    uint64_t bytes, max_buffer_bytes;                         // of its memory; of one buffer
     uint64_t units, megahertz, parameter_bytes;
-    bool f64, f16;    // has it such arithmetic?
-    bool denormals;   // keeps small numbers of f32
-    bool rounded;     // divides, and takes roots, correctly rounded
+    bool f64, f16;    // has this arithmetic
+    bool denormals;   // keeps subnormal f32
+    bool rounded;     // divides and takes square roots correctly rounded
     int major, minor; // of the version
 } ct_cl_device;
-// How many there are; the first `most` go to `list`. -1, and a sentence: the library fails.
+// Returns the number of devices; the first `most` are written to `list`. -1 with the error set: the
+// library failed.
 int ct__cl_devices(const ct_cl *cl, ct_cl_device *list, int most, ct_err *err);
 
 #endif

@@ -1,6 +1,6 @@
-// OpenCL as a device: memory that the host cannot touch, one queue in order, kernels of which a work-item runs a
-// row of the grid. What is submitted has run when submit returns, so that what fails is told there; "async:opencl"
-// is the same behind a queue of ours.
+// OpenCL as a device: memory that the host cannot access, one in-order queue, and kernels whose
+// work-items run one row of the grid each. submit returns when everything has run, so that it
+// reports all failures; "async:opencl" adds the library's own queue.
 #include <stdio.h>
 #include <string.h>
 
@@ -13,13 +13,13 @@
 
 // ---------------------------------------------------------------------------------------- opening
 
-// Finds the device of that number, with a sentence where it is not there or too old.
-static bool find_device(ct_cl_state *s, int ordinal, ct_err *err) {
-    enum { MOST = 64 };
-    ct_cl_device *list = ct__malloc(MOST * sizeof *list);
-    if (!list) return ct__err_memory(err, CT_NOWHERE, "opencl", MOST * sizeof *list);
-    const int n = ct__cl_devices(s->cl, list, MOST, err);
-    bool ok = ordinal < n && ordinal < MOST;
+// Finds the device of that index; reports if it does not exist or is too old.
+static bool opencl_find_device(ct_cl_state *s, int ordinal, ct_err *err) {
+    enum { MAX_DEVICES = 64 };
+    ct_cl_device *list = ct__malloc(MAX_DEVICES * sizeof *list);
+    if (!list) return ct__err_memory(err, CT_NOWHERE, "opencl", MAX_DEVICES * sizeof *list);
+    const int n = ct__cl_devices(s->cl, list, MAX_DEVICES, err);
+    bool ok = ordinal < n && ordinal < MAX_DEVICES;
     if (n == 0) {
         ct__err(err, CT_E_DEVICE, CT_NOWHERE, "opencl", "no driver of OpenCL brings a device");
         ct__err_hint(err, "install a device's driver (pocl-opencl-icd: the CPU)");
@@ -52,7 +52,7 @@ static bool opencl_open(ct_device *device, ct_err *err) {
     ct_cl_state *s = device->state = ct__calloc(1, sizeof *s);
     int32_t code = 0;
     if (!s) return ct__err_memory(err, CT_NOWHERE, "opencl", sizeof *s);
-    bool ok = (s->cl = ct__cl(err)) && find_device(s, device->ordinal, err);
+    bool ok = (s->cl = ct__cl(err)) && opencl_find_device(s, device->ordinal, err);
     if (ok && !(s->context = s->cl->clCreateContext(NULL, 1, &s->about.id, NULL, NULL, &code)))
         ok = ct__cl_failed(err, "clCreateContext", code);
     if (ok && !(s->queue = s->cl->clCreateCommandQueue(s->context, s->about.id, 0, &code)))
@@ -69,9 +69,10 @@ static bool opencl_open(ct_device *device, ct_err *err) {
 static void *opencl_alloc(ct_device *device, size_t bytes, ct_err *err) {
     ct_cl_state *s = device->state;
     int32_t code = 0;
-    if (bytes > s->about.most_bytes) {
+    if (bytes > s->about.max_buffer_bytes) {
         ct__err(err, CT_E_LIMIT, CT_NOWHERE, "opencl", "a buffer of %s: %s allows %s at most",
-                ct__bytes_text(bytes).s, s->about.name, ct__bytes_text(s->about.most_bytes).s);
+                ct__bytes_text(bytes).s, s->about.name,
+                ct__bytes_text(s->about.max_buffer_bytes).s);
         return NULL;
     }
     cl_memory m =
@@ -102,20 +103,20 @@ static bool opencl_copy_out(ct_device *device, ct_operand from, void *host, size
 // --------------------------------------------------------------------------------------- launches
 
 enum {
-    SCRATCH_MOST = 64 << 20
-}; // bytes of the work-items that run at a time, where one needs less
+    SCRATCH_BYTES = 64 << 20
+}; // scratch of the concurrent work-items, if one needs less than that
 
-// How many rows run at a time.
-static int64_t rows_at_a_time(const ct_command *c) {
+// Returns the number of rows that run at a time.
+static int64_t opencl_concurrent_rows(const ct_command *c) {
     const size_t room = ct__round_up(c->kernel->scratch, 64);
-    int64_t rows = room ? (int64_t)(SCRATCH_MOST / room) : c->grid;
+    int64_t rows = room ? (int64_t)(SCRATCH_BYTES / room) : c->grid;
     return rows < 1 ? 1 : rows < c->grid ? rows : c->grid;
 }
 static size_t opencl_workspace(const ct_device *device, const ct_command *c) {
-    return (void)device, ct__round_up(c->kernel->scratch, 64) * (size_t)rows_at_a_time(c);
+    return (void)device, ct__round_up(c->kernel->scratch, 64) * (size_t)opencl_concurrent_rows(c);
 }
 
-static bool scratch_of(ct_device *device, size_t bytes, ct_err *err) {
+static bool opencl_grow_scratch(ct_device *device, size_t bytes, ct_err *err) {
     ct_cl_state *s = device->state;
     if (bytes <= s->scratch_bytes) return true;
     if (s->scratch) s->cl->clReleaseMemObject(s->scratch);
@@ -135,34 +136,37 @@ typedef struct {
     const ct_cl *cl;
     cl_kernel kernel;
     uint32_t n;
-    int32_t code; // of the first that failed
+    int32_t code; // the first error
 } arguments;
-static void argument(arguments *a, size_t size, const void *value) {
+static void opencl_set_argument(arguments *a, size_t size, const void *value) {
     const int32_t code = a->cl->clSetKernelArg(a->kernel, a->n++, size, value);
     if (!a->code) a->code = code;
 }
 
-static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
+static bool opencl_run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
     ct_cl_state *s = device->state;
     const ct_cl_code *made = c->kernel->code;
-    const int64_t rows = rows_at_a_time(c), room = (int64_t)ct__round_up(c->kernel->scratch, 64);
+    const int64_t rows = opencl_concurrent_rows(c),
+                  room = (int64_t)ct__round_up(c->kernel->scratch, 64);
     arguments a = {.cl = s->cl, .kernel = made->kernel};
-    if (!scratch_of(device, opencl_workspace(device, c), err)) return false;
-    for (uint32_t i = 0; i < c->n_args; i++) argument(&a, sizeof(cl_memory), &c->args[i].buffer);
+    if (!opencl_grow_scratch(device, opencl_workspace(device, c), err)) return false;
+    for (uint32_t i = 0; i < c->n_args; i++)
+        opencl_set_argument(&a, sizeof(cl_memory), &c->args[i].buffer);
     for (uint32_t i = 0; i < c->n_args; i++) {
         const int64_t offset = (int64_t)c->args[i].offset;
-        argument(&a, sizeof offset, &offset);
+        opencl_set_argument(&a, sizeof offset, &offset);
     }
-    for (uint32_t i = 0; i < c->n_numbers; i++) argument(&a, sizeof(int64_t), &c->numbers[i]);
+    for (uint32_t i = 0; i < c->n_numbers; i++)
+        opencl_set_argument(&a, sizeof(int64_t), &c->numbers[i]);
     for (int64_t begin = 0; begin < c->grid && !a.code; begin += rows) {
         if (ct__stopped(device, err)) return false;
         const int64_t end = begin + rows < c->grid ? begin + rows : c->grid;
         const size_t items = (size_t)(end - begin), of_group = 1;
         a.n = 2 * c->n_args + c->n_numbers;
-        argument(&a, sizeof begin, &begin);
-        argument(&a, sizeof end, &end);
-        argument(&a, sizeof room, &room);
-        argument(&a, sizeof(cl_memory), s->scratch ? &s->scratch : NULL);
+        opencl_set_argument(&a, sizeof begin, &begin);
+        opencl_set_argument(&a, sizeof end, &end);
+        opencl_set_argument(&a, sizeof room, &room);
+        opencl_set_argument(&a, sizeof(cl_memory), s->scratch ? &s->scratch : NULL);
         if (a.code) break;
         const int32_t code = s->cl->clEnqueueNDRangeKernel(s->queue, made->kernel, 1, NULL, &items,
                                                            &of_group, 0, NULL, NULL);
@@ -171,7 +175,7 @@ static bool run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
     return !a.code || ct__cl_failed(err, "clSetKernelArg", a.code);
 }
 
-static bool run_copy(ct_device *device, const ct_command *c, ct_err *err) {
+static bool opencl_run_copy(ct_device *device, const ct_command *c, ct_err *err) {
     ct_cl_state *s = device->state;
     const ct_operand from = c->args[0], to = c->args[1];
     if (!c->bytes || (from.buffer == to.buffer && from.offset == to.offset)) return true;
@@ -182,7 +186,7 @@ static bool run_copy(ct_device *device, const ct_command *c, ct_err *err) {
             s->queue, from.buffer, to.buffer, from.offset, to.offset, c->bytes, 0, NULL, NULL);
         return code == 0 || ct__cl_failed(err, "clEnqueueCopyBuffer", code);
     }
-    void *bytes = ct__malloc(c->bytes); // they overlap, which the queue may not be asked for
+    void *bytes = ct__malloc(c->bytes); // they overlap, which clEnqueueCopyBuffer does not allow
     bool ok = bytes ? opencl_copy_out(device, from, bytes, c->bytes, err) &&
                           opencl_copy_in(device, to, bytes, c->bytes, err)
                     : ct__err_memory(err, CT_NOWHERE, "opencl", c->bytes);
@@ -190,20 +194,21 @@ static bool run_copy(ct_device *device, const ct_command *c, ct_err *err) {
     return ok;
 }
 
-static bool run_command(void *device, const ct_command *c, const ct_command *given, ct_err *err) {
-    (void)given;
+static bool opencl_run_command(void *device, const ct_command *c, const ct_command *original,
+                               ct_err *err) {
+    (void)original;
     return c->kind == CT_COMMAND_NODE     ? ct__call_on_copies(device, c, err)
-           : c->kind == CT_COMMAND_KERNEL ? run_kernel(device, c, err)
-                                          : run_copy(device, c, err);
+           : c->kind == CT_COMMAND_KERNEL ? opencl_run_kernel(device, c, err)
+                                          : opencl_run_copy(device, c, err);
 }
-static bool read_back(void *device, ct_operand from, void *to, size_t n, ct_err *err) {
+static bool opencl_read_back(void *device, ct_operand from, void *to, size_t n, ct_err *err) {
     return opencl_copy_out(device, from, to, n, err);
 }
 
 static bool opencl_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
     const ct_cl_state *s = device->state;
     const ct_runner runner = {
-        .device = device, .run = run_command, .read = read_back, .user = device};
+        .device = device, .run = opencl_run_command, .read = opencl_read_back, .user = device};
     const bool ok = ct__run_commands(&runner, commands, n, err);
     const int32_t code = n ? s->cl->clFinish(s->queue) : 0;
     return ok && (code == 0 || ct__cl_failed(err, "clFinish", code));
@@ -223,7 +228,7 @@ static ct_target opencl_target(void) {
                        .gflops = 50};
 }
 
-static bool needs_f64(const ct_kir *k) {
+static bool opencl_needs_f64(const ct_kir *k) {
     for (size_t i = 0; i < k->n; i++)
         if (k->ins[i].dtype == CT_F64) return true;
     for (size_t i = 0; i < k->nbufs; i++)
@@ -236,7 +241,7 @@ static bool opencl_measure(ct_device *device, ct_kernel *const *kernels, size_t 
     for (size_t i = 0; i < n; i++) {
         ct_kernel *k = kernels[i];
         const uint64_t bytes = 16u * (unsigned)k->ir->nparams + 8u * (unsigned)k->ir->nargs + 32;
-        if (!s->about.f64 && needs_f64(k->ir))
+        if (!s->about.f64 && opencl_needs_f64(k->ir))
             return ct__err(err, CT_E_DEVICE, k->here, "opencl",
                            "f64 is computed here, and %s has none (cl_khr_fp64)", s->about.name);
         if (bytes > s->about.parameter_bytes)

@@ -1,4 +1,4 @@
-// The text in front of every generated kernel: prelude.inc as a string, made by the build.
+// The text before every generated kernel: prelude.inc as a string, made by the build.
 #ifndef COTAN_BACKEND_OPENCL_PRELUDE_H
 #define COTAN_BACKEND_OPENCL_PRELUDE_H
 

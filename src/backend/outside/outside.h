@@ -1,11 +1,12 @@
-// Devices that the process defined, or that shared libraries brought.
+// Device plugins: devices that the process defined or that shared libraries provide.
 #ifndef COTAN_BACKEND_OUTSIDE_OUTSIDE_H
 #define COTAN_BACKEND_OUTSIDE_OUTSIDE_H
 
 #include "backend/backend.h"
 
-// Those that were defined so far and those of COTAN_DEVICE_LIBRARY, which are loaded when this is asked first: the
-// one behind `last` (NULL: the first); NULL: no more. `why`, where a library cannot be loaded, may be NULL.
-const ct_backend *ct__outside_next(const ct_backend *last, ct_err *why);
+// Iterates over the devices defined so far and those of COTAN_DEVICE_LIBRARY, whose libraries the
+// first call loads: returns the one after `last` (NULL: the first); NULL: no more. `why` (may be
+// NULL) gets the error of a library that cannot be loaded.
+const ct_backend *ct__plugin_next(const ct_backend *last, ct_err *why);
 
 #endif

@@ -1,5 +1,5 @@
-// The reference backend: one node at a time, as plainly as possible, floats in double, integers
-// exactly. The oracle.
+// The reference backend, the oracle for tests: evaluates one node at a time in the simplest way,
+// floats in double, integers exactly.
 #include <string.h>
 
 #include "backend/backend.h"
@@ -40,9 +40,10 @@ bool ct__call_node(const ct_node *node, void *const *args, const atomic_bool *st
     return ok;
 }
 
-static bool run_command(void *device_, const ct_command *c, const ct_command *given, ct_err *err) {
+static bool ref_run_command(void *device_, const ct_command *c, const ct_command *original,
+                            ct_err *err) {
     const ct_device *device = device_;
-    (void)given;
+    (void)original;
     void **args = ct__malloc((c->n_args + 1) * sizeof *args);
     if (!args) return ct__err_memory(err, CT_NOWHERE, "ref", c->n_args * sizeof *args);
     for (uint32_t k = 0; k < c->n_args; k++)
@@ -53,7 +54,7 @@ static bool run_command(void *device_, const ct_command *c, const ct_command *gi
     return ok;
 }
 static bool ref_submit(ct_device *device, const ct_command *commands, size_t n, ct_err *err) {
-    const ct_runner runner = {.device = device, .run = run_command, .user = device};
+    const ct_runner runner = {.device = device, .run = ref_run_command, .user = device};
     return ct__run_commands(&runner, commands, n, err);
 }
 static uint64_t ref_event(ct_device *device) { return (void)device, 0; }

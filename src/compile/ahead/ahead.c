@@ -20,18 +20,20 @@ static bool may_stand_at(const ct_ahead *a, const char *path) {
 static bool write_files(const ct_ahead *a, const ct_text *header, const ct_text *source) {
     const ct_text *const texts[] = {source, header};
     ct_err *err = &a->ctx->err;
-    ct_atomic files[2] = {{.fd = -1}, {.fd = -1}};
+    ct_atomic_file files[2] = {{.fd = -1}, {.fd = -1}};
     bool ok = true;
     for (int i = 0; i < 2 && ok; i++) {
         ct_text path = {0};
         ct__textf(&path, "%s.%c", a->args->path, "ch"[i]);
-        ok = path.failed ? ct__err_memory(err, a->args->here, "compile", strlen(a->args->path))
-                         : may_stand_at(a, path.s) && ct__atomic_begin(&files[i], path.s, 0, err) &&
-                               ct__atomic_put(&files[i], texts[i]->s, texts[i]->n, err);
+        ok = path.failed
+                 ? ct__err_memory(err, a->args->here, "compile", strlen(a->args->path))
+                 : may_stand_at(a, path.s) && ct__atomic_file_begin(&files[i], path.s, 0, err) &&
+                       ct__atomic_file_write(&files[i], texts[i]->s, texts[i]->n, err);
         ct__text_free(&path);
     }
     for (int i = 0; i < 2; i++)
-        if (!ok || !(ok = ct__atomic_commit(&files[i], err))) ct__atomic_abandon(&files[i]);
+        if (!ok || !(ok = ct__atomic_file_commit(&files[i], err)))
+            ct__atomic_file_abandon(&files[i]);
     return ok;
 }
 
@@ -84,7 +86,7 @@ bool ct_compile_with(ct_compile_args args) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, args.path, args.here, "compile", "the path") || ctx->err.code)
         return false;
-    CT_PLAIN; // constants are folded while the plan is made
+    CT_DEFAULT_ENV; // constants are folded while the plan is made
     const char *slash = strrchr(args.path, '/');
     ct_ahead a = {.ctx = ctx, .args = &args, .name = slash ? slash + 1 : args.path};
     if (!ct__ahead_function_name(a.name))

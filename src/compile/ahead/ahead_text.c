@@ -236,10 +236,10 @@ static bool define_data(const ct_ahead *a, ct_text *out, size_t i) {
     if (m) {
         ct_var *var = (ct_var *)(uintptr_t)m->var;
         copy = ct__malloc(b->bytes + 1);
-        ct__share_take(var->lock, false, NULL);
+        ct__rwlock_lock(var->lock, false, NULL);
         ok = copy ? ct__hooks.download(a->ctx, var->storage, copy, b->bytes)
                   : ct__err_memory(&a->ctx->err, a->args->here, "compile", b->bytes);
-        ct__share_leave(var->lock, false);
+        ct__rwlock_unlock(var->lock, false);
         ct__text_add(out, "\n// ");
         put_foreign(out, m->was);
         ct__textf(out, ", %s\n", ct__type_text(m->type).s);

@@ -63,8 +63,8 @@ typedef struct {
     double eps, tiny, largest;
 } grain;
 static grain grain_of(ct_dtype dtype) {
-    return (grain){ldexp(1, -ct__dtype(dtype)->mantissa), ct__smallest_normal(dtype),
-                   ct__largest(dtype)};
+    return (grain){ldexp(1, -ct__dtype(dtype)->mantissa), ct__float_min_normal(dtype),
+                   ct__float_max(dtype)};
 }
 
 // Of 4 bits, the bytes that hold two.

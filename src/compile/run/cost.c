@@ -167,7 +167,7 @@ bool ct__plan_fits(ct_ctx *ctx, ct_executor *engine, ct_plan *plan) {
     uint64_t held = account->now[CT_MEMORY_WORKSPACES], arena = engine->temporaries.bytes;
     uint64_t need = (c.arena_bytes > arena ? c.arena_bytes - arena : 0) + c.constant_bytes +
                     c.result_bytes + (c.workspace_bytes > held ? c.workspace_bytes - held : 0);
-    uint64_t left = ct__memory_left(account), asked = ct__memory_limit_asked();
+    uint64_t left = ct__memory_left(account), asked = ct__memory_limit();
     if (engine->within && ctx->regions->n && !ctx->regions->least) {
         uint64_t total = account->total;
         uint64_t within = engine->within > total ? engine->within - total : 0;

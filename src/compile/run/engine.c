@@ -37,7 +37,7 @@ static void engine_free(ct_executor *e) {
 }
 
 static ct_executor *engine_new(const char *device, ct_err *err) {
-    ct__profile_begins();
+    ct__profile_start_from_env();
     ct_executor *e = ct__calloc(1, sizeof *e);
     if (!e) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
@@ -46,7 +46,7 @@ static ct_executor *engine_new(const char *device, ct_err *err) {
         if (e->device->backend == &ct__backend_dry) e->check = 0; // there are no values
         if (e->check & CT_CHECK_BOUNDS) e->device->guard = CT_GUARD;
         // What is checked is what will run.
-        ct__computing(e->device)->waits = e->check || ct__env_waits();
+        ct__computing(e->device)->wait_for_compiler = e->check || ct__env_waits();
         e->order.numerics = ct__numerics(e->device);
         return e;
     }
@@ -124,8 +124,8 @@ const ct_account *ct__ctx_account(ct_ctx *ctx) {
 
 void ct__ctx_release_unused(ct_ctx *ctx) {
     ct_executor *e = engine_of(ctx);
-    if (e) ct__device_spares_free(ct__computing(e->device));
-    ct__release_unused();
+    if (e) ct__device_empty_cache(ct__computing(e->device));
+    ct__trim_heap();
 }
 
 const char *ct__ctx_device(ct_ctx *ctx) {
@@ -145,7 +145,7 @@ void ct__ctx_within(ct_ctx *ctx, uint64_t bytes) {
 
 void ct__ctx_waits(ct_ctx *ctx) {
     ct_executor *e = engine_of(ctx);
-    if (e) ct__computing(e->device)->waits = true;
+    if (e) ct__computing(e->device)->wait_for_compiler = true;
 }
 
 void ct_wait_for_kernels(void) {
@@ -415,11 +415,11 @@ static bool leaves_stand(ct_ctx *ctx, const ct_order *o) {
 
 // Variables take their new storages when all pieces have run: until then a run can be given up.
 static bool run_pieces(ct_ctx *ctx, ct_executor *e, const ct_plan *p, size_t n) {
-    const uint64_t refused = ct__refused();
+    const uint64_t refused = ct__failed_allocations();
     ct_storage **made = ct__calloc(n + p->n_between + 1, sizeof(ct_storage *));
     bool ok = made && CT_GROW(e->fresh, e->fresh_cap, n);
     for (size_t i = 0; i < p->n_pieces && ok; i++)
-        ok = ct__piece_run(ctx, e, &p->pieces[i], n, made) && ct__refused() == refused;
+        ok = ct__piece_run(ctx, e, &p->pieces[i], n, made) && ct__failed_allocations() == refused;
     for (size_t i = ok ? n : 0; made && i < n + p->n_between; i++) ct__storage_unref(made[i]);
     for (size_t i = 0; i < n && ok; i++) {
         const ct_root *r = &e->roots[i];
@@ -440,11 +440,11 @@ static bool run_plan(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n) {
     if (p->n_pieces) return run_pieces(ctx, e, p, n);
     if (!fetch_leaves(ctx, e) || !make_storages(ctx, e, n)) return false;
     e->started = false;
-    const uint64_t refused = ct__refused();
+    const uint64_t refused = ct__failed_allocations();
     uint64_t begin = e->device->backend->event(e->device);
     bool ok = ct__plan_bind(ctx, e, p) && ct__check_before(ctx, e, p, n) &&
               ct__plan_run(ctx, e, p, &e->order, e->fresh) && ct__check_after(e, p) &&
-              ct__refused() == refused; // else something was not done for want of it
+              ct__failed_allocations() == refused; // else something was not done for want of it
     ct__check_done(e);
     if (ok) {
         uint64_t end = e->device->backend->event(e->device);
@@ -467,7 +467,7 @@ static bool run_plan(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n) {
 // enqueued. That is long enough: a device that works behind a queue has memory that only itself
 // touches, and who copies from it waits for the queue.
 
-static bool hold(ct_executor *e, ct_share *lock, bool alone) {
+static bool hold(ct_executor *e, ct_rwlock *lock, bool alone) {
     size_t low = 0, high = e->n_held;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -486,7 +486,7 @@ static bool hold(ct_executor *e, ct_share *lock, bool alone) {
 }
 
 static bool list_held(ct_executor *e, size_t n) {
-    const ct_share *last = NULL;
+    const ct_rwlock *last = NULL;
     e->n_held = 0;
     for (size_t i = 0; i < n; i++) {
         const ct_var *var = e->roots[i].var;
@@ -506,7 +506,7 @@ static bool list_held(ct_executor *e, size_t n) {
 static void release(ct_executor *e) {
     while (e->n_held) {
         e->n_held--;
-        ct__share_leave(e->held[e->n_held].lock, e->held[e->n_held].alone);
+        ct__rwlock_unlock(e->held[e->n_held].lock, e->held[e->n_held].alone);
     }
 }
 
@@ -517,7 +517,7 @@ static bool take_held(ct_ctx *ctx, ct_executor *e, size_t n) {
     if (!listed) return ct__err_memory(&ctx->err, CT_NOWHERE, "run", all * sizeof *e->held);
     while (e->n_held < all) {
         struct ct_held *h = &e->held[e->n_held];
-        if (!ct__share_take(h->lock, h->alone, &ctx->cancelled)) return false;
+        if (!ct__rwlock_lock(h->lock, h->alone, &ctx->cancelled)) return false;
         e->n_held++;
     }
     return true;
@@ -561,14 +561,14 @@ static bool run_held(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n, ct_loc h
     return gone ? ct__fail_stale_read(ctx, gone, here) : ok;
 }
 
-static ct_span_what span_of(const ct_plan *p, ct_span_kind kind, const char *name) {
-    return (ct_span_what){kind, name, "", p->here.file, p->here.line};
+static ct_trace_event_key span_of(const ct_plan *p, ct_trace_event_kind kind, const char *name) {
+    return (ct_trace_event_key){kind, name, "", p->here.file, p->here.line};
 }
 static bool await_compiler(ct_ctx *ctx, ct_executor *e, ct_plan *p) {
-    const int64_t begin = ct__watched() ? ct__span_now() : 0;
+    const int64_t begin = ct__trace_enabled() ? ct__trace_event_now() : 0;
     const bool ok = ct__plan_start(ctx, e, p);
-    const ct_span_what what = span_of(p, CT_SPAN_COMPILE, "compiler awaited");
-    if (begin) ct__span_add(&what, begin, 0, 0);
+    const ct_trace_event_key what = span_of(p, CT_TRACE_COMPILE, "compiler awaited");
+    if (begin) ct__trace_event_add(&what, begin, 0, 0);
     return ok;
 }
 // Waits for the compiler, before anything is locked, where that is worth it.
@@ -579,10 +579,10 @@ static bool start(ct_ctx *ctx, ct_executor *e, ct_plan *p) {
     return ok;
 }
 static bool run_watched(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n, ct_loc here) {
-    const int64_t begin = ct__watched() ? ct__span_now() : 0;
+    const int64_t begin = ct__trace_enabled() ? ct__trace_event_now() : 0;
     const bool ok = run_held(ctx, e, p, n, here);
-    const ct_span_what what = span_of(p, CT_SPAN_RUN, "plan run");
-    if (begin) ct__span_add(&what, begin, 0, 0);
+    const ct_trace_event_key what = span_of(p, CT_TRACE_RUN, "plan run");
+    if (begin) ct__trace_event_add(&what, begin, 0, 0);
     return ok;
 }
 
@@ -699,7 +699,7 @@ static bool fill_held(ct_ctx *ctx, ct_executor *e, ct_var *var, ct_chunk_fn next
 }
 
 static bool take_alone(ct_ctx *ctx, ct_var *var) {
-    if (!atomic_load(&ctx->cancelled) && ct__share_take(var->lock, true, &ctx->cancelled))
+    if (!atomic_load(&ctx->cancelled) && ct__rwlock_lock(var->lock, true, &ctx->cancelled))
         return true;
     if (cancelled(ctx)) atomic_store(&ctx->cancelled, false);
     return false;
@@ -713,7 +713,7 @@ static bool move(ct_ctx *ctx, ct_var *var, int place) {
         ct__var_set_version(var, ct__new_version(ctx));
         if (ctx->n_extras) ct__extras_spent(ctx);
     }
-    ct__share_leave(var->lock, true);
+    ct__rwlock_unlock(var->lock, true);
     return ok;
 }
 
@@ -721,7 +721,7 @@ static bool fill(ct_ctx *ctx, ct_var *var, ct_chunk_fn next, void *user) {
     ct_executor *e = ct__engine_at(ctx, var->type.place);
     if (!e || !take_alone(ctx, var)) return false;
     bool ok = target_stands(ctx, var, CT_NOWHERE) && fill_held(ctx, e, var, next, user);
-    ct__share_leave(var->lock, true);
+    ct__rwlock_unlock(var->lock, true);
     return ok;
 }
 
@@ -735,7 +735,7 @@ static bool lend(ct_ctx *ctx, ct_var *var, ct_storage *value) {
         ct__var_set_version(var, ct__new_version(ctx));
         if (ctx->n_extras) ct__extras_spent(ctx);
     }
-    ct__share_leave(var->lock, true);
+    ct__rwlock_unlock(var->lock, true);
     return ok;
 }
 

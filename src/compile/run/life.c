@@ -5,7 +5,7 @@
 bool ct_shutdown(void) {
     if (!ct__contexts_end()) return false;
     ct__cpu_end();
-    ct__profile_ends();
+    ct__profile_stop();
     ct__slots_end();
     ct__vars_end();
     ct__all_freed();

@@ -15,12 +15,12 @@ static void note_transfer(const ct_executor *e, const ct_storage *from, ct_loc h
                           int64_t begin) {
     char name[16 + CT_DEVICE_NAME];
     snprintf(name, sizeof name, "transfer from %s", ((const ct_device *)from->owner)->name);
-    const ct_span_what what = {CT_SPAN_COPY, name, e->device->name, here.file, here.line};
-    ct__span_add(&what, begin, (double)from->bytes, 0);
+    const ct_trace_event_key what = {CT_TRACE_COPY, name, e->device->name, here.file, here.line};
+    ct__trace_event_add(&what, begin, (double)from->bytes, 0);
 }
 
 ct_storage *ct__fetch(ct_ctx *ctx, ct_executor *e, ct_storage *from, ct_loc here) {
-    const int64_t begin = ct__watched() ? ct__span_now() : 0;
+    const int64_t begin = ct__trace_enabled() ? ct__trace_event_now() : 0;
     void *bytes = ct__malloc(from->bytes);
     ct_storage *to = bytes ? ct__storage_new(e->device, from->bytes, &ctx->err) : NULL;
     bool ok = to && ct__hooks.download(ctx, from, bytes, from->bytes) &&

@@ -115,7 +115,7 @@ ct_command ct__program_command(const ct_program *p, const ct_launch *l) {
                         .n_args = l->n_args,
                         .steps = l->steps,
                         .n_steps = l->n_steps,
-                        .turn = l->turn,
+                        .iteration_of = l->turn,
                         .batched = l->batched,
                         .numbers = l->numbers,
                         .n_numbers = l->n_numbers,

@@ -19,23 +19,23 @@ static uint8_t *seal(const uint8_t *bytes, size_t n) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
-    if (ct__cache_whole(bytes, n)) {
+    if (ct__cache_is_intact(bytes, n)) {
         EXPECT(n > TRAILER && memcmp(bytes + n - TRAILER, "cotanso1", 8) == 0);
         n -= TRAILER;
     } else {
         char why[CT_CACHE_WHY];
         ct_cache none;
-        ct__cache_none(&none);
+        ct__cache_disable(&none);
         EXPECT(!ct__cache_load_file(&none, harness_file(bytes, n), why));
         EXPECT(strcmp(why, "the file is damaged") == 0);
     }
     if (n < 3) return 0;
     uint8_t *file = seal(bytes, n);
     size_t whole = n + TRAILER, at = (bytes[0] | (size_t)bytes[1] << 8) % whole;
-    EXPECT(ct__cache_whole(file, whole));
-    EXPECT(!ct__cache_whole(file, at));
+    EXPECT(ct__cache_is_intact(file, whole));
+    EXPECT(!ct__cache_is_intact(file, at));
     file[at] ^= (uint8_t)(1 << bytes[2] % 8);
-    EXPECT(!ct__cache_whole(file, whole));
+    EXPECT(!ct__cache_is_intact(file, whole));
     free(file);
     return 0;
 }

@@ -10,25 +10,26 @@ static void use_section(const uint8_t *section, size_t n) {
     ct_pack_tables t;
     ct_err err = {0};
     uint64_t sum = 0, end = 0;
-    if (!ct__pack_tables(section, n, "f", &t, &err)) {
+    if (!ct__pack_check_tables(section, n, "f", &t, &err)) {
         is_damaged(&err);
         return;
     }
-    for (uint64_t i = 0; i < t.section->n_parts; i++) {
-        const ct_pack_part *p = &t.parts[i];
+    for (uint64_t i = 0; i < t.section->n_segments; i++) {
+        const ct_pack_segment *p = &t.segments[i];
         EXPECT(p->at >= end && p->at + p->bytes <= t.section->span && p->bytes);
         end = p->at + p->bytes;
         sum += section[p->from] + section[p->from + p->bytes - 1];
     }
-    EXPECT(sum <= 510 * t.section->n_parts);
+    EXPECT(sum <= 510 * t.section->n_segments);
     for (uint64_t i = 0; i < t.section->n_kernels; i++)
         EXPECT(t.kernels[i].at < t.section->span &&
                (!i || memcmp(&t.kernels[i - 1].key, &t.kernels[i].key, 16)));
-    for (uint64_t i = 0; i < t.section->n_bases; i++)
-        EXPECT(t.bases[i].at + 8 <= t.section->span && t.bases[i].value <= t.section->span);
+    for (uint64_t i = 0; i < t.section->n_relocations; i++)
+        EXPECT(t.relocations[i].at + 8 <= t.section->span &&
+               t.relocations[i].value <= t.section->span);
     for (uint64_t i = 0; i < t.section->n_imports; i++) {
         EXPECT(t.imports[i].at + 8 <= t.section->span);
-        (void)ct__pack_function(t.imports[i].name);
+        (void)ct__pack_import_address(t.imports[i].name);
     }
 }
 
@@ -49,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
         if (kept <= CT_PACK_LEVELS && n >= sizeof *h + kept * sizeof *levels)
             h->hash = ct__pack_header_hash(h);
     }
-    if (ct__pack_header(copy, n, "f", &levels, &n_levels, &err))
+    if (ct__pack_check_header(copy, n, "f", &levels, &n_levels, &err))
         for (size_t i = 0; i < n_levels; i++) use_section(copy + levels[i].begin, levels[i].bytes);
     else
         is_damaged(&err);
