@@ -62,7 +62,7 @@ static bool settled(ct_ctx *ctx, const ct_executor *engine, const ct_plan *plan,
     for (size_t i = 0; i < plan->program.n_launches; i++)
         evaluated |= plan->program.launches[i].kind == CT_LAUNCH_NODE;
     if (evaluated) ct__symbols_settle(ctx->symbols, graph->nodes, graph->n);
-    if (plan->check) ct__check_settle(plan->check, ctx->symbols);
+    if (plan->check) ct__check_resolve_sizes(plan->check, ctx->symbols);
     if (evaluated || plan->check) ct__symbols_incomplete(ctx->symbols);
     return true;
 }

@@ -176,7 +176,7 @@ static void doctor_check_settings(doctor *d) {
     ct_err err = {0};
     unsigned checks;
     const char *device_env = getenv("COTAN_DEVICE");
-    bool ok = ct__env_check(&err) && ct__check_wanted(&checks, &err);
+    bool ok = ct__env_check(&err) && ct__check_parse_env(&checks, &err);
     if (ok && device_env && *device_env) {
         ct_device *device = ct__device_open(device_env, &err);
         ct__device_close(device);

@@ -42,7 +42,7 @@ static ct_executor *engine_new(const char *device, ct_err *err) {
     if (!e) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
     } else if (ct__env_check(err) && ct__env_plan_cache(&e->most_bytes, err) &&
-               ct__check_wanted(&e->check, err) && (e->device = ct__device_open(device, err))) {
+               ct__check_parse_env(&e->check, err) && (e->device = ct__device_open(device, err))) {
         if (e->device->backend == &ct__backend_dry) e->check = 0; // there are no values
         if (e->check & CT_CHECK_BOUNDS) e->device->guard = CT_GUARD;
         // What is checked is what will run.
