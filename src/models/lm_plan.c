@@ -23,7 +23,7 @@ bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, uint64_t within, ct_
     h->ctx->log_user = outer->log_user;
     ct_ctx_use(h->ctx);
     if (!ct_set_device(name)) return false;
-    ct__ctx_within(h->ctx, within > h->bytes_before ? within - h->bytes_before : within > 0);
+    ct__ctx_limit_memory(h->ctx, within > h->bytes_before ? within - h->bytes_before : within > 0);
     return true;
 }
 

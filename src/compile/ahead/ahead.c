@@ -65,7 +65,7 @@ static bool write_plan(ct_ahead *a) {
 static bool compile_pending(ct_ahead *a) {
     ct_loc here = a->args->here;
     if (!(a->plan = ct__pending_plan(a->ctx, here, &a->engine))) return false;
-    const ct_backend *backend = ct__computing(a->engine->device)->backend;
+    const ct_backend *backend = ct__computing_device(a->engine->device)->backend;
     if (backend->evaluates_ops || backend->language != CT_LANGUAGE_C) {
         ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile", "device %s %s", ct__ctx_device(a->ctx),
                 backend->evaluates_ops ? "runs an op at a time: it has no kernels to write"
@@ -73,7 +73,7 @@ static bool compile_pending(ct_ahead *a) {
         ct__err_hint(&a->ctx->err, "ct_set_device(\"cpu\"), or \"dry:cpu\", which runs nothing");
         return false;
     }
-    if (a->plan->n_pieces)
+    if (a->plan->n_subplans)
         return ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile",
                        "tensors lie on several devices: what is written runs on one");
     a->roots = a->engine->roots;

@@ -27,7 +27,7 @@ typedef struct {
 } bounds_launch;
 
 static const ct_buf *bounds_buffer(const bounds_launch *g, uint32_t arg) {
-    return &g->plan->program.bufs[g->plan->behind[g->at + arg]];
+    return &g->plan->program.bufs[g->plan->operand_buf[g->at + arg]];
 }
 static size_t bounds_bytes(const bounds_launch *g, uint32_t arg) {
     const ct_buf *b = bounds_buffer(g, arg);

@@ -198,8 +198,9 @@ static bool check_ops_compile(ct_check_run *x, ct_check_graph *g) {
     ct_program all = {.arena = g->arena, .target = ct__target(check_ops_device(x))};
     bool ok = check_ops_lower(x, g, &all);
     if (ok && all.n_kernels)
-        ok = ct__measure(x->ctx, x->engine, &all) && ct__render(x->ctx, x->engine, &all) &&
-             ct__cache(x->ctx, x->engine, &all);
+        ok = ct__measure_kernels(x->ctx, x->engine, &all) &&
+             ct__render_kernels(x->ctx, x->engine, &all) &&
+             ct__compile_kernels(x->ctx, x->engine, &all);
     const struct ct_program_kernel *next = all.kernels;
     if (ok)
         check_ops_assign_kernels(g, &next);
