@@ -121,7 +121,7 @@ static ct_plan *lower_new_subplan(const ct_plan *whole, const ct_part *part) {
 // Lowers a graph of several devices to subplans, whose sizes are fixed.
 static bool lower_several_devices(ct_ctx *ctx, ct_plan *plan, ct_graph *graph) {
     ct_parts *parts = ct__arena_zero(&plan->arena, sizeof *parts);
-    if (!parts || !ct__split_places(ctx, graph, parts)) return false;
+    if (!parts || !ct__split_by_device(ctx, graph, parts)) return false;
     plan->subplans = ct__arena_zero(&plan->arena, (parts->n + 1) * sizeof *plan->subplans);
     if (!plan->subplans) return false;
     plan->n_between = parts->n_between;
@@ -173,7 +173,7 @@ static bool lower_expand(ct_ctx *ctx, ct_executor *engine, const ct_order *order
                          const ct_root *roots, size_t n_roots, ct_graph *graph) {
     ctx->whole = lower_runs_kernels(engine);
     if (!ct__expand(ctx, order, roots, n_roots, graph)) return false;
-    if (ctx->whole && ct__lies_apart(graph) && !lower_all_run_kernels(ctx, graph)) {
+    if (ctx->whole && ct__has_several_devices(graph) && !lower_all_run_kernels(ctx, graph)) {
         ctx->whole = false;
         *graph = (ct_graph){0};
         if (!ct__expand(ctx, order, roots, n_roots, graph)) return false;
@@ -187,7 +187,7 @@ static bool lower_to_program(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, co
     ct__dump_recorded(ctx, order, roots, n_roots);
     if (!lower_open_devices(ctx, order)) return false;
     if (!lower_expand(ctx, engine, order, roots, n_roots, &graph)) return false;
-    const bool several = ct__lies_apart(&graph);
+    const bool several = ct__has_several_devices(&graph);
     return (several || lower_record_graph(ctx, engine, plan, &graph)) &&
            ct__simplify(ctx, &graph) && lower_verify_graph(ctx, "simplified", &graph) &&
            (several ? lower_several_devices(ctx, plan, &graph)

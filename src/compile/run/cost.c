@@ -200,7 +200,7 @@ bool ct__plan_fits(ct_ctx *ctx, ct_executor *engine, ct_plan *plan) {
 static bool cost_add_temporaries(const ct_program *p, uint64_t *in_use, ct_err *err) {
     size_t *first = ct__malloc((p->n_bufs + 1) * sizeof *first);
     size_t *last = ct__malloc((p->n_bufs + 1) * sizeof *last);
-    bool ok = first && last ? ct__plan_lives(p, first, last, err)
+    bool ok = first && last ? ct__plan_lifetimes(p, first, last, err)
                             : ct__err_memory(err, CT_NOWHERE, "plan", p->n_bufs * sizeof *first);
     // Unsigned numbers wrap: each buffer is subtracted again after its last launch.
     for (size_t b = 0; b < p->n_bufs && ok; b++) {
