@@ -94,7 +94,7 @@ static number sample(ct_dtype d) {
 // ------------------------------------------------------------------------------------ in plain C
 
 static bool is_signed(ct_dtype d) { return d >= CT_I8 && d <= CT_I64; }
-static int width(ct_dtype d) { return 8 * (int)ct_dtype_size(ct__kir_held(d)); }
+static int width(ct_dtype d) { return 8 * (int)ct_dtype_size(ct__kir_compute_dtype(d)); }
 static int64_t lowest(ct_dtype d) { // 1: unsigned, never equal to -1 / x
     return is_signed(d) ? INT64_MIN >> (64 - 8 * ct_dtype_size(d)) : 1;
 }
@@ -541,7 +541,7 @@ static void lookups_of_bytes(void **state) {
                 high = ct__kir_const_int(&k, CT_I64, half[1]);
         ct__kir_store(&k, out, i, ct__kir_lookup4(&k, ct__kir_load(&k, in, i), low, high));
         ct__kir_end(&k);
-        if (bind) ct__kir_bind(&k);
+        if (bind) ct__kir_lower_tiles(&k);
         memset(got, 0, sizeof got);
         kir_run(&k, (void *[]){words, got}, NULL, 1);
         for (int j = 0; j < (bind ? 64 : N); j++)
@@ -571,7 +571,7 @@ static void lookup_kernel(ct_kir *k, ct_dtype dtype, ct_kbind bind, int64_t n) {
     if (tile) i = ct__kir_add(k, at, i);
     ct__kir_store(k, out, i, ct__kir_lookup(k, table, ct__kir_load(k, words, i)));
     for (int open = 0; open < 2 + tile; open++) ct__kir_end(k);
-    if (tile) ct__kir_bind(k);
+    if (tile) ct__kir_lower_tiles(k);
 }
 static void lookups(void **state) {
     (void)state;

@@ -130,8 +130,8 @@ static size_t memplan_place_by_size(memplan_lifetime *lives, size_t n, memplan_i
     return top;
 }
 
-// ------------------------------------------------------------------------------------------------
-// For very many buffers: in order of time, each takes the smallest gap that is large enough (best fit).
+// ------------------------------------------------------------------------------ very many buffers
+// In order of time, each takes the smallest gap that is large enough (best fit).
 
 static int memplan_compare_first(const void *a, const void *b) {
     const memplan_lifetime *x = a, *y = b;

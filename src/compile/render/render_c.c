@@ -37,7 +37,7 @@ void ct__render_buffer(const ct_render *r, int64_t buf) {
 
 ct_converter ct__render_converter(const char *way, ct_dtype dtype) {
     ct_converter c = {""};
-    if (dtype == CT_BOOL || ct__kir_held(dtype) != dtype)
+    if (dtype == CT_BOOL || ct__kir_compute_dtype(dtype) != dtype)
         snprintf(c.s, sizeof c.s, "%s_%s", way, ct_dtype_name(dtype));
     return c;
 }
@@ -270,7 +270,7 @@ static void c_write_vector_store(const ct_render *r, const ct_kins *ins) {
 // ------------------------------------------------------------------------------------ reductions
 
 const char *ct__render_red_name(const ct_kins *ins) {
-    return ct__kred_name(ins->sub) + (ct__kred_is_place(ins->sub) ? strlen("arg") : 0);
+    return ct__kred_name(ins->sub) + (ct__kred_is_arg(ins->sub) ? strlen("arg") : 0);
 }
 
 // The accumulator of a REDUCE has 16 lanes if its loop is the LANES loop (lane j takes the elements
@@ -305,7 +305,7 @@ static c_reduction c_reduction_of(const ct_render *r, ct_kval id) {
     c_reduction d = {.id = id, .ins = ins, .dtype = r->k->ins[ins->a].dtype};
     d.lanes = r->k->ins[ins->in].sub == CT_BIND_LANES;
     d.wide = !d.lanes && ct__render_is_wide(r, id);
-    d.is_arg = ct__kred_is_place(ins->sub);
+    d.is_arg = ct__kred_is_arg(ins->sub);
     d.ordered = ct__kred_is_ordered(ins->sub, d.dtype);
     d.array = !d.lanes && d.ordered;
     d.t = ct__render_suffix(d.dtype);
@@ -318,7 +318,7 @@ static c_reduction c_reduction_of(const ct_render *r, ct_kval id) {
 static void c_write_identity(const ct_render *r, const c_reduction *d) {
     bool vector = d->lanes || d->wide;
     if (vector) ct__textf(r->out, "splat_%s(", d->t);
-    ct_kins value = ct__kred_start(d->ins->sub, d->dtype);
+    ct_kins value = ct__kred_identity(d->ins->sub, d->dtype);
     ct__render_literal(r->out, d->dtype, &value);
     if (vector) ct__text_add(r->out, ")");
 }

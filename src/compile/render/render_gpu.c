@@ -102,7 +102,7 @@ static gpu_reduction gpu_reduction_of(const gpu_renderer *g, ct_kval id) {
     const ct_kins *ins = &k->ins[id];
     gpu_reduction d = {.id = id, .ins = ins, .dtype = k->ins[ins->a].dtype};
     d.lanes = k->ins[ins->in].sub == CT_BIND_LANES;
-    d.is_arg = ct__kred_is_place(ins->sub);
+    d.is_arg = ct__kred_is_arg(ins->sub);
     d.ordered = ct__kred_is_ordered(ins->sub, d.dtype);
     d.array = !d.lanes && d.ordered;
     d.t = ct__render_suffix(d.dtype);
@@ -111,7 +111,7 @@ static gpu_reduction gpu_reduction_of(const gpu_renderer *g, ct_kval id) {
 }
 
 static void gpu_write_identity(const gpu_renderer *g, const gpu_reduction *d) {
-    const ct_kins first = ct__kred_start(d->ins->sub, d->dtype);
+    const ct_kins first = ct__kred_identity(d->ins->sub, d->dtype);
     ct__render_literal(g->r.out, d->dtype, &first);
 }
 

@@ -28,7 +28,7 @@ typedef struct ct_gpu_launch {
 // Appends the text that precedes kernels.
 void ct__render_gpu_prelude(const ct_gpu_caps *caps, ct_text *out);
 
-// Verifies k, which ct__kir_bind has bound, and appends its source: the math functions it needs, each
+// Verifies k, which ct__kir_lower_tiles has bound, and appends its source: the math functions it needs, each
 // guarded so that many kernels fit one program, and one kernel, named by a hash of its body. Its parameters
 // are, in this order: the address of each buffer; for each buffer the bytes from there to its first element
 // (64-bit); the i64 args; the begin and end of the grid's rows, of which block b runs `rows` from begin + b

@@ -448,7 +448,7 @@ static void emitter_store_one(ct_emit *e, ct_val v, const ct_ix *at, ct_kval val
 
 // Rounds a value that is in a wider form to its dtype.
 static ct_kval emitter_round(ct_emit *e, ct_kval value, ct_dtype dtype) {
-    return ct__kir_held(dtype) == dtype ? value : ct__kir_cast(e->kir, value, dtype);
+    return ct__kir_compute_dtype(dtype) == dtype ? value : ct__kir_cast(e->kir, value, dtype);
 }
 
 // Stores an element of a template's node, and the epilogue: the units that are computed from it at the same
