@@ -111,8 +111,8 @@ static void few_rows_load_steps(few *f, ct_kval at, int n, ct_kval column, ct_kv
         b[2 * i] = few_rows_load_pair(f, ct__kir_addi(k, first, i), column);
     if (f->s->b.pair_of == CT_F16) {
         for (int i = 0; i < n; i += 2) {
-            b[i + 1] = ct__kir_half(k, b[i], true);
-            b[i] = ct__kir_half(k, b[i], false);
+            b[i + 1] = ct__kir_unpack_half(k, b[i], true);
+            b[i] = ct__kir_unpack_half(k, b[i], false);
         }
         return;
     }

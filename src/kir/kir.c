@@ -557,7 +557,7 @@ ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to) {
     return kir_append_pure(k, ins);
 }
 
-ct_kval ct__kir_half(ct_kir *k, ct_kval word, bool high) {
+ct_kval ct__kir_unpack_half(ct_kir *k, ct_kval word, bool high) {
     const ct_kop op = high ? CT_K_HIGH_HALF : CT_K_LOW_HALF;
     const ct_kins *x = kir_check_operand(k, op, word);
     if (!x) return -1;
@@ -610,7 +610,7 @@ ct_kval ct__kir_scale(ct_kir *k, ct_kval x, ct_kval n) {
     return kir_append_pure(k, kir_instruction(CT_K_SCALE, a->dtype, 1, x, n, -1));
 }
 
-ct_kval ct__kir_is_inside(ct_kir *k, ct_kval x, ct_kval n) {
+ct_kval ct__kir_is_in_range(ct_kir *k, ct_kval x, ct_kval n) {
     const ct_kins *i = kir_check_operand(k, CT_K_LT, x), *m = kir_check_operand(k, CT_K_LT, n);
     if (!i || !m) return -1;
     const ct_kval before = i->dtype == CT_I64 ? kir_before_widening(k, x) : -1;

@@ -235,7 +235,7 @@ ct_kval ct__kir_dot2(ct_kir *k, ct_kval a, ct_kval b, ct_kval c);
 ct_kval ct__kir_lookup4(ct_kir *k, ct_kval a, ct_kval low, ct_kval high);
 // To a dtype with a wider compute dtype: gives a value of the compute dtype that the dtype can represent.
 ct_kval ct__kir_cast(ct_kir *k, ct_kval a, ct_dtype to);
-ct_kval ct__kir_half(ct_kir *k, ct_kval word, bool high);   // of u32: f32
+ct_kval ct__kir_unpack_half(ct_kir *k, ct_kval word, bool high); // of u32: f32
 ct_kval ct__kir_bitcast(ct_kir *k, ct_kval a, ct_dtype to); // f32 <-> i32 <-> u32, f64 <-> i64, u64
 ct_kval ct__kir_math(ct_kir *k, ct_kmath f, ct_kval a);     // f32 or f64
 // f(x) where `cond` is true, else y
@@ -269,7 +269,7 @@ static inline ct_kval ct__kir_lt(ct_kir *k, ct_kval a, ct_kval b) {
 ct_kval ct__kir_addi(ct_kir *k, ct_kval a, int64_t b);           // i64: a + b
 ct_kval ct__kir_muli(ct_kir *k, ct_kval a, int64_t b);           // i64: a * b
 ct_kval ct__kir_ceil_div(ct_kir *k, ct_kval a, int64_t b);       // i64, a >= 0: (a + b - 1) / b
-ct_kval ct__kir_is_inside(ct_kir *k, ct_kval x, ct_kval n);      // i64, n >= 0: 0 <= x and x < n
+ct_kval ct__kir_is_in_range(ct_kir *k, ct_kval x, ct_kval n);    // i64, n >= 0: 0 <= x and x < n
 bool ct__kir_is_int(const ct_kir *k, ct_kval v, int64_t *value); // true for an i64 constant
 
 // ---------------------------------------------------------------------------------------- memory
@@ -388,7 +388,7 @@ ct_kval ct__kred_combine(ct_kir *k, ct_kred op, ct_kval a, ct_kval b);
 bool ct__kir_one_block(const ct_kir *k, ct_kval loop);
 // True if the loop may have more than one block of CT_REDUCE_BLOCK, and a reduction that depends on the
 // order.
-bool ct__kir_in_blocks(const ct_kir *k, ct_kval loop);
+bool ct__kir_reduces_by_blocks(const ct_kir *k, ct_kval loop);
 // Iterates over the reductions directly in a loop.
 #define CT_EACH_REDUCE(k, loop, id)                                                                \
     for (ct_kval id = (loop) + 1; id < (k)->ins[loop].end; id++)                                   \

@@ -51,7 +51,7 @@ ct_kval ct__kir_clone(ct_kir *k, const ct_kins *ins, ct_kval a, ct_kval b, ct_kv
     case CT_K_ZIP: return ct__kir_zip(k, a, b, ins->sub);
     case CT_K_CAST: return ct__kir_cast(k, a, (ct_dtype)ins->sub);
     case CT_K_LOW_HALF:
-    case CT_K_HIGH_HALF: return ct__kir_half(k, a, ins->op == CT_K_HIGH_HALF);
+    case CT_K_HIGH_HALF: return ct__kir_unpack_half(k, a, ins->op == CT_K_HIGH_HALF);
     case CT_K_BITCAST: return ct__kir_bitcast(k, a, (ct_dtype)ins->dtype);
     case CT_K_MATH: return ct__kir_math(k, ins->sub, a);
     case CT_K_SCALE: return ct__kir_scale(k, a, b);

@@ -48,7 +48,7 @@ bool ct__kir_one_block(const ct_kir *k, ct_kval loop) {
     return is_bounded || reduce_is_one_block(k, extent);
 }
 
-bool ct__kir_in_blocks(const ct_kir *k, ct_kval loop) {
+bool ct__kir_reduces_by_blocks(const ct_kir *k, ct_kval loop) {
     if (ct__kir_one_block(k, loop)) return false;
     bool any = false;
     CT_EACH_REDUCE(k, loop, id)

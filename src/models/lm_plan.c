@@ -34,7 +34,7 @@ bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name) {
     if (c->n_regions > h->blocks) h->blocks = c->n_regions;
     if (c->n_again > h->again) h->again = c->n_again;
     ct__text_free(&h->largest);
-    ct__say_tensors(&h->largest, c->tensors, c->n_tensors);
+    ct__write_tensors(&h->largest, c->tensors, c->n_tensors);
     if (h->part) h->part(name, c, h->user);
     return true;
 }

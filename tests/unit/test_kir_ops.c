@@ -508,7 +508,7 @@ static void halves_of_words(void **state) {
                       ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE)};
         ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_LANES : CT_BIND_SEQ, WORDS, "element");
         ct_kval word = ct__kir_load(&k, in, i);
-        for (int h = 0; h < 2; h++) ct__kir_store(&k, out[h], i, ct__kir_half(&k, word, h));
+        for (int h = 0; h < 2; h++) ct__kir_store(&k, out[h], i, ct__kir_unpack_half(&k, word, h));
         ct__kir_end(&k);
         kir_run(&k, (void *[]){words, low, high}, NULL, 1);
         for (int j = 0; j < WORDS; j++)

@@ -513,7 +513,7 @@ static void c_declare_tail_mask(const ct_render *r, ct_kval v) {
 
 static void c_open_loop(ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
-    bool blocks = ct__kir_in_blocks(r->k, v);
+    bool blocks = ct__kir_reduces_by_blocks(r->k, v);
     C_EACH_REDUCE(r, v, d) {
         if (blocks && d.ordered)
             c_declare_tree(r, &d);
@@ -549,14 +549,14 @@ static void c_open_tail(ct_render *r, ct_kval v) {
     ct__text_add(r->out, "}\n");
     c_indent(r);
     ct__textf(r->out, "if (j%d < ", v);
-    c_write_loop_end(r, v, ct__kir_in_blocks(r->k, v));
+    c_write_loop_end(r, v, ct__kir_reduces_by_blocks(r->k, v));
     ct__text_add(r->out, ") {\n");
     r->depth++;
     c_declare_tail_mask(r, v);
 }
 
 static void c_close_loop(ct_render *r, ct_kval v) {
-    bool blocks = ct__kir_in_blocks(r->k, v);
+    bool blocks = ct__kir_reduces_by_blocks(r->k, v);
     r->depth--;
     c_indent(r);
     ct__text_add(r->out, "}\n");
@@ -778,7 +778,7 @@ static void c_write_trees(const ct_render *r, ct_text *out) {
     for (ct_kval i = 0; (size_t)i < r->k->n; i++) {
         if (r->k->ins[i].op != CT_K_REDUCE) continue;
         c_reduction d = c_reduction_of(r, i);
-        if (!d.ordered || !ct__kir_in_blocks(r->k, d.ins->in)) continue;
+        if (!d.ordered || !ct__kir_reduces_by_blocks(r->k, d.ins->in)) continue;
         bool *known = &done[d.ins->sub == CT_RED_MUL][d.dtype == CT_F64][d.wide];
         if (*known) continue;
         *known = true;

@@ -204,7 +204,7 @@ static void gpu_open_block_loop(gpu_renderer *g, ct_kval v, const ct_kins *ins) 
 
 static void gpu_open_loop(gpu_renderer *g, ct_kval v) {
     const ct_kins *ins = &g->r.k->ins[v];
-    const bool blocks = ct__kir_in_blocks(g->r.k, v), lanes = ins->sub == CT_BIND_LANES;
+    const bool blocks = ct__kir_reduces_by_blocks(g->r.k, v), lanes = ins->sub == CT_BIND_LANES;
     if (ins->sub == CT_BIND_ROWS) {
         gpu_open_rows_loop(g, v, ins);
         return;
@@ -237,7 +237,7 @@ static void gpu_open_loop(gpu_renderer *g, ct_kval v) {
 }
 
 static void gpu_close_loop(gpu_renderer *g, ct_kval v) {
-    const bool blocks = ct__kir_in_blocks(g->r.k, v);
+    const bool blocks = ct__kir_reduces_by_blocks(g->r.k, v);
     g->r.depth--;
     gpu_indent(g);
     ct__text_add(g->r.out, "}\n");
@@ -360,7 +360,7 @@ static void gpu_write_trees(const gpu_renderer *g, ct_text *out) {
     for (ct_kval i = 0; (size_t)i < g->r.k->n; i++) {
         if (g->r.k->ins[i].op != CT_K_REDUCE) continue;
         const gpu_reduction d = gpu_reduction_of(g, i);
-        if (!d.ordered || !ct__kir_in_blocks(g->r.k, d.ins->in)) continue;
+        if (!d.ordered || !ct__kir_reduces_by_blocks(g->r.k, d.ins->in)) continue;
         char tree[24];
         snprintf(tree, sizeof tree, "%s_%s", d.op, d.t);
         ct__textf(out, "#ifndef TREE_%s\n#define TREE_%s\nTREE(%s, %s, s_%s)\n#endif\n", tree, tree,

@@ -119,7 +119,7 @@ static size_t cost_largest_tensors(const ct_plan *plan, ct_plan_tensor *list) {
     return n;
 }
 
-void ct__say_tensors(ct_text *text, const ct_plan_tensor *tensors, size_t n) {
+void ct__write_tensors(ct_text *text, const ct_plan_tensor *tensors, size_t n) {
     if (n > COST_MESSAGE_TENSORS) n = COST_MESSAGE_TENSORS;
     for (size_t i = 0; i < n; i++) {
         const ct_plan_tensor *t = &tensors[i];
@@ -179,7 +179,7 @@ bool ct__plan_fits(ct_ctx *ctx, ct_executor *engine, ct_plan *plan) {
     if (need <= left) return true;
     ct_plan_tensor tensors[COST_MAX_TENSORS];
     ct_text text = {0};
-    ct__say_tensors(&text, tensors, cost_largest_tensors(plan, tensors));
+    ct__write_tensors(&text, tensors, cost_largest_tensors(plan, tensors));
     if (user_limit)
         ct__err(&ctx->err, CT_E_LIMIT, plan->here, "plan",
                 "%s are needed where %s are in use: the limit is %s; the largest tensors are %s",

@@ -350,7 +350,7 @@ static bool executor_take_results(ct_ctx *ctx, ct_executor *e, size_t n) {
         executor_release_storage(r, e->fresh[i]);
         if (r->kind == CT_ROOT_ASSIGN) ct__var_released(r->var, ctx);
     }
-    if (assigned && ctx->n_extras) ct__extras_spent(ctx);
+    if (assigned && ctx->n_extras) ct__drop_extras(ctx);
     return ok;
 }
 
@@ -606,7 +606,7 @@ static bool executor_run_once(ct_ctx *ctx, ct_loc here) {
         ct_plan *p = executor_choose_plan(ctx, e, &n, true);
         if (p) {
             e->latest_plan = p;
-            ct__note_computed(p, &e->order);
+            ct__mark_computed(p, &e->order);
         }
         ok = p && executor_await_kernels(ctx, e, p) && executor_run_traced(ctx, e, p, n, here);
         while (e->n_copies) ct__storage_unref(e->copies[--e->n_copies]);
@@ -707,7 +707,7 @@ static bool executor_fill_locked(ct_ctx *ctx, ct_executor *e, ct_var *var, ct_pi
     s->end = device->backend->event(device);
     var->broken = !ok;
     ct__var_changed(var, ct__new_version(ctx));
-    if (ctx->n_extras) ct__extras_spent(ctx);
+    if (ctx->n_extras) ct__drop_extras(ctx);
     return ok;
 }
 
@@ -725,7 +725,7 @@ static bool executor_move_variable(ct_ctx *ctx, ct_var *var, int place) {
         executor_check_variable(ctx, var, CT_NOWHERE) && executor_move_variable_here(ctx, e, var);
     if (ok) { // earlier reads, on the old device, must not be confused with new ones
         ct__var_changed(var, ct__new_version(ctx));
-        if (ctx->n_extras) ct__extras_spent(ctx);
+        if (ctx->n_extras) ct__drop_extras(ctx);
     }
     ct__share_leave(var->lock, true);
     return ok;
@@ -748,7 +748,7 @@ static bool executor_set_borrowed(ct_ctx *ctx, ct_var *var, ct_storage *value) {
         var->storage = ct__storage_ref(value);
         var->broken = false;
         ct__var_changed(var, ct__new_version(ctx));
-        if (ctx->n_extras) ct__extras_spent(ctx);
+        if (ctx->n_extras) ct__drop_extras(ctx);
     }
     ct__share_leave(var->lock, true);
     return ok;

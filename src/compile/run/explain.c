@@ -142,7 +142,7 @@ static void explain_log_recomputed(ct_ctx *ctx, ct_loc here, const char *op, con
     ct__text_free(&text);
 }
 
-void ct__explain_again(ct_ctx *ctx, ct_loc here, const char *op, const ct_node *node) {
+void ct__explain_recomputed(ct_ctx *ctx, ct_loc here, const char *op, const ct_node *node) {
     if (ct__env_flag("COTAN_EXPLAIN"))
         explain_log_recomputed(
             ctx, here, op, node,

@@ -9,6 +9,6 @@
 void ct__explain_new(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, const ct_order *order,
                      double seconds);
 // Logs one line: `op` needs a node that an earlier plan computed.
-void ct__explain_again(ct_ctx *ctx, ct_loc here, const char *op, const ct_node *node);
+void ct__explain_recomputed(ct_ctx *ctx, ct_loc here, const char *op, const ct_node *node);
 
 #endif

@@ -48,7 +48,7 @@ static bool store_add_use(ct_ctx *ctx, ct_executor *e, size_t *n, ct_node *node,
     const bool recomputed = !outer && is_new && node->flags & CT_NODE_RAN;
     if ((!outer && !recomputed) || store_is_root(e, *n, node)) return true;
     if (recomputed) {
-        ct__explain_again(ctx, here, op, node);
+        ct__explain_recomputed(ctx, here, op, node);
         store_mark_extra(e, node);
     }
     return ct__add_outputs(ctx, e, n, node, recomputed ? CT_ROOT_EXTRA : CT_ROOT_STORE);
@@ -75,7 +75,7 @@ bool ct__add_stores(ct_ctx *ctx, ct_executor *e, size_t *n) {
     return ok;
 }
 
-void ct__note_computed(const ct_plan *plan, const ct_order *o) {
+void ct__mark_computed(const ct_plan *plan, const ct_order *o) {
     // a value that exists now may be a read of a variable another time
     for (size_t i = 0; i < o->n; i++) {
         if (!o->nodes[i]->n_in || o->nodes[i]->var || ct__stops(o->nodes[i])) continue;
@@ -115,7 +115,7 @@ static void store_drop_extra(ct_ctx *ctx, ct_node *node, ct_nodes *list) {
     ctx->n_extras--;
 }
 
-void ct__extras_spent(ct_ctx *ctx) {
+void ct__drop_extras(ct_ctx *ctx) {
     ct_nodes list = {0};
     for (size_t d = 0; d < ctx->depth; d++)
         for (const ct_frame *frame = ctx->frames[d]; frame; frame = frame->older)

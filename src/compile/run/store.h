@@ -14,10 +14,10 @@ bool ct__add_root(ct_ctx *ctx, ct_executor *engine, size_t *n, ct_root root);
 // Adds all outputs of a node, which is a leaf once it has a value.
 bool ct__add_outputs(ct_ctx *ctx, ct_executor *engine, size_t *n, ct_node *node, ct_root_kind kind);
 // Marks the nodes that this plan computes.
-void ct__note_computed(const ct_plan *plan, const ct_order *order);
+void ct__mark_computed(const ct_plan *plan, const ct_order *order);
 // After assignments: drops values that are stored only because an earlier iteration used them again, if
 // they need an older version of a variable. Then a use of them is the same error as without the stored
 // value.
-void ct__extras_spent(ct_ctx *ctx);
+void ct__drop_extras(ct_ctx *ctx);
 
 #endif
