@@ -910,7 +910,7 @@ static bool c_render_kernel(const ct_kir *k, bool opencl, ct_text *out, char nam
     if (!ok) ct__err_memory(err, CT_NOWHERE, "kernel", k->n * sizeof *shape);
     if (ok) {
         ct__kir_shapes(k, CT_LANES, shape);
-        ct__render_find_ramps(k, shape);
+        ct__render_find_affine(k, shape);
         ct__render_find_nested(k, shape, nested, nested + k->n);
         ct__render_nest_i32_indices(k, shape, nested + k->n, nested);
         ct__render_find_indices(k, index);

@@ -48,7 +48,7 @@ void ct__render_find_indices(const ct_kir *k, bool *index);
 bool ct__render_can_nest(const ct_kir *k, ct_kval v, ct_kshape shape);
 
 // Makes 32-bit values affine that grow by a constant from lane to lane, modulo 2^32.
-void ct__render_find_ramps(const ct_kir *k, ct_kshape *shape);
+void ct__render_find_affine(const ct_kir *k, ct_kshape *shape);
 // If an index is a widened i32 plus a value that is uniform over lanes: that i32; else -1.
 ct_kval ct__render_i32_index(const ct_kir *k, const ct_kshape *shape, ct_kval index);
 // If a load reads a table (ct__kir_lookup): the i32 whose low bits are the index; else -1.

@@ -33,7 +33,7 @@ static bool index_result_step(const ct_kir *k, const ct_kshape *shape, const ct_
     }
 }
 
-void ct__render_find_ramps(const ct_kir *k, ct_kshape *shape) {
+void ct__render_find_affine(const ct_kir *k, ct_kshape *shape) {
     for (size_t i = 0; i < k->n; i++) {
         const ct_kins *ins = &k->ins[i];
         uint64_t step = 0;

@@ -101,7 +101,8 @@ static size_t plans_count_dynamic(const ct_executor *e) {
 // are not marked.
 static size_t plans_choose_dynamic(ct_executor *e, ct_hash shape, bool *auto_dynamic) {
     const ct_plan *before = NULL;
-    for (const ct_plan *p = e->shape_buckets[shape.lo & (e->n_buckets - 1)]; p; p = p->next_of_shape)
+    for (const ct_plan *p = e->shape_buckets[shape.lo & (e->n_buckets - 1)]; p;
+         p = p->next_of_shape)
         if (plans_same_shape(e, p, shape) && (!before || p->stamp > before->stamp)) before = p;
     size_t next = 0;
     *auto_dynamic = false;
