@@ -125,7 +125,7 @@ static bool matmul_make_kernel(const shape *s, job *j) {
                            .tile = tile};
     spec.target.cores = j->threads;
     ct__template_matmul(&k, &spec);
-    ct__kir_bind(&k);
+    ct__kir_lower_tiles(&k);
     ct_err err = {0};
     ct_text text = {0};
     char name[40];

@@ -41,9 +41,9 @@ static ct_kval attention_few_load_key(few *f, ct_kval key, ct_kval element) {
 static void attention_few_prefetch_next(few *f, const ct_source *from, ct_kval key,
                                         ct_kval element) {
     ct_kir *k = f->a.k;
-    ct__kir_prefetches(k, true);
+    ct__kir_set_prefetch_mode(k, true);
     (void)attention_few_load(f, from, ct__kir_addi(k, key, BLOCK), element);
-    ct__kir_prefetches(k, false);
+    ct__kir_set_prefetch_mode(k, false);
 }
 
 // Adds steps `from` to from + n to the dot products of the loop's keys.

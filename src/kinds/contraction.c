@@ -674,7 +674,7 @@ static bool contract_init(contract *c, ct_emit *e, ct_node *node) {
     // sums are rounded once, at the end
     *c = (contract){.e = e,
                     .value = {node->in[A], node->in[B], {node, 0}},
-                    .dtype = ct__kir_held(node->out->dtype),
+                    .dtype = ct__kir_compute_dtype(node->out->dtype),
                     .is = contract_roles(node)};
     c->inner = contract_flat_size(c, &c->is.inner);
     contract_drop_unit_axes(c);

@@ -37,7 +37,8 @@ static ct_kval elementwise_value(ct_emit *e, ct_val v, const ct_ix *at) {
     }
     e->flops++;
     ct_kval r = node->op->emit(&(ct_elem){e->kir, node, x, compute});
-    return ct__kir_held(out) == out ? r : ct__kir_cast(e->kir, r, out); // rounded to its dtype
+    return ct__kir_compute_dtype(out) == out ? r
+                                             : ct__kir_cast(e->kir, r, out); // rounded to its dtype
 }
 
 // --------------------------------------------------------------------------------------- reference

@@ -492,9 +492,9 @@ static void matmul_prefetch_result(matmul *m, ct_kval row, ct_kval group, ct_kva
     ct_kval column = ct__kir_add(k, m->col0, ct__kir_add(k, group, panel));
     for (int64_t i = 0; i < m->nr; i += LINE) {
         place at = matmul_split_position(m, &m->result_axes, ct__kir_addi(k, column, i));
-        ct__kir_prefetches(k, true);
+        ct__kir_set_prefetch_mode(k, true);
         matmul_store_element(m, ct__kir_add(k, row, r), at, matmul_zero(m));
-        ct__kir_prefetches(k, false);
+        ct__kir_set_prefetch_mode(k, false);
     }
     ct__kir_end(k);
 }
@@ -509,9 +509,9 @@ static void matmul_prefetch_share(matmul *m,
     ct_kval n_lines = ct__kir_select(k, wanted, ct__kir_int(k, each), ct__kir_int(k, 0));
     ct_kval o = ct__kir_loop(k, CT_BIND_SEQ, n_lines, "wanted soon");
     ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, (length + LINE - 1) / LINE, "line");
-    ct__kir_prefetches(k, true);
+    ct__kir_set_prefetch_mode(k, true);
     prefetch(m, ct__kir_add(k, ct__kir_muli(k, part, each), o), ct__kir_muli(k, i, LINE));
-    ct__kir_prefetches(k, false);
+    ct__kir_set_prefetch_mode(k, false);
     ct__kir_end(k);
     ct__kir_end(k);
 }
@@ -537,7 +537,7 @@ static void matmul_prefetch_next_tile(matmul *m, ct_kval panel, ct_kval tile) {
     ct_kval first = ct__kir_muli(k, ct__kir_div(k, panel, ct__kir_int(k, m->nr)), share);
     ct_kval o = ct__kir_loop_n(k, CT_BIND_SEQ, share, "wanted soon");
     o = ct__kir_add(k, first, o);
-    ct__kir_prefetches(k, true);
+    ct__kir_set_prefetch_mode(k, true);
     if (m->a_by_k) { // the beginning of the tile is in cache
         matmul_prefetch_a(m, o, ct__kir_addi(k, row, m->mr - 1));
     } else {
@@ -545,7 +545,7 @@ static void matmul_prefetch_next_tile(matmul *m, ct_kval panel, ct_kval tile) {
         matmul_prefetch_a(m, ct__kir_add(k, row, o), ct__kir_muli(k, i, LINE));
         ct__kir_end(k);
     }
-    ct__kir_prefetches(k, false);
+    ct__kir_set_prefetch_mode(k, false);
     ct__kir_end(k);
 }
 

@@ -142,10 +142,10 @@ static void panels_prefetch_rows(panels *p, ct_kval row0, ct_kval tile, ct_kval 
     // The first channel whose first tap is in the line.
     ct_kval channel = ct__kir_ceil_div(k, ct__kir_muli(k, line, LINE), p->taps);
     ct_kval row = ct__kir_add(k, ct__kir_addi(k, row0, PANEL), ct__kir_muli(k, tile, each));
-    ct__kir_prefetches(k, true);
+    ct__kir_set_prefetch_mode(k, true);
     for (int64_t i = 0; i < each; i++)
         (void)p->s->a_in_memory(p->s->a.env, k, ct__kir_addi(k, row, i), channel, 0, 0);
-    ct__kir_prefetches(k, false);
+    ct__kir_set_prefetch_mode(k, false);
 }
 
 // Computes the sums of a tile over all chunks of k.

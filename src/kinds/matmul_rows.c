@@ -111,8 +111,8 @@ static void few_rows_load_steps(few *f, ct_kval at, int n, ct_kval column, ct_kv
         b[2 * i] = few_rows_load_pair(f, ct__kir_addi(k, first, i), column);
     if (f->s->b.pair_of == CT_F16) {
         for (int i = 0; i < n; i += 2) {
-            b[i + 1] = ct__kir_half(k, b[i], true);
-            b[i] = ct__kir_half(k, b[i], false);
+            b[i + 1] = ct__kir_unpack_half(k, b[i], true);
+            b[i] = ct__kir_unpack_half(k, b[i], false);
         }
         return;
     }
@@ -134,14 +134,14 @@ static void few_rows_prefetch_columns(few *f, ct_kval at, int n, const column_su
     ct_kval next = in_order ? ct__kir_add(k, c->tile, ct__kir_div(k, done, inner)) : c->column;
     if (in_order) at = ct__kir_mod(k, done, inner);
     next = ct__kir_addi(k, next, CT_LANES);
-    ct__kir_prefetches(k, true);
+    ct__kir_set_prefetch_mode(k, true);
     for (int i = 0; i < (in_order ? CT_LANES : 1); i++, at = ct__kir_addi(k, at, n)) {
         if (f->pairs)
             (void)few_rows_load_pair(f, ct__kir_div(k, at, ct__kir_int(k, 2)), next);
         else
             (void)few_rows_load_b(f, at, next);
     }
-    ct__kir_prefetches(k, false);
+    ct__kir_set_prefetch_mode(k, false);
 }
 
 static void few_rows_column_step(few *f, ct_kval at, int n, void *env) {
@@ -200,9 +200,9 @@ static void few_rows_prefetch_rows(few *f, ct_kval at, ct_kval from) {
     ct_kval i = ct__kir_loop_n(k, CT_BIND_SEQ, few_rows_step_count(f), "row wanted soon");
     ct_kval line = ct__kir_loop_n(k, CT_BIND_SEQ, PIECE / LINE, "line");
     at = ct__kir_add(k, ct__kir_addi(k, at, few_rows_step_count(f)), i);
-    ct__kir_prefetches(k, true);
+    ct__kir_set_prefetch_mode(k, true);
     (void)few_rows_load_b(f, at, ct__kir_add(k, from, ct__kir_muli(k, line, LINE)));
-    ct__kir_prefetches(k, false);
+    ct__kir_set_prefetch_mode(k, false);
     ct__kir_end(k);
     ct__kir_end(k);
 }

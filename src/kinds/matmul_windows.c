@@ -135,10 +135,10 @@ static void windows_prefetch_columns(windows *p, ct_kval tile, ct_kval panel) {
     ct_kval at = ct__kir_add(k, from, ct__kir_muli(k, line, LINE));
     ct_kval length = n > 1 ? p->s->inner_axis[n - 1] : p->s->inner;
     ct_kval outer = ct__kir_div(k, at, length);
-    ct__kir_prefetches(k, true);
+    ct__kir_set_prefetch_mode(k, true);
     windows_load_column(p, outer, n > 1 ? ct__kir_mod(k, at, length) : at,
                         ct__kir_add(k, column, i));
-    ct__kir_prefetches(k, false);
+    ct__kir_set_prefetch_mode(k, false);
     ct__kir_end(k);
     ct__kir_end(k);
 }
@@ -162,9 +162,9 @@ static void windows_prefetch_lines(windows *p, ct_kval tile, ct_kval panel) {
     ct_kval part =
         ct__kir_loop_n(k, CT_BIND_SEQ, w->positions[1] * w->stride[1] / LINE, "cache line");
     at[1] = ct__kir_addi(k, ct__kir_muli(k, part, LINE), LINE / 2);
-    ct__kir_prefetches(k, true);
+    ct__kir_set_prefetch_mode(k, true);
     w->value(p->s->a.env, k, own, image, at);
-    ct__kir_prefetches(k, false);
+    ct__kir_set_prefetch_mode(k, false);
     for (int open = 0; open < 4; open++) ct__kir_end(k);
 }
 

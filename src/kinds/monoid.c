@@ -3,7 +3,7 @@
 
 ct_acc ct__acc_start(const ct_opdef *op, ct_dtype dtype) {
     if (!op->reduction) return (ct_acc){.f = op->monoid.start[0]};
-    ct_kins start = ct__kred_start(op->reduction, dtype);
+    ct_kins start = ct__kred_identity(op->reduction, dtype);
     return ct__is_float(dtype) ? (ct_acc){.f = start.imm.f} : (ct_acc){.i = start.imm.i};
 }
 

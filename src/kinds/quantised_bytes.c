@@ -146,9 +146,9 @@ static void qbytes_copy_scales(ct_kir *k, const ct_quantised_spec *s, const ct_s
     ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, n, "scale");
     const ct_kval at[3] = {to->first, c, i},
                   next[3] = {ct__kir_addi(k, to->first, to->width), c, i};
-    ct__kir_prefetches(k, s->lined); // those of the next tile
+    ct__kir_set_prefetch_mode(k, s->lined); // those of the next tile
     if (s->lined) (void)ct__source_load(k, from, 3, next);
-    ct__kir_prefetches(k, false);
+    ct__kir_set_prefetch_mode(k, false);
     ct_kval v = ct__source_load(k, from, 3, at);
     ct__kir_store(k, to->rows, ct__kir_add(k, ct__kir_muli(k, c, to->numbers), i), v);
     ct__kir_end(k);
@@ -229,9 +229,9 @@ static void qbytes_unpack(const quantised *q, const ct_kval *words, int block, c
 static void qbytes_prefetch_next(const quantised *q, ct_kval group, ct_kval lane, ct_kval first) {
     const ct_kval next_group = ct__kir_addi(q->k, group, q->width / CT_LANES);
     const ct_kval at[3] = {ct__quantised_behind(q->k, q->s, q->first, next_group), lane, first};
-    ct__kir_prefetches(q->k, true);
+    ct__kir_set_prefetch_mode(q->k, true);
     (void)ct__source_load(q->k, &q->s->column_words, 3, at);
-    ct__kir_prefetches(q->k, false);
+    ct__kir_set_prefetch_mode(q->k, false);
 }
 
 // Loads 16 words of each of the group's 16 columns. Words of grouped columns are one stream, which hardware
@@ -363,9 +363,9 @@ static prefetch_target qbytes_next_panel(const quantised *q, ct_kval row, ct_kva
 static void qbytes_prefetch_panel(const quantised *q, const prefetch_target *from, ct_kval block) {
     ct_kir *k = q->k;
     const ct_kval at[3] = {from->column, ct__kir_int(k, 0), ct__kir_add(k, from->word, block)};
-    ct__kir_prefetches(k, true);
+    ct__kir_set_prefetch_mode(k, true);
     (void)ct__source_load(k, &q->s->column_words, 3, at);
-    ct__kir_prefetches(k, false);
+    ct__kir_set_prefetch_mode(k, false);
 }
 
 // Adds the panel's part of k to the sums of `tile_rows` rows and the tile's columns.

@@ -54,9 +54,9 @@ static void qfloats_transpose_words(const floats *f, ct_kval first) {
     ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column");
     lane = ct__kir_add(k, ct__kir_muli(k, group, CT_LANES), lane);
     const ct_kval next[3] = {ct__kir_addi(k, f->column0, WIDTH), lane, first};
-    ct__kir_prefetches(k, f->s->lined);
+    ct__kir_set_prefetch_mode(k, f->s->lined);
     if (f->s->lined) (void)ct__source_load(k, &f->s->column_words, 3, next);
-    ct__kir_prefetches(k, false);
+    ct__kir_set_prefetch_mode(k, false);
     for (int i = 0; i < WORDS; i++) {
         const ct_kval at[3] = {f->column0, lane, ct__kir_addi(k, first, i)};
         x[i] = ct__source_load(k, &f->s->column_words, 3, at);

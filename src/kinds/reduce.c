@@ -63,7 +63,7 @@ ct_kval ct__fold_result(ct_emit *e, const ct_node *node, ct_kval r) {
     ct_kred op = node->op->reduction;
     if (r < 0) return r;
     bool is_extremum = op == CT_RED_MAX || op == CT_RED_MIN;
-    ct_dtype out = (ct_dtype)node->out->dtype, compute = ct__kir_held(out);
+    ct_dtype out = (ct_dtype)node->out->dtype, compute = ct__kir_compute_dtype(out);
     // of an empty axis: the extremum of the wider dtype
     if (is_extremum && compute == CT_I32 && out != CT_I32) {
         r = ct__kir_max(e->kir, r, ct__kir_const_int(e->kir, out, ct__int_min(out)));
@@ -89,14 +89,14 @@ bool ct__fold_is_short(ct_emit *e, const ct_node *node) {
 
 // True if the element is the identity of the monoid, such as padding of a window.
 static bool reduce_is_identity(const ct_kir *k, ct_kred op, ct_kval x) {
-    const ct_kins start = ct__kred_start(op, (ct_dtype)k->ins[x].dtype);
+    const ct_kins start = ct__kred_identity(op, (ct_dtype)k->ins[x].dtype);
     return k->ins[x].op == CT_K_CONST && k->ins[x].imm.i == start.imm.i;
 }
 
 // Returns the index of the first largest (or smallest) of n elements; NaN compares as beyond all numbers.
 static ct_kval reduce_unrolled_arg(ct_kir *k, ct_kred op, const ct_kval *x, int64_t n) {
     const ct_dtype dtype = (ct_dtype)k->ins[x[0]].dtype;
-    ct_kval best = ct__kred_start_value(k, op, dtype), index = ct__kir_const_int(k, CT_I32, 0);
+    ct_kval best = ct__kred_identity_value(k, op, dtype), index = ct__kir_const_int(k, CT_I32, 0);
     for (int64_t i = 0; i < n; i++) {
         if (reduce_is_identity(k, op, x[i])) continue;
         const ct_kval low = op == CT_RED_ARGMAX ? best : x[i];
@@ -119,8 +119,8 @@ static ct_kval reduce_unrolled_arg(ct_kir *k, ct_kred op, const ct_kval *x, int6
 // is not -0.
 static ct_kval reduce_unrolled(ct_kir *k, ct_kred op, ct_kval *x, int64_t n) {
     ct_kval lane[CT_LANES];
-    if (ct__kred_is_place(op)) return reduce_unrolled_arg(k, op, x, n);
-    const ct_kval start = ct__kred_start_value(k, op, (ct_dtype)k->ins[x[0]].dtype);
+    if (ct__kred_is_arg(op)) return reduce_unrolled_arg(k, op, x, n);
+    const ct_kval start = ct__kred_identity_value(k, op, (ct_dtype)k->ins[x[0]].dtype);
     for (int i = 0; i < CT_LANES; i++) lane[i] = -1;
     for (int64_t i = 0; i < n; i++) {
         ct_kval *to = &lane[i % CT_LANES];

@@ -23,9 +23,9 @@ static int64_t scan_static_or(const ct_kir *k, ct_kval v, int64_t otherwise) {
 // ----------------------------------------------------------------------------------------- a block
 
 static void scan_init_state(const scan *c, ct_kval *reg) {
-    ct_dtype compute = ct__kir_held(c->s->dtype);
+    ct_dtype compute = ct__kir_compute_dtype(c->s->dtype);
     for (int i = 0; i < c->s->n_state; i++)
-        reg[i] = ct__kir_reg(c->k, c->s->op ? ct__kred_start_value(c->k, c->s->op, compute)
+        reg[i] = ct__kir_reg(c->k, c->s->op ? ct__kred_identity_value(c->k, c->s->op, compute)
                                             : ct__kir_const(c->k, compute, c->s->monoid->start[i]));
 }
 static void scan_load_state(const scan *c, const ct_kval *reg, ct_kval *value) {
@@ -221,7 +221,7 @@ static bool scan_write_pass(ct_sched *s, ct_node *node, ct_scan_pass pass, uint3
         spec.x[i] = ct__joined_source(&x[i]);
     }
     static const int access[] = {0, CT_KIR_WRITE, CT_KIR_READ | CT_KIR_WRITE, CT_KIR_READ};
-    if (pass) spec.carry = ct__emit_temp(e, temp, ct__kir_held(as), access[pass]);
+    if (pass) spec.carry = ct__emit_temp(e, temp, ct__kir_compute_dtype(as), access[pass]);
     ct__template_scan(e->kir, &spec);
     return ct__emit_done(e, (double)ct__count(&node->out[0]));
 }
@@ -237,7 +237,7 @@ static bool scan_kernels(ct_sched *s, ct_node *node) {
     if (scan_size_or_guess(size[0]) * column_groups >= target->few_tasks ||
         !is_long) // long lines use three launches
         return scan_write_pass(s, node, CT_SCAN_WHOLE, 0);
-    int64_t each = node->n_in * (int64_t)ct_dtype_size(ct__kir_held((ct_dtype)out->dtype));
+    int64_t each = node->n_in * (int64_t)ct_dtype_size(ct__kir_compute_dtype((ct_dtype)out->dtype));
     int64_t states =
         ct__size_mul(ct__size_mul(size[0], size[2]), ct__size_div_up(size[1], CT_SCAN_BLOCK));
     uint32_t temp = ct__sched_temp(s, ct__size_mul(states, each));

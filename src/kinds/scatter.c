@@ -165,7 +165,7 @@ static bool scatter_write_pass(ct_sched *s, ct_node *node, ct_scatter_pass pass)
     ct__emit_declare_sizes(e, node);
     ct_along along = ct__along(node);
     int axis = along.axis, lead = along.leading, own = ct__type(node->in[1])->rank - lead;
-    ct_dtype as = ct__kir_held((ct_dtype)node->out->dtype);
+    ct_dtype as = ct__kir_compute_dtype((ct_dtype)node->out->dtype);
     ct_joined x = ct__join(e, node->in[0], as, 4, (int[]){0, lead, axis, axis + 1});
     ct_joined positions = ct__join(e, node->in[1], CT_I64, 2, (int[]){0, lead});
     ct_joined updates = ct__join(e, node->in[2], as, 4, (int[]){0, lead, axis, axis + own});

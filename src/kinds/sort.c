@@ -135,7 +135,7 @@ static bool topk_write_pass(ct_sched *s, ct_node *node, ct_topk_spec spec, const
         spec.places = ct__joined_sink(&places);
     }
     if (first || second) {
-        spec.block_values = ct__emit_temp(e, temp[0], ct__kir_held(spec.dtype), access);
+        spec.block_values = ct__emit_temp(e, temp[0], ct__kir_compute_dtype(spec.dtype), access);
         spec.block_places = ct__emit_temp(e, temp[1], CT_I32, access);
     }
     ct__template_topk(e->kir, &spec);
@@ -157,7 +157,7 @@ static bool topk_kernels(ct_sched *s, ct_node *node) {
     if (rows >= FEW_ROWS || spec.blocks < 2 || spec.count < 1)
         return topk_write_pass(s, node, spec, NULL);
     const int64_t n_kept = ct__size_mul(rows, spec.blocks * spec.count);
-    const int64_t each = (int64_t)ct_dtype_size(ct__kir_held(spec.dtype));
+    const int64_t each = (int64_t)ct_dtype_size(ct__kir_compute_dtype(spec.dtype));
     const uint32_t temp[2] = {ct__sched_temp(s, ct__size_mul(n_kept, each)),
                               ct__sched_temp(s, ct__size_mul(n_kept, (int64_t)sizeof(int32_t)))};
     if (temp[0] == UINT32_MAX || temp[1] == UINT32_MAX) return false;
@@ -311,7 +311,7 @@ static bool sort_alloc_runs(ct_sched *s, const ct_node *node, uint32_t *temp) {
         count = ct__size_mul(count, ct__size_of(node->out, a));
     for (int q = 0; q <= node->n_in; q++) {
         ct_dtype dtype = q ? (ct_dtype)ct__type(node->in[q - 1])->dtype : CT_I32;
-        int64_t each = (int64_t)ct_dtype_size(ct__kir_held(dtype));
+        int64_t each = (int64_t)ct_dtype_size(ct__kir_compute_dtype(dtype));
         temp[q] = ct__sched_temp(s, ct__size_mul(count, each));
         if (temp[q] == UINT32_MAX) return false;
     }
@@ -336,7 +336,7 @@ static bool sort_order_kernels(ct_sched *s, ct_node *node) {
         key[q] = ct__join(e, node->in[q], dtype, 3, start);
         spec.dtype[q] = dtype;
         spec.key[q] = ct__joined_source(&key[q]);
-        spec.runs[q] = ct__emit_temp(e, temp[q + 1], ct__kir_held(dtype), access);
+        spec.runs[q] = ct__emit_temp(e, temp[q + 1], ct__kir_compute_dtype(dtype), access);
     }
     spec.order = ct__emit_temp(e, temp[0], CT_I32, access);
     ct__template_order(e->kir, &spec);

@@ -1,4 +1,4 @@
-// What a legal kernel is, and how one is printed.
+// Verifies and prints kernels.
 #include "kir/kir.h"
 
 typedef struct {
@@ -6,61 +6,63 @@ typedef struct {
     const ct_kshape *shape;
     ct_err *err;
     size_t at;
-} checker;
+} kir_checker;
 
-static bool fault(const checker *c, const char *what) {
+static bool kir_report(const kir_checker *c, const char *what) {
     return ct__err(c->err, CT_E_INTERNAL, CT_NOWHERE, "kernel", "%s at instruction %zu: %s",
                    ct__kop_name(c->k->ins[c->at].op), c->at, what);
 }
 
-// Is `loop` (or -1) one of the loops around instruction `at`?
-static bool around(const ct_kir *k, int32_t loop, size_t at) {
+// True if `loop` is one of the loops around instruction `at`, or -1.
+static bool kir_is_inside(const ct_kir *k, int32_t loop, size_t at) {
     for (int32_t l = k->ins[at].in; l >= 0; l = k->ins[l].in)
         if (l == loop) return true;
     return loop < 0;
 }
 
-// The LANES loop around instruction `at`, or -1.
-static int32_t vector_around(const ct_kir *k, size_t at) {
+// Returns the LANES loop around instruction `at`, or -1.
+static int32_t kir_lanes_loop(const ct_kir *k, size_t at) {
     for (int32_t l = k->ins[at].in; l >= 0; l = k->ins[l].in)
         if (k->ins[l].sub == CT_BIND_LANES) return l;
     return -1;
 }
 
-static bool check_operand(const checker *c, ct_kval v) {
+static bool kir_check_value(const kir_checker *c, ct_kval v) {
     if (v < 0) return true;
     const ct_kir *k = c->k;
-    if ((size_t)v >= c->at || !k->ins[v].dtype) return fault(c, "an operand is no earlier value");
+    if ((size_t)v >= c->at || !k->ins[v].dtype)
+        return kir_report(c, "an operand is no earlier value");
     const ct_kins *ins = &k->ins[v];
     if (ins->op == CT_K_LOOP)
-        return around(k, v, c->at) || fault(c, "a loop variable is used outside of its loop");
+        return kir_is_inside(k, v, c->at) ||
+               kir_report(c, "a loop variable is used outside of its loop");
     if (ins->op == CT_K_REDUCE) {
         if (k->ins[ins->in].end < 0 || (size_t)k->ins[ins->in].end > c->at)
-            return fault(c, "the result of a REDUCE is used before the END of its loop");
-        return around(k, k->ins[ins->in].in, c->at) ||
-               fault(c, "the result of a REDUCE is used outside of the loops around it");
+            return kir_report(c, "the result of a REDUCE is used before the END of its loop");
+        return kir_is_inside(k, k->ins[ins->in].in, c->at) ||
+               kir_report(c, "the result of a REDUCE is used outside of the loops around it");
     }
-    return around(k, ins->in, c->at) ||
-           fault(c, "a value is used outside of the loop that made it");
+    return kir_is_inside(k, ins->in, c->at) ||
+           kir_report(c, "a value is used outside of the loop that made it");
 }
 
-static bool check_loop(const checker *c, const ct_kins *ins) {
+static bool kir_check_loop(const kir_checker *c, const ct_kins *ins) {
     const ct_kir *k = c->k;
     int64_t n = 0;
-    if (ins->end < 0) return fault(c, "the loop is not closed");
-    if (ins->sub > CT_BIND_ROWS) return fault(c, "no such binding");
-    if (c->shape[ins->a].vary) return fault(c, "the extent differs between lanes");
+    if (ins->end < 0) return kir_report(c, "the loop is not closed");
+    if (ins->sub > CT_BIND_ROWS) return kir_report(c, "no such binding");
+    if (c->shape[ins->a].vary) return kir_report(c, "the extent differs between lanes");
     if (ins->sub == CT_BIND_UNROLL && !(ct__kir_is_int(k, ins->a, &n) && n <= 64))
-        return fault(c, "an UNROLL loop needs a constant extent of at most 64");
-    if (ins->sub == CT_BIND_LANES && vector_around(k, c->at) >= 0)
-        return fault(c, "a LANES loop inside another");
+        return kir_report(c, "an UNROLL loop needs a constant extent of at most 64");
+    if (ins->sub == CT_BIND_LANES && kir_lanes_loop(k, c->at) >= 0)
+        return kir_report(c, "a LANES loop inside another");
     if (ins->sub == CT_BIND_ROWS && (ins->in >= 0 || (size_t)ins->end + 1 != k->n))
-        return fault(c, "the ROWS loop is not the outermost and last");
+        return kir_report(c, "the ROWS loop is not the outermost and last");
     return true;
 }
 
-// Before a ROWS loop may stand what ct__kir_grid can evaluate.
-static bool check_before_core(const checker *c) {
+// Only instructions that ct__kir_grid can evaluate may precede a ROWS loop.
+static bool kir_check_before_rows(const kir_checker *c) {
     const ct_kir *k = c->k;
     for (size_t i = c->at + 1; i < k->n; i++) {
         if (k->ins[i].op != CT_K_LOOP || k->ins[i].sub != CT_BIND_ROWS) continue;
@@ -68,30 +70,31 @@ static bool check_before_core(const checker *c) {
         bool fine = ins->op == CT_K_CONST || ins->op == CT_K_ARG || ins->op == CT_K_SELECT ||
                     (ins->op >= CT_K_ADD && ins->op <= CT_K_NE) || ins->op == CT_K_NEG;
         bool whole = ins->dtype == CT_I64 || ins->dtype == CT_BOOL || ins->op == CT_K_CONST;
-        return (fine && whole) || fault(c, "only i64 arithmetic on args may stand before ROWS");
+        return (fine && whole) ||
+               kir_report(c, "only i64 arithmetic on args may stand before ROWS");
     }
     return true;
 }
 
-static bool check_reduce(const checker *c, const ct_kins *ins) {
-    if (ins->in < 0) return fault(c, "outside of a loop");
+static bool kir_check_reduce(const kir_checker *c, const ct_kins *ins) {
+    if (ins->in < 0) return kir_report(c, "outside of a loop");
     int bind = c->k->ins[ins->in].sub;
     if (bind != CT_BIND_SEQ && bind != CT_BIND_LANES)
-        return fault(c, "its loop is not SEQ or LANES");
+        return kir_report(c, "its loop is not SEQ or LANES");
     return true;
 }
 
-static bool check_break(const checker *c, const ct_kins *ins) {
+static bool kir_check_break(const kir_checker *c, const ct_kins *ins) {
     const ct_kir *k = c->k;
     if (ins->in < 0 || k->ins[ins->in].sub != CT_BIND_SEQ)
-        return fault(c, "it does not stand in a SEQ loop");
-    if (c->shape[ins->a].vary) return fault(c, "the condition differs between lanes");
-    CT_EACH_REDUCE(k, ins->in, id) return fault(c, "the loop that it leaves reduces");
+        return kir_report(c, "it does not stand in a SEQ loop");
+    if (c->shape[ins->a].vary) return kir_report(c, "the condition differs between lanes");
+    CT_EACH_REDUCE(k, ins->in, id) return kir_report(c, "the loop that it leaves reduces");
     return true;
 }
 
-// Is the instruction inside a loop of extent 0? Indices of an axis of size 0 fold to constants.
-static bool never_runs(const ct_kir *k, const ct_kins *ins) {
+// True if the instruction is inside a loop of extent 0. Indices of an axis of size 0 fold to constants.
+static bool kir_never_runs(const ct_kir *k, const ct_kins *ins) {
     for (int32_t loop = ins->in; loop >= 0; loop = k->ins[loop].in) {
         const ct_kins *n = &k->ins[k->ins[loop].a];
         if (n->op == CT_K_CONST && n->imm.i == 0) return true;
@@ -99,49 +102,50 @@ static bool never_runs(const ct_kir *k, const ct_kins *ins) {
     return false;
 }
 
-static bool check_vector_body(const checker *c, const ct_kins *ins, int32_t loop) {
+static bool kir_check_lanes_body(const kir_checker *c, const ct_kins *ins, int32_t loop) {
     const ct_kir *k = c->k;
-    if (ins->op == CT_K_SET && !around(k, loop, (size_t)ins->a))
-        return fault(c, "a register made outside is set inside a LANES loop");
+    if (ins->op == CT_K_SET && !kir_is_inside(k, loop, (size_t)ins->a))
+        return kir_report(c, "a register made outside is set inside a LANES loop");
     if (ins->op == CT_K_STORE && !c->shape[ins->a].vary &&
-        (c->shape[ins->b].vary || (ins->c >= 0 && c->shape[ins->c].vary)) && !never_runs(k, ins))
-        return fault(c, "all lanes store to one place");
+        (c->shape[ins->b].vary || (ins->c >= 0 && c->shape[ins->c].vary)) &&
+        !kir_never_runs(k, ins))
+        return kir_report(c, "all lanes store to one place");
     if (ins->lanes == CT_LANES || ins->op == CT_K_VSTORE || ins->op == CT_K_FOLD)
-        return fault(c, "16-lane values inside a LANES loop");
+        return kir_report(c, "16-lane values inside a LANES loop");
     if (ins->op == CT_K_PREFETCH &&
         (c->shape[ins->a].vary != CT_AFFINE || c->shape[ins->a].stride != 1))
-        return fault(c, "lanes that are no neighbours");
+        return kir_report(c, "lanes that are no neighbours");
     return true;
 }
 
-static bool check_function(const checker *c, const ct_kins *ins) {
+static bool kir_check_function(const kir_checker *c, const ct_kins *ins) {
     bool last = c->at + 1 == c->k->n;
-    if ((ins->op == CT_K_RET) != last) return fault(c, "a function ends in its one RET");
+    if ((ins->op == CT_K_RET) != last) return kir_report(c, "a function ends in its one RET");
     bool fine = ins->op == CT_K_PARAM || ins->op == CT_K_CONST || ins->op == CT_K_RET ||
                 (ins->op >= CT_K_NEG && ins->lanes == 1);
-    return fine || fault(c, "not allowed in a function");
+    return fine || kir_report(c, "not allowed in a function");
 }
 
-static bool check_one(const checker *c, bool function) {
+static bool kir_check_instruction(const kir_checker *c, bool function) {
     const ct_kins *ins = &c->k->ins[c->at];
     if (ins->op >= CT_K_COUNT) return ct__err(c->err, CT_E_INTERNAL, CT_NOWHERE, "kernel", "no op");
     if (ins->op == CT_K_END) return true;
-    if (!check_operand(c, ins->a) || !check_operand(c, ins->b) || !check_operand(c, ins->c) ||
-        !check_operand(c, ins->d))
+    if (!kir_check_value(c, ins->a) || !kir_check_value(c, ins->b) || !kir_check_value(c, ins->c) ||
+        !kir_check_value(c, ins->d))
         return false;
-    if (function) return check_function(c, ins);
+    if (function) return kir_check_function(c, ins);
     if (ins->op == CT_K_PARAM || ins->op == CT_K_RET || ins->op >= CT_K_SCALE)
-        return fault(c, "outside of a function");
-    if (ins->op == CT_K_LOOP && !check_loop(c, ins)) return false;
-    if (ins->op == CT_K_REDUCE && !check_reduce(c, ins)) return false;
-    if (ins->op == CT_K_BREAK && !check_break(c, ins)) return false;
-    if (ins->in < 0 && ins->op != CT_K_LOOP && !check_before_core(c)) return false;
-    int32_t vector = vector_around(c->k, c->at);
-    return vector < 0 || check_vector_body(c, ins, vector);
+        return kir_report(c, "outside of a function");
+    if (ins->op == CT_K_LOOP && !kir_check_loop(c, ins)) return false;
+    if (ins->op == CT_K_REDUCE && !kir_check_reduce(c, ins)) return false;
+    if (ins->op == CT_K_BREAK && !kir_check_break(c, ins)) return false;
+    if (ins->in < 0 && ins->op != CT_K_LOOP && !kir_check_before_rows(c)) return false;
+    int32_t vector = kir_lanes_loop(c->k, c->at);
+    return vector < 0 || kir_check_lanes_body(c, ins, vector);
 }
 
-// Operands must be earlier instructions before the shapes can be computed.
-static bool operands_in_range(const ct_kir *k, ct_err *err) {
+// Operands must be earlier instructions, before shapes can be computed.
+static bool kir_check_operand_order(const ct_kir *k, ct_err *err) {
     for (size_t i = 0; i < k->n; i++) {
         const ct_kins *ins = &k->ins[i];
         const ct_kval ops[5] = {ins->a, ins->b, ins->c, ins->d, ins->in};
@@ -163,27 +167,27 @@ bool ct__kir_verify(const ct_kir *k, ct_err *err) {
     if (k->open >= 0)
         return ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "kernel",
                        "LOOP at instruction %d: the loop is not closed", k->open);
-    if (!operands_in_range(k, err)) return false;
+    if (!kir_check_operand_order(k, err)) return false;
     ct_kshape *shape = ct__malloc(k->n * sizeof *shape);
     if (!shape) return ct__err_memory(err, CT_NOWHERE, "kernel", k->n * sizeof *shape);
     ct__kir_shapes(k, CT_LANES, shape);
-    checker c = {.k = k, .shape = shape, .err = err};
+    kir_checker c = {.k = k, .shape = shape, .err = err};
     bool function = k->ins[0].op == CT_K_PARAM, ok = true;
-    for (c.at = 0; ok && c.at < k->n; c.at++) ok = check_one(&c, function);
+    for (c.at = 0; ok && c.at < k->n; c.at++) ok = kir_check_instruction(&c, function);
     ct__free(shape);
     return ok;
 }
 
 // --------------------------------------------------------------------------------------- printer
 
-static const char *const bind_names[] = {"seq", "unroll", "lanes", "rows", "tile"};
+static const char *const kir_bind_names[] = {"seq", "unroll", "lanes", "rows", "tile"};
 
-static void print_lower(ct_text *out, const char *name) {
+static void kir_print_lower(ct_text *out, const char *name) {
     for (; *name; name++)
         ct__textf(out, "%c", *name >= 'A' && *name <= 'Z' ? *name - 'A' + 'a' : *name);
 }
 
-static void print_detail(const ct_kins *ins, ct_text *out) {
+static void kir_print_detail(const ct_kins *ins, ct_text *out) {
     switch (ins->op) {
     case CT_K_CONST:
         if (ins->dtype == CT_F32 || ins->dtype == CT_F64)
@@ -204,7 +208,7 @@ static void print_detail(const ct_kins *ins, ct_text *out) {
     case CT_K_PREFETCH:
         ct__textf(out, "%s b%lld", ins->sub ? " write" : "", (long long)ins->imm.i);
         break;
-    case CT_K_LOOP: ct__textf(out, " %s", bind_names[ins->sub]); break;
+    case CT_K_LOOP: ct__textf(out, " %s", kir_bind_names[ins->sub]); break;
     case CT_K_REDUCE:
     case CT_K_FOLD: ct__textf(out, " %s", ct__kred_name(ins->sub)); break;
     case CT_K_ZIP: ct__text_add(out, ins->sub ? " high" : " low"); break;
@@ -233,8 +237,8 @@ void ct__kir_print(const ct_kir *k, ct_text *out) {
         ct__textf(out, "%4zu %*s", i, depth > 0 ? 2 * depth : 0, "");
         if (ins->dtype)
             ct__textf(out, "%s%s ", ct_dtype_name(ins->dtype), ins->lanes == CT_LANES ? "x16" : "");
-        print_lower(out, ct__kop_name(ins->op));
-        print_detail(ins, out);
+        kir_print_lower(out, ct__kop_name(ins->op));
+        kir_print_detail(ins, out);
         const ct_kval ops[4] = {ins->a, ins->b, ins->c, ins->d};
         for (int j = 0; j < 4; j++)
             if (ops[j] >= 0) ct__textf(out, " %%%d", ops[j]);

@@ -1,4 +1,4 @@
-// A kernel written into another one: every instruction again, through the builder.
+// Inlines a kernel into another one: appends each instruction through the builder.
 #include <string.h>
 
 #include "kir/kir.h"
@@ -8,20 +8,20 @@ typedef struct {
     const ct_kir *from;
     const ct_kir_inlined *with;
     int *buf;      // (from->nbufs)
-    ct_kval *made; // (from->n) what each of its values is in k
-} inlining;
+    ct_kval *made; // (from->n) the value in k of each of its values
+} inline_state;
 
-static ct_kval value_of(const inlining *x, ct_kval v) { return v < 0 ? -1 : x->made[v]; }
+static ct_kval inline_value(const inline_state *x, ct_kval v) { return v < 0 ? -1 : x->made[v]; }
 
-static ct_kval place_of(const inlining *x, const ct_kins *ins) {
+static ct_kval inline_index(const inline_state *x, const ct_kins *ins) {
     ct_kval index = x->made[ins->a], offset = x->with->offset[ins->imm.i];
     return offset < 0 ? index : ct__kir_add(x->k, index, offset);
 }
 
-static ct_kval accessed(const inlining *x, const ct_kins *ins) {
+static ct_kval inline_access(const inline_state *x, const ct_kins *ins) {
     ct_kir *k = x->k;
     int buf = x->buf[ins->imm.i];
-    ct_kval at = place_of(x, ins), b = value_of(x, ins->b), c = value_of(x, ins->c);
+    ct_kval at = inline_index(x, ins), b = inline_value(x, ins->b), c = inline_value(x, ins->c);
     switch (ins->op) {
     case CT_K_LOAD: return ct__kir_load_if(k, buf, at, b);
     case CT_K_VLOAD: return ct__kir_vload(k, buf, at, b);
@@ -31,7 +31,7 @@ static ct_kval accessed(const inlining *x, const ct_kins *ins) {
     }
 }
 
-static ct_kval constant(ct_kir *k, const ct_kins *ins) {
+static ct_kval inline_constant(ct_kir *k, const ct_kins *ins) {
     ct_dtype dtype = (ct_dtype)ins->dtype;
     if (ct__is_float(dtype)) return ct__kir_const(k, dtype, ins->imm.f);
     return ct__kir_const_int(k, dtype, ins->imm.i);
@@ -39,9 +39,9 @@ static ct_kval constant(ct_kir *k, const ct_kins *ins) {
 
 bool ct__kir_is_pure(const ct_kins *ins) { return ins->op == CT_K_CONST || ins->op >= CT_K_NEG; }
 
-ct_kval ct__kir_again(ct_kir *k, const ct_kins *ins, ct_kval a, ct_kval b, ct_kval c) {
+ct_kval ct__kir_clone(ct_kir *k, const ct_kins *ins, ct_kval a, ct_kval b, ct_kval c) {
     switch (ins->op) {
-    case CT_K_CONST: return constant(k, ins);
+    case CT_K_CONST: return inline_constant(k, ins);
     case CT_K_REDUCE: return ct__kir_reduce(k, ins->sub, a);
     case CT_K_REG: return ct__kir_reg(k, a);
     case CT_K_GET: return ct__kir_get(k, a);
@@ -51,7 +51,7 @@ ct_kval ct__kir_again(ct_kir *k, const ct_kins *ins, ct_kval a, ct_kval b, ct_kv
     case CT_K_ZIP: return ct__kir_zip(k, a, b, ins->sub);
     case CT_K_CAST: return ct__kir_cast(k, a, (ct_dtype)ins->sub);
     case CT_K_LOW_HALF:
-    case CT_K_HIGH_HALF: return ct__kir_half(k, a, ins->op == CT_K_HIGH_HALF);
+    case CT_K_HIGH_HALF: return ct__kir_unpack_half(k, a, ins->op == CT_K_HIGH_HALF);
     case CT_K_BITCAST: return ct__kir_bitcast(k, a, (ct_dtype)ins->dtype);
     case CT_K_MATH: return ct__kir_math(k, ins->sub, a);
     case CT_K_SCALE: return ct__kir_scale(k, a, b);
@@ -65,7 +65,7 @@ ct_kval ct__kir_again(ct_kir *k, const ct_kins *ins, ct_kval a, ct_kval b, ct_kv
     }
 }
 
-static ct_kval inlined(const inlining *x, const ct_kins *ins) {
+static ct_kval inline_instruction(const inline_state *x, const ct_kins *ins) {
     ct_kir *k = x->k;
     switch (ins->op) {
     case CT_K_LOOP: {
@@ -79,16 +79,17 @@ static ct_kval inlined(const inlining *x, const ct_kins *ins) {
     case CT_K_VLOAD:
     case CT_K_STORE:
     case CT_K_VSTORE:
-    case CT_K_PREFETCH: return accessed(x, ins);
+    case CT_K_PREFETCH: return inline_access(x, ins);
     case CT_K_ARG: return x->with->arg[ins->imm.i];
     default:
-        return ct__kir_again(k, ins, value_of(x, ins->a), value_of(x, ins->b), value_of(x, ins->c));
+        return ct__kir_clone(k, ins, inline_value(x, ins->a), inline_value(x, ins->b),
+                             inline_value(x, ins->c));
     }
 }
 
 void ct__kir_inline(ct_kir *k, const ct_kir *from, const ct_kir_inlined *with) {
     ct_arena arena = {0};
-    inlining x = {.k = k, .from = from, .with = with};
+    inline_state x = {.k = k, .from = from, .with = with};
     x.buf = ct__arena(&arena, (from->nbufs + 1) * sizeof *x.buf);
     x.made = ct__arena(&arena, (from->n + 1) * sizeof *x.made);
     if (!x.buf || !x.made) ct__err_memory(&k->err, CT_NOWHERE, "kernel", from->n * sizeof *x.made);
@@ -96,6 +97,7 @@ void ct__kir_inline(ct_kir *k, const ct_kir *from, const ct_kir_inlined *with) {
         const ct_kbuf *b = &from->bufs[i];
         x.buf[i] = b->flags & CT_KIR_LOCAL ? ct__kir_local(k, b->dtype, b->count) : with->buf[i];
     }
-    for (size_t i = 0; i < from->n && !k->err.code; i++) x.made[i] = inlined(&x, &from->ins[i]);
+    for (size_t i = 0; i < from->n && !k->err.code; i++)
+        x.made[i] = inline_instruction(&x, &from->ins[i]);
     ct__arena_free(&arena);
 }

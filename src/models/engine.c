@@ -509,7 +509,7 @@ bool ct_engine_warm_at(ct_engine *e, ct_loc here) {
         return false;
     }
     // kernels are compiled before they run, so that none is interpreted and left to compile
-    ct__ctx_waits(ctx);
+    ct__ctx_wait_for_kernels(ctx);
     const int32_t page = e->is_paged ? ct__pages_take(&e->pages) : 0;
     const bool ok = engine_warm_up_steps(e, page, here);
     if (e->is_paged) ct__pages_drop(&e->pages, page);

@@ -37,7 +37,7 @@ static bool pack_plan_target(const ct_pretrained *m, const ct_kernels_options *o
     r.is.target.gflops *= cores;
     ct_ctx_use(new_ctx);
     bool ok = ct_set_device("cpu");
-    if (ok) ct__ctx_record(new_ctx, &r.is);
+    if (ok) ct__ctx_set_recorder(new_ctx, &r.is);
     ok = ok && pack_plan_steps(m, o);
     if (!ok) *err = new_ctx->err;
     new_ctx->err.code = CT_OK;

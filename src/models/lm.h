@@ -22,7 +22,7 @@ typedef struct ct_lm_rehearsal {
     size_t blocks, again;
     ct_text largest; // tensors of the plan reported last; to be freed
 } ct_lm_rehearsal;
-// within: maximum of bytes on all devices (ct__ctx_within); 0: no limit.
+// within: maximum of bytes on all devices (ct__ctx_limit_memory); 0: no limit.
 bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, uint64_t within, ct_err *err);
 bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name); // reports the latest plan
 // Fills in the devices' bytes and the sums; `cost` has weights, state and batches already. It must be

@@ -157,8 +157,8 @@ static bool export_options_check(const ct_lm_compile_options *o, ct_err *err) {
     if (o->batch < 0 || o->context < 0 || (unsigned)o->function > CT_LM_C_STEP)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile", "an option is out of its range");
     const char *slash = strrchr(o->path, '/'), *name = slash ? slash + 1 : o->path;
-    if (!ct__ahead_function_name(name))
-        return ct__ahead_bad_name(err, CT_E_USAGE, CT_NOWHERE, name);
+    if (!ct__ahead_is_valid_function_name(name))
+        return ct__ahead_report_name(err, CT_E_USAGE, CT_NOWHERE, name);
     if (o->embed && o->function == CT_LM_C_STEP)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile",
                        "--embed is not for a step of training, which changes the weights");

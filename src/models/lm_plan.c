@@ -23,7 +23,7 @@ bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, uint64_t within, ct_
     h->ctx->log_user = outer->log_user;
     ct_ctx_use(h->ctx);
     if (!ct_set_device(name)) return false;
-    ct__ctx_within(h->ctx, within > h->bytes_before ? within - h->bytes_before : within > 0);
+    ct__ctx_limit_memory(h->ctx, within > h->bytes_before ? within - h->bytes_before : within > 0);
     return true;
 }
 
@@ -34,7 +34,7 @@ bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name) {
     if (c->n_regions > h->blocks) h->blocks = c->n_regions;
     if (c->n_again > h->again) h->again = c->n_again;
     ct__text_free(&h->largest);
-    ct__say_tensors(&h->largest, c->tensors, c->n_tensors);
+    ct__write_tensors(&h->largest, c->tensors, c->n_tensors);
     if (h->part) h->part(name, c, h->user);
     return true;
 }

@@ -1266,7 +1266,7 @@ static bool train_run_all(run *r) {
     if (!ct__lm_fits(&size.cost, r->command, &r->largest, train_smaller_hint, r->err)) return false;
     if ((!resumed && !train_make_folder(r)) || !train_save_tokenizer(r) || !train_make_batches(r))
         return false;
-    ct__ctx_within(ct__ctx(), r->device_limit);
+    ct__ctx_limit_memory(ct__ctx(), r->device_limit);
     if (!train_make_all(r)) return false;
     if (resumed && (!train_load_checkpoint(r) || !train_compare_numerics(r))) return false;
     const ct_fit_callback callbacks = {.on_begin = resumed ? train_on_resume : NULL,
@@ -1316,7 +1316,7 @@ bool ct_lm_train(const ct_lm_train_options *options) {
     run *r = train_run_new(options, "train", ct__ctx());
     if (!r) return false;
     bool ok = train_run_all(r);
-    ct__ctx_within(ct__ctx(), 0);
+    ct__ctx_limit_memory(ct__ctx(), 0);
     train_run_free(r);
     ct__free(r);
     return ok;

@@ -122,7 +122,7 @@ static ct_kval shift_within_width(const ct_elem *e, ct_kval shifted) {
     ct_kir *k = e->k;
     ct_kval zero = ct__kir_const_int(k, e->dtype, 0);
     ct_kval ok = ct__kir_lt(k, e->x[1], ct__kir_const_int(k, e->dtype, shift_width(e->dtype)));
-    if (ct__kir_held(e->dtype) == CT_I32 || e->dtype == CT_I64)
+    if (ct__kir_compute_dtype(e->dtype) == CT_I32 || e->dtype == CT_I64)
         ok = ct__kir_bin(k, CT_K_AND, ok, ct__kir_bin(k, CT_K_LE, zero, e->x[1]));
     return ct__kir_select(k, ok, shifted, zero);
 }
@@ -160,7 +160,8 @@ static ct_kval shift_right_emit(const ct_elem *e) { // shifts in zeros
         ct_kval mask = ct__kir_bin(k, CT_K_SHR, max, e->x[1]);
         mask = ct__kir_bin(k, CT_K_OR, ct__kir_bin(k, CT_K_SHL, mask, one), one);
         r = ct__kir_bin(k, CT_K_AND, ct__elem_bin(e, CT_K_SHR), mask);
-    } else if (ct__kir_held(e->dtype) != e->dtype) { // computed in i32: without copies of its sign
+    } else if (ct__kir_compute_dtype(e->dtype) !=
+               e->dtype) { // computed in i32: without copies of its sign
         int64_t all = ((int64_t)1 << shift_width(e->dtype)) - 1;
         ct_kval bits = ct__kir_bin(k, CT_K_AND, e->x[0], ct__kir_const_int(k, CT_I32, all));
         r = ct__kir_bin(k, CT_K_SHR, bits, e->x[1]);

@@ -56,7 +56,7 @@ static void devices_measure(ct_device_info *info, ct_err *err) {
     ct_ctx *new_ctx = ct_ctx_new(), *outer = new_ctx ? ct_ctx_use(new_ctx) : NULL;
     if (!new_ctx) return;
     if (ct_set_device(info->name)) {
-        ct__ctx_waits(new_ctx);
+        ct__ctx_wait_for_kernels(new_ctx);
         devices_measure_read(info);
         devices_measure_matmul(info);
     }

@@ -176,7 +176,7 @@ static void doctor_check_settings(doctor *d) {
     ct_err err = {0};
     unsigned checks;
     const char *device_env = getenv("COTAN_DEVICE");
-    bool ok = ct__env_check(&err) && ct__check_wanted(&checks, &err);
+    bool ok = ct__env_check(&err) && ct__check_parse_env(&checks, &err);
     if (ok && device_env && *device_env) {
         ct_device *device = ct__device_open(device_env, &err);
         ct__device_close(device);
@@ -305,7 +305,7 @@ static void doctor_check_libraries(doctor *d) {
 // Computes the same small step on both devices: products, exponentials and a gradient.
 static bool doctor_small_step(const char *device, float *out, size_t n) {
     if (!ct_set_device(device)) return false;
-    ct__ctx_waits(ct__ctx()); // the compiled kernels are to be checked
+    ct__ctx_wait_for_kernels(ct__ctx()); // the compiled kernels are to be checked
     CT_SCOPE;
     ct_tensor i = ct_iota(CT_F32, CT_DIMS(24, 36), 1), g; // (24, 36)
     ct_tensor x = ct_sin(ct_add(i, ct_iota(CT_F32, CT_DIMS(24, 36), 0)));

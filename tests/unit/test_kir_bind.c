@@ -41,7 +41,7 @@ static void registers_of_each_iteration(void **state) {
     ct_kval where = ct__kir_cast(&k, ct__kir_muli(&k, j, 3), CT_F32); // an index as a number
     ct__kir_store(&k, out[2], j, ct__kir_add(&k, where, ct__kir_get(&k, count)));
     ct__kir_end(&k);
-    ct__kir_bind(&k);
+    ct__kir_lower_tiles(&k);
     kir_run(&k, (void *[]){a, b, sum, before, place}, (int64_t[]){STEPS}, 1);
     for (int c = 0; c < TILE; c++) {
         float want = 0, last = 0;
@@ -70,7 +70,7 @@ static void columns_become_rows(void **state) {
         for (int r = 0; r < rows; r++)
             ct__kir_store(&k, out, ct__kir_addi(&k, c, (int64_t)r * 16), v[r]);
         ct__kir_end(&k);
-        ct__kir_bind(&k);
+        ct__kir_lower_tiles(&k);
         int turned = 0;
         for (size_t i = 0; i < k.n; i++) turned += k.ins[i].op == CT_K_ZIP;
         assert_int_equal(turned, rows == 16 ? 64 : 0);
@@ -89,7 +89,7 @@ static void a_kernel_without_tiles_stays(void **state) {
     ct__kir_store(&k, out, i, ct__kir_const(&k, CT_F32, 1));
     ct__kir_end(&k);
     const ct_kins *ins = k.ins;
-    ct__kir_bind(&k);
+    ct__kir_lower_tiles(&k);
     assert_ptr_equal(k.ins, ins);
     ct__kir_free(&k);
 }
@@ -112,7 +112,7 @@ static void mistakes_are_told(void **state) {
         ct__kir_store(&k, out, i, mistake == 2 ? ct__kir_splat(&k, one) : one);
         if (inner >= 0) ct__kir_end(&k);
         ct__kir_end(&k);
-        ct__kir_bind(&k);
+        ct__kir_lower_tiles(&k);
         assert_string_equal(k.err.text, whole);
         ct__kir_free(&k);
     }

@@ -124,7 +124,7 @@ static void insides_of(ct_dtype dtype) {
     const ct_kval wide = ct__kir_cast(&k, ct__kir_load(&k, in, i), CT_I64);
     for (int s = 0; s < SIZES * 2; s++) {
         const ct_kval size = s < SIZES ? ct__kir_int(&k, sizes[s]) : arg[s - SIZES];
-        ct__kir_store(&k, out, ct__kir_addi(&k, i, s * n), ct__kir_is_inside(&k, wide, size));
+        ct__kir_store(&k, out, ct__kir_addi(&k, i, s * n), ct__kir_is_in_range(&k, wide, size));
     }
     ct__kir_end(&k);
     assert_true(dtype != CT_I32 || !compares_i64(&k));
@@ -167,7 +167,7 @@ static void places_with(ct_dtype dtype, int32_t step, bool number, bool row) {
         ct__kir_mul(&k, ct__kir_cast(&k, j, CT_I32), ct__kir_const_int(&k, CT_I32, step));
     const ct_kval at = ct__kir_add(&k, ct__kir_load(&k, begin, r), moved);
     const ct_kval place = ct__kir_cast(&k, at, CT_I64);
-    const ct_kval inside = ct__kir_is_inside(&k, place, n);
+    const ct_kval inside = ct__kir_is_in_range(&k, place, n);
     const ct_kval behind = ct__kir_addi(&k, place, 1); // one element stands in front of x
     const ct_kval value = ct__kir_load_if(&k, in, behind, inside);
     ct__kir_store(&k, out, ct__kir_add(&k, ct__kir_muli(&k, r, COLUMNS), j),

@@ -94,7 +94,7 @@ static number sample(ct_dtype d) {
 // ------------------------------------------------------------------------------------ in plain C
 
 static bool is_signed(ct_dtype d) { return d >= CT_I8 && d <= CT_I64; }
-static int width(ct_dtype d) { return 8 * (int)ct_dtype_size(ct__kir_held(d)); }
+static int width(ct_dtype d) { return 8 * (int)ct_dtype_size(ct__kir_compute_dtype(d)); }
 static int64_t lowest(ct_dtype d) { // 1: unsigned, never equal to -1 / x
     return is_signed(d) ? INT64_MIN >> (64 - 8 * ct_dtype_size(d)) : 1;
 }
@@ -508,7 +508,7 @@ static void halves_of_words(void **state) {
                       ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE)};
         ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_LANES : CT_BIND_SEQ, WORDS, "element");
         ct_kval word = ct__kir_load(&k, in, i);
-        for (int h = 0; h < 2; h++) ct__kir_store(&k, out[h], i, ct__kir_half(&k, word, h));
+        for (int h = 0; h < 2; h++) ct__kir_store(&k, out[h], i, ct__kir_unpack_half(&k, word, h));
         ct__kir_end(&k);
         kir_run(&k, (void *[]){words, low, high}, NULL, 1);
         for (int j = 0; j < WORDS; j++)
@@ -541,7 +541,7 @@ static void lookups_of_bytes(void **state) {
                 high = ct__kir_const_int(&k, CT_I64, half[1]);
         ct__kir_store(&k, out, i, ct__kir_lookup4(&k, ct__kir_load(&k, in, i), low, high));
         ct__kir_end(&k);
-        if (bind) ct__kir_bind(&k);
+        if (bind) ct__kir_lower_tiles(&k);
         memset(got, 0, sizeof got);
         kir_run(&k, (void *[]){words, got}, NULL, 1);
         for (int j = 0; j < (bind ? 64 : N); j++)
@@ -571,7 +571,7 @@ static void lookup_kernel(ct_kir *k, ct_dtype dtype, ct_kbind bind, int64_t n) {
     if (tile) i = ct__kir_add(k, at, i);
     ct__kir_store(k, out, i, ct__kir_lookup(k, table, ct__kir_load(k, words, i)));
     for (int open = 0; open < 2 + tile; open++) ct__kir_end(k);
-    if (tile) ct__kir_bind(k);
+    if (tile) ct__kir_lower_tiles(k);
 }
 static void lookups(void **state) {
     (void)state;

@@ -50,7 +50,7 @@ enum { SIZES = sizeof sizes / sizeof *sizes, LARGEST = 40000 };
 static void whole(ct_kir *k, ct_dtype dtype, ct_kred op, ct_kbind bind, int64_t constant) {
     ct__kir_init(k);
     int x = ct__kir_buffer(k, dtype, CT_KIR_READ);
-    bool arg = ct__kred_is_place(op);
+    bool arg = ct__kred_is_arg(op);
     int y = ct__kir_buffer(k, arg ? CT_I64 : dtype, CT_KIR_WRITE);
     ct_kval n = constant >= 0 ? ct__kir_int(k, constant) : ct__kir_arg(k);
     ct_kval i = ct__kir_loop(k, bind, n, "element");
@@ -63,7 +63,7 @@ static void whole(ct_kir *k, ct_dtype dtype, ct_kred op, ct_kbind bind, int64_t 
 static void by_column(ct_kir *k, ct_dtype dtype, ct_kred op) {
     ct__kir_init(k);
     int x = ct__kir_buffer(k, dtype, CT_KIR_READ);
-    bool arg = ct__kred_is_place(op);
+    bool arg = ct__kred_is_arg(op);
     int y = ct__kir_buffer(k, arg ? CT_I64 : dtype, CT_KIR_WRITE);
     ct_kval rows = ct__kir_arg(k), columns = ct__kir_arg(k);
     ct_kval c = ct__kir_loop(k, CT_BIND_LANES, columns, "column");
@@ -176,7 +176,7 @@ static void a_million_elements(void **state) {
 // Extremes in every lowering; the number at `at` is put last.
 static void extreme(ct_kred op, const float *x, int64_t n, float want, int64_t want_at) {
     enum { COLUMNS = 5 };
-    bool arg = ct__kred_is_place(op);
+    bool arg = ct__kred_is_arg(op);
     float *wide = malloc(((size_t)n + 1) * COLUMNS * sizeof *wide);
     for (int64_t i = 0; i < n * COLUMNS; i++) wide[i] = x[i / COLUMNS];
     for (int form = 0; form < 3; form++) {

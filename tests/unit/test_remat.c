@@ -236,7 +236,7 @@ static bool learn(int layers, float dropout, derivative order, uint64_t limit, l
         record_gpt2(model, CONTEXT, dropout, order, &loss, grads);
         for (size_t i = 0; i < n; i++) results += sizeof(float) * (uint64_t)ct_size(grads[i]);
         if (turn) loss = ct_keep(loss); // which is another plan
-        ct__ctx_within(ct__ctx(), turn == 0);
+        ct__ctx_limit_memory(ct__ctx(), turn == 0);
         const ct_stats now = ct_get_stats();
         if (limit && turn) ct_set_memory_limit(now.memory - now.arena_bytes + results + limit);
         done = ct_eval(grads, n);
@@ -306,7 +306,7 @@ static void lengths_that_vary(void **state) {
         ct_gpt2 *model = gpt2(3);
         const size_t n = ct_params_count(ct_gpt2_params(model));
         uint64_t made = 0;
-        ct__ctx_within(ct__ctx(), again > 0);
+        ct__ctx_limit_memory(ct__ctx(), again > 0);
         for (int i = 0; i < 4; i++) {
             CT_SCOPE;
             ct_tensor loss, grads[MOST_PARAMS];
@@ -346,7 +346,7 @@ static void regions_of_several_values(void **state) {
     assert_true(ct_set_device("cpu"));
     for (int again = 0; again < 2; again++) {
         CT_SCOPE;
-        ct__ctx_within(ct__ctx(), again > 0);
+        ct__ctx_limit_memory(ct__ctx(), again > 0);
         ct_tensor x = ct_keep(line_of(2)), wrt[2] = {x}, g[2], y = x;
         assert_true(ct_eval(&x, 1));
         for (int i = 0; i < 3; i++) { // the second one gives two values
@@ -389,7 +389,7 @@ static void regions_that_keep_statistics(void **state) {
             w[i] = ct_keep(ct_random_normal(ct_random_key(i), CT_DIMS(CHANNELS, CHANNELS, 3, 3)));
         }
         assert_true(ct_eval(w, BLOCKS));
-        ct__ctx_within(ct__ctx(), again > 0);
+        ct__ctx_limit_memory(ct__ctx(), again > 0);
         for (int i = 0; i < BLOCKS; i++) {
             const uint16_t region = ct__region_begin(ct__ctx());
             ct_tensor y = ct_conv(x, w[i], CT_NONE, .padding = CT_DIMS(1));

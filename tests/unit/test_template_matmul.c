@@ -177,7 +177,7 @@ static void run(const family *f, const sizes *s, void *const bufs[4], int pieces
         spec.c = (ct_sink){.store = with_bias, .env = &env};
     }
     ct__template_matmul(&k, &spec);
-    ct__kir_bind(&k);
+    ct__kir_lower_tiles(&k);
     kir_run(&k, bufs, args, pieces);
 }
 

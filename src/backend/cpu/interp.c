@@ -356,8 +356,8 @@ static reduction interp_reduction_of(const unit *u, ct_kval id) {
              : interp_is_wide(u, id)                 ? CT_I_WIDE
                                                      : CT_I_SCALAR;
     r.ordered = ct__kred_is_ordered(ins->sub, r.dtype);
-    r.place = ct__kred_is_place(ins->sub);
-    r.start = ct__kred_start(ins->sub, r.dtype);
+    r.place = ct__kred_is_arg(ins->sub);
+    r.start = ct__kred_identity(ins->sub, r.dtype);
     size_t each = r.ordered && r.mode != CT_I_LANES ? CT_LANES : 1;
     r.accumulators = each * (r.mode == CT_I_LANES ? CT_LANES : r.mode == CT_I_WIDE ? CT_STRIP : 1);
     return r;

@@ -39,7 +39,7 @@ double ct__interp_ns(const ct_kir *k, const int64_t *args) {
     double *times = ct__calloc(k->n + 1, sizeof *times), ns = 0;
     ct_kshape *shape = ct__calloc(k->n + 1, sizeof *shape);
     bool *tile = ct__calloc(k->n + 1, sizeof *tile);
-    bool known = times && shape && tile && ct__kir_loop_times(k, args, CT_STRIP, times);
+    bool known = times && shape && tile && ct__kir_trip_counts(k, args, CT_STRIP, times);
     if (known) ct__kir_shapes(k, CT_STRIP, shape);
     for (size_t i = 0; i < k->n && known; i++) {
         const ct_kins *ins = &k->ins[i];

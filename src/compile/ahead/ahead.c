@@ -1,5 +1,5 @@
-// Ahead of time: the plan of what is pending as one C file and its header, which need neither the
-// library nor memory of their own.
+// Ahead-of-time compilation: writes the plan of the pending nodes as one C file and its header, which need
+// neither the library nor memory allocation.
 #include "compile/ahead/ahead.h"
 
 #include <string.h>
@@ -8,16 +8,16 @@
 #include "base/atomic.h"
 #include "base/plain.h"
 
-static bool may_stand_at(const ct_ahead *a, const char *path) {
-    struct stat there;
-    if (stat(path, &there) != 0 || !S_ISDIR(there.st_mode)) return true;
+static bool ahead_check_path(const ct_ahead *a, const char *path) {
+    struct stat info;
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return true;
     return ct__err(&a->ctx->err, CT_E_FILE, a->args->here, "compile",
                    "%s: a folder of that name is in the way", path);
 }
 
-// Both files or none: they are whole beside their places before the first is renamed, and nothing
-// but a file stands in either place.
-static bool write_files(const ct_ahead *a, const ct_text *header, const ct_text *source) {
+// Writes both files or none: both are complete as temporary files before the first is renamed, and no
+// folder has either name.
+static bool ahead_write_files(const ct_ahead *a, const ct_text *header, const ct_text *source) {
     const ct_text *const texts[] = {source, header};
     ct_err *err = &a->ctx->err;
     ct_atomic_file files[2] = {{.fd = -1}, {.fd = -1}};
@@ -25,10 +25,10 @@ static bool write_files(const ct_ahead *a, const ct_text *header, const ct_text 
     for (int i = 0; i < 2 && ok; i++) {
         ct_text path = {0};
         ct__textf(&path, "%s.%c", a->args->path, "ch"[i]);
-        ok = path.failed
-                 ? ct__err_memory(err, a->args->here, "compile", strlen(a->args->path))
-                 : may_stand_at(a, path.s) && ct__atomic_file_begin(&files[i], path.s, 0, err) &&
-                       ct__atomic_file_write(&files[i], texts[i]->s, texts[i]->n, err);
+        ok = path.failed ? ct__err_memory(err, a->args->here, "compile", strlen(a->args->path))
+                         : ahead_check_path(a, path.s) &&
+                               ct__atomic_file_begin(&files[i], path.s, 0, err) &&
+                               ct__atomic_file_write(&files[i], texts[i]->s, texts[i]->n, err);
         ct__text_free(&path);
     }
     for (int i = 0; i < 2; i++)
@@ -37,37 +37,39 @@ static bool write_files(const ct_ahead *a, const ct_text *header, const ct_text 
     return ok;
 }
 
-// A name that the generated code has itself would be two things at once.
-static bool name_is_free(const ct_ahead *a, const ct_text *source) {
-    static const char parts[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+// The generated code must not use the function's name for anything else.
+static bool ahead_check_name(const ct_ahead *a, const ct_text *source) {
+    static const char name_chars[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
     size_t n = strlen(a->name), word;
     for (const char *at = strstr(source->s, CT_AHEAD_PRELUDE); *at; at += word) {
-        word = strspn(at, parts);
-        size_t builtin = word > 10 && memcmp(at, "__builtin_", 10) == 0 ? 10 : 0; // fmaf by name
+        word = strspn(at, name_chars);
+        // e.g. fmaf by name
+        size_t builtin = word > 10 && memcmp(at, "__builtin_", 10) == 0 ? 10 : 0;
         if (word - builtin == n && memcmp(at + builtin, a->name, n) == 0)
             return ct__err(&a->ctx->err, CT_E_ARGUMENT, a->args->here, "compile",
                            "the generated code has a \"%s\" of its own: choose another name",
                            a->name);
-        if (!word) word = at[0] == '/' && at[1] == '/' ? strcspn(at, "\n") : 1; // a comment
+        if (!word) word = at[0] == '/' && at[1] == '/' ? strcspn(at, "\n") : 1; // skips a comment
     }
     return true;
 }
 
-static bool write_plan(ct_ahead *a) {
+static bool ahead_write_plan(ct_ahead *a) {
     ct_text header = {0}, source = {0};
-    bool ok = ct__ahead_members(a) && ct__ahead_texts(a, &header, &source);
+    bool ok = ct__ahead_members(a) && ct__ahead_write(a, &header, &source);
     if (ok && (header.failed || source.failed))
         ok = ct__err_memory(&a->ctx->err, a->args->here, "compile", header.n + source.n);
-    ok = ok && name_is_free(a, &source) && write_files(a, &header, &source);
+    ok = ok && ahead_check_name(a, &source) && ahead_write_files(a, &header, &source);
     ct__text_free(&header);
     ct__text_free(&source);
     return ok;
 }
 
-static bool compile_pending(ct_ahead *a) {
+static bool ahead_compile_pending(ct_ahead *a) {
     ct_loc here = a->args->here;
     if (!(a->plan = ct__pending_plan(a->ctx, here, &a->engine))) return false;
-    const ct_backend *backend = ct__computing(a->engine->device)->backend;
+    const ct_backend *backend = ct__computing_device(a->engine->device)->backend;
     if (backend->evaluates_ops || backend->language != CT_LANGUAGE_C) {
         ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile", "device %s %s", ct__ctx_device(a->ctx),
                 backend->evaluates_ops ? "runs an op at a time: it has no kernels to write"
@@ -75,11 +77,11 @@ static bool compile_pending(ct_ahead *a) {
         ct__err_hint(&a->ctx->err, "ct_set_device(\"cpu\"), or \"dry:cpu\", which runs nothing");
         return false;
     }
-    if (a->plan->n_pieces)
+    if (a->plan->n_subplans)
         return ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile",
                        "tensors lie on several devices: what is written runs on one");
     a->roots = a->engine->roots;
-    return ct__ahead_may_call(a) && write_plan(a);
+    return ct__ahead_check_calls(a) && ahead_write_plan(a);
 }
 
 bool ct_compile_with(ct_compile_args args) {
@@ -89,14 +91,14 @@ bool ct_compile_with(ct_compile_args args) {
     CT_DEFAULT_ENV; // constants are folded while the plan is made
     const char *slash = strrchr(args.path, '/');
     ct_ahead a = {.ctx = ctx, .args = &args, .name = slash ? slash + 1 : args.path};
-    if (!ct__ahead_function_name(a.name))
-        return ct__ahead_bad_name(&ctx->err, CT_E_ARGUMENT, args.here, a.name);
+    if (!ct__ahead_is_valid_function_name(a.name))
+        return ct__ahead_report_name(&ctx->err, CT_E_ARGUMENT, args.here, a.name);
     if (ctx->tracing)
         return ct__err(&ctx->err, CT_E_TRACE, args.here, "compile",
                        "a traced function has no plan of its own: its caller's is written");
     ct__run_begin(ctx);
-    const size_t n_roots = ctx->n_roots; // more, for the time being, in a rolling scope
-    bool ok = (!ct__top(ctx)->rolling || ct__rolling_roots(ctx)) && compile_pending(&a);
+    const size_t n_roots = ctx->n_roots; // a rolling scope adds roots for this plan
+    bool ok = (!ct__top(ctx)->rolling || ct__rolling_roots(ctx)) && ahead_compile_pending(&a);
     if (a.engine) ct__order_close(&a.engine->order);
     while (ctx->n_roots > n_roots) ct__unuse(ctx->roots[--ctx->n_roots].val.node);
     ct__run_end(ctx);

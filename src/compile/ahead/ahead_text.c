@@ -1,4 +1,4 @@
-// The text of a plan written ahead of time: the header, and the function with its kernels.
+// Writes the source of a plan compiled ahead of time: the header, and the function with its kernels.
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,46 +10,48 @@
 
 // ---------------------------------------------------------------------------------------- comments
 
-// Names and paths are the user's and may hold anything; in a comment they hold nothing that could
-// end it, be a trigraph, or turn the reading direction round.
-static void put_foreign(ct_text *out, const char *s) {
-    enum { LONGEST = 200 };
-    for (int i = 0; s[i] && i < LONGEST; i++) {
+// Names and paths are the user's and may contain any characters; only those are written into a comment that
+// cannot end it, form a trigraph or change the reading direction.
+static void ahead_put_user_text(ct_text *out, const char *s) {
+    enum { MAX_LENGTH = 200 };
+    for (int i = 0; s[i] && i < MAX_LENGTH; i++) {
         char c = s[i];
-        bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                    strchr("_.-/ +:,()[]", c);
-        ct__text_bytes(out, fine ? &c : "_", 1);
+        bool is_safe = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       strchr("_.-/ +:,()[]", c);
+        ct__text_bytes(out, is_safe ? &c : "_", 1);
     }
 }
 
-static void put_line(ct_text *out, ct_loc here) {
+static void ahead_put_location(ct_text *out, ct_loc here) {
     if (!here.file) return;
     ct__text_add(out, " of ");
-    put_foreign(out, here.file);
+    ahead_put_user_text(out, here.file);
     ct__textf(out, ":%u", here.line);
 }
 
-static void put_node(ct_text *out, const ct_node *node) {
+static void ahead_put_node(ct_text *out, const ct_node *node) {
     ct__text_add(out, node ? node->op->name : "what the plan needs");
-    if (node) put_line(out, node->here);
+    if (node) ahead_put_location(out, node->here);
 }
 
 // ----------------------------------------------------------------------------------------- members
 
-static void put_type(ct_text *out, int dtype) {
+static void ahead_put_type(ct_text *out, int dtype) {
     const ct_dtype_info *d = ct__dtype((ct_dtype)dtype);
-    if (d->class == CT_CLASS_COMPLEX) return put_type(out, d->part);
+    if (d->class == CT_CLASS_COMPLEX) return ahead_put_type(out, d->part);
     if (dtype == CT_F32 || dtype == CT_F64)
         ct__text_add(out, dtype == CT_F32 ? "float" : "double");
-    else // bools are bytes, narrow floats their bits, and two of 4 bits a byte
+    else // bool is a byte, narrow floats are their bits, two 4-bit elements are a byte
         ct__textf(out, "%sint%d_t", d->class == CT_CLASS_INT && d->bits >= 8 ? "" : "u",
                   d->bits < 8 ? 8 : d->bits);
 }
 
-static bool is_pointer(const ct_member *m) { return m->kind != CT_MEMBER_SCALAR && !m->embedded; }
+static bool ahead_is_pointer(const ct_member *m) {
+    return m->kind != CT_MEMBER_SCALAR && !m->embedded;
+}
 
 // The first launch that takes the scalar, or NULL.
-static const ct_launch *use_of_scalar(const ct_ahead *a, size_t scalar) {
+static const ct_launch *ahead_first_use_of_scalar(const ct_ahead *a, size_t scalar) {
     const ct_program *p = &a->plan->program;
     for (size_t i = 0; i < p->n_launches; i++)
         for (uint32_t k = 0; k < p->launches[i].n_args; k++) {
@@ -60,28 +62,28 @@ static const ct_launch *use_of_scalar(const ct_ahead *a, size_t scalar) {
     return NULL;
 }
 
-static void put_member(const ct_ahead *a, ct_text *out, size_t i) {
+static void ahead_put_member(const ct_ahead *a, ct_text *out, size_t i) {
     const ct_member *m = &a->members[i];
-    ct__text_add(out, is_pointer(m) && !m->written ? "    const " : "    ");
-    put_type(out, m->type->dtype);
-    ct__textf(out, " %s%s; // ", is_pointer(m) ? "*" : "", m->name);
+    ct__text_add(out, ahead_is_pointer(m) && !m->written ? "    const " : "    ");
+    ahead_put_type(out, m->type->dtype);
+    ct__textf(out, " %s%s; // ", ahead_is_pointer(m) ? "*" : "", m->name);
     if (m->kind == CT_MEMBER_SCALAR) {
-        const ct_launch *use = use_of_scalar(a, i - a->scalars);
+        const ct_launch *use = ahead_first_use_of_scalar(a, i - a->scalars);
         ct__textf(out, "%s, it was %g%s", ct_dtype_name((ct_dtype)m->type->dtype),
                   ct__load_f64(m->type->dtype, &m->value, 0),
                   use ? "; first needed for " : "; not needed");
-        if (use) put_node(out, use->node);
+        if (use) ahead_put_node(out, use->node);
     } else {
         ct__text_add(out, ct__type_text(m->type).s);
         if (m->kind == CT_MEMBER_VARIABLE) ct__text_add(out, m->written ? ", updated" : ", read");
-        if (m->was) ct__text_add(out, ": ");
-        if (m->was) put_foreign(out, m->was);
-        put_line(out, m->here);
+        if (m->user_name) ct__text_add(out, ": ");
+        if (m->user_name) ahead_put_user_text(out, m->user_name);
+        ahead_put_location(out, m->here);
     }
     ct__text_add(out, "\n");
 }
 
-static void put_members(const ct_ahead *a, ct_text *out) {
+static void ahead_put_members(const ct_ahead *a, ct_text *out) {
     static const char *const titles[] = {"variables", "inputs", "scalars", "results"};
     ct__textf(out,
               "// Tensors are dense and row-major and do not overlap. bool is a byte, 0 or 1; f16 "
@@ -93,7 +95,7 @@ static void put_members(const ct_ahead *a, ct_text *out) {
             if ((int)a->members[i].kind != kind || a->members[i].embedded) continue;
             if (!any) ct__textf(out, "\n    // %s\n", titles[kind]);
             any = true;
-            put_member(a, out, i);
+            ahead_put_member(a, out, i);
         }
     }
     ct__text_add(out, "};\n");
@@ -101,28 +103,28 @@ static void put_members(const ct_ahead *a, ct_text *out) {
 
 // ------------------------------------------------------------------------------------------ header
 
-static void put_upper(const ct_ahead *a, ct_text *out, const char *end) {
+static void ahead_put_upper(const ct_ahead *a, ct_text *out, const char *end) {
     for (const char *c = a->name; *c; c++)
         ct__textf(out, "%c", *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
     ct__text_add(out, end);
 }
 
-static size_t most_scratch(const ct_program *p) {
-    size_t most = 0;
+static size_t ahead_max_scratch(const ct_program *p) {
+    size_t max_bytes = 0;
     for (size_t i = 0; i < p->n_kernels; i++) {
         size_t bytes = ct__round_up(ct__kir_scratch(p->kernels[i].ir), 64);
-        if (bytes > most) most = bytes;
+        if (bytes > max_bytes) max_bytes = bytes;
     }
-    return most;
+    return max_bytes;
 }
 
-static const char *a_pointer(const ct_ahead *a) { // there is a result or a variable
+static const char *ahead_any_pointer(const ct_ahead *a) { // there is a result or a variable
     size_t i = 0;
-    while (i + 1 < a->n_members && !is_pointer(&a->members[i])) i++;
+    while (i + 1 < a->n_members && !ahead_is_pointer(&a->members[i])) i++;
     return a->members[i].name;
 }
 
-static bool put_about(const ct_ahead *a, ct_text *out) {
+static bool ahead_put_description(const ct_ahead *a, ct_text *out) {
     const ct_plan_cost *c = ct__plan_cost(a->ctx, a->engine, a->plan);
     const char *calls[CT_AHEAD_SYMBOLS];
     const size_t n_calls = ct__ahead_symbols(a, calls, CT_AHEAD_SYMBOLS);
@@ -139,7 +141,7 @@ static bool put_about(const ct_ahead *a, ct_text *out) {
         ct__textf(out, i ? ", %s" : "// It calls functions of ops from outside: %s", calls[i]);
     ct__text_add(out, n_calls ? ".\n//\n" : "//\n");
     ct__text_add(out, "//     static unsigned char arena[");
-    put_upper(a, out, "_ARENA_BYTES] __attribute__((aligned(64)));\n");
+    ahead_put_upper(a, out, "_ARENA_BYTES] __attribute__((aligned(64)));\n");
     ct__textf(
         out,
         "//     struct %s s;\n"
@@ -156,28 +158,28 @@ static bool put_about(const ct_ahead *a, ct_text *out) {
         "// on this type of machine. -ffast-math is refused; its parts, and -ffp-contract=fast, "
         "are "
         "not for Clang.\n",
-        a->name, a->name, a_pointer(a), a->name, n_calls ? "; 3: an op from outside failed" : "",
-        a->name, ct__numerics(a->engine->device));
+        a->name, a->name, ahead_any_pointer(a), a->name,
+        n_calls ? "; 3: an op from outside failed" : "", a->name, ct__numerics(a->engine->device));
     return true;
 }
 
-static bool put_header(const ct_ahead *a, ct_text *out, uint32_t *number) {
+static bool ahead_put_header(const ct_ahead *a, ct_text *out, uint32_t *number) {
     const ct_program *p = &a->plan->program;
-    size_t bytes = p->arena_bytes + most_scratch(p);
+    size_t bytes = p->arena_bytes + ahead_max_scratch(p);
     ct_text members = {0};
-    put_members(a, &members);
+    ahead_put_members(a, &members);
     ct_hash hash = ct__hash_bytes(members.s ? members.s : "", members.n, a->plan->hash);
     *number = (uint32_t)hash.lo;
-    bool ok = put_about(a, out);
+    bool ok = ahead_put_description(a, out);
     ct__text_add(out, "#ifndef ");
-    put_upper(a, out, "_COTAN_H\n#define ");
-    put_upper(a, out,
-              "_COTAN_H\n\n#include <stdint.h>\n\n"
-              "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n#define ");
-    put_upper(a, out, "_ARENA_BYTES ");
+    ahead_put_upper(a, out, "_COTAN_H\n#define ");
+    ahead_put_upper(a, out,
+                    "_COTAN_H\n\n#include <stdint.h>\n\n"
+                    "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n#define ");
+    ahead_put_upper(a, out, "_ARENA_BYTES ");
     ct__textf(out, "%zu // what lies there matters within a call alone\n#define ",
               bytes ? bytes : 64);
-    put_upper(a, out, "_PLAN ");
+    ahead_put_upper(a, out, "_PLAN ");
     ct__textf(out, "0x%08" PRIx32 "u // header and source are of the same plan\n\n", *number);
     ct__text_bytes(out, members.s ? members.s : "", members.n);
     ct__textf(out,
@@ -193,44 +195,44 @@ static bool put_header(const ct_ahead *a, ct_text *out, uint32_t *number) {
 
 // ------------------------------------------------------------------------------------------- data
 
-// Bytes that stand in the file: constants, and embedded variables.
-static const ct_member *embedded_in(const ct_ahead *a, const ct_buf *b) {
-    const ct_member *m = b->kind == CT_BUF_LEAF ? &a->members[a->of_leaf[b->index]] : NULL;
+// Data in the source file: constants and embedded variables.
+static const ct_member *ahead_embedded_member(const ct_ahead *a, const ct_buf *b) {
+    const ct_member *m = b->kind == CT_BUF_LEAF ? &a->members[a->leaf_member[b->index]] : NULL;
     return m && m->embedded ? m : NULL;
 }
-static bool is_data(const ct_ahead *a, size_t i) {
+static bool ahead_is_data(const ct_ahead *a, size_t i) {
     const ct_buf *b = &a->plan->program.bufs[i];
-    return a->used[i] && (b->kind == CT_BUF_CONST || embedded_in(a, b));
+    return a->used[i] && (b->kind == CT_BUF_CONST || ahead_embedded_member(a, b));
 }
 
-// As words of this size, so that the file means the same whatever the order of bytes.
-static size_t word_bytes(const ct_ahead *a, const ct_buf *b) {
-    const ct_member *m = embedded_in(a, b);
+// Data is written as words of this size, so that it does not depend on the byte order.
+static size_t ahead_word_bytes(const ct_ahead *a, const ct_buf *b) {
+    const ct_member *m = ahead_embedded_member(a, b);
     const ct_type *type = m ? m->type : b->node ? b->node->out : NULL;
     return type && !ct__has_parts((ct_dtype)type->dtype) ? ct_dtype_size(type->dtype) : 1;
 }
 
-static void declare_data(const ct_ahead *a, ct_text *out, size_t i) {
+static void ahead_declare_data(const ct_ahead *a, ct_text *out, size_t i) {
     const ct_buf *b = &a->plan->program.bufs[i];
-    size_t bytes = word_bytes(a, b), n = b->bytes / bytes;
+    size_t bytes = ahead_word_bytes(a, b), n = b->bytes / bytes;
     ct__textf(out, "static const uint%zu_t data_%zu[%zu]", bytes * 8, i, n ? n : 1);
 }
 
-static void put_words(ct_text *out, const unsigned char *data, size_t n, size_t bytes) {
-    size_t digits = 2 * bytes, a_line = 96 / (digits + 4);
+static void ahead_put_words(ct_text *out, const unsigned char *data, size_t n, size_t bytes) {
+    size_t digits = 2 * bytes, words_per_line = 96 / (digits + 4);
     for (size_t i = 0; i < n / bytes; i++) {
         char word[24] = " 0x";
-        for (size_t k = 0; k < digits; k++) // hosts are little-endian
+        for (size_t k = 0; k < digits; k++) // the host is little-endian
             word[2 + digits - k] = "0123456789abcdef"[data[i * bytes + k / 2] >> 4 * (k % 2) & 15];
         word[3 + digits] = ',';
-        if (i % a_line == 0) ct__text_add(out, "\n   ");
+        if (i % words_per_line == 0) ct__text_add(out, "\n   ");
         ct__text_bytes(out, word, digits + 4);
     }
 }
 
-static bool define_data(const ct_ahead *a, ct_text *out, size_t i) {
+static bool ahead_define_data(const ct_ahead *a, ct_text *out, size_t i) {
     const ct_buf *b = &a->plan->program.bufs[i];
-    const ct_member *m = embedded_in(a, b);
+    const ct_member *m = ahead_embedded_member(a, b);
     void *copy = NULL;
     bool ok = true;
     if (m) {
@@ -241,14 +243,14 @@ static bool define_data(const ct_ahead *a, ct_text *out, size_t i) {
                   : ct__err_memory(&a->ctx->err, a->args->here, "compile", b->bytes);
         ct__rwlock_unlock(var->lock, false);
         ct__text_add(out, "\n// ");
-        put_foreign(out, m->was);
+        ahead_put_user_text(out, m->user_name);
         ct__textf(out, ", %s\n", ct__type_text(m->type).s);
     } else {
         ct__text_add(out, "\n// a constant\n");
     }
-    declare_data(a, out, i);
+    ahead_declare_data(a, out, i);
     ct__text_add(out, " = {");
-    if (ok) put_words(out, copy ? copy : b->data, b->bytes, word_bytes(a, b));
+    if (ok) ahead_put_words(out, copy ? copy : b->data, b->bytes, ahead_word_bytes(a, b));
     ct__text_add(out, b->bytes ? "\n};\n" : "0};\n");
     ct__free(copy);
     return ok;
@@ -256,14 +258,15 @@ static bool define_data(const ct_ahead *a, ct_text *out, size_t i) {
 
 // ---------------------------------------------------------------------------------------- function
 
-// Breaks a list of what stands in braces where the line gets long.
-static void put_comma(ct_text *out) {
+// Writes a comma, and breaks the line in a list within braces if it is long.
+static void ahead_put_comma(ct_text *out) {
     size_t column = 0;
     while (column < out->n && out->s[out->n - 1 - column] != '\n') column++;
     ct__text_add(out, column > 72 ? ",\n        " : ", ");
 }
 
-static void put_operand(const ct_ahead *a, ct_text *out, const ct_launch *l, uint32_t number) {
+static void ahead_put_operand(const ct_ahead *a, ct_text *out, const ct_launch *l,
+                              uint32_t number) {
     const ct_arg *arg = &l->args[number];
     const ct_buf *b = &a->plan->program.bufs[arg->buf];
     size_t offset = arg->offset + (b->kind == CT_BUF_TEMP ? b->offset : 0);
@@ -271,12 +274,13 @@ static void put_operand(const ct_ahead *a, ct_text *out, const ct_launch *l, uin
         ct__text_add(out, "(char *)scalars");
     else if (b->kind == CT_BUF_TEMP)
         ct__text_add(out, "arena");
-    else if (is_data(a, arg->buf))
+    else if (ahead_is_data(a, arg->buf))
         ct__textf(out, "(char *)data_%u", arg->buf);
     else
         ct__textf(
             out, "(char *)s->%s",
-            a->members[b->kind == CT_BUF_LEAF ? a->of_leaf[b->index] : a->of_root[b->index]].name);
+            a->members[b->kind == CT_BUF_LEAF ? a->leaf_member[b->index] : a->root_member[b->index]]
+                .name);
     if (offset) ct__textf(out, " + %zu", offset);
     for (uint32_t i = 0; i < l->n_steps; i++)
         if (l->steps[i].arg == number) {
@@ -289,12 +293,12 @@ static void put_operand(const ct_ahead *a, ct_text *out, const ct_launch *l, uin
         }
 }
 
-static void put_kernel_launch(const ct_ahead *a, ct_text *out, const ct_launch *l) {
+static void ahead_put_kernel_args(const ct_ahead *a, ct_text *out, const ct_launch *l) {
     const ct_program *p = &a->plan->program;
     ct__textf(out, "kernel_%u((void *[]){", l->kernel);
     for (uint32_t k = 0; k < l->n_args; k++) {
-        if (k) put_comma(out);
-        put_operand(a, out, l, k);
+        if (k) ahead_put_comma(out);
+        ahead_put_operand(a, out, l, k);
     }
     ct__text_add(out, "}, ");
     for (uint32_t k = 0; k < l->n_numbers; k++) {
@@ -311,9 +315,11 @@ static void put_kernel_launch(const ct_ahead *a, ct_text *out, const ct_launch *
         ct__text_add(out, "NULL);\n");
 }
 
-static void put_indent(ct_text *out, int depth) { ct__textf(out, "%*s", 4 * (depth + 1), ""); }
+static void ahead_put_indent(ct_text *out, int depth) {
+    ct__textf(out, "%*s", 4 * (depth + 1), "");
+}
 
-static void put_loop(const ct_ahead *a, ct_text *out, const ct_launch *l, int loops) {
+static void ahead_put_loop(const ct_ahead *a, ct_text *out, const ct_launch *l, int loops) {
     ct__textf(out, "for (int64_t i%d = 0", loops);
     if (l->count == INT64_MAX)
         ct__text_add(out, "; ");
@@ -321,92 +327,92 @@ static void put_loop(const ct_ahead *a, ct_text *out, const ct_launch *l, int lo
         ct__textf(out, ", n%d = %" PRId64 "; i%d < n%d", loops, l->count, loops, loops);
     if (l->n_args) {
         ct__textf(out, "%s*(const _Bool *)(", l->count != INT64_MAX ? " && " : "");
-        put_operand(a, out, l, 0);
+        ahead_put_operand(a, out, l, 0);
         ct__text_add(out, ")");
     }
     ct__textf(out, "; i%d++) { // ", loops);
-    put_node(out, l->node);
+    ahead_put_node(out, l->node);
     ct__text_add(out, "\n");
 }
 
-static void put_switch(const ct_ahead *a, ct_text *out, const ct_launch *l) {
+static void ahead_put_switch(const ct_ahead *a, ct_text *out, const ct_launch *l) {
     ct__text_add(out, "{ const int64_t branch = *(const ");
-    put_type(out, l->dtype);
+    ahead_put_type(out, l->dtype);
     ct__text_add(out, " *)(");
-    put_operand(a, out, l, 0);
+    ahead_put_operand(a, out, l, 0);
     ct__text_add(out, "); // ");
-    put_node(out, l->node);
+    ahead_put_node(out, l->node);
     ct__text_add(out, "\n");
 }
 
-// Branch `number` of a SWITCH: one outside of them is the nearest.
-static void put_branch(ct_text *out, const ct_launch *of, int64_t number) {
+// Writes branch `number` of a SWITCH; a number out of range selects the nearest branch.
+static void ahead_put_branch(ct_text *out, const ct_launch *of, int64_t number) {
     if (number) ct__text_add(out, "} else ");
     if (number + 1 < of->count) ct__textf(out, "if (branch <= %" PRId64 ") ", number);
     ct__text_add(out, "{\n");
 }
 
-static void put_copy(const ct_ahead *a, ct_text *out, const ct_launch *l) {
+static void ahead_put_copy(const ct_ahead *a, ct_text *out, const ct_launch *l) {
     ct__text_add(out, "memmove(");
-    put_operand(a, out, l, 1);
+    ahead_put_operand(a, out, l, 1);
     ct__text_add(out, ", ");
-    put_operand(a, out, l, 0);
+    ahead_put_operand(a, out, l, 0);
     ct__textf(out, ", %zu);\n", l->bytes);
 }
 
-static void put_above(ct_text *out, const ct_launch *l, int depth) {
+static void ahead_put_comment(ct_text *out, const ct_launch *l, int depth) {
     ct__text_add(out, "// ");
-    put_node(out, l->node);
+    ahead_put_node(out, l->node);
     ct__text_add(out, "\n");
-    put_indent(out, depth);
+    ahead_put_indent(out, depth);
 }
-static void put_kernel_call(const ct_ahead *a, ct_text *out, const ct_launch *l, int depth) {
-    put_above(out, l, depth);
-    put_kernel_launch(a, out, l);
+static void ahead_put_kernel_call(const ct_ahead *a, ct_text *out, const ct_launch *l, int depth) {
+    ahead_put_comment(out, l, depth);
+    ahead_put_kernel_args(a, out, l);
 }
 
-// The loops and switches that are open where a launch stands.
+// A loop or switch that is open at a launch.
 typedef struct {
     const ct_launch *of;
-    int64_t branches; // of a SWITCH: how many have begun
-} open_launch;
+    int64_t branches; // of a SWITCH: number of branches that have begun
+} ahead_open_launch;
 
-static bool put_launches(const ct_ahead *a, ct_text *out) {
+static bool ahead_put_launches(const ct_ahead *a, ct_text *out) {
     const ct_program *p = &a->plan->program;
-    const size_t bytes = (p->n_launches + 1) * sizeof(open_launch);
-    open_launch *open = ct__malloc(bytes);
+    const size_t bytes = (p->n_launches + 1) * sizeof(ahead_open_launch);
+    ahead_open_launch *open = ct__malloc(bytes);
     int depth = 0, loops = 0;
     if (!open) return ct__err_memory(&a->ctx->err, a->args->here, "compile", bytes);
     for (size_t i = 0; i < p->n_launches; i++) {
         const ct_launch *l = &p->launches[i];
-        bool ends = l->kind == CT_LAUNCH_END;
-        if (ends) loops -= open[--depth].of->kind == CT_LAUNCH_LOOP;
-        put_indent(out, depth - (l->kind == CT_LAUNCH_BRANCH));
+        bool is_end = l->kind == CT_LAUNCH_END;
+        if (is_end) loops -= open[--depth].of->kind == CT_LAUNCH_LOOP;
+        ahead_put_indent(out, depth - (l->kind == CT_LAUNCH_BRANCH));
         switch (l->kind) {
-        case CT_LAUNCH_LOOP: put_loop(a, out, l, loops++); break;
-        case CT_LAUNCH_SWITCH: put_switch(a, out, l); break;
+        case CT_LAUNCH_LOOP: ahead_put_loop(a, out, l, loops++); break;
+        case CT_LAUNCH_SWITCH: ahead_put_switch(a, out, l); break;
         case CT_LAUNCH_BRANCH:
-            put_branch(out, open[depth - 1].of, open[depth - 1].branches++);
+            ahead_put_branch(out, open[depth - 1].of, open[depth - 1].branches++);
             break;
         case CT_LAUNCH_BATCH: ct__text_add(out, "{\n"); break;
         case CT_LAUNCH_END:
             ct__text_add(out, open[depth].of->kind == CT_LAUNCH_SWITCH ? "}}\n" : "}\n");
             break;
-        case CT_LAUNCH_COPY: put_copy(a, out, l); break;
+        case CT_LAUNCH_COPY: ahead_put_copy(a, out, l); break;
         case CT_LAUNCH_NODE:
-            put_above(out, l, depth);
-            ct__ahead_call(a, out, l, put_operand);
+            ahead_put_comment(out, l, depth);
+            ct__ahead_call(a, out, l, ahead_put_operand);
             break;
-        case CT_LAUNCH_KERNEL: put_kernel_call(a, out, l, depth); break;
+        case CT_LAUNCH_KERNEL: ahead_put_kernel_call(a, out, l, depth); break;
         }
-        if (!ends && !ct__launch_runs(l) && l->kind != CT_LAUNCH_BRANCH)
-            open[depth++] = (open_launch){.of = l};
+        if (!is_end && !ct__launch_runs(l) && l->kind != CT_LAUNCH_BRANCH)
+            open[depth++] = (ahead_open_launch){.of = l};
     }
     ct__free(open);
     return true;
 }
 
-static void put_value(ct_text *out, const ct_member *m) {
+static void ahead_put_value(ct_text *out, const ct_member *m) {
     ct_dtype dtype = (ct_dtype)m->type->dtype;
     ct_kins literal = {0};
     if (dtype == CT_F32 || dtype == CT_F64)
@@ -419,26 +425,26 @@ static void put_value(ct_text *out, const ct_member *m) {
         ct__render_literal(out, dtype, &literal);
 }
 
-static void put_init(const ct_ahead *a, ct_text *out) {
+static void ahead_put_init(const ct_ahead *a, ct_text *out) {
     ct__textf(out, "void %s_init(struct %s *s) {\n    memset(s, 0, sizeof *s);\n", a->name,
               a->name);
     for (size_t i = 0; i < a->n_members; i++) {
         const ct_member *m = &a->members[i];
         if (m->kind != CT_MEMBER_SCALAR) continue;
         ct__textf(out, "    s->%s = ", m->name);
-        put_value(out, m);
+        ahead_put_value(out, m);
         ct__text_add(out, ";\n");
     }
     ct__text_add(out, "}\n\n");
 }
 
-// Everything that a call is given is looked at before it changes anything.
-static void put_checks(const ct_ahead *a, ct_text *out) {
+// All arguments of a call are checked before it changes anything.
+static void ahead_put_checks(const ct_ahead *a, ct_text *out) {
     bool any = false;
     for (size_t i = 0; i < a->n_members; i++) {
         const ct_member *m = &a->members[i];
-        if (!is_pointer(m) || !ct__type_bytes(m->type)) continue;
-        if (any) put_comma(out);
+        if (!ahead_is_pointer(m) || !ct__type_bytes(m->type)) continue;
+        if (any) ahead_put_comma(out);
         ct__textf(out, "%ss->%s", any ? "" : "    const void *const given[] = {", m->name);
         any = true;
     }
@@ -449,11 +455,11 @@ static void put_checks(const ct_ahead *a, ct_text *out) {
                           "        if (!given[i]) return 2;\n");
 }
 
-static bool put_function(const ct_ahead *a, ct_text *out) {
+static bool ahead_put_function(const ct_ahead *a, ct_text *out) {
     size_t n = a->engine->order.n_scalars;
     ct__textf(out, "int %s(const struct %s *s) {\n    char *const arena = s->arena;\n", a->name,
               a->name);
-    put_checks(a, out);
+    ahead_put_checks(a, out);
     if (n) ct__textf(out, "    uint64_t scalars[%zu] = {0};\n", n);
     for (size_t i = 0; i < n; i++) {
         const char *name = a->members[a->scalars + i].name;
@@ -461,17 +467,17 @@ static bool put_function(const ct_ahead *a, ct_text *out) {
     }
     ct__text_add(out, "    fenv_t callers; // to nearest, and small numbers are kept\n"
                       "    fegetenv(&callers);\n    fesetenv(FE_DFL_ENV);\n");
-    bool ok = put_launches(a, out) ||
-              ct__err_memory(&a->ctx->err, a->args->here, "compile", sizeof(open_launch));
+    bool ok = ahead_put_launches(a, out) ||
+              ct__err_memory(&a->ctx->err, a->args->here, "compile", sizeof(ahead_open_launch));
     ct__text_add(out, "    fesetenv(&callers);\n    return 0;\n}\n\n");
     return ok;
 }
 
 // ------------------------------------------------------------------------------------------ source
 
-// What kernels need of the compiler, whatever it is asked for: GCC takes it by option. Clang has
-// the standard's pragma for contraction; where that does not help, the header says so.
-static const char demands[] =
+// Requirements on the compiler, whatever its options: GCC gets them by the optimize pragma. Clang has the
+// standard's pragma for contraction; the header names the options that this does not cover.
+static const char ahead_compiler_requirements[] =
     "#if !defined(__clang__) && (!defined(__GNUC__) || __GNUC__ < 12)\n"
     "#error \"GCC 12 or newer, or Clang, is needed\"\n"
     "#elif defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)\n"
@@ -495,23 +501,23 @@ static const char demands[] =
     "#pragma GCC diagnostic ignored \"-Wtype-limits\"\n"
     "#pragma GCC diagnostic ignored \"-Wpsabi\"\n\n";
 
-static void put_kernel(const ct_ahead *a, ct_text *out, size_t number) {
+static void ahead_put_kernel(const ct_ahead *a, ct_text *out, size_t number) {
     const ct_program *p = &a->plan->program;
     const ct_kernel *made = p->kernels[number].made;
     const ct_node *first;
     size_t uses = ct__program_uses(p, number, &first);
-    // Math functions, then the kernel: of an outer name, which this file has no use for.
+    // Math functions, then the kernel: it is renamed, since this file does not need its global name.
     const char *name = strstr(made->text, made->name);
     size_t before = (size_t)(name - made->text) - strlen("void ");
     ct__text_bytes(out, made->text, before);
     ct__textf(out, "\n// kernel %zu: launched %zu time%s%s", number, uses, uses == 1 ? "" : "s",
               uses == 1 ? ", for " : ", first for ");
-    put_node(out, first);
+    ahead_put_node(out, first);
     ct__textf(out, "\nstatic __attribute__((noinline)) void kernel_%zu%s", number,
               name + strlen(made->name));
 }
 
-static bool put_prelude(const ct_ahead *a, ct_text *out) {
+static bool ahead_put_prelude(const ct_ahead *a, ct_text *out) {
     const ct_program *p = &a->plan->program;
     const size_t bytes = (p->n_kernels + 1) * sizeof(char *);
     const char **texts = ct__malloc(bytes);
@@ -524,16 +530,16 @@ static bool put_prelude(const ct_ahead *a, ct_text *out) {
     return true;
 }
 
-bool ct__ahead_texts(const ct_ahead *a, ct_text *header, ct_text *out) {
+bool ct__ahead_write(const ct_ahead *a, ct_text *header, ct_text *out) {
     const ct_program *p = &a->plan->program;
     uint32_t number;
-    if (!put_header(a, header, &number)) return false;
+    if (!ahead_put_header(a, header, &number)) return false;
     ct__textf(out, "// What %s.h declares, written by Cotan %s.\n#include \"%s.h\"\n\n", a->name,
               CT_VERSION, a->name);
     ct__text_add(out, "#include <fenv.h>\n#include <stddef.h>\n#include <string.h>\n\n#if ");
-    put_upper(a, out, "_PLAN != ");
+    ahead_put_upper(a, out, "_PLAN != ");
     ct__textf(out, "0x%08" PRIx32 "u\n#error \"%s.h is of another plan\"\n#endif\n%s", number,
-              a->name, demands);
+              a->name, ahead_compiler_requirements);
     ct__text_add(out, "typedef void kernel_");
     ct__textf(out,
               "%s(void *const *bufs, const int64_t *args, int64_t begin, int64_t end,\n"
@@ -543,22 +549,22 @@ bool ct__ahead_texts(const ct_ahead *a, ct_text *header, ct_text *out) {
         if (!i) ct__textf(out, "static kernel_%s ", a->name);
         ct__textf(out, "kernel_%zu", i);
         if (i + 1 < p->n_kernels)
-            put_comma(out);
+            ahead_put_comma(out);
         else
             ct__text_add(out, ";\n");
     }
     for (size_t i = 0; i < p->n_bufs; i++) {
-        if (!is_data(a, i)) continue;
-        declare_data(a, out, i);
+        if (!ahead_is_data(a, i)) continue;
+        ahead_declare_data(a, out, i);
         ct__text_add(out, " __attribute__((aligned(64)));\n");
     }
     ct__text_add(out, "\n");
     ct__ahead_declare_calls(a, out);
-    put_init(a, out);
-    if (!put_function(a, out)) return false;
-    if (!put_prelude(a, out)) return false;
-    for (size_t i = 0; i < p->n_kernels; i++) put_kernel(a, out, i);
+    ahead_put_init(a, out);
+    if (!ahead_put_function(a, out)) return false;
+    if (!ahead_put_prelude(a, out)) return false;
+    for (size_t i = 0; i < p->n_kernels; i++) ahead_put_kernel(a, out, i);
     for (size_t i = 0; i < p->n_bufs; i++)
-        if (is_data(a, i) && !define_data(a, out, i)) return false;
+        if (ahead_is_data(a, i) && !ahead_define_data(a, out, i)) return false;
     return true;
 }

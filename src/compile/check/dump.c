@@ -1,4 +1,5 @@
-// What COTAN_DUMP prints: graph, dot, groups, plan, kernels, cuda (any of these words in the variable).
+// Prints what COTAN_DUMP asks for: graph, dot, groups, plan, kernels, cuda (the variable contains any of
+// these words).
 #include "compile/check/dump.h"
 #include "compile/schedule/sched.h"
 
@@ -10,47 +11,47 @@
 #include "compile/render/render_gpu.h"
 #include "graph/dot.h"
 
-bool ct__dump_wants(const char *what) {
+bool ct__dump_is_requested(const char *what) {
     const char *list = getenv("COTAN_DUMP");
     return list && strstr(list, what);
 }
 
-static void flush(ct_ctx *ctx, ct_text *text) {
+static void dump_flush(ct_ctx *ctx, ct_text *text) {
     if (text->s && !text->failed) ct__log(ctx, CT_LOG_DUMP, text->s);
     ct__text_free(text);
 }
 
 void ct__dump_recorded(ct_ctx *ctx, const ct_order *order, const ct_root *roots, size_t n_roots) {
-    if (!ct__dump_wants("dot")) return;
+    if (!ct__dump_is_requested("dot")) return;
     ct_text text = {0};
     ct__dot_begin(&text, "recorded", order->nodes, order->n);
     for (size_t i = 0; i < n_roots; i++)
         ct__dot_root(&text, i, roots[i].kind, roots[i].val,
                      roots[i].kind == CT_ROOT_ASSIGN ? roots[i].var->name : roots[i].name);
     ct__dot_end(&text);
-    for (size_t i = 0; i < order->n; i++) order->nodes[i]->epoch = order->epoch; // as it was
-    flush(ctx, &text);
+    for (size_t i = 0; i < order->n; i++) order->nodes[i]->epoch = order->epoch; // restore
+    dump_flush(ctx, &text);
 }
 
-static void dump_dot(ct_ctx *ctx, const char *title, const ct_graph *graph) {
+static void dump_graphviz(ct_ctx *ctx, const char *title, const ct_graph *graph) {
     ct_text text = {0};
     ct__dot_begin(&text, title, graph->nodes, graph->n);
     for (size_t i = 0; i < graph->n_roots; i++)
         ct__dot_root(&text, i, graph->roots[i].kind, graph->roots[i].val, NULL);
     ct__dot_end(&text);
-    flush(ctx, &text);
+    dump_flush(ctx, &text);
 }
 
 void ct__dump_graph(ct_ctx *ctx, const char *title, const ct_graph *graph) {
-    if (ct__dump_wants("dot")) dump_dot(ctx, title, graph);
-    if (!ct__dump_wants("graph")) return;
+    if (ct__dump_is_requested("dot")) dump_graphviz(ctx, title, graph);
+    if (!ct__dump_is_requested("graph")) return;
     ct_text text = {0};
     ct__textf(&text, "// graph, %s: %zu nodes, %zu roots\n", title, graph->n, graph->n_roots);
     ct__print_nodes(&text, graph->nodes, graph->n);
-    flush(ctx, &text);
+    dump_flush(ctx, &text);
 }
 
-static void put_line(ct_text *text, const ct_node *node) {
+static void dump_write_op(ct_text *text, const ct_node *node) {
     if (node && node->here.file)
         ct__textf(text, "%s of %s:%u", node->op->name, node->here.file, node->here.line);
     else
@@ -58,7 +59,7 @@ static void put_line(ct_text *text, const ct_node *node) {
 }
 
 void ct__dump_groups(const ct_sched *s) {
-    if (!ct__dump_wants("groups")) return;
+    if (!ct__dump_is_requested("groups")) return;
     ct_text text = {0};
     ct__textf(&text, "// groups of %zu nodes\n", s->graph->n);
     for (size_t i = 0; i < s->n_groups; i++) {
@@ -67,26 +68,26 @@ void ct__dump_groups(const ct_sched *s) {
         ct__textf(&text, "%4d %d rows", g->id, g->n_rows);
         if (g->only) {
             ct__text_add(&text, ", template ");
-            put_line(&text, g->only);
+            dump_write_op(&text, g->only);
             if (ct__sval(s, (ct_val){g->only, 0})->stored) ct__text_add(&text, " ->");
         }
         ct__text_add(&text, "\n");
         for (size_t k = 0; k < g->n_units; k++) {
             ct__text_add(&text, "       ");
-            put_line(&text, g->units[k].v.node);
+            dump_write_op(&text, g->units[k].v.node);
             ct__text_add(&text, g->units[k].store ? " ->\n" : "\n");
         }
     }
-    flush(ct__ctx(), &text);
+    dump_flush(ct__ctx(), &text);
 }
 
-static const char *const buf_names[] = {"leaf", "scalars", "const", "root", "temp"};
+static const char *const dump_buf_names[] = {"leaf", "scalars", "const", "root", "temp"};
 
-static void put_args(ct_text *text, const ct_program *program, const ct_launch *l) {
+static void dump_write_args(ct_text *text, const ct_program *program, const ct_launch *l) {
     for (uint32_t k = 0; k < l->n_args; k++) {
         const ct_buf *b = &program->bufs[l->args[k].buf];
         ct__textf(text, "%s%s%u", k ? ", " : "", l->args[k].write ? "-> " : "", l->args[k].buf);
-        ct__textf(text, " %s", buf_names[b->kind]);
+        ct__textf(text, " %s", dump_buf_names[b->kind]);
         for (uint32_t i = 0; i < l->n_steps; i++)
             if (l->steps[i].arg == k)
                 ct__textf(text, " %s%lld i%u", l->steps[i].reverse ? "reverse " : "+",
@@ -94,7 +95,7 @@ static void put_args(ct_text *text, const ct_program *program, const ct_launch *
     }
 }
 
-static void put_count(ct_text *text, const ct_launch *l) {
+static void dump_write_count(ct_text *text, const ct_launch *l) {
     if (l->kind == CT_LAUNCH_SWITCH)
         ct__textf(text, " of %lld branches", (long long)l->count);
     else if (l->kind == CT_LAUNCH_BATCH)
@@ -106,7 +107,7 @@ static void put_count(ct_text *text, const ct_launch *l) {
 }
 
 void ct__dump_plan(ct_ctx *ctx, const ct_program *program) {
-    if (!ct__dump_wants("plan")) return;
+    if (!ct__dump_is_requested("plan")) return;
     static const char *const kinds[] = {"node",   "kernel", "copy",  "loop",
                                         "switch", "branch", "batch", "end"};
     int depth = 0;
@@ -124,24 +125,24 @@ void ct__dump_plan(ct_ctx *ctx, const ct_program *program) {
         ct__textf(&text, "%4zu %*s%-6s ", i, 2 * (depth - (l->kind == CT_LAUNCH_BRANCH)), "",
                   kinds[l->kind]);
         depth += opens;
-        put_line(&text, l->node);
+        dump_write_op(&text, l->node);
         if (l->kind == CT_LAUNCH_KERNEL)
             ct__textf(&text, " [%u] grid %lld, %.3g MB, %.3g MFLOP", l->kernel, (long long)l->grid,
                       (double)l->bytes * 1e-6, l->flops * 1e-6);
         if (l->kind == CT_LAUNCH_COPY) ct__textf(&text, " %zu bytes", l->bytes);
-        if (opens) put_count(&text, l);
+        if (opens) dump_write_count(&text, l);
         ct__text_add(&text, " (");
-        put_args(&text, program, l);
+        dump_write_args(&text, program, l);
         ct__text_add(&text, ")\n");
     }
-    flush(ctx, &text);
+    dump_flush(ctx, &text);
 }
 
-// Into the folder of COTAN_DUMP_DIR as name and ending, where there is one; else to the log.
-static void put_kernel(ct_ctx *ctx, const char *name, const char *ending, ct_text *text) {
+// Writes to a file of this name and extension in the folder COTAN_DUMP_DIR, if it is set; else to the log.
+static void dump_write_kernel(ct_ctx *ctx, const char *name, const char *ending, ct_text *text) {
     const char *folder = ct__env_dump_folder();
     if (!folder) {
-        flush(ctx, text);
+        dump_flush(ctx, text);
         return;
     }
     ct_text path = {0};
@@ -154,7 +155,7 @@ static void put_kernel(ct_ctx *ctx, const char *name, const char *ending, ct_tex
     ct__text_free(text);
 }
 
-// A kernel as a GPU of NVIDIA would have it; without one that is what can be looked at, and compiled.
+// Prints a kernel as CUDA source, which can be read and compiled without an NVIDIA GPU.
 static void dump_cuda(ct_ctx *ctx, const ct_kir *ir, const char *title) {
     static const ct_gpu_caps caps = {.f64 = true, .local_bytes = 48 << 10, .max_threads = 1024};
     ct_text text = {0}, source = {0};
@@ -172,17 +173,17 @@ static void dump_cuda(ct_ctx *ctx, const ct_kir *ir, const char *title) {
     else
         ct__textf(&text, "%s#error %s\n", title, err.text);
     ct__text_free(&source);
-    put_kernel(ctx, name, ".cu", &text);
+    dump_write_kernel(ctx, name, ".cu", &text);
 }
 
 static void dump_cuda_prelude(ct_ctx *ctx) {
     ct_text text = {0};
     ct__render_gpu_prelude(&(ct_gpu_caps){.f64 = true}, &text);
-    put_kernel(ctx, "prelude", ".cuh", &text);
+    dump_write_kernel(ctx, "prelude", ".cuh", &text);
 }
 
 void ct__dump_kernels(ct_ctx *ctx, const ct_program *program) {
-    const bool kernels = ct__dump_wants("kernels"), cuda = ct__dump_wants("cuda");
+    const bool kernels = ct__dump_is_requested("kernels"), cuda = ct__dump_is_requested("cuda");
     if (!kernels && !cuda) return;
     if (cuda && ct__env_dump_folder()) dump_cuda_prelude(ctx);
     for (size_t i = 0; i < program->n_kernels; i++) {
@@ -191,12 +192,12 @@ void ct__dump_kernels(ct_ctx *ctx, const ct_program *program) {
         const ct_node *first;
         size_t uses = ct__program_uses(program, i, &first);
         ct__textf(&text, "// kernel %zu, launched %zu times, first for ", i, uses);
-        put_line(&text, first);
+        dump_write_op(&text, first);
         ct__text_add(&text, "\n");
         if (cuda && text.s && !text.failed) dump_cuda(ctx, k->ir, text.s);
         ct__textf(&text, "%s\n", k->made->text);
         if (kernels)
-            put_kernel(ctx, k->made->name, ".c", &text);
+            dump_write_kernel(ctx, k->made->name, ".c", &text);
         else
             ct__text_free(&text);
     }

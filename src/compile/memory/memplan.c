@@ -1,7 +1,7 @@
-// Places of temporary buffers in the plan's arena: buffers whose lives do not meet share memory.
+// Offsets of temporary buffers in the plan's arena: buffers whose lifetimes do not overlap share memory.
 //
-// Largest first, each at the lowest place that is free for its whole life. (First come, first
-// served needs up to a third more for a training step; an exact answer is NP-hard.)
+// Greedy by size: largest first, each at the lowest offset that is free for its whole lifetime. (First come,
+// first served needs up to a third more for a training step; the optimum is NP-hard.)
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,32 +10,33 @@
 #include "compile/schedule/program.h"
 
 enum {
-    MANY = 4000,     // buffers above which it is not noted what lies above what,
-    TOO_MANY = 32768 // and those above which the search by size would take seconds
+    MEMPLAN_MAX_STACKED = 4000, // with more buffers the stacking is not recorded
+    MEMPLAN_MAX_BY_SIZE = 32768 // with more, placing by size would take seconds
 };
 
-typedef struct life {
+typedef struct memplan_lifetime {
     uint32_t buf;
-    size_t first, last; // launches that touch it
+    size_t first, last; // launches that use it
     size_t bytes, offset;
-} life;
+} memplan_lifetime;
 
-// What a launch of a loop needs of the iteration before, or of before the loop, lives through the
-// loop, as does what is needed behind it. What an iteration writes before it reads it is its own.
-static void widen_to_loop(const ct_program *p, size_t from, size_t to, const bool *read_first,
-                          size_t *first, size_t *last) {
+// Extends lifetimes to a whole loop for buffers that an iteration reads from the previous one or from
+// before the loop, and for those that are read after it. A buffer that each iteration writes before reading
+// it is local.
+static void memplan_widen_to_loop(const ct_program *p, size_t from, size_t to,
+                                  const bool *read_first, size_t *first, size_t *last) {
     for (size_t b = 0; b < p->n_bufs; b++) {
         if (last[b] < from || first[b] > to) continue;
-        bool own = first[b] > from && last[b] < to && !read_first[b];
-        if (own) continue;
+        bool is_local = first[b] > from && last[b] < to && !read_first[b];
+        if (is_local) continue;
         if (first[b] > from) first[b] = from;
         if (last[b] < to) last[b] = to;
     }
 }
 
 // begin: (n_launches) scratch.
-static void widen_to_loops(const ct_program *p, size_t *begin, const bool *read_first,
-                           size_t *first, size_t *last) {
+static void memplan_widen_to_loops(const ct_program *p, size_t *begin, const bool *read_first,
+                                   size_t *first, size_t *last) {
     size_t depth = 0;
     for (size_t i = 0; i < p->n_launches; i++) {
         ct_launch_kind kind = p->launches[i].kind;
@@ -44,16 +45,16 @@ static void widen_to_loops(const ct_program *p, size_t *begin, const bool *read_
         if (kind != CT_LAUNCH_END || depth == 0) continue;
         size_t from = begin[--depth];
         if (p->launches[from].kind == CT_LAUNCH_LOOP)
-            widen_to_loop(p, from, i, read_first, first, last);
+            memplan_widen_to_loop(p, from, i, read_first, first, last);
     }
 }
 
-bool ct__plan_lives(const ct_program *p, size_t *first, size_t *last, ct_err *err) {
+bool ct__plan_lifetimes(const ct_program *p, size_t *first, size_t *last, ct_err *err) {
     size_t *begin = ct__malloc((p->n_launches + 1) * sizeof *begin);
     bool *read_first = ct__calloc(p->n_bufs + 1, sizeof *read_first);
     bool ok = begin && read_first;
     for (size_t b = 0; b < p->n_bufs && ok; b++) first[b] = SIZE_MAX, last[b] = 0;
-    size_t from = 0, to = 0; // of the batch around: its launches may run at once
+    size_t from = 0, to = 0; // range of the current batch: its launches may run concurrently
     for (size_t i = 0; i < p->n_launches && ok; i++) {
         if (p->launches[i].kind == CT_LAUNCH_BATCH)
             from = i, to = i + (size_t)p->launches[i].count + 1;
@@ -65,33 +66,35 @@ bool ct__plan_lives(const ct_program *p, size_t *first, size_t *last, ct_err *er
             read_first[arg->buf] |= first[arg->buf] == i && !arg->write;
         }
     }
-    if (ok) widen_to_loops(p, begin, read_first, first, last);
+    if (ok) memplan_widen_to_loops(p, begin, read_first, first, last);
     ct__free(begin);
     ct__free(read_first);
     return ok || ct__err_memory(err, CT_NOWHERE, "plan", (p->n_launches + 1) * sizeof *begin);
 }
 
-static int larger_first(const void *a, const void *b) {
-    const life *x = a, *y = b;
+static int memplan_compare_bytes(const void *a, const void *b) {
+    const memplan_lifetime *x = a, *y = b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
     return x->buf < y->buf ? -1 : x->buf > y->buf;
 }
 
-static bool meet(const life *a, const life *b) {
+static bool memplan_overlap(const memplan_lifetime *a, const memplan_lifetime *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
-// A placed one; `placed` below are these, the lowest first.
+// A placed buffer. `placed` below is ordered by offset.
 typedef struct {
     uint32_t first, last;
     size_t begin, end;
-} spot;
+} memplan_interval;
 
-// The lowest place with room for x between those of the n placed ones that it meets, or behind them.
-static size_t lowest_gap(const spot *placed, size_t n, const life *x) {
+// Returns the lowest offset with a gap for x between the placed buffers with which it overlaps in time, or
+// above them.
+static size_t memplan_lowest_gap(const memplan_interval *placed, size_t n,
+                                 const memplan_lifetime *x) {
     size_t top = 0;
     for (size_t i = 0; i < n; i++) {
-        const spot *p = &placed[i];
+        const memplan_interval *p = &placed[i];
         if (p->first > x->last || p->last < x->first) continue;
         if (p->begin >= top && p->begin - top >= x->bytes) break;
         if (p->end > top) top = p->end;
@@ -99,8 +102,8 @@ static size_t lowest_gap(const spot *placed, size_t n, const life *x) {
     return top;
 }
 
-// The place among n in the order of where they begin.
-static size_t rank_of(const spot *placed, size_t n, size_t begin) {
+// Returns the index of the first of n intervals that begins at `begin` or later.
+static size_t memplan_find_position(const memplan_interval *placed, size_t n, size_t begin) {
     size_t low = 0;
     while (low < n) {
         const size_t middle = low + (n - low) / 2;
@@ -112,38 +115,38 @@ static size_t rank_of(const spot *placed, size_t n, size_t begin) {
     return low;
 }
 
-// placed: room for n. Gives the arena's size.
-static size_t by_size(life *lives, size_t n, spot *placed) {
+// placed: capacity for n. Returns the arena's size.
+static size_t memplan_place_by_size(memplan_lifetime *lives, size_t n, memplan_interval *placed) {
     size_t top = 0;
-    if (n > 1) qsort(lives, n, sizeof *lives, larger_first);
+    if (n > 1) qsort(lives, n, sizeof *lives, memplan_compare_bytes);
     for (size_t i = 0; i < n; i++) {
-        life *x = &lives[i];
-        x->offset = lowest_gap(placed, i, x);
-        const size_t end = x->offset + x->bytes, at = rank_of(placed, i, x->offset);
+        memplan_lifetime *x = &lives[i];
+        x->offset = memplan_lowest_gap(placed, i, x);
+        const size_t end = x->offset + x->bytes, at = memplan_find_position(placed, i, x->offset);
         memmove(&placed[at + 1], &placed[at], (i - at) * sizeof *placed);
-        placed[at] = (spot){(uint32_t)x->first, (uint32_t)x->last, x->offset, end};
+        placed[at] = (memplan_interval){(uint32_t)x->first, (uint32_t)x->last, x->offset, end};
         if (end > top) top = end;
     }
     return top;
 }
 
-// ------------------------------------------------------------------------------------------------
-// for very many: in order of time, each takes the smallest gap that has room when its life begins
+// ------------------------------------------------------------------------------ very many buffers
+// In order of time, each takes the smallest gap that is large enough (best fit).
 
-static int earlier_first(const void *a, const void *b) {
-    const life *x = a, *y = b;
+static int memplan_compare_first(const void *a, const void *b) {
+    const memplan_lifetime *x = a, *y = b;
     if (x->first != y->first) return x->first < y->first ? -1 : 1;
     return x->buf < y->buf ? -1 : x->buf > y->buf;
 }
-static int ends_first(const void *a, const void *b) {
-    const life *x = *(life *const *)a, *y = *(life *const *)b;
+static int memplan_compare_last(const void *a, const void *b) {
+    const memplan_lifetime *x = *(memplan_lifetime *const *)a, *y = *(memplan_lifetime *const *)b;
     if (x->last != y->last) return x->last < y->last ? -1 : 1;
     return x->buf < y->buf ? -1 : x->buf > y->buf;
 }
 
-// gap: (n) what is free below the top, the lowest first. One more joins those that it touches.
-static size_t give_back(spot *gap, size_t n, size_t begin, size_t end) {
-    const size_t at = rank_of(gap, n, begin);
+// gap: (n) free intervals below the top, in order. Adds one and merges it with its neighbours.
+static size_t memplan_free_interval(memplan_interval *gap, size_t n, size_t begin, size_t end) {
+    const size_t at = memplan_find_position(gap, n, begin);
     const bool below = at && gap[at - 1].end == begin, above = at < n && gap[at].begin == end;
     if (below && above) {
         gap[at - 1].end = gap[at].end;
@@ -156,27 +159,28 @@ static size_t give_back(spot *gap, size_t n, size_t begin, size_t end) {
         gap[at].begin = begin;
     } else {
         memmove(&gap[at + 1], &gap[at], (n - at) * sizeof *gap);
-        gap[at] = (spot){.begin = begin, .end = end};
+        gap[at] = (memplan_interval){.begin = begin, .end = end};
         n++;
     }
     return n;
 }
 
-// ends: room for n. Gives the arena's size.
-static size_t by_time(life *lives, size_t n, spot *gap, const life **ends) {
-    size_t top = 0, dead = 0, n_gaps = 0;
-    qsort(lives, n, sizeof *lives, earlier_first);
+// ends: capacity for n. Returns the arena's size.
+static size_t memplan_place_by_time(memplan_lifetime *lives, size_t n, memplan_interval *gap,
+                                    const memplan_lifetime **ends) {
+    size_t top = 0, n_freed = 0, n_gaps = 0;
+    qsort(lives, n, sizeof *lives, memplan_compare_first);
     for (size_t i = 0; i < n; i++) ends[i] = &lives[i];
-    qsort(ends, n, sizeof *ends, ends_first);
+    qsort(ends, n, sizeof *ends, memplan_compare_last);
     for (size_t i = 0; i < n; i++) {
-        for (; ends[dead]->last < lives[i].first; dead++)
-            n_gaps =
-                give_back(gap, n_gaps, ends[dead]->offset, ends[dead]->offset + ends[dead]->bytes);
+        for (; ends[n_freed]->last < lives[i].first; n_freed++)
+            n_gaps = memplan_free_interval(gap, n_gaps, ends[n_freed]->offset,
+                                           ends[n_freed]->offset + ends[n_freed]->bytes);
         size_t best = n_gaps;
         for (size_t g = 0; g < n_gaps; g++) {
-            const size_t room = gap[g].end - gap[g].begin;
-            if (room >= lives[i].bytes &&
-                (best == n_gaps || room < gap[best].end - gap[best].begin))
+            const size_t gap_bytes = gap[g].end - gap[g].begin;
+            if (gap_bytes >= lives[i].bytes &&
+                (best == n_gaps || gap_bytes < gap[best].end - gap[best].begin))
                 best = g;
         }
         if (best == n_gaps) {
@@ -193,34 +197,35 @@ static size_t by_time(life *lives, size_t n, spot *gap, const life **ends) {
     return top;
 }
 
-// ------------------------------------------------------------------------------- for other sizes
+// ----------------------------------------------------------------------------------- other sizes
 
-static int lower_first(const void *a, const void *b) {
-    const life *x = a, *y = b;
+static int memplan_compare_offset(const void *a, const void *b) {
+    const memplan_lifetime *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
     return x->buf < y->buf ? -1 : x->buf > y->buf;
 }
 
-// Which buffers each one lies directly above, so that places for other sizes are found by adding up.
-// What is already below one of these is left out.
-static bool note_stacking(ct_program *p, life *lives, size_t n) {
+// Records which buffers are directly below each one, so that offsets for other sizes are found by adding
+// sizes. Buffers that are below one of these are left out.
+static bool memplan_record_stacking(ct_program *p, memplan_lifetime *lives, size_t n) {
     ct_stacking *s = &p->stacking;
     size_t words = (n + 63) / 64, cap = 4 * n + 1;
-    uint64_t *under = ct__calloc(n * words + 1, sizeof *under); // (n, n) bits: lies below, somehow
+    // (n, n) bits: is below, directly or not
+    uint64_t *below_bits = ct__calloc(n * words + 1, sizeof *below_bits);
     s->n = 0;
     s->buf = ct__arena(p->arena, (n + 1) * sizeof *s->buf);
     s->first = ct__arena(p->arena, (n + 1) * sizeof *s->first);
     s->below = ct__arena(p->arena, cap * sizeof *s->below);
-    bool ok = under && s->buf && s->first && s->below;
+    bool ok = below_bits && s->buf && s->first && s->below;
     uint32_t edges = 0;
-    if (n > 1) qsort(lives, n, sizeof *lives, lower_first);
+    if (n > 1) qsort(lives, n, sizeof *lives, memplan_compare_offset);
     for (size_t i = 0; i < n && ok; i++) {
-        uint64_t *mine = under + i * words;
+        uint64_t *row = below_bits + i * words;
         s->buf[i] = lives[i].buf;
         s->first[i] = edges;
         for (size_t j = i; j-- > 0 && ok;) {
-            if (!meet(&lives[j], &lives[i]) || mine[j / 64] >> j % 64 & 1) continue;
-            if (edges == cap) { // room for twice as many
+            if (!memplan_overlap(&lives[j], &lives[i]) || row[j / 64] >> j % 64 & 1) continue;
+            if (edges == cap) { // double the capacity
                 uint32_t *more = ct__arena(p->arena, 2 * cap * sizeof *more);
                 if (!(ok = more != NULL)) break;
                 memcpy(more, s->below, edges * sizeof *more);
@@ -228,11 +233,11 @@ static bool note_stacking(ct_program *p, life *lives, size_t n) {
                 cap *= 2;
             }
             s->below[edges++] = (uint32_t)j;
-            for (size_t w = 0; w < words; w++) mine[w] |= under[j * words + w];
-            mine[j / 64] |= 1ull << j % 64;
+            for (size_t w = 0; w < words; w++) row[w] |= below_bits[j * words + w];
+            row[j / 64] |= 1ull << j % 64;
         }
     }
-    ct__free(under);
+    ct__free(below_bits);
     if (!ok) return false;
     s->first[n] = edges;
     s->n = n;
@@ -257,30 +262,30 @@ size_t ct__restack(ct_program *p) {
 }
 
 bool ct__plan_memory(ct_program *p, ct_err *err) {
-    life *lives = ct__calloc(p->n_bufs + 1, sizeof *lives);
-    spot *placed = ct__calloc(p->n_bufs + 1, sizeof *placed);
-    const life **ends = ct__calloc(p->n_bufs + 1, sizeof *ends);
+    memplan_lifetime *lives = ct__calloc(p->n_bufs + 1, sizeof *lives);
+    memplan_interval *placed = ct__calloc(p->n_bufs + 1, sizeof *placed);
+    const memplan_lifetime **ends = ct__calloc(p->n_bufs + 1, sizeof *ends);
     size_t *first = ct__malloc((p->n_bufs + 1) * sizeof *first), n = 0;
     size_t *last = ct__malloc((p->n_bufs + 1) * sizeof *last);
     bool ok = lives && placed && ends && first && last;
     if (!ok) ct__err_memory(err, CT_NOWHERE, "plan", (p->n_bufs + 1) * sizeof *lives);
-    ok = ok && ct__plan_lives(p, first, last, err);
+    ok = ok && ct__plan_lifetimes(p, first, last, err);
     for (size_t b = 0; b < p->n_bufs && ok; b++) {
         if (p->bufs[b].kind != CT_BUF_TEMP) continue;
         p->bufs[b].offset = 0;
         if (first[b] == SIZE_MAX) continue;
-        lives[n++] = (life){.buf = (uint32_t)b,
-                            .first = first[b],
-                            .last = last[b],
-                            .bytes = ct__round_up(p->bufs[b].bytes + p->guard, 64)};
+        lives[n++] = (memplan_lifetime){.buf = (uint32_t)b,
+                                        .first = first[b],
+                                        .last = last[b],
+                                        .bytes = ct__round_up(p->bufs[b].bytes + p->guard, 64)};
     }
     if (ok)
-        p->arena_bytes =
-            n <= TOO_MANY ? by_size(lives, n, placed) : by_time(lives, n, placed, ends);
+        p->arena_bytes = n <= MEMPLAN_MAX_BY_SIZE ? memplan_place_by_size(lives, n, placed)
+                                                  : memplan_place_by_time(lives, n, placed, ends);
     for (size_t i = 0; i < n; i++) p->bufs[lives[i].buf].offset = lives[i].offset;
     p->stacking.n = 0;
-    if (ok && n && n <= MANY && p->symbols && ct__symbols_count(p->symbols) &&
-        !note_stacking(p, lives, n))
+    if (ok && n && n <= MEMPLAN_MAX_STACKED && p->symbols && ct__symbols_count(p->symbols) &&
+        !memplan_record_stacking(p, lives, n))
         ok = ct__err_memory(err, CT_NOWHERE, "plan", n * n / 8);
     ct__free(lives);
     ct__free(placed);

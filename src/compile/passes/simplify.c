@@ -1,6 +1,6 @@
-// Equal nodes become one, constants fold, and algebra that keeps every bit is done: x * 1, x / 1, x
-// - 0, -(-x), a cast, reshape, expand or permute that changes nothing, one reshape of another. (x +
-// 0 stays: it turns -0 into 0.)
+// Merges equal nodes, folds constants, and applies algebra that keeps every bit: x * 1, x / 1, x - 0,
+// -(-x); a cast, reshape, expand or permute that changes nothing; a reshape of a reshape. (x + 0 stays: it
+// turns -0 into 0.)
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "compile/passes/passes.h"
 #include "kinds/kind.h"
 
-enum { FOLD_AT_MOST = 64 }; // elements of a folded constant
+enum { SIMPLIFY_MAX_FOLDED = 64 }; // elements of a folded constant
 
 typedef struct {
     ct_ctx *ctx;
@@ -16,21 +16,24 @@ typedef struct {
     ct_val **map;
     ct_node **table; // open addressing by structure
     size_t slots;
-} simplify;
+} simplifier;
 
 // ----------------------------------------------------------------------------------------- sharing
 
-static uint64_t mix(uint64_t h, uint64_t w) { return (h ^ w) * 0x9e3779b97f4a7c15u ^ (h >> 29); }
+static uint64_t simplify_mix_hash(uint64_t h, uint64_t w) {
+    return (h ^ w) * 0x9e3779b97f4a7c15u ^ (h >> 29);
+}
 
-static uint64_t hash_node(const ct_node *node, const ct_val *in) {
-    uint64_t h = mix(node->op->id, node->n_in);
-    for (int k = 0; k < node->n_in; k++) h = mix(h, (uint64_t)(uintptr_t)in[k].node + in[k].out);
-    if (node->op->kind == &ct__kind_leaf) h = mix(h, node->number);
-    h = mix(h, (uint64_t)ct__count(node->out) << 8 | node->out->dtype);
+static uint64_t simplify_hash_node(const ct_node *node, const ct_val *in) {
+    uint64_t h = simplify_mix_hash(node->op->id, node->n_in);
+    for (int k = 0; k < node->n_in; k++)
+        h = simplify_mix_hash(h, (uint64_t)(uintptr_t)in[k].node + in[k].out);
+    if (node->op->kind == &ct__kind_leaf) h = simplify_mix_hash(h, node->number);
+    h = simplify_mix_hash(h, (uint64_t)ct__count(node->out) << 8 | node->out->dtype);
     return h;
 }
 
-static bool same(const ct_node *a, const ct_node *b, const ct_val *in) {
+static bool simplify_same_node(const ct_node *a, const ct_node *b, const ct_val *in) {
     if (a->op != b->op || a->n_in != b->n_in || a->n_out != b->n_out ||
         (a->op->kind == &ct__kind_leaf && a->number != b->number))
         return false;
@@ -43,35 +46,37 @@ static bool same(const ct_node *a, const ct_node *b, const ct_val *in) {
     return a->op->n_fields == 0 || ct__attrs_equal(a->op, a->attrs, b->attrs);
 }
 
-// An earlier node equal to `node` with operands `in`, or NULL. `claim`: the place for it otherwise.
-static ct_node *known(simplify *s, const ct_node *node, const ct_val *in, ct_node ***claim) {
-    size_t at = hash_node(node, in) & (s->slots - 1);
+// Returns an earlier node equal to `node` with operands `in`, or NULL; then `slot` is its place in the
+// table.
+static ct_node *simplify_find_equal(simplifier *s, const ct_node *node, const ct_val *in,
+                                    ct_node ***slot) {
+    size_t at = simplify_hash_node(node, in) & (s->slots - 1);
     while (s->table[at]) {
-        if (same(s->table[at], node, in)) return s->table[at];
+        if (simplify_same_node(s->table[at], node, in)) return s->table[at];
         at = (at + 1) & (s->slots - 1);
     }
-    *claim = &s->table[at];
+    *slot = &s->table[at];
     return NULL;
 }
 
 // ----------------------------------------------------------------------------------------- algebra
 
-// Is v this number in every element: a constant of one element, moved about in any way?
-static bool is_number(ct_val v, double value) {
+// True if every element of v is this number: a view of a constant of one element.
+static bool simplify_is_number(ct_val v, double value) {
     while (ct__is_view(v.node) && !v.node->op->fills) v = v.node->in[0];
     if (v.node->op != &ct__op_const || ct__count(v.node->out) != 1) return false;
     const ct_data_bytes *data = v.node->attrs;
     double x = ct__load_f64(v.node->out->dtype, data->bytes, 0);
     return x == value && (value != 0 || !signbit(x));
 }
-// Weakness too: it decides how users promote.
-// A value among the operands that equals the node in every bit; false: none.
-static bool identity(const ct_node *node, const ct_val *in, ct_val *equal) {
+// Finds a value among the operands that equals the node in every bit and in type, including weakness, which
+// decides how users promote. False: none.
+static bool simplify_identity(const ct_node *node, const ct_val *in, ct_val *equal) {
     const ct_opdef *op = node->op;
     int keep = -1;
-    if (op->neutral.right && is_number(in[1], op->neutral.number))
+    if (op->neutral.right && simplify_is_number(in[1], op->neutral.number))
         keep = 0;
-    else if (op->neutral.left && is_number(in[0], op->neutral.number))
+    else if (op->neutral.left && simplify_is_number(in[0], op->neutral.number))
         keep = 1;
     else if (op->unchanged && op->unchanged(node))
         keep = 0;
@@ -81,21 +86,22 @@ static bool identity(const ct_node *node, const ct_val *in, ct_val *equal) {
     return equal->node && ct__same_type(ct__type(*equal), node->out);
 }
 
-// All operands are small constants: evaluated now, with the target's arithmetic where it is exact,
-// which is what the reference has for everything but the functions.
-static bool foldable(const ct_node *node, const ct_val *in) {
-    if (node->n_in == 0 || node->n_out != 1 || ct__count(node->out) > FOLD_AT_MOST) return false;
+// True if all operands are small constants, so that the node is evaluated now, if the reference has the
+// same bits as kernels, as it has for all but math functions.
+static bool simplify_is_foldable(const ct_node *node, const ct_val *in) {
+    if (node->n_in == 0 || node->n_out != 1 || ct__count(node->out) > SIMPLIFY_MAX_FOLDED)
+        return false;
     if (!ct__is_inlined(node) || node->op->samples.ulp > 0 || node->out->dyn) return false;
     int64_t most = 0;
     for (int k = 0; k < node->n_in; k++) {
         int64_t count = ct__count(ct__type(in[k]));
-        if (in[k].node->op != &ct__op_const || count > FOLD_AT_MOST) return false;
+        if (in[k].node->op != &ct__op_const || count > SIMPLIFY_MAX_FOLDED) return false;
         most = count > most ? count : most;
     }
-    return ct__count(node->out) <= most; // one number spread out is best known as one number
+    return ct__count(node->out) <= most; // a number that is expanded stays one number
 }
 
-static ct_node *fold(simplify *s, ct_node *node, const ct_val *in) {
+static ct_node *simplify_fold(simplifier *s, ct_node *node, const ct_val *in) {
     size_t bytes = ct__type_bytes(node->out);
     void **args = ct__arena(&s->scratch, (node->n_in + 1u) * sizeof *args);
     void *out = ct__arena_zero(&s->scratch, bytes + 1);
@@ -103,7 +109,7 @@ static ct_node *fold(simplify *s, ct_node *node, const ct_val *in) {
     for (int k = 0; k < node->n_in; k++)
         args[k] = (void *)(uintptr_t)((const ct_data_bytes *)in[k].node->attrs)->bytes;
     args[node->n_in] = out;
-    ct_node view = *node; // with the operands' new types
+    ct_node view = *node; // has the new operands' types
     view.in = (ct_val *)(uintptr_t)in;
     if (!ct__ref_node(&view, args, NULL, &s->ctx->err)) return NULL;
     ct_data_bytes data = {out, bytes};
@@ -112,7 +118,7 @@ static ct_node *fold(simplify *s, ct_node *node, const ct_val *in) {
 
 // ---------------------------------------------------------------------------------------- the pass
 
-static bool record_again(simplify *s, ct_node *node, const ct_val *in, ct_val *to) {
+static bool simplify_record(simplifier *s, ct_node *node, const ct_val *in, ct_val *to) {
     ct_tensor *t = ct__arena(&s->scratch, (node->n_in + 1u) * sizeof *t);
     if (!t) return false;
     bool changed = false;
@@ -130,31 +136,31 @@ static bool record_again(simplify *s, ct_node *node, const ct_val *in, ct_val *t
     return true;
 }
 
-static bool simplify_node(simplify *s, ct_node *node, ct_val *to) {
+static bool simplify_node(simplifier *s, ct_node *node, ct_val *to) {
     ct_val *in = ct__arena(&s->scratch, (node->n_in + 1u) * sizeof *in);
     if (!in) return false;
     for (int k = 0; k < node->n_in; k++) in[k] = s->map[node->in[k].node->index][node->in[k].out];
     while (node->op->outermost && in[0].node->op == node->op) in[0] = in[0].node->in[0];
-    if (identity(node, in, &to[0])) return true;
-    ct_node **claim = NULL, *equal = known(s, node, in, &claim);
-    if (!equal && foldable(node, in)) {
-        ct_node *folded = fold(s, node, in);
+    if (simplify_identity(node, in, &to[0])) return true;
+    ct_node **slot = NULL, *equal = simplify_find_equal(s, node, in, &slot);
+    if (!equal && simplify_is_foldable(node, in)) {
+        ct_node *folded = simplify_fold(s, node, in);
         if (!folded) return false;
-        ct_node **folded_claim = NULL;
-        equal = known(s, folded, NULL, &folded_claim);
-        if (!equal) *folded_claim = equal = folded;
+        ct_node **folded_slot = NULL;
+        equal = simplify_find_equal(s, folded, NULL, &folded_slot);
+        if (!equal) *folded_slot = equal = folded;
     }
     if (equal) {
         for (int k = 0; k < node->n_out; k++) to[k] = (ct_val){equal, (uint32_t)k};
         return true;
     }
-    if (!record_again(s, node, in, to)) return false;
-    *claim = to[0].node;
+    if (!simplify_record(s, node, in, to)) return false;
+    *slot = to[0].node;
     return true;
 }
 
 bool ct__simplify(ct_ctx *ctx, ct_graph *graph) {
-    simplify s = {.ctx = ctx, .slots = 64};
+    simplifier s = {.ctx = ctx, .slots = 64};
     size_t outs = 0;
     for (size_t i = 0; i < graph->n; i++) outs += graph->nodes[i]->n_out;
     while (s.slots < graph->n * 4) s.slots *= 2;

@@ -1,4 +1,4 @@
-// Kernel IR to C and OpenCL C: loops, memory, reductions. The values are written by render_expr.c.
+// Renders kernel IR as C and OpenCL C: loops, memory, reductions. render_expr.c writes the values.
 #include "compile/render/render_c.h"
 
 #include <inttypes.h>
@@ -8,15 +8,15 @@
 #include "compile/render/render_impl.h"
 #include "kir/kir_math.h"
 
-// A loop of so many elements, and of so few instructions in it, has its vectors with all lanes written
-// apart from the rest.
-enum { LONG_LOOP = 128, MOST_TWICE = 64 };
+// A loop of at least C_LONG_LOOP elements and at most C_MAX_DUPLICATED instructions is written twice: once
+// for full vectors, once for the tail.
+enum { C_LONG_LOOP = 128, C_MAX_DUPLICATED = 64 };
 
-static void line(const ct_render *r) {
+static void c_indent(const ct_render *r) {
     for (int i = 0; i < r->depth; i++) ct__text_add(r->out, "    ");
 }
 
-static void type_of(const ct_render *r, ct_kval v) {
+static void c_write_type(const ct_render *r, ct_kval v) {
     int dtype = r->k->ins[v].dtype;
     if (ct__render_is_wide(r, v))
         ct__render_wide_type(r->out, dtype);
@@ -37,21 +37,21 @@ void ct__render_buffer(const ct_render *r, int64_t buf) {
 
 ct_converter ct__render_converter(const char *way, ct_dtype dtype) {
     ct_converter c = {""};
-    if (dtype == CT_BOOL || ct__kir_held(dtype) != dtype)
+    if (dtype == CT_BOOL || ct__kir_compute_dtype(dtype) != dtype)
         snprintf(c.s, sizeof c.s, "%s_%s", way, ct_dtype_name(dtype));
     return c;
 }
 
-// The loop whose tail masks the accesses of instruction `at`: -1 where all lanes are there.
-static int32_t masking_loop(const ct_render *r, ct_kval at) {
+// The loop whose tail masks the accesses of instruction `at`; -1: all lanes are active.
+static int32_t c_masking_loop(const ct_render *r, ct_kval at) {
     for (int32_t l = r->k->ins[at].in; l >= 0; l = r->k->ins[l].in)
         if (r->k->ins[l].sub == CT_BIND_LANES)
-            return l != r->whole && r->shape[r->k->ins[l].a].align % CT_LANES ? l : -1;
+            return l != r->full_loop && r->shape[r->k->ins[l].a].align % CT_LANES ? l : -1;
     return -1;
 }
 
-// The 16 bits of the lanes that an access touches.
-static void lane_bits(const ct_render *r, int32_t loop, ct_kval cond) {
+// Writes the 16-bit mask of the lanes that an access touches.
+static void c_write_mask(const ct_render *r, int32_t loop, ct_kval cond) {
     char tail[24] = "ALL";
     if (loop >= 0) snprintf(tail, sizeof tail, "k%d", loop);
     if (cond < 0) {
@@ -67,15 +67,15 @@ static void lane_bits(const ct_render *r, int32_t loop, ct_kval cond) {
     }
 }
 
-// "ldm_f32("; in OpenCL what lies in a work-item's own memory has functions of its own.
-static void open_access(const ct_render *r, int64_t buf, const char *form) {
+// Writes "ldm_f32(". OpenCL has functions of its own for private memory.
+static void c_open_access(const ct_render *r, int64_t buf, const char *form) {
     const ct_kbuf *b = &r->k->bufs[buf];
     const bool own = b->flags & CT_KIR_LOCAL && ct__kir_local_offset(r->k, (int)buf) < 0;
     ct__textf(r->out, "%s%s_%s(", r->opencl && own ? "p" : "", form, ct__render_storage(b->dtype));
 }
 
-// "in0 + 5" or "in0"
-static void address(const ct_render *r, int64_t buf, ct_kval index) {
+// Writes "in0 + 5" or "in0".
+static void c_write_address(const ct_render *r, int64_t buf, ct_kval index) {
     ct__render_buffer(r, buf);
     int64_t zero = 1;
     if (ct__kir_is_int(r->k, index, &zero) && zero == 0) return;
@@ -83,14 +83,14 @@ static void address(const ct_render *r, int64_t buf, ct_kval index) {
     ct__render_scalar(r, index);
 }
 
-static void element(const ct_render *r, int64_t buf, ct_kval index) {
+static void c_write_element(const ct_render *r, int64_t buf, ct_kval index) {
     ct__render_buffer(r, buf);
     ct__text_add(r->out, "[");
     ct__render_scalar(r, index);
     ct__text_add(r->out, "]");
 }
 
-static void scalar_load(const ct_render *r, const ct_kins *ins) {
+static void c_write_scalar_load(const ct_render *r, const ct_kins *ins) {
     ct_converter c = ct__render_converter("up", r->k->bufs[ins->imm.i].dtype);
     const char *up = c.s;
     if (ins->b >= 0) {
@@ -98,33 +98,33 @@ static void scalar_load(const ct_render *r, const ct_kins *ins) {
         ct__text_add(r->out, " ? ");
     }
     if (*up) ct__textf(r->out, "s_%s(", up);
-    element(r, ins->imm.i, ins->a);
+    c_write_element(r, ins->imm.i, ins->a);
     if (*up) ct__text_add(r->out, ")");
     if (ins->b >= 0) ct__text_add(r->out, " : 0");
 }
 
-// One element for all lanes that the condition admits.
-static void broadcast_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
+// Writes a load of one element for all lanes whose condition is true.
+static void c_write_broadcast_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct_converter c = ct__render_converter("up", r->k->bufs[ins->imm.i].dtype);
     const char *t = ct__render_suffix(ins->dtype), *up = c.s;
     ct__text_add(r->out, "splat_");
     ct__textf(r->out, "%s(0);\n", t);
-    line(r);
+    c_indent(r);
     ct__textf(r->out, "const unsigned q%d = ", v);
-    lane_bits(r, masking_loop(r, v), ins->b);
+    c_write_mask(r, c_masking_loop(r, v), ins->b);
     ct__text_add(r->out, ";\n");
-    line(r);
+    c_indent(r);
     ct__textf(r->out, "if (q%d) v%d = sel_%s(mask_of(q%d), splat_%s(%s%s(", v, v, t, v, t,
               *up ? "s_" : "", up);
-    element(r, ins->imm.i, ins->a);
+    c_write_element(r, ins->imm.i, ins->a);
     ct__textf(r->out, ")), v%d)", v);
 }
 
-// Out of a table, which has an element for any four bits, in lanes that are off, too.
-static bool looked_up(const ct_render *r, const ct_kins *ins) {
-    const ct_kval x = ct__render_looked_up(r->k, r->shape, ins);
+// Writes a lookup in a table, which has an element for any four bits, so that inactive lanes need no mask.
+static bool c_try_table_lookup(const ct_render *r, const ct_kins *ins) {
+    const ct_kval x = ct__render_table_index(r->k, r->shape, ins);
     if (x < 0) return false;
-    open_access(r, ins->imm.i, "lookup");
+    c_open_access(r, ins->imm.i, "lookup");
     ct__render_buffer(r, ins->imm.i);
     ct__text_add(r->out, ", ");
     ct__render_wide(r, x);
@@ -132,11 +132,11 @@ static bool looked_up(const ct_render *r, const ct_kins *ins) {
     return true;
 }
 
-// At places that are data, or computed from it.
-static void gathered(const ct_render *r, const ct_kins *ins) {
-    const ct_kval x = ct__render_narrow(r->k, r->shape, ins->a);
-    const bool row = x >= 0 && ct__render_is_row(r, ins, x);
-    open_access(r, ins->imm.i, row ? "ldm" : x >= 0 ? "ldi" : "ldg");
+// Writes a load from positions that are data, or computed from data.
+static void c_write_gather(const ct_render *r, const ct_kins *ins) {
+    const ct_kval x = ct__render_i32_index(r->k, r->shape, ins->a);
+    const bool row = x >= 0 && ct__render_is_contiguous(r, ins, x);
+    c_open_access(r, ins->imm.i, row ? "ldm" : x >= 0 ? "ldi" : "ldg");
     ct__render_buffer(r, ins->imm.i);
     if (x >= 0) ct__render_uniform_part(r, ins->a);
     ct__text_add(r->out, row ? " + " : ", ");
@@ -146,24 +146,24 @@ static void gathered(const ct_render *r, const ct_kins *ins) {
         ct__render_wide(r, x >= 0 ? x : ins->a);
 }
 
-static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
+static void c_write_wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct_dtype dtype = r->k->bufs[ins->imm.i].dtype;
     ct_converter c = ct__render_converter("up", dtype);
     const char *up = c.s;
     ct_kshape index = r->shape[ins->a];
-    int32_t loop = masking_loop(r, v);
+    int32_t loop = c_masking_loop(r, v);
     if (index.vary == CT_UNIFORM) {
-        broadcast_load(r, v, ins);
+        c_write_broadcast_load(r, v, ins);
         return;
     }
-    if (looked_up(r, ins)) return;
+    if (c_try_table_lookup(r, ins)) return;
     if (*up) ct__textf(r->out, "%s(", up);
     if (index.vary == CT_VARYING) {
-        gathered(r, ins);
+        c_write_gather(r, ins);
     } else {
         bool one = index.stride == 1, all = loop < 0 && ins->b < 0;
-        open_access(r, ins->imm.i, one ? all ? "ld" : "ldm" : "lds");
-        address(r, ins->imm.i, ins->a);
+        c_open_access(r, ins->imm.i, one ? all ? "ld" : "ldm" : "lds");
+        c_write_address(r, ins->imm.i, ins->a);
         if (!one) ct__textf(r->out, ", %" PRId64, index.stride);
         if (one && all) {
             ct__text_add(r->out, *up ? "))" : ")");
@@ -171,19 +171,19 @@ static void wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
         }
     }
     ct__text_add(r->out, ", ");
-    lane_bits(r, loop, ins->b);
+    c_write_mask(r, loop, ins->b);
     ct__text_add(r->out, *up ? "))" : ")");
 }
 
-// What a store stores: not what is rounded to its dtype, but what was, since it rounds itself.
-static ct_kval before_rounding(const ct_render *r, const ct_kins *store) {
+// The operand of the rounding cast before a store: the store rounds itself.
+static ct_kval c_unrounded_operand(const ct_render *r, const ct_kins *store) {
     const ct_kins *v = &r->k->ins[store->b];
     ct_dtype dtype = r->k->bufs[store->imm.i].dtype;
     bool rounds = v->op == CT_K_CAST && v->sub == dtype && ct__is_narrow_float(dtype);
     return rounds ? v->a : store->b;
 }
 
-static void scalar_store(const ct_render *r, const ct_kins *ins) {
+static void c_write_scalar_store(const ct_render *r, const ct_kins *ins) {
     ct_converter c = ct__render_converter("down", r->k->bufs[ins->imm.i].dtype);
     const char *down = c.s;
     if (ins->c >= 0) {
@@ -191,28 +191,28 @@ static void scalar_store(const ct_render *r, const ct_kins *ins) {
         ct__render_scalar(r, ins->c);
         ct__text_add(r->out, ") ");
     }
-    element(r, ins->imm.i, ins->a);
+    c_write_element(r, ins->imm.i, ins->a);
     ct__text_add(r->out, " = ");
     bool narrows = r->k->bufs[ins->imm.i].dtype != CT_BOOL && *down;
     if (narrows) ct__textf(r->out, "s_%s(", down);
-    ct__render_scalar(r, before_rounding(r, ins));
+    ct__render_scalar(r, c_unrounded_operand(r, ins));
     ct__text_add(r->out, narrows ? ");\n" : ";\n");
 }
 
-static void wide_stored(const ct_render *r, const ct_kins *ins) {
+static void c_write_stored_vector(const ct_render *r, const ct_kins *ins) {
     ct_converter c = ct__render_converter("down", r->k->bufs[ins->imm.i].dtype);
     const char *down = c.s;
     if (*down) ct__textf(r->out, "%s(", down);
-    ct__render_wide(r, before_rounding(r, ins));
+    ct__render_wide(r, c_unrounded_operand(r, ins));
     ct__text_add(r->out, *down ? "));\n" : ");\n");
 }
 
-static void store(const ct_render *r, ct_kval v, const ct_kins *ins) {
+static void c_write_store(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct_kshape index = r->shape[ins->a];
-    int32_t loop = masking_loop(r, v);
-    line(r);
+    int32_t loop = c_masking_loop(r, v);
+    c_indent(r);
     if (index.vary == CT_UNIFORM) {
-        scalar_store(r, ins);
+        c_write_scalar_store(r, ins);
         return;
     }
     bool one = index.vary == CT_AFFINE && index.stride == 1, all = loop < 0 && ins->c < 0;
@@ -221,126 +221,127 @@ static void store(const ct_render *r, ct_kval v, const ct_kins *ins) {
                        : ins->sub               ? "stp"
                        : all                    ? "st"
                                                 : "stm";
-    open_access(r, ins->imm.i, form);
+    c_open_access(r, ins->imm.i, form);
     if (index.vary == CT_VARYING) {
         ct__render_buffer(r, ins->imm.i);
         ct__text_add(r->out, ", ");
         ct__render_wide(r, ins->a);
     } else {
-        address(r, ins->imm.i, ins->a);
+        c_write_address(r, ins->imm.i, ins->a);
         if (!one) ct__textf(r->out, ", %" PRId64, index.stride);
     }
     ct__text_add(r->out, ", ");
     if (!one || !all || ins->sub) {
-        lane_bits(r, loop, ins->c);
+        c_write_mask(r, loop, ins->c);
         ct__text_add(r->out, ", ");
     }
-    wide_stored(r, ins);
+    c_write_stored_vector(r, ins);
 }
 
-static void counted_bits(const ct_render *r, ct_kval count) {
+static void c_write_count_mask(const ct_render *r, ct_kval count) {
     ct__text_add(r->out, ", lanes_below(");
     ct__render_scalar(r, count);
     ct__text_add(r->out, ")");
 }
 
-static void vector_load(const ct_render *r, const ct_kins *ins) {
+static void c_write_vector_load(const ct_render *r, const ct_kins *ins) {
     ct_dtype dtype = r->k->bufs[ins->imm.i].dtype;
     ct_converter c = ct__render_converter("up", dtype);
     const char *up = c.s;
     if (*up) ct__textf(r->out, "%s(", up);
-    open_access(r, ins->imm.i, ins->b >= 0 ? "ldm" : "ld");
-    address(r, ins->imm.i, ins->a);
-    if (ins->b >= 0) counted_bits(r, ins->b);
+    c_open_access(r, ins->imm.i, ins->b >= 0 ? "ldm" : "ld");
+    c_write_address(r, ins->imm.i, ins->a);
+    if (ins->b >= 0) c_write_count_mask(r, ins->b);
     ct__text_add(r->out, *up ? "))" : ")");
 }
 
-static void vector_store(const ct_render *r, const ct_kins *ins) {
-    line(r);
-    open_access(r, ins->imm.i, ins->sub ? "stp" : ins->c >= 0 ? "stm" : "st");
-    address(r, ins->imm.i, ins->a);
+static void c_write_vector_store(const ct_render *r, const ct_kins *ins) {
+    c_indent(r);
+    c_open_access(r, ins->imm.i, ins->sub ? "stp" : ins->c >= 0 ? "stm" : "st");
+    c_write_address(r, ins->imm.i, ins->a);
     if (ins->sub)
         ct__text_add(r->out, ", ALL");
     else if (ins->c >= 0)
-        counted_bits(r, ins->c);
+        c_write_count_mask(r, ins->c);
     ct__text_add(r->out, ", ");
-    wide_stored(r, ins);
+    c_write_stored_vector(r, ins);
 }
 
 // ------------------------------------------------------------------------------------ reductions
 
 const char *ct__render_red_name(const ct_kins *ins) {
-    return ct__kred_name(ins->sub) + (ct__kred_is_place(ins->sub) ? strlen("arg") : 0);
+    return ct__kred_name(ins->sub) + (ct__kred_is_arg(ins->sub) ? strlen("arg") : 0);
 }
 
-// The accumulator of a REDUCE is 16-lane when its loop is the vector loop (lane j takes what is
-// congruent to j), or when another loop is (each lane is a reduction of its own).
+// The accumulator of a REDUCE has 16 lanes if its loop is the LANES loop (lane j takes the elements
+// congruent to j), or if another loop is (each lane is a separate reduction).
 typedef struct {
     ct_kval id;
     const ct_kins *ins;
-    int dtype;      // of what is reduced
-    bool lanes;     // its loop is the vector loop
-    bool wide;      // each lane is a reduction
-    bool place;     // its value is an index
-    bool ordered;   // the order of its operations shows
-    bool array;     // 16 accumulators in an array, by i mod 16
-    bool by_turns;  // four accumulators that take turns: one alone waits for itself
+    int dtype;    // of the reduced value
+    bool lanes;   // its loop is the LANES loop
+    bool wide;    // each lane is a separate reduction
+    bool is_arg;  // argmax or argmin: its value is an index
+    bool ordered; // its bits depend on the order of operations
+    bool array;   // an array of 16 accumulators, indexed by i mod 16
+    // four accumulators in rotation: one would be a chain of dependent instructions
+    bool interleaved;
     const char *t;  // suffix of the dtype
-    const char *s;  // "s_" where its operations are scalar
+    const char *s;  // "s_" if its operations are scalar
     const char *op; // "add"
-} reduction;
+} c_reduction;
 
-// Maxima and minima, which cost five instructions each, in a loop that is not short. They do not
-// depend on their order.
-static bool takes_turns(const ct_render *r, const reduction *d) {
-    enum { SHORT = 16 * CT_LANES };
+// True for maxima and minima, which cost five instructions each and do not depend on their order, in a loop
+// that is not short.
+static bool c_use_four_accumulators(const ct_render *r, const c_reduction *d) {
+    enum { MIN_INTERLEAVED = 16 * CT_LANES };
     int64_t n;
-    return d->lanes && !d->place && !d->ordered && ct__is_float(d->dtype) &&
-           (!ct__kir_is_int(r->k, r->k->ins[d->ins->in].a, &n) || n >= SHORT);
+    return d->lanes && !d->is_arg && !d->ordered && ct__is_float(d->dtype) &&
+           (!ct__kir_is_int(r->k, r->k->ins[d->ins->in].a, &n) || n >= MIN_INTERLEAVED);
 }
 
-static reduction reduction_of(const ct_render *r, ct_kval id) {
+static c_reduction c_reduction_of(const ct_render *r, ct_kval id) {
     const ct_kins *ins = &r->k->ins[id];
-    reduction d = {.id = id, .ins = ins, .dtype = r->k->ins[ins->a].dtype};
+    c_reduction d = {.id = id, .ins = ins, .dtype = r->k->ins[ins->a].dtype};
     d.lanes = r->k->ins[ins->in].sub == CT_BIND_LANES;
     d.wide = !d.lanes && ct__render_is_wide(r, id);
-    d.place = ct__kred_is_place(ins->sub);
+    d.is_arg = ct__kred_is_arg(ins->sub);
     d.ordered = ct__kred_is_ordered(ins->sub, d.dtype);
     d.array = !d.lanes && d.ordered;
     d.t = ct__render_suffix(d.dtype);
     d.s = d.lanes || d.wide ? "" : "s_";
     d.op = ct__render_red_name(ins);
-    d.by_turns = takes_turns(r, &d);
+    d.interleaved = c_use_four_accumulators(r, &d);
     return d;
 }
 
-static void start(const ct_render *r, const reduction *d) {
+static void c_write_identity(const ct_render *r, const c_reduction *d) {
     bool vector = d->lanes || d->wide;
     if (vector) ct__textf(r->out, "splat_%s(", d->t);
-    ct_kins value = ct__kred_start(d->ins->sub, d->dtype);
+    ct_kins value = ct__kred_identity(d->ins->sub, d->dtype);
     ct__render_literal(r->out, d->dtype, &value);
     if (vector) ct__text_add(r->out, ")");
 }
 
-static void accumulator(const ct_render *r, const reduction *d) {
+static void c_declare_accumulator(const ct_render *r, const c_reduction *d) {
     bool vector = d->lanes || d->wide;
-    line(r);
+    c_indent(r);
     ct__textf(r->out, "%s%s a%d%s", vector ? d->t : ct__render_type(d->dtype), vector ? "x16" : "",
               d->id, d->array ? "[16]; EACH(a" : " = ");
     if (d->array) ct__textf(r->out, "%d, ", d->id);
-    start(r, d);
-    if (d->by_turns)
+    c_write_identity(r, d);
+    if (d->interleaved)
         ct__textf(r->out, ", a%d_1 = a%d, a%d_2 = a%d, a%d_3 = a%d", d->id, d->id, d->id, d->id,
                   d->id, d->id);
     ct__text_add(r->out, d->array ? ");\n" : ";\n");
-    if (!d->place) return;
-    line(r);
+    if (!d->is_arg) return;
+    c_indent(r);
     ct__textf(r->out, vector ? "i64x16 m%d = splat_i64(0);\n" : "i64 m%d = 0;\n", d->id);
 }
 
-// The value to accumulate; lanes beyond the end give the start, which changes nothing.
-static void reduced(const ct_render *r, const reduction *d) {
-    int32_t loop = d->lanes ? masking_loop(r, d->id) : -1;
+// Writes the value to accumulate; lanes beyond the end give the identity of the reduction.
+static void c_write_reduced_value(const ct_render *r, const c_reduction *d) {
+    int32_t loop = d->lanes ? c_masking_loop(r, d->id) : -1;
     if (!d->lanes && !d->wide) {
         ct__render_scalar(r, d->ins->a);
     } else if (loop < 0) {
@@ -349,19 +350,19 @@ static void reduced(const ct_render *r, const reduction *d) {
         ct__textf(r->out, "sel_%s(mask_of(k%d), ", d->t, loop);
         ct__render_wide(r, d->ins->a);
         ct__text_add(r->out, ", ");
-        start(r, d);
+        c_write_identity(r, d);
         ct__text_add(r->out, ")");
     }
 }
 
-static void accumulate_arg(const ct_render *r, const reduction *d) {
+static void c_accumulate_arg(const ct_render *r, const c_reduction *d) {
     bool vector = d->lanes || d->wide;
-    line(r);
+    c_indent(r);
     ct__textf(r->out, "const %s%s q%d = ", vector ? d->t : ct__render_type(d->dtype),
               vector ? "x16" : "", d->id);
-    reduced(r, d);
+    c_write_reduced_value(r, d);
     ct__text_add(r->out, ";\n");
-    line(r);
+    c_indent(r);
     if (!vector) {
         ct__textf(r->out, "if (s_better_%s_%s(q%d, a%d)) a%d = q%d, m%d = j%d;\n", d->op, d->t,
                   d->id, d->id, d->id, d->id, d->id, d->ins->in);
@@ -369,16 +370,16 @@ static void accumulate_arg(const ct_render *r, const reduction *d) {
     }
     ct__textf(r->out, "const bx16 w%d = better_%s_%s(q%d, a%d);\n", d->id, d->op, d->t, d->id,
               d->id);
-    line(r);
+    c_indent(r);
     ct__textf(r->out, "a%d = sel_%s(w%d, q%d, a%d); m%d = sel_i64(w%d, %s(j%d%s), m%d);\n", d->id,
               d->t, d->id, d->id, d->id, d->id, d->id, d->lanes ? "iota_i64" : "splat_i64",
               d->ins->in, d->lanes ? ", 1" : "", d->id);
 }
 
-static void accumulate(const ct_render *r, ct_kval id) {
-    reduction d = reduction_of(r, id);
-    if (d.place) {
-        accumulate_arg(r, &d);
+static void c_accumulate(const ct_render *r, ct_kval id) {
+    c_reduction d = c_reduction_of(r, id);
+    if (d.is_arg) {
+        c_accumulate_arg(r, &d);
         return;
     }
     char a[48];
@@ -386,191 +387,192 @@ static void accumulate(const ct_render *r, ct_kval id) {
         snprintf(a, sizeof a, "a%d[j%d & 15]", id, d.ins->in);
     else
         snprintf(a, sizeof a, "a%d", id);
-    line(r);
-    if (d.by_turns)
+    c_indent(r);
+    if (d.interleaved)
         ct__textf(r->out, "TURN(%sx16, a%d, %s_%s(%s, ", d.t, id, d.op, d.t, a);
     else
         ct__textf(r->out, "%s = %s%s_%s(%s, ", a, d.s, d.op, d.t, a);
-    reduced(r, &d);
-    ct__text_add(r->out, d.by_turns ? "))\n" : ");\n");
+    c_write_reduced_value(r, &d);
+    ct__text_add(r->out, d.interleaved ? "))\n" : ");\n");
 }
 
-// After a block: its result, as an expression.
-static void block_result(const ct_render *r, const reduction *d) {
-    if (d->lanes && d->place)
+// Writes the result of one block as an expression.
+static void c_write_block_result(const ct_render *r, const c_reduction *d) {
+    if (d->lanes && d->is_arg)
         ct__textf(r->out, "argfold_%s_%s(a%d, m%d)", d->op, d->t, d->id, d->id);
-    else if (d->by_turns)
+    else if (d->interleaved)
         ct__textf(r->out, "fold_%s_%s(FOUR(%s_%s, a%d))", d->op, d->t, d->op, d->t, d->id);
     else if (d->lanes)
         ct__textf(r->out, "fold_%s_%s(a%d)", d->op, d->t, d->id);
-    else if (d->place)
+    else if (d->is_arg)
         ct__textf(r->out, "m%d", d->id);
     else
         ct__textf(r->out, d->array ? "a%d[0]" : "a%d", d->id);
 }
 
-static void fold_array(const ct_render *r, const reduction *d) {
+static void c_fold_array(const ct_render *r, const c_reduction *d) {
     if (!d->array) return;
-    line(r);
+    c_indent(r);
     ct__textf(r->out, "FOLD_ARRAY(a%d, %s%s_%s);\n", d->id, d->s, d->op, d->t);
 }
 
-static void tree_name(char *name, size_t n, const reduction *d) {
+static void c_tree_name(char *name, size_t n, const c_reduction *d) {
     snprintf(name, n, "%s%s_%s", d->op, d->wide ? "x" : "", d->t);
 }
 
-static void declare_tree(const ct_render *r, const reduction *d) {
+static void c_declare_tree(const ct_render *r, const c_reduction *d) {
     char tree[24];
-    tree_name(tree, sizeof tree, d);
-    line(r);
+    c_tree_name(tree, sizeof tree, d);
+    c_indent(r);
     ct__textf(r->out, "tree_%s t%d; CLEAR(t%d);\n", tree, d->id, d->id);
 }
 
-static void push_block(const ct_render *r, const reduction *d) {
+static void c_push_block(const ct_render *r, const c_reduction *d) {
     char tree[24];
-    tree_name(tree, sizeof tree, d);
-    reduction flat = *d; // the tree holds block results: scalars unless each lane is a reduction
+    c_tree_name(tree, sizeof tree, d);
+    // the tree holds block results: scalars unless each lane is a separate reduction
+    c_reduction flat = *d;
     flat.lanes = false;
-    line(r);
+    c_indent(r);
     ct__textf(r->out, "push_%s(&t%d, 0, ", tree, d->id);
-    block_result(r, d);
+    c_write_block_result(r, d);
     ct__text_add(r->out, ", ");
-    start(r, &flat);
+    c_write_identity(r, &flat);
     ct__text_add(r->out, ");\n");
 }
 
-static void result(const ct_render *r, const reduction *d, bool blocks) {
-    line(r);
+static void c_declare_result(const ct_render *r, const c_reduction *d, bool blocks) {
+    c_indent(r);
     ct__text_add(r->out, "const ");
-    type_of(r, d->id);
+    c_write_type(r, d->id);
     ct__textf(r->out, " v%d = ", d->id);
     if (blocks && d->ordered) {
         char tree[24];
-        tree_name(tree, sizeof tree, d);
-        reduction flat = *d;
+        c_tree_name(tree, sizeof tree, d);
+        c_reduction flat = *d;
         flat.lanes = false;
         ct__textf(r->out, "total_%s(&t%d, ", tree, d->id);
-        start(r, &flat);
+        c_write_identity(r, &flat);
         ct__text_add(r->out, ")");
     } else {
-        block_result(r, d);
+        c_write_block_result(r, d);
     }
     ct__text_add(r->out, ";\n");
 }
 
 // ----------------------------------------------------------------------------------------- loops
 
-// The same, each with how it is done.
-#define EACH_REDUCE(r, loop, d)                                                                    \
+// Iterates over the reductions of a loop, with how each is computed.
+#define C_EACH_REDUCE(r, loop, d)                                                                  \
     CT_EACH_REDUCE((r)->k, loop, id_)                                                              \
-    for (reduction d = reduction_of(r, id_), *once_ = &d; once_; once_ = NULL)
+    for (c_reduction d = c_reduction_of(r, id_), *once_ = &d; once_; once_ = NULL)
 
-// Where a loop, or a block of it, begins and ends.
-static void loop_begin(const ct_render *r, ct_kval v, bool blocks) {
+// Write where a loop, or one block of it, begins and ends.
+static void c_write_loop_begin(const ct_render *r, ct_kval v, bool blocks) {
     if (blocks)
         ct__textf(r->out, "h%d", v);
     else
         ct__text_add(r->out, "0");
 }
-static void loop_end(const ct_render *r, ct_kval v, bool blocks) {
+static void c_write_loop_end(const ct_render *r, ct_kval v, bool blocks) {
     if (blocks)
         ct__textf(r->out, "e%d", v);
     else
         ct__render_scalar(r, r->k->ins[v].a);
 }
 
-static void loop_header(const ct_render *r, ct_kval v, const ct_kins *ins, bool blocks) {
-    line(r);
-    if (r->whole && r->whole == v) {
+static void c_write_loop_header(const ct_render *r, ct_kval v, const ct_kins *ins, bool blocks) {
+    c_indent(r);
+    if (r->full_loop && r->full_loop == v) {
         ct__textf(r->out, "i64 j%d = ", v);
-        loop_begin(r, v, blocks);
+        c_write_loop_begin(r, v, blocks);
         ct__text_add(r->out, ";\n");
-        line(r);
+        c_indent(r);
         ct__textf(r->out, "for (; j%d + 16 <= ", v);
-        loop_end(r, v, blocks);
-        ct__textf(r->out, r->aligned ? ";) {" : "; j%d += 16) {", v);
+        c_write_loop_end(r, v, blocks);
+        ct__textf(r->out, r->align_store ? ";) {" : "; j%d += 16) {", v);
     } else if (ins->sub == CT_BIND_ROWS) {
         ct__textf(r->out, "for (i64 j%d = begin; j%d < end; j%d++) {", v, v, v);
     } else {
         ct__textf(r->out, "for (i64 j%d = ", v);
-        loop_begin(r, v, blocks);
+        c_write_loop_begin(r, v, blocks);
         ct__textf(r->out, "; j%d < ", v);
-        loop_end(r, v, blocks);
+        c_write_loop_end(r, v, blocks);
         ct__textf(r->out, ins->sub == CT_BIND_LANES ? "; j%d += 16) {" : "; j%d++) {", v);
     }
     if (ins->name) ct__textf(r->out, " // %s", ins->name);
     ct__text_add(r->out, "\n");
 }
 
-static void tail_lanes(const ct_render *r, ct_kval v) {
-    line(r);
+static void c_declare_tail_mask(const ct_render *r, ct_kval v) {
+    c_indent(r);
     ct__textf(r->out, "const unsigned k%d = lanes_below(", v);
     ct__render_scalar(r, r->k->ins[v].a);
     ct__textf(r->out, " - j%d);\n", v);
 }
 
-static void open_loop(ct_render *r, ct_kval v) {
+static void c_open_loop(ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
-    bool blocks = ct__kir_in_blocks(r->k, v);
-    EACH_REDUCE(r, v, d) {
+    bool blocks = ct__kir_reduces_by_blocks(r->k, v);
+    C_EACH_REDUCE(r, v, d) {
         if (blocks && d.ordered)
-            declare_tree(r, &d);
+            c_declare_tree(r, &d);
         else
-            accumulator(r, &d);
+            c_declare_accumulator(r, &d);
     }
     if (blocks) {
-        line(r);
+        c_indent(r);
         ct__textf(r->out, "for (i64 h%d = 0; h%d < ", v, v);
         ct__render_scalar(r, ins->a);
         ct__textf(r->out, "; h%d += 1024) {\n", v);
         r->depth++;
-        line(r);
+        c_indent(r);
         ct__textf(r->out, "const i64 e%d = s_min_i64(h%d + 1024, ", v, v);
         ct__render_scalar(r, ins->a);
         ct__text_add(r->out, ");\n");
-        EACH_REDUCE(r, v, d) if (d.ordered) accumulator(r, &d);
+        C_EACH_REDUCE(r, v, d) if (d.ordered) c_declare_accumulator(r, &d);
     }
     if (ins->sub == CT_BIND_UNROLL) {
-        line(r);
+        c_indent(r);
         ct__text_add(r->out, "#pragma GCC unroll 64\n");
     }
-    loop_header(r, v, ins, blocks);
+    c_write_loop_header(r, v, ins, blocks);
     r->depth++;
-    if (ins->sub == CT_BIND_LANES && r->shape[ins->a].align % CT_LANES && v != r->whole)
-        tail_lanes(r, v);
+    if (ins->sub == CT_BIND_LANES && r->shape[ins->a].align % CT_LANES && v != r->full_loop)
+        c_declare_tail_mask(r, v);
 }
 
-// The rest of a loop whose iterations with all lanes have been written, before it is closed.
-static void open_tail(ct_render *r, ct_kval v) {
+// Opens the tail of a loop whose full vectors have been written.
+static void c_open_tail(ct_render *r, ct_kval v) {
     r->depth--;
-    line(r);
+    c_indent(r);
     ct__text_add(r->out, "}\n");
-    line(r);
+    c_indent(r);
     ct__textf(r->out, "if (j%d < ", v);
-    loop_end(r, v, ct__kir_in_blocks(r->k, v));
+    c_write_loop_end(r, v, ct__kir_reduces_by_blocks(r->k, v));
     ct__text_add(r->out, ") {\n");
     r->depth++;
-    tail_lanes(r, v);
+    c_declare_tail_mask(r, v);
 }
 
-static void close_loop(ct_render *r, ct_kval v) {
-    bool blocks = ct__kir_in_blocks(r->k, v);
+static void c_close_loop(ct_render *r, ct_kval v) {
+    bool blocks = ct__kir_reduces_by_blocks(r->k, v);
     r->depth--;
-    line(r);
+    c_indent(r);
     ct__text_add(r->out, "}\n");
-    EACH_REDUCE(r, v, d) fold_array(r, &d);
+    C_EACH_REDUCE(r, v, d) c_fold_array(r, &d);
     if (blocks) {
-        EACH_REDUCE(r, v, d) if (d.ordered) push_block(r, &d);
+        C_EACH_REDUCE(r, v, d) if (d.ordered) c_push_block(r, &d);
         r->depth--;
-        line(r);
+        c_indent(r);
         ct__text_add(r->out, "}\n");
     }
-    EACH_REDUCE(r, v, d) result(r, &d, blocks);
+    C_EACH_REDUCE(r, v, d) c_declare_result(r, &d, blocks);
 }
 
 // ---------------------------------------------------------------------------------- instructions
 
-static void assigned(const ct_render *r, ct_kval reg, ct_kval value) {
+static void c_write_assigned(const ct_render *r, ct_kval reg, ct_kval value) {
     if (ct__render_is_wide(r, reg))
         ct__render_wide(r, value);
     else
@@ -578,21 +580,21 @@ static void assigned(const ct_render *r, ct_kval reg, ct_kval value) {
     ct__text_add(r->out, ";\n");
 }
 
-static void define(const ct_render *r, ct_kval v, const ct_kins *ins) {
+static void c_define(const ct_render *r, ct_kval v, const ct_kins *ins) {
     bool wide = ct__render_is_wide(r, v);
-    line(r);
-    bool later = ins->op == CT_K_LOAD && wide && r->shape[ins->a].vary == CT_UNIFORM;
-    if (!later) ct__text_add(r->out, "const ");
-    type_of(r, v);
+    c_indent(r);
+    bool declared_first = ins->op == CT_K_LOAD && wide && r->shape[ins->a].vary == CT_UNIFORM;
+    if (!declared_first) ct__text_add(r->out, "const ");
+    c_write_type(r, v);
     ct__textf(r->out, " v%d = ", v);
     switch (ins->op) {
     case CT_K_LOAD:
         if (wide)
-            wide_load(r, v, ins);
+            c_write_wide_load(r, v, ins);
         else
-            scalar_load(r, ins);
+            c_write_scalar_load(r, ins);
         break;
-    case CT_K_VLOAD: vector_load(r, ins); break;
+    case CT_K_VLOAD: c_write_vector_load(r, ins); break;
     case CT_K_GET: ct__textf(r->out, "r%d", ins->a); break;
     case CT_K_FOLD:
         ct__textf(r->out, "fold_%s_%s(", ct__render_red_name(ins), ct__render_suffix(ins->dtype));
@@ -604,15 +606,15 @@ static void define(const ct_render *r, ct_kval v, const ct_kins *ins) {
     ct__text_add(r->out, ";\n");
 }
 
-static void prefetch(const ct_render *r, const ct_kins *ins) {
-    line(r);
+static void c_write_prefetch(const ct_render *r, const ct_kins *ins) {
+    c_indent(r);
     ct__text_add(r->out, "__builtin_prefetch(");
-    address(r, ins->imm.i, ins->a);
-    // What is only read waits in the second cache; the first is full of what is used now.
+    c_write_address(r, ins->imm.i, ins->a);
+    // Data to read is fetched into the second cache: the first is full of the data in use.
     ct__text_add(r->out, ins->sub ? ", 1, 3);\n" : ", 0, 2);\n");
 }
 
-static void instruction(ct_render *r, ct_kval v) {
+static void c_write_instruction(ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
     switch (ins->op) {
     case CT_K_CONST:
@@ -620,58 +622,58 @@ static void instruction(ct_render *r, ct_kval v) {
     case CT_K_PARAM:
     case CT_K_SPLAT:
     case CT_K_IOTA: break;
-    case CT_K_LOOP: open_loop(r, v); break;
-    case CT_K_END: close_loop(r, ins->a); break;
-    case CT_K_STORE: store(r, v, ins); break;
-    case CT_K_VSTORE: vector_store(r, ins); break;
-    case CT_K_REDUCE: accumulate(r, v); break;
+    case CT_K_LOOP: c_open_loop(r, v); break;
+    case CT_K_END: c_close_loop(r, ins->a); break;
+    case CT_K_STORE: c_write_store(r, v, ins); break;
+    case CT_K_VSTORE: c_write_vector_store(r, ins); break;
+    case CT_K_REDUCE: c_accumulate(r, v); break;
     case CT_K_REG:
-        line(r);
-        type_of(r, v);
+        c_indent(r);
+        c_write_type(r, v);
         ct__textf(r->out, " r%d = ", v);
-        assigned(r, v, ins->a);
+        c_write_assigned(r, v, ins->a);
         break;
     case CT_K_SET:
-        line(r);
+        c_indent(r);
         ct__textf(r->out, "r%d = ", ins->a);
-        assigned(r, ins->a, ins->b);
+        c_write_assigned(r, ins->a, ins->b);
         break;
-    case CT_K_PREFETCH: prefetch(r, ins); break;
+    case CT_K_PREFETCH: c_write_prefetch(r, ins); break;
     case CT_K_BREAK:
-        line(r);
+        c_indent(r);
         ct__text_add(r->out, "if (");
         ct__render_scalar(r, ins->a);
         ct__text_add(r->out, ") break;\n");
         break;
     case CT_K_RET:
-        line(r);
+        c_indent(r);
         ct__text_add(r->out, "return ");
-        assigned(r, ins->a, ins->a);
+        c_write_assigned(r, ins->a, ins->a);
         break;
     default:
-        if (!r->nested[v]) define(r, v, ins);
+        if (!r->nested[v]) c_define(r, v, ins);
         break;
     }
 }
 
-// The end of a long innermost loop over vectors, of a number of elements that leaves a tail; else 0.
-// Masks cost every iteration, a seventh of a softmax's time.
-static ct_kval tailed_end(const ct_render *r, ct_kval v) {
+// Returns the END of a long innermost LANES loop whose number of elements leaves a tail; else 0. Masks cost
+// every iteration, a seventh of a softmax's time.
+static ct_kval c_find_tailed_end(const ct_render *r, ct_kval v) {
     const ct_kins *ins = r->k->ins + v, *extent = r->k->ins + ins->a;
     if (ins->op != CT_K_LOOP || ins->sub != CT_BIND_LANES || extent->op != CT_K_CONST ||
-        extent->imm.i < LONG_LOOP || extent->imm.i % CT_LANES == 0)
+        extent->imm.i < C_LONG_LOOP || extent->imm.i % CT_LANES == 0)
         return 0;
-    for (ct_kval i = v + 1; i <= v + MOST_TWICE && i < (ct_kval)r->k->n; i++) {
+    for (ct_kval i = v + 1; i <= v + C_MAX_DUPLICATED && i < (ct_kval)r->k->n; i++) {
         if (r->k->ins[i].op == CT_K_END) return i;
         if (r->k->ins[i].op == CT_K_LOOP || r->k->ins[i].op == CT_K_BREAK) return 0;
     }
     return 0;
 }
 
-// The first store of a loop all of whose stores go past the caches, if its iterations may be any 16
-// elements, and computed twice; else 0. Such a loop goes on to where the store begins a line, wherever its
-// row begins.
-static ct_kval aligned_store(const ct_render *r, ct_kval loop, ct_kval end) {
+// Returns the first store of a loop if all of its stores are non-temporal and its iterations may be any 16
+// elements, computed twice; else 0. The first iteration of such a loop ends where a cache line of the store
+// begins, so that all later ones store whole lines wherever the row begins.
+static ct_kval c_find_aligned_store(const ct_render *r, ct_kval loop, ct_kval end) {
     ct_kval first = 0;
     for (ct_kval i = loop + 1; i < end; i++) {
         const ct_kins *ins = &r->k->ins[i];
@@ -686,25 +688,25 @@ static ct_kval aligned_store(const ct_render *r, ct_kval loop, ct_kval end) {
     return first;
 }
 
-static void to_line(const ct_render *r, ct_kval loop) {
-    const ct_kins *ins = &r->k->ins[r->aligned];
+static void c_advance_to_line(const ct_render *r, ct_kval loop) {
+    const ct_kins *ins = &r->k->ins[r->align_store];
     const size_t size = ct_dtype_size(r->k->bufs[ins->imm.i].dtype);
-    line(r);
+    c_indent(r);
     ct__textf(r->out, "j%d += 16 - (i64)((uintptr_t)(", loop);
-    address(r, ins->imm.i, ins->a);
+    c_write_address(r, ins->imm.i, ins->a);
     ct__textf(r->out, ") %% %zu / %zu);\n", CT_LANES * size, size);
 }
 
-static void body(ct_render *r) {
+static void c_write_body(ct_render *r) {
     for (ct_kval i = 0; i < (ct_kval)r->k->n; i++) {
-        const ct_kval end = tailed_end(r, i);
-        if (end) r->whole = i;
-        r->aligned = aligned_store(r, i, end);
-        instruction(r, i);
-        for (ct_kval k = i + 1; k < end; k++) instruction(r, k);
-        if (r->aligned) to_line(r, i);
-        r->whole = r->aligned = 0;
-        if (end) open_tail(r, i);
+        const ct_kval end = c_find_tailed_end(r, i);
+        if (end) r->full_loop = i;
+        r->align_store = c_find_aligned_store(r, i, end);
+        c_write_instruction(r, i);
+        for (ct_kval k = i + 1; k < end; k++) c_write_instruction(r, k);
+        if (r->align_store) c_advance_to_line(r, i);
+        r->full_loop = r->align_store = 0;
+        if (end) c_open_tail(r, i);
     }
 }
 
@@ -723,7 +725,7 @@ void ct__render_find_nested(const ct_kir *k, const ct_kshape *shape, uint8_t *ne
         }
     }
     for (size_t i = 0; i < k->n; i++) {
-        if (uses[i] != 1 || !ct__render_nests(k, (ct_kval)i, shape[i])) continue;
+        if (uses[i] != 1 || !ct__render_can_nest(k, (ct_kval)i, shape[i])) continue;
         int deepest = 0;
         const ct_kval ops[2] = {k->ins[i].a, k->ins[i].b};
         for (int j = 0; j < 2; j++)
@@ -735,19 +737,19 @@ void ct__render_find_nested(const ct_kir *k, const ct_kshape *shape, uint8_t *ne
 void ct__render_find_indices(const ct_kir *k, bool *index) {
     for (size_t i = 0; i < k->n; i++) {
         const ct_kins *ins = &k->ins[i];
-        bool own = ins->op == CT_K_CONST || ins->op == CT_K_ARG || ins->op == CT_K_LOOP;
+        bool leaf = ins->op == CT_K_CONST || ins->op == CT_K_ARG || ins->op == CT_K_LOOP;
         bool all = ins->op == CT_K_SPLAT || ins->op == CT_K_IOTA ||
                    (ins->op >= CT_K_ADD && ins->op <= CT_K_MAX);
         const ct_kval ops[3] = {ins->a, ins->b, ins->c};
         for (int j = 0; j < 3; j++) all = all && (ops[j] < 0 || index[ops[j]]);
-        index[i] = ins->dtype == CT_I64 && (own || all);
+        index[i] = ins->dtype == CT_I64 && (leaf || all);
     }
 }
 
 // -------------------------------------------------------------------------------- math functions
 
-// Shapes of a function whose parameters are 16-lane or scalar.
-static void function_shapes(const ct_kir *k, ct_kshape *shape, bool wide) {
+// Computes shapes of a function whose parameter has 16 lanes or is a scalar.
+static void c_function_shapes(const ct_kir *k, ct_kshape *shape, bool wide) {
     for (size_t i = 0; i < k->n; i++) {
         const ct_kins *ins = &k->ins[i];
         bool vary = ins->op == CT_K_PARAM && wide;
@@ -757,31 +759,31 @@ static void function_shapes(const ct_kir *k, ct_kshape *shape, bool wide) {
     }
 }
 
-static void math_function(const ct_kir *k, ct_kmath f, ct_dtype dtype, ct_kshape *shape,
-                          const uint8_t *nested, ct_text *out) {
+static void c_write_math_function(const ct_kir *k, ct_kmath f, ct_dtype dtype, ct_kshape *shape,
+                                  const uint8_t *nested, ct_text *out) {
     const char *name = ct__kir_math_name(f), *t = ct__render_type(dtype);
     ct_render r = {.k = k, .shape = shape, .nested = nested, .out = out, .depth = 1};
     for (int wide = 0; wide < 2; wide++) {
-        function_shapes(k, shape, wide);
+        c_function_shapes(k, shape, wide);
         ct__textf(out, "%s %s%s %s%s_%s(%s%s x0) {\n", f > CT_MATH_ERF ? "SLOW" : "static", t,
                   wide ? "x16" : "", wide ? "" : "s_", name, t, t, wide ? "x16" : "");
-        body(&r);
+        c_write_body(&r);
         ct__text_add(out, "}\n");
     }
 }
 
-// The trees of the sums of several blocks, each once.
-static void trees_needed(const ct_render *r, ct_text *out) {
+// Writes the tree types for sums of several blocks, each once.
+static void c_write_trees(const ct_render *r, ct_text *out) {
     bool done[2][2][2] = {{{false}}};
     for (ct_kval i = 0; (size_t)i < r->k->n; i++) {
         if (r->k->ins[i].op != CT_K_REDUCE) continue;
-        reduction d = reduction_of(r, i);
-        if (!d.ordered || !ct__kir_in_blocks(r->k, d.ins->in)) continue;
+        c_reduction d = c_reduction_of(r, i);
+        if (!d.ordered || !ct__kir_reduces_by_blocks(r->k, d.ins->in)) continue;
         bool *known = &done[d.ins->sub == CT_RED_MUL][d.dtype == CT_F64][d.wide];
         if (*known) continue;
         *known = true;
         char tree[24];
-        tree_name(tree, sizeof tree, &d);
+        c_tree_name(tree, sizeof tree, &d);
         ct__textf(out, "#ifndef TREE_%s\n#define TREE_%s\nTREE(%s, %s%s, %s%s_%s)\n#endif\n", tree,
                   tree, tree, d.t, d.wide ? "x16" : "", d.wide ? "" : "s_", d.op, d.t);
     }
@@ -789,15 +791,15 @@ static void trees_needed(const ct_render *r, ct_text *out) {
 
 // --------------------------------------------------------------------------------------- kernels
 
-// A local in scratch memory, and a parameter: their addresses, in the words of the language.
-static void local_buffer(const ct_render *r, size_t i, const char *t, int64_t offset) {
+// Declare a local in scratch memory and a parameter, with the address spaces of the language.
+static void c_declare_local(const ct_render *r, size_t i, const char *t, int64_t offset) {
     const char *of = r->opencl ? "global " : "";
     ct__textf(r->out, "%s%s *restrict ", of, t);
     ct__render_buffer(r, (int64_t)i);
     ct__textf(r->out, " = (%svoid *)((%schar *)scratch + %" PRId64 "); // [%" PRId64 "]\n", of, of,
               offset, r->k->bufs[i].count);
 }
-static void buffer(const ct_render *r, size_t i, const char *t, int at) {
+static void c_declare_parameter(const ct_render *r, size_t i, const char *t, int at) {
     const ct_kbuf *b = &r->k->bufs[i];
     const char *fixed = b->flags & CT_KIR_WRITE ? "" : "const ", *of = r->opencl ? "global " : "";
     ct__textf(r->out, "%s%s%s *%s", of, fixed, t, b->flags & CT_KIR_ALIAS ? "" : "restrict ");
@@ -809,62 +811,62 @@ static void buffer(const ct_render *r, size_t i, const char *t, int at) {
         ct__textf(r->out, " = bufs[%d]; // %s\n", at, ct_dtype_name(b->dtype));
 }
 
-static void parameters(const ct_render *r) {
+static void c_declare_buffers(const ct_render *r) {
     const ct_kir *k = r->k;
     int at = 0;
     for (size_t i = 0; i < k->nbufs; i++) {
         const ct_kbuf *b = &k->bufs[i];
         const char *t = ct__render_storage(b->dtype);
         int64_t offset = b->flags & CT_KIR_LOCAL ? ct__kir_local_offset(k, (int)i) : 0;
-        line(r);
+        c_indent(r);
         if (!(b->flags & CT_KIR_LOCAL)) {
-            buffer(r, i, t, at++);
+            c_declare_parameter(r, i, t, at++);
         } else if (offset < 0) {
             ct__textf(r->out, "%s ", t);
             ct__render_buffer(r, (int64_t)i);
             ct__textf(r->out, "[%" PRId64 "] __attribute__((aligned(64)));\n", b->count);
         } else {
-            local_buffer(r, i, t, offset);
+            c_declare_local(r, i, t, offset);
         }
     }
     for (size_t i = 0; i < k->n; i++) {
         if (k->ins[i].op != CT_K_ARG || r->opencl) continue;
-        line(r);
+        c_indent(r);
         ct__textf(r->out, "const i64 n%" PRId64 " = args[%" PRId64 "];\n", k->ins[i].imm.i,
                   k->ins[i].imm.i);
     }
 }
 
-// A work-item runs the row that its number says.
-static void own_row(const ct_render *r) {
-    line(r);
+// Selects the row of a work-item by its id.
+static void c_select_row(const ct_render *r) {
+    c_indent(r);
     ct__text_add(r->out, "begin += (i64)(get_global_id(0) - get_global_offset(0));\n");
-    line(r);
+    c_indent(r);
     ct__text_add(r->out, "end = min(end, begin + 1);\n");
-    line(r);
+    c_indent(r);
     ct__text_add(r->out, "scratch += (begin - first) * room;\n");
 }
 
-static void kernel_body(ct_render *r) {
-    if (r->opencl) own_row(r);
-    parameters(r);
-    bool core = false, past_caches = false;
+static void c_write_kernel_body(ct_render *r) {
+    if (r->opencl) c_select_row(r);
+    c_declare_buffers(r);
+    bool has_rows = false, has_nontemporal = false;
     for (size_t i = 0; i < r->k->n; i++) {
         const ct_kins *ins = &r->k->ins[i];
-        core |= ins->op == CT_K_LOOP && ins->sub == CT_BIND_ROWS;
-        past_caches |= (ins->op == CT_K_STORE || ins->op == CT_K_VSTORE) && ins->sub;
+        has_rows |= ins->op == CT_K_LOOP && ins->sub == CT_BIND_ROWS;
+        has_nontemporal |= (ins->op == CT_K_STORE || ins->op == CT_K_VSTORE) && ins->sub;
     }
-    if (!core) {
-        line(r);
+    if (!has_rows) {
+        c_indent(r);
         ct__text_add(r->out, "if (begin >= end) return;\n");
     }
-    body(r);
-    if (!past_caches) return;
-    line(r);
-    ct__text_add(r->out, "FENCE;\n"); // they are there before the piece counts as done
+    c_write_body(r);
+    if (!has_nontemporal) return;
+    c_indent(r);
+    ct__text_add(r->out, "FENCE;\n"); // the stores are visible before the task counts as done
 }
 
-static void signature(const ct_kir *k, const char *name, ct_text *out) {
+static void c_write_opencl_signature(const ct_kir *k, const char *name, ct_text *out) {
     ct__textf(out, "kernel void %s(", name);
     for (int i = 0; i < k->nparams; i++) ct__textf(out, "global u8 *b%d, ", i);
     for (int i = 0; i < k->nparams; i++) ct__textf(out, "i64 o%d, ", i);
@@ -873,18 +875,18 @@ static void signature(const ct_kir *k, const char *name, ct_text *out) {
     ct__text_add(out, "    const i64 first = begin;\n");
 }
 
-static bool render(ct_render *r, ct_text *out, char name[40], ct_err *err) {
+static bool c_render(ct_render *r, ct_text *out, char name[40], ct_err *err) {
     ct_text inner = {0};
-    if (!ct__render_math(r->k, math_function, out, err)) return false;
-    trees_needed(r, out);
+    if (!ct__render_math(r->k, c_write_math_function, out, err)) return false;
+    c_write_trees(r, out);
     r->out = &inner;
-    kernel_body(r);
+    c_write_kernel_body(r);
     ct_hash hash = ct__hash_bytes(inner.s ? inner.s : "", inner.n, (ct_hash){0, 0});
     char hex[33];
     ct__hash_hex(hash, hex);
     snprintf(name, 40, "k_%s", hex);
     if (r->opencl)
-        signature(r->k, name, out);
+        c_write_opencl_signature(r->k, name, out);
     else
         ct__textf(
             out,
@@ -897,7 +899,8 @@ static bool render(ct_render *r, ct_text *out, char name[40], ct_err *err) {
     return ok || ct__err_memory(err, CT_NOWHERE, "kernel", out->n);
 }
 
-static bool render_kernel(const ct_kir *k, bool opencl, ct_text *out, char name[40], ct_err *err) {
+static bool c_render_kernel(const ct_kir *k, bool opencl, ct_text *out, char name[40],
+                            ct_err *err) {
     if (!ct__kir_verify(k, err)) return false;
     if (k->ins[0].op == CT_K_PARAM)
         return ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "kernel", "a function is not a kernel");
@@ -907,13 +910,17 @@ static bool render_kernel(const ct_kir *k, bool opencl, ct_text *out, char name[
     if (!ok) ct__err_memory(err, CT_NOWHERE, "kernel", k->n * sizeof *shape);
     if (ok) {
         ct__kir_shapes(k, CT_LANES, shape);
-        ct__render_find_ramps(k, shape);
+        ct__render_find_affine(k, shape);
         ct__render_find_nested(k, shape, nested, nested + k->n);
-        ct__render_find_narrow(k, shape, nested + k->n, nested);
+        ct__render_nest_i32_indices(k, shape, nested + k->n, nested);
         ct__render_find_indices(k, index);
-        ct_render r = {
-            .k = k, .shape = shape, .nested = nested, .index = index, .depth = 1, .opencl = opencl};
-        ok = render(&r, out, name, err);
+        ct_render r = {.k = k,
+                       .shape = shape,
+                       .nested = nested,
+                       .no_overflow = index,
+                       .depth = 1,
+                       .opencl = opencl};
+        ok = c_render(&r, out, name, err);
     }
     ct__free(shape);
     ct__free(nested);
@@ -922,8 +929,8 @@ static bool render_kernel(const ct_kir *k, bool opencl, ct_text *out, char name[
 }
 
 bool ct__render_c(const ct_kir *k, ct_text *out, char name[40], ct_err *err) {
-    return render_kernel(k, false, out, name, err);
+    return c_render_kernel(k, false, out, name, err);
 }
 bool ct__render_opencl(const ct_kir *k, ct_text *out, char name[40], ct_err *err) {
-    return render_kernel(k, true, out, name, err);
+    return c_render_kernel(k, true, out, name, err);
 }

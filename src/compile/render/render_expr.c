@@ -1,4 +1,4 @@
-// Values in C: scalars with C's operators, 16-lane values with the prelude's functions.
+// Writes values in C: scalars with C's operators, 16-lane values with the prelude's functions.
 #include "compile/render/render_impl.h"
 
 #include <inttypes.h>
@@ -32,8 +32,9 @@ void ct__render_wide_type(ct_text *out, int dtype) {
     ct__textf(out, "%sx16", ct__render_suffix(dtype));
 }
 
-// A float in decimal with enough digits to come back; the host's locale may write a comma.
-static void float_literal(ct_text *out, double x, bool single) {
+// Writes a float in decimal with enough digits to be read back exactly; the host's locale may print a
+// comma.
+static void expr_float_literal(ct_text *out, double x, bool single) {
     const char *f = single ? "f" : "";
     if (isnan(x)) {
         ct__textf(out, "__builtin_nan%s(\"\")", f);
@@ -63,7 +64,7 @@ void ct__render_literal(ct_text *out, int dtype, const ct_kins *ins) {
     int64_t i = ins->imm.i;
     switch (dtype) {
     case CT_F32:
-    case CT_F64: float_literal(out, ins->imm.f, dtype == CT_F32); return;
+    case CT_F64: expr_float_literal(out, ins->imm.f, dtype == CT_F32); return;
     case CT_U32: ct__textf(out, "%" PRId64 "u", i); return;
     case CT_U64: ct__textf(out, "%" PRIu64 "ul", (uint64_t)i); return;
     case CT_I32:
@@ -84,7 +85,7 @@ void ct__render_literal(ct_text *out, int dtype, const ct_kins *ins) {
 
 // ---------------------------------------------------------------------------------- names of ops
 
-static const char *c_operator(int op) {
+static const char *expr_c_operator(int op) {
     switch (op) {
     case CT_K_ADD: return "+";
     case CT_K_SUB: return "-";
@@ -102,12 +103,12 @@ static const char *c_operator(int op) {
     }
 }
 
-static void op_name(ct_text *out, int op) {
+static void expr_op_name(ct_text *out, int op) {
     for (const char *c = ct__kop_name((ct_kop)op); *c; c++)
         ct__textf(out, "%c", *c == '_' ? '_' : *c | 0x20);
 }
 
-static const char *const math_names[] = {
+static const char *const expr_math_names[] = {
 #define X(NAME, name) #name,
     CT_KMATHS(X)
 #undef X
@@ -115,7 +116,7 @@ static const char *const math_names[] = {
 
 // --------------------------------------------------------------------------------------- scalars
 
-static void name_of(const ct_render *r, ct_kval v) {
+static void expr_write_name(const ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
     switch (ins->op) {
     case CT_K_CONST: ct__render_literal(r->out, ins->dtype, ins); return;
@@ -127,18 +128,19 @@ static void name_of(const ct_render *r, ct_kval v) {
     }
 }
 
-bool ct__render_nests(const ct_kir *k, ct_kval v, ct_kshape shape) {
+bool ct__render_can_nest(const ct_kir *k, ct_kval v, ct_kshape shape) {
     const ct_kins *ins = &k->ins[v];
     return ins->dtype == CT_I64 && ins->lanes == 1 && shape.vary != CT_VARYING &&
            ins->op >= CT_K_ADD && ins->op <= CT_K_MAX;
 }
 
-// May C's own operator overflow, which it leaves undefined?
-static bool wraps(const ct_render *r, ct_kval v) {
+// True if C's own operator may overflow, which is undefined in C.
+static bool expr_may_overflow(const ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
     bool may =
         ins->op == CT_K_ADD || ins->op == CT_K_SUB || ins->op == CT_K_MUL || ins->op == CT_K_NEG;
-    return may && (ins->dtype == CT_I32 || ins->dtype == CT_I64) && !(r->index && r->index[v]);
+    return may && (ins->dtype == CT_I32 || ins->dtype == CT_I64) &&
+           !(r->no_overflow && r->no_overflow[v]);
 }
 
 void ct__render_scalar(const ct_render *r, ct_kval v) {
@@ -148,30 +150,30 @@ void ct__render_scalar(const ct_render *r, ct_kval v) {
     } else if (ins->op == CT_K_IOTA) {
         ct__text_add(r->out, r->thread ? "lane" : "0");
     } else if (r->nested[v]) {
-        bool call = ins->op == CT_K_MIN || ins->op == CT_K_MAX || wraps(r, v);
+        bool call = ins->op == CT_K_MIN || ins->op == CT_K_MAX || expr_may_overflow(r, v);
         if (!call) ct__text_add(r->out, "(");
         ct__render_value(r, v);
         if (!call) ct__text_add(r->out, ")");
     } else {
-        name_of(r, v);
+        expr_write_name(r, v);
     }
 }
 
-// Is the divisor a constant for which C's operator has our meaning?
-static bool plain_divisor(const ct_render *r, const ct_kins *ins) {
+// True if C's operator has the meaning of the IR: the divisor is a positive constant.
+static bool expr_divides_in_c(const ct_render *r, const ct_kins *ins) {
     const ct_kins *b = &r->k->ins[ins->b];
     if (ins->dtype == CT_F32 || ins->dtype == CT_F64) return ins->op == CT_K_DIV;
     return b->op == CT_K_CONST && b->imm.i > 0;
 }
 
-typedef void operand_writer(const ct_render *r, ct_kval v);
+typedef void expr_operand_writer(const ct_render *r, ct_kval v);
 
-static void scalar_call(const ct_render *r, const ct_kins *ins, const char *name) {
+static void expr_scalar_call(const ct_render *r, const ct_kins *ins, const char *name) {
     if (name)
         ct__textf(r->out, "s_%s_%s(", name, ct__render_suffix(r->k->ins[ins->a].dtype));
     else {
         ct__text_add(r->out, "s_");
-        op_name(r->out, ins->op);
+        expr_op_name(r->out, ins->op);
         ct__textf(r->out, "_%s(", ct__render_suffix(r->k->ins[ins->a].dtype));
     }
     const ct_kval ops[3] = {ins->a, ins->b, ins->c};
@@ -182,7 +184,7 @@ static void scalar_call(const ct_render *r, const ct_kins *ins, const char *name
     ct__text_add(r->out, ")");
 }
 
-static void scalar_cast(const ct_render *r, const ct_kins *ins) {
+static void expr_scalar_cast(const ct_render *r, const ct_kins *ins) {
     int from = r->k->ins[ins->a].dtype;
     if (ct__is_narrow_float(ins->sub))
         ct__textf(r->out, "s_round_to_%s(", ct_dtype_name(ins->sub));
@@ -196,7 +198,7 @@ static void scalar_cast(const ct_render *r, const ct_kins *ins) {
     ct__text_add(r->out, ")");
 }
 
-static void scalar_bitcast(const ct_render *r, const ct_kins *ins) {
+static void expr_scalar_bitcast(const ct_render *r, const ct_kins *ins) {
     int from = r->k->ins[ins->a].dtype;
     if (ct__is_float(from))
         ct__textf(r->out, "s_bits_%s(", ct__render_type(from));
@@ -210,8 +212,8 @@ static void scalar_bitcast(const ct_render *r, const ct_kins *ins) {
 }
 
 // any(a) ? sel(a, f(b), c) : c
-static void math_where(const ct_render *r, const ct_kins *ins, operand_writer *operand,
-                       const char *any) {
+static void expr_math_where(const ct_render *r, const ct_kins *ins, expr_operand_writer *operand,
+                            const char *any) {
     const char *t = ct__render_suffix(ins->dtype);
     bool wide = *any;
     ct__textf(r->out, "__builtin_expect(%s(", any);
@@ -222,7 +224,7 @@ static void math_where(const ct_render *r, const ct_kins *ins, operand_writer *o
         operand(r, ins->a);
         ct__text_add(r->out, ", ");
     }
-    ct__textf(r->out, "%s%s_%s(", wide ? "" : "s_", math_names[ins->sub], t);
+    ct__textf(r->out, "%s%s_%s(", wide ? "" : "s_", expr_math_names[ins->sub], t);
     operand(r, ins->b);
     ct__text_add(r->out, ")");
     if (wide) {
@@ -234,14 +236,14 @@ static void math_where(const ct_render *r, const ct_kins *ins, operand_writer *o
     operand(r, ins->c);
 }
 
-static void scalar_value(const ct_render *r, ct_kval v) {
+static void expr_scalar_value(const ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
-    const char *infix = c_operator(ins->op);
-    if (wraps(r, v)) {
-        scalar_call(r, ins, NULL);
+    const char *infix = expr_c_operator(ins->op);
+    if (expr_may_overflow(r, v)) {
+        expr_scalar_call(r, ins, NULL);
         return;
     }
-    if ((ins->op == CT_K_DIV || ins->op == CT_K_MOD) && !plain_divisor(r, ins)) infix = NULL;
+    if ((ins->op == CT_K_DIV || ins->op == CT_K_MOD) && !expr_divides_in_c(r, ins)) infix = NULL;
     if (infix) {
         ct__render_scalar(r, ins->a);
         ct__textf(r->out, " %s ", infix);
@@ -256,10 +258,10 @@ static void scalar_value(const ct_render *r, ct_kval v) {
         ct__render_scalar(r, ins->a);
         ct__text_add(r->out, ")");
         break;
-    case CT_K_CAST: scalar_cast(r, ins); break;
-    case CT_K_BITCAST: scalar_bitcast(r, ins); break;
-    case CT_K_MATH: scalar_call(r, ins, math_names[ins->sub]); break;
-    case CT_K_MATH_WHERE: math_where(r, ins, ct__render_scalar, ""); break;
+    case CT_K_CAST: expr_scalar_cast(r, ins); break;
+    case CT_K_BITCAST: expr_scalar_bitcast(r, ins); break;
+    case CT_K_MATH: expr_scalar_call(r, ins, expr_math_names[ins->sub]); break;
+    case CT_K_MATH_WHERE: expr_math_where(r, ins, ct__render_scalar, ""); break;
     case CT_K_SELECT:
         ct__render_scalar(r, ins->a);
         ct__text_add(r->out, " ? ");
@@ -267,7 +269,7 @@ static void scalar_value(const ct_render *r, ct_kval v) {
         ct__text_add(r->out, " : ");
         ct__render_scalar(r, ins->c);
         break;
-    default: scalar_call(r, ins, NULL); break;
+    default: expr_scalar_call(r, ins, NULL); break;
     }
 }
 
@@ -275,7 +277,7 @@ static void scalar_value(const ct_render *r, ct_kval v) {
 
 void ct__render_wide(const ct_render *r, ct_kval v) {
     switch (r->shape[v].vary) {
-    case CT_VARYING: name_of(r, v); return;
+    case CT_VARYING: expr_write_name(r, v); return;
     case CT_UNIFORM: ct__textf(r->out, "splat_%s(", ct__render_suffix(r->k->ins[v].dtype)); break;
     case CT_AFFINE: ct__textf(r->out, "iota_%s(", ct__render_suffix(r->k->ins[v].dtype)); break;
     }
@@ -284,11 +286,11 @@ void ct__render_wide(const ct_render *r, ct_kval v) {
     ct__text_add(r->out, ")");
 }
 
-static void wide_call(const ct_render *r, const ct_kins *ins, const char *name) {
+static void expr_wide_call(const ct_render *r, const ct_kins *ins, const char *name) {
     if (name)
         ct__text_add(r->out, name);
     else
-        op_name(r->out, ins->op);
+        expr_op_name(r->out, ins->op);
     ct__textf(r->out, "_%s(", ct__render_suffix(r->k->ins[ins->a].dtype));
     const ct_kval ops[3] = {ins->a, ins->b, ins->c};
     for (int i = 0; i < 3 && ops[i] >= 0; i++) {
@@ -298,7 +300,7 @@ static void wide_call(const ct_render *r, const ct_kins *ins, const char *name) 
     ct__text_add(r->out, ")");
 }
 
-static void wide_cast(const ct_render *r, const ct_kins *ins) {
+static void expr_wide_cast(const ct_render *r, const ct_kins *ins) {
     const char *f = ct__render_suffix(r->k->ins[ins->a].dtype);
     if (ct__is_narrow_float(ins->sub))
         ct__textf(r->out, "round_to_%s(", ct_dtype_name(ins->sub));
@@ -310,10 +312,10 @@ static void wide_cast(const ct_render *r, const ct_kins *ins) {
     ct__text_add(r->out, ")");
 }
 
-static void wide_bitcast(const ct_render *r, const ct_kins *ins) {
+static void expr_wide_bitcast(const ct_render *r, const ct_kins *ins) {
     int from = r->k->ins[ins->a].dtype, to = ins->dtype;
     bool is_unsigned = to == CT_U32 || to == CT_U64, was = from == CT_U32 || from == CT_U64;
-    // u32 passes through i32, and u64 through i64, the type of a float's bits
+    // u32 is converted by way of i32 and u64 by way of i64, the type of a float's bits
     if (is_unsigned) ct__textf(r->out, "%s_bits(", ct__render_type(to));
     if (ct__is_float(from)) ct__textf(r->out, "bits_%s(", ct__render_type(from));
     if (ct__is_float(to))
@@ -324,8 +326,8 @@ static void wide_bitcast(const ct_render *r, const ct_kins *ins) {
     for (int i = 0; i < open; i++) ct__text_add(r->out, ")");
 }
 
-// A comparison of indices of which one is affine: by the distance of lane 0, without i64 vectors.
-static bool ramp_compare(const ct_render *r, const ct_kins *ins) {
+// Writes a comparison of indices of which one is affine: by their distance in lane 0, without i64 vectors.
+static bool expr_compare_affine(const ct_render *r, const ct_kins *ins) {
     const int64_t limit = 1 << 20;
     if (ins->op < CT_K_LT || ins->op > CT_K_NE || r->k->ins[ins->a].dtype != CT_I64) return false;
     ct_kshape a = r->shape[ins->a], b = r->shape[ins->b];
@@ -334,7 +336,7 @@ static bool ramp_compare(const ct_render *r, const ct_kins *ins) {
     if (__builtin_sub_overflow(a.stride, b.stride, &stride) || stride > limit || stride < -limit)
         return false;
     ct__text_add(r->out, "ramp_");
-    op_name(r->out, ins->op);
+    expr_op_name(r->out, ins->op);
     ct__text_add(r->out, "(distance(");
     ct__render_scalar(r, ins->a);
     ct__text_add(r->out, ", ");
@@ -343,9 +345,9 @@ static bool ramp_compare(const ct_render *r, const ct_kins *ins) {
     return true;
 }
 
-// Values of u32 that go up evenly and a bound: mostly all lanes are below it, which the first and the
-// last one tell.
-static bool ramp_below(const ct_render *r, const ct_kins *ins) {
+// Writes the comparison of affine u32 values with a bound: mostly all lanes are below it, which the first
+// and the last lane decide.
+static bool expr_below_bound(const ct_render *r, const ct_kins *ins) {
     if (ins->op != CT_K_LT || r->k->ins[ins->a].dtype != CT_U32 ||
         r->shape[ins->a].vary != CT_AFFINE || r->shape[ins->b].vary != CT_UNIFORM)
         return false;
@@ -357,14 +359,14 @@ static bool ramp_below(const ct_render *r, const ct_kins *ins) {
     return true;
 }
 
-// a < b ? a : b, or a < b ? b : a, of floats: one instruction of most machines.
-static bool chooses_by_size(const ct_render *r, const ct_kins *ins) {
+// True for a < b ? a : b and a < b ? b : a of floats, one instruction on most machines.
+static bool expr_is_min_or_max(const ct_render *r, const ct_kins *ins) {
     const ct_kins *c = &r->k->ins[ins->a];
     if (c->op != CT_K_LT || !ct__is_float(ins->dtype) || c->a == c->b) return false;
     return (c->a == ins->b && c->b == ins->c) || (c->a == ins->c && c->b == ins->b);
 }
 
-static void wide_pair(const ct_render *r, const ct_kins *ins, const char *name) {
+static void expr_wide_min_max(const ct_render *r, const ct_kins *ins, const char *name) {
     ct__textf(r->out, "%s_%s(", name, ct__render_suffix(ins->dtype));
     ct__render_wide(r, ins->b);
     ct__text_add(r->out, ", ");
@@ -372,14 +374,14 @@ static void wide_pair(const ct_render *r, const ct_kins *ins, const char *name) 
     ct__text_add(r->out, ")");
 }
 
-static void wide_value(const ct_render *r, const ct_kins *ins) {
+static void expr_wide_value(const ct_render *r, const ct_kins *ins) {
     switch (ins->op) {
-    case CT_K_CAST: wide_cast(r, ins); break;
-    case CT_K_BITCAST: wide_bitcast(r, ins); break;
-    case CT_K_MATH: wide_call(r, ins, math_names[ins->sub]); break;
-    case CT_K_MATH_WHERE: math_where(r, ins, ct__render_wide, "any"); break;
-    case CT_K_ZIP: wide_call(r, ins, ins->sub ? "zip_high" : "zip_low"); break;
-    case CT_K_LOOKUP4: // all lanes see one table
+    case CT_K_CAST: expr_wide_cast(r, ins); break;
+    case CT_K_BITCAST: expr_wide_bitcast(r, ins); break;
+    case CT_K_MATH: expr_wide_call(r, ins, expr_math_names[ins->sub]); break;
+    case CT_K_MATH_WHERE: expr_math_where(r, ins, ct__render_wide, "any"); break;
+    case CT_K_ZIP: expr_wide_call(r, ins, ins->sub ? "zip_high" : "zip_low"); break;
+    case CT_K_LOOKUP4: // the table is the same for all lanes
         ct__text_add(r->out, "lookup4_i32(");
         ct__render_wide(r, ins->a);
         ct__text_add(r->out, ", ");
@@ -395,9 +397,9 @@ static void wide_value(const ct_render *r, const ct_kins *ins) {
             ct__render_wide(r, ins->b);
             ct__text_add(r->out, " : ");
             ct__render_wide(r, ins->c);
-        } else if (chooses_by_size(r, ins)) {
+        } else if (expr_is_min_or_max(r, ins)) {
             bool lesser = r->k->ins[ins->a].a == ins->b;
-            wide_pair(r, ins, lesser ? "lesser" : "greater");
+            expr_wide_min_max(r, ins, lesser ? "lesser" : "greater");
         } else {
             ct__textf(r->out, "sel_%s(", ct__render_suffix(ins->dtype));
             ct__render_wide(r, ins->a);
@@ -409,7 +411,7 @@ static void wide_value(const ct_render *r, const ct_kins *ins) {
         }
         break;
     default:
-        if (!ramp_compare(r, ins) && !ramp_below(r, ins)) wide_call(r, ins, NULL);
+        if (!expr_compare_affine(r, ins) && !expr_below_bound(r, ins)) expr_wide_call(r, ins, NULL);
         break;
     }
 }
@@ -417,7 +419,7 @@ static void wide_value(const ct_render *r, const ct_kins *ins) {
 void ct__render_value(const ct_render *r, ct_kval v) {
     const ct_kins *ins = &r->k->ins[v];
     if (r->shape[v].vary == CT_VARYING)
-        wide_value(r, ins);
+        expr_wide_value(r, ins);
     else
-        scalar_value(r, v);
+        expr_scalar_value(r, v);
 }

@@ -1,4 +1,4 @@
-// The functions that kernels call for exp, log and the like: which ones, and in which order.
+// Writes the functions that kernels call for exp, log and the like: finds which are needed, in which order.
 #include "compile/render/render_impl.h"
 #include "kir/kir_math.h"
 
@@ -6,15 +6,15 @@ typedef struct {
     ct_math_writer write;
     ct_text *out;
     bool done[CT_MATH_COUNT][2]; // f32, f64
-} maths;
+} math_state;
 
-static bool needed(const ct_kir *k, maths *m, ct_err *err);
+static bool math_write_needed(const ct_kir *k, math_state *m, ct_err *err);
 
-static bool function(ct_kmath f, ct_dtype dtype, maths *m, ct_err *err) {
+static bool math_write_function(ct_kmath f, ct_dtype dtype, math_state *m, ct_err *err) {
     ct_kir body;
     ct__kir_init(&body);
     ct__kir_math_body(&body, f, dtype);
-    bool ok = ct__kir_verify(&body, err) && needed(&body, m, err);
+    bool ok = ct__kir_verify(&body, err) && math_write_needed(&body, m, err);
     ct_kshape *shape = ok ? ct__calloc(body.n, sizeof *shape) : NULL;
     uint8_t *nested = ok ? ct__calloc(body.n, 1) : NULL;
     if (ok && (!shape || !nested)) ok = ct__err_memory(err, CT_NOWHERE, "kernel", body.n);
@@ -30,19 +30,19 @@ static bool function(ct_kmath f, ct_dtype dtype, maths *m, ct_err *err) {
     return ok;
 }
 
-static bool needed(const ct_kir *k, maths *m, ct_err *err) {
+static bool math_write_needed(const ct_kir *k, math_state *m, ct_err *err) {
     for (size_t i = 0; i < k->n; i++) {
         const ct_kins *ins = &k->ins[i];
         if (ins->op != CT_K_MATH && ins->op != CT_K_MATH_WHERE) continue;
         bool *known = &m->done[ins->sub][ins->dtype == CT_F64];
         if (*known) continue;
         *known = true;
-        if (!function(ins->sub, ins->dtype, m, err)) return false;
+        if (!math_write_function(ins->sub, ins->dtype, m, err)) return false;
     }
     return true;
 }
 
 bool ct__render_math(const ct_kir *k, ct_math_writer write, ct_text *out, ct_err *err) {
-    maths m = {.write = write, .out = out};
-    return needed(k, &m, err);
+    math_state m = {.write = write, .out = out};
+    return math_write_needed(k, &m, err);
 }

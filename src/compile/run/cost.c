@@ -7,11 +7,11 @@
 #include "backend/memory.h"
 #include "base/number.h"
 
-enum { MOST_TENSORS = 8, SAID_TENSORS = 3 };
+enum { COST_MAX_TENSORS = 8, COST_MESSAGE_TENSORS = 3 };
 
 // ------------------------------------------------------------------------------------------- names
 
-static bool name_leaf(ct_plan *plan, ct_plan_leaf *leaf, const ct_node *node) {
+static bool cost_name_leaf(ct_plan *plan, ct_plan_leaf *leaf, const ct_node *node) {
     *leaf = (ct_plan_leaf){.type = *node->out, .here = node->here};
     int64_t *dim = ct__arena(&plan->arena, node->out->rank * sizeof *dim);
     if (!dim) return false;
@@ -23,18 +23,18 @@ static bool name_leaf(ct_plan *plan, ct_plan_leaf *leaf, const ct_node *node) {
     return leaf->name != NULL;
 }
 
-static bool name_root(ct_plan *plan, ct_plan_root *to, const ct_root *root) {
+static bool cost_name_root(ct_plan *plan, ct_plan_root *to, const ct_root *root) {
     const ct_var *var = root->var;
     const char *called = var ? var->name : root->name;
     *to = (ct_plan_root){.fresh = !(var && var->storage),
                          .kind = root->kind,
                          .op = root->val.node->op,
                          .out = root->val.out,
-                         .made = root->val.node->here};
+                         .node_here = root->val.node->here};
     if (!called) return true;
-    to->called = ct__arena_str(&plan->arena, called);
-    if (var && to->fresh) to->name = to->called, to->here = var->node.here;
-    return to->called != NULL;
+    to->label = ct__arena_str(&plan->arena, called);
+    if (var && to->fresh) to->name = to->label, to->here = var->node.here;
+    return to->label != NULL;
 }
 
 bool ct__plan_name(ct_ctx *ctx, ct_plan *plan, const ct_order *order, const ct_root *roots,
@@ -43,8 +43,9 @@ bool ct__plan_name(ct_ctx *ctx, ct_plan *plan, const ct_order *order, const ct_r
     plan->roots = ct__arena_zero(&plan->arena, n_roots * sizeof *plan->roots);
     bool ok = plan->leaves && plan->roots;
     for (size_t i = 0; i < order->n_leaves && ok; i++)
-        ok = name_leaf(plan, &plan->leaves[i], order->leaf_nodes[i]);
-    for (size_t i = 0; i < n_roots && ok; i++) ok = name_root(plan, &plan->roots[i], &roots[i]);
+        ok = cost_name_leaf(plan, &plan->leaves[i], order->leaf_nodes[i]);
+    for (size_t i = 0; i < n_roots && ok; i++)
+        ok = cost_name_root(plan, &plan->roots[i], &roots[i]);
     plan->n_leaves = order->n_leaves;
     plan->n_roots = n_roots;
     return ok || ct__err_memory(&ctx->err, plan->here, "plan", n_roots * sizeof *plan->roots);
@@ -52,15 +53,16 @@ bool ct__plan_name(ct_ctx *ctx, ct_plan *plan, const ct_order *order, const ct_r
 
 // ----------------------------------------------------------------------------------------- tensors
 
-static const ct_type *type_of(const ct_buf *b) {
+static const ct_type *cost_type_of(const ct_buf *b) {
     for (int k = 0; b->node && k < b->node->n_out; k++)
         if (ct__type_bytes(&b->node->out[k]) == b->bytes) return &b->node->out[k];
     return NULL;
 }
 
-// What buffer b holds; false: nothing that counts (a variable's new value lies in the variable).
-static bool describe(const ct_plan *plan, const ct_buf *b, ct_plan_tensor *t) {
-    const ct_type *type = type_of(b);
+// Describes the tensor in buffer b. False: it does not count (e.g. a variable's new value, which is in the
+// variable).
+static bool cost_describe_tensor(const ct_plan *plan, const ct_buf *b, ct_plan_tensor *t) {
+    const ct_type *type = cost_type_of(b);
     *t = (ct_plan_tensor){.bytes = b->bytes, .count = 1};
     if (b->node) t->here = b->node->here, t->what = b->node->op->name;
     if (b->kind == CT_BUF_LEAF) {
@@ -85,40 +87,40 @@ static bool describe(const ct_plan *plan, const ct_buf *b, ct_plan_tensor *t) {
     return t->bytes > 0;
 }
 
-static bool same_loc(ct_loc a, ct_loc b) {
+static bool cost_same_loc(ct_loc a, ct_loc b) {
     return a.line == b.line && (a.file == b.file || (a.file && b.file && !strcmp(a.file, b.file)));
 }
 
-// Tensors of one line that look alike: a layer's, of every layer.
-static bool alike(const ct_plan_tensor *a, const ct_plan_tensor *b) {
+// True for tensors of one line that look alike, such as one per layer.
+static bool cost_is_alike(const ct_plan_tensor *a, const ct_plan_tensor *b) {
     return a->bytes == b->bytes && a->variable == b->variable && !a->variable &&
-           a->rank == b->rank && a->dtype == b->dtype && same_loc(a->here, b->here) &&
+           a->rank == b->rank && a->dtype == b->dtype && cost_same_loc(a->here, b->here) &&
            (a->what == b->what || (a->what && b->what && !strcmp(a->what, b->what))) &&
            !(a->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim));
 }
 
-// The largest tensors, largest first, in list (MOST_TENSORS); how many.
-static size_t largest(const ct_plan *plan, ct_plan_tensor *list) {
+// Fills list (COST_MAX_TENSORS) with the largest tensors, largest first. Returns their number.
+static size_t cost_largest_tensors(const ct_plan *plan, ct_plan_tensor *list) {
     size_t n = 0;
     for (size_t b = 0; b < plan->program.n_bufs; b++) {
         ct_plan_tensor t;
-        if (!describe(plan, &plan->program.bufs[b], &t)) continue;
+        if (!cost_describe_tensor(plan, &plan->program.bufs[b], &t)) continue;
         size_t at = 0;
-        while (at < n && list[at].bytes >= t.bytes && !alike(&list[at], &t)) at++;
-        if (at < n && alike(&list[at], &t)) {
+        while (at < n && list[at].bytes >= t.bytes && !cost_is_alike(&list[at], &t)) at++;
+        if (at < n && cost_is_alike(&list[at], &t)) {
             list[at].count++;
             continue;
         }
-        if (at == MOST_TENSORS) continue;
-        if (n < MOST_TENSORS) n++;
+        if (at == COST_MAX_TENSORS) continue;
+        if (n < COST_MAX_TENSORS) n++;
         memmove(&list[at + 1], &list[at], (n - 1 - at) * sizeof *list);
         list[at] = t;
     }
     return n;
 }
 
-void ct__say_tensors(ct_text *text, const ct_plan_tensor *tensors, size_t n) {
-    if (n > SAID_TENSORS) n = SAID_TENSORS;
+void ct__write_tensors(ct_text *text, const ct_plan_tensor *tensors, size_t n) {
+    if (n > COST_MESSAGE_TENSORS) n = COST_MESSAGE_TENSORS;
     for (size_t i = 0; i < n; i++) {
         const ct_plan_tensor *t = &tensors[i];
         ct_type type = {.dtype = (uint8_t)t->dtype, .rank = (uint8_t)t->rank, .dim = t->dim};
@@ -134,9 +136,9 @@ void ct__say_tensors(ct_text *text, const ct_plan_tensor *tensors, size_t n) {
 
 // ---------------------------------------------------------------------------------------- fits
 
-static void add_sizes(ct_executor *engine, const ct_plan *plan, ct_plan_cost *c) {
+static void cost_add_sizes(ct_executor *engine, const ct_plan *plan, ct_plan_cost *c) {
     const ct_program *p = &plan->program;
-    const ct_device *d = ct__computing(engine->device);
+    const ct_device *d = ct__computing_device(engine->device);
     c->arena_bytes = p->arena_bytes;
     c->constant_bytes = plan->n_scalars * 8;
     for (size_t b = 0; b < p->n_bufs; b++) {
@@ -156,32 +158,33 @@ static void add_sizes(ct_executor *engine, const ct_plan *plan, ct_plan_cost *c)
     c->n_kernels = p->n_kernels;
     c->new_kernels = p->new_kernels;
     c->n_regions = plan->n_regions;
-    c->n_again = plan->n_again;
+    c->n_again = plan->n_recomputed;
     c->here = plan->here;
 }
 
 bool ct__plan_fits(ct_ctx *ctx, ct_executor *engine, ct_plan *plan) {
     ct_account *account = engine->device->account;
     ct_plan_cost c = {0};
-    add_sizes(engine, plan, &c);
-    uint64_t held = account->now[CT_MEMORY_WORKSPACES], arena = engine->temporaries.bytes;
+    cost_add_sizes(engine, plan, &c);
+    uint64_t workspace = account->now[CT_MEMORY_WORKSPACES], arena = engine->temporaries.bytes;
     uint64_t need = (c.arena_bytes > arena ? c.arena_bytes - arena : 0) + c.constant_bytes +
-                    c.result_bytes + (c.workspace_bytes > held ? c.workspace_bytes - held : 0);
-    uint64_t left = ct__memory_left(account), asked = ct__memory_limit();
-    if (engine->within && ctx->regions->n && !ctx->regions->least) {
+                    c.result_bytes +
+                    (c.workspace_bytes > workspace ? c.workspace_bytes - workspace : 0);
+    uint64_t left = ct__memory_left(account), user_limit = ct__memory_limit();
+    if (engine->memory_limit && ctx->regions->n && !ctx->regions->least) {
         uint64_t total = account->total;
-        uint64_t within = engine->within > total ? engine->within - total : 0;
-        if (within < left) left = within;
+        uint64_t limit = engine->memory_limit > total ? engine->memory_limit - total : 0;
+        if (limit < left) left = limit;
     }
     if (need <= left) return true;
-    ct_plan_tensor tensors[MOST_TENSORS];
+    ct_plan_tensor tensors[COST_MAX_TENSORS];
     ct_text text = {0};
-    ct__say_tensors(&text, tensors, largest(plan, tensors));
-    if (asked)
+    ct__write_tensors(&text, tensors, cost_largest_tensors(plan, tensors));
+    if (user_limit)
         ct__err(&ctx->err, CT_E_LIMIT, plan->here, "plan",
                 "%s are needed where %s are in use: the limit is %s; the largest tensors are %s",
-                ct__bytes_text(need).s, ct__bytes_text(account->total).s, ct__bytes_text(asked).s,
-                text.s && !text.failed ? text.s : "not known");
+                ct__bytes_text(need).s, ct__bytes_text(account->total).s,
+                ct__bytes_text(user_limit).s, text.s && !text.failed ? text.s : "not known");
     else
         ct__err(&ctx->err, CT_E_LIMIT, plan->here, "plan",
                 "%s are needed where %s are left; the largest tensors are %s",
@@ -193,13 +196,13 @@ bool ct__plan_fits(ct_ctx *ctx, ct_executor *engine, ct_plan *plan) {
 
 // -------------------------------------------------------------------------------------- the report
 
-// Bytes of temporaries in use during each launch. `change` (n_launches + 1) is scratch.
-static bool add_temporaries(const ct_program *p, uint64_t *in_use, ct_err *err) {
+// Adds the bytes of temporaries in use during each launch to in_use (n_launches + 2), which is zero.
+static bool cost_add_temporaries(const ct_program *p, uint64_t *in_use, ct_err *err) {
     size_t *first = ct__malloc((p->n_bufs + 1) * sizeof *first);
     size_t *last = ct__malloc((p->n_bufs + 1) * sizeof *last);
-    bool ok = first && last ? ct__plan_lives(p, first, last, err)
+    bool ok = first && last ? ct__plan_lifetimes(p, first, last, err)
                             : ct__err_memory(err, CT_NOWHERE, "plan", p->n_bufs * sizeof *first);
-    // Unsigned numbers wrap: what ends is taken away again behind its last launch.
+    // Unsigned numbers wrap: each buffer is subtracted again after its last launch.
     for (size_t b = 0; b < p->n_bufs && ok; b++) {
         if (p->bufs[b].kind != CT_BUF_TEMP || first[b] == SIZE_MAX) continue;
         uint64_t bytes = ct__round_up(p->bufs[b].bytes, 64);
@@ -212,40 +215,43 @@ static bool add_temporaries(const ct_program *p, uint64_t *in_use, ct_err *err) 
     return ok;
 }
 
-// The largest variable that the launch reads: what it works on, in the user's words. Of an
-// update's, which are alike, the parameter: its name is part of the others'.
-static const char *variable_of(const ct_plan *plan, const ct_launch *l) {
+// Returns the name of the largest variable that the launch reads, which tells the user what it works on.
+// Among the variables of an optimizer update, which have equal sizes, it is the parameter: its name is part
+// of the others'.
+static const char *cost_main_variable(const ct_plan *plan, const ct_launch *l) {
     const char *name = NULL;
-    uint64_t most = 0;
+    uint64_t most_bytes = 0;
     for (uint32_t a = 0; a < l->n_args; a++) {
         const ct_buf *b = &plan->program.bufs[l->args[a].buf];
-        const char *own = b->kind == CT_BUF_LEAF ? plan->leaves[b->index].name : NULL;
-        if (!own || b->bytes < most) continue;
-        if (b->bytes == most && name && strlen(own) >= strlen(name)) continue;
-        name = own;
-        most = b->bytes;
+        const char *variable = b->kind == CT_BUF_LEAF ? plan->leaves[b->index].name : NULL;
+        if (!variable || b->bytes < most_bytes) continue;
+        if (b->bytes == most_bytes && name && strlen(variable) >= strlen(name)) continue;
+        name = variable;
+        most_bytes = b->bytes;
     }
     return name;
 }
 
-static ct_plan_launch describe_launch(const ct_plan *plan, const ct_launch *l, int64_t times) {
+static ct_plan_launch cost_describe_launch(const ct_plan *plan, const ct_launch *l, int64_t times) {
     const ct_program *p = &plan->program;
     ct_plan_launch out = {.op = l->node ? l->node->op->name : NULL,
                           .here = l->node ? l->node->here : CT_NOWHERE,
-                          .variable = variable_of(plan, l),
+                          .variable = cost_main_variable(plan, l),
                           .times = times,
                           .bytes = l->bytes,
                           .flops = l->flops};
     if (l->kind == CT_LAUNCH_KERNEL) out.kernel = p->kernels[l->kernel].made->name;
     if (l->kind == CT_LAUNCH_COPY) out.kernel = "copy";
-    if (l->kind == CT_LAUNCH_NODE) // an op at a time reads and writes its arguments whole
+    // an op that is evaluated alone reads and writes its arguments whole
+    if (l->kind == CT_LAUNCH_NODE)
         for (uint32_t a = 0; a < l->n_args; a++) out.bytes += p->bufs[l->args[a].buf].bytes;
     return out;
 }
 
-// The launches of a batch as one, at its first one's place.
-static ct_plan_launch describe_batch(const ct_plan *plan, const ct_launch *batch, int64_t times) {
-    ct_plan_launch out = describe_launch(plan, batch + 1, times);
+// Describes the launches of a batch as one.
+static ct_plan_launch cost_describe_batch(const ct_plan *plan, const ct_launch *batch,
+                                          int64_t times) {
+    ct_plan_launch out = cost_describe_launch(plan, batch + 1, times);
     bool copies = batch[1].kind == CT_LAUNCH_COPY;
     for (int64_t i = 2; i <= batch->count; i++) {
         copies &= batch[i].kind == CT_LAUNCH_COPY;
@@ -256,19 +262,19 @@ static ct_plan_launch describe_batch(const ct_plan *plan, const ct_launch *batch
     return out;
 }
 
-static bool add_launches(ct_plan *plan, const char *device, ct_plan_cost *c, uint64_t *in_use,
-                         ct_err *err) {
+static bool cost_add_launches(ct_plan *plan, const char *device, ct_plan_cost *c, uint64_t *in_use,
+                              ct_err *err) {
     const ct_program *p = &plan->program;
     ct_plan_launch *launches = ct__arena(&plan->arena, p->n_launches * sizeof *launches);
     int64_t *times = ct__arena(&plan->arena, (p->n_launches + 1) * sizeof *times);
-    if (!launches || !times || !add_temporaries(p, in_use, err))
+    if (!launches || !times || !cost_add_temporaries(p, in_use, err))
         return ct__err_memory(err, plan->here, "plan", p->n_launches * sizeof *launches);
     size_t depth = 0;
     times[0] = 1;
     for (size_t i = 0; i < p->n_launches; i++) {
         const ct_launch *l = &p->launches[i];
         if (l->kind == CT_LAUNCH_LOOP || l->kind == CT_LAUNCH_SWITCH) {
-            // Of what is known when it runs alone: one iteration, and each branch once.
+            // Counts one iteration of a loop of unknown length, and each branch once.
             bool known = l->kind == CT_LAUNCH_LOOP && l->count != INT64_MAX;
             times[depth + 1] = times[depth] * (known ? l->count : 1);
             depth++;
@@ -277,8 +283,8 @@ static bool add_launches(ct_plan *plan, const char *device, ct_plan_cost *c, uin
         } else if (ct__launch_counts(l)) {
             ct_plan_launch *out = &launches[c->n_launches++];
             const bool batch = l->kind == CT_LAUNCH_BATCH;
-            *out = batch ? describe_batch(plan, l, times[depth])
-                         : describe_launch(plan, l, times[depth]);
+            *out = batch ? cost_describe_batch(plan, l, times[depth])
+                         : cost_describe_launch(plan, l, times[depth]);
             out->temporaries = in_use[i];
             out->device = device;
             c->bytes += out->bytes * (uint64_t)out->times;
@@ -291,7 +297,7 @@ static bool add_launches(ct_plan *plan, const char *device, ct_plan_cost *c, uin
     return true;
 }
 
-static void add_cost(ct_plan_cost *to, const ct_plan_cost *c) {
+static void cost_add(ct_plan_cost *to, const ct_plan_cost *c) {
     to->arena_bytes += c->arena_bytes;
     to->input_bytes += c->input_bytes;
     to->result_bytes += c->result_bytes;
@@ -305,27 +311,29 @@ static void add_cost(ct_plan_cost *to, const ct_plan_cost *c) {
     to->new_kernels += c->new_kernels;
 }
 
-// The largest of the pieces' largest tensors.
-static void merge_tensors(ct_plan_tensor *to, size_t *n, const ct_plan_cost *c) {
+// Keeps the largest of the subplans' largest tensors.
+static void cost_merge_tensors(ct_plan_tensor *to, size_t *n, const ct_plan_cost *c) {
     for (size_t i = 0; i < c->n_tensors; i++) {
         size_t at = *n;
         while (at && to[at - 1].bytes < c->tensors[i].bytes) at--;
-        if (at == MOST_TENSORS) continue;
-        if (*n < MOST_TENSORS) ++*n;
+        if (at == COST_MAX_TENSORS) continue;
+        if (*n < COST_MAX_TENSORS) ++*n;
         memmove(&to[at + 1], &to[at], (*n - 1 - at) * sizeof *to);
         to[at] = c->tensors[i];
     }
 }
 
-// Of several devices: what all pieces together need, whose launches follow each other.
-static const ct_plan_cost *cost_of_pieces(ct_ctx *ctx, ct_plan *plan) {
+// Returns the cost of a plan of several devices: the sum of its subplans, whose launches run one after
+// another.
+static const ct_plan_cost *cost_of_subplans(ct_ctx *ctx, ct_plan *plan) {
     ct_plan_cost *sum = ct__arena_zero(&plan->arena, sizeof *sum);
-    ct_plan_tensor *tensors = ct__arena(&plan->arena, MOST_TENSORS * sizeof *tensors);
+    ct_plan_tensor *tensors = ct__arena(&plan->arena, COST_MAX_TENSORS * sizeof *tensors);
     bool ok = sum && tensors;
-    for (size_t i = 0; i < plan->n_pieces && ok; i++) {
-        const ct_plan_cost *c = ct__plan_cost(ctx, plan->pieces[i].engine, plan->pieces[i].plan);
+    for (size_t i = 0; i < plan->n_subplans && ok; i++) {
+        const ct_plan_cost *c =
+            ct__plan_cost(ctx, plan->subplans[i].engine, plan->subplans[i].plan);
         ok = c != NULL;
-        if (ok) add_cost(sum, c), merge_tensors(tensors, &sum->n_tensors, c);
+        if (ok) cost_add(sum, c), cost_merge_tensors(tensors, &sum->n_tensors, c);
     }
     ct_plan_launch *all = ok ? ct__arena(&plan->arena, (sum->n_launches + 1) * sizeof *all) : NULL;
     if (!all) {
@@ -333,30 +341,30 @@ static const ct_plan_cost *cost_of_pieces(ct_ctx *ctx, ct_plan *plan) {
         return NULL;
     }
     sum->launches = all;
-    for (size_t i = 0; i < plan->n_pieces; i++) {
-        const ct_plan_cost *c = plan->pieces[i].plan->cost;
+    for (size_t i = 0; i < plan->n_subplans; i++) {
+        const ct_plan_cost *c = plan->subplans[i].plan->cost;
         if (c->n_launches) memcpy(all, c->launches, c->n_launches * sizeof *all);
         all += c->n_launches;
     }
     sum->tensors = tensors;
     sum->n_regions = plan->n_regions;
-    sum->n_again = plan->n_again;
+    sum->n_again = plan->n_recomputed;
     sum->here = plan->here;
     return plan->cost = sum;
 }
 
 const ct_plan_cost *ct__plan_cost(ct_ctx *ctx, ct_executor *engine, ct_plan *plan) {
     if (plan->cost) return plan->cost;
-    if (plan->n_pieces) return cost_of_pieces(ctx, plan);
+    if (plan->n_subplans) return cost_of_subplans(ctx, plan);
     ct_plan_cost *c = ct__arena_zero(&plan->arena, sizeof *c);
-    ct_plan_tensor *tensors = ct__arena(&plan->arena, MOST_TENSORS * sizeof *tensors);
+    ct_plan_tensor *tensors = ct__arena(&plan->arena, COST_MAX_TENSORS * sizeof *tensors);
     uint64_t *in_use = ct__calloc(plan->program.n_launches + 2, sizeof *in_use);
     bool ok = c && tensors && in_use;
     if (ok) {
-        add_sizes(engine, plan, c);
-        ok = add_launches(plan, engine->device->name, c, in_use, &ctx->err);
+        cost_add_sizes(engine, plan, c);
+        ok = cost_add_launches(plan, engine->device->name, c, in_use, &ctx->err);
         c->tensors = tensors;
-        c->n_tensors = largest(plan, tensors);
+        c->n_tensors = cost_largest_tensors(plan, tensors);
     } else {
         ct__err_memory(&ctx->err, plan->here, "plan", sizeof *c);
     }

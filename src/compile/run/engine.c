@@ -1,5 +1,5 @@
-// What scope ends and reads reach: pending roots become a plan, found or made, and their values
-// come back.
+// The entry points of scope ends and reads: makes or finds a plan for the pending roots, runs it, and takes
+// its values.
 #include <fenv.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,93 +18,95 @@
 #include "compile/plan.h"
 #include "graph/live.h"
 
-static void engine_free(ct_executor *e) {
+static void executor_free(ct_executor *e) {
     ct__plans_free(e);
     if (e->device) ct__temporaries_free(e);
     ct__order_free(&e->order);
     ct__free(e->buckets);
-    ct__free(e->of_shape);
+    ct__free(e->shape_buckets);
     ct__free(e->sizes.v);
     ct__free(e->shape_words);
-    ct__free(e->also);
+    ct__free(e->auto_dynamic);
     ct__free(e->fresh);
     ct__free(e->copies);
-    ct__free(e->held);
+    ct__free(e->locks);
     ct__free(e->roots);
     ct__free(e->scalar_bytes);
     if (e->device) ct__device_release(e->device);
     ct__free(e);
 }
 
-static ct_executor *engine_new(const char *device, ct_err *err) {
+static ct_executor *executor_new(const char *device, ct_err *err) {
     ct__profile_start_from_env();
     ct_executor *e = ct__calloc(1, sizeof *e);
     if (!e) {
         ct__err_memory(err, CT_NOWHERE, "device", sizeof *e);
-    } else if (ct__env_check(err) && ct__env_plan_cache(&e->most_bytes, err) &&
-               ct__check_wanted(&e->check, err) && (e->device = ct__device_open(device, err))) {
-        if (e->device->backend == &ct__backend_dry) e->check = 0; // there are no values
+    } else if (ct__env_check(err) && ct__env_plan_cache(&e->max_bytes, err) &&
+               ct__check_parse_env(&e->check, err) && (e->device = ct__device_open(device, err))) {
+        if (e->device->backend == &ct__backend_dry) e->check = 0; // a dry run has no values
         if (e->check & CT_CHECK_BOUNDS) e->device->guard = CT_GUARD;
-        // What is checked is what will run.
-        ct__computing(e->device)->wait_for_compiler = e->check || ct__env_waits();
+        // Checks run compiled kernels, as later runs do.
+        ct__computing_device(e->device)->wait_for_compiler = e->check || ct__env_waits_for_compiler();
         e->order.numerics = ct__numerics(e->device);
         return e;
     }
-    if (e) engine_free(e);
+    if (e) executor_free(e);
     return NULL;
 }
 
-static ct_executor *engine_of(ct_ctx *ctx) {
+static ct_executor *executor_of(ct_ctx *ctx) {
     if (!ctx->device) {
         const char *name = getenv("COTAN_DEVICE");
-        ctx->device = engine_new(name && *name ? name : "cpu", &ctx->err);
+        ctx->device = executor_new(name && *name ? name : "cpu", &ctx->err);
     }
     return ctx->device;
 }
 
-// -------------------------------------------------------------------------------------------- places
+// ------------------------------------------------------------------------------------------- devices
 
-// Numbers of devices are the process's, since contexts read each other's values; 0 is each context's own.
+// Device numbers are global to the process, since contexts read each other's values; 0 is each context's
+// own device.
 static struct {
     pthread_mutex_t lock;
     char name[CT_PLACES][CT_DEVICE_NAME]; // [0, n)
     int n;
-} places = {.lock = PTHREAD_MUTEX_INITIALIZER, .n = 1};
+} executor_devices = {.lock = PTHREAD_MUTEX_INITIALIZER, .n = 1};
 
-// The number of a name, which gets one if `anew`. -1: it has none.
-static int number_of(const char *name, bool anew) {
-    pthread_mutex_lock(&places.lock);
+// Returns the number of a device's name, which gets one if `add`. -1: it has none.
+static int executor_device_number(const char *name, bool add) {
+    pthread_mutex_lock(&executor_devices.lock);
     int at = 1;
-    while (at < places.n && strcmp(places.name[at], name) != 0) at++;
-    if (at == places.n && anew && at < CT_PLACES)
-        snprintf(places.name[places.n++], CT_DEVICE_NAME, "%s", name);
-    if (at == places.n) at = -1;
-    pthread_mutex_unlock(&places.lock);
+    while (at < executor_devices.n && strcmp(executor_devices.name[at], name) != 0) at++;
+    if (at == executor_devices.n && add && at < CT_PLACES)
+        snprintf(executor_devices.name[executor_devices.n++], CT_DEVICE_NAME, "%s", name);
+    if (at == executor_devices.n) at = -1;
+    pthread_mutex_unlock(&executor_devices.lock);
     return at;
 }
 
-ct_executor *ct__engine_at(ct_ctx *ctx, int place) {
-    if (!place) return engine_of(ctx);
-    if (!ctx->places[place]) ctx->places[place] = engine_new(places.name[place], &ctx->err);
+ct_executor *ct__executor_at(ct_ctx *ctx, int place) {
+    if (!place) return executor_of(ctx);
+    if (!ctx->places[place])
+        ctx->places[place] = executor_new(executor_devices.name[place], &ctx->err);
     return ctx->places[place];
 }
 
-static int place_of(ct_ctx *ctx, const char *given, ct_loc here) {
-    const ct_executor *own = engine_of(ctx);
+static int executor_find_device(ct_ctx *ctx, const char *given, ct_loc here) {
+    const ct_executor *own_executor = executor_of(ctx);
     char name[CT_DEVICE_NAME];
-    if (!own) return -1;
+    if (!own_executor) return -1;
     ct__device_name(given, name);
-    if (strcmp(name, own->device->name) == 0) return 0;
-    const int known = number_of(name, false);
-    ct_executor *e = known < 0 ? engine_new(given, &ctx->err) : ct__engine_at(ctx, known);
+    if (strcmp(name, own_executor->device->name) == 0) return 0;
+    const int known = executor_device_number(name, false);
+    ct_executor *e = known < 0 ? executor_new(given, &ctx->err) : ct__executor_at(ctx, known);
     if (!e) return -1;
-    const int at = known < 0 ? number_of(name, true) : known;
+    const int at = known < 0 ? executor_device_number(name, true) : known;
     if (known >= 0) return known;
     if (at > 0 && !ctx->places[at]) {
         ctx->places[at] = e;
         return at;
     }
-    engine_free(e);
+    executor_free(e);
     if (at < 0)
         ct__err(&ctx->err, CT_E_LIMIT, here, "to",
                 "\"%s\" would be device %d that tensors of this process lie on, at most %d can be",
@@ -112,60 +114,60 @@ static int place_of(ct_ctx *ctx, const char *given, ct_loc here) {
     return at;
 }
 
-static const char *place_name(ct_ctx *ctx, int place) {
-    const ct_executor *own = place ? NULL : engine_of(ctx);
-    return place ? places.name[place] : own ? own->device->name : "?";
+static const char *executor_device_name(ct_ctx *ctx, int place) {
+    const ct_executor *own = place ? NULL : executor_of(ctx);
+    return place ? executor_devices.name[place] : own ? own->device->name : "?";
 }
 
 const ct_account *ct__ctx_account(ct_ctx *ctx) {
-    ct_executor *e = engine_of(ctx);
+    ct_executor *e = executor_of(ctx);
     return e ? e->device->account : &ct__account;
 }
 
 void ct__ctx_release_unused(ct_ctx *ctx) {
-    ct_executor *e = engine_of(ctx);
-    if (e) ct__device_empty_cache(ct__computing(e->device));
+    ct_executor *e = executor_of(ctx);
+    if (e) ct__device_empty_cache(ct__computing_device(e->device));
     ct__trim_heap();
 }
 
 const char *ct__ctx_device(ct_ctx *ctx) {
-    ct_executor *e = engine_of(ctx);
-    return e ? ct__computing(e->device)->backend->name : "";
+    ct_executor *e = executor_of(ctx);
+    return e ? ct__computing_device(e->device)->backend->name : "";
 }
 
 double ct__ctx_gflops(ct_ctx *ctx) {
-    ct_executor *e = engine_of(ctx);
+    ct_executor *e = executor_of(ctx);
     return e ? ct__target(e->device).gflops : 0;
 }
 
-void ct__ctx_within(ct_ctx *ctx, uint64_t bytes) {
-    ct_executor *e = engine_of(ctx);
-    if (e) e->within = bytes;
+void ct__ctx_limit_memory(ct_ctx *ctx, uint64_t bytes) {
+    ct_executor *e = executor_of(ctx);
+    if (e) e->memory_limit = bytes;
 }
 
-void ct__ctx_waits(ct_ctx *ctx) {
-    ct_executor *e = engine_of(ctx);
-    if (e) ct__computing(e->device)->wait_for_compiler = true;
+void ct__ctx_wait_for_kernels(ct_ctx *ctx) {
+    ct_executor *e = executor_of(ctx);
+    if (e) ct__computing_device(e->device)->wait_for_compiler = true;
 }
 
 void ct_wait_for_kernels(void) {
     ct_ctx *ctx = ct__ctx();
-    if (ctx) ct__ctx_waits(ctx);
+    if (ctx) ct__ctx_wait_for_kernels(ctx);
 }
 
-void ct__ctx_record(ct_ctx *ctx, ct_recorder *recorder) {
-    ct_executor *e = engine_of(ctx);
-    if (e) ct__computing(e->device)->recorder = recorder;
+void ct__ctx_set_recorder(ct_ctx *ctx, ct_recorder *recorder) {
+    ct_executor *e = executor_of(ctx);
+    if (e) ct__computing_device(e->device)->recorder = recorder;
 }
 
 const char *ct_numerics(void) {
     ct_ctx *ctx = ct__ctx();
-    ct_executor *e = ctx ? engine_of(ctx) : NULL;
+    ct_executor *e = ctx ? executor_of(ctx) : NULL;
     return e ? ct__lapack_numerics(ct__numerics(e->device)) : "";
 }
 
-// Tensors lie there already, under a number of their own.
-static bool is_place(ct_ctx *ctx, const char *given) {
+// Reports an error if tensors of this context were sent to the device, so that it has another number.
+static bool executor_has_sent_to(ct_ctx *ctx, const char *given) {
     char name[CT_DEVICE_NAME];
     ct__device_name(given, name);
     for (int i = 1; i < CT_PLACES; i++) {
@@ -186,19 +188,20 @@ bool ct_set_device(const char *name) {
         ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, "set_device", "the context holds pending work");
         return false;
     }
-    if (!ct__given(ctx, name, CT_NOWHERE, "set_device", "the name") || is_place(ctx, name))
+    if (!ct__given(ctx, name, CT_NOWHERE, "set_device", "the name") ||
+        executor_has_sent_to(ctx, name))
         return false;
-    ct_executor *e = engine_new(name, &ctx->err);
+    ct_executor *e = executor_new(name, &ctx->err);
     if (!e) return false;
     if (ctx->device) {
         ct_device *old =
-            ((ct_executor *)ctx->device)->device; // whose faults are told before it goes
+            ((ct_executor *)ctx->device)->device; // report its errors before it is closed
         if (!old->backend->wait(old, old->backend->event(old), &ctx->err)) {
-            engine_free(e);
+            executor_free(e);
             return false;
         }
-        e->made = ((ct_executor *)ctx->device)->made; // nodes remember plans by number
-        engine_free(ctx->device);
+        e->n_made = ((ct_executor *)ctx->device)->n_made; // nodes refer to plans by number
+        executor_free(ctx->device);
     }
     ctx->device = e;
     return true;
@@ -206,14 +209,17 @@ bool ct_set_device(const char *name) {
 
 // ---------------------------------------------------------------------------------- choosing plans
 
-static bool stays(const ct_root *r) { return r->kind == CT_ROOT_KEEP || r->kind == CT_ROOT_READ; }
+static bool executor_keeps_value(const ct_root *r) {
+    return r->kind == CT_ROOT_KEEP || r->kind == CT_ROOT_READ;
+}
 
-// The outputs of a node of which one stays, that no pending root is.
-static bool add_other_outputs(ct_ctx *ctx, ct_executor *e, size_t *n, ct_node *node, ct_loc here) {
+// Adds the outputs of a node that are no pending roots, if another output of it keeps its value.
+static bool executor_add_other_outputs(ct_ctx *ctx, ct_executor *e, size_t *n, ct_node *node,
+                                       ct_loc here) {
     bool few[64] = {0}, *asked = node->n_out <= 64 ? few : ct__calloc(node->n_out, sizeof *asked);
     bool ok = asked != NULL;
     for (size_t i = 0; i < ctx->n_roots && ok; i++)
-        if (ctx->roots[i].val.node == node && stays(&ctx->roots[i]))
+        if (ctx->roots[i].val.node == node && executor_keeps_value(&ctx->roots[i]))
             asked[ctx->roots[i].val.out] = true;
     for (uint32_t k = 0; k < node->n_out && ok; k++)
         ok = asked[k] ||
@@ -223,14 +229,14 @@ static bool add_other_outputs(ct_ctx *ctx, ct_executor *e, size_t *n, ct_node *n
     return ok || ct__err_memory(&ctx->err, here, "run", node->n_out);
 }
 
-// The pending roots, and with an output of a node that stays its other outputs, each once, since
-// the node becomes a leaf.
-static bool gather_roots(ct_ctx *ctx, ct_executor *e, size_t *n) {
-    const uint64_t epoch = ct__new_epoch(); // of nodes whose other outputs are roots
+// Gathers the pending roots. If an output of a node keeps its value, its other outputs are added, each
+// once, since the node becomes a leaf.
+static bool executor_gather_roots(ct_ctx *ctx, ct_executor *e, size_t *n) {
+    const uint64_t epoch = ct__new_epoch(); // marks nodes whose other outputs are roots
     for (size_t i = 0; i < ctx->n_roots; i++) {
         ct_root r = ctx->roots[i];
         ct_node *node = r.val.node;
-        if (stays(&r) && node->value) continue;
+        if (executor_keeps_value(&r) && node->value) continue;
         if (r.var && r.var->freed) { // by another context
             ct__var_assignment_done(r.var, ctx);
             ct__root_release(&ctx->roots[i]);
@@ -238,21 +244,21 @@ static bool gather_roots(ct_ctx *ctx, ct_executor *e, size_t *n) {
             continue;
         }
         if (!ct__add_root(ctx, e, n, r)) return false;
-        if (!stays(&r) || node->n_out == 1 || node->epoch == epoch) continue;
+        if (!executor_keeps_value(&r) || node->n_out == 1 || node->epoch == epoch) continue;
         node->epoch = epoch;
-        if (!add_other_outputs(ctx, e, n, node, r.here)) return false;
+        if (!executor_add_other_outputs(ctx, e, n, node, r.here)) return false;
     }
     return true;
 }
 
-// The plan of the engine's first n roots, which grow by what it stores for later uses. `stores`:
-// those that are known now, too.
-static ct_plan *choose_plan(ct_ctx *ctx, ct_executor *e, size_t *n, bool stores) {
-    const size_t wanted = *n;
+// Returns the plan of the executor's first n roots, to which it adds the values stored for later uses.
+// `stores`: also those that are used by now.
+static ct_plan *executor_choose_plan(ct_ctx *ctx, ct_executor *e, size_t *n, bool stores) {
+    const size_t n_requested = *n;
     ct_plan *p;
     if (!ct__order(ctx, &e->order, e->roots, *n)) return NULL;
     if (stores && !ct__add_stores(ctx, e, n)) return NULL;
-    if (*n > wanted && !ct__order(ctx, &e->order, e->roots, *n)) return NULL;
+    if (*n > n_requested && !ct__order(ctx, &e->order, e->roots, *n)) return NULL;
     while ((p = ct__plans_find(e)) && p->n_extra) {
         const size_t before = *n;
         if (!ct__add_extras(ctx, e, n, p)) return NULL;
@@ -262,23 +268,23 @@ static ct_plan *choose_plan(ct_ctx *ctx, ct_executor *e, size_t *n, bool stores)
     return p ? p : ct__plans_make(ctx, e, e->roots, *n);
 }
 
-// -------------------------------------------------------------------------------- values come back
+// ------------------------------------------------------------------------------------------ results
 
-// A variable's storage is borrowed for the run, all others are held.
-static void let_go(const ct_root *r, ct_storage *storage) {
+// Releases a storage, except that of a variable, which is only borrowed for the run.
+static void executor_release_storage(const ct_root *r, ct_storage *storage) {
     if (!r->var || r->var->storage != storage) ct__storage_unref(storage);
 }
 
-static void note_variable(ct_storage *s, const ct_var *var, ct_loc wanted) {
+static void executor_register_variable(ct_storage *s, const ct_var *var, ct_loc wanted) {
     ct__registry_describe(
         s, (ct_alloc_info){
                .here = var->node.here, .wanted = wanted, .type = var->type, .name = var->name});
 }
 
-static void note_root(const ct_root *r, ct_storage *s) {
+static void executor_register_root(const ct_root *r, ct_storage *s) {
     const ct_node *node = r->val.node;
     if (r->var)
-        note_variable(s, r->var, r->here);
+        executor_register_variable(s, r->var, r->here);
     else
         ct__registry_describe(s, (ct_alloc_info){.here = node->here,
                                                  .wanted = r->here,
@@ -287,7 +293,7 @@ static void note_root(const ct_root *r, ct_storage *s) {
                                                  .name = r->name});
 }
 
-static bool make_storages(ct_ctx *ctx, ct_executor *e, size_t n) {
+static bool executor_alloc_storages(ct_ctx *ctx, ct_executor *e, size_t n) {
     if (!CT_GROW(e->fresh, e->fresh_cap, n))
         return ct__err_memory(&ctx->err, CT_NOWHERE, "run", n * sizeof *e->fresh);
     for (size_t i = 0; i < n; i++) {
@@ -296,16 +302,16 @@ static bool make_storages(ct_ctx *ctx, ct_executor *e, size_t n) {
                           ? r->var->storage
                           : ct__storage_new(e->device, ct__type_bytes(ct__type(r->val)), &ctx->err);
         if (e->fresh[i]) {
-            if (!r->var || e->fresh[i] != r->var->storage) note_root(r, e->fresh[i]);
+            if (!r->var || e->fresh[i] != r->var->storage) executor_register_root(r, e->fresh[i]);
             continue;
         }
-        while (i-- > 0) let_go(&e->roots[i], e->fresh[i]);
+        while (i-- > 0) executor_release_storage(&e->roots[i], e->fresh[i]);
         return false;
     }
     return true;
 }
 
-static bool give_value(ct_ctx *ctx, const ct_root *r, ct_storage *storage) {
+static bool executor_set_node_value(ct_ctx *ctx, const ct_root *r, ct_storage *storage) {
     ct_node *node = r->val.node;
     if (!node->value) {
         ct_storage **value = ct__arena_zero(node->frame->arena, node->n_out * sizeof *node->value);
@@ -321,7 +327,7 @@ static bool give_value(ct_ctx *ctx, const ct_root *r, ct_storage *storage) {
     return true;
 }
 
-static bool take_results(ct_ctx *ctx, ct_executor *e, size_t n) {
+static bool executor_take_results(ct_ctx *ctx, ct_executor *e, size_t n) {
     bool ok = true, assigned = false;
     for (size_t i = 0; i < n; i++) {
         const ct_root *r = &e->roots[i];
@@ -339,50 +345,53 @@ static bool take_results(ct_ctx *ctx, ct_executor *e, size_t n) {
         } else if (r->kind == CT_ROOT_METRIC) {
             ct__metric_store(ctx, r->name, e->fresh[i], ct__type(r->val));
         } else {
-            ok = give_value(ctx, r, e->fresh[i]) && ok;
+            ok = executor_set_node_value(ctx, r, e->fresh[i]) && ok;
         }
-        let_go(r, e->fresh[i]);
+        executor_release_storage(r, e->fresh[i]);
         if (r->kind == CT_ROOT_ASSIGN) ct__var_assignment_done(r->var, ctx);
     }
-    if (assigned && ctx->n_extras) ct__extras_spent(ctx);
+    if (assigned && ctx->n_extras) ct__drop_extras(ctx);
     return ok;
 }
 
 // ------------------------------------------------------------------------- values of other devices
 
-// Does anybody but the reads of this context hold the variable's value?
-static bool is_shared(const ct_ctx *ctx, const ct_storage *s) {
+// True if anything but reads of this context refers to the variable's value.
+static bool executor_is_shared(const ct_ctx *ctx, const ct_storage *s) {
     return (uint32_t)atomic_load(&s->refs) > 1 + (s->assigner == ctx->id ? s->assigner_holds : 0);
 }
 
-static bool move_here(ct_ctx *ctx, ct_executor *e, ct_var *var) {
-    ct_storage *from = var->storage, *here = ct__fetch(ctx, e, from, var->assigned);
+static bool executor_move_variable_here(ct_ctx *ctx, ct_executor *e, ct_var *var) {
+    ct_storage *from = var->storage, *here = ct__copy_to_device(ctx, e, from, var->assigned);
     if (!here) return false;
     here->version = from->version;
     here->assigner = from->assigner;
-    note_variable(here, var, var->assigned);
+    executor_register_variable(here, var, var->assigned);
     var->storage = here;
     ct__storage_unref(from);
     return true;
 }
 
-// What a plan updates in place moves here for good, and away from others who hold it.
-static bool fetch_targets(ct_ctx *ctx, ct_executor *e, size_t n) {
+// Moves variables that a plan updates in place to its device permanently; a shared value is copied for the
+// others.
+static bool executor_fetch_targets(ct_ctx *ctx, ct_executor *e, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ct_var *var = e->roots[i].var;
         const ct_storage *from = var ? var->storage : NULL;
-        if (from && (ct__is_foreign(e, from) || is_shared(ctx, from)) && !move_here(ctx, e, var))
+        if (from && (ct__is_foreign(e, from) || executor_is_shared(ctx, from)) &&
+            !executor_move_variable_here(ctx, e, var))
             return false;
     }
     return true;
 }
 
-// What it only reads is copied for the run.
-static bool fetch_leaves(ct_ctx *ctx, ct_executor *e) {
+// Copies leaves that a plan only reads to its device, for this run.
+static bool executor_fetch_leaves(ct_ctx *ctx, ct_executor *e) {
     for (size_t i = 0; i < e->order.n_leaves; i++) {
         if (!ct__is_foreign(e, e->order.leaves[i])) continue;
         if (!CT_GROW(e->copies, e->copies_cap, e->n_copies + 1)) return false;
-        ct_storage *here = ct__fetch(ctx, e, e->order.leaves[i], e->order.leaf_nodes[i]->here);
+        ct_storage *here =
+            ct__copy_to_device(ctx, e, e->order.leaves[i], e->order.leaf_nodes[i]->here);
         if (!here) return false;
         e->copies[e->n_copies++] = e->order.leaves[i] = here;
     }
@@ -391,13 +400,13 @@ static bool fetch_leaves(ct_ctx *ctx, ct_executor *e) {
 
 // ------------------------------------------------------------------------------------------- a run
 
-static bool storage_lost(const ct_storage *s) {
+static bool executor_storage_lost(const ct_storage *s) {
     ct_device *device = s->owner;
     return device->backend->lost && device->backend->lost(device, s->begin, s->end);
 }
 
-// Values that a device failed to make may have been recorded with before that was known.
-static bool leaves_stand(ct_ctx *ctx, const ct_order *o) {
+// Values that a device failed to compute may be leaves, if they were recorded before the failure was known.
+static bool executor_check_leaves(ct_ctx *ctx, const ct_order *o) {
     for (size_t i = 0; i < o->n_leaves; i++) {
         const ct_node *node = o->leaf_nodes[i];
         if (!ct__lost(o->leaves[i])) continue;
@@ -413,202 +422,207 @@ static bool leaves_stand(ct_ctx *ctx, const ct_order *o) {
     return true;
 }
 
-// Variables take their new storages when all pieces have run: until then a run can be given up.
-static bool run_pieces(ct_ctx *ctx, ct_executor *e, const ct_plan *p, size_t n) {
+// Variables get their new storages after all subplans have run: until then the run can be cancelled.
+static bool executor_run_subplans(ct_ctx *ctx, ct_executor *e, const ct_plan *p, size_t n) {
     const uint64_t refused = ct__failed_allocations();
     ct_storage **made = ct__calloc(n + p->n_between + 1, sizeof(ct_storage *));
     bool ok = made && CT_GROW(e->fresh, e->fresh_cap, n);
-    for (size_t i = 0; i < p->n_pieces && ok; i++)
-        ok = ct__piece_run(ctx, e, &p->pieces[i], n, made) && ct__failed_allocations() == refused;
+    for (size_t i = 0; i < p->n_subplans && ok; i++)
+        ok = ct__subplan_run(ctx, e, &p->subplans[i], n, made) &&
+             ct__failed_allocations() == refused;
     for (size_t i = ok ? n : 0; made && i < n + p->n_between; i++) ct__storage_unref(made[i]);
     for (size_t i = 0; i < n && ok; i++) {
         const ct_root *r = &e->roots[i];
         ct_storage *old = r->var ? r->var->storage : NULL;
         e->fresh[i] = made[i];
-        note_root(r, made[i]);
+        executor_register_root(r, made[i]);
         if (!r->var) continue;
         if (old) made[i]->version = old->version, made[i]->assigner = old->assigner;
         r->var->storage = made[i];
         ct__storage_unref(old);
     }
     ct__free(made);
-    return ok ? take_results(ctx, e, n) : ct__err_memory(&ctx->err, CT_NOWHERE, "run", n);
+    return ok ? executor_take_results(ctx, e, n) : ct__err_memory(&ctx->err, CT_NOWHERE, "run", n);
 }
 
-static bool run_plan(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n) {
-    if (!leaves_stand(ctx, &e->order)) return false;
-    if (p->n_pieces) return run_pieces(ctx, e, p, n);
-    if (!fetch_leaves(ctx, e) || !make_storages(ctx, e, n)) return false;
+static bool executor_run_plan(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n) {
+    if (!executor_check_leaves(ctx, &e->order)) return false;
+    if (p->n_subplans) return executor_run_subplans(ctx, e, p, n);
+    if (!executor_fetch_leaves(ctx, e) || !executor_alloc_storages(ctx, e, n)) return false;
     e->started = false;
     const uint64_t refused = ct__failed_allocations();
     uint64_t begin = e->device->backend->event(e->device);
     bool ok = ct__plan_bind(ctx, e, p) && ct__check_before(ctx, e, p, n) &&
               ct__plan_run(ctx, e, p, &e->order, e->fresh) && ct__check_after(e, p) &&
-              ct__failed_allocations() == refused; // else something was not done for want of it
+              ct__failed_allocations() ==
+                  refused; // otherwise a pass ran out of memory and left something out
     ct__check_done(e);
     if (ok) {
         uint64_t end = e->device->backend->event(e->device);
         for (size_t i = 0; i < n; i++) e->fresh[i]->begin = begin, e->fresh[i]->end = end;
-        return take_results(ctx, e, n);
+        return executor_take_results(ctx, e, n);
     }
     for (size_t i = 0; i < n; i++) {
         ct_var *var = e->roots[i].var;
-        if (e->started && var && var->storage) { // it may hold anything now
+        if (e->started && var && var->storage) { // its value is undefined now
             var->broken = true;
             ct__var_set_version(var, ct__new_version(ctx));
         }
-        let_go(&e->roots[i], e->fresh[i]);
+        executor_release_storage(&e->roots[i], e->fresh[i]);
     }
     return false;
 }
 
-// ------------------------------------------------------------------------------------------------
-// variables that other contexts may be using: their sets' locks are held until all work is
-// enqueued. That is long enough: a device that works behind a queue has memory that only itself
-// touches, and who copies from it waits for the queue.
+// -------------------------------------------------------------------------------------------- locks
+// Variables may be in use by other contexts: the locks of their sets are held until all commands are
+// submitted. That is enough, since the memory of a device with a queue is accessed only by that queue, and a
+// copy from it waits for the queue.
 
-static bool hold(ct_executor *e, ct_rwlock *lock, bool alone) {
-    size_t low = 0, high = e->n_held;
+static bool executor_add_lock(ct_executor *e, ct_rwlock *lock, bool alone) {
+    size_t low = 0, high = e->n_locks;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if ((uintptr_t)e->held[middle].lock < (uintptr_t)lock)
+        if ((uintptr_t)e->locks[middle].lock < (uintptr_t)lock)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == e->n_held || e->held[low].lock != lock) {
-        if (!CT_GROW(e->held, e->held_cap, e->n_held + 1)) return false;
-        memmove(&e->held[low + 1], &e->held[low], (e->n_held++ - low) * sizeof *e->held);
-        e->held[low] = (struct ct_held){lock, false};
+    if (low == e->n_locks || e->locks[low].lock != lock) {
+        if (!CT_GROW(e->locks, e->locks_cap, e->n_locks + 1)) return false;
+        memmove(&e->locks[low + 1], &e->locks[low], (e->n_locks++ - low) * sizeof *e->locks);
+        e->locks[low] = (struct ct_held_lock){lock, false};
     }
-    e->held[low].alone |= alone;
+    e->locks[low].exclusive |= alone;
     return true;
 }
 
-static bool list_held(ct_executor *e, size_t n) {
+static bool executor_list_locks(ct_executor *e, size_t n) {
     const ct_rwlock *last = NULL;
-    e->n_held = 0;
+    e->n_locks = 0;
     for (size_t i = 0; i < n; i++) {
         const ct_var *var = e->roots[i].var;
         if (!var || var->lock == last) continue;
-        if (!hold(e, var->lock, true)) return false;
+        if (!executor_add_lock(e, var->lock, true)) return false;
         last = var->lock;
     }
     for (size_t i = 0; i < e->order.n_leaves; i++) {
         const ct_node *node = e->order.leaf_nodes[i];
         if (!ct__reads_var(node) || node->var->lock == last) continue;
-        if (!hold(e, node->var->lock, false)) return false;
+        if (!executor_add_lock(e, node->var->lock, false)) return false;
         last = node->var->lock;
     }
     return true;
 }
 
-static void release(ct_executor *e) {
-    while (e->n_held) {
-        e->n_held--;
-        ct__rwlock_unlock(e->held[e->n_held].lock, e->held[e->n_held].alone);
+static void executor_release_locks(ct_executor *e) {
+    while (e->n_locks) {
+        e->n_locks--;
+        ct__rwlock_unlock(e->locks[e->n_locks].lock, e->locks[e->n_locks].exclusive);
     }
 }
 
-static bool take_held(ct_ctx *ctx, ct_executor *e, size_t n) {
-    bool listed = list_held(e, n);
-    size_t all = e->n_held;
-    e->n_held = 0;
-    if (!listed) return ct__err_memory(&ctx->err, CT_NOWHERE, "run", all * sizeof *e->held);
-    while (e->n_held < all) {
-        struct ct_held *h = &e->held[e->n_held];
-        if (!ct__rwlock_lock(h->lock, h->alone, &ctx->cancelled)) return false;
-        e->n_held++;
+static bool executor_take_locks(ct_ctx *ctx, ct_executor *e, size_t n) {
+    bool listed = executor_list_locks(e, n);
+    size_t all = e->n_locks;
+    e->n_locks = 0;
+    if (!listed) return ct__err_memory(&ctx->err, CT_NOWHERE, "run", all * sizeof *e->locks);
+    while (e->n_locks < all) {
+        struct ct_held_lock *h = &e->locks[e->n_locks];
+        if (!ct__rwlock_lock(h->lock, h->exclusive, &ctx->cancelled)) return false;
+        e->n_locks++;
     }
     return true;
 }
 
-// The first read whose version is gone by now; what the others read lies here.
-static const ct_node *bind_reads(ct_executor *e) {
+// Binds reads to storages. Returns the first read whose version is gone, or NULL.
+static const ct_node *executor_bind_reads(ct_executor *e) {
     for (size_t i = 0; i < e->order.n_leaves; i++) {
         const ct_node *node = e->order.leaf_nodes[i];
         if (!ct__reads_var(node)) continue;
-        const bool newest = ct__version_of(node) == node->var->version;
-        if (!newest && !ct__held_storage(node)) return node;
-        e->order.leaves[i] = newest ? node->var->storage : ct__held_storage(node);
+        const bool is_latest = ct__version_of(node) == node->var->version;
+        if (!is_latest && !ct__held_storage(node)) return node;
+        e->order.leaves[i] = is_latest ? node->var->storage : ct__held_storage(node);
     }
     return NULL;
 }
 
-static bool target_stands(ct_ctx *ctx, const ct_var *var, ct_loc here) {
+static bool executor_check_variable(ct_ctx *ctx, const ct_var *var, ct_loc here) {
     return !var->freed || ct__err(&ctx->err, CT_E_SPENT, here, "assign",
                                   "variable \"%s\" was freed by another context", var->name);
 }
 
-static bool targets_stand(ct_ctx *ctx, const ct_executor *e, size_t n) {
+static bool executor_check_targets(ct_ctx *ctx, const ct_executor *e, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (e->roots[i].var && !target_stands(ctx, e->roots[i].var, e->roots[i].here)) return false;
+        if (e->roots[i].var && !executor_check_variable(ctx, e->roots[i].var, e->roots[i].here))
+            return false;
     return true;
 }
 
-static bool cancelled(ct_ctx *ctx) {
+static bool executor_check_cancelled(ct_ctx *ctx) {
     return atomic_load(&ctx->cancelled) &&
            !ct__err(&ctx->err, CT_E_INTERRUPTED, CT_NOWHERE, "run", CT_CANCELLED);
 }
 
-static bool run_held(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n, ct_loc here) {
-    const ct_node *gone = NULL;
-    bool ok = take_held(ctx, e, n);
-    if (!ok) (void)cancelled(ctx);
-    ok = ok && targets_stand(ctx, e, n) && (p->n_pieces || fetch_targets(ctx, e, n)) &&
-         !(gone = bind_reads(e)) && run_plan(ctx, e, p, n);
-    release(e);
-    return gone ? ct__fail_stale_read(ctx, gone, here) : ok;
+static bool executor_run_locked(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n, ct_loc here) {
+    const ct_node *stale = NULL;
+    bool ok = executor_take_locks(ctx, e, n);
+    if (!ok) (void)executor_check_cancelled(ctx);
+    ok = ok && executor_check_targets(ctx, e, n) &&
+         (p->n_subplans || executor_fetch_targets(ctx, e, n)) &&
+         !(stale = executor_bind_reads(e)) && executor_run_plan(ctx, e, p, n);
+    executor_release_locks(e);
+    return stale ? ct__fail_stale_read(ctx, stale, here) : ok;
 }
 
-static ct_trace_event_key span_of(const ct_plan *p, ct_trace_event_kind kind, const char *name) {
+static ct_trace_event_key executor_trace_event(const ct_plan *p, ct_trace_event_kind kind,
+                                               const char *name) {
     return (ct_trace_event_key){kind, name, "", p->here.file, p->here.line};
 }
-static bool await_compiler(ct_ctx *ctx, ct_executor *e, ct_plan *p) {
+static bool executor_await_compiler(ct_ctx *ctx, ct_executor *e, ct_plan *p) {
     const int64_t begin = ct__trace_enabled() ? ct__trace_event_now() : 0;
-    const bool ok = ct__plan_start(ctx, e, p);
-    const ct_trace_event_key what = span_of(p, CT_TRACE_COMPILE, "compiler awaited");
+    const bool ok = ct__plan_await_kernels(ctx, e, p);
+    const ct_trace_event_key what = executor_trace_event(p, CT_TRACE_COMPILE, "compiler awaited");
     if (begin) ct__trace_event_add(&what, begin, 0, 0);
     return ok;
 }
-// Waits for the compiler, before anything is locked, where that is worth it.
-static bool start(ct_ctx *ctx, ct_executor *e, ct_plan *p) {
-    bool ok = !p->unfinished || await_compiler(ctx, e, p);
-    for (size_t i = 0; i < p->n_pieces && ok; i++)
-        ok = start(ctx, p->pieces[i].engine, p->pieces[i].plan);
+// Waits for the compiler, if that is worthwhile, before any lock is taken.
+static bool executor_await_kernels(ct_ctx *ctx, ct_executor *e, ct_plan *p) {
+    bool ok = !p->unfinished || executor_await_compiler(ctx, e, p);
+    for (size_t i = 0; i < p->n_subplans && ok; i++)
+        ok = executor_await_kernels(ctx, p->subplans[i].engine, p->subplans[i].plan);
     return ok;
 }
-static bool run_watched(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n, ct_loc here) {
+static bool executor_run_traced(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n, ct_loc here) {
     const int64_t begin = ct__trace_enabled() ? ct__trace_event_now() : 0;
-    const bool ok = run_held(ctx, e, p, n, here);
-    const ct_trace_event_key what = span_of(p, CT_TRACE_RUN, "plan run");
+    const bool ok = executor_run_locked(ctx, e, p, n, here);
+    const ct_trace_event_key what = executor_trace_event(p, CT_TRACE_RUN, "plan run");
     if (begin) ct__trace_event_add(&what, begin, 0, 0);
     return ok;
 }
 
-// What is pending as one plan.
-static bool run_once(ct_ctx *ctx, ct_loc here) {
-    ct_executor *e = ctx->err.code ? NULL : engine_of(ctx);
+// Runs the pending roots as one plan.
+static bool executor_run_once(ct_ctx *ctx, ct_loc here) {
+    ct_executor *e = ctx->err.code ? NULL : executor_of(ctx);
     size_t n = 0;
-    bool ok = e && !cancelled(ctx) && gather_roots(ctx, e, &n);
+    bool ok = e && !executor_check_cancelled(ctx) && executor_gather_roots(ctx, e, &n);
     if (ok && n) {
-        ct_plan *p = choose_plan(ctx, e, &n, true);
+        ct_plan *p = executor_choose_plan(ctx, e, &n, true);
         if (p) {
-            e->newest = p;
-            ct__note_computed(p, &e->order);
+            e->latest_plan = p;
+            ct__mark_computed(p, &e->order);
         }
-        ok = p && start(ctx, e, p) && run_watched(ctx, e, p, n, here);
+        ok = p && executor_await_kernels(ctx, e, p) && executor_run_traced(ctx, e, p, n, here);
         while (e->n_copies) ct__storage_unref(e->copies[--e->n_copies]);
         ct__order_close(&e->order);
     }
-    if (!ok) ct__err_memory(&ctx->err, here, "run", 0); // unless the reason stands there already
+    if (!ok) ct__err_memory(&ctx->err, here, "run", 0); // unless an error is recorded already
     return ok;
 }
 
-// In a rolling scope a variable gets its value though something else failed in the plan: first all that are
-// assigned are tried without the rest, then the first values of those that have none. What was interrupted stops at
-// once; then assignments wait, until ct_rolling_give_up.
-static void save_assignments(ct_ctx *ctx, ct_loc here) {
+// In a rolling scope variables get their values even if something else in the plan failed: first all
+// assignments are run without the rest, then the first values of variables that have none. After an
+// interruption nothing is run, and assignments stay pending until ct_rolling_give_up.
+static void executor_save_assignments(ct_ctx *ctx, ct_loc here) {
     const ct_err failure = ctx->err;
     bool done = false;
     if (failure.code == CT_E_INTERRUPTED) {
@@ -619,25 +633,26 @@ static void save_assignments(ct_ctx *ctx, ct_loc here) {
     for (int first = 0; first < 2 && !done; first++)
         if (first ? ct__roots_keep_first(ctx) : ct__roots_keep_assignments(ctx)) {
             ctx->err.code = CT_OK;
-            done = run_once(ctx, here);
+            done = executor_run_once(ctx, here);
         }
     ctx->err = failure;
     if (done) ct__roots_done(ctx);
     ct__roots_abandon(ctx);
 }
 
-static bool run(ct_ctx *ctx, ct_loc here) {
+static bool executor_run(ct_ctx *ctx, ct_loc here) {
     ct__run_begin(ctx);
-    // Folding and the reference round as kernels do, whatever the host program's mode is.
+    // Constant folding and the reference must round as kernels do, whatever the host program's
+    // floating-point mode is.
     fenv_t host;
     fegetenv(&host);
     fesetenv(FE_DFL_ENV);
-    const bool ok = run_once(ctx, here);
+    const bool ok = executor_run_once(ctx, here);
     if (!ok && ctx->err.code == CT_E_INTERRUPTED) atomic_store(&ctx->cancelled, false);
     if (ok)
         ct__roots_done(ctx);
     else if (ctx->rolling)
-        save_assignments(ctx, here);
+        executor_save_assignments(ctx, here);
     else
         ct__roots_abandon(ctx);
     fesetenv(&host);
@@ -646,18 +661,18 @@ static bool run(ct_ctx *ctx, ct_loc here) {
 }
 
 ct_plan *ct__pending_plan(ct_ctx *ctx, ct_loc here, ct_executor **engine) {
-    ct_executor *e = engine_of(ctx);
+    ct_executor *e = executor_of(ctx);
     size_t n = 0;
-    if (!e || !gather_roots(ctx, e, &n)) return NULL;
+    if (!e || !executor_gather_roots(ctx, e, &n)) return NULL;
     *engine = e;
-    if (n) return choose_plan(ctx, e, &n, false);
+    if (n) return executor_choose_plan(ctx, e, &n, false);
     ct__err(&ctx->err, CT_E_ARGUMENT, here, "compile", "nothing is pending: there is no plan");
     ct__err_hint(&ctx->err, "call it behind what a step records, before the step's scope ends");
     return NULL;
 }
 
-static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {
-    ct_executor *e = engine_of(ctx);
+static ct_storage *executor_upload(ct_ctx *ctx, const void *bytes, size_t n) {
+    ct_executor *e = executor_of(ctx);
     ct_storage *s = e ? ct__storage_new(e->device, n, &ctx->err) : NULL;
     if (!s) return NULL;
     s->begin = e->device->backend->event(e->device);
@@ -669,21 +684,22 @@ static ct_storage *upload(ct_ctx *ctx, const void *bytes, size_t n) {
     return NULL;
 }
 
-// The variable's storage; a new one where it has none here.
-static ct_storage *home_of(ct_ctx *ctx, ct_executor *e, ct_var *var) {
-    if (var->storage && !ct__is_foreign(e, var->storage) && !is_shared(ctx, var->storage))
+// Returns the variable's storage, or a new one if it has none of its own on this device.
+static ct_storage *executor_variable_storage(ct_ctx *ctx, ct_executor *e, ct_var *var) {
+    if (var->storage && !ct__is_foreign(e, var->storage) && !executor_is_shared(ctx, var->storage))
         return var->storage;
     ct_storage *s = ct__storage_new(e->device, ct__type_bytes(&var->type), &ctx->err);
     if (!s) return NULL;
-    note_variable(s, var, var->assigned);
+    executor_register_variable(s, var, var->assigned);
     ct__storage_unref(var->storage);
     var->storage = s;
     return s;
 }
 
-static bool fill_held(ct_ctx *ctx, ct_executor *e, ct_var *var, ct_chunk_fn next, void *user) {
+static bool executor_fill_locked(ct_ctx *ctx, ct_executor *e, ct_var *var, ct_chunk_fn next,
+                                 void *user) {
     ct_device *device = e->device;
-    ct_storage *s = home_of(ctx, e, var);
+    ct_storage *s = executor_variable_storage(ctx, e, var);
     const void *bytes;
     size_t n = 0;
     bool ok = true;
@@ -694,93 +710,95 @@ static bool fill_held(ct_ctx *ctx, ct_executor *e, ct_var *var, ct_chunk_fn next
     s->end = device->backend->event(device);
     var->broken = !ok;
     ct__var_set_version(var, ct__new_version(ctx));
-    if (ctx->n_extras) ct__extras_spent(ctx);
+    if (ctx->n_extras) ct__drop_extras(ctx);
     return ok;
 }
 
-static bool take_alone(ct_ctx *ctx, ct_var *var) {
+static bool executor_lock_variable(ct_ctx *ctx, ct_var *var) {
     if (!atomic_load(&ctx->cancelled) && ct__rwlock_lock(var->lock, true, &ctx->cancelled))
         return true;
-    if (cancelled(ctx)) atomic_store(&ctx->cancelled, false);
+    if (executor_check_cancelled(ctx)) atomic_store(&ctx->cancelled, false);
     return false;
 }
 
-static bool move(ct_ctx *ctx, ct_var *var, int place) {
-    ct_executor *e = ct__engine_at(ctx, place);
-    if (!e || !take_alone(ctx, var)) return false;
-    bool ok = target_stands(ctx, var, CT_NOWHERE) && move_here(ctx, e, var);
-    if (ok) { // what read it where it was is not to meet what reads it now
+static bool executor_move_variable(ct_ctx *ctx, ct_var *var, int place) {
+    ct_executor *e = ct__executor_at(ctx, place);
+    if (!e || !executor_lock_variable(ctx, var)) return false;
+    bool ok =
+        executor_check_variable(ctx, var, CT_NOWHERE) && executor_move_variable_here(ctx, e, var);
+    if (ok) { // earlier reads, on the old device, must not be confused with new ones
         ct__var_set_version(var, ct__new_version(ctx));
-        if (ctx->n_extras) ct__extras_spent(ctx);
+        if (ctx->n_extras) ct__drop_extras(ctx);
     }
     ct__rwlock_unlock(var->lock, true);
     return ok;
 }
 
-static bool fill(ct_ctx *ctx, ct_var *var, ct_chunk_fn next, void *user) {
-    ct_executor *e = ct__engine_at(ctx, var->type.place);
-    if (!e || !take_alone(ctx, var)) return false;
-    bool ok = target_stands(ctx, var, CT_NOWHERE) && fill_held(ctx, e, var, next, user);
+static bool executor_fill_variable(ct_ctx *ctx, ct_var *var, ct_chunk_fn next, void *user) {
+    ct_executor *e = ct__executor_at(ctx, var->type.place);
+    if (!e || !executor_lock_variable(ctx, var)) return false;
+    bool ok = executor_check_variable(ctx, var, CT_NOWHERE) &&
+              executor_fill_locked(ctx, e, var, next, user);
     ct__rwlock_unlock(var->lock, true);
     return ok;
 }
 
-static bool lend(ct_ctx *ctx, ct_var *var, ct_storage *value) {
-    if (!take_alone(ctx, var)) return false;
-    bool ok = target_stands(ctx, var, CT_NOWHERE);
-    if (ok) { // what is lent is its owner's, and in no account
+static bool executor_set_borrowed(ct_ctx *ctx, ct_var *var, ct_storage *value) {
+    if (!executor_lock_variable(ctx, var)) return false;
+    bool ok = executor_check_variable(ctx, var, CT_NOWHERE);
+    if (ok) { // borrowed memory belongs to its owner and is not counted
         ct__storage_unref(var->storage);
         var->storage = ct__storage_ref(value);
         var->broken = false;
         ct__var_set_version(var, ct__new_version(ctx));
-        if (ctx->n_extras) ct__extras_spent(ctx);
+        if (ctx->n_extras) ct__drop_extras(ctx);
     }
     ct__rwlock_unlock(var->lock, true);
     return ok;
 }
 
-static bool download(ct_ctx *ctx, ct_storage *from, void *to, size_t n) {
+static bool executor_download(ct_ctx *ctx, ct_storage *from, void *to, size_t n) {
     ct_device *device = from->owner;
     bool ok = device->backend->copy_out(device, (ct_operand){from->buffer, 0}, to, n, &ctx->err);
-    // A loop behind a queue was stopped: that has been said now.
+    // A loop in a queue was stopped, which has been reported now.
     if (!ok && ctx->err.code == CT_E_INTERRUPTED) atomic_store(&ctx->cancelled, false);
     return ok;
 }
 
-static const void *host(const ct_storage *s) {
+static const void *executor_host_pointer(const ct_storage *s) {
     const ct_device *device = s->owner;
     return device->backend->on_host ? s->buffer : NULL;
 }
 
-typedef struct ct_adopted {
+typedef struct executor_adopted {
     ct_storage storage; // first
     void (*release)(void *user);
     void *user;
-} ct_adopted;
-static void destroy_adopted(ct_storage *s) {
-    ct_adopted *a = (ct_adopted *)s;
+} executor_adopted;
+static void executor_destroy_adopted(ct_storage *s) {
+    executor_adopted *a = (executor_adopted *)s;
     a->release(a->user);
     ct__device_release(s->owner);
     ct__free(a);
 }
 
-static ct_storage *adopt(ct_ctx *ctx, const void *data, size_t n, void (*end)(void *user),
-                         void *user) {
-    ct_executor *e = engine_of(ctx);
-    ct_adopted *a = e && e->device->backend->on_host ? ct__calloc(1, sizeof *a) : NULL;
+static ct_storage *executor_adopt(ct_ctx *ctx, const void *data, size_t n, void (*end)(void *user),
+                                  void *user) {
+    ct_executor *e = executor_of(ctx);
+    executor_adopted *a = e && e->device->backend->on_host ? ct__calloc(1, sizeof *a) : NULL;
     if (!a) return NULL;
     ct_storage *s = &a->storage;
     atomic_init(&s->refs, 1);
     s->buffer = (void *)(uintptr_t)data;
     s->bytes = n;
     s->owner = ct__device_retain(e->device);
-    s->destroy = destroy_adopted;
+    s->destroy = executor_destroy_adopted;
     a->release = end;
     a->user = user;
     return s;
 }
 
-static void settle(ct_ctx *ctx) {
+static void executor_wait(ct_ctx *ctx) {
     for (int i = 0; i < CT_PLACES; i++) {
         ct_executor *e = i ? ctx->places[i] : ctx->device;
         ct_err err = {0};
@@ -789,29 +807,29 @@ static void settle(ct_ctx *ctx) {
     }
 }
 
-static void close_engine(ct_ctx *ctx) {
-    settle(ctx);
-    if (ctx->device) engine_free(ctx->device);
+static void executor_close(ct_ctx *ctx) {
+    executor_wait(ctx);
+    if (ctx->device) executor_free(ctx->device);
     ctx->device = NULL;
     for (int i = 1; i < CT_PLACES; i++) {
-        if (ctx->places[i]) engine_free(ctx->places[i]);
+        if (ctx->places[i]) executor_free(ctx->places[i]);
         ctx->places[i] = NULL;
     }
 }
 
-const ct_hooks ct__hooks = {.run = run,
-                            .upload = upload,
-                            .download = download,
-                            .host = host,
-                            .adopt = adopt,
-                            .fill = fill,
-                            .lend = lend,
-                            .move = move,
-                            .lost = storage_lost,
-                            .place = place_of,
-                            .place_name = place_name,
-                            .settle = settle,
-                            .close = close_engine};
+const ct_hooks ct__hooks = {.run = executor_run,
+                            .upload = executor_upload,
+                            .download = executor_download,
+                            .host = executor_host_pointer,
+                            .adopt = executor_adopt,
+                            .fill = executor_fill_variable,
+                            .lend = executor_set_borrowed,
+                            .move = executor_move_variable,
+                            .lost = executor_storage_lost,
+                            .place = executor_find_device,
+                            .place_name = executor_device_name,
+                            .settle = executor_wait,
+                            .close = executor_close};
 
 uint64_t ct_most_memory(void) {
     ct_ctx *ctx = ct__ctx();
@@ -821,9 +839,9 @@ uint64_t ct_most_memory(void) {
 const ct_plan_cost *ct_newest_plan(void) {
     ct_ctx *ctx = ct__ctx();
     ct_executor *e = ctx ? ctx->device : NULL;
-    if (!e || !e->newest) return NULL;
+    if (!e || !e->latest_plan) return NULL;
     ct__run_begin(ctx);
-    const ct_plan_cost *cost = ct__plan_cost(ctx, e, e->newest);
+    const ct_plan_cost *cost = ct__plan_cost(ctx, e, e->latest_plan);
     ct__run_end(ctx);
     return cost;
 }

@@ -1,4 +1,4 @@
-// The end of the library's use.
+// Shuts the library down.
 #include "backend/backend.h"
 #include "base/spans.h"
 

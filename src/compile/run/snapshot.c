@@ -1,4 +1,4 @@
-// What the memory of devices is taken by.
+// Snapshots of device memory: which tensors it holds.
 #include "cotan/memory.h"
 
 #include <stdlib.h>
@@ -7,17 +7,17 @@
 #include "backend/memory.h"
 #include "graph/live.h"
 
-enum { MOST_SHOWN = 20 };
+enum { SNAPSHOT_MAX_ROWS = 20 };
 
 typedef struct snapshot {
     ct_memory_snapshot public; // first
     ct_memory_row *rows;
     size_t n, cap;
-    ct_arena arena; // of the texts
+    ct_arena arena; // of the strings
     ct_text table;
 } snapshot;
 
-static bool copy_row(snapshot *s, ct_memory_row row) {
+static bool snapshot_copy_row(snapshot *s, ct_memory_row row) {
     if (!CT_GROW(s->rows, s->cap, s->n + 1)) return false;
     if (row.here.file) row.here.file = ct__arena_str(&s->arena, row.here.file);
     if (row.wanted.file) row.wanted.file = ct__arena_str(&s->arena, row.wanted.file);
@@ -28,46 +28,47 @@ static bool copy_row(snapshot *s, ct_memory_row row) {
     return row.what && row.name && row.type;
 }
 
-static bool add_live(const ct_storage *storage, const ct_alloc_info *note, void *user) {
+static bool snapshot_add_storage(const ct_storage *storage, const ct_alloc_info *note, void *user) {
     const ct_device *device = storage->owner;
-    if (!device || device->account != &ct__account) return true; // not there yet, or only planned
+    // being initialised, or only planned (a dry run)
+    if (!device || device->account != &ct__account) return true;
     if (!note)
-        return copy_row(
+        return snapshot_copy_row(
             user, (ct_memory_row){
                       .what = "", .name = "", .type = "", .bytes = storage->bytes, .count = 1});
-    return copy_row(user, (ct_memory_row){.here = note->here,
-                                          .wanted = note->wanted,
-                                          .what = note->op ? note->op : "variable",
-                                          .name = note->name,
-                                          .type = ct__type_text(&note->type).s,
-                                          .bytes = storage->bytes,
-                                          .count = 1});
+    return snapshot_copy_row(user, (ct_memory_row){.here = note->here,
+                                                   .wanted = note->wanted,
+                                                   .what = note->op ? note->op : "variable",
+                                                   .name = note->name,
+                                                   .type = ct__type_text(&note->type).s,
+                                                   .bytes = storage->bytes,
+                                                   .count = 1});
 }
 
-static int compare_locs(ct_loc a, ct_loc b) {
+static int snapshot_compare_locs(ct_loc a, ct_loc b) {
     const int files = strcmp(a.file ? a.file : "", b.file ? b.file : "");
     return files ? files : (a.line > b.line) - (a.line < b.line);
 }
 
-static int compare_keys(const void *a_, const void *b_) {
+static int snapshot_compare_keys(const void *a_, const void *b_) {
     const ct_memory_row *a = a_, *b = b_;
-    int order = compare_locs(a->here, b->here);
-    if (!order) order = compare_locs(a->wanted, b->wanted);
+    int order = snapshot_compare_locs(a->here, b->here);
+    if (!order) order = snapshot_compare_locs(a->wanted, b->wanted);
     if (!order) order = strcmp(a->what, b->what);
     return order ? order : strcmp(a->type, b->type);
 }
 
-static int compare_bytes(const void *a_, const void *b_) {
+static int snapshot_compare_bytes(const void *a_, const void *b_) {
     const ct_memory_row *a = a_, *b = b_;
     return a->bytes != b->bytes ? (a->bytes < b->bytes) - (a->bytes > b->bytes)
-                                : compare_keys(a, b);
+                                : snapshot_compare_keys(a, b);
 }
 
-static void join_rows(snapshot *s) {
+static void snapshot_merge_rows(snapshot *s) {
     size_t n = 0;
-    if (s->n) qsort(s->rows, s->n, sizeof *s->rows, compare_keys);
+    if (s->n) qsort(s->rows, s->n, sizeof *s->rows, snapshot_compare_keys);
     for (size_t i = 0; i < s->n; i++) {
-        if (!n || compare_keys(&s->rows[n - 1], &s->rows[i]) != 0) {
+        if (!n || snapshot_compare_keys(&s->rows[n - 1], &s->rows[i]) != 0) {
             s->rows[n++] = s->rows[i];
             continue;
         }
@@ -77,14 +78,14 @@ static void join_rows(snapshot *s) {
     s->n = n;
 }
 
-static ct_memory_snapshot *finish(snapshot *s, bool ok) {
+static ct_memory_snapshot *snapshot_finish(snapshot *s, bool ok) {
     if (!ok) {
         ct_ctx *ctx = ct__ctx();
         if (ctx) ct__err_memory(&ctx->err, CT_NOWHERE, "memory_snapshot", sizeof *s->rows);
         if (s) ct_memory_snapshot_free(&s->public);
         return NULL;
     }
-    if (s->n) qsort(s->rows, s->n, sizeof *s->rows, compare_bytes);
+    if (s->n) qsort(s->rows, s->n, sizeof *s->rows, snapshot_compare_bytes);
     s->public.rows = s->rows;
     s->public.n_rows = s->n;
     for (size_t i = 0; i < s->n; i++) s->public.values += s->rows[i].bytes;
@@ -93,17 +94,17 @@ static ct_memory_snapshot *finish(snapshot *s, bool ok) {
 
 ct_memory_snapshot *ct_memory_snapshot_take(void) {
     snapshot *s = ct__calloc(1, sizeof *s);
-    const bool ok = s && ct__registry_each(add_live, s);
+    const bool ok = s && ct__registry_each(snapshot_add_storage, s);
     if (ok) {
-        join_rows(s);
+        snapshot_merge_rows(s);
         s->public.arenas = ct__account.now[CT_MEMORY_ARENAS];
         s->public.constants = ct__account.now[CT_MEMORY_CONSTANTS];
         s->public.workspaces = ct__account.now[CT_MEMORY_WORKSPACES];
     }
-    return finish(s, ok);
+    return snapshot_finish(s, ok);
 }
 
-static uint64_t more(uint64_t after, uint64_t before) {
+static uint64_t snapshot_growth(uint64_t after, uint64_t before) {
     return after > before ? after - before : 0;
 }
 
@@ -118,28 +119,28 @@ ct_memory_snapshot *ct_memory_grown(const ct_memory_snapshot *before,
     for (size_t i = 0; ok && i < after->n_rows; i++) {
         ct_memory_row row = after->rows[i];
         for (size_t k = 0; k < before->n_rows; k++) {
-            if (compare_keys(&row, &before->rows[k]) != 0) continue;
-            row.bytes = more(row.bytes, before->rows[k].bytes);
-            row.count = more(row.count, before->rows[k].count);
+            if (snapshot_compare_keys(&row, &before->rows[k]) != 0) continue;
+            row.bytes = snapshot_growth(row.bytes, before->rows[k].bytes);
+            row.count = snapshot_growth(row.count, before->rows[k].count);
             break;
         }
-        if (row.bytes || row.count) ok = copy_row(s, row);
+        if (row.bytes || row.count) ok = snapshot_copy_row(s, row);
     }
     if (ok) {
-        s->public.arenas = more(after->arenas, before->arenas);
-        s->public.constants = more(after->constants, before->constants);
-        s->public.workspaces = more(after->workspaces, before->workspaces);
+        s->public.arenas = snapshot_growth(after->arenas, before->arenas);
+        s->public.constants = snapshot_growth(after->constants, before->constants);
+        s->public.workspaces = snapshot_growth(after->workspaces, before->workspaces);
     }
-    return finish(s, ok);
+    return snapshot_finish(s, ok);
 }
 
-static void put_row(ct_text *text, const ct_memory_row *row) {
+static void snapshot_write_row(ct_text *text, const ct_memory_row *row) {
     ct__textf(text, "%10s %7llu  %s", ct__bytes_text(row->bytes).s, (unsigned long long)row->count,
               *row->what ? row->what : "not known");
     if (*row->type) ct__textf(text, " %s", row->type);
     if (*row->name) ct__textf(text, " \"%s\"", row->name);
     if (row->here.file) ct__textf(text, " of %s:%u", row->here.file, row->here.line);
-    if (row->wanted.file && compare_locs(row->here, row->wanted) != 0)
+    if (row->wanted.file && snapshot_compare_locs(row->here, row->wanted) != 0)
         ct__textf(text, ", wanted at %s:%u", row->wanted.file, row->wanted.line);
     ct__text_add(text, "\n");
 }
@@ -151,12 +152,14 @@ const char *ct_memory_table(ct_memory_snapshot *snapshot_) {
     s->table = (ct_text){0};
     ct__textf(&s->table, "%10s %7s  what, and the lines that recorded it and asked for it\n",
               "bytes", "tensors");
-    for (size_t i = 0; i < s->n && i < MOST_SHOWN; i++) put_row(&s->table, &s->rows[i]);
+    for (size_t i = 0; i < s->n && i < SNAPSHOT_MAX_ROWS; i++)
+        snapshot_write_row(&s->table, &s->rows[i]);
     uint64_t rest = 0, count = 0;
-    for (size_t i = MOST_SHOWN; i < s->n; i++) rest += s->rows[i].bytes, count += s->rows[i].count;
+    for (size_t i = SNAPSHOT_MAX_ROWS; i < s->n; i++)
+        rest += s->rows[i].bytes, count += s->rows[i].count;
     if (count)
         ct__textf(&s->table, "%10s %7llu  of %zu rows more\n", ct__bytes_text(rest).s,
-                  (unsigned long long)count, s->n - MOST_SHOWN);
+                  (unsigned long long)count, s->n - SNAPSHOT_MAX_ROWS);
     const ct_memory_snapshot *p = &s->public;
     ct__textf(&s->table, "%10s          tensors; temporaries %s, constants %s, workspaces %s\n",
               ct__bytes_text(p->values).s, ct__bytes_text(p->arenas).s,

@@ -17,7 +17,7 @@ bool ct__add_outputs(ct_ctx *ctx, ct_executor *e, size_t *n, ct_node *node, ct_r
     return true;
 }
 
-static bool is_root(const ct_executor *e, size_t n, const ct_node *node) {
+static bool store_is_root(const ct_executor *e, size_t n, const ct_node *node) {
     for (size_t i = 0; i < n; i++)
         if (e->roots[i].val.node == node && e->roots[i].kind != CT_ROOT_ASSIGN &&
             e->roots[i].kind != CT_ROOT_METRIC)
@@ -25,7 +25,7 @@ static bool is_root(const ct_executor *e, size_t n, const ct_node *node) {
     return false;
 }
 
-static void store_next_time(ct_executor *e, const ct_node *node) {
+static void store_mark_extra(ct_executor *e, const ct_node *node) {
     for (size_t b = 0; b < e->n_buckets; b++)
         for (ct_plan *p = e->buckets[b]; p; p = p->next) {
             if (p->number != node->ran_plan) continue;
@@ -37,21 +37,22 @@ static void store_next_time(ct_executor *e, const ct_node *node) {
         }
 }
 
-// A node, and a user of it in the innermost scope or behind a value that a gradient is taken
-// through. What lies there itself is of no use as a value.
-static bool add_store(ct_ctx *ctx, ct_executor *e, size_t *n, ct_node *node, uint32_t user_depth,
-                      bool anew, ct_loc here, const char *op) {
+// Stores a node for a user of it that is in the innermost scope, or whose value a gradient is taken
+// through. Values that a gradient is taken through are computed again, so they are not used as stored
+// values.
+static bool store_add_use(ct_ctx *ctx, ct_executor *e, size_t *n, ct_node *node,
+                          uint32_t user_depth, bool is_new, ct_loc here, const char *op) {
     const bool outer = node->frame->depth < e->order.inner && node->frame->depth < user_depth;
     if (outer && node->value) ct__request_value(ctx, node); // as if it were stored now
     if (!node->n_in || node->var || ct__is_order_leaf(node) || node->flags & CT_NODE_OPEN)
         return true;
-    const bool again = !outer && anew && node->flags & CT_NODE_RAN;
-    if ((!outer && !again) || is_root(e, *n, node)) return true;
-    if (again) {
-        ct__explain_again(ctx, here, op, node);
-        store_next_time(e, node);
+    const bool recomputed = !outer && is_new && node->flags & CT_NODE_RAN;
+    if ((!outer && !recomputed) || store_is_root(e, *n, node)) return true;
+    if (recomputed) {
+        ct__explain_recomputed(ctx, here, op, node);
+        store_mark_extra(e, node);
     }
-    return ct__add_outputs(ctx, e, n, node, again ? CT_ROOT_EXTRA : CT_ROOT_STORE);
+    return ct__add_outputs(ctx, e, n, node, recomputed ? CT_ROOT_EXTRA : CT_ROOT_STORE);
 }
 
 bool ct__add_stores(ct_ctx *ctx, ct_executor *e, size_t *n) {
@@ -60,22 +61,24 @@ bool ct__add_stores(ct_ctx *ctx, ct_executor *e, size_t *n) {
     bool ok = true;
     for (size_t i = 0; i < o->n && o->known && ok; i++) {
         const ct_node *user = o->nodes[i];
-        const bool open = user->flags & CT_NODE_OPEN;
+        const bool reopened = user->flags & CT_NODE_OPEN;
         for (int k = 0; k < user->n_in && !ct__is_order_leaf(user) && ok; k++)
-            ok = add_store(ctx, e, n, user->in[k].node, open ? o->inner : user->frame->depth,
-                           open || !(user->flags & CT_NODE_RAN), user->here, user->op->name);
+            ok =
+                store_add_use(ctx, e, n, user->in[k].node, reopened ? o->inner : user->frame->depth,
+                              reopened || !(user->flags & CT_NODE_RAN), user->here, user->op->name);
     }
     for (size_t i = 0; i < n_roots && o->known && ok; i++) {
         const ct_root r = e->roots[i];
         if (r.kind == CT_ROOT_ASSIGN || r.kind == CT_ROOT_METRIC)
-            ok = add_store(ctx, e, n, r.val.node, r.depth, true, r.here,
-                           r.kind == CT_ROOT_ASSIGN ? "assign" : "metric");
+            ok = store_add_use(ctx, e, n, r.val.node, r.depth, true, r.here,
+                               r.kind == CT_ROOT_ASSIGN ? "assign" : "metric");
     }
     return ok;
 }
 
-void ct__note_computed(const ct_plan *plan, const ct_order *o) {
-    for (size_t i = 0; i < o->n; i++) { // where a value is there, another time a read may be
+void ct__mark_computed(const ct_plan *plan, const ct_order *o) {
+    // a value that exists now may be a read of a variable another time
+    for (size_t i = 0; i < o->n; i++) {
         if (!o->nodes[i]->n_in || o->nodes[i]->var || ct__is_order_leaf(o->nodes[i])) continue;
         ct__flag(o->nodes[i], CT_NODE_RAN);
         o->nodes[i]->ran_plan = (uint32_t)plan->number;
@@ -87,36 +90,37 @@ bool ct__add_extras(ct_ctx *ctx, ct_executor *e, size_t *n, const ct_plan *p) {
     bool ok = true;
     for (size_t i = 0; i < p->n_extra && ok; i++) {
         ct_node *node = e->order.nodes[p->extra[i]];
-        ok = is_root(e, *n, node) || ct__add_outputs(ctx, e, n, node, CT_ROOT_EXTRA);
+        ok = store_is_root(e, *n, node) || ct__add_outputs(ctx, e, n, node, CT_ROOT_EXTRA);
     }
     return ok;
 }
 
-static bool needs_old_version(const ct_nodes *list) {
+static bool store_needs_old_version(const ct_nodes *list) {
     for (size_t i = 0; i < list->n; i++)
         if (ct__reads_var(list->v[i]) && ct__is_version_lost(list->v[i])) return true;
     return false;
 }
 
-// Would it be there without what an earlier cut wanted again? An assigned version is its variable's.
-static bool is_there_anyway(const ct_node *node, const void *user) {
+// True if the value is available without what an earlier plan stored as an extra. An assigned version is in
+// its variable.
+static bool store_is_available(const ct_node *node, const void *user) {
     return (void)user,
            (node->value || node->flags & CT_NODE_STORED) && !(node->flags & CT_NODE_EXTRA);
 }
-static void extra_spent(ct_ctx *ctx, ct_node *node, ct_nodes *list) {
-    if (!ct__reach_before(list, &(ct_val){node, 0}, 1, is_there_anyway, NULL, &ctx->err) ||
-        !needs_old_version(list))
+static void store_drop_extra(ct_ctx *ctx, ct_node *node, ct_nodes *list) {
+    if (!ct__reach_before(list, &(ct_val){node, 0}, 1, store_is_available, NULL, &ctx->err) ||
+        !store_needs_old_version(list))
         return;
     ct__forget_values(ctx, node);
     ct__unflag(node, CT_NODE_EXTRA);
     ctx->n_extras--;
 }
 
-void ct__extras_spent(ct_ctx *ctx) {
+void ct__drop_extras(ct_ctx *ctx) {
     ct_nodes list = {0};
     for (size_t d = 0; d < ctx->depth; d++)
         for (const ct_frame *frame = ctx->frames[d]; frame; frame = frame->older)
             for (ct_node *node = frame->nodes; node && ctx->n_extras; node = node->next)
-                if (node->flags & CT_NODE_EXTRA && node->value) extra_spent(ctx, node, &list);
+                if (node->flags & CT_NODE_EXTRA && node->value) store_drop_extra(ctx, node, &list);
     ct__nodes_free(&list);
 }

@@ -122,7 +122,8 @@ static void finish_reuse_buffers(ct_emit *e) {
 static bool finish_is_nontemporal(const ct_emit *e, size_t w) {
     const ct_draft *d = e->draft;
     const ct_buf *to = &d->sched->program->bufs[d->args[w].buf];
-    if (!d->args[w].write || ct__marked(to->size) || to->bytes < (size_t)e->target.past_caches)
+    if (!d->args[w].write || ct__marked(to->size) ||
+        to->bytes < (size_t)e->target.nontemporal_bytes)
         return false;
     for (size_t i = 0; i < d->n_args; i++)
         if (d->args[i].buf == d->args[w].buf &&
@@ -136,9 +137,9 @@ static bool finish_is_nontemporal(const ct_emit *e, size_t w) {
 // the caches. Templates are left out, since they prefetch their results before they store them.
 static void finish_mark_nontemporal(ct_emit *e) {
     const ct_draft *d = e->draft;
-    if (d->group < 0 || d->sched->groups[d->group]->only || !e->target.past_caches) return;
+    if (d->group < 0 || d->sched->groups[d->group]->only || !e->target.nontemporal_bytes) return;
     for (size_t w = 0; w < d->n_args; w++)
-        if (finish_is_nontemporal(e, w)) ct__kir_past_caches(e->kir, d->arg_ids[w]);
+        if (finish_is_nontemporal(e, w)) ct__kir_set_nontemporal(e->kir, d->arg_ids[w]);
 }
 
 // -------------------------------------------------------------------------------------- the kernel
@@ -230,7 +231,7 @@ static bool finish_kernel(ct_emit *e, double flops) {
     if (ct__ix_failed(e->pool))
         return ct__err_memory(s->err, e->node ? e->node->here : CT_NOWHERE, "kernel", 0);
     if (!finish_drop_unused_sizes(e) || !finish_hoist(e)) return false;
-    ct__kir_bind(e->kir);
+    ct__kir_lower_tiles(e->kir);
     if (e->kir->err.code) {
         *s->err = e->kir->err;
         return false;

@@ -204,7 +204,7 @@ static ct_kval emitter_write_binary(ct_emit *e, const ct_ix_node *n) {
     if (n->kind == CT_IX_AND && (emitter_is_bounds_check(e->pool, n->a, n->b, &index, &size) ||
                                  emitter_is_bounds_check(e->pool, n->b, n->a, &index, &size))) {
         const ct_kval x = ct__emit_ix(e, index);
-        return ct__kir_is_inside(k, x, ct__emit_ix(e, size));
+        return ct__kir_is_in_range(k, x, ct__emit_ix(e, size));
     }
     bool condition = n->kind == CT_IX_AND;
     ct_kval b = condition ? ct__emit_condition(e, n->b) : ct__emit_ix(e, n->b);
@@ -448,7 +448,7 @@ static void emitter_store_one(ct_emit *e, ct_val v, const ct_ix *at, ct_kval val
 
 // Rounds a value that is in a wider form to its dtype.
 static ct_kval emitter_round(ct_emit *e, ct_kval value, ct_dtype dtype) {
-    return ct__kir_held(dtype) == dtype ? value : ct__kir_cast(e->kir, value, dtype);
+    return ct__kir_compute_dtype(dtype) == dtype ? value : ct__kir_cast(e->kir, value, dtype);
 }
 
 // Stores an element of a template's node, and the epilogue: the units that are computed from it at the same

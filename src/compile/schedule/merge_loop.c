@@ -144,7 +144,7 @@ static ct_dtype merge_loop_copy_dtype(const merge_loop *m, const ct_launch *l) {
     for (size_t i = 0; i < m->n_params; i++) {
         ct_dtype dtype = m->param[i].dtype;
         bool same = m->param[i].buf == l->args[0].buf || m->param[i].buf == l->args[1].buf;
-        if (same && ct__kir_held(dtype) == dtype && l->bytes % ct_dtype_size(dtype) == 0)
+        if (same && ct__kir_compute_dtype(dtype) == dtype && l->bytes % ct_dtype_size(dtype) == 0)
             return dtype;
     }
     return CT_U8;

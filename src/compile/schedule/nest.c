@@ -163,7 +163,7 @@ static ct_ix nest_partial_offset(nest *n, ct_ix block) {
     return at;
 }
 static ct_dtype nest_partial_dtype(const ct_unit *u) { // as wide as the sum
-    return ct__kir_held((ct_dtype)ct__type(u->v.node->in[0])->dtype);
+    return ct__kir_compute_dtype((ct_dtype)ct__type(u->v.node->in[0])->dtype);
 }
 
 static ct_ix nest_block_count(ct_emit *e, ct_ix extent) {
@@ -232,12 +232,13 @@ static void nest_make_reused(nest *n) {
         const int axes = nest_inner_sizes(n, u, size);
         if (!ct__is_float(dtype) ||
             !ct__ix_is_int(n->e->pool, nest_product(n->e, size, axes), &count) ||
-            count < CT_LANES || count > n->e->target.kept ||
+            count < CT_LANES || count > n->e->target.reuse_elements ||
             (n->reuse_decided && !(n->reused_mask >> i & 1)))
             continue;
         ct_kept *k = &d->kept[d->n_kept++];
         *k = (ct_kept){.unit = u, .number = i, .buf = -1};
-        if (n->reuse_decided) k->buf = ct__kir_local(n->e->kir, ct__kir_held(dtype), count);
+        if (n->reuse_decided)
+            k->buf = ct__kir_local(n->e->kir, ct__kir_compute_dtype(dtype), count);
     }
 }
 
@@ -297,9 +298,9 @@ static void nest_prefetch_rows(nest *n, ct_ix extent, ct_ix var) {
         const ct_ix more = ct__ix_int(e->pool, (is_short ? PREFETCH_ROWS : 1) * row);
         const ct_ix later = ct__ix_add(e->pool, x.offset, more);
         ct__emit_ix(e, later); // an index that is loaded is not prefetched
-        ct__kir_prefetches(e->kir, true);
+        ct__kir_set_prefetch_mode(e->kir, true);
         ct__emit_load_at(e, x.buf, x.bytes, x.dtype, later);
-        ct__kir_prefetches(e->kir, false);
+        ct__kir_set_prefetch_mode(e->kir, false);
         d->n_seen = n_seen; // a prefetch is no access
     }
 }
@@ -557,7 +558,7 @@ static void nest_write_row_sums(nest *n) {
             ct__emit_store_at(
                 e, n->partials[i], 0, nest_partial_dtype(&g->units[i]),
                 ct__ix_add(p, ct__ix_mul(p, task, wide), flat),
-                ct__kred_start_value(e->kir, CT_RED_ADD, nest_partial_dtype(&g->units[i])));
+                ct__kred_identity_value(e->kir, CT_RED_ADD, nest_partial_dtype(&g->units[i])));
     ct__emit_end(e);
     const ct_ix first =
         ct__ix_add(p, ct__ix_mul(p, ct__ix_div(p, task, parts), ct__ix_int(p, CT_REDUCE_BLOCK)),
@@ -788,17 +789,17 @@ static void nest_write_elements_at(nest_space *x, ct_ix flat, ct_ix at) {
 static void nest_prefetch(nest_space *x, ct_ix at) {
     ct_emit *e = x->n->e;
     const size_t seen = e->draft->n_seen, known = e->draft->n_memo; // a prefetch is no access
-    ct__kir_prefetches(e->kir, true);
+    ct__kir_set_prefetch_mode(e->kir, true);
     x->prefetches = true;
     nest_write_elements_at(x, ct__ix_var(e->pool, x->iterations), at);
     x->prefetches = false;
-    ct__kir_prefetches(e->kir, false);
+    ct__kir_set_prefetch_mode(e->kir, false);
     e->draft->n_seen = seen;
     e->draft->n_memo = known;
 }
 
 // Writes the iterations from `begin` on, 16 at once, and the remaining ones. An iteration computes as many
-// neighbours along an outer axis, so that ct__kir_bind loads along that axis what is contiguous along it,
+// neighbours along an outer axis, so that ct__kir_lower_tiles loads along that axis what is contiguous along it,
 // and transposes it in registers.
 static void nest_write_blocks(nest_space *x, ct_ix begin, ct_ix extent) {
     ct_emit *e = x->n->e;
@@ -1218,7 +1219,7 @@ static bool nest_needs_split(nest *n) {
             continue;
         }
         ct_folds f = ct__folds_of(e, u->v.node);
-        if (u->level || f.n != 1 || ct__kred_is_place(u->v.node->op->reduction)) return false;
+        if (u->level || f.n != 1 || ct__kred_is_arg(u->v.node->op->reduction)) return false;
         if (extent >= 0 && extent != f.extent[0]) return false;
         extent = f.extent[0];
     }
