@@ -68,7 +68,7 @@ void ct__dot_begin(ct_text *text, const char *title, ct_node *const *nodes, size
 }
 
 void ct__dot_root(ct_text *text, size_t number, ct_root_kind kind, ct_val val, const char *name) {
-    static const char *const kinds[] = {"keep", "read", "assign", "metric", "extra"};
+    static const char *const kinds[] = {"keep", "read", "assign", "metric", "store", "extra"};
     ct__textf(text, "  root%zu [label=\"%s", number, kinds[kind]);
     if (name) {
         ct__text_add(text, " ");

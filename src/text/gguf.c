@@ -29,15 +29,15 @@ static const char *gguf_copy_string(gguf_source *s, ct_gguf_text text) {
     return p;
 }
 
-static bool gguf_read_string(gguf_source *s, const char *key, bool required, const char **to) {
+static bool gguf_text_read_string(gguf_source *s, const char *key, bool required, const char **to) {
     ct_gguf_text text;
     if (!required && !ct__gguf_find(s->g, key)) return true;
     return ct__gguf_text(s->g, key, &text, s->err) && (*to = gguf_copy_string(s, text)) != NULL;
 }
 
 // Reads an optional array with an element per token.
-static bool gguf_read_array(gguf_source *s, const char *key, ct_gguf_type type,
-                            ct_gguf_list *list) {
+static bool gguf_text_read_array(gguf_source *s, const char *key, ct_gguf_type type,
+                                 ct_gguf_list *list) {
     *list = (ct_gguf_list){0};
     if (!ct__gguf_find(s->g, key)) return true;
     return ct__gguf_list(s->g, key, type, list, s->err) &&
@@ -67,7 +67,7 @@ static bool gguf_read_strings(gguf_source *s, const char *key, const char *const
 
 static bool gguf_read_scores(gguf_source *s) {
     ct_gguf_list list;
-    if (!gguf_read_array(s, "tokenizer.ggml.scores", CT_GGUF_F32, &list)) return false;
+    if (!gguf_text_read_array(s, "tokenizer.ggml.scores", CT_GGUF_F32, &list)) return false;
     if (!list.n) return true;
     float *scores = gguf_alloc(s, list.n, sizeof *scores);
     for (uint64_t i = 0; scores && i < list.n; i++) scores[i] = (float)ct__gguf_list_real(&list, i);
@@ -80,7 +80,7 @@ static bool gguf_read_types(gguf_source *s) {
     ct_gguf_list list;
     const ct_gguf_pair *pair = ct__gguf_find(s->g, key);
     const bool is_unsigned = pair && pair->value.type == CT_GGUF_U32;
-    if (!gguf_read_array(s, key, is_unsigned ? CT_GGUF_U32 : CT_GGUF_I32, &list)) return false;
+    if (!gguf_text_read_array(s, key, is_unsigned ? CT_GGUF_U32 : CT_GGUF_I32, &list)) return false;
     if (!list.n) return true;
     int32_t *types = gguf_alloc(s, list.n, sizeof *types);
     for (uint64_t i = 0; types && i < list.n; i++) types[i] = (int32_t)ct__gguf_list_int(&list, i);
@@ -123,8 +123,8 @@ static bool gguf_read_charsmap(gguf_source *s) {
 
 static bool gguf_read_vocab(gguf_source *s) {
     ct_gguf_vocab *v = &s->vocab;
-    if (!gguf_read_string(s, "tokenizer.ggml.model", true, &v->model) ||
-        !gguf_read_string(s, "tokenizer.ggml.pre", false, &v->pre) ||
+    if (!gguf_text_read_string(s, "tokenizer.ggml.model", true, &v->model) ||
+        !gguf_text_read_string(s, "tokenizer.ggml.pre", false, &v->pre) ||
         !gguf_read_strings(s, "tokenizer.ggml.tokens", &v->tokens, &v->lengths, &v->n) ||
         !gguf_read_scores(s) || !gguf_read_types(s) || !gguf_read_charsmap(s))
         return false;

@@ -46,7 +46,8 @@ static ct_executor *executor_new(const char *device, ct_err *err) {
         if (e->device->backend == &ct__backend_dry) e->check = 0; // a dry run has no values
         if (e->check & CT_CHECK_BOUNDS) e->device->guard = CT_GUARD;
         // Checks run compiled kernels, as later runs do.
-        ct__computing_device(e->device)->wait_for_compiler = e->check || ct__env_waits_for_compiler();
+        ct__computing_device(e->device)->wait_for_compiler =
+            e->check || ct__env_waits_for_compiler();
         e->order.numerics = ct__numerics(e->device);
         return e;
     }
