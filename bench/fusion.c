@@ -44,7 +44,7 @@ static double fusion_run(variant *s, const bench_case *p, bool first) {
     if (!ct_eval(out, n) || !ct_data(out[0])) return -1;
     double seconds = fusion_now() - begin;
     if (!first) return seconds;
-    const ct_plan_cost *cost = ct_newest_plan();
+    const ct_plan_cost *cost = ct_latest_plan();
     s->bytes = cost ? (double)cost->bytes : 0;
     s->launches = cost ? cost->n_launches : 0;
     for (size_t i = 0; i < n; i++) {

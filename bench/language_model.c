@@ -50,9 +50,9 @@ int main(int argc, char **argv) {
     const double loaded = ct__now();
     printf("loaded in %.2f s, %.0f MB resident\n", loaded - start,
            (double)ct__resident_bytes() / 1e6);
-    ct_engine *e =
-        ct_engine_new(lm, .texts = n_sequences, .context = prompt + n_generated, .dtype = dtype);
-    if (!e || !ct_engine_warm(e)) return language_model_fail();
+    ct_engine *e = ct_engine_new(lm, .max_sequences = n_sequences, .context = prompt + n_generated,
+                                 .cache_dtype = dtype);
+    if (!e || !ct_engine_warm_up(e)) return language_model_fail();
     printf("warm in %.2f s\n", ct__now() - loaded);
     int32_t *ids = malloc((size_t)prompt * sizeof *ids);
     sequence *sequences = calloc((size_t)n_sequences, sizeof *sequences);
@@ -61,8 +61,8 @@ int main(int argc, char **argv) {
     for (int64_t k = 0; k < n_sequences; k++) {
         for (int64_t i = 0; i < prompt; i++)
             ids[i] = (int32_t)((uint64_t)(i * 7919 + k * 104729 + 17) % 20000);
-        if (!ct_engine_add(e, .prompt = ids, .n_prompt = (size_t)prompt, .most = n_generated,
-                           .token = language_model_on_token, .user = &sequences[k]))
+        if (!ct_engine_add(e, .prompt = ids, .n_prompt = (size_t)prompt, .max_tokens = n_generated,
+                           .on_token = language_model_on_token, .user = &sequences[k]))
             return language_model_fail();
     }
     while (ct_engine_step(e)) continue;

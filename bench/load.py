@@ -56,7 +56,7 @@ def counts(port):
     connection.request("GET", "/metrics")
     lines = connection.getresponse().read().decode().splitlines()
     return [sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"cotan_{name}{{")) for name in
-            ("steps_total", "tokens_read_total", "tokens_written_total")]
+            ("steps_total", "prefilled_tokens_total", "generated_tokens_total")]
 
 
 def part(values, p):

@@ -30,9 +30,10 @@ static void obvious_make_data(void) {
 static double obvious_train(bool keeps, int steps) {
     CT_SCOPE;
     ct_params *params = ct_params_new();
-    ct_nn_place place = ct_nn_place_in(params, 1);
-    ct_nn_linear in = ct_nn_linear_new(ct_nn_under(place, "in"), .in = SIZE, .out = HIDDEN);
-    ct_nn_linear out = ct_nn_linear_new(ct_nn_under(place, "out"), .in = HIDDEN, .out = CLASSES);
+    ct_nn_builder place = ct_nn_builder_for(params, 1);
+    ct_nn_linear in = ct_nn_linear_new(ct_nn_builder_child(place, "in"), .in = SIZE, .out = HIDDEN);
+    ct_nn_linear out =
+        ct_nn_linear_new(ct_nn_builder_child(place, "out"), .in = HIDDEN, .out = CLASSES);
     ct_optim *adamw = ct_adamw(params, .lr = 1e-3);
     ct_tensor raw = ct_cast(ct_from(pixels, CT_U8, CT_DIMS(N, SIZE)), CT_F32); // (N, SIZE)
     ct_tensor mean = ct_mean(raw, .axes = CT_AXES(0)), off = ct_sub(raw, mean);

@@ -431,7 +431,7 @@ def strain(server, port, seconds, clients):
     s.differ += [(i, said, wanted[i]) for i, (status, said) in enumerate(after) if said != wanted[i]]
     deadline = time.monotonic() + 20
     while True:  # each question is a connection, which the server closes a moment later
-        s.left = [metric(port, "cotan_texts_running"), metric(port, "cotan_texts_waiting"), max(0, measure(server)[2] - before[2] - 1)]
+        s.left = [metric(port, "cotan_sequences_running"), metric(port, "cotan_sequences_queued"), max(0, measure(server)[2] - before[2] - 1)]
         if not any(s.left) or time.monotonic() > deadline:
             return s, seen, before
         time.sleep(.2)

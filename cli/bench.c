@@ -242,9 +242,10 @@ static bool bench_measure(operands *o, const bench_case *c, size_t fewest, doubl
 static double bench_total_flops(const bench_case *c) { return c->flops + c->byte_flops; }
 
 // Returns the fraction of the measured time that the machine's limits require. 0: nothing is counted.
-static double bench_limit_fraction(const bench_case *c, const ct_limits *l, double ms) {
-    double least = fmax(c->flops / l->flops, fmax(c->bytes / l->stream, c->words / l->threefry));
-    least = fmax(least, c->byte_flops / (l->bytes > 0 ? l->bytes : l->flops));
+static double bench_limit_fraction(const bench_case *c, const ct_machine_limits *l, double ms) {
+    double least =
+        fmax(c->flops / l->flops, fmax(c->bytes / l->stream_bandwidth, c->words / l->random_words));
+    least = fmax(least, c->byte_flops / (l->int8_ops > 0 ? l->int8_ops : l->flops));
     return least * 1e3 / ms;
 }
 
@@ -271,11 +272,11 @@ static bool bench_put_moments(operands *o, const bench_case *c) {
 
 // ----------------------------------------------------------------------------------------- output
 
-static void bench_put_limits(const ct_limits *l) {
+static void bench_put_limits(const ct_machine_limits *l) {
     printf("\"limits\": {\"flops_per_s\": %.6g, \"stream_bytes_per_s\": %.6g, "
            "\"read_bytes_per_s\": %.6g, \"threefry_words_per_s\": %.6g",
-           l->flops, l->stream, l->read, l->threefry);
-    if (l->bytes > 0) printf(", \"byte_flops_per_s\": %.6g", l->bytes);
+           l->flops, l->stream_bandwidth, l->read_bandwidth, l->random_words);
+    if (l->int8_ops > 0) printf(", \"byte_flops_per_s\": %.6g", l->int8_ops);
     printf("}");
 }
 
@@ -284,7 +285,8 @@ static void bench_put_counts(const bench_case *c) {
            c->flops, c->bytes, c->words, c->byte_flops);
 }
 
-static void bench_put_case(const bench_case *c, const ct_limits *l, const measured *m, bool all) {
+static void bench_put_case(const bench_case *c, const ct_machine_limits *l, const measured *m,
+                           bool all) {
     printf("{\"case\": \"%s\", \"ms\": %.6g, ", c->name, m->ms);
     bench_put_counts(c);
     printf(", \"flops_per_s\": %.6g, \"bytes_per_s\": %.6g, \"limit_share\": ",
@@ -301,7 +303,7 @@ static void bench_put_case(const bench_case *c, const ct_limits *l, const measur
     printf("}");
 }
 
-static void bench_print_case(const bench_case *c, const ct_limits *l, const measured *m) {
+static void bench_print_case(const bench_case *c, const ct_machine_limits *l, const measured *m) {
     char rate[2][32] = {"", ""}, part[16] = "";
     if (bench_total_flops(c) > 0)
         snprintf(rate[0], sizeof rate[0], "%.1f", bench_total_flops(c) * 1e-6 / m->ms);
@@ -313,8 +315,8 @@ static void bench_print_case(const bench_case *c, const ct_limits *l, const meas
 
 // ------------------------------------------------------------------------------------------- rows
 
-static bool bench_measure_limits(ct_limits *l, int threads) {
-    if (ct_measure_limits(l, threads, true)) return true;
+static bool bench_measure_limits(ct_machine_limits *l, int threads) {
+    if (ct_measure_machine_limits(l, threads, true)) return true;
     fprintf(stderr, "cotan: bench: what the machine can do could not be measured: no memory, or no "
                     "threads\n");
     return false;
@@ -322,7 +324,7 @@ static bool bench_measure_limits(ct_limits *l, int threads) {
 
 static int bench_run_all(const bench_row *row, const bench_settings *s, const bench_case *cases,
                          size_t n) {
-    ct_limits limits = {0};
+    ct_machine_limits limits = {0};
     operands o = {0};
     measured *m = calloc(n, sizeof *m);
     bool ok = m && bench_measure_limits(&limits, s->threads);
@@ -349,8 +351,8 @@ static int bench_run_all(const bench_row *row, const bench_settings *s, const be
         for (size_t i = 0; i < n; i++) bench_print_case(&cases[i], &limits, &m[i]);
         printf("limits: %.1f GFLOP/s, %.1f of bytes, %.1f GB/s, %.1f GB/s read, %.2f G random "
                "words/s; threads %d\n",
-               limits.flops * 1e-9, limits.bytes * 1e-9, limits.stream * 1e-9, limits.read * 1e-9,
-               limits.threefry * 1e-9, s->threads);
+               limits.flops * 1e-9, limits.int8_ops * 1e-9, limits.stream_bandwidth * 1e-9,
+               limits.read_bandwidth * 1e-9, limits.random_words * 1e-9, s->threads);
     }
     free(m);
     return status;
@@ -388,7 +390,7 @@ static int bench_serve_stdin(const bench_row *row, const bench_settings *s, cons
             else
                 status = report_error();
         } else if (strcmp(line, "limits") == 0) {
-            ct_limits limits = {0};
+            ct_machine_limits limits = {0};
             if (!bench_measure_limits(&limits, s->threads)) status = EXIT_FAILED;
             printf("{");
             bench_put_limits(&limits);
@@ -413,7 +415,7 @@ static int bench_run_cases(const bench_row *row, const bench_settings *s) {
     size_t n = row->list(s, cases);
     if (n == 0) return EXIT_USAGE;
     int status = s->turns ? bench_serve_stdin(row, s, cases, n) : bench_run_all(row, s, cases, n);
-    ct_limits_free();
+    ct_machine_limits_free();
     return status;
 }
 

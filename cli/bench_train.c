@@ -119,8 +119,8 @@ static int bench_gpt2_serve_stdin(training *t, const bench_settings *s) {
            bench_gpt2_step_flops(t), s->threads, CT_VERSION);
     while (bench_next_turn(line, sizeof line)) {
         if (strcmp(line, "limits") == 0) {
-            ct_limits limits = {0};
-            if (!ct_measure_limits(&limits, s->threads, false)) return EXIT_FAILED;
+            ct_machine_limits limits = {0};
+            if (!ct_measure_machine_limits(&limits, s->threads, false)) return EXIT_FAILED;
             printf("{\"limits\": {\"flops_per_s\": %.6g}}\n", limits.flops);
             continue;
         }
@@ -166,8 +166,8 @@ static int bench_gpt2_train_alone(training *t, const bench_settings *s) {
     size_t steps = (size_t)s->steps, kept = steps - WARMUP_STEPS;
     double *all = malloc(steps * sizeof *all), *losses = malloc(steps * sizeof *losses),
            *sorted = malloc(kept * sizeof *sorted);
-    ct_limits limits = {0};
-    bool ok = all && losses && sorted && ct_measure_limits(&limits, s->threads, false);
+    ct_machine_limits limits = {0};
+    bool ok = all && losses && sorted && ct_measure_machine_limits(&limits, s->threads, false);
     int status = ok ? EXIT_DONE : EXIT_FAILED;
     for (size_t i = 0; ok && i < steps; i++) {
         all[i] = bench_gpt2_step(t, &losses[i]);
@@ -177,7 +177,7 @@ static int bench_gpt2_train_alone(training *t, const bench_settings *s) {
         else
             status = report_error();
     }
-    if (ok && ct_measure_limits(&limits, s->threads, false)) {
+    if (ok && ct_measure_machine_limits(&limits, s->threads, false)) {
         memcpy(sorted, all + WARMUP_STEPS, kept * sizeof *sorted);
         results r = {.ms = bench_median(sorted, kept),
                      .flops = bench_gpt2_step_flops(t),

@@ -25,10 +25,10 @@ static void devices_print_row(const ct_device_info *d, void *user) {
                "what it is");
     if (d->memory) snprintf(memory, sizeof memory, "%.1f GB", (double)d->memory / 1e9);
     printf("%-10s  %-8s  %-10s  %-13s  ", d->name, memory,
-           devices_format_rate(read, d->read, "GB/s"),
+           devices_format_rate(read, d->read_bandwidth, "GB/s"),
            devices_format_rate(flops, d->flops, "GFLOP/s"));
     if (!d->usable) fputs("not usable: ", stdout);
-    put_escaped(stdout, d->what, strlen(d->what), "");
+    put_escaped(stdout, d->description, strlen(d->description), "");
     putchar('\n');
     flush_output(); // measuring the next device may take a while
 }
@@ -38,8 +38,8 @@ static void devices_print_json(const ct_device_info *d, void *user) {
     (void)user;
     printf("{\"device\": \"%s\", \"usable\": %s, \"memory\": %" PRIu64
            ", \"read\": %.0f, \"flops\": %.0f, \"what\": \"",
-           d->name, d->usable ? "true" : "false", d->memory, d->read, d->flops);
-    for (const char *c = d->what; *c; c++) {
+           d->name, d->usable ? "true" : "false", d->memory, d->read_bandwidth, d->flops);
+    for (const char *c = d->description; *c; c++) {
         if (*c == '"' || *c == '\\') putchar('\\');
         if ((unsigned char)*c < ' ')
             printf("\\u%04x", (unsigned)*c);

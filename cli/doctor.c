@@ -12,9 +12,9 @@
 static void doctor_print_finding(const ct_finding *f, void *user) {
     static const char *const words[] = {"ok", "slow", "BAD"};
     (void)user;
-    printf("%-4s  %-10s  ", words[f->health], f->what);
+    printf("%-4s  %-10s  ", words[f->health], f->name);
     put_escaped(stdout, f->found, strlen(f->found), "");
-    if (*f->mend) printf("\n                  mend it: %s", f->mend);
+    if (*f->hint) printf("\n                  mend it: %s", f->hint);
     putchar('\n');
     flush_output(); // the next check may take a while
 }
@@ -83,7 +83,7 @@ static int explain_find_code(const char *word) {
 
 static void explain_print_code(int i) {
     printf("%d  CT_E_%s: %s\n    %s\n", (int)codes[i].code, codes[i].name,
-           ct_code_title(codes[i].code), ct_code_fix(codes[i].code));
+           ct_code_title(codes[i].code), ct_code_hint(codes[i].code));
 }
 
 int run_explain(int argc, char **argv) {
@@ -94,8 +94,8 @@ int run_explain(int argc, char **argv) {
         .text = "Says what an error code means and what mends it. CODE is a number or a name, as\n"
                 "ct_error_code and docs/errors.md have them; without one, all are listed.\n",
         .examples = "  cotan explain 2\n"
-                    "  cotan explain CT_E_SPENT\n"
-                    "  cotan explain spent\n",
+                    "  cotan explain CT_E_OVERWRITTEN\n"
+                    "  cotan explain overwritten\n",
     };
     const char *word = NULL, *names[CODES + 1] = {0};
     int status;

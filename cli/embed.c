@@ -66,7 +66,7 @@ static int embed_write_vectors(const embedding *e) {
     }
     if (!ok) return report_error();
     printf("%s: %zu vectors of %lld numbers, from %lld tokens\n", printable(e->out), e->n,
-           (long long)e->model->width, (long long)*e->options.tokens);
+           (long long)e->model->width, (long long)*e->options.n_tokens);
     return EXIT_DONE;
 }
 
@@ -162,8 +162,8 @@ static int embed_classify(embedding *e) {
     e->vectors = malloc((e->n * (size_t)e->labels + 1) * sizeof *e->vectors);
     if (!e->vectors) return usage_error("embed: out of memory");
     for (size_t i = 0; e->query && i < e->n; i++) {
-        e->texts[i].second = e->texts[i].s;
-        e->texts[i].n_second = e->texts[i].n;
+        e->texts[i].text_pair = e->texts[i].s;
+        e->texts[i].n_text_pair = e->texts[i].n;
         e->texts[i].s = e->query;
         e->texts[i].n = strlen(e->query);
     }
@@ -173,8 +173,8 @@ static int embed_classify(embedding *e) {
         return report_error();
     progress_watch_kernels(false);
     for (size_t i = 0; e->query && i < e->n; i++)
-        e->texts[i] = (ct_lm_text){.s = e->texts[i].second, .n = e->texts[i].n_second};
-    if (!e->query) ct_lm_probabilities(e->model->lm, e->vectors, e->n);
+        e->texts[i] = (ct_lm_text){.s = e->texts[i].text_pair, .n = e->texts[i].n_text_pair};
+    if (!e->query) ct_lm_class_probabilities(e->model->lm, e->vectors, e->n);
     return e->query ? embed_rank(e) : embed_print_labels(e);
 }
 
@@ -216,9 +216,9 @@ static bool embed_check_empty_lines(const embedding *e) {
 }
 
 static int embed_run(embedding *e, int pooling, bool raw) {
-    ct_embedding how;
+    ct_pooling_config how;
     int64_t tokens = 0;
-    e->labels = ct_lm_look(e->model->lm).labels;
+    e->labels = ct_lm_info(e->model->lm).labels;
     if (e->classify && !e->labels)
         return usage_error("embed: %s has no head that tells classes of texts apart",
                            printable(e->model->path));
@@ -228,15 +228,15 @@ static int embed_run(embedding *e, int pooling, bool raw) {
     if (!(e->labels && e->query) && !embed_check_empty_lines(e)) return EXIT_USAGE;
     if (e->labels && (e->classify || e->query)) return embed_classify(e);
     e->labels = 0;
-    if (!ct_embedding_read(e->model->path, e->model->lm, &how)) return report_error();
+    if (!ct_pooling_config_read(e->model->path, e->model->lm, &how)) return report_error();
     if (pooling >= 0) how.pooling = (ct_pooling)(pooling + CT_POOL_MEAN);
     if (raw) how.normalised = false;
     const size_t n = e->n + (e->query != NULL);
     if (e->query) e->texts[e->n] = (ct_lm_text){.s = e->query, .n = strlen(e->query)};
     e->vectors = malloc((n * (size_t)e->model->width + 1) * sizeof *e->vectors);
     if (!e->vectors) return usage_error("embed: out of memory");
-    e->options.how = how;
-    e->options.tokens = &tokens;
+    e->options.pooling = how;
+    e->options.n_tokens = &tokens;
     progress_watch_kernels(true);
     if (!ct_lm_embed_with(e->model->lm, e->model->tokenizer, e->texts, n, e->vectors, e->options))
         return report_error();
@@ -316,7 +316,7 @@ int run_embed(int argc, char **argv) {
         {"truncate", OPT_FLAG, NULL, "leaves out the end of texts that are too long",
          .out = &e.options.truncate},
         {"batch", OPT_INT, "N", "tokens of a pass at most (2048)", 1, 1 << 24,
-         .out = &e.options.batch},
+         .out = &e.options.batch_tokens},
         activations_option(&activations),
         on[0],
         on[1],

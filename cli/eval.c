@@ -87,7 +87,8 @@ static void eval_print_accuracy(double value, double error) {
         printf(" %8.4f %9s", value, "");
 }
 
-static void eval_print_choices(evaluation *e, const char *name, const ct_choices *c) {
+static void eval_print_choices(evaluation *e, const char *name,
+                               const ct_multiple_choice_result *c) {
     if (e->json) {
         json_t *one = json_object();
         json_object_set_new(one, "file", json_string(name));
@@ -113,11 +114,11 @@ static int eval_run_tasks(evaluation *e) {
         printf("%s%-24s %10s %18s %18s %18s\n", e->texts.n ? "\n" : "", "choices of", "questions",
                "acc", "acc_norm", "acc_bytes");
     for (size_t i = 0; i < e->tasks.n; i++) {
-        ct_choices c;
+        ct_multiple_choice_result c;
         e->current_file = e->tasks.v[i];
         progress_watch_kernels(true);
-        if (!ct_eval_choices_with(e->model->lm, e->model->tokenizer, e->current_file, &c,
-                                  e->options))
+        if (!ct_eval_multiple_choice_with(e->model->lm, e->model->tokenizer, e->current_file, &c,
+                                          e->options))
             return report_error();
         progress_watch_kernels(false);
         eval_print_choices(e, e->current_file, &c);
@@ -165,7 +166,7 @@ int run_eval(int argc, char **argv) {
         {"limit", OPT_INT, "N", "only the first N questions of each file", 1, 1e15,
          .out = &e.options.limit},
         {"batch", OPT_INT, "N", "tokens of a pass at most (2048)", 1, 1 << 24,
-         .out = &e.options.batch},
+         .out = &e.options.batch_tokens},
         activations_option(&activations),
         {"json", OPT_FLAG, NULL, "the numbers as JSON, with all their digits", .out = &e.json},
         on[0],

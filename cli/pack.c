@@ -85,7 +85,7 @@ int run_pack(int argc, char **argv) {
     };
     if (!options_parse(&c, argc, argv, &model, &status)) return status;
     if (threads) ct_set_threads((int)threads);
-    o.dtype = types[cache_type];
+    o.cache_dtype = types[cache_type];
     char *name = out ? NULL : pack_cmd_default_path(model);
     if (!out && !name) return usage_error("pack: out of memory");
     status = pack_cmd_pack_model(model, out ? out : name, activations_dtype(activations), o);

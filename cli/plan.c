@@ -75,8 +75,8 @@ static void plan_cmd_put_launches(const ct_plan_cost *c) {
         fputs(", \"variable\": ", stdout);
         plan_cmd_put_string(l->variable);
         printf(", \"times\": %lld, \"bytes\": %llu, \"flops\": %.17g, \"temporaries\": %llu}",
-               (long long)l->times, (unsigned long long)l->bytes, l->flops,
-               (unsigned long long)l->temporaries);
+               (long long)l->executions, (unsigned long long)l->bytes, l->flops,
+               (unsigned long long)l->temporary_bytes);
     }
     fputs("]", stdout);
 }
@@ -85,8 +85,8 @@ static void plan_cmd_put_tensors(const ct_plan_cost *c) {
     fputs(",\n   \"tensors\": [", stdout);
     for (size_t i = 0; i < c->n_tensors; i++) {
         const ct_plan_tensor *t = &c->tensors[i];
-        printf("%s\n    {\"variable\": %s, ", i ? "," : "", t->variable ? "true" : "false");
-        plan_cmd_put_location(t->what, t->here);
+        printf("%s\n    {\"variable\": %s, ", i ? "," : "", t->is_variable ? "true" : "false");
+        plan_cmd_put_location(t->name, t->here);
         printf(", \"dtype\": \"%s\", \"shape\": [", t->dtype ? ct_dtype_name(t->dtype) : "");
         for (int a = 0; a < t->rank; a++) printf("%s%lld", a ? ", " : "", (long long)t->dim[a]);
         printf("], \"bytes\": %llu, \"count\": %zu}", (unsigned long long)t->bytes, t->count);
@@ -101,7 +101,7 @@ static void plan_cmd_put_plan(const listing *l, const char *name, const ct_plan_
            "\"result_bytes\": %llu, \"constant_bytes\": %llu, \"workspace_bytes\": %llu",
            l->n ? "," : "{\"plans\": [", name, c->n_kernels, c->new_kernels,
            (unsigned long long)c->bytes, c->flops, (unsigned long long)c->arena_bytes,
-           (unsigned long long)c->most_temporaries, (unsigned long long)c->input_bytes,
+           (unsigned long long)c->peak_temporary_bytes, (unsigned long long)c->input_bytes,
            (unsigned long long)c->result_bytes, (unsigned long long)c->constant_bytes,
            (unsigned long long)c->workspace_bytes);
     plan_cmd_put_launches(c);
@@ -113,23 +113,29 @@ static void plan_cmd_put_memory(const ct_lm_cost *c) {
     const struct {
         const char *name;
         uint64_t bytes;
-    } fields[] = {{"all", c->memory},          {"process", c->process},
-                  {"code", c->code},           {"copies", c->copies},
-                  {"devices", c->devices},     {"weights", c->weights},
-                  {"state", c->state},         {"arenas", c->arenas},
-                  {"constants", c->constants}, {"workspaces", c->workspaces},
-                  {"sums", c->sums},           {"batches", c->batches},
-                  {"curves", c->curves}};
+    } fields[] = {{"all", c->total},
+                  {"process", c->process},
+                  {"code", c->code},
+                  {"copies", c->save_buffers},
+                  {"devices", c->devices},
+                  {"weights", c->weights},
+                  {"state", c->optimizer_state},
+                  {"arenas", c->arenas},
+                  {"constants", c->constants},
+                  {"workspaces", c->workspaces},
+                  {"sums", c->grad_accumulators},
+                  {"batches", c->batches},
+                  {"curves", c->loss_history}};
     fputs("],\n \"memory\": {", stdout);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         printf("%s\"%s\": %llu", i ? ", " : "", fields[i].name,
                (unsigned long long)fields[i].bytes);
-    if (c->room == UINT64_MAX)
+    if (c->capacity == UINT64_MAX)
         fputs(", \"room\": null", stdout);
     else
-        printf(", \"room\": %llu", (unsigned long long)c->room);
-    printf("},\n \"blocks\": %zu, \"again\": %zu,\n \"refused\": %s}\n", c->blocks, c->again,
-           c->memory > c->room ? "true" : "false");
+        printf(", \"room\": %llu", (unsigned long long)c->capacity);
+    printf("},\n \"blocks\": %zu, \"again\": %zu,\n \"refused\": %s}\n", c->blocks,
+           c->recomputed_blocks, c->total > c->capacity ? "true" : "false");
 }
 
 // -------------------------------------------------------------------------------------- for people
@@ -147,8 +153,8 @@ static void plan_cmd_print_launches(FILE *to, const ct_plan_cost *c) {
         fprintf(to, "%5zu  %-*.*s  %-42s %9s %12s %9s", i, SHORT_NAME, SHORT_NAME,
                 l->kernel ? l->kernel : "op", what, bytes(l->bytes, moved),
                 l->flops > 0 ? plan_cmd_format_amount(l->flops, "FLOP", "FLOP", flops) : "-",
-                bytes(l->temporaries, held));
-        if (l->times > 1) fprintf(to, "  %lld times", (long long)l->times);
+                bytes(l->temporary_bytes, held));
+        if (l->executions > 1) fprintf(to, "  %lld times", (long long)l->executions);
         if (l->variable) fprintf(to, "  %s", l->variable);
         fputc('\n', to);
     }
@@ -159,17 +165,17 @@ static void plan_cmd_print_plot(FILE *to, const ct_plan_cost *c) {
     size_t columns = c->n_launches < PLOT_WIDTH ? c->n_launches : PLOT_WIDTH;
     uint64_t column[PLOT_WIDTH] = {0};
     char top[24];
-    if (!columns || !c->most_temporaries) return;
+    if (!columns || !c->peak_temporary_bytes) return;
     for (size_t i = 0; i < c->n_launches; i++) {
         uint64_t *most = &column[i * columns / c->n_launches];
-        if (c->launches[i].temporaries > *most) *most = c->launches[i].temporaries;
+        if (c->launches[i].temporary_bytes > *most) *most = c->launches[i].temporary_bytes;
     }
     fprintf(to, "\nTemporaries over the launches of a step, up to %s in an arena of ",
-            bytes(c->most_temporaries, top));
+            bytes(c->peak_temporary_bytes, top));
     fprintf(to, "%s\n", bytes(c->arena_bytes, top));
     for (int y = PLOT_HEIGHT; y > 0; y--) {
-        double level = (double)c->most_temporaries * (y - 0.5) / PLOT_HEIGHT;
-        fprintf(to, "%9s |", y == PLOT_HEIGHT ? bytes(c->most_temporaries, top) : "");
+        double level = (double)c->peak_temporary_bytes * (y - 0.5) / PLOT_HEIGHT;
+        fprintf(to, "%9s |", y == PLOT_HEIGHT ? bytes(c->peak_temporary_bytes, top) : "");
         size_t last = columns;
         while (last && (double)column[last - 1] < level) last--;
         for (size_t x = 0; x < last; x++) fputc((double)column[x] >= level ? '#' : ' ', to);
@@ -193,24 +199,25 @@ static void plan_cmd_print_plans(const listing *l) {
 }
 
 static void plan_cmd_print_memory(const ct_lm_cost *c) {
-    uint64_t named = c->weights + c->state + c->sums + c->arenas + c->constants + c->workspaces;
+    uint64_t named = c->weights + c->optimizer_state + c->grad_accumulators + c->arenas +
+                     c->constants + c->workspaces;
     const struct {
         const char *name, *what;
         uint64_t bytes;
     } lines[] = {{"weights", "", c->weights},
-                 {"state", "of the optimizer", c->state},
-                 {"sums", "of gradients, over the batches of a step", c->sums},
+                 {"state", "of the optimizer", c->optimizer_state},
+                 {"sums", "of gradients, over the batches of a step", c->grad_accumulators},
                  {"arenas", "of the plans' temporaries", c->arenas},
                  {"constants", "", c->constants},
                  {"workspaces", "of kernels", c->workspaces},
                  {"other tensors", "batches, metrics, the sample's cache",
                   c->devices > named ? c->devices - named : 0},
-                 {"copies", "of weights or state, while they are saved", c->copies},
+                 {"copies", "of weights or state, while they are saved", c->save_buffers},
                  {"batches", "on the host, as they are drawn", c->batches},
-                 {"curves", "of the losses, on the host, for their plot", c->curves},
+                 {"curves", "of the losses, on the host, for their plot", c->loss_history},
                  {"code", "compiled kernels", c->code},
                  {"process", "the program and the text", c->process},
-                 {"all", "", c->memory}};
+                 {"all", "", c->total}};
     char text[24];
     printf("\nMemory, at most\n");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -286,7 +293,7 @@ int run_plan(int argc, char **argv) {
                  .examples = examples,
                  .excluded = refusals};
     if (!train_options_parse(&c, &s, &json, argc, argv, &status)) return status;
-    s.train.event = plan_cmd_on_event;
+    s.train.on_event = plan_cmd_on_event;
     s.train.user = &l;
     l.launches = open_memstream(&launches, &n);
     ct_lm_cost cost;
@@ -305,9 +312,10 @@ int run_plan(int argc, char **argv) {
     }
     free(launches);
     if (!planned) return report_error();
-    if (cost.memory <= cost.room) return EXIT_DONE;
+    if (cost.total <= cost.capacity) return EXIT_DONE;
     flush_output();
-    return usage_error(
-        "plan: cotan train will refuse this: %s are needed, %s %s", bytes(cost.memory, needed),
-        cost.limited ? "the limit is" : "this machine has left", bytes(cost.room, room));
+    return usage_error("plan: cotan train will refuse this: %s are needed, %s %s",
+                       bytes(cost.total, needed),
+                       cost.capacity_is_limit ? "the limit is" : "this machine has left",
+                       bytes(cost.capacity, room));
 }

@@ -175,7 +175,7 @@ static bool pull_select_gguf(const pull *p, const files *list, const char *tag, 
     size_t *of = calloc(list->n + 1, sizeof *of), last = 0;
     bool allocated = names && of;
     for (size_t i = 0; allocated && i < list->n; i++) names[i] = list->v[i].name;
-    const size_t several = allocated ? ct_hub_gguf(names, list->n, tag, of) : 0;
+    const size_t several = allocated ? ct_hub_match_gguf(names, list->n, tag, of) : 0;
     for (size_t i = 0; allocated && i < list->n; i++) {
         if (!of[i]) continue;
         chosen[i] = of[i] == 1;

@@ -105,21 +105,22 @@ static void run_on_finish(const ct_engine_result *r, void *user) {
     const bool ok = (!r->text_n || run_feed_text(m, r->text, r->text_n)) &&
                     (!m->parser || ct_chat_parser_end(m->parser, run_on_chat_part, m));
     run_end_reasoning(m);
-    m->failed = !ok || r->end == CT_ENGINE_FAILED;
-    m->context_is_full = r->end == CT_ENGINE_LENGTH && (int64_t)r->written < m->length;
+    m->failed = !ok || r->finish_reason == CT_ENGINE_FAILED;
+    m->context_is_full =
+        r->finish_reason == CT_ENGINE_LENGTH && (int64_t)r->generated_tokens < m->length;
     if (m->failed && !ct_failed())
-        fprintf(stderr, "cotan: %s\n", r->why ? r->why : "out of memory");
+        fprintf(stderr, "cotan: %s\n", r->error ? r->error : "out of memory");
     if (!m->verbose) return;
-    const double writing = r->all - r->first;
+    const double writing = r->total_seconds - r->ttft_seconds;
     fflush(stdout);
     fprintf(stderr, "\n[%zu tokens read, %zu of them known; the first after %.2f s; %zu written",
-            r->prompt, r->cached, r->first, r->written);
-    if (r->written > 1 && writing > 0)
-        fprintf(stderr, ", %.1f a second", (double)(r->written - 1) / writing);
-    if (ct_kernels_level()) {
+            r->prompt_tokens, r->cached_tokens, r->ttft_seconds, r->generated_tokens);
+    if (r->generated_tokens > 1 && writing > 0)
+        fprintf(stderr, ", %.1f a second", (double)(r->generated_tokens - 1) / writing);
+    if (ct_kernels_isa()) {
         const ct_stats s = ct_get_stats();
         fprintf(stderr, "; kernels for %s: %llu packed, %llu compiled, %llu launches interpreted",
-                ct_kernels_level(), (unsigned long long)s.kernels_packed,
+                ct_kernels_isa(), (unsigned long long)s.kernels_packed,
                 (unsigned long long)(s.kernels_compiled + s.kernels_loaded),
                 (unsigned long long)s.launches_interpreted);
     }
@@ -154,11 +155,11 @@ static bool run_generate(model *m, const char *given, size_t n) {
                 e.n, (long long)m->context - 1);
         run_print_context_hint(m);
     } else {
-        id = ct_engine_add(m->engine, .prompt = e.ids, .n_prompt = e.n, .most = m->length,
-                           .ends = m->is->ends, .n_ends = m->is->n_ends, .stops = &m->stop,
-                           .n_stops = m->stop ? 1 : 0, .sampling = m->sampling,
-                           .keep_special = m->parser != NULL, .token = run_on_token,
-                           .done = run_on_finish, .user = m);
+        id = ct_engine_add(m->engine, .prompt = e.ids, .n_prompt = e.n, .max_tokens = m->length,
+                           .eos_ids = m->is->eos_ids, .n_eos_ids = m->is->n_eos_ids,
+                           .stops = &m->stop, .n_stops = m->stop ? 1 : 0, .sampling = m->sampling,
+                           .include_special = m->parser != NULL, .on_token = run_on_token,
+                           .on_finish = run_on_finish, .user = m);
     }
     ct_encoding_free(&e);
     bool stopped = false;
@@ -413,11 +414,11 @@ static bool run_load_model(model *m, const char *name, int64_t context, bool raw
                            ct_dtype activations) {
     m->is = ct_pretrained_load(name, .activations = activations);
     if (!m->is) return false;
-    m->engine =
-        ct_engine_new(m->is->lm, .tokenizer = m->is->tokenizer, .texts = 1, .context = context);
-    m->context = context ? context : ct_lm_look(m->is->lm).usual_context;
+    m->engine = ct_engine_new(m->is->lm, .tokenizer = m->is->tokenizer, .max_sequences = 1,
+                              .context = context);
+    m->context = context ? context : ct_lm_info(m->is->lm).default_context;
     m->is_chat = m->is->chat && !raw;
-    if (m->engine) warn_unsupported_generation(name, m->is->unfollowed);
+    if (m->engine) warn_unsupported_generation(name, m->is->unsupported_generation_keys);
     return m->engine != NULL;
 }
 

@@ -17,7 +17,7 @@ static bool sample_on_text(const char *text, size_t n, void *user) {
 
 int run_sample(int argc, char **argv) {
     bool terminal = isatty(STDOUT_FILENO) == 1;
-    ct_lm_sample_options s = {.write = sample_on_text, .user = &terminal};
+    ct_lm_sample_options s = {.on_text = sample_on_text, .user = &terminal};
     ct_num seed = {0};
     machine m;
     opt on[MACHINE_OPTIONS];
@@ -25,7 +25,7 @@ int run_sample(int argc, char **argv) {
     machine_options_init(&m, on);
     opt options[] = {
         {"prompt", OPT_STRING, "TEXT", "how the text begins (a new line)", .out = &s.prompt},
-        {"length", OPT_INT, "N", "tokens to write (500)", 1, 1e9, .out = &s.length},
+        {"length", OPT_INT, "N", "tokens to write (500)", 1, 1e9, .out = &s.max_tokens},
         {"temperature", OPT_REAL, "X", "0: the likeliest token; above 1: wild (0.8)", 0, 1000,
          .out = &s.temperature},
         {"top-k", OPT_INT, "N", "draws among the N likeliest tokens (40)", 1, 1e9, .out = &s.top_k},

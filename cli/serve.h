@@ -184,7 +184,7 @@ struct model {
     pthread_mutex_t template_lock; // one thread at a time renders the template
     pthread_mutex_t reader_lock;   // one thread at a time uses `reader_ctx`
     ct_ctx *reader_ctx;            // for embeddings and log-probabilities
-    ct_embedding embedding;        // how texts are embedded
+    ct_pooling_config embedding;   // how texts are embedded
 };
 // Files that are truncated while they are mapped (serve_files.c): install the handler before any is
 // mapped.
@@ -209,7 +209,7 @@ bool model_classify_texts(model *m, const ct_lm_text *texts, size_t n, float *sc
 // For each token but the first computes its log-probability, its rank from 1, and the n_best most likely
 // tokens at its position: own (n), rank (n), best (n, n_best).
 bool model_prompt_logprobs(model *m, const int32_t *ids, size_t n, double *own, int64_t *rank,
-                           ct_engine_choice *best, size_t n_best, char why[512]);
+                           ct_engine_logprob *best, size_t n_best, char why[512]);
 typedef struct id_list {
     int32_t *ids; // (n)
     size_t n;
@@ -241,7 +241,7 @@ typedef struct generation_params {
     int64_t likely;
     // Number of most likely tokens per prompt token; not given: none are computed.
     ct_num prompt_top_logprobs;
-    ct_lm_bias *bias; // the array in sampling
+    ct_lm_logit_bias *bias; // the array in sampling
     // For conversations: `tools`, a JSON list, enables parsing of tool calls (NULL: off); parse_chat
     // enables parsing of reasoning and calls.
     const char *tools;
@@ -263,7 +263,7 @@ typedef struct choice {
     json_t *likely;    // logprobs since they were last taken, in the format of /v1/chat/completions
     json_t *token_ids; // ids of generated tokens with `return_token_ids`; else NULL
     bool is_done, failed;
-    ct_engine_end end;
+    ct_engine_finish_reason end;
     bool by_stop_string; // a stop string ended it, which is in `why`
     char why[512];       // error message
     size_t prompt, cached, written;

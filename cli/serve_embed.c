@@ -38,7 +38,8 @@ static bool embeddings_compute(exchange *x, model *m, const id_list *ids, const 
         texts[i] = (ct_lm_text){.ids = ids[i].ids, .n_ids = ids[i].n};
         all->tokens += ids[i].n;
     }
-    const ct_embed_options o = {.how = m->embedding, .stop = client_is_disconnected, .user = x};
+    const ct_embed_options o = {
+        .pooling = m->embedding, .should_stop = client_is_disconnected, .user = x};
     if (ok && !model_embed_texts(m, texts, all->n, all->v, o, why))
         ok = fail_request(x, 400, param, "%s", why);
     free(texts);

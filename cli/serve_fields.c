@@ -121,7 +121,7 @@ static bool fields_add_bias(exchange *x, const model *m, long token, const char 
         snprintf(name, sizeof name, "%ld", token);
         return fields_reject_value(x, "logit_bias.", name, "a number from -100 to 100", value);
     }
-    w->bias[(*n)++] = (ct_lm_bias){(int32_t)token, (float)add};
+    w->bias[(*n)++] = (ct_lm_logit_bias){(int32_t)token, (float)add};
     return true;
 }
 
@@ -135,10 +135,11 @@ static bool fields_parse_logit_bias(exchange *x, const model *m, json_t *bias,
     const ct_lm_sampling *own = &m->is->sampling; // its biases are kept
     if (!pairs && !json_is_object(bias))
         return fields_reject_value(x, "", "logit_bias", "an object", bias);
-    w->bias = calloc(own->n_bias + (pairs ? json_array_size(bias) : json_object_size(bias)) + 1,
-                     sizeof *w->bias);
+    w->bias =
+        calloc(own->n_logit_bias + (pairs ? json_array_size(bias) : json_object_size(bias)) + 1,
+               sizeof *w->bias);
     if (!w->bias) return fail_request(x, 500, NULL, "there is no memory for logit_bias");
-    for (; n < own->n_bias; n++) w->bias[n] = own->bias[n];
+    for (; n < own->n_logit_bias; n++) w->bias[n] = own->logit_bias[n];
     json_array_foreach(bias, i, value) {
         const json_t *id = json_array_get(value, 0);
         const json_int_t v = json_is_integer(id) ? json_integer_value(id) : -1;
@@ -152,18 +153,18 @@ static bool fields_parse_logit_bias(exchange *x, const model *m, json_t *bias,
         snprintf(quoted, sizeof quoted, "\"%.64s\"", printable(key));
         if (!fields_add_bias(x, m, *key && !*end ? token : -1, quoted, value, w, &n)) return false;
     }
-    w->sampling.bias = w->bias;
-    w->sampling.n_bias = n;
+    w->sampling.logit_bias = w->bias;
+    w->sampling.n_logit_bias = n;
     return true;
 }
 
 bool parse_eos_ids(exchange *x, const model *m, json_t *list, generation_params *w) {
-    const size_t n = json_array_size(list), own = w->ignore_eos ? 0 : m->is->n_ends;
+    const size_t n = json_array_size(list), own = w->ignore_eos ? 0 : m->is->n_eos_ids;
     if (n > MAX_STOPS)
         return fields_reject_value(x, "", "stop_token_ids", "a list of at most 16 tokens", list);
     w->ends = calloc(own + n + 1, sizeof *w->ends);
     if (!w->ends) return fail_request(x, 500, NULL, "there is no memory for the request");
-    if (own) memcpy(w->ends, m->is->ends, own * sizeof *w->ends);
+    if (own) memcpy(w->ends, m->is->eos_ids, own * sizeof *w->ends);
     w->n_ends = own;
     for (size_t i = 0; i < n; i++) {
         const json_t *id = json_array_get(list, i);

@@ -94,36 +94,38 @@ static void metrics_put_engines(buffer *out, server *s) {
         const char *name, *kind, *help;
         size_t at;
     } rows[] = {
-        {"texts_running", "gauge", "Texts that are written now.",
-         offsetof(ct_engine_state, running)},
-        {"texts_waiting", "gauge", "Texts that wait.", offsetof(ct_engine_state, waiting)},
-        {"pages", "gauge", "Pages of keys and values that there are.",
-         offsetof(ct_engine_state, pages)},
-        {"pages_used", "gauge", "Pages that running texts hold.",
-         offsetof(ct_engine_state, pages_used)},
-        {"pages_shared", "gauge", "Pages that several of them hold.",
-         offsetof(ct_engine_state, pages_shared)},
-        {"steps_total", "counter", "Passes of the model.", offsetof(ct_engine_state, steps)},
-        {"tokens_read_total", "counter", "Tokens of prompts that were read.",
-         offsetof(ct_engine_state, read)},
-        {"tokens_cached_total", "counter", "Tokens of prompts that need not be read again.",
-         offsetof(ct_engine_state, cached)},
-        {"tokens_written_total", "counter", "Tokens that were written.",
-         offsetof(ct_engine_state, written)},
-        {"texts_preempted_total", "counter", "Texts that gave their pages back.",
-         offsetof(ct_engine_state, preempted)},
-        {"texts_finished_total", "counter", "Texts that came to their end.",
-         offsetof(ct_engine_state, finished)},
-        {"texts_cancelled_total", "counter", "Texts whose clients went away.",
-         offsetof(ct_engine_state, cancelled)},
-        {"texts_failed_total", "counter", "Texts that failed.", offsetof(ct_engine_state, failed)},
+        {"sequences_running", "gauge", "Sequences that are being generated.",
+         offsetof(ct_engine_metrics, running)},
+        {"sequences_queued", "gauge", "Sequences in the queue.",
+         offsetof(ct_engine_metrics, queued)},
+        {"pages", "gauge", "Pages of the KV cache.", offsetof(ct_engine_metrics, pages)},
+        {"pages_used", "gauge", "Pages in use by running sequences.",
+         offsetof(ct_engine_metrics, pages_used)},
+        {"pages_shared", "gauge", "Pages shared by several sequences.",
+         offsetof(ct_engine_metrics, pages_shared)},
+        {"steps_total", "counter", "Passes of the model.", offsetof(ct_engine_metrics, steps)},
+        {"prefilled_tokens_total", "counter", "Prompt tokens that were computed.",
+         offsetof(ct_engine_metrics, prefilled_tokens)},
+        {"cached_tokens_total", "counter", "Prompt tokens whose keys and values were in the cache.",
+         offsetof(ct_engine_metrics, cached_tokens)},
+        {"generated_tokens_total", "counter", "Tokens that were generated.",
+         offsetof(ct_engine_metrics, generated_tokens)},
+        {"sequences_preempted_total", "counter",
+         "Sequences whose pages were taken to make room for others.",
+         offsetof(ct_engine_metrics, preempted)},
+        {"sequences_finished_total", "counter", "Sequences that finished.",
+         offsetof(ct_engine_metrics, finished)},
+        {"sequences_cancelled_total", "counter", "Sequences whose clients disconnected.",
+         offsetof(ct_engine_metrics, cancelled)},
+        {"sequences_failed_total", "counter", "Sequences that failed.",
+         offsetof(ct_engine_metrics, failed)},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         metrics_put_header(out, rows[r].name, rows[r].kind, rows[r].help);
         for (size_t i = 0; i < s->n_models; i++) {
             const model *m = &s->models[i];
             if (atomic_load(&m->state) != MODEL_READY || !m->engine) continue;
-            const ct_engine_state state = ct_engine_look(m->engine);
+            const ct_engine_metrics state = ct_engine_stats(m->engine);
             int64_t value;
             memcpy(&value, (const char *)&state + rows[r].at, sizeof value);
             buffer_putf(out, "cotan_%s{model=\"", rows[r].name);

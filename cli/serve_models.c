@@ -129,14 +129,14 @@ static bool model_warm_up_reader(model *m) {
     int32_t ids[T] = {0};
     double own[T];
     int64_t rank[T];
-    ct_engine_choice best[T];
+    ct_engine_logprob best[T];
     float *vectors = malloc(2 * (size_t)m->is->width * sizeof *vectors); // (2, width)
     bool ok = vectors != NULL;
     for (size_t n = T - 1; ok && n <= T; n++) { // after a second size the plan has a dynamic size
         const ct_lm_text texts[2] = {{.ids = ids, .n_ids = n}, {.ids = ids, .n_ids = n - 1}};
         for (size_t k = 1; ok && k <= 2; k++)
-            ok = model_embed_texts(m, texts, k, vectors, (ct_embed_options){.how = m->embedding},
-                                   why);
+            ok = model_embed_texts(m, texts, k, vectors,
+                                   (ct_embed_options){.pooling = m->embedding}, why);
         if (ok && m->engine) ok = model_prompt_logprobs(m, ids, n, own, rank, best, 1, why);
     }
     free(vectors);
@@ -169,20 +169,21 @@ static bool model_load(model *m) {
     if (!m->reader_ctx) return false;
     ct_ctx *own = ct_ctx_use(m->reader_ctx);
     const bool ok = machine_apply(&is->machine, "serve", &status);
-    ct_wait_for_kernels();
+    ct_set_synchronous_compilation();
     ct_ctx_use(own);
-    if (!ct_embedding_read_at(m->is->path, m->is->lm, &m->embedding, nowhere)) return false;
-    if (!ok || !m->is->writes) return ok && model_warm_up_reader(m);
-    warn_unsupported_generation(m->name, m->is->unfollowed);
-    m->context = is->context ? is->context : ct_lm_look(m->is->lm).usual_context;
-    m->engine = ct_engine_new_with(m->is->lm, (ct_engine_options){.tokenizer = m->is->tokenizer,
-                                                                  .texts = is->parallel,
-                                                                  .waiting = is->queue,
-                                                                  .context = m->context,
-                                                                  .memory = is->cache_bytes,
-                                                                  .dtype = types[is->cache_type],
-                                                                  .guesses = is->guesses});
-    return m->engine && ct_engine_warm_at(m->engine, nowhere) && model_warm_up_reader(m);
+    if (!ct_pooling_config_read_at(m->is->path, m->is->lm, &m->embedding, nowhere)) return false;
+    if (!ok || !m->is->is_generative) return ok && model_warm_up_reader(m);
+    warn_unsupported_generation(m->name, m->is->unsupported_generation_keys);
+    m->context = is->context ? is->context : ct_lm_info(m->is->lm).default_context;
+    m->engine =
+        ct_engine_new_with(m->is->lm, (ct_engine_options){.tokenizer = m->is->tokenizer,
+                                                          .max_sequences = is->parallel,
+                                                          .max_queued = is->queue,
+                                                          .context = m->context,
+                                                          .cache_memory = is->cache_bytes,
+                                                          .cache_dtype = types[is->cache_type],
+                                                          .max_draft_tokens = is->guesses});
+    return m->engine && ct_engine_warm_up_at(m->engine, nowhere) && model_warm_up_reader(m);
 }
 
 static bool model_wait_for_work(model *m) {
@@ -308,21 +309,21 @@ bool model_classify_texts(model *m, const ct_lm_text *texts, size_t n, float *sc
 }
 
 // Finds the most likely tokens of a row of logits, most likely first, and among equal ones the first.
-static void model_top_logprobs(const float *row, int64_t vocab, double less, ct_engine_choice *best,
-                               size_t n) {
+static void model_top_logprobs(const float *row, int64_t vocab, double less,
+                               ct_engine_logprob *best, size_t n) {
     size_t have = 0;
     for (int64_t v = 0; v < vocab; v++) {
         const double p = row[v] - less;
         size_t at = have < n ? have++ : n;
-        if (at == n && (!n || !(p > best[n - 1].log_probability))) continue;
+        if (at == n && (!n || !(p > best[n - 1].logprob))) continue;
         if (at == n) at--;
-        for (; at && p > best[at - 1].log_probability; at--) best[at] = best[at - 1];
-        best[at] = (ct_engine_choice){(int32_t)v, p};
+        for (; at && p > best[at - 1].logprob; at--) best[at] = best[at - 1];
+        best[at] = (ct_engine_logprob){(int32_t)v, p};
     }
 }
 
 static bool model_compute_logprobs(const model *m, const int32_t *ids, size_t n, double *own,
-                                   int64_t *rank, ct_engine_choice *best, size_t n_best) {
+                                   int64_t *rank, ct_engine_logprob *best, size_t n_best) {
     CT_SCOPE;
     const int64_t vocab = m->is->vocab;
     // (1, T), with a dynamic length, so that the plan of the warm-up is used for all.
@@ -342,7 +343,7 @@ static bool model_compute_logprobs(const model *m, const int32_t *ids, size_t n,
 }
 
 bool model_prompt_logprobs(model *m, const int32_t *ids, size_t n, double *own, int64_t *rank,
-                           ct_engine_choice *best, size_t n_best, char why[512]) {
+                           ct_engine_logprob *best, size_t n_best, char why[512]) {
     if ((double)n * (double)m->is->vocab * sizeof(float) > MAX_LOGITS_BYTES) {
         snprintf(why, 512,
                  "log-probabilities of the prompt: the scores of %zu tokens take more than %d MB",

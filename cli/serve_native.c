@@ -246,7 +246,7 @@ bool handle_props(exchange *x) {
 bool handle_slots(exchange *x) {
     const model *m = &x->server->models[0];
     const int64_t all = x->server->is.parallel ? x->server->is.parallel : 32;
-    const int64_t busy = m->engine ? ct_engine_look(m->engine).running : 0;
+    const int64_t busy = m->engine ? ct_engine_stats(m->engine).running : 0;
     json_t *list = json_array();
     for (int64_t i = 0; i < all; i++)
         json_array_append_new(list, json_pack("{s:I, s:I, s:b}", "id", (json_int_t)i, "n_ctx",

@@ -326,11 +326,11 @@ static json_t *ollama_parameter_size_json(int64_t n) {
 static json_t *ollama_details_json(const model *m) {
     const size_t n = strlen(m->is->path);
     const bool gguf = n > 5 && strcmp(m->is->path + n - 5, ".gguf") == 0;
-    const ct_lm_about about = ct_lm_look(m->is->lm);
+    const ct_lm_properties about = ct_lm_info(m->is->lm);
     return json_pack("{s:s, s:s, s:s, s:[s], s:o, s:s}", "parent_model", "", "format",
                      gguf ? "gguf" : "safetensors", "family", m->is->type, "families", m->is->type,
                      "parameter_size", ollama_parameter_size_json(about.parameters),
-                     "quantization_level", about.storage);
+                     "quantization_level", about.weight_format);
 }
 
 // Ollama's names have a tag.
@@ -376,7 +376,7 @@ static void ollama_add_info(json_t *info, const char *family, const char *name, 
 }
 
 static json_t *ollama_model_info_json(const model *m) {
-    const ct_lm_about about = ct_lm_look(m->is->lm);
+    const ct_lm_properties about = ct_lm_info(m->is->lm);
     json_t *info = json_pack("{s:s, s:I}", "general.architecture", m->is->type,
                              "general.parameter_count", (json_int_t)about.parameters);
     ollama_add_info(info, m->is->type, "context_length", m->context);

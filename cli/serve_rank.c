@@ -16,10 +16,10 @@ typedef struct rerank_options {
 } rerank_options;
 
 static ct_embed_options rerank_embed_options(const model *m, rerank_options *a) {
-    return (ct_embed_options){.how = m->embedding,
+    return (ct_embed_options){.pooling = m->embedding,
                               .truncate = a->truncate,
-                              .tokens = &a->tokens,
-                              .stop = client_is_disconnected,
+                              .n_tokens = &a->tokens,
+                              .should_stop = client_is_disconnected,
                               .user = a->x};
 }
 
@@ -90,13 +90,13 @@ static bool rerank_score_by_head(model *m, ct_lm_text *texts, size_t n, ranking 
     float *v = malloc((n + 1) * sizeof *v);
     snprintf(why, 512, "there is no memory for the scores");
     for (size_t i = 0; i < n; i++) {
-        texts[i].second = texts[i].s;
-        texts[i].n_second = texts[i].n;
+        texts[i].text_pair = texts[i].s;
+        texts[i].n_text_pair = texts[i].n;
         texts[i].s = texts[n].s;
         texts[i].n = texts[n].n;
     }
     const bool ok = v && model_classify_texts(m, texts, n, v, rerank_embed_options(m, a), why);
-    if (ok && !a->raw) ct_lm_probabilities(m->is->lm, v, n);
+    if (ok && !a->raw) ct_lm_class_probabilities(m->is->lm, v, n);
     for (size_t i = 0; ok && i < n; i++) r->scores[i] = (double)v[i];
     free(v);
     return ok;
@@ -115,7 +115,7 @@ static bool rerank_run(exchange *x, model *m, const json_t *query, const char *p
                        rerank_options *a) {
     char why[512];
     const size_t n = json_array_size(r->documents);
-    const int64_t labels = ct_lm_look(m->is->lm).labels;
+    const int64_t labels = ct_lm_info(m->is->lm).labels;
     if (labels > 1)
         return fail_request(x, 400, "model",
                             "%s tells %lld classes of texts apart; texts are ranked by a model of "
@@ -207,8 +207,8 @@ static bool predict_parse_input(exchange *x, const json_t *input, ct_lm_text *te
                             "lists, not %s",
                             input ? json_excerpt(input) : "missing");
     *text = rerank_text_input(first);
-    text->second = json_string_value(second);
-    text->n_second = json_string_length(second);
+    text->text_pair = json_string_value(second);
+    text->n_text_pair = json_string_length(second);
     return true;
 }
 
@@ -237,7 +237,7 @@ bool handle_predict(exchange *x) {
                             {"raw_scores", FIELD_BOOL, .out = &a.raw}};
     model *m = find_requested_model(x, false);
     if (!m || !parse_fields(x, x->request, "", fields, 2)) return false;
-    const int64_t labels = ct_lm_look(m->is->lm).labels;
+    const int64_t labels = ct_lm_info(m->is->lm).labels;
     if (!labels)
         return fail_request(x, 400, "model", "%s has no head that tells classes of texts apart",
                             m->name);
@@ -252,7 +252,7 @@ bool handle_predict(exchange *x) {
         ok = predict_parse_input(x, many ? json_array_get(inputs, i) : inputs, &texts[i]);
     if (ok && !model_classify_texts(m, texts, n, scores, rerank_embed_options(m, &a), why))
         ok = fail_request(x, 400, "inputs", "%s", why);
-    if (ok && !a.raw) ct_lm_probabilities(m->is->lm, scores, n);
+    if (ok && !a.raw) ct_lm_class_probabilities(m->is->lm, scores, n);
     json_t *all = ok ? json_array() : NULL;
     for (size_t i = 0; ok && i < n; i++)
         json_array_append_new(all, predict_labels_json(m, scores + i * (size_t)labels, labels));
@@ -293,7 +293,7 @@ bool handle_tei_embed(exchange *x) {
                               json_excerpt(one));
     }
     ct_embed_options o = rerank_embed_options(m, &a);
-    o.how.normalised = normalise;
+    o.pooling.normalised = normalise;
     if (ok && !model_embed_texts(m, texts, n, v, o, why))
         ok = fail_request(x, 400, "inputs", "%s", why);
     json_t *list = ok ? json_array() : NULL;

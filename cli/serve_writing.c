@@ -14,7 +14,7 @@ typedef struct event {
     int32_t token;
     double log_probability;
     size_t n_top, n;
-    const ct_engine_choice *top;
+    const ct_engine_logprob *top;
     const char *text;
     ct_engine_result result; // for an end
     char why[512];
@@ -22,7 +22,7 @@ typedef struct event {
 
 // ---------------------------------------------------------------------------------- the model's thread
 
-static bool generation_push_event(choice *c, event e, const ct_engine_choice *top,
+static bool generation_push_event(choice *c, event e, const ct_engine_logprob *top,
                                   const char *text) {
     generation *w = c->owner;
     const size_t top_bytes = e.n_top * sizeof *top;
@@ -52,23 +52,23 @@ static bool generation_on_token(const ct_engine_token *t, void *user) {
     return !model_is_truncated(c->owner->model) &&
            generation_push_event(user,
                                  (event){.token = t->token,
-                                         .log_probability = t->log_probability,
-                                         .n_top = t->n_top,
+                                         .log_probability = t->logprob,
+                                         .n_top = t->n_top_logprobs,
                                          .n = t->text_n},
-                                 t->top, t->text);
+                                 t->top_logprobs, t->text);
 }
 
 static void generation_on_finish(const ct_engine_result *r, void *user) {
     choice *c = user;
     event e = {.is_end = true, .result = *r, .n = r->text_n};
     if (model_is_truncated(c->owner->model)) {
-        e.result.end = CT_ENGINE_FAILED;
+        e.result.finish_reason = CT_ENGINE_FAILED;
         e.n = 0;
         snprintf(e.why, sizeof e.why, "%s", truncated_message);
         generation_push_event(user, e, NULL, "");
         return;
     }
-    snprintf(e.why, sizeof e.why, "%s", r->why ? r->why : r->stop ? r->stop : "");
+    snprintf(e.why, sizeof e.why, "%s", r->error ? r->error : r->stop_string ? r->stop_string : "");
     generation_push_event(user, e, NULL, r->text);
 }
 
@@ -93,9 +93,10 @@ static bool generation_make_choices(generation *w, const generation_params *is, 
 static bool choice_make_parser(choice *c, const generation_params *is, const prompt_input *p) {
     const ct_chat_template *chat = c->owner->model->is->chat;
     if (!is->parse_chat || !chat) return true;
-    c->parser = ct_chat_parser_new_with(chat, (ct_chat_parser_options){.tools = is->tools != NULL,
-                                                                       .descriptions = is->tools,
-                                                                       .prompt = p->text});
+    c->parser = ct_chat_parser_new_with(
+        chat, (ct_chat_parser_options){.parse_tool_calls = is->tools != NULL,
+                                       .tool_definitions = is->tools,
+                                       .prompt = p->text});
     return c->parser != NULL;
 }
 
@@ -103,25 +104,26 @@ static bool generation_add_choice(generation *w, choice *c, const generation_par
                                   const prompt_input *p) {
     ct_engine_request r = {.prompt = p->ids,
                            .n_prompt = p->n,
-                           .most = (int64_t)is->most.value,
-                           .ends = is->ends,
-                           .n_ends = is->n_ends,
+                           .max_tokens = (int64_t)is->most.value,
+                           .eos_ids = is->ends,
+                           .n_eos_ids = is->n_ends,
                            .stops = is->stops,
                            .n_stops = is->n_stops,
                            .sampling = is->sampling,
-                           .likely = is->likely,
-                           .log_probabilities = is->log_probabilities,
+                           .top_logprobs = is->likely,
+                           .logprobs = is->log_probabilities,
                            // Markers of tool calls and reasoning are special tokens.
-                           .keep_special = c->parser != NULL || is->include_special,
-                           .token = generation_on_token,
-                           .done = generation_on_finish,
+                           .include_special = c->parser != NULL || is->include_special,
+                           .on_token = generation_on_token,
+                           .on_finish = generation_on_finish,
                            .user = c};
     r.sampling.seed += c->index % w->choices_per_prompt;
     pthread_mutex_lock(&w->lock);
     w->running++;
     pthread_mutex_unlock(&w->lock);
-    if (is->most.given && !r.most) { // no tokens are requested
-        generation_on_finish(&(ct_engine_result){.end = CT_ENGINE_LENGTH, .prompt = p->n}, c);
+    if (is->most.given && !r.max_tokens) { // no tokens are requested
+        generation_on_finish(
+            &(ct_engine_result){.finish_reason = CT_ENGINE_LENGTH, .prompt_tokens = p->n}, c);
         return true;
     }
     const int64_t number = ct_engine_add_with(w->model->engine, r);
@@ -318,7 +320,7 @@ static void choice_add_logprobs(choice *c, const event *e) {
            *top = json_array();
     for (size_t i = 0; i < e->n_top; i++)
         json_array_append_new(
-            top, generation_logprob_json(w, e->top[i].token, e->top[i].log_probability, before));
+            top, generation_logprob_json(w, e->top[i].token, e->top[i].logprob, before));
     json_object_set_new(one, "top_logprobs", top);
     json_array_append_new(c->likely, one);
 }
@@ -327,7 +329,7 @@ static void choice_add_logprobs(choice *c, const event *e) {
 typedef struct prompt_logprobs {
     double *own;
     int64_t *rank;
-    ct_engine_choice *best;
+    ct_engine_logprob *best;
 } prompt_logprobs;
 
 static bool prompt_logprobs_compute(model *m, const prompt_input *p, size_t n_best,
@@ -384,10 +386,9 @@ json_t *make_prompt_logprobs(generation *w, const prompt_input *p, size_t n_best
         json_t *one = json_object();
         generation_add_ranked_logprob(w, one, p->ids[i], read.own[i], read.rank[i]);
         for (size_t k = 0; k < n_best; k++) {
-            const ct_engine_choice *best = &read.best[i * n_best + k];
+            const ct_engine_logprob *best = &read.best[i * n_best + k];
             if (best->token != p->ids[i])
-                generation_add_ranked_logprob(w, one, best->token, best->log_probability,
-                                              (int64_t)k + 1);
+                generation_add_ranked_logprob(w, one, best->token, best->logprob, (int64_t)k + 1);
         }
         json_array_append_new(list, one);
     }
@@ -398,13 +399,13 @@ json_t *make_prompt_logprobs(generation *w, const prompt_input *p, size_t n_best
 static void choice_finish(choice *c, const event *e) {
     const ct_engine_result *r = &e->result;
     c->is_done = true;
-    c->end = r->end;
-    c->by_stop_string = r->stop != NULL;
-    c->prompt = r->prompt;
-    c->cached = r->cached;
-    c->written = r->written;
-    c->first = r->first;
-    c->all = r->all;
+    c->end = r->finish_reason;
+    c->by_stop_string = r->stop_string != NULL;
+    c->prompt = r->prompt_tokens;
+    c->cached = r->cached_tokens;
+    c->written = r->generated_tokens;
+    c->first = r->ttft_seconds;
+    c->all = r->total_seconds;
     snprintf(c->why, sizeof c->why, "%s", e->why);
     metrics_count_choice(c->owner->model->server->metrics, c);
     choice_report_part(c, PART_END, 0, NULL, 0);

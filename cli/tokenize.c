@@ -15,7 +15,7 @@ typedef struct tokenize_options {
 static int tokenize_print_tokens(const ct_tokenizer *t, const char *text, size_t n,
                                  const tokenize_options *a) {
     ct_encoding e = {0};
-    if (!ct_tokenizer_encode(t, text, n, &e, .add_special = a->special, .plain = a->plain,
+    if (!ct_tokenizer_encode(t, text, n, &e, .add_special = a->special, .split_special = a->plain,
                              .offsets = !a->ids && !a->count)) {
         ct_encoding_free(&e);
         return report_error();
@@ -26,7 +26,7 @@ static int tokenize_print_tokens(const ct_tokenizer *t, const char *text, size_t
     for (size_t i = 0; i < e.n && !a->ids && !a->count; i++) {
         size_t length;
         const char *piece = ct_tokenizer_piece(t, e.ids[i], &length);
-        if (e.added[i])
+        if (e.special_mask[i])
             printf("%8d  %-13s  ", (int)e.ids[i], "added");
         else
             printf("%8d  %5u to %5u  ", (int)e.ids[i], (unsigned)e.bytes[i].begin,

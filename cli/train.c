@@ -76,7 +76,7 @@ static void train_cmd_format_eta(char *out, size_t cap, double seconds) {
                  floor(fmod(seconds, 3600) / 60));
 }
 
-static void train_cmd_print_step(display *d, const ct_fit_point *p) {
+static void train_cmd_print_step(display *d, const ct_fit_state *p) {
     char line[256], left[32], validation[40] = "";
     bool last = p->step == p->steps - 1;
     // An evaluation is of the weights before the step, except at the last step.
@@ -111,8 +111,8 @@ static void train_cmd_print_step(display *d, const ct_fit_point *p) {
 static void train_cmd_print_sample(display *d, const ct_lm_event *event) {
     static const char margin[] = "    | ";
     train_cmd_end_line(d);
-    fprintf(stderr, "after %lld step%s it writes:\n%s", (long long)event->point.done,
-            event->point.done == 1 ? "" : "s", margin);
+    fprintf(stderr, "after %lld step%s it writes:\n%s", (long long)event->state.done,
+            event->state.done == 1 ? "" : "s", margin);
     put_escaped(stderr, event->text, event->text_n, margin);
     fputc('\n', stderr);
 }
@@ -141,12 +141,12 @@ static void train_cmd_on_event(const ct_lm_event *event, void *user) {
     switch (event->kind) {
     case CT_LM_MODEL:
     case CT_LM_RESUME: train_cmd_print_start(d, event->text); break;
-    case CT_LM_STEP: train_cmd_print_step(d, &event->point); break;
+    case CT_LM_STEP: train_cmd_print_step(d, &event->state); break;
     case CT_LM_SAMPLE: train_cmd_print_sample(d, event); break;
-    case CT_LM_TEXT: train_cmd_print_tokenizing(d, event->text); break;
-    case CT_LM_FOLDER: snprintf(d->dir, sizeof d->dir, "%s", event->text); break;
+    case CT_LM_TOKENIZING: train_cmd_print_tokenizing(d, event->text); break;
+    case CT_LM_OUTPUT_DIR: snprintf(d->dir, sizeof d->dir, "%s", event->text); break;
     case CT_LM_BEST: snprintf(d->best_dir, sizeof d->best_dir, "%s", event->text); break;
-    case CT_LM_ENDED:
+    case CT_LM_EARLY_STOP:
     case CT_LM_MEMORY:
     case CT_LM_DONE:
         train_cmd_end_line(d);
@@ -169,7 +169,7 @@ static size_t train_options_init(train_settings *s) {
     const opt all[] = {
         {"data", OPT_PATHS, "PATH...", "text: files, folders or 'patterns'", .out = &s->data},
         {"tokens", OPT_STRING, "KIND",
-         "bytes, chars, bpe:N (learnt from the text) or a tokenizer (bytes)", .out = &t->tokens},
+         "bytes, chars, bpe:N (learnt from the text) or a tokenizer (bytes)", .out = &t->tokenizer},
         {"arch", OPT_STRING, "TYPE", "what to train: gpt2, llama, qwen3, gemma ... (gpt2)",
          .out = &t->arch},
         {"from", OPT_PATH, "MODEL", "goes on from a model: a folder, or ORG/NAME that was pulled",
@@ -180,7 +180,7 @@ static size_t train_options_init(train_settings *s) {
         {"kv-heads", OPT_INT, "N", "of --arch: heads of keys and values (as heads)", 1, 1000,
          .out = &t->kv_heads},
         {"hidden", OPT_INT, "N", "of --arch: numbers within the MLP (by the architecture)", 1,
-         1 << 20, .out = &t->hidden},
+         1 << 20, .out = &t->intermediate_size},
         {"width", OPT_INT, "N", "numbers a token (chosen)", 1, 65536, .out = &t->width},
         {"context", OPT_INT, "N", "tokens seen at once (chosen)", 1, 1 << 20, .out = &t->context},
         {"batch", OPT_INT, "N", "windows a step (chosen)", 1, 1 << 20, .out = &t->batch},
@@ -343,8 +343,8 @@ int run_train(int argc, char **argv) {
                  .examples = examples};
     if (!train_options_parse(&c, &s, NULL, argc, argv, &status)) return status;
     display d = {.terminal = isatty(STDERR_FILENO) == 1};
-    s.train.event = train_cmd_on_event;
-    s.train.stop = train_cmd_should_stop;
+    s.train.on_event = train_cmd_on_event;
+    s.train.should_stop = train_cmd_should_stop;
     s.train.user = &d;
     train_cmd_handle_signals();
     progress_watch_kernels(true);

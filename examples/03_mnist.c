@@ -57,9 +57,9 @@ int main(int argc, char **argv) {
     long steps = (long)ct_dim(train.images, 0) / BATCH;
 
     ct_params *params = ct_params_new();
-    ct_nn_place place = ct_nn_place_in(params, 1);
-    mlp net = {ct_nn_linear_new(ct_nn_under(place, "in"), .in = 28 * 28, .out = HIDDEN),
-               ct_nn_linear_new(ct_nn_under(place, "out"), .in = HIDDEN, .out = 10)};
+    ct_nn_builder place = ct_nn_builder_for(params, 1);
+    mlp net = {ct_nn_linear_new(ct_nn_builder_child(place, "in"), .in = 28 * 28, .out = HIDDEN),
+               ct_nn_linear_new(ct_nn_builder_child(place, "out"), .in = HIDDEN, .out = 10)};
     ct_optim *adamw =
         ct_adamw(params, .schedule = {CT_LR_COSINE, .lr = 1e-3, .steps = epochs * steps});
     for (long epoch = 0; epoch < epochs && !ct_failed(); epoch++) {

@@ -14,11 +14,12 @@ typedef struct {
 } model;
 
 static model model_new(ct_params *params) {
-    ct_nn_place place = ct_nn_place_in(params, 1);
+    ct_nn_builder place = ct_nn_builder_for(params, 1);
     return (model){
-        ct_nn_embedding_new(ct_nn_under(place, "letters"), .count = LETTERS, .width = WIDTH),
-        ct_nn_linear_new(ct_nn_under(place, "hidden"), .in = SEEN * WIDTH, .out = HIDDEN),
-        ct_nn_linear_new(ct_nn_under(place, "out"), .in = HIDDEN, .out = LETTERS)};
+        ct_nn_embedding_new(ct_nn_builder_child(place, "letters"), .count = LETTERS,
+                            .width = WIDTH),
+        ct_nn_linear_new(ct_nn_builder_child(place, "hidden"), .in = SEEN * WIDTH, .out = HIDDEN),
+        ct_nn_linear_new(ct_nn_builder_child(place, "out"), .in = HIDDEN, .out = LETTERS)};
 }
 
 // seen (B, SEEN) i32 -> logits (B, LETTERS)

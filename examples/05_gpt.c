@@ -21,21 +21,23 @@ typedef struct {
 } gpt;
 
 static gpt gpt_new(ct_params *params) {
-    ct_nn_place top = ct_nn_place_in(params, 1);
+    ct_nn_builder top = ct_nn_builder_for(params, 1);
     ct_nn_init small = CT_NN_NORMAL(0.02 / sqrt(2 * LAYERS)); // of what is added to the stream
     gpt m;
-    m.tokens = ct_nn_embedding_new(ct_nn_under(top, "tokens"), .count = VOCAB, .width = WIDTH);
-    m.places = ct_nn_embedding_new(ct_nn_under(top, "places"), .count = CONTEXT, .width = WIDTH);
+    m.tokens =
+        ct_nn_embedding_new(ct_nn_builder_child(top, "tokens"), .count = VOCAB, .width = WIDTH);
+    m.places =
+        ct_nn_embedding_new(ct_nn_builder_child(top, "places"), .count = CONTEXT, .width = WIDTH);
     for (int i = 0; i < LAYERS; i++) {
-        ct_nn_place at = ct_nn_under(top, "blocks.%d", i);
-        m.blocks[i] =
-            (block){ct_nn_norm_new(ct_nn_under(at, "norm1"), .width = WIDTH),
-                    ct_nn_norm_new(ct_nn_under(at, "norm2"), .width = WIDTH),
-                    ct_nn_attention_new(ct_nn_under(at, "attention"), .width = WIDTH,
-                                        .heads = HEADS, .proj_init = small),
-                    ct_nn_mlp_new(ct_nn_under(at, "mlp"), .width = WIDTH, .proj_init = small)};
+        ct_nn_builder at = ct_nn_builder_child(top, "blocks.%d", i);
+        m.blocks[i] = (block){
+            ct_nn_norm_new(ct_nn_builder_child(at, "norm1"), .width = WIDTH),
+            ct_nn_norm_new(ct_nn_builder_child(at, "norm2"), .width = WIDTH),
+            ct_nn_attention_new(ct_nn_builder_child(at, "attention"), .width = WIDTH,
+                                .heads = HEADS, .proj_init = small),
+            ct_nn_mlp_new(ct_nn_builder_child(at, "mlp"), .width = WIDTH, .proj_init = small)};
     }
-    m.norm = ct_nn_norm_new(ct_nn_under(top, "norm"), .width = WIDTH);
+    m.norm = ct_nn_norm_new(ct_nn_builder_child(top, "norm"), .width = WIDTH);
     return m;
 }
 

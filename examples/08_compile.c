@@ -12,9 +12,10 @@ int main(int argc, char **argv) {
     if (argc != 2) return fprintf(stderr, "usage: %s PATH\n", argv[0]), 2;
     bool ok = ct_set_device("dry:cpu");
     ct_params *params = ct_params_new();
-    ct_nn_place place = ct_nn_place_in(params, 1);
-    ct_nn_linear in = ct_nn_linear_new(ct_nn_under(place, "in"), .in = PIXELS, .out = HIDDEN),
-                 out = ct_nn_linear_new(ct_nn_under(place, "out"), .in = HIDDEN, .out = 10);
+    ct_nn_builder place = ct_nn_builder_for(params, 1);
+    ct_nn_linear in = ct_nn_linear_new(ct_nn_builder_child(place, "in"), .in = PIXELS,
+                                       .out = HIDDEN),
+                 out = ct_nn_linear_new(ct_nn_builder_child(place, "out"), .in = HIDDEN, .out = 10);
     ct_optim *adamw = ct_adamw(params, .lr = 1e-3);
     if (ok && !ct_failed()) {
         CT_SCOPE;
@@ -25,8 +26,9 @@ int main(int argc, char **argv) {
         ct_tensor loss = ct_cross_entropy(ct_nn_linear_apply(&out, h), labels);
         ct_metric("loss", loss);
         ct_optim_step(adamw, loss);
-        ok = ct_compile(argv[1], .names = CT_NAMES({"images", images}, {"labels", labels},
-                                                   {"learning_rate", ct_optim_rate(adamw)}));
+        ok = ct_compile(argv[1],
+                        .names = CT_NAMED_LIST({"images", images}, {"labels", labels},
+                                               {"learning_rate", ct_optim_lr_operand(adamw)}));
     }
     ct_optim_free(adamw);
     ct_params_free(params);

@@ -40,11 +40,11 @@ static digits draw(digits all, ct_tensor key) {
 }
 
 // No bias: the norm takes a mean away, and adds its own.
-static stage make(ct_nn_place place, ct_nn_place running, int64_t in, int64_t out) {
-    return (stage){ct_nn_conv_new(ct_nn_under(place, "conv"), .in = in, .out = out,
+static stage make(ct_nn_builder place, ct_nn_builder running, int64_t in, int64_t out) {
+    return (stage){ct_nn_conv_new(ct_nn_builder_child(place, "conv"), .in = in, .out = out,
                                   .kernel = CT_INTS(3, 3), .same = true, .no_bias = true),
-                   ct_nn_batch_norm_new(ct_nn_under(place, "norm"), ct_nn_under(running, "norm"),
-                                        .channels = out)};
+                   ct_nn_batch_norm_new(ct_nn_builder_child(place, "norm"),
+                                        ct_nn_builder_child(running, "norm"), .channels = out)};
 }
 
 // (B, in, H, W) -> (B, out, H / 2, W / 2)
@@ -79,11 +79,12 @@ int main(int argc, char **argv) {
 
     // Running statistics are a set of their own, which no optimizer updates.
     ct_params *params = ct_params_new(), *running = ct_params_new();
-    ct_nn_place place = ct_nn_place_in(params, 1), other = ct_nn_place_in(running, 1);
+    ct_nn_builder place = ct_nn_builder_for(params, 1), other = ct_nn_builder_for(running, 1);
     convnet net = {
-        make(ct_nn_under(place, "one"), ct_nn_under(other, "one"), 1, WIDE),
-        make(ct_nn_under(place, "two"), ct_nn_under(other, "two"), WIDE, 2 * WIDE),
-        ct_nn_linear_new(ct_nn_under(place, "out"), .in = 2 * WIDE * SIDE * SIDE / 16, .out = 10)};
+        make(ct_nn_builder_child(place, "one"), ct_nn_builder_child(other, "one"), 1, WIDE),
+        make(ct_nn_builder_child(place, "two"), ct_nn_builder_child(other, "two"), WIDE, 2 * WIDE),
+        ct_nn_linear_new(ct_nn_builder_child(place, "out"), .in = 2 * WIDE * SIDE * SIDE / 16,
+                         .out = 10)};
     ct_optim *adamw =
         ct_adamw(params, .schedule = {CT_LR_COSINE, .lr = 2e-3, .steps = epochs * steps});
     for (long epoch = 0; epoch < epochs && !ct_failed(); epoch++) {

@@ -27,7 +27,7 @@ END { print "\n} // namespace cotan\n\n#endif" }
 function trim(s) { sub(/^ +/, "", s); sub(/ +$/, "", s); return s }
 function plain(name) { sub(/^ct_/, "", name); return name in keyword ? name "_" : name }
 function cxx_type(type) {
-    return type == "ct_ints" ? "ints" : type == "ct_num" ? "num" : type == "ct_names" ? "name_list" : type in fields ? plain(type) : type
+    return type == "ct_ints" ? "ints" : type == "ct_num" ? "num" : type == "ct_named_list" ? "name_list" : type in fields ? plain(type) : type
 }
 # "const char *const *data" -> part["type"] = "const char *const *", part["name"] = "data"
 function split_name(s) {

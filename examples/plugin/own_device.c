@@ -31,9 +31,9 @@ typedef struct own_device {
 
 // What the library gets is no address: whoever touched it would crash.
 static void *hidden(void *p) { return (void *)((uintptr_t)p ^ UINTPTR_MAX); }
-static char *at(ct_device_place place) { return (char *)hidden(place.buffer) + place.offset; }
+static char *at(ct_device_address place) { return (char *)hidden(place.buffer) + place.offset; }
 
-static ct_device_why own_open(int ordinal, void **state) {
+static ct_device_error own_open(int ordinal, void **state) {
     own_device *d = calloc(1, sizeof *d);
     (void)ordinal;
     if (!d) return "out of memory";
@@ -61,17 +61,19 @@ static void own_free(void *state, void *buffer) {
     (void)state;
     free(hidden(buffer));
 }
-static ct_device_why own_copy_in(void *state, ct_device_place to, const void *host, size_t bytes) {
+static ct_device_error own_copy_in(void *state, ct_device_address to, const void *host,
+                                   size_t bytes) {
     (void)state;
     memcpy(at(to), host, bytes);
     return NULL;
 }
-static ct_device_why own_copy_out(void *state, ct_device_place from, void *host, size_t bytes) {
+static ct_device_error own_copy_out(void *state, ct_device_address from, void *host, size_t bytes) {
     (void)state;
     memcpy(host, at(from), bytes);
     return NULL;
 }
-static ct_device_why own_copy(void *state, ct_device_place from, ct_device_place to, size_t bytes) {
+static ct_device_error own_copy(void *state, ct_device_address from, ct_device_address to,
+                                size_t bytes) {
     (void)state;
     memmove(at(to), at(from), bytes);
     return NULL;
@@ -101,7 +103,7 @@ static bool run_compiler(const char *source, const char *library) {
            waitpid(child, &status, 0) == child && status == 0;
 }
 
-static ct_device_why own_compile(void *state, const ct_device_kernel *kernel, void **code) {
+static ct_device_error own_compile(void *state, const ct_device_kernel *kernel, void **code) {
     own_device *d = state;
     char source[64], library[64];
     snprintf(source, sizeof source, "%s/%d.c", d->folder, d->compiled);
@@ -117,7 +119,7 @@ static ct_device_why own_compile(void *state, const ct_device_kernel *kernel, vo
     return *code ? NULL : d->why;
 }
 
-static ct_device_why own_launch(void *state, const ct_device_launch *launch) {
+static ct_device_error own_launch(void *state, const ct_device_launch *launch) {
     own_device *d = state;
     void *buffers[launch->n_buffers + 1];
     kernel_fn run;
@@ -134,7 +136,7 @@ static ct_device_why own_launch(void *state, const ct_device_launch *launch) {
     run(buffers, launch->numbers, 0, launch->grid, d->scratch);
     return NULL;
 }
-static ct_device_why own_wait(void *state) { return (void)state, NULL; }
+static ct_device_error own_wait(void *state) { return (void)state, NULL; }
 
 const ct_device_spec *cotan_device(void) {
     static const ct_device_spec spec = {

@@ -1,6 +1,6 @@
 // Ops of one's own in a shared library: an activation, and an attention of which each query sees the last
 // `window` keys up to its place. cc -O2 -shared -fPIC window_attention.c -o window_attention.so
-#include <cotan/extend.h>
+#include <cotan/custom_op.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,21 +79,22 @@ const char *window_attend_back(const ct_op_array *in, const ct_op_array *out, co
 }
 
 static void attend_vjp(const ct_op_rule *r) {
-    const ct_tensor in[] = {r->in[0], r->in[1], r->in[2], r->slopes[0]};
-    ct_op_call(ct_op_find("window_attention_back"), in, 4, CT_INTS(r->numbers[0]), r->to, 3);
+    const ct_tensor in[] = {r->in[0], r->in[1], r->in[2], r->tangents[0]};
+    ct_op_call(ct_op_find("window_attention_back"), in, 4, CT_INTS(r->attributes[0]), r->outputs,
+               3);
 }
 
 void cotan_ops(void) {
     ct_op_define(.name = "swish", .doc = "x times the sigmoid of beta x.", .operands = "x beta",
-                 .text = "x / (1 + exp(-beta * x))");
+                 .expression = "x / (1 + exp(-beta * x))");
     ct_op_define(.name = "window_attention",
                  .doc = "Attention to the last `window` keys up to each query.",
                  .operands = "q k v", .signature = "(t, d), (t, d), (t, v) -> (t, v)",
-                 .numbers = "window", .compute = window_attend, .symbol = "window_attend",
+                 .attributes = "window", .compute = window_attend, .symbol = "window_attend",
                  .vjp = attend_vjp);
     ct_op_define(.name = "window_attention_back", .doc = "The cotangents of q, k and v.",
                  .operands = "q k v cotangent",
                  .signature = "(t, d), (t, d), (t, v), (t, v) -> (t, d), (t, d), (t, v)",
-                 .numbers = "window", .compute = window_attend_back,
+                 .attributes = "window", .compute = window_attend_back,
                  .symbol = "window_attend_back");
 }

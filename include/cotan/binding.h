@@ -24,23 +24,23 @@ CT_API bool ct_rolling_begin_at(ct_loc here);
 CT_API size_t ct_rolling_pending(void);
 // Discards pending assignments after an interruption, except the first one of each variable, so
 // that the next run does not resume what was interrupted.
-CT_API void ct_rolling_give_up(void);
+CT_API void ct_rolling_discard_pending(void);
 
 // Several threads, each with its own context. A value that was evaluated may be pinned in another
 // context, which then has a value of its own in the same memory; no thread may run the context of
 // the original meanwhile. A read of a variable that another context assigned last keeps what it
 // found: the next assignment writes to other memory, so that what was recorded does not become
-// CT_E_SPENT.
+// CT_E_OVERWRITTEN.
 //
 // ct_eval for a thread that is in the middle of other calls to this context, or on behalf of such a
-// thread: nothing recorded is freed before ct_rolling_turn, or before the next read that is not of
+// thread: nothing recorded is freed before ct_rolling_free_deferred, or before the next read that is not of
 // this kind.
-CT_API bool ct_rolling_visit_at(const ct_tensor *t, size_t n, ct_loc here);
-#define ct_rolling_visit(t, n) ct_rolling_visit_at((t), (n), CT_HERE)
-CT_API void ct_rolling_turn(void);        // frees what the above deferred, if anything
-CT_API bool ct_is_evaluated(ct_tensor t); // true if not a variable and a read runs nothing
+CT_API bool ct_rolling_eval_at(const ct_tensor *t, size_t n, ct_loc here);
+#define ct_rolling_eval(t, n) ct_rolling_eval_at((t), (n), CT_HERE)
+CT_API void ct_rolling_free_deferred(void); // frees what the above deferred, if anything
+CT_API bool ct_is_evaluated(ct_tensor t);   // true if not a variable and a read runs nothing
 // Returns the context in which an assignment of the variable is pending or running; NULL: none.
-CT_API ct_ctx *ct_assigning(ct_tensor variable);
+CT_API ct_ctx *ct_assigning_ctx(ct_tensor variable);
 
 // History (the autograd graph), in a rolling scope. A result of ops that have derivatives is
 // tracked if an operand is: it keeps what a gradient needs, also after it was evaluated, until
@@ -53,9 +53,10 @@ CT_API void ct_track_variable(ct_tensor variable, bool tracked); // takes effect
 CT_API bool ct_is_tracked(ct_tensor t); // true for tracked values and tracked variables
 // Returns the name of the op that computed t, "mul"; NULL: t is not a tensor.
 CT_API const char *ct_op_name(ct_tensor t);
-CT_API bool ct_is_read_ahead(ct_tensor variable); // true if a pending assigned value of it was read
+CT_API bool
+ct_is_pending_value_read(ct_tensor variable); // true if a pending assigned value of it was read
 // True if the context's rolling scope has a value that was computed from t and has a history.
-CT_API bool ct_is_followed(ct_tensor t);
+CT_API bool ct_has_tracked_dependents(ct_tensor t);
 // Finds the tracked values and variables at which the history of `loss` begins. Returns their
 // number and writes at most `room` of them to `leaves`. Returns 0 with an error if a part of that
 // history was consumed, or if there is none.
@@ -64,11 +65,12 @@ CT_API size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t roo
     ct_tracked_leaves_at((loss), (leaves), (room), CT_HERE)
 // True if anything that this context has recorded, for example a history, read a variable of the
 // set, so that it is too early to free the set.
-CT_API bool ct_params_read(const ct_params *params);
+CT_API bool ct_params_in_use(const ct_params *params);
 // Sets reached[i] if the history of `loss` reaches wrt[i].
-CT_API void ct_reached_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reached,
-                          ct_loc here);
-#define ct_reached(loss, wrt, n, reached) ct_reached_at((loss), (wrt), (n), (reached), CT_HERE)
+CT_API void ct_history_reaches_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reached,
+                                  ct_loc here);
+#define ct_history_reaches(loss, wrt, n, reached)                                                  \
+    ct_history_reaches_at((loss), (wrt), (n), (reached), CT_HERE)
 // ct_grad for histories: the results are tracked only with `create_graph`, and the history of the
 // loss is freed unless `retain_graph`. The gradient is zeros for what the history reaches but the
 // loss does not depend on.
@@ -77,65 +79,67 @@ CT_API void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_te
 #define ct_backward(loss, wrt, n, grads, retain_graph, create_graph)                               \
     ct_backward_at((loss), (wrt), (n), (grads), (retain_graph), (create_graph), CT_HERE)
 
-// Hooks: gradient rules of the binding's own inside histories. ct_mark records a hook of an owner;
+// Hooks: gradient rules of the binding's own inside histories. ct_record_hook records a hook of an owner;
 // out are values from which the owner continues the gradient. ct_grad treats them as their operands
-// `values`; ct_cut stops at them. Their history is that of `inputs` and, if they have one, of the
-// values. ct_marks_ended returns an owner when no gradient can reach its hook any more.
-CT_API void ct_mark_at(const ct_tensor *values, size_t n, const ct_tensor *inputs, size_t n_inputs,
-                       void *owner, ct_tensor *out, ct_loc here);
-#define ct_mark(values, n, inputs, n_inputs, owner, out)                                           \
-    ct_mark_at((values), (n), (inputs), (n_inputs), (owner), (out), CT_HERE)
-CT_API size_t ct_marks(void); // number of live hooks in the current context
+// `values`; ct_history_cut stops at them. Their history is that of `inputs` and, if they have one, of the
+// values. ct_ended_hooks returns an owner when no gradient can reach its hook any more.
+CT_API void ct_record_hook_at(const ct_tensor *values, size_t n, const ct_tensor *inputs,
+                              size_t n_inputs, void *owner, ct_tensor *out, ct_loc here);
+#define ct_record_hook(values, n, inputs, n_inputs, owner, out)                                    \
+    ct_record_hook_at((values), (n), (inputs), (n_inputs), (owner), (out), CT_HERE)
+CT_API size_t ct_hook_count(void); // number of live hooks in the current context
 // Writes the owners of hooks that have ended, at most `room` of them, and returns their number.
 // Each owner is returned once.
-CT_API size_t ct_marks_ended(void **owners, size_t room);
+CT_API size_t ct_ended_hooks(void **owners, size_t room);
 // The part of the histories of n roots after the latest hook in them, or after the latest of the
 // targets: everything that depends on it is after the cut. The gradients of the roots `inside` with
 // respect to `behind` and `leaves` are what they need of that part; all other roots, including the
 // results of the hook, are left for the next cut. With targets only paths that lead to one of them
-// count. Free it with ct_cut_free.
-typedef struct ct_cut {
-    void *owner;         // of the hook; NULL: a target, or neither
-    ct_tensor *at;       // (n_at) results of the hook, or the target
-    ct_tensor *operands; // (n_operands) values of the hook, then its inputs
-    ct_tensor *inside;   // (n_inside) roots
-    ct_tensor *behind;   // (n_behind) values at the cut that have a history
-    ct_tensor *leaves;   // (n_leaves) leaves at which histories begin
-    size_t n_at, n_operands, n_inside, n_behind, n_leaves;
+// count. Free it with ct_history_cut_free.
+typedef struct ct_history_cut {
+    void *owner;             // of the hook; NULL: a target, or neither
+    ct_tensor *boundary;     // (n_at) results of the hook, or the target
+    ct_tensor *operands;     // (n_operands) values of the hook, then its inputs
+    ct_tensor *inside_roots; // (n_inside) roots
+    ct_tensor *frontier;     // (n_behind) values at the cut that have a history
+    ct_tensor *leaves;       // (n_leaves) leaves at which histories begin
+    size_t n_boundary, n_operands, n_inside_roots, n_frontier, n_leaves;
     void *memory;
-} ct_cut;
-CT_API CT_MUST_USE bool ct_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *targets,
-                                  size_t n_targets, ct_cut *cut, ct_loc here);
-CT_API void ct_cut_free(ct_cut *cut);
+} ct_history_cut;
+CT_API CT_MUST_USE bool ct_history_cut_at(const ct_tensor *roots, size_t n,
+                                          const ct_tensor *targets, size_t n_targets,
+                                          ct_history_cut *cut, ct_loc here);
+CT_API void ct_history_cut_free(ct_history_cut *cut);
 // Returns a scalar whose gradient with respect to t is `cotangent`, whatever that was computed
 // from.
-CT_API ct_tensor ct_paired_at(ct_tensor t, ct_tensor cotangent, ct_loc here);
-#define ct_paired(t, cotangent) ct_paired_at((t), (cotangent), CT_HERE)
+CT_API ct_tensor ct_surrogate_loss_at(ct_tensor t, ct_tensor cotangent, ct_loc here);
+#define ct_surrogate_loss(t, cotangent) ct_surrogate_loss_at((t), (cotangent), CT_HERE)
 // Consumes the history of t, as ct_backward does with that of its loss.
-CT_API void ct_use_history_at(ct_tensor t, ct_loc here);
-#define ct_use_history(t) ct_use_history_at((t), CT_HERE)
+CT_API void ct_consume_history_at(ct_tensor t, ct_loc here);
+#define ct_consume_history(t) ct_consume_history_at((t), CT_HERE)
 // Returns t with a control dependency on the others: it is available after they are computed. What
 // is computed from it is a different value from what is computed from t, and is computed later, so
 // that a value can be recomputed instead of stored.
-CT_API ct_tensor ct_after_at(ct_tensor t, const ct_tensor *others, size_t n, ct_loc here);
-#define ct_after(t, others, n) ct_after_at((t), (others), (n), CT_HERE)
+CT_API ct_tensor ct_control_dependency_at(ct_tensor t, const ct_tensor *others, size_t n,
+                                          ct_loc here);
+#define ct_control_dependency(t, others, n) ct_control_dependency_at((t), (others), (n), CT_HERE)
 
 // Memory that is borrowed: the elements of t on the host, in row-major order and read-only. They
-// stay valid, whatever happens to t, until ct_loan_end, which any thread may call. They are the
+// stay valid, whatever happens to t, until ct_borrow_end, which any thread may call. They are the
 // memory of the tensor itself if the host can read it and t is not a variable, else a copy. NULL:
 // see ct_error_text.
-typedef struct ct_loan ct_loan;
-CT_API CT_MUST_USE const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc here);
+typedef struct ct_borrowed ct_borrowed;
+CT_API CT_MUST_USE const void *ct_borrow_at(ct_tensor t, ct_borrowed **loan, ct_loc here);
 #define ct_borrow(t, loan) ct_borrow_at((t), (loan), CT_HERE)
-CT_API void ct_loan_end(ct_loan *loan); // NULL is ignored
+CT_API void ct_borrow_end(ct_borrowed *loan); // NULL is ignored
 // Returns the elements, without a copy and while a handle refers to t, if t has a value, is not a
 // variable and has no history; NULL for any other tensor, on another device, and if the host cannot
 // read the memory. Runs nothing.
-CT_API const void *ct_at_hand(ct_tensor t);
+CT_API const void *ct_current_data(ct_tensor t);
 typedef void (*ct_release_fn)(void *user);
 // Fixes the device of x: what is made of numbers alone (zeros) cannot be used on other devices
 // after that.
-CT_API ct_tensor ct_here_at(ct_tensor x, ct_loc here);
+CT_API ct_tensor ct_commit_device_at(ct_tensor x, ct_loc here);
 // ct_from without a copy, if the device can read the host's memory and `data` is aligned for an
 // element: computations see later writes to it. `release` is called once, on any thread, when
 // nothing needs the memory any more; if the call copies or fails, that is before it returns.
@@ -164,8 +168,8 @@ CT_API void ct_function_call(const ct_tensor *in, ct_tensor *out, void *function
 // The same for a function that persists: it can be called in any later step until ct_function_free,
 // and the outside tensors that it uses (only numbers and leaves) keep the values that they had.
 // ct_function_free returns false and does nothing while recorded nodes may still need the function.
-CT_API ct_function *ct_lasting_begin_at(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
-                                        ct_tensor *params, ct_loc here);
+CT_API ct_function *ct_function_begin_persistent_at(const ct_dtype *dtypes, const ct_ints *dims,
+                                                    size_t n_in, ct_tensor *params, ct_loc here);
 CT_API bool ct_function_free(ct_function *function); // NULL is ignored
 
 #ifdef __cplusplus

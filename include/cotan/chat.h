@@ -86,8 +86,8 @@ typedef struct ct_chat_part {
 typedef bool (*ct_chat_part_fn)(const ct_chat_part *part, void *user);
 
 typedef struct ct_chat_parser_options {
-    bool tools;          // parse tool calls; otherwise they are text
-    bool keep_reasoning; // reasoning is text, with its markers
+    bool parse_tool_calls; // parse tool calls; otherwise they are text
+    bool keep_reasoning;   // reasoning is text, with its markers
     // The end of the prompt, or all of it, so that a template that itself opens <think> is
     // recognised. NULL: none.
     const char *prompt;
@@ -95,7 +95,7 @@ typedef struct ct_chat_parser_options {
     // for families that write them without quotes, and which names are tools, for families whose
     // calls have no marker. NULL: an argument that parses as a number, a list ... is one, and any
     // name is a tool.
-    const char *descriptions;
+    const char *tool_definitions;
     ct_loc here;
 } ct_chat_parser_options;
 // Makes a parser for the format that the template itself writes. The template may be freed before
@@ -117,7 +117,7 @@ CT_API CT_MUST_USE bool ct_chat_parser_feed(ct_chat_parser *parser, const char *
 CT_API CT_MUST_USE bool ct_chat_parser_end(ct_chat_parser *parser, ct_chat_part_fn part,
                                            void *user);
 // Returns the format of tool calls that it parses: "hermes", "mistral" ...; "text": none is known.
-CT_API const char *ct_chat_parser_form(const ct_chat_parser *parser);
+CT_API const char *ct_chat_parser_format(const ct_chat_parser *parser);
 
 #ifdef __cplusplus
 }

@@ -40,7 +40,7 @@ typedef enum ct_code {
 } ct_code;
 
 CT_API const char *ct_code_title(ct_code code); // a short description; never NULL
-CT_API const char *ct_code_fix(ct_code code);   // a hint how to fix it; never NULL
+CT_API const char *ct_code_hint(ct_code code);  // a hint how to fix it; never NULL
 // Returns the entry of `names` (NULL-terminated) that is closest to a misspelt word, or NULL if
 // none is close.
 CT_API const char *ct_nearest(const char *word, const char *const *names);
@@ -112,10 +112,10 @@ typedef struct ct_tensor {
 #define CT_NONE ((ct_tensor){0})
 #endif
 
-typedef struct ct_named { // for functions that take several tensors
+typedef struct ct_named_tensor { // for functions that take several tensors
     const char *name;
     ct_tensor tensor;
-} ct_named;
+} ct_named_tensor;
 
 enum { CT_MAX_RANK = 32 }; // maximum number of axes of a tensor
 
@@ -175,11 +175,11 @@ typedef enum ct_layout {
     CT_LAYOUT_Q5_K,    // the same with blocks of 176 bytes
     CT_LAYOUT_Q6_K,    // the same with blocks of 210 bytes
     // A flag that is combined with a layout of integers or with MXFP4 (CT_LAYOUT_INT4_32 |
-    // CT_LAYOUT_GROUPED). It groups 16 rows and interleaves their quants by words of 8 quants of 4
+    // CT_LAYOUT_INTERLEAVED). It groups 16 rows and interleaves their quants by words of 8 quants of 4
     // bits or 4 of 8 bits, row by row. For x (..., N, K) the quants are (..., N / 16, K / 8, 16 *
     // 8) or (..., N / 16, K / 4, 16 * 4) and the scales are (..., N / 16, scales of a row, 16).
     // ct_quantised_matmul then reads one contiguous stream, at the bandwidth of memory.
-    CT_LAYOUT_GROUPED = 32,
+    CT_LAYOUT_INTERLEAVED = 32,
 } ct_layout;
 // Marks a size (0 <= n < 2^48) as dynamic: it is an argument of the kernels, not a part of them, so
 // that a new value never compiles anything. A size that is not marked must be below 2^60, since it
@@ -245,7 +245,7 @@ CT_API void ct_set_log(ct_log_fn fn, void *user);
 CT_API CT_MUST_USE bool ct_set_device(const char *name);
 // From now on plans of the current context wait for their compiled kernels, as with
 // COTAN_COMPILE=wait, so that what has run once compiles nothing later.
-CT_API void ct_wait_for_kernels(void);
+CT_API void ct_set_synchronous_compilation(void);
 // Returns what determines the bits of results on the current context's device besides the inputs: a
 // short text that does not depend on sizes, host or threads. It is part of every plan's key and is
 // stored in checkpoints. After a plan has called LAPACK it ends with the name and version of that
@@ -307,7 +307,7 @@ typedef struct ct_stats {
     // Kernels launched; those of them that were interpreted, since they were not compiled yet.
     uint64_t launches, launches_interpreted;
     uint64_t arena_bytes, live_bytes; // temporaries of plans; live values and variables
-    uint64_t memory, most_memory;     // bytes that all devices hold now; the peak so far
+    uint64_t memory, peak_memory;     // bytes that all devices hold now; the peak so far
     uint64_t nodes;                   // nodes recorded in the thread's current context
     uint64_t plan_bytes;              // bytes of the plans that contexts cache
 } ct_stats;
@@ -320,15 +320,15 @@ typedef struct ct_plan_launch {
     const char *device; // the device that it runs on
     const char *op; // the op of the first node that it computes; `here` is the line of that node
     ct_loc here;
-    const char *variable; // name of the largest variable that it reads; NULL: none
-    int64_t times;        // number of executions; more than one in a loop
-    uint64_t bytes;       // that it must read and write
-    double flops;         // 0 if not known
-    uint64_t temporaries; // bytes of the arena that are in use during the launch
+    const char *variable;     // name of the largest variable that it reads; NULL: none
+    int64_t executions;       // number of executions; more than one in a loop
+    uint64_t bytes;           // that it must read and write
+    double flops;             // 0 if not known
+    uint64_t temporary_bytes; // bytes of the arena that are in use during the launch
 } ct_plan_launch;
 typedef struct ct_plan_tensor {
-    const char *what; // name of the variable, or else the op; NULL: an input
-    bool variable;
+    const char *name; // name of the variable, or else the op; NULL: an input
+    bool is_variable;
     ct_loc here;
     ct_dtype dtype; // CT_DEFAULT: a workspace between kernels, which has no shape
     int rank;
@@ -343,31 +343,31 @@ typedef struct ct_plan_cost {
     uint64_t result_bytes;    // results, except those that overwrite the value of a variable
     uint64_t constant_bytes;  // scalars and constants
     uint64_t workspace_bytes; // workspaces of kernels, shared by all plans
-    uint64_t most_temporaries;
+    uint64_t peak_temporary_bytes;
     uint64_t bytes; // read and written by all launches
     double flops;
     const ct_plan_launch *launches; // (n_launches)
     size_t n_launches, n_kernels;   // launches; distinct kernels
     size_t new_kernels;             // kernels that no earlier plan of the context had
-    // Regions that gradients may rematerialise (CT_REMAT_NEEDED, blocks of a model); those that
+    // Regions that gradients may rematerialise (CT_REMAT_AUTO, blocks of a model); those that
     // they do, since memory is short.
-    size_t n_regions, n_again;
+    size_t n_remat_regions, n_recomputed;
     const ct_plan_tensor *tensors; // (n_tensors) the largest tensors, largest first
     size_t n_tensors;
 } ct_plan_cost;
 // Returns the peak number of bytes that the devices of the process have held. For a context with a
 // device "dry:cpu" it is what its program would have held.
-CT_API uint64_t ct_most_memory(void);
+CT_API uint64_t ct_peak_memory(void);
 // Returns the cost of the plan that the current context ran last, also with a device "dry:cpu", on
 // which nothing runs. It is valid until the context runs again. NULL: there is none, or out of
 // memory.
-CT_API const ct_plan_cost *ct_newest_plan(void);
+CT_API const ct_plan_cost *ct_latest_plan(void);
 
 // ------------------------------------------------------------------------------------------ scopes
 
 typedef struct ct_scope {
     ct_ctx *ctx;
-    uint64_t of; // id of the context: the scopes of a context that was freed have ended
+    uint64_t ctx_id; // id of the context: the scopes of a context that was freed have ended
     uint32_t depth, serial;
 } ct_scope;
 // A scope until the end of the enclosing block; scopes can be nested. What is recorded in a scope
@@ -510,7 +510,7 @@ CT_API bool ct_print_at(ct_tensor t, const char *name, ct_loc here);
 typedef struct ct_params ct_params;
 CT_API ct_params *ct_params_new(void); // NULL: out of memory
 // Waits until plans of other contexts that use the variables have ended. What was recorded with the
-// variables is CT_E_SPENT from then on. No other thread may be using the set itself (ct_params_get,
+// variables is CT_E_OVERWRITTEN from then on. No other thread may be using the set itself (ct_params_get,
 // ct_param).
 CT_API void ct_params_free(ct_params *params);
 // Adds a variable without a value; its first assignment gives it one. Names are unique in a set:
@@ -527,7 +527,7 @@ CT_API ct_tensor ct_params_find(const ct_params *params, const char *name);
 // recorded before see the older version. Only one context at a time may have a pending assignment
 // of a variable. Another context may read it at any time: its plan and one that assigns exclude
 // each other. It gets the whole value of the version that was current when the read was recorded,
-// or CT_E_SPENT if that version is gone. ct_data and ct_item of the variable itself return the
+// or CT_E_OVERWRITTEN if that version is gone. ct_data and ct_item of the variable itself return the
 // latest value.
 CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 #define ct_assign(variable, value) ct_assign_at((variable), (value), CT_HERE)
@@ -548,7 +548,7 @@ CT_API void ct_params_move_at(ct_params *params, const char *device, ct_loc here
 // not pass through z (0 if there are none); with respect to x alone it counts all. A tensor that
 // the loss does not depend on is an error when the plan is made. A value has its history until its
 // scope ends, whether or not it was read. If the history needs a version of a variable that is
-// gone, the error is CT_E_SPENT. What has left its scope (ct_keep), or was computed by another
+// gone, the error is CT_E_OVERWRITTEN. What has left its scope (ct_keep), or was computed by another
 // context, is a constant; the first gradient that reaches one that was computed from a variable,
 // without ct_stop_gradient, logs a hint. A version of a variable has the history of the value that
 // was assigned to it until the scope of the assignment ends; if that value was another variable, it
@@ -762,7 +762,7 @@ CT_API void ct_value_and_grad_at(ct_fn f, void *user, const ct_tensor *in, size_
 // that the map needs are computed once per plan, however often it is used. The map is valid until
 // the scope in which it was made ends. (jax.linearize)
 typedef struct ct_linear_map {
-    ct_tensor at; // first result of f
+    ct_tensor out; // first result of f
     size_t n_in, n_out;
 } ct_linear_map;
 CT_API ct_linear_map ct_linearize_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in,
@@ -831,13 +831,13 @@ CT_API void ct_vmap_with(ct_vmap_args args);
 // it recomputes the others where it needs them: less memory for more work. The results are the
 // same. Forward mode and f alone compute nothing twice. (jax.checkpoint)
 typedef enum ct_remat_policy {
-    CT_REMAT_NOTHING,    // save only the operands
-    CT_REMAT_EVERYTHING, // save all that the gradient needs, as ct_call does
-    CT_REMAT_PRODUCTS,   // save the results of matrix products
-    CT_REMAT_NAMED,      // save the values that ct_name gave one of .names
+    CT_REMAT_SAVE_NOTHING,    // save only the operands
+    CT_REMAT_SAVE_EVERYTHING, // save all that the gradient needs, as ct_call does
+    CT_REMAT_SAVE_MATMULS,    // save the results of matrix products
+    CT_REMAT_SAVE_NAMED,      // save the values that ct_remat_name gave one of .names
     // Save everything; if the plan does not fit into the available memory (ct_set_memory_limit),
     // save nothing of as few such functions as it takes.
-    CT_REMAT_NEEDED,
+    CT_REMAT_AUTO,
 } ct_remat_policy;
 typedef struct ct_remat_args {
     ct_fn f;
@@ -854,8 +854,8 @@ typedef struct ct_remat_args {
 CT_API void ct_remat_with(ct_remat_args args);
 #define ct_remat(...) ct_remat_with((ct_remat_args){__VA_ARGS__, .here = CT_HERE})
 // Returns t with a name that an enclosing ct_remat may list.
-CT_API ct_tensor ct_name_at(ct_tensor t, const char *name, ct_loc here);
-#define ct_name(t, name) ct_name_at((t), (name), CT_HERE)
+CT_API ct_tensor ct_remat_name_at(ct_tensor t, const char *name, ct_loc here);
+#define ct_remat_name(t, name) ct_remat_name_at((t), (name), CT_HERE)
 
 // ----------------------------------------------------------------------------------------- metrics
 
@@ -874,22 +874,23 @@ CT_API CT_MUST_USE double ct_metric_value(const char *name); // NaN: there is no
 // is recorded and before its scope ends, which runs the step as usual; with device "dry:cpu"
 // nothing runs and nothing is compiled. Each file is written completely or not at all; a PATH.c
 // with the PATH.h of another plan does not compile. False: see ct_error_text.
-typedef struct ct_names { // names of struct members: CT_NAMES({"images", x}, {"loss", loss})
-    const ct_named *v;
+typedef struct
+    ct_named_list { // names of struct members: CT_NAMED_LIST({"images", x}, {"loss", loss})
+    const ct_named_tensor *v;
     size_t n;
-} ct_names;
-#define CT_NAMES(...)                                                                              \
-    ((ct_names){(const ct_named[]){__VA_ARGS__},                                                   \
-                sizeof((const ct_named[]){__VA_ARGS__}) / sizeof(ct_named)})
+} ct_named_list;
+#define CT_NAMED_LIST(...)                                                                         \
+    ((ct_named_list){(const ct_named_tensor[]){__VA_ARGS__},                                       \
+                     sizeof((const ct_named_tensor[]){__VA_ARGS__}) / sizeof(ct_named_tensor)})
 typedef struct ct_compile_args {
     const char *path; // "out/mnist_step"
     // Names of pending tensors. The others are named after their variable or metric, numbers of an
     // optimizer after its options (beta1, eps), and the rest are numbered.
-    ct_names names;
-    ct_names others; // names of tensors that need not be part of it
+    ct_named_list names;
+    ct_named_list optional_names; // names of tensors that need not be part of it
     // Values of its variables that the plan only reads are embedded in the file.
-    const ct_params *embed;
-    bool embed_all; // the same for all variables
+    const ct_params *embed_params;
+    bool embed_all_params; // the same for all variables
     ct_loc here;
 } ct_compile_args;
 CT_API CT_MUST_USE bool ct_compile_with(ct_compile_args args);

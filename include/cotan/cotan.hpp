@@ -25,7 +25,7 @@
 #include "cotan/embed.h"
 #include "cotan/engine.h"
 #include "cotan/eval.h"
-#include "cotan/extend.h"
+#include "cotan/custom_op.h"
 #include "cotan/hub.h"
 #include "cotan/io.h"
 #include "cotan/lm.h"
@@ -60,12 +60,12 @@ class ints {
 class name_list {
   public:
     name_list() = default;
-    name_list(std::initializer_list<ct_named> list) : v_(list) {}
-    name_list(const ct_names &list) : v_(list.v, list.v + list.n) {}
-    operator ct_names() const { return {v_.data(), v_.size()}; }
+    name_list(std::initializer_list<ct_named_tensor> list) : v_(list) {}
+    name_list(const ct_named_list &list) : v_(list.v, list.v + list.n) {}
+    operator ct_named_list() const { return {v_.data(), v_.size()}; }
 
   private:
-    std::vector<ct_named> v_;
+    std::vector<ct_named_tensor> v_;
 };
 
 // An optional number.

@@ -11,13 +11,13 @@ extern "C" {
 
 // An error: functions that may fail return NULL or a sentence, which becomes the plan's error and
 // lives as long as the device.
-typedef const char *ct_device_why;
+typedef const char *ct_device_error;
 
 // An address in the device's memory: what its `alloc` returned, and an offset in bytes.
-typedef struct ct_device_place {
+typedef struct ct_device_address {
     void *buffer;
     size_t offset;
-} ct_device_place;
+} ct_device_address;
 
 // The language of kernels.
 typedef enum {
@@ -42,10 +42,10 @@ typedef struct ct_device_kernel {
 
 // Rows [0, grid) of a kernel.
 typedef struct ct_device_launch {
-    void *code;                     // the result of `compile`
-    const ct_device_place *buffers; // (n_buffers)
-    const int64_t *numbers;         // (n_numbers)
-    uint32_t n_buffers, n_numbers;
+    void *code;                       // the result of `compile`
+    const ct_device_address *buffers; // (n_buffers)
+    const int64_t *scalars;           // (n_numbers)
+    uint32_t n_buffers, n_scalars;
     int64_t grid;
     size_t scratch; // as in ct_device_kernel
 } ct_device_launch;
@@ -54,27 +54,28 @@ typedef struct ct_device_launch {
 // return when they are complete; copy and launch may return earlier. Only one thread at a time
 // calls the functions of a device.
 typedef struct ct_device_spec {
-    size_t bytes;     // sizeof this struct, as the caller was compiled
-    const char *name; // name for ct_set_device: lower-case letters and digits
-    const char *doc;  // description for `cotan devices`; may be NULL
+    size_t struct_size; // sizeof this struct, as the caller was compiled
+    const char *name;   // name for ct_set_device: lower-case letters and digits
+    const char *doc;    // description for `cotan devices`; may be NULL
     ct_device_language language;
     // How its arithmetic deviates from the rules of docs/design/bits.md, in one word: "ftz"; NULL:
     // not at all.
     const char *numerics;
     uint64_t memory;    // bytes; 0: the memory of the host
     int (*count)(void); // number of devices: NAME:0, NAME:1 ...; NULL: one
-    ct_device_why (*open)(int ordinal, void **state);
+    ct_device_error (*open)(int ordinal, void **state);
     void (*close)(void *state);
     void *(*alloc)(void *state, size_t bytes); // aligned to 64 bytes; NULL: out of memory
     void (*free)(void *state, void *buffer);
-    ct_device_why (*copy_in)(void *state, ct_device_place to, const void *host, size_t bytes);
-    ct_device_why (*copy_out)(void *state, ct_device_place from, void *host, size_t bytes);
+    ct_device_error (*copy_in)(void *state, ct_device_address to, const void *host, size_t bytes);
+    ct_device_error (*copy_out)(void *state, ct_device_address from, void *host, size_t bytes);
     // Both may be in the same buffer and overlap.
-    ct_device_why (*copy)(void *state, ct_device_place from, ct_device_place to, size_t bytes);
+    ct_device_error (*copy)(void *state, ct_device_address from, ct_device_address to,
+                            size_t bytes);
     // The code stays valid until the device is closed: kernels with equal names are compiled once.
-    ct_device_why (*compile)(void *state, const ct_device_kernel *kernel, void **code);
-    ct_device_why (*launch)(void *state, const ct_device_launch *launch);
-    ct_device_why (*wait)(void *state);
+    ct_device_error (*compile)(void *state, const ct_device_kernel *kernel, void **code);
+    ct_device_error (*launch)(void *state, const ct_device_launch *launch);
+    ct_device_error (*wait)(void *state);
 } ct_device_spec;
 
 // Registers the device until the process ends; what the spec points to must stay valid as long.

@@ -22,16 +22,17 @@ typedef enum ct_pooling {
 } ct_pooling;
 // How a model pools texts into vectors, from its directory (modules.json, 1_Pooling/config.json,
 // sentence_bert_config.json).
-typedef struct ct_embedding {
+typedef struct ct_pooling_config {
     ct_pooling pooling; // never AUTO
     bool normalised;    // vectors are scaled to length 1
-    int64_t most;       // maximum number of tokens of a text; 0: no limit
-} ct_embedding;
+    int64_t max_tokens; // maximum number of tokens of a text; 0: no limit
+} ct_pooling_config;
 // Reads it for a model. Without such files, and for a model in one file, it is the default,
 // normalised. False: see ct_error_text; an unknown module is an error.
-CT_API CT_MUST_USE bool ct_embedding_read_at(const char *path, const ct_lm *lm, ct_embedding *how,
-                                             ct_loc here);
-#define ct_embedding_read(path, lm, how) ct_embedding_read_at((path), (lm), (how), CT_HERE)
+CT_API CT_MUST_USE bool ct_pooling_config_read_at(const char *path, const ct_lm *lm,
+                                                  ct_pooling_config *how, ct_loc here);
+#define ct_pooling_config_read(path, lm, how)                                                      \
+    ct_pooling_config_read_at((path), (lm), (how), CT_HERE)
 
 typedef struct ct_lm_text {
     const char *s; // UTF-8
@@ -41,19 +42,20 @@ typedef struct ct_lm_text {
     size_t n_ids;
     // A second text that is encoded together with the first as a pair, such as an answer to a
     // question, in the pair format of the tokenizer's file; NULL: none.
-    const char *second;
-    size_t n_second;
+    const char *text_pair;
+    size_t n_text_pair;
 } ct_lm_text;
 typedef struct ct_embed_options {
-    ct_embedding how; // zero: the model's default, as ct_embedding_read returns it
+    ct_pooling_config pooling; // zero: the model's default, as ct_pooling_config_read returns it
     // Truncates a text that is too long at its end, of a pair the longer text first; otherwise it
     // is an error.
     bool truncate;
-    int64_t batch;   // maximum number of tokens of a pass, except for a single text; default 2048
-    int64_t *tokens; // receives the number of tokens; may be NULL
+    int64_t
+        batch_tokens;  // maximum number of tokens of a pass, except for a single text; default 2048
+    int64_t *n_tokens; // receives the number of tokens; may be NULL
     // Called after each pass, with numbers of texts.
     void (*progress)(int64_t done, int64_t all, void *user);
-    ct_stop_fn stop; // returning true ends it with the error CT_E_INTERRUPTED
+    ct_stop_fn should_stop; // returning true ends it with the error CT_E_INTERRUPTED
     void *user;
     ct_loc here;
 } ct_embed_options;
@@ -71,9 +73,9 @@ CT_API CT_MUST_USE bool ct_lm_embed_with(const ct_lm *lm, const ct_tokenizer *to
 // -------------------------------------------------------------------------------- classes of texts
 
 // Computes scores (n, labels) of n texts by a model with a classification head (config.json's
-// ...ForSequenceClassification; ct_lm_look returns the number of labels): the class of a text or,
+// ...ForSequenceClassification; ct_lm_info returns the number of labels): the class of a text or,
 // with one label, how well two texts match, as rerankers score them. The scores are the logits of
-// the head, before ct_lm_probabilities. Only `most` of options.how has an effect: the head
+// the head, before ct_lm_class_probabilities. Only `most` of options.how has an effect: the head
 // determines which tokens it pools. False: see ct_error_text.
 //     if (!ct_lm_classify(lm, tokenizer, texts, n, scores, .batch = 4096)) return 1;
 CT_API CT_MUST_USE bool ct_lm_classify_with(const ct_lm *lm, const ct_tokenizer *tokenizer,
@@ -86,7 +88,7 @@ CT_API CT_MUST_USE bool ct_lm_classify_with(const ct_lm *lm, const ct_tokenizer 
 // Converts scores (n, labels) to probabilities in place: by a softmax or, if config.json says that
 // a text may have several labels (problem_type) or if there is only one label, by a sigmoid of
 // each.
-CT_API void ct_lm_probabilities(const ct_lm *lm, float *scores, size_t n);
+CT_API void ct_lm_class_probabilities(const ct_lm *lm, float *scores, size_t n);
 // Writes the name of a label in config.json (id2label), or else "LABEL_" and its number, to `name`:
 // at most n bytes, including a terminating zero byte.
 CT_API void ct_lm_label(const ct_lm *lm, int64_t label, char *name, size_t n);

@@ -19,18 +19,18 @@ typedef struct ct_pretrained {
     ct_lm *lm;
     ct_tokenizer *tokenizer;
     ct_chat_template *chat; // NULL: the model has no chat template
-    const int32_t *ends;    // (n_ends) EOS tokens
-    size_t n_ends;
+    const int32_t *eos_ids; // (n_ends) EOS tokens
+    size_t n_eos_ids;
     // From generation_config.json; without one, samples from the model's unmodified distribution.
     ct_lm_sampling sampling;
     // Keys of generation_config.json that would change the output and are not supported, such as
     // "num_beams, forced_eos_token_id"; NULL: none.
-    const char *unfollowed;
+    const char *unsupported_generation_keys;
     const char *path;     // path of the directory or file
     const char *type;     // model_type: "llama"
     int64_t context;      // maximum number of tokens of a sequence; 0: no limit
     int64_t vocab, width; // number of tokens in the vocabulary; size of a hidden state
-    bool writes;          // generates text; false: an encoder (bert)
+    bool is_generative;   // generates text; false: an encoder (bert)
 } ct_pretrained;
 typedef struct ct_pretrained_options {
     ct_dtype activations; // as in ct_lm_load: CT_I8 (default) or CT_F32
@@ -61,20 +61,20 @@ typedef struct ct_engine ct_engine;
 typedef struct ct_engine_options {
     // Detokenizes, and matches stop strings; NULL: tokens only.
     const ct_tokenizer *tokenizer;
-    int64_t texts;   // maximum number of running sequences, 1 to 1024; default 32
-    int64_t waiting; // maximum number of queued requests besides them; default 1024
-    int64_t context; // maximum number of tokens of a sequence; default: usual_context of ct_lm_look
+    int64_t max_sequences; // maximum number of running sequences, 1 to 1024; default 32
+    int64_t max_queued;    // maximum number of queued requests besides them; default 1024
+    int64_t context; // maximum number of tokens of a sequence; default: usual_context of ct_lm_info
     // Bytes of the KV cache. Default: enough for `texts` sequences of 1,024 tokens, or a quarter of
     // the free memory if that is less, but at least enough for one sequence of `context` tokens.
-    uint64_t memory;
+    uint64_t cache_memory;
     // Prefill chunk: maximum number of prompt tokens per step, 16 to 4096; default 256.
-    int64_t piece;
-    ct_dtype dtype; // of keys and values: CT_F32 (default), CT_F16, CT_BF16 or CT_I8
+    int64_t prefill_chunk;
+    ct_dtype cache_dtype; // of keys and values: CT_F32 (default), CT_F16, CT_BF16 or CT_I8
     // Maximum number of draft tokens per step for a request that runs alone, 0 to 15: those that
     // followed the last occurrence of the same three tokens in the sequence (prompt lookup). Those
     // that the model would have generated are accepted at once. Default 0. No bit of the output
     // depends on it.
-    int64_t guesses;
+    int64_t max_draft_tokens;
     bool poison; // fills freed pages with NaN: for tests
     ct_loc here;
 } ct_engine_options;
@@ -84,62 +84,64 @@ CT_API ct_engine *ct_engine_new_with(const ct_lm *lm, ct_engine_options options)
 #define CT__ENGINE_NEW(lm, ...) ct_engine_new_with((lm), (ct_engine_options){__VA_ARGS__})
 CT_API void ct_engine_free(ct_engine *engine); // cancels its requests; NULL is ignored
 // Runs each kind of step once, so that later steps compile nothing.
-CT_API CT_MUST_USE bool ct_engine_warm_at(ct_engine *engine, ct_loc here);
-#define ct_engine_warm(engine) ct_engine_warm_at((engine), CT_HERE)
+CT_API CT_MUST_USE bool ct_engine_warm_up_at(ct_engine *engine, ct_loc here);
+#define ct_engine_warm_up(engine) ct_engine_warm_up_at((engine), CT_HERE)
 
-typedef struct ct_engine_choice {
+typedef struct ct_engine_logprob {
     int32_t token;
-    double log_probability;
-} ct_engine_choice;
+    double logprob;
+} ct_engine_logprob;
 typedef struct ct_engine_token {
     int64_t request;
     int32_t token;
     // Log-probability by the model, before sampling options; set if `likely` or `log_probabilities`
     // asked for it.
-    double log_probability;
+    double logprob;
     // (n_top) the most likely tokens at this position, most likely first.
-    const ct_engine_choice *top;
-    size_t n_top;
+    const ct_engine_logprob *top_logprobs;
+    size_t n_top_logprobs;
     // The text that it adds, in whole characters; text that may begin a stop string is held back.
     const char *text;
     size_t text_n;
 } ct_engine_token;
 
-typedef enum ct_engine_end {
+typedef enum ct_engine_finish_reason {
     CT_ENGINE_STOPPED,   // an EOS token in `ends`, a stop string, or `token` returned false
     CT_ENGINE_LENGTH,    // `most` tokens, or the context is full
     CT_ENGINE_CANCELLED, // by ct_engine_cancel or ct_engine_free
     CT_ENGINE_FAILED,    // see `why`
-} ct_engine_end;
+} ct_engine_finish_reason;
 typedef struct ct_engine_result {
     int64_t request;
-    ct_engine_end end;
-    const char *why;  // the error of FAILED; else NULL
-    const char *stop; // the stop string that matched, or NULL
-    const char *text; // text that was held back for stop strings and incomplete characters
+    ct_engine_finish_reason finish_reason;
+    const char *error;       // the error of FAILED; else NULL
+    const char *stop_string; // the stop string that matched, or NULL
+    const char *text;        // text that was held back for stop strings and incomplete characters
     size_t text_n;
     // Numbers of tokens: of the prompt; of these, those whose keys and values were cached;
     // generated.
-    size_t prompt, cached, written;
-    double first, all; // seconds from when it was added to its first token, and to its end
+    size_t prompt_tokens, cached_tokens, generated_tokens;
+    double ttft_seconds,
+        total_seconds; // seconds from when it was added to its first token, and to its end
 } ct_engine_result;
 
 typedef struct ct_engine_request {
     const int32_t *prompt; // (n_prompt) at least 1
     size_t n_prompt;
-    int64_t most; // maximum number of tokens to generate; default: as many as the context allows
-    const int32_t *ends; // (n_ends) EOS tokens that end it; they are not reported
-    size_t n_ends;
+    int64_t
+        max_tokens; // maximum number of tokens to generate; default: as many as the context allows
+    const int32_t *eos_ids; // (n_ends) EOS tokens that end it; they are not reported
+    size_t n_eos_ids;
     const char *const *stops; // (n_stops) stop strings, which are not reported; need the tokenizer
     size_t n_stops;
     ct_lm_sampling sampling;
-    int64_t likely;         // number of most likely tokens to report for each token, 0 to 128
-    bool log_probabilities; // report the log-probability of each token
-    bool keep_special;      // report the text of special tokens, too
+    int64_t top_logprobs; // number of most likely tokens to report for each token, 0 to 128
+    bool logprobs;        // report the log-probability of each token
+    bool include_special; // report the text of special tokens, too
     // Called for each token; returns false to end the request. May be NULL.
-    bool (*token)(const ct_engine_token *token, void *user);
+    bool (*on_token)(const ct_engine_token *token, void *user);
     // Called once when the request has ended, after the last token. May be NULL.
-    void (*done)(const ct_engine_result *result, void *user);
+    void (*on_finish)(const ct_engine_result *result, void *user);
     void *user;
     ct_loc here;
 } ct_engine_request;
@@ -159,16 +161,17 @@ CT_API void ct_engine_cancel(ct_engine *engine, int64_t request);
 CT_API bool ct_engine_step_at(ct_engine *engine, ct_loc here);
 #define ct_engine_step(engine) ct_engine_step_at((engine), CT_HERE)
 
-typedef struct ct_engine_state {
-    int64_t running, waiting; // numbers of requests
+typedef struct ct_engine_metrics {
+    int64_t running, queued; // numbers of requests
     // Pages in total, held by running requests, and of these shared by several; tokens per page.
-    int64_t pages, pages_used, pages_shared, page;
+    int64_t pages, pages_used, pages_shared, page_size;
     // So far: passes; prompt tokens that were prefilled, and that were cached; tokens generated.
-    int64_t steps, read, cached, written;
-    int64_t guessed, guessed_well; // draft tokens so far, and those of them that were accepted
+    int64_t steps, prefilled_tokens, cached_tokens, generated_tokens;
+    int64_t drafted_tokens,
+        accepted_tokens; // draft tokens so far, and those of them that were accepted
     int64_t preempted, finished, cancelled, failed; // requests so far
-} ct_engine_state;
-CT_API ct_engine_state ct_engine_look(const ct_engine *engine); // any thread may call it
+} ct_engine_metrics;
+CT_API ct_engine_metrics ct_engine_stats(const ct_engine *engine); // any thread may call it
 
 // ---------------------------------------------------------------------------------- packed kernels
 
@@ -182,7 +185,7 @@ typedef struct ct_kernels_options {
     // and 64.
     int64_t cores;
     int64_t context; // as in the engine; only models whose rotary embedding depends on it need it
-    ct_dtype dtype;  // of keys and values, as in the engine
+    ct_dtype cache_dtype; // of keys and values, as in the engine
     // Called with the number of kernels that are compiled, and of all; may be NULL.
     void (*progress)(int64_t done, int64_t all, void *user);
     void *user;
@@ -210,7 +213,7 @@ CT_API CT_MUST_USE bool ct_kernels_pack_with(const ct_pretrained *model, const c
 CT_API CT_MUST_USE bool ct_kernels_load_at(const char *path, ct_loc here);
 #define ct_kernels_load(path) ct_kernels_load_at((path), CT_HERE)
 // Returns the instruction set of the loaded kernels ("AVX-512"); NULL: none are loaded.
-CT_API const char *ct_kernels_level(void);
+CT_API const char *ct_kernels_isa(void);
 
 #ifdef __cplusplus
 }

@@ -35,7 +35,7 @@ typedef struct ct_npz_options {
 // Evaluates the tensors and writes them, as numpy.savez or numpy.savez_compressed would, completely
 // or not at all. Names are UTF-8 and unique. False: see ct_error_text.
 //     if (!ct_save_npz("run.npz", arrays, 2, .deflate = true)) return 1;
-CT_API CT_MUST_USE bool ct_save_npz_with(const char *path, const ct_named *tensors, size_t n,
+CT_API CT_MUST_USE bool ct_save_npz_with(const char *path, const ct_named_tensor *tensors, size_t n,
                                          ct_npz_options options);
 #define ct_save_npz(path, tensors, ...) CT__NPZ_SAVE(path, tensors, __VA_ARGS__, .here = CT_HERE)
 #define CT__NPZ_SAVE(path, tensors, n, ...)                                                        \
@@ -69,7 +69,7 @@ typedef struct ct_safetensors_options {
 // Evaluates the tensors and writes them, byte for byte as the reference writer of the format does,
 // completely or not at all. False: see ct_error_text.
 //     if (!ct_save_safetensors("w.safetensors", arrays, 2)) return 1;
-CT_API CT_MUST_USE bool ct_save_safetensors_with(const char *path, const ct_named *tensors,
+CT_API CT_MUST_USE bool ct_save_safetensors_with(const char *path, const ct_named_tensor *tensors,
                                                  size_t n, ct_safetensors_options options);
 #define ct_save_safetensors(path, tensors, ...)                                                    \
     CT__SAFETENSORS_SAVE(path, tensors, __VA_ARGS__, .here = CT_HERE)

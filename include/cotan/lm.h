@@ -25,18 +25,18 @@ typedef enum {
     CT_LM_MEMORY, // text: a sentence with the memory that was used and planned; before DONE
     // text: "resuming at step S", where S steps are done, or a sentence that all are done.
     CT_LM_RESUME,
-    CT_LM_ENDED, // text: a sentence that patience ended the run; before MEMORY
-    CT_LM_BEST,  // text: the directory of the weights with the lowest held-out loss; before DONE
+    CT_LM_EARLY_STOP, // text: a sentence that patience ended the run; before MEMORY
+    CT_LM_BEST, // text: the directory of the weights with the lowest held-out loss; before DONE
     // text: the directory of a new run, which was created; before the first step or, if it replaces
     // existing files, at the first save.
-    CT_LM_FOLDER,
-    CT_LM_TEXT, // text: the progress of tokenization, several times a second; before MODEL
+    CT_LM_OUTPUT_DIR,
+    CT_LM_TOKENIZING, // text: the progress of tokenization, several times a second; before MODEL
 } ct_lm_event_kind;
 typedef struct ct_lm_event {
     ct_lm_event_kind kind;
     const char *text;
     size_t text_n; // its bytes: a sample may contain zero bytes
-    ct_fit_point point;
+    ct_fit_state state;
 } ct_lm_event;
 
 // With `resume`: options that were given although 0 is a value of their own.
@@ -56,14 +56,14 @@ typedef struct ct_lm_train_options {
     // Tokenizer: "bytes"; "chars"; "bpe:N", a byte-level BPE with N tokens that is trained on the
     // text and saved with the model; or a directory or tokenizer.json. Default: bytes, or chars if
     // `chars` is set; with `from` the model's own tokenizer.
-    const char *tokens;
+    const char *tokenizer;
     // Architecture of a new model, as its model_type ("llama"); default: GPT-2.
     const char *arch;
     // Fine-tunes the model in a directory, as ct_lm_load takes it, with its tokenizer.
     const char *from;
     // For `arch`: number of key-value heads, and hidden size of the MLP; default: `heads`, and the
     // usual size of the architecture.
-    int64_t kv_heads, hidden;
+    int64_t kv_heads, intermediate_size;
     int64_t layers, heads, width; // default: what this machine trains in a few minutes
     int64_t context, batch;       // likewise
     int64_t accumulate;           // micro-batches per step, with the memory of one; default 1
@@ -92,9 +92,9 @@ typedef struct ct_lm_train_options {
     // Resumes at the checkpoint of this step instead of the latest; later checkpoints are removed.
     ct_num resume_step;
     unsigned given; // CT_LM_GIVEN_...
-    void (*event)(const ct_lm_event *event, void *user);
+    void (*on_event)(const ct_lm_event *event, void *user);
     // Returning true ends the current batch, saves, and gives the error CT_E_INTERRUPTED.
-    ct_stop_fn stop;
+    ct_stop_fn should_stop;
     void *user;
 } ct_lm_train_options;
 
@@ -114,49 +114,49 @@ CT_API CT_MUST_USE bool ct_lm_train(const ct_lm_train_options *options);
 typedef struct ct_lm_cost {
     // Memory of the process: process + code + copies + batches + curves + further memory of the
     // devices.
-    uint64_t memory;
-    uint64_t process; // used before the run: the program and the text
-    uint64_t code;    // compiled kernels
-    uint64_t copies;  // on the host while weights or optimizer state are saved
-    uint64_t batches; // on the host: tokens of a batch and their targets
-    uint64_t curves;  // on the host: losses of all steps, up to 16,384 points, and their plot
-    uint64_t devices; // peak of values, arenas, constants and workspaces
-    uint64_t weights, state, arenas, constants, workspaces; // parts of devices
+    uint64_t total;
+    uint64_t process;      // used before the run: the program and the text
+    uint64_t code;         // compiled kernels
+    uint64_t save_buffers; // on the host while weights or optimizer state are saved
+    uint64_t batches;      // on the host: tokens of a batch and their targets
+    uint64_t loss_history; // on the host: losses of all steps, up to 16,384 points, and their plot
+    uint64_t devices;      // peak of values, arenas, constants and workspaces
+    uint64_t weights, optimizer_state, arenas, constants, workspaces; // parts of devices
     // Accumulated gradients of the micro-batches of a step; 0: one micro-batch per step.
-    uint64_t sums;
+    uint64_t grad_accumulators;
     // For a plan: what ct_lm_train would have now, which is the limit, or else the current memory
     // plus the available memory. If it is less than memory, ct_lm_train refuses. UINT64_MAX:
     // unknown.
-    uint64_t room;
-    bool limited; // room is the limit of ct_set_memory_limit
+    uint64_t capacity;
+    bool capacity_is_limit; // room is the limit of ct_set_memory_limit
     // Blocks of the model; those that the gradients of a step rematerialise, since the run would
     // not fit otherwise.
-    size_t blocks, again;
+    size_t blocks, recomputed_blocks;
 } ct_lm_cost;
 // Receives the plans of a run in order: "first weights", "first state", "evaluation", "sample",
 // "step". If a step has several micro-batches, there are also "first sums" before the evaluation
 // and "batch" before "step", which is the last micro-batch and the update.
-typedef void (*ct_lm_part_fn)(const char *name, const ct_plan_cost *cost, void *user);
+typedef void (*ct_lm_plan_fn)(const char *name, const ct_plan_cost *cost, void *user);
 
 // A dry run of ct_lm_train: makes its plans and runs none; nothing is compiled, allocated or
 // written. It reports the event MODEL; part may be NULL. Sizes that are not given are chosen from
 // processor, threads, memory and length of the text. A matrix product is timed to estimate the
 // duration that is reported, not to choose sizes.
-CT_API CT_MUST_USE bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn part,
+CT_API CT_MUST_USE bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_plan_fn part,
                                    void *user, ct_lm_cost *cost);
 
 // ---------------------------------------------------------------------------------------- sampling
 
 // 0 and NULL mean the default.
 typedef struct ct_lm_sample_options {
-    const char *dir;    // a directory that ct_lm_train wrote
-    const char *prompt; // UTF-8; default: a newline, which is not output
-    int64_t length;     // number of tokens to generate, default 500
-    ct_num temperature; // default 0.8; 0: greedy
-    int64_t top_k;      // samples from the k most likely tokens, default 40
-    uint64_t seed;      // of the random numbers
-    ct_write_fn write;  // receives the prompt, then whole characters as they are generated
-    ct_stop_fn stop;
+    const char *dir;     // a directory that ct_lm_train wrote
+    const char *prompt;  // UTF-8; default: a newline, which is not output
+    int64_t max_tokens;  // number of tokens to generate, default 500
+    ct_num temperature;  // default 0.8; 0: greedy
+    int64_t top_k;       // samples from the k most likely tokens, default 40
+    uint64_t seed;       // of the random numbers
+    ct_write_fn on_text; // receives the prompt, then whole characters as they are generated
+    ct_stop_fn should_stop;
     void *user;
 } ct_lm_sample_options;
 
@@ -180,7 +180,7 @@ typedef struct ct_lm ct_lm;
 // Q8_0, Q4_K, Q5_K and Q6_K).
 typedef struct ct_lm_load_options {
     bool trainable;
-    bool in_place;
+    bool no_repack;
     // Dtype of activations in products with quantised weights. CT_I8 (default): quantised to 8 bits
     // with one scale per 32 elements, so that products are of integers. CT_F32: not quantised; a
     // product has the bits of one with the dequantised f32 weights, as with `trainable`. It affects
@@ -196,32 +196,32 @@ CT_API ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options);
 // whose config.json has this model_type are loaded with it, and ct_lm_train accepts it as `arch`. A
 // row overrides one of the library with the same name. False: see ct_error_text, which names an
 // unknown setting and the nearest one.
-//     if (!ct_lm_architecture("my_llama: like=llama act=relu2 mlp=plain")) return 1;
-CT_API CT_MUST_USE bool ct_lm_architecture_at(const char *row, ct_loc here);
-#define ct_lm_architecture(row) ct_lm_architecture_at((row), CT_HERE)
+//     if (!ct_lm_add_architecture("my_llama: like=llama act=relu2 mlp=plain")) return 1;
+CT_API CT_MUST_USE bool ct_lm_add_architecture_at(const char *row, ct_loc here);
+#define ct_lm_add_architecture(row) ct_lm_add_architecture_at((row), CT_HERE)
 CT_API void ct_lm_free(ct_lm *lm);         // NULL is ignored
 CT_API ct_params *ct_lm_params(ct_lm *lm); // NULL for NULL
 // Properties of a model, from its config.
-typedef struct ct_lm_about {
+typedef struct ct_lm_properties {
     const char *type; // model_type: "llama"
     int64_t context;  // maximum number of tokens of a sequence; 0: no limit
     // Default context of an engine: at most 8192 and, if the model scales its rotary embedding only
     // for long sequences (longrope, dynamic), at most the length up to which it does not.
-    int64_t usual_context;
+    int64_t default_context;
     int64_t vocab, width, layers; // size of the vocabulary; size of a hidden state
-    bool writes;                  // generates text; false: an encoder, or an encoder-decoder
-    bool pairs;                   // is an encoder-decoder (t5, bart)
-    bool scores;                  // has logits; false: its files have no output layer (BertModel)
+    bool is_generative;           // generates text; false: an encoder, or an encoder-decoder
+    bool is_encoder_decoder;      // is an encoder-decoder (t5, bart)
+    bool has_lm_head;             // has logits; false: its files have no output layer (BertModel)
     // Number of classes for ct_lm_classify (cotan/embed.h); 0: it is not a classifier.
     int64_t labels;
     int64_t parameters; // number of parameters in its files
     // Dtype in which most of them are stored: "F32", "BF16", "Q4_K" ...; "": not from a file.
-    const char *storage;
+    const char *weight_format;
     // Dtype of activations in products with its weights: CT_I8 if some are quantised and ct_lm_load
     // did not get CT_F32.
     ct_dtype activations;
-} ct_lm_about;
-CT_API ct_lm_about ct_lm_look(const ct_lm *lm); // all zero for NULL
+} ct_lm_properties;
+CT_API ct_lm_properties ct_lm_info(const ct_lm *lm); // all zero for NULL
 // Writes config.json and model.safetensors into the directory, with the original names of the
 // weights. Tokenizer, chat template and generation_config.json are not part of a ct_lm: with copies
 // of them in the directory it is a complete model for ct_pretrained_load, cotan run and Hugging
@@ -235,16 +235,16 @@ CT_API ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *
 #define ct_lm_logits(lm, tokens, mode) ct_lm_logits_at((lm), (tokens), (mode), CT_HERE)
 // The same for encoder-decoders (t5, bart): read (B, S) i32 for the encoder, written (B, T) i32 for
 // the decoder, which begins with the model's start token -> (B, T, vocab).
-CT_API ct_tensor ct_lm_pair_logits_at(const ct_lm *lm, ct_tensor read, ct_tensor written,
-                                      ct_nn_mode *mode, ct_loc here);
-#define ct_lm_pair_logits(lm, read, written, mode)                                                 \
-    ct_lm_pair_logits_at((lm), (read), (written), (mode), CT_HERE)
+CT_API ct_tensor ct_lm_seq2seq_logits_at(const ct_lm *lm, ct_tensor read, ct_tensor written,
+                                         ct_nn_mode *mode, ct_loc here);
+#define ct_lm_seq2seq_logits(lm, read, written, mode)                                              \
+    ct_lm_seq2seq_logits_at((lm), (read), (written), (mode), CT_HERE)
 // Sampling options. 0 means the default: the unmodified distribution of the model. The options are
 // applied in this order, which is that of Hugging Face's logits processors.
-typedef struct ct_lm_bias {
+typedef struct ct_lm_logit_bias {
     int32_t token;
-    float add; // added to its logit
-} ct_lm_bias;
+    float bias; // added to its logit
+} ct_lm_logit_bias;
 typedef struct ct_lm_tokens {
     const int32_t *v;
     size_t n;
@@ -255,8 +255,8 @@ typedef struct ct_lm_sampling {
     ct_num repetition_penalty;
     // Subtracted from the logit of a generated token: for each occurrence, and once.
     double frequency_penalty, presence_penalty;
-    const ct_lm_bias *bias; // (n_bias)
-    size_t n_bias;
+    const ct_lm_logit_bias *logit_bias; // (n_bias)
+    size_t n_logit_bias;
     const ct_lm_tokens *banned; // (n_banned) sequences that must not be generated
     size_t n_banned;
     // No n-gram of this size occurs twice in the sequence; 0: no limit.
@@ -275,8 +275,8 @@ typedef struct ct_lm_sampling {
 // Logits processors: modifies the logits (vocab) of the token after a sequence of n tokens, of
 // which the first `prompt` are the prompt. Tokens that are excluded get -infinity. False: out of
 // memory, or an argument is NULL. It uses no context.
-CT_API bool ct_lm_process(float *scores, int64_t vocab, const int32_t *text, size_t n,
-                          size_t prompt, const ct_lm_sampling *sampling);
+CT_API bool ct_lm_process_logits(float *scores, int64_t vocab, const int32_t *text, size_t n,
+                                 size_t prompt, const ct_lm_sampling *sampling);
 
 // Generates tokens after a prompt. It calls `token` with each token and its log-probability by the
 // model. It ends when `token` returns false, at an EOS token in `ends`, after `most` tokens
@@ -293,14 +293,14 @@ typedef struct ct_lm_generate_args {
     const ct_lm *lm;
     const int32_t *prompt; // (n_prompt)
     size_t n_prompt;
-    int64_t most;
-    const int32_t *ends; // (n_ends) EOS tokens; they are not reported
-    size_t n_ends;
+    int64_t max_tokens;
+    const int32_t *eos_ids; // (n_ends) EOS tokens; they are not reported
+    size_t n_eos_ids;
     ct_lm_sampling sampling;
     int64_t beams;         // 1 to 64; default 1
     ct_num length_penalty; // default 1
-    bool (*token)(int32_t token, double log_probability, void *user);
-    ct_stop_fn stop; // returning true ends it without an error
+    bool (*on_token)(int32_t token, double log_probability, void *user);
+    ct_stop_fn should_stop; // returning true ends it without an error
     void *user;
     ct_loc here;
 } ct_lm_generate_args;

@@ -2,7 +2,7 @@
 //
 //     ct_memory_snapshot *before = ct_memory_snapshot_take();
 //     for (int step = 0; step < 10; step++) train(step);
-//     ct_memory_snapshot *after = ct_memory_snapshot_take(), *grown = ct_memory_grown(before, after);
+//     ct_memory_snapshot *after = ct_memory_snapshot_take(), *grown = ct_memory_snapshot_diff(before, after);
 //     fputs(ct_memory_table(grown), stderr); // what a loop leaks, largest first
 #ifndef COTAN_MEMORY_H
 #define COTAN_MEMORY_H
@@ -16,8 +16,8 @@ extern "C" {
 // Tensors with the same op, type and pair of lines.
 typedef struct ct_memory_row {
     ct_loc here;      // line that recorded them; without a file if unknown
-    ct_loc wanted;    // line that kept or read them, or at which the plan of their scope ran
-    const char *what; // the op, "variable", or "" if unknown
+    ct_loc used_at;   // line that kept or read them, or at which the plan of their scope ran
+    const char *op;   // the op, "variable", or "" if unknown
     const char *name; // name of one of them if they have names; else ""
     const char *type; // "(64, 784) f32"
     uint64_t bytes, count;
@@ -38,8 +38,8 @@ CT_API ct_memory_snapshot *ct_memory_snapshot_take(void);
 // Returns the rows that hold more in `after` than in `before`, with the differences of bytes and
 // tensors. What grows from step to step is a leak, or state that the first step creates: compare
 // two steps after the first. NULL: as above.
-CT_API ct_memory_snapshot *ct_memory_grown(const ct_memory_snapshot *before,
-                                           const ct_memory_snapshot *after);
+CT_API ct_memory_snapshot *ct_memory_snapshot_diff(const ct_memory_snapshot *before,
+                                                   const ct_memory_snapshot *after);
 // Returns a table for people, with at most 20 rows; valid until the snapshot is freed. "": out of
 // memory, or no snapshot (NULL).
 CT_API const char *ct_memory_table(ct_memory_snapshot *snapshot);

@@ -18,7 +18,7 @@ typedef struct ct_gpt2_config {
     bool no_bias;           // linear layers and norms have no bias
     double dropout;         // used in training only
     double norm_eps;        // default 1e-5
-    const char *tokens;     // kind of tokens: "bytes", "chars"; NULL: unknown
+    const char *tokenizer;  // kind of tokens: "bytes", "chars"; NULL: unknown
     const char *characters; // for "chars": characters_n bytes of UTF-8, token i is character i
     size_t characters_n;
 } ct_gpt2_config;
@@ -54,7 +54,7 @@ CT_API ct_tensor ct_gpt2_next_logits_at(const ct_gpt2 *model, ct_tensor tokens, 
 #define ct_gpt2_next_logits(model, tokens) ct_gpt2_next_logits_at((model), (tokens), CT_HERE)
 // targets (B, T) i32 -> the mean cross-entropy, a scalar in nats per token. If a gradient does not
 // fit into the available memory (ct_set_memory_limit), it recomputes as few of the model's blocks
-// as needed, as if each were under ct_remat with CT_REMAT_NEEDED.
+// as needed, as if each were under ct_remat with CT_REMAT_AUTO.
 CT_API ct_tensor ct_gpt2_loss_at(const ct_gpt2 *model, ct_tensor tokens, ct_tensor targets,
                                  ct_nn_mode *mode, ct_loc here);
 #define ct_gpt2_loss(model, tokens, targets, mode)                                                 \
@@ -109,7 +109,8 @@ CT_API ct_resnet *ct_resnet_new_at(const ct_resnet_config *config, uint64_t seed
 #define ct_resnet_new(config, seed) ct_resnet_new_at((config), (seed), CT_HERE)
 CT_API void ct_resnet_free(ct_resnet *model);
 CT_API ct_params *ct_resnet_params(ct_resnet *model);
-CT_API ct_params *ct_resnet_running(ct_resnet *model); // running means and variances of the norms
+CT_API ct_params *
+ct_resnet_running_stats(ct_resnet *model); // running means and variances of the norms
 // images (N, 3, H, W) -> logits (N, classes). In training, norms use the statistics of the batch,
 // and each call assigns the running statistics; in evaluation (mode NULL) they use the latter.
 CT_API ct_tensor ct_resnet_logits_at(const ct_resnet *model, ct_tensor images,

@@ -12,40 +12,45 @@ extern "C" {
 // -------------------------------------------------------------------------------------- parameters
 
 // How a parameter is initialised.
-typedef enum { CT_NN_AS_DEFAULT, CT_NN_AS_ZEROS, CT_NN_AS_ONES, CT_NN_AS_NORMAL } ct_nn_filling;
+typedef enum {
+    CT_NN_INIT_DEFAULT,
+    CT_NN_INIT_ZEROS,
+    CT_NN_INIT_ONES,
+    CT_NN_INIT_NORMAL
+} ct_nn_init_kind;
 typedef struct ct_nn_init {
-    ct_nn_filling filling; // CT_NN_AS_DEFAULT: the layer's default
-    double deviation;      // standard deviation of the normal distribution around 0
+    ct_nn_init_kind kind; // CT_NN_INIT_DEFAULT: the layer's default
+    double std;           // standard deviation of the normal distribution around 0
 } ct_nn_init;
 #ifdef __cplusplus
-#define CT_NN_ZEROS (ct_nn_init{CT_NN_AS_ZEROS, 0})
-#define CT_NN_ONES (ct_nn_init{CT_NN_AS_ONES, 0})
-#define CT_NN_NORMAL(deviation) (ct_nn_init{CT_NN_AS_NORMAL, (deviation)})
+#define CT_NN_ZEROS (ct_nn_init{CT_NN_INIT_ZEROS, 0})
+#define CT_NN_ONES (ct_nn_init{CT_NN_INIT_ONES, 0})
+#define CT_NN_NORMAL(deviation) (ct_nn_init{CT_NN_INIT_NORMAL, (deviation)})
 #else
-#define CT_NN_ZEROS ((ct_nn_init){CT_NN_AS_ZEROS, 0})
-#define CT_NN_ONES ((ct_nn_init){CT_NN_AS_ONES, 0})
-#define CT_NN_NORMAL(deviation) ((ct_nn_init){CT_NN_AS_NORMAL, (deviation)})
+#define CT_NN_ZEROS ((ct_nn_init){CT_NN_INIT_ZEROS, 0})
+#define CT_NN_ONES ((ct_nn_init){CT_NN_INIT_ONES, 0})
+#define CT_NN_NORMAL(deviation) ((ct_nn_init){CT_NN_INIT_NORMAL, (deviation)})
 #endif
 
-enum { CT_NN_PATH = 192 }; // maximum length of a parameter's name, including its end
+enum { CT_NN_MAX_PATH = 192 }; // maximum length of a parameter's name, including its end
 
 // Where a layer creates its parameters, passed by value: a parameter set, a dotted path in it, and
 // the seed of initial values. The initial value of a parameter depends only on the seed, its full
 // name and its shape, so that other parameters can be added or removed.
-typedef struct ct_nn_place {
+typedef struct ct_nn_builder {
     ct_params *params;
     uint64_t seed;
-    bool unfilled;         // parameters get no initial values: they will be loaded
-    ct_dtype dtype;        // of the parameters; default f32
-    char path[CT_NN_PATH]; // "h.0.attn"; "" at the root
-} ct_nn_place;
-CT_API ct_nn_place ct_nn_place_in(ct_params *params, uint64_t seed);
-// Returns a nested path: ct_nn_under(place, "h.%d", i).
-CT_API ct_nn_place ct_nn_under(ct_nn_place place, const char *format, ...)
+    bool skip_init;            // parameters get no initial values: they will be loaded
+    ct_dtype dtype;            // of the parameters; default f32
+    char path[CT_NN_MAX_PATH]; // "h.0.attn"; "" at the root
+} ct_nn_builder;
+CT_API ct_nn_builder ct_nn_builder_for(ct_params *params, uint64_t seed);
+// Returns a nested path: ct_nn_builder_child(place, "h.%d", i).
+CT_API ct_nn_builder ct_nn_builder_child(ct_nn_builder place, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 // Adds a parameter and assigns its initial value; both run with the next plan.
-CT_API ct_tensor ct_nn_param_at(ct_nn_place place, const char *name, ct_ints dims, ct_nn_init init,
-                                ct_loc here);
+CT_API ct_tensor ct_nn_param_at(ct_nn_builder place, const char *name, ct_ints dims,
+                                ct_nn_init init, ct_loc here);
 #define ct_nn_param(place, name, dims, init)                                                       \
     ct_nn_param_at((place), (name), (dims), (init), CT_HERE)
 CT_API int64_t ct_params_size(const ct_params *params); // number of elements of all variables
@@ -66,9 +71,9 @@ CT_API CT_MUST_USE bool ct_params_load_at(ct_params *params, const char *path, c
 // and key for each step.
 typedef struct ct_nn_mode {
     bool training;
-    float dropout;  // probability that an element is dropped in training
-    ct_tensor key;  // (2,) u32: ct_random_key; needed in training with dropout > 0
-    uint32_t drawn; // number of dropouts recorded so far
+    float dropout;       // probability that an element is dropped in training
+    ct_tensor key;       // (2,) u32: ct_random_key; needed in training with dropout > 0
+    uint32_t n_dropouts; // number of dropouts recorded so far
 } ct_nn_mode;
 // mode NULL: evaluation.
 CT_API ct_tensor ct_nn_dropout_at(ct_tensor x, ct_nn_mode *mode, ct_loc here);
@@ -88,7 +93,7 @@ typedef struct ct_nn_linear_options {
     ct_nn_init init; // of the weight; default normal 0.02; the bias is zero
     ct_loc here;
 } ct_nn_linear_options;
-CT_API ct_nn_linear ct_nn_linear_with(ct_nn_place place, ct_nn_linear_options options);
+CT_API ct_nn_linear ct_nn_linear_with(ct_nn_builder place, ct_nn_linear_options options);
 #define ct_nn_linear_new(place, ...)                                                               \
     ct_nn_linear_with((place), (ct_nn_linear_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc here);
@@ -103,7 +108,7 @@ typedef struct ct_nn_embedding_options {
     ct_nn_init init; // default normal 0.02
     ct_loc here;
 } ct_nn_embedding_options;
-CT_API ct_nn_embedding ct_nn_embedding_with(ct_nn_place place, ct_nn_embedding_options options);
+CT_API ct_nn_embedding ct_nn_embedding_with(ct_nn_builder place, ct_nn_embedding_options options);
 #define ct_nn_embedding_new(place, ...)                                                            \
     ct_nn_embedding_with((place), (ct_nn_embedding_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tensor ids, ct_loc here);
@@ -112,9 +117,9 @@ CT_API ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tenso
 // Convolution: x (N, in, ...) with 1 to 3 spatial axes -> (N, out, ...), with weight (out, in /
 // groups, ...), or with .transposed (in, out / groups, ...), as PyTorch stores them. The options
 // are those of ct_conv and ct_conv_transpose.
-enum { CT_NN_SPATIAL = 3 };
+enum { CT_NN_MAX_SPATIAL = 3 };
 typedef struct ct_nn_sizes { // values of an option, at most two per axis
-    int64_t n, v[2 * CT_NN_SPATIAL];
+    int64_t n, v[2 * CT_NN_MAX_SPATIAL];
 } ct_nn_sizes;
 typedef struct ct_nn_conv {
     ct_tensor weight, bias; // bias (out,), or CT_NONE
@@ -134,7 +139,7 @@ typedef struct ct_nn_conv_options {
     ct_nn_init init;
     ct_loc here;
 } ct_nn_conv_options;
-CT_API ct_nn_conv ct_nn_conv_with(ct_nn_place place, ct_nn_conv_options options);
+CT_API ct_nn_conv ct_nn_conv_with(ct_nn_builder place, ct_nn_conv_options options);
 #define ct_nn_conv_new(place, ...)                                                                 \
     ct_nn_conv_with((place), (ct_nn_conv_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_conv_apply_at(const ct_nn_conv *layer, ct_tensor x, ct_loc here);
@@ -152,7 +157,7 @@ typedef struct ct_nn_norm_options {
     double eps; // default 1e-5
     ct_loc here;
 } ct_nn_norm_options;
-CT_API ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options options);
+CT_API ct_nn_norm ct_nn_norm_with(ct_nn_builder place, ct_nn_norm_options options);
 #define ct_nn_norm_new(place, ...)                                                                 \
     ct_nn_norm_with((place), (ct_nn_norm_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here);
@@ -170,7 +175,8 @@ typedef struct ct_nn_group_norm_options {
     double eps;               // default 1e-5
     ct_loc here;
 } ct_nn_group_norm_options;
-CT_API ct_nn_group_norm ct_nn_group_norm_with(ct_nn_place place, ct_nn_group_norm_options options);
+CT_API ct_nn_group_norm ct_nn_group_norm_with(ct_nn_builder place,
+                                              ct_nn_group_norm_options options);
 #define ct_nn_group_norm_new(place, ...)                                                           \
     ct_nn_group_norm_with((place), (ct_nn_group_norm_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_group_norm_apply_at(const ct_nn_group_norm *layer, ct_tensor x, ct_loc here);
@@ -191,7 +197,7 @@ typedef struct ct_nn_batch_norm_options {
 } ct_nn_batch_norm_options;
 // running: where the running statistics are created, in another set than the parameters, since no
 // optimizer may update them. With the same path they have PyTorch's names.
-CT_API ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_place place, ct_nn_place running,
+CT_API ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_builder place, ct_nn_builder running,
                                               ct_nn_batch_norm_options options);
 #define ct_nn_batch_norm_new(place, running, ...)                                                  \
     ct_nn_batch_norm_with((place), (running),                                                      \
@@ -224,7 +230,7 @@ typedef struct ct_nn_mlp_options {
     ct_nn_init init, proj_init; // of the weights; default normal 0.02
     ct_loc here;
 } ct_nn_mlp_options;
-CT_API ct_nn_mlp ct_nn_mlp_with(ct_nn_place place, ct_nn_mlp_options options);
+CT_API ct_nn_mlp ct_nn_mlp_with(ct_nn_builder place, ct_nn_mlp_options options);
 #define ct_nn_mlp_new(place, ...)                                                                  \
     ct_nn_mlp_with((place), (ct_nn_mlp_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_mlp_apply_at(const ct_nn_mlp *layer, ct_tensor x, ct_nn_mode *mode,
@@ -243,14 +249,14 @@ typedef struct ct_nn_attention_options {
     ct_nn_init init, proj_init; // of the weights; default normal 0.02
     ct_loc here;
 } ct_nn_attention_options;
-CT_API ct_nn_attention ct_nn_attention_with(ct_nn_place place, ct_nn_attention_options options);
+CT_API ct_nn_attention ct_nn_attention_with(ct_nn_builder place, ct_nn_attention_options options);
 #define ct_nn_attention_new(place, ...)                                                            \
     ct_nn_attention_with((place), (ct_nn_attention_options){__VA_ARGS__, .here = CT_HERE})
 // KV cache of earlier positions, each (B, heads, capacity, width / heads): variables.
 typedef struct ct_nn_cache {
     ct_tensor k, v;
 } ct_nn_cache;
-CT_API ct_nn_cache ct_nn_cache_new_at(ct_nn_place place, const ct_nn_attention *layer,
+CT_API ct_nn_cache ct_nn_cache_new_at(ct_nn_builder place, const ct_nn_attention *layer,
                                       int64_t batch, int64_t capacity, ct_loc here);
 #define ct_nn_cache_new(place, layer, batch, capacity)                                             \
     ct_nn_cache_new_at((place), (layer), (batch), (capacity), CT_HERE)

@@ -23,7 +23,7 @@ typedef struct ct_schedule {
     double (*custom)(int64_t step, void *user); // instead of all above, if not NULL
     void *user;
 } ct_schedule;
-CT_API double ct_schedule_at(const ct_schedule *schedule, int64_t step); // NaN: schedule is NULL
+CT_API double ct_schedule_lr(const ct_schedule *schedule, int64_t step); // NaN: schedule is NULL
 
 // -------------------------------------------------------------------------------------- transforms
 
@@ -45,16 +45,16 @@ typedef struct ct_update {
     const ct_tensor *const *state; // [k][i]: variable of state name k for parameter i
     ct_tensor norm;                // global norm of the gradients, f32 scalar
     ct_tensor lr;                  // of this step, scalar operand
-    ct_tensor count;               // number of this step, from 1, as f32 scalar
+    ct_tensor step_count;          // number of this step, from 1, as f32 scalar
     ct_loc here;
 } ct_update;
 
-enum { CT_TRANSFORM_STATES = 4 };
+enum { CT_TRANSFORM_MAX_STATES = 4 };
 typedef struct ct_transform {
     void (*apply)(const struct ct_transform *self, ct_update *update);
     // Names of state variables, one per parameter, zero at first: "exp_avg"; NULL ends the list.
-    const char *state[CT_TRANSFORM_STATES];
-    double number[4];
+    const char *state[CT_TRANSFORM_MAX_STATES];
+    double hyperparams[4];
     bool flag;
     ct_mask mask;
     void *user;
@@ -121,7 +121,7 @@ CT_API ct_optim *ct_adamw_with(ct_params *params, ct_optim_options options);
 
 // Records the gradients of the loss and the updates of parameters and state, which run with the
 // plan. The metric "grad_norm" is the global norm of the gradients before clipping. The learning
-// rate is computed by the schedule at ct_optim_count in this call and is an operand: it never
+// rate is computed by the schedule at ct_optim_step_count in this call and is an operand: it never
 // compiles anything. The loss must depend on every parameter of the set: an unused one is the error
 // CT_E_GRAD. Parameters that are not to be trained must be in another set.
 CT_API void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here);
@@ -145,13 +145,13 @@ CT_API void ct_optim_accumulate_at(ct_optim *optim, ct_tensor loss, ct_loc here)
 // Clears the accumulated gradients, so that the micro-batches of a step that is abandoned, for
 // example after an error or ct_cancel, do not count for another step. Runs at once, with everything
 // that is pending. ct_fit begins with it.
-CT_API CT_MUST_USE bool ct_optim_forget_parts_at(ct_optim *optim, ct_loc here);
-#define ct_optim_forget_parts(optim) ct_optim_forget_parts_at((optim), CT_HERE)
+CT_API CT_MUST_USE bool ct_optim_clear_accumulated_at(ct_optim *optim, ct_loc here);
+#define ct_optim_clear_accumulated(optim) ct_optim_clear_accumulated_at((optim), CT_HERE)
 // Returns the learning rate of the next step.
 CT_API double ct_optim_lr(const ct_optim *optim);
 // Returns the operand that is the learning rate of the step recorded last, which can be named for
 // ct_compile.
-CT_API ct_tensor ct_optim_rate(const ct_optim *optim); // CT_NONE: no step was recorded
+CT_API ct_tensor ct_optim_lr_operand(const ct_optim *optim); // CT_NONE: no step was recorded
 // Sets another schedule from the next step on; its steps are counted from the optimizer's first
 // step. It is not part of the state. On failure it returns false and changes nothing: see
 // ct_error_text.
@@ -161,7 +161,7 @@ CT_API CT_MUST_USE bool ct_optim_set_schedule_at(ct_optim *optim, ct_schedule sc
     ct_optim_set_schedule_at((optim), ((ct_schedule){__VA_ARGS__}), CT_HERE)
 // Returns the number of steps that are done or pending, including those before a load; a step whose
 // plan failed or was discarded does not count.
-CT_API int64_t ct_optim_count(const ct_optim *optim);
+CT_API int64_t ct_optim_step_count(const ct_optim *optim);
 // The state: "step" (i32 scalar) and, for example, "exp_avg.wte.weight". Save and load it with the
 // parameters. After other values were assigned to its variables, ct_optim_resume reads the step
 // from them and clears accumulated gradients.

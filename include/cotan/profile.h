@@ -20,30 +20,32 @@ extern "C" {
 
 // The throughput of all threads per second in small loops that do nothing else, the best of several
 // runs. 0: not measured.
-typedef struct ct_limits {
-    double flops;    // f32 multiply-adds in registers, two operations each
-    double stream;   // bytes: the faster of STREAM's copy and triad
-    double read;     // bytes read by a sum
-    double threefry; // random words, Threefry-2x32 of 20 rounds in registers
-    double bytes; // operations of int8 dot products; 0: the processor has no instruction for them
-} ct_limits;
+typedef struct ct_machine_limits {
+    double flops;            // f32 multiply-adds in registers, two operations each
+    double stream_bandwidth; // bytes: the faster of STREAM's copy and triad
+    double read_bandwidth;   // bytes read by a sum
+    double random_words;     // random words, Threefry-2x32 of 20 rounds in registers
+    double
+        int8_ops; // operations of int8 dot products; 0: the processor has no instruction for them
+} ct_machine_limits;
 
 // Measures in about a second and sets each limit to the maximum of its old and its new value;
 // without `memory` it measures only the limits that do not need memory, in a tenth of a second.
 // False: out of memory, no threads, or limits is NULL.
-CT_API bool ct_measure_limits(ct_limits *limits, int threads, bool memory);
-CT_API void ct_limits_free(void); // frees the memory that ct_measure_limits caches
+CT_API bool ct_measure_machine_limits(ct_machine_limits *limits, int threads, bool memory);
+CT_API void ct_machine_limits_free(void); // frees the memory that ct_measure_machine_limits caches
 
 // ----------------------------------------------------------------------------------------- devices
 
 // A device that can be selected by name. The strings are valid during the call.
 typedef struct ct_device_info {
-    const char *name; // name for ct_set_device: "cpu", "opencl:0"
-    const char *what; // "AMD EPYC: AVX-512, fused multiply-add"; or why it cannot be used
+    const char *name;        // name for ct_set_device: "cpu", "opencl:0"
+    const char *description; // "AMD EPYC: AVX-512, fused multiply-add"; or why it cannot be used
     bool usable;
     uint64_t memory; // bytes; for a device that uses the host's memory, the free bytes
-    double read;     // bytes per second, measured by a sum of a large f32 tensor; 0: not measured
-    double flops;    // per second, measured by a product of two 1,024 x 1,024 f32 matrices
+    double
+        read_bandwidth; // bytes per second, measured by a sum of a large f32 tensor; 0: not measured
+    double flops;       // per second, measured by a product of two 1,024 x 1,024 f32 matrices
 } ct_device_info;
 typedef void (*ct_device_fn)(const ct_device_info *info, void *user);
 
@@ -103,23 +105,24 @@ typedef struct ct_profile_row {
     const char *device; // "" on the host
     ct_loc here;        // line of the program; without a file if unknown
     uint64_t calls;
-    double seconds, least, most; // of all calls, of the fastest and of the slowest call
-    double bytes, flops;         // of all calls, lower bounds
+    double seconds, min_seconds,
+        max_seconds;     // of all calls, of the fastest and of the slowest call
+    double bytes, flops; // of all calls, lower bounds
 } ct_profile_row;
 typedef struct ct_profile {
     const ct_profile_row *rows; // (n_rows) longest total time first
     size_t n_rows;
-    double seconds;  // duration of the profile
-    double launches; // seconds of kernels, copies and ops
+    double seconds;        // duration of the profile
+    double launch_seconds; // seconds of kernels, copies and ops
     // Trace events that did not fit into the buffer: they are counted in rows, but not in the
     // trace.
-    uint64_t left_out;
-    uint64_t peak_bytes; // peak bytes of devices, among the changes that were recorded
-    ct_limits limits;    // 0: not measured
+    uint64_t dropped_events;
+    uint64_t peak_bytes;      // peak bytes of devices, among the changes that were recorded
+    ct_machine_limits limits; // 0: not measured
 } ct_profile;
 // Returns the results of the last profile, valid until the next one begins. NULL: there is none, or
 // out of memory.
-CT_API const ct_profile *ct_profile_seen(void);
+CT_API const ct_profile *ct_profile_result(void);
 // Returns the same as a table for people, the longest rows first. "": there is none.
 CT_API const char *ct_profile_table(void);
 

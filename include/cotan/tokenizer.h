@@ -92,7 +92,7 @@ typedef enum ct_token_role {
 CT_API int64_t ct_tokenizer_special(const ct_tokenizer *tokenizer, ct_token_role which);
 // Returns the number of EOS tokens (a list in generation_config.json) and writes the first cap of
 // them to ids (may be NULL).
-CT_API size_t ct_tokenizer_ends(const ct_tokenizer *tokenizer, int64_t *ids, size_t cap);
+CT_API size_t ct_tokenizer_eos_ids(const ct_tokenizer *tokenizer, int64_t *ids, size_t cap);
 
 // ---------------------------------------------------------------------------------------- encoding
 
@@ -106,13 +106,13 @@ typedef struct ct_encoding {
     // (n) the range of the text that each token covers, with the option offsets; 0, 0 for an added
     // token.
     ct_token_span *bytes, *chars;
-    bool *added;   // (n) true for added tokens (BOS, EOS), which cover no text
-    size_t cap[4]; // capacities of the arrays
+    bool *special_mask; // (n) true for added tokens (BOS, EOS), which cover no text
+    size_t capacity[4]; // capacities of the arrays
 } ct_encoding;
 typedef struct ct_encode_options {
-    bool add_special; // adds the special tokens of the file's template
-    bool plain;       // encodes special tokens in the text as ordinary text
-    bool offsets;     // fills bytes, chars and added
+    bool add_special;   // adds the special tokens of the file's template
+    bool split_special; // encodes special tokens in the text as ordinary text
+    bool offsets;       // fills bytes, chars and added
     ct_loc here;
 } ct_encode_options;
 // Encodes a text. False: see ct_error_text.
@@ -162,7 +162,8 @@ typedef struct ct_bpe_options {
     // Special tokens, NULL-terminated, which get the first ids; default "<|endoftext|>".
     const char *const *specials;
     void (*progress)(const ct_bpe_progress *at, void *user);
-    bool (*stop)(void *user); // returning true writes nothing and gives the error CT_E_INTERRUPTED
+    bool (*should_stop)(
+        void *user); // returning true writes nothing and gives the error CT_E_INTERRUPTED
     void *user;
     ct_loc here;
 } ct_bpe_options;

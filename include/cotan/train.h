@@ -16,13 +16,13 @@ typedef bool (*ct_stop_fn)(void *user);
 // The lowest validation loss so far, whatever `min_delta` is; for a resumed run, of the whole run.
 typedef struct ct_fit_best {
     double val_loss;
-    int64_t steps;       // number of steps of the weights with that loss
-    int64_t stale;       // evaluations since `counted`
-    int64_t evaluations; // total number; 0: the other members are not set
-    int64_t newest;      // number of steps of the weights that were evaluated last
+    int64_t steps;               // number of steps of the weights with that loss
+    int64_t stale_evaluations;   // evaluations since `counted`
+    int64_t evaluations;         // total number; 0: the other members are not set
+    int64_t last_evaluated_step; // number of steps of the weights that were evaluated last
     // Reference loss of patience: the latest loss that was lower than the previous reference by
     // more than min_delta.
-    double counted;
+    double reference_loss;
 } ct_fit_best;
 
 // Why a training loop ended.
@@ -33,10 +33,10 @@ typedef enum {
     CT_FIT_STOPPED,     // a callback requested it
     CT_FIT_INTERRUPTED, // `stop` requested it
     CT_FIT_FAILED       // see the context's error
-} ct_fit_end;
+} ct_fit_end_reason;
 
 // The state after a step or an evaluation.
-typedef struct ct_fit_point {
+typedef struct ct_fit_state {
     int64_t step, steps; // step: the current step, or the last one; from 0
     // Number of steps that the weights have been trained now. It includes a step whose loss was not
     // finite, which ends the loop after its update, unless the optimizer uses loss scaling and
@@ -49,33 +49,33 @@ typedef struct ct_fit_point {
     bool evaluated;  // val_loss is of this step
     bool improved;   // and it is the lowest so far
     ct_fit_best best;
-    ct_fit_end end;
+    ct_fit_end_reason end_reason;
     double lr, grad_norm;    // grad_norm: before clipping
     double loss_scale;       // of the next step; 0: no loss scaling
     double ms, tokens_per_s; // of this step alone
     uint64_t plans_compiled; // since the previous step: by evaluation, step and callbacks
     uint64_t memory;         // bytes of the process
     double seconds_left;     // including evaluations
-} ct_fit_point;
+} ct_fit_state;
 
 // Callbacks of a training loop, which are called between its plans; each function may be NULL. A
 // callback may read metrics and variables, record and run anything, or set another schedule
 // (ct_optim_set_schedule). An error that it leaves in the context ends the loop after a save; so
 // does an error of the metrics, event or plot files.
-typedef enum { CT_FIT_GO_ON, CT_FIT_STOP } ct_fit_answer; // STOP: after the current step
+typedef enum { CT_FIT_CONTINUE, CT_FIT_STOP } ct_fit_action; // STOP: after the current step
 typedef struct ct_fit_callback {
     // Called once, before the first step and before old lines are cut from the metrics. All files
     // are open, and nothing in them prevents the run. Data that would be lost later can be moved
     // now. An error ends the loop at once.
-    ct_fit_answer (*on_begin)(const ct_fit_point *point, void *user);
+    ct_fit_action (*on_begin)(const ct_fit_state *point, void *user);
     // Called after each evaluation, with the weights that were evaluated.
-    ct_fit_answer (*on_evaluate)(const ct_fit_point *point, void *user);
+    ct_fit_action (*on_evaluate)(const ct_fit_state *point, void *user);
     // Called after each step, with the updated weights.
-    ct_fit_answer (*on_step)(const ct_fit_point *point, void *user);
+    ct_fit_action (*on_step)(const ct_fit_state *point, void *user);
     // Called after each save.
-    ct_fit_answer (*on_save)(const ct_fit_point *point, void *user);
+    ct_fit_action (*on_save)(const ct_fit_state *point, void *user);
     // Called once, when the loop has ended or failed.
-    void (*on_end)(const ct_fit_point *point, void *user);
+    void (*on_end)(const ct_fit_state *point, void *user);
     void *user;
 } ct_fit_callback;
 
@@ -100,15 +100,15 @@ typedef struct ct_fit_options {
     double min_delta;                             // 0 or more
     ct_fit_best best;                             // for a resumed run: that of its latest point
     bool (*save)(int64_t steps_done, void *user); // NULL: nothing is saved
-    ct_stop_fn stop;                              // NULL: never
+    ct_stop_fn should_stop;                       // NULL: never
     void *user;
     const ct_fit_callback *callbacks; // (n_callbacks) called in this order
     size_t n_callbacks;
-    const char *metrics; // a file with one JSON object per line; NULL: none
+    const char *metrics_path; // a file with one JSON object per line; NULL: none
     // A directory for a TensorBoard event file, created if it does not exist; NULL: none.
-    const char *events;
-    const char *plot;  // an SVG plot of the losses, written at every save; NULL: none
-    const char *title; // title of the plot
+    const char *tensorboard_dir;
+    const char *plot_path; // an SVG plot of the losses, written at every save; NULL: none
+    const char *title;     // title of the plot
 } ct_fit_options;
 
 // Runs the steps from first_step on; what metrics and plot contain for earlier steps is kept. In
@@ -128,10 +128,10 @@ CT_API CT_MUST_USE bool ct_fit_at(const ct_fit_options *options, ct_loc here);
 typedef enum { CT_HEALTH_GOOD, CT_HEALTH_POOR, CT_HEALTH_BAD } ct_health; // poor: works, but slowly
 // Something that the library needs or uses on a machine. The strings are valid during the call.
 typedef struct ct_finding {
-    const char *what; // "compiler"
+    const char *name; // "compiler"
     ct_health health;
     const char *found; // what was found, or why it is missing
-    const char *mend;  // hint how to fix it; "": none
+    const char *hint;  // hint how to fix it; "": none
 } ct_finding;
 typedef void (*ct_finding_fn)(const ct_finding *finding, void *user);
 

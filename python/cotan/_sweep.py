@@ -1,7 +1,7 @@
 """Gradients of histories with hooks: points at which Python computes how gradients continue
 (autograd.Function, tensor hooks, checkpoints).
 
-A sweep goes backwards from cut to cut (ct_cut). The part of the history between two cuts is differentiated by
+A sweep goes backwards from cut to cut (ct_history_cut). The part of the history between two cuts is differentiated by
 the library, as one node; a hook's owner computes the cotangents of its operands from those of its results.
 Values are given by the bits of their handles."""
 import threading

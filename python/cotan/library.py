@@ -2,7 +2,7 @@
 built-in op.
 
     swish = cotan.library.elementwise("swish", "x beta", "x / (1 + exp(-beta * x))")
-    attention = cotan.library.load("window_attention.c").window_attention      # C: include/cotan/extend.h
+    attention = cotan.library.load("window_attention.c").window_attention      # C: include/cotan/custom_op.h
     y = swish(attention(q, k, v, window=64), 1.5)
 """
 import os
@@ -111,7 +111,7 @@ def _compile_source(source, folder):
 
 def load(path):
     """Loads the ops of a shared library, or of a C file, which is compiled first (COTAN_CC, cc). The file
-    includes <cotan/extend.h>, which documents the interface, and has a function `void cotan_ops(void)`, which
+    includes <cotan/custom_op.h>, which documents the interface, and has a function `void cotan_ops(void)`, which
     defines the ops. They are kept until the process ends. Returns a namespace with an Op under each name."""
     path = os.fspath(path)
     if not path.endswith(".c"):

@@ -45,7 +45,8 @@ bool tensor_make_variable(PyObject *o, bool tracked, ct_loc here) {
         if (ct_is_tracked(self->handle) == tracked) return true;
         // A value that was read from it before keeps the history that it had; a pending assignment has such a
         // read.
-        const bool has_pending_read = !thread_get()->trace_depth && ct_is_read_ahead(self->handle);
+        const bool has_pending_read =
+            !thread_get()->trace_depth && ct_is_pending_value_read(self->handle);
         if (has_pending_read && !run_eval(NULL, 0, here)) return false;
         ct_track_variable(self->handle, tracked);
         return true;
@@ -250,7 +251,8 @@ static bool py_backward_make_loss(PyObject *value, PyObject *gradient, ct_tensor
         if (!operand_parse(gradient, &g, here)) return false;
         g = ct_cast_at(g, ct_dtype_of(t), here);
         // PyTorch's rule is the real part of the products with the conjugates.
-        *loss = ct_paired_at(t, dtype_kind(ct_dtype_of(t)) == 'c' ? ct_conj_at(g, here) : g, here);
+        *loss = ct_surrogate_loss_at(t, dtype_kind(ct_dtype_of(t)) == 'c' ? ct_conj_at(g, here) : g,
+                                     here);
     } else if (ct_size(t) != 1) {
         PyObject *shape = tensor_shape(t);
         if (shape)
@@ -447,7 +449,7 @@ static PyObject *autograd_backward(PyObject *self, PyObject *args, PyObject *opt
     // The Tensor keeps what is computed for the loss alone alive during this call.
     PyObject *loss = tensor_new(ct_reshape_at(p.loss, CT_SCALAR, p.here), p.here);
     if (loss) p.loss = tensor_handle(loss);
-    if (loss && ct_marks()) {
+    if (loss && ct_hook_count()) {
         PyObject *done =
             PyObject_CallFunction(sweep_backward, "OOOO", loss, retains ? Py_True : Py_False,
                                   create ? Py_True : Py_False, inputs);
@@ -512,7 +514,7 @@ static PyObject *autograd_grad(PyObject *module, PyObject *args) {
     p.retain = retain;
     p.create = create == Py_True;
     PyObject *loss = tensor_new(ct_reshape_at(p.loss, CT_SCALAR, p.here), p.here);
-    if (loss && ct_marks()) {
+    if (loss && ct_hook_count()) {
         PyObject *result = PyObject_CallFunction(sweep_grad, "OOOO", loss, inputs,
                                                  retain ? Py_True : Py_False, create);
         free(p.wrt);
@@ -531,7 +533,7 @@ static PyObject *autograd_grad(PyObject *module, PyObject *args) {
         else
             PyErr_Format(PyExc_TypeError, "grad: the inputs must be Tensors, not %R", input);
     }
-    if (ok) ct_reached_at(p.loss, p.grads, n, reached, p.here);
+    if (ok) ct_history_reaches_at(p.loss, p.grads, n, reached, p.here);
     for (size_t i = 0; ok && i < n; i++)
         if (reached[i]) p.wrt[p.n++] = p.grads[i];
     if (ok && p.n && create == Py_None) p.create = py_backward_has_other_leaves(&p);

@@ -14,7 +14,7 @@
 
 #include "cotan/binding.h"
 #include "cotan/cotan.h"
-#include "cotan/extend.h"
+#include "cotan/custom_op.h"
 
 // ------------------------------------------------------------------------------------ where.c
 // Begins each call from Python: sets the thread's context current, and frees what other threads gave back.
@@ -44,8 +44,8 @@ PyObject *wording_translate(const char *message);
 
 // -------------------------------------------------------------------------------------- run.c
 // Reads that may run a plan: they release the GIL, and Ctrl-C interrupts them.
-// run_borrow: valid until ct_loan_end; NULL with an exception set.
-const void *run_borrow(ct_tensor t, ct_loan **loan, ct_loc here);
+// run_borrow: valid until ct_borrow_end; NULL with an exception set.
+const void *run_borrow(ct_tensor t, ct_borrowed **loan, ct_loc here);
 bool run_eval(const ct_tensor *t, size_t n, ct_loc here);
 struct thread;
 // evaluates tensors of another thread in its context

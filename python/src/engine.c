@@ -46,8 +46,8 @@ static PyObject *py_engine_new(PyObject *module, PyObject *args) {
     model *owner = model_from_capsule(o);
     if (!owner || (t != Py_None && !(m.o.tokenizer = tokenizer_from_capsule(t)))) return NULL;
     m.lm = owner->lm;
-    m.o.texts = max_sequences, m.o.waiting = max_queued, m.o.context = context;
-    m.o.memory = memory < 0 ? 0 : (uint64_t)memory;
+    m.o.max_sequences = max_sequences, m.o.max_queued = max_queued, m.o.context = context;
+    m.o.cache_memory = memory < 0 ? 0 : (uint64_t)memory;
     if (!model_run(owner, py_engine_create, &m, m.o.here)) return NULL;
     engine *e = calloc(1, sizeof *e);
     if (e) *e = (engine){m.engine, owner, Py_NewRef(o)};
@@ -70,9 +70,9 @@ static bool py_engine_append(PyObject *list, PyObject *item) {
 
 static PyObject *py_engine_top_logprobs(const ct_engine_token *t) {
     PyObject *dict = PyDict_New();
-    for (size_t i = 0; dict && i < t->n_top; i++) {
-        PyObject *key = PyLong_FromLong(t->top[i].token);
-        PyObject *value = PyFloat_FromDouble(t->top[i].log_probability);
+    for (size_t i = 0; dict && i < t->n_top_logprobs; i++) {
+        PyObject *key = PyLong_FromLong(t->top_logprobs[i].token);
+        PyObject *value = PyFloat_FromDouble(t->top_logprobs[i].logprob);
         const bool ok = key && value && PyDict_SetItem(dict, key, value) == 0;
         Py_XDECREF(key);
         Py_XDECREF(value);
@@ -87,8 +87,8 @@ static bool py_engine_on_token(const ct_engine_token *t, void *user) {
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject *text = PyUnicode_DecodeUTF8(t->text ? t->text : "", (Py_ssize_t)t->text_n, "replace");
     PyObject *top = text ? py_engine_top_logprobs(t) : NULL;
-    const bool ok = top && py_engine_append(user, Py_BuildValue("(idNN)", (int)t->token,
-                                                                t->log_probability, top, text));
+    const bool ok = top && py_engine_append(
+                               user, Py_BuildValue("(idNN)", (int)t->token, t->logprob, top, text));
     if (!top) Py_XDECREF(text);
     PyGILState_Release(state);
     return ok;
@@ -101,12 +101,13 @@ static void py_engine_on_done(const ct_engine_result *r, void *user) {
     PyObject *type, *value, *trace; // an exception may be set
     PyErr_Fetch(&type, &value, &trace);
     PyObject *text = PyUnicode_DecodeUTF8(r->text ? r->text : "", (Py_ssize_t)r->text_n, "replace");
-    PyObject *why = r->why ? wording_translate(r->why) : Py_NewRef(Py_None);
+    PyObject *why = r->error ? wording_translate(r->error) : Py_NewRef(Py_None);
     const bool ok =
         text && why &&
-        py_engine_append(user, Py_BuildValue("(OiNzNnnn)", Py_None, (int)r->end, why, r->stop, text,
-                                             (Py_ssize_t)r->prompt, (Py_ssize_t)r->cached,
-                                             (Py_ssize_t)r->written));
+        py_engine_append(user, Py_BuildValue("(OiNzNnnn)", Py_None, (int)r->finish_reason, why,
+                                             r->stop_string, text, (Py_ssize_t)r->prompt_tokens,
+                                             (Py_ssize_t)r->cached_tokens,
+                                             (Py_ssize_t)r->generated_tokens));
     if (!ok) PyErr_Clear();
     PyErr_Restore(type, value, trace);
     Py_DECREF((PyObject *)user);
@@ -138,7 +139,7 @@ typedef struct engine_add_call {
     int64_t id;
     int32_t *prompt, *ends;
     const char **stops;
-    ct_lm_bias *bias;
+    ct_lm_logit_bias *bias;
     ct_lm_tokens *banned;
     size_t n_banned;
 } engine_add_call;
@@ -181,13 +182,13 @@ static bool py_engine_parse_stops(PyObject *list, engine_add_call *a) {
 
 static bool py_engine_parse_bias(PyObject *list, engine_add_call *a) {
     ct_lm_sampling *s = &a->request.sampling;
-    s->n_bias = (size_t)PyList_Size(list);
-    s->bias = a->bias = calloc(s->n_bias + 1, sizeof *a->bias);
+    s->n_logit_bias = (size_t)PyList_Size(list);
+    s->logit_bias = a->bias = calloc(s->n_logit_bias + 1, sizeof *a->bias);
     bool ok = a->bias || (PyErr_NoMemory(), false);
-    for (size_t i = 0; ok && i < s->n_bias; i++) {
+    for (size_t i = 0; ok && i < s->n_logit_bias; i++) {
         int token;
         ok = PyArg_ParseTuple(PyList_GetItem(list, (Py_ssize_t)i), "if:logit_bias", &token,
-                              &a->bias[i].add);
+                              &a->bias[i].bias);
         a->bias[i].token = token;
     }
     return ok;
@@ -224,16 +225,18 @@ static PyObject *py_engine_add(PyObject *module, PyObject *args) {
     const engine *e = py_engine_from_capsule(o);
     ct_engine_request *r = &a.request;
     bool ok = e && tokens_parse(prompt, &a.prompt, &r->n_prompt, "prompt");
-    if (ok && !(ok = tokens_parse(eos_ids, &a.ends, &r->n_ends, "stop_token_ids"))) a.ends = NULL;
+    if (ok && !(ok = tokens_parse(eos_ids, &a.ends, &r->n_eos_ids, "stop_token_ids")))
+        a.ends = NULL;
     ok = ok && py_engine_parse_stops(stops, &a) &&
          py_engine_parse_sampling(sampling, &r->sampling) && py_engine_parse_bias(bias, &a) &&
          py_engine_parse_banned(banned, &a);
     if (ok) {
         a.engine = e->engine;
-        r->prompt = a.prompt, r->ends = a.ends;
-        r->most = max_tokens, r->likely = top_logprobs, r->log_probabilities = logprobs,
-        r->keep_special = keep_special;
-        r->token = py_engine_on_token, r->done = py_engine_on_done, r->user = Py_NewRef(list);
+        r->prompt = a.prompt, r->eos_ids = a.ends;
+        r->max_tokens = max_tokens, r->top_logprobs = top_logprobs, r->logprobs = logprobs,
+        r->include_special = keep_special;
+        r->on_token = py_engine_on_token, r->on_finish = py_engine_on_done,
+        r->user = Py_NewRef(list);
         // another thread may be in a step, which calls back with the GIL
         ok = run_without_gil(py_engine_add_request, &a);
         if (!a.id) Py_DECREF(list);
@@ -254,7 +257,7 @@ typedef struct engine_call {
     int64_t id;
     ct_loc here;
     bool more;
-    ct_engine_state state;
+    ct_engine_metrics state;
 } engine_call;
 static void py_engine_run_step(void *user) {
     engine_call *s = user;
@@ -266,7 +269,7 @@ static void py_engine_run_cancel(void *user) {
 }
 static void py_engine_run_stats(void *user) {
     engine_call *s = user;
-    s->state = ct_engine_look(s->engine);
+    s->state = ct_engine_stats(s->engine);
 }
 
 // _engine_step(engine): runs one step; returns True if there is more to do.
@@ -299,12 +302,13 @@ static PyObject *py_engine_stats(PyObject *module, PyObject *o) {
     if (!e) return NULL;
     engine_call s = {.engine = e->engine, .here = api_enter()};
     if (!run_without_gil(py_engine_run_stats, &s)) return NULL;
-    const ct_engine_state *a = &s.state;
+    const ct_engine_metrics *a = &s.state;
     return Py_BuildValue("{sLsLsLsLsLsLsLsLsL}", "running", (long long)a->running, "waiting",
-                         (long long)a->waiting, "steps", (long long)a->steps, "read",
-                         (long long)a->read, "cached", (long long)a->cached, "written",
-                         (long long)a->written, "preempted", (long long)a->preempted, "finished",
-                         (long long)a->finished, "cancelled", (long long)a->cancelled);
+                         (long long)a->queued, "steps", (long long)a->steps, "read",
+                         (long long)a->prefilled_tokens, "cached", (long long)a->cached_tokens,
+                         "written", (long long)a->generated_tokens, "preempted",
+                         (long long)a->preempted, "finished", (long long)a->finished, "cancelled",
+                         (long long)a->cancelled);
 }
 
 PyMethodDef engine_methods[] = {

@@ -15,7 +15,7 @@ static struct {
     [CT_E_DTYPE] = {"DTypeError", &PyExc_TypeError, NULL},
     [CT_E_ARGUMENT] = {"ArgumentError", &PyExc_ValueError, NULL},
     [CT_E_STALE] = {"StaleError", &PyExc_RuntimeError, NULL},
-    [CT_E_SPENT] = {"SpentError", &PyExc_RuntimeError, NULL},
+    [CT_E_OVERWRITTEN] = {"OverwrittenError", &PyExc_RuntimeError, NULL},
     [CT_E_CONTEXT] = {"ContextError", &PyExc_RuntimeError, NULL},
     [CT_E_TRACE] = {"TraceError", &PyExc_RuntimeError, NULL},
     [CT_E_GRAD] = {"GradError", &PyExc_RuntimeError, NULL},
@@ -33,7 +33,7 @@ static struct {
     [CT_E_FORK] = {"ForkError", &PyExc_RuntimeError, NULL},
     [CT_E_CHECK] = {"CheckError", &PyExc_RuntimeError, NULL},
     [CT_E_LINALG] = {"LinAlgError", &PyExc_ValueError, NULL},
-    [CT_E_OUTSIDE] = {"OpError", &PyExc_RuntimeError, NULL},
+    [CT_E_CUSTOM_OP] = {"OpError", &PyExc_RuntimeError, NULL},
 };
 enum { N_ERROR_CLASSES = sizeof error_classes / sizeof *error_classes };
 static PyObject *base_error;

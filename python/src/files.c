@@ -104,7 +104,7 @@ static PyObject *py_file_get(PyObject *module, PyObject *args) {
 }
 
 // Parses a list of pairs (name, tensor); the strings stay owned by the list.
-static bool py_file_parse_tensors(PyObject *pairs, ct_named *named, ct_loc here) {
+static bool py_file_parse_tensors(PyObject *pairs, ct_named_tensor *named, ct_loc here) {
     const Py_ssize_t n = PyList_Size(pairs);
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *pair = PyList_GetItem(pairs, i), *tensor;
@@ -133,7 +133,7 @@ static PyObject *py_file_save(PyObject *module, PyObject *args) {
                           &metadata_pairs, &npz))
         return NULL;
     const size_t n = (size_t)PyList_Size(pairs), n_metadata = (size_t)PyList_Size(metadata_pairs);
-    ct_named *named = calloc(n + 1, sizeof *named);
+    ct_named_tensor *named = calloc(n + 1, sizeof *named);
     ct_metadata *metadata = calloc(n_metadata + 1, sizeof *metadata);
     bool ok = named && metadata;
     if (!ok) PyErr_NoMemory();

@@ -67,9 +67,9 @@ static ct_function *py_trace_begin(PyObject *specs, ct_tensor **params, size_t *
              ints_parse(PyTuple_GetItem(spec, 1), to, CT_MAX_RANK, &rank, "shape");
         dims[i] = (ct_ints){(int64_t)rank, to};
     }
-    ct_function *f =
-        !ok ? NULL
-            : (lasts ? ct_lasting_begin_at : ct_function_begin_at)(dtypes, dims, *n, *params, here);
+    ct_function *f = !ok ? NULL
+                         : (lasts ? ct_function_begin_persistent_at
+                                  : ct_function_begin_at)(dtypes, dims, *n, *params, here);
     if (ok && !f) raise_error();
     free(dtypes);
     free(dims);
@@ -408,7 +408,7 @@ static PyObject *py_trace_remat(PyObject *module, PyObject *args) {
                                       .n_in = in.n,
                                       .out = out,
                                       .n_out = n_out,
-                                      .policy = CT_REMAT_NOTHING,
+                                      .policy = CT_REMAT_SAVE_NOTHING,
                                       .here = here});
         result = py_trace_wrap_tensors(out, n_out, here);
     }

@@ -27,7 +27,7 @@ static bool join_can_copy(join_state *j) {
         PyObject *o = PyList_GetItem(j->parts, k);
         if (!tensor_check(o)) return false;
         const ct_tensor t = j->t[k] = tensor_value(o, j->here);
-        if (!ct_at_hand(t)) return false;
+        if (!ct_current_data(t)) return false;
         if (!k) {
             j->rank = ct_rank(t);
             j->dtype = ct_dtype_of(t);
@@ -83,7 +83,7 @@ static PyObject *join_join(PyObject *module, PyObject *args) {
     for (int64_t row = 0; all && row < j.rows; row++)
         for (Py_ssize_t k = 0; k < n; k++) {
             const size_t bytes = (j.stacked ? 1 : (size_t)ct_dim(j.t[k], j.axis)) * j.bytes_a_row;
-            memcpy(to, (const char *)ct_at_hand(j.t[k]) + (size_t)row * bytes, bytes);
+            memcpy(to, (const char *)ct_current_data(j.t[k]) + (size_t)row * bytes, bytes);
             to += bytes;
         }
     free(j.t);

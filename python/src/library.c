@@ -1,4 +1,4 @@
-// Custom ops (cotan/extend.h), and plans compiled ahead of time to C.
+// Custom ops (cotan/custom_op.h), and plans compiled ahead of time to C.
 #include "core.h"
 #include "tensor.h"
 
@@ -16,9 +16,9 @@ static const ct_op *py_op_from_capsule(PyObject *o) {
 // _op_define(name, doc, operands, text): defines an op.
 static PyObject *py_op_define(PyObject *module, PyObject *args) {
     (void)module;
-    ct_op_spec spec = {.bytes = sizeof spec, .here = api_enter()};
+    ct_op_spec spec = {.struct_size = sizeof spec, .here = api_enter()};
     if (!PyArg_ParseTuple(args, "ssss:_op_define", &spec.name, &spec.doc, &spec.operands,
-                          &spec.text))
+                          &spec.expression))
         return NULL;
     return py_op_to_capsule(ct_op_define_with(spec));
 }
@@ -56,8 +56,8 @@ static PyObject *py_op_about(PyObject *module, PyObject *o) {
     (void)module;
     const ct_op *op = py_op_from_capsule(o);
     if (!op) return NULL;
-    const ct_op_about a = *ct_op_describe(op);
-    return Py_BuildValue("(ssssii)", a.name, a.doc, a.operands, a.numbers, a.n_in, a.n_out);
+    const ct_op_properties a = *ct_op_info(op);
+    return Py_BuildValue("(ssssii)", a.name, a.doc, a.operands, a.attributes, a.n_in, a.n_out);
 }
 
 static bool py_library_parse_operands(PyObject *args, ct_tensor *in, ct_loc here) {
@@ -81,16 +81,16 @@ static PyObject *py_op_call(PyObject *module, PyObject *args) {
         return NULL;
     const ct_op *op = py_op_from_capsule(o);
     if (!op) return NULL;
-    const ct_op_about a = *ct_op_describe(op);
-    ct_tensor in[CT_OUTSIDE_OPERANDS], out[CT_OUTSIDE_RESULTS];
-    int64_t v[CT_OUTSIDE_NUMBERS];
+    const ct_op_properties a = *ct_op_info(op);
+    ct_tensor in[CT_CUSTOM_OP_MAX_OPERANDS], out[CT_CUSTOM_OP_MAX_RESULTS];
+    int64_t v[CT_CUSTOM_OP_MAX_ATTRIBUTES];
     size_t n;
     if (PyTuple_Size(operands) != a.n_in) {
         PyErr_Format(PyExc_TypeError, "%s() takes %d tensors, not %zd", a.name, a.n_in,
                      PyTuple_Size(operands));
         return NULL;
     }
-    if (!ints_parse(numbers, v, CT_OUTSIDE_NUMBERS, &n, a.name) ||
+    if (!ints_parse(numbers, v, CT_CUSTOM_OP_MAX_ATTRIBUTES, &n, a.name) ||
         !py_library_parse_operands(operands, in, here))
         return NULL;
     ct_op_call_at(op, in, (size_t)a.n_in, (ct_ints){(int64_t)n, v}, out, (size_t)a.n_out, here);
@@ -104,9 +104,9 @@ static PyObject *py_op_call(PyObject *module, PyObject *args) {
 }
 
 // Parses pairs (name, tensor). NULL with an exception set.
-static ct_named *py_library_parse_named(PyObject *pairs, size_t *n) {
+static ct_named_tensor *py_library_parse_named(PyObject *pairs, size_t *n) {
     *n = (size_t)PyTuple_Size(pairs);
-    ct_named *names = PyMem_Malloc((*n + 1) * sizeof *names);
+    ct_named_tensor *names = PyMem_Malloc((*n + 1) * sizeof *names);
     if (!names) PyErr_NoMemory();
     for (size_t i = 0; names && i < *n; i++) {
         PyObject *t;
@@ -129,12 +129,12 @@ static PyObject *py_library_write_c(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O&O!O!p:_write_c", PyUnicode_FSConverter, &path, &PyTuple_Type,
                           &pairs, &PyTuple_Type, &more, &embed))
         return NULL;
-    ct_named *names = py_library_parse_named(pairs, &to.names.n),
-             *others = py_library_parse_named(more, &to.others.n);
+    ct_named_tensor *names = py_library_parse_named(pairs, &to.names.n),
+                    *others = py_library_parse_named(more, &to.optional_names.n);
     bool ok = names && others;
     to.path = PyBytes_AsString(path);
-    to.names.v = names, to.others.v = others;
-    to.embed_all = embed;
+    to.names.v = names, to.optional_names.v = others;
+    to.embed_all_params = embed;
     if (ok && !ct_compile_with(to)) ok = raise_error();
     PyMem_Free(names);
     PyMem_Free(others);

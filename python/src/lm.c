@@ -127,7 +127,7 @@ static PyObject *py_lm_architecture(PyObject *module, PyObject *args) {
     const char *row;
     const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "s:_lm_architecture", &row)) return NULL;
-    if (!ct_lm_architecture_at(row, here)) return raise_error();
+    if (!ct_lm_add_architecture_at(row, here)) return raise_error();
     Py_RETURN_NONE;
 }
 
@@ -137,11 +137,11 @@ static PyObject *py_lm_about(PyObject *module, PyObject *o) {
     (void)module;
     const model *m = model_from_capsule(o);
     if (!m) return NULL;
-    const ct_lm_about a = ct_lm_look(m->lm);
+    const ct_lm_properties a = ct_lm_info(m->lm);
     return Py_BuildValue("(sLLLLNNNLN)", a.type, (long long)a.context, (long long)a.vocab,
-                         (long long)a.width, (long long)a.layers, PyBool_FromLong(a.writes),
-                         PyBool_FromLong(a.pairs), PyBool_FromLong(a.scores), (long long)a.labels,
-                         PyBool_FromLong(a.activations == CT_F32));
+                         (long long)a.width, (long long)a.layers, PyBool_FromLong(a.is_generative),
+                         PyBool_FromLong(a.is_encoder_decoder), PyBool_FromLong(a.has_lm_head),
+                         (long long)a.labels, PyBool_FromLong(a.activations == CT_F32));
 }
 
 typedef struct save_call {
@@ -181,7 +181,7 @@ static PyObject *py_lm_record(PyObject *args, const char *format, int what) {
     if (!tokens.bits || (second && !target.bits)) return NULL;
     const ct_tensor y = what == 0   ? ct_lm_logits_at(m->lm, tokens, NULL, here)
                         : what == 1 ? ct_lm_hidden_at(m->lm, tokens, NULL, here)
-                                    : ct_lm_pair_logits_at(m->lm, tokens, target, NULL, here);
+                                    : ct_lm_seq2seq_logits_at(m->lm, tokens, target, NULL, here);
     return tensor_new(y, here);
 }
 static PyObject *py_lm_logits(PyObject *module, PyObject *args) {
@@ -223,19 +223,19 @@ static PyObject *py_lm_parameters(PyObject *module, PyObject *args) {
 typedef struct scoring {
     const ct_lm *lm;
     const ct_tokenizer *tokenizer;
-    ct_lm_judged *texts;
+    ct_lm_score_input *texts;
     ct_eval_pair *pairs;
     size_t n;
     ct_lm_score *scores;
     const char *text; // a text, or a path
     Py_ssize_t text_n;
     ct_perplexity sum;
-    ct_choices choices;
+    ct_multiple_choice_result choices;
     ct_eval_options o;
 } scoring;
 static void py_lm_run_score(void *user) {
     scoring *j = user;
-    if (!ct_lm_score_texts_with(j->lm, j->texts, j->n, j->scores, j->o)) return;
+    if (!ct_lm_score_tokens_with(j->lm, j->texts, j->n, j->scores, j->o)) return;
 }
 static void py_lm_run_log_likelihood(void *user) {
     scoring *j = user;
@@ -248,7 +248,7 @@ static void py_lm_run_perplexity(void *user) {
 }
 static void py_lm_run_choices(void *user) {
     scoring *j = user;
-    if (!ct_eval_choices_with(j->lm, j->tokenizer, j->text, &j->choices, j->o)) return;
+    if (!ct_eval_multiple_choice_with(j->lm, j->tokenizer, j->text, &j->choices, j->o)) return;
 }
 
 static PyObject *py_lm_scores_to_list(const scoring *j) {
@@ -268,12 +268,12 @@ static PyObject *py_lm_score(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *sequences, *result = NULL;
     long long context, batch;
-    scoring j = {.o = {.stop = is_interrupted, .here = api_enter()}};
+    scoring j = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
     if (!PyArg_ParseTuple(args, "OO!LL:_lm_score", &o, &PyList_Type, &sequences, &context, &batch))
         return NULL;
     model *m = model_from_capsule(o);
     if (!m) return NULL;
-    j.lm = m->lm, j.o.context = context, j.o.batch = batch;
+    j.lm = m->lm, j.o.context = context, j.o.batch_tokens = batch;
     const size_t n = (size_t)PyList_Size(sequences);
     j.texts = calloc(n + 1, sizeof *j.texts);
     j.scores = calloc(n + 1, sizeof *j.scores);
@@ -282,12 +282,12 @@ static PyObject *py_lm_score(PyObject *module, PyObject *args) {
         PyObject *tokens;
         Py_ssize_t n_scored;
         int32_t *v;
-        ct_lm_judged *t = &j.texts[j.n];
+        ct_lm_score_input *t = &j.texts[j.n];
         ok = PyArg_ParseTuple(PyList_GetItem(sequences, (Py_ssize_t)j.n), "On:_lm_score", &tokens,
                               &n_scored) &&
              tokens_parse(tokens, &v, &t->n, "tokens");
         if (!ok) break;
-        t->tokens = v, t->judged = (size_t)n_scored;
+        t->tokens = v, t->n_scored = (size_t)n_scored;
     }
     if (ok && model_run(m, py_lm_run_score, &j, j.o.here)) result = py_lm_scores_to_list(&j);
     for (size_t i = 0; j.texts && i < j.n; i++) PyMem_Free((void *)(uintptr_t)j.texts[i].tokens);
@@ -301,13 +301,13 @@ static PyObject *py_lm_log_likelihood(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *t, *list, *result = NULL;
     long long context, batch;
-    scoring j = {.o = {.stop = is_interrupted, .here = api_enter()}};
+    scoring j = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
     if (!PyArg_ParseTuple(args, "OOO!LL:_lm_log_likelihood", &o, &t, &PyList_Type, &list, &context,
                           &batch))
         return NULL;
     model *m = model_from_capsule(o);
     if (!m || !(j.tokenizer = tokenizer_from_capsule(t))) return NULL;
-    j.lm = m->lm, j.o.context = context, j.o.batch = batch;
+    j.lm = m->lm, j.o.context = context, j.o.batch_tokens = batch;
     j.n = (size_t)PyList_Size(list);
     j.pairs = calloc(j.n + 1, sizeof *j.pairs);
     j.scores = calloc(j.n + 1, sizeof *j.scores);
@@ -316,8 +316,8 @@ static PyObject *py_lm_log_likelihood(PyObject *module, PyObject *args) {
         Py_ssize_t given, rest;
         ct_eval_pair *p = &j.pairs[i];
         ok = PyArg_ParseTuple(PyList_GetItem(list, (Py_ssize_t)i), "s#s#:_lm_log_likelihood",
-                              &p->given, &given, &p->rest, &rest);
-        if (ok) p->n_given = (size_t)given, p->n_rest = (size_t)rest;
+                              &p->context, &given, &p->continuation, &rest);
+        if (ok) p->n_context = (size_t)given, p->n_continuation = (size_t)rest;
     }
     if (ok && model_run(m, py_lm_run_log_likelihood, &j, j.o.here))
         result = py_lm_scores_to_list(&j);
@@ -332,13 +332,13 @@ static PyObject *py_lm_perplexity(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *t;
     long long context, stride, batch;
-    scoring j = {.o = {.stop = is_interrupted, .here = api_enter()}};
+    scoring j = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
     if (!PyArg_ParseTuple(args, "OOs#LLL:_lm_perplexity", &o, &t, &j.text, &j.text_n, &context,
                           &stride, &batch))
         return NULL;
     model *m = model_from_capsule(o);
     if (!m || !(j.tokenizer = tokenizer_from_capsule(t))) return NULL;
-    j.lm = m->lm, j.o.context = context, j.o.stride = stride, j.o.batch = batch;
+    j.lm = m->lm, j.o.context = context, j.o.stride = stride, j.o.batch_tokens = batch;
     if (!model_run(m, py_lm_run_perplexity, &j, j.o.here)) return NULL;
     return Py_BuildValue("(dLLLL)", j.sum.log_likelihood, (long long)j.sum.tokens,
                          (long long)j.sum.words, (long long)j.sum.bytes, (long long)j.sum.windows);
@@ -349,18 +349,18 @@ static PyObject *py_lm_choices(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *t, *path;
     long long context, limit, batch;
-    scoring j = {.o = {.stop = is_interrupted, .here = api_enter()}};
+    scoring j = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
     if (!PyArg_ParseTuple(args, "OOO&LLL:_lm_choices", &o, &t, PyUnicode_FSConverter, &path,
                           &context, &limit, &batch))
         return NULL;
     model *m = model_from_capsule(o);
     j.tokenizer = m ? tokenizer_from_capsule(t) : NULL;
     j.text = PyBytes_AsString(path);
-    if (m) j.lm = m->lm, j.o.context = context, j.o.limit = limit, j.o.batch = batch;
+    if (m) j.lm = m->lm, j.o.context = context, j.o.limit = limit, j.o.batch_tokens = batch;
     const bool ok = j.tokenizer && model_run(m, py_lm_run_choices, &j, j.o.here);
     Py_DECREF(path);
     if (!ok) return NULL;
-    const ct_choices *c = &j.choices;
+    const ct_multiple_choice_result *c = &j.choices;
     return Py_BuildValue("(Ldddddd)", (long long)c->questions, c->acc, c->acc_stderr, c->acc_norm,
                          c->acc_norm_stderr, c->acc_bytes, c->acc_bytes_stderr);
 }
@@ -371,16 +371,16 @@ static PyObject *py_lm_choices(PyObject *module, PyObject *args) {
 static PyObject *py_lm_embedding(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *path;
-    ct_embedding how;
+    ct_pooling_config how;
     const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "OO&:_lm_embedding", &o, PyUnicode_FSConverter, &path)) return NULL;
     const model *m = model_from_capsule(o);
-    const bool ok =
-        m && (ct_embedding_read_at(PyBytes_AsString(path), m->lm, &how, here) || raise_error());
+    const bool ok = m && (ct_pooling_config_read_at(PyBytes_AsString(path), m->lm, &how, here) ||
+                          raise_error());
     Py_DECREF(path);
     if (!ok) return NULL;
     return Py_BuildValue("(iNL)", (int)how.pooling, PyBool_FromLong(how.normalised),
-                         (long long)how.most);
+                         (long long)how.max_tokens);
 }
 
 typedef struct embed_call {
@@ -403,17 +403,17 @@ static PyObject *py_lm_embed(PyObject *module, PyObject *args) {
     PyObject *o, *t, *list, *result = NULL;
     int pooling, normalised, truncate;
     long long max_tokens, batch;
-    embed_call e = {.o = {.stop = is_interrupted, .here = api_enter()}};
+    embed_call e = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
     if (!PyArg_ParseTuple(args, "OOO!ipLpL:_lm_embed", &o, &t, &PyList_Type, &list, &pooling,
                           &normalised, &max_tokens, &truncate, &batch))
         return NULL;
     model *m = model_from_capsule(o);
     if (!m || !(e.tokenizer = tokenizer_from_capsule(t))) return NULL;
     e.lm = m->lm;
-    e.o.how = (ct_embedding){(ct_pooling)pooling, normalised, max_tokens};
-    e.o.truncate = truncate, e.o.batch = batch;
+    e.o.pooling = (ct_pooling_config){(ct_pooling)pooling, normalised, max_tokens};
+    e.o.truncate = truncate, e.o.batch_tokens = batch;
     e.n = (size_t)PyList_Size(list);
-    const int64_t width = ct_lm_look(m->lm).width;
+    const int64_t width = ct_lm_info(m->lm).width;
     e.texts = calloc(e.n + 1, sizeof *e.texts);
     e.vectors = calloc(e.n * (size_t)width + 1, sizeof *e.vectors);
     bool ok = (e.texts && e.vectors) || (PyErr_NoMemory(), false);
@@ -447,7 +447,7 @@ static PyObject *py_lm_label(PyObject *module, PyObject *args) {
 static void py_lm_run_classify(void *user) {
     embed_call *e = user;
     if (!ct_lm_classify_with(e->lm, e->tokenizer, e->texts, e->n, e->vectors, e->o)) return;
-    if (e->probabilities) ct_lm_probabilities(e->lm, e->vectors, e->n);
+    if (e->probabilities) ct_lm_class_probabilities(e->lm, e->vectors, e->n);
 }
 
 // Parses one text, or two in a tuple.
@@ -455,12 +455,12 @@ static bool py_lm_parse_sequence(PyObject *one, ct_lm_text *text) {
     Py_ssize_t n, second = 0;
     if (!PyTuple_Check(one)) {
         text->s = PyUnicode_AsUTF8AndSize(one, &n);
-    } else if (!PyArg_ParseTuple(one, "s#s#", &text->s, &n, &text->second, &second)) {
+    } else if (!PyArg_ParseTuple(one, "s#s#", &text->s, &n, &text->text_pair, &second)) {
         return false;
     }
     if (!text->s) return false;
     text->n = (size_t)n;
-    text->n_second = (size_t)second;
+    text->n_text_pair = (size_t)second;
     return true;
 }
 
@@ -470,16 +470,16 @@ static PyObject *py_lm_classify(PyObject *module, PyObject *args) {
     PyObject *o, *t, *list, *result = NULL;
     int truncate, probabilities;
     long long batch;
-    embed_call e = {.o = {.stop = is_interrupted, .here = api_enter()}};
+    embed_call e = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
     if (!PyArg_ParseTuple(args, "OOO!ppL:_lm_classify", &o, &t, &PyList_Type, &list, &truncate,
                           &probabilities, &batch))
         return NULL;
     model *m = model_from_capsule(o);
     if (!m || !(e.tokenizer = tokenizer_from_capsule(t))) return NULL;
     e.lm = m->lm;
-    e.o.truncate = truncate, e.o.batch = batch, e.probabilities = probabilities;
+    e.o.truncate = truncate, e.o.batch_tokens = batch, e.probabilities = probabilities;
     e.n = (size_t)PyList_Size(list);
-    const int64_t labels = ct_lm_look(m->lm).labels;
+    const int64_t labels = ct_lm_info(m->lm).labels;
     e.texts = calloc(e.n + 1, sizeof *e.texts);
     e.vectors = calloc(e.n * (size_t)labels + 1, sizeof *e.vectors);
     bool ok = (e.texts && e.vectors) || (PyErr_NoMemory(), false);

@@ -306,7 +306,7 @@ static bool make_convert(const char *from, ct_dtype is, char *to, ct_dtype want,
 
 // Casts data to another dtype; few elements are cast at once, without a plan.
 ct_tensor cast_data_eagerly(ct_tensor t, ct_dtype want, ct_loc here) {
-    const char *from = ct_size(t) <= MAX_EAGER_ELEMENTS ? ct_at_hand(t) : NULL;
+    const char *from = ct_size(t) <= MAX_EAGER_ELEMENTS ? ct_current_data(t) : NULL;
     int64_t dim[CT_MAX_RANK];
     const int rank = ct_rank(t);
     for (int i = 0; i < rank; i++) dim[i] = ct_dim(t, i);

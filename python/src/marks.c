@@ -13,7 +13,7 @@ static bool hooks_exist; // true once a hook was made: then owners are released
 void hooks_flush(void) {
     void *owners[16];
     size_t n;
-    while (hooks_exist && (n = ct_marks_ended(owners, 16)))
+    while (hooks_exist && (n = ct_ended_hooks(owners, 16)))
         for (size_t i = 0; i < n; i++) Py_DECREF((PyObject *)owners[i]);
 }
 
@@ -61,7 +61,7 @@ static PyObject *hooks_wrap_tensors(const ct_tensor *v, size_t n, ct_loc here) {
 static bool hooks_attach(const handle_list *values, const handle_list *inputs, PyObject *owner,
                          ct_tensor *out, ct_loc here) {
     hooks_exist = true;
-    ct_mark_at(values->v, values->n, inputs->v, inputs->n, owner, out, here);
+    ct_record_hook_at(values->v, values->n, inputs->v, inputs->n, owner, out, here);
     if (ct_failed()) return raise_error();
     Py_INCREF(owner);
     return true;
@@ -110,7 +110,7 @@ static PyObject *hooks_get_bits(PyObject *module, PyObject *o) {
 // _followed(tensor): returns True if something that has a history was computed from it.
 static PyObject *hooks_is_followed(PyObject *module, PyObject *o) {
     (void)module;
-    if (tensor_check(o)) return PyBool_FromLong(ct_is_followed(tensor_handle(o)));
+    if (tensor_check(o)) return PyBool_FromLong(ct_has_tracked_dependents(tensor_handle(o)));
     PyErr_Format(PyExc_TypeError, "gradients are those of Tensors, not of %R", o);
     return NULL;
 }
@@ -122,27 +122,27 @@ static PyObject *hooks_tensor_from_bits(PyObject *module, PyObject *number) {
     return tensor_new(ct_cast_at(t, ct_dtype_of(t), here), here); // a handle has one Tensor
 }
 
-// _cut(roots, targets): returns (owner, at, operands, inside, behind, leaves), the fields of ct_cut.
+// _cut(roots, targets): returns (owner, at, operands, inside, behind, leaves), the fields of ct_history_cut.
 static PyObject *hooks_cut(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *roots, *targets, *result = NULL;
     const ct_loc here = api_enter();
     handle_list r = {0}, t = {0};
-    ct_cut c = {0};
+    ct_history_cut c = {0};
     if (!PyArg_ParseTuple(args, "O!O!:_cut", &PyTuple_Type, &roots, &PyTuple_Type, &targets))
         return NULL;
     if (hooks_parse_handles(roots, &r) && hooks_parse_handles(targets, &t)) {
-        if (ct_cut_at(r.v, r.n, t.v, t.n, &c, here))
+        if (ct_history_cut_at(r.v, r.n, t.v, t.n, &c, here))
             result = Py_BuildValue("(ONNNNN)", c.owner ? (PyObject *)c.owner : Py_None,
-                                   hooks_handles_to_tuple(c.at, c.n_at),
+                                   hooks_handles_to_tuple(c.boundary, c.n_boundary),
                                    hooks_handles_to_tuple(c.operands, c.n_operands),
-                                   hooks_handles_to_tuple(c.inside, c.n_inside),
-                                   hooks_handles_to_tuple(c.behind, c.n_behind),
+                                   hooks_handles_to_tuple(c.inside_roots, c.n_inside_roots),
+                                   hooks_handles_to_tuple(c.frontier, c.n_frontier),
                                    hooks_handles_to_tuple(c.leaves, c.n_leaves));
         else
             raise_error();
     }
-    ct_cut_free(&c);
+    ct_history_cut_free(&c);
     free(r.v);
     free(t.v);
     return result;
@@ -163,7 +163,7 @@ static PyObject *hooks_segment(PyObject *module, PyObject *args) {
         hooks_parse_handles(wrt, &w)) {
         ct_tensor total = CT_NONE;
         for (size_t i = 0; i < r.n; i++) {
-            ct_tensor paired = ct_paired_at(r.v[i], c.v[i], here);
+            ct_tensor paired = ct_surrogate_loss_at(r.v[i], c.v[i], here);
             total = i ? ct_add_at(total, paired, here) : paired;
         }
         ct_tensor *grads = calloc(w.n + 1, sizeof *grads);
@@ -185,7 +185,7 @@ static PyObject *hooks_use_history(PyObject *module, PyObject *roots) {
     const ct_loc here = api_enter();
     if (!PyTuple_Check(roots) || !hooks_parse_handles(roots, &r)) return NULL;
     for (size_t i = 0; i < r.n; i++)
-        if (ct_ok(r.v[i])) ct_use_history_at(r.v[i], here);
+        if (ct_ok(r.v[i])) ct_consume_history_at(r.v[i], here);
     free(r.v);
     if (ct_failed()) return raise_error();
     Py_RETURN_NONE;
@@ -200,7 +200,7 @@ static PyObject *hooks_paired(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O:_paired", tensor_type, &x, &cotangent) ||
         !operand_parse(cotangent, &c, here))
         return NULL;
-    return tensor_new(ct_paired_at(tensor_value(x, here), c, here), here);
+    return tensor_new(ct_surrogate_loss_at(tensor_value(x, here), c, here), here);
 }
 
 // _after(x, others): returns x, which is computed after the others.
@@ -212,7 +212,7 @@ static PyObject *hooks_after(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!:_after", tensor_type, &x, &PyTuple_Type, &others))
         return NULL;
     if (hooks_parse_handles(others, &o))
-        result = tensor_new(ct_after_at(tensor_value(x, here), o.v, o.n, here), here);
+        result = tensor_new(ct_control_dependency_at(tensor_value(x, here), o.v, o.n, here), here);
     free(o.v);
     return result;
 }

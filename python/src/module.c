@@ -132,7 +132,7 @@ static PyObject *module_stats(PyObject *self, PyObject *unused) {
                          s.kernels_loaded, "kernels_packed", s.kernels_packed, "kernels_pending",
                          s.kernels_pending, "launches", s.launches, "launches_interpreted",
                          s.launches_interpreted, "arena_bytes", s.arena_bytes, "live_bytes",
-                         s.live_bytes, "memory", s.memory, "most_memory", s.most_memory, "nodes",
+                         s.live_bytes, "memory", s.memory, "most_memory", s.peak_memory, "nodes",
                          s.nodes, "plan_bytes", s.plan_bytes);
 }
 
@@ -148,8 +148,8 @@ static PyObject *module_memory_snapshot(PyObject *self, PyObject *unused) {
     PyObject *rows = s ? PyList_New(0) : raise_error();
     for (size_t i = 0; rows && i < s->n_rows; i++) {
         const ct_memory_row *r = &s->rows[i];
-        PyObject *row = Py_BuildValue("(KKsssNN)", r->bytes, r->count, r->what, r->name, r->type,
-                                      module_location(r->here), module_location(r->wanted));
+        PyObject *row = Py_BuildValue("(KKsssNN)", r->bytes, r->count, r->op, r->name, r->type,
+                                      module_location(r->here), module_location(r->used_at));
         const bool ok = row && PyList_Append(rows, row) == 0;
         Py_XDECREF(row);
         if (!ok) Py_CLEAR(rows);

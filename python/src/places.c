@@ -31,7 +31,7 @@ static PyObject *py_device_to_host(PyObject *self, PyObject *unused) {
     const ct_loc here = api_enter();
     const ct_tensor t = tensor_value(self, here);
     if (!t.bits) return NULL;
-    const ct_tensor py_device_to_host = ct_here_at(t, here);
+    const ct_tensor py_device_to_host = ct_commit_device_at(t, here);
     if (py_device_to_host.bits != t.bits || !ct_ok(t)) return tensor_new(py_device_to_host, here);
     Py_INCREF(self);
     return self;

@@ -36,13 +36,13 @@ static PyObject *py_profile_make_row(const ct_profile_row *r) {
     PyObject *line =
         r->here.file ? Py_BuildValue("(sI)", r->here.file, r->here.line) : Py_NewRef(Py_None);
     return Py_BuildValue("(sssNKddddd)", kinds[r->kind], r->name, r->device, line, r->calls,
-                         r->seconds, r->least, r->most, r->bytes, r->flops);
+                         r->seconds, r->min_seconds, r->max_seconds, r->bytes, r->flops);
 }
 // _profile_seen(): returns (rows, seconds, launches, left out, peak bytes, flops and bytes per second of the
 // machine, the table).
 static PyObject *py_profile_get_result(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
-    const ct_profile *p = ct_profile_seen();
+    const ct_profile *p = ct_profile_result();
     PyObject *rows = PyList_New(0);
     for (size_t i = 0; rows && p && i < p->n_rows; i++) {
         PyObject *row = py_profile_make_row(&p->rows[i]);
@@ -51,8 +51,9 @@ static PyObject *py_profile_get_result(PyObject *self, PyObject *unused) {
         if (!ok) Py_CLEAR(rows);
     }
     if (!rows || !p) return rows;
-    return Py_BuildValue("(NddKKdds)", rows, p->seconds, p->launches, p->left_out, p->peak_bytes,
-                         p->limits.flops, p->limits.stream, ct_profile_table());
+    return Py_BuildValue("(NddKKdds)", rows, p->seconds, p->launch_seconds, p->dropped_events,
+                         p->peak_bytes, p->limits.flops, p->limits.stream_bandwidth,
+                         ct_profile_table());
 }
 
 static PyObject *py_profile_annotate_begin(PyObject *self, PyObject *unused) {

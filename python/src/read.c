@@ -39,8 +39,8 @@ static PyObject *py_read_number(ct_dtype dtype, const char *at) {
     }
 }
 
-// Borrows the elements as C types, until ct_loan_end.
-static const char *py_read_borrow(ct_tensor t, ct_dtype *dtype, ct_loan **loan, ct_loc here) {
+// Borrows the elements as C types, until ct_borrow_end.
+static const char *py_read_borrow(ct_tensor t, ct_dtype *dtype, ct_borrowed **loan, ct_loc here) {
     *dtype = py_read_dtype(ct_dtype_of(t));
     if (*dtype == ct_dtype_of(t)) return run_borrow(t, loan, here);
     const ct_tensor read = ct_pin_at(ct_cast_at(t, *dtype, here), here);
@@ -57,11 +57,11 @@ PyObject *read_item(ct_tensor t, ct_loc here) {
                      (long long)ct_size(t));
         return NULL;
     }
-    ct_loan *loan;
+    ct_borrowed *loan;
     const char *data = py_read_borrow(t, &dtype, &loan, here);
     if (!data) return NULL;
     PyObject *result = py_read_number(dtype, data);
-    ct_loan_end(loan);
+    ct_borrow_end(loan);
     return result;
 }
 
@@ -92,11 +92,11 @@ PyObject *read_tolist(PyObject *self, PyObject *unused) {
     if (!ct_ok(t)) return raise_error();
     read_shape sizes = {.rank = ct_rank(t)};
     for (int i = 0; i < sizes.rank; i++) sizes.dim[i] = ct_dim(t, i);
-    ct_loan *loan;
+    ct_borrowed *loan;
     const char *data = py_read_borrow(t, &dtype, &loan, api_enter());
     if (!data) return NULL;
     PyObject *result = py_read_list(&sizes, 0, dtype, &data);
-    ct_loan_end(loan);
+    ct_borrow_end(loan);
     return result;
 }
 
@@ -105,7 +105,7 @@ PyObject *read_tolist(PyObject *self, PyObject *unused) {
 // What a buffer view needs: the loan of the memory, since the tensor may be written meanwhile and then has
 // other memory.
 typedef struct read_export {
-    ct_loan *loan;
+    ct_borrowed *loan;
     Py_ssize_t sizes[2 * CT_MAX_RANK]; // sizes, then strides
 } read_export;
 int read_buffer(PyObject *self, Py_buffer *view, int flags) {
@@ -160,7 +160,7 @@ int read_buffer(PyObject *self, Py_buffer *view, int flags) {
 void read_release(PyObject *self, Py_buffer *view) {
     (void)self;
     read_export *export = view->internal;
-    ct_loan_end(export->loan);
+    ct_borrow_end(export->loan);
     PyMem_Free(export);
 }
 

@@ -43,14 +43,14 @@ typedef struct run_request {
     size_t n;
     ct_loc here;
     const void *data;
-    ct_loan **loan;
+    ct_borrowed **loan;
 } run_request;
 static void py_run_borrow_now(run_request *r) { r->data = ct_borrow_at(*r->t, r->loan, r->here); }
 static void py_run_eval_now(run_request *r) {
     if (!ct_eval_at(r->t, r->n, r->here)) return; // the context has the error
 }
 static void py_run_visit_now(run_request *r) {
-    if (!ct_rolling_visit_at(r->t, r->n, r->here)) return;
+    if (!ct_rolling_eval_at(r->t, r->n, r->here)) return;
 }
 
 // True if the run is to be repeated; false with an exception set. It is repeated after a handler that raises
@@ -59,7 +59,7 @@ static bool py_run_should_retry(const library_error *error, ct_ctx *run_ctx) {
     if (error->code != CT_E_INTERRUPTED) return raise_message(error->code, error->text);
     if (PyErr_CheckSignals() == 0 && critical_deliver_signals()) return true;
     ct_ctx *mine = ct_ctx_use(run_ctx);
-    ct_rolling_give_up();
+    ct_rolling_discard_pending();
     ct_ctx_use(mine);
     return false; // KeyboardInterrupt
 }
@@ -110,7 +110,7 @@ bool run_eval_in_thread(thread *owner, const ct_tensor *t, size_t n, ct_loc here
 
 // Without the GIL another thread could write to a tensor that all threads share, so a value of this thread is
 // pinned instead.
-const void *run_borrow(ct_tensor t, ct_loan **loan, ct_loc here) {
+const void *run_borrow(ct_tensor t, ct_borrowed **loan, ct_loc here) {
     thread_get()->reads++;
     const ct_tensor own = thread_has_others ? ct_pin_at(t, here) : t;
     run_request r = {.t = &own, .here = here, .loan = loan};

@@ -28,7 +28,7 @@ bool tensor_is_usable_here(PyObject *o) {
 
 // Runs the assignment that another thread has recorded for a variable, which all threads share.
 static bool tensor_run_foreign_assign(tensor_object *self) {
-    while (tensor_is_foreign(self) && ct_assigning(self->handle) == self->owner->ctx) {
+    while (tensor_is_foreign(self) && ct_assigning_ctx(self->handle) == self->owner->ctx) {
         thread *owner = self->owner;
         if (owner->busy || owner->trace_depth) {
             if (!thread_wait(owner, true)) return false;

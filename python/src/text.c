@@ -86,7 +86,7 @@ static PyObject *py_tokenizer_about(PyObject *module, PyObject *o) {
     if (!t) return NULL;
     int64_t id[CT_TOKEN_ROLES], eos_ids[64];
     for (int i = 0; i < CT_TOKEN_ROLES; i++) id[i] = ct_tokenizer_special(t, (ct_token_role)i);
-    const size_t n = ct_tokenizer_ends(t, eos_ids, 64);
+    const size_t n = ct_tokenizer_eos_ids(t, eos_ids, 64);
     PyObject *list = PyList_New(0), *specials = PyList_New(0);
     bool ok = list && specials;
     for (size_t i = 0; ok && i < n && i < 64; i++) {
@@ -122,7 +122,7 @@ static PyObject *py_tokenizer_encode(PyObject *module, PyObject *args) {
         !(t.tokenizer = tokenizer_from_capsule(o)))
         return NULL;
     t.n = (size_t)n;
-    t.o.add_special = special, t.o.plain = plain, t.o.offsets = offsets;
+    t.o.add_special = special, t.o.split_special = plain, t.o.offsets = offsets;
     const ct_encoding *e = &t.encoding;
     if (run_without_gil(py_tokenizer_run_encode, &t)) {
         PyObject *ids = tokens_to_list(e->ids, e->n);

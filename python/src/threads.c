@@ -105,7 +105,7 @@ void thread_run_deferred(thread *self) {
     while (self->n_deferred_unpins) ct_unpin(self->deferred_unpins[--self->n_deferred_unpins]);
     if (!self->ran_for_others || self->n_traced_functions) return;
     self->ran_for_others = false;
-    ct_rolling_turn();
+    ct_rolling_free_deferred();
     thread_free_ready(self);
 }
 
@@ -189,7 +189,7 @@ struct deferred_free {
 void thread_free_when_unread(thread *owner, ct_params *set, void (*give)(void *), void *what) {
     if (!owner->busy) {
         ct_ctx *before = ct_ctx_use(owner->ctx);
-        const bool free_now = !ct_rolling_pending() && !ct_params_read(set);
+        const bool free_now = !ct_rolling_pending() && !ct_params_in_use(set);
         if (free_now) give(what);
         ct_ctx_use(before);
         if (free_now) return;
@@ -211,7 +211,7 @@ void thread_free_ready(thread *self) {
     if (ct_rolling_pending()) return; // the values that were read were computed before
     size_t kept = 0;
     for (size_t i = 0; i < self->n_deferred_frees; i++)
-        if (ct_params_read(self->deferred_free[i].params))
+        if (ct_params_in_use(self->deferred_free[i].params))
             self->deferred_free[kept++] = self->deferred_free[i];
         else
             self->deferred_free[i].free(self->deferred_free[i].object);

@@ -81,7 +81,7 @@ static ct_tensor view_reshape_eagerly(const view_op *m, ct_tensor t, ct_loc here
     const int bits = ct_dtype_bits(dtype);
     const bool few =
         ct_size(t) * bits / 8 <= MAX_EAGER_BYTES && bits % 8 == 0 && !trace_is_active();
-    const void *data = few ? ct_at_hand(t) : NULL;
+    const void *data = few ? ct_current_data(t) : NULL;
     int64_t elements = 1;
     for (size_t i = 0; i < m->n; i++) elements *= m->list[0][i] < 0 ? -1 : m->list[0][i];
     return data && elements == ct_size(t)

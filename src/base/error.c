@@ -92,7 +92,7 @@ const char *ct_code_title(ct_code code) {
     return "unknown error code";
 }
 
-const char *ct_code_fix(ct_code code) {
+const char *ct_code_hint(ct_code code) {
     switch (code) {
     case CT_OK: return "";
 #define CT_CODE(number, name, title, fix)                                                          \

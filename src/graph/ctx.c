@@ -379,7 +379,7 @@ ct_code ct_error_code(void) {
     ct_ctx *ctx = ct__ctx();
     return ctx            ? ctx->err.code
            : ct__forked() ? CT_E_FORK
-           : ctx_callback ? CT_E_OUTSIDE
+           : ctx_callback ? CT_E_CUSTOM_OP
                           : CT_E_MEMORY;
 }
 void ct_error_clear(void) {
@@ -604,7 +604,7 @@ static void scope_end_top(ct_ctx *ctx, ct_loc here) {
 // The scope's frame; NULL: it has ended, together with an outer one or its context.
 static const ct_frame *scope_frame(const ct_scope *scope) {
     ct_ctx *ctx = scope->ctx;
-    if (!ctx || ct__forked() || ct__in_callback() || !ctx_is_alive(ctx, scope->of) ||
+    if (!ctx || ct__forked() || ct__in_callback() || !ctx_is_alive(ctx, scope->ctx_id) ||
         scope->depth < 2 || scope->depth > ctx->depth)
         return NULL;
     const ct_frame *frame = ctx->frames[scope->depth - 1];

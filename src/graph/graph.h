@@ -353,7 +353,7 @@ struct ct_ctx {
     ct_node **unused;                // (n_unused) nodes that have had no user at some time
     size_t n_unused, unused_cap;
     ct_loc used_history; // of the latest gradient that freed its history
-    size_t n_marks;      // number of ct_mark alive
+    size_t n_marks;      // number of ct_record_hook alive
     void **ended;        // (n_ended) owners of marks that were freed
     size_t n_ended, ended_cap;
 };

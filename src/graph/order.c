@@ -323,12 +323,13 @@ static bool order_fail_stale_read(ct_ctx *ctx, const ct_node *read, const ct_nod
     const ct_loc ran = read->var->ran;
     const bool freed = read->var->freed;
     ct__rwlock_unlock(read->var->lock, false);
-    ct__fail(
-        ctx, CT_E_SPENT, gradient ? gradient->here : here, gradient ? gradient->op->name : "read",
-        "the value needs variable \"%s\" as it was read at %s:%u, but it was %s at "
-        "%s:%u and is gone",
-        read->var->name, read->here.file ? read->here.file : "?", read->here.line,
-        freed ? "freed after its assignment" : "assigned", ran.file ? ran.file : "?", ran.line);
+    ct__fail(ctx, CT_E_OVERWRITTEN, gradient ? gradient->here : here,
+             gradient ? gradient->op->name : "read",
+             "the value needs variable \"%s\" as it was read at %s:%u, but it was %s at "
+             "%s:%u and is gone",
+             read->var->name, read->here.file ? read->here.file : "?", read->here.line,
+             freed ? "freed after its assignment" : "assigned", ran.file ? ran.file : "?",
+             ran.line);
     if (freed)
         ct__err_hint(&ctx->err, "what is recorded runs where its scope ends: free behind that; a "
                                 "loop's turns run one by one with CT_SCOPE; in the loop");

@@ -138,7 +138,7 @@ bool ct_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     return ctx && read_eval(ctx, t, n, true, here);
 }
-bool ct_rolling_visit_at(const ct_tensor *t, size_t n, ct_loc here) {
+bool ct_rolling_eval_at(const ct_tensor *t, size_t n, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     return ctx && read_eval(ctx, t, n, false, here);
 }
@@ -226,7 +226,7 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
     return have;
 }
 
-const void *ct_at_hand(ct_tensor t) {
+const void *ct_current_data(ct_tensor t) {
     ct_peeked at;
     const ct_type *type = peek_type(t, &at);
     if (!type) return NULL;
@@ -240,12 +240,12 @@ const void *ct_at_hand(ct_tensor t) {
 
 // --------------------------------------------------------------------------------- borrowed memory
 
-struct ct_loan {
+struct ct_borrowed {
     ct_storage *storage; // NULL: the bytes follow
     _Alignas(64) char bytes[];
 };
 
-const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc here) {
+const void *ct_borrow_at(ct_tensor t, ct_borrowed **loan, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_val v;
     if (!ctx || !ct__given(ctx, loan, here, "borrow", "the room for the loan")) return NULL;
@@ -254,8 +254,8 @@ const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc here) {
     const bool scalar = v.node->op == &ct__op_scalar;
     ct_storage *storage = scalar || v.node->var ? NULL : v.node->value[v.out];
     const void *at = storage ? ct__hooks.host(storage) : NULL;
-    const size_t bytes = ct__type_bytes(ct__type(v)), align = _Alignof(ct_loan);
-    ct_loan *made =
+    const size_t bytes = ct__type_bytes(ct__type(v)), align = _Alignof(ct_borrowed);
+    ct_borrowed *made =
         ct__aligned(align, sizeof *made + (at ? 0 : (bytes + align - 1) & ~(align - 1)));
     if (!made) {
         ct__err_memory(&ctx->err, here, "borrow", bytes);
@@ -271,7 +271,7 @@ const void *ct_borrow_at(ct_tensor t, ct_loan **loan, ct_loc here) {
     return at ? at : made->bytes;
 }
 
-void ct_loan_end(ct_loan *loan) {
+void ct_borrow_end(ct_borrowed *loan) {
     if (!loan || ct__forked()) return;
     ct__storage_unref(loan->storage);
     ct__free(loan);

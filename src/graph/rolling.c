@@ -206,12 +206,12 @@ bool ct__rolling_roots(ct_ctx *ctx) {
     return true;
 }
 
-void ct_rolling_turn(void) {
+void ct_rolling_free_deferred(void) {
     ct_ctx *ctx = ct__ctx();
     if (ctx && ctx->turn_due) ct__rolling_turn(ctx);
 }
 
-void ct_rolling_give_up(void) {
+void ct_rolling_discard_pending(void) {
     ct_ctx *ctx = ct__ctx();
     if (ctx && ctx->rolling) (void)ct__roots_keep_first(ctx);
 }

@@ -251,7 +251,7 @@ ct_tensor ct_param_at(ct_params *params, const char *name, ct_dtype dtype, ct_in
     if (ct_params_find(params, name).bits) {
         ct_tensor none = ct__fail(ctx, CT_E_ARGUMENT, here, "param",
                                   "the name \"%.200s\" is taken in this set", name);
-        ct__err_hint(&ctx->err, "ct_nn_under gives each layer a place of its own");
+        ct__err_hint(&ctx->err, "ct_nn_builder_child gives each layer a place of its own");
         return none;
     }
     ct_type type;
@@ -285,7 +285,7 @@ ct_tensor ct_params_find(const ct_params *params, const char *name) {
     return slot ? ct_params_get(params, slot - 1) : CT_NONE;
 }
 
-bool ct_params_read(const ct_params *params) {
+bool ct_params_in_use(const ct_params *params) {
     const ct_ctx *ctx = ct__ctx();
     bool read = false;
     for (size_t i = 0; ctx && params && i < params->n && !read; i++)
@@ -488,7 +488,7 @@ static void var_assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {
     if (var_match_device(ctx, var, &v, &here)) var_add_assignment(ctx, var, v, &here);
 }
 
-ct_ctx *ct_assigning(ct_tensor variable) {
+ct_ctx *ct_assigning_ctx(ct_tensor variable) {
     ct_peeked at;
     ct_ctx *writer = NULL;
     if (!ct__peek_lock(variable, &at)) return NULL;

@@ -184,7 +184,8 @@ bool ct_save_npy_at(const char *path, ct_tensor t, ct_loc here) {
     return ok || ct__err_place(&ctx->err, here, "save_npy");
 }
 
-bool ct_save_npz_with(const char *path, const ct_named *tensors, size_t n, ct_npz_options options) {
+bool ct_save_npz_with(const char *path, const ct_named_tensor *tensors, size_t n,
+                      ct_npz_options options) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, path, options.here, "save_npz", "the path") ||
         (n && !ct__given(ctx, tensors, options.here, "save_npz", "the list of tensors")) ||

@@ -136,7 +136,7 @@ ct_tensor ct_safetensors_get_at(ct_safetensors *file, const char *name, ct_loc h
 // --------------------------------------------------------------------------------------- writing
 
 // Prepares the value of a tensor, on the host, for writing.
-static bool named_prepare_out(ct_ctx *ctx, const ct_named *t, size_t i, int64_t *dims,
+static bool named_prepare_out(ct_ctx *ctx, const ct_named_tensor *t, size_t i, int64_t *dims,
                               ct_st_out *out, ct_loc here) {
     if (!t->name)
         return ct__err(&ctx->err, CT_E_ARGUMENT, here, "save_safetensors", "tensor %zu has no name",
@@ -148,7 +148,7 @@ static bool named_prepare_out(ct_ctx *ctx, const ct_named *t, size_t i, int64_t 
     return data != NULL;
 }
 
-bool ct_save_safetensors_with(const char *path, const ct_named *tensors, size_t n,
+bool ct_save_safetensors_with(const char *path, const ct_named_tensor *tensors, size_t n,
                               ct_safetensors_options options) {
     static const char op[] = "save_safetensors";
     ct_ctx *ctx = ct__ctx();

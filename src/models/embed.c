@@ -21,13 +21,13 @@ enum { DEFAULT_BATCH = 2048, EMBED_MAX_PATH = 4096 };
 // ------------------------------------------------------------------------------------- configuration
 
 // Returns the default pooling; GGUF files store a number: none, mean, first, last, a reranker's.
-static ct_embedding embed_default_config(const ct_lm *lm) {
+static ct_pooling_config embed_default_config(const ct_lm *lm) {
     const json_t *pooling_type = json_object_get(lm->config.root, CT_LM_GGUF_POOLING);
     const ct_pooling default_pooling = lm->spec.bidirectional ? CT_POOL_MEAN : CT_POOL_LAST;
     const ct_pooling gguf_poolings[] = {default_pooling, CT_POOL_MEAN, CT_POOL_CLS, CT_POOL_LAST};
     const json_int_t index = json_integer_value(pooling_type);
-    return (ct_embedding){.pooling = gguf_poolings[index >= 0 && index < 4 ? index : 0],
-                          .normalised = true};
+    return (ct_pooling_config){.pooling = gguf_poolings[index >= 0 && index < 4 ? index : 0],
+                               .normalised = true};
 }
 
 static bool embed_file_exists(const char *path) {
@@ -40,7 +40,7 @@ static bool embed_refuse(ct_err *err, const char *path, const char *kind, const 
                    name);
 }
 
-static bool embed_read_pooling(const char *path, ct_embedding *config, ct_err *err) {
+static bool embed_read_pooling(const char *path, ct_pooling_config *config, ct_err *err) {
     static const struct {
         const char *key, *name;
         ct_pooling is;
@@ -71,7 +71,8 @@ static bool embed_read_pooling(const char *path, ct_embedding *config, ct_err *e
 }
 
 // Reads modules.json, the sequence of modules that process a text.
-static bool embed_read_modules(const char *folder, ct_embedding *embedding_config, ct_err *err) {
+static bool embed_read_modules(const char *folder, ct_pooling_config *embedding_config,
+                               ct_err *err) {
     char path[EMBED_MAX_PATH], *bytes;
     size_t n;
     json_error_t fault;
@@ -106,7 +107,8 @@ static bool embed_read_modules(const char *folder, ct_embedding *embedding_confi
     return ok;
 }
 
-static bool embed_read_limits(const char *folder, ct_embedding *embedding_config, ct_err *err) {
+static bool embed_read_limits(const char *folder, ct_pooling_config *embedding_config,
+                              ct_err *err) {
     char path[EMBED_MAX_PATH];
     ct_config config;
     snprintf(path, sizeof path, "%s/sentence_bert_config.json", folder);
@@ -114,14 +116,16 @@ static bool embed_read_limits(const char *folder, ct_embedding *embedding_config
     if (!ct__config_read(path, &config, err)) return false;
     bool ok = true;
     if (ct__config_has(&config, "max_seq_length") && !ct__config_is_null(&config, "max_seq_length"))
-        ok = ct__config_int(&config, "max_seq_length", 1, INT32_MAX, &embedding_config->most, err);
+        ok = ct__config_int(&config, "max_seq_length", 1, INT32_MAX, &embedding_config->max_tokens,
+                            err);
     if (ok && json_is_true(json_object_get(config.root, "do_lower_case")))
         ok = embed_refuse(err, path, "do_lower_case", "true");
     ct__config_close(&config);
     return ok;
 }
 
-bool ct_embedding_read_at(const char *path, const ct_lm *lm, ct_embedding *how, ct_loc here) {
+bool ct_pooling_config_read_at(const char *path, const ct_lm *lm, ct_pooling_config *how,
+                               ct_loc here) {
     static const char op[] = "embedding_read";
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, path, here, op, "the path") ||
@@ -144,7 +148,7 @@ typedef struct embed_job {
     size_t n;
     float *vectors;
     const ct_embed_options *o;
-    ct_embedding how;
+    ct_pooling_config how;
     ct_batches batches;
     const char *op;
     ct_encoding first, second; // buffers for one sequence
@@ -153,7 +157,7 @@ typedef struct embed_job {
 static int64_t embed_max_tokens(const embed_job *e) {
     const ct_spec *s = &e->lm->spec;
     const int64_t context = s->context ? s->context - s->first_position : INT32_MAX;
-    return e->how.most && e->how.most < context ? e->how.most : context;
+    return e->how.max_tokens && e->how.max_tokens < context ? e->how.max_tokens : context;
 }
 
 static bool embed_refuse_length(const embed_job *e, size_t i, size_t n) {
@@ -182,7 +186,7 @@ static bool embed_store_tokens(embed_job *e, size_t i, const int32_t *ids, size_
     memcpy(v, ids, (n_kept - n_special) * sizeof *v);
     memcpy(v + n_kept - n_special, ids + n - n_special, n_special * sizeof *v);
     e->sequences[i] = (ct_lm_tokens){v, n_kept};
-    if (e->o->tokens) *e->o->tokens += (int64_t)n_kept;
+    if (e->o->n_tokens) *e->o->n_tokens += (int64_t)n_kept;
     for (size_t k = 0; k < n_kept; k++)
         if (v[k] < 0 || v[k] >= e->lm->spec.vocab) {
             ct__fail(ctx, CT_E_DATA, e->o->here, e->op,
@@ -227,7 +231,7 @@ static bool embed_encode_pair(embed_job *e, const ct_lm_text *text, size_t i) {
         return false;
     }
     if (!embed_encode_text(e, text->s, text->n, false, &e->first) ||
-        !embed_encode_text(e, text->second, text->n_second, false, &e->second))
+        !embed_encode_text(e, text->text_pair, text->n_text_pair, false, &e->second))
         return false;
     for (size_t k = 0; k < n; k++) n_special += template[k].id >= 0;
     size_t counts[2] = {e->first.n, e->second.n};
@@ -259,12 +263,12 @@ static bool embed_encode_pair(embed_job *e, const ct_lm_text *text, size_t i) {
 }
 
 static bool embed_encode(embed_job *e, const ct_lm_text *text, size_t i) {
-    if (text->second) return embed_encode_pair(e, text, i);
+    if (text->text_pair) return embed_encode_pair(e, text, i);
     if (text->ids) return embed_store_tokens(e, i, text->ids, text->n_ids, 0);
     ct_encoding *tokens = &e->first;
     if (!embed_encode_text(e, text->s, text->n, true, tokens)) return false;
     size_t n_special = 0;
-    while (n_special < tokens->n && tokens->added[tokens->n - 1 - n_special]) n_special++;
+    while (n_special < tokens->n && tokens->special_mask[tokens->n - 1 - n_special]) n_special++;
     return embed_store_tokens(e, i, tokens->ids, tokens->n, n_special);
 }
 
@@ -318,12 +322,12 @@ static bool embed_all_texts(embed_job *e, const ct_lm_text *texts) {
     for (size_t i = 0; ok && i < e->n; i++) ok = embed_encode(e, &texts[i], i);
     const bool kinds = e->has_types && e->lm->spec.types > 1;
     if (ok && !ct__batches_begin(&e->batches, e->sequences, kinds ? e->token_types : NULL, e->n,
-                                 o->batch ? o->batch : DEFAULT_BATCH))
+                                 o->batch_tokens ? o->batch_tokens : DEFAULT_BATCH))
         ok = ct__err_memory(&ctx->err, o->here, e->op, e->n * sizeof *e->sequences);
     while (ok && ct__batches_next(&e->batches)) {
         ok = embed_forward(e, sum);
         if (ok && o->progress) o->progress((int64_t)e->batches.next, (int64_t)e->n, o->user);
-        if (ok && o->stop && o->stop(o->user)) {
+        if (ok && o->should_stop && o->should_stop(o->user)) {
             ct__fail(ctx, CT_E_INTERRUPTED, o->here, e->op, "stopped after %zu of %zu texts",
                      e->batches.next, e->n);
             ok = false;
@@ -351,12 +355,12 @@ static bool embed_options_check(const embed_job *e) {
     if (e->lm->reader) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, e->op, "%s reads one text and writes another",
                  e->lm->spec.type);
-    } else if ((unsigned)o->how.pooling > CT_POOL_WEIGHTED) {
+    } else if ((unsigned)o->pooling.pooling > CT_POOL_WEIGHTED) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, e->op, "pooling is %d, it must be 0 to %d",
-                 (int)o->how.pooling, (int)CT_POOL_WEIGHTED);
-    } else if (o->batch < 0 || o->batch > 1 << 24 || o->how.most < 0) {
+                 (int)o->pooling.pooling, (int)CT_POOL_WEIGHTED);
+    } else if (o->batch_tokens < 0 || o->batch_tokens > 1 << 24 || o->pooling.max_tokens < 0) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, e->op, "batch is %lld, it must be 1 to %d",
-                 (long long)o->batch, 1 << 24);
+                 (long long)o->batch_tokens, 1 << 24);
     } else {
         return true;
     }
@@ -379,8 +383,8 @@ bool ct_lm_embed_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const ct_l
     embed_job e = {
         .lm = lm, .tokenizer = tokenizer, .n = n, .vectors = vectors, .o = &o, .op = "lm_embed"};
     if (!embed_check_arguments(&e, texts, vectors, "the vectors")) return false;
-    e.how = o.how.pooling == CT_POOL_AUTO ? embed_default_config(lm) : o.how;
-    if (o.tokens) *o.tokens = 0;
+    e.how = o.pooling.pooling == CT_POOL_AUTO ? embed_default_config(lm) : o.pooling;
+    if (o.n_tokens) *o.n_tokens = 0;
     const bool ok = embed_all_texts(&e, texts);
     embed_job_free(&e);
     return ok;
@@ -416,8 +420,9 @@ bool ct_lm_classify_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const c
                  "the model has no head that tells classes of texts apart (%s)", lm->spec.type);
         return false;
     }
-    e.how = (ct_embedding){.pooling = poolings[lm->spec.score_pool], .most = o.how.most};
-    if (o.tokens) *o.tokens = 0;
+    e.how = (ct_pooling_config){.pooling = poolings[lm->spec.score_pool],
+                                .max_tokens = o.pooling.max_tokens};
+    if (o.n_tokens) *o.n_tokens = 0;
     e.vectors = ct__malloc((n * (size_t)lm->spec.width + 1) * sizeof *e.vectors);
     const bool ok = (e.vectors || ct__err_memory(&ctx->err, o.here, e.op,
                                                  n * (size_t)lm->spec.width * sizeof *e.vectors)) &&
@@ -427,7 +432,7 @@ bool ct_lm_classify_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const c
     return ok;
 }
 
-void ct_lm_probabilities(const ct_lm *lm, float *scores, size_t n) {
+void ct_lm_class_probabilities(const ct_lm *lm, float *scores, size_t n) {
     CT_DEFAULT_ENV;
     if (!lm || !scores) return;
     const char *type = json_string_value(json_object_get(lm->config.root, "problem_type"));

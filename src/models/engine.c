@@ -17,22 +17,24 @@ static bool engine_options_check(const ct_lm *lm, ct_engine_options *o, ct_ctx *
                                  const char *op) {
     const ct_spec *s = &lm->spec;
     const int64_t max = s->context ? s->context : INT32_MAX;
-    if (!o->texts) o->texts = 32;
-    if (!o->waiting) o->waiting = 1024;
-    if (!o->context) o->context = ct_lm_look(lm).usual_context;
-    if (!o->piece) o->piece = 256;
-    if (!o->dtype) o->dtype = CT_F32;
+    if (!o->max_sequences) o->max_sequences = 32;
+    if (!o->max_queued) o->max_queued = 1024;
+    if (!o->context) o->context = ct_lm_info(lm).default_context;
+    if (!o->prefill_chunk) o->prefill_chunk = 256;
+    if (!o->cache_dtype) o->cache_dtype = CT_F32;
     const struct {
         const char *name;
         int64_t value, min, max;
-    } ranges[] = {{"texts", o->texts, 1, 1024},
-                  {"waiting", o->waiting, 1, 1000000},
+    } ranges[] = {{"texts", o->max_sequences, 1, 1024},
+                  {"waiting", o->max_queued, 1, 1000000},
                   {"context", o->context, 2, max},
-                  {"piece", o->piece, 16, 4096},
-                  {"guesses", o->guesses, 0, ENGINE_MAX_DRAFT}};
-    if (o->dtype != CT_F32 && o->dtype != CT_F16 && o->dtype != CT_BF16 && o->dtype != CT_I8) {
+                  {"piece", o->prefill_chunk, 16, 4096},
+                  {"guesses", o->max_draft_tokens, 0, ENGINE_MAX_DRAFT}};
+    if (o->cache_dtype != CT_F32 && o->cache_dtype != CT_F16 && o->cache_dtype != CT_BF16 &&
+        o->cache_dtype != CT_I8) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op,
-                 "keys and values of %s: they are f32, f16, bf16 or i8", ct_dtype_name(o->dtype));
+                 "keys and values of %s: they are f32, f16, bf16 or i8",
+                 ct_dtype_name(o->cache_dtype));
         return false;
     }
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
@@ -48,25 +50,25 @@ static bool engine_options_check(const ct_lm *lm, ct_engine_options *o, ct_ctx *
 // Chooses the number of pages: at least those of one sequence.
 static bool engine_choose_page_count(ct_engine *e, ct_ctx *ctx, int64_t *pages) {
     const ct_engine_options *o = &e->options;
-    const uint64_t page_bytes = ct__lm_cache_page_bytes(e->lm, o->dtype);
+    const uint64_t page_bytes = ct__lm_cache_page_bytes(e->lm, o->cache_dtype);
     const int64_t min_pages = e->max_pages;
     if (!e->is_paged) {
         *pages = 0;
         return true;
     }
-    if (o->memory) {
-        *pages =
-            (int64_t)(o->memory / page_bytes < INT32_MAX / CT_LM_PAGE ? o->memory / page_bytes
-                                                                      : INT32_MAX / CT_LM_PAGE);
+    if (o->cache_memory) {
+        *pages = (int64_t)(o->cache_memory / page_bytes < INT32_MAX / CT_LM_PAGE
+                               ? o->cache_memory / page_bytes
+                               : INT32_MAX / CT_LM_PAGE);
         if (*pages >= min_pages) return true;
         ct__fail(ctx, CT_E_ARGUMENT, o->here, "engine_new",
                  "keys and values of a text of %lld tokens take %s, memory is %s",
                  (long long)o->context, ct__bytes_text(page_bytes * (uint64_t)min_pages).s,
-                 ct__bytes_text(o->memory).s);
+                 ct__bytes_text(o->cache_memory).s);
         ct__err_hint(&ctx->err, "a smaller context takes less");
         return false;
     }
-    const int64_t wanted = o->texts * (o->context < 1024 ? min_pages : 1024 / CT_LM_PAGE);
+    const int64_t wanted = o->max_sequences * (o->context < 1024 ? min_pages : 1024 / CT_LM_PAGE);
     const size_t available = ct__available_bytes();
     *pages = available && (uint64_t)wanted * page_bytes > available / 4
                  ? (int64_t)(available / 4 / page_bytes)
@@ -81,15 +83,15 @@ static bool engine_init(ct_engine *e, ct_ctx *ctx) {
     e->is_paged = e->lm->spec.family < CT_FAMILY_MAMBA;
     e->max_pages = e->is_paged ? (o->context + CT_LM_PAGE - 1) / CT_LM_PAGE : 0;
     if (!engine_choose_page_count(e, ctx, &pages)) return false;
-    e->running = ct__calloc((size_t)o->texts, sizeof(ct_writing *));
-    e->state_slot_used = ct__calloc((size_t)o->texts, sizeof *e->state_slot_used);
+    e->running = ct__calloc((size_t)o->max_sequences, sizeof(ct_writing *));
+    e->state_slot_used = ct__calloc((size_t)o->max_sequences, sizeof *e->state_slot_used);
     e->processed_logits = ct__malloc((size_t)e->lm->spec.vocab * sizeof *e->processed_logits);
     if (!e->running || !e->state_slot_used || !e->processed_logits ||
         (e->is_paged && !ct__pages_init(&e->pages, pages)))
         return ct__err_memory(&ctx->err, o->here, "engine_new", (size_t)pages * sizeof(ct_page));
     e->stats.pages = pages;
-    e->stats.page = e->is_paged ? CT_LM_PAGE : 0;
-    e->cache = ct__lm_cache_new(e->lm, pages, o->texts, o->dtype, o->here);
+    e->stats.page_size = e->is_paged ? CT_LM_PAGE : 0;
+    e->cache = ct__lm_cache_new(e->lm, pages, o->max_sequences, o->cache_dtype, o->here);
     return e->cache != NULL;
 }
 
@@ -146,7 +148,8 @@ static void engine_update_page_stats(ct_engine *e) {
 }
 
 // Reports how the sequence ended, and frees it. It must be in no list but that of the running sequences.
-static void engine_finish(ct_engine *e, ct_writing *seq, ct_engine_end reason, const char *error) {
+static void engine_finish(ct_engine *e, ct_writing *seq, ct_engine_finish_reason reason,
+                          const char *error) {
     ct_text text = {0};
     bool stopped;
     if (reason != CT_ENGINE_FAILED && !ct__engine_text_end(seq, &text, &stopped)) {
@@ -157,16 +160,17 @@ static void engine_finish(ct_engine *e, ct_writing *seq, ct_engine_end reason, c
     }
     const double now = ct__now();
     const ct_engine_result result = {.request = seq->id,
-                                     .end = reason,
-                                     .why = error,
-                                     .stop = seq->matched_stop,
+                                     .finish_reason = reason,
+                                     .error = error,
+                                     .stop_string = seq->matched_stop,
                                      .text = text.n ? text.s : "",
                                      .text_n = text.n,
-                                     .prompt = seq->ask.n_prompt,
-                                     .cached = (size_t)seq->cached,
-                                     .written = (size_t)seq->n - seq->ask.n_prompt,
-                                     .first = seq->first > 0 ? seq->first - seq->added_at : 0,
-                                     .all = now - seq->added_at};
+                                     .prompt_tokens = seq->ask.n_prompt,
+                                     .cached_tokens = (size_t)seq->cached,
+                                     .generated_tokens = (size_t)seq->n - seq->ask.n_prompt,
+                                     .ttft_seconds =
+                                         seq->first > 0 ? seq->first - seq->added_at : 0,
+                                     .total_seconds = now - seq->added_at};
     pthread_mutex_lock(&e->lock);
     engine_remove_running(e, seq);
     ct__requests_forget(&e->queue, seq);
@@ -176,7 +180,7 @@ static void engine_finish(ct_engine *e, ct_writing *seq, ct_engine_end reason, c
     pthread_mutex_unlock(&e->lock);
     ct__engine_give_back(e, seq, seq->ask.here);
     engine_update_page_stats(e);
-    if (seq->ask.done) seq->ask.done(&result, seq->ask.user);
+    if (seq->ask.on_finish) seq->ask.on_finish(&result, seq->ask.user);
     ct__text_free(&text);
     ct__writing_free(seq);
 }
@@ -206,7 +210,7 @@ int64_t ct__engine_add(ct_engine *e, const ct_engine_request *request, const cha
     ct_writing *seq = ct__writing_new(e, request, op);
     if (!seq) return 0;
     pthread_mutex_lock(&e->lock);
-    const bool full = e->queue.n >= e->options.waiting;
+    const bool full = e->queue.n >= e->options.max_queued;
     seq->id = full ? 0 : ++e->last_id;
     const int64_t id = seq->id; // the sequence may have ended when the lock is released
     const bool entered = !full && ct__requests_enter(&e->queue, seq);
@@ -219,7 +223,7 @@ int64_t ct__engine_add(ct_engine *e, const ct_engine_request *request, const cha
         return 0;
     }
     ct__fail(ct__ctx(), CT_E_LIMIT, request->here, op, "%lld requests wait, no more may",
-             (long long)e->options.waiting);
+             (long long)e->options.max_queued);
     return 0;
 }
 
@@ -237,13 +241,13 @@ void ct_engine_cancel(ct_engine *e, int64_t request) {
     pthread_mutex_unlock(&e->lock);
 }
 
-ct_engine_state ct_engine_look(const ct_engine *engine) {
+ct_engine_metrics ct_engine_stats(const ct_engine *engine) {
     ct_engine *e = (ct_engine *)engine; // only the lock is changed
-    if (!e) return (ct_engine_state){0};
+    if (!e) return (ct_engine_metrics){0};
     pthread_mutex_lock(&e->lock);
-    ct_engine_state stats = e->stats;
+    ct_engine_metrics stats = e->stats;
     stats.running = e->n_running;
-    stats.waiting = e->queue.n;
+    stats.queued = e->queue.n;
     pthread_mutex_unlock(&e->lock);
     return stats;
 }
@@ -261,7 +265,7 @@ static void engine_reuse_prefix(ct_engine *e, ct_writing *seq, ct_loc here) {
     const int64_t read = seq->n_computed;
     ct__engine_share(e, seq, here);
     pthread_mutex_lock(&e->lock);
-    e->stats.cached += seq->n_computed - read;
+    e->stats.cached_tokens += seq->n_computed - read;
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -269,7 +273,7 @@ static void engine_reuse_prefix(ct_engine *e, ct_writing *seq, ct_loc here) {
 static bool engine_admit(ct_engine *e, ct_loc here) {
     pthread_mutex_lock(&e->lock);
     ct_writing *seq = e->queue.first;
-    bool fits = seq && e->n_running < e->options.texts;
+    bool fits = seq && e->n_running < e->options.max_sequences;
     if (fits && e->is_paged && e->n_running) {
         const int64_t needed = (seq->n + CT_LM_PAGE - 1) / CT_LM_PAGE;
         fits = e->pages.n_free >= needed + e->n_running;
@@ -338,11 +342,11 @@ static int64_t engine_select_prefills(ct_engine *e, ct_writing **sequences, int6
     for (int64_t i = 0; i < e->n_running; i++) {
         ct_writing *seq = e->running[i];
         const int64_t left = seq->n - seq->n_computed,
-                      chunk = left < e->options.piece ? left : e->options.piece;
+                      chunk = left < e->options.prefill_chunk ? left : e->options.prefill_chunk;
         if (left < 2) continue;
         const int64_t common = n && *n_tokens < chunk ? *n_tokens : chunk;
-        if (n && ((n + 1) * common > e->options.piece || (n + 1) * common <= n * *n_tokens ||
-                  engine_shares_prefill(e, sequences, n, seq)))
+        if (n && ((n + 1) * common > e->options.prefill_chunk ||
+                  (n + 1) * common <= n * *n_tokens || engine_shares_prefill(e, sequences, n, seq)))
             continue;
         *n_tokens = common;
         sequences[n++] = seq;
@@ -351,21 +355,22 @@ static int64_t engine_select_prefills(ct_engine *e, ct_writing **sequences, int6
 }
 
 static bool engine_is_eos(const ct_writing *seq, int32_t token) {
-    for (size_t i = 0; i < seq->ask.n_ends; i++)
-        if (seq->ask.ends[i] == token) return true;
+    for (size_t i = 0; i < seq->ask.n_eos_ids; i++)
+        if (seq->ask.eos_ids[i] == token) return true;
     return false;
 }
 
 // Reports a token. Returns false if the sequence has ended.
 static bool engine_report_token(ct_engine *e, ct_writing *seq, int32_t token, const float *scores) {
     const int64_t vocab = e->lm->spec.vocab;
-    ct_engine_token t = {.request = seq->id, .token = token, .top = e->likely, .text = ""};
+    ct_engine_token t = {.request = seq->id, .token = token, .top_logprobs = e->likely, .text = ""};
     ct_text text = {0};
     bool stopped;
-    if (seq->ask.likely || seq->ask.log_probabilities)
-        t.log_probability = ct__lm_log_probability(scores, vocab, token);
-    if (seq->ask.likely)
-        t.n_top = ct__engine_likeliest(scores, vocab, e->likely, (size_t)seq->ask.likely);
+    if (seq->ask.top_logprobs || seq->ask.logprobs)
+        t.logprob = ct__lm_log_probability(scores, vocab, token);
+    if (seq->ask.top_logprobs)
+        t.n_top_logprobs =
+            ct__engine_likeliest(scores, vocab, e->likely, (size_t)seq->ask.top_logprobs);
     if (!ct__engine_text(seq, token, &text, &stopped)) {
         engine_finish(e, seq, CT_ENGINE_FAILED, "its text could not be made");
         ct_error_clear();
@@ -373,7 +378,7 @@ static bool engine_report_token(ct_engine *e, ct_writing *seq, int32_t token, co
     }
     if (text.n) t.text = text.s;
     t.text_n = text.n;
-    const bool more = !seq->ask.token || seq->ask.token(&t, seq->ask.user);
+    const bool more = !seq->ask.on_token || seq->ask.on_token(&t, seq->ask.user);
     ct__text_free(&text);
     if (!stopped && more) return true;
     engine_finish(e, seq, CT_ENGINE_STOPPED, NULL);
@@ -386,7 +391,7 @@ static bool engine_sample(ct_engine *e, ct_writing *seq, const float *scores) {
     const int64_t vocab = e->lm->spec.vocab, prompt = (int64_t)seq->ask.n_prompt;
     memcpy(e->processed_logits, scores, (size_t)vocab * sizeof *e->processed_logits);
     if (!ct__lm_bend(e->processed_logits, vocab, seq->tokens, (size_t)seq->n, (size_t)prompt,
-                     &seq->ask.sampling, seq->ask.ends, seq->ask.n_ends)) {
+                     &seq->ask.sampling, seq->ask.eos_ids, seq->ask.n_eos_ids)) {
         engine_finish(e, seq, CT_ENGINE_FAILED, "there is no memory to choose a token");
         return false;
     }
@@ -405,10 +410,10 @@ static bool engine_sample(ct_engine *e, ct_writing *seq, const float *scores) {
     }
     seq->tokens[seq->n++] = token;
     pthread_mutex_lock(&e->lock);
-    e->stats.written++;
+    e->stats.generated_tokens++;
     pthread_mutex_unlock(&e->lock);
     if (!engine_report_token(e, seq, token, scores)) return false;
-    if (seq->n - prompt < seq->ask.most) return true;
+    if (seq->n - prompt < seq->ask.max_tokens) return true;
     engine_finish(e, seq, CT_ENGINE_LENGTH, NULL);
     return false;
 }
@@ -424,7 +429,8 @@ static void engine_fail_running(ct_engine *e) {
 // tokens after the end of the sequence's tokens, and returns their number.
 static int64_t engine_draft_tokens(const ct_engine *e, ct_writing *seq) {
     const int64_t left = seq->cap - seq->n - 1; // one token is sampled in any case
-    const int64_t max_draft = e->options.guesses < left ? e->options.guesses : left;
+    const int64_t max_draft =
+        e->options.max_draft_tokens < left ? e->options.max_draft_tokens : left;
     const int32_t *end = seq->tokens + seq->n - ENGINE_NGRAM;
     if (!e->is_paged || seq->n < ENGINE_NGRAM + 1) return 0;
     for (const int32_t *at = end - 1; at >= seq->tokens; at--) {
@@ -457,8 +463,8 @@ static bool engine_speculative_step(ct_engine *e, ct_writing *seq, int64_t n, ct
     }
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
-    e->stats.guessed += n;
-    e->stats.guessed_well += n_accepted;
+    e->stats.drafted_tokens += n;
+    e->stats.accepted_tokens += n_accepted;
     pthread_mutex_unlock(&e->lock);
     return true;
 }
@@ -477,7 +483,7 @@ static void engine_process_logits(ct_engine *e, const ct_engine_group group[2],
 static void engine_update_stats(ct_engine *e, const ct_engine_group group[2]) {
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
-    e->stats.read += group[0].n * group[0].n_tokens;
+    e->stats.prefilled_tokens += group[0].n * group[0].n_tokens;
     pthread_mutex_unlock(&e->lock);
     engine_update_page_stats(e);
 }
@@ -487,7 +493,7 @@ static bool engine_warm_up_steps(ct_engine *e, int32_t page, ct_loc here) {
     int32_t tokens[2] = {0}, pages[1] = {page};
     ct_writing dummy = {.tokens = tokens, .n = 2, .page = pages, .n_pages = e->is_paged};
     ct_writing *sequences[2] = {&dummy, &dummy};
-    const int speculates = e->options.guesses && e->is_paged;
+    const int speculates = e->options.max_draft_tokens && e->is_paged;
     for (int kind = 1; kind < 9 + speculates; kind++) {
         CT_SCOPE;
         const bool all_logits = kind == 9;
@@ -500,7 +506,7 @@ static bool engine_warm_up_steps(ct_engine *e, int32_t page, ct_loc here) {
     return !ct_failed();
 }
 
-bool ct_engine_warm_at(ct_engine *e, ct_loc here) {
+bool ct_engine_warm_up_at(ct_engine *e, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, e, here, "engine_warm", "the engine") || ctx->err.code)
         return false;
@@ -532,7 +538,7 @@ bool ct_engine_step_at(ct_engine *e, ct_loc here) {
             engine_reuse_prefix(e, e->running[i], here);
     group[1].n = engine_select_decodes(e, sequences[1], here);
     group[0].n = engine_select_prefills(e, sequences[0], &group[0].n_tokens);
-    if (e->options.guesses && e->n_running == 1 && group[1].n) {
+    if (e->options.max_draft_tokens && e->n_running == 1 && group[1].n) {
         const int64_t n = engine_draft_tokens(e, sequences[1][0]);
         if (n && ct__engine_room(e, sequences[1][0], n + 1, here))
             return engine_speculative_step(e, sequences[1][0], n, here);

@@ -61,11 +61,11 @@ struct ct_engine {
     ct_writing **running;  // (n_running of max_sequences) in the order in which they began
     bool *state_slot_used; // (max_sequences) state slots
     int64_t n_running, last_id;
-    ct_engine_state stats;
+    ct_engine_metrics stats;
 
     int32_t *step_ints;      // (n_step_ints) the integers of a step's inputs
     float *processed_logits; // (vocab)
-    ct_engine_choice likely[128];
+    ct_engine_logprob likely[128];
     size_t n_step_ints;
 };
 
@@ -108,7 +108,7 @@ bool ct__lm_search(const ct_lm_generate_args *args);
 bool ct__engine_text(ct_writing *seq, int32_t token, ct_text *ready, bool *stopped);
 bool ct__engine_text_end(ct_writing *seq, ct_text *ready, bool *stopped);
 // Writes the n most probable tokens, the most probable first, and returns their number.
-size_t ct__engine_likeliest(const float *scores, int64_t vocab, ct_engine_choice *out, size_t n);
+size_t ct__engine_likeliest(const float *scores, int64_t vocab, ct_engine_logprob *out, size_t n);
 
 // engine_request.c: checks and copies a request. NULL and false: the context's error is set. `op` is the
 // beginning of its message.

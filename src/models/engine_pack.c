@@ -19,11 +19,12 @@ static bool pack_record_kernel(ct_recorder *self, const ct_kernel *kernel, ct_er
 
 // Makes the plans of all steps in a context of its own, and discards them.
 static bool pack_plan_steps(const ct_pretrained *m, const ct_kernels_options *o) {
-    ct_engine *e = ct_engine_new_with(
-        m->lm,
-        (ct_engine_options){
-            .texts = 2, .context = o->context, .dtype = o->dtype, .guesses = 1, .here = o->here});
-    const bool ok = e && ct_engine_warm_at(e, o->here);
+    ct_engine *e = ct_engine_new_with(m->lm, (ct_engine_options){.max_sequences = 2,
+                                                                 .context = o->context,
+                                                                 .cache_dtype = o->cache_dtype,
+                                                                 .max_draft_tokens = 1,
+                                                                 .here = o->here});
+    const bool ok = e && ct_engine_warm_up_at(e, o->here);
     ct_engine_free(e);
     return ok;
 }
@@ -85,7 +86,7 @@ bool ct_kernels_pack_with(const ct_pretrained *model, const char *path, ct_kerne
     if (!ctx || !ct__given(ctx, model, options.here, op, "the model") ||
         !ct__given(ctx, path, options.here, op, "the path") || ctx->err.code)
         return false;
-    if (!model->writes)
+    if (!model->is_generative)
         return ct__err(&ctx->err, CT_E_UNSUPPORTED, options.here, op,
                        "%s is an encoder: kernels are packed of models that write", model->type);
     if (options.cores < 0 || options.cores > CT_PACK_MOST_CORES)
@@ -112,4 +113,4 @@ bool ct_kernels_load_at(const char *path, ct_loc here) {
     return ct__pack_load(path, &ctx->err) || ct__err_place(&ctx->err, here, "kernels_load");
 }
 
-const char *ct_kernels_level(void) { return ct__pack_level(); }
+const char *ct_kernels_isa(void) { return ct__pack_level(); }

@@ -66,10 +66,10 @@ static bool engine_request_check(const ct_engine *e, const ct_engine_request *a,
             ct__fail(ctx, CT_E_ARGUMENT, a->here, op, "stop string %zu is empty", i);
             return false;
         }
-    if (a->likely >= 0 && a->likely <= 128 && a->most >= 0) return true;
-    const bool likely = a->most >= 0;
+    if (a->top_logprobs >= 0 && a->top_logprobs <= 128 && a->max_tokens >= 0) return true;
+    const bool likely = a->max_tokens >= 0;
     ct__fail(ctx, CT_E_ARGUMENT, a->here, op, "%s is %lld, it must be %s",
-             likely ? "likely" : "most", (long long)(likely ? a->likely : a->most),
+             likely ? "likely" : "most", (long long)(likely ? a->top_logprobs : a->max_tokens),
              likely ? "0 to 128" : "0 or more");
     return false;
 }
@@ -86,8 +86,10 @@ static bool engine_request_copy_all(ct_writing *seq, const ct_engine_request *a)
     ct_lm_sampling *s = &seq->ask.sampling;
     seq->ask = *a;
     seq->ask.prompt = NULL; // the prompt is in seq->tokens
-    seq->ask.ends = engine_request_copy(&seq->arena, a->ends, a->n_ends * sizeof *a->ends, &ok);
-    s->bias = engine_request_copy(&seq->arena, s->bias, s->n_bias * sizeof *s->bias, &ok);
+    seq->ask.eos_ids =
+        engine_request_copy(&seq->arena, a->eos_ids, a->n_eos_ids * sizeof *a->eos_ids, &ok);
+    s->logit_bias = engine_request_copy(&seq->arena, s->logit_bias,
+                                        s->n_logit_bias * sizeof *s->logit_bias, &ok);
     ct_lm_tokens *banned =
         engine_request_copy(&seq->arena, s->banned, s->n_banned * sizeof *s->banned, &ok);
     for (size_t i = 0; ok && i < s->n_banned; i++)
@@ -115,9 +117,9 @@ ct_writing *ct__writing_new(const ct_engine *e, const ct_engine_request *a, cons
     ct_writing *seq = ct__calloc(1, sizeof *seq);
     bool ok = seq && engine_request_copy_all(seq, a);
     if (seq) {
-        seq->ask.most = a->most && a->most < capacity ? a->most : capacity;
+        seq->ask.max_tokens = a->max_tokens && a->max_tokens < capacity ? a->max_tokens : capacity;
         seq->n = (int64_t)a->n_prompt;
-        seq->cap = seq->n + seq->ask.most;
+        seq->cap = seq->n + seq->ask.max_tokens;
         seq->tokens = ct__malloc((size_t)seq->cap * sizeof *seq->tokens);
         seq->page = ct__malloc((size_t)(seq->cap / CT_LM_PAGE + 1) * sizeof *seq->page);
         seq->state = -1;
@@ -129,7 +131,8 @@ ct_writing *ct__writing_new(const ct_engine *e, const ct_engine_request *a, cons
     } else {
         memcpy(seq->tokens, a->prompt, a->n_prompt * sizeof *seq->tokens);
         if (e->options.tokenizer)
-            seq->detokenizer = ct_decoder_new_at(e->options.tokenizer, !a->keep_special, a->here);
+            seq->detokenizer =
+                ct_decoder_new_at(e->options.tokenizer, !a->include_special, a->here);
         if (seq->detokenizer || !e->options.tokenizer) return seq;
     }
     ct__writing_free(seq);

@@ -71,20 +71,20 @@ bool ct__engine_text_end(ct_writing *seq, ct_text *ready, bool *stopped) {
     return engine_text_append(seq, text, n, true, ready, stopped);
 }
 
-size_t ct__engine_likeliest(const float *scores, int64_t vocab, ct_engine_choice *out, size_t n) {
+size_t ct__engine_likeliest(const float *scores, int64_t vocab, ct_engine_logprob *out, size_t n) {
     size_t n_found = 0;
     for (int64_t t = 0; t < vocab && n; t++) { // equal scores: the lower token id first
         const double score = (double)scores[t];
-        if (n_found == n && !(score > out[n - 1].log_probability)) continue;
+        if (n_found == n && !(score > out[n - 1].logprob)) continue;
         size_t at = n_found < n ? n_found++ : n - 1;
-        while (at && out[at - 1].log_probability < score) {
+        while (at && out[at - 1].logprob < score) {
             out[at] = out[at - 1];
             at--;
         }
-        out[at] = (ct_engine_choice){(int32_t)t, score};
+        out[at] = (ct_engine_logprob){(int32_t)t, score};
     }
     const double log_norm =
-        n_found ? ct__lm_log_probability(scores, vocab, out[0].token) - out[0].log_probability : 0;
-    for (size_t i = 0; i < n_found; i++) out[i].log_probability += log_norm;
+        n_found ? ct__lm_log_probability(scores, vocab, out[0].token) - out[0].logprob : 0;
+    for (size_t i = 0; i < n_found; i++) out[i].logprob += log_norm;
     return n_found;
 }

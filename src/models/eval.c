@@ -61,7 +61,7 @@ static bool eval_covers_text(const eval_job *j, const ct_encoding *e, size_t n) 
         t->model.kind != CT_MODEL_BPE)
         return true;
     for (size_t i = 0; i < e->n; i++)
-        if (!e->added[i]) covered += (size_t)(e->bytes[i].end - e->bytes[i].begin);
+        if (!e->special_mask[i]) covered += (size_t)(e->bytes[i].end - e->bytes[i].begin);
     if (covered >= n) return true;
     ct__fail(ct__ctx(), CT_E_DATA, j->o->here, j->op,
              "%zu of the text's %zu bytes are characters that the tokenizer does not know, and so "
@@ -133,8 +133,9 @@ static bool eval_set_tokens(const eval_job *j, const ct_encoding *e, size_t n_sc
 static bool eval_pair_without_context(const eval_job *j, const ct_eval_pair *p,
                                       eval_pair_tokens *to) {
     ct_encoding e = {0};
-    bool ok = eval_has_bos(j) && ct_tokenizer_encode_with(j->tokenizer, p->rest, p->n_rest, &e,
-                                                          (ct_encode_options){.here = j->o->here});
+    bool ok = eval_has_bos(j) &&
+              ct_tokenizer_encode_with(j->tokenizer, p->continuation, p->n_continuation, &e,
+                                       (ct_encode_options){.here = j->o->here});
     const bool with_bos = ok && e.n && e.ids[0] != j->bos; // else the text itself begins with it
     ok = ok && eval_set_tokens(j, &e, with_bos ? e.n : e.n ? e.n - 1 : 0, with_bos, to);
     ct_encoding_free(&e);
@@ -143,12 +144,12 @@ static bool eval_pair_without_context(const eval_job *j, const ct_eval_pair *p,
 
 static bool eval_pair_with_context(const eval_job *j, const ct_eval_pair *p, eval_pair_tokens *to) {
     ct_encoding given = {0}, all = {0};
-    char *text = ct__malloc(p->n_given + p->n_rest + 1);
-    if (!text) return eval_no_memory(j, p->n_given + p->n_rest);
-    memcpy(text, p->given, p->n_given);
-    if (p->n_rest) memcpy(text + p->n_given, p->rest, p->n_rest);
-    const size_t stripped = eval_rstrip_length(p->given, p->n_given);
-    const bool ok = eval_encode(j, text, p->n_given + p->n_rest, &all) &&
+    char *text = ct__malloc(p->n_context + p->n_continuation + 1);
+    if (!text) return eval_no_memory(j, p->n_context + p->n_continuation);
+    memcpy(text, p->context, p->n_context);
+    if (p->n_continuation) memcpy(text + p->n_context, p->continuation, p->n_continuation);
+    const size_t stripped = eval_rstrip_length(p->context, p->n_context);
+    const bool ok = eval_encode(j, text, p->n_context + p->n_continuation, &all) &&
                     eval_encode(j, text, stripped, &given) &&
                     eval_set_tokens(j, &all, all.n > given.n ? all.n - given.n : 0, false, to);
     ct_encoding_free(&given);
@@ -160,12 +161,12 @@ static bool eval_pair_with_context(const eval_job *j, const ct_eval_pair *p, eva
 static bool eval_score_pairs(eval_job *j, const ct_eval_pair *pairs, size_t n,
                              ct_lm_score *scores) {
     eval_pair_tokens *tokens = ct__calloc(n + 1, sizeof *tokens);
-    ct_lm_judged *inputs = ct__calloc(n + 1, sizeof *inputs);
+    ct_lm_score_input *inputs = ct__calloc(n + 1, sizeof *inputs);
     bool ok = (tokens && inputs) || eval_no_memory(j, n * sizeof *inputs);
     for (size_t i = 0; ok && i < n; i++) {
         const ct_eval_pair *p = &pairs[i];
-        ok = p->n_given ? eval_pair_with_context(j, p, &tokens[i])
-                        : eval_pair_without_context(j, p, &tokens[i]);
+        ok = p->n_context ? eval_pair_with_context(j, p, &tokens[i])
+                          : eval_pair_without_context(j, p, &tokens[i]);
         if (ok && (!tokens[i].judged || tokens[i].judged == tokens[i].n)) {
             ct__fail(ct__ctx(), CT_E_ARGUMENT, j->o->here, j->op,
                      tokens[i].judged ? "nothing is given before pair %zu"
@@ -173,7 +174,7 @@ static bool eval_score_pairs(eval_job *j, const ct_eval_pair *pairs, size_t n,
                      i);
             ok = false;
         }
-        if (ok) inputs[i] = (ct_lm_judged){tokens[i].v, tokens[i].n, tokens[i].judged};
+        if (ok) inputs[i] = (ct_lm_score_input){tokens[i].v, tokens[i].n, tokens[i].judged};
     }
     ok = ok && ct__score(j->lm, inputs, n, scores, j->o, j->op);
     for (size_t i = 0; tokens && i < n; i++) ct__free(tokens[i].v);
@@ -200,7 +201,7 @@ bool ct_eval_log_likelihood_with(const ct_lm *lm, const ct_tokenizer *tokenizer,
 
 // Makes the windows over tokens v[0 .. n), where v[-1] is the token before the text.
 static size_t eval_make_windows(const int32_t *v, int64_t n, int64_t context, int64_t stride,
-                                ct_lm_judged *to) {
+                                ct_lm_score_input *to) {
     size_t n_windows = 0;
     for (int64_t begin = 0, eval_end; begin < n; begin = eval_end) {
         const int64_t max_tokens = begin ? stride : context;
@@ -208,8 +209,8 @@ static size_t eval_make_windows(const int32_t *v, int64_t n, int64_t context, in
         const int64_t from =
             eval_end - context > 0 ? eval_end - context : 0; // its input begins one token earlier
         if (to)
-            to[n_windows] = (ct_lm_judged){v + from - 1, (size_t)(eval_end - from + 1),
-                                           (size_t)(eval_end - begin)};
+            to[n_windows] = (ct_lm_score_input){v + from - 1, (size_t)(eval_end - from + 1),
+                                                (size_t)(eval_end - begin)};
         n_windows++;
     }
     return n_windows;
@@ -220,7 +221,7 @@ static bool eval_add_windows(const eval_job *j, const int32_t *v, int64_t n, ct_
     const int64_t context = ct__eval_context(j->lm, j->o);
     const int64_t stride = j->o->stride ? j->o->stride : context;
     const size_t n_windows = eval_make_windows(NULL, n, context, stride, NULL);
-    ct_lm_judged *windows = ct__malloc((n_windows + 1) * sizeof *windows);
+    ct_lm_score_input *windows = ct__malloc((n_windows + 1) * sizeof *windows);
     ct_lm_score *scores = ct__malloc((n_windows + 1) * sizeof *scores);
     bool ok = (windows && scores) || eval_no_memory(j, n_windows * sizeof *windows);
     if (ok) {
@@ -339,7 +340,7 @@ static bool eval_add_choice(eval_task *t, const json_t *choice, const ct_eval_pa
     if (!json_string_length(choice)) return eval_bad_line(t, "choice %zu is empty", i);
     if (!CT_GROW(t->pairs, t->pairs_cap, t->n_pairs + 1))
         return ct__err_memory(t->err, CT_NOWHERE, t->path, t->n_pairs * sizeof pair);
-    if (!eval_copy_text(t, choice, " ", &pair.rest, &pair.n_rest)) return false;
+    if (!eval_copy_text(t, choice, " ", &pair.continuation, &pair.n_continuation)) return false;
     t->pairs[t->n_pairs++] = pair;
     return true;
 }
@@ -406,7 +407,7 @@ static bool eval_add_question(eval_task *t, const json_t *line) {
         labels = json_object_get(list, "label");
         list = json_object_get(list, "text");
     }
-    if (!eval_copy_text(t, text, "", &context.given, &context.n_given)) return false;
+    if (!eval_copy_text(t, text, "", &context.context, &context.n_context)) return false;
     if (!CT_GROW(t->questions, t->cap, t->n + 1))
         return ct__err_memory(t->err, CT_NOWHERE, t->path, t->n * sizeof *t->questions);
     eval_question *q = &t->questions[t->n];
@@ -443,9 +444,10 @@ static size_t eval_best_choice(const eval_task *t, const eval_question *q,
         const ct_eval_pair *p = &t->pairs[q->first + i];
         double value = scores[q->first + i].log_likelihood;
         int64_t words, characters;
-        eval_count(p->rest + 1, p->n_rest - 1, &words, &characters); // without the space
+        eval_count(p->continuation + 1, p->n_continuation - 1, &words,
+                   &characters); // without the space
         if (norm == 1) value /= (double)characters;
-        if (norm == 2) value /= (double)(p->n_rest - 1);
+        if (norm == 2) value /= (double)(p->n_continuation - 1);
         if (value > best_value) found = i, best_value = value;
     }
     return found;
@@ -456,24 +458,26 @@ static double eval_standard_error(double p, double n) {
     return n > 1 ? sqrt(p * (1 - p) / (n - 1)) : NAN;
 }
 
-static void eval_count_correct(const eval_task *t, const ct_lm_score *scores, ct_choices *result) {
+static void eval_count_correct(const eval_task *t, const ct_lm_score *scores,
+                               ct_multiple_choice_result *result) {
     double correct[3] = {0};
     for (size_t i = 0; i < t->n; i++)
         for (int norm = 0; norm < 3; norm++)
             correct[norm] +=
                 eval_best_choice(t, &t->questions[i], scores, norm) == t->questions[i].gold;
     const double n = (double)t->n;
-    *result = (ct_choices){.questions = (int64_t)t->n,
-                           .acc = correct[0] / n,
-                           .acc_stderr = eval_standard_error(correct[0] / n, n),
-                           .acc_norm = correct[1] / n,
-                           .acc_norm_stderr = eval_standard_error(correct[1] / n, n),
-                           .acc_bytes = correct[2] / n,
-                           .acc_bytes_stderr = eval_standard_error(correct[2] / n, n)};
+    *result =
+        (ct_multiple_choice_result){.questions = (int64_t)t->n,
+                                    .acc = correct[0] / n,
+                                    .acc_stderr = eval_standard_error(correct[0] / n, n),
+                                    .acc_norm = correct[1] / n,
+                                    .acc_norm_stderr = eval_standard_error(correct[1] / n, n),
+                                    .acc_bytes = correct[2] / n,
+                                    .acc_bytes_stderr = eval_standard_error(correct[2] / n, n)};
 }
 
-bool ct_eval_choices_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const char *path,
-                          ct_choices *result, ct_eval_options options) {
+bool ct_eval_multiple_choice_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const char *path,
+                                  ct_multiple_choice_result *result, ct_eval_options options) {
     eval_job j = {.lm = lm, .tokenizer = tokenizer, .o = &options, .op = "eval_choices", .bos = -1};
     eval_task t = {.path = path};
     char *bytes = NULL;

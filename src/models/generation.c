@@ -101,18 +101,19 @@ static void generation_read_bad_words(generation_reader *r) {
 static void generation_read_bias(generation_reader *r) {
     const json_t *list = generation_get(r, "sequence_bias");
     const size_t n = json_array_size(list);
-    ct_lm_bias *bias = generation_alloc(r, n * sizeof *bias);
+    ct_lm_logit_bias *bias = generation_alloc(r, n * sizeof *bias);
     bool ok = !list || json_is_array(list);
     for (size_t i = 0; bias && i < n; i++) {
         const json_t *item = json_array_get(list, i), *add = json_array_get(item, 1);
         ct_lm_tokens tokens;
         if (generation_read_tokens(r, json_array_get(item, 0), &tokens) && tokens.n == 1 &&
             json_is_number(add))
-            bias[r->s->n_bias++] = (ct_lm_bias){tokens.v[0], (float)json_number_value(add)};
+            bias[r->s->n_logit_bias++] =
+                (ct_lm_logit_bias){tokens.v[0], (float)json_number_value(add)};
         else
             ok = false;
     }
-    r->s->bias = bias;
+    r->s->logit_bias = bias;
     if (!ok) generation_add_unsupported(r, "sequence_bias");
 }
 

@@ -71,41 +71,41 @@ bool ct__gpt2_check(const ct_gpt2_config *c, ct_ctx *ctx, ct_loc here) {
 void ct_gpt2_free(ct_gpt2 *model) {
     if (!model) return;
     ct_params_free(model->params);
-    ct__free((void *)(uintptr_t)model->config.tokens);
+    ct__free((void *)(uintptr_t)model->config.tokenizer);
     ct__free((void *)(uintptr_t)model->config.characters);
     ct__free(model->blocks);
     ct__free(model);
 }
 
 static bool gpt2_copy_strings(ct_gpt2_config *c) {
-    const char *tokens = c->tokens, *characters = c->characters;
-    c->tokens = tokens ? ct__strdup(tokens) : NULL;
+    const char *tokens = c->tokenizer, *characters = c->characters;
+    c->tokenizer = tokens ? ct__strdup(tokens) : NULL;
     char *copy = characters ? ct__malloc(c->characters_n + 1) : NULL;
     if (copy) {
         memcpy(copy, characters, c->characters_n);
         copy[c->characters_n] = '\0';
     }
     c->characters = copy;
-    return (!tokens || c->tokens) && (!characters || copy);
+    return (!tokens || c->tokenizer) && (!characters || copy);
 }
 
-static void gpt2_make_block(ct_gpt2_block *block, ct_nn_place place, const ct_gpt2_config *c,
+static void gpt2_make_block(ct_gpt2_block *block, ct_nn_builder place, const ct_gpt2_config *c,
                             ct_loc here) {
     // Weights that add to the residual stream start smaller, so that their sum over the blocks has the size
     // of one.
     ct_nn_init residual_init = CT_NN_NORMAL(0.02 / sqrt(2 * (double)c->layers));
     ct_nn_norm_options norm = {
         .width = c->width, .no_bias = c->no_bias, .eps = c->norm_eps, .here = here};
-    block->ln_1 = ct_nn_norm_with(ct_nn_under(place, "ln_1"), norm);
-    block->attn = ct_nn_attention_with(ct_nn_under(place, "attn"),
+    block->ln_1 = ct_nn_norm_with(ct_nn_builder_child(place, "ln_1"), norm);
+    block->attn = ct_nn_attention_with(ct_nn_builder_child(place, "attn"),
                                        (ct_nn_attention_options){.width = c->width,
                                                                  .heads = c->heads,
                                                                  .no_bias = c->no_bias,
                                                                  .proj_init = residual_init,
                                                                  .here = here});
-    block->ln_2 = ct_nn_norm_with(ct_nn_under(place, "ln_2"), norm);
+    block->ln_2 = ct_nn_norm_with(ct_nn_builder_child(place, "ln_2"), norm);
     block->mlp = ct_nn_mlp_with(
-        ct_nn_under(place, "mlp"),
+        ct_nn_builder_child(place, "mlp"),
         (ct_nn_mlp_options){
             .width = c->width, .no_bias = c->no_bias, .proj_init = residual_init, .here = here});
 }
@@ -113,19 +113,20 @@ static void gpt2_make_block(ct_gpt2_block *block, ct_nn_place place, const ct_gp
 static void gpt2_make_layers(ct_gpt2 *model, uint64_t seed, bool unfilled, ct_loc here) {
     CT_DEFAULT_ENV;
     const ct_gpt2_config *c = &model->config;
-    ct_nn_place top = ct_nn_place_in(model->params, seed);
-    top.unfilled = unfilled;
+    ct_nn_builder top = ct_nn_builder_for(model->params, seed);
+    top.skip_init = unfilled;
     CT_SCOPE; // its end runs the assignments of the first values
     model->wte = ct_nn_embedding_with(
-        ct_nn_under(top, "wte"),
+        ct_nn_builder_child(top, "wte"),
         (ct_nn_embedding_options){.count = c->vocab, .width = c->width, .here = here});
     model->wpe = ct_nn_embedding_with(
-        ct_nn_under(top, "wpe"),
+        ct_nn_builder_child(top, "wpe"),
         (ct_nn_embedding_options){.count = c->context, .width = c->width, .here = here});
     for (int64_t i = 0; i < c->layers; i++)
-        gpt2_make_block(&model->blocks[i], ct_nn_under(top, "h.%lld", (long long)i), c, here);
+        gpt2_make_block(&model->blocks[i], ct_nn_builder_child(top, "h.%lld", (long long)i), c,
+                        here);
     model->ln_f = ct_nn_norm_with(
-        ct_nn_under(top, "ln_f"),
+        ct_nn_builder_child(top, "ln_f"),
         (ct_nn_norm_options){
             .width = c->width, .no_bias = c->no_bias, .eps = c->norm_eps, .here = here});
 }
@@ -286,10 +287,10 @@ ct_gpt2_cache *ct_gpt2_cache_new_at(const ct_gpt2 *model, int64_t batch, int64_t
         cache->layers = model->config.layers;
         cache->batch = batch;
         cache->capacity = capacity;
-        ct_nn_place top = ct_nn_place_in(cache->params, 0);
+        ct_nn_builder top = ct_nn_builder_for(cache->params, 0);
         CT_SCOPE;
         for (size_t i = 0; i < layers; i++)
-            cache->layer[i] = ct_nn_cache_new_at(ct_nn_under(top, "h.%zu", i),
+            cache->layer[i] = ct_nn_cache_new_at(ct_nn_builder_child(top, "h.%zu", i),
                                                  &model->blocks[i].attn, batch, capacity, here);
     }
     if (!ctx->err.code) return cache;

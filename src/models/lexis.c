@@ -81,7 +81,7 @@ bool ct__lexis_learn(ct_lexis *lexis, const ct_corpus *corpus, int64_t size,
     lexis_training l = {.heard = progress};
     const ct_bpe_options options = {.vocab_size = size,
                                     .progress = lexis_on_training,
-                                    .stop = lexis_training_stopped,
+                                    .should_stop = lexis_training_stopped,
                                     .user = &l,
                                     .here = CT_NOWHERE};
     *lexis = (ct_lexis){.begin = -1, .end = -1};

@@ -14,7 +14,7 @@
 // A dry run records what a training run records once, for a dry device, in a context of its own, which is
 // the thread's current one until the end. `part` is called with each plan that is reported.
 typedef struct ct_lm_rehearsal {
-    ct_lm_part_fn part; // may be NULL
+    ct_lm_plan_fn part; // may be NULL
     void *user;
     ct_ctx *ctx, *outer;
     uint64_t bytes_before; // bytes that devices held at the beginning

@@ -35,8 +35,8 @@ typedef struct beam_search {
 } beam_search;
 
 static bool beam_is_eos(const ct_lm_generate_args *a, int32_t token) {
-    for (size_t i = 0; i < a->n_ends; i++)
-        if (a->ends[i] == token) return true;
+    for (size_t i = 0; i < a->n_eos_ids; i++)
+        if (a->eos_ids[i] == token) return true;
     return false;
 }
 
@@ -90,7 +90,7 @@ static int64_t beam_find_candidates(beam_search *s, const float *scores) {
         for (int64_t t = 0; t < vocab; t++)
             s->e->processed_logits[t] = (float)((double)scores[t] + log_norm);
         if (!ct__lm_bend(s->e->processed_logits, vocab, b->seq.tokens, (size_t)b->seq.n,
-                         (size_t)s->prompt, &sampling, s->args->ends, s->args->n_ends))
+                         (size_t)s->prompt, &sampling, s->args->eos_ids, s->args->n_eos_ids))
             return -1;
         for (int64_t t = 0; t < vocab; t++)
             if (s->e->processed_logits[t] > -INFINITY)
@@ -189,7 +189,7 @@ static void beam_collect_finished(beam_search *s, const float *scores, int64_t n
 }
 
 static bool beam_should_stop(const beam_search *s) {
-    return s->args->stop && s->args->stop(s->args->user);
+    return s->args->should_stop && s->args->should_stop(s->args->user);
 }
 
 static bool beam_run_search(beam_search *s, ct_ctx *ctx) {
@@ -213,8 +213,8 @@ static bool beam_run_search(beam_search *s, ct_ctx *ctx) {
     }
     const beam *best = s->n_finished ? &s->finished[0] : &s->running[0];
     if (!s->n_finished && !s->n) return true;
-    for (int64_t i = s->prompt; i < best->seq.n && s->args->token; i++)
-        if (!s->args->token(best->seq.tokens[i], best->logprobs[i - s->prompt], s->args->user))
+    for (int64_t i = s->prompt; i < best->seq.n && s->args->on_token; i++)
+        if (!s->args->on_token(best->seq.tokens[i], best->logprobs[i - s->prompt], s->args->user))
             break;
     return true;
 }
@@ -230,7 +230,7 @@ static bool beam_generate_single(beam_search *s, ct_ctx *ctx) {
         if (!scores) return false;
         memcpy(s->e->processed_logits, scores, (size_t)vocab * sizeof *s->e->processed_logits);
         const bool ok = ct__lm_bend(s->e->processed_logits, vocab, seq->tokens, (size_t)seq->n,
-                                    (size_t)s->prompt, &a->sampling, a->ends, a->n_ends);
+                                    (size_t)s->prompt, &a->sampling, a->eos_ids, a->n_eos_ids);
         const int32_t token =
             ok ? ct__lm_draw_token(s->e->processed_logits, vocab, &a->sampling, (uint64_t)k) : -1;
         if (token < 0) {
@@ -241,7 +241,8 @@ static bool beam_generate_single(beam_search *s, ct_ctx *ctx) {
         }
         if (beam_is_eos(a, token)) return true;
         seq->tokens[seq->n++] = token;
-        if (a->token && !a->token(token, ct__lm_log_probability(scores, vocab, token), a->user))
+        if (a->on_token &&
+            !a->on_token(token, ct__lm_log_probability(scores, vocab, token), a->user))
             return true;
     }
     return true;
@@ -279,19 +280,19 @@ static bool beam_search_init(beam_search *s, ct_ctx *ctx) {
     const ct_lm_generate_args *a = s->args;
     const ct_lm *lm = a->lm;
     const int64_t max_context = lm->spec.context ? lm->spec.context : INT32_MAX;
-    const int64_t max_tokens = a->most ? a->most : 256;
+    const int64_t max_tokens = a->max_tokens ? a->max_tokens : 256;
     s->prompt = lm->reader ? 1 : (int64_t)a->n_prompt;
     s->most = max_tokens < max_context - s->prompt ? max_tokens : max_context - s->prompt;
     const int64_t total = s->prompt + s->most, pages = total / CT_LM_PAGE + 1;
     s->e = ct__engine_new(lm,
-                          (ct_engine_options){.texts = s->beams,
+                          (ct_engine_options){.max_sequences = s->beams,
                                               .context = total < 2 ? 2 : total,
-                                              .memory = ct__lm_cache_page_bytes(lm, CT_F32) *
-                                                        (uint64_t)(2 * s->beams * pages + 1),
+                                              .cache_memory = ct__lm_cache_page_bytes(lm, CT_F32) *
+                                                              (uint64_t)(2 * s->beams * pages + 1),
                                               .here = a->here},
                           "lm_generate");
     if (!s->e) return false;
-    s->max_candidates = (a->n_ends > 1 ? 1 + (int64_t)a->n_ends : 2) * s->beams;
+    s->max_candidates = (a->n_eos_ids > 1 ? 1 + (int64_t)a->n_eos_ids : 2) * s->beams;
     s->candidate = ct__malloc((size_t)s->max_candidates * sizeof *s->candidate);
     s->running = beams_new(s->beams, total, s->most);
     s->next = beams_new(s->beams, total, s->most);

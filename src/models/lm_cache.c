@@ -38,9 +38,9 @@ static bool lm_cache_fill_nothing(void *user, const void **bytes, size_t *n, ct_
     *n = 0;
     return true;
 }
-static ct_tensor lm_cache_make_pool(ct_nn_place place, const char *name, ct_ints dims, bool zeros,
+static ct_tensor lm_cache_make_pool(ct_nn_builder place, const char *name, ct_ints dims, bool zeros,
                                     ct_loc here) {
-    place.unfilled = !zeros;
+    place.skip_init = !zeros;
     ct_tensor pool = ct_nn_param_at(place, name, dims, CT_NN_ZEROS, here);
     // the kernels do not depend on the size of the pool
     if (ct_ok(pool)) ct__var_of(pool)->open = true;
@@ -68,14 +68,14 @@ ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t sequences,
         ct__lm_cache_free(cache);
         return NULL;
     }
-    ct_nn_place top = ct_nn_place_in(cache->params, 0);
+    ct_nn_builder top = ct_nn_builder_for(cache->params, 0);
     top.dtype = is_recurrent ? CT_F32 : dtype;
     ct_ints first, second;
     int64_t sizes[6];
     lm_cache_pool_sizes(s, pages * CT_LM_PAGE, sequences, sizes, &first, &second);
     CT_SCOPE; // its end gives the pools their first values
     for (int64_t i = 0; i < s->layers; i++) {
-        ct_nn_place place = ct_nn_under(top, "layer.%lld", (long long)i);
+        ct_nn_builder place = ct_nn_builder_child(top, "layer.%lld", (long long)i);
         cache->layer[i].weight = lm_cache_make_pool(place, "keys", first, is_recurrent, here);
         if (second.n)
             cache->layer[i].bias = lm_cache_make_pool(place, "values", second, is_recurrent, here);

@@ -15,9 +15,9 @@
 // rows of a group; bytes that are converted before they are copied
 enum { QUANT_GROUP_ROWS = 16, QUANT_STAGE_BYTES = 4 << 20 };
 
-static bool quant_is_interleaved(ct_layout layout) { return layout & CT_LAYOUT_GROUPED; }
+static bool quant_is_interleaved(ct_layout layout) { return layout & CT_LAYOUT_INTERLEAVED; }
 static bool quant_is_8bit(ct_layout layout) { // of 8 bits
-    const int plain = layout & ~CT_LAYOUT_GROUPED;
+    const int plain = layout & ~CT_LAYOUT_INTERLEAVED;
     return plain == CT_LAYOUT_INT8_32 || plain == CT_LAYOUT_INT8_16;
 }
 static int64_t quant_values_per_word(ct_layout layout) { return quant_is_8bit(layout) ? 4 : 8; }
@@ -40,7 +40,7 @@ static ct_dtype quant_dtype(const ct_weight_pair *w, bool is_unsigned) {
 
 bool ct__lm_codes_make(ct_lm *lm, const char *name, ct_ints dims, ct_codes_form form,
                        ct_weight_pair *w, ct_loc here) {
-    char full_name[CT_NN_PATH + 24];
+    char full_name[CT_NN_MAX_PATH + 24];
     int64_t quant_dims[CT_MAX_RANK], scale_dims[CT_MAX_RANK], rank = dims.n;
     const int64_t last = dims.n - 1, rows = dims.v[last - 1];
     w->exact = lm->exact;
@@ -50,7 +50,7 @@ bool ct__lm_codes_make(ct_lm *lm, const char *name, ct_ints dims, ct_codes_form 
     memcpy(quant_dims, dims.v, (size_t)dims.n * sizeof *quant_dims);
     memcpy(scale_dims, dims.v, (size_t)dims.n * sizeof *scale_dims);
     if (form.interleaved && !w->exact && rows % QUANT_GROUP_ROWS == 0) {
-        w->layout = (ct_layout)(w->layout | CT_LAYOUT_GROUPED);
+        w->layout = (ct_layout)(w->layout | CT_LAYOUT_INTERLEAVED);
         const int64_t per_word = quant_values_per_word(w->layout);
         quant_dims[last - 1] = scale_dims[last - 1] = rows / QUANT_GROUP_ROWS;
         quant_dims[last] /= per_word;

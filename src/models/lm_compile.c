@@ -23,9 +23,9 @@ static ct_tensor export_tokens(const export_job *j, int64_t time) {
     return ct_from_at(j->zeros, CT_I32, CT_DIMS(j->batch, time), CT_NOWHERE);
 }
 
-static bool export_write_files(const export_job *j, const ct_named *names, size_t n) {
+static bool export_write_files(const export_job *j, const ct_named_tensor *names, size_t n) {
     ct_compile_args args = {.path = j->options->path, .names = {names, n}};
-    if (j->options->embed) args.embed = ct__learner_params(&j->model);
+    if (j->options->embed) args.embed_params = ct__learner_params(&j->model);
     return ct_compile_with(args);
 }
 
@@ -60,7 +60,8 @@ static bool export_decode(const export_job *j) {
             gpt2 ? ct_gpt2_decode_at(j->model.gpt2, gpt2, tokens, position, CT_NOWHERE)
                  : export_stack_logits(j, lm, tokens, position);
         logits = ct_keep_at(logits, CT_NOWHERE); // (B, vocab)
-        const ct_named names[] = {{"tokens", tokens}, {"position", position}, {"logits", logits}};
+        const ct_named_tensor names[] = {
+            {"tokens", tokens}, {"position", position}, {"logits", logits}};
         ok = export_write_files(j, names, 3);
     }
     ct_gpt2_cache_free(gpt2);
@@ -73,7 +74,7 @@ static bool export_forward(const export_job *j) {
     ct_tensor tokens = export_tokens(j, j->context); // (B, T)
     ct_tensor logits =
         ct_keep_at(ct__learner_logits(&j->model, tokens, NULL, CT_NOWHERE), CT_NOWHERE);
-    const ct_named names[] = {{"tokens", tokens}, {"logits", logits}}; // (B, T, vocab)
+    const ct_named_tensor names[] = {{"tokens", tokens}, {"logits", logits}}; // (B, T, vocab)
     return export_write_files(j, names, 2);
 }
 
@@ -95,10 +96,10 @@ static bool export_train_step(const export_job *j) {
         }
         ct_metric_at("loss", loss, CT_NOWHERE);
         ct_optim_step_at(optim, loss, CT_NOWHERE);
-        const ct_named names[] = {{"tokens", tokens},
-                                  {"targets", targets},
-                                  {"learning_rate", ct_optim_rate(optim)},
-                                  {"key", key}};
+        const ct_named_tensor names[] = {{"tokens", tokens},
+                                         {"targets", targets},
+                                         {"learning_rate", ct_optim_lr_operand(optim)},
+                                         {"key", key}};
         ok = export_write_files(j, names, key.bits ? 4 : 3);
     }
     ct_optim_free(optim);

@@ -12,13 +12,13 @@ typedef struct generate_state {
 static bool generate_on_token(const ct_engine_token *t, void *user) {
     const generate_state *h = user;
     const ct_lm_generate_args *a = h->args;
-    return !a->token || a->token(t->token, t->log_probability, a->user);
+    return !a->on_token || a->on_token(t->token, t->logprob, a->user);
 }
 
 static void generate_on_finish(const ct_engine_result *result, void *user) {
     generate_state *h = user;
-    if (result->end == CT_ENGINE_FAILED)
-        ct__err(&h->error, CT_E_DATA, h->args->here, "lm_generate", "%s", result->why);
+    if (result->finish_reason == CT_ENGINE_FAILED)
+        ct__err(&h->error, CT_E_DATA, h->args->here, "lm_generate", "%s", result->error);
 }
 
 // Makes an engine with the capacity for one sequence.
@@ -27,9 +27,9 @@ static ct_engine *generate_make_engine(const ct_lm_generate_args *a, int64_t max
                   total =
                       (int64_t)a->n_prompt + (max_tokens < max_context ? max_tokens : max_context);
     return ct__engine_new(a->lm,
-                          (ct_engine_options){.texts = 1,
+                          (ct_engine_options){.max_sequences = 1,
                                               .context = total < max_context ? total : max_context,
-                                              .piece = 128,
+                                              .prefill_chunk = 128,
                                               .here = a->here},
                           "lm_generate");
 }
@@ -38,17 +38,17 @@ static bool generate_run(const ct_lm_generate_args *a, ct_engine *e, ct_ctx *ctx
     generate_state h = {.args = a};
     ct_engine_request request = {.prompt = a->prompt,
                                  .n_prompt = a->n_prompt,
-                                 .most = a->most ? a->most : 256,
-                                 .ends = a->ends,
-                                 .n_ends = a->n_ends,
+                                 .max_tokens = a->max_tokens ? a->max_tokens : 256,
+                                 .eos_ids = a->eos_ids,
+                                 .n_eos_ids = a->n_eos_ids,
                                  .sampling = a->sampling,
-                                 .log_probabilities = a->token != NULL,
-                                 .token = generate_on_token,
-                                 .done = generate_on_finish,
+                                 .logprobs = a->on_token != NULL,
+                                 .on_token = generate_on_token,
+                                 .on_finish = generate_on_finish,
                                  .user = &h,
                                  .here = a->here};
     if (!ct__engine_add(e, &request, "lm_generate")) return false;
-    while (!(a->stop && a->stop(a->user)) && ct_engine_step_at(e, a->here)) continue;
+    while (!(a->should_stop && a->should_stop(a->user)) && ct_engine_step_at(e, a->here)) continue;
     if (h.error.code && !ctx->err.code) ctx->err = h.error;
     return !ctx->err.code;
 }
@@ -59,7 +59,7 @@ bool ct_lm_generate_with(ct_lm_generate_args args) {
         !ct__given(ctx, args.prompt, args.here, "lm_generate", "the prompt") || ctx->err.code)
         return false;
     if (args.lm->reader || args.beams > 1 || args.beams < 0) return ct__lm_search(&args);
-    ct_engine *e = generate_make_engine(&args, args.most > 0 ? args.most : 256);
+    ct_engine *e = generate_make_engine(&args, args.max_tokens > 0 ? args.max_tokens : 256);
     const bool ok = e && generate_run(&args, e, ctx);
     ct_engine_free(e);
     return ok;

@@ -26,7 +26,7 @@
 // Files name weights with or without the prefix of all of a model's names, and multimodal models have a
 // further prefix before that.
 const ct_weight *ct__lm_weight(const ct_lm *lm, const char *name) {
-    char other[CT_NN_PATH + 32];
+    char other[CT_NN_MAX_PATH + 32];
     const ct_weight *found = ct__weights_find(lm->files, name);
     const char *dot = strchr(name, '.'), *embed = lm->spec.name[CT_NAME_embed];
     const size_t n = embed ? strcspn(embed, ".") + 1 : 0;
@@ -40,10 +40,12 @@ const ct_weight *ct__lm_weight(const ct_lm *lm, const char *name) {
 }
 
 // Returns the name of one expert's weight; other names unchanged.
-static const char *load_expert_name(const char *name, int64_t expert, char out[CT_NN_PATH + 24]) {
+static const char *load_expert_name(const char *name, int64_t expert,
+                                    char out[CT_NN_MAX_PATH + 24]) {
     const char *mark = strchr(name, '#');
     if (!mark) return name;
-    snprintf(out, CT_NN_PATH + 24, "%.*s%" PRId64 "%s", (int)(mark - name), name, expert, mark + 1);
+    snprintf(out, CT_NN_MAX_PATH + 24, "%.*s%" PRId64 "%s", (int)(mark - name), name, expert,
+             mark + 1);
     return out;
 }
 
@@ -112,12 +114,12 @@ static bool load_find_weight(ct_lm *lm, const char *name, ct_ints dims, const fo
 
 bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_lm_use use_as, ct_weight_pair *w,
                      ct_loc here) {
-    char buffer[CT_NN_PATH + 24];
+    char buffer[CT_NN_MAX_PATH + 24];
     // an encoder made it already, which has the same embeddings
     w->weight = ct_params_find(lm->params, name);
     if (w->weight.bits) return true;
     if (lm->is_new) {
-        const ct_nn_place place = ct_nn_place_in(lm->params, lm->seed);
+        const ct_nn_builder place = ct_nn_builder_for(lm->params, lm->seed);
         w->weight = ct_nn_param_at(place, name, dims, lm->next_init, here);
         return true;
     }
@@ -282,7 +284,7 @@ static void load_drop_pages(load_stream *s) {
 
 static bool load_next_chunk(void *user, const void **bytes, size_t *n, ct_err *err) {
     load_stream *s = user;
-    char buffer[CT_NN_PATH + 24];
+    char buffer[CT_NN_MAX_PATH + 24];
     *n = 0;
     load_drop_pages(s);
     if (!s->weight && !s->packed.kind) {
@@ -330,7 +332,7 @@ static bool load_fill_quant(ct_lm *lm, const ct_codes *quant, ct_loc here) {
     const int64_t n = stacked ? quant->dims[0] : 1;
     const ct_ints one_dims = {quant->rank - stacked, quant->dims + stacked};
     ct_codes_source *from = ct__calloc((size_t)n, sizeof *from);
-    char buffer[CT_NN_PATH + 24];
+    char buffer[CT_NN_MAX_PATH + 24];
     bool ok = from || ct__err_memory(&ct__ctx()->err, here, "lm", (size_t)n * sizeof *from);
     for (int64_t i = 0; ok && i < n; i++) {
         const char *one_name = load_expert_name(name, i, buffer);
@@ -418,7 +420,7 @@ static bool load_has_no_output(const ct_lm *lm) {
 // Makes a weight of the classification head, whose sizes are the file's but for `width`, and its bias if
 // the file has one.
 static void load_make_score_weight(ct_lm *lm, int name, ct_ints dims, ct_loc here) {
-    char full[CT_NN_PATH];
+    char full[CT_NN_MAX_PATH];
     ct_weight_pair bias = {0}, *w = &lm->model_weights[name];
     if (!lm->spec.name[name]) return;
     snprintf(full, sizeof full, "%s.weight", lm->spec.name[name]);
@@ -433,7 +435,7 @@ static void load_make_score_weight(ct_lm *lm, int name, ct_ints dims, ct_loc her
 static bool load_make_classifier(ct_lm *lm, const char *file, ct_loc here) {
     const json_t *names = json_object_get(lm->config.root, "architectures");
     const char *name = json_string_value(json_array_get(names, 0)), *output;
-    char full[CT_NN_PATH];
+    char full[CT_NN_MAX_PATH];
     if (!name || !ct__ends_with(name, "ForSequenceClassification")) return true;
     if (!(output = lm->spec.name[CT_NAME_score_output]))
         return ct__err(&ct__ctx()->err, CT_E_UNSUPPORTED, CT_NOWHERE, file,
@@ -535,7 +537,7 @@ ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options) {
         return NULL;
     }
     lm->trainable = options.trainable;
-    lm->in_place = options.in_place;
+    lm->in_place = options.no_repack;
     lm->exact = options.activations == CT_F32;
     if (load_model(lm, path, options.here)) return lm;
     ct__err_place(&ctx->err, options.here, "lm_load");
@@ -601,22 +603,23 @@ static const char *lm_main_weight_type(const ct_weights *files) {
     return types[best].kind;
 }
 
-ct_lm_about ct_lm_look(const ct_lm *lm) {
-    if (!lm) return (ct_lm_about){0};
+ct_lm_properties ct_lm_info(const ct_lm *lm) {
+    if (!lm) return (ct_lm_properties){0};
     const ct_spec *s = &lm->spec;
-    return (ct_lm_about){.type = s->type,
-                         .context = s->context,
-                         .usual_context = lm_default_context(s),
-                         .vocab = s->vocab,
-                         .width = s->width,
-                         .layers = s->layers,
-                         .writes = !s->bidirectional && !lm->reader && !lm->has_no_output,
-                         .pairs = lm->reader,
-                         .scores = !lm->has_no_output,
-                         .labels = lm->labels,
-                         .parameters = lm_count_parameters(lm->files),
-                         .storage = lm_main_weight_type(lm->files),
-                         .activations = lm->n_quant && !lm->exact ? CT_I8 : CT_F32};
+    return (ct_lm_properties){.type = s->type,
+                              .context = s->context,
+                              .default_context = lm_default_context(s),
+                              .vocab = s->vocab,
+                              .width = s->width,
+                              .layers = s->layers,
+                              .is_generative =
+                                  !s->bidirectional && !lm->reader && !lm->has_no_output,
+                              .is_encoder_decoder = lm->reader,
+                              .has_lm_head = !lm->has_no_output,
+                              .labels = lm->labels,
+                              .parameters = lm_count_parameters(lm->files),
+                              .weight_format = lm_main_weight_type(lm->files),
+                              .activations = lm->n_quant && !lm->exact ? CT_I8 : CT_F32};
 }
 
 // ------------------------------------------------------------------------------------ forward passes
@@ -627,7 +630,7 @@ static bool lm_tokens_check(const ct_lm *lm, ct_tensor tokens, ct_ctx *ctx, cons
     if (lm->reader && strcmp(op, "lm_pair_logits")) {
         ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s reads one text and writes another",
                  lm->spec.type);
-        ct__err_hint(&ctx->err, "ct_lm_pair_logits takes both");
+        ct__err_hint(&ctx->err, "ct_lm_seq2seq_logits takes both");
         return false;
     }
     if (!ct_ok(tokens)) return true; // the ops report it
@@ -696,8 +699,8 @@ ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, c
     return lm_unflatten(ct__stack_logits(&pass, rows), tokens, here);
 }
 
-ct_tensor ct_lm_pair_logits_at(const ct_lm *lm, ct_tensor input, ct_tensor output, ct_nn_mode *mode,
-                               ct_loc here) {
+ct_tensor ct_lm_seq2seq_logits_at(const ct_lm *lm, ct_tensor input, ct_tensor output,
+                                  ct_nn_mode *mode, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     if (!lm_tokens_check(lm, input, ctx, "lm_pair_logits", here) ||
@@ -718,7 +721,7 @@ ct_tensor ct_lm_pair_logits_at(const ct_lm *lm, ct_tensor input, ct_tensor outpu
 
 static bool lm_save_variable(ct_store *store, const char *name, ct_tensor var, ct_err *err,
                              ct_loc here) {
-    char buffer[CT_NN_PATH + 24];
+    char buffer[CT_NN_MAX_PATH + 24];
     int64_t shape[CT_MAX_RANK];
     const int rank = ct_rank(var);
     const char *data = ct_data_at(var, here); // kept until the scope ends

@@ -59,7 +59,7 @@ void ct__lm_packed_adapt(ct_lm *lm) {
 
 static const ct_weight *packed_find_tensor(const ct_lm *lm, const char *name, size_t n,
                                            const char *suffix) {
-    char full_name[CT_NN_PATH + 48];
+    char full_name[CT_NN_MAX_PATH + 48];
     snprintf(full_name, sizeof full_name, "%.*s%s", (int)n, name, suffix);
     return ct__lm_weight(lm, full_name);
 }

@@ -28,11 +28,11 @@ bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, uint64_t within, ct_
 }
 
 bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name) {
-    const ct_plan_cost *c = h->ctx->err.code ? NULL : ct_newest_plan();
+    const ct_plan_cost *c = h->ctx->err.code ? NULL : ct_latest_plan();
     if (!c) return false;
     h->n_kernels += c->new_kernels;
-    if (c->n_regions > h->blocks) h->blocks = c->n_regions;
-    if (c->n_again > h->again) h->again = c->n_again;
+    if (c->n_remat_regions > h->blocks) h->blocks = c->n_remat_regions;
+    if (c->n_recomputed > h->again) h->again = c->n_recomputed;
     ct__text_free(&h->largest);
     ct__write_tensors(&h->largest, c->tensors, c->n_tensors);
     if (h->part) h->part(name, c, h->user);
@@ -47,16 +47,17 @@ void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err) {
         cost->workspaces = a->now[CT_MEMORY_WORKSPACES];
         cost->devices = a->peak + h->bytes_before;
     }
-    cost->copies = cost->weights > cost->state ? cost->weights : cost->state;
+    cost->save_buffers =
+        cost->weights > cost->optimizer_state ? cost->weights : cost->optimizer_state;
     // memory that is unused is not counted with the process
     if (h->outer) ct__ctx_release_unused(h->outer);
     cost->process = ct__resident_bytes();
     cost->code = h->n_kernels * KERNEL_BYTES;
     cost->blocks = h->blocks;
-    cost->again = h->again;
+    cost->recomputed_blocks = h->again;
     // The current context's memory is part of the process, and also counted with the devices.
-    cost->memory = cost->process + cost->code + cost->copies + cost->batches + cost->curves +
-                   cost->devices - h->bytes_before;
+    cost->total = cost->process + cost->code + cost->save_buffers + cost->batches +
+                  cost->loss_history + cost->devices - h->bytes_before;
     if (h->ctx) {
         if (!err->code) *err = h->ctx->err;
         h->ctx->err.code = CT_OK;
@@ -77,14 +78,14 @@ uint64_t ct__lm_room(const ct_lm_cost *cost) {
 bool ct__lm_fits(const ct_lm_cost *cost, const char *command, const ct_text *largest,
                  const char *hint, ct_err *err) {
     uint64_t available = ct__lm_room(cost);
-    if (cost->memory <= available) return true;
+    if (cost->total <= available) return true;
     ct_text remat = {0};
-    if (cost->again)
-        ct__textf(&remat, " with %zu of %zu blocks computed again in gradients", cost->again,
-                  cost->blocks);
+    if (cost->recomputed_blocks)
+        ct__textf(&remat, " with %zu of %zu blocks computed again in gradients",
+                  cost->recomputed_blocks, cost->blocks);
     ct__err(err, CT_E_LIMIT, CT_NOWHERE, command,
             "%s of memory are needed%s, %s %s; the largest tensors are %s",
-            ct__bytes_text(cost->memory).s, remat.s && !remat.failed ? remat.s : "",
+            ct__bytes_text(cost->total).s, remat.s && !remat.failed ? remat.s : "",
             ct__memory_limit() ? "the limit is" : "this machine has left",
             ct__bytes_text(available).s, largest->s && !largest->failed ? largest->s : "not known");
     ct__err_hint(err, "%s", hint);

@@ -46,12 +46,12 @@ static const struct setting {
 #define SETTING(key, option, kind, field) OTHER(key, option, kind, field, STAYS)
 #define OTHER(key, option, kind, field, change)                                                    \
     { key, option, kind, offsetof(ct_lm_train_options, field), change }
-    SETTING("chars", "tokens", KIND_CHARS, chars),
-    SETTING("tokens", "tokens", KIND_TEXT, tokens),
+    SETTING("chars", "tokenizer", KIND_CHARS, chars),
+    SETTING("tokenizer", "tokenizer", KIND_TEXT, tokenizer),
     SETTING("arch", "arch", KIND_TEXT, arch),
     SETTING("from", "from", KIND_TEXT, from),
     SETTING("kv_heads", "kv-heads", KIND_MAYBE, kv_heads),
-    SETTING("hidden", "hidden", KIND_MAYBE, hidden),
+    SETTING("intermediate_size", "intermediate-size", KIND_MAYBE, intermediate_size),
     SETTING("layers", "layers", KIND_INT, layers),
     SETTING("heads", "heads", KIND_INT, heads),
     SETTING("width", "width", KIND_INT, width),
@@ -199,8 +199,8 @@ static bool resume_setting_differs(const struct setting *s, const ct_lm_train_op
         break;
     case KIND_PRECISION: x = *(const ct_dtype *)a, y = *(const ct_dtype *)b; break;
     }
-    if (s->kind == KIND_CHARS && was_given && run->tokens)
-        return resume_strings_differ(words[0][x != 0], run->tokens, requested, current);
+    if (s->kind == KIND_CHARS && was_given && run->tokenizer)
+        return resume_strings_differ(words[0][x != 0], run->tokenizer, requested, current);
     if ((!was_given && x == 0) || x == y) return false;
     if (s->kind == KIND_PRECISION) {
         snprintf(requested, 32, " %s", resume_precision_name((ct_dtype)x));
@@ -263,15 +263,15 @@ static const struct {
     const char *key;
     size_t at;
 } best_counts[] = {{"best_steps", offsetof(ct_fit_best, steps)},
-                   {"stale", offsetof(ct_fit_best, stale)},
+                   {"stale_evaluations", offsetof(ct_fit_best, stale_evaluations)},
                    {"evaluations", offsetof(ct_fit_best, evaluations)},
-                   {"evaluated", offsetof(ct_fit_best, newest)}};
+                   {"last_evaluated_step", offsetof(ct_fit_best, last_evaluated_step)}};
 enum { N_BEST_COUNTS = sizeof best_counts / sizeof *best_counts };
 static const struct {
     const char *key;
     size_t at;
 } best_losses[] = {{"best_val_loss", offsetof(ct_fit_best, val_loss)},
-                   {"counted_val_loss", offsetof(ct_fit_best, counted)}};
+                   {"reference_val_loss", offsetof(ct_fit_best, reference_loss)}};
 
 // The step of the saved weights themselves; the state of the best ones is saved with later weights, too.
 #define STEPS_DONE "steps_done"
@@ -363,7 +363,7 @@ bool ct__lm_settings_read(const char *dir, ct_lm_train_options *options, ct_err 
         ok = ct__config_child(&config, "training", &training, err) &&
              resume_restore_settings(&training, options, err);
         // their strings are freed with the config
-        options->tokens = options->arch = options->from = NULL;
+        options->tokenizer = options->arch = options->from = NULL;
         ct__config_close(&training);
         ct__config_close(&config);
     }

@@ -255,8 +255,8 @@ static bool sample_load_tokenizer(const char *dir, ct_lexis *lexis, ct_err *err)
 
 static bool sample_load_vocab(const char *dir, const ct_gpt2_config *config, ct_vocab *vocab,
                               ct_err *err) {
-    bool bytes = config->tokens && strcmp(config->tokens, "bytes") == 0;
-    bool chars = config->tokens && strcmp(config->tokens, "chars") == 0;
+    bool bytes = config->tokenizer && strcmp(config->tokenizer, "bytes") == 0;
+    bool chars = config->tokenizer && strcmp(config->tokenizer, "chars") == 0;
     if (!bytes && !chars)
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, dir,
                        "config.json does not say which text the tokens stand for");
@@ -278,7 +278,7 @@ static bool sample_load_vocab_or_tokenizer(const char *dir, const ct_learner *mo
     const bool has_tokenizer = sample_file_exists(dir, "", "tokenizer.json") ||
                                sample_file_exists(dir, "", "tokenizer.model") ||
                                sample_file_exists(dir, "/../..", "tokenizer.json");
-    if (config && (config->tokens || !has_tokenizer))
+    if (config && (config->tokenizer || !has_tokenizer))
         return sample_load_vocab(dir, config, vocab, err);
     vocab->kind = CT_TOKENS_DEFERRED;
     if (!sample_load_tokenizer(dir, lexis, err)) return false;
@@ -289,7 +289,7 @@ static bool sample_load_vocab_or_tokenizer(const char *dir, const ct_learner *mo
 }
 
 static int64_t sample_max_tokens(const ct_lm_sample_options *o) {
-    return o->length ? o->length : 500;
+    return o->max_tokens ? o->max_tokens : 500;
 }
 
 // An upper bound of tokens: a token has at least one byte, except those before the text.
@@ -300,10 +300,10 @@ static int64_t sample_length_bound(const ct_lm_sample_options *o) {
 }
 
 static bool sample_options_check(const ct_lm_sample_options *o, ct_err *err) {
-    if (!o->dir || !o->write)
+    if (!o->dir || !o->on_text)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "sample",
                        "a folder and a function that takes the text are needed");
-    if (o->length < 0 || o->top_k < 0 ||
+    if (o->max_tokens < 0 || o->top_k < 0 ||
         (ct__num_given(o->temperature) && !(o->temperature.value >= 0)))
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "sample",
                        "length, top_k and temperature cannot be negative");
@@ -353,8 +353,8 @@ bool ct_lm_sample(const ct_lm_sample_options *o) {
                            .top_k = o->top_k ? o->top_k : 40,
                            .temperature = ct__num_or(o->temperature, 0.8),
                            .seed = o->seed,
-                           .write = o->write,
-                           .stop = o->stop,
+                           .write = o->on_text,
+                           .stop = o->should_stop,
                            .user = o->user};
         draw.echo = draw.prompt_n > 0;
         if (!draw.echo) {

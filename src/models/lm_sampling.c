@@ -41,9 +41,9 @@ static void sampling_penalise(float *scores, int64_t vocab, const int32_t *token
 }
 
 static void sampling_add_bias(float *scores, int64_t vocab, const ct_lm_sampling *s) {
-    for (size_t i = 0; i < s->n_bias; i++)
-        if (s->bias[i].token >= 0 && s->bias[i].token < vocab)
-            scores[s->bias[i].token] += s->bias[i].add;
+    for (size_t i = 0; i < s->n_logit_bias; i++)
+        if (s->logit_bias[i].token >= 0 && s->logit_bias[i].token < vocab)
+            scores[s->logit_bias[i].token] += s->logit_bias[i].bias;
 }
 
 // Excludes the last token of each banned sequence whose other tokens the text ends with.
@@ -176,8 +176,8 @@ static void sampling_typical(float *scores, int64_t vocab, double p, logit_candi
     for (int64_t i = n_kept; i < n; i++) scores[c[i].token] = -INFINITY;
 }
 
-bool ct_lm_process(float *scores, int64_t vocab, const int32_t *tokens, size_t n, size_t prompt,
-                   const ct_lm_sampling *s) {
+bool ct_lm_process_logits(float *scores, int64_t vocab, const int32_t *tokens, size_t n,
+                          size_t prompt, const ct_lm_sampling *s) {
     CT_DEFAULT_ENV;
     if (!scores || !s || vocab < 1 || (n && !tokens)) return false;
     logit_candidate *c = ct__malloc((size_t)vocab * sizeof *c);
@@ -207,7 +207,7 @@ bool ct__lm_bend(float *scores, int64_t vocab, const int32_t *tokens, size_t n, 
     const bool can_end = (int64_t)(n - prompt) >= s->min_new_tokens && (int64_t)n >= s->min_length;
     for (size_t i = 0; i < n_eos_ids && !can_end; i++)
         if (eos_ids[i] >= 0 && eos_ids[i] < vocab) scores[eos_ids[i]] = -INFINITY;
-    return ct_lm_process(scores, vocab, tokens, n, prompt, s);
+    return ct_lm_process_logits(scores, vocab, tokens, n, prompt, s);
 }
 
 // ------------------------------------------------------------------------------------------ sampling

@@ -1,11 +1,11 @@
-// Samples the next token from logits that ct_lm_process has processed.
+// Samples the next token from logits that ct_lm_process_logits has processed.
 #ifndef COTAN_MODELS_LM_SAMPLING_H
 #define COTAN_MODELS_LM_SAMPLING_H
 
 #include "cotan/lm.h"
 #include "graph/graph.h"
 
-// Applies the logits processors of ct_lm_process in place; `eos_ids` (n_eos_ids) are the eos tokens.
+// Applies the logits processors of ct_lm_process_logits in place; `eos_ids` (n_eos_ids) are the eos tokens.
 bool ct__lm_bend(float *scores, int64_t vocab, const int32_t *tokens, size_t n, size_t prompt,
                  const ct_lm_sampling *s, const int32_t *eos_ids, size_t n_eos_ids);
 // Returns the k-th uniform number in [0, 1), made of 53 random bits.

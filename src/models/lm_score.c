@@ -10,7 +10,7 @@ enum { MAX_LOGITS = 1 << 23, DEFAULT_BATCH = 2048, DEFAULT_CONTEXT = 2048 };
 
 typedef struct score_job {
     const ct_lm *lm;
-    const ct_lm_judged *sequences; // (n)
+    const ct_lm_score_input *sequences; // (n)
     ct_lm_score *scores;
     // (n) the input of each sequence: all but its last token, within the context
     ct_lm_tokens *inputs;
@@ -32,7 +32,7 @@ bool ct__eval_fits(const ct_lm *lm, const ct_eval_options *o, const char *op) {
     ct_ctx *ctx = ct__ctx();
     const int64_t model_context = lm->spec.context,
                   max_context = model_context ? model_context : INT32_MAX / 2;
-    if (!ct_lm_look(lm).writes) {
+    if (!ct_lm_info(lm).is_generative) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "%s does not go on with a text%s", lm->spec.type,
                  lm->has_no_output ? ": its file has no output layer" : "");
     } else if (o->context && (o->context < 2 || o->context > max_context)) {
@@ -42,10 +42,10 @@ bool ct__eval_fits(const ct_lm *lm, const ct_eval_options *o, const char *op) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op,
                  "stride is %lld, it must be 1 to %lld, the context", (long long)o->stride,
                  (long long)ct__eval_context(lm, o));
-    } else if (o->batch < 0 || o->batch > 1 << 24 || o->limit < 0) {
-        const bool batch = o->batch < 0 || o->batch > 1 << 24;
+    } else if (o->batch_tokens < 0 || o->batch_tokens > 1 << 24 || o->limit < 0) {
+        const bool batch = o->batch_tokens < 0 || o->batch_tokens > 1 << 24;
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "%s is %lld, it must be 1 to %lld",
-                 batch ? "batch" : "limit", (long long)(batch ? o->batch : o->limit),
+                 batch ? "batch" : "limit", (long long)(batch ? o->batch_tokens : o->limit),
                  batch ? 1LL << 24 : INT64_MAX);
     } else {
         return true;
@@ -54,19 +54,19 @@ bool ct__eval_fits(const ct_lm *lm, const ct_eval_options *o, const char *op) {
 }
 
 static bool score_check_sequence(const score_job *j, size_t i) {
-    const ct_lm_judged *t = &j->sequences[i];
+    const ct_lm_score_input *t = &j->sequences[i];
     const int64_t context = ct__eval_context(j->lm, j->o);
     ct_ctx *ctx = ct__ctx();
-    if (!t->tokens || t->judged >= t->n) {
+    if (!t->tokens || t->n_scored >= t->n) {
         ct__fail(ctx, CT_E_ARGUMENT, j->o->here, j->op,
                  "text %zu has %zu tokens, of which %zu are judged; one at least is given", i, t->n,
-                 t->judged);
+                 t->n_scored);
         return false;
     }
-    if (t->judged > (size_t)context) {
+    if (t->n_scored > (size_t)context) {
         ct__fail(ctx, CT_E_ARGUMENT, j->o->here, j->op,
                  "%zu tokens of text %zu are judged; they must be %lld at most, the context",
-                 t->judged, i, (long long)context);
+                 t->n_scored, i, (long long)context);
         return false;
     }
     for (size_t k = 0; k < t->n; k++)
@@ -83,7 +83,7 @@ static bool score_check_sequence(const score_job *j, size_t i) {
 static bool score_list_rows(score_job *j) {
     const ct_batches *b = &j->batches;
     size_t n = 0;
-    for (int64_t i = 0; i < b->rows; i++) n += j->sequences[b->indices[i]].judged;
+    for (int64_t i = 0; i < b->rows; i++) n += j->sequences[b->indices[i]].n_scored;
     if (n > j->capacity) {
         ct__free(j->rows), ct__free(j->targets), ct__free(j->hidden);
         j->capacity = n;
@@ -97,10 +97,11 @@ static bool score_list_rows(score_job *j) {
     }
     j->judged = 0;
     for (int64_t i = 0; i < b->rows; i++) {
-        const ct_lm_judged *t = &j->sequences[b->indices[i]];
-        for (size_t k = 0; k < t->judged; k++) {
-            j->rows[j->judged] = (int32_t)(i * b->time + b->lengths[i] - (int64_t)(t->judged - k));
-            j->targets[j->judged++] = t->tokens[t->n - t->judged + k];
+        const ct_lm_score_input *t = &j->sequences[b->indices[i]];
+        for (size_t k = 0; k < t->n_scored; k++) {
+            j->rows[j->judged] =
+                (int32_t)(i * b->time + b->lengths[i] - (int64_t)(t->n_scored - k));
+            j->targets[j->judged++] = t->tokens[t->n - t->n_scored + k];
         }
     }
     return true;
@@ -164,7 +165,7 @@ static bool score_batch(score_job *j) {
     for (int64_t i = 0; ok && i < j->batches.rows; i++) {
         const size_t index = j->batches.indices[i];
         ct_lm_score score = {0, true};
-        for (size_t k = 0; k < j->sequences[index].judged; k++, at++) {
+        for (size_t k = 0; k < j->sequences[index].n_scored; k++, at++) {
             score.log_likelihood += log_p[at];
             score.greedy = score.greedy && is_best[at];
         }
@@ -185,14 +186,15 @@ static bool score_all(score_job *j, size_t n) {
         const size_t total = j->sequences[i].n - 1, skipped = total > context ? total - context : 0;
         j->inputs[i] = (ct_lm_tokens){j->sequences[i].tokens + skipped, total - skipped};
     }
-    if (!ct__batches_begin(&j->batches, j->inputs, NULL, n, o->batch ? o->batch : DEFAULT_BATCH))
+    if (!ct__batches_begin(&j->batches, j->inputs, NULL, n,
+                           o->batch_tokens ? o->batch_tokens : DEFAULT_BATCH))
         return ct__err_memory(&ct__ctx()->err, o->here, j->op, n * sizeof *j->inputs);
     while (ct__batches_next(&j->batches)) {
         if (!score_list_rows(j)) return false;
         if (j->judged && !score_forward(j)) return false;
         if (!score_batch(j)) return false;
         if (o->progress) o->progress((int64_t)j->batches.next, (int64_t)n, o->user);
-        if (o->stop && o->stop(o->user)) {
+        if (o->should_stop && o->should_stop(o->user)) {
             ct__fail(ct__ctx(), CT_E_INTERRUPTED, o->here, j->op, "stopped after %zu of %zu texts",
                      j->batches.next, n);
             return false;
@@ -201,7 +203,7 @@ static bool score_all(score_job *j, size_t n) {
     return true;
 }
 
-bool ct__score(const ct_lm *lm, const ct_lm_judged *sequences, size_t n, ct_lm_score *scores,
+bool ct__score(const ct_lm *lm, const ct_lm_score_input *sequences, size_t n, ct_lm_score *scores,
                const ct_eval_options *o, const char *op) {
     score_job j = {.lm = lm, .sequences = sequences, .scores = scores, .o = o, .op = op};
     const bool ok = score_all(&j, n);
@@ -213,8 +215,8 @@ bool ct__score(const ct_lm *lm, const ct_lm_judged *sequences, size_t n, ct_lm_s
     return ok;
 }
 
-bool ct_lm_score_texts_with(const ct_lm *lm, const ct_lm_judged *sequences, size_t n,
-                            ct_lm_score *scores, ct_eval_options o) {
+bool ct_lm_score_tokens_with(const ct_lm *lm, const ct_lm_score_input *sequences, size_t n,
+                             ct_lm_score *scores, ct_eval_options o) {
     static const char op[] = "lm_score_texts";
     ct_ctx *ctx = ct__ctx();
     return ctx && ct__given(ctx, lm, o.here, op, "the model") &&

@@ -119,7 +119,7 @@ static void size_store_options(const model_size *r, ct_lm_train_options *o) {
 // than is available.
 static bool size_fits_memory(const ct_lm_cost *cost, bool *is_short) {
     uint64_t half = ct__memory_limit() ? 0 : ct__memory_bytes() / 2;
-    bool is_moderate = !half || cost->memory <= half, fits = cost->memory <= ct__lm_room(cost);
+    bool is_moderate = !half || cost->total <= half, fits = cost->total <= ct__lm_room(cost);
     *is_short |= is_moderate && !fits && !ct__memory_limit();
     return is_moderate && fits;
 }
@@ -148,7 +148,7 @@ bool ct__lm_choose(ct_lm_train_options *o, const char *command, const ct_corpus 
         size->seconds = size_batch_flops(&r, parameters) * (double)o->steps *
                         (double)o->accumulate / (size->gflops * 1e9 * size_step_efficiency);
     // The forward pass is a third of a step.
-    if (size->cost.again)
-        size->seconds *= 1 + (double)size->cost.again / (double)size->cost.blocks / 3;
+    if (size->cost.recomputed_blocks)
+        size->seconds *= 1 + (double)size->cost.recomputed_blocks / (double)size->cost.blocks / 3;
     return true;
 }

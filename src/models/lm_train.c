@@ -44,7 +44,7 @@ typedef struct run {
     char from[CT_RUN_PATH];      // its folder, or the checkpoint's; "": a new model
     ct_lm_rehearsal *dry_run;    // the dry run that records; NULL: the run itself
     uint64_t device_limit;       // maximum of bytes on devices; 0: no limit
-    ct_lm_part_fn part;          // is called with each plan of a dry run
+    ct_lm_plan_fn part;          // is called with each plan of a dry run
     void *part_user;
     ct_text largest;            // the largest tensors, as text
     ct_tensor position, random; // variables: the loader's step, and the seed
@@ -58,7 +58,7 @@ typedef struct run {
     bool keeps_best;    // in a folder of their own: the run has patience, or had it
     // best of the whole run; saved_best: as it is in the newest checkpoint
     ct_fit_best best, saved_best;
-    ct_fit_end end;
+    ct_fit_end_reason end;
     ct_lm_resumed resumed;
     int64_t done; // number of steps done by the current weights
     // first: number of steps done before; saved: step of the newest checkpoint, -1: there is none
@@ -110,9 +110,9 @@ __attribute__((format(printf, 3, 4))) static bool train_refuse(ct_err *err, cons
 }
 
 static bool train_options_in_range(const ct_lm_train_options *o) {
-    const int64_t counts[] = {o->layers,     o->heads,  o->width,      o->context,
-                              o->batch,      o->steps,  o->eval_every, o->save_every,
-                              o->accumulate, o->hidden, o->kv_heads};
+    const int64_t counts[] = {
+        o->layers,     o->heads,      o->width,      o->context,           o->batch,   o->steps,
+        o->eval_every, o->save_every, o->accumulate, o->intermediate_size, o->kv_heads};
     const ct_num numbers[] = {o->min_lr,   o->warmup,       o->weight_decay, o->clip,
                               o->beta1,    o->eval_batches, o->beta2,        CT_F(o->lr),
                               o->patience, o->min_delta};
@@ -135,24 +135,24 @@ static int64_t train_bpe_size(const char *tokens) {
 
 static bool train_check_tokens(const ct_lm_train_options *o, const char *command, ct_err *err) {
     enum { MIN_TOKENS = 257, MAX_TOKENS = 1 << 24 };
-    const int64_t bpe = train_bpe_size(o->tokens);
-    if (o->tokens && o->from)
+    const int64_t bpe = train_bpe_size(o->tokenizer);
+    if (o->tokenizer && o->from)
         return train_refuse(err, command, "--tokens is not for --from, whose model has its own");
     static const char *const kinds[] = {"bytes", "chars", "bpe:8192", NULL};
-    const char *closest = o->tokens && bpe < 0 ? ct__nearest(o->tokens, kinds) : NULL;
-    const bool is_kind = closest && strcmp(closest, o->tokens) == 0;
-    if (o->tokens && bpe < 0 && !is_kind && access(o->tokens, F_OK) != 0)
+    const char *closest = o->tokenizer && bpe < 0 ? ct__nearest(o->tokenizer, kinds) : NULL;
+    const bool is_kind = closest && strcmp(closest, o->tokenizer) == 0;
+    if (o->tokenizer && bpe < 0 && !is_kind && access(o->tokenizer, F_OK) != 0)
         return train_refuse(
             err, command,
             "--tokens is bytes, chars, bpe:8192 (or another number) or the path of a "
             "tokenizer, not \"%.60s\"%s%s%s",
-            o->tokens, closest ? "; is " : "", closest ? closest : "", closest ? " meant?" : "");
+            o->tokenizer, closest ? "; is " : "", closest ? closest : "", closest ? " meant?" : "");
     if (bpe >= 0 && (bpe < MIN_TOKENS || bpe >= MAX_TOKENS))
         return train_refuse(
             err, command,
             "--tokens %.40s: a byte-level BPE has %d tokens at least (256 bytes and the "
             "end of a text), and fewer than %d",
-            o->tokens, MIN_TOKENS, MAX_TOKENS);
+            o->tokenizer, MIN_TOKENS, MAX_TOKENS);
     return true;
 }
 
@@ -160,8 +160,12 @@ static bool train_check_model(const ct_lm_train_options *o, const char *command,
     const struct {
         const char *option;
         bool given;
-    } sizes[] = {{"layers", o->layers},     {"heads", o->heads},   {"width", o->width},
-                 {"kv-heads", o->kv_heads}, {"hidden", o->hidden}, {"no-bias", o->no_bias},
+    } sizes[] = {{"layers", o->layers},
+                 {"heads", o->heads},
+                 {"width", o->width},
+                 {"kv-heads", o->kv_heads},
+                 {"hidden", o->intermediate_size},
+                 {"no-bias", o->no_bias},
                  {"arch", o->arch}};
     for (size_t i = 0; o->from && i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].given)
@@ -177,7 +181,7 @@ static bool train_check_model(const ct_lm_train_options *o, const char *command,
         return false;
     }
     const bool is_stack = o->arch && strcmp(o->arch, "gpt2") != 0;
-    if ((o->kv_heads || o->hidden) && !is_stack)
+    if ((o->kv_heads || o->intermediate_size) && !is_stack)
         return train_refuse(err, command, "--%s needs --arch: a GPT-2 has no such choice",
                             o->kv_heads ? "kv-heads" : "hidden");
     if (o->no_bias && is_stack)
@@ -225,12 +229,12 @@ static bool train_check_options(const ct_lm_train_options *o, const char *comman
 
 // Translates values to older option names: chars and bytes to o->chars, and gpt2 to no architecture.
 static void train_rename_options(ct_lm_train_options *o) {
-    const bool chars = o->tokens && strcmp(o->tokens, "chars") == 0;
-    if (chars || (o->tokens && strcmp(o->tokens, "bytes") == 0)) {
+    const bool chars = o->tokenizer && strcmp(o->tokenizer, "chars") == 0;
+    if (chars || (o->tokenizer && strcmp(o->tokenizer, "bytes") == 0)) {
         o->chars = chars;
         o->given |= CT_LM_GIVEN_CHARS;
-        o->tokens = NULL;
-    } else if (o->tokens) {
+        o->tokenizer = NULL;
+    } else if (o->tokenizer) {
         o->chars = false;
     }
     if (o->arch && strcmp(o->arch, "gpt2") == 0) o->arch = NULL;
@@ -276,7 +280,7 @@ static ct_lm_sizes train_lm_sizes(const run *r, const ct_lm_train_options *o) {
                          .heads = o->heads,
                          .width = o->width,
                          .kv_heads = o->kv_heads,
-                         .hidden = o->hidden,
+                         .hidden = o->intermediate_size,
                          .begin = r->lexis.begin,
                          .end = r->lexis.end};
 }
@@ -289,9 +293,9 @@ static ct_gpt2_config train_gpt2_config(const run *r, const ct_lm_train_options 
                             .width = o->width,
                             .no_bias = o->no_bias,
                             .dropout = o->dropout,
-                            .tokens = r->lexis.tokenizer ? NULL
-                                      : o->chars         ? "chars"
-                                                         : "bytes",
+                            .tokenizer = r->lexis.tokenizer ? NULL
+                                         : o->chars         ? "chars"
+                                                            : "bytes",
                             .characters = r->characters.s,
                             .characters_n = r->characters.n};
 }
@@ -315,7 +319,7 @@ static int64_t train_count_parameters(const ct_lm_train_options *o, void *user) 
 // -------------------------------------------------------------------------------------------- events
 
 static void train_report(run *r, ct_lm_event event) {
-    if (r->o.event) r->o.event(&event, r->o.user);
+    if (r->o.on_event) r->o.on_event(&event, r->o.user);
 }
 
 static void train_add_grouped(ct_text *text, int64_t n) { // 12,345,678
@@ -363,10 +367,10 @@ static void train_report_model(run *r, const ct_lm_size *size) {
     else
         ct__textf(&text, "batch %" PRId64 ": ", o->batch);
     train_add_grouped(&text, train_count_parameters(o, r));
-    ct__textf(&text, " parameters, about %.0f MB of memory", ceil((double)size->cost.memory / 1e6));
-    if (size->cost.again)
-        ct__textf(&text, " with %zu of %zu blocks computed again in gradients", size->cost.again,
-                  size->cost.blocks);
+    ct__textf(&text, " parameters, about %.0f MB of memory", ceil((double)size->cost.total / 1e6));
+    if (size->cost.recomputed_blocks)
+        ct__textf(&text, " with %zu of %zu blocks computed again in gradients",
+                  size->cost.recomputed_blocks, size->cost.blocks);
     if (size->seconds > 0) {
         ct__textf(&text, ", about ");
         train_add_duration(&text, size->seconds);
@@ -386,7 +390,7 @@ static void train_report_memory(run *r, const ct_lm_cost *planned, uint64_t peak
     if (peak <= peak_before) return;
     ct__textf(&text, "memory: tensors %s of %s planned, the process %s of %s",
               ct__bytes_text(peak).s, ct__bytes_text(planned->devices).s,
-              ct__bytes_text(ct__resident_peak_bytes()).s, ct__bytes_text(planned->memory).s);
+              ct__bytes_text(ct__resident_peak_bytes()).s, ct__bytes_text(planned->total).s);
     train_report(r, (ct_lm_event){.kind = CT_LM_MEMORY, .text = text.failed ? "" : text.s});
     ct__text_free(&text);
 }
@@ -402,18 +406,19 @@ static void train_report_early_stop(run *r) {
     if (!r->keeps_best || !r->best.evaluations) return;
     ct__textf(&text, "stopped early, after step %" PRId64 " of %" PRId64 ": the validation loss ",
               r->done, r->o.steps);
-    if (r->best.val_loss > r->best.counted) // the weights of the lowest loss were lost
-        ct__textf(&text, "did not fall below %.4f in %" PRId64 " evaluations", r->best.counted,
-                  r->best.stale);
-    else if (r->best.val_loss < r->best.counted)
+    if (r->best.val_loss > r->best.reference_loss) // the weights of the lowest loss were lost
+        ct__textf(&text, "did not fall below %.4f in %" PRId64 " evaluations",
+                  r->best.reference_loss, r->best.stale_evaluations);
+    else if (r->best.val_loss < r->best.reference_loss)
         ct__textf(&text, "fell by no more than %g below %.4f in %" PRId64 " evaluations, to %.4f",
-                  r->o.min_delta.value, r->best.counted, r->best.stale, r->best.val_loss);
+                  r->o.min_delta.value, r->best.reference_loss, r->best.stale_evaluations,
+                  r->best.val_loss);
     else
         ct__textf(&text,
                   "did not improve on the %.4f of step %" PRId64 " in %" PRId64 " evaluations",
-                  r->best.val_loss, r->best.steps, r->best.stale);
+                  r->best.val_loss, r->best.steps, r->best.stale_evaluations);
     if (r->end == CT_FIT_PATIENCE)
-        train_report(r, (ct_lm_event){.kind = CT_LM_ENDED, .text = text.failed ? "" : text.s});
+        train_report(r, (ct_lm_event){.kind = CT_LM_EARLY_STOP, .text = text.failed ? "" : text.s});
     ct__textf(&best_dir, "%s/%s", r->o.out, CT_RUN_BEST);
     if (!best_dir.failed && train_has_best(r))
         train_report(r, (ct_lm_event){.kind = CT_LM_BEST, .text = best_dir.s});
@@ -483,7 +488,9 @@ static ct_tensor train_record_loss(int64_t batch, void *user) {
     return ct__learner_loss(&r->model, x, y, &mode, CT_HERE);
 }
 
-static bool train_should_stop(const run *r) { return r->o.stop && r->o.stop(r->o.user); }
+static bool train_should_stop(const run *r) {
+    return r->o.should_stop && r->o.should_stop(r->o.user);
+}
 
 // Sums the losses of the rows that count, so that the last batch, which may be short, has the shape of all
 // others and needs no plan of its own.
@@ -518,7 +525,7 @@ static bool train_should_stop_fn(void *user) { return train_should_stop(user); }
 
 static bool train_show_sample(run *r) {
     char prompt[4];
-    if (!r->o.event) return true;
+    if (!r->o.on_event) return true;
     ct_lm_draw draw = {.prompt = prompt,
                        .prompt_n = ct__lm_first(&r->corpus.vocab, prompt),
                        .max_tokens = SAMPLE_TOKENS,
@@ -537,7 +544,7 @@ static bool train_show_sample(run *r) {
     train_report(r, (ct_lm_event){.kind = CT_LM_SAMPLE,
                                   .text = r->sample.s ? r->sample.s : "",
                                   .text_n = r->sample.n,
-                                  .point.done = r->done});
+                                  .state.done = r->done});
     return true;
 }
 
@@ -618,7 +625,7 @@ static bool train_set_dir(run *r, const char *dir) {
 static bool train_replace_run(run *r) {
     if (!ct__run_replace(r->o.out, r->err) || !train_set_dir(r, r->o.out)) return false;
     r->replaces_run = false;
-    train_report(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
+    train_report(r, (ct_lm_event){.kind = CT_LM_OUTPUT_DIR, .text = r->o.out});
     return true;
 }
 
@@ -660,7 +667,7 @@ static bool train_save(int64_t steps_done, void *user) {
 // Keeps the best weights of runs with patience, since the last weights are those of evaluations that were
 // worse. The fit loop reports errors. An evaluation whose weights could not be kept is not counted, so that
 // a resumed run repeats it.
-static ct_fit_answer train_keep_best(const ct_fit_point *point, void *user) {
+static ct_fit_action train_keep_best(const ct_fit_state *point, void *user) {
     run *r = user;
     char folder[CT_RUN_PATH];
     ct_fit_best previous = r->best;
@@ -670,17 +677,17 @@ static ct_fit_answer train_keep_best(const ct_fit_point *point, void *user) {
           ct__learner_save(&r->model, folder, train_add_settings, r) &&
           ct__lexis_save(&r->lexis, folder, r->err)))
         r->best = previous;
-    return CT_FIT_GO_ON;
+    return CT_FIT_CONTINUE;
 }
 
-static ct_fit_answer train_report_step(const ct_fit_point *point, void *user) {
-    train_report(user, (ct_lm_event){.kind = CT_LM_STEP, .point = *point});
-    return CT_FIT_GO_ON;
+static ct_fit_action train_report_step(const ct_fit_state *point, void *user) {
+    train_report(user, (ct_lm_event){.kind = CT_LM_STEP, .state = *point});
+    return CT_FIT_CONTINUE;
 }
 
-static void train_on_end(const ct_fit_point *point, void *user) {
+static void train_on_end(const ct_fit_state *point, void *user) {
     run *r = user;
-    r->end = point->end;
+    r->end = point->end_reason;
     r->done = point->done;
 }
 
@@ -746,7 +753,7 @@ static bool train_choose_folder(run *r) {
     ct__text_free(&contents.names);
     if (r->replaces_run)
         return ct__run_begin_replace(r->o.out, next, r->err) && train_set_dir(r, next);
-    if (ok) train_report(r, (ct_lm_event){.kind = CT_LM_FOLDER, .text = r->o.out});
+    if (ok) train_report(r, (ct_lm_event){.kind = CT_LM_OUTPUT_DIR, .text = r->o.out});
     return ok && train_set_dir(r, r->o.out);
 }
 
@@ -793,7 +800,7 @@ static bool train_on_tokenize(const char *text, void *user) {
     run *r = user;
     const double now = ct__now();
     if (now - r->last_report > 0.2)
-        train_report(r, (ct_lm_event){.kind = CT_LM_TEXT, .text = text});
+        train_report(r, (ct_lm_event){.kind = CT_LM_TOKENIZING, .text = text});
     if (now - r->last_report > 0.2) r->last_report = now;
     return !train_should_stop(r);
 }
@@ -801,9 +808,9 @@ static bool train_on_tokenize(const char *text, void *user) {
 // Makes the tokenizer: trains it, or loads it from the run's folder, from the model's, or from the given
 // path.
 static bool train_find_tokenizer(run *r) {
-    const int64_t bpe = train_bpe_size(r->o.tokens);
+    const int64_t bpe = train_bpe_size(r->o.tokenizer);
     const ct_lexis_heard progress = {train_on_tokenize, r};
-    const char *from = r->o.resume ? r->o.resume : r->o.from ? r->from : r->o.tokens;
+    const char *from = r->o.resume ? r->o.resume : r->o.from ? r->from : r->o.tokenizer;
     if (!(bpe > 0 && !r->o.resume ? ct__lexis_learn(&r->lexis, &r->corpus, bpe, &progress, r->err)
                                   : ct__lexis_load(&r->lexis, from, r->err)))
         return false;
@@ -828,7 +835,7 @@ static bool train_tokenize(run *r) {
 
 static bool train_read_text(run *r) {
     const ct_lm_train_options *o = &r->o;
-    const bool needs_tokenizer = o->tokens || o->from;
+    const bool needs_tokenizer = o->tokenizer || o->from;
     ct_tokens kind = needs_tokenizer ? CT_TOKENS_DEFERRED
                      : o->chars      ? CT_TOKENS_CHARS
                                      : CT_TOKENS_BYTES;
@@ -905,10 +912,10 @@ static bool train_load_checkpoint(run *r) {
     double position = ct_item(r->position);
     const uint32_t *key = ct_data(r->random);
     if (!key) return false;
-    if (position != (double)r->first || ct_optim_count(r->optim) != r->first)
+    if (position != (double)r->first || ct_optim_step_count(r->optim) != r->first)
         return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, state,
                        "it holds %" PRId64 " steps and loader position %.0f, not step %" PRId64,
-                       ct_optim_count(r->optim), position, r->first);
+                       ct_optim_step_count(r->optim), position, r->first);
     if (key[0] != (uint32_t)r->o.seed || key[1] != (uint32_t)(r->o.seed >> 32))
         return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, state,
                        "its random key is not that of the run's seed");
@@ -964,14 +971,14 @@ static bool train_restore_best(run *r) {
 }
 
 // Prunes the folder to the checkpoint's state, after everything that can be refused was checked.
-static ct_fit_answer train_on_resume(const ct_fit_point *point, void *user) {
+static ct_fit_action train_on_resume(const ct_fit_state *point, void *user) {
     run *r = user;
     char text[128];
     (void)point;
     ct__run_tidy(r->o.out);
     if (!ct__checkpoint_remove_after(r->o.out, r->first, r->err) || !train_restore_best(r) ||
         !ct__checkpoint_publish(r->o.out, r->first, r->err))
-        return CT_FIT_GO_ON; // the error ends the fit
+        return CT_FIT_CONTINUE; // the error ends the fit
     int n = snprintf(text, sizeof text, "resuming at step %" PRId64, r->first);
     if (r->first == r->o.steps)
         snprintf(text, sizeof text, "all %" PRId64 " steps are done; --steps N goes further",
@@ -980,7 +987,7 @@ static ct_fit_answer train_on_resume(const ct_fit_point *point, void *user) {
         snprintf(text + n, sizeof text - (size_t)n, ", for %" PRId64 " steps instead of %" PRId64,
                  r->o.steps, r->resumed.steps);
     train_report(r, (ct_lm_event){.kind = CT_LM_RESUME, .text = text});
-    return CT_FIT_GO_ON;
+    return CT_FIT_CONTINUE;
 }
 
 ct_optim *ct__lm_optim(ct_params *params, const ct_lm_train_options *o) {
@@ -1017,7 +1024,7 @@ static bool train_make_all(run *r) {
     if (!train_make_model(r) || (!*r->from && !train_report_plan(r, "first weights"))) return false;
     r->optim = ct__lm_optim(ct__learner_params(&r->model), o);
     if (!r->optim || !train_report_plan(r, "first state")) return false;
-    if (r->o.event && !ct__learner_cache_new(&r->model, SAMPLE_TOKENS + CT_LM_PROMPT, &r->cache))
+    if (r->o.on_event && !ct__learner_cache_new(&r->model, SAMPLE_TOKENS + CT_LM_PROMPT, &r->cache))
         return false;
     return train_make_state(r);
 }
@@ -1080,24 +1087,25 @@ static bool train_record_all(run *r, ct_lm_cost *cost) {
     cost->batches =
         (uint64_t)r->o.batch * (2 * (uint64_t)r->o.context * sizeof *r->x + sizeof *r->row_weights);
     // Half as much again while the losses are plotted.
-    cost->curves =
+    cost->loss_history =
         ct__series_bytes(r->o.steps) * 3 / 2 + ct__series_bytes(r->o.steps / r->o.eval_every + 2);
     cost->weights = train_param_bytes(ct__learner_params(&r->model));
-    cost->state = train_param_bytes(ct_optim_state(r->optim));
+    cost->optimizer_state = train_param_bytes(ct_optim_state(r->optim));
     if (r->o.accumulate > 1) {
         const ct_params *sums = ct__optim_make_sums(r->optim, CT_NOWHERE);
         if (!sums || !train_report_plan(r, "first sums")) return false;
-        cost->sums = train_param_bytes(sums);
+        cost->grad_accumulators = train_param_bytes(sums);
     }
     train_eval_batch(r);
     if (!train_report_plan(r, "evaluation")) return false;
-    if (r->o.event && (!ct__lm_rehearse_write(&r->model, &r->cache, 1, SAMPLE_TOKENS) ||
-                       !train_report_plan(r, "sample")))
+    if (r->o.on_event && (!ct__lm_rehearse_write(&r->model, &r->cache, 1, SAMPLE_TOKENS) ||
+                          !train_report_plan(r, "sample")))
         return false;
     if (!train_record_step(r, true)) return false;
     // Once more, with the memory of all plans allocated; the plans are cached.
     train_eval_batch(r);
-    if (r->o.event && !ct__lm_rehearse_write(&r->model, &r->cache, 1, SAMPLE_TOKENS)) return false;
+    if (r->o.on_event && !ct__lm_rehearse_write(&r->model, &r->cache, 1, SAMPLE_TOKENS))
+        return false;
     return train_record_step(r, false) && !r->err->code;
 }
 
@@ -1136,11 +1144,12 @@ static bool train_dry_run(const ct_lm_train_options *options, bool may_remat, ct
     run *real = user;
     real->device_limit = 0;
     bool ok = train_dry_run_once(real, options, cost);
-    for (int turn = 1; turn <= MAX_TURNS && ok && may_remat && cost->again < cost->blocks; turn++) {
+    for (int turn = 1;
+         turn <= MAX_TURNS && ok && may_remat && cost->recomputed_blocks < cost->blocks; turn++) {
         const uint64_t available = ct__lm_room(cost),
                        limit = real->device_limit ? real->device_limit : cost->devices;
-        if (cost->memory <= available) break;
-        const uint64_t excess = cost->memory - available + cost->process / SPARE_PART;
+        if (cost->total <= available) break;
+        const uint64_t excess = cost->total - available + cost->process / SPARE_PART;
         real->device_limit = excess < limit && turn < MAX_TURNS ? limit - excess : 1;
         ok = train_dry_run_once(real, options, cost);
     }
@@ -1228,7 +1237,7 @@ static bool train_prepare(run *r, ct_lm_size *size) {
     return true;
 }
 
-bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn on_plan, void *user,
+bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_plan_fn on_plan, void *user,
                 ct_lm_cost *cost) {
     ct_ctx *ctx = ct__ctx();
     ct_lm_size size = {0};
@@ -1245,8 +1254,8 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_part_fn on_plan, void 
     r->part = on_plan;
     r->part_user = user;
     ok = ok && train_dry_run_once(r, &r->o, &size.cost);
-    size.cost.room = ct__lm_room(&size.cost);
-    size.cost.limited = ct__memory_limit() > 0;
+    size.cost.capacity = ct__lm_room(&size.cost);
+    size.cost.capacity_is_limit = ct__memory_limit() > 0;
     *cost = size.cost;
     train_run_free(r);
     ct__free(r);
@@ -1287,13 +1296,13 @@ static bool train_run_all(run *r) {
                           .loss = train_record_loss,
                           .evaluate = train_evaluate,
                           .save = train_save,
-                          .stop = r->o.stop ? train_should_stop_fn : NULL,
+                          .should_stop = r->o.should_stop ? train_should_stop_fn : NULL,
                           .user = r,
                           .callbacks = &callbacks,
                           .n_callbacks = 1,
-                          .metrics = r->metrics_path,
-                          .events = r->dir,
-                          .plot = r->plot_path,
+                          .metrics_path = r->metrics_path,
+                          .tensorboard_dir = r->dir,
+                          .plot_path = r->plot_path,
                           .title = "loss"};
     if (!ct_fit_at(&fit, CT_NOWHERE)) {
         if (r->err->code == CT_E_DEVICE) {

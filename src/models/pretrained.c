@@ -75,18 +75,18 @@ static bool pretrained_find(pretrained_model *m, const char *name, ct_loc here) 
 }
 
 static bool pretrained_find_eos(pretrained_model *m, ct_loc here) {
-    const size_t n = ct_tokenizer_ends(m->is.tokenizer, NULL, 0);
+    const size_t n = ct_tokenizer_eos_ids(m->is.tokenizer, NULL, 0);
     int64_t *ids = ct__malloc((n + 1) * sizeof *ids);
     m->ends = ct__malloc((n + 1) * sizeof *m->ends);
     if (!ids || !m->ends) {
         ct__free(ids);
         return ct__err_memory(&ct__ctx()->err, here, "pretrained_load", n * sizeof *ids);
     }
-    ct_tokenizer_ends(m->is.tokenizer, ids, n);
+    ct_tokenizer_eos_ids(m->is.tokenizer, ids, n);
     for (size_t i = 0; i < n; i++) m->ends[i] = (int32_t)ids[i];
     ct__free(ids);
-    m->is.ends = m->ends;
-    m->is.n_ends = n;
+    m->is.eos_ids = m->ends;
+    m->is.n_eos_ids = n;
     return true;
 }
 
@@ -113,9 +113,9 @@ static bool pretrained_load(pretrained_model *m, const char *path, ct_pretrained
     m->is.tokenizer = ct_tokenizer_load_at(m->path, here);
     m->is.lm = m->is.tokenizer ? ct_lm_load_with(m->path, lm_options) : NULL;
     if (!m->is.lm || !pretrained_find_eos(m, here)) return false;
-    const ct_lm_tokens ends = {m->ends, m->is.n_ends};
+    const ct_lm_tokens ends = {m->ends, m->is.n_eos_ids};
     if (!ct__generation_read(m->path, m->is.lm, &ends, &m->arena, &m->is.sampling,
-                             &m->is.unfollowed, &ctx->err))
+                             &m->is.unsupported_generation_keys, &ctx->err))
         return false;
     m->is.chat = ct_chat_template_load_at(m->path, here);
     if (!m->is.chat && ct_error_code() != CT_E_FILE) return false;
@@ -126,7 +126,7 @@ static bool pretrained_load(pretrained_model *m, const char *path, ct_pretrained
     m->is.context = s->context;
     m->is.vocab = s->vocab;
     m->is.width = s->width;
-    m->is.writes = ct_lm_look(m->is.lm).writes;
+    m->is.is_generative = ct_lm_info(m->is.lm).is_generative;
     return pretrained_check_vocab(m, here);
 }
 

@@ -60,11 +60,12 @@ static bool resnet_check_config(const ct_resnet_config *c, ct_ctx *ctx, ct_loc h
 
 // The builders of parameters and running statistics, at the same path.
 typedef struct resnet_builder {
-    ct_nn_place params, running;
+    ct_nn_builder params, running;
 } resnet_builder;
 
 static resnet_builder resnet_prefix(resnet_builder p, const char *name) {
-    return (resnet_builder){ct_nn_under(p.params, "%s", name), ct_nn_under(p.running, "%s", name)};
+    return (resnet_builder){ct_nn_builder_child(p.params, "%s", name),
+                            ct_nn_builder_child(p.running, "%s", name)};
 }
 
 // Makes a convolution of in -> out channels with a k x k kernel that keeps the size but for the stride.
@@ -103,8 +104,8 @@ static void resnet_make_layers(ct_resnet *model, uint64_t seed, ct_loc here) {
     const ct_resnet_config *c = &model->config;
     const int *stages = resnet_stage_blocks(c->depth);
     bool bottleneck = c->depth == 50;
-    resnet_builder top = {ct_nn_place_in(model->params, seed),
-                          ct_nn_place_in(model->running, seed)};
+    resnet_builder top = {ct_nn_builder_for(model->params, seed),
+                          ct_nn_builder_for(model->running, seed)};
     top.params.dtype = top.running.dtype = c->dtype;
     CT_SCOPE; // its end runs the assignments of the first values
     model->n_convs = bottleneck ? 3 : 2;
@@ -113,15 +114,15 @@ static void resnet_make_layers(ct_resnet *model, uint64_t seed, ct_loc here) {
     int64_t in = 64;
     for (int s = 0; s < STAGES; s++)
         for (int i = 0; i < stages[s]; i++) {
-            resnet_builder p = {ct_nn_under(top.params, "layer%d.%d", s + 1, i),
-                                ct_nn_under(top.running, "layer%d.%d", s + 1, i)};
+            resnet_builder p = {ct_nn_builder_child(top.params, "layer%d.%d", s + 1, i),
+                                ct_nn_builder_child(top.running, "layer%d.%d", s + 1, i)};
             int64_t out = (bottleneck ? 256ll : 64ll) << s;
             resnet_make_block(&model->blocks[model->n_blocks++], p, bottleneck, in, out,
                               s > 0 && i == 0 ? 2 : 1, here);
             in = out;
         }
     model->fc =
-        ct_nn_linear_with(ct_nn_under(top.params, "fc"),
+        ct_nn_linear_with(ct_nn_builder_child(top.params, "fc"),
                           (ct_nn_linear_options){.in = in,
                                                  .out = c->classes,
                                                  .out_in = true,
@@ -157,7 +158,7 @@ void ct_resnet_free(ct_resnet *model) {
 }
 
 ct_params *ct_resnet_params(ct_resnet *model) { return model ? model->params : NULL; }
-ct_params *ct_resnet_running(ct_resnet *model) { return model ? model->running : NULL; }
+ct_params *ct_resnet_running_stats(ct_resnet *model) { return model ? model->running : NULL; }
 
 // -------------------------------------------------------------------------------------- forward pass
 

@@ -571,7 +571,7 @@ static bool spec_add_row(const char *row, size_t n, ct_err *err) {
     return true;
 }
 
-bool ct_lm_architecture_at(const char *row, ct_loc here) {
+bool ct_lm_add_architecture_at(const char *row, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, row, here, "architecture", "the row") || ctx->err.code)
         return false;

@@ -207,13 +207,13 @@ static bool stack_full_name(const ct_spec *s, int64_t layer, int name, const cha
                *percent = layer_name ? strchr(layer_name, '%') : NULL;
     int n;
     if (layer < 0)
-        n = snprintf(out, CT_NN_PATH, "%s%s", s->name[name], suffix);
+        n = snprintf(out, CT_NN_MAX_PATH, "%s%s", s->name[name], suffix);
     else if (!percent)
         return false;
     else
-        n = snprintf(out, CT_NN_PATH, "%.*s%lld%s.%s%s", (int)(percent - layer_name), layer_name,
-                     (long long)layer, percent + 1, s->name[name], suffix);
-    return n < CT_NN_PATH;
+        n = snprintf(out, CT_NN_MAX_PATH, "%.*s%lld%s.%s%s", (int)(percent - layer_name),
+                     layer_name, (long long)layer, percent + 1, s->name[name], suffix);
+    return n < CT_NN_MAX_PATH;
 }
 
 // Returns the use of a weight; tied embeddings are mostly used in the product of the output layer.
@@ -234,7 +234,7 @@ static ct_lm_use stack_weight_use(const ct_spec *s, int name, const stack_shape 
 
 static bool stack_make_weight(ct_lm *lm, int64_t layer, int name, stack_shape shape,
                               ct_weight_pair *w, ct_loc here) {
-    char full_name[CT_NN_PATH];
+    char full_name[CT_NN_MAX_PATH];
     if (!shape.rank || !lm->spec.name[name]) return true;
     bool ok = stack_full_name(&lm->spec, layer, name, shape.full_name ? "" : ".weight", full_name);
     const bool is_new = lm->is_new && !ct_params_find(lm->params, full_name).bits;
@@ -260,7 +260,7 @@ static bool stack_make_weight(ct_lm *lm, int64_t layer, int name, stack_shape sh
     ct_ctx *ctx = ct__ctx();
     if (!ok)
         ct__fail(ctx, CT_E_ARGUMENT, here, "lm", "a weight's name is longer than %d bytes",
-                 CT_NN_PATH);
+                 CT_NN_MAX_PATH);
     if (ok && is_new) ct__lm_begin(lm, layer, name, w, here);
     return ok && !ctx->err.code;
 }
@@ -434,11 +434,11 @@ ct_tensor ct__stack_lookup(const ct_weight_pair *w, ct_tensor indices, ct_loc he
     if (!w->scales.bits)
         return ct__stack_numbers(stack_gather_rows(w->weight, indices, here), here);
     ct_tensor offsets = stack_gather_rows(w->offsets, indices, here);
-    if (!(w->layout & CT_LAYOUT_GROUPED))
+    if (!(w->layout & CT_LAYOUT_INTERLEAVED))
         return stack_dequantise(w, stack_gather_rows(w->weight, indices, here),
                                 stack_gather_rows(w->scales, indices, here), offsets, here);
     ct_weight_pair linear = *w;
-    linear.layout = (ct_layout)(w->layout & ~CT_LAYOUT_GROUPED);
+    linear.layout = (ct_layout)(w->layout & ~CT_LAYOUT_INTERLEAVED);
     ct_tensor quants = stack_gather_interleaved(w->weight, indices, CT_I8, here);
     return stack_dequantise(&linear, ct_cast_at(quants, ct_dtype_of(w->weight), here),
                             stack_gather_interleaved(w->scales, indices, CT_F16, here), offsets,

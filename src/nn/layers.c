@@ -16,7 +16,7 @@ static ct_tensor layer_poison(ct_loc here) {
 }
 
 static ct_nn_init layer_default_init(ct_nn_init init) {
-    return init.filling == CT_NN_AS_DEFAULT ? CT_NN_NORMAL(0.02) : init;
+    return init.kind == CT_NN_INIT_DEFAULT ? CT_NN_NORMAL(0.02) : init;
 }
 
 // A size that was not set is 0; it would give empty tensors.
@@ -60,7 +60,7 @@ static bool layer_check_channels(const char *layer, const char *option, int64_t 
 
 // ------------------------------------------------------------------------------------------ linear
 
-ct_nn_linear ct_nn_linear_with(ct_nn_place place, ct_nn_linear_options o) {
+ct_nn_linear ct_nn_linear_with(ct_nn_builder place, ct_nn_linear_options o) {
     ct_nn_linear layer = {.out_in = o.out_in};
     if (!layer_check_size("linear", "in", o.in, o.here) ||
         !layer_check_size("linear", "out", o.out, o.here))
@@ -90,7 +90,7 @@ ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc h
 
 // --------------------------------------------------------------------------------------- embedding
 
-ct_nn_embedding ct_nn_embedding_with(ct_nn_place place, ct_nn_embedding_options o) {
+ct_nn_embedding ct_nn_embedding_with(ct_nn_builder place, ct_nn_embedding_options o) {
     if (!layer_check_size("embedding", "count", o.count, o.here) ||
         !layer_check_size("embedding", "width", o.width, o.here))
         return (ct_nn_embedding){0};
@@ -141,10 +141,10 @@ static bool conv_check(const ct_nn_conv_options *o, int64_t groups) {
         !layer_check_size("conv", "out", o->out, o->here) ||
         !layer_check_size("conv", "groups", groups, o->here))
         return false;
-    if (o->kernel.n < 1 || o->kernel.n > CT_NN_SPATIAL)
+    if (o->kernel.n < 1 || o->kernel.n > CT_NN_MAX_SPATIAL)
         ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv",
                  ".kernel has %lld sizes, it must have one a spatial axis, 1 to %d",
-                 (long long)o->kernel.n, CT_NN_SPATIAL);
+                 (long long)o->kernel.n, CT_NN_MAX_SPATIAL);
     else if (o->in % groups || o->out % groups)
         ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv",
                  "%lld groups do not divide %lld channels in and %lld out", (long long)groups,
@@ -160,7 +160,7 @@ static bool conv_check(const ct_nn_conv_options *o, int64_t groups) {
     return false;
 }
 
-ct_nn_conv ct_nn_conv_with(ct_nn_place place, ct_nn_conv_options o) {
+ct_nn_conv ct_nn_conv_with(ct_nn_builder place, ct_nn_conv_options o) {
     const int64_t groups = o.groups ? o.groups : 1;
     ct_nn_conv layer = {.in = o.in, .groups = groups, .same = o.same, .transposed = o.transposed};
     if (!conv_check(&o, groups) ||
@@ -169,7 +169,7 @@ ct_nn_conv ct_nn_conv_with(ct_nn_place place, ct_nn_conv_options o) {
         !conv_copy_option(&o, "dilation", o.dilation, 1, false, &layer.dilation) ||
         !conv_copy_option(&o, "output_padding", o.output_padding, 0, false, &layer.output_padding))
         return layer;
-    int64_t dims[2 + CT_NN_SPATIAL] = {o.out, o.in / groups};
+    int64_t dims[2 + CT_NN_MAX_SPATIAL] = {o.out, o.in / groups};
     double inputs = (double)(o.in / groups); // of one output
     if (o.transposed) dims[0] = o.in, dims[1] = o.out / groups;
     for (int64_t i = 0; i < o.kernel.n; i++) {
@@ -178,7 +178,7 @@ ct_nn_conv ct_nn_conv_with(ct_nn_place place, ct_nn_conv_options o) {
         inputs *= (double)o.kernel.v[i];
     }
     const ct_nn_init init =
-        o.init.filling == CT_NN_AS_DEFAULT ? CT_NN_NORMAL(sqrt(2 / inputs)) : o.init;
+        o.init.kind == CT_NN_INIT_DEFAULT ? CT_NN_NORMAL(sqrt(2 / inputs)) : o.init;
     layer.weight = ct_nn_param_at(place, "weight", (ct_ints){2 + o.kernel.n, dims}, init, o.here);
     if (!o.no_bias) layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.out), CT_NN_ZEROS, o.here);
     return layer;
@@ -214,7 +214,7 @@ ct_tensor ct_nn_conv_apply_at(const ct_nn_conv *layer, ct_tensor x, ct_loc here)
 
 // -------------------------------------------------------------------------------------------- norm
 
-ct_nn_norm ct_nn_norm_with(ct_nn_place place, ct_nn_norm_options o) {
+ct_nn_norm ct_nn_norm_with(ct_nn_builder place, ct_nn_norm_options o) {
     ct_nn_norm layer = {.eps = o.eps > 0 ? o.eps : 1e-5, .rms = o.rms};
     if (!layer_check_size("norm", "width", o.width, o.here) ||
         !layer_check_not_negative("norm", "eps", o.eps, o.here))
@@ -240,7 +240,7 @@ ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here)
                                                    .here = here});
 }
 
-ct_nn_group_norm ct_nn_group_norm_with(ct_nn_place place, ct_nn_group_norm_options o) {
+ct_nn_group_norm ct_nn_group_norm_with(ct_nn_builder place, ct_nn_group_norm_options o) {
     ct_nn_group_norm layer = {
         .channels = o.channels, .groups = o.groups ? o.groups : 1, .eps = o.eps > 0 ? o.eps : 1e-5};
     if (!layer_check_size("group_norm", "channels", o.channels, o.here) ||
@@ -270,7 +270,7 @@ ct_tensor ct_nn_group_norm_apply_at(const ct_nn_group_norm *layer, ct_tensor x, 
                                                    .here = here});
 }
 
-ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_place place, ct_nn_place running,
+ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_builder place, ct_nn_builder running,
                                        ct_nn_batch_norm_options o) {
     ct_nn_batch_norm layer = {.eps = o.eps > 0 ? o.eps : 1e-5,
                               .momentum = o.momentum > 0 ? o.momentum : 0.1};
@@ -341,20 +341,20 @@ ct_tensor ct_nn_activate_at(ct_nn_activation which, ct_tensor x, ct_loc here) {
     return ct__fail(ctx, CT_E_ARGUMENT, here, "activate", "there is no activation %d", (int)which);
 }
 
-ct_nn_mlp ct_nn_mlp_with(ct_nn_place place, ct_nn_mlp_options o) {
+ct_nn_mlp ct_nn_mlp_with(ct_nn_builder place, ct_nn_mlp_options o) {
     int64_t hidden = o.hidden ? o.hidden : 4 * o.width;
     ct_nn_mlp layer = {.activation = o.activation};
     if (!layer_check_size("mlp", "width", o.width, o.here)) return layer;
     layer.fc = ct_nn_linear_with(
-        ct_nn_under(place, "c_fc"),
+        ct_nn_builder_child(place, "c_fc"),
         (ct_nn_linear_options){
             .in = o.width, .out = hidden, .no_bias = o.no_bias, .init = o.init, .here = o.here});
-    layer.proj =
-        ct_nn_linear_with(ct_nn_under(place, "c_proj"), (ct_nn_linear_options){.in = hidden,
-                                                                               .out = o.width,
-                                                                               .no_bias = o.no_bias,
-                                                                               .init = o.proj_init,
-                                                                               .here = o.here});
+    layer.proj = ct_nn_linear_with(ct_nn_builder_child(place, "c_proj"),
+                                   (ct_nn_linear_options){.in = hidden,
+                                                          .out = o.width,
+                                                          .no_bias = o.no_bias,
+                                                          .init = o.proj_init,
+                                                          .here = o.here});
     return layer;
 }
 
@@ -367,7 +367,7 @@ ct_tensor ct_nn_mlp_apply_at(const ct_nn_mlp *layer, ct_tensor x, ct_nn_mode *mo
 
 // --------------------------------------------------------------------------------------- attention
 
-ct_nn_attention ct_nn_attention_with(ct_nn_place place, ct_nn_attention_options o) {
+ct_nn_attention ct_nn_attention_with(ct_nn_builder place, ct_nn_attention_options o) {
     ct_nn_attention layer = {.heads = o.heads, .width = o.width};
     if (!layer_check_size("attention", "width", o.width, o.here)) return layer;
     if (o.heads < 1 || o.width % o.heads) {
@@ -379,22 +379,22 @@ ct_nn_attention ct_nn_attention_with(ct_nn_place place, ct_nn_attention_options 
         layer.proj = layer.attn;
         return layer;
     }
-    layer.attn =
-        ct_nn_linear_with(ct_nn_under(place, "c_attn"), (ct_nn_linear_options){.in = o.width,
-                                                                               .out = 3 * o.width,
-                                                                               .no_bias = o.no_bias,
-                                                                               .init = o.init,
-                                                                               .here = o.here});
-    layer.proj =
-        ct_nn_linear_with(ct_nn_under(place, "c_proj"), (ct_nn_linear_options){.in = o.width,
-                                                                               .out = o.width,
-                                                                               .no_bias = o.no_bias,
-                                                                               .init = o.proj_init,
-                                                                               .here = o.here});
+    layer.attn = ct_nn_linear_with(ct_nn_builder_child(place, "c_attn"),
+                                   (ct_nn_linear_options){.in = o.width,
+                                                          .out = 3 * o.width,
+                                                          .no_bias = o.no_bias,
+                                                          .init = o.init,
+                                                          .here = o.here});
+    layer.proj = ct_nn_linear_with(ct_nn_builder_child(place, "c_proj"),
+                                   (ct_nn_linear_options){.in = o.width,
+                                                          .out = o.width,
+                                                          .no_bias = o.no_bias,
+                                                          .init = o.proj_init,
+                                                          .here = o.here});
     return layer;
 }
 
-ct_nn_cache ct_nn_cache_new_at(ct_nn_place place, const ct_nn_attention *layer, int64_t batch,
+ct_nn_cache ct_nn_cache_new_at(ct_nn_builder place, const ct_nn_attention *layer, int64_t batch,
                                int64_t capacity, ct_loc here) {
     if (!layer_is_given(layer, "cache", here))
         return (ct_nn_cache){layer_poison(here), layer_poison(here)};

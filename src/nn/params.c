@@ -6,12 +6,12 @@
 #include "cotan/nn.h"
 #include "graph/graph.h"
 
-ct_nn_place ct_nn_place_in(ct_params *params, uint64_t seed) {
-    return (ct_nn_place){.params = params, .seed = seed};
+ct_nn_builder ct_nn_builder_for(ct_params *params, uint64_t seed) {
+    return (ct_nn_builder){.params = params, .seed = seed};
 }
 
 // A path that is truncated fills the buffer, so no name fits after it: ct_nn_param_at reports the error.
-ct_nn_place ct_nn_under(ct_nn_place place, const char *format, ...) {
+ct_nn_builder ct_nn_builder_child(ct_nn_builder place, const char *format, ...) {
     size_t used = strnlen(place.path, sizeof place.path - 1);
     if (used && used + 1 < sizeof place.path) place.path[used++] = '.';
     if (!format) { // otherwise the parameter's error would be that its name is too long
@@ -33,35 +33,35 @@ static uint32_t param_hash_name(const char *name) {
     return h;
 }
 
-static ct_tensor param_initial_value(const ct_nn_place *place, const char *name, ct_ints dims,
+static ct_tensor param_initial_value(const ct_nn_builder *place, const char *name, ct_ints dims,
                                      ct_nn_init init, ct_loc here) {
     ct_dtype dtype = place->dtype ? place->dtype : CT_F32;
-    switch (init.filling) {
-    case CT_NN_AS_NORMAL: {
+    switch (init.kind) {
+    case CT_NN_INIT_NORMAL: {
         ct_tensor key = ct_random_key_at((int64_t)place->seed, here); // (2,)
         key = ct_random_fold_in_at(key, ct_scalar(param_hash_name(name), CT_U32), here);
-        return ct_mul_at(ct_random_normal_at(key, dims, here), ct_f(init.deviation), here);
+        return ct_mul_at(ct_random_normal_at(key, dims, here), ct_f(init.std), here);
     }
-    case CT_NN_AS_ONES: return ct_ones_at(dtype, dims, here);
-    case CT_NN_AS_ZEROS:
-    case CT_NN_AS_DEFAULT: break;
+    case CT_NN_INIT_ONES: return ct_ones_at(dtype, dims, here);
+    case CT_NN_INIT_ZEROS:
+    case CT_NN_INIT_DEFAULT: break;
     }
     return ct_zeros_at(dtype, dims, here);
 }
 
-ct_tensor ct_nn_param_at(ct_nn_place place, const char *name, ct_ints dims, ct_nn_init init,
+ct_tensor ct_nn_param_at(ct_nn_builder place, const char *name, ct_ints dims, ct_nn_init init,
                          ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     if (!ct__given(ctx, name, here, "param", "the name")) return ct__poison(ctx, here);
-    char full[CT_NN_PATH];
+    char full[CT_NN_MAX_PATH];
     int n = snprintf(full, sizeof full, "%s%s%s", place.path, *place.path ? "." : "", name);
     if (n >= (int)sizeof full)
         return ct__fail(ctx, CT_E_ARGUMENT, here, "param",
-                        "the name \"%s...\" is longer than %d bytes", full, CT_NN_PATH - 1);
+                        "the name \"%s...\" is longer than %d bytes", full, CT_NN_MAX_PATH - 1);
     ct_dtype dtype = place.dtype ? place.dtype : CT_F32;
     ct_tensor var = ct_param_at(place.params, full, dtype, dims, here);
-    if (!place.unfilled && ct_ok(var))
+    if (!place.skip_init && ct_ok(var))
         ct_assign_at(var, param_initial_value(&place, full, dims, init, here), here);
     return var;
 }
@@ -81,6 +81,6 @@ ct_tensor ct_nn_dropout_at(ct_tensor x, ct_nn_mode *mode, ct_loc here) {
         ct__err_hint(&ctx->err, "give it one, another each step: .key = ct_random_key(step)");
         return ct__poison(ctx, here);
     }
-    ct_tensor key = ct_random_fold_in_at(mode->key, ct_i(mode->drawn++), here); // (2,)
+    ct_tensor key = ct_random_fold_in_at(mode->key, ct_i(mode->n_dropouts++), here); // (2,)
     return ct_dropout_at(x, key, ct_f((double)mode->dropout), here);
 }

@@ -1,7 +1,7 @@
 // Convolutions: contractions of a view of windows (windows.c) with weights. Windows are never stored.
 //
 // The three ops are each other's gradients: the gradient of a convolution with respect to x is the transposed
-// one, and vice versa; that with respect to the weights is conv_weight, whose own gradients are the other
+// one, and vice versa; that with respect to the weights is conv_weight_grad, whose own gradients are the other
 // two. In all of them the channels are G groups that are processed independently.
 #include "base/number.h"
 #include "kinds/batch.h"
@@ -19,12 +19,12 @@ enum { MAX_SPATIAL = 3, MAX_AXES = CT_MAX_RANK };
     F(op, ints, padding)                                                                           \
     F(op, ints, output_padding)                                                                    \
     F(op, ints, dilation) F(op, i64, groups) F(op, extents, output) F(op, i64, present)
-#define CONV_WEIGHT_ATTRS(F, op)                                                                   \
+#define CONV_WEIGHT_GRAD_ATTRS(F, op)                                                              \
     F(op, ints, size)                                                                              \
     F(op, ints, stride) F(op, ints, padding) F(op, ints, dilation) F(op, i64, groups)
 CT_ATTRS(conv, CONV_ATTRS);
 CT_ATTRS(conv_transpose, CONV_TRANSPOSE_ATTRS);
-CT_ATTRS(conv_weight, CONV_WEIGHT_ATTRS);
+CT_ATTRS(conv_weight_grad, CONV_WEIGHT_GRAD_ATTRS);
 
 // ------------------------------------------------------------------------------------------- bodies
 
@@ -384,9 +384,9 @@ static bool conv_vjp(ct_rule *r) {
     r->c_in[0] = ct_conv_transpose(c, r->in[1], .stride = attrs->stride, .padding = attrs->padding,
                                    .dilation = attrs->dilation, .groups = attrs->groups,
                                    .output = conv_list(sizes, n));
-    r->c_in[1] = ct_conv_weight(r->in[0], c, .size = conv_list(w->dim + 2, n),
-                                .stride = attrs->stride, .padding = attrs->padding,
-                                .dilation = attrs->dilation, .groups = attrs->groups);
+    r->c_in[1] = ct_conv_weight_grad(r->in[0], c, .size = conv_list(w->dim + 2, n),
+                                     .stride = attrs->stride, .padding = attrs->padding,
+                                     .dilation = attrs->dilation, .groups = attrs->groups);
     return true;
 }
 #define CONVOLUTION(ID, op, ins)                                                                   \
@@ -675,9 +675,9 @@ static bool conv_transpose_vjp(ct_rule *r) {
     r->c_in[0] = ct_conv(c, r->in[1], .stride = attrs->stride, .padding = attrs->padding,
                          .dilation = attrs->dilation, .groups = attrs->groups,
                          .output = conv_list(sizes, n));
-    r->c_in[1] = ct_conv_weight(c, r->in[0], .size = conv_list(w->dim + 2, n),
-                                .stride = attrs->stride, .padding = attrs->padding,
-                                .dilation = attrs->dilation, .groups = attrs->groups);
+    r->c_in[1] = ct_conv_weight_grad(c, r->in[0], .size = conv_list(w->dim + 2, n),
+                                     .stride = attrs->stride, .padding = attrs->padding,
+                                     .dilation = attrs->dilation, .groups = attrs->groups);
     if (attrs->present) r->c_in[2] = conv_bias_grad(c, n);
     return true;
 }
@@ -697,8 +697,8 @@ const ct_opdef ct__op_conv_transpose = {
 
 // ---------------------------------------------------------------------------------- weights' gradient
 
-static bool conv_weight_infer(ct_call *call) {
-    conv_weight_attrs *attrs = call->attrs;
+static bool conv_weight_grad_infer(ct_call *call) {
+    conv_weight_grad_attrs *attrs = call->attrs;
     const ct_type *x = call->in[0], *y = call->in[1];
     int n = x->rank - 2;
     if (!conv_check_operands(call, "y", "(N, out, ...), what ct_conv makes of it") ||
@@ -738,8 +738,8 @@ static bool conv_weight_infer(ct_call *call) {
     *call->out = ct__shaped(&shape, (ct_dtype)x->dtype, false);
     return true;
 }
-static bool conv_weight_body(ct_rule *r) {
-    const conv_weight_attrs *attrs = r->attrs;
+static bool conv_weight_grad_body(ct_rule *r) {
+    const conv_weight_grad_attrs *attrs = r->attrs;
     const ct_type *y = ct__type_of(r->in[1]);
     geometry g = {y->rank - 2, attrs->stride, attrs->padding, attrs->dilation, attrs->groups};
     int64_t counts[MAX_SPATIAL];
@@ -748,8 +748,8 @@ static bool conv_weight_body(ct_rule *r) {
     r->body_out[0] = conv_correlate_weights(windows, r->in[1], &g);
     return true;
 }
-static bool conv_weight_vjp(ct_rule *r) {
-    const conv_weight_attrs *attrs = r->attrs;
+static bool conv_weight_grad_vjp(ct_rule *r) {
+    const conv_weight_grad_attrs *attrs = r->attrs;
     const ct_type *x = ct__type_of(r->in[0]), *y = ct__type_of(r->in[1]);
     ct_tensor c = r->c_out[0];
     int n = x->rank - 2;
@@ -765,8 +765,8 @@ static bool conv_weight_vjp(ct_rule *r) {
                 .dilation = attrs->dilation, .groups = attrs->groups, .output = conv_list(of_y, n));
     return true;
 }
-const ct_opdef ct__op_conv_weight = {
-    CONVOLUTION(CONV_WEIGHT, conv_weight, 2),
+const ct_opdef ct__op_conv_weight_grad = {
+    CONVOLUTION(CONV_WEIGHT_GRAD, conv_weight_grad, 2),
     .doc =
         "The gradient of ct_conv with respect to its weight, whose spatial axes have `size`: of x "
         "(N, C, ...) and y (N, O, ...), what the result gets, (O, C / groups, ...). The other "

@@ -1,8 +1,8 @@
-// Custom ops of plugins (cotan/extend.h): the records that their definitions become.
+// Custom ops of plugins (cotan/custom_op.h): the records that their definitions become.
 #ifndef COTAN_OPS_OUTSIDE_H
 #define COTAN_OPS_OUTSIDE_H
 
-#include "cotan/extend.h"
+#include "cotan/custom_op.h"
 #include "ops/rules.h"
 
 // An expression as nodes, operands before their users; the last one is the result.
@@ -23,7 +23,7 @@ typedef struct ct_signature {
     struct ct_signature_array {
         int rank, size[CT_SIGNATURE_AXES]; // indices into `sizes`
         ct_dtype dtype;                    // CT_DEFAULT: that of the others
-    } in[CT_OUTSIDE_OPERANDS], out[CT_OUTSIDE_RESULTS];
+    } in[CT_CUSTOM_OP_MAX_OPERANDS], out[CT_CUSTOM_OP_MAX_RESULTS];
     int n_in, n_out, n_sizes;
     struct ct_signature_size {
         char name[24];
@@ -35,7 +35,8 @@ typedef struct ct_signature {
 struct ct_op {
     ct_opdef def;
     char *name, *doc, *operands, *numbers, *symbol; // numbers, operands: "" if there are none
-    const char *operand_names[CT_OUTSIDE_OPERANDS + 1], *number_names[CT_OUTSIDE_NUMBERS + 1];
+    const char *operand_names[CT_CUSTOM_OP_MAX_OPERANDS + 1],
+        *number_names[CT_CUSTOM_OP_MAX_ATTRIBUTES + 1];
     char *split_operands, *split_numbers; // the buffers that these point into
     int n_numbers;
     ct_signature signature; // for an op defined by a text: only the numbers of operands and results
@@ -44,7 +45,7 @@ struct ct_op {
     ct_op_rule_fn body, jvp, vjp;
     ct_op_compute_fn compute;
     void *user;
-    ct_op_about about;
+    ct_op_properties about;
     struct ct_op *next;
 };
 static inline const ct_op *ct__outside(const ct_node *node) {

@@ -42,7 +42,7 @@ static void plugin_compute_range(void *arg, int64_t begin, int64_t end, int work
     plugin_job *j = arg;
     const ct_ref *ref = j->ref;
     const ct_signature *s = &j->op->signature;
-    ct_op_array in[CT_OUTSIDE_OPERANDS], out[CT_OUTSIDE_RESULTS];
+    ct_op_array in[CT_CUSTOM_OP_MAX_OPERANDS], out[CT_CUSTOM_OP_MAX_RESULTS];
     (void)worker;
     end = end * j->grain < j->n ? end * j->grain : j->n;
     for (int64_t i = begin * j->grain; i < end; i++) {
@@ -71,7 +71,7 @@ static bool plugin_report(plugin_job *j) {
         ct__print_index(&where, &j->batch, j->first_failed);
         ct__text_add(&where, " of the batch: ");
     }
-    ct__err(ref->err, CT_E_OUTSIDE, ref->node->here, j->op->name, "%s%s", where.s ? where.s : "",
+    ct__err(ref->err, CT_E_CUSTOM_OP, ref->node->here, j->op->name, "%s%s", where.s ? where.s : "",
             j->message);
     if (j->message == calls_library)
         ct__err_hint(ref->err,

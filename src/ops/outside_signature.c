@@ -116,9 +116,9 @@ bool ct__read_signature(ct_op *op, const char *signature, ct_err *err, ct_loc he
     ct_signature *s = &op->signature;
     const int n_names = s->n_in;
     s->n_in = 0;
-    if (!signature_parse_arrays(&r, s->in, CT_OUTSIDE_OPERANDS, &s->n_in)) return false;
+    if (!signature_parse_arrays(&r, s->in, CT_CUSTOM_OP_MAX_OPERANDS, &s->n_in)) return false;
     if (!signature_accept(&r, "->")) return signature_error(&r, "\"->\" was expected");
-    if (!signature_parse_arrays(&r, s->out, CT_OUTSIDE_RESULTS, &s->n_out)) return false;
+    if (!signature_parse_arrays(&r, s->out, CT_CUSTOM_OP_MAX_RESULTS, &s->n_out)) return false;
     signature_skip_spaces(&r);
     if (*r.at) return signature_error(&r, "nothing was expected any more");
     if (n_names && n_names != s->n_in)
@@ -203,8 +203,8 @@ static bool signature_bind_size(ct_call *call, const ct_op *op, signature_sizes 
 static bool signature_bind_operands(ct_call *call, const ct_op *op, signature_sizes *k,
                                     ct_type *batch) {
     const ct_signature *s = &op->signature;
-    ct_type own[CT_OUTSIDE_OPERANDS];
-    const ct_type *list[CT_OUTSIDE_OPERANDS];
+    ct_type own[CT_CUSTOM_OP_MAX_OPERANDS];
+    const ct_type *list[CT_CUSTOM_OP_MAX_OPERANDS];
     for (int i = 0; i < s->n_in; i++) {
         const struct ct_signature_array *a = &s->in[i];
         const int n_batch = call->in[i]->rank - a->rank;

@@ -19,7 +19,7 @@ typedef struct expression_parser {
         size_t n;
         int node;
     } part[MAX_PARTS]; // "name = ...;"
-    bool used[CT_OUTSIDE_OPERANDS];
+    bool used[CT_CUSTOM_OP_MAX_OPERANDS];
     ct_err *err;
     ct_loc here;
 } expression_parser;
@@ -287,7 +287,7 @@ bool ct__expression_body(ct_rule *r) {
     const ct_op *op = ct__outside(r->node);
     const ct_expression *e = &op->expression;
     ct_arena scratch = {0};
-    ct_tensor *t = ct__arena(&scratch, e->n * sizeof *t), operand[CT_OUTSIDE_OPERANDS];
+    ct_tensor *t = ct__arena(&scratch, e->n * sizeof *t), operand[CT_CUSTOM_OP_MAX_OPERANDS];
     ct_promotion met = CT_PROMOTION_START;
     if (!t) return ct__err_memory(&ct__ctx()->err, r->node->here, op->name, e->n * sizeof *t);
     for (int i = 0; i < r->n_in; i++) {

@@ -65,7 +65,7 @@ ct_tensor ct_to_at(ct_tensor x, const char *device, ct_loc here) {
     return ct__type(v)->place == place ? x : ct__transfer(x, place, here);
 }
 
-ct_tensor ct_here_at(ct_tensor x, ct_loc here) {
+ct_tensor ct_commit_device_at(ct_tensor x, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_val v;
     if (!ctx) return CT_NONE;

@@ -42,10 +42,11 @@ CT_ATTRS(dequantise, DEQUANTISE_ATTRS);
 enum { GROUP = CT_LANES }; // interleaved rows, in layouts with groups
 
 static bool quant_is_grouped(const void *attrs) {
-    return ((const quantise_attrs *)attrs)->layout & CT_LAYOUT_GROUPED;
+    return ((const quantise_attrs *)attrs)->layout & CT_LAYOUT_INTERLEAVED;
 }
 static const quant_layout *quant_layout_of(const void *attrs) {
-    const int64_t number = ((const quantise_attrs *)attrs)->layout & ~(int64_t)CT_LAYOUT_GROUPED;
+    const int64_t number =
+        ((const quantise_attrs *)attrs)->layout & ~(int64_t)CT_LAYOUT_INTERLEAVED;
     const bool known = number >= 0 && number < N_LAYOUTS;
     return known ? &layouts[number] : NULL;
 }
@@ -57,7 +58,7 @@ static const quant_layout *quant_check_layout(ct_call *call) {
     const quant_layout *l = quant_layout_of(call->attrs);
     if (l && quant_is_grouped(call->attrs) && !quant_has_integer_product(l)) {
         ct__call_err(call, CT_E_ARGUMENT, "%s has no groups", l->name);
-        ct__call_hint(call, "CT_LAYOUT_GROUPED goes with layouts of whole numbers and MXFP4");
+        ct__call_hint(call, "CT_LAYOUT_INTERLEAVED goes with layouts of whole numbers and MXFP4");
         return NULL;
     }
     if (l) return l;

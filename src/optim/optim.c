@@ -15,18 +15,18 @@ struct ct_optim {
     ct_schedule lr;
     ct_transform *transforms; // (n_transforms)
     size_t n_transforms;
-    size_t n;              // parameters
-    ct_tensor *params;     // (n)
-    const char **names;    // (n) owned by the parameter set
-    ct_tensor **slots;     // [transform * CT_TRANSFORM_STATES + k]: (n) state variables, or NULL
-    ct_tensor *updates;    // (n) of the step being recorded
-    int *stages;           // (n_transforms) index of each stage, or NULL if one is the user's
-    int64_t *stage_list;   // (n_transforms) stages of the update being recorded
-    ct_tensor *numbers;    // (n_transforms * CT_STAGE_NUMBERS) of the step being recorded
-    ct_tensor *in;         // operands of the update being recorded
-    ct_tensor lr_operand;  // learning rate of the step recorded last
-    ct_tensor step;        // variable, i32: number of steps
-    ct_loss_scale scaling; // .initial 0: no loss scaling
+    size_t n;             // parameters
+    ct_tensor *params;    // (n)
+    const char **names;   // (n) owned by the parameter set
+    ct_tensor **slots;    // [transform * CT_TRANSFORM_MAX_STATES + k]: (n) state variables, or NULL
+    ct_tensor *updates;   // (n) of the step being recorded
+    int *stages;          // (n_transforms) index of each stage, or NULL if one is the user's
+    int64_t *stage_list;  // (n_transforms) stages of the update being recorded
+    ct_tensor *numbers;   // (n_transforms * CT_STAGE_NUMBERS) of the step being recorded
+    ct_tensor *in;        // operands of the update being recorded
+    ct_tensor lr_operand; // learning rate of the step recorded last
+    ct_tensor step;       // variable, i32: number of steps
+    ct_loss_scale scaling;          // .initial 0: no loss scaling
     ct_tensor scale, good, skipped; // its variables: f32, i32, i32
     ct_tensor finite;        // of the step being recorded: whether it is applied; CT_NONE: always
     ct_params *sum_params;   // sums of the gradients of a step's micro-batches; NULL: not used yet
@@ -39,7 +39,7 @@ struct ct_optim {
 
 void ct_optim_free(ct_optim *optim) {
     if (!optim) return;
-    for (size_t i = 0; optim->slots && i < optim->n_transforms * CT_TRANSFORM_STATES; i++)
+    for (size_t i = 0; optim->slots && i < optim->n_transforms * CT_TRANSFORM_MAX_STATES; i++)
         ct__free(optim->slots[i]);
     ct__free(optim->slots);
     ct__free(optim->transforms);
@@ -106,10 +106,10 @@ static bool optim_make_state(ct_optim *optim, ct_ctx *ctx, ct_loc here) {
     ct_assign_at(optim->step, ct_scalar(0, CT_I32), here);
     if (optim->scaling.initial > 0) optim_make_loss_scale(optim, here);
     for (size_t t = 0; t < optim->n_transforms; t++)
-        for (int k = 0; k < CT_TRANSFORM_STATES && optim->transforms[t].state[k]; k++) {
+        for (int k = 0; k < CT_TRANSFORM_MAX_STATES && optim->transforms[t].state[k]; k++) {
             ct_tensor *slot = ct__calloc(optim->n, sizeof *slot);
             if (!slot) return ct__err_memory(&ctx->err, here, "optim", optim->n * sizeof *slot);
-            optim->slots[t * CT_TRANSFORM_STATES + (size_t)k] = slot;
+            optim->slots[t * CT_TRANSFORM_MAX_STATES + (size_t)k] = slot;
             for (size_t i = 0; i < optim->n && !ctx->err.code; i++) {
                 slot[i] = optim_make_state_like(optim->state, optim->transforms[t].state[k],
                                                 optim->names[i], optim->params[i], here);
@@ -164,7 +164,8 @@ static bool optim_make_stages(ct_optim *optim) {
     optim->stages = ct__malloc((n + 1) * sizeof *optim->stages);
     optim->stage_list = ct__malloc((n + 1) * sizeof *optim->stage_list);
     optim->numbers = ct__malloc((n + 1) * CT_STAGE_NUMBERS * sizeof *optim->numbers);
-    optim->in = ct__malloc((2 + n * (CT_STAGE_NUMBERS + CT_TRANSFORM_STATES)) * sizeof *optim->in);
+    optim->in =
+        ct__malloc((2 + n * (CT_STAGE_NUMBERS + CT_TRANSFORM_MAX_STATES)) * sizeof *optim->in);
     if (!optim->stages || !optim->stage_list || !optim->numbers || !optim->in) return false;
     for (size_t t = 0; t < n; t++) optim->stages[t] = ct__stage_of(&optim->transforms[t]);
     return true;
@@ -183,16 +184,17 @@ static ct_optim *optim_make_chain(ct_params *params, ct_schedule lr, const ct_tr
     }
     ct_optim *optim = ct__calloc(1, sizeof *optim);
     if (optim) {
-        *optim = (ct_optim){.state = ct_params_new(),
-                            .lr = lr,
-                            .scaling = scaling,
-                            .transforms = ct__calloc(n + !n, sizeof *transforms),
-                            .n_transforms = n,
-                            .n = n_params,
-                            .params = ct__calloc(n_params, sizeof(ct_tensor)),
-                            .names = ct__calloc(n_params, sizeof(char *)),
-                            .updates = ct__calloc(n_params, sizeof(ct_tensor)),
-                            .slots = ct__calloc(n * CT_TRANSFORM_STATES + !n, sizeof(ct_tensor *))};
+        *optim =
+            (ct_optim){.state = ct_params_new(),
+                       .lr = lr,
+                       .scaling = scaling,
+                       .transforms = ct__calloc(n + !n, sizeof *transforms),
+                       .n_transforms = n,
+                       .n = n_params,
+                       .params = ct__calloc(n_params, sizeof(ct_tensor)),
+                       .names = ct__calloc(n_params, sizeof(char *)),
+                       .updates = ct__calloc(n_params, sizeof(ct_tensor)),
+                       .slots = ct__calloc(n * CT_TRANSFORM_MAX_STATES + !n, sizeof(ct_tensor *))};
     }
     bool ok = optim && optim->state && optim->transforms && optim->params && optim->names &&
               optim->updates && optim->slots;
@@ -242,7 +244,7 @@ static void optim_record_update(ct_optim *optim, const ct_update *u, size_t i) {
         const ct_stage *stage = &ct__stages[optim->stages[t]];
         optim->stage_list[n_list++] = optim->stages[t];
         for (int k = 0; k < stage->n_states; k++)
-            in[n_in++] = optim->slots[t * CT_TRANSFORM_STATES + (size_t)k][i];
+            in[n_in++] = optim->slots[t * CT_TRANSFORM_MAX_STATES + (size_t)k][i];
         for (int k = 0; k < stage->n_numbers; k++)
             in[n_in++] = optim->numbers[t * CT_STAGE_NUMBERS + (size_t)k];
     }
@@ -267,7 +269,7 @@ static void optim_record_stages(ct_optim *optim, const ct_update *u) {
 // Records a chain with transforms of the user, which record their operations themselves.
 static void optim_record_chain(ct_optim *optim, ct_update *u) {
     for (size_t t = 0; t < optim->n_transforms; t++) {
-        u->state = (const ct_tensor *const *)&optim->slots[t * CT_TRANSFORM_STATES];
+        u->state = (const ct_tensor *const *)&optim->slots[t * CT_TRANSFORM_MAX_STATES];
         optim->transforms[t].apply(&optim->transforms[t], u);
     }
     for (size_t i = 0; i < optim->n; i++) {
@@ -295,7 +297,7 @@ static void optim_move_state(ct_ctx *ctx, ct_tensor state, ct_tensor param, ct_l
 // Moves the states of parameters that were moved to other devices.
 static void optim_follow_params(ct_ctx *ctx, const ct_optim *optim, ct_loc here) {
     for (size_t i = 0; i < optim->n; i++) {
-        for (size_t s = 0; s < optim->n_transforms * CT_TRANSFORM_STATES; s++)
+        for (size_t s = 0; s < optim->n_transforms * CT_TRANSFORM_MAX_STATES; s++)
             if (optim->slots[s]) optim_move_state(ctx, optim->slots[s][i], optim->params[i], here);
         if (optim->sum) optim_move_state(ctx, optim->sum[i], optim->params[i], here);
     }
@@ -349,7 +351,7 @@ ct_params *ct__optim_make_sums(ct_optim *optim, ct_loc here) {
     return ct_failed() ? NULL : optim->sum_params; // the plan ran when the scope ended
 }
 
-bool ct_optim_forget_parts_at(ct_optim *optim, ct_loc here) {
+bool ct_optim_clear_accumulated_at(ct_optim *optim, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_forget_parts", "the optimizer")) return false;
     if (optim_has_sums(optim)) {
@@ -457,7 +459,7 @@ void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
                         .names = optim->names,
                         .norm = norm,
                         .lr = ct_f(ct_optim_lr(optim)),
-                        .count = optim_effective_step(optim, done, here),
+                        .step_count = optim_effective_step(optim, done, here),
                         .here = here};
     optim->lr_operand = update.lr;
     if (optim->stages)
@@ -473,15 +475,15 @@ void ct_optim_step_at(ct_optim *optim, ct_tensor loss, ct_loc here) {
     optim->pending++;
 }
 
-int64_t ct_optim_count(const ct_optim *optim) {
+int64_t ct_optim_step_count(const ct_optim *optim) {
     if (!optim) return 0;
     optim_update_step_count((ct_optim *)(uintptr_t)optim);
     return optim->step_count + optim->pending;
 }
 double ct_optim_lr(const ct_optim *optim) {
-    return optim ? ct_schedule_at(&optim->lr, ct_optim_count(optim)) : NAN;
+    return optim ? ct_schedule_lr(&optim->lr, ct_optim_step_count(optim)) : NAN;
 }
-ct_tensor ct_optim_rate(const ct_optim *optim) { return optim ? optim->lr_operand : CT_NONE; }
+ct_tensor ct_optim_lr_operand(const ct_optim *optim) { return optim ? optim->lr_operand : CT_NONE; }
 bool ct_optim_set_schedule_at(ct_optim *optim, ct_schedule schedule, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, optim, here, "optim_set_schedule", "the optimizer") ||
@@ -500,7 +502,7 @@ bool ct_optim_resume_at(ct_optim *optim, ct_loc here) {
     if (isnan(step)) return false;
     optim->step_count = (int64_t)step;
     optim->pending = 0;
-    return ct_optim_forget_parts_at(optim, here); // the sums belong to another step
+    return ct_optim_clear_accumulated_at(optim, here); // the sums belong to another step
 }
 
 // ----------------------------------------------------------------------------- built-in optimizers

@@ -17,7 +17,7 @@ __attribute__((noinline)) static double schedule_builtin_lr(const ct_schedule *s
     return low + 0.5 * (1 + cos(3.14159265358979323846 * done)) * (lr - low);
 }
 
-double ct_schedule_at(const ct_schedule *schedule, int64_t step) {
+double ct_schedule_lr(const ct_schedule *schedule, int64_t step) {
     if (!schedule) return NAN;
     if (schedule->custom) return schedule->custom(step, schedule->user);
     CT_DEFAULT_ENV;

@@ -22,25 +22,25 @@ static ct_tensor stage_multiply_by_number(const ct_step_context *t) {
 }
 
 static void clip_step_numbers(const ct_transform *self, const ct_update *u, ct_tensor *number) {
-    ct_tensor ratio =
-        ct_div_at(ct_f(self->number[0]), ct_add_at(u->norm, ct_f(1e-6), u->here), u->here); // ()
+    ct_tensor ratio = ct_div_at(ct_f(self->hyperparams[0]), ct_add_at(u->norm, ct_f(1e-6), u->here),
+                                u->here); // ()
     number[0] = ct_minimum_at(ratio, ct_f(1), u->here);
 }
 
 // 1 - beta^count. expm1 preserves the digits that the subtraction would lose while beta^count is near 1.
 static ct_tensor adam_bias_correction(const ct_update *u, double beta) {
-    ct_tensor exponent = ct_mul_at(u->count, ct_f(log(beta)), u->here);
+    ct_tensor exponent = ct_mul_at(u->step_count, ct_f(log(beta)), u->here);
     return ct_neg_at(ct_expm1_at(exponent, u->here), u->here);
 }
 
 static void adam_step_numbers(const ct_transform *self, const ct_update *u, ct_tensor *number) {
-    double beta1 = self->number[0], beta2 = self->number[1];
+    double beta1 = self->hyperparams[0], beta2 = self->hyperparams[1];
     ct_tensor one = ct_f(1);
     number[0] = ct_f(beta1);
     number[1] = ct_f(1 - beta1);
     number[2] = ct_f(beta2);
     number[3] = ct_f(1 - beta2);
-    number[4] = ct_f(self->number[2]); // eps
+    number[4] = ct_f(self->hyperparams[2]); // eps
     number[5] = ct_div_at(one, adam_bias_correction(u, beta1), u->here);
     number[6] = ct_div_at(one, ct_sqrt_at(adam_bias_correction(u, beta2), u->here), u->here);
 }
@@ -58,7 +58,7 @@ static ct_tensor adam_apply_one(const ct_step_context *t) {
 
 static void stage_first_number(const ct_transform *self, const ct_update *u, ct_tensor *number) {
     (void)u;
-    number[0] = ct_f(self->number[0]);
+    number[0] = ct_f(self->hyperparams[0]);
 }
 static ct_tensor decay_apply_one(const ct_step_context *t) {
     return ct_add_at(t->update, ct_mul_at(t->number[0], t->param, t->here), t->here);
@@ -79,7 +79,7 @@ static void lr_step_numbers(const ct_transform *self, const ct_update *u, ct_ten
 // Applies a stage by itself, in a chain with transforms of the user.
 static void stage_apply(int stage_index, const ct_transform *self, ct_update *u) {
     const ct_stage *stage = &ct__stages[stage_index];
-    ct_tensor number[CT_STAGE_NUMBERS], state[CT_TRANSFORM_STATES];
+    ct_tensor number[CT_STAGE_NUMBERS], state[CT_TRANSFORM_MAX_STATES];
     stage->numbers(self, u, number);
     for (size_t i = 0; i < u->n; i++) {
         if (self->mask && !self->mask(u->names[i], u->params[i], self->user)) continue;
@@ -141,25 +141,26 @@ int ct__stage_of(const ct_transform *transform) {
 // -------------------------------------------------------------------------------------- transforms
 
 ct_transform ct_clip_by_global_norm(double max_norm) {
-    return (ct_transform){.apply = transform_clip, .number = {max_norm}};
+    return (ct_transform){.apply = transform_clip, .hyperparams = {max_norm}};
 }
 ct_transform ct_scale_by_adam(double beta1, double beta2, double eps) {
-    return (ct_transform){
-        .apply = transform_adam, .state = {"exp_avg", "exp_avg_sq"}, .number = {beta1, beta2, eps}};
+    return (ct_transform){.apply = transform_adam,
+                          .state = {"exp_avg", "exp_avg_sq"},
+                          .hyperparams = {beta1, beta2, eps}};
 }
 ct_transform ct_add_decayed_weights(double weight, ct_mask mask, void *user) {
     return (ct_transform){.apply = transform_decay,
-                          .number = {weight},
+                          .hyperparams = {weight},
                           .mask = mask ? mask : ct_mask_matrices,
                           .user = user};
 }
 ct_transform ct_trace(double momentum, bool with_nesterov) {
     return (ct_transform){.apply = with_nesterov ? transform_nesterov : transform_trace,
                           .state = {"momentum_buffer"},
-                          .number = {momentum},
+                          .hyperparams = {momentum},
                           .flag = with_nesterov};
 }
 ct_transform ct_scale(double factor) {
-    return (ct_transform){.apply = transform_scale, .number = {factor}};
+    return (ct_transform){.apply = transform_scale, .hyperparams = {factor}};
 }
 ct_transform ct_scale_by_learning_rate(void) { return (ct_transform){.apply = transform_lr}; }

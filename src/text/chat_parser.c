@@ -305,11 +305,11 @@ ct_chat_parser *ct_chat_parser_new_with(const ct_chat_template *chat,
     }
     p->form = ct__chat_form(chat);
     p->thinking = ct__chat_thinking(chat);
-    p->tools = options.tools;
+    p->tools = options.parse_tool_calls;
     p->keep_reasoning = options.keep_reasoning;
-    if (options.descriptions) {
+    if (options.tool_definitions) {
         p->descriptions =
-            ct__chat_parse_json(options.descriptions, "descriptions", true, &ctx->err);
+            ct__chat_parse_json(options.tool_definitions, "descriptions", true, &ctx->err);
         if (!p->descriptions) {
             ct__err_place(&ctx->err, options.here, op);
             ct_chat_parser_free(p);
@@ -322,7 +322,7 @@ ct_chat_parser *ct_chat_parser_new_with(const ct_chat_template *chat,
     return p;
 }
 
-const char *ct_chat_parser_form(const ct_chat_parser *p) {
+const char *ct_chat_parser_format(const ct_chat_parser *p) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, p, CT_NOWHERE, "chat_parser_form", "the parser")) return NULL;
     return p->form->name;

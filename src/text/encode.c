@@ -279,10 +279,10 @@ bool ct__work_encode(ct_work *w, const char *text, size_t n, const ct_encode_opt
     if (n > MAX_TEXT)
         return ct__err(w->err, CT_E_ARGUMENT, CT_NOWHERE, t->label,
                        "the text has %zu bytes, more than 1 GiB", n);
-    bool ok =
-        encode_set_text(w, text, n) && encode_split_all_added(w, &t->added_trie, options->plain);
+    bool ok = encode_set_text(w, text, n) &&
+              encode_split_all_added(w, &t->added_trie, options->split_special);
     for (size_t i = 0; i < t->normalizers.n && ok; i++) ok = ct__normalize(w, &t->normalizers.v[i]);
-    ok = ok && encode_split_all_added(w, &t->added_normalized_trie, options->plain);
+    ok = ok && encode_split_all_added(w, &t->added_normalized_trie, options->split_special);
     for (size_t i = 0; i < t->pretokenizers.n && ok; i++)
         ok = ct__pretokenize(w, &t->pretokenizers.v[i]);
     for (size_t i = 0; i < w->splits.n && ok; i++) {

@@ -378,7 +378,7 @@ int64_t ct_tokenizer_special(const ct_tokenizer *tokenizer, ct_token_role which)
     return tokenizer->special[which];
 }
 
-size_t ct_tokenizer_ends(const ct_tokenizer *tokenizer, int64_t *ids, size_t cap) {
+size_t ct_tokenizer_eos_ids(const ct_tokenizer *tokenizer, int64_t *ids, size_t cap) {
     if (!tokenizer) return 0;
     bool one = !tokenizer->n_eos_ids && tokenizer->special[CT_EOS] >= 0;
     size_t n = one ? 1 : tokenizer->n_eos_ids;
@@ -390,9 +390,10 @@ size_t ct_tokenizer_ends(const ct_tokenizer *tokenizer, int64_t *ids, size_t cap
 // ---------------------------------------------------------------------------------------- encoding
 
 static bool encoding_reserve(ct_encoding *e, size_t n, bool offsets) {
-    return CT_GROW(e->ids, e->cap[0], n) &&
-           (!offsets || (CT_GROW(e->bytes, e->cap[1], n) && CT_GROW(e->chars, e->cap[2], n) &&
-                         CT_GROW(e->added, e->cap[3], n)));
+    return CT_GROW(e->ids, e->capacity[0], n) &&
+           (!offsets ||
+            (CT_GROW(e->bytes, e->capacity[1], n) && CT_GROW(e->chars, e->capacity[2], n) &&
+             CT_GROW(e->special_mask, e->capacity[3], n)));
 }
 
 // Counts the characters that begin before each byte, up to the n-th; invalid UTF-8 counts as the
@@ -420,7 +421,7 @@ static bool encoding_fill(ct_work *w, const char *text, size_t n, bool offsets, 
         if (!offsets) continue;
         e->bytes[i] = (ct_token_span){x.begin, x.end};
         e->chars[i] = (ct_token_span){w->chars[x.begin], w->chars[x.end]};
-        e->added[i] = x.added;
+        e->special_mask[i] = x.added;
     }
     return true;
 }
@@ -463,7 +464,7 @@ void ct_encoding_free(ct_encoding *encoding) {
     ct__free(encoding->ids);
     ct__free(encoding->bytes);
     ct__free(encoding->chars);
-    ct__free(encoding->added);
+    ct__free(encoding->special_mask);
     *encoding = (ct_encoding){0};
 }
 

@@ -73,7 +73,7 @@ static bool train_memory_error(bpe_trainer *r) {
 static bool train_progress(bpe_trainer *r, const char *stage, size_t done, size_t all) {
     if (r->o->progress)
         r->o->progress(&(ct_bpe_progress){stage, (int64_t)done, (int64_t)all}, r->o->user);
-    if (!r->o->stop || !r->o->stop(r->o->user)) return true;
+    if (!r->o->should_stop || !r->o->should_stop(r->o->user)) return true;
     return ct__err(r->err, CT_E_INTERRUPTED, r->here, "train_bpe",
                    "interrupted after %zu of %zu %s", done, all,
                    strcmp(stage, "read") ? "tokens" : "bytes");

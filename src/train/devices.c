@@ -39,7 +39,7 @@ static void devices_measure_read(ct_device_info *info) {
     ct_tensor x = ct_keep(ct_ones(CT_F32, CT_DIMS((int64_t)(bytes / 4))));
     if (!ct_eval(&x, 1)) return;
     double seconds = devices_time(devices_sum, &x);
-    info->read = seconds > 0 ? (double)bytes / seconds : 0;
+    info->read_bandwidth = seconds > 0 ? (double)bytes / seconds : 0;
 }
 
 static void devices_measure_matmul(ct_device_info *info) {
@@ -89,7 +89,7 @@ static void devices_report(const ct_backend *backend, int ordinal, bool measure,
     }
     if (description.s)
         description.s[strcspn(description.s, "\n")] = '\0'; // without the error's own hint
-    info.what = description.s ? description.s : "";
+    info.description = description.s ? description.s : "";
     callback(&info, user);
     ct__text_free(&description);
 }
@@ -100,9 +100,10 @@ bool ct__devices(bool measure, ct_device_fn callback, void *user, ct_err *err) {
         int n = b->count ? b->count(b, &error) : 1;
         if (n <= 0) {
             error.text[strcspn(error.text, "\n")] = '\0';
-            callback(&(ct_device_info){.name = b->name,
-                                       .what = n < 0 ? error.text : "no driver brings a device"},
-                     user);
+            callback(
+                &(ct_device_info){.name = b->name,
+                                  .description = n < 0 ? error.text : "no driver brings a device"},
+                user);
         }
         for (int i = 0; i < n; i++) devices_report(b, i, measure, callback, user);
     }

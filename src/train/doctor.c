@@ -37,10 +37,10 @@ static void doctor_report(doctor *d, ct_health health, const char *component,
     if (health == CT_HEALTH_BAD) d->sound = false;
     if (details->s) details->s[strcspn(details->s, "\n")] = '\0'; // without the error's own hint
     if (!d->each) return;
-    d->each(&(ct_finding){.what = component,
+    d->each(&(ct_finding){.name = component,
                           .health = health,
                           .found = details->s ? details->s : "",
-                          .mend = hint ? hint : ""},
+                          .hint = hint ? hint : ""},
             d->user);
 }
 
@@ -355,7 +355,7 @@ static void doctor_add_device(const ct_device_info *info, void *user) {
     if (info->usable)
         ct__textf(text, "%s", info->name);
     else
-        ct__textf(text, "no %s: %s", info->name, info->what);
+        ct__textf(text, "no %s: %s", info->name, info->description);
 }
 
 static void doctor_check_devices(doctor *d) {

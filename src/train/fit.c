@@ -20,7 +20,7 @@ typedef struct fit {
     ct_metrics metrics;
     ct_events events;
     ct_series losses, val_losses;
-    ct_fit_point point;
+    ct_fit_state point;
     double begin;   // end of the first step: the time before it is no estimate of later steps
     uint64_t plans; // plans that existed when the last line was written
     bool stopped;
@@ -32,7 +32,7 @@ typedef struct fit {
 } fit;
 
 static bool fit_should_stop(fit *f) {
-    if (!f->stopped && f->o->stop) f->stopped = f->o->stop(f->o->user);
+    if (!f->stopped && f->o->should_stop) f->stopped = f->o->should_stop(f->o->user);
     return f->stopped;
 }
 
@@ -44,7 +44,7 @@ typedef enum { FIT_ON_BEGIN, FIT_ON_EVALUATE, FIT_ON_STEP, FIT_ON_SAVE } fit_eve
 // an error saves nothing. Returns false if the error ends the fit at once.
 static bool fit_defer_error(fit *f) {
     if (!f->err->code) return true;
-    f->point.end = CT_FIT_FAILED;
+    f->point.end_reason = CT_FIT_FAILED;
     if (f->err->code == CT_E_INTERRUPTED) return false; // ct_cancel: its caller does not wait
     if (!f->failure.code) f->failure = *f->err;
     ct_error_clear();
@@ -54,21 +54,21 @@ static bool fit_defer_error(fit *f) {
 static bool fit_call_callbacks(fit *f, fit_event when) {
     for (size_t i = 0; i < f->o->n_callbacks && !f->failure.code; i++) {
         const ct_fit_callback *c = &f->o->callbacks[i];
-        ct_fit_answer (*callback)(const ct_fit_point *, void *) =
+        ct_fit_action (*callback)(const ct_fit_state *, void *) =
             when == FIT_ON_BEGIN      ? c->on_begin
             : when == FIT_ON_EVALUATE ? c->on_evaluate
             : when == FIT_ON_STEP     ? c->on_step
                                       : c->on_save;
         if (!callback) continue;
-        if (callback(&f->point, c->user) == CT_FIT_STOP && !f->point.end)
-            f->point.end = CT_FIT_STOPPED;
+        if (callback(&f->point, c->user) == CT_FIT_STOP && !f->point.end_reason)
+            f->point.end_reason = CT_FIT_STOPPED;
         if (!fit_defer_error(f)) return false;
     }
     return true;
 }
 
 static void fit_call_on_end(fit *f, bool ok) {
-    if (!ok && f->point.end != CT_FIT_INTERRUPTED) f->point.end = CT_FIT_FAILED;
+    if (!ok && f->point.end_reason != CT_FIT_INTERRUPTED) f->point.end_reason = CT_FIT_FAILED;
     for (size_t i = 0; i < f->o->n_callbacks; i++)
         if (f->o->callbacks[i].on_end)
             f->o->callbacks[i].on_end(&f->point, f->o->callbacks[i].user);
@@ -86,28 +86,28 @@ static bool fit_check_finite(fit *f, const char *name, double loss) {
 
 static bool fit_is_out_of_patience(const fit *f) {
     return f->o->patience > 0 && f->point.best.evaluations > 0 &&
-           f->point.best.stale >= f->o->patience;
+           f->point.best.stale_evaluations >= f->o->patience;
 }
 
 // Updates the best loss and patience. Any lower loss is the best one; patience counts from one that is
 // lower by at least min_delta. Weights that are evaluated again, as the first ones of a longer resumed run,
 // count once.
 static void fit_update_best(fit *f) {
-    ct_fit_point *p = &f->point;
+    ct_fit_state *p = &f->point;
     ct_fit_best *best = &p->best;
-    if (best->evaluations && best->newest == p->done) return;
+    if (best->evaluations && best->last_evaluated_step == p->done) return;
     CT_DEFAULT_ENV;
     bool is_first = !best->evaluations++;
-    best->newest = p->done;
-    best->stale++;
+    best->last_evaluated_step = p->done;
+    best->stale_evaluations++;
     p->improved = is_first || p->val_loss < best->val_loss;
     if (p->improved) {
         best->val_loss = p->val_loss;
         best->steps = p->done;
     }
-    if (is_first || p->val_loss < best->counted - f->o->min_delta) {
-        best->counted = p->val_loss;
-        best->stale = 0;
+    if (is_first || p->val_loss < best->reference_loss - f->o->min_delta) {
+        best->reference_loss = p->val_loss;
+        best->stale_evaluations = 0;
     }
 }
 
@@ -118,7 +118,7 @@ static bool fit_function_failed(fit *f, const char *function) {
 }
 
 static bool fit_evaluate(fit *f) {
-    ct_fit_point *p = &f->point;
+    ct_fit_state *p = &f->point;
     double value = NAN;
     if (!f->o->evaluate) return true;
     if (!f->o->evaluate(&value, f->o->user)) return fit_function_failed(f, "evaluate");
@@ -129,7 +129,7 @@ static bool fit_evaluate(fit *f) {
     if (!fit_check_finite(f, "validation loss", value)) return false;
     fit_update_best(f);
     if (!fit_call_callbacks(f, FIT_ON_EVALUATE)) return false;
-    if (!p->end && fit_is_out_of_patience(f)) p->end = CT_FIT_PATIENCE;
+    if (!p->end_reason && fit_is_out_of_patience(f)) p->end_reason = CT_FIT_PATIENCE;
     return true;
 }
 
@@ -168,7 +168,7 @@ static bool fit_check_loss(fit *f, ct_tensor t) {
 // With loss scaling, a loss that is not finite is a skipped step; the scale falls with each of them, and
 // when it is too small the model is broken. That is also so if the scale fell so far by gradients alone.
 static bool fit_check_loss_value(fit *f, double loss, bool last) {
-    ct_fit_point *p = &f->point;
+    ct_fit_state *p = &f->point;
     if (!ct__optim_has_loss_scale(f->o->optim)) return fit_check_finite(f, "loss", loss);
     if (!last) return true;
     p->loss_scale = ct_metric_value("loss_scale");
@@ -183,7 +183,7 @@ static bool fit_check_loss_value(fit *f, double loss, bool last) {
 // Runs micro-batch k of the step and adds its loss to `sum`. The last one makes the update, whatever its
 // loss is.
 static bool fit_run_micro_batch(fit *f, int64_t k, int64_t n_parts, double *sum) {
-    ct_fit_point *p = &f->point;
+    ct_fit_state *p = &f->point;
     ct_scope scope = ct_scope_begin(f->record);
     ct_tensor loss_tensor = f->o->loss(p->step * n_parts + k, f->o->user);
     if (!fit_check_loss(f, loss_tensor)) {
@@ -210,12 +210,12 @@ static bool fit_run_micro_batch(fit *f, int64_t k, int64_t n_parts, double *sum)
 
 // If the fit is stopped between two micro-batches, the step is not done.
 static bool fit_step(fit *f) {
-    ct_fit_point *p = &f->point;
+    ct_fit_state *p = &f->point;
     int64_t n_parts = fit_micro_batches(f->o);
     double begin = ct__now(), sum = 0;
     p->lr = ct_optim_lr(f->o->optim);
     for (int64_t k = 0; k < n_parts; k++) {
-        if (k && fit_should_stop(f)) return ct_optim_forget_parts_at(f->o->optim, f->record);
+        if (k && fit_should_stop(f)) return ct_optim_clear_accumulated_at(f->o->optim, f->record);
         if (!fit_run_micro_batch(f, k, n_parts, &sum)) return false;
     }
     p->grad_norm = ct_metric_value("grad_norm");
@@ -227,7 +227,7 @@ static bool fit_step(fit *f) {
 }
 
 static void fit_update_stats(fit *f) {
-    ct_fit_point *p = &f->point;
+    ct_fit_state *p = &f->point;
     uint64_t plans = ct_get_stats().plans_made;
     p->plans_compiled = plans - f->plans;
     f->plans = plans;
@@ -243,7 +243,7 @@ static const char *const fit_end_names[CT_FIT_FAILED + 1] = {
     [CT_FIT_PATIENCE] = "patience", [CT_FIT_STOPPED] = "callback"};
 
 static bool fit_add_metrics(fit *f) {
-    const ct_fit_point *p = &f->point;
+    const ct_fit_state *p = &f->point;
     ct_metric_field fields[10] = {
         CT_FIELD_INT("step", p->step),
         CT_FIELD_REAL("loss", p->loss),
@@ -256,10 +256,11 @@ static bool fit_add_metrics(fit *f) {
     size_t n = 7;
     if (p->loss_scale > 0) fields[n++] = CT_FIELD_REAL("loss_scale", p->loss_scale);
     if (p->evaluated) fields[n++] = CT_FIELD_REAL("val_loss", p->val_loss);
-    if (fit_end_names[p->end]) fields[n++] = CT_FIELD_TEXT("ended", fit_end_names[p->end]);
-    f->line = f->o->metrics && ct__metrics_add(&f->metrics, fields, n, f->err);
-    f->ended = fit_end_names[p->end];
-    return f->line || !f->o->metrics;
+    if (fit_end_names[p->end_reason])
+        fields[n++] = CT_FIELD_TEXT("ended", fit_end_names[p->end_reason]);
+    f->line = f->o->metrics_path && ct__metrics_add(&f->metrics, fields, n, f->err);
+    f->ended = fit_end_names[p->end_reason];
+    return f->line || !f->o->metrics_path;
 }
 
 // Changes the line of the latest step, if there is one.
@@ -268,7 +269,7 @@ static bool fit_amend_metrics(fit *f, const char *remove_key, const ct_metric_fi
 }
 
 static bool fit_add_series(fit *f) {
-    const ct_fit_point *p = &f->point;
+    const ct_fit_state *p = &f->point;
     bool ok = ct__series_add(&f->losses, (double)p->step, p->loss);
     if (p->evaluated) ok = ok && ct__series_add(&f->val_losses, (double)p->step, p->val_loss);
     return ok || ct__err_memory(f->err, f->here, "train", f->losses.cap * 2 * sizeof(double));
@@ -276,7 +277,7 @@ static bool fit_add_series(fit *f) {
 
 // Writes the step to all series and files.
 static bool fit_write_step(fit *f) {
-    const ct_fit_point *p = &f->point;
+    const ct_fit_state *p = &f->point;
     const ct_scalar_event scalars[] = {{"loss", p->loss},
                                        {"lr", p->lr},
                                        {"grad_norm", p->grad_norm},
@@ -284,7 +285,7 @@ static bool fit_write_step(fit *f) {
                                        {"val_loss", p->val_loss}};
     size_t shown = sizeof scalars / sizeof *scalars - !p->evaluated;
     return fit_add_series(f) && fit_add_metrics(f) &&
-           (!f->o->events || ct__events_add(&f->events, p->step, scalars, shown, f->err));
+           (!f->o->tensorboard_dir || ct__events_add(&f->events, p->step, scalars, shown, f->err));
 }
 
 static bool fit_save(fit *f) {
@@ -293,15 +294,16 @@ static bool fit_save(fit *f) {
         return false;
     if (f->o->save && !f->o->save(f->point.done, f->o->user)) return fit_function_failed(f, "save");
     f->saved = f->point.done;
-    return (!f->o->plot || ct__svg_loss_write(f->o->plot, f->o->title ? f->o->title : "loss",
-                                              &f->losses, &f->val_losses, f->err)) &&
+    return (!f->o->plot_path ||
+            ct__svg_loss_write(f->o->plot_path, f->o->title ? f->o->title : "loss", &f->losses,
+                               &f->val_losses, f->err)) &&
            fit_call_callbacks(f, FIT_ON_SAVE);
 }
 
 // Runs one step, with the evaluation that belongs to it.
 static bool fit_advance(fit *f) {
     const ct_fit_options *o = f->o;
-    ct_fit_point *p = &f->point;
+    ct_fit_state *p = &f->point;
     bool last = p->step == o->steps - 1;
     bool is_due = p->step == 0 || (o->eval_every > 0 && p->step % o->eval_every == 0);
     p->evaluated = p->improved = false;
@@ -311,24 +313,25 @@ static bool fit_advance(fit *f) {
     if (p->done == p->step) return true;
     if (last && !fit_evaluate(f)) return false;
     // even if another reason would have ended it, too
-    if (last && p->end != CT_FIT_FAILED) p->end = CT_FIT_DONE;
+    if (last && p->end_reason != CT_FIT_FAILED) p->end_reason = CT_FIT_DONE;
     fit_update_stats(f);
     if (!fit_call_callbacks(f, FIT_ON_STEP) || (!fit_write_step(f) && !fit_defer_error(f)))
         return false;
     bool save_now = o->save_every > 0 && p->done % o->save_every == 0;
-    return p->end || !save_now || fit_save(f);
+    return p->end_reason || !save_now || fit_save(f);
 }
 
 // True if all steps are done, and the fit was stopped in the evaluation after them.
 static bool fit_lacks_last_evaluation(const fit *f) {
     const ct_fit_best *best = &f->point.best;
     if (!f->o->evaluate || f->point.done < f->point.steps) return false;
-    return best->evaluations ? best->newest != f->point.done : f->line && !f->evaluation;
+    return best->evaluations ? best->last_evaluated_step != f->point.done
+                             : f->line && !f->evaluation;
 }
 
 // Makes the last evaluation late, and writes its result where it would have been written.
 static bool fit_evaluate_late(fit *f) {
-    ct_fit_point *p = &f->point;
+    ct_fit_state *p = &f->point;
     if (!fit_evaluate(f)) return false;
     if (!p->evaluated || f->evaluation) return true;
     const ct_scalar_event scalar = {"val_loss", p->val_loss};
@@ -336,20 +339,21 @@ static bool fit_evaluate_late(fit *f) {
     bool ok = ct__series_add(&f->val_losses, (double)p->step, p->val_loss) ||
               ct__err_memory(f->err, f->here, "train", f->val_losses.cap * 2 * sizeof(double));
     ok = ok && fit_amend_metrics(f, NULL, &field) &&
-         (!f->o->events || ct__events_add(&f->events, p->step, &scalar, 1, f->err));
+         (!f->o->tensorboard_dir || ct__events_add(&f->events, p->step, &scalar, 1, f->err));
     return ok || fit_defer_error(f);
 }
 
 static bool fit_run_steps(fit *f) {
-    ct_fit_point *p = &f->point;
+    ct_fit_state *p = &f->point;
     if (p->done == p->steps) {
         if (fit_lacks_last_evaluation(f) && !fit_evaluate_late(f)) return false;
-        if (p->end != CT_FIT_FAILED) p->end = CT_FIT_DONE;
+        if (p->end_reason != CT_FIT_FAILED) p->end_reason = CT_FIT_DONE;
         return true;
     }
-    if (!p->end && fit_is_out_of_patience(f)) p->end = CT_FIT_PATIENCE; // it had ended before
-    if (!p->end && !fit_amend_metrics(f, "ended", NULL)) return false;
-    while (p->done < p->steps && !p->end && !fit_should_stop(f)) {
+    if (!p->end_reason && fit_is_out_of_patience(f))
+        p->end_reason = CT_FIT_PATIENCE; // it had ended before
+    if (!p->end_reason && !fit_amend_metrics(f, "ended", NULL)) return false;
+    while (p->done < p->steps && !p->end_reason && !fit_should_stop(f)) {
         p->step = p->done;
         if (!fit_advance(f)) return false;
     }
@@ -359,26 +363,26 @@ static bool fit_run_steps(fit *f) {
 // Completes the line of the latest step: it could not be written, or a callback ended the fit after it, on
 // a save.
 static bool fit_complete_metrics(fit *f) {
-    const ct_fit_point *p = &f->point;
-    const ct_metric_field reason = CT_FIELD_TEXT("ended", fit_end_names[p->end]);
-    if (p->done == f->o->first_step || !f->o->metrics) return true;
+    const ct_fit_state *p = &f->point;
+    const ct_metric_field reason = CT_FIELD_TEXT("ended", fit_end_names[p->end_reason]);
+    if (p->done == f->o->first_step || !f->o->metrics_path) return true;
     if (!f->line) return fit_add_metrics(f);
-    return p->end != CT_FIT_STOPPED || f->ended || fit_amend_metrics(f, NULL, &reason);
+    return p->end_reason != CT_FIT_STOPPED || f->ended || fit_amend_metrics(f, NULL, &reason);
 }
 
 static bool fit_run(fit *f) {
-    ct_fit_point *p = &f->point;
+    ct_fit_state *p = &f->point;
     f->plans = ct_get_stats().plans_made;
     if (!fit_run_steps(f) || (!fit_complete_metrics(f) && !fit_defer_error(f))) return false;
-    if (!p->end) p->end = f->stopped ? CT_FIT_INTERRUPTED : CT_FIT_DONE;
+    if (!p->end_reason) p->end_reason = f->stopped ? CT_FIT_INTERRUPTED : CT_FIT_DONE;
     if (f->saved != p->done && !fit_save(f)) return false;
     if (f->failure.code) {
         *f->err = f->failure;
         return false;
     }
     // The fit was stopped in the last evaluation, which is missing.
-    if (f->stopped) p->end = CT_FIT_INTERRUPTED;
-    if (p->end != CT_FIT_INTERRUPTED) return true;
+    if (f->stopped) p->end_reason = CT_FIT_INTERRUPTED;
+    if (p->end_reason != CT_FIT_INTERRUPTED) return true;
     return ct__err(f->err, CT_E_INTERRUPTED, f->here, "train", "stopped after %lld of %lld steps",
                    (long long)p->done, (long long)p->steps);
 }
@@ -390,7 +394,7 @@ static bool fit_series_ends_at(const ct_series *series, int64_t step) {
 // Opens the metrics; nothing in the file is removed before everything is known to be correct.
 static bool fit_open_metrics(fit *f) {
     static const char *const names[] = {"loss", "val_loss"};
-    const char *path = f->o->metrics;
+    const char *path = f->o->metrics_path;
     int64_t first = f->o->first_step;
     ct_series s[2] = {0};
     if (!path) return true;
@@ -407,8 +411,8 @@ static bool fit_open_metrics(fit *f) {
 static bool fit_begin(fit *f) {
     if (!fit_call_callbacks(f, FIT_ON_BEGIN)) return false;
     if (!f->failure.code)
-        return !f->o->metrics || !f->o->first_step ||
-               ct__metrics_truncate(f->o->metrics, f->o->first_step, f->err);
+        return !f->o->metrics_path || !f->o->first_step ||
+               ct__metrics_truncate(f->o->metrics_path, f->o->first_step, f->err);
     *f->err = f->failure;
     return false;
 }
@@ -453,7 +457,7 @@ bool ct_fit_at(const ct_fit_options *options, ct_loc here) {
              .metrics.fd = -1,
              .events.fd = -1,
              .saved = -1};
-    f.point = (ct_fit_point){.steps = options->steps,
+    f.point = (ct_fit_state){.steps = options->steps,
                              .step = options->first_step ? options->first_step - 1 : 0,
                              .done = options->first_step,
                              .loss = NAN,
@@ -461,10 +465,10 @@ bool ct_fit_at(const ct_fit_options *options, ct_loc here) {
                              .seconds_left = NAN,
                              .best = options->best};
     bool ok = fit_open_metrics(&f);
-    ok = ok &&
-         (!options->events || ct__events_open(options->events, f.point.done, &f.events, f.err));
+    ok = ok && (!options->tensorboard_dir ||
+                ct__events_open(options->tensorboard_dir, f.point.done, &f.events, f.err));
     // Gradients that an interrupted fit or loop accumulated do not belong to this fit.
-    ok = ok && ct_optim_forget_parts_at(options->optim, f.record) &&
+    ok = ok && ct_optim_clear_accumulated_at(options->optim, f.record) &&
          (fit_micro_batches(options) == 1 || ct__optim_make_sums(options->optim, f.record));
     ok = ok && fit_begin(&f) && fit_run(&f);
     ct__err_place(f.err, here, "fit");

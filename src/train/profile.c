@@ -72,7 +72,7 @@ static int profile_compare_seconds(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-static bool profile_list_rows(ct_limits limits) {
+static bool profile_list_rows(ct_machine_limits limits) {
     const ct_trace_events *s = &profile_last.spans;
     profile_last.rows = ct__malloc((s->n_rows + 1) * sizeof *profile_last.rows);
     if (!profile_last.rows) return false;
@@ -80,7 +80,7 @@ static bool profile_list_rows(ct_limits limits) {
     *p = (ct_profile){.rows = profile_last.rows,
                       .n_rows = s->n_rows,
                       .seconds = 1e-9 * (double)s->length,
-                      .left_out = s->n_left_out,
+                      .dropped_events = s->n_left_out,
                       .limits = limits};
     for (size_t i = 0; i < s->n_rows; i++) {
         const ct_trace_event_row *r = &s->rows[i];
@@ -90,12 +90,12 @@ static bool profile_list_rows(ct_limits limits) {
                                                 .here = {r->what.file, r->what.line},
                                                 .calls = r->calls,
                                                 .seconds = 1e-9 * (double)r->total,
-                                                .least = 1e-9 * (double)r->least,
-                                                .most = 1e-9 * (double)r->most,
+                                                .min_seconds = 1e-9 * (double)r->least,
+                                                .max_seconds = 1e-9 * (double)r->most,
                                                 .bytes = r->bytes,
                                                 .flops = r->flops};
         if (profile_is_launch(profile_last.rows[i].kind))
-            p->launches += profile_last.rows[i].seconds;
+            p->launch_seconds += profile_last.rows[i].seconds;
     }
     for (size_t i = 0; i < s->n_memory; i++)
         if (s->memory[i].bytes > p->peak_bytes) p->peak_bytes = s->memory[i].bytes;
@@ -103,14 +103,16 @@ static bool profile_list_rows(ct_limits limits) {
     return true;
 }
 
-const ct_profile *ct_profile_seen(void) { return profile_last.rows ? &profile_last.profile : NULL; }
+const ct_profile *ct_profile_result(void) {
+    return profile_last.rows ? &profile_last.profile : NULL;
+}
 
 // --------------------------------------------------------------------------------------------- table
 
 // Returns the time that the machine's limits allow, divided by the time taken.
-static double profile_roofline_fraction(const ct_profile_row *r, const ct_limits *l) {
+static double profile_roofline_fraction(const ct_profile_row *r, const ct_machine_limits *l) {
     const double arithmetic = l->flops > 0 ? r->flops / l->flops : 0,
-                 memory = l->stream > 0 ? r->bytes / l->stream : 0;
+                 memory = l->stream_bandwidth > 0 ? r->bytes / l->stream_bandwidth : 0;
     return (arithmetic > memory ? arithmetic : memory) / r->seconds;
 }
 
@@ -174,17 +176,17 @@ const char *ct_profile_table(void) {
     if (t->n) return t->s;
     profile_add_section(t, "kernel", true);
     profile_add_section(t, "on the host", false);
-    ct__textf(t, "%.3f s watched; launches took %.3f s of it (%.1f %%)", p->seconds, p->launches,
-              p->seconds > 0 ? 100 * p->launches / p->seconds : 0);
+    ct__textf(t, "%.3f s watched; launches took %.3f s of it (%.1f %%)", p->seconds,
+              p->launch_seconds, p->seconds > 0 ? 100 * p->launch_seconds / p->seconds : 0);
     if (p->peak_bytes) ct__textf(t, "; devices held %s at most", ct__bytes_text(p->peak_bytes).s);
     ct__text_add(t, "\n");
     if (p->limits.flops > 0)
         ct__textf(t,
                   "share: the time that %.0f GFLOP/s and %.1f GB/s ask for, over the time taken\n",
-                  p->limits.flops / 1e9, p->limits.stream / 1e9);
-    if (p->left_out)
+                  p->limits.flops / 1e9, p->limits.stream_bandwidth / 1e9);
+    if (p->dropped_events)
         ct__textf(t, "%llu spans are in this table and not in the trace: it was full\n",
-                  (unsigned long long)p->left_out);
+                  (unsigned long long)p->dropped_events);
     return t->failed ? "" : t->s;
 }
 
@@ -304,9 +306,10 @@ static bool profile_write_trace(const char *path, ct_err *err) {
 // ----------------------------------------------------------------------------------------------- end
 
 static bool profile_finish(const char *trace, bool measure, ct_loc here, ct_err *err) {
-    ct_limits limits = {0};
+    ct_machine_limits limits = {0};
     profile_last.spans = ct__trace_events_end();
-    if (measure && ct_measure_limits(&limits, ct__cores_allowed(), true)) ct_limits_free();
+    if (measure && ct_measure_machine_limits(&limits, ct__cores_allowed(), true))
+        ct_machine_limits_free();
     if (!profile_list_rows(limits))
         return ct__err_memory(err, here, "profile", profile_last.spans.n_rows);
     return !trace || profile_write_trace(trace, err);

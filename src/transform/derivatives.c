@@ -315,9 +315,9 @@ static bool derivative_begin_linear(derived *d, ct_linear_map map) {
     ct_arena *arena = ct__top(d->ctx)->arena;
     ct_val v;
     uint32_t output;
-    const ct_node *node = ct__peek(map.at, &output);
+    const ct_node *node = ct__peek(map.out, &output);
     if (!node || node->op != &ct__op_call) {
-        if (ct__resolve(d->ctx, map.at, &v, d->op, 0, d->here))
+        if (ct__resolve(d->ctx, map.out, &v, d->op, 0, d->here))
             ct__fail(d->ctx, CT_E_ARGUMENT, d->here, d->op, "it is not what ct_linearize gave");
         return false;
     }

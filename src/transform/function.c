@@ -58,8 +58,8 @@ ct_function *ct_function_begin_at(const ct_dtype *dtypes, const ct_ints *dims, s
                                   ct_tensor *params, ct_loc here) {
     return function_begin(dtypes, dims, n_in, params, false, here);
 }
-ct_function *ct_lasting_begin_at(const ct_dtype *dtypes, const ct_ints *dims, size_t n_in,
-                                 ct_tensor *params, ct_loc here) {
+ct_function *ct_function_begin_persistent_at(const ct_dtype *dtypes, const ct_ints *dims,
+                                             size_t n_in, ct_tensor *params, ct_loc here) {
     return function_begin(dtypes, dims, n_in, params, true, here);
 }
 

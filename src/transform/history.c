@@ -34,7 +34,7 @@ bool ct_is_tracked(ct_tensor t) {
     return tracked;
 }
 
-bool ct_is_read_ahead(ct_tensor variable) {
+bool ct_is_pending_value_read(ct_tensor variable) {
     ct_ctx *ctx = ct__ctx();
     ct_var *var = ct__var_of(variable);
     if (!ctx || !var || atomic_load_explicit(&var->writer, memory_order_relaxed) != ctx)
@@ -43,7 +43,7 @@ bool ct_is_read_ahead(ct_tensor variable) {
     return now && now->node;
 }
 
-bool ct_is_followed(ct_tensor t) {
+bool ct_has_tracked_dependents(ct_tensor t) {
     ct_ctx *ctx = ct__ctx();
     uint32_t out;
     const ct_node *of = ct__peek(t, &out);
@@ -117,7 +117,8 @@ size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t capacity, 
     return n;
 }
 
-void ct_reached_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reached, ct_loc here) {
+void ct_history_reaches_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reached,
+                           ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_nodes list = {0};
     if (!ctx || !ct__possible(ctx, n, here, "backward", "the tensors") ||
@@ -136,7 +137,7 @@ void ct_reached_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reached
     ct__nodes_free(&list);
 }
 
-void ct_use_history_at(ct_tensor t, ct_loc here) {
+void ct_consume_history_at(ct_tensor t, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_nodes list = {0};
     if (!ctx) return;
@@ -168,5 +169,5 @@ void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *g
             part->flags &=
                 (uint16_t) ~(CT_NODE_TRACKED | CT_NODE_FROM_VARIABLE | CT_NODE_FROM_LEAF);
     }
-    if (!retain_graph && !create_graph) ct_use_history_at(loss, here);
+    if (!retain_graph && !create_graph) ct_consume_history_at(loss, here);
 }

@@ -44,8 +44,8 @@ const ct_opdef ct__op_mark = {
     .jvp = mark_jvp,
 };
 
-void ct_mark_at(const ct_tensor *value_set, size_t n, const ct_tensor *inputs, size_t n_inputs,
-                void *owner, ct_tensor *out, ct_loc here) {
+void ct_record_hook_at(const ct_tensor *value_set, size_t n, const ct_tensor *inputs,
+                       size_t n_inputs, void *owner, ct_tensor *out, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     uint32_t first;
     if (!ctx || !ct__possible(ctx, n + n_inputs, here, "mark", "the operands") ||
@@ -79,12 +79,12 @@ void ct__mark_ended(ct_ctx *ctx, const ct_node *node) {
         ctx->ended[ctx->n_ended++] = ((const mark_attrs *)node->attrs)->owner;
 }
 
-size_t ct_marks(void) {
+size_t ct_hook_count(void) {
     const ct_ctx *ctx = ct__ctx();
     return ctx ? ctx->n_marks : 0;
 }
 
-size_t ct_marks_ended(void **owners, size_t capacity) {
+size_t ct_ended_hooks(void **owners, size_t capacity) {
     ct_ctx *ctx = ct__ctx();
     size_t n = 0;
     while (ctx && owners && n < capacity && ctx->n_ended) owners[n++] = ctx->ended[--ctx->n_ended];
@@ -124,12 +124,12 @@ const ct_opdef ct__op_paired = {
     .jvp = paired_jvp,
 };
 
-ct_tensor ct_paired_at(ct_tensor t, ct_tensor cotangent, ct_loc here) {
+ct_tensor ct_surrogate_loss_at(ct_tensor t, ct_tensor cotangent, ct_loc here) {
     const ct_tensor in[2] = {t, cotangent};
     return ct__record(&ct__op_paired, NULL, in, 2, here);
 }
 
-ct_tensor ct_after_at(ct_tensor t, const ct_tensor *others, size_t n, ct_loc here) {
+ct_tensor ct_control_dependency_at(ct_tensor t, const ct_tensor *others, size_t n, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     if (!ct__possible(ctx, n + 1, here, "after", "the operands") ||
@@ -282,41 +282,41 @@ static ct_tensor cut_leaf_handle(ct_val leaf) {
     return leaf.node->var ? ct__handle(&leaf.node->var->node, 0) : ct__handle_of(leaf);
 }
 
-static bool cut_write(const cut_search *c, const ct_val *roots, size_t n, ct_cut *cut) {
+static bool cut_write(const cut_search *c, const ct_val *roots, size_t n, ct_history_cut *cut) {
     ct_node *node = c->place ? c->list.v[c->place - 1] : NULL;
     const bool mark = node && ct__is_mark(node);
     const size_t n_at = node ? node->n_out : 0, n_operands = mark ? node->n_in : 0;
     ct_tensor *at = ct__calloc(n_at + n_operands + n + c->behind.n + c->leaves.n + 1, sizeof *at);
     if (!at) return false;
-    *cut = (ct_cut){.owner = mark ? ((const mark_attrs *)node->attrs)->owner : NULL,
-                    .at = at,
-                    .operands = at + n_at,
-                    .inside = at + n_at + n_operands,
-                    .behind = at + n_at + n_operands + n,
-                    .leaves = at + n_at + n_operands + n + c->behind.n,
-                    .n_at = n_at,
-                    .n_operands = n_operands,
-                    .n_behind = c->behind.n,
-                    .n_leaves = c->leaves.n,
-                    .memory = at};
+    *cut = (ct_history_cut){.owner = mark ? ((const mark_attrs *)node->attrs)->owner : NULL,
+                            .boundary = at,
+                            .operands = at + n_at,
+                            .inside_roots = at + n_at + n_operands,
+                            .frontier = at + n_at + n_operands + n,
+                            .leaves = at + n_at + n_operands + n + c->behind.n,
+                            .n_boundary = n_at,
+                            .n_operands = n_operands,
+                            .n_frontier = c->behind.n,
+                            .n_leaves = c->leaves.n,
+                            .memory = at};
     for (size_t i = 0; i < n_at; i++) at[i] = ct__handle(node, (uint32_t)i);
     for (size_t i = 0; i < n_operands; i++) cut->operands[i] = ct__handle_of(node->in[i]);
     for (size_t i = 0; i < n; i++)
         if (roots[i].node->index >= c->place || ct__history_begins(roots[i].node))
-            cut->inside[cut->n_inside++] = ct__handle_of(roots[i]);
-    for (size_t i = 0; i < c->behind.n; i++) cut->behind[i] = ct__handle_of(c->behind.v[i]);
+            cut->inside_roots[cut->n_inside_roots++] = ct__handle_of(roots[i]);
+    for (size_t i = 0; i < c->behind.n; i++) cut->frontier[i] = ct__handle_of(c->behind.v[i]);
     for (size_t i = 0; i < c->leaves.n; i++) cut->leaves[i] = cut_leaf_handle(c->leaves.v[i]);
     return true;
 }
 
-bool ct_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *targets, size_t n_targets,
-               ct_cut *cut, ct_loc here) {
+bool ct_history_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *targets, size_t n_targets,
+                       ct_history_cut *cut, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, cut, here, "backward", "the room for the cut") ||
         (n && !ct__given(ctx, roots, here, "backward", "the list of roots")) ||
         (n_targets && !ct__given(ctx, targets, here, "backward", "the list of targets")))
         return false;
-    *cut = (ct_cut){0};
+    *cut = (ct_history_cut){0};
     cut_search c = {0};
     ct_val *vals = ct__malloc((n + 1) * sizeof *vals);
     bool ok = vals;
@@ -350,8 +350,8 @@ bool ct_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *targets, size_
     return ok;
 }
 
-void ct_cut_free(ct_cut *cut) {
+void ct_history_cut_free(ct_history_cut *cut) {
     if (!cut) return;
     ct__free(cut->memory);
-    *cut = (ct_cut){0};
+    *cut = (ct_history_cut){0};
 }

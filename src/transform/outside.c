@@ -1,4 +1,4 @@
-// Custom ops of plugins (cotan/extend.h): their definitions, their rules, and calls of them.
+// Custom ops of plugins (cotan/custom_op.h): their definitions, their rules, and calls of them.
 #define _GNU_SOURCE // dladdr
 #include <ctype.h>
 #include <pthread.h>
@@ -23,9 +23,9 @@ static bool plugin_call_rule(const ct_node *node, ct_op_rule_fn f, const ct_tens
     const ct_op *op = ct__outside(node);
     f(&(ct_op_rule){.in = in,
                     .out = out,
-                    .slopes = slopes,
-                    .to = to,
-                    .numbers = plugin_numbers(node),
+                    .tangents = slopes,
+                    .outputs = to,
+                    .attributes = plugin_numbers(node),
                     .user = op->user});
     return !ct_failed();
 }
@@ -69,7 +69,7 @@ static bool plugin_jvp(ct_rule *r) {
 }
 
 static bool plugin_vjp(ct_rule *r) {
-    ct_tensor slopes[CT_OUTSIDE_RESULTS];
+    ct_tensor slopes[CT_CUSTOM_OP_MAX_RESULTS];
     for (int i = 0; i < r->n_out; i++) slopes[i] = ct__or_zeros(r->c_out[i], r->out[i]);
     if (!plugin_call_rule(r->node, ct__outside(r->node)->vjp, r->in, r->out, slopes, r->c_in))
         return false;
@@ -176,17 +176,17 @@ static void plugin_fill(ct_op *op, const ct_op_spec *spec) {
     if (op->body) op->def.body = plugin_body;
     if (op->vjp) op->def.vjp = plugin_vjp;
     if (op->jvp || op->compute) op->def.jvp = op->jvp ? plugin_jvp : plugin_no_rule;
-    op->about = (ct_op_about){
+    op->about = (ct_op_properties){
         op->name,     op->doc, op->operands, op->numbers, op->signature.n_in, op->signature.n_out,
         op->n_numbers};
 }
 
 static bool plugin_read_spec(ct_op *op, const ct_op_spec *spec, ct_err *err, ct_loc here) {
-    const int n_definitions = !!spec->text + !!spec->body + !!spec->compute;
+    const int n_definitions = !!spec->expression + !!spec->body + !!spec->compute;
     ct_signature *s = &op->signature;
     if (!plugin_copy_text(&op->name, spec->name) || !plugin_copy_text(&op->doc, spec->doc) ||
         !plugin_copy_text(&op->operands, spec->operands) ||
-        !plugin_copy_text(&op->numbers, spec->numbers) ||
+        !plugin_copy_text(&op->numbers, spec->attributes) ||
         (spec->symbol && !plugin_copy_text(&op->symbol, spec->symbol)))
         return ct__err_memory(err, here, "op_define", sizeof *op);
     if (!plugin_is_identifier(op->name))
@@ -199,13 +199,13 @@ static bool plugin_read_spec(ct_op *op, const ct_op_spec *spec, ct_err *err, ct_
     if (spec->symbol && !plugin_is_identifier(spec->symbol))
         return ct__err(err, CT_E_ARGUMENT, here, op->name, "its symbol \"%s\" is no name",
                        spec->symbol);
-    if (!plugin_split_words(op, "operands", op->operands, CT_OUTSIDE_OPERANDS, &op->split_operands,
-                            op->operand_names, &s->n_in, err, here) ||
-        !plugin_split_words(op, "numbers", op->numbers, CT_OUTSIDE_NUMBERS, &op->split_numbers,
-                            op->number_names, &op->n_numbers, err, here) ||
+    if (!plugin_split_words(op, "operands", op->operands, CT_CUSTOM_OP_MAX_OPERANDS,
+                            &op->split_operands, op->operand_names, &s->n_in, err, here) ||
+        !plugin_split_words(op, "numbers", op->numbers, CT_CUSTOM_OP_MAX_ATTRIBUTES,
+                            &op->split_numbers, op->number_names, &op->n_numbers, err, here) ||
         !plugin_read_dtypes(op, spec->dtypes ? spec->dtypes : "f32 f64", err, here))
         return false;
-    if (!spec->text)
+    if (!spec->expression)
         return spec->signature ? ct__read_signature(op, spec->signature, err, here)
                                : ct__err(err, CT_E_ARGUMENT, here, op->name, "it has no signature");
     if (spec->signature || op->n_numbers || spec->dtypes || !s->n_in)
@@ -213,7 +213,7 @@ static bool plugin_read_spec(ct_op *op, const ct_op_spec *spec, ct_err *err, ct_
                        s->n_in ? "a text has neither signature, numbers nor dtypes"
                                : "a text needs the names of its operands");
     s->n_out = 1;
-    return ct__read_expression(op, spec->text, err, here);
+    return ct__read_expression(op, spec->expression, err, here);
 }
 
 static void plugin_free(ct_op *op) {
@@ -227,7 +227,7 @@ static void plugin_free(ct_op *op) {
 const ct_op *ct_op_define_with(ct_op_spec spec) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return NULL;
-    if (spec.bytes && spec.bytes != sizeof spec) {
+    if (spec.struct_size && spec.struct_size != sizeof spec) {
         ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, "op_define",
                  "the definition was compiled with the headers of another version of Cotan");
         return NULL;
@@ -264,7 +264,7 @@ const ct_op *ct_op_next(const ct_op *op) {
     pthread_mutex_unlock(&lock);
     return next;
 }
-const ct_op_about *ct_op_describe(const ct_op *op) { return op ? &op->about : NULL; }
+const ct_op_properties *ct_op_info(const ct_op *op) { return op ? &op->about : NULL; }
 
 // Makes the symbols of the library that contains this function available to plugins.
 static void plugin_export_symbols(void) {
@@ -294,7 +294,7 @@ bool ct_op_load_at(const char *path, ct_loc here) {
 // Casts operands that may have several dtypes to a common one.
 static bool plugin_promote(ct_ctx *ctx, const ct_op *op, const ct_tensor *in, ct_tensor *to,
                            ct_loc here) {
-    const ct_type *types[CT_OUTSIDE_OPERANDS];
+    const ct_type *types[CT_CUSTOM_OP_MAX_OPERANDS];
     ct_val v;
     for (int i = 0; i < op->signature.n_in; i++) {
         if (!ct__resolve(ctx, in[i], &v, op->name, i, here)) return false;
@@ -313,7 +313,7 @@ void ct_op_call_at(const ct_op *op, const ct_tensor *in, size_t n_in, ct_ints nu
                    ct_tensor *out, size_t n_out, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     const char *name = op ? op->name : "op_call";
-    ct_tensor operands[CT_OUTSIDE_OPERANDS];
+    ct_tensor operands[CT_CUSTOM_OP_MAX_OPERANDS];
     if (!ctx || !ct__call_given(ctx, name, in, n_in, out, n_out, here)) return;
     bool ok = ct__given(ctx, op, here, "op_call", "the op");
     if (ok && (n_in != (size_t)op->signature.n_in || n_out != (size_t)op->signature.n_out ||

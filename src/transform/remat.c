@@ -55,7 +55,7 @@ const ct_opdef ct__op_named = {
     .batch = named_batch,
 };
 
-ct_tensor ct_name_at(ct_tensor t, const char *name, ct_loc here) {
+ct_tensor ct_remat_name_at(ct_tensor t, const char *name, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     if (!ct__given(ctx, name, here, "name", "the name")) return ct__poison(ctx, here);
@@ -96,10 +96,10 @@ static bool remat_is_opaque(const ct_node *node) {
 }
 
 static bool remat_saves_some(const remat_attrs *a) {
-    return a->policy == CT_REMAT_PRODUCTS || a->policy == CT_REMAT_NAMED;
+    return a->policy == CT_REMAT_SAVE_MATMULS || a->policy == CT_REMAT_SAVE_NAMED;
 }
 static bool remat_is_saved(const remat_attrs *a, const ct_node *node) {
-    if (a->policy == CT_REMAT_NAMED)
+    if (a->policy == CT_REMAT_SAVE_NAMED)
         return node->op == &ct__op_named && remat_is_listed(a, node->attrs);
     return node->op->kind->products != NULL;
 }
@@ -224,7 +224,7 @@ static bool remat_begin_region(region *g, const ct_tensor *in) {
     for (size_t i = 0, next = g->n_in; i < g->n_out; i++)
         if (!ct__is_none(g->cots[i])) g->wait[g->n_wait++] = g->cots[i] = in[next++];
     const ct_body *body = g->a->body;
-    const bool recompute = g->a->policy != CT_REMAT_NEEDED ||
+    const bool recompute = g->a->policy != CT_REMAT_AUTO ||
                            ct__region_again(ct__ctx()->regions, body->nodes, body->n_nodes);
     for (size_t i = 0; i < g->n_in; i++) g->in[i] = recompute ? remat_wait(g, in[i]) : in[i];
     return !ct__ctx()->err.code;
@@ -317,18 +317,19 @@ static bool remat_join_names(ct_ctx *ctx, const ct_remat_args *args, ct_data_byt
 }
 
 static bool remat_check_policy(ct_ctx *ctx, const ct_remat_args *args) {
-    if ((unsigned)args->policy > CT_REMAT_NEEDED) {
+    if ((unsigned)args->policy > CT_REMAT_AUTO) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "remat", "there is no policy %d",
                  (int)args->policy);
-        ct__err_hint(&ctx->err, "CT_REMAT_NOTHING, _EVERYTHING, _PRODUCTS, _NAMED and _NEEDED are "
-                                "the policies");
+        ct__err_hint(&ctx->err,
+                     "CT_REMAT_SAVE_NOTHING, _EVERYTHING, _PRODUCTS, _NAMED and _NEEDED are "
+                     "the policies");
         return false;
     }
-    if ((args->policy == CT_REMAT_NAMED) != (args->n_names > 0)) {
+    if ((args->policy == CT_REMAT_SAVE_NAMED) != (args->n_names > 0)) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "remat",
-                 args->n_names ? "names are given, but the policy is not CT_REMAT_NAMED"
-                               : "the policy is CT_REMAT_NAMED, but no names are given");
-        ct__err_hint(&ctx->err, "list in .names what ct_name calls values that are saved");
+                 args->n_names ? "names are given, but the policy is not CT_REMAT_SAVE_NAMED"
+                               : "the policy is CT_REMAT_SAVE_NAMED, but no names are given");
+        ct__err_hint(&ctx->err, "list in .names what ct_remat_name calls values that are saved");
         return false;
     }
     return !args->n_names || ct__given(ctx, args->names, args->here, "remat", ".names");
@@ -343,7 +344,7 @@ static bool remat_record(ct_ctx *ctx, const ct_remat_args *args, ct_tensor *resu
     attrs.body = types ? ct__trace(ctx, &traced, types, n, args->n_out, args->here) : NULL;
     ct_tensor *all = attrs.body ? ct__with_captured(ctx, attrs.body, args->in, n, 0) : NULL;
     if (!all || !remat_join_names(ctx, args, &attrs.names)) return false;
-    const bool saves_all = args->policy == CT_REMAT_EVERYTHING;
+    const bool saves_all = args->policy == CT_REMAT_SAVE_EVERYTHING;
     const call_attrs call = {.body = attrs.body};
     *result = ct__record(saves_all ? &ct__op_call : &ct__op_remat,
                          saves_all ? (const void *)&call : &attrs, all,

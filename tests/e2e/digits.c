@@ -66,9 +66,10 @@ static int save(const ct_params *params, const char *path) {
 int main(void) {
     FILE *x = fopen("images", "rb"), *y = fopen("labels", "rb");
     ct_params *params = ct_params_new();
-    ct_nn_place place = ct_nn_place_in(params, 1);
-    ct_nn_linear in = ct_nn_linear_new(ct_nn_under(place, "in"), .in = PIXELS, .out = HIDDEN),
-                 out = ct_nn_linear_new(ct_nn_under(place, "out"), .in = HIDDEN, .out = 10);
+    ct_nn_builder place = ct_nn_builder_for(params, 1);
+    ct_nn_linear in = ct_nn_linear_new(ct_nn_builder_child(place, "in"), .in = PIXELS,
+                                       .out = HIDDEN),
+                 out = ct_nn_linear_new(ct_nn_builder_child(place, "out"), .in = HIDDEN, .out = 10);
     ct_optim *adamw = ct_adamw(params, .schedule = {.custom = rate});
     if (!x || !y || save(params, "first")) return 1;
     while (fread(images, sizeof images, 1, x) && fread(labels, BATCH, 1, y) && !ct_failed()) {

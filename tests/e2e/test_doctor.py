@@ -168,9 +168,9 @@ def test_every_variable_that_is_read_is_known(tmp_path):
 
 
 def test_explain():
-    want = ("6  CT_E_SPENT: value of an older version is gone\n"
+    want = ("6  CT_E_OVERWRITTEN: value of an older version is gone\n"
             "    Read the value before the variable is assigned, or ct_keep it.\n")
-    for word in ("6", "spent", "SPENT", "CT_E_SPENT"):
+    for word in ("6", "overwritten", "OVERWRITTEN", "CT_E_OVERWRITTEN"):
         done = cotan("explain", word)
         assert (done.returncode, done.stdout) == (0, want)
     every = cotan("explain")

@@ -511,30 +511,30 @@ def wait_for(what, seconds=20):
 
 
 def test_a_client_that_vanishes_ends_its_text(slow):
-    before = slow.metric("cotan_texts_cancelled_total")
+    before = slow.metric("cotan_sequences_cancelled_total")
     c, reply = stream(slow, max_tokens=8000)
-    wait_for(lambda: slow.metric("cotan_texts_running") == 1)
+    wait_for(lambda: slow.metric("cotan_sequences_running") == 1)
     reply.close()
     c.sock.close() if c.sock else None
     c.close()
-    wait_for(lambda: slow.metric("cotan_texts_cancelled_total") == before + 1)
+    wait_for(lambda: slow.metric("cotan_sequences_cancelled_total") == before + 1)
     # So does one that waits for a whole answer, before its text has begun, too.
     runs, waits = slow.connect(), slow.connect()
-    for c, counter in ((runs, "running"), (waits, "waiting")):
+    for c, counter in ((runs, "running"), (waits, "queued")):
         c.request("POST", OLD, json.dumps({"prompt": "fox", "max_tokens": 8000, "logit_bias": ENDLESS}))
-        wait_for(lambda: slow.metric(f"cotan_texts_{counter}") == 1)
+        wait_for(lambda: slow.metric(f"cotan_sequences_{counter}") == 1)
     waits.close()
-    wait_for(lambda: slow.metric("cotan_texts_waiting") == 0)
+    wait_for(lambda: slow.metric("cotan_sequences_queued") == 0)
     runs.close()
-    wait_for(lambda: slow.metric("cotan_texts_cancelled_total") == before + 3)
-    assert slow.metric("cotan_texts_running") == 0
+    wait_for(lambda: slow.metric("cotan_sequences_cancelled_total") == before + 3)
+    assert slow.metric("cotan_sequences_running") == 0
 
 
 def test_a_full_queue(slow):
     runs = [stream(slow, max_tokens=600)]
     waits = slow.connect()
     waits.request("POST", OLD, json.dumps({"prompt": "fox", "max_tokens": 1}))
-    wait_for(lambda: slow.metric("cotan_texts_waiting") == 1)
+    wait_for(lambda: slow.metric("cotan_sequences_queued") == 1)
     status, said, headers = slow.ask(OLD, {"prompt": "dog", "max_tokens": 1})
     assert status == 429 and headers["Retry-After"] == "1" and said["error"]["type"] == "rate_limit_error", said
     assert slow.refused(OLD, {"prompt": "dog", "max_tokens": 1, "n": 2}) == (400, "2 texts are asked for at once, at most 1 may wait")

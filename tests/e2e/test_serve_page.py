@@ -137,9 +137,9 @@ def test_stopping(browser, server):
     assert sent(page)[-1]["messages"] == [{"role": "user", "content": "Hello"}] and len(said(page)) == 2
     check(page, server)
     until = time.monotonic() + 10
-    while server.metric('cotan_texts_running{model="writer"}') and time.monotonic() < until:
+    while server.metric('cotan_sequences_running{model="writer"}') and time.monotonic() < until:
         time.sleep(0.05)
-    assert server.metric('cotan_texts_running{model="writer"}') == 0
+    assert server.metric('cotan_sequences_running{model="writer"}') == 0
 
 
 def test_keys(browser, tmp_path):

@@ -59,7 +59,7 @@ def test_a_client_that_closed_its_sending_half_is_answered(server, more):
 
 
 def test_a_client_that_is_gone_ends_its_text(server):
-    before = server.metric("cotan_texts_cancelled_total") or 0
+    before = server.metric("cotan_sequences_cancelled_total") or 0
     c = raw(server.port, ASK | {"max_tokens": 1000})
     time.sleep(0.3)
     c.close()

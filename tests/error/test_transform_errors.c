@@ -251,13 +251,14 @@ static void regions_that_are_computed_again(void **state) {
     args.f = itself;
     args.policy = (ct_remat_policy)9;
     ct_remat_with(args);
-    SAYS(CT_E_ARGUMENT, "remat: there is no policy 9\n"
-                        "  hint: CT_REMAT_NOTHING, _EVERYTHING, _PRODUCTS, _NAMED and _NEEDED are "
-                        "the policies");
-    args.policy = CT_REMAT_NAMED;
+    SAYS(CT_E_ARGUMENT,
+         "remat: there is no policy 9\n"
+         "  hint: CT_REMAT_SAVE_NOTHING, _EVERYTHING, _PRODUCTS, _NAMED and _NEEDED are "
+         "the policies");
+    args.policy = CT_REMAT_SAVE_NAMED;
     ct_remat_with(args);
-    SAYS(CT_E_ARGUMENT, "remat: the policy is CT_REMAT_NAMED, but no names are given\n"
-                        "  hint: list in .names what ct_name calls values that are saved");
+    SAYS(CT_E_ARGUMENT, "remat: the policy is CT_REMAT_SAVE_NAMED, but no names are given\n"
+                        "  hint: list in .names what ct_remat_name calls values that are saved");
     args.n_names = 1;
     ct_remat_with(args);
     SAYS(CT_E_ARGUMENT, "remat: .names must not be NULL");
@@ -265,11 +266,11 @@ static void regions_that_are_computed_again(void **state) {
     ct_remat_with(args);
     SAYS(CT_E_ARGUMENT, "remat: a name must not be NULL");
     args.names = names;
-    args.policy = CT_REMAT_PRODUCTS;
+    args.policy = CT_REMAT_SAVE_MATMULS;
     ct_remat_with(args);
-    SAYS(CT_E_ARGUMENT, "remat: names are given, but the policy is not CT_REMAT_NAMED\n"
-                        "  hint: list in .names what ct_name calls values that are saved");
-    assert_false(ct_ok(ct_name_at(x, NULL, here)));
+    SAYS(CT_E_ARGUMENT, "remat: names are given, but the policy is not CT_REMAT_SAVE_NAMED\n"
+                        "  hint: list in .names what ct_remat_name calls values that are saved");
+    assert_false(ct_ok(ct_remat_name_at(x, NULL, here)));
     SAYS(CT_E_ARGUMENT, "name: the name must not be NULL");
 }
 

@@ -267,20 +267,23 @@ static void transposed_convolutions(void **state) {
           CT_E_ARGUMENT, "conv_transpose: output of axis 2 is 11, it can be 9 to 10");
     FAILS(ct_conv_transpose(F(2, 3, 5, 5), F(3, 4, 3, 3), CT_NONE, .output = CT_DIMS(11)),
           CT_E_ARGUMENT, "conv_transpose: output has 1 number for 2 axes");
-    FAILS(ct_conv_weight(F(2, 3, 8), F(2, 4, 6)), CT_E_ARGUMENT,
-          "conv_weight: size is not given\n  hint: it says how large the weight is along 1 spatial "
+    FAILS(ct_conv_weight_grad(F(2, 3, 8), F(2, 4, 6)), CT_E_ARGUMENT,
+          "conv_weight_grad: size is not given\n  hint: it says how large the weight is along 1 "
+          "spatial "
           "axis");
-    FAILS(ct_conv_weight(F(2, 3, 8), F(4, 4, 6), .size = CT_DIMS(3)), CT_E_SHAPE,
-          "conv_weight: x is (2, 3, 8) f32, y is (4, 4, 6) f32: they must have as many images");
-    FAILS(ct_conv_weight(F(2, 3, 8), F(2, 4, 7), .size = CT_DIMS(3)), CT_E_SHAPE,
-          "conv_weight: axis 2 of y (2, 4, 7) f32 has 7 elements, x (2, 3, 8) f32 has 6 windows");
-    FAILS(ct_conv_weight(F(2, 3, 8), F(2, 4), .size = CT_DIMS(3)), CT_E_SHAPE,
-          "conv_weight: y is (2, 4) f32, for x (2, 3, 8) f32 it must be (N, out, ...), what "
+    FAILS(
+        ct_conv_weight_grad(F(2, 3, 8), F(4, 4, 6), .size = CT_DIMS(3)), CT_E_SHAPE,
+        "conv_weight_grad: x is (2, 3, 8) f32, y is (4, 4, 6) f32: they must have as many images");
+    FAILS(ct_conv_weight_grad(F(2, 3, 8), F(2, 4, 7), .size = CT_DIMS(3)), CT_E_SHAPE,
+          "conv_weight_grad: axis 2 of y (2, 4, 7) f32 has 7 elements, x (2, 3, 8) f32 has 6 "
+          "windows");
+    FAILS(ct_conv_weight_grad(F(2, 3, 8), F(2, 4), .size = CT_DIMS(3)), CT_E_SHAPE,
+          "conv_weight_grad: y is (2, 4) f32, for x (2, 3, 8) f32 it must be (N, out, ...), what "
           "ct_conv makes of it");
-    FAILS(ct_conv_weight(F(2, 3, 8), F(2, 4, 6), .size = CT_DIMS(3), .groups = 3), CT_E_SHAPE,
-          "conv_weight: 3 groups do not divide the 4 channels of y (2, 4, 6) f32");
-    FAILS(ct_conv_weight(F(2, 3, 8), F(2, 4, 6), .size = CT_DIMS(0)), CT_E_ARGUMENT,
-          "conv_weight: size is 0, it must be at least 1");
+    FAILS(ct_conv_weight_grad(F(2, 3, 8), F(2, 4, 6), .size = CT_DIMS(3), .groups = 3), CT_E_SHAPE,
+          "conv_weight_grad: 3 groups do not divide the 4 channels of y (2, 4, 6) f32");
+    FAILS(ct_conv_weight_grad(F(2, 3, 8), F(2, 4, 6), .size = CT_DIMS(0)), CT_E_ARGUMENT,
+          "conv_weight_grad: size is 0, it must be at least 1");
 }
 
 static void norms_by_channels(void **state) {

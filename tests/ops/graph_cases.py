@@ -498,12 +498,12 @@ class Drawer:
     def channels(self, op):
         """Convolutions, and norms by channels."""
         name = op.name
-        if name in ("conv", "conv_transpose", "conv_weight"):
+        if name in ("conv", "conv_transpose", "conv_weight_grad"):
             x, k = self.operand(op.accepts, (3,)), 1 + self.below(2)
             n, c, size = x.shape
             def draw():
                 return {"stride": self.few(1, 1, 2), "padding": self.few(1, 0, 2), "dilation": self.few(1, 1, 3)}
-            if name == "conv_weight":
+            if name == "conv_weight_grad":
                 y = self.new(x.dtype, (n, c, 1 + self.below(size)))
                 return [x, y], lambda: draw() | {"size": self.few(1, 1, 3), "groups": self.pick([1, c])}
             w = self.new(x.dtype, (c, 1 + self.below(3), k) if name == "conv_transpose" else (1 + self.below(3), c, k))

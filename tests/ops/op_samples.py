@@ -1407,7 +1407,7 @@ SAMPLES |= {"windows": (np_windows, windows_cases), "max_pool": (np_max_pool, po
             "global_max_pool": (lambda x: x.max(tuple(range(2, x.ndim)), keepdims=True), adaptive_cases),
             "global_avg_pool": (lambda x: x.mean(tuple(range(2, x.ndim)), keepdims=True), adaptive_cases),
             "conv": (np_conv, conv_cases), "conv_transpose": (np_conv_transpose, conv_cases),
-            "conv_weight": (np_conv_weight, conv_cases), "group_norm": (np_group_norm, channel_cases),
+            "conv_weight_grad": (np_conv_weight, conv_cases), "group_norm": (np_group_norm, channel_cases),
             "instance_norm": (lambda x, *rest, **k: np_group_norm(x, *rest, groups=x.shape[1], **k), channel_cases),
             "batch_norm": (np_batch_norm, channel_cases), "batch_norm_train": (np_batch_norm_train, channel_cases)}
 # Tested by cases of their own in test_op_values.py and test_op_random.py.

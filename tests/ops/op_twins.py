@@ -398,7 +398,7 @@ def conv_transpose(x, w, *bias, groups=0, output=(), output_padding=(), present=
     return y + bias[0].reshape(-1, *[1] * n) if bias else y
 
 
-def conv_weight(x, y, size=(), groups=0, **options):
+def conv_weight_grad(x, y, size=(), groups=0, **options):
     def f(w):
         return conv(x, w, groups=groups, output=y.shape[2:], **options)
     w = jnp.zeros((y.shape[1], x.shape[1] // (groups or 1), *size), x.dtype)
@@ -513,7 +513,7 @@ TWINS |= {
     "avg_pool": avg_pool, "lp_pool": lp_pool, "adaptive_max_pool": adaptive_pool(jnp.max), "adaptive_avg_pool": adaptive_pool(jnp.mean),
     "global_max_pool": lambda x: x.max(tuple(range(2, x.ndim)), keepdims=True),
     "global_avg_pool": lambda x: x.mean(tuple(range(2, x.ndim)), keepdims=True),
-    "conv": conv, "conv_transpose": conv_transpose, "conv_weight": conv_weight, "group_norm": group_norm,
+    "conv": conv, "conv_transpose": conv_transpose, "conv_weight_grad": conv_weight_grad, "group_norm": group_norm,
     "instance_norm": lambda x, *rest, **k: group_norm(x, *rest, groups=x.shape[1], **k),
     "batch_norm": batch_norm, "batch_norm_train": batch_norm_train,
 }

@@ -46,7 +46,7 @@ def weights(rng, *shape):
     return x
 
 
-GROUPED = 32  # CT_LAYOUT_GROUPED: words of 16 rows lie together
+GROUPED = 32  # CT_LAYOUT_INTERLEAVED: words of 16 rows lie together
 
 
 def in_groups(a, word):
@@ -512,7 +512,7 @@ def test_refused():
             (Case(d, [np.zeros((3, 35), np.uint8), np.zeros((3, 0), np.uint8)], {"layout": 14}),
              "dequantise: the last axis of (3, 35) u8 is no multiple of 210\n  hint: a block of q6_k is 210 bytes, 256 elements"),
             (Case(q, [x], {"layout": 5 | GROUPED}), "quantise: fp8 has no groups\n"
-                                                    "  hint: CT_LAYOUT_GROUPED goes with layouts of whole numbers and MXFP4"),
+                                                    "  hint: CT_LAYOUT_INTERLEAVED goes with layouts of whole numbers and MXFP4"),
             (Case(q, [x], {"layout": GROUPED}), "quantise: (3, 40) i8 has no groups of 16 rows\n"
                                                 "  hint: rows in groups of int8 are a multiple of 16, each a multiple of 4 elements"),
             (Case(d, [codes, scales], {"layout": GROUPED}), "dequantise: the codes are (3, 40) i8, no groups of int8\n"

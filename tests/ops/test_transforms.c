@@ -214,7 +214,7 @@ static void run_transform(int64_t which, instruction *x) {
     case CUSTOM_VJP:
         ct_custom_vjp(run_function, run_second, x->function, x->in, (size_t)x->n_in, x->out, n_out);
         break;
-    case NAME: x->out[0] = ct_name(x->in[0], text); break;
+    case NAME: x->out[0] = ct_remat_name(x->in[0], text); break;
     case EINSUM: run_einsum(x); break;
     case LINEARIZE:
     case LINEAR_TRANSPOSE: run_linearize(x, which == LINEAR_TRANSPOSE); break;
@@ -322,7 +322,7 @@ static void a_product_with_one_operand_for_all_is_one_product(void **state) {
         assert_true(ct_eval(&out, 1));
         int products = 0;
         uint64_t bytes = 0;
-        const ct_plan_cost *plan = ct_newest_plan();
+        const ct_plan_cost *plan = ct_latest_plan();
         for (size_t i = 0; i < plan->n_launches; i++) {
             if (strcmp(plan->launches[i].op, "matmul")) continue;
             bytes += plan->launches[i].bytes;
@@ -354,7 +354,7 @@ static void what_is_the_same_for_all_is_computed_once(void **state) {
             .out_axes = CT_AXES(0, CT_NO_AXIS));
     assert_true(ct_eval(out, 2));
     assert_int_equal(ct_rank(out[1]), 0);
-    assert_true(ct_newest_plan()->flops < 4 * N + 2 * BATCH);
+    assert_true(ct_latest_plan()->flops < 4 * N + 2 * BATCH);
     assert_true(at(out[0], 1) == 2 * at(out[1], 0));
 }
 
@@ -410,7 +410,7 @@ static void a_linear_map_computes_its_function_once(void **state) {
                 ct_linear_apply(map, way, slope + 2 * i);
         }
         assert_true(ct_eval(slope, 2 * USES));
-        flops[apart] = ct_newest_plan()->flops;
+        flops[apart] = ct_latest_plan()->flops;
     }
     assert_true(flops[0] > 0 && flops[0] <= flops[1]);
     assert_ok();

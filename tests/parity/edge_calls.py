@@ -331,7 +331,7 @@ for why, names in {
         F.max_unpool3d""",
     "draws random numbers": """dropout random_bernoulli random_bits random_fold_in random_int random_normal random_split random_uniform
         F.alpha_dropout F.dropout1d F.dropout2d F.dropout3d F.feature_alpha_dropout F.gumbel_softmax""",
-    "products and sums alone, as matmul": """contract conv conv_transpose conv_weight cross kron linear_recurrence multi_dot outer quantised_matmul
+    "products and sums alone, as matmul": """contract conv conv_transpose conv_weight_grad cross kron linear_recurrence multi_dot outer quantised_matmul
         ragged_matmul ragged_outer fft F.bilinear F.conv3d F.conv_transpose2d F.conv_transpose3d""",
     "complex numbers (tests/ops/test_complex.py)": "angle complex conj imag real",
     "factors of matrices, whose errors are those of tests/error/test_linalg_errors.c": """cholesky eig eigh eigvals eigvalsh lstsq lu matrix_cond

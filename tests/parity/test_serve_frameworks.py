@@ -139,15 +139,15 @@ def test_litellm_full_queue(tmp_path):
     try:
         ask = dict(model="openai/small", messages=ASK, max_tokens=1, api_base=s.url + "/v1", api_key="none", num_retries=0, max_retries=0)
         busy = [s.connect(), s.connect()]
-        for c, count in zip(busy, ("running", "waiting")):
+        for c, count in zip(busy, ("running", "queued")):
             c.request("POST", "/v1/completions", json.dumps({"prompt": "fox", "max_tokens": 8000, "logit_bias": {"0": -100, "2": -100}}))
-            wait_for(lambda: s.metric(f"cotan_texts_{count}") == 1)
+            wait_for(lambda: s.metric(f"cotan_sequences_{count}") == 1)
         for _ in range(2):
             with pytest.raises(litellm.RateLimitError, match="1 texts wait, no more may: try again later"):
                 litellm.completion(**ask)
         for c in busy:
             c.close()
-        wait_for(lambda: s.metric("cotan_texts_running") + s.metric("cotan_texts_waiting") == 0)
+        wait_for(lambda: s.metric("cotan_sequences_running") + s.metric("cotan_sequences_queued") == 0)
         assert litellm.completion(**ask).choices
     finally:
         assert s.stop() == 0, s.errors

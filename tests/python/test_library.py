@@ -238,7 +238,7 @@ def test_what_is_wrong(plugin, tmp_path):
 
 def test_its_sentence_is_an_exception(tmp_path):
     (tmp_path / "sad.c").write_text("""
-#include <cotan/extend.h>
+#include <cotan/custom_op.h>
 static const char *sad(const ct_op_array *in, const ct_op_array *out, const int64_t *numbers, void *user) {
     (void)in, (void)out, (void)numbers, (void)user;
     return "it does not want to";
@@ -254,7 +254,7 @@ void cotan_ops(void) { ct_op_define(.name = "sad", .signature = "(n) -> ()", .co
 
 def test_a_function_that_reads_is_an_exception(tmp_path):
     (tmp_path / "reader.c").write_text("""
-#include <cotan/extend.h>
+#include <cotan/custom_op.h>
 static const char *reads(const ct_op_array *in, const ct_op_array *out, const int64_t *numbers, void *user) {
     (void)in, (void)numbers, (void)user;
     *(float *)out[0].data = (float)ct_item(ct_add(ct_f(1), ct_f(2)));

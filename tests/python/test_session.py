@@ -197,7 +197,7 @@ def test_wrong_uses_of_gradients():
         x += 1
     cotan.eval()
     square.sum().backward()
-    with pytest.raises(cotan.SpentError) as told:
+    with pytest.raises(cotan.OverwrittenError) as told:
         x.grad.tolist()
     assert re.fullmatch(r'\S+:\d+: grad: the value needs variable "tensor" as it was read at \S+:\d+, but it was assigned at \S+:\d+ '
                         r"and is gone\n  hint: .*", str(told.value)), str(told.value)

@@ -734,7 +734,7 @@ static bool conv(gen_graph *g, gen_step *s) {
     if (gen_chance(g, 30)) some_numbers(g, s, "dilation", n, 1, 2);
     return s->in[1] >= 0;
 }
-static bool conv_weight(gen_graph *g, gen_step *s) {
+static bool conv_weight_grad(gen_graph *g, gen_step *s) {
     int x = first(g, s, 3, 4);
     if (x < 0) return false;
     const gen_value *v = value(g, x);
@@ -986,7 +986,7 @@ static const struct {
     {&ct__op_adaptive_avg_pool, adaptive_pool},
     {&ct__op_conv, conv},
     {&ct__op_conv_transpose, conv},
-    {&ct__op_conv_weight, conv_weight},
+    {&ct__op_conv_weight_grad, conv_weight_grad},
     {&ct__op_group_norm, channel_norm},
     {&ct__op_instance_norm, channel_norm},
     {&ct__op_batch_norm, channel_norm},

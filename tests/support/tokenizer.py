@@ -42,7 +42,7 @@ for name, result, args in [
         ("ct_tokenizer_from_gguf_at", c_void_p, [POINTER(Gguf), Loc]), ("ct_tokenizer_size", c_int64, [c_void_p]),
         ("ct_tokenizer_piece", c_void_p, [c_void_p, c_int64, POINTER(c_size_t)]), ("ct_tokenizer_id", c_int64, [c_void_p, c_char_p, c_size_t]),
         ("ct_tokenizer_is_special", c_bool, [c_void_p, c_int64]), ("ct_tokenizer_special", c_int64, [c_void_p, c_int]),
-        ("ct_tokenizer_ends", c_size_t, [c_void_p, POINTER(c_int64), c_size_t]),
+        ("ct_tokenizer_eos_ids", c_size_t, [c_void_p, POINTER(c_int64), c_size_t]),
         ("ct_tokenizer_encode_with", c_bool, [c_void_p, c_char_p, c_size_t, POINTER(Encoding), EncodeOptions]),
         ("ct_encoding_free", None, [POINTER(Encoding)]), ("ct_decoder_new_at", c_void_p, [c_void_p, c_bool, Loc]),
         ("ct_decoder_free", None, [c_void_p]), ("ct_decoder_all", c_void_p, [c_void_p, POINTER(c_int32), c_size_t, POINTER(c_size_t)]),

@@ -117,7 +117,7 @@ static void the_step_is_that_of_the_mean_gradient(void **state) {
                 ct_optim_step(whole.optim, loss_of(&whole, 0, ROWS));
             }
             equal(&m, &whole, 2e-6); // the mean over all rows, but for rounding
-            assert_int_equal(ct_optim_count(m.optim), s + 1);
+            assert_int_equal(ct_optim_step_count(m.optim), s + 1);
         }
         assert_string_equal(ct_error_text(), "");
         forget(&m), forget(&n), forget(&whole);
@@ -221,16 +221,16 @@ static void sums_that_were_given_up_are_made_again(void **state) {
 static void parts_are_forgotten_when_asked(void **state) {
     (void)state;
     model m = make(1), n = make(1);
-    assert_true(ct_optim_forget_parts(m.optim)); // of an optimizer that had none
+    assert_true(ct_optim_clear_accumulated(m.optim)); // of an optimizer that had none
     {
         CT_SCOPE;
         ct_optim_accumulate(m.optim, ct_mul(loss_of(&m, 0, 2), ct_f(NAN)));
     }
-    assert_true(ct_optim_forget_parts(m.optim));
+    assert_true(ct_optim_clear_accumulated(m.optim));
     step_in_parts(&m), step_in_parts(&n);
     assert_string_equal(ct_error_text(), "");
     equal(&m, &n, 0);
-    assert_false(ct_optim_forget_parts_at(NULL, (ct_loc){"main.c", 3}));
+    assert_false(ct_optim_clear_accumulated_at(NULL, (ct_loc){"main.c", 3}));
     assert_string_equal(ct_error_text(),
                         "main.c:3: optim_forget_parts: the optimizer must not be NULL");
     ct_error_clear();

@@ -115,18 +115,18 @@ BEFORE = {"chat.h": "int use(ct_chat_template *chat, const char *messages, const
                       "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out, const ct_pretrained *model);\n"
                       "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out, const ct_pretrained *model) {{\n"
                       "(void)model, (void)engine, (void)ids, (void)n, (void)print, (void)out;\n{}}}\n",
-          "embed.h": "int embed(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_text *texts, size_t n, float *vectors, float *scores, ct_embedding how);\n"
-                     "int embed(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_text *texts, size_t n, float *vectors, float *scores, ct_embedding how) "
+          "embed.h": "int embed(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_text *texts, size_t n, float *vectors, float *scores, ct_pooling_config how);\n"
+                     "int embed(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_text *texts, size_t n, float *vectors, float *scores, ct_pooling_config how) "
                      "{{\n(void)vectors, (void)scores, (void)how;\n{}return 0; }}\n",
-          "eval.h": "int look(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_judged *texts, const char *text, size_t n, ct_lm_score *scores);\n"
-                    "int look(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_judged *texts, const char *text, size_t n, ct_lm_score *scores) "
+          "eval.h": "int look(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_score_input *texts, const char *text, size_t n, ct_lm_score *scores);\n"
+                    "int look(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_score_input *texts, const char *text, size_t n, ct_lm_score *scores) "
                     "{{\n(void)tokenizer, (void)texts, (void)text, (void)scores;\n{}return 0; }}\n",
           "memory.h": "#include <stdio.h>\nvoid train(int step);\nvoid look(void);\nvoid look(void) {{\n{}}}\n",
           "optim.h": "ct_tensor batch(int i), loss_of(ct_tensor rows);\nvoid step(ct_optim *optim, int n);\n"
                      "void step(ct_optim *optim, int n) {{\n{}}}\n",
           "tokenizer.h": "#include <string.h>\nint learn(ct_tokenizer *t, const char *text, const char *const *paths);\n"
                          "int learn(ct_tokenizer *t, const char *text, const char *const *paths) {{\n{}(void)t, (void)text, (void)paths; return 0; }}\n",
-          "io.h": "int save(const ct_named *arrays);\nint save(const ct_named *arrays) {{\n{}return 0; }}\n"}
+          "io.h": "int save(const ct_named_tensor *arrays);\nint save(const ct_named_tensor *arrays) {{\n{}return 0; }}\n"}
 
 
 def test_examples_in_the_headers_are_c(tmp_path):

@@ -13,7 +13,7 @@
 #include "models/stack.h"
 
 static void refused(const char *row, const char *message) {
-    assert_false(ct_lm_architecture_at(row, CT_NOWHERE));
+    assert_false(ct_lm_add_architecture_at(row, CT_NOWHERE));
     assert_string_equal(ct_error_text(), message);
     ct_error_clear();
 }
@@ -50,10 +50,10 @@ static ct_lm_sizes sizes(const char *arch) {
 // A row of the same name as one before goes before it.
 static void own_rows(void **state) {
     (void)state;
-    assert_true(ct_lm_architecture("own: like=llama"));
+    assert_true(ct_lm_add_architecture("own: like=llama"));
     assert_true(
-        ct_lm_architecture("own: like=llama\n  act=relu2 mlp=plain\tup=mlp.up down=mlp.down "
-                           "new=num_experts:8;scale:1/head;more:width*2"));
+        ct_lm_add_architecture("own: like=llama\n  act=relu2 mlp=plain\tup=mlp.up down=mlp.down "
+                               "new=num_experts:8;scale:1/head;more:width*2"));
     const ct_lm_sizes s = sizes("own");
     ct_lm *lm = ct__lm_new(&s, 7, CT_NOWHERE);
     assert_non_null(lm);
@@ -118,7 +118,7 @@ static void first_values(void **state) {
 
 static void bad_new(void **state) {
     (void)state;
-    assert_true(ct_lm_architecture("odd: like=llama new=a:1;b:wdth"));
+    assert_true(ct_lm_add_architecture("odd: like=llama new=a:1;b:wdth"));
     const ct_lm_sizes s = sizes("odd");
     assert_null(ct__lm_new(&s, 0, CT_NOWHERE));
     assert_string_equal(ct_error_text(),

@@ -16,7 +16,7 @@ static float numbers[N * N];
 static ct_tensor matrix(void) { return ct_from(numbers, CT_F32, CT_DIMS(N, N)); }
 
 static uint64_t arena(void) {
-    const ct_plan_cost *cost = ct_newest_plan();
+    const ct_plan_cost *cost = ct_latest_plan();
     assert_non_null(cost);
     return cost->arena_bytes;
 }

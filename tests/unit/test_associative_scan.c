@@ -89,7 +89,7 @@ static void launches_are_as_many_as_the_rounds(void **state) {
         ct_tensor out[2];
         record_affine(k ? 10000 : 5000, CT_F32, false, false, out);
         if (!ct_eval(out, 2)) fail_msg("%s", ct_error_text());
-        n[k] = ct_newest_plan()->n_launches;
+        n[k] = ct_latest_plan()->n_launches;
     }
     assert_true(n[1] <= 14 * 8);
     assert_true(n[1] > n[0] && n[1] - n[0] <= 8);

@@ -24,7 +24,7 @@ static uint64_t temporaries(int64_t length) {
     ct_tensor loss = ct_sum(ct_attention(in[0], in[1], in[2], .causal = true));
     ct_grad(loss, in, 3, grads);
     assert_true(ct_eval(grads, 3));
-    return ct_newest_plan()->arena_bytes;
+    return ct_latest_plan()->arena_bytes;
 }
 
 static void memory_is_linear(void **state) {

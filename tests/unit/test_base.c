@@ -270,12 +270,12 @@ static void each_code_has_title_and_fix(void **state) {
     (void)state;
 #define CT_CODE(number, name, title, fix)                                                          \
     assert_string_equal(ct_code_title(CT_E_##name), title);                                        \
-    assert_string_equal(ct_code_fix(CT_E_##name), fix);                                            \
+    assert_string_equal(ct_code_hint(CT_E_##name), fix);                                           \
     assert_true(CT_E_##name == number && sizeof title > 1 && sizeof fix > 1);
 #include "cotan/errors.inc"
 #undef CT_CODE
     assert_string_equal(ct_code_title(CT_OK), "no error");
-    assert_string_equal(ct_code_fix(CT_OK), "");
+    assert_string_equal(ct_code_hint(CT_OK), "");
     assert_string_equal(ct_code_title((ct_code)9999), "unknown error code");
 }
 

@@ -1159,9 +1159,9 @@ static void a_setuid_program_starts_no_compiler(void **state) {
 
 static void note_finding(const ct_finding *f, void *user) {
     char *text = user;
-    if (strcmp(f->what, "compiler") != 0 && strcmp(f->what, "cache") != 0) return;
+    if (strcmp(f->name, "compiler") != 0 && strcmp(f->name, "cache") != 0) return;
     size_t n = strlen(text);
-    snprintf(text + n, 600 - n, "%d %s: %s; mend it: %s|", f->health, f->what, f->found, f->mend);
+    snprintf(text + n, 600 - n, "%d %s: %s; mend it: %s|", f->health, f->name, f->found, f->hint);
 }
 
 // What it lacks it lacks by design: no advice would give it a compiler or a cache.

@@ -293,8 +293,8 @@ enum { SAMPLES = sizeof samples / sizeof *samples };
 
 static ct_chat_parser *parser_of(const sample *s) {
     ct_chat_template *chat = ct_chat_template_new(s->template);
-    ct_chat_parser *p =
-        ct_chat_parser_new(chat, .tools = true, .prompt = s->prompt, .descriptions = s->tools);
+    ct_chat_parser *p = ct_chat_parser_new(chat, .parse_tool_calls = true, .prompt = s->prompt,
+                                           .tool_definitions = s->tools);
     ct_chat_template_free(chat);
     if (!p) fail_msg("%s", ct_error_text());
     return p;
@@ -357,7 +357,7 @@ static void calls_and_reasoning_may_be_text(void **state) {
          "reasoning a | text <tool_call>{\"name\": \"f\"}</tool_call> ");
     tell(ct_chat_parser_new(chat, .keep_reasoning = true), text,
          "text  <think> a </think>\n<tool_call>{\"name\": \"f\"}</tool_call> ");
-    tell(ct_chat_parser_new(chat, .keep_reasoning = true, .tools = true),
+    tell(ct_chat_parser_new(chat, .keep_reasoning = true, .parse_tool_calls = true),
          "<think><tool_call>{\"name\": \"f\"}</think><tool_call>{\"name\": \"g\"}",
          "text <think><tool_call>{\"name\": \"f\"}</think> | call 0 g | arguments 0 {}");
     tell(ct_chat_parser_new(oss, .keep_reasoning = true),
@@ -371,7 +371,7 @@ static void a_form_has_a_name(void **state) {
     (void)state;
     ct_chat_template *chat = ct_chat_template_new(hermes);
     ct_chat_parser *p = ct_chat_parser_new(chat);
-    assert_string_equal(ct_chat_parser_form(p), "hermes");
+    assert_string_equal(ct_chat_parser_format(p), "hermes");
     ct_chat_parser_free(p);
     ct_chat_template_free(chat);
 }
@@ -388,7 +388,7 @@ static void errors_are_sentences(void **state) {
     assert_string_equal(ct_error_text(), want);
     ct_error_clear();
     const int second = __LINE__ + 1;
-    assert_null(ct_chat_parser_new(chat, .descriptions = "{}"));
+    assert_null(ct_chat_parser_new(chat, .tool_definitions = "{}"));
     snprintf(want, sizeof want, "%s:%d: chat_parser_new: descriptions: a JSON list is wanted",
              __FILE__, second);
     assert_string_equal(ct_error_text(), want);
@@ -408,7 +408,7 @@ static void errors_are_sentences(void **state) {
     assert_string_equal(ct_error_text(),
                         "chat_parser_end: the function that hears of parts must not be NULL");
     ct_error_clear();
-    assert_null(ct_chat_parser_form(NULL));
+    assert_null(ct_chat_parser_format(NULL));
     assert_string_equal(ct_error_text(), "chat_parser_form: the parser must not be NULL");
     ct_error_clear();
     ct_chat_parser_free(p);
@@ -420,7 +420,7 @@ static void a_listener_may_stop(void **state) {
     static const char text[] =
         "a <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call> b";
     ct_chat_template *chat = ct_chat_template_new(hermes);
-    ct_chat_parser *p = ct_chat_parser_new(chat, .tools = true);
+    ct_chat_parser *p = ct_chat_parser_new(chat, .parse_tool_calls = true);
     for (size_t most = 1; most <= 3; most++) {
         heard h = {.whole = true, .most = most};
         assert_false(ct_chat_parser_feed(p, text, strlen(text), hear, &h));
@@ -544,8 +544,8 @@ static void allocations_may_fail(void **state) {
             size_t n = 0;
             ct__fail_alloc_after(failures);
             ct_chat_template *chat = ct_chat_template_new(samples[i].template);
-            ct_chat_parser *p =
-                ct_chat_parser_new(chat, .tools = true, .descriptions = samples[i].tools);
+            ct_chat_parser *p = ct_chat_parser_new(chat, .parse_tool_calls = true,
+                                                   .tool_definitions = samples[i].tools);
             done = ct_chat_parser_feed(p, samples[i].text, strlen(samples[i].text), count, &n) &&
                    ct_chat_parser_end(p, count, &n);
             ct__fail_alloc_after(-1);

@@ -63,8 +63,8 @@ static void check(int64_t layout, int64_t k, int64_t n, int64_t rows, bool dynam
 
 static void rows_meet_their_matrices(void **state) {
     (void)state;
-    static const int64_t layouts[] = {CT_LAYOUT_INT4_32 | CT_LAYOUT_GROUPED,
-                                      CT_LAYOUT_INT8_32 | CT_LAYOUT_GROUPED, CT_LAYOUT_INT4_32,
+    static const int64_t layouts[] = {CT_LAYOUT_INT4_32 | CT_LAYOUT_INTERLEAVED,
+                                      CT_LAYOUT_INT8_32 | CT_LAYOUT_INTERLEAVED, CT_LAYOUT_INT4_32,
                                       CT_LAYOUT_INT8_16, CT_LAYOUT_MXFP4},
                          rows[] = {1, 2, 7, MOST}, inner[] = {256, 160}; // 160: no kernel's steps
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)

@@ -130,7 +130,7 @@ static void header(void **state) {
         CT_SCOPE;
         record();
         assert_true(
-            ct_compile(in_folder("step"), .names = CT_NAMES({"pixels", x}, {"rate", rate})));
+            ct_compile(in_folder("step"), .names = CT_NAMED_LIST({"pixels", x}, {"rate", rate})));
     }
     assert_false(ct_failed()); // the scope's end ran it as ever
     assert_true(ct_metric_value("sum") == 30);
@@ -270,7 +270,7 @@ static void embedded(void **state) {
     (void)state;
     CT_SCOPE;
     ct_metric("product", ct_sum(ct_mul(weight, weight)));
-    assert_true(ct_compile(in_folder("step"), .embed = params));
+    assert_true(ct_compile(in_folder("step"), .embed_params = params));
     char *text = text_of("step.h"), *source = text_of("step.c");
     assert_null(strstr(text, "a_weight"));
     assert_non_null(strstr(source, "// a.weight, (4,) f32\n"));
@@ -279,7 +279,7 @@ static void embedded(void **state) {
     free(text);
     free(source);
     record();
-    assert_true(ct_compile(in_folder("step"), .embed = params));
+    assert_true(ct_compile(in_folder("step"), .embed_params = params));
     text = text_of("step.h");
     assert_non_null(strstr(text, "    float *a_weight; // (4,) f32, updated: a.weight of"));
     free(text);
@@ -348,31 +348,31 @@ static void bad_names(void **state) {
     const char *path = "step";
     CT_SCOPE;
     record(); // anew each time: what was pending goes with the error
-    refuses((ct_compile_args){.path = path, .names = CT_NAMES({"a b", x})},
+    refuses((ct_compile_args){.path = path, .names = CT_NAMED_LIST({"a b", x})},
             "user.c:7: compile: \"a b\" cannot be a name in C\n  hint: up to 60 letters, digits "
             "and _, a letter first; no word of the language or its library");
     record();
-    refuses((ct_compile_args){.path = path, .names = CT_NAMES({"INT32_MAX", x})},
+    refuses((ct_compile_args){.path = path, .names = CT_NAMED_LIST({"INT32_MAX", x})},
             "user.c:7: compile: \"INT32_MAX\" cannot be a name in C\n  hint: up to 60 letters, "
             "digits and _, a letter first; no word of the language or its library");
     record();
-    refuses((ct_compile_args){.path = path, .names = CT_NAMES({"x", x}, {"x", rate})},
+    refuses((ct_compile_args){.path = path, .names = CT_NAMED_LIST({"x", x}, {"x", rate})},
             "user.c:7: compile: two tensors are named \"x\"");
     record();
-    refuses((ct_compile_args){.path = path, .names = CT_NAMES({"x", x}, {"z", x})},
+    refuses((ct_compile_args){.path = path, .names = CT_NAMED_LIST({"x", x}, {"z", x})},
             "user.c:7: compile: the tensor named \"z\" has another name as well");
     record();
-    refuses((ct_compile_args){.path = path, .names = CT_NAMES({"n", ct_neg(x)})},
+    refuses((ct_compile_args){.path = path, .names = CT_NAMED_LIST({"n", ct_neg(x)})},
             "user.c:7: compile: the tensor named \"n\" is neither given to what is pending nor a "
             "result of it");
     record();
-    refuses((ct_compile_args){.path = path, .names = CT_NAMES({NULL, x})},
+    refuses((ct_compile_args){.path = path, .names = CT_NAMED_LIST({NULL, x})},
             "user.c:7: compile: a tensor's name must not be NULL");
     record();
     refuses((ct_compile_args){.path = path, .names = {NULL, 2}},
             "user.c:7: compile: the list of names must not be NULL");
     record();
-    refuses((ct_compile_args){.path = path, .names = CT_NAMES({"x", CT_NONE})},
+    refuses((ct_compile_args){.path = path, .names = CT_NAMED_LIST({"x", CT_NONE})},
             "user.c:7: compile: operand 1 is no tensor");
 }
 
@@ -442,7 +442,8 @@ static void no_memory(void **state) {
         CT_SCOPE;
         record();
         ct__fail_alloc_after(n);
-        ok = ct_compile(in_folder("step"), .names = CT_NAMES({"x", x}), .embed = params);
+        ok =
+            ct_compile(in_folder("step"), .names = CT_NAMED_LIST({"x", x}), .embed_params = params);
         ct__fail_alloc_after(-1);
         if (!ok) {
             assert_int_equal(ct_error_code(), CT_E_MEMORY);

@@ -163,8 +163,8 @@ static ct_tensor each_by_7(void) {
                    .padding = CT_DIMS(3), .groups = 8);
 }
 static ct_tensor each_slope(void) {
-    return ct_conv_weight(tensor(CT_DIMS(2, 8, 24, 24)), tensor(CT_DIMS(2, 8, 24, 24)),
-                          .size = CT_DIMS(3, 3), .padding = CT_DIMS(1), .groups = 8);
+    return ct_conv_weight_grad(tensor(CT_DIMS(2, 8, 24, 24)), tensor(CT_DIMS(2, 8, 24, 24)),
+                               .size = CT_DIMS(3, 3), .padding = CT_DIMS(1), .groups = 8);
 }
 static ct_tensor long_slope_8(void) { return long_slope(8, 4); }
 static ct_tensor pair_slope_of_some(void) { // the result and the gradient

@@ -27,7 +27,7 @@ typedef struct asked {
     int32_t token[MOST];
     double log_probability[MOST];
     int64_t told, cached;
-    ct_engine_end end;
+    ct_engine_finish_reason end;
     bool done;
 } asked;
 
@@ -40,17 +40,17 @@ static int64_t draw(int64_t n) { // below n
 static bool hear(const ct_engine_token *t, void *user) {
     asked *a = user;
     a->token[a->told] = t->token;
-    a->log_probability[a->told++] = t->log_probability;
+    a->log_probability[a->told++] = t->logprob;
     if (a->leaves && a->told == a->after) ct_engine_cancel(a->engine, a->id);
     return true;
 }
 
 static void end(const ct_engine_result *r, void *user) {
     asked *a = user;
-    a->end = r->end;
+    a->end = r->finish_reason;
     a->done = true;
-    a->cached = (int64_t)r->cached;
-    if (r->why) fprintf(stderr, "%s\n", r->why);
+    a->cached = (int64_t)r->cached_tokens;
+    if (r->error) fprintf(stderr, "%s\n", r->error);
 }
 
 static bool add(ct_engine *e, asked *a) {
@@ -58,9 +58,9 @@ static bool add(ct_engine *e, asked *a) {
     a->told = 0;
     a->done = false;
     const ct_lm_sampling sampling = {.temperature = CT_F(a->temperature), .seed = a->seed};
-    a->id = ct_engine_add(e, .prompt = a->prompt, .n_prompt = a->n, .most = a->most,
-                          .sampling = sampling, .log_probabilities = true, .token = hear,
-                          .done = end, .user = a);
+    a->id = ct_engine_add(e, .prompt = a->prompt, .n_prompt = a->n, .max_tokens = a->most,
+                          .sampling = sampling, .logprobs = true, .on_token = hear,
+                          .on_finish = end, .user = a);
     return a->id > 0;
 }
 
@@ -105,14 +105,14 @@ static bool compare(const asked *alone, const asked *beside, int k) {
 static bool run_alone(const ct_lm *lm, ct_dtype dtype, asked *of, int64_t guesses, int64_t *steps,
                       int64_t *guessed_well) {
     for (int k = 0; k < REQUESTS; k++) {
-        ct_engine *e =
-            ct_engine_new(lm, .texts = 1, .context = CONTEXT, .dtype = dtype, .guesses = guesses);
+        ct_engine *e = ct_engine_new(lm, .max_sequences = 1, .context = CONTEXT,
+                                     .cache_dtype = dtype, .max_draft_tokens = guesses);
         bool ok = e && add(e, &of[k]);
         while (ok && ct_engine_step(e)) continue;
         if (!of[k]
                  .leaves) { // a cancelled request is removed after its step, so guesses in that step save none
-            *steps += (int64_t)ct_engine_look(e).steps;
-            *guessed_well += ct_engine_look(e).guessed_well;
+            *steps += (int64_t)ct_engine_stats(e).steps;
+            *guessed_well += ct_engine_stats(e).accepted_tokens;
         }
         ct_engine_free(e);
         if (!ok || ct_failed()) return false;
@@ -121,24 +121,26 @@ static bool run_alone(const ct_lm *lm, ct_dtype dtype, asked *of, int64_t guesse
 }
 
 // Pages for a few of them only; some come later, when others run.
-static bool run_together(const ct_lm *lm, ct_dtype dtype, asked *of, ct_engine_state *told,
+static bool run_together(const ct_lm *lm, ct_dtype dtype, asked *of, ct_engine_metrics *told,
                          uint64_t *compiled) {
-    ct_engine *one = ct_engine_new(lm, .texts = 1, .context = CONTEXT, .dtype = dtype);
+    ct_engine *one =
+        ct_engine_new(lm, .max_sequences = 1, .context = CONTEXT, .cache_dtype = dtype);
     if (!one) return false;
-    const int64_t least = ct_engine_look(one).pages;
+    const int64_t least = ct_engine_stats(one).pages;
     ct_engine_free(one);
     uint64_t page = 0;
     for (uint64_t bytes = 1; least && !page; bytes *= 2) { // what a page takes, found by asking
-        ct_engine *e = ct_engine_new(lm, .texts = 1, .context = CONTEXT, .memory = bytes << 10,
-                                     .dtype = dtype);
-        if (e) page = (bytes << 10) / (uint64_t)ct_engine_look(e).pages;
+        ct_engine *e = ct_engine_new(lm, .max_sequences = 1, .context = CONTEXT,
+                                     .cache_memory = bytes << 10, .cache_dtype = dtype);
+        if (e) page = (bytes << 10) / (uint64_t)ct_engine_stats(e).pages;
         ct_error_clear();
         ct_engine_free(e);
     }
-    ct_engine *e = ct_engine_new(lm, .texts = 8, .context = CONTEXT, .piece = 16 + draw(40),
-                                 .memory = page * (uint64_t)(least + draw(2 * least + 1)),
-                                 .dtype = dtype, .poison = true, .guesses = draw(2) * 5);
-    if (!e || !ct_engine_warm(e)) return false;
+    ct_engine *e =
+        ct_engine_new(lm, .max_sequences = 8, .context = CONTEXT, .prefill_chunk = 16 + draw(40),
+                      .cache_memory = page * (uint64_t)(least + draw(2 * least + 1)),
+                      .cache_dtype = dtype, .poison = true, .max_draft_tokens = draw(2) * 5);
+    if (!e || !ct_engine_warm_up(e)) return false;
     const ct_stats before = ct_get_stats();
     int next = 0;
     bool ok = true;
@@ -149,8 +151,8 @@ static bool run_together(const ct_lm *lm, ct_dtype dtype, asked *of, ct_engine_s
     const ct_stats after = ct_get_stats();
     *compiled = after.kernels_compiled + after.kernels_loaded - before.kernels_compiled -
                 before.kernels_loaded + after.plans_made - before.plans_made;
-    *told = ct_engine_look(e);
-    ok = ok && !told->pages_used && !told->running && !told->waiting; // nobody holds any
+    *told = ct_engine_stats(e);
+    ok = ok && !told->pages_used && !told->running && !told->queued; // nobody holds any
     ct_engine_free(e);
     return ok && !ct_failed();
 }
@@ -161,7 +163,7 @@ static int run(const char *dir, uint64_t seed, const char *type) {
                            : strcmp(type, "bf16") == 0 ? CT_BF16
                            : strcmp(type, "i8") == 0   ? CT_I8
                                                        : CT_F32;
-    ct_engine_state told;
+    ct_engine_metrics told;
     uint64_t compiled = 0;
     int64_t well = 0, steps = 0, fewer = 0;
     state = seed;
@@ -185,10 +187,10 @@ static int run(const char *dir, uint64_t seed, const char *type) {
         printf("{\"pages\": %lld, \"steps\": %lld, \"read\": %lld, \"cached\": %lld, \"written\": "
                "%lld, \"preempted\": %lld, \"finished\": %lld, \"cancelled\": %lld, \"made\": "
                "%llu, \"guessed_well\": %lld}\n",
-               (long long)told.pages, (long long)told.steps, (long long)told.read,
-               (long long)told.cached, (long long)told.written, (long long)told.preempted,
-               (long long)told.finished, (long long)told.cancelled, (unsigned long long)compiled,
-               (long long)well);
+               (long long)told.pages, (long long)told.steps, (long long)told.prefilled_tokens,
+               (long long)told.cached_tokens, (long long)told.generated_tokens,
+               (long long)told.preempted, (long long)told.finished, (long long)told.cancelled,
+               (unsigned long long)compiled, (long long)well);
     ct_lm_free(lm);
     return ok ? 0 : 1;
 }
@@ -197,7 +199,7 @@ static void no_engine_is_no_crash(void **unused) {
     (void)unused;
     ct_engine_free(NULL);
     ct_engine_cancel(NULL, 1);
-    assert_int_equal(ct_engine_look(NULL).pages, 0);
+    assert_int_equal(ct_engine_stats(NULL).pages, 0);
 }
 
 int main(int argc, char **argv) {

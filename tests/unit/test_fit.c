@@ -33,8 +33,8 @@ typedef struct world {
     const double *script; // of validation losses, by steps done; NULL: w
     char heard[256];      // of a fit, by the second callback
     int64_t acts_at;      // a step at which it does `act`
-    ct_fit_answer (*act)(struct world *s, const ct_fit_point *point);
-    ct_fit_point last;
+    ct_fit_action (*act)(struct world *s, const ct_fit_state *point);
+    ct_fit_state last;
     ct_fit_callback told[2];
     char metrics[64], plot[64];
 } world;
@@ -52,7 +52,7 @@ static bool evaluate(double *val_loss, void *user) {
     world *s = user;
     CT_SCOPE;
     *val_loss = ct_item(ct_add(s->w, ct_f(0)));
-    if (s->script) *val_loss = s->script[ct_optim_count(s->optim)];
+    if (s->script) *val_loss = s->script[ct_optim_step_count(s->optim)];
     s->evaluated[s->n_evaluated++] = (int64_t)s->reports;
     return true;
 }
@@ -62,13 +62,13 @@ static bool save(int64_t done, void *user) {
     s->saved[s->n_saved++] = done;
     return !s->save_fails;
 }
-static ct_fit_answer report(const ct_fit_point *point, void *user) {
+static ct_fit_action report(const ct_fit_state *point, void *user) {
     world *s = user;
     s->last = *point;
     s->reports++;
-    return CT_FIT_GO_ON;
+    return CT_FIT_CONTINUE;
 }
-static void end(const ct_fit_point *point, void *user) { ((world *)user)->last = *point; }
+static void end(const ct_fit_state *point, void *user) { ((world *)user)->last = *point; }
 static bool stop(void *user) {
     world *s = user;
     if (s->stop_in_evaluation && s->n_evaluated >= s->stop_in_evaluation) return true;
@@ -114,12 +114,12 @@ static ct_fit_options options(world *s) {
                             .loss = loss,
                             .evaluate = evaluate,
                             .save = save,
-                            .stop = stop,
+                            .should_stop = stop,
                             .user = s,
                             .callbacks = s->told,
                             .n_callbacks = 1,
-                            .metrics = s->metrics,
-                            .plot = s->plot};
+                            .metrics_path = s->metrics,
+                            .plot_path = s->plot};
 }
 
 #define assert_list(list, n, ...)                                                                  \
@@ -286,7 +286,7 @@ static void a_step_may_have_parts(void **state) {
 static void a_step_begins_with_empty_sums(void **state) {
     world *s = *state;
     ct_fit_options o = options(s);
-    o.metrics = o.plot = NULL;
+    o.metrics_path = o.plot_path = NULL;
     o.steps = 1;
     o.accumulate = 4;
     s->nan_at = 2; // a batch
@@ -343,7 +343,7 @@ static void the_last_evaluation_is_made_up_for(void **state) {
             o.first_step = 8;
         } else {
             o.best = s->last.best;
-            o.best.newest = 6;
+            o.best.last_evaluated_step = 6;
         }
         s->n_saved = s->n_evaluated = s->reports = 0;
         assert_true(ct_fit(&o));
@@ -366,7 +366,7 @@ static void the_last_evaluation_is_made_up_for(void **state) {
 static void metrics_that_cannot_be_written(void **state) {
     world *s = *state;
     ct_fit_options o = options(s);
-    o.metrics = "/dev/full";
+    o.metrics_path = "/dev/full";
     assert_false(ct_fit_at(&o, caller));
     assert_string_equal(ct_error_text(),
                         "main.c:9: fit: /dev/full: cannot write: No space left on device");
@@ -381,8 +381,8 @@ static void events_that_cannot_be_written(void **state) {
     char folder[] = "/tmp/cotan-fit-events-XXXXXX", command[64], wanted[96];
     ct_fit_options o = options(s);
     assert_non_null(mkdtemp(folder));
-    o.events = folder;
-    o.metrics = o.plot = NULL;
+    o.tensorboard_dir = folder;
+    o.metrics_path = o.plot_path = NULL;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     limit = before;
     limit.rlim_cur = 600;
@@ -421,7 +421,7 @@ static void ends_when_nothing_improves(void **state) {
     o.steps = 12;
     assert_true(ct_fit(&o));
     assert_int_equal(s->last.step, 7);
-    assert_int_equal(s->last.end, CT_FIT_PATIENCE);
+    assert_int_equal(s->last.end_reason, CT_FIT_PATIENCE);
     assert_true(s->last.evaluated && !s->last.improved && s->last.val_loss == 4);
     const ct_fit_best want = {3.75, 6, 3, 8, 7, 3.8}; // 3.75 is lower than 3.8, but not enough
     assert_memory_equal(&s->last.best, &want, sizeof want);
@@ -451,14 +451,14 @@ static void patience_survives_a_resume(void **state) {
     s->stop_behind = 5;
     assert_false(ct_fit(&o));
     ct_error_clear();
-    assert_int_equal(s->last.best.stale, 1);
+    assert_int_equal(s->last.best.stale_evaluations, 1);
     s->stop_behind = -1;
     o.first_step = s->last.done;
     o.best = s->last.best;
     assert_int_equal(o.first_step, 6);
     assert_true(ct_fit(&o));
     assert_int_equal(s->last.step, 7);
-    assert_int_equal(s->last.end, CT_FIT_PATIENCE);
+    assert_int_equal(s->last.end_reason, CT_FIT_PATIENCE);
     expect_ends(s->metrics, 8, "patience");
 }
 
@@ -469,7 +469,7 @@ static void the_same_weights_count_once(void **state) {
     o.steps = 3;
     assert_true(ct_fit(&o));
     ct_fit_best before = s->last.best;
-    assert_int_equal(before.newest, 3);
+    assert_int_equal(before.last_evaluated_step, 3);
     o.steps = 5;
     o.eval_every = 3;
     o.first_step = 3;
@@ -478,35 +478,35 @@ static void the_same_weights_count_once(void **state) {
     assert_true(ct_fit(&o));
     assert_int_equal(s->n_evaluated, 5); // the fourth of weights that were known
     assert_int_equal(s->last.best.evaluations, before.evaluations + 1);
-    assert_int_equal(s->last.best.newest, 5);
+    assert_int_equal(s->last.best.last_evaluated_step, 5);
 }
 
 // ------------------------------------------------------------------------------------ callbacks
 
-static ct_fit_answer hear(world *s, const ct_fit_point *point, const char *what) {
+static ct_fit_action hear(world *s, const ct_fit_state *point, const char *what) {
     size_t n = strlen(s->heard);
     snprintf(s->heard + n, sizeof s->heard - n, "%s%s%d", n ? " " : "", what, (int)point->done);
-    return s->act && point->step == s->acts_at ? s->act(s, point) : CT_FIT_GO_ON;
+    return s->act && point->step == s->acts_at ? s->act(s, point) : CT_FIT_CONTINUE;
 }
-static ct_fit_answer hear_step(const ct_fit_point *point, void *user) {
+static ct_fit_action hear_step(const ct_fit_state *point, void *user) {
     return hear(user, point, "step");
 }
-static ct_fit_answer hear_begin(const ct_fit_point *point, void *user) {
+static ct_fit_action hear_begin(const ct_fit_state *point, void *user) {
     return hear(user, point, "begin");
 }
-static ct_fit_answer hear_evaluation(const ct_fit_point *point, void *user) {
+static ct_fit_action hear_evaluation(const ct_fit_state *point, void *user) {
     assert_true(point->evaluated);
     assert_int_equal(!!isnan(point->loss), point->done == 0); // no step is done, none has a loss
     return hear(user, point, point->improved ? "best" : "eval");
 }
-static ct_fit_answer hear_save(const ct_fit_point *point, void *user) {
+static ct_fit_action hear_save(const ct_fit_state *point, void *user) {
     return hear(user, point, "save");
 }
-static void hear_end(const ct_fit_point *point, void *user) {
+static void hear_end(const ct_fit_state *point, void *user) {
     static const char *const ends[] = {"?", "done", "patience", "stopped", "interrupted", "failed"};
     world *s = user;
     s->act = NULL;
-    hear(s, point, ends[point->end]);
+    hear(s, point, ends[point->end_reason]);
 }
 
 static ct_fit_options heard(world *s) {
@@ -532,7 +532,7 @@ static void callbacks_hear_of_all_in_turn(void **state) {
                         "begin0 best0 step1 step2 save2 eval2 step3 eval4 step4 save4 done4");
 }
 
-static ct_fit_answer stops(world *s, const ct_fit_point *point) {
+static ct_fit_action stops(world *s, const ct_fit_state *point) {
     (void)s, (void)point;
     return CT_FIT_STOP;
 }
@@ -551,7 +551,7 @@ static void a_callback_stops_the_fit(void **state) {
     expect_ends(s->metrics, 4, NULL);
 }
 
-static ct_fit_answer stops_at_once(const ct_fit_point *point, void *user) {
+static ct_fit_action stops_at_once(const ct_fit_state *point, void *user) {
     (void)point, (void)user;
     return CT_FIT_STOP;
 }
@@ -566,7 +566,7 @@ static void a_save_stops_the_fit(void **state) {
     expect_ends(s->metrics, 2, "callback"); // its line was written before
 }
 
-static ct_fit_answer fails(world *s, const ct_fit_point *point);
+static ct_fit_action fails(world *s, const ct_fit_state *point);
 
 // Nothing is cut off the metrics before the callback has agreed, or where they cannot be read.
 static void a_fit_that_cannot_begin_changes_nothing(void **state) {
@@ -598,12 +598,12 @@ static void a_fit_that_cannot_begin_changes_nothing(void **state) {
     expect_ends(s->metrics, 3, NULL);
 }
 
-static ct_fit_answer fails(world *s, const ct_fit_point *point) {
+static ct_fit_action fails(world *s, const ct_fit_state *point) {
     (void)point;
     CT_SCOPE;
     const ct_loc here = {"main.c", 5};
     (void)ct_matmul_at(s->w, s->w, here);
-    return CT_FIT_GO_ON;
+    return CT_FIT_CONTINUE;
 }
 
 // An error in a callback ends the fit; what was trained is saved without it, and then it is told.
@@ -619,12 +619,12 @@ static void an_error_in_a_callback_is_told_behind_the_save(void **state) {
                         "main.c:5: matmul: both operands need two axes: a is () f32, b is () f32");
     expect_ends(s->metrics, 2, NULL);
     ct_error_clear();
-    assert_int_equal(ct_optim_count(s->optim), 2);
+    assert_int_equal(ct_optim_step_count(s->optim), 2);
 }
 
-static ct_fit_answer halves(world *s, const ct_fit_point *point) {
+static ct_fit_action halves(world *s, const ct_fit_state *point) {
     assert_true(ct_optim_set_schedule(s->optim, .lr = point->lr / 2));
-    return CT_FIT_GO_ON;
+    return CT_FIT_CONTINUE;
 }
 
 static void a_callback_changes_the_rate(void **state) {
@@ -710,16 +710,16 @@ static void an_end_tells_of_the_last_step(void **state) {
             ct_assign(s->w, ct_f(1));
         }
         s->told[0] = (ct_fit_callback){.on_end = end, .user = s};
-        o.metrics = o.plot = NULL;
+        o.metrics_path = o.plot_path = NULL;
         o.loss = cases[i].loss;
         s->nan_at = cases[i].nan_at;
-        int64_t before = ct_optim_count(s->optim);
+        int64_t before = ct_optim_step_count(s->optim);
         assert_false(ct_fit(&o));
         ct_error_clear();
-        assert_int_equal(s->last.end, CT_FIT_FAILED);
+        assert_int_equal(s->last.end_reason, CT_FIT_FAILED);
         assert_int_equal(s->last.step, 2);
         assert_int_equal(s->last.done, cases[i].done);
-        assert_int_equal(ct_optim_count(s->optim) - before, cases[i].done);
+        assert_int_equal(ct_optim_step_count(s->optim) - before, cases[i].done);
         assert_true(s->last.loss == cases[i].last || (i == 1 && isnan(s->last.loss)));
     }
 }
@@ -731,8 +731,8 @@ static void the_folder_of_events_is_made(void **state) {
     ct_fit_options o = options(s);
     assert_non_null(mkdtemp(top));
     snprintf(folder, sizeof folder, "%s/a/b", top);
-    o.events = folder;
-    o.metrics = o.plot = NULL;
+    o.tensorboard_dir = folder;
+    o.metrics_path = o.plot_path = NULL;
     assert_true(ct_fit(&o));
     snprintf(command, sizeof command, "ls %s/events.out.tfevents.* >/dev/null && rm -r %s", folder,
              top);

@@ -36,7 +36,7 @@ def write(path, pairs, **more):
 
 def ends(t):
     ids = (ctypes.c_int64 * 8)()
-    return list(ids[:ours.lib.ct_tokenizer_ends(t.handle, ids, 8)])
+    return list(ids[:ours.lib.ct_tokenizer_eos_ids(t.handle, ids, 8)])
 
 
 @pytest.fixture(scope="module")

@@ -283,7 +283,7 @@ static void no_flipped_bit_of_the_config_is_taken(void **state) {
     (void)state;
     const char *dir = folder();
     ct_gpt2_config saved = tiny();
-    saved.tokens = "chars";
+    saved.tokenizer = "chars";
     saved.characters = "abcdefghijk";
     saved.characters_n = V;
     ct_gpt2 *model = make(saved, 3);
@@ -306,7 +306,7 @@ static void no_flipped_bit_of_the_config_is_taken(void **state) {
         taken++;
         assert_true(c->vocab == V && c->context == C && c->layers == L && c->heads == H);
         assert_true(c->width == W && c->norm_eps == 1e-5 && !c->no_bias && c->dropout == 0);
-        assert_string_equal(c->tokens, "chars");
+        assert_string_equal(c->tokenizer, "chars");
         assert_string_equal(c->characters, "abcdefghijk");
         ct_gpt2_free(model);
     }
@@ -335,7 +335,7 @@ static void a_config_that_hugging_face_wrote_is_read(void **state) {
         "  \"vocabulary\": \"abcdefghij\\u00e9\"\n}\n";
     const char *dir = folder(), *sum;
     ct_gpt2_config saved = tiny();
-    saved.tokens = "chars";
+    saved.tokenizer = "chars";
     saved.characters = "abcdefghij\xc3\xa9";
     saved.characters_n = 12;
     saved.dropout = 0.25;
@@ -357,7 +357,7 @@ static void a_config_that_hugging_face_wrote_is_read(void **state) {
     const ct_gpt2_config *c = ct_gpt2_config_of(model);
     assert_true(c->vocab == V && c->context == C && c->layers == L && c->heads == H);
     assert_true(c->width == W && c->norm_eps == 1e-5 && !c->no_bias && c->dropout == 0.25);
-    assert_string_equal(c->tokens, "chars");
+    assert_string_equal(c->tokenizer, "chars");
     assert_string_equal(c->characters, "abcdefghij\xc3\xa9");
     ct_gpt2_free(model);
     remove_folder(dir);
@@ -394,7 +394,7 @@ static void files_round_trip(void **state) {
         ct_gpt2_config config = tiny();
         config.no_bias = no_bias;
         config.dropout = 0.25;
-        config.tokens = "chars";
+        config.tokenizer = "chars";
         config.characters = text;
         config.characters_n = sizeof text - 1;
         ct_gpt2 *a = make(config, 3);
@@ -410,7 +410,7 @@ static void files_round_trip(void **state) {
         assert_int_equal(c->width, W);
         assert_int_equal(c->no_bias, no_bias);
         assert_true(c->dropout == 0.25 && c->norm_eps == 1e-5);
-        assert_string_equal(c->tokens, "chars");
+        assert_string_equal(c->tokenizer, "chars");
         assert_int_equal(c->characters_n, sizeof text - 1);
         assert_memory_equal(c->characters, text, sizeof text);
         {
@@ -612,7 +612,7 @@ static void dropout_follows_its_key(void **state) {
         CT_SCOPE;
         ct_nn_mode mode = {.training = i < 3, .key = ct_random_key(i == 1 ? 2 : 1)};
         loss[i] = ct_item(ct_gpt2_loss(model, tokens(B, C, 0, 0), tokens(B, C, 0, 1), &mode));
-        assert_int_equal(mode.drawn, i < 3 ? 1 + 2 * L : 0);
+        assert_int_equal(mode.n_dropouts, i < 3 ? 1 + 2 * L : 0);
     }
     CT_SCOPE;
     double plain = ct_item(ct_gpt2_loss(model, tokens(B, C, 0, 0), tokens(B, C, 0, 1), NULL));

@@ -42,22 +42,22 @@ static ct_tensor decoded(const given *g, ct_gpt2_cache *cache, ct_tensor tokens)
     return logits;
 }
 
-static bool first_batch(const given *g, ct_named *out, size_t *n_out) {
+static bool first_batch(const given *g, ct_named_tensor *out, size_t *n_out) {
     ct_params *params = ct_gpt2_params(g->model);
     size_t n = ct_params_count(params), at = 0;
-    static char names[TENSORS][CT_NN_PATH + 8];
+    static char names[TENSORS][CT_NN_MAX_PATH + 8];
     ct_tensor wrt[TENSORS], grads[TENSORS];
     if (n > TENSORS) return false;
     for (size_t i = 0; i < n; i++) wrt[i] = ct_params_get(params, i);
     ct_tensor tokens = of_step(g, g->tokens, 0), targets = of_step(g, g->targets, 0);
     ct_tensor loss = ct_gpt2_loss(g->model, tokens, targets, NULL);
     ct_grad(loss, wrt, n, grads);
-    out[at++] = (ct_named){"logits", ct_gpt2_logits(g->model, tokens, NULL)};
-    out[at++] = (ct_named){"loss", loss};
-    out[at++] = (ct_named){"next", ct_gpt2_next_logits(g->model, tokens)};
+    out[at++] = (ct_named_tensor){"logits", ct_gpt2_logits(g->model, tokens, NULL)};
+    out[at++] = (ct_named_tensor){"loss", loss};
+    out[at++] = (ct_named_tensor){"next", ct_gpt2_next_logits(g->model, tokens)};
     for (size_t i = 0; i < n; i++) {
         snprintf(names[i], sizeof names[i], "grad.%s", ct_params_name(params, i));
-        out[at++] = (ct_named){names[i], grads[i]};
+        out[at++] = (ct_named_tensor){names[i], grads[i]};
     }
     *n_out = at;
     return !ct_failed();
@@ -93,17 +93,17 @@ static bool read_batches(given *g, const char *path) {
 static bool run(char **argv) {
     CT_SCOPE;
     given g = {0};
-    static ct_named out[TENSORS + 8];
+    static ct_named_tensor out[TENSORS + 8];
     float losses[STEPS];
     size_t n = 0;
     if (!ct_set_device(argv[1]) || !read_batches(&g, argv[3]) || !(g.model = ct_gpt2_load(argv[2])))
         return false;
     ct_gpt2_cache *cache = ct_gpt2_cache_new(g.model, g.batch, 0);
     bool ok = cache && first_batch(&g, out, &n);
-    if (ok) out[n++] = (ct_named){"decoded", decoded(&g, cache, of_step(&g, g.tokens, 0))};
+    if (ok) out[n++] = (ct_named_tensor){"decoded", decoded(&g, cache, of_step(&g, g.tokens, 0))};
     ok = ok && ct_save_npz(argv[4], out, n) && train(&g, losses);
     if (ok) {
-        out[n++] = (ct_named){"losses", ct_from(losses, CT_F32, CT_DIMS(g.steps))};
+        out[n++] = (ct_named_tensor){"losses", ct_from(losses, CT_F32, CT_DIMS(g.steps))};
         ok = ct_save_npz(argv[4], out, n) && ct_gpt2_save(g.model, argv[5]);
     }
     ct_gpt2_cache_free(cache);

@@ -83,7 +83,7 @@ ct_tensor use(ct_params *params, const float *x) {
     CT_SCOPE;
     ct_tensor t = cotan::from(x, CT_F32, {2, 3});
     cotan::optim_step(cotan::adamw(params, {.lr = 0.1, .beta1 = 0}), cotan::sum(t));
-    cotan::nn_linear(ct_nn_place_in(params, 1), {.in = 2, .out = 3, .no_bias = true});
+    cotan::nn_linear(ct_nn_builder_for(params, 1), {.in = 2, .out = 3, .no_bias = true});
     std::vector<ct_tensor> two = {t, cotan::slice(t, {.axes = {0}, .start = {1}})};
     cotan::attention(t, t, t, {.mask = t, .causal = true});
     if (!cotan::compile({.path = "step", .names = {{"t", t}}})) cotan::error_clear();
@@ -121,7 +121,7 @@ def test_every_function_is_there_in_cpp():
     """Each exported function of the headers that C++ can call has its wrapper, or is said here to have none."""
     wrappers = set(re.findall(r"::(ct_\w+)\(", (BUILD / "derived/cotan/functions.hpp").read_text()))
     wrappers |= set(re.findall(r"::(ct_\w+)\(", (ROOT / "include/cotan/cotan.hpp").read_text()))
-    none = {"ct_scope_begin", "ct_scope_end", "ct_nn_under"}  # CT_SCOPE; a format with arguments
+    none = {"ct_scope_begin", "ct_scope_end", "ct_nn_builder_child"}  # CT_SCOPE; a format with arguments
     for header in (ROOT / "include/cotan").glob("*.h"):
         text = re.sub(r"//[^\n]*", "", header.read_text())
         names = set(re.findall(r"^CT_API[^;(]*\b(ct_[a-z0-9]\w*)\(", text, re.M))
@@ -176,11 +176,11 @@ int main(int, char **argv) {
     const float values[] = {1, 2};
     ct_tensor x = cotan::from(values, CT_F32, {2}), y = cotan::keep(cotan::add(x, x));
     std::string path = std::string(argv[0]) + "_step";
-    const ct_named one[] = {{"pixels", x}};
+    const ct_named_tensor one[] = {{"pixels", x}};
     cotan::compile_args braces, list;
     braces.path = list.path = path.c_str();
     braces.names = {{"images", x}, {"doubled", y}};
-    list.names = ct_names{one, 1};
+    list.names = ct_named_list{one, 1};
     for (const cotan::compile_args &args : {braces, list}) {
         if (!cotan::compile(args)) std::puts(cotan::error_text());
         std::FILE *header = std::fopen((path + ".h").c_str(), "r");
@@ -199,8 +199,8 @@ int main(int, char **argv) {
 ALONE = [("ct_sum(x)", "g++", "c++17", True), ("ct_sum(x)", "g++", "c++20", False),
          ("ct_sum(x, .axes = CT_AXES(1))", "g++", "c++17", True), ("ct_sum(x, .axes = CT_AXES(1))", "g++", "c++20", False),
          ("ct_sum(x, .axes = CT_AXES(1))", "clang++", "c++17", True), ("ct_sum(x, .axes = CT_AXES(1))", "clang++", "c++20", True),
-         ("ct_compile(\"step\", .names = CT_NAMES({\"x\", x}))", "g++", "c++17", False),
-         ("ct_compile(\"step\", .names = CT_NAMES({\"x\", x}))", "clang++", "c++20", True),
+         ("ct_compile(\"step\", .names = CT_NAMED_LIST({\"x\", x}))", "g++", "c++17", False),
+         ("ct_compile(\"step\", .names = CT_NAMED_LIST({\"x\", x}))", "clang++", "c++20", True),
          ("ct_sum_with({x, CT_AXES(1), true, CT_HERE})", "g++", "c++17", True),
          ("ct_sum_with({.x = x, .axes = CT_AXES(1), .keepdims = true, .here = CT_HERE})", "g++", "c++20", True),
          ("ct_sum_with({.x = x, .axes = CT_AXES(1), .keepdims = true, .here = CT_HERE})", "clang++", "c++20", True)]

@@ -136,8 +136,8 @@ static char *train(training *t, size_t *size) {
                           .optim = adamw,
                           .loss = training_loss,
                           .user = t,
-                          .metrics = *t->metrics ? t->metrics : NULL,
-                          .plot = *t->plot ? t->plot : NULL};
+                          .metrics_path = *t->metrics ? t->metrics : NULL,
+                          .plot_path = *t->plot ? t->plot : NULL};
     bool ok = ct_fit(&fit);
     if (!ok) fail_msg("%s", ct_error_text());
     char *bytes = malloc(1 << 20);
@@ -192,9 +192,9 @@ static void schedules_are_the_same_in_any_mode(void **state) {
                             {CT_LR_LINEAR, .lr = 0.3, .min_lr = 0.07, .warmup = 7, .steps = 50}};
     for (int i = 0; i < 2; i++)
         for (int64_t step = 0; step < 50; step++) {
-            double plain = ct_schedule_at(&shapes[i], step);
+            double plain = ct_schedule_lr(&shapes[i], step);
             fesetround(FE_UPWARD);
-            double upward = ct_schedule_at(&shapes[i], step);
+            double upward = ct_schedule_lr(&shapes[i], step);
             fesetround(FE_TONEAREST);
             assert_memory_equal(&plain, &upward, sizeof plain);
         }

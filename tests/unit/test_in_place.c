@@ -56,7 +56,7 @@ static uint64_t run(update f, const char *fuse, float to[N * N]) {
         CT_SCOPE;
         ct_assign(w, f(w, numbers(N, N, 2 + i)));
     }
-    const uint64_t bytes = ct_newest_plan()->arena_bytes;
+    const uint64_t bytes = ct_latest_plan()->arena_bytes;
     {
         CT_SCOPE;
         memcpy(to, ct_data(w), sizeof(float) * N * N);
@@ -116,7 +116,7 @@ static cost scan_of(ct_fn body, const bool wanted[3]) {
     for (int i = 0; i < 3; i++)
         if (wanted[i]) all[n++] = ct_sum(made[i]);
     assert_true(ct_eval(all, n));
-    return (cost){ct_newest_plan()->flops, ct_newest_plan()->arena_bytes};
+    return (cost){ct_latest_plan()->flops, ct_latest_plan()->arena_bytes};
 }
 
 static void a_loop_makes_what_is_wanted(void **state) {
@@ -154,7 +154,7 @@ static uint64_t loss_bytes(bool blocks, bool gradients) {
         blocks ? ct_linear_cross_entropy(in[0], in[1], targets) : ct_cross_entropy(logits, targets);
     if (gradients) ct_grad(out[0], in, 2, out + 1);
     assert_true(ct_eval(out, gradients ? 3 : 1));
-    return ct_newest_plan()->arena_bytes;
+    return ct_latest_plan()->arena_bytes;
 }
 
 static void a_loss_without_its_logits(void **state) {

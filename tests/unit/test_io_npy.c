@@ -240,10 +240,10 @@ static void round_trip(void **state) {
     assert_non_null(got);
     for (int i = 0; i < 6; i++) assert_true(got[i] == -values[i]);
     for (int deflate = 0; deflate < 2; deflate++) {
-        const ct_named all[] = {{"x", x},
-                                {"dir/b\xc3\xa4", b},
-                                {"", ct_f(2)},
-                                {"none", ct_zeros(CT_I64, CT_DIMS(0, 4))}};
+        const ct_named_tensor all[] = {{"x", x},
+                                       {"dir/b\xc3\xa4", b},
+                                       {"", ct_f(2)},
+                                       {"none", ct_zeros(CT_I64, CT_DIMS(0, 4))}};
         assert_true(ct_save_npz(place("a.npz"), all, 4, .deflate = deflate));
         ct_npz *npz = ct_npz_open(place("a.npz"));
         assert_non_null(npz);
@@ -278,8 +278,8 @@ static void the_wrong_one_of_two_formats(void **state) {
     (void)state;
     CT_SCOPE;
     ct_tensor x = ct_zeros(CT_F32, CT_DIMS(2));
-    const ct_named all[] = {{"a.weight", x}, {"a.bias", x}, {"b.weight", x},
-                            {"b.bias", x},   {"c\"", x},    {"d.weight", x}};
+    const ct_named_tensor all[] = {{"a.weight", x}, {"a.bias", x}, {"b.weight", x},
+                                   {"b.bias", x},   {"c\"", x},    {"d.weight", x}};
     assert_true(ct_save_npz(place("a.npz"), all, 6));
     assert_true(ct_save_npy(place("y.npy"), x));
     assert_false(ct_ok(ct_load_npy_at(place("a.npz"), line)));
@@ -333,8 +333,9 @@ static void not_written(void **state) {
                  "first, or write a "
                  "safetensors file",
                  path);
-    const ct_named half = {"h", h}, twice[] = {{"a", x}, {"b", x}, {"a", x}},
-                   out = {"a/../../b", x}, root = {"/a", x}, bad = {"a\xff", x}, none = {NULL, x};
+    const ct_named_tensor half = {"h", h}, twice[] = {{"a", x}, {"b", x}, {"a", x}},
+                          out = {"a/../../b", x}, root = {"/a", x}, bad = {"a\xff", x},
+                          none = {NULL, x};
     assert_false(ct_save_npz_with(path, &half, 1, here));
     expect_error(CT_E_DTYPE,
                  "a.c:7: save_npz: %s: npz: array \"h\": NumPy has no dtype for bf16\n  hint: cast "
@@ -411,7 +412,8 @@ static void changed_while_open(void **state) {
     (void)state;
     CT_SCOPE;
     const char *path = place("c.npz");
-    const ct_named all[] = {{"a", ct_f(1)}, {"b", ct_ones(CT_F32, CT_DIMS(1 << 16))}}, one = all[0];
+    const ct_named_tensor all[] = {{"a", ct_f(1)}, {"b", ct_ones(CT_F32, CT_DIMS(1 << 16))}},
+                          one = all[0];
     for (int deflate = 0; deflate < 2; deflate++) {
         assert_true(ct_save_npz(path, all, 2, .deflate = deflate));
         struct stat whole;
@@ -474,10 +476,10 @@ static void beyond_4_gib(void **state) {
 static bool copy_npz(const char *from, const char *to, bool deflate) {
     ct_npz *npz = ct_npz_open_at(from, CT_NOWHERE);
     size_t n = ct_npz_count(npz);
-    ct_named *all = calloc(n + 1, sizeof *all);
+    ct_named_tensor *all = calloc(n + 1, sizeof *all);
     for (size_t i = 0; i < n && all; i++)
-        all[i] =
-            (ct_named){ct_npz_name(npz, i), ct_npz_get_at(npz, ct_npz_name(npz, i), CT_NOWHERE)};
+        all[i] = (ct_named_tensor){ct_npz_name(npz, i),
+                                   ct_npz_get_at(npz, ct_npz_name(npz, i), CT_NOWHERE)};
     bool ok = npz && all && ct_save_npz_with(to, all, n, (ct_npz_options){.deflate = deflate});
     free(all);
     ct_npz_close(npz);

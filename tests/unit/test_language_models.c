@@ -4,7 +4,7 @@
 // "grads" logits, loss, and its gradients by name; "steps" what steps with a cache say of each token: one text at a
 // time in pieces, then all together token by token; "kept" the loss of each text's tokens where keys and values are kept as f32, f16,
 // bf16 and codes of 8 bits; "write" 64 tokens behind the first text, the likeliest each time, "generate" the
-// same by ct_lm_generate, "generate3" drawn by the seed 3, "generateb47" by four beams, which token 7 ends, "generateb47m5" after five others; "process", of which DIR is nothing, what ct_lm_process does. Of a model that reads one text and
+// same by ct_lm_generate, "generate3" drawn by the seed 3, "generateb47" by four beams, which token 7 ends, "generateb47m5" after five others; "process", of which DIR is nothing, what ct_lm_process_logits does. Of a model that reads one text and
 // writes another, ids are read and IN's "written" (B, U) begin what is written.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,11 +26,12 @@ static ct_tensor ids,
     written; // (B, T) and (B, U) i32; written: CT_NONE where the model has one text
 
 static ct_tensor logits_of(const ct_lm *lm) {
-    return written.bits ? ct_lm_pair_logits(lm, ids, written, NULL) : ct_lm_logits(lm, ids, NULL);
+    return written.bits ? ct_lm_seq2seq_logits(lm, ids, written, NULL)
+                        : ct_lm_logits(lm, ids, NULL);
 }
 
 static bool logits(ct_lm *lm, const char *to) {
-    ct_named out = {"logits", logits_of(lm)};
+    ct_named_tensor out = {"logits", logits_of(lm)};
     return ct_save_npz(to, &out, 1);
 }
 
@@ -39,7 +40,7 @@ static bool grads(ct_lm *lm, const char *to) {
     const size_t n = ct_params_count(params);
     ct_tensor wrt[MOST], got[MOST], y = logits_of(lm);
     ct_tensor own = written.bits ? written : ids;
-    ct_named out[MOST + 2];
+    ct_named_tensor out[MOST + 2];
     if (n > MOST) return false;
     const int64_t batch = ct_dim(own, 0), time = ct_dim(own, 1), vocab = ct_dim(y, 2);
     ct_tensor seen = ct_slice(y, .axes = CT_AXES(1), .stop = CT_INTS(-1)),
@@ -48,9 +49,9 @@ static bool grads(ct_lm *lm, const char *to) {
                                       ct_reshape(next, CT_DIMS(batch * (time - 1))));
     for (size_t i = 0; i < n; i++) wrt[i] = ct_params_get(params, i);
     ct_grad(loss, wrt, n, got);
-    for (size_t i = 0; i < n; i++) out[i] = (ct_named){ct_params_name(params, i), got[i]};
-    out[n] = (ct_named){"logits", y};
-    out[n + 1] = (ct_named){"loss", loss};
+    for (size_t i = 0; i < n; i++) out[i] = (ct_named_tensor){ct_params_name(params, i), got[i]};
+    out[n] = (ct_named_tensor){"logits", y};
+    out[n + 1] = (ct_named_tensor){"loss", loss};
     return ct_save_npz(to, out, n + 2);
 }
 
@@ -107,7 +108,7 @@ static bool steps(ct_lm *lm, const char *to) {
         one[t] = ct__lm_step(lm, cache, part, 2, time, CT_HERE); // (B, vocab)
         ok = ct_eval(&one[t], 1);
     }
-    ct_named out[2] = {{"pieces", CT_NONE}, {"tokens", CT_NONE}};
+    ct_named_tensor out[2] = {{"pieces", CT_NONE}, {"tokens", CT_NONE}};
     if (ok) {
         out[0].tensor = ct_concat(piece, (int)pieces, 0);
         out[1].tensor = ct_concat(one, (int)time, 0);
@@ -140,7 +141,7 @@ static bool kept(const ct_lm *lm, const char *to) {
     static const ct_dtype dtypes[] = {CT_F32, CT_F16, CT_BF16, CT_I8};
     double losses[4];
     for (int i = 0; i < 4; i++) losses[i] = loss_kept(lm, dtypes[i]);
-    ct_named out = {"losses", ct_from(losses, CT_F64, CT_DIMS(4))};
+    ct_named_tensor out = {"losses", ct_from(losses, CT_F64, CT_DIMS(4))};
     return ct_save_npz(to, &out, 1);
 }
 
@@ -164,7 +165,7 @@ static bool write(ct_lm *lm, const char *to) {
         ct_tensor best = ct_argmax(ct__lm_step(lm, cache, &part, 1, all, CT_HERE), .axis = 1);
         tokens[t] = (int32_t)ct_item(best);
     }
-    ct_named out = {"tokens", ct_from(tokens, CT_I32, CT_DIMS(WRITTEN))};
+    ct_named_tensor out = {"tokens", ct_from(tokens, CT_I32, CT_DIMS(WRITTEN))};
     bool ok = cache && ct_save_npz(to, &out, 1);
     ct__lm_cache_free(cache);
     return ok;
@@ -181,10 +182,10 @@ static bool process(const char *from, const char *to) {
     const ct_lm_tokens sequence = {ct_data(banned), (size_t)ct_size(banned)};
     ct_npz_close(in);
     static float scores[1 << 16];
-    ct_lm_bias bias[MOST];
+    ct_lm_logit_bias bias[MOST];
     if (!o || !add || !given || !of || !seen || !sequence.v || ct_size(x) > 1 << 16) return false;
     memcpy(scores, given, (size_t)ct_size(x) * sizeof *scores);
-    for (int64_t i = 0; i < ct_size(tokens); i++) bias[i] = (ct_lm_bias){of[i], add[i]};
+    for (int64_t i = 0; i < ct_size(tokens); i++) bias[i] = (ct_lm_logit_bias){of[i], add[i]};
     const ct_lm_sampling s = {.repetition_penalty = CT_F(o[0]),
                               .frequency_penalty = o[1],
                               .presence_penalty = o[2],
@@ -194,13 +195,13 @@ static bool process(const char *from, const char *to) {
                               .min_p = o[6],
                               .typical_p = CT_F(o[7]),
                               .no_repeat_ngram_size = (int64_t)o[8],
-                              .bias = bias,
-                              .n_bias = (size_t)ct_size(tokens),
+                              .logit_bias = bias,
+                              .n_logit_bias = (size_t)ct_size(tokens),
                               .banned = &sequence,
                               .n_banned = sequence.n ? 1 : 0};
-    if (!ct_lm_process(scores, ct_size(x), seen, (size_t)ct_size(text), (size_t)o[9], &s))
+    if (!ct_lm_process_logits(scores, ct_size(x), seen, (size_t)ct_size(text), (size_t)o[9], &s))
         return false;
-    ct_named out = {"scores", ct_from(scores, CT_F32, CT_DIMS(ct_size(x)))};
+    ct_named_tensor out = {"scores", ct_from(scores, CT_F32, CT_DIMS(ct_size(x)))};
     return ct_save_npz(to, &out, 1);
 }
 
@@ -232,11 +233,12 @@ static bool generate(ct_lm *lm, const char *seed, const char *to) {
     const int32_t *prompt = ct_data(ids);
     if (!prompt ||
         !ct_lm_generate(.lm = lm, .prompt = prompt, .n_prompt = (size_t)ct_dim(ids, 1),
-                        .most = beams ? 12 : WRITTEN, .beams = beams, .ends = &end,
-                        .n_ends = beams > 0, .sampling = sampling, .token = hear, .user = &t))
+                        .max_tokens = beams ? 12 : WRITTEN, .beams = beams, .eos_ids = &end,
+                        .n_eos_ids = beams > 0, .sampling = sampling, .on_token = hear, .user = &t))
         return false;
-    ct_named out[2] = {{"tokens", ct_from(t.token, CT_I32, CT_DIMS(t.n))},
-                       {"log_probabilities", ct_from(t.log_probability, CT_F64, CT_DIMS(t.n))}};
+    ct_named_tensor out[2] = {
+        {"tokens", ct_from(t.token, CT_I32, CT_DIMS(t.n))},
+        {"log_probabilities", ct_from(t.log_probability, CT_F64, CT_DIMS(t.n))}};
     return ct_save_npz(to, out, 2);
 }
 
@@ -255,7 +257,7 @@ static int run(int argc, char **argv) {
     for (size_t i = 0; i < ct_npz_count(in); i++)
         if (strcmp(ct_npz_name(in, i), "written") == 0) written = ct_npz_get(in, "written");
     ct_npz_close(in);
-    ct_lm *lm = ct_lm_load(argv[2], .trainable = train, .in_place = in_place,
+    ct_lm *lm = ct_lm_load(argv[2], .trainable = train, .no_repack = in_place,
                            .activations = exact ? CT_F32 : CT_DEFAULT);
     bool ok = lm != NULL;
     if (ok && strcmp(mode, "logits") == 0) ok = logits(lm, to);

@@ -96,7 +96,7 @@ static void a_thousand_lengths_without(void **state) {
 static void kernels_of(int layers, size_t *step, size_t *pass) {
     machine m = start("dry:cpu", layers, false);
     prompt(&m, 32);
-    *pass = ct_newest_plan()->n_kernels;
+    *pass = ct_latest_plan()->n_kernels;
     ct_optim *optim = ct_adamw(ct_gpt2_params(m.model), .lr = 1e-3, .clip = 1.0);
     assert_non_null(optim);
     for (int i = 0; i < 2; i++) {
@@ -105,7 +105,7 @@ static void kernels_of(int layers, size_t *step, size_t *pass) {
         ct_nn_mode mode = {.training = true};
         ct_optim_step(optim, ct_gpt2_loss(m.model, in, in, &mode));
     }
-    *step = ct_newest_plan()->n_kernels;
+    *step = ct_latest_plan()->n_kernels;
     ct_optim_free(optim);
     stop(&m);
 }

@@ -377,7 +377,7 @@ static void train(int cancel_every, float out[2]) {
         }
         assert_int_equal(ct_error_code(), CT_E_INTERRUPTED);
         ct_error_clear();
-        assert_int_equal(ct_optim_count(adam), step);
+        assert_int_equal(ct_optim_step_count(adam), step);
     }
     {
         CT_SCOPE;
@@ -401,10 +401,10 @@ static ct_tensor distance(int64_t step, void *user) {
     (void)step;
     return ct_sum(ct_square(ct_sub(*(const ct_tensor *)user, ct_f(1))));
 }
-static ct_fit_answer cancel_at_third(const ct_fit_point *point, void *user) {
+static ct_fit_action cancel_at_third(const ct_fit_state *point, void *user) {
     (void)user;
     if (point->step == 2) ct_cancel(ct_ctx_current());
-    return CT_FIT_GO_ON;
+    return CT_FIT_CONTINUE;
 }
 static bool never_save(int64_t steps_done, void *user) {
     (void)steps_done, (void)user;
@@ -432,7 +432,7 @@ static void a_cancelled_fit_ends_at_once(void **state) {
     assert_false(ct_fit(&fit));
     assert_int_equal(ct_error_code(), CT_E_INTERRUPTED);
     ct_error_clear();
-    assert_int_equal(ct_optim_count(adam), 3);
+    assert_int_equal(ct_optim_step_count(adam), 3);
     ct_optim_free(adam);
     ct_params_free(params);
 }

@@ -67,7 +67,7 @@ static ct_lm_train_options small(void) { // the small GPT of the benchmarks
                                  .steps = 3,
                                  .no_bias = true,
                                  .eval_batches = CT_F(1),
-                                 .event = hear};
+                                 .on_event = hear};
 }
 
 typedef struct parts {
@@ -92,7 +92,7 @@ static void test_planned_is_measured(void **state) {
     size_t resident = ct__resident_bytes();
     assert_true(ct_lm_plan(&o, add_part, &p, &planned));
     ct_stats end = ct_get_stats();
-    assert_int_equal(end.most_memory, begin.most_memory);
+    assert_int_equal(end.peak_memory, begin.peak_memory);
     assert_int_equal(end.launches, begin.launches);
     assert_int_equal(end.kernels_compiled + end.kernels_loaded, 0);
     assert_int_equal(stat(out, &st), -1);
@@ -101,14 +101,14 @@ static void test_planned_is_measured(void **state) {
     assert_int_equal(n_told, 1);
     assert_int_equal(told[0], CT_LM_MODEL);
     assert_true(ct_lm_train(&o));
-    uint64_t measured = ct_get_stats().most_memory;
+    uint64_t measured = ct_get_stats().peak_memory;
     size_t process = ct__resident_peak_bytes();
     print_message("planned %llu, measured %llu, process %zu of %llu\n",
                   (unsigned long long)planned.devices, (unsigned long long)measured, process,
-                  (unsigned long long)planned.memory);
+                  (unsigned long long)planned.total);
     assert_true(planned.devices >= measured && measured >= planned.devices / 10 * 9);
     assert_true(SANITIZED ||
-                (double)(process - resident) <= 1.1 * (double)(planned.memory - resident));
+                (double)(process - resident) <= 1.1 * (double)(planned.total - resident));
     assert_true(told[n_told - 1] == CT_LM_DONE && told[n_told - 2] == CT_LM_MEMORY);
     assert_int_equal(strncmp(memory_line, "memory: tensors ", 16), 0);
 }
@@ -140,16 +140,16 @@ static void test_choice_fits(void **state) {
     ct_lm_train_options o = {.data = data, .n_data = 1, .steps = 10, .batch = 64};
     ct_lm_cost roomy, tight, least;
     assert_true(ct_lm_plan(&o, NULL, NULL, &roomy));
-    assert_true(roomy.blocks && !roomy.again);
-    const uint64_t run = roomy.memory - roomy.process;
+    assert_true(roomy.blocks && !roomy.recomputed_blocks);
+    const uint64_t run = roomy.total - roomy.process;
     ct_set_memory_limit(roomy.process + run / 8 * 7);
     assert_true(ct_lm_plan(&o, NULL, NULL, &tight));
     ct_set_memory_limit(roomy.process + run / 8 * 3);
     assert_true(ct_lm_plan(&o, NULL, NULL, &least));
     ct_set_memory_limit(0);
-    assert_true(tight.memory <= roomy.process + run / 8 * 7 + (1 << 20));
-    assert_true(tight.weights == roomy.weights && tight.again);
-    assert_true(least.memory <= roomy.process + run / 8 * 3 + (1 << 20));
+    assert_true(tight.total <= roomy.process + run / 8 * 7 + (1 << 20));
+    assert_true(tight.weights == roomy.weights && tight.recomputed_blocks);
+    assert_true(least.total <= roomy.process + run / 8 * 3 + (1 << 20));
     assert_true(least.weights < roomy.weights);
 }
 

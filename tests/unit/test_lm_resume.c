@@ -48,10 +48,10 @@ static ct_lm_train_options options(const char *path) {
                                  .save_every = 2,
                                  .patience = CT_F(9),
                                  .seed = 11,
-                                 .stop = stop};
+                                 .should_stop = stop};
 }
 static ct_lm_train_options again(const char *path) {
-    return (ct_lm_train_options){.resume = path, .stop = stop};
+    return (ct_lm_train_options){.resume = path, .should_stop = stop};
 }
 
 // True: it came to its end. False: it was stopped at that question.
@@ -230,7 +230,7 @@ static void a_run_is_alone_in_its_folder(void **state) {
     assert_true(train(options(out), 0));
     ct_lm_train_options o = again(out);
     o.steps = STEPS + 3;
-    o.event = look_at_lock;
+    o.on_event = look_at_lock;
     close(STDIN_FILENO);
     assert_true(train(o, 0));
     assert_int_equal(steps_told, 3);

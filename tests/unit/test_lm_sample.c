@@ -35,7 +35,7 @@ static void draw(const char *dir, size_t prompt_n, int64_t length) {
     for (size_t i = 0; i < prompt_n; i++) prompt[i] = letters[1 + (7 * i + prompt_n) % 10];
     written = 0;
     ct_lm_sample_options options = {
-        .dir = dir, .prompt = prompt, .length = length, .seed = 3, .write = count_bytes};
+        .dir = dir, .prompt = prompt, .max_tokens = length, .seed = 3, .on_text = count_bytes};
     if (!ct_lm_sample(&options)) fail_msg("%s", ct_error_text());
     assert_int_equal(written, prompt_n + (size_t)length);
 }
@@ -49,7 +49,7 @@ static void another_length_of_the_prompt_compiles_nothing(void **state) {
                              .layers = 2,
                              .heads = 2,
                              .width = 12,
-                             .tokens = "chars",
+                             .tokenizer = "chars",
                              .characters = letters,
                              .characters_n = sizeof letters - 1};
     ct_gpt2 *model = ct_gpt2_new(&config, 5);

@@ -74,7 +74,7 @@ static seen run_on(const char *device) {
     mlp m = make_mlp();
     for (int i = 0; i < 3; i++) step(&m);
     assert_string_equal(ct_error_text(), "");
-    const ct_plan_cost *c = ct_newest_plan();
+    const ct_plan_cost *c = ct_latest_plan();
     assert_non_null(c);
     seen s = {.memory = account->total - held,
               .peak = account->peak - held,
@@ -104,7 +104,7 @@ static void test_dry_tells_what_runs(void **state) {
     seen planned = run_on(dry);
     ct_stats end = ct_get_stats();
     assert_int_equal(end.memory, begin.memory);
-    assert_int_equal(end.most_memory, end.memory);
+    assert_int_equal(end.peak_memory, end.memory);
     assert_int_equal(end.kernels_compiled + end.kernels_loaded,
                      begin.kernels_compiled + begin.kernels_loaded);
     seen real = run_on(device);
@@ -184,10 +184,10 @@ static void test_quantised_weights_are_not_stored(void **state) {
         ct_tensor w = ct_dequantise(codes, by, layout);
         ct_tensor y = ct_matmul(a, ct_permute(w, CT_AXES(1, 0)));
         assert_true(ct_eval(&y, 1));
-        const ct_plan_cost *c = ct_newest_plan();
+        const ct_plan_cost *c = ct_latest_plan();
         const uint64_t stored = N * (narrow ? K / 2 + K / 32 * 2 : K + 4);
         assert_int_equal(c->n_launches, 1);
-        assert_int_equal(c->most_temporaries, 0);
+        assert_int_equal(c->peak_temporary_bytes, 0);
         assert_int_equal(c->input_bytes, (uint64_t)n * K * 4 + stored);
         assert_true(c->bytes - (uint64_t)n * (K + N) * 4 <= stored + stored / 10);
     }
@@ -214,9 +214,9 @@ static void test_operand_work(void **state) {
         if (work == SCALES_COLUMNS) b = ct_mul(b, ct_from(by, CT_F32, CT_DIMS(96)));
         ct_tensor y = ct_matmul(a, b);
         assert_true(ct_eval(&y, 1));
-        const ct_plan_cost *c = ct_newest_plan();
+        const ct_plan_cost *c = ct_latest_plan();
         assert_int_equal(c->n_launches, 1);
-        assert_int_equal(c->most_temporaries, 0);
+        assert_int_equal(c->peak_temporary_bytes, 0);
         const uint64_t stored = 64 * 96 * (work == CASTS ? 2 : 4);
         assert_true(c->bytes - (uint64_t)rows * (64 + 96) * 4 <= stored + stored / 10);
     }
@@ -233,23 +233,23 @@ static void test_cost(void **state) {
         ct_tensor product = ct_matmul(a, ct_permute(a, CT_AXES(1, 0))); // (96, 96)
         ct_tensor kept = ct_sum(product, .axes = CT_AXES(0));           // (96,)
         assert_true(ct_eval(&kept, 1));
-        const ct_plan_cost *c = ct_newest_plan();
+        const ct_plan_cost *c = ct_latest_plan();
         assert_int_equal(c->input_bytes, 96 * 64 * 4);
         assert_int_equal(c->result_bytes, 96 * 4);
         assert_int_equal(c->arena_bytes, 96 * 96 * 4);
-        assert_int_equal(c->most_temporaries, 96 * 96 * 4);
+        assert_int_equal(c->peak_temporary_bytes, 96 * 96 * 4);
         assert_int_equal(c->n_launches, 2);
         assert_string_equal(c->launches[0].op, "matmul");
         assert_string_equal(c->launches[0].here.file, "tests/unit/test_memory.c");
         assert_int_equal(c->launches[0].here.line, __LINE__ - 11);
         assert_true(c->launches[0].flops == 2.0 * 96 * 96 * 64);
-        assert_int_equal(c->launches[0].times, 1);
+        assert_int_equal(c->launches[0].executions, 1);
         assert_int_equal(c->launches[0].bytes + c->launches[1].bytes, c->bytes);
         assert_true(strncmp(c->launches[0].kernel, "k_", 2) == 0);
         assert_int_equal(c->tensors[0].bytes, 96 * 96 * 4);
-        assert_string_equal(c->tensors[0].what, "matmul");
+        assert_string_equal(c->tensors[0].name, "matmul");
         assert_int_equal(c->tensors[1].bytes, 96 * 64 * 4);
-        assert_null(c->tensors[1].what);
+        assert_null(c->tensors[1].name);
     }
     assert_true(ct_set_device("cpu"));
 }
@@ -276,12 +276,12 @@ static void test_cost_of_a_loop(void **state) {
         ct_tensor in = ct_from(w, CT_F32, CT_DIMS(size, size)), carry[] = {in, in}, out[2];
         ct_scan(out, NULL, .body = body, .carry = carry, .n_carry = 2, .length = length);
         assert_true(ct_eval(out, 1));
-        const ct_plan_cost *c = ct_newest_plan();
+        const ct_plan_cost *c = ct_latest_plan();
         int times = 0;
         for (size_t i = 0; i < c->n_launches; i++)
             if (strcmp(c->launches[i].op, cases[k].op) == 0 &&
                 strcmp(c->launches[i].kernel, "copy") != 0)
-                times += (int)c->launches[i].times;
+                times += (int)c->launches[i].executions;
         assert_int_equal(times, cases[k].times);
         double product = (double)length * 2 * size * size * size;
         assert_true(c->flops >= product && c->flops < 1.5 * product);
@@ -307,7 +307,7 @@ static void test_refused(void **state) {
     ct_set_memory_limit(0);
     step(&m);
     assert_string_equal(ct_error_text(), "");
-    const ct_plan_cost *c = ct_newest_plan();
+    const ct_plan_cost *c = ct_latest_plan();
     uint64_t workspace = c->workspace_bytes > held ? c->workspace_bytes - held : 0;
     uint64_t need = c->arena_bytes + c->constant_bytes + c->result_bytes + workspace;
     snprintf(want, sizeof want,
@@ -365,7 +365,7 @@ static void test_plans_share_temporaries(void **state) {
             const double sum = chain(products[i], n[i]);
             if (ct_failed()) fail_msg("%s", ct_error_text());
             assert_true(fabs(sum - n[i]) < 1e-3 * n[i]);
-            const uint64_t needs = ct_newest_plan()->arena_bytes;
+            const uint64_t needs = ct_latest_plan()->arena_bytes;
             assert_true(needs > 0);
             if (needs > largest) largest = needs;
             if (getenv("COTAN_CHECK")) guard = CT_GUARD;
@@ -387,13 +387,13 @@ static void test_temporaries_after_a_refusal(void **state) {
     ct_ctx *ctx = ct_ctx_new(), *outer = ct_ctx_use(ctx);
     assert_true(ct_set_device("cpu"));
     assert_true(fabs(chain(2, 30) - 30) < 0.1);
-    const uint64_t small = ct_newest_plan()->arena_bytes;
+    const uint64_t small = ct_latest_plan()->arena_bytes;
     ct_set_memory_limit(ct_get_stats().memory + 100000);
     chain(3, 300);
     assert_int_equal(ct_error_code(), CT_E_LIMIT);
     ct_error_clear();
     assert_true(fabs(chain(2, 30) - 30) < 0.1);
-    assert_int_equal(ct_newest_plan()->arena_bytes, small);
+    assert_int_equal(ct_latest_plan()->arena_bytes, small);
     ct_set_memory_limit(0);
     assert_true(fabs(chain(3, 300) - 300) < 0.5);
     assert_true(fabs(chain(2, 30) - 30) < 0.1);

@@ -154,7 +154,7 @@ static void launch_leaky(int64_t length, bool gradient, const ct_plan_cost **cos
             .n_ys = 1);
     if (gradient) ct_grad(ct_sum(all[0]), wrt, 2, &all[1]);
     if (!ct_eval(all, gradient ? 3 : 2)) fail_msg("%s", ct_error_text());
-    *cost = ct_newest_plan();
+    *cost = ct_latest_plan();
     assert_non_null(*cost);
 }
 
@@ -176,7 +176,7 @@ static void all_lengths_have_the_same_kernels(void **state) {
             for (size_t i = 0; i < c->n_launches; i++) {
                 const ct_plan_launch *l = &c->launches[i];
                 if (strcmp(l->op, "scan") != 0 || strcmp(l->kernel, "copy") == 0) continue;
-                assert_int_equal(l->times, k ? 10 : 1);
+                assert_int_equal(l->executions, k ? 10 : 1);
                 snprintf(names[k][n[k]++], sizeof names[k][0], "%s", l->kernel);
             }
         }
@@ -324,11 +324,11 @@ static void a_small_loop_in_a_large_one(void **state) {
             s = s * 0.875 + x[i * INNER + k];
             assert_true(got[i * INNER + k] == s);
         }
-    const ct_plan_cost *c = ct_newest_plan();
+    const ct_plan_cost *c = ct_latest_plan();
     int64_t times = 0;
     for (size_t i = 0; i < c->n_launches; i++)
-        if (strcmp(c->launches[i].op, "scan") == 0 && c->launches[i].times > times)
-            times = c->launches[i].times;
+        if (strcmp(c->launches[i].op, "scan") == 0 && c->launches[i].executions > times)
+            times = c->launches[i].executions;
     assert_int_equal(times, OUTER * 3);
 }
 
@@ -341,10 +341,10 @@ static void large_bodies_stay_launches(void **state) {
     ct_tensor h = ct_zeros(CT_F32, CT_DIMS(wide)), out;
     ct_scan(&out, NULL, .body = accumulates, .carry = &h, .n_carry = 1, .length = 7);
     if (!ct_eval(&out, 1)) fail_msg("%s", ct_error_text());
-    const ct_plan_cost *c = ct_newest_plan();
+    const ct_plan_cost *c = ct_latest_plan();
     int64_t times = 0;
     for (size_t i = 0; i < c->n_launches; i++)
-        if (strcmp(c->launches[i].op, "add") == 0) times += c->launches[i].times;
+        if (strcmp(c->launches[i].op, "add") == 0) times += c->launches[i].executions;
     assert_int_equal(times, 7);
 }
 

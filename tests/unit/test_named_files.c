@@ -57,7 +57,7 @@ static void tensors_of_any_names_read_back(void **state) {
     const float values[] = {1, 2, 3, 4, 5, 6};
     const uint8_t bits[] = {1, 0, 1};
     ct_tensor x = ct_from(values, CT_F32, CT_DIMS(2, 3));
-    const ct_named tensors[] = {
+    const ct_named_tensor tensors[] = {
         {"a.b/c d", ct_add(x, ct_f(1))},
         {"", ct_scalar(2.5, CT_F64)},
         {"\xc3\x9c\xe2\x98\x83\"\n", ct_cast(x, CT_BF16)},
@@ -106,15 +106,15 @@ static void bytes_of_bools(void **state) {
 static void what_is_refused(void **state) {
     (void)state;
     CT_SCOPE;
-    const ct_named reserved = {"__metadata__", ct_f(1)}, wide = {"x", ct_c(1, 2)};
+    const ct_named_tensor reserved = {"__metadata__", ct_f(1)}, wide = {"x", ct_c(1, 2)};
     assert_false(ct_save_safetensors(path, &reserved, 1));
     assert_error(
         "safetensors: P: safetensors: tensor \"__metadata__\": this name is reserved by the "
         "format");
-    ct_named c128 = {"x", ct_cast(wide.tensor, CT_C128)};
+    ct_named_tensor c128 = {"x", ct_cast(wide.tensor, CT_C128)};
     assert_false(ct_save_safetensors(path, &c128, 1));
     assert_error("safetensors: P: safetensors: tensor \"x\": the format has no name for its dtype");
-    const ct_named none = {NULL, ct_f(1)}, twice[] = {{"a", ct_f(1)}, {"a", ct_f(2)}};
+    const ct_named_tensor none = {NULL, ct_f(1)}, twice[] = {{"a", ct_f(1)}, {"a", ct_f(2)}};
     assert_false(ct_save_safetensors(path, &none, 1));
     assert_error("safetensors: tensor 0 has no name");
     assert_false(ct_save_safetensors(path, twice, 2));

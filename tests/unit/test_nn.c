@@ -61,10 +61,10 @@ static void compare(ct_tensor t, const double *want, int64_t n) {
 static void places_make_dotted_names(void **state) {
     (void)state;
     ct_params *params = ct_params_new();
-    ct_nn_place top = ct_nn_place_in(params, 1), block = ct_nn_under(top, "h.%d", 3);
+    ct_nn_builder top = ct_nn_builder_for(params, 1), block = ct_nn_builder_child(top, "h.%d", 3);
     CT_SCOPE;
     ct_nn_param(top, "scale", CT_SCALAR, CT_NN_ONES);
-    ct_nn_param(ct_nn_under(block, "attn"), "weight", CT_DIMS(2, 3), CT_NN_ZEROS);
+    ct_nn_param(ct_nn_builder_child(block, "attn"), "weight", CT_DIMS(2, 3), CT_NN_ZEROS);
     assert_string_equal(ct_params_name(params, 0), "scale");
     assert_string_equal(ct_params_name(params, 1), "h.3.attn.weight");
     assert_int_equal(ct_params_size(params), 7);
@@ -72,7 +72,7 @@ static void places_make_dotted_names(void **state) {
     ct_nn_param_at(top, "scale", CT_SCALAR, CT_NN_ONES, HERE);
     assert_string_equal(ct_error_text(),
                         "main.c:9: param: the name \"scale\" is taken in this set"
-                        "\n  hint: ct_nn_under gives each layer a place of its own");
+                        "\n  hint: ct_nn_builder_child gives each layer a place of its own");
     ct_error_clear();
     ct_params_free(params);
 }
@@ -80,8 +80,8 @@ static void places_make_dotted_names(void **state) {
 static void a_name_that_is_too_long_is_refused(void **state) {
     (void)state;
     ct_params *params = ct_params_new();
-    ct_nn_place place = ct_nn_place_in(params, 1);
-    for (int i = 0; i < 10; i++) place = ct_nn_under(place, "a_rather_long_name_%d", i);
+    ct_nn_builder place = ct_nn_builder_for(params, 1);
+    for (int i = 0; i < 10; i++) place = ct_nn_builder_child(place, "a_rather_long_name_%d", i);
     ct_nn_param_at(place, "x", CT_DIMS(1), CT_NN_ZEROS, HERE);
     assert_non_null(strstr(ct_error_text(), "main.c:9: param: the name \"a_rather_long_name_0."));
     assert_non_null(strstr(ct_error_text(), "...\" is longer than 191 bytes"));
@@ -92,8 +92,8 @@ static void a_name_that_is_too_long_is_refused(void **state) {
 static void first_values_have_their_distribution(void **state) {
     (void)state;
     ct_params *params = ct_params_new();
-    ct_nn_place top = ct_nn_place_in(params, 11), unfilled = top, half = top;
-    unfilled.unfilled = true;
+    ct_nn_builder top = ct_nn_builder_for(params, 11), unfilled = top, half = top;
+    unfilled.skip_init = true;
     half.dtype = CT_BF16;
     ct_tensor x, none, h;
     {
@@ -130,7 +130,7 @@ static void linear_has_either_layout(void **state) {
     for (int out_in = 0; out_in < 2; out_in++) {
         ct_params *params = ct_params_new();
         ct_nn_linear layer =
-            ct_nn_linear_new(ct_nn_place_in(params, 1), .in = IN, .out = OUT, .out_in = out_in);
+            ct_nn_linear_new(ct_nn_builder_for(params, 1), .in = IN, .out = OUT, .out_in = out_in);
         fill(layer.weight, 0);
         fill(layer.bias, 50);
         assert_int_equal(ct_dim(layer.weight, 0), out_in ? OUT : IN);
@@ -162,7 +162,7 @@ static void a_wrong_width_is_an_error_of_the_users_line(void **state) {
     ct_params *params = ct_params_new();
     CT_SCOPE;
     ct_nn_linear layer =
-        ct_nn_linear_new(ct_nn_place_in(params, 1), .in = 4, .out = 5, .no_bias = true);
+        ct_nn_linear_new(ct_nn_builder_for(params, 1), .in = 4, .out = 5, .no_bias = true);
     assert_true(layer.bias.bits == 0);
     refused(ct_nn_linear_apply_at(&layer, numbers(CT_DIMS(2, 3), 0), HERE),
             "main.c:9: linear: x is (2, 3) f32, its last axis must be the layer's .in, 4");
@@ -173,7 +173,7 @@ static void a_wrong_width_is_an_error_of_the_users_line(void **state) {
     refused(ct_nn_linear_apply_at(&layer, CT_NONE, HERE),
             "main.c:9: matmul: operand 1 is no tensor");
     for (int rms = 0; rms < 2; rms++) {
-        ct_nn_place place = ct_nn_under(ct_nn_place_in(params, 1), "norm%d", rms);
+        ct_nn_builder place = ct_nn_builder_child(ct_nn_builder_for(params, 1), "norm%d", rms);
         ct_nn_norm norm = ct_nn_norm_new(place, .width = 4, .rms = rms);
         refused(ct_nn_norm_apply_at(&norm, numbers(CT_DIMS(3), 0), HERE),
                 "main.c:9: norm: x is (3,) f32, its last axis must be the layer's .width, 4");
@@ -184,7 +184,8 @@ static void a_wrong_width_is_an_error_of_the_users_line(void **state) {
 static void embedding_takes_rows(void **state) {
     (void)state;
     ct_params *params = ct_params_new();
-    ct_nn_embedding layer = ct_nn_embedding_new(ct_nn_place_in(params, 1), .count = 6, .width = 3);
+    ct_nn_embedding layer =
+        ct_nn_embedding_new(ct_nn_builder_for(params, 1), .count = 6, .width = 3);
     fill(layer.weight, 20);
     const int32_t ids[4] = {5, 0, 5, 2};
     double want[12];
@@ -200,7 +201,7 @@ static void check_norm(bool rms, ct_nn_norm_options options, double eps, double 
     ct_params *params = ct_params_new();
     options.width = W;
     options.rms = rms;
-    ct_nn_norm layer = ct_nn_norm_with(ct_nn_place_in(params, 1), options);
+    ct_nn_norm layer = ct_nn_norm_with(ct_nn_builder_for(params, 1), options);
     assert_int_equal(ct_params_count(params), rms ? 1 : 2);
     fill(layer.weight, 5);
     if (!rms) fill(layer.bias, 25);
@@ -244,10 +245,11 @@ static void norms_by_channels_follow_their_formulas(void **state) {
     (void)state;
     enum { N = 2, C = 3, W = 4 };
     ct_params *set = ct_params_new(), *running = ct_params_new();
-    ct_nn_place place = ct_nn_place_in(set, 1);
+    ct_nn_builder place = ct_nn_builder_for(set, 1);
     {
         CT_SCOPE;
-        ct_nn_group_norm whole = ct_nn_group_norm_new(ct_nn_under(place, "g"), .channels = C);
+        ct_nn_group_norm whole =
+            ct_nn_group_norm_new(ct_nn_builder_child(place, "g"), .channels = C);
         ct_nn_group_norm each =
             ct_nn_group_norm_new(place, .channels = C, .groups = C, .no_affine = true, .eps = 0.5);
         fill(whole.weight, 50), fill(whole.bias, 60);
@@ -268,9 +270,9 @@ static void norms_by_channels_follow_their_formulas(void **state) {
         compare(ct_nn_group_norm_apply(&each, numbers(CT_DIMS(N, C, W), 0)), want[1], N * C * W);
     }
     CT_SCOPE;
-    ct_nn_batch_norm layer =
-        ct_nn_batch_norm_new(ct_nn_under(place, "b"), ct_nn_under(ct_nn_place_in(running, 1), "b"),
-                             .channels = C, .momentum = 0.25);
+    ct_nn_batch_norm layer = ct_nn_batch_norm_new(
+        ct_nn_builder_child(place, "b"), ct_nn_builder_child(ct_nn_builder_for(running, 1), "b"),
+        .channels = C, .momentum = 0.25);
     assert_string_equal(ct_params_name(running, 0), "b.running_mean");
     assert_int_equal(ct_params_count(set), 4);
     fill(layer.weight, 50), fill(layer.bias, 60);
@@ -322,18 +324,18 @@ static void conv_follows_its_formula(void **state) {
     (void)state;
     enum { N = 2, IN = 4, OUT = 6, H = 6, W = 5, KH = 3, KW = 2, OH = 3, OW = 6 };
     ct_params *params = ct_params_new();
-    ct_nn_place top = ct_nn_place_in(params, 1);
+    ct_nn_builder top = ct_nn_builder_for(params, 1);
     ct_nn_conv down = {0};
     { // the layer keeps what its options pointed to
         const int64_t stride[] = {2, 1}, padding[] = {1, 1};
-        down = ct_nn_conv_new(ct_nn_under(top, "down"), .in = IN, .out = OUT, .groups = 2,
+        down = ct_nn_conv_new(ct_nn_builder_child(top, "down"), .in = IN, .out = OUT, .groups = 2,
                               .kernel = CT_INTS(KH, KW), .stride = {2, stride},
                               .padding = {2, padding});
     }
-    ct_nn_conv up =
-        ct_nn_conv_new(ct_nn_under(top, "up"), .in = OUT, .out = IN, .kernel = CT_INTS(KH, KW),
-                       .stride = CT_INTS(2, 1), .padding = CT_INTS(1), .groups = 2,
-                       .output_padding = CT_INTS(1, 0), .transposed = true, .no_bias = true);
+    ct_nn_conv up = ct_nn_conv_new(
+        ct_nn_builder_child(top, "up"), .in = OUT, .out = IN, .kernel = CT_INTS(KH, KW),
+        .stride = CT_INTS(2, 1), .padding = CT_INTS(1), .groups = 2,
+        .output_padding = CT_INTS(1, 0), .transposed = true, .no_bias = true);
     assert_string_equal(ct_error_text(), "");
     assert_int_equal(ct_params_count(params), 3);
     assert_true(ct_params_find(params, "down.bias").bits == down.bias.bits);
@@ -363,7 +365,7 @@ static void conv_follows_its_formula(void **state) {
 static void norms_refuse_what_does_not_fit(void **state) {
     (void)state;
     ct_params *params = ct_params_new();
-    ct_nn_place top = ct_nn_place_in(params, 1);
+    ct_nn_builder top = ct_nn_builder_for(params, 1);
     CT_SCOPE;
 #define REFUSES(call, says)                                                                        \
     do {                                                                                           \
@@ -393,7 +395,7 @@ static void norms_refuse_what_does_not_fit(void **state) {
 static void conv_refuses_what_does_not_fit(void **state) {
     (void)state;
     ct_params *params = ct_params_new();
-    ct_nn_place top = ct_nn_place_in(params, 1);
+    ct_nn_builder top = ct_nn_builder_for(params, 1);
     CT_SCOPE;
     const struct {
         ct_nn_conv_options options;
@@ -452,8 +454,8 @@ static void mlp_is_two_linear_layers(void **state) {
     enum { W = 3, HIDDEN = 12 };
     for (int which = CT_NN_GELU_TANH; which <= CT_NN_IDENTITY; which++) {
         ct_params *params = ct_params_new();
-        ct_nn_mlp layer = ct_nn_mlp_new(ct_nn_under(ct_nn_place_in(params, 1), "mlp"), .width = W,
-                                        .activation = (ct_nn_activation)which);
+        ct_nn_mlp layer = ct_nn_mlp_new(ct_nn_builder_child(ct_nn_builder_for(params, 1), "mlp"),
+                                        .width = W, .activation = (ct_nn_activation)which);
         assert_true(ct_params_find(params, "mlp.c_fc.weight").bits == layer.fc.weight.bits);
         assert_true(ct_params_find(params, "mlp.c_proj.bias").bits == layer.proj.bias.bits);
         fill(layer.fc.weight, 0);
@@ -510,7 +512,7 @@ static void attend(double *y) {
 
 static ct_nn_attention attention_layer(ct_params *params) {
     ct_nn_attention layer =
-        ct_nn_attention_new(ct_nn_place_in(params, 1), .width = AW, .heads = AH);
+        ct_nn_attention_new(ct_nn_builder_for(params, 1), .width = AW, .heads = AH);
     assert_true(ct_params_find(params, "c_attn.weight").bits == layer.attn.weight.bits);
     assert_true(ct_params_find(params, "c_proj.weight").bits == layer.proj.weight.bits);
     fill(layer.attn.weight, 0);
@@ -530,7 +532,7 @@ static void attention_follows_its_formula(void **state) {
     ct_tensor x = numbers(CT_DIMS(AB, AT, AW), 600);
     compare(ct_nn_attention_apply(&layer, x, NULL), want, AB * AT * AW);
     // In two parts through a cache that has room for more.
-    ct_nn_cache cache = ct_nn_cache_new(ct_nn_place_in(kept, 1), &layer, AB, AT + 4);
+    ct_nn_cache cache = ct_nn_cache_new(ct_nn_builder_for(kept, 1), &layer, AB, AT + 4);
     ct_tensor parts[2] = {ct_slice(x, .axes = CT_AXES(1), .stop = CT_INTS(2)),
                           ct_slice(x, .axes = CT_AXES(1), .start = CT_INTS(2))};
     parts[0] = ct_nn_attention_apply_cached(&layer, parts[0], &cache, ct_i(0));
@@ -543,7 +545,7 @@ static void attention_follows_its_formula(void **state) {
 static void a_forgotten_size_is_refused(void **state) {
     (void)state;
     ct_params *params = ct_params_new();
-    ct_nn_place top = ct_nn_place_in(params, 1);
+    ct_nn_builder top = ct_nn_builder_for(params, 1);
     CT_SCOPE;
     ct_nn_linear_with(top, (ct_nn_linear_options){.in = 4, .here = HERE});
     assert_string_equal(ct_error_text(), "main.c:9: linear: .out is 0, it must be at least 1");
@@ -583,13 +585,13 @@ static void a_forgotten_size_is_refused(void **state) {
 static void attention_refuses_what_does_not_fit(void **state) {
     (void)state;
     ct_params *params = ct_params_new();
-    ct_nn_place top = ct_nn_place_in(params, 1);
+    ct_nn_builder top = ct_nn_builder_for(params, 1);
     CT_SCOPE;
     ct_nn_attention_with(top, (ct_nn_attention_options){.width = 6, .heads = 4, .here = HERE});
     assert_string_equal(ct_error_text(), "main.c:9: attention: width 6 is no multiple of 4 heads");
     ct_error_clear();
     ct_nn_attention layer = ct_nn_attention_new(top, .width = 6, .heads = 2);
-    ct_nn_cache cache = ct_nn_cache_new(ct_nn_under(top, "cache"), &layer, 1, 3);
+    ct_nn_cache cache = ct_nn_cache_new(ct_nn_builder_child(top, "cache"), &layer, 1, 3);
     ct_nn_attention_apply_at(&layer, numbers(CT_DIMS(2, 6), 0), NULL, CT_NONE, NULL, HERE);
     assert_string_equal(ct_error_text(), "main.c:9: attention: x has 2 axes, the last of size 6; "
                                          "it must be (batch, time, 6)");
@@ -611,7 +613,7 @@ static void dropout_is_for_training(void **state) {
     assert_true(ct_nn_dropout(x, &mode).bits == x.bits);
     mode.training = true;
     ct_tensor first = ct_nn_dropout(x, &mode), second = ct_nn_dropout(x, &mode);
-    assert_int_equal(mode.drawn, 2);
+    assert_int_equal(mode.n_dropouts, 2);
     ct_nn_mode again = {.dropout = 0.25f, .key = ct_random_key(3), .training = true};
     const float *a = ct_data(first), *b = ct_data(second), *c = ct_data(ct_nn_dropout(x, &again));
     assert_non_null(a);
@@ -635,7 +637,7 @@ static void dropout_needs_a_key(void **state) {
     CT_SCOPE;
     ct_nn_mode mode = {.training = true, .dropout = 0.5f};
     refused(ct_nn_dropout_at(numbers(CT_DIMS(4), 0), &mode, HERE), said);
-    ct_nn_mlp mlp = ct_nn_mlp_new(ct_nn_place_in(params, 1), .width = 4);
+    ct_nn_mlp mlp = ct_nn_mlp_new(ct_nn_builder_for(params, 1), .width = 4);
     refused(ct_nn_mlp_apply_at(&mlp, numbers(CT_DIMS(2, 4), 0), &mode, HERE), said);
     ct_params_free(params);
 }

@@ -18,14 +18,14 @@ HEADERS = [*sorted((ROOT / "include/cotan").glob("*.h")), BUILD / "derived/cotan
 # Functions to which NULL says something that is no error, as their comments have it: they name nothing, free nothing, ask nothing.
 NOTHING = """ct_nearest ct_ctx_use ct_ctx_free ct_cancel ct_set_log ct_set_allocator ct_params_free ct_params_count ct_params_get
 ct_params_name ct_params_find ct_params_size ct_metric_value ct_npz_close ct_npz_count ct_npz_name
-ct_safetensors_close ct_safetensors_count ct_safetensors_name ct_safetensors_metadata ct_safetensors_metadata_key ct_chat_template_text ct_schedule_at ct_optim_free
-ct_optim_lr ct_optim_rate ct_optim_count ct_optim_state ct_gpt2_size ct_gpt2_free ct_gpt2_params ct_gpt2_config_of ct_gpt2_cache_free ct_lm_free ct_lm_params ct_lm_look ct_lm_process
-ct_lm_probabilities ct_lm_label
-ct_loan_end ct_cut_free ct_marks_ended ct_function_free ct_params_read ct_op_find ct_op_next ct_op_describe ct_resnet_free ct_resnet_params ct_resnet_running
-ct_diagnose ct_format_at ct_print_at ct_nn_dropout_at ct_mask_matrices ct_mask_all ct_nn_place_in ct_set_threads ct_set_memory_limit
+ct_safetensors_close ct_safetensors_count ct_safetensors_name ct_safetensors_metadata ct_safetensors_metadata_key ct_chat_template_text ct_schedule_lr ct_optim_free
+ct_optim_lr ct_optim_lr_operand ct_optim_step_count ct_optim_state ct_gpt2_size ct_gpt2_free ct_gpt2_params ct_gpt2_config_of ct_gpt2_cache_free ct_lm_free ct_lm_params ct_lm_info ct_lm_process_logits
+ct_lm_class_probabilities ct_lm_label
+ct_borrow_end ct_history_cut_free ct_ended_hooks ct_function_free ct_params_in_use ct_op_find ct_op_next ct_op_info ct_resnet_free ct_resnet_params ct_resnet_running_stats
+ct_diagnose ct_format_at ct_print_at ct_nn_dropout_at ct_mask_matrices ct_mask_all ct_nn_builder_for ct_set_threads ct_set_memory_limit
 ct_tokenizer_free ct_tokenizer_size ct_tokenizer_piece ct_tokenizer_id
-ct_tokenizer_is_special ct_tokenizer_special ct_tokenizer_ends ct_encoding_free ct_decoder_free
-ct_annotate_end ct_chat_template_free ct_chat_parser_free ct_pretrained_free ct_engine_free ct_engine_cancel ct_engine_look ct_measure_limits ct_memory_table ct_memory_snapshot_free""".split()
+ct_tokenizer_is_special ct_tokenizer_special ct_tokenizer_eos_ids ct_encoding_free ct_decoder_free
+ct_annotate_end ct_chat_template_free ct_chat_parser_free ct_pretrained_free ct_engine_free ct_engine_cancel ct_engine_stats ct_measure_machine_limits ct_memory_table ct_memory_snapshot_free""".split()
 # Values that stand for what is given; the rest is zero.
 GIVEN = {"ct_tensor": "ct_ones(CT_F32, CT_DIMS(2, 2))", "ct_dtype": "CT_F32", "ct_ints": "CT_DIMS(2, 2)", "size_t": "2", "int": "2",
          "int64_t": "2", "uint64_t": "2", "double": "0.5", "bool": "true", "ct_loc": "CT_HERE", "ct_fn": "function", "ct_mask": "ct_mask_all",
@@ -63,7 +63,7 @@ HEAD = """#include <stdio.h>
 #include <cotan/embed.h>
 #include <cotan/engine.h>
 #include <cotan/eval.h>
-#include <cotan/extend.h>
+#include <cotan/custom_op.h>
 #include <cotan/hub.h>
 #include <cotan/io.h>
 #include <cotan/lm.h>
@@ -99,7 +99,7 @@ static int run(const char *what, void (*call)(void)) {
 def value(kind, given):
     if given and kind in GIVEN:
         return GIVEN[kind]
-    if kind.endswith("*") or kind in ("ct_fn", "ct_log_fn", "ct_write_fn", "ct_mask", "ct_finding_fn", "ct_device_fn", "ct_lm_part_fn", "ct_chat_part_fn"):
+    if kind.endswith("*") or kind in ("ct_fn", "ct_log_fn", "ct_write_fn", "ct_mask", "ct_finding_fn", "ct_device_fn", "ct_lm_plan_fn", "ct_chat_part_fn"):
         return "NULL"
     if kind in ("size_t", "int", "int64_t", "uint64_t", "double", "bool", "uint32_t", "float") or kind in (
             "ct_dtype", "ct_code", "ct_nn_activation"):

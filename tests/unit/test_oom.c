@@ -226,8 +226,8 @@ static void step_program(void *user) {
         expect(done || !ok, "the step is told to be done, and is not");
         found.after += done;
         found.before += !done;
-        expect(ct_optim_count(t.optim) == warm + done, "%lld steps are counted",
-               (long long)ct_optim_count(t.optim));
+        expect(ct_optim_step_count(t.optim) == warm + done, "%lld steps are counted",
+               (long long)ct_optim_step_count(t.optim));
         expect(training_step(&t), "afterwards: %s", ct_error_text());
         expect(look(&t, &next) && same(&next, &undisturbed[warm + done + 1]),
                "the next step has other values");

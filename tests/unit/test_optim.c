@@ -100,7 +100,7 @@ static void check(ct_optim *optim, problem *p, rule r) {
         step(optim, p);
         assert_string_equal(ct_error_text(), "");
         assert_true(fabs(ct_metric_value("grad_norm") / sqrt(sum) - 1) < 1e-5);
-        assert_int_equal(ct_optim_count(optim), t);
+        assert_int_equal(ct_optim_step_count(optim), t);
         compare(p->w, w, N);
         compare(p->b, b, COLS);
     }
@@ -226,25 +226,25 @@ static double custom_rate(int64_t at, void *user) { return (double)at * *(double
 static void schedules_follow_their_formulas(void **state) {
     (void)state;
     ct_schedule s = {.lr = 2};
-    assert_true(fabs(ct_schedule_at(&s, 0) - (2)) <= 0);
-    assert_true(fabs(ct_schedule_at(&s, 1000000) - (2)) <= 0);
+    assert_true(fabs(ct_schedule_lr(&s, 0) - (2)) <= 0);
+    assert_true(fabs(ct_schedule_lr(&s, 1000000) - (2)) <= 0);
     s = (ct_schedule){.shape = CT_LR_LINEAR, .lr = 1, .min_lr = 0.1, .warmup = 3, .steps = 12};
-    assert_true(fabs(ct_schedule_at(&s, 0) - (0.25)) <= 1e-12);
-    assert_true(fabs(ct_schedule_at(&s, 2) - (0.75)) <= 1e-12);
-    assert_true(fabs(ct_schedule_at(&s, 3) - (1)) <= 1e-12);
-    assert_true(fabs(ct_schedule_at(&s, 6) - (0.7)) <= 1e-12);
-    assert_true(fabs(ct_schedule_at(&s, 12) - (0.1)) <= 0);
-    assert_true(fabs(ct_schedule_at(&s, 500) - (0.1)) <= 0);
+    assert_true(fabs(ct_schedule_lr(&s, 0) - (0.25)) <= 1e-12);
+    assert_true(fabs(ct_schedule_lr(&s, 2) - (0.75)) <= 1e-12);
+    assert_true(fabs(ct_schedule_lr(&s, 3) - (1)) <= 1e-12);
+    assert_true(fabs(ct_schedule_lr(&s, 6) - (0.7)) <= 1e-12);
+    assert_true(fabs(ct_schedule_lr(&s, 12) - (0.1)) <= 0);
+    assert_true(fabs(ct_schedule_lr(&s, 500) - (0.1)) <= 0);
     s.shape = CT_LR_COSINE;
-    assert_true(fabs(ct_schedule_at(&s, 3) - (1)) <= 1e-12);
-    assert_true(fabs(ct_schedule_at(&s, 6) - (0.1 + 0.9 * 0.75)) <= 1e-12); // cos(pi / 3) = 1/2
-    assert_true(fabs(ct_schedule_at(&s, 12) - (0.1)) <= 0);
+    assert_true(fabs(ct_schedule_lr(&s, 3) - (1)) <= 1e-12);
+    assert_true(fabs(ct_schedule_lr(&s, 6) - (0.1 + 0.9 * 0.75)) <= 1e-12); // cos(pi / 3) = 1/2
+    assert_true(fabs(ct_schedule_lr(&s, 12) - (0.1)) <= 0);
     s.warmup = 0;
     s.steps = 0; // nothing to fall over
-    assert_true(fabs(ct_schedule_at(&s, 0) - (0.1)) <= 0);
+    assert_true(fabs(ct_schedule_lr(&s, 0) - (0.1)) <= 0);
     double factor = 3;
     s = (ct_schedule){.custom = custom_rate, .user = &factor};
-    assert_true(fabs(ct_schedule_at(&s, 4) - (12)) <= 0);
+    assert_true(fabs(ct_schedule_lr(&s, 4) - (12)) <= 0);
 }
 
 static void a_changing_rate_makes_no_plan(void **state) {
@@ -292,7 +292,7 @@ static void state_has_names_and_can_be_resumed(void **state) {
     assert_false(ct_optim_resume_at(NULL, (ct_loc){"main.c", 9}));
     assert_string_equal(ct_error_text(), "main.c:9: optim_resume: the optimizer must not be NULL");
     ct_error_clear();
-    assert_int_equal(ct_optim_count(b), 3);
+    assert_int_equal(ct_optim_step_count(b), 3);
     for (int i = 0; i < 3; i++) step(a, &p), step(b, &q);
     CT_SCOPE;
     const float *x = ct_data(p.w), *y = ct_data(q.w);
@@ -316,7 +316,7 @@ static void a_failed_loss_changes_nothing(void **state) {
     }
     assert_true(ct_failed());
     ct_error_clear();
-    assert_int_equal(ct_optim_count(optim), 0);
+    assert_int_equal(ct_optim_step_count(optim), 0);
     compare(p.w, p.w0, N);
     CT_SCOPE;
     assert_true(ct_item(ct_params_find(ct_optim_state(optim), "step")) == 0);
@@ -451,22 +451,22 @@ static void a_step_counts_when_it_ran(void **state) {
     {
         CT_SCOPE;
         ct_optim_step(a, loss_of(&p));
-        assert_int_equal(ct_optim_count(a), 2); // recorded
+        assert_int_equal(ct_optim_step_count(a), 2); // recorded
         assert_true(ct_optim_lr(a) > rate);
         (void)ct_add(p.w, ct_zeros(CT_F32, CT_DIMS(4))); // an error: the scope's plan is given up
     }
     assert_true(ct_failed());
     ct_error_clear();
-    assert_int_equal(ct_optim_count(a), 1);
+    assert_int_equal(ct_optim_step_count(a), 1);
     assert_true(fabs(ct_optim_lr(a) - rate) <= 0);
     for (int i = 0; i < 3; i++) { // two steps in one scope are two steps
         CT_SCOPE;
         ct_optim_step(a, loss_of(&p)), ct_optim_step(b, loss_of(&q));
         ct_optim_step(a, loss_of(&p)), ct_optim_step(b, loss_of(&q));
-        assert_int_equal(ct_optim_count(a), 3 + 2 * i);
+        assert_int_equal(ct_optim_step_count(a), 3 + 2 * i);
     }
     assert_string_equal(ct_error_text(), "");
-    assert_int_equal(ct_optim_count(a), 7);
+    assert_int_equal(ct_optim_step_count(a), 7);
     CT_SCOPE;
     assert_true(ct_item(ct_params_find(ct_optim_state(a), "step")) == 7);
     assert_memory_equal(ct_data(p.w), ct_data(q.w), N * sizeof(float));

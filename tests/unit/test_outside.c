@@ -17,7 +17,7 @@ static void assert_double_near(double is, double wanted, double off) {
     assert_true(fabs(is - wanted) <= off * (1 + fabs(wanted)));
 }
 static const ct_op *define_at_3(ct_op_spec spec) {
-    spec.bytes = sizeof spec;
+    spec.struct_size = sizeof spec;
     spec.here = (ct_loc){"user.c", 3};
     return ct_op_define_with(spec);
 }
@@ -152,7 +152,7 @@ static void a_text_fuses(void **state) {
 
 static ct_tensor of_text(const char *name, const char *operands, const char *text,
                          const ct_tensor *in, size_t n) {
-    const ct_op *op = ct_op_define(.name = name, .operands = operands, .text = text);
+    const ct_op *op = ct_op_define(.name = name, .operands = operands, .expression = text);
     assert_non_null(op);
     ct_tensor out;
     ct_op_call(op, in, n, CT_SCALAR, &out, 1);
@@ -197,7 +197,8 @@ static void texts_mean_what_they_mean_in_c(void **state) {
 }
 
 static void says(const char *operands, const char *text, const char *what) {
-    const ct_op *op = define_at_3((ct_op_spec){.name = "mine", .operands = operands, .text = text});
+    const ct_op *op =
+        define_at_3((ct_op_spec){.name = "mine", .operands = operands, .expression = text});
     assert_null(op);
     assert_error(CT_E_ARGUMENT, what);
 }
@@ -236,7 +237,7 @@ static const ct_op *signed_op(const char *signature, const char *numbers, void *
     return define_at_3((ct_op_spec){.name = "mine",
                                     .operands = "q k",
                                     .signature = signature,
-                                    .numbers = numbers,
+                                    .attributes = numbers,
                                     .compute = copies,
                                     .user = user});
 }
@@ -263,11 +264,11 @@ static void what_is_wrong_with_a_signature(void **state) {
     assert_null(define_at_3((ct_op_spec){.name = "mine"}));
     assert_error(CT_E_ARGUMENT,
                  "user.c:3: mine: one of text, body and compute says what it gives, here 0 do");
-    assert_null(ct_op_define_with((ct_op_spec){.name = "mine", .bytes = 8}));
+    assert_null(ct_op_define_with((ct_op_spec){.name = "mine", .struct_size = 8}));
     assert_error(CT_E_ARGUMENT,
                  "op_define: the definition was compiled with the headers of another "
                  "version of Cotan");
-    assert_null(define_at_3((ct_op_spec){.name = "my op", .operands = "x", .text = "x"}));
+    assert_null(define_at_3((ct_op_spec){.name = "my op", .operands = "x", .expression = "x"}));
     assert_error(CT_E_ARGUMENT, "user.c:3: op_define: \"my op\" is no name for an op");
 }
 
@@ -319,24 +320,27 @@ static void its_own_sentence_is_the_plans_error(void **state) {
         ct_tensor y = call2(op, ct_zeros(CT_F32, CT_DIMS(3, 1, 2, 4)),
                             ct_zeros(CT_F32, CT_DIMS(5, 4)), CT_SCALAR);
         assert_false(ct_eval(&y, 1));
-        assert_error(CT_E_OUTSIDE, "user.c:9: mine: element (0, 0) of the batch: the moon is full");
+        assert_error(CT_E_CUSTOM_OP,
+                     "user.c:9: mine: element (0, 0) of the batch: the moon is full");
         y = call2(op, ct_zeros(CT_F32, CT_DIMS(2, 4)), ct_zeros(CT_F32, CT_DIMS(5, 4)), CT_SCALAR);
         assert_false(ct_eval(&y, 1));
-        assert_error(CT_E_OUTSIDE, "user.c:9: mine: the moon is full");
+        assert_error(CT_E_CUSTOM_OP, "user.c:9: mine: the moon is full");
     }
 }
 
 // ------------------------------------------------------------------------------------------- rules
 
 // x^3 with rules: the right ones times `user`, so that one sees which was used.
-static void cube_body(const ct_op_rule *r) { r->to[0] = ct_mul(r->in[0], ct_square(r->in[0])); }
+static void cube_body(const ct_op_rule *r) {
+    r->outputs[0] = ct_mul(r->in[0], ct_square(r->in[0]));
+}
 static void cube_jvp(const ct_op_rule *r) {
-    r->to[0] = ct_mul(ct_mul(r->slopes[0], ct_square(r->in[0])), ct_f(*(double *)r->user));
+    r->outputs[0] = ct_mul(ct_mul(r->tangents[0], ct_square(r->in[0])), ct_f(*(double *)r->user));
 }
 static void cube_vjp(const ct_op_rule *r) {
-    r->to[0] = ct_mul(ct_mul(r->slopes[0], ct_square(r->in[0])), ct_f(-*(double *)r->user));
+    r->outputs[0] = ct_mul(ct_mul(r->tangents[0], ct_square(r->in[0])), ct_f(-*(double *)r->user));
 }
-static void bad_shape(const ct_op_rule *r) { r->to[0] = ct_sum(r->in[0]); }
+static void bad_shape(const ct_op_rule *r) { r->outputs[0] = ct_sum(r->in[0]); }
 static void cube(const ct_tensor *in, ct_tensor *out, void *user) {
     ct_op_call(user, in, 1, CT_SCALAR, out, 1);
 }
@@ -344,7 +348,7 @@ static void rules_override_the_body(void **state) {
     (void)state;
     CT_SCOPE;
     double three = 3;
-    ct_op_spec spec = {.bytes = sizeof spec,
+    ct_op_spec spec = {.struct_size = sizeof spec,
                        .name = "cube",
                        .signature = "(n) -> (n)",
                        .body = cube_body,
@@ -414,9 +418,9 @@ static const char *calling(const ct_op_array *in, const ct_op_array *out, const 
     call_library(user, (ct_loc){"op.c", 5});
     return NULL;
 }
-static void identity_vjp(const ct_op_rule *r) { r->to[0] = r->slopes[0]; }
+static void identity_vjp(const ct_op_rule *r) { r->outputs[0] = r->tangents[0]; }
 static void calling_vjp(const ct_op_rule *r) {
-    r->to[0] = r->slopes[0];
+    r->outputs[0] = r->tangents[0];
     call_library(r->user, (ct_loc){"op.c", 7});
 }
 
@@ -448,7 +452,7 @@ static void nothing_is_read_on(const char *device) {
     ct_params *set = ct_params_new();
     caller c = {.variable = ct_param(set, "w", CT_F32, CT_DIMS(3)), .value = line_of(2)};
     double one = 1;
-    ct_op_spec spec = {.bytes = sizeof spec, .signature = "(n) -> (n)"};
+    ct_op_spec spec = {.struct_size = sizeof spec, .signature = "(n) -> (n)"};
     assert_true(ct_eval(&c.value, 1));
     ct_assign(c.variable, line_of(3));
     assert_double_near(at(c.variable, 1), 2, 0);
@@ -457,7 +461,7 @@ static void nothing_is_read_on(const char *device) {
     spec.name = "calling", spec.user = &c, spec.body = NULL;
     spec.compute = calling, spec.vjp = identity_vjp;
     for (c.way = 0; c.way < 9; c.way++)
-        expect_refused(&spec, &c, CT_E_OUTSIDE,
+        expect_refused(&spec, &c, CT_E_CUSTOM_OP,
                        "user.c:9: calling: its function calls the library, which is running the "
                        "plan\n  hint: it has its operands as memory: what else it needs is an "
                        "operand, and what is made of other ops a body or a rule");
@@ -489,7 +493,7 @@ static void nor_by_other_threads(void **state) {
     c.pending = ct_sum(ct_square(x));
     ct_op_call_at(op, &x, 1, CT_SCALAR, &y, 1, (ct_loc){"user.c", 9});
     assert_false(ct_eval(&y, 1));
-    assert_error(CT_E_OUTSIDE,
+    assert_error(CT_E_CUSTOM_OP,
                  "user.c:9: calling: element (0,) of the batch: its function calls the library, "
                  "which is running the plan\n  hint: it has its operands as memory: what else it "
                  "needs is an operand, and what is made of other ops a body or a rule");
@@ -502,15 +506,15 @@ static void a_name_may_be_defined_anew(void **state) {
     CT_SCOPE;
     assert_true(ct_set_device("cpu"));
     ct_tensor x = line_of(4);
-    const ct_op *old = ct_op_define(.name = "f", .operands = "x", .text = "x + 1");
+    const ct_op *old = ct_op_define(.name = "f", .operands = "x", .expression = "x + 1");
     for (int turn = 0; turn < 2; turn++) {
         assert_double_near(at(call1("f", &x, 1, CT_SCALAR), 0), turn ? 10 : 2, 0);
-        ct_op_define(.name = "f", .operands = "x", .text = "x * 10");
+        ct_op_define(.name = "f", .operands = "x", .expression = "x * 10");
     }
     ct_tensor y;
     ct_op_call(old, &x, 1, CT_SCALAR, &y, 1);
     assert_double_near(at(y, 0), 2, 0);
-    assert_string_equal(ct_op_describe(old)->name, "f");
+    assert_string_equal(ct_op_info(old)->name, "f");
     assert_true(ct_op_find("f") != old && !ct_op_find("nothing") && ct_op_next(NULL));
 }
 
@@ -534,8 +538,8 @@ static void written_ahead_it_calls_the_function(void **state) {
                   v = ct_from(((float[15]){1, 2, 3, 4, 5, 6, 7}), CT_F32, CT_DIMS(5, 3));
         ct_tensor in[3] = {q, k, v}, y = call1("window_attention", in, 3, CT_INTS(2));
         y = ct_keep(call1("swish", (ct_tensor[]){y, ct_f(2)}, 2, CT_SCALAR));
-        assert_true(
-            ct_compile(.path = path, .names = CT_NAMES({"q", q}, {"k", k}, {"v", v}, {"y", y})));
+        assert_true(ct_compile(.path = path,
+                               .names = CT_NAMED_LIST({"q", q}, {"k", k}, {"v", v}, {"y", y})));
         const float *values = ct_data(y);
         assert_non_null(values);
         memcpy(wanted, values, sizeof wanted);

@@ -478,7 +478,7 @@ static void plans_say_their_devices(void **state) {
     half_elsewhere("cpu:1", out);
     unsetenv("COTAN_EXPLAIN");
     assert_non_null(strstr(record_log, ", 3 pieces on cpu, cpu:1): the first of this line"));
-    const ct_plan_cost *cost = ct_newest_plan();
+    const ct_plan_cost *cost = ct_latest_plan();
     size_t here = 0, there = 0;
     for (size_t i = 0; i < cost->n_launches; i++) {
         here += !strcmp(cost->launches[i].device, "cpu");
@@ -494,7 +494,7 @@ static void profiles_say_devices_and_transfers(void **state) {
     assert_true(ct_profile_begin());
     half_elsewhere("async:ref", out);
     assert_true(ct_profile_end(NULL, false));
-    const ct_profile *p = ct_profile_seen();
+    const ct_profile *p = ct_profile_result();
     double to = 0, from = 0;
     bool here = false, there = false;
     for (size_t i = 0; i < p->n_rows; i++) {

@@ -156,8 +156,8 @@ static void new_kernels_are_those_compiled(void **state) {
     size_t fresh = 0, all = 0;
     for (int n = 501; n < 505; n++) {
         scaled(n);
-        fresh += ct_newest_plan()->new_kernels;
-        all += ct_newest_plan()->n_kernels;
+        fresh += ct_latest_plan()->new_kernels;
+        all += ct_latest_plan()->n_kernels;
         assert_int_equal(built() - before, fresh);
     }
     assert_true(fresh >= 4 && fresh < all); // the softmax is of (ROWS, ROWS) each time
@@ -166,7 +166,7 @@ static void new_kernels_are_those_compiled(void **state) {
     fresh = built() - before;
     scaled(501);
     assert_int_equal(ct_get_stats().plans_made - made, 6);
-    assert_true(ct_newest_plan()->new_kernels > 0); // to the context, which had dropped them
+    assert_true(ct_latest_plan()->new_kernels > 0); // to the context, which had dropped them
     assert_int_equal(built() - before, fresh);      // the process has kept their code
     end(outer);
     unsetenv("COTAN_COMPILE");

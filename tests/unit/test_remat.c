@@ -58,9 +58,9 @@ static void gradients(policy how, ct_tensor *loss, ct_tensor *grads) {
             layer(in, &x, NULL);
         else
             ct_remat(layer, NULL, in, 1 + WEIGHTS, &x, 1,
-                     .policy = how == PRODUCTS ? CT_REMAT_PRODUCTS
-                               : how == NEEDED ? CT_REMAT_NEEDED
-                                               : CT_REMAT_NOTHING);
+                     .policy = how == PRODUCTS ? CT_REMAT_SAVE_MATMULS
+                               : how == NEEDED ? CT_REMAT_AUTO
+                                               : CT_REMAT_SAVE_NOTHING);
     }
     *loss = ct_mean(ct_mul(x, ct_mul(x, first)));
     ct_grad(*loss, w, ALL, grads);
@@ -75,10 +75,10 @@ typedef struct {
 
 static void run(ct_tensor loss, ct_tensor *grads, result *to) {
     if (!ct_eval(grads, ALL)) fail_msg("%s", ct_error_text());
-    const ct_plan_cost *plan = ct_newest_plan();
+    const ct_plan_cost *plan = ct_latest_plan();
     assert_non_null(plan);
     to->arena = plan->arena_bytes;
-    to->most = plan->most_temporaries;
+    to->most = plan->peak_temporary_bytes;
     to->flops = plan->flops;
     to->loss = (float)ct_item(loss);
     float *at = to->grads;
@@ -208,10 +208,10 @@ static ct_gpt2 *gpt2(int layers) {
 }
 
 static void take(ct_tensor loss, const ct_tensor *grads, size_t n, learned *to) {
-    const ct_plan_cost *plan = ct_newest_plan();
+    const ct_plan_cost *plan = ct_latest_plan();
     *to = (learned){.arena = plan->arena_bytes,
-                    .regions = plan->n_regions,
-                    .again = plan->n_again,
+                    .regions = plan->n_remat_regions,
+                    .again = plan->n_recomputed,
                     .flops = plan->flops};
     to->loss = (float)ct_item(loss);
     for (size_t i = 0; i < n; i++) {
@@ -361,8 +361,8 @@ static void regions_of_several_values(void **state) {
         ct_grad(ct_sum(y), wrt, 2, g);
         ct_tensor both = ct_keep(ct_add(g[0], ct_mul(ct_f(2), g[1])));
         assert_true(ct_eval(&both, 1));
-        assert_int_equal(ct_newest_plan()->n_regions, 2);
-        assert_int_equal(ct_newest_plan()->n_again, again ? 2 : 0);
+        assert_int_equal(ct_latest_plan()->n_remat_regions, 2);
+        assert_int_equal(ct_latest_plan()->n_recomputed, again ? 2 : 0);
         for (int i = 0; i < 2; i++) grads[again][i] = (float)at(both, i);
         assert_true(ct_set_device("cpu")); // which knows no plan
     }
@@ -379,13 +379,14 @@ static void regions_that_keep_statistics(void **state) {
         assert_true(ct_set_device("cpu")); // which knows no plan
         CT_SCOPE;
         ct_params *params = ct_params_new(), *running = ct_params_new();
-        ct_nn_place place = ct_nn_place_in(params, 1), beside = ct_nn_place_in(running, 1);
+        ct_nn_builder place = ct_nn_builder_for(params, 1), beside = ct_nn_builder_for(running, 1);
         const ct_nn_mode training = {.training = true};
         ct_tensor w[BLOCKS], g[BLOCKS], x = ct_random_normal(ct_random_key(5), CT_DIMS(2, 4, 6, 6));
         ct_nn_batch_norm norm[BLOCKS];
         for (int i = 0; i < BLOCKS; i++) {
-            norm[i] = ct_nn_batch_norm_new(ct_nn_under(place, "%d", i),
-                                           ct_nn_under(beside, "%d", i), .channels = CHANNELS);
+            norm[i] =
+                ct_nn_batch_norm_new(ct_nn_builder_child(place, "%d", i),
+                                     ct_nn_builder_child(beside, "%d", i), .channels = CHANNELS);
             w[i] = ct_keep(ct_random_normal(ct_random_key(i), CT_DIMS(CHANNELS, CHANNELS, 3, 3)));
         }
         assert_true(ct_eval(w, BLOCKS));
@@ -398,8 +399,8 @@ static void regions_that_keep_statistics(void **state) {
         }
         ct_grad(ct_mean(ct_square(x)), w, BLOCKS, g);
         assert_true(ct_eval(g, BLOCKS));
-        assert_int_equal(ct_newest_plan()->n_regions, BLOCKS);
-        assert_int_equal(ct_newest_plan()->n_again, again ? BLOCKS : 0);
+        assert_int_equal(ct_latest_plan()->n_remat_regions, BLOCKS);
+        assert_int_equal(ct_latest_plan()->n_recomputed, again ? BLOCKS : 0);
         for (int i = 0; i < BLOCKS; i++) {
             memcpy(grads[again][i], ct_data(g[i]), sizeof grads[again][i]);
             memcpy(means[again][i], ct_data(norm[i].mean), sizeof means[again][i]);

@@ -61,7 +61,7 @@ static void sizes_and_names_are_the_published_ones(void **state) {
                 {50, 1000, false, 25557032, 161, 53}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         ct_resnet *model = make(want[i].depth, want[i].classes, want[i].small_images);
-        ct_params *params = ct_resnet_params(model), *running = ct_resnet_running(model);
+        ct_params *params = ct_resnet_params(model), *running = ct_resnet_running_stats(model);
         assert_int_equal(ct_params_size(params), want[i].size);
         assert_int_equal(ct_params_count(params), want[i].variables);
         assert_int_equal(ct_params_count(running), 2 * want[i].norms);
@@ -109,7 +109,7 @@ static void logits_have_a_row_an_image(void **state) {
 static void training_moves_running_statistics(void **state) {
     (void)state;
     ct_resnet *model = make(18, 2, true);
-    ct_params *params = ct_resnet_params(model), *running = ct_resnet_running(model);
+    ct_params *params = ct_resnet_params(model), *running = ct_resnet_running_stats(model);
     ct_optim *sgd = ct_sgd(params, .lr = 0.01, .momentum = 0.9);
     const int32_t classes[2] = {0, 1};
     const ct_nn_mode training = {.training = true};
@@ -146,9 +146,9 @@ static void blocks_may_be_computed_again(void **state) {
         ct_tensor logits = ct_resnet_logits(model, images(8 + again, 32, 2), &training);
         ct_grad(ct_mean(ct_square(logits)), &w, 1, &g);
         assert_true(ct_eval(&g, 1));
-        assert_int_equal(ct_newest_plan()->n_regions, BLOCKS);
-        assert_int_equal(ct_newest_plan()->n_again, again ? BLOCKS : 0);
-        arena[again] = ct_newest_plan()->arena_bytes / (8 + (uint64_t)again);
+        assert_int_equal(ct_latest_plan()->n_remat_regions, BLOCKS);
+        assert_int_equal(ct_latest_plan()->n_recomputed, again ? BLOCKS : 0);
+        arena[again] = ct_latest_plan()->arena_bytes / (8 + (uint64_t)again);
     }
     assert_true(arena[1] * 10 < arena[0] * 7);
     assert_true(ct_set_device("cpu"));
@@ -162,7 +162,7 @@ static void files_round_trip_or_change_nothing(void **state) {
     assert_true(fd >= 0);
     close(fd);
     ct_resnet *model = make(18, 3, true), *other = make(18, 4, true);
-    ct_params *running = ct_resnet_running(model);
+    ct_params *running = ct_resnet_running_stats(model);
     {
         CT_SCOPE;
         ct_assign(ct_params_find(running, "bn1.running_mean"), ct_full(ct_f(0.25), CT_DIMS(64)));
@@ -170,7 +170,7 @@ static void files_round_trip_or_change_nothing(void **state) {
     assert_true(ct_resnet_save_weights(model, path));
     {
         CT_SCOPE;
-        ct_tensor sum = ct_params_find(ct_resnet_running(other), "bn1.running_mean");
+        ct_tensor sum = ct_params_find(ct_resnet_running_stats(other), "bn1.running_mean");
         assert_false(ct_resnet_load_weights(other, path));
         snprintf(
             want, sizeof want,

@@ -370,7 +370,7 @@ static void test_a_first_value_stays_where_the_next_fails(void **state) {
         assert_false(ct_eval(NULL, 0));
         assert_int_equal(ct_error_code(), stopped ? CT_E_INTERRUPTED : CT_E_LINALG);
         ct_error_clear();
-        if (stopped) ct_rolling_give_up();
+        if (stopped) ct_rolling_discard_pending();
         for (int i = 0; i < 3; i++) { // and it goes on
             assert_true(((const float *)ct_data(d.w))[7] == (float)i);
             ct_assign(d.w, ct_add(ct_stop_gradient(d.w), ct_f(1)));
@@ -425,7 +425,7 @@ static void test_assignments_outlive_an_interruption(void **state) {
         assert_false(ct_eval(NULL, 0));
         assert_int_equal(ct_error_code(), CT_E_INTERRUPTED);
         ct_error_clear();
-        if (give_up) ct_rolling_give_up();
+        if (give_up) ct_rolling_discard_pending();
         assert_true(ct_eval(NULL, 0));
         assert_true(((const float *)ct_data(d.w))[7] == 1); // and not 2
         assert_true(((const float *)ct_data(e.w))[7] == 3);
@@ -443,7 +443,7 @@ static void test_a_first_assignment_outlives_an_interruption(void **state) {
     ct_cancel(ct_ctx_current());
     assert_false(ct_eval(NULL, 0));
     ct_error_clear();
-    ct_rolling_give_up();
+    ct_rolling_discard_pending();
     ct_tensor other = name(ct_add(d.w, ct_f(2)));
     assert_true(((const float *)ct_data(other))[7] == 2);
     assert_true(ct_item(sum) == 0);
@@ -457,7 +457,7 @@ static void test_memory_is_lent(void **state) {
     (void)state;
     begin();
     ct_tensor x = name(ramp(1000)), one = name(ct_f(2.5));
-    ct_loan *loan, *number;
+    ct_borrowed *loan, *number;
     const float *v = ct_borrow(x, &loan), *scalar = ct_borrow(one, &number);
     assert_ptr_equal(v, ct_data(x));
     ct_unpin(x);
@@ -467,9 +467,9 @@ static void test_memory_is_lent(void **state) {
         ct_unpin(other);
     }
     assert_true(v[999] == 999 && *scalar == 2.5f);
-    ct_loan_end(loan);
-    ct_loan_end(number);
-    ct_loan_end(NULL);
+    ct_borrow_end(loan);
+    ct_borrow_end(number);
+    ct_borrow_end(NULL);
     end();
 }
 
@@ -504,34 +504,34 @@ static void test_a_history_is_cut_at_marks(void **state) {
     int owner;
     void *owners[2];
     ct_tensor x = name(ramp(8)), h = name(ct_mul(d.w, x)), raw = ct_stop_gradient(ct_exp(h)), m;
-    ct_mark(&raw, 1, &h, 1, &owner, &m);
+    ct_record_hook(&raw, 1, &h, 1, &owner, &m);
     m = name(m);
     ct_tensor loss = name(ct_sum(ct_mul(m, x)));
     assert_true(ct_is_tracked(m));
-    assert_int_equal(ct_marks(), 1);
-    ct_cut cut;
-    assert_true(ct_cut_at(&loss, 1, NULL, 0, &cut, CT_HERE));
+    assert_int_equal(ct_hook_count(), 1);
+    ct_history_cut cut;
+    assert_true(ct_history_cut_at(&loss, 1, NULL, 0, &cut, CT_HERE));
     assert_ptr_equal(cut.owner, &owner);
-    assert_int_equal(cut.n_inside, 1);
+    assert_int_equal(cut.n_inside_roots, 1);
     assert_int_equal(cut.n_leaves, 0);
-    assert_int_equal(cut.n_behind, 1);
-    assert_int_equal(cut.behind[0].bits, m.bits);
-    assert_int_equal(cut.n_at, 1);
-    assert_int_equal(cut.at[0].bits, m.bits);
+    assert_int_equal(cut.n_frontier, 1);
+    assert_int_equal(cut.frontier[0].bits, m.bits);
+    assert_int_equal(cut.n_boundary, 1);
+    assert_int_equal(cut.boundary[0].bits, m.bits);
     assert_int_equal(cut.n_operands, 2);
     assert_int_equal(cut.operands[1].bits, h.bits);
-    ct_cut_free(&cut);
-    assert_true(ct_cut_at(&h, 1, NULL, 0, &cut, CT_HERE)); // nothing in front of its leaf
+    ct_history_cut_free(&cut);
+    assert_true(ct_history_cut_at(&h, 1, NULL, 0, &cut, CT_HERE)); // nothing in front of its leaf
     assert_null(cut.owner);
-    assert_int_equal(cut.n_behind, 0);
+    assert_int_equal(cut.n_frontier, 0);
     assert_int_equal(cut.n_leaves, 1);
     assert_int_equal(cut.leaves[0].bits, d.w.bits);
-    ct_cut_free(&cut);
-    assert_int_equal(ct_marks_ended(owners, 2), 0);
+    ct_history_cut_free(&cut);
+    assert_int_equal(ct_ended_hooks(owners, 2), 0);
     ct_unpin(loss);
     ct_unpin(m);
-    assert_int_equal(ct_marks(), 0);
-    assert_int_equal(ct_marks_ended(owners, 2), 1);
+    assert_int_equal(ct_hook_count(), 0);
+    assert_int_equal(ct_ended_hooks(owners, 2), 1);
     assert_ptr_equal(owners[0], &owner);
     ct_unpin(h);
     ct_unpin(x);
@@ -543,7 +543,7 @@ static void test_a_history_is_cut_at_marks(void **state) {
 static void test_a_cotangent_stands_still(void **state) {
     (void)state;
     begin();
-    ct_tensor x = name(ct_track(ramp(4))), loss = name(ct_paired(x, x)), grad;
+    ct_tensor x = name(ct_track(ramp(4))), loss = name(ct_surrogate_loss(x, x)), grad;
     ct_backward(loss, &x, 1, &grad, false, false);
     grad = name(grad);
     assert_true(((const float *)ct_data(grad))[3] == 3);

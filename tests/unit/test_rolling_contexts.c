@@ -47,9 +47,9 @@ static float of_new(ct_tensor t) {
     return value;
 }
 static float *address(ct_tensor t) {
-    ct_loan *loan;
+    ct_borrowed *loan;
     const void *data = ct_borrow(t, &loan);
-    ct_loan_end(loan);
+    ct_borrow_end(loan);
     return (float *)(uintptr_t)data;
 }
 
@@ -86,19 +86,19 @@ static void test_a_value_goes_to_another_context_without_a_copy(void **state) {
 static void test_a_visit_gives_nothing_back(void **state) {
     (void)state;
     ct_tensor x = ct_pin(ramp(4)), unnamed = ct_mul(x, ct_f(3));
-    assert_true(ct_rolling_visit(&x, 1));
+    assert_true(ct_rolling_eval(&x, 1));
     assert_true(ct_is_evaluated(x));
     ct_tensor y = ct_pin(ct_add(unnamed, ct_f(1)));
-    assert_true(ct_rolling_visit(&y, 1));
+    assert_true(ct_rolling_eval(&y, 1));
     assert_true(element(y, 3) == 10);
-    ct_rolling_turn();
+    ct_rolling_free_deferred();
     assert_false(ct_ok(unnamed));
     unnamed = ct_mul(x, ct_f(5));
-    ct_rolling_turn(); // nothing has run since the last one
+    ct_rolling_free_deferred(); // nothing has run since the last one
     assert_true(ct_ok(unnamed));
     ct_tensor z = ct_pin(ct_neg(x));
-    assert_true(ct_rolling_visit(&z, 1));
-    ct_rolling_turn();
+    assert_true(ct_rolling_eval(&z, 1));
+    ct_rolling_free_deferred();
     assert_false(ct_ok(unnamed));
     assert_int_equal(ct_rolling_pending(), 0);
     assert_true(element(z, 2) == -2);
@@ -219,7 +219,7 @@ static void test_a_version_that_was_read_while_it_was_pending_stays(void **state
     ct_assign(v, ct_stop_gradient(ct_add(v, ct_f(2))));
     loss = ct_pin(ct_sum(ct_mul(v, v)));
     ct_tensor late = ct_pin(ct_mul(v, ct_f(5)));
-    assert_true(ct_rolling_visit(&loss, 1));
+    assert_true(ct_rolling_eval(&loss, 1));
     ct_tensor later = ct_pin(ct_mul(v, ct_f(7)));
     ct_ctx_use(other);
     step(v), step(v);
@@ -306,14 +306,14 @@ static void test_who_has_an_assignment_pending(void **state) {
     (void)state;
     ct_params *set = ct_params_new();
     ct_tensor v = variable(set, 1), x = ct_pin(ramp(4));
-    assert_null(ct_assigning(v));
-    assert_null(ct_assigning(x));
+    assert_null(ct_assigning_ctx(v));
+    assert_null(ct_assigning_ctx(x));
     ct_assign(v, x);
     ct_ctx_use(other);
-    assert_ptr_equal(ct_assigning(v), one);
+    assert_ptr_equal(ct_assigning_ctx(v), one);
     ct_ctx_use(one);
-    assert_true(ct_rolling_visit(NULL, 0));
-    assert_null(ct_assigning(v));
+    assert_true(ct_rolling_eval(NULL, 0));
+    assert_null(ct_assigning_ctx(v));
     assert_true(element(v, 3) == 3);
     ct_unpin(x);
     ct_params_free(set);

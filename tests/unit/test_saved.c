@@ -35,7 +35,7 @@ static uint64_t temporaries(int layers, const char *fuse) {
         ct_grad(ct_gpt2_loss(model, x, x, &mode), wrt, n, grads);
         assert_true(ct_eval(grads, n));
     }
-    const uint64_t bytes = ct_newest_plan()->arena_bytes;
+    const uint64_t bytes = ct_latest_plan()->arena_bytes;
     ct_gpt2_free(model);
     assert_false(ct_failed());
     return bytes;
@@ -68,7 +68,7 @@ static void a_chain_of_products(void **state) {
         y = ct_sum(y);
         assert_true(ct_eval(&y, 1));
     }
-    assert_in_range(ct_newest_plan()->arena_bytes, 1, 8 << 20);
+    assert_in_range(ct_latest_plan()->arena_bytes, 1, 8 << 20);
     free(v);
 }
 
@@ -91,7 +91,7 @@ static void gpt2_in_less_than_half(void **state) {
         ct_optim_step(optim, ct_gpt2_loss(model, x, x, &mode));
     }
     assert_false(ct_failed());
-    const uint64_t bytes = ct_newest_plan()->arena_bytes;
+    const uint64_t bytes = ct_latest_plan()->arena_bytes;
     printf("GPT-2 124M, 4 x 1024 tokens: %.0f MB\n", (double)bytes * 1e-6);
     assert_in_range(bytes, 1, 3500000000);
     ct_optim_free(optim);
@@ -120,7 +120,7 @@ static void a_resnet(void **state) {
         ct_optim_step(optim, ct_cross_entropy(ct_resnet_logits(model, x, &mode), y));
     }
     assert_false(ct_failed());
-    const uint64_t bytes = ct_newest_plan()->arena_bytes;
+    const uint64_t bytes = ct_latest_plan()->arena_bytes;
     printf("ResNet-18, 64 pictures of 32 x 32: %.0f MB\n", (double)bytes * 1e-6);
     assert_in_range(bytes, 1, 460000000);
     ct_optim_free(optim);

@@ -41,9 +41,9 @@ static ct_ctx *enter(const worker *w) {
 }
 
 static void note_error(worker *w) {
-    *(ct_error_code() == CT_E_SPENT     ? &w->spent
-      : ct_error_code() == CT_E_CONTEXT ? &w->busy
-                                        : &w->other) += 1;
+    *(ct_error_code() == CT_E_OVERWRITTEN ? &w->spent
+      : ct_error_code() == CT_E_CONTEXT   ? &w->busy
+                                          : &w->other) += 1;
     snprintf(w->text, sizeof w->text, "%s", ct_error_text());
     ct_error_clear();
 }
@@ -163,7 +163,7 @@ static void what_another_context_assigned_since_is_spent(void **state) {
                        ":%d, but it was assigned at " FILE_NAME ":%d and is gone\n"
                        "  hint: read the value, or ct_keep it, before the variable is assigned",
              asked_at, read_at, assigned_at);
-    assert_error(CT_E_SPENT, want);
+    assert_error(CT_E_OVERWRITTEN, want);
     assert_true(at(ct_mul(x, ct_f(2)), 1) == 10); // recorded anew
     ct_ctx_free(other);
     ct_ctx_use(mine);
@@ -219,7 +219,7 @@ static void an_assignment_goes_with_a_set_that_another_context_frees(void **stat
     ct_ctx_free(other);
     ct_ctx_use(mine);
     assert_null(ct_data(y)); // the value that it would have been made from is gone
-    assert_int_equal(ct_error_code(), CT_E_SPENT);
+    assert_int_equal(ct_error_code(), CT_E_OVERWRITTEN);
     ct_error_clear();
     assert_true(at(ct_add(line_of(2), ct_f(1)), 0) == 2);
 }

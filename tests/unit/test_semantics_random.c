@@ -149,7 +149,7 @@ static bool read_one(void) {
         got = d ? *d : NAN;
     }
     say(": %g\n", got);
-    if (spent && ct_error_code() == CT_E_SPENT) return false;
+    if (spent && ct_error_code() == CT_E_OVERWRITTEN) return false;
     check_that(!ct_failed() && got == values[x.of].v, "a wrong value");
     all_ran();
     values[x.of].there |= x.place >= 0;
@@ -171,7 +171,7 @@ static bool differentiate(int *n_slopes) {
     double got = ct_item(g);
     say(" with respect to %c: %g\n", 'a' + var, got);
     const bool some = n < 2 && depends(loss.of, wrt);
-    if (some && ct_error_code() == CT_E_SPENT && stale(loss.of, true)) return false;
+    if (some && ct_error_code() == CT_E_OVERWRITTEN && stale(loss.of, true)) return false;
     check_that(ct_failed() == !some, "an error without a reason, or none with one");
     if (!some) return false;
     check_that(got == slope(loss.of, wrt), "a wrong gradient");

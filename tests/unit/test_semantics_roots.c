@@ -445,7 +445,7 @@ static void a_cut_never_changes_what_is_spent(void **state) {
             ct_assign(w, ct_add(w, ct_f(1)));
             assert_true(at(w, 0) == 2); // runs the assignment
             assert_true(isnan(ct_item(ct_min(h))));
-            assert_int_equal(ct_error_code(), CT_E_SPENT);
+            assert_int_equal(ct_error_code(), CT_E_OVERWRITTEN);
             ct_error_clear();
         }
     }

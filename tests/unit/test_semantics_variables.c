@@ -47,7 +47,7 @@ static void each_of_many_names_is_found(void **state) {
         char want[160];
         snprintf(want, sizeof want,
                  "main.c:9: param: the name \"%s\" is taken in this set"
-                 "\n  hint: ct_nn_under gives each layer a place of its own",
+                 "\n  hint: ct_nn_builder_child gives each layer a place of its own",
                  name);
         assert_string_equal(ct_error_text(), want);
         ct_error_clear();
@@ -208,7 +208,7 @@ static void a_pending_node_whose_version_is_gone_is_spent(void **state) {
     assert_true(at(w, 0) == 2);
     for (int again = 0; again < 2; again++) { // never a new value
         assert_true(isnan(ct_item(ct_sum(y))));
-        assert_int_equal(ct_error_code(), CT_E_SPENT);
+        assert_int_equal(ct_error_code(), CT_E_OVERWRITTEN);
         ct_error_clear();
     }
     assert_true(at(w, 0) == 2); // the variable is as it was
@@ -232,7 +232,7 @@ static void both_lines_of_a_spent_node(void **state) {
                        ":%d, but it was assigned at " FILE_NAME ":%d and is gone\n"
                        "  hint: read the value, or ct_keep it, before the variable is assigned",
              __LINE__ - 6, read_line, read_line + 2);
-    assert_error(CT_E_SPENT, want);
+    assert_error(CT_E_OVERWRITTEN, want);
     ct_params_free(set);
 }
 
@@ -247,7 +247,7 @@ static void a_freed_set_leaves_pending_reads_spent(void **state) {
     ct_params_free(set);
     assert_false(ct_ok(w));
     assert_false(ct_eval(&y, 1));
-    assert_int_equal(ct_error_code(), CT_E_SPENT);
+    assert_int_equal(ct_error_code(), CT_E_OVERWRITTEN);
     assert_non_null(strstr(ct_error_text(), "but it was freed after its assignment at "));
     assert_non_null(strstr(
         ct_error_text(), " and is gone\n  hint: what is recorded runs where its scope ends: free "
@@ -683,7 +683,7 @@ static void a_gradient_behind_a_version_that_is_gone(void **state) {
                 "user.c:9: grad: the value needs variable \"w\" as it was read at user.c:3, but it "
                 "was assigned at user.c:7 and is gone\n  hint: take the gradient before the "
                 "assignment runs, or say by ct_stop_gradient that the value is a constant";
-            assert_error(CT_E_SPENT, want);
+            assert_error(CT_E_OVERWRITTEN, want);
         }
         ct_tensor wrt[] = {y, x}, g[2]; // behind y nothing is asked for
         ct_grad(l, wrt, 2, g);

@@ -13,7 +13,7 @@
 
 static const ct_memory_row *row_of(const ct_memory_snapshot *s, const char *what, unsigned line) {
     for (size_t i = 0; i < s->n_rows; i++)
-        if (strcmp(s->rows[i].what, what) == 0 && s->rows[i].here.line == line) return &s->rows[i];
+        if (strcmp(s->rows[i].op, what) == 0 && s->rows[i].here.line == line) return &s->rows[i];
     return NULL;
 }
 
@@ -42,7 +42,7 @@ static void all_bytes_are_listed(void **state) {
     assert_string_equal(b->name, "layer.w");
     assert_int_equal(b->bytes, 24);
     assert_string_equal(c->here.file, __FILE__);
-    assert_int_equal(c->wanted.line, wanted);
+    assert_int_equal(c->used_at.line, wanted);
     assert_int_equal(c->count, 1);
     // What the account says without a look at any tensor.
     assert_int_equal(s->values, ct_get_stats().live_bytes);
@@ -50,7 +50,7 @@ static void all_bytes_are_listed(void **state) {
     char line[256];
     snprintf(line, sizeof line,
              "  24 bytes       1  variable (3,) f64 \"layer.w\" of %s:%u, wanted at %s:%u\n",
-             __FILE__, variable, b->wanted.file, b->wanted.line);
+             __FILE__, variable, b->used_at.file, b->used_at.line);
     assert_non_null(strstr(ct_memory_table(s), line));
     ct_memory_snapshot_free(s);
     ct_params_free(params);
@@ -75,16 +75,18 @@ static void a_leak_is_found_by_its_line(void **state) {
     for (int i = 0; i < 2; i++) line = leaky_step(&kept[i]);
     ct_memory_snapshot *before = ct_memory_snapshot_take();
     for (int i = 2; i < 9; i++) leaky_step(&kept[i]);
-    ct_memory_snapshot *after = ct_memory_snapshot_take(), *grown = ct_memory_grown(before, after);
+    ct_memory_snapshot *after = ct_memory_snapshot_take(),
+                       *grown = ct_memory_snapshot_diff(before, after);
     assert_non_null(grown);
     assert_int_equal(grown->n_rows, 1);
     assert_int_equal(grown->rows[0].here.line, line);
-    assert_int_equal(grown->rows[0].wanted.line, line + 1);
+    assert_int_equal(grown->rows[0].used_at.line, line + 1);
     assert_int_equal(grown->rows[0].count, 7);
     assert_int_equal(grown->rows[0].bytes, 7 * 400);
     assert_int_equal(grown->values, 7 * 400);
     for (int i = 0; i < 9; i++) ct_drop(kept[i]);
-    ct_memory_snapshot *freed = ct_memory_snapshot_take(), *none = ct_memory_grown(after, freed);
+    ct_memory_snapshot *freed = ct_memory_snapshot_take(),
+                       *none = ct_memory_snapshot_diff(after, freed);
     assert_null(row_of(freed, "mul", line));
     assert_int_equal(none->n_rows, 0);
     assert_int_equal(none->values, 0);
@@ -122,7 +124,7 @@ static void the_system_agrees(void **state) {
 static void what_is_wrong_is_said(void **state) {
     (void)state;
     ct_memory_snapshot *s = ct_memory_snapshot_take();
-    assert_null(ct_memory_grown(NULL, s));
+    assert_null(ct_memory_snapshot_diff(NULL, s));
     assert_string_equal(ct_error_text(), "memory_grown: the first snapshot must not be NULL");
     ct_error_clear();
     ct_memory_snapshot_free(s);

@@ -105,7 +105,7 @@ static void many_sums_are_all_there(void **state) {
 
 // Bytes that the first `launches` of the newest plan read and write, over those of (rows, columns).
 static double matrices_moved(size_t launches, int64_t rows, int64_t columns) {
-    const ct_plan_cost *plan = ct_newest_plan();
+    const ct_plan_cost *plan = ct_latest_plan();
     double bytes = 0;
     assert_non_null(plan);
     assert_true(launches <= plan->n_launches);
@@ -145,7 +145,7 @@ static void norms(bool centred, const char *fuse, float *grads) {
     ct_grad(ct_sum(ct_mul(y, ct_from(c, CT_F32, CT_DIMS(ROWS, COLUMNS)))), in, n, g);
     assert_true(ct_eval(g, n));
     if (*fuse == '1') {
-        assert_int_equal(ct_newest_plan()->n_launches, 2); // the rows, and a fold of accumulators
+        assert_int_equal(ct_latest_plan()->n_launches, 2); // the rows, and a fold of accumulators
         assert_true(matrices_moved(2, ROWS, COLUMNS) < 1.2 * 3);
     }
     const float *dw = ct_data(g[1]), *db = centred ? ct_data(g[2]) : NULL;
@@ -192,7 +192,7 @@ static void sums_find_the_rows_of_their_norm(void **state) {
     ct_grad(ct_sum(ct_mul(y, y)), in, 1 + NORMS, g);
     assert_true(ct_eval(g, 1 + NORMS));
     // Norm and product read and write a matrix each; then a product, and the norm reads two for one.
-    assert_true(matrices_moved(ct_newest_plan()->n_launches, ROWS, COLUMNS) < NORMS * 9.5);
+    assert_true(matrices_moved(ct_latest_plan()->n_launches, ROWS, COLUMNS) < NORMS * 9.5);
     ct_set_threads(0);
     free(x);
     free(w);

@@ -47,7 +47,7 @@ static void publish(const worker *w, ct_tensor t) { atomic_store(&published[w->n
 
 static void note_error(worker *w) {
     const ct_code code = ct_error_code();
-    if (code == CT_E_STALE || code == CT_E_CONTEXT || code == CT_E_SPENT)
+    if (code == CT_E_STALE || code == CT_E_CONTEXT || code == CT_E_OVERWRITTEN)
         w->gone++;
     else if (!w->text[0])
         snprintf(w->text, sizeof w->text, "%s", ct_error_text());
@@ -73,7 +73,7 @@ static void ask(worker *w, ct_tensor t) {
                        (size == 0 || size == N) && (dtype == CT_DEFAULT || dtype == CT_F32) &&
                        (!op || *op) && (!device || *device);
     if (!right) w->wrong++;
-    (void)ct_ok(t), (void)ct_is_evaluated(t), (void)ct_is_tracked(t), (void)ct_assigning(t);
+    (void)ct_ok(t), (void)ct_is_evaluated(t), (void)ct_is_tracked(t), (void)ct_assigning_ctx(t);
 }
 static void read_others(worker *w) {
     for (int from = 0; from < THREADS; from++) {
@@ -222,15 +222,15 @@ static void rolls(worker *w) {
     for (int turn = 0; turn < 20; turn++) {
         ct_tensor y = ct_pin(of_one(w));
         if (is_there(w, y)) publish(w, y);
-        ct_rolling_turn();
+        ct_rolling_free_deferred();
         for (int from = 0; from < THREADS; from++) {
             const ct_tensor t = {atomic_load(&published[from])};
             if (from == w->number || !t.bits) continue;
             ask(w, t);
             const ct_tensor own = ct_pin(t);
-            ct_loan *loan;
+            ct_borrowed *loan;
             note_value(w, ct_borrow(own, &loan), (float)from + 1);
-            ct_loan_end(loan);
+            ct_borrow_end(loan);
             ct_unpin(own);
         }
         ct_unpin(y);
@@ -288,7 +288,7 @@ static void looks_and_sets(worker *w) { // what is the process's
         CT_ANNOTATE("a turn");
         note_value(w, ct_data(y), (float)w->number + 1);
     }
-    (void)ct_get_stats(), (void)ct_most_memory();
+    (void)ct_get_stats(), (void)ct_peak_memory();
     ct_memory_snapshot_free(snapshot);
     if (w->number == 0 && !ct_profile_end(NULL, false)) note_error(w);
 }

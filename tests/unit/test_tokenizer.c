@@ -262,7 +262,7 @@ static void training(void **state) {
     write_text(path, "low low low lower lowest new newer newest\nwider wide wide\n");
     const char *const paths[] = {path};
     int calls = 0;
-    assert_false(ct_train_bpe(folder, paths, 1, .stop = stop_at_once, .user = &calls));
+    assert_false(ct_train_bpe(folder, paths, 1, .should_stop = stop_at_once, .user = &calls));
     assert_int_equal(ct_error_code(), CT_E_INTERRUPTED);
     ct_error_clear();
     assert_int_equal(calls, 1);

@@ -23,7 +23,7 @@ static ct_tensor normal(int64_t seed, ct_ints dims) {
 // The newest plan: no more launches than so many, none of them a scatter, and of temporaries no more
 // than so many bytes.
 static void stores(size_t launches, uint64_t bytes) {
-    const ct_plan_cost *plan = ct_newest_plan();
+    const ct_plan_cost *plan = ct_latest_plan();
     assert_non_null(plan);
     assert_true(plan->n_launches > 0);
     assert_in_range(plan->n_launches, 1, launches);
@@ -181,8 +181,8 @@ static void slopes_of_weights_have_the_bits_of_dot_products(void **state) {
                   pad = cases[i].pad, out = (size + 2 * pad - k) / stride + 1;
         ct_tensor x = normal(1, CT_DIMS(images, in, size, size)),
                   y = normal(2, CT_DIMS(images, outs, out, out));
-        ct_tensor slope = ct_conv_weight(x, y, .size = CT_DIMS(k, k), .padding = CT_DIMS(pad),
-                                         .stride = CT_DIMS(stride));
+        ct_tensor slope = ct_conv_weight_grad(x, y, .size = CT_DIMS(k, k), .padding = CT_DIMS(pad),
+                                              .stride = CT_DIMS(stride));
         const float *got = ct_data(slope), *of_x = ct_data(x), *of_y = ct_data(y);
         assert_non_null(got);
         for (int64_t at = 0; at < (int64_t)outs * in * k * k; at++) {
@@ -221,7 +221,7 @@ static void long_lines_are_not_copied(void **state) {
         CT_SCOPE;
         ct_tensor x = normal(1, CT_DIMS(1, 32, lengths[i])),
                   y = normal(2, CT_DIMS(1, 32, lengths[i]));
-        ct_tensor slope = ct_conv_weight(x, y, .size = CT_DIMS(9), .padding = CT_DIMS(4));
+        ct_tensor slope = ct_conv_weight_grad(x, y, .size = CT_DIMS(9), .padding = CT_DIMS(4));
         scratch = 0;
         ct_set_log(see_scratch, NULL);
         setenv("COTAN_DUMP", "kernels", 1);
@@ -274,7 +274,7 @@ static void columns_of_several_axes_are_of_all_of_them(void **state) {
 
 // Multiplications and additions of the newest plan's launches.
 static double operations(void) {
-    const ct_plan_cost *plan = ct_newest_plan();
+    const ct_plan_cost *plan = ct_latest_plan();
     double flops = 0;
     assert_non_null(plan);
     for (size_t i = 0; i < plan->n_launches; i++) flops += plan->launches[i].flops;
@@ -315,7 +315,7 @@ static void depthwise_convolutions_are_sums_of_taps(void **state) {
     ct_tensor y = ct_conv(in[0], in[1], CT_NONE, .padding = CT_DIMS(1), .groups = C);
     assert_true(ct_eval(&y, 1));
     stores(1, 0);
-    assert_string_equal(ct_newest_plan()->launches[0].op, "sum");
+    assert_string_equal(ct_latest_plan()->launches[0].op, "sum");
 }
 
 // The gradient with respect to x reads windows of the result, which is stored: in one kernel with it,
@@ -329,7 +329,7 @@ static void depthwise_gradients_compute_results_once(void **state) {
         ct_tensor y = ct_conv(in[0], in[1], CT_NONE, .padding = CT_DIMS(k / 2), .groups = C);
         differentiate(y, in, 1);
         stores(2, result);
-        assert_int_equal(ct_newest_plan()->n_launches, 2);
+        assert_int_equal(ct_latest_plan()->n_launches, 2);
     }
 }
 
@@ -353,7 +353,7 @@ static void pools_store_their_results(void **state) {
 
 // Bytes that the newest plan's launches read and write, in tensors of (N, C, SIZE, SIZE).
 static double tensors_moved(void) {
-    const ct_plan_cost *plan = ct_newest_plan();
+    const ct_plan_cost *plan = ct_latest_plan();
     double bytes = 0;
     assert_non_null(plan);
     for (size_t i = 0; i < plan->n_launches; i++) bytes += (double)plan->launches[i].bytes;

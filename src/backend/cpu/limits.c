@@ -160,7 +160,7 @@ static bool limits_allocate_arrays(void) {
     return arrays != NULL;
 }
 
-void ct_limits_free(void) {
+void ct_machine_limits_free(void) {
     pthread_mutex_lock(&lock);
     free(arrays);
     arrays = NULL;
@@ -264,19 +264,19 @@ static bool limits_raise(double *limit, task kind, int threads) {
     return now >= 0;
 }
 
-static bool limits_measure(ct_limits *l, int threads, bool memory) {
+static bool limits_measure(ct_machine_limits *l, int threads, bool memory) {
     if (!limits_raise(&l->flops, (task){.registers = limits_multiply_adds}, threads)) return false;
     if (!memory) return true;
     return limits_allocate_arrays() &&
-           limits_raise(&l->stream, (task){.memory = limits_copy}, threads) &&
-           limits_raise(&l->stream, (task){.memory = limits_triad}, threads) &&
-           limits_raise(&l->read, (task){.memory = limits_sum}, threads) &&
-           limits_raise(&l->threefry, (task){.registers = limits_random_words}, threads) &&
+           limits_raise(&l->stream_bandwidth, (task){.memory = limits_copy}, threads) &&
+           limits_raise(&l->stream_bandwidth, (task){.memory = limits_triad}, threads) &&
+           limits_raise(&l->read_bandwidth, (task){.memory = limits_sum}, threads) &&
+           limits_raise(&l->random_words, (task){.registers = limits_random_words}, threads) &&
            (!limits_has_byte_products() ||
-            limits_raise(&l->bytes, (task){.registers = limits_byte_products}, threads));
+            limits_raise(&l->int8_ops, (task){.registers = limits_byte_products}, threads));
 }
 
-bool ct_measure_limits(ct_limits *l, int threads, bool memory) {
+bool ct_measure_machine_limits(ct_machine_limits *l, int threads, bool memory) {
     if (!l || threads < 1 || threads > MAX_THREADS) return false;
     pthread_mutex_lock(&lock);
     const bool ok = limits_measure(l, threads, memory);

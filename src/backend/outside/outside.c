@@ -51,18 +51,18 @@ static void plugin_lock(const ct_device *device) {
 static void plugin_unlock(const ct_device *device) {
     pthread_mutex_unlock(&((plugin_state *)device->state)->lock);
 }
-static ct_device_place plugin_place(ct_operand at) {
-    return (ct_device_place){at.buffer, at.offset};
+static ct_device_address plugin_place(ct_operand at) {
+    return (ct_device_address){at.buffer, at.offset};
 }
 
-static bool plugin_check(const ct_device *device, ct_device_why why, const char *what,
+static bool plugin_check(const ct_device *device, ct_device_error why, const char *what,
                          ct_err *err) {
     return !why ||
            ct__err(err, CT_E_DEVICE, CT_NOWHERE, device->backend->name, "%s: %.400s", what, why);
 }
 
 // Ends a call: unlocks the device after the returned message was read.
-static bool plugin_check_and_unlock(const ct_device *device, ct_device_why why, const char *what,
+static bool plugin_check_and_unlock(const ct_device *device, ct_device_error why, const char *what,
                                     ct_err *err) {
     const bool ok = plugin_check(device, why, what, err);
     plugin_unlock(device);
@@ -140,15 +140,15 @@ static bool plugin_copy_out(ct_device *device, ct_operand from, void *host, size
 
 static bool plugin_run_kernel(ct_device *device, const ct_command *c, ct_err *err) {
     enum { MAX_FEW = 64 };
-    ct_device_place few[MAX_FEW], *buffers = few;
+    ct_device_address few[MAX_FEW], *buffers = few;
     if (c->n_args > MAX_FEW && !(buffers = ct__malloc(c->n_args * sizeof *buffers)))
         return ct__err_memory(err, CT_NOWHERE, device->backend->name, c->n_args * sizeof *buffers);
     for (uint32_t i = 0; i < c->n_args; i++) buffers[i] = plugin_place(c->args[i]);
     const ct_device_launch launch = {.code = c->kernel->code,
                                      .buffers = buffers,
-                                     .numbers = c->numbers,
+                                     .scalars = c->numbers,
                                      .n_buffers = c->n_args,
-                                     .n_numbers = c->n_numbers,
+                                     .n_scalars = c->n_numbers,
                                      .grid = c->grid,
                                      .scratch = c->kernel->scratch};
     plugin_lock(device);
@@ -224,7 +224,7 @@ static bool plugin_compile(ct_device *device, const ct_kernel *k, void **code, c
     const ct_device_kernel kernel = {.name = k->name, .source = source.s, .scratch = k->scratch};
     plugin_lock(device);
     ct__counters.kernels_pending++;
-    const ct_device_why why = spec->compile(plugin_own_state(device), &kernel, code);
+    const ct_device_error why = spec->compile(plugin_own_state(device), &kernel, code);
     ct__counters.kernels_pending--;
     if (why)
         ct__err(err, CT_E_DEVICE, k->here, spec->name, "kernel %s cannot be compiled: %.400s",
@@ -310,7 +310,7 @@ static bool plugin_is_complete(const ct_device_spec *s) {
 
 static bool plugin_define(const ct_device_spec *spec, ct_loc here, ct_err *err) {
     static const char op[] = "device_define";
-    if (spec->bytes != sizeof *spec)
+    if (spec->struct_size != sizeof *spec)
         return ct__err(err, CT_E_ARGUMENT, here, op,
                        "the device was compiled with the headers of another version of Cotan");
     if (!plugin_is_name(spec->name))

@@ -44,7 +44,7 @@ static ct_member *ahead_find_member(ct_ahead *a, ct_tensor t, int number) {
     return metric;
 }
 
-static bool ahead_use_name(ct_ahead *a, ct_named named, int number) {
+static bool ahead_use_name(ct_ahead *a, ct_named_tensor named, int number) {
     const char *name = named.name;
     if (!ct__given(a->ctx, name, a->args->here, "compile", "a tensor's name")) return false;
     if (!ct__ahead_is_valid_name(name))
@@ -65,16 +65,16 @@ static bool ahead_use_name(ct_ahead *a, ct_named named, int number) {
     return m->name || ct__err_memory(&a->ctx->err, a->args->here, "compile", strlen(name));
 }
 // Sets what the user calls a tensor, if the plan has it.
-static bool ahead_use_label(ct_ahead *a, ct_named named, int number) {
+static bool ahead_use_label(ct_ahead *a, ct_named_tensor named, int number) {
     if (!ct__given(a->ctx, named.name, a->args->here, "compile", "a tensor's name")) return false;
     ct_member *m = ahead_find_member(a, named.tensor, number);
     if (m) m->user_name = named.name;
     return !a->ctx->err.code;
 }
 static bool ahead_use_names(ct_ahead *a) {
-    const ct_names *lists[2] = {&a->args->names, &a->args->others};
+    const ct_named_list *lists[2] = {&a->args->names, &a->args->optional_names};
     for (int list = 0; list < 2; list++) {
-        const ct_names *names = lists[list];
+        const ct_named_list *names = lists[list];
         if (names->n && !ct__given(a->ctx, names->v, a->args->here, "compile", "the list of names"))
             return false;
         for (size_t i = 0; i < names->n; i++)
@@ -131,8 +131,8 @@ static void ahead_add_root_member(ct_ahead *a, size_t i) {
 // True if the variable is in the set whose values are embedded in the file, and the plan does not change
 // it.
 static bool ahead_is_embedded(const ct_ahead *a, const ct_member *m) {
-    const ct_params *set = a->args->embed;
-    if (a->args->embed_all) return m->var && !m->written;
+    const ct_params *set = a->args->embed_params;
+    if (a->args->embed_all_params) return m->var && !m->written;
     for (size_t i = 0; set && m->var && !m->written && i < ct_params_count(set); i++)
         if (ct__var_of(ct_params_get(set, i)) == m->var) return true;
     return false;

@@ -64,18 +64,18 @@ static const ct_type *cost_type_of(const ct_buf *b) {
 static bool cost_describe_tensor(const ct_plan *plan, const ct_buf *b, ct_plan_tensor *t) {
     const ct_type *type = cost_type_of(b);
     *t = (ct_plan_tensor){.bytes = b->bytes, .count = 1};
-    if (b->node) t->here = b->node->here, t->what = b->node->op->name;
+    if (b->node) t->here = b->node->here, t->name = b->node->op->name;
     if (b->kind == CT_BUF_LEAF) {
         const ct_plan_leaf *leaf = &plan->leaves[b->index];
         type = &leaf->type;
         t->here = leaf->here;
-        t->what = leaf->name;
-        t->variable = leaf->name != NULL;
+        t->name = leaf->name;
+        t->is_variable = leaf->name != NULL;
     } else if (b->kind == CT_BUF_ROOT) {
         const ct_plan_root *root = &plan->roots[b->index];
         if (!root->fresh) return false;
-        if (root->name) t->what = root->name, t->here = root->here;
-        t->variable = root->name != NULL;
+        if (root->name) t->name = root->name, t->here = root->here;
+        t->is_variable = root->name != NULL;
     } else if (b->kind == CT_BUF_SCALARS) {
         return false;
     }
@@ -93,9 +93,9 @@ static bool cost_same_loc(ct_loc a, ct_loc b) {
 
 // True for tensors of one line that look alike, such as one per layer.
 static bool cost_is_alike(const ct_plan_tensor *a, const ct_plan_tensor *b) {
-    return a->bytes == b->bytes && a->variable == b->variable && !a->variable &&
+    return a->bytes == b->bytes && a->is_variable == b->is_variable && !a->is_variable &&
            a->rank == b->rank && a->dtype == b->dtype && cost_same_loc(a->here, b->here) &&
-           (a->what == b->what || (a->what && b->what && !strcmp(a->what, b->what))) &&
+           (a->name == b->name || (a->name && b->name && !strcmp(a->name, b->name))) &&
            !(a->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim));
 }
 
@@ -126,8 +126,8 @@ void ct__write_tensors(ct_text *text, const ct_plan_tensor *tensors, size_t n) {
         ct_type type = {.dtype = (uint8_t)t->dtype, .rank = (uint8_t)t->rank, .dim = t->dim};
         if (i) ct__text_add(text, i + 1 < n ? ", " : " and ");
         if (t->count > 1) ct__textf(text, "%zu times ", t->count);
-        if (t->variable) ct__text_add(text, "variable ");
-        ct__textf(text, t->variable ? "\"%.100s\"" : "%.100s", t->what ? t->what : "input");
+        if (t->is_variable) ct__text_add(text, "variable ");
+        ct__textf(text, t->is_variable ? "\"%.100s\"" : "%.100s", t->name ? t->name : "input");
         if (t->dtype) ct__textf(text, " %s", ct__type_text(&type).s);
         ct__textf(text, " of %s", ct__bytes_text(t->bytes).s);
         if (t->here.file) ct__textf(text, " (%s:%u)", t->here.file, t->here.line);
@@ -157,8 +157,8 @@ static void cost_add_sizes(ct_executor *engine, const ct_plan *plan, ct_plan_cos
     }
     c->n_kernels = p->n_kernels;
     c->new_kernels = p->new_kernels;
-    c->n_regions = plan->n_regions;
-    c->n_again = plan->n_recomputed;
+    c->n_remat_regions = plan->n_regions;
+    c->n_recomputed = plan->n_recomputed;
     c->here = plan->here;
 }
 
@@ -237,7 +237,7 @@ static ct_plan_launch cost_describe_launch(const ct_plan *plan, const ct_launch 
     ct_plan_launch out = {.op = l->node ? l->node->op->name : NULL,
                           .here = l->node ? l->node->here : CT_NOWHERE,
                           .variable = cost_main_variable(plan, l),
-                          .times = times,
+                          .executions = times,
                           .bytes = l->bytes,
                           .flops = l->flops};
     if (l->kind == CT_LAUNCH_KERNEL) out.kernel = p->kernels[l->kernel].made->name;
@@ -285,11 +285,11 @@ static bool cost_add_launches(ct_plan *plan, const char *device, ct_plan_cost *c
             const bool batch = l->kind == CT_LAUNCH_BATCH;
             *out = batch ? cost_describe_batch(plan, l, times[depth])
                          : cost_describe_launch(plan, l, times[depth]);
-            out->temporaries = in_use[i];
+            out->temporary_bytes = in_use[i];
             out->device = device;
-            c->bytes += out->bytes * (uint64_t)out->times;
-            c->flops += out->flops * (double)out->times;
-            if (in_use[i] > c->most_temporaries) c->most_temporaries = in_use[i];
+            c->bytes += out->bytes * (uint64_t)out->executions;
+            c->flops += out->flops * (double)out->executions;
+            if (in_use[i] > c->peak_temporary_bytes) c->peak_temporary_bytes = in_use[i];
             if (batch) i += (size_t)l->count + 1; // its END
         }
     }
@@ -303,7 +303,7 @@ static void cost_add(ct_plan_cost *to, const ct_plan_cost *c) {
     to->result_bytes += c->result_bytes;
     to->constant_bytes += c->constant_bytes;
     to->workspace_bytes += c->workspace_bytes;
-    to->most_temporaries += c->most_temporaries;
+    to->peak_temporary_bytes += c->peak_temporary_bytes;
     to->bytes += c->bytes;
     to->flops += c->flops;
     to->n_launches += c->n_launches;
@@ -347,8 +347,8 @@ static const ct_plan_cost *cost_of_subplans(ct_ctx *ctx, ct_plan *plan) {
         all += c->n_launches;
     }
     sum->tensors = tensors;
-    sum->n_regions = plan->n_regions;
-    sum->n_again = plan->n_recomputed;
+    sum->n_remat_regions = plan->n_regions;
+    sum->n_recomputed = plan->n_recomputed;
     sum->here = plan->here;
     return plan->cost = sum;
 }

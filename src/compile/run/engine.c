@@ -151,7 +151,7 @@ void ct__ctx_wait_for_kernels(ct_ctx *ctx) {
     if (e) ct__computing_device(e->device)->wait_for_compiler = true;
 }
 
-void ct_wait_for_kernels(void) {
+void ct_set_synchronous_compilation(void) {
     ct_ctx *ctx = ct__ctx();
     if (ctx) ct__ctx_wait_for_kernels(ctx);
 }
@@ -548,7 +548,7 @@ static const ct_node *executor_bind_reads(ct_executor *e) {
 }
 
 static bool executor_check_variable(ct_ctx *ctx, const ct_var *var, ct_loc here) {
-    return !var->freed || ct__err(&ctx->err, CT_E_SPENT, here, "assign",
+    return !var->freed || ct__err(&ctx->err, CT_E_OVERWRITTEN, here, "assign",
                                   "variable \"%s\" was freed by another context", var->name);
 }
 
@@ -622,7 +622,7 @@ static bool executor_run_once(ct_ctx *ctx, ct_loc here) {
 
 // In a rolling scope variables get their values even if something else in the plan failed: first all
 // assignments are run without the rest, then the first values of variables that have none. After an
-// interruption nothing is run, and assignments stay pending until ct_rolling_give_up.
+// interruption nothing is run, and assignments stay pending until ct_rolling_discard_pending.
 static void executor_save_assignments(ct_ctx *ctx, ct_loc here) {
     const ct_err failure = ctx->err;
     bool done = false;
@@ -832,12 +832,12 @@ const ct_hooks ct__hooks = {.run = executor_run,
                             .settle = executor_wait,
                             .close = executor_close};
 
-uint64_t ct_most_memory(void) {
+uint64_t ct_peak_memory(void) {
     ct_ctx *ctx = ct__ctx();
     return ctx ? ct__ctx_account(ctx)->peak : 0;
 }
 
-const ct_plan_cost *ct_newest_plan(void) {
+const ct_plan_cost *ct_latest_plan(void) {
     ct_ctx *ctx = ct__ctx();
     ct_executor *e = ctx ? ctx->device : NULL;
     if (!e || !e->latest_plan) return NULL;
@@ -860,6 +860,6 @@ ct_stats ct_get_stats(void) {
                       .arena_bytes = ct__account.now[CT_MEMORY_ARENAS],
                       .live_bytes = ct__account.now[CT_MEMORY_VALUES],
                       .memory = ct__account.total,
-                      .most_memory = ct__account.peak,
+                      .peak_memory = ct__account.peak,
                       .nodes = ct__nodes_recorded()};
 }

@@ -20,12 +20,12 @@ typedef struct snapshot {
 static bool snapshot_copy_row(snapshot *s, ct_memory_row row) {
     if (!CT_GROW(s->rows, s->cap, s->n + 1)) return false;
     if (row.here.file) row.here.file = ct__arena_str(&s->arena, row.here.file);
-    if (row.wanted.file) row.wanted.file = ct__arena_str(&s->arena, row.wanted.file);
-    row.what = ct__arena_str(&s->arena, row.what);
+    if (row.used_at.file) row.used_at.file = ct__arena_str(&s->arena, row.used_at.file);
+    row.op = ct__arena_str(&s->arena, row.op);
     row.name = ct__arena_str(&s->arena, row.name);
     row.type = ct__arena_str(&s->arena, row.type);
     s->rows[s->n++] = row;
-    return row.what && row.name && row.type;
+    return row.op && row.name && row.type;
 }
 
 static bool snapshot_add_storage(const ct_storage *storage, const ct_alloc_info *note, void *user) {
@@ -34,11 +34,11 @@ static bool snapshot_add_storage(const ct_storage *storage, const ct_alloc_info 
     if (!device || device->account != &ct__account) return true;
     if (!note)
         return snapshot_copy_row(
-            user, (ct_memory_row){
-                      .what = "", .name = "", .type = "", .bytes = storage->bytes, .count = 1});
+            user,
+            (ct_memory_row){.op = "", .name = "", .type = "", .bytes = storage->bytes, .count = 1});
     return snapshot_copy_row(user, (ct_memory_row){.here = note->here,
-                                                   .wanted = note->wanted,
-                                                   .what = note->op ? note->op : "variable",
+                                                   .used_at = note->wanted,
+                                                   .op = note->op ? note->op : "variable",
                                                    .name = note->name,
                                                    .type = ct__type_text(&note->type).s,
                                                    .bytes = storage->bytes,
@@ -53,8 +53,8 @@ static int snapshot_compare_locs(ct_loc a, ct_loc b) {
 static int snapshot_compare_keys(const void *a_, const void *b_) {
     const ct_memory_row *a = a_, *b = b_;
     int order = snapshot_compare_locs(a->here, b->here);
-    if (!order) order = snapshot_compare_locs(a->wanted, b->wanted);
-    if (!order) order = strcmp(a->what, b->what);
+    if (!order) order = snapshot_compare_locs(a->used_at, b->used_at);
+    if (!order) order = strcmp(a->op, b->op);
     return order ? order : strcmp(a->type, b->type);
 }
 
@@ -108,8 +108,8 @@ static uint64_t snapshot_growth(uint64_t after, uint64_t before) {
     return after > before ? after - before : 0;
 }
 
-ct_memory_snapshot *ct_memory_grown(const ct_memory_snapshot *before,
-                                    const ct_memory_snapshot *after) {
+ct_memory_snapshot *ct_memory_snapshot_diff(const ct_memory_snapshot *before,
+                                            const ct_memory_snapshot *after) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, before, CT_NOWHERE, "memory_grown", "the first snapshot") ||
         !ct__given(ctx, after, CT_NOWHERE, "memory_grown", "the second snapshot"))
@@ -136,12 +136,12 @@ ct_memory_snapshot *ct_memory_grown(const ct_memory_snapshot *before,
 
 static void snapshot_write_row(ct_text *text, const ct_memory_row *row) {
     ct__textf(text, "%10s %7llu  %s", ct__bytes_text(row->bytes).s, (unsigned long long)row->count,
-              *row->what ? row->what : "not known");
+              *row->op ? row->op : "not known");
     if (*row->type) ct__textf(text, " %s", row->type);
     if (*row->name) ct__textf(text, " \"%s\"", row->name);
     if (row->here.file) ct__textf(text, " of %s:%u", row->here.file, row->here.line);
-    if (row->wanted.file && snapshot_compare_locs(row->here, row->wanted) != 0)
-        ct__textf(text, ", wanted at %s:%u", row->wanted.file, row->wanted.line);
+    if (row->used_at.file && snapshot_compare_locs(row->here, row->used_at) != 0)
+        ct__textf(text, ", wanted at %s:%u", row->used_at.file, row->used_at.line);
     ct__text_add(text, "\n");
 }
 

@@ -103,8 +103,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     ct_chat_parser **p = &parsers[family][thinks];
     if (!*p) {
         ct_chat_template *chat = ct_chat_template_new(families[family]);
-        *p = ct_chat_parser_new(chat, .tools = true, .prompt = thinks ? "<think>" : NULL,
-                                .descriptions =
+        *p = ct_chat_parser_new(chat, .parse_tool_calls = true, .prompt = thinks ? "<think>" : NULL,
+                                .tool_definitions =
                                     thinks ? "[{\"name\": \"f\", \"parameters\": {\"properties\": "
                                              "{\"a\": {\"type\": \"string\"}}}}]"
                                            : NULL);

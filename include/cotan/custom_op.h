@@ -1,8 +1,8 @@
 // Custom ops: a program, or a shared library (plugin) that is loaded at run time, defines an op. It
 // is recorded, differentiated, batched, compiled, and exported ahead of time like the ops of the
 // library.
-#ifndef COTAN_EXTEND_H
-#define COTAN_EXTEND_H
+#ifndef COTAN_CUSTOM_OP_H
+#define COTAN_CUSTOM_OP_H
 
 #include "cotan/cotan.h"
 
@@ -12,7 +12,11 @@ extern "C" {
 
 typedef struct ct_op ct_op;
 
-enum { CT_OUTSIDE_OPERANDS = 8, CT_OUTSIDE_RESULTS = 8, CT_OUTSIDE_NUMBERS = 8 }; // maximum numbers
+enum {
+    CT_CUSTOM_OP_MAX_OPERANDS = 8,
+    CT_CUSTOM_OP_MAX_RESULTS = 8,
+    CT_CUSTOM_OP_MAX_ATTRIBUTES = 8
+}; // maximum numbers
 
 // A dense, row-major array on the host, as a C function gets it.
 typedef struct ct_op_array {
@@ -31,11 +35,11 @@ typedef const char *(*ct_op_compute_fn)(const ct_op_array *in, const ct_op_array
 // by any thread.
 typedef struct ct_op_rule {
     const ct_tensor *in, *out; // operands; results (NULL: the rule is a body, which makes them)
-    const ct_tensor *slopes;   // jvp: tangents of the operands; vjp: cotangents of the results
+    const ct_tensor *tangents; // jvp: tangents of the operands; vjp: cotangents of the results
     // output. body: results; jvp: tangents of the results, linear in those of the operands; vjp:
     // cotangents of the operands. An entry that is not set is 0.
-    ct_tensor *to;
-    const int64_t *numbers;
+    ct_tensor *outputs;
+    const int64_t *attributes;
     void *user;
 } ct_op_rule;
 typedef void (*ct_op_rule_fn)(const ct_op_rule *rule);
@@ -51,7 +55,8 @@ typedef void (*ct_op_rule_fn)(const ct_op_rule *rule);
 // used in reverse mode. A text or a body needs neither; gradients of a compute function without a
 // rule are an error.
 typedef struct ct_op_spec {
-    size_t bytes; // sizeof this struct, as the caller was compiled; set by the macro; 0: unknown
+    size_t
+        struct_size; // sizeof this struct, as the caller was compiled; set by the macro; 0: unknown
     const char *name;     // a C identifier
     const char *doc;      // a sentence
     const char *operands; // their names, "q k v": for messages, and for the text
@@ -64,8 +69,8 @@ typedef struct ct_op_spec {
     // Dtypes to which operands may be promoted; NULL: "f32 f64", or any float for a text.
     const char *dtypes;
     // Names of the integer attributes that each call passes: "window causal".
-    const char *numbers;
-    const char *text;
+    const char *attributes;
+    const char *expression;
     ct_op_rule_fn body;
     ct_op_compute_fn compute;
     // Name of the compute function in the C code that ct_compile writes; NULL: ct_compile refuses
@@ -81,7 +86,7 @@ typedef struct ct_op_spec {
 // ct_error_text.
 CT_API const ct_op *ct_op_define_with(ct_op_spec spec);
 #define ct_op_define(...)                                                                          \
-    ct_op_define_with((ct_op_spec){__VA_ARGS__, .bytes = sizeof(ct_op_spec), .here = CT_HERE})
+    ct_op_define_with((ct_op_spec){__VA_ARGS__, .struct_size = sizeof(ct_op_spec), .here = CT_HERE})
 // Loads a shared library, which stays loaded, and calls its `void cotan_ops(void)`, which defines
 // ops. The library is compiled with -shared -fPIC and linked with nothing: it uses Cotan's
 // functions in the process. False: see ct_error_text.
@@ -91,11 +96,11 @@ CT_API const ct_op *ct_op_find(const char *name); // the latest op of that name;
 // Iterates over the ops in the order of their definition: returns the one after `op` (NULL: the
 // first); NULL: no more.
 CT_API const ct_op *ct_op_next(const ct_op *op);
-typedef struct ct_op_about {
-    const char *name, *doc, *operands, *numbers; // never NULL
-    int n_in, n_out, n_numbers;
-} ct_op_about;
-CT_API const ct_op_about *ct_op_describe(const ct_op *op); // NULL for NULL
+typedef struct ct_op_properties {
+    const char *name, *doc, *operands, *attributes; // never NULL
+    int n_in, n_out, n_attributes;
+} ct_op_properties;
+CT_API const ct_op_properties *ct_op_info(const ct_op *op); // NULL for NULL
 
 // Records a call of the op. numbers: one for each attribute name of the op.
 CT_API void ct_op_call_at(const ct_op *op, const ct_tensor *in, size_t n_in, ct_ints numbers,
