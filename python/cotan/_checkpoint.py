@@ -62,7 +62,7 @@ class _CheckpointedCall(HookOwner):
                                "be computed again\n  hint: write to a clone(), or give one")
         # The cotangents must be computed before, but are not part of the history.
         given = tuple(_core._snapshot(one) for one in cotangents if one is not None)
-        with enable_grad(), default_generator.back_at(self.place):
+        with enable_grad(), default_generator.rewound_to(self.place):
             again = self.run([_core._after(one, given) if isinstance(one, Tensor) else one for one in self.args])
         self.versions = self._versions()
         again = [again[k] for k in self.differentiable_outputs]
@@ -87,7 +87,7 @@ def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=Tr
     if not _core.is_grad_enabled():
         return function(*args, **options)
     leaves, structure = tree_flatten((args, options))
-    place, made = default_generator.place() if preserve_rng_state else None, []
+    place, made = default_generator.position() if preserve_rng_state else None, []
 
     def run(leaves):
         args, options = tree_unflatten(structure, leaves)
@@ -106,7 +106,7 @@ def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=Tr
         inside = {_core._bits(probe): leaves[i] for i, probe in probes.items()}
         with no_grad():
             values = tuple(_core._snapshot(results[k]) for k in region.differentiable_outputs)
-        for k, one in zip(region.differentiable_outputs, _core._mark(values, tuple(inside.get(bits, bits)
+        for k, one in zip(region.differentiable_outputs, _core._hook(values, tuple(inside.get(bits, bits)
                                                                                    for bits in sorted(begins)), region)):
             results[k] = one
     return tree_unflatten(made[0], results)

@@ -410,12 +410,12 @@ static PyObject *autograd_give(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-// _on_marks(backward, grad, written): sets the functions that replace backward() and _grad() where a history
+// _set_sweeps(backward, grad, written): sets the functions that replace backward() and _grad() where a history
 // may have hooks, and the one that is called when a tensor that has hooks is written in place.
 static PyObject *sweep_backward, *sweep_grad, *sweep_written;
 static PyObject *autograd_set_sweeps(PyObject *module, PyObject *args) {
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOO:_on_marks", &sweep_backward, &sweep_grad, &sweep_written))
+    if (!PyArg_ParseTuple(args, "OOO:_set_sweeps", &sweep_backward, &sweep_grad, &sweep_written))
         return NULL;
     Py_INCREF(sweep_backward);
     Py_INCREF(sweep_grad);
@@ -666,7 +666,7 @@ static PyMethodDef autograd_functions[] = {
     {"_begin_backward", autograd_begin_backward, METH_NOARGS, NULL},
     {"_give", autograd_give, METH_VARARGS, NULL},
     {"_set_grads", autograd_set_grads, METH_VARARGS, NULL},
-    {"_on_marks", autograd_set_sweeps, METH_VARARGS, NULL},
+    {"_set_sweeps", autograd_set_sweeps, METH_VARARGS, NULL},
     {"_autocast", autograd_set_autocast, METH_O, NULL},
     {"_autocast_dtype", autograd_get_autocast, METH_NOARGS, NULL},
     {"_set_grad_enabled", autograd_set_grad_enabled, METH_O, NULL},

@@ -132,11 +132,11 @@ static PyObject *module_stats(PyObject *self, PyObject *unused) {
                          s.kernels_loaded, "kernels_packed", s.kernels_packed, "kernels_pending",
                          s.kernels_pending, "launches", s.launches, "launches_interpreted",
                          s.launches_interpreted, "arena_bytes", s.arena_bytes, "live_bytes",
-                         s.live_bytes, "memory", s.memory, "most_memory", s.peak_memory, "nodes",
+                         s.live_bytes, "memory", s.memory, "peak_memory", s.peak_memory, "nodes",
                          s.nodes, "plan_bytes", s.plan_bytes);
 }
 
-// Returns a list of (bytes, count, what, name, type, (file, line), (file, line) or None where that is
+// Returns a list of (bytes, count, op, name, type, (file, line), (file, line) or None where that is
 // unknown), and the sums.
 static PyObject *module_location(ct_loc here) {
     return here.file ? Py_BuildValue("(sI)", here.file, here.line) : Py_NewRef(Py_None);

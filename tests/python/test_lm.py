@@ -109,7 +109,7 @@ def test_training(tmp_path, folder):
     m.save(tmp_path / "saved")
     again = cotan.lm.load(tmp_path / "saved")
     assert (again.logits(lm.IDS).numpy() == m.logits(lm.IDS).numpy()).all()
-    assert again.tokenizer.encode("ab") == m.tokenizer.encode("ab") and again.chat([{"role": "user"}]).endswith("assistant: ")
+    assert again.tokenizer.encode("ab") == m.tokenizer.encode("ab") and again.apply_chat_template([{"role": "user"}]).endswith("assistant: ")
     # What was trained is what writes and judges.
     ids = lm.IDS[0].tolist()
     assert m.generate(ids, max_tokens=4, temperature=0).token_ids == again.generate(ids, max_tokens=4, temperature=0).token_ids
@@ -162,11 +162,11 @@ def test_the_tokenizer(model):
 
 def test_chat_templates(model):
     messages = [{"role": "user", "content": "Hello"}]
-    assert model.chat(messages) == "user: Hello\nassistant: " and model.chat(messages, add_generation_prompt=False) == "user: Hello\n"
+    assert model.apply_chat_template(messages) == "user: Hello\nassistant: " and model.apply_chat_template(messages, add_generation_prompt=False) == "user: Hello\n"
     assert cotan.lm.ChatTemplate(text="{{ tools[0].name }} {{ mood }}").render([{}], tools=[{"name": "look"}], mood="fine") == "look fine"
     assert error(TypeError, cotan.lm.ChatTemplate) == "ChatTemplate: it takes a path or text=, one of them"
     answer = model.generate(messages, max_tokens=5, temperature=0)
-    assert answer.text == model.generate(model.chat(messages), max_tokens=5, temperature=0).text
+    assert answer.text == model.generate(model.apply_chat_template(messages), max_tokens=5, temperature=0).text
 
 
 def test_generate(model):
@@ -246,7 +246,7 @@ def test_keys_that_are_not_followed():
     """Python's table is the library's."""
     text = (Path(__file__).parents[2] / "src/models/generation.c").read_text()
     theirs = {key: None if harmless == "NAN" else int(harmless) for key, harmless in re.findall(r'\{"(\w+)", (NAN|\d)\},', text)}
-    assert theirs == cotan.lm.UNFOLLOWED and len(theirs) > 15
+    assert theirs == cotan.lm.UNSUPPORTED_GENERATION_KEYS and len(theirs) > 15
 
 
 def test_activations(folder, model, tmp_path):
@@ -459,7 +459,7 @@ def test_what_is_wrong(model, tmp_path):
     for name, args in (("generate", ("a",)), ("embed", ("a",)), ("perplexity", ("a",)), ("loglikelihood", ([("a", "b")],)),
                        ("multiple_choice", ("a",))):
         assert error(ValueError, getattr(bare, name), *args) == f"{name}: the model in {none} has no tokenizer; give token ids"
-    assert error(ValueError, bare.chat, []) == f"chat: the model in {none} has no chat template"
+    assert error(ValueError, bare.apply_chat_template, []) == f"apply_chat_template: the model in {none} has no chat template"
     wrong = [("temperature", -1, "engine_add: temperature is -1, it must be 0 to 1e+06"), ("top_p", 2, "engine_add: top_p is 2, it must be 0 to 1"),
              ("max_tokens", 0, "generate: max_tokens must be 1 or more, not 0"),
              ("seed", -1, "generate: seed must be a whole number from 0 to 2**63 - 1, not -1"),
