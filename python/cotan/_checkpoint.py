@@ -16,8 +16,7 @@ def checkpoint(fun=None, *, policy=None, prevent_cse=True, static_argnums=()):
     less memory for more work, and gives the same gradients of any order. fun is traced. Used as a decorator,
     or as checkpoint(fun). (jax.checkpoint, jax.remat)"""
     if policy is not None:
-        raise ValueError("checkpoint: there are no policies here, what lies between arguments and results is computed "
-                         "again")
+        raise ValueError("checkpoint: policies are not supported; everything between arguments and results is recomputed")
     if fun is None:
         return functools.partial(checkpoint, static_argnums=static_argnums)
     fixed = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)

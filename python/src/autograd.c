@@ -101,7 +101,7 @@ static PyObject *autograd_requires_grad_(PyObject *o, PyObject *args, PyObject *
     const bool has_history = !self->params && ct_is_tracked(t);
     if (has_history && !requested) {
         PyErr_SetString(PyExc_RuntimeError,
-                        "requires_grad_: only a leaf can be told not to require gradients; "
+                        "requires_grad_: requires_grad can be turned off for leaves only; "
                         "detach() gives a tensor without a history");
         return NULL;
     }
@@ -637,8 +637,7 @@ static PyObject *autograd_track(PyObject *module, PyObject *o) {
 PyMethodDef autograd_methods[] = {
     {"backward", (PyCFunction)(void (*)(void))autograd_backward, METH_VARARGS | METH_KEYWORDS,
      "backward($self, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
-     "Adds to .grad of every leaf behind this number that requires it the number's slope along "
-     "it."},
+     "Adds the gradient of this scalar to .grad of every leaf that requires it."},
     {"requires_grad_", (PyCFunction)(void (*)(void))autograd_requires_grad_,
      METH_VARARGS | METH_KEYWORDS,
      "requires_grad_($self, requires_grad=True)\n--\n\nMakes it a leaf whose gradients backward() "
@@ -655,7 +654,7 @@ PyGetSetDef autograd_getters[] = {
     {"is_leaf", autograd_get_is_leaf, NULL, "Is it no result of what has a history?", NULL},
     {"_base", autograd_get_base, NULL, "The tensor of which it is a view; None: it is none.", NULL},
     {"_op", autograd_get_op, NULL, "The op whose history it has; None: none.", NULL},
-    {"_version", autograd_get_version, NULL, "How often it was written in its place.", NULL},
+    {"_version", autograd_get_version, NULL, "The number of in-place writes.", NULL},
     {"grad", autograd_get_grad, autograd_set_grad, "What backward() gave; None before.", NULL},
     {0},
 };

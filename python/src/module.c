@@ -194,7 +194,7 @@ static PyMethodDef module_methods[] = {
     {"full", module_full, METH_VARARGS,
      "full(shape, value, dtype=None)\n--\n\nElements that are all `value`, a number or a scalar."},
     {"einsum", module_einsum, METH_VARARGS,
-     "einsum(expression, *operands)\n--\n\nSums of products, said in letters as in NumPy."},
+     "einsum(expression, *operands)\n--\n\nSums of products in Einstein notation, as in NumPy."},
     {"eval", module_eval, METH_VARARGS,
      "eval(*tensors)\n--\n\nComputes them, and all that has a name, in one plan."},
     {"random_key", module_random_key, METH_O,

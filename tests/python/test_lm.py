@@ -228,13 +228,13 @@ def test_what_generation_config_says(tmp_path, folder):
     assert says(sequence_bias=[[[7], 100.0]], no_repeat_ngram_size=3).count(7) < 12
     with pytest.warns(UserWarning) as told:
         says(num_beams=4, top_h=None, sequence_bias=[[[7, 8], 1.0]])
-    assert str(told[0].message) == (f"{tmp_path}/m: what generation_config.json says of sequence_bias, num_beams is not followed, so that "
-                                    "texts may differ from transformers'")
+    assert str(told[0].message) == (f"{tmp_path}/m: generation_config.json has keys that are not supported: sequence_bias, num_beams; "
+                                    "output may differ from that of transformers")
     assert told[0].filename == __file__
     for wrong in ("x", 3, {"a": 1}, [[]], [[[]]], [["x"]], [[[1], "x"]], [[[-1], 2.0]], [[[10**6], 2.0]]):
-        with pytest.warns(UserWarning, match="says of bad_words_ids, sequence_bias is not followed"):
+        with pytest.warns(UserWarning, match="not supported: bad_words_ids, sequence_bias; output"):
             assert says(bad_words_ids=wrong, sequence_bias=wrong) == []
-    with pytest.warns(UserWarning, match="says of suppress_tokens is not followed"):
+    with pytest.warns(UserWarning, match="not supported: suppress_tokens; output"):
         says(suppress_tokens="x")
     assert says(suppress_tokens=[None, 2.5, "x", 10**6]) == []
     for name in ("no_repeat_ngram_size", "min_new_tokens", "min_length"):
@@ -242,7 +242,7 @@ def test_what_generation_config_says(tmp_path, folder):
             m.generate(TEXT, **{name: -1})
 
 
-def test_keys_that_are_not_followed():
+def test_keys_that_are_not_supported():
     """Python's table is the library's."""
     text = (Path(__file__).parents[2] / "src/models/generation.c").read_text()
     theirs = {key: None if harmless == "NAN" else int(harmless) for key, harmless in re.findall(r'\{"(\w+)", (NAN|\d)\},', text)}
