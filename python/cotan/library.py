@@ -23,7 +23,7 @@ class Op:
 
     def __init__(self, handle):
         self._handle = handle
-        self.__name__, doc, operands, attributes, self._n_in, self._n_out = _core._op_about(handle)
+        self.__name__, doc, operands, attributes, self._n_in, self._n_out = _core._op_info(handle)
         self.operands = tuple(operands.replace(",", " ").split()) or tuple(f"x{i}" for i in range(self._n_in))
         self.attributes = tuple(attributes.replace(",", " ").split())
         self.__doc__ = f"{self.__name__}({', '.join(self.operands + self.attributes)})\n\n{doc}"

@@ -243,8 +243,8 @@ class Model:
         path = os.fspath(path)
         self.path = path if os.path.exists(path) else _core._lm_find(path)
         self._handle = _core._lm_load(self.path, trainable, activations == "f32")
-        (self.model_type, self.context_length, self.vocab_size, self.hidden_size, self.num_layers, self.is_generative, self._pairs,
-         self._scores, labels, as_f32) = _core._lm_about(self._handle)
+        (self.model_type, self.context_length, self.vocab_size, self.hidden_size, self.num_layers, self.is_generative, self._is_encoder_decoder,
+         self._has_lm_head, labels, as_f32) = _core._lm_info(self._handle)
         self.activations = "f32" if as_f32 else "int8"  # the dtype in which products take them
         self.labels = [_core._lm_label(self._handle, i) for i in range(labels)]
         self.trainable = trainable
@@ -321,7 +321,7 @@ class Model:
         token after each token. Encoder-decoder models (t5, bart) take both ids and decoder_ids."""
         if decoder_ids is not None:
             return self._record(_core._lm_pair_logits, ids, decoder_ids)
-        if self._pairs:
+        if self._is_encoder_decoder:
             raise ValueError(f"logits: {self.model_type} reads one text and writes another; give decoder_ids, too")
         return self._record(_core._lm_logits, ids)
 
@@ -407,7 +407,7 @@ class Model:
         whatever else runs. max_tokens=None: as many as the context allows. stop: strings that end the text.
         logprobs: True for the log-probabilities of its tokens, a number for so many of the most likely tokens
         at each position. stop_token_ids: instead of the tokenizer's EOS tokens."""
-        if self._pairs:
+        if self._is_encoder_decoder:
             raise ValueError(f"generate: {self.model_type} reads one text and writes another; logits(ids, decoder_ids) takes both")
         prompts, one = self._prompts(prompt, tools, add_special_tokens)
         if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):

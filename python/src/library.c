@@ -51,8 +51,8 @@ static PyObject *py_op_load(PyObject *module, PyObject *args) {
     return list;
 }
 
-// _op_about(op): returns name, doc, operands, attributes, n_in, n_out.
-static PyObject *py_op_about(PyObject *module, PyObject *o) {
+// _op_info(op): returns name, doc, operands, attributes, n_in, n_out.
+static PyObject *py_op_info(PyObject *module, PyObject *o) {
     (void)module;
     const ct_op *op = py_op_from_capsule(o);
     if (!op) return NULL;
@@ -146,7 +146,7 @@ static PyObject *py_library_write_c(PyObject *module, PyObject *args) {
 PyMethodDef library_methods[] = {
     {"_op_define", py_op_define, METH_VARARGS, NULL},
     {"_op_load", py_op_load, METH_VARARGS, NULL},
-    {"_op_about", py_op_about, METH_O, NULL},
+    {"_op_info", py_op_info, METH_O, NULL},
     {"_op_call", py_op_call, METH_VARARGS, NULL},
     {"_write_c", py_library_write_c, METH_VARARGS, NULL},
     {0},

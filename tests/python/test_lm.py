@@ -192,7 +192,7 @@ def test_stop_strings(model):
     got = model.generate(TEXT, max_tokens=30, seed=3, stop_token_ids=[], stop=[mark, "no such text"])
     assert got.text == whole[:whole.index(mark)] and (got.stop, got.finish_reason) == (mark, "stop")
     streamed = model.generate(TEXT, max_tokens=30, seed=3, stop_token_ids=[], stop=mark, stream=True)
-    assert "".join(piece.text for piece in streamed) == got.text
+    assert "".join(chunk.text for chunk in streamed) == got.text
 
 
 def test_batches_give_what_each_prompt_gives_alone(model):
@@ -201,8 +201,8 @@ def test_batches_give_what_each_prompt_gives_alone(model):
     assert [x.token_ids for x in together] == [model.generate(p, max_tokens=10, seed=7 + i).token_ids for i, p in enumerate(prompts)]
     assert model.generate([TEXT, TEXT], max_tokens=10, temperature=2.0)[0].text != model.generate([TEXT, TEXT], max_tokens=10, temperature=2.0)[1].text
     streamed = {}
-    for piece in model.generate(prompts, max_tokens=10, seed=7, stream=True):
-        streamed.setdefault(piece.index, []).append(piece.token_id)
+    for chunk in model.generate(prompts, max_tokens=10, seed=7, stream=True):
+        streamed.setdefault(chunk.index, []).append(chunk.token_id)
     assert [streamed[i] for i in range(4)] == [x.token_ids for x in together]
 
 
