@@ -47,7 +47,7 @@ def test_scores(folders, name):
     e = np.exp(want[0].astype(np.float64))
     assert abs(likely - (e / (1 + e) if len(e) == 1 else e / e.sum())).max() < 1e-5
     assert model.labels == (["bad", "so so", "good"] if name == "modernbert_classes" else [f"LABEL_{i}" for i in range(len(e))])
-    assert not model.writes
+    assert not model.is_generative
     with pytest.raises(cotan.Error, match="the model tells classes of texts apart: it has no logits of tokens"):
         model.logits([1, 2, 3]).numpy()
 
