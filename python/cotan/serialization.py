@@ -545,7 +545,7 @@ def list_records(name, file):
         head = read_exactly(name, file, entry.header_offset, 30)
         begin = entry.header_offset + 30 + sum(struct.unpack("<HH", head[26:]))
         if head[:4] != b"PK\3\4" or entry.header_offset < last or begin + entry.file_size > end:
-            refuse(f"with {entry.file_size} bytes overlaps another entry of the archive")
+            refuse(f"with {entry.file_size} bytes does not fit between the records beside it")
         last = begin + entry.file_size
         found[record[len(folder) + 1:]] = begin, entry.file_size, entry.CRC
     return found
