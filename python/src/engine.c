@@ -211,16 +211,16 @@ static bool py_engine_parse_banned(PyObject *list, engine_add_call *a) {
 }
 
 // _engine_add(engine, prompt, list, max_tokens, eos_ids, stops, sampling, bias, banned, top_logprobs,
-// logprobs, keep_special)
+// logprobs, include_special)
 static PyObject *py_engine_add(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *prompt, *list, *eos_ids, *stops, *sampling, *bias, *banned;
     long long max_tokens, top_logprobs;
-    int logprobs, keep_special;
+    int logprobs, include_special;
     engine_add_call a = {.request.here = api_enter()};
     if (!PyArg_ParseTuple(args, "OOO!LOO!OO!O!Lpp:_engine_add", &o, &prompt, &PyList_Type, &list,
                           &max_tokens, &eos_ids, &PyList_Type, &stops, &sampling, &PyList_Type,
-                          &bias, &PyList_Type, &banned, &top_logprobs, &logprobs, &keep_special))
+                          &bias, &PyList_Type, &banned, &top_logprobs, &logprobs, &include_special))
         return NULL;
     const engine *e = py_engine_from_capsule(o);
     ct_engine_request *r = &a.request;
@@ -234,7 +234,7 @@ static PyObject *py_engine_add(PyObject *module, PyObject *args) {
         a.engine = e->engine;
         r->prompt = a.prompt, r->eos_ids = a.ends;
         r->max_tokens = max_tokens, r->top_logprobs = top_logprobs, r->logprobs = logprobs,
-        r->include_special = keep_special;
+        r->include_special = include_special;
         r->on_token = py_engine_on_token, r->on_finish = py_engine_on_done,
         r->user = Py_NewRef(list);
         // another thread may be in a step, which calls back with the GIL
