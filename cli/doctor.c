@@ -58,7 +58,7 @@ static const struct {
     ct_code code;
     const char *name;
 } codes[] = {
-#define CT_CODE(number, name, title, fix) {CT_E_##name, #name},
+#define CT_CODE(number, name, title, hint) {CT_E_##name, #name},
 #include <cotan/errors.inc>
 #undef CT_CODE
 };

@@ -1,5 +1,5 @@
 """Ops from outside: elementwise ones and attentions, in C and in Python, eager, differentiated, batched, compiled and exported, beside
-NumPy and JAX; what is wrong with one, in whole sentences; docs/ops-from-outside.md runs."""
+NumPy and JAX; what is wrong with one, in whole sentences; docs/custom-ops.md runs."""
 import ctypes
 import os
 import re
@@ -282,10 +282,10 @@ def test_a_missing_compiler_is_a_sentence(monkeypatch):
 
 def test_the_page_runs(monkeypatch):
     monkeypatch.chdir(ROOT)
-    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs/ops-from-outside.md").read_text(), re.S)
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs/custom-ops.md").read_text(), re.S)
     assert len(programs) == 3
     for program in programs:
-        exec(compile(program, "ops-from-outside.md", "exec"), {})
+        exec(compile(program, "custom-ops.md", "exec"), {})
 
 
 def test_a_composition_by_a_forward_rule():
