@@ -131,11 +131,13 @@ static void plan_cmd_put_memory(const ct_lm_cost *c) {
         printf("%s\"%s\": %llu", i ? ", " : "", fields[i].name,
                (unsigned long long)fields[i].bytes);
     if (c->capacity == UINT64_MAX)
-        fputs(", \"room\": null", stdout);
+        fputs(", \"capacity\": null", stdout);
     else
-        printf(", \"room\": %llu", (unsigned long long)c->capacity);
-    printf("},\n \"blocks\": %zu, \"again\": %zu,\n \"refused\": %s}\n", c->blocks,
-           c->recomputed_blocks, c->total > c->capacity ? "true" : "false");
+        printf(", \"capacity\": %llu", (unsigned long long)c->capacity);
+    printf("},\n"
+           " \"blocks\": %zu, \"recomputed_blocks\": %zu,\n"
+           " \"refused\": %s}\n",
+           c->blocks, c->recomputed_blocks, c->total > c->capacity ? "true" : "false");
 }
 
 // -------------------------------------------------------------------------------------- for people
@@ -255,21 +257,20 @@ static void plan_cmd_on_event(const ct_lm_event *event, void *user) {
 }
 
 static const char text[] =
-    "Says what cotan train will do with the same options, and does none of it: the memory that "
-    "the\n"
-    "run will take, its plans, the launches of a step with the bytes they move and the operations\n"
-    "they compute, and the memory over a step. Nothing of it is compiled, run or written. Exit\n"
-    "status 2: cotan train would refuse the run now, for its memory. The first line says whether\n"
-    "gradients compute blocks of the model again so that it fits.\n"
-    "Where sizes are left open they are chosen as cotan train chooses them, for which a product "
-    "is\ncompiled and timed.\n";
+    "Shows what cotan train will do with the same options, without doing it: the memory that the\n"
+    "run will need, its plans, the launches of a step with the bytes they move and the operations\n"
+    "they compute, and the memory over a step. Nothing is compiled, run or written. Exit status "
+    "2:\n"
+    "cotan train would refuse the run now, because it does not fit into memory. The first line\n"
+    "reports whether gradients recompute blocks of the model to fit. Sizes that are not given are\n"
+    "chosen as cotan train chooses them, for which a product is compiled and timed.\n";
 
 static const char examples[] =
     "  cotan plan --data book.txt                            # what would be chosen, what it "
     "takes\n"
     "  cotan plan --data book.txt --layers 12 --width 768 --context 256 --batch 8\n"
-    "  cotan plan --data book.txt --json | jq .memory.all    # bytes, for a script\n"
-    "  cotan plan --data book.txt --memory-limit 2GB         # the model that 2 GB have room for\n";
+    "  cotan plan --data book.txt --json | jq .memory.total   # bytes, for a script\n"
+    "  cotan plan --data book.txt --memory-limit 2GB         # the model that fits into 2 GB\n";
 
 // Options of train that do not affect the cost of a run.
 static const char resumed[] = "is not for a plan: a run that is resumed takes what it took";
