@@ -222,7 +222,7 @@ static int embed_run(embedding *e, int pooling, bool raw) {
         return usage_error("embed: %s has no classification head", printable(e->model->path));
     if (e->labels && (e->classify || e->query) && (pooling >= 0 || raw))
         return usage_error("embed: --%s is for vectors, which %s does not make for that",
-                           raw ? "raw" : "pooling", printable(e->model->path));
+                           raw ? "no-normalize" : "pooling", printable(e->model->path));
     if (!(e->labels && e->query) && !embed_check_empty_lines(e)) return EXIT_USAGE;
     if (e->labels && (e->classify || e->query)) return embed_classify(e);
     e->labels = 0;
@@ -309,10 +309,10 @@ int run_embed(int argc, char **argv) {
         {"overwrite", OPT_FLAG, NULL, "replace the file of --out", .out = &e.overwrite},
         {"pooling", OPT_CHOICE, "HOW", "mean, cls, last, max, sqrt or weighted (the model's own)",
          .choices = poolings, .out = &pooling},
-        {"raw", OPT_FLAG, NULL, "vectors as they are, not of length 1", .out = &raw},
+        {"no-normalize", OPT_FLAG, NULL, "vectors as they are, not of length 1", .out = &raw},
         {"truncate", OPT_FLAG, NULL, "leaves out the end of texts that are too long",
          .out = &e.options.truncate},
-        {"batch", OPT_INT, "N", "tokens of a pass at most (2048)", 1, 1 << 24,
+        {"batch-tokens", OPT_INT, "N", "tokens of a pass at most (2048)", 1, 1 << 24,
          .out = &e.options.batch_tokens},
         activations_option(&activations),
         on[0],

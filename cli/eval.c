@@ -165,7 +165,7 @@ int run_eval(int argc, char **argv) {
          1e9, .out = &e.options.stride},
         {"limit", OPT_INT, "N", "only the first N questions of each file", 1, 1e15,
          .out = &e.options.limit},
-        {"batch", OPT_INT, "N", "tokens of a pass at most (2048)", 1, 1 << 24,
+        {"batch-tokens", OPT_INT, "N", "tokens of a pass at most (2048)", 1, 1 << 24,
          .out = &e.options.batch_tokens},
         activations_option(&activations),
         {"json", OPT_FLAG, NULL, "the numbers as JSON, with all their digits", .out = &e.json},

@@ -242,7 +242,7 @@ static void run_set_option(model *m, const char *words) {
               {"top-p", 0, 1, &m->sampling.top_p},
               {"min-p", 0, 1, &min_p},
               {"repetition-penalty", 0.01, 100, &m->sampling.repetition_penalty},
-              {"length", 1, 1e9, &length},
+              {"max-tokens", 1, 1e9, &length},
               {"seed", 0, 9e15, &seed}};
     const size_t n = sizeof of / sizeof *of;
     char name[32] = "", rest[2];
@@ -457,7 +457,8 @@ int run_run(int argc, char **argv) {
         {"system", OPT_STRING, "TEXT", "system message", .out = &system},
         {"raw", OPT_FLAG, NULL, "completes the prompt as it is, without the chat template",
          .out = &raw},
-        {"length", OPT_INT, "N", "tokens to write at most (512)", 1, 1e9, .out = &m.length},
+        {"max-tokens", OPT_INT, "N", "maximum number of generated tokens (512)", 1, 1e9,
+         .out = &m.length},
         {"stop", OPT_STRING, "TEXT", "stop string", .out = &m.stop},
         {"temperature", OPT_REAL, "X", "0: greedy; above 1: more random (the model's, or 1)", 0,
          1000, .out = &given.temperature},

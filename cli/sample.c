@@ -25,7 +25,7 @@ int run_sample(int argc, char **argv) {
     machine_options_init(&m, on);
     opt options[] = {
         {"prompt", OPT_STRING, "TEXT", "how the text begins (a new line)", .out = &s.prompt},
-        {"length", OPT_INT, "N", "tokens to write (500)", 1, 1e9, .out = &s.max_tokens},
+        {"max-tokens", OPT_INT, "N", "tokens to generate (500)", 1, 1e9, .out = &s.max_tokens},
         {"temperature", OPT_REAL, "X", "0: greedy; above 1: more random (0.8)", 0, 1000,
          .out = &s.temperature},
         {"top-k", OPT_INT, "N", "samples from the N most likely tokens (40)", 1, 1e9,

@@ -77,18 +77,19 @@ static int serve_models_init(server *s, char **words, size_t n, const char *name
     for (size_t i = 0; i < n; i++) {
         const char *name = names ? serve_next_word(&list, &name_n) : NULL;
         if (names && !name)
-            return usage_error("serve: --name %s has fewer names than there are models",
+            return usage_error("serve: --served-name %s has fewer names than there are models",
                                printable(names));
         s->models[i].server = s;
         s->models[i].path = words[i];
         model_set_name(&s->models[i], name, name_n);
         for (size_t k = 0; k < i; k++)
             if (strcmp(s->models[k].name, s->models[i].name) == 0)
-                return usage_error("serve: two models are called %s: --name gives them others",
-                                   printable(s->models[i].name));
+                return usage_error(
+                    "serve: two models are called %s: --served-name gives them others",
+                    printable(s->models[i].name));
     }
     if (names && serve_next_word(&list, &name_n))
-        return usage_error("serve: --name %s has more names than there are models",
+        return usage_error("serve: --served-name %s has more names than there are models",
                            printable(names));
     return EXIT_DONE;
 }
@@ -223,8 +224,8 @@ int run_serve(int argc, char **argv) {
         {"host", OPT_PATH, "ADDRESS", "where to listen; 0.0.0.0: on all networks (127.0.0.1)",
          .out = &is->host},
         {"port", OPT_OPTIONAL_INT, "N", "0: one that is free (8080)", 0, 65535, .out = &port},
-        {"name", OPT_PATH, "NAMES", "how requests call the models, commas between (by their files)",
-         .out = &names},
+        {"served-name", OPT_PATH, "NAMES",
+         "how requests call the models, commas between (by their files)", .out = &names},
         {"api-key", OPT_PATH, "KEYS",
          "API keys, separated by commas, one of which requests must send (COTAN_API_KEY)",
          .out = &keys},
@@ -233,10 +234,11 @@ int run_serve(int argc, char **argv) {
         {"context", OPT_INT, "N",
          "maximum number of tokens of a sequence (the model's default, at most 8192)", 16, 1e7,
          .out = &is->context},
-        {"parallel", OPT_INT, "N", "maximum number of running sequences (32)", 1, 1024,
-         .out = &is->parallel},
-        {"queue", OPT_INT, "N", "maximum number of queued requests; more get status 429 (1024)", 1,
-         1e6, .out = &is->queue},
+        {"max-sequences", OPT_INT, "N", "maximum number of running sequences (32)", 1, 1024,
+         .out = &is->max_sequences},
+        {"max-queued", OPT_INT, "N",
+         "maximum number of queued requests; more get status 429 (1024)", 1, 1e6,
+         .out = &is->max_queued},
         {"cache-memory", OPT_BYTES, "SIZE",
          "memory of the KV cache: 500MB, 2GiB (enough for the sequences)", 1e5,
          .out = &is->cache_bytes},
@@ -246,8 +248,10 @@ int run_serve(int argc, char **argv) {
         {"cache-type", OPT_CHOICE, "TYPE", "of keys and values: f32, f16, bf16 or i8 (f32)",
          .choices = cache_types, .out = &is->cache_type},
         activations_option(&is->activations),
-        {"guesses", OPT_INT, "N", "maximum number of draft tokens per step, by prompt lookup (0)",
-         0, 15, .out = &is->guesses},
+        {"speculate", OPT_INT, "N", "maximum number of draft tokens per step, by prompt lookup (0)",
+         0, 15, .out = &is->speculate},
+        {"prefill-chunk", OPT_INT, "N", "maximum number of prompt tokens per step (256)", 16, 4096,
+         .out = &is->prefill_chunk},
         {"cors", OPT_PATH, "ORIGIN", "lets pages from there use it, *: from anywhere (none)",
          .out = &is->cors},
         {"timeout", OPT_INT, "N", "seconds for a request to arrive, and a client to take more (60)",
@@ -269,7 +273,7 @@ int run_serve(int argc, char **argv) {
     };
     if (!options_parse(&c, argc, argv, &name, &status)) return status;
     is->port = (int64_t)port.value;
-    if (!is->queue) is->queue = QUEUE;
+    if (!is->max_queued) is->max_queued = QUEUE;
     if (!is->max_body_bytes) is->max_body_bytes = BODIES;
     status = serve_read_keys(is, keys, key_file);
     if (status == EXIT_DONE) status = serve_models_init(&s, argv, c.n_operands, names);

@@ -138,7 +138,7 @@ static bool generation_add_choice(generation *w, choice *c, const generation_par
 
 generation *generation_start(exchange *x, model *m, const generation_params *is,
                              const prompt_input *prompts, size_t n) {
-    const int64_t most = m->server->is.queue, all = (int64_t)n * (int64_t)is->n;
+    const int64_t most = m->server->is.max_queued, all = (int64_t)n * (int64_t)is->n;
     if (all > most) {
         fail_request(x, 400, "n",
                      "%lld sequences are requested at once, at most %lld can be queued",

@@ -168,7 +168,7 @@ static size_t train_options_init(train_settings *s) {
     machine_options_init(&s->machine, on);
     const opt all[] = {
         {"data", OPT_PATHS, "PATH...", "text: files, folders or 'patterns'", .out = &s->data},
-        {"tokens", OPT_STRING, "KIND",
+        {"tokenizer", OPT_STRING, "KIND",
          "bytes, chars, bpe:N (trained on the text) or a tokenizer (bytes)", .out = &t->tokenizer},
         {"arch", OPT_STRING, "TYPE", "what to train: gpt2, llama, qwen3, gemma ... (gpt2)",
          .out = &t->arch},
@@ -179,7 +179,7 @@ static size_t train_options_init(train_settings *s) {
          .out = &t->heads},
         {"kv-heads", OPT_INT, "N", "of --arch: heads of keys and values (as heads)", 1, 1000,
          .out = &t->kv_heads},
-        {"hidden", OPT_INT, "N", "of --arch: numbers within the MLP (by the architecture)", 1,
+        {"intermediate-size", OPT_INT, "N", "of --arch: width of the MLP (by the architecture)", 1,
          1 << 20, .out = &t->intermediate_size},
         {"width", OPT_INT, "N", "numbers a token (chosen)", 1, 65536, .out = &t->width},
         {"context", OPT_INT, "N", "tokens seen at once (chosen)", 1, 1 << 20, .out = &t->context},

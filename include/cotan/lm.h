@@ -133,9 +133,10 @@ typedef struct ct_lm_cost {
     // not fit otherwise.
     size_t blocks, recomputed_blocks;
 } ct_lm_cost;
-// Receives the plans of a run in order: "first weights", "first state", "evaluation", "sample",
-// "step". If a step has several micro-batches, there are also "first sums" before the evaluation
-// and "batch" before "step", which is the last micro-batch and the update.
+// Receives the plans of a run in order: "initial weights", "initial optimizer state",
+// "evaluation", "sample", "step". If a step has several micro-batches, there are also "initial
+// accumulators" before the evaluation and "micro-batch" before "step", which is the last
+// micro-batch and the update.
 typedef void (*ct_lm_plan_fn)(const char *name, const ct_plan_cost *cost, void *user);
 
 // A dry run of ct_lm_train: makes its plans and runs none; nothing is compiled, allocated or

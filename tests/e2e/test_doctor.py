@@ -162,7 +162,7 @@ def test_every_variable_that_is_read_is_known(tmp_path):
     assert {"COTAN_FUZZ_SEED", "COTAN_TEST_ALL", "COTAN_THREADS"} < read
     usual = ("ok", "the usual ones: the environment asks for no other")
     shown = {"COTAN_CHECK", "COTAN_COMPILE", "COTAN_DEVICE", "COTAN_DUMP", "COTAN_EXPLAIN", "COTAN_FUSE", "COTAN_VERIFY"}
-    others = {name: str(tmp_path) for name in read - shown - {"COTAN_THREADS", "COTAN_CC", "COTAN_MARCH", "COTAN_PAIRS"}}
+    others = {name: str(tmp_path) for name in read - shown - {"COTAN_THREADS", "COTAN_CC", "COTAN_MARCH", "COTAN_BF16_DOT"}}
     own = {"COTAN_MY_OWN_FOLDER": "1", "COTAN_CHEK": "", "COTAN": "1", "COTAN_": "1"}
     assert findings(cotan("doctor", **others, **own))[0]["settings"] == usual
 
@@ -190,8 +190,8 @@ def test_devices_are_listed_and_measured():
     rows = {row["device"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert list(rows)[:3] == ["cpu", "ref", "opencl:0"] and all(row["usable"] for row in rows.values())
     for name in ("cpu", "opencl:0"):
-        assert 1e8 < rows[name]["read"] < 1e13 and 1e8 < rows[name]["flops"] < 1e15 and rows[name]["memory"] > 1e8, rows
-    assert rows["ref"]["read"] == rows["ref"]["flops"] == 0
+        assert 1e8 < rows[name]["read_bandwidth"] < 1e13 and 1e8 < rows[name]["flops"] < 1e15 and rows[name]["memory"] > 1e8, rows
+    assert rows["ref"]["read_bandwidth"] == rows["ref"]["flops"] == 0
     quick = cotan("devices", "--no-measure")
     lines = quick.stdout.splitlines()
     assert lines[0].split() == ["device", "memory", "reads", "products", "what", "it", "is"]

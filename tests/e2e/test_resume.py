@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
 STEPS, SAVES = 6, (2, 4, 6)
-OPTIONS = ["--tokens", "chars", "--layers", 1, "--heads", 2, "--width", 4, "--context", 4, "--batch", 2,
+OPTIONS = ["--tokenizer", "chars", "--layers", 1, "--heads", 2, "--width", 4, "--context", 4, "--batch", 2,
            "--eval-batches", 1, "--dropout", 0.1, "--seed", 11]
 SHORT = ["--steps", STEPS, "--save-every", 2, "--eval-every", 3]
 TENSORS = ("model.safetensors", "state.safetensors")
@@ -139,7 +139,7 @@ def test_checkpoints(whole):
     for step in (4, 6):
         folder = whole / f"checkpoints/step-{step}"
         assert sorted(os.listdir(folder)) == ["config.json", *TENSORS]
-        assert cotan("sample", folder, "--length", 3).returncode == 0
+        assert cotan("sample", folder, "--max-tokens", 3).returncode == 0
     for name in (*TENSORS, "config.json"):
         assert os.path.samefile(whole / name, whole / "checkpoints/step-6" / name)
 
@@ -189,7 +189,7 @@ def test_the_text_may_move(whole, corpus, tmp_path):
     (["--lr", 0.5], "--lr 0.5 contradicts the run in {run}, which has 0.001"),
     (["--seed", 0], "--seed 0 contradicts the run in {run}, which has 11"),
     (["--dropout", 0], "--dropout 0 contradicts the run in {run}, which has 0.1"),
-    (["--tokens", "bytes"], "--tokens bytes contradicts the run in {run}, which has chars"),
+    (["--tokenizer", "bytes"], "--tokenizer bytes contradicts the run in {run}, which has chars"),
     (["--no-bias"], "--no-bias contradicts the run in {run}, which has biases"),
     (["--precision", "bf16"], "--precision bf16 contradicts the run in {run}, which has fp32"),
     (["--clip", 0], "--clip 0 contradicts the run in {run}, which has 1"),
@@ -349,7 +349,7 @@ def test_a_run_that_no_longer_improves_ends(patient):
     assert shown[-2].startswith("held-out loss: ") and shown[-2].endswith(
         f", {best:.4f} nats a character, after step {at}")
     assert shown[-1] == f"{COTAN} sample {out}/best"
-    assert cotan("sample", out / "best", "--length", 3).returncode == 0
+    assert cotan("sample", out / "best", "--max-tokens", 3).returncode == 0
     assert sorted(p.name for p in (out / "best").iterdir()) == ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
     knows = {k: training(out)[k]
              for k in ("best_val_loss", "best_steps", "stale", "evaluations", "evaluated", "steps_done")}
@@ -455,7 +455,7 @@ def test_a_fault_in_writing_the_best_weights(shim, corpus, keeps, memory, kind):
         else:
             begin_anew(out, [*words, out])
         same_as_kept(out, keeps)
-        assert cotan("sample", out / "best", "--length", 3).returncode == 0
+        assert cotan("sample", out / "best", "--max-tokens", 3).returncode == 0
         shutil.rmtree(out)
     if kind != "kill":
         assert told >= {"write", "sync", "rename into place"}
@@ -938,7 +938,7 @@ def test_a_flipped_bit_names_the_tensor_and_offers_the_checkpoint_before(whole, 
             if words[0] == "sample":
                 older = out / "checkpoints/step-4"
                 assert told.stderr.endswith(f"\n  hint: the checkpoint of step 4 is whole: cotan sample {older}\n")
-                written = cotan("sample", older, "--length", 5)
+                written = cotan("sample", older, "--max-tokens", 5)
                 assert written.returncode == 0 and len(written.stdout) >= 5 and not written.stderr
         if turn < 2:
             done = cotan("train", "--resume", out, "--resume-step", 4)
@@ -1040,7 +1040,7 @@ def test_damaged_best_weights_are_done_without(patient, memory):
     assert training(out)["stale"] == training(whole)["stale"]
     assert f"did not fall below {best:.4f} in 3 evaluations" in done.stderr
     assert done.stderr.endswith(f"\n{COTAN} sample {out}/best\n")
-    assert cotan("sample", out / "best", "--length", 3).returncode == 0
+    assert cotan("sample", out / "best", "--max-tokens", 3).returncode == 0
     assert os.path.samefile(out / "best/model.safetensors", out / f"checkpoints/step-{last}/best.safetensors")
     done = cotan("train", "--resume", out)
     assert done.returncode == 0 and "damaged" not in done.stderr

@@ -41,18 +41,18 @@ def model(tmp_path_factory):
 
 
 def test_it_goes_on_with_a_text(model):
-    said = cotan("run", model, "--prompt", "the quick", "--length", 12, "--temperature", 0)
+    said = cotan("run", model, "--prompt", "the quick", "--max-tokens", 12, "--temperature", 0)
     assert said.startswith("the quick") and said.endswith("\n")
-    assert said == cotan("run", model, "--length", 12, "--temperature", 0, stdin="the quick")
-    drawn = [cotan("run", model, "--prompt", "the", "--length", 12, "--seed", seed) for seed in (1, 1, 2)]
+    assert said == cotan("run", model, "--max-tokens", 12, "--temperature", 0, stdin="the quick")
+    drawn = [cotan("run", model, "--prompt", "the", "--max-tokens", 12, "--seed", seed) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_it_answers_by_its_template(model):
     (model / "chat_template.jinja").write_text(TEMPLATE)
     try:
-        said = cotan("run", model, "--prompt", "fox", "--system", "dog", "--length", 8, "--temperature", 0)
-        raw = cotan("run", model, "--raw", "--length", 8, "--temperature", 0,
+        said = cotan("run", model, "--prompt", "fox", "--system", "dog", "--max-tokens", 8, "--temperature", 0)
+        raw = cotan("run", model, "--raw", "--max-tokens", 8, "--temperature", 0,
                     "--prompt", "<system>dog</system><user>fox</user><assistant>")
         assert raw == "<system>dog</system><user>fox</user><assistant>" + said
         (model / "chat_template.jinja").write_text("{% if %}")
@@ -107,7 +107,7 @@ def chatting(model):
 
 def test_a_conversation(chatting):
     """Turns share what was read before; commands change what comes next; one that fails ends nothing."""
-    t = Terminal("chat", chatting, "--length", 8, "--temperature", 0, "--verbose", "--system", "dog")
+    t = Terminal("chat", chatting, "--max-tokens", 8, "--temperature", 0, "--verbose", "--system", "dog")
     t.until("> ")
     first = t.ask("fox")
     assert re.search(r"\[\d+ tokens read, 0 of them known; the first after .* s; \d+ written", first)
@@ -128,7 +128,7 @@ def test_a_conversation(chatting):
 
 def test_a_context_that_is_full(chatting):
     """Whoever talks is told what to do, whether the answer or the question was too long, and what is said then is answered."""
-    t = Terminal("chat", chatting, "--length", 1000, "--temperature", 0, "--context", 64, "--repetition-penalty", 3)
+    t = Terminal("chat", chatting, "--max-tokens", 1000, "--temperature", 0, "--context", 64, "--repetition-penalty", 3)
     t.until("> ")
     hint = "  hint: /clear forgets the conversation; --context has room for up to 128 tokens"
     assert t.ask("fox").endswith(f"\ncotan: run: the answer ends here, for the context of 64 tokens is full\n{hint}")
@@ -164,7 +164,7 @@ def test_where_it_ends(tmp_path):
     def says(end=None, **generation):
         (parrot / "config.json").write_text(json.dumps(config | ({"eos_token_id": end} if end else {})))
         (parrot / "generation_config.json").write_text(json.dumps(generation))
-        return cotan("run", parrot, "--raw", "--prompt", "<plain>", "--temperature", "0", "--length", "9").rstrip("\n")
+        return cotan("run", parrot, "--raw", "--prompt", "<plain>", "--temperature", "0", "--max-tokens", "9").rstrip("\n")
     assert says() == "<plain>Straight on."
     assert says(eos_token_id=ids["on."]) == says(eos_token_id=[0, ids["on."]]) == says(end=ids["on."]) == "<plain>Straight "
     assert says(end=ids["on."], eos_token_id=[0]) == "<plain>Straight on."
@@ -172,16 +172,16 @@ def test_where_it_ends(tmp_path):
 
 def test_interrupted(chatting):
     """Ctrl-C ends an answer, and where none is written the conversation."""
-    t = Terminal("run", chatting, "--length", 100000, "--context", 128)
+    t = Terminal("run", chatting, "--max-tokens", 100000, "--context", 128)
     t.until("> ")
     t.type("\x03")
     assert t.end() == 130
 
 
 def test_a_stop_string_is_not_shown(model):
-    said = cotan("run", model, "--prompt", "the quick", "--length", 12, "--temperature", 0)
+    said = cotan("run", model, "--prompt", "the quick", "--max-tokens", 12, "--temperature", 0)
     stop = said.rstrip("\n")[len("the quick") + 3:][:2]
-    cut = cotan("run", model, "--prompt", "the quick", "--length", 12, "--temperature", 0, "--stop", stop)
+    cut = cotan("run", model, "--prompt", "the quick", "--max-tokens", 12, "--temperature", 0, "--stop", stop)
     assert cut == said[:said.index(stop, len("the quick"))] + "\n"
 
 
@@ -195,7 +195,7 @@ def test_a_vocabulary_that_does_not_fit(model, tmp_path):
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer | {
             "added_tokens": [*tokenizer["added_tokens"], extra | {"special": special}]}))
         if special:
-            assert cotan("run", folder, "--prompt", "fox", "--length", 2, "--temperature", 0).startswith("fox")
+            assert cotan("run", folder, "--prompt", "fox", "--max-tokens", 2, "--temperature", 0).startswith("fox")
             said = cotan("run", folder, "--prompt", "<image>", fails=1)
             assert said == "cotan: engine_add: token 0 of the prompt is 300, the model knows 0 to 299\n"
         else:
@@ -209,7 +209,7 @@ def test_long_factors_are_asked_for(tmp_path):
     config, shapes = (json.loads(str(recorded[f"phi3_long.{what}"])) for what in ("config", "shapes"))
     lm.save(folder, config | {"eos_token_id": None}, shapes)
     lm.save_tokenizer(folder)
-    usual, short, long = (cotan("run", folder, "--raw", "--prompt", "hello wo", "--temperature", 0, "--length", 10, *more)
+    usual, short, long = (cotan("run", folder, "--raw", "--prompt", "hello wo", "--temperature", 0, "--max-tokens", 10, *more)
                           for more in ((), ("--context", 24), ("--context", 25)))
     assert usual == short != long
     said = cotan("run", folder, "--raw", "--prompt", "hello " * 5, fails=1)
@@ -240,7 +240,7 @@ def test_what_generation_config_says(tmp_path):
 
     def says(prompt="<plain>", **generation):
         (parrot / "generation_config.json").write_text(json.dumps(generation))
-        done = subprocess.run([*COTAN, "run", parrot, "--raw", "--prompt", prompt, "--temperature", "0", "--length", "3"], capture_output=True,
+        done = subprocess.run([*COTAN, "run", parrot, "--raw", "--prompt", prompt, "--temperature", "0", "--max-tokens", "3"], capture_output=True,
                               text=True, env=os.environ | {"COTAN_CC": "none"})
         assert done.returncode == 0, done.stderr
         return done.stdout.rstrip("\n")[len(prompt):], done.stderr
@@ -270,7 +270,7 @@ def test_activations(model, tmp_path):
     packed, plain = tmp_path / "packed", tmp_path / "plain"
     lm.save_quantised(model, packed, plain)
     (tmp_path / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 4)
-    calls = {"run": ("--prompt", "the quick", "--length", 12, "--temperature", 0), "chat": ("--prompt", "fox", "--length", 12, "--temperature", 0),
+    calls = {"run": ("--prompt", "the quick", "--max-tokens", 12, "--temperature", 0), "chat": ("--prompt", "fox", "--max-tokens", 12, "--temperature", 0),
              "eval": ("--perplexity", tmp_path / "text.txt", "--json"), "embed": ("the quick", "brown fox")}
     for name, words in calls.items():
         said = {(folder, more): cotan(name, folder, *words, *more).replace(str(folder), "MODEL")

@@ -37,7 +37,7 @@ def server(model):
 @pytest.fixture(scope="module")
 def slow(model):
     """One text at a time and one that waits; requests arrive within a second."""
-    s = Server(model, "--parallel", 1, "--queue", 1, "--timeout", 1)
+    s = Server(model, "--max-sequences", 1, "--max-queued", 1, "--timeout", 1)
     yield s
     assert s.stop() == 0, s.errors
 
@@ -617,7 +617,7 @@ def test_several_models(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("several")
     bare = make_model(folder / "bare", template=None)
     reads = make_model(folder / "reads", name="bert", template=None)
-    s = Server(model, bare, reads, "--name", "one,two,three")
+    s = Server(model, bare, reads, "--served-name", "one,two,three")
     try:
         assert {m["id"]: m["capabilities"] for m in s.ask("/v1/models")[1]["data"]} == {
             "one": ["completion", "chat", "embedding"], "two": ["completion", "embedding"], "three": ["embedding"]}
@@ -653,7 +653,7 @@ def test_caches_and_guesses(model, server):
     ask = dict(prompt="the quick brown fox jumps over the lazy dog. the quick brown fox", max_tokens=24, temperature=0)
     said = server.say(OLD, **ask)["choices"][0]["text"]
     for kind, guesses in (("f32", 4), ("i8", 0)):
-        s = Server(model, "--cache-type", kind, "--guesses", guesses, "--cache-memory", "2MB", "--context", 256)
+        s = Server(model, "--cache-type", kind, "--speculate", guesses, "--cache-memory", "2MB", "--context", 256)
         try:
             other = s.say(OLD, **ask)["choices"][0]["text"]
             assert other == said or kind == "i8" and other
@@ -668,7 +668,7 @@ def test_activations(model, tmp_path):
     lm.save_quantised(model, packed, plain)
     said = []
     for folder, more in ((packed, ()), (packed, ("--activations", "f32")), (plain, ())):
-        s = Server(folder, *more, "--context", 256, "--name", "small")
+        s = Server(folder, *more, "--context", 256, "--served-name", "small")
         try:
             chosen = s.say(OLD, prompt="the quick brown", max_tokens=8, temperature=0, logprobs=2)["choices"][0]
             said.append((chosen["text"], chosen["logprobs"], s.say("/v1/embeddings", input="fox")["data"]))
@@ -739,9 +739,9 @@ def test_what_cannot_be_served(model, server, tmp_path):
     code, said = run(tmp_path / "nothing", "--port", 0)
     assert code == 1 and "nothing" in said and said.startswith("cotan: serve: ")
     assert run(model, "--port", server.port) == (1, f"cotan: serve: port {server.port} of 127.0.0.1: Address already in use")
-    assert run(model, model) == (2, "cotan: serve: two models are called small: --name gives them others")
-    assert run(model, "--name", "a,b") == (2, "cotan: serve: --name a,b has more names than there are models")
-    assert run(model, model, "--name", "a") == (2, "cotan: serve: --name a has fewer names than there are models")
+    assert run(model, model) == (2, "cotan: serve: two models are called small: --served-name gives them others")
+    assert run(model, "--served-name", "a,b") == (2, "cotan: serve: --served-name a,b has more names than there are models")
+    assert run(model, model, "--served-name", "a") == (2, "cotan: serve: --served-name a has fewer names than there are models")
     assert run(model, "--port", "70000") == (2, "cotan: serve: --port must be from 0 to 65535, not 70000")
     assert run(model, "--api-key", ",") == (2, "cotan: serve: --api-key names no key, and without one the server is open to all")
     assert run(model, env={"COTAN_API_KEY": ""}) == (

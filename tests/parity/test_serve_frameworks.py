@@ -135,7 +135,7 @@ def wait_for(holds):
 
 def test_litellm_full_queue(tmp_path):
     """What one more than the queue takes is told; a client of the same connections goes on when there is room."""
-    s = Server(make_model(tmp_path / "small", context=8192), "--parallel", 1, "--queue", 1)
+    s = Server(make_model(tmp_path / "small", context=8192), "--max-sequences", 1, "--max-queued", 1)
     try:
         ask = dict(model="openai/small", messages=ASK, max_tokens=1, api_base=s.url + "/v1", api_key="none", num_retries=0, max_retries=0)
         busy = [s.connect(), s.connect()]

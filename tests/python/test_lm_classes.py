@@ -139,7 +139,7 @@ def test_program(folders, tmp_path):
             ([classes, "a", "--rank", "b"], f"{classes} tells 3 classes of texts apart; --rank takes a model of one, or one that makes vectors"),
             ([rank, "a", "--classify", "--rank", "b"], "--classify and --rank are two things"),
             ([rank, "a", "--classify", "--out", "b.npy"], "--classify and --out are two things"),
-            ([rank, "a", "--rank", "b", "--raw"], f"--raw is for vectors, which {rank} does not make for that"),
+            ([rank, "a", "--rank", "b", "--no-normalize"], f"--no-normalize is for vectors, which {rank} does not make for that"),
             ([rank, "a", "--classify", "--pooling", "cls"], f"--pooling is for vectors, which {rank} does not make for that"),
             ([rank, "a", "--json"], "--json is for --rank and --classify"), ([rank, "a", "--top", 1], "--top is for --rank")]:
         assert run("embed", *words, fails=2) == f"cotan: embed: {message}\n"
@@ -147,7 +147,7 @@ def test_program(folders, tmp_path):
 
 def test_server(folders):
     names = {"bert_rank": "rank", "modernbert_classes": "classes", "bert": "vectors"}
-    server = Server(*(folders[name] for name in names), "--name", ",".join(names.values()))
+    server = Server(*(folders[name] for name in names), "--served-name", ",".join(names.values()))
     try:
         rank, classes = (cotan.lm.load(folders[name]) for name in ("bert_rank", "modernbert_classes"))
         pairs = [(lm.QUESTION, d) for d in DOCUMENTS]
