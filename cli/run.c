@@ -131,7 +131,7 @@ static void run_on_finish(const ct_engine_result *r, void *user) {
 
 // Prints what can be done when the context of a conversation is full.
 static void run_print_context_hint(const model *m) {
-    fputs("  hint: /clear forgets the conversation", stderr);
+    fputs("  hint: /clear removes all messages", stderr);
     if (m->context < m->is->context)
         fprintf(stderr, "; --context can be up to %lld tokens", (long long)m->is->context);
     fputc('\n', stderr);

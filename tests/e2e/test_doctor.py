@@ -31,10 +31,10 @@ LOOKED_AT = ["processor", "cores", "memory", "settings", "compiler", "cache", "l
 
 
 def findings(done):
-    """{what: (word, text)} of the lines, and what mends them."""
+    """{what: (word, text)} of the lines, and their hints."""
     found, mends, last = {}, {}, None
     for line in done.stdout.splitlines():
-        if m := re.fullmatch(r" +mend it: (.+)", line):
+        if m := re.fullmatch(r" +hint: (.+)", line):
             mends[last] = m.group(1)
         else:
             m = re.fullmatch(rf"(ok|slow|warn|BAD) +({'|'.join(LOOKED_AT)})  +(.+)", line)

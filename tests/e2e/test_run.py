@@ -110,17 +110,17 @@ def test_a_conversation(chatting):
     t = Terminal("chat", chatting, "--max-tokens", 8, "--temperature", 0, "--verbose", "--system", "dog")
     t.until("> ")
     first = t.ask("fox")
-    assert re.search(r"\[\d+ tokens read, 0 of them known; the first after .* s; \d+ written", first)
-    assert re.search(r"\[\d+ tokens read, [1-9]\d* of them known", t.ask("the lazy dog"))
+    assert re.search(r"\[\d+ prompt tokens, 0 of them cached; first token after .* s; \d+ generated", first)
+    assert re.search(r"\[\d+ prompt tokens, [1-9]\d* of them cached", t.ask("the lazy dog"))
     assert t.ask("/set temperature") == "temperature is a number from 0 to 1000"
     assert t.ask("/set warmth 1").startswith("/set takes one of temperature, top-k,")
     assert t.ask("/nothing").startswith("there is no /nothing\n  /clear")
-    assert t.ask("/set length 3") == t.ask("/clear") == ""
-    assert "; 3 written" in t.ask("fox") and "; 3 written" in t.ask("/again")
+    assert t.ask("/set max-tokens 3") == t.ask("/clear") == ""
+    assert "; 3 generated" in t.ask("fox") and "; 3 generated" in t.ask("/again")
     n = len(cotan("tokenize", chatting, "--ids", "--text", TURN.format("dog", "the quick " * 100)).split())
     assert t.ask("/clear") == ""
-    assert t.ask("the quick " * 100) == (f"cotan: run: the conversation has {n} tokens with this, and the context has room for 127\n"
-                                         "  hint: /clear forgets the conversation")
+    assert t.ask("the quick " * 100) == (f"cotan: run: the conversation would have {n} tokens, and the context has a capacity of 127\n"
+                                         "  hint: /clear removes all messages")
     assert t.ask('"""the quick\nbrown"""').split("[")[0] != ""
     t.type("/bye\n")
     assert t.end() == 0
@@ -130,11 +130,11 @@ def test_a_context_that_is_full(chatting):
     """Whoever talks is told what to do, whether the answer or the question was too long, and what is said then is answered."""
     t = Terminal("chat", chatting, "--max-tokens", 1000, "--temperature", 0, "--context", 64, "--repetition-penalty", 3)
     t.until("> ")
-    hint = "  hint: /clear forgets the conversation; --context has room for up to 128 tokens"
+    hint = "  hint: /clear removes all messages; --context can be up to 128 tokens"
     assert t.ask("fox").endswith(f"\ncotan: run: the answer ends here, for the context of 64 tokens is full\n{hint}")
-    assert re.fullmatch(r"cotan: run: the conversation has \d+ tokens with this, and the context has room for 63\n" + re.escape(hint),
+    assert re.fullmatch(r"cotan: run: the conversation would have \d+ tokens, and the context has a capacity of 63\n" + re.escape(hint),
                         t.ask("dog"))
-    assert t.ask("/set length 3") == t.ask("/clear") == ""
+    assert t.ask("/set max-tokens 3") == t.ask("/clear") == ""
     assert "cotan" not in t.ask("dog")
     t.type("/bye\n")
     assert t.end() == 0
@@ -150,7 +150,7 @@ def test_what_it_thinks(tmp_path):
     # The next prompt has what was answered, not what was thought: <user>What?<assistant>The fox `jumps`.<user>And?<assistant>
     asked = "<user>What?<assistant>The fox `jumps`.<user>And?<assistant>"
     n = len(cotan("tokenize", parrot, "--ids", "--text", asked).split())
-    assert f"[{n} tokens read, " in t.ask("And?")
+    assert f"[{n} prompt tokens, " in t.ask("And?")
     t.type("/bye\n")
     assert t.end() == 0
 
@@ -256,13 +256,13 @@ def test_what_generation_config_says(tmp_path):
         assert longer.startswith("Straight on.") and longer != "Straight on." and not said, least
     assert says(min_new_tokens=2) == says(min_length=n + 2) == ("Straight on.", "")
     assert says(num_beams=4, forced_eos_token_id=[2], stop_strings=["x"], sequence_bias=[[[1, 2], -1.0]], bad_words_ids=[["x"]]) == (
-        "Straight on.", f"cotan: {parrot}: what generation_config.json says of bad_words_ids, sequence_bias, forced_eos_token_id, num_beams, "
-        "stop_strings is not followed, so that texts may differ from transformers'\n")
+        "Straight on.", f"cotan: {parrot}: warning: generation_config.json has keys that are not supported: bad_words_ids, sequence_bias, "
+        "forced_eos_token_id, num_beams, stop_strings; output may differ from that of transformers\n")
     for wrong in ("x", 3, {"a": 1}, [[]], [[[]]], [["x"]], [[[1], "x"]], [[[-1], 2.0]], [[[336], 2.0]]):
         said = says(bad_words_ids=wrong, sequence_bias=wrong)
-        assert said == ("Straight on.", f"cotan: {parrot}: what generation_config.json says of bad_words_ids, sequence_bias is not followed, so "
-                        "that texts may differ from transformers'\n"), wrong
-    assert "says of suppress_tokens is not" in says(suppress_tokens="x")[1] and not says(suppress_tokens=[None, 2.5, "x", 336])[1]
+        assert said == ("Straight on.", f"cotan: {parrot}: warning: generation_config.json has keys that are not supported: bad_words_ids, "
+                        "sequence_bias; output may differ from that of transformers\n"), wrong
+    assert "not supported: suppress_tokens;" in says(suppress_tokens="x")[1] and not says(suppress_tokens=[None, 2.5, "x", 336])[1]
 
 
 def test_activations(model, tmp_path):

@@ -143,7 +143,7 @@ def test_litellm_full_queue(tmp_path):
             c.request("POST", "/v1/completions", json.dumps({"prompt": "fox", "max_tokens": 8000, "logit_bias": {"0": -100, "2": -100}}))
             wait_for(lambda: s.metric(f"cotan_sequences_{count}") == 1)
         for _ in range(2):
-            with pytest.raises(litellm.RateLimitError, match="1 texts wait, no more may: try again later"):
+            with pytest.raises(litellm.RateLimitError, match="the queue is full with 1 requests: try again later"):
                 litellm.completion(**ask)
         for c in busy:
             c.close()

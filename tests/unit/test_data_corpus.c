@@ -238,13 +238,13 @@ static void corpora_that_cannot_be_read(void **state) {
                "skipped)");
     read_fails("/dev/null", CT_TOKENS_BYTES, CT_E_FILE, "neither a regular file nor a folder");
     read_fails(at("nul"), CT_TOKENS_CHARS, CT_E_DATA,
-               "the file is not text: byte 3 of 7 is 0\n  hint: --tokenizer bytes takes any file");
+               "the file is not text: byte 3 of 7 is 0\n  hint: --tokens bytes takes any file");
     read_fails(at("noise"), CT_TOKENS_CHARS, CT_E_DATA,
-               "the file is not text: most of its 10 bytes are no characters\n  hint: --tokenizer "
+               "the file is not text: most of its 10 bytes are no characters\n  hint: --tokens "
                "bytes takes any file");
     read_fails(at("latin1"), CT_TOKENS_CHARS, CT_E_DATA,
                "the file is not UTF-8: byte 3 of 12 is 0xe9\n  hint: convert it with iconv, or use "
-               "--tokenizer bytes");
+               "--tokens bytes");
     ct_corpus corpus;
     ct_err err = {0};
     assert_false(ct__corpus_read(NULL, 0, CT_TOKENS_CHARS, NULL, &corpus, &err));
