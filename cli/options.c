@@ -57,10 +57,48 @@ static const char *options_strip_source_line(const char *text) {
     return digits && strncmp(colon + 1 + digits, ": ", 2) == 0 ? colon + digits + 3 : text;
 }
 
+// Names of the options of the command that runs. The strings outlive the command's table.
+static const char *option_names[MAX_OPTIONS];
+static size_t n_option_names;
+
+static void options_store_names(const command *c) {
+    n_option_names = 0;
+    for (size_t i = 0; i < c->n && i < MAX_OPTIONS; i++)
+        option_names[n_option_names++] = c->opts[i].name;
+}
+
+// Returns the option for the member name of n bytes: "min_lr" is --min-lr. NULL: there is none.
+static const char *options_of_member(const char *member, size_t n) {
+    for (size_t i = 0; i < n_option_names; i++) {
+        const char *name = option_names[i];
+        size_t k = 0;
+        while (k < n && name[k] == (member[k] == '_' ? '-' : member[k])) k++;
+        if (k == n && !name[k]) return name;
+    }
+    return NULL;
+}
+
+void put_message(FILE *to, const char *text) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
+    for (const char *c = text; *c; c++) {
+        const bool first = c == text || strchr(" (\n", c[-1]);
+        const size_t n = *c == '.' && first ? strspn(c + 1, letters) : 0;
+        const char *name = n && strchr(" ,;:)\n", c[n + 1]) ? options_of_member(c + 1, n) : NULL;
+        if (name) {
+            fprintf(to, "--%s", name);
+            c += n;
+        } else {
+            fputc(*c, to);
+        }
+    }
+}
+
 int report_error(void) {
     ct_code code = ct_error_code();
     progress_watch_kernels(false);
-    fprintf(stderr, "cotan: %s\n", options_strip_source_line(ct_error_text()));
+    fputs("cotan: ", stderr);
+    put_message(stderr, options_strip_source_line(ct_error_text()));
+    fputc('\n', stderr);
     return code == CT_E_USAGE || code == CT_E_LIMIT ? EXIT_USAGE : EXIT_FAILED;
 }
 
@@ -279,6 +317,7 @@ bool options_parse(command *c, int argc, char **argv, const char **operand, int 
     bool empty = false;
     *status = EXIT_DONE;
     if (operand) *operand = NULL;
+    options_store_names(c);
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             options_print_help(c);

@@ -254,7 +254,9 @@ static void plan_cmd_on_plan(const char *name, const ct_plan_cost *c, void *user
 
 static void plan_cmd_on_event(const ct_lm_event *event, void *user) {
     const listing *l = user;
-    if (event->kind == CT_LM_MODEL && !l->json) printf("%s\n", event->text);
+    if (event->kind != CT_LM_MODEL || l->json) return;
+    put_message(stdout, event->text);
+    putchar('\n');
 }
 
 static const char text[] =

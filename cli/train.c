@@ -119,7 +119,9 @@ static void train_cmd_print_sample(display *d, const ct_lm_event *event) {
 
 // The first step may take half a minute, in which its kernels are compiled.
 static void train_cmd_print_start(display *d, const char *text) {
-    fprintf(stderr, "%s%s\n", d->line_open ? "\r\033[K" : "", text);
+    if (d->line_open) fputs("\r\033[K", stderr);
+    put_message(stderr, text);
+    fputc('\n', stderr);
     if (d->terminal) fputs("preparing the first step ...", stderr);
     d->line_open = d->terminal;
 }
@@ -150,7 +152,8 @@ static void train_cmd_on_event(const ct_lm_event *event, void *user) {
     case CT_LM_MEMORY:
     case CT_LM_DONE:
         train_cmd_end_line(d);
-        fprintf(stderr, "%s\n", event->text);
+        put_message(stderr, event->text);
+        fputc('\n', stderr);
         break;
     }
     progress_watch_kernels(!d->line_open || !d->has_step);

@@ -653,7 +653,8 @@ def test_caches_and_guesses(model, server):
     ask = dict(prompt="the quick brown fox jumps over the lazy dog. the quick brown fox", max_tokens=24, temperature=0)
     said = server.say(OLD, **ask)["choices"][0]["text"]
     for kind, guesses in (("f32", 4), ("i8", 0)):
-        s = Server(model, "--cache-type", kind, "--speculate", guesses, "--cache-memory", "2MB", "--context", 256)
+        s = Server(model, "--cache-type", kind, "--speculate", guesses, "--prefill-chunk", 16, "--cache-memory", "2MB",
+                   "--context", 256)
         try:
             other = s.say(OLD, **ask)["choices"][0]["text"]
             assert other == said or kind == "i8" and other
@@ -743,6 +744,7 @@ def test_what_cannot_be_served(model, server, tmp_path):
     assert run(model, "--served-name", "a,b") == (2, "cotan: serve: --served-name a,b has more names than there are models")
     assert run(model, model, "--served-name", "a") == (2, "cotan: serve: --served-name a has fewer names than there are models")
     assert run(model, "--port", "70000") == (2, "cotan: serve: --port must be from 0 to 65535, not 70000")
+    assert run(model, "--prefill-chunk", 15) == (2, "cotan: serve: --prefill-chunk must be from 16 to 4096, not 15")
     assert run(model, "--api-key", ",") == (2, "cotan: serve: --api-key names no key, and without one the server is open to all")
     assert run(model, env={"COTAN_API_KEY": ""}) == (
         2, "cotan: serve: COTAN_API_KEY names no key, and without one the server is open to all: unset it, or set it to a key")
