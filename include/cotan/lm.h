@@ -197,7 +197,7 @@ CT_API ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options);
 // whose config.json has this model_type are loaded with it, and ct_lm_train accepts it as `arch`. A
 // row overrides one of the library with the same name. False: see ct_error_text, which names an
 // unknown setting and the nearest one.
-//     if (!ct_lm_add_architecture("my_llama: like=llama act=relu2 mlp=plain")) return 1;
+//     if (!ct_lm_add_architecture("my_llama: like=llama act=relu2 mlp=ungated")) return 1;
 CT_API CT_MUST_USE bool ct_lm_add_architecture_at(const char *row, ct_loc here);
 #define ct_lm_add_architecture(row) ct_lm_add_architecture_at((row), CT_HERE)
 CT_API void ct_lm_free(ct_lm *lm);         // NULL is ignored

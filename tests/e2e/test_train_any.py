@@ -151,7 +151,7 @@ def test_other_text(run, tmp_path):
                         r"\w{8}\n  hint: --data says where that text lies now\n", said)
 
 
-ROW = "mine: like=llama act=relu2\n  mlp=plain up=mlp.up down=mlp.down\n"
+ROW = "mine: like=llama act=relu2\n  mlp=ungated up=mlp.up down=mlp.down\n"
 
 
 def test_an_architecture_of_ones_own(text, tmp_path):
