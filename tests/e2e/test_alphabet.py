@@ -107,12 +107,12 @@ def test_what_config_says_wrong(run, tmp_path):
     kind, out = run
     folder = old(out, tmp_path / "old")
     config = json.loads((folder / "config.json").read_text())
-    for change, message in [({"tokens": "words"}, 'key "tokens" is "words", not one of: bytes, chars'),
-                            ({"tokens": "chars", "vocabulary": "ba"}, "vocabulary: U+0061 follows U+0062, but characters must ascend"),
-                            ({"tokens": None}, None)]:
+    for change, message in [({"tokenizer": "words"}, 'key "tokenizer" is "words", not one of: bytes, chars'),
+                            ({"tokenizer": "chars", "vocabulary": "ba"}, "vocabulary: U+0061 follows U+0062, but characters must ascend"),
+                            ({"tokenizer": None}, None)]:
         (folder / "config.json").write_text(json.dumps(config | change))
         if message is None:
-            del config["tokens"]
+            del config["tokenizer"]
             (folder / "config.json").write_text(json.dumps(config))
             message = f"{folder}: the folder has no tokenizer: neither tokenizer.json, nor tokenizer.model, nor a .tiktoken file"
         assert cotan("run", folder, "--prompt", "a", fails=1).splitlines()[0].endswith(message)

@@ -352,11 +352,11 @@ def test_a_run_that_no_longer_improves_ends(patient):
     assert cotan("sample", out / "best", "--max-tokens", 3).returncode == 0
     assert sorted(p.name for p in (out / "best").iterdir()) == ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
     knows = {k: training(out)[k]
-             for k in ("best_val_loss", "best_steps", "stale", "evaluations", "evaluated", "steps_done")}
-    assert knows == {"best_val_loss": best, "best_steps": at, "stale": 3, "evaluations": len(found),
-                     "evaluated": len(found) - 1, "steps_done": len(found)}
-    knows = {k: training(out / "best")[k] for k in ("best_steps", "stale", "evaluated", "steps_done")}
-    assert knows == {"best_steps": at, "stale": 0, "evaluated": at, "steps_done": at}
+             for k in ("best_val_loss", "best_steps", "stale_evaluations", "evaluations", "last_evaluated_step", "steps_done")}
+    assert knows == {"best_val_loss": best, "best_steps": at, "stale_evaluations": 3, "evaluations": len(found),
+                     "last_evaluated_step": len(found) - 1, "steps_done": len(found)}
+    knows = {k: training(out / "best")[k] for k in ("best_steps", "stale_evaluations", "last_evaluated_step", "steps_done")}
+    assert knows == {"best_steps": at, "stale_evaluations": 0, "last_evaluated_step": at, "steps_done": at}
 
 
 def test_the_best_weights_are_those(corpus, tmp_path):
@@ -1037,7 +1037,7 @@ def test_damaged_best_weights_are_done_without(patient, memory):
     same_but_for_best(out, whole)
     evaluated = [m["val_loss"] for m in found[first:] if "val_loss" in m]
     assert training(out)["best_val_loss"] == training(out / "best")["best_val_loss"] == min(evaluated) > best
-    assert training(out)["stale"] == training(whole)["stale"]
+    assert training(out)["stale_evaluations"] == training(whole)["stale_evaluations"]
     assert f"did not fall below {best:.4f} in 3 evaluations" in done.stderr
     assert done.stderr.endswith(f"\n{COTAN} sample {out}/best\n")
     assert cotan("sample", out / "best", "--max-tokens", 3).returncode == 0
@@ -1081,7 +1081,7 @@ def test_damaged_best_weights_of_which_the_folder_has_others(patient, tmp_path, 
     shutil.copytree(whole, out)
     path = out / f"checkpoints/step-{first}" / name
     if name == "best.json":
-        path.write_text(path.read_text().replace('"stale":0', '"stale":1').replace('"stale": 0', '"stale": 1'))
+        path.write_text(re.sub(r'("stale_evaluations": ?)0', r"\g<1>1", path.read_text()))
         damage = r"the file is damaged or was changed: the CRC-32C of its values is [0-9a-f]{8}, not [0-9a-f]{8}"
     else:
         damage = damage_best(path)

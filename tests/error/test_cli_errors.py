@@ -365,7 +365,7 @@ def test_a_vocabulary_with_a_flipped_bit(copy):
 
 
 def test_tokens_that_are_not_said(copy):
-    edit_config(copy, '"tokens": "chars",', "")
+    edit_config(copy, '"tokenizer": "chars",', "")
     (copy / "tokenizer.json").unlink()
     refuses_to_sample(copy, f"{copy}: config.json does not say which text the tokens stand for")
 
