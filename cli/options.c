@@ -57,39 +57,72 @@ static const char *options_strip_source_line(const char *text) {
     return digits && strncmp(colon + 1 + digits, ": ", 2) == 0 ? colon + digits + 3 : text;
 }
 
-// Names of the options of the command that runs. The strings outlive the command's table.
-static const char *option_names[MAX_OPTIONS];
-static size_t n_option_names;
+// Phrases of the library's messages that name members of its option structs, and what a user of the
+// program writes instead.
+static const struct {
+    const char *field, *option;
+} option_names[] = {
+    {"train with .resume", "cotan train --resume"},
+    {"and .resume_step", "--resume-step"},
+    {".accumulate", "--accumulate"},
+    {".arch", "--arch"},
+    {".batch", "--batch"},
+    {".beta1", "--beta1"},
+    {".beta2", "--beta2"},
+    {".clip", "--clip"},
+    {".context", "--context"},
+    {".data", "--data"},
+    {".dropout", "--dropout"},
+    {".embed", "--embed-weights"},
+    {".eval_batches", "--eval-batches"},
+    {".eval_every", "--eval-every"},
+    {".from", "--from"},
+    {".heads", "--heads"},
+    {".intermediate_size", "--intermediate-size"},
+    {".kv_heads", "--kv-heads"},
+    {".layers", "--layers"},
+    {".lr", "--lr"},
+    {".min_delta", "--min-delta"},
+    {".min_lr", "--min-lr"},
+    {".no_bias", "--no-bias"},
+    {".out", "--out"},
+    {".overwrite", "--overwrite"},
+    {".patience", "--patience"},
+    {".precision", "--precision"},
+    {".resume", "--resume"},
+    {".resume_step", "--resume-step"},
+    {".save_every", "--save-every"},
+    {".seed", "--seed"},
+    {".steps", "--steps"},
+    {".tokenizer", "--tokenizer"},
+    {".warmup", "--warmup"},
+    {".weight_decay", "--weight-decay"},
+    {".width", "--width"},
+};
+enum { N_OPTION_NAMES = sizeof option_names / sizeof *option_names };
 
-static void options_store_names(const command *c) {
-    n_option_names = 0;
-    for (size_t i = 0; i < c->n && i < MAX_OPTIONS; i++)
-        option_names[n_option_names++] = c->opts[i].name;
-}
-
-// Returns the option for the member name of n bytes: "min_lr" is --min-lr. NULL: there is none.
-static const char *options_of_member(const char *member, size_t n) {
-    for (size_t i = 0; i < n_option_names; i++) {
-        const char *name = option_names[i];
-        size_t k = 0;
-        while (k < n && name[k] == (member[k] == '_' ? '-' : member[k])) k++;
-        if (k == n && !name[k]) return name;
+// Returns the phrase that begins at `text` and ends with a word; -1 if there is none. A file's name such
+// as ".data:" or ".data/x" is none.
+static int options_find_field(const char *text) {
+    for (int i = 0; i < N_OPTION_NAMES; i++) {
+        const size_t n = strlen(option_names[i].field);
+        if (strncmp(text, option_names[i].field, n) == 0 && (!text[n] || strchr(" ,;\n", text[n])))
+            return i;
     }
-    return NULL;
+    return -1;
 }
 
-void put_message(FILE *to, const char *text) {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
-    for (const char *c = text; *c; c++) {
-        const bool first = c == text || strchr(" (\n", c[-1]);
-        const size_t n = *c == '.' && first ? strspn(c + 1, letters) : 0;
-        const char *name = n && strchr(" ,;:)\n", c[n + 1]) ? options_of_member(c + 1, n) : NULL;
-        if (name) {
-            fprintf(to, "--%s", name);
-            c += n;
-        } else {
-            fputc(*c, to);
+void print_with_option_names(FILE *to, const char *text) {
+    bool word_begins = true;
+    while (*text) {
+        const int i = word_begins ? options_find_field(text) : -1;
+        word_begins = *text == ' ' || *text == '\n';
+        if (i < 0) {
+            fputc(*text++, to);
+            continue;
         }
+        fputs(option_names[i].option, to);
+        text += strlen(option_names[i].field);
     }
 }
 
@@ -97,7 +130,7 @@ int report_error(void) {
     ct_code code = ct_error_code();
     progress_watch_kernels(false);
     fputs("cotan: ", stderr);
-    put_message(stderr, options_strip_source_line(ct_error_text()));
+    print_with_option_names(stderr, options_strip_source_line(ct_error_text()));
     fputc('\n', stderr);
     return code == CT_E_USAGE || code == CT_E_LIMIT ? EXIT_USAGE : EXIT_FAILED;
 }
@@ -317,7 +350,6 @@ bool options_parse(command *c, int argc, char **argv, const char **operand, int 
     bool empty = false;
     *status = EXIT_DONE;
     if (operand) *operand = NULL;
-    options_store_names(c);
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             options_print_help(c);

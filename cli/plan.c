@@ -254,9 +254,7 @@ static void plan_cmd_on_plan(const char *name, const ct_plan_cost *c, void *user
 
 static void plan_cmd_on_event(const ct_lm_event *event, void *user) {
     const listing *l = user;
-    if (event->kind != CT_LM_MODEL || l->json) return;
-    put_message(stdout, event->text);
-    putchar('\n');
+    if (event->kind == CT_LM_MODEL && !l->json) printf("%s\n", event->text);
 }
 
 static const char text[] =
@@ -275,8 +273,9 @@ static const char examples[] =
     "  cotan plan --data book.txt --memory-limit 2GB         # the model that fits into 2 GB\n";
 
 // Options of train that do not affect the cost of a run.
-static const char resumed[] = "is not for a plan: a run that is resumed takes what it took";
-static const char written[] = "is not for a plan, which writes nothing";
+static const char resumed[] =
+    "is not allowed for a plan: a resumed run needs what it needed before";
+static const char written[] = "is not allowed for a plan, which writes nothing";
 static const excluded_option refusals[] = {{"out", written},
                                            {"overwrite", written},
                                            {"resume", resumed},

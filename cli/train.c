@@ -120,7 +120,7 @@ static void train_cmd_print_sample(display *d, const ct_lm_event *event) {
 // The first step may take half a minute, in which its kernels are compiled.
 static void train_cmd_print_start(display *d, const char *text) {
     if (d->line_open) fputs("\r\033[K", stderr);
-    put_message(stderr, text);
+    print_with_option_names(stderr, text);
     fputc('\n', stderr);
     if (d->terminal) fputs("preparing the first step ...", stderr);
     d->line_open = d->terminal;
@@ -152,8 +152,7 @@ static void train_cmd_on_event(const ct_lm_event *event, void *user) {
     case CT_LM_MEMORY:
     case CT_LM_DONE:
         train_cmd_end_line(d);
-        put_message(stderr, event->text);
-        fputc('\n', stderr);
+        fprintf(stderr, "%s\n", event->text);
         break;
     }
     progress_watch_kernels(!d->line_open || !d->has_step);
