@@ -124,7 +124,7 @@ def resume(out, steps=STEPS):
     before = (out / "metrics.jsonl").read_text().splitlines()[:last]
     done = cotan("train", "--resume", out)
     assert done.returncode == 0, done.stderr
-    said = f"all {last} steps are done; --steps N goes further" if last == steps else f"resuming at step {last}"
+    said = f"all {last} steps are done; more --steps continue it" if last == steps else f"resuming at step {last}"
     assert re.findall(r"^(?:resuming at|all) .*", done.stderr, re.M) == [said]
     after = (out / "metrics.jsonl").read_text().splitlines()
     assert after[:last] == before and len(after) == steps  # the clock's fields too: not run again
@@ -178,9 +178,9 @@ def test_the_text_may_move(whole, corpus, tmp_path):
     words[2] = tmp_path / "other"
     done = cotan(*words)
     assert done.returncode == 1 and re.fullmatch(
-        r"cotan: train: the text is not the one that the run was trained on: 3001 characters with CRC-32C "
-        r"[0-9a-f]{8}, not 3000 with [0-9a-f]{8}\n"
-        r"  hint: --data says where that text lies now\n", done.stderr), done.stderr
+        r"cotan: train: the text is not the one that the run was trained on: 3001 characters with CRC-32C [0-9a-f]{8}, not "
+        r"3000 with [0-9a-f]{8}\n"
+        r"  hint: give the new path of the text as --data\n", done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("words, message", [
@@ -193,7 +193,7 @@ def test_the_text_may_move(whole, corpus, tmp_path):
     (["--no-bias"], "--no-bias contradicts the run in {run}, which has biases"),
     (["--precision", "bf16"], "--precision bf16 contradicts the run in {run}, which has fp32"),
     (["--clip", 0], "--clip 0 contradicts the run in {run}, which has 1"),
-    (["--out", "x"], "--out is not for --resume, which goes on in its folder"),
+    (["--out", "x"], "--out is not allowed with --resume, which continues in its folder"),
 ])
 def test_contradictions(whole, words, message):
     done = cotan("train", "--resume", whole, *words)
@@ -240,7 +240,7 @@ def test_a_text_that_is_gone_is_asked_for(corpus, tmp_path):
     assert cotan("train", "--data", text, *OPTIONS, *SHORT, "--out", out).returncode == 0
     text.unlink()
     gone = f"cotan: {text}: cannot open: No such file or directory\n"
-    for words, hint in ((), "  hint: --data says where that text lies now\n"), (("--data", text), ""):
+    for words, hint in ((), "  hint: give the new path of the text as --data\n"), (("--data", text), ""):
         done = cotan("train", "--resume", out, "--steps", 7, *words)
         assert done.returncode == 1 and done.stderr == gone + hint
 
@@ -505,7 +505,7 @@ def test_nothing_to_resume(whole, corpus, tmp_path):
     for name in ("model.safetensors", "config.json"):
         shutil.copy(whole / name, model)
     refused(f"{model}: there is no checkpoint to resume from: it holds a model, not a run\n"
-            "  hint: --from trains a model further, in a folder of its own: --out", "--resume", model)
+            "  hint: --from fine-tunes a model, in another folder: --out", "--resume", model)
     put(begun / "metrics.jsonl")
     refused(f"{begun}: there is no checkpoint to resume from: the run in it ended before its first\n"
             "  hint: a run makes its first after --save-every steps: start it again, with --data, --out and --overwrite", "--resume", begun)
@@ -748,7 +748,7 @@ def test_two_at_once(corpus, tmp_path):
 
 
 def waits(out):
-    return f"cotan: another process is training in {out}; this one waits up to 5 seconds for it to end\n"
+    return f"cotan: another process is training in {out}; this one will try for up to 5 seconds\n"
 
 
 def test_a_process_that_is_ending_is_waited_for(whole, tmp_path):
@@ -759,7 +759,7 @@ def test_a_process_that_is_ending_is_waited_for(whole, tmp_path):
     threading.Timer(0.5, os.close, [held]).start()
     done = cotan("train", "--resume", out)
     assert done.returncode == 0 and done.stderr.startswith(waits(out))
-    assert "all 6 steps are done; --steps N goes further\n" in done.stderr
+    assert "all 6 steps are done; more --steps continue it\n" in done.stderr
 
 
 # ------------------------------------------------------------------------- every call of a save, in turn
@@ -795,7 +795,7 @@ def begin_anew(out, words):
     if there:
         assert (done.returncode, done.stderr) == (
             2, f"cotan: train: in {out} is what would be lost: {', '.join(there)}\n"
-            "  hint: --overwrite replaces it, another --out leaves it\n")
+               "  hint: --overwrite replaces it, another --out keeps it\n")
         done = cotan(*words, "--overwrite")
         assert f"\ncotan: what is in {out} is replaced at the first save: {', '.join(there)}\n" in done.stderr
     assert done.returncode == 0, done.stderr
@@ -887,7 +887,7 @@ def test_the_disk_is_full_from_the_kth_call_on(shim, corpus, whole, memory):
             assert leftovers(out) == [], k
             seen.check(out)
             saved = checkpoints(out)
-            hint = f"  hint: the checkpoint of step {saved[-1]} is whole: " if saved else None
+            hint = f"  hint: the checkpoint of step {saved[-1]} is complete: " if saved else None
             if "/checkpoints/step-" in told[1] and ".tmp" in told[1] and saved:
                 assert done.stderr.splitlines()[-1].startswith(hint)
             finish(out, corpus, whole)
@@ -930,14 +930,14 @@ def test_a_flipped_bit_names_the_tensor_and_offers_the_checkpoint_before(whole, 
         assert done.returncode == 1 and re.fullmatch(
             rf'cotan: {out}/checkpoints/step-6/{name}: safetensors: tensor "{re.escape(tensor)}" is damaged: '
             r"the CRC-32C of its bytes is [0-9a-f]{8}, not [0-9a-f]{8}\n"
-            rf"  hint: the checkpoint of step 4 is whole: cotan train --resume {out} --resume-step 4\n",
+            rf"  hint: the checkpoint of step 4 is complete: cotan train --resume {out} --resume-step 4\n",
             done.stderr), done.stderr
         for words in (["info", out / name], ["sample", out])[:2 - turn % 2]:
             told = cotan(*words)
             assert told.returncode == 1 and f'tensor "{tensor}" is damaged: ' in told.stderr
             if words[0] == "sample":
                 older = out / "checkpoints/step-4"
-                assert told.stderr.endswith(f"\n  hint: the checkpoint of step 4 is whole: cotan sample {older}\n")
+                assert told.stderr.endswith(f"\n  hint: the checkpoint of step 4 is complete: cotan sample {older}\n")
                 written = cotan("sample", older, "--max-tokens", 5)
                 assert written.returncode == 0 and len(written.stdout) >= 5 and not written.stderr
         if turn < 2:
@@ -954,8 +954,7 @@ def test_a_damaged_copy_in_the_folder_is_noticed_too(whole, tmp_path):
     done = cotan("train", "--resume", out)
     assert done.returncode == 1
     assert f'{out}/state.safetensors: safetensors: tensor "' in done.stderr
-    assert done.stderr.endswith("  hint: the checkpoint of step 6 is whole: cotan train --resume "
-                                f"'{out}' --resume-step 6\n")
+    assert done.stderr.endswith(f"  hint: the checkpoint of step 6 is complete: cotan train --resume '{out}' --resume-step 6\n")
     assert cotan("train", "--resume", out, "--resume-step", 6).returncode == 0
     same_end(out, whole)
 
@@ -981,7 +980,7 @@ def test_any_flipped_bit_is_noticed(whole, memory):
         kept = path.read_bytes()
         flip(path, bit)
         done = cotan("train", "--resume", out)
-        assert (done.returncode == 1 and "hint: the checkpoint of step 4 is whole" in done.stderr) or \
+        assert (done.returncode == 1 and "hint: the checkpoint of step 4 is complete" in done.stderr) or \
             same_json(path, kept), (turn, bit, done.stderr)
         shutil.rmtree(out)
 
@@ -1000,7 +999,7 @@ def damage_best(path):
             r"not [0-9a-f]{8}")
 
 
-WITHOUT = r"the run goes on without the best weights so far, best/ will keep those of the evaluations to come"
+WITHOUT = r"the run continues without the best weights so far, best/ will keep those of the evaluations to come"
 
 
 def same_but_for_best(out, whole):
@@ -1087,7 +1086,7 @@ def test_damaged_best_weights_of_which_the_folder_has_others(patient, tmp_path, 
         damage = damage_best(path)
     done = cotan("train", "--resume", out, "--resume-step", first)
     assert done.returncode == 0 and re.search(
-        rf"^cotan: {path}: {damage}; the same weights in best/ are whole\nresuming at step {first}$",
+        rf"^cotan: {path}: {damage}; the same weights in best/ are complete\nresuming at step {first}$",
         done.stderr, re.M), done.stderr
     same_but_for_best(out, whole)
     same_best(out, whole)
@@ -1110,7 +1109,7 @@ def test_none_is_whole(whole, tmp_path):
         path = out / f"checkpoints/step-{step}/model.safetensors"
         flip(path, 8 * path.stat().st_size - 1)
     done = cotan("train", "--resume", out)
-    assert done.returncode == 1 and done.stderr.endswith("\n  hint: no checkpoint of this run is whole\n")
+    assert done.returncode == 1 and done.stderr.endswith("\n  hint: no checkpoint of this run is complete\n")
 
 
 def test_damaged_metrics(whole, tmp_path):
@@ -1121,7 +1120,7 @@ def test_damaged_metrics(whole, tmp_path):
     done = cotan("train", "--resume", out)
     assert done.returncode == 1 and done.stderr.endswith(
         f'cotan: {out}/metrics.jsonl: line 3 has no whole number "step"\n'
-        "  hint: move the file away to go on without it\n")
+        "  hint: move the file away to continue without it\n")
     # Nothing of what an older save would replace is gone.
     before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file() and "tfevents" not in p.name}
     done = cotan("train", "--resume", out, "--resume-step", 4)
