@@ -39,8 +39,8 @@ int run_compile(int argc, char **argv) {
          .out = &o.batch},
         {"context", OPT_INT, "N", "most tokens of a text (the model's; of a step its run's)", 1,
          1e9, .out = &o.context},
-        {"embed-weights", OPT_FLAG, NULL, "writes the weights into the file, 3 bytes of text per byte",
-         .out = &o.embed},
+        {"embed-weights", OPT_FLAG, NULL,
+         "writes the weights into the file, 3 bytes of text per byte", .out = &o.embed},
     };
     command c = {
         .name = "compile",

@@ -1021,7 +1021,8 @@ static bool train_make_model(run *r) {
 static bool train_make_all(run *r) {
     const ct_lm_train_options *o = &r->o;
     // Loaded weights make no plan.
-    if (!train_make_model(r) || (!*r->from && !train_report_plan(r, "initial weights"))) return false;
+    if (!train_make_model(r) || (!*r->from && !train_report_plan(r, "initial weights")))
+        return false;
     r->optim = ct__lm_optim(ct__learner_params(&r->model), o);
     if (!r->optim || !train_report_plan(r, "initial optimizer state")) return false;
     if (r->o.on_event && !ct__learner_cache_new(&r->model, SAMPLE_TOKENS + CT_LM_PROMPT, &r->cache))

@@ -157,7 +157,7 @@ def test_every_variable_that_is_read_is_known(tmp_path):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in (".c", ".h", ".py", ".sh", "") and path.is_file():
                 text = path.read_text(errors="replace")
-                read |= set(re.findall(r'(?:getenv\(|environ\.get\(|environ\[|env!\()"(COTAN_[A-Z_]+)"|\$\{?(COTAN_[A-Z_]+)', text))
+                read |= set(re.findall(r'(?:getenv\(|environ\.get\(|environ\[|env!\()"(COTAN_[A-Z0-9_]+)"|\$\{?(COTAN_[A-Z0-9_]+)', text))
     read = {a or b for a, b in read} | {"COTAN_FUSE", "COTAN_RS", "COTAN_VERIFY"}
     assert {"COTAN_FUZZ_SEED", "COTAN_TEST_ALL", "COTAN_THREADS"} < read
     usual = ("ok", "the usual ones: the environment asks for no other")
