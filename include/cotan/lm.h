@@ -133,9 +133,10 @@ typedef struct ct_lm_cost {
     // not fit otherwise.
     size_t blocks, recomputed_blocks;
 } ct_lm_cost;
-// Receives the plans of a run in order: "first weights", "first state", "evaluation", "sample",
-// "step". If a step has several micro-batches, there are also "first sums" before the evaluation
-// and "batch" before "step", which is the last micro-batch and the update.
+// Receives the plans of a run in order: "initial weights", "initial optimizer state",
+// "evaluation", "sample", "step". If a step has several micro-batches, there are also "initial
+// accumulators" before the evaluation and "micro-batch" before "step", which is the last
+// micro-batch and the update.
 typedef void (*ct_lm_plan_fn)(const char *name, const ct_plan_cost *cost, void *user);
 
 // A dry run of ct_lm_train: makes its plans and runs none; nothing is compiled, allocated or
@@ -196,7 +197,7 @@ CT_API ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options);
 // whose config.json has this model_type are loaded with it, and ct_lm_train accepts it as `arch`. A
 // row overrides one of the library with the same name. False: see ct_error_text, which names an
 // unknown setting and the nearest one.
-//     if (!ct_lm_add_architecture("my_llama: like=llama act=relu2 mlp=plain")) return 1;
+//     if (!ct_lm_add_architecture("my_llama: like=llama act=relu2 mlp=ungated")) return 1;
 CT_API CT_MUST_USE bool ct_lm_add_architecture_at(const char *row, ct_loc here);
 #define ct_lm_add_architecture(row) ct_lm_add_architecture_at((row), CT_HERE)
 CT_API void ct_lm_free(ct_lm *lm);         // NULL is ignored

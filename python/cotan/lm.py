@@ -181,7 +181,7 @@ def load(path, *, trainable=False, activations="int8", context=0, max_sequences=
 
 def add_architecture(row):
     """Defines an architecture until the process ends: a row of text as in src/models/architectures.c,
-    "my_llama: like=llama act=relu2 mlp=plain". A model whose config.json has this model_type is loaded with
+    "my_llama: like=llama act=relu2 mlp=ungated". A model whose config.json has this model_type is loaded with
     it."""
     _core._lm_architecture(row)
 

@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
 STEPS, SAVES = 6, (2, 4, 6)
-OPTIONS = ["--tokens", "chars", "--layers", 1, "--heads", 2, "--width", 4, "--context", 4, "--batch", 2,
+OPTIONS = ["--tokenizer", "chars", "--layers", 1, "--heads", 2, "--width", 4, "--context", 4, "--batch", 2,
            "--eval-batches", 1, "--dropout", 0.1, "--seed", 11]
 SHORT = ["--steps", STEPS, "--save-every", 2, "--eval-every", 3]
 TENSORS = ("model.safetensors", "state.safetensors")
@@ -124,7 +124,7 @@ def resume(out, steps=STEPS):
     before = (out / "metrics.jsonl").read_text().splitlines()[:last]
     done = cotan("train", "--resume", out)
     assert done.returncode == 0, done.stderr
-    said = f"all {last} steps are done; --steps N goes further" if last == steps else f"resuming at step {last}"
+    said = f"all {last} steps are done; more --steps continue it" if last == steps else f"resuming at step {last}"
     assert re.findall(r"^(?:resuming at|all) .*", done.stderr, re.M) == [said]
     after = (out / "metrics.jsonl").read_text().splitlines()
     assert after[:last] == before and len(after) == steps  # the clock's fields too: not run again
@@ -139,7 +139,7 @@ def test_checkpoints(whole):
     for step in (4, 6):
         folder = whole / f"checkpoints/step-{step}"
         assert sorted(os.listdir(folder)) == ["config.json", *TENSORS]
-        assert cotan("sample", folder, "--length", 3).returncode == 0
+        assert cotan("sample", folder, "--max-tokens", 3).returncode == 0
     for name in (*TENSORS, "config.json"):
         assert os.path.samefile(whole / name, whole / "checkpoints/step-6" / name)
 
@@ -178,9 +178,9 @@ def test_the_text_may_move(whole, corpus, tmp_path):
     words[2] = tmp_path / "other"
     done = cotan(*words)
     assert done.returncode == 1 and re.fullmatch(
-        r"cotan: train: the text is not the one that the run was trained on: 3001 characters with CRC-32C "
-        r"[0-9a-f]{8}, not 3000 with [0-9a-f]{8}\n"
-        r"  hint: --data says where that text lies now\n", done.stderr), done.stderr
+        r"cotan: train: the text is not the one that the run was trained on: 3001 characters with CRC-32C [0-9a-f]{8}, not "
+        r"3000 with [0-9a-f]{8}\n"
+        r"  hint: give the new path of the text as --data\n", done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("words, message", [
@@ -189,11 +189,11 @@ def test_the_text_may_move(whole, corpus, tmp_path):
     (["--lr", 0.5], "--lr 0.5 contradicts the run in {run}, which has 0.001"),
     (["--seed", 0], "--seed 0 contradicts the run in {run}, which has 11"),
     (["--dropout", 0], "--dropout 0 contradicts the run in {run}, which has 0.1"),
-    (["--tokens", "bytes"], "--tokens bytes contradicts the run in {run}, which has chars"),
+    (["--tokenizer", "bytes"], "--tokenizer bytes contradicts the run in {run}, which has chars"),
     (["--no-bias"], "--no-bias contradicts the run in {run}, which has biases"),
     (["--precision", "bf16"], "--precision bf16 contradicts the run in {run}, which has fp32"),
     (["--clip", 0], "--clip 0 contradicts the run in {run}, which has 1"),
-    (["--out", "x"], "--out is not for --resume, which goes on in its folder"),
+    (["--out", "x"], "--out is not allowed with --resume, which continues in its folder"),
 ])
 def test_contradictions(whole, words, message):
     done = cotan("train", "--resume", whole, *words)
@@ -240,7 +240,7 @@ def test_a_text_that_is_gone_is_asked_for(corpus, tmp_path):
     assert cotan("train", "--data", text, *OPTIONS, *SHORT, "--out", out).returncode == 0
     text.unlink()
     gone = f"cotan: {text}: cannot open: No such file or directory\n"
-    for words, hint in ((), "  hint: --data says where that text lies now\n"), (("--data", text), ""):
+    for words, hint in ((), "  hint: give the new path of the text as --data\n"), (("--data", text), ""):
         done = cotan("train", "--resume", out, "--steps", 7, *words)
         assert done.returncode == 1 and done.stderr == gone + hint
 
@@ -349,14 +349,14 @@ def test_a_run_that_no_longer_improves_ends(patient):
     assert shown[-2].startswith("held-out loss: ") and shown[-2].endswith(
         f", {best:.4f} nats a character, after step {at}")
     assert shown[-1] == f"{COTAN} sample {out}/best"
-    assert cotan("sample", out / "best", "--length", 3).returncode == 0
+    assert cotan("sample", out / "best", "--max-tokens", 3).returncode == 0
     assert sorted(p.name for p in (out / "best").iterdir()) == ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
     knows = {k: training(out)[k]
-             for k in ("best_val_loss", "best_steps", "stale", "evaluations", "evaluated", "steps_done")}
-    assert knows == {"best_val_loss": best, "best_steps": at, "stale": 3, "evaluations": len(found),
-                     "evaluated": len(found) - 1, "steps_done": len(found)}
-    knows = {k: training(out / "best")[k] for k in ("best_steps", "stale", "evaluated", "steps_done")}
-    assert knows == {"best_steps": at, "stale": 0, "evaluated": at, "steps_done": at}
+             for k in ("best_val_loss", "best_steps", "stale_evaluations", "evaluations", "last_evaluated_step", "steps_done")}
+    assert knows == {"best_val_loss": best, "best_steps": at, "stale_evaluations": 3, "evaluations": len(found),
+                     "last_evaluated_step": len(found) - 1, "steps_done": len(found)}
+    knows = {k: training(out / "best")[k] for k in ("best_steps", "stale_evaluations", "last_evaluated_step", "steps_done")}
+    assert knows == {"best_steps": at, "stale_evaluations": 0, "last_evaluated_step": at, "steps_done": at}
 
 
 def test_the_best_weights_are_those(corpus, tmp_path):
@@ -455,7 +455,7 @@ def test_a_fault_in_writing_the_best_weights(shim, corpus, keeps, memory, kind):
         else:
             begin_anew(out, [*words, out])
         same_as_kept(out, keeps)
-        assert cotan("sample", out / "best", "--length", 3).returncode == 0
+        assert cotan("sample", out / "best", "--max-tokens", 3).returncode == 0
         shutil.rmtree(out)
     if kind != "kill":
         assert told >= {"write", "sync", "rename into place"}
@@ -505,7 +505,7 @@ def test_nothing_to_resume(whole, corpus, tmp_path):
     for name in ("model.safetensors", "config.json"):
         shutil.copy(whole / name, model)
     refused(f"{model}: there is no checkpoint to resume from: it holds a model, not a run\n"
-            "  hint: --from trains a model further, in a folder of its own: --out", "--resume", model)
+            "  hint: --from fine-tunes a model, in another folder: --out", "--resume", model)
     put(begun / "metrics.jsonl")
     refused(f"{begun}: there is no checkpoint to resume from: the run in it ended before its first\n"
             "  hint: a run makes its first after --save-every steps: start it again, with --data, --out and --overwrite", "--resume", begun)
@@ -748,7 +748,7 @@ def test_two_at_once(corpus, tmp_path):
 
 
 def waits(out):
-    return f"cotan: another process is training in {out}; this one waits up to 5 seconds for it to end\n"
+    return f"cotan: another process is training in {out}; this one will try for up to 5 seconds\n"
 
 
 def test_a_process_that_is_ending_is_waited_for(whole, tmp_path):
@@ -759,7 +759,7 @@ def test_a_process_that_is_ending_is_waited_for(whole, tmp_path):
     threading.Timer(0.5, os.close, [held]).start()
     done = cotan("train", "--resume", out)
     assert done.returncode == 0 and done.stderr.startswith(waits(out))
-    assert "all 6 steps are done; --steps N goes further\n" in done.stderr
+    assert "all 6 steps are done; more --steps continue it\n" in done.stderr
 
 
 # ------------------------------------------------------------------------- every call of a save, in turn
@@ -795,7 +795,7 @@ def begin_anew(out, words):
     if there:
         assert (done.returncode, done.stderr) == (
             2, f"cotan: train: in {out} is what would be lost: {', '.join(there)}\n"
-            "  hint: --overwrite replaces it, another --out leaves it\n")
+               "  hint: --overwrite replaces it, another --out keeps it\n")
         done = cotan(*words, "--overwrite")
         assert f"\ncotan: what is in {out} is replaced at the first save: {', '.join(there)}\n" in done.stderr
     assert done.returncode == 0, done.stderr
@@ -887,7 +887,7 @@ def test_the_disk_is_full_from_the_kth_call_on(shim, corpus, whole, memory):
             assert leftovers(out) == [], k
             seen.check(out)
             saved = checkpoints(out)
-            hint = f"  hint: the checkpoint of step {saved[-1]} is whole: " if saved else None
+            hint = f"  hint: the checkpoint of step {saved[-1]} is complete: " if saved else None
             if "/checkpoints/step-" in told[1] and ".tmp" in told[1] and saved:
                 assert done.stderr.splitlines()[-1].startswith(hint)
             finish(out, corpus, whole)
@@ -930,15 +930,15 @@ def test_a_flipped_bit_names_the_tensor_and_offers_the_checkpoint_before(whole, 
         assert done.returncode == 1 and re.fullmatch(
             rf'cotan: {out}/checkpoints/step-6/{name}: safetensors: tensor "{re.escape(tensor)}" is damaged: '
             r"the CRC-32C of its bytes is [0-9a-f]{8}, not [0-9a-f]{8}\n"
-            rf"  hint: the checkpoint of step 4 is whole: cotan train --resume {out} --resume-step 4\n",
+            rf"  hint: the checkpoint of step 4 is complete: cotan train --resume {out} --resume-step 4\n",
             done.stderr), done.stderr
         for words in (["info", out / name], ["sample", out])[:2 - turn % 2]:
             told = cotan(*words)
             assert told.returncode == 1 and f'tensor "{tensor}" is damaged: ' in told.stderr
             if words[0] == "sample":
                 older = out / "checkpoints/step-4"
-                assert told.stderr.endswith(f"\n  hint: the checkpoint of step 4 is whole: cotan sample {older}\n")
-                written = cotan("sample", older, "--length", 5)
+                assert told.stderr.endswith(f"\n  hint: the checkpoint of step 4 is complete: cotan sample {older}\n")
+                written = cotan("sample", older, "--max-tokens", 5)
                 assert written.returncode == 0 and len(written.stdout) >= 5 and not written.stderr
         if turn < 2:
             done = cotan("train", "--resume", out, "--resume-step", 4)
@@ -954,8 +954,7 @@ def test_a_damaged_copy_in_the_folder_is_noticed_too(whole, tmp_path):
     done = cotan("train", "--resume", out)
     assert done.returncode == 1
     assert f'{out}/state.safetensors: safetensors: tensor "' in done.stderr
-    assert done.stderr.endswith("  hint: the checkpoint of step 6 is whole: cotan train --resume "
-                                f"'{out}' --resume-step 6\n")
+    assert done.stderr.endswith(f"  hint: the checkpoint of step 6 is complete: cotan train --resume '{out}' --resume-step 6\n")
     assert cotan("train", "--resume", out, "--resume-step", 6).returncode == 0
     same_end(out, whole)
 
@@ -981,7 +980,7 @@ def test_any_flipped_bit_is_noticed(whole, memory):
         kept = path.read_bytes()
         flip(path, bit)
         done = cotan("train", "--resume", out)
-        assert (done.returncode == 1 and "hint: the checkpoint of step 4 is whole" in done.stderr) or \
+        assert (done.returncode == 1 and "hint: the checkpoint of step 4 is complete" in done.stderr) or \
             same_json(path, kept), (turn, bit, done.stderr)
         shutil.rmtree(out)
 
@@ -1000,7 +999,7 @@ def damage_best(path):
             r"not [0-9a-f]{8}")
 
 
-WITHOUT = r"the run goes on without the best weights so far, best/ will keep those of the evaluations to come"
+WITHOUT = r"the run continues without the best weights so far, best/ will keep those of the evaluations to come"
 
 
 def same_but_for_best(out, whole):
@@ -1037,10 +1036,10 @@ def test_damaged_best_weights_are_done_without(patient, memory):
     same_but_for_best(out, whole)
     evaluated = [m["val_loss"] for m in found[first:] if "val_loss" in m]
     assert training(out)["best_val_loss"] == training(out / "best")["best_val_loss"] == min(evaluated) > best
-    assert training(out)["stale"] == training(whole)["stale"]
+    assert training(out)["stale_evaluations"] == training(whole)["stale_evaluations"]
     assert f"did not fall below {best:.4f} in 3 evaluations" in done.stderr
     assert done.stderr.endswith(f"\n{COTAN} sample {out}/best\n")
-    assert cotan("sample", out / "best", "--length", 3).returncode == 0
+    assert cotan("sample", out / "best", "--max-tokens", 3).returncode == 0
     assert os.path.samefile(out / "best/model.safetensors", out / f"checkpoints/step-{last}/best.safetensors")
     done = cotan("train", "--resume", out)
     assert done.returncode == 0 and "damaged" not in done.stderr
@@ -1081,13 +1080,13 @@ def test_damaged_best_weights_of_which_the_folder_has_others(patient, tmp_path, 
     shutil.copytree(whole, out)
     path = out / f"checkpoints/step-{first}" / name
     if name == "best.json":
-        path.write_text(path.read_text().replace('"stale":0', '"stale":1').replace('"stale": 0', '"stale": 1'))
+        path.write_text(re.sub(r'("stale_evaluations": ?)0', r"\g<1>1", path.read_text()))
         damage = r"the file is damaged or was changed: the CRC-32C of its values is [0-9a-f]{8}, not [0-9a-f]{8}"
     else:
         damage = damage_best(path)
     done = cotan("train", "--resume", out, "--resume-step", first)
     assert done.returncode == 0 and re.search(
-        rf"^cotan: {path}: {damage}; the same weights in best/ are whole\nresuming at step {first}$",
+        rf"^cotan: {path}: {damage}; the same weights in best/ are complete\nresuming at step {first}$",
         done.stderr, re.M), done.stderr
     same_but_for_best(out, whole)
     same_best(out, whole)
@@ -1110,7 +1109,7 @@ def test_none_is_whole(whole, tmp_path):
         path = out / f"checkpoints/step-{step}/model.safetensors"
         flip(path, 8 * path.stat().st_size - 1)
     done = cotan("train", "--resume", out)
-    assert done.returncode == 1 and done.stderr.endswith("\n  hint: no checkpoint of this run is whole\n")
+    assert done.returncode == 1 and done.stderr.endswith("\n  hint: no checkpoint of this run is complete\n")
 
 
 def test_damaged_metrics(whole, tmp_path):
@@ -1121,7 +1120,7 @@ def test_damaged_metrics(whole, tmp_path):
     done = cotan("train", "--resume", out)
     assert done.returncode == 1 and done.stderr.endswith(
         f'cotan: {out}/metrics.jsonl: line 3 has no whole number "step"\n'
-        "  hint: move the file away to go on without it\n")
+        "  hint: move the file away to continue without it\n")
     # Nothing of what an older save would replace is gone.
     before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file() and "tfevents" not in p.name}
     done = cotan("train", "--resume", out, "--resume-step", 4)

@@ -46,20 +46,20 @@ def refused(status, message, *words, env=None):
     (["sample", "run", "--top-k", "0"], "sample: --top-k must be from 1 to 1000000000, not 0"),
     (["sample", "run", "--temperature", "-1"],
      "sample: --temperature must be from 0 to 1000, not -1"),
-    (["sample", "run", "--length", "many"], 'sample: --length takes a whole number, not "many"'),
+    (["sample", "run", "--max-tokens", "many"], 'sample: --max-tokens takes a whole number, not "many"'),
     (["sample", "run", "--device", "rev"],
      'sample: --device is cpu, ref or opencl, not "rev"; is ref meant?'),
     (["compile"], "compile: it needs a DIR: cotan compile DIR --out PATH [options]"),
     (["compile", "run"], "compile: --out is missing: the path of the files, without .c"),
     (["compile", "run", "--function", "tokn"],
      'compile: --function is token, window or step, not "tokn"; is token meant?'),
-    (["compile", "run", "--out", "step", "--function", "step", "--embed"],
-     "compile: --embed is not for a step of training, which changes the weights"),
+    (["compile", "run", "--out", "step", "--function", "step", "--embed-weights"],
+     "compile: --embed-weights is not allowed for a training step, which changes the weights"),
     (["compile", "run", "--out", "step", "--batch", "0"], "compile: --batch must be from 1 to 1000000000, not 0"),
     (["compile", "run", "--out="], "compile: --out needs a value: PATH"),
     (["train", "--data", "README.md", "--overwrite"], "train: --overwrite needs --out"),
     (["train", "--data", "README.md", "--min-delta", "0.1"], "train: --min-delta needs --patience"),
-    (["train", "--resume", "run", "--overwrite"], "train: --overwrite is not for --resume, which goes on in its folder"),
+    (["train", "--resume", "run", "--overwrite"], "train: --overwrite is not allowed with --resume, which continues in its folder"),
     (["train", "--data", "README.md", "--out="], "train: --out needs a value: DIR"),
     (["train", "--data", "README.md", "--out", ""], "train: --out needs a value: DIR"),
     (["train", "--resume="], "train: --resume needs a value: DIR"),
@@ -75,7 +75,7 @@ def test_words(words, message):
 
 
 def test_the_help_names_every_variable():
-    names = set(re.findall(r'"(COTAN_[A-Z_]+)"', "".join(p.read_text() for p in (ROOT / "src").rglob("*.c"))))
+    names = set(re.findall(r'"(COTAN_[A-Z0-9_]+)"', "".join(p.read_text() for p in (ROOT / "src").rglob("*.c"))))
     assert len(names) > 8
     told = cotan("help").stdout
     assert [name for name in sorted(names - {"COTAN_VERIFY"}) if name not in told] == []  # which is for tests
@@ -130,7 +130,7 @@ def test_info_of_a_truncated_checkpoint(tmp_path):
     (["--lr", "fast"], '--lr takes a number, not "fast"'),
     (["--lr", "nan"], '--lr takes a number, not "nan"'),
     (["--dropout", 1.5], "--dropout must be from 0 to 0.99, not 1.5"),
-    (["--tokens", "char"], '--tokens is bytes, chars, bpe:8192 (or another number) or the path of a tokenizer, not "char"; is chars meant?'),
+    (["--tokenizer", "char"], '--tokenizer is bytes, chars, bpe:8192 (or another number) or the path of a tokenizer, not "char"; is chars meant?'),
     (["--steps", 10, "--steps", 20], "--steps is given twice, as 10 and as 20"),
     (["--data", "docs"], f"--data is given twice, as {ROOT / 'README.md'} and as docs: one takes several"),
     (["--no-bias=1"], "--no-bias takes no value"),
@@ -155,8 +155,8 @@ def test_threads_of_the_environment(tmp_path, run, value):
     assert not (tmp_path / "out").exists()
     refused(2, message, "sample", run, env=env)
     # What --threads says stands before it; nothing is what it is not to be.
-    assert cotan("sample", run, "--length", 1, "--threads", 2, env=env).returncode == 0
-    assert cotan("sample", run, "--length", 1, env=env | {"COTAN_THREADS": ""}).returncode == 0
+    assert cotan("sample", run, "--max-tokens", 1, "--threads", 2, env=env).returncode == 0
+    assert cotan("sample", run, "--max-tokens", 1, env=env | {"COTAN_THREADS": ""}).returncode == 0
 
 
 DUMPS = "cannot be shown: graph, dot, groups, plan, kernels and cuda can, with commas between them"
@@ -175,7 +175,7 @@ def test_words_of_the_environment(tmp_path, run, name, value, message):
     refused(2, message, *words, env={name: value})
     assert not (tmp_path / "out").exists()
     refused(2, message, "sample", run, env={name: value})
-    assert cotan("sample", run, "--length", 1, env={name: ""}).returncode == 0
+    assert cotan("sample", run, "--max-tokens", 1, env={name: ""}).returncode == 0
 
 
 def test_device_of_the_environment(run):
@@ -200,7 +200,7 @@ def test_data(tmp_path):
     refused(1, f"{missing}: cannot open: No such file or directory", *words, missing)
     refused(1, f"{empty}: the file is empty", *words, empty)
     refused(1, f"{binary}: the file is not text: byte 0 of 256 is 0\n"
-               "  hint: --tokens bytes takes any file", *words, binary, "--tokens", "chars")
+               "  hint: --tokenizer \"bytes\" accepts any file", *words, binary, "--tokenizer", "chars")
     refused(1, f"{tmp_path}/*.txt: no file matches this pattern", *words, f"{tmp_path}/*.txt")
     binary.write_text("short" * 20)
     refused(1, "corpus: 100 tokens are too few for context 64: 90 to train on and 10 to validate on, "
@@ -237,7 +237,7 @@ def test_no_compiler(tmp_path):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "run"
-    done = cotan("train", "--data", ROOT / "README.md", "--tokens", "chars", "--layers", 1, "--heads",
+    done = cotan("train", "--data", ROOT / "README.md", "--tokenizer", "chars", "--layers", 1, "--heads",
                  1, "--width", 16, "--context", 8, "--batch", 2, "--steps", 1, "--eval-batches", 1,
                  "--device", "ref", "--out", out)
     assert done.returncode == 0, done.stderr
@@ -295,7 +295,7 @@ def edit_config(folder, old, new):
 
 
 def whole_save(folder):
-    return f"\n  hint: the checkpoint of step 1 is whole: cotan sample {folder}/checkpoints/step-1"
+    return f"\n  hint: the checkpoint of step 1 is complete: cotan sample {folder}/checkpoints/step-1"
 
 
 def refuses_to_sample(folder, message, *more):
@@ -365,9 +365,9 @@ def test_a_vocabulary_with_a_flipped_bit(copy):
 
 
 def test_tokens_that_are_not_said(copy):
-    edit_config(copy, '"tokens": "chars",', "")
+    edit_config(copy, '"tokenizer": "chars",', "")
     (copy / "tokenizer.json").unlink()
-    refuses_to_sample(copy, f"{copy}: config.json does not say which text the tokens stand for")
+    refuses_to_sample(copy, f"{copy}: config.json has no vocabulary for the tokens")
 
 
 def test_vocabulary_of_another_size(copy):
