@@ -245,7 +245,7 @@ static bool resume_store_data(ct_config *to, const ct_lm_train_options *o, ct_er
     if (ok)
         ct__config_set_list(to, "data", paths, o->n_data);
     else if (paths && !cwd[0])
-        ct__err(err, CT_E_FILE, CT_NOWHERE, "train", "cannot tell the current folder: %s",
+        ct__err(err, CT_E_FILE, CT_NOWHERE, "train", "cannot get the current folder: %s",
                 strerror(errno));
     else
         ct__err_memory(err, CT_NOWHERE, "train", o->n_data * sizeof *paths);
@@ -327,7 +327,7 @@ bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options
     return ok;
 }
 
-void ct__lm_hint_text(ct_err *err) { ct__err_hint(err, "--data says where that text lies now"); }
+void ct__lm_hint_text(ct_err *err) { ct__err_hint(err, "give the new path of the text as .data"); }
 
 bool ct__lm_same_text(const ct_lm_resumed *resumed, const ct_corpus *corpus, bool chars,
                       ct_err *err) {
@@ -578,8 +578,8 @@ static void resume_hint_checkpoint(const char *dir, const int64_t *steps, size_t
         ct_text word = {0};
         resume_add_shell_word(&word, dir);
         ct__err_hint(err,
-                     "the checkpoint of step %" PRId64 " is whole: cotan train --resume %s "
-                     "--resume-step %" PRId64,
+                     "the checkpoint of step %" PRId64
+                     " is complete: .resume %s with .resume_step %" PRId64,
                      steps[i], word.failed ? "DIR" : word.s, steps[i]);
         ct__text_free(&word);
         return;
@@ -610,11 +610,11 @@ static bool resume_refuse_checkpoint_dir(const char *dir, ct_err *err) {
     const char *run = word.failed ? "DIR" : word.s;
     if (step >= 0) {
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "this is a checkpoint of a run, not its folder");
-        ct__err_hint(err, "cotan train --resume %s --resume-step %" PRId64, run, step);
+        ct__err_hint(err, ".resume %s with .resume_step %" PRId64, run, step);
     } else {
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir,
                 "this is the folder of a run's checkpoints, not the run's");
-        ct__err_hint(err, "cotan train --resume %s", run);
+        ct__err_hint(err, ".resume %s", run);
     }
     ct__text_free(&word);
     return true;
@@ -636,18 +636,18 @@ static bool resume_refuse_empty(const char *dir, ct_err *err) {
     if (length < CT_RUN_PATH && access(metrics, F_OK) == 0) {
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: the run in it ended before its first",
                 problem);
-        ct__err_hint(err, "a run makes its first after --save-every steps: start it again, with "
-                          "--data, --out and --overwrite");
+        ct__err_hint(err, "a run makes its first after .save_every steps: start it again, with "
+                          ".data, .out and .overwrite");
     } else if (ct__weights_are_in(dir)) {
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: it holds a model, not a run", problem);
-        ct__err_hint(err, "--from trains a model further, in a folder of its own: --out");
+        ct__err_hint(err, ".from fine-tunes a model, in another folder: .out");
     } else {
         const bool read =
             realpath(dir, real) && ct__for_each_entry(AT_FDCWD, real, resume_count_entry, &n);
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: %s", problem,
                 read && !n ? "the folder is empty" : "it holds no run");
-        ct__err_hint(err, "a run makes its first after --save-every steps: start one, with --data "
-                          "and --out");
+        ct__err_hint(
+            err, "a run makes its first after .save_every steps: start one, with .data and .out");
     }
     return false;
 }
