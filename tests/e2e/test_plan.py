@@ -218,7 +218,7 @@ def test_batches_of_a_step(corpus, device, tmp_path):
 @pytest.mark.parametrize("words, why", [
     (["--out", "x"], "--out is not for a plan, which writes nothing"),
     (["--overwrite"], "--overwrite is not for a plan, which writes nothing"),
-    (["--resume", "x"], "--resume is not for a plan: a run that is resumed takes what it took"),
+    (["--resume", "x"], "--resume is not allowed for a plan: a resumed run needs what it needed before"),
     (["--resume-step", "3"], "--resume-step is not for a plan: a run that is resumed takes what it took"),
 ])
 def test_what_a_plan_does_not_take(corpus, words, why):

@@ -124,7 +124,7 @@ def resume(out, steps=STEPS):
     before = (out / "metrics.jsonl").read_text().splitlines()[:last]
     done = cotan("train", "--resume", out)
     assert done.returncode == 0, done.stderr
-    said = f"all {last} steps are done; --steps N goes further" if last == steps else f"resuming at step {last}"
+    said = f"all {last} steps are done; more --steps continue it" if last == steps else f"resuming at step {last}"
     assert re.findall(r"^(?:resuming at|all) .*", done.stderr, re.M) == [said]
     after = (out / "metrics.jsonl").read_text().splitlines()
     assert after[:last] == before and len(after) == steps  # the clock's fields too: not run again
@@ -178,9 +178,9 @@ def test_the_text_may_move(whole, corpus, tmp_path):
     words[2] = tmp_path / "other"
     done = cotan(*words)
     assert done.returncode == 1 and re.fullmatch(
-        r"cotan: train: the text is not the one that the run was trained on: 3001 characters with CRC-32C "
-        r"[0-9a-f]{8}, not 3000 with [0-9a-f]{8}\n"
-        r"  hint: --data says where that text lies now\n", done.stderr), done.stderr
+        r"cotan: train: the text is not the one that the run was trained on: 3001 characters with CRC-32C [0-9a-f]{8}, not "
+        r"3000 with [0-9a-f]{8}\n"
+        r"  hint: give the new path of the text as --data\n", done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("words, message", [
@@ -193,7 +193,7 @@ def test_the_text_may_move(whole, corpus, tmp_path):
     (["--no-bias"], "--no-bias contradicts the run in {run}, which has biases"),
     (["--precision", "bf16"], "--precision bf16 contradicts the run in {run}, which has fp32"),
     (["--clip", 0], "--clip 0 contradicts the run in {run}, which has 1"),
-    (["--out", "x"], "--out is not for --resume, which goes on in its folder"),
+    (["--out", "x"], "--out is not allowed with --resume, which continues in its folder"),
 ])
 def test_contradictions(whole, words, message):
     done = cotan("train", "--resume", whole, *words)
@@ -240,7 +240,7 @@ def test_a_text_that_is_gone_is_asked_for(corpus, tmp_path):
     assert cotan("train", "--data", text, *OPTIONS, *SHORT, "--out", out).returncode == 0
     text.unlink()
     gone = f"cotan: {text}: cannot open: No such file or directory\n"
-    for words, hint in ((), "  hint: --data says where that text lies now\n"), (("--data", text), ""):
+    for words, hint in ((), "  hint: give the new path of the text as --data\n"), (("--data", text), ""):
         done = cotan("train", "--resume", out, "--steps", 7, *words)
         assert done.returncode == 1 and done.stderr == gone + hint
 
@@ -505,14 +505,14 @@ def test_nothing_to_resume(whole, corpus, tmp_path):
     for name in ("model.safetensors", "config.json"):
         shutil.copy(whole / name, model)
     refused(f"{model}: there is no checkpoint to resume from: it holds a model, not a run\n"
-            "  hint: --from trains a model further, in a folder of its own: --out", "--resume", model)
+            "  hint: --from fine-tunes a model, in another folder: --out", "--resume", model)
     put(begun / "metrics.jsonl")
     refused(f"{begun}: there is no checkpoint to resume from: the run in it ended before its first\n"
             "  hint: a run makes its first after --save-every steps: start it again, with --data, --out and --overwrite", "--resume", begun)
     refused(f"{whole}/checkpoints/step-4/: this is a checkpoint of a run, not its folder\n"
-            f"  hint: cotan train --resume {whole.resolve()} --resume-step 4", "--resume", f"{whole}/checkpoints/step-4/")
+            f"  hint: --resume {whole.resolve()} with --resume-step 4", "--resume", f"{whole}/checkpoints/step-4/")
     refused(f"{whole}/checkpoints: this is the folder of a run's checkpoints, not the run's\n"
-            f"  hint: cotan train --resume {whole.resolve()}", "--resume", whole / "checkpoints")
+            f"  hint: --resume {whole.resolve()}", "--resume", whole / "checkpoints")
     refused(f"{whole}: there is no checkpoint of step 5, only of: 4, 6", "--resume", whole,
             "--resume-step", 5)
     done = cotan("train", "--resume-step", 5, "--data", corpus)
@@ -748,7 +748,7 @@ def test_two_at_once(corpus, tmp_path):
 
 
 def waits(out):
-    return f"cotan: another process is training in {out}; this one waits up to 5 seconds for it to end\n"
+    return f"cotan: another process is training in {out}; this one will try for up to 5 seconds\n"
 
 
 def test_a_process_that_is_ending_is_waited_for(whole, tmp_path):
@@ -759,7 +759,7 @@ def test_a_process_that_is_ending_is_waited_for(whole, tmp_path):
     threading.Timer(0.5, os.close, [held]).start()
     done = cotan("train", "--resume", out)
     assert done.returncode == 0 and done.stderr.startswith(waits(out))
-    assert "all 6 steps are done; --steps N goes further\n" in done.stderr
+    assert "all 6 steps are done; more --steps continue it\n" in done.stderr
 
 
 # ------------------------------------------------------------------------- every call of a save, in turn
@@ -795,7 +795,7 @@ def begin_anew(out, words):
     if there:
         assert (done.returncode, done.stderr) == (
             2, f"cotan: train: in {out} is what would be lost: {', '.join(there)}\n"
-            "  hint: --overwrite replaces it, another --out leaves it\n")
+               "  hint: --overwrite replaces it, another --out keeps it\n")
         done = cotan(*words, "--overwrite")
         assert f"\ncotan: what is in {out} is replaced at the first save: {', '.join(there)}\n" in done.stderr
     assert done.returncode == 0, done.stderr
@@ -954,8 +954,7 @@ def test_a_damaged_copy_in_the_folder_is_noticed_too(whole, tmp_path):
     done = cotan("train", "--resume", out)
     assert done.returncode == 1
     assert f'{out}/state.safetensors: safetensors: tensor "' in done.stderr
-    assert done.stderr.endswith("  hint: the checkpoint of step 6 is whole: cotan train --resume "
-                                f"'{out}' --resume-step 6\n")
+    assert done.stderr.endswith(f"  hint: the checkpoint of step 6 is complete: --resume '{out}' with --resume-step 6\n")
     assert cotan("train", "--resume", out, "--resume-step", 6).returncode == 0
     same_end(out, whole)
 

@@ -147,8 +147,9 @@ def test_other_text(run, tmp_path):
     shutil.copytree(run[1], copy)
     other.write_text((ROOT / "CONTRIBUTING.md").read_text()[:6000])
     said = cotan("train", "--resume", copy, "--data", other, fails=1)
-    assert re.fullmatch(r"cotan: train: the text is not the one that the run was trained on: \d+ tokens with CRC-32C \w{8}, not \d+ with "
-                        r"\w{8}\n  hint: --data says where that text lies now\n", said)
+    assert re.fullmatch(r"cotan: train: the text is not the one that the run was trained on: \d+ tokens with CRC-32C \w{8}, "
+                        r"not \d+ with \w{8}\n"
+                        r"  hint: give the new path of the text as --data\n", said)
 
 
 ROW = "mine: like=llama act=relu2\n  mlp=plain up=mlp.up down=mlp.down\n"
@@ -175,29 +176,29 @@ def test_bad_rows(text, tmp_path, row, message):
     rows = tmp_path / "rows"
     rows.write_text(row + "\n")
     said = cotan("train", "--data", text, "--arch", "llama", fails=1, COTAN_ARCHITECTURES=str(rows))
-    hint = "" if "hint" in message else f"\n  hint: the row stands in {rows}, which COTAN_ARCHITECTURES names"
+    hint = "" if "hint" in message else f"\n  hint: the row is in {rows}, which COTAN_ARCHITECTURES names"
     assert said == f"cotan: architecture: {message}{hint}\n"
 
 
 @pytest.mark.parametrize("words, message", [
-    (["--tokens", "bpe:100"], "--tokens bpe:100: a byte-level BPE has 257 tokens at least (256 bytes and the end of a text), and fewer than 16777216"),
-    (["--tokens", "bpe:1e4"], "--tokens bpe:1e4: a byte-level BPE has 257 tokens at least (256 bytes and the end of a text), and fewer than 16777216"),
+    (["--tokens", "bpe:100"], "--tokenizer bpe:100: a byte-level BPE has 257 tokens at least (256 bytes and the end of a text), and fewer than 16777216"),
+    (["--tokens", "bpe:1e4"], "--tokenizer bpe:1e4: a byte-level BPE has 257 tokens at least (256 bytes and the end of a text), and fewer than 16777216"),
     (["--tokens", "/nowhere"], '--tokens is bytes, chars, bpe:8192 (or another number) or the path of a tokenizer, not "/nowhere"'),
-    (["--arch", "lama"], "--arch lama is no architecture that is known\n  hint: the nearest that is known is llama"),
-    (["--arch", "bert"], "--arch bert does not go on with a text, which is what is trained"),
-    (["--arch", "t5"], "--arch t5 does not go on with a text, which is what is trained"),
-    (["--arch", "llama", "--no-bias"], "--no-bias is not for --arch llama, which says what has biases"),
+    (["--arch", "lama"], "--arch lama is an unknown architecture\n  hint: the nearest that is known is llama"),
+    (["--arch", "bert"], "--arch bert is not a generative architecture, and only those can be trained"),
+    (["--arch", "t5"], "--arch t5 is not a generative architecture, and only those can be trained"),
+    (["--arch", "llama", "--no-bias"], "--no-bias is not allowed with --arch llama, which determines its biases"),
     (["--arch", "llama", "--kv-heads", 2], "--kv-heads needs --heads"),
     (["--arch", "llama", *SIZES, "--kv-heads", 3], "2 heads are no multiple of 3 of keys and values"),
-    (["--arch", "gptj", *SIZES, "--kv-heads", 1], "--kv-heads 1 is not for --arch gptj, where it is 2"),
+    (["--arch", "gptj", *SIZES, "--kv-heads", 1], "--kv-heads 1 is not allowed with --arch gptj, where it is 2"),
     (["--arch", "llama", "--width", 34, *SIZES[:4], *SIZES[6:]], "17 numbers a head, the width divided by the heads, are not even: pairs of them turn with the position"),
-    (["--hidden", 64], "--hidden needs --arch: a GPT-2 has no such choice"),
-    (["--kv-heads", 2], "--kv-heads needs --arch: a GPT-2 has no such choice"),
-    (["--from", "x", "--tokens", "bytes"], "--tokens is not for --from, whose model has its own"),
-    (["--from", "x", "--arch", "llama"], "--arch is not for --from, whose model has its own"),
-    (["--from", "x", "--layers", 2], "--layers is not for --from, whose model has its own"),
-    (["--from", "x", "--heads", 2], "--heads is not for --from, whose model has its own"),
-    (["--from", "x", "--no-bias"], "--no-bias is not for --from, whose model has its own"),
+    (["--hidden", 64], "--hidden needs --arch: a GPT-2 has no such option"),
+    (["--kv-heads", 2], "--kv-heads needs --arch: a GPT-2 has no such option"),
+    (["--from", "x", "--tokens", "bytes"], "--tokenizer is not allowed with --from, whose model has its own"),
+    (["--from", "x", "--arch", "llama"], "--arch is not allowed with --from, whose model has its own"),
+    (["--from", "x", "--layers", 2], "--layers is not allowed with --from, whose model has its own"),
+    (["--from", "x", "--heads", 2], "--heads is not allowed with --from, whose model has its own"),
+    (["--from", "x", "--no-bias"], "--no-bias is not allowed with --from, whose model has its own"),
 ])
 def test_bad_options(text, tmp_path, words, message):
     assert cotan("train", "--data", text, *words, fails=2) == f"cotan: train: {message}\n"
@@ -220,9 +221,8 @@ def test_models_that_there_is_no_going_on_from(run, text, tmp_path):
     other = edited(out, tmp_path / "other", vocab_size=299)
     assert "has do not fit" in cotan(*on, other, fails=1)
     few = edited(out, tmp_path / "few", quantization_config={"quant_method": "fp8"})
-    assert cotan(*on, few, fails=2) == (f"cotan: train: --from {few}: its weights are of few bits, as its config.json says, and such have "
-                                        "no gradients\n")
-    assert cotan(*on, "no/where", fails=1).endswith("hint: cotan pull no/where\n")
+    assert cotan(*on, few, fails=2) == (f"cotan: train: --from {few}: its weights are quantised, and have no gradients\n")
+    assert cotan(*on, "no/where", fails=1).endswith("hint: download it: cotan pull no/where\n")
     (out / "tokenizer.json").rename(out / "aside.json")
     try:
         assert cotan(*on, out, fails=1) == (f"cotan: {out}: the folder has no tokenizer: neither tokenizer.json, nor tokenizer.model, nor "

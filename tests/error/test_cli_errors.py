@@ -54,12 +54,12 @@ def refused(status, message, *words, env=None):
     (["compile", "run", "--function", "tokn"],
      'compile: --function is token, window or step, not "tokn"; is token meant?'),
     (["compile", "run", "--out", "step", "--function", "step", "--embed"],
-     "compile: --embed is not for a step of training, which changes the weights"),
+     "compile: --embed-weights is not allowed for a training step, which changes the weights"),
     (["compile", "run", "--out", "step", "--batch", "0"], "compile: --batch must be from 1 to 1000000000, not 0"),
     (["compile", "run", "--out="], "compile: --out needs a value: PATH"),
     (["train", "--data", "README.md", "--overwrite"], "train: --overwrite needs --out"),
     (["train", "--data", "README.md", "--min-delta", "0.1"], "train: --min-delta needs --patience"),
-    (["train", "--resume", "run", "--overwrite"], "train: --overwrite is not for --resume, which goes on in its folder"),
+    (["train", "--resume", "run", "--overwrite"], "train: --overwrite is not allowed with --resume, which continues in its folder"),
     (["train", "--data", "README.md", "--out="], "train: --out needs a value: DIR"),
     (["train", "--data", "README.md", "--out", ""], "train: --out needs a value: DIR"),
     (["train", "--resume="], "train: --resume needs a value: DIR"),
@@ -200,7 +200,7 @@ def test_data(tmp_path):
     refused(1, f"{missing}: cannot open: No such file or directory", *words, missing)
     refused(1, f"{empty}: the file is empty", *words, empty)
     refused(1, f"{binary}: the file is not text: byte 0 of 256 is 0\n"
-               "  hint: --tokens bytes takes any file", *words, binary, "--tokens", "chars")
+               "  hint: --tokenizer \"bytes\" accepts any file", *words, binary, "--tokens", "chars")
     refused(1, f"{tmp_path}/*.txt: no file matches this pattern", *words, f"{tmp_path}/*.txt")
     binary.write_text("short" * 20)
     refused(1, "corpus: 100 tokens are too few for context 64: 90 to train on and 10 to validate on, "
@@ -367,7 +367,7 @@ def test_a_vocabulary_with_a_flipped_bit(copy):
 def test_tokens_that_are_not_said(copy):
     edit_config(copy, '"tokens": "chars",', "")
     (copy / "tokenizer.json").unlink()
-    refuses_to_sample(copy, f"{copy}: config.json does not say which text the tokens stand for")
+    refuses_to_sample(copy, f"{copy}: config.json has no vocabulary for the tokens")
 
 
 def test_vocabulary_of_another_size(copy):

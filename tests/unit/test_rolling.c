@@ -198,9 +198,8 @@ static void test_nothing_requires_gradients(void **state) {
     ct_tensor x = name(ct_sum(ramp(3))), leaf;
     assert_int_equal(ct_tracked_leaves_at(x, &leaf, 1, (ct_loc){"a.py", 3}), 0);
     assert_string_equal(ct_error_text(),
-                        "a.py:3: backward: nothing behind the value requires gradients\n  hint: "
-                        "requires_grad=True, of what gradients are wanted for, stands before the "
-                        "value is computed");
+                        "a.py:3: backward: nothing that the value depends on requires gradients\n"
+                        "  hint: set requires_grad=True before the value is computed");
     ct_error_clear();
     end();
 }
