@@ -66,6 +66,8 @@ void options_print_help(const command *c); // to standard output
 int usage_error(const char *format, ...)
     __attribute__((format(printf, 1, 2))); // prints a sentence; returns EXIT_USAGE
 int report_error(void); // prints the context's error; returns the exit status for it
+// Prints text of the library, with options of the command line instead of members of option structs.
+void print_with_option_names(FILE *to, const char *text);
 // Returns `text` with control characters replaced, for one line of output. The result is overwritten by
 // the thread's third next call.
 const char *printable(const char *text);

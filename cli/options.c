@@ -57,10 +57,81 @@ static const char *options_strip_source_line(const char *text) {
     return digits && strncmp(colon + 1 + digits, ": ", 2) == 0 ? colon + digits + 3 : text;
 }
 
+// Phrases of the library's messages that name members of its option structs, and what a user of the
+// program writes instead.
+static const struct {
+    const char *field, *option;
+} option_names[] = {
+    {"train with .resume", "cotan train --resume"},
+    {"and .resume_step", "--resume-step"},
+    {".accumulate", "--accumulate"},
+    {".arch", "--arch"},
+    {".batch", "--batch"},
+    {".beta1", "--beta1"},
+    {".beta2", "--beta2"},
+    {".clip", "--clip"},
+    {".context", "--context"},
+    {".data", "--data"},
+    {".dropout", "--dropout"},
+    {".embed", "--embed-weights"},
+    {".eval_batches", "--eval-batches"},
+    {".eval_every", "--eval-every"},
+    {".from", "--from"},
+    {".heads", "--heads"},
+    {".intermediate_size", "--intermediate-size"},
+    {".kv_heads", "--kv-heads"},
+    {".layers", "--layers"},
+    {".lr", "--lr"},
+    {".min_delta", "--min-delta"},
+    {".min_lr", "--min-lr"},
+    {".no_bias", "--no-bias"},
+    {".out", "--out"},
+    {".overwrite", "--overwrite"},
+    {".patience", "--patience"},
+    {".precision", "--precision"},
+    {".resume", "--resume"},
+    {".resume_step", "--resume-step"},
+    {".save_every", "--save-every"},
+    {".seed", "--seed"},
+    {".steps", "--steps"},
+    {".tokenizer", "--tokenizer"},
+    {".warmup", "--warmup"},
+    {".weight_decay", "--weight-decay"},
+    {".width", "--width"},
+};
+enum { N_OPTION_NAMES = sizeof option_names / sizeof *option_names };
+
+// Returns the phrase that begins at `text` and ends with a word; -1 if there is none. A file's name such
+// as ".data:" or ".data/x" is none.
+static int options_find_field(const char *text) {
+    for (int i = 0; i < N_OPTION_NAMES; i++) {
+        const size_t n = strlen(option_names[i].field);
+        if (strncmp(text, option_names[i].field, n) == 0 && (!text[n] || strchr(" ,;\n", text[n])))
+            return i;
+    }
+    return -1;
+}
+
+void print_with_option_names(FILE *to, const char *text) {
+    bool word_begins = true;
+    while (*text) {
+        const int i = word_begins ? options_find_field(text) : -1;
+        word_begins = *text == ' ' || *text == '\n';
+        if (i < 0) {
+            fputc(*text++, to);
+            continue;
+        }
+        fputs(option_names[i].option, to);
+        text += strlen(option_names[i].field);
+    }
+}
+
 int report_error(void) {
     ct_code code = ct_error_code();
     progress_watch_kernels(false);
-    fprintf(stderr, "cotan: %s\n", options_strip_source_line(ct_error_text()));
+    fputs("cotan: ", stderr);
+    print_with_option_names(stderr, options_strip_source_line(ct_error_text()));
+    fputc('\n', stderr);
     return code == CT_E_USAGE || code == CT_E_LIMIT ? EXIT_USAGE : EXIT_FAILED;
 }
 

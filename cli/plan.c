@@ -272,8 +272,9 @@ static const char examples[] =
     "  cotan plan --data book.txt --memory-limit 2GB         # the model that 2 GB have room for\n";
 
 // Options of train that do not affect the cost of a run.
-static const char resumed[] = "is not for a plan: a run that is resumed takes what it took";
-static const char written[] = "is not for a plan, which writes nothing";
+static const char resumed[] =
+    "is not allowed for a plan: a resumed run needs what it needed before";
+static const char written[] = "is not allowed for a plan, which writes nothing";
 static const excluded_option refusals[] = {{"out", written},
                                            {"overwrite", written},
                                            {"resume", resumed},

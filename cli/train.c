@@ -119,7 +119,9 @@ static void train_cmd_print_sample(display *d, const ct_lm_event *event) {
 
 // The first step may take half a minute, in which its kernels are compiled.
 static void train_cmd_print_start(display *d, const char *text) {
-    fprintf(stderr, "%s%s\n", d->line_open ? "\r\033[K" : "", text);
+    if (d->line_open) fputs("\r\033[K", stderr);
+    print_with_option_names(stderr, text);
+    fputc('\n', stderr);
     if (d->terminal) fputs("preparing the first step ...", stderr);
     d->line_open = d->terminal;
 }

@@ -161,9 +161,8 @@ static bool export_options_check(const ct_lm_compile_options *o, ct_err *err) {
     if (!ct__ahead_is_valid_function_name(name))
         return ct__ahead_report_name(err, CT_E_USAGE, CT_NOWHERE, name);
     if (o->embed && o->function == CT_LM_C_STEP)
-        return ct__err(
-            err, CT_E_USAGE, CT_NOWHERE, "compile",
-            ".embed_weights is not allowed for a training step, which changes the weights");
+        return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile",
+                       ".embed is not allowed for a training step, which changes the weights");
     return true;
 }
 

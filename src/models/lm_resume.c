@@ -50,8 +50,8 @@ static const struct setting {
     SETTING("tokenizer", "tokenizer", KIND_TEXT, tokenizer),
     SETTING("arch", "arch", KIND_TEXT, arch),
     SETTING("from", "from", KIND_TEXT, from),
-    SETTING("kv_heads", "kv-heads", KIND_MAYBE, kv_heads),
-    SETTING("intermediate_size", "intermediate-size", KIND_MAYBE, intermediate_size),
+    SETTING("kv_heads", "kv_heads", KIND_MAYBE, kv_heads),
+    SETTING("intermediate_size", "intermediate_size", KIND_MAYBE, intermediate_size),
     SETTING("layers", "layers", KIND_INT, layers),
     SETTING("heads", "heads", KIND_INT, heads),
     SETTING("width", "width", KIND_INT, width),
@@ -60,20 +60,20 @@ static const struct setting {
     SETTING("accumulate", "accumulate", KIND_INT, accumulate),
     OTHER("steps", "steps", KIND_INT, steps, GROWS),
     SETTING("lr", "lr", KIND_REAL, lr),
-    SETTING("min_lr", "min-lr", KIND_NUM, min_lr),
+    SETTING("min_lr", "min_lr", KIND_NUM, min_lr),
     SETTING("warmup", "warmup", KIND_NUM, warmup),
     SETTING("beta1", "beta1", KIND_NUM, beta1),
     SETTING("beta2", "beta2", KIND_NUM, beta2),
-    SETTING("weight_decay", "weight-decay", KIND_NUM, weight_decay),
+    SETTING("weight_decay", "weight_decay", KIND_NUM, weight_decay),
     SETTING("clip", "clip", KIND_NUM, clip),
     SETTING("dropout", "dropout", KIND_DROPOUT, dropout),
-    SETTING("no_bias", "no-bias", KIND_NO_BIAS, no_bias),
+    SETTING("no_bias", "no_bias", KIND_NO_BIAS, no_bias),
     SETTING("precision", "precision", KIND_PRECISION, precision),
-    SETTING("eval_every", "eval-every", KIND_INT, eval_every),
-    SETTING("eval_batches", "eval-batches", KIND_NUM, eval_batches),
+    SETTING("eval_every", "eval_every", KIND_INT, eval_every),
+    SETTING("eval_batches", "eval_batches", KIND_NUM, eval_batches),
     OTHER("patience", "patience", KIND_NUM, patience, CHANGES),
-    OTHER("min_delta", "min-delta", KIND_NUM, min_delta, CHANGES),
-    SETTING("save_every", "save-every", KIND_INT, save_every),
+    OTHER("min_delta", "min_delta", KIND_NUM, min_delta, CHANGES),
+    SETTING("save_every", "save_every", KIND_INT, save_every),
     SETTING("seed", "seed", KIND_SEED, seed),
 #undef SETTING
 #undef OTHER
@@ -419,7 +419,7 @@ static bool resume_merge_settings(const ct_config *config, ct_lm_train_options *
         if (resume_setting_differs(&resume_settings[i], &given, o, requested, current) &&
             !resume_take_option(&resume_settings[i], &given, o))
             return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
-                           "--%s%s contradicts the run in %s, which has %s",
+                           ".%s%s contradicts the run in %s, which has %s",
                            resume_settings[i].option, requested, o->resume, current);
     if (!o->n_data) {
         o->data = resumed->data;
@@ -579,7 +579,7 @@ static void resume_hint_checkpoint(const char *dir, const int64_t *steps, size_t
         resume_add_shell_word(&word, dir);
         ct__err_hint(err,
                      "the checkpoint of step %" PRId64
-                     " is complete: .resume %s with .resume_step %" PRId64,
+                     " is complete: train with .resume %s and .resume_step %" PRId64,
                      steps[i], word.failed ? "DIR" : word.s, steps[i]);
         ct__text_free(&word);
         return;
@@ -610,11 +610,11 @@ static bool resume_refuse_checkpoint_dir(const char *dir, ct_err *err) {
     const char *run = word.failed ? "DIR" : word.s;
     if (step >= 0) {
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "this is a checkpoint of a run, not its folder");
-        ct__err_hint(err, ".resume %s with .resume_step %" PRId64, run, step);
+        ct__err_hint(err, "train with .resume %s and .resume_step %" PRId64, run, step);
     } else {
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir,
                 "this is the folder of a run's checkpoints, not the run's");
-        ct__err_hint(err, ".resume %s", run);
+        ct__err_hint(err, "train with .resume %s", run);
     }
     ct__text_free(&word);
     return true;
