@@ -558,7 +558,7 @@ void ct__lm_offer_save(const char *dir, ct_err *err) {
         if (!ct__checkpoint_path(dir, steps[i], NULL, path, &ignored)) break;
         resume_add_shell_word(&word, path);
         if (!word.failed)
-            ct__err_hint(err, "the checkpoint of step %" PRId64 " is whole: cotan sample %s",
+            ct__err_hint(err, "the checkpoint of step %" PRId64 " is complete: cotan sample %s",
                          steps[i], word.s);
         ct__text_free(&word);
         break;
@@ -584,7 +584,7 @@ static void resume_hint_checkpoint(const char *dir, const int64_t *steps, size_t
         ct__text_free(&word);
         return;
     }
-    ct__err_hint(err, "no checkpoint of this run is whole");
+    ct__err_hint(err, "no checkpoint of this run is complete");
 }
 
 // Reports that `dir` is a checkpoint of a run, or the folder of its checkpoints. Returns false if it is

@@ -957,7 +957,7 @@ static bool train_restore_best(run *r) {
         ct__textf(&text,
                   lost ? "%s; the run continues without the best weights so far, " CT_RUN_BEST
                          "/ will keep those of the evaluations to come"
-                       : "%s; the same weights in " CT_RUN_BEST "/ are whole",
+                       : "%s; the same weights in " CT_RUN_BEST "/ are complete",
                   damage->text);
         if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
         ct__text_free(&text);

@@ -364,8 +364,8 @@ const ct_opdef ct__op_windows = {
     .name = "windows",
     .doc = "The elements of moving windows of x, a view: along each of the axes (default: the last "
            "ones) the number of windows, and after all axes one of taps for each, of `size`. Tap t "
-           "of window o is x at o * stride + t * dilation - low, divided by `base_dilation` "
-           "(base_dilation - 1 gaps are between each two elements), or `fill` where x has none. As "
+           "of window o is x at o * stride + t * dilation - low, divided by `base` "
+           "(base - 1 gaps are between each two elements), or `fill` where x has none. As "
            "many windows as fit x with low and high elements around it, or `counts`, with which "
            "dilation may be negative. taps: x has the axes of taps already, and each tap sees its "
            "own x; so the gradient of windows is windows.",

@@ -189,7 +189,7 @@ def test_the_text_may_move(whole, corpus, tmp_path):
     (["--lr", 0.5], "--lr 0.5 contradicts the run in {run}, which has 0.001"),
     (["--seed", 0], "--seed 0 contradicts the run in {run}, which has 11"),
     (["--dropout", 0], "--dropout 0 contradicts the run in {run}, which has 0.1"),
-    (["--tokens", "bytes"], "--tokens bytes contradicts the run in {run}, which has chars"),
+    (["--tokenizer", "bytes"], "--tokenizer bytes contradicts the run in {run}, which has chars"),
     (["--no-bias"], "--no-bias contradicts the run in {run}, which has biases"),
     (["--precision", "bf16"], "--precision bf16 contradicts the run in {run}, which has fp32"),
     (["--clip", 0], "--clip 0 contradicts the run in {run}, which has 1"),
@@ -510,9 +510,9 @@ def test_nothing_to_resume(whole, corpus, tmp_path):
     refused(f"{begun}: there is no checkpoint to resume from: the run in it ended before its first\n"
             "  hint: a run makes its first after --save-every steps: start it again, with --data, --out and --overwrite", "--resume", begun)
     refused(f"{whole}/checkpoints/step-4/: this is a checkpoint of a run, not its folder\n"
-            f"  hint: --resume {whole.resolve()} with --resume-step 4", "--resume", f"{whole}/checkpoints/step-4/")
+            f"  hint: cotan train --resume {whole.resolve()} --resume-step 4", "--resume", f"{whole}/checkpoints/step-4/")
     refused(f"{whole}/checkpoints: this is the folder of a run's checkpoints, not the run's\n"
-            f"  hint: --resume {whole.resolve()}", "--resume", whole / "checkpoints")
+            f"  hint: cotan train --resume {whole.resolve()}", "--resume", whole / "checkpoints")
     refused(f"{whole}: there is no checkpoint of step 5, only of: 4, 6", "--resume", whole,
             "--resume-step", 5)
     done = cotan("train", "--resume-step", 5, "--data", corpus)
@@ -887,7 +887,7 @@ def test_the_disk_is_full_from_the_kth_call_on(shim, corpus, whole, memory):
             assert leftovers(out) == [], k
             seen.check(out)
             saved = checkpoints(out)
-            hint = f"  hint: the checkpoint of step {saved[-1]} is whole: " if saved else None
+            hint = f"  hint: the checkpoint of step {saved[-1]} is complete: " if saved else None
             if "/checkpoints/step-" in told[1] and ".tmp" in told[1] and saved:
                 assert done.stderr.splitlines()[-1].startswith(hint)
             finish(out, corpus, whole)
@@ -930,14 +930,14 @@ def test_a_flipped_bit_names_the_tensor_and_offers_the_checkpoint_before(whole, 
         assert done.returncode == 1 and re.fullmatch(
             rf'cotan: {out}/checkpoints/step-6/{name}: safetensors: tensor "{re.escape(tensor)}" is damaged: '
             r"the CRC-32C of its bytes is [0-9a-f]{8}, not [0-9a-f]{8}\n"
-            rf"  hint: the checkpoint of step 4 is whole: cotan train --resume {out} --resume-step 4\n",
+            rf"  hint: the checkpoint of step 4 is complete: cotan train --resume {out} --resume-step 4\n",
             done.stderr), done.stderr
         for words in (["info", out / name], ["sample", out])[:2 - turn % 2]:
             told = cotan(*words)
             assert told.returncode == 1 and f'tensor "{tensor}" is damaged: ' in told.stderr
             if words[0] == "sample":
                 older = out / "checkpoints/step-4"
-                assert told.stderr.endswith(f"\n  hint: the checkpoint of step 4 is whole: cotan sample {older}\n")
+                assert told.stderr.endswith(f"\n  hint: the checkpoint of step 4 is complete: cotan sample {older}\n")
                 written = cotan("sample", older, "--length", 5)
                 assert written.returncode == 0 and len(written.stdout) >= 5 and not written.stderr
         if turn < 2:
@@ -954,7 +954,7 @@ def test_a_damaged_copy_in_the_folder_is_noticed_too(whole, tmp_path):
     done = cotan("train", "--resume", out)
     assert done.returncode == 1
     assert f'{out}/state.safetensors: safetensors: tensor "' in done.stderr
-    assert done.stderr.endswith(f"  hint: the checkpoint of step 6 is complete: --resume '{out}' with --resume-step 6\n")
+    assert done.stderr.endswith(f"  hint: the checkpoint of step 6 is complete: cotan train --resume '{out}' --resume-step 6\n")
     assert cotan("train", "--resume", out, "--resume-step", 6).returncode == 0
     same_end(out, whole)
 
@@ -980,7 +980,7 @@ def test_any_flipped_bit_is_noticed(whole, memory):
         kept = path.read_bytes()
         flip(path, bit)
         done = cotan("train", "--resume", out)
-        assert (done.returncode == 1 and "hint: the checkpoint of step 4 is whole" in done.stderr) or \
+        assert (done.returncode == 1 and "hint: the checkpoint of step 4 is complete" in done.stderr) or \
             same_json(path, kept), (turn, bit, done.stderr)
         shutil.rmtree(out)
 
@@ -999,7 +999,7 @@ def damage_best(path):
             r"not [0-9a-f]{8}")
 
 
-WITHOUT = r"the run goes on without the best weights so far, best/ will keep those of the evaluations to come"
+WITHOUT = r"the run continues without the best weights so far, best/ will keep those of the evaluations to come"
 
 
 def same_but_for_best(out, whole):
@@ -1086,7 +1086,7 @@ def test_damaged_best_weights_of_which_the_folder_has_others(patient, tmp_path, 
         damage = damage_best(path)
     done = cotan("train", "--resume", out, "--resume-step", first)
     assert done.returncode == 0 and re.search(
-        rf"^cotan: {path}: {damage}; the same weights in best/ are whole\nresuming at step {first}$",
+        rf"^cotan: {path}: {damage}; the same weights in best/ are complete\nresuming at step {first}$",
         done.stderr, re.M), done.stderr
     same_but_for_best(out, whole)
     same_best(out, whole)
@@ -1109,7 +1109,7 @@ def test_none_is_whole(whole, tmp_path):
         path = out / f"checkpoints/step-{step}/model.safetensors"
         flip(path, 8 * path.stat().st_size - 1)
     done = cotan("train", "--resume", out)
-    assert done.returncode == 1 and done.stderr.endswith("\n  hint: no checkpoint of this run is whole\n")
+    assert done.returncode == 1 and done.stderr.endswith("\n  hint: no checkpoint of this run is complete\n")
 
 
 def test_damaged_metrics(whole, tmp_path):
@@ -1120,7 +1120,7 @@ def test_damaged_metrics(whole, tmp_path):
     done = cotan("train", "--resume", out)
     assert done.returncode == 1 and done.stderr.endswith(
         f'cotan: {out}/metrics.jsonl: line 3 has no whole number "step"\n'
-        "  hint: move the file away to go on without it\n")
+        "  hint: move the file away to continue without it\n")
     # Nothing of what an older save would replace is gone.
     before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file() and "tfevents" not in p.name}
     done = cotan("train", "--resume", out, "--resume-step", 4)

@@ -181,9 +181,9 @@ def test_bad_rows(text, tmp_path, row, message):
 
 
 @pytest.mark.parametrize("words, message", [
-    (["--tokens", "bpe:100"], "--tokenizer bpe:100: a byte-level BPE has 257 tokens at least (256 bytes and the end of a text), and fewer than 16777216"),
-    (["--tokens", "bpe:1e4"], "--tokenizer bpe:1e4: a byte-level BPE has 257 tokens at least (256 bytes and the end of a text), and fewer than 16777216"),
-    (["--tokens", "/nowhere"], '--tokens is bytes, chars, bpe:8192 (or another number) or the path of a tokenizer, not "/nowhere"'),
+    (["--tokenizer", "bpe:100"], "--tokenizer bpe:100: a byte-level BPE has 257 tokens at least (256 bytes and the end of a text), and fewer than 16777216"),
+    (["--tokenizer", "bpe:1e4"], "--tokenizer bpe:1e4: a byte-level BPE has 257 tokens at least (256 bytes and the end of a text), and fewer than 16777216"),
+    (["--tokenizer", "/nowhere"], '--tokenizer is bytes, chars, bpe:8192 (or another number) or the path of a tokenizer, not "/nowhere"'),
     (["--arch", "lama"], "--arch lama is an unknown architecture\n  hint: the nearest that is known is llama"),
     (["--arch", "bert"], "--arch bert is not a generative architecture, and only those can be trained"),
     (["--arch", "t5"], "--arch t5 is not a generative architecture, and only those can be trained"),
@@ -192,9 +192,9 @@ def test_bad_rows(text, tmp_path, row, message):
     (["--arch", "llama", *SIZES, "--kv-heads", 3], "2 heads are no multiple of 3 of keys and values"),
     (["--arch", "gptj", *SIZES, "--kv-heads", 1], "--kv-heads 1 is not allowed with --arch gptj, where it is 2"),
     (["--arch", "llama", "--width", 34, *SIZES[:4], *SIZES[6:]], "17 numbers a head, the width divided by the heads, are not even: pairs of them turn with the position"),
-    (["--hidden", 64], "--hidden needs --arch: a GPT-2 has no such option"),
+    (["--intermediate-size", 64], "--intermediate-size needs --arch: a GPT-2 has no such option"),
     (["--kv-heads", 2], "--kv-heads needs --arch: a GPT-2 has no such option"),
-    (["--from", "x", "--tokens", "bytes"], "--tokenizer is not allowed with --from, whose model has its own"),
+    (["--from", "x", "--tokenizer", "bytes"], "--tokenizer is not allowed with --from, whose model has its own"),
     (["--from", "x", "--arch", "llama"], "--arch is not allowed with --from, whose model has its own"),
     (["--from", "x", "--layers", 2], "--layers is not allowed with --from, whose model has its own"),
     (["--from", "x", "--heads", 2], "--heads is not allowed with --from, whose model has its own"),
@@ -230,8 +230,8 @@ def test_models_that_there_is_no_going_on_from(run, text, tmp_path):
     finally:
         (out / "aside.json").rename(out / "tokenizer.json")
     assert cotan("train", "--resume", out, "--arch", "qwen3", fails=2) == f"cotan: train: --arch qwen3 contradicts the run in {out}, which has llama\n"
-    assert cotan("train", "--resume", out, "--tokens", "chars", fails=2) == (
-        f"cotan: train: --tokens chars contradicts the run in {out}, which has bpe:300\n")
+    assert cotan("train", "--resume", out, "--tokenizer", "chars", fails=2) == (
+        f"cotan: train: --tokenizer chars contradicts the run in {out}, which has bpe:300\n")
 
 
 def test_a_damaged_run(run, tmp_path):
@@ -243,7 +243,7 @@ def test_a_damaged_run(run, tmp_path):
     path.unlink()
     path.write_bytes(data)
     said = cotan("sample", copy, fails=1)
-    assert f"{path}: " in said and "hint: the checkpoint of step 12 is whole: cotan sample " in said
+    assert f"{path}: " in said and "hint: the checkpoint of step 12 is complete: cotan sample " in said
 
 
 def driver(header, name, calls):

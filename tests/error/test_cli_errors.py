@@ -53,7 +53,7 @@ def refused(status, message, *words, env=None):
     (["compile", "run"], "compile: --out is missing: the path of the files, without .c"),
     (["compile", "run", "--function", "tokn"],
      'compile: --function is token, window or step, not "tokn"; is token meant?'),
-    (["compile", "run", "--out", "step", "--function", "step", "--embed"],
+    (["compile", "run", "--out", "step", "--function", "step", "--embed-weights"],
      "compile: --embed-weights is not allowed for a training step, which changes the weights"),
     (["compile", "run", "--out", "step", "--batch", "0"], "compile: --batch must be from 1 to 1000000000, not 0"),
     (["compile", "run", "--out="], "compile: --out needs a value: PATH"),
@@ -130,7 +130,7 @@ def test_info_of_a_truncated_checkpoint(tmp_path):
     (["--lr", "fast"], '--lr takes a number, not "fast"'),
     (["--lr", "nan"], '--lr takes a number, not "nan"'),
     (["--dropout", 1.5], "--dropout must be from 0 to 0.99, not 1.5"),
-    (["--tokens", "char"], '--tokens is bytes, chars, bpe:8192 (or another number) or the path of a tokenizer, not "char"; is chars meant?'),
+    (["--tokenizer", "char"], '--tokenizer is bytes, chars, bpe:8192 (or another number) or the path of a tokenizer, not "char"; is chars meant?'),
     (["--steps", 10, "--steps", 20], "--steps is given twice, as 10 and as 20"),
     (["--data", "docs"], f"--data is given twice, as {ROOT / 'README.md'} and as docs: one takes several"),
     (["--no-bias=1"], "--no-bias takes no value"),
@@ -200,7 +200,7 @@ def test_data(tmp_path):
     refused(1, f"{missing}: cannot open: No such file or directory", *words, missing)
     refused(1, f"{empty}: the file is empty", *words, empty)
     refused(1, f"{binary}: the file is not text: byte 0 of 256 is 0\n"
-               "  hint: --tokenizer \"bytes\" accepts any file", *words, binary, "--tokens", "chars")
+               "  hint: --tokenizer \"bytes\" accepts any file", *words, binary, "--tokenizer", "chars")
     refused(1, f"{tmp_path}/*.txt: no file matches this pattern", *words, f"{tmp_path}/*.txt")
     binary.write_text("short" * 20)
     refused(1, "corpus: 100 tokens are too few for context 64: 90 to train on and 10 to validate on, "
@@ -295,7 +295,7 @@ def edit_config(folder, old, new):
 
 
 def whole_save(folder):
-    return f"\n  hint: the checkpoint of step 1 is whole: cotan sample {folder}/checkpoints/step-1"
+    return f"\n  hint: the checkpoint of step 1 is complete: cotan sample {folder}/checkpoints/step-1"
 
 
 def refuses_to_sample(folder, message, *more):

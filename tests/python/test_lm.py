@@ -507,7 +507,7 @@ def test_what_is_wrong(model, tmp_path):
     ('{"query": "q", "choices": ["a"], "gold": 0}', "line 2: choices are a list of two texts or more"),
     ('{"query": "q", "choices": ["a", 5], "gold": 0}', "line 2: choice 1 is no text"),
     ('{"query": "q", "choices": ["a", ""], "gold": 0}', "line 2: choice 1 is empty"),
-    ('{"query": "q", "choices": ["a", "b"]}', 'line 2: it does not say which choice is right ("gold", "label", "answer", "answerKey")'),
+    ('{"query": "q", "choices": ["a", "b"]}', 'line 2: it does not have the index of the right choice ("gold", "label", "answer", "answerKey")'),
     ('{"query": "q", "choices": ["a", "b"], "gold": 2}', 'line 2: "gold" is choice 2, there are 0 to 1'),
     ('{"query": "q", "choices": ["a", "b"], "gold": "C"}', 'line 2: "gold" is choice 2, there are 0 to 1'),
     ('{"query": "q", "choices": ["a", "b"], "label": "no"}', 'line 2: "label" is "no", no label of a choice'),

@@ -719,7 +719,7 @@ static void a_file_shortened_while_it_is_loaded_is_an_error(void **state) {
             assert_null(ct_data_at(w, (ct_loc){"main.c", 9}));
             assert_string_equal(ct_error_text(), "main.c:9: data: variable \"w\" is poisoned: what "
                                                  "was giving it its value failed\n  hint: assign "
-                                                 "it anew");
+                                                 "it again");
             ct_error_clear();
             ct_assign(w, ct_zeros(dtypes[k], CT_DIMS(N)));
             assert_non_null(ct_data(w));

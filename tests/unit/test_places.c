@@ -372,7 +372,7 @@ static void tensors_of_two_devices_do_not_mix(void **state) {
     assert_true(ct_ok(ct_add(y, ct_sum(x))));
     assert_false(ct_ok(ct_add(x, y)));
     assert_error(CT_E_DEVICE,
-                 said(FILE_ ":%d: add: operands lie on two devices: operand 1 is (2,) f32 on cpu "
+                 said(FILE_ ":%d: add: operands are on two devices: operand 1 is (2,) f32 on cpu "
                             "(" FILE_ ":%d), operand 2 is (2,) f32 on ref (" FILE_ ":%d)\n"
                             "  hint: ct_to brings a tensor to another device",
                       made + 5, made, made + 2));

@@ -183,7 +183,7 @@ static void test_a_history_is_used_once(void **state) {
     more = name(ct_sum(more));
     assert_int_equal(ct_tracked_leaves_at(more, &leaf, 1, (ct_loc){"train.py", 9}), 0);
     assert_non_null(strstr(ct_error_text(),
-                           "was used by an earlier backward, the newest one at train.py:7\n  hint: "
+                           "was used by an earlier backward, the latest one at train.py:7\n  hint: "
                            "backward(retain_graph=True) keeps it"));
     ct_error_clear();
     ct_tensor detached = name(ct_stop_gradient(loss)), sum = name(ct_sum(ct_mul(detached, d.w)));

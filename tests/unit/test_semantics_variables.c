@@ -483,7 +483,7 @@ static void assert_hint(int grad_line, int value_line) {
         FILE_NAME
         ":%d: grad: the value of " FILE_NAME
         ":%d is a constant here: it was computed from a variable in a scope that has ended, or "
-        "in another context\n  hint: ct_stop_gradient says that this is meant; if not, take "
+        "in another context\n  hint: use ct_stop_gradient if this is intended; if not, take "
         "the gradient where the value is computed\n",
         grad_line, value_line);
     assert_string_equal(record_log, value_line ? want : "");
