@@ -328,8 +328,8 @@ static __attribute__((noinline)) bool resolve_fail_handle(ct_ctx *ctx, ct_tensor
     }
     if (!ct__stale_past(t, &past)) {
         ct__fail(ctx, CT_E_STALE, here, op,
-                 "%s is stale: it ended with its scope or function, or was dropped, too "
-                 "long ago to say where",
+                 "%s is stale: it ended with its scope or function, or was dropped, too long ago "
+                 "to know where",
                  argument_text(argument).s);
         return false;
     }
@@ -408,7 +408,7 @@ static __attribute__((noinline)) bool resolve_fail_var(ct_ctx *ctx, const ct_var
         else
             ct__fail(ctx, CT_E_DEVICE, here, op,
                      "variable \"%s\" is poisoned: what was giving it its value failed", var->name);
-        ct__err_hint(&ctx->err, "assign it anew");
+        ct__err_hint(&ctx->err, "assign it again");
     }
     return false;
 }
@@ -971,13 +971,13 @@ static __attribute__((noinline)) bool call_check_devices(ct_ctx *ctx, ct_call *c
             call->in[i]->place == call->in[first]->place)
             continue;
         const ct_loc a = call->vals[first].node->here, b = call->vals[i].node->here;
-        ct__call_err(
-            call, CT_E_DEVICE,
-            "operands lie on two devices: operand %d is %s on %s (%s:%u), operand %d is %s "
-            "on %s (%s:%u)",
-            first + 1, ct__type_text(call->in[first]).s, device_name_of(ctx, call->in[first]),
-            a.file ? a.file : "?", a.line, i + 1, ct__type_text(call->in[i]).s,
-            device_name_of(ctx, call->in[i]), b.file ? b.file : "?", b.line);
+        ct__call_err(call, CT_E_DEVICE,
+                     "operands are on two devices: operand %d is %s on %s (%s:%u), operand %d is "
+                     "%s on %s (%s:%u)",
+                     first + 1, ct__type_text(call->in[first]).s,
+                     device_name_of(ctx, call->in[first]), a.file ? a.file : "?", a.line, i + 1,
+                     ct__type_text(call->in[i]).s, device_name_of(ctx, call->in[i]),
+                     b.file ? b.file : "?", b.line);
         return ct__call_hint(call, "ct_to brings a tensor to another device");
     }
     return true;

@@ -331,11 +331,11 @@ static bool order_fail_stale_read(ct_ctx *ctx, const ct_node *read, const ct_nod
              freed ? "freed after its assignment" : "assigned", ran.file ? ran.file : "?",
              ran.line);
     if (freed)
-        ct__err_hint(&ctx->err, "what is recorded runs where its scope ends: free behind that; a "
-                                "loop's turns run one by one with CT_SCOPE; in the loop");
+        ct__err_hint(&ctx->err, "recorded work runs when its scope ends: free it after that; use "
+                                "CT_SCOPE; in a loop, so that each iteration runs by itself");
     else if (gradient)
-        ct__err_hint(&ctx->err, "take the gradient before the assignment runs, or say by "
-                                "ct_stop_gradient that the value is a constant");
+        ct__err_hint(&ctx->err, "take the gradient before the assignment runs, or mark the value "
+                                "as a constant by ct_stop_gradient");
     else
         ct__err_hint(&ctx->err, "read the value, or ct_keep it, before the variable is assigned");
     return false;

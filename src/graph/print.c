@@ -75,8 +75,8 @@ static bool verify_node(const ct_node *node, size_t i, uint64_t epoch, ct_arena 
     for (int k = 0; k < call.n_out; k++)
         if (call.n_out != node->n_out || !verify_equal_types(&call.out[k], &node->out[k]))
             return ct__err(err, CT_E_INTERNAL, node->here, "verify",
-                           "node %zu: %s: output %d is %s, its rule says %s", i, node->op->name, k,
-                           ct__type_text(&node->out[k]).s, ct__type_text(&call.out[k]).s);
+                           "node %zu: %s: output %d is %s, by its rule it is %s", i, node->op->name,
+                           k, ct__type_text(&node->out[k]).s, ct__type_text(&call.out[k]).s);
     return true;
 }
 

@@ -248,7 +248,7 @@ struct ct_borrowed {
 const void *ct_borrow_at(ct_tensor t, ct_borrowed **borrowed, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_val v;
-    if (!ctx || !ct__given(ctx, borrowed, here, "borrow", "the room for the loan")) return NULL;
+    if (!ctx || !ct__given(ctx, borrowed, here, "borrow", "the pointer to the borrow")) return NULL;
     *borrowed = NULL;
     if (!read_resolve_value(ctx, t, &v, "borrow", here)) return NULL;
     const bool scalar = v.node->op == &ct__op_scalar;

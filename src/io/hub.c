@@ -191,7 +191,7 @@ static bool hub_find_file(const char *name, const char *which, char *path, size_
     ct__err(err, CT_E_FILE, CT_NOWHERE, name, "in the cache it has no %s%s",
             *which == ':' ? "GGUF file of " : "file ",
             ct__printable(which + 1, strlen(which + 1), shown, sizeof shown));
-    ct__err_hint(err, "cotan pull %s%s", name, which);
+    ct__err_hint(err, "download it: cotan pull %s%s", name, which);
     return false;
 }
 

@@ -96,8 +96,7 @@ static bool npy_parse_descr(reader *r, const char *s, size_t n) {
     for (ct_dtype d = CT_DEFAULT + 1; d < CT_DTYPE_COUNT; d++)
         if (ct__dtype(d)->numpy == s[1] && ct_dtype_size(d) == npy->size) npy->dtype = d;
     if (npy->dtype && npy->size > 1 && s[0] == '|')
-        return npy_refuse(r->name, r->err, "descr \"%s\" does not say the order of its bytes",
-                          shown);
+        return npy_refuse(r->name, r->err, "descr \"%s\" does not specify a byte order", shown);
     npy->swapped = s[0] == '>' && npy->size > 1;
     memcpy(npy->descr, s, n);
     npy->descr[n] = '\0';
@@ -159,7 +158,7 @@ static bool npy_read_shape(reader *r) {
         if (!npy_read_dim(r)) return false;
         comma = npy_accept(r, ',');
         if (!comma && r->npy->rank == 1)
-            return npy_refuse_expected(r, "',' behind the only size of shape");
+            return npy_refuse_expected(r, "',' after the only size of shape");
     }
     return true;
 }

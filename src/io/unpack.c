@@ -49,7 +49,7 @@ static uint64_t unpack_multiply_dims(const ct_weight *w, size_t n) {
 static bool unpack_check_count(const ct_weight *w, uint64_t found, uint64_t wanted, ct_err *err) {
     char what[200];
     return found == wanted ||
-           unpack_refuse(w, err, "%s stands for %" PRIu64 " numbers, not for %" PRIu64,
+           unpack_refuse(w, err, "%s represents %" PRIu64 " numbers, not %" PRIu64,
                          unpack_describe(w, what), found, wanted);
 }
 

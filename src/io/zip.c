@@ -221,7 +221,7 @@ bool ct__zip_next(ct_zip *zip, ct_arena *arena, ct_zip_entry *e, ct_err *err) {
 
 bool ct__zip_check_end(const ct_zip *zip, ct_err *err) {
     return zip->at == zip->directory_end ||
-           zip_refuse(zip, err, "the directory has %" PRIu64 " bytes behind its last entry",
+           zip_refuse(zip, err, "the directory has %" PRIu64 " bytes after its last entry",
                       zip->directory_end - zip->at);
 }
 
@@ -313,9 +313,7 @@ static bool zip_read_local_header(const ct_zip *zip, ct_zip_entry *e, const char
         if (!read) return false;
     }
     return same || ct__err(err, CT_E_FORMAT, CT_NOWHERE, zip->file.path,
-                           "%s: what stands before its bytes is damaged, or differs from the "
-                           "directory",
-                           part);
+                           "%s: its local header is damaged, or differs from the directory", part);
 }
 
 bool ct__zip_locate(const ct_zip *zip, ct_zip_entry *e, const char *part, ct_err *err) {

@@ -3,5 +3,6 @@
 
 const ct_kind ct__kind_composition = {
     .name = "composition",
-    .doc = "An op said in other ops: it owns a body, which replaces it when a plan is made.",
+    .doc = "An op defined in terms of other ops: it owns a body, which replaces it when a plan is "
+           "made.",
 };

@@ -3,5 +3,5 @@
 
 const ct_kind ct__kind_leaf = {
     .name = "leaf",
-    .doc = "A value from outside: data, a scalar, a constant, a variable, a parameter of a body.",
+    .doc = "An input: data, a scalar, a constant, a variable, a parameter of a body.",
 };

@@ -43,7 +43,7 @@ static bool pack_kernels(ct_sched *s, ct_node *node) {
 
 const ct_kind ct__kind_pack = {
     .name = "pack",
-    .doc = "Codes of 4 bits, a byte each, as elements of which two lie in a byte.",
+    .doc = "4-bit quants, unpacked to a byte each, of which two are stored in a byte.",
     .scheduled = CT_TEMPLATE,
     .kernels = pack_kernels,
     .batch = CT_NO_VMAP, // recorded when a plan is made, after all transforms

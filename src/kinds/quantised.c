@@ -217,7 +217,7 @@ static double quantised_inner(const ct_node *node) { return (double)ct__type(nod
 const ct_kind ct__kind_quantised = {
     .name = "quantised",
     .doc =
-        "Rows of bytes times columns of codes, summed as integers in each block and then scaled.",
+        "Rows of bytes times columns of quants, summed as integers in each block and then scaled.",
     .scheduled = CT_TEMPLATE,
     .kernels = quantised_kernels,
     .takes = quantised_is_supported,
@@ -226,7 +226,7 @@ const ct_kind ct__kind_quantised = {
 };
 const ct_kind ct__kind_dequantised = {
     .name = "dequantised",
-    .doc = "Rows of floats times the numbers that columns of codes stand for.",
+    .doc = "Rows of floats times the numbers that columns of quants represent.",
     .scheduled = CT_TEMPLATE,
     .kernels = dequantised_kernels,
     .takes = dequantised_is_supported,

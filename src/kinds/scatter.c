@@ -236,10 +236,10 @@ static bool scatter_ref_position(const ct_ref *ref, ct_index_mode mode, const pi
     *at = mode != CT_MODE_CLIP || !p->n ? -1 : v < 0 ? 0 : p->n - 1;
     if (mode != CT_MODE_PROMISE_IN_BOUNDS) return true;
     int axis = ct__along(ref->node).axis;
-    ct__err(ref->err, CT_E_ARGUMENT, ref->node->here, ref->node->op->name,
-            "index %lld lies outside of axis %d of %s, and CT_MODE_PROMISE_IN_BOUNDS says that "
-            "none does",
-            (long long)v, axis, ct__type_text(x).s);
+    ct__err(
+        ref->err, CT_E_ARGUMENT, ref->node->here, ref->node->op->name,
+        "index %lld is out of bounds of axis %d of %s, which CT_MODE_PROMISE_IN_BOUNDS excludes",
+        (long long)v, axis, ct__type_text(x).s);
     if (p->n) ct__err_hint(ref->err, "indices are 0 to %lld", (long long)p->n - 1);
     return false;
 }

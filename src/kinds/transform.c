@@ -3,6 +3,6 @@
 
 const ct_kind ct__kind_transform = {
     .name = "transform",
-    .doc = "A function of the graph itself, such as a gradient, which what it stands for replaces "
-           "when a plan is made.",
+    .doc = "A function of the graph itself, such as a gradient, which is expanded when a plan is "
+           "made.",
 };

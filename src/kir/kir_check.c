@@ -71,7 +71,7 @@ static bool kir_check_before_rows(const kir_checker *c) {
                     (ins->op >= CT_K_ADD && ins->op <= CT_K_NE) || ins->op == CT_K_NEG;
         bool whole = ins->dtype == CT_I64 || ins->dtype == CT_BOOL || ins->op == CT_K_CONST;
         return (fine && whole) ||
-               kir_report(c, "only i64 arithmetic on args may stand before ROWS");
+               kir_report(c, "only i64 arithmetic on args is allowed before ROWS");
     }
     return true;
 }
@@ -87,7 +87,7 @@ static bool kir_check_reduce(const kir_checker *c, const ct_kins *ins) {
 static bool kir_check_break(const kir_checker *c, const ct_kins *ins) {
     const ct_kir *k = c->k;
     if (ins->in < 0 || k->ins[ins->in].sub != CT_BIND_SEQ)
-        return kir_report(c, "it does not stand in a SEQ loop");
+        return kir_report(c, "it is not in a SEQ loop");
     if (c->shape[ins->a].vary) return kir_report(c, "the condition differs between lanes");
     CT_EACH_REDUCE(k, ins->in, id) return kir_report(c, "the loop that it leaves reduces");
     return true;

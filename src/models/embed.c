@@ -225,9 +225,8 @@ static bool embed_encode_pair(embed_job *e, const ct_lm_text *text, size_t i) {
     const ct_pair_piece *template = ct__tokenizer_pair(e->tokenizer, &n);
     if (!template || text->ids) {
         ct__fail(ct__ctx(), CT_E_ARGUMENT, e->o->here, e->op,
-                 text->ids
-                     ? "text %zu is tokens, with which no other text is read"
-                     : "text %zu is two, and the tokenizer does not say how two stand together",
+                 text->ids ? "text %zu is tokens, with which no other text is read"
+                           : "text %zu is a pair, and the tokenizer has no pair format",
                  i);
         return false;
     }
@@ -417,8 +416,8 @@ bool ct_lm_classify_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const c
     ct_ctx *ctx = ct__ctx();
     if (!embed_check_arguments(&e, texts, scores, "the scores")) return false;
     if (!lm->labels) {
-        ct__fail(ctx, CT_E_ARGUMENT, o.here, e.op,
-                 "the model has no head that tells classes of texts apart (%s)", lm->spec.type);
+        ct__fail(ctx, CT_E_ARGUMENT, o.here, e.op, "the model has no classification head (%s)",
+                 lm->spec.type);
         return false;
     }
     e.how = (ct_pooling_config){.pooling = poolings[lm->spec.score_pool],

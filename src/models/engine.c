@@ -98,8 +98,8 @@ static bool engine_init(ct_engine *e, ct_ctx *ctx) {
 ct_engine *ct__engine_new(const ct_lm *lm, ct_engine_options options, const char *op) {
     ct_ctx *ctx = ct__ctx();
     if (lm->spec.bidirectional || lm->has_no_output) {
-        ct__fail(ctx, CT_E_ARGUMENT, options.here, op, "%s does not go on with a text%s",
-                 lm->spec.type, lm->has_no_output ? ": its file has no output layer" : "");
+        ct__fail(ctx, CT_E_ARGUMENT, options.here, op, "%s does not generate text%s", lm->spec.type,
+                 lm->has_no_output ? ": its file has no output layer" : "");
         return NULL;
     }
     if (!engine_options_check(lm, &options, ctx, op)) return NULL;
@@ -222,8 +222,8 @@ int64_t ct__engine_add(ct_engine *e, const ct_engine_request *request, const cha
         ct__err_memory(&ct__ctx()->err, request->here, op, sizeof(ct_writing *));
         return 0;
     }
-    ct__fail(ct__ctx(), CT_E_LIMIT, request->here, op, "%lld requests wait, no more may",
-             (long long)e->options.max_queued);
+    ct__fail(ct__ctx(), CT_E_LIMIT, request->here, op,
+             "the queue is full: %lld requests are queued", (long long)e->options.max_queued);
     return 0;
 }
 

@@ -47,8 +47,7 @@ static void eval_end(eval_job *j) { ct_decoder_free(j->detokenizer); }
 static bool eval_has_bos(const eval_job *j) {
     if (j->bos >= 0) return true;
     ct__fail(ct__ctx(), CT_E_ARGUMENT, j->o->here, j->op,
-             "the tokenizer names no token that begins or ends a text, behind which the first one "
-             "would be judged");
+             "the tokenizer has no BOS or EOS token, after which the first token would be scored");
     return false;
 }
 
@@ -243,10 +242,9 @@ static bool eval_add_text(const eval_job *j, const ct_encoding *e, size_t *skipp
     if (j->bos < 0 && e->n) *skipped = e->bytes[0].end;
     if (j->bos < 0 && e->n > 1) return eval_add_windows(j, e->ids + 1, (int64_t)e->n - 1, sum);
     if (j->bos < 0) {
-        ct__fail(
-            ct__ctx(), CT_E_ARGUMENT, j->o->here, j->op,
-            "the text has fewer than 2 tokens, and the tokenizer names none that begins or ends a "
-            "text, behind which the first one would be judged");
+        ct__fail(ct__ctx(), CT_E_ARGUMENT, j->o->here, j->op,
+                 "the text has fewer than 2 tokens, and the tokenizer has no BOS or EOS token, "
+                 "after which the first token would be scored");
         return false;
     }
     int32_t *tokens = ct__malloc((e->n + 1) * sizeof *tokens);
@@ -366,8 +364,8 @@ static bool eval_find_gold(const eval_task *t, const json_t *line, const json_t 
     const json_t *value = eval_find_key(line, keys, &key);
     long long number = -1;
     if (!value)
-        return eval_bad_line(t, "it does not say which choice is right (\"gold\", \"label\", "
-                                "\"answer\", \"answerKey\")");
+        return eval_bad_line(t, "it does not have the index of the right choice (\"gold\", "
+                                "\"label\", \"answer\", \"answerKey\")");
     if (json_is_integer(value)) {
         number = json_integer_value(value);
     } else if (json_is_string(value)) {

@@ -63,7 +63,7 @@ bool ct__learner_load(const char *dir, bool trainable, ct_learner *model) {
             ct_lm_load_with(dir, (ct_lm_load_options){.trainable = trainable, .here = CT_NOWHERE});
     if (!model->lm || (!model->lm->reader && !model->lm->spec.bidirectional))
         return model->gpt2 || model->lm;
-    ct__err(&ct__ctx()->err, CT_E_ARGUMENT, CT_NOWHERE, dir, "%s does not go on with a text",
+    ct__err(&ct__ctx()->err, CT_E_ARGUMENT, CT_NOWHERE, dir, "%s does not generate text",
             model->lm->spec.type);
     ct__learner_free(model);
     return false;

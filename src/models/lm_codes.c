@@ -121,8 +121,8 @@ bool ct__lm_blocks_make(ct_lm *lm, const char *name, ct_ints dims, const ct_weig
     int64_t own[CT_MAX_RANK];
     if (!quant_in_place_layout(weight, &w->layout))
         return ct__err(&ct__ctx()->err, CT_E_MEMORY, CT_NOWHERE, weight->path,
-                       "\"%.150s\" is %s, which is not read where it lies, as it has to be of a "
-                       "model of %.1f GB where there are %.1f GB of memory",
+                       "\"%.150s\" is %s, which cannot be read from the mapped file, as is needed "
+                       "for a model of %.1f GB with %.1f GB of memory",
                        name, type->name, (double)quant_block_bytes(lm) / 1e9,
                        (double)ct__memory_bytes() / 1e9);
     memcpy(own, dims.v, (size_t)dims.n * sizeof *own);

@@ -115,7 +115,7 @@ static bool export_check_accumulate(const export_job *j) {
             ", a function takes one",
             j->options->dir, n, j->train_options.batch);
     ct__err_hint(j->err,
-                 "--batch %" PRId64 " takes the texts of all of them at once, which is the same "
+                 ".batch %" PRId64 " takes the texts of all of them at once, which is the same "
                  "but for rounding and dropout",
                  n * j->train_options.batch);
     return false;
@@ -131,7 +131,7 @@ static bool export_fill_sizes(export_job *j) {
         return false;
     if (o->context > max_context)
         return ct__err(j->err, CT_E_USAGE, CT_NOWHERE, "compile",
-                       "--context %" PRId64 " is more than the %" PRId64 " tokens of the model",
+                       ".context %" PRId64 " is more than the %" PRId64 " tokens of the model",
                        o->context, max_context);
     j->batch = o->batch ? o->batch : step ? j->train_options.batch : 1;
     j->context = o->context ? o->context : step ? j->train_options.context : max_context;
@@ -162,7 +162,7 @@ static bool export_options_check(const ct_lm_compile_options *o, ct_err *err) {
         return ct__ahead_report_name(err, CT_E_USAGE, CT_NOWHERE, name);
     if (o->embed && o->function == CT_LM_C_STEP)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile",
-                       "--embed is not for a step of training, which changes the weights");
+                       ".embed is not allowed for a training step, which changes the weights");
     return true;
 }
 

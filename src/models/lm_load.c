@@ -691,9 +691,8 @@ ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, c
     if (!lm_tokens_check(lm, tokens, ctx, "lm_logits", here)) return ct__poison(ctx, here);
     if (lm->has_no_output)
         return ct__fail(ctx, CT_E_ARGUMENT, here, "lm_logits",
-                        lm->labels
-                            ? "the model tells classes of texts apart: it has no logits of tokens"
-                            : "the model's file has no output layer, of which logits come");
+                        lm->labels ? "the model is a classifier: it has no logits of tokens"
+                                   : "the model's file has no output layer, of which logits come");
     ct_lm_pass pass;
     ct_tensor rows = lm_hidden_rows(lm, tokens, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here);
     return lm_unflatten(ct__stack_logits(&pass, rows), tokens, here);

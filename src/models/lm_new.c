@@ -125,7 +125,7 @@ static bool new_config_check(const ct_lm_sizes *sizes, const ct_spec *s, ct_err 
                    {"intermediate_size", sizes->hidden, s->hidden}};
     if (s->bidirectional || s->name[CT_NAME_encoder])
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
-                       "--arch %s does not go on with a text, which is what is trained",
+                       ".arch %s is not a generative architecture, and only those can be trained",
                        sizes->arch);
     if (s->rope != CT_ROPE_NONE && (s->head % 2 || s->rotary % 2))
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
@@ -135,7 +135,7 @@ static bool new_config_check(const ct_lm_sizes *sizes, const ct_spec *s, ct_err 
     for (int i = 0; i < 2; i++)
         if (options[i].asked && options[i].asked != options[i].has)
             return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
-                           "--%s %" PRId64 " is not for --arch %s, where it is %" PRId64,
+                           ".%s %" PRId64 " is not allowed with .arch %s, where it is %" PRId64,
                            options[i].option, options[i].asked, sizes->arch, options[i].has);
     return true;
 }

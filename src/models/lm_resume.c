@@ -50,8 +50,8 @@ static const struct setting {
     SETTING("tokenizer", "tokenizer", KIND_TEXT, tokenizer),
     SETTING("arch", "arch", KIND_TEXT, arch),
     SETTING("from", "from", KIND_TEXT, from),
-    SETTING("kv_heads", "kv-heads", KIND_MAYBE, kv_heads),
-    SETTING("intermediate_size", "intermediate-size", KIND_MAYBE, intermediate_size),
+    SETTING("kv_heads", "kv_heads", KIND_MAYBE, kv_heads),
+    SETTING("intermediate_size", "intermediate_size", KIND_MAYBE, intermediate_size),
     SETTING("layers", "layers", KIND_INT, layers),
     SETTING("heads", "heads", KIND_INT, heads),
     SETTING("width", "width", KIND_INT, width),
@@ -60,20 +60,20 @@ static const struct setting {
     SETTING("accumulate", "accumulate", KIND_INT, accumulate),
     OTHER("steps", "steps", KIND_INT, steps, GROWS),
     SETTING("lr", "lr", KIND_REAL, lr),
-    SETTING("min_lr", "min-lr", KIND_NUM, min_lr),
+    SETTING("min_lr", "min_lr", KIND_NUM, min_lr),
     SETTING("warmup", "warmup", KIND_NUM, warmup),
     SETTING("beta1", "beta1", KIND_NUM, beta1),
     SETTING("beta2", "beta2", KIND_NUM, beta2),
-    SETTING("weight_decay", "weight-decay", KIND_NUM, weight_decay),
+    SETTING("weight_decay", "weight_decay", KIND_NUM, weight_decay),
     SETTING("clip", "clip", KIND_NUM, clip),
     SETTING("dropout", "dropout", KIND_DROPOUT, dropout),
-    SETTING("no_bias", "no-bias", KIND_NO_BIAS, no_bias),
+    SETTING("no_bias", "no_bias", KIND_NO_BIAS, no_bias),
     SETTING("precision", "precision", KIND_PRECISION, precision),
-    SETTING("eval_every", "eval-every", KIND_INT, eval_every),
-    SETTING("eval_batches", "eval-batches", KIND_NUM, eval_batches),
+    SETTING("eval_every", "eval_every", KIND_INT, eval_every),
+    SETTING("eval_batches", "eval_batches", KIND_NUM, eval_batches),
     OTHER("patience", "patience", KIND_NUM, patience, CHANGES),
-    OTHER("min_delta", "min-delta", KIND_NUM, min_delta, CHANGES),
-    SETTING("save_every", "save-every", KIND_INT, save_every),
+    OTHER("min_delta", "min_delta", KIND_NUM, min_delta, CHANGES),
+    SETTING("save_every", "save_every", KIND_INT, save_every),
     SETTING("seed", "seed", KIND_SEED, seed),
 #undef SETTING
 #undef OTHER
@@ -245,7 +245,7 @@ static bool resume_store_data(ct_config *to, const ct_lm_train_options *o, ct_er
     if (ok)
         ct__config_set_list(to, "data", paths, o->n_data);
     else if (paths && !cwd[0])
-        ct__err(err, CT_E_FILE, CT_NOWHERE, "train", "cannot tell the current folder: %s",
+        ct__err(err, CT_E_FILE, CT_NOWHERE, "train", "cannot get the current folder: %s",
                 strerror(errno));
     else
         ct__err_memory(err, CT_NOWHERE, "train", o->n_data * sizeof *paths);
@@ -327,7 +327,7 @@ bool ct__lm_settings_store(ct_config *config, const ct_lm_train_options *options
     return ok;
 }
 
-void ct__lm_hint_text(ct_err *err) { ct__err_hint(err, "--data says where that text lies now"); }
+void ct__lm_hint_text(ct_err *err) { ct__err_hint(err, "give the new path of the text as .data"); }
 
 bool ct__lm_same_text(const ct_lm_resumed *resumed, const ct_corpus *corpus, bool chars,
                       ct_err *err) {
@@ -419,7 +419,7 @@ static bool resume_merge_settings(const ct_config *config, ct_lm_train_options *
         if (resume_setting_differs(&resume_settings[i], &given, o, requested, current) &&
             !resume_take_option(&resume_settings[i], &given, o))
             return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
-                           "--%s%s contradicts the run in %s, which has %s",
+                           ".%s%s contradicts the run in %s, which has %s",
                            resume_settings[i].option, requested, o->resume, current);
     if (!o->n_data) {
         o->data = resumed->data;
@@ -558,7 +558,7 @@ void ct__lm_offer_save(const char *dir, ct_err *err) {
         if (!ct__checkpoint_path(dir, steps[i], NULL, path, &ignored)) break;
         resume_add_shell_word(&word, path);
         if (!word.failed)
-            ct__err_hint(err, "the checkpoint of step %" PRId64 " is whole: cotan sample %s",
+            ct__err_hint(err, "the checkpoint of step %" PRId64 " is complete: cotan sample %s",
                          steps[i], word.s);
         ct__text_free(&word);
         break;
@@ -578,13 +578,13 @@ static void resume_hint_checkpoint(const char *dir, const int64_t *steps, size_t
         ct_text word = {0};
         resume_add_shell_word(&word, dir);
         ct__err_hint(err,
-                     "the checkpoint of step %" PRId64 " is whole: cotan train --resume %s "
-                     "--resume-step %" PRId64,
+                     "the checkpoint of step %" PRId64
+                     " is complete: train with .resume %s and .resume_step %" PRId64,
                      steps[i], word.failed ? "DIR" : word.s, steps[i]);
         ct__text_free(&word);
         return;
     }
-    ct__err_hint(err, "no checkpoint of this run is whole");
+    ct__err_hint(err, "no checkpoint of this run is complete");
 }
 
 // Reports that `dir` is a checkpoint of a run, or the folder of its checkpoints. Returns false if it is
@@ -610,11 +610,11 @@ static bool resume_refuse_checkpoint_dir(const char *dir, ct_err *err) {
     const char *run = word.failed ? "DIR" : word.s;
     if (step >= 0) {
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "this is a checkpoint of a run, not its folder");
-        ct__err_hint(err, "cotan train --resume %s --resume-step %" PRId64, run, step);
+        ct__err_hint(err, "train with .resume %s and .resume_step %" PRId64, run, step);
     } else {
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir,
                 "this is the folder of a run's checkpoints, not the run's");
-        ct__err_hint(err, "cotan train --resume %s", run);
+        ct__err_hint(err, "train with .resume %s", run);
     }
     ct__text_free(&word);
     return true;
@@ -636,18 +636,18 @@ static bool resume_refuse_empty(const char *dir, ct_err *err) {
     if (length < CT_RUN_PATH && access(metrics, F_OK) == 0) {
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: the run in it ended before its first",
                 problem);
-        ct__err_hint(err, "a run makes its first after --save-every steps: start it again, with "
-                          "--data, --out and --overwrite");
+        ct__err_hint(err, "a run makes its first after .save_every steps: start it again, with "
+                          ".data, .out and .overwrite");
     } else if (ct__weights_are_in(dir)) {
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: it holds a model, not a run", problem);
-        ct__err_hint(err, "--from trains a model further, in a folder of its own: --out");
+        ct__err_hint(err, ".from fine-tunes a model, in another folder: .out");
     } else {
         const bool read =
             realpath(dir, real) && ct__for_each_entry(AT_FDCWD, real, resume_count_entry, &n);
         ct__err(err, CT_E_FILE, CT_NOWHERE, dir, "%s: %s", problem,
                 read && !n ? "the folder is empty" : "it holds no run");
-        ct__err_hint(err, "a run makes its first after --save-every steps: start one, with --data "
-                          "and --out");
+        ct__err_hint(
+            err, "a run makes its first after .save_every steps: start one, with .data and .out");
     }
     return false;
 }

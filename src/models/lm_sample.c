@@ -259,7 +259,7 @@ static bool sample_load_vocab(const char *dir, const ct_gpt2_config *config, ct_
     bool chars = config->tokenizer && strcmp(config->tokenizer, "chars") == 0;
     if (!bytes && !chars)
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, dir,
-                       "config.json does not say which text the tokens stand for");
+                       "config.json has no vocabulary for the tokens");
     if (!ct__vocab_parse(dir, bytes ? CT_TOKENS_BYTES : CT_TOKENS_CHARS, config->characters,
                          config->characters_n, vocab, err))
         return false;

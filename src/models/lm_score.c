@@ -33,7 +33,7 @@ bool ct__eval_fits(const ct_lm *lm, const ct_eval_options *o, const char *op) {
     const int64_t model_context = lm->spec.context,
                   max_context = model_context ? model_context : INT32_MAX / 2;
     if (!ct_lm_info(lm).is_generative) {
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "%s does not go on with a text%s", lm->spec.type,
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "%s does not generate text%s", lm->spec.type,
                  lm->has_no_output ? ": its file has no output layer" : "");
     } else if (o->context && (o->context < 2 || o->context > max_context)) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "context is %lld, it must be 2 to %lld",

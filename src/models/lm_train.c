@@ -23,8 +23,7 @@
 #include "optim/stage.h"
 #include "train/checkpoint.h"
 
-static const char train_smaller_hint[] =
-    "a smaller --batch, --context, --width or --layers needs less";
+static const char train_smaller_hint[] = "a smaller .batch, .context, .width or .layers needs less";
 
 enum { STREAM_WINDOWS = 0, STREAM_DROPOUT = 1, SAMPLE_TOKENS = 100, INITIAL_LOSS_SCALE = 65536 };
 
@@ -137,22 +136,22 @@ static bool train_check_tokens(const ct_lm_train_options *o, const char *command
     enum { MIN_TOKENS = 257, MAX_TOKENS = 1 << 24 };
     const int64_t bpe = train_bpe_size(o->tokenizer);
     if (o->tokenizer && o->from)
-        return train_refuse(err, command, "--tokens is not for --from, whose model has its own");
+        return train_refuse(err, command,
+                            ".tokenizer is not allowed with .from, whose model has its own");
     static const char *const kinds[] = {"bytes", "chars", "bpe:8192", NULL};
     const char *closest = o->tokenizer && bpe < 0 ? ct__nearest(o->tokenizer, kinds) : NULL;
     const bool is_kind = closest && strcmp(closest, o->tokenizer) == 0;
     if (o->tokenizer && bpe < 0 && !is_kind && access(o->tokenizer, F_OK) != 0)
-        return train_refuse(
-            err, command,
-            "--tokens is bytes, chars, bpe:8192 (or another number) or the path of a "
-            "tokenizer, not \"%.60s\"%s%s%s",
-            o->tokenizer, closest ? "; is " : "", closest ? closest : "", closest ? " meant?" : "");
+        return train_refuse(err, command,
+                            ".tokenizer is bytes, chars, bpe:8192 (or another number) or the path "
+                            "of a tokenizer, not \"%.60s\"%s%s%s",
+                            o->tokenizer, closest ? "; is " : "", closest ? closest : "",
+                            closest ? " meant?" : "");
     if (bpe >= 0 && (bpe < MIN_TOKENS || bpe >= MAX_TOKENS))
-        return train_refuse(
-            err, command,
-            "--tokens %.40s: a byte-level BPE has %d tokens at least (256 bytes and the "
-            "end of a text), and fewer than %d",
-            o->tokenizer, MIN_TOKENS, MAX_TOKENS);
+        return train_refuse(err, command,
+                            ".tokenizer %.40s: a byte-level BPE has %d tokens at least (256 bytes "
+                            "and the end of a text), and fewer than %d",
+                            o->tokenizer, MIN_TOKENS, MAX_TOKENS);
     return true;
 }
 
@@ -163,31 +162,33 @@ static bool train_check_model(const ct_lm_train_options *o, const char *command,
     } sizes[] = {{"layers", o->layers},
                  {"heads", o->heads},
                  {"width", o->width},
-                 {"kv-heads", o->kv_heads},
-                 {"hidden", o->intermediate_size},
-                 {"no-bias", o->no_bias},
+                 {"kv_heads", o->kv_heads},
+                 {"intermediate_size", o->intermediate_size},
+                 {"no_bias", o->no_bias},
                  {"arch", o->arch}};
     for (size_t i = 0; o->from && i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].given)
-            return train_refuse(err, command, "--%s is not for --from, whose model has its own",
+            return train_refuse(err, command,
+                                ".%s is not allowed with .from, whose model has its own",
                                 sizes[i].option);
     if (o->arch && !ct__spec_own_rows(err)) return false;
     if (o->arch && !ct__spec_is_known(o->arch)) {
         ct_arena arena = {0};
         const char *closest = ct__spec_nearest(o->arch, &arena);
-        train_refuse(err, command, "--arch %.60s is no architecture that is known", o->arch);
+        train_refuse(err, command, ".arch %.60s is an unknown architecture", o->arch);
         if (closest) ct__err_hint(err, "the nearest that is known is %s", closest);
         ct__arena_free(&arena);
         return false;
     }
     const bool is_stack = o->arch && strcmp(o->arch, "gpt2") != 0;
     if ((o->kv_heads || o->intermediate_size) && !is_stack)
-        return train_refuse(err, command, "--%s needs --arch: a GPT-2 has no such choice",
-                            o->kv_heads ? "kv-heads" : "hidden");
+        return train_refuse(err, command, ".%s needs .arch: a GPT-2 has no such option",
+                            o->kv_heads ? "kv_heads" : "intermediate_size");
     if (o->no_bias && is_stack)
         return train_refuse(err, command,
-                            "--no-bias is not for --arch %s, which says what has biases", o->arch);
-    if (o->kv_heads && !o->heads) return train_refuse(err, command, "--kv-heads needs --heads");
+                            ".no_bias is not allowed with .arch %s, which determines its biases",
+                            o->arch);
+    if (o->kv_heads && !o->heads) return train_refuse(err, command, ".kv_heads needs .heads");
     return true;
 }
 
@@ -200,29 +201,29 @@ static bool train_check_options(const ct_lm_train_options *o, const char *comman
         return train_refuse(err, command, "the precision is %s, it must be f32, bf16 or f16",
                             ct_dtype_name(o->precision));
     if (o->out && !*o->out)
-        return train_refuse(err, command, "--out is empty: it takes the folder to write");
+        return train_refuse(err, command, ".out is empty: it is the output folder");
     if (o->resume && o->out)
-        return train_refuse(err, command, "--out is not for --resume, which goes on in its folder");
-    if (o->resume && o->overwrite)
         return train_refuse(err, command,
-                            "--overwrite is not for --resume, which goes on in its folder");
+                            ".out is not allowed with .resume, which continues in its folder");
+    if (o->resume && o->overwrite)
+        return train_refuse(
+            err, command, ".overwrite is not allowed with .resume, which continues in its folder");
     if (o->resume) return true; // all other options are those of the run
-    if (o->overwrite && !o->out) return train_refuse(err, command, "--overwrite needs --out");
+    if (o->overwrite && !o->out) return train_refuse(err, command, ".overwrite needs .out");
     if (ct__num_given(o->resume_step))
-        return train_refuse(err, command, "--resume-step needs --resume");
+        return train_refuse(err, command, ".resume_step needs .resume");
     if (ct__num_or(o->min_delta, 0) > 0 && !(ct__num_or(o->patience, 0) > 0))
-        return train_refuse(err, command, "--min-delta needs --patience");
+        return train_refuse(err, command, ".min_delta needs .patience");
     if (!o->n_data)
-        return train_refuse(err, command, "--data is missing: files, folders or patterns of text");
+        return train_refuse(err, command, ".data is missing: files, folders or patterns of text");
     if (!train_check_tokens(o, command, err) || !train_check_model(o, command, err)) return false;
     if (o->width && o->heads && o->width % o->heads)
-        return train_refuse(err, command,
-                            "--width %" PRId64 " is not a multiple of --heads %" PRId64, o->width,
-                            o->heads);
+        return train_refuse(err, command, ".width %" PRId64 " is not a multiple of .heads %" PRId64,
+                            o->width, o->heads);
     if (ct__num_given(o->min_lr) && o->min_lr.value > lr)
-        return train_refuse(err, command, "--min-lr %g is above --lr %g", o->min_lr.value, lr);
+        return train_refuse(err, command, ".min_lr %g is above .lr %g", o->min_lr.value, lr);
     if (ct__num_given(o->warmup) && o->warmup.value >= (double)steps)
-        return train_refuse(err, command, "--warmup %.0f is not below --steps %" PRId64,
+        return train_refuse(err, command, ".warmup %.0f is not below .steps %" PRId64,
                             o->warmup.value, steps);
     return true;
 }
@@ -609,14 +610,14 @@ static bool train_file_path(const run *r, const char *dir, const char *name,
                             char path[CT_RUN_PATH]) {
     int n = snprintf(path, CT_RUN_PATH, "%s/%s", dir, name);
     if (n > 0 && n < CT_RUN_PATH) return true;
-    return ct__err(r->err, CT_E_FILE, CT_NOWHERE, "train", "the path of --out is too long");
+    return ct__err(r->err, CT_E_FILE, CT_NOWHERE, "train", "the path of .out is too long");
 }
 
 // Sets the folder of the run's files; open files moved with it.
 static bool train_set_dir(run *r, const char *dir) {
     int n = snprintf(r->dir, sizeof r->dir, "%s", dir);
     if (n >= CT_RUN_PATH)
-        return ct__err(r->err, CT_E_FILE, CT_NOWHERE, "train", "the path of --out is too long");
+        return ct__err(r->err, CT_E_FILE, CT_NOWHERE, "train", "the path of .out is too long");
     return train_file_path(r, dir, "metrics.jsonl", r->metrics_path) &&
            train_file_path(r, dir, "loss.svg", r->plot_path);
 }
@@ -634,7 +635,7 @@ static void train_hint_checkpoint(run *r) {
     if (r->saved >= 0)
         ct__err_hint(r->err,
                      "the checkpoint of step %" PRId64
-                     " is whole: --resume goes on from there when this is mended",
+                     " is complete: .resume continues from it after this is fixed",
                      r->saved);
 }
 
@@ -708,11 +709,11 @@ static bool train_check_folder(const run *r, ct_run_contents *contents) {
         train_refuse(r->err, r->command,
                      "in %s is a run of %" PRId64 " step%s, which would be lost", r->o.out,
                      contents->steps, contents->steps == 1 ? "" : "s");
-        ct__err_hint(r->err, "--resume goes on with it, --overwrite replaces it");
+        ct__err_hint(r->err, ".resume continues it, .overwrite replaces it");
     } else {
         train_refuse(r->err, r->command, "in %s is what would be lost: %s", r->o.out,
                      contents->names.s);
-        ct__err_hint(r->err, "--overwrite replaces it, another --out leaves it");
+        ct__err_hint(r->err, ".overwrite replaces it, another .out keeps it");
     }
     return false;
 }
@@ -954,9 +955,9 @@ static bool train_restore_best(run *r) {
     if (damage->code) {
         ct_text text = {0};
         ct__textf(&text,
-                  lost ? "%s; the run goes on without the best weights so far, " CT_RUN_BEST
+                  lost ? "%s; the run continues without the best weights so far, " CT_RUN_BEST
                          "/ will keep those of the evaluations to come"
-                       : "%s; the same weights in " CT_RUN_BEST "/ are whole",
+                       : "%s; the same weights in " CT_RUN_BEST "/ are complete",
                   damage->text);
         if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
         ct__text_free(&text);
@@ -981,7 +982,7 @@ static ct_fit_action train_on_resume(const ct_fit_state *point, void *user) {
         return CT_FIT_CONTINUE; // the error ends the fit
     int n = snprintf(text, sizeof text, "resuming at step %" PRId64, r->first);
     if (r->first == r->o.steps)
-        snprintf(text, sizeof text, "all %" PRId64 " steps are done; --steps N goes further",
+        snprintf(text, sizeof text, "all %" PRId64 " steps are done; more .steps continue it",
                  r->first);
     else if (r->o.steps != r->resumed.steps)
         snprintf(text + n, sizeof text - (size_t)n, ", for %" PRId64 " steps instead of %" PRId64,
@@ -1164,17 +1165,17 @@ static bool train_take_model_sizes(run *r, const ct_lm *lm) {
     const ct_spec *s = &lm->spec;
     if (lm->reader || s->bidirectional)
         return ct__err(r->err, CT_E_USAGE, CT_NOWHERE, r->command,
-                       "--from %s: %s does not go on with a text, which is what is trained",
+                       ".from %s: %s is not a generative model, and only those can be trained",
                        o->from, s->type);
     if (lm->files->gguf.version)
-        return ct__err(r->err, CT_E_USAGE, CT_NOWHERE, r->command,
-                       "--from %s: a GGUF file is none that a run can save: the folder is needed "
-                       "that it was made from",
-                       o->from);
+        return ct__err(
+            r->err, CT_E_USAGE, CT_NOWHERE, r->command,
+            ".from %s: a run cannot save GGUF: give the folder from which the file was made",
+            o->from);
     if (s->context && o->context > s->context)
         return ct__err(r->err, CT_E_USAGE, CT_NOWHERE, r->command,
-                       "--context %" PRId64 " is more than the %" PRId64 " tokens of %s",
-                       o->context, s->context, o->from);
+                       ".context %" PRId64 " is more than the %" PRId64 " tokens of %s", o->context,
+                       s->context, o->from);
     r->n_parameters = ct__stack_size(s);
     r->vocab = s->vocab;
     o->layers = s->layers;
@@ -1191,7 +1192,7 @@ static bool train_find_base_model(run *r) {
     if (ct__is_absent(r->o.from))
         return ct_hub_find_at(r->o.from, NULL, r->from, CT_RUN_PATH, CT_NOWHERE);
     if (snprintf(r->from, CT_RUN_PATH, "%s", r->o.from) < CT_RUN_PATH) return true;
-    return ct__err(r->err, CT_E_FILE, CT_NOWHERE, r->command, "the path of --from is too long");
+    return ct__err(r->err, CT_E_FILE, CT_NOWHERE, r->command, "the path of .from is too long");
 }
 
 // Refuses quantised weights, which have no gradients.
@@ -1208,9 +1209,7 @@ static bool train_check_not_quantised(run *r) {
     ct__config_close(&config);
     return !quantised ||
            train_refuse(r->err, r->command,
-                        "--from %s: its weights are of few bits, as its config.json says, and "
-                        "such have no gradients",
-                        r->o.from);
+                        ".from %s: its weights are quantised, and have no gradients", r->o.from);
 }
 
 static bool train_inspect_base_model(run *r) {
@@ -1243,11 +1242,12 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_plan_fn on_plan, void 
     ct_ctx *ctx = ct__ctx();
     ct_lm_size size = {0};
     if (!ctx || !ct__given(ctx, options, CT_NOWHERE, "plan", "the options") ||
-        !ct__given(ctx, cost, CT_NOWHERE, "plan", "the room for the cost") || ctx->err.code)
+        !ct__given(ctx, cost, CT_NOWHERE, "plan", "the pointer to the cost") || ctx->err.code)
         return false;
     if (options->resume || ct__num_given(options->resume_step))
-        return train_refuse(&ctx->err, "plan",
-                            "--resume is not for a plan: a run that is resumed takes what it took");
+        return train_refuse(
+            &ctx->err, "plan",
+            ".resume is not allowed for a plan: a resumed run needs what it needed before");
     run *r = train_run_new(options, "plan", ctx);
     if (!r) return false;
     bool ok = train_prepare(r, &size);

@@ -615,8 +615,7 @@ bool ct__spec_own_rows(ct_err *err) {
     bool ok = read || !path || !*path;
     if (!ok && ct__file_read(path, &text, &n, err)) {
         read = ok = spec_read_rows(text, err);
-        if (!ok)
-            ct__err_hint(err, "the row stands in %.200s, which COTAN_ARCHITECTURES names", path);
+        if (!ok) ct__err_hint(err, "the row is in %.200s, which COTAN_ARCHITECTURES names", path);
         ct__free(text);
     }
     pthread_mutex_unlock(&lock);

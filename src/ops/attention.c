@@ -55,8 +55,9 @@ static bool attention_check_positions(ct_call *call, const attention_attrs *attr
     if (attrs->present & CT_ATTENTION_POSITION && !attrs->causal &&
         !(attrs->present & CT_ATTENTION_ALIBI))
         return ct__call_err(call, CT_E_ARGUMENT, "a position has no meaning without .causal") ||
-               ct__call_hint(call, "it says where among the keys the first query stands: add "
-                                   ".causal = true");
+               ct__call_hint(
+                   call,
+                   "it is the position of the first query among the keys: add .causal = true");
     for (int i = 0; i < 2; i++) {
         const ct_type *t = attention_optional_type(call, attrs, of[i].flag);
         if (!t ||
@@ -129,8 +130,8 @@ static bool attention_check_numbers(ct_call *call, const attention_attrs *attrs)
                ct__call_hint(call, "0 keys, the default, is no limit");
     if (attrs->window && !attrs->causal)
         return ct__call_err(call, CT_E_ARGUMENT, "a window has no meaning without .causal") ||
-               ct__call_hint(call, "it says how many keys a query looks at, its own the last: add "
-                                   ".causal = true");
+               ct__call_hint(call, "it is the number of keys that a query attends to, up to its "
+                                   "own: add .causal = true");
     if (attrs->masked_nan &&
         (attrs->causal || attrs->present & (CT_ATTENTION_LENGTH | CT_ATTENTION_SINKS)))
         return ct__call_err(call, CT_E_ARGUMENT,

@@ -179,12 +179,11 @@ const ct_opdef ct__op_contract = {
     .id = CT_OP_CONTRACT,
     .name = "contract",
     CT_FIELDS(contract),
-    .doc =
-        "Products of a and b, summed over pairs of axes: .a_axes of a with .b_axes of b, in this "
-        "order. .a_batch and .b_batch pair axes that stay side by side. The result's axes are the "
-        "batch, then the others of a, then those of b; without .a_axes it is all products of an "
-        "element of a and one of b. ct_einsum says the same in letters. Integers keep their "
-        "promoted dtype and wrap.",
+    .doc = "Products of a and b, summed over pairs of axes: .a_axes of a with .b_axes of b, in "
+           "this order. .a_batch and .b_batch pair axes that stay side by side. The result's axes "
+           "are the batch, then the others of a, then those of b; without .a_axes it is all "
+           "products of an element of a and one of b. ct_einsum is the same in Einstein notation. "
+           "Integers keep their promoted dtype and wrap.",
     .kind = &ct__kind_contraction,
     .n_in = 2,
     .n_out = 1,

@@ -395,13 +395,12 @@ static bool conv_vjp(ct_rule *r) {
     .widens = true, .samples = {.ulp = 32}
 const ct_opdef ct__op_conv = {
     CONVOLUTION(CONV, conv, -1),
-    .doc =
-        "x (N, C, ...) with 1 to 3 spatial axes, convolved with weight (O, C / groups, ...), whose "
-        "spatial sizes are static: (N, O, ...), plus bias (O,). stride, dilation (default 1) and "
-        "padding with zeros (before and behind; or all that lie before and then all behind) have "
-        "one number an axis, or one for all; same: such padding that stride alone divides the "
-        "sizes, rounded up. output: as many windows, where ct_conv_transpose makes x of them. All "
-        "operands have one dtype, of floats: others are cast first, with ct_cast.",
+    .doc = "x (N, C, ...) with 1 to 3 spatial axes, convolved with weight (O, C / groups, ...), "
+           "whose spatial sizes are static: (N, O, ...), plus bias (O,). stride, dilation (default "
+           "1) and padding with zeros (before and after; or all before and then all after) have "
+           "one number an axis, or one for all; same: such padding that stride alone divides the "
+           "sizes, rounded up. output: as many windows, where ct_conv_transpose makes x of them. "
+           "All operands have one dtype, of floats: others are cast first, with ct_cast.",
     .batch = conv_batch,
     .onnx = "Conv",
     .stablehlo = "convolution",
@@ -707,7 +706,7 @@ static bool conv_weight_grad_infer(ct_call *call) {
         return false;
     if (!attrs->size.n)
         return ct__call_err(call, CT_E_ARGUMENT, "size is not given") ||
-               ct__call_hint(call, "it says how large the weight is along %d spatial %s", n,
+               ct__call_hint(call, "it is the size of the weight along %d spatial %s", n,
                              n == 1 ? "axis" : "axes");
     if (!ct__window_list(call, "size", &attrs->size, n, 1, 1) ||
         !ct__window_list(call, "stride", &attrs->stride, n, 1, 1) ||

@@ -185,10 +185,10 @@ static bool einsum_set_result(einsum *s) {
     for (int i = 0; i < s->out.n; i++) {
         const int label = s->out.of[i];
         if (!s->label[label].times)
-            return FAIL(s, CT_E_ARGUMENT, "'%s' of the result stands in no operand of \"%.200s\"",
+            return FAIL(s, CT_E_ARGUMENT, "'%s' of the result is in no operand of \"%.200s\"",
                         einsum_label_name(label, text), s->text);
         if (einsum_axis_of(&s->out, label) != i)
-            return FAIL(s, CT_E_ARGUMENT, "'%s' stands twice in the result of \"%.200s\"",
+            return FAIL(s, CT_E_ARGUMENT, "'%s' is twice in the result of \"%.200s\"",
                         einsum_label_name(label, text), s->text);
     }
     einsum_expand_ellipsis(&s->out, s->dots);

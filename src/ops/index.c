@@ -408,11 +408,10 @@ static bool gather_transpose(ct_rule *r) {
 const ct_opdef ct__op_gather = {
     .id = CT_OP_GATHER,
     .name = "gather",
-    .doc =
-        "The elements of x at `indices` along an axis: sizes are those of x before the axis, of "
-        "the indices without their first batch_dims axes (which go along with those of x), of x "
-        "behind the axis. An index outside, a negative one too, gives NaN, or 0 for integers and "
-        "with zero_outside.",
+    .doc = "The elements of x at `indices` along an axis: sizes are those of x before the axis, of "
+           "the indices without their first batch_dims axes (which go along with those of x), of x "
+           "after the axis. An index out of bounds, a negative one too, gives NaN, or 0 for "
+           "integers and with zero_outside.",
     .kind = &ct__kind_gather,
     .n_in = 2,
     .n_out = 1,

@@ -22,7 +22,7 @@ const ct_opdef ct__op_const = {LEAF(CONST, const, "Elements that are part of the
                                CT_FIELDS(const), .varies = "what varies is no constant: ct_from"};
 const ct_opdef ct__op_read = {LEAF(READ, read, "A variable's value at one version.")};
 const ct_opdef ct__op_variable = {
-    LEAF(VARIABLE, variable, "A variable; reads resolve to its newest version.")};
+    LEAF(VARIABLE, variable, "A variable; reads resolve to its latest version.")};
 const ct_opdef ct__op_param = {LEAF(PARAM, param, "A parameter of a body.")};
 
 ct_tensor ct_from_at(const void *data, ct_dtype dtype, ct_ints dims, ct_loc here) {

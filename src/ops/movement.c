@@ -291,7 +291,7 @@ static bool expand_infer(ct_call *call) {
         if (n_new < 0 || (!same && (in->dim[i] != 1 || ct__is_dyn(in, i))))
             return ct__call_err(call, CT_E_SHAPE, "%s does not expand to %s", ct__type_text(in).s,
                                 ct__type_text(call->out).s) ||
-                   ct__call_hint(call, "axes of static size 1 expand, and new axes stand in front");
+                   ct__call_hint(call, "axes of static size 1 expand, and new axes are in front");
         if (!same || !ct__is_dyn(in, i)) continue;
         ct__size_equal(ct__size_of(in, i), attrs->dims.v[n_new + i]);
         ct__shape_set(&shape, n_new + i, ct__size_of(in, i));

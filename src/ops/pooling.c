@@ -68,7 +68,7 @@ static bool pool_normalise(ct_call *call, max_pool_attrs *a) {
             return ct__call_err(call, CT_E_ARGUMENT,
                                 "padding %lld is more than half of a window of %lld elements",
                                 (long long)larger, (long long)ct__window_span(&w)) ||
-                   ct__call_hint(call, "a window must not lie outside of x altogether");
+                   ct__call_hint(call, "a window must not be entirely outside of x");
         const int axis = x->rank - n + i;
         const int64_t missing = ct__window_span(&w) - x->dim[axis] - w.low - w.high;
         if (a->ceil_mode && missing < w.stride && x->dim[axis] > 0)
@@ -201,13 +201,11 @@ static bool max_pool_jvp(ct_rule *r) {
 }
 const ct_opdef ct__op_max_pool = {
     POOL(MAX_POOL, max_pool, 2),
-    .doc =
-        "The largest element of each window of the last axes, as many as kernel has numbers (1 to "
-        "3); NaN if there is one. stride (default: kernel), padding (before and behind, or all "
-        "that lie before and then all behind) and dilation have one number an axis, or one for "
-        "all. ceil_mode: a last window, or the only one, may lie inside in part. Its gradient goes "
-        "to the first of "
-        "equals.",
+    .doc = "The largest element of each window of the last axes, as many as kernel has numbers (1 "
+           "to 3); NaN if there is one. stride (default: kernel), padding (before and after, or "
+           "all before and then all after) and dilation have one number an axis, or one for all. "
+           "ceil_mode: a last window, or the only one, may be partly outside. Its gradient goes to "
+           "the first of equals.",
     .accepts = CT_NUMBERS,
     .jvp = max_pool_jvp,
     .onnx = "MaxPool",
@@ -246,8 +244,8 @@ static bool max_pool_indices_body(ct_rule *r) {
 }
 const ct_opdef ct__op_max_pool_indices = {
     POOL(MAX_POOL_INDICES, max_pool_indices, 1),
-    .doc =
-        "Where in x the elements of ct_max_pool stand, counted over the last axes together (i64).",
+    .doc = "The indices in x of the elements of ct_max_pool, counted over the last axes together "
+           "(i64).",
     .accepts = CT_NUMBERS,
     .jvp = CT_NO_GRAD,
 };
@@ -344,7 +342,7 @@ static bool lp_pool_body(ct_rule *r) {
 const ct_opdef ct__op_lp_pool = {
     POOL(LP_POOL, lp_pool, 1),
     .doc = "Of each window of the last axes the sum of x to a power (default 2), to 1 / power. A "
-           "window that lies inside in part (ceil_mode) counts as if it were whole, with its mean "
+           "window that is partly outside (ceil_mode) counts as if it were whole, with its mean "
            "outside. Its gradient where it is 0 is 0.",
     .accepts = CT_FLOATS,
     .samples = {.lo = 0.5, .hi = 2, .ulp = 16},
@@ -459,10 +457,9 @@ static bool adaptive_max_pool_infer(ct_call *call) { return adaptive_pool_infer(
 static bool adaptive_max_pool_body(ct_rule *r) { return adaptive_pool_body(r, true); }
 const ct_opdef ct__op_adaptive_max_pool = {
     POOL(ADAPTIVE_MAX_POOL, adaptive_max_pool, 1),
-    .doc =
-        "The largest element of each window of the last axes, of which there are as many as output "
-        "says: window i of m along n elements goes from i n / m, rounded down, to (i + 1) n / m, "
-        "rounded up.",
+    .doc = "The largest element of each window of the last axes, of which there are as many as "
+           "output gives: window i of m along n elements goes from i n / m, rounded down, to (i + "
+           "1) n / m, rounded up.",
     .accepts = CT_FLOATS,
     .samples = {.kinks = true},
 };

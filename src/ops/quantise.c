@@ -284,10 +284,9 @@ static bool quantise_body(ct_rule *r) {
 const ct_opdef ct__op_quantise = {
     .id = CT_OP_QUANTISE,
     .name = "quantise",
-    .doc =
-        "x as codes and scales of a layout: the largest size among elements that share a scale "
-        "gets the largest code, what lies between is rounded to nearest even. Of MX layouts scales "
-        "are powers of 2, as OCP's specification computes them; ggml's blocks are its bytes.",
+    .doc = "x as quants and scales of a layout: the largest size among elements that share a scale "
+           "gets the largest quant, the others are rounded to nearest even. Of MX layouts scales "
+           "are powers of 2, as OCP's specification computes them; ggml's blocks are its bytes.",
     .kind = &ct__kind_composition,
     .n_in = 1,
     .n_out = 2,
@@ -360,7 +359,7 @@ const ct_opdef ct__op_dequantise = {
     .id = CT_OP_DEQUANTISE,
     .name = "dequantise",
     .doc =
-        "The f32 numbers that codes and scales of a layout stand for: each code times its scale. "
+        "The f32 numbers that quants and scales of a layout represent: each quant times its scale. "
         "A matrix product that reads them makes them while it packs them: they are not stored.",
     .kind = &ct__kind_composition,
     .n_in = 2,
@@ -411,8 +410,8 @@ static bool dequantise_offset_body(ct_rule *r) {
 const ct_opdef ct__op_dequantise_offset = {
     .id = CT_OP_DEQUANTISE_OFFSET,
     .name = "dequantise_offset",
-    .doc = "The f32 numbers that codes stand for, of which neighbours share a scale and an offset: "
-           "code times scale plus offset, each rounded to the dtype of the scales.",
+    .doc = "The f32 numbers that quants represent, of which neighbours share a scale and an "
+           "offset: quant times scale plus offset, each rounded to the dtype of the scales.",
     .kind = &ct__kind_composition,
     .n_in = 3,
     .n_out = 1,
@@ -554,8 +553,8 @@ const ct_opdef ct__op_quantised_product = {
 const ct_opdef ct__op_chosen_product = {
     .id = CT_OP_CHOSEN_PRODUCT,
     .name = "chosen_product",
-    .doc = "The same with one of several matrices of codes, which the last operand names, for all "
-           "rows or for each: it is read where it lies.",
+    .doc = "The same with one of several matrices of quants, which the last operand names, for all "
+           "rows or for each: it is read in place.",
     .kind = &ct__kind_quantised,
     .n_in = 5,
     .n_out = 1,
@@ -674,7 +673,7 @@ CT_ATTRS(dequantised_product, DEQUANTISED_PRODUCT_ATTRS);
 const ct_opdef ct__op_dequantised_product = {
     .id = CT_OP_DEQUANTISED_PRODUCT,
     .name = "dequantised_product",
-    .doc = "Rows times the numbers that columns of codes stand for: the matrix product's sums, in "
+    .doc = "Rows times the numbers that columns of quants represent: the matrix product's sums, in "
            "its order.",
     .kind = &ct__kind_dequantised,
     .n_in = 3,

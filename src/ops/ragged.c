@@ -169,11 +169,10 @@ static bool ragged_matmul_vjp(ct_rule *r) {
 const ct_opdef ct__op_ragged_matmul = {
     .id = CT_OP_RAGGED_MATMUL,
     .name = "ragged_matmul",
-    .doc =
-        "Rows of a, (M, K), in consecutive groups of `sizes`, (G,) integers, each times its own "
-        "matrix of b, (G, K, N): experts, sequences of several lengths. Groups end where a does, "
-        "a size below 0 is 0, and rows behind the last group are 0 in the result. Constant sizes "
-        "(ct_const) of more rows than a has are an error.",
+    .doc = "Rows of a, (M, K), in consecutive groups of `sizes`, (G,) integers, each times its own "
+           "matrix of b, (G, K, N): experts, sequences of several lengths. Groups end where a "
+           "does, a size below 0 is 0, and rows after the last group are 0 in the result. Constant "
+           "sizes (ct_const) of more rows than a has are an error.",
     .kind = &ct__kind_composition,
     .n_in = 3,
     .n_out = 1,

@@ -109,7 +109,7 @@ static bool random_bits_body(ct_rule *r) {
 const ct_opdef ct__op_random_bits = {
     RANDOM(RANDOM_BITS, random_bits, 1),
     CT_FIELDS(random_bits),
-    .doc = "32 random bits an element (u32), as the key and the element's index say.",
+    .doc = "32 random bits an element (u32), determined by the key and the element's index.",
     .accepts = CT_MASK(CT_U32),
 };
 

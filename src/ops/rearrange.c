@@ -257,7 +257,8 @@ static bool bincount_body(ct_rule *r) {
 const ct_opdef ct__op_bincount = {
     .id = CT_OP_BINCOUNT,
     .name = "bincount",
-    .doc = "How often each of 0 to n - 1 stands in x, as i32; other numbers are not counted.",
+    .doc = "The number of occurrences of each of 0 to n - 1 in x, as i32; other numbers are not "
+           "counted.",
     .kind = &ct__kind_composition,
     .n_in = 1,
     .n_out = 1,

@@ -90,10 +90,10 @@ static bool scatter_add_transpose(ct_rule *r) {
 const ct_opdef ct__op_scatter_add = {
     SCATTER(SCATTER_ADD, scatter_add),
     .doc = "x with `updates` added at `indices` along an axis, in the order of the indices; the "
-           "updates have the sizes that gather would give. Of an index outside the mode tells "
-           "(CT_MODE_DROP: it is left out); a negative one is outside, too. unique and sorted "
-           "promise that no index stands twice, "
-           "that they do not fall: what comes of a broken promise is not told.",
+           "updates have the sizes that gather would give. The mode determines what an index out "
+           "of bounds does (CT_MODE_DROP: the update is dropped); a negative one is out of bounds, "
+           "too. unique and sorted promise that no index occurs twice, and that indices do not "
+           "decrease: otherwise the result is undefined.",
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .split = ct__split_each,
     .data = 5,
@@ -164,9 +164,9 @@ static bool scatter_mul_jvp(ct_rule *r) {
     }
     if (!ct__is_none(r->t_in[2])) {
         if (!attrs->unique) {
-            ct__fail(r->node->ctx, CT_E_UNSUPPORTED, r->node->here, "scatter_mul",
-                     "the gradient with respect to the updates needs .unique: no index stands "
-                     "twice");
+            ct__fail(
+                r->node->ctx, CT_E_UNSUPPORTED, r->node->here, "scatter_mul",
+                "the gradient with respect to the updates needs .unique: no index occurs twice");
             return false;
         }
         by_updates = ct_scatter_add(ct__zeros_like(r->in[0]), r->in[1], r->t_in[2],

@@ -102,13 +102,14 @@ static bool slice_infer(ct_call *call) {
                    ct__call_hint(call, step ? "steps are 1 or more; ct_flip turns an axis round"
                                             : "steps are 1 or more");
         if (start < 0 || start > stop || stop > in->dim[a])
-            return ct__call_err(call, CT_E_ARGUMENT, "%lld to %lld does not lie in axis %d of %s",
+            return ct__call_err(call, CT_E_ARGUMENT,
+                                "%lld to %lld is out of bounds of axis %d of %s",
                                 (long long)slice_given_position(in, attrs, &attrs->start, a, start),
                                 (long long)slice_given_position(in, attrs, &attrs->stop, a, stop),
                                 a, ct__type_text(in).s) ||
                    ct__call_hint(call,
                                  start > stop && start >= 0 && stop <= in->dim[a]
-                                     ? "start must not be behind stop"
+                                     ? "start must not be after stop"
                                      : "positions are 0 to %lld, negative ones count from the "
                                        "end, and CT_END is the end",
                                  (long long)in->dim[a]);
@@ -381,7 +382,7 @@ static bool pad_batch(ct_batching *b) {
 const ct_opdef ct__op_pad = {
     .id = CT_OP_PAD,
     .name = "pad",
-    .doc = "x with `low` elements before, `high` behind and `interior` between each two along each "
+    .doc = "x with `low` elements before, `high` after and `interior` between each two along each "
            "axis, all of the scalar value; an empty list means none.",
     .kind = &ct__kind_movement,
     .n_in = 2,
@@ -566,7 +567,7 @@ static bool concat_transpose(ct_rule *r) {
 const ct_opdef ct__op_concat = {
     .id = CT_OP_CONCAT,
     .name = "concat",
-    .doc = "The operands, one behind the other along an axis; their other sizes and dtypes agree.",
+    .doc = "The operands, one after the other along an axis; their other sizes and dtypes agree.",
     .kind = &ct__kind_movement,
     .n_in = -1,
     .n_out = 1,

@@ -115,9 +115,9 @@ static bool argsort_infer(ct_call *call) {
 const ct_opdef ct__op_argsort = {
     .id = CT_OP_ARGSORT,
     .name = "argsort",
-    .doc = "Where the elements along an axis stand in rising order (descending: falling), as i32: "
-           "the first is the index of the smallest one. NaN is larger than all numbers; equals, "
-           "and -0 and 0 are equal, stay in their order.",
+    .doc = "The indices that put the elements along an axis into rising order (descending: "
+           "falling), as i32: the first is the index of the smallest one. NaN is larger than all "
+           "numbers; equals, and -0 and 0 are equal, stay in their order.",
     .kind = &ct__kind_sort,
     .n_in = 1,
     .n_out = 1,
@@ -262,9 +262,9 @@ static bool searchsorted_infer(ct_call *call) {
 const ct_opdef ct__op_searchsorted = {
     .id = CT_OP_SEARCHSORTED,
     .name = "searchsorted",
-    .doc = "How many elements of x, which stand in rising order, are smaller than each value "
-           "(right: not larger), as i32: the index at which it belongs. Both have batch_dims axes "
-           "in front that go together, then x has one.",
+    .doc = "How many elements of x, which are in rising order, are smaller than each value (right: "
+           "not larger), as i32: the index at which it belongs. Both have batch_dims axes in front "
+           "that go together, then x has one.",
     .kind = &ct__kind_search,
     .n_in = 2,
     .n_out = 1,
@@ -337,12 +337,12 @@ static bool unique_body(ct_rule *r) {
 const ct_opdef ct__op_unique = {
     .id = CT_OP_UNIQUE,
     .name = "unique",
-    .doc = "The first `size` different elements of x (default: as many as x has) in rising order "
-           "(all NaN are one), the index in x, read as one line, of the first of each, for each "
-           "element of x the index of its value, and how often each stands in x. Where there are "
-           "fewer the rest of the values is "
-           "`fill` (default: the smallest), of the indices that of the smallest, of the counts 0; "
-           "where there are more, inverse names some that are left out.",
+    .doc =
+        "The first `size` different elements of x (default: as many as x has) in rising order (all "
+        "NaN are one), the index in x, read as one line, of the first of each, for each element of "
+        "x the index of its value, and how often each occurs in x. Where there are fewer the rest "
+        "of the values is `fill` (default: the smallest), of the indices that of the smallest, of "
+        "the counts 0; where there are more, inverse names some that are left out.",
     .kind = &ct__kind_composition,
     .n_in = -1,
     .n_out = 4,

@@ -171,8 +171,8 @@ static bool quantile_body(ct_rule *r) {
 }
 const ct_opdef ct__op_quantile = {
     STATISTIC(QUANTILE, quantile),
-    .doc = "The number below which the part q of an axis lies, between two elements in proportion "
-           "(q 0.5: the median); NaN if there is one.",
+    .doc = "The number below which the fraction q of an axis is, between two elements in "
+           "proportion (q 0.5: the median); NaN if there is one.",
     .accepts = CT_FLOATS,
     .infer = quantile_infer,
     .samples = {.kinks = true, .ulp = 2},
@@ -200,9 +200,8 @@ static bool trapezoid_body(ct_rule *r) {
 }
 const ct_opdef ct__op_trapezoid = {
     STATISTIC(TRAPEZOID, trapezoid),
-    .doc =
-        "The area under y along an axis by the trapezoidal rule, for points that lie dx (default "
-        "1) apart.",
+    .doc = "The area under y along an axis by the trapezoidal rule, for points that are dx "
+           "(default 1) apart.",
     .accepts = CT_FLOATS,
     .infer = trapezoid_infer,
 };

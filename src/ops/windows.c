@@ -77,9 +77,7 @@ static bool windows_check_dilation(ct_call *call, windows_attrs *attrs, int n) {
     const bool counted = attrs->counts.n > 0, negative = given->n > 0 && given->v[0] < 0;
     return ct__window_list(call, "dilation", &attrs->dilation, n, counted ? -CT_MOST_STEP : 1, 1) ||
            (negative && !counted &&
-            ct__call_hint(call,
-                          "it may be negative with .counts, which says how many windows there "
-                          "are"));
+            ct__call_hint(call, "it may be negative with .counts, the number of windows"));
 }
 
 // Brings axes and lists to their normal form.
@@ -89,7 +87,7 @@ static bool windows_normalise(ct_call *call, windows_attrs *attrs) {
     if (n == 0 || n > in->rank)
         return ct__call_err(call, CT_E_ARGUMENT, "size has %lld numbers for %s", (long long)n,
                             ct__type_text(in).s) ||
-               ct__call_hint(call, "it says how long windows are along each of .axes, or along the "
+               ct__call_hint(call, "it is the size of windows along each of .axes, or along the "
                                    "last axes: .size = CT_DIMS(3, 3)");
     int own = in->rank - (attrs->taps ? (int)n : 0);
     int64_t *axes = ct__call_dims(call, (int)n);
@@ -364,13 +362,13 @@ static bool windows_transpose(ct_rule *r) {
 const ct_opdef ct__op_windows = {
     .id = CT_OP_WINDOWS,
     .name = "windows",
-    .doc = "What moving windows of x see, a view: along each of the axes (default: the last ones) "
-           "the number of windows, and behind all axes one of taps for each, of `size`. Tap t of "
-           "window o is x at o * stride + t * dilation - low, divided by `base` (base - 1 gaps lie "
-           "between each two elements), or `fill` where x has none. As many windows as fit x with "
-           "low and high elements around it, or `counts`, with which dilation may be negative. "
-           "taps: x has the axes of taps already, and each tap sees its own x; so the gradient of "
-           "windows is windows.",
+    .doc = "The elements of moving windows of x, a view: along each of the axes (default: the last "
+           "ones) the number of windows, and after all axes one of taps for each, of `size`. Tap t "
+           "of window o is x at o * stride + t * dilation - low, divided by `base` "
+           "(base - 1 gaps are between each two elements), or `fill` where x has none. As "
+           "many windows as fit x with low and high elements around it, or `counts`, with which "
+           "dilation may be negative. taps: x has the axes of taps already, and each tap sees its "
+           "own x; so the gradient of windows is windows.",
     .kind = &ct__kind_movement,
     .n_in = 1,
     .n_out = 1,

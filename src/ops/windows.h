@@ -9,8 +9,8 @@ enum { CT_MOST_STEP = 1 << 30 };
 
 #define CT_LIST_HINT "give one number an axis, or one for all of them"
 #define CT_PADDING_HINT                                                                            \
-    "give one for all, one an axis, or one an axis for what lies before and then one an axis for " \
-    "what lies behind"
+    "give one for all, one an axis, or one an axis for what is before and then one an axis for "   \
+    "what is after"
 
 // Normalises a list of one number per axis, of n: as given, one number for all of them, or none (`normal`).
 // Reports another count, and numbers that are not in `least` to CT_MOST_STEP.

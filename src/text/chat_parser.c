@@ -368,7 +368,7 @@ static bool chat_append_input(ct_chat_parser *p, const char *text, size_t n) {
 static bool chat_set_callback(ct_chat_parser *p, ct_chat_part_fn part, void *user, const char *op) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, p, CT_NOWHERE, op, "the parser")) return false;
-    if (!part) return ct__given(ctx, NULL, CT_NOWHERE, op, "the function that hears of parts");
+    if (!part) return ct__given(ctx, NULL, CT_NOWHERE, op, "the callback for parts");
     p->part = part;
     p->user = user;
     return !ctx->err.code;

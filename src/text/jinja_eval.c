@@ -246,7 +246,7 @@ static ct_jv eval_node(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *
     case JN_COMPARE: return eval_comparison(m, n, in);
     case JN_CONCAT: return eval_concat(m, n, in);
     case JN_CONDITION: return eval_condition(m, n, in);
-    default: ct__jinja_fail(m, "a slice stands where a value is wanted");
+    default: ct__jinja_fail(m, "a slice is used as a value");
     }
 }
 
@@ -359,7 +359,7 @@ static eval_flow eval_statement(ct_jinja_machine *m, const ct_jinja_node *n, eva
     case JN_GENERATION: return eval_statements(m, n->body, eval_new_scope(m, in));
     case JN_BREAK: return FLOW_BREAK;
     case JN_CONTINUE: return FLOW_CONTINUE;
-    default: ct__jinja_fail(m, "an expression stands where a statement is wanted");
+    default: ct__jinja_fail(m, "an expression is used as a statement");
     }
     return FLOW_NEXT;
 }

@@ -236,7 +236,7 @@ static ct_jinja_node *parse_arguments(jinja_parser *p) {
             spread_named = true;
             node = parse_wrap_node(p, JN_SPREAD_NAMED, parse_expression(p, true), NULL);
         } else if (p->t->kind == JT_NAME && parse_is_operator(p->t + 1, '=')) {
-            if (spread_named) parse_expected(p, "no argument behind **");
+            if (spread_named) parse_expected(p, "no argument after **");
             named = true;
             node = parse_new_node(p, JN_KEYWORD);
             node->name = parse_name(p);
@@ -244,7 +244,7 @@ static ct_jinja_node *parse_arguments(jinja_parser *p) {
             node->a = parse_expression(p, true);
         } else {
             if (named || spread || spread_named)
-                parse_expected(p, "an argument with a name behind one that has one");
+                parse_expected(p, "a positional argument after a keyword argument");
             node = parse_expression(p, true);
         }
         parse_append(&end, node);
@@ -641,7 +641,7 @@ static ct_jinja_node *parse_parameters(jinja_parser *p) {
         if (parse_accept_operator(p, '='))
             node->a = parse_expression(p, true), defaults = true;
         else if (defaults)
-            parse_expected(p, "a default behind an argument that has one");
+            parse_expected(p, "a parameter without a default after one that has one");
         parse_append(&end, node);
     }
     parse_expect_operator(p, ')');
@@ -698,7 +698,7 @@ static ct_jinja_node *parse_with(jinja_parser *p) {
 }
 
 static ct_jinja_node *parse_loop_control(jinja_parser *p, ct_jinja_kind kind) {
-    if (!p->loops) ct__jinja_fail(p->m, "break and continue stand in a loop only");
+    if (!p->loops) ct__jinja_fail(p->m, "break and continue are only allowed in a loop");
     return parse_new_node(p, kind);
 }
 
@@ -726,7 +726,7 @@ static ct_jinja_node *parse_statement(jinja_parser *p) {
     if (parse_accept_word(p, "generation"))
         return parse_macro_body(p, parse_new_node(p, JN_GENERATION), "endgeneration");
     if (parse_is_end(p->t, unsupported))
-        ct__jinja_fail(p->m, "%s needs other templates, and a chat template stands alone", word);
+        ct__jinja_fail(p->m, "%s needs other templates, and a chat template cannot use any", word);
     size_t n = 0;
     char *bare = ct__jinja_alloc(p->m, p->t->value.s->n + 1, 1);
     memcpy(bare, p->t->value.s->s, n = p->t->value.s->n);

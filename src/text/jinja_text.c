@@ -724,7 +724,7 @@ ct_jv ct__jv_format(ct_jinja_machine *m, ct_jv format, const ct_jv_args *args) {
         }
         const char *start = s->s + at + 1;
         const char *end = c == '{' ? memchr(start, '}', s->n - at - 1) : NULL;
-        if (!end) ct__jinja_fail(m, "format: a brace stands alone");
+        if (!end) ct__jinja_fail(m, "format: a single brace");
         size_t n = (size_t)(end - start), name = 0;
         while (name < n && start[name] != '!' && start[name] != ':') name++;
         size_t spec = name;

@@ -247,8 +247,8 @@ bool ct__charsmap_read(const char *label, const void *bytes, size_t n, ct_arena 
     if (n < 4 || size > n - 4 || size % 4 || size == 0)
         return ct__err(
             err, CT_E_FORMAT, CT_NOWHERE, label,
-            "the table of replacements says it has %u bytes of states; it has %zu bytes in all",
-            size, n);
+            "the table of replacements declares %u bytes of states; it has %zu bytes in all", size,
+            n);
     char *copy = ct__arena(arena, n);
     if (!copy) return ct__err_memory(err, CT_NOWHERE, label, n);
     memcpy(copy, (const char *)bytes + 4, n - 4);

@@ -43,7 +43,7 @@ static bool specials_add_token(ct_tokenizer *t, const char *text, size_t n, int6
     if (!n || ct__lexicon_id(&t->added_vocab, text, n) >= 0) return true;
     if (id < 0 || id >= (int64_t)t->model.vocab.n_ids + MAX_ADDED)
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->label,
-                       "an added token has id %lld, behind a vocabulary of %zu", (long long)id,
+                       "an added token has id %lld, after a vocabulary of %zu", (long long)id,
                        (size_t)t->model.vocab.n_ids);
     ct_added a = {.n = n,
                   .id = (int32_t)id,

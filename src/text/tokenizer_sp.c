@@ -128,7 +128,7 @@ static bool sp_read_trainer(sp_reader *r, proto_message m) {
         default: break;
         }
     }
-    return more == 0 || sp_error(r, "what it says of its training", &m);
+    return more == 0 || sp_error(r, "its training settings", &m);
 }
 
 static bool sp_read_normalizer(sp_reader *r, proto_message m) {
@@ -141,7 +141,7 @@ static bool sp_read_normalizer(sp_reader *r, proto_message m) {
         if (f.number == 4 && f.wire == 0) s->remove_extra_spaces = f.value;
         if (f.number == 5 && f.wire == 0) s->escape = f.value;
     }
-    return more == 0 || sp_error(r, "what it says of normalizing", &m);
+    return more == 0 || sp_error(r, "its normalizer settings", &m);
 }
 
 static bool sp_read_model(sp_reader *r, proto_message m) {

@@ -73,8 +73,7 @@ static bool run_wait_for_lock(int lock, const char *dir) {
     enum { SECONDS = 5, RETRY_MS = 50 };
     const double end = ct__now() + SECONDS;
     ct_text text = {0};
-    ct__textf(&text,
-              "another process is training in %s; this one waits up to %d seconds for it to end",
+    ct__textf(&text, "another process is training in %s; this one will try for up to %d seconds",
               dir, SECONDS);
     if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
     ct__text_free(&text);
@@ -400,7 +399,7 @@ static bool run_is_on_same_mount(const char *dir, const char *name, ct_err *err)
     if (ct__could_rename_between(dir, path)) return true;
     ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
             "what is in %s cannot be replaced: %s is on another disk or mount", dir, path);
-    ct__err_hint(err, "another --out leaves it; where all is on one, it can be replaced");
+    ct__err_hint(err, "another .out keeps it; where all is on one, it can be replaced");
     return false;
 }
 

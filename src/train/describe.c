@@ -318,7 +318,7 @@ static bool describe_saves(const char *folder, ct_text *out, ct_err *err) {
     size_t n;
     if (!ct__checkpoint_list_in(folder, &steps, &n, err)) return false;
     ct__textf(out, "%zu save%s of a run, %s a folder for cotan info and cotan sample\n", n,
-              n == 1 ? "" : "s", n == 1 ? "which is" : "the newest first: each is");
+              n == 1 ? "" : "s", n == 1 ? "which is" : "the latest first: each is");
     for (size_t i = 0; i < n; i++)
         ct__textf(out, "  %s%sstep-%" PRId64 "\n", folder, ct__ends_with(folder, "/") ? "" : "/",
                   steps[i]);
@@ -405,7 +405,7 @@ static const struct {
     const char *name, *what;
 } describe_model_parts[] = {
     {"config.json", "its configuration"},
-    {"generation_config.json", "how it writes unless it is told otherwise"},
+    {"generation_config.json", "default generation settings"},
     {"tokenizer.json", "its tokenizer"},
     {"tokenizer.model", "its tokenizer"},
     {"tokenizer_config.json", "settings of its tokenizer"},
@@ -418,7 +418,7 @@ static const struct {
     {"chat_template.json", "its chat template"},
     {"model.safetensors.index.json", "which of its files holds which weights"},
     {"pytorch_model.bin.index.json", "which of its files holds which weights"},
-    {"README.md", "what its makers say of it"},
+    {"README.md", "model card"},
 };
 
 static const char *describe_basename(const char *path) {

@@ -195,7 +195,7 @@ static void doctor_check_settings(doctor *d) {
     }
     if (!text.n) ct__text_add(&text, "the usual ones: the environment asks for no other");
     doctor_report(d, ok ? CT_HEALTH_GOOD : CT_HEALTH_BAD, "settings", &text,
-                  ok ? NULL : "unset that variable, or set it to what cotan help says");
+                  ok ? NULL : "unset that variable, or set it as described by cotan help");
     ct__text_free(&text);
 }
 
@@ -233,13 +233,12 @@ static void doctor_check_compiler(doctor *d) {
         doctor_report(d, CT_HEALTH_GOOD, "compiler", &text, NULL);
     } else {
         ct__text_add(&text, ok ? "what it compiled gives a wrong answer" : err.text);
-        doctor_report(
-            d, CT_HEALTH_BAD, "compiler", &text,
-            ct__cc_native()
-                ? "install gcc or clang, set COTAN_CC to one, or to none to have kernels "
-                  "interpreted"
-                : "unset COTAN_MARCH, or set it to an architecture that the compiler knows and "
-                  "this processor runs; else mend the compiler");
+        doctor_report(d, CT_HEALTH_BAD, "compiler", &text,
+                      ct__cc_native()
+                          ? "install gcc or clang, set COTAN_CC to one, or to none to have kernels "
+                            "interpreted"
+                          : "unset COTAN_MARCH, or set it to an architecture that the compiler "
+                            "knows and this processor runs; else repair the compiler");
     }
     ct__text_free(&text);
 }
@@ -274,7 +273,7 @@ static void doctor_check_cache(doctor *d) {
         doctor_report(d, CT_HEALTH_GOOD, "cache", &text, NULL);
     } else if (!c.folder[0]) {
         const char *cache_env = getenv("COTAN_CACHE_DIR");
-        ct__textf(&text, "none is usable, every process compiles its kernels anew: %s", c.why);
+        ct__textf(&text, "none is usable, every process compiles its kernels again: %s", c.why);
         doctor_report(
             d, CT_HEALTH_POOR, "cache", &text,
             cache_env && *cache_env
@@ -338,7 +337,7 @@ static void doctor_self_test(doctor *d) {
     doctor_report(d, ok && agrees ? CT_HEALTH_GOOD : CT_HEALTH_BAD, "device cpu", &text,
                   ok && agrees ? NULL
                   : d->sound   ? "please report it with the lines above"
-                               : "mend what is bad above first");
+                               : "fix what is bad above first");
     if (new_ctx) {
         ct_error_clear();
         ct_ctx_use(outer);

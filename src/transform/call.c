@@ -67,7 +67,7 @@ bool ct__call_given(ct_ctx *ctx, const char *op, const ct_tensor *in, size_t n_i
     return ct__possible(ctx, n_in, here, op, "the operands") &&
            ct__possible(ctx, n_out, here, op, "the results") &&
            (!n_in || ct__given(ctx, in, here, op, "the list of operands")) &&
-           (!n_out || ct__given(ctx, out, here, op, "the room for the results"));
+           (!n_out || ct__given(ctx, out, here, op, "the array for the results"));
 }
 
 void ct__poison_all(ct_ctx *ctx, ct_tensor *out, size_t n_out, ct_loc here) {

@@ -210,8 +210,8 @@ static bool check_grad_report(check *c, size_t k, int64_t i, double slope) {
     ct_text place = {0};
     ct__print_index(&place, type, i);
     ct__err(&c->ctx->err, CT_E_CHECK, c->args.here, "check_grad",
-            "the %s derivative with respect to operand %zu %s at %s is %.8g, differences say "
-            "%.8g",
+            "the %s derivative with respect to operand %zu %s at %s is %.8g, finite differences "
+            "give %.8g",
             c->order == 2 ? "second" : "first", k + 1, ct__type_text(type).s,
             place.s ? place.s : "", c->gradient[k][i], slope);
     ct__text_free(&place);

@@ -252,7 +252,7 @@ void ct__jvp(const char *op, const char *what, ct_fn f, void *user, const ct_ten
              ct_tensor *out_tangents, ct_loc here) {
     derived d = {.ctx = ct__ctx(), .op = op, .here = here};
     if (!d.ctx || !ct__call_given(d.ctx, op, in, n_in, out, n_out, here) ||
-        (n_out && !ct__given(d.ctx, out_tangents, here, op, "the room for the tangents")))
+        (n_out && !ct__given(d.ctx, out_tangents, here, op, "the array for the tangents")))
         return;
     char list[32];
     snprintf(list, sizeof list, "the list of %ss", what);
@@ -275,7 +275,7 @@ void ct_vjp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor 
                const ct_tensor *cotangents, ct_tensor *grads, ct_loc here) {
     derived d = {.ctx = ct__ctx(), .op = "vjp", .here = here};
     if (!d.ctx || !ct__call_given(d.ctx, "vjp", in, n_in, out, n_out, here) ||
-        (n_in && !ct__given(d.ctx, grads, here, "vjp", "the room for the gradients")))
+        (n_in && !ct__given(d.ctx, grads, here, "vjp", "the array for the gradients")))
         return;
     if ((!n_out || ct__given(d.ctx, cotangents, here, "vjp", "the list of cotangents")) &&
         derivative_begin(&d, f, user, in, n_in, n_out) &&
@@ -348,7 +348,7 @@ void ct_linear_apply_at(ct_linear_map map, const ct_tensor *tangents, ct_tensor 
     derived d = {.ctx = ct__ctx(), .op = "linear_apply", .here = here};
     ct_tensor *out;
     if (!d.ctx ||
-        (map.n_out && !ct__given(d.ctx, out_tangents, here, d.op, "the room for the tangents")))
+        (map.n_out && !ct__given(d.ctx, out_tangents, here, d.op, "the array for the tangents")))
         return;
     if ((!map.n_in || ct__given(d.ctx, tangents, here, d.op, "the list of tangents")) &&
         derivative_begin_linear(&d, map) && (out = derivative_alloc_results(&d, map.n_out)) &&
@@ -364,7 +364,7 @@ void ct_linear_transpose_at(ct_linear_map map, const ct_tensor *cotangents, ct_t
                             ct_loc here) {
     derived d = {.ctx = ct__ctx(), .op = "linear_transpose", .here = here};
     ct_tensor *out;
-    if (!d.ctx || (map.n_in && !ct__given(d.ctx, grads, here, d.op, "the room for the gradients")))
+    if (!d.ctx || (map.n_in && !ct__given(d.ctx, grads, here, d.op, "the array for the gradients")))
         return;
     if ((!map.n_out || ct__given(d.ctx, cotangents, here, d.op, "the list of cotangents")) &&
         derivative_begin_linear(&d, map) && (out = derivative_alloc_results(&d, map.n_out)) &&
@@ -400,7 +400,7 @@ void ct__value_and_grad(const char *op, ct_fn f, void *user, const ct_tensor *in
                         ct_tensor *out, size_t n_out, ct_tensor *grads, ct_loc here) {
     derived d = {.ctx = ct__ctx(), .op = op, .here = here};
     if (!d.ctx || !ct__call_given(d.ctx, d.op, in, n_in, out, n_out, here) ||
-        (n_in && !ct__given(d.ctx, grads, here, d.op, "the room for the gradients")))
+        (n_in && !ct__given(d.ctx, grads, here, d.op, "the array for the gradients")))
         return;
     if (derivative_begin(&d, f, user, in, n_in, n_out) && derivative_check_loss(&d, n_out)) {
         ct_dims_buffer dims;

@@ -21,7 +21,7 @@ static ct_function *function_begin(const ct_dtype *dtypes, const ct_ints *dims, 
     if (!ctx || !ct__possible(ctx, n_in, here, "function", "the parameters") ||
         (n_in && (!ct__given(ctx, dtypes, here, "function", "the list of dtypes") ||
                   !ct__given(ctx, dims, here, "function", "the list of shapes") ||
-                  !ct__given(ctx, params, here, "function", "the room for the parameters"))))
+                  !ct__given(ctx, params, here, "function", "the array for the parameters"))))
         return NULL;
     const size_t depth = ctx->depth;
     ct_function *function = persistent ? ct__calloc(1, sizeof *function)
@@ -123,7 +123,7 @@ void ct_function_call(const ct_tensor *in, ct_tensor *out, void *function) {
     const size_t n = f->body->n_params, captured = f->body->n_captured;
     if ((n && !ct__given(ctx, in, f->body->here, "function", "the list of operands")) ||
         (f->body->n_outs &&
-         !ct__given(ctx, out, f->body->here, "function", "the room for results")))
+         !ct__given(ctx, out, f->body->here, "function", "the array for results")))
         return;
     ct_tensor *args = ct__arena(ct__top(ctx)->arena, (n + captured + 1) * sizeof *args);
     if (!args) {

@@ -118,7 +118,7 @@ static bool grad_expand_node(ct_ctx *ctx, const ct_node *node, const ct_val *in,
 const ct_opdef ct__op_grad = {
     .id = CT_OP_GRAD,
     .name = "grad",
-    .doc = "Gradients of a scalar with respect to values behind it.",
+    .doc = "Gradients of a scalar with respect to values that it depends on.",
     .kind = &ct__kind_transform,
     .n_in = -1,
     .n_out = -1,
@@ -221,7 +221,7 @@ static void grad_warn_leaf(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_
     ct__textf(&text,
               "%s:%u: grad: the value of %s:%u is a constant here: it was computed from a variable "
               "in a scope that has ended, or in another context\n"
-              "  hint: ct_stop_gradient says that this is meant; if not, take the gradient where "
+              "  hint: use ct_stop_gradient if this is intended; if not, take the gradient where "
               "the value is computed",
               here.file ? here.file : "?", here.line, leaf->here.file ? leaf->here.file : "?",
               leaf->here.line);
@@ -262,7 +262,7 @@ static void grad_record_parts(ct_tensor *in, size_t n, ct_tensor *grads, bool ze
 void ct__grad(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads, bool zeros,
               ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, grads, here, "grad", "the room for the gradients")) return;
+    if (!ctx || !ct__given(ctx, grads, here, "grad", "the array for the gradients")) return;
     bool is_valid = n > 0 && n <= MAX_TENSORS;
     for (size_t i = 0; i < n && is_valid; i++) grads[i] = CT_NONE;
     ct_tensor *in = is_valid ? ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *in) : NULL, bad;

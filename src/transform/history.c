@@ -82,7 +82,7 @@ bool ct__history_is_whole(ct_ctx *ctx, const ct_nodes *list, ct_loc here) {
         if ((node->flags & (CT_NODE_TRACKED | CT_NODE_FROM_LEAF)) != CT_NODE_FROM_LEAF) continue;
         const ct_loc used = ctx->used_history;
         ct__fail(ctx, CT_E_GRAD, here, "backward",
-                 "the history of the value of %s:%u was used by an earlier backward, the newest "
+                 "the history of the value of %s:%u was used by an earlier backward, the latest "
                  "one at %s:%u",
                  node->here.file ? node->here.file : "?", node->here.line,
                  used.file ? used.file : "?", used.line);
@@ -97,7 +97,7 @@ size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t capacity, 
     ct_ctx *ctx = ct__ctx();
     ct_nodes list = {0};
     size_t n = 0;
-    if (!ctx || (capacity && !ct__given(ctx, leaves, here, "backward", "the room for the leaves")))
+    if (!ctx || (capacity && !ct__given(ctx, leaves, here, "backward", "the array for the leaves")))
         return 0;
     if (history_of_tensor(ctx, loss, &list, here) && ct__history_is_whole(ctx, &list, here)) {
         for (size_t i = 0; i < list.n; i++) {
@@ -108,9 +108,8 @@ size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t capacity, 
         }
         if (!n) {
             ct__fail(ctx, CT_E_GRAD, here, "backward",
-                     "nothing behind the value requires gradients");
-            ct__err_hint(&ctx->err, "requires_grad=True, of what gradients are wanted for, "
-                                    "stands before the value is computed");
+                     "nothing that the value depends on requires gradients");
+            ct__err_hint(&ctx->err, "set requires_grad=True before the value is computed");
         }
     }
     ct__nodes_free(&list);
@@ -123,7 +122,7 @@ void ct_history_reaches_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool 
     ct_nodes list = {0};
     if (!ctx || !ct__possible(ctx, n, here, "backward", "the tensors") ||
         (n && (!ct__given(ctx, wrt, here, "backward", "the list of tensors") ||
-               !ct__given(ctx, reaches, here, "backward", "the room for the answers"))))
+               !ct__given(ctx, reaches, here, "backward", "the array for the flags"))))
         return;
     const bool ok = history_of_tensor(ctx, loss, &list, here);
     for (size_t i = 0; i < n; i++) {

@@ -111,7 +111,7 @@ static bool jacobian_map_basis(const function *s, ct_fn derive, const ct_tensor 
 static bool jacobian_call_function(const function *s, const ct_tensor *in, ct_tensor *out,
                                    ct_tensor *room) {
     if (!ct__call_given(s->ctx, s->op, in, s->n_in, out, s->n_out, s->here) ||
-        !ct__given(s->ctx, room, s->here, s->op, "the room for the derivatives"))
+        !ct__given(s->ctx, room, s->here, s->op, "the array for the derivatives"))
         return false;
     ct_call_at(s->f, s->user, in, s->n_in, out, s->n_out, s->here);
     for (size_t i = 0; i < s->n_out && !s->ctx->err.code; i++)

@@ -220,8 +220,8 @@ static void loop_hint_carried(ct_ctx *ctx, const char *op, const ct_type *is, co
     else
         ct__err_hint(&ctx->err, strcmp(op, "scan") == 0
                                     ? "it keeps its shape; what each turn adds goes out as ys"
-                                    : "it keeps its shape; give it room for all turns, of which "
-                                      "ct_dynamic_update writes one");
+                                    : "it keeps its shape; give it the size of all iterations, and "
+                                      "write one with ct_dynamic_update");
 }
 
 bool ct__carries_on(ct_ctx *ctx, const char *op, const ct_type *const *carry, size_t n_carry,

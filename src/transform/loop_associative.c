@@ -265,7 +265,7 @@ void ct_associative_scan_with(ct_associative_scan_args args, ct_tensor *out) {
     ct_ctx *ctx = ct__ctx();
     ct_tensor node = CT_NONE;
     if (!ctx || !ct__possible(ctx, args.n_xs, args.here, "associative_scan", "xs") ||
-        (args.n_xs && !ct__given(ctx, out, args.here, "associative_scan", "the room for results")))
+        (args.n_xs && !ct__given(ctx, out, args.here, "associative_scan", "the array for results")))
         return;
     bool ok = ct__given(ctx, (void *)(uintptr_t)args.f, args.here, "associative_scan", "f") &&
               (!args.n_xs || ct__given(ctx, args.xs, args.here, "associative_scan", "xs"));

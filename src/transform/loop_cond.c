@@ -98,7 +98,7 @@ void ct_cond_with(ct_cond_args args, ct_tensor *out) {
     ct_tensor node = CT_NONE;
     if (!ctx || !ct__possible(ctx, args.n_in, args.here, "cond", "the operands") ||
         !ct__possible(ctx, args.n_out, args.here, "cond", "the results") ||
-        (args.n_out && !ct__given(ctx, out, args.here, "cond", "the room for the results")))
+        (args.n_out && !ct__given(ctx, out, args.here, "cond", "the array for the results")))
         return;
     const ct_fn branches[2] = {args.otherwise, args.then};
     const ct_choice c = {.op = &ct__op_cond,
@@ -157,7 +157,7 @@ void ct_switch_with(ct_switch_args args, ct_tensor *out) {
     if (!ctx || !ct__possible(ctx, args.n_in, args.here, "switch", "the operands") ||
         !ct__possible(ctx, args.n_out, args.here, "switch", "the results") ||
         !ct__possible(ctx, args.n_branches, args.here, "switch", "the branches") ||
-        (args.n_out && !ct__given(ctx, out, args.here, "switch", "the room for the results")))
+        (args.n_out && !ct__given(ctx, out, args.here, "switch", "the array for the results")))
         return;
     bool ok =
         branch_check_branches(ctx, &args) &&

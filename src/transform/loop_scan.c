@@ -37,7 +37,7 @@ static bool scan_check_whole_bytes(ct_call *call, const char *what, int64_t numb
     if (known_bits % 8 == 0) return true;
     ct__call_err(call, CT_E_DTYPE, "an element of %s %lld is %s, which is no whole number of bytes",
                  what, (long long)number, ct__type_text(element).s);
-    return ct__call_hint(call, "go along a tensor of 8 bits, and cast it inside or behind");
+    return ct__call_hint(call, "go along a tensor of 8 bits, and cast it inside or after");
 }
 
 static bool loop_scan_infer(ct_call *call) {
@@ -241,7 +241,7 @@ static bool scan_find_length(ct_ctx *ctx, ct_scan_args *args, ct_operands *o) {
             ct__fail(ctx, CT_E_SHAPE, args->here, "scan",
                      "operand %zu is %s, the loop has length %lld", i + 1, ct__type_text(&t).s,
                      (long long)length);
-            ct__err_hint(&ctx->err, given ? "it is .length; without one the xs say it"
+            ct__err_hint(&ctx->err, given ? "it is .length; without it, it is the length of the xs"
                                           : "it is the size of axis 0, of all xs the same");
             return false;
         }
@@ -301,8 +301,9 @@ static void scan_record_or_poison(ct_scan_args args, bool allows_zero, ct_tensor
     if (!ctx || !ct__possible(ctx, args.n_carry, args.here, "scan", "the carried tensors") ||
         !ct__possible(ctx, args.n_xs, args.here, "scan", "xs") ||
         !ct__possible(ctx, args.n_ys, args.here, "scan", "ys") ||
-        (args.n_carry && !ct__given(ctx, carry_out, args.here, "scan", "the room for carry_out")) ||
-        (args.n_ys && !ct__given(ctx, ys, args.here, "scan", "the room for ys")))
+        (args.n_carry &&
+         !ct__given(ctx, carry_out, args.here, "scan", "the array for carry_out")) ||
+        (args.n_ys && !ct__given(ctx, ys, args.here, "scan", "the array for ys")))
         return;
     bool ok = ct__given(ctx, (void *)(uintptr_t)args.body, args.here, "scan", "the body") &&
               (!args.n_carry || ct__given(ctx, args.carry, args.here, "scan", "carry")) &&

@@ -120,7 +120,7 @@ void ct_while_with(ct_while_args args, ct_tensor *carry_out) {
     ct_ctx *ctx = ct__ctx();
     ct_tensor node = CT_NONE;
     if (!ctx || !ct__possible(ctx, args.n_carry, args.here, "while", "the carried tensors") ||
-        (args.n_carry && !ct__given(ctx, carry_out, args.here, "while", "the room for carry_out")))
+        (args.n_carry && !ct__given(ctx, carry_out, args.here, "while", "the array for carry_out")))
         return;
     bool ok = ct__given(ctx, (void *)(uintptr_t)args.cond, args.here, "while", "the predicate") &&
               ct__given(ctx, (void *)(uintptr_t)args.body, args.here, "while", "the body") &&
@@ -222,7 +222,7 @@ static bool fori_record(ct_ctx *ctx, const ct_fori_args *args, ct_tensor *carry_
 void ct_fori_with(ct_fori_args args, ct_tensor *carry_out) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__possible(ctx, args.n_carry, args.here, "fori", "the carried tensors") ||
-        (args.n_carry && !ct__given(ctx, carry_out, args.here, "fori", "the room for carry_out")))
+        (args.n_carry && !ct__given(ctx, carry_out, args.here, "fori", "the array for carry_out")))
         return;
     bool ok = ct__given(ctx, (void *)(uintptr_t)args.body, args.here, "fori", "the body") &&
               (!args.n_carry || ct__given(ctx, args.carry, args.here, "fori", "carry")) &&

@@ -49,7 +49,7 @@ void ct_record_hook_at(const ct_tensor *value_set, size_t n, const ct_tensor *in
     ct_ctx *ctx = ct__ctx();
     uint32_t first;
     if (!ctx || !ct__possible(ctx, n + n_inputs, here, "mark", "the operands") ||
-        !ct__given(ctx, out, here, "mark", "the room for the results") ||
+        !ct__given(ctx, out, here, "mark", "the array for the results") ||
         !ct__given(ctx, value_set, here, "mark", "the list of values") ||
         (n_inputs && !ct__given(ctx, inputs, here, "mark", "the list of inputs")))
         return;
@@ -114,7 +114,7 @@ static bool paired_jvp(ct_rule *r) {
 const ct_opdef ct__op_paired = {
     .id = CT_OP_PAIRED,
     .name = "paired",
-    .doc = "The sum of the products with a cotangent, which stands still for gradients.",
+    .doc = "The sum of the products with a cotangent, which is constant for gradients.",
     .kind = &ct__kind_composition,
     .n_in = 2,
     .n_out = 1,
@@ -312,7 +312,7 @@ static bool cut_write(const cut_search *c, const ct_val *roots, size_t n, ct_his
 bool ct_history_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *targets, size_t n_targets,
                        ct_history_cut *cut, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, cut, here, "backward", "the room for the cut") ||
+    if (!ctx || !ct__given(ctx, cut, here, "backward", "the pointer to the history cut") ||
         (n && !ct__given(ctx, roots, here, "backward", "the list of roots")) ||
         (n_targets && !ct__given(ctx, targets, here, "backward", "the list of targets")))
         return false;

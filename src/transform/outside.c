@@ -194,7 +194,7 @@ static bool plugin_read_spec(ct_op *op, const ct_op_spec *spec, ct_err *err, ct_
                        op->name);
     if (n_definitions != 1)
         return ct__err(err, CT_E_ARGUMENT, here, op->name,
-                       "one of text, body and compute says what it gives, here %d do",
+                       "exactly one of expression, body and compute must be given, not %d",
                        n_definitions);
     if (spec->symbol && !plugin_is_identifier(spec->symbol))
         return ct__err(err, CT_E_ARGUMENT, here, op->name, "its symbol \"%s\" is no name",

@@ -26,7 +26,7 @@ bool ct__stays_in_place(ct_ctx *ctx, const char *op, const ct_body *body) {
              "the body brings %s from %s to %s: a loop or a branch runs on one device",
              ct__type_text(from).s, ct__hooks.place_name(ctx, from->place),
              ct__hooks.place_name(ctx, node->out->place));
-    ct__err_hint(&ctx->err, "ct_to before it, or behind it");
+    ct__err_hint(&ctx->err, "ct_to before or after it");
     return false;
 }
 

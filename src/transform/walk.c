@@ -166,7 +166,7 @@ bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_ten
         const ct_type *is = ct__type(v), *recorded = &node->out[i];
         if (is->dtype != recorded->dtype || !ct__same_sizes(is, recorded)) {
             ct__fail(ctx, CT_E_INTERNAL, node->here, node->op->name,
-                     "its body gives %s, its shape rule says %s", ct__type_text(is).s,
+                     "its body gives %s, its shape rule %s", ct__type_text(is).s,
                      ct__type_text(recorded).s);
             return false;
         }

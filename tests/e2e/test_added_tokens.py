@@ -34,4 +34,4 @@ def test_they_are_tokens(folder):
 def test_an_id_that_is_too_large(folder):
     (folder / "added_tokens.json").write_text(json.dumps({"<mark>": 1 << 40}))
     said = tokens(folder, "fox", fails=1)
-    assert "an added token has id 1099511627776, behind a vocabulary of " in said
+    assert "an added token has id 1099511627776, after a vocabulary of " in said

@@ -20,9 +20,9 @@ def test_best_weights_that_a_save_has_no_more(patient, memory, names):
     missing = (f"cotan: {out}/checkpoints/step-{last}/best.safetensors: cannot open: No such file or directory; "
                if names == ["best.safetensors"] else None)
     done = cotan("train", "--resume", out)
-    said = f"\n{missing}the same weights in best/ are whole\nresuming" if missing else "\nresuming"
+    said = f"\n{missing}the same weights in best/ are complete\nresuming" if missing else "\nresuming"
     assert done.returncode == 0 and f"{said} at step {last}\n" in done.stderr, done.stderr
-    assert missing or "best/ are whole" not in done.stderr
+    assert missing or "best/ are complete" not in done.stderr
     same_but_for_best(out, whole)
     same_best(out, whole)
     assert training(out) == training(whole)

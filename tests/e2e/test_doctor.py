@@ -22,9 +22,9 @@ def cotan(*words, **env):
 
 
 NO_COMPILER = "install gcc or clang, set COTAN_CC to one, or to none to have kernels interpreted"
-OTHER_MACHINE = ("unset COTAN_MARCH, or set it to an architecture that the compiler knows and this processor runs; else mend "
-                 "the compiler")
-SETTING = "unset that variable, or set it to what cotan help says"
+OTHER_MACHINE = ("unset COTAN_MARCH, or set it to an architecture that the compiler knows and this processor runs; else "
+                 "repair the compiler")
+SETTING = "unset that variable, or set it as described by cotan help"
 
 
 LOOKED_AT = ["processor", "cores", "memory", "settings", "compiler", "cache", "libraries", "device cpu", "devices", "serve", "pull"]
@@ -93,7 +93,7 @@ def test_a_compiler_that_broke(tmp_path):
     assert found["device cpu"][0] == "ok"  # by what the cache has
 
 
-UNUSABLE = "none is usable, every process compiles its kernels anew: "
+UNUSABLE = "none is usable, every process compiles its kernels again: "
 GIVE = "set COTAN_CACHE_DIR to a folder that belongs to you and that nobody else may write"
 
 
@@ -146,7 +146,7 @@ def test_what_is_wrong_is_named(what, env, text, mend):
     assert found[what][0] == "BAD" and found[what][1].endswith(text)
     assert mends[what] == mend
     # Whatever fails for it is not to be reported, and no other line takes the blame.
-    assert mends.get("device cpu", "mend what is bad above first") == "mend what is bad above first"
+    assert mends.get("device cpu", "fix what is bad above first") == "fix what is bad above first"
     assert [w for w in found if found[w][0] == "BAD" and w != "device cpu"] == [what]
 
 

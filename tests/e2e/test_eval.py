@@ -99,15 +99,15 @@ def test_what_eval_refuses(model, encoder, tmp_path):
     assert cotan("eval", model, "--task", task, "--stride", 1, fails=2) == "cotan: eval: --stride is for --perplexity\n"
     assert cotan("eval", model, "--perplexity", text, "--context", 129, fails=1).endswith(
         "eval_perplexity: context is 129, it must be 2 to 128\n")
-    assert cotan("eval", encoder, "--perplexity", text, fails=1).endswith("eval_perplexity: bert does not go on with a text\n")
+    assert cotan("eval", encoder, "--perplexity", text, fails=1).endswith("eval_perplexity: bert does not generate text\n")
     config = model / "tokenizer_config.json"
     was = config.read_text()
     try:
         config.write_text("{}")
         text.write_text("a")
         assert cotan("eval", model, "--perplexity", text, fails=1).endswith(
-            "eval_perplexity: the text has fewer than 2 tokens, and the tokenizer names none that begins or ends a text, behind which the first one would be "
-            "judged\n")
+            "eval_perplexity: the text has fewer than 2 tokens, and the tokenizer has no BOS or EOS token, after which the "
+            "first token would be scored\n")
         (model / "tokenizer.json").rename(model / "away")
         assert cotan("eval", model, "--perplexity", text, fails=1) == (
             f"cotan: tokenizer_load: {model}: the folder has no tokenizer: neither tokenizer.json, nor tokenizer.model, nor a .tiktoken file\n")
@@ -138,7 +138,7 @@ def test_embed_keeps_a_file_that_is_there(encoder, tmp_path, name):
     cotan("embed", encoder, "to be", "--out", file)
     was = file.read_bytes()
     assert cotan("embed", encoder, "to see", "--out", file, fails=2) == (
-        f"cotan: embed: {file} is there and would be lost\n  hint: --overwrite replaces it, another --out leaves it\n")
+        f"cotan: embed: {file} is there and would be lost\n  hint: --overwrite replaces it, another --out keeps it\n")
     assert file.read_bytes() == was
     cotan("embed", encoder, "to see", "--out", file, "--overwrite")
     assert file.read_bytes() != was

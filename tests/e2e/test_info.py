@@ -147,12 +147,12 @@ def test_the_folder_of_a_published_model(tmp_path):
 
 @pytest.mark.parametrize("name,content,what", [
     ("config.json", '{"model_type": "llama"}', "its configuration"),
-    ("generation_config.json", '{"do_sample": true}', "how it writes unless it is told otherwise"),
+    ("generation_config.json", '{"do_sample": true}', "default generation settings"),
     ("tokenizer.json", "{}", "its tokenizer"),
     ("tokenizer_config.json", "{}", "settings of its tokenizer"),
     ("chat_template.jinja", "{{ messages }}", "its chat template"),
     ("model.safetensors.index.json", "{}", "which of its files holds which weights"),
-    ("README.md", "# A model", "what its makers say of it"),
+    ("README.md", "# A model", "model card"),
 ])
 def test_a_file_that_is_no_model(tmp_path, name, content, what):
     """It is told what it is a part of, and what to name instead; cotan run, too, names the folder."""

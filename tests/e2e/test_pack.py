@@ -42,7 +42,7 @@ def test_files_that_are_none_are_refused(model, tmp_path):
         r = cotan("run", model, *RUN, *how, env=env)
         assert (r.returncode, r.stdout) == (1, ""), r
         where = "" if how else "lm_load: "
-        assert r.stderr == f"cotan: {where}kernels: {file}: it is no file of packed kernels\n  hint: cotan pack writes it anew\n"
+        assert r.stderr == f"cotan: {where}kernels: {file}: it is no file of packed kernels\n  hint: recreate it with cotan pack\n"
     r = cotan("serve", model, "--port", 0, "--kernels", tmp_path / "absent")
     assert r.returncode == 1 and re.fullmatch(r"cotan: .*absent.*No such file or directory\n", r.stderr), r
 
@@ -129,7 +129,7 @@ def test_a_changed_file_is_not_used(model, packed, tmp_path):
             assert all_packed(r.stderr), r.stderr
             continue
         assert r.stdout == ""
-        said.add(re.fullmatch(rf"cotan: kernels: {re.escape(str(file))}: (.*)\n  hint: cotan pack writes it anew\n", r.stderr)[1])
+        said.add(re.fullmatch(rf"cotan: kernels: {re.escape(str(file))}: (.*)\n  hint: recreate it with cotan pack\n", r.stderr)[1])
     assert "the file is damaged: what it holds is not what was written" in said
     assert all(re.match("the file (ends early|goes on behind its end|is damaged)", s) for s in said), said
 
@@ -182,4 +182,4 @@ def test_other_processors(model, packed, static, written, cpu, level):
         assert all_packed(r.stderr, level), r.stderr
     else:
         assert r.stderr.endswith(f"{packed}: it has kernels for processors with AVX2, AVX-512, and this one is none of them\n"
-                                 "  hint: cotan pack writes it anew\n"), r.stderr
+                                 "  hint: recreate it with cotan pack\n"), r.stderr

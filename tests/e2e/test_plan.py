@@ -216,10 +216,10 @@ def test_batches_of_a_step(corpus, device, tmp_path):
 
 
 @pytest.mark.parametrize("words, why", [
-    (["--out", "x"], "--out is not for a plan, which writes nothing"),
-    (["--overwrite"], "--overwrite is not for a plan, which writes nothing"),
-    (["--resume", "x"], "--resume is not for a plan: a run that is resumed takes what it took"),
-    (["--resume-step", "3"], "--resume-step is not for a plan: a run that is resumed takes what it took"),
+    (["--out", "x"], "--out is not allowed for a plan, which writes nothing"),
+    (["--overwrite"], "--overwrite is not allowed for a plan, which writes nothing"),
+    (["--resume", "x"], "--resume is not allowed for a plan: a resumed run needs what it needed before"),
+    (["--resume-step", "3"], "--resume-step is not allowed for a plan: a resumed run needs what it needed before"),
 ])
 def test_what_a_plan_does_not_take(corpus, words, why):
     done = cotan("plan", "--data", corpus, *words)

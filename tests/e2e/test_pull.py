@@ -82,7 +82,7 @@ def test_the_library_finds_it(pull, tmp_path):
     by_home = pull("org/small", HF_HUB_OFFLINE="1", HF_HUB_CACHE=None, HF_HOME=str(tmp_path / "nothing"))
     assert by_home.returncode == 1
     assert by_home.err == (f"cotan: org/small: revision main is not in the cache, {tmp_path}/nothing/hub/models--org--small\n"
-                                           "  hint: cotan pull org/small\n")
+                           "  hint: download it: cotan pull org/small\n")
 
 
 def test_one_file_of_gguf(mirror, pull, tmp_path):
@@ -108,8 +108,8 @@ def test_one_file_of_gguf(mirror, pull, tmp_path):
         return subprocess.run([*command("cotan"), "run", name, "--prompt", "x"], env=env, capture_output=True, text=True).stderr
     for name in ("org/small:q4_k_m", "org/small/small-Q4_K_M.gguf"):
         assert f"snapshots/{COMMIT}/small-Q4_K_M.gguf: " in info(name)
-    assert info("org/small:Q5").endswith(": org/small: in the cache it has no GGUF file of Q5\n  hint: cotan pull org/small:Q5\n")
-    assert info("org/small/x.gguf").endswith(": org/small: in the cache it has no file x.gguf\n  hint: cotan pull org/small/x.gguf\n")
+    assert info("org/small:Q5").endswith(": org/small: in the cache it has no GGUF file of Q5\n  hint: download it: cotan pull org/small:Q5\n")
+    assert info("org/small/x.gguf").endswith(": org/small: in the cache it has no file x.gguf\n  hint: download it: cotan pull org/small/x.gguf\n")
     # Of several nothing is chosen silently, and a folder a tag is looked into.
     assert pull("org/small", "--include", "*").returncode == 0
     assert info("org/small:Q4_K_M") == (f"cotan: hub_find: org/small: in the cache it has several GGUF files of Q4_K_M: {several}\n"

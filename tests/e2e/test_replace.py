@@ -110,7 +110,7 @@ def test_a_run_that_lies_on_two_disks_is_not_replaced(corpus, keeps, memory, tmp
     (out / name).symlink_to(memory / name, target_is_directory=True)
     before, there = contents(out), contents(memory)
     refusal = (f"cotan: train: what is in {out} cannot be replaced: {out}/{name} is on another disk or mount\n"
-               "  hint: another --out leaves it; where all is on one, it can be replaced\n")
+               "  hint: another --out keeps it; where all is on one, it can be replaced\n")
     done = cotan("train", "--data", corpus, *OPTIONS, *SHORT, "--overwrite", "--out", out)
     assert (done.returncode, done.stderr) == (2, refusal)
     assert (contents(out), contents(memory)) == (before, there)
@@ -147,7 +147,7 @@ def test_a_run_with_a_mount_in_it_is_not_replaced(corpus, keeps, memory, name):
     done = mounted(COTAN, "train", "--data", corpus, *OPTIONS, *SHORT, "--overwrite", "--out", out)
     assert (done.returncode, done.stderr) == (
         2, f"cotan: train: what is in {out} cannot be replaced: {out}/{name} is on another disk or mount\n"
-        "  hint: another --out leaves it; where all is on one, it can be replaced\n")
+           "  hint: another --out keeps it; where all is on one, it can be replaced\n")
     assert (contents(out), contents(volume)) == (before, there)
     # Resumed it is like any other.
     done = mounted(COTAN, "train", "--resume", out)
@@ -195,7 +195,7 @@ def test_events_go_only_when_it_was_said(corpus, memory):
         done = cotan(*words)
         assert (done.returncode, done.stderr) == (
             2, f"cotan: train: in {out} is what would be lost: {names}\n"
-            "  hint: --overwrite replaces it, another --out leaves it\n")
+               "  hint: --overwrite replaces it, another --out keeps it\n")
         assert contents(out) == before
         done = cotan(*words, "--overwrite")
         assert done.returncode == 0 and done.stderr.splitlines()[1] == (

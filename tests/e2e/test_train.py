@@ -268,7 +268,7 @@ def test_another_run_in_the_folder(corpus, tmp_path):
     done = cotan("train", "--data", corpus, *TINY, "--out", out, "--steps", 3, *words)
     assert (done.returncode, done.stdout, done.stderr.decode()) == (
         2, b"", f"cotan: train: in {out} is a run of 4 steps, which would be lost\n"
-        "  hint: --resume goes on with it, --overwrite replaces it\n")
+                "  hint: --resume continues it, --overwrite replaces it\n")
     assert files == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     said = train(corpus, out, "--overwrite", "--steps", 3, *words).splitlines()
     assert said[1] == f"cotan: the run in {out}, of 4 steps, is replaced at the first save"
@@ -306,7 +306,7 @@ def test_what_a_run_would_take_away(corpus, tmp_path, there):
     done = cotan("train", "--data", corpus, *TINY, "--out", out, *words)
     assert (done.returncode, done.stdout, done.stderr.decode()) == (
         2, b"", f"cotan: train: in {out} is what would be lost: {', '.join(names)}\n"
-        "  hint: --overwrite replaces it, another --out leaves it\n")
+                "  hint: --overwrite replaces it, another --out keeps it\n")
     assert files == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     said = train(corpus, out, *words[:-2], "--overwrite").splitlines()
     assert said[1] == f"cotan: what is in {out} is replaced at the first save: {', '.join(names)}"

@@ -100,7 +100,7 @@ static void sentencepiece_files(void **state) {
         "f: sentencepiece: the model is of kind 3; known are 1 (unigram), 2 (BPE), 4 (characters)");
     REFUSES("\x0a\x05\x0a\x01"
             "a\x18\x02\x1a\x03\x12\x01x",
-            "f: the table of replacements says it has 0 bytes of states; it has 1 bytes in all");
+            "f: the table of replacements declares 0 bytes of states; it has 1 bytes in all");
 }
 
 static bool ranks(ct_tokenizer *t, char *bytes, size_t n, ct_err *err) {

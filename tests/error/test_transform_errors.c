@@ -226,13 +226,13 @@ static void missing_arguments(void **state) {
     ct_jvp_at(itself, NULL, &x, 1, &out, 1, room, &slope, here);
     SAYS(CT_E_ARGUMENT, "jvp: the list of tangents must not be NULL");
     ct_jvp_at(itself, NULL, &x, 1, &out, 1, &x, room, here);
-    SAYS(CT_E_ARGUMENT, "jvp: the room for the tangents must not be NULL");
+    SAYS(CT_E_ARGUMENT, "jvp: the array for the tangents must not be NULL");
     ct_vjp_at(itself, NULL, &x, 1, &out, 1, room, &slope, here);
     SAYS(CT_E_ARGUMENT, "vjp: the list of cotangents must not be NULL");
     ct_vjp_at(itself, NULL, &x, 1, &out, 1, &x, room, here);
-    SAYS(CT_E_ARGUMENT, "vjp: the room for the gradients must not be NULL");
+    SAYS(CT_E_ARGUMENT, "vjp: the array for the gradients must not be NULL");
     ct_jacfwd_at(itself, NULL, &x, 1, &out, 1, room, here);
-    SAYS(CT_E_ARGUMENT, "jacfwd: the room for the derivatives must not be NULL");
+    SAYS(CT_E_ARGUMENT, "jacfwd: the array for the derivatives must not be NULL");
     ct_hvp_at(NULL, NULL, &x, 1, &x, &slope, here);
     SAYS(CT_E_ARGUMENT, "hvp: the function must not be NULL");
     ct_vmap_with((ct_vmap_args){.in = &x, .n_in = 1, .out = &out, .n_out = 1, .here = here});
@@ -291,11 +291,11 @@ static void linear_maps(void **state) {
         ct_linear_apply_at(map, none, &slope, here);
         SAYS(CT_E_ARGUMENT, "linear_apply: the list of tangents must not be NULL");
         ct_linear_apply_at(map, &x, none, here);
-        SAYS(CT_E_ARGUMENT, "linear_apply: the room for the tangents must not be NULL");
+        SAYS(CT_E_ARGUMENT, "linear_apply: the array for the tangents must not be NULL");
         ct_linear_transpose_at(map, none, &slope, here);
         SAYS(CT_E_ARGUMENT, "linear_transpose: the list of cotangents must not be NULL");
         ct_linear_transpose_at(map, &x, none, here);
-        SAYS(CT_E_ARGUMENT, "linear_transpose: the room for the gradients must not be NULL");
+        SAYS(CT_E_ARGUMENT, "linear_transpose: the array for the gradients must not be NULL");
         ct_linear_apply_at(map, &wide, &slope, here);
         SAYS(CT_E_SHAPE, "linear_apply: tangent 1 is (3,) f32, operand 1 is (2,) f32\n"
                          "  hint: a tangent has the shape and the dtype of its operand");

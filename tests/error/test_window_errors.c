@@ -38,11 +38,13 @@ static void windows(void **state) {
     (void)state;
     CT_SCOPE;
     FAILS(ct_windows(F(2, 7)), CT_E_ARGUMENT,
-          "windows: size has 0 numbers for (2, 7) f32\n  hint: it says how long windows are along "
-          "each of .axes, or along the last axes: .size = CT_DIMS(3, 3)");
+          "windows: size has 0 numbers for (2, 7) f32\n"
+          "  hint: it is the size of windows along each of .axes, or along the last axes: .size = "
+          "CT_DIMS(3, 3)");
     FAILS(ct_windows(F(7), .size = CT_DIMS(2, 2)), CT_E_ARGUMENT,
-          "windows: size has 2 numbers for (7,) f32\n  hint: it says how long windows are along "
-          "each of .axes, or along the last axes: .size = CT_DIMS(3, 3)");
+          "windows: size has 2 numbers for (7,) f32\n"
+          "  hint: it is the size of windows along each of .axes, or along the last axes: .size = "
+          "CT_DIMS(3, 3)");
     FAILS(ct_windows(F(2, 7), .size = CT_DIMS(8)), CT_E_SHAPE,
           "windows: no window fits axis 1 of (2, 7) f32: it spans 8 (size 8, dilation 1), with "
           "padding there are 7");
@@ -57,10 +59,9 @@ static void windows(void **state) {
           "windows: size is 0, it must be at least 1");
     FAILS(ct_windows(F(2, 7), .size = CT_DIMS(2), .stride = CT_DIMS(0)), CT_E_ARGUMENT,
           "windows: stride is 0, it must be at least 1");
-    FAILS(
-        ct_windows(F(2, 7), .size = CT_DIMS(2), .dilation = CT_DIMS(-1)), CT_E_ARGUMENT,
-        "windows: dilation is -1, it must be at least 1\n  hint: it may be negative with .counts, "
-        "which says how many windows there are");
+    FAILS(ct_windows(F(2, 7), .size = CT_DIMS(2), .dilation = CT_DIMS(-1)), CT_E_ARGUMENT,
+          "windows: dilation is -1, it must be at least 1\n"
+          "  hint: it may be negative with .counts, the number of windows");
     FAILS(ct_windows(F(2, 7), .size = CT_DIMS(2), .dilation = CT_DIMS(0)), CT_E_ARGUMENT,
           "windows: dilation is 0, it must be at least 1");
     FAILS(ct_windows(F(2, 7), .size = CT_DIMS(CT_DYN(2))), CT_E_ARGUMENT,
@@ -120,11 +121,12 @@ static void pools(void **state) {
     FAILS(ct_max_pool(F(2, 3, 4), .kernel = CT_DIMS(2), .padding = CT_DIMS(-1)), CT_E_ARGUMENT,
           "max_pool: padding is -1, it must be at least 0");
     FAILS(ct_max_pool(F(2, 3, 4), .kernel = CT_DIMS(3), .padding = CT_DIMS(0, 2)), CT_E_ARGUMENT,
-          "max_pool: padding 2 is more than half of a window of 3 elements\n  hint: a window must "
-          "not lie outside of x altogether");
+          "max_pool: padding 2 is more than half of a window of 3 elements\n"
+          "  hint: a window must not be entirely outside of x");
     FAILS(ct_max_pool(F(2, 3, 4), .kernel = CT_DIMS(2), .padding = CT_DIMS(1, 1, 1)), CT_E_ARGUMENT,
-          "max_pool: padding has 3 numbers for 1 axis\n  hint: give one for all, one an axis, or "
-          "one an axis for what lies before and then one an axis for what lies behind");
+          "max_pool: padding has 3 numbers for 1 axis\n"
+          "  hint: give one for all, one an axis, or one an axis for what is before and then one "
+          "an axis for what is after");
     FAILS(ct_max_pool(F(2, 3, 4, 4), .kernel = CT_DIMS(2, 2), .dilation = CT_DIMS(1, 1, 1)),
           CT_E_ARGUMENT,
           "max_pool: dilation has 3 numbers for 2 axes\n  hint: give one number an axis, or one "
@@ -268,9 +270,8 @@ static void transposed_convolutions(void **state) {
     FAILS(ct_conv_transpose(F(2, 3, 5, 5), F(3, 4, 3, 3), CT_NONE, .output = CT_DIMS(11)),
           CT_E_ARGUMENT, "conv_transpose: output has 1 number for 2 axes");
     FAILS(ct_conv_weight_grad(F(2, 3, 8), F(2, 4, 6)), CT_E_ARGUMENT,
-          "conv_weight_grad: size is not given\n  hint: it says how large the weight is along 1 "
-          "spatial "
-          "axis");
+          "conv_weight_grad: size is not given\n"
+          "  hint: it is the size of the weight along 1 spatial axis");
     FAILS(
         ct_conv_weight_grad(F(2, 3, 8), F(4, 4, 6), .size = CT_DIMS(3)), CT_E_SHAPE,
         "conv_weight_grad: x is (2, 3, 8) f32, y is (4, 4, 6) f32: they must have as many images");

@@ -75,7 +75,7 @@ BREAKS = [  # what is changed in the example, and what is said of it
     ("    own_device *d = state;\n    void *buffers", '    return "it is on fire";\n    own_device *d = state;\n    void *buffers',
      "own: k_[0-9a-f]{32}: it is on fire"),
     ("const ct_device_spec *cotan_device(void) {", "const ct_device_spec *cotan_devise(void);\nconst ct_device_spec *cotan_devise(void) {",
-     "device_load: .*/own.so has no function cotan_device, which tells of its device"),
+     "device_load: .*/own.so has no function cotan_device, which returns its device"),
     ("    return &spec;", "    return NULL;", "device_load: cotan_device of .*/own.so returned NULL"),
 ]
 
@@ -104,7 +104,7 @@ def test_a_device_that_is_lost_in_a_run(tmp_path):
              "--eval-batches", 1, "--eval-every", 60, "--save-every", 2]
     done = cotan(*words, "--device", "own", "--out", tmp_path / "lost", COTAN_DEVICE_LIBRARY=str(out))
     said = re.search(r"cotan: own: k_[0-9a-f]{32}: it fell off the bus\n"
-                     r"  hint: the checkpoint of step (\d+) is whole: --resume goes on from there when this is mended\n", done.stderr)
+                     r"  hint: the checkpoint of step (\d+) is complete: --resume continues from it after this is fixed\n", done.stderr)
     assert done.returncode == 1 and said and 2 <= int(said[1]) < 60, done.stderr
     assert cotan("train", "--resume", tmp_path / "lost").returncode == 0
     assert cotan(*words, "--out", tmp_path / "whole").returncode == 0

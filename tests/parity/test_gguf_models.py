@@ -145,5 +145,5 @@ def test_there_is_no_training_on_from_one(tmp_path):
     (tmp_path / "text.txt").write_text("a text " * 100)
     done = subprocess.run([os.environ["COTAN_BUILD"] + "/cotan", "train", "--data", tmp_path / "text.txt", "--from", tmp_path / "model.gguf"],
                           capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (2, f"cotan: train: --from {tmp_path}/model.gguf: a GGUF file is none that a run can save: the "
-                                                 "folder is needed that it was made from\n")
+    assert (done.returncode, done.stderr) == (2, f"cotan: train: --from {tmp_path}/model.gguf: a run cannot save GGUF: give "
+                                                 "the folder from which the file was made\n")

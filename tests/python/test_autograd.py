@@ -135,8 +135,9 @@ def test_a_history_is_used_once():
     assert w.grad.tolist() == [4, 8]
     with pytest.raises(cotan.Error) as error:
         loss.backward()
-    assert re.fullmatch(r"t.py:\d+: backward: the history of the value of t.py:\d+ was used by an earlier backward, the newest one at "
-                        r"t.py:\d+\n  hint: backward\(retain_graph=True\) keeps it; detach\(\) makes the value a constant, where "
+    assert re.fullmatch(r"t.py:\d+: backward: the history of the value of t.py:\d+ was used by an earlier backward, the "
+                        r"latest one at t.py:\d+\n"
+                        r"  hint: backward\(retain_graph=True\) keeps it; detach\(\) makes the value a constant, where "
                         r"gradients shall end at it", sentence(error))
 
 
@@ -208,8 +209,8 @@ def test_parameters_are_read_before_and_after_a_value():
 def test_nothing_requires_gradients():
     with pytest.raises(cotan.Error) as error:
         ops.sum(cotan.asarray([1.0])).backward()
-    assert sentence(error).split(": ", 1)[1] == ("backward: nothing behind the value requires gradients\n  hint: requires_grad=True, of what "
-                                                "gradients are wanted for, stands before the value is computed")
+    assert sentence(error).split(": ", 1)[1] == ("backward: nothing that the value depends on requires gradients\n"
+                                                 "  hint: set requires_grad=True before the value is computed")
 
 
 def test_gradients_of_gradients():

@@ -107,8 +107,9 @@ def test_tensors_of_two_devices_do_not_mix():
     with pytest.raises(cotan.DeviceError) as told:
         a + b
     assert str(told.value) == (
-        f"{__file__}:{line + 5}: add: operands lie on two devices: operand 1 is (3,) float32 on cpu ({__file__}:{line + 1}), "
-        f"operand 2 is (3,) float32 on cpu:1 ({__file__}:{line + 2})\n  hint: to() brings a tensor to another device")
+        f"{__file__}:{line + 5}: add: operands are on two devices: operand 1 is (3,) float32 on cpu ({__file__}:{line + 1}), "
+        f"operand 2 is (3,) float32 on cpu:1 ({__file__}:{line + 2})\n"
+        "  hint: to() brings a tensor to another device")
     with pytest.raises(cotan.DeviceError):
         cotan.ones(3) * cotan.ones(3, device="cpu:1")  # in one line, too
     with pytest.raises(cotan.DeviceError):

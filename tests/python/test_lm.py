@@ -443,7 +443,7 @@ def test_a_file_without_an_output_layer(tmp_path):
         assert (m.hidden(lm.IDS).numpy() == cotan.lm.load(whole).hidden(lm.IDS).numpy()).all() and m.embed("a").shape == (32,)
         assert error(cotan.ArgumentError, m.logits, lm.IDS) == "lm_logits: the model's file has no output layer, of which logits come"
         if name == "llama2":
-            assert error(cotan.ArgumentError, m.generate, "a") == "engine_new: llama does not go on with a text: its file has no output layer"
+            assert error(cotan.ArgumentError, m.generate, "a") == "engine_new: llama does not generate text: its file has no output layer"
         (bare / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaForCausalLM"]}))
         with pytest.raises(cotan.FormatError, match="is missing"):
             cotan.lm.load(bare)
@@ -491,8 +491,8 @@ def test_what_is_wrong(model, tmp_path):
     assert error(ValueError, model.perplexity, "a", context=129) == "eval_perplexity: context is 129, it must be 2 to 128"
     assert error(ValueError, model.perplexity, "a", context=8, stride=9) == "eval_perplexity: stride is 9, it must be 1 to 8, the context"
     encoder = cotan.lm.load(make(tmp_path / "bert", "bert"))
-    assert error(ValueError, encoder.perplexity, "a") == "eval_perplexity: bert does not go on with a text"
-    assert error(ValueError, encoder.generate, "a") == "engine_new: bert does not go on with a text"
+    assert error(ValueError, encoder.perplexity, "a") == "eval_perplexity: bert does not generate text"
+    assert error(ValueError, encoder.generate, "a") == "engine_new: bert does not generate text"
     assert error(ValueError, cotan.lm.load, none, activations="f16") == 'load: activations must be "int8" or "f32", not \'f16\''
     with pytest.raises(cotan.FileError, match="no-such-org"):
         cotan.lm.load("no-such-org/model")
@@ -507,7 +507,7 @@ def test_what_is_wrong(model, tmp_path):
     ('{"query": "q", "choices": ["a"], "gold": 0}', "line 2: choices are a list of two texts or more"),
     ('{"query": "q", "choices": ["a", 5], "gold": 0}', "line 2: choice 1 is no text"),
     ('{"query": "q", "choices": ["a", ""], "gold": 0}', "line 2: choice 1 is empty"),
-    ('{"query": "q", "choices": ["a", "b"]}', 'line 2: it does not say which choice is right ("gold", "label", "answer", "answerKey")'),
+    ('{"query": "q", "choices": ["a", "b"]}', 'line 2: it does not have the index of the right choice ("gold", "label", "answer", "answerKey")'),
     ('{"query": "q", "choices": ["a", "b"], "gold": 2}', 'line 2: "gold" is choice 2, there are 0 to 1'),
     ('{"query": "q", "choices": ["a", "b"], "gold": "C"}', 'line 2: "gold" is choice 2, there are 0 to 1'),
     ('{"query": "q", "choices": ["a", "b"], "label": "no"}', 'line 2: "label" is "no", no label of a choice'),

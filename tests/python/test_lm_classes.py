@@ -48,7 +48,7 @@ def test_scores(folders, name):
     assert abs(likely - (e / (1 + e) if len(e) == 1 else e / e.sum())).max() < 1e-5
     assert model.labels == (["bad", "so so", "good"] if name == "modernbert_classes" else [f"LABEL_{i}" for i in range(len(e))])
     assert not model.is_generative
-    with pytest.raises(cotan.Error, match="the model tells classes of texts apart: it has no logits of tokens"):
+    with pytest.raises(cotan.Error, match="the model is a classifier: it has no logits of tokens"):
         model.logits([1, 2, 3]).numpy()
 
 
@@ -100,7 +100,7 @@ def test_errors(folders, tmp_path):
     assert said(model.classify, [("a", long)]).endswith("lm_classify: text 0 has 204 tokens, the model reads 128 at most")
     assert model.classify([long, (long, long)], truncate=True).shape == (2, 1)
     assert said(model.classify, [3]) == "classify: texts must be str, or tuples of two, not 3"
-    assert said(cotan.lm.load(folders["bert"]).classify, "a").endswith("lm_classify: the model has no head that tells classes of texts apart (bert)")
+    assert said(cotan.lm.load(folders["bert"]).classify, "a").endswith("lm_classify: the model has no classification head (bert)")
     front = cotan.lm.load(make(tmp_path / "front", "bert_rank", around=False))
     assert front.classify([("a", "b")]).shape == (1, 1)
     file = tmp_path / "front/tokenizer.json"
@@ -108,7 +108,7 @@ def test_errors(folders, tmp_path):
     tokenizer["post_processor"]["pair"] = []
     file.write_text(json.dumps(tokenizer))
     assert said(cotan.lm.load(tmp_path / "front").classify, [("a", "b")]).endswith(
-        "lm_classify: text 0 is two, and the tokenizer does not say how two stand together")
+        "lm_classify: text 0 is a pair, and the tokenizer has no pair format")
     assert said(cotan.lm.load, make(tmp_path / "other", "bert_rank", architectures=["BertForSequenceClassification"], model_type="mamba", state_size=8,
                                     conv_kernel=4, time_step_rank=2)).endswith(
         '"architectures" is "BertForSequenceClassification", whose head is not known')

@@ -41,7 +41,7 @@ WRONG = [
      "  hint: one size may be -1: it is computed from the others"),
     ("ones(2, 3).expand(3, 3)", cotan.ShapeError,
      "user.py:1: expand: (2, 3) float32 does not expand to (3, 3) float32\n"
-     "  hint: axes of static size 1 expand, and new axes stand in front"),
+     "  hint: axes of static size 1 expand, and new axes are in front"),
     ("cotan.concat([ones(2, 3), ones(2, 4)])", cotan.ShapeError,
      "user.py:1: concat: operand 2 is (2, 4) float32, operand 1 is (2, 3) float32 (axis 0)\n"
      "  hint: only axis 0 may differ"),

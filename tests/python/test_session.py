@@ -187,8 +187,9 @@ def test_wrong_uses_of_gradients():
     loss.backward()
     with pytest.raises(cotan.GradError) as told:
         loss.backward()
-    assert re.fullmatch(r"\S+:\d+: backward: the history of the value of \S+:\d+ was used by an earlier backward, the newest one at "
-                        r"\S+:\d+\n  hint: backward\(retain_graph=True\) keeps it; detach\(\) makes the value a constant, where "
+    assert re.fullmatch(r"\S+:\d+: backward: the history of the value of \S+:\d+ was used by an earlier backward, the latest "
+                        r"one at \S+:\d+\n"
+                        r"  hint: backward\(retain_graph=True\) keeps it; detach\(\) makes the value a constant, where "
                         r"gradients shall end at it", str(told.value))
     x = cotan.asarray([1.0, 2.0]).requires_grad_()
     square = x * x  # its gradient needs x

@@ -232,7 +232,7 @@ static void what_a_fault_befell_is_poisoned(const char *device) {
     assert_null(ct_data(w));
     snprintf(want, sizeof want,
              "tests/unit/test_async.c:%d: data: variable \"w\" is poisoned: the plan that was "
-             "updating it for tests/unit/test_async.c:%d failed\n  hint: assign it anew",
+             "updating it for tests/unit/test_async.c:%d failed\n  hint: assign it again",
              line, assigned);
     assert_error(CT_E_DEVICE, want);
     line = __LINE__ + 1;

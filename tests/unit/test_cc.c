@@ -454,9 +454,10 @@ static void a_full_folder_is_passed_over(void **state) {
     ct__kernel_source k = kernel(&last, 120, 3);
     full[0] = "";
     assert_false(ct__cpu_build(&k, 1, 1, &err));
-    assert_string_equal(err.text, "cpu: no folder to compile kernels in: neither the cache, TMPDIR "
-                                  "nor /tmp: No space left on device\n  hint: make room in one of "
-                                  "them, or set TMPDIR to a folder with room");
+    assert_string_equal(
+        err.text, "cpu: no folder to compile kernels in: neither the cache, TMPDIR nor /tmp: No "
+                  "space left on device\n"
+                  "  hint: free space in one of them, or set TMPDIR to a folder with free space");
     assert_int_equal(err.code, CT_E_FILE);
     assert_int_equal(entries(cache, NULL), 3);
     assert_int_equal(entries(tmp, NULL), 0);
@@ -1182,10 +1183,10 @@ static void without_room_kernels_are_interpreted(void **state) {
     setenv("COTAN_COMPILE", "wait", 1);
     full[0] = "";
     run_plans(5);
-    assert_string_equal(logged,
-                        "cpu: no folder takes what is compiled, neither the cache, TMPDIR nor "
-                        "/tmp: kernels are interpreted, several times slower\n"
-                        "  hint: make room in one of them, or set TMPDIR to a folder with room|");
+    assert_string_equal(
+        logged, "cpu: no folder takes what is compiled, neither the cache, TMPDIR nor /tmp: "
+                "kernels are interpreted, several times slower\n"
+                "  hint: free space in one of them, or set TMPDIR to a folder with free space|");
     assert_int_equal(ct__cpu_build_counts().interpreted - before.interpreted, 2);
     assert_int_equal(ct__cpu_build_counts().runs, before.runs);
     assert_int_equal(entries(cache, NULL), 0);

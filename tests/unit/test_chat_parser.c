@@ -402,11 +402,11 @@ static void errors_are_sentences(void **state) {
     ct_error_clear();
     assert_false(ct_chat_parser_feed(p, "a", 1, NULL, &h));
     assert_string_equal(ct_error_text(),
-                        "chat_parser_feed: the function that hears of parts must not be NULL");
+                        "chat_parser_feed: the callback for parts must not be NULL");
     ct_error_clear();
     assert_false(ct_chat_parser_end(p, NULL, &h));
     assert_string_equal(ct_error_text(),
-                        "chat_parser_end: the function that hears of parts must not be NULL");
+                        "chat_parser_end: the callback for parts must not be NULL");
     ct_error_clear();
     assert_null(ct_chat_parser_format(NULL));
     assert_string_equal(ct_error_text(), "chat_parser_form: the parser must not be NULL");

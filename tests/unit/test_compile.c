@@ -380,8 +380,8 @@ static void no_plan(void **state) {
     (void)state;
     CT_SCOPE;
     refuses((ct_compile_args){.path = "step"},
-            "user.c:7: compile: nothing is pending: there is no plan\n  hint: call it behind what "
-            "a step records, before the step's scope ends");
+            "user.c:7: compile: nothing is pending: there is no plan\n"
+            "  hint: call it after a step is recorded, before the step's scope ends");
 }
 
 static void other_devices(void **state) {

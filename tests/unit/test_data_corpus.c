@@ -237,14 +237,15 @@ static void corpora_that_cannot_be_read(void **state) {
                "there is no text here (0 hidden, binary or irregular files, or a run's own, were "
                "skipped)");
     read_fails("/dev/null", CT_TOKENS_BYTES, CT_E_FILE, "neither a regular file nor a folder");
-    read_fails(at("nul"), CT_TOKENS_CHARS, CT_E_DATA,
-               "the file is not text: byte 3 of 7 is 0\n  hint: --tokens bytes takes any file");
+    read_fails(
+        at("nul"), CT_TOKENS_CHARS, CT_E_DATA,
+        "the file is not text: byte 3 of 7 is 0\n  hint: .tokenizer \"bytes\" accepts any file");
     read_fails(at("noise"), CT_TOKENS_CHARS, CT_E_DATA,
-               "the file is not text: most of its 10 bytes are no characters\n  hint: --tokens "
-               "bytes takes any file");
+               "the file is not text: most of its 10 bytes are no characters\n"
+               "  hint: .tokenizer \"bytes\" accepts any file");
     read_fails(at("latin1"), CT_TOKENS_CHARS, CT_E_DATA,
-               "the file is not UTF-8: byte 3 of 12 is 0xe9\n  hint: convert it with iconv, or use "
-               "--tokens bytes");
+               "the file is not UTF-8: byte 3 of 12 is 0xe9\n"
+               "  hint: convert it with iconv, or use .tokenizer \"bytes\"");
     ct_corpus corpus;
     ct_err err = {0};
     assert_false(ct__corpus_read(NULL, 0, CT_TOKENS_CHARS, NULL, &corpus, &err));
@@ -284,10 +285,9 @@ static void too_short_for_the_context(void **state) {
     assert_true(ct__corpus_check(&corpus, 64, &err)); // 585 and 65
     corpus.n = 640;
     assert_false(ct__corpus_check(&corpus, 64, &err));
-    assert_string_equal(err.text,
-                        "corpus: 640 tokens are too few for context 64: 576 to train on and 64 to "
-                        "validate on, each must be at least 65\n  hint: use more text or a smaller "
-                        "--context");
+    assert_string_equal(err.text, "corpus: 640 tokens are too few for context 64: 576 to train on "
+                                  "and 64 to validate on, each must be at least 65\n"
+                                  "  hint: use more text or a smaller .context");
     assert_int_equal(err.code, CT_E_DATA);
 }
 

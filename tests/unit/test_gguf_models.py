@@ -245,5 +245,5 @@ def test_not_in_place(tmp_path):
     _, pairs, tensors, _ = made("qwen2", "qwen2", 8, Q4_K)
     name = "blk.0.ffn_down.weight"
     text = run("in_place_logits", put(tmp_path, pairs, tensors | {name: (Q5_0, tensors[name][1], bytes(256 * 256 // 32 * 22))}), tmp_path, fails=True)
-    assert re.fullmatch(r'.*: .*m\.gguf: "blk\.0\.ffn_down\.weight" is Q5_0, which is not read where it lies, as it has to be of a '
-                        r"model of 0\.0 GB where there are \d+\.\d GB of memory\n", text), text
+    assert re.fullmatch(r'.*: .*m\.gguf: "blk\.0\.ffn_down\.weight" is Q5_0, which cannot be read from the mapped file, as is needed for a '
+                        r"model of 0\.0 GB with \d+\.\d GB of memory\n", text), text

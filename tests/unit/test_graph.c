@@ -347,7 +347,7 @@ static void the_verifier_finds_what_is_broken(void **state) {
     mul->out->dtype = CT_F64;
     assert_false(ct__verify(o.nodes, o.n, &err));
     assert_non_null(
-        strstr(err.text, "verify: node 2: mul: output 0 is (3,) f64, its rule says (3,) f32"));
+        strstr(err.text, "verify: node 2: mul: output 0 is (3,) f64, by its rule it is (3,) f32"));
     mul->out->dtype = dtype;
 
     err.code = CT_OK;

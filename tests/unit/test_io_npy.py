@@ -225,7 +225,7 @@ def deflate(data):
 
 SIZE = len(archive([("a.npy", npy())]))
 CUT = "the end of the archive is missing: it is cut short"
-DIFFERS = 'array "a": what stands before its bytes is damaged, or differs from the directory'
+DIFFERS = 'array "a": its local header is damaged, or differs from the directory'
 DAMAGED = 'array "a": its bytes cannot be unpacked: they are damaged'
 HOSTILE = {
     "empty": (b"", 'it is no zip archive: it begins with "", not with "PK"'),
@@ -244,7 +244,7 @@ HOSTILE = {
     "count one too large": (edited(("end", 8, "<H", 2), ("end", 10, "<H", 2)),
                             "entry 2 of 2 of the directory is damaged"),
     "count too small": (edited(("end", 8, "<H", 0), ("end", 10, "<H", 0)),
-                        "the directory has 51 bytes behind its last entry"),
+                        "the directory has 51 bytes after its last entry"),
     "a part": (edited(("end", 4, "<H", 1)), "it is one part of several"),
     "its directory elsewhere": (edited(("end", 6, "<H", 1)), "it is one part of several"),
     "some entries elsewhere": (edited(("end", 8, "<H", 2)), "it is one part of several"),
@@ -469,7 +469,7 @@ def test_other_lies_of_64_bits(tmp_path):
         "the directory has 1099511627776 entries by its count, but the file only 408 bytes": wide(
             ("end64", 24, "<Q", 1 << 40), ("end64", 32, "<Q", 1 << 40)),
         NOWHERE: wide(("end64", 40, "<Q", ONES - 99), ("end64", 48, "<Q", 310 + 100)),
-        "the directory has 79 bytes behind its last entry": wide(("end64", 24, "<Q", 0), ("end64", 32, "<Q", 0)),
+        "the directory has 79 bytes after its last entry": wide(("end64", 24, "<Q", 0), ("end64", 32, "<Q", 0)),
         BROKEN: wide(("central", 42, "<I", 0), ("central extra", 2, "<H", 16), ("central extra", 20, "4s", extra)),
     }
     for refusal, raw in cases.items():

@@ -209,8 +209,8 @@ static void later_steps_go(void **state) {
         put(text);
         assert_false(ct__metrics_truncate(path, 5, &err));
         check_error(&err, CT_E_FORMAT,
-                    "line 2 has no whole number \"step\"\n  hint: move the file away to go on "
-                    "without it");
+                    "line 2 has no whole number \"step\"\n"
+                    "  hint: move the file away to continue without it");
         err = (ct_err){0};
         check_file(text);
     }
@@ -277,7 +277,7 @@ static void lines_before_a_step_are_read_alone(void **state) {
     assert_false(ct__metrics_read_before(path, 2, names, 1, &series, &err));
     check_error(
         &err, CT_E_FORMAT,
-        "line 3 has no whole number \"step\"\n  hint: move the file away to go on without it");
+        "line 3 has no whole number \"step\"\n  hint: move the file away to continue without it");
     err = (ct_err){0};
     put("{\"step\": 0, \"loss\": 2}\n{\"step\": 1, \"loss\": \"low\"}\n{\"step\": 2}\n");
     assert_false(ct__metrics_read_before(path, 2, names, 1, &series, &err));

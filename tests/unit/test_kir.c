@@ -574,7 +574,7 @@ static void mistakes_with_breaks_are_told(void **state) {
     v = ct__kir_load(&k, x, i);
     ct__kir_break(&k, ct__kir_lt(&k, v, v));
     ct__kir_end(&k);
-    expect_fault(&k, "kernel: BREAK at instruction 4: it does not stand in a SEQ loop");
+    expect_fault(&k, "kernel: BREAK at instruction 4: it is not in a SEQ loop");
 
     k = fresh(&x, &y);
     ct__kir_loop_n(&k, CT_BIND_SEQ, 8, NULL);

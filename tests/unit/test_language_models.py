@@ -231,7 +231,7 @@ def test_options_that_are_wrong(tmp_path):
     assert said("generate", np.full((1, 3), 96, np.int32)) == "lm_generate: token 0 of the prompt is 96, the model knows 0 to 95"
     config, shapes = config_of("bert")
     lm.save(tmp_path / "model", config, shapes)
-    assert said("generate", lm.IDS[:1]) == "lm_generate: bert does not go on with a text"
+    assert said("generate", lm.IDS[:1]) == "lm_generate: bert does not generate text"
 
 
 @pytest.mark.parametrize("options, kept", [

@@ -509,9 +509,9 @@ static void bodies_whose_results_change_type(void **state) {
     CT_SCOPE;
     ct_tensor x = number(1), out;
     ct_while(&out, .cond = always, .body = widens, .carry = &x, .n_carry = 1);
-    SAYS(CT_E_SHAPE, "while: carried tensor 1 is () f64, the body "
-                     "makes it (2,) f64\n  hint: it keeps its shape; give it room for all "
-                     "turns, of which ct_dynamic_update writes one");
+    SAYS(CT_E_SHAPE, "while: carried tensor 1 is () f64, the body makes it (2,) f64\n"
+                     "  hint: it keeps its shape; give it the size of all iterations, and write "
+                     "one with ct_dynamic_update");
     ct_scan(&out, NULL, .body = widens, .carry = &x, .n_carry = 1, .length = 2);
     SAYS(CT_E_SHAPE, "scan: carried tensor 1 is () f64, the body makes it (2,) f64\n"
                      "  hint: it keeps its shape; what each turn adds goes out as ys");
@@ -571,7 +571,7 @@ static void xs_that_are_not_of_one_length(void **state) {
                      "  hint: it is the size of axis 0, of all xs the same");
     ct_scan(NULL, &out, .body = itself, .xs = xs, .n_xs = 1, .n_ys = 1, .length = 2);
     SAYS(CT_E_SHAPE, "scan: operand 1 is (3,) f64, the loop has length 2\n"
-                     "  hint: it is .length; without one the xs say it");
+                     "  hint: it is .length; without it, it is the length of the xs");
 }
 
 static void predicates_that_are_no_bool(void **state) {

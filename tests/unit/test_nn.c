@@ -407,11 +407,13 @@ static void conv_refuses_what_does_not_fit(void **state) {
         {{.in = 4, .out = 6, .groups = 3, .kernel = CT_INTS(3)},
          "3 groups do not divide 4 channels in and 6 out"},
         {{.in = 2, .out = 2, .kernel = CT_INTS(3), .padding = CT_INTS(1, 1, 1, 1, 1, 1, 1)},
-         ".padding has 7 numbers for 1 axis\n  hint: give one for all, one an axis, or one an axis "
-         "for what lies before and then one an axis for what lies behind"},
+         ".padding has 7 numbers for 1 axis\n"
+         "  hint: give one for all, one an axis, or one an axis for what is before and then one an "
+         "axis for what is after"},
         {{.in = 2, .out = 2, .kernel = CT_INTS(3, 3), .padding = CT_INTS(1, 1, 1, 1, 1)},
-         ".padding has 5 numbers for 2 axes\n  hint: give one for all, one an axis, or one an axis "
-         "for what lies before and then one an axis for what lies behind"},
+         ".padding has 5 numbers for 2 axes\n"
+         "  hint: give one for all, one an axis, or one an axis for what is before and then one an "
+         "axis for what is after"},
         {{.in = 2, .out = 2, .kernel = CT_INTS(3, 3), .stride = CT_INTS(1, 1, 1)},
          ".stride has 3 numbers for 2 axes\n  hint: give one number an axis, or one for all of "
          "them"},
@@ -717,7 +719,7 @@ static void a_file_shortened_while_it_is_loaded_is_an_error(void **state) {
             assert_null(ct_data_at(w, (ct_loc){"main.c", 9}));
             assert_string_equal(ct_error_text(), "main.c:9: data: variable \"w\" is poisoned: what "
                                                  "was giving it its value failed\n  hint: assign "
-                                                 "it anew");
+                                                 "it again");
             ct_error_clear();
             ct_assign(w, ct_zeros(dtypes[k], CT_DIMS(N)));
             assert_non_null(ct_data(w));

@@ -295,8 +295,8 @@ static void a_value_that_a_gradient_goes_through_is_explained(void **state) {
     assert_true(at(g, 0) == 4);
     char want[256];
     snprintf(want, sizeof want,
-             FILE_NAME ":%d: grad computes mul of " FILE_NAME
-                       ":%d again, though its value is there, to go back through it\n",
+             FILE_NAME ":%d: grad recomputes mul of " FILE_NAME
+                       ":%d, though its value is there, to go back through it\n",
              line, made);
     if (!strstr(record_log, want)) fail_msg("want %sgot %s", want, record_log);
     unsetenv("COTAN_EXPLAIN");

@@ -262,8 +262,9 @@ static void what_is_wrong_with_a_signature(void **state) {
         assert_error(CT_E_ARGUMENT, whole);
     }
     assert_null(define_at_3((ct_op_spec){.name = "mine"}));
-    assert_error(CT_E_ARGUMENT,
-                 "user.c:3: mine: one of text, body and compute says what it gives, here 0 do");
+    assert_error(
+        CT_E_ARGUMENT,
+        "user.c:3: mine: exactly one of expression, body and compute must be given, not 0");
     assert_null(ct_op_define_with((ct_op_spec){.name = "mine", .struct_size = 8}));
     assert_error(CT_E_ARGUMENT,
                  "op_define: the definition was compiled with the headers of another "

@@ -118,10 +118,10 @@ static void loops_carry_them(void **state) {
                              .n_ys = 1,
                              .here = HERE};
         ct_scan_with(args, &last, &ys);
-        assert_string_equal(ct_error_text(),
-                            "p.c:4: scan: an element of operand 2 is () i4, which is no whole "
-                            "number of bytes\n  hint: go along a tensor of 8 bits, and cast it "
-                            "inside or behind");
+        assert_string_equal(
+            ct_error_text(),
+            "p.c:4: scan: an element of operand 2 is () i4, which is no whole number of bytes\n"
+            "  hint: go along a tensor of 8 bits, and cast it inside or after");
         ct_error_clear();
     }
 }

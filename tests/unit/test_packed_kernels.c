@@ -107,8 +107,8 @@ static void a_packed_kernel_runs(void **state) {
     ct_err err = {0};
     put(bytes, n, 0644);
     if (!has_avx2()) {
-        refuses("it has kernels for processors with AVX2, AVX-512, and this one is none of them\n  "
-                "hint: cotan pack writes it anew");
+        refuses("it has kernels for processors with AVX2, AVX-512, and this one is none of them\n"
+                "  hint: recreate it with cotan pack");
         return;
     }
     assert_true(ct__pack_load(path, &err));
@@ -163,9 +163,9 @@ static void nothing_is_writable_and_code(void **state) {
 static void other_files_are_refused(void **state) {
     (void)state;
     put("hello", 5, 0644);
-    refuses("it is no file of packed kernels\n  hint: cotan pack writes it anew");
+    refuses("it is no file of packed kernels\n  hint: recreate it with cotan pack");
     put("", 0, 0644);
-    refuses("it is no file of packed kernels\n  hint: cotan pack writes it anew");
+    refuses("it is no file of packed kernels\n  hint: recreate it with cotan pack");
 }
 
 static void short_and_long_files_are_refused(void **state) {
@@ -175,7 +175,7 @@ static void short_and_long_files_are_refused(void **state) {
         put(bytes, cut, 0644);
         snprintf(
             expected, sizeof expected,
-            "the file ends early: %zu bytes of it are there\n  hint: cotan pack writes it anew",
+            "the file ends early: %zu bytes of it are there\n  hint: recreate it with cotan pack",
             cut);
         refuses(expected);
     }
@@ -186,7 +186,7 @@ static void short_and_long_files_are_refused(void **state) {
     put(longer, n + 1, 0644);
     free(longer);
     snprintf(expected, sizeof expected,
-             "the file goes on behind its end, %zu bytes\n  hint: cotan pack writes it anew", n);
+             "the file has data after its end, %zu bytes\n  hint: recreate it with cotan pack", n);
     refuses(expected);
 }
 
@@ -199,8 +199,8 @@ static const ct_pack_level *own_level(void) {
 
 static void a_changed_byte_is_noticed(void **state) {
     (void)state;
-    static const char damaged[] = "the file is damaged: what it holds is not what was written\n  "
-                                  "hint: cotan pack writes it anew";
+    static const char damaged[] = "the file is damaged: what it holds is not what was written\n"
+                                  "  hint: recreate it with cotan pack";
     char *copy = malloc(n);
     assert_non_null(copy);
     const size_t places[] = {offsetof(ct_pack_header, n_levels), sizeof(ct_pack_header) + 8,
@@ -223,17 +223,17 @@ static void packs_of_other_programs_are_refused(void **state) {
     strcpy(h->version, "9.9.9\x1b");
     put(h, n, 0644);
     refuses("it was packed by Cotan 9.9.9?, this is " CT_VERSION
-            "\n  hint: cotan pack writes it anew");
+            "\n  hint: recreate it with cotan pack");
     memcpy(h, bytes, n);
     strcpy(h->numerics, "1 plain");
     put(h, n, 0644);
     refuses("its kernels compute by the rules \"1 plain\", this program by \"" CT_NUMERICS_KERNELS
-            "\"\n  hint: cotan pack writes it anew");
+            "\"\n  hint: recreate it with cotan pack");
     memcpy(h, bytes, n);
     h->prelude.lo ^= 1;
     put(h, n, 0644);
     refuses("it was packed by another build of Cotan " CT_VERSION
-            "\n  hint: cotan pack writes it anew");
+            "\n  hint: recreate it with cotan pack");
     free(h);
 }
 
@@ -250,8 +250,8 @@ static void packs_for_other_processors_are_refused(void **state) {
     h->hash = ct__pack_header_hash(h);
     put(h, n, 0644);
     free(h);
-    refuses("it has kernels for processors with AVX2, AVX-512, and this one is none of them\n  "
-            "hint: cotan pack writes it anew");
+    refuses("it has kernels for processors with AVX2, AVX-512, and this one is none of them\n"
+            "  hint: recreate it with cotan pack");
 }
 
 static void files_that_others_may_write_are_refused(void **state) {

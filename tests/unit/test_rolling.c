@@ -183,7 +183,7 @@ static void test_a_history_is_used_once(void **state) {
     more = name(ct_sum(more));
     assert_int_equal(ct_tracked_leaves_at(more, &leaf, 1, (ct_loc){"train.py", 9}), 0);
     assert_non_null(strstr(ct_error_text(),
-                           "was used by an earlier backward, the newest one at train.py:7\n  hint: "
+                           "was used by an earlier backward, the latest one at train.py:7\n  hint: "
                            "backward(retain_graph=True) keeps it"));
     ct_error_clear();
     ct_tensor detached = name(ct_stop_gradient(loss)), sum = name(ct_sum(ct_mul(detached, d.w)));
@@ -198,9 +198,8 @@ static void test_nothing_requires_gradients(void **state) {
     ct_tensor x = name(ct_sum(ramp(3))), leaf;
     assert_int_equal(ct_tracked_leaves_at(x, &leaf, 1, (ct_loc){"a.py", 3}), 0);
     assert_string_equal(ct_error_text(),
-                        "a.py:3: backward: nothing behind the value requires gradients\n  hint: "
-                        "requires_grad=True, of what gradients are wanted for, stands before the "
-                        "value is computed");
+                        "a.py:3: backward: nothing that the value depends on requires gradients\n"
+                        "  hint: set requires_grad=True before the value is computed");
     ct_error_clear();
     end();
 }

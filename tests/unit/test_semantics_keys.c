@@ -216,8 +216,8 @@ static void a_dynamic_axis_never_broadcasts_even_at_1(void **state) {
     assert_error(CT_E_SHAPE, want);
     ct_expand(n, CT_DIMS(3));
     snprintf(want, sizeof want,
-             FILE_NAME ":%d: expand: (n=1,) f32 does not expand to (3,) f32\n  hint: axes of "
-                       "static size 1 expand, and new axes stand in front",
+             FILE_NAME ":%d: expand: (n=1,) f32 does not expand to (3,) f32\n"
+                       "  hint: axes of static size 1 expand, and new axes are in front",
              __LINE__ - 4);
     assert_error(CT_E_SHAPE, want);
     ct_tensor both = ct_add(n, ct_from(v, CT_F32, CT_DIMS(1)));

@@ -249,9 +249,10 @@ static void a_freed_set_leaves_pending_reads_spent(void **state) {
     assert_false(ct_eval(&y, 1));
     assert_int_equal(ct_error_code(), CT_E_OVERWRITTEN);
     assert_non_null(strstr(ct_error_text(), "but it was freed after its assignment at "));
-    assert_non_null(strstr(
-        ct_error_text(), " and is gone\n  hint: what is recorded runs where its scope ends: free "
-                         "behind that; a loop's turns run one by one with CT_SCOPE; in the loop"));
+    assert_non_null(strstr(ct_error_text(),
+                           " and is gone\n"
+                           "  hint: recorded work runs when its scope ends: free it after that; "
+                           "use CT_SCOPE; in a loop, so that each iteration runs by itself"));
     ct_error_clear();
 }
 
@@ -482,7 +483,7 @@ static void assert_hint(int grad_line, int value_line) {
         FILE_NAME
         ":%d: grad: the value of " FILE_NAME
         ":%d is a constant here: it was computed from a variable in a scope that has ended, or "
-        "in another context\n  hint: ct_stop_gradient says that this is meant; if not, take "
+        "in another context\n  hint: use ct_stop_gradient if this is intended; if not, take "
         "the gradient where the value is computed\n",
         grad_line, value_line);
     assert_string_equal(record_log, value_line ? want : "");
@@ -679,10 +680,10 @@ static void a_gradient_behind_a_version_that_is_gone(void **state) {
         assert_true(slope_at_9(l, y) == 43 && slope_at_9(ct_mul(ct_stop_gradient(y), x), x) == 20);
         for (int of_variable = 0; of_variable < 2; of_variable++) {
             assert_true(isnan(slope_at_9(l, of_variable ? w : x)));
-            const char *want =
-                "user.c:9: grad: the value needs variable \"w\" as it was read at user.c:3, but it "
-                "was assigned at user.c:7 and is gone\n  hint: take the gradient before the "
-                "assignment runs, or say by ct_stop_gradient that the value is a constant";
+            const char *want = "user.c:9: grad: the value needs variable \"w\" as it was read at "
+                               "user.c:3, but it was assigned at user.c:7 and is gone\n"
+                               "  hint: take the gradient before the assignment runs, or mark the "
+                               "value as a constant by ct_stop_gradient";
             assert_error(CT_E_OVERWRITTEN, want);
         }
         ct_tensor wrt[] = {y, x}, g[2]; // behind y nothing is asked for

@@ -135,7 +135,7 @@ static void what_does_not_go_together(void **state) {
     FAILS(ct__unpack_mlx(&codes, &scales, &other, 4, 64, to, 64, &err),
           "\"s\": (1, 1) f16 does not go with the biases (1, 2) f16");
     FAILS(ct__unpack_mlx(&codes, &scales, &scales, 4, 64, to, 63, &err),
-          "\"w\": (1, 8) u32 stands for 64 numbers, not for 63");
+          "\"w\": (1, 8) u32 represents 64 numbers, not 63");
     FAILS(ct__unpack_fp8(&codes, &scales, 128, 128, to, 8, &err),
           "\"w\": (1, 8) u32 does not go with the scales (1, 1) f16");
     FAILS(ct__unpack_fp8(&huge, &other, 128, 128, to, 0, &err),

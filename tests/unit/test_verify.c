@@ -148,7 +148,7 @@ static void programs(void **state) {
     f.launches[2].n_steps = 1;
     refused(&f, "plan: launch 2: there is no such argument to move on: 2");
     whole(&f)->bufs[1].offset = 64;
-    refused(&f, "plan: buffer 1 lies outside of the arena");
+    refused(&f, "plan: buffer 1 is outside of the arena");
     assert_true(ct__verify_program(&f.p, false, &err));
 
     ct_kir kir;

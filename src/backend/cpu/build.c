@@ -241,7 +241,7 @@ static bool build_is_interpretable(const ct__kernel_source *kernels, size_t n) {
 }
 
 static const char free_space_hint[] =
-    "make room in one of them, or set TMPDIR to a folder with room";
+    "free space in one of them, or set TMPDIR to a folder with free space";
 
 static bool build_report_no_folder(const job *j, ct_err *err) {
     ct__err(err, CT_E_FILE, CT_NOWHERE, "cpu",

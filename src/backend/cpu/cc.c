@@ -181,8 +181,7 @@ const char *ct__cc_missing(void) {
     return cc_find_on_path(path) ? NULL : none_on_path;
 }
 const char *ct__cc_missing_hint(void) {
-    if (ct__linked_statically())
-        return "cotan run MODEL --kernels FILE; cotan pack MODEL writes it";
+    if (ct__linked_statically()) return "load packed kernels: ct_kernels_load, or COTAN_KERNELS";
     return getauxval(AT_SECURE) ? NULL : "install gcc or clang";
 }
 

@@ -95,7 +95,7 @@ static bool pack_report_mismatch(const char *path, ct_err *err, const char *form
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     ct__err(err, CT_E_FORMAT, CT_NOWHERE, "kernels", "%.300s: %s", path, what);
-    ct__err_hint(err, "cotan pack writes it anew");
+    ct__err_hint(err, "recreate it with cotan pack");
     return false;
 }
 
@@ -147,7 +147,7 @@ bool ct__pack_check_header(const void *bytes, size_t n, const char *path,
     if (n < sizeof *h || n < h->bytes)
         return pack_report_mismatch(path, err, "the file ends early: %zu bytes of it are there", n);
     if (n > h->bytes)
-        return pack_report_mismatch(path, err, "the file goes on behind its end, %llu bytes",
+        return pack_report_mismatch(path, err, "the file has data after its end, %llu bytes",
                                     (unsigned long long)h->bytes);
     if (!pack_check_program(h, path, err)) return false;
     if (h->n_levels > CT_PACK_LEVELS || n - sizeof *h < h->n_levels * sizeof(ct_pack_level) ||

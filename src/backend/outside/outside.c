@@ -263,7 +263,7 @@ static bool plugin_build(ct_device *device, ct_kernel *const *kernels, size_t n,
 
 static void plugin_about(const ct_device *device, ct_text *what, uint64_t *memory) {
     const ct_device_spec *spec = plugin_spec_of(device);
-    ct__text_add(what, spec->doc ? spec->doc : "a device from outside");
+    ct__text_add(what, spec->doc ? spec->doc : "a device plugin");
     *memory = spec->memory;
 }
 
@@ -353,7 +353,7 @@ static bool plugin_load(const char *path, ct_loc here, ct_err *err) {
     dlclose(library); // RTLD_NODELETE keeps it loaded
     if (!at)
         return ct__err(err, CT_E_FORMAT, here, op,
-                       "%.300s has no function cotan_device, which tells of its device", path);
+                       "%.300s has no function cotan_device, which returns its device", path);
     if (!spec)
         return ct__err(err, CT_E_FORMAT, here, op, "cotan_device of %.300s returned NULL", path);
     return plugin_define(spec, here, err);

@@ -79,7 +79,7 @@ static bool ahead_compile_pending(ct_ahead *a) {
     }
     if (a->plan->n_subplans)
         return ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile",
-                       "tensors lie on several devices: what is written runs on one");
+                       "tensors are on several devices: the exported function runs on one");
     a->roots = a->engine->roots;
     return ct__ahead_check_calls(a) && ahead_write_plan(a);
 }

@@ -39,10 +39,13 @@ void ct__ahead_declare_calls(const ct_ahead *a, ct_text *out) {
     const char *symbols[CT_AHEAD_SYMBOLS];
     const size_t n = ct__ahead_symbols(a, symbols, CT_AHEAD_SYMBOLS);
     if (!n) return;
-    ct__text_add(out,
-                 "// Functions of ops from outside, in files of their own. dtype is Cotan's number "
-                 "of it.\nstruct cotan_op_array {\n    void *data;\n    int dtype, rank;\n"
-                 "    const int64_t *dim;\n};\n");
+    ct__text_add(
+        out, "// Functions of custom ops, in files of their own. dtype is Cotan's number of it.\n"
+             "struct cotan_op_array {\n"
+             "    void *data;\n"
+             "    int dtype, rank;\n"
+             "    const int64_t *dim;\n"
+             "};\n");
     for (size_t i = 0; i < n; i++)
         ct__textf(out,
                   "const char *%s(const struct cotan_op_array *in, const struct cotan_op_array "

@@ -138,7 +138,7 @@ static bool ahead_put_description(const ct_ahead *a, ct_text *out) {
         a->name, CT_VERSION, a->name, c->flops * 1e-6, c->n_launches, c->n_kernels,
         (double)c->bytes * 1e-6);
     for (size_t i = 0; i < n_calls; i++)
-        ct__textf(out, i ? ", %s" : "// It calls functions of ops from outside: %s", calls[i]);
+        ct__textf(out, i ? ", %s" : "// It calls functions of custom ops: %s", calls[i]);
     ct__text_add(out, n_calls ? ".\n//\n" : "//\n");
     ct__text_add(out, "//     static unsigned char arena[");
     ahead_put_upper(a, out, "_ARENA_BYTES] __attribute__((aligned(64)));\n");
@@ -158,8 +158,8 @@ static bool ahead_put_description(const ct_ahead *a, ct_text *out) {
         "// on this type of machine. -ffast-math is refused; its parts, and -ffp-contract=fast, "
         "are "
         "not for Clang.\n",
-        a->name, a->name, ahead_any_pointer(a), a->name,
-        n_calls ? "; 3: an op from outside failed" : "", a->name, ct__numerics(a->engine->device));
+        a->name, a->name, ahead_any_pointer(a), a->name, n_calls ? "; 3: a custom op failed" : "",
+        a->name, ct__numerics(a->engine->device));
     return true;
 }
 
@@ -177,8 +177,7 @@ static bool ahead_put_header(const ct_ahead *a, ct_text *out, uint32_t *number) 
                     "_COTAN_H\n\n#include <stdint.h>\n\n"
                     "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n#define ");
     ahead_put_upper(a, out, "_ARENA_BYTES ");
-    ct__textf(out, "%zu // what lies there matters within a call alone\n#define ",
-              bytes ? bytes : 64);
+    ct__textf(out, "%zu // its contents are only used during a call\n#define ", bytes ? bytes : 64);
     ahead_put_upper(a, out, "_PLAN ");
     ct__textf(out, "0x%08" PRIx32 "u // header and source are of the same plan\n\n", *number);
     ct__text_bytes(out, members.s ? members.s : "", members.n);

@@ -97,7 +97,7 @@ void ct__check_write_difference(ct_text *text, const ct_type *type, int64_t at, 
                                 const void *want);
 void ct__check_write_nonfinite(ct_text *text, const ct_type *type, ct_check_nonfinite bad);
 void ct__check_write_inputs(ct_text *text, const ct_node *node, void *const *in);
-// Writes "; index 9 at (3,) lies outside 0 to 7" for a node whose kind has positions, if one is out of
+// Writes "; index 9 at (3,) is outside 0 to 7" for a node whose kind has positions, if one is out of
 // range.
 void ct__check_write_out_of_range(ct_text *text, const ct_node *node, void *const *in);
 

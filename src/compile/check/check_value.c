@@ -229,5 +229,5 @@ void ct__check_write_out_of_range(ct_text *text, const ct_node *node, void *cons
     ct__check_write_value(text, type, in[positions], i);
     ct__text_add(text, " at ");
     ct__print_index(text, type, i);
-    ct__textf(text, " lies outside 0 to %lld", (long long)n - 1);
+    ct__textf(text, " is outside 0 to %lld", (long long)n - 1);
 }

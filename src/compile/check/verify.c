@@ -118,7 +118,7 @@ static bool verify_offsets(const ct_program *p, const bool *written, ct_err *err
         if (b->kind == CT_BUF_TEMP && written[i] &&
             (b->offset % 64 || b->offset > p->arena_bytes || p->arena_bytes - b->offset < b->bytes))
             return ct__err(err, CT_E_INTERNAL, CT_NOWHERE, "plan",
-                           "buffer %zu lies outside of the arena", i);
+                           "buffer %zu is outside of the arena", i);
     }
     return true;
 }
@@ -146,7 +146,7 @@ static bool verify_batch_member(const ct_program *p, const ct_launch *batch, siz
                                 ct_err *err) {
     const ct_launch *l = &p->launches[at];
     if ((l->kind != CT_LAUNCH_KERNEL && l->kind != CT_LAUNCH_COPY) || l > batch + batch->count)
-        return verify_report(err, l, at, "it stands in a batch and is no kernel or copy of it", at);
+        return verify_report(err, l, at, "it is in a batch but is no kernel or copy of it", at);
     for (const ct_launch *other = batch + 1; other < l; other++)
         for (uint32_t i = 0; i < l->n_args; i++)
             for (uint32_t j = 0; j < other->n_args; j++)

@@ -844,7 +844,7 @@ static void c_select_row(const ct_render *r) {
     c_indent(r);
     ct__text_add(r->out, "end = min(end, begin + 1);\n");
     c_indent(r);
-    ct__text_add(r->out, "scratch += (begin - first) * room;\n");
+    ct__text_add(r->out, "scratch += (begin - first) * scratch_bytes;\n");
 }
 
 static void c_write_kernel_body(ct_render *r) {
@@ -871,7 +871,7 @@ static void c_write_opencl_signature(const ct_kir *k, const char *name, ct_text 
     for (int i = 0; i < k->nparams; i++) ct__textf(out, "global u8 *b%d, ", i);
     for (int i = 0; i < k->nparams; i++) ct__textf(out, "i64 o%d, ", i);
     for (int i = 0; i < k->nargs; i++) ct__textf(out, "i64 n%d, ", i);
-    ct__text_add(out, "i64 begin, i64 end, i64 room, global u8 *scratch) {\n");
+    ct__text_add(out, "i64 begin, i64 end, i64 scratch_bytes, global u8 *scratch) {\n");
     ct__text_add(out, "    const i64 first = begin;\n");
 }
 

@@ -13,10 +13,10 @@
 bool ct__render_c(const ct_kir *k, ct_text *out, char name[40], ct_err *err);
 
 // The same as OpenCL C 1.2, one function
-//     kernel void k_HASH(global u8 *b0, .., i64 o0, .., i64 n0, .., i64 begin, i64 end, i64 room,
+//     kernel void k_HASH(global u8 *b0, .., i64 o0, .., i64 n0, .., i64 begin, i64 end, i64 scratch_bytes,
 //                        global u8 *scratch)
 // whose parameters are each buffer, the byte offset at which each begins, the args, and the range
-// [begin, end) of the grid, of which work-item i runs row begin + i. scratch: `room` bytes per work-item, at
+// [begin, end) of the grid, of which work-item i runs row begin + i. scratch: `scratch_bytes` bytes per work-item, at
 // least ct__kir_scratch.
 bool ct__render_opencl(const ct_kir *k, ct_text *out, char name[40], ct_err *err);
 

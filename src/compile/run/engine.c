@@ -110,8 +110,8 @@ static int executor_find_device(ct_ctx *ctx, const char *given, ct_loc here) {
     executor_free(e);
     if (at < 0)
         ct__err(&ctx->err, CT_E_LIMIT, here, "to",
-                "\"%s\" would be device %d that tensors of this process lie on, at most %d can be",
-                name, CT_PLACES + 1, CT_PLACES);
+                "\"%s\" would be device %d with tensors of this process, at most %d can be", name,
+                CT_PLACES + 1, CT_PLACES);
     return at;
 }
 
@@ -668,7 +668,7 @@ ct_plan *ct__pending_plan(ct_ctx *ctx, ct_loc here, ct_executor **engine) {
     *engine = e;
     if (n) return executor_choose_plan(ctx, e, &n, false);
     ct__err(&ctx->err, CT_E_ARGUMENT, here, "compile", "nothing is pending: there is no plan");
-    ct__err_hint(&ctx->err, "call it behind what a step records, before the step's scope ends");
+    ct__err_hint(&ctx->err, "call it after a step is recorded, before the step's scope ends");
     return NULL;
 }
 

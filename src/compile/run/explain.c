@@ -136,8 +136,8 @@ static const char *explain_advice(const ct_difference *d, bool rolling) {
 static void explain_log_recomputed(ct_ctx *ctx, ct_loc here, const char *op, const ct_node *node,
                                    const char *why) {
     ct_text text = {0};
-    ct__textf(&text, "%s:%u: %s computes %s of %s:%u again, %s", explain_file_of(here), here.line,
-              op, node->op->name, explain_file_of(node->here), node->here.line, why);
+    ct__textf(&text, "%s:%u: %s recomputes %s of %s:%u, %s", explain_file_of(here), here.line, op,
+              node->op->name, explain_file_of(node->here), node->here.line, why);
     if (text.s && !text.failed) ct__log(ctx, CT_LOG_EXPLAIN, text.s);
     ct__text_free(&text);
 }

@@ -572,7 +572,7 @@ bool ct__emit_map(ct_emit *e, const ct_node *node, const ct_ix *at, ct_map *map)
         return true;
     }
     return ct__err(e->err, CT_E_INTERNAL, node->here, node->op->name,
-                   "it does not say where its elements come from");
+                   "it does not define where its elements come from");
 }
 
 static ct_kval emitter_constant(ct_emit *e, const ct_node *node) {

@@ -294,7 +294,7 @@ static bool schedule_break_cycle(ct_sched *s, schedule_deps *deps) {
         if (!schedule_move_to_temp(s, val, root->val.node, root->val.out)) return false;
     }
     return found ||
-           ct__err(s->err, CT_E_INTERNAL, CT_NOWHERE, "plan", "its kernels wait for each other");
+           ct__err(s->err, CT_E_INTERNAL, CT_NOWHERE, "plan", "its kernels depend on each other");
 }
 
 // Returns the bytes of temporaries that a group computes.
@@ -651,7 +651,7 @@ static bool schedule_prepare(ct_sched *s) {
         if ((ct__is_pointwise(node) && !node->op->emit) ||
             (ct__is_reduced(node) && !node->op->reduction))
             return ct__err(s->err, CT_E_INTERNAL, node->here, node->op->name,
-                           "it does not say how kernels compute it");
+                           "it does not define how kernels compute it");
         // Constants of one element are literals, which get a buffer only when something needs one.
         bool literal = node->op == &ct__op_const && ct__count(node->out) == 1;
         if (ct__is_leaf(node) && !literal && !ct__sched_place_leaf(s, node)) return false;
