@@ -144,6 +144,7 @@ GRAPH(matmul_integers, ct_matmul(input(CT_I8, CT_DIMS(30, 40)), input(CT_I8, CT_
 GRAPH(dot_products, ct_contract(F32(90, 600), F32(90, 600), .a_axes = CT_AXES(1),
                                 .b_axes = CT_AXES(1), .a_batch = CT_AXES(0), .b_batch = CT_AXES(0)))
 GRAPH(matmul_pairs, ct_matmul(input(CT_BF16, CT_DIMS(30, 64)), input(CT_BF16, CT_DIMS(64, 50))))
+GRAPH(convolution, ct_conv(F32(2, 3, 9, 8), F32(4, 3, 3, 3), .padding = CT_DIMS(1, 1)))
 GRAPH(attention, ct_attention(F32(2, 9, 8), F32(2, 70, 8), F32(2, 70, 8), .causal = true))
 
 // gradients, loops, updates
@@ -255,13 +256,14 @@ static const golden graphs[] = {
     G(matmul_mx),
     FULL(attention_few),
     G(matmul_pairs),
+    FULL(convolution),
 };
 // One of each way to bind a nest to threads: alone, with folds, with barriers, with scratch.
 static const golden as_cuda[] = {
     FULL(gelu_bias),     G(rounded_halves),
     FULL(sum_all),       G(sum_columns),
     G(largest_at),       FULL(softmax),
-    FULL(layer_norm),    FULL(matmul),
+    G(layer_norm),       FULL(matmul),
     G(matmul_quantised), G(matmul_bytes),
     G(attention),        FULL(rows_of),
     FULL(added_to),      FULL(running_sum_in_blocks),
@@ -377,9 +379,8 @@ static int golden_write_hashes(void **state) {
     (void)state;
     if (!golden_renews()) return 0;
     ct_text rows = {0};
-    ct__text_add(&rows, "# Texts of test_golden.c that are not stored in full, written by "
-                        "COTAN_GOLDEN=write: name, "
-                        "kind, lines, CRC32C.\n");
+    ct__text_add(&rows, "# name, kind, lines and CRC32C of the texts of test_golden.c that are not "
+                        "stored in full; COTAN_GOLDEN=write renews them\n");
     for (size_t i = 0; i < GRAPHS + AS_CUDA; i++) {
         const golden *g = golden_at(i);
         if (!g->full && hashes[i].stored)
@@ -416,29 +417,32 @@ static void golden_generate(const golden *g) {
 }
 
 // Fails with what changed. `old` is the text at `old_path`, NULL if it is not there.
-static void golden_fail(const char *path, const golden_hash *was, const golden_hash *is,
-                        const char *old, const char *old_path) {
+static void golden_fail(const golden *g, const char *old_path, const char *old, golden_hash was,
+                        golden_hash is) {
     ct_text message = {0};
-    if (was->stored)
-        ct__textf(&message, "%s changed: %zu lines before, %zu now.\n", path, was->lines,
-                  is->lines);
+    ct__textf(&message, "%s/%s.%s (%s) ", golden_kind(g), g->name, golden_ending(g),
+              g->full ? "a full text" : "a hash");
+    if (was.stored)
+        ct__textf(&message, "changed: %zu lines before, %zu now.\n", was.lines, is.lines);
     else
-        ct__textf(&message, "%s is not stored yet: %zu lines.\n", path, is->lines);
-    ct__textf(&message,
-              "The new text is in %s.\nIf that is meant, read the difference, then renew all texts "
-              "and hashes with\n    COTAN_GOLDEN=write %s\n",
-              new_path.s, program);
+        ct__textf(&message, "is not stored yet: %zu lines.\n", is.lines);
+    ct__textf(&message, "The new text is in %s\n", new_path.s);
+    if (old) ct__textf(&message, "To compare:\n    diff -u %s %s\n", old_path, new_path.s);
+    ct__textf(
+        &message,
+        "If the change is meant, renew all full texts and hashes:\n    COTAN_GOLDEN=write %s\n",
+        program);
     if (old) {
         size_t at = 0;
         while (old[at] && old[at] == made.s[at]) at++;
         while (at > 0 && made.s[at - 1] != '\n') at--;
-        ct__textf(&message, "    diff -u %s %s\nIt is:\n%.300s\nIt was:\n%.300s\n", old_path,
-                  new_path.s, made.s + at, old + at);
-    } else if (was->stored) {
-        ct__textf(&message,
-                  "Only the hash of the old text is stored. Run the same command at the earlier "
-                  "commit: it writes the old text to\n    %s\nCompare that with the new one.\n",
-                  text_path.s);
+        ct__textf(&message, "It is:\n%.300s\nIt was:\n%.300s\n", made.s + at, old + at);
+    } else if (was.stored) {
+        ct__textf(
+            &message,
+            "The old text is not at hand, only its hash: compare with the text of the earlier "
+            "commit, which the same command, built there, writes to\n    %s\n",
+            text_path.s);
     }
     fail_msg("%s", message.s);
 }
@@ -473,7 +477,7 @@ static void is_as_stored(void **state) {
         remove(new_path.s);
     } else {
         golden_write(new_path.s, &made);
-        golden_fail(path, was, &is, old, old_path);
+        golden_fail(g, old_path, old, *was, is);
     }
     free(old);
 }
