@@ -440,8 +440,8 @@ static void golden_fail(const golden *g, const char *old_path, const char *old, 
     } else if (was.stored) {
         ct__textf(
             &message,
-            "The old text is not at hand, only its hash: compare with the text of the earlier "
-            "commit, which the same command, built there, writes to\n    %s\n",
+            "The old text is not at hand, only its hash. Compare with the text of the earlier "
+            "commit: built there, the same command writes it to\n    %s\n",
             text_path.s);
     }
     fail_msg("%s", message.s);
