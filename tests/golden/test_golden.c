@@ -1,8 +1,13 @@
-// Golden kernels: what is generated for some seventy graphs is what stands in tests/golden/kernels, and for
-// a few of them, as CUDA, in tests/golden/cuda, so that a refactor shows that it changed nothing. After a
-// change on purpose, read the difference:
+// Golden kernels: the text that is generated for some seventy graphs, and for a few of them as CUDA, is
+// the stored one, so that a refactor shows that it changed nothing. About thirty texts, one of each
+// kind of kernel, are stored in full in tests/golden/kernels and tests/golden/cuda (FULL below); of
+// the others tests/golden/hashes.tsv has the number of lines and a CRC32C.
+// The program leaves every text that is as stored in texts/, next to itself, and every other in
+// changed/: build/tests/golden/texts/kernels/softmax.txt. After a change on purpose, read the
+// difference of these two, then renew the full texts and the hashes:
 //     COTAN_GOLDEN=write build/tests/golden/test_golden && git diff tests/golden
 // Plans are made for one fixed machine, on a device that runs nothing.
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,12 +17,16 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/os.h"
+#include "base/text.h"
 #include "compile/plan.h"
 #include "cotan/cotan.h"
+#include "io/crc32c.h"
 
 typedef struct golden {
     const char *name;
-    int (*record)(ct_tensor *out); // how many results
+    int (*record)(ct_tensor *out); // returns the number of results
+    bool full;                     // the whole text is stored, not its hash
 } golden;
 
 static const char zeros[1 << 16]; // values decide nothing
@@ -135,6 +144,7 @@ GRAPH(matmul_integers, ct_matmul(input(CT_I8, CT_DIMS(30, 40)), input(CT_I8, CT_
 GRAPH(dot_products, ct_contract(F32(90, 600), F32(90, 600), .a_axes = CT_AXES(1),
                                 .b_axes = CT_AXES(1), .a_batch = CT_AXES(0), .b_batch = CT_AXES(0)))
 GRAPH(matmul_pairs, ct_matmul(input(CT_BF16, CT_DIMS(30, 64)), input(CT_BF16, CT_DIMS(64, 50))))
+GRAPH(convolution, ct_conv(F32(2, 3, 9, 8), F32(4, 3, 3, 3), .padding = CT_DIMS(1, 1)))
 GRAPH(attention, ct_attention(F32(2, 9, 8), F32(2, 70, 8), F32(2, 70, 8), .causal = true))
 
 // gradients, loops, updates
@@ -168,71 +178,73 @@ static int loop(ct_tensor *out) {
 
 static const golden graphs[] = {
 #define G(name)                                                                                    \
-    { #name, name }
-    G(rounded_halves),
+    { #name, name, false }
+#define FULL(name)                                                                                 \
+    { #name, name, true }
+    FULL(rounded_halves),
     G(sum_halves),
     G(narrow),
     G(gelu_bias),
-    G(broadcast_column),
+    FULL(broadcast_column),
     G(functions),
     G(angles),
     G(mixed_dtypes),
-    G(integers),
+    FULL(integers),
     G(choice),
     G(halves),
     G(wide),
     G(dynamic_rows),
     G(bits),
-    G(past_caches),
+    FULL(past_caches),
     G(past_caches_rows),
     G(complex),
-    G(transposed),
+    FULL(transposed),
     G(turned),
     G(flipped),
-    G(padded),
+    FULL(padded),
     G(sliced),
     G(joined),
     G(reshaped),
     G(counted),
     G(sum_outer),
-    G(sum_all),
-    G(sum_rows),
+    FULL(sum_all),
+    FULL(sum_rows),
     G(sum_columns),
     G(sum_middle),
-    G(sum_dynamic),
+    FULL(sum_dynamic),
     G(largest),
     G(product),
-    G(largest_at),
+    FULL(largest_at),
     G(variance),
     G(any_of),
-    G(softmax),
+    FULL(softmax),
     G(softmax_columns),
-    G(layer_norm),
+    FULL(layer_norm),
     G(rms_norm),
     G(cross_entropy),
     G(running_sum),
-    G(running_sum_in_blocks),
+    FULL(running_sum_in_blocks),
     G(running_sum_long),
-    G(rows_of),
-    G(added_to),
+    FULL(rows_of),
+    FULL(added_to),
     G(added_apart),
     G(added_in_order),
-    G(in_order),
-    G(searched),
+    FULL(in_order),
+    FULL(searched),
     G(window),
     G(updated),
     G(one_hot),
     G(best_two),
     G(normal),
-    G(dropout),
+    FULL(dropout),
     G(matmul),
     G(matmul_batched),
     G(matmul_chunks),
-    G(matmul_gelu),
+    FULL(matmul_gelu),
     G(matmul_dynamic),
-    G(matmul_quantised),
+    FULL(matmul_quantised),
     G(matmul_integers),
-    G(dot_products),
+    FULL(dot_products),
     G(attention),
     G(softmax_slope),
     G(layer_norm_slope),
@@ -242,18 +254,19 @@ static const golden graphs[] = {
     G(matmul_bytes),
     G(matmul_codes),
     G(matmul_mx),
-    G(attention_few),
+    FULL(attention_few),
     G(matmul_pairs),
+    FULL(convolution),
 };
 // One of each way to bind a nest to threads: alone, with folds, with barriers, with scratch.
 static const golden as_cuda[] = {
-    G(gelu_bias),        G(rounded_halves),
-    G(sum_all),          G(sum_columns),
-    G(largest_at),       G(softmax),
-    G(layer_norm),       G(matmul),
+    FULL(gelu_bias),     G(rounded_halves),
+    FULL(sum_all),       G(sum_columns),
+    G(largest_at),       FULL(softmax),
+    G(layer_norm),       FULL(matmul),
     G(matmul_quantised), G(matmul_bytes),
-    G(attention),        G(rows_of),
-    G(added_to),         G(running_sum_in_blocks),
+    G(attention),        FULL(rows_of),
+    FULL(added_to),      FULL(running_sum_in_blocks),
     G(normal),           G(in_order),
     G(layer_norm_slope), G(attention_slope),
     G(matmul_codes),     G(matmul_mx),
@@ -289,20 +302,104 @@ static void fix_target(void) {
     engine->device->inner->backend = &fixed_backend;
 }
 
-static char *stored(const char *path) {
-    FILE *file = fopen(path, "rb");
-    char *text = calloc(1, 1 << 20);
-    if (file && text) text[fread(text, 1, (1 << 20) - 1, file)] = '\0';
-    if (file) fclose(file);
-    return text;
+#define HASHES "tests/golden/hashes.tsv"
+static const char *program;         // argv[0]
+static ct_text texts, changed;      // folders next to the program
+static ct_text text_path, new_path; // of the test that runs: in `texts`, in `changed`
+static ct_text stray;               // rows of the file of hashes that belong to no text
+
+typedef struct golden_hash {
+    bool stored;
+    size_t lines;
+    uint32_t crc;
+} golden_hash;
+static golden_hash hashes[GRAPHS + AS_CUDA]; // by golden_index; of full texts unused
+
+static bool golden_is_cuda(const golden *g) { return g >= as_cuda && g < as_cuda + AS_CUDA; }
+static const char *golden_kind(const golden *g) { return golden_is_cuda(g) ? "cuda" : "kernels"; }
+static const char *golden_ending(const golden *g) { return golden_is_cuda(g) ? "cu" : "txt"; }
+static size_t golden_index(const golden *g) {
+    return golden_is_cuda(g) ? GRAPHS + (size_t)(g - as_cuda) : (size_t)(g - graphs);
+}
+static const golden *golden_at(size_t i) { return i < GRAPHS ? &graphs[i] : &as_cuda[i - GRAPHS]; }
+
+static bool golden_renews(void) {
+    const char *mode = getenv("COTAN_GOLDEN");
+    return mode && strcmp(mode, "write") == 0;
 }
 
-static void is_as_stored(void **state) {
-    const golden *g = *state;
-    char path[100];
-    const bool cuda = g >= as_cuda && g < as_cuda + AS_CUDA;
-    snprintf(path, sizeof path, "tests/golden/%s/%s.%s", cuda ? "cuda" : "kernels", g->name,
-             cuda ? "cu" : "txt");
+static golden_hash golden_hash_text(const char *text) {
+    golden_hash hash = {.stored = true, .crc = ct__crc32c(text, strlen(text))};
+    for (; *text; text++) hash.lines += *text == '\n';
+    return hash;
+}
+static bool golden_same(golden_hash a, golden_hash b) {
+    return a.stored && b.stored && a.lines == b.lines && a.crc == b.crc;
+}
+
+// Returns the text of a file, or NULL.
+static char *golden_read(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(text);
+    text[fread(text, 1, (1 << 20) - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+static void golden_write(const char *path, const ct_text *text) {
+    FILE *file = fopen(path, "wb");
+    if (!file) fail_msg("cannot write %s", path);
+    assert_int_equal(fwrite(text->s, 1, text->n, file), text->n);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int golden_read_hashes(void **state) {
+    (void)state;
+    FILE *file = fopen(HASHES, "rb");
+    char line[200], name[40], kind[10];
+    while (file && fgets(line, sizeof line, file)) {
+        golden_hash hash = {.stored = true};
+        const bool row =
+            sscanf(line, "%39s %9s %zu %" SCNx32, name, kind, &hash.lines, &hash.crc) == 4;
+        bool found = line[0] == '#';
+        for (size_t i = 0; i < GRAPHS + AS_CUDA && row && !found; i++) {
+            const golden *g = golden_at(i);
+            if (g->full || strcmp(g->name, name) != 0 || strcmp(golden_kind(g), kind) != 0)
+                continue;
+            found = !hashes[i].stored;
+            hashes[i] = hash;
+        }
+        if (!found) ct__text_add(&stray, line);
+    }
+    if (file) fclose(file);
+    return 0;
+}
+static int golden_write_hashes(void **state) {
+    (void)state;
+    if (!golden_renews()) return 0;
+    ct_text rows = {0};
+    ct__text_add(&rows, "# name, kind, lines and CRC32C of the texts of test_golden.c that are not "
+                        "stored in full; COTAN_GOLDEN=write renews them\n");
+    for (size_t i = 0; i < GRAPHS + AS_CUDA; i++) {
+        const golden *g = golden_at(i);
+        if (!g->full && hashes[i].stored)
+            ct__textf(&rows, "%s\t%s\t%zu\t%08" PRIx32 "\n", g->name, golden_kind(g),
+                      hashes[i].lines, hashes[i].crc);
+    }
+    golden_write(HASHES, &rows);
+    ct__text_free(&rows);
+    return 0;
+}
+static void no_hash_is_left_over(void **state) {
+    (void)state;
+    if (stray.n > 0 && !golden_renews())
+        fail_msg("rows of " HASHES " belong to no text, or to one twice; renew with\n"
+                 "    COTAN_GOLDEN=write %s\n%s",
+                 program, stray.s);
+}
+
+static void golden_generate(const golden *g) {
     assert_true(ct_set_device("dry:cpu"));
     ct_set_log(take_dump, NULL);
     ct__text_free(&made);
@@ -312,30 +409,99 @@ static void is_as_stored(void **state) {
         unsetenv("COTAN_DUMP");
         assert_true(ct_eval(&warm, 1)); // opens the device
         fix_target();
-        setenv("COTAN_DUMP", cuda ? "cuda" : "kernels", 1);
+        setenv("COTAN_DUMP", golden_kind(g), 1);
         if (!ct_eval(out, (size_t)g->record(out))) fail_msg("%s", ct_error_text());
     }
     assert_string_equal(ct_error_text(), "");
-    const char *mode = getenv("COTAN_GOLDEN");
-    if (mode && strcmp(mode, "write") == 0) {
-        FILE *file = fopen(path, "wb");
-        assert_non_null(file);
-        assert_int_equal(fwrite(made.s, 1, made.n, file), made.n);
-        assert_int_equal(fclose(file), 0);
-    }
-    char *want = stored(path);
-    size_t at = 0;
-    while (want[at] && want[at] == made.s[at]) at++;
-    while (at > 0 && made.s[at - 1] != '\n') at--;
-    if (strcmp(want, made.s) != 0)
-        fail_msg("%s differs. It is:\n%.400s\nIt was:\n%.400s\nIf that is meant, write them anew "
-                 "with COTAN_GOLDEN=write and read the difference.",
-                 path, made.s + at, want + at);
-    free(want);
+    assert_true(made.n > 0 && !made.failed);
 }
 
-int main(void) {
-    struct CMUnitTest tests[GRAPHS + AS_CUDA];
+// Fails with what changed. `old` is the text at `old_path`, NULL if it is not there.
+static void golden_fail(const golden *g, const char *old_path, const char *old, golden_hash was,
+                        golden_hash is) {
+    ct_text message = {0};
+    ct__textf(&message, "%s/%s.%s (%s) ", golden_kind(g), g->name, golden_ending(g),
+              g->full ? "a full text" : "a hash");
+    if (was.stored)
+        ct__textf(&message, "changed: %zu lines before, %zu now.\n", was.lines, is.lines);
+    else
+        ct__textf(&message, "is not stored yet: %zu lines.\n", is.lines);
+    ct__textf(&message, "The new text is in %s\n", new_path.s);
+    if (old) ct__textf(&message, "To compare:\n    diff -u %s %s\n", old_path, new_path.s);
+    ct__textf(
+        &message,
+        "If the change is meant, renew all full texts and hashes:\n    COTAN_GOLDEN=write %s\n",
+        program);
+    if (old) {
+        size_t at = 0;
+        while (old[at] && old[at] == made.s[at]) at++;
+        while (at > 0 && made.s[at - 1] != '\n') at--;
+        ct__textf(&message, "It is:\n%.300s\nIt was:\n%.300s\n", made.s + at, old + at);
+    } else if (was.stored) {
+        ct__textf(
+            &message,
+            "The old text is not at hand, only its hash. Compare with the text of the earlier "
+            "commit: built there, the same command writes it to\n    %s\n",
+            text_path.s);
+    }
+    fail_msg("%s", message.s);
+}
+
+static void is_as_stored(void **state) {
+    const golden *g = *state;
+    char path[100];
+    snprintf(path, sizeof path, "tests/golden/%s/%s.%s", golden_kind(g), g->name, golden_ending(g));
+    ct__text_free(&text_path);
+    ct__text_free(&new_path);
+    ct__textf(&text_path, "%s/%s/%s.%s", texts.s, golden_kind(g), g->name, golden_ending(g));
+    ct__textf(&new_path, "%s/%s/%s.%s", changed.s, golden_kind(g), g->name, golden_ending(g));
+    golden_generate(g);
+
+    golden_hash is = golden_hash_text(made.s), *was = &hashes[golden_index(g)];
+    if (golden_renews()) {
+        *was = is;
+        if (g->full)
+            golden_write(path, &made);
+        else
+            remove(path);
+    }
+    const char *old_path = g->full ? path : text_path.s;
+    char *old = golden_read(old_path);
+    if (g->full)
+        *was = old ? golden_hash_text(old) : (golden_hash){0};
+    else if (old && !golden_same(golden_hash_text(old), *was))
+        free(old), old = NULL;
+
+    if (g->full ? old && strcmp(old, made.s) == 0 : golden_same(is, *was)) {
+        golden_write(text_path.s, &made);
+        remove(new_path.s);
+    } else {
+        golden_write(new_path.s, &made);
+        golden_fail(g, old_path, old, *was, is);
+    }
+    free(old);
+}
+
+static void golden_make_folders(void) {
+    const char *slash = strrchr(program, '/');
+    const int n = slash ? (int)(slash - program) : 1;
+    ct__textf(&texts, "%.*s/texts", n, slash ? program : ".");
+    ct__textf(&changed, "%.*s/changed", n, slash ? program : ".");
+    const ct_text *folders[] = {&texts, &changed};
+    for (int i = 0; i < 4; i++) {
+        ct_text folder = {0};
+        ct_err err = {0};
+        ct__textf(&folder, "%s/%s", folders[i / 2]->s, i % 2 ? "cuda" : "kernels");
+        if (!ct__make_dirs(folder.s, 0777, &err)) fprintf(stderr, "cannot make %s\n", folder.s);
+        ct__text_free(&folder);
+    }
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    program = argv[0];
+    golden_make_folders();
+    struct CMUnitTest tests[GRAPHS + AS_CUDA + 1];
     char names[AS_CUDA][40];
     for (int i = 0; i < GRAPHS; i++)
         tests[i] = (struct CMUnitTest){graphs[i].name, is_as_stored, NULL, NULL,
@@ -345,7 +511,12 @@ int main(void) {
         tests[GRAPHS + i] =
             (struct CMUnitTest){names[i], is_as_stored, NULL, NULL, (void *)(uintptr_t)&as_cuda[i]};
     }
+    tests[GRAPHS + AS_CUDA] = (struct CMUnitTest)cmocka_unit_test(no_hash_is_left_over);
     unsetenv("COTAN_FUSE");
     unsetenv("COTAN_DUMP_DIR");
-    return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
+    const int failed =
+        cmocka_run_group_tests_name("golden", tests, golden_read_hashes, golden_write_hashes);
+    ct_text *all[] = {&made, &texts, &changed, &text_path, &new_path, &stray};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) ct__text_free(all[i]);
+    return failed;
 }
