@@ -198,6 +198,7 @@ def test_data(tmp_path):
     binary.write_bytes(bytes(range(256)))
     words = ["train", "--out", tmp_path / "out", "--device", "ref", "--data"]
     refused(1, f"{missing}: cannot open: No such file or directory", *words, missing)
+    refused(1, ".data: cannot open: No such file or directory", *words, ".data")  # a file's name, no option
     refused(1, f"{empty}: the file is empty", *words, empty)
     refused(1, f"{binary}: the file is not text: byte 0 of 256 is 0\n"
                "  hint: --tokenizer \"bytes\" accepts any file", *words, binary, "--tokenizer", "chars")
