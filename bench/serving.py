@@ -69,7 +69,7 @@ class Server:
 
 def main():
     build, model = sys.argv[1:3]
-    servers = [Server("cotan", 8191, [f"{build}/cotan", "serve", model, "--context", "2048", "--parallel", str(AT_ONCE)])]
+    servers = [Server("cotan", 8191, [f"{build}/cotan", "serve", model, "--context", "2048", "--max-sequences", str(AT_ONCE)])]
     if len(sys.argv) > 3 and sys.argv[3]:
         servers.append(Server("llama-server", 8192, [sys.argv[3], "-m", model, "-t", str(os.cpu_count()), "-c", str(2048 * AT_ONCE),
                                                      "-np", str(AT_ONCE), "--no-webui"]))

@@ -459,7 +459,7 @@ def report(s, seen, before, seconds):
 def main():
     build, model = sys.argv[1:3]
     seconds, clients = float(sys.argv[3]) if len(sys.argv) > 3 else 600, int(sys.argv[4]) if len(sys.argv) > 4 else 64
-    server = subprocess.Popen([f"{build}/cotan", "serve", model, "--port", "0", "--queue", str(QUEUE), *sys.argv[5:]], stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([f"{build}/cotan", "serve", model, "--port", "0", "--max-queued", str(QUEUE), *sys.argv[5:]], stdout=subprocess.PIPE, text=True)
     try:
         port = int(server.stdout.readline().rsplit(":", 1)[1])
         failed = report(*strain(server, port, seconds, clients), seconds)

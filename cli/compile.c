@@ -7,24 +7,22 @@ static const char *const functions[] = {"token", "window", "step", NULL};
 
 static const char text[] =
     "Writes the model in DIR, a folder that cotan train wrote, as one C file and its header:\n"
-    "PATH.c and PATH.h, with a function named as the path ends. They need the C library and libm,\n"
-    "neither Cotan nor memory but what they are given, and compute Cotan's bits. The header says\n"
-    "what the function takes. Nothing is run here, and no compiler is needed.\n"
+    "PATH.c and PATH.h, with a function named after the last part of PATH. They need only the C\n"
+    "library and libm, and no memory but their arguments, and compute the same bits as Cotan. The\n"
+    "header describes the arguments. Nothing is run here, and no compiler is needed.\n"
     "\n"
-    "  token   the scores of the next token: a token and its place, and the keys and values of "
-    "those\n"
-    "          before, zeros at first, which the function goes on with\n"
-    "  window  the scores behind each token of a text of a fixed length\n"
-    "  step    a step of training as DIR's own: weights and moments are updated; the learning "
-    "rate\n"
-    "          is a number of each call\n"
+    "  token   the logits of the next token, from a token, its position and the KV cache, which\n"
+    "          is zero at first and updated by each call\n"
+    "  window  the logits after each token of a sequence of a fixed length\n"
+    "  step    a training step of DIR's own run: updates weights and moments; the learning rate\n"
+    "          is an argument of each call\n"
     "\n"
-    "Weights are pointers, in the layout of model.safetensors, or stand in the file with "
-    "--embed.\n";
+    "Weights are pointers, in the layout of model.safetensors, or part of the file with\n"
+    "--embed-weights.\n";
 
 static const char examples[] =
     "  cotan compile run --out next_token           # next_token.c and next_token.h\n"
-    "  cotan compile run --out next_token --embed   # the weights in it\n"
+    "  cotan compile run --out next_token --embed-weights   # the weights in it\n"
     "  cotan compile run --out score --function window --batch 8 --context 32\n"
     "  cotan compile run --out train_step --function step\n"
     "  cc -O2 -march=native -c next_token.c\n";
@@ -41,8 +39,8 @@ int run_compile(int argc, char **argv) {
          .out = &o.batch},
         {"context", OPT_INT, "N", "most tokens of a text (the model's; of a step its run's)", 1,
          1e9, .out = &o.context},
-        {"embed", OPT_FLAG, NULL, "the weights stand in the file, 3 bytes of text a byte",
-         .out = &o.embed},
+        {"embed-weights", OPT_FLAG, NULL,
+         "writes the weights into the file, 3 bytes of text per byte", .out = &o.embed},
     };
     command c = {
         .name = "compile",

@@ -37,7 +37,7 @@ static void devices_print_row(const ct_device_info *d, void *user) {
 static void devices_print_json(const ct_device_info *d, void *user) {
     (void)user;
     printf("{\"device\": \"%s\", \"usable\": %s, \"memory\": %" PRIu64
-           ", \"read\": %.0f, \"flops\": %.0f, \"what\": \"",
+           ", \"read_bandwidth\": %.0f, \"flops\": %.0f, \"description\": \"",
            d->name, d->usable ? "true" : "false", d->memory, d->read_bandwidth, d->flops);
     for (const char *c = d->description; *c; c++) {
         if (*c == '"' || *c == '\\') putchar('\\');

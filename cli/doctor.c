@@ -14,7 +14,7 @@ static void doctor_print_finding(const ct_finding *f, void *user) {
     (void)user;
     printf("%-4s  %-10s  ", words[f->health], f->name);
     put_escaped(stdout, f->found, strlen(f->found), "");
-    if (*f->hint) printf("\n                  mend it: %s", f->hint);
+    if (*f->hint) printf("\n                  hint: %s", f->hint);
     putchar('\n');
     flush_output(); // the next check may take a while
 }
@@ -28,7 +28,7 @@ static void doctor_print_library(const char *what, const char *library, const ch
         put_escaped(stdout, missing, n, "");
     else
         printf("%s is there", library);
-    if (n && missing[n]) printf("\n                  mend it: %s", missing + n + strlen("; "));
+    if (n && missing[n]) printf("\n                  hint: %s", missing + n + strlen("; "));
     putchar('\n');
 }
 
@@ -37,12 +37,11 @@ int run_doctor(int argc, char **argv) {
         .name = "doctor",
         .usage = "",
         .text =
-            "Looks at the processor, the cores and the memory that this process may use, what\n"
-            "the environment asks for, the C compiler and the cache of compiled kernels, runs a\n"
-            "small training step on device cpu and on the reference device, and opens what\n"
-            "cotan serve and cotan pull alone need (warn: it is missing). Each line says what was\n"
-            "found and, where something is wrong, how to mend it. Exit status 1: something keeps\n"
-            "Cotan from working.\n",
+            "Checks the processor, the cores and the memory that this process may use, what the\n"
+            "environment asks for, the C compiler and the cache of compiled kernels, runs a small\n"
+            "training step on device cpu and on the reference device, and opens what cotan serve\n"
+            "and cotan pull alone need (warn: it is missing). Each line reports what was found\n"
+            "and, if something is wrong, a hint how to fix it. Exit status 1: Cotan cannot work.\n",
         .examples = "  cotan doctor\n"
                     "  COTAN_CC=none cotan doctor    # as on a machine without a compiler\n",
     };
@@ -58,7 +57,7 @@ static const struct {
     ct_code code;
     const char *name;
 } codes[] = {
-#define CT_CODE(number, name, title, fix) {CT_E_##name, #name},
+#define CT_CODE(number, name, title, hint) {CT_E_##name, #name},
 #include <cotan/errors.inc>
 #undef CT_CODE
 };
@@ -91,8 +90,9 @@ int run_explain(int argc, char **argv) {
         .name = "explain",
         .usage = "[CODE]",
         .operand = "CODE",
-        .text = "Says what an error code means and what mends it. CODE is a number or a name, as\n"
-                "ct_error_code and docs/errors.md have them; without one, all are listed.\n",
+        .text =
+            "Explains an error code and how to fix the error. CODE is a number or a name, as in\n"
+            "ct_error_code and docs/errors.md; without one, all codes are listed.\n",
         .examples = "  cotan explain 2\n"
                     "  cotan explain CT_E_OVERWRITTEN\n"
                     "  cotan explain overwritten\n",

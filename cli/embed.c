@@ -155,10 +155,9 @@ static int embed_print_labels(const embedding *e) {
 // Computes scores of texts, or of how well each text matches the query.
 static int embed_classify(embedding *e) {
     if (e->query && e->labels != 1)
-        return usage_error(
-            "embed: %s tells %lld classes of texts apart; --rank takes a model of one, or "
-            "one that makes vectors",
-            printable(e->model->path), (long long)e->labels);
+        return usage_error("embed: %s has %lld classes; --rank needs a model with one label, or an "
+                           "embedding model",
+                           printable(e->model->path), (long long)e->labels);
     e->vectors = malloc((e->n * (size_t)e->labels + 1) * sizeof *e->vectors);
     if (!e->vectors) return usage_error("embed: out of memory");
     for (size_t i = 0; e->query && i < e->n; i++) {
@@ -220,11 +219,10 @@ static int embed_run(embedding *e, int pooling, bool raw) {
     int64_t tokens = 0;
     e->labels = ct_lm_info(e->model->lm).labels;
     if (e->classify && !e->labels)
-        return usage_error("embed: %s has no head that tells classes of texts apart",
-                           printable(e->model->path));
+        return usage_error("embed: %s has no classification head", printable(e->model->path));
     if (e->labels && (e->classify || e->query) && (pooling >= 0 || raw))
         return usage_error("embed: --%s is for vectors, which %s does not make for that",
-                           raw ? "raw" : "pooling", printable(e->model->path));
+                           raw ? "no-normalize" : "pooling", printable(e->model->path));
     if (!(e->labels && e->query) && !embed_check_empty_lines(e)) return EXIT_USAGE;
     if (e->labels && (e->classify || e->query)) return embed_classify(e);
     e->labels = 0;
@@ -309,13 +307,12 @@ int run_embed(int argc, char **argv) {
         {"json", OPT_FLAG, NULL, "of --rank and --classify: a JSON object a line", .out = &e.json},
         {"out", OPT_PATH, "FILE", "writes the vectors there: .npy, or .safetensors", .out = &e.out},
         {"overwrite", OPT_FLAG, NULL, "replace the file of --out", .out = &e.overwrite},
-        {"pooling", OPT_CHOICE, "HOW",
-         "mean, cls, last, max, sqrt or weighted (what the model's folder says)",
+        {"pooling", OPT_CHOICE, "HOW", "mean, cls, last, max, sqrt or weighted (the model's own)",
          .choices = poolings, .out = &pooling},
-        {"raw", OPT_FLAG, NULL, "vectors as they are, not of length 1", .out = &raw},
+        {"no-normalize", OPT_FLAG, NULL, "vectors as they are, not of length 1", .out = &raw},
         {"truncate", OPT_FLAG, NULL, "leaves out the end of texts that are too long",
          .out = &e.options.truncate},
-        {"batch", OPT_INT, "N", "tokens of a pass at most (2048)", 1, 1 << 24,
+        {"batch-tokens", OPT_INT, "N", "tokens of a pass at most (2048)", 1, 1 << 24,
          .out = &e.options.batch_tokens},
         activations_option(&activations),
         on[0],
@@ -328,15 +325,14 @@ int run_embed(int argc, char **argv) {
         .usage = "MODEL [TEXT...] [options]",
         .operand = "MODEL",
         .text =
-            "Makes a vector of each text: those of texts that mean much the same are close. The\n"
-            "texts are words of the command line, or lines of --file or standard input: a vector\n"
-            "a line, also of empty ones. MODEL is a folder, a GGUF file, or ORG/NAME that cotan\n"
-            "pull brought: an encoder (bert ...) or a decoder. What its folder says of pooling\n"
-            "(modules.json of sentence-transformers) holds; else it is the mean of an encoder's\n"
-            "tokens and the last token of a decoder, and vectors have length 1. Vectors come as\n"
-            "JSON, one a line. With a model that tells classes of texts apart\n"
-            "(...ForSequenceClassification) --classify says which, and --rank reads each text\n"
-            "together with the query, as rerankers do.\n",
+            "Computes an embedding of each text: those of similar meaning are close. The texts\n"
+            "are arguments, or lines of --file or standard input: one vector per line, also of\n"
+            "empty ones. MODEL is a folder, a GGUF file, or ORG/NAME that cotan pull downloaded:\n"
+            "an encoder (bert ...) or a decoder. Pooling is that of the folder (modules.json of\n"
+            "sentence-transformers), or else the mean of an encoder's tokens and the last token\n"
+            "of a decoder, and vectors have length 1. Vectors are printed as JSON, one per line.\n"
+            "With a classification model (...ForSequenceClassification) --classify prints the\n"
+            "label, and --rank encodes each text together with the query, as rerankers do.\n",
         .examples = "  cotan embed my-encoder \"a text\" \"another one\"\n"
                     "  cotan embed my-encoder --file lines.txt --out vectors.npy\n"
                     "  cotan embed my-encoder --file lines.txt --rank \"what is sought\" --top 5\n"

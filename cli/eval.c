@@ -165,7 +165,7 @@ int run_eval(int argc, char **argv) {
          1e9, .out = &e.options.stride},
         {"limit", OPT_INT, "N", "only the first N questions of each file", 1, 1e15,
          .out = &e.options.limit},
-        {"batch", OPT_INT, "N", "tokens of a pass at most (2048)", 1, 1 << 24,
+        {"batch-tokens", OPT_INT, "N", "tokens of a pass at most (2048)", 1, 1 << 24,
          .out = &e.options.batch_tokens},
         activations_option(&activations),
         {"json", OPT_FLAG, NULL, "the numbers as JSON, with all their digits", .out = &e.json},
@@ -179,19 +179,19 @@ int run_eval(int argc, char **argv) {
         .usage = "MODEL --perplexity FILE... | --task FILE... [options]",
         .operand = "MODEL",
         .text =
-            "Measures a published model (a folder, a GGUF file, or ORG/NAME that cotan pull\n"
-            "brought), and counts as lm-evaluation-harness does.\n"
+            "Evaluates a published model (a folder, a GGUF file, or ORG/NAME that cotan pull\n"
+            "downloaded), as lm-evaluation-harness does.\n"
             "\n"
-            "--perplexity: into how many equally likely words, bytes or tokens the model's doubt\n"
-            "comes at each place of a text; less is better, and those per word and byte compare\n"
-            "models of different tokenizers. A text longer than the context is read in windows;\n"
-            "each token is predicted once, and with a smaller --stride behind more of the text.\n"
+            "--perplexity: the perplexity per word, byte and token; lower is better, and those\n"
+            "per word and byte compare models with different tokenizers. A text longer than the\n"
+            "context is split into windows; each token is predicted once, and with a smaller\n"
+            "--stride it has more context.\n"
             "\n"
             "--task: each line of the file is a question as JSON, such as\n"
             "  {\"query\": \"The sky is\", \"choices\": [\"blue\", \"made of wood\"], \"gold\": "
             "0}\n"
-            "acc is the part of them of which the right choice is the likeliest behind the\n"
-            "question, acc_norm by likelihood a character, acc_bytes a byte.\n",
+            "acc is the fraction of questions whose right choice is the most likely continuation,\n"
+            "acc_norm by log-likelihood per character, acc_bytes per byte.\n",
         .examples = "  cotan eval my-model --perplexity book.txt\n"
                     "  cotan eval my-model --perplexity *.txt --context 1024 --stride 256\n"
                     "  cotan eval my-model --task questions.jsonl --limit 100\n"

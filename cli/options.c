@@ -139,8 +139,8 @@ void warn_unsupported_generation(const char *model, const char *keys) {
     if (!keys) return;
     progress_clear_line();
     fprintf(stderr,
-            "cotan: %s: what generation_config.json says of %s is not followed, so that texts "
-            "may differ from transformers'\n",
+            "cotan: %s: warning: generation_config.json has keys that are not supported: %s; "
+            "output may differ from that of transformers\n",
             printable(model), keys);
 }
 

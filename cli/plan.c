@@ -74,9 +74,10 @@ static void plan_cmd_put_launches(const ct_plan_cost *c) {
         plan_cmd_put_location(l->op, l->here);
         fputs(", \"variable\": ", stdout);
         plan_cmd_put_string(l->variable);
-        printf(", \"times\": %lld, \"bytes\": %llu, \"flops\": %.17g, \"temporaries\": %llu}",
-               (long long)l->executions, (unsigned long long)l->bytes, l->flops,
-               (unsigned long long)l->temporary_bytes);
+        printf(
+            ", \"executions\": %lld, \"bytes\": %llu, \"flops\": %.17g, \"temporary_bytes\": %llu}",
+            (long long)l->executions, (unsigned long long)l->bytes, l->flops,
+            (unsigned long long)l->temporary_bytes);
     }
     fputs("]", stdout);
 }
@@ -85,7 +86,7 @@ static void plan_cmd_put_tensors(const ct_plan_cost *c) {
     fputs(",\n   \"tensors\": [", stdout);
     for (size_t i = 0; i < c->n_tensors; i++) {
         const ct_plan_tensor *t = &c->tensors[i];
-        printf("%s\n    {\"variable\": %s, ", i ? "," : "", t->is_variable ? "true" : "false");
+        printf("%s\n    {\"is_variable\": %s, ", i ? "," : "", t->is_variable ? "true" : "false");
         plan_cmd_put_location(t->name, t->here);
         printf(", \"dtype\": \"%s\", \"shape\": [", t->dtype ? ct_dtype_name(t->dtype) : "");
         for (int a = 0; a < t->rank; a++) printf("%s%lld", a ? ", " : "", (long long)t->dim[a]);
@@ -97,7 +98,7 @@ static void plan_cmd_put_tensors(const ct_plan_cost *c) {
 static void plan_cmd_put_plan(const listing *l, const char *name, const ct_plan_cost *c) {
     printf("%s\n  {\"name\": \"%s\", \"kernels\": %zu, \"new_kernels\": %zu, \"bytes\": %llu, "
            "\"flops\": %.17g,\n"
-           "   \"arena_bytes\": %llu, \"most_temporaries\": %llu, \"input_bytes\": %llu, "
+           "   \"arena_bytes\": %llu, \"peak_temporary_bytes\": %llu, \"input_bytes\": %llu, "
            "\"result_bytes\": %llu, \"constant_bytes\": %llu, \"workspace_bytes\": %llu",
            l->n ? "," : "{\"plans\": [", name, c->n_kernels, c->new_kernels,
            (unsigned long long)c->bytes, c->flops, (unsigned long long)c->arena_bytes,
@@ -113,29 +114,31 @@ static void plan_cmd_put_memory(const ct_lm_cost *c) {
     const struct {
         const char *name;
         uint64_t bytes;
-    } fields[] = {{"all", c->total},
+    } fields[] = {{"total", c->total},
                   {"process", c->process},
                   {"code", c->code},
-                  {"copies", c->save_buffers},
+                  {"save_buffers", c->save_buffers},
                   {"devices", c->devices},
                   {"weights", c->weights},
-                  {"state", c->optimizer_state},
+                  {"optimizer_state", c->optimizer_state},
                   {"arenas", c->arenas},
                   {"constants", c->constants},
                   {"workspaces", c->workspaces},
-                  {"sums", c->grad_accumulators},
+                  {"grad_accumulators", c->grad_accumulators},
                   {"batches", c->batches},
-                  {"curves", c->loss_history}};
+                  {"loss_history", c->loss_history}};
     fputs("],\n \"memory\": {", stdout);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         printf("%s\"%s\": %llu", i ? ", " : "", fields[i].name,
                (unsigned long long)fields[i].bytes);
     if (c->capacity == UINT64_MAX)
-        fputs(", \"room\": null", stdout);
+        fputs(", \"capacity\": null", stdout);
     else
-        printf(", \"room\": %llu", (unsigned long long)c->capacity);
-    printf("},\n \"blocks\": %zu, \"again\": %zu,\n \"refused\": %s}\n", c->blocks,
-           c->recomputed_blocks, c->total > c->capacity ? "true" : "false");
+        printf(", \"capacity\": %llu", (unsigned long long)c->capacity);
+    printf("},\n"
+           " \"blocks\": %zu, \"recomputed_blocks\": %zu,\n"
+           " \"refused\": %s}\n",
+           c->blocks, c->recomputed_blocks, c->total > c->capacity ? "true" : "false");
 }
 
 // -------------------------------------------------------------------------------------- for people
@@ -255,21 +258,19 @@ static void plan_cmd_on_event(const ct_lm_event *event, void *user) {
 }
 
 static const char text[] =
-    "Says what cotan train will do with the same options, and does none of it: the memory that "
-    "the\n"
-    "run will take, its plans, the launches of a step with the bytes they move and the operations\n"
-    "they compute, and the memory over a step. Nothing of it is compiled, run or written. Exit\n"
-    "status 2: cotan train would refuse the run now, for its memory. The first line says whether\n"
-    "gradients compute blocks of the model again so that it fits.\n"
-    "Where sizes are left open they are chosen as cotan train chooses them, for which a product "
-    "is\ncompiled and timed.\n";
+    "Shows what cotan train will do with the same options, without doing it: the memory that the\n"
+    "run will need, its plans, the launches of a step with the bytes they move and the operations\n"
+    "they compute, and the memory over a step. Nothing is compiled, run or written. Exit status\n"
+    "2: cotan train would refuse the run now, because it does not fit into memory. The first line\n"
+    "reports whether gradients recompute blocks of the model to fit. Sizes that are not given are\n"
+    "chosen as cotan train chooses them, for which a product is compiled and timed.\n";
 
 static const char examples[] =
     "  cotan plan --data book.txt                            # what would be chosen, what it "
     "takes\n"
     "  cotan plan --data book.txt --layers 12 --width 768 --context 256 --batch 8\n"
-    "  cotan plan --data book.txt --json | jq .memory.all    # bytes, for a script\n"
-    "  cotan plan --data book.txt --memory-limit 2GB         # the model that 2 GB have room for\n";
+    "  cotan plan --data book.txt --json | jq .memory.total  # bytes, for a script\n"
+    "  cotan plan --data book.txt --memory-limit 2GB         # the model that fits into 2 GB\n";
 
 // Options of train that do not affect the cost of a run.
 static const char resumed[] =

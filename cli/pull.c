@@ -265,9 +265,11 @@ static bool pull_fetch_all(const pull *p, const files *list, const bool *chosen)
 }
 
 static int pull_report_interrupted(const pull *p) {
-    fprintf(stderr,
-            "\ncotan: pull: %s: interrupted; what has come is kept, and the same command goes on\n",
-            p->name);
+    fprintf(
+        stderr,
+        "\n"
+        "cotan: pull: %s: interrupted; the downloaded part is kept, and the same command resumes\n",
+        p->name);
     return EXIT_INTERRUPTED;
 }
 
@@ -347,26 +349,25 @@ static bool pull_read_environment(pull *p, char endpoint[512]) {
 int run_pull(int argc, char **argv) {
     const char *what = NULL, *revision = "main", *include = NULL;
     bool dry = false, quiet = false;
-    opt opts[] = {
-        {"revision", OPT_PATH, "NAME", "a branch, a tag or a commit; default main",
-         .out = &revision},
-        {"include", OPT_PATH, "GLOB", "the files whose names match, instead of a model's",
-         .out = &include},
-        {"dry-run", OPT_FLAG, NULL, "only list the files, with their bytes", .out = &dry},
-        {"quiet", OPT_FLAG, NULL, "say nothing but errors, and the folder", .out = &quiet}};
+    opt opts[] = {{"revision", OPT_PATH, "NAME", "a branch, a tag or a commit; default main",
+                   .out = &revision},
+                  {"include", OPT_PATH, "GLOB", "the files whose names match, instead of a model's",
+                   .out = &include},
+                  {"dry-run", OPT_FLAG, NULL, "only list the files, with their bytes", .out = &dry},
+                  {"quiet", OPT_FLAG, NULL, "print only errors and the folder", .out = &quiet}};
     command c = {
         .name = "pull",
         .usage = "ORG/NAME[:TAG] | ORG/NAME/FILE [options]",
         .operand = "ORG/NAME",
         .text =
-            "Brings a model from the Hugging Face Hub into the cache that huggingface_hub uses,\n"
-            "and prints the folder: configuration, tokenizer, chat template and weights\n"
+            "Downloads a model from the Hugging Face Hub into the cache that huggingface_hub\n"
+            "uses, and prints the folder: configuration, tokenizer, chat template and weights\n"
             "(safetensors, else .bin, else the one GGUF file). With a TAG, such as Q4_K_M, the\n"
-            "GGUF file that has it; with a FILE, that one. What was begun goes on where it ended,\n"
-            "sizes and checksums are compared, and what is there already is not brought again.\n"
+            "GGUF file that has it; with a FILE, that one. Interrupted downloads are resumed,\n"
+            "sizes and checksums are verified, and existing files are not downloaded again.\n"
             "\n"
             "Environment: HF_TOKEN (sent to the Hub alone), HF_ENDPOINT (a mirror), HF_HUB_CACHE\n"
-            "or HF_HOME (where the cache lies), HF_HUB_OFFLINE=1 (only look into the cache),\n"
+            "or HF_HOME (the cache), HF_HUB_OFFLINE=1 (only use the cache),\n"
             "COTAN_CURL_LIBRARY (else libcurl.so.4).\n",
         .examples = "  cotan pull Qwen/Qwen3-0.6B\n"
                     "  cotan pull org/model-GGUF:Q4_K_M --dry-run\n"

@@ -369,7 +369,8 @@ static int pull_file_lock(const pull *p, const char *etag) {
     if (fd < 0) pull_error("%s: cannot open: %s", printable(path), strerror(errno));
     bool told = p->quiet;
     while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (!told) fprintf(stderr, "waiting for another process that brings the same file\n");
+        if (!told)
+            fprintf(stderr, "waiting for another process that is downloading the same file\n");
         told = true;
         pull_sleep(0.2);
         if (interrupted) {
@@ -455,7 +456,7 @@ static bool download_query_metadata(const pull *p, const pull_file *file, const 
     d->size = *reply.linked_etag ? reply.linked_size : reply.size;
     if (file->size >= 0 && d->size >= 0 && file->size != d->size)
         return pull_error("%s: %s: its size is %" PRId64 " in the list, and %" PRId64
-                          " where it lies",
+                          " where it is stored",
                           p->name, what, file->size, d->size);
     if (d->size < 0) d->size = file->size;
     return true;

@@ -113,7 +113,9 @@ static void run_on_finish(const ct_engine_result *r, void *user) {
     if (!m->verbose) return;
     const double writing = r->total_seconds - r->ttft_seconds;
     fflush(stdout);
-    fprintf(stderr, "\n[%zu tokens read, %zu of them known; the first after %.2f s; %zu written",
+    fprintf(stderr,
+            "\n"
+            "[%zu prompt tokens, %zu of them cached; first token after %.2f s; %zu generated",
             r->prompt_tokens, r->cached_tokens, r->ttft_seconds, r->generated_tokens);
     if (r->generated_tokens > 1 && writing > 0)
         fprintf(stderr, ", %.1f a second", (double)(r->generated_tokens - 1) / writing);
@@ -129,9 +131,9 @@ static void run_on_finish(const ct_engine_result *r, void *user) {
 
 // Prints what can be done when the context of a conversation is full.
 static void run_print_context_hint(const model *m) {
-    fputs("  hint: /clear forgets the conversation", stderr);
+    fputs("  hint: /clear removes all messages", stderr);
     if (m->context < m->is->context)
-        fprintf(stderr, "; --context has room for up to %lld tokens", (long long)m->is->context);
+        fprintf(stderr, "; --context can be up to %lld tokens", (long long)m->is->context);
     fputc('\n', stderr);
 }
 
@@ -145,13 +147,11 @@ static bool run_generate(model *m, const char *given, size_t n) {
     if (!ct_tokenizer_encode(m->is->tokenizer, given, n, &e, .add_special = !m->is_chat))
         id = 0; // an error, which the caller reports
     else if (!e.n)
-        fputs("cotan: run: there is no text to go on with, and the model has no token that begins "
-              "one\n",
-              stderr);
+        fputs("cotan: run: the prompt is empty, and the model has no BOS token\n", stderr);
     else if (m->is_interactive && (int64_t)e.n >= m->context) {
         fprintf(stderr,
-                "cotan: run: the conversation has %zu tokens with this, and the context has room "
-                "for %lld\n",
+                "cotan: run: the conversation would have %zu tokens, and the context has a "
+                "capacity of %lld\n",
                 e.n, (long long)m->context - 1);
         run_print_context_hint(m);
     } else {
@@ -242,7 +242,7 @@ static void run_set_option(model *m, const char *words) {
               {"top-p", 0, 1, &m->sampling.top_p},
               {"min-p", 0, 1, &min_p},
               {"repetition-penalty", 0.01, 100, &m->sampling.repetition_penalty},
-              {"length", 1, 1e9, &length},
+              {"max-tokens", 1, 1e9, &length},
               {"seed", 0, 9e15, &seed}};
     const size_t n = sizeof of / sizeof *of;
     char name[32] = "", rest[2];
@@ -290,13 +290,13 @@ static bool run_regenerate(model *m, json_t *messages) {
 }
 
 static const char *const help =
-    "  /clear           forgets the conversation\n"
-    "  /system TEXT     says what the model is told before it, and forgets it\n"
-    "  /again           answers anew, by another seed\n"
-    "  /set NAME VALUE  temperature, top-k, top-p, min-p, repetition-penalty, length, seed\n"
-    "  /bye             ends, as the end of input does\n"
-    "  \"\"\"              begins a text of several lines, and ends it\n"
-    "  Ctrl-C           ends an answer\n";
+    "  /clear           removes all messages\n"
+    "  /system TEXT     sets the system message and removes all others\n"
+    "  /again           regenerates the answer with another seed\n"
+    "  /set NAME VALUE  temperature, top-k, top-p, min-p, repetition-penalty, max-tokens, seed\n"
+    "  /bye             ends the conversation, as the end of input does\n"
+    "  \"\"\"              begins and ends a message of several lines\n"
+    "  Ctrl-C           stops an answer\n";
 
 // Runs a line that begins with a slash. False: it failed.
 static bool run_slash_command(model *m, json_t *messages, const char *line) {
@@ -361,7 +361,7 @@ static int run_conversation(model *m, const char *system) {
     size_t cap = 0;
     int status = EXIT_DONE;
     if (system) json_array_append_new(messages, run_make_message("system", system, strlen(system)));
-    if (m->terminal) puts("/help says what there is beside texts.");
+    if (m->terminal) puts("/help lists the commands.");
     m->is_interactive = true;
     for (;;) {
         interrupted = 0;
@@ -434,12 +434,11 @@ static void run_apply_options(model *m, const ct_lm_sampling *given, ct_num min_
 }
 
 static const char what_it_does[] =
-    "Lets a published model write: MODEL is its folder as Hugging Face has it, a GGUF file,\n"
-    "or ORG/NAME that cotan pull brought. With a chat template it answers --prompt, or\n"
-    "standard input, and on a terminal holds a conversation, until /bye or the end of input\n"
-    "(/help says more); without one, and with --raw, it goes on with the text. What a model\n"
-    "thinks before it answers is shown on a terminal alone. Equal seeds give equal text.\n"
-    "Ctrl-C ends an answer.\n";
+    "Generates text with a published model: MODEL is its Hugging Face folder, a GGUF file, or\n"
+    "ORG/NAME that cotan pull downloaded. With a chat template it answers --prompt, or standard\n"
+    "input, and on a terminal it runs a conversation until /bye or the end of input (/help lists\n"
+    "the commands); without one, or with --raw, it completes the text. Reasoning is shown on a\n"
+    "terminal only. Equal seeds give equal text. Ctrl-C stops an answer.\n";
 
 int run_run(int argc, char **argv) {
     model m = {.terminal = isatty(STDOUT_FILENO) == 1, .length = 512};
@@ -453,31 +452,33 @@ int run_run(int argc, char **argv) {
     int activations = 0, status;
     machine_options_init(&on_machine, on);
     opt options[] = {
-        {"prompt", OPT_STRING, "TEXT", "what to go on with, or to answer (standard input)",
+        {"prompt", OPT_STRING, "TEXT", "prompt to complete or to answer (standard input)",
          .out = &prompt},
-        {"system", OPT_STRING, "TEXT", "what the model is told before the conversation",
-         .out = &system},
-        {"raw", OPT_FLAG, NULL, "goes on with the text, without a chat template", .out = &raw},
-        {"length", OPT_INT, "N", "tokens to write at most (512)", 1, 1e9, .out = &m.length},
-        {"stop", OPT_STRING, "TEXT", "ends where this would be written", .out = &m.stop},
-        {"temperature", OPT_REAL, "X", "0: the likeliest token; above 1: wild (the model's, or 1)",
-         0, 1000, .out = &given.temperature},
-        {"top-k", OPT_INT, "N", "draws among the N likeliest tokens (the model's, or all)", 1, 1e9,
-         .out = &given.top_k},
+        {"system", OPT_STRING, "TEXT", "system message", .out = &system},
+        {"raw", OPT_FLAG, NULL, "completes the prompt as it is, without the chat template",
+         .out = &raw},
+        {"max-tokens", OPT_INT, "N", "maximum number of generated tokens (512)", 1, 1e9,
+         .out = &m.length},
+        {"stop", OPT_STRING, "TEXT", "stop string", .out = &m.stop},
+        {"temperature", OPT_REAL, "X", "0: greedy; above 1: more random (the model's, or 1)", 0,
+         1000, .out = &given.temperature},
+        {"top-k", OPT_INT, "N", "samples from the N most likely tokens (the model's, or all)", 1,
+         1e9, .out = &given.top_k},
         {"top-p", OPT_REAL, "P",
-         "draws among the likeliest that have P together (the model's, or 1)", 0, 1,
+         "samples from the most likely tokens with total probability P (the model's, or 1)", 0, 1,
          .out = &given.top_p},
-        {"min-p", OPT_REAL, "P", "draws among those P times as likely as the likeliest (0)", 0, 1,
+        {"min-p", OPT_REAL, "P",
+         "samples from tokens at least P times as likely as the most likely one (0)", 0, 1,
          .out = &min_p},
         {"repetition-penalty", OPT_REAL, "X",
          "above 1: tokens that the text has become less likely (the model's, or 1)", 0.01, 100,
          .out = &given.repetition_penalty},
         {"seed", OPT_OPTIONAL_INT, "N", "of the draws (0)", 0, 9e15, .out = &seed},
         {"context", OPT_INT, "N",
-         "tokens that a conversation may have (the model's before it is stretched, at most 8192)",
-         2, 1e9, .out = &context},
+         "maximum number of tokens of a conversation (the model's default, at most 8192)", 2, 1e9,
+         .out = &context},
         activations_option(&activations),
-        {"verbose", OPT_FLAG, NULL, "says behind each answer how long it took", .out = &m.verbose},
+        {"verbose", OPT_FLAG, NULL, "prints timings after each answer", .out = &m.verbose},
         on[0],
         on[1],
         on[2],
@@ -504,7 +505,7 @@ int run_run(int argc, char **argv) {
         run_apply_options(&m, &given, min_p, seed);
         const bool asked = !prompt && isatty(STDIN_FILENO) == 1;
         if (asked && !m.is_chat)
-            fprintf(stderr, "cotan: %s%s: type how a text begins, and Ctrl-D behind it\n", name,
+            fprintf(stderr, "cotan: %s%s: type a prompt, then Ctrl-D\n", name,
                     raw ? "" : " has no chat template");
         status = asked && m.is_chat ? run_conversation(&m, system) : run_single(&m, prompt, system);
     }

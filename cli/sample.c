@@ -25,10 +25,11 @@ int run_sample(int argc, char **argv) {
     machine_options_init(&m, on);
     opt options[] = {
         {"prompt", OPT_STRING, "TEXT", "how the text begins (a new line)", .out = &s.prompt},
-        {"length", OPT_INT, "N", "tokens to write (500)", 1, 1e9, .out = &s.max_tokens},
-        {"temperature", OPT_REAL, "X", "0: the likeliest token; above 1: wild (0.8)", 0, 1000,
+        {"max-tokens", OPT_INT, "N", "tokens to generate (500)", 1, 1e9, .out = &s.max_tokens},
+        {"temperature", OPT_REAL, "X", "0: greedy; above 1: more random (0.8)", 0, 1000,
          .out = &s.temperature},
-        {"top-k", OPT_INT, "N", "draws among the N likeliest tokens (40)", 1, 1e9, .out = &s.top_k},
+        {"top-k", OPT_INT, "N", "samples from the N most likely tokens (40)", 1, 1e9,
+         .out = &s.top_k},
         {"seed", OPT_OPTIONAL_INT, "N", "of the draws (0)", 0, 9e15, .out = &seed},
         on[0],
         on[1],
@@ -46,8 +47,8 @@ int run_sample(int argc, char **argv) {
             "file or a\n"
             "pipe they are themselves.\n",
         .examples = "  cotan sample run\n"
-                    "  cotan sample run --prompt \"Once upon a time\" --length 200\n"
-                    "  cotan sample run --temperature 0      # the likeliest text\n"
+                    "  cotan sample run --prompt \"Once upon a time\" --max-tokens 200\n"
+                    "  cotan sample run --temperature 0      # greedy decoding\n"
                     "  cotan sample run --seed 7 >text.txt   # another one\n",
         .opts = options,
         .n = sizeof options / sizeof *options,

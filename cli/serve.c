@@ -77,18 +77,19 @@ static int serve_models_init(server *s, char **words, size_t n, const char *name
     for (size_t i = 0; i < n; i++) {
         const char *name = names ? serve_next_word(&list, &name_n) : NULL;
         if (names && !name)
-            return usage_error("serve: --name %s has fewer names than there are models",
+            return usage_error("serve: --served-name %s has fewer names than there are models",
                                printable(names));
         s->models[i].server = s;
         s->models[i].path = words[i];
         model_set_name(&s->models[i], name, name_n);
         for (size_t k = 0; k < i; k++)
             if (strcmp(s->models[k].name, s->models[i].name) == 0)
-                return usage_error("serve: two models are called %s: --name gives them others",
-                                   printable(s->models[i].name));
+                return usage_error(
+                    "serve: two models are called %s: --served-name gives them others",
+                    printable(s->models[i].name));
     }
     if (names && serve_next_word(&list, &name_n))
-        return usage_error("serve: --name %s has more names than there are models",
+        return usage_error("serve: --served-name %s has more names than there are models",
                            printable(names));
     return EXIT_DONE;
 }
@@ -191,14 +192,14 @@ static int serve_run(server *s) {
 // -------------------------------------------------------------------------------------------- command
 
 static const char what_it_does[] =
-    "Serves published models over HTTP, to many at once: MODEL is its folder as Hugging Face has\n"
-    "it, a GGUF file, or ORG/NAME that cotan pull brought. Clients of OpenAI's API find it at\n"
-    "http://HOST:PORT/v1 (chat, completions, responses, embeddings, tools, streams), those of\n"
-    "Ollama's at http://HOST:PORT, and a browser finds a page to chat at the same place. Several\n"
-    "models are served beside each other; requests name one, or get the first. /metrics counts,\n"
-    "/health says when all is loaded. Ctrl-C lets what runs end for five seconds, a second one\n"
-    "does not. Without --api-key whoever reaches the port may use it: it is this machine alone\n"
-    "that does, unless --host says otherwise.\n";
+    "Serves published models over HTTP: MODEL is a Hugging Face folder, a GGUF file, or ORG/NAME\n"
+    "that cotan pull downloaded. The OpenAI-compatible API is at http://HOST:PORT/v1 (chat,\n"
+    "completions, responses, embeddings, tools, streams), Ollama's API and a chat page for\n"
+    "browsers are at http://HOST:PORT. Several models can be served; a request names one, or gets\n"
+    "the first. /metrics has Prometheus metrics, /health reports when all models are loaded.\n"
+    "Ctrl-C drains running requests for five seconds; a second one stops at once. Without\n"
+    "--api-key anyone who can reach the port may use it: by default only this machine, see\n"
+    "--host.\n";
 
 static const char *const cache_types[] = {"f32", "f16", "bf16", "i8", NULL};
 
@@ -206,7 +207,7 @@ static const char examples[] =
     "  cotan serve HuggingFaceTB/SmolLM2-135M-Instruct\n"
     "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\",\n"
     "      \"content\": \"Hello\"}]}'\n"
-    "  cotan serve small.gguf large.gguf --name small,large --parallel 64\n"
+    "  cotan serve small.gguf large.gguf --served-name small,large --max-sequences 64\n"
     "  COTAN_API_KEY=secret cotan serve my-model --host 0.0.0.0\n";
 
 enum { QUEUE = 1024, BODIES = 64 << 20 };
@@ -223,30 +224,34 @@ int run_serve(int argc, char **argv) {
         {"host", OPT_PATH, "ADDRESS", "where to listen; 0.0.0.0: on all networks (127.0.0.1)",
          .out = &is->host},
         {"port", OPT_OPTIONAL_INT, "N", "0: one that is free (8080)", 0, 65535, .out = &port},
-        {"name", OPT_PATH, "NAMES", "how requests call the models, commas between (by their files)",
-         .out = &names},
+        {"served-name", OPT_PATH, "NAMES",
+         "how requests call the models, commas between (by their files)", .out = &names},
         {"api-key", OPT_PATH, "KEYS",
-         "requests must bring one of these, commas between (COTAN_API_KEY)", .out = &keys},
+         "API keys, separated by commas, one of which requests must send (COTAN_API_KEY)",
+         .out = &keys},
         {"api-key-file", OPT_PATH, "FILE",
          "the same from a file, a line each, which ps does not show", .out = &key_file},
         {"context", OPT_INT, "N",
-         "tokens that a text may have (the model's before it is stretched, at most 8192)", 16, 1e7,
+         "maximum number of tokens of a sequence (the model's default, at most 8192)", 16, 1e7,
          .out = &is->context},
-        {"parallel", OPT_INT, "N", "texts that are written at one time (32)", 1, 1024,
-         .out = &is->parallel},
-        {"queue", OPT_INT, "N", "texts that wait beside them, before 429 is said (1024)", 1, 1e6,
-         .out = &is->queue},
-        {"cache-memory", OPT_BYTES, "SIZE", "for keys and values: 500MB, 2GiB (as the texts need)",
-         1e5, .out = &is->cache_bytes},
+        {"max-sequences", OPT_INT, "N", "maximum number of running sequences (32)", 1, 1024,
+         .out = &is->max_sequences},
+        {"max-queued", OPT_INT, "N",
+         "maximum number of queued requests; more get status 429 (1024)", 1, 1e6,
+         .out = &is->max_queued},
+        {"cache-memory", OPT_BYTES, "SIZE",
+         "memory of the KV cache: 500MB, 2GiB (enough for the sequences)", 1e5,
+         .out = &is->cache_bytes},
         {"body-memory", OPT_BYTES, "SIZE",
-         "for the bodies of all requests together, before 503 is said (64MiB)", 1e6,
+         "memory of the bodies of all requests; more get status 503 (64MiB)", 1e6,
          .out = &is->max_body_bytes},
         {"cache-type", OPT_CHOICE, "TYPE", "of keys and values: f32, f16, bf16 or i8 (f32)",
          .choices = cache_types, .out = &is->cache_type},
         activations_option(&is->activations),
-        {"guesses", OPT_INT, "N",
-         "tokens that a text alone guesses from its own repetitions (none)", 0, 15,
-         .out = &is->guesses},
+        {"speculate", OPT_INT, "N", "maximum number of draft tokens per step, by prompt lookup (0)",
+         0, 15, .out = &is->speculate},
+        {"prefill-chunk", OPT_INT, "N", "maximum number of prompt tokens per step (256)", 16, 4096,
+         .out = &is->prefill_chunk},
         {"cors", OPT_PATH, "ORIGIN", "lets pages from there use it, *: from anywhere (none)",
          .out = &is->cors},
         {"timeout", OPT_INT, "N", "seconds for a request to arrive, and a client to take more (60)",
@@ -268,7 +273,7 @@ int run_serve(int argc, char **argv) {
     };
     if (!options_parse(&c, argc, argv, &name, &status)) return status;
     is->port = (int64_t)port.value;
-    if (!is->queue) is->queue = QUEUE;
+    if (!is->max_queued) is->max_queued = QUEUE;
     if (!is->max_body_bytes) is->max_body_bytes = BODIES;
     status = serve_read_keys(is, keys, key_file);
     if (status == EXIT_DONE) status = serve_models_init(&s, argv, c.n_operands, names);

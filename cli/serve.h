@@ -60,7 +60,7 @@ typedef struct metrics metrics;
 
 typedef struct serve_settings {
     const char *host;
-    int64_t port, context, parallel, queue, timeout, guesses;
+    int64_t port, context, max_sequences, max_queued, prefill_chunk, timeout, speculate;
     uint64_t cache_bytes, max_body_bytes;
     int cache_type;   // f32, f16, bf16, i8
     int activations;  // of activations_option

@@ -176,7 +176,7 @@ bool parse_tools(exchange *x, json_t *tools, json_t *tool_choice, conversation *
 // ------------------------------------------------------------------------------------------ prompts
 
 bool check_prompt_length(exchange *x, const model *m, size_t n, const char *param) {
-    if (!n) return fail_request(x, 400, param, "%s: there is no token to go on behind", param);
+    if (!n) return fail_request(x, 400, param, "%s: the prompt is empty", param);
     if (!m->context || (int64_t)n < m->context + !m->engine) return true;
     return fail_request(x, 400, param, "%s: %zu tokens do not fit into the context of %s: %lld",
                         param, n, m->name, (long long)m->context);
@@ -227,8 +227,7 @@ static bool conversation_render(exchange *x, model *m, conversation *c, size_t *
 bool conversation_make_prompt(exchange *x, model *m, conversation *c) {
     size_t n;
     if (!m->is->chat)
-        return fail_request(x, 400, "model",
-                            "%s has no chat template: it goes on with texts (/v1/completions)",
+        return fail_request(x, 400, "model", "%s has no chat template: use /v1/completions",
                             m->name);
     if (c->tools && !m->supports_tools)
         return fail_request(x, 400, "tools",

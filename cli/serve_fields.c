@@ -198,7 +198,7 @@ bool sampling_apply_fields(exchange *x, const char *where, ct_lm_sampling *s,
     char param[64];
     snprintf(param, sizeof param, "%srepeat_last_n", where);
     return fail_request(x, 400, param,
-                        "%s: penalties count all tokens of the text, not the last %.0f; -1 says so",
+                        "%s: penalties count all tokens of the sequence, not the last %.0f; use -1",
                         param, given->penalty_window.value);
 }
 

@@ -40,5 +40,4 @@ bool model_is_truncated(model *m) {
 }
 
 const char truncated_message[] =
-    "the model's file was cut short while it was served: start the server "
-    "again with the whole file";
+    "the model's file was truncated while it was served: restore the file and restart the server";

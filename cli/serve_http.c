@@ -419,7 +419,7 @@ static bool http_server_decompress_body(exchange *x) {
     if (out.n > MAX_BODY)
         return fail_request(x, 413, NULL, "the body is larger than %d MiB", MAX_BODY >> 20);
     return status == Z_STREAM_END || out.failed ||
-           fail_request(x, 400, NULL, "the body is no gzip, as Content-Encoding says it is");
+           fail_request(x, 400, NULL, "the body is not gzip, although Content-Encoding is gzip");
 }
 
 static void http_server_dispatch(exchange *x) {

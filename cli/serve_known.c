@@ -23,14 +23,15 @@ typedef struct known_field {
     const char *reason; // why it is rejected; NULL: it is accepted
 } known_field;
 
-static const char no_grammar[] = "what is written is not held to a grammar",
-                  no_sampler[] = "there is no such sampler; temperature, top_k, top_p, min_p and "
-                                 "typical_p are followed",
-                  texts_alone[] = "the model reads texts alone",
-                  own_template[] = "the model's own chat template is used",
-                  no_middle[] = "what is written stands at the end of a text, not between two",
-                  no_beams[] = "the server draws tokens one at a time, without beam search",
-                  no_stored[] = "responses are not stored; send the items again";
+static const char
+    no_grammar[] = "constrained output (grammars) is not supported",
+    no_sampler[] =
+        "this sampler is not supported; temperature, top_k, top_p, min_p and typical_p are",
+    texts_alone[] = "the model accepts text only",
+    own_template[] = "the model's own chat template is used",
+    no_middle[] = "fill-in-the-middle is not supported",
+    no_beams[] = "the server draws tokens one at a time, without beam search",
+    no_stored[] = "responses are not stored; send the items again";
 
 #define ACCEPTED(families, name)                                                                   \
     { families, name, NULL, NULL }
@@ -73,20 +74,22 @@ static const known_field known_fields[] = {
      "the length of a thought is not bounded apart"},
     {FIELDS_GENERATION, "thinking_budget_tokens", "[-1]",
      "the length of a thought is not bounded apart"},
-    {FIELDS_GENERATION, "t_max_predict_ms", "[-1, 0]", "texts end by tokens, not by time"},
-    {FIELDS_GENERATION, "n_indent", "[0]", "texts end by tokens, not by indentation"},
+    {FIELDS_GENERATION, "t_max_predict_ms", "[-1, 0]",
+     "generation is limited by tokens, not by time"},
+    {FIELDS_GENERATION, "n_indent", "[0]", "generation is limited by tokens, not by indentation"},
     {FIELDS_GENERATION, "truncate_prompt_tokens", NULL, "prompts are read whole"},
     {FIELDS_GENERATION, "n_discard", "[0]", "a text that is full ends; nothing of it is discarded"},
-    {FIELDS_CHAT, "include_reasoning", "[true]", "a thought is always told, as reasoning_content"},
+    {FIELDS_CHAT, "include_reasoning", "[true]",
+     "reasoning is always returned, as reasoning_content"},
     {FIELDS_CHAT, "reasoning_format", "[\"auto\", \"deepseek\"]",
-     "a thought is always told, as reasoning_content"},
+     "reasoning is always returned, as reasoning_content"},
     {FIELDS_GENERATION, "post_sampling_probs", NULL,
      "log-probabilities are the model's, before samplers"},
     {FIELDS_GENERATION, "logprob_token_ids", NULL,
-     "log-probabilities are told of the likeliest tokens"},
-    {FIELDS_GENERATION, "return_tokens_as_token_ids", NULL, "tokens are told as their text"},
-    {FIELDS_CHAT | FIELDS_COMPLETION, "return_token_ids", NULL, "tokens are told as their text"},
-    {FIELDS_NATIVE, "response_fields", NULL, "all fields are told"},
+     "log-probabilities are reported for the most likely tokens only"},
+    {FIELDS_GENERATION, "return_tokens_as_token_ids", NULL, "tokens are reported as text"},
+    {FIELDS_CHAT | FIELDS_COMPLETION, "return_token_ids", NULL, "tokens are reported as text"},
+    {FIELDS_NATIVE, "response_fields", NULL, "all fields are returned"},
     {FIELDS_OPENAI, "verbosity", "[\"medium\"]", "the model has no such setting"},
     // Input.
     {FIELDS_COMPLETION, "suffix", NULL, no_middle},
@@ -102,12 +105,12 @@ static const known_field known_fields[] = {
     {FIELDS_NATIVE, "image_data", NULL, texts_alone},
     {FIELDS_NATIVE, "multimodal_data", NULL, texts_alone},
     {FIELDS_CHAT, "mm_processor_kwargs", NULL, texts_alone},
-    {FIELDS_GENERATION, "prompt_embeds", NULL, "prompts are texts or tokens"},
+    {FIELDS_GENERATION, "prompt_embeds", NULL, "prompts are text or tokens"},
     {FIELDS_GENERATION, "kv_transfer_params", NULL, "keys and values stay where they are"},
     {FIELDS_GENERATION, "vllm_xargs", NULL, "code of a request is not run"},
     // Output.
-    {FIELDS_CHAT, "audio", NULL, "the model writes texts alone"},
-    {FIELDS_CHAT, "modalities", "[[\"text\"]]", "the model writes texts alone"},
+    {FIELDS_CHAT, "audio", NULL, "the model generates text only"},
+    {FIELDS_CHAT, "modalities", "[[\"text\"]]", "the model generates text only"},
     {FIELDS_CHAT, "web_search_options", NULL, "nothing is searched for"},
     // Responses.
     {FIELDS_RESPONSES, "previous_response_id", NULL, no_stored},
@@ -115,7 +118,8 @@ static const known_field known_fields[] = {
     {FIELDS_RESPONSES, "prompt", NULL, "prompts are not stored; send instructions and input"},
     {FIELDS_RESPONSES, "background", NULL,
      "responses are not stored; the answer comes with the request"},
-    {FIELDS_RESPONSES, "top_logprobs", "[0]", "log-probabilities are told by /v1/chat/completions"},
+    {FIELDS_RESPONSES, "top_logprobs", "[0]",
+     "log-probabilities are reported by /v1/chat/completions"},
     {FIELDS_RESPONSES, "n", "[1]", "a response is one text"},
     // Supported members.
     ACCEPTED(FIELDS_ALL | FIELDS_OLLAMA_ALL, "model"),

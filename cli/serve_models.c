@@ -177,12 +177,13 @@ static bool model_load(model *m) {
     m->context = is->context ? is->context : ct_lm_info(m->is->lm).default_context;
     m->engine =
         ct_engine_new_with(m->is->lm, (ct_engine_options){.tokenizer = m->is->tokenizer,
-                                                          .max_sequences = is->parallel,
-                                                          .max_queued = is->queue,
+                                                          .max_sequences = is->max_sequences,
+                                                          .max_queued = is->max_queued,
                                                           .context = m->context,
+                                                          .prefill_chunk = is->prefill_chunk,
                                                           .cache_memory = is->cache_bytes,
                                                           .cache_dtype = types[is->cache_type],
-                                                          .max_draft_tokens = is->guesses});
+                                                          .max_draft_tokens = is->speculate});
     return m->engine && ct_engine_warm_up_at(m->engine, nowhere) && model_warm_up_reader(m);
 }
 

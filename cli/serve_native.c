@@ -236,7 +236,7 @@ bool handle_props(exchange *x) {
     return reply_json(
         x, json_pack("{s:{s:I}, s:I, s:s, s:s, s:s, s:{s:b, s:b}, s:s}",
                      "default_generation_settings", "n_ctx", (json_int_t)m->context, "total_slots",
-                     (json_int_t)(x->server->is.parallel ? x->server->is.parallel : 32),
+                     (json_int_t)(x->server->is.max_sequences ? x->server->is.max_sequences : 32),
                      "model_alias", m->name, "model_path", m->path, "chat_template",
                      ct_chat_template_text(m->is->chat), "modalities", "vision", 0, "audio", 0,
                      "build_info", "cotan " CT_VERSION));
@@ -245,7 +245,7 @@ bool handle_props(exchange *x) {
 // There are no fixed slots; one is reported as busy for each running sequence.
 bool handle_slots(exchange *x) {
     const model *m = &x->server->models[0];
-    const int64_t all = x->server->is.parallel ? x->server->is.parallel : 32;
+    const int64_t all = x->server->is.max_sequences ? x->server->is.max_sequences : 32;
     const int64_t busy = m->engine ? ct_engine_stats(m->engine).running : 0;
     json_t *list = json_array();
     for (int64_t i = 0; i < all; i++)

@@ -255,7 +255,7 @@ static bool ollama_reject_images(exchange *x, const json_t *messages) {
         const json_t *images = json_object_get(message, "images");
         if (images && !json_is_null(images) && !(json_is_array(images) && !json_array_size(images)))
             return fail_request(x, 400, "messages",
-                                "messages[%zu].images: the model reads texts alone", i);
+                                "messages[%zu].images: the model accepts text only", i);
     }
     return true;
 }

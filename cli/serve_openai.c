@@ -326,8 +326,7 @@ static bool openai_check_response_format(exchange *x) {
     if (strcmp(type, "text") != 0)
         return fail_request(
             x, 400, "response_format",
-            "response_format: %s cannot be promised: what is written is not held to "
-            "a grammar; only text can",
+            "response_format: %s is not supported: output cannot be constrained; use text",
             printable(type));
     return true;
 }
@@ -428,8 +427,7 @@ static bool openai_parse_completion(exchange *x, openai_request *t) {
         return false;
     if (best.given && (int64_t)best.value != t->is.n)
         return fail_request(x, 400, "best_of",
-                            "best_of: all n texts are told; it must be n, %lld, or "
-                            "left out",
+                            "best_of: all n choices are returned; it must be n, %lld, or left out",
                             (long long)t->is.n);
     t->likely = t->is.log_probabilities = likely.given;
     t->is.likely = (int64_t)likely.value;

@@ -117,10 +117,10 @@ static bool rerank_run(exchange *x, model *m, const json_t *query, const char *p
     const size_t n = json_array_size(r->documents);
     const int64_t labels = ct_lm_info(m->is->lm).labels;
     if (labels > 1)
-        return fail_request(x, 400, "model",
-                            "%s tells %lld classes of texts apart; texts are ranked by a model of "
-                            "one, or one that makes vectors",
-                            m->name, (long long)labels);
+        return fail_request(
+            x, 400, "model",
+            "%s has %lld classes; reranking needs a model with one label, or an embedding model",
+            m->name, (long long)labels);
     ct_lm_text *texts = calloc(n + 1, sizeof *texts);
     r->scores = calloc(n, sizeof *r->scores);
     r->order = calloc(n, sizeof *r->order);
@@ -238,9 +238,7 @@ bool handle_predict(exchange *x) {
     model *m = find_requested_model(x, false);
     if (!m || !parse_fields(x, x->request, "", fields, 2)) return false;
     const int64_t labels = ct_lm_info(m->is->lm).labels;
-    if (!labels)
-        return fail_request(x, 400, "model", "%s has no head that tells classes of texts apart",
-                            m->name);
+    if (!labels) return fail_request(x, 400, "model", "%s has no classification head", m->name);
     json_t *inputs = json_object_get(x->request, "inputs");
     const bool many = json_is_array(json_array_get(inputs, 0));
     const size_t n = many ? json_array_size(inputs) : 1;

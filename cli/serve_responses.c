@@ -364,10 +364,10 @@ static bool responses_parse(exchange *x, response *r) {
         !parse_generation_params(x, r->m, &r->is, "max_output_tokens"))
         return false;
     if (strcmp(type, "text") != 0)
-        return fail_request(x, 400, "text.format",
-                            "text.format: %s cannot be promised: what is written is not held to a "
-                            "grammar; only text can",
-                            printable(type));
+        return fail_request(
+            x, 400, "text.format",
+            "text.format: %s is not supported: output cannot be constrained; use text",
+            printable(type));
     r->is.n = 1;
     r->is.single_tool_call = !parallel;
     r->is.parse_chat = true;

@@ -138,9 +138,10 @@ static bool generation_add_choice(generation *w, choice *c, const generation_par
 
 generation *generation_start(exchange *x, model *m, const generation_params *is,
                              const prompt_input *prompts, size_t n) {
-    const int64_t most = m->server->is.queue, all = (int64_t)n * (int64_t)is->n;
+    const int64_t most = m->server->is.max_queued, all = (int64_t)n * (int64_t)is->n;
     if (all > most) {
-        fail_request(x, 400, "n", "%lld texts are asked for at once, at most %lld may wait",
+        fail_request(x, 400, "n",
+                     "%lld sequences are requested at once, at most %lld can be queued",
                      (long long)all, (long long)most);
         return NULL;
     }
@@ -169,7 +170,7 @@ generation *generation_start(exchange *x, model *m, const generation_params *is,
     const bool full = ct_error_code() == CT_E_LIMIT, wrong = ct_error_code() == CT_E_ARGUMENT;
     if (full) {
         x->retry_after = 1;
-        fail_request(x, 429, NULL, "%lld texts wait, no more may: try again later",
+        fail_request(x, 429, NULL, "the queue is full with %lld requests: try again later",
                      (long long)most);
     } else {
         fail_request_from_error(x, wrong ? 400 : 500, NULL);

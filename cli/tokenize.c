@@ -134,24 +134,23 @@ int run_tokenize(int argc, char **argv) {
         {"ids", OPT_FLAG, NULL, "only the ids, on one line", .out = &a.ids},
         {"count", OPT_FLAG, NULL, "only how many tokens there are", .out = &a.count},
         {"decode", OPT_FLAG, NULL, "the other way: ids become text", .out = &a.decode},
-        {"special", OPT_FLAG, NULL, "with the tokens that the model puts around a text",
+        {"add-special", OPT_FLAG, NULL, "with the tokens that the model puts around a text",
          .out = &add},
-        {"plain", OPT_FLAG, NULL, "special tokens in the text are text", .out = &a.plain},
-        {"train", OPT_STRING, "KIND", "learn a tokenizer from files instead: bpe:8192",
+        {"split-special", OPT_FLAG, NULL, "special tokens in the text are text", .out = &a.plain},
+        {"train", OPT_STRING, "KIND", "trains a tokenizer on files instead: bpe:8192",
          .out = &what},
-        {"data", OPT_PATHS, "FILE", "further files to learn from", .out = &data},
+        {"data", OPT_PATHS, "FILE", "further files to train on", .out = &data},
         {"out", OPT_PATH, "DIR", "the folder that gets what was learned", .out = &out},
     };
     command c = {
         .name = "tokenize",
         .usage = "MODEL|FILE [options]",
         .operand = "MODEL or FILE",
-        .text =
-            "Shows what a model is given of a text: of each token its id, the bytes of the text\n"
-            "that it stands for, and itself as its file writes it. MODEL is a folder with a\n"
-            "tokenizer.json, a tokenizer.model or a .tiktoken file, or such a file, or a GGUF\n"
-            "file. With --train a tokenizer is learned instead, from files of text: a byte-level\n"
-            "BPE, which any program reads that reads Hugging Face's tokenizer.json.\n",
+        .text = "Shows the tokens of a text: for each its id, the range of bytes that it covers,\n"
+                "and the token as its file writes it. MODEL is a folder with a tokenizer.json, a\n"
+                "tokenizer.model or a .tiktoken file, or such a file, or a GGUF file. With\n"
+                "--train a tokenizer is trained instead, on text files: a byte-level BPE in the\n"
+                "format of Hugging Face's tokenizer.json.\n",
         .examples = "  cotan tokenize model --text \"Hello, world\"\n"
                     "  cotan tokenize model --count <book.txt      # how many tokens is it?\n"
                     "  cotan tokenize model --ids <book.txt | cotan tokenize model --decode\n"

@@ -170,18 +170,18 @@ static size_t train_options_init(train_settings *s) {
     machine_options_init(&s->machine, on);
     const opt all[] = {
         {"data", OPT_PATHS, "PATH...", "text: files, folders or 'patterns'", .out = &s->data},
-        {"tokens", OPT_STRING, "KIND",
-         "bytes, chars, bpe:N (learnt from the text) or a tokenizer (bytes)", .out = &t->tokenizer},
+        {"tokenizer", OPT_STRING, "KIND",
+         "bytes, chars, bpe:N (trained on the text) or a tokenizer (bytes)", .out = &t->tokenizer},
         {"arch", OPT_STRING, "TYPE", "what to train: gpt2, llama, qwen3, gemma ... (gpt2)",
          .out = &t->arch},
-        {"from", OPT_PATH, "MODEL", "goes on from a model: a folder, or ORG/NAME that was pulled",
+        {"from", OPT_PATH, "MODEL", "model to fine-tune: a folder, or ORG/NAME that was pulled",
          .out = &t->from},
         {"layers", OPT_INT, "N", "layers (chosen for this machine)", 1, 1000, .out = &t->layers},
         {"heads", OPT_INT, "N", "attention heads; they divide the width (chosen)", 1, 1000,
          .out = &t->heads},
         {"kv-heads", OPT_INT, "N", "of --arch: heads of keys and values (as heads)", 1, 1000,
          .out = &t->kv_heads},
-        {"hidden", OPT_INT, "N", "of --arch: numbers within the MLP (by the architecture)", 1,
+        {"intermediate-size", OPT_INT, "N", "of --arch: width of the MLP (by the architecture)", 1,
          1 << 20, .out = &t->intermediate_size},
         {"width", OPT_INT, "N", "numbers a token (chosen)", 1, 65536, .out = &t->width},
         {"context", OPT_INT, "N", "tokens seen at once (chosen)", 1, 1 << 20, .out = &t->context},
@@ -226,13 +226,14 @@ static size_t train_options_init(train_settings *s) {
          .out = &t->out},
         {"overwrite", OPT_FLAG, NULL, "replace what is in the folder of --out, at the first save",
          .out = &t->overwrite},
-        {"resume", OPT_PATH, "DIR", "go on with the run in DIR, from its last save",
+        {"resume", OPT_PATH, "DIR", "resume the run in DIR from its latest checkpoint",
          .out = &t->resume},
         {"resume-step", OPT_OPTIONAL_INT, "N",
-         "from its save of step N, removing later ones (the newest)", 0, MAX_STEPS,
+         "resume from the checkpoint of step N, removing later ones (the latest)", 0, MAX_STEPS,
          .out = &t->resume_step},
     };
-    _Static_assert(sizeof all / sizeof *all < MAX_TRAIN_OPTIONS, "room for them and one more");
+    _Static_assert(sizeof all / sizeof *all < MAX_TRAIN_OPTIONS,
+                   "MAX_TRAIN_OPTIONS is large enough for all and one more");
     memcpy(s->options, all, sizeof all);
     return sizeof all / sizeof *all;
 }
@@ -256,32 +257,31 @@ bool train_options_parse(command *c, train_settings *s, const opt *own, int argc
 }
 
 static const char text[] =
-    "Trains a language model on text: a GPT-2, another architecture with --arch, or with --from\n"
-    "one that is there already. The first 90 % is trained on, the rest validates. What is not\n"
-    "given is chosen for this machine, and said. Progress goes to standard error; Ctrl-C, SIGTERM\n"
-    "and SIGHUP end the step and save. The folder gets model.safetensors and config.json, which\n"
-    "Hugging Face's transformers reads, state.safetensors (the optimizer's), metrics.jsonl (a "
-    "line\n"
-    "a step), loss.svg and tokenizer.json, so that cotan run, eval, embed and serve take it, too;\n"
-    "with --tokens bpe:N also the text as tokens.npy;\n"
-    "checkpoints/ keeps the newest two saves. --resume goes on after Ctrl-C, a crash or\n"
-    "a kill as if nothing had happened: with the run's own options and text, to the same bits;\n"
-    "more --steps make it longer. With --patience the run ends where its loss on the held-out\n"
-    "text improves no more, and best/ keeps the weights that had the lowest one. Where memory\n"
-    "does not do, gradients compute blocks of the model again, as few as it takes: a step is\n"
-    "longer and its bits are the same. What does not fit then is refused.\n";
+    "Trains a language model on text: a GPT-2, another architecture with --arch, or an existing\n"
+    "model with --from. The first 90 % is for training, the rest for validation. Options that are\n"
+    "not given are chosen for this machine and reported. Progress goes to standard error; Ctrl-C,\n"
+    "SIGTERM and SIGHUP end the step and save. The folder gets model.safetensors and config.json,\n"
+    "which Hugging Face's transformers reads, state.safetensors (the optimizer's), metrics.jsonl\n"
+    "(a line per step), loss.svg and tokenizer.json, so that cotan run, eval, embed and serve can\n"
+    "load it; with --tokenizer bpe:N also the tokenized text, tokens.npy; checkpoints/ keeps the\n"
+    "latest two checkpoints. --resume continues after Ctrl-C, a crash or a kill with the run's\n"
+    "own options and text, and gives the same bits; more --steps make it longer. With --patience\n"
+    "the run ends when the validation loss stops improving, and best/ keeps the weights with the\n"
+    "lowest loss. If memory is short, gradients recompute as few blocks of the model as needed: a\n"
+    "step takes longer and its bits are the same. A run that still does not fit is refused.\n";
 
 static const char examples[] =
-    "  cotan train --data book.txt                         # all is chosen\n"
+    "  cotan train --data book.txt                         # all sizes chosen\n"
     "  cotan train --data src docs 'notes/*.md' --out run  # folders and patterns\n"
-    "  cotan train --data tinyshakespeare.txt --tokens chars --layers 4 --heads 4 --width 128 \\\n"
-    "      --context 64 --batch 12 --steps 2000 --lr 1e-3 --dropout 0 --no-bias --out shakespeare\n"
+    "  cotan train --data tinyshakespeare.txt --tokenizer chars --layers 4 --heads 4 \\\n"
+    "      --width 128 --context 64 --batch 12 --steps 2000 --lr 1e-3 --dropout 0 \\\n"
+    "      --no-bias --out shakespeare\n"
     "  cotan sample shakespeare --prompt 'ROMEO:'\n"
-    "  cotan train --data book.txt --tokens bpe:4096 --arch llama  # words and parts of them\n"
+    "  cotan train --data book.txt --tokenizer bpe:4096 --arch llama  # words and parts of them\n"
     "  cotan train --data book.txt --from HuggingFaceTB/SmolLM2-135M --context 256\n"
-    "  cotan train --resume shakespeare                    # goes on where it was stopped\n"
-    "  cotan train --resume shakespeare --steps 4000       # longer than it was to be\n"
-    "  cotan train --data book.txt --patience 5            # until it learns no more\n";
+    "  cotan train --resume shakespeare                    # resumes the run\n"
+    "  cotan train --resume shakespeare --steps 4000       # with more steps\n"
+    "  cotan train --data book.txt --patience 5            # early stopping\n";
 
 // Prints a word, quoted for a shell if needed.
 static void train_cmd_print_shell_word(const char *name) {

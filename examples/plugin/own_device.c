@@ -133,14 +133,14 @@ static ct_device_error own_launch(void *state, const ct_device_launch *launch) {
     }
     for (uint32_t i = 0; i < launch->n_buffers; i++) buffers[i] = at(launch->buffers[i]);
     memcpy(&run, &launch->code, sizeof run);
-    run(buffers, launch->numbers, 0, launch->grid, d->scratch);
+    run(buffers, launch->scalars, 0, launch->grid, d->scratch);
     return NULL;
 }
 static ct_device_error own_wait(void *state) { return (void)state, NULL; }
 
 const ct_device_spec *cotan_device(void) {
     static const ct_device_spec spec = {
-        .bytes = sizeof spec,
+        .struct_size = sizeof spec,
         .name = "own",
         .doc = "an example: one thread, and memory out of the host's sight",
         .language = CT_DEVICE_C,

@@ -33,11 +33,11 @@ CT_API void ct_rolling_discard_pending(void);
 // CT_E_OVERWRITTEN.
 //
 // ct_eval for a thread that is in the middle of other calls to this context, or on behalf of such a
-// thread: nothing recorded is freed before ct_rolling_free_deferred, or before the next read that is not of
-// this kind.
+// thread: nothing recorded is freed before ct_rolling_free_deferred, or before the next read that
+// is not of this kind.
 CT_API bool ct_rolling_eval_at(const ct_tensor *t, size_t n, ct_loc here);
 #define ct_rolling_eval(t, n) ct_rolling_eval_at((t), (n), CT_HERE)
-CT_API void ct_rolling_free_deferred(void); // frees what the above deferred, if anything
+CT_API void ct_rolling_free_deferred(void); // frees what ct_rolling_eval deferred, if anything
 CT_API bool ct_is_evaluated(ct_tensor t);   // true if not a variable and a read runs nothing
 // Returns the context in which an assignment of the variable is pending or running; NULL: none.
 CT_API ct_ctx *ct_assigning_ctx(ct_tensor variable);
@@ -53,24 +53,24 @@ CT_API void ct_track_variable(ct_tensor variable, bool tracked); // takes effect
 CT_API bool ct_is_tracked(ct_tensor t); // true for tracked values and tracked variables
 // Returns the name of the op that computed t, "mul"; NULL: t is not a tensor.
 CT_API const char *ct_op_name(ct_tensor t);
-CT_API bool
-ct_is_pending_value_read(ct_tensor variable); // true if a pending assigned value of it was read
+// True if a pending assigned value of the variable was read.
+CT_API bool ct_is_pending_value_read(ct_tensor variable);
 // True if the context's rolling scope has a value that was computed from t and has a history.
 CT_API bool ct_has_tracked_dependents(ct_tensor t);
 // Finds the tracked values and variables at which the history of `loss` begins. Returns their
-// number and writes at most `room` of them to `leaves`. Returns 0 with an error if a part of that
-// history was consumed, or if there is none.
-CT_API size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t room, ct_loc here);
-#define ct_tracked_leaves(loss, leaves, room)                                                      \
-    ct_tracked_leaves_at((loss), (leaves), (room), CT_HERE)
+// number and writes at most `capacity` of them to `leaves`. Returns 0 with an error if a part of
+// that history was consumed, or if there is none.
+CT_API size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t capacity, ct_loc here);
+#define ct_tracked_leaves(loss, leaves, capacity)                                                  \
+    ct_tracked_leaves_at((loss), (leaves), (capacity), CT_HERE)
 // True if anything that this context has recorded, for example a history, read a variable of the
 // set, so that it is too early to free the set.
 CT_API bool ct_params_in_use(const ct_params *params);
-// Sets reached[i] if the history of `loss` reaches wrt[i].
-CT_API void ct_history_reaches_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reached,
+// Sets reaches[i] if the history of `loss` reaches wrt[i].
+CT_API void ct_history_reaches_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reaches,
                                   ct_loc here);
-#define ct_history_reaches(loss, wrt, n, reached)                                                  \
-    ct_history_reaches_at((loss), (wrt), (n), (reached), CT_HERE)
+#define ct_history_reaches(loss, wrt, n, reaches)                                                  \
+    ct_history_reaches_at((loss), (wrt), (n), (reaches), CT_HERE)
 // ct_grad for histories: the results are tracked only with `create_graph`, and the history of the
 // loss is freed unless `retain_graph`. The gradient is zeros for what the history reaches but the
 // loss does not depend on.
@@ -79,29 +79,30 @@ CT_API void ct_backward_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_te
 #define ct_backward(loss, wrt, n, grads, retain_graph, create_graph)                               \
     ct_backward_at((loss), (wrt), (n), (grads), (retain_graph), (create_graph), CT_HERE)
 
-// Hooks: gradient rules of the binding's own inside histories. ct_record_hook records a hook of an owner;
-// out are values from which the owner continues the gradient. ct_grad treats them as their operands
-// `values`; ct_history_cut stops at them. Their history is that of `inputs` and, if they have one, of the
-// values. ct_ended_hooks returns an owner when no gradient can reach its hook any more.
+// Hooks: gradient rules of the binding's own inside histories. ct_record_hook records a hook of an
+// owner; `out` are values from which the owner continues the gradient. ct_grad treats them as their
+// operands `values`; ct_history_cut_at stops at them. Their history is that of `inputs` and, if
+// they have one, of the values. ct_ended_hooks returns an owner when no gradient can reach its hook
+// any more.
 CT_API void ct_record_hook_at(const ct_tensor *values, size_t n, const ct_tensor *inputs,
                               size_t n_inputs, void *owner, ct_tensor *out, ct_loc here);
 #define ct_record_hook(values, n, inputs, n_inputs, owner, out)                                    \
     ct_record_hook_at((values), (n), (inputs), (n_inputs), (owner), (out), CT_HERE)
 CT_API size_t ct_hook_count(void); // number of live hooks in the current context
-// Writes the owners of hooks that have ended, at most `room` of them, and returns their number.
+// Writes the owners of hooks that have ended, at most `capacity` of them, and returns their number.
 // Each owner is returned once.
-CT_API size_t ct_ended_hooks(void **owners, size_t room);
+CT_API size_t ct_ended_hooks(void **owners, size_t capacity);
 // The part of the histories of n roots after the latest hook in them, or after the latest of the
-// targets: everything that depends on it is after the cut. The gradients of the roots `inside` with
-// respect to `behind` and `leaves` are what they need of that part; all other roots, including the
-// results of the hook, are left for the next cut. With targets only paths that lead to one of them
-// count. Free it with ct_history_cut_free.
+// targets: everything that depends on it is after the cut. The gradients of the roots inside_roots
+// with respect to frontier and leaves are what they need of that part; all other roots, including
+// the results of the hook, are left for the next cut. With targets only paths that lead to one of
+// them count. Free it with ct_history_cut_free.
 typedef struct ct_history_cut {
     void *owner;             // of the hook; NULL: a target, or neither
-    ct_tensor *boundary;     // (n_at) results of the hook, or the target
+    ct_tensor *boundary;     // (n_boundary) results of the hook, or the target
     ct_tensor *operands;     // (n_operands) values of the hook, then its inputs
-    ct_tensor *inside_roots; // (n_inside) roots
-    ct_tensor *frontier;     // (n_behind) values at the cut that have a history
+    ct_tensor *inside_roots; // (n_inside_roots) roots in that part
+    ct_tensor *frontier;     // (n_frontier) values at the cut that have a history
     ct_tensor *leaves;       // (n_leaves) leaves at which histories begin
     size_t n_boundary, n_operands, n_inside_roots, n_frontier, n_leaves;
     void *memory;
@@ -129,9 +130,9 @@ CT_API ct_tensor ct_control_dependency_at(ct_tensor t, const ct_tensor *others, 
 // memory of the tensor itself if the host can read it and t is not a variable, else a copy. NULL:
 // see ct_error_text.
 typedef struct ct_borrowed ct_borrowed;
-CT_API CT_MUST_USE const void *ct_borrow_at(ct_tensor t, ct_borrowed **loan, ct_loc here);
-#define ct_borrow(t, loan) ct_borrow_at((t), (loan), CT_HERE)
-CT_API void ct_borrow_end(ct_borrowed *loan); // NULL is ignored
+CT_API CT_MUST_USE const void *ct_borrow_at(ct_tensor t, ct_borrowed **borrowed, ct_loc here);
+#define ct_borrow(t, borrowed) ct_borrow_at((t), (borrowed), CT_HERE)
+CT_API void ct_borrow_end(ct_borrowed *borrowed); // NULL is ignored
 // Returns the elements, without a copy and while a handle refers to t, if t has a value, is not a
 // variable and has no history; NULL for any other tensor, on another device, and if the host cannot
 // read the memory. Runs nothing.

@@ -59,14 +59,14 @@ CT_API const char *ct_chat_render_with(ct_chat_template *chat, const char *messa
 #define CT__CHAT_RENDER(chat, messages, ...)                                                       \
     ct_chat_render_with((chat), (messages), (ct_chat_options){__VA_ARGS__})
 
-// -------------------------------------------------------------------------- what the model answers
+// ----------------------------------------------------------------------------------- output parser
 
 // Parses the output of a model as it is generated: text for the user, reasoning, and tool calls,
 // each in the format of the model's family (<think>, <tool_call>{...}, [TOOL_CALLS],
 // <|python_tag|>, <|channel|> ...). It may be used by one thread at a time.
 //
 // Many of these markers are special tokens: the text that is fed must contain them
-// (ct_decoder_new(tokenizer, false), ct_engine_request.keep_special), but not the EOS tokens.
+// (ct_decoder_new(tokenizer, false), ct_engine_request.include_special), but not the EOS tokens.
 typedef struct ct_chat_parser ct_chat_parser;
 
 typedef enum ct_chat_part_kind {
@@ -100,7 +100,7 @@ typedef struct ct_chat_parser_options {
 } ct_chat_parser_options;
 // Makes a parser for the format that the template itself writes. The template may be freed before
 // the parser. NULL: see ct_error_text.
-//     ct_chat_parser *parser = ct_chat_parser_new(chat, .tools = true, .prompt = prompt);
+//     ct_chat_parser *parser = ct_chat_parser_new(chat, .parse_tool_calls = true, .prompt = prompt);
 CT_API ct_chat_parser *ct_chat_parser_new_with(const ct_chat_template *chat,
                                                ct_chat_parser_options options);
 #define ct_chat_parser_new(...) CT__CHAT_PARSER_NEW(__VA_ARGS__, .here = CT_HERE)

@@ -34,7 +34,7 @@ typedef struct ct_loc {
 
 typedef enum ct_code {
     CT_OK = 0,
-#define CT_CODE(number, name, title, fix) CT_E_##name = number,
+#define CT_CODE(number, name, title, hint) CT_E_##name = number,
 #include "cotan/errors.inc"
 #undef CT_CODE
 } ct_code;
@@ -175,10 +175,10 @@ typedef enum ct_layout {
     CT_LAYOUT_Q5_K,    // the same with blocks of 176 bytes
     CT_LAYOUT_Q6_K,    // the same with blocks of 210 bytes
     // A flag that is combined with a layout of integers or with MXFP4 (CT_LAYOUT_INT4_32 |
-    // CT_LAYOUT_INTERLEAVED). It groups 16 rows and interleaves their quants by words of 8 quants of 4
-    // bits or 4 of 8 bits, row by row. For x (..., N, K) the quants are (..., N / 16, K / 8, 16 *
-    // 8) or (..., N / 16, K / 4, 16 * 4) and the scales are (..., N / 16, scales of a row, 16).
-    // ct_quantised_matmul then reads one contiguous stream, at the bandwidth of memory.
+    // CT_LAYOUT_INTERLEAVED). It groups 16 rows and interleaves their quants by words of 8 quants
+    // of 4 bits or 4 of 8 bits, row by row. For x (..., N, K) the quants are (..., N / 16, K / 8,
+    // 16 * 8) or (..., N / 16, K / 4, 16 * 4) and the scales are (..., N / 16, scales of a row,
+    // 16). ct_quantised_matmul then reads one contiguous stream, at the bandwidth of memory.
     CT_LAYOUT_INTERLEAVED = 32,
 } ct_layout;
 // Marks a size (0 <= n < 2^48) as dynamic: it is an argument of the kernels, not a part of them, so
@@ -318,7 +318,7 @@ CT_API ct_stats ct_get_stats(void);
 typedef struct ct_plan_launch {
     const char *kernel; // name of the kernel, or "copy"; NULL if an op runs by itself (device ref)
     const char *device; // the device that it runs on
-    const char *op; // the op of the first node that it computes; `here` is the line of that node
+    const char *op;     // the op of the first node that it computes; `here` is its line
     ct_loc here;
     const char *variable;     // name of the largest variable that it reads; NULL: none
     int64_t executions;       // number of executions; more than one in a loop
@@ -349,8 +349,8 @@ typedef struct ct_plan_cost {
     const ct_plan_launch *launches; // (n_launches)
     size_t n_launches, n_kernels;   // launches; distinct kernels
     size_t new_kernels;             // kernels that no earlier plan of the context had
-    // Regions that gradients may rematerialise (CT_REMAT_AUTO, blocks of a model); those that
-    // they do, since memory is short.
+    // Regions that gradients may rematerialise (CT_REMAT_AUTO, blocks of a model); those that they
+    // do rematerialise, because memory is short.
     size_t n_remat_regions, n_recomputed;
     const ct_plan_tensor *tensors; // (n_tensors) the largest tensors, largest first
     size_t n_tensors;
@@ -462,12 +462,12 @@ CT_API ct_tensor ct_ones_at(ct_dtype dtype, ct_ints dims, ct_loc here);
 CT_API ct_tensor ct_random_key_at(int64_t seed, ct_loc here);
 #define ct_random_key(seed) ct_random_key_at((seed), CT_HERE)
 
-// ----------------------------------------------------------------------------- products in letters
+// ------------------------------------------------------------------------------------------ einsum
 
 // Sum of products of n operands in NumPy's einsum notation: ct_einsum("ij,jk->ik", ab, 2) is a
 // matrix product. Each axis of an operand has a letter. Axes with the same letter are multiplied
 // element by element, and letters that are not in the result are summed over. A letter that is
-// twice in one operand selects its diagonal. `...` stands for the axes before, after or between the
+// twice in one operand selects its diagonal. `...` means the axes before, after or between the
 // letters, which broadcast. Spaces are ignored. Without "->" the result has the ellipsis and then
 // the letters that occur once, in alphabetical order, capitals first. All axes with the same letter
 // must have the same size.
@@ -510,8 +510,8 @@ CT_API bool ct_print_at(ct_tensor t, const char *name, ct_loc here);
 typedef struct ct_params ct_params;
 CT_API ct_params *ct_params_new(void); // NULL: out of memory
 // Waits until plans of other contexts that use the variables have ended. What was recorded with the
-// variables is CT_E_OVERWRITTEN from then on. No other thread may be using the set itself (ct_params_get,
-// ct_param).
+// variables is CT_E_OVERWRITTEN from then on. No other thread may be using the set itself
+// (ct_params_get, ct_param).
 CT_API void ct_params_free(ct_params *params);
 // Adds a variable without a value; its first assignment gives it one. Names are unique in a set:
 // "h.0.attn.c_attn.weight".
@@ -527,8 +527,8 @@ CT_API ct_tensor ct_params_find(const ct_params *params, const char *name);
 // recorded before see the older version. Only one context at a time may have a pending assignment
 // of a variable. Another context may read it at any time: its plan and one that assigns exclude
 // each other. It gets the whole value of the version that was current when the read was recorded,
-// or CT_E_OVERWRITTEN if that version is gone. ct_data and ct_item of the variable itself return the
-// latest value.
+// or CT_E_OVERWRITTEN if that version is gone. ct_data and ct_item of the variable itself return
+// the latest value.
 CT_API void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here);
 #define ct_assign(variable, value) ct_assign_at((variable), (value), CT_HERE)
 // A variable is on the device of its first value. These move one variable, or all of a set, to
@@ -548,11 +548,11 @@ CT_API void ct_params_move_at(ct_params *params, const char *device, ct_loc here
 // not pass through z (0 if there are none); with respect to x alone it counts all. A tensor that
 // the loss does not depend on is an error when the plan is made. A value has its history until its
 // scope ends, whether or not it was read. If the history needs a version of a variable that is
-// gone, the error is CT_E_OVERWRITTEN. What has left its scope (ct_keep), or was computed by another
-// context, is a constant; the first gradient that reaches one that was computed from a variable,
-// without ct_stop_gradient, logs a hint. A version of a variable has the history of the value that
-// was assigned to it until the scope of the assignment ends; if that value was another variable, it
-// is a copy, which does not depend on that variable.
+// gone, the error is CT_E_OVERWRITTEN. What has left its scope (ct_keep), or was computed by
+// another context, is a constant; the first gradient that reaches one that was computed from a
+// variable, without ct_stop_gradient, logs a hint. A version of a variable has the history of the
+// value that was assigned to it until the scope of the assignment ends; if that value was another
+// variable, it is a copy, which does not depend on that variable.
 CT_API void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
                        ct_loc here);
 #define ct_grad(loss, wrt, n, grads) ct_grad_at((loss), (wrt), (n), (grads), CT_HERE)
@@ -874,8 +874,7 @@ CT_API CT_MUST_USE double ct_metric_value(const char *name); // NaN: there is no
 // is recorded and before its scope ends, which runs the step as usual; with device "dry:cpu"
 // nothing runs and nothing is compiled. Each file is written completely or not at all; a PATH.c
 // with the PATH.h of another plan does not compile. False: see ct_error_text.
-typedef struct
-    ct_named_list { // names of struct members: CT_NAMED_LIST({"images", x}, {"loss", loss})
+typedef struct ct_named_list { // CT_NAMED_LIST({"images", x}, {"loss", loss})
     const ct_named_tensor *v;
     size_t n;
 } ct_named_list;

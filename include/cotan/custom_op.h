@@ -29,7 +29,7 @@ typedef struct ct_op_array {
 // element, by several threads at once. Returns NULL on success, else a sentence that becomes the
 // plan's error and must live as long as the op.
 typedef const char *(*ct_op_compute_fn)(const ct_op_array *in, const ct_op_array *out,
-                                        const int64_t *numbers, void *user);
+                                        const int64_t *attributes, void *user);
 
 // The arguments of a rule, which records with the public ops. A rule is called when a plan is made,
 // by any thread.
@@ -44,29 +44,29 @@ typedef struct ct_op_rule {
 } ct_op_rule;
 typedef void (*ct_op_rule_fn)(const ct_op_rule *rule);
 
-// The definition of an op. One of text, body and compute defines its results:
-// - text: a result element as a C expression over the operands' names: "x / (1 + exp(-b * x))". It
-//   may use numbers, + - * /, comparisons, && || !, ?:, the library's elementwise ops by name
-//   (without attributes), and named intermediate values: "s = 1 / (1 + exp(-x)); s * (1 + x * (1 -
-//   s))". It is fused into kernels.
+// The definition of an op. One of expression, body and compute defines its results:
+// - expression: a result element as a C expression over the operands' names: "x / (1 + exp(-b *
+//   x))". It may use numbers, + - * /, comparisons, && || !, ?:, the library's elementwise ops by
+//   name (without attributes), and named intermediate values: "s = 1 / (1 + exp(-x)); s * (1 + x *
+//   (1 - s))". It is fused into kernels.
 // - body: records the op in terms of other ops when a plan is made. It is fused into kernels, too.
 // - compute: a C function that runs on the host. It must handle NaN and infinity itself.
 // Gradients: `vjp` is the reverse-mode rule, `jvp` the forward-mode rule and, without a vjp, also
-// used in reverse mode. A text or a body needs neither; gradients of a compute function without a
-// rule are an error.
+// used in reverse mode. An expression or a body needs neither; gradients of a compute function
+// without a rule are an error.
 typedef struct ct_op_spec {
-    size_t
-        struct_size; // sizeof this struct, as the caller was compiled; set by the macro; 0: unknown
+    // sizeof this struct, as the caller was compiled; set by the macro; 0: unknown.
+    size_t struct_size;
     const char *name;     // a C identifier
     const char *doc;      // a sentence
-    const char *operands; // their names, "q k v": for messages, and for the text
+    const char *operands; // their names, "q k v": for messages, and for the expression
     // Shapes, for body and compute. It names the last axes of each operand and result; the axes
     // before them are batch axes, which broadcast: "(t, d), (s, d), (s, v), (t, s)bool -> (t, v)".
-    // A name stands for one size, an integer is a size, and a name that no operand has is one of
-    // `numbers`. A dtype after the axes is required of that operand; all other operands are
-    // promoted to a common dtype. The operands of a text broadcast.
+    // A name is one size, an integer is a size, and a name that no operand has is one of
+    // `attributes`. A dtype after the axes is required of that operand; all other operands are
+    // promoted to a common dtype. The operands of an expression broadcast.
     const char *signature;
-    // Dtypes to which operands may be promoted; NULL: "f32 f64", or any float for a text.
+    // Dtypes to which operands may be promoted; NULL: "f32 f64", or any float for an expression.
     const char *dtypes;
     // Names of the integer attributes that each call passes: "window causal".
     const char *attributes;
@@ -102,11 +102,11 @@ typedef struct ct_op_properties {
 } ct_op_properties;
 CT_API const ct_op_properties *ct_op_info(const ct_op *op); // NULL for NULL
 
-// Records a call of the op. numbers: one for each attribute name of the op.
-CT_API void ct_op_call_at(const ct_op *op, const ct_tensor *in, size_t n_in, ct_ints numbers,
+// Records a call of the op. attributes: one integer for each attribute name of the op.
+CT_API void ct_op_call_at(const ct_op *op, const ct_tensor *in, size_t n_in, ct_ints attributes,
                           ct_tensor *out, size_t n_out, ct_loc here);
-#define ct_op_call(op, in, n_in, numbers, out, n_out)                                              \
-    ct_op_call_at((op), (in), (n_in), (numbers), (out), (n_out), CT_HERE)
+#define ct_op_call(op, in, n_in, attributes, out, n_out)                                           \
+    ct_op_call_at((op), (in), (n_in), (attributes), (out), (n_out), CT_HERE)
 
 #ifdef __cplusplus
 }

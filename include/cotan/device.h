@@ -44,7 +44,7 @@ typedef struct ct_device_kernel {
 typedef struct ct_device_launch {
     void *code;                       // the result of `compile`
     const ct_device_address *buffers; // (n_buffers)
-    const int64_t *scalars;           // (n_numbers)
+    const int64_t *scalars;           // (n_scalars)
     uint32_t n_buffers, n_scalars;
     int64_t grid;
     size_t scratch; // as in ct_device_kernel

@@ -30,9 +30,9 @@ typedef struct ct_pooling_config {
 // Reads it for a model. Without such files, and for a model in one file, it is the default,
 // normalised. False: see ct_error_text; an unknown module is an error.
 CT_API CT_MUST_USE bool ct_pooling_config_read_at(const char *path, const ct_lm *lm,
-                                                  ct_pooling_config *how, ct_loc here);
-#define ct_pooling_config_read(path, lm, how)                                                      \
-    ct_pooling_config_read_at((path), (lm), (how), CT_HERE)
+                                                  ct_pooling_config *config, ct_loc here);
+#define ct_pooling_config_read(path, lm, config)                                                   \
+    ct_pooling_config_read_at((path), (lm), (config), CT_HERE)
 
 typedef struct ct_lm_text {
     const char *s; // UTF-8
@@ -50,8 +50,8 @@ typedef struct ct_embed_options {
     // Truncates a text that is too long at its end, of a pair the longer text first; otherwise it
     // is an error.
     bool truncate;
-    int64_t
-        batch_tokens;  // maximum number of tokens of a pass, except for a single text; default 2048
+    // Maximum number of tokens of a pass, except for a single text; default 2048.
+    int64_t batch_tokens;
     int64_t *n_tokens; // receives the number of tokens; may be NULL
     // Called after each pass, with numbers of texts.
     void (*progress)(int64_t done, int64_t all, void *user);
@@ -61,7 +61,7 @@ typedef struct ct_embed_options {
 } ct_embed_options;
 // Computes vectors (n, width) of n texts, each with the special tokens that the tokenizer adds. The
 // vector of a text does not depend on the other texts. False: see ct_error_text.
-//     if (!ct_lm_embed(lm, tokenizer, texts, n, vectors, .how = how)) return 1;
+//     if (!ct_lm_embed(lm, tokenizer, texts, n, vectors, .pooling = config)) return 1;
 CT_API CT_MUST_USE bool ct_lm_embed_with(const ct_lm *lm, const ct_tokenizer *tokenizer,
                                          const ct_lm_text *texts, size_t n, float *vectors,
                                          ct_embed_options options);
@@ -75,9 +75,9 @@ CT_API CT_MUST_USE bool ct_lm_embed_with(const ct_lm *lm, const ct_tokenizer *to
 // Computes scores (n, labels) of n texts by a model with a classification head (config.json's
 // ...ForSequenceClassification; ct_lm_info returns the number of labels): the class of a text or,
 // with one label, how well two texts match, as rerankers score them. The scores are the logits of
-// the head, before ct_lm_class_probabilities. Only `most` of options.how has an effect: the head
-// determines which tokens it pools. False: see ct_error_text.
-//     if (!ct_lm_classify(lm, tokenizer, texts, n, scores, .batch = 4096)) return 1;
+// the head, before ct_lm_class_probabilities. Only `max_tokens` of options.pooling has an effect:
+// the head determines which tokens it pools. False: see ct_error_text.
+//     if (!ct_lm_classify(lm, tokenizer, texts, n, scores, .batch_tokens = 4096)) return 1;
 CT_API CT_MUST_USE bool ct_lm_classify_with(const ct_lm *lm, const ct_tokenizer *tokenizer,
                                             const ct_lm_text *texts, size_t n, float *scores,
                                             ct_embed_options options);

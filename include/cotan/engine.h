@@ -12,14 +12,14 @@
 extern "C" {
 #endif
 
-// ----------------------------------------------------------------------------------- a model whole
+// ------------------------------------------------------------------------------- pretrained models
 
 // The contents of a directory, a GGUF file or ORG/NAME in the Hub's cache. All parts belong to it.
 typedef struct ct_pretrained {
     ct_lm *lm;
     ct_tokenizer *tokenizer;
     ct_chat_template *chat; // NULL: the model has no chat template
-    const int32_t *eos_ids; // (n_ends) EOS tokens
+    const int32_t *eos_ids; // (n_eos_ids) EOS tokens
     size_t n_eos_ids;
     // From generation_config.json; without one, samples from the model's unmodified distribution.
     ct_lm_sampling sampling;
@@ -63,9 +63,11 @@ typedef struct ct_engine_options {
     const ct_tokenizer *tokenizer;
     int64_t max_sequences; // maximum number of running sequences, 1 to 1024; default 32
     int64_t max_queued;    // maximum number of queued requests besides them; default 1024
-    int64_t context; // maximum number of tokens of a sequence; default: usual_context of ct_lm_info
-    // Bytes of the KV cache. Default: enough for `texts` sequences of 1,024 tokens, or a quarter of
-    // the free memory if that is less, but at least enough for one sequence of `context` tokens.
+    // Maximum number of tokens of a sequence; default: default_context of ct_lm_info.
+    int64_t context;
+    // Bytes of the KV cache. Default: enough for `max_sequences` sequences of 1,024 tokens, or a
+    // quarter of the free memory if that is less, but at least enough for one sequence of `context`
+    // tokens.
     uint64_t cache_memory;
     // Prefill chunk: maximum number of prompt tokens per step, 16 to 4096; default 256.
     int64_t prefill_chunk;
@@ -94,10 +96,10 @@ typedef struct ct_engine_logprob {
 typedef struct ct_engine_token {
     int64_t request;
     int32_t token;
-    // Log-probability by the model, before sampling options; set if `likely` or `log_probabilities`
-    // asked for it.
+    // Log-probability by the model, before sampling options; set if the request has `logprobs` or
+    // `top_logprobs`.
     double logprob;
-    // (n_top) the most likely tokens at this position, most likely first.
+    // (n_top_logprobs) the most likely tokens at this position, most likely first.
     const ct_engine_logprob *top_logprobs;
     size_t n_top_logprobs;
     // The text that it adds, in whole characters; text that may begin a stop string is held back.
@@ -106,31 +108,31 @@ typedef struct ct_engine_token {
 } ct_engine_token;
 
 typedef enum ct_engine_finish_reason {
-    CT_ENGINE_STOPPED,   // an EOS token in `ends`, a stop string, or `token` returned false
-    CT_ENGINE_LENGTH,    // `most` tokens, or the context is full
+    CT_ENGINE_STOPPED,   // an EOS token in `eos_ids`, a stop string, or `on_token` returned false
+    CT_ENGINE_LENGTH,    // `max_tokens` tokens, or the context is full
     CT_ENGINE_CANCELLED, // by ct_engine_cancel or ct_engine_free
-    CT_ENGINE_FAILED,    // see `why`
+    CT_ENGINE_FAILED,    // see `error`
 } ct_engine_finish_reason;
 typedef struct ct_engine_result {
     int64_t request;
     ct_engine_finish_reason finish_reason;
-    const char *error;       // the error of FAILED; else NULL
+    const char *error;       // the error message of FAILED; else NULL
     const char *stop_string; // the stop string that matched, or NULL
     const char *text;        // text that was held back for stop strings and incomplete characters
     size_t text_n;
-    // Numbers of tokens: of the prompt; of these, those whose keys and values were cached;
+    // Numbers of tokens: of the prompt; of those, the ones whose keys and values were cached;
     // generated.
     size_t prompt_tokens, cached_tokens, generated_tokens;
-    double ttft_seconds,
-        total_seconds; // seconds from when it was added to its first token, and to its end
+    // Seconds from ct_engine_add to the first token, and to the end.
+    double ttft_seconds, total_seconds;
 } ct_engine_result;
 
 typedef struct ct_engine_request {
     const int32_t *prompt; // (n_prompt) at least 1
     size_t n_prompt;
-    int64_t
-        max_tokens; // maximum number of tokens to generate; default: as many as the context allows
-    const int32_t *eos_ids; // (n_ends) EOS tokens that end it; they are not reported
+    // Maximum number of tokens to generate; default: as many as the context allows.
+    int64_t max_tokens;
+    const int32_t *eos_ids; // (n_eos_ids) EOS tokens that end it; they are not reported
     size_t n_eos_ids;
     const char *const *stops; // (n_stops) stop strings, which are not reported; need the tokenizer
     size_t n_stops;
@@ -147,7 +149,7 @@ typedef struct ct_engine_request {
 } ct_engine_request;
 // Adds a request; everything it points to is copied. Returns its id, from 1; 0 if it is refused,
 // see ct_error_text: CT_E_LIMIT if too many requests are queued, CT_E_ARGUMENT if it does not fit.
-//     int64_t id = ct_engine_add(engine, .prompt = ids, .n_prompt = n, .token = print, .user = out);
+//     int64_t id = ct_engine_add(engine, .prompt = ids, .n_prompt = n, .on_token = print, .user = out);
 //     if (!id) fprintf(stderr, "%s\n", ct_error_text());
 CT_API int64_t ct_engine_add_with(ct_engine *engine, ct_engine_request request);
 #define ct_engine_add(engine, ...)                                                                 \
@@ -167,8 +169,8 @@ typedef struct ct_engine_metrics {
     int64_t pages, pages_used, pages_shared, page_size;
     // So far: passes; prompt tokens that were prefilled, and that were cached; tokens generated.
     int64_t steps, prefilled_tokens, cached_tokens, generated_tokens;
-    int64_t drafted_tokens,
-        accepted_tokens; // draft tokens so far, and those of them that were accepted
+    // Draft tokens so far, and those of them that were accepted.
+    int64_t drafted_tokens, accepted_tokens;
     int64_t preempted, finished, cancelled, failed; // requests so far
 } ct_engine_metrics;
 CT_API ct_engine_metrics ct_engine_stats(const ct_engine *engine); // any thread may call it

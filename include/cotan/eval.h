@@ -18,9 +18,9 @@ typedef struct ct_eval_options {
     // Perplexity: maximum number of tokens that a window predicts, 1 to the context; default: the
     // context.
     int64_t stride;
-    int64_t
-        batch_tokens; // maximum number of tokens of a pass, except for a single text; default 2048
-    int64_t limit;    // ct_eval_multiple_choice: maximum number of questions; default: all
+    // Maximum number of tokens of a pass, except for a single text; default 2048.
+    int64_t batch_tokens;
+    int64_t limit; // ct_eval_multiple_choice: maximum number of questions; default: all
     // Called after each pass, with numbers of texts or windows.
     void (*progress)(int64_t done, int64_t all, void *user);
     ct_stop_fn should_stop; // returning true ends it with the error CT_E_INTERRUPTED
@@ -30,8 +30,8 @@ typedef struct ct_eval_options {
 
 // --------------------------------------------------------------------------------- log-likelihoods
 
-// Tokens of which the last `judged` are scored; those before are the context. There is at least one
-// context token.
+// Tokens of which the last `n_scored` are scored; those before are the context. There is at least
+// one context token.
 typedef struct ct_lm_score_input {
     const int32_t *tokens; // (n)
     size_t n, n_scored;
@@ -44,7 +44,7 @@ typedef struct ct_lm_score {
 // Computes scores (n) of n texts. A text that is longer than the context is truncated at its
 // beginning, but not its scored tokens. Texts of similar length are batched. False: see
 // ct_error_text.
-//     if (!ct_lm_score_tokens(lm, texts, n, scores, .batch = 4096)) return 1;
+//     if (!ct_lm_score_tokens(lm, texts, n, scores, .batch_tokens = 4096)) return 1;
 CT_API CT_MUST_USE bool ct_lm_score_tokens_with(const ct_lm *lm, const ct_lm_score_input *texts,
                                                 size_t n, ct_lm_score *scores,
                                                 ct_eval_options options);
@@ -90,7 +90,7 @@ CT_API CT_MUST_USE bool ct_eval_perplexity_with(const ct_lm *lm, const ct_tokeni
 #define CT__EVAL_PERPLEXITY(lm, tokenizer, text, n, sum, ...)                                      \
     ct_eval_perplexity_with((lm), (tokenizer), (text), (n), (sum), (ct_eval_options){__VA_ARGS__})
 
-// ----------------------------------------------------------------------------------------- choices
+// --------------------------------------------------------------------------------- multiple choice
 
 // Accuracy: the fraction of the questions whose most likely choice is the right one, by
 // log-likelihood, by log-likelihood per character, and per byte; each with its standard error.

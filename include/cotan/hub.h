@@ -25,10 +25,11 @@ CT_API CT_MUST_USE bool ct_hub_find_at(const char *name, const char *revision, c
     ct_hub_find_at((name), (revision), (path), (n), CT_HERE)
 
 // Finds the GGUF files among n file names, in which the parts of a split file are adjacent, whose
-// name or directory contains the tag as a word (Q4_K_M), ignoring case; NULL: any tag. Sets of[i]
-// to 1 if name i is the first such file or a part of it, to 2 for the next, and so on, and to 0 if
-// it is none, or is the projector of a multimodal model (mmproj). Returns the number of files.
-CT_API size_t ct_hub_match_gguf(const char *const *names, size_t n, const char *tag, size_t *of);
+// name or directory contains the tag as a word (Q4_K_M), ignoring case; NULL: any tag. Sets
+// group[i] to 1 if name i is the first such file or a part of it, to 2 for the next, and so on, and
+// to 0 if it is none, or is the projector of a multimodal model (mmproj). Returns the number of
+// files.
+CT_API size_t ct_hub_match_gguf(const char *const *names, size_t n, const char *tag, size_t *group);
 
 #ifdef __cplusplus
 }

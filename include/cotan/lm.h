@@ -17,9 +17,9 @@ typedef bool (*ct_write_fn)(const char *text, size_t n, void *user);
 
 typedef enum {
     CT_LM_MODEL, // text: a sentence about the model; before the first step
-    CT_LM_STEP,  // point
-    // text: a sample of the model's output; of point, `done` is its number of steps. Before the
-    // STEP of an evaluation, except for weights that no step has trained.
+    CT_LM_STEP,  // state: after a step
+    // text: a sample of the model's output; state.done: the number of steps that its weights had.
+    // Before the STEP of an evaluation, except for weights that no step has trained.
     CT_LM_SAMPLE,
     CT_LM_DONE,   // text: a sentence with the held-out loss; all is saved
     CT_LM_MEMORY, // text: a sentence with the memory that was used and planned; before DONE
@@ -112,8 +112,8 @@ CT_API CT_MUST_USE bool ct_lm_train(const ct_lm_train_options *options);
 
 // Peak memory of a run in bytes, computed before anything runs.
 typedef struct ct_lm_cost {
-    // Memory of the process: process + code + copies + batches + curves + further memory of the
-    // devices.
+    // Memory of the process: process + code + save_buffers + batches + loss_history + further
+    // memory of the devices.
     uint64_t total;
     uint64_t process;      // used before the run: the program and the text
     uint64_t code;         // compiled kernels
@@ -124,25 +124,26 @@ typedef struct ct_lm_cost {
     uint64_t weights, optimizer_state, arenas, constants, workspaces; // parts of devices
     // Accumulated gradients of the micro-batches of a step; 0: one micro-batch per step.
     uint64_t grad_accumulators;
-    // For a plan: what ct_lm_train would have now, which is the limit, or else the current memory
-    // plus the available memory. If it is less than memory, ct_lm_train refuses. UINT64_MAX:
-    // unknown.
+    // For ct_lm_plan: the memory that ct_lm_train would have now, which is the limit, or else the
+    // current memory plus the available memory. If it is less than `total`, ct_lm_train refuses.
+    // UINT64_MAX: unknown.
     uint64_t capacity;
-    bool capacity_is_limit; // room is the limit of ct_set_memory_limit
-    // Blocks of the model; those that the gradients of a step rematerialise, since the run would
+    bool capacity_is_limit; // `capacity` is the limit of ct_set_memory_limit
+    // Blocks of the model; those that the gradients of a step rematerialise, because the run would
     // not fit otherwise.
     size_t blocks, recomputed_blocks;
 } ct_lm_cost;
-// Receives the plans of a run in order: "first weights", "first state", "evaluation", "sample",
-// "step". If a step has several micro-batches, there are also "first sums" before the evaluation
-// and "batch" before "step", which is the last micro-batch and the update.
+// Receives the plans of a run in order: "initial weights", "initial optimizer state",
+// "evaluation", "sample", "step". If a step has several micro-batches, there are also "initial
+// accumulators" before the evaluation and "micro-batch" before "step", which is the last
+// micro-batch and the update.
 typedef void (*ct_lm_plan_fn)(const char *name, const ct_plan_cost *cost, void *user);
 
 // A dry run of ct_lm_train: makes its plans and runs none; nothing is compiled, allocated or
-// written. It reports the event MODEL; part may be NULL. Sizes that are not given are chosen from
-// processor, threads, memory and length of the text. A matrix product is timed to estimate the
+// written. It reports the event MODEL; on_plan may be NULL. Sizes that are not given are chosen
+// from processor, threads, memory and length of the text. A matrix product is timed to estimate the
 // duration that is reported, not to choose sizes.
-CT_API CT_MUST_USE bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_plan_fn part,
+CT_API CT_MUST_USE bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_plan_fn on_plan,
                                    void *user, ct_lm_cost *cost);
 
 // ---------------------------------------------------------------------------------------- sampling
@@ -173,11 +174,11 @@ typedef struct ct_lm ct_lm;
 // are mapped, not copied, and computed with in f32. With `trainable` they are f32 variables of
 // their own, which ct_lm_params lists. Blocks of GGUF files are repacked into groups of rows for
 // fast matrix products, and the pages of the file are released. If the groups would take more than
-// three quarters of the memory, or with `in_place`, the blocks are read from the mapped file, about
-// ten times slower than memory, so that a model may be larger than that. Errors (NULL): an unknown
-// architecture, with the nearest known one; all weights that are missing or have another shape; a
-// model that is too large and has blocks that cannot be read from the mapped file (other than Q4_0,
-// Q8_0, Q4_K, Q5_K and Q6_K).
+// three quarters of the memory, or with `no_repack`, the blocks are read from the mapped file,
+// about ten times slower than memory, so that a model may be larger than that. Errors (NULL): an
+// unknown architecture, with the nearest known one; all weights that are missing or have another
+// shape; a model that is too large and has blocks that cannot be read from the mapped file (other
+// than Q4_0, Q8_0, Q4_K, Q5_K and Q6_K).
 typedef struct ct_lm_load_options {
     bool trainable;
     bool no_repack;
@@ -196,7 +197,7 @@ CT_API ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options);
 // whose config.json has this model_type are loaded with it, and ct_lm_train accepts it as `arch`. A
 // row overrides one of the library with the same name. False: see ct_error_text, which names an
 // unknown setting and the nearest one.
-//     if (!ct_lm_add_architecture("my_llama: like=llama act=relu2 mlp=plain")) return 1;
+//     if (!ct_lm_add_architecture("my_llama: like=llama act=relu2 mlp=ungated")) return 1;
 CT_API CT_MUST_USE bool ct_lm_add_architecture_at(const char *row, ct_loc here);
 #define ct_lm_add_architecture(row) ct_lm_add_architecture_at((row), CT_HERE)
 CT_API void ct_lm_free(ct_lm *lm);         // NULL is ignored
@@ -233,12 +234,12 @@ CT_API CT_MUST_USE bool ct_lm_save_at(const ct_lm *lm, const char *dir, ct_loc h
 // encoder, of the token at the position itself. mode NULL: evaluation.
 CT_API ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here);
 #define ct_lm_logits(lm, tokens, mode) ct_lm_logits_at((lm), (tokens), (mode), CT_HERE)
-// The same for encoder-decoders (t5, bart): read (B, S) i32 for the encoder, written (B, T) i32 for
-// the decoder, which begins with the model's start token -> (B, T, vocab).
-CT_API ct_tensor ct_lm_seq2seq_logits_at(const ct_lm *lm, ct_tensor read, ct_tensor written,
-                                         ct_nn_mode *mode, ct_loc here);
-#define ct_lm_seq2seq_logits(lm, read, written, mode)                                              \
-    ct_lm_seq2seq_logits_at((lm), (read), (written), (mode), CT_HERE)
+// The same for encoder-decoders (t5, bart): encoder_ids (B, S) i32, and decoder_ids (B, T) i32,
+// which begin with the model's start token -> (B, T, vocab).
+CT_API ct_tensor ct_lm_seq2seq_logits_at(const ct_lm *lm, ct_tensor encoder_ids,
+                                         ct_tensor decoder_ids, ct_nn_mode *mode, ct_loc here);
+#define ct_lm_seq2seq_logits(lm, encoder_ids, decoder_ids, mode)                                   \
+    ct_lm_seq2seq_logits_at((lm), (encoder_ids), (decoder_ids), (mode), CT_HERE)
 // Sampling options. 0 means the default: the unmodified distribution of the model. The options are
 // applied in this order, which is that of Hugging Face's logits processors.
 typedef struct ct_lm_logit_bias {
@@ -255,15 +256,15 @@ typedef struct ct_lm_sampling {
     ct_num repetition_penalty;
     // Subtracted from the logit of a generated token: for each occurrence, and once.
     double frequency_penalty, presence_penalty;
-    const ct_lm_logit_bias *logit_bias; // (n_bias)
+    const ct_lm_logit_bias *logit_bias; // (n_logit_bias)
     size_t n_logit_bias;
     const ct_lm_tokens *banned; // (n_banned) sequences that must not be generated
     size_t n_banned;
     // No n-gram of this size occurs twice in the sequence; 0: no limit.
     int64_t no_repeat_ngram_size;
-    // EOS tokens in `ends` are suppressed until the output has this number of tokens, and until
-    // prompt and output have. For ct_lm_generate and ct_engine_add, which have the list of EOS
-    // tokens.
+    // EOS tokens in `eos_ids` are suppressed until the output has min_new_tokens tokens, and until
+    // prompt and output together have min_length. For ct_lm_generate and ct_engine_add, which have
+    // the list of EOS tokens.
     int64_t min_new_tokens, min_length;
     ct_num temperature; // default 1; CT_F(0): greedy
     int64_t top_k;      // keeps only the k most likely tokens
@@ -273,33 +274,33 @@ typedef struct ct_lm_sampling {
     uint64_t seed;      // of the random numbers
 } ct_lm_sampling;
 // Logits processors: modifies the logits (vocab) of the token after a sequence of n tokens, of
-// which the first `prompt` are the prompt. Tokens that are excluded get -infinity. False: out of
+// which the first n_prompt are the prompt. Tokens that are excluded get -infinity. False: out of
 // memory, or an argument is NULL. It uses no context.
-CT_API bool ct_lm_process_logits(float *scores, int64_t vocab, const int32_t *text, size_t n,
-                                 size_t prompt, const ct_lm_sampling *sampling);
+CT_API bool ct_lm_process_logits(float *logits, int64_t vocab, const int32_t *ids, size_t n,
+                                 size_t n_prompt, const ct_lm_sampling *sampling);
 
-// Generates tokens after a prompt. It calls `token` with each token and its log-probability by the
-// model. It ends when `token` returns false, at an EOS token in `ends`, after `most` tokens
-// (default 256), or when the context is full. Equal arguments give equal tokens. For an
-// encoder-decoder (t5, bart) the prompt is the input of the encoder, and all tokens that are
-// reported are output.
+// Generates tokens after a prompt. It calls `on_token` with each token and its log-probability by
+// the model. It ends when `on_token` returns false, at an EOS token in `eos_ids`, after
+// `max_tokens` tokens (default 256), or when the context is full. Equal arguments give equal
+// tokens. For an encoder-decoder (t5, bart) the prompt is the input of the encoder, and all tokens
+// that are reported are output.
 // `beams` of 2 or more is beam search with that many beams, and the best sequence is reported when
 // it has ended: the one with the highest sum of log-probabilities divided by its length to the
 // power of `length_penalty` (transformers' beam search without sampling; of .sampling, penalties,
 // biases and bans apply).
 // False: see ct_error_text.
-//     if (!ct_lm_generate(.lm = lm, .prompt = ids, .n_prompt = n, .token = print)) return 1;
+//     if (!ct_lm_generate(.lm = lm, .prompt = ids, .n_prompt = n, .on_token = print)) return 1;
 typedef struct ct_lm_generate_args {
     const ct_lm *lm;
     const int32_t *prompt; // (n_prompt)
     size_t n_prompt;
     int64_t max_tokens;
-    const int32_t *eos_ids; // (n_ends) EOS tokens; they are not reported
+    const int32_t *eos_ids; // (n_eos_ids) EOS tokens; they are not reported
     size_t n_eos_ids;
     ct_lm_sampling sampling;
     int64_t beams;         // 1 to 64; default 1
     ct_num length_penalty; // default 1
-    bool (*on_token)(int32_t token, double log_probability, void *user);
+    bool (*on_token)(int32_t token, double logprob, void *user);
     ct_stop_fn should_stop; // returning true ends it without an error
     void *user;
     ct_loc here;
@@ -338,7 +339,7 @@ typedef struct ct_lm_compile_options {
 // in a C identifier.
 CT_API CT_MUST_USE bool ct_lm_compile(const ct_lm_compile_options *options);
 
-// ----------------------------------------------------------------------------------------- looking
+// -------------------------------------------------------------------------------------- inspection
 
 // Describes the contents of `path` in lines: a safetensors, npy or npz file, GGUF, a PyTorch file
 // (.bin, .pt, .pth), the directory of a published model, a config.json, a directory that

@@ -31,9 +31,9 @@ CT_API int64_t ct_gpt2_size(const ct_gpt2_config *config);
 // 50257.
 CT_API ct_gpt2_config ct_gpt2_124m(void);
 
-// Makes a model. Weights are normal with deviation 0.02, and 0.02 / sqrt(2 * layers) for
-// projections into the residual stream; biases 0, norms 1. They are computed when it returns. NULL:
-// see ct_error_text.
+// Makes a model. Weights are normal with standard deviation 0.02, and 0.02 / sqrt(2 * layers)
+// for projections into the residual stream; biases 0, norms 1. They are computed when it returns.
+// NULL: see ct_error_text.
 CT_API ct_gpt2 *ct_gpt2_new_at(const ct_gpt2_config *config, uint64_t seed, ct_loc here);
 #define ct_gpt2_new(config, seed) ct_gpt2_new_at((config), (seed), CT_HERE)
 CT_API void ct_gpt2_free(ct_gpt2 *model);
@@ -103,14 +103,14 @@ typedef struct ct_resnet_config {
 } ct_resnet_config;
 typedef struct ct_resnet ct_resnet;
 
-// Makes a model. Convolutions are normal with deviation sqrt(2 / (out * k * k)); norms 1, biases 0.
-// They are computed when it returns. NULL: see ct_error_text.
+// Makes a model. Convolutions are normal with standard deviation sqrt(2 / (out * k * k)); norms 1,
+// biases 0. They are computed when it returns. NULL: see ct_error_text.
 CT_API ct_resnet *ct_resnet_new_at(const ct_resnet_config *config, uint64_t seed, ct_loc here);
 #define ct_resnet_new(config, seed) ct_resnet_new_at((config), (seed), CT_HERE)
 CT_API void ct_resnet_free(ct_resnet *model);
 CT_API ct_params *ct_resnet_params(ct_resnet *model);
-CT_API ct_params *
-ct_resnet_running_stats(ct_resnet *model); // running means and variances of the norms
+// Returns the running means and variances of the norms.
+CT_API ct_params *ct_resnet_running_stats(ct_resnet *model);
 // images (N, 3, H, W) -> logits (N, classes). In training, norms use the statistics of the batch,
 // and each call assigns the running statistics; in evaluation (mode NULL) they use the latter.
 CT_API ct_tensor ct_resnet_logits_at(const ct_resnet *model, ct_tensor images,

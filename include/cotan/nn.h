@@ -25,18 +25,18 @@ typedef struct ct_nn_init {
 #ifdef __cplusplus
 #define CT_NN_ZEROS (ct_nn_init{CT_NN_INIT_ZEROS, 0})
 #define CT_NN_ONES (ct_nn_init{CT_NN_INIT_ONES, 0})
-#define CT_NN_NORMAL(deviation) (ct_nn_init{CT_NN_INIT_NORMAL, (deviation)})
+#define CT_NN_NORMAL(std) (ct_nn_init{CT_NN_INIT_NORMAL, (std)})
 #else
 #define CT_NN_ZEROS ((ct_nn_init){CT_NN_INIT_ZEROS, 0})
 #define CT_NN_ONES ((ct_nn_init){CT_NN_INIT_ONES, 0})
-#define CT_NN_NORMAL(deviation) ((ct_nn_init){CT_NN_INIT_NORMAL, (deviation)})
+#define CT_NN_NORMAL(std) ((ct_nn_init){CT_NN_INIT_NORMAL, (std)})
 #endif
 
 enum { CT_NN_MAX_PATH = 192 }; // maximum length of a parameter's name, including its end
 
-// Where a layer creates its parameters, passed by value: a parameter set, a dotted path in it, and
-// the seed of initial values. The initial value of a parameter depends only on the seed, its full
-// name and its shape, so that other parameters can be added or removed.
+// A builder, passed by value: a parameter set, the dotted path in it under which a layer creates
+// its parameters, and the seed of initial values. The initial value of a parameter depends only on
+// the seed, its full name and its shape, so that other parameters can be added or removed.
 typedef struct ct_nn_builder {
     ct_params *params;
     uint64_t seed;
@@ -45,14 +45,14 @@ typedef struct ct_nn_builder {
     char path[CT_NN_MAX_PATH]; // "h.0.attn"; "" at the root
 } ct_nn_builder;
 CT_API ct_nn_builder ct_nn_builder_for(ct_params *params, uint64_t seed);
-// Returns a nested path: ct_nn_builder_child(place, "h.%d", i).
-CT_API ct_nn_builder ct_nn_builder_child(ct_nn_builder place, const char *format, ...)
+// Returns a builder of a nested path: ct_nn_builder_child(builder, "h.%d", i).
+CT_API ct_nn_builder ct_nn_builder_child(ct_nn_builder builder, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 // Adds a parameter and assigns its initial value; both run with the next plan.
-CT_API ct_tensor ct_nn_param_at(ct_nn_builder place, const char *name, ct_ints dims,
+CT_API ct_tensor ct_nn_param_at(ct_nn_builder builder, const char *name, ct_ints dims,
                                 ct_nn_init init, ct_loc here);
-#define ct_nn_param(place, name, dims, init)                                                       \
-    ct_nn_param_at((place), (name), (dims), (init), CT_HERE)
+#define ct_nn_param(builder, name, dims, init)                                                     \
+    ct_nn_param_at((builder), (name), (dims), (init), CT_HERE)
 CT_API int64_t ct_params_size(const ct_params *params); // number of elements of all variables
 
 // Saves every variable of the set in a safetensors file; the same values give the same bytes.
@@ -93,9 +93,9 @@ typedef struct ct_nn_linear_options {
     ct_nn_init init; // of the weight; default normal 0.02; the bias is zero
     ct_loc here;
 } ct_nn_linear_options;
-CT_API ct_nn_linear ct_nn_linear_with(ct_nn_builder place, ct_nn_linear_options options);
-#define ct_nn_linear_new(place, ...)                                                               \
-    ct_nn_linear_with((place), (ct_nn_linear_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_nn_linear ct_nn_linear_with(ct_nn_builder builder, ct_nn_linear_options options);
+#define ct_nn_linear_new(builder, ...)                                                             \
+    ct_nn_linear_with((builder), (ct_nn_linear_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc here);
 #define ct_nn_linear_apply(layer, x) ct_nn_linear_apply_at((layer), (x), CT_HERE)
 
@@ -108,9 +108,9 @@ typedef struct ct_nn_embedding_options {
     ct_nn_init init; // default normal 0.02
     ct_loc here;
 } ct_nn_embedding_options;
-CT_API ct_nn_embedding ct_nn_embedding_with(ct_nn_builder place, ct_nn_embedding_options options);
-#define ct_nn_embedding_new(place, ...)                                                            \
-    ct_nn_embedding_with((place), (ct_nn_embedding_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_nn_embedding ct_nn_embedding_with(ct_nn_builder builder, ct_nn_embedding_options options);
+#define ct_nn_embedding_new(builder, ...)                                                          \
+    ct_nn_embedding_with((builder), (ct_nn_embedding_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_embedding_apply_at(const ct_nn_embedding *layer, ct_tensor ids, ct_loc here);
 #define ct_nn_embedding_apply(layer, ids) ct_nn_embedding_apply_at((layer), (ids), CT_HERE)
 
@@ -129,7 +129,7 @@ typedef struct ct_nn_conv {
 } ct_nn_conv;
 // kernel: one size per axis, CT_INTS(3, 3) for images. groups: default 1; the number of channels
 // makes it a depthwise convolution. output_padding is only for .transposed. init: of the weight,
-// default normal with deviation sqrt(2 / fan-in) (He et al. 2015); the bias is zero.
+// default normal with standard deviation sqrt(2 / fan-in) (He et al. 2015); the bias is zero.
 typedef struct ct_nn_conv_options {
     int64_t in, out;
     ct_ints kernel;
@@ -139,9 +139,9 @@ typedef struct ct_nn_conv_options {
     ct_nn_init init;
     ct_loc here;
 } ct_nn_conv_options;
-CT_API ct_nn_conv ct_nn_conv_with(ct_nn_builder place, ct_nn_conv_options options);
-#define ct_nn_conv_new(place, ...)                                                                 \
-    ct_nn_conv_with((place), (ct_nn_conv_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_nn_conv ct_nn_conv_with(ct_nn_builder builder, ct_nn_conv_options options);
+#define ct_nn_conv_new(builder, ...)                                                               \
+    ct_nn_conv_with((builder), (ct_nn_conv_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_conv_apply_at(const ct_nn_conv *layer, ct_tensor x, ct_loc here);
 #define ct_nn_conv_apply(layer, x) ct_nn_conv_apply_at((layer), (x), CT_HERE)
 
@@ -157,9 +157,9 @@ typedef struct ct_nn_norm_options {
     double eps; // default 1e-5
     ct_loc here;
 } ct_nn_norm_options;
-CT_API ct_nn_norm ct_nn_norm_with(ct_nn_builder place, ct_nn_norm_options options);
-#define ct_nn_norm_new(place, ...)                                                                 \
-    ct_nn_norm_with((place), (ct_nn_norm_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_nn_norm ct_nn_norm_with(ct_nn_builder builder, ct_nn_norm_options options);
+#define ct_nn_norm_new(builder, ...)                                                               \
+    ct_nn_norm_with((builder), (ct_nn_norm_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here);
 #define ct_nn_norm_apply(layer, x) ct_nn_norm_apply_at((layer), (x), CT_HERE)
 
@@ -175,10 +175,10 @@ typedef struct ct_nn_group_norm_options {
     double eps;               // default 1e-5
     ct_loc here;
 } ct_nn_group_norm_options;
-CT_API ct_nn_group_norm ct_nn_group_norm_with(ct_nn_builder place,
+CT_API ct_nn_group_norm ct_nn_group_norm_with(ct_nn_builder builder,
                                               ct_nn_group_norm_options options);
-#define ct_nn_group_norm_new(place, ...)                                                           \
-    ct_nn_group_norm_with((place), (ct_nn_group_norm_options){__VA_ARGS__, .here = CT_HERE})
+#define ct_nn_group_norm_new(builder, ...)                                                         \
+    ct_nn_group_norm_with((builder), (ct_nn_group_norm_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_group_norm_apply_at(const ct_nn_group_norm *layer, ct_tensor x, ct_loc here);
 #define ct_nn_group_norm_apply(layer, x) ct_nn_group_norm_apply_at((layer), (x), CT_HERE)
 
@@ -197,10 +197,10 @@ typedef struct ct_nn_batch_norm_options {
 } ct_nn_batch_norm_options;
 // running: where the running statistics are created, in another set than the parameters, since no
 // optimizer may update them. With the same path they have PyTorch's names.
-CT_API ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_builder place, ct_nn_builder running,
+CT_API ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_builder builder, ct_nn_builder running,
                                               ct_nn_batch_norm_options options);
-#define ct_nn_batch_norm_new(place, running, ...)                                                  \
-    ct_nn_batch_norm_with((place), (running),                                                      \
+#define ct_nn_batch_norm_new(builder, running, ...)                                                \
+    ct_nn_batch_norm_with((builder), (running),                                                    \
                           (ct_nn_batch_norm_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_batch_norm_apply_at(const ct_nn_batch_norm *layer, ct_tensor x,
                                            const ct_nn_mode *mode, ct_loc here);
@@ -230,9 +230,9 @@ typedef struct ct_nn_mlp_options {
     ct_nn_init init, proj_init; // of the weights; default normal 0.02
     ct_loc here;
 } ct_nn_mlp_options;
-CT_API ct_nn_mlp ct_nn_mlp_with(ct_nn_builder place, ct_nn_mlp_options options);
-#define ct_nn_mlp_new(place, ...)                                                                  \
-    ct_nn_mlp_with((place), (ct_nn_mlp_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_nn_mlp ct_nn_mlp_with(ct_nn_builder builder, ct_nn_mlp_options options);
+#define ct_nn_mlp_new(builder, ...)                                                                \
+    ct_nn_mlp_with((builder), (ct_nn_mlp_options){__VA_ARGS__, .here = CT_HERE})
 CT_API ct_tensor ct_nn_mlp_apply_at(const ct_nn_mlp *layer, ct_tensor x, ct_nn_mode *mode,
                                     ct_loc here);
 #define ct_nn_mlp_apply(layer, x, mode) ct_nn_mlp_apply_at((layer), (x), (mode), CT_HERE)
@@ -249,17 +249,17 @@ typedef struct ct_nn_attention_options {
     ct_nn_init init, proj_init; // of the weights; default normal 0.02
     ct_loc here;
 } ct_nn_attention_options;
-CT_API ct_nn_attention ct_nn_attention_with(ct_nn_builder place, ct_nn_attention_options options);
-#define ct_nn_attention_new(place, ...)                                                            \
-    ct_nn_attention_with((place), (ct_nn_attention_options){__VA_ARGS__, .here = CT_HERE})
+CT_API ct_nn_attention ct_nn_attention_with(ct_nn_builder builder, ct_nn_attention_options options);
+#define ct_nn_attention_new(builder, ...)                                                          \
+    ct_nn_attention_with((builder), (ct_nn_attention_options){__VA_ARGS__, .here = CT_HERE})
 // KV cache of earlier positions, each (B, heads, capacity, width / heads): variables.
 typedef struct ct_nn_cache {
     ct_tensor k, v;
 } ct_nn_cache;
-CT_API ct_nn_cache ct_nn_cache_new_at(ct_nn_builder place, const ct_nn_attention *layer,
+CT_API ct_nn_cache ct_nn_cache_new_at(ct_nn_builder builder, const ct_nn_attention *layer,
                                       int64_t batch, int64_t capacity, ct_loc here);
-#define ct_nn_cache_new(place, layer, batch, capacity)                                             \
-    ct_nn_cache_new_at((place), (layer), (batch), (capacity), CT_HERE)
+#define ct_nn_cache_new(builder, layer, batch, capacity)                                           \
+    ct_nn_cache_new_at((builder), (layer), (batch), (capacity), CT_HERE)
 // cache: NULL, or the KV cache to which the keys and values of x are written, from index `position`
 // on (an integer scalar, an operand). A query then attends to all positions up to its own.
 CT_API ct_tensor ct_nn_attention_apply_at(const ct_nn_attention *layer, ct_tensor x,

@@ -25,8 +25,8 @@ typedef struct ct_machine_limits {
     double stream_bandwidth; // bytes: the faster of STREAM's copy and triad
     double read_bandwidth;   // bytes read by a sum
     double random_words;     // random words, Threefry-2x32 of 20 rounds in registers
-    double
-        int8_ops; // operations of int8 dot products; 0: the processor has no instruction for them
+    // Operations of int8 dot products; 0: the processor has no instruction for them.
+    double int8_ops;
 } ct_machine_limits;
 
 // Measures in about a second and sets each limit to the maximum of its old and its new value;
@@ -43,9 +43,9 @@ typedef struct ct_device_info {
     const char *description; // "AMD EPYC: AVX-512, fused multiply-add"; or why it cannot be used
     bool usable;
     uint64_t memory; // bytes; for a device that uses the host's memory, the free bytes
-    double
-        read_bandwidth; // bytes per second, measured by a sum of a large f32 tensor; 0: not measured
-    double flops;       // per second, measured by a product of two 1,024 x 1,024 f32 matrices
+    // Bytes per second, measured by a sum of a large f32 tensor; 0: not measured.
+    double read_bandwidth;
+    double flops; // per second, measured by a product of two 1,024 x 1,024 f32 matrices
 } ct_device_info;
 typedef void (*ct_device_fn)(const ct_device_info *info, void *user);
 
@@ -105,8 +105,8 @@ typedef struct ct_profile_row {
     const char *device; // "" on the host
     ct_loc here;        // line of the program; without a file if unknown
     uint64_t calls;
-    double seconds, min_seconds,
-        max_seconds;     // of all calls, of the fastest and of the slowest call
+    // Of all calls, of the fastest and of the slowest call.
+    double seconds, min_seconds, max_seconds;
     double bytes, flops; // of all calls, lower bounds
 } ct_profile_row;
 typedef struct ct_profile {

@@ -90,9 +90,9 @@ typedef enum ct_token_role {
 } ct_token_role;
 // Returns the id of the token; -1: the files name none.
 CT_API int64_t ct_tokenizer_special(const ct_tokenizer *tokenizer, ct_token_role which);
-// Returns the number of EOS tokens (a list in generation_config.json) and writes the first cap of
-// them to ids (may be NULL).
-CT_API size_t ct_tokenizer_eos_ids(const ct_tokenizer *tokenizer, int64_t *ids, size_t cap);
+// Returns the number of EOS tokens (a list in generation_config.json) and writes the first
+// `capacity` of them to ids (may be NULL).
+CT_API size_t ct_tokenizer_eos_ids(const ct_tokenizer *tokenizer, int64_t *ids, size_t capacity);
 
 // ---------------------------------------------------------------------------------------- encoding
 
@@ -112,7 +112,7 @@ typedef struct ct_encoding {
 typedef struct ct_encode_options {
     bool add_special;   // adds the special tokens of the file's template
     bool split_special; // encodes special tokens in the text as ordinary text
-    bool offsets;       // fills bytes, chars and added
+    bool offsets;       // fills bytes, chars and special_mask
     ct_loc here;
 } ct_encode_options;
 // Encodes a text. False: see ct_error_text.
@@ -161,9 +161,9 @@ typedef struct ct_bpe_options {
     int64_t min_frequency; // pairs with a lower frequency are not merged; default 2
     // Special tokens, NULL-terminated, which get the first ids; default "<|endoftext|>".
     const char *const *specials;
-    void (*progress)(const ct_bpe_progress *at, void *user);
-    bool (*should_stop)(
-        void *user); // returning true writes nothing and gives the error CT_E_INTERRUPTED
+    void (*progress)(const ct_bpe_progress *progress, void *user);
+    // Returning true writes nothing and gives the error CT_E_INTERRUPTED.
+    bool (*should_stop)(void *user);
     void *user;
     ct_loc here;
 } ct_bpe_options;

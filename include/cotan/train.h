@@ -17,7 +17,7 @@ typedef bool (*ct_stop_fn)(void *user);
 typedef struct ct_fit_best {
     double val_loss;
     int64_t steps;               // number of steps of the weights with that loss
-    int64_t stale_evaluations;   // evaluations since `counted`
+    int64_t stale_evaluations;   // evaluations since reference_loss was set
     int64_t evaluations;         // total number; 0: the other members are not set
     int64_t last_evaluated_step; // number of steps of the weights that were evaluated last
     // Reference loss of patience: the latest loss that was lower than the previous reference by
@@ -31,7 +31,7 @@ typedef enum {
     CT_FIT_DONE,        // all steps are done
     CT_FIT_PATIENCE,    // the validation loss stopped improving (early stopping)
     CT_FIT_STOPPED,     // a callback requested it
-    CT_FIT_INTERRUPTED, // `stop` requested it
+    CT_FIT_INTERRUPTED, // `should_stop` requested it
     CT_FIT_FAILED       // see the context's error
 } ct_fit_end_reason;
 
@@ -67,15 +67,15 @@ typedef struct ct_fit_callback {
     // Called once, before the first step and before old lines are cut from the metrics. All files
     // are open, and nothing in them prevents the run. Data that would be lost later can be moved
     // now. An error ends the loop at once.
-    ct_fit_action (*on_begin)(const ct_fit_state *point, void *user);
+    ct_fit_action (*on_begin)(const ct_fit_state *state, void *user);
     // Called after each evaluation, with the weights that were evaluated.
-    ct_fit_action (*on_evaluate)(const ct_fit_state *point, void *user);
+    ct_fit_action (*on_evaluate)(const ct_fit_state *state, void *user);
     // Called after each step, with the updated weights.
-    ct_fit_action (*on_step)(const ct_fit_state *point, void *user);
+    ct_fit_action (*on_step)(const ct_fit_state *state, void *user);
     // Called after each save.
-    ct_fit_action (*on_save)(const ct_fit_state *point, void *user);
+    ct_fit_action (*on_save)(const ct_fit_state *state, void *user);
     // Called once, when the loop has ended or failed.
-    void (*on_end)(const ct_fit_state *point, void *user);
+    void (*on_end)(const ct_fit_state *state, void *user);
     void *user;
 } ct_fit_callback;
 
@@ -91,14 +91,14 @@ typedef struct ct_fit_options {
     // s begin at s * accumulate. The loop records the update and runs both as one plan.
     ct_tensor (*loss)(int64_t batch, void *user);
     // Computes the loss on held-out data; NULL: none. Returns false, with the context's error, if
-    // it failed. It may call `stop` and then return early.
+    // it failed. It may call `should_stop` and then return early.
     bool (*evaluate)(double *val_loss, void *user);
     // Early stopping: the loop ends successfully after this number of evaluations in a row without
-    // a loss that is below best.counted by more than min_delta; 0: never. The current step is
-    // completed then, and all is saved.
+    // a loss that is below best.reference_loss by more than min_delta; 0: never. The current step
+    // is completed then, and all is saved.
     int64_t patience;
     double min_delta;                             // 0 or more
-    ct_fit_best best;                             // for a resumed run: that of its latest point
+    ct_fit_best best;                             // for a resumed run: that of its latest state
     bool (*save)(int64_t steps_done, void *user); // NULL: nothing is saved
     ct_stop_fn should_stop;                       // NULL: never
     void *user;
@@ -116,14 +116,14 @@ typedef struct ct_fit_options {
 // line of the very last step it is of those after it: the ones that are saved. The line at which
 // patience or a callback ended the loop has "ended", "patience" or "callback", until a later loop
 // continues after it. Returns true if all steps are done, or if patience or a callback ended it.
-// False: see ct_error_text. The code is CT_E_INTERRUPTED if `stop` requested it; then all is saved
-// except the micro-batches of an incomplete step. After ct_cancel, which does not wait for the end
-// of the step, the code is the same and nothing is saved. If the evaluation after all steps is
-// missing, a loop that begins there (first_step = steps) makes it.
+// False: see ct_error_text. The code is CT_E_INTERRUPTED if `should_stop` requested it; then all is
+// saved except the micro-batches of an incomplete step. After ct_cancel, which does not wait for
+// the end of the step, the code is the same and nothing is saved. If the evaluation after all steps
+// is missing, a loop that begins there (first_step = steps) makes it.
 CT_API CT_MUST_USE bool ct_fit_at(const ct_fit_options *options, ct_loc here);
 #define ct_fit(options) ct_fit_at((options), CT_HERE)
 
-// ------------------------------------------------------------------------------------- the machine
+// --------------------------------------------------------------------------------------- diagnosis
 
 typedef enum { CT_HEALTH_GOOD, CT_HEALTH_POOR, CT_HEALTH_BAD } ct_health; // poor: works, but slowly
 // Something that the library needs or uses on a machine. The strings are valid during the call.

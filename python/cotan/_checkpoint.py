@@ -16,8 +16,7 @@ def checkpoint(fun=None, *, policy=None, prevent_cse=True, static_argnums=()):
     less memory for more work, and gives the same gradients of any order. fun is traced. Used as a decorator,
     or as checkpoint(fun). (jax.checkpoint, jax.remat)"""
     if policy is not None:
-        raise ValueError("checkpoint: there are no policies here, what lies between arguments and results is computed "
-                         "again")
+        raise ValueError("checkpoint: policies are not supported; everything between arguments and results is recomputed")
     if fun is None:
         return functools.partial(checkpoint, static_argnums=static_argnums)
     fixed = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
@@ -49,8 +48,8 @@ def checkpoint(fun=None, *, policy=None, prevent_cse=True, static_argnums=()):
 class _CheckpointedCall(HookOwner):
     """A call whose results are recomputed when its gradients are computed."""
 
-    def __init__(self, run, args, place):
-        self.run, self.args, self.place = run, args, place
+    def __init__(self, run, args, position):
+        self.run, self.args, self.position = run, args, position
         self.versions = self._versions()
 
     def _versions(self):
@@ -62,7 +61,7 @@ class _CheckpointedCall(HookOwner):
                                "be computed again\n  hint: write to a clone(), or give one")
         # The cotangents must be computed before, but are not part of the history.
         given = tuple(_core._snapshot(one) for one in cotangents if one is not None)
-        with enable_grad(), default_generator.back_at(self.place):
+        with enable_grad(), default_generator.rewound_to(self.position):
             again = self.run([_core._after(one, given) if isinstance(one, Tensor) else one for one in self.args])
         self.versions = self._versions()
         again = [again[k] for k in self.differentiable_outputs]
@@ -87,7 +86,7 @@ def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=Tr
     if not _core.is_grad_enabled():
         return function(*args, **options)
     leaves, structure = tree_flatten((args, options))
-    place, made = default_generator.place() if preserve_rng_state else None, []
+    position, made = default_generator.position() if preserve_rng_state else None, []
 
     def run(leaves):
         args, options = tree_unflatten(structure, leaves)
@@ -99,14 +98,14 @@ def checkpoint_values(function, *args, use_reentrant=None, preserve_rng_state=Tr
     probes = {i: _core._track(_core._snapshot(one)) for i, one in enumerate(leaves) if isinstance(one, Tensor)
               and one.requires_grad}
     results = run([probes.get(i, one) for i, one in enumerate(leaves)])
-    region = _CheckpointedCall(run, leaves, place)
+    region = _CheckpointedCall(run, leaves, position)
     region.differentiable_outputs = [k for k, one in enumerate(results) if one.requires_grad and is_differentiable(one)]
     if region.differentiable_outputs:
         begins = {bits for k in region.differentiable_outputs for bits in _core._leaves(results[k])}
         inside = {_core._bits(probe): leaves[i] for i, probe in probes.items()}
         with no_grad():
             values = tuple(_core._snapshot(results[k]) for k in region.differentiable_outputs)
-        for k, one in zip(region.differentiable_outputs, _core._mark(values, tuple(inside.get(bits, bits)
+        for k, one in zip(region.differentiable_outputs, _core._hook(values, tuple(inside.get(bits, bits)
                                                                                    for bits in sorted(begins)), region)):
             results[k] = one
     return tree_unflatten(made[0], results)

@@ -25,15 +25,15 @@ class _Recording:
         tensors = _unique_tensors(leaves)
         n = len(tensors)
         tensors += [one for one in captured if not any(one is other for other in tensors)]
-        captures, position = [], default_generator.place()
+        captures, position = [], default_generator.position()
         keys = [_core.random_key(0)] * draws
         holders = [vars(one) for one in (*modules, getattr(fun, "__self__", None)) if hasattr(one, "__dict__")]
         self.holders = holders + [holder[name] for holder in holders for name in ("_parameters", "_buffers")
                                   if isinstance(holder.get(name), dict)]
-        with Around(lambda: _core._meet(captures), lambda: _core._meet(None)), default_generator.back_at(position):
+        with Around(lambda: _core._meet(captures), lambda: _core._meet(None)), default_generator.rewound_to(position):
             self.function, self.count = _core._trace(lambda operands: self._run(fun, args, options, tensors, operands),
                                                      _specs(tensors + keys), True)
-            if default_generator.place() != position or self.unused_keys:
+            if default_generator.position() != position or self.unused_keys:
                 raise RuntimeError("compile: the function draws another number of times when it runs again")
         if any(all(one is not other for other in tensors) for one in captures):
             raise RuntimeError("compile: the function uses a tensor of another object, or of a function that it calls, "
@@ -185,7 +185,7 @@ def _compile_function(fun, fullgraph):
         recording = recordings.get(key)
         if recording is not None and recording.fits(leaves):
             return fun(*args, **options) if recording.writes_among_views(leaves) else recording(leaves)
-        reads, position = _core._reads(), default_generator.place()
+        reads, position = _core._reads(), default_generator.position()
         result = fun(*args, **options)  # run it as it is, then once more to record it
         if _core._reads() != reads and not fullgraph:
             refused.add(kind)
@@ -195,7 +195,7 @@ def _compile_function(fun, fullgraph):
         key, _, structure, leaves, modules, captured = signature(args, options)
         args, options = tree_unflatten(structure, leaves)
         try:
-            recording = _Recording(fun, args, options, leaves, captured, modules, default_generator.place()[1] - position[1])
+            recording = _Recording(fun, args, options, leaves, captured, modules, default_generator.position()[1] - position[1])
         # It uses tensors that recording cannot find, assigns a tensor to an object, and so on.
         except (_core.Error, RuntimeError):
             if fullgraph:

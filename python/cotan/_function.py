@@ -181,11 +181,11 @@ class Function:
         ctx = FunctionCtx(tuple(i in positions for i in range(len(args))))
         results, single = cls._forward(ctx, args)
         if positions:
-            results = cls._marked(ctx, args, positions, results)
+            results = cls._hooked(ctx, args, positions, results)
         return results[0] if single else results
 
     @classmethod
-    def _marked(cls, ctx, args, positions, results, values=None):
+    def _hooked(cls, ctx, args, positions, results, values=None):
         """Gives forward's results the history of the arguments at these positions; values: other tensors of
         the same values."""
         node = _Node(cls, ctx, args, positions)
@@ -201,11 +201,11 @@ class Function:
                 if values is None and isinstance(one, Tensor) and one.requires_grad:
                     result[k] = one.detach()  # an input that is returned as it is
             if node.differentiable_outputs:
-                marked = _core._mark(tuple(result[k] for k in node.differentiable_outputs), tuple(args[i] for i in positions), node)
+                hooked = _core._hook(tuple(result[k] for k in node.differentiable_outputs), tuple(args[i] for i in positions), node)
                 # Saved results are stored by their positions: they have the history that leads to this node.
                 at = {id(results[k]): place for place, k in enumerate(node.differentiable_outputs)}
                 ctx._saved = tuple(at.get(id(one), one) for one in ctx._saved)
-                for k, one in zip(node.differentiable_outputs, marked):
+                for k, one in zip(node.differentiable_outputs, hooked):
                     result[k] = one
         return tuple(result)
 
@@ -244,7 +244,7 @@ class Function:
         # Gradients may be taken inside the trace, too: they find the history of what forward records here.
         if positions:
             ctx = FunctionCtx(tuple(i in positions for i in range(len(args))))
-            results = cls._marked(ctx, args, positions, cls._forward(ctx, args)[0], results)
+            results = cls._hooked(ctx, args, positions, cls._forward(ctx, args)[0], results)
         return results[0] if forward_info["single"] else tuple(results)
 
 
@@ -266,7 +266,7 @@ def once_differentiable(backward):
         result = result if isinstance(result, tuple) else (result,)
         positions = [i for i, one in enumerate(result) if one is not None]
         with set_grad_enabled(False):
-            marked = dict(zip(positions, _core._mark(tuple(result[i] for i in positions), tuple(tracked), _OnceDifferentiable())))
-        return tuple(marked.get(i, one) for i, one in enumerate(result))
+            hooked = dict(zip(positions, _core._hook(tuple(result[i] for i in positions), tuple(tracked), _OnceDifferentiable())))
+        return tuple(hooked.get(i, one) for i, one in enumerate(result))
 
     return function

@@ -8,16 +8,16 @@ class MemoryRow(NamedTuple):
     """The tensors of one op, type and pair of lines."""
     nbytes: int
     count: int
-    what: str  # the op, "variable", or "" if it is unknown
+    op: str  # its name, "variable", or "" if it is unknown
     name: str  # the name of one of them, or ""
     type: str  # "(64, 784) f32"
     line: Optional[Tuple[str, int]]  # the line that recorded them
-    wanted: Optional[Tuple[str, int]]  # the line that needed their values
+    used_at: Optional[Tuple[str, int]]  # the line that needed their values
 
     def __str__(self):
-        name, places = self.name and f' "{self.name}"', [f"{f}:{n}" for f, n in filter(None, (self.line, self.wanted))]
+        name, places = self.name and f' "{self.name}"', [f"{f}:{n}" for f, n in filter(None, (self.line, self.used_at))]
         place = ", wanted at ".join(dict.fromkeys(places))
-        return f"{self.nbytes:12,} {self.count:7}  {self.what or 'not known'} {self.type}{name}" + (f" of {place}" if place else "")
+        return f"{self.nbytes:12,} {self.count:7}  {self.op or 'not known'} {self.type}{name}" + (f" of {place}" if place else "")
 
 
 class MemorySnapshot:
@@ -38,7 +38,7 @@ class MemorySnapshot:
             return NotImplemented
 
         def key(row):
-            return row.what, row.type, row.line, row.wanted
+            return row.op, row.type, row.line, row.used_at
         had, rows = {key(row): row for row in before.rows}, []
         for row in self.rows:
             was = had.get(key(row))

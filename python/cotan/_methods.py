@@ -148,7 +148,7 @@ def _moment_method(function):
             correction = ddof if ddof is not None else int(unbiased)
         return function(self, axis=axis if dim is None else dim, correction=correction, keepdims=keepdim or keepdims)
 
-    moment.__doc__ = function.__doc__.partition(";")[0] + ", whose divisor is the count less 1 unless told (correction=)."
+    moment.__doc__ = function.__doc__.partition(";")[0] + ", whose divisor is the count less 1 unless correction= is given."
     return moment
 
 

@@ -40,7 +40,7 @@ class device(str):
         return self.type, self.index
 
 
-Tensor.device = property(lambda self: device(self._place()), doc="Where it lies, or will.")
+Tensor.device = property(lambda self: device(self._place()), doc="The device on which it is, or will be.")
 Tensor.is_sparse = property(lambda self: False, doc="There are no sparse tensors.")
 
 

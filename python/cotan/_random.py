@@ -43,14 +43,14 @@ class Generator:
         self._place = int(seed), int(count)
         return self
 
-    def place(self):
-        """Returns the position in the stream, for back_at."""
+    def position(self):
+        """Returns the position in the stream, for rewound_to."""
         return self._place
 
-    def back_at(self, place):
-        """with generator.back_at(place): draws again the numbers that were drawn from that position. None:
-        the stream continues where it is."""
-        return Swap(self, "_place", place) if place else contextlib.nullcontext()
+    def rewound_to(self, position):
+        """with generator.rewound_to(position): draws again the numbers that were drawn from that position. None:
+        the stream continues at its present position."""
+        return Swap(self, "_place", position) if position else contextlib.nullcontext()
 
     def next_key(self):
         """Returns a key that no earlier call returned; in a traced loop, no earlier iteration either."""
@@ -81,8 +81,8 @@ class Generator:
         return self.device, *self._place
 
     def __setstate__(self, state):
-        self.device, *place = state
-        self._place, self._lock = tuple(place), threading.Lock()
+        self.device, *position = state
+        self._place, self._lock = tuple(position), threading.Lock()
 
 
 def _to_int64(seed):

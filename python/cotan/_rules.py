@@ -74,7 +74,7 @@ class _CustomFunction:
         return self.fun(*args) if run is None else run(call)
 
     @staticmethod
-    def _marked(results, call, backward):
+    def _hooked(results, call, backward):
         """Returns the results as values whose gradients are those of backward(cotangents), one for each
         operand."""
         positions = [k for k, one in enumerate(results) if is_differentiable(one)]
@@ -82,7 +82,7 @@ class _CustomFunction:
         results = list(results)
         if positions:
             inputs = tuple(call.operands[i] for i in call.tracked)
-            for k, one in zip(positions, _core._mark(tuple(results[k] for k in positions), inputs, owner)):
+            for k, one in zip(positions, _core._hook(tuple(results[k] for k in positions), inputs, owner)):
                 results[k] = one
         return results
 
@@ -184,7 +184,7 @@ class custom_vjp(_CustomFunction):
         result, residuals = self._ahead(call.arguments(call.operands))
         results, out = tree_flatten(result)
         results = [_core._snapshot(one) for one in as_tensors(results)]
-        return tree_unflatten(out, self._marked(results, call, self._backward(call, residuals, out)))
+        return tree_unflatten(out, self._hooked(results, call, self._backward(call, residuals, out)))
 
     def _backward(self, call, residuals, out):
         return lambda cotangents: self._back(call, residuals, tree_unflatten(out, cotangents))
@@ -209,7 +209,7 @@ class custom_vjp(_CustomFunction):
         # Gradients may be taken inside the trace, too: they find the history of what fwd records here.
         if call.tracked:
             residuals = self._ahead(call.arguments(call.operands))[1]
-            results = self._marked(results, call, self._backward(call, residuals, seen["out"]))
+            results = self._hooked(results, call, self._backward(call, residuals, seen["out"]))
         return tree_unflatten(seen["out"], results)
 
 
@@ -282,7 +282,7 @@ class custom_jvp(_CustomFunction):
                                                            further)))
             return [found.get(i) for i in range(len(primals))]
 
-        return tree_unflatten(out, self._marked(results, call, backward))
+        return tree_unflatten(out, self._hooked(results, call, backward))
 
     def _traced(self, call):
         seen, n = {}, len(call.operands)

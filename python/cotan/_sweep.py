@@ -38,33 +38,33 @@ def _accumulate(to, bits, cotangent):
 def _backward_pass(root, targets, create):
     """Returns ({bits: gradient} of leaves and targets, the roots of all parts of the history, the owners
     called)."""
-    frontier = {_core._bits(root): ops.cast(_core.full((), 1), root.dtype)}
+    pending = {_core._bits(root): ops.cast(_core.full((), 1), root.dtype)}
     result, used, owners, alive = {}, [], [], {}  # alive: values that nothing else holds yet
-    while frontier:
-        owner, at, operands, inside, behind, leaves = _core._cut(tuple(frontier), targets)
-        cotangents = tuple(frontier.pop(bits) for bits in inside)
-        used += inside
-        if behind or leaves:
-            grads = _core._segment(inside, cotangents, behind + leaves, create)
-            for bits, grad in zip(behind, grads):
-                _accumulate(frontier, bits, grad)
-            for bits, grad in zip(leaves, grads[len(behind):]):
+    while pending:
+        owner, boundary, operands, inside_roots, frontier, leaves = _core._cut(tuple(pending), targets)
+        cotangents = tuple(pending.pop(bits) for bits in inside_roots)
+        used += inside_roots
+        if frontier or leaves:
+            grads = _core._segment(inside_roots, cotangents, frontier + leaves, create)
+            for bits, grad in zip(frontier, grads):
+                _accumulate(pending, bits, grad)
+            for bits, grad in zip(leaves, grads[len(frontier):]):
                 _accumulate(result, bits, grad)
-        for bits in inside:
+        for bits in inside_roots:
             alive.pop(bits, None)
-        if not at:
+        if not boundary:
             break
-        cotangents = [frontier.pop(bits, None) for bits in at]
-        used += at
-        if owner is None or at[0] in targets:
-            result[at[0]] = owner.seen(cotangents[0]) if isinstance(owner, TensorHooks) else cotangents[0]
+        cotangents = [pending.pop(bits, None) for bits in boundary]
+        used += boundary
+        if owner is None or boundary[0] in targets:
+            result[boundary[0]] = owner.seen(cotangents[0]) if isinstance(owner, TensorHooks) else cotangents[0]
         elif any(cotangent is not None for cotangent in cotangents):
             owners.append(owner)
-            for value, cotangent in owner.pull(operands, at, cotangents):
+            for value, cotangent in owner.pull(operands, boundary, cotangents):
                 if not isinstance(value, int):
                     alive[_core._bits(value)] = value
                     value = _core._bits(value)
-                _accumulate(frontier, value, cotangent)
+                _accumulate(pending, value, cotangent)
     return result, tuple(used), owners
 
 
@@ -125,7 +125,7 @@ def _on_write(x):
             x.retain_grad()
 
 
-_core._on_marks(_backward, _grad, _on_write)
+_core._set_sweeps(_backward, _grad, _on_write)
 
 
 def conj(x):
@@ -148,7 +148,7 @@ class TensorHooks(HookOwner):
                 raise RuntimeError("register_hook, retain_grad: something was computed of the tensor before, whose "
                                    "gradient would not come by here\n  hint: call it where the tensor is made, before it is used")
             owner = cls()
-            x.__dict__["_hooks"] = (_core._mark_here(x, owner), owner)
+            x.__dict__["_hooks"] = (_core._hook_here(x, owner), owner)
         return owner
 
     def retain(self, x):

@@ -318,7 +318,7 @@ def vmap(fun, in_axes=0, out_axes=0, axis_size=None, *, in_dims=None, out_dims=N
                 size = n
             specs.append((leaf.dtype, tuple(shape)))
         if size is None:
-            raise ValueError("vmap: no argument has an axis for the batch\n  hint: axis_size says how many elements it has")
+            raise ValueError("vmap: no argument has an axis for the batch\n  hint: give the size of the batch as axis_size")
         element = functools.partial(fun, **options)
         if randomness == "different":
             traced, count, out = _trace_with_number(element, specs, structure)
@@ -349,7 +349,7 @@ def scan(f, init, xs=None, length=None, reverse=False):
             raise ValueError(f"scan: xs has {tuple(element.shape)}, its axis 0 must have {'an element a turn' if length is None else length}")
         length = element.shape[0]
     if length is None:
-        raise ValueError("scan: without xs length must say how many turns there are")
+        raise ValueError("scan: without xs, length is required: the number of iterations")
     specs = [(part.dtype, tuple(part.shape)) for part in carry] + [(part.dtype, tuple(part.shape)[1:]) for part in elements]
     both = tree_flatten((init, xs))[1]
     shapes = []

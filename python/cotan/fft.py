@@ -74,7 +74,7 @@ def _parse_axes(x, s, axes, name):
         axes = (axes,)
     axes = [normalize_axis(axis, x.ndim, name) for axis in axes]
     if len(set(axes)) != len(axes):
-        raise ValueError(f"{name}: an axis stands twice in {tuple(axes)}")
+        raise ValueError(f"{name}: an axis appears twice in {tuple(axes)}")
     s = [None] * len(axes) if s is None else [None if n in (None, -1) else n for n in s]
     if len(s) != len(axes):
         raise ValueError(f"{name}: there are {len(s)} sizes for {len(axes)} axes")

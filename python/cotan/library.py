@@ -14,22 +14,22 @@ from pathlib import Path
 from . import _core
 from ._rules import custom_jvp, custom_vjp
 
-__all__ = ["Op", "composition", "elementwise", "include", "load"]
+__all__ = ["Op", "custom_op", "elementwise", "get_include", "load"]
 
 
 class Op:
-    """A custom op. It is called with its operands, by position or by name, and its numbers, by name or after
-    the operands."""
+    """A custom op. It is called with its operands, by position or by name, and its attributes, by name or
+    after the operands."""
 
     def __init__(self, handle):
         self._handle = handle
-        self.__name__, doc, operands, numbers, self._n_in, self._n_out = _core._op_about(handle)
+        self.__name__, doc, operands, attributes, self._n_in, self._n_out = _core._op_info(handle)
         self.operands = tuple(operands.replace(",", " ").split()) or tuple(f"x{i}" for i in range(self._n_in))
-        self.numbers = tuple(numbers.replace(",", " ").split())
-        self.__doc__ = f"{self.__name__}({', '.join(self.operands + self.numbers)})\n\n{doc}"
+        self.attributes = tuple(attributes.replace(",", " ").split())
+        self.__doc__ = f"{self.__name__}({', '.join(self.operands + self.attributes)})\n\n{doc}"
 
     def __call__(self, *args, **named):
-        names = self.operands + self.numbers
+        names = self.operands + self.attributes
         if len(args) > len(names):
             raise TypeError(f"{self.__name__}() takes {len(names)} arguments, not {len(args)}")
         args = list(args)
@@ -44,26 +44,26 @@ class Op:
         return _core._op_call(self._handle, tuple(args[:self._n_in]), args[self._n_in:])
 
     def __repr__(self):
-        return f"<op {self.__name__}({', '.join(self.operands + self.numbers)})>"
+        return f"<op {self.__name__}({', '.join(self.operands + self.attributes)})>"
 
 
-def elementwise(name, operands, text, doc=""):
+def elementwise(name, operands, expression, doc=""):
     """Defines an elementwise op, which broadcasts its operands. `operands` has their names ("x beta"), and
-    `text` is an expression in C over them. It may use numbers, + - * /, comparisons, && || !, ?:, the
+    `expression` is one in C over them. It may use numbers, + - * /, comparisons, && || !, ?:, the
     elementwise ops without attributes by name (cotan.ops: exp, maximum, atan2 …), and names for parts: "s = 1
     / (1 + exp(-x)); s * (1 - s)". It is compiled into kernels, and its gradient is that of the expression.
     16-bit floats are computed in float32 and rounded once."""
     operands = operands if isinstance(operands, str) else " ".join(operands)
-    return Op(_core._op_define(name, doc, operands, text))
+    return Op(_core._op_define(name, doc, operands, expression))
 
 
-def composition(function, *, vjp=None, jvp=None):
+def custom_op(function, *, vjp=None, jvp=None):
     """Makes a function of tensors an op with a rule of its own, with the interface that ops in C have.
     vjp(operands, results, cotangents) returns the operands' cotangents, None for one without a gradient;
     jvp(operands, results, tangents) returns the results' tangents, linear in those of the operands, and is
     transposed for reverse mode. Without a rule it is the function itself."""
     if vjp is not None and jvp is not None:
-        raise TypeError("composition: one of vjp and jvp is the rule, both are given")
+        raise TypeError("custom_op: one of vjp and jvp is the rule, both are given")
     if vjp is not None:
         op = custom_vjp(function)
 
@@ -89,7 +89,7 @@ def _as_list(result):
     return result if isinstance(result, (tuple, list)) else (result,)
 
 
-def include():
+def get_include():
     """Returns the folder of the C headers: cc -O2 -shared -fPIC -I FOLDER my_ops.c -o my_ops.so."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
 
@@ -97,7 +97,7 @@ def include():
 def _compile_source(source, folder):
     out = os.path.join(folder, Path(source).stem + ".so")
     compiler = os.environ.get("COTAN_CC") or "cc"
-    command = [compiler, "-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC", "-I", include(), os.fspath(source),
+    command = [compiler, "-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC", "-I", get_include(), os.fspath(source),
                "-o", out, "-lm"]
     try:
         done = subprocess.run(command, capture_output=True, text=True)

@@ -2,8 +2,8 @@
 
     m = cotan.lm.load("SmolLM2-135M-Instruct")           # a folder, a GGUF file, or ORG/NAME in the Hub's cache
     print(m.generate("The capital of France is", max_tokens=8))
-    for piece in m.generate([{"role": "user", "content": "Hello"}], stream=True):
-        print(piece, end="", flush=True)
+    for chunk in m.generate([{"role": "user", "content": "Hello"}], stream=True):
+        print(chunk, end="", flush=True)
 """
 import json
 import math
@@ -17,16 +17,17 @@ from pathlib import Path
 from . import _core
 from ._core import Tensor, is_grad_enabled
 
-__all__ = ["ChatTemplate", "Completion", "Model", "Perplexity", "Piece", "Tokenizer", "add_architecture", "load"]
+__all__ = ["ChatTemplate", "Completion", "CompletionChunk", "Model", "Perplexity", "Tokenizer", "add_architecture", "load"]
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
                    "chat_template.jinja", "chat_template.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt")
 # Keys of generation_config.json that change what is generated and are not supported, each with the value that
 # changes nothing.
-UNFOLLOWED = {"begin_suppress_tokens": None, "constraints": None, "dola_layers": None, "encoder_no_repeat_ngram_size": 0,
-              "encoder_repetition_penalty": 1, "epsilon_cutoff": 0, "eta_cutoff": 0, "exponential_decay_length_penalty": None,
-              "force_words_ids": None, "forced_bos_token_id": None, "forced_eos_token_id": None, "guidance_scale": 1, "num_beam_groups": 1,
-              "num_beams": 1, "penalty_alpha": 0, "stop_strings": None, "token_healing": None, "top_h": None, "watermarking_config": None}
+UNSUPPORTED_GENERATION_KEYS = {
+    "begin_suppress_tokens": None, "constraints": None, "dola_layers": None, "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1, "epsilon_cutoff": 0, "eta_cutoff": 0, "exponential_decay_length_penalty": None,
+    "force_words_ids": None, "forced_bos_token_id": None, "forced_eos_token_id": None, "guidance_scale": 1, "num_beam_groups": 1,
+    "num_beams": 1, "penalty_alpha": 0, "stop_strings": None, "token_healing": None, "top_h": None, "watermarking_config": None}
 
 
 def _as_list(x):
@@ -110,8 +111,8 @@ class ChatTemplate:
 # ------------------------------------------------------------------------------------------------ results
 
 @dataclass
-class Piece:
-    """What one more token adds to a text that is generated."""
+class CompletionChunk:
+    """The part of a generated text that one token adds."""
     text: str
     token_id: int
     logprob: float = None
@@ -167,20 +168,20 @@ class Perplexity:
 
 # ------------------------------------------------------------------------------------------------ models
 
-def load(path, *, trainable=False, activations="int8", context=0, max_texts=0, cache_memory=0):
+def load(path, *, trainable=False, activations="int8", context=0, max_sequences=0, cache_memory=0):
     """Loads a published model: its folder, a GGUF file, or ORG/NAME that `cotan pull` downloaded. Weights
     stay in the file and keep its format; with trainable they are float32 tensors, which have gradients.
     Products with quantised weights take activations quantised to 8 bits ("int8"), or as they are ("f32"):
     that is slower, and gives the bits of a model with the dequantised float32 weights; with other weights
     activations are never quantised. For generate(): context is the maximum of tokens in a sequence (by
-    default the model's, at most 8192), max_texts the maximum of sequences that are generated at one time
+    default the model's, at most 8192), max_sequences the maximum of sequences that are generated at one time
     (32), cache_memory the bytes for keys and values."""
-    return Model(path, trainable=trainable, activations=activations, context=context, max_texts=max_texts, cache_memory=cache_memory)
+    return Model(path, trainable=trainable, activations=activations, context=context, max_sequences=max_sequences, cache_memory=cache_memory)
 
 
 def add_architecture(row):
     """Defines an architecture until the process ends: a row of text as in src/models/architectures.c,
-    "my_llama: like=llama act=relu2 mlp=plain". A model whose config.json has this model_type is loaded with
+    "my_llama: like=llama act=relu2 mlp=ungated". A model whose config.json has this model_type is loaded with
     it."""
     _core._lm_architecture(row)
 
@@ -236,14 +237,14 @@ class _GenerateCall:
 class Model:
     """A language model with its tokenizer and configuration. m(ids) returns logits."""
 
-    def __init__(self, path, *, trainable=False, activations="int8", context=0, max_texts=0, cache_memory=0):
+    def __init__(self, path, *, trainable=False, activations="int8", context=0, max_sequences=0, cache_memory=0):
         if activations not in ("int8", "f32"):
             raise ValueError(f'load: activations must be "int8" or "f32", not {activations!r}')
         path = os.fspath(path)
         self.path = path if os.path.exists(path) else _core._lm_find(path)
         self._handle = _core._lm_load(self.path, trainable, activations == "f32")
-        (self.model_type, self.context_length, self.vocab_size, self.hidden_size, self.num_layers, self.writes, self._pairs,
-         self._scores, labels, as_f32) = _core._lm_about(self._handle)
+        (self.model_type, self.context_length, self.vocab_size, self.hidden_size, self.num_layers, self.is_generative, self._is_encoder_decoder,
+         self._has_lm_head, labels, as_f32) = _core._lm_info(self._handle)
         self.activations = "f32" if as_f32 else "int8"  # the dtype in which products take them
         self.labels = [_core._lm_label(self._handle, i) for i in range(labels)]
         self.trainable = trainable
@@ -251,12 +252,12 @@ class Model:
         self.chat_template = self._load_part(ChatTemplate)
         self.generation_config = self._json("generation_config.json")
         self.config = self._json("config.json")
-        unfollowed = self._generation_constraints()[3]
-        if unfollowed and self.writes:
-            warnings.warn(f"{self.path}: what generation_config.json says of {', '.join(unfollowed)} is not followed, so that texts "
-                          "may differ from transformers'", stacklevel=3)
+        unsupported = self._generation_constraints()[3]
+        if unsupported and self.is_generative:
+            warnings.warn(f"{self.path}: generation_config.json has keys that are not supported: {', '.join(unsupported)}; output "
+                          "may differ from that of transformers", stacklevel=3)
         self._lock = threading.RLock()  # held by what runs in the model's own context
-        self._engine, self._engine_options = None, (max_texts, 0, context, cache_memory)
+        self._engine, self._engine_options = None, (max_sequences, 0, context, cache_memory)
         # The Tensors of the variables; training needs them from the first logits on.
         self._parameters = dict(_core._lm_parameters(self._handle, True)) if trainable else None
 
@@ -283,18 +284,18 @@ class Model:
             return good, result is None or isinstance(result, list) and len(good) == len(result)
         defaults = self.generation_config
         words, words_ok = parse_list("bad_words_ids", are_tokens)
-        unfollowed = [] if words_ok else ["bad_words_ids"]
+        unsupported = [] if words_ok else ["bad_words_ids"]
         suppressed = defaults.get("suppress_tokens")
         if not isinstance(suppressed, list | None):
-            suppressed, unfollowed = [], [*unfollowed, "suppress_tokens"]
+            suppressed, unsupported = [], [*unsupported, "suppress_tokens"]
         biases, biases_ok = parse_list("sequence_bias", lambda one: isinstance(one, list) and len(one) == 2 and are_tokens(one[0])
                                        and len(one[0]) == 1 and isinstance(one[1], int | float))
-        unfollowed += [] if biases_ok else ["sequence_bias"]
-        unfollowed += [key for key, harmless in UNFOLLOWED.items()
+        unsupported += [] if biases_ok else ["sequence_bias"]
+        unsupported += [key for key, harmless in UNSUPPORTED_GENERATION_KEYS.items()
                        if (value := defaults.get(key)) is not None and value is not False and value != [] and value != harmless]
         ends = self.tokenizer.eos_token_ids if self.tokenizer else []
         words = [one for one in words if len(one) > 1 or one[0] not in ends] if words_ok else []
-        return words, [[t] for t in suppressed or [] if are_tokens([t])], {tokens[0]: add for tokens, add in biases}, unfollowed
+        return words, [[t] for t in suppressed or [] if are_tokens([t])], {tokens[0]: add for tokens, add in biases}, unsupported
 
     def __repr__(self):
         return f"Model({self.path!r}, {self.model_type}, {self.num_layers} layers of width {self.hidden_size})"
@@ -320,7 +321,7 @@ class Model:
         token after each token. Encoder-decoder models (t5, bart) take both ids and decoder_ids."""
         if decoder_ids is not None:
             return self._record(_core._lm_pair_logits, ids, decoder_ids)
-        if self._pairs:
+        if self._is_encoder_decoder:
             raise ValueError(f"logits: {self.model_type} is an encoder-decoder model; give decoder_ids, too")
         return self._record(_core._lm_logits, ids)
 
@@ -368,10 +369,10 @@ class Model:
             raise ValueError(f"{what}: the model in {self.path} has no tokenizer; give token ids")
         return self.tokenizer
 
-    def chat(self, messages, *, tools=None, add_generation_prompt=True, **variables):
+    def apply_chat_template(self, messages, *, tools=None, add_generation_prompt=True, **variables):
         """Returns the conversation rendered by the model's template, as text."""
         if self.chat_template is None:
-            raise ValueError(f"chat: the model in {self.path} has no chat template")
+            raise ValueError(f"apply_chat_template: the model in {self.path} has no chat template")
         return self.chat_template.render(messages, tools=tools, add_generation_prompt=add_generation_prompt, **variables)
 
     def _prompts(self, prompt, tools, add_special_tokens):
@@ -386,7 +387,7 @@ class Model:
             if isinstance(each, str):
                 result.append(self._tokenizer("generate").encode(each, add_special_tokens))
             elif _is_messages(each):
-                result.append(self._tokenizer("generate").encode(self.chat(each, tools=tools), False))
+                result.append(self._tokenizer("generate").encode(self.apply_chat_template(each, tools=tools), False))
             elif _is_ids(each):
                 result.append(list(each))
             else:
@@ -398,15 +399,15 @@ class Model:
                  presence_penalty=None, logit_bias=None, bad_words_ids=None, stop=(), stop_token_ids=None, seed=0, logprobs=None,
                  stream=False, tools=None, add_special_tokens=True, skip_special_tokens=True):
         """Continues a text or token ids, or answers a list of messages; a list of such prompts is generated
-        as a batch. Returns a Completion, or a list of them; with stream, an iterator of Pieces, as they are
-        generated.
+        as a batch. Returns a Completion, or a list of them; with stream, an iterator of
+        CompletionChunks, as they are generated.
 
         Sampling follows generation_config.json unless arguments are given; temperature=0 always takes the
         most likely token. Prompt i of a batch is sampled with seed + i: equal arguments give equal texts,
         whatever else runs. max_tokens=None: as many as the context allows. stop: strings that end the text.
         logprobs: True for the log-probabilities of its tokens, a number for so many of the most likely tokens
         at each position. stop_token_ids: instead of the tokenizer's EOS tokens."""
-        if self._pairs:
+        if self._is_encoder_decoder:
             raise ValueError(f"generate: {self.model_type} is an encoder-decoder model; logits(ids, decoder_ids) takes both")
         prompts, one = self._prompts(prompt, tools, add_special_tokens)
         if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):
@@ -444,9 +445,9 @@ class Model:
         return done[0] if one else done
 
     @staticmethod
-    def _make_piece(index, event, want_logprobs, n_top):
+    def _make_chunk(index, event, want_logprobs, n_top):
         token, logprob, top, text = event
-        return Piece(text, token, logprob if want_logprobs else None, top if n_top else None, index)
+        return CompletionChunk(text, token, logprob if want_logprobs else None, top if n_top else None, index)
 
     @staticmethod
     def _check_finish_reason(end, why):
@@ -456,25 +457,25 @@ class Model:
     def _stream(self, run, want_logprobs, n_top):
         for index, event in run.events():
             if event[0] is not None:
-                yield self._make_piece(index, event, want_logprobs, n_top)
+                yield self._make_chunk(index, event, want_logprobs, n_top)
                 continue
             _, end, why, _, text, *_ = event
             self._check_finish_reason(end, why)
             if text:  # text that was held back, since it might have begun a stop string
-                yield Piece(text, None, index=index)
+                yield CompletionChunk(text, None, index=index)
 
     def _collect(self, run, want_logprobs, n_top):
         done = [Completion(logprobs=[] if want_logprobs else None, top_logprobs=[] if n_top else None) for _ in run.ids]
         for index, event in run.events():
             to = done[index]
             if event[0] is not None:
-                piece = self._make_piece(index, event, want_logprobs, n_top)
-                to.text += piece.text
-                to.token_ids.append(piece.token_id)
+                chunk = self._make_chunk(index, event, want_logprobs, n_top)
+                to.text += chunk.text
+                to.token_ids.append(chunk.token_id)
                 if want_logprobs:
-                    to.logprobs.append(piece.logprob)
+                    to.logprobs.append(chunk.logprob)
                 if n_top:
-                    to.top_logprobs.append(piece.top_logprobs)
+                    to.top_logprobs.append(chunk.top_logprobs)
                 continue
             _, end, why, to.stop, text, to.prompt_tokens, to.cached_tokens, _ = event
             self._check_finish_reason(end, why)

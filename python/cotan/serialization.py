@@ -133,7 +133,7 @@ class Machine:
 
     def value(self, item):
         if type(item) in PRIVATE:
-            self.refuse(f"{kind_of(item)} stands where a value should")
+            self.refuse(f"{kind_of(item)} is not a value")
         return item
 
     def key(self, item):
@@ -277,7 +277,7 @@ class Machine:
             if not needs <= has < needs + WIDTHS[kind.storage]:
                 self.refuse(f"storage '{key}' has {count} elements of {kind.storage}, {needs} bytes, its record has {has}")
         elif (kind.storage, count) != self.storages.setdefault(key, (kind.storage, count)):
-            self.refuse(f"storage '{key}' is told twice, and differently")
+            self.refuse(f"storage '{key}' is described twice, differently")
         return found
 
     # --------------------------------------------------------------------------------- objects
@@ -324,7 +324,7 @@ class Machine:
         self.arguments(name, args, (str, str))
         self.spend(len(args[0]))
         if args[1] != "latin1" or not all(letter <= "\xff" for letter in args[0]):
-            self.refuse("bytes are told as a string that is not in latin1")
+            self.refuse("bytes are given as a string that is not latin1")
         return args[0].encode("latin1")
 
     def make_no_bytes(self, name, args):
@@ -545,7 +545,7 @@ def list_records(name, file):
         head = read_exactly(name, file, entry.header_offset, 30)
         begin = entry.header_offset + 30 + sum(struct.unpack("<HH", head[26:]))
         if head[:4] != b"PK\3\4" or entry.header_offset < last or begin + entry.file_size > end:
-            refuse(f"with {entry.file_size} bytes does not lie in the archive by itself")
+            refuse(f"with {entry.file_size} bytes does not fit between the records beside it")
         last = begin + entry.file_size
         found[record[len(folder) + 1:]] = begin, entry.file_size, entry.CRC
     return found

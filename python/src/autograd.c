@@ -101,7 +101,7 @@ static PyObject *autograd_requires_grad_(PyObject *o, PyObject *args, PyObject *
     const bool has_history = !self->params && ct_is_tracked(t);
     if (has_history && !requested) {
         PyErr_SetString(PyExc_RuntimeError,
-                        "requires_grad_: only a leaf can be told not to require gradients; "
+                        "requires_grad_: requires_grad can be turned off for leaves only; "
                         "detach() gives a tensor without a history");
         return NULL;
     }
@@ -410,12 +410,12 @@ static PyObject *autograd_give(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-// _on_marks(backward, grad, written): sets the functions that replace backward() and _grad() where a history
+// _set_sweeps(backward, grad, written): sets the functions that replace backward() and _grad() where a history
 // may have hooks, and the one that is called when a tensor that has hooks is written in place.
 static PyObject *sweep_backward, *sweep_grad, *sweep_written;
 static PyObject *autograd_set_sweeps(PyObject *module, PyObject *args) {
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOO:_on_marks", &sweep_backward, &sweep_grad, &sweep_written))
+    if (!PyArg_ParseTuple(args, "OOO:_set_sweeps", &sweep_backward, &sweep_grad, &sweep_written))
         return NULL;
     Py_INCREF(sweep_backward);
     Py_INCREF(sweep_grad);
@@ -637,8 +637,7 @@ static PyObject *autograd_track(PyObject *module, PyObject *o) {
 PyMethodDef autograd_methods[] = {
     {"backward", (PyCFunction)(void (*)(void))autograd_backward, METH_VARARGS | METH_KEYWORDS,
      "backward($self, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
-     "Adds to .grad of every leaf behind this number that requires it the number's slope along "
-     "it."},
+     "Adds the gradient of this scalar to .grad of every leaf that requires it."},
     {"requires_grad_", (PyCFunction)(void (*)(void))autograd_requires_grad_,
      METH_VARARGS | METH_KEYWORDS,
      "requires_grad_($self, requires_grad=True)\n--\n\nMakes it a leaf whose gradients backward() "
@@ -655,7 +654,7 @@ PyGetSetDef autograd_getters[] = {
     {"is_leaf", autograd_get_is_leaf, NULL, "Is it no result of what has a history?", NULL},
     {"_base", autograd_get_base, NULL, "The tensor of which it is a view; None: it is none.", NULL},
     {"_op", autograd_get_op, NULL, "The op whose history it has; None: none.", NULL},
-    {"_version", autograd_get_version, NULL, "How often it was written in its place.", NULL},
+    {"_version", autograd_get_version, NULL, "The number of in-place writes.", NULL},
     {"grad", autograd_get_grad, autograd_set_grad, "What backward() gave; None before.", NULL},
     {0},
 };
@@ -666,7 +665,7 @@ static PyMethodDef autograd_functions[] = {
     {"_begin_backward", autograd_begin_backward, METH_NOARGS, NULL},
     {"_give", autograd_give, METH_VARARGS, NULL},
     {"_set_grads", autograd_set_grads, METH_VARARGS, NULL},
-    {"_on_marks", autograd_set_sweeps, METH_VARARGS, NULL},
+    {"_set_sweeps", autograd_set_sweeps, METH_VARARGS, NULL},
     {"_autocast", autograd_set_autocast, METH_O, NULL},
     {"_autocast_dtype", autograd_get_autocast, METH_NOARGS, NULL},
     {"_set_grad_enabled", autograd_set_grad_enabled, METH_O, NULL},

@@ -344,8 +344,8 @@ static bool dlpack_adopt(dlpack_imported *from, PyObject *copy, ct_tensor *t, ct
     if (ok && from->copied && copy == Py_False && has_bytes) {
         PyErr_SetString(
             PyExc_BufferError,
-            !row_major ? "copy=False: the array's elements do not lie in rows behind each "
-                         "other, a tensor's do\n  hint: copy=None copies where that is needed"
+            !row_major ? "copy=False: the array is not contiguous, and a tensor is\n"
+                         "  hint: copy=None copies where that is needed"
             : (uintptr_t)data % each
                 ? "copy=False: the array's memory is not aligned for its elements\n"
                   "  hint: copy=None copies where that is needed"
@@ -518,7 +518,8 @@ static PyObject *dlpack_asarray(PyObject *module, PyObject *args, PyObject *opti
     const ct_tensor result = t;
     if (device_name) t = ct_to_at(t, device_name, here);
     if (copy == Py_False && result.bits != t.bits) {
-        PyErr_Format(PyExc_ValueError, "copy=False: the array lies elsewhere, and %s takes a copy",
+        PyErr_Format(PyExc_ValueError,
+                     "copy=False: the array is on another device, and %s needs a copy",
                      device_name);
         return NULL;
     }
@@ -540,9 +541,8 @@ PyMethodDef dlpack_functions[] = {
      "shares the array's memory or raises ValueError: what is pending then sees later writes."},
     {"from_dlpack", (PyCFunction)(void (*)(void))dlpack_from_dlpack, METH_VARARGS | METH_KEYWORDS,
      "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
-     "A tensor that shares the memory of an array with __dlpack__; copied where its elements do "
-     "not lie\n"
-     "in rows behind each other. What is computed later sees later writes to the array."},
+     "A tensor that shares the memory of an array with __dlpack__; copied if it is not\n"
+     "contiguous. What is computed later sees later writes to the array."},
     {"from_numpy", dlpack_from_numpy, METH_O,
      "from_numpy(array)\n--\n\nA tensor of a copy of the array; from_dlpack shares it."},
     {0},

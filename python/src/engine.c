@@ -94,7 +94,7 @@ static bool py_engine_on_token(const ct_engine_token *t, void *user) {
     return ok;
 }
 
-// Called at the end of a request: appends (None, end, why, stop, text, prompt, cached, written) as the last
+// Called at the end of a request: appends (None, end, why, stop, text, prompt, cached, generated) as the last
 // item.
 static void py_engine_on_done(const ct_engine_result *r, void *user) {
     PyGILState_STATE state = PyGILState_Ensure();
@@ -211,16 +211,16 @@ static bool py_engine_parse_banned(PyObject *list, engine_add_call *a) {
 }
 
 // _engine_add(engine, prompt, list, max_tokens, eos_ids, stops, sampling, bias, banned, top_logprobs,
-// logprobs, keep_special)
+// logprobs, include_special)
 static PyObject *py_engine_add(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *prompt, *list, *eos_ids, *stops, *sampling, *bias, *banned;
     long long max_tokens, top_logprobs;
-    int logprobs, keep_special;
+    int logprobs, include_special;
     engine_add_call a = {.request.here = api_enter()};
     if (!PyArg_ParseTuple(args, "OOO!LOO!OO!O!Lpp:_engine_add", &o, &prompt, &PyList_Type, &list,
                           &max_tokens, &eos_ids, &PyList_Type, &stops, &sampling, &PyList_Type,
-                          &bias, &PyList_Type, &banned, &top_logprobs, &logprobs, &keep_special))
+                          &bias, &PyList_Type, &banned, &top_logprobs, &logprobs, &include_special))
         return NULL;
     const engine *e = py_engine_from_capsule(o);
     ct_engine_request *r = &a.request;
@@ -234,7 +234,7 @@ static PyObject *py_engine_add(PyObject *module, PyObject *args) {
         a.engine = e->engine;
         r->prompt = a.prompt, r->eos_ids = a.ends;
         r->max_tokens = max_tokens, r->top_logprobs = top_logprobs, r->logprobs = logprobs,
-        r->include_special = keep_special;
+        r->include_special = include_special;
         r->on_token = py_engine_on_token, r->on_finish = py_engine_on_done,
         r->user = Py_NewRef(list);
         // another thread may be in a step, which calls back with the GIL
@@ -295,7 +295,7 @@ static PyObject *py_engine_cancel(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-// _engine_look(engine): returns a dict of counters.
+// _engine_stats(engine): returns a dict of counters.
 static PyObject *py_engine_stats(PyObject *module, PyObject *o) {
     (void)module;
     const engine *e = py_engine_from_capsule(o);
@@ -303,12 +303,12 @@ static PyObject *py_engine_stats(PyObject *module, PyObject *o) {
     engine_call s = {.engine = e->engine, .here = api_enter()};
     if (!run_without_gil(py_engine_run_stats, &s)) return NULL;
     const ct_engine_metrics *a = &s.state;
-    return Py_BuildValue("{sLsLsLsLsLsLsLsLsL}", "running", (long long)a->running, "waiting",
-                         (long long)a->queued, "steps", (long long)a->steps, "read",
-                         (long long)a->prefilled_tokens, "cached", (long long)a->cached_tokens,
-                         "written", (long long)a->generated_tokens, "preempted",
-                         (long long)a->preempted, "finished", (long long)a->finished, "cancelled",
-                         (long long)a->cancelled);
+    return Py_BuildValue("{sLsLsLsLsLsLsLsLsL}", "running", (long long)a->running, "queued",
+                         (long long)a->queued, "steps", (long long)a->steps, "prefilled_tokens",
+                         (long long)a->prefilled_tokens, "cached_tokens",
+                         (long long)a->cached_tokens, "generated_tokens",
+                         (long long)a->generated_tokens, "preempted", (long long)a->preempted,
+                         "finished", (long long)a->finished, "cancelled", (long long)a->cancelled);
 }
 
 PyMethodDef engine_methods[] = {
@@ -316,6 +316,6 @@ PyMethodDef engine_methods[] = {
     {"_engine_add", py_engine_add, METH_VARARGS, NULL},
     {"_engine_step", py_engine_step, METH_O, NULL},
     {"_engine_cancel", py_engine_cancel, METH_VARARGS, NULL},
-    {"_engine_look", py_engine_stats, METH_O, NULL},
+    {"_engine_stats", py_engine_stats, METH_O, NULL},
     {0},
 };

@@ -13,7 +13,7 @@ static const ct_op *py_op_from_capsule(PyObject *o) {
     return PyCapsule_GetPointer(o, capsule_name);
 }
 
-// _op_define(name, doc, operands, text): defines an op.
+// _op_define(name, doc, operands, expression): defines an op.
 static PyObject *py_op_define(PyObject *module, PyObject *args) {
     (void)module;
     ct_op_spec spec = {.struct_size = sizeof spec, .here = api_enter()};
@@ -51,8 +51,8 @@ static PyObject *py_op_load(PyObject *module, PyObject *args) {
     return list;
 }
 
-// _op_about(op): returns name, doc, operands, numbers, n_in, n_out.
-static PyObject *py_op_about(PyObject *module, PyObject *o) {
+// _op_info(op): returns name, doc, operands, attributes, n_in, n_out.
+static PyObject *py_op_info(PyObject *module, PyObject *o) {
     (void)module;
     const ct_op *op = py_op_from_capsule(o);
     if (!op) return NULL;
@@ -72,12 +72,12 @@ static bool py_library_parse_operands(PyObject *args, ct_tensor *in, ct_loc here
     }
     return true;
 }
-// _op_call(op, operands, numbers): returns a Tensor, or a tuple of several.
+// _op_call(op, operands, attributes): returns a Tensor, or a tuple of several.
 static PyObject *py_op_call(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *o, *operands, *numbers;
+    PyObject *o, *operands, *attributes;
     const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "OO!O:_op_call", &o, &PyTuple_Type, &operands, &numbers))
+    if (!PyArg_ParseTuple(args, "OO!O:_op_call", &o, &PyTuple_Type, &operands, &attributes))
         return NULL;
     const ct_op *op = py_op_from_capsule(o);
     if (!op) return NULL;
@@ -90,7 +90,7 @@ static PyObject *py_op_call(PyObject *module, PyObject *args) {
                      PyTuple_Size(operands));
         return NULL;
     }
-    if (!ints_parse(numbers, v, CT_CUSTOM_OP_MAX_ATTRIBUTES, &n, a.name) ||
+    if (!ints_parse(attributes, v, CT_CUSTOM_OP_MAX_ATTRIBUTES, &n, a.name) ||
         !py_library_parse_operands(operands, in, here))
         return NULL;
     ct_op_call_at(op, in, (size_t)a.n_in, (ct_ints){(int64_t)n, v}, out, (size_t)a.n_out, here);
@@ -146,7 +146,7 @@ static PyObject *py_library_write_c(PyObject *module, PyObject *args) {
 PyMethodDef library_methods[] = {
     {"_op_define", py_op_define, METH_VARARGS, NULL},
     {"_op_load", py_op_load, METH_VARARGS, NULL},
-    {"_op_about", py_op_about, METH_O, NULL},
+    {"_op_info", py_op_info, METH_O, NULL},
     {"_op_call", py_op_call, METH_VARARGS, NULL},
     {"_write_c", py_library_write_c, METH_VARARGS, NULL},
     {0},

@@ -131,9 +131,9 @@ static PyObject *py_lm_architecture(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-// _lm_about(model): returns type, context, vocab, width, layers, writes (is generative), pairs, scores,
+// _lm_info(model): returns type, context, vocab, width, layers, is_generative, is_encoder_decoder, has_lm_head,
 // labels, and whether activations are f32.
-static PyObject *py_lm_about(PyObject *module, PyObject *o) {
+static PyObject *py_lm_info(PyObject *module, PyObject *o) {
     (void)module;
     const model *m = model_from_capsule(o);
     if (!m) return NULL;
@@ -497,7 +497,7 @@ PyMethodDef lm_methods[] = {
     {"_lm_load", py_lm_load, METH_VARARGS, NULL},
     {"_lm_find", py_lm_find, METH_VARARGS, NULL},
     {"_lm_architecture", py_lm_architecture, METH_VARARGS, NULL},
-    {"_lm_about", py_lm_about, METH_O, NULL},
+    {"_lm_info", py_lm_info, METH_O, NULL},
     {"_lm_save", py_lm_save, METH_VARARGS, NULL},
     {"_lm_logits", py_lm_logits, METH_VARARGS, NULL},
     {"_lm_hidden", py_lm_hidden, METH_VARARGS, NULL},

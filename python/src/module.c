@@ -132,11 +132,11 @@ static PyObject *module_stats(PyObject *self, PyObject *unused) {
                          s.kernels_loaded, "kernels_packed", s.kernels_packed, "kernels_pending",
                          s.kernels_pending, "launches", s.launches, "launches_interpreted",
                          s.launches_interpreted, "arena_bytes", s.arena_bytes, "live_bytes",
-                         s.live_bytes, "memory", s.memory, "most_memory", s.peak_memory, "nodes",
+                         s.live_bytes, "memory", s.memory, "peak_memory", s.peak_memory, "nodes",
                          s.nodes, "plan_bytes", s.plan_bytes);
 }
 
-// Returns a list of (bytes, count, what, name, type, (file, line), (file, line) or None where that is
+// Returns a list of (bytes, count, op, name, type, (file, line), (file, line) or None where that is
 // unknown), and the sums.
 static PyObject *module_location(ct_loc here) {
     return here.file ? Py_BuildValue("(sI)", here.file, here.line) : Py_NewRef(Py_None);
@@ -194,7 +194,7 @@ static PyMethodDef module_methods[] = {
     {"full", module_full, METH_VARARGS,
      "full(shape, value, dtype=None)\n--\n\nElements that are all `value`, a number or a scalar."},
     {"einsum", module_einsum, METH_VARARGS,
-     "einsum(expression, *operands)\n--\n\nSums of products, said in letters as in NumPy."},
+     "einsum(expression, *operands)\n--\n\nSums of products in Einstein notation, as in NumPy."},
     {"eval", module_eval, METH_VARARGS,
      "eval(*tensors)\n--\n\nComputes them, and all that has a name, in one plan."},
     {"random_key", module_random_key, METH_O,

@@ -115,7 +115,7 @@ void trace_note_capture(PyObject *o); // records an operand from outside a trace
 bool trace_is_active(void);           // true inside a traced function, where nothing runs
 extern PyMethodDef trace_functions[];
 
-// marks.c
+// hooks.c
 void hooks_flush(void); // releases the owners of hooks whose nodes are gone
 extern PyMethodDef hook_functions[];
 

@@ -83,7 +83,7 @@ bool ct__err_part(ct_err *err, const char *path, const char *part, const char *f
 const char *ct_code_title(ct_code code) {
     switch (code) {
     case CT_OK: return "no error";
-#define CT_CODE(number, name, title, fix)                                                          \
+#define CT_CODE(number, name, title, hint)                                                         \
     case CT_E_##name:                                                                              \
         return title;
 #include "cotan/errors.inc"
@@ -95,9 +95,9 @@ const char *ct_code_title(ct_code code) {
 const char *ct_code_hint(ct_code code) {
     switch (code) {
     case CT_OK: return "";
-#define CT_CODE(number, name, title, fix)                                                          \
+#define CT_CODE(number, name, title, hint)                                                         \
     case CT_E_##name:                                                                              \
-        return fix;
+        return hint;
 #include "cotan/errors.inc"
 #undef CT_CODE
     }

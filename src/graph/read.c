@@ -245,11 +245,11 @@ struct ct_borrowed {
     _Alignas(64) char bytes[];
 };
 
-const void *ct_borrow_at(ct_tensor t, ct_borrowed **loan, ct_loc here) {
+const void *ct_borrow_at(ct_tensor t, ct_borrowed **borrowed, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_val v;
-    if (!ctx || !ct__given(ctx, loan, here, "borrow", "the pointer to the borrow")) return NULL;
-    *loan = NULL;
+    if (!ctx || !ct__given(ctx, borrowed, here, "borrow", "the pointer to the borrow")) return NULL;
+    *borrowed = NULL;
     if (!read_resolve_value(ctx, t, &v, "borrow", here)) return NULL;
     const bool scalar = v.node->op == &ct__op_scalar;
     ct_storage *storage = scalar || v.node->var ? NULL : v.node->value[v.out];
@@ -267,12 +267,12 @@ const void *ct_borrow_at(ct_tensor t, ct_borrowed **loan, ct_loc here) {
         ct__free(made);
         return NULL;
     }
-    *loan = made;
+    *borrowed = made;
     return at ? at : made->bytes;
 }
 
-void ct_borrow_end(ct_borrowed *loan) {
-    if (!loan || ct__forked()) return;
-    ct__storage_unref(loan->storage);
-    ct__free(loan);
+void ct_borrow_end(ct_borrowed *borrowed) {
+    if (!borrowed || ct__forked()) return;
+    ct__storage_unref(borrowed->storage);
+    ct__free(borrowed);
 }

@@ -235,13 +235,13 @@ static bool hub_finish(ct_ctx *ctx, bool ok, ct_loc here, const char *op) {
     return ok || ct__err_place(&ctx->err, here, op);
 }
 
-size_t ct_hub_match_gguf(const char *const *names, size_t n, const char *tag, size_t *of) {
+size_t ct_hub_match_gguf(const char *const *names, size_t n, const char *tag, size_t *group) {
     static const char op[] = "hub_match_gguf";
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, names, CT_NOWHERE, op, "the list of names") ||
-        !ct__given(ctx, of, CT_NOWHERE, op, "the list of numbers"))
+        !ct__given(ctx, group, CT_NOWHERE, op, "the list of numbers"))
         return 0;
-    return hub_number_ggufs(names, n, tag, of);
+    return hub_number_ggufs(names, n, tag, group);
 }
 
 bool ct_hub_folder_at(const char *name, char *path, size_t n, ct_loc here) {

@@ -124,16 +124,17 @@ static bool embed_read_limits(const char *folder, ct_pooling_config *embedding_c
     return ok;
 }
 
-bool ct_pooling_config_read_at(const char *path, const ct_lm *lm, ct_pooling_config *how,
+bool ct_pooling_config_read_at(const char *path, const ct_lm *lm, ct_pooling_config *config,
                                ct_loc here) {
     static const char op[] = "pooling_config_read";
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, path, here, op, "the path") ||
-        !ct__given(ctx, lm, here, op, "the model") || !ct__given(ctx, how, here, op, "how") ||
+        !ct__given(ctx, lm, here, op, "the model") || !ct__given(ctx, config, here, op, "how") ||
         ctx->err.code)
         return false;
-    *how = embed_default_config(lm);
-    return (embed_read_modules(path, how, &ctx->err) && embed_read_limits(path, how, &ctx->err)) ||
+    *config = embed_default_config(lm);
+    return (embed_read_modules(path, config, &ctx->err) &&
+            embed_read_limits(path, config, &ctx->err)) ||
            ct__err_place(&ctx->err, here, op);
 }
 

@@ -25,11 +25,11 @@ static bool engine_options_check(const ct_lm *lm, ct_engine_options *o, ct_ctx *
     const struct {
         const char *name;
         int64_t value, min, max;
-    } ranges[] = {{"texts", o->max_sequences, 1, 1024},
-                  {"waiting", o->max_queued, 1, 1000000},
+    } ranges[] = {{"max_sequences", o->max_sequences, 1, 1024},
+                  {"max_queued", o->max_queued, 1, 1000000},
                   {"context", o->context, 2, max},
-                  {"piece", o->prefill_chunk, 16, 4096},
-                  {"guesses", o->max_draft_tokens, 0, ENGINE_MAX_DRAFT}};
+                  {"prefill_chunk", o->prefill_chunk, 16, 4096},
+                  {"max_draft_tokens", o->max_draft_tokens, 0, ENGINE_MAX_DRAFT}};
     if (o->cache_dtype != CT_F32 && o->cache_dtype != CT_F16 && o->cache_dtype != CT_BF16 &&
         o->cache_dtype != CT_I8) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, op,

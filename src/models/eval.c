@@ -114,8 +114,8 @@ static void eval_count(const char *s, size_t n, int64_t *words, int64_t *charact
 // ----------------------------------------------------------------------------------- log-likelihoods
 
 typedef struct eval_pair_tokens {
-    int32_t *v; // (n) tokens, of which the last `judged` are scored
-    size_t n, judged;
+    int32_t *v; // (n) tokens, of which the last `n_scored` are scored
+    size_t n, n_scored;
 } eval_pair_tokens;
 
 static bool eval_set_tokens(const eval_job *j, const ct_encoding *e, size_t n_scored, bool with_bos,
@@ -125,7 +125,7 @@ static bool eval_set_tokens(const eval_job *j, const ct_encoding *e, size_t n_sc
     if (with_bos) to->v[to->n++] = j->bos;
     memcpy(to->v + to->n, e->ids, e->n * sizeof *to->v);
     to->n += e->n;
-    to->judged = n_scored;
+    to->n_scored = n_scored;
     return true;
 }
 
@@ -166,14 +166,14 @@ static bool eval_score_pairs(eval_job *j, const ct_eval_pair *pairs, size_t n,
         const ct_eval_pair *p = &pairs[i];
         ok = p->n_context ? eval_pair_with_context(j, p, &tokens[i])
                           : eval_pair_without_context(j, p, &tokens[i]);
-        if (ok && (!tokens[i].judged || tokens[i].judged == tokens[i].n)) {
+        if (ok && (!tokens[i].n_scored || tokens[i].n_scored == tokens[i].n)) {
             ct__fail(ct__ctx(), CT_E_ARGUMENT, j->o->here, j->op,
-                     tokens[i].judged ? "nothing is given before pair %zu"
-                                      : "pair %zu has no token that is scored",
+                     tokens[i].n_scored ? "nothing is given before pair %zu"
+                                        : "pair %zu has no token that is scored",
                      i);
             ok = false;
         }
-        if (ok) inputs[i] = (ct_lm_score_input){tokens[i].v, tokens[i].n, tokens[i].judged};
+        if (ok) inputs[i] = (ct_lm_score_input){tokens[i].v, tokens[i].n, tokens[i].n_scored};
     }
     ok = ok && ct__score(j->lm, inputs, n, scores, j->o, j->op);
     for (size_t i = 0; tokens && i < n; i++) ct__free(tokens[i].v);

@@ -110,11 +110,11 @@ static void gpt2_make_block(ct_gpt2_block *block, ct_nn_builder place, const ct_
             .width = c->width, .no_bias = c->no_bias, .proj_init = residual_init, .here = here});
 }
 
-static void gpt2_make_layers(ct_gpt2 *model, uint64_t seed, bool unfilled, ct_loc here) {
+static void gpt2_make_layers(ct_gpt2 *model, uint64_t seed, bool skip_init, ct_loc here) {
     CT_DEFAULT_ENV;
     const ct_gpt2_config *c = &model->config;
     ct_nn_builder top = ct_nn_builder_for(model->params, seed);
-    top.skip_init = unfilled;
+    top.skip_init = skip_init;
     CT_SCOPE; // its end runs the assignments of the first values
     model->wte = ct_nn_embedding_with(
         ct_nn_builder_child(top, "wte"),
@@ -131,7 +131,7 @@ static void gpt2_make_layers(ct_gpt2 *model, uint64_t seed, bool unfilled, ct_lo
             .width = c->width, .no_bias = c->no_bias, .eps = c->norm_eps, .here = here});
 }
 
-ct_gpt2 *ct__gpt2_make(const ct_gpt2_config *config, uint64_t seed, bool unfilled, ct_loc here) {
+ct_gpt2 *ct__gpt2_make(const ct_gpt2_config *config, uint64_t seed, bool skip_init, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, config, here, "gpt2", "the config") || ctx->err.code ||
         !ct__gpt2_check(config, ctx, here))
@@ -147,7 +147,7 @@ ct_gpt2 *ct__gpt2_make(const ct_gpt2_config *config, uint64_t seed, bool unfille
         ok = ok && model->params && model->blocks;
     }
     if (ok)
-        gpt2_make_layers(model, seed, unfilled, here);
+        gpt2_make_layers(model, seed, skip_init, here);
     else
         ct__err_memory(&ctx->err, here, "gpt2", sizeof *model);
     if (!ctx->err.code) return model;

@@ -22,8 +22,8 @@ struct ct_gpt2 {
 
 // True if the sizes make a model; else sets the context's error.
 bool ct__gpt2_check(const ct_gpt2_config *config, ct_ctx *ctx, ct_loc here);
-// Makes the variables, with first values unless `unfilled`. Returns NULL with the context's error set.
-ct_gpt2 *ct__gpt2_make(const ct_gpt2_config *config, uint64_t seed, bool unfilled, ct_loc here);
+// Makes the variables, with initial values unless `skip_init`. Returns NULL with the context's error set.
+ct_gpt2 *ct__gpt2_make(const ct_gpt2_config *config, uint64_t seed, bool skip_init, ct_loc here);
 // Adds further keys to config.json. Returns false with the error set.
 typedef bool (*ct__config_more)(struct ct_config *config, void *user, ct_err *err);
 // ct_gpt2_save with further keys in config.json; more NULL: none.

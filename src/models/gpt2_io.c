@@ -176,7 +176,8 @@ static bool gpt2_save_config(const ct_gpt2_config *c, const char *path, ct__conf
         ct__config_set_real(&out, "attn_pdrop", 0);
         ct__config_set_bool(&out, "tie_word_embeddings", true);
         ct__config_set_bool(&out, "bias", !c->no_bias);
-        if (c->tokenizer) ct__config_set_string(&out, "tokens", c->tokenizer, strlen(c->tokenizer));
+        if (c->tokenizer)
+            ct__config_set_string(&out, "tokenizer", c->tokenizer, strlen(c->tokenizer));
         if (c->characters)
             ct__config_set_string(&out, "vocabulary", c->characters, c->characters_n);
         ok = (!add_keys || add_keys(&out, user, err)) && ct__config_write(&out, err);
@@ -246,8 +247,8 @@ static bool gpt2_read_config(const ct_config *in, ct_gpt2_config *c, ct_err *err
         return false;
     if (ct__config_has(in, "bias") && !ct__config_bool(in, "bias", &bias, err)) return false;
     c->no_bias = !bias;
-    if (ct__config_has(in, "tokens")) {
-        if (!ct__config_choice(in, "tokens", kinds, &kind, err)) return false;
+    if (ct__config_has(in, "tokenizer")) {
+        if (!ct__config_choice(in, "tokenizer", kinds, &kind, err)) return false;
         c->tokenizer = kinds[kind];
         if (kind == 1 &&
             !ct__config_string(in, "vocabulary", &c->characters, &c->characters_n, err))

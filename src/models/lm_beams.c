@@ -305,7 +305,7 @@ static bool beam_search_init(beam_search *s, ct_ctx *ctx) {
     seq->n = s->prompt;
     seq->state = 0;
     if (lm->reader)
-        seq->tokens[0] = (int32_t)lm->spec.begin;
+        seq->tokens[0] = (int32_t)lm->spec.decoder_start;
     else
         memcpy(seq->tokens, a->prompt, a->n_prompt * sizeof *seq->tokens);
     return true;

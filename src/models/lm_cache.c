@@ -10,13 +10,13 @@
 static void lm_cache_pool_sizes(const ct_spec *s, int64_t slots, int64_t sequences,
                                 int64_t sizes[6], ct_ints *first, ct_ints *second) {
     const int64_t keys[6] = {slots, s->kv_heads, s->head, slots, s->kv_heads, s->value_head},
-                  latent[6] = {slots, 1, s->latent + s->head - s->plain_head},
+                  latent[6] = {slots, 1, s->kv_lora_rank + s->head - s->nope_head},
                   mamba[6] = {sequences, s->conv - 1, s->hidden, sequences, s->hidden, s->state},
                   rwkv[6] = {sequences, 5, s->width};
     const bool is_rwkv = s->family == CT_FAMILY_RWKV, is_mamba = s->family == CT_FAMILY_MAMBA;
-    memcpy(sizes, is_mamba ? mamba : is_rwkv ? rwkv : s->latent ? latent : keys, sizeof keys);
+    memcpy(sizes, is_mamba ? mamba : is_rwkv ? rwkv : s->kv_lora_rank ? latent : keys, sizeof keys);
     *first = (ct_ints){3, sizes};
-    *second = (ct_ints){is_rwkv || s->latent ? 0 : 3, sizes + 3};
+    *second = (ct_ints){is_rwkv || s->kv_lora_rank ? 0 : 3, sizes + 3};
 }
 
 uint64_t ct__lm_cache_page_bytes(const ct_lm *lm, ct_dtype dtype) {

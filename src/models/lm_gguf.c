@@ -324,7 +324,7 @@ static const struct {
     {CT_NAME_q, "attn_q"},
     {CT_NAME_k, "attn_k"},
     {CT_NAME_v, "attn_v"},
-    {CT_NAME_joined_qkv, "attn_qkv"},
+    {CT_NAME_fused_qkv, "attn_qkv"},
     {CT_NAME_o, "attn_output"},
     {CT_NAME_q_norm, "attn_q_norm"},
     {CT_NAME_k_norm, "attn_k_norm"},
@@ -338,7 +338,7 @@ static const struct {
     {CT_NAME_expert_gate, "ffn_gate_exps.weight"},
     {CT_NAME_expert_up, "ffn_up_exps.weight"},
     {CT_NAME_expert_down, "ffn_down_exps.weight"},
-    {CT_NAME_shared_switch, "ffn_gate_inp_shexp"},
+    {CT_NAME_shared_expert_gate, "ffn_gate_inp_shexp"},
     {CT_NAME_shared_gate, "ffn_gate_shexp"},
     {CT_NAME_shared_up, "ffn_up_shexp"},
     {CT_NAME_shared_down, "ffn_down_shexp"},
@@ -383,7 +383,7 @@ bool ct__lm_gguf_adapt(const ct_weights *files, ct_spec *s, bool *used, ct_err *
         if (s->name[gguf_names[i].name]) s->name[gguf_names[i].name] = gguf_names[i].gguf;
     s->in_out = s->expert_in_out = 0; // all weights are (out, in)
     if (s->norm == CT_LM_NORM_RMS1) s->norm = CT_LM_NORM_RMS;
-    if (s->qkv == CT_QKV_BY_HEAD) s->qkv = CT_QKV_JOINED;
+    if (s->qkv == CT_QKV_BY_HEAD) s->qkv = CT_QKV_FUSED;
     if (!strcmp(s->type, "gpt_oss")) { // gate and up are separate weights
         s->name[CT_NAME_mlp_norm] = "post_attention_norm";
         s->name[CT_NAME_expert_gate_up] = NULL;
@@ -394,7 +394,7 @@ bool ct__lm_gguf_adapt(const ct_weights *files, ct_spec *s, bool *used, ct_err *
         s->name[CT_NAME_attn_norm] = "attn_output_norm";
         s->name[CT_NAME_mlp_norm] = "layer_output_norm";
     }
-    if (s->latent && ct__weights_find(files, "blk.0.attn_k_b.weight")) {
+    if (s->kv_lora_rank && ct__weights_find(files, "blk.0.attn_k_b.weight")) {
         s->name[CT_NAME_kv_b] = NULL;
         s->name[CT_NAME_k_b] = "attn_k_b";
         s->name[CT_NAME_v_b] = "attn_v_b";

@@ -697,22 +697,22 @@ ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, c
     return lm_unflatten(ct__stack_logits(&pass, rows), tokens, here);
 }
 
-ct_tensor ct_lm_seq2seq_logits_at(const ct_lm *lm, ct_tensor input, ct_tensor output,
+ct_tensor ct_lm_seq2seq_logits_at(const ct_lm *lm, ct_tensor encoder_ids, ct_tensor decoder_ids,
                                   ct_nn_mode *mode, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
-    if (!lm_tokens_check(lm, input, ctx, "lm_seq2seq_logits", here) ||
-        !lm_tokens_check(lm, output, ctx, "lm_seq2seq_logits", here))
+    if (!lm_tokens_check(lm, encoder_ids, ctx, "lm_seq2seq_logits", here) ||
+        !lm_tokens_check(lm, decoder_ids, ctx, "lm_seq2seq_logits", here))
         return ct__poison(ctx, here);
     if (!lm->reader)
         return ct__fail(ctx, CT_E_ARGUMENT, here, "lm_seq2seq_logits",
                         "%s is no encoder-decoder model", lm->spec.type);
     ct_lm_pass pass;
     ct_tensor memory =
-        lm_hidden_rows(lm->reader, input, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here);
-    ct_tensor rows = lm_hidden_rows(lm, output, CT_NONE, &pass, CT_NONE, mode,
-                                    lm_unflatten(memory, input, here), here);
-    return lm_unflatten(ct__stack_logits(&pass, rows), output, here);
+        lm_hidden_rows(lm->reader, encoder_ids, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here);
+    ct_tensor rows = lm_hidden_rows(lm, decoder_ids, CT_NONE, &pass, CT_NONE, mode,
+                                    lm_unflatten(memory, encoder_ids, here), here);
+    return lm_unflatten(ct__stack_logits(&pass, rows), decoder_ids, here);
 }
 
 // -------------------------------------------------------------------------------------------- saving

@@ -113,7 +113,7 @@ static bool new_config_fill(const new_config_job *m, const ct_spec *row, ct_err 
 // Returns the intermediate size that published models have for this width.
 static int64_t new_config_default_hidden(const ct_spec *s) {
     if (s->family == CT_FAMILY_MAMBA) return 2 * s->width;
-    if (s->family == CT_FAMILY_RWKV || s->mlp == CT_MLP_PLAIN) return 4 * s->width;
+    if (s->family == CT_FAMILY_RWKV || s->mlp == CT_MLP_UNGATED) return 4 * s->width;
     return (s->width * 8 / 3 + 15) / 16 * 16;
 }
 
@@ -121,8 +121,8 @@ static bool new_config_check(const ct_lm_sizes *sizes, const ct_spec *s, ct_err 
     const struct {
         const char *option;
         int64_t asked, has;
-    } options[] = {{"kv-heads", sizes->kv_heads, s->latent ? s->heads : s->kv_heads},
-                   {"hidden", sizes->hidden, s->hidden}};
+    } options[] = {{"kv_heads", sizes->kv_heads, s->kv_lora_rank ? s->heads : s->kv_heads},
+                   {"intermediate_size", sizes->hidden, s->hidden}};
     if (s->bidirectional || s->name[CT_NAME_encoder])
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
                        ".arch %s is not a generative architecture, and only those can be trained",

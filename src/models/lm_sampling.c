@@ -176,16 +176,16 @@ static void sampling_typical(float *scores, int64_t vocab, double p, logit_candi
     for (int64_t i = n_kept; i < n; i++) scores[c[i].token] = -INFINITY;
 }
 
-bool ct_lm_process_logits(float *scores, int64_t vocab, const int32_t *tokens, size_t n,
-                          size_t prompt, const ct_lm_sampling *s) {
+bool ct_lm_process_logits(float *logits, int64_t vocab, const int32_t *ids, size_t n,
+                          size_t n_prompt, const ct_lm_sampling *s) {
     CT_DEFAULT_ENV;
-    if (!scores || !s || vocab < 1 || (n && !tokens)) return false;
+    if (!logits || !s || vocab < 1 || (n && !ids)) return false;
     logit_candidate *c = ct__malloc((size_t)vocab * sizeof *c);
     if (!c) return false;
-    sampling_add_bias(scores, vocab, s);
-    sampling_penalise(scores, vocab, tokens, n, prompt, s, (int32_t *)(void *)c);
-    sampling_ban_words(scores, vocab, tokens, n, s);
-    sampling_ban_ngrams(scores, vocab, tokens, n, s);
+    sampling_add_bias(logits, vocab, s);
+    sampling_penalise(logits, vocab, ids, n, n_prompt, s, (int32_t *)(void *)c);
+    sampling_ban_words(logits, vocab, ids, n, s);
+    sampling_ban_ngrams(logits, vocab, ids, n, s);
     const double temperature = sampling_option(s->temperature, 1);
     // greedy: the most probable token, which the next processors might exclude
     if (temperature == 0) {
@@ -193,11 +193,11 @@ bool ct_lm_process_logits(float *scores, int64_t vocab, const int32_t *tokens, s
         return true;
     }
     if (temperature != 1)
-        for (int64_t t = 0; t < vocab; t++) scores[t] = (float)((double)scores[t] / temperature);
-    sampling_top_k(scores, vocab, s->top_k, c);
-    sampling_top_p(scores, vocab, sampling_option(s->top_p, 1), c);
-    sampling_min_p(scores, vocab, s->min_p);
-    sampling_typical(scores, vocab, sampling_option(s->typical_p, 1), c);
+        for (int64_t t = 0; t < vocab; t++) logits[t] = (float)((double)logits[t] / temperature);
+    sampling_top_k(logits, vocab, s->top_k, c);
+    sampling_top_p(logits, vocab, sampling_option(s->top_p, 1), c);
+    sampling_min_p(logits, vocab, s->min_p);
+    sampling_typical(logits, vocab, sampling_option(s->typical_p, 1), c);
     ct__free(c);
     return true;
 }

@@ -1022,9 +1022,10 @@ static bool train_make_model(run *r) {
 static bool train_make_all(run *r) {
     const ct_lm_train_options *o = &r->o;
     // Loaded weights make no plan.
-    if (!train_make_model(r) || (!*r->from && !train_report_plan(r, "first weights"))) return false;
+    if (!train_make_model(r) || (!*r->from && !train_report_plan(r, "initial weights")))
+        return false;
     r->optim = ct__lm_optim(ct__learner_params(&r->model), o);
-    if (!r->optim || !train_report_plan(r, "first state")) return false;
+    if (!r->optim || !train_report_plan(r, "initial optimizer state")) return false;
     if (r->o.on_event && !ct__learner_cache_new(&r->model, SAMPLE_TOKENS + CT_LM_PROMPT, &r->cache))
         return false;
     return train_make_state(r);
@@ -1071,7 +1072,7 @@ static bool train_record_step(run *r, bool reports) {
             ct_metric("loss", loss);
             ct_optim_accumulate(r->optim, loss);
         }
-        if (reports && !train_report_plan(r, "batch")) return false;
+        if (reports && !train_report_plan(r, "micro-batch")) return false;
     }
     {
         CT_SCOPE;
@@ -1094,7 +1095,7 @@ static bool train_record_all(run *r, ct_lm_cost *cost) {
     cost->optimizer_state = train_param_bytes(ct_optim_state(r->optim));
     if (r->o.accumulate > 1) {
         const ct_params *sums = ct__optim_make_sums(r->optim, CT_NOWHERE);
-        if (!sums || !train_report_plan(r, "first sums")) return false;
+        if (!sums || !train_report_plan(r, "initial accumulators")) return false;
         cost->grad_accumulators = train_param_bytes(sums);
     }
     train_eval_batch(r);

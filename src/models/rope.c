@@ -178,7 +178,7 @@ static rope_params rope_read_params(const json_t *config, const ct_spec *spec, b
     const double fraction = rope_get_number(
         &s, "partial_rotary_factor",
         rope_get_model_number(&s, "partial_rotary_factor",
-                              rope_get_model_number(&s, "rotary_pct", spec->turned)));
+                              rope_get_model_number(&s, "rotary_pct", spec->rotary_fraction)));
     s.pairs = spec->rotary ? spec->rotary / 2
                            : (int64_t)(fmin(fmax(fraction, 0), 1) * (double)spec->head) / 2;
     return s;

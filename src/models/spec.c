@@ -309,10 +309,10 @@ static bool spec_has_number(const json_t *list, int64_t number) {
 // Splits T5's setting of MLP and activation in one word.
 static void spec_split_mlp(ct_spec *s) {
     enum { GELU_NEW = 2, RELU = 5 };
-    if (s->mlp <= CT_MLP_PLAIN) return;
-    const int kind = s->mlp - CT_MLP_PLAIN; // relu, gated-gelu, gated-silu
+    if (s->mlp <= CT_MLP_UNGATED) return;
+    const int kind = s->mlp - CT_MLP_UNGATED; // relu, gated-gelu, gated-silu
     s->act = kind == 1 ? RELU : kind == 2 ? GELU_NEW : 0;
-    s->mlp = kind == 1 ? CT_MLP_PLAIN : CT_MLP_GATED;
+    s->mlp = kind == 1 ? CT_MLP_UNGATED : CT_MLP_GATED;
 }
 
 // Undoes settings of the row that the config switches off.
@@ -330,7 +330,7 @@ static bool spec_set_layers(spec_reader *r) {
     const json_t *rope_layers = json_object_get(r->config, "no_rope_layers"),
                  *dense = json_object_get(r->config, "mlp_only_layers"),
                  *sparse = json_object_get(r->config, "moe_layers");
-    if (!s->slides) s->window = 0;
+    if (!s->use_sliding_window) s->window = 0;
     s->layer = ct__arena_zero(r->arena, (size_t)s->layers * sizeof *s->layer);
     if (!s->layer) return ct__err_memory(r->err, CT_NOWHERE, r->path, 0);
     for (int64_t i = 0; i < s->layers; i++) {
@@ -412,7 +412,7 @@ static bool spec_check_sizes(const spec_reader *r) {
                  {"head", s->head, 1 << 20},
                  {"value_head", s->value_head, 1 << 20},
                  {"hidden", s->hidden, 1 << 26},
-                 {"top", s->top, 1 << 16},
+                 {"experts_per_token", s->experts_per_token, 1 << 16},
                  {"groups", s->groups, 1 << 16},
                  {"top_groups", s->top_groups, 1 << 16},
                  {"sparse_step", s->sparse_step, 10000},
@@ -426,17 +426,25 @@ static bool spec_check_sizes(const spec_reader *r) {
     const struct {
         const char *name;
         int64_t value, max;
-    } counts[] = {
-        {"context", s->context, INT32_MAX},     {"experts", s->experts, 1 << 16},
-        {"window", s->window, INT32_MAX},       {"first_sliding", s->first_sliding, INT32_MAX},
-        {"chunk", s->chunk, INT32_MAX},         {"types", s->types, 1 << 16},
-        {"positions", s->positions, INT32_MAX}, {"latent", s->latent, 1 << 20},
-        {"query_rank", s->query_rank, 1 << 20}, {"plain_head", s->plain_head, s->head},
-        {"rotary", s->rotary, s->head},         {"first_position", s->first_position, s->positions},
-        {"buckets", s->buckets, 4096},          {"farthest", s->farthest, 1 << 20},
-        {"begin", s->begin, s->vocab - 1},      {"shared_hidden", s->shared_hidden, 1 << 26},
-        {"state", s->state, 1 << 16},           {"conv", s->conv, 64},
-        {"step_rank", s->step_rank, 1 << 20}};
+    } counts[] = {{"context", s->context, INT32_MAX},
+                  {"experts", s->experts, 1 << 16},
+                  {"window", s->window, INT32_MAX},
+                  {"first_sliding", s->first_sliding, INT32_MAX},
+                  {"chunk", s->chunk, INT32_MAX},
+                  {"types", s->types, 1 << 16},
+                  {"positions", s->positions, INT32_MAX},
+                  {"kv_lora_rank", s->kv_lora_rank, 1 << 20},
+                  {"q_lora_rank", s->q_lora_rank, 1 << 20},
+                  {"nope_head", s->nope_head, s->head},
+                  {"rotary", s->rotary, s->head},
+                  {"first_position", s->first_position, s->positions},
+                  {"buckets", s->buckets, 4096},
+                  {"max_distance", s->max_distance, 1 << 20},
+                  {"decoder_start", s->decoder_start, s->vocab - 1},
+                  {"shared_hidden", s->shared_hidden, 1 << 26},
+                  {"state", s->state, 1 << 16},
+                  {"conv", s->conv, 64},
+                  {"step_rank", s->step_rank, 1 << 20}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (counts[i].value < 0 || counts[i].value > counts[i].max)
             return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
@@ -446,16 +454,17 @@ static bool spec_check_sizes(const spec_reader *r) {
         return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
                        "%" PRId64 " heads are no multiple of %" PRId64 " of keys and values",
                        s->heads, s->kv_heads);
-    if (s->experts && (s->top > s->experts || s->experts % s->groups || s->top_groups > s->groups))
+    if (s->experts &&
+        (s->experts_per_token > s->experts || s->experts % s->groups || s->top_groups > s->groups))
         return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
                        "of %" PRId64 " experts in %" PRId64 " groups a token cannot take %" PRId64
                        " of %" PRId64 " groups",
-                       s->experts, s->groups, s->top, s->top_groups);
-    if (s->buckets && (s->buckets % 4 || s->farthest <= s->buckets))
+                       s->experts, s->groups, s->experts_per_token, s->top_groups);
+    if (s->buckets && (s->buckets % 4 || s->max_distance <= s->buckets))
         return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
                        "%" PRId64 " buckets cannot have relative positions up to %" PRId64
                        ": they must be a multiple of 4, and fewer",
-                       s->buckets, s->farthest);
+                       s->buckets, s->max_distance);
     return s->eps > 0 || ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
                                  "eps is %g, it must be above 0", s->eps);
 }

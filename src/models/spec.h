@@ -37,7 +37,7 @@
     F(window,                                                                                      \
       "0") /* keys that a query of a sliding layer attends to, including its own; 0: all */        \
     F(sliding, "1") /* layers that no list names: n: all but every n-th, -n: but 0, n, 2 n */      \
-    F(slides, "$use_sliding_window|1") /* 0: no layer slides, whatever the window */               \
+    F(use_sliding_window, "$use_sliding_window|1") /* 0: no layer slides, whatever the window */   \
     F(first_sliding, "$max_window_layers|0")                                                       \
     F(chunk, "0")      /* keys and queries attend within chunks of so many (layers in a list) */   \
     F(gguf_pairs, "0") /* in GGUF files neighbours rotate together, where else halves do */        \
@@ -50,7 +50,7 @@
     F(embed_sqrt, "0")      /* embeddings are multiplied by sqrt(width) */                         \
     F(tune_queries, "0")    /* queries of layers without rope are scaled by position */            \
     F(experts, "0")                                                                                \
-    F(top, "$num_experts_per_tok|1") /* experts per token */                                       \
+    F(experts_per_token, "$num_experts_per_tok|1") /* experts per token */                         \
     F(expert_hidden, "hidden")                                                                     \
     F(shared_hidden, "0")                                                                          \
     F(dense_hidden, "hidden") /* of layers without experts in a model that has some */             \
@@ -61,35 +61,37 @@
     F(sparse_step, "1")   /* every so many layers has experts */                                   \
     F(expert_in_out, "0") /* experts' weights are (experts, in, out) */                            \
     F(expert_bias, "0")                                                                            \
-    F(query_rank, "0") /* latent attention: rank of the queries' projection */                     \
-    F(latent, "0")     /* latent attention: rank of keys and values; 0: not latent */              \
-    F(plain_head, "0") /* head elements that are not rotated */                                    \
-    F(state, "0")      /* state space: size of a channel's state */                                \
-    F(conv, "0")       /* taps of its convolution */                                               \
+    F(q_lora_rank, "0")  /* latent attention: rank of the queries' projection */                   \
+    F(kv_lora_rank, "0") /* latent attention: rank of keys and values; 0: not latent */            \
+    F(nope_head, "0")    /* head elements that are not rotated */                                  \
+    F(state, "0")        /* state space: size of a channel's state */                              \
+    F(conv, "0")         /* taps of its convolution */                                             \
     F(step_rank, "0")                                                                              \
     F(conv_bias, "1")                                                                              \
     F(attn_width, "width") /* RWKV: width of the time mixing */                                    \
     F(logit_sqrt, "0")     /* logits are divided by sqrt(width) */                                 \
-    F(buckets, "0")    /* buckets of relative positions, whose scores the first layer learns */    \
-    F(farthest, "128") /* relative position from which on all share a bucket */                    \
-    F(begin, "$decoder_start_token_id|0") // first token of the decoder, where there is an encoder
+    F(buckets, "0") /* buckets of relative positions, whose scores the first layer learns */       \
+    F(max_distance, "128") /* relative position from which on all share a bucket */                \
+    F(decoder_start,                                                                               \
+      "$decoder_start_token_id|0") // first token of the decoder, where there is an encoder
 
 #define CT_SPEC_REALS(F)                                                                           \
-    F(usual_eps, "1e-5") /* usual_: the default where the config has no value */                   \
-    F(eps, "$rms_norm_eps|$layer_norm_eps|$layer_norm_epsilon|$norm_epsilon|$norm_eps|usual_eps")  \
-    F(usual_theta, "10000")                                                                        \
-    F(theta, "$rope_theta|usual_theta")                                                            \
+    F(default_eps, "1e-5") /* default_: the default where the config has no value */               \
+    F(eps,                                                                                         \
+      "$rms_norm_eps|$layer_norm_eps|$layer_norm_epsilon|$norm_epsilon|$norm_eps|default_eps")     \
+    F(default_theta, "10000")                                                                      \
+    F(theta, "$rope_theta|default_theta")                                                          \
     F(local_theta, "$rope_local_base_freq|$local_rope_theta|0") /* of sliding layers; 0: theta */  \
-    F(turned, "1")   /* fraction of a head that is rotated, where the config has no value */       \
-    F(scale, "0")    /* of attention scores; 0: 1 / sqrt(scale_of) */                              \
-    F(scale_of, "0") /* 0: head_dim */                                                             \
-    F(softcap, "0")  /* of attention scores */                                                     \
+    F(rotary_fraction, "1") /* of a head that is rotated, where the config has no value */         \
+    F(scale, "0")           /* of attention scores; 0: 1 / sqrt(scale_of) */                       \
+    F(scale_of, "0")        /* 0: head_dim */                                                      \
+    F(softcap, "0")         /* of attention scores */                                              \
     F(final_softcap, "0")                                                                          \
     F(embed_scale, "1")                                                                            \
     F(residual_scale, "1")                                                                         \
     F(logit_scale, "1") /* divisor of the logits */                                                \
     F(routed_scale, "1")                                                                           \
-    F(limit, "0") /* clamp of gates and of what they gate; 0: none */                              \
+    F(swiglu_limit, "0") /* clamp of gates and of what they gate; 0: none */                       \
     F(gate_alpha, "1.702")                                                                         \
     F(tune_scale, "0.1")                                                                           \
     F(tune_floor, "8192")                                                                          \
@@ -100,16 +102,16 @@
     F(family, "decoder", "decoder encoder mamba rwkv")                                             \
     F(norm, "rms", "rms rms1 layer") /* rms1: multiplies by 1 + weight */                          \
     F(order, "pre", "pre post") /* norms before attention and MLP, or after the residual sums */   \
-    F(qkv, "split", "split joined by_head")    /* by_head: (heads, 3, head) */                     \
+    F(qkv, "split", "split fused by_head")     /* by_head: (heads, 3, head) */                     \
     F(qk_norm, "none", "none head whole unit") /* unit: without weights, after the rotation */     \
     F(rope, "half", "none half pairs")         /* which elements rotate together */                \
     F(act, "$hidden_act|$hidden_activation|$activation_function|$activation|silu",                 \
       "silu gelu gelu_new gelu_pytorch_tanh gelu_fast relu swish relu2 quick_gelu tanh")           \
     F(mlp, "gated",                                                                                \
-      "gated joined plain relu gated-gelu gated-silu") /* joined: gate and up are one weight */    \
+      "gated fused ungated relu gated-gelu gated-silu") /* fused: gate and up are one weight */    \
     F(score_act, "tanh", "tanh relu act")  /* after score_dense; act: the model's own */           \
     F(score_pool, "last", "cls mean last") /* pooling of the tokens for the classification head */ \
-    F(routing, "softmax", "softmax chosen sigmoid scaled mixer") // see stack_experts.c
+    F(routing, "softmax", "softmax topk_softmax sigmoid scaled mixer") // see stack_experts.c
 
 // Names of weights, without ".weight": those outside of layers, and those within a layer, which are
 // relative to its name. In `layer` a % is replaced by the layer's number, in experts' names a # by the
@@ -120,18 +122,18 @@
 // head of ...ForSequenceClassification, a model of the same architecture.
 // clang-format off
 #define CT_SPEC_NAMES(F)                                                                           \
-    F(class) F(gguf) F(encoder) F(new) F(layer) F(embed) F(position_table) F(type_table) F(embed_norm)    \
-    F(final_norm) F(output_dense) F(output_norm) F(output) F(logit_bias)                             \
+    F(class) F(gguf) F(encoder) F(new) F(layer) F(embed) F(position_table) F(type_table) F(embed_norm) \
+    F(final_norm) F(output_dense) F(output_norm) F(output) F(logit_bias)                           \
     F(score_dense) F(score_norm) F(score_output)
 
 #define CT_SPEC_LAYER_NAMES(F)                                                                     \
     F(attn_norm) F(attn_post) F(cross_norm) F(mlp_norm) F(mlp_post)                                \
-    F(q) F(k) F(v) F(joined_qkv) F(o) F(q_norm) F(k_norm) F(sinks) F(relative)                     \
+    F(q) F(k) F(v) F(fused_qkv) F(o) F(q_norm) F(k_norm) F(sinks) F(relative)                      \
     F(q_a) F(q_a_norm) F(q_b) F(kv_a) F(kv_a_norm) F(kv_b) F(k_b) F(v_b)                           \
     F(cross_q) F(cross_k) F(cross_v) F(cross_o)                                                    \
-    F(gate) F(up) F(plain_up) F(gate_up) F(down)                                                               \
+    F(gate) F(up) F(ungated_up) F(gate_up) F(down)                                                 \
     F(router) F(router_bias) F(expert_gate) F(expert_up) F(expert_gate_up) F(expert_down)          \
-    F(shared_gate) F(shared_up) F(shared_down) F(shared_switch)                                    \
+    F(shared_gate) F(shared_up) F(shared_down) F(shared_expert_gate)                               \
     F(ssm_in) F(ssm_conv) F(ssm_x) F(ssm_step) F(ssm_decay) F(ssm_skip) F(ssm_out)                 \
     F(first_norm) F(mix_k) F(mix_v) F(mix_r) F(decay) F(bonus) F(r) F(mlp_mix_k) F(mlp_mix_r)      \
     F(mlp_r)
@@ -182,13 +184,13 @@ typedef struct ct_spec {
 enum { CT_FAMILY_DECODER, CT_FAMILY_ENCODER, CT_FAMILY_MAMBA, CT_FAMILY_RWKV };
 enum { CT_LM_NORM_RMS, CT_LM_NORM_RMS1, CT_LM_NORM_LAYER };
 enum { CT_ORDER_PRE, CT_ORDER_POST };
-enum { CT_QKV_SPLIT, CT_QKV_JOINED, CT_QKV_BY_HEAD };
+enum { CT_QKV_SPLIT, CT_QKV_FUSED, CT_QKV_BY_HEAD };
 enum { CT_QK_NONE, CT_QK_HEAD, CT_QK_WHOLE, CT_QK_UNIT };
 enum { CT_ROPE_NONE, CT_ROPE_HALF, CT_ROPE_PAIRS };
-enum { CT_MLP_GATED, CT_MLP_JOINED, CT_MLP_PLAIN };
+enum { CT_MLP_GATED, CT_MLP_FUSED, CT_MLP_UNGATED };
 enum { CT_SCORE_TANH, CT_SCORE_RELU, CT_SCORE_ACT };
 enum { CT_SCORE_OF_CLS, CT_SCORE_OF_MEAN, CT_SCORE_OF_LAST };
-enum { CT_ROUTE_SOFTMAX, CT_ROUTE_CHOSEN, CT_ROUTE_SIGMOID, CT_ROUTE_SCALED, CT_ROUTE_MIXER };
+enum { CT_ROUTE_SOFTMAX, CT_ROUTE_TOPK_SOFTMAX, CT_ROUTE_SIGMOID, CT_ROUTE_SCALED, CT_ROUTE_MIXER };
 
 struct json_t;
 // Reads the spec of the config at `path` (for messages). What it points to is allocated in the arena, or is

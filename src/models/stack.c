@@ -60,26 +60,27 @@ static stack_shape stack_model_shape(const ct_spec *s, int name) {
 }
 
 static stack_shape stack_latent_shape(const ct_spec *s, int name) {
-    const int64_t w = s->width, rotary_dim = s->head - s->plain_head, queries = s->heads * s->head;
+    const int64_t w = s->width, rotary_dim = s->head - s->nope_head, queries = s->heads * s->head;
     switch (name) {
     case CT_NAME_q:
-        return s->query_rank ? stack_no_shape : stack_matrix_shape(s, queries, w, false);
+        return s->q_lora_rank ? stack_no_shape : stack_matrix_shape(s, queries, w, false);
     case CT_NAME_q_a:
-        return s->query_rank ? stack_matrix_shape(s, s->query_rank, w, s->qkv_bias)
-                             : stack_no_shape;
+        return s->q_lora_rank ? stack_matrix_shape(s, s->q_lora_rank, w, s->qkv_bias)
+                              : stack_no_shape;
     case CT_NAME_q_a_norm:
-        return s->query_rank ? stack_vector_shape(s->query_rank, false) : stack_no_shape;
+        return s->q_lora_rank ? stack_vector_shape(s->q_lora_rank, false) : stack_no_shape;
     case CT_NAME_q_b:
-        return s->query_rank ? stack_matrix_shape(s, queries, s->query_rank, false)
-                             : stack_no_shape;
-    case CT_NAME_kv_a: return stack_matrix_shape(s, s->latent + rotary_dim, w, s->qkv_bias);
-    case CT_NAME_kv_a_norm: return stack_vector_shape(s->latent, false);
+        return s->q_lora_rank ? stack_matrix_shape(s, queries, s->q_lora_rank, false)
+                              : stack_no_shape;
+    case CT_NAME_kv_a: return stack_matrix_shape(s, s->kv_lora_rank + rotary_dim, w, s->qkv_bias);
+    case CT_NAME_kv_a_norm: return stack_vector_shape(s->kv_lora_rank, false);
     case CT_NAME_kv_b:
-        return stack_matrix_shape(s, s->heads * (s->plain_head + s->value_head), s->latent, false);
+        return stack_matrix_shape(s, s->heads * (s->nope_head + s->value_head), s->kv_lora_rank,
+                                  false);
     case CT_NAME_k_b:
-        return (stack_shape){{s->heads, s->latent, s->plain_head}, 3, 0, false, false};
+        return (stack_shape){{s->heads, s->kv_lora_rank, s->nope_head}, 3, 0, false, false};
     case CT_NAME_v_b:
-        return (stack_shape){{s->heads, s->value_head, s->latent}, 3, 0, false, false};
+        return (stack_shape){{s->heads, s->value_head, s->kv_lora_rank}, 3, 0, false, false};
     default: return stack_no_shape;
     }
 }
@@ -123,7 +124,7 @@ static stack_shape stack_attention_shape(const ct_spec *s, int64_t layer, int na
     case CT_NAME_q: return split ? stack_matrix_shape(s, q, w, s->qkv_bias) : stack_no_shape;
     case CT_NAME_k: return split ? stack_matrix_shape(s, k, w, s->qkv_bias) : stack_no_shape;
     case CT_NAME_v: return split ? stack_matrix_shape(s, v, w, s->qkv_bias) : stack_no_shape;
-    case CT_NAME_joined_qkv:
+    case CT_NAME_fused_qkv:
         return split ? stack_no_shape : stack_matrix_shape(s, q + k + v, w, s->qkv_bias);
     case CT_NAME_q_norm: return stack_vector_shape(is_whole ? q : s->head, false);
     case CT_NAME_k_norm: return stack_vector_shape(is_whole ? k : s->head, false);
@@ -152,7 +153,7 @@ static stack_shape stack_expert_shape(const ct_spec *s, int name) {
     case CT_NAME_shared_gate:
     case CT_NAME_shared_up: return stack_matrix_shape(s, s->shared_hidden, w, false);
     case CT_NAME_shared_down: return stack_matrix_shape(s, w, s->shared_hidden, false);
-    case CT_NAME_shared_switch: return stack_matrix_shape(s, 1, w, false);
+    case CT_NAME_shared_expert_gate: return stack_matrix_shape(s, 1, w, false);
     default: return stack_no_shape;
     }
     const bool is_complete = !strchr(s->name[name], '#'); // one weight in the file, too
@@ -162,16 +163,17 @@ static stack_shape stack_expert_shape(const ct_spec *s, int name) {
 
 static stack_shape stack_mlp_shape(const ct_spec *s, int name) {
     const int64_t w = s->width, h = s->experts ? s->dense_hidden : s->hidden;
-    const bool is_gated = s->mlp == CT_MLP_GATED, is_plain = s->mlp == CT_MLP_PLAIN;
+    const bool is_gated = s->mlp == CT_MLP_GATED, is_ungated = s->mlp == CT_MLP_UNGATED;
     switch (name) {
     case CT_NAME_gate: return is_gated ? stack_matrix_shape(s, h, w, s->mlp_bias) : stack_no_shape;
     case CT_NAME_up:
-        if (is_plain && s->name[CT_NAME_plain_up]) return stack_no_shape;
-        return is_gated || is_plain ? stack_matrix_shape(s, h, w, s->mlp_bias) : stack_no_shape;
-    case CT_NAME_plain_up:
-        return is_plain ? stack_matrix_shape(s, h, w, s->mlp_bias) : stack_no_shape;
+        if (is_ungated && s->name[CT_NAME_ungated_up]) return stack_no_shape;
+        return is_gated || is_ungated ? stack_matrix_shape(s, h, w, s->mlp_bias) : stack_no_shape;
+    case CT_NAME_ungated_up:
+        return is_ungated ? stack_matrix_shape(s, h, w, s->mlp_bias) : stack_no_shape;
     case CT_NAME_gate_up:
-        return is_gated || is_plain ? stack_no_shape : stack_matrix_shape(s, 2 * h, w, s->mlp_bias);
+        return is_gated || is_ungated ? stack_no_shape
+                                      : stack_matrix_shape(s, 2 * h, w, s->mlp_bias);
     case CT_NAME_down: return stack_matrix_shape(s, w, h, s->mlp_bias);
     default: return stack_no_shape;
     }
@@ -194,7 +196,8 @@ static stack_shape stack_layer_shape(const ct_spec *s, int64_t layer, int name) 
     if (name == CT_NAME_o)
         return stack_matrix_shape(s, s->width, s->heads * s->value_head, s->out_bias);
     if (name < CT_NAME_gate)
-        return s->latent ? stack_latent_shape(s, name) : stack_attention_shape(s, layer, name);
+        return s->kv_lora_rank ? stack_latent_shape(s, name)
+                               : stack_attention_shape(s, layer, name);
     if (name <= CT_NAME_down)
         return s->layer[layer].experts ? stack_no_shape : stack_mlp_shape(s, name);
     return s->layer[layer].experts ? stack_expert_shape(s, name) : stack_no_shape;
@@ -505,8 +508,8 @@ ct_tensor ct__stack_mlp(const ct_lm_pass *pass, int64_t layer, ct_tensor x) {
     const ct_spec *s = &pass->lm->spec;
     const ct_loc here = pass->here;
     if (s->layer[layer].experts) return ct__stack_experts(pass, layer, x);
-    if (s->mlp == CT_MLP_PLAIN) {
-        const int up = w[CT_NAME_plain_up].weight.bits ? CT_NAME_plain_up : CT_NAME_up;
+    if (s->mlp == CT_MLP_UNGATED) {
+        const int up = w[CT_NAME_ungated_up].weight.bits ? CT_NAME_ungated_up : CT_NAME_up;
         x = ct__stack_activate(pass, ct__stack_linear(pass, &w[up], x));
         return ct__stack_linear(pass, &w[CT_NAME_down], x);
     }

@@ -22,15 +22,15 @@ static attn_qkv attn_project(const ct_lm_pass *pass, int64_t layer, ct_tensor x)
             p.q = ct__stack_norm(pass, &w[CT_NAME_q_norm], p.q);
             p.k = ct__stack_norm(pass, &w[CT_NAME_k_norm], p.k);
         }
-    } else if (s->qkv == CT_QKV_JOINED) {
+    } else if (s->qkv == CT_QKV_FUSED) {
         const int64_t q = s->heads * s->head, k = s->kv_heads * s->head,
                       v = s->kv_heads * s->value_head;
-        ct_tensor joined = ct__stack_linear(pass, &w[CT_NAME_joined_qkv], x); // (N, q + k + v)
+        ct_tensor joined = ct__stack_linear(pass, &w[CT_NAME_fused_qkv], x); // (N, q + k + v)
         p.q = ct__stack_cut(joined, 0, q, here);
         p.k = ct__stack_cut(joined, q, q + k, here);
         p.v = ct__stack_cut(joined, q + k, q + k + v, here);
     } else {
-        ct_tensor joined = ct__stack_linear(pass, &w[CT_NAME_joined_qkv], x);
+        ct_tensor joined = ct__stack_linear(pass, &w[CT_NAME_fused_qkv], x);
         joined = ct__stack_split(joined, s->heads, 3 * s->head, here); // (N, heads, 3 * head)
         return (attn_qkv){ct__stack_cut(joined, 0, s->head, here),
                           ct__stack_cut(joined, s->head, 2 * s->head, here),
@@ -63,12 +63,12 @@ static ct_tensor attn_latent_weight(const ct_lm_pass *pass, int64_t layer, bool 
                       : ct_permute_at(ct__stack_matrix(&weights[CT_NAME_k_b], here),
                                       CT_AXES(0, 2, 1), here);
     ct_tensor w = ct__stack_matrix(&weights[CT_NAME_kv_b], here);
-    w = ct_reshape_at(w, CT_DIMS(s->heads, s->plain_head + s->value_head, s->latent), here);
+    w = ct_reshape_at(w, CT_DIMS(s->heads, s->nope_head + s->value_head, s->kv_lora_rank), here);
     return ct_slice_with(
         (ct_slice_args){.x = w,
                         .axes = CT_AXES(1),
-                        .start = CT_INTS(values ? s->plain_head : 0),
-                        .stop = CT_INTS(values ? s->plain_head + s->value_head : s->plain_head),
+                        .start = CT_INTS(values ? s->nope_head : 0),
+                        .stop = CT_INTS(values ? s->nope_head + s->value_head : s->nope_head),
                         .here = here});
 }
 
@@ -86,9 +86,9 @@ static attn_qkv attn_project_latent(const ct_lm_pass *pass, int64_t layer, ct_te
     const ct_spec *s = &pass->lm->spec;
     const ct_weight_pair *w = pass->lm->layer[layer];
     const ct_loc here = pass->here;
-    const int64_t rotary_dim = s->head - s->plain_head;
+    const int64_t rotary_dim = s->head - s->nope_head;
     ct_tensor q;
-    if (s->query_rank) {
+    if (s->q_lora_rank) {
         q = ct__stack_norm(pass, &w[CT_NAME_q_a_norm], ct__stack_linear(pass, &w[CT_NAME_q_a], x));
         q = ct__stack_linear(pass, &w[CT_NAME_q_b], q);
     } else {
@@ -96,15 +96,16 @@ static attn_qkv attn_project_latent(const ct_lm_pass *pass, int64_t layer, ct_te
     }
     q = ct__stack_split(q, s->heads, s->head, here);
     ct_tensor query[2] = {
-        attn_matmul_by_head(ct__stack_cut(q, 0, s->plain_head, here),
+        attn_matmul_by_head(ct__stack_cut(q, 0, s->nope_head, here),
                             attn_latent_weight(pass, layer, false), here),
-        attn_rotate(pass, layer, ct__stack_cut(q, s->plain_head, s->head, here), true)};
+        attn_rotate(pass, layer, ct__stack_cut(q, s->nope_head, s->head, here), true)};
     ct_tensor joined = ct__stack_linear(pass, &w[CT_NAME_kv_a], x); // (N, latent + rotary)
-    ct_tensor latent_vector =
-        ct__stack_norm(pass, &w[CT_NAME_kv_a_norm], ct__stack_cut(joined, 0, s->latent, here));
-    ct_tensor rotary_part = ct__stack_cut(joined, s->latent, s->latent + rotary_dim, here);
+    ct_tensor latent_vector = ct__stack_norm(pass, &w[CT_NAME_kv_a_norm],
+                                             ct__stack_cut(joined, 0, s->kv_lora_rank, here));
+    ct_tensor rotary_part =
+        ct__stack_cut(joined, s->kv_lora_rank, s->kv_lora_rank + rotary_dim, here);
     ct_tensor key[2] = {
-        ct__stack_split(latent_vector, 1, s->latent, here),
+        ct__stack_split(latent_vector, 1, s->kv_lora_rank, here),
         attn_rotate(pass, layer, ct__stack_split(rotary_part, 1, rotary_dim, here), true)};
     return (attn_qkv){ct_concat_at(query, 2, -1, here), ct_concat_at(key, 2, -1, here), CT_NONE};
 }
@@ -128,7 +129,7 @@ static ct_tensor attn_scale_queries(const ct_lm_pass *pass, ct_tensor q) {
 static attn_qkv attn_make_qkv(const ct_lm_pass *pass, int64_t layer, ct_tensor x) {
     const ct_spec *s = &pass->lm->spec;
     const ct_weight_pair *w = pass->lm->layer[layer];
-    if (s->latent) return attn_project_latent(pass, layer, x);
+    if (s->kv_lora_rank) return attn_project_latent(pass, layer, x);
     attn_qkv p = attn_project(pass, layer, x);
     if (s->qk_norm == CT_QK_HEAD) {
         p.q = ct__stack_norm(pass, &w[CT_NAME_q_norm], p.q);
@@ -235,10 +236,10 @@ static ct_tensor attn_bucket_table(const ct_spec *s, ct_loc here) {
     int32_t table[MAX_DISTANCE];
     const int64_t n_buckets = s->bidirectional ? s->buckets / 2 : s->buckets,
                   n_exact = n_buckets / 2,
-                  n = s->farthest < MAX_DISTANCE ? s->farthest + 1 : MAX_DISTANCE;
+                  n = s->max_distance < MAX_DISTANCE ? s->max_distance + 1 : MAX_DISTANCE;
     for (int64_t d = 0; d < n; d++) {
         const float fraction =
-            logf((float)d / (float)n_exact) / (float)log((double)s->farthest / (double)n_exact);
+            logf((float)d / (float)n_exact) / (float)log((double)s->max_distance / (double)n_exact);
         const int64_t bucket =
             d < n_exact ? d : n_exact + (int64_t)(fraction * (float)(n_buckets - n_exact));
         table[d] = (int32_t)(bucket < n_buckets ? bucket : n_buckets - 1);
@@ -286,11 +287,11 @@ static ct_tensor attn_attend(const ct_lm_pass *pass, int segment, int64_t layer,
     const ct_loc here = pass->here;
     const ct_weight_pair sinks = pass->lm->layer[layer][CT_NAME_sinks];
     double scale = attn_scale(s);
-    if (s->latent) scale *= attn_get_rope(pass, layer)->score_scale;
+    if (s->kv_lora_rank) scale *= attn_get_rope(pass, layer)->score_scale;
     ct_tensor q = attn_get_keys(pass, segment, p->q, (attn_pool){CT_NONE, CT_NONE}),
               k = attn_get_keys(pass, segment, p->k, pool[0]);
-    ct_tensor v = s->latent ? ct__stack_cut(k, 0, s->latent, here)
-                            : attn_get_keys(pass, segment, p->v, pool[1]);
+    ct_tensor v = s->kv_lora_rank ? ct__stack_cut(k, 0, s->kv_lora_rank, here)
+                                  : attn_get_keys(pass, segment, p->v, pool[1]);
     const bool causal = !s->bidirectional;
     ct_tensor y = ct_attention_with((ct_attention_args){
         .q = q,
@@ -327,7 +328,7 @@ ct_tensor ct__stack_attention(ct_lm_pass *pass, int64_t layer, ct_tensor x) {
     ct_tensor part[2]; // (B * T, heads, value width)
     for (int i = 0; i < pass->segments; i++) part[i] = attn_attend(pass, i, layer, &p, pool);
     ct_tensor y = pass->segments == 1 ? part[0] : ct_concat_at(part, pass->segments, 0, here);
-    if (s->latent)
+    if (s->kv_lora_rank)
         y = attn_matmul_by_head(
             y, ct_permute_at(attn_latent_weight(pass, layer, true), CT_AXES(0, 2, 1), here), here);
     y = ct_reshape_at(y, CT_DIMS(-1, s->heads * s->value_head), here);

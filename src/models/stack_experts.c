@@ -81,22 +81,22 @@ static moe_routing moe_route(const ct_lm_pass *pass, int64_t layer, ct_tensor x)
         logits = ct_add_at(logits, ct__stack_numbers(w[CT_NAME_router].bias, here), here);
     if (s->routing == CT_ROUTE_MIXER) return moe_sparse_mixer(s, logits, here);
     moe_routing c;
-    if (s->routing == CT_ROUTE_CHOSEN || s->routing == CT_ROUTE_SCALED) {
-        ct_topk_out top = ct_topk_at(logits, s->top, here);
+    if (s->routing == CT_ROUTE_TOPK_SOFTMAX || s->routing == CT_ROUTE_SCALED) {
+        ct_topk_out top = ct_topk_at(logits, s->experts_per_token, here);
         c.expert = top.indices;
-        c.weight = s->routing == CT_ROUTE_CHOSEN ? moe_softmax(top.values, here)
-                                                 : ct_sigmoid_at(top.values, here);
+        c.weight = s->routing == CT_ROUTE_TOPK_SOFTMAX ? moe_softmax(top.values, here)
+                                                       : ct_sigmoid_at(top.values, here);
     } else if (s->routing == CT_ROUTE_SIGMOID) {
         ct_tensor scores = ct_sigmoid_at(logits, here), ranked = scores;
         if (w[CT_NAME_router_bias].weight.bits)
             ranked =
                 ct_add_at(scores, ct__stack_numbers(w[CT_NAME_router_bias].weight, here), here);
         ranked = moe_mask_groups(s, ranked, 2, -INFINITY, here);
-        c.expert = ct_topk_at(ranked, s->top, here).indices;
+        c.expert = ct_topk_at(ranked, s->experts_per_token, here).indices;
         c.weight = moe_take_weights(scores, c.expert, here);
     } else {
-        ct_topk_out top =
-            ct_topk_at(moe_mask_groups(s, moe_softmax(logits, here), 1, 0, here), s->top, here);
+        ct_topk_out top = ct_topk_at(moe_mask_groups(s, moe_softmax(logits, here), 1, 0, here),
+                                     s->experts_per_token, here);
         c = (moe_routing){top.values, top.indices};
     }
     if (s->renormalise) {
@@ -290,8 +290,8 @@ static ct_tensor moe_expert_linear(const ct_lm_pass *pass, const ct_weight_pair 
 static ct_tensor moe_clamped_glu(const ct_lm_pass *pass, ct_tensor gate, ct_tensor up) {
     const ct_spec *s = &pass->lm->spec;
     const ct_loc here = pass->here;
-    gate = ct_minimum_at(gate, ct_f(s->limit), here);
-    up = ct_clamp_at(up, ct_f(-s->limit), ct_f(s->limit), here);
+    gate = ct_minimum_at(gate, ct_f(s->swiglu_limit), here);
+    up = ct_clamp_at(up, ct_f(-s->swiglu_limit), ct_f(s->swiglu_limit), here);
     ct_tensor sigmoid = ct_sigmoid_at(ct_mul_at(gate, ct_f(s->gate_alpha), here), here);
     return ct_mul_at(ct_add_at(up, ct_f(1), here), ct_mul_at(gate, sigmoid, here), here);
 }
@@ -304,7 +304,7 @@ static ct_tensor moe_expert_mlp(const ct_lm_pass *pass, int64_t layer, const moe
     if (w[CT_NAME_expert_gate_up].weight.bits) {
         ct_tensor both =
             moe_expert_linear(pass, &w[CT_NAME_expert_gate_up], g, x); // (M, 2 * hidden)
-        if (s->limit != 0) { // gate and up are interleaved
+        if (s->swiglu_limit != 0) { // gate and up are interleaved
             ct_tensor pairs = ct__stack_split(both, s->expert_hidden, 2, here); // (M, hidden, 2)
             const ct_ints dims = CT_DIMS(-1, s->expert_hidden);
             x = moe_clamped_glu(pass, ct_reshape_at(ct__stack_cut(pairs, 0, 1, here), dims, here),
@@ -317,8 +317,8 @@ static ct_tensor moe_expert_mlp(const ct_lm_pass *pass, int64_t layer, const moe
     } else {
         ct_tensor gate = moe_expert_linear(pass, &w[CT_NAME_expert_gate], g, x); // (M, hidden)
         ct_tensor up = moe_expert_linear(pass, &w[CT_NAME_expert_up], g, x);
-        x = s->limit != 0 ? moe_clamped_glu(pass, gate, up)
-                          : ct_mul_at(ct__stack_activate(pass, gate), up, here);
+        x = s->swiglu_limit != 0 ? moe_clamped_glu(pass, gate, up)
+                                 : ct_mul_at(ct__stack_activate(pass, gate), up, here);
     }
     return moe_expert_linear(pass, &w[CT_NAME_expert_down], g, x); // (M, width)
 }
@@ -331,8 +331,9 @@ static ct_tensor moe_add_shared(const ct_lm_pass *pass, int64_t layer, ct_tensor
     ct_tensor up = ct__stack_linear(pass, &w[CT_NAME_shared_up], x);
     ct_tensor result = ct_mul_at(ct__stack_activate(pass, gate), up, here);
     result = ct__stack_linear(pass, &w[CT_NAME_shared_down], result);
-    if (w[CT_NAME_shared_switch].weight.bits) {
-        ct_tensor switch_logit = ct__stack_linear(pass, &w[CT_NAME_shared_switch], x); // (N, 1)
+    if (w[CT_NAME_shared_expert_gate].weight.bits) {
+        ct_tensor switch_logit =
+            ct__stack_linear(pass, &w[CT_NAME_shared_expert_gate], x); // (N, 1)
         result = ct_mul_at(ct_sigmoid_at(switch_logit, here), result, here);
     }
     return ct_add_at(y, result, here);
@@ -342,7 +343,7 @@ ct_tensor ct__stack_experts(const ct_lm_pass *pass, int64_t layer, ct_tensor x) 
     const ct_spec *s = &pass->lm->spec;
     const ct_loc here = pass->here;
     if (!ct_ok(x)) return x;
-    const int64_t n = ct__size_like(x, 0), top = s->top;
+    const int64_t n = ct__size_like(x, 0), top = s->experts_per_token;
     const moe_routing c = moe_route(pass, layer, x);
     ct_tensor flat_experts = ct_reshape_at(c.expert, CT_DIMS(-1), here); // (M): M = N * top
     ct_tensor order = ct_argsort_with((ct_argsort_args){.x = flat_experts, .here = here});

@@ -60,14 +60,15 @@ static bool layer_check_channels(const char *layer, const char *option, int64_t 
 
 // ------------------------------------------------------------------------------------------ linear
 
-ct_nn_linear ct_nn_linear_with(ct_nn_builder place, ct_nn_linear_options o) {
+ct_nn_linear ct_nn_linear_with(ct_nn_builder builder, ct_nn_linear_options o) {
     ct_nn_linear layer = {.out_in = o.out_in};
     if (!layer_check_size("linear", "in", o.in, o.here) ||
         !layer_check_size("linear", "out", o.out, o.here))
         return layer;
     ct_ints dims = o.out_in ? CT_DIMS(o.out, o.in) : CT_DIMS(o.in, o.out);
-    layer.weight = ct_nn_param_at(place, "weight", dims, layer_default_init(o.init), o.here);
-    if (!o.no_bias) layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.out), CT_NN_ZEROS, o.here);
+    layer.weight = ct_nn_param_at(builder, "weight", dims, layer_default_init(o.init), o.here);
+    if (!o.no_bias)
+        layer.bias = ct_nn_param_at(builder, "bias", CT_DIMS(o.out), CT_NN_ZEROS, o.here);
     return layer;
 }
 
@@ -90,11 +91,11 @@ ct_tensor ct_nn_linear_apply_at(const ct_nn_linear *layer, ct_tensor x, ct_loc h
 
 // --------------------------------------------------------------------------------------- embedding
 
-ct_nn_embedding ct_nn_embedding_with(ct_nn_builder place, ct_nn_embedding_options o) {
+ct_nn_embedding ct_nn_embedding_with(ct_nn_builder builder, ct_nn_embedding_options o) {
     if (!layer_check_size("embedding", "count", o.count, o.here) ||
         !layer_check_size("embedding", "width", o.width, o.here))
         return (ct_nn_embedding){0};
-    return (ct_nn_embedding){ct_nn_param_at(place, "weight", CT_DIMS(o.count, o.width),
+    return (ct_nn_embedding){ct_nn_param_at(builder, "weight", CT_DIMS(o.count, o.width),
                                             layer_default_init(o.init), o.here)};
 }
 
@@ -160,7 +161,7 @@ static bool conv_check(const ct_nn_conv_options *o, int64_t groups) {
     return false;
 }
 
-ct_nn_conv ct_nn_conv_with(ct_nn_builder place, ct_nn_conv_options o) {
+ct_nn_conv ct_nn_conv_with(ct_nn_builder builder, ct_nn_conv_options o) {
     const int64_t groups = o.groups ? o.groups : 1;
     ct_nn_conv layer = {.in = o.in, .groups = groups, .same = o.same, .transposed = o.transposed};
     if (!conv_check(&o, groups) ||
@@ -179,8 +180,9 @@ ct_nn_conv ct_nn_conv_with(ct_nn_builder place, ct_nn_conv_options o) {
     }
     const ct_nn_init init =
         o.init.kind == CT_NN_INIT_DEFAULT ? CT_NN_NORMAL(sqrt(2 / inputs)) : o.init;
-    layer.weight = ct_nn_param_at(place, "weight", (ct_ints){2 + o.kernel.n, dims}, init, o.here);
-    if (!o.no_bias) layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.out), CT_NN_ZEROS, o.here);
+    layer.weight = ct_nn_param_at(builder, "weight", (ct_ints){2 + o.kernel.n, dims}, init, o.here);
+    if (!o.no_bias)
+        layer.bias = ct_nn_param_at(builder, "bias", CT_DIMS(o.out), CT_NN_ZEROS, o.here);
     return layer;
 }
 
@@ -214,14 +216,14 @@ ct_tensor ct_nn_conv_apply_at(const ct_nn_conv *layer, ct_tensor x, ct_loc here)
 
 // -------------------------------------------------------------------------------------------- norm
 
-ct_nn_norm ct_nn_norm_with(ct_nn_builder place, ct_nn_norm_options o) {
+ct_nn_norm ct_nn_norm_with(ct_nn_builder builder, ct_nn_norm_options o) {
     ct_nn_norm layer = {.eps = o.eps > 0 ? o.eps : 1e-5, .rms = o.rms};
     if (!layer_check_size("norm", "width", o.width, o.here) ||
         !layer_check_not_negative("norm", "eps", o.eps, o.here))
         return layer;
-    layer.weight = ct_nn_param_at(place, "weight", CT_DIMS(o.width), CT_NN_ONES, o.here);
+    layer.weight = ct_nn_param_at(builder, "weight", CT_DIMS(o.width), CT_NN_ONES, o.here);
     if (!o.no_bias && !o.rms)
-        layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.width), CT_NN_ZEROS, o.here);
+        layer.bias = ct_nn_param_at(builder, "bias", CT_DIMS(o.width), CT_NN_ZEROS, o.here);
     return layer;
 }
 
@@ -240,7 +242,7 @@ ct_tensor ct_nn_norm_apply_at(const ct_nn_norm *layer, ct_tensor x, ct_loc here)
                                                    .here = here});
 }
 
-ct_nn_group_norm ct_nn_group_norm_with(ct_nn_builder place, ct_nn_group_norm_options o) {
+ct_nn_group_norm ct_nn_group_norm_with(ct_nn_builder builder, ct_nn_group_norm_options o) {
     ct_nn_group_norm layer = {
         .channels = o.channels, .groups = o.groups ? o.groups : 1, .eps = o.eps > 0 ? o.eps : 1e-5};
     if (!layer_check_size("group_norm", "channels", o.channels, o.here) ||
@@ -253,8 +255,8 @@ ct_nn_group_norm ct_nn_group_norm_with(ct_nn_builder place, ct_nn_group_norm_opt
                  "%lld groups do not divide %lld channels", (long long)layer.groups,
                  (long long)o.channels);
     if (o.channels % layer.groups || o.no_affine) return layer;
-    layer.weight = ct_nn_param_at(place, "weight", CT_DIMS(o.channels), CT_NN_ONES, o.here);
-    layer.bias = ct_nn_param_at(place, "bias", CT_DIMS(o.channels), CT_NN_ZEROS, o.here);
+    layer.weight = ct_nn_param_at(builder, "weight", CT_DIMS(o.channels), CT_NN_ONES, o.here);
+    layer.bias = ct_nn_param_at(builder, "bias", CT_DIMS(o.channels), CT_NN_ZEROS, o.here);
     return layer;
 }
 
@@ -270,7 +272,7 @@ ct_tensor ct_nn_group_norm_apply_at(const ct_nn_group_norm *layer, ct_tensor x, 
                                                    .here = here});
 }
 
-ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_builder place, ct_nn_builder running,
+ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_builder builder, ct_nn_builder running,
                                        ct_nn_batch_norm_options o) {
     ct_nn_batch_norm layer = {.eps = o.eps > 0 ? o.eps : 1e-5,
                               .momentum = o.momentum > 0 ? o.momentum : 0.1};
@@ -285,8 +287,8 @@ ct_nn_batch_norm ct_nn_batch_norm_with(ct_nn_builder place, ct_nn_builder runnin
     if (o.momentum > 1) return layer;
     ct_ints dims = CT_DIMS(o.channels);
     if (!o.no_affine) {
-        layer.weight = ct_nn_param_at(place, "weight", dims, CT_NN_ONES, o.here);
-        layer.bias = ct_nn_param_at(place, "bias", dims, CT_NN_ZEROS, o.here);
+        layer.weight = ct_nn_param_at(builder, "weight", dims, CT_NN_ONES, o.here);
+        layer.bias = ct_nn_param_at(builder, "bias", dims, CT_NN_ZEROS, o.here);
     }
     layer.mean = ct_nn_param_at(running, "running_mean", dims, CT_NN_ZEROS, o.here);
     layer.var = ct_nn_param_at(running, "running_var", dims, CT_NN_ONES, o.here);
@@ -341,15 +343,15 @@ ct_tensor ct_nn_activate_at(ct_nn_activation which, ct_tensor x, ct_loc here) {
     return ct__fail(ctx, CT_E_ARGUMENT, here, "activate", "there is no activation %d", (int)which);
 }
 
-ct_nn_mlp ct_nn_mlp_with(ct_nn_builder place, ct_nn_mlp_options o) {
+ct_nn_mlp ct_nn_mlp_with(ct_nn_builder builder, ct_nn_mlp_options o) {
     int64_t hidden = o.hidden ? o.hidden : 4 * o.width;
     ct_nn_mlp layer = {.activation = o.activation};
     if (!layer_check_size("mlp", "width", o.width, o.here)) return layer;
     layer.fc = ct_nn_linear_with(
-        ct_nn_builder_child(place, "c_fc"),
+        ct_nn_builder_child(builder, "c_fc"),
         (ct_nn_linear_options){
             .in = o.width, .out = hidden, .no_bias = o.no_bias, .init = o.init, .here = o.here});
-    layer.proj = ct_nn_linear_with(ct_nn_builder_child(place, "c_proj"),
+    layer.proj = ct_nn_linear_with(ct_nn_builder_child(builder, "c_proj"),
                                    (ct_nn_linear_options){.in = hidden,
                                                           .out = o.width,
                                                           .no_bias = o.no_bias,
@@ -367,7 +369,7 @@ ct_tensor ct_nn_mlp_apply_at(const ct_nn_mlp *layer, ct_tensor x, ct_nn_mode *mo
 
 // --------------------------------------------------------------------------------------- attention
 
-ct_nn_attention ct_nn_attention_with(ct_nn_builder place, ct_nn_attention_options o) {
+ct_nn_attention ct_nn_attention_with(ct_nn_builder builder, ct_nn_attention_options o) {
     ct_nn_attention layer = {.heads = o.heads, .width = o.width};
     if (!layer_check_size("attention", "width", o.width, o.here)) return layer;
     if (o.heads < 1 || o.width % o.heads) {
@@ -379,13 +381,13 @@ ct_nn_attention ct_nn_attention_with(ct_nn_builder place, ct_nn_attention_option
         layer.proj = layer.attn;
         return layer;
     }
-    layer.attn = ct_nn_linear_with(ct_nn_builder_child(place, "c_attn"),
+    layer.attn = ct_nn_linear_with(ct_nn_builder_child(builder, "c_attn"),
                                    (ct_nn_linear_options){.in = o.width,
                                                           .out = 3 * o.width,
                                                           .no_bias = o.no_bias,
                                                           .init = o.init,
                                                           .here = o.here});
-    layer.proj = ct_nn_linear_with(ct_nn_builder_child(place, "c_proj"),
+    layer.proj = ct_nn_linear_with(ct_nn_builder_child(builder, "c_proj"),
                                    (ct_nn_linear_options){.in = o.width,
                                                           .out = o.width,
                                                           .no_bias = o.no_bias,
@@ -394,14 +396,14 @@ ct_nn_attention ct_nn_attention_with(ct_nn_builder place, ct_nn_attention_option
     return layer;
 }
 
-ct_nn_cache ct_nn_cache_new_at(ct_nn_builder place, const ct_nn_attention *layer, int64_t batch,
+ct_nn_cache ct_nn_cache_new_at(ct_nn_builder builder, const ct_nn_attention *layer, int64_t batch,
                                int64_t capacity, ct_loc here) {
     if (!layer_is_given(layer, "cache", here))
         return (ct_nn_cache){layer_poison(here), layer_poison(here)};
     if (layer->heads < 1) return (ct_nn_cache){layer->attn.weight, layer->attn.weight};
     ct_ints dims = CT_DIMS(batch, layer->heads, capacity, layer->width / layer->heads);
-    ct_nn_cache cache = {.k = ct_nn_param_at(place, "k", dims, CT_NN_ZEROS, here)};
-    cache.v = ct_nn_param_at(place, "v", dims, CT_NN_ZEROS, here);
+    ct_nn_cache cache = {.k = ct_nn_param_at(builder, "k", dims, CT_NN_ZEROS, here)};
+    cache.v = ct_nn_param_at(builder, "v", dims, CT_NN_ZEROS, here);
     return cache;
 }
 

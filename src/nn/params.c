@@ -11,19 +11,19 @@ ct_nn_builder ct_nn_builder_for(ct_params *params, uint64_t seed) {
 }
 
 // A path that is truncated fills the buffer, so no name fits after it: ct_nn_param_at reports the error.
-ct_nn_builder ct_nn_builder_child(ct_nn_builder place, const char *format, ...) {
-    size_t used = strnlen(place.path, sizeof place.path - 1);
-    if (used && used + 1 < sizeof place.path) place.path[used++] = '.';
+ct_nn_builder ct_nn_builder_child(ct_nn_builder builder, const char *format, ...) {
+    size_t used = strnlen(builder.path, sizeof builder.path - 1);
+    if (used && used + 1 < sizeof builder.path) builder.path[used++] = '.';
     if (!format) { // otherwise the parameter's error would be that its name is too long
         ct_ctx *ctx = ct__ctx();
         if (ctx) ct__given(ctx, format, CT_NOWHERE, "under", "the path");
-        return place;
+        return builder;
     }
     va_list args;
     va_start(args, format);
-    vsnprintf(place.path + used, sizeof place.path - used, format, args);
+    vsnprintf(builder.path + used, sizeof builder.path - used, format, args);
     va_end(args);
-    return place;
+    return builder;
 }
 
 // FNV-1a. Equal on every machine: the values drawn for a name are part of the meaning of a seed.
@@ -33,12 +33,12 @@ static uint32_t param_hash_name(const char *name) {
     return h;
 }
 
-static ct_tensor param_initial_value(const ct_nn_builder *place, const char *name, ct_ints dims,
+static ct_tensor param_initial_value(const ct_nn_builder *builder, const char *name, ct_ints dims,
                                      ct_nn_init init, ct_loc here) {
-    ct_dtype dtype = place->dtype ? place->dtype : CT_F32;
+    ct_dtype dtype = builder->dtype ? builder->dtype : CT_F32;
     switch (init.kind) {
     case CT_NN_INIT_NORMAL: {
-        ct_tensor key = ct_random_key_at((int64_t)place->seed, here); // (2,)
+        ct_tensor key = ct_random_key_at((int64_t)builder->seed, here); // (2,)
         key = ct_random_fold_in_at(key, ct_scalar(param_hash_name(name), CT_U32), here);
         return ct_mul_at(ct_random_normal_at(key, dims, here), ct_f(init.std), here);
     }
@@ -49,20 +49,20 @@ static ct_tensor param_initial_value(const ct_nn_builder *place, const char *nam
     return ct_zeros_at(dtype, dims, here);
 }
 
-ct_tensor ct_nn_param_at(ct_nn_builder place, const char *name, ct_ints dims, ct_nn_init init,
+ct_tensor ct_nn_param_at(ct_nn_builder builder, const char *name, ct_ints dims, ct_nn_init init,
                          ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
     if (!ct__given(ctx, name, here, "param", "the name")) return ct__poison(ctx, here);
     char full[CT_NN_MAX_PATH];
-    int n = snprintf(full, sizeof full, "%s%s%s", place.path, *place.path ? "." : "", name);
+    int n = snprintf(full, sizeof full, "%s%s%s", builder.path, *builder.path ? "." : "", name);
     if (n >= (int)sizeof full)
         return ct__fail(ctx, CT_E_ARGUMENT, here, "param",
                         "the name \"%s...\" is longer than %d bytes", full, CT_NN_MAX_PATH - 1);
-    ct_dtype dtype = place.dtype ? place.dtype : CT_F32;
-    ct_tensor var = ct_param_at(place.params, full, dtype, dims, here);
-    if (!place.skip_init && ct_ok(var))
-        ct_assign_at(var, param_initial_value(&place, full, dims, init, here), here);
+    ct_dtype dtype = builder.dtype ? builder.dtype : CT_F32;
+    ct_tensor var = ct_param_at(builder.params, full, dtype, dims, here);
+    if (!builder.skip_init && ct_ok(var))
+        ct_assign_at(var, param_initial_value(&builder, full, dims, init, here), here);
     return var;
 }
 

@@ -43,7 +43,7 @@ static bool alphabet_read_vocab(const ct_config *config, ct_vocab *vocab, ct_err
     const char *characters = NULL;
     size_t n = 0;
     int kind = 0;
-    return ct__config_choice(config, "tokens", kinds, &kind, err) &&
+    return ct__config_choice(config, "tokenizer", kinds, &kind, err) &&
            (!kind || ct__config_string(config, "vocabulary", &characters, &n, err)) &&
            ct__vocab_parse(config->path, kind ? CT_TOKENS_CHARS : CT_TOKENS_BYTES, characters, n,
                            vocab, err);
@@ -58,7 +58,7 @@ bool ct__alphabet_of(const char *folder, ct_text *json, ct_err *err) {
         return false;
     ct_vocab vocab;
     const bool found =
-        ct__config_has(&config, "tokens") && alphabet_read_vocab(&config, &vocab, err);
+        ct__config_has(&config, "tokenizer") && alphabet_read_vocab(&config, &vocab, err);
     if (found) {
         ct__alphabet_json(&vocab, json);
         ct__vocab_free(&vocab);

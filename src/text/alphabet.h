@@ -7,7 +7,7 @@
 
 // Writes the tokenizer.json with a token for each byte or character and the ids of the vocabulary.
 void ct__alphabet_json(const ct_vocab *vocab, ct_text *json);
-// The same for the config.json of a run, which has the keys "tokens" and "vocabulary". False: the
+// The same for the config.json of a run, which has the keys "tokenizer" and "vocabulary". False: the
 // folder has no such file (no error), or the file is invalid.
 bool ct__alphabet_of(const char *folder, ct_text *json, ct_err *err);
 

@@ -378,11 +378,11 @@ int64_t ct_tokenizer_special(const ct_tokenizer *tokenizer, ct_token_role which)
     return tokenizer->special[which];
 }
 
-size_t ct_tokenizer_eos_ids(const ct_tokenizer *tokenizer, int64_t *ids, size_t cap) {
+size_t ct_tokenizer_eos_ids(const ct_tokenizer *tokenizer, int64_t *ids, size_t capacity) {
     if (!tokenizer) return 0;
     bool one = !tokenizer->n_eos_ids && tokenizer->special[CT_EOS] >= 0;
     size_t n = one ? 1 : tokenizer->n_eos_ids;
-    for (size_t i = 0; ids && i < n && i < cap; i++)
+    for (size_t i = 0; ids && i < n && i < capacity; i++)
         ids[i] = one ? tokenizer->special[CT_EOS] : tokenizer->eos_ids[i];
     return n;
 }

@@ -188,8 +188,8 @@ static bool describe_add_model(const ct_config *config, ct_text *out, ct_err *er
               ", context %" PRId64 "\n",
               ct__printable(model, n, shown, sizeof shown), layers, layers == 1 ? "" : "s", heads,
               heads == 1 ? "" : "s", width, context);
-    if (ct__config_has(config, "tokens") &&
-        !ct__config_string(config, "tokens", &tokens, &tokens_n, err))
+    if (ct__config_has(config, "tokenizer") &&
+        !ct__config_string(config, "tokenizer", &tokens, &tokens_n, err))
         return false;
     ct__textf(out, "vocabulary: %" PRId64 " %s", vocab,
               tokens_n ? ct__printable(tokens, tokens_n, shown, sizeof shown) : "tokens");
@@ -218,8 +218,9 @@ static int64_t describe_evaluated_steps(const char *config_path, int64_t step) {
     ct_err ignored = {0};
     int64_t newest = 0;
     if (!ct__config_read(config_path, &config, &ignored)) return step;
-    bool is_known = ct__config_child(&config, "training", &training, &ignored) &&
-                    ct__config_int(&training, "evaluated", 0, INT64_MAX, &newest, &ignored);
+    bool is_known =
+        ct__config_child(&config, "training", &training, &ignored) &&
+        ct__config_int(&training, "last_evaluated_step", 0, INT64_MAX, &newest, &ignored);
     ct__config_close(&training);
     ct__config_close(&config);
     return is_known && newest == step + 1 ? newest : step;

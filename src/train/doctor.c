@@ -143,7 +143,7 @@ static const char *const doctor_variables[] = {
     "TEST_ALL",
     "TEST_DEVICES",
     "TEST_PART",
-    "PAIRS",
+    "BF16_DOT",
     NULL,
 };
 

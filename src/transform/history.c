@@ -116,22 +116,22 @@ size_t ct_tracked_leaves_at(ct_tensor loss, ct_tensor *leaves, size_t capacity, 
     return n;
 }
 
-void ct_history_reaches_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reached,
+void ct_history_reaches_at(ct_tensor loss, const ct_tensor *wrt, size_t n, bool *reaches,
                            ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_nodes list = {0};
     if (!ctx || !ct__possible(ctx, n, here, "backward", "the tensors") ||
         (n && (!ct__given(ctx, wrt, here, "backward", "the list of tensors") ||
-               !ct__given(ctx, reached, here, "backward", "the array for the flags"))))
+               !ct__given(ctx, reaches, here, "backward", "the array for the flags"))))
         return;
     const bool ok = history_of_tensor(ctx, loss, &list, here);
     for (size_t i = 0; i < n; i++) {
         uint32_t out;
         const ct_node *node = ct__peek(wrt[i], &out);
         const ct_var *var = ct__var_of(wrt[i]);
-        reached[i] = ok && node && !var && node->epoch == list.epoch;
-        for (size_t k = 0; var && k < list.n && !reached[i]; k++)
-            reached[i] = list.v[k]->var == var;
+        reaches[i] = ok && node && !var && node->epoch == list.epoch;
+        for (size_t k = 0; var && k < list.n && !reaches[i]; k++)
+            reaches[i] = list.v[k]->var == var;
     }
     ct__nodes_free(&list);
 }

@@ -309,7 +309,7 @@ static bool plugin_promote(ct_ctx *ctx, const ct_op *op, const ct_tensor *in, ct
     return !ctx->err.code;
 }
 
-void ct_op_call_at(const ct_op *op, const ct_tensor *in, size_t n_in, ct_ints numbers,
+void ct_op_call_at(const ct_op *op, const ct_tensor *in, size_t n_in, ct_ints attributes,
                    ct_tensor *out, size_t n_out, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     const char *name = op ? op->name : "op_call";
@@ -317,14 +317,14 @@ void ct_op_call_at(const ct_op *op, const ct_tensor *in, size_t n_in, ct_ints nu
     if (!ctx || !ct__call_given(ctx, name, in, n_in, out, n_out, here)) return;
     bool ok = ct__given(ctx, op, here, "op_call", "the op");
     if (ok && (n_in != (size_t)op->signature.n_in || n_out != (size_t)op->signature.n_out ||
-               numbers.n != op->n_numbers)) {
+               attributes.n != op->n_numbers)) {
         ct__fail(ctx, CT_E_ARGUMENT, here, name,
                  "it has %d operands, %d results and %d numbers, not %zu, %zu and %lld",
                  op->signature.n_in, op->signature.n_out, op->n_numbers, n_in, n_out,
-                 (long long)numbers.n);
+                 (long long)attributes.n);
         ok = false;
     }
-    const outside_attrs attrs = {.numbers = numbers};
+    const outside_attrs attrs = {.numbers = attributes};
     if (ok && plugin_promote(ctx, op, in, operands, here))
         ct__outputs(ct__record(&op->def, &attrs, operands, (int)n_in, here), out, n_out);
     else

@@ -33,7 +33,7 @@ def text(tmp_path_factory):
 @pytest.fixture(scope="module", params=["bytes", "chars"])
 def run(request, text, tmp_path_factory):
     out = tmp_path_factory.mktemp(request.param) / "run"
-    cotan("train", "--data", text, "--tokens", request.param, *SIZES, "--out", out)
+    cotan("train", "--data", text, "--tokenizer", request.param, *SIZES, "--out", out)
     return request.param, out
 
 
@@ -61,9 +61,9 @@ def test_it_is_a_model(run, text, tmp_path):
     kind, out = run
     said = []
     for folder in (out, old(out, tmp_path / "old")):
-        wrote = cotan("run", folder, "--prompt", "cafés", "--length", 8, "--temperature", 0)
+        wrote = cotan("run", folder, "--prompt", "cafés", "--max-tokens", 8, "--temperature", 0)
         assert wrote.startswith("cafés") and len(wrote) > 5 + 2
-        assert cotan("chat", folder, "--length", 8, "--temperature", 0, given="cafés") == wrote
+        assert cotan("chat", folder, "--max-tokens", 8, "--temperature", 0, given="cafés") == wrote
         judged = json.loads(cotan("eval", folder, "--perplexity", text, "--json"))["perplexity"][0]
         vectors = cotan("embed", folder, "cafés", "a")
         assert judged["tokens"] == len(ids(kind, TEXT)) - 1 and judged["bytes"] == len(TEXT.encode()) - 1 and len(vectors.splitlines()) == 2
@@ -100,19 +100,19 @@ def test_on_from_it(run, text, tmp_path):
         to = tmp_path / f"on from {folder.name}"
         cotan("train", "--data", text, "--from", folder, "--steps", 2, "--batch", 2, "--eval-batches", 2, "--out", to)
         assert (to / "tokenizer.json").read_bytes() == (out / "tokenizer.json").read_bytes()
-        assert cotan("run", to, "--prompt", "a", "--length", 2).startswith("a")
+        assert cotan("run", to, "--prompt", "a", "--max-tokens", 2).startswith("a")
 
 
 def test_what_config_says_wrong(run, tmp_path):
     kind, out = run
     folder = old(out, tmp_path / "old")
     config = json.loads((folder / "config.json").read_text())
-    for change, message in [({"tokens": "words"}, 'key "tokens" is "words", not one of: bytes, chars'),
-                            ({"tokens": "chars", "vocabulary": "ba"}, "vocabulary: U+0061 follows U+0062, but characters must ascend"),
-                            ({"tokens": None}, None)]:
+    for change, message in [({"tokenizer": "words"}, 'key "tokenizer" is "words", not one of: bytes, chars'),
+                            ({"tokenizer": "chars", "vocabulary": "ba"}, "vocabulary: U+0061 follows U+0062, but characters must ascend"),
+                            ({"tokenizer": None}, None)]:
         (folder / "config.json").write_text(json.dumps(config | change))
         if message is None:
-            del config["tokens"]
+            del config["tokenizer"]
             (folder / "config.json").write_text(json.dumps(config))
             message = f"{folder}: the folder has no tokenizer: neither tokenizer.json, nor tokenizer.model, nor a .tiktoken file"
         assert cotan("run", folder, "--prompt", "a", fails=1).splitlines()[0].endswith(message)

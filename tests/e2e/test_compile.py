@@ -212,7 +212,7 @@ def test_token_and_window_have_the_same_bits(run):
 
 
 def test_token_draws_what_sample_draws(run):
-    cotan("compile", run / "run", "--out", run / "next_token", "--embed")
+    cotan("compile", run / "run", "--out", run / "next_token", "--embed-weights")
     header = (run / "next_token.h").read_text()
     caches = [n for n, kind, _, _, _ in members(header) if kind == "variables"]
     assert len(caches) == 4  # keys and values of two layers: no weights
@@ -220,7 +220,7 @@ def test_token_draws_what_sample_draws(run):
     (run / "speak.c").write_text(SPEAK.replace("FILL", fill).replace("MEMBERS", str(len(caches))))
     compiled(run, "cc -O2", "-o", "speak", "speak.c", "next_token.c", "-lm")
     said = subprocess.run([run / "speak"], capture_output=True, check=True).stdout
-    sampled = cotan("sample", run / "run", "--temperature", 0, "--length", 15)
+    sampled = cotan("sample", run / "run", "--temperature", 0, "--max-tokens", 15)
     assert len(said) == 15 and sampled == said.decode(errors="replace").encode() + b"\n"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
-SMALL = {"--tokens": "chars", "--layers": 1, "--heads": 1, "--width": 4, "--context": 4, "--batch": 1}
+SMALL = {"--tokenizer": "chars", "--layers": 1, "--heads": 1, "--width": 4, "--context": 4, "--batch": 1}
 STEPS = 45
 
 # Of a run of so many steps. Another value of each, which must matter.

@@ -31,10 +31,10 @@ LOOKED_AT = ["processor", "cores", "memory", "settings", "compiler", "cache", "l
 
 
 def findings(done):
-    """{what: (word, text)} of the lines, and what mends them."""
+    """{what: (word, text)} of the lines, and their hints."""
     found, mends, last = {}, {}, None
     for line in done.stdout.splitlines():
-        if m := re.fullmatch(r" +mend it: (.+)", line):
+        if m := re.fullmatch(r" +hint: (.+)", line):
             mends[last] = m.group(1)
         else:
             m = re.fullmatch(rf"(ok|slow|warn|BAD) +({'|'.join(LOOKED_AT)})  +(.+)", line)
@@ -157,12 +157,12 @@ def test_every_variable_that_is_read_is_known(tmp_path):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in (".c", ".h", ".py", ".sh", "") and path.is_file():
                 text = path.read_text(errors="replace")
-                read |= set(re.findall(r'(?:getenv\(|environ\.get\(|environ\[|env!\()"(COTAN_[A-Z_]+)"|\$\{?(COTAN_[A-Z_]+)', text))
+                read |= set(re.findall(r'(?:getenv\(|environ\.get\(|environ\[|env!\()"(COTAN_[A-Z0-9_]+)"|\$\{?(COTAN_[A-Z0-9_]+)', text))
     read = {a or b for a, b in read} | {"COTAN_FUSE", "COTAN_RS", "COTAN_VERIFY"}
     assert {"COTAN_FUZZ_SEED", "COTAN_TEST_ALL", "COTAN_THREADS"} < read
     usual = ("ok", "the usual ones: the environment asks for no other")
     shown = {"COTAN_CHECK", "COTAN_COMPILE", "COTAN_DEVICE", "COTAN_DUMP", "COTAN_EXPLAIN", "COTAN_FUSE", "COTAN_VERIFY"}
-    others = {name: str(tmp_path) for name in read - shown - {"COTAN_THREADS", "COTAN_CC", "COTAN_MARCH", "COTAN_PAIRS"}}
+    others = {name: str(tmp_path) for name in read - shown - {"COTAN_THREADS", "COTAN_CC", "COTAN_MARCH", "COTAN_BF16_DOT"}}
     own = {"COTAN_MY_OWN_FOLDER": "1", "COTAN_CHEK": "", "COTAN": "1", "COTAN_": "1"}
     assert findings(cotan("doctor", **others, **own))[0]["settings"] == usual
 
@@ -190,8 +190,8 @@ def test_devices_are_listed_and_measured():
     rows = {row["device"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert list(rows)[:3] == ["cpu", "ref", "opencl:0"] and all(row["usable"] for row in rows.values())
     for name in ("cpu", "opencl:0"):
-        assert 1e8 < rows[name]["read"] < 1e13 and 1e8 < rows[name]["flops"] < 1e15 and rows[name]["memory"] > 1e8, rows
-    assert rows["ref"]["read"] == rows["ref"]["flops"] == 0
+        assert 1e8 < rows[name]["read_bandwidth"] < 1e13 and 1e8 < rows[name]["flops"] < 1e15 and rows[name]["memory"] > 1e8, rows
+    assert rows["ref"]["read_bandwidth"] == rows["ref"]["flops"] == 0
     quick = cotan("devices", "--no-measure")
     lines = quick.stdout.splitlines()
     assert lines[0].split() == ["device", "memory", "reads", "products", "what", "it", "is"]

@@ -127,7 +127,7 @@ def test_embed(encoder, tmp_path):
         assert (np.array([r["embedding"] for r in rows], np.float32) == want).all()
     said = cotan("embed", encoder, "--file", file, "--out", tmp_path / "v.npy")
     assert said == f"{tmp_path}/v.npy: 4 vectors of 32 numbers, from 40 tokens\n" and (np.load(tmp_path / "v.npy") == want).all()
-    cotan("embed", encoder, "--file", file, "--out", tmp_path / "v.safetensors", "--raw", "--pooling", "cls")
+    cotan("embed", encoder, "--file", file, "--out", tmp_path / "v.safetensors", "--no-normalize", "--pooling", "cls")
     raw = ct.lm.load(encoder).embed(LINES, pooling="cls", normalize=False).numpy()
     assert (safetensors.read(tmp_path / "v.safetensors")["embeddings"] == raw).all()
 

@@ -55,7 +55,7 @@ def test_metrics_alone(tmp_path):
                     '{"step": 2, "loss": 2.5, "val_loss": 2}\n')
     told = "training: 3 steps, loss 4.5000 at first and 2.5000 at last\nvalidation: loss 2.0000 after {} steps\n"
     assert info(path) == (0, told.format(2))
-    (tmp_path / "config.json").write_text('{"training": {"evaluated": 3}}')
+    (tmp_path / "config.json").write_text('{"training": {"last_evaluated_step": 3}}')
     assert info(path) == (0, told.format(3))
     done = subprocess.run([COTAN, "info", path.name], capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, told.format(3))

@@ -40,7 +40,7 @@ def test_training_gives_the_bits_of_compiled_kernels(tmp_path):
         assert "hint" not in done.stderr, "asked for, so nothing to tell"
     for name in ("model.safetensors", "state.safetensors"):
         assert len({(folder / name).read_bytes() for folder in folders}) == 1, name
-    texts = [run(BUILD / "cotan", "sample", folder, "--prompt", "The ", "--length", 20, "--seed", 1, **env).stdout
+    texts = [run(BUILD / "cotan", "sample", folder, "--prompt", "The ", "--max-tokens", 20, "--seed", 1, **env).stdout
              for folder, env in zip(folders[:2], ({}, {"COTAN_CC": "none"}))]
     assert len(texts[0]) >= 20 and texts[0] == texts[1]
 

@@ -18,7 +18,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("llama")
     pages = sorted((ROOT / "docs").glob("*.md"))
     (folder / "book.txt").write_text("".join(path.read_text() for path in pages)[:400_000])
-    subprocess.run([*command("cotan"), "train", "--data", folder / "book.txt", "--arch", "llama", "--tokens", "bpe:500", "--layers", "2", "--heads", "2",
+    subprocess.run([*command("cotan"), "train", "--data", folder / "book.txt", "--arch", "llama", "--tokenizer", "bpe:500", "--layers", "2", "--heads", "2",
                     "--width", "64", "--context", str(CONTEXT), "--batch", "8", "--steps", "300", "--lr", "3e-3", "--eval-batches", "5", "--out",
                     folder / "run"], check=True, capture_output=True, timeout=600)
     return folder / "run"

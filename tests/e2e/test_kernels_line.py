@@ -34,7 +34,7 @@ def logged(model, tmp_path_factory):
     """A command with its standard error in a pipe; its compiler waits for the file `go`. It starts now, for it takes ten seconds."""
     folder = tmp_path_factory.mktemp("logged")
     env = slow_compiler(folder, f"until [ -e {folder}/go ]; do sleep 0.05; done")
-    process = subprocess.Popen([*COTAN, "run", model, "--prompt", "the", "--length", "3", "--temperature", "0"], stdin=subprocess.DEVNULL,
+    process = subprocess.Popen([*COTAN, "run", model, "--prompt", "the", "--max-tokens", "3", "--temperature", "0"], stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | env)
     yield process, folder / "go"
     (folder / "go").touch()
@@ -67,7 +67,7 @@ def counts(shown):
     return pairs
 
 
-RUN = ["run", "--prompt", "the quick", "--length", 8, "--temperature", 0]
+RUN = ["run", "--prompt", "the quick", "--max-tokens", 8, "--temperature", 0]
 OTHERS = [["embed", "fox"], ["eval", "--perplexity", "TEXT"]] if os.environ.get("COTAN_TEST_ALL") == "1" else []
 
 
@@ -86,7 +86,7 @@ def test_on_a_terminal(model, tmp_path, words):
 
 def test_a_server_says_it_before_it_listens(model, tmp_path):
     env = slow_compiler(tmp_path, ":")
-    words = ["serve", model, "--port", 0, "--context", 64, "--parallel", 1]
+    words = ["serve", model, "--port", 0, "--context", 64, "--max-sequences", 1]
     shown = on_terminal(words, env, b"listening")
     assert re.fullmatch(rb"(?:" + ALL + rb")+listening on http://127.0.0.1:\d+\r\n", shown)
     counts(shown)

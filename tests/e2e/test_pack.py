@@ -12,7 +12,7 @@ from support.serving import Server, make_model
 BUILD = os.environ["COTAN_BUILD"]
 # What the program is linked with, and docs/design/build-tools.md says why.
 LIBRARIES = {"libc", "libm", "libjansson", "libz", "libpcre2-8", "libutf8proc"}
-RUN = ["--prompt", "the quick brown", "--length", "24", "--temperature", "0", "--raw", "--verbose"]
+RUN = ["--prompt", "the quick brown", "--max-tokens", "24", "--temperature", "0", "--raw", "--verbose"]
 SLOW = pytest.mark.skipif(os.environ.get("COTAN_TEST_ALL") != "1", reason="two hundred kernels are compiled")
 
 

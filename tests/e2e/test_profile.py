@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
-TRAIN = ["train", "--data", ROOT / "README.md", "--tokens", "chars", "--layers", 2, "--heads", 2, "--width", 32, "--context", 32,
+TRAIN = ["train", "--data", ROOT / "README.md", "--tokenizer", "chars", "--layers", 2, "--heads", 2, "--width", 32, "--context", 32,
          "--batch", 4, "--threads", 2, "--steps", 12, "--out"]
 
 

@@ -180,7 +180,7 @@ def test_wrong_sizes(mirror, pull):
     assert pull("org/small", "--quiet").err == f"cotan: pull: org/small: {BIG}: more bytes came than the 3000000 that were announced\n"
     mirror.hooks.clear()
     mirror.headers[BIG] = {"X-Linked-Size": "7"}
-    assert pull("org/small", "--quiet").err == f"cotan: pull: org/small: {BIG}: its size is 3000000 in the list, and 7 where it lies\n"
+    assert pull("org/small", "--quiet").err == f"cotan: pull: org/small: {BIG}: its size is 3000000 in the list, and 7 where it is stored\n"
     mirror.hooks["cdn"] = lambda handler, path: path == "/" + mirror.tag(BIG) and Mirror.send(handler, 200, WEIGHTS[:-1])
     mirror.headers.clear()
     assert pull("org/small", "--quiet").err == f"cotan: pull: org/small: {BIG}: 2999999 bytes came, and 3000000 were announced\n"
@@ -286,7 +286,7 @@ def test_interrupted(mirror, pull, tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
-    assert (process.returncode, err) == (130, "\ncotan: pull: org/small: interrupted; what has come is kept, and the same command goes on\n")
+    assert (process.returncode, err) == (130, "\ncotan: pull: org/small: interrupted; the downloaded part is kept, and the same command resumes\n")
     assert part.read_bytes() == WEIGHTS[:200_000]
     assert pull("org/small").returncode == 0
     assert [h.get("Range") for m, _, path, h in mirror.requests if path == "/" + mirror.tag(BIG)] == [None, "bytes=200000-"]

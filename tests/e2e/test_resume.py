@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")) / "cotan"
 STEPS, SAVES = 6, (2, 4, 6)
-OPTIONS = ["--tokens", "chars", "--layers", 1, "--heads", 2, "--width", 4, "--context", 4, "--batch", 2,
+OPTIONS = ["--tokenizer", "chars", "--layers", 1, "--heads", 2, "--width", 4, "--context", 4, "--batch", 2,
            "--eval-batches", 1, "--dropout", 0.1, "--seed", 11]
 SHORT = ["--steps", STEPS, "--save-every", 2, "--eval-every", 3]
 TENSORS = ("model.safetensors", "state.safetensors")
@@ -139,7 +139,7 @@ def test_checkpoints(whole):
     for step in (4, 6):
         folder = whole / f"checkpoints/step-{step}"
         assert sorted(os.listdir(folder)) == ["config.json", *TENSORS]
-        assert cotan("sample", folder, "--length", 3).returncode == 0
+        assert cotan("sample", folder, "--max-tokens", 3).returncode == 0
     for name in (*TENSORS, "config.json"):
         assert os.path.samefile(whole / name, whole / "checkpoints/step-6" / name)
 
@@ -349,14 +349,14 @@ def test_a_run_that_no_longer_improves_ends(patient):
     assert shown[-2].startswith("held-out loss: ") and shown[-2].endswith(
         f", {best:.4f} nats a character, after step {at}")
     assert shown[-1] == f"{COTAN} sample {out}/best"
-    assert cotan("sample", out / "best", "--length", 3).returncode == 0
+    assert cotan("sample", out / "best", "--max-tokens", 3).returncode == 0
     assert sorted(p.name for p in (out / "best").iterdir()) == ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
     knows = {k: training(out)[k]
-             for k in ("best_val_loss", "best_steps", "stale", "evaluations", "evaluated", "steps_done")}
-    assert knows == {"best_val_loss": best, "best_steps": at, "stale": 3, "evaluations": len(found),
-                     "evaluated": len(found) - 1, "steps_done": len(found)}
-    knows = {k: training(out / "best")[k] for k in ("best_steps", "stale", "evaluated", "steps_done")}
-    assert knows == {"best_steps": at, "stale": 0, "evaluated": at, "steps_done": at}
+             for k in ("best_val_loss", "best_steps", "stale_evaluations", "evaluations", "last_evaluated_step", "steps_done")}
+    assert knows == {"best_val_loss": best, "best_steps": at, "stale_evaluations": 3, "evaluations": len(found),
+                     "last_evaluated_step": len(found) - 1, "steps_done": len(found)}
+    knows = {k: training(out / "best")[k] for k in ("best_steps", "stale_evaluations", "last_evaluated_step", "steps_done")}
+    assert knows == {"best_steps": at, "stale_evaluations": 0, "last_evaluated_step": at, "steps_done": at}
 
 
 def test_the_best_weights_are_those(corpus, tmp_path):
@@ -455,7 +455,7 @@ def test_a_fault_in_writing_the_best_weights(shim, corpus, keeps, memory, kind):
         else:
             begin_anew(out, [*words, out])
         same_as_kept(out, keeps)
-        assert cotan("sample", out / "best", "--length", 3).returncode == 0
+        assert cotan("sample", out / "best", "--max-tokens", 3).returncode == 0
         shutil.rmtree(out)
     if kind != "kill":
         assert told >= {"write", "sync", "rename into place"}
@@ -938,7 +938,7 @@ def test_a_flipped_bit_names_the_tensor_and_offers_the_checkpoint_before(whole, 
             if words[0] == "sample":
                 older = out / "checkpoints/step-4"
                 assert told.stderr.endswith(f"\n  hint: the checkpoint of step 4 is complete: cotan sample {older}\n")
-                written = cotan("sample", older, "--length", 5)
+                written = cotan("sample", older, "--max-tokens", 5)
                 assert written.returncode == 0 and len(written.stdout) >= 5 and not written.stderr
         if turn < 2:
             done = cotan("train", "--resume", out, "--resume-step", 4)
@@ -1036,10 +1036,10 @@ def test_damaged_best_weights_are_done_without(patient, memory):
     same_but_for_best(out, whole)
     evaluated = [m["val_loss"] for m in found[first:] if "val_loss" in m]
     assert training(out)["best_val_loss"] == training(out / "best")["best_val_loss"] == min(evaluated) > best
-    assert training(out)["stale"] == training(whole)["stale"]
+    assert training(out)["stale_evaluations"] == training(whole)["stale_evaluations"]
     assert f"did not fall below {best:.4f} in 3 evaluations" in done.stderr
     assert done.stderr.endswith(f"\n{COTAN} sample {out}/best\n")
-    assert cotan("sample", out / "best", "--length", 3).returncode == 0
+    assert cotan("sample", out / "best", "--max-tokens", 3).returncode == 0
     assert os.path.samefile(out / "best/model.safetensors", out / f"checkpoints/step-{last}/best.safetensors")
     done = cotan("train", "--resume", out)
     assert done.returncode == 0 and "damaged" not in done.stderr
@@ -1080,7 +1080,7 @@ def test_damaged_best_weights_of_which_the_folder_has_others(patient, tmp_path, 
     shutil.copytree(whole, out)
     path = out / f"checkpoints/step-{first}" / name
     if name == "best.json":
-        path.write_text(path.read_text().replace('"stale":0', '"stale":1').replace('"stale": 0', '"stale": 1'))
+        path.write_text(re.sub(r'("stale_evaluations": ?)0', r"\g<1>1", path.read_text()))
         damage = r"the file is damaged or was changed: the CRC-32C of its values is [0-9a-f]{8}, not [0-9a-f]{8}"
     else:
         damage = damage_best(path)

@@ -41,18 +41,18 @@ def model(tmp_path_factory):
 
 
 def test_it_goes_on_with_a_text(model):
-    said = cotan("run", model, "--prompt", "the quick", "--length", 12, "--temperature", 0)
+    said = cotan("run", model, "--prompt", "the quick", "--max-tokens", 12, "--temperature", 0)
     assert said.startswith("the quick") and said.endswith("\n")
-    assert said == cotan("run", model, "--length", 12, "--temperature", 0, stdin="the quick")
-    drawn = [cotan("run", model, "--prompt", "the", "--length", 12, "--seed", seed) for seed in (1, 1, 2)]
+    assert said == cotan("run", model, "--max-tokens", 12, "--temperature", 0, stdin="the quick")
+    drawn = [cotan("run", model, "--prompt", "the", "--max-tokens", 12, "--seed", seed) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_it_answers_by_its_template(model):
     (model / "chat_template.jinja").write_text(TEMPLATE)
     try:
-        said = cotan("run", model, "--prompt", "fox", "--system", "dog", "--length", 8, "--temperature", 0)
-        raw = cotan("run", model, "--raw", "--length", 8, "--temperature", 0,
+        said = cotan("run", model, "--prompt", "fox", "--system", "dog", "--max-tokens", 8, "--temperature", 0)
+        raw = cotan("run", model, "--raw", "--max-tokens", 8, "--temperature", 0,
                     "--prompt", "<system>dog</system><user>fox</user><assistant>")
         assert raw == "<system>dog</system><user>fox</user><assistant>" + said
         (model / "chat_template.jinja").write_text("{% if %}")
@@ -107,20 +107,20 @@ def chatting(model):
 
 def test_a_conversation(chatting):
     """Turns share what was read before; commands change what comes next; one that fails ends nothing."""
-    t = Terminal("chat", chatting, "--length", 8, "--temperature", 0, "--verbose", "--system", "dog")
+    t = Terminal("chat", chatting, "--max-tokens", 8, "--temperature", 0, "--verbose", "--system", "dog")
     t.until("> ")
     first = t.ask("fox")
-    assert re.search(r"\[\d+ tokens read, 0 of them known; the first after .* s; \d+ written", first)
-    assert re.search(r"\[\d+ tokens read, [1-9]\d* of them known", t.ask("the lazy dog"))
+    assert re.search(r"\[\d+ prompt tokens, 0 of them cached; first token after .* s; \d+ generated", first)
+    assert re.search(r"\[\d+ prompt tokens, [1-9]\d* of them cached", t.ask("the lazy dog"))
     assert t.ask("/set temperature") == "temperature is a number from 0 to 1000"
     assert t.ask("/set warmth 1").startswith("/set takes one of temperature, top-k,")
     assert t.ask("/nothing").startswith("there is no /nothing\n  /clear")
-    assert t.ask("/set length 3") == t.ask("/clear") == ""
-    assert "; 3 written" in t.ask("fox") and "; 3 written" in t.ask("/again")
+    assert t.ask("/set max-tokens 3") == t.ask("/clear") == ""
+    assert "; 3 generated" in t.ask("fox") and "; 3 generated" in t.ask("/again")
     n = len(cotan("tokenize", chatting, "--ids", "--text", TURN.format("dog", "the quick " * 100)).split())
     assert t.ask("/clear") == ""
-    assert t.ask("the quick " * 100) == (f"cotan: run: the conversation has {n} tokens with this, and the context has room for 127\n"
-                                         "  hint: /clear forgets the conversation")
+    assert t.ask("the quick " * 100) == (f"cotan: run: the conversation would have {n} tokens, and the context has a capacity of 127\n"
+                                         "  hint: /clear removes all messages")
     assert t.ask('"""the quick\nbrown"""').split("[")[0] != ""
     t.type("/bye\n")
     assert t.end() == 0
@@ -128,13 +128,13 @@ def test_a_conversation(chatting):
 
 def test_a_context_that_is_full(chatting):
     """Whoever talks is told what to do, whether the answer or the question was too long, and what is said then is answered."""
-    t = Terminal("chat", chatting, "--length", 1000, "--temperature", 0, "--context", 64, "--repetition-penalty", 3)
+    t = Terminal("chat", chatting, "--max-tokens", 1000, "--temperature", 0, "--context", 64, "--repetition-penalty", 3)
     t.until("> ")
-    hint = "  hint: /clear forgets the conversation; --context has room for up to 128 tokens"
+    hint = "  hint: /clear removes all messages; --context can be up to 128 tokens"
     assert t.ask("fox").endswith(f"\ncotan: run: the answer ends here, for the context of 64 tokens is full\n{hint}")
-    assert re.fullmatch(r"cotan: run: the conversation has \d+ tokens with this, and the context has room for 63\n" + re.escape(hint),
+    assert re.fullmatch(r"cotan: run: the conversation would have \d+ tokens, and the context has a capacity of 63\n" + re.escape(hint),
                         t.ask("dog"))
-    assert t.ask("/set length 3") == t.ask("/clear") == ""
+    assert t.ask("/set max-tokens 3") == t.ask("/clear") == ""
     assert "cotan" not in t.ask("dog")
     t.type("/bye\n")
     assert t.end() == 0
@@ -150,7 +150,7 @@ def test_what_it_thinks(tmp_path):
     # The next prompt has what was answered, not what was thought: <user>What?<assistant>The fox `jumps`.<user>And?<assistant>
     asked = "<user>What?<assistant>The fox `jumps`.<user>And?<assistant>"
     n = len(cotan("tokenize", parrot, "--ids", "--text", asked).split())
-    assert f"[{n} tokens read, " in t.ask("And?")
+    assert f"[{n} prompt tokens, " in t.ask("And?")
     t.type("/bye\n")
     assert t.end() == 0
 
@@ -164,7 +164,7 @@ def test_where_it_ends(tmp_path):
     def says(end=None, **generation):
         (parrot / "config.json").write_text(json.dumps(config | ({"eos_token_id": end} if end else {})))
         (parrot / "generation_config.json").write_text(json.dumps(generation))
-        return cotan("run", parrot, "--raw", "--prompt", "<plain>", "--temperature", "0", "--length", "9").rstrip("\n")
+        return cotan("run", parrot, "--raw", "--prompt", "<plain>", "--temperature", "0", "--max-tokens", "9").rstrip("\n")
     assert says() == "<plain>Straight on."
     assert says(eos_token_id=ids["on."]) == says(eos_token_id=[0, ids["on."]]) == says(end=ids["on."]) == "<plain>Straight "
     assert says(end=ids["on."], eos_token_id=[0]) == "<plain>Straight on."
@@ -172,16 +172,16 @@ def test_where_it_ends(tmp_path):
 
 def test_interrupted(chatting):
     """Ctrl-C ends an answer, and where none is written the conversation."""
-    t = Terminal("run", chatting, "--length", 100000, "--context", 128)
+    t = Terminal("run", chatting, "--max-tokens", 100000, "--context", 128)
     t.until("> ")
     t.type("\x03")
     assert t.end() == 130
 
 
 def test_a_stop_string_is_not_shown(model):
-    said = cotan("run", model, "--prompt", "the quick", "--length", 12, "--temperature", 0)
+    said = cotan("run", model, "--prompt", "the quick", "--max-tokens", 12, "--temperature", 0)
     stop = said.rstrip("\n")[len("the quick") + 3:][:2]
-    cut = cotan("run", model, "--prompt", "the quick", "--length", 12, "--temperature", 0, "--stop", stop)
+    cut = cotan("run", model, "--prompt", "the quick", "--max-tokens", 12, "--temperature", 0, "--stop", stop)
     assert cut == said[:said.index(stop, len("the quick"))] + "\n"
 
 
@@ -195,7 +195,7 @@ def test_a_vocabulary_that_does_not_fit(model, tmp_path):
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer | {
             "added_tokens": [*tokenizer["added_tokens"], extra | {"special": special}]}))
         if special:
-            assert cotan("run", folder, "--prompt", "fox", "--length", 2, "--temperature", 0).startswith("fox")
+            assert cotan("run", folder, "--prompt", "fox", "--max-tokens", 2, "--temperature", 0).startswith("fox")
             said = cotan("run", folder, "--prompt", "<image>", fails=1)
             assert said == "cotan: engine_add: token 0 of the prompt is 300, it must be 0 to 299\n"
         else:
@@ -209,7 +209,7 @@ def test_long_factors_are_asked_for(tmp_path):
     config, shapes = (json.loads(str(recorded[f"phi3_long.{what}"])) for what in ("config", "shapes"))
     lm.save(folder, config | {"eos_token_id": None}, shapes)
     lm.save_tokenizer(folder)
-    usual, short, long = (cotan("run", folder, "--raw", "--prompt", "hello wo", "--temperature", 0, "--length", 10, *more)
+    usual, short, long = (cotan("run", folder, "--raw", "--prompt", "hello wo", "--temperature", 0, "--max-tokens", 10, *more)
                           for more in ((), ("--context", 24), ("--context", 25)))
     assert usual == short != long
     said = cotan("run", folder, "--raw", "--prompt", "hello " * 5, fails=1)
@@ -241,7 +241,7 @@ def test_what_generation_config_says(tmp_path):
 
     def says(prompt="<plain>", **generation):
         (parrot / "generation_config.json").write_text(json.dumps(generation))
-        done = subprocess.run([*COTAN, "run", parrot, "--raw", "--prompt", prompt, "--temperature", "0", "--length", "3"], capture_output=True,
+        done = subprocess.run([*COTAN, "run", parrot, "--raw", "--prompt", prompt, "--temperature", "0", "--max-tokens", "3"], capture_output=True,
                               text=True, env=os.environ | {"COTAN_CC": "none"})
         assert done.returncode == 0, done.stderr
         return done.stdout.rstrip("\n")[len(prompt):], done.stderr
@@ -257,13 +257,13 @@ def test_what_generation_config_says(tmp_path):
         assert longer.startswith("Straight on.") and longer != "Straight on." and not said, least
     assert says(min_new_tokens=2) == says(min_length=n + 2) == ("Straight on.", "")
     assert says(num_beams=4, forced_eos_token_id=[2], stop_strings=["x"], sequence_bias=[[[1, 2], -1.0]], bad_words_ids=[["x"]]) == (
-        "Straight on.", f"cotan: {parrot}: what generation_config.json says of bad_words_ids, sequence_bias, forced_eos_token_id, num_beams, "
-        "stop_strings is not followed, so that texts may differ from transformers'\n")
+        "Straight on.", f"cotan: {parrot}: warning: generation_config.json has keys that are not supported: bad_words_ids, sequence_bias, "
+        "forced_eos_token_id, num_beams, stop_strings; output may differ from that of transformers\n")
     for wrong in ("x", 3, {"a": 1}, [[]], [[[]]], [["x"]], [[[1], "x"]], [[[-1], 2.0]], [[[336], 2.0]]):
         said = says(bad_words_ids=wrong, sequence_bias=wrong)
-        assert said == ("Straight on.", f"cotan: {parrot}: what generation_config.json says of bad_words_ids, sequence_bias is not followed, so "
-                        "that texts may differ from transformers'\n"), wrong
-    assert "says of suppress_tokens is not" in says(suppress_tokens="x")[1] and not says(suppress_tokens=[None, 2.5, "x", 336])[1]
+        assert said == ("Straight on.", f"cotan: {parrot}: warning: generation_config.json has keys that are not supported: bad_words_ids, "
+                        "sequence_bias; output may differ from that of transformers\n"), wrong
+    assert "not supported: suppress_tokens;" in says(suppress_tokens="x")[1] and not says(suppress_tokens=[None, 2.5, "x", 336])[1]
 
 
 def test_activations(model, tmp_path):
@@ -271,7 +271,7 @@ def test_activations(model, tmp_path):
     packed, plain = tmp_path / "packed", tmp_path / "plain"
     lm.save_quantised(model, packed, plain)
     (tmp_path / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 4)
-    calls = {"run": ("--prompt", "the quick", "--length", 12, "--temperature", 0), "chat": ("--prompt", "fox", "--length", 12, "--temperature", 0),
+    calls = {"run": ("--prompt", "the quick", "--max-tokens", 12, "--temperature", 0), "chat": ("--prompt", "fox", "--max-tokens", 12, "--temperature", 0),
              "eval": ("--perplexity", tmp_path / "text.txt", "--json"), "embed": ("the quick", "brown fox")}
     for name, words in calls.items():
         said = {(folder, more): cotan(name, folder, *words, *more).replace(str(folder), "MODEL")

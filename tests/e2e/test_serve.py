@@ -37,7 +37,7 @@ def server(model):
 @pytest.fixture(scope="module")
 def slow(model):
     """One text at a time and one that waits; requests arrive within a second."""
-    s = Server(model, "--parallel", 1, "--queue", 1, "--timeout", 1)
+    s = Server(model, "--max-sequences", 1, "--max-queued", 1, "--timeout", 1)
     yield s
     assert s.stop() == 0, s.errors
 
@@ -336,7 +336,7 @@ WRONG = [
     (CHAT, {"stop_token_ids": [300]}, 400, "stop_token_ids has tokens, from 0 to 299, not 300"),
     (CHAT, {"stop_token_ids": [1] * 17}, 400, "stop_token_ids must be a list of at most 16 tokens, not [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"),
     (CHAT, {"repeat_last_n": 64, "repeat_penalty": 1.1}, 400,
-     "repeat_last_n: penalties count all tokens of the text, not the last 64; -1 says so"),
+     "repeat_last_n: penalties count all tokens of the sequence, not the last 64; use -1"),
     (CHAT, {"prompt_logprobs": 1, "stream": True}, 400, "prompt_logprobs come with a whole answer, not with a stream"),
     (CHAT, {"continue_final_message": True, "add_generation_prompt": True}, 400,
      "continue_final_message and add_generation_prompt exclude each other"),
@@ -351,7 +351,7 @@ WRONG = [
     (CHAT, {"chat_template_kwargs": 3}, 400, "chat_template_kwargs must be an object, not 3"),
     (CHAT, {"reasoning_effort": 3}, 400, "reasoning_effort must be a string, not 3"),
     (CHAT, {"response_format": {"type": "json_object"}}, 400,
-     "response_format: json_object cannot be promised: what is written is not held to a grammar; only text can"),
+     "response_format: json_object is not supported: output cannot be constrained; use text"),
     (CHAT, {"functions": [{}]}, 400, "functions: they are called tools by now"),
     (CHAT, {"tools": 3}, 400, "tools must be a list, not 3"),
     (CHAT, {"tools": [{}]}, 400, "tools[0] must be of type function with a function's name, not {}"),
@@ -362,7 +362,7 @@ WRONG = [
     (OLD, {"prompt": 3}, 400, "prompt must be a string, a list of tokens, or a list of these, not 3"),
     (OLD, {"prompt": None}, 400, "prompt must be a string, a list of tokens, or a list of these, not null"),
     (OLD, {"prompt": []}, 400, "prompt: the list is empty"),
-    (OLD, {"prompt": ""}, 400, "prompt: there is no token to go on behind"),
+    (OLD, {"prompt": ""}, 400, "prompt: the prompt is empty"),
     (OLD, {"prompt": [300]}, 400, "prompt: a token is a whole number from 0 to 299, not 300"),
     (OLD, {"prompt": [1, "x"]}, 400, 'prompt: a token is a whole number from 0 to 299, not "x"'),
     (OLD, {"prompt": ["x"] * 129}, 400, "prompt: there are more than 128"),
@@ -373,8 +373,8 @@ WRONG = [
     (OLD, {"echo": 1}, 400, "echo must be true or false, not 1"),
     ("/tokenize", {}, 400, "content must be a string, not missing"),
     ("/detokenize", {"tokens": [300]}, 400, "tokens: a token is a whole number from 0 to 299, not 300"),
-    (OLD, {"suffix": "x"}, 400, "suffix: what is written stands at the end of a text, not between two"),
-    (OLD, {"best_of": 3}, 400, "best_of: all n texts are told; it must be n, 1, or left out"),
+    (OLD, {"suffix": "x"}, 400, "suffix: fill-in-the-middle is not supported"),
+    (OLD, {"best_of": 3}, 400, "best_of: all n choices are returned; it must be n, 1, or left out"),
     ("/v1/responses", {"input": 3}, 400, "input must be a string or a list of items, not 3"),
     ("/v1/responses", {"input": [3]}, 400, "input[0] must be a message, function_call, function_call_output or reasoning, not 3"),
     ("/v1/responses", {"input": "x", "previous_response_id": "resp_1"}, 400,
@@ -386,10 +386,10 @@ WRONG = [
      "background: responses are not stored; the answer comes with the request"),
     ("/v1/responses", {"input": "x", "max_output_tokens": 0}, 400, "max_output_tokens must be a whole number from 1 to 1000000000, or -1, not 0"),
     ("/v1/responses", {"input": "x", "text": {"format": {"type": "json_schema"}}}, 400,
-     "text.format: json_schema cannot be promised: what is written is not held to a grammar; only text can"),
+     "text.format: json_schema is not supported: output cannot be constrained; use text"),
     ("/v1/responses", {"input": "x", "tools": [{"type": "web_search"}]}, 400, 'tools[0] must be of type function, not {"type":"web_search"}'),
     ("/v1/embeddings", {"input": 3}, 400, "input must be a string, a list of tokens, or a list of these, not 3"),
-    ("/v1/embeddings", {"input": [""]}, 400, "input: there is no token to go on behind"),
+    ("/v1/embeddings", {"input": [""]}, 400, "input: the prompt is empty"),
     ("/v1/embeddings", {"input": "x", "encoding_format": "hex"}, 400, 'encoding_format must be float or base64, not "hex"'),
     ("/v1/embeddings", {"input": "x", "dimensions": 8}, 400, "dimensions: small has 32, not 8"),
     ("/rerank", {"query": "a\0b", "documents": ["x"]}, 400, r'query must be a string without zero bytes, not "a\u0000b"'),
@@ -399,7 +399,7 @@ WRONG = [
     ("/rerank", {"query": "x", "documents": []}, 400, "documents must be a list of at least one, not []"),
     ("/rerank", {"query": "x", "documents": [3]}, 400, "documents[0] must be a string, not 3"),
     ("/rerank", {"query": "x", "documents": ["x"], "top_n": 0}, 400, "top_n must be a whole number from 1 to 1000000000, not 0"),
-    ("/api/chat", {"format": "json"}, 400, "format: what is written is not held to a grammar"),
+    ("/api/chat", {"format": "json"}, 400, "format: constrained output (grammars) is not supported"),
     ("/api/chat", {"think": 3}, 400, "think must be true, false, low, medium or high, not 3"),
     ("/api/chat", {"options": {"top_k": -1}}, 400, "options.top_k must be a whole number from 0 to 1000000000, not -1"),
     ("/api/chat", {"options": {"stop": 3}}, 400, "options.stop must be a string or a list of at most 16, none of them empty, not 3"),
@@ -408,10 +408,10 @@ WRONG = [
     ("/api/chat", {"options": {"seed": "x"}}, 400,
      'options.seed must be a whole number from -9223372036854775808 to 9223372036854775807, not "x"'),
     ("/api/chat", {"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "x", "images": ["aGk="]}]}, 400,
-     "messages[1].images: the model reads texts alone"),
+     "messages[1].images: the model accepts text only"),
     ("/api/embed", {"input": "x", "dimensions": 8}, 400, "dimensions: small has 32, not 8"),
-    ("/api/generate", {"prompt": "x", "images": ["x"]}, 400, "images: the model reads texts alone"),
-    ("/api/generate", {"prompt": "x", "suffix": "x"}, 400, "suffix: what is written stands at the end of a text, not between two"),
+    ("/api/generate", {"prompt": "x", "images": ["x"]}, 400, "images: the model accepts text only"),
+    ("/api/generate", {"prompt": "x", "suffix": "x"}, 400, "suffix: fill-in-the-middle is not supported"),
 ]
 
 
@@ -537,13 +537,13 @@ def test_a_full_queue(slow):
     wait_for(lambda: slow.metric("cotan_sequences_queued") == 1)
     status, said, headers = slow.ask(OLD, {"prompt": "dog", "max_tokens": 1})
     assert status == 429 and headers["Retry-After"] == "1" and said["error"]["type"] == "rate_limit_error", said
-    assert slow.refused(OLD, {"prompt": "dog", "max_tokens": 1, "n": 2}) == (400, "2 texts are asked for at once, at most 1 may wait")
-    assert re.fullmatch(r"\d texts wait, no more may: try again later", said["error"]["message"]), said
+    assert slow.refused(OLD, {"prompt": "dog", "max_tokens": 1, "n": 2}) == (400, "2 sequences are requested at once, at most 1 can be queued")
+    assert re.fullmatch(r"the queue is full with \d requests: try again later", said["error"]["message"]), said
     kept = slow.connect()
     for _ in range(2):  # the second request is on the connection whose first one was refused
         kept.request("POST", OLD, json.dumps({"prompt": "dog", "max_tokens": 1}))
         reply = kept.getresponse()
-        assert (reply.status, json.loads(reply.read())["error"]["message"]) == (429, "1 texts wait, no more may: try again later")
+        assert (reply.status, json.loads(reply.read())["error"]["message"]) == (429, "the queue is full with 1 requests: try again later")
     for c, reply in runs:
         reply.read()
         c.close()
@@ -617,13 +617,13 @@ def test_several_models(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("several")
     bare = make_model(folder / "bare", template=None)
     reads = make_model(folder / "reads", name="bert", template=None)
-    s = Server(model, bare, reads, "--name", "one,two,three")
+    s = Server(model, bare, reads, "--served-name", "one,two,three")
     try:
         assert {m["id"]: m["capabilities"] for m in s.ask("/v1/models")[1]["data"]} == {
             "one": ["completion", "chat", "embedding"], "two": ["completion", "embedding"], "three": ["embedding"]}
         assert s.say(OLD, prompt="fox", max_tokens=2, temperature=0, model="two")["model"] == "two"
         assert s.say(OLD, prompt="fox", max_tokens=2, temperature=0)["model"] == "one"
-        assert s.refused(CHAT, ASK | {"model": "two"}) == (400, "two has no chat template: it goes on with texts (/v1/completions)")
+        assert s.refused(CHAT, ASK | {"model": "two"}) == (400, "two has no chat template: use /v1/completions")
         assert s.refused(OLD, {"prompt": "fox", "model": "three"}) == (400, "three does not write: it is an encoder (bert)")
         assert [s.say("/api/show", model=name)["capabilities"] for name in ("two", "three")] == [["completion"], ["embedding"]]
         vector = s.say("/v1/embeddings", input="fox", model="three")["data"][0]["embedding"]
@@ -645,15 +645,16 @@ def test_what_a_folder_says(tmp_path):
         assert said[1] == [forty, one, forty] and said[0][0] == said[2][0] == said[0][2] == said[2][2] == forty != said[0][1]
     finally:
         assert s.stop() == 0
-    assert s.errors == ["cotan: small: what generation_config.json says of num_beams is not followed, so that texts may differ from "
-                        "transformers'\n"]
+    assert s.errors == ["cotan: small: warning: generation_config.json has keys that are not supported: num_beams; output may differ from "
+                        "that of transformers\n"]
 
 
 def test_caches_and_guesses(model, server):
     ask = dict(prompt="the quick brown fox jumps over the lazy dog. the quick brown fox", max_tokens=24, temperature=0)
     said = server.say(OLD, **ask)["choices"][0]["text"]
     for kind, guesses in (("f32", 4), ("i8", 0)):
-        s = Server(model, "--cache-type", kind, "--guesses", guesses, "--cache-memory", "2MB", "--context", 256)
+        s = Server(model, "--cache-type", kind, "--speculate", guesses, "--prefill-chunk", 16, "--cache-memory", "2MB",
+                   "--context", 256)
         try:
             other = s.say(OLD, **ask)["choices"][0]["text"]
             assert other == said or kind == "i8" and other
@@ -668,7 +669,7 @@ def test_activations(model, tmp_path):
     lm.save_quantised(model, packed, plain)
     said = []
     for folder, more in ((packed, ()), (packed, ("--activations", "f32")), (plain, ())):
-        s = Server(folder, *more, "--context", 256, "--name", "small")
+        s = Server(folder, *more, "--context", 256, "--served-name", "small")
         try:
             chosen = s.say(OLD, prompt="the quick brown", max_tokens=8, temperature=0, logprobs=2)["choices"][0]
             said.append((chosen["text"], chosen["logprobs"], s.say("/v1/embeddings", input="fox")["data"]))
@@ -739,10 +740,11 @@ def test_what_cannot_be_served(model, server, tmp_path):
     code, said = run(tmp_path / "nothing", "--port", 0)
     assert code == 1 and "nothing" in said and said.startswith("cotan: serve: ")
     assert run(model, "--port", server.port) == (1, f"cotan: serve: port {server.port} of 127.0.0.1: Address already in use")
-    assert run(model, model) == (2, "cotan: serve: two models are called small: --name gives them others")
-    assert run(model, "--name", "a,b") == (2, "cotan: serve: --name a,b has more names than there are models")
-    assert run(model, model, "--name", "a") == (2, "cotan: serve: --name a has fewer names than there are models")
+    assert run(model, model) == (2, "cotan: serve: two models are called small: --served-name gives them others")
+    assert run(model, "--served-name", "a,b") == (2, "cotan: serve: --served-name a,b has more names than there are models")
+    assert run(model, model, "--served-name", "a") == (2, "cotan: serve: --served-name a has fewer names than there are models")
     assert run(model, "--port", "70000") == (2, "cotan: serve: --port must be from 0 to 65535, not 70000")
+    assert run(model, "--prefill-chunk", 15) == (2, "cotan: serve: --prefill-chunk must be from 16 to 4096, not 15")
     assert run(model, "--api-key", ",") == (2, "cotan: serve: --api-key names no key, and without one the server is open to all")
     assert run(model, env={"COTAN_API_KEY": ""}) == (
         2, "cotan: serve: COTAN_API_KEY names no key, and without one the server is open to all: unset it, or set it to a key")

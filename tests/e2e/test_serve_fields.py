@@ -245,7 +245,7 @@ def test_compressed_bodies(server):
         assert status == 200 and said["choices"] == plain
     headers = {"headers": {"Content-Encoding": "gzip"}}
     for wrong in (body, gzip.compress(body)[:-9], b"", gzip.compress(b"")[:5]):
-        assert server.refused(OLD, wrong, **headers) == (400, "the body is no gzip, as Content-Encoding says it is")
+        assert server.refused(OLD, wrong, **headers) == (400, "the body is not gzip, although Content-Encoding is gzip")
     assert server.refused(OLD, gzip.compress(b" " * (17 << 20)), **headers) == (413, "the body is larger than 16 MiB")
     assert server.refused(OLD, body, headers={"Content-Encoding": "br"}) == (415, "Content-Encoding br is not read, but gzip and deflate")
 

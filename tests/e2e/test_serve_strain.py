@@ -147,7 +147,7 @@ def test_a_file_that_is_cut_short(model, tmp_path):
         ask = ASK | {"max_tokens": 8}
         assert s.say(OLD, **ask, model="cut")["choices"][0]["text"] == s.say(OLD, **ask, model="small")["choices"][0]["text"]
         os.truncate(folder / "model.safetensors", 4096)
-        why = "the model's file was cut short while it was served: start the server again with the whole file"
+        why = "the model's file was truncated while it was served: restore the file and restart the server"
         assert s.refused(OLD, ask | {"model": "cut"}) == (500, why)
         assert s.refused(CHAT, {"messages": [{"role": "user", "content": "x"}], "model": "cut"}) == (500, why)
         assert s.say(OLD, **ask, model="small")["choices"][0]["text"]

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COTAN = Path(os.environ.get("COTAN_BUILD", ROOT / "build")).resolve() / "cotan"
-TINY = ["--tokens", "chars", "--layers", 1, "--heads", 2, "--width", 8, "--context", 8, "--batch", 2, "--eval-batches", 1,
+TINY = ["--tokenizer", "chars", "--layers", 1, "--heads", 2, "--width", 8, "--context", 8, "--batch", 2, "--eval-batches", 1,
         "--device", "ref", "--threads", 1]
 LONG = ["--steps", 10**9, "--save-every", 10**9, "--eval-every", 10**9]
 

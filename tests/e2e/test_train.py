@@ -67,7 +67,7 @@ def corpus(tmp_path_factory, device):
 @pytest.fixture(scope="module")
 def run(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "a run"
-    said = train(corpus, out, "--tokens", "chars", "--steps", 12, "--eval-every", 5, "--eval-batches",
+    said = train(corpus, out, "--tokenizer", "chars", "--steps", 12, "--eval-every", 5, "--eval-batches",
                  3, "--seed", 7)
     return out, said
 
@@ -155,7 +155,7 @@ def test_progress(run):
     assert shown[-2].startswith("held-out loss: ") and " nats a byte, " in shown[-2]
     command = shlex.split(shown[-1])
     assert command == [str(COTAN), "sample", str(out)]
-    done = cotan(*command[1:], "--length", 5)
+    done = cotan(*command[1:], "--max-tokens", 5)
     assert done.returncode == 0 and len(done.stdout.decode()) == 6
 
 
@@ -199,7 +199,7 @@ def test_control_characters_do_not_reach_a_terminal(corpus, tmp_path):
     said = train(corpus, out, "--steps", 1, "--eval-batches", 1)
     shown = "".join(line[6:] for line in said.splitlines() if line.startswith("    | "))
     assert re.search(r"\\x[01][0-9a-f]", shown) and not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", said)
-    words = ["sample", out, "--length", 300]
+    words = ["sample", out, "--max-tokens", 300]
     raw = subprocess.run([str(COTAN), *map(str, words)], capture_output=True, timeout=300).stdout
     assert re.search(rb"[\x00-\x08\x0e-\x1f]", raw)  # in a pipe the text is as it is
     shown = on_terminal("stdout", words)
@@ -210,7 +210,7 @@ def test_control_characters_do_not_reach_a_terminal(corpus, tmp_path):
 
 @pytest.mark.parametrize("more, same", [([], True), (["--seed", 8], False)])
 def test_bits(run, corpus, tmp_path, more, same):
-    words = ["--tokens", "chars", "--steps", 12, "--eval-every", 5, "--eval-batches", 3]
+    words = ["--tokenizer", "chars", "--steps", 12, "--eval-every", 5, "--eval-batches", 3]
     train(corpus, tmp_path / "other", *words, *(["--seed", 7] if same else []), *more)
     for name in ("model.safetensors", "state.safetensors"):
         assert ((run[0] / name).read_bytes() == (tmp_path / "other" / name).read_bytes()) == same
@@ -331,11 +331,11 @@ def test_who_reads_the_progress_goes(corpus, tmp_path):
     process.stderr.close()
     assert process.wait(timeout=300) == 0
     assert len(lines(out)) == 12
-    assert cotan("sample", out, "--length", 3).returncode == 0
+    assert cotan("sample", out, "--max-tokens", 3).returncode == 0
 
 
 def test_who_reads_the_text_goes(run):
-    process = subprocess.Popen([str(COTAN), "sample", str(run[0]), "--length", "100000"],
+    process = subprocess.Popen([str(COTAN), "sample", str(run[0]), "--max-tokens", "100000"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, restore_signals=True)
     assert process.stdout.read(1)
     process.stdout.close()
@@ -358,7 +358,7 @@ def test_interrupt(corpus, tmp_path):
     steps = len(lines(out))
     assert f"train: stopped after {steps} of 1000000 steps, and saved\n{COTAN} sample " in said.decode()
     assert header(out / "state.safetensors")[0]["loader.position"]["shape"] == []
-    assert cotan("sample", out, "--length", 3).returncode == 0
+    assert cotan("sample", out, "--max-tokens", 3).returncode == 0
 
 
 def sample(out, *more):
@@ -370,14 +370,14 @@ def sample(out, *more):
 def test_sample(run):
     out, _ = run
     prompt = text()[:20]  # longer than the context
-    once = sample(out, "--prompt", prompt, "--length", 40, "--seed", 3)
+    once = sample(out, "--prompt", prompt, "--max-tokens", 40, "--seed", 3)
     assert once.startswith(prompt) and len(once) == 20 + 40 + 1
-    assert once == sample(out, "--prompt", prompt, "--length", 40, "--seed", 3, "--threads", 2)
-    assert once != sample(out, "--prompt", prompt, "--length", 40, "--seed", 4)
-    assert once.startswith(sample(out, "--prompt", prompt, "--length", 25, "--seed", 3)[:-1])
-    greedy = sample(out, "--length", 30, "--temperature", 0, "--seed", 1)
-    assert greedy == sample(out, "--length", 30, "--temperature", 0, "--seed", 2)
-    assert greedy == sample(out, "--length", 30, "--top-k", 1)
+    assert once == sample(out, "--prompt", prompt, "--max-tokens", 40, "--seed", 3, "--threads", 2)
+    assert once != sample(out, "--prompt", prompt, "--max-tokens", 40, "--seed", 4)
+    assert once.startswith(sample(out, "--prompt", prompt, "--max-tokens", 25, "--seed", 3)[:-1])
+    greedy = sample(out, "--max-tokens", 30, "--temperature", 0, "--seed", 1)
+    assert greedy == sample(out, "--max-tokens", 30, "--temperature", 0, "--seed", 2)
+    assert greedy == sample(out, "--max-tokens", 30, "--top-k", 1)
 
 
 def test_device_is_asked_for(corpus, tmp_path):

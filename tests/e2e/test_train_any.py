@@ -37,7 +37,7 @@ def text(tmp_path_factory):
 @pytest.fixture(scope="module", params=["gpt2", "llama", "mamba"] + (["qwen3", "mixtral"] if os.environ.get("COTAN_TEST_ALL") else []))
 def run(request, text, tmp_path_factory):
     out = tmp_path_factory.mktemp(request.param) / "run"
-    said = cotan("train", "--data", text, "--tokens", "bpe:300", "--arch", request.param, *SIZES, *STEPS, "--out", out)
+    said = cotan("train", "--data", text, "--tokenizer", "bpe:300", "--arch", request.param, *SIZES, *STEPS, "--out", out)
     return request.param, out, said
 
 
@@ -61,11 +61,11 @@ def test_it_learns(run):
 
 def test_it_writes(run):
     _, out, _ = run
-    once = cotan("sample", out, "--prompt", "The ", "--length", 20)
-    assert once.startswith("The ") and once == cotan("sample", out, "--prompt", "The ", "--length", 20)
+    once = cotan("sample", out, "--prompt", "The ", "--max-tokens", 20)
+    assert once.startswith("The ") and once == cotan("sample", out, "--prompt", "The ", "--max-tokens", 20)
     for folder in (out, out / "best"):
-        assert cotan("run", folder, "--prompt", "The ", "--length", 20).startswith("The ")
-    assert cotan("sample", out, "--length", 4) == cotan("sample", out / "checkpoints/step-12", "--length", 4)
+        assert cotan("run", folder, "--prompt", "The ", "--max-tokens", 20).startswith("The ")
+    assert cotan("sample", out, "--max-tokens", 4) == cotan("sample", out / "checkpoints/step-12", "--max-tokens", 4)
 
 
 @pytest.mark.parametrize("again", ["kept", "anew", "damaged"])
@@ -91,7 +91,7 @@ def test_it_goes_on_with_the_same_bits(run, tmp_path, again):
 
 
 def test_more_tokens_than_a_context_has(run):
-    assert len(cotan("sample", run[1], "--length", 60, "--temperature", 0)) > 60
+    assert len(cotan("sample", run[1], "--max-tokens", 60, "--temperature", 0)) > 60
 
 
 def test_going_on_from_it(run, text, tmp_path):
@@ -110,14 +110,14 @@ def test_going_on_from_it(run, text, tmp_path):
     assert {prefix + name for name in before} == set(after)
     assert max(abs(before[name] - after[prefix + name]).max() for name in before) < 1e-3
     cotan("train", "--resume", tmp_path / "on", "--steps", 6)
-    assert cotan("sample", tmp_path / "on", "--prompt", "The ", "--length", 4).startswith("The ")
+    assert cotan("sample", tmp_path / "on", "--prompt", "The ", "--max-tokens", 4).startswith("The ")
 
 
 @pytest.mark.parametrize("tokens", ["bytes", "chars"])
 def test_bytes_and_characters_have_a_tokenizer_too(text, tmp_path, tokens):
-    said = cotan("train", "--data", text, "--tokens", tokens, "--arch", "llama", *SIZES, "--steps", 2, "--out", tmp_path / "run")
+    said = cotan("train", "--data", text, "--tokenizer", tokens, "--arch", "llama", *SIZES, "--steps", 2, "--out", tmp_path / "run")
     assert f"{'bytes' if tokens == 'bytes' else 'characters'} of text" in said
-    assert cotan("run", tmp_path / "run", "--prompt", "Cotan ", "--length", 3).startswith("Cotan ")
+    assert cotan("run", tmp_path / "run", "--prompt", "Cotan ", "--max-tokens", 3).startswith("Cotan ")
     said = cotan("train", "--data", text, "--from", tmp_path / "run", "--context", 8, "--steps", 1, "--out", tmp_path / "on")
     count = len((text.read_bytes() if tokens == "bytes" else text.read_text()))
     assert f" {count} tokens, " in said
@@ -126,18 +126,18 @@ def test_bytes_and_characters_have_a_tokenizer_too(text, tmp_path, tokens):
 
 def test_a_tokenizer_that_is_there(run, text, tmp_path):
     for path in (run[1], run[1] / "tokenizer.json"):
-        said = cotan("train", "--data", text, "--tokens", path, *SIZES, "--steps", 1, "--out", tmp_path / Path(path).name)
+        said = cotan("train", "--data", text, "--tokenizer", path, *SIZES, "--steps", 1, "--out", tmp_path / Path(path).name)
         assert "a vocabulary of 300; " in said
         assert (tmp_path / Path(path).name / "tokenizer.json").read_bytes() == (run[1] / "tokenizer.json").read_bytes()
 
 
 def test_precision_and_limits(text, tmp_path):
-    said = cotan("train", "--data", text, "--tokens", "bpe:300", "--arch", "llama", *SIZES, "--kv-heads", 1, "--hidden", 40, "--steps", 2,
+    said = cotan("train", "--data", text, "--tokenizer", "bpe:300", "--arch", "llama", *SIZES, "--kv-heads", 1, "--intermediate-size", 40, "--steps", 2,
                  "--precision", "bf16", "--accumulate", 2, "--out", tmp_path / "run")
     assert "products in bf16" in said and "2 batches of 2 a step" in said
     config = json.loads((tmp_path / "run/config.json").read_text())
     assert (config["num_key_value_heads"], config["intermediate_size"]) == (1, 40)
-    planned = subprocess.run([*COTAN, "plan", "--data", text, "--tokens", "bpe:300", "--arch", "mixtral", *map(str, SIZES), "--json"],
+    planned = subprocess.run([*COTAN, "plan", "--data", text, "--tokenizer", "bpe:300", "--arch", "mixtral", *map(str, SIZES), "--json"],
                              capture_output=True, text=True)
     assert planned.returncode == 0 and json.loads(planned.stdout)["blocks"] == 2
 
@@ -152,7 +152,7 @@ def test_other_text(run, tmp_path):
                         r"  hint: give the new path of the text as --data\n", said)
 
 
-ROW = "mine: like=llama act=relu2\n  mlp=plain up=mlp.up down=mlp.down\n"
+ROW = "mine: like=llama act=relu2\n  mlp=ungated up=mlp.up down=mlp.down\n"
 
 
 def test_an_architecture_of_ones_own(text, tmp_path):
@@ -161,7 +161,7 @@ def test_an_architecture_of_ones_own(text, tmp_path):
     out = tmp_path / "run"
     cotan("train", "--data", text, "--arch", "mine", *SIZES, "--steps", 2, "--out", out, COTAN_ARCHITECTURES=str(rows))
     assert "model.layers.0.mlp.up.weight" in safetensors.read(out / "model.safetensors")
-    assert cotan("run", out, "--prompt", "The ", "--length", 2, COTAN_ARCHITECTURES=str(rows)).startswith("The ")
+    assert cotan("run", out, "--prompt", "The ", "--max-tokens", 2, COTAN_ARCHITECTURES=str(rows)).startswith("The ")
     assert cotan("sample", out, fails=1).startswith(
         f'cotan: {out}/config.json: key "model_type" is "mine", an architecture that is not known\n')
 
@@ -277,7 +277,7 @@ def test_it_is_written_as_c(run, tmp_path):
         return  # the compiler takes seconds for each
     logits = {}
     for name, calls in CALLS.items():
-        cotan("compile", out, "--out", tmp_path / name, "--function", name, "--embed")
+        cotan("compile", out, "--out", tmp_path / name, "--function", name, "--embed-weights")
         (tmp_path / "main.c").write_text(driver((tmp_path / f"{name}.h").read_text(), name, calls))
         subprocess.run(["cc", "-O0", "-o", name, "main.c", f"{name}.c", "-lm"], cwd=tmp_path, check=True)
         done = subprocess.run([tmp_path / name], capture_output=True, check=True)

@@ -38,7 +38,7 @@ def test_it_is_small(installed):
     size = sum(path.stat().st_size for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     assert (package / "py.typed").exists() and (package / "nn/functional/loss.py").exists()
     assert size < 12 << 20
-    assert {"extend.h", "ops.h", "cotan.h"} <= {path.name for path in (package / "include/cotan").iterdir()}
+    assert {"custom_op.h", "ops.h", "cotan.h"} <= {path.name for path in (package / "include/cotan").iterdir()}
 
 
 def test_a_c_file_of_ops_is_loaded(installed):

@@ -46,7 +46,7 @@ def refused(status, message, *words, env=None):
     (["sample", "run", "--top-k", "0"], "sample: --top-k must be from 1 to 1000000000, not 0"),
     (["sample", "run", "--temperature", "-1"],
      "sample: --temperature must be from 0 to 1000, not -1"),
-    (["sample", "run", "--length", "many"], 'sample: --length takes a whole number, not "many"'),
+    (["sample", "run", "--max-tokens", "many"], 'sample: --max-tokens takes a whole number, not "many"'),
     (["sample", "run", "--device", "rev"],
      'sample: --device is cpu, ref or opencl, not "rev"; is ref meant?'),
     (["compile"], "compile: it needs a DIR: cotan compile DIR --out PATH [options]"),
@@ -75,7 +75,7 @@ def test_words(words, message):
 
 
 def test_the_help_names_every_variable():
-    names = set(re.findall(r'"(COTAN_[A-Z_]+)"', "".join(p.read_text() for p in (ROOT / "src").rglob("*.c"))))
+    names = set(re.findall(r'"(COTAN_[A-Z0-9_]+)"', "".join(p.read_text() for p in (ROOT / "src").rglob("*.c"))))
     assert len(names) > 8
     told = cotan("help").stdout
     assert [name for name in sorted(names - {"COTAN_VERIFY"}) if name not in told] == []  # which is for tests
@@ -155,8 +155,8 @@ def test_threads_of_the_environment(tmp_path, run, value):
     assert not (tmp_path / "out").exists()
     refused(2, message, "sample", run, env=env)
     # What --threads says stands before it; nothing is what it is not to be.
-    assert cotan("sample", run, "--length", 1, "--threads", 2, env=env).returncode == 0
-    assert cotan("sample", run, "--length", 1, env=env | {"COTAN_THREADS": ""}).returncode == 0
+    assert cotan("sample", run, "--max-tokens", 1, "--threads", 2, env=env).returncode == 0
+    assert cotan("sample", run, "--max-tokens", 1, env=env | {"COTAN_THREADS": ""}).returncode == 0
 
 
 DUMPS = "cannot be shown: graph, dot, groups, plan, kernels and cuda can, with commas between them"
@@ -175,7 +175,7 @@ def test_words_of_the_environment(tmp_path, run, name, value, message):
     refused(2, message, *words, env={name: value})
     assert not (tmp_path / "out").exists()
     refused(2, message, "sample", run, env={name: value})
-    assert cotan("sample", run, "--length", 1, env={name: ""}).returncode == 0
+    assert cotan("sample", run, "--max-tokens", 1, env={name: ""}).returncode == 0
 
 
 def test_device_of_the_environment(run):
@@ -238,7 +238,7 @@ def test_no_compiler(tmp_path):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "run"
-    done = cotan("train", "--data", ROOT / "README.md", "--tokens", "chars", "--layers", 1, "--heads",
+    done = cotan("train", "--data", ROOT / "README.md", "--tokenizer", "chars", "--layers", 1, "--heads",
                  1, "--width", 16, "--context", 8, "--batch", 2, "--steps", 1, "--eval-batches", 1,
                  "--device", "ref", "--out", out)
     assert done.returncode == 0, done.stderr
@@ -366,7 +366,7 @@ def test_a_vocabulary_with_a_flipped_bit(copy):
 
 
 def test_tokens_that_are_not_said(copy):
-    edit_config(copy, '"tokens": "chars",', "")
+    edit_config(copy, '"tokenizer": "chars",', "")
     (copy / "tokenizer.json").unlink()
     refuses_to_sample(copy, f"{copy}: config.json has no vocabulary for the tokens")
 

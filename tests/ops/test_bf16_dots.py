@@ -38,7 +38,7 @@ def numbers(rng, shape, low, high):
 def test_same_bits_as_without(form):
     rng = np.random.default_rng(SEED)
     pairs = [(numbers(rng, (m, k), -6, 6), numbers(rng, (k, n), -6, 6)) for m, k, n in SIZES]
-    with_dots, without = (products(pairs, form, COTAN_PAIRS=dots) for dots in "10")
+    with_dots, without = (products(pairs, form, COTAN_BF16_DOT=dots) for dots in "10")
     for size, a, b in zip(SIZES, with_dots, without):
         assert (a == b).all(), (size, int((a != b).sum()))
 
@@ -65,10 +65,10 @@ def test_what_is_below_normal_numbers_is_zero(form):
     rng = np.random.default_rng(SEED)
     pairs = [(numbers(rng, (m, k), -66, -60), numbers(rng, (k, n), -66, -60)) for m, k, n in ((1, 64, 48), (24, 300, 40))]
     pairs.append((numbers(rng, (5, 32), -133, -120), numbers(rng, (32, 48), -2, 6)))  # subnormal elements
-    got = products(pairs, form, COTAN_PAIRS="1")
+    got = products(pairs, form, COTAN_BF16_DOT="1")
     for (a, b), bits in zip(pairs, got):
         assert (bits == by_rule(a, b)).all()
-    without = products(pairs, form, COTAN_PAIRS="0")
+    without = products(pairs, form, COTAN_BF16_DOT="0")
     assert any((x != y).any() for x, y in zip(got, without)), "no sum was subnormal: nothing was tested"
 
 
@@ -84,5 +84,5 @@ def test_rows_of_other_dtypes(dtype, rows):
 
 
 def test_another_answer_is_refused():
-    done = subprocess.run([*command("cotan"), "bench", "gelu"], capture_output=True, text=True, env=os.environ | {"COTAN_PAIRS": "2"})
-    assert done.returncode == 2 and 'cpu: COTAN_PAIRS is "2", neither 0 nor 1' in done.stderr, (done.returncode, done.stderr)
+    done = subprocess.run([*command("cotan"), "bench", "gelu"], capture_output=True, text=True, env=os.environ | {"COTAN_BF16_DOT": "2"})
+    assert done.returncode == 2 and 'cpu: COTAN_BF16_DOT is "2", neither 0 nor 1' in done.stderr, (done.returncode, done.stderr)

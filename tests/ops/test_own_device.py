@@ -68,7 +68,7 @@ NAME = '.name = "own",'
 BREAKS = [  # what is changed in the example, and what is said of it
     (NAME, '.name = "cpu",', "device_define: there is a device cpu already"),
     (NAME, '.name = "My device",', 'device_define: the name "My device" is not made of 1 to 20 lower-case letters and digits'),
-    (".bytes = sizeof spec,", ".bytes = 8,", "device_define: the device was compiled with the headers of another version of Cotan"),
+    (".struct_size = sizeof spec,", ".struct_size = 8,", "device_define: the device was compiled with the headers of another version of Cotan"),
     (".wait = own_wait", ".wait = NULL", "device_define: device own lacks a function"),
     ('if (!d) return "out of memory";', 'return free(d), "it is busy";', "own: it cannot be opened: it is busy"),
     ('"cc",', '"false",', "kernel k_[0-9a-f]{32} cannot be compiled: cc gave no library"),

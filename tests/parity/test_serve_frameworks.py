@@ -135,7 +135,7 @@ def wait_for(holds):
 
 def test_litellm_full_queue(tmp_path):
     """What one more than the queue takes is told; a client of the same connections goes on when there is room."""
-    s = Server(make_model(tmp_path / "small", context=8192), "--parallel", 1, "--queue", 1)
+    s = Server(make_model(tmp_path / "small", context=8192), "--max-sequences", 1, "--max-queued", 1)
     try:
         ask = dict(model="openai/small", messages=ASK, max_tokens=1, api_base=s.url + "/v1", api_key="none", num_retries=0, max_retries=0)
         busy = [s.connect(), s.connect()]
@@ -143,7 +143,7 @@ def test_litellm_full_queue(tmp_path):
             c.request("POST", "/v1/completions", json.dumps({"prompt": "fox", "max_tokens": 8000, "logit_bias": {"0": -100, "2": -100}}))
             wait_for(lambda: s.metric(f"cotan_sequences_{count}") == 1)
         for _ in range(2):
-            with pytest.raises(litellm.RateLimitError, match="1 texts wait, no more may: try again later"):
+            with pytest.raises(litellm.RateLimitError, match="the queue is full with 1 requests: try again later"):
                 litellm.completion(**ask)
         for c in busy:
             c.close()

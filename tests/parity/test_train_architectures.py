@@ -39,7 +39,7 @@ def ours(folder, ids, tmp_path):
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_new_model(kind, tmp_path):
     run = tmp_path / "run"
-    cotan("train", "--data", TEXT, "--tokens", "bpe:300", "--arch", kind, *SIZES, "--steps", 3, "--out", run)
+    cotan("train", "--data", TEXT, "--tokenizer", "bpe:300", "--arch", kind, *SIZES, "--steps", 3, "--out", run)
     theirs, info = transformers.AutoModelForCausalLM.from_pretrained(run, attn_implementation="eager", output_loading_info=True)
     assert not any(v for k, v in info.items() if k != "error_msgs"), info
     tokenizer = transformers.AutoTokenizer.from_pretrained(run)
@@ -57,7 +57,7 @@ def test_a_new_model(kind, tmp_path):
 def test_bytes_and_characters(tokens, arch, tmp_path):
     text, run = tmp_path / "text.txt", tmp_path / "run"
     text.write_text("naïve → cafés \U0001fa75\n" + TEXT.read_text())
-    cotan("train", "--data", text, "--tokens", tokens, "--arch", arch, *SIZES, "--steps", 3, "--out", run)
+    cotan("train", "--data", text, "--tokenizer", tokens, "--arch", arch, *SIZES, "--steps", 3, "--out", run)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(run, attn_implementation="eager").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(run)
     some = text.read_text()[:300]

@@ -175,7 +175,7 @@ def test_an_overwritten_leaf_tells_both_lines():
      "give backward(gradient) of its shape"),
     (lambda w: w.__iadd__(1), "a leaf that requires gradients is written in its place, which its gradient would not know\n  hint: with "
      "cotan.no_grad(): around it, or detach() before"),
-    (lambda w: (w * w).requires_grad_(False), "requires_grad_: only a leaf can be told not to require gradients; detach() gives a tensor "
+    (lambda w: (w * w).requires_grad_(False), "requires_grad_: requires_grad can be turned off for leaves only; detach() gives a tensor "
      "without a history"),
     (lambda w: cotan.asarray([1, 2]).requires_grad_(), "requires_grad_: only floats and complex numbers have gradients, the tensor is int64"),
     (lambda w: setattr(w, "grad", cotan.asarray([1.0])), "grad: the gradient is cotan.Size([1]), the tensor is cotan.Size([2])"),

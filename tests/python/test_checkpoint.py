@@ -123,7 +123,7 @@ def test_what_is_no_tensor():
     near(x.grad, 3 * X * X)
     with pytest.raises(ValueError) as error:
         cotan.checkpoint(np.sin, policy="dots")
-    assert str(error.value) == "checkpoint: there are no policies here, what lies between arguments and results is computed again"
+    assert str(error.value) == "checkpoint: policies are not supported; everything between arguments and results is recomputed"
 
 
 def test_a_layer_that_writes_its_statistics():

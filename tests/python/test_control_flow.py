@@ -144,7 +144,7 @@ def test_what_is_refused():
             (lambda: cotan.associative_scan(lambda a, b: (a, b), x), TypeError,
              "associative_scan: what the function gives has the structure PyTreeDef((*, *)), it must be PyTreeDef(*)"),
             (lambda: cotan.scan(lambda c, v: c, x[0], x), TypeError, "scan: the function gives a pair (carry, y), not Tensor"),
-            (lambda: cotan.scan(lambda c, v: (c, v), x[0]), ValueError, "scan: without xs length must say how many turns there are")):
+            (lambda: cotan.scan(lambda c, v: (c, v), x[0]), ValueError, "scan: without xs, length is required: the number of iterations")):
         with pytest.raises(kind) as error:
             run()
         assert str(error.value) == text

@@ -110,7 +110,7 @@ def test_convolution_theorem():
     (lambda f: f.fft(cotan.ones(3), axis=1), IndexError, "fft: axis 1 is out of range for a tensor of 1 axes"),
     (lambda f: f.rfft(cotan.ones(3, dtype=cotan.complex64)), TypeError, "rfft: x is cotan.complex64, and must be real"),
     (lambda f: f.ifft(cotan.ones(3), norm="no"), ValueError, 'ifft: norm is \'no\', it must be "backward", "forward" or "ortho"'),
-    (lambda f: f.fftn(cotan.ones(3, 4), axes=(0, -2)), ValueError, "fftn: an axis stands twice in (0, 0)"),
+    (lambda f: f.fftn(cotan.ones(3, 4), axes=(0, -2)), ValueError, "fftn: an axis appears twice in (0, 0)"),
     (lambda f: f.fftn(cotan.ones(3, 4), s=(2,), axes=(0, 1)), ValueError, "fftn: there are 1 sizes for 2 axes"),
     (lambda f: f.fftfreq(0), ValueError, "fftfreq: n is 0, it must be 1 or more"),
     (lambda f: f.irfft(cotan.ones(1)), ValueError, "irfft: 0 elements are asked for, there must be 1 or more"),

@@ -1,5 +1,5 @@
 """Ops from outside: elementwise ones and attentions, in C and in Python, eager, differentiated, batched, compiled and exported, beside
-NumPy and JAX; what is wrong with one, in whole sentences; docs/ops-from-outside.md runs."""
+NumPy and JAX; what is wrong with one, in whole sentences; docs/custom-ops.md runs."""
 import ctypes
 import os
 import re
@@ -53,7 +53,7 @@ def attention_in_python():
         slope = p * (slope - cotan.sum(slope * p, axis=-1, keepdims=True)) / q.shape[-1] ** 0.5
         return slope @ k, slope.mT @ q, p.mT @ cotangent
 
-    return cotan.library.composition(lambda q, k, v: weights(q, k) @ v, vjp=vjp)
+    return cotan.library.custom_op(lambda q, k, v: weights(q, k) @ v, vjp=vjp)
 
 
 # Each an op, what JAX has for it, and shapes without a batch.
@@ -123,7 +123,7 @@ def test_compiled(case):
 def run_exported(folder, arrays, shape, *sources):
     """What the C that was written computes, compiled with the op's own file."""
     library = folder / "net.so"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-I", cotan.library.include(), folder / "net.c", *sources, "-o", library, "-lm"], check=True)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-I", cotan.library.get_include(), folder / "net.c", *sources, "-o", library, "-lm"], check=True)
     header = (folder / "net.h").read_text()
     members = re.findall(r"^    (?:const )?(\w+) (\*?)(\w+);", header[header.index("struct net {"):header.index("};")], re.M)
     fields = [(name, ctypes.c_void_p if star or name == "arena" else ctypes.c_float) for _, star, name in members]
@@ -282,20 +282,20 @@ def test_a_missing_compiler_is_a_sentence(monkeypatch):
 
 def test_the_page_runs(monkeypatch):
     monkeypatch.chdir(ROOT)
-    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs/ops-from-outside.md").read_text(), re.S)
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs/custom-ops.md").read_text(), re.S)
     assert len(programs) == 3
     for program in programs:
-        exec(compile(program, "ops-from-outside.md", "exec"), {})
+        exec(compile(program, "custom-ops.md", "exec"), {})
 
 
 def test_a_composition_by_a_forward_rule():
-    cube = cotan.library.composition(lambda x: x * x * x, jvp=lambda operands, y, tangents: 5 * tangents[0] * operands[0])
+    cube = cotan.library.custom_op(lambda x: x * x * x, jvp=lambda operands, y, tangents: 5 * tangents[0] * operands[0])
     x = cotan.tensor([1.0, 2.0], requires_grad=True)
     cube(x).sum().backward()
     assert x.grad.tolist() == [5, 10] and cotan.grad(cube)(cotan.asarray(3.0)).item() == 15
     with pytest.raises(TypeError) as error:
-        cotan.library.composition(cube, vjp=cube, jvp=cube)
-    assert str(error.value) == "composition: one of vjp and jvp is the rule, both are given"
+        cotan.library.custom_op(cube, vjp=cube, jvp=cube)
+    assert str(error.value) == "custom_op: one of vjp and jvp is the rule, both are given"
 
 
 def test_defined_anew_it_is_another():

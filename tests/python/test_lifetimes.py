@@ -57,7 +57,7 @@ def test_a_step_writes_in_place(optimizer, tensors):
             optimizer.zero_grad()
             sum((x * x).sum() for x in p).backward()
             optimizer.step()
-        print(cotan.stats()["most_memory"] / sum(x.nbytes for x in p))
+        print(cotan.stats()["peak_memory"] / sum(x.nbytes for x in p))
     """)
     assert tensors <= float(share) <= tensors * 1.05
 

@@ -109,7 +109,7 @@ def test_training(tmp_path, folder):
     m.save(tmp_path / "saved")
     again = cotan.lm.load(tmp_path / "saved")
     assert (again.logits(lm.IDS).numpy() == m.logits(lm.IDS).numpy()).all()
-    assert again.tokenizer.encode("ab") == m.tokenizer.encode("ab") and again.chat([{"role": "user"}]).endswith("assistant: ")
+    assert again.tokenizer.encode("ab") == m.tokenizer.encode("ab") and again.apply_chat_template([{"role": "user"}]).endswith("assistant: ")
     # What was trained is what writes and judges.
     ids = lm.IDS[0].tolist()
     assert m.generate(ids, max_tokens=4, temperature=0).token_ids == again.generate(ids, max_tokens=4, temperature=0).token_ids
@@ -162,11 +162,11 @@ def test_the_tokenizer(model):
 
 def test_chat_templates(model):
     messages = [{"role": "user", "content": "Hello"}]
-    assert model.chat(messages) == "user: Hello\nassistant: " and model.chat(messages, add_generation_prompt=False) == "user: Hello\n"
+    assert model.apply_chat_template(messages) == "user: Hello\nassistant: " and model.apply_chat_template(messages, add_generation_prompt=False) == "user: Hello\n"
     assert cotan.lm.ChatTemplate(text="{{ tools[0].name }} {{ mood }}").render([{}], tools=[{"name": "look"}], mood="fine") == "look fine"
     assert error(TypeError, cotan.lm.ChatTemplate) == "ChatTemplate: it takes a path or text=, one of them"
     answer = model.generate(messages, max_tokens=5, temperature=0)
-    assert answer.text == model.generate(model.chat(messages), max_tokens=5, temperature=0).text
+    assert answer.text == model.generate(model.apply_chat_template(messages), max_tokens=5, temperature=0).text
 
 
 def test_generate(model):
@@ -192,7 +192,7 @@ def test_stop_strings(model):
     got = model.generate(TEXT, max_tokens=30, seed=3, stop_token_ids=[], stop=[mark, "no such text"])
     assert got.text == whole[:whole.index(mark)] and (got.stop, got.finish_reason) == (mark, "stop")
     streamed = model.generate(TEXT, max_tokens=30, seed=3, stop_token_ids=[], stop=mark, stream=True)
-    assert "".join(piece.text for piece in streamed) == got.text
+    assert "".join(chunk.text for chunk in streamed) == got.text
 
 
 def test_batches_give_what_each_prompt_gives_alone(model):
@@ -201,8 +201,8 @@ def test_batches_give_what_each_prompt_gives_alone(model):
     assert [x.token_ids for x in together] == [model.generate(p, max_tokens=10, seed=7 + i).token_ids for i, p in enumerate(prompts)]
     assert model.generate([TEXT, TEXT], max_tokens=10, temperature=2.0)[0].text != model.generate([TEXT, TEXT], max_tokens=10, temperature=2.0)[1].text
     streamed = {}
-    for piece in model.generate(prompts, max_tokens=10, seed=7, stream=True):
-        streamed.setdefault(piece.index, []).append(piece.token_id)
+    for chunk in model.generate(prompts, max_tokens=10, seed=7, stream=True):
+        streamed.setdefault(chunk.index, []).append(chunk.token_id)
     assert [streamed[i] for i in range(4)] == [x.token_ids for x in together]
 
 
@@ -228,13 +228,13 @@ def test_what_generation_config_says(tmp_path, folder):
     assert says(sequence_bias=[[[7], 100.0]], no_repeat_ngram_size=3).count(7) < 12
     with pytest.warns(UserWarning) as told:
         says(num_beams=4, top_h=None, sequence_bias=[[[7, 8], 1.0]])
-    assert str(told[0].message) == (f"{tmp_path}/m: what generation_config.json says of sequence_bias, num_beams is not followed, so that "
-                                    "texts may differ from transformers'")
+    assert str(told[0].message) == (f"{tmp_path}/m: generation_config.json has keys that are not supported: sequence_bias, num_beams; "
+                                    "output may differ from that of transformers")
     assert told[0].filename == __file__
     for wrong in ("x", 3, {"a": 1}, [[]], [[[]]], [["x"]], [[[1], "x"]], [[[-1], 2.0]], [[[10**6], 2.0]]):
-        with pytest.warns(UserWarning, match="says of bad_words_ids, sequence_bias is not followed"):
+        with pytest.warns(UserWarning, match="not supported: bad_words_ids, sequence_bias; output"):
             assert says(bad_words_ids=wrong, sequence_bias=wrong) == []
-    with pytest.warns(UserWarning, match="says of suppress_tokens is not followed"):
+    with pytest.warns(UserWarning, match="not supported: suppress_tokens; output"):
         says(suppress_tokens="x")
     assert says(suppress_tokens=[None, 2.5, "x", 10**6]) == []
     for name in ("no_repeat_ngram_size", "min_new_tokens", "min_length"):
@@ -242,11 +242,11 @@ def test_what_generation_config_says(tmp_path, folder):
             m.generate(TEXT, **{name: -1})
 
 
-def test_keys_that_are_not_followed():
+def test_keys_that_are_not_supported():
     """Python's table is the library's."""
     text = (Path(__file__).parents[2] / "src/models/generation.c").read_text()
     theirs = {key: None if harmless == "NAN" else int(harmless) for key, harmless in re.findall(r'\{"(\w+)", (NAN|\d)\},', text)}
-    assert theirs == cotan.lm.UNFOLLOWED and len(theirs) > 15
+    assert theirs == cotan.lm.UNSUPPORTED_GENERATION_KEYS and len(theirs) > 15
 
 
 def test_activations(folder, model, tmp_path):
@@ -459,7 +459,7 @@ def test_what_is_wrong(model, tmp_path):
     for name, args in (("generate", ("a",)), ("embed", ("a",)), ("perplexity", ("a",)), ("loglikelihood", ([("a", "b")],)),
                        ("multiple_choice", ("a",))):
         assert error(ValueError, getattr(bare, name), *args) == f"{name}: the model in {none} has no tokenizer; give token ids"
-    assert error(ValueError, bare.chat, []) == f"chat: the model in {none} has no chat template"
+    assert error(ValueError, bare.apply_chat_template, []) == f"apply_chat_template: the model in {none} has no chat template"
     wrong = [("temperature", -1, "engine_add: temperature is -1, it must be 0 to 1e+06"), ("top_p", 2, "engine_add: top_p is 2, it must be 0 to 1"),
              ("max_tokens", 0, "generate: max_tokens must be 1 or more, not 0"),
              ("seed", -1, "generate: seed must be a whole number from 0 to 2**63 - 1, not -1"),

@@ -47,7 +47,7 @@ def test_scores(folders, name):
     e = np.exp(want[0].astype(np.float64))
     assert abs(likely - (e / (1 + e) if len(e) == 1 else e / e.sum())).max() < 1e-5
     assert model.labels == (["bad", "so so", "good"] if name == "modernbert_classes" else [f"LABEL_{i}" for i in range(len(e))])
-    assert not model.writes
+    assert not model.is_generative
     with pytest.raises(cotan.Error, match="the model is a classifier: it has no logits of tokens"):
         model.logits([1, 2, 3]).numpy()
 
@@ -135,11 +135,11 @@ def test_program(folders, tmp_path):
     assert one["index"] == 0 and one["text"] == lm.QUESTION and np.allclose([one["scores"][k] for k in model.labels], likely, atol=1e-6)
     bert, rank, classes = folders["bert"], folders["bert_rank"], folders["roberta_classes"]
     for words, message in [
-            ([bert, "a", "--classify"], f"{bert} has no head that tells classes of texts apart"),
-            ([classes, "a", "--rank", "b"], f"{classes} tells 3 classes of texts apart; --rank takes a model of one, or one that makes vectors"),
+            ([bert, "a", "--classify"], f"{bert} has no classification head"),
+            ([classes, "a", "--rank", "b"], f"{classes} has 3 classes; --rank needs a model with one label, or an embedding model"),
             ([rank, "a", "--classify", "--rank", "b"], "--classify and --rank are two things"),
             ([rank, "a", "--classify", "--out", "b.npy"], "--classify and --out are two things"),
-            ([rank, "a", "--rank", "b", "--raw"], f"--raw is for vectors, which {rank} does not make for that"),
+            ([rank, "a", "--rank", "b", "--no-normalize"], f"--no-normalize is for vectors, which {rank} does not make for that"),
             ([rank, "a", "--classify", "--pooling", "cls"], f"--pooling is for vectors, which {rank} does not make for that"),
             ([rank, "a", "--json"], "--json is for --rank and --classify"), ([rank, "a", "--top", 1], "--top is for --rank")]:
         assert run("embed", *words, fails=2) == f"cotan: embed: {message}\n"
@@ -147,7 +147,7 @@ def test_program(folders, tmp_path):
 
 def test_server(folders):
     names = {"bert_rank": "rank", "modernbert_classes": "classes", "bert": "vectors"}
-    server = Server(*(folders[name] for name in names), "--name", ",".join(names.values()))
+    server = Server(*(folders[name] for name in names), "--served-name", ",".join(names.values()))
     try:
         rank, classes = (cotan.lm.load(folders[name]) for name in ("bert_rank", "modernbert_classes"))
         pairs = [(lm.QUESTION, d) for d in DOCUMENTS]
@@ -180,7 +180,7 @@ def test_server(folders):
         long = "a" * 300
         assert len(server.say("/predict", model="classes", inputs=long, truncate=True)) == 3
         for path, body, message in [
-                ("/predict", {"model": "vectors", "inputs": "a"}, "vectors has no head that tells classes of texts apart"),
+                ("/predict", {"model": "vectors", "inputs": "a"}, "vectors has no classification head"),
                 ("/predict", {"inputs": ["a", "b", "c"]}, 'inputs must be a string, a list of one or two, or a list of such lists, not ["a","b","c"]'),
                 ("/predict", {}, "inputs must be a string, a list of one or two, or a list of such lists, not missing"),
                 ("/predict", {"inputs": long}, "lm_classify: text 0 has 302 tokens, the model reads 128 at most"),
@@ -189,7 +189,7 @@ def test_server(folders):
                 ("/rerank", {"query": "a", "texts": ["b"] * 2049}, "texts: at most 2048 at a time, not 2049"),
                 ("/rerank", {"query": "a", "texts": [long]}, "lm_classify: text 0 has 304 tokens, the model reads 128 at most"),
                 ("/rerank", {"model": "classes", "query": "a", "documents": ["b"]},
-                 "classes tells 3 classes of texts apart; texts are ranked by a model of one, or one that makes vectors")]:
+                 "classes has 3 classes; reranking needs a model with one label, or an embedding model")]:
             assert server.refused(path, body) == (400, message)
     finally:
         server.stop()

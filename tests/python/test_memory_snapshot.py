@@ -27,7 +27,7 @@ def test_a_list_that_grows_is_found_by_its_line():
     grown = cotan.memory_snapshot() - before
     row = grown.rows[0]
     assert row.line == (__file__, line_of(step, "leaks")), str(grown)
-    assert (row.what, row.type, row.count, row.nbytes) == ("exp", "(1000,) f32", 5, 20000), str(grown)
+    assert (row.op, row.type, row.count, row.nbytes) == ("exp", "(1000,) f32", 5, 20000), str(grown)
     assert f"      20,000       5  exp (1000,) f32 of {__file__}:{row.line[1]}" in str(grown)
     del kept[:]
     cotan.zeros(1).numpy()  # names that are gone wait for the next call

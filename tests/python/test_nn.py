@@ -63,7 +63,7 @@ def test_members():
     (lambda net: nn.LSTM(2, 3, proj_size=2), NotImplementedError,
      "LSTM: proj_size=2 is asked for, Cotan has no projections of the hidden state"),
     (lambda net: F.embedding(cotan.asarray([0]), net.one.weight, max_norm=1.0), NotImplementedError,
-     "embedding: max_norm is asked for, which writes to the weight in every forward pass; normalise the weight behind the step "
+     "embedding: max_norm is asked for, which writes to the weight in every forward pass; normalise the weight after the step "
      "instead"),
     (lambda net: nn.Conv2d(4, 4, 3, groups=3), ValueError, "in_channels must be divisible by groups"),
     (lambda net: F.conv2d(cotan.asarray(drawn(1, 2, 4, 4)), cotan.asarray(drawn(1, 3, 2, 2))), RuntimeError,

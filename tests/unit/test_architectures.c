@@ -52,7 +52,7 @@ static void own_rows(void **state) {
     (void)state;
     assert_true(ct_lm_add_architecture("own: like=llama"));
     assert_true(
-        ct_lm_add_architecture("own: like=llama\n  act=relu2 mlp=plain\tup=mlp.up down=mlp.down "
+        ct_lm_add_architecture("own: like=llama\n  act=relu2 mlp=ungated\tup=mlp.up down=mlp.down "
                                "new=num_experts:8;scale:1/head;more:width*2"));
     const ct_lm_sizes s = sizes("own");
     ct_lm *lm = ct__lm_new(&s, 7, CT_NOWHERE);

@@ -268,10 +268,10 @@ static void an_overlong_error_is_cut_not_overrun(void **state) {
 
 static void each_code_has_title_and_fix(void **state) {
     (void)state;
-#define CT_CODE(number, name, title, fix)                                                          \
+#define CT_CODE(number, name, title, hint)                                                         \
     assert_string_equal(ct_code_title(CT_E_##name), title);                                        \
-    assert_string_equal(ct_code_hint(CT_E_##name), fix);                                           \
-    assert_true(CT_E_##name == number && sizeof title > 1 && sizeof fix > 1);
+    assert_string_equal(ct_code_hint(CT_E_##name), hint);                                          \
+    assert_true(CT_E_##name == number && sizeof title > 1 && sizeof hint > 1);
 #include "cotan/errors.inc"
 #undef CT_CODE
     assert_string_equal(ct_code_title(CT_OK), "no error");

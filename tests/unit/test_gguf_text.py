@@ -88,7 +88,7 @@ def test_of_a_folder_its_own_files_count(tmp_path):
 
 
 def test_cotan_tokenize(tmp_path):
-    done = subprocess.run([ours.BUILD / "cotan", "tokenize", write(tmp_path / "m.gguf", LLAMA), "--text", "hi", "--ids", "--special"],
+    done = subprocess.run([ours.BUILD / "cotan", "tokenize", write(tmp_path / "m.gguf", LLAMA), "--text", "hi", "--ids", "--add-special"],
                           capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 6\n", "")
 

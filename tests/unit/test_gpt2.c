@@ -330,7 +330,7 @@ static void a_config_that_hugging_face_wrote_is_read(void **state) {
         "  \"scale_attn_by_inverse_layer_idx\": false,\n  \"scale_attn_weights\": true,\n"
         "  \"summary_activation\": null,\n  \"summary_first_dropout\": 0.1,\n"
         "  \"summary_proj_to_labels\": true,\n  \"summary_type\": \"cls_index\",\n"
-        "  \"summary_use_proj\": true,\n  \"tokens\": \"chars\",\n"
+        "  \"summary_use_proj\": true,\n  \"tokenizer\": \"chars\",\n"
         "  \"transformers_version\": \"4.46.3\",\n  \"use_cache\": true,\n  \"vocab_size\": %d,\n"
         "  \"vocabulary\": \"abcdefghij\\u00e9\"\n}\n";
     const char *dir = folder(), *sum;

@@ -96,7 +96,7 @@ static void test_planned_is_measured(void **state) {
     assert_int_equal(end.launches, begin.launches);
     assert_int_equal(end.kernels_compiled + end.kernels_loaded, 0);
     assert_int_equal(stat(out, &st), -1);
-    assert_string_equal(p.names, "first weights;first state;evaluation;sample;step;");
+    assert_string_equal(p.names, "initial weights;initial optimizer state;evaluation;sample;step;");
     assert_int_equal(planned.weights, 804096 * 4);
     assert_int_equal(n_told, 1);
     assert_int_equal(told[0], CT_LM_MODEL);

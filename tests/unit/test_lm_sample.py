@@ -16,7 +16,7 @@ LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase  # 62,
 
 
 def sample(folder, prompt, length, *words, device="cpu"):
-    done = subprocess.run([*COTAN, "sample", folder, "--prompt", prompt, "--length", str(length), "--device", device, *words],
+    done = subprocess.run([*COTAN, "sample", folder, "--prompt", prompt, "--max-tokens", str(length), "--device", device, *words],
                           capture_output=True, text=True, env=os.environ | {"COTAN_CC": "none"}, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(prompt) and done.stdout.endswith("\n")

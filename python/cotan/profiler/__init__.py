@@ -60,9 +60,9 @@ def schedule(*, wait, warmup, active, repeat=0, skip_first=0):
 class FunctionEventAvg:
     """All calls of one kernel (or plan, or named range) of one line. Times are in microseconds."""
 
-    def __init__(self, kind, name, device, line, calls, seconds, least, most, nbytes, flops):
+    def __init__(self, kind, name, device, line, calls, seconds, min_seconds, max_seconds, nbytes, flops):
         self.kind, self.key, self.device, self.line, self.count = kind, name, device, line, calls
-        self.cpu_time_total, self.least, self.most = seconds * 1e6, least * 1e6, most * 1e6
+        self.cpu_time_total, self.cpu_time_min, self.cpu_time_max = seconds * 1e6, min_seconds * 1e6, max_seconds * 1e6
         self.nbytes, self.flops = nbytes, flops
 
     @property

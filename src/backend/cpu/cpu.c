@@ -439,16 +439,16 @@ enum { WITH_AVX512 = 160, WITH_FMA = 60, WITH_LESS = 15, INTERPRETED = 4 };
 
 // Decides whether products of bf16 are dot products of pairs: yes if the processor has an
 // instruction for them (on a Zen 4 it runs at the rate of fused multiply-adds, and does two of
-// them), unless COTAN_PAIRS decides it. With 1 other processors compute them in parts, slowly. A
+// them), unless COTAN_BF16_DOT decides it. With 1 other processors compute them in parts, slowly. A
 // process keeps its first answer, since plans depend on it.
 bool ct__cpu_pairs(bool *pairs, ct_err *err) {
     enum { NOT_ASKED, BY_PROCESSOR, NEVER, ALWAYS };
     static atomic_int answer;
-    const char *asked = getenv("COTAN_PAIRS");
+    const char *asked = getenv("COTAN_BF16_DOT");
     if (answer == NOT_ASKED) {
         if (asked && *asked && strcmp(asked, "0") != 0 && strcmp(asked, "1") != 0)
             return ct__err(err, CT_E_USAGE, CT_NOWHERE, "cpu",
-                           "COTAN_PAIRS is \"%.40s\", neither 0 nor 1", asked);
+                           "COTAN_BF16_DOT is \"%.40s\", neither 0 nor 1", asked);
         answer = !asked || !*asked ? BY_PROCESSOR : *asked == '1' ? ALWAYS : NEVER;
     }
 #if defined(__x86_64__)

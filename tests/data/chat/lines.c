@@ -36,11 +36,11 @@ static json_t *take_apart(ct_chat_template *chat, const json_t *line) {
     const char *prompt = json_string_value(json_object_get(line, "prompt"));
     char *tools = dump(json_object_get(line, "tools"));
     json_t *parts = json_array(), *out;
-    ct_chat_parser *parser =
-        ct_chat_parser_new(chat, .tools = true, .prompt = prompt, .descriptions = tools);
+    ct_chat_parser *parser = ct_chat_parser_new(chat, .parse_tool_calls = true, .prompt = prompt,
+                                                .tool_definitions = tools);
     if (ct_chat_parser_feed(parser, answer, strlen(answer), hear, parts) &&
         ct_chat_parser_end(parser, hear, parts))
-        out = json_pack("{s:s, s:O}", "form", ct_chat_parser_form(parser), "parts", parts);
+        out = json_pack("{s:s, s:O}", "form", ct_chat_parser_format(parser), "parts", parts);
     else
         out = json_pack("{s:s}", "error", ct_error_text());
     ct_error_clear();

@@ -446,7 +446,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     """Returns the rows of weight (V, D) for indices (...): (..., D)."""
     if max_norm is not None:
         raise NotImplementedError("embedding: max_norm is asked for, which writes to the weight in every forward pass; "
-                                  "normalise the weight behind the step instead")
+                                  "normalise the weight after the step instead")
     if scale_grad_by_freq:
         raise NotImplementedError("embedding: scale_grad_by_freq is asked for, Cotan's gradients add up plainly")
     rows = ops.gather(weight, input, axis=0)

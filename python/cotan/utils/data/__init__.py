@@ -449,7 +449,7 @@ class DataLoader(Generic[T]):
     def _seed(self):
         """Returns the first worker's seed, which is different in each loop. Nothing is drawn, so batches are
         the same as without workers."""
-        seed, count = (self.generator or _random.default_generator).place()
+        seed, count = (self.generator or _random.default_generator).position()
         self._loops += 1
         return (seed + 0x9E3779B97F4A7C15 * (count + self._loops)) % (1 << 63)
 

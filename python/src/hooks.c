@@ -67,14 +67,14 @@ static bool hooks_attach(const handle_list *values, const handle_list *inputs, P
     return true;
 }
 
-// _mark(values, inputs, owner): returns Tensors of these values, which have no history, with a hook as their
+// _hook(values, inputs, owner): returns Tensors of these values, which have no history, with a hook as their
 // history that depends on the inputs.
-static PyObject *hooks_mark(PyObject *module, PyObject *args) {
+static PyObject *hooks_record(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *values, *inputs, *owner, *result = NULL;
     const ct_loc here = api_enter();
     handle_list v = {0}, in = {0};
-    if (!PyArg_ParseTuple(args, "O!O!O:_mark", &PyTuple_Type, &values, &PyTuple_Type, &inputs,
+    if (!PyArg_ParseTuple(args, "O!O!O:_hook", &PyTuple_Type, &values, &PyTuple_Type, &inputs,
                           &owner))
         return NULL;
     if (hooks_parse_handles(values, &v) && hooks_parse_handles(inputs, &in) &&
@@ -85,13 +85,13 @@ static PyObject *hooks_mark(PyObject *module, PyObject *args) {
     return result;
 }
 
-// _mark_here(tensor, owner): attaches a hook to the Tensor and returns its bits. What was computed from it
+// _hook_here(tensor, owner): attaches a hook to the Tensor and returns its bits. What was computed from it
 // before does not pass through the hook.
-static PyObject *hooks_mark_in_place(PyObject *module, PyObject *args) {
+static PyObject *hooks_record_in_place(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *o, *owner;
     const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "O!O:_mark_here", tensor_type, &o, &owner)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!O:_hook_here", tensor_type, &o, &owner)) return NULL;
     ct_tensor t = tensor_handle(o), out;
     if (!hooks_attach(&(handle_list){&t, 1}, &(handle_list){NULL, 0}, owner, &out, here))
         return NULL;
@@ -122,7 +122,8 @@ static PyObject *hooks_tensor_from_bits(PyObject *module, PyObject *number) {
     return tensor_new(ct_cast_at(t, ct_dtype_of(t), here), here); // a handle has one Tensor
 }
 
-// _cut(roots, targets): returns (owner, at, operands, inside, behind, leaves), the fields of ct_history_cut.
+// _cut(roots, targets): returns (owner, boundary, operands, inside_roots, frontier, leaves), the fields of
+// ct_history_cut.
 static PyObject *hooks_cut(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *roots, *targets, *result = NULL;
@@ -218,8 +219,8 @@ static PyObject *hooks_after(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef hook_functions[] = {
-    {"_mark", hooks_mark, METH_VARARGS, NULL},
-    {"_mark_here", hooks_mark_in_place, METH_VARARGS, NULL},
+    {"_hook", hooks_record, METH_VARARGS, NULL},
+    {"_hook_here", hooks_record_in_place, METH_VARARGS, NULL},
     {"_bits", hooks_get_bits, METH_O, NULL},
     {"_followed", hooks_is_followed, METH_O, NULL},
     {"_tensor_of", hooks_tensor_from_bits, METH_O, NULL},
