@@ -322,7 +322,7 @@ class Model:
         if decoder_ids is not None:
             return self._record(_core._lm_pair_logits, ids, decoder_ids)
         if self._is_encoder_decoder:
-            raise ValueError(f"logits: {self.model_type} reads one text and writes another; give decoder_ids, too")
+            raise ValueError(f"logits: {self.model_type} is an encoder-decoder model; give decoder_ids, too")
         return self._record(_core._lm_logits, ids)
 
     __call__ = logits
@@ -408,7 +408,7 @@ class Model:
         logprobs: True for the log-probabilities of its tokens, a number for so many of the most likely tokens
         at each position. stop_token_ids: instead of the tokenizer's EOS tokens."""
         if self._is_encoder_decoder:
-            raise ValueError(f"generate: {self.model_type} reads one text and writes another; logits(ids, decoder_ids) takes both")
+            raise ValueError(f"generate: {self.model_type} is an encoder-decoder model; logits(ids, decoder_ids) takes both")
         prompts, one = self._prompts(prompt, tools, add_special_tokens)
         if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):
             raise ValueError(f"generate: max_tokens must be 1 or more, not {max_tokens!r}")

@@ -241,7 +241,7 @@ static bool corpus_add_entry(reader *r, const char *folder, run_folder where, co
     if (name[0] == '.' || corpus_is_run_file(where, name))
         r->corpus->skipped++;
     else if (lstat(path.s, &st) != 0)
-        ok = ct__err_system(r->err, path.s, "look at");
+        ok = ct__err_system(r->err, path.s, "stat");
     else if (S_ISDIR(st.st_mode))
         ok = corpus_add_folder(r, path.s);
     else if (S_ISREG(st.st_mode))
@@ -275,7 +275,7 @@ static bool corpus_add_match(reader *r, const char *path) {
     struct stat st;
     char folder[MAX_PATH] = ".";
     const char *slash = strrchr(path, '/');
-    if (stat(path, &st) != 0) return ct__err_system(r->err, path, "look at");
+    if (stat(path, &st) != 0) return ct__err_system(r->err, path, "stat");
     if (slash && slash - path < MAX_PATH)
         snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
     if (!corpus_is_run_file(corpus_run_folder(r, folder), slash ? slash + 1 : path))

@@ -202,7 +202,7 @@ void ct__hint_scope(ct_ctx *ctx, ct_loc here, const char *format, ...) {
     va_end(args);
     ct__textf(&text,
               "%s:%u: nodes recorded at %s:%u pile up, %s\n"
-              "  hint: put CT_SCOPE; into the loop: what a turn records goes at its end",
+              "  hint: put CT_SCOPE; into the loop: what an iteration records is freed at its end",
               here.file ? here.file : "?", here.line, made.file ? made.file : "?", made.line, what);
     if (text.s && !text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
     ct__text_free(&text);
@@ -674,7 +674,7 @@ static void tensor_drop(ct_tensor t, ct_loc here, const char *op) {
         ct__var_unref(var, ctx);
     } else if (others) {
         ct__fail(ctx, CT_E_CONTEXT, here, op,
-                 "the tensor of %s:%u belongs to another context, in which alone it can be dropped",
+                 "the tensor of %s:%u belongs to another context, and can only be dropped there",
                  made.file ? made.file : "?", made.line);
     } else if (at.node != ctx->poison) {
         ct_node *node = at.node;

@@ -236,7 +236,7 @@ static bool hub_finish(ct_ctx *ctx, bool ok, ct_loc here, const char *op) {
 }
 
 size_t ct_hub_match_gguf(const char *const *names, size_t n, const char *tag, size_t *group) {
-    static const char op[] = "hub_gguf";
+    static const char op[] = "hub_match_gguf";
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, names, CT_NOWHERE, op, "the list of names") ||
         !ct__given(ctx, group, CT_NOWHERE, op, "the list of numbers"))

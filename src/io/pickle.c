@@ -126,14 +126,14 @@ static bool pickle_push_integer(unpickler *u, ct_pickle_kind kind, int64_t integ
 static bool pickle_check_stack(unpickler *u, size_t n) {
     size_t floor = u->n_marks ? u->marks[u->n_marks - 1] : 0;
     return u->n - floor >= n ||
-           pickle_refuse(u, "opcode 0x%02x wants %zu value%s, but the stack has %zu",
+           pickle_refuse(u, "opcode 0x%02x needs %zu value%s, but the stack has %zu",
                          u->start[u->opcode], n, n == 1 ? "" : "s", u->n - floor);
 }
 
 // Pops the last mark and the values above it.
 static bool pickle_pop_mark(unpickler *u, value ***items, size_t *n) {
     if (!u->n_marks)
-        return pickle_refuse(u, "opcode 0x%02x wants a mark, but there is none",
+        return pickle_refuse(u, "opcode 0x%02x needs a mark, but there is none",
                              u->start[u->opcode]);
     size_t floor = u->marks[--u->n_marks];
     *items = u->n > floor ? u->stack + floor : NULL;

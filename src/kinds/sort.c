@@ -87,7 +87,7 @@ void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
     ct__kir_set(k, at, ct__kir_add(k, ct__kir_get(k, at), step));
     ct__kir_end(k);
     ct_kval to = ct__kir_get(k, at), end = ct__kir_min(k, n_best, ct__kir_int(k, count - 1));
-    j = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_sub(k, end, to), "shift elements");
+    j = ct__kir_loop(k, CT_BIND_SEQ, ct__kir_sub(k, end, to), "make room");
     ct_kval free_slot = ct__kir_sub(k, end, j), from = ct__kir_addi(k, free_slot, -1);
     ct__kir_store(k, best, free_slot, ct__kir_load(k, best, from));
     ct__kir_store(k, index, free_slot, ct__kir_load(k, index, from));

@@ -65,7 +65,7 @@ static bool embed_read_pooling(const char *path, ct_pooling_config *config, ct_e
         embed_refuse(err, path, "pooling_mode", name);
     else if (!ok)
         ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, path,
-                "%d ways of pooling are set, one is wanted", n);
+                "%d pooling modes are set, exactly one is needed", n);
     ct__config_close(&file);
     return ok;
 }
@@ -126,7 +126,7 @@ static bool embed_read_limits(const char *folder, ct_pooling_config *embedding_c
 
 bool ct_pooling_config_read_at(const char *path, const ct_lm *lm, ct_pooling_config *config,
                                ct_loc here) {
-    static const char op[] = "embedding_read";
+    static const char op[] = "pooling_config_read";
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, path, here, op, "the path") ||
         !ct__given(ctx, lm, here, op, "the model") || !ct__given(ctx, config, here, op, "how") ||
@@ -191,7 +191,7 @@ static bool embed_store_tokens(embed_job *e, size_t i, const int32_t *ids, size_
     for (size_t k = 0; k < n_kept; k++)
         if (v[k] < 0 || v[k] >= e->lm->spec.vocab) {
             ct__fail(ctx, CT_E_DATA, e->o->here, e->op,
-                     "token %zu of text %zu is %d, the model knows 0 to %lld", k, i, (int)v[k],
+                     "token %zu of text %zu is %d, it must be 0 to %lld", k, i, (int)v[k],
                      (long long)e->lm->spec.vocab - 1);
             return false;
         }
@@ -225,7 +225,7 @@ static bool embed_encode_pair(embed_job *e, const ct_lm_text *text, size_t i) {
     const ct_pair_piece *template = ct__tokenizer_pair(e->tokenizer, &n);
     if (!template || text->ids) {
         ct__fail(ct__ctx(), CT_E_ARGUMENT, e->o->here, e->op,
-                 text->ids ? "text %zu is tokens, with which no other text is read"
+                 text->ids ? "text %zu is token ids, which cannot be part of a pair"
                            : "text %zu is a pair, and the tokenizer has no pair format",
                  i);
         return false;
@@ -353,7 +353,7 @@ static bool embed_options_check(const embed_job *e) {
     ct_ctx *ctx = ct__ctx();
     const ct_embed_options *o = e->o;
     if (e->lm->reader) {
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, e->op, "%s reads one text and writes another",
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, e->op, "%s is an encoder-decoder model",
                  e->lm->spec.type);
     } else if ((unsigned)o->pooling.pooling > CT_POOL_WEIGHTED) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, e->op, "pooling is %d, it must be 0 to %d",

@@ -62,7 +62,7 @@ static bool engine_choose_page_count(ct_engine *e, ct_ctx *ctx, int64_t *pages) 
                                : INT32_MAX / CT_LM_PAGE);
         if (*pages >= min_pages) return true;
         ct__fail(ctx, CT_E_ARGUMENT, o->here, "engine_new",
-                 "keys and values of a text of %lld tokens take %s, memory is %s",
+                 "the KV cache of a sequence of %lld tokens takes %s, memory is %s",
                  (long long)o->context, ct__bytes_text(page_bytes * (uint64_t)min_pages).s,
                  ct__bytes_text(o->cache_memory).s);
         ct__err_hint(&ctx->err, "a smaller context takes less");
@@ -121,8 +121,8 @@ ct_engine *ct_engine_new_with(const ct_lm *lm, ct_engine_options options) {
     if (!ctx || !ct__given(ctx, lm, options.here, "engine_new", "the model") || ctx->err.code)
         return NULL;
     if (lm->reader) { // the encoder would run once for all requests
-        ct__fail(ctx, CT_E_ARGUMENT, options.here, "engine_new",
-                 "%s reads one text and writes another", lm->spec.type);
+        ct__fail(ctx, CT_E_ARGUMENT, options.here, "engine_new", "%s is an encoder-decoder model",
+                 lm->spec.type);
         ct__err_hint(&ctx->err, "ct_lm_generate does both");
         return NULL;
     }
@@ -508,10 +508,10 @@ static bool engine_warm_up_steps(ct_engine *e, int32_t page, ct_loc here) {
 
 bool ct_engine_warm_up_at(ct_engine *e, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, e, here, "engine_warm", "the engine") || ctx->err.code)
+    if (!ctx || !ct__given(ctx, e, here, "engine_warm_up", "the engine") || ctx->err.code)
         return false;
     if (e->n_running) {
-        ct__fail(ctx, CT_E_ARGUMENT, here, "engine_warm", "requests are running");
+        ct__fail(ctx, CT_E_ARGUMENT, here, "engine_warm_up", "requests are running");
         return false;
     }
     // kernels are compiled before they run, so that none is interpreted and left to compile

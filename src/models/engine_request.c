@@ -16,15 +16,15 @@ bool ct__lm_tokens_fit(const ct_lm *lm, const int32_t *tokens, size_t n, int64_t
         const int64_t before = lm->spec.ropes[0].original_context;
         if (before && context == before && context < lm->spec.context)
             ct__err_hint(&ctx->err,
-                         "the model stretches texts beyond %lld tokens; a larger context than that "
-                         "has to be asked for",
+                         "the model scales its positions beyond %lld tokens; a larger context than "
+                         "that must be requested",
                          (long long)before);
         return false;
     }
     for (size_t i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= lm->spec.vocab) {
             ct__fail(ctx, CT_E_ARGUMENT, here, op,
-                     "token %zu of the prompt is %d, the model knows 0 to %lld", i, (int)tokens[i],
+                     "token %zu of the prompt is %d, it must be 0 to %lld", i, (int)tokens[i],
                      (long long)lm->spec.vocab - 1);
             return false;
         }

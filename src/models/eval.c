@@ -63,8 +63,8 @@ static bool eval_covers_text(const eval_job *j, const ct_encoding *e, size_t n) 
         if (!e->special_mask[i]) covered += (size_t)(e->bytes[i].end - e->bytes[i].begin);
     if (covered >= n) return true;
     ct__fail(ct__ctx(), CT_E_DATA, j->o->here, j->op,
-             "%zu of the text's %zu bytes are characters that the tokenizer does not know, and so "
-             "would not be judged",
+             "%zu of the text's %zu bytes are characters that the tokenizer does not have, and "
+             "would not be scored",
              n - covered, n);
     return false;
 }
@@ -169,7 +169,7 @@ static bool eval_score_pairs(eval_job *j, const ct_eval_pair *pairs, size_t n,
         if (ok && (!tokens[i].n_scored || tokens[i].n_scored == tokens[i].n)) {
             ct__fail(ct__ctx(), CT_E_ARGUMENT, j->o->here, j->op,
                      tokens[i].n_scored ? "nothing is given before pair %zu"
-                                        : "pair %zu has no token that is judged",
+                                        : "pair %zu has no token that is scored",
                      i);
             ok = false;
         }
@@ -476,7 +476,8 @@ static void eval_count_correct(const eval_task *t, const ct_lm_score *scores,
 
 bool ct_eval_multiple_choice_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const char *path,
                                   ct_multiple_choice_result *result, ct_eval_options options) {
-    eval_job j = {.lm = lm, .tokenizer = tokenizer, .o = &options, .op = "eval_choices", .bos = -1};
+    eval_job j = {
+        .lm = lm, .tokenizer = tokenizer, .o = &options, .op = "eval_multiple_choice", .bos = -1};
     eval_task t = {.path = path};
     char *bytes = NULL;
     size_t n;

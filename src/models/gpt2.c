@@ -274,7 +274,7 @@ ct_gpt2_cache *ct_gpt2_cache_new_at(const ct_gpt2 *model, int64_t batch, int64_t
     if (capacity == 0) capacity = model->config.context;
     if (batch < 1 || capacity < 1 || capacity > model->config.context) {
         ct__fail(ctx, CT_E_ARGUMENT, here, "gpt2",
-                 "a cache of %lld texts of %lld tokens: it must be 1 or more of 1 to %lld",
+                 "a cache of %lld sequences of %lld tokens: it must be 1 or more of 1 to %lld",
                  (long long)batch, (long long)capacity, (long long)model->config.context);
         return NULL;
     }
@@ -314,7 +314,7 @@ ct_tensor ct_gpt2_decode_at(const ct_gpt2 *model, ct_gpt2_cache *cache, ct_tenso
     if (!gpt2_check_tokens(tokens, cache->capacity, ctx, here)) return ct__poison(ctx, here);
     if (ct_ok(tokens) && ct_dim(tokens, 0) != cache->batch)
         return ct__fail(ctx, CT_E_SHAPE, here, "gpt2",
-                        "the tokens are of %lld texts, the cache is made for %lld",
+                        "the tokens are of %lld sequences, the cache is made for %lld",
                         (long long)ct_dim(tokens, 0), (long long)cache->batch);
     return gpt2_last_logits(model, gpt2_blocks(model, tokens, cache, position, NULL, here), here);
 }

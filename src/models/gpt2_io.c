@@ -205,8 +205,8 @@ static bool gpt2_check_config(const ct_config *in, const ct_gpt2_config *c, ct_e
         if (ct__config_has(in, key) && !ct__config_bool(in, key, &value, err)) return false;
         if (value != needed[i].value)
             return ct__err(err, CT_E_FORMAT, CT_NOWHERE, in->path,
-                           "key \"%s\" is %s, the model is computed with %s alone", key,
-                           value ? "true" : "false", value ? "false" : "true");
+                           "key \"%s\" is %s, only %s is supported", key, value ? "true" : "false",
+                           value ? "false" : "true");
     }
     int64_t inner = 4 * c->width;
     if (ct__config_has(in, "n_inner") && !ct__config_is_null(in, "n_inner") &&
@@ -214,8 +214,8 @@ static bool gpt2_check_config(const ct_config *in, const ct_gpt2_config *c, ct_e
         return false;
     return inner == 4 * c->width ||
            ct__err(err, CT_E_FORMAT, CT_NOWHERE, in->path,
-                   "key \"n_inner\" is %lld, the model is computed with 4 * n_embd = %lld alone",
-                   (long long)inner, (long long)(4 * c->width));
+                   "key \"n_inner\" is %lld, only 4 * n_embd = %lld is supported", (long long)inner,
+                   (long long)(4 * c->width));
 }
 
 static bool gpt2_read_eps(const ct_config *in, double *eps, ct_err *err) {

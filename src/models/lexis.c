@@ -207,11 +207,11 @@ static bool lexis_tokenize_file(lexis_tokenizing *r, const char *path) {
              lexis_append(r, r->e.ids, r->e.n);
         at += chunk;
         r->bytes_done += chunk;
-        snprintf(message, sizeof message, "reading the text as tokens: %.0f of %.0f MB",
+        snprintf(message, sizeof message, "tokenizing the text: %.0f of %.0f MB",
                  (double)r->bytes_done / 1e6, (double)r->corpus->bytes / 1e6);
         if (ok && !r->heard->on_progress(message, r->heard->user))
             ok = ct__err(r->err, CT_E_INTERRUPTED, CT_NOWHERE, "train",
-                         "stopped before the first step, while the text was read");
+                         "stopped before the first step, while the text was tokenized");
     }
     ct__free(text);
     return ok && lexis_append_one(r, r->lexis->end);

@@ -115,7 +115,7 @@ static bool export_check_accumulate(const export_job *j) {
             ", a function takes one",
             j->options->dir, n, j->train_options.batch);
     ct__err_hint(j->err,
-                 ".batch %" PRId64 " takes the texts of all of them at once, which is the same "
+                 ".batch %" PRId64 " takes the sequences of all of them at once, which is the same "
                  "but for rounding and dropout",
                  n * j->train_options.batch);
     return false;

@@ -71,7 +71,7 @@ static void load_report_weight(ct_lm *lm, const char *name, const ct_weight *fou
     for (size_t a = 0; a < found->rank && n < sizeof shape; a++)
         n += (size_t)snprintf(shape + n, sizeof shape - n, "%s%" PRId64, a ? ", " : "",
                               found->dim[a]);
-    ct__textf(&lm->problems, "\"%s\" is (%s) %s, %s is wanted", name, shape, found->kind,
+    ct__textf(&lm->problems, "\"%s\" is (%s) %s, %s is expected", name, shape, found->kind,
               ct__type_text(&type).s);
 }
 
@@ -627,9 +627,8 @@ ct_lm_properties ct_lm_info(const ct_lm *lm) {
 static bool lm_tokens_check(const ct_lm *lm, ct_tensor tokens, ct_ctx *ctx, const char *op,
                             ct_loc here) {
     if (!ct__given(ctx, lm, here, op, "the model")) return false;
-    if (lm->reader && strcmp(op, "lm_pair_logits")) {
-        ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s reads one text and writes another",
-                 lm->spec.type);
+    if (lm->reader && strcmp(op, "lm_seq2seq_logits")) {
+        ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s is an encoder-decoder model", lm->spec.type);
         ct__err_hint(&ctx->err, "ct_lm_seq2seq_logits takes both");
         return false;
     }
@@ -702,12 +701,12 @@ ct_tensor ct_lm_seq2seq_logits_at(const ct_lm *lm, ct_tensor encoder_ids, ct_ten
                                   ct_nn_mode *mode, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
-    if (!lm_tokens_check(lm, encoder_ids, ctx, "lm_pair_logits", here) ||
-        !lm_tokens_check(lm, decoder_ids, ctx, "lm_pair_logits", here))
+    if (!lm_tokens_check(lm, encoder_ids, ctx, "lm_seq2seq_logits", here) ||
+        !lm_tokens_check(lm, decoder_ids, ctx, "lm_seq2seq_logits", here))
         return ct__poison(ctx, here);
     if (!lm->reader)
-        return ct__fail(ctx, CT_E_ARGUMENT, here, "lm_pair_logits", "%s reads and writes one text",
-                        lm->spec.type);
+        return ct__fail(ctx, CT_E_ARGUMENT, here, "lm_seq2seq_logits",
+                        "%s is no encoder-decoder model", lm->spec.type);
     ct_lm_pass pass;
     ct_tensor memory =
         lm_hidden_rows(lm->reader, encoder_ids, CT_NONE, &pass, CT_NONE, mode, CT_NONE, here);

@@ -130,7 +130,7 @@ static bool new_config_check(const ct_lm_sizes *sizes, const ct_spec *s, ct_err 
     if (s->rope != CT_ROPE_NONE && (s->head % 2 || s->rotary % 2))
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
                        "%" PRId64 " numbers a head, the width divided by the heads, are not even: "
-                       "pairs of them turn with the position",
+                       "pairs of them are rotated by the position",
                        s->head % 2 ? s->head : s->rotary);
     for (int i = 0; i < 2; i++)
         if (options[i].asked && options[i].asked != options[i].has)

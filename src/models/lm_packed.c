@@ -20,10 +20,10 @@ static bool packed_refuse(const char *path, const char *method, const char *form
     char shown[CT_PRINTABLE], more[CT_PRINTABLE] = "";
     if (format) ct__printable(format, strlen(format), more, sizeof more);
     ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, path,
-            "the weights are quantised by \"%s\"%s%s%s, a way that is not read",
+            "the weights are quantised by \"%s\"%s%s%s, which is not supported",
             ct__printable(method, strlen(method), shown, sizeof shown), format ? " as \"" : "",
             more, format ? "\"" : "");
-    ct__err_hint(err, "GGUF files, MLX's codes, FP8 and MXFP4 are");
+    ct__err_hint(err, "GGUF files, MLX's quants, FP8 and MXFP4 are");
     return false;
 }
 

@@ -285,7 +285,7 @@ static bool sample_load_vocab_or_tokenizer(const char *dir, const ct_learner *mo
     const int64_t n = ct_tokenizer_size(lexis->tokenizer), max_vocab = ct__learner_vocab(model);
     return n <= max_vocab ||
            ct__err(err, CT_E_FORMAT, CT_NOWHERE, dir,
-                   "the tokenizer has %" PRId64 " tokens, the model knows %" PRId64, n, max_vocab);
+                   "the tokenizer has %" PRId64 " tokens, the model has %" PRId64, n, max_vocab);
 }
 
 static int64_t sample_max_tokens(const ct_lm_sample_options *o) {

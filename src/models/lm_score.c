@@ -59,21 +59,21 @@ static bool score_check_sequence(const score_job *j, size_t i) {
     ct_ctx *ctx = ct__ctx();
     if (!t->tokens || t->n_scored >= t->n) {
         ct__fail(ctx, CT_E_ARGUMENT, j->o->here, j->op,
-                 "text %zu has %zu tokens, of which %zu are judged; one at least is given", i, t->n,
+                 "text %zu has %zu tokens, of which %zu are scored; one at least is given", i, t->n,
                  t->n_scored);
         return false;
     }
     if (t->n_scored > (size_t)context) {
         ct__fail(ctx, CT_E_ARGUMENT, j->o->here, j->op,
-                 "%zu tokens of text %zu are judged; they must be %lld at most, the context",
+                 "%zu tokens of text %zu are scored; they must be %lld at most, the context",
                  t->n_scored, i, (long long)context);
         return false;
     }
     for (size_t k = 0; k < t->n; k++)
         if (t->tokens[k] < 0 || t->tokens[k] >= j->lm->spec.vocab) {
             ct__fail(ctx, CT_E_ARGUMENT, j->o->here, j->op,
-                     "token %zu of text %zu is %d, the model knows 0 to %lld", k, i,
-                     (int)t->tokens[k], (long long)j->lm->spec.vocab - 1);
+                     "token %zu of text %zu is %d, it must be 0 to %lld", k, i, (int)t->tokens[k],
+                     (long long)j->lm->spec.vocab - 1);
             return false;
         }
     return true;
@@ -217,7 +217,7 @@ bool ct__score(const ct_lm *lm, const ct_lm_score_input *sequences, size_t n, ct
 
 bool ct_lm_score_tokens_with(const ct_lm *lm, const ct_lm_score_input *sequences, size_t n,
                              ct_lm_score *scores, ct_eval_options o) {
-    static const char op[] = "lm_score_texts";
+    static const char op[] = "lm_score_tokens";
     ct_ctx *ctx = ct__ctx();
     return ctx && ct__given(ctx, lm, o.here, op, "the model") &&
            (!n || (ct__given(ctx, sequences, o.here, op, "the texts") &&

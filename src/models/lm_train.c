@@ -39,7 +39,7 @@ typedef struct run {
     ct_learner model;
     ct_learner_cache cache;
     ct_optim *optim;
-    int64_t n_parameters, vocab; // of the model that --from names; 0: none
+    int64_t n_parameters, vocab; // of the model that .from names; 0: none
     char from[CT_RUN_PATH];      // its folder, or the checkpoint's; "": a new model
     ct_lm_rehearsal *dry_run;    // the dry run that records; NULL: the run itself
     uint64_t device_limit;       // maximum of bytes on devices; 0: no limit
@@ -63,7 +63,7 @@ typedef struct run {
     // first: number of steps done before; saved: step of the newest checkpoint, -1: there is none
     int64_t first, saved;
     int lock;                      // of the folder; -1: none
-    char default_dir[CT_RUN_PATH]; // the folder's name if --out is not given
+    char default_dir[CT_RUN_PATH]; // the folder's name if .out is not given
     bool replaces_run;             // true: the first save replaces another run
     // where the files are; until a replacement, a folder beside the final one
     char dir[CT_RUN_PATH];
@@ -819,7 +819,7 @@ static bool train_find_tokenizer(run *r) {
     r->corpus.vocab.n = (int32_t)(r->vocab ? r->vocab : n);
     return n <= r->corpus.vocab.n ||
            ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, from,
-                   "the tokenizer has %" PRId64 " tokens, the model knows %" PRId64, n, r->vocab);
+                   "the tokenizer has %" PRId64 " tokens, the model has %" PRId64, n, r->vocab);
 }
 
 // Tokenizes the text; a resumed run maps the tokens in its folder if the text is the same.

@@ -39,7 +39,8 @@ static bool pretrained_refuse_file(const char *path, ct_loc here) {
              path);
     snprintf(config, sizeof config, "%.*s/config.json", n, slash ? path : ".");
     if (stat(config, &st))
-        ct__err_hint(err, "a model is a folder, a GGUF file, or ORG/NAME that cotan pull brought");
+        ct__err_hint(err,
+                     "a model is a folder, a GGUF file, or ORG/NAME that cotan pull downloaded");
     else
         ct__err_hint(err, "its folder is what to name: %.*s", n, slash ? path : ".");
     return false;

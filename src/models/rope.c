@@ -104,7 +104,7 @@ static bool rope_longrope_freqs(const char *path, const rope_params *s, ct_rope 
     for (int is_long = 0; is_long < 2; is_long++) {
         if (json_array_size(list[is_long]) != (size_t)s->pairs)
             return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path,
-                           "\"%s_factor\" has %zu numbers, heads turn %lld pairs",
+                           "\"%s_factor\" has %zu numbers, heads rotate %lld pairs",
                            is_long ? "long" : "short", json_array_size(list[is_long]),
                            (long long)s->pairs);
         for (int64_t i = 0; i < s->pairs; i++) {
@@ -202,9 +202,10 @@ bool ct__rope_read(const char *path, const json_t *config, ct_arena *arena, ct_s
     for (int sliding = 0; sliding < 2 && spec->rope != CT_ROPE_NONE; sliding++) {
         const rope_params s = rope_read_params(config, spec, sliding);
         if (s.pairs < 1 || 2 * s.pairs > spec->head || !(s.theta > 0))
-            return ct__err(err, CT_E_FORMAT, CT_NOWHERE, path,
-                           "%lld pairs of a head of %lld numbers cannot turn by a theta of %g",
-                           (long long)s.pairs, (long long)spec->head, s.theta);
+            return ct__err(
+                err, CT_E_FORMAT, CT_NOWHERE, path,
+                "%lld pairs of a head of %lld numbers cannot be rotated by a theta of %g",
+                (long long)s.pairs, (long long)spec->head, s.theta);
         if (!rope_make_freqs(path, &s, arena, &spec->ropes[sliding], err)) return false;
         if (!sliding) rope_extend_context(&s, spec);
     }

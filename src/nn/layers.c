@@ -151,9 +151,9 @@ static bool conv_check(const ct_nn_conv_options *o, int64_t groups) {
                  "%lld groups do not divide %lld channels in and %lld out", (long long)groups,
                  (long long)o->in, (long long)o->out);
     else if (o->output_padding.n && !o->transposed)
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".output_padding is for .transposed alone");
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".output_padding needs .transposed");
     else if (o->same && o->transposed)
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".same is not for .transposed");
+        ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".same is not allowed with .transposed");
     else if (o->same && o->padding.n)
         ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".padding is given, and .same too");
     else

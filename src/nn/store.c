@@ -104,7 +104,7 @@ static bool store_check_entry(const ct_st_entry *entry, const char *name, ct_ten
     ct_type type = {.dtype = (uint8_t)to, .rank = (uint8_t)ct_rank(var), .dim = dim};
     snprintf(want, sizeof want, "%s", ct__type_text(&type).s);
     ct__err(err, same_shape ? CT_E_DTYPE : CT_E_SHAPE, CT_NOWHERE, "safetensors",
-            "%s: tensor \"%.200s\" is %s in the file, %s is wanted", rules->path, name,
+            "%s: tensor \"%.200s\" is %s in the file, %s is expected", rules->path, name,
             ct__st_describe(entry, have, sizeof have), want);
     if (!same_shape) ct__err_hint(err, store_architecture_hint);
     return false;

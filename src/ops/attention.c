@@ -69,8 +69,8 @@ static bool attention_check_positions(ct_call *call, const attention_attrs *attr
                    "the %s is %s, it must be one integer, or some that broadcast to the axes "
                    "in front of the keys, k %s",
                    of[i].name, ct__type_text(t).s, ct__type_text(call->in[1]).s) ||
-               ct__call_hint(call,
-                             "a number is ct_i(10); one for each of B texts with heads is (B, 1)");
+               ct__call_hint(
+                   call, "a number is ct_i(10); one for each of B sequences with heads is (B, 1)");
     }
     return true;
 }
@@ -898,22 +898,20 @@ const ct_opdef ct__op_attention = {
     .id = CT_OP_ATTENTION,
     .name = "attention",
     .doc =
-        "softmax(scale q k') v for q (..., T, D), k (..., S, D), v (..., S, E); scale: 1 / "
-        "sqrt(D) unless given. q (..., H, T, D) may have a multiple of the heads of k and v: "
-        "neighbouring ones share (Ainslie et al. 2023, grouped queries). causal: query i looks "
-        "at keys 0 to position + i (position: one integer, default 0); window: at the last so "
-        "many of them (default 0: all). softcap: scores are c tanh(score / c) (default 0: as "
-        "they are). mask: broadcast to (..., T, S); bool, true where a query may look, or "
-        "floats of q's dtype, which are added to the scores. length: keys beyond it are not looked "
-        "at. position, length: one integer, or some that broadcast to k's axes in front, so (B, 1) "
-        "for B texts. alibi: slopes that broadcast to q's axes in front, as (H): slope times the "
-        "distance is taken from the scores. sinks: as alibi, a score whose value is nothing. keep: "
-        "factors of the probabilities, broadcast to (..., T, S), as of a dropout. bias: floats "
-        "that "
-        "are added, beside a mask of bools. fill: the score that such a mask puts (default "
-        "-infinity). A query that may look nowhere gets zeros, and so do its gradients; "
-        "masked_nan: where masks and summands alone hide keys, NaN, as from the softmax written "
-        "out.",
+        "softmax(scale q k') v for q (..., T, D), k (..., S, D), v (..., S, E); scale: 1 / sqrt(D) "
+        "unless given. q (..., H, T, D) may have a multiple of the heads of k and v: neighbouring "
+        "ones share (Ainslie et al. 2023, grouped queries). causal: query i attends to keys 0 to "
+        "position + i (position: one integer, default 0); window: at the last so many of them "
+        "(default 0: all). softcap: scores are c tanh(score / c) (default 0: as they are). mask: "
+        "broadcast to (..., T, S); bool, true where a query may look, or floats of q's dtype, "
+        "which are added to the scores. length: keys beyond it are not looked at. position, "
+        "length: one integer, or some that broadcast to k's axes in front, so (B, 1) for B texts. "
+        "alibi: slopes that broadcast to q's axes in front, as (H): slope times the distance is "
+        "taken from the scores. sinks: as alibi, a score whose value is nothing. keep: factors of "
+        "the probabilities, broadcast to (..., T, S), as of a dropout. bias: floats that are "
+        "added, beside a mask of bools. fill: the score that such a mask puts (default -infinity). "
+        "A query that may look nowhere gets zeros, and so do its gradients; masked_nan: where "
+        "masks and summands alone hide keys, NaN, as from the softmax written out.",
     .kind = &ct__kind_attention,
     .n_in = -1,
     .n_out = 2,

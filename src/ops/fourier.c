@@ -32,7 +32,7 @@ static bool fft_infer(ct_call *call) { // without axes: the last one
         if (ct__is_dyn(in, axis))
             return ct__call_err(call, CT_E_SHAPE, "axis %d has a dynamic size, x is %s", axis,
                                 ct__type_text(in).s) ||
-                   ct__call_hint(call, "the size is taken apart when the plan is made");
+                   ct__call_hint(call, "the size is factorised when the plan is made");
         if (in->dim[axis] == 0)
             return ct__call_err(call, CT_E_SHAPE, "axis %d has no elements, x is %s", axis,
                                 ct__type_text(in).s);

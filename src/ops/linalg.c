@@ -199,10 +199,9 @@ const ct_opdef ct__op_det = {
     .n_in = 1,
     .n_out = 1,
     .jvp = det_jvp,
-    .doc =
-        "The determinant of square matrices (..., N, N); of a singular one 0. Its gradient are the "
-        "cofactors, of a singular matrix too; the gradient of that one wants the inverse: there a "
-        "singular matrix is an error of the plan.",
+    .doc = "The determinant of square matrices (..., N, N); of a singular one 0. Its gradient are "
+           "the cofactors, of a singular matrix too; the gradient of that one needs the inverse: "
+           "there a singular matrix is an error of the plan.",
 };
 
 static bool slogdet_infer(ct_call *call) {

@@ -33,7 +33,7 @@ static __attribute__((format(printf, 2, 3))) int expression_error(expression_par
     ct__textf_v(&message, format, args);
     va_end(args);
     if (!r->err->code)
-        ct__err(r->err, CT_E_ARGUMENT, r->here, r->op->name, "column %zu of its text: %s",
+        ct__err(r->err, CT_E_ARGUMENT, r->here, r->op->name, "column %zu of its expression: %s",
                 (size_t)(r->at - r->text) + 1, message.s ? message.s : "an error");
     ct__text_free(&message);
     return -1;
@@ -275,8 +275,8 @@ bool ct__read_expression(ct_op *op, const char *text, ct_err *err, ct_loc here) 
     if (*r.at) return expression_error(&r, "\"%c\" was not expected", *r.at) >= 0;
     for (int i = 0; i < op->signature.n_in; i++)
         if (!r.used[i])
-            return ct__err(err, CT_E_ARGUMENT, here, op->name, "its text does not use operand %s",
-                           op->operand_names[i]);
+            return ct__err(err, CT_E_ARGUMENT, here, op->name,
+                           "its expression does not use operand %s", op->operand_names[i]);
     op->expression.n = (size_t)root + 1; // the nodes after it are not needed
     return true;
 }

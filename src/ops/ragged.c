@@ -236,10 +236,10 @@ const ct_opdef ct__op_ragged_outer = {
     .id = CT_OP_RAGGED_OUTER,
     .name = "ragged_outer",
     .doc = "For each group of rows, as in ct_ragged_matmul, the transpose of a's rows, of (M, K), "
-           "times b's, of (M, N): (G, K, N), 0 where a group has no rows. With it go gradients "
-           "with respect to the matrices of ct_ragged_matmul. Inside ct_vmap it is a loop whose "
-           "turns are data, through which ct_grad does not go: record a call for each sample "
-           "instead.",
+           "times b's, of (M, N): (G, K, N), 0 where a group has no rows. Gradients with respect "
+           "to the matrices of ct_ragged_matmul are computed with it. Inside ct_vmap it is a loop "
+           "whose number of iterations is data, which ct_grad does not support: record a call for "
+           "each sample instead.",
     .kind = &ct__kind_composition,
     .n_in = 3,
     .n_out = 1,

@@ -102,8 +102,8 @@ static bool roll_body(ct_rule *r) {
 }
 const ct_opdef ct__op_roll = {
     REARRANGE(ROLL, roll),
-    .doc = "x with each axis moved on by one of `shifts`, a number an axis; what leaves at the end "
-           "comes in at the beginning.",
+    .doc = "x with each axis rotated by one of `shifts`, a number per axis: elements that leave at "
+           "the end come in at the beginning.",
     .accepts = CT_ANY,
 };
 

@@ -99,7 +99,7 @@ static bool slice_infer(ct_call *call) {
         if (step < 1)
             return ct__call_err(call, CT_E_ARGUMENT, "the step along axis %d is %lld", a,
                                 (long long)step) ||
-                   ct__call_hint(call, step ? "steps are 1 or more; ct_flip turns an axis round"
+                   ct__call_hint(call, step ? "steps are 1 or more; ct_flip reverses an axis"
                                             : "steps are 1 or more");
         if (start < 0 || start > stop || stop > in->dim[a])
             return ct__call_err(call, CT_E_ARGUMENT,
@@ -185,7 +185,7 @@ const ct_opdef ct__op_slice = {
     .id = CT_OP_SLICE,
     .name = "slice",
     .doc = "Elements start to stop (exclusive) by step along each axis; negative positions count "
-           "from the end, CT_END is the end. The lists speak of the axes named, else of the "
+           "from the end, CT_END is the end. The lists are for the axes named, or else for the "
            "leading ones; an empty list means 0, the end, 1.",
     .kind = &ct__kind_movement,
     .n_in = 1,

@@ -353,7 +353,8 @@ ct_params *ct__optim_make_sums(ct_optim *optim, ct_loc here) {
 
 bool ct_optim_clear_accumulated_at(ct_optim *optim, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, optim, here, "optim_forget_parts", "the optimizer")) return false;
+    if (!ctx || !ct__given(ctx, optim, here, "optim_clear_accumulated", "the optimizer"))
+        return false;
     if (optim_has_sums(optim)) {
         CT_SCOPE;
         ct_assign_at(optim->n_accumulated, ct_scalar(0, CT_I32), here);

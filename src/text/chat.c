@@ -257,7 +257,7 @@ json_t *ct__chat_parse_json(const char *text, const char *what, bool list, ct_er
         return NULL;
     }
     if (list ? json_is_array(json) : json_is_object(json)) return json;
-    ct__err(err, CT_E_DATA, CT_NOWHERE, what, "a JSON %s is wanted", list ? "list" : "object");
+    ct__err(err, CT_E_DATA, CT_NOWHERE, what, "a JSON %s is expected", list ? "list" : "object");
     json_decref(json);
     return NULL;
 }

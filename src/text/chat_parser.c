@@ -324,7 +324,7 @@ ct_chat_parser *ct_chat_parser_new_with(const ct_chat_template *chat,
 
 const char *ct_chat_parser_format(const ct_chat_parser *p) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, p, CT_NOWHERE, "chat_parser_form", "the parser")) return NULL;
+    if (!ctx || !ct__given(ctx, p, CT_NOWHERE, "chat_parser_format", "the parser")) return NULL;
     return p->form->name;
 }
 

@@ -514,7 +514,7 @@ static ct_jv percent_next_value(ct_jinja_machine *m, percent_values *values) {
         values->at++;
         return values->several ? values->all.list->v[values->at - 1] : values->all;
     }
-    ct__jinja_fail(m, "%%: the format wants more values than there are");
+    ct__jinja_fail(m, "%%: the format needs more values than are given");
 }
 
 static ct_jv percent_value_by_name(ct_jinja_machine *m, const ct_jv_string *s, size_t *at,

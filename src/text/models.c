@@ -12,9 +12,9 @@ bool ct__work_add_part(ct_work *w, int32_t id, uint32_t n) {
 }
 
 static bool model_no_unk_error(ct_work *w) {
-    return ct__err(w->err, CT_E_DATA, CT_NOWHERE, w->t->label,
-                   "the text has a part that is in no token, and the tokenizer has no token for "
-                   "what is unknown");
+    return ct__err(
+        w->err, CT_E_DATA, CT_NOWHERE, w->t->label,
+        "the text has a part that is in no token, and the tokenizer has no unknown token");
 }
 
 // ----------------------------------------------------------------------------------------- Unigram

@@ -145,7 +145,7 @@ static bool vocab_add_splits(ct_tokenizer *t, const char *pre, ct_err *err) {
     if (l) return ct__tokenizer_add_split(t, ct__pattern_by_name(l->name), err);
     char shown[CT_PRINTABLE];
     return ct__err(err, CT_E_UNSUPPORTED, CT_NOWHERE, t->label,
-                   "tokenizer.ggml.pre is \"%s\", a way to split text that is not known",
+                   "tokenizer.ggml.pre is \"%s\", an unknown pre-tokenizer",
                    ct__printable(pre, strlen(pre), shown, sizeof shown));
 }
 

@@ -253,8 +253,7 @@ bool ct__pieces_build_model(ct_tokenizer *t, const ct_pieces *p, ct_err *err) {
             return ct__tokenizer_memory_error(t, err);
     }
     if (m->unk < 0)
-        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->label,
-                       "there is no piece for what is unknown");
+        return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->label, "there is no unknown piece");
     if (m->byte_fallback) ct__model_find_byte_tokens(m);
     m->fuse_unk = true;
     return m->kind == CT_MODEL_UNIGRAM ? sp_build_unigram(t, p, n, err)

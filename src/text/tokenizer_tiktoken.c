@@ -113,7 +113,7 @@ static bool tiktoken_read_ranks(ct_tokenizer *t, const char *text, size_t n, ct_
         m->byte_ids[i] = ct__lexicon_id(&m->vocab, &byte, 1);
         if (m->byte_ids[i] < 0)
             return ct__err(err, CT_E_FORMAT, CT_NOWHERE, t->label,
-                           "tiktoken: there is no token of byte 0x%02x alone", (unsigned)i);
+                           "tiktoken: there is no token of the single byte 0x%02x", (unsigned)i);
     }
     uint32_t *ranks = ct__malloc((m->vocab.n_ids + 1) * sizeof *ranks);
     if (!ranks) return ct__tokenizer_memory_error(t, err);

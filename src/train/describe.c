@@ -525,7 +525,8 @@ bool ct_describe(const char *path, ct_write_fn write, void *user) {
     ct_ctx *ctx = ct__ctx();
     ct_text out = {0};
     if (!ctx || !ct__given(ctx, path, CT_NOWHERE, "describe", "the path") ||
-        !ct__given(ctx, (void *)(uintptr_t)write, CT_NOWHERE, "describe", "who takes the text") ||
+        !ct__given(ctx, (void *)(uintptr_t)write, CT_NOWHERE, "describe",
+                   "the callback for the text") ||
         ctx->err.code)
         return false;
     bool ok = describe_any(path, &out, &ctx->err);

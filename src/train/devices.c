@@ -100,10 +100,10 @@ bool ct__devices(bool measure, ct_device_fn callback, void *user, ct_err *err) {
         int n = b->count ? b->count(b, &error) : 1;
         if (n <= 0) {
             error.text[strcspn(error.text, "\n")] = '\0';
-            callback(
-                &(ct_device_info){.name = b->name,
-                                  .description = n < 0 ? error.text : "no driver brings a device"},
-                user);
+            callback(&(ct_device_info){.name = b->name,
+                                       .description =
+                                           n < 0 ? error.text : "no driver provides a device"},
+                     user);
         }
         for (int i = 0; i < n; i++) devices_report(b, i, measure, callback, user);
     }

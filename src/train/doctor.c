@@ -214,7 +214,7 @@ static void doctor_check_compiler(doctor *d) {
     const char *missing = ct__cc_missing();
     if (missing) {
         ct__textf(&text, "%s: kernels are interpreted: the same bits, several times slower",
-                  *missing ? missing : "none is wanted (COTAN_CC=none)");
+                  *missing ? missing : "none is used (COTAN_CC=none)");
         doctor_report(d, *missing ? CT_HEALTH_POOR : CT_HEALTH_GOOD, "compiler", &text,
                       *missing ? ct__cc_missing_hint() : NULL);
         ct__text_free(&text);

@@ -178,7 +178,8 @@ const char *ct_profile_table(void) {
     profile_add_section(t, "on the host", false);
     ct__textf(t, "%.3f s watched; launches took %.3f s of it (%.1f %%)", p->seconds,
               p->launch_seconds, p->seconds > 0 ? 100 * p->launch_seconds / p->seconds : 0);
-    if (p->peak_bytes) ct__textf(t, "; devices held %s at most", ct__bytes_text(p->peak_bytes).s);
+    if (p->peak_bytes)
+        ct__textf(t, "; peak memory of devices: %s", ct__bytes_text(p->peak_bytes).s);
     ct__text_add(t, "\n");
     if (p->limits.flops > 0)
         ct__textf(t,

@@ -211,17 +211,19 @@ static void loop_hint_carried(ct_ctx *ctx, const char *op, const ct_type *is, co
     const bool is_int = CT_INTEGERS & CT_MASK(is->dtype);
     const bool is_index = strcmp(op, "fori") == 0 && is->rank == 0; // possibly the loop index
     if (is_index && (was->rank > 0 || (is_int && !(CT_INTEGERS & CT_MASK(was->dtype)))))
-        ct__err_hint(&ctx->err, "in[0] of the body is the number of the turn, in[1] the first "
-                                "carried tensor");
+        ct__err_hint(
+            &ctx->err,
+            "in[0] of the body is the number of the iteration, in[1] the first carried tensor");
     else if (ct__same_shape(is, was))
         ct__err_hint(&ctx->err, "ct_cast it in the body, or before the loop");
     else if (ct__same_sizes(is, was))
         ct__err_hint(&ctx->err, CT_HINT_DYNAMIC);
     else
-        ct__err_hint(&ctx->err, strcmp(op, "scan") == 0
-                                    ? "it keeps its shape; what each turn adds goes out as ys"
-                                    : "it keeps its shape; give it the size of all iterations, and "
-                                      "write one with ct_dynamic_update");
+        ct__err_hint(&ctx->err,
+                     strcmp(op, "scan") == 0
+                         ? "it keeps its shape; what each iteration adds is returned as ys"
+                         : "it keeps its shape; give it the size of all iterations, and "
+                           "write one with ct_dynamic_update");
 }
 
 bool ct__carries_on(ct_ctx *ctx, const char *op, const ct_type *const *carry, size_t n_carry,

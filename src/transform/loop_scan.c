@@ -290,7 +290,7 @@ static bool scan_record(ct_ctx *ctx, ct_scan_args args, ct_tensor *result) {
 static bool scan_has_length(ct_ctx *ctx, const ct_scan_args *args) {
     if (args->n_xs || args->length) return true;
     ct__fail(ctx, CT_E_ARGUMENT, args->here, "scan", "there are neither xs nor a length");
-    ct__err_hint(&ctx->err, "give .length; ct_fori turns a number of times that may be 0");
+    ct__err_hint(&ctx->err, "give .length; ct_fori runs a number of iterations that may be 0");
     return false;
 }
 

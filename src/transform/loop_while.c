@@ -35,9 +35,8 @@ static bool while_vjp(ct_rule *r) {
     ct_ctx *ctx = ct__ctx();
     ct__fail(ctx, CT_E_GRAD, r->node->here, "grad",
              "a loop that a predicate ends has no gradient in reverse mode");
-    ct__err_hint(&ctx->err,
-                 "ct_scan has one, and ct_fori between two known numbers: let it turn as "
-                 "often as it ever must, and ct_select what stays as it is");
+    ct__err_hint(&ctx->err, "ct_scan has one, and ct_fori between two constants: run the largest "
+                            "number of iterations, and keep finished values with ct_select");
     return false;
 }
 

@@ -210,8 +210,8 @@ static bool plugin_read_spec(ct_op *op, const ct_op_spec *spec, ct_err *err, ct_
                                : ct__err(err, CT_E_ARGUMENT, here, op->name, "it has no signature");
     if (spec->signature || op->n_numbers || spec->dtypes || !s->n_in)
         return ct__err(err, CT_E_ARGUMENT, here, op->name,
-                       s->n_in ? "a text has neither signature, numbers nor dtypes"
-                               : "a text needs the names of its operands");
+                       s->n_in ? "an expression has neither signature, numbers nor dtypes"
+                               : "an expression needs the names of its operands");
     s->n_out = 1;
     return ct__read_expression(op, spec->expression, err, here);
 }

@@ -78,7 +78,7 @@ def test_it_is_a_model(run, text, tmp_path):
     if kind == "chars":
         alone = lm.loglikelihood([(short[:i], short[i]) for i in range(1, 5)])
         assert abs(sum(one[0] for one in alone) - lm.perplexity(short).log_likelihood) < 1e-4
-        with pytest.raises(ValueError, match="6 of the text's 11 bytes are characters that the tokenizer does not know, and so would not be judged"):
+        with pytest.raises(ValueError, match="6 of the text's 11 bytes are characters that the tokenizer does not have, and would not be scored"):
             lm.perplexity(short.encode()[:5].decode() + "\u3042\u3044")
 
 

@@ -90,7 +90,7 @@ def test_what_eval_refuses(model, encoder, tmp_path):
     assert cotan("eval", model, "--task", task, fails=1).endswith(f'{task}: line 1: "gold" is choice 3, there are 0 to 2\n')
     task.write_text(json.dumps(QUESTIONS[0] | {"choices": ["a" * 200, "b"]}))
     assert cotan("eval", model, "--task", task, fails=1).endswith(
-        "eval_choices: 201 tokens of text 0 are judged; they must be 128 at most, the context\n")
+        "eval_multiple_choice: 201 tokens of text 0 are scored; they must be 128 at most, the context\n")
     task.write_text("")
     assert cotan("eval", model, "--task", task, fails=1).endswith(f"{task}: it has no questions\n")
     text = tmp_path / "a.txt"

@@ -178,8 +178,10 @@ def test_files_of_these_names_elsewhere(tmp_path):
                                               f"  hint: its folder is what to name: {tmp_path}\n")
     (tmp_path / "config.json").unlink()
     done = subprocess.run([COTAN, "run", tmp_path / "README.md"], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (1, f"cotan: pretrained_load: {tmp_path}/README.md: this file alone is no model\n"
-                                              "  hint: a model is a folder, a GGUF file, or ORG/NAME that cotan pull brought\n")
+    assert (done.returncode, done.stderr) == (1, f"cotan: pretrained_load: {tmp_path}/README.md: this file alone is no "
+                                                 "model\n"
+                                                 "  hint: a model is a folder, a GGUF file, or ORG/NAME that cotan pull "
+                                                 "downloaded\n")
 
 
 def bound_by_modes():

@@ -35,7 +35,7 @@ def test_the_table(run):
     source = (ROOT / "src/models/lm_train.c").read_text().splitlines()
     assert all(0 < int(line) <= len(source) for _, line, *_ in rows)
     assert re.search(r"^plan run +lm_train\.c:\d+ ", table, re.M) and "plan made" in table
-    share = re.search(r"s watched; launches took [\d.]+ s of it \([\d.]+ %\); devices held [\d.]+ [kM]B at most", table)
+    share = re.search(r"s watched; launches took [\d.]+ s of it \([\d.]+ %\); peak memory of devices: [\d.]+ [kM]B", table)
     assert share and "GFLOP/s and " in table
 
 

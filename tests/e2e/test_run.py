@@ -197,7 +197,7 @@ def test_a_vocabulary_that_does_not_fit(model, tmp_path):
         if special:
             assert cotan("run", folder, "--prompt", "fox", "--max-tokens", 2, "--temperature", 0).startswith("fox")
             said = cotan("run", folder, "--prompt", "<image>", fails=1)
-            assert said == "cotan: engine_add: token 0 of the prompt is 300, the model knows 0 to 299\n"
+            assert said == "cotan: engine_add: token 0 of the prompt is 300, it must be 0 to 299\n"
         else:
             said = cotan("run", folder, "--prompt", "fox", fails=1)
             assert said == f"cotan: pretrained_load: the tokenizer of {folder} has 301 tokens, its weights know 300\n"
@@ -214,13 +214,14 @@ def test_long_factors_are_asked_for(tmp_path):
     assert usual == short != long
     said = cotan("run", folder, "--raw", "--prompt", "hello " * 5, fails=1)
     assert said == ("cotan: engine_add: the prompt has 30 tokens; it must have 1 to 23, one less than the context\n"
-                                      "  hint: the model stretches texts beyond 24 tokens; a larger context than that has to be asked for\n")
+                    "  hint: the model scales its positions beyond 24 tokens; a larger context than that must be requested\n")
 
 
 def test_what_is_no_model(model, tmp_path):
     for name in (tmp_path / "nothing", "nothing.gguf", "./a/b", "org/x.gguf"):
         assert cotan("run", name, fails=1) == (f"cotan: pretrained_load: {name}: there is no such file or folder\n"
-                                               "  hint: a model is a folder, a GGUF file, or ORG/NAME that cotan pull brought\n")
+                                               "  hint: a model is a folder, a GGUF file, or ORG/NAME that cotan pull "
+                                               "downloaded\n")
     assert "revision main is not in the cache" in cotan("run", "org/nothing", fails=1)
     assert "temperature" in cotan("run", model, "--temperature", -1, fails=2)
     (model / "config.json").rename(model / "config.away")

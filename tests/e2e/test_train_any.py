@@ -191,7 +191,7 @@ def test_bad_rows(text, tmp_path, row, message):
     (["--arch", "llama", "--kv-heads", 2], "--kv-heads needs --heads"),
     (["--arch", "llama", *SIZES, "--kv-heads", 3], "2 heads are no multiple of 3 of keys and values"),
     (["--arch", "gptj", *SIZES, "--kv-heads", 1], "--kv-heads 1 is not allowed with --arch gptj, where it is 2"),
-    (["--arch", "llama", "--width", 34, *SIZES[:4], *SIZES[6:]], "17 numbers a head, the width divided by the heads, are not even: pairs of them turn with the position"),
+    (["--arch", "llama", "--width", 34, *SIZES[:4], *SIZES[6:]], "17 numbers a head, the width divided by the heads, are not even: pairs of them are rotated by the position"),
     (["--intermediate-size", 64], "--intermediate-size needs --arch: a GPT-2 has no such option"),
     (["--kv-heads", 2], "--kv-heads needs --arch: a GPT-2 has no such option"),
     (["--from", "x", "--tokenizer", "bytes"], "--tokenizer is not allowed with --from, whose model has its own"),

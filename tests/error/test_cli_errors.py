@@ -198,6 +198,7 @@ def test_data(tmp_path):
     binary.write_bytes(bytes(range(256)))
     words = ["train", "--out", tmp_path / "out", "--device", "ref", "--data"]
     refused(1, f"{missing}: cannot open: No such file or directory", *words, missing)
+    refused(1, ".data: cannot open: No such file or directory", *words, ".data")  # a file's name, no option
     refused(1, f"{empty}: the file is empty", *words, empty)
     refused(1, f"{binary}: the file is not text: byte 0 of 256 is 0\n"
                "  hint: --tokenizer \"bytes\" accepts any file", *words, binary, "--tokenizer", "chars")
@@ -264,7 +265,7 @@ def test_compile_of_a_step_of_several_batches(tmp_path):
     assert done.returncode == 0, done.stderr
     words = ["compile", run, "--function", "step", "--out", out]
     refused(2, f"compile: a step of the run in {run} takes 4 batches of 2, a function takes one\n"
-               "  hint: --batch 8 takes the texts of all of them at once, which is the same but for rounding and dropout", *words)
+               "  hint: --batch 8 takes the sequences of all of them at once, which is the same but for rounding and dropout", *words)
     assert not out.with_suffix(".c").exists()
     assert cotan(*words, "--batch", 8).returncode == 0
     assert "const int32_t *tokens; // (8, 8) i32" in out.with_suffix(".h").read_text()
@@ -348,7 +349,7 @@ def test_another_width(copy):
     edit_config(copy, '"n_embd": 16', '"n_embd": 32')
     n = len(set((ROOT / "README.md").read_text()))
     refuses_to_sample(copy, f'safetensors: {copy}/model.safetensors: tensor "wte.weight" is '
-                            f"({n}, 16) f32 in the file, ({n}, 32) f32 is wanted\n"
+                            f"({n}, 16) f32 in the file, ({n}, 32) f32 is expected\n"
                             "  hint: this is a checkpoint of another architecture, or of other sizes")
 
 

@@ -860,14 +860,12 @@ static void attentions(void **state) {
           "  hint: it is the position of the first query among the keys: add .causal = true");
     FAILS(ct_attention(F(3, 4), F(5, 4), F(5, 4), .position = ct_f(2), .causal = true), CT_E_DTYPE,
           "attention: the position is () f32, it must be one integer, or some that broadcast to "
-          "the axes in "
-          "front of the keys, k (5, 4) f32"
-          "\n  hint: a number is ct_i(10); one for each of B texts with heads is (B, 1)");
+          "the axes in front of the keys, k (5, 4) f32\n"
+          "  hint: a number is ct_i(10); one for each of B sequences with heads is (B, 1)");
     FAILS(ct_attention(F(2, 3, 4), F(2, 5, 4), F(2, 5, 4), .length = I(3)), CT_E_SHAPE,
           "attention: the length is (3,) i32, it must be one integer, or some that broadcast to "
-          "the axes in "
-          "front of the keys, k (2, 5, 4) f32"
-          "\n  hint: a number is ct_i(10); one for each of B texts with heads is (B, 1)");
+          "the axes in front of the keys, k (2, 5, 4) f32\n"
+          "  hint: a number is ct_i(10); one for each of B sequences with heads is (B, 1)");
     FAILS(ct_attention(F(2, 3, 4), F(2, 5, 4), F(2, 5, 4), .keep = B(3, 5)), CT_E_SHAPE,
           "attention: keep is (3, 5) bool, it must be of the queries' dtype and broadcast to the "
           "queries and "

@@ -93,7 +93,7 @@ static void sentencepiece_files(void **state) {
         "f: sentencepiece: piece 0 is empty, no UTF-8, of no finite score, or of no known type");
     REFUSES("\x0a\x03\x0a\x01"
             "a",
-            "f: there is no piece for what is unknown");
+            "f: there is no unknown piece");
     REFUSES(
         "\x0a\x05\x0a\x01"
         "a\x18\x02\x12\x02\x18\x03",
@@ -115,7 +115,7 @@ static void tiktoken_files(void **state) {
         {"YQ== x\n", "f: tiktoken: line 1 has a rank that is no number from 0 to 16777215"},
         {"YQ== 0\nYQ== 1\n", "f: tiktoken: line 2 has a token that was there before"},
         {"YQ== 0\nYg== 0\n", "f: tiktoken: line 2 has a rank that was there before"},
-        {"YQ== 0\n", "f: tiktoken: there is no token of byte 0x00 alone"},
+        {"YQ== 0\n", "f: tiktoken: there is no token of the single byte 0x00"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         refuses(ranks, cases[i][0], strlen(cases[i][0]), cases[i][1]);

@@ -197,7 +197,7 @@ def whole(error):
 def test_what_is_wrong(plugin, tmp_path):
     with pytest.raises(cotan.ArgumentError) as error:
         cotan.library.elementwise("f", "x", "x + y")
-    assert whole(error) == 'f: column 5 of its text: "y" is no operand'
+    assert whole(error) == 'f: column 5 of its expression: "y" is no operand'
     with pytest.raises(TypeError) as error:
         plugin.window_attention(1, 2, 3)
     assert str(error.value) == "window_attention() needs argument 'window'"

@@ -71,10 +71,10 @@ def test_one_that_reads_one_text_and_writes_another(tmp_path):
     got = m.logits(lm.IDS, lm.WRITTEN).numpy()
     want = RECORDED["t5.logits"]
     assert abs(got[:1, RECORDED["at"] % 12] - want).max() < 1e-4 * abs(want).max()
-    assert error(ValueError, m.logits, lm.IDS) == "logits: t5 reads one text and writes another; give decoder_ids, too"
-    assert error(ValueError, m.embed, "a") == "lm_embed: t5 reads one text and writes another"
+    assert error(ValueError, m.logits, lm.IDS) == "logits: t5 is an encoder-decoder model; give decoder_ids, too"
+    assert error(ValueError, m.embed, "a") == "lm_embed: t5 is an encoder-decoder model"
     assert error(ValueError, m.generate, "a") == (
-        "generate: t5 reads one text and writes another; logits(ids, decoder_ids) takes both")
+        "generate: t5 is an encoder-decoder model; logits(ids, decoder_ids) takes both")
 
 
 def loss_of(m):
@@ -419,7 +419,7 @@ def test_embeddings_as_the_folder_says(tmp_path):
     assert error(cotan.ArgumentError, m.embed, TEXT) == "lm_embed: text 0 has 35 tokens, the model reads 8 at most"
     said = str(pooling)
     pooling.write_text('{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true}')
-    assert error(cotan.UnsupportedError, m.embed, "a").endswith(f"{said}: 2 ways of pooling are set, one is wanted")
+    assert error(cotan.UnsupportedError, m.embed, "a").endswith(f"{said}: 2 pooling modes are set, exactly one is needed")
     pooling.write_text('{"pooling_mode": "middle"}')
     assert error(cotan.UnsupportedError, m.embed, "a").endswith(f'{said}: pooling_mode "middle" is not known')
     (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]')
@@ -467,7 +467,7 @@ def test_what_is_wrong(model, tmp_path):
              ("stop", [""], "engine_add: stop string 0 is empty")]
     for name, value, text in wrong:
         assert error(ValueError, model.generate, TEXT, **{name: value}) == text
-    assert error(ValueError, model.generate, [96]) == "engine_add: token 0 of the prompt is 96, the model knows 0 to 95"
+    assert error(ValueError, model.generate, [96]) == "engine_add: token 0 of the prompt is 96, it must be 0 to 95"
     assert error(ValueError, model.generate, "a" * 128) == ("engine_add: the prompt has 128 tokens; it must have 1 to 127, one less than "
                                                            "the context")
     assert error(TypeError, model.generate, [1.5]) == "generate: prompt 0 is no text, no list of messages and no list of token ids"
@@ -481,12 +481,12 @@ def test_what_is_wrong(model, tmp_path):
     assert error(ValueError, model.embed, "a" * 129) == "lm_embed: text 0 has 129 tokens, the model reads 128 at most"
     assert error(TypeError, model.loglikelihood, [("a", [5])]) == "loglikelihood: pair 0 must be two texts or two lists of token ids"
     assert error(TypeError, model.loglikelihood, [("a", "b"), ([1], [5])]) == "loglikelihood: pairs must all be texts or all be token ids"
-    assert error(ValueError, model.loglikelihood, [("a", "")]) == "eval_log_likelihood: pair 0 has no token that is judged"
+    assert error(ValueError, model.loglikelihood, [("a", "")]) == "eval_log_likelihood: pair 0 has no token that is scored"
     assert error(ValueError, model.loglikelihood, [([], [5])]) == (
-        "lm_score_texts: text 0 has 1 tokens, of which 1 are judged; one at least is given")
-    assert error(ValueError, model.loglikelihood, [([1], [96])]) == "lm_score_texts: token 1 of text 0 is 96, the model knows 0 to 95"
+        "lm_score_tokens: text 0 has 1 tokens, of which 1 are scored; one at least is given")
+    assert error(ValueError, model.loglikelihood, [([1], [96])]) == "lm_score_tokens: token 1 of text 0 is 96, it must be 0 to 95"
     assert error(ValueError, model.loglikelihood, [([1], [5] * 129)]) == (
-        "lm_score_texts: 129 tokens of text 0 are judged; they must be 128 at most, the context")
+        "lm_score_tokens: 129 tokens of text 0 are scored; they must be 128 at most, the context")
     assert error(ValueError, model.perplexity, "") == "eval_perplexity: the text is empty"
     assert error(ValueError, model.perplexity, "a", context=129) == "eval_perplexity: context is 129, it must be 2 to 128"
     assert error(ValueError, model.perplexity, "a", context=8, stride=9) == "eval_perplexity: stride is 9, it must be 1 to 8, the context"

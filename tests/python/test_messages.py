@@ -99,7 +99,7 @@ WRONG = [
      "  hint: cotan.real, cotan.imag and cotan.abs make floats of complex numbers"),
     ("cotan.scan(lambda c, x: (c[:1], x), ones(2), ones(3))", cotan.ShapeError,
      "user.py:1: scan: carried tensor 1 is (2,) float32, the body makes it (1,) float32\n"
-     "  hint: it keeps its shape; what each turn adds goes out as ys"),
+     "  hint: it keeps its shape; what each iteration adds is returned as ys"),
     ("ones(4).split(0)", RuntimeError, "split: pieces of 0 places are asked for"),
     ("ones(4).chunk(0)", RuntimeError, "chunk: 0 pieces are asked for, there must be 1 or more"),
     ("cotan.max(ones(0))", ValueError, "max: axis 0 of (0,) has no elements, so none is the largest"),

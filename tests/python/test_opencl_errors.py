@@ -48,7 +48,7 @@ def test_another_library(tmp_path, driver):
 
 
 @pytest.mark.parametrize("how,dtype,message", [
-    ("none", "float32", "opencl: no driver of OpenCL brings a device\n  hint: install a device's driver (pocl-opencl-icd: the CPU)"),
+    ("none", "float32", "opencl: no OpenCL driver provides a device\n  hint: install a device's driver (pocl-opencl-icd: the CPU)"),
     ("old", "float32", 'opencl: a stub has "OpenCL 1.1 Stub", and OpenCL 1.2 is the least that is used'),
     ("broken", "float32", "opencl: clGetPlatformIDs failed: out of host memory (-6)"),
     ("full", "float32", "opencl: clCreateBuffer failed: no memory for a buffer on the device (-4)"),

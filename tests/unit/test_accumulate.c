@@ -232,7 +232,7 @@ static void parts_are_forgotten_when_asked(void **state) {
     equal(&m, &n, 0);
     assert_false(ct_optim_clear_accumulated_at(NULL, (ct_loc){"main.c", 3}));
     assert_string_equal(ct_error_text(),
-                        "main.c:3: optim_forget_parts: the optimizer must not be NULL");
+                        "main.c:3: optim_clear_accumulated: the optimizer must not be NULL");
     ct_error_clear();
     forget(&m), forget(&n);
 }

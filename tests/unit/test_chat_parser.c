@@ -409,7 +409,7 @@ static void errors_are_sentences(void **state) {
                         "chat_parser_end: the callback for parts must not be NULL");
     ct_error_clear();
     assert_null(ct_chat_parser_format(NULL));
-    assert_string_equal(ct_error_text(), "chat_parser_form: the parser must not be NULL");
+    assert_string_equal(ct_error_text(), "chat_parser_format: the parser must not be NULL");
     ct_error_clear();
     ct_chat_parser_free(p);
     ct_chat_template_free(chat);

@@ -229,7 +229,7 @@ def fault(tmp_path, pairs, tensors):
 def test_faults(tmp_path):
     _, pairs, tensors, _ = made("phi3", "phi3")
     three = {"rope_factors_long.weight": (F32, (3,), bytes(12)), "rope_factors_short.weight": (F32, (4,), bytes(16))}
-    assert fault(tmp_path, pairs, tensors | three) == 'FILE: "long_factor" has 3 numbers, heads turn 4 pairs'
+    assert fault(tmp_path, pairs, tensors | three) == 'FILE: "long_factor" has 3 numbers, heads rotate 4 pairs'
     assert fault(tmp_path, pairs, tensors | {"rope_freqs.weight": (F32, (3,), bytes(12))}) == 'FILE: "rope_freqs.weight" has 3 numbers (F32), 4 pairs turn'
     assert fault(tmp_path, pairs, tensors | {"blk.0.own": (F32, (1,), bytes(4))}) == (
         'FILE: 1 of the weights that phi3 has do not fit: "blk.0.own" has no place in it')

@@ -106,7 +106,7 @@ BAD = [
     (GPT2, "model", 3, 'gguf: key "tokenizer.ggml.model" is of type u32, not a string'),
     (GPT2, "model", "grown", 'tokenizer.ggml.model is "grown"; known are gpt2, llama, bert and t5'),
     (GPT2, "pre", True, 'gguf: key "tokenizer.ggml.pre" is of type bool, not a string'),
-    (GPT2, "pre", "own", 'tokenizer.ggml.pre is "own", a way to split text that is not known'),
+    (GPT2, "pre", "own", 'tokenizer.ggml.pre is "own", an unknown pre-tokenizer'),
     (GPT2, "tokens", None, 'gguf: key "tokenizer.ggml.tokens" is missing'),
     (GPT2, "tokens", ("u8", [1, 2]), 'gguf: key "tokenizer.ggml.tokens" is an array of u8, not an array of string'),
     (GPT2, "tokens", [b"\xff", *TOKENS[1:]], f"no UTF-8 is token 0 of {len(TOKENS)}"),

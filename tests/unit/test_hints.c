@@ -26,9 +26,10 @@ static void reads_in_one_scope(void **state) {
         if (turn == 255) assert_string_equal(record_log, "");
     }
     snprintf(want, sizeof want,
-             FILE_NAME ":%d: nodes recorded at " FILE_NAME
-                       ":%d pile up, 256 reads ran something in one scope\n"
-                       "  hint: put CT_SCOPE; into the loop: what a turn records goes at its end\n",
+             FILE_NAME
+             ":%d: nodes recorded at " FILE_NAME
+             ":%d pile up, 256 reads ran something in one scope\n"
+             "  hint: put CT_SCOPE; into the loop: what an iteration records is freed at its end\n",
              read, made);
     assert_string_equal(record_log, want);
     {
@@ -54,10 +55,10 @@ static void steps_without_scopes(int read_each, int hinted_at) {
         if (read_each && turn % read_each == 0) assert_true(ct_item(ct_sum(w)) > turn);
     }
     snprintf(want, sizeof want,
-             FILE_NAME ":%d: nodes recorded at " FILE_NAME
-                       ":%d pile up, 256 assignments of variable \"w\" in one scope were replaced "
-                       "before they ran\n"
-                       "  hint: put CT_SCOPE; into the loop: what a turn records goes at its end\n",
+             FILE_NAME
+             ":%d: nodes recorded at " FILE_NAME ":%d pile up, 256 assignments of variable \"w\" "
+             "in one scope were replaced before they ran\n"
+             "  hint: put CT_SCOPE; into the loop: what an iteration records is freed at its end\n",
              line, line);
     assert_string_equal(record_log, want);
     ct_params_free(set);

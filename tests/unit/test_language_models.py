@@ -83,7 +83,7 @@ def fault(tmp_path, config, shapes):
     ({"layer_types": ["half_attention"] * 3}, 'MODEL/config.json: "layer_types" has "half_attention", layers are one of: '
                                               "full_attention sliding_attention chunked_attention"),
     ({"rms_norm_eps": 0}, "MODEL/config.json: eps is 0, it must be above 0"),
-    ({"partial_rotary_factor": 0, "rope_parameters": None}, "MODEL/config.json: 0 pairs of a head of 8 numbers cannot turn by a theta of 10000"),
+    ({"partial_rotary_factor": 0, "rope_parameters": None}, "MODEL/config.json: 0 pairs of a head of 8 numbers cannot be rotated by a theta of 10000"),
 ])
 def test_a_config_that_is_wrong(tmp_path, change, text):
     config, shapes = config_of("llama2")
@@ -228,7 +228,7 @@ def test_options_that_are_wrong(tmp_path):
     assert said("generate-", lm.IDS[:1]) == "lm_generate: temperature is -1, it must be 0 to 1e+06"
     assert said("generate", np.zeros((1, 128), np.int32)) == ("lm_generate: the prompt has 128 tokens; it must have 1 to 127, "
                                                               "one less than the context")
-    assert said("generate", np.full((1, 3), 96, np.int32)) == "lm_generate: token 0 of the prompt is 96, the model knows 0 to 95"
+    assert said("generate", np.full((1, 3), 96, np.int32)) == "lm_generate: token 0 of the prompt is 96, it must be 0 to 95"
     config, shapes = config_of("bert")
     lm.save(tmp_path / "model", config, shapes)
     assert said("generate", lm.IDS[:1]) == "lm_generate: bert does not generate text"

@@ -129,8 +129,9 @@ def fault(tmp_path, config, tensors):
     ({"quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized"}}, '"compressed-tensors" as "pack-quantized"'),
     ({"quantization": {"mode": "mxfp4", "bits": 4}}, '"mlx" as "mxfp4"')])
 def test_what_is_not_read(said, text, tmp_path):
-    assert fault(tmp_path, *made("llama2", said)) == (f"MODEL/config.json: the weights are quantised by {text}, a way that is not read\n"
-                                                      "  hint: GGUF files, MLX's codes, FP8 and MXFP4 are")
+    assert fault(tmp_path, *made("llama2", said)) == (f"MODEL/config.json: the weights are quantised by {text}, which is not "
+                                                      "supported\n"
+                                                      "  hint: GGUF files, MLX's quants, FP8 and MXFP4 are")
 
 
 def test_tensors_that_do_not_go_together(tmp_path):

@@ -514,7 +514,7 @@ static void bodies_whose_results_change_type(void **state) {
                      "one with ct_dynamic_update");
     ct_scan(&out, NULL, .body = widens, .carry = &x, .n_carry = 1, .length = 2);
     SAYS(CT_E_SHAPE, "scan: carried tensor 1 is () f64, the body makes it (2,) f64\n"
-                     "  hint: it keeps its shape; what each turn adds goes out as ys");
+                     "  hint: it keeps its shape; what each iteration adds is returned as ys");
     ct_tensor row = ct_ones(CT_F64, CT_DIMS(3));
     ct_scan(&out, NULL, .body = made_dynamic, .carry = &row, .n_carry = 1, .length = 2);
     SAYS(CT_E_SHAPE, "scan: carried tensor 1 is (3,) f64, the body makes it (n=3,) f64\n"
@@ -529,17 +529,20 @@ static void bodies_whose_results_change_type(void **state) {
     ct_fori(&out, .body = forgets, .upper = 3, .carry = &x, .n_carry = 1);
     SAYS(CT_E_ARGUMENT, "fori: the body did not set output 1");
     ct_fori(&out, .body = itself, .upper = 3, .carry = &x, .n_carry = 1); // gives i
-    SAYS(CT_E_SHAPE, "fori: carried tensor 1 is () f64, the body "
-                     "makes it () i32\n  hint: in[0] of the body is the number of the turn, "
-                     "in[1] the first carried tensor");
+    SAYS(
+        CT_E_SHAPE,
+        "fori: carried tensor 1 is () f64, the body makes it () i32\n"
+        "  hint: in[0] of the body is the number of the iteration, in[1] the first carried tensor");
     ct_fori(&out, .body = halves, .upper = 3, .carry = &row, .n_carry = 1);
-    SAYS(CT_E_SHAPE, "fori: carried tensor 1 is (3,) f64, the body makes it () f32\n"
-                     "  hint: in[0] of the body is the number of the turn, in[1] the first carried "
-                     "tensor");
+    SAYS(
+        CT_E_SHAPE,
+        "fori: carried tensor 1 is (3,) f64, the body makes it () f32\n"
+        "  hint: in[0] of the body is the number of the iteration, in[1] the first carried tensor");
     ct_fori(&out, .body = itself, .upper_value = whole(3), .carry = &x, .n_carry = 1);
-    SAYS(CT_E_SHAPE, "fori: carried tensor 1 is () f64, the body "
-                     "makes it () i32\n  hint: in[0] of the body is the number of the turn, "
-                     "in[1] the first carried tensor");
+    SAYS(
+        CT_E_SHAPE,
+        "fori: carried tensor 1 is () f64, the body makes it () i32\n"
+        "  hint: in[0] of the body is the number of the iteration, in[1] the first carried tensor");
 }
 
 // Of a scan that is not told how long it is. A ct_fori may turn never, and its derivatives.
@@ -549,7 +552,7 @@ static void a_scan_without_a_length(void **state) {
     ct_tensor x = number(1), out, slope;
     ct_scan(&out, NULL, .body = itself, .carry = &x, .n_carry = 1);
     SAYS(CT_E_ARGUMENT, "scan: there are neither xs nor a length\n"
-                        "  hint: give .length; ct_fori turns a number of times that may be 0");
+                        "  hint: give .length; ct_fori runs a number of iterations that may be 0");
     assert_false(ct_ok(out));
     ct_fori(&out, .body = second, .upper = 0, .carry = &x, .n_carry = 1);
     ct_grad(out, &x, 1, &slope);
@@ -655,9 +658,8 @@ static void the_gradient_of_a_while_loop_in_reverse(void **state) {
     ct_grad(out, &x, 1, &slope);
     assert_true(isnan(ct_item(slope)));
     SAYS(CT_E_GRAD, "grad: a loop that a predicate ends has no gradient in reverse mode\n"
-                    "  hint: ct_scan has one, and ct_fori between two known numbers: let "
-                    "it turn as often as it ever must, and ct_select what stays as it "
-                    "is");
+                    "  hint: ct_scan has one, and ct_fori between two constants: run the largest "
+                    "number of iterations, and keep finished values with ct_select");
 }
 
 static void assigns(const ct_tensor *in, ct_tensor *out, void *user) {

@@ -428,9 +428,9 @@ static void conv_refuses_what_does_not_fit(void **state) {
         {{.in = 2, .out = 2, .kernel = CT_INTS(3), .padding = CT_INTS(1), .same = true},
          ".padding is given, and .same too"},
         {{.in = 2, .out = 2, .kernel = CT_INTS(3), .output_padding = CT_INTS(1)},
-         ".output_padding is for .transposed alone"},
+         ".output_padding needs .transposed"},
         {{.in = 2, .out = 2, .kernel = CT_INTS(3), .same = true, .transposed = true},
-         ".same is not for .transposed"},
+         ".same is not allowed with .transposed"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char says[300];
@@ -788,7 +788,7 @@ static void parameters_round_trip_in_a_file(void **state) {
     char want[256];
     snprintf(want, sizeof want,
              "main.c:9: params_load: safetensors: %s: tensor \"x\" is (2,) i32 in the file, (2,) "
-             "f32 is wanted",
+             "f32 is expected",
              path);
     assert_string_equal(ct_error_text(), want);
     ct_error_clear();

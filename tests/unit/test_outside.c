@@ -204,26 +204,26 @@ static void says(const char *operands, const char *text, const char *what) {
 }
 static void what_is_wrong_with_a_text(void **state) {
     (void)state;
-    says("x", "x +", "user.c:3: mine: column 4 of its text: it ends too early");
-    says("x", "(x", "user.c:3: mine: column 3 of its text: \")\" was expected");
-    says("x", "x x", "user.c:3: mine: column 3 of its text: \"x\" was not expected");
-    says("x", "x + z", "user.c:3: mine: column 5 of its text: \"z\" is no operand");
-    says("x", "x ? 1", "user.c:3: mine: column 6 of its text: \":\" was expected");
+    says("x", "x +", "user.c:3: mine: column 4 of its expression: it ends too early");
+    says("x", "(x", "user.c:3: mine: column 3 of its expression: \")\" was expected");
+    says("x", "x x", "user.c:3: mine: column 3 of its expression: \"x\" was not expected");
+    says("x", "x + z", "user.c:3: mine: column 5 of its expression: \"z\" is no operand");
+    says("x", "x ? 1", "user.c:3: mine: column 6 of its expression: \":\" was expected");
     says("x", "x > 0 ? x : x > 1",
-         "user.c:3: mine: column 18 of its text: one side of ?: is a comparison, the other a "
+         "user.c:3: mine: column 18 of its expression: one side of ?: is a comparison, the other a "
          "number");
-    says("x", "s = x, s", "user.c:3: mine: column 6 of its text: \";\" was expected");
-    says("x", "exp(x, x)", "user.c:3: mine: column 7 of its text: exp takes 1 operands");
+    says("x", "s = x, s", "user.c:3: mine: column 6 of its expression: \";\" was expected");
+    says("x", "exp(x, x)", "user.c:3: mine: column 7 of its expression: exp takes 1 operands");
     says("x", "sum(x)",
-         "user.c:3: mine: column 5 of its text: there is no elementwise op \"sum\" without "
+         "user.c:3: mine: column 5 of its expression: there is no elementwise op \"sum\" without "
          "attributes\n"
          "  hint: did you mean sub?");
-    says("x y", "x * 2", "user.c:3: mine: its text does not use operand y");
-    says(NULL, "x", "user.c:3: mine: a text needs the names of its operands");
+    says("x y", "x * 2", "user.c:3: mine: its expression does not use operand y");
+    says(NULL, "x", "user.c:3: mine: an expression needs the names of its operands");
     says("x 2", "x", "user.c:3: mine: operands: \"2\" is no name");
     char deep[402];
     memset(deep, '(', 400), deep[400] = 'x', deep[401] = '\0';
-    says("x", deep, "user.c:3: mine: column 33 of its text: it is nested too deeply");
+    says("x", deep, "user.c:3: mine: column 33 of its expression: it is nested too deeply");
 }
 
 // -------------------------------------------------------------------------------------- signatures

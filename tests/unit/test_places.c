@@ -478,7 +478,7 @@ static void plans_say_their_devices(void **state) {
     record_forget();
     half_elsewhere("cpu:1", out);
     unsetenv("COTAN_EXPLAIN");
-    assert_non_null(strstr(record_log, ", 3 pieces on cpu, cpu:1): the first of this line"));
+    assert_non_null(strstr(record_log, ", 3 subplans on cpu, cpu:1): the first of this line"));
     const ct_plan_cost *cost = ct_latest_plan();
     size_t here = 0, there = 0;
     for (size_t i = 0; i < cost->n_launches; i++) {

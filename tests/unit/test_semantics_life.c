@@ -173,7 +173,7 @@ static void what_cannot_be_dropped_says_so_at_its_line(void **state) {
     ct_unpin(x);
     snprintf(want, sizeof want,
              FILE_NAME ":%d: unpin: the tensor of " FILE_NAME
-                       ":%d belongs to another context, in which alone it can be dropped",
+                       ":%d belongs to another context, and can only be dropped there",
              __LINE__ - 4, line);
     assert_error(CT_E_CONTEXT, want);
     ct_error_clear();

@@ -49,7 +49,7 @@ static void all_bytes_are_listed(void **state) {
     assert_int_equal(s->arenas, ct_get_stats().arena_bytes);
     char line[256];
     snprintf(line, sizeof line,
-             "  24 bytes       1  variable (3,) f64 \"layer.w\" of %s:%u, wanted at %s:%u\n",
+             "  24 bytes       1  variable (3,) f64 \"layer.w\" of %s:%u, used at %s:%u\n",
              __FILE__, variable, b->used_at.file, b->used_at.line);
     assert_non_null(strstr(ct_memory_table(s), line));
     ct_memory_snapshot_free(s);
@@ -125,7 +125,8 @@ static void what_is_wrong_is_said(void **state) {
     (void)state;
     ct_memory_snapshot *s = ct_memory_snapshot_take();
     assert_null(ct_memory_snapshot_diff(NULL, s));
-    assert_string_equal(ct_error_text(), "memory_grown: the first snapshot must not be NULL");
+    assert_string_equal(ct_error_text(),
+                        "memory_snapshot_diff: the first snapshot must not be NULL");
     ct_error_clear();
     ct_memory_snapshot_free(s);
     ct_memory_snapshot_free(NULL);

@@ -341,7 +341,7 @@ static void test_a_stale_handle_of_another_context_is_an_error(void **state) {
     ct_drop(kept);
     snprintf(want, sizeof want,
              FILE_NAME ":%d: drop: the tensor of " FILE_NAME
-                       ":%u belongs to another context, in which alone it can be dropped",
+                       ":%u belongs to another context, and can only be dropped there",
              __LINE__ - 4, made);
     assert_error(CT_E_CONTEXT, want);
     ct_ctx_use(mine);

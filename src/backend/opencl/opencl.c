@@ -21,7 +21,7 @@ static bool opencl_find_device(ct_cl_state *s, int ordinal, ct_err *err) {
     const int n = ct__cl_devices(s->cl, list, MAX_DEVICES, err);
     bool ok = ordinal < n && ordinal < MAX_DEVICES;
     if (n == 0) {
-        ct__err(err, CT_E_DEVICE, CT_NOWHERE, "opencl", "no driver of OpenCL brings a device");
+        ct__err(err, CT_E_DEVICE, CT_NOWHERE, "opencl", "no OpenCL driver provides a device");
         ct__err_hint(err, "install a device's driver (pocl-opencl-icd: the CPU)");
     } else if (n > 0 && !ok) {
         ct__err(err, CT_E_DEVICE, CT_NOWHERE, "opencl",

@@ -173,7 +173,7 @@ static void explain_write_devices(ct_text *text, const ct_plan *plan) {
         size_t before = 0;
         while (before < i && plan->subplans[before].engine != plan->subplans[i].engine) before++;
         if (before < i) continue;
-        if (!i) ct__textf(text, ", %zu pieces on ", plan->n_subplans);
+        if (!i) ct__textf(text, ", %zu subplans on ", plan->n_subplans);
         ct__textf(text, "%s%s", i ? ", " : "", plan->subplans[i].engine->device->name);
     }
 }

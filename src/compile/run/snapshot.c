@@ -111,8 +111,8 @@ static uint64_t snapshot_growth(uint64_t after, uint64_t before) {
 ct_memory_snapshot *ct_memory_snapshot_diff(const ct_memory_snapshot *before,
                                             const ct_memory_snapshot *after) {
     ct_ctx *ctx = ct__ctx();
-    if (!ctx || !ct__given(ctx, before, CT_NOWHERE, "memory_grown", "the first snapshot") ||
-        !ct__given(ctx, after, CT_NOWHERE, "memory_grown", "the second snapshot"))
+    if (!ctx || !ct__given(ctx, before, CT_NOWHERE, "memory_snapshot_diff", "the first snapshot") ||
+        !ct__given(ctx, after, CT_NOWHERE, "memory_snapshot_diff", "the second snapshot"))
         return NULL;
     snapshot *s = ct__calloc(1, sizeof *s);
     bool ok = s != NULL;
@@ -141,7 +141,7 @@ static void snapshot_write_row(ct_text *text, const ct_memory_row *row) {
     if (*row->name) ct__textf(text, " \"%s\"", row->name);
     if (row->here.file) ct__textf(text, " of %s:%u", row->here.file, row->here.line);
     if (row->used_at.file && snapshot_compare_locs(row->here, row->used_at) != 0)
-        ct__textf(text, ", wanted at %s:%u", row->used_at.file, row->used_at.line);
+        ct__textf(text, ", used at %s:%u", row->used_at.file, row->used_at.line);
     ct__text_add(text, "\n");
 }
 
