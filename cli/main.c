@@ -25,7 +25,7 @@ static void main_print_usage(FILE *out) {
           "  info     say what a file or a folder holds\n"
           "  tokenize show what a model is given of a text, or learn a tokenizer\n"
           "  profile  run a command, or a program, and say where its time went\n"
-          "  bench    measure what this machine does, and what it could do\n"
+          "  bench    measure the limits of this machine\n"
           "  devices  list the devices to compute on, and how fast they are\n"
           "  doctor   look whether this machine has what Cotan needs\n"
           "  explain  say more about an error: cotan explain SHAPE\n"
