@@ -41,15 +41,15 @@ static const benchmark benchmarks[] = {
      .text =
          "Products of 1, 4 and 16 rows of 4,096 f32 numbers with a weight (32768, 4096) that is\n"
          "held in f32, in bf16, with rows in bf16 as well and then also as (4096, 32768), int8 by\n"
-         "channel or by 32, int4 by 32 or by 128, MXFP4; with rows that are made bytes, too, and\n"
-         "by dequantising. What is counted of the memory is the weight as it is held.\n",
+         "channel or by 32, int4 by 32 or by 128, MXFP4; with rows quantised to int8, too, and by\n"
+         "dequantising. The bytes that are counted are those of the weight as it is held.\n",
      .list = list_small_m},
     {.name = "large-m",
      .summary = "512 rows times a weight in 32, 16, 8 and 4 bits",
      .text =
          "Products of 512 rows of 4,096 f32 numbers with a weight (4096, 4096) that is held as\n"
-         "those of small-m are. Where rows are made bytes, the limit is that of products of\n"
-         "bytes, four to a sum, if the processor has an instruction for it.\n",
+         "those of small-m are. Where rows are quantised to int8, the limit is that of int8 dot\n"
+         "products, if the processor has an instruction for them.\n",
      .list = list_large_m},
     {.name = "norms",
      .summary = "layer and root-mean-square norms, and their gradients",

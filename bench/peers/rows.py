@@ -13,7 +13,7 @@ from peers.programs import operands, programs
 
 
 def hashed(seed, dims):
-    """24 bits that look random, as cli/bench_numbers.c makes them."""
+    """24 bits that look random, as bench/rows_numbers.c makes them."""
     u = np.arange(math.prod(dims), dtype=np.uint32) * np.uint32(2654435761)
     u += np.uint32(seed * 2246822519 % 2**32)
     u = (u ^ (u >> np.uint32(15))) * np.uint32(2246822519)
@@ -561,7 +561,7 @@ class InOnnx:
 
 
 def resnet_weights(shapes):
-    """Those of cli/bench_nets.c, and the running statistics that models begin with."""
+    """Those of bench/rows_nets.c, and the running statistics that models begin with."""
     params, running = [], []
     for i, shape in enumerate(shapes):
         if len(shape) == 1:  # of a norm the weight, then the bias; or the last layer's bias
