@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rows of `cotan bench` beside other libraries: ours and each peer's in turns, the ratio of every pair.
+"""Benchmarks of build/bench/rows beside other libraries: ours and each peer's in turns, the ratio of every pair.
 
 usage: bench/compare.py [ROW...] [--pairs N] [--seconds X] [--threads N] [--cases WORD] [--peers NAME,...]
                         [--against DIR] [--build DIR] [--out DIR] [--OPTION VALUE of the one row ...]
@@ -106,7 +106,7 @@ def note(text):
 def start(name, row, options, args):
     if name in (OURS, BEFORE) and row != "python":
         build = args.build if name == OURS else args.against
-        words = [str(Path(build) / "cotan"), "bench", *row.split(), "--turns", "--threads", str(args.threads)]
+        words = [str(Path(build) / "bench/rows"), *row.split(), "--stdin", "--threads", str(args.threads)]
         if row != "train gpt2":
             words += ["--seconds", str(args.seconds)]
         words += [word for key, value in options.items() for word in (f"--{key}", str(value))]
@@ -120,7 +120,7 @@ def start(name, row, options, args):
 
 def differs(row, case, ours, theirs):
     """What both compute must be the same, or the times say nothing."""
-    if row in ("train gpt2", "start"):
+    if row in ("train gpt2", "cold-start"):
         return None
     tolerance = next(c.tolerance for c in peer_rows.ROWS[row].cases(case["options"]) if c.name == case["case"])
     for a, b in zip(ours["moments"], theirs["moments"]):
@@ -136,9 +136,9 @@ def raise_limits(limits, row, ours):
         limits[key] = max(value, limits.get(key, 0))
 
 
-def share(case, limits, ms):
+def limit_fraction(case, limits, ms):
     pairs = (("flops", "flops_per_s"), ("bytes", "stream_bytes_per_s"), ("random_words", "threefry_words_per_s"),
-             ("byte_flops", "byte_flops_per_s"))
+             ("int8_ops", "int8_ops_per_s"))
     least = max((case.get(count, 0) / limits[limit] for count, limit in pairs if limits.get(limit)), default=None)
     return least * 1e3 / ms if least else None
 
@@ -148,7 +148,7 @@ def run_case(row, options, name, contestants, args, limits):
     case = ours.cases[name] | {"case": name, "options": options}
     able = {peer: c for peer, c in contestants.items() if peer == OURS or name in c.cases}
     failed = {}
-    if row not in ("train gpt2", "start"):
+    if row not in ("train gpt2", "cold-start"):
         moments = ours.ask(f"check {name}")
         for peer in [peer for peer in able if peer != OURS]:
             wrong = differs(row, case, moments, able[peer].ask(f"check {name}"))
@@ -164,7 +164,7 @@ def run_case(row, options, name, contestants, args, limits):
         for peer in able:
             turns[peer].append(able[peer].ask(name)["ms"])
     raise_limits(limits, row, ours)
-    result = {"case": name, **{count: case.get(count, 0) for count in ("flops", "bytes", "random_words")}, "ms": ratios.median(turns[OURS]),
+    result = {"case": name, **{count: case.get(count, 0) for count in ("flops", "bytes", "random_words", "int8_ops")}, "ms": ratios.median(turns[OURS]),
               "turns_ms": turns[OURS], "peers": {}, "failed": failed}
     for peer in able:
         if peer != OURS:
@@ -220,7 +220,7 @@ def run_row(row, options, args, versions):
         for contestant in contestants.values():
             contestant.close()
     for result in results:
-        result["limit_share"] = share(result, limits, result["ms"])
+        result["limit_fraction"] = limit_fraction(result, limits, result["ms"])
     best = [r["peers"][r["best"]]["ratio"] for r in results if r["best"]]
     return {"row": row, "options": options, "limits": limits, "missing": missing, "cases": results,
             "geometric_mean": ratios.geometric_mean(best) if best else None, "lowest": min(best, default=None)}
@@ -235,7 +235,7 @@ def interval_text(r):
 def show(result):
     print(f"\n{result['row']:24}{'ms':>10} {'limit':>6}  {'best peer':18}{'ms':>10} {'ratio':>7}  90 % interval")
     for case in result["cases"]:
-        part = f"{case['limit_share']:.2f}" if case["limit_share"] else ""
+        part = f"{case['limit_fraction']:.2f}" if case["limit_fraction"] else ""
         line = f"{case['case']:24}{case['ms']:10.4g} {part:>6}  "
         if case["best"]:
             best = case["peers"][case["best"]]
@@ -322,8 +322,8 @@ def parse():
     args, rest = parser.parse_known_args()
     args.rows = parse_rows(args.rows)
     for build in filter(None, (args.build, args.against)):
-        if not (Path(build) / "cotan").exists():
-            sys.exit(f"bench: {Path(build) / 'cotan'} is not there; make build makes it")
+        if not (Path(build) / "bench/rows").exists():
+            sys.exit(f"bench: {Path(build) / 'bench/rows'} is not there; make build makes it")
     if args.pairs < 1:
         sys.exit(f"bench: --pairs must be 1 or more, not {args.pairs}")
     known = sorted({peer for peers in ROWS.values() for peer in peers})

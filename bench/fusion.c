@@ -1,4 +1,4 @@
-// Compares the programs of `cotan bench programs` with fusion and with COTAN_FUSE=0, alternately.
+// Compares the programs of `build/bench/rows programs` with fusion and with COTAN_FUSE=0, alternately.
 //   build/bench/fusion [ROUNDS [PART OF A NAME]]
 // Prints a line for each program: milliseconds of both (minimum of the rounds), their ratio (median
 // of the pairs), and for both the number of launches and the megabytes that they must move. No
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "../cli/bench.h"
 #include "base/os.h"
+#include "rows.h"
 
 enum { MAX_ROUNDS = 1001 };
 

@@ -6,6 +6,7 @@
 
 #include <cotan/cotan.h>
 #include <cotan/lm.h>
+#include <cotan/profile.h>
 
 // Exit statuses of the process.
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
@@ -63,6 +64,8 @@ typedef struct command {
 bool options_parse(command *c, int argc, char **argv, const char **operand, int *status);
 void options_print_help(const command *c); // to standard output
 
+extern const char *message_name; // the program's name in messages and help: "cotan"
+
 int usage_error(const char *format, ...)
     __attribute__((format(printf, 1, 2))); // prints a sentence; returns EXIT_USAGE
 int report_error(void); // prints the context's error; returns the exit status for it
@@ -114,6 +117,12 @@ enum { MACHINE_OPTIONS = 4 };
 void machine_options_init(machine *m, opt options[MACHINE_OPTIONS]);
 // Applies the options. `caller` is the prefix of error messages. False: `*status` is the exit status.
 bool machine_apply(const machine *m, const char *caller, int *status);
+
+// Returns the threads that COTAN_THREADS asks for, else the number of cores that the process may use.
+int limits_default_threads(void);
+// Measures the limits of the machine. False: it cannot; the error was printed.
+bool limits_measure(ct_machine_limits *l, int threads);
+void limits_print_json(const ct_machine_limits *l); // "limits": {...}
 
 // The options that train and plan share.
 enum { MAX_TRAIN_OPTIONS = 40 };

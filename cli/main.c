@@ -25,7 +25,7 @@ static void main_print_usage(FILE *out) {
           "  info     describe a file or a folder\n"
           "  tokenize show the tokens of a text, or train a tokenizer\n"
           "  profile  profile a command or a program\n"
-          "  bench    measure what this machine does, and what it could do\n"
+          "  bench    measure the limits of this machine\n"
           "  devices  list the devices to compute on, and how fast they are\n"
           "  doctor   check whether this machine has what Cotan needs\n"
           "  explain  explain an error code: cotan explain SHAPE\n"

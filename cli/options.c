@@ -11,6 +11,8 @@
 
 enum { MAX_OPTIONS = 64 };
 
+const char *message_name = "cotan";
+
 const char *printable(const char *text) {
     static _Thread_local char buffers[3][128];
     static _Thread_local int turn;
@@ -41,7 +43,7 @@ void put_escaped(FILE *to, const char *text, size_t n, const char *indent) {
 
 int usage_error(const char *format, ...) {
     va_list args;
-    fputs("cotan: ", stderr);
+    fprintf(stderr, "%s: ", message_name);
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
@@ -51,7 +53,7 @@ int usage_error(const char *format, ...) {
 
 // Removes the location in the program's own sources from the front of an error of the library.
 static const char *options_strip_source_line(const char *text) {
-    if (strncmp(text, "cli/", 4) != 0) return text;
+    if (strncmp(text, "cli/", 4) != 0 && strncmp(text, "bench/", 6) != 0) return text;
     const char *colon = text + strcspn(text, ":\n");
     size_t digits = *colon == ':' ? strspn(colon + 1, "0123456789") : 0;
     return digits && strncmp(colon + 1 + digits, ": ", 2) == 0 ? colon + digits + 3 : text;
@@ -129,7 +131,7 @@ void print_with_option_names(FILE *to, const char *text) {
 int report_error(void) {
     ct_code code = ct_error_code();
     progress_watch_kernels(false);
-    fputs("cotan: ", stderr);
+    fprintf(stderr, "%s: ", message_name);
     print_with_option_names(stderr, options_strip_source_line(ct_error_text()));
     fputc('\n', stderr);
     return code == CT_E_USAGE || code == CT_E_LIMIT ? EXIT_USAGE : EXIT_FAILED;
@@ -164,7 +166,8 @@ static const char *options_exclusion_reason(const command *c, const opt *o) {
 }
 
 void options_print_help(const command *c) {
-    printf("usage: cotan %s%s%s\n\n%s", c->name, *c->usage ? " " : "", c->usage, c->text);
+    printf("usage: %s%s%s%s%s\n\n%s", message_name, *c->name ? " " : "", c->name,
+           *c->usage ? " " : "", c->usage, c->text);
     printf("\nOptions:\n");
     for (size_t i = 0; i < c->n; i++) {
         const opt *o = &c->opts[i];
@@ -198,8 +201,8 @@ static int options_unknown_error(const command *c, const char *word) {
     const char *bare = word + strspn(word, "-");
     const char *near = ct_nearest(bare, names);
     if (near) return usage_error("%s: there is no option %s; is --%s meant?", c->name, word, near);
-    return usage_error("%s: there is no option %s; cotan %s --help lists them", c->name, word,
-                       c->name);
+    return usage_error("%s: there is no option %s; %s %s --help lists them", c->name, word,
+                       message_name, c->name);
 }
 
 static int options_parse_number(const command *c, const opt *o, const char *text, double *value) {
@@ -371,7 +374,7 @@ bool options_parse(command *c, int argc, char **argv, const char **operand, int 
         }
     }
     if (*status == EXIT_DONE && operand && (!*operand || empty))
-        *status =
-            usage_error("%s: it needs a %s: cotan %s %s", c->name, c->operand, c->name, c->usage);
+        *status = usage_error("%s: it needs a %s: %s %s %s", c->name, c->operand, message_name,
+                              c->name, c->usage);
     return *status == EXIT_DONE;
 }

@@ -1,4 +1,4 @@
-"""The step of `cotan bench train gpt2` in JAX: one jitted function that is given its weights back."""
+"""The step of `build/bench/rows train gpt2` in JAX: one jitted function that is given its weights back."""
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""The step of `cotan bench train gpt2` by PyTorch's names, in torch (eager or compiled) at its best, fused attention and
+"""The step of `build/bench/rows train gpt2` by PyTorch's names, in torch (eager or compiled) at its best, fused attention and
 fused AdamW, and in cotan."""
 
 

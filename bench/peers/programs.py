@@ -1,4 +1,4 @@
-"""The row `programs` in JAX: each program of cli/bench_programs.c as one would write it there, by its name.
+"""The benchmark `programs` in JAX: each program of bench/rows_programs.c as one would write it there, by its name.
 
 Of the operands a function gets arrays; what it gives back is a result or a tuple of them.
 """
@@ -273,9 +273,9 @@ def programs(jax):
 
 
 def operands():
-    """Of each program, as the table of cli/bench_programs.c says them: dtype, what integers are below, sizes."""
-    source = (Path(__file__).resolve().parents[2] / "cli" / "bench_programs.c").read_text()
-    table = source[source.index("bench_program programs[] = {"):]
+    """Of each program, as the table of bench/rows_programs.c says them: dtype, what integers are below, sizes."""
+    source = (Path(__file__).resolve().parents[2] / "bench" / "rows_programs.c").read_text()
+    table = source[source.index("program programs[] = {"):]
 
     def read(text):
         dtype, *sizes = text.split()

@@ -1,4 +1,4 @@
-"""The rows of `cotan bench` as the peers compute them: the same cases, on the same numbers.
+"""The benchmarks of build/bench/rows as the peers compute them: the same cases, on the same numbers.
 
 A case has a name, its operands, and a function for each library that can do it; where it has one for NumPy, tests
 compare Cotan's program with it.
@@ -13,7 +13,7 @@ from peers.programs import operands, programs
 
 
 def hashed(seed, dims):
-    """24 bits that look random, as cli/bench_numbers.c makes them."""
+    """24 bits that look random, as bench/rows_numbers.c makes them."""
     u = np.arange(math.prod(dims), dtype=np.uint32) * np.uint32(2654435761)
     u += np.uint32(seed * 2246822519 % 2**32)
     u = (u ^ (u >> np.uint32(15))) * np.uint32(2246822519)
@@ -193,11 +193,11 @@ def rows_of_formats(counts, k, n, formats):
     return cases
 
 
-def few_rows(options):
+def small_m(options):
     return rows_of_formats((1, 4, 16), 4096, 32768, FORMATS)
 
 
-def many_rows(options):
+def large_m(options):
     return rows_of_formats((512,), 4096, 4096, [name for name in FORMATS if "(K, N)" not in name])
 
 
@@ -561,7 +561,7 @@ class InOnnx:
 
 
 def resnet_weights(shapes):
-    """Those of cli/bench_nets.c, and the running statistics that models begin with."""
+    """Those of bench/rows_nets.c, and the running statistics that models begin with."""
     params, running = [], []
     for i, shape in enumerate(shapes):
         if len(shape) == 1:  # of a norm the weight, then the bias; or the last layer's bias
@@ -602,7 +602,7 @@ def resnet50(options):
                  constants=range(1, 1000), tolerance=1e-3)]
 
 
-# --------------------------------------------------------------------------------- scan and start
+# --------------------------------------------------------------------------------- scan and cold start
 
 def scan(options):
     length, width = int(options.get("length", 10000)), int(options.get("width", 64))
@@ -620,7 +620,7 @@ def scan(options):
             Case("gradient", inputs, jax=lambda j, c, xs: forward(j, c, xs).sum(), wrt=(0, 1), cotangent=-1)]
 
 
-def start(options):
+def cold_start(options):
     """Of a width that is new each time; see worker.py."""
     return [Case("forward", lambda: []), Case("gradient", lambda: [])]
 
@@ -640,8 +640,8 @@ CHANNELS_LAST = ["PyTorch", "PyTorch channels last", "PyTorch compiled"]
 ROWS = {
     "matmul": Row(matmul, ["PyTorch", "OpenBLAS", "oneDNN"]),
     "norms": Row(norms, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
-    "few-rows": Row(few_rows),
-    "many-rows": Row(many_rows),
+    "small-m": Row(small_m),
+    "large-m": Row(large_m),
     "softmax": Row(softmax, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
     "gelu": Row(gelu, ["PyTorch", "PyTorch compiled", "JAX", "ONNX Runtime"]),
     "cross-entropy": Row(cross_entropy),
@@ -658,5 +658,5 @@ ROWS = {
     "resnet50": Row(resnet50, CHANNELS_LAST + ["ONNX Runtime"]),
     "python": Row(python),
     "scan": Row(scan, ["JAX"]),
-    "start": Row(start, ["PyTorch", "JAX"]),
+    "cold-start": Row(cold_start, ["PyTorch", "JAX"]),
 }

@@ -1,6 +1,6 @@
 """A peer's side of `make bench`: worker.py PEER ROW OPTIONS THREADS SECONDS, with OPTIONS as JSON.
 
-It says in a line of JSON which cases it has, and then answers each line of standard input as `cotan bench --turns` does:
+It says in a line of JSON which cases it has, and then answers each line of standard input as `build/bench/rows --stdin` does:
 CASE is timed, `check CASE` gives mean and mean square of its results. Only what the peer needs is imported.
 """
 import ctypes
@@ -86,7 +86,7 @@ class Torch:
                 self.torch.mm(left, right, out=result)
         return run, lambda: [x.numpy() for x in out]
 
-    def start(self, gradient, turn):
+    def cold_start(self, gradient, turn):
         torch, width = self.torch, 5 + turn % 2995
         x, w1, w2 = (torch.rand(8, width), torch.rand(width, 16, requires_grad=gradient), torch.rand(16, 4))
         y = torch.softmax(torch.tanh(x @ w1) @ w2, -1).square().mean()
@@ -142,7 +142,7 @@ class Jax:
             out[:] = flat(jax.block_until_ready(compiled(*operands)))
         return run, lambda: [np.asarray(x, dtype=np.float64) for x in out]
 
-    def start(self, gradient, turn):
+    def cold_start(self, gradient, turn):
         jax, width = self.jax, 5 + turn % 2995
         x, w1, w2 = (np.ones(shape, np.float32) for shape in ((8, width), (width, 16), (16, 4)))
 
@@ -248,7 +248,7 @@ def say(**what):
 
 
 def timed(run, seconds, times):
-    """The median, as cotan bench measures: once at least, until the seconds are over."""
+    """The median, as bench/rows measures: once at least, until the seconds are over."""
     all_ms, begin = [], time.perf_counter()
     while not all_ms or time.perf_counter() - begin < seconds and len(all_ms) < 1000:
         start = time.perf_counter()
@@ -258,15 +258,15 @@ def timed(run, seconds, times):
 
 
 def serve_cases(peer, row, options, seconds):
-    cases = {case.name: case for case in rows.ROWS[row].cases(options) if row == "start" or peer.has(case)}
+    cases = {case.name: case for case in rows.ROWS[row].cases(options) if row == "cold-start" or peer.has(case)}
     say(cases=[{"case": name} for name in cases], version=peer.version)
     made, turn = (None, None), 0
     for line in sys.stdin:
         name = line.strip().removeprefix("check ")
         case = cases[name]
-        if row == "start":
+        if row == "cold-start":
             begin, turn = time.perf_counter(), turn + 1
-            peer.start(name == "gradient", turn)
+            peer.cold_start(name == "gradient", turn)
             say(case=name, ms=(time.perf_counter() - begin) * 1e3)
             continue
         if made[0] != name:

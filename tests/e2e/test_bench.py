@@ -1,4 +1,4 @@
-"""cotan bench: rows, their output and its errors. Nothing here is about time."""
+"""build/bench/rows: benchmarks, their output and its errors; cotan bench. Nothing here is about time."""
 import json
 import math
 import os
@@ -21,12 +21,12 @@ import ratios  # noqa: E402
 from peers import rows  # noqa: E402
 from peers.programs import programs  # noqa: E402
 
-ROWS = ["train gpt2", "matmul", "few-rows", "many-rows", "norms", "softmax", "gelu", "cross-entropy", "linear-cross-entropy", "attention", "rotary", "transposed-add",
-        "dropout", "ops", "programs", "conv", "pooling", "resnet18", "resnet50", "scan", "start"]
+ROWS = ["train gpt2", "matmul", "small-m", "large-m", "norms", "softmax", "gelu", "cross-entropy", "linear-cross-entropy", "attention", "rotary", "transposed-add",
+        "dropout", "ops", "programs", "conv", "pooling", "resnet18", "resnet50", "scan", "cold-start"]
 
 
 def bench(*words, input=""):
-    return subprocess.run([str(COTAN), "bench", *map(str, words)], capture_output=True, text=True, timeout=300, input=input)
+    return subprocess.run([str(COTAN.parent / "bench/rows"), *map(str, words)], capture_output=True, text=True, timeout=300, input=input)
 
 
 def measured(*words):
@@ -42,9 +42,9 @@ def test_list():
     assert [name for name, _ in lines] == ROWS and all(len(summary) > 20 for _, summary in lines)
     for row in ROWS:
         text = bench(*row.split(), "--help").stdout
-        assert text.startswith(f"usage: cotan bench {row} [options]\n")
+        assert text.startswith(f"usage: rows {row} [options]\n")
         examples = text.split("\nExamples:\n")[1].splitlines()
-        assert len(examples) >= 3 and all(re.match(f'  cotan bench {row} |  make bench ROWS="{row}" ', e) for e in examples)
+        assert len(examples) >= 3 and all(re.match(f'  build/bench/rows {row} |  make bench ROWS="{row}" ', e) for e in examples)
         assert all(option in text for line in examples for option in re.findall("--[a-z]+", line))
     assert rows.ROWS.keys() | {"train gpt2"} == {*ROWS, "python"}  # what the peers have; ours of "python" is no row of C
 
@@ -61,7 +61,7 @@ def test_training():
     blocks = L * (12 * W * W + 13 * W)
     assert got["params"] == V * W + C * W + blocks + 2 * W
     assert got["flops_per_step"] == 6 * B * T * (12 * L * W * W + V * W) + 12 * L * B * T * T * W
-    assert 0 < got["limit_share"] < 1.5
+    assert 0 < got["limit_fraction"] < 1.5
     assert 10e6 < got["peak_rss_bytes"] < 2e9
     short = json.loads(bench(*TINY, "--steps", 4, "--summary").stdout)
     assert short.keys() == got.keys() - {"ms_steps", "losses"}
@@ -84,9 +84,9 @@ def test_cases(words):
         if words[0] == "matmul":
             assert case["flops"] == 2 * 8 * 32 * 16 and case["bytes"] == 4 * (8 * 32 + 32 * 16 + 8 * 16)
             least = max(case["flops"] / got["limits"]["flops_per_s"], case["bytes"] / got["limits"]["stream_bytes_per_s"])
-            assert case["limit_share"] == pytest.approx(least * 1e3 / case["ms"], rel=0.01, abs=1e-4)
+            assert case["limit_fraction"] == pytest.approx(least * 1e3 / case["ms"], rel=0.01, abs=1e-4)
         else:
-            assert case["limit_share"] is None
+            assert case["limit_fraction"] is None
     short = json.loads(bench(*words, "--seconds", 0, "--summary").stdout)
     assert [case.keys() | {"ms_all"} for case in short["cases"]] == [case.keys() for case in got["cases"]]
     assert not any("ms_all" in case for case in short["cases"]) and short.keys() == got.keys()
@@ -95,7 +95,7 @@ def test_cases(words):
 
 
 def answers(words, lines):
-    done = bench(*words, "--turns", "--seconds", 0, input="".join(line + "\n" for line in lines))
+    done = bench(*words, "--stdin", "--seconds", 0, input="".join(line + "\n" for line in lines))
     assert done.returncode == 0, done.stderr
     first, *rest = map(json.loads, done.stdout.splitlines())
     return first, rest
@@ -174,20 +174,20 @@ def test_resnets():
     assert first["cases"][0]["flops"] == 2 * large.multiply_adds
 
 
-def test_turns():
+def test_cases_from_stdin():
     first, got = answers(["matmul", "--m", 8, "--k", 4, "--n", 2], ["check 8x4x2 forward", "8x4x2 dx", "limits", "8x4x2 dx"])
     assert [case["case"] for case in first["cases"]] == ["8x4x2 forward", "8x4x2 dx", "8x4x2 dw"]
     assert got[1]["case"] == got[3]["case"] == "8x4x2 dx" and got[1]["ms"] > 0
     assert got[2]["limits"]["flops_per_s"] > 0
-    first, got = answers(["start"], ["forward", "gradient"])
+    first, got = answers(["cold-start"], ["forward", "gradient"])
     assert [answer["case"] for answer in got] == ["forward", "gradient"]
 
 
 TINY = ["train", "gpt2", "--layers", 1, "--heads", 1, "--width", 8, "--context", 4]
 
 
-def test_training_in_turns():
-    done = bench(*TINY, "--turns", input="step\nlimits\nstep\n")
+def test_training_from_stdin():
+    done = bench(*TINY, "--stdin", input="step\nlimits\nstep\n")
     assert done.returncode == 0, done.stderr
     first, *rest = map(json.loads, done.stdout.splitlines())
     assert [case["case"] for case in first["cases"]] == ["step"]
@@ -195,35 +195,77 @@ def test_training_in_turns():
 
 
 @pytest.mark.parametrize("words, text", [
-    ([], "bench: it needs a row: cotan bench ROW; cotan bench --list lists them"),
-    (["matmull"], 'bench: there is no row "matmull"; is matmul meant?'),
-    (["train", "gpt3"], 'bench: there is no row "train gpt3"; is train gpt2 meant?'),
-    (["train"], 'bench: there is no row "train"; is train gpt2 meant?'),
-    (["train", "--json"], 'bench: there is no row "train"; is train gpt2 meant?'),
-    (["t"], 'bench: there is no row "t"; cotan bench --list lists them'),
-    (["mobilenet"], 'bench: there is no row "mobilenet"; cotan bench --list lists them'),
-    (["--json"], "bench: there is no option --json; cotan bench --help lists them"),
-    (["softmax", "--batch", "3"], "bench softmax: there is no option --batch; cotan bench softmax --help lists them"),
-    (["matmul", "--m", "3"], "bench matmul: one shape is --m, --k and --n, all three; --k is missing"),
-    (["matmul", "--m", "0"], "bench matmul: --m must be from 1 to 1048576, not 0"),
-    (["matmul", "3"], 'bench matmul: "3" is not an option; options begin with --'),
-    (["train", "gpt2", "--steps", "3"], "bench train gpt2: --steps must be from 4 to 1000000, not 3"),
-    (["train", "gpt2", "--precision", "fp8"], 'bench train gpt2: --precision is fp32 or bf16, not "fp8"'),
+    ([], "it needs a benchmark: rows BENCHMARK; rows --list lists them"),
+    (["matmull"], 'there is no benchmark "matmull"; is matmul meant?'),
+    (["train", "gpt3"], 'there is no benchmark "train gpt3"; is train gpt2 meant?'),
+    (["train"], 'there is no benchmark "train"; is train gpt2 meant?'),
+    (["train", "--json"], 'there is no benchmark "train"; is train gpt2 meant?'),
+    (["t"], 'there is no benchmark "t"; rows --list lists them'),
+    (["mobilenet"], 'there is no benchmark "mobilenet"; rows --list lists them'),
+    (["--json"], "there is no option --json; rows --help lists them"),
+    (["softmax", "--batch", "3"], "softmax: there is no option --batch; rows softmax --help lists them"),
+    (["matmul", "--m", "3"], "matmul: one shape is --m, --k and --n, all three; --k is missing"),
+    (["matmul", "--m", "0"], "matmul: --m must be from 1 to 1048576, not 0"),
+    (["matmul", "3"], 'matmul: "3" is not an option; options begin with --'),
+    (["train", "gpt2", "--steps", "3"], "train gpt2: --steps must be from 4 to 1000000, not 3"),
+    (["train", "gpt2", "--precision", "fp8"], 'train gpt2: --precision is fp32 or bf16, not "fp8"'),
     (["train", "gpt2", "--width", "10", "--heads", "3", "--layers", "1"],
-     "bench train gpt2: a width of 10 is no multiple of 3 heads"),
-    (["scan", "--device", "gpu"], 'bench scan: --device is cpu, ref or opencl, not "gpu"; is cpu meant?'),
+     "train gpt2: a width of 10 is no multiple of 3 heads"),
+    (["scan", "--device", "gpu"], 'scan: --device is cpu, ref or opencl, not "gpu"; is cpu meant?'),
 ])
 def test_refusals(words, text):
     done = bench(*words)
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr == f"cotan: {text}\n"
+    assert done.stderr == f"rows: {text}\n"
 
 
 def test_a_case_that_is_not_there():
-    done = bench("scan", "--length", 2, "--turns", input="backward\n")
-    assert done.returncode == 2 and done.stderr == 'cotan: bench scan: there is no case "backward"\n'
-    done = bench(*TINY, "--turns", input="backward\n")
-    assert done.returncode == 2 and done.stderr == 'cotan: bench train gpt2: there is no case "backward"\n'
+    done = bench("scan", "--length", 2, "--stdin", input="backward\n")
+    assert done.returncode == 2 and done.stderr == 'rows: scan: there is no case "backward"\n'
+    done = bench(*TINY, "--stdin", input="backward\n")
+    assert done.returncode == 2 and done.stderr == 'rows: train gpt2: there is no case "backward"\n'
+
+
+# ------------------------------------------------------------------------- cotan bench: the machine's limits
+
+
+LIMITS = ["flops_per_s", "stream_bytes_per_s", "read_bytes_per_s", "threefry_words_per_s"]
+
+
+def limits(*words):
+    return subprocess.run([str(COTAN), "bench", *map(str, words)], capture_output=True, text=True, timeout=300)
+
+
+def test_limits():
+    done = limits("--json", "--threads", 1)
+    assert done.returncode == 0 and not done.stderr
+    got = json.loads(done.stdout)
+    assert got["threads"] == 1 and got["limits"].keys() - {"int8_ops_per_s"} == set(LIMITS)
+    assert all(limit > 0 for limit in got["limits"].values())
+    done = limits("--threads", 1)
+    assert done.returncode == 0 and not done.stderr
+    lines = done.stdout.splitlines()
+    assert re.fullmatch(r"f32 +\d+\.\d\d GFLOP/s +\S.*", lines[0]) and re.fullmatch(r"threads +1", lines[-1])
+
+
+def test_list_of_limits():
+    done = limits("--list")
+    assert done.returncode == 0 and not done.stderr
+    *lines, last = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["f32", "int8", "stream", "read", "random"]
+    assert last == "Benchmarks beside other frameworks are `make bench`: see bench/README.md."
+    shown = limits("--threads", 1).stdout.splitlines()
+    assert [line.split()[0] for line in shown] == [*(line.split()[0] for line in lines), "threads"]
+
+
+@pytest.mark.parametrize("words, text", [
+    (["matmul"], "bench: it measures the limits of the machine and takes no benchmark; make bench runs benchmarks (bench/README.md)"),
+    (["--summary"], "bench: there is no option --summary; cotan bench --help lists them"),
+    (["--threads", 0], "bench: --threads must be from 1 to 256, not 0"),
+])
+def test_limits_refusals(words, text):
+    done = limits(*words)
+    assert done.returncode == 2 and done.stdout == "" and done.stderr == f"cotan: {text}\n"
 
 
 # --------------------------------------------------------------------------------- what make bench computes
@@ -288,7 +330,7 @@ def test_compare_with_another_build(tmp_path):
         pairs = [theirs / ours for ours, theirs in zip(case["turns_ms"], before["turns_ms"])]
         assert before["ratio"] == pytest.approx(statistics.median(pairs))
         assert [before["low"], before["high"]] == pytest.approx([min(pairs), max(pairs)])
-        assert case["best"] == "Cotan before" and case["limit_share"] > 0
+        assert case["best"] == "Cotan before" and case["limit_fraction"] > 0
         assert re.search(rf"^{case['case']} .* Cotan before .* {before['ratio']:.3f} ", done.stdout, re.M)
     best = [case["peers"]["Cotan before"]["ratio"] for case in row["cases"]]
     assert row["geometric_mean"] == pytest.approx(statistics.geometric_mean(best)) and row["lowest"] == min(best)
@@ -328,10 +370,10 @@ def test_compare_trains(tmp_path):
     (["train", "gpt2", "scan", "--cases", "nope", "--build", COTAN.parent],
      'bench: no case of train gpt2, scan has "nope" in its name, as step, forward, gradient'),
     (["scan", "--cases", "forward", "--length", 0, "--build", COTAN.parent],
-     "bench: Cotan ended with 2: cotan: bench scan: --length must be from 1 to 16777216, not 0"),
-    (["scan", "--build", "/nowhere"], "bench: /nowhere/cotan is not there; make build makes it"),
+     "bench: Cotan ended with 2: rows: scan: --length must be from 1 to 16777216, not 0"),
+    (["scan", "--build", "/nowhere"], "bench: /nowhere/bench/rows is not there; make build makes it"),
     (["scan", "--pairs", 1, "--length", 0, "--build", COTAN.parent],
-     "bench: Cotan ended with 2: cotan: bench scan: --length must be from 1 to 16777216, not 0"),
+     "bench: Cotan ended with 2: rows: scan: --length must be from 1 to 16777216, not 0"),
 ])
 def test_compare_refuses(words, text, tmp_path):
     done = compare(*words, "--out", tmp_path)

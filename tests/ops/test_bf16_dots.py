@@ -83,6 +83,8 @@ def test_rows_of_other_dtypes(dtype, rows):
     np.testing.assert_allclose(out[0].astype(np.float64), x.astype(np.float64) @ w.astype(np.float64).T, rtol=1e-5, atol=1e-5)
 
 
-def test_another_answer_is_refused():
-    done = subprocess.run([*command("cotan"), "bench", "gelu"], capture_output=True, text=True, env=os.environ | {"COTAN_BF16_DOT": "2"})
+def test_another_answer_is_refused(tmp_path):
+    (tmp_path / "text.txt").write_text("some text to train on\n" * 100)
+    words = ["train", "--data", tmp_path / "text.txt", "--out", tmp_path / "run", "--steps", "1"]
+    done = subprocess.run([*command("cotan"), *words], capture_output=True, text=True, env=os.environ | {"COTAN_BF16_DOT": "2"})
     assert done.returncode == 2 and 'cpu: COTAN_BF16_DOT is "2", neither 0 nor 1' in done.stderr, (done.returncode, done.stderr)

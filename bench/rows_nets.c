@@ -1,10 +1,10 @@
-// Rows of cotan bench: convolutions, pooling, and convolutional networks.
+// Benchmarks: convolutions, pooling, and convolutional networks.
 #include <cotan/models.h>
 #include <cotan/optim.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "bench.h"
+#include "rows.h"
 
 static const double F32 = sizeof(float);
 
@@ -57,9 +57,9 @@ static size_t nets_make_conv(const bench_case *c, ct_tensor *in) {
     return 3;
 }
 
-static size_t nets_record_conv(const bench_case *c, const ct_tensor *in, int64_t turn,
+static size_t nets_record_conv(const bench_case *c, const ct_tensor *in, int64_t iteration,
                                ct_tensor *out) {
-    (void)turn;
+    (void)iteration;
     const shape *s = &shapes[c->size[0]];
     ct_tensor y = ct_conv(in[0], in[1], .stride = CT_INTS(s->stride),
                           .padding = CT_INTS(s->padding), .groups = s->groups);
@@ -99,9 +99,9 @@ static size_t nets_make_pool(const bench_case *c, ct_tensor *in) {
     return 2;
 }
 
-static size_t nets_record_pool(const bench_case *c, const ct_tensor *in, int64_t turn,
+static size_t nets_record_pool(const bench_case *c, const ct_tensor *in, int64_t iteration,
                                ct_tensor *out) {
-    (void)turn;
+    (void)iteration;
     ct_tensor y =
         ct_max_pool(in[0], .kernel = CT_INTS(3, 3), .stride = CT_INTS(2), .padding = CT_INTS(1));
     if (c->which)
@@ -173,9 +173,9 @@ static size_t nets_make_training(const bench_case *c, ct_tensor *in) {
 }
 
 // Results: the loss, and a weight after the step, which depends on all gradients.
-static size_t nets_record_training(const bench_case *c, const ct_tensor *in, int64_t turn,
+static size_t nets_record_training(const bench_case *c, const ct_tensor *in, int64_t iteration,
                                    ct_tensor *out) {
-    (void)c, (void)turn;
+    (void)c, (void)iteration;
     const ct_nn_mode training = {.training = true};
     out[0] = ct_cross_entropy(ct_resnet_logits(model, in[0], &training), in[1]); // ()
     ct_optim_step(optim, out[0]);
@@ -202,9 +202,9 @@ static size_t nets_make_inference(const bench_case *c, ct_tensor *in) {
     return nets_make_model((ct_resnet_config){.depth = 50, .classes = 1000}) ? 1 : 0;
 }
 
-static size_t nets_record_inference(const bench_case *c, const ct_tensor *in, int64_t turn,
+static size_t nets_record_inference(const bench_case *c, const ct_tensor *in, int64_t iteration,
                                     ct_tensor *out) {
-    (void)c, (void)turn;
+    (void)c, (void)iteration;
     out[0] = ct_resnet_logits(model, in[0], NULL); // (1, 1000)
     return 1;
 }

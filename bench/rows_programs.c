@@ -1,9 +1,9 @@
-// The row `programs` of cotan bench: ordinary programs, written as a newcomer would. bench/fusion.c runs
+// The benchmark `programs`: ordinary programs, written as a newcomer would. bench/fusion.c runs
 // them with and without fusion.
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "rows.h"
 
 enum { MAX_OUT = 4, MAX_DIMS = 6 };
 
@@ -13,7 +13,7 @@ typedef struct {
     // operands: dtype and sizes of each; for i32 the first number is the exclusive upper bound of the
     // values.
     const char *in;
-} bench_program;
+} program;
 
 #define F(x) ct_f(x)
 
@@ -419,7 +419,7 @@ static void programs_standardise(const ct_tensor *in,
     out[0] = ct_div(ct_sub(in[0], m), ct_sqrt(ct_add(v, F(1e-8))));
 }
 
-static const bench_program programs[] = {
+static const program programs[] = {
     {"preprocess", programs_preprocess, "u8 8 224 224 3; f32 3; f32 3"},
     {"crop and flip", programs_crop_flip, "u8 8 256 256 3; f32 3; f32 3"},
     {"resize", programs_resize_nearest, "f32 8 16 128 128"},
@@ -482,7 +482,7 @@ static const bench_program programs[] = {
     {"standardise", programs_standardise, "f32 20000 64"},
 };
 
-// ---------------------------------------------------------------------------------------- the row
+// ---------------------------------------------------------------------------------------- the benchmark
 
 // Makes the leaf that the beginning of `text` describes; the i-th leaf has the seed i + 1.
 static ct_tensor programs_parse_operand(const char **text, uint32_t seed) {
@@ -510,10 +510,10 @@ static size_t programs_make_operands(const bench_case *c, ct_tensor *in) {
     return n;
 }
 
-static size_t programs_record(const bench_case *c, const ct_tensor *in, int64_t turn,
+static size_t programs_record(const bench_case *c, const ct_tensor *in, int64_t iteration,
                               ct_tensor *out) {
     size_t n = 0;
-    (void)turn;
+    (void)iteration;
     for (size_t i = 0; i < MAX_OUT; i++) out[i] = CT_NONE;
     programs[c->which].run(in, out);
     while (n < MAX_OUT && ct_size(out[n]) > 0) n++;
@@ -523,7 +523,8 @@ static size_t programs_record(const bench_case *c, const ct_tensor *in, int64_t 
 size_t list_programs(const bench_settings *s, bench_case *out) {
     size_t n = sizeof programs / sizeof *programs;
     (void)s;
-    _Static_assert(sizeof programs / sizeof *programs <= MOST_CASES, "a row has room for them");
+    _Static_assert(sizeof programs / sizeof *programs <= MOST_CASES,
+                   "MOST_CASES is at least their number");
     for (size_t i = 0; i < n; i++) {
         out[i] = (bench_case){
             .which = (int)i, .make = programs_make_operands, .record = programs_record};

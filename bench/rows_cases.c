@@ -1,8 +1,8 @@
-// Rows of cotan bench: the programs, and lower bounds of their work.
+// Benchmarks of ops: their programs, and lower bounds of their work.
 #include <math.h>
 #include <stdarg.h>
 
-#include "bench.h"
+#include "rows.h"
 
 static const double F32 = sizeof(float);
 
@@ -48,9 +48,9 @@ static size_t cases_make_products(const bench_case *c, ct_tensor *in) {
     return 1 + (size_t)c->times;
 }
 
-static size_t cases_record_products(const bench_case *c, const ct_tensor *in, int64_t turn,
+static size_t cases_record_products(const bench_case *c, const ct_tensor *in, int64_t iteration,
                                     ct_tensor *out) {
-    (void)turn;
+    (void)iteration;
     for (int64_t i = 0; i < c->times; i++) {
         ct_tensor left = in[1 + i], right = in[0];
         if (c->which == DX) right = ct_permute(right, CT_AXES(1, 0)); // (N, K)
@@ -86,7 +86,7 @@ size_t list_matmul(const bench_settings *s, bench_case *out) {
     size_t cases = 0;
     if (s->m || s->k || s->n) {
         if (!s->m || !s->k || !s->n) {
-            usage_error("bench matmul: one shape is --m, --k and --n, all three; %s is missing",
+            usage_error("matmul: one shape is --m, --k and --n, all three; %s is missing",
                         !s->m   ? "--m"
                         : !s->k ? "--k"
                                 : "--n");
@@ -104,7 +104,7 @@ size_t list_matmul(const bench_settings *s, bench_case *out) {
     return cases;
 }
 
-// ----------------------------------------------------------------- few rows times a weight in few bits
+// ----------------------------------------------------------------- small-m and large-m
 
 // Storage of a weight (N, K); `columns`: as (K, N).
 static const struct format {
@@ -128,7 +128,7 @@ static const struct format {
                {"mxfp4 dequantised", 4.25, CT_F4, CT_LAYOUT_MXFP4, false, false, CT_F32}};
 enum { FORMATS = sizeof formats / sizeof *formats };
 
-static size_t cases_make_few_rows(const bench_case *c, ct_tensor *in) {
+static size_t cases_make_weight(const bench_case *c, ct_tensor *in) {
     const struct format *f = &formats[c->which];
     int64_t k = c->size[1], n = c->size[2];
     in[0] = cases_numbers_as(f->rows, CT_DIMS(c->size[0], k), 2);
@@ -142,10 +142,10 @@ static size_t cases_make_few_rows(const bench_case *c, ct_tensor *in) {
     in[1] = ct_keep(q.codes), in[2] = ct_keep(q.scales);
     return 3;
 }
-static size_t cases_record_few_rows(const bench_case *c, const ct_tensor *in, int64_t turn,
-                                    ct_tensor *out) {
+static size_t cases_record_weight(const bench_case *c, const ct_tensor *in, int64_t iteration,
+                                  ct_tensor *out) {
     const struct format *f = &formats[c->which];
-    (void)turn;
+    (void)iteration;
     if (f->quantised) {
         out[0] = ct_quantised_matmul(in[0], in[1], in[2], f->layout); // (rows, N)
         return 1;
@@ -155,40 +155,40 @@ static size_t cases_record_few_rows(const bench_case *c, const ct_tensor *in, in
     out[0] = ct_matmul(in[0], f->columns ? w : ct_permute(w, CT_AXES(1, 0))); // (rows, N)
     return 1;
 }
-// A case of `m` rows times a weight (n, k).
-static void cases_rows_case(bench_case *out, int format, int64_t m, int64_t k, int64_t n) {
+// Initialises a case of `m` rows times a weight (n, k).
+static void cases_init_weight(bench_case *out, int format, int64_t m, int64_t k, int64_t n) {
     const struct format *f = &formats[format];
     bench_case *c = cases_init(out, "%lld %s", (long long)m, f->name);
     c->size[0] = m, c->size[1] = k, c->size[2] = n;
     c->bytes = (double)k * (double)n * f->bits / 8;
-    *(f->quantised ? &c->byte_flops : &c->flops) = 2.0 * (double)m * (double)k * (double)n;
+    *(f->quantised ? &c->int8_ops : &c->flops) = 2.0 * (double)m * (double)k * (double)n;
     c->which = format;
-    c->make = cases_make_few_rows, c->record = cases_record_few_rows;
+    c->make = cases_make_weight, c->record = cases_record_weight;
 }
-size_t list_few_rows(const bench_settings *s, bench_case *out) {
+size_t list_small_m(const bench_settings *s, bench_case *out) {
     static const int64_t rows[] = {1, 4, 16};
     enum { K = 4096, N = 32768 }; // with 4 bits they are twice as large as a last-level cache
     (void)s;
     for (int i = 0; i < 3 * FORMATS; i++)
-        cases_rows_case(&out[i], i % FORMATS, rows[i / FORMATS], K, N);
+        cases_init_weight(&out[i], i % FORMATS, rows[i / FORMATS], K, N);
     return 3 * (size_t)FORMATS;
 }
-size_t list_many_rows(const bench_settings *s, bench_case *out) {
+size_t list_large_m(const bench_settings *s, bench_case *out) {
     enum { M = 512, K = 4096, N = 4096 };
     size_t n = 0;
     (void)s;
     for (int i = 0; i < FORMATS; i++)
-        if (!formats[i].columns) cases_rows_case(&out[n++], i, M, K, N);
+        if (!formats[i].columns) cases_init_weight(&out[n++], i, M, K, N);
     return n;
 }
 
-// -------------------------------------------------------------------------- rows bound by memory
+// -------------------------------------------------------------------------- bound by memory
 
 // A function of x, or its gradient: `moved` counts elements read and written, in units of x.
 typedef struct chain {
     const char *name;
     double moved;
-    size_t (*record)(const bench_case *c, const ct_tensor *in, int64_t turn, ct_tensor *out);
+    size_t (*record)(const bench_case *c, const ct_tensor *in, int64_t iteration, ct_tensor *out);
 } chain;
 
 // x and the cotangent (size[0], size[1]), a weight and a bias (size[1]).
@@ -210,17 +210,17 @@ static size_t cases_list_chains(bench_case *out, const chain *chains, size_t n, 
 }
 
 #define CHAIN(id, value)                                                                           \
-    static size_t record_##id(const bench_case *c, const ct_tensor *in, int64_t turn,              \
+    static size_t record_##id(const bench_case *c, const ct_tensor *in, int64_t iteration,         \
                               ct_tensor *out) {                                                    \
-        (void)c, (void)turn;                                                                       \
+        (void)c, (void)iteration;                                                                  \
         out[0] = value;                                                                            \
         return 1;                                                                                  \
     }
 // Gradients with respect to the first n of x, weight and bias, with cotangent in[1].
 #define GRADIENT(id, value, n)                                                                     \
-    static size_t record_##id(const bench_case *c, const ct_tensor *in, int64_t turn,              \
+    static size_t record_##id(const bench_case *c, const ct_tensor *in, int64_t iteration,         \
                               ct_tensor *out) {                                                    \
-        (void)c, (void)turn;                                                                       \
+        (void)c, (void)iteration;                                                                  \
         const ct_tensor wrt[3] = {in[0], in[2], in[3]};                                            \
         ct_grad(ct_sum(ct_mul(value, in[1])), wrt, n, out);                                        \
         return n;                                                                                  \
@@ -270,8 +270,8 @@ static size_t cases_make_scores(const bench_case *c, ct_tensor *in) {
 }
 CHAIN(cross_entropy, ct_cross_entropy(in[0], in[1]))
 static size_t cases_record_cross_entropy_grad(const bench_case *c, const ct_tensor *in,
-                                              int64_t turn, ct_tensor *out) {
-    (void)c, (void)turn;
+                                              int64_t iteration, ct_tensor *out) {
+    (void)c, (void)iteration;
     out[0] = ct_cross_entropy(in[0], in[1]); // ()
     ct_grad(out[0], in, 1, &out[1]);         // (rows, vocabulary)
     return 2;
@@ -298,9 +298,9 @@ static size_t cases_make_linear_loss(const bench_case *c, ct_tensor *in) {
     in[2] = ct_from(targets, CT_I32, CT_DIMS(c->size[0]));
     return 3;
 }
-static size_t cases_record_linear_loss(const bench_case *c, const ct_tensor *in, int64_t turn,
+static size_t cases_record_linear_loss(const bench_case *c, const ct_tensor *in, int64_t iteration,
                                        ct_tensor *out) {
-    (void)turn;
+    (void)iteration;
     if (c->which == IN_BLOCKS)
         out[0] = ct_linear_cross_entropy(in[0], in[1], in[2]);
     else
@@ -346,9 +346,9 @@ static ct_tensor cases_attention(const bench_case *c, const ct_tensor *in) {
     scores = ct_select(ct_less_equal(key, query), scores, ct_f(-INFINITY));
     return ct_matmul(ct_softmax(scores), in[2]);
 }
-static size_t cases_record_attention(const bench_case *c, const ct_tensor *in, int64_t turn,
+static size_t cases_record_attention(const bench_case *c, const ct_tensor *in, int64_t iteration,
                                      ct_tensor *out) {
-    (void)turn;
+    (void)iteration;
     out[0] = cases_attention(c, in); // (1, H, T, 64)
     if (!(c->which & BOTH)) return 1;
     out[0] = ct_sum(ct_square(out[0])); // ()
@@ -385,9 +385,9 @@ static size_t cases_make_rotary(const bench_case *c, ct_tensor *in) {
     for (uint32_t i = 1; i < 3; i++) in[i] = bench_numbers(CT_DIMS(c->size[1], c->size[2] / 2), i);
     return 3;
 }
-static size_t cases_record_rotary(const bench_case *c, const ct_tensor *in, int64_t turn,
+static size_t cases_record_rotary(const bench_case *c, const ct_tensor *in, int64_t iteration,
                                   ct_tensor *out) {
-    (void)turn;
+    (void)iteration;
     int64_t half = c->size[2] / 2;
     ct_tensor a = ct_slice(in[0], .axes = CT_AXES(3), .start = CT_INTS(0), .stop = CT_INTS(half));
     ct_tensor b =
@@ -420,9 +420,9 @@ static size_t cases_make_dropout(const bench_case *c, ct_tensor *in) {
     return n;
 }
 CHAIN(dropout, ct_dropout(in[0], in[2], ct_f(0.1)))
-static size_t cases_record_dropout_grad(const bench_case *c, const ct_tensor *in, int64_t turn,
+static size_t cases_record_dropout_grad(const bench_case *c, const ct_tensor *in, int64_t iteration,
                                         ct_tensor *out) {
-    (void)c, (void)turn;
+    (void)c, (void)iteration;
     out[0] = ct_dropout(in[0], in[2], ct_f(0.1));
     ct_grad(ct_sum(ct_mul(out[0], in[1])), in, 1, &out[1]);
     return 2;
@@ -443,8 +443,9 @@ size_t list_dropout(const bench_settings *s, bench_case *out) {
 
 size_t scan_options(bench_settings *s, opt *out) {
     s->length = 10000, s->width = 64;
-    out[0] = (opt){"length", OPT_INT, "N", "turns (10000)", 1, 1 << 24, .out = &s->length};
-    out[1] = (opt){"width", OPT_INT, "N", "numbers a turn (64)", 1, 1 << 20, .out = &s->width};
+    out[0] = (opt){"length", OPT_INT, "N", "iterations (10000)", 1, 1 << 24, .out = &s->length};
+    out[1] =
+        (opt){"width", OPT_INT, "N", "numbers of an iteration (64)", 1, 1 << 20, .out = &s->width};
     return 2;
 }
 
@@ -459,9 +460,9 @@ static size_t cases_make_scan(const bench_case *c, ct_tensor *in) {
     return 2;
 }
 
-static size_t cases_record_scan(const bench_case *c, const ct_tensor *in, int64_t turn,
+static size_t cases_record_scan(const bench_case *c, const ct_tensor *in, int64_t iteration,
                                 ct_tensor *out) {
-    (void)turn;
+    (void)iteration;
     ct_tensor last, ys; // (width,), (length, width)
     ct_scan(&last, &ys, .body = cases_scan_step, .carry = &in[0], .n_carry = 1, .xs = &in[1],
             .n_xs = 1, .n_ys = 1);
@@ -481,15 +482,15 @@ size_t list_scan(const bench_settings *s, bench_case *out) {
     return 2;
 }
 
-// ------------------------------------------------------------------------------------------ start
+// ------------------------------------------------------------------------------------------ cold-start
 
 enum { START_ROWS = 8, HIDDEN = 16, CLASSES = 4, NARROWEST = 5, WIDEST = 3000 };
 
-static size_t cases_record_start(const bench_case *c, const ct_tensor *in, int64_t turn,
-                                 ct_tensor *out) {
+static size_t cases_record_cold_start(const bench_case *c, const ct_tensor *in, int64_t iteration,
+                                      ct_tensor *out) {
     static float numbers[START_ROWS * (WIDEST + 1) * 2];
     (void)in;
-    int64_t width = NARROWEST + turn % (WIDEST - NARROWEST);
+    int64_t width = NARROWEST + iteration % (WIDEST - NARROWEST);
     if (numbers[0] == 0)
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
             numbers[i] = (float)(i * 37 % 101) / 101 - 0.5f;
@@ -502,12 +503,12 @@ static size_t cases_record_start(const bench_case *c, const ct_tensor *in, int64
     return 1;
 }
 
-size_t list_start(const bench_settings *s, bench_case *out) {
+size_t list_cold_start(const bench_settings *s, bench_case *out) {
     (void)s;
     for (int i = 0; i < 2; i++) {
         bench_case *c = cases_init(&out[i], "%s", i ? "gradient" : "forward");
         c->which = i;
-        c->record = cases_record_start;
+        c->record = cases_record_cold_start;
     }
     return 2;
 }

@@ -1,7 +1,7 @@
-// Operands of the rows of cotan bench: numbers that bench/peers/rows.py makes as well.
+// Operands of the benchmarks: numbers that bench/peers/rows.py makes as well.
 #include <stdlib.h>
 
-#include "bench.h"
+#include "rows.h"
 
 // Returns a 24-bit pseudorandom hash.
 static uint32_t numbers_hash(int64_t i, uint32_t seed) {

@@ -1,10 +1,10 @@
-// The row `ops` of cotan bench: 40 elementary ops of a million elements.
-#include "bench.h"
+// The benchmark `ops`: 40 elementary ops of a million elements.
+#include "rows.h"
 
 enum { SIDE = 1000 }; // side of a matrix of a million elements
 
 // in: three matrices; in[3]: a mask made of the first two.
-static size_t bench_ops_make(const bench_case *c, ct_tensor *in) {
+static size_t ops_make(const bench_case *c, ct_tensor *in) {
     (void)c;
     for (uint32_t i = 0; i < 3; i++) in[i] = bench_numbers(CT_DIMS(SIDE, SIDE), i + 1);
     in[3] = ct_less(in[0], in[1]);
@@ -55,10 +55,10 @@ static size_t bench_ops_make(const bench_case *c, ct_tensor *in) {
     F(cumsum_rows, 8, ct_cumsum(x, 1))
 
 #define RECORD(op, bytes, result)                                                                  \
-    static size_t bench_ops_record_##op(const bench_case *c, const ct_tensor *in, int64_t turn,    \
-                                        ct_tensor *out) {                                          \
+    static size_t ops_record_##op(const bench_case *c, const ct_tensor *in, int64_t iteration,     \
+                                  ct_tensor *out) {                                                \
         ct_tensor x = in[0], y = in[1], z = in[2], mask = in[3];                                   \
-        (void)c, (void)turn, (void)x, (void)y, (void)z, (void)mask;                                \
+        (void)c, (void)iteration, (void)x, (void)y, (void)z, (void)mask;                           \
         out[0] = result;                                                                           \
         return 1;                                                                                  \
     }
@@ -68,10 +68,8 @@ size_t list_ops(const bench_settings *s, bench_case *out) {
     size_t n = 0;
     (void)s;
 #define ENTRY(op, moved, result)                                                                   \
-    out[n++] = (bench_case){.name = #op,                                                           \
-                            .bytes = (moved)*1e6,                                                  \
-                            .make = bench_ops_make,                                                \
-                            .record = bench_ops_record_##op};
+    out[n++] = (bench_case){                                                                       \
+        .name = #op, .bytes = (moved)*1e6, .make = ops_make, .record = ops_record_##op};
     OPS(ENTRY)
     return n;
 }
