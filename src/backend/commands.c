@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "base/spans.h"
+#include "base/trace_events.h"
 
 enum { FEW = 32, NUMBERS = 8 }; // operands of most commands; numbers with an iteration
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "backend/memory.h"
-#include "backend/outside/outside.h"
+#include "backend/plugin/plugin.h"
 
 ct_counters ct__counters;
 

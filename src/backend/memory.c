@@ -1,5 +1,5 @@
 #include "backend/memory.h"
-#include "base/spans.h"
+#include "base/trace_events.h"
 
 #include "base/os.h"
 #include "base/text.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/plain.h"
+#include "base/fp_env.h"
 
 bool ct__err_v(ct_err *err, ct_code code, ct_loc here, const char *op, const char *format,
                va_list args) {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "cotan/cotan.h"
 
 static bool text_reserve(ct_text *text, size_t more) {

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #include "base/os.h"
-#include "base/spans.h"
+#include "base/trace_events.h"
 #include "compile/memory/memplan.h"
 #include "compile/schedule/batch.h"
 #include "compile/check/check.h"

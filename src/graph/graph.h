@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-#include "base/share.h"
+#include "base/rwlock.h"
 #include "graph/op.h"
 
 typedef struct ct_var ct_var;
@@ -358,7 +358,7 @@ struct ct_ctx {
     size_t n_ended, ended_cap;
 };
 
-// Attributes of op "mark" (transform/mark.c). A copy of the node has the same attributes but is not a
+// Attributes of op "mark" (transform/hook.c). A copy of the node has the same attributes but is not a
 // mark: self differs.
 typedef struct mark_attrs {
     int64_t n_values;

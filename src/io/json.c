@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/plain.h"
+#include "base/fp_env.h"
 
 void ct__json_string(ct_text *text, const char *s, size_t n) {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";

@@ -12,7 +12,7 @@
 #include "base/atomic.h"
 #include "base/mem.h"
 #include "base/os.h"
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "base/text.h"
 #include "io/json.h"
 

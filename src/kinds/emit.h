@@ -33,10 +33,10 @@ struct ct_emit {
     const ct_node *node; // the node that the kernel is written for
     ct_err *err;
     ct_target target;
-    ct_ix guard;            // the condition under which values are needed now; CT_IX_NONE: always
-    bool unrolls;           // reductions are fully unrolled and have no loops
-    double flops;           // per iteration of the innermost loops, for reports
-    struct ct_draft *draft; // private state of the scheduler
+    ct_ix guard;  // the condition under which values are needed now; CT_IX_NONE: always
+    bool unrolls; // reductions are fully unrolled and have no loops
+    double flops; // per iteration of the innermost loops, for reports
+    struct ct_kernel_builder *draft; // private state of the scheduler
 };
 
 ct_emit *ct__emit_new(ct_sched *s, const ct_node *node); // NULL: out of memory, recorded

@@ -5,7 +5,7 @@
 
 #include "graph/symbols.h"
 #include "kinds/batch.h"
-#include "kinds/joined.h"
+#include "kinds/flattened.h"
 #include "kinds/monoid.h"
 
 typedef struct scan {
@@ -201,24 +201,24 @@ static bool scan_write_pass(ct_sched *s, ct_node *node, ct_scan_pass pass, uint3
     ct__emit_declare_sizes(e, node);
     ct_along along = ct__along(node);
     ct_dtype as = (ct_dtype)node->out->dtype;
-    ct_joined x[CT_SCAN_MOST_STATE];
+    ct_flattened x[CT_SCAN_MOST_STATE];
     const int start[3] = {0, along.axis, along.axis + 1};
-    ct_joined out = ct__join(e, (ct_val){node, 0}, as, 3, start);
+    ct_flattened out = ct__join(e, (ct_val){node, 0}, as, 3, start);
     ct_scan_spec spec = {.pass = pass,
                          .op = node->op->reduction,
                          .monoid = &node->op->monoid,
                          .node = node,
                          .n_state = node->n_in,
                          .dtype = as,
-                         .outer = ct__joined_size(&out, 0),
-                         .n = ct__joined_size(&out, 1),
-                         .inner = ct__joined_size(&out, 2),
+                         .outer = ct__flattened_size(&out, 0),
+                         .n = ct__flattened_size(&out, 1),
+                         .inner = ct__flattened_size(&out, 2),
                          .reverse = along.reverse,
                          .target = e->target,
-                         .out = ct__joined_sink(&out)};
+                         .out = ct__flattened_sink(&out)};
     for (int i = 0; i < node->n_in; i++) {
         x[i] = ct__join(e, node->in[i], as, 3, start);
-        spec.x[i] = ct__joined_source(&x[i]);
+        spec.x[i] = ct__flattened_source(&x[i]);
     }
     static const int access[] = {0, CT_KIR_WRITE, CT_KIR_READ | CT_KIR_WRITE, CT_KIR_READ};
     if (pass) spec.carry = ct__emit_temp(e, temp, ct__kir_compute_dtype(as), access[pass]);

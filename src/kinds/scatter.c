@@ -2,7 +2,7 @@
 #include "kinds/scatter.h"
 
 #include "kinds/batch.h"
-#include "kinds/joined.h"
+#include "kinds/flattened.h"
 #include "kinds/monoid.h"
 
 enum { GRAIN = 8192 }; // elements that are worth a task of their own
@@ -166,9 +166,9 @@ static bool scatter_write_pass(ct_sched *s, ct_node *node, ct_scatter_pass pass)
     ct_along along = ct__along(node);
     int axis = along.axis, lead = along.leading, own = ct__type(node->in[1])->rank - lead;
     ct_dtype as = ct__kir_compute_dtype((ct_dtype)node->out->dtype);
-    ct_joined x = ct__join(e, node->in[0], as, 4, (int[]){0, lead, axis, axis + 1});
-    ct_joined positions = ct__join(e, node->in[1], CT_I64, 2, (int[]){0, lead});
-    ct_joined updates = ct__join(e, node->in[2], as, 4, (int[]){0, lead, axis, axis + own});
+    ct_flattened x = ct__join(e, node->in[0], as, 4, (int[]){0, lead, axis, axis + 1});
+    ct_flattened positions = ct__join(e, node->in[1], CT_I64, 2, (int[]){0, lead});
+    ct_flattened updates = ct__join(e, node->in[2], as, 4, (int[]){0, lead, axis, axis + own});
     const bool only_writes =
         pass == CT_SCATTER_COPY || (pass == CT_SCATTER_CHANGE && !node->op->reduction);
     int access = only_writes ? CT_KIR_WRITE : CT_KIR_READ | CT_KIR_WRITE;
@@ -176,12 +176,12 @@ static bool scatter_write_pass(ct_sched *s, ct_node *node, ct_scatter_pass pass)
                             .op = node->op->reduction,
                             .clip = along.mode == CT_MODE_CLIP,
                             .sorted = along.sorted,
-                            .size = {ct__joined_size(&x, 0), ct__joined_size(&x, 1),
-                                     ct__joined_size(&x, 2), ct__joined_size(&positions, 1),
-                                     ct__joined_size(&x, 3)},
-                            .x = ct__joined_source(&x),
-                            .positions = ct__joined_source(&positions),
-                            .updates = ct__joined_source(&updates),
+                            .size = {ct__flattened_size(&x, 0), ct__flattened_size(&x, 1),
+                                     ct__flattened_size(&x, 2), ct__flattened_size(&positions, 1),
+                                     ct__flattened_size(&x, 3)},
+                            .x = ct__flattened_source(&x),
+                            .positions = ct__flattened_source(&positions),
+                            .updates = ct__flattened_source(&updates),
                             .out = ct__emit_result_buffer(e, (ct_val){node, 0}, access)};
     ct__template_scatter(e->kir, &spec);
     return ct__emit_done(e, (double)ct__count(ct__type(node->in[2])));

@@ -1,7 +1,7 @@
 // searchsorted: finds by binary search where elements belong in sorted lines.
 #include "graph/symbols.h"
 #include "kinds/batch.h"
-#include "kinds/joined.h"
+#include "kinds/flattened.h"
 #include "kinds/sort.h"
 
 enum { GRAIN = 1024 }; // elements that are worth a task
@@ -49,17 +49,17 @@ static bool search_kernels(ct_sched *s, ct_node *node) {
     ct_kir *k = e->kir;
     const int start[2] = {0, ct__along(node).leading};
     ct_dtype as = search_compare_dtype(ct__type(node->in[0]), ct__type(node->in[1]));
-    ct_joined x = ct__join(e, node->in[0], as, 2, start),
-              v = ct__join(e, node->in[1], as, 2, start);
-    ct_joined out = ct__join(e, (ct_val){node, 0}, CT_I32, 2, start);
-    ct_source values = ct__joined_source(&v);
-    ct_sink to = ct__joined_sink(&out);
-    search c = {.k = k, .as = as, .right = ct__along(node).reverse, .x = ct__joined_source(&x)};
-    c.n = ct__joined_size(&x, 1);
+    ct_flattened x = ct__join(e, node->in[0], as, 2, start),
+                 v = ct__join(e, node->in[1], as, 2, start);
+    ct_flattened out = ct__join(e, (ct_val){node, 0}, CT_I32, 2, start);
+    ct_source values = ct__flattened_source(&v);
+    ct_sink to = ct__flattened_sink(&out);
+    search c = {.k = k, .as = as, .right = ct__along(node).reverse, .x = ct__flattened_source(&x)};
+    c.n = ct__flattened_size(&x, 1);
     int64_t n = 0;
     if (!ct__kir_is_int(k, c.n, &n)) n = INT64_C(1) << 48; // an upper bound of sizes
     while (n >> c.steps) c.steps++;
-    ct_kval lines = ct__joined_size(&v, 0), n_values = ct__joined_size(&v, 1);
+    ct_kval lines = ct__flattened_size(&v, 0), n_values = ct__flattened_size(&v, 1);
     ct_kval blocks = ct__kir_ceil_div(k, n_values, GRAIN), grain = ct__kir_int(k, GRAIN);
     ct_kval task = ct__kir_loop(k, CT_BIND_ROWS, ct__kir_mul(k, lines, blocks), "block");
     ct_kval line = ct__kir_div(k, task, blocks);

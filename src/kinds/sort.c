@@ -5,7 +5,7 @@
 
 #include "graph/symbols.h"
 #include "kinds/batch.h"
-#include "kinds/joined.h"
+#include "kinds/flattened.h"
 #include "kinds/monoid.h"
 
 enum {
@@ -120,19 +120,19 @@ static bool topk_write_pass(ct_sched *s, ct_node *node, ct_topk_spec spec, const
     const int start[2] = {0, ct__type(node->in[0])->rank - 1};
     const bool first = spec.part == CT_TOPK_BLOCKS, second = spec.part == CT_TOPK_OF_BLOCKS;
     const int access = first ? CT_KIR_WRITE : CT_KIR_READ;
-    ct_joined x, values, places;
+    ct_flattened x, values, places;
     if (!second) {
         x = ct__join(e, node->in[0], spec.dtype, 2, start);
-        spec.rows = ct__joined_size(&x, 0);
-        spec.n = ct__joined_size(&x, 1);
-        spec.x = ct__joined_source(&x);
+        spec.rows = ct__flattened_size(&x, 0);
+        spec.n = ct__flattened_size(&x, 1);
+        spec.x = ct__flattened_source(&x);
     }
     if (!first) {
         values = ct__join(e, (ct_val){node, 0}, spec.dtype, 2, start);
         places = ct__join(e, (ct_val){node, 1}, CT_I32, 2, start);
-        spec.rows = ct__joined_size(&values, 0);
-        spec.values = ct__joined_sink(&values);
-        spec.places = ct__joined_sink(&places);
+        spec.rows = ct__flattened_size(&values, 0);
+        spec.values = ct__flattened_sink(&values);
+        spec.places = ct__flattened_sink(&places);
     }
     if (first || second) {
         spec.block_values = ct__emit_temp(e, temp[0], ct__kir_compute_dtype(spec.dtype), access);
@@ -325,17 +325,17 @@ static bool sort_order_kernels(ct_sched *s, ct_node *node) {
     ct_emit *e = sort_alloc_runs(s, node, temp) ? ct__emit_new(s, node) : NULL;
     if (!e) return false;
     ct__emit_declare_sizes(e, node);
-    ct_joined out = ct__join(e, (ct_val){node, 0}, CT_I32, 3, start), key[CT_SORT_MOST_KEYS];
+    ct_flattened out = ct__join(e, (ct_val){node, 0}, CT_I32, 3, start), key[CT_SORT_MOST_KEYS];
     ct_order_spec spec = {.n_keys = node->n_in, .falling = along.reverse};
-    spec.outer = ct__joined_size(&out, 0);
-    spec.n = ct__joined_size(&out, 1);
-    spec.inner = ct__joined_size(&out, 2);
-    spec.out = ct__joined_sink(&out);
+    spec.outer = ct__flattened_size(&out, 0);
+    spec.n = ct__flattened_size(&out, 1);
+    spec.inner = ct__flattened_size(&out, 2);
+    spec.out = ct__flattened_sink(&out);
     for (int q = 0; q < node->n_in; q++) {
         ct_dtype dtype = (ct_dtype)ct__type(node->in[q])->dtype;
         key[q] = ct__join(e, node->in[q], dtype, 3, start);
         spec.dtype[q] = dtype;
-        spec.key[q] = ct__joined_source(&key[q]);
+        spec.key[q] = ct__flattened_source(&key[q]);
         spec.runs[q] = ct__emit_temp(e, temp[q + 1], ct__kir_compute_dtype(dtype), access);
     }
     spec.order = ct__emit_temp(e, temp[0], CT_I32, access);

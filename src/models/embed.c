@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/os.h"
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "base/text.h"
 #include "cotan/embed.h"
 #include "io/config.h"

@@ -1,6 +1,6 @@
 // GPT-2: token and position embeddings, pre-norm blocks of attention and MLP, and an output layer tied to
 // the token embedding. Attention probabilities have no dropout: the attention op never materialises them.
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "models/gpt2.h"
 
 #include <math.h>

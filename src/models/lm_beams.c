@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "models/engine.h"
 #include "models/lm_sampling.h"
 

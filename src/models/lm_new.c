@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "models/stack.h"
 
 // -------------------------------------------------------------------------------------------- config

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "graph/graph.h"
 #include "io/utf8.h"
 #include "models/lm.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "base/threefry.h"
 
 typedef struct logit_candidate {

@@ -8,7 +8,7 @@
 
 #include "backend/memory.h"
 #include "base/os.h"
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "base/threefry.h"
 #include "compile/plan.h"
 #include "cotan/hub.h"

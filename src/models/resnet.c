@@ -1,6 +1,6 @@
 // Residual networks (He et al.) with two kinds of block: basic blocks of two 3x3 convolutions, and
 // bottlenecks of 1x1, 3x3 and 1x1, whose 3x3 has the stride.
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "cotan/models.h"
 
 #include <math.h>

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/os.h"
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "base/text.h"
 #include "cotan/lm.h"
 #include "graph/graph.h"

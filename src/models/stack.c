@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "ops/quantise.h"
 #include "ops/rules.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "cotan/nn.h"
 #include "graph/graph.h"
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "cotan/binding.h"
-#include "graph/live.h"
+#include "graph/allocation_registry.h"
 #include "ops/rules.h"
 
 #define CONST_ATTRS(F, op) F(op, data, bytes)

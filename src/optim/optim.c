@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "base/text.h"
 #include "optim/stage.h"
 

@@ -1,7 +1,7 @@
 // Learning rates as functions of the step.
 #include <math.h>
 
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "cotan/optim.h"
 
 // Not inlined, so that no part of it is computed outside the caller's floating-point environment guard.

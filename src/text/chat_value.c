@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/plain.h"
+#include "base/fp_env.h"
 
 static const char gemma_quote[] = "<|\"|>";
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/os.h"
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "text/jinja_ast.h"
 
 typedef struct ct_jinja_scope {

@@ -1,7 +1,7 @@
 // The parser of templates: tokens to a syntax tree.
 #include <string.h>
 
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "io/utf8.h"
 #include "text/jinja_ast.h"
 

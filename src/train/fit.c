@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/os.h"
-#include "base/plain.h"
+#include "base/fp_env.h"
 #include "cotan/train.h"
 #include "graph/graph.h"
 #include "graph/handle.h"

@@ -1,4 +1,4 @@
-// Profiles as tables and as traces in Chrome's Trace Event Format, from the events that base/spans.h
+// Profiles as tables and as traces in Chrome's Trace Event Format, from the events that base/trace_events.h
 // records.
 #include "cotan/profile.h"
 
@@ -9,7 +9,7 @@
 
 #include "base/atomic.h"
 #include "base/os.h"
-#include "base/spans.h"
+#include "base/trace_events.h"
 #include "base/text.h"
 #include "graph/graph.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/share.h"
+#include "base/rwlock.h"
 #include "graph/graph.h"
 #include "support/record.h"
 

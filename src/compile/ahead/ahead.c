@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/atomic.h"
-#include "base/plain.h"
+#include "base/fp_env.h"
 
 static bool ahead_check_path(const ct_ahead *a, const char *path) {
     struct stat info;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "compile/ahead/ahead.h"
-#include "ops/outside.h"
+#include "ops/custom_op.h"
 
 static const ct_node *ahead_called_node(const ct_launch *l) {
     return l->kind == CT_LAUNCH_NODE ? l->node : NULL;

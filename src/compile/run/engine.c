@@ -8,7 +8,7 @@
 
 #include "backend/memory.h"
 #include "base/os.h"
-#include "base/spans.h"
+#include "base/trace_events.h"
 #include "compile/check/check.h"
 #include "compile/run/cost.h"
 #include "compile/passes/env.h"
@@ -16,7 +16,7 @@
 #include "compile/run/store.h"
 #include "ops/lapack.h"
 #include "compile/plan.h"
-#include "graph/live.h"
+#include "graph/allocation_registry.h"
 
 static void executor_free(ct_executor *e) {
     ct__plans_free(e);

@@ -1,6 +1,6 @@
 // Shuts the library down.
 #include "backend/backend.h"
-#include "base/spans.h"
+#include "base/trace_events.h"
 
 bool ct_shutdown(void) {
     if (!ct__contexts_end()) return false;

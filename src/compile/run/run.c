@@ -4,7 +4,7 @@
 
 #include "backend/memory.h"
 #include "compile/check/check.h"
-#include "graph/live.h"
+#include "graph/allocation_registry.h"
 
 static void run_destroy_storage(ct_storage *s) {
     ct_device *device = s->owner;

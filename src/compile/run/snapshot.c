@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "backend/memory.h"
-#include "graph/live.h"
+#include "graph/allocation_registry.h"
 
 enum { SNAPSHOT_MAX_ROWS = 20 };
 

@@ -14,7 +14,7 @@ static bool emitter_no_memory(ct_emit *e) {
 static ct_kval emitter_declare_sym(ct_emit *e, int sym);
 
 bool ct__emit_restart(ct_emit *e) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     // A kernel written on trial is no basis for a choice if there was not enough memory for all of it.
     if (e->kir && e->kir->err.code == CT_E_MEMORY && !e->err->code) *e->err = e->kir->err;
     if (e->pool && ct__ix_failed(e->pool) && !e->err->code) emitter_no_memory(e);
@@ -35,7 +35,7 @@ bool ct__emit_restart(ct_emit *e) {
 }
 
 ct_emit *ct__emit_new(ct_sched *s, const ct_node *node) {
-    ct_draft *d = ct__calloc(1, sizeof *d);
+    ct_kernel_builder *d = ct__calloc(1, sizeof *d);
     ct_emit *e = d ? &d->emit : NULL;
     if (d) {
         *e = (ct_emit){.node = node, .err = s->err, .target = s->program->target, .draft = d};
@@ -50,7 +50,7 @@ ct_emit *ct__emit_new(ct_sched *s, const ct_node *node) {
 
 void ct__emit_free(ct_emit *e) {
     if (!e) return;
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     if (e->kir) ct__kir_free(e->kir);
     ct__free(e->kir);
     ct__arena_free(&e->arena);
@@ -81,7 +81,7 @@ ct_ix ct__emit_size(ct_emit *e, ct_val v, int axis) {
 // Declares a kernel argument for a dynamic size. Arguments are declared before the loops, where it is not
 // known yet which will be used: all are declared, as ~sym, and the unused ones are removed at the end.
 static ct_kval emitter_declare_sym(ct_emit *e, int sym) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     if (!CT_GROW(d->syms, d->syms_cap, d->n_syms + 1) ||
         !CT_GROW(d->sym_values, d->sym_values_cap, d->n_syms + 1))
         return emitter_no_memory(e) - 1;
@@ -89,7 +89,7 @@ static ct_kval emitter_declare_sym(ct_emit *e, int sym) {
     return d->sym_values[d->n_syms++] = ct__kir_arg(e->kir);
 }
 static ct_kval emitter_sym_value(ct_emit *e, int sym) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     for (size_t i = 0; i < d->n_syms; i++)
         if (d->syms[i] == sym || d->syms[i] == ~sym) {
             d->syms[i] = sym;
@@ -106,7 +106,7 @@ ct_ix ct__emit_bind(ct_emit *e, ct_kval value, ct_ix extent) {
     return var;
 }
 void ct__emit_bind_to(ct_emit *e, ct_ix var, ct_kval value) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     for (size_t i = 0; i < d->n_binds; i++)
         if (d->binds[i].var == var) {
             d->binds[i].value = value;
@@ -120,7 +120,7 @@ void ct__emit_bind_to(ct_emit *e, ct_ix var, ct_kval value) {
 }
 
 void ct__emit_open(ct_emit *e, ct_kbind bind, ct_ix extent, const char *name, ct_ix var) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     ct_kval n = ct__emit_ix(e, extent);
     ct__emit_bind_to(e, var, ct__kir_loop(e->kir, bind, n, name));
     if (!CT_GROW(d->marks, d->marks_cap, d->n_marks + 1))
@@ -134,7 +134,7 @@ ct_ix ct__emit_loop(ct_emit *e, ct_kbind bind, ct_ix extent, const char *name) {
     return var;
 }
 void ct__emit_end(ct_emit *e) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     ct__kir_end(e->kir);
     if (d->n_marks) d->n_memo = d->marks[--d->n_marks]; // values computed in a loop end with it
 }
@@ -223,7 +223,7 @@ static ct_kval emitter_write_binary(ct_emit *e, const ct_ix_node *n) {
 
 // Conditions are returned as bool, all other expressions as i64.
 ct_kval ct__emit_ix(ct_emit *e, ct_ix x) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     if (x < 0) return -1;
     ct_ix_node n = *ct__ix_node(e->pool, x);
     ct_kir *k = e->kir;
@@ -288,7 +288,7 @@ void ct__emit_declare_sizes(ct_emit *e, ct_node *node) {
 // existing one *base is set. NULL: the parameter begins at the location itself.
 static int emitter_parameter(ct_emit *e, ct_place location, ct_dtype dtype, int flags,
                              int64_t *base) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     if (ct__has_parts(dtype)) dtype = ct__part(dtype);
     for (size_t i = 0; i < d->n_args; i++) {
         const size_t base_bytes = (size_t)d->arg_bases[i] * ct_dtype_size(dtype);
@@ -350,7 +350,7 @@ int ct__emit_temp(ct_emit *e, uint32_t temp, ct_dtype dtype, int flags) {
 
 // Records an access, with its guard, for the choice of loops.
 static void emitter_record_access(ct_emit *e, ct_seen access) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     if (!CT_GROW(d->seen, d->seen_cap, d->n_seen + 1)) {
         emitter_no_memory(e);
         return;
@@ -396,7 +396,7 @@ void ct__emit_index_as(ct_emit *e, ct_val v, const ct_ix *at, ct_val other, ct_i
 }
 
 ct_kval ct__emit_bits(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype dtype) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     const ct_sval *val = ct__sval(d->sched, v);
     if (ct__is_leaf(v.node) && !ct__sched_place_leaf(d->sched, v.node)) return -1;
     return ct__emit_load_at(e, val->buf, val->offset, dtype, ct__emit_offset(e, v, at));
@@ -410,7 +410,7 @@ static ct_ix emitter_part_offset(ct_emit *e, ct_ix offset, int part) {
 // Loads a part of an element. Of a dtype of 4 bits: two elements are one byte. Of a complex number: its
 // parts are adjacent.
 ct_kval ct__emit_part(ct_emit *e, ct_val v, const ct_ix *at, int part) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     ct_kir *k = e->kir;
     const ct_sval *val = ct__sval(d->sched, v);
     const ct_dtype dtype = (ct_dtype)ct__type(v)->dtype;
@@ -472,7 +472,7 @@ static void emitter_store_epilogue(ct_emit *e, const ct_group *g, ct_val v, cons
 }
 
 void ct__emit_store(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     const ct_group *g = d->group >= 0 ? d->sched->groups[d->group] : NULL;
     if (!g || g->only != v.node)
         emitter_store_one(e, v, at, value);
@@ -485,7 +485,7 @@ void ct__emit_store(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
 // ------------------------------------------------------------------------------------------ values
 
 static void emitter_remember(ct_emit *e, ct_val v, const ct_ix *at, ct_ix guard, ct_kval value) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     size_t bytes = ct__type(v)->rank * sizeof *at;
     ct_ix *own = ct__arena(&e->arena, bytes);
     if (!own || !CT_GROW(d->memo, d->memo_cap, d->n_memo + 1)) {
@@ -499,7 +499,7 @@ void ct__emit_remember(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
     emitter_remember(e, v, at, e->guard, value);
 }
 static const ct_memo *emitter_recall(const ct_emit *e, ct_val v, const ct_ix *at) {
-    const ct_draft *d = e->draft;
+    const ct_kernel_builder *d = e->draft;
     size_t bytes = ct__type(v)->rank * sizeof *at;
     for (size_t i = d->n_memo; i-- > 0;) {
         const ct_memo *m = &d->memo[i];
@@ -585,7 +585,7 @@ static ct_kval emitter_constant(ct_emit *e, const ct_node *node) {
 
 // Loads a value that the row reuses from scratch memory; -1: it has to be computed.
 static ct_kval emitter_load_reused(ct_emit *e, ct_val v, const ct_ix *at) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     ct_kept *k = d->kept;
     while (k < d->kept + d->n_kept && k->unit->v.node != v.node) k++;
     if (k == d->kept + d->n_kept) return -1;
@@ -607,7 +607,7 @@ static ct_kval emitter_load_reused(ct_emit *e, ct_val v, const ct_ix *at) {
 }
 
 static ct_kval emitter_compute(ct_emit *e, ct_val v, const ct_ix *at) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     const ct_node *node = v.node;
     const ct_sval *val = ct__sval(d->sched, v);
     ct_dtype dtype = (ct_dtype)ct__type(v)->dtype;
@@ -631,7 +631,7 @@ static ct_kval emitter_compute(ct_emit *e, ct_val v, const ct_ix *at) {
 }
 
 ct_kval ct__emit_value(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     // After an error nothing is found again: a further walk would visit shared values many times.
     if (e->kir->err.code || e->err->code) return -1;
     ct_dtype dtype = (ct_dtype)ct__type(v)->dtype;
@@ -654,14 +654,14 @@ ct_kval ct__emit_value(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
 }
 
 ct_kval ct__emit_value_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     size_t n_memo = d->n_memo;
     ct_kval r = ct__emit_value(e, v, at, as);
     d->n_memo = n_memo;
     return r;
 }
 void ct__emit_store_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     size_t n_memo = d->n_memo;
     d->behind = ++d->n_behind;
     ct__emit_store(e, v, at, value);

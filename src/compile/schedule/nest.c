@@ -215,7 +215,7 @@ static void nest_fill_reused(nest *n, int level, ct_ix extent, ct_ix var) {
     }
 }
 static void nest_end_loop(nest *n) {
-    ct_draft *d = n->e->draft;
+    ct_kernel_builder *d = n->e->draft;
     ct__emit_end(n->e);
     for (int i = 0; i < d->n_kept; i++) d->kept[i].filled |= d->kept[i].filling;
 }
@@ -223,7 +223,7 @@ static void nest_end_loop(nest *n) {
 // Registers the values that a row may reuse: floats of a static number of elements, where lanes run inside
 // of the row.
 static void nest_make_reused(nest *n) {
-    ct_draft *d = n->e->draft;
+    ct_kernel_builder *d = n->e->draft;
     for (int i = 0; i < n->g->n_kept && !n->lanes && !n->pass && n->flat; i++) {
         const ct_unit *u = &n->g->kept[i];
         const ct_dtype dtype = (ct_dtype)ct__type(u->v)->dtype;
@@ -254,7 +254,7 @@ static bool nest_advances_by_row(const nest *n, const ct_seen *x, int64_t *row) 
            *row >= CT_LANES;
 }
 
-static bool nest_is_first_access(const ct_draft *d, size_t first, size_t access) {
+static bool nest_is_first_access(const ct_kernel_builder *d, size_t first, size_t access) {
     const ct_seen *x = &d->seen[access];
     while (first < access && (d->seen[first].buf != x->buf || d->seen[first].offset != x->offset))
         first++;
@@ -263,7 +263,7 @@ static bool nest_is_first_access(const ct_draft *d, size_t first, size_t access)
 
 // Returns the number of operands that advance by rows.
 static int nest_count_row_operands(const nest *n) {
-    const ct_draft *d = n->e->draft;
+    const ct_kernel_builder *d = n->e->draft;
     int64_t row;
     int count = 0;
     for (size_t i = n->row_first_access; i < d->n_seen; i++)
@@ -276,7 +276,7 @@ static int nest_count_row_operands(const nest *n) {
 // so memory would be idle meanwhile. The processor prefetches a single operand of short rows by itself.
 static void nest_prefetch_rows(nest *n, ct_ix extent, ct_ix var) {
     ct_emit *e = n->e;
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     const size_t n_seen = d->n_seen;
     int64_t elements, row, step;
     ct_ix by;
@@ -1088,7 +1088,7 @@ static bool nest_assigns_variable(const nest *n) {
 // as there are lanes is then a column of a block that can be transposed in registers.
 static bool nest_needs_transpose(const nest *separate, int axis, int rank, int64_t size,
                                  ct_cut *axis_split) {
-    const ct_draft *d = separate->e->draft;
+    const ct_kernel_builder *d = separate->e->draft;
     ct_ix_pool *p = separate->e->pool;
     bool found = false;
     for (size_t i = 0; i < d->n_seen && !found; i++) {

@@ -133,7 +133,7 @@ typedef struct ct_kept {
 
 // A kernel being written: the part that kinds see, and the KIR values and buffers of index variables and
 // graph values.
-typedef struct ct_draft {
+typedef struct ct_kernel_builder {
     ct_emit emit;
     ct_sched *sched;
     ct_bind *binds; // (n_binds) index variable -> KIR value
@@ -159,7 +159,7 @@ typedef struct ct_draft {
     size_t guarded;             // number of uses of a value under a condition
     ct_kept kept[CT_MOST_KEPT]; // (n_kept)
     int n_kept, stage;          // stage: number of the row's current loop, from 1 on
-} ct_draft;
+} ct_kernel_builder;
 
 static inline bool ct__is_leaf(const ct_node *n) { return n->op->kind == &ct__kind_leaf; }
 static inline bool ct__is_loop(const ct_node *n) { return n->op->kind == &ct__kind_loop; }

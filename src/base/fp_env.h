@@ -1,7 +1,7 @@
 // Replaces the host program's locale and floating-point mode by the defaults for the rest of a
 // block: numbers are written, read and computed alike in every program.
-#ifndef COTAN_BASE_PLAIN_H
-#define COTAN_BASE_PLAIN_H
+#ifndef COTAN_BASE_FP_ENV_H
+#define COTAN_BASE_FP_ENV_H
 
 #include <fenv.h>
 #include <locale.h>

@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 
 #include "kinds/batch.h"
-#include "ops/outside.h"
+#include "ops/custom_op.h"
 
 typedef struct plugin_job {
     const ct_ref *ref;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/plain.h"
-#include "ops/outside.h"
+#include "base/fp_env.h"
+#include "ops/custom_op.h"
 
 enum { MAX_DEPTH = 64, MAX_NAME = 64, MAX_PARTS = 64, MAX_NODES = 4096 };
 

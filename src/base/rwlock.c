@@ -1,4 +1,4 @@
-#include "base/share.h"
+#include "base/rwlock.h"
 
 #include <pthread.h>
 #include <time.h>

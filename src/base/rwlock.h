@@ -3,8 +3,8 @@
 // Phase-fair: an exclusive request waits for the current sharers, a shared request waits for an
 // earlier exclusive one, and shared requests that waited during an exclusive hold go before the
 // next exclusive one.
-#ifndef COTAN_BASE_SHARE_H
-#define COTAN_BASE_SHARE_H
+#ifndef COTAN_BASE_RWLOCK_H
+#define COTAN_BASE_RWLOCK_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

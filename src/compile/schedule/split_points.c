@@ -83,7 +83,7 @@ static void axis_split_visit(axis_split_finder *f, ct_ix e) {
 
 void ct__find_cuts(ct_emit *e, ct_ix var, int64_t size, bool last, ct_cut *ranges, ct_cut *cells) {
     axis_split_finder f = {.e = e, .var = var, .size = size, .elements = 1, .ranges = ranges};
-    const ct_draft *d = e->draft;
+    const ct_kernel_builder *d = e->draft;
     ranges->n = 0;
     for (size_t i = 0; i < d->n_seen; i++) {
         axis_split_visit(&f, d->seen[i].offset);

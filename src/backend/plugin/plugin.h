@@ -1,6 +1,6 @@
 // Device plugins: devices that the process defined or that shared libraries provide.
-#ifndef COTAN_BACKEND_OUTSIDE_OUTSIDE_H
-#define COTAN_BACKEND_OUTSIDE_OUTSIDE_H
+#ifndef COTAN_BACKEND_PLUGIN_PLUGIN_H
+#define COTAN_BACKEND_PLUGIN_PLUGIN_H
 
 #include "backend/backend.h"
 

@@ -1,7 +1,7 @@
 // Trace events: the time between a begin and an end, recorded while profiling is on
 // (src/train/profile.c). While it is off, a launch costs one check of a flag.
-#ifndef COTAN_BASE_SPANS_H
-#define COTAN_BASE_SPANS_H
+#ifndef COTAN_BASE_TRACE_EVENTS_H
+#define COTAN_BASE_TRACE_EVENTS_H
 
 #include <stdatomic.h>
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "base/plain.h"
+#include "base/fp_env.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 // Custom ops of plugins (cotan/custom_op.h): the records that their definitions become.
-#ifndef COTAN_OPS_OUTSIDE_H
-#define COTAN_OPS_OUTSIDE_H
+#ifndef COTAN_OPS_CUSTOM_OP_H
+#define COTAN_OPS_CUSTOM_OP_H
 
 #include "cotan/custom_op.h"
 #include "ops/rules.h"

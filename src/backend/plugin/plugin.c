@@ -1,6 +1,6 @@
 // Adapts a device plugin to the backend's table of functions.
 #define _GNU_SOURCE
-#include "backend/outside/outside.h"
+#include "backend/plugin/plugin.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "base/spans.h"
+#include "base/trace_events.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -48,7 +48,7 @@ bool ct__sched_dies(const ct_sched *s, uint32_t buf) {
 // True if the kernel reads one buffer only where it writes the other, at one offset of each, and reads
 // before it writes. No iteration then reads what another has overwritten.
 static bool finish_reads_where_written(const ct_emit *e, uint32_t from, uint32_t to) {
-    const ct_draft *d = e->draft;
+    const ct_kernel_builder *d = e->draft;
     const ct_kir *k = e->kir;
     ct_ix at = CT_IX_NONE;
     for (size_t i = 0; i < d->n_seen; i++) {
@@ -70,14 +70,14 @@ static bool finish_reads_where_written(const ct_emit *e, uint32_t from, uint32_t
 }
 
 // True if all accesses to the buffer have one dtype.
-static bool finish_has_dtype(const ct_draft *d, uint32_t buf, ct_dtype dtype) {
+static bool finish_has_dtype(const ct_kernel_builder *d, uint32_t buf, ct_dtype dtype) {
     for (size_t i = 0; i < d->n_args; i++)
         if (d->args[i].buf == buf && d->arg_types[i] != dtype) return false;
     return true;
 }
 
 static bool finish_can_reuse(const ct_emit *e, size_t r, size_t w) {
-    const ct_draft *d = e->draft;
+    const ct_kernel_builder *d = e->draft;
     const ct_buf *from = &d->sched->program->bufs[d->args[r].buf];
     const ct_buf *to = &d->sched->program->bufs[d->args[w].buf];
     return from->kind == CT_BUF_TEMP && to->kind == CT_BUF_TEMP && from->size == to->size &&
@@ -97,7 +97,7 @@ static ct_sval *finish_find_unit(const ct_sched *s, const ct_group *g, uint32_t 
 
 // Gives a result the buffer of an operand that nothing reads any more.
 static void finish_reuse_buffers(ct_emit *e) {
-    ct_draft *d = e->draft;
+    ct_kernel_builder *d = e->draft;
     const ct_group *g = d->group >= 0 ? d->sched->groups[d->group] : NULL;
     for (size_t w = 0; g && !g->only && w < d->n_args; w++) {
         const uint32_t to = d->args[w].buf;
@@ -120,7 +120,7 @@ static void finish_reuse_buffers(ct_emit *e) {
 // True if the buffer is only written here, so that neither this kernel nor, while it is still in a cache,
 // another one reads it. A buffer of a dynamic size is not known to be larger than the caches.
 static bool finish_is_nontemporal(const ct_emit *e, size_t w) {
-    const ct_draft *d = e->draft;
+    const ct_kernel_builder *d = e->draft;
     const ct_buf *to = &d->sched->program->bufs[d->args[w].buf];
     if (!d->args[w].write || ct__marked(to->size) ||
         to->bytes < (size_t)e->target.nontemporal_bytes)
@@ -136,7 +136,7 @@ static bool finish_is_nontemporal(const ct_emit *e, size_t w) {
 // to it: a third of the memory traffic of an elementwise chain, and useless if the result is larger than
 // the caches. Templates are left out, since they prefetch their results before they store them.
 static void finish_mark_nontemporal(ct_emit *e) {
-    const ct_draft *d = e->draft;
+    const ct_kernel_builder *d = e->draft;
     if (d->group < 0 || d->sched->groups[d->group]->only || !e->target.nontemporal_bytes) return;
     for (size_t w = 0; w < d->n_args; w++)
         if (finish_is_nontemporal(e, w)) ct__kir_set_nontemporal(e->kir, d->arg_ids[w]);
@@ -205,7 +205,7 @@ static const char *finish_label(const ct_emit *e) {
 // Hoists scalar loads out of the loops. A buffer that may be empty has no element to load there, since none
 // of the loops may run.
 static bool finish_hoist(ct_emit *e) {
-    const ct_draft *d = e->draft;
+    const ct_kernel_builder *d = e->draft;
     int64_t *min_elements = ct__arena_zero(&e->arena, e->kir->nbufs * sizeof *min_elements);
     if (!min_elements)
         return ct__err_memory(d->sched->err, CT_NOWHERE, "kernel",

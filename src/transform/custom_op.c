@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "ops/outside.h"
+#include "ops/custom_op.h"
 #include "transform/trace.h"
 #include "base/library.h"
 

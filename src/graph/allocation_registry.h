@@ -1,6 +1,6 @@
 // Allocation registry: the tensors that use device memory, with a description of each, for memory snapshots.
-#ifndef COTAN_GRAPH_LIVE_H
-#define COTAN_GRAPH_LIVE_H
+#ifndef COTAN_GRAPH_ALLOCATION_REGISTRY_H
+#define COTAN_GRAPH_ALLOCATION_REGISTRY_H
 
 #include "graph/graph.h"
 

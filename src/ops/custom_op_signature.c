@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/outside.h"
+#include "ops/custom_op.h"
 
 // -------------------------------------------------------------------------------------- parsing
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/spans.h"
+#include "base/trace_events.h"
 #include "compile/check/check.h"
 #include "compile/plan.h"
 
