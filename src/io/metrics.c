@@ -123,7 +123,9 @@ bool ct__metrics_amend(ct_metrics *metrics, const char *without, const ct_metric
     off_t end = lseek(metrics->fd, 0, SEEK_END);
     if (end < 0) return ct__err_system(err, metrics->path, "seek");
     off_t begin = end > (off_t)sizeof part ? end - (off_t)sizeof part : 0;
-    ssize_t r = pread(metrics->fd, part, (size_t)(end - begin), begin);
+    ssize_t r;
+    do r = pread(metrics->fd, part, (size_t)(end - begin), begin);
+    while (r < 0 && errno == EINTR);
     if (r != end - begin) return ct__err_system(err, metrics->path, "read");
     const char *brace = memrchr(part, '}', (size_t)r);
     const char *gone = brace && without ? metrics_find_last_field(part, brace, without) : NULL;

@@ -327,12 +327,11 @@ static eval_flow eval_if(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope
     return eval_statements(m, n->body, in);
 }
 
-static void eval_with(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
+static eval_flow eval_with(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
     eval_scope *inner = eval_new_scope(m, in);
     for (const ct_jinja_node *one = n->params; one; one = one->next)
         eval_assign(m, one->a, inner, eval_expression(m, one->b, in));
-    in = inner;
-    eval_statements(m, n->body, in);
+    return eval_statements(m, n->body, inner);
 }
 
 static eval_flow eval_statement(ct_jinja_machine *m, const ct_jinja_node *n, eval_scope *in) {
@@ -355,7 +354,7 @@ static eval_flow eval_statement(ct_jinja_machine *m, const ct_jinja_node *n, eva
         ct__jv_write(m->out, eval_block_filters(m, n->b, in,
                                                 eval_capture(m, n->body, eval_new_scope(m, in))));
         break;
-    case JN_WITH: eval_with(m, n, in); break;
+    case JN_WITH: return eval_with(m, n, in);
     case JN_GENERATION: return eval_statements(m, n->body, eval_new_scope(m, in));
     case JN_BREAK: return FLOW_BREAK;
     case JN_CONTINUE: return FLOW_CONTINUE;

@@ -207,6 +207,8 @@ typedef struct task {
     double (*registers)(void); // either this or `memory`
     double (*memory)(float *a, const float *b, const float *c, int64_t n);
     int id, threads;
+    pthread_mutex_t *gate; // held until all threads have started
+    const bool *cancelled; // read after the gate
     pthread_barrier_t *start;
     double done;
 } task;
@@ -221,7 +223,9 @@ static double limits_run_once(const task *t) {
 
 static void *limits_run_task(void *arg) {
     task *t = arg;
-    for (int i = 0; i < TRIES; i++) {
+    pthread_mutex_lock(t->gate);
+    pthread_mutex_unlock(t->gate);
+    for (int i = 0; i < TRIES && !*t->cancelled; i++) {
         pthread_barrier_wait(t->start);
         t->done = limits_run_once(t);
         pthread_barrier_wait(t->start);
@@ -234,16 +238,21 @@ static void *limits_run_task(void *arg) {
 static double limits_best_rate(task kind, int threads) {
     task tasks[MAX_THREADS];
     pthread_t ids[MAX_THREADS];
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
     pthread_barrier_t start;
-    double most = 0;
+    bool cancelled = false;
+    double most = -1;
+    int n = 0;
     if (pthread_barrier_init(&start, NULL, (unsigned)threads)) return -1;
-    for (int i = 0; i < threads; i++) {
-        tasks[i] = kind;
-        tasks[i].id = i, tasks[i].threads = threads, tasks[i].start = &start;
-        // The started threads wait for one more for ever: the program ends with an error.
-        if (i && pthread_create(&ids[i], NULL, limits_run_task, &tasks[i])) return -1;
+    pthread_mutex_lock(&gate);
+    for (; n < threads && !cancelled; n += !cancelled) {
+        tasks[n] = kind;
+        tasks[n].id = n, tasks[n].threads = threads, tasks[n].start = &start;
+        tasks[n].gate = &gate, tasks[n].cancelled = &cancelled;
+        cancelled = n && pthread_create(&ids[n], NULL, limits_run_task, &tasks[n]);
     }
-    for (int i = 0; i < TRIES; i++) {
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < TRIES && !cancelled; i++) {
         double all = 0;
         pthread_barrier_wait(&start);
         double begin = ct__now();
@@ -253,7 +262,7 @@ static double limits_best_rate(task kind, int threads) {
         for (int t = 0; t < threads; t++) all += tasks[t].done;
         if (all / seconds > most) most = all / seconds;
     }
-    for (int i = 1; i < threads; i++) pthread_join(ids[i], NULL);
+    for (int i = 1; i < n; i++) pthread_join(ids[i], NULL);
     pthread_barrier_destroy(&start);
     return most;
 }
