@@ -198,11 +198,11 @@ def test_nothing_inside_is_reached(render):
 
 
 @pytest.mark.parametrize("request_of, error", [
-    (dict(messages={}), "messages: a JSON list is wanted"),
+    (dict(messages={}), "messages: a JSON list is expected"),
     (dict(messages=[]), "messages: there is none"),
     (dict(messages=[1]), "messages: message 0 is no object"),
-    (dict(messages=[conversations.USER], variables=[1]), "variables: a JSON object is wanted"),
-    (dict(messages=[conversations.USER], tools={"a": 1}), "tools: a JSON list is wanted"),
+    (dict(messages=[conversations.USER], variables=[1]), "variables: a JSON object is expected"),
+    (dict(messages=[conversations.USER], tools={"a": 1}), "tools: a JSON list is expected"),
     (dict(messages=[conversations.USER], variables='{"a": 1180591620717411303424}'), "variables: not JSON: line 1, column 28: too big integer"),
 ])
 def test_requests_that_are_refused(renderer, request_of, error):
@@ -256,6 +256,6 @@ def test_zero_bytes(render):
 
 
 @pytest.mark.parametrize("word, text", [("break", "01"), ("continue", "0134")])
-def test_a_loop_is_left_from_within_with(word, text):
+def test_a_loop_is_left_from_within_with(render, word, text):
     template = "{% for i in range(5) %}{% with a = i %}{% if a == 2 %}{% WORD %}{% endif %}{{ a }}{% endwith %}{% endfor %}"
     assert render(template.replace("WORD", word))["text"] == text  # as jinja2 with its loop controls
