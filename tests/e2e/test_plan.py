@@ -258,7 +258,7 @@ def test_what_does_not_fit_is_computed_again(corpus, tmp_path):
     if SANITIZED:  # whose process grows with each plan that is tried
         return
     # What is planned with blocks again takes some 14 MB more of the process, so that arenas shrink by more than is asked.
-    limit = ["--memory-limit", f"{free['memory']['all'] - free['memory']['arenas'] * 35 // 100}B"]
+    limit = ["--memory-limit", f"{free['memory']['total'] - free['memory']['arenas'] * 35 // 100}B"]
     tight = json.loads(cotan("plan", "--data", corpus, *DEEP, *limit, "--json").stdout)
     assert tight["refused"] is False and 0 < tight["recomputed_blocks"] <= tight["blocks"] == 6, (free["memory"], tight["memory"])
     assert tight["memory"]["arenas"] <= 0.65 * free["memory"]["arenas"]

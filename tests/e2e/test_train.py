@@ -412,7 +412,7 @@ def test_info_of_saves(run):
     for folder in (str(saves), f"{saves}/"):
         said = cotan("info", folder)
         assert (said.returncode, said.stdout.decode()) == (
-            0, f"2 saves of a run, the newest first: {each}\n  {saves}/step-12\n  {saves}/step-10\n")
+            0, f"2 saves of a run, the latest first: {each}\n  {saves}/step-12\n  {saves}/step-10\n")
     assert cotan("info", saves / "step-12").stdout.startswith(b"model: gpt2, ")
 
 
