@@ -187,7 +187,7 @@ def unknown(s, r):
     return send(s, text(*drawn(r, **fields)))
 
 
-def unfollowed(s, r):
+def unsupported(s, r):
     return send(s, text(OLD, {"prompt": "x"} | r.choice([{"response_format": {"type": "json_object"}}, {"mirostat": 2}, {"best_of": 9}, {"guided_regex": "a"}])))
 
 
@@ -295,7 +295,7 @@ KINDS = [
     (half_closed, 6, {200} | BUSY), (unknown, 3, {200} | BUSY), (left_stream, 8, {}), (left_answer, 8, {}), (left_body, 8, {}), (slow_reader, 3, {}),
     (slow_sender, 3, {}), (no_http, 4, {}), (large_head, 2, {}), (too_large, 1, {413, 503}), (declared_too_large, 3, {413}), (malformed, 6, {400, 503}),
     (wrong_values, 4, {400, 503}),
-    (unfollowed, 4, {400, 503}), (bomb, 2, {413, 503}), (broken_gzip, 3, {400, 503}), (long_prompt, 3, {400, 503}), (beyond_the_queue, 4, {200, 400} | BUSY),
+    (unsupported, 4, {400, 503}), (bomb, 2, {413, 503}), (broken_gzip, 3, {400, 503}), (long_prompt, 3, {400, 503}), (beyond_the_queue, 4, {200, 400} | BUSY),
     (wrong_path, 3, {404, 405, 501}), (wrong_model, 3, {404, 503}), (wrong_key, 3, {403}), (other_methods, 4, {200, 404, 405})]
 
 

@@ -267,7 +267,7 @@ static bool download_truncate(download *d) {
 static bool download_on_body(const http_reply *reply, const void *bytes, size_t n, void *user) {
     download *d = user;
     if (reply->status == 200 && d->done > 0 && reply->range_from < 0) {
-        // The server does not support ranges: the whole file is sent again. It is told apart from a
+        // The server does not support ranges: the whole file is sent again. It is distinguished from a
         // continued body by the file offset, which is 0 before the first write.
         if (lseek(d->fd, 0, SEEK_CUR) == 0 && !download_truncate(d)) return false;
     }

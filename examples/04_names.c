@@ -1,4 +1,4 @@
-// Names, letter by letter: a network that sees the five letters before and guesses the next one.
+// Names, letter by letter: a network that sees the five letters before and predicts the next one.
 // usage: 04_names NAMES [STEPS]     NAMES: a text with a name in each line, of letters a to z
 #include <cotan/data.h>
 #include <cotan/nn.h>

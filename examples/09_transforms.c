@@ -8,7 +8,7 @@ enum { N = 10 };
 static const float hours[N] = {0.5f, 1, 1.5f, 2, 2.5f, 3, 3.5f, 4, 4.5f, 5};
 static const float passed[N] = {0, 0, 0, 1, 0, 0, 1, 1, 1, 1};
 
-// in: weights (2,), hours (), passed () -> how badly the sample is told, ()
+// in: weights (2,), hours (), passed () -> the loss of the sample, ()
 static void sample_loss(const ct_tensor *in, ct_tensor *out, void *user) {
     (void)user;
     ct_tensor slope = ct_slice(in[0], .stop = CT_INTS(1)); // (1,)

@@ -241,7 +241,7 @@ def pages(headers):
 def index_page(index):
     lines = [NOTE.format("*.h"), "# The API by topic", "",
              "What the public headers declare, as one calls it. Most calls are macros that pass the caller's file and line to",
-             "the exported function behind them: `ct_NAME_at` takes the same arguments and a `ct_loc`, `ct_NAME_with` a struct of",
+             "the exported function that they call: `ct_NAME_at` takes the same arguments and a `ct_loc`, `ct_NAME_with` a struct of",
              "the named options. Bindings of other languages call those.", "",
              "The [ops](ops.md) (`ct_add` to `ct_dropout`) are derived from their definitions; the build writes their header,",
              "`build/derived/cotan/ops.h`.", "", "| Topic | What it declares |",

@@ -17,7 +17,7 @@ from .tree_util import tree_flatten, tree_map, tree_unflatten
 
 
 def _track_leaf(x, name):
-    """Returns x as a value at which a history begins; the history that it has already continues behind it."""
+    """Returns x as a value at which a history begins; the history that it already has continues before it."""
     x = x if isinstance(x, Tensor) else _core.asarray(x)
     if x.dtype not in FLOATS and x.dtype not in COMPLEX:
         raise TypeError(f"{name}: gradients with respect to {x.dtype!r} are asked for, only floats and complex numbers have any")

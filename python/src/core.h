@@ -45,7 +45,7 @@ PyObject *wording_translate(const char *message);
 // -------------------------------------------------------------------------------------- run.c
 // Reads that may run a plan: they release the GIL, and Ctrl-C interrupts them.
 // run_borrow: valid until ct_borrow_end; NULL with an exception set.
-const void *run_borrow(ct_tensor t, ct_borrowed **loan, ct_loc here);
+const void *run_borrow(ct_tensor t, ct_borrowed **borrowed, ct_loc here);
 bool run_eval(const ct_tensor *t, size_t n, ct_loc here);
 struct thread;
 // evaluates tensors of another thread in its context

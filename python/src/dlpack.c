@@ -46,14 +46,14 @@ typedef struct dlpack_export {
         dlpack_unversioned unversioned;
         dlpack_versioned versioned;
     } as; // must be the first member
-    ct_borrowed *loan;
-    void *copy;                     // the memory, if it is not the loan's
+    ct_borrowed *borrowed;
+    void *copy;                     // the memory, if it is not the borrowed one
     int64_t sizes[2 * CT_MAX_RANK]; // sizes, then strides
 } dlpack_export;
 
 // Called from any thread, with or without the GIL.
 static void dlpack_export_free(dlpack_export *export) {
-    ct_borrow_end(export->loan);
+    ct_borrow_end(export->borrowed);
     free(export->copy);
     free(export);
 }
@@ -88,13 +88,13 @@ static bool dlpack_fill_array(dlpack_export *export, dlpack_array *array, ct_ten
         array->strides[i] = stride;
         stride *= array->sizes[i];
     }
-    const void *data = run_borrow(t, &export->loan, here);
+    const void *data = run_borrow(t, &export->borrowed, here);
     if (!data) return false;
     if (copy) {
         export->copy = aligned_alloc(64, (bytes + 64) & ~(size_t)63);
         if (export->copy) memcpy(export->copy, data, bytes);
-        ct_borrow_end(export->loan);
-        export->loan = NULL;
+        ct_borrow_end(export->borrowed);
+        export->borrowed = NULL;
         data = export->copy;
         if (!data) return PyErr_NoMemory();
     }

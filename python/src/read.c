@@ -40,11 +40,12 @@ static PyObject *py_read_number(ct_dtype dtype, const char *at) {
 }
 
 // Borrows the elements as C types, until ct_borrow_end.
-static const char *py_read_borrow(ct_tensor t, ct_dtype *dtype, ct_borrowed **loan, ct_loc here) {
+static const char *py_read_borrow(ct_tensor t, ct_dtype *dtype, ct_borrowed **borrowed,
+                                  ct_loc here) {
     *dtype = py_read_dtype(ct_dtype_of(t));
-    if (*dtype == ct_dtype_of(t)) return run_borrow(t, loan, here);
+    if (*dtype == ct_dtype_of(t)) return run_borrow(t, borrowed, here);
     const ct_tensor read = ct_pin_at(ct_cast_at(t, *dtype, here), here);
-    const char *data = run_borrow(read, loan, here);
+    const char *data = run_borrow(read, borrowed, here);
     ct_unpin(read);
     return data;
 }
@@ -57,11 +58,11 @@ PyObject *read_item(ct_tensor t, ct_loc here) {
                      (long long)ct_size(t));
         return NULL;
     }
-    ct_borrowed *loan;
-    const char *data = py_read_borrow(t, &dtype, &loan, here);
+    ct_borrowed *borrowed;
+    const char *data = py_read_borrow(t, &dtype, &borrowed, here);
     if (!data) return NULL;
     PyObject *result = py_read_number(dtype, data);
-    ct_borrow_end(loan);
+    ct_borrow_end(borrowed);
     return result;
 }
 
@@ -92,20 +93,20 @@ PyObject *read_tolist(PyObject *self, PyObject *unused) {
     if (!ct_ok(t)) return raise_error();
     read_shape sizes = {.rank = ct_rank(t)};
     for (int i = 0; i < sizes.rank; i++) sizes.dim[i] = ct_dim(t, i);
-    ct_borrowed *loan;
-    const char *data = py_read_borrow(t, &dtype, &loan, api_enter());
+    ct_borrowed *borrowed;
+    const char *data = py_read_borrow(t, &dtype, &borrowed, api_enter());
     if (!data) return NULL;
     PyObject *result = py_read_list(&sizes, 0, dtype, &data);
-    ct_borrow_end(loan);
+    ct_borrow_end(borrowed);
     return result;
 }
 
 // -------------------------------------------------------------------------------------- buffers
 
-// What a buffer view needs: the loan of the memory, since the tensor may be written meanwhile and then has
+// What a buffer view needs: the borrowed memory, since the tensor may be written meanwhile and then has
 // other memory.
 typedef struct read_export {
-    ct_borrowed *loan;
+    ct_borrowed *borrowed;
     Py_ssize_t sizes[2 * CT_MAX_RANK]; // sizes, then strides
 } read_export;
 int read_buffer(PyObject *self, Py_buffer *view, int flags) {
@@ -137,7 +138,7 @@ int read_buffer(PyObject *self, Py_buffer *view, int flags) {
         sizes[CT_MAX_RANK + i] = stride;
         stride *= sizes[i];
     }
-    const void *data = run_borrow(t, &export->loan, api_enter());
+    const void *data = run_borrow(t, &export->borrowed, api_enter());
     if (!data) {
         PyMem_Free(export);
         return -1;
@@ -160,7 +161,7 @@ int read_buffer(PyObject *self, Py_buffer *view, int flags) {
 void read_release(PyObject *self, Py_buffer *view) {
     (void)self;
     read_export *export = view->internal;
-    ct_borrow_end(export->loan);
+    ct_borrow_end(export->borrowed);
     PyMem_Free(export);
 }
 

@@ -43,9 +43,11 @@ typedef struct run_request {
     size_t n;
     ct_loc here;
     const void *data;
-    ct_borrowed **loan;
+    ct_borrowed **borrowed;
 } run_request;
-static void py_run_borrow_now(run_request *r) { r->data = ct_borrow_at(*r->t, r->loan, r->here); }
+static void py_run_borrow_now(run_request *r) {
+    r->data = ct_borrow_at(*r->t, r->borrowed, r->here);
+}
 static void py_run_eval_now(run_request *r) {
     if (!ct_eval_at(r->t, r->n, r->here)) return; // the context has the error
 }
@@ -110,10 +112,10 @@ bool run_eval_in_thread(thread *owner, const ct_tensor *t, size_t n, ct_loc here
 
 // Without the GIL another thread could write to a tensor that all threads share, so a value of this thread is
 // pinned instead.
-const void *run_borrow(ct_tensor t, ct_borrowed **loan, ct_loc here) {
+const void *run_borrow(ct_tensor t, ct_borrowed **borrowed, ct_loc here) {
     thread_get()->reads++;
     const ct_tensor own = thread_has_others ? ct_pin_at(t, here) : t;
-    run_request r = {.t = &own, .here = here, .loan = loan};
+    run_request r = {.t = &own, .here = here, .borrowed = borrowed};
     const bool ok = py_run_read(&r, py_run_borrow_now);
     if (own.bits != t.bits) ct_unpin(own);
     return ok && !r.data ? raise_error() : r.data;

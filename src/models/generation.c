@@ -157,7 +157,8 @@ static void generation_list_unsupported(generation_reader *r) {
 }
 
 bool ct__generation_read(const char *folder, const ct_lm *lm, const ct_lm_tokens *ends,
-                         ct_arena *arena, ct_lm_sampling *s, const char **unfollowed, ct_err *err) {
+                         ct_arena *arena, ct_lm_sampling *s, const char **unsupported,
+                         ct_err *err) {
     char file[4096 + 32];
     struct stat st;
     ct_config config;
@@ -183,7 +184,7 @@ bool ct__generation_read(const char *folder, const ct_lm *lm, const ct_lm_tokens
     generation_list_unsupported(&r);
     ct__config_close(&config);
     if (r.unsupported.n && !r.unsupported.failed)
-        r.out_of_memory |= !(*unfollowed = ct__arena_str(arena, r.unsupported.s));
+        r.out_of_memory |= !(*unsupported = ct__arena_str(arena, r.unsupported.s));
     const bool ok = !r.out_of_memory && !r.unsupported.failed;
     ct__text_free(&r.unsupported);
     return ok || ct__err_memory(err, CT_NOWHERE, "pretrained_load", sizeof file);
