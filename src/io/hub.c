@@ -213,7 +213,7 @@ static bool hub_find_snapshot(const char *name, const char *revision, char *path
         return ct__err_system(err, folder, "read the folder");
     ct__err(err, CT_E_FILE, CT_NOWHERE, name, "revision %s is not in the cache, %s",
             ct__printable(revision, strlen(revision), shown, sizeof shown), folder);
-    ct__err_hint(err, "cotan pull %s", name);
+    ct__err_hint(err, "download it: cotan pull %s", name);
     return false;
 }
 

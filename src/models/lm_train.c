@@ -182,7 +182,7 @@ static bool train_check_model(const ct_lm_train_options *o, const char *command,
     }
     const bool is_stack = o->arch && strcmp(o->arch, "gpt2") != 0;
     if ((o->kv_heads || o->intermediate_size) && !is_stack)
-        return train_refuse(err, command, ".%s needs .arch: a GPT-2 has no such option",
+        return train_refuse(err, command, ".%s needs .arch (a GPT-2 has no such option)",
                             o->kv_heads ? "kv_heads" : "intermediate_size");
     if (o->no_bias && is_stack)
         return train_refuse(err, command,
