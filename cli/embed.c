@@ -283,7 +283,7 @@ static int embed_check_options(const embedding *e, const command *c, const char 
     if (e->overwrite && !e->out) return usage_error("embed: --overwrite needs --out");
     if (e->out && !e->overwrite && access(e->out, F_OK) == 0)
         return usage_error("embed: %s is there and would be lost\n  hint: --overwrite replaces it, "
-                           "another --out leaves it",
+                           "another --out keeps it",
                            printable(e->out));
     return EXIT_DONE;
 }

@@ -57,7 +57,7 @@ static bool pretrained_find(pretrained_model *m, const char *name, ct_loc here) 
             ct__fail(ct__ctx(), CT_E_FILE, here, "pretrained_load",
                      "%s: there is no such file or folder", name);
             ct__err_hint(&ct__ctx()->err, "a model is a folder, a GGUF file, or ORG/NAME that "
-                                          "cotan pull brought");
+                                          "cotan pull downloaded");
             return false;
         }
         if (!ct_hub_find_at(name, NULL, found, sizeof found, here)) return false;

@@ -389,7 +389,7 @@ static void errors_are_sentences(void **state) {
     ct_error_clear();
     const int second = __LINE__ + 1;
     assert_null(ct_chat_parser_new(chat, .tool_definitions = "{}"));
-    snprintf(want, sizeof want, "%s:%d: chat_parser_new: descriptions: a JSON list is wanted",
+    snprintf(want, sizeof want, "%s:%d: chat_parser_new: descriptions: a JSON list is expected",
              __FILE__, second);
     assert_string_equal(ct_error_text(), want);
     ct_error_clear();
