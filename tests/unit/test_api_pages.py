@@ -115,9 +115,9 @@ BEFORE = {"chat.h": "int use(ct_chat_template *chat, const char *messages, const
                       "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out, const ct_pretrained *model);\n"
                       "void answer(ct_engine *engine, const int32_t *ids, size_t n, told print, void *out, const ct_pretrained *model) {{\n"
                       "(void)model, (void)engine, (void)ids, (void)n, (void)print, (void)out;\n{}}}\n",
-          "embed.h": "int embed(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_text *texts, size_t n, float *vectors, float *scores, ct_pooling_config how);\n"
-                     "int embed(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_text *texts, size_t n, float *vectors, float *scores, ct_pooling_config how) "
-                     "{{\n(void)vectors, (void)scores, (void)how;\n{}return 0; }}\n",
+          "embed.h": "int embed(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_text *texts, size_t n, float *vectors, float *scores, ct_pooling_config config);\n"
+                     "int embed(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_text *texts, size_t n, float *vectors, float *scores, ct_pooling_config config) "
+                     "{{\n(void)vectors, (void)scores, (void)config;\n{}return 0; }}\n",
           "eval.h": "int look(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_score_input *texts, const char *text, size_t n, ct_lm_score *scores);\n"
                     "int look(ct_lm *lm, ct_tokenizer *tokenizer, ct_lm_score_input *texts, const char *text, size_t n, ct_lm_score *scores) "
                     "{{\n(void)tokenizer, (void)texts, (void)text, (void)scores;\n{}return 0; }}\n",

@@ -87,7 +87,7 @@ ct_tensor use(ct_params *params, const float *x) {
     std::vector<ct_tensor> two = {t, cotan::slice(t, {.axes = {0}, .start = {1}})};
     cotan::attention(t, t, t, {.mask = t, .causal = true});
     if (!cotan::compile({.path = "step", .names = {{"t", t}}})) cotan::error_clear();
-    if (!cotan::compile({.path = "step", .names = {{"t", t}, {"two", two[1]}}, .embed = params})) cotan::error_clear();
+    if (!cotan::compile({.path = "step", .names = {{"t", t}, {"two", two[1]}}, .embed_params = params})) cotan::error_clear();
     return ct_keep(cotan::concat(two, 0));
 }
 """
