@@ -32,9 +32,9 @@ def test_what_is_no_row_major_memory_is_copied():
     odd = numpy.frombuffer(b"x" + x.tobytes(), "u1")[1:].view("f8").reshape(4, 6)
     for array in (x.T, x[::-1], x[::2, ::-3], numpy.broadcast_to(x[0], (3, 6)), numpy.asfortranarray(x), odd):
         assert (cotan.from_dlpack(array).numpy() == array).all()
-        with pytest.raises(BufferError, match="^copy=False: the array('s | is not contiguous)"):
+        with pytest.raises(BufferError, match="^copy=False: the array(?:'s | is not contiguous)"):
             cotan.from_dlpack(array, copy=False)
-        with pytest.raises(ValueError, match="^copy=False: the array('s | is not contiguous)"):
+        with pytest.raises(ValueError, match="^copy=False: the array(?:'s | is not contiguous)"):
             cotan.asarray(array, copy=False)
     for array in (x[:0], numpy.zeros((3, 0)).T, numpy.array(2.5), x[2:], x[1:2].T):
         t = cotan.from_dlpack(array, copy=False)

@@ -97,7 +97,7 @@ def test_weights_that_do_not_fit_are_all_listed(tmp_path):
     shapes["model.layers.0.self_attn.q_proj.weight"] = [32, 31]
     assert fault(tmp_path, config, shapes) == (
         'MODEL: 3 of the weights that mixtral has do not fit: "model.norm.weight" is missing; '
-        '"model.layers.0.self_attn.q_proj.weight" is (32, 31) F32, (32, 32) f32 is wanted; '
+        '"model.layers.0.self_attn.q_proj.weight" is (32, 31) F32, (32, 32) f32 is expected; '
         '"model.layers.1.block_sparse_moe.experts.2.w3.weight" is missing')
 
 

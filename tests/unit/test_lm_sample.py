@@ -34,7 +34,7 @@ def known(tmp_path_factory):
     config = gpt2.Config(vocab=len(LETTERS), context=32, width=4, layers=1, heads=1)
     weights = gpt2.draw(config, rng, embedding=1)
     weights["ln_f.weight"][:] = 0
-    gpt2.save(folder, config, weights, tokens="chars", vocabulary=LETTERS)
+    gpt2.save(folder, config, weights, tokenizer="chars", vocabulary=LETTERS)
     return folder, weights["wte.weight"].astype(np.float64) @ weights["ln_f.bias"].astype(np.float64)
 
 
@@ -101,7 +101,7 @@ def attentive(tmp_path_factory):
     for name in weights:  # what is the same at all places would choose the same letter there
         if name.endswith("bias"):
             weights[name] *= np.float32(0.05)
-    gpt2.save(folder, config, weights, tokens="chars", vocabulary=LETTERS)
+    gpt2.save(folder, config, weights, tokenizer="chars", vocabulary=LETTERS)
     return folder, config, gpt2.in_double(weights)
 
 
