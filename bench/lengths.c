@@ -6,12 +6,13 @@
 // find a plan that fits any length. Times are of recording, ordering, lookup and binding: the
 // device's submit does nothing then. The goals are 0.2 ms for a new length, no new plan or kernel,
 // and an arena of at most 1.1 times that of the longest prompt alone.
-#include <cotan/models.h>
+#include <cotan/lm.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/os.h"
 #include "compile/plan.h"
+#include "models/stack.h"
 
 enum { CONTEXT = 1024, MAX_PROMPTS = 100000 };
 
@@ -31,14 +32,14 @@ typedef struct {
 } cost;
 
 // Runs a prompt of n tokens; with `dynamic` its length is marked by CT_DYN, else it is detected.
-static cost lengths_run_prompt(const ct_gpt2 *model, ct_gpt2_cache *cache, int64_t n,
-                               bool dynamic) {
+static cost lengths_run_prompt(const ct_lm *model, ct_lm_cache *cache, int64_t n, bool dynamic) {
     static const int32_t ids[CONTEXT];
     double begin = ct__now();
     CT_SCOPE;
     ct_tensor tokens = ct_from(ids, CT_I32, CT_DIMS(1, dynamic ? CT_DYN(n) : n)); // (1, T)
-    ct_tensor logits = cache ? ct_gpt2_decode(model, cache, tokens, ct_i(0))
-                             : ct_gpt2_next_logits(model, tokens); // (1, vocab)
+    ct_tensor logits =
+        cache ? ct__lm_decode(model, cache, tokens, ct_i(0), CONTEXT, CT_HERE) // (1, vocab)
+              : ct_lm_logits(model, tokens, NULL);                             // (1, T, vocab)
     double recorded = ct__now();
     if (!ct_eval(&logits, 1)) {
         fprintf(stderr, "lengths: %s\n", ct_error_text());
@@ -49,19 +50,20 @@ static cost lengths_run_prompt(const ct_gpt2 *model, ct_gpt2_cache *cache, int64
 
 typedef struct {
     ct_ctx *ctx;
-    ct_gpt2 *model;
-    ct_gpt2_cache *cache;
+    ct_lm *model;
+    ct_lm_cache *cache;
     ct_backend idle; // the device's backend, except for submit
 } bench_model;
 
 static bench_model *lengths_start(int64_t width, bool cached) {
     bench_model *m = calloc(1, sizeof *m);
     if (m) ct_ctx_use(m->ctx = ct_ctx_new());
-    ct_gpt2_config config = ct_gpt2_124m();
+    ct_lm_config config = {
+        .vocab = 50257, .context = 1024, .layers = 12, .heads = 12, .width = 768};
     config.width = width;
     config.vocab = 512;
-    if (m) m->model = ct_gpt2_new(&config, 1);
-    if (m && m->model && cached) m->cache = ct_gpt2_cache_new(m->model, 1, CONTEXT);
+    if (m) m->model = ct_lm_new(&config, 1);
+    if (m && m->model && cached) m->cache = ct__lm_decode_cache(m->model, 1, CONTEXT, CT_HERE);
     if (!m || !m->model || (cached && !m->cache) || !ct_eval(NULL, 0)) {
         fprintf(stderr, "lengths: %s\n", ct_error_text());
         exit(1);
@@ -74,8 +76,8 @@ static bench_model *lengths_start(int64_t width, bool cached) {
     return m;
 }
 static void lengths_stop(bench_model *m) {
-    ct_gpt2_cache_free(m->cache);
-    ct_gpt2_free(m->model);
+    ct__lm_cache_free(m->cache);
+    ct_lm_free(m->model);
     ct_ctx_use(NULL);
     ct_ctx_free(m->ctx);
     free(m);

@@ -4,7 +4,7 @@
 // unless planned >= measured >= 0.9 planned, or if the process grew by more than 1.1 times the
 // plan.
 #include <cotan/cotan.h>
-#include <cotan/models.h>
+#include <cotan/lm.h>
 #include <cotan/optim.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 typedef struct sizes {
     const char *name;
-    ct_gpt2_config config;
+    ct_lm_config config;
     int64_t batch, tokens;
     int steps;
 } sizes;
@@ -20,21 +20,21 @@ typedef struct sizes {
 // Does the tensor computations of a training run in the current context, which may have a dry
 // device.
 static bool memory_train(const sizes *s, const int32_t *tokens) {
-    ct_gpt2 *model = ct_gpt2_new(&s->config, 1337);
+    ct_lm *model = ct_lm_new(&s->config, 1337);
     ct_optim *optim =
-        model ? ct_adamw(ct_gpt2_params(model), .lr = 1e-3, .clip = 1.0, .weight_decay = CT_F(0.1))
+        model ? ct_adamw(ct_lm_params(model), .lr = 1e-3, .clip = 1.0, .weight_decay = CT_F(0.1))
               : NULL;
     for (int step = 0; optim && step < s->steps && !ct_failed(); step++) {
         CT_SCOPE;
         ct_tensor x = ct_from(tokens, CT_I32, CT_DIMS(s->batch, s->tokens)); // (B, T)
         ct_tensor y = ct_from(tokens + step + 1, CT_I32, CT_DIMS(s->batch, s->tokens));
         ct_nn_mode mode = {.training = true};
-        ct_tensor loss = ct_gpt2_loss(model, x, y, &mode); // ()
+        ct_tensor loss = ct_lm_loss(model, x, y, &mode); // ()
         ct_optim_step(optim, loss);
         ct_metric("loss", loss);
     }
     ct_optim_free(optim);
-    ct_gpt2_free(model);
+    ct_lm_free(model);
     return !ct_failed();
 }
 
@@ -85,7 +85,11 @@ int main(int argc, char **argv) {
         12,
         64,
         4};
-    sizes large = {"124m", ct_gpt2_124m(), 4, 64, 3};
+    sizes large = {"124m",
+                   {.vocab = 50257, .context = 1024, .layers = 12, .heads = 12, .width = 768},
+                   4,
+                   64,
+                   3};
     if (argc > 1 && strcmp(argv[1], "small") != 0 && strcmp(argv[1], "124m") != 0)
         return fprintf(stderr, "usage: memory [small|124m] [BATCH] [TOKENS] [STEPS]\n"), 2;
     sizes *chosen = argc > 1 && strcmp(argv[1], "124m") == 0 ? &large : &small;

@@ -8,7 +8,7 @@
 // step of 1,000 nodes. Nodes are ops and leaves (a read of a variable, a number, a batch); the cost
 // of an op with its leaves is printed, too. The optimizer's nodes are large: for each parameter one
 // with 14 operands, three outputs and three assignments.
-#include <cotan/models.h>
+#include <cotan/lm.h>
 #include <cotan/optim.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static double record_median(const cost *costs, int n, size_t field) {
 
 // Runs one step. The key is made one time more than necessary to measure it alone; that time is not
 // in `end`.
-static cost record_step(ct_gpt2 *model, ct_optim *optim, ct_order *order) {
+static cost record_step(ct_lm *model, ct_optim *optim, ct_order *order) {
     int32_t ids[TOKENS] = {1, 2, 3, 4, 5, 6, 7, 8};
     uint64_t before = ct_get_stats().nodes;
     double begin = ct__now(), forward, recorded, ordered;
@@ -51,7 +51,7 @@ static cost record_step(ct_gpt2 *model, ct_optim *optim, ct_order *order) {
         CT_SCOPE;
         ct_tensor in = ct_from(ids, CT_I32, CT_DIMS(1, TOKENS)); // (B, T)
         ct_nn_mode mode = {.training = true};
-        ct_tensor loss = ct_gpt2_loss(model, in, in, &mode); // ()
+        ct_tensor loss = ct_lm_loss(model, in, in, &mode); // ()
         forward = ct__now();
         loss_ops = ct__nodes_recorded() - before;
         ct_optim_step(optim, loss);
@@ -67,11 +67,11 @@ static cost record_step(ct_gpt2 *model, ct_optim *optim, ct_order *order) {
 }
 
 static bool record_measure(const char *name, int layers, int rounds) {
-    ct_gpt2_config config = {
+    ct_lm_config config = {
         .vocab = 16, .context = TOKENS, .layers = layers, .heads = 2, .width = 4};
-    ct_gpt2 *model = ct_gpt2_new(&config, 1);
+    ct_lm *model = ct_lm_new(&config, 1);
     ct_optim *optim =
-        model ? ct_adamw(ct_gpt2_params(model), .lr = 1e-3, .clip = 1.0, .weight_decay = CT_F(0.1))
+        model ? ct_adamw(ct_lm_params(model), .lr = 1e-3, .clip = 1.0, .weight_decay = CT_F(0.1))
               : NULL;
     ct_order order = {0};
     cost *costs = calloc((size_t)rounds, sizeof *costs);
@@ -108,7 +108,7 @@ static bool record_measure(const char *name, int layers, int rounds) {
     free(costs);
     ct__order_free(&order);
     ct_optim_free(optim);
-    ct_gpt2_free(model);
+    ct_lm_free(model);
     return ok;
 }
 

@@ -1,5 +1,5 @@
 // The benchmark `train gpt2`.
-#include <cotan/models.h>
+#include <cotan/lm.h>
 #include <cotan/optim.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ size_t gpt2_options(bench_settings *s, opt *out) {
 }
 
 typedef struct training {
-    ct_gpt2_config config;
-    ct_gpt2 *model;
+    ct_lm_config config;
+    ct_lm *model;
     ct_optim *optim;
     int64_t batch, context;
     int32_t *tokens, *targets; // (batch, context)
@@ -60,7 +60,7 @@ static double gpt2_step(training *t, double *loss) {
         ct_tensor value;
         {
             CT_AUTOCAST(t->precision);
-            value = ct_gpt2_loss(t->model, in, to, &mode); // ()
+            value = ct_lm_loss(t->model, in, to, &mode); // ()
         }
         ct_optim_step(t->optim, value);
         ct_metric("loss", value);
@@ -79,8 +79,9 @@ static double gpt2_step_flops(const training *t) {
     return tokens * (6 * weights + 12 * layers * (double)t->context * width);
 }
 
-static ct_gpt2_config gpt2_config(const bench_settings *s) {
-    ct_gpt2_config config = ct_gpt2_124m();
+static ct_lm_config gpt2_config(const bench_settings *s) {
+    ct_lm_config config = {
+        .vocab = 50257, .context = 1024, .layers = 12, .heads = 12, .width = 768};
     if (s->layers) config.layers = s->layers;
     if (s->heads) config.heads = s->heads;
     if (s->width) config.width = s->width;
@@ -94,16 +95,15 @@ static bool gpt2_begin(training *t, const bench_settings *s) {
     size_t bytes = (size_t)(t->batch * t->context) * sizeof *t->tokens;
     t->tokens = malloc(bytes);
     t->targets = malloc(bytes);
-    t->model = ct_gpt2_new(&t->config, 1337);
+    t->model = ct_lm_new(&t->config, 1337);
     if (!t->model) return false;
-    t->optim =
-        ct_adamw(ct_gpt2_params(t->model), .lr = 1e-3, .clip = 1.0, .weight_decay = CT_F(0.1));
+    t->optim = ct_adamw(ct_lm_params(t->model), .lr = 1e-3, .clip = 1.0, .weight_decay = CT_F(0.1));
     return t->optim && t->tokens && t->targets;
 }
 
 static void gpt2_end(training *t) {
     ct_optim_free(t->optim);
-    ct_gpt2_free(t->model);
+    ct_lm_free(t->model);
     free(t->tokens);
     free(t->targets);
 }
@@ -182,7 +182,7 @@ static int gpt2_train_alone(training *t, const bench_settings *s) {
         results r = {.ms = bench_median(sorted, kept),
                      .flops = gpt2_step_flops(t),
                      .rss = bench_peak_rss(),
-                     .params = ct_gpt2_size(&t->config),
+                     .params = ct_params_size(ct_lm_params(t->model)),
                      .all = all,
                      .losses = losses};
         r.tokens_per_s = (double)(t->batch * t->context) * 1e3 / r.ms;

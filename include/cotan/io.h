@@ -1,7 +1,7 @@
 // Tensors in files: a NumPy .npy file holds one array; .npz and .safetensors files hold several by
 // name. Parameter sets are saved by ct_params_save and ct_params_load of cotan/nn.h, which use the
-// names of the parameters; whole models by ct_gpt2_save and ct_gpt2_load of cotan/models.h;
-// ct_load_idx of cotan/data.h reads MNIST's files.
+// names of the parameters; whole models by ct_lm_save and ct_lm_load of cotan/lm.h; ct_load_idx of
+// cotan/data.h reads MNIST's files.
 //
 // NumPy files are read and written with integers of 8 to 64 bits, bool, f16, f32, f64, c64 and
 // c128; any other dtype is an error that names it. Files are untrusted: lengths, offsets and sizes

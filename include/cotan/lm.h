@@ -192,6 +192,21 @@ typedef struct ct_lm_load_options {
 CT_API ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options);
 #define ct_lm_load(...) CT__LM_LOAD(__VA_ARGS__, .here = CT_HERE)
 #define CT__LM_LOAD(path, ...) ct_lm_load_with((path), (ct_lm_load_options){__VA_ARGS__})
+// The sizes of a new model. 0 and NULL mean the default, where there is one.
+typedef struct ct_lm_config {
+    const char *arch; // model_type: "llama"; default "gpt2"
+    int64_t vocab, context, layers, heads, width;
+    int64_t kv_heads, intermediate_size; // default: `heads`, and the usual size of the architecture
+    bool no_bias;   // GPT-2 without biases in linear layers and norms; its files have zeros there
+    double dropout; // of GPT-2: what its config.json says; ct_nn_mode has what is used
+} ct_lm_config;
+// Makes a model with new weights, as ct_lm_train does. Of GPT-2 they are normal with standard
+// deviation 0.02, and 0.02 / sqrt(2 * layers) for projections into the residual stream; biases are
+// 0 and norms 1. They depend on the seed and their names. NULL: see ct_error_text.
+//     ct_lm_config small = {.vocab = 256, .context = 64, .layers = 2, .heads = 2, .width = 32};
+//     ct_lm *lm = ct_lm_new(&small, 1);
+CT_API ct_lm *ct_lm_new_at(const ct_lm_config *config, uint64_t seed, ct_loc here);
+#define ct_lm_new(config, seed) ct_lm_new_at((config), (seed), CT_HERE)
 // Registers an architecture for the rest of the process: a row as in src/models/architectures.c,
 // "my_llama: like=llama norm=layer norm_bias=1", with spaces or newlines between settings. Models
 // whose config.json has this model_type are loaded with it, and ct_lm_train accepts it as `arch`. A
@@ -234,6 +249,13 @@ CT_API CT_MUST_USE bool ct_lm_save_at(const ct_lm *lm, const char *dir, ct_loc h
 // encoder, of the token at the position itself. mode NULL: evaluation.
 CT_API ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, ct_loc here);
 #define ct_lm_logits(lm, tokens, mode) ct_lm_logits_at((lm), (tokens), (mode), CT_HERE)
+// targets (B, T) i32 -> the mean cross-entropy of the logits, a scalar in nats per token. If a
+// gradient does not fit into the available memory (ct_set_memory_limit), it recomputes as few of
+// the model's layers as needed, as if each were under ct_remat with CT_REMAT_AUTO.
+CT_API ct_tensor ct_lm_loss_at(const ct_lm *lm, ct_tensor tokens, ct_tensor targets,
+                               ct_nn_mode *mode, ct_loc here);
+#define ct_lm_loss(lm, tokens, targets, mode)                                                      \
+    ct_lm_loss_at((lm), (tokens), (targets), (mode), CT_HERE)
 // The same for encoder-decoders (t5, bart): encoder_ids (B, S) i32, and decoder_ids (B, T) i32,
 // which begin with the model's start token -> (B, T, vocab).
 CT_API ct_tensor ct_lm_seq2seq_logits_at(const ct_lm *lm, ct_tensor encoder_ids,

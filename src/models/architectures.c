@@ -161,13 +161,18 @@ const char *const ct__architectures[] = {
     "mlp=ungated "
     "tied=$tie_word_embeddings|1 up=mlp.c_fc down=mlp.c_proj "
     "new=sliding_window:null;norm_epsilon:1e-05;residual_dropout:0.0;embedding_dropout:0.0",
-    "gpt2: class=GPT2LMHeadModel gguf=gpt2 norm=layer norm_bias=1 qkv_bias=1 out_bias=1 mlp_bias=1 "
-    "rope=none "
+    "gpt2: class=GPT2LMHeadModel gguf=gpt2 context=$n_positions|$max_position_embeddings "
+    "layers=$n_layer|$num_hidden_layers width=$n_embd|$hidden_size "
+    "heads=$n_head|$num_attention_heads kv_heads=heads head=width/heads "
+    "hidden=$n_inner|$intermediate_size|4*width "
+    "eps=$layer_norm_epsilon|$layer_norm_eps|$rms_norm_eps|default_eps bare=1 bias=$bias|1 "
+    "norm=layer norm_bias=bias qkv_bias=bias out_bias=bias mlp_bias=bias rope=none "
     "in_out=1 tied=$tie_word_embeddings|1 qkv=fused mlp=ungated act=$activation_function|gelu_new "
     "embed=transformer.wte position_table=transformer.wpe layer=transformer.h.% "
     "final_norm=transformer.ln_f output=lm_head attn_norm=ln_1 mlp_norm=ln_2 "
-    "fused_qkv=attn.c_attn "
-    "o=attn.c_proj up=mlp.c_fc down=mlp.c_proj score_output=score",
+    "fused_qkv=attn.c_attn o=attn.c_proj up=mlp.c_fc down=mlp.c_proj score_output=score "
+    "new=activation_function:\"gelu_new\";attn_pdrop:0.0;embd_pdrop:1*dropout;"
+    "resid_pdrop:1*dropout",
     "gptj: kv_heads=heads class=GPTJForCausalLM gguf=gptj norm=layer norm_bias=1 mlp_bias=1 "
     "head_bias=1 "
     "rope=pairs "

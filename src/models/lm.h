@@ -3,13 +3,12 @@
 #define COTAN_MODELS_LM_H
 
 #include "cotan/lm.h"
-#include "cotan/models.h"
 #include "base/text.h"
 #include "data/corpus.h"
 #include "graph/graph.h"
 #include "io/config.h"
-#include "models/learner.h"
 #include "models/lexis.h"
+#include "models/stack.h"
 
 // A dry run records what a training run records once, for a dry device, in a context of its own, which is
 // the thread's current one until the end. `part` is called with each plan that is reported.
@@ -69,15 +68,18 @@ typedef struct ct_lm_draw {
     ct_stop_fn stop;
     void *user;
 } ct_lm_draw;
+// Makes the cache of one sequence of up to `max_length` tokens, or the model's context.
+ct_lm_cache *ct__lm_sample_cache_new(const ct_lm *lm, int64_t max_length);
+// Returns the maximum length of a sequence; of a model without a limit some large number.
+int64_t ct__lm_max_context(const ct_lm *lm);
 // Samples text and writes it. When `cache` is full, the newest half of the sequence is kept. Tokens are the
 // tokenizer's if `lexis` has one, else the vocabulary's.
-bool ct__lm_write(const ct_learner *model, ct_learner_cache *cache, const ct_vocab *vocab,
-                  const ct_lexis *lexis, const ct_lm_draw *draw, ct_err *err);
+bool ct__lm_write(const ct_lm *lm, ct_lm_cache *cache, const ct_vocab *vocab, const ct_lexis *lexis,
+                  const ct_lm_draw *draw, ct_err *err);
 // Upper estimate of a prompt's tokens beyond its bytes, for tokens before the text.
 enum { CT_LM_PROMPT = 16 };
 // Records once what sampling `length` tokens after a prompt of `prompt` tokens runs.
-bool ct__lm_rehearse_write(const ct_learner *model, ct_learner_cache *cache, size_t prompt,
-                           int64_t length);
+bool ct__lm_rehearse_write(const ct_lm *lm, ct_lm_cache *cache, size_t prompt, int64_t length);
 // Writes the default prompt to `out`: a newline, or the first character if the vocabulary has none. Returns
 // its bytes.
 size_t ct__lm_first(const ct_vocab *vocab, char out[4]);
@@ -110,6 +112,9 @@ bool ct__lm_settings_read(const char *dir, ct_lm_train_options *options, ct_err 
 // of a damaged checkpoint names it and suggests an intact one. A checkpoint that is damaged in its best
 // weights only is accepted.
 bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err *err);
+// Loads the model in a folder that cotan train wrote, whose checksums it verifies, or any model that
+// generates text. Returns NULL with the context's error set.
+ct_lm *ct__lm_load_run(const char *dir, bool trainable);
 // Adds a hint to the error that the model in `dir` could not be read: an intact checkpoint there.
 void ct__lm_offer_save(const char *dir, ct_err *err);
 void ct__lm_resumed_free(ct_lm_resumed *resumed); // also after a failure

@@ -49,8 +49,8 @@ static ct_tensor lm_cache_make_pool(ct_nn_builder place, const char *name, ct_in
     return pool;
 }
 
-ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t sequences, ct_dtype dtype,
-                              ct_loc here) {
+static ct_lm_cache *lm_cache_make(const ct_lm *lm, int64_t pages, int64_t sequences, ct_dtype dtype,
+                                  bool zeros, ct_loc here) {
     const ct_spec *s = &lm->spec;
     ct_ctx *ctx = ct__ctx();
     const bool is_recurrent = s->family >= CT_FAMILY_MAMBA,
@@ -76,9 +76,9 @@ ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t sequences,
     CT_SCOPE; // its end gives the pools their first values
     for (int64_t i = 0; i < s->layers; i++) {
         ct_nn_builder place = ct_nn_builder_child(top, "layer.%lld", (long long)i);
-        cache->layer[i].weight = lm_cache_make_pool(place, "keys", first, is_recurrent, here);
+        cache->layer[i].weight = lm_cache_make_pool(place, "keys", first, zeros, here);
         if (second.n)
-            cache->layer[i].bias = lm_cache_make_pool(place, "values", second, is_recurrent, here);
+            cache->layer[i].bias = lm_cache_make_pool(place, "values", second, zeros, here);
         if (!cache->scales) continue;
         place.dtype = CT_F32;
         cache->scales[i].weight = lm_cache_make_pool(
@@ -90,6 +90,16 @@ ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t sequences,
     if (!ctx->err.code) return cache;
     ct__lm_cache_free(cache);
     return NULL;
+}
+
+ct_lm_cache *ct__lm_cache_new(const ct_lm *lm, int64_t pages, int64_t sequences, ct_dtype dtype,
+                              ct_loc here) {
+    return lm_cache_make(lm, pages, sequences, dtype, lm->spec.family >= CT_FAMILY_MAMBA, here);
+}
+
+ct_lm_cache *ct__lm_decode_cache(const ct_lm *lm, int64_t batch, int64_t capacity, ct_loc here) {
+    const int64_t pages = (capacity + CT_LM_PAGE - 1) / CT_LM_PAGE;
+    return lm_cache_make(lm, batch * pages, batch, CT_F32, true, here);
 }
 
 void ct__lm_cache_free(ct_lm_cache *cache) {
@@ -203,4 +213,18 @@ ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *par
         last[i] = ct_reshape_at(rows, CT_DIMS(-1, lm->spec.width), here);
     }
     return ct__stack_logits(&pass, lm_cache_concat(last, n, here));
+}
+
+ct_tensor ct__lm_decode(const ct_lm *lm, ct_lm_cache *cache, ct_tensor tokens, ct_tensor position,
+                        int64_t max_length, ct_loc here) {
+    if (!ct_ok(tokens)) return tokens;
+    const int64_t batch = ct_dim(tokens, 0), pages = cache->pages / batch;
+    ct_tensor first =
+        ct_mul_at(ct_iota_at(CT_I32, CT_DIMS(batch, 1), 0, here), ct_i(pages), here); // (B, 1)
+    const ct_lm_part part = {
+        .tokens = tokens,
+        .position = ct_add_at(ct_zeros_at(CT_I32, CT_DIMS(batch, 1), here), position, here),
+        .table = ct_add_at(first, ct_iota_at(CT_I32, CT_DIMS(1, pages), 1, here), here),
+        .state = ct_iota_at(CT_I32, CT_DIMS(batch), 0, here)};
+    return ct__lm_step(lm, cache, &part, 1, max_length, here);
 }

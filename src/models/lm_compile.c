@@ -12,7 +12,7 @@
 
 typedef struct export_job {
     const ct_lm_compile_options *options;
-    ct_learner model;
+    ct_lm *lm;
     ct_lm_train_options train_options; // STEP: the options that the folder's model was trained with
     int64_t batch, context;
     int32_t *zeros; // (batch, context), the stand-in for tokens
@@ -25,62 +25,38 @@ static ct_tensor export_tokens(const export_job *j, int64_t time) {
 
 static bool export_write_files(const export_job *j, const ct_named_tensor *names, size_t n) {
     ct_compile_args args = {.path = j->options->path, .names = {names, n}};
-    if (j->options->embed) args.embed_params = ct__learner_params(&j->model);
+    if (j->options->embed) args.embed_params = ct_lm_params(j->lm);
     return ct_compile_with(args);
 }
 
-// Records a decoding step of a stack, whose sequences each have contiguous pages of their own.
-static ct_tensor export_stack_logits(const export_job *j, ct_lm_cache *cache, ct_tensor tokens,
-                                     ct_tensor position) {
-    const int64_t pages = cache->pages / j->batch;
-    ct_tensor first = ct_mul_at(ct_iota_at(CT_I32, CT_DIMS(j->batch, 1), 0, CT_NOWHERE),
-                                ct_i(pages), CT_NOWHERE); // (B, 1)
-    const ct_lm_part part = {
-        .tokens = tokens,
-        .position =
-            ct_add_at(ct_zeros_at(CT_I32, CT_DIMS(j->batch, 1), CT_NOWHERE), position, CT_NOWHERE),
-        .table = ct_add_at(first, ct_iota_at(CT_I32, CT_DIMS(1, pages), 1, CT_NOWHERE), CT_NOWHERE),
-        .state = ct_iota_at(CT_I32, CT_DIMS(j->batch), 0, CT_NOWHERE)};
-    return ct__lm_step(j->model.lm, cache, &part, 1, j->context, CT_NOWHERE);
-}
-
 static bool export_decode(const export_job *j) {
-    const int64_t pages = (j->context + CT_LM_PAGE - 1) / CT_LM_PAGE;
-    ct_gpt2_cache *gpt2 = NULL;
-    ct_lm_cache *lm = NULL;
-    if (j->model.gpt2)
-        gpt2 = ct_gpt2_cache_new_at(j->model.gpt2, j->batch, j->context, CT_NOWHERE);
-    else
-        lm = ct__lm_cache_new(j->model.lm, j->batch * pages, j->batch, CT_F32, CT_NOWHERE);
-    bool ok = gpt2 || lm;
+    ct_lm_cache *cache = ct__lm_decode_cache(j->lm, j->batch, j->context, CT_NOWHERE);
+    bool ok = cache != NULL;
     if (ok) {
         CT_SCOPE;
         ct_tensor tokens = export_tokens(j, 1), position = ct_i(0); // (B, 1)
         ct_tensor logits =
-            gpt2 ? ct_gpt2_decode_at(j->model.gpt2, gpt2, tokens, position, CT_NOWHERE)
-                 : export_stack_logits(j, lm, tokens, position);
-        logits = ct_keep_at(logits, CT_NOWHERE); // (B, vocab)
+            ct_keep_at(ct__lm_decode(j->lm, cache, tokens, position, j->context, CT_NOWHERE),
+                       CT_NOWHERE); // (B, vocab)
         const ct_named_tensor names[] = {
             {"tokens", tokens}, {"position", position}, {"logits", logits}};
         ok = export_write_files(j, names, 3);
     }
-    ct_gpt2_cache_free(gpt2);
-    ct__lm_cache_free(lm);
+    ct__lm_cache_free(cache);
     return ok;
 }
 
 static bool export_forward(const export_job *j) {
     CT_SCOPE;
     ct_tensor tokens = export_tokens(j, j->context); // (B, T)
-    ct_tensor logits =
-        ct_keep_at(ct__learner_logits(&j->model, tokens, NULL, CT_NOWHERE), CT_NOWHERE);
+    ct_tensor logits = ct_keep_at(ct_lm_logits_at(j->lm, tokens, NULL, CT_NOWHERE), CT_NOWHERE);
     const ct_named_tensor names[] = {{"tokens", tokens}, {"logits", logits}}; // (B, T, vocab)
     return export_write_files(j, names, 2);
 }
 
 static bool export_train_step(const export_job *j) {
     static const uint32_t some_key[2];
-    ct_optim *optim = ct__lm_optim(ct__learner_params(&j->model), &j->train_options);
+    ct_optim *optim = ct__lm_optim(ct_lm_params(j->lm), &j->train_options);
     bool ok = optim != NULL;
     if (ok) {
         CT_SCOPE;
@@ -92,7 +68,7 @@ static bool export_train_step(const export_job *j) {
         ct_tensor loss;
         {
             CT_AUTOCAST(j->train_options.precision);
-            loss = ct__learner_loss(&j->model, tokens, targets, &mode, CT_NOWHERE);
+            loss = ct_lm_loss_at(j->lm, tokens, targets, &mode, CT_NOWHERE);
         }
         ct_metric_at("loss", loss, CT_NOWHERE);
         ct_optim_step_at(optim, loss, CT_NOWHERE);
@@ -125,7 +101,7 @@ static bool export_check_accumulate(const export_job *j) {
 static bool export_fill_sizes(export_job *j) {
     const ct_lm_compile_options *o = j->options;
     bool step = o->function == CT_LM_C_STEP;
-    int64_t max_context = ct__learner_context(&j->model);
+    int64_t max_context = ct__lm_max_context(j->lm);
     if (step &&
         (!ct__lm_settings_read(o->dir, &j->train_options, j->err) || !export_check_accumulate(j)))
         return false;
@@ -172,8 +148,8 @@ bool ct_lm_compile(const ct_lm_compile_options *o) {
         !export_options_check(o, &ctx->err))
         return false;
     const bool step = o->function == CT_LM_C_STEP; // a training step needs f32 weights
-    ct_learner embedded = {0};                     // with the values of the file
-    if (o->embed && !ct__learner_load(o->dir, step, &embedded)) {
+    ct_lm *embedded = NULL;                        // with the values of the file
+    if (o->embed && !(embedded = ct__lm_load_run(o->dir, step))) {
         ct__lm_offer_save(o->dir, &ctx->err);
         return false;
     }
@@ -181,15 +157,15 @@ bool ct_lm_compile(const ct_lm_compile_options *o) {
     ct_lm_cost cost = {0};
     bool ok = ct__rehearsal_begin(&h, ctx, 0, &ctx->err);
     if (ok) {
-        export_job j = {.options = o, .model = embedded, .err = &h.ctx->err};
-        if (!o->embed && !ct__learner_load(o->dir, step, &j.model)) {
+        export_job j = {.options = o, .lm = embedded, .err = &h.ctx->err};
+        if (!o->embed && !(j.lm = ct__lm_load_run(o->dir, step))) {
             ct__lm_offer_save(o->dir, j.err);
             ok = false;
         }
         ok = ok && export_model(&j);
-        if (!o->embed) ct__learner_free(&j.model);
+        if (!o->embed) ct_lm_free(j.lm);
     }
     ct__rehearsal_end(&h, &cost, &ctx->err);
-    ct__learner_free(&embedded);
+    ct_lm_free(embedded);
     return ok;
 }

@@ -200,13 +200,26 @@ static bool load_is_layer_weight(const ct_lm *lm, const char *name) {
     return false;
 }
 
+static bool load_is_zero(const ct_weight *w) {
+    const char *bytes = w->data;
+    bool zero = true;
+    for (uint64_t i = 0; zero && i < w->bytes; i++) zero = !bytes[i];
+    return zero;
+}
+
 // Reports weights that the architecture does not know, since they would not take part in the computation.
 static void load_report_unused(ct_lm *lm) {
     for (size_t i = 0; i < lm->files->n; i++) {
         const char *name = lm->files->entries[i].name;
-        if (lm->weight_is_used[i] || load_is_ignored(name) || !load_is_layer_weight(lm, name))
+        if (lm->weight_is_used[i] || load_is_ignored(name)) continue;
+        const bool no_bias = !lm->spec.bias && ct__ends_with(name, ".bias");
+        if (no_bias ? load_is_zero(&lm->files->entries[i]) : !load_is_layer_weight(lm, name))
             continue;
-        if (load_is_listed(lm)) ct__textf(&lm->problems, "\"%.150s\" has no place in it", name);
+        if (load_is_listed(lm))
+            ct__textf(&lm->problems,
+                      no_bias ? "\"%.150s\" is not zero, but the model has no biases"
+                              : "\"%.150s\" has no place in it",
+                      name);
     }
 }
 
@@ -476,6 +489,16 @@ static bool load_make_encoder(ct_lm *lm, const char *file, ct_loc here) {
     return ok;
 }
 
+// Names the weights as the files do, which may lack the prefix.
+static void load_adapt_prefix(ct_lm *lm) {
+    const char *embed = lm->spec.name[CT_NAME_embed], *dot = embed ? strchr(embed, '.') : NULL;
+    char name[CT_NN_MAX_PATH];
+    if (!dot || lm->spec.name[CT_NAME_encoder]) return;
+    snprintf(name, sizeof name, "%s.weight", embed);
+    if (!ct__weights_find(lm->files, name) && ct__weights_find(lm->files, name + (dot + 1 - embed)))
+        ct__spec_drop_prefix(&lm->spec);
+}
+
 // Reads the spec from a GGUF file's metadata, or else from the folder's config.json.
 static bool load_read_spec(ct_lm *lm, const char *path, const char *file, ct_err *err) {
     const bool gguf = lm->files->gguf.version > 0;
@@ -488,6 +511,7 @@ static bool load_read_spec(ct_lm *lm, const char *path, const char *file, ct_err
     if (!ct__spec_read(gguf ? path : file, lm->config.root, &lm->arena, &lm->spec, err))
         return false;
     ct__lm_packed_adapt(lm);
+    if (!gguf) load_adapt_prefix(lm);
     return gguf ? ct__lm_gguf_adapt(lm->files, &lm->spec, lm->weight_is_used, err)
                 : ct__lm_packed_known(lm->config.root, file, err);
 }
@@ -576,7 +600,7 @@ static int64_t lm_default_context(const ct_spec *s) {
 
 static int64_t lm_count_parameters(const ct_weights *files) {
     int64_t total = 0;
-    for (size_t i = 0; files && i < files->n; i++) {
+    for (size_t i = 0; i < files->n; i++) {
         int64_t n = 1;
         for (size_t k = 0; k < files->entries[i].rank; k++) n *= files->entries[i].dim[k];
         total += n;
@@ -606,20 +630,20 @@ static const char *lm_main_weight_type(const ct_weights *files) {
 ct_lm_properties ct_lm_info(const ct_lm *lm) {
     if (!lm) return (ct_lm_properties){0};
     const ct_spec *s = &lm->spec;
-    return (ct_lm_properties){.type = s->type,
-                              .context = s->context,
-                              .default_context = lm_default_context(s),
-                              .vocab = s->vocab,
-                              .width = s->width,
-                              .layers = s->layers,
-                              .is_generative =
-                                  !s->bidirectional && !lm->reader && !lm->has_no_output,
-                              .is_encoder_decoder = lm->reader,
-                              .has_lm_head = !lm->has_no_output,
-                              .labels = lm->labels,
-                              .parameters = lm_count_parameters(lm->files),
-                              .weight_format = lm_main_weight_type(lm->files),
-                              .activations = lm->n_quant && !lm->exact ? CT_I8 : CT_F32};
+    return (ct_lm_properties){
+        .type = s->type,
+        .context = s->context,
+        .default_context = lm_default_context(s),
+        .vocab = s->vocab,
+        .width = s->width,
+        .layers = s->layers,
+        .is_generative = !s->bidirectional && !lm->reader && !lm->has_no_output,
+        .is_encoder_decoder = lm->reader,
+        .has_lm_head = !lm->has_no_output,
+        .labels = lm->labels,
+        .parameters = lm->files ? lm_count_parameters(lm->files) : ct__stack_size(s),
+        .weight_format = lm_main_weight_type(lm->files),
+        .activations = lm->n_quant && !lm->exact ? CT_I8 : CT_F32};
 }
 
 // ------------------------------------------------------------------------------------ forward passes
@@ -697,6 +721,13 @@ ct_tensor ct_lm_logits_at(const ct_lm *lm, ct_tensor tokens, ct_nn_mode *mode, c
     return lm_unflatten(ct__stack_logits(&pass, rows), tokens, here);
 }
 
+ct_tensor ct_lm_loss_at(const ct_lm *lm, ct_tensor tokens, ct_tensor targets, ct_nn_mode *mode,
+                        ct_loc here) {
+    ct_tensor logits = ct_lm_logits_at(lm, tokens, mode, here); // (B, T, vocab)
+    return ct_cross_entropy_with(
+        (ct_cross_entropy_args){.logits = logits, .targets = targets, .here = here});
+}
+
 ct_tensor ct_lm_seq2seq_logits_at(const ct_lm *lm, ct_tensor encoder_ids, ct_tensor decoder_ids,
                                   ct_nn_mode *mode, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
@@ -734,6 +765,24 @@ static bool lm_save_variable(ct_store *store, const char *name, ct_tensor var, c
                            data + (size_t)i * bytes, err))
             return false;
     return true;
+}
+
+typedef struct save_zeros {
+    ct_store *store;
+    const void *zeros;
+    ct_err *err;
+} save_zeros;
+
+// The largest number of elements of a bias.
+static size_t lm_max_bias(const ct_spec *s) {
+    const int64_t qkv = (s->heads + s->kv_heads) * s->head + s->kv_heads * s->value_head,
+                  hidden = 2 * s->hidden;
+    return (size_t)(qkv > hidden ? qkv : hidden) + (size_t)s->width;
+}
+
+static bool lm_save_zero_bias(const char *name, int64_t n, void *user) {
+    const save_zeros *z = user;
+    return ct__store_put(z->store, "", name, CT_F32, CT_DIMS(n), z->zeros, z->err);
 }
 
 // Trained weights are f32, whatever they were before.
@@ -786,10 +835,15 @@ bool ct__lm_save(const ct_lm *lm, const char *dir, ct__lm_config_more add_keys, 
     for (size_t i = 0; ok && i < ct_params_count(lm->params); i++)
         ok = lm_save_variable(&store, ct_params_name(lm->params, i), ct_params_get(lm->params, i),
                               err, here);
+    void *zeros = lm->spec.bias ? NULL : ct__calloc(lm_max_bias(&lm->spec), sizeof(float));
+    if (ok && !lm->spec.bias)
+        ok = zeros ? ct__stack_zero_biases(lm, lm_save_zero_bias, &(save_zeros){&store, zeros, err})
+                   : ct__err_memory(err, here, "lm_save", lm_max_bias(&lm->spec) * sizeof(float));
     ok = ok && lm_save_config(lm, config.s, add_keys, user, err) &&
          (add_keys ? ct__st_write_checked(weights.s, store.out, store.n, about, 2, err)
                    : ct__st_write(weights.s, store.out, store.n, about, 1, err));
     ct__store_free(&store);
+    ct__free(zeros);
     ct__text_free(&weights);
     ct__text_free(&config);
     return ok;

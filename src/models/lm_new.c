@@ -32,6 +32,10 @@ static bool new_config_get_size(const new_config_job *m, const char *name, size_
     } sizes[] = {{"vocab", s->vocab},       {"context", s->context},      {"layers", s->layers},
                  {"heads", s->heads},       {"width", s->width},          {"hidden", m->hidden},
                  {"kv_heads", m->kv_heads}, {"head", s->width / s->heads}};
+    if (n == 7 && strncmp(name, "dropout", n) == 0) {
+        *value = s->dropout;
+        return true;
+    }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (strlen(sizes[i].name) == n && strncmp(sizes[i].name, name, n) == 0) {
             *value = (double)sizes[i].value;
@@ -101,6 +105,8 @@ static bool new_config_fill(const new_config_job *m, const ct_spec *row, ct_err 
     new_config_set_token(m, "pad_token_id", s->end);
     const char *tied = ct__spec_key(s->arch, "tied", m->arena);
     if (tied) json_object_set_new(m->root, tied, json_boolean(row->tied));
+    const char *bias = ct__spec_key(s->arch, "bias", m->arena);
+    if (bias) json_object_set_new(m->root, bias, json_boolean(!s->no_bias));
     if (row->rope != CT_ROPE_NONE) json_object_set_new(m->root, "rope_theta", json_real(10000));
     if (row->name[CT_NAME_class]) {
         json_t *list = json_array();
@@ -124,17 +130,17 @@ static bool new_config_check(const ct_lm_sizes *sizes, const ct_spec *s, ct_err 
     } options[] = {{"kv_heads", sizes->kv_heads, s->kv_lora_rank ? s->heads : s->kv_heads},
                    {"intermediate_size", sizes->hidden, s->hidden}};
     if (s->bidirectional || s->name[CT_NAME_encoder])
-        return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
+        return ct__err(err, CT_E_USAGE, CT_NOWHERE, sizes->op,
                        ".arch %s is not a generative architecture, and only those can be trained",
                        sizes->arch);
     if (s->rope != CT_ROPE_NONE && (s->head % 2 || s->rotary % 2))
-        return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
+        return ct__err(err, CT_E_USAGE, CT_NOWHERE, sizes->op,
                        "%" PRId64 " numbers a head, the width divided by the heads, are not even: "
                        "pairs of them are rotated by the position",
                        s->head % 2 ? s->head : s->rotary);
     for (int i = 0; i < 2; i++)
         if (options[i].asked && options[i].asked != options[i].has)
-            return ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
+            return ct__err(err, CT_E_USAGE, CT_NOWHERE, sizes->op,
                            ".%s %" PRId64 " is not allowed with .arch %s, where it is %" PRId64,
                            options[i].option, options[i].asked, sizes->arch, options[i].has);
     return true;
@@ -143,7 +149,6 @@ static bool new_config_check(const ct_lm_sizes *sizes, const ct_spec *s, ct_err 
 // Reads the row twice: the defaults depend on what the architecture is.
 static bool new_config_make(new_config_job *m, ct_spec *spec, ct_err *err) {
     const ct_lm_sizes *s = m->sizes;
-    static const char path[] = "train";
     m->kv_heads = s->kv_heads ? s->kv_heads : s->heads;
     m->hidden = s->hidden ? s->hidden : 4 * s->width;
     ct_spec row = {0};
@@ -151,7 +156,7 @@ static bool new_config_make(new_config_job *m, ct_spec *spec, ct_err *err) {
     row.width = s->width;
     if (!s->hidden) m->hidden = new_config_default_hidden(&row);
     if (!new_config_fill(m, &row, err)) return false;
-    if (ct__spec_read(path, m->root, m->arena, spec, err)) return new_config_check(s, spec, err);
+    if (ct__spec_read(s->op, m->root, m->arena, spec, err)) return new_config_check(s, spec, err);
     if (err->code == CT_E_FORMAT) err->code = CT_E_USAGE; // there is no file yet
     return false;
 }
@@ -284,6 +289,7 @@ ct_lm *ct__lm_new(const ct_lm_sizes *sizes, uint64_t seed, ct_loc here) {
         json_decref(lm->config.root);
         lm->config.root = NULL;
         ok = ct__lm_spec_of(sizes, &lm->arena, &lm->spec, &lm->config.root, &ctx->err);
+        if (ok && lm->spec.bare) ct__spec_drop_prefix(&lm->spec);
     }
     if (ok) {
         CT_SCOPE; // its end runs the assignments of the first values
@@ -292,4 +298,54 @@ ct_lm *ct__lm_new(const ct_lm_sizes *sizes, uint64_t seed, ct_loc here) {
     if (ok && !ctx->err.code) return lm;
     ct_lm_free(lm);
     return NULL;
+}
+
+// Checks what has no meaning, and no place in a config.
+static bool new_check(const ct_lm_config *c, ct_loc here) {
+    const struct {
+        const char *name;
+        int64_t value;
+    } sizes[] = {{"vocab", c->vocab},
+                 {"context", c->context},
+                 {"layers", c->layers},
+                 {"heads", c->heads},
+                 {"width", c->width}};
+    ct_ctx *ctx = ct__ctx();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].value < 1 || sizes[i].value > INT32_MAX) {
+            ct__fail(ctx, CT_E_ARGUMENT, here, "lm_new", "%s is %" PRId64 ", it must be 1 to %d",
+                     sizes[i].name, sizes[i].value, INT32_MAX);
+            return false;
+        }
+    if (c->width % c->heads)
+        ct__fail(ctx, CT_E_ARGUMENT, here, "lm_new",
+                 "width %" PRId64 " is no multiple of %" PRId64 " heads", c->width, c->heads);
+    else if (!(c->dropout >= 0 && c->dropout < 1))
+        ct__fail(ctx, CT_E_ARGUMENT, here, "lm_new", "dropout is %g, it must be from 0 to below 1",
+                 c->dropout);
+    return !ctx->err.code;
+}
+
+ct_lm *ct_lm_new_at(const ct_lm_config *config, uint64_t seed, ct_loc here) {
+    ct_ctx *ctx = ct__ctx();
+    if (!ctx || !ct__given(ctx, config, here, "lm_new", "the config") || ctx->err.code ||
+        !new_check(config, here))
+        return NULL;
+    const char *arch = config->arch ? config->arch : "gpt2";
+    const ct_lm_sizes sizes = {.op = arch,
+                               .arch = arch,
+                               .vocab = config->vocab,
+                               .context = config->context,
+                               .layers = config->layers,
+                               .heads = config->heads,
+                               .width = config->width,
+                               .kv_heads = config->kv_heads,
+                               .hidden = config->intermediate_size,
+                               .begin = -1,
+                               .end = -1,
+                               .no_bias = config->no_bias,
+                               .dropout = config->dropout};
+    ct_lm *lm = ct__lm_new(&sizes, seed, here);
+    if (!lm) ct__err_place(&ctx->err, here, "lm_new");
+    return lm;
 }

@@ -705,3 +705,54 @@ bool ct__lm_resume(ct_lm_train_options *options, ct_lm_resumed *resumed, ct_err 
     ct__free(steps);
     return ok;
 }
+
+// ----------------------------------------------------------------------------------- models of runs
+
+// Reads config.json; an existing folder without one may belong to a run that was never saved.
+static bool resume_open_config(const char *dir, const char *path, ct_config *config, ct_err *err) {
+    if (ct__config_read(path, config, err)) return true;
+    if (ct__is_absent(path))
+        ct__err_hint(err,
+                     ct__is_absent(dir)
+                         ? "there is no such folder"
+                         : "a model's folder has it; that of a run gets it with the first save");
+    return false;
+}
+
+// Verifies the checksums in a model's folder, except in a config.json that transformers wrote: that library
+// keeps keys that it does not know, the checksum among them, beside values that it adds, drops and changes.
+// It stores its version in each file.
+static bool resume_verify_model(const char *dir, ct_err *err) {
+    ct_text path = {0}, weights = {0};
+    ct_config config;
+    ct_st file;
+    ct__textf(&path, "%s/config.json", dir);
+    ct__textf(&weights, "%s/model.safetensors", dir);
+    bool ok =
+        (!path.failed && !weights.failed) || ct__err_memory(err, CT_NOWHERE, dir, strlen(dir));
+    if (ok && (ok = resume_open_config(dir, path.s, &config, err))) {
+        ok = ct__config_has(&config, "transformers_version") ||
+             ct__config_verify(&config, false, err);
+        ct__config_close(&config);
+    }
+    if (ok && !ct__is_absent(weights.s) && (ok = ct__st_open(weights.s, &file, err))) {
+        ok = ct__st_verify(&file, weights.s, false, err);
+        ct__st_close(&file);
+    }
+    ct__text_free(&path);
+    ct__text_free(&weights);
+    return ok;
+}
+
+ct_lm *ct__lm_load_run(const char *dir, bool trainable) {
+    ct_err *err = &ct__ctx()->err;
+    if (ct__weights_are_foreign(dir, err) || !ct__run_is_folder(dir, err) ||
+        !resume_verify_model(dir, err))
+        return NULL;
+    ct_lm *lm =
+        ct_lm_load_with(dir, (ct_lm_load_options){.trainable = trainable, .here = CT_NOWHERE});
+    if (!lm || (!lm->reader && !lm->spec.bidirectional)) return lm;
+    ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, dir, "%s does not go on with a text", lm->spec.type);
+    ct_lm_free(lm);
+    return NULL;
+}

@@ -23,8 +23,8 @@ typedef struct sample_candidate {
 } sample_candidate;
 
 typedef struct sampler {
-    const ct_learner *model;
-    ct_learner_cache *cache;
+    const ct_lm *lm;
+    ct_lm_cache *cache;
     const ct_vocab *vocab;
     const ct_lexis *lexis;
     const ct_lm_draw *args;
@@ -38,17 +38,47 @@ typedef struct sampler {
     uint64_t n_sampled;
 } sampler;
 
+// --------------------------------------------------------------------------------------------- cache
+
+int64_t ct__lm_max_context(const ct_lm *lm) {
+    enum { UNLIMITED_CONTEXT = 4096 };
+    return lm->spec.context ? lm->spec.context : UNLIMITED_CONTEXT;
+}
+
+ct_lm_cache *ct__lm_sample_cache_new(const ct_lm *lm, int64_t max_length) {
+    // a multiple, so that sequences of similar lengths share kernels
+    enum { CAPACITY_STEP = 256 };
+    int64_t capacity = ct__lm_max_context(lm);
+    if (max_length <= capacity - CAPACITY_STEP)
+        capacity = (max_length + CAPACITY_STEP - 1) / CAPACITY_STEP * CAPACITY_STEP;
+    return ct__lm_decode_cache(lm, 1, capacity, CT_NOWHERE);
+}
+
+// Returns the maximum number of tokens in the cache.
+static int64_t sample_capacity(const ct_lm *lm, const ct_lm_cache *cache) {
+    const int64_t slots = cache->pages * CT_LM_PAGE, context = ct__lm_max_context(lm);
+    return slots < context ? slots : context;
+}
+
+// Feeds the next n tokens, the first of which is at `position`, and returns the logits (1, vocab) after the
+// last of them. `max_length` is the maximum length of the sequence.
+static ct_tensor sample_read(const ct_lm *lm, ct_lm_cache *cache, const int32_t *tokens, int64_t n,
+                             int64_t position, int64_t max_length) {
+    ct_tensor x = ct_from(tokens, CT_I32, CT_DIMS(1, n > 1 ? CT_DYN(n) : 1)); // (1, n)
+    return ct__lm_decode(lm, cache, x, ct_i(position), max_length, CT_NOWHERE);
+}
+
 // ------------------------------------------------------------------------------------------- prefill
 
 static int64_t sample_chunk_size(int64_t left) { return left < SAMPLE_CHUNK ? left : SAMPLE_CHUNK; }
 
-static bool sample_dry_run_feed(const ct_learner *model, ct_learner_cache *cache, int64_t n,
+static bool sample_dry_run_feed(const ct_lm *lm, ct_lm_cache *cache, int64_t n,
                                 int64_t max_length) {
     static const int32_t text[SAMPLE_CHUNK];
     for (int64_t fed = 0; fed < n;) {
         CT_SCOPE;
         ct_tensor logits =
-            ct__learner_read(model, cache, text, sample_chunk_size(n - fed), fed, max_length);
+            sample_read(lm, cache, text, sample_chunk_size(n - fed), fed, max_length);
         if (!ct_eval(&logits, 1)) return false;
         fed += sample_chunk_size(n - fed);
     }
@@ -62,27 +92,25 @@ static int64_t sample_max_length(int64_t context, size_t prompt, int64_t length)
                : context;
 }
 
-bool ct__lm_rehearse_write(const ct_learner *model, ct_learner_cache *cache, size_t prompt,
-                           int64_t length) {
-    const int64_t context = cache->capacity, half = context / 2,
+bool ct__lm_rehearse_write(const ct_lm *lm, ct_lm_cache *cache, size_t prompt, int64_t length) {
+    const int64_t context = sample_capacity(lm, cache), half = context / 2,
                   max_length = sample_max_length(context, prompt, length);
     int64_t n = 0;
     // as sample_append_token does
     for (size_t i = 0; i < prompt; i++) n = (n == context ? half : n) + 1;
-    if (!sample_dry_run_feed(model, cache, n, max_length)) return false;
+    if (!sample_dry_run_feed(lm, cache, n, max_length)) return false;
     bool overflows = length > context - n + 1; // the last sampled token is not fed
-    return (!overflows || sample_dry_run_feed(model, cache, half + 1, max_length)) &&
-           sample_dry_run_feed(model, cache, 1, max_length);
+    return (!overflows || sample_dry_run_feed(lm, cache, half + 1, max_length)) &&
+           sample_dry_run_feed(lm, cache, 1, max_length);
 }
 
 // Feeds text[fed .. fed + n) and fetches the logits after it.
 static bool sample_feed_chunk(sampler *s, int64_t n) {
     CT_SCOPE;
-    ct_tensor logits =
-        ct__learner_read(s->model, s->cache, s->text + s->n_fed, n, s->n_fed, s->max_length);
+    ct_tensor logits = sample_read(s->lm, s->cache, s->text + s->n_fed, n, s->n_fed, s->max_length);
     const float *values = ct_data(logits); // (1, vocab)
     if (!values) return false;
-    memcpy(s->logits, values, (size_t)ct__learner_vocab(s->model) * sizeof *values);
+    memcpy(s->logits, values, (size_t)s->lm->spec.vocab * sizeof *values);
     s->n_fed += n;
     return true;
 }
@@ -116,7 +144,7 @@ static int sample_compare(const void *a, const void *b) {
 
 static bool sample_pick_token(sampler *s, int32_t *token) {
     CT_DEFAULT_ENV;
-    int32_t n = (int32_t)ct__learner_vocab(s->model);
+    int32_t n = (int32_t)s->lm->spec.vocab;
     int64_t k = s->args->top_k < n ? s->args->top_k : n;
     for (int32_t i = 0; i < n; i++) {
         if (!isfinite(s->logits[i]))
@@ -208,16 +236,16 @@ static bool sample_encode_prompt(const sampler *s, int32_t **tokens, size_t *n) 
     return ok;
 }
 
-bool ct__lm_write(const ct_learner *model, ct_learner_cache *cache, const ct_vocab *vocab,
-                  const ct_lexis *lexis, const ct_lm_draw *draw, ct_err *err) {
+bool ct__lm_write(const ct_lm *lm, ct_lm_cache *cache, const ct_vocab *vocab, const ct_lexis *lexis,
+                  const ct_lm_draw *draw, ct_err *err) {
     sampler s = {
-        .model = model, .cache = cache, .vocab = vocab, .lexis = lexis, .args = draw, .err = err};
+        .lm = lm, .cache = cache, .vocab = vocab, .lexis = lexis, .args = draw, .err = err};
     int32_t *prompt = NULL;
-    size_t n = 0, vocab_n = (size_t)ct__learner_vocab(model);
+    size_t n = 0, vocab_n = (size_t)lm->spec.vocab;
     bool ok = true;
     if (lexis->tokenizer) ok = (s.detokenizer = ct_decoder_new(lexis->tokenizer, true)) != NULL;
     ok = ok && sample_encode_prompt(&s, &prompt, &n);
-    s.context = cache->capacity;
+    s.context = sample_capacity(lm, cache);
     s.max_length = sample_max_length(s.context, n, draw->max_tokens);
     s.text = ct__malloc((size_t)s.context * sizeof *s.text);
     s.logits = ct__malloc(vocab_n * sizeof *s.logits);
@@ -253,36 +281,38 @@ static bool sample_load_tokenizer(const char *dir, ct_lexis *lexis, ct_err *err)
     return ct__lexis_load(lexis, dir, err);
 }
 
-static bool sample_load_vocab(const char *dir, const ct_gpt2_config *config, ct_vocab *vocab,
-                              ct_err *err) {
-    bool bytes = config->tokenizer && strcmp(config->tokenizer, "bytes") == 0;
-    bool chars = config->tokenizer && strcmp(config->tokenizer, "chars") == 0;
-    if (!bytes && !chars)
+static bool sample_load_vocab(const char *dir, const ct_lm *lm, ct_vocab *vocab, ct_err *err) {
+    static const char *const kinds[] = {"bytes", "chars", NULL};
+    const char *characters = NULL;
+    size_t n_characters = 0;
+    int kind;
+    if (!ct__config_has(&lm->config, "tokenizer"))
         return ct__err(err, CT_E_FORMAT, CT_NOWHERE, dir,
                        "config.json has no vocabulary for the tokens");
-    if (!ct__vocab_parse(dir, bytes ? CT_TOKENS_BYTES : CT_TOKENS_CHARS, config->characters,
-                         config->characters_n, vocab, err))
+    if (!ct__config_choice(&lm->config, "tokenizer", kinds, &kind, err) ||
+        (kind && !ct__config_string(&lm->config, "vocabulary", &characters, &n_characters, err)) ||
+        !ct__vocab_parse(dir, kind ? CT_TOKENS_CHARS : CT_TOKENS_BYTES, characters, n_characters,
+                         vocab, err))
         return false;
-    if (vocab->n == config->vocab) return true;
+    if (vocab->n == lm->spec.vocab) return true;
     int32_t n = vocab->n;
     ct__vocab_free(vocab);
     return ct__err(err, CT_E_FORMAT, CT_NOWHERE, dir,
                    "the model has %" PRId64 " tokens, but the vocabulary in config.json %" PRId32,
-                   config->vocab, n);
+                   lm->spec.vocab, n);
 }
 
 // Loads the model's vocabulary from config.json, or its tokenizer.
-static bool sample_load_vocab_or_tokenizer(const char *dir, const ct_learner *model,
-                                           ct_vocab *vocab, ct_lexis *lexis, ct_err *err) {
-    const ct_gpt2_config *config = model->gpt2 ? ct_gpt2_config_of(model->gpt2) : NULL;
+static bool sample_load_vocab_or_tokenizer(const char *dir, const ct_lm *lm, ct_vocab *vocab,
+                                           ct_lexis *lexis, ct_err *err) {
     const bool has_tokenizer = sample_file_exists(dir, "", "tokenizer.json") ||
                                sample_file_exists(dir, "", "tokenizer.model") ||
                                sample_file_exists(dir, "/../..", "tokenizer.json");
-    if (config && (config->tokenizer || !has_tokenizer))
-        return sample_load_vocab(dir, config, vocab, err);
+    if (ct__config_has(&lm->config, "tokenizer") || !has_tokenizer)
+        return sample_load_vocab(dir, lm, vocab, err);
     vocab->kind = CT_TOKENS_DEFERRED;
     if (!sample_load_tokenizer(dir, lexis, err)) return false;
-    const int64_t n = ct_tokenizer_size(lexis->tokenizer), max_vocab = ct__learner_vocab(model);
+    const int64_t n = ct_tokenizer_size(lexis->tokenizer), max_vocab = lm->spec.vocab;
     return n <= max_vocab ||
            ct__err(err, CT_E_FORMAT, CT_NOWHERE, dir,
                    "the tokenizer has %" PRId64 " tokens, the model has %" PRId64, n, max_vocab);
@@ -315,18 +345,18 @@ static bool sample_dry_run(const ct_lm_sample_options *o, ct_ctx *ctx) {
     ct_lm_rehearsal h = {0};
     ct_lm_cost cost = {0};
     bool ok = ct__rehearsal_begin(&h, ctx, 0, &ctx->err);
-    ct_learner model = {0};
-    ct_learner_cache cache = {0};
-    if (ok && !ct__learner_load(o->dir, false, &model)) {
+    ct_lm *lm = NULL;
+    ct_lm_cache *cache = NULL;
+    if (ok && !(lm = ct__lm_load_run(o->dir, false))) {
         ct__lm_offer_save(o->dir, &h.ctx->err);
         ok = false;
     }
-    ok = ok && ct__learner_cache_new(&model, sample_length_bound(o), &cache) &&
-         ct__lm_rehearse_write(&model, &cache, o->prompt ? strlen(o->prompt) : 1,
-                               sample_max_tokens(o)) &&
-         ct__rehearsal_part(&h, "token");
-    ct__learner_cache_free(&cache);
-    ct__learner_free(&model);
+    ok =
+        ok && (cache = ct__lm_sample_cache_new(lm, sample_length_bound(o))) &&
+        ct__lm_rehearse_write(lm, cache, o->prompt ? strlen(o->prompt) : 1, sample_max_tokens(o)) &&
+        ct__rehearsal_part(&h, "token");
+    ct__lm_cache_free(cache);
+    ct_lm_free(lm);
     ct__rehearsal_end(&h, &cost, &ctx->err);
     ok = ok && ct__lm_fits(&cost, "sample", &h.largest, "a smaller model needs less", &ctx->err);
     ct__text_free(&h.largest);
@@ -339,13 +369,13 @@ bool ct_lm_sample(const ct_lm_sample_options *o) {
     if (!ctx || !ct__given(ctx, o, CT_NOWHERE, "sample", "the options")) return false;
     if (ctx->err.code || !sample_options_check(o, &ctx->err) || !sample_dry_run(o, ctx))
         return false;
-    ct_learner model = {0};
-    ct_learner_cache cache = {0};
+    ct_lm *lm = NULL;
+    ct_lm_cache *cache = NULL;
     ct_vocab vocab = {0};
     ct_lexis lexis = {0};
-    bool ok = ct__learner_load(o->dir, false, &model) &&
-              sample_load_vocab_or_tokenizer(o->dir, &model, &vocab, &lexis, &ctx->err) &&
-              ct__learner_cache_new(&model, sample_length_bound(o), &cache);
+    bool ok = (lm = ct__lm_load_run(o->dir, false)) &&
+              sample_load_vocab_or_tokenizer(o->dir, lm, &vocab, &lexis, &ctx->err) &&
+              (cache = ct__lm_sample_cache_new(lm, sample_length_bound(o)));
     if (ok) {
         ct_lm_draw draw = {.prompt = o->prompt,
                            .prompt_n = o->prompt ? strlen(o->prompt) : 0,
@@ -361,11 +391,11 @@ bool ct_lm_sample(const ct_lm_sample_options *o) {
             draw.prompt = first;
             draw.prompt_n = ct__lm_first(&vocab, first);
         }
-        ok = ct__lm_write(&model, &cache, &vocab, &lexis, &draw, &ctx->err);
+        ok = ct__lm_write(lm, cache, &vocab, &lexis, &draw, &ctx->err);
     }
-    ct__learner_cache_free(&cache);
+    ct__lm_cache_free(cache);
     ct__lexis_free(&lexis);
     ct__vocab_free(&vocab);
-    ct__learner_free(&model);
+    ct_lm_free(lm);
     return ok;
 }

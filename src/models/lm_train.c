@@ -18,7 +18,6 @@
 #include "io/safetensors.h"
 #include "io/utf8.h"
 #include "io/weights.h"
-#include "models/gpt2.h"
 #include "models/lm.h"
 #include "optim/stage.h"
 #include "train/checkpoint.h"
@@ -36,8 +35,8 @@ typedef struct run {
     ct_text characters;
     ct_lexis lexis;       // the tokenizer bundle, unless the corpus has bytes or characters
     bool tokenizer_saved; // the tokenizer's files are in the folder
-    ct_learner model;
-    ct_learner_cache cache;
+    ct_lm *lm;
+    ct_lm_cache *cache;
     ct_optim *optim;
     int64_t n_parameters, vocab; // of the model that .from names; 0: none
     char from[CT_RUN_PATH];      // its folder, or the checkpoint's; "": a new model
@@ -180,11 +179,11 @@ static bool train_check_model(const ct_lm_train_options *o, const char *command,
         ct__arena_free(&arena);
         return false;
     }
-    const bool is_stack = o->arch && strcmp(o->arch, "gpt2") != 0;
-    if ((o->kv_heads || o->intermediate_size) && !is_stack)
+    const bool is_other = o->arch && strcmp(o->arch, "gpt2") != 0;
+    if ((o->kv_heads || o->intermediate_size) && !is_other)
         return train_refuse(err, command, ".%s needs .arch (a GPT-2 has no such option)",
                             o->kv_heads ? "kv_heads" : "intermediate_size");
-    if (o->no_bias && is_stack)
+    if (o->no_bias && is_other)
         return train_refuse(err, command,
                             ".no_bias is not allowed with .arch %s, which determines its biases",
                             o->arch);
@@ -270,11 +269,9 @@ static run *train_run_new(const ct_lm_train_options *options, const char *comman
     return r;
 }
 
-// True if the model is a stack of any architecture; else it is a ct_gpt2.
-static bool train_is_stack(const ct_lm_train_options *o) { return o->arch || o->from; }
-
 static ct_lm_sizes train_lm_sizes(const run *r, const ct_lm_train_options *o) {
-    return (ct_lm_sizes){.arch = o->arch,
+    return (ct_lm_sizes){.op = "train",
+                         .arch = o->arch ? o->arch : "gpt2",
                          .vocab = r->corpus.vocab.n,
                          .context = o->context,
                          .layers = o->layers,
@@ -283,31 +280,14 @@ static ct_lm_sizes train_lm_sizes(const run *r, const ct_lm_train_options *o) {
                          .kv_heads = o->kv_heads,
                          .hidden = o->intermediate_size,
                          .begin = r->lexis.begin,
-                         .end = r->lexis.end};
-}
-
-static ct_gpt2_config train_gpt2_config(const run *r, const ct_lm_train_options *o) {
-    return (ct_gpt2_config){.vocab = r->corpus.vocab.n,
-                            .context = o->context,
-                            .layers = o->layers,
-                            .heads = o->heads,
-                            .width = o->width,
-                            .no_bias = o->no_bias,
-                            .dropout = o->dropout,
-                            .tokenizer = r->lexis.tokenizer ? NULL
-                                         : o->chars         ? "chars"
-                                                            : "bytes",
-                            .characters = r->characters.s,
-                            .characters_n = r->characters.n};
+                         .end = r->lexis.end,
+                         .no_bias = o->no_bias,
+                         .dropout = o->dropout};
 }
 
 static int64_t train_count_parameters(const ct_lm_train_options *o, void *user) {
     const run *r = user;
     if (r->n_parameters) return r->n_parameters;
-    if (!o->arch) {
-        const ct_gpt2_config config = train_gpt2_config(r, o);
-        return ct_gpt2_size(&config);
-    }
     const ct_lm_sizes sizes = train_lm_sizes(r, o);
     ct_arena arena = {0};
     ct_spec spec;
@@ -486,7 +466,7 @@ static ct_tensor train_record_loss(int64_t batch, void *user) {
         ct_assign(r->position, ct_scalar((double)r->done, CT_I64));
     }
     CT_AUTOCAST(r->o.precision);
-    return ct__learner_loss(&r->model, x, y, &mode, CT_HERE);
+    return ct_lm_loss(r->lm, x, y, &mode);
 }
 
 static bool train_should_stop(const run *r) {
@@ -501,8 +481,8 @@ static void train_eval_batch(run *r) {
               y = train_batch_tensor(r, r->y, CT_I32, r->o.context);
     ct_tensor count = train_batch_tensor(r, r->row_weights, CT_F32, 1);
     CT_AUTOCAST(r->o.precision);
-    ct_tensor logits = ct__learner_logits(&r->model, x, NULL, CT_HERE); // (B, T, vocab)
-    ct_tensor losses = ct_cross_entropy(logits, y, .per_row = true);    // (B, T)
+    ct_tensor logits = ct_lm_logits(r->lm, x, NULL);                 // (B, T, vocab)
+    ct_tensor losses = ct_cross_entropy(logits, y, .per_row = true); // (B, T)
     ct_metric("val_sum", ct_sum(ct_mul(losses, count)));
 }
 
@@ -537,8 +517,7 @@ static bool train_show_sample(run *r) {
                        .stop = train_should_stop_fn,
                        .user = r};
     ct__text_free(&r->sample);
-    if (!ct__lm_write(&r->model, &r->cache, &r->corpus.vocab, &r->lexis, &draw, r->err))
-        return false;
+    if (!ct__lm_write(r->lm, r->cache, &r->corpus.vocab, &r->lexis, &draw, r->err)) return false;
     // Untrained weights generate a sample too, so that all plans are made with the first step; it is not
     // reported.
     if (!r->trained) return true;
@@ -574,10 +553,12 @@ static bool train_evaluate(double *val_loss, void *user) {
 
 static bool train_add_settings(ct_config *config, void *user, ct_err *err) {
     const run *r = user;
-    if (r->model.gpt2 && r->lexis.end >= 0) {
-        ct__config_set_int(config, "bos_token_id",
-                           r->lexis.begin >= 0 ? r->lexis.begin : r->lexis.end);
-        ct__config_set_int(config, "eos_token_id", r->lexis.end);
+    // From these keys folders of a GPT-2 without a tokenizer.json have their tokens.
+    const char *kind = r->o.chars ? "chars" : "bytes";
+    if (!r->o.arch && !r->o.from && !r->lexis.tokenizer) {
+        ct__config_set_string(config, "tokenizer", kind, strlen(kind));
+        if (r->characters.s)
+            ct__config_set_string(config, "vocabulary", r->characters.s, r->characters.n);
     }
     return ct__lm_settings_store(config, &r->o, &r->corpus, r->done, &r->best, err);
 }
@@ -585,7 +566,7 @@ static bool train_add_settings(ct_config *config, void *user, ct_err *err) {
 // The best weights are saved first: the files that are saved later force their names to disk.
 static bool train_save_model(run *r, const char *folder) {
     return (!train_has_best(r) || ct__checkpoint_link_best(r->dir, folder, r->err)) &&
-           ct__learner_save(&r->model, folder, train_add_settings, r);
+           ct__lm_save(r->lm, folder, train_add_settings, r, CT_NOWHERE);
 }
 
 static bool train_write_checkpoint(run *r, int64_t steps_done) {
@@ -675,7 +656,7 @@ static ct_fit_action train_keep_best(const ct_fit_state *point, void *user) {
     r->best = point->best;
     if (r->keeps_best && point->improved &&
         !(train_file_path(r, r->dir, CT_RUN_BEST, folder) &&
-          ct__learner_save(&r->model, folder, train_add_settings, r) &&
+          ct__lm_save(r->lm, folder, train_add_settings, r, CT_NOWHERE) &&
           ct__lexis_save(&r->lexis, folder, r->err)))
         r->best = previous;
     return CT_FIT_CONTINUE;
@@ -899,13 +880,10 @@ static bool train_report_plan(run *r, const char *name) {
     return !r->dry_run || ct__rehearsal_part(r->dry_run, name);
 }
 
-// Loads the checkpoint's weights and state over the initial ones.
+// Loads the checkpoint's state over the initial one.
 static bool train_load_checkpoint(run *r) {
-    char model[CT_RUN_PATH], state[CT_RUN_PATH];
-    const char *dir = r->o.out;
-    if (!ct__checkpoint_path(dir, r->first, "model.safetensors", model, r->err) ||
-        !ct__checkpoint_path(dir, r->first, "state.safetensors", state, r->err) ||
-        (r->model.gpt2 && !ct_gpt2_load_weights_at(r->model.gpt2, model, CT_NOWHERE)) ||
+    char state[CT_RUN_PATH];
+    if (!ct__checkpoint_path(r->o.out, r->first, "state.safetensors", state, r->err) ||
         !ct_params_load_at(ct_optim_state(r->optim), state, CT_NOWHERE) ||
         !ct_optim_resume_at(r->optim, CT_NOWHERE))
         return false;
@@ -1006,17 +984,14 @@ ct_optim *ct__lm_optim(ct_params *params, const ct_lm_train_options *o) {
 // Makes a new model, or loads the one that the run starts from.
 static bool train_make_model(run *r) {
     const ct_lm_train_options *o = &r->o;
-    if (!train_is_stack(o)) {
-        const ct_gpt2_config config = train_gpt2_config(r, o);
-        r->model.gpt2 = ct_gpt2_new(&config, o->seed);
-    } else if (*r->from) {
-        r->model.lm =
+    if (*r->from) {
+        r->lm =
             ct_lm_load_with(r->from, (ct_lm_load_options){.trainable = true, .here = CT_NOWHERE});
     } else {
         const ct_lm_sizes sizes = train_lm_sizes(r, o);
-        r->model.lm = ct__lm_new(&sizes, o->seed, CT_NOWHERE);
+        r->lm = ct__lm_new(&sizes, o->seed, CT_HERE);
     }
-    return r->model.gpt2 || r->model.lm;
+    return r->lm != NULL;
 }
 
 static bool train_make_all(run *r) {
@@ -1024,17 +999,17 @@ static bool train_make_all(run *r) {
     // Loaded weights make no plan.
     if (!train_make_model(r) || (!*r->from && !train_report_plan(r, "initial weights")))
         return false;
-    r->optim = ct__lm_optim(ct__learner_params(&r->model), o);
+    r->optim = ct__lm_optim(ct_lm_params(r->lm), o);
     if (!r->optim || !train_report_plan(r, "initial optimizer state")) return false;
-    if (r->o.on_event && !ct__learner_cache_new(&r->model, SAMPLE_TOKENS + CT_LM_PROMPT, &r->cache))
+    if (r->o.on_event && !(r->cache = ct__lm_sample_cache_new(r->lm, SAMPLE_TOKENS + CT_LM_PROMPT)))
         return false;
     return train_make_state(r);
 }
 
 static void train_free_model(run *r) {
-    ct__learner_cache_free(&r->cache);
+    ct__lm_cache_free(r->cache);
     ct_optim_free(r->optim);
-    ct__learner_free(&r->model);
+    ct_lm_free(r->lm);
     ct__free(r->x);
     ct__free(r->y);
     ct__free(r->row_weights);
@@ -1091,7 +1066,7 @@ static bool train_record_all(run *r, ct_lm_cost *cost) {
     // Half as much again while the losses are plotted.
     cost->loss_history =
         ct__series_bytes(r->o.steps) * 3 / 2 + ct__series_bytes(r->o.steps / r->o.eval_every + 2);
-    cost->weights = train_param_bytes(ct__learner_params(&r->model));
+    cost->weights = train_param_bytes(ct_lm_params(r->lm));
     cost->optimizer_state = train_param_bytes(ct_optim_state(r->optim));
     if (r->o.accumulate > 1) {
         const ct_params *sums = ct__optim_make_sums(r->optim, CT_NOWHERE);
@@ -1100,14 +1075,13 @@ static bool train_record_all(run *r, ct_lm_cost *cost) {
     }
     train_eval_batch(r);
     if (!train_report_plan(r, "evaluation")) return false;
-    if (r->o.on_event && (!ct__lm_rehearse_write(&r->model, &r->cache, 1, SAMPLE_TOKENS) ||
+    if (r->o.on_event && (!ct__lm_rehearse_write(r->lm, r->cache, 1, SAMPLE_TOKENS) ||
                           !train_report_plan(r, "sample")))
         return false;
     if (!train_record_step(r, true)) return false;
     // Once more, with the memory of all plans allocated; the plans are cached.
     train_eval_batch(r);
-    if (r->o.on_event && !ct__lm_rehearse_write(&r->model, &r->cache, 1, SAMPLE_TOKENS))
-        return false;
+    if (r->o.on_event && !ct__lm_rehearse_write(r->lm, r->cache, 1, SAMPLE_TOKENS)) return false;
     return train_record_step(r, false) && !r->err->code;
 }
 
@@ -1213,7 +1187,7 @@ static bool train_check_not_quantised(run *r) {
 }
 
 static bool train_inspect_base_model(run *r) {
-    if (!train_is_stack(&r->o) || (r->o.arch && !r->o.resume)) return true;
+    if (!r->o.from && !r->o.resume) return true;
     if (!train_find_base_model(r)) return false;
     if (!r->o.from) return true;
     if (!train_check_not_quantised(r)) return false;

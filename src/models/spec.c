@@ -529,6 +529,15 @@ void ct__spec_row(const char *type, ct_arena *arena, ct_spec *spec) {
     for (int i = 0; ok && i < N_SETTINGS; i++) (void)spec_set_value(&r, i);
 }
 
+void ct__spec_drop_prefix(ct_spec *spec) {
+    const char *embed = spec->name[CT_NAME_embed], *dot = embed ? strchr(embed, '.') : NULL;
+    const size_t n = dot ? (size_t)(dot - embed) + 1 : 0;
+    for (int i = CT_NAME_layer; n && i < CT_NAME_WHOLE; i++)
+        if (spec->name[i] && strncmp(spec->name[i], embed, n) == 0 && i != CT_NAME_embed)
+            spec->name[i] += n;
+    if (n) spec->name[CT_NAME_embed] += n;
+}
+
 // Checks that words in the row, which need no config, are valid.
 static bool spec_check_words(spec_reader *r) {
     for (int i = 0; i < N_SETTINGS; i++) {

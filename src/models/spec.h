@@ -28,6 +28,8 @@
     F(hidden, "$intermediate_size|$n_inner|$d_ff|$hidden_dim|4*width")                             \
     F(tied, "$tie_word_embeddings|0") /* the output layer is the embedding */                      \
     F(in_out, "0")                    /* linear weights are (in, out), not (out, in) */            \
+    F(bare, "0") /* new models name weights without the prefix that all names share */             \
+    F(bias, "1") /* 0: there are no biases, and files have zeros in their place */                 \
     F(norm_bias, "0")                                                                              \
     F(qkv_bias, "0")                                                                               \
     F(out_bias, "0")                                                                               \
@@ -118,7 +120,7 @@
 // expert's. `encoder` is the row of the encoder whose output the layers attend to, `class` is Hugging
 // Face's name of the model, `gguf` is GGUF's. `new` has further keys of a new model's config,
 // "key:value;key:value": values are JSON, or products and quotients of numbers and of vocab, context,
-// layers, heads, kv_heads, width, hidden and head. Names that begin with score belong to the classification
+// layers, heads, kv_heads, width, hidden, head and dropout. Names that begin with score belong to the classification
 // head of ...ForSequenceClassification, a model of the same architecture.
 // clang-format off
 #define CT_SPEC_NAMES(F)                                                                           \
@@ -209,6 +211,8 @@ const char *ct__spec_nearest(const char *type, ct_arena *arena); // NULL: none i
 void ct__spec_row(const char *type, ct_arena *arena, ct_spec *spec);
 // Returns the config.json key of a setting in the row `type`; NULL: the setting is not a single key.
 const char *ct__spec_key(const char *type, const char *setting, ct_arena *arena);
+// Removes the prefix that all names of weights share: "transformer." of "transformer.wte".
+void ct__spec_drop_prefix(ct_spec *spec);
 extern const char *const ct__architectures[]; // rows; NULL at the end
 
 #endif

@@ -311,6 +311,27 @@ bool ct__stack_make(ct_lm *lm, ct_loc here) {
     return true;
 }
 
+static bool stack_zero_bias(const ct_spec *s, int64_t layer, int name, stack_shape shape,
+                            bool (*put)(const char *name, int64_t n, void *user), void *user) {
+    char full_name[CT_NN_MAX_PATH];
+    if (!shape.rank || !shape.bias || !s->name[name]) return true;
+    return stack_full_name(s, layer, name, ".bias", full_name) && put(full_name, shape.bias, user);
+}
+
+bool ct__stack_zero_biases(const ct_lm *lm, bool (*put)(const char *name, int64_t n, void *user),
+                           void *user) {
+    ct_spec s = lm->spec;
+    if (s.bias) return true;
+    s.norm_bias = s.qkv_bias = s.out_bias = s.mlp_bias = 1;
+    bool ok = true;
+    for (int name = CT_NAME_embed; ok && name < CT_NAME_WHOLE; name++)
+        ok = stack_zero_bias(&s, -1, name, stack_model_shape(&s, name), put, user);
+    for (int64_t i = 0; i < s.layers; i++)
+        for (int name = CT_NAME_WHOLE; ok && name < CT_NAMES_ALL; name++)
+            ok = stack_zero_bias(&s, i, name, stack_layer_shape(&s, i, name), put, user);
+    return ok;
+}
+
 // ----------------------------------------------------------------------------------- parts of layers
 
 ct_tensor ct__stack_numbers(ct_tensor weight, ct_loc here) {

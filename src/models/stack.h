@@ -112,6 +112,13 @@ typedef struct ct_lm_part {
 ct_tensor ct__lm_step(const ct_lm *lm, ct_lm_cache *cache, const ct_lm_part *parts, int n,
                       int64_t max_length, ct_loc here);
 
+// Makes a cache for ct__lm_decode: of `batch` sequences of at most `capacity` tokens, which are zero at first.
+ct_lm_cache *ct__lm_decode_cache(const ct_lm *lm, int64_t batch, int64_t capacity, ct_loc here);
+// Does the same as ct__lm_step for sequences of equal lengths: tokens (B, T), the first of which have index
+// `position` (an integer scalar) -> (B, vocab), the logits after the last token. One call for all tokens and one call per token give the same bits.
+ct_tensor ct__lm_decode(const ct_lm *lm, ct_lm_cache *cache, ct_tensor tokens, ct_tensor position,
+                        int64_t max_length, ct_loc here);
+
 struct ct_lm_pass;
 // Records a pass over whole sequences, tokens (B, T) -> (B * T, width) after the last norm. lengths (B, 1)
 // i32 are the valid tokens of each sequence, or CT_NONE: all; a causal model needs no lengths for padding
@@ -184,10 +191,13 @@ ct_tensor ct__stack_experts(const ct_lm_pass *pass, int64_t layer, ct_tensor x);
 
 // The sizes of a new model of an architecture.
 typedef struct ct_lm_sizes {
+    const char *op; // for errors
     const char *arch;
     int64_t vocab, context, layers, heads, width;
     int64_t kv_heads, hidden; // 0: the architecture's default
     int64_t begin, end;       // tokens before and after a document; -1: none
+    bool no_bias;             // of an architecture whose config has a key for it
+    double dropout;           // stored in the config of an architecture that has keys for it
 } ct_lm_sizes;
 // Makes its spec in the caller's arena, and its config in `root`. Returns false with the error set.
 bool ct__lm_spec_of(const ct_lm_sizes *sizes, ct_arena *arena, ct_spec *spec, struct json_t **root,
@@ -200,6 +210,9 @@ ct_nn_init ct__lm_begins(const ct_spec *s, int name);
 void ct__lm_begin(const ct_lm *lm, int64_t layer, int name, const ct_weight_pair *w, ct_loc here);
 // number of elements of all variables; INT64_MAX if larger
 int64_t ct__stack_size(const ct_spec *s);
+// Calls `put` with the name and the size of each bias that files of a model without biases have, as zeros.
+bool ct__stack_zero_biases(const ct_lm *lm, bool (*put)(const char *name, int64_t n, void *user),
+                           void *user);
 
 typedef bool (*ct__lm_config_more)(struct ct_config *config, void *user, ct_err *err);
 // ct_lm_save with further keys in config.json, and checksums; more NULL: without either.

@@ -66,22 +66,11 @@ bool ct_params_save_at(const ct_params *params, const char *path, ct_loc here) {
 
 // ----------------------------------------------------------------------------------------- reading
 
-const ct_st_entry *ct__store_find(const ct_st *file, const ct_store_rules *rules,
-                                  const char *name) {
-    const ct_st_entry *found = NULL;
-    if (rules->prefix) {
-        char full[512];
-        int n = snprintf(full, sizeof full, "%s%s", rules->prefix, name);
-        if (n < (int)sizeof full) found = ct__st_find(file, full);
-        if (found || !rules->prefix_optional) return found;
-    }
-    return ct__st_find(file, name);
-}
-
 static const char store_architecture_hint[] =
     "this is a checkpoint of another architecture, or of other sizes";
 
-bool ct__store_missing(const ct_st *file, const char *path, const char *name, ct_err *err) {
+static bool store_report_missing(const ct_st *file, const char *path, const char *name,
+                                 ct_err *err) {
     ct__err(err, CT_E_FORMAT, CT_NOWHERE, "safetensors",
             "%s: tensor \"%.200s\" is missing: the file holds %zu tensors", path, name, file->n);
     ct__err_hint(err, store_architecture_hint);
@@ -110,26 +99,16 @@ static bool store_check_entry(const ct_st_entry *entry, const char *name, ct_ten
     return false;
 }
 
-// The entry's name without the prefix, or NULL if it does not belong to the set.
-static const char *store_own_name(const ct_st_entry *entry, const ct_store_rules *rules) {
-    size_t n = rules->prefix ? strlen(rules->prefix) : 0;
-    if (n && strncmp(entry->name, rules->prefix, n) == 0) return entry->name + n;
-    return !n || rules->prefix_optional ? entry->name : NULL;
-}
-
 static bool store_check_others(const ct_params *params, const ct_st *file,
                                const ct_store_rules *rules, ct_err *err) {
     for (size_t i = 0; i < file->n; i++) {
-        const char *name = store_own_name(&file->entries[i], rules);
-        if (!name && rules->others) continue;
-        if (name && ct_params_find(params, name).bits &&
-            ct__store_find(file, rules, name) == &file->entries[i])
-            continue;
-        if (name && rules->ignored && rules->ignored(name, rules->user)) continue;
+        const char *name = file->entries[i].name;
+        if (ct_params_find(params, name).bits) continue;
+        if (rules->ignored && rules->ignored(name, rules->user)) continue;
         char kind[256];
         ct__err(err, CT_E_FORMAT, CT_NOWHERE, "safetensors",
                 "%s: holds a tensor \"%.200s\", %s, that has no place in the model", rules->path,
-                file->entries[i].name, ct__st_describe(&file->entries[i], kind, sizeof kind));
+                name, ct__st_describe(&file->entries[i], kind, sizeof kind));
         ct__err_hint(err, store_architecture_hint);
         return false;
     }
@@ -185,9 +164,8 @@ bool ct__store_check(const ct_params *params, const ct_st *file, const ct_store_
                      ct_err *err) {
     for (size_t i = 0; i < ct_params_count(params); i++) {
         const char *name = ct_params_name(params, i);
-        const ct_st_entry *entry = ct__store_find(file, rules, name);
-        if (!entry && rules->absent && rules->absent(name, rules->user)) continue;
-        if (!entry) return ct__store_missing(file, rules->path, name, err);
+        const ct_st_entry *entry = ct__st_find(file, name);
+        if (!entry) return store_report_missing(file, rules->path, name, err);
         if (!store_check_entry(entry, name, ct_params_get(params, i), rules, err)) return false;
     }
     return store_check_others(params, file, rules, err);
@@ -201,8 +179,8 @@ bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *
     if (!ct__store_check(params, file, rules, err)) return false;
     bool ok = !ctx->err.code;
     for (size_t i = 0; i < n && ok; i++) {
-        const ct_st_entry *entry = ct__store_find(file, rules, ct_params_name(params, i));
-        ok = !entry || store_load_variable(ctx, ct_params_get(params, i), file, entry);
+        const ct_st_entry *entry = ct__st_find(file, ct_params_name(params, i));
+        ok = store_load_variable(ctx, ct_params_get(params, i), file, entry);
     }
     if (!ok && err != &ctx->err && !err->code) *err = ctx->err;
     return ok;

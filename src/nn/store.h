@@ -19,16 +19,10 @@ bool ct__store_put(ct_store *store, const char *prefix, const char *name, ct_dty
                    ct_ints dims, const void *data, ct_err *err);
 void ct__store_free(ct_store *store);
 
-// The relation of names in a file to those of a set.
 typedef struct ct_store_rules {
-    const char *path;   // of the file, for messages
-    const char *prefix; // before each name that belongs to the set; NULL: none
-    bool prefix_optional;
-    bool (*ignored)(const char *name, void *user); // names (without prefix) that are allowed, too;
-                                                   // NULL: none
-    bool others;                                   // names without the prefix are allowed, too
-    bool (*absent)(const char *name, void *user);  // variables that the file may lack, which keep
-                                                   // their value; NULL: none
+    const char *path; // of the file, for messages
+    // names that the file may have besides those of the set; NULL: none
+    bool (*ignored)(const char *name, void *user);
     void *user;
 } ct_store_rules;
 // True if the file has all tensors of the set, and no others; otherwise err names one.
@@ -36,8 +30,5 @@ bool ct__store_check(const ct_params *params, const ct_st *file, const ct_store_
                      ct_err *err);
 // Loads the variables. Nothing is assigned unless the whole file fits.
 bool ct__store_load(ct_params *params, const ct_st *file, const ct_store_rules *rules, ct_err *err);
-// Reports a tensor that the file lacks; returns false.
-bool ct__store_missing(const ct_st *file, const char *path, const char *name, ct_err *err);
-const ct_st_entry *ct__store_find(const ct_st *file, const ct_store_rules *rules, const char *name);
 
 #endif

@@ -12,8 +12,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "cotan/models.h"
+#include "cotan/lm.h"
 #include "cotan/optim.h"
+#include "models/stack.h"
 
 enum { ROWS = 64 };
 
@@ -164,11 +165,11 @@ static void rows_do_not_see_their_batch(void **state) {
 // GPT-2
 
 enum { VOCAB = 65, CONTEXT = 150, WIDTH = 48 };
-static const ct_gpt2_config config = {
+static const ct_lm_config config = {
     .vocab = VOCAB, .context = CONTEXT, .layers = 2, .heads = 3, .width = WIDTH};
 
-static ct_gpt2 *model_of(uint64_t seed) {
-    ct_gpt2 *model = ct_gpt2_new(&config, seed);
+static ct_lm *model_of(uint64_t seed) {
+    ct_lm *model = ct_lm_new(&config, seed);
     if (!model) fail_msg("%s", ct_error_text());
     return model;
 }
@@ -188,32 +189,32 @@ static void texts_do_not_see_their_batch(void **state) {
     int32_t ids[ROWS * T];
     for (int fuse = 0; fuse < 2; fuse++) {
         ct_ctx *ctx = enter(fuse ? "1" : "0", 2);
-        ct_gpt2 *model = model_of(3);
+        ct_lm *model = model_of(3);
         random_state = 21;
         tokens(ids, ROWS * T);
         {
             CT_SCOPE;
-            ct_tensor all = ct_gpt2_logits(model, ct_from(ids, CT_I32, CT_DIMS(ROWS, T)), NULL);
+            ct_tensor all = ct_lm_logits(model, ct_from(ids, CT_I32, CT_DIMS(ROWS, T)), NULL);
             const float *together = ct_data(all);
             good("logits");
             for (int row = 0; row < ROWS; row += 21) {
                 ct_tensor one = ct_from(ids + row * T, CT_I32, CT_DIMS(1, T));
-                const float *alone = ct_data(ct_gpt2_logits(model, one, NULL));
+                const float *alone = ct_data(ct_lm_logits(model, one, NULL));
                 good("logits of one text");
                 same("GPT-2, a text alone and in a batch", row, alone, together + row * T * VOCAB,
                      T * VOCAB);
             }
         }
-        ct_gpt2_free(model);
+        ct_lm_free(model);
         leave(ctx);
     }
 }
 
 // Feeds `ids` in pieces of the given sizes (the last one repeats; a negative one is declared
 // dynamic); the logits behind each piece.
-static void decode(const ct_gpt2 *model, const int32_t *ids, int64_t n, const int64_t *piece,
+static void decode(const ct_lm *model, const int32_t *ids, int64_t n, const int64_t *piece,
                    int64_t capacity, const float *prefill, const char *what) {
-    ct_gpt2_cache *cache = ct_gpt2_cache_new(model, 1, capacity);
+    ct_lm_cache *cache = ct__lm_decode_cache(model, 1, capacity, CT_HERE);
     if (!cache) fail_msg("%s", ct_error_text());
     for (int64_t at = 0, k = 0; at < n;) {
         CT_SCOPE;
@@ -222,12 +223,13 @@ static void decode(const ct_gpt2 *model, const int32_t *ids, int64_t n, const in
         if (piece[k + 1]) k++;
         if (size > n - at) size = n - at;
         ct_tensor next = ct_from(ids + at, CT_I32, CT_DIMS(1, dynamic ? CT_DYN(size) : size));
-        const float *logits = ct_data(ct_gpt2_decode(model, cache, next, ct_i(at)));
+        const float *logits =
+            ct_data(ct__lm_decode(model, cache, next, ct_i(at), CONTEXT, CT_HERE));
         good(what);
         at += size;
         same(what, at - 1, logits, prefill + (at - 1) * VOCAB, VOCAB);
     }
-    ct_gpt2_cache_free(cache);
+    ct__lm_cache_free(cache);
 }
 
 // Interpreted kernels, which have the bits of compiled ones, unless all is to be tried: most of the
@@ -240,39 +242,40 @@ static void decode_equals_prefill(void **state) {
     if (!getenv("COTAN_TEST_ALL")) setenv("COTAN_CC", "none", 1);
     for (int fuse = 0; fuse < 2; fuse++) {
         ct_ctx *ctx = enter(fuse ? "1" : "0", 2);
-        ct_gpt2 *model = model_of(4);
+        ct_lm *model = model_of(4);
         random_state = 31;
         tokens(ids, CONTEXT);
         {
             CT_SCOPE;
             ct_tensor all = ct_from(ids, CT_I32, CT_DIMS(1, CONTEXT));
-            const float *prefill = ct_data(ct_gpt2_logits(model, all, NULL));
+            const float *prefill = ct_data(ct_lm_logits(model, all, NULL));
             good("prefill");
-            decode(model, ids, CONTEXT, (int64_t[]){1, 0}, 0, prefill, "token by token");
-            decode(model, ids, CONTEXT, (int64_t[]){100, 1, 0}, 0, prefill,
+            decode(model, ids, CONTEXT, (int64_t[]){1, 0}, CONTEXT, prefill, "token by token");
+            decode(model, ids, CONTEXT, (int64_t[]){100, 1, 0}, CONTEXT, prefill,
                    "a prompt, then tokens");
             decode(model, ids, 70, (int64_t[]){5, 66, 0}, 71, prefill, "pieces");
             decode(model, ids, 40, (int64_t[]){1, 0}, 40, prefill, "a small cache");
-            decode(model, ids, CONTEXT, (int64_t[]){-100, 1, 0}, 0, prefill, "a dynamic prompt");
+            decode(model, ids, CONTEXT, (int64_t[]){-100, 1, 0}, CONTEXT, prefill,
+                   "a dynamic prompt");
             decode(model, ids, 90, (int64_t[]){-1, -2, -16, -33, -7, 0}, 91, prefill,
                    "dynamic pieces");
         }
         { // prefixes, as sampling without a cache sees them
             CT_SCOPE;
             ct_tensor all = ct_from(ids, CT_I32, CT_DIMS(1, CONTEXT));
-            const float *prefill = ct_data(ct_gpt2_logits(model, all, NULL));
+            const float *prefill = ct_data(ct_lm_logits(model, all, NULL));
             for (int64_t n = 1; n <= CONTEXT; n += 37) {
                 ct_tensor head = ct_from(ids, CT_I32, CT_DIMS(1, n));
-                const float *logits = ct_data(ct_gpt2_next_logits(model, head));
+                const float *logits = ct_data(ct_lm_logits(model, head, NULL));
                 good("prefix");
-                same("a prefix", n - 1, logits, prefill + (n - 1) * VOCAB, VOCAB);
+                same("a prefix", n - 1, logits, prefill, n * VOCAB);
                 head = ct_from(ids, CT_I32, CT_DIMS(1, CT_DYN(n)));
-                logits = ct_data(ct_gpt2_next_logits(model, head));
+                logits = ct_data(ct_lm_logits(model, head, NULL));
                 good("dynamic prefix");
-                same("a dynamic prefix", n - 1, logits, prefill + (n - 1) * VOCAB, VOCAB);
+                same("a dynamic prefix", n - 1, logits, prefill, n * VOCAB);
             }
         }
-        ct_gpt2_free(model);
+        ct_lm_free(model);
         leave(ctx);
     }
     assert_int_equal(compiler ? setenv("COTAN_CC", compiler, 1) : unsetenv("COTAN_CC"), 0);
@@ -329,11 +332,9 @@ static weights train(const char *fuse, int threads) {
     enum { BATCH = 8, T = 64, STEPS = 20 };
     int32_t in[BATCH * T], out[BATCH * T];
     ct_ctx *ctx = enter(fuse, threads);
-    ct_gpt2_config own = config;
-    own.dropout = 0.1;
-    ct_gpt2 *model = ct_gpt2_new(&own, 7);
+    ct_lm *model = ct_lm_new(&config, 7);
     if (!model) fail_msg("%s", ct_error_text());
-    ct_optim *adamw = ct_adamw(ct_gpt2_params(model), .lr = 1e-3, .clip = 1.0);
+    ct_optim *adamw = ct_adamw(ct_lm_params(model), .lr = 1e-3, .clip = 1.0);
     if (!adamw) fail_msg("%s", ct_error_text());
     random_state = 41;
     double before = others_ran_ms();
@@ -341,17 +342,17 @@ static weights train(const char *fuse, int threads) {
         CT_SCOPE;
         tokens(in, BATCH * T);
         for (int i = 0; i < BATCH * T; i++) out[i] = (in[i] * 3 + 1) % VOCAB; // can be learnt
-        ct_nn_mode mode = {.training = true, .key = ct_random_key(step)};
+        ct_nn_mode mode = {.training = true, .dropout = 0.1f, .key = ct_random_key(step)};
         ct_tensor x = ct_from(in, CT_I32, CT_DIMS(BATCH, T));
         ct_tensor y = ct_from(out, CT_I32, CT_DIMS(BATCH, T));
-        ct_tensor loss = ct_gpt2_loss(model, x, y, &mode);
+        ct_tensor loss = ct_lm_loss(model, x, y, &mode);
         ct_metric("loss", loss);
         ct_optim_step(adamw, loss);
     }
     good("training");
     int alive = threads_alive();
     double ran = others_ran_ms() - before;
-    weights w = weights_of(ct_gpt2_params(model));
+    weights w = weights_of(ct_lm_params(model));
     w.loss = (float)ct_metric_value("loss");
     print_message("COTAN_FUSE=%s, %d threads: %d alive, the pool ran %.1f ms; loss %.6f\n", fuse,
                   threads, alive, ran, (double)w.loss);
@@ -360,7 +361,7 @@ static weights train(const char *fuse, int threads) {
         assert_true(ran > 0.1); // the time between two looks at clocks is a hundredth of that
     }
     ct_optim_free(adamw);
-    ct_gpt2_free(model);
+    ct_lm_free(model);
     leave(ctx);
     return w;
 }
@@ -387,18 +388,18 @@ static void weights_do_not_see_threads_or_fusion(void **state) {
 }
 
 // Loss and gradients of two texts of n tokens; gives how many bytes.
-static size_t loss_and_gradients(ct_gpt2 *model, const int32_t *ids, int64_t n, bool dynamic,
+static size_t loss_and_gradients(ct_lm *model, const int32_t *ids, int64_t n, bool dynamic,
                                  char *to) {
     CT_SCOPE;
     enum { MOST = 64 };
     ct_ints dims = CT_DIMS(2, dynamic ? CT_DYN(n) : n);
     ct_tensor x = ct_from(ids, CT_I32, dims), y = ct_from(ids + 1, CT_I32, dims);
     ct_tensor out[MOST], wrt[MOST];
-    const ct_params *params = ct_gpt2_params(model);
+    const ct_params *params = ct_lm_params(model);
     size_t count = ct_params_count(params), at = 0;
     assert_true(count < MOST);
     for (size_t i = 0; i < count; i++) wrt[i] = ct_params_get(params, i);
-    out[0] = ct_gpt2_loss(model, x, y, NULL);
+    out[0] = ct_lm_loss(model, x, y, NULL);
     ct_grad(out[0], wrt, count, out + 1);
     if (!ct_eval(out, count + 1)) fail_msg("%s", ct_error_text());
     for (size_t i = 0; i <= count; i++) {
@@ -419,7 +420,7 @@ static void a_training_step_of_any_length_compiles_nothing(void **state) {
     assert_true(ct_shutdown());         // and none that an earlier test has queued
     for (int fuse = 1; fuse >= 0; fuse--) {
         ct_ctx *ctx = enter(fuse ? "1" : "0", 2);
-        ct_gpt2 *model = model_of(6);
+        ct_lm *model = model_of(6);
         random_state = 41;
         tokens(ids, 2 * CONTEXT + 1);
         size_t n = loss_and_gradients(model, ids, length[0], true, NULL);
@@ -443,7 +444,7 @@ static void a_training_step_of_any_length_compiles_nothing(void **state) {
         }
         free(a);
         free(b);
-        ct_gpt2_free(model);
+        ct_lm_free(model);
         leave(ctx);
     }
 }

@@ -238,8 +238,8 @@ def test_over_the_limit(corpus, tmp_path):
         r"\d+ bytes of text, [^\n]* about \d+ MB of memory with 6 of 6 blocks computed again in gradients\n"
         r"cotan: train: \d+ MB of memory are needed with 6 of 6 blocks computed again in gradients, the limit is 50 MB; "
         r"the largest tensors are "
-        rf"\d+ times \w+ \(16, 128, 768\) f32 of 6\.29 MB {line}, \d+ times \w+ \(16, 128, 768\) f32 of "
-        rf"6\.29 MB {line} and \d+ times \w+ \(16, 128, 768\) f32 of 6\.29 MB {line}\n"
+        rf"\d+ times \w+ \(2048, 768\) f32 of 6\.29 MB {line}, \d+ times \w+ \(2048, 768\) f32 of "
+        rf"6\.29 MB {line} and \d+ times \w+ \(2048, 768\) f32 of 6\.29 MB {line}\n"
         r"  hint: a smaller --batch, --context, --width or --layers needs less\n", done.stderr), done.stderr
 
 

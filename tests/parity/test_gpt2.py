@@ -147,7 +147,7 @@ def check_first_batch(out, logits, loss, model):
               "loss": (distance(out["loss"], numpy_of(loss)), abs(loss.item()))}
     largest = max(p.grad.abs().max().item() for p in model.parameters())
     for name, p in model.named_parameters():
-        got, want = out[f"grad.{name}"], numpy_of(p.grad)
+        got, want = out[f"grad.transformer.{name}"], numpy_of(p.grad)
         assert got.shape == want.shape, name
         if name.endswith("c_attn.bias"):  # the key's bias shifts all scores of a query: no gradient
             keys = slice(len(want) // 3, 2 * len(want) // 3)
@@ -197,9 +197,9 @@ def compare(program, folder, device, config, scale, batch, time):
     assert np.allclose(out["losses"], losses, rtol=1e-4, atol=0), (out["losses"], losses)
     assert losses[0] - losses[-1] > 0.1, "nothing was learnt: a weak comparison"
     # Ours load there: every name, every shape, and the trained model computes the same.
-    saved = numpy_files.load_file(folder / "saved/model.safetensors")
+    saved = numpy_files.load_file(folder / "saved/model.safetensors")  # with the names of the file that was loaded
     ours = Gpt2(config)
-    ours.load_state_dict({k: torch.from_numpy(v) for k, v in saved.items()}, strict=True)
+    ours.load_state_dict({k.removeprefix("transformer."): torch.from_numpy(v) for k, v in saved.items()}, strict=True)
     with torch.no_grad():
         here, there = (loss_of(m, tokens[0], targets[0])[1].item() for m in (ours, model))
         assert abs(here - there) <= 1e-4 * there

@@ -39,4 +39,4 @@ def test_both_directions(program, tmp_path):  # noqa: F811
     back, report = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(report.values()), report
     saved = numpy_files.load_file(tmp_path / "ours/model.safetensors")
-    assert np.array_equal(back.transformer.h[1].attn.c_attn.weight.detach().numpy(), saved["h.1.attn.c_attn.weight"])
+    assert np.array_equal(back.transformer.h[1].attn.c_attn.weight.detach().numpy(), saved["transformer.h.1.attn.c_attn.weight"])

@@ -1,8 +1,7 @@
 // GPT-2 on given weights and batches, for test_gpt2_oracle.py and tests/parity/test_gpt2.py:
 //     test_gpt2_oracle DEVICE MODEL_DIR BATCHES.npz OUT.npz SAVED_DIR
 // BATCHES holds tokens and targets (steps, B, T) i32. OUT gets logits, loss and every gradient
-// (grad.NAME) of the first batch; logits behind its last tokens: next, and decoded with a cache in
-// pieces; and the losses of one AdamW step on each batch; SAVED_DIR the model after them.
+// (grad.NAME) of the first batch; logits behind its last tokens, decoded with a cache in pieces; and the losses of one AdamW step on each batch; SAVED_DIR the model after them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,13 +13,14 @@
 #include <string.h>
 
 #include "cotan/io.h"
-#include "cotan/models.h"
+#include "cotan/lm.h"
 #include "cotan/optim.h"
+#include "models/stack.h"
 
 enum { STEPS = 64, TENSORS = 512 };
 
 typedef struct {
-    ct_gpt2 *model;
+    ct_lm *model;
     const int32_t *tokens, *targets; // (steps, B, T)
     int64_t steps, batch, time;
 } given;
@@ -30,31 +30,30 @@ static ct_tensor of_step(const given *g, const int32_t *all, int64_t step) {
 }
 
 // Logits behind the last token, of pieces of 1, 2, 3 ... tokens that a cache is fed.
-static ct_tensor decoded(const given *g, ct_gpt2_cache *cache, ct_tensor tokens) {
+static ct_tensor decoded(const given *g, ct_lm_cache *cache, ct_tensor tokens) {
     ct_tensor logits = CT_NONE;
     for (int64_t at = 0, n = 1; at < g->time; at += n, n++) {
         if (n > g->time - at) n = g->time - at;
         ct_tensor piece = ct_slice(tokens, .axes = CT_AXES(1), .start = CT_INTS(at),
                                    .stop = CT_INTS(at + n)); // (B, n)
-        logits = ct_gpt2_decode(g->model, cache, piece, ct_i(at));
+        logits = ct__lm_decode(g->model, cache, piece, ct_i(at), g->time, CT_HERE);
         if (!ct_eval(&logits, 1)) break; // before the cache holds the next piece
     }
     return logits;
 }
 
 static bool first_batch(const given *g, ct_named_tensor *out, size_t *n_out) {
-    ct_params *params = ct_gpt2_params(g->model);
+    ct_params *params = ct_lm_params(g->model);
     size_t n = ct_params_count(params), at = 0;
     static char names[TENSORS][CT_NN_MAX_PATH + 8];
     ct_tensor wrt[TENSORS], grads[TENSORS];
     if (n > TENSORS) return false;
     for (size_t i = 0; i < n; i++) wrt[i] = ct_params_get(params, i);
     ct_tensor tokens = of_step(g, g->tokens, 0), targets = of_step(g, g->targets, 0);
-    ct_tensor loss = ct_gpt2_loss(g->model, tokens, targets, NULL);
+    ct_tensor loss = ct_lm_loss(g->model, tokens, targets, NULL);
     ct_grad(loss, wrt, n, grads);
-    out[at++] = (ct_named_tensor){"logits", ct_gpt2_logits(g->model, tokens, NULL)};
+    out[at++] = (ct_named_tensor){"logits", ct_lm_logits(g->model, tokens, NULL)};
     out[at++] = (ct_named_tensor){"loss", loss};
-    out[at++] = (ct_named_tensor){"next", ct_gpt2_next_logits(g->model, tokens)};
     for (size_t i = 0; i < n; i++) {
         snprintf(names[i], sizeof names[i], "grad.%s", ct_params_name(params, i));
         out[at++] = (ct_named_tensor){names[i], grads[i]};
@@ -64,13 +63,12 @@ static bool first_batch(const given *g, ct_named_tensor *out, size_t *n_out) {
 }
 
 static bool train(const given *g, float *losses) {
-    ct_optim *adamw = ct_adamw(ct_gpt2_params(g->model), .lr = 1e-3, .weight_decay = CT_F(0.1),
+    ct_optim *adamw = ct_adamw(ct_lm_params(g->model), .lr = 1e-3, .weight_decay = CT_F(0.1),
                                .beta2 = CT_F(0.99), .clip = 1.0);
     for (int64_t step = 0; step < g->steps && adamw && !ct_failed(); step++) {
         CT_SCOPE;
-        ct_tensor loss =
-            ct_gpt2_loss(g->model, of_step(g, g->tokens, step), of_step(g, g->targets, step),
-                         &(ct_nn_mode){.training = true});
+        ct_tensor loss = ct_lm_loss(g->model, of_step(g, g->tokens, step),
+                                    of_step(g, g->targets, step), &(ct_nn_mode){.training = true});
         ct_optim_step(adamw, loss);
         losses[step] = (float)ct_item(loss);
     }
@@ -96,24 +94,25 @@ static bool run(char **argv) {
     static ct_named_tensor out[TENSORS + 8];
     float losses[STEPS];
     size_t n = 0;
-    if (!ct_set_device(argv[1]) || !read_batches(&g, argv[3]) || !(g.model = ct_gpt2_load(argv[2])))
+    if (!ct_set_device(argv[1]) || !read_batches(&g, argv[3]) ||
+        !(g.model = ct_lm_load(argv[2], .trainable = true)))
         return false;
-    ct_gpt2_cache *cache = ct_gpt2_cache_new(g.model, g.batch, 0);
+    ct_lm_cache *cache = ct__lm_decode_cache(g.model, g.batch, g.time, CT_HERE);
     bool ok = cache && first_batch(&g, out, &n);
     if (ok) out[n++] = (ct_named_tensor){"decoded", decoded(&g, cache, of_step(&g, g.tokens, 0))};
     ok = ok && ct_save_npz(argv[4], out, n) && train(&g, losses);
     if (ok) {
         out[n++] = (ct_named_tensor){"losses", ct_from(losses, CT_F32, CT_DIMS(g.steps))};
-        ok = ct_save_npz(argv[4], out, n) && ct_gpt2_save(g.model, argv[5]);
+        ok = ct_save_npz(argv[4], out, n) && ct_lm_save(g.model, argv[5]);
     }
-    ct_gpt2_cache_free(cache);
-    ct_gpt2_free(g.model);
+    ct__lm_cache_free(cache);
+    ct_lm_free(g.model);
     return ok;
 }
 
 static void a_folder_without_a_model_is_an_error(void **state) {
     (void)state;
-    assert_null(ct_gpt2_load("/nowhere"));
+    assert_null(ct_lm_load("/nowhere"));
     assert_int_equal(ct_error_code(), CT_E_FILE);
     ct_error_clear();
 }

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "cotan/models.h"
+#include "cotan/lm.h"
 #include "cotan/optim.h"
 #include "cotan/train.h"
 
@@ -110,7 +110,7 @@ static void plans_made_in_any_mode_are_equal(void **state) {
 // training
 
 typedef struct {
-    ct_gpt2 *model;
+    ct_lm *model;
     char metrics[256], plot[256];
 } training;
 
@@ -119,17 +119,17 @@ static ct_tensor training_loss(int64_t step, void *user) {
     int32_t tokens[2][8];
     for (int i = 0; i < 16; i++) tokens[i / 8][i % 8] = (int32_t)(step * 5 + i * 3) % 11;
     ct_tensor x = ct_from(tokens, CT_I32, CT_DIMS(2, 8));
-    ct_nn_mode mode = {.training = true, .key = ct_random_key(step)};
-    return ct_gpt2_loss(t->model, x, x, &mode);
+    ct_nn_mode mode = {.training = true, .dropout = 0.1f, .key = ct_random_key(step)};
+    return ct_lm_loss(t->model, x, x, &mode);
 }
 
 // Trains a small GPT-2 with all that computes on the host: first values, dropout, a schedule,
 // clipping, metrics. The parameters' bytes, freed by the caller.
 static char *train(training *t, size_t *size) {
-    ct_gpt2_config config = {
+    ct_lm_config config = {
         .vocab = 11, .context = 8, .layers = 3, .heads = 2, .width = 12, .dropout = 0.1};
-    t->model = ct_gpt2_new(&config, 7);
-    ct_params *params = ct_gpt2_params(t->model);
+    t->model = ct_lm_new(&config, 7);
+    ct_params *params = ct_lm_params(t->model);
     ct_schedule lr = {CT_LR_COSINE, .lr = 1e-2, .min_lr = 1e-3, .warmup = 3, .steps = 9};
     ct_optim *adamw = ct_adamw(params, .schedule = lr, .clip = 0.3);
     ct_fit_options fit = {.steps = 8,
@@ -155,7 +155,7 @@ static char *train(training *t, size_t *size) {
 }
 static char *train_and_free(training *t, size_t *size) {
     char *bytes = train(t, size);
-    ct_gpt2_free(t->model);
+    ct_lm_free(t->model);
     return bytes;
 }
 
@@ -284,8 +284,8 @@ static void a_decimal_comma_changes_nothing(void **state) {
     char *weights = train(&t, &m);
     assert_true(n == m);
     assert_memory_equal(plain_weights, weights, n);
-    assert_true(ct_gpt2_save(t.model, folder));
-    ct_gpt2_free(t.model);
+    assert_true(ct_lm_save(t.model, folder));
+    ct_lm_free(t.model);
     const char *files[] = {"metrics.jsonl", "config.json"};
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
@@ -303,14 +303,13 @@ static void a_decimal_comma_changes_nothing(void **state) {
         assert_false(end > at + 2 && *end == ',' && end[1] >= '0' && end[1] <= '9');
     }
     free(svg);
-    t.model = ct_gpt2_load(folder); // config.json is read with a comma in force
+    t.model = ct_lm_load(folder, .trainable = true); // config.json is read with a comma in force
     assert_non_null(t.model);
-    assert_true(ct_gpt2_config_of(t.model)->dropout == 0.1);
-    ct_gpt2_free(t.model);
+    ct_lm_free(t.model);
 
-    ct_gpt2_config wrong = {.vocab = 1, .context = 1, .layers = 1, .heads = 1, .width = 1};
+    ct_lm_config wrong = {.vocab = 1, .context = 1, .layers = 1, .heads = 1, .width = 1};
     wrong.dropout = 1.5;
-    assert_null(ct_gpt2_new(&wrong, 1));
+    assert_null(ct_lm_new(&wrong, 1));
     assert_non_null(strstr(ct_error_text(), "dropout is 1.5, "));
     ct_error_clear();
     assert_string_equal(setlocale(LC_ALL, NULL), "de_DE.UTF-8"); // untouched

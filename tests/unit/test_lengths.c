@@ -6,8 +6,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cotan/models.h"
+#include "cotan/lm.h"
 #include "cotan/optim.h"
+#include "models/stack.h"
 
 enum { LAYERS = 12, WIDTH = 24, CONTEXT = 128, VOCAB = 50, PROMPTS = 1000 };
 
@@ -15,37 +16,39 @@ static const int32_t ids[CONTEXT];
 
 typedef struct {
     ct_ctx *ctx, *outer;
-    ct_gpt2 *model;
-    ct_gpt2_cache *cache;
+    ct_lm *model;
+    ct_lm_cache *cache;
 } machine;
 
 static machine start(const char *device, int layers, bool cached) {
     machine m = {.ctx = ct_ctx_new()};
     m.outer = ct_ctx_use(m.ctx);
     assert_true(ct_set_device(device));
-    ct_gpt2_config config = ct_gpt2_124m();
+    ct_lm_config config = {
+        .vocab = 50257, .context = 1024, .layers = 12, .heads = 12, .width = 768};
     config.layers = layers;
     config.heads = 2;
     config.width = WIDTH;
     config.context = CONTEXT;
     config.vocab = VOCAB;
-    m.model = ct_gpt2_new(&config, 7);
-    m.cache = m.model && cached ? ct_gpt2_cache_new(m.model, 1, CONTEXT) : NULL;
+    m.model = ct_lm_new(&config, 7);
+    m.cache = m.model && cached ? ct__lm_decode_cache(m.model, 1, CONTEXT, CT_HERE) : NULL;
     if (!m.model || (cached && !m.cache) || !ct_eval(NULL, 0)) fail_msg("%s", ct_error_text());
     return m;
 }
 static void stop(machine *m) {
     if (ct_failed()) fail_msg("%s", ct_error_text());
-    ct_gpt2_cache_free(m->cache);
-    ct_gpt2_free(m->model);
+    ct__lm_cache_free(m->cache);
+    ct_lm_free(m->model);
     ct_ctx_free(ct_ctx_use(m->outer));
 }
 
 static void prompt(const machine *m, int64_t n) {
     CT_SCOPE;
     ct_tensor tokens = ct_from(ids, CT_I32, CT_DIMS(1, n)); // (1, T)
-    ct_tensor logits = m->cache ? ct_gpt2_decode(m->model, m->cache, tokens, ct_i(0))
-                                : ct_gpt2_next_logits(m->model, tokens); // (1, vocab)
+    ct_tensor logits = m->cache
+                           ? ct__lm_decode(m->model, m->cache, tokens, ct_i(0), CONTEXT, CT_HERE)
+                           : ct_lm_logits(m->model, tokens, NULL); // (1, vocab), (1, T, vocab)
     if (!ct_eval(&logits, 1)) fail_msg("%s", ct_error_text());
 }
 
@@ -97,13 +100,13 @@ static void kernels_of(int layers, size_t *step, size_t *pass) {
     machine m = start("dry:cpu", layers, false);
     prompt(&m, 32);
     *pass = ct_latest_plan()->n_kernels;
-    ct_optim *optim = ct_adamw(ct_gpt2_params(m.model), .lr = 1e-3, .clip = 1.0);
+    ct_optim *optim = ct_adamw(ct_lm_params(m.model), .lr = 1e-3, .clip = 1.0);
     assert_non_null(optim);
     for (int i = 0; i < 2; i++) {
         CT_SCOPE;
         ct_tensor in = ct_from(ids, CT_I32, CT_DIMS(2, 16)); // (B, T)
         ct_nn_mode mode = {.training = true};
-        ct_optim_step(optim, ct_gpt2_loss(m.model, in, in, &mode));
+        ct_optim_step(optim, ct_lm_loss(m.model, in, in, &mode));
     }
     *step = ct_latest_plan()->n_kernels;
     ct_optim_free(optim);

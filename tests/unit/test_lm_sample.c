@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "cotan/lm.h"
-#include "cotan/models.h"
+#include "models/stack.h"
 
 enum { CONTEXT = 200 };
 static const char letters[] = "\nabcdefghij";
@@ -40,21 +40,23 @@ static void draw(const char *dir, size_t prompt_n, int64_t length) {
     assert_int_equal(written, prompt_n + (size_t)length);
 }
 
+static bool add_vocabulary(ct_config *config, void *user, ct_err *err) {
+    (void)user, (void)err;
+    ct__config_set_string(config, "tokens", "chars", 5);
+    ct__config_set_string(config, "vocabulary", letters, sizeof letters - 1);
+    return true;
+}
+
 static void another_length_of_the_prompt_compiles_nothing(void **state) {
     (void)state;
     char dir[] = "/tmp/cotan_sample_XXXXXX", path[64];
     assert_non_null(mkdtemp(dir));
-    ct_gpt2_config config = {.vocab = sizeof letters - 1,
-                             .context = CONTEXT,
-                             .layers = 2,
-                             .heads = 2,
-                             .width = 12,
-                             .tokenizer = "chars",
-                             .characters = letters,
-                             .characters_n = sizeof letters - 1};
-    ct_gpt2 *model = ct_gpt2_new(&config, 5);
-    if (!model || !ct_gpt2_save(model, dir)) fail_msg("%s", ct_error_text());
-    ct_gpt2_free(model);
+    ct_lm_config config = {
+        .vocab = sizeof letters - 1, .context = CONTEXT, .layers = 2, .heads = 2, .width = 12};
+    ct_lm *model = ct_lm_new(&config, 5);
+    if (!model || !ct__lm_save(model, dir, add_vocabulary, NULL, CT_HERE))
+        fail_msg("%s", ct_error_text());
+    ct_lm_free(model);
     draw(dir, 5, 3);
     uint64_t kernels = new_kernels();
     assert_true(kernels > 0);

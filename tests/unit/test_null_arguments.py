@@ -19,7 +19,7 @@ HEADERS = [*sorted((ROOT / "include/cotan").glob("*.h")), BUILD / "derived/cotan
 NOTHING = """ct_nearest ct_ctx_use ct_ctx_free ct_cancel ct_set_log ct_set_allocator ct_params_free ct_params_count ct_params_get
 ct_params_name ct_params_find ct_params_size ct_metric_value ct_npz_close ct_npz_count ct_npz_name
 ct_safetensors_close ct_safetensors_count ct_safetensors_name ct_safetensors_metadata ct_safetensors_metadata_key ct_chat_template_text ct_schedule_lr ct_optim_free
-ct_optim_lr ct_optim_lr_operand ct_optim_step_count ct_optim_state ct_gpt2_size ct_gpt2_free ct_gpt2_params ct_gpt2_config_of ct_gpt2_cache_free ct_lm_free ct_lm_params ct_lm_info ct_lm_process_logits
+ct_optim_lr ct_optim_lr_operand ct_optim_step_count ct_optim_state ct_lm_free ct_lm_params ct_lm_info ct_lm_process_logits
 ct_lm_class_probabilities ct_lm_label
 ct_borrow_end ct_history_cut_free ct_ended_hooks ct_function_free ct_params_in_use ct_op_find ct_op_next ct_op_info ct_resnet_free ct_resnet_params ct_resnet_running_stats
 ct_diagnose ct_format_at ct_print_at ct_nn_dropout_at ct_mask_matrices ct_mask_all ct_nn_builder_for ct_set_threads ct_set_memory_limit
@@ -134,7 +134,7 @@ def said(tmp_path_factory):
 
 
 def test_the_headers_are_read():
-    assert len(FUNCTIONS) > 200 and {"ct_eval_at", "ct_concat_at", "ct_fit_at", "ct_gpt2_load_at"} <= set(FUNCTIONS)
+    assert len(FUNCTIONS) > 200 and {"ct_eval_at", "ct_concat_at", "ct_fit_at", "ct_lm_new_at"} <= set(FUNCTIONS)
 
 
 def test_no_call_ends_the_process(said):

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cotan/models.h"
+#include "cotan/lm.h"
 #include "cotan/optim.h"
 
 enum { STEP = 97, MOST_VALUES = 400, LONG = 300, RANGES = 40 };
@@ -227,23 +227,23 @@ static bool linear_algebra(values *v) {
 }
 
 static bool language_model(values *v) {
-    const ct_gpt2_config config = {.vocab = 11, .context = 8, .layers = 2, .heads = 2, .width = 8};
-    ct_gpt2 *model = ct_gpt2_new(&config, 1);
-    ct_optim *adamw = model ? ct_adamw(ct_gpt2_params(model), .lr = 0.01) : NULL;
+    const ct_lm_config config = {.vocab = 11, .context = 8, .layers = 2, .heads = 2, .width = 8};
+    ct_lm *model = ct_lm_new(&config, 1);
+    ct_optim *adamw = model ? ct_adamw(ct_lm_params(model), .lr = 0.01) : NULL;
     bool ok = adamw != NULL;
     if (ok) {
         CT_SCOPE;
         int32_t text[17];
         for (int i = 0; i < 17; i++) text[i] = i * 5 % 11;
-        ct_tensor loss = ct_gpt2_loss(model, ct_from(text, CT_I32, CT_DIMS(2, 8)),
-                                      ct_from(text + 1, CT_I32, CT_DIMS(2, 8)), NULL);
+        ct_tensor loss = ct_lm_loss(model, ct_from(text, CT_I32, CT_DIMS(2, 8)),
+                                    ct_from(text + 1, CT_I32, CT_DIMS(2, 8)), NULL);
         ct_optim_step(adamw, loss);
         ok = take(v, loss);
     }
-    ok = ok && !ct_failed() && take_set(v, ct_gpt2_params(model)) &&
+    ok = ok && !ct_failed() && take_set(v, ct_lm_params(model)) &&
          take_set(v, ct_optim_state(adamw));
     ct_optim_free(adamw);
-    ct_gpt2_free(model);
+    ct_lm_free(model);
     return ok;
 }
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "compile/plan.h"
-#include "cotan/models.h"
+#include "cotan/lm.h"
 #include "cotan/nn.h"
 #include "support/record.h"
 
@@ -177,16 +177,16 @@ typedef enum { FIRST, SECOND } derivative;
 
 // The loss of GPT-2 and what it is differentiated to: its gradients, or those of the sum of the
 // squares of some of them.
-static void record_gpt2(ct_gpt2 *model, int time, float dropout, derivative order, ct_tensor *loss,
+static void record_gpt2(ct_lm *model, int time, float dropout, derivative order, ct_tensor *loss,
                         ct_tensor *grads) {
     ct_tensor wrt[MOST_PARAMS];
-    ct_params *params = ct_gpt2_params(model);
+    ct_params *params = ct_lm_params(model);
     const size_t n = ct_params_count(params);
     int32_t ids[BATCH * CONTEXT];
     for (int i = 0; i < BATCH * CONTEXT; i++) ids[i] = i * i % 13;
     ct_tensor x = ct_from(ids, CT_I32, CT_DIMS(BATCH, time));
     ct_nn_mode mode = {.training = true, .dropout = dropout, .key = ct_random_key(3)};
-    *loss = ct_gpt2_loss(model, x, x, &mode);
+    *loss = ct_lm_loss(model, x, x, &mode);
     assert_true(n <= MOST_PARAMS);
     for (size_t i = 0; i < n; i++) wrt[i] = ct_params_get(params, i);
     ct_grad(*loss, wrt, n, grads);
@@ -198,11 +198,11 @@ static void record_gpt2(ct_gpt2 *model, int time, float dropout, derivative orde
     for (size_t i = 0; i < n; i++) grads[i] = ct_keep(grads[i]);
 }
 
-static ct_gpt2 *gpt2(int layers) {
-    const ct_gpt2_config config = {
+static ct_lm *gpt2(int layers) {
+    const ct_lm_config config = {
         .vocab = 16, .context = CONTEXT, .layers = layers, .heads = HEADS, .width = WIDTH};
     assert_true(ct_set_device("cpu")); // which holds nothing yet, and knows no plan
-    ct_gpt2 *model = ct_gpt2_new(&config, 1);
+    ct_lm *model = ct_lm_new(&config, 1);
     assert_non_null(model);
     return model;
 }
@@ -225,8 +225,8 @@ static void take(ct_tensor loss, const ct_tensor *grads, size_t n, learned *to) 
 
 // limit: bytes for temporaries, 0: any. False: refused, with the error as it stands.
 static bool learn(int layers, float dropout, derivative order, uint64_t limit, learned *to) {
-    ct_gpt2 *model = gpt2(layers);
-    const size_t n = ct_params_count(ct_gpt2_params(model));
+    ct_lm *model = gpt2(layers);
+    const size_t n = ct_params_count(ct_lm_params(model));
     bool done = true;
     // First with as few temporaries as can be, after which the kernels have their workspaces.
     for (int turn = 0; turn < 2 && done; turn++) {
@@ -243,7 +243,7 @@ static bool learn(int layers, float dropout, derivative order, uint64_t limit, l
         if (done && turn) take(loss, grads, n, to);
         ct_set_memory_limit(0);
     }
-    ct_gpt2_free(model);
+    ct_lm_free(model);
     return done;
 }
 
@@ -303,8 +303,8 @@ static void lengths_that_vary(void **state) {
     static learned learnt[2][4];
     const int times[4] = {64, 40, 48, 24};
     for (int again = 0; again < 2; again++) {
-        ct_gpt2 *model = gpt2(3);
-        const size_t n = ct_params_count(ct_gpt2_params(model));
+        ct_lm *model = gpt2(3);
+        const size_t n = ct_params_count(ct_lm_params(model));
         uint64_t made = 0;
         ct__ctx_limit_memory(ct__ctx(), again > 0);
         for (int i = 0; i < 4; i++) {
@@ -318,7 +318,7 @@ static void lengths_that_vary(void **state) {
             if (i == 1) made = plans_made();
         }
         assert_int_equal(plans_made(), made);
-        ct_gpt2_free(model);
+        ct_lm_free(model);
     }
     for (int i = 0; i < 4; i++) same_learned(&learnt[0][i], &learnt[1][i]);
 }
@@ -331,9 +331,9 @@ static void a_limit_that_is_too_small(void **state) {
     const char *const pattern =
         "tests/unit/test_remat.c:*: plan: * MB are needed where * MB are in use: the limit is * "
         "MB; "
-        "the largest tensors are 96 times mul (2, 64, 128) f32 of 65.5 kB "
-        "(tests/unit/test_remat.c:*), 24 times matmul (2, 64, 128) f32 of 65.5 kB "
-        "(tests/unit/test_remat.c:*) and 24 times * (2, 64, 128) f32 of 65.5 kB "
+        "the largest tensors are 96 times mul (128, 128) f32 of 65.5 kB "
+        "(tests/unit/test_remat.c:*), 24 times matmul (128, 128) f32 of 65.5 kB "
+        "(tests/unit/test_remat.c:*) and 24 times * (128, 128) f32 of 65.5 kB "
         "(tests/unit/test_remat.c:*)";
     if (fnmatch(pattern, ct_error_text(), 0)) fail_msg("%s", ct_error_text());
     ct_error_clear();
