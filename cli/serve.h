@@ -1,5 +1,5 @@
 // cotan serve. serve.c has the command, serve_http.c the connections, serve_models.c the models,
-// serve_writing.c the generations of a request, serve_fields.c the parsing of their JSON; each of the
+// serve_generation.c the generations of a request, serve_fields.c the parsing of their JSON; each of the
 // other files handles one family of requests.
 //
 // Each connection has a thread, which reads a request, handles it and waits meanwhile. Each model has a
@@ -82,7 +82,7 @@ typedef struct server {
 // -------------------------------------------------------------------------------------- exchanges
 
 typedef enum { STYLE_OPENAI, STYLE_OLLAMA } error_style;
-// Families of requests whose members have the same meaning (serve_known.c).
+// Families of requests whose members have the same meaning (serve_unsupported.c).
 enum {
     FIELDS_CHAT = 1,            // /v1/chat/completions
     FIELDS_COMPLETION = 2,      // /v1/completions

@@ -83,7 +83,7 @@ static bool engine_init(ct_engine *e, ct_ctx *ctx) {
     e->is_paged = e->lm->spec.family < CT_FAMILY_MAMBA;
     e->max_pages = e->is_paged ? (o->context + CT_LM_PAGE - 1) / CT_LM_PAGE : 0;
     if (!engine_choose_page_count(e, ctx, &pages)) return false;
-    e->running = ct__calloc((size_t)o->max_sequences, sizeof(ct_writing *));
+    e->running = ct__calloc((size_t)o->max_sequences, sizeof(ct_sequence *));
     e->state_slot_used = ct__calloc((size_t)o->max_sequences, sizeof *e->state_slot_used);
     e->processed_logits = ct__malloc((size_t)e->lm->spec.vocab * sizeof *e->processed_logits);
     if (!e->running || !e->state_slot_used || !e->processed_logits ||
@@ -130,7 +130,7 @@ ct_engine *ct_engine_new_with(const ct_lm *lm, ct_engine_options options) {
 }
 
 // Removes the sequence from the running ones.
-static void engine_remove_running(ct_engine *e, const ct_writing *seq) {
+static void engine_remove_running(ct_engine *e, const ct_sequence *seq) {
     int64_t at = 0;
     while (at < e->n_running && e->running[at] != seq) at++;
     if (at == e->n_running) return;
@@ -148,7 +148,7 @@ static void engine_update_page_stats(ct_engine *e) {
 }
 
 // Reports how the sequence ended, and frees it. It must be in no list but that of the running sequences.
-static void engine_finish(ct_engine *e, ct_writing *seq, ct_engine_finish_reason reason,
+static void engine_finish(ct_engine *e, ct_sequence *seq, ct_engine_finish_reason reason,
                           const char *error) {
     ct_text text = {0};
     bool stopped;
@@ -182,14 +182,14 @@ static void engine_finish(ct_engine *e, ct_writing *seq, ct_engine_finish_reason
     engine_update_page_stats(e);
     if (seq->ask.on_finish) seq->ask.on_finish(&result, seq->ask.user);
     ct__text_free(&text);
-    ct__writing_free(seq);
+    ct__sequence_free(seq);
 }
 
 void ct_engine_free(ct_engine *e) {
     if (!e) return;
     e->options.poison = false;
     while (e->n_running) engine_finish(e, e->running[0], CT_ENGINE_CANCELLED, NULL);
-    for (ct_writing *seq; (seq = e->queue.first);) {
+    for (ct_sequence *seq; (seq = e->queue.first);) {
         ct__requests_remove(&e->queue, seq);
         engine_finish(e, seq, CT_ENGINE_CANCELLED, NULL);
     }
@@ -207,7 +207,7 @@ void ct_engine_free(ct_engine *e) {
 // ----------------------------------------------------------------------------- calls from any thread
 
 int64_t ct__engine_add(ct_engine *e, const ct_engine_request *request, const char *op) {
-    ct_writing *seq = ct__writing_new(e, request, op);
+    ct_sequence *seq = ct__sequence_new(e, request, op);
     if (!seq) return 0;
     pthread_mutex_lock(&e->lock);
     const bool full = e->queue.n >= e->options.max_queued;
@@ -217,9 +217,9 @@ int64_t ct__engine_add(ct_engine *e, const ct_engine_request *request, const cha
     if (entered) ct__requests_append(&e->queue, seq);
     pthread_mutex_unlock(&e->lock);
     if (entered) return id;
-    ct__writing_free(seq);
+    ct__sequence_free(seq);
     if (!full) {
-        ct__err_memory(&ct__ctx()->err, request->here, op, sizeof(ct_writing *));
+        ct__err_memory(&ct__ctx()->err, request->here, op, sizeof(ct_sequence *));
         return 0;
     }
     ct__fail(ct__ctx(), CT_E_LIMIT, request->here, op,
@@ -254,14 +254,14 @@ ct_engine_metrics ct_engine_stats(const ct_engine *engine) {
 
 // --------------------------------------------------------------------------------------------- steps
 
-static ct_writing *engine_pop_cancelled(ct_engine *e) {
+static ct_sequence *engine_pop_cancelled(ct_engine *e) {
     pthread_mutex_lock(&e->lock);
-    ct_writing *found = ct__requests_take_cancelled(&e->queue);
+    ct_sequence *found = ct__requests_take_cancelled(&e->queue);
     pthread_mutex_unlock(&e->lock);
     return found;
 }
 
-static void engine_reuse_prefix(ct_engine *e, ct_writing *seq, ct_loc here) {
+static void engine_reuse_prefix(ct_engine *e, ct_sequence *seq, ct_loc here) {
     const int64_t read = seq->n_computed;
     ct__engine_share(e, seq, here);
     pthread_mutex_lock(&e->lock);
@@ -272,7 +272,7 @@ static void engine_reuse_prefix(ct_engine *e, ct_writing *seq, ct_loc here) {
 // Admits the first queued sequence if its pages are free, and one page more for each running sequence.
 static bool engine_admit(ct_engine *e, ct_loc here) {
     pthread_mutex_lock(&e->lock);
-    ct_writing *seq = e->queue.first;
+    ct_sequence *seq = e->queue.first;
     bool fits = seq && e->n_running < e->options.max_sequences;
     if (fits && e->is_paged && e->n_running) {
         const int64_t needed = (seq->n + CT_LM_PAGE - 1) / CT_LM_PAGE;
@@ -293,7 +293,7 @@ static bool engine_admit(ct_engine *e, ct_loc here) {
 }
 
 // Releases the sequence's pages and puts it at the front of the queue.
-static void engine_preempt(ct_engine *e, ct_writing *seq, ct_loc here) {
+static void engine_preempt(ct_engine *e, ct_sequence *seq, ct_loc here) {
     pthread_mutex_lock(&e->lock);
     engine_remove_running(e, seq);
     ct__requests_prepend(&e->queue, seq);
@@ -304,10 +304,10 @@ static void engine_preempt(ct_engine *e, ct_writing *seq, ct_loc here) {
 
 // Selects the sequences that decode one token, in the order in which they began, as many as there are pages
 // for.
-static int64_t engine_select_decodes(ct_engine *e, ct_writing **sequences, ct_loc here) {
+static int64_t engine_select_decodes(ct_engine *e, ct_sequence **sequences, ct_loc here) {
     int64_t n = 0;
     for (int64_t i = 0; i < e->n_running; i++) {
-        ct_writing *seq = e->running[i];
+        ct_sequence *seq = e->running[i];
         if (seq->n - seq->n_computed != 1) continue;
         while (!ct__engine_room(e, seq, 1, here) && e->running[e->n_running - 1] != seq)
             engine_preempt(e, e->running[e->n_running - 1], here);
@@ -320,10 +320,10 @@ static int64_t engine_select_decodes(ct_engine *e, ct_writing **sequences, ct_lo
 }
 
 // True if another sequence of the step computes the same prefix: `seq` then waits, and reuses its pages.
-static bool engine_shares_prefill(const ct_engine *e, ct_writing *const *sequences, int64_t n,
-                                  const ct_writing *seq) {
+static bool engine_shares_prefill(const ct_engine *e, ct_sequence *const *sequences, int64_t n,
+                                  const ct_sequence *seq) {
     for (int64_t i = 0; i < n && e->is_paged; i++) {
-        const ct_writing *other = sequences[i];
+        const ct_sequence *other = sequences[i];
         if (other->n_computed != seq->n_computed || other->prefix_id != seq->prefix_id) continue;
         const int64_t end = seq->n < other->n ? seq->n : other->n;
         int64_t at = seq->n_computed;
@@ -337,10 +337,10 @@ static bool engine_shares_prefill(const ct_engine *e, ct_writing *const *sequenc
 
 // Selects the sequences that prefill, with a chunk of the same length each: the first one, and others as
 // long as that makes the total larger.
-static int64_t engine_select_prefills(ct_engine *e, ct_writing **sequences, int64_t *n_tokens) {
+static int64_t engine_select_prefills(ct_engine *e, ct_sequence **sequences, int64_t *n_tokens) {
     int64_t n = 0;
     for (int64_t i = 0; i < e->n_running; i++) {
-        ct_writing *seq = e->running[i];
+        ct_sequence *seq = e->running[i];
         const int64_t left = seq->n - seq->n_computed,
                       chunk = left < e->options.prefill_chunk ? left : e->options.prefill_chunk;
         if (left < 2) continue;
@@ -354,14 +354,15 @@ static int64_t engine_select_prefills(ct_engine *e, ct_writing **sequences, int6
     return n;
 }
 
-static bool engine_is_eos(const ct_writing *seq, int32_t token) {
+static bool engine_is_eos(const ct_sequence *seq, int32_t token) {
     for (size_t i = 0; i < seq->ask.n_eos_ids; i++)
         if (seq->ask.eos_ids[i] == token) return true;
     return false;
 }
 
 // Reports a token. Returns false if the sequence has ended.
-static bool engine_report_token(ct_engine *e, ct_writing *seq, int32_t token, const float *scores) {
+static bool engine_report_token(ct_engine *e, ct_sequence *seq, int32_t token,
+                                const float *scores) {
     const int64_t vocab = e->lm->spec.vocab;
     ct_engine_token t = {.request = seq->id, .token = token, .top_logprobs = e->likely, .text = ""};
     ct_text text = {0};
@@ -387,7 +388,7 @@ static bool engine_report_token(ct_engine *e, ct_writing *seq, int32_t token, co
 
 // Samples the token after a sequence whose tokens are all computed. Returns false if the sequence has
 // ended.
-static bool engine_sample(ct_engine *e, ct_writing *seq, const float *scores) {
+static bool engine_sample(ct_engine *e, ct_sequence *seq, const float *scores) {
     const int64_t vocab = e->lm->spec.vocab, prompt = (int64_t)seq->ask.n_prompt;
     memcpy(e->processed_logits, scores, (size_t)vocab * sizeof *e->processed_logits);
     if (!ct__lm_bend(e->processed_logits, vocab, seq->tokens, (size_t)seq->n, (size_t)prompt,
@@ -427,7 +428,7 @@ static void engine_fail_running(ct_engine *e) {
 
 // Drafts by n-gram lookup: writes the tokens that followed the last occurrence of the newest ENGINE_NGRAM
 // tokens after the end of the sequence's tokens, and returns their number.
-static int64_t engine_draft_tokens(const ct_engine *e, ct_writing *seq) {
+static int64_t engine_draft_tokens(const ct_engine *e, ct_sequence *seq) {
     const int64_t left = seq->cap - seq->n - 1; // one token is sampled in any case
     const int64_t max_draft =
         e->options.max_draft_tokens < left ? e->options.max_draft_tokens : left;
@@ -445,7 +446,7 @@ static int64_t engine_draft_tokens(const ct_engine *e, ct_writing *seq) {
 
 // Verifies n draft tokens of a sequence that runs alone in one pass; tokens after the first rejected one
 // are dropped.
-static bool engine_speculative_step(ct_engine *e, ct_writing *seq, int64_t n, ct_loc here) {
+static bool engine_speculative_step(ct_engine *e, ct_sequence *seq, int64_t n, ct_loc here) {
     int32_t draft[ENGINE_MAX_DRAFT];
     const ct_engine_group group[2] = {{&seq, 1, n + 1, true}};
     memcpy(draft, seq->tokens + seq->n, (size_t)n * sizeof *draft);
@@ -473,7 +474,7 @@ static void engine_process_logits(ct_engine *e, const ct_engine_group group[2],
                                   const float *scores) {
     for (int g = 0; g < 2; g++)
         for (int64_t i = 0; i < group[g].n; i++, scores += e->lm->spec.vocab) {
-            ct_writing *seq = group[g].sequences[i];
+            ct_sequence *seq = group[g].sequences[i];
             seq->n_computed += group[g].n_tokens;
             ct__engine_learn(e, seq);
             if (seq->n_computed == seq->n) engine_sample(e, seq, scores);
@@ -491,8 +492,8 @@ static void engine_update_stats(ct_engine *e, const ct_engine_group group[2]) {
 // Runs each kind of step: none, one or several sequences that prefill, and that decode.
 static bool engine_warm_up_steps(ct_engine *e, int32_t page, ct_loc here) {
     int32_t tokens[2] = {0}, pages[1] = {page};
-    ct_writing dummy = {.tokens = tokens, .n = 2, .page = pages, .n_pages = e->is_paged};
-    ct_writing *sequences[2] = {&dummy, &dummy};
+    ct_sequence dummy = {.tokens = tokens, .n = 2, .page = pages, .n_pages = e->is_paged};
+    ct_sequence *sequences[2] = {&dummy, &dummy};
     const int speculates = e->options.max_draft_tokens && e->is_paged;
     for (int kind = 1; kind < 9 + speculates; kind++) {
         CT_SCOPE;
@@ -526,9 +527,9 @@ bool ct_engine_step_at(ct_engine *e, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, e, here, "engine_step", "the engine") || ctx->err.code)
         return false;
-    for (ct_writing *seq; (seq = engine_pop_cancelled(e));)
+    for (ct_sequence *seq; (seq = engine_pop_cancelled(e));)
         engine_finish(e, seq, CT_ENGINE_CANCELLED, NULL);
-    ct_writing *sequences[2][1024];
+    ct_sequence *sequences[2][1024];
     ct_engine_group group[2] = {{sequences[0], 0, 1, false}, {sequences[1], 0, 1, false}};
     CT_SCOPE;
     while (engine_admit(e, here)) continue;

@@ -11,7 +11,7 @@
 #include "models/stack.h"
 
 // A request with copies of everything that it names, and the tokens and the text generated so far.
-typedef struct ct_writing {
+typedef struct ct_sequence {
     int64_t id;
     ct_engine_request ask; // its pointers point into the arena
     ct_arena arena;
@@ -30,19 +30,19 @@ typedef struct ct_writing {
     bool is_queued;         // it is in the queue
     double added_at, first; // clock in seconds; first_token_at is 0 until there is a token
     ct_decoder *detokenizer;
-    ct_text pending_text;              // text that may be the beginning of a stop string
-    const char *matched_stop;          // the stop string that ended the sequence
-    struct ct_writing *next, *prev;    // neighbours in the queue
-    struct ct_writing *next_in_bucket; // in the hash table by id
-    struct ct_writing *next_cancelled; // in the list of cancelled sequences
-} ct_writing;
+    ct_text pending_text;               // text that may be the beginning of a stop string
+    const char *matched_stop;           // the stop string that ended the sequence
+    struct ct_sequence *next, *prev;    // neighbours in the queue
+    struct ct_sequence *next_in_bucket; // in the hash table by id
+    struct ct_sequence *next_cancelled; // in the list of cancelled sequences
+} ct_sequence;
 
 // The queued sequences, and the hash table of all sequences by id (engine_queue.c).
 typedef struct ct_engine_queue {
-    ct_writing *first, *last; // first is the next one to run
+    ct_sequence *first, *last; // first is the next one to run
     int64_t n;
-    ct_writing *cancelled; // not yet handled by a step
-    ct_writing **buckets;  // (n_buckets, a power of two) chains by id; n_requests sequences in all
+    ct_sequence *cancelled; // not yet handled by a step
+    ct_sequence **buckets;  // (n_buckets, a power of two) chains by id; n_requests sequences in all
     size_t n_buckets, n_requests;
 } ct_engine_queue;
 
@@ -58,7 +58,7 @@ struct ct_engine {
 
     pthread_mutex_t lock; // guards what follows
     ct_engine_queue queue;
-    ct_writing **running;  // (n_running of max_sequences) in the order in which they began
+    ct_sequence **running; // (n_running of max_sequences) in the order in which they began
     bool *state_slot_used; // (max_sequences) state slots
     int64_t n_running, last_id;
     ct_engine_metrics stats;
@@ -71,7 +71,7 @@ struct ct_engine {
 
 // Sequences of a step that add the same number of tokens each.
 typedef struct ct_engine_group {
-    ct_writing **sequences;
+    ct_sequence **sequences;
     int64_t n, n_tokens; // number of sequences, and tokens of each
     bool every;          // true: logits after each token; false: after the last token alone
 } ct_engine_group;
@@ -80,23 +80,23 @@ typedef struct ct_engine_group {
 // both, vocab), or NULL. The result lives as long as the scope.
 const float *ct__engine_pass(ct_engine *e, const ct_engine_group group[2], ct_loc here);
 // Allocates pages for the next `time` tokens of the sequence. Returns false if no page is free.
-bool ct__engine_room(ct_engine *e, ct_writing *seq, int64_t time, ct_loc here);
+bool ct__engine_room(ct_engine *e, ct_sequence *seq, int64_t time, ct_loc here);
 // Takes pages of other sequences that hold the same prefix.
-void ct__engine_share(ct_engine *e, ct_writing *seq, ct_loc here);
+void ct__engine_share(ct_engine *e, ct_sequence *seq, ct_loc here);
 // makes pages that are full now available to other sequences
-void ct__engine_learn(ct_engine *e, ct_writing *seq);
-void ct__engine_give_back(ct_engine *e, ct_writing *seq, ct_loc here);
+void ct__engine_learn(ct_engine *e, ct_sequence *seq);
+void ct__engine_give_back(ct_engine *e, ct_sequence *seq, ct_loc here);
 
 // engine_queue.c: call these with the engine's lock held.
 bool ct__requests_enter(ct_engine_queue *q,
-                        ct_writing *seq); // adds it to the table by id; false: out of memory
-void ct__requests_forget(ct_engine_queue *q, ct_writing *seq);
-void ct__requests_append(ct_engine_queue *q, ct_writing *seq);
-void ct__requests_prepend(ct_engine_queue *q, ct_writing *seq);
-void ct__requests_remove(ct_engine_queue *q, ct_writing *seq); // does nothing if it is not queued
+                        ct_sequence *seq); // adds it to the table by id; false: out of memory
+void ct__requests_forget(ct_engine_queue *q, ct_sequence *seq);
+void ct__requests_append(ct_engine_queue *q, ct_sequence *seq);
+void ct__requests_prepend(ct_engine_queue *q, ct_sequence *seq);
+void ct__requests_remove(ct_engine_queue *q, ct_sequence *seq); // does nothing if it is not queued
 void ct__requests_cancel(ct_engine_queue *q, int64_t id);
 // Removes the next cancelled sequence from the list and the queue and returns it; NULL: there is none.
-ct_writing *ct__requests_take_cancelled(ct_engine_queue *q);
+ct_sequence *ct__requests_take_cancelled(ct_engine_queue *q);
 void ct__requests_free(ct_engine_queue *q);
 
 // lm_beams.c: ct_lm_generate with beams, or of an encoder-decoder model.
@@ -105,8 +105,8 @@ bool ct__lm_search(const ct_lm_generate_args *args);
 // engine_text.c: appends to `ready` the text that one more token adds. Text that may be the beginning of a
 // stop string stays in seq->pending_text; `stopped` is set if a whole stop string was found. The text in
 // `ready` is to be reported at once. Returns false with the context's error set.
-bool ct__engine_text(ct_writing *seq, int32_t token, ct_text *ready, bool *stopped);
-bool ct__engine_text_end(ct_writing *seq, ct_text *ready, bool *stopped);
+bool ct__engine_text(ct_sequence *seq, int32_t token, ct_text *ready, bool *stopped);
+bool ct__engine_text_end(ct_sequence *seq, ct_text *ready, bool *stopped);
 // Writes the n most probable tokens, the most probable first, and returns their number.
 size_t ct__engine_likeliest(const float *scores, int64_t vocab, ct_engine_logprob *out, size_t n);
 
@@ -116,7 +116,7 @@ bool ct__lm_tokens_fit(const ct_lm *lm, const int32_t *tokens, size_t n, int64_t
                        const char *op, ct_loc here);
 ct_engine *ct__engine_new(const ct_lm *lm, ct_engine_options options, const char *op);
 int64_t ct__engine_add(ct_engine *e, const ct_engine_request *request, const char *op);
-ct_writing *ct__writing_new(const ct_engine *e, const ct_engine_request *request, const char *op);
-void ct__writing_free(ct_writing *seq);
+ct_sequence *ct__sequence_new(const ct_engine *e, const ct_engine_request *request, const char *op);
+void ct__sequence_free(ct_sequence *seq);
 
 #endif

@@ -5,19 +5,19 @@
 #include "base/mem.h"
 #include "models/engine.h"
 
-static ct_writing **queue_bucket(const ct_engine_queue *q, int64_t id) {
+static ct_sequence **queue_bucket(const ct_engine_queue *q, int64_t id) {
     return &q->buckets[(uint64_t)id & (q->n_buckets - 1)];
 }
 
 static bool queue_grow(ct_engine_queue *q) {
     const size_t n = q->n_buckets ? 2 * q->n_buckets : 64;
-    ct_writing **buckets = ct__calloc(n, sizeof *buckets), **old = q->buckets;
+    ct_sequence **buckets = ct__calloc(n, sizeof *buckets), **old = q->buckets;
     const size_t n_old = q->n_buckets;
     if (!buckets) return n_old > 0; // the old table works too, with longer chains
     q->buckets = buckets;
     q->n_buckets = n;
     for (size_t i = 0; i < n_old; i++)
-        for (ct_writing *seq = old[i], *next; seq; seq = next) {
+        for (ct_sequence *seq = old[i], *next; seq; seq = next) {
             next = seq->next_in_bucket;
             seq->next_in_bucket = *queue_bucket(q, seq->id);
             *queue_bucket(q, seq->id) = seq;
@@ -26,7 +26,7 @@ static bool queue_grow(ct_engine_queue *q) {
     return true;
 }
 
-bool ct__requests_enter(ct_engine_queue *q, ct_writing *seq) {
+bool ct__requests_enter(ct_engine_queue *q, ct_sequence *seq) {
     if (q->n_requests >= q->n_buckets && !queue_grow(q)) return false;
     seq->next_in_bucket = *queue_bucket(q, seq->id);
     *queue_bucket(q, seq->id) = seq;
@@ -34,8 +34,8 @@ bool ct__requests_enter(ct_engine_queue *q, ct_writing *seq) {
     return true;
 }
 
-void ct__requests_forget(ct_engine_queue *q, ct_writing *seq) {
-    for (ct_writing **at = q->n_buckets ? queue_bucket(q, seq->id) : NULL; at && *at;
+void ct__requests_forget(ct_engine_queue *q, ct_sequence *seq) {
+    for (ct_sequence **at = q->n_buckets ? queue_bucket(q, seq->id) : NULL; at && *at;
          at = &(*at)->next_in_bucket)
         if (*at == seq) {
             *at = seq->next_in_bucket;
@@ -43,14 +43,14 @@ void ct__requests_forget(ct_engine_queue *q, ct_writing *seq) {
             break;
         }
     if (!seq->cancelled) return;
-    for (ct_writing **at = &q->cancelled; *at; at = &(*at)->next_cancelled)
+    for (ct_sequence **at = &q->cancelled; *at; at = &(*at)->next_cancelled)
         if (*at == seq) {
             *at = seq->next_cancelled;
             break;
         }
 }
 
-void ct__requests_append(ct_engine_queue *q, ct_writing *seq) {
+void ct__requests_append(ct_engine_queue *q, ct_sequence *seq) {
     seq->next = NULL;
     seq->prev = q->last;
     *(q->last ? &q->last->next : &q->first) = seq;
@@ -59,7 +59,7 @@ void ct__requests_append(ct_engine_queue *q, ct_writing *seq) {
     q->n++;
 }
 
-void ct__requests_prepend(ct_engine_queue *q, ct_writing *seq) {
+void ct__requests_prepend(ct_engine_queue *q, ct_sequence *seq) {
     seq->prev = NULL;
     seq->next = q->first;
     *(q->first ? &q->first->prev : &q->last) = seq;
@@ -68,7 +68,7 @@ void ct__requests_prepend(ct_engine_queue *q, ct_writing *seq) {
     q->n++;
 }
 
-void ct__requests_remove(ct_engine_queue *q, ct_writing *seq) {
+void ct__requests_remove(ct_engine_queue *q, ct_sequence *seq) {
     if (!seq->is_queued) return;
     *(seq->prev ? &seq->prev->next : &q->first) = seq->next;
     *(seq->next ? &seq->next->prev : &q->last) = seq->prev;
@@ -78,7 +78,7 @@ void ct__requests_remove(ct_engine_queue *q, ct_writing *seq) {
 }
 
 void ct__requests_cancel(ct_engine_queue *q, int64_t id) {
-    ct_writing *seq = q->n_buckets ? *queue_bucket(q, id) : NULL;
+    ct_sequence *seq = q->n_buckets ? *queue_bucket(q, id) : NULL;
     while (seq && seq->id != id) seq = seq->next_in_bucket;
     if (!seq || seq->cancelled) return;
     seq->cancelled = true;
@@ -86,8 +86,8 @@ void ct__requests_cancel(ct_engine_queue *q, int64_t id) {
     q->cancelled = seq;
 }
 
-ct_writing *ct__requests_take_cancelled(ct_engine_queue *q) {
-    ct_writing *seq = q->cancelled;
+ct_sequence *ct__requests_take_cancelled(ct_engine_queue *q) {
+    ct_sequence *seq = q->cancelled;
     if (!seq) return NULL;
     q->cancelled = seq->next_cancelled;
     seq->cancelled = false;

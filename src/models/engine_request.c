@@ -81,7 +81,7 @@ static void *engine_request_copy(ct_arena *arena, const void *from, size_t n, bo
     return to;
 }
 
-static bool engine_request_copy_all(ct_writing *seq, const ct_engine_request *a) {
+static bool engine_request_copy_all(ct_sequence *seq, const ct_engine_request *a) {
     bool ok = true;
     ct_lm_sampling *s = &seq->ask.sampling;
     seq->ask = *a;
@@ -106,7 +106,7 @@ static bool engine_request_copy_all(ct_writing *seq, const ct_engine_request *a)
     return ok;
 }
 
-ct_writing *ct__writing_new(const ct_engine *e, const ct_engine_request *a, const char *op) {
+ct_sequence *ct__sequence_new(const ct_engine *e, const ct_engine_request *a, const char *op) {
     ct_ctx *ctx = ct__ctx();
     if (!ct__given(ctx, a->prompt, a->here, op, "the prompt") ||
         !ct__lm_tokens_fit(e->lm, a->prompt, a->n_prompt, e->options.context, op, a->here) ||
@@ -114,7 +114,7 @@ ct_writing *ct__writing_new(const ct_engine *e, const ct_engine_request *a, cons
         !engine_request_check(e, a, ctx, op))
         return NULL;
     const int64_t capacity = e->options.context - (int64_t)a->n_prompt;
-    ct_writing *seq = ct__calloc(1, sizeof *seq);
+    ct_sequence *seq = ct__calloc(1, sizeof *seq);
     bool ok = seq && engine_request_copy_all(seq, a);
     if (seq) {
         seq->ask.max_tokens = a->max_tokens && a->max_tokens < capacity ? a->max_tokens : capacity;
@@ -135,11 +135,11 @@ ct_writing *ct__writing_new(const ct_engine *e, const ct_engine_request *a, cons
                 ct_decoder_new_at(e->options.tokenizer, !a->include_special, a->here);
         if (seq->detokenizer || !e->options.tokenizer) return seq;
     }
-    ct__writing_free(seq);
+    ct__sequence_free(seq);
     return NULL;
 }
 
-void ct__writing_free(ct_writing *seq) {
+void ct__sequence_free(ct_sequence *seq) {
     if (!seq) return;
     ct_decoder_free(seq->detokenizer);
     ct__text_free(&seq->pending_text);

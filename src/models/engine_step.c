@@ -6,7 +6,7 @@
 #include "models/engine.h"
 #include "ops/rules.h"
 
-bool ct__engine_room(ct_engine *e, ct_writing *seq, int64_t time, ct_loc here) {
+bool ct__engine_room(ct_engine *e, ct_sequence *seq, int64_t time, ct_loc here) {
     while (e->is_paged && seq->n_pages * CT_LM_PAGE < seq->n_computed + time) {
         const int32_t page = ct__pages_take(&e->pages);
         if (page < 0) return false;
@@ -17,7 +17,7 @@ bool ct__engine_room(ct_engine *e, ct_writing *seq, int64_t time, ct_loc here) {
 }
 
 // Replaces the sequence's page `at` by a page that another sequence holds or held.
-static void engine_replace_page(ct_engine *e, ct_writing *seq, int64_t at, int32_t page) {
+static void engine_replace_page(ct_engine *e, ct_sequence *seq, int64_t at, int32_t page) {
     ct__pages_hold(&e->pages, page);
     if (at < seq->n_pages)
         ct__pages_drop(&e->pages, seq->page[at]);
@@ -26,7 +26,7 @@ static void engine_replace_page(ct_engine *e, ct_writing *seq, int64_t at, int32
     seq->page[at] = page;
 }
 
-void ct__engine_share(ct_engine *e, ct_writing *seq, ct_loc here) {
+void ct__engine_share(ct_engine *e, ct_sequence *seq, ct_loc here) {
     // The last token is always computed again, since its logits are needed.
     while (e->is_paged && seq->n_computed / CT_LM_PAGE == seq->n_indexed) {
         const int64_t at = seq->n_indexed, begin = at * CT_LM_PAGE,
@@ -49,13 +49,13 @@ void ct__engine_share(ct_engine *e, ct_writing *seq, ct_loc here) {
     }
 }
 
-void ct__engine_learn(ct_engine *e, ct_writing *seq) {
+void ct__engine_learn(ct_engine *e, ct_sequence *seq) {
     for (; e->is_paged && (seq->n_indexed + 1) * CT_LM_PAGE <= seq->n_computed; seq->n_indexed++)
         seq->prefix_id = ct__pages_know(&e->pages, seq->page[seq->n_indexed], seq->prefix_id,
                                         seq->tokens + seq->n_indexed * CT_LM_PAGE);
 }
 
-void ct__engine_give_back(ct_engine *e, ct_writing *seq, ct_loc here) {
+void ct__engine_give_back(ct_engine *e, ct_sequence *seq, ct_loc here) {
     while (
         // the last page becomes free first, since it cannot be found without those before it
         seq->n_pages) {
@@ -90,7 +90,7 @@ static ct_lm_part engine_make_inputs(ct_engine *e, const ct_engine_group *g, ct_
             *table = state + n;
     memset(table, 0, (size_t)(n * pages) * sizeof *table);
     for (int64_t i = 0; i < n; i++) {
-        const ct_writing *seq = g->sequences[i];
+        const ct_sequence *seq = g->sequences[i];
         memcpy(tokens + i * n_tokens, seq->tokens + seq->n_computed,
                (size_t)n_tokens * sizeof *tokens);
         position[i] = (int32_t)seq->n_computed;

@@ -7,7 +7,7 @@
 #include "models/lm_sampling.h"
 
 // Returns the offset of the earliest stop string in the text, or (size_t)-1.
-static size_t engine_text_find_stop(const ct_writing *seq, const char *text, size_t n,
+static size_t engine_text_find_stop(const ct_sequence *seq, const char *text, size_t n,
                                     const char **stop_string) {
     size_t first = SIZE_MAX;
     for (size_t i = 0; i < seq->ask.n_stops; i++) {
@@ -21,7 +21,7 @@ static size_t engine_text_find_stop(const ct_writing *seq, const char *text, siz
 }
 
 // Returns the number of bytes at the end of the text that may be the beginning of a stop string.
-static size_t engine_text_partial_stop(const ct_writing *seq, const char *text, size_t n) {
+static size_t engine_text_partial_stop(const ct_sequence *seq, const char *text, size_t n) {
     size_t longest = 0;
     for (size_t i = 0; i < seq->ask.n_stops; i++) {
         const char *stop = seq->ask.stops[i];
@@ -33,7 +33,7 @@ static size_t engine_text_partial_stop(const ct_writing *seq, const char *text, 
     return longest;
 }
 
-static bool engine_text_append(ct_writing *seq, const char *text, size_t n, bool last,
+static bool engine_text_append(ct_sequence *seq, const char *text, size_t n, bool last,
                                ct_text *ready, bool *stopped) {
     if (!text) return false;
     if (n) ct__text_bytes(&seq->pending_text, text, n);
@@ -55,7 +55,7 @@ static bool engine_text_append(ct_writing *seq, const char *text, size_t n, bool
     return ct__err_memory(&ct__ctx()->err, seq->ask.here, "engine", seq->pending_text.n + n);
 }
 
-bool ct__engine_text(ct_writing *seq, int32_t token, ct_text *ready, bool *stopped) {
+bool ct__engine_text(ct_sequence *seq, int32_t token, ct_text *ready, bool *stopped) {
     size_t n = 0;
     *stopped = false;
     if (!seq->detokenizer) return true;
@@ -63,7 +63,7 @@ bool ct__engine_text(ct_writing *seq, int32_t token, ct_text *ready, bool *stopp
     return engine_text_append(seq, text, n, false, ready, stopped);
 }
 
-bool ct__engine_text_end(ct_writing *seq, ct_text *ready, bool *stopped) {
+bool ct__engine_text_end(ct_sequence *seq, ct_text *ready, bool *stopped) {
     size_t n = 0;
     *stopped = false;
     if (!seq->detokenizer || seq->matched_stop) return true;

@@ -7,12 +7,12 @@
 #include "data/corpus.h"
 #include "graph/graph.h"
 #include "io/config.h"
-#include "models/lexis.h"
+#include "models/tokenizer_bundle.h"
 #include "models/stack.h"
 
 // A dry run records what a training run records once, for a dry device, in a context of its own, which is
 // the thread's current one until the end. `part` is called with each plan that is reported.
-typedef struct ct_lm_rehearsal {
+typedef struct ct_lm_dry_run {
     ct_lm_plan_fn part; // may be NULL
     void *user;
     ct_ctx *ctx, *outer;
@@ -20,13 +20,13 @@ typedef struct ct_lm_rehearsal {
     size_t n_kernels;      // of the reported plans
     size_t blocks, again;
     ct_text largest; // tensors of the plan reported last; to be freed
-} ct_lm_rehearsal;
+} ct_lm_dry_run;
 // within: maximum of bytes on all devices (ct__ctx_limit_memory); 0: no limit.
-bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, uint64_t within, ct_err *err);
-bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name); // reports the latest plan
+bool ct__dry_run_begin(ct_lm_dry_run *h, ct_ctx *outer, uint64_t within, ct_err *err);
+bool ct__dry_run_report(ct_lm_dry_run *h, const char *name); // reports the latest plan
 // Fills in the devices' bytes and the sums; `cost` has weights, state and batches already. It must be
 // called after a failed begin, too.
-void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err);
+void ct__dry_run_end(ct_lm_dry_run *h, ct_lm_cost *cost, ct_err *err);
 
 // Returns the bytes that the process may have in all: the memory limit, else its current use plus the
 // available memory.
@@ -44,12 +44,12 @@ typedef struct ct_lm_size {
     ct_lm_cost cost;
 } ct_lm_size;
 // lessens: if the run does not fit, gradients recompute blocks.
-typedef bool (*ct_lm_rehearse_fn)(const ct_lm_train_options *options, bool lessens,
-                                  ct_lm_cost *cost, void *user);
+typedef bool (*ct_lm_dry_run_fn)(const ct_lm_train_options *options, bool lessens, ct_lm_cost *cost,
+                                 void *user);
 // Returns the number of parameters of the model of these options; -1: the error is set.
 typedef int64_t (*ct_lm_count_fn)(const ct_lm_train_options *options, void *user);
 bool ct__lm_choose(ct_lm_train_options *options, const char *command, const ct_corpus *corpus,
-                   ct_lm_count_fn count, ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size,
+                   ct_lm_count_fn count, ct_lm_dry_run_fn dry_run, void *user, ct_lm_size *size,
                    ct_err *err);
 
 bool ct__lm_is_precision(ct_dtype dtype);
@@ -73,13 +73,13 @@ ct_lm_cache *ct__lm_sample_cache_new(const ct_lm *lm, int64_t max_length);
 // Returns the maximum length of a sequence; of a model without a limit some large number.
 int64_t ct__lm_max_context(const ct_lm *lm);
 // Samples text and writes it. When `cache` is full, the newest half of the sequence is kept. Tokens are the
-// tokenizer's if `lexis` has one, else the vocabulary's.
-bool ct__lm_write(const ct_lm *lm, ct_lm_cache *cache, const ct_vocab *vocab, const ct_lexis *lexis,
-                  const ct_lm_draw *draw, ct_err *err);
+// tokenizer's if `bundle` has one, else the vocabulary's.
+bool ct__lm_write(const ct_lm *lm, ct_lm_cache *cache, const ct_vocab *vocab,
+                  const ct_tokenizer_bundle *bundle, const ct_lm_draw *draw, ct_err *err);
 // Upper estimate of a prompt's tokens beyond its bytes, for tokens before the text.
 enum { CT_LM_PROMPT = 16 };
 // Records once what sampling `length` tokens after a prompt of `prompt` tokens runs.
-bool ct__lm_rehearse_write(const ct_lm *lm, ct_lm_cache *cache, size_t prompt, int64_t length);
+bool ct__lm_dry_run_generate(const ct_lm *lm, ct_lm_cache *cache, size_t prompt, int64_t length);
 // Writes the default prompt to `out`: a newline, or the first character if the vocabulary has none. Returns
 // its bytes.
 size_t ct__lm_first(const ct_vocab *vocab, char out[4]);

@@ -11,7 +11,7 @@
 enum { MAX_BEAMS = 64, PREFILL_CHUNK = 128 };
 
 typedef struct beam {
-    ct_writing seq;
+    ct_sequence seq;
     double *logprobs; // (generated tokens) of each of them
     double score;     // sum of log probabilities after the logits processors
 } beam;
@@ -45,10 +45,10 @@ static bool beam_is_eos(const ct_lm_generate_args *a, int32_t token) {
 // Computes the remaining tokens of all running beams and returns the logits (n, vocab), valid within the
 // scope.
 static const float *beam_forward(beam_search *s) {
-    ct_writing *sequences[MAX_BEAMS];
+    ct_sequence *sequences[MAX_BEAMS];
     const ct_loc here = s->args->here;
     for (int64_t i = 0; i < s->n; i++) sequences[i] = &s->running[i].seq;
-    ct_writing *first = sequences[0];
+    ct_sequence *first = sequences[0];
     for (;;) {
         const int64_t left = first->n - first->n_computed,
                       n_tokens = left < PREFILL_CHUNK ? left : PREFILL_CHUNK;
@@ -120,8 +120,8 @@ static void beam_append(beam_search *s, beam *to, const beam *from, int32_t toke
 // Copies the page table of another beam: full pages are shared; a partly filled one is copied, unless this
 // is the first beam that extends it. Returns false if no page is free, which cannot happen.
 static bool beam_copy_pages(beam_search *s, beam *to, const beam *from, bool first) {
-    ct_writing *seq = &to->seq;
-    const ct_writing *source = &from->seq;
+    ct_sequence *seq = &to->seq;
+    const ct_sequence *source = &from->seq;
     const int64_t n_full = source->n_computed / CT_LM_PAGE;
     seq->n_computed = source->n_computed;
     seq->n_pages = 0;
@@ -223,7 +223,7 @@ static bool beam_run_search(beam_search *s, ct_ctx *ctx) {
 static bool beam_generate_single(beam_search *s, ct_ctx *ctx) {
     const ct_lm_generate_args *a = s->args;
     const int64_t vocab = s->e->lm->spec.vocab;
-    ct_writing *seq = &s->running[0].seq;
+    ct_sequence *seq = &s->running[0].seq;
     for (int64_t k = 0; k < s->most && !beam_should_stop(s); k++) {
         CT_SCOPE;
         const float *scores = beam_forward(s);
@@ -300,7 +300,7 @@ static bool beam_search_init(beam_search *s, ct_ctx *ctx) {
     if (!s->candidate || !beams_are_complete(s->running, s->beams) ||
         !beams_are_complete(s->next, s->beams) || !beams_are_complete(s->finished, s->beams))
         return ct__err_memory(&ctx->err, a->here, "lm_generate", (size_t)(s->beams * total) * 16);
-    ct_writing *seq = &s->running[0].seq;
+    ct_sequence *seq = &s->running[0].seq;
     s->n = 1;
     seq->n = s->prompt;
     seq->state = 0;

@@ -153,9 +153,9 @@ bool ct_lm_compile(const ct_lm_compile_options *o) {
         ct__lm_offer_save(o->dir, &ctx->err);
         return false;
     }
-    ct_lm_rehearsal h = {0};
+    ct_lm_dry_run h = {0};
     ct_lm_cost cost = {0};
-    bool ok = ct__rehearsal_begin(&h, ctx, 0, &ctx->err);
+    bool ok = ct__dry_run_begin(&h, ctx, 0, &ctx->err);
     if (ok) {
         export_job j = {.options = o, .lm = embedded, .err = &h.ctx->err};
         if (!o->embed && !(j.lm = ct__lm_load_run(o->dir, step))) {
@@ -165,7 +165,7 @@ bool ct_lm_compile(const ct_lm_compile_options *o) {
         ok = ok && export_model(&j);
         if (!o->embed) ct_lm_free(j.lm);
     }
-    ct__rehearsal_end(&h, &cost, &ctx->err);
+    ct__dry_run_end(&h, &cost, &ctx->err);
     ct_lm_free(embedded);
     return ok;
 }

@@ -11,7 +11,7 @@
 // Bytes of the process per compiled kernel: some pages of its file, and what the loader keeps.
 enum { KERNEL_BYTES = 24 << 10 };
 
-bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, uint64_t within, ct_err *err) {
+bool ct__dry_run_begin(ct_lm_dry_run *h, ct_ctx *outer, uint64_t within, ct_err *err) {
     char name[32];
     snprintf(name, sizeof name, "dry:%s", ct__ctx_device(outer));
     h->outer = outer;
@@ -27,7 +27,7 @@ bool ct__rehearsal_begin(ct_lm_rehearsal *h, ct_ctx *outer, uint64_t within, ct_
     return true;
 }
 
-bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name) {
+bool ct__dry_run_report(ct_lm_dry_run *h, const char *name) {
     const ct_plan_cost *c = h->ctx->err.code ? NULL : ct_latest_plan();
     if (!c) return false;
     h->n_kernels += c->new_kernels;
@@ -39,7 +39,7 @@ bool ct__rehearsal_part(ct_lm_rehearsal *h, const char *name) {
     return true;
 }
 
-void ct__rehearsal_end(ct_lm_rehearsal *h, ct_lm_cost *cost, ct_err *err) {
+void ct__dry_run_end(ct_lm_dry_run *h, ct_lm_cost *cost, ct_err *err) {
     const ct_account *a = h->ctx ? ct__ctx_account(h->ctx) : NULL;
     if (a && a != &ct__account) {
         cost->arenas = a->now[CT_MEMORY_ARENAS];

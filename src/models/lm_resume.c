@@ -752,7 +752,7 @@ ct_lm *ct__lm_load_run(const char *dir, bool trainable) {
     ct_lm *lm =
         ct_lm_load_with(dir, (ct_lm_load_options){.trainable = trainable, .here = CT_NOWHERE});
     if (!lm || (!lm->reader && !lm->spec.bidirectional)) return lm;
-    ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, dir, "%s does not go on with a text", lm->spec.type);
+    ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, dir, "%s does not continue a text", lm->spec.type);
     ct_lm_free(lm);
     return NULL;
 }

@@ -26,7 +26,7 @@ typedef struct sampler {
     const ct_lm *lm;
     ct_lm_cache *cache;
     const ct_vocab *vocab;
-    const ct_lexis *lexis;
+    const ct_tokenizer_bundle *bundle;
     const ct_lm_draw *args;
     ct_err *err;
     ct_byte_decoder decoder;
@@ -92,7 +92,7 @@ static int64_t sample_max_length(int64_t context, size_t prompt, int64_t length)
                : context;
 }
 
-bool ct__lm_rehearse_write(const ct_lm *lm, ct_lm_cache *cache, size_t prompt, int64_t length) {
+bool ct__lm_dry_run_generate(const ct_lm *lm, ct_lm_cache *cache, size_t prompt, int64_t length) {
     const int64_t context = sample_capacity(lm, cache), half = context / 2,
                   max_length = sample_max_length(context, prompt, length);
     int64_t n = 0;
@@ -197,7 +197,7 @@ static bool sample_generate(sampler *s) {
         if (!sample_feed(s)) return false;
         if (s->args->stop && s->args->stop(s->args->user)) break;
         if (!sample_pick_token(s, &token)) return false;
-        if (s->detokenizer && token == s->lexis->end) break;
+        if (s->detokenizer && token == s->bundle->end) break;
         if (!sample_write_token(s, token)) return false;
         sample_append_token(s, token);
     }
@@ -215,17 +215,17 @@ size_t ct__lm_first(const ct_vocab *vocab, char out[4]) {
 // Encodes the prompt; the tokens are freed with ct__free.
 static bool sample_encode_prompt(const sampler *s, int32_t **tokens, size_t *n) {
     const ct_lm_draw *d = s->args;
-    const ct_lexis *lexis = s->lexis;
+    const ct_tokenizer_bundle *bundle = s->bundle;
     ct_encoding e = {0};
     if (!s->detokenizer)
         return ct__encode(s->vocab, "prompt", d->prompt, d->prompt_n, tokens, n, s->err);
-    bool ok = ct_tokenizer_encode_with(lexis->tokenizer, d->prompt, d->prompt_n, &e,
+    bool ok = ct_tokenizer_encode_with(bundle->tokenizer, d->prompt, d->prompt_n, &e,
                                        (ct_encode_options){.here = CT_NOWHERE});
     int32_t *ids = ok ? ct__malloc((e.n + 1) * sizeof *ids) : NULL;
     if (ok && !ids) ok = ct__err_memory(s->err, CT_NOWHERE, "sample", e.n * sizeof *ids);
     if (ok) {
         // The sequence must have a first token.
-        const int64_t first = lexis->begin >= 0 ? lexis->begin : e.n ? -1 : lexis->end;
+        const int64_t first = bundle->begin >= 0 ? bundle->begin : e.n ? -1 : bundle->end;
         size_t n_front = first >= 0 || !e.n;
         if (n_front) ids[0] = first >= 0 ? (int32_t)first : 0;
         if (e.n) memcpy(ids + n_front, e.ids, e.n * sizeof *ids);
@@ -236,14 +236,14 @@ static bool sample_encode_prompt(const sampler *s, int32_t **tokens, size_t *n) 
     return ok;
 }
 
-bool ct__lm_write(const ct_lm *lm, ct_lm_cache *cache, const ct_vocab *vocab, const ct_lexis *lexis,
-                  const ct_lm_draw *draw, ct_err *err) {
+bool ct__lm_write(const ct_lm *lm, ct_lm_cache *cache, const ct_vocab *vocab,
+                  const ct_tokenizer_bundle *bundle, const ct_lm_draw *draw, ct_err *err) {
     sampler s = {
-        .lm = lm, .cache = cache, .vocab = vocab, .lexis = lexis, .args = draw, .err = err};
+        .lm = lm, .cache = cache, .vocab = vocab, .bundle = bundle, .args = draw, .err = err};
     int32_t *prompt = NULL;
     size_t n = 0, vocab_n = (size_t)lm->spec.vocab;
     bool ok = true;
-    if (lexis->tokenizer) ok = (s.detokenizer = ct_decoder_new(lexis->tokenizer, true)) != NULL;
+    if (bundle->tokenizer) ok = (s.detokenizer = ct_decoder_new(bundle->tokenizer, true)) != NULL;
     ok = ok && sample_encode_prompt(&s, &prompt, &n);
     s.context = sample_capacity(lm, cache);
     s.max_length = sample_max_length(s.context, n, draw->max_tokens);
@@ -272,13 +272,13 @@ static bool sample_file_exists(const char *dir, const char *subfolder, const cha
 }
 
 // Loads the tokenizer in the folder or, for a checkpoint in a run's folder, two folders above.
-static bool sample_load_tokenizer(const char *dir, ct_lexis *lexis, ct_err *err) {
+static bool sample_load_tokenizer(const char *dir, ct_tokenizer_bundle *bundle, ct_err *err) {
     char run_dir[CT_RUN_PATH];
     const bool save = !sample_file_exists(dir, "", "tokenizer.json") &&
                       sample_file_exists(dir, "", "state.safetensors") &&
                       sample_file_exists(dir, "/../..", "tokenizer.json");
     if (save && snprintf(run_dir, sizeof run_dir, "%s/../..", dir) < CT_RUN_PATH) dir = run_dir;
-    return ct__lexis_load(lexis, dir, err);
+    return ct__bundle_load(bundle, dir, err);
 }
 
 static bool sample_load_vocab(const char *dir, const ct_lm *lm, ct_vocab *vocab, ct_err *err) {
@@ -304,15 +304,15 @@ static bool sample_load_vocab(const char *dir, const ct_lm *lm, ct_vocab *vocab,
 
 // Loads the model's vocabulary from config.json, or its tokenizer.
 static bool sample_load_vocab_or_tokenizer(const char *dir, const ct_lm *lm, ct_vocab *vocab,
-                                           ct_lexis *lexis, ct_err *err) {
+                                           ct_tokenizer_bundle *bundle, ct_err *err) {
     const bool has_tokenizer = sample_file_exists(dir, "", "tokenizer.json") ||
                                sample_file_exists(dir, "", "tokenizer.model") ||
                                sample_file_exists(dir, "/../..", "tokenizer.json");
     if (ct__config_has(&lm->config, "tokenizer") || !has_tokenizer)
         return sample_load_vocab(dir, lm, vocab, err);
     vocab->kind = CT_TOKENS_DEFERRED;
-    if (!sample_load_tokenizer(dir, lexis, err)) return false;
-    const int64_t n = ct_tokenizer_size(lexis->tokenizer), max_vocab = lm->spec.vocab;
+    if (!sample_load_tokenizer(dir, bundle, err)) return false;
+    const int64_t n = ct_tokenizer_size(bundle->tokenizer), max_vocab = lm->spec.vocab;
     return n <= max_vocab ||
            ct__err(err, CT_E_FORMAT, CT_NOWHERE, dir,
                    "the tokenizer has %" PRId64 " tokens, the model has %" PRId64, n, max_vocab);
@@ -342,22 +342,22 @@ static bool sample_options_check(const ct_lm_sample_options *o, ct_err *err) {
 
 // Loads and samples as the run will, on a device that does neither.
 static bool sample_dry_run(const ct_lm_sample_options *o, ct_ctx *ctx) {
-    ct_lm_rehearsal h = {0};
+    ct_lm_dry_run h = {0};
     ct_lm_cost cost = {0};
-    bool ok = ct__rehearsal_begin(&h, ctx, 0, &ctx->err);
+    bool ok = ct__dry_run_begin(&h, ctx, 0, &ctx->err);
     ct_lm *lm = NULL;
     ct_lm_cache *cache = NULL;
     if (ok && !(lm = ct__lm_load_run(o->dir, false))) {
         ct__lm_offer_save(o->dir, &h.ctx->err);
         ok = false;
     }
-    ok =
-        ok && (cache = ct__lm_sample_cache_new(lm, sample_length_bound(o))) &&
-        ct__lm_rehearse_write(lm, cache, o->prompt ? strlen(o->prompt) : 1, sample_max_tokens(o)) &&
-        ct__rehearsal_part(&h, "token");
+    ok = ok && (cache = ct__lm_sample_cache_new(lm, sample_length_bound(o))) &&
+         ct__lm_dry_run_generate(lm, cache, o->prompt ? strlen(o->prompt) : 1,
+                                 sample_max_tokens(o)) &&
+         ct__dry_run_report(&h, "token");
     ct__lm_cache_free(cache);
     ct_lm_free(lm);
-    ct__rehearsal_end(&h, &cost, &ctx->err);
+    ct__dry_run_end(&h, &cost, &ctx->err);
     ok = ok && ct__lm_fits(&cost, "sample", &h.largest, "a smaller model needs less", &ctx->err);
     ct__text_free(&h.largest);
     return ok;
@@ -372,9 +372,9 @@ bool ct_lm_sample(const ct_lm_sample_options *o) {
     ct_lm *lm = NULL;
     ct_lm_cache *cache = NULL;
     ct_vocab vocab = {0};
-    ct_lexis lexis = {0};
+    ct_tokenizer_bundle bundle = {0};
     bool ok = (lm = ct__lm_load_run(o->dir, false)) &&
-              sample_load_vocab_or_tokenizer(o->dir, lm, &vocab, &lexis, &ctx->err) &&
+              sample_load_vocab_or_tokenizer(o->dir, lm, &vocab, &bundle, &ctx->err) &&
               (cache = ct__lm_sample_cache_new(lm, sample_length_bound(o)));
     if (ok) {
         ct_lm_draw draw = {.prompt = o->prompt,
@@ -391,10 +391,10 @@ bool ct_lm_sample(const ct_lm_sample_options *o) {
             draw.prompt = first;
             draw.prompt_n = ct__lm_first(&vocab, first);
         }
-        ok = ct__lm_write(lm, cache, &vocab, &lexis, &draw, &ctx->err);
+        ok = ct__lm_write(lm, cache, &vocab, &bundle, &draw, &ctx->err);
     }
     ct__lm_cache_free(cache);
-    ct__lexis_free(&lexis);
+    ct__bundle_free(&bundle);
     ct__vocab_free(&vocab);
     ct_lm_free(lm);
     return ok;

@@ -125,7 +125,7 @@ static bool size_fits_memory(const ct_lm_cost *cost, bool *is_short) {
 }
 
 bool ct__lm_choose(ct_lm_train_options *o, const char *command, const ct_corpus *corpus,
-                   ct_lm_count_fn count, ct_lm_rehearse_fn rehearse, void *user, ct_lm_size *size,
+                   ct_lm_count_fn count, ct_lm_dry_run_fn dry_run, void *user, ct_lm_size *size,
                    ct_err *err) {
     const ct_lm_train_options requested = *o;
     *size = (ct_lm_size){.is_chosen = !o->layers || !o->width || !o->context || !o->batch};
@@ -141,7 +141,7 @@ bool ct__lm_choose(ct_lm_train_options *o, const char *command, const ct_corpus 
         if (parameters < 0) return false;
         if (!last && !size_is_fast_enough(&r, &requested, corpus, parameters, gflops)) continue;
         // A lack of available memory is no reason to choose a size that recomputes.
-        if (!rehearse(o, last || ct__memory_limit(), &size->cost, user)) return false;
+        if (!dry_run(o, last || ct__memory_limit(), &size->cost, user)) return false;
         if (last || size_fits_memory(&size->cost, &size->memory_is_short)) break;
     }
     if (size->gflops > 0)

@@ -33,14 +33,14 @@ typedef struct run {
     ct_corpus corpus;
     size_t n_train; // number of tokens to train on; the others validate
     ct_text characters;
-    ct_lexis lexis;       // the tokenizer bundle, unless the corpus has bytes or characters
-    bool tokenizer_saved; // the tokenizer's files are in the folder
+    ct_tokenizer_bundle bundle; // the tokenizer bundle, unless the corpus has bytes or characters
+    bool tokenizer_saved;       // the tokenizer's files are in the folder
     ct_lm *lm;
     ct_lm_cache *cache;
     ct_optim *optim;
     int64_t n_parameters, vocab; // of the model that .from names; 0: none
     char from[CT_RUN_PATH];      // its folder, or the checkpoint's; "": a new model
-    ct_lm_rehearsal *dry_run;    // the dry run that records; NULL: the run itself
+    ct_lm_dry_run *dry_run;      // the dry run that records; NULL: the run itself
     uint64_t device_limit;       // maximum of bytes on devices; 0: no limit
     ct_lm_plan_fn part;          // is called with each plan of a dry run
     void *part_user;
@@ -249,7 +249,7 @@ static run *train_run_alloc(const ct_lm_train_options *options, const char *comm
     }
     *r = (run){
         .o = *options, .command = command, .err = err, .val_loss = NAN, .saved = -1, .lock = -1};
-    r->lexis.begin = r->lexis.end = -1;
+    r->bundle.begin = r->bundle.end = -1;
     return r;
 }
 
@@ -279,8 +279,8 @@ static ct_lm_sizes train_lm_sizes(const run *r, const ct_lm_train_options *o) {
                          .width = o->width,
                          .kv_heads = o->kv_heads,
                          .hidden = o->intermediate_size,
-                         .begin = r->lexis.begin,
-                         .end = r->lexis.end,
+                         .begin = r->bundle.begin,
+                         .end = r->bundle.end,
                          .no_bias = o->no_bias,
                          .dropout = o->dropout};
 }
@@ -320,18 +320,18 @@ static void train_add_duration(ct_text *text, double seconds) {
 }
 
 static const char *train_token_unit(const run *r) {
-    return r->lexis.tokenizer ? "tokens" : r->o.chars ? "characters" : "bytes";
+    return r->bundle.tokenizer ? "tokens" : r->o.chars ? "characters" : "bytes";
 }
 
 static void train_report_model(run *r, const ct_lm_size *size) {
     const ct_lm_train_options *o = &r->o;
     ct_text text = {0};
-    if (r->lexis.tokenizer) ct__textf(&text, "%zu bytes of text, ", r->corpus.bytes);
+    if (r->bundle.tokenizer) ct__textf(&text, "%zu bytes of text, ", r->corpus.bytes);
     ct__textf(&text,
-              r->lexis.tokenizer ? "%zu %s, %zu to train on; "
-                                 : "%zu %s of text, %zu to train on; ",
+              r->bundle.tokenizer ? "%zu %s, %zu to train on; "
+                                  : "%zu %s of text, %zu to train on; ",
               r->corpus.n, train_token_unit(r), r->n_train);
-    if (r->lexis.tokenizer && !o->from)
+    if (r->bundle.tokenizer && !o->from)
         ct__textf(&text, "a vocabulary of %" PRId32 "; ", r->corpus.vocab.n);
     if (o->from)
         ct__textf(&text, "on from %s, ", o->from);
@@ -412,7 +412,7 @@ static bool train_held_out_bytes(const run *r, double *bytes) {
     const int32_t *tokens = r->corpus.tokens + r->n_train;
     const size_t n = r->corpus.n - r->n_train;
     char one[4];
-    if (r->lexis.tokenizer) return ct__lexis_bytes(&r->lexis, tokens, n, bytes, r->err);
+    if (r->bundle.tokenizer) return ct__bundle_count_bytes(&r->bundle, tokens, n, bytes, r->err);
     *bytes = 0;
     for (size_t i = 0; i < n; i++)
         *bytes += r->o.chars ? (double)ct__utf8_put(r->corpus.vocab.chars[tokens[i]], one) : 1;
@@ -429,7 +429,7 @@ static bool train_report_done(run *r) {
     if (!train_held_out_bytes(r, &bytes)) return false;
     ct__textf(&text, "held-out loss: %.4f nats a byte", loss * n / (bytes > 0 ? bytes : 1));
     if (r->o.chars) ct__textf(&text, ", %.4f nats a character", loss);
-    if (r->lexis.tokenizer) ct__textf(&text, ", %.4f nats a token", loss);
+    if (r->bundle.tokenizer) ct__textf(&text, ", %.4f nats a token", loss);
     if (best) ct__textf(&text, ", after step %" PRId64, r->best.steps);
     train_report(r, (ct_lm_event){.kind = CT_LM_DONE, .text = text.failed ? "" : text.s});
     ct__text_free(&text);
@@ -517,7 +517,7 @@ static bool train_show_sample(run *r) {
                        .stop = train_should_stop_fn,
                        .user = r};
     ct__text_free(&r->sample);
-    if (!ct__lm_write(r->lm, r->cache, &r->corpus.vocab, &r->lexis, &draw, r->err)) return false;
+    if (!ct__lm_write(r->lm, r->cache, &r->corpus.vocab, &r->bundle, &draw, r->err)) return false;
     // Untrained weights generate a sample too, so that all plans are made with the first step; it is not
     // reported.
     if (!r->trained) return true;
@@ -555,7 +555,7 @@ static bool train_add_settings(ct_config *config, void *user, ct_err *err) {
     const run *r = user;
     // From these keys folders of a GPT-2 without a tokenizer.json have their tokens.
     const char *kind = r->o.chars ? "chars" : "bytes";
-    if (!r->o.arch && !r->o.from && !r->lexis.tokenizer) {
+    if (!r->o.arch && !r->o.from && !r->bundle.tokenizer) {
         ct__config_set_string(config, "tokenizer", kind, strlen(kind));
         if (r->characters.s)
             ct__config_set_string(config, "vocabulary", r->characters.s, r->characters.n);
@@ -637,7 +637,7 @@ static bool train_save(int64_t steps_done, void *user) {
     }
     r->saved = steps_done;
     r->saved_best = r->best;
-    if (!r->tokenizer_saved && !ct__lexis_save(&r->lexis, r->dir, r->err)) {
+    if (!r->tokenizer_saved && !ct__bundle_save(&r->bundle, r->dir, r->err)) {
         train_hint_checkpoint(r);
         return false;
     }
@@ -657,7 +657,7 @@ static ct_fit_action train_keep_best(const ct_fit_state *point, void *user) {
     if (r->keeps_best && point->improved &&
         !(train_file_path(r, r->dir, CT_RUN_BEST, folder) &&
           ct__lm_save(r->lm, folder, train_add_settings, r, CT_NOWHERE) &&
-          ct__lexis_save(&r->lexis, folder, r->err)))
+          ct__bundle_save(&r->bundle, folder, r->err)))
         r->best = previous;
     return CT_FIT_CONTINUE;
 }
@@ -791,12 +791,12 @@ static bool train_on_tokenize(const char *text, void *user) {
 // path.
 static bool train_find_tokenizer(run *r) {
     const int64_t bpe = train_bpe_size(r->o.tokenizer);
-    const ct_lexis_heard progress = {train_on_tokenize, r};
+    const ct_bundle_progress progress = {train_on_tokenize, r};
     const char *from = r->o.resume ? r->o.resume : r->o.from ? r->from : r->o.tokenizer;
-    if (!(bpe > 0 && !r->o.resume ? ct__lexis_learn(&r->lexis, &r->corpus, bpe, &progress, r->err)
-                                  : ct__lexis_load(&r->lexis, from, r->err)))
+    if (!(bpe > 0 && !r->o.resume ? ct__bundle_train(&r->bundle, &r->corpus, bpe, &progress, r->err)
+                                  : ct__bundle_load(&r->bundle, from, r->err)))
         return false;
-    const int64_t n = ct_tokenizer_size(r->lexis.tokenizer);
+    const int64_t n = ct_tokenizer_size(r->bundle.tokenizer);
     r->corpus.vocab.n = (int32_t)(r->vocab ? r->vocab : n);
     return n <= r->corpus.vocab.n ||
            ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, from,
@@ -805,14 +805,14 @@ static bool train_find_tokenizer(run *r) {
 
 // Tokenizes the text; a resumed run maps the tokens in its folder if the text is the same.
 static bool train_tokenize(run *r) {
-    const ct_lexis_heard progress = {train_on_tokenize, r};
+    const ct_bundle_progress progress = {train_on_tokenize, r};
     const ct_lm_resumed *resumed = &r->resumed;
     if (!train_find_tokenizer(r)) return false;
     if (r->o.resume && resumed->text_sum == (int64_t)r->corpus.text_sum &&
-        ct__lexis_kept(&r->corpus, r->o.out, resumed->n_tokens,
-                       (uint32_t)strtoul(resumed->checksum, NULL, 16)))
+        ct__bundle_map_tokens(&r->corpus, r->o.out, resumed->n_tokens,
+                              (uint32_t)strtoul(resumed->checksum, NULL, 16)))
         return true;
-    return ct__lexis_read(&r->lexis, &r->corpus, &progress, r->err);
+    return ct__bundle_tokenize(&r->bundle, &r->corpus, &progress, r->err);
 }
 
 static bool train_read_text(run *r) {
@@ -828,7 +828,8 @@ static bool train_read_text(run *r) {
         return false;
     }
     if (needs_tokenizer && !train_tokenize(r)) return false;
-    if (!needs_tokenizer && !ct__lexis_plain(&r->lexis, &r->corpus.vocab, r->err)) return false;
+    if (!needs_tokenizer && !ct__bundle_of_vocab(&r->bundle, &r->corpus.vocab, r->err))
+        return false;
     if (!ct__corpus_check(&r->corpus, context, r->err)) return false;
     if (!needs_tokenizer) train_warn_of_binary(r);
     r->n_train = ct__split(r->corpus.n);
@@ -839,10 +840,10 @@ static bool train_read_text(run *r) {
 // Saves the tokenizer and the tokens beside the model from the beginning. Those of bytes or characters are
 // saved with the first checkpoint, so that a run that fails before it leaves nothing that would be lost.
 static bool train_save_tokenizer(run *r) {
-    if (!r->lexis.tokenizer && !r->o.resume) return true;
-    r->tokenizer_saved = ct__lexis_save(&r->lexis, r->dir, r->err);
+    if (!r->bundle.tokenizer && !r->o.resume) return true;
+    r->tokenizer_saved = ct__bundle_save(&r->bundle, r->dir, r->err);
     return r->tokenizer_saved &&
-           (!r->lexis.tokenizer || ct__lexis_keep(&r->corpus, r->dir, r->err));
+           (!r->bundle.tokenizer || ct__bundle_store_tokens(&r->corpus, r->dir, r->err));
 }
 
 static bool train_make_batches(run *r) {
@@ -877,7 +878,7 @@ static bool train_make_state(run *r) {
 
 // Reports the latest plan of a dry run.
 static bool train_report_plan(run *r, const char *name) {
-    return !r->dry_run || ct__rehearsal_part(r->dry_run, name);
+    return !r->dry_run || ct__dry_run_report(r->dry_run, name);
 }
 
 // Loads the checkpoint's state over the initial one.
@@ -946,7 +947,7 @@ static bool train_restore_best(run *r) {
     if (!ct__checkpoint_restore_best(dir, r->first, lost, r->err)) return false;
     return lost || !ct__checkpoint_has_best(dir, r->first) ||
            (train_file_path(r, dir, CT_RUN_BEST, folder) &&
-            ct__lexis_save(&r->lexis, folder, r->err));
+            ct__bundle_save(&r->bundle, folder, r->err));
 }
 
 // Prunes the folder to the checkpoint's state, after everything that can be refused was checked.
@@ -1021,7 +1022,7 @@ static void train_run_free(run *r) {
     if (r->replaces_run) ct__run_abandon_replace(r->o.out); // the run was never saved
     ct__run_unlock(r->lock);
     ct__corpus_free(&r->corpus);
-    ct__lexis_free(&r->lexis);
+    ct__bundle_free(&r->bundle);
     ct__text_free(&r->characters);
     ct__text_free(&r->sample);
     ct__text_free(&r->largest);
@@ -1075,13 +1076,13 @@ static bool train_record_all(run *r, ct_lm_cost *cost) {
     }
     train_eval_batch(r);
     if (!train_report_plan(r, "evaluation")) return false;
-    if (r->o.on_event && (!ct__lm_rehearse_write(r->lm, r->cache, 1, SAMPLE_TOKENS) ||
+    if (r->o.on_event && (!ct__lm_dry_run_generate(r->lm, r->cache, 1, SAMPLE_TOKENS) ||
                           !train_report_plan(r, "sample")))
         return false;
     if (!train_record_step(r, true)) return false;
     // Once more, with the memory of all plans allocated; the plans are cached.
     train_eval_batch(r);
-    if (r->o.on_event && !ct__lm_rehearse_write(r->lm, r->cache, 1, SAMPLE_TOKENS)) return false;
+    if (r->o.on_event && !ct__lm_dry_run_generate(r->lm, r->cache, 1, SAMPLE_TOKENS)) return false;
     return train_record_step(r, false) && !r->err->code;
 }
 
@@ -1089,9 +1090,9 @@ static bool train_record_all(run *r, ct_lm_cost *cost) {
 static bool train_dry_run_once(run *real, const ct_lm_train_options *options, ct_lm_cost *cost) {
     run *r = train_run_alloc(options, real->command, real->err);
     if (!r) return false;
-    ct_lm_rehearsal h = {.part = real->part, .user = real->part_user};
+    ct_lm_dry_run h = {.part = real->part, .user = real->part_user};
     *cost = (ct_lm_cost){0};
-    bool ok = ct__rehearsal_begin(&h, ct__ctx(), real->device_limit, real->err);
+    bool ok = ct__dry_run_begin(&h, ct__ctx(), real->device_limit, real->err);
     if (ok) {
         r->err = &h.ctx->err;
         r->dry_run = &h;
@@ -1099,13 +1100,13 @@ static bool train_dry_run_once(run *real, const ct_lm_train_options *options, ct
         r->corpus = real->corpus;
         r->n_train = real->n_train;
         r->characters = real->characters;
-        r->lexis = real->lexis;
+        r->bundle = real->bundle;
         memcpy(r->from, real->from, sizeof r->from);
         ok = train_record_all(r, cost);
         train_free_model(r);
     }
     ct__free(r);
-    ct__rehearsal_end(&h, cost, real->err);
+    ct__dry_run_end(&h, cost, real->err);
     ct__text_free(&real->largest);
     real->largest = h.largest;
     return ok && !real->err->code;

@@ -232,7 +232,7 @@ static ct_tensor rope_dynamic_freq(const ct_rope *rope, int64_t length, ct_loc h
     return result;
 }
 
-ct_turned ct__rope_at(const ct_rope *rope, ct_tensor positions, int64_t length, ct_loc here) {
+ct_rope_tables ct__rope_at(const ct_rope *rope, ct_tensor positions, int64_t length, ct_loc here) {
     const bool is_long = rope->original_context && length > rope->original_context;
     const double factor = is_long ? rope->long_attention_factor : rope->attention_factor;
     ct_tensor freqs = is_long && rope->dynamic_factor > 0
@@ -246,7 +246,7 @@ ct_turned ct__rope_at(const ct_rope *rope, ct_tensor positions, int64_t length, 
     sizes[dims.n - 2] = sizes[dims.n - 1] = 1;
     dims.v = sizes;
     ct_tensor angle = ct_mul_at(ct_reshape_at(p, dims, here), freqs, here); // (..., 1, pairs)
-    ct_turned tables = {ct_cos_at(angle, here), ct_sin_at(angle, here)};
+    ct_rope_tables tables = {ct_cos_at(angle, here), ct_sin_at(angle, here)};
     if (factor != 1) {
         tables.cos = ct_mul_at(tables.cos, ct_f(factor), here);
         tables.sin = ct_mul_at(tables.sin, ct_f(factor), here);
@@ -264,8 +264,8 @@ static ct_tensor rope_slice(ct_tensor x, int64_t from, int64_t to, int64_t step,
                                          .here = here});
 }
 
-ct_tensor ct__rope_apply(const ct_spec *spec, const ct_rope *rope, ct_turned tables, ct_tensor x,
-                         bool first, ct_loc here) {
+ct_tensor ct__rope_apply(const ct_spec *spec, const ct_rope *rope, ct_rope_tables tables,
+                         ct_tensor x, bool first, ct_loc here) {
     if (!ct_ok(x)) return x;
     const int64_t n = rope->pairs, head = ct_dim(x, -1), from = first ? 0 : head - 2 * n;
     const bool half = spec->rope == CT_ROPE_HALF;

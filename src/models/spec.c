@@ -289,14 +289,14 @@ static bool spec_set_mask(const spec_reader *r, ct_layer_spec *layer, int64_t i)
         if (word < 0)
             return ct__err(r->err, CT_E_FORMAT, CT_NOWHERE, r->path,
                            "\"layer_types\" has \"%.60s\", layers are one of: %s", type, words);
-        layer->sight = (ct_layer_sight)word;
+        layer->mask = (ct_layer_mask)word;
     } else if (s->chunk) {
-        layer->sight = layer->has_rope ? CT_SIGHT_CHUNK : CT_SIGHT_FULL;
+        layer->mask = layer->has_rope ? CT_LAYER_MASK_CHUNKED : CT_LAYER_MASK_FULL;
     } else {
-        layer->sight =
-            spec_is_sliding(s, i) && i >= s->first_sliding ? CT_SIGHT_SLIDING : CT_SIGHT_FULL;
+        layer->mask = spec_is_sliding(s, i) && i >= s->first_sliding ? CT_LAYER_MASK_SLIDING
+                                                                     : CT_LAYER_MASK_FULL;
     }
-    if (layer->sight == CT_SIGHT_SLIDING && !s->window) layer->sight = CT_SIGHT_FULL;
+    if (layer->mask == CT_LAYER_MASK_SLIDING && !s->window) layer->mask = CT_LAYER_MASK_FULL;
     return true;
 }
 

@@ -149,9 +149,13 @@ enum {
 #undef F
 };
 
-typedef enum ct_layer_sight { CT_SIGHT_FULL, CT_SIGHT_SLIDING, CT_SIGHT_CHUNK } ct_layer_sight;
+typedef enum ct_layer_mask {
+    CT_LAYER_MASK_FULL,
+    CT_LAYER_MASK_SLIDING,
+    CT_LAYER_MASK_CHUNKED
+} ct_layer_mask;
 typedef struct ct_layer_spec {
-    ct_layer_sight sight;
+    ct_layer_mask mask;
     bool has_rope, experts;
 } ct_layer_spec;
 

@@ -137,9 +137,9 @@ typedef struct ct_lm_pass {
     ct_lm_cache *cache;    // NULL: all keys and values are in the pass
     // (N) i32: the slot of the pool that each token's keys and values are written to; with a cache
     ct_tensor slots;
-    ct_tensor memory;     // (B, S, width): the encoder's output, which the first segment attends to
-    int64_t max_length;   // the maximum length of a sequence, for what depends on it
-    ct_turned cos_sin[2]; // of full and of sliding layers
+    ct_tensor memory;   // (B, S, width): the encoder's output, which the first segment attends to
+    int64_t max_length; // the maximum length of a sequence, for what depends on it
+    ct_rope_tables cos_sin[2]; // of full and of sliding layers
     ct_nn_mode *mode;
     ct_loc here;
 } ct_lm_pass;

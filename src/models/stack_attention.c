@@ -43,12 +43,12 @@ static attn_qkv attn_project(const ct_lm_pass *pass, int64_t layer, ct_tensor x)
 
 static const ct_rope *attn_get_rope(const ct_lm_pass *pass, int64_t layer) {
     const ct_spec *s = &pass->lm->spec;
-    return &s->ropes[s->layer[layer].sight == CT_SIGHT_SLIDING];
+    return &s->ropes[s->layer[layer].mask == CT_LAYER_MASK_SLIDING];
 }
 
 static ct_tensor attn_rotate(const ct_lm_pass *pass, int64_t layer, ct_tensor x, bool first) {
     const ct_spec *s = &pass->lm->spec;
-    const ct_turned tables = pass->cos_sin[s->layer[layer].sight == CT_SIGHT_SLIDING];
+    const ct_rope_tables tables = pass->cos_sin[s->layer[layer].mask == CT_LAYER_MASK_SLIDING];
     return ct__rope_apply(s, attn_get_rope(pass, layer), tables, x, first, pass->here);
 }
 
@@ -211,9 +211,9 @@ static ct_tensor attn_make_mask(const ct_lm_pass *pass, int segment, int64_t lay
                                 ct_tensor keys) {
     const ct_spec *s = &pass->lm->spec;
     const ct_loc here = pass->here;
-    const ct_layer_sight mask_kind = s->layer[layer].sight;
-    const bool is_local = s->bidirectional && mask_kind == CT_SIGHT_SLIDING;
-    if (mask_kind != CT_SIGHT_CHUNK && !is_local) return CT_NONE;
+    const ct_layer_mask mask_kind = s->layer[layer].mask;
+    const bool is_local = s->bidirectional && mask_kind == CT_LAYER_MASK_SLIDING;
+    if (mask_kind != CT_LAYER_MASK_CHUNKED && !is_local) return CT_NONE;
     const ct_lm_segment *g = &pass->segment[segment];
     ct_tensor key = ct_iota_at(CT_I32, CT_DIMS(ct__size_like(keys, 2)), 0, here); // (S)
     ct_tensor query = ct_iota_at(CT_I32, CT_DIMS(g->time, 1), 0, here);           // (T, 1)
@@ -303,7 +303,7 @@ static ct_tensor attn_attend(const ct_lm_pass *pass, int segment, int64_t layer,
         .length = g->lengths,
         .sinks = sinks.weight.bits ? ct__stack_numbers(sinks.weight, here) : CT_NONE,
         .causal = causal,
-        .window = causal && s->layer[layer].sight == CT_SIGHT_SLIDING ? s->window : 0,
+        .window = causal && s->layer[layer].mask == CT_LAYER_MASK_SLIDING ? s->window : 0,
         .scale = CT_F(scale),
         .softcap = CT_F(s->softcap),
         .here = here,

@@ -24,7 +24,7 @@ GROUPS = {"OPENAI": ["CHAT", "COMPLETION", "RESPONSES"], "GENERATION": ["CHAT", 
 
 def rows():
     """(family, name, neutral values, sentence) of each name that may be refused; (family, name) of each that is taken."""
-    source = (ROOT / "cli/serve_known.c").read_text()
+    source = (ROOT / "cli/serve_unsupported.c").read_text()
     words = {name: "".join(re.findall(r'"([^"]*)"', text)) for name, text in re.findall(r'(\w+)\[\] =((?:\s*"[^"]*")+)', source)}
     table = source.split("known_fields[] = {")[1].split("\n};")[0]
     refused, taken = [], []
