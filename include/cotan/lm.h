@@ -204,7 +204,7 @@ typedef struct ct_lm_config {
 // deviation 0.02, and 0.02 / sqrt(2 * layers) for projections into the residual stream; biases are
 // 0 and norms 1. They depend on the seed and their names. NULL: see ct_error_text.
 //     ct_lm_config small = {.vocab = 256, .context = 64, .layers = 2, .heads = 2, .width = 32};
-//     ct_lm *lm = ct_lm_new(&small, 1);
+//     ct_lm *model = ct_lm_new(&small, 1);
 CT_API ct_lm *ct_lm_new_at(const ct_lm_config *config, uint64_t seed, ct_loc here);
 #define ct_lm_new(config, seed) ct_lm_new_at((config), (seed), CT_HERE)
 // Registers an architecture for the rest of the process: a row as in src/models/architectures.c,

@@ -257,7 +257,7 @@ static void check_tiny(const ct_lm *model, int no_bias, const char *characters) 
     ct_err err = {0};
     assert_true(s->vocab == V && s->context == C && s->layers == L && s->heads == H);
     assert_true(s->width == W && s->eps == 1e-5 && s->bias == !no_bias && s->tied);
-    assert_true(ct__config_string(&model->config, "tokens", &text, &n, &err));
+    assert_true(ct__config_string(&model->config, "tokenizer", &text, &n, &err));
     assert_string_equal(text, "chars");
     assert_true(ct__config_string(&model->config, "vocabulary", &text, &n, &err));
     assert_int_equal(n, strlen(characters));
@@ -324,7 +324,7 @@ static void what_this_model_does_not_compute_is_refused(void **state) {
 static bool sealed(ct_config *config, void *user, ct_err *err) {
     const char *characters = user;
     (void)err;
-    ct__config_set_string(config, "tokens", "chars", 5);
+    ct__config_set_string(config, "tokenizer", "chars", 5);
     ct__config_set_string(config, "vocabulary", characters, strlen(characters));
     ct__config_seal(config);
     return true;

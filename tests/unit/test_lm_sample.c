@@ -42,7 +42,7 @@ static void draw(const char *dir, size_t prompt_n, int64_t length) {
 
 static bool add_vocabulary(ct_config *config, void *user, ct_err *err) {
     (void)user, (void)err;
-    ct__config_set_string(config, "tokens", "chars", 5);
+    ct__config_set_string(config, "tokenizer", "chars", 5);
     ct__config_set_string(config, "vocabulary", letters, sizeof letters - 1);
     return true;
 }
