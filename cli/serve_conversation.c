@@ -101,7 +101,7 @@ static bool conversation_parse_message(exchange *x, json_t *message, size_t i, c
             return true;
         }
     }
-    // A refusal of the assistant stands in for its content.
+    // Without content, the text of the assistant's refusal is used.
     json_t *refused = json_object_get(message, "refusal");
     if ((!content || json_is_null(content)) && json_is_string(refused)) content = refused;
     snprintf(where, sizeof where, "messages[%zu].content", i);

@@ -1,7 +1,7 @@
 """The pages of docs/api from the public headers: a page for each section of cotan.h, one for each other header.
 
 What a header says above its declarations becomes text, the declarations become code: as one calls them, so the macro
-that adds the caller's line stands for the function behind it.
+that adds the caller's line replaces the function that it calls.
 """
 import itertools
 import re

@@ -6,7 +6,8 @@ void *__wrap_dlopen(const char *path, int flags);
 void *__wrap_dlsym(void *library, const char *name);
 int __wrap_dlclose(void *library);
 char *__wrap_dlerror(void);
-int cotan_no_tls(void); // stands for every function of GnuTLS; the build lists their names
+int cotan_no_tls(
+    void); // the linker resolves every function of GnuTLS to it; CMake passes their names
 
 void *__wrap_dlopen(const char *path, int flags) { return (void)path, (void)flags, NULL; }
 void *__wrap_dlsym(void *library, const char *name) { return (void)library, (void)name, NULL; }

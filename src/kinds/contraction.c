@@ -640,7 +640,7 @@ static bool contract_match_windows(contract *c) {
 }
 
 static ct_kval contract_window_value(void *env, ct_kir *k, ct_kval channel, ct_kval image,
-                                     const ct_kval *behind) {
+                                     const ct_kval *offset) {
     (void)k;
     const contract *c = ((side *)env)->c;
     const ct_matmul_windows *w = &c->windows;
@@ -660,7 +660,7 @@ static ct_kval contract_window_value(void *env, ct_kir *k, ct_kval channel, ct_k
             const int a = 2 - n + i;
             const int64_t span = (w->positions[a] - 1) * w->stride[a] + w->taps[a];
             at[own + i] =
-                r ? ct__ix_int(p, 0) : ct__emit_bind(c->e, behind[a], ct__ix_int(p, span));
+                r ? ct__ix_int(p, 0) : ct__emit_bind(c->e, offset[a], ct__ix_int(p, span));
         }
         contract_set_axes(c, roles[r], A, at, index);
     }

@@ -80,9 +80,9 @@ void ct__template_panels(ct_kir *k, const ct_matmul_spec *spec);
 // given here. With one spatial axis, the first axis has one tap and one position.
 typedef struct ct_matmul_windows {
     int64_t channels, taps[2], positions[2], stride[2];
-    // Returns the element of a channel and an image at offset `behind` from the first element that a window
+    // Returns the element of a channel and an image at `offset` (one per spatial axis) from the first element that a window
     // covers. `env` is that of a.
-    ct_kval (*value)(void *env, ct_kir *k, ct_kval channel, ct_kval image, const ct_kval *behind);
+    ct_kval (*value)(void *env, ct_kir *k, ct_kval channel, ct_kval image, const ct_kval *offset);
 } ct_matmul_windows;
 // True if there is a register tile for the windows. The columns, whose number is static, are then contiguous
 // along k.

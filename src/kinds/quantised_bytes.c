@@ -353,12 +353,12 @@ static prefetch_target qbytes_next_panel(const quantised *q, ct_kval row, ct_kva
     ct_kval word = ct__kir_mod(k, part, ct__kir_int(k, words / PANEL));
     word = ct__kir_add(k, ct__kir_muli(k, from, WORDS), ct__kir_muli(k, word, PANEL));
     word = ct__kir_addi(k, word, words);
-    ct_kval behind = ct__kir_lt(k, ct__kir_int(k, all - 1), word);
+    ct_kval wraps = ct__kir_lt(k, ct__kir_int(k, all - 1), word);
     group = ct__kir_add(k, ct__kir_mod(k, group, ct__kir_int(k, groups)),
-                        ct__kir_select(k, behind, ct__kir_int(k, groups), none));
+                        ct__kir_select(k, wraps, ct__kir_int(k, groups), none));
     return (prefetch_target){
         ct__quantised_behind(k, q->s, q->first, group),
-        ct__kir_sub(k, word, ct__kir_select(k, behind, ct__kir_int(k, all), none))};
+        ct__kir_sub(k, word, ct__kir_select(k, wraps, ct__kir_int(k, all), none))};
 }
 static void qbytes_prefetch_panel(const quantised *q, const prefetch_target *from, ct_kval block) {
     ct_kir *k = q->k;

@@ -63,7 +63,7 @@ static const ct_gguf_pair *gguf_find_key(const ct_gguf *g, const char *architect
 static void gguf_copy_key(const ct_gguf *g, const char *architecture, size_t i, json_t *config) {
     const ct_gguf_pair *pair = gguf_find_key(g, architecture, gguf_keys[i].gguf);
     if (!pair || pair->type == CT_GGUF_STRING) return;
-    // Of a list with a number per layer, the first one stands for all.
+    // A list has one value per layer; only the first one is used.
     if (!pair->value.n || pair->value.type == CT_GGUF_STRING) return;
     const int64_t value = ct__gguf_list_int(&pair->value, 0);
     json_object_set_new(config, gguf_keys[i].config,

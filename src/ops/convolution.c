@@ -487,8 +487,8 @@ static int64_t conv_phase_steps(ct_tensor x, const geometry *g, const positions 
     const int64_t count = all->counts[i], stride = g->stride.v[i], before = first / stride;
     if (!ct__marked(count)) return (count - 1 + first) / stride - before + 1;
     const int64_t last = all->beyond[i] - 1 + first;
-    const int64_t behind = last >= 0 ? last / stride : -((stride - 1 - last) / stride);
-    return ct__size_add(ct__size_like(x, 2 + i), behind - before + 1);
+    const int64_t after = last >= 0 ? last / stride : -((stride - 1 - last) / stride);
+    return ct__size_add(ct__size_like(x, 2 + i), after - before + 1);
 }
 
 // Interleaves y (N, C, r..., q...), with q * stride + r as one axis: (N, C, q r...).

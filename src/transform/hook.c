@@ -168,7 +168,7 @@ static bool cut_add_value(value_set *to, ct_val v) {
 
 typedef struct cut_search {
     ct_nodes list;
-    value_set behind, leaves;
+    value_set frontier, leaves;
     size_t place;
     // (list.n) by node of the list: leads is 1 if a target is reached from it (without targets, always), and
     // 2 if it is a target; inside is true if it is on the loss side of the cut; ways is scratch
@@ -271,7 +271,7 @@ static bool cut_add_crossing(cut_search *c) {
                 continue;
             const bool leaf = ct__history_begins(in.node);
             if ((leaf || !c->inside[in.node->index]) &&
-                !cut_add_value(leaf ? &c->leaves : &c->behind, in))
+                !cut_add_value(leaf ? &c->leaves : &c->frontier, in))
                 return false;
         }
     }
@@ -286,17 +286,17 @@ static bool cut_write(const cut_search *c, const ct_val *roots, size_t n, ct_his
     ct_node *node = c->place ? c->list.v[c->place - 1] : NULL;
     const bool mark = node && ct__is_mark(node);
     const size_t n_at = node ? node->n_out : 0, n_operands = mark ? node->n_in : 0;
-    ct_tensor *at = ct__calloc(n_at + n_operands + n + c->behind.n + c->leaves.n + 1, sizeof *at);
+    ct_tensor *at = ct__calloc(n_at + n_operands + n + c->frontier.n + c->leaves.n + 1, sizeof *at);
     if (!at) return false;
     *cut = (ct_history_cut){.owner = mark ? ((const mark_attrs *)node->attrs)->owner : NULL,
                             .boundary = at,
                             .operands = at + n_at,
                             .inside_roots = at + n_at + n_operands,
                             .frontier = at + n_at + n_operands + n,
-                            .leaves = at + n_at + n_operands + n + c->behind.n,
+                            .leaves = at + n_at + n_operands + n + c->frontier.n,
                             .n_boundary = n_at,
                             .n_operands = n_operands,
-                            .n_frontier = c->behind.n,
+                            .n_frontier = c->frontier.n,
                             .n_leaves = c->leaves.n,
                             .memory = at};
     for (size_t i = 0; i < n_at; i++) at[i] = ct__handle(node, (uint32_t)i);
@@ -304,7 +304,7 @@ static bool cut_write(const cut_search *c, const ct_val *roots, size_t n, ct_his
     for (size_t i = 0; i < n; i++)
         if (roots[i].node->index >= c->place || ct__history_begins(roots[i].node))
             cut->inside_roots[cut->n_inside_roots++] = ct__handle_of(roots[i]);
-    for (size_t i = 0; i < c->behind.n; i++) cut->frontier[i] = ct__handle_of(c->behind.v[i]);
+    for (size_t i = 0; i < c->frontier.n; i++) cut->frontier[i] = ct__handle_of(c->frontier.v[i]);
     for (size_t i = 0; i < c->leaves.n; i++) cut->leaves[i] = cut_leaf_handle(c->leaves.v[i]);
     return true;
 }
@@ -329,9 +329,9 @@ bool ct_history_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *target
         ok = cut_find_inside(&c);
     }
     if (ok) {
-        c.behind.met = ct__calloc(2 * c.list.n + 1, 1);
-        c.leaves.met = c.behind.met ? c.behind.met + c.list.n : NULL;
-        ok = c.behind.met && cut_add_crossing(&c);
+        c.frontier.met = ct__calloc(2 * c.list.n + 1, 1);
+        c.leaves.met = c.frontier.met ? c.frontier.met + c.list.n : NULL;
+        ok = c.frontier.met && cut_add_crossing(&c);
     }
     // a root that is a leaf, and whose users are all on the other side
     for (size_t i = 0; i < n && ok; i++)
@@ -342,8 +342,8 @@ bool ct_history_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *target
     if (!ok) ct__err_memory(&ctx->err, here, "backward", n * sizeof *vals);
     ct__free(c.leads);
     ct__free(c.inside);
-    ct__free(c.behind.met);
-    ct__free(c.behind.v);
+    ct__free(c.frontier.met);
+    ct__free(c.frontier.v);
     ct__free(c.leaves.v);
     ct__free(vals);
     ct__nodes_free(&c.list);

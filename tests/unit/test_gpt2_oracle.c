@@ -1,7 +1,8 @@
 // GPT-2 on given weights and batches, for test_gpt2_oracle.py and tests/parity/test_gpt2.py:
 //     test_gpt2_oracle DEVICE MODEL_DIR BATCHES.npz OUT.npz SAVED_DIR
 // BATCHES holds tokens and targets (steps, B, T) i32. OUT gets logits, loss and every gradient
-// (grad.NAME) of the first batch; logits behind its last tokens, decoded with a cache in pieces; and the losses of one AdamW step on each batch; SAVED_DIR the model after them.
+// (grad.NAME) of the first batch, the logits after its last tokens as decoded in chunks with a KV cache, and the
+// loss of one AdamW step on each batch. The model after these steps is saved to SAVED_DIR.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

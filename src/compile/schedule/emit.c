@@ -25,7 +25,7 @@ bool ct__emit_restart(ct_emit *e) {
     ct__arena_reset(&e->arena);
     e->pool = ct__ix_new(&e->arena, e->err);
     d->n_binds = d->n_memo = d->n_marks = d->n_args = d->n_syms = d->n_seen = 0;
-    d->n_behind = 0;
+    d->n_epilogues = 0;
     d->depth = d->n_kept = d->stage = 0;
     e->guard = CT_IX_NONE;
     e->flops = 0;
@@ -355,7 +355,7 @@ static void emitter_record_access(ct_emit *e, ct_seen access) {
         emitter_no_memory(e);
         return;
     }
-    access.behind = d->behind;
+    access.epilogue = d->epilogue;
     d->seen[d->n_seen++] = access;
 }
 
@@ -663,9 +663,9 @@ ct_kval ct__emit_value_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_dtype as)
 void ct__emit_store_apart(ct_emit *e, ct_val v, const ct_ix *at, ct_kval value) {
     ct_kernel_builder *d = e->draft;
     size_t n_memo = d->n_memo;
-    d->behind = ++d->n_behind;
+    d->epilogue = ++d->n_epilogues;
     ct__emit_store(e, v, at, value);
-    d->behind = 0;
+    d->epilogue = 0;
     d->n_memo = n_memo;
 }
 

@@ -7,7 +7,7 @@
 // True if a write may overwrite what a read still needs. A template's elements are stored once each, after
 // the values of their epilogues were read.
 static bool finish_overwrites(const ct_seen *write, const ct_seen *read) {
-    if (write->behind != read->behind) return !write->behind || !read->behind;
+    if (write->epilogue != read->epilogue) return !write->epilogue || !read->epilogue;
     return write->offset != read->offset;
 }
 

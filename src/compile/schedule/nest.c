@@ -1035,7 +1035,7 @@ static bool nest_write(nest *n, const nest *how) {
     return !e->err->code;
 }
 
-// True if an axis has ranges but no loop of its own, so that its ranges cannot be told apart.
+// True if an axis has ranges but no loop of its own: generated code then does not know in which range it is.
 static bool nest_has_inner_ranges(const nest *n, int rank) {
     for (int a = rank - n->lanes + 1; a < rank && n->axis_split; a++)
         if (n->axis_split[a].n) return true;

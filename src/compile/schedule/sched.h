@@ -115,8 +115,8 @@ typedef struct ct_seen {
     uint32_t buf;
     size_t bytes; // offset into the buffer, from which `offset` counts elements of `dtype`
     ct_dtype dtype;
-    // the number of the template's element whose epilogue makes the access (each is stored once); 0: none
-    uint32_t behind;
+    // number of the template's element whose epilogue makes the access (each is stored once); 0: none
+    uint32_t epilogue;
 } ct_seen;
 
 // A value of a row's elements that several loops of the row use. The first of these loops stores it in
@@ -152,7 +152,7 @@ typedef struct ct_kernel_builder {
     size_t n_syms, syms_cap, sym_values_cap;
     ct_seen *seen; // (n_seen) all accesses, from which loops are chosen
     size_t n_seen, seen_cap;
-    uint32_t behind, n_behind; // current and highest `behind` of `seen`
+    uint32_t epilogue, n_epilogues; // number of the current epilogue (0: none), and of all so far
     // the group whose values are computed here instead of loaded; -1: none
     int32_t group;
     int depth;                  // of nested inlining
