@@ -68,7 +68,10 @@ void ct__dot_begin(ct_text *text, const char *title, ct_node *const *nodes, size
 }
 
 void ct__dot_root(ct_text *text, size_t number, ct_root_kind kind, ct_val val, const char *name) {
-    static const char *const kinds[] = {"keep", "read", "assign", "metric", "store", "extra"};
+    static const char *const kinds[] = {
+        [CT_ROOT_KEEP] = "keep",     [CT_ROOT_READ] = "read",   [CT_ROOT_ASSIGN] = "assign",
+        [CT_ROOT_METRIC] = "metric", [CT_ROOT_STORE] = "store", [CT_ROOT_EXTRA] = "extra"};
+    _Static_assert(sizeof kinds / sizeof *kinds == CT_ROOT_EXTRA + 1, "a name for each kind");
     ct__textf(text, "  root%zu [label=\"%s", number, kinds[kind]);
     if (name) {
         ct__text_add(text, " ");
