@@ -25,7 +25,8 @@ struct ct_cpu_code {
     _Atomic uint64_t ready_by;          // on ct__now's clock, in ns; 0: nobody compiles it now
     atomic_bool pending;                // counted in kernels_pending
     bool claimed;                       // guarded by the table's lock
-    bool queued, urgent;                // guarded by the queue's lock
+    bool queued, urgent;                // guarded by the queue's lock, as is
+    int taken;                          // by how many threads that took it from the queue
     ct_cpu_code *next;                  // in its bucket, or in the list of forgotten entries
 };
 

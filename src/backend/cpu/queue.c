@@ -18,8 +18,9 @@ typedef struct item {
     char text[];
 } item;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards all below
-static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   // guards all below
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;    // a worker
+static pthread_cond_t compiled = PTHREAD_COND_INITIALIZER; // a batch, or not: it is over
 static item *first, **last = &first;
 static size_t queued, urgent; // items; those that a thread waits for
 static size_t share;          // of the urgent items, for one compiler
@@ -92,6 +93,7 @@ static size_t queue_take(item *batch[MAX_URGENT], int threads) {
         queued--;
         urgent -= it->code->urgent;
         it->code->queued = it->code->urgent = false;
+        it->code->taken++;
         batch[n++] = it;
     }
     return n;
@@ -109,8 +111,12 @@ static void queue_compile(item *const *batch, size_t n) {
         // It may have been published before it was queued; an unpublished one belongs to another
         // thread.
         if (ct__code_fn(batch[i]->code)) ct__code_clear_pending(batch[i]->code);
-        ct__free(batch[i]);
     }
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n; i++) batch[i]->code->taken--;
+    pthread_cond_broadcast(&compiled);
+    pthread_mutex_unlock(&lock);
+    for (size_t i = 0; i < n; i++) ct__free(batch[i]);
 }
 
 bool ct__queue_compile_some(void) {
@@ -120,6 +126,14 @@ bool ct__queue_compile_some(void) {
     pthread_mutex_unlock(&lock);
     if (n) queue_compile(batch, n);
     return n > 0;
+}
+
+bool ct__queue_await(const ct_cpu_code *code) {
+    pthread_mutex_lock(&lock);
+    bool was = code->taken > 0;
+    while (code->taken > 0) pthread_cond_wait(&compiled, &lock);
+    pthread_mutex_unlock(&lock);
+    return was;
 }
 
 // ---------------------------------------------------------------------------------------- threads

@@ -99,7 +99,8 @@ static bool start_await(const list *l, int threads, const atomic_bool *stop, ct_
     for (ct_cpu_code *code; (code = start_first_awaited(l));) {
         if (stop && atomic_load(stop))
             return ct__err(err, CT_E_INTERRUPTED, CT_NOWHERE, "run", CT_CANCELLED);
-        if (!ct__queue_compile_some() && !ct__code_await(code) && start_is_unready(code)) break;
+        bool waited = ct__queue_compile_some() || ct__queue_await(code) || ct__code_await(code);
+        if (!waited && start_is_unready(code)) break;
     }
     return true;
 }
