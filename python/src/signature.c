@@ -5,7 +5,7 @@
 //     std(input, dim: int|ints=None, *, correction: float=1, keepdim: bool=False, out=None)
 //
 // A parameter's annotation says what it accepts: Tensor, int, ints (also one int), bool, float (any number),
-// str, dtype, Tensors (a sequence), any; `input` and `self` are tensors unless annotated. `*size: ints` takes
+// str, dtype, Tensors (a sequence), None, any; `input` and `self` are tensors unless annotated. `*size: ints` takes
 // numbers, or one sequence of them. A name may have several signatures, which are tried in order.
 #include "signature.h"
 
@@ -28,6 +28,7 @@ enum {
     ACCEPT_DTYPE = 64,
     ACCEPT_TENSORS = 128,
     ACCEPT_ANY = 256,
+    ACCEPT_NONE = 512,
 };
 static const struct {
     const char *word, *says; // in the annotation; in errors
@@ -36,7 +37,7 @@ static const struct {
     {"ints", "a tuple of ints"}, {"bool", "a bool"},
     {"float", "a number"},       {"str", "a str"},
     {"dtype", "a dtype"},        {"Tensors", "a tuple of Tensors"},
-    {"any", "anything"},
+    {"any", "anything"},         {"None", "None"},
 };
 
 typedef struct parameter {
@@ -102,7 +103,7 @@ static bool signature_is_sequence_of(PyObject *o, bool of_tensors) {
 }
 
 static bool signature_accepts(int allowed, PyObject *o) {
-    if (allowed & ACCEPT_ANY) return true;
+    if ((allowed & ACCEPT_ANY) || ((allowed & ACCEPT_NONE) && o == Py_None)) return true;
     if ((allowed & ACCEPT_TENSOR) && tensor_check(o)) return true;
     if ((allowed & ACCEPT_BOOL) && PyBool_Check(o)) return true;
     if ((allowed & ACCEPT_FLOAT) &&
@@ -318,8 +319,17 @@ static bool signature_has_defaults_after(const overload *v, const call *c, int n
     return true;
 }
 
+// Returns false for complex operands of an op that takes real ones.
+static bool signature_suits_op(const overload *v, const call *c) {
+    for (int i = 0; (v->op_flags & CALL_REAL) && i < v->op->n_operands; i++)
+        if (tensor_check(c->values[i]) ? dtype_kind(ct_dtype_of(tensor_peek(c->values[i]))) == 'c'
+                                       : PyComplex_Check(c->values[i]))
+            return false;
+    return true;
+}
+
 static PyObject *signature_run(const overload *v, const call *c) {
-    if (v->op && signature_has_defaults_after(v, c, v->op->n_operands))
+    if (v->op && signature_has_defaults_after(v, c, v->op->n_operands) && signature_suits_op(v, c))
         return call_op_operands(v->op, c->values, v->op_flags);
     const int n = v->n - (v->out >= 0);
     PyObject *args = PyTuple_New(n);
@@ -412,9 +422,10 @@ static PyObject *signature_call_method(const method *m, PyObject *self, PyObject
     TIMES_16(use, n##4)                                                                            \
     TIMES_16(use, n##5)                                                                            \
     TIMES_16(use, n##6)                                                                            \
-    TIMES_16(use, n##7) TIMES_16(use, n##8) TIMES_16(use, n##9) TIMES_16(use, n##a)                \
-        TIMES_16(use, n##b) TIMES_16(use, n##c) TIMES_16(use, n##d) TIMES_16(use, n##e)            \
-            TIMES_16(use, n##f)
+    TIMES_16(use, n##7)                                                                            \
+    TIMES_16(use, n##8)                                                                            \
+    TIMES_16(use, n##9) TIMES_16(use, n##a) TIMES_16(use, n##b) TIMES_16(use, n##c)                \
+        TIMES_16(use, n##d) TIMES_16(use, n##e) TIMES_16(use, n##f)
 #define TIMES_1024(use) TIMES_256(use, 0) TIMES_256(use, 1) TIMES_256(use, 2) TIMES_256(use, 3)
 TIMES_1024(METHOD)
 typedef PyObject *(*method_function)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
@@ -447,7 +458,7 @@ static bool signature_parse_accepts(const char **at, int *accepts) {
     const char *s = *at;
     for (*accepts = 0;; s++) {
         s = signature_skip_spaces(s);
-        const size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzT");
+        const size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzNT");
         size_t i = 0;
         while (i < sizeof accept_words / sizeof *accept_words &&
                (strlen(accept_words[i].word) != n || strncmp(accept_words[i].word, s, n)))
