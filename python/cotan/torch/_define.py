@@ -14,6 +14,7 @@ import re
 from .. import _core
 from .._core import Tensor
 from .._dtypes import can_cast
+from .._torch_function import disabled_torch_function
 
 FLOATS, BOOLS, REAL = 1, 2, 4  # as in python/src/call.h
 
@@ -117,4 +118,4 @@ def _dispatch(public, args, options):
                     f"__torch_function__: {types}")
 
 
-_core._signature_hooks(_write_out, _dispatch)
+_core._signature_hooks(_write_out, _dispatch, disabled_torch_function)
