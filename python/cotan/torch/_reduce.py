@@ -15,11 +15,12 @@ def axes_of(name, x, dim):
     """Returns the axes as primitive ops take them: None for all; a tensor without axes has axis 0 and -1."""
     if dim is None or isinstance(dim, (tuple, list)) and not dim:
         return None
-    rank = max(x.ndim, 1)
+    if x.ndim:
+        return dim
     for axis in dim if isinstance(dim, (tuple, list)) else (dim,):
-        if not -rank <= axis < rank:
-            raise IndexError(f"{name}: Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {axis})")
-    return dim if x.ndim else None
+        if not -1 <= axis <= 0:
+            raise IndexError(f"{name}: axis {axis} is out of range for a tensor without axes, which has axis 0 and -1")
+    return None
 
 
 def reduce(name, op, x, dim, keepdim, **options):
