@@ -391,8 +391,9 @@ def tile(x, repetitions, /, *more):
     return ops.tile(x, (1,) * (rank - len(times)) + tuple(times)) if rank else +x
 
 
-def repeat(x, repeats, /, *, axis=None):
-    """Repeats each element along an axis (None: in row-major order)."""
+def repeat(x, repeats, /, *, axis=None, total=None):
+    """Repeats each element along an axis (None: in row-major order). `total`, the size of the result, spares reading
+    `repeats`."""
     x = ops.reshape(x, (-1,)) if axis is None else x
     axis = normalize_axis(axis or 0, x.ndim, "repeat")
     if hasattr(repeats, "__index__") and not (isinstance(repeats, Tensor) and repeats.ndim):
@@ -403,7 +404,8 @@ def repeat(x, repeats, /, *, axis=None):
     if repeats.numel() != x.shape[axis]:
         raise ValueError(f"repeat: there are {repeats.numel()} numbers for {x.shape[axis]} places")
     ends = ops.cumsum(ops.cast(repeats, _core.int64), axis=0)
-    total = int(ends[-1].item()) if repeats.numel() else 0
+    if total is None:
+        total = int(ends[-1].item()) if repeats.numel() else 0
     return ops.gather(x, ops.searchsorted(ends, ops.iota(_core.int64, (total,), 0), right=True), axis=axis)
 
 
