@@ -19,7 +19,7 @@ __all__ = [
 
 def normalize_axis(axis, rank, name):
     """Returns an axis, counted from the start."""
-    if not -rank <= axis < max(rank, 1):
+    if not -max(rank, 1) <= axis < max(rank, 1):
         raise IndexError(f"{name}: axis {axis} is out of range for a tensor of {rank} axes")
     return axis % rank if rank else 0
 
@@ -499,11 +499,9 @@ def diag_embed(x, offset=0):
     n = x.shape[-1] + abs(offset)
     shape = (*x.shape[:-1], n, n)
     rows, columns = ops.iota(_core.int64, (n, n), 0), ops.iota(_core.int64, (n, n), 1)
-    line = ops.reshape(x, (*x.shape, 1) if offset < 0 else (*x.shape[:-1], 1, x.shape[-1]))
-    axis = -2 if offset < 0 else -1
-    low, high = ([0] * line.ndim for _ in range(2))
-    (high if offset < 0 else low)[axis] = abs(offset)
-    line = ops.pad(line, ops.cast(_core.asarray(0), x.dtype), low=low, high=high)
+    before = [0] * x.ndim
+    line = ops.pad(ops.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), ops.cast(_core.asarray(0), x.dtype),
+                   low=[*before, max(offset, 0)], high=[*before, max(-offset, 0)])
     return ops.select(ops.equal(columns - rows, offset), ops.expand(line, shape), ops.cast(_core.asarray(0), x.dtype))
 
 

@@ -124,7 +124,8 @@ def _write_slices(name, op, x, dim, index, source):
 @define("index_add(input, dim: int, index: Tensor, source: Tensor, *, alpha: float=1, out=None)", "fmi")
 def index_add(x, dim, index, source, alpha):
     """Adds slices of alpha source to those of x at the index along dim."""
-    return _write_slices("index_add", SCATTER_ADD, x, dim, index, source if alpha == 1 else source * alpha)
+    source = source if alpha == 1 else ops.and_(source, bool(alpha)) if source.dtype in BOOL else source * alpha
+    return _write_slices("index_add", SCATTER_ADD, x, dim, index, source)
 
 
 @define("index_copy(input, dim: int, index: Tensor, source: Tensor, *, out=None)", "fmi")
@@ -149,12 +150,18 @@ def index_select(x, dim, index):
 @define("index_put(input, indices, values: Tensor|float, accumulate: bool=False)", "fm")
 def index_put(x, indices, values, accumulate):
     """Returns x with values written, or added, at the indices, one an axis; None is a whole axis."""
-    y = x.clone()
-    return y.index_put_(indices, values, accumulate)
+    return index_put_(x.clone(), indices, values, accumulate)
 
 
-_index_put_in_place = Tensor.index_put_
-define("index_put_(input, indices, values: Tensor|float, accumulate: bool=False)")(_index_put_in_place)
+_write_at = Tensor.index_put_
+
+
+@define("index_put_(input, indices, values: Tensor|float, accumulate: bool=False)", "fm")
+def index_put_(x, indices, values, accumulate):
+    """Writes values, or adds them, at the indices in place."""
+    if accumulate and x.dtype in BOOL:
+        return x.copy_(ops.not_equal(_write_at(ops.cast(x, _core.int32), indices, values, True), 0))
+    return _write_at(x, indices, values, accumulate)
 
 
 @define("put(input, index: Tensor, source: Tensor, accumulate: bool=False)", "fmi")
@@ -242,9 +249,6 @@ def sort(x, dim, descending, stable):
     values, indices = _searching.sort_with_indices(x, dim, descending)
     return return_types.sort(values if x.ndim else x.clone(), indices)
 
-
-define("sort(input, *, stable: bool, dim: int=-1, descending: bool=False, out=None)")(
-    lambda x, stable, dim, descending: sort(x, dim, descending, stable))
 
 
 @define("argsort(input, dim: int=-1, descending: bool=False, stable: bool=False)", "fm")
@@ -497,6 +501,7 @@ def gradient(x, spacing, dim, edge_order):
         raise RuntimeError(f"gradient: edge_order is 1 or 2, not {edge_order}")
     x = x if x.dtype in FLOATS + COMPLEX else ops.cast(x, _core.float32)
     dims = builtin_range(x.ndim) if dim is None else _shaping.normalize_axes(dim, x.ndim, "gradient")
+    spacing = 1 if spacing is None else spacing
     spacing = spacing if isinstance(spacing, (tuple, list)) else [spacing] * len(dims)
     if len(spacing) != len(dims):
         raise RuntimeError(f"gradient: there are {len(spacing)} spacings for {len(dims)} axes")

@@ -1,7 +1,7 @@
 """Shaping, joining and splitting with PyTorch's signatures. What is a view in PyTorch is a view here."""
 import math
 
-from .. import _core, _creation, _elementwise, _pytorch, _shaping
+from .. import _core, _creation, _elementwise, _pytorch, _reductions, _shaping
 from .._core import Tensor, ops
 from .._shaping import make_view, normalize_axis
 from .._types import Size
@@ -64,6 +64,13 @@ def split_by_sizes(x, split_sizes, dim):
     return _shaping.split_sizes(x, tuple(split_sizes), dim)
 
 
+def unfold(x, dimension, size, step, _of_axes=Tensor.unfold):
+    """Returns windows of the given size along an axis as a new last axis; a 0-d tensor is one window."""
+    if x.ndim:
+        return _of_axes(x, dimension, size, step)
+    return make_view(x, ("reshape", (1,)), ("slice", (0,), (0,), (min(size, 1),), (1,)))
+
+
 def own(result):
     """Returns views as tensors of their own."""
     return tuple(x.clone() for x in result) if isinstance(result, tuple) else result.clone()
@@ -85,7 +92,7 @@ VIEWS = (
     ("t(input)", "f", _shaping.t),
     ("transpose(input, dim0: int, dim1: int)", "f", _shaping.swapaxes),
     ("unbind(input, dim: int=0)", "f", _shaping.unbind),
-    ("unfold(input, dimension: int, size: int, step: int)", "", Tensor.unfold),
+    ("unfold(input, dimension: int, size: int, step: int)", "m", unfold),
     ("unsqueeze(input, dim: int)", "f", _shaping.expand_dims),
     ("view(input, size: ints)", "", view),
     ("view_as_complex(input)", "f", _elementwise.view_as_complex),
@@ -223,7 +230,7 @@ for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
 
 define("chunk(input, chunks: int, dim: int=0)")(_shaping.chunk)
 define("unsafe_chunk(input, chunks: int, dim: int=0)", "fm")(_shaping.chunk)
-define("unsafe_split(tensor: Tensor, split_size: int, dim: int=0)", "fm")(_shaping.split_sizes)
+define("unsafe_split(input, split_size: int, dim: int=0)", "fm")(_shaping.split_sizes)
 define("unsafe_split_with_sizes(input, split_sizes: ints, dim: int=0)", "fm")(split_by_sizes)
 
 
@@ -307,3 +314,13 @@ for _name in ("tril_indices", "triu_indices"):
 def fill(x, value):
     """Returns x's shape and dtype filled with the value."""
     return ops.expand(_elementwise.scalar_of_dtype(value, x.dtype), x.shape)
+
+
+@define("Tensor.sum_to_size(self, *size: ints)")
+def sum_to_size(x, size):
+    """Returns the sum over the axes along which a tensor of this size would be broadcast."""
+    size, front = tuple(size), x.ndim - len(size)
+    if not size:
+        return _reductions.sum(x, dtype=None, dim=tuple(range(x.ndim)))
+    axes = (*range(front), *(i + front for i, n in enumerate(size) if n == 1 and x.shape[i + front] != 1))
+    return ops.reshape(_reductions.sum(x, dim=axes), size) if axes else x
