@@ -334,7 +334,7 @@ def chunk(x, chunks, dim=0):
     n = x.shape[normalize_axis(dim, x.ndim, "chunk")]
     if chunks < 1:
         raise RuntimeError(f"chunk: {chunks} pieces are asked for, there must be 1 or more")
-    return split_sizes(x, max(-(-n // chunks), 1), dim)
+    return split_sizes(x, -(-n // chunks) if n else [0] * chunks, dim)
 
 
 def hsplit(x, parts):

@@ -52,7 +52,7 @@ def scatter(x, dim, index, src, reduce):
     return scatter_flat("scatter", known[reduce], x, dim, index, src) if index.numel() else x.clone()
 
 
-for _source in ("value: float", "src: Tensor"):
+for _source in ("src: Tensor", "value: float"):
     define(f"scatter(input, dim: int, index: Tensor, {_source}, *, reduce: str=None, out=None)", "fmi")(scatter)
 
 
@@ -319,14 +319,24 @@ def isin(elements, test_elements, assume_unique, invert):
     return _searching.isin(elements, test_elements, invert=invert)
 
 
+def _rank_columns(keys):
+    """Returns the rank of each element in its column (N, C): equal elements have one."""
+    order = _searching.argsort(keys, 0)
+    ordered, n = ops.take_along(keys, order, axis=0), keys.shape[0]
+    new = ops.cast(ops.not_equal(slice_axis(ordered, 0, 1, n), slice_axis(ordered, 0, 0, n - 1)), _core.int64)
+    ranks = ops.concat([ops.cast(slice_axis(order, 0, 0, 1) * 0, _core.int64), ops.cumsum(new, axis=0)], 0)
+    return ops.take_along(ranks, _searching.argsort(order, 0), axis=0)
+
+
 def _sort_rows(rows):
-    """Returns the indices that sort the rows of a matrix by their elements, the first ones first."""
-    keys = [ops.reshape(slice_axis(rows, 1, i, i + 1), (-1,)) for i in range(rows.shape[1])]
-    order, group = ops.iota(_core.int64, (rows.shape[0],), 0), 32  # ops.lexsort takes a limited number of keys
-    for first in range((len(keys) - 1) // group * group, -1, -group):
-        sorted_so_far = [ops.gather(key, order, axis=0) for key in keys[first:first + group]]
-        order = ops.gather(order, ops.cast(ops.lexsort(sorted_so_far, 0, False), _core.int64), axis=0)
-    return order
+    """Returns the indices that sort rows (N, C) by their elements, the first ones first. Pairs of columns become one until
+    one is left."""
+    ranks, n = _rank_columns(rows), rows.shape[0]
+    while ranks.shape[1] > 1:
+        if ranks.shape[1] % 2:
+            ranks = ops.pad(ranks, _core.full((), 0, _core.int64), low=[0, 0], high=[0, 1])
+        ranks = _rank_columns(ranks[:, ::2] * n + ranks[:, 1::2])
+    return _searching.argsort(ops.reshape(ranks, (n,)), 0)
 
 
 def _distinct(x, dim, in_order, return_inverse, return_counts):
@@ -438,6 +448,8 @@ def histogramdd(x, bins, range, weight, density):
 def diff(x, n, dim, prepend, append):
     """Returns the differences of successive elements along dim, n times over."""
     dim = normalize_axis(dim, x.ndim, "diff")
+    if not n:
+        return x.clone()
     total = x.shape[dim] + sum(part.shape[dim] for part in (prepend, append) if part is not None)
     return _reductions.diff(x, min(n, total), dim, prepend=prepend, append=append)
 
@@ -446,13 +458,13 @@ def _trapezoids(y, x, dx, dim):
     """Returns the areas below the lines between neighbours of y along dim."""
     dim, n = normalize_axis(dim, y.ndim, "trapezoid"), y.shape[dim]
     y = y if y.dtype in FLOATS + COMPLEX else ops.cast(y, _core.float32)
-    heights = slice_axis(y, dim, 1, n) + slice_axis(y, dim, 0, max(n - 1, 0))
+    heights = slice_axis(y, dim, min(n, 1), n) + slice_axis(y, dim, 0, max(n - 1, 0))
     if x is None:
         return heights * (dx / 2)
     if x.ndim == 1:
         x = ops.reshape(x, [-1 if axis == dim else 1 for axis in builtin_range(y.ndim)])
     x = ops.reshape(x, (1,) * (y.ndim - x.ndim) + tuple(x.shape))
-    return heights * (slice_axis(x, dim, 1, x.shape[dim]) - slice_axis(x, dim, 0, max(x.shape[dim] - 1, 0))) / 2
+    return heights * ops.diff(x, axis=dim) / 2
 
 
 @define("trapezoid(y: Tensor, x: Tensor=None, *, dx: float=1, dim: int=-1)", alias="trapz")

@@ -114,8 +114,9 @@ define("narrow(input, dim: int, start: int, length: int)")(_shaping.narrow)
 define("narrow_copy(input, dim: int, start: int, length: int, *, out=None)", "fm")(lambda *args: own(_shaping.narrow(*args)))
 define("swapaxes(input, axis0: int, axis1: int)")(_shaping.swapaxes)
 define("swapdims(input, dim0: int, dim1: int)")(_shaping.swapaxes)
-define("movedim(input, source: int|ints, destination: int|ints)", "fm", "moveaxis")(_shaping.moveaxis)
-define("adjoint(input)", "fm")(lambda x: x.mH)
+define("movedim(input, source: int|ints, destination: int|ints)", "fm", "moveaxis")(
+    lambda x, source, destination: _shaping.moveaxis(x, source, destination) if x.ndim else view(x, ()))
+define("adjoint(input)", "fm")(lambda x: x.mH if x.ndim else view(x, ()))
 define("flatten(input, start_dim: int=0, end_dim: int=-1)")(_shaping.flatten)
 define("unflatten(input, dim: int, sizes: ints)", "fm")(_shaping.unflatten)
 define("ravel(input)")(_shaping.ravel)
@@ -214,8 +215,8 @@ def meshgrid(tensors, indexing):
     """Returns the vectors, each along its own axis and broadcast to all; "xy" exchanges the first two axes."""
     if indexing not in ("xy", "ij"):
         raise RuntimeError(f"meshgrid: indexing is \"xy\" or \"ij\", not {indexing!r}")
-    if len({x.dtype for x in tensors}) > 1:
-        raise RuntimeError("meshgrid: the tensors must have one dtype")
+    if len({x.dtype for x in tensors}) > 1 or any(x.ndim > 1 for x in tensors):
+        raise RuntimeError("meshgrid: the tensors must be vectors of one dtype")
     n, shape = len(tensors), [x.numel() for x in tensors]
     swapped = indexing == "xy" and n > 1
     grids = [make_view(x, ("reshape", [-1 if axis == i else 1 for axis in range(n)]), ("expand", shape)) for i, x in enumerate(tensors)]
@@ -223,8 +224,8 @@ def meshgrid(tensors, indexing):
 
 
 for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
-    define(f"{_name}(*tensors: Tensors)")(lambda tensors, each=getattr(_shaping, _name): tuple(map(each, tensors)))
     define(f"{_name}(input)")(getattr(_shaping, _name))
+    define(f"{_name}(*tensors: Tensors)")(lambda tensors, each=getattr(_shaping, _name): tuple(map(each, tensors)))
 
 # ------------------------------------------------------------------------------------------ splitting
 
@@ -243,26 +244,25 @@ def tensor_split(x, indices_or_sections, dim):
     return tuple(_shaping.array_split(x, indices_or_sections, dim))
 
 
-for _name in ("tensor_indices_or_sections: Tensor", "indices: ints", "sections: int"):
+for _name in ("tensor_indices_or_sections: Tensor", "sections: int", "indices: ints"):
     define(f"tensor_split(input, {_name}, dim: int=0)", "fm")(tensor_split)
 
 
-def _add_equal_split(name, axis):
+def _add_equal_split(name, axis, least):
     def split(x, parts):
-        if x.ndim < max(axis + 1, 1) and (axis != 1 or x.ndim < 1):
-            raise RuntimeError(f"{name}: the tensor has {x.ndim} axes, there must be {axis + 1} or more")
+        if x.ndim < least:
+            raise RuntimeError(f"{name}: the tensor has {x.ndim} axes, there must be {least} or more")
         return tuple(_shaping.split(x, parts, axis=min(axis, x.ndim - 1)))
 
-    define(f"{name}(input, indices: ints)", "fm")(split)
     define(f"{name}(input, sections: int)", "fm")(split)
+    define(f"{name}(input, indices: ints)", "fm")(split)
 
 
-for _name, _axis in (("hsplit", 1), ("vsplit", 0), ("dsplit", 2)):
-    _add_equal_split(_name, _axis)
+for _names in (("hsplit", 1, 1), ("vsplit", 0, 2), ("dsplit", 2, 3)):
+    _add_equal_split(*_names)
 
 # -------------------------------------------------------------------------- repeating, reversing, diagonals
 
-define("flip(input, dims: int|ints)")(_shaping.flip)
 define("fliplr(input)")(_shaping.fliplr)
 define("flipud(input)")(_shaping.flipud)
 define("rot90(input, k: int=1, dims: ints=(0, 1))")(_shaping.rot90)
@@ -281,9 +281,10 @@ define("zero_(input)")(Tensor.zero_)
 
 @define("Tensor.flip(self, axis: int|ints=None)")
 @define("Tensor.flip(self, *dims: ints)")
+@define("flip(input, dims: int|ints)")
 def flip(x, dims):
     """Reverses the order along axes."""
-    return _shaping.flip(x, dims)
+    return _shaping.flip(x, dims) if x.ndim else x.clone()
 
 
 @define("repeat_interleave(repeats: Tensor, *, output_size: int=None)")
