@@ -4,7 +4,7 @@ from builtins import range as builtin_range
 
 from .. import _core, _creation, _reductions, _searching, _shaping
 from .._core import Tensor, ops
-from .._dtypes import BOOL, COMPLEX, FLOATS
+from .._dtypes import BOOL, COMPLEX, FLOATS, result_type
 from .._elementwise import scalar_of_dtype
 from .._searching import scatter_flat, unravel, wrap_negative_indices
 from .._shaping import normalize_axis
@@ -203,9 +203,10 @@ def masked_scatter(x, mask, source):
 
 def where(condition, x, other):
     """Returns x where the condition holds, else other."""
-    if not isinstance(x, Tensor) and not isinstance(other, Tensor):
-        x = _core.asarray(x)
-    return _searching.where(condition, *_core._met(x, other))
+    if isinstance(x, Tensor) and isinstance(other, Tensor):
+        return _searching.where(condition, *_core._met(x, other))
+    dtype = result_type(x, other)
+    return _searching.where(condition, *(scalar_of_dtype(one, dtype) for one in (x, other)))
 
 
 @define("where(condition: Tensor)")
@@ -481,7 +482,7 @@ def cumulative_trapezoid(y, x, dx, dim):
 
 def _derivative(x, dim, step, edge_order):
     """Returns the derivative along one axis; step: the distance of neighbours, or a vector of the distances."""
-    n, is_line = x.shape[dim], isinstance(step, Tensor)
+    n, is_line = x.shape[dim], isinstance(step, Tensor) and step.ndim
     if n <= edge_order:
         raise RuntimeError(f"gradient: axis {dim} has {n} elements, there must be {edge_order + 1} or more")
     line = ops.reshape(step, [-1 if axis == dim else 1 for axis in builtin_range(x.ndim)]) if is_line else step

@@ -3,6 +3,7 @@ import math
 
 from .. import _core, _creation, _elementwise, _pytorch, _reductions, _shaping
 from .._core import Tensor, ops
+from .._dtypes import COMPLEX, real_dtype
 from .._shaping import make_view, normalize_axis
 from .._types import Size
 from ._define import define
@@ -113,7 +114,7 @@ _add_views()
 define("narrow(input, dim: int, start: int, length: int)")(_shaping.narrow)
 define("narrow_copy(input, dim: int, start: int, length: int, *, out=None)", "fm")(lambda *args: own(_shaping.narrow(*args)))
 define("swapaxes(input, axis0: int, axis1: int)")(_shaping.swapaxes)
-define("swapdims(input, dim0: int, dim1: int)")(_shaping.swapaxes)
+define("swapdims(input, dim0: int, dim1: int)", "fm")(_shaping.swapaxes)
 define("movedim(input, source: int|ints, destination: int|ints)", "fm", "moveaxis")(
     lambda x, source, destination: _shaping.moveaxis(x, source, destination) if x.ndim else view(x, ()))
 define("adjoint(input)", "fm")(lambda x: x.mH if x.ndim else view(x, ()))
@@ -129,8 +130,13 @@ define("broadcast_to(input, size: ints)", "fm")(expand)
 
 
 def view_bits(x, dtype):
-    """Views the bits as another dtype: with another item size, the last axis has more or fewer elements."""
-    return make_view(x, ("bitcast", dtype))
+    """Views the bits as another dtype of the same item size; complex numbers as pairs of their parts along the last axis."""
+    to = _core.dtype(dtype)
+    if x.dtype in COMPLEX and to not in COMPLEX and x.ndim:
+        return make_view(x, ("view_as_real",), ("reshape", (*x.shape[:-1], 2 * x.shape[-1])), ("bitcast", to))
+    if to in COMPLEX and x.dtype not in COMPLEX and x.ndim:
+        return make_view(x, ("bitcast", real_dtype(to)), ("reshape", (*x.shape[:-1], -1, 2)), ("view_as_complex",))
+    return make_view(x, ("bitcast", to))
 
 
 @define("as_strided_(input, size: ints, stride: ints, storage_offset: int=None)", "fm")
