@@ -435,7 +435,7 @@ def fill_(self, value):
 
 @method
 def zero_(self):
-    return self.copy_(0)
+    return self.copy_(False)
 
 
 def _random_method(draw):
