@@ -144,8 +144,8 @@ def frombuffer(buffer, dtype, count, offset, requires_grad):
 @define("Tensor.new_tensor(self, data, *, dtype: dtype=None, device=None, requires_grad: bool=False, layout=None, "
         "pin_memory: bool=False)")
 def new_tensor(self, data, dtype, device, requires_grad, layout, pin_memory):
-    """Returns a tensor of the data, of this tensor's device and, unless one is given, the data's dtype."""
-    return tensor(data, dtype, device or self._place(), requires_grad, pin_memory)
+    """Returns a tensor of the data, of this tensor's dtype and device unless others are given."""
+    return tensor(data, dtype or self.dtype, device or self._place(), requires_grad, pin_memory)
 
 
 # ------------------------------------------------------------------------------------- ranges
@@ -176,15 +176,15 @@ def _arange(name, start, end, step, dtype, inclusive=False):
     if dtype is None:
         dtype = DEFAULTS[float] if inclusive or float in map(type, (start, end, step)) else _core.int64
     dtype = _core.dtype(dtype)
-    if dtype == _core.int64 and not inclusive:
-        start, end, step = map(int, (start, end, step))
-    _check_range(name, start, end, step)
-    exact = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
-    if inclusive:
-        n = (end - start) // step + 1
+    first, last, by = (start, end, step) if dtype in FLOATS else map(int, (start, end, step))
+    if dtype == _core.int64 or inclusive:
+        start, end, step = first, last, by
+    _check_range(name, start, end, by and step)
+    if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
+        n = (end - start) // step + 1 if inclusive else -((start - end) // step)
     else:
-        n = -((start - end) // step) if exact else math.ceil((end - start) / step)
-    return _progression(start, step, int(n), dtype)
+        n = int((end - start) / step + 1) if inclusive else math.ceil((end - start) / step)
+    return _progression(first, by, n, dtype)
 
 
 @define(f"arange(end: float, *, {OPTIONS})")

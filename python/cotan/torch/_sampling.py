@@ -77,8 +77,8 @@ def normal(mean, std, generator):
     return _random.gaussian(shape, mean, std, dtype, generator)
 
 
-@define(f"bernoulli(input, p: float|Tensor, *, {_GENERATOR})", forms="fm")
-@define(f"bernoulli(input, *, {_GENERATOR}, out=None)")
+@define(f"bernoulli(input, p: float|Tensor, *, {_GENERATOR})")
+@define(f"bernoulli(input, *, {_GENERATOR}, out=None)", forms="fm")
 def bernoulli(input, *rest):
     """Returns 1 with the probability of each element, or p, else 0."""
     *p, generator = rest
