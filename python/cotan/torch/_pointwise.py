@@ -40,6 +40,19 @@ def as_float(x):
     return x if x.dtype in FLOATS or x.dtype in COMPLEX else ops.cast(x, get_default_dtype())
 
 
+def with_bools(op):
+    """Makes an op of integers take booleans, whose result is of booleans again."""
+    def of_any(*args, **options):
+        if args[0].dtype not in BOOL:
+            return op(*args, **options)
+        result = op(*(ops.cast(x, _core.uint8) if isinstance(x, Tensor) and x.dtype in BOOL else x for x in args), **options)
+        if isinstance(result, tuple):
+            return type(result)(ops.cast(result[0], _core.bool), *result[1:])
+        return ops.cast(result, _core.bool)
+
+    return of_any
+
+
 def cast_all(*operands, floats=False):
     """Returns the operands in their common dtype; numbers stay numbers."""
     dtype = common_dtype(*operands)
@@ -47,33 +60,69 @@ def cast_all(*operands, floats=False):
     return [ops.cast(x, dtype) if isinstance(x, Tensor) and x.dtype != dtype else x for x in operands]
 
 
-# Functions of one tensor that are one op, with their aliases. Integers become floats; in the second list they stay.
-_FLOATS = """acos/arccos acosh/arccosh asin/arcsin asinh/arcsinh atan/arctan atanh/arctanh cos cosh deg2rad digamma erf erfc erfinv
-exp exp2 expm1 lgamma log log10 log1p log2 rad2deg reciprocal rsqrt sigmoid sin sinc sinh sqrt tan tanh"""
-_SAME = "abs/absolute neg/negative square relu"
-for _names in (_FLOATS + " " + _SAME).split():
-    _name, *_alias = _names.split("/")
-    define(f"{_name}(input, *, out=None)", "fmiI", _alias, op=_name, floats=_names in _FLOATS.split())(getattr(_elementwise, _name))
+def _unary(names, function=None, **flags):
+    name, *alias = names.split("/")
+    define(f"{name}(input, *, out=None)", "fmiI", alias, op=name, **flags)(function or getattr(_elementwise, name))
 
 
-# Of two tensors; a number may be in the place of the second.
-for _names, _op, _flags in (
-        ("mul/multiply", "mul", {}), ("div/divide/true_divide", "div", {"floats": True}), ("remainder", "remainder", {}), ("fmod", "mod", {}),
-        ("atan2/arctan2", "atan2", {"floats": True}), ("copysign", "copysign", {"floats": True}), ("hypot", "hypot", {}),
-        ("nextafter", "nextafter", {}), ("fmax", "fmax", {}), ("fmin", "fmin", {}), ("maximum", "maximum", {}), ("minimum", "minimum", {}),
-        ("logaddexp", "logaddexp", {}), ("xlogy", "xlogy", {"floats": True}), ("bitwise_and", "and_", {}), ("bitwise_or", "or_", {}),
-        ("bitwise_xor", "xor", {}), ("eq", "equal", {}), ("ne/not_equal", "not_equal", {}), ("lt/less", "less", {}),
-        ("le/less_equal", "less_equal", {}), ("gt/greater", "greater", {}), ("ge/greater_equal", "greater_equal", {})):
-    _name, *_alias = _names.split("/")
-    if _name != "div":
-        _first = "Tensor|float" if _name in ("remainder", "xlogy", "bitwise_and", "bitwise_or", "bitwise_xor") else "Tensor"
-        define(f"{_name}(input: {_first}, other: Tensor|float, *, out=None)", "fmi", _alias, op=_op, **_flags)(getattr(_elementwise, _name))
+# Functions of one tensor that are one op, with their aliases; integers become floats.
+for _names in """acos/arccos acosh/arccosh asin/arcsin asinh/arcsinh atan/arctan atanh/arctanh cos cosh deg2rad digamma erf erfc
+        erfinv exp expm1 lgamma log log10 log1p log2 rad2deg reciprocal sin sinh sqrt tan tanh""".split():
+    _unary(_names, floats=True)
+for _names in "abs/absolute neg/negative".split():
+    _unary(_names)
+for _names in "relu square".split():
+    _unary(_names, bools=True)
 
 
-@define("add(input, other: Tensor|float, *, alpha: float=1, out=None)", "fmi", op="add")
+def _sinc(x):
+    angle = ops.select(ops.equal(x, 0), 1.0, x * math.pi)
+    return ops.select(ops.equal(x, 0), 1.0, ops.sin(angle) / angle)
+
+
+# Of complex numbers they are made of other ops.
+_unary("exp2", lambda x: ops.exp(x * math.log(2)), floats=True, real=True)
+_unary("rsqrt", lambda x: 1 / ops.sqrt(x), floats=True, real=True)
+_unary("sigmoid", lambda x: 1 / (1 + ops.exp(-x)), floats=True, real=True)
+_unary("sinc", _sinc, floats=True, real=True)
+
+
+def _binary(names, op, function=None, first="Tensor", **flags):
+    name, *alias = names.split("/")
+    define(f"{name}(input: {first}, other: Tensor|float, *, out=None)", "fmi", alias, op=op, **flags)(
+        function or getattr(_elementwise, name))
+
+
+def logaddexp_complex(a, b):
+    """Returns log(exp(a) + exp(b)) of complex numbers, with the larger one outside of the sum."""
+    larger = ops.greater_equal(ops.real(a), ops.real(b))
+    most, least = ops.select(larger, a, b), ops.select(larger, b, a)
+    return most + ops.log1p(ops.exp(least - most))
+
+
+# Of two tensors, or a tensor and a number.
+for _names in "maximum minimum fmax fmin mul/multiply".split():
+    _binary(_names, _names.split("/")[0], bools=True)
+for _names in "hypot nextafter".split():
+    _binary(_names, _names)
+for _names in "atan2/arctan2 copysign".split():
+    _binary(_names, _names.split("/")[0], floats=True)
+for _names, _op in {"remainder": "remainder", "bitwise_and": "and_", "bitwise_or": "or_", "bitwise_xor": "xor"}.items():
+    _binary(_names, _op, first="Tensor|float")
+for _names, _op in {"eq": "equal", "ne/not_equal": "not_equal", "lt/less": "less", "le/less_equal": "less_equal", "gt/greater": "greater",
+                    "ge/greater_equal": "greater_equal"}.items():
+    _binary(_names, _op)
+_binary("fmod", "mod")
+_binary("logaddexp", "logaddexp", logaddexp_complex, real=True)
+_binary("xlogy", "xlogy", first="Tensor|float", floats=True)
+
+
+@define("add(input, other: Tensor|float, *, alpha: float=1, out=None)", "fmi", op="add", bools=True)
 def add(input, other, alpha):
     """Returns input + alpha other."""
-    return input + other * alpha
+    if input.dtype in BOOL and isinstance(alpha, bool):
+        return ops.or_(input, other) if alpha else +input
+    return input + (other if alpha == 1 else other * alpha)
 
 
 @define("sub(input, other: Tensor|float, *, alpha: float=1, out=None)", "fmi", "subtract", op="sub")
@@ -138,7 +187,7 @@ def _define_pair(signature, function, forms="fmi", floats=False):
 _define_pair("gcd(input, other, *, out=None)", _elementwise.gcd)
 _define_pair("lcm(input, other, *, out=None)", _elementwise.lcm)
 _define_pair("logaddexp2(input, other, *, out=None)", _elementwise.logaddexp2, "fm")
-_define_pair("heaviside(input, values: Tensor, *, out=None)", ops.heaviside)
+_define_pair("heaviside(input, values: Tensor, *, out=None)", with_bools(ops.heaviside))
 for _name in ("and", "or", "xor"):
     define(f"logical_{_name}(input, other: Tensor, *, out=None)", "fmi")(getattr(_elementwise, "logical_" + _name))
 
@@ -146,7 +195,8 @@ for _name in ("and", "or", "xor"):
 @define("ldexp(input, other: Tensor|float, *, out=None)", "fmi")
 def ldexp(input, other):
     """Returns input times 2 to the power other."""
-    return _elementwise.ldexp(as_float(input), other)
+    input = as_float(input)
+    return input * ops.pow(2.0, other) if input.dtype in COMPLEX else _elementwise.ldexp(input, other)
 
 
 @define("frexp(input, *, out=None)", "fm")
@@ -215,7 +265,10 @@ def signbit(input):
 @define("angle(input, *, out=None)", "fm")
 def angle(input):
     """Returns the angle of complex numbers; of real ones, 0 or pi."""
-    return ops.angle(as_float(input))
+    if input.dtype in COMPLEX:
+        return ops.angle(input)
+    input = as_float(input)
+    return ops.select(ops.is_nan(input), input, ops.select(ops.less(input, 0), math.pi, input * 0.0))
 
 
 for _name in ("real", "imag"):
@@ -229,10 +282,11 @@ def conj_physical(input):
     return ops.conj(input) if input.dtype in COMPLEX else +input
 
 
-define("isfinite(input)", "fm", op="is_finite")(ops.is_finite)
-define("isnan(input)", "fm", op="is_nan")(ops.is_nan)
-define("isinf(input)", "fm", op="is_inf")(ops.is_inf)
-define("isreal(input)", "fm")(_elementwise.isreal)
+define("isfinite(input)", "fm", op="is_finite", bools=True)(ops.is_finite)
+define("isnan(input)", "fm", op="is_nan", bools=True)(ops.is_nan)
+define("isinf(input)", "fm", op="is_inf", bools=True)(ops.is_inf)
+define("isreal(input)", "fm")(
+    lambda input: _elementwise.isreal(input) if input.dtype in COMPLEX else _core.full(input.shape, True, _core.bool))
 define("isposinf(input, *, out=None)", "fm")(_elementwise.isposinf)
 define("isneginf(input, *, out=None)", "fm")(_elementwise.isneginf)
 
@@ -262,6 +316,8 @@ def clamp(input, min, max):
     """Returns the elements limited to min … max."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if input.dtype in BOOL and not isinstance(min, float) and not isinstance(max, float):
+        return with_bools(_elementwise.clip)(*(ops.cast(x, _core.bool) if isinstance(x, Tensor) else x for x in (input, min, max)))
     dtype = common_dtype(input, *(limit for limit in (min, max) if limit is not None))
     return _elementwise.clip(input if input.dtype == dtype else ops.cast(input, dtype), min, max)
 
@@ -273,6 +329,9 @@ define("clamp_max(input, max: Tensor|float, *, out=None)", "fmiI")(lambda input,
 @define("lerp(input, end: Tensor, weight: Tensor|float, *, out=None)", "fmi")
 def lerp(input, end, weight):
     """Returns input + weight (end - input)."""
+    if input.dtype in COMPLEX:
+        near = abs(weight) < 0.5 if not isinstance(weight, Tensor) else ops.less(ops.abs(weight), 0.5)
+        return ops.select(near, input + (end - input) * weight, end - (end - input) * (1 - weight))
     return _elementwise.lerp(input, end, weight)
 
 
@@ -310,13 +369,14 @@ def equal(input, other):
 
 def _define_softmax(name):
     def softmax(input, dim, dtype):
-        input = input if dtype is None else ops.cast(input, dtype)
+        if dtype is not None:  # complex numbers lose their imaginary parts
+            input = ops.cast(ops.real(input) if input.dtype in COMPLEX and dtype not in COMPLEX else input, dtype)
         if not input.ndim:
             return getattr(ops, name)(ops.reshape(input, (1,)), axes=0).reshape(())
         return getattr(ops, name)(input, axes=dim)
 
     softmax.__doc__ = getattr(_elementwise, name).__doc__
-    define(f"{name}(input, dim: int, dtype: dtype=None)", "fm")(softmax)
+    define(f"{name}(input, dim: int, dtype: dtype=None, *, out=None)", "fm")(softmax)
 
 
 _define_softmax("softmax")

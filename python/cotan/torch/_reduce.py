@@ -2,11 +2,11 @@
 import math
 from collections import namedtuple
 
-from .. import _core, _reductions
+from .. import _core, _reductions, _transforms
 from .._core import Tensor, ops
 from .._dtypes import BOOL, COMPLEX, FLOATS
 from ._define import define
-from ._pointwise import as_float
+from ._pointwise import as_float, logaddexp_complex, with_bools
 
 MinMax = namedtuple("aminmax", "min max")
 
@@ -91,7 +91,13 @@ def nanmean(input, dim, keepdim, dtype):
 @define("logsumexp(input, dim: int|ints, keepdim: bool=False, *, out=None)", "fm")
 def logsumexp(input, dim, keepdim):
     """Returns the logarithm of the sum of exp over axes, without overflow."""
-    return reduce("logsumexp", ops.logsumexp, as_float(input), dim, keepdim)
+    input = as_float(input)
+    if input.dtype not in COMPLEX:
+        return reduce("logsumexp", ops.logsumexp, input, dim, keepdim)
+    most = reduce("logsumexp", ops.max, ops.real(input), dim, True)
+    most = ops.stop_gradient(ops.select(ops.is_finite(most), most, 0.0))
+    total = ops.log(reduce("logsumexp", ops.sum, ops.exp(input - most), dim, True)) + most
+    return total if keepdim else ops.reshape(total, reduce("logsumexp", ops.sum, input, dim, False).shape)
 
 
 @define("count_nonzero(input, dim: int|ints=None)", "fm")
@@ -122,7 +128,7 @@ def _refuse_empty(name, x, dim):
 
 
 def _define_extreme(name, largest):
-    op, pair = (ops.max, ops.maximum) if largest else (ops.min, ops.minimum)
+    op, pair = (with_bools(ops.max), "maximum") if largest else (with_bools(ops.min), "minimum")
 
     def of_all(input):
         _refuse_empty(name, input, None)
@@ -130,7 +136,7 @@ def _define_extreme(name, largest):
 
     def along(input, dim, keepdim):
         _refuse_empty(name, input, dim)
-        return _reductions.extreme_with_indices(input, dim, keepdim, largest)
+        return with_bools(_reductions.extreme_with_indices)(input, dim, keepdim, largest)
 
     def over(input, dim, keepdim):
         axes = axes_of("a" + name, input, dim)
@@ -141,8 +147,8 @@ def _define_extreme(name, largest):
     of_all.__doc__ = f"Returns the {word} element; along dim, (values, indices); of two tensors, the {word} of each pair."
     over.__doc__ = f"Returns the {word} element over axes; equal ones share the gradient."
     along.__name__ = name
-    define(f"{name}(input)", "fm")(of_all)
-    define(f"{name}(input, other: Tensor, *, out=None)", op=pair.__name__)(pair)
+    define(f"{name}(input, *, out=None)", "fm")(of_all)
+    define(f"{name}(input, other: Tensor, *, out=None)", op=pair, bools=True)(getattr(ops, pair))
     define(f"{name}(input, dim: int, keepdim: bool=False, *, out=None)")(along_axis(along))
     define(f"a{name}(input, dim: int|ints=(), keepdim: bool=False, *, out=None)", "fm")(over)
 
@@ -164,7 +170,7 @@ _define_extreme("min", False)
 def aminmax(input, dim, keepdim):
     """Returns (min, max) of all elements or along an axis."""
     axes = axes_of("aminmax", input, dim)
-    return MinMax(*(op(input, axes=axes, keepdims=keepdim) for op in (ops.min, ops.max)))
+    return MinMax(*(with_bools(op)(input, axes=axes, keepdims=keepdim) for op in (ops.min, ops.max)))
 
 
 # --------------------------------------------------------------------------------------------- moments
@@ -194,7 +200,7 @@ def _define_moment(name):
         function.__doc__ = (f"Returns the {'variance' if name == 'var' else 'standard deviation'} over axes"
                             f"{' and the mean' if function is with_mean else ''}; the divisor is the count less `correction`.")
         more = "" if function is with_mean else ", out=None"
-        define(f"{signature}dim: int|ints=None, *, correction: float=1, keepdim: bool=False{more})", forms)(function)
+        define(f"{signature}dim: int|ints=None, *, correction: float|None=1, keepdim: bool=False{more})", forms)(function)
         define(f"{signature}dim: int|ints, unbiased: bool, keepdim: bool=False{', *' + more if more else ''})")(
             lambda input, dim, unbiased, keepdim, function=function: function(input, dim, int(unbiased), keepdim))
         define(f"{signature}unbiased: bool)")(
@@ -303,11 +309,23 @@ def _cumsum(input, dim, dtype):
 
 @along_axis
 def _cumprod(input, dim, dtype):
-    return ops.cumprod(_summed(input, dtype), axis=dim)
+    input = _summed(input, dtype)
+    if input.dtype in COMPLEX and input.numel():
+        return _transforms.associative_scan(lambda a, b: a * b, input, axis=dim)
+    return ops.cumprod(input, axis=dim) if input.dtype not in COMPLEX else +input
 
 
 define("cumsum(input, dim: int, *, dtype: dtype=None, out=None)", "fmi")(_cumsum)
 define("cumprod(input, dim: int, *, dtype: dtype=None, out=None)", "fmi")(_cumprod)
-define("cummax(input, dim: int, *, out=None)", "fm")(along_axis(_reductions.cummax))
-define("cummin(input, dim: int, *, out=None)", "fm")(along_axis(_reductions.cummin))
-define("logcumsumexp(input, dim: int, *, out=None)", "fm")(along_axis(_reductions.logcumsumexp))
+define("cummax(input, dim: int, *, out=None)", "fm")(along_axis(with_bools(_reductions.cummax)))
+define("cummin(input, dim: int, *, out=None)", "fm")(along_axis(with_bools(_reductions.cummin)))
+
+
+@along_axis
+def _logcumsumexp(input, dim):
+    if input.dtype in COMPLEX:
+        return _transforms.associative_scan(logaddexp_complex, input, axis=dim) if input.numel() else +input
+    return ops.logcumsumexp(input, axis=dim)
+
+
+define("logcumsumexp(input, dim: int, *, out=None)", "fm")(_logcumsumexp)

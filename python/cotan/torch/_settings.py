@@ -1,27 +1,18 @@
-"""Dtypes and their promotion, the kinds of tensors, and settings of the process."""
+"""Limits of dtypes, layouts, and settings of the process."""
 from .. import _core, _creation, _dtypes, _print, _pytorch
-from .._core import Tensor, ops
-from .._dtypes import COMPLEX, FLOATS, promote_types, set_default_dtype  # noqa: F401
+from .._dtypes import get_default_dtype, promote_types, set_default_dtype  # noqa: F401
 from .._pytorch import (channels_last, channels_last_3d, contiguous_format, device, get_num_threads, jagged, layout,  # noqa: F401
                         memory_format, preserve_format, set_num_threads, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc,
                         sparse_csr, strided)
 from .._random import default_generator
 from ._define import define
-from ._pointwise import category, common_dtype
 
-get_default_dtype = _dtypes.get_default_dtype
-
-
-@define("can_cast(from_, to: dtype)")
-def can_cast(from_, to):
-    """True unless the conversion would lose complex parts, fractions, or make numbers bools."""
-    return category(_core.dtype(from_)) <= category(_core.dtype(to))
-
-
-@define("result_type(tensor1: Tensor|float, tensor2: Tensor|float)")
-def result_type(tensor1, tensor2):
-    """Returns the dtype of tensor1 + tensor2."""
-    return common_dtype(tensor1, tensor2)
+__all__ = """are_deterministic_algorithms_enabled channels_last channels_last_3d contiguous_format default_generator device finfo
+get_default_device get_default_dtype get_deterministic_debug_mode get_float32_matmul_precision get_num_interop_threads
+get_num_threads iinfo is_deterministic_algorithms_warn_only_enabled is_storage is_warn_always_enabled jagged layout memory_format
+preserve_format promote_types set_default_device set_default_dtype set_default_tensor_type set_deterministic_debug_mode
+set_float32_matmul_precision set_flush_denormal set_num_interop_threads set_num_threads set_printoptions set_warn_always
+sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr strided use_deterministic_algorithms""".split()
 
 
 class finfo(_dtypes.finfo):
@@ -47,38 +38,6 @@ class iinfo(_dtypes.iinfo):
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
 
 
-# ------------------------------------------------------------------------------- kinds of tensors
-
-@define("is_floating_point(input)", forms="fm")
-def is_floating_point(input):
-    return input.dtype in FLOATS
-
-
-@define("is_complex(input)", forms="fm")
-def is_complex(input):
-    return input.dtype in COMPLEX
-
-
-@define("is_signed(input)", forms="fm")
-def is_signed(input):
-    """True if the dtype has negative numbers."""
-    return input.dtype.is_signed
-
-
-@define("is_nonzero(input)", forms="fm")
-def is_nonzero(input):
-    """True if the tensor's only element is not 0."""
-    if input.numel() != 1:
-        raise RuntimeError(f"Boolean value of Tensor with {'no values' if not input.numel() else 'more than one value'} is ambiguous")
-    return bool(input)
-
-
-@define("numel(input)")
-def numel(input):
-    """Returns the number of elements."""
-    return input.numel()
-
-
 def _never(input):
     """False: values are conjugated and negated when they are computed, and no tensor is bound to inference."""
     return False
@@ -95,16 +54,6 @@ def resolve_neg(input):
 
 
 define("resolve_conj(input)", forms="fm")(resolve_neg)
-
-
-@define("conj_physical(input, *, out=None)", forms="fmiI")
-def conj_physical(input):
-    """Returns the complex conjugates."""
-    return ops.conj(input) if input.dtype in COMPLEX else input
-
-
-def is_tensor(obj):
-    return isinstance(obj, Tensor)
 
 
 def is_storage(obj):
