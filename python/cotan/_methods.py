@@ -383,11 +383,6 @@ def is_cuda(self):
     return self._place().startswith("cuda")
 
 
-@add_property
-def layout(self):
-    return "strided"
-
-
 # ---------------------------------------------------------------------------- new tensors, in place
 
 @method

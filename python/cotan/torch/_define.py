@@ -78,6 +78,11 @@ def define(signature, forms="f", alias=(), op=None, floats=False, bools=False, r
     return decorate
 
 
+def functions_of(namespace):
+    """Returns the functions of a namespace, such as "fft", by their names in it."""
+    return {name.rpartition(".")[2]: f for name, f in functions.items() if name.rpartition(".")[0] == namespace}
+
+
 def _write_one(name, out, result):
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be a Tensor, not {type(out).__name__}")
