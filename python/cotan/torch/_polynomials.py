@@ -5,6 +5,7 @@ import math
 from .. import _core
 from .._core import ops
 from .._dtypes import finfo
+from .._shaping import broadcast_arrays
 from .._transforms import while_loop
 from ._define import define
 from ._special import float_pair, where
@@ -33,8 +34,9 @@ def _chebyshev(kind, x, n):
                                          ops.sinh((n + 1.0) * growth) / ops.sinh(growth)))
     else:
         y = where(negative, w(), v()) if kind == "v" else where(negative, v(), w())
+    y = where(ops.equal(size, math.inf), math.inf, y)
     odd = ops.not_equal(ops.remainder(n, 2.0), 0.0)
-    return where(ops.is_nan(x), x, where(ops.and_(negative, odd), -y, y))
+    return where(ops.is_nan(x), math.nan, where(ops.and_(negative, odd), -y, y))
 
 
 def _by_recurrence(first, following):
@@ -45,7 +47,7 @@ def _by_recurrence(first, following):
             after = following(x, k, current, before)
             return k + 1.0, current, after, where(ops.equal(n, k + 1.0), after, result)
 
-        one, start = x * 0.0 + 1.0, first(x)
+        one, start = _core.full(x.shape, 1.0, _core.float64), first(x)
         init = (ops.cast(1.0, _core.float64), one, start, where(ops.equal(n, 1.0), start, one))
         return while_loop(lambda carry: ops.any(ops.less(carry[0], n)), step, init)[3]
 
@@ -56,8 +58,8 @@ def _define_polynomial(name, values, shifted=False, largest=None):
     def polynomial(x, n):
         x, n = float_pair(x, n)
         dtype = x.dtype
-        x, n = (ops.cast(ops.stop_gradient(one), _core.float64) for one in (x, n))
-        x, n = x + n * 0.0, ops.trunc(n + x * 0.0)
+        x, n = broadcast_arrays(*(ops.cast(ops.stop_gradient(one), _core.float64) for one in (x, n)))
+        n = ops.trunc(n)
         y = values(2.0 * x - 1.0 if shifted else x, n)
         y = where(ops.less(n, 0.0), 0.0, where(ops.equal(n, 0.0), 1.0, y))
         limit = largest and largest[finfo(dtype).bits > 32]

@@ -6,6 +6,7 @@ import math
 from .. import _core
 from .._core import Tensor, ops
 from .._rules import custom_jvp
+from .._shaping import broadcast_arrays
 from .._transforms import while_loop
 from ._define import define, functions
 from ._pointwise import as_float, category, common_dtype
@@ -183,20 +184,18 @@ def _zeta_of_positive(s, q):
 
 def _zeta(s, q):
     dtype = q.dtype
-    s, q = ops.cast(s, _core.float64), ops.cast(q, _core.float64)
-    s, q = q * 0.0 + s, s * 0.0 + q
+    s, q = broadcast_arrays(ops.cast(s, _core.float64), ops.cast(q, _core.float64))
     usual, low = ops.greater(s, 1.0), ops.less_equal(q, 0.0)
     s1 = where(usual, s, 2.0)
     # Below 0 the terms of negative base are, up to their sign, a difference of two zetas of positive arguments.
-    above = where(low, q - ops.floor(q), q)
-    above = where(ops.equal(above, 0.0), 1.0, above)
-    y = _zeta_of_positive(s1, above)
+    part = -q - ops.floor(-q)
+    pole = ops.and_(low, ops.equal(q, ops.floor(q)))
+    inside = ops.and_(low, ops.not_(pole))
+    y = _zeta_of_positive(s1, where(low, 1.0 - where(inside, part, 0.5), q))
+    mirrored = _zeta_of_positive(s1, where(inside, part, 0.5)) - _zeta_of_positive(s1, 1.0 - where(inside, q, 0.0))
     odd = ops.not_equal(ops.remainder(s1, 2.0), 0.0)
-    mirrored = _zeta_of_positive(s1, 1.0 - where(low, above, 0.5)) - _zeta_of_positive(s1, 1.0 - where(low, q, 0.0))
-    y = where(low, y + where(odd, -mirrored, mirrored), y)
-    whole = ops.equal(s, ops.floor(s))
-    pole = ops.equal(q, ops.floor(q))
-    y = where(low, where(pole, math.inf, where(whole, y, math.nan)), y)
+    mirrored = where(ops.equal(s, ops.floor(s)), where(odd, -mirrored, mirrored), math.nan)
+    y = where(pole, math.inf, where(inside, y + mirrored, y))
     y = where(usual, y, where(ops.equal(s, 1.0), math.inf, math.nan))
     return ops.cast(where(ops.or_(ops.is_nan(s), ops.is_nan(q)), math.nan, y), dtype)
 
@@ -266,7 +265,7 @@ def _gamma_series(a, x):
     def goes_on(carry):
         return ops.and_(ops.any(ops.greater(carry[1], carry[0] * 1e-17)), ops.less(carry[2], 1e5))
 
-    one = a * 0.0 + 1.0
+    one = _core.full(a.shape, 1.0, _core.float64)
     return while_loop(goes_on, step, (one, one, ops.cast(1.0, _core.float64)))[0]
 
 
@@ -288,8 +287,7 @@ def _gamma_fraction(a, x):
 
 def _incomplete_gamma(a, x, complement):
     dtype = x.dtype
-    a, x = ops.cast(a, _core.float64), ops.cast(x, _core.float64)
-    a, x = x * 0.0 + a, a * 0.0 + x
+    a, x = broadcast_arrays(ops.cast(a, _core.float64), ops.cast(x, _core.float64))
     usual = ops.and_(ops.and_(ops.greater(a, 0.0), ops.greater(x, 0.0)), ops.and_(ops.less(a, math.inf), ops.less(x, math.inf)))
     by_series = ops.less_equal(x, a + 1.0)
     lower, upper = ops.and_(usual, by_series), ops.and_(usual, ops.not_(by_series))
