@@ -1,7 +1,7 @@
 """PyTorch's names with PyTorch's meaning, over Cotan's tensors: import cotan.torch as torch."""
 import cotan as _cotan
 
-from . import _define, _pointwise, _reduce, special  # noqa: F401
+from . import _define, _pointwise, _reduce, linalg, special  # noqa: F401
 
 # What has PyTorch's meaning in cotan already.
 _SHARED = """Tensor Size dtype nn optim autograd utils amp cuda backends accelerator profiler library func random distributions

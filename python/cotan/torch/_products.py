@@ -1,10 +1,11 @@
 """Products of vectors and matrices, distances and covariances, with PyTorch's signatures."""
 import string
+
 from .. import _core, _more, linalg as _linalg
 from .._core import Tensor, ops
 from .._dtypes import BOOL, COMPLEX, FLOATS, INTEGERS
 from .._reductions import conj_transposed
-from .._shaping import broadcast_to, diagonals, normalize_axis
+from .._shaping import broadcast_to, diagonals, normalize_axis, stack
 from ._define import define, functions
 from ._pointwise import as_float, cast_all
 
@@ -85,7 +86,7 @@ def inner(input, other):
     return _more.inner(input, other)
 
 
-@define("outer(input, vec2: Tensor, *, out=None)", "fm", ("ger", "linalg.outer"))
+@define("outer(input, vec2: Tensor, *, out=None)", "fm", "ger")
 def outer(input, vec2):
     """Returns the products of all pairs of elements of two vectors."""
     for word, x in (("self", input), ("vec2", vec2)):
@@ -229,11 +230,11 @@ def linalg_vander(x, N):
 
 def _vander(x, N):
     x = ops.cast(x, _core.int64) if x.dtype in BOOL + INTEGERS else x
-    N = x.shape[-1] if N is None else N
-    first = _core.full((*x.shape, 1), 1, x.dtype)
-    if N < 2:
-        return first[..., :N]
-    return ops.concat([first, ops.cumprod(ops.expand(ops.reshape(x, (*x.shape, 1)), (*x.shape, N - 1)), axis=-1)], -1)
+    x = x if x.ndim else ops.reshape(x, (1,))
+    columns = [_core.full(x.shape, 1, x.dtype)]
+    for _ in range((x.shape[-1] if N is None else N) - 1):
+        columns.append(columns[-1] * x)
+    return stack(columns[:N], -1) if N != 0 else _core.full((*x.shape, 0), 0, x.dtype)
 
 
 # ------------------------------------------------------------------------------------------ distances
@@ -287,7 +288,7 @@ def cov(input, correction, fweights, aweights):
         norm = ops.maximum(norm, 0.0)
     centred = x - mean
     y = ops.matmul(centred, conj_transposed(centred if weighted is None else centred * weighted)) / norm
-    return ops.reshape(y, y.shape[1 if y.shape[0] == 1 else 0:][1 if y.shape[0] == 1 else 0:])
+    return ops.reshape(y, ()) if y.shape[0] == 1 else y
 
 
 def _product(a, b):
@@ -307,5 +308,4 @@ def corrcoef(input):
     return ops.clamp(c, -1.0, 1.0)
 
 
-for _name in ("matmul",):
-    functions["linalg." + _name] = functions[_name]
+functions["linalg.matmul"] = functions["matmul"]
