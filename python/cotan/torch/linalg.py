@@ -1,6 +1,6 @@
 """torch.linalg"""
 from .._core import LinAlgError  # noqa: F401
 from . import _factors, _linalg, _products  # noqa: F401
-from ._define import functions
+from ._define import functions_of
 
-globals().update({name[7:]: function for name, function in functions.items() if name.startswith("linalg.")})
+globals().update(functions_of("linalg"))

@@ -1,5 +1,5 @@
 """torch.special"""
 from . import _bessel, _polynomials, _special  # noqa: F401
-from ._define import functions
+from ._define import functions_of
 
-globals().update({name[8:]: function for name, function in functions.items() if name.startswith("special.")})
+globals().update(functions_of("special"))
