@@ -13,7 +13,7 @@ import re
 
 from .. import _core
 from .._core import Tensor
-from .._dtypes import can_cast
+from .._dtypes import category
 from .._torch_function import disabled_torch_function
 
 FLOATS, BOOLS, REAL = 1, 2, 4  # as in python/src/call.h
@@ -86,7 +86,7 @@ def functions_of(namespace):
 def _write_one(name, out, result):
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be a Tensor, not {type(out).__name__}")
-    if not can_cast(result.dtype, out.dtype) and out.dtype.kind < result.dtype.kind:
+    if category(out.dtype) < category(result.dtype):
         raise RuntimeError(f"result type {result.dtype.name} can't be cast to the desired output type {out.dtype.name}")
     if out.requires_grad or result.requires_grad:
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, "
