@@ -15,6 +15,7 @@ from .. import _core
 from .._core import Tensor
 from .._dtypes import category
 from .._torch_function import disabled_torch_function
+from ._docs import doc_of
 
 FLOATS, BOOLS, REAL = 1, 2, 4  # as in python/src/call.h
 
@@ -70,7 +71,7 @@ def define(signature, forms="f", alias=(), op=None, floats=False, bools=False, r
         row.capsule = _core._define(row.capsule, signature, function, op, FLOATS * floats | BOOLS * bools | REAL * real)
         row.signatures.append(signature)
         if first:
-            row.forms, row.doc = forms, getattr(function, "__doc__", None) or ""
+            row.forms, row.doc = forms, getattr(function, "__doc__", None) or doc_of(name)
             for known_as in (name, *((alias,) if isinstance(alias, str) else alias)):
                 _add_forms(row, known_as, forms)
         return function
