@@ -44,12 +44,12 @@ def gather(x, dim, index, sparse_grad):
     return _searching.gather(x, dim, index)
 
 
-def scatter(x, dim, index, src, reduce):
+def scatter(x, dim, index, src, reduce, name="scatter"):
     """Returns y with y[index[i][j]][j] = src[i][j] for dim 0, and x elsewhere; reduce "add" or "multiply" combines both."""
     known = {None: ops.scatter, "add": SCATTER_ADD, "multiply": SCATTER_MUL}
     if reduce not in known:
         raise RuntimeError(f"scatter: reduce is one of add, multiply, not {reduce!r}")
-    return scatter_flat("scatter", known[reduce], x, dim, index, src) if index.numel() else x.clone()
+    return scatter_flat(name, known[reduce], x, dim, index, src) if index.numel() else x.clone()
 
 
 for _source in ("src: Tensor", "value: float"):
@@ -59,7 +59,7 @@ for _source in ("src: Tensor", "value: float"):
 @define("scatter_add(input, dim: int, index: Tensor, src: Tensor, *, out=None)", "fmi")
 def scatter_add(x, dim, index, src):
     """Returns x with src[i][j] added at [index[i][j]][j] for dim 0."""
-    return scatter(x, dim, index, src, "add")
+    return scatter(x, dim, index, src, "add", "scatter_add")
 
 
 def _scatter_product(x, dim, index, src, include_self):
@@ -124,7 +124,7 @@ def _write_slices(name, op, x, dim, index, source):
 @define("index_add(input, dim: int, index: Tensor, source: Tensor, *, alpha: float=1, out=None)", "fmi")
 def index_add(x, dim, index, source, alpha):
     """Adds slices of alpha source to those of x at the index along dim."""
-    source = source if alpha == 1 else ops.and_(source, bool(alpha)) if source.dtype in BOOL else source * alpha
+    source = source if alpha == 1 else ops.and_(source, bool(alpha)) if source.dtype in BOOL else source * scalar_of_dtype(alpha, source.dtype)
     return _write_slices("index_add", SCATTER_ADD, x, dim, index, source)
 
 
@@ -415,7 +415,7 @@ def _histogram(x, bins, range, weight, density):
     for column, edge, n in zip(columns, edges, counts):
         at = _searching.searchsorted(edge, column, right=True) - 1
         at = ops.select(ops.equal(column, edge[-1]), n - 1, at)
-        within = ops.and_(ops.greater_equal(at, 0), ops.less(at, n))
+        within = ops.and_(ops.greater_equal(column, edge[0]), ops.less_equal(column, edge[-1]))
         flat, inside = flat * n + at, within if inside is True else ops.and_(inside, within)
     total = _core.full((math.prod(counts),), 0, x.dtype)
     one = ops.expand(scalar_of_dtype(1, x.dtype), flat.shape) if weight is None else ops.cast(ops.reshape(weight, (-1,)), x.dtype)
@@ -455,29 +455,29 @@ def diff(x, n, dim, prepend, append):
     return _reductions.diff(x, min(n, total), dim, prepend=prepend, append=append)
 
 
-def _trapezoids(y, x, dx, dim):
-    """Returns the areas below the lines between neighbours of y along dim."""
+def _double_areas(y, x, dim):
+    """Returns twice the areas below the lines between neighbours of y along dim, in the operands' dtype as PyTorch; without x
+    the neighbours are 1 apart."""
     dim, n = normalize_axis(dim, y.ndim, "trapezoid"), y.shape[dim]
-    y = y if y.dtype in FLOATS + COMPLEX else ops.cast(y, _core.float32)
     heights = slice_axis(y, dim, min(n, 1), n) + slice_axis(y, dim, 0, max(n - 1, 0))
     if x is None:
-        return heights * (dx / 2)
+        return heights
     if x.ndim == 1:
         x = ops.reshape(x, [-1 if axis == dim else 1 for axis in builtin_range(y.ndim)])
     x = ops.reshape(x, (1,) * (y.ndim - x.ndim) + tuple(x.shape))
-    return heights * ops.diff(x, axis=dim) / 2
+    return heights * ops.diff(x, axis=dim)
 
 
 @define("trapezoid(y: Tensor, x: Tensor=None, *, dx: float=1, dim: int=-1)", alias="trapz")
 def trapezoid(y, x, dx, dim):
     """Returns the integral of y along dim by the trapezoidal rule."""
-    return ops.sum(_trapezoids(y, x, dx, dim), axes=dim)
+    return _reductions.sum(_double_areas(y, x, dim), dim=dim) * (dx / 2 if x is None else 0.5)
 
 
 @define("cumulative_trapezoid(y: Tensor, x: Tensor=None, *, dx: float=1, dim: int=-1)")
 def cumulative_trapezoid(y, x, dx, dim):
     """Returns the integrals of y from the first element to each later one along dim."""
-    return ops.cumsum(_trapezoids(y, x, dx, dim), axis=dim)
+    return _reductions.cumsum(_double_areas(y, x, dim), dim=dim) * (dx / 2 if x is None else 0.5)
 
 
 def _derivative(x, dim, step, edge_order):
