@@ -147,7 +147,8 @@ def test_dtype(text, dtype):
 @pytest.mark.parametrize("text", [
     "t.squeeze(x[None], 0)", "t.permute(x, (1, 0))", "t.tensor_split(x, 2)[0]", "t.hsplit(x, [1])[0]", "t.movedim(x, 0, 1)",
     "t.as_strided(x, (2, 2), (1, 5))", "x.as_strided((2, 3), (4, 1))", "x.view(c.int32).view(c.float32)", "t.reshape(x, (6, 2))",
-    "x.view(c.complex64).real", "x.unfold(1, 2, 2)", "t.atleast_3d(x)", "x.split_with_sizes([1, 2])[0]", "x.swapdims(dim0=0, dim1=1)"])
+    "x.view(c.complex64).real", "x.unfold(1, 2, 2)", "t.atleast_3d(x)", "x.split_with_sizes([1, 2])[0]",
+    "x.swapdims(dim0=0, dim1=1)"])
 def test_views_are_written_through(text):
     x = cotan.arange(12.0).reshape(3, 4)
     view = eval(text, {**NAMES, "x": x})
@@ -170,7 +171,8 @@ def test_copies_are_no_views(name, args):
 def test_results_have_names():
     x = cotan.tensor([3.0, 1.0, 2.0])
     result = x.sort()
-    assert isinstance(result, return_types.sort) and result.values.tolist() == [1.0, 2.0, 3.0] and result.indices.tolist() == [1, 2, 0]
+    assert isinstance(result, return_types.sort)
+    assert result.values.tolist() == [1.0, 2.0, 3.0] and result.indices.tolist() == [1, 2, 0]
     assert repr(return_types.mode((1, 2))) == "torch.return_types.mode(\nvalues=1,\nindices=2)"
     assert pickle.loads(pickle.dumps(return_types.topk((1, 2)))) == return_types.topk(1, 2)
     assert torch.histogram(x, 2).bin_edges.tolist() == [1.0, 2.0, 3.0]

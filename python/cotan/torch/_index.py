@@ -93,8 +93,8 @@ def scatter_reduce(x, dim, index, src, reduce, include_self):
     if not index.numel():
         return x.clone()
     if x.dtype in BOOL:
-        numbers = (ops.cast(x, _core.uint8), dim, index, ops.cast(src, _core.uint8), {"sum": "amax", "prod": "amin"}.get(reduce, reduce))
-        return ops.cast(_searching.scatter_reduce(*numbers, include_self=include_self), _core.bool)
+        x, src, reduce = ops.cast(x, _core.uint8), ops.cast(src, _core.uint8), {"sum": "amax", "prod": "amin"}.get(reduce, reduce)
+        return ops.cast(_searching.scatter_reduce(x, dim, index, src, reduce, include_self=include_self), _core.bool)
     if reduce == "prod" and (x.requires_grad or src.requires_grad):
         return _scatter_product(x, dim, index, src, include_self)
     return _searching.scatter_reduce(x, dim, index, src, reduce, include_self=include_self)
@@ -124,7 +124,8 @@ def _write_slices(name, op, x, dim, index, source):
 @define("index_add(input, dim: int, index: Tensor, source: Tensor, *, alpha: float=1, out=None)", "fmi")
 def index_add(x, dim, index, source, alpha):
     """Adds slices of alpha source to those of x at the index along dim."""
-    source = source if alpha == 1 else ops.and_(source, bool(alpha)) if source.dtype in BOOL else source * scalar_of_dtype(alpha, source.dtype)
+    if alpha != 1:
+        source = ops.and_(source, bool(alpha)) if source.dtype in BOOL else source * scalar_of_dtype(alpha, source.dtype)
     return _write_slices("index_add", SCATTER_ADD, x, dim, index, source)
 
 

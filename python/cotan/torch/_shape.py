@@ -225,7 +225,8 @@ def meshgrid(tensors, indexing):
         raise RuntimeError("meshgrid: the tensors must be vectors of one dtype")
     n, shape = len(tensors), [x.numel() for x in tensors]
     swapped = indexing == "xy" and n > 1
-    grids = [make_view(x, ("reshape", [-1 if axis == i else 1 for axis in range(n)]), ("expand", shape)) for i, x in enumerate(tensors)]
+    grids = [make_view(x, ("reshape", [-1 if axis == i else 1 for axis in range(n)]), ("expand", shape))
+             for i, x in enumerate(tensors)]
     return tuple(_shaping.swapaxes(grid, 0, 1) if swapped else grid for grid in grids)
 
 
