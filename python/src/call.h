@@ -42,7 +42,8 @@ PyObject *call_op(const op_entry *op, PyObject *const *args, Py_ssize_t n, PyObj
 
 enum {
     CALL_FLOATS = 1, // integers become floats of the default dtype
-    CALL_STRICT = 2, // a 0-d tensor counts as any other in promotion
+    CALL_BOOLS = 2,  // booleans are computed as u8, and the results are booleans again
+    CALL_REAL = 4,   // for real operands alone: the caller has seen to it
 };
 // Calls an op with its operands, whose dtypes are promoted as PyTorch does; its attributes have their defaults.
 PyObject *call_op_operands(const op_entry *op, PyObject *const *operands, unsigned flags);

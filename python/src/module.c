@@ -124,6 +124,17 @@ static PyObject *module_random_key_folded(PyObject *self, PyObject *args) {
     return tensor_new(ct_random_key_folded_at(seed, number, here), here);
 }
 
+// _set_default_float(dtype): sets the dtype of Python's floats.
+static PyObject *module_set_default_float(PyObject *self, PyObject *o) {
+    (void)self;
+    ct_dtype dtype;
+    if (!dtype_parse(o, &dtype)) return NULL;
+    if (!dtype || dtype_kind(dtype) != 'f')
+        return PyErr_Format(PyExc_TypeError, "the default dtype must be a float, not %R", o);
+    default_float = dtype;
+    Py_RETURN_NONE;
+}
+
 static PyObject *module_stats(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     api_enter();
@@ -201,6 +212,7 @@ static PyMethodDef module_methods[] = {
     {"random_key", module_random_key, METH_O,
      "random_key(seed)\n--\n\nA key for random numbers; the same seed gives JAX's."},
     {"_random_key_folded", module_random_key_folded, METH_VARARGS, NULL},
+    {"_set_default_float", module_set_default_float, METH_O, NULL},
     {"stats", module_stats, METH_NOARGS, "stats()\n--\n\nCounters of the process, as a dict."},
     {"_memory_snapshot", module_memory_snapshot, METH_NOARGS, NULL},
     {"set_device", module_set_device, METH_O,

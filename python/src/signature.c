@@ -5,7 +5,7 @@
 //     std(input, dim: int|ints=None, *, correction: float=1, keepdim: bool=False, out=None)
 //
 // A parameter's annotation says what it accepts: Tensor, int, ints (also one int), bool, float (any number),
-// str, dtype, Tensors (a sequence), any; `input` and `self` are tensors unless annotated. `*size: ints` takes
+// str, dtype, Tensors (a sequence), None, any; `input` and `self` are tensors unless annotated. `*size: ints` takes
 // numbers, or one sequence of them. A name may have several signatures, which are tried in order.
 #include "signature.h"
 
@@ -28,6 +28,7 @@ enum {
     ACCEPT_DTYPE = 64,
     ACCEPT_TENSORS = 128,
     ACCEPT_ANY = 256,
+    ACCEPT_NONE = 512,
 };
 static const struct {
     const char *word, *says; // in the annotation; in errors
@@ -36,7 +37,7 @@ static const struct {
     {"ints", "a tuple of ints"}, {"bool", "a bool"},
     {"float", "a number"},       {"str", "a str"},
     {"dtype", "a dtype"},        {"Tensors", "a tuple of Tensors"},
-    {"any", "anything"},
+    {"any", "anything"},         {"None", "None"},
 };
 
 typedef struct parameter {
@@ -72,8 +73,8 @@ typedef struct method {
 
 static method methods[MAX_METHODS];
 static size_t n_methods;
-static PyObject *write_out_hook,
-    *dispatch_hook; // Python's: writes to out=, calls __torch_function__
+// Python's: writes to out=; calls __torch_function__; the one of classes that have none.
+static PyObject *write_out_hook, *dispatch_hook, *no_dispatch;
 static _Thread_local bool dispatch_is_off;
 
 static void signature_replace(PyObject **at, PyObject *by) {
@@ -102,7 +103,7 @@ static bool signature_is_sequence_of(PyObject *o, bool of_tensors) {
 }
 
 static bool signature_accepts(int allowed, PyObject *o) {
-    if (allowed & ACCEPT_ANY) return true;
+    if ((allowed & ACCEPT_ANY) || ((allowed & ACCEPT_NONE) && o == Py_None)) return true;
     if ((allowed & ACCEPT_TENSOR) && tensor_check(o)) return true;
     if ((allowed & ACCEPT_BOOL) && PyBool_Check(o)) return true;
     if ((allowed & ACCEPT_FLOAT) &&
@@ -262,7 +263,7 @@ static bool signature_type_dispatches(PyTypeObject *type) {
     if (known[at].type == type) return known[at].dispatches;
     PyObject *own = PyObject_GetAttrString((PyObject *)type, "__torch_function__");
     PyErr_Clear();
-    const bool is = own && own != Py_None;
+    const bool is = own && own != Py_None && own != no_dispatch;
     Py_XDECREF(own);
     Py_INCREF((PyObject *)type);
     Py_XDECREF((PyObject *)known[at].type);
@@ -318,8 +319,17 @@ static bool signature_has_defaults_after(const overload *v, const call *c, int n
     return true;
 }
 
+// Returns false for complex operands of an op that takes real ones.
+static bool signature_suits_op(const overload *v, const call *c) {
+    for (int i = 0; (v->op_flags & CALL_REAL) && i < v->op->n_operands; i++)
+        if (tensor_check(c->values[i]) ? dtype_kind(ct_dtype_of(tensor_peek(c->values[i]))) == 'c'
+                                       : PyComplex_Check(c->values[i]))
+            return false;
+    return true;
+}
+
 static PyObject *signature_run(const overload *v, const call *c) {
-    if (v->op && signature_has_defaults_after(v, c, v->op->n_operands))
+    if (v->op && signature_has_defaults_after(v, c, v->op->n_operands) && signature_suits_op(v, c))
         return call_op_operands(v->op, c->values, v->op_flags);
     const int n = v->n - (v->out >= 0);
     PyObject *args = PyTuple_New(n);
@@ -362,25 +372,20 @@ static PyObject *signature_call_function(PyObject *self, PyObject *const *args, 
 }
 
 // Writes the result of an in-place form to the tensor, which is returned. A handle has one Tensor, so the
-// value gets a new one.
-static PyObject *signature_write(const char *name, PyObject *self, PyObject *result) {
-    if (!result || result == self) return result;
+// value gets a new one. What __torch_function__ returned may be no tensor.
+static PyObject *signature_write(PyObject *self, PyObject *result) {
+    if (!result || result == self || !tensor_check(self) || !tensor_check(result)) return result;
     const ct_loc here = api_enter();
-    const bool ok = tensor_check(result) &&
-                    tensor_write(self, new_handle_of(tensor_value(result, here), here), here);
-    if (!ok && !PyErr_Occurred())
-        PyErr_Format(PyExc_TypeError, "%s_() has no tensor to write", name);
+    const ct_tensor value = new_handle_of(tensor_value(result, here), here);
+    const bool ok = tensor_write(self, value, here);
     Py_DECREF(result);
     return ok ? Py_NewRef(self) : NULL;
 }
 
 static PyObject *signature_call_in_place(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                          PyObject *names) {
-    const signature *s = PyCapsule_GetPointer(self, "cotan.signature");
-    PyObject *to = n ? args[0] : NULL, *result = signature_call_function(self, args, n, names);
-    return to && result && !signature_type_dispatches(Py_TYPE(to))
-               ? signature_write(s->name, to, result)
-               : result;
+    PyObject *result = signature_call_function(self, args, n, names);
+    return n ? signature_write(args[0], result) : result;
 }
 
 static PyObject *signature_call_method(const method *m, PyObject *self, PyObject *const *args,
@@ -388,9 +393,7 @@ static PyObject *signature_call_method(const method *m, PyObject *self, PyObject
     call c;
     c.name = m->def.ml_name, c.self = self, c.args = args, c.n = n, c.names = names, c.list = NULL;
     PyObject *result = signature_call(m->of, m->of->public, &c);
-    return m->in_place && !signature_type_dispatches(Py_TYPE(self))
-               ? signature_write(m->of->name, self, result)
-               : result;
+    return m->in_place ? signature_write(self, result) : result;
 }
 
 // A method's C function receives the tensor alone, so each has a function of its own.
@@ -412,9 +415,12 @@ static PyObject *signature_call_method(const method *m, PyObject *self, PyObject
     TIMES_16(use, n##4)                                                                            \
     TIMES_16(use, n##5)                                                                            \
     TIMES_16(use, n##6)                                                                            \
-    TIMES_16(use, n##7) TIMES_16(use, n##8) TIMES_16(use, n##9) TIMES_16(use, n##a)                \
-        TIMES_16(use, n##b) TIMES_16(use, n##c) TIMES_16(use, n##d) TIMES_16(use, n##e)            \
-            TIMES_16(use, n##f)
+    TIMES_16(use, n##7)                                                                            \
+    TIMES_16(use, n##8)                                                                            \
+    TIMES_16(use, n##9)                                                                            \
+    TIMES_16(use, n##a)                                                                            \
+    TIMES_16(use, n##b) TIMES_16(use, n##c) TIMES_16(use, n##d) TIMES_16(use, n##e)                \
+        TIMES_16(use, n##f)
 #define TIMES_1024(use) TIMES_256(use, 0) TIMES_256(use, 1) TIMES_256(use, 2) TIMES_256(use, 3)
 TIMES_1024(METHOD)
 typedef PyObject *(*method_function)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
@@ -447,7 +453,7 @@ static bool signature_parse_accepts(const char **at, int *accepts) {
     const char *s = *at;
     for (*accepts = 0;; s++) {
         s = signature_skip_spaces(s);
-        const size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzT");
+        const size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzNT");
         size_t i = 0;
         while (i < sizeof accept_words / sizeof *accept_words &&
                (strlen(accept_words[i].word) != n || strncmp(accept_words[i].word, s, n)))
@@ -611,13 +617,15 @@ static PyObject *signature_add_method(PyObject *module, PyObject *args) {
     return descriptor;
 }
 
-// _signature_hooks(write_out, dispatch)
+// _signature_hooks(write_out, dispatch, no_dispatch)
 static PyObject *signature_set_hooks(PyObject *module, PyObject *args) {
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO:_signature_hooks", &write_out_hook, &dispatch_hook))
+    if (!PyArg_ParseTuple(args, "OOO:_signature_hooks", &write_out_hook, &dispatch_hook,
+                          &no_dispatch))
         return NULL;
     Py_INCREF(write_out_hook);
     Py_INCREF(dispatch_hook);
+    Py_INCREF(no_dispatch);
     Py_RETURN_NONE;
 }
 
@@ -629,7 +637,20 @@ static PyObject *signature_set_dispatch_off(PyObject *module, PyObject *off) {
     return PyBool_FromLong(was);
 }
 
+// _as_type(x, type): returns the value, with its history, as an object of a subclass.
+static PyObject *signature_as_type(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *x, *type;
+    if (!PyArg_ParseTuple(args, "O!O!:_as_type", tensor_type, &x, &PyType_Type, &type)) return NULL;
+    if (!PyType_IsSubtype((PyTypeObject *)type, tensor_type))
+        return PyErr_Format(PyExc_TypeError, "as_subclass: %R is no subclass of Tensor", type);
+    const ct_loc here = api_enter();
+    const ct_tensor t = tensor_value(x, here);
+    return t.bits ? tensor_new_of_type((PyTypeObject *)type, new_handle_of(t, here), here) : NULL;
+}
+
 PyMethodDef signature_functions[] = {
+    {"_as_type", signature_as_type, METH_VARARGS, NULL},
     {"_define", signature_define, METH_VARARGS, NULL},
     {"_function", signature_make_function, METH_VARARGS, NULL},
     {"_method", signature_add_method, METH_VARARGS, NULL},

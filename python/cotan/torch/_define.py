@@ -14,8 +14,9 @@ import re
 from .. import _core
 from .._core import Tensor
 from .._dtypes import can_cast
+from .._torch_function import disabled_torch_function
 
-FLOATS, STRICT = 1, 2  # as in python/src/call.h
+FLOATS, BOOLS, REAL = 1, 2, 4  # as in python/src/call.h
 
 
 class Row:
@@ -50,12 +51,12 @@ def _add_forms(row, name, forms):
 functions = {}  # full name: the function of the module
 
 
-def define(signature, forms="f", alias=(), op=None, floats=False, strict=False):
+def define(signature, forms="f", alias=(), op=None, floats=False, bools=False, real=False):
     """Adds a row to the table, or a signature to its row.
 
     `op` names a primitive op that is called in the function's place while all parameters after its operands have their
-    defaults; its operands' dtypes are promoted as PyTorch does (`strict`: a 0-d tensor counts as any other; `floats`:
-    integers become floats). With `op` alone the row needs no function: `define(…, op="tanh")()`.
+    defaults; its operands' dtypes are promoted as PyTorch does (`floats`: integers become floats; `bools`: the op takes no
+    booleans, which are computed as integers; `real`: it takes no complex numbers, for which the function is called).
     """
     name = signature[:signature.index("(")]
     if name.startswith("Tensor."):
@@ -66,7 +67,7 @@ def define(signature, forms="f", alias=(), op=None, floats=False, strict=False):
         if row is None:
             row = rows[name] = Row(name)
         first = row.capsule is None
-        row.capsule = _core._define(row.capsule, signature, function, op, FLOATS * floats | STRICT * strict)
+        row.capsule = _core._define(row.capsule, signature, function, op, FLOATS * floats | BOOLS * bools | REAL * real)
         row.signatures.append(signature)
         if first:
             row.forms, row.doc = forms, getattr(function, "__doc__", None) or ""
@@ -75,6 +76,11 @@ def define(signature, forms="f", alias=(), op=None, floats=False, strict=False):
         return function
 
     return decorate
+
+
+def functions_of(namespace):
+    """Returns the functions of a namespace, such as "fft", by their names in it."""
+    return {name.rpartition(".")[2]: f for name, f in functions.items() if name.rpartition(".")[0] == namespace}
 
 
 def _write_one(name, out, result):
@@ -117,4 +123,4 @@ def _dispatch(public, args, options):
                     f"__torch_function__: {types}")
 
 
-_core._signature_hooks(_write_out, _dispatch)
+_core._signature_hooks(_write_out, _dispatch, disabled_torch_function)
