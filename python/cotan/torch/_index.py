@@ -205,18 +205,15 @@ def masked_scatter(x, mask, source):
 def where(condition, x, other):
     """Returns x where the condition holds, else other."""
     if isinstance(x, Tensor) and isinstance(other, Tensor):
-        return _searching.where(condition, *_core._met(x, other))
-    dtype = result_type(x, other)
-    return _searching.where(condition, *(scalar_of_dtype(one, dtype) for one in (x, other)))
-
-
-@define("where(condition: Tensor)")
-def where_holds(condition):
-    """Returns the indices where the condition holds, one tensor an axis."""
-    return nonzero(condition, True)
+        x, other = _core._met(x, other)
+    elif getattr(x if isinstance(x, Tensor) else other, "dtype", _core.bool) in BOOL:  # an int beside bools is int64
+        dtype = result_type(x, other)
+        x, other = scalar_of_dtype(x, dtype), scalar_of_dtype(other, dtype)
+    return _searching.where(condition, x, other)
 
 
 define("where(condition: Tensor, input: Tensor|float, other: Tensor|float, *, out=None)")(where)
+define("where(condition: Tensor)")(lambda condition: nonzero(condition, True))
 define("Tensor.where(self, condition: Tensor, other: Tensor|float)")(lambda x, condition, other: where(condition, x, other))
 
 
