@@ -4,7 +4,7 @@ from builtins import range as builtin_range
 
 from .. import _core, _creation, _reductions, _searching, _shaping
 from .._core import Tensor, ops
-from .._dtypes import BOOL, COMPLEX, FLOATS, result_type
+from .._dtypes import BOOL, COMPLEX, FLOATS, get_default_dtype, result_type
 from .._elementwise import scalar_of_dtype
 from .._searching import scatter_flat, unravel, wrap_negative_indices
 from .._shaping import normalize_axis
@@ -510,7 +510,7 @@ def gradient(x, spacing, dim, edge_order):
     """Returns the derivative along each axis; spacing: a distance, one for each axis, or the axes' coordinates."""
     if edge_order not in (1, 2):
         raise RuntimeError(f"gradient: edge_order is 1 or 2, not {edge_order}")
-    x = x if x.dtype in FLOATS + COMPLEX else ops.cast(x, _core.float32)
+    x = x if x.dtype in FLOATS + COMPLEX else ops.cast(x, get_default_dtype())
     dims = builtin_range(x.ndim) if dim is None else _shaping.normalize_axes(dim, x.ndim, "gradient")
     spacing = 1 if spacing is None else spacing
     spacing = spacing if isinstance(spacing, (tuple, list)) else [spacing] * len(dims)
