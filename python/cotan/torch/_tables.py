@@ -15,7 +15,7 @@ def _same(text):
 
 # Modules that are another module here: PyTorch divides its code into more files.
 SAME = _same("""
-compiler: _dynamo _dynamo.eval_frame _dynamo.utils _dynamo.config _compile
+compiler: _dynamo _dynamo._trace_wrapped_higher_order_op _dynamo.eval_frame _dynamo.utils _dynamo.config _compile
 jit: jit.annotations jit._script jit._trace jit.frontend jit._state jit.mobile _jit_internal
 fx: fx.graph fx.graph_module fx.node fx.proxy fx.interpreter fx._symbolic_trace fx._pytree fx.traceback fx.immutable_collections
 fx: fx.experimental fx.experimental.symbolic_shapes fx.experimental.proxy_tensor fx.passes fx.passes.infra fx.passes.infra.pass_base
