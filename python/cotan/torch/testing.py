@@ -84,8 +84,7 @@ def _compare_tensors(a, b, tolerances, options):
 
 def _tolerances(a, b, rtol, atol):
     if (rtol is None) != (atol is None):
-        missing, given = ("rtol", "atol") if rtol is None else ("atol", "rtol")
-        raise ValueError(f"rtol and atol must both be specified or both be unspecified, but {given} is given and {missing} is not.")
+        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {'rtol' if rtol is None else 'atol'}.")
     if rtol is not None:
         return rtol, atol
     return tuple(max(pair) for pair in zip(_TOLERANCES.get(a, (0.0, 0.0)), _TOLERANCES.get(b, (0.0, 0.0))))
