@@ -99,6 +99,14 @@ class _Made:
         module.__getattr__ = _missing_names(module, module.__name__)
 
 
+def _exists(name):
+    """True if there is a module of this name."""
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # the one before its last dot is no package
+        return False
+
+
 def _target_name(name):
     """Returns the name of the module that `cotan.torch.X` is, None if there is none such."""
     parent, _, last = name.rpartition(".")
@@ -109,7 +117,7 @@ def _target_name(name):
     if parent == "cotan.torch" and last not in _tables.SHARED or not hasattr(inside, "__path__"):
         return None
     other = f"cotan.{last}" if parent == "cotan.torch" else f"{inside.__name__}.{last}"
-    return other if other != name and importlib.util.find_spec(other) else None
+    return other if other != name and _exists(other) else None
 
 
 class _Finder:
@@ -123,7 +131,7 @@ class _Finder:
             return cls._find_here(name, path)
         if cls.installed and name.startswith("torch."):
             other = "cotan." + name
-            return cls._spec(name, other) if importlib.util.find_spec(other) else None
+            return cls._spec(name, other) if _exists(other) else None
         return None
 
     @classmethod
@@ -167,7 +175,7 @@ def _missing_names(module, name):
     name is counted."""
     def find(attribute):
         if not attribute.startswith("__"):
-            if importlib.util.find_spec(f"{name}.{attribute}"):
+            if _exists(f"{name}.{attribute}"):
                 return importlib.import_module(f"{name}.{attribute}")
             # An import statement asks twice, once from importlib.
             if not sys._getframe(1).f_code.co_filename.startswith("<frozen importlib"):
