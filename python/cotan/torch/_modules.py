@@ -77,7 +77,10 @@ class _Alias:
         if before.rpartition(".")[0].rpartition(".")[2] == self.alias.rpartition(".")[2]:
             # Importing one of these later would put the module over a function of its name in this one.
             for other, inside in [item for item in sys.modules.items() if item[0].startswith(before)]:
-                sys.modules.setdefault(name + other.removeprefix(before), inside)
+                inner = name + other.removeprefix(before)
+                sys.modules.setdefault(inner, inside)
+                if name.startswith("cotan."):
+                    vars(inside).setdefault("__getattr__", _missing_names(inside, inner))
 
 
 class _Own(importlib.machinery.SourceFileLoader):
@@ -232,5 +235,10 @@ def setup(name):
     package = sys.modules[name]
     vars(package).update(__version__=TorchVersion(VERSION), install=install, torch=package,
                          __getattr__=_missing_names(package, name))
+    for attribute, value in vars(importlib.import_module(f"{name}._names")).items():
+        vars(package).setdefault(attribute, value)
+    for attribute, value in list(vars(package).items()):  # cotan.random, say, is JAX's
+        if getattr(value, "__name__", None) == f"cotan.{attribute}" and isinstance(value, type(sys)):
+            delattr(package, attribute)
     for shared in _tables.SHARED:
         importlib.import_module(f"{name}.{shared}")

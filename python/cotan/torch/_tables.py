@@ -41,6 +41,7 @@ distributed.run: distributed.launcher distributed.launcher.api distributed.launc
 cuda: cuda.random cuda.memory cuda.streams cuda.graphs cuda.nvtx
 xpu: xpu.random xpu.memory xpu.streams
 amp: cpu.amp
+utils.data: utils.data._utils utils.data._utils.collate utils.data._utils.worker
 utils._pytree: utils._cxx_pytree
 ao: ao.quantization ao.quantization.fx ao.quantization.fx._decomposed ao.nn ao.nn.quantized quantization
 _utils: _prims_common _custom_ops _namedtensor_internals
@@ -90,6 +91,12 @@ MODULES = {
     "masked": ("masked tensors are not there\n  hint: torch.where", "MaskedTensor as_masked_tensor is_masked_tensor masked_tensor"),
     "utils.cpp_extension": ("extensions of PyTorch in C++ are not compiled\n  hint: cotan.library.load compiles an op in C", """BuildExtension
         CUDAExtension CppExtension include_paths library_paths load load_inline"""),
+    "utils.flop_counter": ("operations are not counted one by one\n  hint: cotan.profiler.profile() has the FLOPs of each kernel",
+                           "FlopCounterMode register_flop_formula"),
+    "utils.data.datapipes": ("data pipes are not there\n  hint: IterableDataset", ""),
+    "utils.data.datapipes.iter": ("data pipes are not there\n  hint: IterableDataset", "IterDataPipe ShufflerIterDataPipe"),
+    "utils.data.graph_settings": ("data pipes are not there\n  hint: IterableDataset", "apply_shuffle_settings apply_random_seed"),
+    "utils.mobile_optimizer": ("there is no format for mobile devices\n  hint: cotan.export_c writes C code", "optimize_for_mobile"),
     "utils._sympy": (_GRAPHS, ""), "utils._sympy.value_ranges": (_GRAPHS, "ValueRanges"), "utils._sympy.numbers": (_GRAPHS, "IntInfinity"),
     "_inductor": (_GRAPHS, "compile list_mode_options list_options"), "_inductor.config": (_GRAPHS, ""),
     "_higher_order_ops": (_GRAPHS, "cond while_loop scan flex_attention"),
