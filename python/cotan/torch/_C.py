@@ -8,15 +8,22 @@ from ._tables import absent
 
 __path__ = []
 _INNER = "PyTorch's own machinery is not there"
-Graph, Value, Node, DispatchKeySet, ScriptModule, ScriptFunction, Future, FunctionSchema, Type = (
+Graph, Value, Node, ScriptModule, ScriptFunction, Future, FunctionSchema, Type = (
     absent("_C", name, _INNER)
-    for name in "Graph Value Node DispatchKeySet ScriptModule ScriptFunction Future FunctionSchema Type".split())
+    for name in "Graph Value Node ScriptModule ScriptFunction Future FunctionSchema Type".split())
 TensorBase = _TensorBase = Tensor
 
 
 class DispatchKey:
     """Names of PyTorch's dispatch keys."""
     AutocastCPU = AutocastCUDA = AutocastXPU = CPU = CUDA = Autograd = Meta = CompositeImplicitAutograd = "CPU"
+
+
+class DispatchKeySet(frozenset):
+    """A set of such names."""
+
+    def __new__(cls, *keys):
+        return super().__new__(cls, keys)
 
 
 def _get_privateuse1_backend_name():

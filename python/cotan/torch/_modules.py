@@ -238,7 +238,8 @@ def setup(name):
     for attribute, value in vars(importlib.import_module(f"{name}._names")).items():
         vars(package).setdefault(attribute, value)
     for attribute, value in list(vars(package).items()):  # cotan.random, say, is JAX's
-        if getattr(value, "__name__", None) == f"cotan.{attribute}" and isinstance(value, type(sys)):
+        if isinstance(value, type(sys)) and value.__name__.startswith("cotan.") and attribute not in _tables.SHARED and \
+                not value.__name__.startswith("cotan.torch"):
             delattr(package, attribute)
     for shared in _tables.SHARED:
         importlib.import_module(f"{name}.{shared}")

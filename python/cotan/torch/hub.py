@@ -9,6 +9,26 @@ from urllib.parse import unquote, urlparse
 
 from ..serialization import load as _load
 
+try:
+    from tqdm.auto import tqdm
+except ImportError:
+    class tqdm:
+        """Shows nothing: the package that shows progress is not installed."""
+
+        def __init__(self, iterable=None, *args, **options):
+            self._items = iterable
+
+        def __iter__(self):
+            return iter(self._items or ())
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exception):
+            pass
+
+        update = close = set_description = lambda self, *args, **options: None
+
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _folder = [None]
