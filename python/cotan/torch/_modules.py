@@ -115,7 +115,8 @@ def _target_name(name):
     parent, _, last = name.rpartition(".")
     path = name.removeprefix("cotan.torch.")
     if path in _tables.SAME:
-        return "cotan.torch." + _tables.SAME[path]
+        same = _tables.SAME[path]
+        return same if same.startswith("cotan.") else "cotan.torch." + same
     inside = sys.modules[parent]
     if parent == "cotan.torch" and last not in _tables.SHARED or not hasattr(inside, "__path__"):
         return None
@@ -145,10 +146,11 @@ class _Finder:
             if own:
                 own.loader = _Own(name, own.origin)
                 return own
-        if name.removeprefix("cotan.torch.") in _tables.MODULES:
-            return importlib.machinery.ModuleSpec(name, _Made(), is_package=True)
         other = _target_name(name)
-        return cls._spec(name, other) if other else None
+        if other:
+            return cls._spec(name, other)
+        made = name.removeprefix("cotan.torch.") in _tables.MODULES
+        return importlib.machinery.ModuleSpec(name, _Made(), is_package=True) if made else None
 
     @staticmethod
     def _spec(name, other):

@@ -1,6 +1,7 @@
 """Names of torch itself that are no functions of tensors: types to check against, storages, settings of autocasting."""
 from .. import _core
 from .._no_device import OutOfMemoryError
+from .._pytorch import device
 from ..amp import autocast_mode
 from . import storage
 
@@ -64,6 +65,10 @@ def are_deterministic_algorithms_enabled():
 is_deterministic_algorithms_warn_only_enabled = is_warn_always_enabled = lambda: False
 set_deterministic_debug_mode = set_warn_always = set_flush_denormal = lambda mode: None
 get_deterministic_debug_mode = lambda: 2  # noqa: E731
+
+
+def get_default_device():
+    return device("cpu")
 
 
 def is_vulkan_available():

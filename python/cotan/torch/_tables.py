@@ -15,6 +15,9 @@ def _same(text):
 
 # Modules that are another module here: PyTorch divides its code into more files.
 SAME = _same("""
+cotan._function: autograd.function
+profiler: autograd.profiler
+utils.tensorboard: utils.tensorboard.writer utils.tensorboard.summary
 compiler: _dynamo _dynamo._trace_wrapped_higher_order_op _dynamo.eval_frame _dynamo.utils _dynamo.config _compile
 jit: jit.annotations jit._script jit._trace jit.frontend jit._state jit.mobile _jit_internal
 fx: fx.graph fx.graph_module fx.node fx.proxy fx.interpreter fx._symbolic_trace fx._pytree fx.traceback fx.immutable_collections
@@ -68,19 +71,29 @@ MODULES = {
         ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings StateDictType UnshardHandle
         always_wrap_policy enable_wrap fully_shard register_fsdp_forward_method size_based_auto_wrap_policy
         transformer_auto_wrap_policy wrap"""),
-    "distributed.tensor": (_ALONE, """ColwiseParallel DTensor DeviceMesh ParallelStyle Partial Placement PrepareModuleInput
+    "distributed.tensor": (_ALONE, """_StridedShard compute_local_shape_and_global_offset set_rotate_method
+        ColwiseParallel DTensor DeviceMesh ParallelStyle Partial Placement PrepareModuleInput
         PrepareModuleOutput Replicate RowwiseParallel SequenceParallel Shard context_parallel distribute_module
         distribute_tensor init_device_mesh loss_parallel parallelize_module implicit_replication"""),
-    "distributed.checkpoint": (_ALONE, """DefaultLoadPlanner DefaultSavePlanner FileSystemReader FileSystemWriter HuggingFaceStorageReader
+    "distributed.checkpoint": (_ALONE, """HuggingFaceStorageWriter _EmptyStateDictLoadPlanner _load_state_dict consolidate_safetensors_files
+        DefaultLoadPlanner DefaultSavePlanner FileSystemReader FileSystemWriter HuggingFaceStorageReader
         Metadata StateDictOptions async_save consolidate_safetensors_files_on_every_rank dcp_to_torch_save get_model_state_dict
         get_optimizer_state_dict get_state_dict load load_state_dict load_sharded_optimizer_state_dict save save_state_dict
         set_model_state_dict set_optimizer_state_dict set_state_dict"""),
-    "distributed.algorithms": (_ALONE, """CheckpointImpl CheckpointWrapper Join Joinable JoinHook PeriodicModelAverager apply_activation_checkpointing
+    "distributed.algorithms": (_ALONE, """ModelAverager bf16_compress_wrapper fp16_compress_wrapper powerSGD_hook PowerSGDState
+        CheckpointImpl CheckpointWrapper Join Joinable JoinHook PeriodicModelAverager apply_activation_checkpointing
         bf16_compress_hook checkpoint_wrapper fp16_compress_hook offload_wrapper PostLocalSGDState post_localSGD_hook default_hooks"""),
     "distributed.optim": (_ALONE, "DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer"),
     "distributed.pipelining": (_ALONE, "Pipe PipelineStage ScheduleGPipe SplitPoint pipe_split pipeline"),
     "distributed.rpc": (_ALONE, "init_rpc remote rpc_async rpc_sync shutdown RRef"),
     "distributed.run": (_ALONE, "LaunchConfig elastic_launch get_args_parser launch_agent main run"),
+    "numa.binding": (_ALONE, "AffinityMode NumaOptions"), "numa": (_ALONE, ""),
+    "nn.attention.flex_attention": ("attention of a function of scores is not there\n  hint: scaled_dot_product_attention with a mask",
+                                    "AuxOutput AuxRequest BlockMask and_masks create_block_mask create_mask flex_attention or_masks"),
+    "nn.utils.prune": ("weights are not pruned", """BasePruningMethod L1Unstructured custom_from_mask global_unstructured identity is_pruned
+        l1_unstructured ln_structured random_structured random_unstructured remove"""),
+    "optim.swa_utils": ("averages of weights are not there", """AveragedModel SWALR get_ema_avg_fn get_ema_multi_avg_fn get_swa_avg_fn
+        get_swa_multi_avg_fn update_bn"""),
     "package": ("packages of code and weights are not there\n  hint: cotan.save writes the weights", """PackageExporter PackageImporter
         PackagingError"""),
     "ao": (_INTS, """DeQuantStub QConfig QuantStub QuantWrapper convert default_observer default_per_channel_weight_observer
@@ -94,11 +107,13 @@ MODULES = {
     "utils.flop_counter": ("operations are not counted one by one\n  hint: cotan.profiler.profile() has the FLOPs of each kernel",
                            "FlopCounterMode register_flop_formula"),
     "utils.data.datapipes": ("data pipes are not there\n  hint: IterableDataset", ""),
+    "utils.data.datapipes.iter.combinatorics": ("data pipes are not there\n  hint: IterableDataset", "ShufflerIterDataPipe"),
     "utils.data.datapipes.iter": ("data pipes are not there\n  hint: IterableDataset", "IterDataPipe ShufflerIterDataPipe"),
     "utils.data.graph_settings": ("data pipes are not there\n  hint: IterableDataset", "apply_shuffle_settings apply_random_seed"),
     "utils.mobile_optimizer": ("there is no format for mobile devices\n  hint: cotan.export_c writes C code", "optimize_for_mobile"),
     "utils._sympy": (_GRAPHS, ""), "utils._sympy.value_ranges": (_GRAPHS, "ValueRanges"), "utils._sympy.numbers": (_GRAPHS, "IntInfinity"),
     "_inductor": (_GRAPHS, "compile list_mode_options list_options"), "_inductor.config": (_GRAPHS, ""),
+    "_higher_order_ops.associative_scan": (_GRAPHS, "associative_scan"),
     "_higher_order_ops": (_GRAPHS, "cond while_loop scan flex_attention"),
 }
 

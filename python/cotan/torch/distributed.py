@@ -12,8 +12,10 @@ _ALONE = "the program is one process on one machine: world_size must be 1"
 default_pg_timeout = default_pg_nccl_timeout = datetime.timedelta(minutes=30)
 
 
-class ReduceOp(enum.Enum):
-    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
+class ReduceOp:
+    """How values of several processes are combined."""
+    RedOpType = enum.Enum("RedOpType", "SUM AVG PRODUCT MIN MAX BAND BOR BXOR PREMUL_SUM", start=0)
+    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = RedOpType
 
 
 reduce_op = ReduceOp
@@ -202,8 +204,13 @@ def _other(name):
     return refuse
 
 
-send, recv, isend, irecv, batch_isend_irecv, init_device_mesh = map(
-    _other, ("send", "recv", "isend", "irecv", "batch_isend_irecv", "init_device_mesh"))
+wait_tensor = lambda tensor: tensor  # noqa: E731
+_get_default_group = _get_pg_default_device = lambda *args: group.WORLD  # noqa: E731
+_pg_map = {}
+_sync_module_states = lambda *args, **options: None  # noqa: E731
+send, recv, isend, irecv, batch_isend_irecv, init_device_mesh, all_to_all_single_autograd = map(
+    _other, ("send", "recv", "isend", "irecv", "batch_isend_irecv", "init_device_mesh",
+             "all_to_all_single_autograd"))
 DeviceMesh, P2POp, TCPStore, FileStore, HashStore, PrefixStore, Store = (
     absent("distributed", name, _ALONE) for name in ("DeviceMesh", "P2POp", "TCPStore", "FileStore", "HashStore", "PrefixStore", "Store"))
 
