@@ -95,7 +95,7 @@ def answers(kind):
                                "set_per_process_memory_fraction set_sync_debug_mode set_rng_state_all cudart "
                                "range_push range_pop mark".split(), constant(None)))
     names.update(dict.fromkeys("_lazy_init current_device get_device_name get_device_capability get_device_properties mem_get_info "
-                               "get_rng_state set_rng_state initial_seed CUDAGraph graph make_graphed_callables memory_snapshot "
+                               "get_rng_state set_rng_state initial_seed make_graphed_callables memory_snapshot "
                                "utilization temperature power_draw".split(), refuse))
     names.update({"synchronize": constant(_core.eval), "device": device, "set_device": set_device, "device_of": constant(lambda: device(-1)),
                   "Stream": _Stream, "ExternalStream": _Stream, "Event": _Event, "current_stream": constant(_Stream),
@@ -104,6 +104,8 @@ def answers(kind):
                   "get_rng_state_all": constant(list), "memory_stats": constant(dict), "memory_summary": constant(""),
                   "get_sync_debug_mode": constant(0), "range": constant(contextlib.nullcontext), "default_generators": (), "has_half": False,
                   "has_magma": False, "OutOfMemoryError": OutOfMemoryError, "DeferredCudaCallError": RuntimeError, "_device_t": object})
+    names.update({name: type(name, (), {"__init__": refuse, "__module__": f"torch.{kind}"}) for name in (
+        "CUDAGraph", "graph", "MemPool", "_CudaDeviceProperties")})
     names.update({name: _type_class(f"torch.{kind}", name) for name in (
         "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor ByteTensor BoolTensor").split()})
     return names

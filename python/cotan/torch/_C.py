@@ -8,9 +8,9 @@ from ._tables import absent
 
 __path__ = []
 _INNER = "PyTorch's own machinery is not there"
-Graph, Value, Node, ScriptModule, ScriptFunction, Future, FunctionSchema, Type = (
+Graph, Value, Node, _CudaDeviceProperties, ScriptModule, ScriptFunction, Future, FunctionSchema, Type = (
     absent("_C", name, _INNER)
-    for name in "Graph Value Node ScriptModule ScriptFunction Future FunctionSchema Type".split())
+    for name in "Graph Value Node _CudaDeviceProperties ScriptModule ScriptFunction Future FunctionSchema Type".split())
 TensorBase = _TensorBase = Tensor
 
 

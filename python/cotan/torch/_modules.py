@@ -6,6 +6,7 @@ import importlib
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import opcode
 import re
 import sys
 
@@ -182,8 +183,9 @@ def _missing_names(module, name):
         if not attribute.startswith("__"):
             if _exists(f"{name}.{attribute}"):
                 return importlib.import_module(f"{name}.{attribute}")
-            # An import statement asks twice, once from importlib.
-            if not sys._getframe(1).f_code.co_filename.startswith("<frozen importlib"):
+            # hasattr and getattr only ask: what needs the name loads it by an instruction for that.
+            frame = sys._getframe(1)
+            if opcode.opname[frame.f_code.co_code[frame.f_lasti]] in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
                 missing[f"{name.removeprefix('cotan.')}.{attribute}"] += 1
         raise AttributeError(f"{module.__name__} has no attribute '{attribute}': PyTorch's {name.removeprefix('cotan.')}.{attribute} "
                              "is not there yet", name=attribute, obj=module)

@@ -1,5 +1,7 @@
 """Which modules torch has that have no file: those that are another one, and those whose names are there to
 be imported and checked against, and say why they do nothing when they are used."""
+from collections import namedtuple
+
 
 # Modules of cotan that are torch's; others, such as cotan.random, mean something else there.
 SHARED = frozenset("accelerator amp autograd backends cuda distributions fft func linalg nn optim profiler utils".split())
@@ -71,9 +73,9 @@ MODULES = {
         ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings StateDictType UnshardHandle
         always_wrap_policy enable_wrap fully_shard register_fsdp_forward_method size_based_auto_wrap_policy
         transformer_auto_wrap_policy wrap"""),
-    "distributed.tensor": (_ALONE, """_StridedShard compute_local_shape_and_global_offset set_rotate_method
-        ColwiseParallel DTensor DeviceMesh ParallelStyle Partial Placement PrepareModuleInput
-        PrepareModuleOutput Replicate RowwiseParallel SequenceParallel Shard context_parallel distribute_module
+    "distributed.tensor": (_ALONE, """compute_local_shape_and_global_offset set_rotate_method
+        ColwiseParallel DTensor DeviceMesh PrepareModuleInput
+        PrepareModuleOutput RowwiseParallel SequenceParallel context_parallel distribute_module
         distribute_tensor init_device_mesh loss_parallel parallelize_module implicit_replication"""),
     "distributed.checkpoint": (_ALONE, """HuggingFaceStorageWriter _EmptyStateDictLoadPlanner _load_state_dict consolidate_safetensors_files
         DefaultLoadPlanner DefaultSavePlanner FileSystemReader FileSystemWriter HuggingFaceStorageReader
@@ -148,6 +150,10 @@ VALUES = {
              "TrainingMode": _enumeration("EVAL PRESERVE TRAINING"), "TensorProtoDataType": _enumeration(
                  "UNDEFINED FLOAT UINT8 INT8 UINT16 INT16 INT32 INT64 STRING BOOL FLOAT16 DOUBLE"), "is_exporting": _no},
     "export": {"Dim": type("Dim", (), {"AUTO": "auto", "DYNAMIC": "dynamic", "STATIC": "static", "__init__": _nothing})},
+    "distributed.tensor": {"Shard": namedtuple("Shard", "dim"), "Replicate": namedtuple("Replicate", ""), "Placement": tuple,
+                           "Partial": namedtuple("Partial", "reduce_op", defaults=["sum"]), "ParallelStyle": type("ParallelStyle", (), {}),
+                           "_StridedShard": namedtuple("_StridedShard", "dim split_factor")},
+    "nn.attention.flex_attention": {"_DEFAULT_SPARSE_BLOCK_SIZE": 128, "_score_mod_signature": object, "_mask_mod_signature": object},
     "backends.cpu": {"get_cpu_capability": lambda: "DEFAULT"},
     "backends.mkl": {"is_available": _no}, "backends.mkldnn": {"is_available": _no, "enabled": False, "deterministic": True},
     "backends.openmp": {"is_available": _no}, "backends.xnnpack": {"enabled": False}, "backends.nnpack": {"is_available": _no},
