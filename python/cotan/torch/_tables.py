@@ -20,7 +20,7 @@ SAME = _same("""
 cotan._function: autograd.function
 profiler: autograd.profiler
 utils.tensorboard: utils.tensorboard.writer utils.tensorboard.summary
-compiler: _dynamo _dynamo._trace_wrapped_higher_order_op _dynamo.eval_frame _dynamo.utils _dynamo.config _compile
+compiler: _dynamo _dynamo._trace_wrapped_higher_order_op _dynamo.eval_frame _dynamo.utils _compile
 jit: jit.annotations jit._script jit._trace jit.frontend jit._state jit.mobile _jit_internal
 fx: fx.graph fx.graph_module fx.node fx.proxy fx.interpreter fx._symbolic_trace fx._pytree fx.traceback fx.immutable_collections
 fx: fx.experimental fx.experimental.symbolic_shapes fx.experimental.proxy_tensor fx.passes fx.passes.infra fx.passes.infra.pass_base
@@ -72,7 +72,7 @@ MODULES = {
         MixedPrecisionPolicy ModuleWrapPolicy OffloadPolicy OptimStateKeyType ShardedGradScaler ShardedOptimStateDictConfig
         ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings StateDictType UnshardHandle
         always_wrap_policy enable_wrap fully_shard register_fsdp_forward_method size_based_auto_wrap_policy
-        transformer_auto_wrap_policy wrap"""),
+        transformer_auto_wrap_policy"""),
     "distributed.tensor": (_ALONE, """compute_local_shape_and_global_offset set_rotate_method
         ColwiseParallel DTensor DeviceMesh PrepareModuleInput
         PrepareModuleOutput RowwiseParallel SequenceParallel context_parallel distribute_module

@@ -44,7 +44,9 @@ class ProcessContext:
 
     def join(self, timeout=None, grace_period=None):
         """True if all processes have ended; raises the error of one that failed, and ends the others."""
-        multiprocessing.connection.wait([process.sentinel for process in self.processes if process.exitcode is None], timeout)
+        running = [process.sentinel for process in self.processes if process.exitcode is None]
+        if running:  # waiting for none would not end
+            multiprocessing.connection.wait(running, timeout)
         failed = [i for i, process in enumerate(self.processes) if process.exitcode]
         if not failed:
             return all(process.exitcode == 0 for process in self.processes)

@@ -12,7 +12,7 @@ import zlib
 from ... import _core
 from ..._core import Tensor, ops
 from ..._searching import searchsorted
-from .events import EventFile, field, float_field, plugin, summary
+from .events import EventFile, field, float_field, plugin, summary_of
 
 __all__ = ["FileWriter", "SummaryWriter"]
 FileWriter = EventFile
@@ -127,7 +127,7 @@ def _hparams_summaries(hparams, metrics, domains):
         infos += field(5, field(1, field(2, name)))
     for tag, content in (("experiment", field(2, infos)), ("session_start_info", field(3, values)),
                          ("session_end_info", field(4, field(1, 1)))):
-        yield summary(f"_hparams_/{tag}", plugin("hparams", content))
+        yield summary_of(f"_hparams_/{tag}", plugin("hparams", content))
 
 
 class SummaryWriter:
@@ -159,27 +159,27 @@ class SummaryWriter:
 
     def add_scalar(self, tag, scalar_value, global_step=None, walltime=None, new_style=False, double_precision=False):
         """Writes a number in float32; new_style and double_precision change nothing."""
-        self._add(summary(tag, float_field(2, float(scalar_value))), global_step, walltime)
+        self._add(summary_of(tag, float_field(2, float(scalar_value))), global_step, walltime)
 
     def add_scalars(self, main_tag, tag_scalar_dict, global_step=None, walltime=None):
         """Writes several numbers of one diagram, each to a folder of its own."""
         for tag, value in tag_scalar_dict.items():
             folder = os.path.join(self.log_dir, f"{main_tag.replace('/', '_')}_{tag}")
-            self._add(summary(main_tag, float_field(2, float(value))), global_step, walltime, folder)
+            self._add(summary_of(main_tag, float_field(2, float(value))), global_step, walltime, folder)
 
     def add_histogram(self, tag, values, global_step=None, bins="tensorflow", walltime=None, max_bins=None):
-        self._add(summary(tag, _histogram(values, bins, max_bins)), global_step, walltime)
+        self._add(summary_of(tag, _histogram(values, bins, max_bins)), global_step, walltime)
 
     def add_histogram_raw(self, tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts, global_step=None, walltime=None):
         if len(bucket_limits) != len(bucket_counts):
             raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
-        self._add(summary(tag, _histogram_message(min, max, num, sum, sum_squares, bucket_limits, bucket_counts)), global_step, walltime)
+        self._add(summary_of(tag, _histogram_message(min, max, num, sum, sum_squares, bucket_limits, bucket_counts)), global_step, walltime)
 
     def add_image(self, tag, img_tensor, global_step=None, walltime=None, dataformats="CHW"):
         """Writes an image: floats from 0 to 1, or uint8."""
         image = _image_rows(img_tensor, dataformats)
         height, width, channels = image.shape
-        self._add(summary(tag, field(4, field(1, height) + field(2, width) + field(3, channels) + field(4, _png(image)))), global_step,
+        self._add(summary_of(tag, field(4, field(1, height) + field(2, width) + field(3, channels) + field(4, _png(image)))), global_step,
                   walltime)
 
     def add_images(self, tag, img_tensor, global_step=None, walltime=None, dataformats="NCHW"):
@@ -207,11 +207,11 @@ class SummaryWriter:
             file.setframerate(sample_rate)
             file.writeframes(struct.pack(f"<{samples.numel()}h", *(int(max(-1, min(1, s)) * 32767) for s in samples.tolist())))
         sound = float_field(1, sample_rate) + field(2, 1) + field(3, samples.numel()) + field(4, out.getvalue()) + field(5, "audio/wav")
-        self._add(summary(tag, field(6, sound)), global_step, walltime)
+        self._add(summary_of(tag, field(6, sound)), global_step, walltime)
 
     def add_text(self, tag, text_string, global_step=None, walltime=None):
         tensor = field(1, _STRING) + field(2, field(2, field(1, 1))) + field(8, text_string)
-        self._add(summary(f"{tag}/text_summary", plugin("text"), field(8, tensor)), global_step, walltime)
+        self._add(summary_of(f"{tag}/text_summary", plugin("text"), field(8, tensor)), global_step, walltime)
 
     def add_hparams(self, hparam_dict, metric_dict, hparam_domain_discrete=None, run_name=None, global_step=None):
         """Writes settings of a run and its results, to a folder of its own."""
@@ -234,7 +234,7 @@ class SummaryWriter:
                 inside += field(2, field(1, title) + field(3 if margin else 2, shown))
             categories += field(2, inside)
         tensor = field(1, _STRING) + field(2, b"") + field(8, categories)
-        self._add(summary("custom_scalars__config__", plugin("custom_scalars"), field(8, tensor)), None, None)
+        self._add(summary_of("custom_scalars__config__", plugin("custom_scalars"), field(8, tensor)), None, None)
 
     def add_embedding(self, mat, metadata=None, label_img=None, global_step=None, tag="default", metadata_header=None):
         """Writes rows and their labels for the projector; images of rows are not written."""

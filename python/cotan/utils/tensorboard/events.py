@@ -57,7 +57,7 @@ def plugin(name, content=b""):
     return field(9, field(1, field(1, name) + (field(2, content) if content else b"")))
 
 
-def summary(tag, *parts):
+def summary_of(tag, *parts):
     """Returns a Summary of one value."""
     return field(1, field(1, tag) + b"".join(parts))
 
