@@ -241,6 +241,8 @@ def setup(name):
                          __getattr__=_missing_names(package, name))
     for attribute, value in vars(importlib.import_module(f"{name}._names")).items():
         vars(package).setdefault(attribute, value)
+    whole = importlib.import_module(f"{name}._whole")
+    vars(package).update(load=whole.load, save=whole.save)
     for attribute, value in list(vars(package).items()):  # cotan.random, say, is JAX's
         if isinstance(value, type(sys)) and value.__name__.startswith("cotan.") and attribute not in _tables.SHARED and \
                 not value.__name__.startswith("cotan.torch"):

@@ -92,8 +92,6 @@ MODULES = {
     "numa.binding": (_ALONE, "AffinityMode NumaOptions"), "numa": (_ALONE, ""),
     "nn.attention.flex_attention": ("attention of a function of scores is not there\n  hint: scaled_dot_product_attention with a mask",
                                     "AuxOutput AuxRequest BlockMask and_masks create_block_mask create_mask flex_attention or_masks"),
-    "nn.utils.prune": ("weights are not pruned", """BasePruningMethod L1Unstructured custom_from_mask global_unstructured identity is_pruned
-        l1_unstructured ln_structured random_structured random_unstructured remove"""),
     "optim.swa_utils": ("averages of weights are not there", """AveragedModel SWALR get_ema_avg_fn get_ema_multi_avg_fn get_swa_avg_fn
         get_swa_multi_avg_fn update_bn"""),
     "package": ("packages of code and weights are not there\n  hint: cotan.save writes the weights", """PackageExporter PackageImporter

@@ -1,7 +1,6 @@
 """torch.serialization: save and load, and the lists of classes that PyTorch's load takes from files."""
-from .. import serialization as _files
+from ._whole import load, save  # noqa: F401
 
-load, save = _files.load, _files.save
 _safe = []
 
 
