@@ -85,9 +85,10 @@ def answers(kind):
         if not isinstance(device, int) or device >= 0:
             refuse()
 
-    names = dict.fromkeys("is_available is_initialized is_bf16_supported is_tf32_supported is_current_stream_capturing _is_in_bad_fork "
-                          "_is_compiled can_device_access_peer".split(), constant(False))
-    names.update(dict.fromkeys("device_count memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached "
+    names = dict.fromkeys("is_available is_initialized is_bf16_supported is_tf32_supported is_current_stream_capturing "
+                          "_is_compiled _is_in_bad_fork can_device_access_peer".split(), constant(False))
+    names.update(dict.fromkeys("device_count memory_allocated max_memory_allocated memory_reserved max_memory_reserved "
+                               "memory_cached "
                                "max_memory_cached _device_count_nvml driver_allocated_memory current_allocated_memory "
                                "recommended_max_memory".split(), constant(0)))
     names.update(dict.fromkeys("empty_cache init manual_seed manual_seed_all seed seed_all reset_peak_memory_stats "
@@ -97,15 +98,18 @@ def answers(kind):
     names.update(dict.fromkeys("_lazy_init current_device get_device_name get_device_capability get_device_properties mem_get_info "
                                "get_rng_state set_rng_state initial_seed make_graphed_callables memory_snapshot "
                                "utilization temperature power_draw".split(), refuse))
-    names.update({"synchronize": constant(_core.eval), "device": device, "set_device": set_device, "device_of": constant(lambda: device(-1)),
+    names.update({"synchronize": constant(_core.eval), "device": device, "set_device": set_device,
+                  "device_of": constant(lambda: device(-1)),
                   "Stream": _Stream, "ExternalStream": _Stream, "Event": _Event, "current_stream": constant(_Stream),
                   "default_stream": constant(_Stream), "stream": constant(contextlib.nullcontext), "StreamContext": _Stream,
                   "set_stream": constant(None), "get_arch_list": constant(list), "get_gencode_flags": constant(""),
                   "get_rng_state_all": constant(list), "memory_stats": constant(dict), "memory_summary": constant(""),
-                  "get_sync_debug_mode": constant(0), "range": constant(contextlib.nullcontext), "default_generators": (), "has_half": False,
-                  "has_magma": False, "OutOfMemoryError": OutOfMemoryError, "DeferredCudaCallError": RuntimeError, "_device_t": object})
+                  "get_sync_debug_mode": constant(0), "range": constant(contextlib.nullcontext), "default_generators": (),
+                  "has_half": False, "has_magma": False, "OutOfMemoryError": OutOfMemoryError,
+                  "DeferredCudaCallError": RuntimeError})
     names.update({name: type(name, (), {"__init__": refuse, "__module__": f"torch.{kind}"}) for name in (
         "CUDAGraph", "graph", "MemPool", "_CudaDeviceProperties")})
     names.update({name: _type_class(f"torch.{kind}", name) for name in (
-        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor ByteTensor BoolTensor").split()})
+        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor ByteTensor "
+        "BoolTensor").split()})
     return names

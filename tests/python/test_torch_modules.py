@@ -151,12 +151,14 @@ def test_assert_close():
     close({"a": [ones(2), 1.0]}, {"a": [ones(2) + 1e-7, 1.0 + 1e-9]})
     close(cotan.asarray(float("nan")), cotan.asarray(float("nan")), equal_nan=True)
     for actual, expected, text in (
-            (cotan.asarray([1.0, 2.0]), cotan.asarray([1.0, 2.5]), "Tensor-likes are not close!\n\nMismatched elements: 1 / 2 (50.0%)\n"
+            (cotan.asarray([1.0, 2.0]), cotan.asarray([1.0, 2.5]),
+             "Tensor-likes are not close!\n\nMismatched elements: 1 / 2 (50.0%)\n"
              "Greatest absolute difference: 0.5 at index (1,) (up to 1e-05 allowed)\n"
              "Greatest relative difference: 0.20000000298023224 at index (1,) (up to 1.3e-06 allowed)"),
             (cotan.asarray([[1, 2]]), cotan.asarray([[1, 4]]), "Tensor-likes are not equal!\n\nMismatched elements: 1 / 2 (50.0%)\n"
              "Greatest absolute difference: 2 at index (0, 1)\nGreatest relative difference: 0.5 at index (0, 1)"),
-            ([1.0, 1.5], [1.0, 1.0], "Scalars are not close!\n\nExpected 1.0 but got 1.5.\nAbsolute difference: 0.5 (up to 1e-07 allowed)\n"
+            ([1.0, 1.5], [1.0, 1.0],
+             "Scalars are not close!\n\nExpected 1.0 but got 1.5.\nAbsolute difference: 0.5 (up to 1e-07 allowed)\n"
              "Relative difference: 0.5 (up to 1e-07 allowed)\n\nThe failure occurred for item [1]"),
             ({"a": 1}, {"b": 1}, "The keys of the mappings do not match:\nMissing keys in the actual mapping: ['b']\n"
              "Additional keys in the actual mapping: ['a']"),

@@ -10,7 +10,8 @@ ENVIRONMENT = dict(os.environ, PYTHONPATH=os.path.dirname(os.path.dirname(cotan.
 
 
 def run(*args, code=0, **options):
-    done = subprocess.run([sys.executable, "-m", "cotan.torch", *args], capture_output=True, text=True, timeout=120, env=ENVIRONMENT,
+    done = subprocess.run([sys.executable, "-m", "cotan.torch", *args], capture_output=True, text=True, timeout=120,
+                          env=ENVIRONMENT,
                           **options)
     assert done.returncode == code, done.stderr
     return done
@@ -101,6 +102,7 @@ def test_errors_of_use(capsys):
 
 def test_pytorch_itself_is_imported_already(tmp_path):
     (tmp_path / "torch.py").write_text("__version__ = '1'\n")
-    done = subprocess.run([sys.executable, "-c", "import torch, cotan.torch\ncotan.torch.install()"], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-c", "import torch, cotan.torch\ncotan.torch.install()"], capture_output=True,
+                          text=True,
                           env=dict(ENVIRONMENT, PYTHONPATH=f"{ENVIRONMENT['PYTHONPATH']}:{tmp_path}"), timeout=60)
     assert "RuntimeError: install: PyTorch itself is imported already" in done.stderr

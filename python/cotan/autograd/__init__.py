@@ -9,7 +9,8 @@ from .._function import Function
 from .._grad import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .._gradcheck import gradcheck, gradgradcheck
 
-__all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode",
+__all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck",
+           "inference_mode",
            "no_grad", "set_detect_anomaly", "set_grad_enabled"]
 
 

@@ -13,8 +13,8 @@ class saved_tensors_hooks:
     """Is refused: values that ops save are not handed to a program."""
 
     def __init__(self, pack_hook, unpack_hook):
-        raise NotImplementedError("saved_tensors_hooks: values that ops save are not handed out\n  hint: cotan.checkpoint recomputes "
-                                  "them")
+        raise NotImplementedError("saved_tensors_hooks: values that ops save are not handed out\n"
+                                  "  hint: cotan.checkpoint recomputes them")
 
 
 def disable_saved_tensors_hooks(error_message):

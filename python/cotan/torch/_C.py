@@ -48,7 +48,8 @@ def _context(*args, **options):
 
 _get_tracing_state = _jit_set_profiling_mode = _jit_set_profiling_executor = _jit_set_texpr_fuser_enabled = _nothing
 _jit_override_can_fuse_on_cpu = _jit_override_can_fuse_on_gpu = _jit_set_nvfuser_enabled = _jit_set_nvfuser_guard_mode = _nothing
-_jit_set_nvfuser_single_node_mode = _jit_set_inline_everything_mode = _jit_clear_class_registry = _set_graph_executor_optimize = _nothing
+_jit_set_nvfuser_single_node_mode = _jit_set_inline_everything_mode = _jit_clear_class_registry = _nothing
+_set_graph_executor_optimize = _nothing
 _jit_can_fuse_on_cpu = _jit_can_fuse_on_gpu = _cuda_isInBadFork = _is_torch_function_enabled = _no
 _has_mkldnn = _has_cuda = _has_mps = has_openmp = has_mkl = has_lapack = False
 DisableTorchFunctionSubclass = DisableTorchFunction = _ExcludeDispatchKeyGuard = _DisableFuncTorch = _context

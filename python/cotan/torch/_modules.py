@@ -187,8 +187,9 @@ def _missing_names(module, name):
             frame = sys._getframe(1)
             if opcode.opname[frame.f_code.co_code[frame.f_lasti]] in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
                 missing[f"{name.removeprefix('cotan.')}.{attribute}"] += 1
-        raise AttributeError(f"{module.__name__} has no attribute '{attribute}': PyTorch's {name.removeprefix('cotan.')}.{attribute} "
-                             "is not there yet", name=attribute, obj=module)
+        full = f"{name.removeprefix('cotan.')}.{attribute}"
+        raise AttributeError(f"{module.__name__} has no attribute '{attribute}': PyTorch's {full} is not there yet", name=attribute,
+                             obj=module)
     return find
 
 

@@ -60,7 +60,8 @@ _INTS = "quantized modules are not there\n  hint: cotan.lm runs quantized langua
 MODULES = {
     "fx": (_GRAPHS, """CodeGen Graph GraphModule Interpreter Node Proxy Tracer Transformer TracerBase ProxyableClassMeta
         GuardOnDataDependentSymNode PassBase PassResult symbolic_trace replace_pattern make_fx map_arg map_aggregate _copy_attr
-        _CodeOnlyModule ShapeEnv free_symbols free_unbacked_symbols Target Argument tree_flatten_spec register_pytree_flatten_spec"""),
+        _CodeOnlyModule ShapeEnv free_symbols free_unbacked_symbols Target Argument tree_flatten_spec
+        register_pytree_flatten_spec"""),
     "onnx": ("models are not exported to ONNX\n  hint: cotan.export_c writes C code, cotan.save_file safetensors", """ExportOptions
         ONNXProgram ONNXRuntimeOptions OnnxExporterError SymbolicContext dynamo_export export select_model_mode_for_export
         unregister_custom_op_symbolic shape_as_tensor"""),
@@ -77,32 +78,39 @@ MODULES = {
         ColwiseParallel DTensor DeviceMesh PrepareModuleInput
         PrepareModuleOutput RowwiseParallel SequenceParallel context_parallel distribute_module
         distribute_tensor init_device_mesh loss_parallel parallelize_module implicit_replication"""),
-    "distributed.checkpoint": (_ALONE, """HuggingFaceStorageWriter _EmptyStateDictLoadPlanner _load_state_dict consolidate_safetensors_files
+    "distributed.checkpoint": (_ALONE, """HuggingFaceStorageWriter _EmptyStateDictLoadPlanner _load_state_dict
+        consolidate_safetensors_files
         DefaultLoadPlanner DefaultSavePlanner FileSystemReader FileSystemWriter HuggingFaceStorageReader
         Metadata StateDictOptions async_save consolidate_safetensors_files_on_every_rank dcp_to_torch_save get_model_state_dict
         get_optimizer_state_dict get_state_dict load load_state_dict load_sharded_optimizer_state_dict save save_state_dict
         set_model_state_dict set_optimizer_state_dict set_state_dict"""),
     "distributed.algorithms": (_ALONE, """ModelAverager bf16_compress_wrapper fp16_compress_wrapper powerSGD_hook PowerSGDState
         CheckpointImpl CheckpointWrapper Join Joinable JoinHook PeriodicModelAverager apply_activation_checkpointing
-        bf16_compress_hook checkpoint_wrapper fp16_compress_hook offload_wrapper PostLocalSGDState post_localSGD_hook default_hooks"""),
+        bf16_compress_hook checkpoint_wrapper fp16_compress_hook offload_wrapper PostLocalSGDState post_localSGD_hook
+        default_hooks"""),
     "distributed.optim": (_ALONE, "DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer"),
     "distributed.pipelining": (_ALONE, "Pipe PipelineStage ScheduleGPipe SplitPoint pipe_split pipeline"),
     "distributed.rpc": (_ALONE, "init_rpc remote rpc_async rpc_sync shutdown RRef"),
     "distributed.run": (_ALONE, "LaunchConfig elastic_launch get_args_parser launch_agent main run"),
     "numa.binding": (_ALONE, "AffinityMode NumaOptions"), "numa": (_ALONE, ""),
-    "nn.attention.flex_attention": ("attention of a function of scores is not there\n  hint: scaled_dot_product_attention with a mask",
-                                    "AuxOutput AuxRequest BlockMask and_masks create_block_mask create_mask flex_attention or_masks"),
-    "optim.swa_utils": ("averages of weights are not there", """AveragedModel SWALR get_ema_avg_fn get_ema_multi_avg_fn get_swa_avg_fn
+    "nn.attention.flex_attention": (
+        "attention of a function of scores is not there\n  hint: scaled_dot_product_attention with a mask",
+        "AuxOutput AuxRequest BlockMask and_masks create_block_mask create_mask flex_attention or_masks"),
+    "optim.swa_utils": ("averages of weights are not there", """AveragedModel SWALR get_ema_avg_fn get_ema_multi_avg_fn
+        get_swa_avg_fn
         get_swa_multi_avg_fn update_bn"""),
-    "package": ("packages of code and weights are not there\n  hint: cotan.save writes the weights", """PackageExporter PackageImporter
+    "package": ("packages of code and weights are not there\n  hint: cotan.save writes the weights", """PackageExporter
+        PackageImporter
         PackagingError"""),
     "ao": (_INTS, """DeQuantStub QConfig QuantStub QuantWrapper convert default_observer default_per_channel_weight_observer
         default_weight_observer disable_observer enable_observer fuse_modules fuse_modules_qat get_default_qat_qconfig
         get_default_qconfig prepare prepare_qat quantize_dynamic"""),
-    "nested": ("tensors of rows of different lengths are not there\n  hint: torch.nn.utils.rnn.pad_sequence", """as_nested_tensor masked_select
+    "nested": ("tensors of rows of different lengths are not there\n  hint: torch.nn.utils.rnn.pad_sequence", """as_nested_tensor
+        masked_select
         narrow nested_tensor nested_tensor_from_jagged to_padded_tensor"""),
     "masked": ("masked tensors are not there\n  hint: torch.where", "MaskedTensor as_masked_tensor is_masked_tensor masked_tensor"),
-    "utils.cpp_extension": ("extensions of PyTorch in C++ are not compiled\n  hint: cotan.library.load compiles an op in C", """BuildExtension
+    "utils.cpp_extension": ("extensions of PyTorch in C++ are not compiled\n  hint: cotan.library.load compiles an op in C",
+                            """BuildExtension
         CUDAExtension CppExtension include_paths library_paths load load_inline"""),
     "utils.flop_counter": ("operations are not counted one by one\n  hint: cotan.profiler.profile() has the FLOPs of each kernel",
                            "FlopCounterMode register_flop_formula"),
@@ -110,8 +118,10 @@ MODULES = {
     "utils.data.datapipes.iter.combinatorics": ("data pipes are not there\n  hint: IterableDataset", "ShufflerIterDataPipe"),
     "utils.data.datapipes.iter": ("data pipes are not there\n  hint: IterableDataset", "IterDataPipe ShufflerIterDataPipe"),
     "utils.data.graph_settings": ("data pipes are not there\n  hint: IterableDataset", "apply_shuffle_settings apply_random_seed"),
-    "utils.mobile_optimizer": ("there is no format for mobile devices\n  hint: cotan.export_c writes C code", "optimize_for_mobile"),
-    "utils._sympy": (_GRAPHS, ""), "utils._sympy.value_ranges": (_GRAPHS, "ValueRanges"), "utils._sympy.numbers": (_GRAPHS, "IntInfinity"),
+    "utils.mobile_optimizer": ("there is no format for mobile devices\n  hint: cotan.export_c writes C code",
+                               "optimize_for_mobile"),
+    "utils._sympy": (_GRAPHS, ""), "utils._sympy.value_ranges": (_GRAPHS, "ValueRanges"),
+    "utils._sympy.numbers": (_GRAPHS, "IntInfinity"),
     "_inductor": (_GRAPHS, "compile list_mode_options list_options"), "_inductor.config": (_GRAPHS, ""),
     "_higher_order_ops.associative_scan": (_GRAPHS, "associative_scan"),
     "_higher_order_ops": (_GRAPHS, "cond while_loop scan flex_attention"),
@@ -141,17 +151,21 @@ def _enumeration(names):
 
 # Names that do something, of modules above and of further ones.
 VALUES = {
-    "fx": {"wrap": _given, "is_fx_tracing": _no, "has_side_effect": _given, "_USER_PRESERVED_ATTRIBUTES_KEY": "_user_preserved_attributes",
-           "statically_known_true": bool, "guard_or_true": bool, "guard_or_false": bool, "immutable_dict": dict, "immutable_list": list},
+    "fx": {"wrap": _given, "is_fx_tracing": _no, "has_side_effect": _given,
+           "_USER_PRESERVED_ATTRIBUTES_KEY": "_user_preserved_attributes",
+           "statically_known_true": bool, "guard_or_true": bool, "guard_or_false": bool, "immutable_dict": dict,
+           "immutable_list": list},
     "onnx": {"is_in_onnx_export": _no, "is_onnxrt_backend_supported": _no, "register_custom_op_symbolic": _nothing,
              "parse_args": _decorator, "OperatorExportTypes": _enumeration("ONNX ONNX_ATEN ONNX_ATEN_FALLBACK ONNX_FALLTHROUGH"),
              "TrainingMode": _enumeration("EVAL PRESERVE TRAINING"), "TensorProtoDataType": _enumeration(
                  "UNDEFINED FLOAT UINT8 INT8 UINT16 INT16 INT32 INT64 STRING BOOL FLOAT16 DOUBLE"), "is_exporting": _no},
     "export": {"Dim": type("Dim", (), {"AUTO": "auto", "DYNAMIC": "dynamic", "STATIC": "static", "__init__": _nothing})},
     "distributed.tensor": {"Shard": namedtuple("Shard", "dim"), "Replicate": namedtuple("Replicate", ""), "Placement": tuple,
-                           "Partial": namedtuple("Partial", "reduce_op", defaults=["sum"]), "ParallelStyle": type("ParallelStyle", (), {}),
+                           "Partial": namedtuple("Partial", "reduce_op", defaults=["sum"]),
+                           "ParallelStyle": type("ParallelStyle", (), {}),
                            "_StridedShard": namedtuple("_StridedShard", "dim split_factor")},
-    "nn.attention.flex_attention": {"_DEFAULT_SPARSE_BLOCK_SIZE": 128, "_score_mod_signature": object, "_mask_mod_signature": object},
+    "nn.attention.flex_attention": {"_DEFAULT_SPARSE_BLOCK_SIZE": 128, "_score_mod_signature": object,
+                                    "_mask_mod_signature": object},
     "backends.cpu": {"get_cpu_capability": lambda: "DEFAULT"},
     "backends.mkl": {"is_available": _no}, "backends.mkldnn": {"is_available": _no, "enabled": False, "deterministic": True},
     "backends.openmp": {"is_available": _no}, "backends.xnnpack": {"enabled": False}, "backends.nnpack": {"is_available": _no},

@@ -86,13 +86,17 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
 def _find(module, name):
     """Returns a class or function that a file names."""
     module = _COPYREG.get(module, module)
-    top = module.partition(".")[0]
-    if top in sys.stdlib_module_names and top != "__main__" and name not in _BUILT_IN.get(module, ()):
-        raise UnpicklingError(f"load: the file names {module}.{name}, of Python's own library, which files do not call")
+    allowed = name in _BUILT_IN.get(module, ())
     try:
-        found = importlib.import_module("cotan." + module if top == "torch" else module)
+        if not allowed and module.partition(".")[0] in sys.stdlib_module_names:
+            raise UnpicklingError
+        found = importlib.import_module("cotan." + module if module.partition(".")[0] == "torch" else module)
         for part in name.split("."):
             found = getattr(found, part)
+        if not allowed and str(getattr(found, "__module__", module)).partition(".")[0] in sys.stdlib_module_names:
+            raise UnpicklingError  # by a module that imports it
+    except UnpicklingError:
+        raise UnpicklingError(f"load: the file names {module}.{name}, of Python's own library, which files do not call") from None
     except (ImportError, AttributeError) as error:
         raise UnpicklingError(f"load: the file names {module}.{name}, which is not found: {error}") from None
     return found

@@ -28,12 +28,7 @@ class Backend(str):
 
 class ProcessGroup:
     """The group of this process."""
-
-    def rank(self):
-        return 0
-
-    def size(self):
-        return 1
+    rank, size = (lambda self: 0), (lambda self: 1)
 
 
 class group:
@@ -61,24 +56,34 @@ DistBackendError = DistNetworkError = DistStoreError = DistError
 _backend = [None]
 
 
-def is_available():
-    """True: a group of one process can be used."""
-    return True
+def _constant(value):
+    return lambda *args, **options: value
+
+
+is_available = _constant(True)  # a group of one process can be used
+is_nccl_available = is_gloo_available = is_mpi_available = is_ucc_available = is_xccl_available = _constant(False)
+is_backend_available = is_torchelastic_launched = is_nccl_available
+get_rank = get_node_local_rank = get_global_rank = get_group_rank = _constant(0)
+get_world_size = _constant(1)
+get_process_group_ranks = _constant([0])
 
 
 def is_initialized():
     return _backend[0] is not None
 
 
-def is_nccl_available():
-    return False
+def get_backend(group=None):
+    _check("get_backend")
+    return _backend[0]
 
 
-is_gloo_available = is_mpi_available = is_ucc_available = is_xccl_available = is_torchelastic_launched = is_nccl_available
+def new_group(ranks=None, *args, **options):
+    _check("new_group")
+    return ProcessGroup()
 
 
-def is_backend_available(backend):
-    return False
+def new_subgroups(*args, **options):
+    return ProcessGroup(), [ProcessGroup()]
 
 
 def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="",
@@ -101,43 +106,6 @@ def destroy_process_group(group=None):
 def _check(name):
     if not is_initialized():
         raise ValueError(f"{name}: Default process group has not been initialized, please make sure to call init_process_group.")
-
-
-def get_rank(group=None):
-    return 0
-
-
-def get_node_local_rank(fallback_rank=None):
-    return 0
-
-
-def get_world_size(group=None):
-    return 1
-
-
-def get_backend(group=None):
-    _check("get_backend")
-    return _backend[0]
-
-
-def get_process_group_ranks(group=None):
-    return [0]
-
-
-def get_global_rank(group, group_rank):
-    return 0
-
-
-get_group_rank = get_global_rank
-
-
-def new_group(ranks=None, *args, **options):
-    _check("new_group")
-    return ProcessGroup()
-
-
-def new_subgroups(*args, **options):
-    return ProcessGroup(), [ProcessGroup()]
 
 
 def _identity(name):
@@ -173,16 +141,15 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
     return all_gather(output_tensor_list, input_tensor_list[0], async_op=async_op)
 
 
-def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
-    return all_gather([output], input_list[0], async_op=async_op)
+def scatter(tensor, scatter_list=None, src=0, group=None, async_op=False):
+    return all_gather([tensor], scatter_list[0], async_op=async_op)
+
+
+reduce_scatter = scatter
 
 
 def gather(tensor, gather_list=None, dst=0, group=None, async_op=False):
     return all_gather(gather_list, tensor, async_op=async_op)
-
-
-def scatter(tensor, scatter_list=None, src=0, group=None, async_op=False):
-    return all_gather([tensor], scatter_list[0], async_op=async_op)
 
 
 def all_gather_object(object_list, obj, group=None):
@@ -212,7 +179,8 @@ send, recv, isend, irecv, batch_isend_irecv, init_device_mesh, all_to_all_single
     _other, ("send", "recv", "isend", "irecv", "batch_isend_irecv", "init_device_mesh",
              "all_to_all_single_autograd"))
 DeviceMesh, P2POp, TCPStore, FileStore, HashStore, PrefixStore, Store = (
-    absent("distributed", name, _ALONE) for name in ("DeviceMesh", "P2POp", "TCPStore", "FileStore", "HashStore", "PrefixStore", "Store"))
+    absent("distributed", name, _ALONE) for name in ("DeviceMesh", "P2POp", "TCPStore", "FileStore", "HashStore", "PrefixStore",
+                                                     "Store"))
 
 
 class ErrorHandler:

@@ -69,7 +69,8 @@ def load_state_dict_from_url(url, model_dir=None, map_location=None, progress=Tr
 def _entries(repo_or_dir, source):
     path = os.path.join(os.path.expanduser(repo_or_dir), "hubconf.py")
     if source != "local" and not os.path.exists(path):
-        raise RuntimeError(f"hub: {repo_or_dir}: nothing is downloaded\n  hint: load(FOLDER, MODEL, source=\"local\") of a checked-out copy")
+        raise RuntimeError(f"hub: {repo_or_dir}: nothing is downloaded\n"
+                           "  hint: load(FOLDER, MODEL, source=\"local\") of a copy on this machine")
     sys.path.insert(0, os.path.dirname(path))
     try:
         spec = importlib.util.spec_from_file_location("hubconf", path)

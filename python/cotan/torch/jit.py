@@ -1,7 +1,6 @@
 """torch.jit: functions and modules run as they are, so what compiles or marks them gives them back.
 cotan.compile, torch.compile here, compiles them."""
 import contextlib
-import functools
 import typing
 
 from ..nn import Module
@@ -33,11 +32,6 @@ class TracerWarning(Warning):
         """Does nothing."""
 
 
-class CompilationUnit:
-    def __init__(self, lang=None, **options):
-        raise NotImplementedError("torch.jit.CompilationUnit: programs of TorchScript are not run")
-
-
 def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
     """Returns the function, module or class itself."""
     return obj
@@ -60,15 +54,14 @@ def _mark(thing=None, *args, **options):
 ignore = unused = export = script_method = _mark
 script_if_tracing = _script_if_tracing = interface = _overload = _overload_method = _mark
 freeze = optimize_for_inference = onednn_fusion = _mark
-_drop = _disable_emit_hooks = _mark
 
 
 def annotate(the_type, the_value):
     return the_value
 
 
-Attribute = functools.partial(lambda value, type=None: value)
-_isinstance = isinstance
+def Attribute(value, type=None):
+    return value
 
 
 def is_scripting():
@@ -91,12 +84,7 @@ def _block(*args, **options):
     return contextlib.nullcontext()
 
 
-optimized_execution = fuser = strict_fusion = _block
-set_fusion_strategy = enable_onednn_fusion = set_module = boolean_dispatch = lambda *args, **options: None
-
-
-def onednn_fusion_enabled():
-    return False
+optimized_execution = fuser = strict_fusion = set_fusion_strategy = enable_onednn_fusion = _block
 
 
 def save(m, f, _extra_files=None):

@@ -4,7 +4,8 @@ import functools
 from .._function import Function
 from ._tables import absent
 
-__all__ = ["CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract", "opcheck", "register_autograd",
+__all__ = ["CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract", "opcheck",
+           "register_autograd",
            "register_fake", "register_kernel", "register_torch_dispatch", "register_vmap", "triton_op", "wrap_triton"]
 ops = {}  # {"namespace::name": CustomOpDef}
 opcheck, wrap_triton = (absent("library", name, "ops of a program are its functions") for name in ("opcheck", "wrap_triton"))

@@ -67,15 +67,6 @@ def get_overridable_functions():
     return {torch: _public(torch), functional: _public(functional), Tensor: _public(Tensor)}
 
 
-def get_ignored_functions():
-    return set()
-
-
-def get_testing_overrides():
-    """Returns {function: a function of the same arguments that returns -1}."""
-    return {one: lambda *args, **options: -1 for functions in get_overridable_functions().values() for one in functions}
-
-
 def resolve_name(f):
     from .. import torch
     from ..nn import functional
@@ -83,10 +74,6 @@ def resolve_name(f):
         if getattr(namespace, getattr(f, "__name__", ""), None) is f:
             return f"{name}.{f.__name__}"
     return None
-
-
-def is_tensor_method_or_property(func):
-    return getattr(Tensor, getattr(func, "__name__", ""), None) is func
 
 
 class TorchFunctionMode:

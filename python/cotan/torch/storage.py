@@ -19,14 +19,12 @@ class UntypedStorage:
 
     @classmethod
     def from_buffer(cls, buffer, byte_order="native", dtype=None, count=-1, offset=0, requires_grad=False):
-        return cls._from_buffer(bytes(memoryview(buffer).cast("B")[offset:]))
-
-    @classmethod
-    def _from_buffer(cls, buffer):
-        data = bytes(buffer)
+        data = bytes(memoryview(buffer).cast("B")[offset:])
         made = cls(0)
         made._values = _core._of_bytes(data, made.dtype, (len(data) // made.dtype.itemsize,))
         return made
+
+    _from_buffer = from_buffer
 
     def __len__(self):
         return self._values.shape[0]
@@ -42,14 +40,8 @@ class UntypedStorage:
     def nbytes(self):
         return len(self) * self._values.dtype.itemsize
 
-    def element_size(self):
-        return self._values.dtype.itemsize
-
     def tolist(self):
         return self._values.tolist()
-
-    def data_ptr(self):
-        return self._values.data_ptr()
 
 
 class TypedStorage(UntypedStorage):

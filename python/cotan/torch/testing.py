@@ -9,7 +9,8 @@ from .._dtypes import finfo, iinfo, promote_types
 from .._random import rand, randint
 
 __all__ = ["assert_allclose", "assert_close", "make_tensor"]
-_TOLERANCES = {_core.float16: (1e-3, 1e-5), _core.bfloat16: (1.6e-2, 1e-5), _core.float32: (1.3e-6, 1e-5), _core.float64: (1e-7, 1e-7),
+_TOLERANCES = {_core.float16: (1e-3, 1e-5), _core.bfloat16: (1.6e-2, 1e-5), _core.float32: (1.3e-6, 1e-5), _core.float64: (1e-7,
+                                                                                                                           1e-7),
                _core.complex64: (1.3e-6, 1e-5), _core.complex128: (1e-7, 1e-7)}
 _OF_NUMBERS = {int: _core.int64, float: _core.float64, complex: _core.complex128}
 _EXACT = "biu"  # the kinds of dtypes without rounding
@@ -48,7 +49,8 @@ def _tensors_text(a, b, matches, tolerances):
             at, rest = divmod(at, size)
             index.append(rest)
         largest.append((difference[place].item(), tuple(reversed(index))))
-    return _mismatch_text("Tensor-likes", None, f"Mismatched elements: {wrong} / {total} ({wrong / total:.1%})", largest, tolerances)
+    return _mismatch_text("Tensor-likes", None, f"Mismatched elements: {wrong} / {total} ({wrong / total:.1%})", largest,
+                          tolerances)
 
 
 def _compare_numbers(a, b, tolerances, options):
@@ -84,7 +86,8 @@ def _compare_tensors(a, b, tolerances, options):
 
 def _tolerances(a, b, rtol, atol):
     if (rtol is None) != (atol is None):
-        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {'rtol' if rtol is None else 'atol'}.")
+        missing = "rtol" if rtol is None else "atol"
+        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}.")
     if rtol is not None:
         return rtol, atol
     return tuple(max(pair) for pair in zip(_TOLERANCES.get(a, (0.0, 0.0)), _TOLERANCES.get(b, (0.0, 0.0))))
@@ -145,7 +148,8 @@ def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=Non
     """Raises AssertionError unless |actual - expected| <= atol + rtol * |expected| for all elements; tolerances
     are by default those of the dtype. Sequences and mappings are compared item by item."""
     __tracebackhide__ = True
-    options = {"allow_subclasses": allow_subclasses, "tolerances": (rtol, atol), "equal_nan": equal_nan, "check_device": check_device,
+    options = {"allow_subclasses": allow_subclasses, "tolerances": (rtol, atol), "equal_nan": equal_nan,
+               "check_device": check_device,
                "check_dtype": check_dtype, "check_stride": check_stride}
     for kind, text in _failures(actual, expected, (), options):
         raise kind(msg(text) if callable(msg) else msg if msg is not None else text)
@@ -156,7 +160,8 @@ def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=
     actual, expected = _core.asarray(actual), _core.asarray(expected)
     if rtol is None and atol is None:
         rtol, atol = _tolerances(actual.dtype, expected.dtype, None, None)
-    assert_close(actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=False, check_dtype=False, msg=msg or None)
+    assert_close(actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=False, check_dtype=False,
+                 msg=msg or None)
 
 
 def make_tensor(*shape, dtype, device=None, low=None, high=None, requires_grad=False, noncontiguous=False, exclude_zero=False,
@@ -182,7 +187,8 @@ def make_tensor(*shape, dtype, device=None, low=None, high=None, requires_grad=F
     else:
         result = ops.cast(rand(*shape) * (high - low) + low, dtype)
     if exclude_zero:
-        result = ops.select(ops.equal(result, _core.full((), 0, dtype)), _core.full((), 1 if exact else finfo(dtype).tiny, dtype), result)
+        result = ops.select(ops.equal(result, _core.full((), 0, dtype)), _core.full((), 1 if exact else finfo(dtype).tiny, dtype),
+                            result)
     if device is not None:
         result = result.to(device)
     return result.requires_grad_() if requires_grad else result

@@ -1,7 +1,6 @@
 """torch.utils._pytree: trees of containers, whose leaves are everything else; None is a leaf too."""
 import collections
 import functools
-import operator
 
 from .. import tree_util
 
@@ -23,14 +22,6 @@ def _dict_unflatten(values, context):
     return dict(zip(context, values))
 
 
-def _keyed(flatten):
-    """Returns flatten_with_keys of a mapping's flatten."""
-    def with_keys(d):
-        values, context = flatten(d)
-        return [(MappingKey(key), value) for key, value in zip(d, values)], context
-    return with_keys
-
-
 def _indexed(x):
     return [(SequenceKey(i), value) for i, value in enumerate(x)], None
 
@@ -45,7 +36,8 @@ SUPPORTED_NODES = {
         collections.defaultdict, lambda d: (list(d.values()), [d.default_factory, list(d)]),
         lambda values, context: collections.defaultdict(context[0], zip(context[1], values)),
         lambda d: (_dict_flatten_with_keys(d)[0], [d.default_factory, list(d)])),
-    collections.deque: NodeDef(collections.deque, lambda x: (list(x), x.maxlen), lambda values, n: collections.deque(values, maxlen=n),
+    collections.deque: NodeDef(collections.deque, lambda x: (list(x), x.maxlen), lambda values, n: collections.deque(values,
+                                                                                                                     maxlen=n),
                                lambda x: (_indexed(x)[0], x.maxlen)),
 }
 _named_tuple = NodeDef(tuple, lambda x: (list(x), type(x)), lambda values, kind: kind(*values),
@@ -118,8 +110,8 @@ class TreeSpec:
     def unflatten(self, leaves):
         leaves = list(leaves)
         if len(leaves) != self.num_leaves:
-            raise ValueError(f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers to a pytree that holds "
-                             f"{self.num_leaves} items ({self}).")
+            raise ValueError(f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers to a pytree "
+                             f"that holds {self.num_leaves} items ({self}).")
         return self._build(iter(leaves))
 
     def _build(self, leaves):
@@ -196,24 +188,12 @@ def tree_map_only(type_or_types_or_pred, func, tree, is_leaf=None):
     return tree_map(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
 
-def tree_map_only_(type_or_types_or_pred, func, tree, is_leaf=None):
-    return tree_map_(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
-
-
 def tree_all(pred, tree, is_leaf=None):
     return all(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_any(pred, tree, is_leaf=None):
     return any(map(pred, tree_iter(tree, is_leaf)))
-
-
-def tree_all_only(type_or_types, pred, tree, is_leaf=None):
-    return all(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, type_or_types))
-
-
-def tree_any_only(type_or_types, pred, tree, is_leaf=None):
-    return any(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, type_or_types))
 
 
 def tree_flatten_with_path(tree, is_leaf=None):
@@ -226,8 +206,8 @@ def tree_flatten_with_path(tree, is_leaf=None):
             found.append((path, x))
             return
         if node.flatten_with_keys_fn is None:
-            raise ValueError(f"Did not find a flatten_with_keys_fn for type: {type(x)}. Please pass a flatten_with_keys_fn argument "
-                             "to register_pytree_node.")
+            raise ValueError(f"Did not find a flatten_with_keys_fn for type: {type(x)}. Please pass a flatten_with_keys_fn "
+                             "argument to register_pytree_node.")
         for key, child in node.flatten_with_keys_fn(x)[0]:
             walk(child, (*path, key))
     walk(tree, ())
@@ -241,13 +221,6 @@ def tree_leaves_with_path(tree, is_leaf=None):
 def tree_map_with_path(func, tree, *rests, is_leaf=None):
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     return spec.unflatten(map(func, *zip(*pairs), *(spec.flatten_up_to(rest) for rest in rests)) if pairs else [])
-
-
-def key_get(obj, kp):
-    """Returns the part of a tree at a path."""
-    for key in kp:
-        obj = getattr(obj, key.name) if isinstance(key, GetAttrKey) else operator.getitem(obj, getattr(key, "key", getattr(key, "idx", None)))
-    return obj
 
 
 def _broadcast_to_and_flatten(tree, treespec, is_leaf=None):

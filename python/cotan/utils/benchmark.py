@@ -38,7 +38,8 @@ class Measurement:
         factor, unit = next((pair for pair in ((1, "s"), (1e3, "ms"), (1e6, "us")) if self.median * pair[0] >= 1), (1e9, "ns"))
         head = ": ".join(filter(None, (self.label, self.sub_label, self.description))) or self.stmt
         return (f"<{__name__}.Measurement object>\n{head}\n  Median: {self.median * factor:.2f} {unit}\n"
-                f"  IQR:    {self.iqr * factor:.2f} {unit}\n  {len(self.times)} measurements, {self.number_per_run} runs per measurement")
+                f"  IQR:    {self.iqr * factor:.2f} {unit}\n  {len(self.times)} measurements, "
+                f"{self.number_per_run} runs per measurement")
 
 
 class Timer:
@@ -73,36 +74,4 @@ class Timer:
                 callback(number, times[-1])
         return Measurement(number, times, self._stmt, *self._labels)
 
-    def adaptive_autorange(self, threshold=0.1, *, min_run_time=0.01, max_run_time=10.0, callback=None):
-        """Runs until the quartiles are within `threshold` of the median, or for max_run_time seconds."""
-        number, times = self._block(min_run_time / 10), []
-        while True:
-            times.append(self._timer.timeit(number))
-            if callback:
-                callback(number, times[-1])
-            measured = Measurement(number, times, self._stmt, *self._labels)
-            steady = len(times) > 2 and measured.iqr < threshold * measured.median and sum(times) >= min_run_time
-            if steady or sum(times) >= max_run_time:
-                return measured
-
-
-class Compare:
-    """Prints the medians of several measurements."""
-
-    def __init__(self, results):
-        self._results = list(results)
-
-    def extend_results(self, results):
-        self._results.extend(results)
-
-    def trim_significant_figures(self):
-        """Does nothing."""
-
-    colorize = highlight_warnings = trim_significant_figures
-
-    def __str__(self):
-        rows = [(": ".join(filter(None, (one.label, one.sub_label, one.description))) or one.stmt, one.median) for one in self._results]
-        return "\n".join(f"{name:40} {median * 1e6:12.2f} us" for name, median in rows)
-
-    def print(self):
-        print(self)
+    adaptive_autorange = blocked_autorange

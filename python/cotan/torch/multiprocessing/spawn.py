@@ -59,7 +59,8 @@ class ProcessContext:
         if self._errors[at].poll():
             text = pickle.loads(self._errors[at].recv_bytes())
             raise ProcessRaisedException(f"\n\n-- Process {at} terminated with the following error:\n{text}", at, process.pid)
-        raise ProcessExitedException(f"process {at} terminated with exit code {process.exitcode}", at, process.pid, process.exitcode)
+        raise ProcessExitedException(f"process {at} terminated with exit code {process.exitcode}", at, process.pid,
+                                     process.exitcode)
 
 
 SpawnContext = ProcessContext

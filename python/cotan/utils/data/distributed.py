@@ -25,7 +25,7 @@ class DistributedSampler(Sampler):
         if self.shuffle:
             indices = randperm(n, generator=Generator().manual_seed(self.seed + self.epoch)).tolist()
         if not self.drop_last and n:  # the first ones again, so that each process has as many
-            indices = (indices * math.ceil(self.total_size / n))
+            indices *= math.ceil(self.total_size / n)
         return iter(indices[:self.total_size][self.rank::self.num_replicas])
 
     def __len__(self):

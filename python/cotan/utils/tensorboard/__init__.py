@@ -170,16 +170,19 @@ class SummaryWriter:
     def add_histogram(self, tag, values, global_step=None, bins="tensorflow", walltime=None, max_bins=None):
         self._add(summary_of(tag, _histogram(values, bins, max_bins)), global_step, walltime)
 
-    def add_histogram_raw(self, tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts, global_step=None, walltime=None):
+    def add_histogram_raw(self, tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts, global_step=None,
+                          walltime=None):
         if len(bucket_limits) != len(bucket_counts):
             raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
-        self._add(summary_of(tag, _histogram_message(min, max, num, sum, sum_squares, bucket_limits, bucket_counts)), global_step, walltime)
+        self._add(summary_of(tag, _histogram_message(min, max, num, sum, sum_squares, bucket_limits, bucket_counts)), global_step,
+                  walltime)
 
     def add_image(self, tag, img_tensor, global_step=None, walltime=None, dataformats="CHW"):
         """Writes an image: floats from 0 to 1, or uint8."""
         image = _image_rows(img_tensor, dataformats)
         height, width, channels = image.shape
-        self._add(summary_of(tag, field(4, field(1, height) + field(2, width) + field(3, channels) + field(4, _png(image)))), global_step,
+        self._add(summary_of(tag, field(4, field(1, height) + field(2, width) + field(3, channels) + field(4, _png(image)))),
+                  global_step,
                   walltime)
 
     def add_images(self, tag, img_tensor, global_step=None, walltime=None, dataformats="NCHW"):
@@ -206,8 +209,8 @@ class SummaryWriter:
             file.setsampwidth(2)
             file.setframerate(sample_rate)
             file.writeframes(struct.pack(f"<{samples.numel()}h", *(int(max(-1, min(1, s)) * 32767) for s in samples.tolist())))
-        sound = float_field(1, sample_rate) + field(2, 1) + field(3, samples.numel()) + field(4, out.getvalue()) + field(5, "audio/wav")
-        self._add(summary_of(tag, field(6, sound)), global_step, walltime)
+        head = float_field(1, sample_rate) + field(2, 1) + field(3, samples.numel())
+        self._add(summary_of(tag, field(6, head + field(4, out.getvalue()) + field(5, "audio/wav"))), global_step, walltime)
 
     def add_text(self, tag, text_string, global_step=None, walltime=None):
         tensor = field(1, _STRING) + field(2, field(2, field(1, 1))) + field(8, text_string)
@@ -236,35 +239,18 @@ class SummaryWriter:
         tensor = field(1, _STRING) + field(2, b"") + field(8, categories)
         self._add(summary_of("custom_scalars__config__", plugin("custom_scalars"), field(8, tensor)), None, None)
 
-    def add_embedding(self, mat, metadata=None, label_img=None, global_step=None, tag="default", metadata_header=None):
-        """Writes rows and their labels for the projector; images of rows are not written."""
-        if label_img is not None:
-            raise NotImplementedError("add_embedding: label_img is asked for, which is not written")
-        folder = f"{str(0 if global_step is None else global_step).zfill(5)}/{tag}"
-        os.makedirs(os.path.join(self.log_dir, folder), exist_ok=True)
-        entry = f'embeddings {{\ntensor_name: "{tag}:{folder[:5]}"\ntensor_path: "{folder}/tensors.tsv"\n'
-        rows = {"tensors.tsv": ["\t".join(map(str, row)) for row in _tensor(mat).tolist()]}
-        if metadata is not None:
-            head = ["\t".join(metadata_header)] if metadata_header else []
-            rows["metadata.tsv"] = head + ["\t".join(map(str, row)) if isinstance(row, (list, tuple)) else str(row) for row in metadata]
-            entry += f'metadata_path: "{folder}/metadata.tsv"\n'
-        for name, lines in rows.items():
-            with open(os.path.join(self.log_dir, folder, name), "w") as file:
-                file.writelines(line + "\n" for line in lines)
-        with open(os.path.join(self.log_dir, "projector_config.pbtxt"), "a") as file:
-            file.write(entry + "}\n")
-
     def add_graph(self, model, input_to_model=None, verbose=False, use_strict_trace=True):
         """Writes nothing, with a warning: there is no graph of modules."""
-        warnings.warn("add_graph: there is no graph of modules to write\n  hint: cotan.profiler shows where time goes", stacklevel=2)
+        warnings.warn("add_graph: there is no graph of modules to write\n  hint: cotan.profiler shows where time goes",
+                      stacklevel=2)
 
     def _refuse(name):
         def method(self, *args, **options):
             raise NotImplementedError(f"SummaryWriter.{name}: this kind of summary is not written")
         return method
 
-    add_video, add_mesh, add_pr_curve, add_pr_curve_raw, add_onnx_graph, add_tensor = map(
-        _refuse, "add_video add_mesh add_pr_curve add_pr_curve_raw add_onnx_graph add_tensor".split())
+    add_embedding, add_video, add_mesh, add_pr_curve, add_pr_curve_raw, add_onnx_graph, add_tensor = map(
+        _refuse, "add_embedding add_video add_mesh add_pr_curve add_pr_curve_raw add_onnx_graph add_tensor".split())
 
     def flush(self):
         for writer in self.all_writers.values():
