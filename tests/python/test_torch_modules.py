@@ -47,7 +47,7 @@ def test_what_is_not_there_says_so():
 def test_versions_compare():
     version = torch.__version__
     assert version == "2.7.0" and isinstance(version, str) and version.split(".")[0] == "2"
-    assert "1.13" < version < "2.10" and version >= (2, 7) and version > "2.7.0a1" and version != "2.7.1" and not version > "2.7"
+    assert "1.13" < version < "2.10" and version >= (2, 7) and version > "2.7.0a1" and version != "2.7.1" and not version > "2.7" and not version < "2.7.0"
 
 
 def test_no_device():
@@ -157,6 +157,9 @@ def test_assert_close():
              "Greatest relative difference: 0.20000000298023224 at index (1,) (up to 1.3e-06 allowed)"),
             (cotan.asarray([[1, 2]]), cotan.asarray([[1, 4]]), "Tensor-likes are not equal!\n\nMismatched elements: 1 / 2 (50.0%)\n"
              "Greatest absolute difference: 2 at index (0, 1)\nGreatest relative difference: 0.5 at index (0, 1)"),
+            (cotan.asarray([float("inf"), 1.0]), cotan.asarray([float("inf"), 1.5]), "Tensor-likes are not close!\n\n"
+             "Mismatched elements: 1 / 2 (50.0%)\nGreatest absolute difference: 0.5 at index (1,) (up to 1e-05 allowed)\n"
+             "Greatest relative difference: 0.3333333432674408 at index (1,) (up to 1.3e-06 allowed)"),
             ([1.0, 1.5], [1.0, 1.0],
              "Scalars are not close!\n\nExpected 1.0 but got 1.5.\nAbsolute difference: 0.5 (up to 1e-07 allowed)\n"
              "Relative difference: 0.5 (up to 1e-07 allowed)\n\nThe failure occurred for item [1]"),
@@ -284,6 +287,10 @@ def test_summary_writer(tmp_path):
     assert [value(event)[2] for event in list(read_events(tmp_path / "both_b"))[1:]] == [struct.pack("<f", 2.0)]
     tags = [value(event)[1] for event in list(read_events(tmp_path / "settings"))[1:]]
     assert tags == [b"_hparams_/experiment", b"_hparams_/session_start_info", b"_hparams_/session_end_info", b"score"]
+    started = value(list(read_events(tmp_path / "settings"))[2])[9]
+    for number in (1, 2, 3, 1):  # plugin data, its content, session_start_info, the last entry of hparams
+        started = dict(fields(started))[number]
+    assert dict(fields(started)) == {1: b"on", 2: b"\x20\x01"}
 
 
 def test_histogram():
