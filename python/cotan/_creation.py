@@ -1,5 +1,6 @@
 """Creates tensors: numbers, ranges, identities."""
 import math
+import threading
 
 from . import _core
 from ._core import Tensor, ops
@@ -20,9 +21,20 @@ def device_of_tensor(x):
     return x._place() if isinstance(x, Tensor) else None
 
 
+class _DefaultDevice(threading.local):
+    """The devices on which this thread makes tensors: the last of these names, None for that of set_device."""
+
+    def __init__(self):
+        self.names = [None]
+
+
+default_device = _DefaultDevice()
+
+
 def finish_new_tensor(x, requires_grad=False, device=None):
     """Places a new tensor: one that a user creates is computed on the device on which it was made; constants
     within functions go to the device on which they are used."""
+    device = default_device.names[-1] if device is None else device
     there = move_to_device(x, device)
     x = there._stays() if there is x else there
     return x.requires_grad_() if requires_grad else x
@@ -49,12 +61,12 @@ def full(shape, fill_value, *, dtype=None, device=None, requires_grad=False):
 
 def zeros(shape, *more, dtype=None, device=None, requires_grad=False):
     """Returns a tensor of zeros: zeros(2, 3) or zeros((2, 3))."""
-    return full(parse_sizes((shape, *more)), 0, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
+    return full(parse_sizes((shape, *more)), 0, dtype=dtype or DEFAULTS[float], device=device, requires_grad=requires_grad)
 
 
 def ones(shape, *more, dtype=None, device=None, requires_grad=False):
     """Returns a tensor of ones: ones(2, 3) or ones((2, 3))."""
-    return full(parse_sizes((shape, *more)), 1, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
+    return full(parse_sizes((shape, *more)), 1, dtype=dtype or DEFAULTS[float], device=device, requires_grad=requires_grad)
 
 
 def empty(shape, *more, dtype=None, device=None, requires_grad=False):
@@ -115,7 +127,7 @@ def linspace(start, stop, /, num=None, *, dtype=None, device=None, endpoint=True
     if num is None or num < 0:
         raise ValueError(f"linspace: it needs the number of elements, not {num}")
     is_complex = isinstance(start, complex) or isinstance(stop, complex)
-    dtype = _core.dtype(dtype) if dtype is not None else _core.complex64 if is_complex else _core.float32
+    dtype = _core.dtype(dtype) if dtype is not None else DEFAULTS[complex if is_complex else float]
     wide = complex_dtype(_core.float64) if dtype in COMPLEX else _core.float64
     parts = max(num - 1 if endpoint else num, 1)
     first, last = _core.asarray(start, dtype=wide), _core.asarray(stop, dtype=wide)
@@ -132,7 +144,7 @@ def linspace(start, stop, /, num=None, *, dtype=None, device=None, endpoint=True
 def logspace(start, stop, num=50, base=10.0, *, endpoint=True, dtype=None, device=None):
     """Returns base to the powers that linspace gives."""
     exponents = linspace(start, stop, num, endpoint=endpoint, dtype=_core.float64)
-    return move_to_device(ops.cast(ops.pow(_core.asarray(base, dtype=_core.float64), exponents), dtype or _core.float32), device)
+    return move_to_device(ops.cast(ops.pow(_core.asarray(base, dtype=_core.float64), exponents), dtype or DEFAULTS[float]), device)
 
 
 def geomspace(start, stop, num=50, *, endpoint=True, dtype=None):
@@ -148,7 +160,7 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, requires_grad=F
     shape = (n_rows, n_rows if n_cols is None else n_cols)
     k = max(-shape[0], min(shape[1], k))
     same = ops.equal(ops.iota(_core.int64, shape, 1) - k, ops.iota(_core.int64, shape, 0))
-    return finish_new_tensor(ops.cast(same, dtype or _core.float32), requires_grad, device)
+    return finish_new_tensor(ops.cast(same, dtype or DEFAULTS[float]), requires_grad, device)
 
 
 def identity(n, dtype=None):

@@ -17,8 +17,17 @@ _COMPLEX = {_core.float64: _core.complex128, _core.complex128: _core.complex128}
 
 
 def get_default_dtype():
-    """Returns float32, always."""
-    return _core.float32
+    """Returns the dtype of Python's floats: float32 unless it was set."""
+    return DEFAULTS[float]
+
+
+def set_default_dtype(d):
+    """Sets the dtype of Python's floats, of which tensors are made and to which integers are promoted."""
+    dtype = _core.dtype(d)
+    if dtype not in FLOATS[:4]:
+        raise TypeError(f"set_default_dtype: {dtype.name} is asked for, the default is float16, bfloat16, float32 or float64")
+    _core._set_default_float(dtype)
+    DEFAULTS[float], DEFAULTS[complex] = dtype, complex_dtype(dtype)
 
 
 def real_dtype(dtype):

@@ -6,10 +6,6 @@ import time
 from . import _core
 
 
-class OutOfMemoryError(RuntimeError):
-    """Is never raised: there is no device whose memory could run out."""
-
-
 class _Stream(contextlib.nullcontext):
     """A stream: computations are in the program's order, so there is nothing to wait for."""
 
@@ -105,7 +101,7 @@ def answers(kind):
                   "set_stream": constant(None), "get_arch_list": constant(list), "get_gencode_flags": constant(""),
                   "get_rng_state_all": constant(list), "memory_stats": constant(dict), "memory_summary": constant(""),
                   "get_sync_debug_mode": constant(0), "range": constant(contextlib.nullcontext), "default_generators": (),
-                  "has_half": False, "has_magma": False, "OutOfMemoryError": OutOfMemoryError,
+                  "has_half": False, "has_magma": False, "OutOfMemoryError": _core.OutOfMemoryError,
                   "DeferredCudaCallError": RuntimeError})
     names.update({name: type(name, (), {"__init__": refuse, "__module__": f"torch.{kind}"}) for name in (
         "CUDAGraph", "graph", "MemPool", "_CudaDeviceProperties")})

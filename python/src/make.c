@@ -56,10 +56,12 @@ static bool make_weak_number(PyObject *o, ct_tensor *t) {
     return true;
 }
 
+ct_dtype default_float = CT_F32;
+
 static ct_dtype make_number_dtype(PyObject *o) {
-    if (PyFloat_Check(o)) return CT_F32;
+    if (PyFloat_Check(o)) return default_float;
     if (PyBool_Check(o)) return CT_BOOL;
-    return PyLong_Check(o) ? CT_I64 : CT_C64;
+    return PyLong_Check(o) ? CT_I64 : default_float == CT_F64 ? CT_C128 : CT_C64;
 }
 
 // ---------------------------------------------------------------------------------------- integers
@@ -324,7 +326,7 @@ static bool make_from_lists(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc her
     int64_t elements = 1;
     for (int i = 0; i < CT_MAX_RANK; i++) n.dim[i] = -1;
     if (!make_walk(o, &n, 0, false, path)) return false;
-    if (n.dtype == CT_DEFAULT) n.dtype = CT_F32;
+    if (n.dtype == CT_DEFAULT) n.dtype = default_float;
     const char kind = dtype_kind(n.dtype);
     n.as = kind == 'f'   ? CT_F64
            : kind == 'c' ? CT_C128

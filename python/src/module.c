@@ -1,6 +1,7 @@
 // Defines the module cotan._core.
 #include "core.h"
 #include "lm.h"
+#include "signature.h"
 #include "threads.h"
 #include "whole.h"
 
@@ -123,6 +124,17 @@ static PyObject *module_random_key_folded(PyObject *self, PyObject *args) {
     return tensor_new(ct_random_key_folded_at(seed, number, here), here);
 }
 
+// _set_default_float(dtype): sets the dtype of Python's floats.
+static PyObject *module_set_default_float(PyObject *self, PyObject *o) {
+    (void)self;
+    ct_dtype dtype;
+    if (!dtype_parse(o, &dtype)) return NULL;
+    if (!dtype || dtype_kind(dtype) != 'f')
+        return PyErr_Format(PyExc_TypeError, "the default dtype must be a float, not %R", o);
+    default_float = dtype;
+    Py_RETURN_NONE;
+}
+
 static PyObject *module_stats(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     api_enter();
@@ -200,6 +212,7 @@ static PyMethodDef module_methods[] = {
     {"random_key", module_random_key, METH_O,
      "random_key(seed)\n--\n\nA key for random numbers; the same seed gives JAX's."},
     {"_random_key_folded", module_random_key_folded, METH_VARARGS, NULL},
+    {"_set_default_float", module_set_default_float, METH_O, NULL},
     {"stats", module_stats, METH_NOARGS, "stats()\n--\n\nCounters of the process, as a dict."},
     {"_memory_snapshot", module_memory_snapshot, METH_NOARGS, NULL},
     {"set_device", module_set_device, METH_O,
@@ -224,6 +237,7 @@ PyMODINIT_FUNC PyInit__core(void) {
         PyModule_AddFunctions(module, profile_methods) == 0 &&
         PyModule_AddFunctions(module, file_functions) == 0 &&
         PyModule_AddFunctions(module, lm_methods) == 0 &&
+        PyModule_AddFunctions(module, signature_functions) == 0 &&
         PyModule_AddFunctions(module, tokenizer_methods) == 0 &&
         PyModule_AddFunctions(module, engine_methods) == 0 &&
         PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0)

@@ -3,6 +3,7 @@ import math
 
 from .. import _core, _random
 from .._core import ops
+from .._dtypes import get_default_dtype
 from .._grad import no_grad
 
 
@@ -145,4 +146,4 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
 
 def empty_parameter_values(shape, dtype=None):
     """Returns zeros, which a layer's reset_parameters overwrites."""
-    return _core.full(tuple(shape), 0, dtype or _core.float32)
+    return _core.full(tuple(shape), 0, dtype or get_default_dtype())

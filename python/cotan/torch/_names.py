@@ -1,21 +1,14 @@
 """Names of torch itself that are no functions of tensors: types to check against, storages, settings of autocasting."""
 from .. import _core
-from .._no_device import OutOfMemoryError
-from .._pytorch import device
 from ..amp import autocast_mode
 from . import storage
 
-
-AcceleratorError = OutOfMemoryError
+AcceleratorError = _core.Error
 SymInt, SymFloat, SymBool = (type(name, (), {"__doc__": "A number that is not known: there are none."}) for name in (
     "SymInt", "SymFloat", "SymBool"))
-layout = memory_format = qscheme = str
+qscheme = str
 UntypedStorage, TypedStorage = storage.UntypedStorage, storage.TypedStorage
 globals().update({name: getattr(storage, name) for name in storage._NAMES})
-
-
-def is_storage(obj):
-    return isinstance(obj, UntypedStorage)
 
 
 def typename(obj):
@@ -55,20 +48,6 @@ def _is_compiled_with_cxx11_abi():
 
 
 compiled_with_cxx11_abi = _is_compiled_with_cxx11_abi
-
-
-def are_deterministic_algorithms_enabled():
-    """True: results are the same in every run."""
-    return True
-
-
-is_deterministic_algorithms_warn_only_enabled = is_warn_always_enabled = lambda: False
-set_deterministic_debug_mode = set_warn_always = set_flush_denormal = lambda mode: None
-get_deterministic_debug_mode = lambda: 2  # noqa: E731
-
-
-def get_default_device():
-    return device("cpu")
 
 
 def is_vulkan_available():
