@@ -245,6 +245,9 @@ class Module:
         return sorted(name for name in names if not name[:1].isdigit())
 
     def __setstate__(self, state):
+        if "_hooks_with_kwargs" not in state:  # of a file of PyTorch, whose hooks are others
+            Module.__init__(self)
+            state = {name: value for name, value in state.items() if not (name.startswith("_") and "hook" in name)}
         self.__dict__.update(state)
 
     def _check_name(self, kind, name, members):
