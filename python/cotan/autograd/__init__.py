@@ -7,8 +7,29 @@ from .._function import Function
 from .._grad import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .._gradcheck import gradcheck, gradgradcheck
 
-__all__ = ["Function", "Variable", "backward", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode",
-           "no_grad", "set_grad_enabled"]
+__all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck",
+           "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled"]
+
+
+class set_detect_anomaly:
+    """Accepted without an effect, also as a context manager: every error names the line of the forward pass whose op it is
+    of. There is no search for NaN in gradients."""
+
+    def __init__(self, mode, check_nan=True):
+        self.mode = mode
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return None
+
+
+class detect_anomaly(set_detect_anomaly):
+    __doc__ = set_detect_anomaly.__doc__
+
+    def __init__(self, check_nan=True):
+        super().__init__(True, check_nan)
 
 
 def Variable(data, requires_grad=False):
