@@ -150,8 +150,8 @@ def cartesian_prod(*tensors):
 def combinations(input, r=2, with_replacement=False):
     """Returns all choices of r elements of a vector, in order, one in each row."""
     chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = list(chosen(range(input.shape[0]), r))
-    return input[_core.asarray(rows)] if rows else _creation.zeros((0, r), dtype=input.dtype)
+    rows = list(chosen(range(input.shape[0]), r)) if r else []
+    return input[_core.asarray(rows)] if rows else _creation.zeros((0, r) if r else (0,), dtype=input.dtype)
 
 
 def block_diag(*tensors):

@@ -1,13 +1,11 @@
 """Elementwise functions with PyTorch's signatures and promotion."""
 import math
-from collections import namedtuple
 
 from .. import _core, _elementwise
 from .._core import Tensor, ops
 from .._dtypes import BOOL, COMPLEX, FLOATS, INTEGERS, get_default_dtype, promote_types
+from . import return_types
 from ._define import define
-
-FrExp = namedtuple("frexp", "mantissa exponent")
 
 
 def category(dtype):
@@ -202,7 +200,7 @@ def ldexp(input, other):
 @define("frexp(input, *, out=None)", "fm")
 def frexp(input):
     """Returns (mantissa, exponent) with input = mantissa 2^exponent."""
-    return FrExp(*_elementwise.frexp(input))
+    return return_types.frexp(*_elementwise.frexp(input))
 
 
 @define("bitwise_not(input, *, out=None)", "fmi", op="not_")
