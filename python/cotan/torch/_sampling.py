@@ -26,8 +26,10 @@ def _define_drawn(name, draw, what):
     define(f"{name}_like(input, *, {_GENERATOR}, {LIKE})")(like)
 
 
-_define_drawn("rand", lambda shape, dtype, generator: _random.uniform(shape, 0, 1, dtype, generator), "floats from 0 to 1, 1 excluded")
-_define_drawn("randn", lambda shape, dtype, generator: _random.gaussian(shape, 0, 1, dtype, generator), "normally distributed numbers")
+_define_drawn("rand", lambda shape, dtype, generator: _random.uniform(shape, 0, 1, dtype, generator),
+              "floats from 0 to 1, 1 excluded")
+_define_drawn("randn", lambda shape, dtype, generator: _random.gaussian(shape, 0, 1, dtype, generator),
+              "normally distributed numbers")
 
 
 @define(f"randint(high: int, size: ints, *, {_GENERATOR}, {OPTIONS})")
@@ -50,7 +52,8 @@ def randint_like_below(input, high, dtype, layout, device, requires_grad, memory
 
 @define(f"randint_like(input, low: int, high: int|Tensor, *, {LIKE})")
 def randint_like(input, low, high, dtype, layout, device, requires_grad, memory_format):
-    return randint(low, int(high), tuple(input.shape), None, dtype or input.dtype, layout, device or input._place(), requires_grad, False)
+    device = device or input._place()
+    return randint(low, int(high), tuple(input.shape), None, dtype or input.dtype, layout, device, requires_grad, False)
 
 
 @define(f"randperm(n: int, *, {_GENERATOR}, {OPTIONS})")
@@ -93,7 +96,8 @@ def bernoulli(input, *rest):
 def multinomial(input, num_samples, replacement, generator):
     """Returns indices (..., num_samples) into the last axis, drawn with the input as weights."""
     if input.ndim not in (1, 2) or input.dtype not in FLOATS:
-        raise RuntimeError(f"multinomial: the weights are {tuple(input.shape)} of {input.dtype.name}, they must be floats of 1 or 2 axes")
+        raise RuntimeError(f"multinomial: the weights are {tuple(input.shape)} of {input.dtype.name}, "
+                           "they must be floats, of 1 or 2 axes")
     return _random.multinomial(input.detach(), num_samples, replacement, generator=generator)
 
 
@@ -237,7 +241,7 @@ def exponential_(self, lambd, generator):
 def geometric_(self, p, generator):
     """Writes the numbers of trials up to the first success, of probability p, in place."""
     if self.dtype in BOOL + COMPLEX or not 0 < p < 1:
-        raise RuntimeError(f"geometric: p is {p} and must be between 0 and 1, the tensor is {self.dtype.name} and must be of real numbers")
+        raise RuntimeError(f"geometric: p is {p}, it must be between 0 and 1; the tensor is {self.dtype.name}, it must be of real numbers")
     trials = ops.maximum(ops.ceil(ops.log(_positive_uniform(tuple(self.shape), generator)) / math.log1p(-p)), 1.0)
     return self.copy_(ops.cast(trials, self.dtype))
 
