@@ -105,16 +105,21 @@ def test_random_shapes_and_dtypes():
             (torch.randint(3, (2,)), torch.int64, (2,)), (torch.randint(1, 3, (2,), dtype=torch.uint8), torch.uint8, (2,)),
             (torch.randint(low=1, high=3, size=[2]), torch.int64, (2,)), (torch.randperm(3, dtype=torch.int32), torch.int32, (3,)),
             (torch.rand_like(torch.zeros(2), dtype=torch.float64), torch.float64, (2,)),
-            (torch.randn_like(torch.zeros(2)), torch.float32, (2,)), (torch.randint_like(torch.zeros(2), 2, 5), torch.float32, (2,)),
-            (torch.normal(0.0, 1.0, (2,)), torch.float32, (2,)), (torch.normal(torch.zeros(2, 1), torch.ones(3)), torch.float32, (2, 3)),
+            (torch.randn_like(torch.zeros(2)), torch.float32, (2,)),
+            (torch.randint_like(torch.zeros(2), 2, 5), torch.float32, (2,)),
+            (torch.normal(0.0, 1.0, (2,)), torch.float32, (2,)),
+            (torch.normal(torch.zeros(2, 1), torch.ones(3)), torch.float32, (2, 3)),
             (torch.normal(torch.zeros(2)), torch.float32, (2,)), (torch.normal(1, torch.ones(2)), torch.float32, (2,)),
-            (torch.bernoulli(torch.rand(2)), torch.float32, (2,)), (torch.zeros(2, dtype=torch.int64).bernoulli(0.5), torch.int64, (2,)),
+            (torch.bernoulli(torch.rand(2)), torch.float32, (2,)),
+            (torch.zeros(2, dtype=torch.int64).bernoulli(0.5), torch.int64, (2,)),
             (torch.rand(4).multinomial(2), torch.int64, (2,)), (torch.multinomial(torch.rand(3, 4), 9, True), torch.int64, (3, 9)),
-            (torch.poisson(torch.rand(2)), torch.float32, (2,)), (torch.binomial(torch.ones(2), torch.rand(2)), torch.float32, (2,))):
+            (torch.poisson(torch.rand(2)), torch.float32, (2,)),
+            (torch.binomial(torch.ones(2), torch.rand(2)), torch.float32, (2,))):
         assert x.dtype == dtype and tuple(x.shape) == shape
     for call in (lambda: torch.rand(2, dtype=torch.int64), lambda: torch.randint(5, 2, (3,)), lambda: torch.normal(0.0, -1.0, (2,)),
                  lambda: torch.bernoulli(torch.ones(2, dtype=torch.int64)), lambda: torch.multinomial(torch.rand(2), 3),
-                 lambda: torch.zeros(2).exponential_(0), lambda: torch.zeros(2).geometric_(1.5), lambda: torch.zeros(2).cauchy_(sigma=0),
+                 lambda: torch.zeros(2).exponential_(0), lambda: torch.zeros(2).geometric_(1.5),
+                 lambda: torch.zeros(2).cauchy_(sigma=0),
                  lambda: torch.zeros(2, dtype=torch.int64).uniform_(), lambda: torch.zeros(2).log_normal_(std=0)):
         with pytest.raises(RuntimeError):
             call()
@@ -167,8 +172,8 @@ def float64_default():
 
 def test_default_dtype(float64_default):
     one = torch.tensor([1])
-    for x in (torch.tensor([1.5]), torch.zeros(1), torch.rand(1), torch.linspace(0, 1, 2), torch.full((1,), 1.0), torch.eye(1), one * 0.5,
-              0.5 * one, one / 2, one / one, one.sqrt(), torch.add(one, 0.5), torch.fft.fft(one).real, torch.hann_window(2),
+    for x in (torch.tensor([1.5]), torch.zeros(1), torch.rand(1), torch.linspace(0, 1, 2), torch.full((1,), 1.0), torch.eye(1),
+              one * 0.5, 0.5 * one, one / 2, one / one, one.sqrt(), torch.add(one, 0.5), torch.fft.fft(one).real, torch.hann_window(2),
               torch.nn.Linear(1, 1).weight, torch.Tensor([1]), torch.tensor([]), torch.arange(0, 1, 0.5)):
         assert x.dtype == torch.float64
     assert (one * 1j).dtype == torch.tensor(1j).dtype == torch.complex128

@@ -31,8 +31,8 @@ def test_what_it_is():
     c = s.coalesce()
     assert c.is_coalesced() and c.indices().tolist() == [[0, 1, 1], [2, 0, 2]] and c.values().tolist() == [9, 4, 5]
     near(s, DENSE)
-    assert repr(c) == ("tensor(indices=tensor([[0, 1, 1],\n                       [2, 0, 2]]),\n       values=tensor([9., 4., 5.]),\n"
-                       "       size=(2, 3), nnz=3, layout=torch.sparse_coo)")
+    assert repr(c) == ("tensor(indices=tensor([[0, 1, 1],\n                       [2, 0, 2]]),\n       "
+                       "values=tensor([9., 4., 5.]),\n       size=(2, 3), nnz=3, layout=torch.sparse_coo)")
 
 
 def test_creation():

@@ -43,7 +43,7 @@ def _define_constant(name, value):
     def new(input, size, dtype, layout, device, requires_grad, pin_memory):
         return constant(parse_sizes((size,)), value, dtype or input.dtype, layout, device or input._place(), requires_grad)
 
-    for f, what in ((function, "of these sizes"), (like, "like the input"), (new, "of these sizes, and the tensor's dtype and device")):
+    for f, what in ((function, "of these sizes"), (like, "like the input"), (new, "of these sizes, of the tensor's dtype")):
         f.__doc__ = f"Returns a tensor of {'zeros' if name == 'empty' else name} {what}."
     define(f"{name}(*size: ints, {OPTIONS}, memory_format=None)")(function)
     define(f"{name}_like(input, *, {LIKE})")(like)

@@ -241,7 +241,7 @@ def exponential_(self, lambd, generator):
 def geometric_(self, p, generator):
     """Writes the numbers of trials up to the first success, of probability p, in place."""
     if self.dtype in BOOL + COMPLEX or not 0 < p < 1:
-        raise RuntimeError(f"geometric: p is {p}, it must be between 0 and 1; the tensor is {self.dtype.name}, it must be of real numbers")
+        raise RuntimeError(f"geometric: p is {p}, it must be between 0 and 1, and the tensor {self.dtype.name} of real numbers")
     trials = ops.maximum(ops.ceil(ops.log(_positive_uniform(tuple(self.shape), generator)) / math.log1p(-p)), 1.0)
     return self.copy_(ops.cast(trials, self.dtype))
 

@@ -217,7 +217,7 @@ def add(input, other, *, alpha=1):
     if not _sparse(input):
         return input + (other if alpha == 1 else other * alpha).to_dense()
     if input.shape != other.shape:
-        raise RuntimeError(f"add: the sizes are {tuple(input.shape)} and {tuple(other.shape)}, of sparse tensors they must be the same")
+        raise RuntimeError(f"add: the sizes are {tuple(input.shape)} and {tuple(other.shape)}, which must be the same")
     dtype = _dtypes.promote_types(input.dtype, other.dtype)
     parts = [ops.cast(x, dtype) for x in (input._v, other._v if alpha == 1 else other._v * alpha)]
     both = SparseTensor(concat_parts([input._i, other._i], 1), concat_parts(parts, 0), input.shape)
@@ -314,7 +314,7 @@ def matmul(input, mat2):
     if not _sparse(input):
         return matmul(mat2.t(), input.t()).t() if input.ndim == 2 else matmul(mat2.t(), input)
     if input.sparse_dim() != 2 or input.dense_dim() or mat2.ndim not in (1, 2) or input.shape[1] != mat2.shape[0]:
-        raise RuntimeError(f"mm: the sizes are {tuple(input.shape)} and {tuple(mat2.shape)}, they must be (n, k) and (k, m) or (k,)")
+        raise RuntimeError(f"mm: the sizes are {tuple(input.shape)} and {tuple(mat2.shape)}, not (n, k) and (k, m) or (k,)")
     if _sparse(mat2):
         return _product_of_sparse(input, mat2)
     return _reduce_rows(input, mat2, ops.scatter_add, 0)
@@ -552,5 +552,6 @@ def _define_legacy(name, dtype):
 
 
 for _name, _dtype in (("Float", _core.float32), ("Double", _core.float64), ("Half", _core.float16), ("BFloat16", _core.bfloat16),
-                      ("Int", _core.int32), ("Long", _core.int64), ("Short", _core.int16), ("Char", _core.int8), ("Byte", _core.uint8)):
+                      ("Int", _core.int32), ("Long", _core.int64), ("Short", _core.int16), ("Char", _core.int8),
+                      ("Byte", _core.uint8)):
     _define_legacy(_name, _dtype)
