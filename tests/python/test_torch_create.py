@@ -68,6 +68,8 @@ def test_data():
         with pytest.raises(ValueError, match="frombuffer"):
             torch.frombuffer(data, dtype=torch.int16, **options)
     check(torch.tensor([1]).new_tensor([2.5]), torch.int64, [2])
+    check(torch.tensor([1]).new(2), torch.int64, [0, 0])
+    check(torch.tensor([1.0]).new([3, 4]), torch.float32, [3, 4])
 
 
 def test_ranges():
@@ -195,6 +197,9 @@ def test_default_device():
         assert torch.get_default_device() == "opencl:7"
         with torch.device("cpu"):
             assert torch.zeros(1).device.type == torch.rand(1).device.type == "cpu"
+        with torch.device("ref"):
+            for x in (torch.zeros(1), torch.rand(1), torch.tensor([1]), torch.nn.Linear(1, 1).weight):
+                assert x.device.type == "ref"
         seen = []
         thread = threading.Thread(target=lambda: seen.append(torch.get_default_device().type))
         thread.start()

@@ -141,6 +141,17 @@ def frombuffer(buffer, dtype, count, offset, requires_grad):
     return finish_new_tensor(_core._of_bytes(data[offset:offset + count * dtype.itemsize], dtype, (count,)), requires_grad)
 
 
+def _new(self, *args, device=None):
+    """Returns zeros of these sizes, ints or a Size, or a tensor of the data, of this tensor's dtype and device."""
+    device = device or self._place()
+    if len(args) == 1 and not isinstance(args[0], (int, type(self.shape))):
+        return tensor(args[0], self.dtype, device, False, False)
+    return constant(parse_sizes(args) if args else (0,), 0, self.dtype, None, device, False)
+
+
+Tensor.new = _new
+
+
 @define("Tensor.new_tensor(self, data, *, dtype: dtype=None, device=None, requires_grad: bool=False, layout=None, "
         "pin_memory: bool=False)")
 def new_tensor(self, data, dtype, device, requires_grad, layout, pin_memory):
