@@ -1,8 +1,7 @@
 """Creates tensors: numbers, ranges, identities."""
 import math
-import threading
 
-from . import _core
+from . import _core, _devices
 from ._core import Tensor, ops
 from ._devices import device_name
 from ._dtypes import COMPLEX, DEFAULTS, FLOATS, complex_dtype, result_type
@@ -21,20 +20,10 @@ def device_of_tensor(x):
     return x._place() if isinstance(x, Tensor) else None
 
 
-class _DefaultDevice(threading.local):
-    """The devices on which this thread makes tensors: the last of these names, None for that of set_device."""
-
-    def __init__(self):
-        self.names = [None]
-
-
-default_device = _DefaultDevice()
-
-
 def finish_new_tensor(x, requires_grad=False, device=None):
     """Places a new tensor: one that a user creates is computed on the device on which it was made; constants
     within functions go to the device on which they are used."""
-    device = default_device.names[-1] if device is None else device
+    device = _devices.default_device.names[-1] if device is None else device
     there = move_to_device(x, device)
     x = there._stays() if there is x else there
     return x.requires_grad_() if requires_grad else x

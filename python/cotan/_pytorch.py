@@ -2,7 +2,7 @@
 import functools
 import itertools
 
-from . import _core, _creation, linalg
+from . import _core, _creation, _devices, linalg
 from ._core import Tensor, ops
 from ._dtypes import DEFAULTS, result_type, set_default_dtype  # noqa: F401
 from ._elementwise import scalar_of_dtype
@@ -21,7 +21,9 @@ class _Name(str):
     """A value that is its name."""
 
     def __repr__(self):
-        return f"torch.{self}"
+        return f"torch.{str.__str__(self)}"
+
+    __str__ = __repr__
 
 
 class layout(_Name):
@@ -58,11 +60,11 @@ class device(str):
         return self.type, self.index
 
     def __enter__(self):
-        _creation.default_device.names.append(self)
+        _devices.default_device.names.append(self)
         return self
 
     def __exit__(self, *exception):
-        _creation.default_device.names.pop()
+        _devices.default_device.names.pop()
 
 
 Tensor.device = property(lambda self: device(self._place()), doc="The device on which it is, or will be.")

@@ -8,7 +8,7 @@ import threading
 from . import _core
 from . import random as _keyed
 from ._core import Tensor, ops
-from ._creation import default_device
+from ._devices import default_device
 from ._dtypes import COMPLEX, FLOATS, INTEGERS, finfo, get_default_dtype, iinfo, real_dtype
 from ._whole import Swap
 
@@ -41,9 +41,8 @@ class Generator:
         return _core._of_bytes(struct.pack("<qq", _to_int64(seed), count), _core.uint8, (16,))
 
     def set_state(self, state):
-        if state.dtype != _core.uint8 or tuple(state.shape) != (16,):
-            raise RuntimeError(f"set_state: the state is {tuple(state.shape)} of {state.dtype.name}, get_state() gives 16 bytes")
-        seed, count = struct.unpack("<qq", bytes(state.tolist()))
+        numbers = state.tolist()  # 16 bytes, or both integers
+        seed, count = numbers if len(numbers) == 2 else struct.unpack("<qq", bytes(numbers))
         self._place = int(seed), int(count)
         return self
 

@@ -59,7 +59,8 @@ def test_dtypes():
 def test_errors_are_pytorchs():
     x = tensor(REAL)
     for call in (lambda: torch.fft.fft(x, 0), lambda: torch.fft.fft(x, norm="all"), lambda: torch.fft.fftn(x, (1, 2, 3, 4)),
-                 lambda: torch.fft.fftn(x, (2,), (0, 1)), lambda: torch.fft.fftn(x, dim=(0, 0)), lambda: torch.fft.irfftn(x, dim=())):
+                 lambda: torch.fft.fftn(x, (2,), (0, 1)), lambda: torch.fft.fftn(x, dim=(0, 0)),
+                 lambda: torch.fft.irfftn(x, dim=())):
         with pytest.raises(RuntimeError):
             call()
     with pytest.raises(IndexError):
@@ -100,7 +101,8 @@ def test_stft_is_the_transform_of_frames():
     near(torch.stft(tensor(x + 0j), 9, 3, 6, tensor(window), center=False), two_sided.numpy())
 
 
-@pytest.mark.parametrize("pad_mode,numpys", (("reflect", "reflect"), ("constant", "constant"), ("replicate", "edge"), ("circular", "wrap")))
+@pytest.mark.parametrize("pad_mode,numpys", (("reflect", "reflect"), ("constant", "constant"), ("replicate", "edge"),
+                                             ("circular", "wrap")))
 def test_stft_pads_a_centred_signal(pad_mode, numpys):
     x = RANDOM.standard_normal(20)
     expected = np.fft.rfft(frames_of(np.pad(x, 4, numpys), 8, 2, np.ones(8)), axis=0)
@@ -171,7 +173,8 @@ def test_windows_of_closed_form():
 def test_window_errors():
     windows = torch.signal.windows
     for call in (lambda: windows.hann(-1), lambda: windows.hann(3, dtype=float16), lambda: windows.gaussian(3, std=0.0),
-                 lambda: windows.exponential(3, center=1.0), lambda: windows.kaiser(3, beta=-1.0), lambda: windows.general_cosine(3, a=[])):
+                 lambda: windows.exponential(3, center=1.0), lambda: windows.kaiser(3, beta=-1.0),
+                 lambda: windows.general_cosine(3, a=[])):
         with pytest.raises(ValueError):
             call()
     with pytest.raises(RuntimeError):

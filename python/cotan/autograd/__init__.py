@@ -10,8 +10,7 @@ from .._grad import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .._gradcheck import gradcheck, gradgradcheck
 
 __all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck",
-           "inference_mode",
-           "no_grad", "set_detect_anomaly", "set_grad_enabled"]
+           "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled"]
 
 
 def Variable(data, requires_grad=False):

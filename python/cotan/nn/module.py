@@ -74,6 +74,7 @@ def _move_to_device_after(init):
     def __init__(self, *args, **kwargs):
         init(self, *args, **kwargs)
         device = kwargs.get("device") if len(args) < place else args[place - 1]
+        device = _devices.default_device.names[-1] if device is None else device
         if device is not None:
             self.to(device)
 

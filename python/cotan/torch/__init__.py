@@ -25,7 +25,7 @@ globals().update({name: getattr(_cotan, name) for name in _SHARED.split()})
 globals().update({name: getattr(_functional, name) for name in _OF_NN.split() if hasattr(_functional, name)})
 float, double, half, int, long, short, cfloat, cdouble = (_cotan.float32, _cotan.float64, _cotan.float16, _cotan.int32, _cotan.int64,
                                                          _cotan.int16, _cotan.complex64, _cotan.complex128)
-from . import fft, linalg, signal, special  # noqa: E402, F401
+from . import fft, linalg, signal, sparse, special  # noqa: E402, F401
 globals().update(_define.functions_of(""))
 from . import _modules  # noqa: E402
 

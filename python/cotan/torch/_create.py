@@ -4,7 +4,7 @@ import math
 from .. import _core, _creation, _elementwise
 from .._core import Tensor, ops
 from .._creation import finish_new_tensor, parse_sizes
-from .._dtypes import COMPLEX, DEFAULTS, FLOATS, complex_dtype
+from .._dtypes import COMPLEX, DEFAULTS, FLOATS
 from ._define import define
 
 LIKE = "dtype: dtype=None, layout=None, device=None, requires_grad: bool=False, memory_format=None"
@@ -43,7 +43,7 @@ def _define_constant(name, value):
     def new(input, size, dtype, layout, device, requires_grad, pin_memory):
         return constant(parse_sizes((size,)), value, dtype or input.dtype, layout, device or input._place(), requires_grad)
 
-    for f, what in ((function, "of these sizes"), (like, "like the input"), (new, "of these sizes, of the tensor's dtype and device")):
+    for f, what in ((function, "of these sizes"), (like, "like the input"), (new, "of these sizes, of the tensor's dtype")):
         f.__doc__ = f"Returns a tensor of {'zeros' if name == 'empty' else name} {what}."
     define(f"{name}(*size: ints, {OPTIONS}, memory_format=None)")(function)
     define(f"{name}_like(input, *, {LIKE})")(like)
@@ -141,6 +141,17 @@ def frombuffer(buffer, dtype, count, offset, requires_grad):
     return finish_new_tensor(_core._of_bytes(data[offset:offset + count * dtype.itemsize], dtype, (count,)), requires_grad)
 
 
+def _new(self, *args, device=None):
+    """Returns zeros of these sizes, ints or a Size, or a tensor of the data, of this tensor's dtype and device."""
+    device = device or self._place()
+    if len(args) == 1 and not isinstance(args[0], (int, type(self.shape))):
+        return tensor(args[0], self.dtype, device, False, False)
+    return constant(parse_sizes(args) if args else (0,), 0, self.dtype, None, device, False)
+
+
+Tensor.new = _new
+
+
 @define("Tensor.new_tensor(self, data, *, dtype: dtype=None, device=None, requires_grad: bool=False, layout=None, "
         "pin_memory: bool=False)")
 def new_tensor(self, data, dtype, device, requires_grad, layout, pin_memory):
@@ -212,8 +223,8 @@ def _line(name, start, end, steps, dtype):
     for x in (start, end):
         if isinstance(x, Tensor) and x.ndim:
             raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got one of {x.ndim} axes")
-    kinds = [x.dtype if isinstance(x, Tensor) else complex_dtype(_core.float32) if isinstance(x, complex) else None for x in (start, end)]
-    dtype = DEFAULTS[complex if any(kind in COMPLEX for kind in kinds) else float] if dtype is None else _core.dtype(dtype)
+    is_complex = any(isinstance(x, complex) or isinstance(x, Tensor) and x.dtype in COMPLEX for x in (start, end))
+    dtype = DEFAULTS[complex if is_complex else float] if dtype is None else _core.dtype(dtype)
     wide = _core.complex128 if dtype in COMPLEX else _core.float64
     if dtype not in FLOATS + COMPLEX:  # of integers, ends are integers
         start, end = (ops.trunc(ops.cast(x, wide)) if isinstance(x, Tensor) else int(x) for x in (start, end))

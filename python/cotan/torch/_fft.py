@@ -129,7 +129,8 @@ def stft(input, n_fft, hop_length, win_length, window, center, pad_mode, normali
     if center and align_to_window is not None:
         raise RuntimeError("stft: align_to_window is given, which is for center=False only")
     if input.ndim not in (1, 2) or input.dtype not in FLOATS + COMPLEX:
-        raise RuntimeError(f"stft: the input is {tuple(input.shape)} of {input.dtype.name}, it must be floats or complex (B, L) or (L,)")
+        raise RuntimeError(f"stft: the input is {tuple(input.shape)} of {input.dtype.name}, it must be floats or complex numbers, "
+                           "(B, L) or (L,)")
     onesided = not is_complex if onesided is None else onesided
     if onesided and is_complex:
         raise RuntimeError("stft: onesided is True, the transform of complex numbers has two sides")

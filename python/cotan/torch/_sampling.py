@@ -26,8 +26,10 @@ def _define_drawn(name, draw, what):
     define(f"{name}_like(input, *, {_GENERATOR}, {LIKE})")(like)
 
 
-_define_drawn("rand", lambda shape, dtype, generator: _random.uniform(shape, 0, 1, dtype, generator), "floats from 0 to 1, 1 excluded")
-_define_drawn("randn", lambda shape, dtype, generator: _random.gaussian(shape, 0, 1, dtype, generator), "normally distributed numbers")
+_define_drawn("rand", lambda shape, dtype, generator: _random.uniform(shape, 0, 1, dtype, generator),
+              "floats from 0 to 1, 1 excluded")
+_define_drawn("randn", lambda shape, dtype, generator: _random.gaussian(shape, 0, 1, dtype, generator),
+              "normally distributed numbers")
 
 
 @define(f"randint(high: int, size: ints, *, {_GENERATOR}, {OPTIONS})")
@@ -50,7 +52,8 @@ def randint_like_below(input, high, dtype, layout, device, requires_grad, memory
 
 @define(f"randint_like(input, low: int, high: int|Tensor, *, {LIKE})")
 def randint_like(input, low, high, dtype, layout, device, requires_grad, memory_format):
-    return randint(low, int(high), tuple(input.shape), None, dtype or input.dtype, layout, device or input._place(), requires_grad, False)
+    device = device or input._place()
+    return randint(low, int(high), tuple(input.shape), None, dtype or input.dtype, layout, device, requires_grad, False)
 
 
 @define(f"randperm(n: int, *, {_GENERATOR}, {OPTIONS})")
@@ -93,7 +96,8 @@ def bernoulli(input, *rest):
 def multinomial(input, num_samples, replacement, generator):
     """Returns indices (..., num_samples) into the last axis, drawn with the input as weights."""
     if input.ndim not in (1, 2) or input.dtype not in FLOATS:
-        raise RuntimeError(f"multinomial: the weights are {tuple(input.shape)} of {input.dtype.name}, they must be floats of 1 or 2 axes")
+        raise RuntimeError(f"multinomial: the weights are {tuple(input.shape)} of {input.dtype.name}, "
+                           "they must be floats, of 1 or 2 axes")
     return _random.multinomial(input.detach(), num_samples, replacement, generator=generator)
 
 
@@ -198,9 +202,9 @@ def _check_floats(name, x):
         raise RuntimeError(f"{name}: the tensor is {x.dtype.name}, it must be of floats")
 
 
-def _check_above(name, what, number, low=0):
-    if not number > low:
-        raise RuntimeError(f"{name}: {what} is {number}, it must be above {low}")
+def _check_above(name, what, number):
+    if not number > 0:
+        raise RuntimeError(f"{name}: {what} is {number}, it must be above 0")
 
 
 def _draw_bernoulli(x, p, generator):
@@ -220,16 +224,16 @@ def bernoulli_(self, p, generator):
 @define(f"Tensor.cauchy_(self, median: float=0, sigma: float=1, *, {_GENERATOR})")
 def cauchy_(self, median, sigma, generator):
     """Writes Cauchy distributed numbers in place."""
-    _check_floats("cauchy_", self)
-    _check_above("cauchy_", "sigma", sigma)
+    _check_floats("cauchy", self)
+    _check_above("cauchy", "sigma", sigma)
     return self.copy_(median + sigma * ops.tan(math.pi * (_uniform(tuple(self.shape), generator) - 0.5)))
 
 
 @define(f"Tensor.exponential_(self, lambd: float=1, *, {_GENERATOR})")
 def exponential_(self, lambd, generator):
     """Writes exponentially distributed numbers with the rate lambd in place."""
-    _check_floats("exponential_", self)
-    _check_above("exponential_", "lambd", lambd)
+    _check_floats("exponential", self)
+    _check_above("exponential", "the rate", lambd)
     return self.copy_(-ops.log(_positive_uniform(tuple(self.shape), generator)) / lambd)
 
 
@@ -237,7 +241,7 @@ def exponential_(self, lambd, generator):
 def geometric_(self, p, generator):
     """Writes the numbers of trials up to the first success, of probability p, in place."""
     if self.dtype in BOOL + COMPLEX or not 0 < p < 1:
-        raise RuntimeError(f"geometric_: p is {p} and must be between 0 and 1, the tensor is {self.dtype.name} and must be of real numbers")
+        raise RuntimeError(f"geometric: p is {p}, it must be between 0 and 1, and the tensor {self.dtype.name} of real numbers")
     trials = ops.maximum(ops.ceil(ops.log(_positive_uniform(tuple(self.shape), generator)) / math.log1p(-p)), 1.0)
     return self.copy_(ops.cast(trials, self.dtype))
 
@@ -245,15 +249,14 @@ def geometric_(self, p, generator):
 @define(f"Tensor.log_normal_(self, mean: float=1, std: float=2, *, {_GENERATOR})")
 def log_normal_(self, mean, std, generator):
     """Writes numbers whose logarithm is normally distributed in place."""
-    _check_floats("log_normal_", self)
-    _check_above("log_normal_", "std", std)
+    _check_floats("log_normal", self)
+    _check_above("log_normal", "std", std)
     return self.copy_(ops.exp(_random.gaussian(tuple(self.shape), mean, std, self.dtype, generator)))
 
 
 @define(f"Tensor.normal_(self, mean: float=0, std: float=1, *, {_GENERATOR})")
 def normal_(self, mean, std, generator):
     """Writes normally distributed numbers in place."""
-    _check_floats("normal_", self)
     return self.copy_(_random.gaussian(tuple(self.shape), mean, std, self.dtype, generator))
 
 
@@ -278,5 +281,4 @@ def random_between_(self, start, to, generator):
 @define(f"Tensor.uniform_(self, from: float=0, to: float=1, *, {_GENERATOR})")
 def uniform_(self, start, to, generator):
     """Writes floats from `from` to `to`, excluded, in place."""
-    _check_floats("uniform_", self)
     return self.copy_(_random.uniform(tuple(self.shape), start, to, self.dtype, generator))

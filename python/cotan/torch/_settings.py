@@ -1,5 +1,5 @@
 """Limits of dtypes, layouts, and settings of the process."""
-from .. import _core, _creation, _dtypes, _print, _pytorch
+from .. import _core, _devices, _dtypes, _print, _pytorch
 from .._dtypes import get_default_dtype, promote_types, set_default_dtype  # noqa: F401
 from .._pytorch import (channels_last, channels_last_3d, contiguous_format, device, get_num_threads, jagged, layout,  # noqa: F401
                         memory_format, preserve_format, set_num_threads, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc,
@@ -72,11 +72,11 @@ def set_default_tensor_type(t):
 
 def set_default_device(device):
     """Sets the device on which this thread makes tensors; None is that of before."""
-    _creation.default_device.names[0] = None if device is None else _pytorch.device(device)
+    _devices.default_device.names[0] = None if device is None else _pytorch.device(device)
 
 
 def get_default_device():
-    return _pytorch.device(_creation.default_device.names[-1] or _core.full((), 0)._place())
+    return _pytorch.device(_devices.default_device.names[-1] or _core.full((), 0)._place())
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
