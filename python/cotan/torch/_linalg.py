@@ -370,8 +370,7 @@ _PADE = [math.factorial(26 - j) // (math.factorial(j) * math.factorial(13 - j)) 
 _PADE_NORM = 5.371920351148152
 
 
-@custom_vjp
-def _exp(A):
+def _exp_values(A):
     """Returns exp(A): A is halved until its norm is small, and the approximant squared as often."""
     wide = ops.cast(A, _core.complex128 if A.dtype in COMPLEX else _core.float64)
     norm = ops.max(ops.sum(ops.abs(wide), axes=-2, keepdims=True), axes=-1, keepdims=True)
@@ -403,7 +402,8 @@ def _exp_backward(A, cotangent):
     return (_exp(block)[..., :n, n:],)
 
 
-_exp.defvjp(lambda A: (_exp(A), A), _exp_backward)
+_exp = custom_vjp(_exp_values)
+_exp.defvjp(lambda A: (_exp_values(A), A), _exp_backward)
 
 
 @define("linalg.matrix_exp(input)")

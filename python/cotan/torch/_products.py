@@ -103,8 +103,8 @@ def _accumulated(name, input, product, beta, alpha):
     """Returns beta input + alpha product, in the product's shape; with beta 0 input is not read."""
     if input.dtype != product.dtype:
         raise RuntimeError(f"{name}: self and the product must have the same dtype, but got: {input.dtype.name} != {product.dtype.name}")
-    if product.dtype in INTEGERS + BOOL and any(isinstance(factor, float) for factor in (alpha, beta)):
-        raise RuntimeError(f"{name}: For integral input tensors, argument alpha and beta must not be floating point numbers.")
+    if product.dtype in INTEGERS:
+        alpha, beta = int(alpha), int(beta)
     input = broadcast_to(input, product.shape)
     if product.dtype in BOOL:
         product = product if alpha else ops.xor(product, product)
@@ -150,14 +150,20 @@ def einsum(equation, operands):
     """Returns the sums of products of an equation like "ij,jk->ik", or of operands, each followed by its list of labels, and at
     the end the labels of the result."""
     if isinstance(equation, str):
-        return _core.einsum(equation, *(operands if len(operands) != 1 or isinstance(operands[0], Tensor) else operands[0]))
+        operands = operands[0] if len(operands) == 1 and not isinstance(operands[0], Tensor) else operands
+        terms, arrow, result = equation.partition("->")
+        if not arrow or "..." in result or "..." not in terms:
+            return _core.einsum(equation, *operands)
+        y = _core.einsum(f"{terms}->...{result}", *operands)  # an ellipsis that the result lacks is summed over
+        lead = y.ndim - len(result.replace(" ", ""))
+        return ops.sum(y, axes=list(range(lead))) if lead else y
     if operands and not isinstance(operands[0], (list, tuple)):
         operands = (operands,)  # the labels of the only operand, which are taken for all that is left
     parts = [equation, *operands]
     text = ["".join("..." if label is Ellipsis else string.ascii_letters.swapcase()[label] for label in labels) for labels in parts[1::2]]
     result = "" if len(parts) % 2 == 0 else "->" + "".join(
         "..." if label is Ellipsis else string.ascii_letters.swapcase()[label] for label in parts[-1])
-    return _core.einsum(",".join(text) + result, *parts[:len(text) * 2:2])
+    return einsum(",".join(text) + result, parts[:len(text) * 2:2])
 
 
 def _cross(input, other, dim):
