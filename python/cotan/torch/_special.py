@@ -184,7 +184,7 @@ def _zeta(s, q):
     dtype = q.dtype
     s, q = broadcast_arrays(ops.cast(s, _core.float64), ops.cast(q, _core.float64))
     usual, low = ops.greater(s, 1.0), ops.less_equal(q, 0.0)
-    s1 = where(usual, s, 2.0)
+    s1 = where(usual, ops.minimum(s, 1e300), 2.0)
     # Below 0 the terms of negative base are, up to their sign, a difference of two zetas of positive arguments.
     part = -q - ops.floor(-q)
     pole = ops.and_(low, ops.equal(q, ops.floor(q)))
