@@ -34,7 +34,7 @@ def matmul(input, other):
     if not input.ndim or not other.ndim:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {input.ndim}D and {other.ndim}D")
     if input.dtype != other.dtype:
-        raise RuntimeError(f"matmul: expected both operands to have the same dtype, but got: {input.dtype.name} != {other.dtype.name}")
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {input.dtype.name} != {other.dtype.name}")
     return _matmul(input, other)
 
 
@@ -66,8 +66,8 @@ def dot(input, tensor):
     """Returns the sum of products of two vectors."""
     _check("dot", "input", input, 1, "tensor", tensor, 1)
     if input.shape != tensor.shape:
-        raise RuntimeError(f"inconsistent tensor size, expected tensor {list(input.shape)} and src {list(tensor.shape)} to have the "
-                           "same number of elements")
+        raise RuntimeError(f"inconsistent tensor size, expected tensor {list(input.shape)} and src {list(tensor.shape)} to have "
+                           f"the same number of elements, but got {input.shape[0]} and {tensor.shape[0]} elements respectively")
     return _matmul(input, tensor)
 
 
@@ -102,7 +102,7 @@ define("kron(input, other: Tensor, *, out=None)", "fm")(_more.kron)
 def _accumulated(name, input, product, beta, alpha):
     """Returns beta input + alpha product, in the product's shape; with beta 0 input is not read."""
     if input.dtype != product.dtype:
-        raise RuntimeError(f"{name}: self and the product must have the same dtype, but got: {input.dtype.name} != {product.dtype.name}")
+        raise RuntimeError(f"{name}: self and mat2 must have the same dtype, but got: {input.dtype.name} != {product.dtype.name}")
     if product.dtype in INTEGERS:
         alpha, beta = int(alpha), int(beta)
     input = broadcast_to(input, product.shape)
@@ -145,6 +145,11 @@ def chain_matmul(matrices):
     return ops.multi_dot(list(matrices)) if len(matrices) > 1 else matrices[0]
 
 
+def _subscripts(labels):
+    letters = string.ascii_uppercase + string.ascii_lowercase
+    return "".join("..." if label is Ellipsis else letters[label] for label in labels)
+
+
 @define("einsum(equation: any, *operands: any)")
 def einsum(equation, operands):
     """Returns the sums of products of an equation like "ij,jk->ik", or of operands, each followed by its list of labels, and at
@@ -160,9 +165,8 @@ def einsum(equation, operands):
     if operands and not isinstance(operands[0], (list, tuple)):
         operands = (operands,)  # the labels of the only operand, which are taken for all that is left
     parts = [equation, *operands]
-    text = ["".join("..." if label is Ellipsis else string.ascii_letters.swapcase()[label] for label in labels) for labels in parts[1::2]]
-    result = "" if len(parts) % 2 == 0 else "->" + "".join(
-        "..." if label is Ellipsis else string.ascii_letters.swapcase()[label] for label in parts[-1])
+    text = [_subscripts(labels) for labels in parts[1::2]]
+    result = "->" + _subscripts(parts[-1]) if len(parts) % 2 else ""
     return einsum(",".join(text) + result, parts[:len(text) * 2:2])
 
 

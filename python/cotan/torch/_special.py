@@ -62,8 +62,8 @@ def where(condition, a, b):
 
 
 # Functions that the top level has, too
-for _name in """digamma psi=digamma erf erfc erfinv exp2 expit=sigmoid expm1 gammaln=lgamma log1p log_softmax logit logsumexp round sinc
-softmax xlogy""".split():
+for _name in """digamma psi=digamma erf erfc erfinv exp2 expit=sigmoid expm1 gammaln=lgamma log1p log_softmax logit logsumexp
+round sinc softmax xlogy""".split():
     _name, _, _same = _name.partition("=")
     functions["special." + _name] = functions[_same or _name]
 
