@@ -132,8 +132,8 @@ def slopes(function, x, step=1e-5):
     np.testing.assert_allclose(grad.numpy(), estimate.numpy(), rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", """entr erfcx i0 i0e i1 i1e log_ndtr ndtr bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_k0
-    modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1""".split())
+@pytest.mark.parametrize("name", """entr erfcx i0 i0e i1 i1e log_ndtr ndtr bessel_j0 bessel_j1 bessel_y0 bessel_y1
+    modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1""".split())
 def test_gradients_are_slopes(name):
     slopes(getattr(torch.special, name), [0.25, 0.75, 2.5])
 

@@ -257,16 +257,29 @@ def ormqr(input, input2, input3, left, transpose):
 
 @define("geqrf(input, *, out=None)", "fm")
 def geqrf(input):
-    """Returns R, with the vectors of Householder's reflections below its diagonal, and their factors tau. They are the LU factors
-    of I - Q (Ballard et al., Parallel Distrib. Comput. 85, 2015), whose elements below the diagonal are at most 1."""
+    """Returns R, with the vectors of Householder's reflections below its diagonal, and their factors tau: the LU factors of I - Q
+    without exchanges of rows (Ballard et al., J. Parallel Distrib. Comput. 85, 2015)."""
     check_matrices("geqrf", input)
     q, r = ops.qr(ops.stop_gradient(input), complete=True)
     k = min(input.shape[-2:])
-    factors = ops.lu((identity_like(q) - q)[..., :k])[0]
-    vectors = ops.tril(factors, diagonal=-1)
+    places = ops.iota(_core.int64, (q.shape[-1],), 0)
+
+    def eliminate(a, j):
+        here = ops.cast(ops.equal(places, j), a.dtype)
+        line = ops.sum(a * here, axes=-1)
+        row = ops.sum(a * column(here), axes=-2)
+        pivot = ops.sum(line * here, axes=-1)
+        none = ops.equal(pivot, 0.0)
+        line = ops.select(ops.greater(places, j), line, 0.0) / column(ops.select(none, 1.0, pivot))
+        return a - column(line) * row[..., None, :], (line, pivot)
+
+    if not k:
+        return return_types.geqrf(r, _core.full((*input.shape[:-2], 0), 0, input.dtype))
+    vectors, tau = scan(eliminate, identity_like(q) - q, ops.iota(_core.int64, (k,), 0))[1]
+    vectors = vectors.moveaxis(0, -1)
     if input.shape[-1] > k:
         vectors = ops.concat([vectors, _core.full((*input.shape[:-1], input.shape[-1] - k), 0, input.dtype)], -1)
-    return return_types.geqrf(ops.triu(r) + vectors, ops.diagonal(factors))
+    return return_types.geqrf(ops.triu(r) + vectors, tau.moveaxis(0, -1))
 
 
 # ------------------------------------------------------------------------- singular values, eigenvalues

@@ -1,4 +1,5 @@
 """Products of vectors and matrices, distances and covariances, with PyTorch's signatures."""
+import functools
 import string
 
 from .. import _core, _more, linalg as _linalg
@@ -93,7 +94,8 @@ def outer(input, vec2):
         if x.ndim != 1:
             raise RuntimeError(f"outer: Expected 1-D argument {word}, but got {x.ndim}-D")
     a, b = cast_all(input, vec2)
-    return ops.reshape(a, (-1, 1)) * b
+    a = ops.reshape(a, (-1, 1))
+    return ops.and_(a, b) if a.dtype in BOOL else a * b
 
 
 define("kron(input, other: Tensor, *, out=None)", "fm")(_more.kron)
@@ -142,7 +144,7 @@ def tensordot(a, b, dims):
 @define("chain_matmul(*matrices: any, out=None)")
 def chain_matmul(matrices):
     """Returns the product of several matrices, in the order that takes the fewest multiplications."""
-    return ops.multi_dot(list(matrices)) if len(matrices) > 1 else matrices[0]
+    return multi_dot(matrices) if len(matrices) > 1 else matrices[0]
 
 
 def _subscripts(labels):
@@ -208,6 +210,8 @@ def multi_dot(tensors):
     """Returns the product of matrices, of which the first and the last may be vectors, in the cheapest order."""
     if len(tensors) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
+    if tensors[0].dtype in INTEGERS:
+        return functools.reduce(_matmul, tensors)
     return ops.multi_dot(list(tensors))
 
 
@@ -216,8 +220,7 @@ def trace(input):
     """Returns the sum of a matrix's diagonal."""
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
-    line = ops.diagonal(input)
-    return ops.sum(line if input.dtype in FLOATS + COMPLEX else ops.cast(line, _core.int64), axes=0)
+    return ops.sum(ops.diagonal(input if input.dtype in FLOATS + COMPLEX else ops.cast(input, _core.int64)), axes=0)
 
 
 @define("linalg.diagonal(A: Tensor, *, offset: int=0, dim1: int=-2, dim2: int=-1)")
