@@ -1,0 +1,134 @@
+"""cotan.distributions beside torch.distributions: values, gradients, constraints, transforms, messages."""
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+import cotan  # noqa: E402
+
+BOTH = (torch, cotan)
+RNG = np.random.default_rng(0)
+SHAPE = (3, 4)
+REAL, OTHER = RNG.standard_normal(SHAPE), RNG.standard_normal(SHAPE)
+POSITIVE, POSITIVE2 = np.exp(0.7 * REAL) + 0.1, np.exp(0.7 * OTHER) + 0.2
+UNIT, UNIT2 = 1 / (1 + np.exp(-REAL)), 1 / (1 + np.exp(-OTHER))
+SIMPLEX = POSITIVE / POSITIVE.sum(-1, keepdims=True)
+COUNTS = np.array([[0, 1, 2, 3], [4, 0, 7, 1], [2, 5, 3, 0]], float)
+MATRIX = RNG.standard_normal((3, 4, 4)) * 0.3
+TRIL = np.tril(MATRIX, -1) + np.eye(4) * (1 + POSITIVE[:, None, :])
+COVARIANCE = TRIL @ TRIL.swapaxes(-1, -2)
+LOW_RANK = RNG.standard_normal((3, 4, 2))
+BITS = (REAL > 0).astype(float)
+ONE_HOT = np.eye(4)[[1, 0, 3]]
+
+# Class, parameters, a value, whose gradient is compared where it is real, and what has no gradient or is not there.
+CASES = [
+    ("Normal", dict(loc=REAL, scale=POSITIVE), OTHER), ("Laplace", dict(loc=REAL, scale=POSITIVE), OTHER),
+    ("Cauchy", dict(loc=REAL, scale=POSITIVE), OTHER), ("LogNormal", dict(loc=REAL, scale=POSITIVE), POSITIVE2),
+    ("Uniform", dict(low=REAL - 4, high=REAL + POSITIVE + 2), OTHER), ("Exponential", dict(rate=POSITIVE), POSITIVE2),
+    ("Gumbel", dict(loc=REAL, scale=POSITIVE), OTHER), ("HalfNormal", dict(scale=POSITIVE), POSITIVE2),
+    ("HalfCauchy", dict(scale=POSITIVE), POSITIVE2), ("VonMises", dict(loc=REAL, concentration=4 * POSITIVE), OTHER),
+    ("Gamma", dict(concentration=POSITIVE, rate=POSITIVE2), POSITIVE2), ("Chi2", dict(df=POSITIVE), POSITIVE2),
+    ("Beta", dict(concentration1=POSITIVE, concentration0=POSITIVE2), UNIT), ("Dirichlet", dict(concentration=POSITIVE), SIMPLEX),
+    ("StudentT", dict(df=POSITIVE + 2, loc=REAL, scale=POSITIVE2), OTHER),
+    ("Pareto", dict(scale=POSITIVE, alpha=POSITIVE2), POSITIVE + POSITIVE2), ("Weibull", dict(scale=POSITIVE, concentration=POSITIVE2 + 1), UNIT),
+    ("Kumaraswamy", dict(concentration1=POSITIVE + 1, concentration0=POSITIVE2 + 1), UNIT),
+    ("Bernoulli", dict(probs=UNIT), BITS), ("Bernoulli", dict(logits=REAL), BITS),
+    ("Geometric", dict(probs=UNIT), COUNTS), ("Geometric", dict(logits=REAL), COUNTS),
+    ("Binomial", dict(total_count=8, probs=UNIT), COUNTS), ("Binomial", dict(total_count=COUNTS + 1, logits=REAL), COUNTS),
+    ("NegativeBinomial", dict(total_count=5, probs=UNIT), COUNTS), ("NegativeBinomial", dict(total_count=COUNTS + 1, logits=REAL), COUNTS),
+    ("Poisson", dict(rate=POSITIVE), COUNTS), ("Categorical", dict(probs=POSITIVE), np.array([1, 3, 0])),
+    ("Categorical", dict(logits=REAL), np.array([[1, 3, 0], [2, 2, 2]])), ("OneHotCategorical", dict(probs=POSITIVE), ONE_HOT),
+    ("OneHotCategorical", dict(logits=REAL), ONE_HOT), ("OneHotCategoricalStraightThrough", dict(logits=REAL), ONE_HOT),
+    ("Multinomial", dict(total_count=10, probs=POSITIVE), COUNTS), ("Multinomial", dict(total_count=12, logits=REAL), COUNTS),
+    ("MultivariateNormal", dict(loc=REAL, scale_tril=TRIL), OTHER), ("MultivariateNormal", dict(loc=REAL[0], covariance_matrix=COVARIANCE), OTHER),
+    ("MultivariateNormal", dict(loc=REAL, precision_matrix=COVARIANCE[0]), OTHER),
+    ("LowRankMultivariateNormal", dict(loc=REAL, cov_factor=LOW_RANK, cov_diag=POSITIVE), OTHER),
+    ("RelaxedBernoulli", dict(temperature=0.7, probs=UNIT), UNIT2), ("RelaxedBernoulli", dict(temperature=0.7, logits=REAL), UNIT2),
+    ("RelaxedOneHotCategorical", dict(temperature=0.7, probs=POSITIVE), SIMPLEX),
+    ("RelaxedOneHotCategorical", dict(temperature=0.7, logits=REAL), SIMPLEX)]
+LABELS = [f"{name}-{'-'.join(given)}" for name, given, _ in CASES]
+FLOAT = {"float32": 3e-5, "float64": 1e-9}
+
+
+def make(library, name, given, dtype, grads=True):
+    """Returns a distribution and its parameters."""
+    kind = getattr(library.distributions, name)
+    tensors = {key: library.tensor(value, dtype=getattr(library, dtype), requires_grad=grads and key != "total_count")
+               if isinstance(value, np.ndarray) else value for key, value in given.items()}
+    return kind(**tensors), [one for one in tensors.values() if isinstance(one, library.Tensor) and one.requires_grad]
+
+
+
+def array(x):
+    return np.asarray(x.detach().numpy() if hasattr(x, "detach") else x, float)
+
+
+def close(ours, theirs, tolerance, what=""):
+    ours, theirs = array(ours), array(theirs)
+    assert ours.shape == theirs.shape, what
+    np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance, err_msg=str(what))
+
+
+def compute(library, call):
+    """Returns what call gives, or None where the library has no such value."""
+    try:
+        return call()
+    except (NotImplementedError, AttributeError):
+        return None
+
+
+def gradients(library, result, leaves):
+    weights = library.tensor(np.cos(np.arange(math.prod(result.shape), dtype=float)).reshape(tuple(result.shape)), dtype=result.dtype)
+    grads = library.autograd.grad((result * weights).sum(), leaves, allow_unused=True)
+    return [array(leaf) * 0 if grad is None else grad for grad, leaf in zip(grads, leaves)]
+
+
+@pytest.mark.parametrize("dtype", FLOAT)
+@pytest.mark.parametrize("name, given, value", CASES, ids=LABELS)
+def test_values_and_gradients(name, given, value, dtype):
+    calls = {"mean": lambda d, v, u: d.mean, "mode": lambda d, v, u: d.mode, "variance": lambda d, v, u: d.variance,
+             "stddev": lambda d, v, u: d.stddev, "entropy": lambda d, v, u: d.entropy(), "log_prob": lambda d, v, u: d.log_prob(v),
+             "cdf": lambda d, v, u: d.cdf(v), "icdf": lambda d, v, u: d.icdf(u), "perplexity": lambda d, v, u: d.perplexity(),
+             "probs": lambda d, v, u: d.probs, "logits": lambda d, v, u: d.logits,
+             "covariance_matrix": lambda d, v, u: d.covariance_matrix, "precision_matrix": lambda d, v, u: d.precision_matrix,
+             "scale_tril": lambda d, v, u: d.scale_tril, "support": lambda d, v, u: d.enumerate_support(),
+             "support1": lambda d, v, u: d.enumerate_support(False)}
+    tolerance, compared = FLOAT[dtype], 0
+    for what, call in calls.items():
+        found = []
+        for library in BOTH:
+            d, leaves = make(library, name, given, dtype)
+            v = library.tensor(value, dtype=getattr(library, dtype if value.dtype == float else "int64"), requires_grad=value.dtype == float)
+            u = library.tensor(UNIT2, dtype=getattr(library, dtype))
+            result = compute(library, lambda: call(d, v, u))
+            found.append(None if result is None else [result] + (
+                gradients(library, result, leaves + [v] * v.requires_grad)
+                if result.requires_grad and (name, what) not in (("Gamma", "cdf"), ("Chi2", "cdf")) else []))
+        theirs, ours = found
+        assert (ours is None) == (theirs is None), what
+        if ours is None:
+            continue
+        assert str(ours[0].dtype).split(".")[-1] == str(theirs[0].dtype).split(".")[-1], what
+        for i, (one, two) in enumerate(zip(ours, theirs, strict=True)):
+            close(one, two, tolerance, (what, i))
+            compared += 1
+    assert compared > 4
+
+
+@pytest.mark.parametrize("name, given, value", CASES, ids=LABELS)
+def test_shapes(name, given, value):
+    found = []
+    for library in BOTH:
+        d, _ = make(library, name, given, "float32", grads=False)
+        wide = d.expand((2, *d.batch_shape))
+        v = library.tensor(value, dtype=library.float32 if value.dtype == float else library.int64)
+        drawn = [d.sample(), d.sample((5,)), d.sample((2, 3)), wide.sample((5,))]
+        found.append([tuple(d.batch_shape), tuple(d.event_shape), tuple(wide.batch_shape), tuple(wide.event_shape), d.has_rsample,
+                      d.has_enumerate_support, *(tuple(one.shape) for one in drawn), tuple(wide.log_prob(v).shape),
+                      tuple(wide.log_prob(drawn[-1]).shape), tuple(wide.mean.shape), d.support.is_discrete, d.support.event_dim,
+                      str(drawn[0].dtype).split(".")[-1], type(d).__module__.split(".", 1)[1]])
+        assert library.distributions.Independent(d, 1).log_prob(v).shape == d.log_prob(v).shape[:-1]
+        assert d.support.check(drawn[2]).all()
+    assert found[0] == found[1]
