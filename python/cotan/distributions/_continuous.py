@@ -7,7 +7,7 @@ from .._dtypes import finfo
 from . import constraints
 from ._sampling import von_mises_draws
 from .distribution import Distribution, ExponentialFamily
-from .utils import broadcast_all, lazy_property, open_unit
+from .utils import broadcast_all, constant_like, lazy_property, open_unit
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -88,8 +88,8 @@ class Cauchy(Distribution):
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
-    mean = property(lambda self: ops.select(ops.equal(self.loc, self.loc), math.nan, self.loc))
-    variance = property(lambda self: self.mean + math.inf)
+    mean = property(lambda self: constant_like(self.loc, math.nan))
+    variance = property(lambda self: constant_like(self.loc, math.inf))
     mode = property(lambda self: self.loc)
 
     def rsample(self, sample_shape=()):
@@ -163,7 +163,7 @@ class Exponential(ExponentialFamily):
         super().__init__(self.rate.shape, validate_args=validate_args)
 
     mean = stddev = property(lambda self: self.rate.reciprocal())
-    mode = property(lambda self: self.rate * 0)
+    mode = property(lambda self: constant_like(self.rate, 0))
     variance = property(lambda self: self.rate ** -2)
 
     def rsample(self, sample_shape=()):

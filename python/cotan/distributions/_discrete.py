@@ -11,7 +11,7 @@ from . import constraints
 from ._gamma import Gamma
 from ._sampling import binomial_draws, poisson_draws
 from .distribution import Distribution, ExponentialFamily
-from .utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs, open_unit, probs_to_logits
+from .utils import broadcast_all, clamp_probs, constant_like, lazy_property, logits_to_probs, open_unit, probs_to_logits
 
 
 def check_one_of(name, probs, logits):
@@ -83,7 +83,7 @@ class Geometric(BinaryParameters, Distribution):
                              f"positive but found invalid values:\n{self.probs}")
 
     mean = property(lambda self: 1 / self.probs - 1)
-    mode = property(lambda self: self.probs * 0)
+    mode = property(lambda self: constant_like(self.probs, 0))
     variance = property(lambda self: (1 / self.probs - 1) / self.probs)
 
     def sample(self, sample_shape=()):
@@ -227,7 +227,7 @@ class Categorical(Distribution):
     def probs(self):
         return logits_to_probs(self.logits)
 
-    mean = variance = property(lambda self: self.probs[..., 0] * math.nan)
+    mean = variance = property(lambda self: constant_like(self._param[..., 0], math.nan))
     mode = property(lambda self: self.probs.argmax(-1))
 
     def sample(self, sample_shape=()):
@@ -280,7 +280,7 @@ class OneHotCategorical(OfCategorical):
     variance = property(lambda self: self.probs * (1 - self.probs))
 
     def _one_hot(self, classes):
-        return ops.cast(ops.one_hot(classes, self._num_events), self._param.dtype)
+        return ops.one_hot(classes, self._num_events, self._param.dtype)
 
     def sample(self, sample_shape=()):
         return self._one_hot(self._categorical.sample(sample_shape))
@@ -325,7 +325,7 @@ class Multinomial(OfCategorical):
     def sample(self, sample_shape=()):
         shape = self._extended_shape(sample_shape)
         drawn = self._categorical.sample((self.total_count, *shape[:len(shape) - len(self._batch_shape) - 1]))
-        return ops.cast(ops.one_hot(drawn, shape[-1]), self._param.dtype).sum(0)
+        return ops.one_hot(drawn, shape[-1], self._param.dtype).sum(0)
 
     def log_prob(self, value):
         self._validate_sample(value)

@@ -1,7 +1,7 @@
 """Distributions that are made of gamma draws, through whose samples gradients reach the shape parameters."""
 import math
 
-from .. import _random
+from .. import _core, _random
 from .._core import ops
 from .._dtypes import finfo
 from .._shaping import stack
@@ -77,9 +77,10 @@ class Dirichlet(ExponentialFamily):
     @property
     def mode(self):
         excess = (self.concentration - 1).clamp(min=0)
-        mode = excess / excess.sum(-1, keepdim=True)
-        largest = ops.one_hot(self.concentration.argmax(-1), self.concentration.shape[-1])
-        return ops.select(ops.all(self.concentration < 1, axes=-1, keepdims=True), ops.cast(largest, mode.dtype), mode)
+        total = excess.sum(-1, keepdim=True)
+        first = ops.cast(ops.equal(ops.iota(_core.int64, excess.shape, excess.ndim - 1), 0), excess.dtype)
+        corner = ops.all(self.concentration < 1, axes=-1, keepdims=True)  # where each corner is a mode, the first is returned
+        return ops.select(corner, first, excess / ops.select(corner, 1.0, total))
 
     @property
     def variance(self):

@@ -11,6 +11,7 @@ from .._core import ops
 from .._dtypes import finfo
 from .._rules import custom_vjp
 from .._searching import take_along_axis
+from .._shaping import broadcast_tensors
 from .utils import open_unit
 
 _ROUNDS = 24
@@ -34,26 +35,27 @@ def _half_line_nodes():
 
 
 def _gamma_integrals(a, x):
-    """Returns (sign, exponents, s, weights), (..., n): the integral of t^(a - 1) e^-t from 0 to x where x < a (sign 1), else
-    from x to infinity (sign -1), is x^a e^-x sum(exp(exponents) weights); its variable is t = x exp(-sign s)."""
+    """Returns (sign, exponents, s, weights), (..., n): for a >= 1, the integral of t^(a - 1) e^-t from 0 to x where x < a (sign
+    1), else from x to infinity (sign -1), is x^a e^-x sum(exp(exponents) weights); its variable is t = x exp(-sign s)."""
     nodes, weights = _half_line_nodes()
     a, x = a.unsqueeze(-1), x.unsqueeze(-1)
-    sign = ops.select(ops.less(x, a), ops.cast(1.0, a.dtype), ops.cast(-1.0, a.dtype))
-    scale = ops.stop_gradient(1 / ((a - x).abs() + x.sqrt() + 1e-300))
+    sign = ops.cast(x < a, a.dtype) * 2 - 1
+    scale = ops.stop_gradient(1 / ((a - x).abs() + x.sqrt()))
     s = nodes * scale  # (..., n)
-    return sign, -x * sign * ops.expm1(-sign * s) - sign * a * s, s, weights * scale
+    return sign, -x * ops.expm1((-sign * s).clamp(max=700)) - sign * a * s, s, weights * scale
 
 
 def gamma_cdf(a, x):
-    """Returns the regularized lower incomplete gamma function P(a, x), by quadrature in float64; its gradients are those of
-    the quadrature."""
+    """Returns the regularized lower incomplete gamma function P(a, x) = P(a + 1, x) + x^a e^-x / Gamma(a + 1), the first by
+    quadrature in float64; its gradients are those of the quadrature."""
     dtype = ops.add(a, x).dtype
-    a, x = ops.cast(a, _core.float64), ops.cast(x, _core.float64)
+    a, x = broadcast_tensors(ops.cast(a, _core.float64), ops.cast(x, _core.float64))
     inside = (x > 0) & (x < math.inf)
     kept = ops.select(inside, x, 1.0)
-    sign, exponents, _, weights = _gamma_integrals(*(one + 0 * a * kept for one in (a, kept)))
-    part = (a * kept.log() - kept - a.lgamma()).exp() * (exponents.exp() * weights).sum(-1)
-    result = ops.select(ops.greater(sign.squeeze(-1), 0), part, 1 - part)
+    sign, exponents, _, weights = _gamma_integrals(a + 1, kept)
+    first = (a * kept.log() - kept - (a + 1).lgamma()).exp()
+    part = first * kept * (exponents.exp() * weights).sum(-1)
+    result = first + ops.select(ops.greater(sign.squeeze(-1), 0), part, 1 - part)
     return ops.cast(ops.select(inside, result, ops.cast(x > 0, x.dtype)), dtype)
 
 
@@ -65,10 +67,11 @@ def _log_gamma_with_slope(a, log_x):
 
 def _log_gamma_backward(saved, cotangent):
     a, log_x = (ops.cast(one, _core.float64) for one in saved)
-    sign, exponents, s, weights = _gamma_integrals(a, log_x.exp())
-    excess = (log_x - a.digamma()).unsqueeze(-1) - sign * s  # d log density / da at t = x exp(-sign s)
-    slope = -(sign * exponents.exp() * weights * excess).sum(-1)
-    return cotangent * ops.cast(slope, cotangent.dtype), None
+    x = log_x.exp()
+    sign, exponents, s, weights = _gamma_integrals(a + 1, x)
+    excess = log_x - (a + 1).digamma()  # d log density / da at t = x; at t = x exp(-sign s) it is less by sign s
+    above = (sign * exponents.exp() * weights * (excess.unsqueeze(-1) - sign * s)).sum(-1)  # of P(a + 1, x)
+    return cotangent * ops.cast(-(above * x + excess) / a, cotangent.dtype), None
 
 
 _log_gamma_with_slope.defvjp(lambda a, log_x: (log_x, (a, log_x)), _log_gamma_backward)

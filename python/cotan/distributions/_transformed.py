@@ -12,7 +12,7 @@ from ._discrete import Categorical, ExpRelaxedCategorical, LogitRelaxedBernoulli
 from .distribution import Distribution
 from .transforms import (AbsTransform, AffineTransform, ComposeTransform, ExpTransform, PowerTransform, SigmoidTransform, Transform,
                          sum_rightmost)
-from .utils import broadcast_all, clamp_probs, euler_constant
+from .utils import broadcast_all, constant_like, euler_constant
 
 
 class Independent(Distribution):
@@ -243,7 +243,7 @@ class _Half(TransformedDistribution):
         super().__init__(self._base(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
 
     scale = property(lambda self: self.base_dist.scale)
-    mode = property(lambda self: self.scale * 0)
+    mode = property(lambda self: constant_like(self.scale, 0))
 
     def log_prob(self, value):
         self._validate_sample(value)
@@ -273,7 +273,7 @@ class HalfCauchy(_Half):
     """The distribution of absolute values of Cauchy's distribution around 0."""
 
     _base = Cauchy
-    mean = property(lambda self: self.scale + math.inf)
+    mean = property(lambda self: constant_like(self.scale, math.inf))
     variance = property(lambda self: self.base_dist.variance)
 
 
@@ -284,8 +284,8 @@ class Gumbel(TransformedDistribution):
 
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = broadcast_all(loc, scale)
-        limits, zero = finfo(self.loc.dtype), self.loc.detach() * 0
-        base = Uniform(zero + limits.tiny, zero + (1 - limits.eps), validate_args=validate_args)
+        limits = finfo(self.loc.dtype)
+        base = Uniform(constant_like(self.loc, limits.tiny), constant_like(self.loc, 1 - limits.eps), validate_args=validate_args)
         steps = [ExpTransform().inv, AffineTransform(0, -1), ExpTransform().inv, AffineTransform(self.loc, -self.scale)]
         super().__init__(base, steps, validate_args=validate_args)
 
@@ -318,12 +318,12 @@ class Pareto(TransformedDistribution):
 
     @property
     def mean(self):
-        a = self.alpha.clamp(min=1)
+        a = ops.select(self.alpha > 1, self.alpha, 1.0)
         return a * self.scale / (a - 1)
 
     @property
     def variance(self):
-        a = self.alpha.clamp(min=2)
+        a = ops.select(self.alpha > 2, self.alpha, 2.0)
         return self.scale ** 2 * a / ((a - 1) ** 2 * (a - 2))
 
     def entropy(self):
@@ -338,7 +338,7 @@ class Weibull(TransformedDistribution):
     def __init__(self, scale, concentration, validate_args=None):
         self.scale, self.concentration = broadcast_all(scale, concentration)
         self.concentration_reciprocal = self.concentration.reciprocal()
-        base = Exponential(self.scale.detach() * 0 + 1, validate_args=validate_args)
+        base = Exponential(constant_like(self.scale, 1), validate_args=validate_args)
         super().__init__(base, [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)],
                          validate_args=validate_args)
 
@@ -362,10 +362,10 @@ class Kumaraswamy(TransformedDistribution):
 
     def __init__(self, concentration1, concentration0, validate_args=None):
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
-        zero = self.concentration0.detach() * 0
+        base = Uniform(*(constant_like(self.concentration0, end) for end in (0, 1)), validate_args=validate_args)
         steps = [PowerTransform(self.concentration0.reciprocal()), AffineTransform(1.0, -1.0),
                  PowerTransform(self.concentration1.reciprocal())]
-        super().__init__(Uniform(zero, zero + 1, validate_args=validate_args), steps, validate_args=validate_args)
+        super().__init__(base, steps, validate_args=validate_args)
 
     def _moment(self, n):
         """Returns the mean of x^n."""
@@ -384,7 +384,7 @@ class Kumaraswamy(TransformedDistribution):
     def entropy(self):
         a, b = self.concentration1, self.concentration0
         harmonic = (b + 1).digamma() + euler_constant
-        return 1 - a.reciprocal() + (1 - b.reciprocal()) * harmonic - a.log() - b.log()
+        return 1 - b.reciprocal() + (1 - a.reciprocal()) * harmonic - a.log() - b.log()
 
 
 class _Relaxed(TransformedDistribution):

@@ -8,7 +8,7 @@ from .._dtypes import finfo
 from .._shaping import broadcast_shapes, broadcast_tensors, stack
 from .._types import Size
 from . import constraints
-from .utils import identity_like, tril_matrix_to_vec, vec_to_tril_matrix
+from .utils import constant_like, identity_like, tril_matrix_to_vec, vec_to_tril_matrix
 
 __all__ = ["AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",
            "CumulativeDistributionTransform", "ExpTransform", "IndependentTransform", "LowerCholeskyTransform",
@@ -171,7 +171,7 @@ class ComposeTransform(Transform):
 
     def log_abs_det_jacobian(self, x, y):
         if not self.parts:
-            return x * 0
+            return constant_like(x, 0)
         values = [x]
         for part in self.parts[:-1]:
             values.append(part(values[-1]))

@@ -27,6 +27,11 @@ def open_unit(shape, dtype):
     return (_random.uniform(tuple(shape), dtype=dtype) + eps / 4).clamp(max=1 - eps / 2)
 
 
+def constant_like(x, value):
+    """Returns a tensor of x's shape and dtype in which each element is the value."""
+    return _core.full(x.shape, value, x.dtype)
+
+
 def clamp_probs(probs):
     """Returns probabilities that are neither 0 nor 1."""
     eps = finfo(probs.dtype).eps
