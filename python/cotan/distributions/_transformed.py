@@ -145,7 +145,7 @@ class TransformedDistribution(Distribution):
     def __init__(self, base_distribution, transforms, validate_args=None):
         self.transforms = [transforms] if isinstance(transforms, Transform) else transforms
         if not isinstance(self.transforms, list) or not all(isinstance(t, Transform) for t in self.transforms):
-            raise ValueError(f"transforms must be a Transform or list, but was {transforms}")
+            raise ValueError("transforms must be a Transform or a list of Transforms")
         composed = ComposeTransform(self.transforms)
         base_shape = tuple(base_distribution.batch_shape) + tuple(base_distribution.event_shape)
         if len(base_shape) < composed.domain.event_dim:

@@ -60,16 +60,16 @@ def _register_both():
         for kind, factory in ((constraints.real, lambda c: transforms.identity_transform), (constraints.independent, independent),
                               (constraints.greater_than, _above), (constraints.greater_than_eq, _above), (constraints.less_than, _below),
                               (constraints.interval, _of_interval), (constraints.half_open_interval, _of_interval),
-                              (constraints.lower_cholesky, lambda c: transforms.LowerCholeskyTransform()),
                               (constraints.corr_cholesky, lambda c: transforms.CorrCholeskyTransform()),
-                              (constraints.positive_definite, lambda c: transforms.PositiveDefiniteTransform()),
-                              (constraints.positive_semidefinite, lambda c: transforms.PositiveDefiniteTransform()),
                               (constraints.cat, cat), (constraints.stack, stack)):
             registry.register(kind, factory)
         registry.register(constraints.positive, lambda c: transforms.ExpTransform() if c.lower_bound == 0 else _above(c))
         registry.register(constraints.nonnegative, lambda c: transforms.ExpTransform() if c.lower_bound == 0 else _above(c))
     biject_to.register(constraints.simplex, lambda c: transforms.StickBreakingTransform())
     transform_to.register(constraints.simplex, lambda c: transforms.SoftmaxTransform())
+    transform_to.register(constraints.lower_cholesky, lambda c: transforms.LowerCholeskyTransform())
+    for matrices in (constraints.positive_definite, constraints.positive_semidefinite):
+        transform_to.register(matrices, lambda c: transforms.PositiveDefiniteTransform())
 
 
 _register_both()

@@ -149,7 +149,7 @@ class Distribution:
 
     def __repr__(self):
         known = [(name, self.__dict__[name]) for name in self.arg_constraints if name in self.__dict__]
-        texts = [f"{name}: {value.item() if value.numel() == 1 else tuple(value.shape)}" for name, value in known]
+        texts = [f"{name}: {value.item() if not value.ndim else value if value.numel() == 1 else tuple(value.shape)}" for name, value in known]
         return f"{type(self).__name__}({', '.join(texts)})"
 
 

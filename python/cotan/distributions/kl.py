@@ -197,9 +197,8 @@ def _(p, q):
 
 @register_kl(Normal, Gumbel)
 def _(p, q):
-    mean, variance = p.loc / q.scale, (p.scale / q.scale) ** 2
-    scaled = q.loc / q.scale
-    return -(variance.sqrt()).log() - mean + scaled + (-mean + 0.5 * variance + scaled).exp() - 0.5 * (1 + math.log(2 * math.pi))
+    offset, variance = (p.loc - q.loc) / q.scale, (p.scale / q.scale) ** 2
+    return -0.5 * variance.log() + offset + (0.5 * variance - offset).exp() - 0.5 * (1 + math.log(2 * math.pi))
 
 
 @register_kl(Normal, Laplace)

@@ -521,7 +521,7 @@ class CorrCholeskyTransform(_Elementwise):
 class LowerCholeskyTransform(_Elementwise):
     """Matrices to lower triangular ones with a positive diagonal, the exponentials of theirs."""
 
-    domain, codomain = constraints.independent(constraints.real, 2), constraints.lower_cholesky
+    bijective, domain, codomain = False, constraints.independent(constraints.real, 2), constraints.lower_cholesky
 
     def _with_diagonal(self, x, function):
         on = ops.not_equal(identity_like(x), 0)
@@ -556,15 +556,11 @@ class _PartsTransform(Transform):
 
     bijective = property(lambda self: all(t.bijective for t in self.transforms))
 
-    def _map(self, name, *values):
-        parts = [getattr(t, name)(*part) for t, part in zip(self.transforms, zip(*(self._split(value) for value in values)))]
-        return self._join(parts)
-
     def _call(self, x):
-        return self._map("__call__", x)
+        return self._join([t(part) for t, part in zip(self.transforms, self._split(x))])
 
     def _inverse(self, y):
-        return self._map("_inv_call", y)
+        return self._join([t.inv(part) for t, part in zip(self.transforms, self._split(y))])
 
 
 class CatTransform(_PartsTransform):
@@ -613,7 +609,8 @@ class StackTransform(_PartsTransform):
         return stack(parts, self.dim)
 
     def log_abs_det_jacobian(self, x, y):
-        return self._map("log_abs_det_jacobian", x, y)
+        parts = zip(self.transforms, self._split(x), self._split(y))
+        return self._join([t.log_abs_det_jacobian(part, image) for t, part, image in parts])
 
 
 class CumulativeDistributionTransform(Transform):
