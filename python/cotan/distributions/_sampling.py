@@ -1,7 +1,7 @@
 """Draws that need more than one uniform number, and the incomplete gamma function.
 
 Rejection sampling makes all its proposals at once, along a new first axis, and takes the first accepted one: nothing is read,
-and the number of proposals is such that none is accepted with a probability below 1e-10.
+and the probability that none is accepted is below 1e-9.
 """
 import functools
 import math
@@ -14,7 +14,7 @@ from .._searching import take_along_axis
 from .._shaping import broadcast_tensors
 from .utils import open_unit
 
-_ROUNDS = 24
+_ROUNDS = 20
 _SMALL_MEAN, _SMALL_OUTCOMES = 10, 64  # counts of a mean below 10 are below 64
 
 
@@ -31,13 +31,13 @@ def _half_line_nodes():
     steps = [-4.0 + 0.08 * i for i in range(108)]
     nodes = [math.exp(t - math.exp(-t)) for t in steps]
     weights = [0.08 * s * (1 + math.exp(-t)) for s, t in zip(nodes, steps)]
-    return tuple(_core.asarray(numbers, dtype=_core.float64) for numbers in (nodes, weights))
+    return nodes, weights
 
 
 def _gamma_integrals(a, x):
     """Returns (sign, exponents, s, weights), (..., n): for a >= 1, the integral of t^(a - 1) e^-t from 0 to x where x < a (sign
     1), else from x to infinity (sign -1), is x^a e^-x sum(exp(exponents) weights); its variable is t = x exp(-sign s)."""
-    nodes, weights = _half_line_nodes()
+    nodes, weights = (_core.asarray(numbers, dtype=_core.float64) for numbers in _half_line_nodes())
     a, x = a.unsqueeze(-1), x.unsqueeze(-1)
     sign = ops.cast(x < a, a.dtype) * 2 - 1
     scale = ops.stop_gradient(1 / ((a - x).abs() + x.sqrt()))
