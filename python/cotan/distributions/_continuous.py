@@ -12,15 +12,17 @@ from .utils import broadcast_all, constant_like, lazy_property, open_unit
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
-class Normal(ExponentialFamily):
-    """The normal distribution: loc is the mean, scale the standard deviation."""
-
+class _LocationScale(Distribution):
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support, has_rsample = constraints.real, True
 
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
+
+
+class Normal(_LocationScale, ExponentialFamily):
+    """The normal distribution: loc is the mean, scale the standard deviation."""
 
     mean = mode = property(lambda self: self.loc)
     stddev = property(lambda self: self.scale)
@@ -44,15 +46,8 @@ class Normal(ExponentialFamily):
         return 0.5 + _HALF_LOG_2PI + self.scale.log()
 
 
-class Laplace(Distribution):
+class Laplace(_LocationScale):
     """The density is exp(-|x - loc| / scale) / (2 scale)."""
-
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support, has_rsample = constraints.real, True
-
-    def __init__(self, loc, scale, validate_args=None):
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
 
     mean = mode = property(lambda self: self.loc)
     variance = property(lambda self: 2 * self.scale ** 2)
@@ -78,15 +73,8 @@ class Laplace(Distribution):
         return 1 + (2 * self.scale).log()
 
 
-class Cauchy(Distribution):
+class Cauchy(_LocationScale):
     """The distribution of the quotient of two normal numbers; loc is the median, scale half of the width at half the height."""
-
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support, has_rsample = constraints.real, True
-
-    def __init__(self, loc, scale, validate_args=None):
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
 
     mean = property(lambda self: constant_like(self.loc, math.nan))
     variance = property(lambda self: constant_like(self.loc, math.inf))

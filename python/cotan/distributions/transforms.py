@@ -1,4 +1,5 @@
 """Invertible functions, with the logarithms of their derivatives' determinants."""
+import copy
 import math
 import weakref
 
@@ -45,11 +46,17 @@ class Transform:
         return inverse
 
     def with_cache(self, cache_size=1):
+        """Returns the same transform, whose parts have the same cache_size."""
         if self._cache_size == cache_size:
             return self
-        if type(self).__init__ is Transform.__init__:
-            return type(self)(cache_size=cache_size)
-        raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
+        new = copy.copy(self)
+        new._cache_size, new._inv, new._cached_x_y = cache_size, None, (None, None)
+        for name, value in self.__dict__.items():
+            if isinstance(value, Transform):
+                new.__dict__[name] = value.with_cache(cache_size)
+            elif isinstance(value, list) and value and isinstance(value[0], Transform):
+                new.__dict__[name] = [one.with_cache(cache_size) for one in value]
+        return new
 
     def __eq__(self, other):
         return self is other
@@ -161,9 +168,6 @@ class ComposeTransform(Transform):
             self._inv, inverse._inv = weakref.ref(inverse), lambda: self
         return inverse
 
-    def with_cache(self, cache_size=1):
-        return self if self._cache_size == cache_size else ComposeTransform(self.parts, cache_size)
-
     def __call__(self, x):
         for part in self.parts:
             x = part(x)
@@ -213,10 +217,6 @@ class IndependentTransform(Transform):
     codomain = constraints.dependent_property(
         lambda self: constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims))
 
-    def with_cache(self, cache_size=1):
-        same = self._cache_size == cache_size
-        return self if same else IndependentTransform(self.base_transform, self.reinterpreted_batch_ndims, cache_size)
-
     def _call(self, x):
         if x.ndim < self.domain.event_dim:
             raise ValueError("Too few dimensions on input")
@@ -253,9 +253,6 @@ class ReshapeTransform(Transform):
 
     domain = constraints.dependent_property(lambda self: constraints.independent(constraints.real, len(self.in_shape)))
     codomain = constraints.dependent_property(lambda self: constraints.independent(constraints.real, len(self.out_shape)))
-
-    def with_cache(self, cache_size=1):
-        return self if self._cache_size == cache_size else ReshapeTransform(self.in_shape, self.out_shape, cache_size)
 
     def _call(self, x):
         return x.reshape(*x.shape[:x.ndim - len(self.in_shape)], *self.out_shape)
@@ -294,12 +291,7 @@ class _Elementwise(Transform):
 
 class ExpTransform(_Elementwise):
     codomain, sign = constraints.positive, 1
-
-    def _call(self, x):
-        return x.exp()
-
-    def _inverse(self, y):
-        return y.log()
+    _call, _inverse = staticmethod(ops.exp), staticmethod(ops.log)
 
     def log_abs_det_jacobian(self, x, y):
         return x
@@ -315,9 +307,6 @@ class PowerTransform(Transform):
         self.exponent = exponent if isinstance(exponent, Tensor) else _core.asarray(float(exponent))
 
     sign = property(lambda self: self.exponent.sign())
-
-    def with_cache(self, cache_size=1):
-        return self if self._cache_size == cache_size else PowerTransform(self.exponent, cache_size)
 
     def __eq__(self, other):
         return isinstance(other, PowerTransform) and bool((self.exponent == other.exponent).all())
@@ -355,9 +344,7 @@ class SigmoidTransform(_Elementwise):
 
 class SoftplusTransform(_Elementwise):
     codomain, sign = constraints.positive, 1
-
-    def _call(self, x):
-        return ops.softplus(x)
+    _call = staticmethod(ops.softplus)
 
     def _inverse(self, y):
         return (-(-y).expm1()).log() + y
@@ -368,12 +355,7 @@ class SoftplusTransform(_Elementwise):
 
 class TanhTransform(_Elementwise):
     codomain, sign = constraints.interval(-1.0, 1.0), 1
-
-    def _call(self, x):
-        return x.tanh()
-
-    def _inverse(self, y):
-        return y.atanh()
+    _call, _inverse = staticmethod(ops.tanh), staticmethod(ops.atanh)
 
     def log_abs_det_jacobian(self, x, y):
         return 2 * (math.log(2.0) - x - ops.softplus(-2 * x))
@@ -381,9 +363,7 @@ class TanhTransform(_Elementwise):
 
 class AbsTransform(_Elementwise):
     bijective, codomain = False, constraints.positive
-
-    def _call(self, x):
-        return x.abs()
+    _call = staticmethod(ops.abs)
 
     def _inverse(self, y):
         return y
@@ -409,9 +389,6 @@ class AffineTransform(Transform):
     @property
     def sign(self):
         return self.scale.sign() if isinstance(self.scale, Tensor) else (self.scale > 0) - (self.scale < 0)
-
-    def with_cache(self, cache_size=1):
-        return self if self._cache_size == cache_size else AffineTransform(self.loc, self.scale, self._event_dim, cache_size)
 
     def __eq__(self, other):
         if not isinstance(other, AffineTransform):
@@ -575,9 +552,6 @@ class CatTransform(_PartsTransform):
     domain = constraints.dependent_property(lambda self: constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths))
     codomain = constraints.dependent_property(lambda self: constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths))
 
-    def with_cache(self, cache_size=1):
-        return self if self._cache_size == cache_size else CatTransform(self.transforms, self.dim, self.lengths, cache_size)
-
     def _split(self, value):
         return value.split(self.lengths, self.dim)
 
@@ -598,9 +572,6 @@ class StackTransform(_PartsTransform):
 
     domain = constraints.dependent_property(lambda self: constraints.stack([t.domain for t in self.transforms], self.dim))
     codomain = constraints.dependent_property(lambda self: constraints.stack([t.codomain for t in self.transforms], self.dim))
-
-    def with_cache(self, cache_size=1):
-        return self if self._cache_size == cache_size else StackTransform(self.transforms, self.dim, cache_size)
 
     def _split(self, value):
         return value.unbind(self.dim)
@@ -623,9 +594,6 @@ class CumulativeDistributionTransform(Transform):
         self.distribution = distribution
 
     domain = property(lambda self: self.distribution.support)
-
-    def with_cache(self, cache_size=1):
-        return self if self._cache_size == cache_size else CumulativeDistributionTransform(self.distribution, cache_size)
 
     def _call(self, x):
         return self.distribution.cdf(x)
