@@ -10,8 +10,8 @@ from .transforms import *  # noqa: F403
 
 # PyTorch's modules, and the classes of each, which are defined in groups here.
 _MODULES = {
-    "bernoulli": "Bernoulli", "beta": "Beta", "binomial": "Binomial", "categorical": "Categorical", "cauchy": "Cauchy", "chi2": "Chi2",
-    "dirichlet": "Dirichlet", "exp_family": "ExponentialFamily", "exponential": "Exponential", "gamma": "Gamma",
+    "bernoulli": "Bernoulli", "beta": "Beta", "binomial": "Binomial", "categorical": "Categorical", "cauchy": "Cauchy",
+    "chi2": "Chi2", "dirichlet": "Dirichlet", "exp_family": "ExponentialFamily", "exponential": "Exponential", "gamma": "Gamma",
     "geometric": "Geometric", "gumbel": "Gumbel", "half_cauchy": "HalfCauchy", "half_normal": "HalfNormal",
     "independent": "Independent", "kumaraswamy": "Kumaraswamy", "laplace": "Laplace", "log_normal": "LogNormal",
     "lowrank_multivariate_normal": "LowRankMultivariateNormal", "mixture_same_family": "MixtureSameFamily",

@@ -61,7 +61,8 @@ class Bernoulli(BinaryParameters, ExponentialFamily):
 
     def log_prob(self, value):
         self._validate_sample(value)
-        return -binary_cross_entropy_with_logits(*broadcast_tensors(self.logits, ops.cast(value, self.logits.dtype)), reduction="none")
+        logits, value = broadcast_tensors(self.logits, ops.cast(value, self.logits.dtype))
+        return -binary_cross_entropy_with_logits(logits, value, reduction="none")
 
     def entropy(self):
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")

@@ -97,7 +97,8 @@ class MultivariateNormal(Distribution):
 
 
 class LowRankMultivariateNormal(Distribution):
-    """The normal distribution of vectors of the covariance cov_factor cov_factor^T + diag(cov_diag); cov_factor is (..., n, rank)."""
+    """The normal distribution of vectors of the covariance cov_factor cov_factor^T + diag(cov_diag); cov_factor is (..., n,
+    rank)."""
 
     arg_constraints = {"loc": constraints.real_vector, "cov_factor": constraints.independent(constraints.real, 2),
                        "cov_diag": constraints.independent(constraints.positive, 1)}
@@ -128,7 +129,8 @@ class LowRankMultivariateNormal(Distribution):
 
     @lazy_property
     def covariance_matrix(self):
-        return self.cov_factor @ self.cov_factor.mT + identity_like(self.cov_factor @ self.cov_factor.mT) * self.cov_diag.unsqueeze(-1)
+        low = self.cov_factor @ self.cov_factor.mT
+        return low + identity_like(low) * self.cov_diag.unsqueeze(-1)
 
     @lazy_property
     def scale_tril(self):
@@ -137,7 +139,8 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def precision_matrix(self):
         scaled = self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
-        half = ops.triangular_solve(self._capacitance_tril.expand(*scaled.shape[:-1], scaled.shape[-2]), scaled, upper=False, unit=False)
+        lower = self._capacitance_tril.expand(*scaled.shape[:-1], scaled.shape[-2])
+        half = ops.triangular_solve(lower, scaled, upper=False, unit=False)
         reduced = half.mT @ half
         return identity_like(reduced) / self.cov_diag.unsqueeze(-1) - reduced
 

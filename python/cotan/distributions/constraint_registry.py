@@ -58,7 +58,8 @@ def _register_both():
             return transforms.StackTransform([registry(one) for one in constraint.cseq], constraint.dim)
 
         for kind, factory in ((constraints.real, lambda c: transforms.identity_transform), (constraints.independent, independent),
-                              (constraints.greater_than, _above), (constraints.greater_than_eq, _above), (constraints.less_than, _below),
+                              (constraints.greater_than, _above), (constraints.greater_than_eq, _above),
+                              (constraints.less_than, _below),
                               (constraints.interval, _of_interval), (constraints.half_open_interval, _of_interval),
                               (constraints.corr_cholesky, lambda c: transforms.CorrCholeskyTransform()),
                               (constraints.cat, cat), (constraints.stack, stack)):

@@ -38,8 +38,9 @@ class Distribution:
                 continue
             value = getattr(self, name)
             if not constraint.check(value).all():
-                raise ValueError(f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
-                                 f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}")
+                raise ValueError(f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of "
+                                 f"distribution {self!r} to satisfy the constraint {constraint!r}, but found invalid "
+                                 f"values:\n{value}")
 
     @staticmethod
     def set_default_validate_args(value):
@@ -65,8 +66,8 @@ class Distribution:
     def _get_checked_instance(self, cls, _instance=None):
         """Returns the new distribution of an expand that a subclass outside writes."""
         if _instance is None and type(self).__init__ is not cls.__init__:
-            raise NotImplementedError(f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must "
-                                      "also define a custom .expand() method.")
+            raise NotImplementedError(f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method "
+                                      "must also define a custom .expand() method.")
         return type(self).__new__(type(self)) if _instance is None else _instance
 
     def _missing(self, what):
@@ -148,8 +149,11 @@ class Distribution:
                              f"({support!r}) of the distribution {self!r}, but found invalid values:\n{value}")
 
     def __repr__(self):
-        known = [(name, self.__dict__[name]) for name in self.arg_constraints if name in self.__dict__]
-        texts = [f"{name}: {value.item() if not value.ndim else value if value.numel() == 1 else tuple(value.shape)}" for name, value in known]
+        texts = []
+        for name in self.arg_constraints:
+            if (value := self.__dict__.get(name)) is not None:
+                short = value.item() if not value.ndim else value if value.numel() == 1 else tuple(value.shape)
+                texts.append(f"{name}: {short}")
         return f"{type(self).__name__}({', '.join(texts)})"
 
 

@@ -549,8 +549,10 @@ class CatTransform(_PartsTransform):
 
     length = property(lambda self: sum(self.lengths))
     event_dim = property(lambda self: max(max(t.domain.event_dim, t.codomain.event_dim) for t in self.transforms))
-    domain = constraints.dependent_property(lambda self: constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths))
-    codomain = constraints.dependent_property(lambda self: constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths))
+    domain = constraints.dependent_property(
+        lambda self: constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths))
+    codomain = constraints.dependent_property(
+        lambda self: constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths))
 
     def _split(self, value):
         return value.split(self.lengths, self.dim)

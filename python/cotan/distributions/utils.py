@@ -16,7 +16,8 @@ euler_constant = 0.57721566490153286060
 def broadcast_all(*values):
     """Returns numbers and tensors as tensors of one shape; numbers get the dtype of the first tensor, or float32."""
     if not all(isinstance(value, (Tensor, int, float)) for value in values):
-        raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects implementing __torch_function__.")
+        raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects implementing "
+                         "__torch_function__.")
     dtype = next((value.dtype for value in values if isinstance(value, Tensor)), _core.float32)
     return broadcast_tensors(*(x if isinstance(x, Tensor) else _core.asarray(x, dtype=dtype) for x in values))
 
