@@ -9,3 +9,4 @@ from .grid import *  # noqa: F401, F403
 from .loss import *  # noqa: F401, F403
 from .normalization import *  # noqa: F401, F403
 from .window import *  # noqa: F401, F403
+from .window_max import *  # noqa: F401, F403

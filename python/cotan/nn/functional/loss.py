@@ -12,7 +12,7 @@ __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity",
     "cross_entropy", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "linear_cross_entropy",
     "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
-    "nll_loss", "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
+    "nll_loss", "pairwise_distance", "pdist", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
     "triplet_margin_loss", "triplet_margin_with_distance_loss"]
 
 
@@ -317,6 +317,15 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     x1, x2 = in_float32(x1, x2)
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+def pdist(input, p=2.0):
+    """Returns the distances of all pairs of rows of (N, D): (N (N - 1) / 2,), of row 0 to the others first."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist: the input has {input.ndim} axes, it must have 2")
+    pairs = [(i, j) for i in range(input.shape[0]) for j in range(i + 1, input.shape[0])]
+    first, second = (ops.gather(input, _core.asarray([pair[k] for pair in pairs], dtype=_core.int64), axis=0) for k in (0, 1))
+    return vector_norm(first - second, p, -1)
 
 
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None,
