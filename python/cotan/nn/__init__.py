@@ -9,3 +9,5 @@ from .parameter import Buffer, Parameter  # noqa: F401
 from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase  # noqa: F401
 from .transformer import (MultiheadAttention, Transformer, TransformerDecoder, TransformerDecoderLayer,  # noqa: F401
                           TransformerEncoder, TransformerEncoderLayer)
+from .lazy import *  # noqa: F401, F403
+from .parameter import UninitializedBuffer, UninitializedParameter  # noqa: F401
