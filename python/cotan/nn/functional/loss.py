@@ -1,4 +1,5 @@
 """The losses of torch.nn: means over all elements by default, or as `reduction` says."""
+import functools
 import math
 import warnings
 
@@ -14,6 +15,16 @@ __all__ = [
     "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
     "nll_loss", "pairwise_distance", "pdist", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
     "triplet_margin_loss", "triplet_margin_with_distance_loss"]
+
+
+def legacy_reduction(size_average, reduce, reduction="mean"):
+    """Returns the reduction, or the one that size_average and reduce name, if either is not None."""
+    if size_average is None and reduce is None:
+        return reduction
+    average, reduce = (True if one is None else one for one in (size_average, reduce))
+    result = "mean" if average and reduce else "sum" if reduce else "none"
+    warnings.warn(f"size_average and reduce args will be deprecated, please use reduction='{result}' instead.", stacklevel=3)
+    return result
 
 
 def _check_same_shape(name, input, target):
@@ -344,3 +355,23 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
     if swap:
         far = ops.minimum(far, distance(positive, negative))
     return reduce_loss(_clamp_at_0(near - far + margin), reduction)
+
+
+def _with_legacy_reduction(function):
+    """Returns the loss with size_average and reduce, the older form of reduction, in effect where they are given."""
+    names = function.__code__.co_varnames[:function.__code__.co_argcount]
+    places = [names.index(name) for name in ("size_average", "reduce")]
+
+    @functools.wraps(function)
+    def loss(*args, **options):
+        given = [args[place] if len(args) > place else options.pop(names[place], None) for place in places]
+        if given != [None, None]:
+            options["reduction"] = legacy_reduction(*given)
+        return function(*args, **options)
+
+    return loss
+
+
+for _name in __all__:
+    if "size_average" in globals()[_name].__code__.co_varnames:
+        globals()[_name] = _with_legacy_reduction(globals()[_name])
