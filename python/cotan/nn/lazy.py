@@ -116,15 +116,12 @@ class _LazyTransposedConv(_LazyConv):
 class _LazyNorm(LazyModuleMixin):
     """The lazy part of a norm: the number of channels."""
 
-    affine_by_default = True
-
-    def __init__(self, eps=1e-5, momentum=0.1, affine=None, track_running_stats=None, device=None, dtype=None):
-        affine, track = (self.affine_by_default if one is None else one for one in (affine, track_running_stats))
+    def __init__(self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None):
         super().__init__(0, eps, momentum, False, False)
-        self.affine, self.track_running_stats = affine, track
+        self.affine, self.track_running_stats = affine, track_running_stats
         if affine:
             self.weight, self.bias = UninitializedParameter(dtype=dtype), UninitializedParameter(dtype=dtype)
-        if track:
+        if track_running_stats:
             self.running_mean, self.running_var = UninitializedBuffer(dtype=dtype), UninitializedBuffer(dtype=dtype)
             self.num_batches_tracked = _core.asarray(0)
 
@@ -141,10 +138,6 @@ class _LazyNorm(LazyModuleMixin):
             self.reset_parameters()
 
 
-class _LazyInstanceNorm(_LazyNorm):
-    affine_by_default = False
-
-
 def _lazy(kind, base):
     """Returns the class Lazy<Kind>, which becomes the kind."""
     return type("Lazy" + kind.__name__, (base, kind), {"cls_to_become": kind, "__module__": __name__})
@@ -155,4 +148,4 @@ LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d = (
     _lazy(kind, _LazyTransposedConv) for kind in (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d))
 LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = (_lazy(kind, _LazyNorm) for kind in (BatchNorm1d, BatchNorm2d, BatchNorm3d))
 LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = (
-    _lazy(kind, _LazyInstanceNorm) for kind in (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d))
+    _lazy(kind, _LazyNorm) for kind in (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d))

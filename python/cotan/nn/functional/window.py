@@ -167,16 +167,15 @@ def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
-def max_pool1d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+def _pool_with_indices(n):
+    def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+        return _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+    pool.__name__ = f"max_pool{n}d_with_indices"
+    return pool
 
 
-def max_pool2d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, True)
-
-
-def max_pool3d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = map(_pool_with_indices, (1, 2, 3))
 
 
 def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):

@@ -1,4 +1,6 @@
 """Maxima over windows at computed positions: fractional max pooling (Graham 2014), adaptive max pooling with indices."""
+import math
+
 from ... import _core
 from ..._core import ops
 from ..._random import unit_floats
@@ -20,9 +22,7 @@ def _max_at(x, positions):
         index = at if index is None else index * size + at
     index = ops.reshape(ops.expand(index, (n, c, *outputs, *taps)), (n, c, -1))
     flat = ops.reshape(x, (n, c, -1))
-    places = 1
-    for size in outputs:
-        places *= size
+    places = math.prod(outputs)
     values = ops.reshape(ops.take_along(flat, index, axis=2), (n, c, places, -1))
     best = ops.argmax(values, axis=3, keepdims=True)
     index = ops.reshape(ops.take_along(ops.reshape(index, (n, c, places, -1)), best, axis=3), (n, c, places))
@@ -58,28 +58,17 @@ def _adaptive_max(n, input, output_size, return_indices):
     return _without_batch(_max_at(x, positions), input, True)
 
 
-def adaptive_max_pool1d(input, output_size, return_indices=False):
-    return _adaptive_max(1, input, output_size, return_indices)
+def _adaptive_variant(n, always=False):
+    def pool(input, output_size, return_indices=False):
+        return _adaptive_max(n, input, output_size, always or return_indices)
+
+    pool.__name__ = f"adaptive_max_pool{n}d" + "_with_indices" * always
+    return pool
 
 
-def adaptive_max_pool2d(input, output_size, return_indices=False):
-    return _adaptive_max(2, input, output_size, return_indices)
-
-
-def adaptive_max_pool3d(input, output_size, return_indices=False):
-    return _adaptive_max(3, input, output_size, return_indices)
-
-
-def adaptive_max_pool1d_with_indices(input, output_size, return_indices=False):
-    return _adaptive_max(1, input, output_size, True)
-
-
-def adaptive_max_pool2d_with_indices(input, output_size, return_indices=False):
-    return _adaptive_max(2, input, output_size, True)
-
-
-def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
-    return _adaptive_max(3, input, output_size, True)
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = map(_adaptive_variant, (1, 2, 3))
+adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max_pool3d_with_indices = (
+    _adaptive_variant(n, True) for n in (1, 2, 3))
 
 
 def _fractional_max(n, input, kernel_size, output_size, output_ratio, return_indices, samples):
@@ -109,20 +98,14 @@ def _fractional_max(n, input, kernel_size, output_size, output_ratio, return_ind
     return _without_batch(_max_at(x, positions), input, return_indices)
 
 
-def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
-    """Maxima over windows of kernel_size whose starts are drawn; _random_samples (N, C, 2), from 0 to 1."""
-    return _fractional_max(2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+def _fractional_variant(n, always=False):
+    def pool(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+        """Maxima over windows of kernel_size whose starts are drawn; _random_samples (N, C, axes), from 0 to 1."""
+        return _fractional_max(n, input, kernel_size, output_size, output_ratio, always or return_indices, _random_samples)
+
+    pool.__name__ = f"fractional_max_pool{n}d" + "_with_indices" * always
+    return pool
 
 
-def fractional_max_pool3d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
-    return _fractional_max(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
-
-
-def fractional_max_pool2d_with_indices(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
-                                       _random_samples=None):
-    return _fractional_max(2, input, kernel_size, output_size, output_ratio, True, _random_samples)
-
-
-def fractional_max_pool3d_with_indices(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
-                                       _random_samples=None):
-    return _fractional_max(3, input, kernel_size, output_size, output_ratio, True, _random_samples)
+fractional_max_pool2d, fractional_max_pool3d = map(_fractional_variant, (2, 3))
+fractional_max_pool2d_with_indices, fractional_max_pool3d_with_indices = (_fractional_variant(n, True) for n in (2, 3))

@@ -2,12 +2,10 @@
 call their module as it is."""
 import contextlib
 
-from ... import _core
 from ..._paths import add_paths
-from ..functional.base import concat
 from ..module import Module
 
-__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
 
 
 def _check_devices(name, device_ids):
@@ -64,42 +62,5 @@ def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, mo
     return module(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))
 
 
-def scatter(inputs, target_gpus, dim=0):
-    """Splits the tensors of a nested structure into one chunk a device: a list of structures."""
-    n = len(target_gpus)
-    if isinstance(inputs, _core.Tensor):
-        from ..._shaping import chunk
-        return list(chunk(inputs, n, dim))
-    if isinstance(inputs, dict):
-        return [type(inputs)(zip(inputs, values)) for values in scatter(tuple(inputs.values()), target_gpus, dim)]
-    if isinstance(inputs, (list, tuple)):
-        split = [scatter(one, target_gpus, dim) for one in inputs]
-        return [type(inputs)(parts) for parts in zip(*split)] if split else [inputs] * n
-    return [inputs] * n
-
-
-def gather(outputs, target_device, dim=0):
-    """Concatenates the tensors of structures that are alike."""
-    first = outputs[0]
-    if isinstance(first, _core.Tensor):
-        return concat([one if one.ndim else one.reshape(1) for one in outputs], dim)
-    if isinstance(first, dict):
-        return type(first)((key, gather([one[key] for one in outputs], target_device, dim)) for key in first)
-    return None if first is None else type(first)(gather(parts, target_device, dim) for parts in zip(*outputs))
-
-
-def replicate(network, devices, detach=False):
-    """Returns the module once for each device: the one device has it already."""
-    return [network] * len(devices)
-
-
-def parallel_apply(modules, inputs, kwargs_tup=None, devices=None):
-    """Returns the results of each module on its inputs."""
-    kwargs_tup = kwargs_tup or [{}] * len(modules)
-    return [module(*(one if isinstance(one, (list, tuple)) else (one,)), **options)
-            for module, one, options in zip(modules, inputs, kwargs_tup)]
-
-
 add_paths(__name__, {"distributed": {"DistributedDataParallel": DistributedDataParallel},
-                     "data_parallel": {"DataParallel": DataParallel, "data_parallel": data_parallel},
-                     "scatter_gather": {"scatter": scatter, "gather": gather}})
+                     "data_parallel": {"DataParallel": DataParallel, "data_parallel": data_parallel}})

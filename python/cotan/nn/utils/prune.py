@@ -236,34 +236,17 @@ class CustomFromMask(BasePruningMethod):
         return default_mask * ops.cast(self.mask, default_mask.dtype)
 
 
-def identity(module, name):
-    Identity.apply(module, name)
-    return module
+def _function_of(kind):
+    """Returns the function that prunes module.name by a method of this kind and returns the module."""
+    def prune(module, name, *args, **kwargs):
+        kind.apply(module, name, *args, **kwargs)
+        return module
+
+    return prune
 
 
-def random_unstructured(module, name, amount):
-    RandomUnstructured.apply(module, name, amount)
-    return module
-
-
-def l1_unstructured(module, name, amount, importance_scores=None):
-    L1Unstructured.apply(module, name, amount=amount, importance_scores=importance_scores)
-    return module
-
-
-def random_structured(module, name, amount, dim):
-    RandomStructured.apply(module, name, amount, dim)
-    return module
-
-
-def ln_structured(module, name, amount, n, dim, importance_scores=None):
-    LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
-    return module
-
-
-def custom_from_mask(module, name, mask):
-    CustomFromMask.apply(module, name, mask)
-    return module
+identity, random_unstructured, l1_unstructured, random_structured, ln_structured, custom_from_mask = map(
+    _function_of, (Identity, RandomUnstructured, L1Unstructured, RandomStructured, LnStructured, CustomFromMask))
 
 
 def global_unstructured(parameters, pruning_method, importance_scores=None, **kwargs):
