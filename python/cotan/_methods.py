@@ -19,22 +19,6 @@ def add_property(function):
 
 # -------------------------------------------------------------------------------------- elementwise
 
-def _add_unary(op, doc):
-    def function(self):
-        return op(self)
-
-    function.__doc__ = doc
-    return function
-
-
-def _add_binary(op, doc):
-    def function(self, other):
-        return op(*_core._met(self, other))  # a 0-d tensor counts less in promotion, as with operators
-
-    function.__doc__ = doc
-    return function
-
-
 def _in_place_method(function):
     def written(self, *args, **options):
         return self.copy_(function(self, *args, **options))
@@ -43,60 +27,9 @@ def _in_place_method(function):
     return written
 
 
-UNARY = """abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh bitwise_not
-ceil conj cos cosh deg2rad digamma erf erfc erfinv exp exp2 expm1 fix floor imag isfinite isinf isnan isneginf isposinf
-isreal lgamma log log10 log1p log2 logical_not logit neg negative positive rad2deg real reciprocal relu rsqrt sigmoid sign
-signbit sin sinc sinh sqrt square tan tanh trunc""".split()
-BINARY = """arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign eq floor_divide
-fmax fmin fmod gcd ge greater greater_equal gt heaviside hypot lcm ldexp le less less_equal logaddexp logaddexp2 logical_and
-logical_or logical_xor lt maximum minimum ne nextafter not_equal pow remainder xlogy""".split()
-for _name in UNARY:
-    _function = getattr(_elementwise, _name)
-    setattr(Tensor, _name, _add_unary(_function, _function.__doc__))
-for _name in BINARY:
-    _function = getattr(_elementwise, _name)
-    setattr(Tensor, _name, _add_binary(_function, _function.__doc__))
 for _name in ("real", "imag"):  # NumPy and PyTorch have the parts as attributes, which can be assigned
-    setattr(Tensor, _name, property(_part := getattr(Tensor, _name), lambda self, value, part=_part: part(self).copy_(value)))
-
-
-@method
-def add(self, other, *, alpha=1):
-    """Returns self + alpha other."""
-    return self + (other if alpha == 1 else other * alpha)
-
-
-@method
-def sub(self, other, *, alpha=1):
-    """Returns self - alpha other."""
-    return self - (other if alpha == 1 else other * alpha)
-
-
-@method
-def mul(self, other):
-    return self * other
-
-
-@method
-def div(self, other, *, rounding_mode=None):
-    """Returns self / other; rounding_mode "floor" or "trunc"."""
-    return _elementwise.divide(*_core._met(self, other), rounding_mode=rounding_mode)
-
-
-@method
-def equal(self, other):
-    """True if both have one shape and all elements are equal: a Python bool."""
-    return _elementwise.array_equal(self, other)
-
-
-def _round(self, *, decimals=0):
-    return _elementwise.round(self, decimals)
-
-
-Tensor.round = _round
-
-for _name, _other in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div"), ("true_divide", "div")):
-    setattr(Tensor, _name, getattr(Tensor, _other))
+    _part = getattr(_elementwise, _name)
+    setattr(Tensor, _name, property(lambda self, part=_part: part(self), lambda self, value, part=_part: part(self).copy_(value)))
 
 
 def _add_functions_as_methods(module, names):
@@ -113,70 +46,7 @@ def _add_functions_as_methods(module, names):
         setattr(Tensor, name, function)
 
 
-_add_functions_as_methods(_elementwise, "clip clamp clamp_min clamp_max lerp addcmul addcdiv softmax log_softmax allclose isclose nan_to_num")
-
-IN_PLACE = """abs acos add addcdiv addcmul asin atan bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min
-clip copysign cos cosh digamma div divide eq erf erfc exp exp2 expm1 floor floor_divide fmod ge gt hypot ldexp le lerp lgamma
-log log10 log1p log2 logical_and logical_not logical_or logit lt mul multiply nan_to_num ne neg negative pow reciprocal relu
-remainder round rsqrt sigmoid sign sin sinh sqrt square sub subtract tan tanh trunc xlogy""".split()
-for _name in IN_PLACE:
-    setattr(Tensor, _name + "_", _in_place_method(getattr(Tensor, _name)))
-
-
-# -------------------------------------------------------------------------------------- reductions
-
-def _reduction_method(function):
-    def reduced(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=False):
-        axis = axis if dim is None else dim
-        if dtype is not None:
-            self = ops.cast(self, dtype)
-        return function(self, axis, keepdims=keepdim or keepdims)
-
-    reduced.__doc__ = function.__doc__
-    return reduced
-
-
-for _name in "amax amin all any argmax argmin mean prod sum nansum nanmean count_nonzero logsumexp".split():
-    setattr(Tensor, _name, _reduction_method(getattr(_reductions, _name)))
-
-
-def _moment_method(function):
-    def moment(self, dim=None, unbiased=True, keepdim=False, *, correction=None, axis=None, keepdims=False, ddof=None):
-        if not isinstance(dim, (int, tuple, list, type(None))) or isinstance(dim, bool):
-            dim, unbiased = None, bool(dim)  # x.var(False)
-        if correction is None:
-            correction = ddof if ddof is not None else int(unbiased)
-        return function(self, axis=axis if dim is None else dim, correction=correction, keepdims=keepdim or keepdims)
-
-    moment.__doc__ = function.__doc__.partition(";")[0] + ", whose divisor is the count less 1 unless correction= is given."
-    return moment
-
-
-Tensor.var, Tensor.std = _moment_method(_reductions.var), _moment_method(_reductions.std)
-
-
-def _extreme_method(largest):
-    function = _reductions.max if largest else _reductions.min
-
-    def extreme(self, dim=None, keepdim=False, *, axis=None, keepdims=False):
-        if dim is None:
-            return function(self, axis=axis, keepdims=keepdims)
-        if isinstance(dim, (tuple, list)):
-            return function(self, axis=dim, keepdims=keepdim or keepdims)
-        if isinstance(dim, Tensor):
-            return function(self, dim)
-        return _reductions.extreme_with_indices(self, dim, keepdim, largest)
-
-    extreme.__doc__ = (f"The {'largest' if largest else 'least'} element; along dim (values, indices); with axis= the values "
-                       "alone; of two tensors that of each pair.")
-    return extreme
-
-
-Tensor.max, Tensor.min = _extreme_method(True), _extreme_method(False)
-
-
-_add_functions_as_methods(_reductions, "aminmax cumsum cumprod cummax cummin diff logcumsumexp ptp quantile")
-Tensor.median = lambda self, dim=None, keepdim=False: _reductions.lower_median(self, dim, keepdim)
+_add_functions_as_methods(_reductions, "diff ptp")
 
 # ------------------------------------------------------------------------------------------ shapes
 
@@ -372,7 +242,7 @@ def addmm(self, mat1, mat2, *, beta=1, alpha=1):
 
 
 Tensor.addmv = Tensor.baddbmm = addmm
-for _name in ("addmm", "addmv", "baddbmm", "cumsum", "cumprod", "tril", "triu"):
+for _name in ("addmm", "addmv", "baddbmm", "tril", "triu"):
     setattr(Tensor, _name + "_", _in_place_method(getattr(Tensor, _name)))
 
 

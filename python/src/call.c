@@ -200,6 +200,27 @@ PyObject *call_op(const op_entry *op, PyObject *const *args, Py_ssize_t n, PyObj
     return result;
 }
 
+PyObject *call_op_operands(const op_entry *op, PyObject *const *operands, unsigned flags) {
+    _Alignas(16) char buffer[OP_MOST_BYTES];
+    ct_tensor out[OP_MOST_OUT], *to = (ct_tensor *)(void *)buffer;
+    const ct_loc here = api_enter();
+    memset(buffer, 0, sizeof buffer);
+    bool floats = flags & CALL_FLOATS, bools = flags & CALL_BOOLS;
+    for (int i = 0; i < op->n_operands; i++) {
+        if (operands[i] == Py_None && i >= op->n_needed) continue;
+        if (!operand_parse(operands[i], &to[i], here)) return NULL;
+        const char kind = floats || bools ? dtype_kind(ct_dtype_of(to[i])) : 'f';
+        floats = floats && kind != 'f' && kind != 'c';
+        bools = bools && kind == 'b';
+    }
+    if (op->n_operands == 2) promote_operands(operands[0], operands[1], to, here);
+    for (int i = 0; i < op->n_operands && (floats || bools); i++)
+        if (ct_ok(to[i])) to[i] = ct_cast_at(to[i], bools ? CT_U8 : default_float, here);
+    op->run(buffer, here, out);
+    if (bools) out[0] = ct_cast_at(out[0], CT_BOOL, here);
+    return op->n_out > 1 ? call_make_result_tuple(op, out, here) : tensor_new(out[0], here);
+}
+
 // Makes the named tuple type of an op that has several outputs.
 static bool call_make_result_type(const op_entry *op) {
     PyStructSequence_Field fields[OP_MOST_OUT + 1] = {0};

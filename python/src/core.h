@@ -86,6 +86,7 @@ PyObject *tensor_shape(ct_tensor t);     // returns a cotan.Size
 PyObject *tensor_set_classes(PyObject *size, PyObject *count);
 
 // ------------------------------------------------------------------------------------- make.c
+extern ct_dtype default_float; // the dtype of Python's floats; f32 unless it was set
 // Makes a tensor of an operand: a Tensor, a number (weak dtype), or an array, a buffer, a list (copied).
 bool operand_parse(PyObject *o, ct_tensor *t, ct_loc here);
 // The same for a value that is written to a tensor of dtype `target`.
@@ -120,6 +121,8 @@ extern PyMethodDef dlpack_methods[], dlpack_functions[];
 
 // -------------------------------------------------------------------------------- operators.c
 extern PyType_Slot operator_slots[]; // ends with {0}
+// Promotes both operands as PyTorch does: a 0-d Tensor's dtype counts only if its category is higher.
+void promote_operands(PyObject *a, PyObject *b, ct_tensor in[2], ct_loc here);
 extern PyMethodDef operator_functions[];
 
 // ------------------------------------------------------------------------------------- call.c

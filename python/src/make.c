@@ -56,10 +56,12 @@ static bool make_weak_number(PyObject *o, ct_tensor *t) {
     return true;
 }
 
+ct_dtype default_float = CT_F32;
+
 static ct_dtype make_number_dtype(PyObject *o) {
-    if (PyFloat_Check(o)) return CT_F32;
+    if (PyFloat_Check(o)) return default_float;
     if (PyBool_Check(o)) return CT_BOOL;
-    return PyLong_Check(o) ? CT_I64 : CT_C64;
+    return PyLong_Check(o) ? CT_I64 : default_float == CT_F64 ? CT_C128 : CT_C64;
 }
 
 // ---------------------------------------------------------------------------------------- integers

@@ -1,6 +1,7 @@
 // Defines the module cotan._core.
 #include "core.h"
 #include "lm.h"
+#include "signature.h"
 #include "threads.h"
 #include "whole.h"
 
@@ -224,6 +225,7 @@ PyMODINIT_FUNC PyInit__core(void) {
         PyModule_AddFunctions(module, profile_methods) == 0 &&
         PyModule_AddFunctions(module, file_functions) == 0 &&
         PyModule_AddFunctions(module, lm_methods) == 0 &&
+        PyModule_AddFunctions(module, signature_functions) == 0 &&
         PyModule_AddFunctions(module, tokenizer_methods) == 0 &&
         PyModule_AddFunctions(module, engine_methods) == 0 &&
         PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0)

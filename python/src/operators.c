@@ -23,7 +23,7 @@ static void py_op_promote_scalar(ct_tensor *scalar, ct_tensor other, ct_loc here
     else if (py_op_dtype_category(is) == 3 && py_op_dtype_category(theirs) == 2)
         *scalar = ct_cast_at(*scalar, theirs == CT_F64 ? CT_C128 : CT_C64, here);
 }
-static void py_op_promote_pair(PyObject *a, PyObject *b, ct_tensor in[2], ct_loc here) {
+void promote_operands(PyObject *a, PyObject *b, ct_tensor in[2], ct_loc here) {
     if (!tensor_check(a) || !tensor_check(b)) return;
     py_op_promote_scalar(&in[0], in[1], here);
     py_op_promote_scalar(&in[1], in[0], here);
@@ -34,7 +34,7 @@ static bool py_op_parse_operands(PyObject *a, PyObject *b, ct_tensor in[2], ct_l
     if (!is_operand(a) || !is_operand(b) || !operand_parse(a, &in[0], here) ||
         !operand_parse(b, &in[1], here))
         return false;
-    py_op_promote_pair(a, b, in, here);
+    promote_operands(a, b, in, here);
     return true;
 }
 
@@ -48,7 +48,7 @@ static PyObject *py_op_promoted(PyObject *module, PyObject *args) {
     const ct_tensor was[2] = {tensor_value(o[0], here), tensor_value(o[1], here)};
     ct_tensor in[2] = {was[0], was[1]};
     if (!was[0].bits || !was[1].bits) return NULL;
-    py_op_promote_pair(o[0], o[1], in, here);
+    promote_operands(o[0], o[1], in, here);
     PyObject *both[2];
     for (int i = 0; i < 2; i++)
         both[i] = in[i].bits == was[i].bits ? Py_NewRef(o[i]) : tensor_new(in[i], here);
