@@ -233,7 +233,7 @@ def test_norms_as_hooks():
     near(layer.weight_g, np.linalg.norm(before, axis=1, keepdims=True))
     with cotan.no_grad():
         layer.weight_g.mul_(2.0)
-    near(layer(cotan.ones(1, 3)), 2 * before.sum(1) + layer.bias.numpy())
+    near(layer(cotan.ones(3)), 2 * before.sum(1) + layer.bias.numpy())
     nn.utils.remove_weight_norm(layer)
     near(layer.weight, 2 * before)
     with cotan.no_grad():

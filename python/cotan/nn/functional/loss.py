@@ -33,14 +33,14 @@ def _check_same_shape(name, input, target):
                          "the same")
 
 
-def _checked_difference(name, input, target):
+def _checked_difference(name, input, target, level=4):
     """Returns input - target. Other shapes broadcast, as in PyTorch, where (N,) and (N, 1) make a loss of (N,
     N): it warns, too."""
     input, target = in_float32(input, target)
     shapes = tuple(input.shape), tuple(target.shape)
     if shapes[0] != shapes[1]:
         warnings.warn(f"{name}: the input has shape {shapes[0]}, the target {shapes[1]}, which broadcast to another loss\n"
-                      "  hint: target.reshape(input.shape)", stacklevel=3)
+                      "  hint: target.reshape(input.shape)", stacklevel=level)
     return input - target
 
 
@@ -73,7 +73,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
-    distance = ops.abs(_checked_difference("huber_loss", input, target))
+    distance = ops.abs(_checked_difference("huber_loss", input, target, 3))
     near = ops.less_equal(distance, float(delta))
     small = ops.select(near, distance, 0.0)
     loss = ops.select(near, small * small * 0.5, (distance - 0.5 * delta) * delta)

@@ -11,11 +11,11 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def norm_except_dim(v, pow=2, dim=0):
-    """Returns the norm over all axes but one; reduced axes keep size 1; dim -1: over all axes."""
+    """Returns the norm over all axes but one; reduced axes keep size 1; dim -1: over all axes, as a number."""
     axes = [axis for axis in range(v.ndim) if dim == -1 or axis != dim % v.ndim]
     if pow != 2:
-        return ops.vector_norm(v, axes=axes, keepdims=True, ord=float(pow)) if axes else ops.abs(v)
-    return ops.sqrt(ops.sum(v * v, axes=axes, keepdims=True)) if axes else ops.abs(v)
+        return ops.vector_norm(v, axes=axes, keepdims=dim != -1, ord=float(pow)) if axes else ops.abs(v)
+    return ops.sqrt(ops.sum(v * v, axes=axes, keepdims=dim != -1)) if axes else ops.abs(v)
 
 
 class _WeightNorm(Module):
