@@ -257,7 +257,7 @@ def test_smaller_functions():
      "grid_sample: the input is (1, 1, 2, 2) and the grid (1, 2, 2, 3), they must be (N, C, H, W) and (N, H', W', 2), "
      "or (N, C, D, H, W) and (N, D', H', W', 3)"),
     (lambda: F.grid_sample(cotan.ones(1, 1, 2, 2), cotan.ones(1, 2, 2, 2), mode="linear"), ValueError,
-     "grid_sample: mode is 'linear', it must be \"bilinear\" or \"nearest\""),
+     "grid_sample: mode is 'linear', it must be \"bilinear\", \"nearest\" or \"bicubic\""),
     (lambda: F.grid_sample(cotan.ones(1, 1, 2, 2), cotan.ones(1, 2, 2, 2), padding_mode="edge"), ValueError,
      "grid_sample: padding_mode is 'edge', it must be \"zeros\", \"border\" or \"reflection\""),
     (lambda: F.affine_grid(cotan.ones(1, 2, 3), (2, 1, 4, 4)), ValueError,
