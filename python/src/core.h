@@ -1,4 +1,4 @@
-// cotan._core: the extension over the public headers, for the stable ABI of Python 3.11.
+// cotan._core: the extension over the public headers and io/pickle.h, for the stable ABI of Python 3.11.
 //
 // All functions run with the GIL held, except plans (run.c). A function that returns NULL or false has set a
 // Python exception; one that returns a tensor returns a poisoned one in that case.
@@ -131,6 +131,9 @@ extern PyMethodDef library_methods[], profile_methods[];
 
 // ------------------------------------------------------------------------------------ files.c
 extern PyMethodDef file_functions[];
+
+// ----------------------------------------------------------------------------------- pickle.c
+extern PyMethodDef pickle_functions[];
 
 // ----------------------------------------------------------------------------------- places.c
 // a device's name as a C string; NULL with an exception set

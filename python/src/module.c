@@ -223,6 +223,7 @@ PyMODINIT_FUNC PyInit__core(void) {
         PyModule_AddFunctions(module, library_methods) == 0 &&
         PyModule_AddFunctions(module, profile_methods) == 0 &&
         PyModule_AddFunctions(module, file_functions) == 0 &&
+        PyModule_AddFunctions(module, pickle_functions) == 0 &&
         PyModule_AddFunctions(module, lm_methods) == 0 &&
         PyModule_AddFunctions(module, tokenizer_methods) == 0 &&
         PyModule_AddFunctions(module, engine_methods) == 0 &&
