@@ -523,8 +523,6 @@ static bool pickle_push_storage(unpickler *u) {
 
 // -------------------------------------------------------------------------------------------- tensors
 
-enum { MADE_BYTES = 400 }; // of a tensor's description, at most
-
 // Checks a tensor's offset, sizes or strides.
 static bool pickle_check_numbers(unpickler *u, const char *what, const value *v) {
     const value *const one[] = {v},
@@ -621,7 +619,7 @@ static bool pickle_push_tensor(unpickler *u, const global *g, const value *args)
     return pickle_check_view(u, t, count, a[2], a[3]) &&
            (args->count == least || pickle_read_metadata(u, t, a[least])) &&
            pickle_spend(u, (uint64_t)t->elements, ct_dtype_size(t->type->dtype)) &&
-           pickle_spend(u, 1, MADE_BYTES) && pickle_push(u, v);
+           pickle_spend(u, t->rank + 8, 16) && pickle_push(u, v);
 }
 
 // ---------------------------------------------------------------------------------------------- calls
