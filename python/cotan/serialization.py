@@ -5,7 +5,6 @@ load has the library's reader of pickles check that a file is data: the opcodes 
 numbers that fit the file. Only then Python's own Unpickler makes the objects, of the same list of globals.
 """
 import io
-import itertools
 import math
 import os
 import stat
@@ -76,53 +75,14 @@ def read_tensor(source, key, dtype, offset, size, stride):
     """Reads only the tensor's own bytes if they are contiguous, in whatever order of axes; otherwise the
     whole storage."""
     width = WIDTHS[dtype.name]
-    if 0 in size:
-        return _core._of_bytes(b"", dtype, size)
     dense = tuple(1 if step == 0 else n for n, step in zip(size, stride))
-    span = 1 + sum((n - 1) * step for n, step in zip(dense, stride))
-    if span == math.prod(dense):
-        data, offset = source.read(key, offset * width, span * width), 0
+    span = 0 if 0 in size else 1 + sum((n - 1) * step for n, step in zip(dense, stride))
+    if span in (0, math.prod(dense)):
+        data = source.read(key, offset * width, span * width) if span else b""
     else:
-        data = source.whole(key)
-    if source.is_swapped:
-        data = byteswap(data, width // 2 if dtype.name.startswith("complex") else width)
-    if len(data) != span * width or strides_of_long_axes(dense, stride) != strides_of_long_axes(dense, row_major_strides(dense)):
-        data = gather_strided(data, width, offset, dense, stride)
-    tensor = _core._of_bytes(data, dtype, dense)
+        data = memoryview(source.whole(key))[offset * width:]
+    tensor = _core._of_bytes(data, dtype, dense, stride, source.is_swapped)
     return tensor if dense == size else _core.ops.expand(tensor, size)
-
-
-def row_major_strides(size):
-    return tuple(math.prod(size[i + 1:]) for i in range(len(size)))
-
-
-def strides_of_long_axes(size, stride):
-    return [step for n, step in zip(size, stride) if n > 1]
-
-
-def byteswap(data, width):
-    result = bytearray(len(data))
-    for i in range(width):
-        result[i::width] = data[width - 1 - i::width]
-    return result
-
-
-def gather_strided(data, width, offset, size, stride):
-    """Returns the elements in row-major order: the longest axis by slices with a step, the others one by
-    one."""
-    if width == 16:
-        width, offset, size, stride = 8, 2 * offset, (*size, 2), (*(2 * step for step in stride), 1)
-    unit = {1: "B", 2: "H", 4: "I", 8: "Q"}[width]
-    source = memoryview(data)[:len(data) // width * width].cast(unit)
-    result = bytearray(math.prod(size) * width)
-    target = memoryview(result).cast(unit)
-    axes = sorted(((n, step, to) for n, step, to in zip(size, stride, row_major_strides(size)) if n > 1), reverse=True)
-    n, step, to = axes[0] if axes else (1, 1, 1)
-    for place in itertools.product(*(range(axis[0]) for axis in axes[1:])):
-        start = offset + sum(i * axis[1] for i, axis in zip(place, axes[1:]))
-        first = sum(i * axis[2] for i, axis in zip(place, axes[1:]))
-        target[first:first + (n - 1) * to + 1:to] = source[start:start + (n - 1) * step + 1:step]
-    return result
 
 
 class Source:

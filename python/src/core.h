@@ -98,6 +98,8 @@ bool tensor_parse(PyObject *o, ct_dtype dtype, ct_tensor *t, ct_loc here);
 ct_tensor cast_data_eagerly(ct_tensor t, ct_dtype want, ct_loc here);
 bool operand_parse_strong(PyObject *o, ct_tensor *t, ct_loc here);
 bool is_number(PyObject *o);
+// Copies a view of elements of a dtype, perhaps of the other byte order, whatever its format says.
+bool make_from_view(Py_buffer *view, ct_dtype dtype, bool swapped, ct_tensor *t, ct_loc here);
 // Parses whole numbers: one, a sequence or None (n 0). `what` names the argument in errors.
 bool ints_parse(PyObject *o, int64_t *to, size_t capacity, size_t *n, const char *what);
 bool int_parse(PyObject *o, int64_t *to, const char *what);
