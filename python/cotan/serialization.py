@@ -63,7 +63,7 @@ class Loader(Unpickler):
         self.find_other = find_other
 
     def find_class(self, module, name):
-        full = f"{ {'__builtin__': 'builtins', 'torch.cuda': 'torch'}.get(module, module)}.{name}"
+        full = {"__builtin__": "builtins", "torch.cuda": "torch"}.get(module, module) + "." + name
         return self.known[full] if full in self.known or not self.find_other else self.find_other(module, name)
 
     def persistent_load(self, told):

@@ -20,9 +20,7 @@ typedef enum global_kind {
     MAKE_BYTES,
     MAKE_BYTEARRAY,
     MAKE_VALUE, // of arguments that may be anything of their types
-    REBUILD,    // (storage, offset, sizes, strides)
-    REBUILD_V2, // (..., requires_grad, hooks, metadata)
-    REBUILD_V3, // (..., requires_grad, hooks, dtype, metadata)
+    REBUILD,    // (storage, offset, sizes, strides, requires_grad, hooks, dtype of v3, metadata)
     PARAMETER,  // (tensor, requires_grad, hooks)
     STORAGE,
     DTYPE,
@@ -30,7 +28,8 @@ typedef enum global_kind {
 
 typedef struct ct_pickle_global {
     const char *module, *name, *shown;
-    const char *made, *arguments; // the type of what a call makes, the types that it may take
+    const char *made, *arguments; // the type of what a call makes, the types that it may take, or
+                                  // the least number of arguments of REBUILD
     global_kind kind;
     ct_pickle_type type; // of a storage, or the dtype itself
 } global;
@@ -58,9 +57,9 @@ static const global globals[] = {
     CALL("builtins", "complex", MAKE_VALUE, "complex", "float, float"),
     CALL("torch", "device", MAKE_VALUE, "str", "str|str, int"),
     CALL("torch", "Size", MAKE_SIZE, "Size", "tuple"),
-    CALL("torch._utils", "_rebuild_tensor", REBUILD, "Tensor", ""),
-    CALL("torch._utils", "_rebuild_tensor_v2", REBUILD_V2, "Tensor", ""),
-    CALL("torch._utils", "_rebuild_tensor_v3", REBUILD_V3, "Tensor", ""),
+    CALL("torch._utils", "_rebuild_tensor", REBUILD, "Tensor", "4"),
+    CALL("torch._utils", "_rebuild_tensor_v2", REBUILD, "Tensor", "6"),
+    CALL("torch._utils", "_rebuild_tensor_v3", REBUILD, "Tensor", "7"),
     CALL("torch._utils", "_rebuild_parameter", PARAMETER, "Parameter", "Tensor, bool, OrderedDict"),
     STORE("torch", "UntypedStorage", "uint8", CT_U8),
     STORE("torch.storage", "UntypedStorage", "uint8", CT_U8),
@@ -91,7 +90,8 @@ typedef struct unpickler {
     size_t opcode; // offset of the current opcode
     value **stack;
     size_t n, cap;
-    size_t *marks; // stack heights
+    size_t floor;  // height of the stack at the last mark
+    size_t *marks; // and at those before it
     size_t n_marks, marks_cap;
     value **memo;
     size_t n_memo, memo_cap; // entries below n_memo are set, or NULL
@@ -158,17 +158,16 @@ static bool pickle_push_integer(unpickler *u, ct_pickle_kind kind, int64_t integ
 
 // Checks that the stack has n values above the last mark.
 static bool pickle_check_stack(unpickler *u, size_t n) {
-    size_t floor = u->n_marks ? u->marks[u->n_marks - 1] : 0;
-    return u->n - floor >= n || pickle_refuse(u, "an operand is missing on the stack");
+    return u->n - u->floor >= n || pickle_refuse(u, "an operand is missing on the stack");
 }
 
 // Pops the last mark and the values above it.
 static bool pickle_pop_mark(unpickler *u, value ***items, size_t *n) {
     if (!u->n_marks) return pickle_refuse(u, "a mark is missing on the stack");
-    size_t floor = u->marks[--u->n_marks];
-    *items = u->n > floor ? u->stack + floor : NULL;
-    *n = u->n - floor;
-    u->n = floor;
+    *items = u->n > u->floor ? u->stack + u->floor : NULL;
+    *n = u->n - u->floor;
+    u->n = u->floor;
+    u->floor = u->marks[--u->n_marks];
     return true;
 }
 
@@ -238,14 +237,16 @@ static bool pickle_push_short_tuple(unpickler *u, size_t n) {
     return pickle_push_tuple(u, u->stack + u->n, n);
 }
 
+static bool pickle_refuse_target(unpickler *u, const value *to, const char *wanted) {
+    return pickle_refuse(u, "elements are put into %s, not into %s",
+                         to ? pickle_type_name(to) : "nothing", wanted);
+}
+
 // Appends to the list or dict on top of the stack.
 static bool pickle_extend(unpickler *u, ct_pickle_kind kind, value **items, size_t n) {
-    size_t floor = u->n_marks ? u->marks[u->n_marks - 1] : 0;
-    value *to = u->n > floor ? u->stack[u->n - 1] : NULL;
+    value *to = u->n > u->floor ? u->stack[u->n - 1] : NULL;
     if (!to || to->kind != kind)
-        return pickle_refuse(u, "elements are put into %s, not into %s",
-                             to ? pickle_type_name(to) : "nothing",
-                             kind == CT_PICKLE_LIST ? "list" : "dict");
+        return pickle_refuse_target(u, to, kind == CT_PICKLE_LIST ? "list" : "dict");
     if (kind == CT_PICKLE_DICT && n % 2) return pickle_refuse(u, "a key has no value");
     for (size_t i = 0; i < n; i++)
         if (kind == CT_PICKLE_DICT && i % 2 == 0 ? !pickle_check_key(u, items[i])
@@ -449,22 +450,15 @@ static shown pickle_show(const value *v) {
     size_t n = tuple, count = tuple ? v->count : 1;
     for (size_t i = 0; i < count && n < sizeof to.s; i++) {
         const value *one = tuple ? v->items[i] : v;
-        const char *comma = i ? ", " : "", *of = pickle_type_name(one);
-        size_t left = sizeof to.s - n;
-        int more;
-        if (one->kind == CT_PICKLE_INT)
-            more = snprintf(to.s + n, left, "%s%" PRId64, comma, one->integer);
-        else if (one->kind == CT_PICKLE_BIGINT)
-            more = snprintf(to.s + n, left, "%san integer of %zu bytes", comma, one->n);
-        else if (one->kind == CT_PICKLE_TEXT)
-            more = snprintf(to.s + n, left, "%s'%s'", comma,
-                            ct__printable(one->s, one->n, text, sizeof text));
-        else
-            more = snprintf(to.s + n, left, "%s%s", comma,
-                            one->kind != CT_PICKLE_BOOL ? of
-                            : one->integer              ? "True"
-                                                        : "False");
-        n += (size_t)more;
+        const char *of = pickle_type_name(one), *quote = one->kind == CT_PICKLE_TEXT ? "'" : "";
+        if (one->kind == CT_PICKLE_BOOL) of = one->integer ? "True" : "False";
+        snprintf(text, sizeof text, "%s", of);
+        if (one->kind == CT_PICKLE_INT) snprintf(text, sizeof text, "%" PRId64, one->integer);
+        if (one->kind == CT_PICKLE_BIGINT)
+            snprintf(text, sizeof text, "an integer of %zu bytes", one->n);
+        if (*quote) ct__printable(one->s, one->n, text, sizeof text);
+        n += (size_t)snprintf(to.s + n, sizeof to.s - n, "%s%s%s%s", i ? ", " : "", quote, text,
+                              quote);
     }
     if (tuple && n < sizeof to.s) snprintf(to.s + n, sizeof to.s - n, count == 1 ? ",)" : ")");
     return to;
@@ -583,14 +577,14 @@ static bool pickle_read_metadata(unpickler *u, ct_pickle_tensor *t, const value 
 
 static bool pickle_push_tensor(unpickler *u, const global *g, const value *args) {
     value **a = args->items;
-    size_t least = g->kind == REBUILD ? 4 : g->kind == REBUILD_V2 ? 6 : 7;
+    const size_t least = (size_t)(*g->arguments - '0');
     ct_pickle_tensor *t = ct__arena_zero(&u->p->arena, sizeof *t);
     value *v = t ? pickle_new_value(u, CT_PICKLE_TENSOR) : NULL;
     if (!v) return pickle_refuse_memory(u, sizeof *t);
     t->storage = a[0]->storage;
     t->type = t->storage->type;
     int64_t count = t->storage->elements, width = (int64_t)ct_dtype_size(t->type->dtype);
-    if (g->kind == REBUILD_V3) {
+    if (least == 7) {
         if (a[6]->kind != CT_PICKLE_GLOBAL || a[6]->global->kind != DTYPE)
             return pickle_refuse(u, "a tensor's dtype is a %s", pickle_type_name(a[6]));
         t->type = &a[6]->global->type;
@@ -627,19 +621,17 @@ static bool pickle_push_tensor(unpickler *u, const global *g, const value *args)
 // Checks that the types of the arguments are one of the global's choices.
 static bool pickle_check_arguments(unpickler *u, const global *g, const value *args) {
     char types[256] = "";
-    size_t n = 0, least = g->kind == REBUILD ? 4 : g->kind == REBUILD_V2 ? 6 : 7;
+    size_t n = 0, least = (size_t)(*g->arguments - '0'), length;
     for (size_t i = 0; i < args->count && n < sizeof types; i++)
         n += (size_t)snprintf(types + n, sizeof types - n, "%s%s", i ? ", " : "",
                               pickle_type_name(args->items[i]));
-    if (g->kind == REBUILD || g->kind == REBUILD_V2 || g->kind == REBUILD_V3) {
-        if ((args->count == least || (least > 4 && args->count == least + 1)) &&
-            args->items[0]->kind == CT_PICKLE_STORAGE)
-            return true;
-    } else {
-        for (const char *choice = g->arguments;; choice += strcspn(choice, "|") + 1) {
-            if (strcspn(choice, "|") == n && strncmp(choice, types, n) == 0) return true;
-            if (!choice[strcspn(choice, "|")]) break;
-        }
+    if (g->kind == REBUILD && (args->count == least || (least > 4 && args->count == least + 1)) &&
+        args->items[0]->kind == CT_PICKLE_STORAGE)
+        return true;
+    for (const char *choice = g->arguments; g->kind != REBUILD; choice += length + 1) {
+        length = strcspn(choice, "|");
+        if (length == n && strncmp(choice, types, n) == 0) return true;
+        if (!choice[length]) break;
     }
     return pickle_refuse(u, "%s is called with (%s)", g->shown, types);
 }
@@ -675,12 +667,13 @@ static bool pickle_push_call(unpickler *u, const global *g, const value *args) {
                 return pickle_refuse(u, "%s is made of a tuple whose elements are no integers",
                                      g->shown);
         *v = *of;
-    } else if (of && (g->kind == MAKE_BYTES || g->kind == MAKE_BYTEARRAY)) {
+    } else if (of && of->kind != CT_PICKLE_REAL) { // a string or bytes
         v->s = of->s;
         v->n = of->n;
-        bool ok = args->count == 1 ||
-                  pickle_text_is(args->items[1], g->kind == MAKE_BYTES ? "latin1" : "latin-1");
-        for (size_t i = 0; ok && of->kind == CT_PICKLE_TEXT && i < v->n; i++)
+        bool ok = true, encoded = args->count == 2 && g->kind != MAKE_VALUE;
+        if (encoded)
+            ok = pickle_text_is(args->items[1], g->kind == MAKE_BYTES ? "latin1" : "latin-1");
+        for (size_t i = 0; ok && encoded && i < v->n; i++)
             ok = (unsigned char)v->s[i] < 0xc4; // the first byte of U+0100
         if (!ok) return pickle_refuse(u, "bytes are given as a string that is not latin1");
     }
@@ -702,9 +695,7 @@ static bool pickle_reduce(unpickler *u) {
     switch (g->kind) {
     case MAKE_DICT:
     case MAKE_SET: return pickle_push_container(u, g, args->count ? args->items[0] : NULL);
-    case REBUILD:
-    case REBUILD_V2:
-    case REBUILD_V3: return pickle_push_tensor(u, g, args);
+    case REBUILD: return pickle_push_tensor(u, g, args);
     case PARAMETER: {
         value *v = pickle_new_value(u, CT_PICKLE_TENSOR);
         if (!v || !pickle_check_gradients(u, args->items[0]->tensor, args->items[1])) return false;
@@ -720,11 +711,9 @@ static bool pickle_reduce(unpickler *u) {
 static bool pickle_build(unpickler *u) {
     if (!pickle_check_stack(u, 1)) return false;
     const value *state = u->stack[--u->n];
-    size_t floor = u->n_marks ? u->marks[u->n_marks - 1] : 0;
-    const value *to = u->n > floor ? u->stack[u->n - 1] : NULL;
+    const value *to = u->n > u->floor ? u->stack[u->n - 1] : NULL;
     if (!to || strcmp(pickle_type_name(to), "OrderedDict") != 0)
-        return pickle_refuse(u, "elements are put into %s, not into OrderedDict",
-                             to ? pickle_type_name(to) : "nothing");
+        return pickle_refuse_target(u, to, "OrderedDict");
     bool ok = state->kind == CT_PICKLE_DICT && !state->global;
     for (size_t i = 0; u->p->strict && ok && i < state->count; i += 2) {
         const value *metadata = state->items[i + 1];
@@ -745,6 +734,9 @@ static bool pickle_step(unpickler *u, unsigned op) {
     size_t n;
     // In strict pickles: what other protocols have, and what torch.save does not write.
     if (u->p->strict && memchr("012\x8b\x8c\x8d\x93\x94\x95", (int)op, 9)) op = 0;
+    if (memchr("NUJKMGX\x88\x89\x8a\x8b\x8c\x8d", (int)op, 13)) return pickle_run_scalar_op(u, op);
+    if (memchr("]})taesu\x85\x86\x87", (int)op, 11)) return pickle_run_container_op(u, op);
+    if (memchr("qrhj\x94", (int)op, 5)) return pickle_run_memo_op(u, op);
     switch (op) {
     case 0x80: // PROTO
         return pickle_read_bytes(u, b, 1) &&
@@ -754,40 +746,12 @@ static bool pickle_step(unpickler *u, unsigned op) {
     case '(':
         if (!CT_GROW(u->marks, u->marks_cap, u->n_marks + 1))
             return pickle_refuse_memory(u, u->marks_cap * 2 * sizeof *u->marks);
-        u->marks[u->n_marks++] = u->n;
+        u->marks[u->n_marks++] = u->floor;
+        u->floor = u->n;
         return true;
     case '0': return pickle_check_stack(u, 1) && (u->n--, true);
     case '1': return pickle_pop_mark(u, &items, &n);
     case '2': return pickle_check_stack(u, 1) && pickle_push(u, u->stack[u->n - 1]);
-    case 'N':
-    case 'U':
-    case 0x88:
-    case 0x89:
-    case 'J':
-    case 'K':
-    case 'M':
-    case 'G':
-    case 0x8a:
-    case 0x8b:
-    case 0x8c:
-    case 'X':
-    case 0x8d: return pickle_run_scalar_op(u, op);
-    case ']':
-    case '}':
-    case ')':
-    case 't':
-    case 0x85:
-    case 0x86:
-    case 0x87:
-    case 'a':
-    case 'e':
-    case 's':
-    case 'u': return pickle_run_container_op(u, op);
-    case 'q':
-    case 'r':
-    case 'h':
-    case 'j':
-    case 0x94: return pickle_run_memo_op(u, op);
     case 'c':
     case 0x93: return pickle_read_global(u, op);
     case 'Q': return pickle_push_storage(u);
