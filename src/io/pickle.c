@@ -678,7 +678,8 @@ static bool pickle_push_call(unpickler *u, const global *g, const value *args) {
         if (!ok) return pickle_refuse(u, "bytes are given as a string that is not latin1");
     }
     v->global = g;
-    return pickle_spend(u, g->kind == MAKE_SIZE ? v->count : v->n, 8) && pickle_push(u, v);
+    return pickle_spend(u, g->kind == MAKE_SIZE ? v->count : v->n, g->kind == MAKE_SIZE ? 8 : 1) &&
+           pickle_push(u, v);
 }
 
 static bool pickle_reduce(unpickler *u) {

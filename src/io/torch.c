@@ -186,7 +186,7 @@ static bool torch_add_tensors(reader *r, ct_pickle_value *top) {
 }
 
 static bool torch_label(reader *r, ct_pickle *pickle, const char *part) {
-    pickle->label = ct__arena_printf(r->arena, "%s: pytorch%s", r->file->path, part);
+    pickle->label = ct__arena_printf(r->arena, "%s: pytorch: %s", r->file->path, part);
     pickle->budget = CT_PICKLE_BUDGET(r->file->n);
     return pickle->label || torch_refuse_memory(r, strlen(r->file->path));
 }
@@ -258,7 +258,7 @@ static bool torch_read_archive(reader *r, archive *a) {
     if (!ct__zip_check_end(&a->zip, r->err)) return false;
     if (!a->pickle.name) return torch_refuse(r, "the archive has no data.pkl");
     a->bytes = torch_unzip_pickle(r, &a->zip, &a->pickle);
-    bool ok = a->bytes && torch_sort_storages(r) && torch_label(r, &pickle, ": data.pkl") &&
+    bool ok = a->bytes && torch_sort_storages(r) && torch_label(r, &pickle, "data.pkl") &&
               ct__pickle_read(&pickle, a->bytes, a->pickle.bytes, &at, &top, r->err) &&
               torch_add_tensors(r, top);
     ct__arena_free(&pickle.arena);
@@ -336,7 +336,7 @@ static bool torch_read_legacy(reader *r) {
         return torch_refuse(r, "it begins with \"%s\", as nothing that torch.save writes",
                             ct__printable_bytes(start, n < 8 ? n : 8, shown, sizeof shown));
     ct_pickle pickle = {.user = r};
-    bool ok = torch_label(r, &pickle, "") && torch_read_pickles(r, &pickle);
+    bool ok = torch_label(r, &pickle, "a pickle") && torch_read_pickles(r, &pickle);
     ct__arena_free(&pickle.arena);
     return ok;
 }

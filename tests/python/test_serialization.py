@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import cotan
-from cotan import nn, optim
+from cotan import nn, optim, serialization
 
 DATA = Path(__file__).parent / "data"
 EVENTS, WATCHED = [], ("os.", "subprocess.", "exec", "compile", "import", "ctypes.", "socket.", "shutil.", "pickle.")
@@ -311,6 +311,24 @@ def test_handmade_files_load():
     assert cotan.load(io.BytesIO(archive(b"]q\x00h\x00a")))[0][0] != []
 
 
+class Net:
+    pass
+
+
+def test_objects_of_classes():
+    data = archive(named("net.Net") + b")\x81}" + text("weight") + tensor() + b"sb")
+    found = serialization.load_file("x", io.BytesIO(data), lambda *name: {("net", "Net"): Net}[name])
+    assert type(found) is Net and values(found.weight) == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(pickle.UnpicklingError, match="the global 'net.Net' is none of those"):
+        cotan.load(io.BytesIO(data))
+    with pytest.raises(RuntimeError) as told:
+        serialization.load_file("x", io.BytesIO(archive(tensor(of=storage(count=5), size=(8,), stride=(1,)))), lambda *name: None)
+    assert str(told.value) == "load: x: 32 bytes at 0 of storage '0' are asked for, it has 24"
+    with pytest.raises(RuntimeError) as told:
+        serialization.load_file("x", io.BytesIO(LEGACY), lambda *name: None)
+    assert str(told.value) == "load: x: it is of the format from before PyTorch 1.6, of which data only can be read"
+
+
 MALICIOUS = [
     ("os_system", lambda: archive(named("posix.system") + b"(" + text("touch /tmp/x") + b"tR"), pickle.UnpicklingError,
      "load: the file: data.pkl, byte 2: the global 'posix.system' is none of those that data needs; code in files is never run"),
@@ -444,6 +462,12 @@ MALICIOUS = [
      'load: the file: data.pkl, byte 3: 1 bytes are needed, 0 are left'),
     ("set_bomb", lambda: archive(b"](" + b"K\x01" * 2000 + b"eq\x00" + (named("__builtin__.set") + b"h\x00\x85R0") .replace(b"0", b"q\x01") * 1000), pickle.UnpicklingError,
      'load: the file: data.pkl, byte 11778: its objects take more than 67547936 bytes, 16 times the file and 64 MiB'),
+    ("device_bomb", lambda: archive(text("c" * 50000) + b"q\x00](" + (named("torch.device") + b"h\x00K\x01\x86R") * 3000 + b"e"), pickle.UnpicklingError,
+     "load: the file: data.pkl, byte 77570: its objects take more than 68876016 bytes, 16 times the file and 64 MiB"),
+    ("bytearray_of_a_number", lambda: archive(named("__builtin__.bytearray") + whole(2**40) + b"\x85R"), pickle.UnpicklingError,
+     "load: the file: data.pkl, byte 34: builtins.bytearray is called with (int)"),
+    ("encode_with_a_codec", lambda: archive(named("_codecs.encode") + text("a") + text("zlib") + b"\x86R"), pickle.UnpicklingError,
+     "load: the file: data.pkl, byte 34: bytes are given as a string that is not latin1"),
     ("no_data_pkl", lambda: archive(b"N", {"data.pkl": None}), RuntimeError,
      "load: the file: the record 'data.pkl' is missing"),
     ("no_version", lambda: archive(b"N", {"version": None}), RuntimeError,
