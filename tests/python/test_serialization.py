@@ -3,6 +3,7 @@ Python's own zipfile and pickle. tests/parity/test_serialization.py exchanges fi
 import io
 import os
 import pickle
+import random
 import struct
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 import cotan
-from cotan import nn, optim, serialization
+from cotan import _core, nn, optim, serialization
 
 DATA = Path(__file__).parent / "data"
 EVENTS, WATCHED = [], ("os.", "subprocess.", "exec", "compile", "import", "ctypes.", "socket.", "shutil.", "pickle.")
@@ -551,6 +552,31 @@ def test_every_changed_byte_is_refused_or_read():
                     cotan.load(io.BytesIO(changed))
                 except (RuntimeError, pickle.UnpicklingError):
                     pass
+
+
+class Zeros(serialization.Source):
+    def read(self, key, start, n):
+        return bytes(n)
+
+    def whole(self, key):
+        return bytes(1 << 20)
+
+
+def test_what_is_checked_is_made():
+    """Python's Unpickler makes an object of every pickle that the library's reader accepts."""
+    draw, accepted = random.Random(0), [[b"]"], [b"}"]]
+    parts = [named(name) for name in serialization.OBJECTS] + [
+        tensor(), storage(), row((2, 3)), text("latin1"), text("_metadata"), whole(2**70), *(bytes([c]) for c in b"N\x88)]}(teusabRQ\x85\x86"),
+        b"q\0", b"h\0", b"q\1", b"h\1", named("__builtin__.set") + b"]\x85R", named("collections.OrderedDict") + b")R"]
+    for _ in range(30000):
+        made = list(draw.choice(accepted))
+        at = draw.randrange(len(made) + 1)
+        made[at:at] = draw.choices(parts, k=draw.randrange(1, 4))
+        data = b"\x80\2" + b"".join(made) + b"."
+        if type(_core._check_pickle(data, 0, 1 << 20, None)) is not str:
+            serialization.Loader(data, Zeros("x", None, {}, False)).load()
+            accepted.append(made)
+    assert len(accepted) > 300
 
 
 @pytest.mark.parametrize("call, kind, told_text", [
