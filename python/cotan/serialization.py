@@ -75,7 +75,7 @@ def read_tensor(source, key, dtype, offset, size, stride):
     """Reads only the tensor's own bytes if they are contiguous, in whatever order of axes; otherwise the
     whole storage."""
     width = WIDTHS[dtype.name]
-    dense = tuple(1 if step == 0 else n for n, step in zip(size, stride))
+    dense = tuple(1 if n and not step else n for n, step in zip(size, stride))
     span = 0 if 0 in size else 1 + sum((n - 1) * step for n, step in zip(dense, stride))
     if span in (0, math.prod(dense)):
         data = source.read(key, offset * width, span * width) if span else b""

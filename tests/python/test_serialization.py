@@ -307,6 +307,11 @@ LEGACY = (DATA / "legacy.pt").read_bytes()
 def test_handmade_files_load():
     for data in (GOOD, BIG, archive(tensor(), {"byteorder": None})):
         assert values(cotan.load(io.BytesIO(data))) == [[0, 1, 2], [3, 4, 5]]
+    for size, stride in (((0,), (0,)), ((0, 2), (1, 0)), ((2, 0), (0, 1))):
+        assert cotan.load(io.BytesIO(archive(tensor(size=size, stride=stride)))).shape == size
+    for records in ({}, {"byteorder": b"big", "data/0": np.arange(6, dtype=">f4").tobytes()}):
+        file = archive(tensor(1, (2, 2), (0, 3)), records)
+        assert values(cotan.load(io.BytesIO(file))) == [[1, 4], [1, 4]]
     deep = cotan.load(io.BytesIO(archive(b"]" * 50000 + b"a" * 49999)))
     assert len(deep) == 1
     assert cotan.load(io.BytesIO(archive(b"]q\x00h\x00a")))[0][0] != []
