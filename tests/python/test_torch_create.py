@@ -87,6 +87,7 @@ def test_ranges():
     check(torch.linspace(0, 10, 5), torch.float32, [0, 2.5, 5, 7.5, 10])
     check(torch.linspace(torch.tensor(0.0), end=1, steps=2, dtype=torch.float64), torch.float64, [0, 1])
     check(torch.linspace(0, 10, 4, dtype=torch.int64), torch.int64, [0, 3, 6, 10])
+    check(torch.linspace(0.9, 3.9, 3, dtype=torch.int64), torch.int64, [0, 1, 3])  # of integers, ends are integers
     check(torch.linspace(0, 1j, 2), torch.complex64, [0, 1j])
     check(torch.logspace(0, 3, 4, base=2), torch.float32, [1, 2, 4, 8])
     with pytest.raises(RuntimeError, match="0-dimensional"):
