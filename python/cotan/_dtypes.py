@@ -40,6 +40,11 @@ def complex_dtype(dtype):
     return _COMPLEX.get(dtype, _core.complex64)
 
 
+def category(dtype):
+    """Returns 0 for bool, 1 for integers, 2 for floats, 3 for complex numbers."""
+    return 0 if dtype in BOOL else 1 if dtype in INTEGERS else 2 if dtype in FLOATS else 3
+
+
 def isdtype(dtype, kind):
     """True if the dtype is of this kind: a dtype, a name ("bool", "signed integer", "unsigned integer",
     "integral", "real floating", "complex floating", "numeric"), or a tuple of these, of which one must

@@ -875,14 +875,14 @@ def write_archive(file, folder, pickled, tensors):
     archive.finish()
 
 
-def save(obj, f):
+def save(obj, f, pickler_class=Pickler):
     """Writes tensors, numbers, strings and lists, tuples, dicts and sets of them to a path or file, such as a
     state dict of a module or an optimizer. torch.load(f, weights_only=True) and cotan.load can read it.
 
     A file at a path is replaced when the new one is complete and on the disk, so a full disk or a crash
     leaves the old one. A Tensor object that occurs twice is written once.
     """
-    pickler = Pickler()
+    pickler = pickler_class()
     pickled = pickler.dump(obj)
     if not isinstance(f, (str, bytes, os.PathLike)):
         if not hasattr(f, "write"):

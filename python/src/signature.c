@@ -84,7 +84,13 @@ static void signature_replace(PyObject **at, PyObject *by) {
 
 // ------------------------------------------------------------------------------------- binding
 
+// True for whole numbers, and for tensors of one that have no axes.
 static bool signature_is_int(PyObject *o) {
+    if (tensor_check(o)) {
+        const ct_tensor t = tensor_peek(o);
+        const char kind = ct_ok(t) && !ct_rank(t) ? dtype_kind(ct_dtype_of(t)) : 'f';
+        return kind == 'i' || kind == 'u';
+    }
     return !PyBool_Check(o) && (PyLong_Check(o) || (PyIndex_Check(o) && !PyFloat_Check(o)));
 }
 static bool signature_is_sequence(PyObject *o) {
@@ -419,8 +425,8 @@ static PyObject *signature_call_method(const method *m, PyObject *self, PyObject
     TIMES_16(use, n##8)                                                                            \
     TIMES_16(use, n##9)                                                                            \
     TIMES_16(use, n##a)                                                                            \
-    TIMES_16(use, n##b) TIMES_16(use, n##c) TIMES_16(use, n##d) TIMES_16(use, n##e)                \
-        TIMES_16(use, n##f)
+    TIMES_16(use, n##b)                                                                            \
+    TIMES_16(use, n##c) TIMES_16(use, n##d) TIMES_16(use, n##e) TIMES_16(use, n##f)
 #define TIMES_1024(use) TIMES_256(use, 0) TIMES_256(use, 1) TIMES_256(use, 2) TIMES_256(use, 3)
 TIMES_1024(METHOD)
 typedef PyObject *(*method_function)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);

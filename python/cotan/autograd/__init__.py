@@ -1,4 +1,6 @@
 """Gradients of values, by the names of torch.autograd."""
+import contextlib
+
 from .. import _core
 from .._core import Tensor, ops
 from .._dtypes import COMPLEX
@@ -9,27 +11,6 @@ from .._gradcheck import gradcheck, gradgradcheck
 
 __all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck",
            "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled"]
-
-
-class set_detect_anomaly:
-    """Accepted without an effect, also as a context manager: every error names the line of the forward pass whose op it is
-    of. There is no search for NaN in gradients."""
-
-    def __init__(self, mode, check_nan=True):
-        self.mode = mode
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        return None
-
-
-class detect_anomaly(set_detect_anomaly):
-    __doc__ = set_detect_anomaly.__doc__
-
-    def __init__(self, check_nan=True):
-        super().__init__(True, check_nan)
 
 
 def Variable(data, requires_grad=False):
@@ -100,4 +81,19 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         _sum_of_products(tensors, cotangents, "backward").backward(retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
 
 
-from . import functional  # noqa: E402, F401
+class set_detect_anomaly(contextlib.nullcontext):
+    """Changes nothing, as a call or a with block: an error of backward names the op and its line as it is, and NaN is no
+    error."""
+
+    def __init__(self, mode, check_nan=True):
+        super().__init__()
+
+
+class detect_anomaly(set_detect_anomaly):
+    """Changes nothing."""
+
+    def __init__(self, check_nan=True):
+        super().__init__(True)
+
+
+from . import functional, graph  # noqa: E402, F401

@@ -56,14 +56,18 @@ class Hardswish(_InPlace):
         return ""
 
 
-class Hardsigmoid(Hardswish):
+class Hardsigmoid(_InPlace):
     def forward(self, input):
         return F.hardsigmoid(input, self.inplace)
 
+    def extra_repr(self):
+        return ""
+
 
 class Hardtanh(_InPlace):
-    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
+    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False, min_value=None, max_value=None):
         super().__init__(inplace)
+        min_val, max_val = (val if value is None else value for val, value in ((min_val, min_value), (max_val, max_value)))
         if max_val <= min_val:
             raise AssertionError("max_val must be larger than min_val")
         self.min_val, self.max_val = min_val, max_val
@@ -83,19 +87,21 @@ class ReLU6(Hardtanh):
         return "inplace=True" if self.inplace else ""
 
 
-class ELU(_InPlace):
+class _Alpha(_InPlace):
     def __init__(self, alpha=1.0, inplace=False):
         super().__init__(inplace)
         self.alpha = alpha
-
-    def forward(self, input):
-        return F.elu(input, self.alpha, self.inplace)
 
     def extra_repr(self):
         return self._with_inplace(f"alpha={self.alpha}")
 
 
-class CELU(ELU):
+class ELU(_Alpha):
+    def forward(self, input):
+        return F.elu(input, self.alpha, self.inplace)
+
+
+class CELU(_Alpha):
     def forward(self, input):
         return F.celu(input, self.alpha, self.inplace)
 
@@ -208,41 +214,45 @@ class GLU(Module):
         return f"dim={self.dim}"
 
 
-class Softmax(Module):
+class _AlongAxis(Module):
     def __init__(self, dim=None):
         super().__init__()
         self.dim = dim
-
-    def forward(self, input):
-        return F.softmax(input, self.dim)
 
     def extra_repr(self):
         return f"dim={self.dim}"
 
 
-class LogSoftmax(Softmax):
+class Softmax(_AlongAxis):
+    def forward(self, input):
+        return F.softmax(input, self.dim)
+
+
+class LogSoftmax(_AlongAxis):
     def forward(self, input):
         return F.log_softmax(input, self.dim)
 
 
-class Softmin(Softmax):
+class Softmin(_AlongAxis):
     def forward(self, input):
         return F.softmin(input, self.dim)
 
 
-class Hardshrink(Module):
+class _Shrink(Module):
     def __init__(self, lambd=0.5):
         super().__init__()
         self.lambd = lambd
-
-    def forward(self, input):
-        return F.hardshrink(input, self.lambd)
 
     def extra_repr(self):
         return str(self.lambd)
 
 
-class Softshrink(Hardshrink):
+class Hardshrink(_Shrink):
+    def forward(self, input):
+        return F.hardshrink(input, self.lambd)
+
+
+class Softshrink(_Shrink):
     def forward(self, input):
         return F.softshrink(input, self.lambd)
 

@@ -16,6 +16,15 @@ def _normalize_index(index, length, what):
     return index % length
 
 
+class Container(Module):
+    """The children by their names; deprecated, as in PyTorch."""
+
+    def __init__(self, **kwargs):
+        super().__init__()
+        for name, module in kwargs.items():
+            self.add_module(name, module)
+
+
 class Sequential(Module):
     """Calls the modules one after the other, each with the result of the one before it."""
 

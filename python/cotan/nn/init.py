@@ -1,5 +1,7 @@
 """Initial values of parameters, drawn from the process's generator or another one."""
+import functools
 import math
+import warnings
 
 from .. import _core, _random
 from .._core import ops
@@ -142,6 +144,24 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
     rank = ops.argsort(order, axis=0)
     drawn = _random.gaussian((rows, columns), 0.0, std, tensor.dtype, generator)
     return _write(tensor, ops.select(ops.less(rank, zeros), 0.0, drawn))
+
+
+def _deprecated(function):
+    """Returns the function by its name without an underscore, which warns."""
+    old = function.__name__.rstrip("_")
+
+    @functools.wraps(function)
+    def initialize(*args, **kwargs):
+        warnings.warn(f"`nn.init.{old}` is now deprecated in favor of `nn.init.{old}_`.", FutureWarning, stacklevel=2)
+        return function(*args, **kwargs)
+
+    initialize.__name__ = old
+    return initialize
+
+
+uniform, normal, constant, eye, dirac, xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, orthogonal, sparse = map(
+    _deprecated, (uniform_, normal_, constant_, eye_, dirac_, xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_,
+                  orthogonal_, sparse_))
 
 
 def empty_parameter_values(shape, dtype=None):

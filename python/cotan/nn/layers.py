@@ -17,7 +17,8 @@ __all__ = [
     "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d",
     "Bilinear", "ChannelShuffle", "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d",
     "ConstantPad2d", "ConstantPad3d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
-    "ConvTranspose3d", "Embedding", "EmbeddingBag", "Flatten", "Fold", "GroupNorm", "Identity", "InstanceNorm1d",
+    "ConvTranspose3d", "CrossMapLRN2d", "Embedding", "EmbeddingBag", "Flatten", "Fold", "FractionalMaxPool2d", "FractionalMaxPool3d",
+    "GroupNorm", "Identity", "InstanceNorm1d",
     "InstanceNorm2d", "InstanceNorm3d", "LPPool1d", "LPPool2d", "LPPool3d", "LayerNorm", "Linear",
     "LocalResponseNorm", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
     "PixelShuffle", "PixelUnshuffle", "RMSNorm", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d",
@@ -238,20 +239,22 @@ class ConvTranspose3d(_TransposedConv):
     n = 3
 
 
-class Unfold(Module):
+class _Windows(Module):
     def __init__(self, kernel_size, dilation=1, padding=0, stride=1):
         super().__init__()
         self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
-
-    def forward(self, input):
-        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self):
         return (f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, "
                 f"stride={self.stride}")
 
 
-class Fold(Unfold):
+class Unfold(_Windows):
+    def forward(self, input):
+        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
+
+
+class Fold(_Windows):
     def __init__(self, output_size, kernel_size, dilation=1, padding=0, stride=1):
         super().__init__(kernel_size, dilation, padding, stride)
         self.output_size = output_size
@@ -324,7 +327,12 @@ class MaxUnpool3d(_MaxUnpool):
     n = 3
 
 
-class AvgPool1d(Module):
+class _AvgPool(Module):
+    def extra_repr(self):
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPool):
     def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
         super().__init__()
         self.kernel_size = per_axis(kernel_size, 1)
@@ -335,12 +343,9 @@ class AvgPool1d(Module):
     def forward(self, input):
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
-    def extra_repr(self):
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class AvgPool2d(Module):
-    function = staticmethod(F.avg_pool2d)
+class _AvgPoolOfImages(_AvgPool):
+    function = None
 
     def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
         super().__init__()
@@ -351,11 +356,12 @@ class AvgPool2d(Module):
         return self.function(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
                              self.divisor_override)
 
-    def extra_repr(self):
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+class AvgPool2d(_AvgPoolOfImages):
+    function = staticmethod(F.avg_pool2d)
 
 
-class AvgPool3d(AvgPool2d):
+class AvgPool3d(_AvgPoolOfImages):
     function = staticmethod(F.avg_pool3d)
 
 
@@ -387,12 +393,12 @@ class LPPool3d(_LPPool):
     n = 3
 
 
-class _AdaptivePool(Module):
+class _AdaptiveAvgPool(Module):
     function = None
 
-    def __init__(self, output_size, return_indices=False):
+    def __init__(self, output_size):
         super().__init__()
-        self.output_size, self.return_indices = output_size, return_indices
+        self.output_size = output_size
 
     def forward(self, input):
         return self.function(input, self.output_size)
@@ -401,21 +407,30 @@ class _AdaptivePool(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_AdaptivePool):
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     function = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_AdaptivePool):
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     function = staticmethod(F.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(_AdaptivePool):
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     function = staticmethod(F.adaptive_avg_pool3d)
 
 
-class _AdaptiveMaxPool(_AdaptivePool):
+class _AdaptiveMaxPool(Module):
+    function = None
+
+    def __init__(self, output_size, return_indices=False):
+        super().__init__()
+        self.output_size, self.return_indices = output_size, return_indices
+
     def forward(self, input):
         return self.function(input, self.output_size, self.return_indices)
+
+    def extra_repr(self):
+        return f"output_size={self.output_size}"
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
@@ -428,6 +443,35 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     function = staticmethod(F.adaptive_max_pool3d)
+
+
+class _FractionalMaxPool(Module):
+    n = 0
+
+    def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+        super().__init__()
+        if (output_size is None) == (output_ratio is None):
+            raise ValueError(f"{type(self).__name__} requires specifying either an output size, or a pooling ratio"
+                             if output_size is None else "only one of output_size and output_ratio may be specified")
+        self.kernel_size, self.return_indices = per_axis(kernel_size, self.n), return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else per_axis(output_size, self.n)
+        self.output_ratio = None if output_ratio is None else \
+            (output_ratio,) * self.n if isinstance(output_ratio, float) else tuple(output_ratio)
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def forward(self, input):
+        f = F.fractional_max_pool2d if self.n == 2 else F.fractional_max_pool3d
+        return f(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples)
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    n = 2
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    n = 3
 
 
 # ------------------------------------------------------------------------------- padding, resampling
@@ -445,18 +489,6 @@ class _Pad(Module):
 
     def extra_repr(self):
         return f"{self.padding}"
-
-
-class ZeroPad1d(_Pad):
-    n = 1
-
-
-class ZeroPad2d(_Pad):
-    n = 2
-
-
-class ZeroPad3d(_Pad):
-    n = 3
 
 
 class _ConstantPad(_Pad):
@@ -483,40 +515,72 @@ class ConstantPad3d(_ConstantPad):
     n = 3
 
 
-class ReflectionPad1d(_Pad):
-    n, mode = 1, "reflect"
+class _ZeroPad(_ConstantPad):
+    def __init__(self, padding):
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self):
+        return f"{self.padding}"
 
 
-class ReflectionPad2d(_Pad):
-    n, mode = 2, "reflect"
+class ZeroPad1d(_ZeroPad):
+    n = 1
 
 
-class ReflectionPad3d(_Pad):
-    n, mode = 3, "reflect"
+class ZeroPad2d(_ZeroPad):
+    n = 2
 
 
-class ReplicationPad1d(_Pad):
-    n, mode = 1, "replicate"
+class ZeroPad3d(_ZeroPad):
+    n = 3
 
 
-class ReplicationPad2d(_Pad):
-    n, mode = 2, "replicate"
+class _ReflectionPad(_Pad):
+    mode = "reflect"
 
 
-class ReplicationPad3d(_Pad):
-    n, mode = 3, "replicate"
+class ReflectionPad1d(_ReflectionPad):
+    n = 1
 
 
-class CircularPad1d(_Pad):
-    n, mode = 1, "circular"
+class ReflectionPad2d(_ReflectionPad):
+    n = 2
 
 
-class CircularPad2d(_Pad):
-    n, mode = 2, "circular"
+class ReflectionPad3d(_ReflectionPad):
+    n = 3
 
 
-class CircularPad3d(_Pad):
-    n, mode = 3, "circular"
+class _ReplicationPad(_Pad):
+    mode = "replicate"
+
+
+class ReplicationPad1d(_ReplicationPad):
+    n = 1
+
+
+class ReplicationPad2d(_ReplicationPad):
+    n = 2
+
+
+class ReplicationPad3d(_ReplicationPad):
+    n = 3
+
+
+class _CircularPad(_Pad):
+    mode = "circular"
+
+
+class CircularPad1d(_CircularPad):
+    n = 1
+
+
+class CircularPad2d(_CircularPad):
+    n = 2
+
+
+class CircularPad3d(_CircularPad):
+    n = 3
 
 
 class Upsample(Module):
@@ -664,7 +728,27 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
+    """Batch norm with the statistics of all processes, of which there is one."""
+
     ranks = (2, 3, 4, 5)
+
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, process_group=None, device=None,
+                 dtype=None):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype)
+        self.process_group = process_group
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module, process_group=None):
+        """Returns the module with each batch norm in it replaced by a SyncBatchNorm of the same parameters and buffers."""
+        result = module
+        if isinstance(module, _BatchNorm):
+            result = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group)
+            for kind in ("_parameters", "_buffers"):
+                result.__dict__[kind].update(module.__dict__[kind])
+            result.training = module.training
+        for name, child in module.named_children():
+            result.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return result
 
 
 class _InstanceNorm(_Norm):
@@ -733,8 +817,8 @@ class RMSNorm(Module):
         if self.elementwise_affine:
             init.ones_(self.weight)
 
-    def forward(self, input):
-        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+    def forward(self, x):
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
@@ -776,11 +860,30 @@ class LocalResponseNorm(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
+class CrossMapLRN2d(Module):
+    """Divides by a power of the sum of squares of (size - 1) // 2 neighbours in the channels on both sides; as in PyTorch, the first
+    channel counts for all that come after it."""
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input):
+        side, squares = (self.size - 1) // 2, input * input
+        near = ops.sum(ops.windows(squares, axes=(1,), size=(2 * side + 1,), low=(side,), high=(side,)), axes=(-1,))
+        far = ops.greater(ops.iota("int32", (1, input.shape[1], 1, 1), 1), side)
+        total = near + ops.select(far, squares[:, :1], 0.0)
+        return input / ops.pow(total * (self.alpha / self.size) + self.k, float(self.beta))
+
+    def extra_repr(self):
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
 # --------------------------------------------------------------------------------------- embeddings
 
 
-class Embedding(Module):
-    """Returns rows of weight (num_embeddings, embedding_dim)."""
+class _Embedding(Module):
+    """Rows of weight (num_embeddings, embedding_dim)."""
 
     def __init__(self, num_embeddings, embedding_dim, padding_idx=None, max_norm=None, norm_type=2.0,
                  scale_grad_by_freq=False, sparse=False, _weight=None, _freeze=False, device=None, dtype=None):
@@ -807,10 +910,6 @@ class Embedding(Module):
             with no_grad():
                 self.weight.copy_(ops.select(ops.equal(rows, self.padding_idx), 0.0, self.weight))
 
-    def forward(self, input):
-        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq,
-                           self.sparse)
-
     @classmethod
     def from_pretrained(cls, embeddings, freeze=True, **options):
         """Returns a module with the given tensor as its weight."""
@@ -831,12 +930,20 @@ class Embedding(Module):
             text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
         return text + last
 
+
+class Embedding(_Embedding):
+    """Returns the rows for indices (...): (..., embedding_dim)."""
+
+    def forward(self, input):
+        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq,
+                           self.sparse)
+
     def extra_repr(self):
         padding = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
         return self._options(padding, ", sparse=True" if self.sparse is not False else "")
 
 
-class EmbeddingBag(Embedding):
+class EmbeddingBag(_Embedding):
     def __init__(self, num_embeddings, embedding_dim, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, mode="mean",
                  sparse=False, _weight=None, include_last_offset=False, padding_idx=None, device=None, dtype=None):
         super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,

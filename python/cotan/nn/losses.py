@@ -2,6 +2,7 @@
 import math
 
 from . import functional as F
+from .functional.loss import legacy_reduction
 from .layers import Linear
 from .module import Module
 
@@ -14,11 +15,11 @@ __all__ = [
 
 
 class _Loss(Module):
-    """The base of losses; `size_average` and `reduce` are replaced by `reduction`."""
+    """The base of losses; `size_average` and `reduce` are the older form of `reduction`."""
 
     def __init__(self, size_average=None, reduce=None, reduction="mean"):
         super().__init__()
-        self.reduction = reduction
+        self.reduction = legacy_reduction(size_average, reduce, reduction)
 
 
 class _WeightedLoss(_Loss):
@@ -189,16 +190,18 @@ class HingeEmbeddingLoss(_Loss):
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
-class CosineEmbeddingLoss(_Loss):
+class _MarginLoss(_Loss):
     def __init__(self, margin=0.0, size_average=None, reduce=None, reduction="mean"):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
+
+class CosineEmbeddingLoss(_MarginLoss):
     def forward(self, input1, input2, target):
         return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
-class MarginRankingLoss(CosineEmbeddingLoss):
+class MarginRankingLoss(_MarginLoss):
     def forward(self, input1, input2, target):
         return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 

@@ -6,7 +6,8 @@ from collections import OrderedDict, namedtuple
 
 from .. import _core, _devices
 from .._grad import no_grad
-from .parameter import Buffer, Parameter
+from .hooks import GLOBAL, GLOBAL_ALWAYS_CALLED, GLOBAL_WITH_KWARGS, ModuleGradients, hooks_of
+from .parameter import Buffer, Parameter, UninitializedTensorMixin
 
 Tensor = _core.Tensor
 EXTRA_STATE = "_extra_state"
@@ -102,7 +103,7 @@ class Module:
         self.__dict__.update(
             training=True, _parameters={}, _buffers={}, _modules={}, _non_persistent_buffers_set=set(),
             _forward_pre_hooks=OrderedDict(), _forward_hooks=OrderedDict(), _backward_hooks=OrderedDict(),
-            _hooks_with_kwargs=set(), _always_called_hooks=set(), _state_dict_hooks=OrderedDict(),
+            _backward_pre_hooks=OrderedDict(), _hooks_with_kwargs=set(), _always_called_hooks=set(), _state_dict_hooks=OrderedDict(),
             _state_dict_pre_hooks=OrderedDict(), _load_state_dict_pre_hooks=OrderedDict(),
             _load_state_dict_post_hooks=OrderedDict())
         if self.call_super_init:
@@ -114,38 +115,46 @@ class Module:
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args, **kwargs):
-        if self._forward_pre_hooks or self._forward_hooks or self._backward_hooks:
+        if self._forward_pre_hooks or self._forward_hooks or self._backward_hooks or self._backward_pre_hooks or GLOBAL:
             return self._call_with_hooks(args, kwargs)
         return self.forward(*args, **kwargs)
 
+    def _before(self, key, hook, args, kwargs):
+        """Returns the arguments, as a hook before forward may replace them."""
+        if key in self._hooks_with_kwargs:
+            changed = hook(self, args, kwargs)
+            if changed is None:
+                return args, kwargs
+            if not isinstance(changed, tuple) or len(changed) != 2:
+                raise RuntimeError("forward pre-hook must return None or a tuple of (new_args, new_kwargs), "
+                                   f"but got {changed}.")
+            return changed
+        changed = hook(self, args)
+        return args if changed is None else changed if isinstance(changed, tuple) else (changed,), kwargs
+
     def _call_with_hooks(self, args, kwargs):
-        result, called = None, set()
+        result, called, gradients = None, set(), None
         try:
-            for key, hook in list(self._forward_pre_hooks.items()):
-                if key in self._hooks_with_kwargs:
-                    changed = hook(self, args, kwargs)
-                    if changed is not None:
-                        if not isinstance(changed, tuple) or len(changed) != 2:
-                            raise RuntimeError("forward pre-hook must return None or a tuple of (new_args, new_kwargs), "
-                                               f"but got {changed}.")
-                        args, kwargs = changed
-                else:
-                    changed = hook(self, args)
-                    if changed is not None:
-                        args = changed if isinstance(changed, tuple) else (changed,)
+            for key, hook in hooks_of("forward_pre", self._forward_pre_hooks):
+                args, kwargs = self._before(key, hook, args, kwargs)
+            full, before = (hooks_of(kind, own) for kind, own in (("backward", self._backward_hooks), ("backward_pre", self._backward_pre_hooks)))
+            if full or before:
+                gradients = ModuleGradients(self, [hook for _, hook in full], [hook for _, hook in before])
+                args = gradients.tap_inputs(args)
             result = self.forward(*args, **kwargs)
-            for key, hook in list(self._forward_hooks.items()):
+            for key, hook in hooks_of("forward", self._forward_hooks):
                 called.add(key)
                 result = self._after(key, hook, args, kwargs, result)
-            return result
+            return result if gradients is None else gradients.tap_outputs(result)
         except Exception:
-            for key, hook in list(self._forward_hooks.items()):
-                if key in self._always_called_hooks and key not in called:
+            for key, hook in hooks_of("forward", self._forward_hooks):
+                if (key in self._always_called_hooks or key in GLOBAL_ALWAYS_CALLED) and key not in called:
                     self._after(key, hook, args, kwargs, result)
             raise
 
     def _after(self, key, hook, args, kwargs, result):
-        changed = hook(self, args, kwargs, result) if key in self._hooks_with_kwargs else hook(self, args, result)
+        with_kwargs = key in self._hooks_with_kwargs or key in GLOBAL_WITH_KWARGS
+        changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
         return result if changed is None else changed
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
@@ -165,10 +174,15 @@ class Module:
         return handle
 
     def register_full_backward_hook(self, hook, prepend=False):
-        raise NotImplementedError("gradients of a module's inputs and outputs have no hooks in Cotan: a plan computes them "
-                                  "all at once; use Tensor.register_hook of parameters, or cotan.autograd.grad")
+        """Registers hook(module, grad_input, grad_output), called when backward has both; a result replaces the gradients of
+        the inputs."""
+        return _add_hook(self._backward_hooks, hook, prepend)
 
-    register_backward_hook = register_full_backward_pre_hook = register_full_backward_hook
+    register_backward_hook = register_full_backward_hook
+
+    def register_full_backward_pre_hook(self, hook, prepend=False):
+        """Registers hook(module, grad_output), called before the module's backward; a result replaces the gradients."""
+        return _add_hook(self._backward_pre_hooks, hook, prepend)
 
     # -------------------------------------------------------------------------------- attributes
 
@@ -246,7 +260,11 @@ class Module:
         return sorted(name for name in names if not name[:1].isdigit())
 
     def __setstate__(self, state):
+        if "_hooks_with_kwargs" not in state:  # of a file of PyTorch, whose hooks are others
+            Module.__init__(self)
+            state = {name: value for name, value in state.items() if not (name.startswith("_") and "hook" in name)}
         self.__dict__.update(state)
+        self.__dict__.setdefault("_backward_pre_hooks", OrderedDict())
 
     def _check_name(self, kind, name, members):
         if "_parameters" not in self.__dict__:
@@ -293,6 +311,21 @@ class Module:
             if not isinstance(found, Module):
                 raise AttributeError(f"`{name}` is not an nn.Module")
         return found
+
+    def set_submodule(self, target, module, strict=False):
+        """Sets the module of a dotted name; strict: one of that name must exist."""
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        path, _, name = target.rpartition(".")
+        owner = self.get_submodule(path)
+        if not hasattr(owner, name):
+            if strict:
+                raise AttributeError(f"{type(owner).__name__} has no attribute `{name}`")
+        elif not isinstance(getattr(owner, name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(owner, name, module)
 
     def get_parameter(self, target):
         path, _, name = target.rpartition(".")
@@ -416,14 +449,15 @@ class Module:
                             f"but got desired dtype={dtype!r}")
         return self._cast(dtype, _is_float)
 
-    def _move(self, device):
-        for module in self.modules():
+    def _move(self, device, recurse=True):
+        for module in self.modules() if recurse else (self,):
             for parameter in module._parameters.values():
                 if parameter is not None:
                     _devices.move_in_place(parameter, device)
             for name, value in module._buffers.items():
                 if value is not None:
                     module._buffers[name] = value._to(device)
+        return self
 
     def float(self):
         return self._cast(_core.float32, _is_float)
@@ -446,6 +480,13 @@ class Module:
     def cuda(self, device=None):
         return self.to("cuda" if device is None else device)
 
+    def xpu(self, device=None):
+        return self.to("xpu" if device is None else device)
+
+    def to_empty(self, *, device, recurse=True):
+        """Moves the parameters and buffers to the device; their values, which may be any in PyTorch, stay."""
+        return self._move(_devices.canonical_device_name(device), recurse)
+
     def train(self, mode=True):
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
@@ -466,6 +507,7 @@ class Module:
         clear_grads(list(self.parameters()), set_to_none)
 
     def share_memory(self):
+        """Returns the module as it is: its values are shared with processes that are forked, as copies."""
         return self
 
     def compile(self, *args, **kwargs):
@@ -506,10 +548,10 @@ class Module:
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         for name, value in self._parameters.items():
             if value is not None:
-                destination[prefix + name] = value if keep_vars else value.detach()
+                destination[prefix + name] = value if keep_vars or isinstance(value, UninitializedTensorMixin) else value.detach()
         for name, value in self._buffers.items():
             if value is not None and name not in self._non_persistent_buffers_set:
-                destination[prefix + name] = value if keep_vars else value.detach()
+                destination[prefix + name] = value if keep_vars or isinstance(value, UninitializedTensorMixin) else value.detach()
         if type(self).get_extra_state is not Module.get_extra_state:
             destination[prefix + EXTRA_STATE] = self.get_extra_state()
 
@@ -567,6 +609,8 @@ class Module:
                         unexpected_keys.append(found)
 
     def _load_member(self, name, value, key, given, local_metadata, error_msgs):
+        if isinstance(value, UninitializedTensorMixin) and isinstance(given, UninitializedTensorMixin):
+            return
         if not hasattr(given, "shape") or not hasattr(given, "dtype"):
             error_msgs.append(f'While copying the parameter named "{key}", expected cotan.Tensor or Tensor-like object '
                               f"from checkpoint but received {type(given)}")
@@ -645,6 +689,37 @@ class Module:
         if len(extra_lines) == 1 and not children:
             return f"{self._get_name()}({extra_lines[0]})"
         return self._get_name() + "(\n  " + "\n  ".join(lines) + "\n)"
+
+
+def _global_hook(kind, hook):
+    return _add_hook(GLOBAL, (kind, hook))
+
+
+def register_module_forward_pre_hook(hook):
+    """Registers hook(module, args) for all modules."""
+    return _global_hook("forward_pre", hook)
+
+
+def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
+    """Registers hook(module, args, output) for all modules."""
+    handle = _global_hook("forward", hook)
+    for numbers, wanted in ((GLOBAL_WITH_KWARGS, with_kwargs), (GLOBAL_ALWAYS_CALLED, always_call)):
+        if wanted:
+            numbers.add(handle.id)
+    return handle
+
+
+def register_module_full_backward_hook(hook):
+    """Registers hook(module, grad_input, grad_output) for all modules."""
+    return _global_hook("backward", hook)
+
+
+register_module_backward_hook = register_module_full_backward_hook
+
+
+def register_module_full_backward_pre_hook(hook):
+    """Registers hook(module, grad_output) for all modules."""
+    return _global_hook("backward_pre", hook)
 
 
 def _type_name(value):

@@ -20,13 +20,14 @@ def _split_gates(x, n):
     return [slice_axis(x, axis, i * size, (i + 1) * size) for i in range(n)]
 
 
-def _cell_step(mode, from_input, state, weight, bias):
+def _cell_step(mode, from_input, state, weight, bias, projection=None):
     """Returns the next state from the input's part (N, G H) and the state: (h, c) for LSTM, else (h,)."""
     from_state = F.linear(state[0], weight, bias)
     if mode == "LSTM":
         i, f, g, o = _split_gates(from_input + from_state, 4)
         c = ops.sigmoid(f) * state[1] + ops.sigmoid(i) * ops.tanh(g)
-        return ops.sigmoid(o) * ops.tanh(c), c
+        h = ops.sigmoid(o) * ops.tanh(c)
+        return h if projection is None else F.linear(h, projection), c
     if mode == "GRU":
         r, z, n = _split_gates(from_input, 3)
         hr, hz, hn = _split_gates(from_state, 3)
@@ -39,10 +40,10 @@ def _cell_step(mode, from_input, state, weight, bias):
 def _run_layer(mode, x, state, weights, reverse, inside):
     """Runs one layer in one direction over x (T, N, I); inside: (T, N, 1), false after the end of a sequence,
     or None."""
-    w_ih, w_hh, b_ih, b_hh = weights
+    w_ih, w_hh, b_ih, b_hh, projection = weights
     from_input, outputs = F.linear(x, w_ih, b_ih), [None] * x.shape[0]
     for t in reversed(range(len(outputs))) if reverse else range(len(outputs)):
-        new = _cell_step(mode, index_axis(from_input, 0, t), state, w_hh, b_hh)
+        new = _cell_step(mode, index_axis(from_input, 0, t), state, w_hh, b_hh, projection)
         if inside is None:
             outputs[t] = new[0]
         else:
@@ -59,9 +60,10 @@ class RNNBase(Module):
     def __init__(self, mode, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, proj_size=0, device=None, dtype=None):
         super().__init__()
-        if proj_size:
-            raise NotImplementedError(f"{type(self).__name__}: proj_size={proj_size} is asked for, Cotan has no projections "
-                                      "of the hidden state")
+        if proj_size < 0:
+            raise ValueError("proj_size should be a positive integer or zero to disable projections")
+        if proj_size >= hidden_size > 0:
+            raise ValueError("proj_size has to be smaller than hidden_size")
         if not 0 <= dropout <= 1:
             raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being "
                              "zeroed")
@@ -71,20 +73,26 @@ class RNNBase(Module):
             raise ValueError("hidden_size must be greater than zero")
         self.mode, self.input_size, self.hidden_size, self.num_layers = mode, input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, float(dropout), bidirectional
-        self.proj_size = 0
+        self.proj_size = proj_size
         rows, directions = GATES[mode] * hidden_size, 2 if bidirectional else 1
         for layer in range(num_layers):
-            width = input_size if layer == 0 else hidden_size * directions
+            width = input_size if layer == 0 else self._width * directions
             for direction in range(directions):
                 names = self._names(layer, direction)
-                shapes = [(rows, width), (rows, hidden_size), (rows,), (rows,)]
+                shapes = [(rows, width), (rows, self._width)] + [(rows,)] * 2 * bias + [(proj_size, hidden_size)]
                 for name, shape in zip(names, shapes):
                     setattr(self, name, Parameter(empty(shape, dtype)))
         self.reset_parameters()
 
+    @property
+    def _width(self):
+        """The number of elements of h."""
+        return self.proj_size or self.hidden_size
+
     def _names(self, layer, direction):
         end = f"l{layer}" + ("_reverse" if direction else "")
-        return [f"{kind}_{end}" for kind in ("weight_ih", "weight_hh") + (("bias_ih", "bias_hh") if self.bias else ())]
+        kinds = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(self.bias) + ["weight_hr"] * bool(self.proj_size)
+        return [f"{kind}_{end}" for kind in kinds]
 
     @property
     def all_weights(self):
@@ -103,14 +111,14 @@ class RNNBase(Module):
         """Returns one initial state for each layer and direction: h, and c for LSTM."""
         count, parts = self.num_layers * (1 + self.bidirectional), 2 if self.mode == "LSTM" else 1
         if hx is None:
-            zeros = ops.expand(ops.cast(0.0, dtype), (batch, self.hidden_size))
-            return [(zeros,) * parts] * count
+            zeros = [ops.expand(ops.cast(0.0, dtype), (batch, width)) for width in (self._width, self.hidden_size)]
+            return [tuple(zeros[:parts])] * count
         hx = hx if parts == 2 else (hx,)
-        wanted = (count, self.hidden_size) if single else (count, batch, self.hidden_size)
-        for part in hx:
+        for part, width in zip(hx, (self._width, self.hidden_size)):
+            wanted = (count, width) if single else (count, batch, width)
             if tuple(part.shape) != wanted:
                 raise RuntimeError(f"Expected hidden size {wanted}, got {list(part.shape)}")
-        hx = [ops.reshape(part, (count, 1, self.hidden_size)) if single else part for part in hx]
+        hx = [ops.reshape(part, (count, 1, part.shape[-1])) if single else part for part in hx]
         return [tuple(index_axis(part, 0, i) for part in hx) for i in range(count)]
 
     def forward(self, input, hx=None):
@@ -134,8 +142,10 @@ class RNNBase(Module):
         for layer in range(self.num_layers):
             outputs = []
             for direction in range(1 + self.bidirectional):
-                weights = [getattr(self, name) for name in self._names(layer, direction)] + [None] * 2
-                y, state = _run_layer(self.mode, x, states[len(last)], weights[:4], direction == 1, inside)
+                weights = [getattr(self, name) for name in self._names(layer, direction)]
+                projection = weights.pop() if self.proj_size else None
+                weights = [*weights, *[None] * (4 - len(weights)), projection]
+                y, state = _run_layer(self.mode, x, states[len(last)], weights, direction == 1, inside)
                 outputs.append(y)
                 last.append(state)
             x = concat(outputs, 2)
@@ -152,7 +162,7 @@ class RNNBase(Module):
         return x, (tuple(hidden) if self.mode == "LSTM" else hidden[0])
 
     def extra_repr(self):
-        text = f"{self.input_size}, {self.hidden_size}"
+        text = f"{self.input_size}, {self.hidden_size}" + (f", proj_size={self.proj_size}" if self.proj_size else "")
         for name, usual in (("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0),
                             ("bidirectional", False)):
             if getattr(self, name) != usual:

@@ -1,6 +1,13 @@
 """Optimizers, as in torch.optim."""
-from . import lr_scheduler
-from .algorithms import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, NAdam, RAdam, RMSprop
+from .._paths import add_paths as _add_paths
+from . import lr_scheduler, swa_utils
+from .algorithms import (ASGD, SGD, Adadelta, Adafactor, Adagrad, Adam, Adamax, AdamW, NAdam, RAdam, RMSprop, Rprop,
+                         SparseAdam)
+from .lbfgs import LBFGS
 from .optimizer import Optimizer
 
-__all__ = ["Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop", "SGD", "lr_scheduler"]
+__all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "NAdam", "Optimizer", "RAdam", "RMSprop",
+           "Rprop", "SGD", "SparseAdam", "lr_scheduler", "swa_utils"]
+
+_add_paths(__name__, {("sparse_adam" if kind is SparseAdam else kind.__name__.lower()): {kind.__name__: kind, "Optimizer": Optimizer}
+                      for kind in (ASGD, SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, NAdam, RAdam, RMSprop, Rprop, SparseAdam)})

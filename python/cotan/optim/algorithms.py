@@ -7,11 +7,13 @@ import functools
 
 from .. import _core
 from .._core import ops
+from .._dtypes import finfo
 from .optimizer import Optimizer, check, check_betas, zeros_like, filled_like
 
 
 def _group_options(maximize, foreach, capturable, differentiable, fused=None):
-    """Returns what PyTorch's groups hold besides the algorithm's numbers; only maximize has an effect."""
+    """Returns what PyTorch's groups hold besides the algorithm's numbers. foreach, fused and capturable name implementations of
+    the same step, of which there is one: all parameters are updated by one plan."""
     return {"maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
             "fused": fused}
 
@@ -273,3 +275,115 @@ class RAdam(Optimizer):
                 rectified = ((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho)) ** 0.5
                 move = move * (correction2 ** 0.5 / (ops.sqrt(square) + group["eps"])) * rectified
             param.copy_(value - move * lr)
+
+
+class ASGD(Optimizer):
+    """Stochastic gradient descent whose parameters are averaged (Polyak, Juditsky 1992): the means are state "ax"."""
+
+    def __init__(self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False,
+                 differentiable=False, capturable=False):
+        check("ASGD", learning_rate=lr, weight_decay=weight_decay)
+        super().__init__(params, {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
+                                  "maximize": maximize, "differentiable": differentiable, "capturable": capturable})
+
+    def update(self, group):
+        lr, lambd = group["lr"], group["lambd"]
+        for param, grad, state in self.with_grads(group):
+            if not state:
+                state.update(step=0.0, eta=lr, mu=1.0, ax=zeros_like(param))
+            state["step"] += 1
+            if group["weight_decay"]:
+                grad = grad + param * group["weight_decay"]
+            value = param * (1 - lambd * state["eta"]) - grad * state["eta"]
+            mean = state["ax"]
+            mean.copy_(value if state["mu"] == 1 else mean + (value - mean) * state["mu"])
+            param.copy_(value)
+            state["eta"] = lr / (1 + lambd * lr * state["step"]) ** group["alpha"]
+            state["mu"] = 1 / max(1, state["step"] - group["t0"])
+
+
+class Rprop(Optimizer):
+    """Steps whose sizes grow while the gradient's sign stays, and shrink where it changes."""
+
+    def __init__(self, params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50), *, capturable=False, foreach=None, maximize=False,
+                 differentiable=False):
+        check("Rprop", learning_rate=lr)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Rprop: etas must be less and greater than 1, they are {etas[0]} and {etas[1]}")
+        super().__init__(params, {"lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach, "maximize": maximize,
+                                  "differentiable": differentiable, "capturable": capturable})
+
+    def update(self, group):
+        (minus, plus), (low, high) = group["etas"], group["step_sizes"]
+        for param, grad, state in self.with_grads(group):
+            if not state:
+                state.update(step=0.0, prev=zeros_like(param), step_size=filled_like(param, group["lr"]))
+            state["step"] += 1
+            sign = grad * state["prev"]
+            turned = ops.less(sign, 0.0)
+            factor = ops.select(ops.greater(sign, 0.0), plus, ops.select(turned, minus, 1.0))
+            size = state["step_size"].copy_(ops.clamp(state["step_size"] * factor, float(low), float(high)))
+            grad = ops.select(turned, 0.0, grad)
+            param.copy_(param - ops.sign(grad) * size)
+            state["prev"].copy_(grad)
+
+
+class SparseAdam(Optimizer):
+    """Adam that leaves rows without a gradient as they are: gradients are stored densely, a row of zeros has none."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):
+        check("SparseAdam", learning_rate=lr, epsilon=eps)
+        check_betas("SparseAdam", betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+
+    def update(self, group):
+        beta1, beta2 = group["betas"]
+        for param, grad, state in self.with_grads(group):
+            if not state:
+                state.update(step=0.0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
+            state["step"] += 1
+            axes = tuple(range(1, param.ndim))
+            used = ops.not_equal(grad, 0.0)
+            used = ops.any(used, axes=axes, keepdims=True) if axes else used
+            mean, square = state["exp_avg"], state["exp_avg_sq"]
+            mean.copy_(ops.select(used, mean + (grad - mean) * (1 - beta1), mean))
+            square.copy_(ops.select(used, square + (grad * grad - square) * (1 - beta2), square))
+            size = group["lr"] * (1 - beta2 ** state["step"]) ** 0.5 / (1 - beta1 ** state["step"])
+            param.copy_(ops.select(used, param - mean / (ops.sqrt(square) + group["eps"]) * size, param))
+
+
+class Adafactor(Optimizer):
+    """Adam whose mean squares of a matrix are stored as one row and one column (Shazeer, Stern 2018)."""
+
+    def __init__(self, params, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0, *, foreach=None, maximize=False):
+        check("Adafactor", learning_rate=lr, weight_decay=weight_decay, epsilon_1=eps[0] or 0.0, epsilon_2=eps[1])
+        if beta2_decay > 0.0 or d < 1.0:
+            raise ValueError(f"Adafactor: beta2_decay must be at most 0 and d at least 1, they are {beta2_decay} and {d}")
+        super().__init__(params, {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay,
+                                  "foreach": foreach, "maximize": maximize})
+
+    def update(self, group):
+        lr, (eps1, eps2) = group["lr"], group["eps"]
+        for param, grad, state in self.with_grads(group):
+            matrix = param.ndim > 1
+            if not state:
+                like = [(param, "variance")]
+                if matrix:
+                    like = [(param[..., :1], "row_var"), (param[..., :1, :], "col_var")]
+                state.update(step=0.0, **{name: zeros_like(one) for one, name in like})
+            state["step"] += 1
+            least = finfo(param.dtype).eps if eps1 is None else eps1
+            weight = state["step"] ** group["beta2_decay"]
+            rate = min(lr, state["step"] ** -0.5)
+            size = ops.maximum(ops.sqrt(ops.mean(param * param)), float(eps2)) * rate
+            value = param * (1 - lr * group["weight_decay"]) if group["weight_decay"] else param
+            squares = grad * grad
+            if matrix:
+                row = state["row_var"].copy_(_lerp(state["row_var"], ops.mean(squares, axes=(-1,), keepdims=True), weight))
+                column = state["col_var"].copy_(_lerp(state["col_var"], ops.mean(squares, axes=(-2,), keepdims=True), weight))
+                estimate = row * column / ops.maximum(ops.mean(row, axes=(-2,), keepdims=True), float(least))
+            else:
+                estimate = state["variance"].copy_(_lerp(state["variance"], squares, weight))
+            move = grad / ops.sqrt(ops.maximum(estimate, float(least) ** 2))
+            scale = ops.maximum(ops.sqrt(ops.mean(move * move)) / group["d"], 1.0)
+            param.copy_(value - move * (size / scale))

@@ -56,8 +56,15 @@ class LRScheduler:
             warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should call "
                           "them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.", UserWarning, stacklevel=2)
         self._steps += 1
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        self._set(self.get_lr())
+        if epoch is None:
+            self.last_epoch += 1
+            self._set(self.get_lr())
+        else:
+            warnings.warn("The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
+                          "`scheduler.step()` to step the scheduler.", UserWarning, stacklevel=2)
+            self.last_epoch = epoch
+            closed = getattr(self, "_get_closed_form_lr", self.get_lr)  # the rates of this step, whatever those before were
+            self._set(closed())
 
     def _set(self, rates):
         for group, rate in zip(self.optimizer.param_groups, rates):
@@ -138,6 +145,9 @@ class StepLR(LRScheduler):
             return self._rates()
         return [rate * self.gamma for rate in self._rates()]
 
+    def _get_closed_form_lr(self):
+        return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
+
 
 class MultiStepLR(LRScheduler):
     """Multiplies the rate by gamma at each of the milestones."""
@@ -150,6 +160,10 @@ class MultiStepLR(LRScheduler):
         if self.last_epoch not in self.milestones:
             return self._rates()
         return [rate * self.gamma ** self.milestones[self.last_epoch] for rate in self._rates()]
+
+    def _get_closed_form_lr(self):
+        passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
+        return [base * self.gamma ** passed for base in self.base_lrs]
 
 
 class ConstantLR(LRScheduler):
@@ -167,6 +181,9 @@ class ConstantLR(LRScheduler):
         if self.last_epoch != self.total_iters:
             return self._rates()
         return [rate * (1.0 / self.factor) for rate in self._rates()]
+
+    def _get_closed_form_lr(self):
+        return [base * (self.factor if self.last_epoch < self.total_iters else 1) for base in self.base_lrs]
 
 
 class LinearLR(LRScheduler):
@@ -188,6 +205,10 @@ class LinearLR(LRScheduler):
         rise = self.end_factor - self.start_factor
         return [rate * (1.0 + rise / (self.total_iters * self.start_factor + (self.last_epoch - 1) * rise)) for rate in self._rates()]
 
+    def _get_closed_form_lr(self):
+        share = min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * (self.start_factor + (self.end_factor - self.start_factor) * share) for base in self.base_lrs]
+
 
 class ExponentialLR(LRScheduler):
     """Multiplies the rate by gamma at each step."""
@@ -198,6 +219,9 @@ class ExponentialLR(LRScheduler):
 
     def get_lr(self):
         return self._rates() if self.last_epoch == 0 else [rate * self.gamma for rate in self._rates()]
+
+    def _get_closed_form_lr(self):
+        return [base * self.gamma ** self.last_epoch for base in self.base_lrs]
 
 
 class PolynomialLR(LRScheduler):
@@ -212,6 +236,10 @@ class PolynomialLR(LRScheduler):
             return self._rates()
         share = (1.0 - self.last_epoch / self.total_iters) / (1.0 - (self.last_epoch - 1) / self.total_iters)
         return [rate * share ** self.power for rate in self._rates()]
+
+    def _get_closed_form_lr(self):
+        share = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * share ** self.power for base in self.base_lrs]
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -233,6 +261,10 @@ class CosineAnnealingLR(LRScheduler):
                     for base, rate in zip(self.base_lrs, self._rates())]
         share = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / (1 + math.cos(math.pi * (self.last_epoch - 1) / self.T_max))
         return [share * (rate - self.eta_min) + self.eta_min for rate in self._rates()]
+
+    def _get_closed_form_lr(self):
+        share = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
@@ -427,6 +459,10 @@ class ReduceLROnPlateau(LRScheduler):
                        for rate, least in zip(self._rates(), self.min_lrs)])
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
         self._last_lr = self._rates()
+
+    @property
+    def in_cooldown(self):
+        return self.cooldown_counter > 0
 
     def is_better(self, a, best):
         if self.threshold_mode == "rel":

@@ -1,4 +1,5 @@
 """Optimizer: parameter groups, state, hooks and state dicts, as in PyTorch."""
+import functools
 from collections import OrderedDict, defaultdict
 from copy import deepcopy
 
@@ -10,7 +11,54 @@ from ..nn.module import RemovableHandle, clear_grads
 
 Tensor = _core.Tensor
 required = object()
-COUNTERS = ("step", "mu_product")  # Python numbers, which PyTorch has as tensors
+COUNTERS = ("step", "mu_product", "eta", "mu")  # Python numbers, which PyTorch has as tensors
+_global_pre_hooks, _global_post_hooks = OrderedDict(), OrderedDict()
+
+
+def _add_hook(hooks, hook, prepend=False):
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def register_optimizer_step_pre_hook(hook):
+    """Registers hook(optimizer, args, kwargs), called before the step of every optimizer."""
+    return _add_hook(_global_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook):
+    """Registers hook(optimizer, args, kwargs), called after the step of every optimizer."""
+    return _add_hook(_global_post_hooks, hook)
+
+
+def _with_hooks(step):
+    """Returns an optimizer's step that calls the hooks around it, once if it calls the step of its base."""
+    @functools.wraps(step)
+    def hooked(self, *args, **kwargs):
+        if self.__dict__.get("_in_step"):
+            return step(self, *args, **kwargs)
+        for hook in [*_global_pre_hooks.values(), *self._hooks["step_pre"].values()]:
+            changed = hook(self, args, kwargs)
+            if changed is not None:
+                if not isinstance(changed, tuple) or len(changed) != 2:
+                    raise RuntimeError(f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {changed}.")
+                args, kwargs = changed
+        self._in_step = True
+        try:
+            loss = step(self, *args, **kwargs)
+        finally:
+            self._in_step = False
+        for hook in [*self._hooks["step_post"].values(), *_global_post_hooks.values()]:
+            hook(self, args, kwargs)
+        return loss
+
+    return hooked
+
+
+def _no_hooks():
+    return defaultdict(OrderedDict)
 
 
 def check(kind, **numbers):
@@ -32,9 +80,18 @@ class Optimizer:
 
     _moves = 0  # the number of moves of tensors at the last check
 
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        if "step" in cls.__dict__:
+            cls.step = _with_hooks(cls.step)
+
     def __init__(self, params, defaults):
-        self.defaults = defaults
-        self._step_pre_hooks, self._step_post_hooks = OrderedDict(), OrderedDict()
+        self.defaults, self._hooks = defaults, _no_hooks()  # by kind: {number: hook}
+        if defaults.get("foreach") and defaults.get("fused"):
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+        if defaults.get("differentiable"):
+            raise NotImplementedError(f"{type(self).__name__}: differentiable=True is asked for, steps are not recorded; differentiate "
+                                      "through new values of parameters, with cotan.func.functional_call")
         if isinstance(params, Tensor):
             raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
                             + type(params).__name__)
@@ -88,17 +145,14 @@ class Optimizer:
 
     # ---------------------------------------------------------------------------------------- step
 
+    @_with_hooks
     def step(self, closure=None):
         """Writes new values to the parameters, and runs all that is pending as one plan."""
-        for hook in [*self._step_pre_hooks.values()] if self._step_pre_hooks else ():
-            hook(self, (closure,), {})
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
         self._update()
-        for hook in [*self._step_post_hooks.values()] if self._step_post_hooks else ():
-            hook(self, (closure,), {})
         return loss
 
     @whole
@@ -141,22 +195,36 @@ class Optimizer:
             if grad is not None:
                 yield param, -grad if maximize else grad, state[param]
 
-    def _add_hook(self, hooks, hook):
-        handle = RemovableHandle(hooks)
-        hooks[handle.id] = hook
-        return handle
-
     def register_step_pre_hook(self, hook):
-        return self._add_hook(self._step_pre_hooks, hook)
+        """Registers hook(optimizer, args, kwargs), called before step; a pair (args, kwargs) replaces the arguments."""
+        return _add_hook(self._hooks["step_pre"], hook)
 
     def register_step_post_hook(self, hook):
-        return self._add_hook(self._step_post_hooks, hook)
+        return _add_hook(self._hooks["step_post"], hook)
+
+    def register_state_dict_pre_hook(self, hook, prepend=False):
+        """Registers hook(optimizer), called before state_dict."""
+        return _add_hook(self._hooks["state_pre"], hook, prepend)
+
+    def register_state_dict_post_hook(self, hook, prepend=False):
+        """Registers hook(optimizer, state_dict); a result replaces the state dict."""
+        return _add_hook(self._hooks["state_post"], hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook, prepend=False):
+        """Registers hook(optimizer, state_dict), called before loading; a result replaces the state dict."""
+        return _add_hook(self._hooks["load_pre"], hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook, prepend=False):
+        """Registers hook(optimizer), called after loading."""
+        return _add_hook(self._hooks["load_post"], hook, prepend)
 
     # ----------------------------------------------------------------------------------- state dicts
 
     def state_dict(self):
         """Returns {"state": {number: tensors}, "param_groups": [...]}, as PyTorch does: parameters are given
         by their numbers."""
+        for hook in [*self._hooks["state_pre"].values()]:
+            hook(self)
         numbers, groups = {}, []
         for group in self.param_groups:
             packed = {key: value for key, value in group.items() if key != "params"}
@@ -166,9 +234,16 @@ class Optimizer:
             groups.append(packed)
         state = {numbers[id(param)]: {key: _export_state(key, value) for key, value in inside.items()}
                  for param, inside in self.state.items()}
-        return {"state": state, "param_groups": groups}
+        result = {"state": state, "param_groups": groups}
+        for hook in [*self._hooks["state_post"].values()]:
+            changed = hook(self, result)
+            result = result if changed is None else changed
+        return result
 
     def load_state_dict(self, state_dict):
+        for hook in [*self._hooks["load_pre"].values()]:
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
         groups, saved = self.param_groups, state_dict["param_groups"]
         if len(groups) != len(saved):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -184,14 +259,15 @@ class Optimizer:
         self.__setstate__({"state": state, "param_groups": [
             {**{key: deepcopy(value) for key, value in other.items() if key != "params"}, "params": group["params"]}
             for group, other in zip(groups, saved)]})
+        for hook in [*self._hooks["load_post"].values()]:
+            hook(self)
 
     def __getstate__(self):
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self.__dict__.setdefault("_step_pre_hooks", OrderedDict())
-        self.__dict__.setdefault("_step_post_hooks", OrderedDict())
+        self.__dict__.setdefault("_hooks", _no_hooks())
         for group in self.param_groups:
             for name, default in self.defaults.items():
                 group.setdefault(name, default)
@@ -201,7 +277,9 @@ def _export_state(key, value):
     """Converts state for a state dict: a step counter becomes a tensor."""
     if key in COUNTERS:
         return _core.asarray(float(value))
-    return value.detach() if isinstance(value, Tensor) else value
+    if isinstance(value, list):
+        return [_export_state(None, one) for one in value]
+    return value.detach() if isinstance(value, Tensor) else _core.asarray(value) if hasattr(value, "__array__") else value
 
 
 def _import_state(key, value, param):
@@ -209,6 +287,8 @@ def _import_state(key, value, param):
         return float(value)
     if value is None or isinstance(value, (int, float, bool)):
         return value
+    if isinstance(value, list):
+        return [_import_state(None, one, param) for one in value]
     return make_state_variable(_core.ops.cast(_core.asarray(value), param.dtype)._to(param._place()))
 
 

@@ -27,3 +27,6 @@ float, double, half, int, long, short, cfloat, cdouble = (_cotan.float32, _cotan
                                                          _cotan.int16, _cotan.complex64, _cotan.complex128)
 from . import fft, linalg, signal, sparse, special  # noqa: E402, F401
 globals().update(_define.functions_of(""))
+from . import _modules  # noqa: E402
+
+_modules.setup(__name__)

@@ -1,26 +1,13 @@
 """Factorisations of matrices and what is computed from factors, with PyTorch's signatures."""
-from collections import namedtuple
-
-from .. import _core, linalg as _linalg
+from .. import _core
 from .._core import ops
-from .._dtypes import COMPLEX, real_dtype
+from .._dtypes import COMPLEX
 from .._random import randn
 from .._reductions import conj_transposed
 from .._transforms import scan
+from . import return_types
 from ._define import define
 from ._linalg import check_matrices, column, first_index, identity_like, raise_if, singular_info
-
-CholeskyEx = namedtuple("linalg_cholesky_ex", "L info")
-TriangularSolve = namedtuple("triangular_solve", "solution cloned_coefficient")
-Lu = namedtuple("linalg_lu", "P L U")
-LuFactor = namedtuple("linalg_lu_factor", "LU pivots")
-LuFactorEx = namedtuple("linalg_lu_factor_ex", "LU pivots info")
-LuUnpack = namedtuple("lu_unpack", "P L U")
-Qr = namedtuple("linalg_qr", "Q R")
-Geqrf = namedtuple("geqrf", "a tau")
-Svd = namedtuple("linalg_svd", "U S Vh")
-SvdV = namedtuple("svd", "U S V")
-Eig = namedtuple("linalg_eig", "eigenvalues eigenvectors")
 
 
 def _empty(dtype):
@@ -68,7 +55,8 @@ def cholesky_ex(input, upper, check_errors):
     if check_errors:
         raise_if("linalg.cholesky_ex", info, "The factorization could not be completed because the input is not positive-definite.")
     bad = ops.not_equal(column(column(info)), 0)
-    return CholeskyEx(ops.select(bad, float("nan"), ops.cholesky(ops.select(bad, identity_like(input), input), upper=upper)), info)
+    factor = ops.cholesky(ops.select(bad, identity_like(input), input), upper=upper)
+    return return_types.linalg_cholesky_ex(ops.select(bad, float("nan"), factor), info)
 
 
 @define("cholesky_solve(input, input2: Tensor, upper: bool=False, *, out=None)", "fm")
@@ -89,7 +77,7 @@ def cholesky_inverse(input, upper):
 def triangular_solve(input, A, upper, transpose, unitriangular):
     """Returns the X of A X = input for triangular matrices A, and A."""
     solution = ops.triangular_solve(A, input, upper=upper, transpose=int(transpose), unit=unitriangular)
-    return TriangularSolve(solution, A.clone())
+    return return_types.triangular_solve(solution, A.clone())
 
 
 # ------------------------------------------------------------------------------------------------ LU
@@ -153,14 +141,14 @@ def _split(factors):
 def lu(A, pivot):
     """Returns a permutation P, the lower triangular L and the upper triangular U with A = P L U."""
     factors, _, order = _factorise("linalg.lu", A, pivot)
-    return Lu(_permutation(order, A.dtype), *_split(factors))
+    return return_types.linalg_lu(_permutation(order, A.dtype), *_split(factors))
 
 
 @define("linalg.lu_factor(A: Tensor, *, pivot: bool=True, out=None)")
 def lu_factor(A, pivot):
     """Returns L and U in one matrix, and the row that each row was exchanged with, counted from 1."""
     factors, pivots, _ = _factorise("linalg.lu_factor", A, pivot)
-    return LuFactor(factors, pivots + 1)
+    return return_types.linalg_lu_factor(factors, pivots + 1)
 
 
 @define("linalg.lu_factor_ex(A: Tensor, *, pivot: bool=True, check_errors: bool=False, out=None)")
@@ -170,7 +158,7 @@ def lu_factor_ex(A, pivot, check_errors):
     info = singular_info(A)
     if check_errors:
         raise_if("linalg.lu_factor_ex", info, "U is singular: an element of its diagonal is zero.")
-    return LuFactorEx(factors, pivots, info)
+    return return_types.linalg_lu_factor_ex(factors, pivots, info)
 
 
 def _lu(A, pivot, get_infos):
@@ -188,7 +176,7 @@ def lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots):
     """Returns P, L and U of lu_factor's results; empty ones of what is not asked for."""
     none = _empty(LU_data.dtype)
     p = _permutation(_order_of(LU_pivots, LU_data.shape[-2]), LU_data.dtype) if unpack_pivots else none
-    return LuUnpack(p, *(_split(LU_data) if unpack_data else (none, none)))
+    return return_types.lu_unpack(p, *(_split(LU_data) if unpack_data else (none, none)))
 
 
 @define("linalg.lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool=True, adjoint: bool=False, out=None)")
@@ -212,18 +200,19 @@ def _lu_solve(input, LU_data, LU_pivots):
 
 @define('linalg.qr(A: Tensor, mode: str="reduced", *, out=None)')
 def qr(A, mode):
-    """Returns Q with orthonormal columns and the upper triangular R whose product is A; mode "complete": Q is square, "r": only R."""
+    """Returns Q with orthonormal columns and the upper triangular R whose product is A; mode "complete": Q is square, "r": only
+    R."""
     check_matrices("linalg.qr", A)
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'")
     q, r = ops.qr(A, complete=mode == "complete")
-    return Qr(_empty(A.dtype) if mode == "r" else q, r)
+    return return_types.linalg_qr(_empty(A.dtype) if mode == "r" else q, r)
 
 
 @define("qr(input, some: bool=True, *, out=None)", "fm")
 def _qr(input, some):
     """Returns linalg.qr's Q and R; complete ones with some=False."""
-    return qr(input, "reduced" if some else "complete")
+    return return_types.qr(*qr(input, "reduced" if some else "complete"))
 
 
 def _reflectors(A, tau):
@@ -242,8 +231,8 @@ def householder_product(input, tau):
     check_matrices("linalg.householder_product", input)
     rows, columns = input.shape[-2:]
     if rows < columns or tau.shape[-1] > columns:
-        raise RuntimeError("torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1], and that "
-                           "to tau.shape[-1]")
+        raise RuntimeError("torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1], "
+                           "and that to tau.shape[-1]")
     places = [ops.iota(_core.int32, (rows, columns), axis) for axis in (0, 1)]
     one = ops.cast(ops.equal(*places), input.dtype)
     if not tau.shape[-1]:
@@ -268,16 +257,29 @@ def ormqr(input, input2, input3, left, transpose):
 
 @define("geqrf(input, *, out=None)", "fm")
 def geqrf(input):
-    """Returns R, with the vectors of Householder's reflections below its diagonal, and their factors tau. They are the LU factors
-    of I - Q (Ballard et al., Parallel Distrib. Comput. 85, 2015), whose elements below the diagonal are at most 1."""
+    """Returns R, with the vectors of Householder's reflections below its diagonal, and their factors tau: the LU factors of I - Q
+    without exchanges of rows (Ballard et al., J. Parallel Distrib. Comput. 85, 2015)."""
     check_matrices("geqrf", input)
     q, r = ops.qr(ops.stop_gradient(input), complete=True)
     k = min(input.shape[-2:])
-    factors = ops.lu((identity_like(q) - q)[..., :k])[0]
-    vectors = ops.tril(factors, diagonal=-1)
+    places = ops.iota(_core.int64, (q.shape[-1],), 0)
+
+    def eliminate(a, j):
+        here = ops.cast(ops.equal(places, j), a.dtype)
+        line = ops.sum(a * here, axes=-1)
+        row = ops.sum(a * column(here), axes=-2)
+        pivot = ops.sum(line * here, axes=-1)
+        none = ops.equal(pivot, 0.0)
+        line = ops.select(ops.greater(places, j), line, 0.0) / column(ops.select(none, 1.0, pivot))
+        return a - column(line) * row[..., None, :], (line, pivot)
+
+    if not k:
+        return return_types.geqrf(r, _core.full((*input.shape[:-2], 0), 0, input.dtype))
+    vectors, tau = scan(eliminate, identity_like(q) - q, ops.iota(_core.int64, (k,), 0))[1]
+    vectors = vectors.moveaxis(0, -1)
     if input.shape[-1] > k:
         vectors = ops.concat([vectors, _core.full((*input.shape[:-1], input.shape[-1] - k), 0, input.dtype)], -1)
-    return Geqrf(ops.triu(r) + vectors, ops.diagonal(factors))
+    return return_types.geqrf(ops.triu(r) + vectors, tau.moveaxis(0, -1))
 
 
 # ------------------------------------------------------------------------- singular values, eigenvalues
@@ -296,7 +298,7 @@ def svd(A, full_matrices, driver):
             u = ops.concat([u, whole[0][..., columns:]], -1)
         else:
             vh = ops.concat([vh, whole[2][..., rows:, :]], -2)
-    return Svd(u, s, vh)
+    return return_types.linalg_svd(u, s, vh)
 
 
 @define("svd(input, some: bool=True, compute_uv: bool=True, *, out=None)", "fm")
@@ -306,9 +308,9 @@ def _svd(input, some, compute_uv):
     if not compute_uv:
         rows, columns = input.shape[-2:]
         u, v = (_core.full((*input.shape[:-2], n, n), 0, input.dtype) for n in (rows, columns))
-        return SvdV(u, ops.svdvals(input), v)
+        return return_types.svd(u, ops.svdvals(input), v)
     u, s, vh = svd(input, not some, None)
-    return SvdV(u, s, conj_transposed(vh))
+    return return_types.svd(u, s, conj_transposed(vh))
 
 
 @define("linalg.svdvals(A: Tensor, *, driver: str=None, out=None)")
@@ -322,7 +324,7 @@ def svdvals(A, driver):
 def eig(input):
     """Returns the eigenvalues and eigenvectors of square matrices, complex numbers."""
     check_matrices("linalg.eig", input, True)
-    return Eig(*ops.eig(input))
+    return return_types.linalg_eig(*ops.eig(input))
 
 
 @define("linalg.eigvals(input, *, out=None)")
@@ -342,7 +344,7 @@ def _upper(name, UPLO):
 def eigh(input, UPLO):
     """Returns the eigenvalues, rising, and eigenvectors of symmetric (Hermitian) matrices, of which one triangle is read."""
     check_matrices("linalg.eigh", input, True)
-    return Eig(*ops.eigh(input, upper=_upper("linalg.eigh", UPLO)))
+    return return_types.linalg_eigh(*ops.eigh(input, upper=_upper("linalg.eigh", UPLO)))
 
 
 @define('linalg.eigvalsh(input, UPLO: str="L", *, out=None)')
@@ -379,8 +381,8 @@ def pca_lowrank(A, q, center, niter):
     return svd_lowrank(A - ops.mean(A, axes=-2, keepdims=True) if center else A, q, niter, None)
 
 
-@define("lobpcg(A: Tensor, k: int=None, B: Tensor=None, X: Tensor=None, n: int=None, iK: Tensor=None, niter: int=None, tol: float=None, "
-        "largest: bool=None, method: str=None, tracker: any=None, ortho_iparams: any=None, ortho_fparams: any=None, "
+@define("lobpcg(A: Tensor, k: int=None, B: Tensor=None, X: Tensor=None, n: int=None, iK: Tensor=None, niter: int=None, "
+        "tol: float=None, largest: bool=None, method: str=None, tracker: any=None, ortho_iparams: any=None, ortho_fparams: any=None, "
         "ortho_bparams: any=None)")
 def lobpcg(A, k, B, X, n, iK, niter, tol, largest, *others):
     """Returns the k largest (or smallest) eigenvalues and eigenvectors of A x = e B x, for symmetric A and positive definite B.
@@ -388,8 +390,8 @@ def lobpcg(A, k, B, X, n, iK, niter, tol, largest, *others):
     check_matrices("lobpcg", A, True)
     k = (1 if X is None else X.shape[-1]) if k is None else k
     if A.shape[-1] < 3 * k:
-        raise ValueError(f"LPBPCG algorithm is not applicable when the number of A rows (={A.shape[-1]}) is smaller than 3 x the number of "
-                         f"requested eigenpairs (={k})")
+        raise ValueError(f"LPBPCG algorithm is not applicable when the number of A rows (={A.shape[-1]}) is smaller than 3 x the "
+                         f"number of requested eigenpairs (={k})")
     lower = None if B is None else ops.cholesky(B)
     if B is not None:
         A = ops.triangular_solve(lower, conj_transposed(ops.triangular_solve(lower, A)))

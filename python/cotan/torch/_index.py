@@ -4,7 +4,7 @@ from builtins import range as builtin_range
 
 from .. import _core, _creation, _reductions, _searching, _shaping
 from .._core import Tensor, ops
-from .._dtypes import BOOL, COMPLEX, FLOATS, result_type
+from .._dtypes import BOOL, COMPLEX, FLOATS, get_default_dtype, result_type
 from .._elementwise import scalar_of_dtype
 from .._searching import scatter_flat, unravel, wrap_negative_indices
 from .._shaping import normalize_axis
@@ -44,12 +44,12 @@ def gather(x, dim, index, sparse_grad):
     return _searching.gather(x, dim, index)
 
 
-def scatter(x, dim, index, src, reduce):
+def scatter(x, dim, index, src, reduce, name="scatter"):
     """Returns y with y[index[i][j]][j] = src[i][j] for dim 0, and x elsewhere; reduce "add" or "multiply" combines both."""
     known = {None: ops.scatter, "add": SCATTER_ADD, "multiply": SCATTER_MUL}
     if reduce not in known:
         raise RuntimeError(f"scatter: reduce is one of add, multiply, not {reduce!r}")
-    return scatter_flat("scatter", known[reduce], x, dim, index, src) if index.numel() else x.clone()
+    return scatter_flat(name, known[reduce], x, dim, index, src) if index.numel() else x.clone()
 
 
 for _source in ("src: Tensor", "value: float"):
@@ -59,7 +59,7 @@ for _source in ("src: Tensor", "value: float"):
 @define("scatter_add(input, dim: int, index: Tensor, src: Tensor, *, out=None)", "fmi")
 def scatter_add(x, dim, index, src):
     """Returns x with src[i][j] added at [index[i][j]][j] for dim 0."""
-    return scatter(x, dim, index, src, "add")
+    return scatter(x, dim, index, src, "add", "scatter_add")
 
 
 def _scatter_product(x, dim, index, src, include_self):
@@ -93,8 +93,8 @@ def scatter_reduce(x, dim, index, src, reduce, include_self):
     if not index.numel():
         return x.clone()
     if x.dtype in BOOL:
-        numbers = (ops.cast(x, _core.uint8), dim, index, ops.cast(src, _core.uint8), {"sum": "amax", "prod": "amin"}.get(reduce, reduce))
-        return ops.cast(_searching.scatter_reduce(*numbers, include_self=include_self), _core.bool)
+        x, src, reduce = ops.cast(x, _core.uint8), ops.cast(src, _core.uint8), {"sum": "amax", "prod": "amin"}.get(reduce, reduce)
+        return ops.cast(_searching.scatter_reduce(x, dim, index, src, reduce, include_self=include_self), _core.bool)
     if reduce == "prod" and (x.requires_grad or src.requires_grad):
         return _scatter_product(x, dim, index, src, include_self)
     return _searching.scatter_reduce(x, dim, index, src, reduce, include_self=include_self)
@@ -124,7 +124,8 @@ def _write_slices(name, op, x, dim, index, source):
 @define("index_add(input, dim: int, index: Tensor, source: Tensor, *, alpha: float=1, out=None)", "fmi")
 def index_add(x, dim, index, source, alpha):
     """Adds slices of alpha source to those of x at the index along dim."""
-    source = source if alpha == 1 else ops.and_(source, bool(alpha)) if source.dtype in BOOL else source * alpha
+    if alpha != 1:
+        source = ops.and_(source, bool(alpha)) if source.dtype in BOOL else source * scalar_of_dtype(alpha, source.dtype)
     return _write_slices("index_add", SCATTER_ADD, x, dim, index, source)
 
 
@@ -204,18 +205,15 @@ def masked_scatter(x, mask, source):
 def where(condition, x, other):
     """Returns x where the condition holds, else other."""
     if isinstance(x, Tensor) and isinstance(other, Tensor):
-        return _searching.where(condition, *_core._met(x, other))
-    dtype = result_type(x, other)
-    return _searching.where(condition, *(scalar_of_dtype(one, dtype) for one in (x, other)))
-
-
-@define("where(condition: Tensor)")
-def where_holds(condition):
-    """Returns the indices where the condition holds, one tensor an axis."""
-    return nonzero(condition, True)
+        x, other = _core._met(x, other)
+    elif getattr(x if isinstance(x, Tensor) else other, "dtype", _core.bool) in BOOL:  # an int beside bools is int64
+        dtype = result_type(x, other)
+        x, other = scalar_of_dtype(x, dtype), scalar_of_dtype(other, dtype)
+    return _searching.where(condition, x, other)
 
 
 define("where(condition: Tensor, input: Tensor|float, other: Tensor|float, *, out=None)")(where)
+define("where(condition: Tensor)")(lambda condition: nonzero(condition, True))
 define("Tensor.where(self, condition: Tensor, other: Tensor|float)")(lambda x, condition, other: where(condition, x, other))
 
 
@@ -415,7 +413,7 @@ def _histogram(x, bins, range, weight, density):
     for column, edge, n in zip(columns, edges, counts):
         at = _searching.searchsorted(edge, column, right=True) - 1
         at = ops.select(ops.equal(column, edge[-1]), n - 1, at)
-        within = ops.and_(ops.greater_equal(at, 0), ops.less(at, n))
+        within = ops.and_(ops.greater_equal(column, edge[0]), ops.less_equal(column, edge[-1]))
         flat, inside = flat * n + at, within if inside is True else ops.and_(inside, within)
     total = _core.full((math.prod(counts),), 0, x.dtype)
     one = ops.expand(scalar_of_dtype(1, x.dtype), flat.shape) if weight is None else ops.cast(ops.reshape(weight, (-1,)), x.dtype)
@@ -455,29 +453,29 @@ def diff(x, n, dim, prepend, append):
     return _reductions.diff(x, min(n, total), dim, prepend=prepend, append=append)
 
 
-def _trapezoids(y, x, dx, dim):
-    """Returns the areas below the lines between neighbours of y along dim."""
+def _double_areas(y, x, dim):
+    """Returns twice the areas below the lines between neighbours of y along dim, in the operands' dtype as PyTorch; without x
+    the neighbours are 1 apart."""
     dim, n = normalize_axis(dim, y.ndim, "trapezoid"), y.shape[dim]
-    y = y if y.dtype in FLOATS + COMPLEX else ops.cast(y, _core.float32)
     heights = slice_axis(y, dim, min(n, 1), n) + slice_axis(y, dim, 0, max(n - 1, 0))
     if x is None:
-        return heights * (dx / 2)
+        return heights
     if x.ndim == 1:
         x = ops.reshape(x, [-1 if axis == dim else 1 for axis in builtin_range(y.ndim)])
     x = ops.reshape(x, (1,) * (y.ndim - x.ndim) + tuple(x.shape))
-    return heights * ops.diff(x, axis=dim) / 2
+    return heights * ops.diff(x, axis=dim)
 
 
 @define("trapezoid(y: Tensor, x: Tensor=None, *, dx: float=1, dim: int=-1)", alias="trapz")
 def trapezoid(y, x, dx, dim):
     """Returns the integral of y along dim by the trapezoidal rule."""
-    return ops.sum(_trapezoids(y, x, dx, dim), axes=dim)
+    return _reductions.sum(_double_areas(y, x, dim), dim=dim) * (dx / 2 if x is None else 0.5)
 
 
 @define("cumulative_trapezoid(y: Tensor, x: Tensor=None, *, dx: float=1, dim: int=-1)")
 def cumulative_trapezoid(y, x, dx, dim):
     """Returns the integrals of y from the first element to each later one along dim."""
-    return ops.cumsum(_trapezoids(y, x, dx, dim), axis=dim)
+    return _reductions.cumsum(_double_areas(y, x, dim), dim=dim) * (dx / 2 if x is None else 0.5)
 
 
 def _derivative(x, dim, step, edge_order):
@@ -512,7 +510,7 @@ def gradient(x, spacing, dim, edge_order):
     """Returns the derivative along each axis; spacing: a distance, one for each axis, or the axes' coordinates."""
     if edge_order not in (1, 2):
         raise RuntimeError(f"gradient: edge_order is 1 or 2, not {edge_order}")
-    x = x if x.dtype in FLOATS + COMPLEX else ops.cast(x, _core.float32)
+    x = x if x.dtype in FLOATS + COMPLEX else ops.cast(x, get_default_dtype())
     dims = builtin_range(x.ndim) if dim is None else _shaping.normalize_axes(dim, x.ndim, "gradient")
     spacing = 1 if spacing is None else spacing
     spacing = spacing if isinstance(spacing, (tuple, list)) else [spacing] * len(dims)

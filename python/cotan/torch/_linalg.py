@@ -2,7 +2,6 @@
 _factors.py. A matrix that cannot be inverted or factorised is an error, LinAlgError, when the result is read."""
 import functools
 import math
-from collections import namedtuple
 
 from .. import _core, linalg as _linalg
 from .._core import LinAlgError, Tensor, ops
@@ -11,12 +10,8 @@ from .._reductions import conj_transposed
 from .._rules import custom_jvp, custom_vjp
 from .._shaping import moveaxis, normalize_axes
 from .._transforms import while_loop
+from . import return_types
 from ._define import define
-
-SolveEx = namedtuple("linalg_solve_ex", "result info")
-InvEx = namedtuple("linalg_inv_ex", "inverse info")
-Lstsq = namedtuple("linalg_lstsq", "solution residuals rank singular_values")
-Slogdet = namedtuple("linalg_slogdet", "sign logabsdet")
 
 
 def check_matrices(name, x, square=False):
@@ -70,8 +65,8 @@ def vector_norm(input, ord, dim, keepdim, dtype):
     axes = normalize_axes(tuple(axes), x.ndim, "linalg.vector_norm")
     if any(not x.shape[axis] for axis in axes):
         if ord < 0 or ord == math.inf:
-            raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have "
-                               "an identity")
+            raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not "
+                               "have an identity")
         return ops.sum(ops.abs(x), axes=axes, keepdims=keepdim)
     wide = x if x.dtype.itemsize > 2 else ops.cast(x, _core.float32)
     return ops.cast(ops.vector_norm(wide, axes=axes, keepdims=keepdim, ord=ord), real_dtype(x.dtype))
@@ -145,11 +140,11 @@ def det(A):
 def slogdet(A):
     """Returns the sign of the determinants, of size 1, and the logarithm of their absolute values."""
     check_matrices("linalg.slogdet", A, True)
-    return Slogdet(*ops.slogdet(A))
+    return return_types.linalg_slogdet(*ops.slogdet(A))
 
 
 define("det(input)", "fm")(det)
-define("slogdet(input, *, out=None)", "fm")(slogdet)
+define("slogdet(input, *, out=None)", "fm")(lambda input: return_types.slogdet(*slogdet(input)))
 
 
 @define("logdet(input)", "fm")
@@ -197,10 +192,9 @@ def inv_ex(A, check_errors):
     check_matrices("linalg.inv_ex", A, True)
     info = singular_info(A)
     if check_errors:
-        raise_if("linalg.inv_ex", info, "The diagonal element of a factor is zero, the inversion could not be completed because the "
-                                        "input matrix is singular.")
+        raise_if("linalg.inv_ex", info, "The inversion could not be completed because the input matrix is singular.")
     inverse = ops.inv(replace_singular(A, info))
-    return InvEx(ops.select(ops.not_equal(column(column(info)), 0), math.inf, inverse), info)
+    return return_types.linalg_inv_ex(ops.select(ops.not_equal(column(column(info)), 0), math.inf, inverse), info)
 
 
 # --------------------------------------------------------------------------------- systems of equations
@@ -236,7 +230,7 @@ def solve_ex(A, B, left, check_errors):
     info = singular_info(A)
     if check_errors:
         raise_if("linalg.solve_ex", info, "The solver failed because the input matrix is singular.")
-    return SolveEx(_solve("linalg.solve_ex", replace_singular(A, info), B, left), info)
+    return return_types.linalg_solve_ex(_solve("linalg.solve_ex", replace_singular(A, info), B, left), info)
 
 
 @define("linalg.solve_triangular(input, B: Tensor, *, upper: bool, left: bool=True, unitriangular: bool=False, out=None)")
@@ -253,8 +247,8 @@ def tensorsolve(input, other, dims):
         input = moveaxis(input, tuple(dims), tuple(range(input.ndim - len(dims), input.ndim)))
     shape = tuple(input.shape[other.ndim:])
     if math.prod(shape) != other.numel():
-        raise RuntimeError(f"Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), "
-                           f"but got {math.prod(shape)} != {other.numel()}")
+        raise RuntimeError("Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]),"
+                           f" but got {math.prod(shape)} != {other.numel()}")
     return ops.reshape(solve(ops.reshape(input, (-1, math.prod(shape))), ops.reshape(other, (-1,)), True), shape)
 
 
@@ -273,7 +267,10 @@ def _threshold(x, s, atol, rtol):
     """Returns the values, (..., 1), above which singular values s count: the larger of atol and rtol times the largest."""
     if rtol is None:
         eps = max(x.shape[-2:]) * finfo(x.dtype).eps
-        rtol = eps if atol is None else ops.select(ops.greater(atol, 0.0), 0.0, eps) if isinstance(atol, Tensor) else 0.0 if atol > 0 else eps
+        if isinstance(atol, Tensor):
+            rtol = ops.select(ops.greater(atol, 0.0), 0.0, eps)
+        else:
+            rtol = 0.0 if atol else eps
     atol = 0.0 if atol is None else atol
     atol, rtol = (column(ops.cast(t, s.dtype)) if isinstance(t, Tensor) else t for t in (atol, rtol))
     return ops.maximum(ops.max(s, axes=-1, keepdims=True) * rtol, atol)
@@ -360,7 +357,7 @@ def lstsq(input, b, rcond, driver):
     if rows > columns and (driver == "gels" or driver != "gelsy" and ops.all(ops.equal(rank, columns)).item()):
         residuals = ops.sum(ops.square(ops.abs(input @ solution - right)), axes=-2)
         residuals = ops.reshape(residuals, residuals.shape[:-1]) if vector else residuals
-    return Lstsq(ops.reshape(solution, solution.shape[:-1]) if vector else solution, residuals, rank, values)
+    return return_types.linalg_lstsq(ops.reshape(solution, solution.shape[:-1]) if vector else solution, residuals, rank, values)
 
 
 # --------------------------------------------------------------------------------- functions of matrices
@@ -370,8 +367,7 @@ _PADE = [math.factorial(26 - j) // (math.factorial(j) * math.factorial(13 - j)) 
 _PADE_NORM = 5.371920351148152
 
 
-@custom_vjp
-def _exp(A):
+def _exp_values(A):
     """Returns exp(A): A is halved until its norm is small, and the approximant squared as often."""
     wide = ops.cast(A, _core.complex128 if A.dtype in COMPLEX else _core.float64)
     norm = ops.max(ops.sum(ops.abs(wide), axes=-2, keepdims=True), axes=-1, keepdims=True)
@@ -403,7 +399,8 @@ def _exp_backward(A, cotangent):
     return (_exp(block)[..., :n, n:],)
 
 
-_exp.defvjp(lambda A: (_exp(A), A), _exp_backward)
+_exp = custom_vjp(_exp_values)
+_exp.defvjp(lambda A: (_exp_values(A), A), _exp_backward)
 
 
 @define("linalg.matrix_exp(input)")

@@ -3,14 +3,9 @@ import math
 
 from .. import _core, _elementwise
 from .._core import Tensor, ops
-from .._dtypes import BOOL, COMPLEX, FLOATS, INTEGERS, get_default_dtype, promote_types
+from .._dtypes import BOOL, COMPLEX, FLOATS, category, get_default_dtype, promote_types
 from . import return_types
 from ._define import define
-
-
-def category(dtype):
-    """Returns 0 for bool, 1 for integers, 2 for floats, 3 for complex numbers."""
-    return 0 if dtype in BOOL else 1 if dtype in INTEGERS else 2 if dtype in FLOATS else 3
 
 
 def common_dtype(*operands):

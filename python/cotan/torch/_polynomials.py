@@ -1,5 +1,6 @@
 """Orthogonal polynomials, by the names of torch.special: of degree n, element by element, with the fraction of n dropped; 0 for
 negative n. They have no gradient, as in PyTorch."""
+import functools
 import math
 
 from .. import _core
@@ -40,7 +41,8 @@ def _chebyshev(kind, x, n):
 
 
 def _by_recurrence(first, following):
-    """Makes a function of (x, n) from P1 = first(x) and P(k + 1) = following(x, k, P(k), P(k - 1)), in one loop to the largest n."""
+    """Makes a function of (x, n) from P1 = first(x) and P(k + 1) = following(x, k, P(k), P(k - 1)), in one loop to the largest
+    n."""
     def values(x, n):
         def step(carry):
             k, before, current, result = carry
@@ -71,9 +73,10 @@ def _define_polynomial(name, values, shifted=False, largest=None):
 
 for _kind in "tuvw":
     for _shifted in (False, True):
-        _define_polynomial(f"{'shifted_' * _shifted}chebyshev_polynomial_{_kind}", lambda x, n, kind=_kind: _chebyshev(kind, x, n), _shifted)
+        _define_polynomial(f"{'shifted_' * _shifted}chebyshev_polynomial_{_kind}", functools.partial(_chebyshev, _kind), _shifted)
 _LARGEST = (128, 512)  # the degrees beyond which PyTorch has NaN, of float32 and of float64
-_define_polynomial("hermite_polynomial_h", _by_recurrence(lambda x: 2.0 * x, lambda x, k, p, q: 2.0 * (x * p - k * q)), largest=_LARGEST)
+_define_polynomial("hermite_polynomial_h", _by_recurrence(
+    lambda x: 2.0 * x, lambda x, k, p, q: 2.0 * (x * p - k * q)), largest=_LARGEST)
 _define_polynomial("hermite_polynomial_he", _by_recurrence(lambda x: x, lambda x, k, p, q: x * p - k * q), largest=_LARGEST)
 _define_polynomial("laguerre_polynomial_l", _by_recurrence(
     lambda x: 1.0 - x, lambda x, k, p, q: ((2.0 * k + 1.0 - x) * p - k * q) / (k + 1.0)))

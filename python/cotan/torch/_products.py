@@ -1,4 +1,5 @@
 """Products of vectors and matrices, distances and covariances, with PyTorch's signatures."""
+import functools
 import string
 
 from .. import _core, _more, linalg as _linalg
@@ -34,7 +35,7 @@ def matmul(input, other):
     if not input.ndim or not other.ndim:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {input.ndim}D and {other.ndim}D")
     if input.dtype != other.dtype:
-        raise RuntimeError(f"matmul: expected both operands to have the same dtype, but got: {input.dtype.name} != {other.dtype.name}")
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {input.dtype.name} != {other.dtype.name}")
     return _matmul(input, other)
 
 
@@ -66,8 +67,8 @@ def dot(input, tensor):
     """Returns the sum of products of two vectors."""
     _check("dot", "input", input, 1, "tensor", tensor, 1)
     if input.shape != tensor.shape:
-        raise RuntimeError(f"inconsistent tensor size, expected tensor {list(input.shape)} and src {list(tensor.shape)} to have the "
-                           "same number of elements")
+        raise RuntimeError(f"inconsistent tensor size, expected tensor {list(input.shape)} and src {list(tensor.shape)} to have "
+                           f"the same number of elements, but got {input.shape[0]} and {tensor.shape[0]} elements respectively")
     return _matmul(input, tensor)
 
 
@@ -93,7 +94,8 @@ def outer(input, vec2):
         if x.ndim != 1:
             raise RuntimeError(f"outer: Expected 1-D argument {word}, but got {x.ndim}-D")
     a, b = cast_all(input, vec2)
-    return ops.reshape(a, (-1, 1)) * b
+    a = ops.reshape(a, (-1, 1))
+    return ops.and_(a, b) if a.dtype in BOOL else a * b
 
 
 define("kron(input, other: Tensor, *, out=None)", "fm")(_more.kron)
@@ -102,9 +104,9 @@ define("kron(input, other: Tensor, *, out=None)", "fm")(_more.kron)
 def _accumulated(name, input, product, beta, alpha):
     """Returns beta input + alpha product, in the product's shape; with beta 0 input is not read."""
     if input.dtype != product.dtype:
-        raise RuntimeError(f"{name}: self and the product must have the same dtype, but got: {input.dtype.name} != {product.dtype.name}")
-    if product.dtype in INTEGERS + BOOL and any(isinstance(factor, float) for factor in (alpha, beta)):
-        raise RuntimeError(f"{name}: For integral input tensors, argument alpha and beta must not be floating point numbers.")
+        raise RuntimeError(f"{name}: self and mat2 must have the same dtype, but got: {input.dtype.name} != {product.dtype.name}")
+    if product.dtype in INTEGERS:
+        alpha, beta = int(alpha), int(beta)
     input = broadcast_to(input, product.shape)
     if product.dtype in BOOL:
         product = product if alpha else ops.xor(product, product)
@@ -142,7 +144,12 @@ def tensordot(a, b, dims):
 @define("chain_matmul(*matrices: any, out=None)")
 def chain_matmul(matrices):
     """Returns the product of several matrices, in the order that takes the fewest multiplications."""
-    return ops.multi_dot(list(matrices)) if len(matrices) > 1 else matrices[0]
+    return multi_dot(matrices) if len(matrices) > 1 else matrices[0]
+
+
+def _subscripts(labels):
+    letters = string.ascii_uppercase + string.ascii_lowercase
+    return "".join("..." if label is Ellipsis else letters[label] for label in labels)
 
 
 @define("einsum(equation: any, *operands: any)")
@@ -150,14 +157,19 @@ def einsum(equation, operands):
     """Returns the sums of products of an equation like "ij,jk->ik", or of operands, each followed by its list of labels, and at
     the end the labels of the result."""
     if isinstance(equation, str):
-        return _core.einsum(equation, *(operands if len(operands) != 1 or isinstance(operands[0], Tensor) else operands[0]))
+        operands = operands[0] if len(operands) == 1 and not isinstance(operands[0], Tensor) else operands
+        terms, arrow, result = equation.partition("->")
+        if not arrow or "..." in result or "..." not in terms:
+            return _core.einsum(equation, *operands)
+        y = _core.einsum(f"{terms}->...{result}", *operands)  # an ellipsis that the result lacks is summed over
+        lead = y.ndim - len(result.replace(" ", ""))
+        return ops.sum(y, axes=list(range(lead))) if lead else y
     if operands and not isinstance(operands[0], (list, tuple)):
         operands = (operands,)  # the labels of the only operand, which are taken for all that is left
     parts = [equation, *operands]
-    text = ["".join("..." if label is Ellipsis else string.ascii_letters.swapcase()[label] for label in labels) for labels in parts[1::2]]
-    result = "" if len(parts) % 2 == 0 else "->" + "".join(
-        "..." if label is Ellipsis else string.ascii_letters.swapcase()[label] for label in parts[-1])
-    return _core.einsum(",".join(text) + result, *parts[:len(text) * 2:2])
+    text = [_subscripts(labels) for labels in parts[1::2]]
+    result = "->" + _subscripts(parts[-1]) if len(parts) % 2 else ""
+    return einsum(",".join(text) + result, parts[:len(text) * 2:2])
 
 
 def _cross(input, other, dim):
@@ -198,6 +210,8 @@ def multi_dot(tensors):
     """Returns the product of matrices, of which the first and the last may be vectors, in the cheapest order."""
     if len(tensors) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
+    if tensors[0].dtype in INTEGERS:
+        return functools.reduce(_matmul, tensors)
     return ops.multi_dot(list(tensors))
 
 
@@ -206,8 +220,7 @@ def trace(input):
     """Returns the sum of a matrix's diagonal."""
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
-    line = ops.diagonal(input)
-    return ops.sum(line if input.dtype in FLOATS + COMPLEX else ops.cast(line, _core.int64), axes=0)
+    return ops.sum(ops.diagonal(input if input.dtype in FLOATS + COMPLEX else ops.cast(input, _core.int64)), axes=0)
 
 
 @define("linalg.diagonal(A: Tensor, *, offset: int=0, dim1: int=-2, dim2: int=-1)")

@@ -81,7 +81,7 @@ def own(result):
 VIEWS = (
     ("alias(input)", "", lambda x: x),
     ("as_strided(input, size: ints, stride: ints, storage_offset: int=None)", "fm", as_strided),
-    ("detach(input)", "", Tensor.detach),
+    ("detach(input)", "f", Tensor.detach),
     ("diagonal(input, offset: int=0, dim1: int=0, dim2: int=1)", "f", _shaping.diagonal),
     ("expand(input, size: ints, *, implicit: bool=False)", "", expand),
     ("permute(input, dims: ints)", "f", _shaping.permute_dims),
@@ -123,12 +123,12 @@ define("unflatten(input, dim: int, sizes: ints)", "fm")(_shaping.unflatten)
 define("ravel(input)")(_shaping.ravel)
 define("reshape(input, shape: ints)")(_shaping.reshape)
 define("Tensor.reshape(self, *shape: ints)")(_shaping.reshape)
-define("Tensor.view(self, dtype: dtype)")(lambda x, dtype: view_bits(x, dtype))
 define("Tensor.view(self, *size: ints)")(view)
 define("Tensor.expand(self, *size: ints, implicit: bool=False)")(expand)
 define("broadcast_to(input, size: ints)", "fm")(expand)
 
 
+@define("Tensor.view(self, dtype: dtype)")
 def view_bits(x, dtype):
     """Views the bits as another dtype of the same item size; complex numbers as pairs of their parts along the last axis."""
     to = _core.dtype(dtype)
@@ -225,7 +225,8 @@ def meshgrid(tensors, indexing):
         raise RuntimeError("meshgrid: the tensors must be vectors of one dtype")
     n, shape = len(tensors), [x.numel() for x in tensors]
     swapped = indexing == "xy" and n > 1
-    grids = [make_view(x, ("reshape", [-1 if axis == i else 1 for axis in range(n)]), ("expand", shape)) for i, x in enumerate(tensors)]
+    grids = [make_view(x, ("reshape", [-1 if axis == i else 1 for axis in range(n)]), ("expand", shape))
+             for i, x in enumerate(tensors)]
     return tuple(_shaping.swapaxes(grid, 0, 1) if swapped else grid for grid in grids)
 
 
@@ -250,7 +251,7 @@ def tensor_split(x, indices_or_sections, dim):
     return tuple(_shaping.array_split(x, indices_or_sections, dim))
 
 
-for _name in ("tensor_indices_or_sections: Tensor", "sections: int", "indices: ints"):
+for _name in ("sections: int", "indices: ints", "tensor_indices_or_sections: Tensor"):
     define(f"tensor_split(input, {_name}, dim: int=0)", "fm")(tensor_split)
 
 
@@ -283,6 +284,7 @@ define("tril(input, diagonal: int=0, *, out=None)", "f", op="tril")(_creation.tr
 define("triu(input, diagonal: int=0, *, out=None)", "f", op="triu")(_creation.triu)
 define("is_same_size(input, other: Tensor)")(Tensor.is_same_size)
 define("zero_(input)")(Tensor.zero_)
+define("detach_(input)")(Tensor.detach_)
 
 
 @define("Tensor.flip(self, axis: int|ints=None)")

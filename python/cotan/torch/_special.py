@@ -6,7 +6,7 @@ import math
 from .. import _core
 from .._core import Tensor, ops
 from .._rules import custom_jvp
-from .._shaping import broadcast_arrays
+from .._shaping import broadcast_arrays, stack
 from .._transforms import while_loop
 from ._define import define, functions
 from ._pointwise import as_float, category, common_dtype
@@ -62,8 +62,8 @@ def where(condition, a, b):
 
 
 # Functions that the top level has, too
-for _name in """digamma psi=digamma erf erfc erfinv exp2 expit=sigmoid expm1 gammaln=lgamma log1p log_softmax logit logsumexp round sinc
-softmax xlogy""".split():
+for _name in """digamma psi=digamma erf erfc erfinv exp2 expit=sigmoid expm1 gammaln=lgamma log1p log_softmax logit logsumexp
+round sinc softmax xlogy""".split():
     _name, _, _same = _name.partition("=")
     functions["special." + _name] = functions[_same or _name]
 
@@ -162,19 +162,17 @@ def ndtri(p):
 # ------------------------------------------------------------------------------ the gamma function's family
 
 # B(2j) / (2j)!, of the Euler-Maclaurin formula
-_BERNOULLI = [1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600,
-              -3617 / 10670622842880000, 43867 / 5109094217170944000, -174611 / 802857662698291200000,
-              77683 / 14101100039391805440000, -236364091 / 1693824136731743669452800000]
-_ZETA_TERMS = 10
+_BERNOULLI = [1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000]
+_ZETA_TERMS = 20
 
 
 def _zeta_of_positive(s, q):
-    """Returns the Hurwitz zeta function for s > 1 and q > 0: ten terms, and the Euler-Maclaurin formula for the others
+    """Returns the Hurwitz zeta function for s > 1 and q > 0: its first terms, and the Euler-Maclaurin formula for the others
     (DLMF 25.11.5, 2.10.1)."""
     steps = constants(range(_ZETA_TERMS))
-    first = ops.sum(ops.pow(ops.reshape(q, (*q.shape, 1)) + steps, -ops.reshape(s, (*s.shape, 1))), axes=-1)
+    first = ops.sum(ops.exp(ops.log(ops.reshape(q, (*q.shape, 1)) + steps) * -ops.reshape(s, (*s.shape, 1))), axes=-1)
     a = q + float(_ZETA_TERMS)
-    power = ops.pow(a, -s)
+    power = ops.exp(ops.log(a) * -s)
     total, factor = power * a / (s - 1.0) + 0.5 * power, s * power / a
     for j, c in enumerate(_BERNOULLI):
         total = total + c * factor
@@ -186,13 +184,14 @@ def _zeta(s, q):
     dtype = q.dtype
     s, q = broadcast_arrays(ops.cast(s, _core.float64), ops.cast(q, _core.float64))
     usual, low = ops.greater(s, 1.0), ops.less_equal(q, 0.0)
-    s1 = where(usual, s, 2.0)
+    s1 = where(usual, ops.minimum(s, 1e300), 2.0)
     # Below 0 the terms of negative base are, up to their sign, a difference of two zetas of positive arguments.
     part = -q - ops.floor(-q)
     pole = ops.and_(low, ops.equal(q, ops.floor(q)))
     inside = ops.and_(low, ops.not_(pole))
-    y = _zeta_of_positive(s1, where(low, 1.0 - where(inside, part, 0.5), q))
-    mirrored = _zeta_of_positive(s1, where(inside, part, 0.5)) - _zeta_of_positive(s1, 1.0 - where(inside, q, 0.0))
+    three = [where(low, 1.0 - where(inside, part, 0.5), q), where(inside, part, 0.5), 1.0 - where(inside, q, 0.0)]
+    three = _zeta_of_positive(ops.reshape(s1, (1, *s1.shape)), stack(three))
+    y, mirrored = three[0], three[1] - three[2]
     odd = ops.not_equal(ops.remainder(s1, 2.0), 0.0)
     mirrored = where(ops.equal(s, ops.floor(s)), where(odd, -mirrored, mirrored), math.nan)
     y = where(pole, math.inf, where(inside, y + mirrored, y))

@@ -1,5 +1,5 @@
 """Activations, and other elementwise functions."""
-import math
+import functools
 
 from ... import _core
 from ..._core import ops
@@ -7,11 +7,11 @@ from ..._random import unit_floats, next_key
 from .base import axis_of, concat, in_float32_if_narrow, slice_axis, finish_inplace
 
 __all__ = [
-    "alpha_dropout", "celu", "channel_shuffle", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu",
-    "feature_alpha_dropout", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
-    "leaky_relu", "log_softmax", "logsigmoid", "mish", "normalize", "prelu", "relu", "relu6", "relu_", "rrelu",
-    "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
-    "threshold"]
+    "alpha_dropout", "celu", "celu_", "channel_shuffle", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu", "elu_",
+    "feature_alpha_dropout", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_",
+    "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid", "mish", "native_channel_shuffle", "normalize", "prelu", "relu", "relu6", "relu_", "rrelu", "rrelu_",
+    "selu", "selu_", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
+    "threshold", "threshold_"]
 
 
 def relu(input, inplace=False):
@@ -133,6 +133,20 @@ def threshold(input, threshold, value, inplace=False):
     return finish_inplace(input, ops.threshold(input, float(threshold), float(value)), inplace)
 
 
+def _in_place(function):
+    """Returns the variant of an activation that writes to its input."""
+    @functools.wraps(function)
+    def variant(input, *args, **options):
+        return function(input, *args, **options, inplace=True)
+
+    variant.__name__ = variant.__qualname__ = function.__name__ + "_"
+    return variant
+
+
+celu_, elu_, hardtanh_, leaky_relu_, rrelu_, selu_, threshold_ = map(
+    _in_place, (celu, elu, hardtanh, leaky_relu, rrelu, selu, threshold))
+
+
 def _default_axis(input, dim):
     if dim is None:
         return 0 if len(input.shape) in (0, 1, 3) else 1
@@ -245,6 +259,9 @@ def channel_shuffle(input, groups):
     parts = ops.reshape(input, (n, groups, c // groups, *rest))
     axes = [0, 2, 1, *range(3, len(rest) + 3)]
     return ops.reshape(ops.permute(parts, axes), (n, c, *rest))
+
+
+native_channel_shuffle = channel_shuffle
 
 
 def halves(input, dim, n):

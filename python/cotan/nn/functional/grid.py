@@ -5,6 +5,7 @@ from ... import _core
 from ..._core import ops
 from ..._elementwise import scalar_of_dtype
 from .base import concat, slice_axis
+from .window import cubic_weights
 
 __all__ = ["affine_grid", "grid_sample"]
 
@@ -59,6 +60,11 @@ def _reflect(at, low, high):
 def _grid_to_indices(at, size, padding_mode, align_corners):
     """Converts positions from -1 to 1 to positions among the elements of an axis."""
     at = (at + 1) * ((size - 1) / 2) if align_corners else (at + 1) * (size / 2) - 0.5
+    return _keep_inside(at, size, padding_mode, align_corners)
+
+
+def _keep_inside(at, size, padding_mode, align_corners):
+    """Reflects or clips positions among the elements of an axis, unless what is outside is 0."""
     if padding_mode == "reflection":
         at = _reflect(at, 0, size - 1) if align_corners else _reflect(at, -0.5, size - 0.5)
     if padding_mode == "zeros":
@@ -79,6 +85,22 @@ def _gather_corner(flat, places, sizes, channels):
     return ops.select(inside, result, scalar_of_dtype(0, flat.dtype))
 
 
+def _sample_bicubic(flat, places, sizes, channels, padding_mode, align_corners):
+    """Returns (N, C, P): the sums of the 4 x 4 elements around each position, by Keys' cubic."""
+    taps = []  # of each axis: positions and weights (N, P) of four elements
+    for at, size in zip(places, sizes):
+        first = ops.stop_gradient(ops.floor(at))
+        at4 = [_keep_inside(first + step, size, padding_mode, align_corners) for step in (-1, 0, 1, 2)]
+        taps.append(list(zip(at4, cubic_weights(at - first))))
+    total = None
+    for row, high in taps[0]:
+        for column, wide in taps[1]:
+            weight = high * wide
+            part = _gather_corner(flat, [row, column], sizes, channels) * ops.reshape(weight, (weight.shape[0], 1, -1))
+            total = part if total is None else total + part
+    return total
+
+
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """Samples (N, C, H, W) or (N, C, D, H, W) at the positions of a grid (N, ..., 2 or 3): x, y (and z) from
     -1 to 1."""
@@ -86,17 +108,21 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     if n not in (2, 3) or len(grid.shape) != n + 2 or grid.shape[-1] != n or grid.shape[0] != input.shape[0]:
         raise RuntimeError(f"grid_sample: the input is {tuple(input.shape)} and the grid {tuple(grid.shape)}, they must be (N, C, H, W) "
                            "and (N, H', W', 2), or (N, C, D, H, W) and (N, D', H', W', 3)")
-    if mode not in ("bilinear", "nearest"):
-        known = mode == "bicubic"
-        raise (NotImplementedError if known else ValueError)(f"grid_sample: mode is {mode!r}, it must be \"bilinear\" or \"nearest\"")
+    if mode not in ("bilinear", "nearest", "bicubic"):
+        raise ValueError(f"grid_sample: mode is {mode!r}, it must be \"bilinear\", \"nearest\" or \"bicubic\"")
+    if mode == "bicubic" and n != 2:
+        raise RuntimeError("grid_sample: mode is \"bicubic\", which is for (N, C, H, W) only")
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(f"grid_sample: padding_mode is {padding_mode!r}, it must be \"zeros\", \"border\" or \"reflection\"")
     batch, channels, *sizes = input.shape
     flat = ops.reshape(input, (batch, channels, -1))
     spots = ops.reshape(grid, (batch, -1, n))
-    places = [_grid_to_indices(ops.reshape(slice_axis(spots, 2, n - 1 - axis, n - axis), (batch, -1)), size, padding_mode, bool(align_corners))
+    inside = "zeros" if mode == "bicubic" else padding_mode  # of a cubic's taps, each is kept inside
+    places = [_grid_to_indices(ops.reshape(slice_axis(spots, 2, n - 1 - axis, n - axis), (batch, -1)), size, inside, bool(align_corners))
               for axis, size in enumerate(sizes)]
-    if mode == "nearest":
+    if mode == "bicubic":
+        total = _sample_bicubic(flat, places, sizes, channels, padding_mode, bool(align_corners))
+    elif mode == "nearest":
         total = _gather_corner(flat, [ops.round(at) for at in places], sizes, channels)
     else:
         total = None

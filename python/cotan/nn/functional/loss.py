@@ -1,4 +1,5 @@
 """The losses of torch.nn: means over all elements by default, or as `reduction` says."""
+import functools
 import math
 import warnings
 
@@ -12,8 +13,18 @@ __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity",
     "cross_entropy", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "linear_cross_entropy",
     "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
-    "nll_loss", "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
+    "nll_loss", "pairwise_distance", "pdist", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
     "triplet_margin_loss", "triplet_margin_with_distance_loss"]
+
+
+def legacy_reduction(size_average, reduce, reduction="mean"):
+    """Returns the reduction, or the one that size_average and reduce name, if either is not None."""
+    if size_average is None and reduce is None:
+        return reduction
+    average, reduce = (True if one is None else one for one in (size_average, reduce))
+    result = "mean" if average and reduce else "sum" if reduce else "none"
+    warnings.warn(f"size_average and reduce args will be deprecated, please use reduction='{result}' instead.", stacklevel=3)
+    return result
 
 
 def _check_same_shape(name, input, target):
@@ -22,14 +33,14 @@ def _check_same_shape(name, input, target):
                          "the same")
 
 
-def _checked_difference(name, input, target):
+def _checked_difference(name, input, target, level=4):
     """Returns input - target. Other shapes broadcast, as in PyTorch, where (N,) and (N, 1) make a loss of (N,
     N): it warns, too."""
     input, target = in_float32(input, target)
     shapes = tuple(input.shape), tuple(target.shape)
     if shapes[0] != shapes[1]:
         warnings.warn(f"{name}: the input has shape {shapes[0]}, the target {shapes[1]}, which broadcast to another loss\n"
-                      "  hint: target.reshape(input.shape)", stacklevel=3)
+                      "  hint: target.reshape(input.shape)", stacklevel=level)
     return input - target
 
 
@@ -62,7 +73,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
-    distance = ops.abs(_checked_difference("huber_loss", input, target))
+    distance = ops.abs(_checked_difference("huber_loss", input, target, 3))
     near = ops.less_equal(distance, float(delta))
     small = ops.select(near, distance, 0.0)
     loss = ops.select(near, small * small * 0.5, (distance - 0.5 * delta) * delta)
@@ -319,6 +330,15 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
+def pdist(input, p=2.0):
+    """Returns the distances of all pairs of rows of (N, D): (N (N - 1) / 2,), of row 0 to the others first."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist: the input has {input.ndim} axes, it must have 2")
+    pairs = [(i, j) for i in range(input.shape[0]) for j in range(i + 1, input.shape[0])]
+    first, second = (ops.gather(input, _core.asarray([pair[k] for pair in pairs], dtype=_core.int64), axis=0) for k in (0, 1))
+    return vector_norm(first - second, p, -1)
+
+
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None,
                         reduction="mean"):
     anchor, positive, negative = in_float32(anchor, positive, negative)
@@ -335,3 +355,23 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
     if swap:
         far = ops.minimum(far, distance(positive, negative))
     return reduce_loss(_clamp_at_0(near - far + margin), reduction)
+
+
+def _with_legacy_reduction(function):
+    """Returns the loss with size_average and reduce, the older form of reduction, in effect where they are given."""
+    names = function.__code__.co_varnames[:function.__code__.co_argcount]
+    places = [names.index(name) for name in ("size_average", "reduce")]
+
+    @functools.wraps(function)
+    def loss(*args, **options):
+        given = [args[place] if len(args) > place else options.pop(names[place], None) for place in places]
+        if given != [None, None]:
+            options["reduction"] = legacy_reduction(*given)
+        return function(*args, **options)
+
+    return loss
+
+
+for _name in __all__:
+    if "size_average" in globals()[_name].__code__.co_varnames:
+        globals()[_name] = _with_legacy_reduction(globals()[_name])

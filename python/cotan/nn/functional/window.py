@@ -5,15 +5,15 @@ import math
 from ... import _core
 from ..._core import ops
 from ..._elementwise import scalar_of_dtype, root_with_zero_grad
+from ..._grad import no_grad
 from .base import concat, per_axis, slice_axis, with_bias
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "bilinear", "conv1d",
-    "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding", "embedding_bag",
-    "fold", "interpolate", "linear", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d",
-    "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "one_hot", "pad", "pixel_shuffle",
-    "pixel_unshuffle", "unfold", "upsample"]
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "bilinear", "conv1d",
+    "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding", "embedding_bag",
+    "fold", "interpolate", "linear", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d",
+    "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d", "one_hot", "pad", "pixel_shuffle",
+    "pixel_unshuffle", "unfold", "upsample", "upsample_bilinear", "upsample_nearest"]
 
 
 def linear(input, weight, bias=None):
@@ -89,6 +89,12 @@ def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     return _conv(3, input, weight, bias, stride, padding, dilation, groups)
 
 
+def conv_tbc(input, weight, bias, pad=0):
+    """input (T, N, C), weight (taps, C, out)."""
+    y = conv1d(ops.permute(input, (1, 2, 0)), ops.permute(weight, (2, 1, 0)), bias, padding=pad)
+    return ops.permute(y, (2, 0, 1))
+
+
 def _conv_transpose(n, input, weight, bias, stride, padding, output_padding, groups, dilation):
     x, single = _add_batch(input, n, f"conv_transpose{n}d")
     y = ops.conv_transpose(x, weight, bias, stride=per_axis(stride, n), padding=per_axis(padding, n),
@@ -159,6 +165,17 @@ def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
 
 def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def _pool_with_indices(n):
+    def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+        return _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+    pool.__name__ = f"max_pool{n}d_with_indices"
+    return pool
+
+
+max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = map(_pool_with_indices, (1, 2, 3))
 
 
 def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):
@@ -248,24 +265,6 @@ def adaptive_avg_pool2d(input, output_size):
 
 def adaptive_avg_pool3d(input, output_size):
     return _adaptive_pool(3, ops.adaptive_avg_pool, input, output_size, "adaptive_avg_pool3d")
-
-
-def _adaptive_max(n, input, output_size, return_indices):
-    if return_indices:
-        raise NotImplementedError(f"adaptive_max_pool{n}d: return_indices is asked for, only max_pool{n}d gives indices")
-    return _adaptive_pool(n, ops.adaptive_max_pool, input, output_size, f"adaptive_max_pool{n}d")
-
-
-def adaptive_max_pool1d(input, output_size, return_indices=False):
-    return _adaptive_max(1, input, output_size, return_indices)
-
-
-def adaptive_max_pool2d(input, output_size, return_indices=False):
-    return _adaptive_max(2, input, output_size, return_indices)
-
-
-def adaptive_max_pool3d(input, output_size, return_indices=False):
-    return _adaptive_max(3, input, output_size, return_indices)
 
 
 # ------------------------------------------------------------------------------- padding, resampling
@@ -373,7 +372,7 @@ def _source_positions(size, n, scale, align_corners):
     return [(i + 0.5) * ratio - 0.5 for i in range(size)]
 
 
-def _cubic_weights(t):
+def cubic_weights(t):
     """Returns the weights of the four neighbours of a position that is t after the second one."""
     a = -0.75
     near = [(a + 2) * d**3 - (a + 3) * d**2 + 1 for d in (t, 1 - t)]
@@ -381,18 +380,44 @@ def _cubic_weights(t):
     return [far[0], near[0], near[1], far[1]]
 
 
-def _resample(x, axis, size, scale, align_corners, cubic):
-    """Resamples one axis by a product with a constant matrix (n, size), which has few weights in each
-    column."""
-    n = x.shape[axis]
+def _interpolation_weights(n, size, scale, align_corners, cubic):
+    """Returns (n, size): the weights of the elements from which each of `size` is interpolated."""
     weights = [[0.0] * size for _ in range(n)]
     for column, place in enumerate(_source_positions(size, n, scale, align_corners)):
         if not cubic:
             place = max(place, 0.0)
         first = math.floor(place)
         t = place - first
-        for step, weight in zip((-1, 0, 1, 2) if cubic else (0, 1), _cubic_weights(t) if cubic else (1 - t, t)):
+        for step, weight in zip((-1, 0, 1, 2) if cubic else (0, 1), cubic_weights(t) if cubic else (1 - t, t)):
             weights[min(max(first + step, 0), n - 1)][column] += weight
+    return weights
+
+
+def _antialias_weight(t, cubic):
+    """The filter at distance t: a triangle, or Keys' cubic with a = -1/2, as in Pillow."""
+    t = abs(t)
+    if not cubic:
+        return max(1.0 - t, 0.0)
+    return (1.5 * t - 2.5) * t * t + 1 if t < 1 else ((-0.5 * t + 2.5) * t - 4) * t + 2 if t < 2 else 0.0
+
+
+def _antialias_weights(n, size, scale, align_corners, cubic):
+    """Returns (n, size): a filter that is as wide as the elements that each of `size` covers."""
+    ratio = ((n - 1) / (size - 1) if size > 1 else 0.0) if align_corners else n / size if scale is None else 1 / scale
+    wide = max(ratio, 1.0)
+    support, weights = (2 if cubic else 1) * wide, [[0.0] * size for _ in range(n)]
+    for column in range(size):
+        centre = ratio * (column + 0.5)
+        rows = range(max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), n))
+        drawn = [_antialias_weight((row - centre + 0.5) / wide, cubic) for row in rows]
+        for row, weight in zip(rows, drawn):
+            weights[row][column] = weight / sum(drawn)
+    return weights
+
+
+def _resample(x, axis, weights):
+    """Resamples one axis by a product with a constant matrix (n, size), which has few weights in each
+    column."""
     moved = list(range(len(x.shape)))
     moved.append(moved.pop(axis))
     y = ops.matmul(ops.permute(x, moved), _core.asarray(weights, dtype=x.dtype))
@@ -408,8 +433,8 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     if (size is None) == (scale_factor is None):
         raise ValueError("either size or scale_factor should be defined" if size is None else
                          "only one of size or scale_factor should be defined")
-    if antialias:
-        raise NotImplementedError("interpolate: antialias is asked for, Cotan has no such filter")
+    if antialias and not (mode in ("bilinear", "bicubic") and n == 2):
+        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input")
     if mode not in ("nearest", "nearest-exact", "area") and n != {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}.get(mode):
         raise NotImplementedError(f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {n + 2}D) for the modes: "
                                   "nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact "
@@ -431,7 +456,9 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
         if mode.startswith("nearest"):
             input = _nearest(input, i + 2, sizes[i], scales[i], mode == "nearest-exact")
         else:
-            input = _resample(input, i + 2, sizes[i], scales[i], bool(align_corners), mode == "bicubic")
+            weights = (_antialias_weights if antialias else _interpolation_weights)(
+                input.shape[i + 2], sizes[i], scales[i], bool(align_corners), mode == "bicubic")
+            input = _resample(input, i + 2, weights)
     return input
 
 
@@ -439,22 +466,42 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+def upsample_nearest(input, size=None, scale_factor=None):
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input, size=None, scale_factor=None):
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
 # ---------------------------------------------------------------------------------------- embedding
 
 
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     """Returns the rows of weight (V, D) for indices (...): (..., D)."""
+    counts = None
+    if max_norm is not None or scale_grad_by_freq:
+        flat, zeros = ops.reshape(input, (-1,)), _core.full((weight.shape[0],), 0, weight.dtype)
+        counts = ops.scatter_add(zeros, flat, ops.expand(ops.cast(1.0, weight.dtype), tuple(flat.shape)), axis=0)  # (V,)
     if max_norm is not None:
-        raise NotImplementedError("embedding: max_norm is asked for, which writes to the weight in every forward pass; "
-                                  "normalise the weight after the step instead")
-    if scale_grad_by_freq:
-        raise NotImplementedError("embedding: scale_grad_by_freq is asked for, Cotan's gradients add up plainly")
+        _limit_norms(weight, counts, float(max_norm), float(norm_type))
     rows = ops.gather(weight, input, axis=0)
+    if scale_grad_by_freq:  # the value stays, its gradient is divided by the number of times that the row is used
+        fixed = ops.stop_gradient(rows)
+        rows = fixed + (rows - fixed) / ops.reshape(ops.gather(counts, input, axis=0), (*input.shape, 1))
     if padding_idx is None:
         return rows
     padding_idx = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
     padding = ops.reshape(ops.equal(input, padding_idx), tuple(input.shape) + (1,))
     return ops.select(padding, ops.stop_gradient(rows), rows)
+
+
+def _limit_norms(weight, counts, max_norm, norm_type):
+    """Scales the rows that are used, and whose norm is greater than max_norm, down to it: in place."""
+    with no_grad():
+        norms = ops.vector_norm(weight, axes=(1,), keepdims=True, ord=norm_type)
+        large = ops.and_(ops.greater(norms, max_norm), ops.greater(ops.reshape(counts, (-1, 1)), 0.0))
+        weight.copy_(ops.select(large, weight * (max_norm / (norms + 1e-7)), weight))
 
 
 def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean",

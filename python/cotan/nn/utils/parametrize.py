@@ -37,7 +37,10 @@ class ParametrizationList(ModuleList):
         with no_grad():
             for module in reversed(self):
                 if hasattr(module, "right_inverse"):
-                    value = module.right_inverse(value)
+                    try:
+                        value = module.right_inverse(value)
+                    except NotImplementedError:  # as without one: the tensor itself is the original
+                        pass
         self.is_tensor = isinstance(value, Tensor)
         self.ntensors = 1 if self.is_tensor else len(value)
         if self.is_tensor:

@@ -18,6 +18,34 @@ class PackedSequence(namedtuple("PackedSequence", ["data", "batch_sizes", "sorte
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
 
+    def to(self, *args, **kwargs):
+        """Returns the sequences with their data converted or moved; the numbers stay on the CPU."""
+        data = self.data.to(*args, **kwargs)
+        return self if data is self.data else type(self)(data, *self[1:])
+
+    def cpu(self):
+        return self.to("cpu")
+
+    def cuda(self, device=None):
+        return self.to("cuda" if device is None else device)
+
+    def pin_memory(self):
+        """Returns the sequences as they are: memory is not pinned."""
+        return self
+
+    def is_pinned(self):
+        return False
+
+    @property
+    def is_cuda(self):
+        return self.data.is_cuda
+
+    double, float, half, bfloat16 = (lambda self, dtype=dtype: self.to(dtype) for dtype in (
+        _core.float64, _core.float32, _core.float16, _core.bfloat16))
+    long, int, short, char, byte = (lambda self, dtype=dtype: self.to(dtype) for dtype in (
+        _core.int64, _core.int32, _core.int16, _core.int8, _core.uint8))
+
+
 def invert_permutation(permutation):
     return None if permutation is None else ops.cast(ops.argsort(permutation, axis=0), _core.int64)
 
