@@ -140,7 +140,7 @@ def test_in_place_distributions():
     moments(z.bernoulli_(0.3), 0.3, 0.21)
     moments(z.bernoulli_(torch.full((N,), 0.7)), 0.7, 0.21)
     moments(z.random_(2, 6), 3.5, 15 / 12)
-    assert z.random_(4).max().item() == 3 and z.random_().max().item() > 1e6
+    assert z.random_(5, None).min().item() >= 5 and z.random_(4).max().item() == 3 and z.random_().max().item() > 1e6
     assert torch.zeros(9, dtype=torch.int64).geometric_(0.5).min().item() >= 1
 
 
