@@ -87,6 +87,7 @@ def test_ranges():
     check(torch.linspace(0, 10, 5), torch.float32, [0, 2.5, 5, 7.5, 10])
     check(torch.linspace(torch.tensor(0.0), end=1, steps=2, dtype=torch.float64), torch.float64, [0, 1])
     check(torch.linspace(0, 10, 4, dtype=torch.int64), torch.int64, [0, 3, 6, 10])
+    check(torch.linspace(0.9, 3.9, 3, dtype=torch.int64), torch.int64, [0, 1, 3])  # of integers, ends are integers
     check(torch.linspace(0, 1j, 2), torch.complex64, [0, 1j])
     check(torch.logspace(0, 3, 4, base=2), torch.float32, [1, 2, 4, 8])
     with pytest.raises(RuntimeError, match="0-dimensional"):
@@ -139,7 +140,7 @@ def test_in_place_distributions():
     moments(z.bernoulli_(0.3), 0.3, 0.21)
     moments(z.bernoulli_(torch.full((N,), 0.7)), 0.7, 0.21)
     moments(z.random_(2, 6), 3.5, 15 / 12)
-    assert z.random_(4).max().item() == 3 and z.random_().max().item() > 1e6
+    assert z.random_(5, None).min().item() >= 5 and z.random_(4).max().item() == 3 and z.random_().max().item() > 1e6
     assert torch.zeros(9, dtype=torch.int64).geometric_(0.5).min().item() >= 1
 
 

@@ -123,6 +123,7 @@ def test_axes_and_reductions():
     s = matrix()
     near(s.t(), DENSE.T)
     near(torch.transpose(s, -1, 0), DENSE.T)
+    assert not s.coalesce().t().is_coalesced()
     assert torch.sparse.sum(s).item() == s.sum().item() == 18 and s.norm().item() == pytest.approx(np.linalg.norm(DENSE))
     near(torch.sparse.sum(s, 0), DENSE.sum(0))
     near(torch.sparse.sum(s, dim=(0, 1), dtype=torch.float64), 18)
@@ -141,6 +142,7 @@ def test_conversions():
     assert s.double().dtype == s.to(torch.float64).dtype == torch.float64 and s.long().coalesce().values().tolist() == [9, 4, 5]
     assert s.cpu() is s and s.to("cpu").is_sparse and torch.zeros_like(s)._nnz() == 0 and torch.is_floating_point(s)
     near(s.clone().detach(), DENSE)
+    assert s.bool().to_dense().tolist() == (DENSE != 0).tolist() and (torch.tensor(DENSE) > 4).to_sparse()._nnz() == 2
 
 
 def test_gradients_reach_values_and_dense_operands():

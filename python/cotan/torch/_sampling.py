@@ -272,7 +272,7 @@ def random_below_(self, to, generator):
     return random_between_(self, 0, to, generator)
 
 
-@define(f"Tensor.random_(self, from: int, to: int, *, {_GENERATOR})")
+@define(f"Tensor.random_(self, from: int, to: int=None, *, {_GENERATOR})")
 def random_between_(self, start, to, generator):
     to = _random.exact_integer_range(self.dtype)[1] + 1 if to is None else to
     return self.copy_(_random.randint(start, to, tuple(self.shape), generator=generator, dtype=self.dtype))

@@ -23,6 +23,13 @@ def _handle(*names):
     return register
 
 
+def _sums(values, places, n):
+    """Returns the sums (n, …) of the values (nnz, …) at each place; of bools, whether one of them is true."""
+    wide = ops.cast(values, _core.int32) if values.dtype == _core.bool else values
+    into = ops.cast(_core.full((n, *values.shape[1:]), 0), wide.dtype)
+    return ops.cast(ops.scatter_add(into, places, wide, axis=0), values.dtype)
+
+
 class SparseTensor:
     """A tensor of which only some elements are stored, by their indices (sparse_dim, nnz), with values (nnz, *dense
     sizes). Of equal indices the values are added. What it cannot do, .to_dense() can."""
@@ -109,7 +116,7 @@ class SparseTensor:
     def crow_indices(self):
         """Returns for each row the place of its first value (rows + 1,); the last is the number of values."""
         self._check_layout("crow_indices", sparse_csr)
-        counts = ops.scatter_add(ops.cast(_core.full((self.shape[0],), 0), self._i.dtype), self._i[0], self._i[0] * 0 + 1, axis=0)
+        counts = _sums(self._i[0] * 0 + 1, self._i[0], self.shape[0])
         ends = ops.cast(ops.cumsum(counts, axis=0), counts.dtype)
         return ops.pad(ends, ops.cast(_core.asarray(0), counts.dtype), low=[1], high=[0])
 
@@ -130,15 +137,13 @@ class SparseTensor:
             return self
         n, sizes = self.sparse_dim(), self.shape[:self.sparse_dim()]
         flat, place = self._flat_indices(range(n)).unique(return_inverse=True)
-        values = ops.cast(_core.full((flat.shape[0], *self._v.shape[1:]), 0), self._v.dtype)
-        values = ops.scatter_add(values, ops.reshape(place, (-1,)), self._v, axis=0)
+        values = _sums(self._v, ops.reshape(place, (-1,)), flat.shape[0])
         rows = [ops.reshape(flat // math.prod(sizes[axis + 1:]) % max(sizes[axis], 1), (1, -1)) for axis in range(n)]
         return SparseTensor(concat_parts(rows, 0) if n else self._i[:, :flat.shape[0]], values, self.shape, True)
 
     def to_dense(self, dtype=None, *, masked_grad=None):
         sizes = self.shape[:self.sparse_dim()]
-        into = ops.cast(_core.full((math.prod(sizes), *self._v.shape[1:]), 0), self._v.dtype)
-        dense = ops.reshape(ops.scatter_add(into, self._flat_indices(range(len(sizes))), self._v, axis=0), self.shape)
+        dense = ops.reshape(_sums(self._v, self._flat_indices(range(len(sizes))), math.prod(sizes)), self.shape)
         return dense if dtype is None else dense.to(dtype)
 
     def to_sparse(self, *args, **options):
@@ -398,7 +403,7 @@ def _normalize_exponentials(input, dim, dtype, logarithm):
     group = input._flat_indices(others)  # all elements with the same other indices
     start = ops.cast(_core.full((math.prod(input.shape[axis] for axis in others), *input._v.shape[1:]), -math.inf), input.dtype)
     shifted = input._v - ops.stop_gradient(ops.scatter_max(start, group, input._v, axis=0)[group])
-    total = ops.scatter_add(start.exp(), group, ops.exp(shifted), axis=0)[group]
+    total = _sums(ops.exp(shifted), group, start.shape[0])[group]
     return input.with_values(shifted - ops.log(total) if logarithm else ops.exp(shifted) / total)
 
 
