@@ -1,11 +1,9 @@
 """Distributions that are made of others: transformed, mixed, and with axes of the batch counted as the event's."""
 import math
 
-from .. import _core
-from .._core import Tensor, ops
+from .._core import ops
 from .._dtypes import finfo
 from .._grad import no_grad
-from .._shaping import broadcast_shapes
 from . import constraints
 from ._continuous import Cauchy, Exponential, Normal, Uniform
 from ._discrete import Categorical, ExpRelaxedCategorical, LogitRelaxedBernoulli
