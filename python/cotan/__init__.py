@@ -41,6 +41,6 @@ from .export import export_c  # noqa: E402, F401
 from . import lm  # noqa: E402, F401
 from ._files import load_file, safe_open, save_file  # noqa: E402, F401
 from .serialization import load, save  # noqa: E402, F401
-from . import torch  # noqa: E402, F401
+from . import _torch  # noqa: E402, F401
 
 __array_api_version__ = "2024.12"

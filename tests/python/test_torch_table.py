@@ -9,7 +9,7 @@ from pathlib import Path
 import cotan
 import pytest
 from cotan import torch
-from cotan.torch import _define
+from cotan._torch import define as _define
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/api/torch.md"

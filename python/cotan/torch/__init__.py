@@ -1,12 +1,13 @@
 """PyTorch's names with PyTorch's meaning, over Cotan's tensors: import cotan.torch as torch.
 
-Functions come from the table of _define.py; what has PyTorch's meaning in cotan already is the same object.
+Functions come from the table of cotan._torch; what has PyTorch's meaning in cotan already is the same object.
 """
 import cotan as _cotan
 from cotan.nn import functional as _functional
 
-from . import _convert, _create, _define, _index, _pointwise, _reduce, _sampling, _shape, return_types  # noqa: F401
-from ._settings import *  # noqa: F403
+from .._torch import return_types, sparse  # noqa: F401
+from .._torch.define import functions_of
+from .._torch.settings import *  # noqa: F403
 
 _SHARED = """Tensor Size dtype Generator nn optim autograd utils amp cuda backends accelerator profiler library func random
 distributions float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128
@@ -25,8 +26,8 @@ globals().update({name: getattr(_cotan, name) for name in _SHARED.split()})
 globals().update({name: getattr(_functional, name) for name in _OF_NN.split() if hasattr(_functional, name)})
 float, double, half, int, long, short, cfloat, cdouble = (_cotan.float32, _cotan.float64, _cotan.float16, _cotan.int32, _cotan.int64,
                                                          _cotan.int16, _cotan.complex64, _cotan.complex128)
-from . import fft, linalg, signal, sparse, special  # noqa: E402, F401
-globals().update(_define.functions_of(""))
+from . import fft, linalg, signal, special  # noqa: E402, F401
+globals().update(functions_of(""))
 from . import _modules  # noqa: E402
 
 _modules.setup(__name__)

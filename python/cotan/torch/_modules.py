@@ -4,7 +4,6 @@ which the same modules are found."""
 import collections
 import importlib
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import opcode
 import re
@@ -157,20 +156,20 @@ class _Finder:
     def _spec(name, other):
         return importlib.machinery.ModuleSpec(name, _Alias(other))
 
-    @classmethod
-    def find_distributions(cls, context=importlib.metadata.DistributionFinder.Context()):
-        if cls.installed and context.name in (None, "torch"):
-            yield _Distribution()
 
+def _add_distribution():
+    """Makes importlib.metadata find the shim's version of torch, which packages ask for."""
+    from importlib import metadata
 
-class _Distribution(importlib.metadata.Distribution):
-    """What packages that ask for torch's version get: the shim's."""
+    class Distribution(metadata.Distribution):
+        def read_text(self, filename):
+            return {"METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: {VERSION}\n", "top_level.txt": "torch\n"}.get(filename)
 
-    def read_text(self, filename):
-        return {"METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: {VERSION}\n", "top_level.txt": "torch\n"}.get(filename)
+        def locate_file(self, path):
+            return path
 
-    def locate_file(self, path):
-        return path
+    _Finder.find_distributions = staticmethod(
+        lambda context=metadata.DistributionFinder.Context(): [Distribution()] if context.name in (None, "torch") else [])
 
 
 # -------------------------------------------------------------------------------------- missing names
@@ -222,6 +221,7 @@ def install():
     sys.modules["torch"] = package
     for name, module in [item for item in sys.modules.items() if item[0].startswith("cotan.torch.")]:
         sys.modules[name.removeprefix("cotan.")] = module
+    _add_distribution()
     _install_in_children()
 
 

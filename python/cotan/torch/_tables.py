@@ -18,6 +18,8 @@ def _same(text):
 # Modules that are another module here: PyTorch divides its code into more files.
 SAME = _same("""
 cotan._function: autograd.function
+cotan._torch.return_types: return_types
+cotan._torch.sparse: sparse
 profiler: autograd.profiler
 utils.tensorboard: utils.tensorboard.writer utils.tensorboard.summary
 compiler: _dynamo _dynamo._trace_wrapped_higher_order_op _dynamo.eval_frame _dynamo.utils _compile

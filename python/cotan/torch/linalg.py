@@ -1,6 +1,5 @@
-"""torch.linalg"""
+"""torch.linalg: products, factorisations and solutions of matrices."""
 from .._core import LinAlgError  # noqa: F401
-from . import _factors, _linalg, _products  # noqa: F401
-from ._define import functions_of
+from .._torch.define import functions_of
 
 globals().update(functions_of("linalg"))

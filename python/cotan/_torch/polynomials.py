@@ -8,8 +8,8 @@ from .._core import ops
 from .._dtypes import finfo
 from .._shaping import broadcast_arrays
 from .._transforms import while_loop
-from ._define import define
-from ._special import float_pair, where
+from .define import define
+from .special import float_pair, where
 
 
 def _chebyshev(kind, x, n):

@@ -5,7 +5,7 @@ from .. import _core, _creation, _elementwise
 from .._core import Tensor, ops
 from .._creation import finish_new_tensor, parse_sizes
 from .._dtypes import COMPLEX, DEFAULTS, FLOATS
-from ._define import define
+from .define import define
 
 LIKE = "dtype: dtype=None, layout=None, device=None, requires_grad: bool=False, memory_format=None"
 PLACE = "dtype: dtype=None, layout=None, device=None, requires_grad: bool=False, pin_memory: bool=False"

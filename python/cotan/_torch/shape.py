@@ -6,7 +6,7 @@ from .._core import Tensor, ops
 from .._dtypes import COMPLEX, real_dtype
 from .._shaping import make_view, normalize_axis
 from .._types import Size
-from ._define import define
+from .define import define
 
 # --------------------------------------------------------------------------------------------- views
 

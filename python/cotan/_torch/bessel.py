@@ -7,8 +7,8 @@ nearby."""
 import math
 
 from .._core import ops
-from ._define import define, functions
-from ._special import constants, polynomial, sum_over_nodes, unary, where
+from .define import define, functions
+from .special import constants, polynomial, sum_over_nodes, unary, where
 
 _FAR = 25.0  # from here on the asymptotic expansions are exact to rounding
 _NODES = 32

@@ -11,7 +11,7 @@ from .._rules import custom_jvp, custom_vjp
 from .._shaping import moveaxis, normalize_axes
 from .._transforms import while_loop
 from . import return_types
-from ._define import define
+from .define import define
 
 
 def check_matrices(name, x, square=False):

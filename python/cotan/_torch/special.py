@@ -8,8 +8,8 @@ from .._core import Tensor, ops
 from .._rules import custom_jvp
 from .._shaping import broadcast_arrays, stack
 from .._transforms import while_loop
-from ._define import define, functions
-from ._pointwise import as_float, category, common_dtype
+from .define import define, functions
+from .pointwise import as_float, category, common_dtype
 
 _SQRT_HALF = math.sqrt(0.5)
 

@@ -4,7 +4,7 @@ from .._core import ops
 from .._creation import finish_new_tensor
 from .._dtypes import COMPLEX, FLOATS
 from .._elementwise import view_as_real
-from ._define import define
+from .define import define
 
 _ONE, _TWO, _ALL = "n: int=None, dim: int=-1", "s: int|ints=None, dim: int|ints=(-2, -1)", "s: int|ints=None, dim: int|ints=None"
 _MUST_BE_REAL = {"fft": False, "ifft": False, "rfft": True, "irfft": False, "hfft": False, "ihfft": True}

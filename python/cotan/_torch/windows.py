@@ -4,7 +4,7 @@ import math
 from .. import _core, _dtypes
 from .._core import ops
 from .._creation import finish_new_tensor
-from ._define import define
+from .define import define
 
 _OPTIONS = "dtype: dtype=None, layout=None, device=None, requires_grad: bool=False"
 

@@ -5,7 +5,7 @@ from .._pytorch import (channels_last, channels_last_3d, contiguous_format, devi
                         memory_format, preserve_format, set_num_threads, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc,
                         sparse_csr, strided)
 from .._random import default_generator
-from ._define import define
+from .define import define
 
 __all__ = """are_deterministic_algorithms_enabled channels_last channels_last_3d contiguous_format default_generator device finfo
 get_default_device get_default_dtype get_deterministic_debug_mode get_float32_matmul_precision get_num_interop_threads

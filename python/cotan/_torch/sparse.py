@@ -7,9 +7,9 @@ from .._core import Tensor, ops
 from .._creation import finish_new_tensor
 from .._pytorch import sparse_coo, sparse_csr, strided
 from .._shaping import concat_parts, normalize_axis
-from ._convert import NAMES
-from ._define import define
-from ._pointwise import common_dtype
+from .convert import NAMES
+from .define import define
+from .pointwise import common_dtype
 
 __all__ = ["SparseTensor", "addmm", "log_softmax", "mm", "sampled_addmm", "softmax", "sum"]
 _handlers = {}  # of functions of torch, by name; most are methods as well

@@ -6,8 +6,8 @@ from .. import _core, _reductions, _transforms
 from .._core import Tensor, ops
 from .._dtypes import BOOL, COMPLEX, FLOATS
 from . import return_types
-from ._define import define
-from ._pointwise import as_float, logaddexp_complex, with_bools
+from .define import define
+from .pointwise import as_float, logaddexp_complex, with_bools
 
 
 def axes_of(name, x, dim):

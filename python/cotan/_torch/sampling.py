@@ -6,8 +6,8 @@ from .._core import Tensor, ops
 from .._dtypes import BOOL, COMPLEX, FLOATS, get_default_dtype, promote_types
 from .._shaping import broadcast_to
 from .._transforms import while_loop
-from ._create import LIKE, OPTIONS, finish, parse_sizes
-from ._define import define
+from .create import LIKE, OPTIONS, finish, parse_sizes
+from .define import define
 
 _GENERATOR = "generator=None"
 

@@ -9,7 +9,7 @@ from .._elementwise import scalar_of_dtype
 from .._searching import scatter_flat, unravel, wrap_negative_indices
 from .._shaping import normalize_axis
 from . import return_types
-from ._define import define
+from .define import define
 
 
 def with_axis(x):

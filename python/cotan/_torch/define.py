@@ -15,7 +15,7 @@ from .. import _core
 from .._core import Tensor
 from .._dtypes import category
 from .._torch_function import disabled_torch_function
-from ._docs import doc_of
+from .docs import doc_of
 
 FLOATS, BOOLS, REAL = 1, 2, 4  # as in python/src/call.h
 

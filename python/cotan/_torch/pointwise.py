@@ -5,7 +5,7 @@ from .. import _core, _elementwise
 from .._core import Tensor, ops
 from .._dtypes import BOOL, COMPLEX, FLOATS, category, get_default_dtype, promote_types
 from . import return_types
-from ._define import define
+from .define import define
 
 
 def common_dtype(*operands):

@@ -6,8 +6,8 @@ from .._random import randn
 from .._reductions import conj_transposed
 from .._transforms import scan
 from . import return_types
-from ._define import define
-from ._linalg import check_matrices, column, first_index, identity_like, raise_if, singular_info
+from .define import define
+from .linalg import check_matrices, column, first_index, identity_like, raise_if, singular_info
 
 
 def _empty(dtype):

@@ -1,7 +1,7 @@
 """Conversions of dtype and device, by PyTorch's signatures; layouts are accepted, since they are not visible."""
 from .. import _core, _dtypes
 from .._core import Tensor, ops
-from ._define import define
+from .define import define
 
 NAMES = {"float": _core.float32, "double": _core.float64, "half": _core.float16, "bfloat16": _core.bfloat16, "int": _core.int32,
          "long": _core.int64, "short": _core.int16, "char": _core.int8, "byte": _core.uint8, "bool": _core.bool,
@@ -69,14 +69,14 @@ def numel(input):
 @define("result_type(tensor1: Tensor|float, tensor2: Tensor|float)")
 def result_type(tensor1, tensor2):
     """Returns the dtype of an operation of both."""
-    from ._pointwise import common_dtype
+    from .pointwise import common_dtype
     return common_dtype(tensor1, tensor2)
 
 
 @define("can_cast(from_: dtype, to: dtype)")
 def can_cast(from_, to):
     """Returns whether PyTorch casts the dtype to the other where the result is given: not to a lower category."""
-    from ._pointwise import category
+    from .pointwise import category
     from_, to = _core.dtype(from_), _core.dtype(to)
     return category(from_) <= category(to)
 

@@ -7,8 +7,8 @@ from .._core import Tensor, ops
 from .._dtypes import BOOL, COMPLEX, FLOATS, INTEGERS
 from .._reductions import conj_transposed
 from .._shaping import broadcast_to, diagonals, normalize_axis, stack
-from ._define import define, functions
-from ._pointwise import as_float, cast_all
+from .define import define, functions
+from .pointwise import as_float, cast_all
 
 
 def _check(name, *operands):
