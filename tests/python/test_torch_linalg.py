@@ -267,6 +267,7 @@ def test_distances_and_covariances():
     norms = np.linalg.norm(x, axis=1)
     near(tensor(np.linalg.norm(y, axis=1)), np.minimum(norms, 1), 1e-6)
     weights = tensor([1, 2, 3]), tensor([0.5, 0.25, 1.0], dtype=float64)
+    near(torch.cov(tensor(x), fweights=weights[0]), np.cov(x, fweights=[1, 2, 3]))
     for correction in (0, 1):
         near(torch.cov(tensor(x), correction=correction), np.cov(x, ddof=correction))
         near(torch.cov(tensor(x), correction=correction, fweights=weights[0], aweights=weights[1]),
@@ -320,3 +321,11 @@ def test_results_go_to_out_and_have_pytorchs_names():
         linalg.det(tensor(TALL))
     with pytest.raises(RuntimeError, match="must have at least 2 dimensions"):
         linalg.svd(tensor([1.0]))
+
+
+def test_functions_are_mapped():
+    for function in (torch.matrix_exp, linalg.pinv, lambda a: linalg.lu(a).U, lambda a: linalg.cholesky_ex(a @ a.mT).L):
+        near(cotan.vmap(function)(tensor(REAL)), function(tensor(REAL)).numpy())
+    x = tensor(REAL).requires_grad_()
+    near(cotan.vmap(cotan.grad(lambda a: torch.matrix_exp(a).sum()))(tensor(REAL)),
+         cotan.autograd.grad(torch.matrix_exp(x).sum(), (x,))[0].numpy())

@@ -393,10 +393,12 @@ def _exp_values(A):
 
 
 def _exp_backward(A, cotangent):
-    """The exponential of [[A^T, cotangent], [0, A^T]] has the cotangent of A above its diagonal."""
+    """The exponential of [[A^T, cotangent], [0, A^T]] has the cotangent of A above its diagonal. A trace that had its gradient,
+    too, would have no end."""
+    exponential = _exp_values if _core._tracing() else _exp
     n, at = A.shape[-1], A.mT
     block = ops.concat([ops.concat([at, cotangent], -1), ops.concat([at * 0.0, at], -1)], -2)
-    return (_exp(block)[..., :n, n:],)
+    return (exponential(block)[..., :n, n:],)
 
 
 _exp = custom_vjp(_exp_values)

@@ -288,24 +288,17 @@ def cov(input, correction, fweights, aweights):
     if x.ndim > 2:
         raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {x.ndim} dimensions")
     x = ops.reshape(x, (1, -1)) if x.ndim < 2 else x
-    n, real = x.shape[1], ops.abs(x).dtype
     if fweights is None and aweights is None:
-        mean, weighted, norm = ops.mean(x, axes=1, keepdims=True), None, float(max(n - correction, 0))
+        centred = x - ops.mean(x, axes=1, keepdims=True)
+        weighted, norm = centred, float(max(x.shape[1] - correction, 0))
     else:
-        weights = _product(fweights, aweights)
-        w = ops.cast(weights, real)
-        total = ops.sum(w)
-        mean, weighted = ops.sum(x * w, axes=1, keepdims=True) / total, w
-        squares = total if aweights is None else ops.sum(w * ops.cast(aweights, real)) / total
-        norm = total - correction * (squares if aweights is not None else 1.0) if correction else total
-        norm = ops.maximum(norm, 0.0)
-    centred = x - mean
-    y = ops.matmul(centred, conj_transposed(centred if weighted is None else centred * weighted)) / norm
+        weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
+        total = ops.sum(weights)
+        centred = x - ops.sum(x * weights, axes=1, keepdims=True) / total
+        lost = correction if aweights is None else correction * ops.sum(weights * aweights) / total
+        weighted, norm = centred * weights, ops.maximum(total - lost, 0)
+    y = ops.matmul(centred, conj_transposed(weighted)) / norm
     return ops.reshape(y, ()) if y.shape[0] == 1 else y
-
-
-def _product(a, b):
-    return b if a is None else a if b is None else a * b
 
 
 @define("corrcoef(input)", "fm")
