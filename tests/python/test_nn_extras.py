@@ -74,6 +74,42 @@ def test_embeddings():
     assert weight.grad.tolist() == [[1, 1], [1, 1], [0, 0]]
 
 
+def test_shapes_and_dtypes_beside():
+    x1, x2 = array(1, 2, 3), array(2, 1, 3, seed=1)
+    a, b = (np.broadcast_to(x, (2, 2, 3)) for x in (x1, x2))
+    cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    near(F.cosine_similarity(cotan.asarray(x1), cotan.asarray(x2), dim=-2), cosine)
+    assert F.normalize(cotan.asarray(-4.0), dim=0).item() == -1 and F.cosine_similarity(cotan.asarray(2.0), cotan.asarray(-3.0), dim=0).item() == -1
+    out = cotan.zeros(1, 2)
+    assert F.normalize(cotan.asarray([[3.0, 4.0]]), out=out) is out
+    near(out, [[0.6, 0.8]])
+    x = cotan.tensor([[[5.0, 5.0, 1.0]]], requires_grad=True)
+    F.max_unpool1d(x, cotan.asarray([[[1, 1, 0]]]), 1, output_size=(3,)).backward(cotan.asarray([[[2.0, 3.0, 4.0]]]))
+    assert x.grad.tolist() == [[[3, 3, 2]]]  # both elements of position 1 have its gradient
+    row = cotan.arange(4.0).reshape(1, 1, 4)
+    assert F.pad(row, (-3, 2), mode="replicate").tolist() == [[[3, 3, 3]]] and F.pad(row, (-4, 1), mode="replicate").tolist() == [[[3]]]
+    whole = cotan.arange(6).reshape(1, 1, 6)
+    assert F.conv1d(whole, cotan.asarray([[[1, -2, 1]]])).tolist() == [[[0, 0, 0, 0]]] and F.hardtanh(whole, 1, 3).dtype == cotan.int64
+    assert F.threshold(whole, 2, -7)[0, 0].tolist() == [-7, -7, -7, 3, 4, 5]
+    near(F.tanhshrink(whole)[0, 0, :2], [0.0, 1 - np.tanh(1.0)])
+    q, k = cotan.asarray(array(3, 2, 4)), cotan.asarray(array(5, 3, 6, 4, seed=1))
+    shared = F.scaled_dot_product_attention(q, k, k)
+    near(shared, F.scaled_dot_product_attention(q.expand(5, 3, 2, 4), k, k).numpy())
+
+
+def test_given_keys():
+    """With static keys and values, those that are projected have no effect."""
+    q, weight, bias, own = cotan.asarray(array(2, 1, 4)), cotan.asarray(array(12, 4)), cotan.zeros(12), cotan.asarray(array(2, 3, 2, seed=2))
+
+    def attend(key, static=own):
+        return F.multi_head_attention_forward(q, key, key, 4, 2, weight, bias, None, None, False, 0.0, cotan.eye(4), cotan.zeros(4),
+                                              need_weights=False, static_k=static, static_v=static)[0]
+
+    near(attend(cotan.zeros(3, 1, 4)), attend(cotan.ones(3, 1, 4)).numpy())
+    scores = (q[:, 0] @ weight[:4].mT).reshape(2, 2, 2).transpose(0, 1) @ own.mT / 2 ** 0.5
+    near(attend(q), (cotan.softmax(scores, -1) @ own).transpose(0, 1).reshape(2, 1, 4).numpy())
+
+
 def test_older_reductions():
     a, b = cotan.asarray([1.0, 3.0]), cotan.asarray([0.0, 1.0])
     with warnings.catch_warnings():
@@ -148,7 +184,7 @@ def test_lazy_modules():
     with pytest.raises(RuntimeError, match="Can't access the shape of an uninitialized parameter"):
         net[0].weight.shape
     weight = net[0].weight
-    twin = copy.deepcopy(net)
+    twin = pickle.loads(pickle.dumps(copy.deepcopy(net)))
     assert net(cotan.ones(2, 5)).shape == (2, 3) and net[0].weight is weight and weight.shape == (3, 5)
     assert type(net[0]) is nn.Linear and type(weight) is nn.Parameter and not net[0]._forward_pre_hooks
     twin.load_state_dict(net.state_dict())
