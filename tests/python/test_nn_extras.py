@@ -52,6 +52,8 @@ def test_resampling():
         near(F.interpolate(cotan.full((1, 1, 9, 7), 3.0), size=(4, 3), mode=mode, antialias=True), np.full((1, 1, 4, 3), 3.0))
     ramp = F.interpolate(cotan.arange(8.0).reshape(1, 1, 1, 8).expand(1, 1, 4, 8), size=(4, 4), mode="bilinear", antialias=True)
     near(ramp[0, 0, 0, 1:3], [2.5, 4.5])
+    spike = F.interpolate(cotan.eye(8)[3].reshape(1, 1, 1, 8).expand(1, 1, 4, 8), size=(4, 4), mode="bilinear", antialias=True)
+    near(spike[0, 0, 0, 1:3], [3 / 8, 1 / 8])  # a triangle of width 4
     with pytest.raises(ValueError, match="Anti-alias option is restricted"):
         F.interpolate(cotan.zeros(1, 1, 4), size=2, mode="linear", antialias=True)
     with pytest.raises(RuntimeError, match="bicubic"):
@@ -215,6 +217,17 @@ def test_adaptive_softmax():
         layer(x, cotan.asarray([0, 3, 10, 2, 7]))
 
 
+def test_norms_beside():
+    """Of four channels of ones, the second sees three neighbours; from the third on the first channel counts as well."""
+    near(nn.CrossMapLRN2d(3, alpha=3.0, beta=1.0, k=0.0)(cotan.ones(1, 4, 1, 1))[0, :, 0, 0], [1 / 2, 1 / 3, 1 / 4, 1 / 3])
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).eval()
+    converted = nn.SyncBatchNorm.convert_sync_batchnorm(net)
+    assert type(converted[1]) is nn.SyncBatchNorm and converted is net and not converted[1].training
+    own = nn.BatchNorm1d(3)
+    made = nn.SyncBatchNorm.convert_sync_batchnorm(own)
+    assert made.weight is own.weight and made.running_var is own.running_var
+
+
 def test_wrappers():
     inner = nn.Linear(2, 1)
     wrapped = nn.DataParallel(inner)
@@ -294,6 +307,15 @@ def test_orthogonal(orthogonal_map, shape):
     near(q @ q.T if shape[0] < shape[1] else q.T @ q, np.eye(min(shape)), 1e-4)
     layer(cotan.ones(1, shape[1])).sum().backward()
     assert cotan.isfinite(original.grad).all().item() and original.grad.abs().sum().item() > 0
+    plain = nn.Linear(shape[1], shape[0])
+    if orthogonal_map == "householder":
+        before = plain.weight.numpy().copy()
+        made = parametrizations.orthogonal(plain, orthogonal_map=orthogonal_map, use_trivialization=False).weight.numpy()
+        near(np.triu(made.T @ before if shape[0] >= shape[1] else made @ before.T, 0)[0, 0] > 0, True)
+    else:  # the tensor itself is the original
+        before = plain.weight.tolist()
+        parametrizations.orthogonal(plain, orthogonal_map=orthogonal_map, use_trivialization=False)
+        assert plain.parametrizations.weight.original.tolist() == before
     with pytest.raises(ValueError, match="orthogonal_map has to be one of"):
         parametrizations.orthogonal(nn.Linear(2, 2), orthogonal_map="qr")
 
@@ -359,6 +381,18 @@ def test_lbfgs_on_rosenbrock():
         cotan.optim.LBFGS([x], line_search_fn="armijo").step(closure)
     with pytest.raises(ValueError, match="per-parameter options"):
         cotan.optim.LBFGS([{"params": [x]}, {"params": [nn.Parameter(cotan.ones(1))]}])
+
+
+def test_averaged_descent():
+    """The means of ASGD are those of the parameters after the first t0 + 1 steps."""
+    x = nn.Parameter(cotan.zeros(1))
+    optimizer, values = cotan.optim.ASGD([x], lr=1.0, lambd=0, t0=1), []
+    for grad in (1.0, 2.0, 3.0, 4.0):
+        x.grad = cotan.full((1,), grad)
+        optimizer.step()
+        values.append(x.item())
+    assert values == [-1, -3, -6, -10]
+    near(optimizer.state[x]["ax"], [np.mean(values[2:])])
 
 
 def test_rows_without_gradients_stay():
