@@ -1,7 +1,7 @@
 """Creates tensors: numbers, ranges, identities."""
 import math
 
-from . import _core
+from . import _core, _devices
 from ._core import Tensor, ops
 from ._devices import device_name
 from ._dtypes import COMPLEX, DEFAULTS, FLOATS, complex_dtype, result_type
@@ -23,6 +23,7 @@ def device_of_tensor(x):
 def finish_new_tensor(x, requires_grad=False, device=None):
     """Places a new tensor: one that a user creates is computed on the device on which it was made; constants
     within functions go to the device on which they are used."""
+    device = _devices.default_device.names[-1] if device is None else device
     there = move_to_device(x, device)
     x = there._stays() if there is x else there
     return x.requires_grad_() if requires_grad else x
@@ -49,12 +50,12 @@ def full(shape, fill_value, *, dtype=None, device=None, requires_grad=False):
 
 def zeros(shape, *more, dtype=None, device=None, requires_grad=False):
     """Returns a tensor of zeros: zeros(2, 3) or zeros((2, 3))."""
-    return full(parse_sizes((shape, *more)), 0, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
+    return full(parse_sizes((shape, *more)), 0, dtype=dtype or DEFAULTS[float], device=device, requires_grad=requires_grad)
 
 
 def ones(shape, *more, dtype=None, device=None, requires_grad=False):
     """Returns a tensor of ones: ones(2, 3) or ones((2, 3))."""
-    return full(parse_sizes((shape, *more)), 1, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
+    return full(parse_sizes((shape, *more)), 1, dtype=dtype or DEFAULTS[float], device=device, requires_grad=requires_grad)
 
 
 def empty(shape, *more, dtype=None, device=None, requires_grad=False):
@@ -115,7 +116,7 @@ def linspace(start, stop, /, num=None, *, dtype=None, device=None, endpoint=True
     if num is None or num < 0:
         raise ValueError(f"linspace: it needs the number of elements, not {num}")
     is_complex = isinstance(start, complex) or isinstance(stop, complex)
-    dtype = _core.dtype(dtype) if dtype is not None else _core.complex64 if is_complex else _core.float32
+    dtype = _core.dtype(dtype) if dtype is not None else DEFAULTS[complex if is_complex else float]
     wide = complex_dtype(_core.float64) if dtype in COMPLEX else _core.float64
     parts = max(num - 1 if endpoint else num, 1)
     first, last = _core.asarray(start, dtype=wide), _core.asarray(stop, dtype=wide)
@@ -132,7 +133,7 @@ def linspace(start, stop, /, num=None, *, dtype=None, device=None, endpoint=True
 def logspace(start, stop, num=50, base=10.0, *, endpoint=True, dtype=None, device=None):
     """Returns base to the powers that linspace gives."""
     exponents = linspace(start, stop, num, endpoint=endpoint, dtype=_core.float64)
-    return move_to_device(ops.cast(ops.pow(_core.asarray(base, dtype=_core.float64), exponents), dtype or _core.float32), device)
+    return move_to_device(ops.cast(ops.pow(_core.asarray(base, dtype=_core.float64), exponents), dtype or DEFAULTS[float]), device)
 
 
 def geomspace(start, stop, num=50, *, endpoint=True, dtype=None):
@@ -148,7 +149,7 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, requires_grad=F
     shape = (n_rows, n_rows if n_cols is None else n_cols)
     k = max(-shape[0], min(shape[1], k))
     same = ops.equal(ops.iota(_core.int64, shape, 1) - k, ops.iota(_core.int64, shape, 0))
-    return finish_new_tensor(ops.cast(same, dtype or _core.float32), requires_grad, device)
+    return finish_new_tensor(ops.cast(same, dtype or DEFAULTS[float]), requires_grad, device)
 
 
 def identity(n, dtype=None):

@@ -1,9 +1,21 @@
 """Moves tensors between devices; they stay the same objects."""
+import threading
+
 from . import _core
 
 # The number of moves so far. Code that stores something per parameter checks the parameter's device again
 # when this has changed.
 move_count = 0
+
+
+class _DefaultDevice(threading.local):
+    """The devices on which this thread makes tensors: the last of these names, None for that of set_device."""
+
+    def __init__(self):
+        self.names = [None]
+
+
+default_device = _DefaultDevice()
 
 
 def device_name(device):

@@ -17,8 +17,17 @@ _COMPLEX = {_core.float64: _core.complex128, _core.complex128: _core.complex128}
 
 
 def get_default_dtype():
-    """Returns float32, always."""
-    return _core.float32
+    """Returns the dtype of Python's floats: float32 unless it was set."""
+    return DEFAULTS[float]
+
+
+def set_default_dtype(d):
+    """Sets the dtype of Python's floats, of which tensors are made and to which integers are promoted."""
+    dtype = _core.dtype(d)
+    if dtype not in FLOATS[:4]:
+        raise TypeError(f"set_default_dtype: {dtype.name} is asked for, the default is float16, bfloat16, float32 or float64")
+    _core._set_default_float(dtype)
+    DEFAULTS[float], DEFAULTS[complex] = dtype, complex_dtype(dtype)
 
 
 def real_dtype(dtype):
@@ -29,6 +38,11 @@ def real_dtype(dtype):
 def complex_dtype(dtype):
     """Returns the complex dtype whose parts can hold the dtype."""
     return _COMPLEX.get(dtype, _core.complex64)
+
+
+def category(dtype):
+    """Returns 0 for bool, 1 for integers, 2 for floats, 3 for complex numbers."""
+    return 0 if dtype in BOOL else 1 if dtype in INTEGERS else 2 if dtype in FLOATS else 3
 
 
 def isdtype(dtype, kind):

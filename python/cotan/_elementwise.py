@@ -143,7 +143,7 @@ def strong(x):
 def scalar_of_dtype(value, dtype):
     """Returns a value in a dtype; a number keeps all its digits, while a Python float alone would be
     float32."""
-    wide = FLOATS if isinstance(value, (int, float)) else COMPLEX if isinstance(value, complex) else ()
+    wide = FLOATS if isinstance(value, (int, float)) else COMPLEX if isinstance(value, builtins.complex) else ()
     return _core.asarray(value, dtype=dtype) if dtype in wide else ops.cast(strong(value), dtype)
 
 

@@ -383,11 +383,6 @@ def is_cuda(self):
     return self._place().startswith("cuda")
 
 
-@add_property
-def layout(self):
-    return "strided"
-
-
 # ---------------------------------------------------------------------------- new tensors, in place
 
 @method
@@ -435,7 +430,7 @@ def fill_(self, value):
 
 @method
 def zero_(self):
-    return self.copy_(0)
+    return self.copy_(False)
 
 
 def _random_method(draw):

@@ -2,8 +2,11 @@
 import sys
 
 from . import _core
+from ._dtypes import FLOATS, get_default_dtype
 
-DEFAULTS = (_core.float32, _core.int64, _core.bool)
+# What torch.set_printoptions sets: precision, threshold, edgeitems, linewidth, sci_mode. Without a precision numbers
+# have NumPy's digits.
+options = {}
 
 
 def _array(x):
@@ -18,6 +21,21 @@ def _list(numbers):
     return repr(float(f"{numbers:.8g}")) if isinstance(numbers, float) else str(numbers)
 
 
+def _layout(numpy, x, array):
+    """Returns the options for NumPy by which set_printoptions holds."""
+    result = {"edgeitems": options.get("edgeitems"), "max_line_width": options.get("linewidth")}
+    precision = options.get("precision", 4 if options.get("sci_mode") is not None else None)
+    if precision is None or x.dtype not in FLOATS:
+        return result
+    result.update(precision=precision, suppress_small=options.get("sci_mode") is False)
+    finite = array[numpy.isfinite(array)]
+    if options.get("sci_mode"):
+        result["formatter"] = {"float_kind": lambda number: f"{number:.{precision}e}"}
+    elif (finite != numpy.floor(finite)).any():
+        result["floatmode"] = "fixed"
+    return result
+
+
 def tensor_repr(x):
     """Returns for example tensor([[1., 2.]], dtype=cotan.float64); the dtype is given if the numbers do not
     show it."""
@@ -29,8 +47,9 @@ def tensor_repr(x):
     else:
         array = _array(x)
         limit = sys.maxsize if numpy.get_printoptions()["threshold"] >= x.numel() else 1000
-        text = numpy.array2string(array, separator=", ", prefix=prefix, threshold=limit)
-    shown = "" if x.dtype in DEFAULTS and x.numel() else f", dtype={x.dtype!r}"
+        limit = min(options.get("threshold", limit), sys.maxsize)
+        text = numpy.array2string(array, separator=", ", prefix=prefix, threshold=limit, **_layout(numpy, x, array))
+    shown = "" if x.dtype in (get_default_dtype(), _core.int64, _core.bool) and x.numel() else f", dtype={x.dtype!r}"
     if not x.numel() and x.shape != (0,) or text == "...":
         shown = f", shape={tuple(x.shape)}" + shown
     return f"{prefix}{text}{shown}{_history(x)})"

@@ -2,9 +2,9 @@
 import functools
 import itertools
 
-from . import _core, _creation, linalg
+from . import _core, _creation, _devices, linalg
 from ._core import Tensor, ops
-from ._dtypes import result_type
+from ._dtypes import DEFAULTS, result_type, set_default_dtype  # noqa: F401
 from ._elementwise import scalar_of_dtype
 from ._reductions import trapezoid
 from ._shaping import concat_parts
@@ -16,8 +16,28 @@ __all__ = [
     "norm", "numel", "preserve_format", "scalar_tensor", "set_default_dtype", "set_num_threads", "strided", "trapz", "tril_indices",
     "triu_indices", "use_deterministic_algorithms"]
 
-# The memory layout is not visible, so these are accepted and ignored.
-contiguous_format, channels_last, preserve_format, strided = "contiguous_format", "channels_last", "preserve_format", "strided"
+
+class _Name(str):
+    """A value that is its name."""
+
+    def __repr__(self):
+        return f"torch.{str.__str__(self)}"
+
+    __str__ = __repr__
+
+
+class layout(_Name):
+    """How the elements of a tensor are stored: strided or, of a SparseTensor, sparse_coo or sparse_csr."""
+
+
+class memory_format(_Name):
+    """The order of elements in memory, which is not visible: it is accepted and ignored."""
+
+
+strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc, jagged = map(
+    layout, "strided sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged".split())
+contiguous_format, channels_last, channels_last_3d, preserve_format = map(
+    memory_format, "contiguous_format channels_last channels_last_3d preserve_format".split())
 
 
 class device(str):
@@ -39,8 +59,16 @@ class device(str):
     def __getnewargs__(self):
         return self.type, self.index
 
+    def __enter__(self):
+        _devices.default_device.names.append(self)
+        return self
+
+    def __exit__(self, *exception):
+        _devices.default_device.names.pop()
+
 
 Tensor.device = property(lambda self: device(self._place()), doc="The device on which it is, or will be.")
+Tensor.layout = property(lambda self: strided, doc="How its elements are stored.")
 Tensor.is_sparse = property(lambda self: False, doc="There are no sparse tensors.")
 
 
@@ -93,7 +121,7 @@ def is_nonzero(input):
 
 
 def scalar_tensor(s, *, dtype=None, device=None):
-    return _creation.full((), s, dtype=dtype or _core.float32, device=device)
+    return _creation.full((), s, dtype=dtype or DEFAULTS[float], device=device)
 
 
 def _triangle_indices(row, col, offset, upper, dtype):
@@ -122,8 +150,8 @@ def cartesian_prod(*tensors):
 def combinations(input, r=2, with_replacement=False):
     """Returns all choices of r elements of a vector, in order, one in each row."""
     chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = list(chosen(range(input.shape[0]), r))
-    return input[_core.asarray(rows)] if rows else _creation.zeros((0, r), dtype=input.dtype)
+    rows = list(chosen(range(input.shape[0]), r)) if r else []
+    return input[_core.asarray(rows)] if rows else _creation.zeros((0, r) if r else (0,), dtype=input.dtype)
 
 
 def block_diag(*tensors):
@@ -147,13 +175,6 @@ def logdet(input):
 def trapz(y, x=None, *, dx=1, dim=-1):
     """Returns the integral by the trapezoidal rule."""
     return trapezoid(y, x, dx=dx, axis=dim)
-
-
-def set_default_dtype(d):
-    """Accepts float32 only: it is always the default."""
-    if _core.dtype(d) != _core.float32:
-        raise NotImplementedError(f"set_default_dtype: {_core.dtype(d).name} is asked for, the default is float32\n"
-                                  "  hint: dtype=, or model.double()")
 
 
 _threads = [0]

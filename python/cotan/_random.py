@@ -2,12 +2,14 @@
 draw."""
 import contextlib
 import os
+import struct
 import threading
 
 from . import _core
 from . import random as _keyed
 from ._core import Tensor, ops
-from ._dtypes import COMPLEX, FLOATS, INTEGERS, finfo, iinfo, real_dtype
+from ._devices import default_device
+from ._dtypes import COMPLEX, FLOATS, INTEGERS, finfo, get_default_dtype, iinfo, real_dtype
 from ._whole import Swap
 
 
@@ -34,12 +36,13 @@ class Generator:
         return self._place[0]
 
     def get_state(self):
-        """Returns the seed and the counter, as a tensor of 2 integers."""
+        """Returns the seed and the counter, as a tensor of 16 bytes."""
         seed, count = self._place
-        return _core.asarray([_to_int64(seed), count])
+        return _core._of_bytes(struct.pack("<qq", _to_int64(seed), count), _core.uint8, (16,))
 
     def set_state(self, state):
-        seed, count = state.tolist()
+        numbers = state.tolist()  # 16 bytes, or both integers
+        seed, count = numbers if len(numbers) == 2 else struct.unpack("<qq", bytes(numbers))
         self._place = int(seed), int(count)
         return self
 
@@ -152,6 +155,7 @@ def _sizes(shape):
 
 
 def _finish(drawn, dtype, requires_grad, device=None):
+    device = default_device.names[-1] if device is None else device
     there = drawn if device is None else drawn.to(device)
     drawn = there._stays() if there is drawn else there
     drawn = drawn if dtype is None or _core.dtype(dtype) == drawn.dtype else ops.cast(drawn, dtype)
@@ -159,7 +163,7 @@ def _finish(drawn, dtype, requires_grad, device=None):
 
 
 def _float_dtype(name, dtype):
-    dtype = _core.dtype(dtype or _core.float32)
+    dtype = _core.dtype(dtype or get_default_dtype())
     if dtype not in FLOATS and dtype not in COMPLEX:
         raise RuntimeError(f"{name}: the dtype is {dtype!r}, it must be one of floats or complex numbers")
     return dtype

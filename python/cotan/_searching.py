@@ -94,7 +94,7 @@ def _flat_indices(name, x, dim, index):
     return ops.select(inside, at, -1)
 
 
-def _scatter_flat(name, op, x, dim, index, source):
+def scatter_flat(name, op, x, dim, index, source):
     """Scatters elements of source into x along dim: by one index over all elements. Indices out of range
     write nothing."""
     index, shape = strong(index), x.shape
@@ -126,12 +126,12 @@ def scatter(x, dim, index, src=None, *, value=None, reduce=None):
     known = {None: ops.scatter, "add": ops.scatter_add, "multiply": ops.scatter_mul}
     if reduce not in known:
         raise RuntimeError(f"scatter: reduce is one of add, multiply, not {reduce!r}")
-    return _scatter_flat("scatter", known[reduce], x, dim, index, value if src is None else src)
+    return scatter_flat("scatter", known[reduce], x, dim, index, value if src is None else src)
 
 
 def scatter_add(x, dim, index, src):
     """Returns y with y[index[i][j]][j] += src[i][j] for dim 0."""
-    return _scatter_flat("scatter_add", ops.scatter_add, x, dim, index, src)
+    return scatter_flat("scatter_add", ops.scatter_add, x, dim, index, src)
 
 
 def scatter_reduce(x, dim, index, src, reduce, *, include_self=True):
@@ -145,12 +145,12 @@ def scatter_reduce(x, dim, index, src, reduce, *, include_self=True):
         neutral = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
         if neutral is None:
             neutral = -math.inf if reduce == "amax" else math.inf
-        x = _scatter_flat(name, ops.scatter, x, dim, index, neutral)
+        x = scatter_flat(name, ops.scatter, x, dim, index, neutral)
     if reduce != "mean":
-        return _scatter_flat(name, known[reduce], x, dim, index, src)
+        return scatter_flat(name, known[reduce], x, dim, index, src)
     ones = _core.full(src.shape, 1, x.dtype)
-    count = _scatter_flat(name, ops.scatter_add, _core.full(x.shape, int(include_self), x.dtype), dim, index, ones)
-    total, count = _scatter_flat(name, ops.scatter_add, x, dim, index, src), ops.maximum(count, 1)
+    count = scatter_flat(name, ops.scatter_add, _core.full(x.shape, int(include_self), x.dtype), dim, index, ones)
+    total, count = scatter_flat(name, ops.scatter_add, x, dim, index, src), ops.maximum(count, 1)
     return ops.floor_divide(total, count) if x.dtype in INTEGERS else total / count
 
 
@@ -177,7 +177,7 @@ def put_along_axis(x, indices, values, axis):
     values, indices, axis = strong(values), strong(indices), normalize_axis(axis, x.ndim, "put_along_axis")
     if indices.ndim == x.ndim:  # one row of indices broadcasts to all rows of x
         indices = ops.expand(indices, [*x.shape[:axis], indices.shape[axis], *x.shape[axis + 1:]])
-    return _scatter_flat("put_along_axis", ops.scatter, x, axis, wrap_negative_indices(indices, x.shape[axis]), ops.expand(values, indices.shape))
+    return scatter_flat("put_along_axis", ops.scatter, x, axis, wrap_negative_indices(indices, x.shape[axis]), ops.expand(values, indices.shape))
 
 
 def masked_fill(x, mask, value):
@@ -223,7 +223,7 @@ def nonzero(x, /, *, as_tuple=True):
         raise ValueError("nonzero: the tensor has no axes\n  hint: atleast_1d")
     holds = ops.reshape(ops.not_equal(x, 0), (-1,)) if x.dtype not in BOOL else ops.reshape(x, (-1,))
     at = ops.iota(_core.int64, (x.numel(),), 0)[holds] if x.numel() else _core.full((0,), 0, _core.int64)
-    result = _unravel(at, x.shape)
+    result = unravel(at, x.shape)
     if as_tuple:
         return result
     return ops.concat([ops.reshape(one, (-1, 1)) for one in result], 1)
@@ -237,7 +237,7 @@ def flatnonzero(x):
     return nonzero(ravel(x))[0]
 
 
-def _unravel(indices, shape):
+def unravel(indices, shape):
     return tuple(ops.remainder(ops.floor_divide(indices, max(math.prod(shape[i + 1:]), 1)), max(shape[i], 1))
                  for i in range(len(shape)))
 
@@ -247,7 +247,7 @@ def unravel_index(indices, shape):
     outside of the shape."""
     indices = ops.cast(strong(indices), _core.int64)
     inside = ops.and_(ops.greater_equal(indices, 0), ops.less(indices, math.prod(shape)))
-    return tuple(ops.select(inside, at, -1) for at in _unravel(indices, shape))
+    return tuple(ops.select(inside, at, -1) for at in unravel(indices, shape))
 
 
 def ravel_multi_index(indices, dims):

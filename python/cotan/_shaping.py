@@ -19,7 +19,7 @@ __all__ = [
 
 def normalize_axis(axis, rank, name):
     """Returns an axis, counted from the start."""
-    if not -rank <= axis < max(rank, 1):
+    if not -max(rank, 1) <= axis < max(rank, 1):
         raise IndexError(f"{name}: axis {axis} is out of range for a tensor of {rank} axes")
     return axis % rank if rank else 0
 
@@ -334,7 +334,7 @@ def chunk(x, chunks, dim=0):
     n = x.shape[normalize_axis(dim, x.ndim, "chunk")]
     if chunks < 1:
         raise RuntimeError(f"chunk: {chunks} pieces are asked for, there must be 1 or more")
-    return split_sizes(x, max(-(-n // chunks), 1), dim)
+    return split_sizes(x, -(-n // chunks) if n else [0] * chunks, dim)
 
 
 def hsplit(x, parts):
@@ -391,8 +391,9 @@ def tile(x, repetitions, /, *more):
     return ops.tile(x, (1,) * (rank - len(times)) + tuple(times)) if rank else +x
 
 
-def repeat(x, repeats, /, *, axis=None):
-    """Repeats each element along an axis (None: in row-major order)."""
+def repeat(x, repeats, /, *, axis=None, total=None):
+    """Repeats each element along an axis (None: in row-major order). `total`, the size of the result, spares reading
+    `repeats`."""
     x = ops.reshape(x, (-1,)) if axis is None else x
     axis = normalize_axis(axis or 0, x.ndim, "repeat")
     if hasattr(repeats, "__index__") and not (isinstance(repeats, Tensor) and repeats.ndim):
@@ -403,7 +404,8 @@ def repeat(x, repeats, /, *, axis=None):
     if repeats.numel() != x.shape[axis]:
         raise ValueError(f"repeat: there are {repeats.numel()} numbers for {x.shape[axis]} places")
     ends = ops.cumsum(ops.cast(repeats, _core.int64), axis=0)
-    total = int(ends[-1].item()) if repeats.numel() else 0
+    if total is None:
+        total = int(ends[-1].item()) if repeats.numel() else 0
     return ops.gather(x, ops.searchsorted(ends, ops.iota(_core.int64, (total,), 0), right=True), axis=axis)
 
 
@@ -497,11 +499,9 @@ def diag_embed(x, offset=0):
     n = x.shape[-1] + abs(offset)
     shape = (*x.shape[:-1], n, n)
     rows, columns = ops.iota(_core.int64, (n, n), 0), ops.iota(_core.int64, (n, n), 1)
-    line = ops.reshape(x, (*x.shape, 1) if offset < 0 else (*x.shape[:-1], 1, x.shape[-1]))
-    axis = -2 if offset < 0 else -1
-    low, high = ([0] * line.ndim for _ in range(2))
-    (high if offset < 0 else low)[axis] = abs(offset)
-    line = ops.pad(line, ops.cast(_core.asarray(0), x.dtype), low=low, high=high)
+    before = [0] * x.ndim
+    line = ops.pad(ops.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), ops.cast(_core.asarray(0), x.dtype),
+                   low=[*before, max(offset, 0)], high=[*before, max(-offset, 0)])
     return ops.select(ops.equal(columns - rows, offset), ops.expand(line, shape), ops.cast(_core.asarray(0), x.dtype))
 
 

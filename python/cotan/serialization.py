@@ -1,11 +1,10 @@
 """PyTorch's files: save writes files that torch.load(weights_only=True) reads, and load reads files that
 torch.save writes.
 
-load interprets the pickle itself: the few opcodes that data needs, with a closed list of globals. Nothing
-that a file names is imported or called, and every number is checked against the file before it is used.
+load has the library's reader of pickles check that a file is data: the opcodes and globals of a closed list,
+numbers that fit the file. Only then Python's own Unpickler makes the objects, of the same list of globals.
 """
 import io
-import itertools
 import math
 import os
 import stat
@@ -13,7 +12,7 @@ import struct
 import sys
 import zlib
 from collections import Counter, OrderedDict
-from pickle import UnpicklingError
+from pickle import Unpickler, UnpicklingError
 
 from . import _core
 from ._types import Size
@@ -36,442 +35,67 @@ CHUNK = 1 << 22
 # --------------------------------------------------------------------------------------------- load
 
 
-class Global:
-    """A name of the closed list: `call` is the Machine's method for it, `storage` its dtype."""
-
-    def __init__(self, name, call=None, storage=None):
-        self.name, self.call, self.storage = name, call, storage
-
-
-class Storage:
-    """The storage of tensors: `count` elements of `dtype`."""
-
-    def __init__(self, key, dtype, count):
-        self.key, self.dtype, self.count = key, dtype, count
+OBJECTS = {"collections.OrderedDict": OrderedDict, "collections.Counter": Counter, "torch.Size": Size,
+           "torch.device": lambda *parts: ":".join(map(str, parts)), "_codecs.encode": str.encode, "builtins.set": set,
+           "builtins.bytes": bytes, "builtins.bytearray": bytearray, "builtins.complex": complex,
+           "torch._utils._rebuild_parameter": lambda data, requires_grad, hooks: Parameter(data, requires_grad),
+           "torch.UntypedStorage": DTYPES["uint8"], "torch.storage.UntypedStorage": DTYPES["uint8"]}
+OBJECTS.update({f"torch.{name}": DTYPES[dtype] for name, dtype in (*STORAGES.items(), *zip(DTYPES, DTYPES))})
 
 
-class Arguments(tuple):
-    """A tuple that contains a Global or a Storage: it may only be the arguments of a call."""
-
-    name = "a tuple with a storage or a function in it"
-
-
-PRIVATE = (Global, Storage, Arguments)
-KEYS = (str, int, float, bool, bytes, complex, type(None), _core.dtype)
-
-GLOBALS = {name: Global(name, call) for name, call in {
-    "collections.OrderedDict": "ordered_dict", "collections.Counter": "counter", "torch.Size": "size",
-    "torch.device": "device", "_codecs.encode": "encode", "builtins.set": "set", "builtins.bytes": "no_bytes",
-    "builtins.bytearray": "bytearray", "builtins.complex": "complex", "torch._utils._rebuild_tensor": "tensor",
-    "torch._utils._rebuild_tensor_v2": "tensor", "torch._utils._rebuild_tensor_v3": "tensor",
-    "torch._utils._rebuild_parameter": "parameter"}.items()}
-GLOBALS.update({f"{module}.{name}": Global(name, storage=dtype) for name, dtype in STORAGES.items()
-                for module in ("torch", "torch.cuda")})
-GLOBALS["torch.storage.UntypedStorage"] = GLOBALS["torch.UntypedStorage"] = Global("UntypedStorage", storage="uint8")
-GLOBALS.update({f"torch.{name}": dtype for name, dtype in DTYPES.items()})
+def check_pickle(name, data, at, size, records):
+    """Returns the end of the pickle at `at` and [(key, dtype, elements)] of its storages, whose bytes must be
+    those of `records`. Objects may take 16 times the file's size: a small file must not become a large object."""
+    found = _core._check_pickle(data, at, 16 * size + (1 << 26), records)
+    if type(found) is str:
+        raise UnpicklingError(f"load: {name}{found}")
+    return found
 
 
-def kind_of(value):
-    return value.name if type(value) in (Global, Arguments) else type(value).__name__
+class Loader(Unpickler):
+    """Makes the objects of a pickle. What is not in OBJECTS is asked of find_other(module, name), which may
+    import classes; without it, check_pickle must have read the pickle before."""
 
+    def __init__(self, data, source, find_other=None):
+        super().__init__(io.BytesIO(data), encoding="utf-8", errors="surrogatepass")
+        rebuild = "torch._utils._rebuild_tensor"
+        self.known = {**OBJECTS, rebuild: source.tensor, rebuild + "_v2": source.tensor, rebuild + "_v3": source.typed_tensor}
+        self.find_other = find_other
 
-class Machine:
-    """Interprets one pickle. `source` returns the bytes of storages; without it tensors are placeholders (see
-    load_legacy)."""
+    def find_class(self, module, name):
+        full = {"__builtin__": "builtins", "torch.cuda": "torch"}.get(module, module) + "." + name
+        return self.known[full] if full in self.known or not self.find_other else self.find_other(module, name)
 
-    def __init__(self, name, file, at, end, source, max_copied):
-        self.name, self.file, self.position, self.end = name, file, at, end
-        self.source, self.remaining, self.budget = source, max_copied, max_copied
-        self.stack, self.marks, self.memo, self.made, self.storages = [], [], {}, {}, {}
-
-    def refuse(self, text):
-        raise UnpicklingError(f"load: {self.name}, byte {self.at}: {text}")
-
-    def spend(self, n):
-        """Counts n bytes that are made by a copy: a small file must not become a large object."""
-        self.remaining -= n
-        if self.remaining < 0:
-            self.refuse(f"its objects take more than {self.budget} bytes, 16 times the file and 64 MiB")
-
-    # ---------------------------------------------------------------------------------- bytes
-
-    def read(self, n):
-        if n > self.end - self.position:
-            self.refuse(f"{n} bytes are needed, {self.end - self.position} are left")
-        self.position += n
-        return self.file.read(n)
-
-    def number(self, format):
-        return struct.unpack(format, self.read(struct.calcsize(format)))[0]
-
-    def line(self):
-        text = self.file.readline(200)
-        self.position += len(text)
-        if not text.endswith(b"\n"):
-            self.refuse("the name of a global has no end")
-        return text[:-1].decode("utf-8", "replace")
-
-    # ---------------------------------------------------------------------------------- stack
-
-    def pop(self):
-        if not self.stack:
-            self.refuse("an operand is missing on the stack")
-        return self.stack.pop()
-
-    def pop_mark(self):
-        if not self.marks:
-            self.refuse("a mark is missing on the stack")
-        items, self.stack = self.stack, self.marks.pop()
-        return items
-
-    def top(self, *kinds):
-        """Returns the container into which the items before it are put."""
-        if not self.stack or type(self.stack[-1]) not in kinds:
-            found = kind_of(self.stack[-1]) if self.stack else "nothing"
-            self.refuse(f"elements are put into {found}, not into {kinds[0].__name__}")
-        return self.stack[-1]
-
-    def value(self, item):
-        if type(item) in PRIVATE:
-            self.refuse(f"{kind_of(item)} is not a value")
-        return item
-
-    def key(self, item):
-        if type(item) not in KEYS and not (type(item) in (tuple, Size) and all(type(part) in KEYS for part in item)):
-            self.refuse(f"a {kind_of(item)} is no key of a dict or element of a set")
-        return item
-
-    def make_tuple(self, items):
-        self.stack.append((Arguments if any(type(item) in PRIVATE for item in items) else tuple)(items))
-
-    def set_items(self, items):
-        target = self.top(dict, OrderedDict, Counter)
-        if len(items) % 2:
-            self.refuse("a key has no value")
-        for i in range(0, len(items), 2):
-            target[self.key(items[i])] = self.value(items[i + 1])
-
-    # -------------------------------------------------------------------------------- opcodes
-
-    CONSTANTS = {b"N": None, b"\x88": True, b"\x89": False}
-    EMPTY = {b")": tuple, b"]": list, b"}": dict}
-    NUMBERS = {b"J": "<i", b"K": "<B", b"M": "<H", b"G": ">d"}
-    TUPLES = {b"\x85": 1, b"\x86": 2, b"\x87": 3}
-
-    def run(self):
-        """Returns the object; runs up to and including STOP."""
-        while True:
-            self.at = self.position
-            code = self.read(1)
-            if code == b".":
-                result = self.value(self.pop())
-                if self.stack or self.marks:
-                    self.refuse("more than one object is left on the stack")
-                return result
-            self.step(code)
-
-    def step(self, code):
-        stack = self.stack
-        if code in self.CONSTANTS:
-            stack.append(self.CONSTANTS[code])
-        elif code in self.EMPTY:
-            stack.append(self.EMPTY[code]())
-        elif code in self.NUMBERS:
-            stack.append(self.number(self.NUMBERS[code]))
-        elif code == b"X":
-            stack.append(self.text(self.read(self.number("<I"))))
-        elif code in b"qr":
-            self.memo[self.number("<B" if code == b"q" else "<I")] = self.top_of_any()
-        elif code in b"hj":
-            index = self.number("<B" if code == b"h" else "<I")
-            if index not in self.memo:
-                self.refuse(f"object {index} of the memo is read and was not written")
-            stack.append(self.memo[index])
-        elif code == b"(":
-            self.marks.append(stack)
-            self.stack = []
-        elif code == b"t":
-            self.make_tuple(self.pop_mark())
-        elif code in self.TUPLES:
-            self.make_tuple([self.pop() for _ in range(self.TUPLES[code])][::-1])
-        elif code in b"ae":
-            items = [self.pop()] if code == b"a" else self.pop_mark()
-            self.top(list).extend(self.value(item) for item in items)
-        elif code in b"su":
-            self.set_items([self.pop(), self.pop()][::-1] if code == b"s" else self.pop_mark())
-        else:
-            self.rarer_step(code)
-
-    def rarer_step(self, code):
-        if code == b"c":
-            self.find_global(self.line() + "." + self.line())
-        elif code == b"R":
-            self.reduce()
-        elif code == b"Q":
-            self.stack.append(self.persistent(self.pop()))
-        elif code == b"b":
-            self.build(self.pop())
-        elif code == b"U":
-            self.stack.append(self.text(self.read(self.number("<B"))))
-        elif code == b"\x8a":
-            self.stack.append(int.from_bytes(self.read(self.number("<B")), "little", signed=True))
-        elif code == b"\x80":
-            version = self.number("<B")
-            if version != 2:
-                self.refuse(f"the pickle is of protocol {version}, PyTorch's files are of 2")
-        else:
-            self.refuse(f"opcode 0x{code[0]:02x} is none that data needs")
-
-    def text(self, data):
-        try:
-            return data.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:
-            self.refuse("a string is no UTF-8")
-
-    def top_of_any(self):
-        if not self.stack:
-            self.refuse("an operand is missing on the stack")
-        return self.stack[-1]
-
-    def find_global(self, name):
-        name = name.replace("__builtin__.", "builtins.", 1) if name.startswith("__builtin__.") else name
-        if name not in GLOBALS:
-            self.refuse(f"the global {name!r} is none of those that data needs; code in files is never run")
-        self.stack.append(GLOBALS[name])
-
-    def reduce(self):
-        args, function = self.pop(), self.pop()
-        if type(function) is not Global or not function.call:
-            self.refuse(f"{kind_of(function)} is called, it is no function")
-        if not isinstance(args, tuple):
-            self.refuse(f"{function.name} is called with a {kind_of(args)}, not with a tuple")
-        self.stack.append(getattr(self, "make_" + function.call)(function.name, args))
-
-    def build(self, state):
-        """Sets attributes: the _metadata of a state dict, the versions of its modules, has them."""
-        target = self.top(OrderedDict)
-        if type(state) is not dict or any(name != "_metadata" for name in state):
-            self.refuse("an OrderedDict is given attributes other than _metadata")
-        if type(state.get("_metadata", {})) not in (dict, OrderedDict):
-            self.refuse(f"_metadata is of type {kind_of(state['_metadata'])}, not dict")
-        target.__dict__.update(state)
-
-    def persistent(self, told):
+    def persistent_load(self, told):
         """("storage", its class, key, device, elements)."""
-        if not isinstance(told, tuple) or len(told) not in (5, 6) or told[0] != "storage":
-            self.refuse(f"a persistent id is a {kind_of(told)}, not (\"storage\", class, key, device, elements)")
-        kind, key, device, count = told[1:5]
-        if type(kind) is not Global or not kind.storage:
-            self.refuse(f"a storage is of class {kind_of(kind)}, which is none")
-        if type(key) is not str or not (key.isascii() and key.isdecimal()):
-            self.refuse(f"a storage's key is {key!r:.60}, not a string of digits")
-        if type(count) is not int or count < 0 or type(device) is not str:
-            self.refuse(f"storage '{key}' has {count!r:.60} elements on {device!r:.60}")
-        if told[5:] not in ((), (None,)):
-            self.refuse(f"storage '{key}' is a view of another, which Cotan does not read")
-        found = Storage(key, kind.storage, count)
-        if self.source:
-            has, needs = self.source.size(key), count * WIDTHS[kind.storage]
-            if has is None:
-                self.refuse(f"the record of storage '{key}' is missing")
-            if not needs <= has < needs + WIDTHS[kind.storage]:
-                self.refuse(f"storage '{key}' has {count} elements of {kind.storage}, {needs} bytes, its record has {has}")
-        elif (kind.storage, count) != self.storages.setdefault(key, (kind.storage, count)):
-            self.refuse(f"storage '{key}' is described twice, differently")
-        return found
-
-    # --------------------------------------------------------------------------------- objects
-
-    def arguments(self, name, args, *choices):
-        """Checks that the types of the arguments are one of the choices."""
-        if tuple(type(arg) for arg in args) not in choices:
-            self.refuse(f"{name} is called with ({', '.join(kind_of(arg) for arg in args)})")
-
-    def make_ordered_dict(self, name, args):
-        self.arguments(name, args, (), (list,))
-        result = OrderedDict()
-        for pair in args[0] if args else ():
-            if type(pair) not in (list, tuple) or len(pair) != 2:
-                self.refuse(f"{name} is made of a list whose elements are no pairs")
-            result[self.key(pair[0])] = pair[1]
-        self.spend(100 * len(result))
-        return result
-
-    def make_counter(self, name, args):
-        self.arguments(name, args, (), (dict,))
-        self.spend(100 * len(args[0]) if args else 0)
-        result = Counter()
-        dict.update(result, *args)
-        return result
-
-    def make_set(self, name, args):
-        self.arguments(name, args, (), (list,))
-        self.spend(100 * len(args[0]) if args else 0)
-        return {self.key(item) for item in (args[0] if args else ())}
-
-    def make_size(self, name, args):
-        self.arguments(name, args, (tuple,))
-        if any(type(size) is not int for size in args[0]):
-            self.refuse(f"{name} is made of a tuple whose elements are no integers")
-        self.spend(8 * len(args[0]))
-        return Size(args[0])
-
-    def make_device(self, name, args):
-        self.arguments(name, args, (str,), (str, int))
-        return ":".join(str(arg) for arg in args)
-
-    def make_encode(self, name, args):
-        self.arguments(name, args, (str, str))
-        self.spend(len(args[0]))
-        if args[1] != "latin1" or not all(letter <= "\xff" for letter in args[0]):
-            self.refuse("bytes are given as a string that is not latin1")
-        return args[0].encode("latin1")
-
-    def make_no_bytes(self, name, args):
-        self.arguments(name, args, ())
-        return b""
-
-    def make_bytearray(self, name, args):
-        if args[1:] == ("latin-1",):
-            args = (self.make_encode(name, (args[0], "latin1")),)
-        self.arguments(name, args, (), (bytes,))
-        self.spend(len(args[0]) if args else 0)
-        return bytearray(*args)
-
-    def make_complex(self, name, args):
-        self.arguments(name, args, (float, float))
-        return complex(*args)
-
-    def make_parameter(self, name, args):
-        self.arguments(name, args, (Tensor, bool, OrderedDict))
-        self.check_gradients(args[0].dtype, args[1])
-        return Parameter(args[0], args[1])
-
-    def check_gradients(self, dtype, wanted):
-        if wanted and not dtype.name.startswith(("float", "bfloat", "complex")):
-            self.refuse(f"a tensor of {dtype.name} requires gradients")
-
-    def make_tensor(self, name, args):
-        """(storage, offset, size, stride, requires_grad, hooks, dtype of v3, metadata)"""
-        least = {"torch._utils._rebuild_tensor": 4, "torch._utils._rebuild_tensor_v2": 6}.get(name, 7)
-        if len(args) not in (least, least + (least > 4)) or type(args[0]) is not Storage:
-            self.refuse(f"{name} is called with ({', '.join(kind_of(arg) for arg in args)})")
-        storage, offset, size, stride = args[:4]
-        requires_grad = args[4] if least > 4 else False
-        dtype, count = DTYPES[storage.dtype], storage.count
-        if least == 7:
-            if type(args[6]) is not _core.dtype:
-                self.refuse(f"a tensor's dtype is a {kind_of(args[6])}")
-            dtype = args[6]
-            count = count * WIDTHS[storage.dtype] // WIDTHS[dtype.name]
-        if type(requires_grad) is not bool:
-            self.refuse(f"requires_grad is a {kind_of(requires_grad)}")
-        self.check_gradients(dtype, requires_grad)
-        self.check_layout(storage.key, count, offset, size, stride)
-        if not self.source:
-            return _core.full((), 0, dtype)
-        self.spend(math.prod(size) * WIDTHS[dtype.name])
-        tensor = self.apply_metadata(self.shared_tensor(storage.key, dtype, offset, tuple(size), tuple(stride)), args[least:])
-        return tensor.requires_grad_() if requires_grad else tensor
-
-    def check_layout(self, key, count, offset, size, stride):
-        for what, numbers in (("offset", (offset,)), ("size", size), ("stride", stride)):
-            if not isinstance(numbers, tuple) or any(type(n) is not int or not 0 <= n < 1 << 60 for n in numbers):
-                self.refuse(f"a tensor's {what} is {numbers!r:.60}: whole numbers from 0 to 2^60 must be there")
-        if len(size) != len(stride):
-            self.refuse(f"a tensor has {len(size)} sizes and {len(stride)} strides")
-        if math.prod(n for n in size if n) >= 1 << 60:
-            self.refuse(f"a tensor's sizes {tuple(size)} multiply to 2^60 or more")
-        if 0 not in size:
-            last = offset + sum((n - 1) * step for n, step in zip(size, stride))
-            if last >= count:
-                self.refuse(f"a tensor of sizes {tuple(size)} and strides {tuple(stride)} from element {offset} on reads "
-                            f"element {last}, its storage '{key}' has {count}")
-
-    def shared_tensor(self, *place):
-        """Returns a shared tensor for the same part of a storage, which is read once."""
-        if place not in self.made:
-            try:
-                self.made[place] = read_tensor(self.source, *place)
-            except (ValueError, _core.Error) as error:
-                self.refuse(str(error))
-        return self.made[place].detach()
-
-    def apply_metadata(self, tensor, metadata):
-        """Applies the lazy conjugation and negation that PyTorch's files may record."""
-        wanted = metadata[0] if metadata else None
-        if wanted is not None and (type(wanted) is not dict or set(wanted) - {"conj", "neg"}):
-            self.refuse("a tensor's metadata are not of conj and neg alone")
-        if wanted and wanted.get("conj"):
-            tensor = _core.ops.conj(tensor)
-        return -tensor if wanted and wanted.get("neg") else tensor
+        return told[2], told[1]
 
 
 def read_tensor(source, key, dtype, offset, size, stride):
     """Reads only the tensor's own bytes if they are contiguous, in whatever order of axes; otherwise the
     whole storage."""
     width = WIDTHS[dtype.name]
-    if 0 in size:
-        return _core._of_bytes(b"", dtype, size)
-    dense = tuple(1 if step == 0 else n for n, step in zip(size, stride))
-    span = 1 + sum((n - 1) * step for n, step in zip(dense, stride))
-    if span == math.prod(dense):
-        data, offset = source.read(key, offset * width, span * width), 0
+    dense = tuple(1 if n and not step else n for n, step in zip(size, stride))
+    span = 0 if 0 in size else 1 + sum((n - 1) * step for n, step in zip(dense, stride))
+    if span in (0, math.prod(dense)):
+        data = source.read(key, offset * width, span * width) if span else b""
     else:
-        data = source.whole(key)
-    if source.is_swapped:
-        data = byteswap(data, width // 2 if dtype.name.startswith("complex") else width)
-    if len(data) != span * width or strides_of_long_axes(dense, stride) != strides_of_long_axes(dense, row_major_strides(dense)):
-        data = gather_strided(data, width, offset, dense, stride)
-    tensor = _core._of_bytes(data, dtype, dense)
+        data = memoryview(source.whole(key))[offset * width:]
+    tensor = _core._of_bytes(data, dtype, dense, stride, source.is_swapped)
     return tensor if dense == size else _core.ops.expand(tensor, size)
 
 
-def row_major_strides(size):
-    return tuple(math.prod(size[i + 1:]) for i in range(len(size)))
-
-
-def strides_of_long_axes(size, stride):
-    return [step for n, step in zip(size, stride) if n > 1]
-
-
-def byteswap(data, width):
-    result = bytearray(len(data))
-    for i in range(width):
-        result[i::width] = data[width - 1 - i::width]
-    return result
-
-
-def gather_strided(data, width, offset, size, stride):
-    """Returns the elements in row-major order: the longest axis by slices with a step, the others one by
-    one."""
-    if width == 16:
-        width, offset, size, stride = 8, 2 * offset, (*size, 2), (*(2 * step for step in stride), 1)
-    unit = {1: "B", 2: "H", 4: "I", 8: "Q"}[width]
-    source = memoryview(data)[:len(data) // width * width].cast(unit)
-    result = bytearray(math.prod(size) * width)
-    target = memoryview(result).cast(unit)
-    axes = sorted(((n, step, to) for n, step, to in zip(size, stride, row_major_strides(size)) if n > 1), reverse=True)
-    n, step, to = axes[0] if axes else (1, 1, 1)
-    for place in itertools.product(*(range(axis[0]) for axis in axes[1:])):
-        start = offset + sum(i * axis[1] for i, axis in zip(place, axes[1:]))
-        first = sum(i * axis[2] for i, axis in zip(place, axes[1:]))
-        target[first:first + (n - 1) * to + 1:to] = source[start:start + (n - 1) * step + 1:step]
-    return result
-
-
 class Source:
-    """The bytes of storages: `positions` has each key's position in the file."""
+    """The storages of a file: `positions` has each key's position in it."""
 
     def __init__(self, name, file, places, is_swapped):
         self.name, self.file, self.positions, self.is_swapped = name, file, places, is_swapped
-        self.cached = {}
-
-    def size(self, key):
-        return self.positions[key][1] if key in self.positions else None
+        self.cached, self.made = {}, {}
 
     def read(self, key, start, n):
-        at, size, crc = self.positions[key]
+        at, size, crc = self.positions.get(key, (0, 0, None))
+        if start + n > size:
+            raise RuntimeError(f"load: {self.name}: {n} bytes at {start} of storage '{key}' are asked for, it has {size}")
         data = read_exactly(self.name, self.file, at + start, n)
         if crc is not None:
             whole = (data,) if n == size else (read_exactly(self.name, self.file, at + i, min(CHUNK, size - i))
@@ -485,6 +109,22 @@ class Source:
         if key not in self.cached:
             self.cached[key] = self.read(key, 0, self.positions[key][1])
         return self.cached[key]
+
+    def tensor(self, storage, offset, size, stride, requires_grad=False, hooks=None, metadata=None):
+        """Returns a shared tensor for the same part of a storage, which is read once. The metadata are lazy
+        conjugation and negation."""
+        place = *storage, offset, tuple(size), tuple(stride)
+        if place not in self.made:
+            self.made[place] = read_tensor(self, *place)
+        tensor = self.made[place].detach()
+        if metadata and metadata.get("conj"):
+            tensor = _core.ops.conj(tensor)
+        if metadata and metadata.get("neg"):
+            tensor = -tensor
+        return tensor.requires_grad_() if requires_grad else tensor
+
+    def typed_tensor(self, storage, offset, size, stride, requires_grad, hooks, dtype, metadata=None):
+        return self.tensor((storage[0], dtype), offset, size, stride, requires_grad, hooks, metadata)
 
 
 def check_crc(name, record, parts, wanted):
@@ -562,7 +202,7 @@ def read_small_record(name, file, records, record, limit=64):
     return data
 
 
-def load_zip(name, file, size):
+def load_zip(name, file, size, find_other):
     records = list_records(name, file)
     if "constants.pkl" in records:
         raise RuntimeError(f"load: {name}: it is a program of TorchScript, which Cotan does not run")
@@ -574,31 +214,31 @@ def load_zip(name, file, size):
     if order not in (b"little", b"big"):
         raise RuntimeError(f"load: {name}: the order of bytes is {order!r}, it must be little or big")
     places = {record[5:]: place for record, place in records.items() if record.startswith("data/")}
-    source = Source(name, file, places, order.decode() != sys.byteorder)
-    return Machine(f"{name}: data.pkl", io.BytesIO(data), 0, len(data), source, 16 * size + (1 << 26)).run()
+    if not find_other:
+        check_pickle(f"{name}: data.pkl", data, 0, size, {key: place[1] for key, place in places.items()})
+    return Loader(data, Source(name, file, places, order.decode() != sys.byteorder), find_other).load()
 
 
 def load_legacy(name, file, size):
     """Reads the format from before PyTorch 1.6: pickles of a magic number, a protocol, the system, the object
-    and the storages' keys, then the storages. The object is interpreted twice, first without storages, to
-    find their positions."""
-    def machine(at, source=None):
-        file.seek(at)
-        return Machine(name, file, at, size, source, 16 * size + (1 << 26))
+    and the storages' keys, then the storages. The object is checked twice, first without storages, to find
+    their positions."""
+    head = read_exactly(name, file, 0, min(size, 1 << 25))  # with all pickles
 
     def pickled(at):
-        reader = machine(at)
-        return reader.run(), reader.position, reader.storages
+        end, _ = check_pickle(name, head, at, size, {})
+        return Loader(head[at:end], Source(name, file, {}, False)).load(), end
 
-    magic, at, _ = pickled(0)
+    magic, at = pickled(0)
     if type(magic) is not int or magic != MAGIC:
         raise RuntimeError(f"load: {name}: it is a pickle, and no file of PyTorch")
-    protocol, at, _ = pickled(at)
-    system, begin, _ = pickled(at)
+    protocol, at = pickled(at)
+    system, begin = pickled(at)
     if type(protocol) is not int or protocol != PROTOCOL or type(system) is not dict:
         raise RuntimeError(f"load: {name}: its head is none of PyTorch's files from before 1.6")
-    _, after, storages = pickled(begin)
-    keys, at, _ = pickled(after)
+    after, storages = check_pickle(name, head, begin, size, None)
+    storages = {key: (dtype, count) for key, dtype, count in storages}
+    keys, at = pickled(after)
     if type(keys) is not list or set(map(str, keys)) != set(storages) or len(keys) != len(storages):
         raise RuntimeError(f"load: {name}: the keys of its storages are not those that its object needs")
     places, is_swapped = {}, (system.get("little_endian") is False) == (sys.byteorder == "little")
@@ -611,9 +251,8 @@ def load_legacy(name, file, size):
         if told != count:
             raise RuntimeError(f"load: {name}: storage '{key}' has {told} elements, its object says {count}")
         places[key], at = (at + 8, n, None), at + 8 + n
-    # The file's position is needed for the storages.
-    objects = io.BytesIO(read_exactly(name, file, begin, after - begin))
-    return Machine(name, objects, begin, after, Source(name, file, places, is_swapped), 16 * size + (1 << 26)).run()
+    check_pickle(name, head, begin, size, {key: place[1] for key, place in places.items()})
+    return Loader(head[begin:after], Source(name, file, places, is_swapped)).load()
 
 
 def check_location(where):
@@ -643,12 +282,15 @@ def load(f, map_location=None, *, weights_only=True):
     return load_file(getattr(f, "name", None) or "the file", f)
 
 
-def load_file(name, file):
+def load_file(name, file, find_other=None):
+    """Loads a file; find_other(module, name) returns what is no data, such as classes (see Loader)."""
     size = file.seek(0, os.SEEK_END)
     head = bytes(read_exactly(name, file, 0, min(4, size)))
     if head == b"PK\3\4":
-        return load_zip(name, file, size)
+        return load_zip(name, file, size, find_other)
     if head[:2] == b"\x80\2":
+        if find_other:
+            raise RuntimeError(f"load: {name}: it is of the format from before PyTorch 1.6, of which data only can be read")
         return load_legacy(name, file, size)
     raise RuntimeError(f"load: {name}: its {size} bytes begin with {head!r}, which is no file of PyTorch")
 
@@ -875,14 +517,14 @@ def write_archive(file, folder, pickled, tensors):
     archive.finish()
 
 
-def save(obj, f):
+def save(obj, f, pickler_class=Pickler):
     """Writes tensors, numbers, strings and lists, tuples, dicts and sets of them to a path or file, such as a
     state dict of a module or an optimizer. torch.load(f, weights_only=True) and cotan.load can read it.
 
     A file at a path is replaced when the new one is complete and on the disk, so a full disk or a crash
     leaves the old one. A Tensor object that occurs twice is written once.
     """
-    pickler = Pickler()
+    pickler = pickler_class()
     pickled = pickler.dump(obj)
     if not isinstance(f, (str, bytes, os.PathLike)):
         if not hasattr(f, "write"):

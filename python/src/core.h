@@ -1,4 +1,4 @@
-// cotan._core: the extension over the public headers, for the stable ABI of Python 3.11.
+// cotan._core: the extension over the public headers and io/pickle.h, for the stable ABI of Python 3.11.
 //
 // All functions run with the GIL held, except plans (run.c). A function that returns NULL or false has set a
 // Python exception; one that returns a tensor returns a poisoned one in that case.
@@ -99,6 +99,8 @@ bool tensor_parse(PyObject *o, ct_dtype dtype, ct_tensor *t, ct_loc here);
 ct_tensor cast_data_eagerly(ct_tensor t, ct_dtype want, ct_loc here);
 bool operand_parse_strong(PyObject *o, ct_tensor *t, ct_loc here);
 bool is_number(PyObject *o);
+// Copies a view of elements of a dtype, perhaps of the other byte order, whatever its format says.
+bool make_from_view(Py_buffer *view, ct_dtype dtype, bool swapped, ct_tensor *t, ct_loc here);
 // Parses whole numbers: one, a sequence or None (n 0). `what` names the argument in errors.
 bool ints_parse(PyObject *o, int64_t *to, size_t capacity, size_t *n, const char *what);
 bool int_parse(PyObject *o, int64_t *to, const char *what);
@@ -134,6 +136,9 @@ extern PyMethodDef library_methods[], profile_methods[];
 
 // ------------------------------------------------------------------------------------ files.c
 extern PyMethodDef file_functions[];
+
+// ----------------------------------------------------------------------------------- pickle.c
+extern PyMethodDef pickle_functions[];
 
 // ----------------------------------------------------------------------------------- places.c
 // a device's name as a C string; NULL with an exception set

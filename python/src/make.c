@@ -326,7 +326,7 @@ static bool make_from_lists(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc her
     int64_t elements = 1;
     for (int i = 0; i < CT_MAX_RANK; i++) n.dim[i] = -1;
     if (!make_walk(o, &n, 0, false, path)) return false;
-    if (n.dtype == CT_DEFAULT) n.dtype = CT_F32;
+    if (n.dtype == CT_DEFAULT) n.dtype = default_float;
     const char kind = dtype_kind(n.dtype);
     n.as = kind == 'f'   ? CT_F64
            : kind == 'c' ? CT_C128
@@ -370,26 +370,7 @@ static void make_swap_bytes(char *data, Py_ssize_t bytes, Py_ssize_t width) {
         }
 }
 
-static bool make_from_view(Py_buffer *view, ct_tensor *t, ct_loc here) {
-    bool swapped;
-    const ct_dtype dtype = dtype_from_format(view->format, view->itemsize, &swapped);
-    if (!dtype) {
-        PyObject *theirs = view->obj ? PyObject_GetAttrString(view->obj, "dtype") : NULL;
-        PyErr_Clear();
-        if (theirs)
-            PyErr_Format(PyExc_TypeError, "arrays of dtype %S cannot be made tensors", theirs);
-        else
-            PyErr_Format(PyExc_TypeError,
-                         "elements of format \"%s\" with %zd bytes are of no dtype that Cotan has",
-                         view->format ? view->format : "B", view->itemsize);
-        Py_XDECREF(theirs);
-        return false;
-    }
-    if (view->ndim > CT_MAX_RANK) {
-        PyErr_Format(PyExc_ValueError, "the array has %d axes, a tensor has at most %d", view->ndim,
-                     CT_MAX_RANK);
-        return false;
-    }
+bool make_from_view(Py_buffer *view, ct_dtype dtype, bool swapped, ct_tensor *t, ct_loc here) {
     int64_t dim[CT_MAX_RANK];
     for (int i = 0; i < view->ndim; i++)
         dim[i] = view->shape ? view->shape[i] : view->len / view->itemsize;
@@ -412,10 +393,33 @@ static bool make_from_view(Py_buffer *view, ct_tensor *t, ct_loc here) {
     return ok;
 }
 
+static bool make_from_typed_view(Py_buffer *view, ct_tensor *t, ct_loc here) {
+    bool swapped;
+    const ct_dtype dtype = dtype_from_format(view->format, view->itemsize, &swapped);
+    if (!dtype) {
+        PyObject *theirs = view->obj ? PyObject_GetAttrString(view->obj, "dtype") : NULL;
+        PyErr_Clear();
+        if (theirs)
+            PyErr_Format(PyExc_TypeError, "arrays of dtype %S cannot be made tensors", theirs);
+        else
+            PyErr_Format(PyExc_TypeError,
+                         "elements of format \"%s\" with %zd bytes are of no dtype that Cotan has",
+                         view->format ? view->format : "B", view->itemsize);
+        Py_XDECREF(theirs);
+        return false;
+    }
+    if (view->ndim > CT_MAX_RANK) {
+        PyErr_Format(PyExc_ValueError, "the array has %d axes, a tensor has at most %d", view->ndim,
+                     CT_MAX_RANK);
+        return false;
+    }
+    return make_from_view(view, dtype, swapped, t, here);
+}
+
 static bool make_from_buffer(PyObject *o, ct_tensor *t, ct_loc here) {
     Py_buffer view;
     if (PyObject_GetBuffer(o, &view, PyBUF_FULL_RO) < 0) return false;
-    const bool ok = make_from_view(&view, t, here);
+    const bool ok = make_from_typed_view(&view, t, here);
     PyBuffer_Release(&view);
     return ok;
 }

@@ -56,29 +56,48 @@ static PyObject *module_einsum(PyObject *self, PyObject *args) {
     return tensor_new(t, here);
 }
 
-// _of_bytes(buffer, dtype, shape): makes a tensor of these bits.
+// _of_bytes(buffer, dtype, shape, strides=None, swapped=False): makes a tensor of these bits. The
+// strides are in elements, the default is row-major.
 static PyObject *module_tensor_from_bytes(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *buffer, *dtype_name, *shape;
+    PyObject *buffer, *dtype_name, *shape, *strides = Py_None, *result = NULL;
     const ct_loc here = api_enter();
     ct_dtype dtype;
-    int64_t dim[CT_MAX_RANK], bytes;
-    size_t rank;
+    int64_t dim[CT_MAX_RANK], step[CT_MAX_RANK], elements = 1, end = 1, reach;
+    size_t rank, n_strides;
+    int swapped = 0;
     Py_buffer view;
-    if (!PyArg_ParseTuple(args, "OOO:_of_bytes", &buffer, &dtype_name, &shape) ||
+    if (!PyArg_ParseTuple(args, "OOO|Op:_of_bytes", &buffer, &dtype_name, &shape, &strides,
+                          &swapped) ||
         !dtype_parse(dtype_name, &dtype) ||
         !ints_parse(shape, dim, CT_MAX_RANK, &rank, "the sizes") ||
+        !ints_parse(strides, step, CT_MAX_RANK, &n_strides, "the strides") ||
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE) < 0)
         return NULL;
-    bytes = (int64_t)ct_dtype_size(dtype);
-    bool fits = true;
-    for (size_t i = 0; i < rank; i++)
-        fits = fits && dim[i] >= 0 && !__builtin_mul_overflow(bytes, dim[i], &bytes);
-    PyObject *result = NULL;
-    if (!fits || bytes != view.len)
+    const int64_t width = (int64_t)ct_dtype_size(dtype);
+    bool fits = strides == Py_None || n_strides == rank;
+    for (size_t i = rank; fits && i-- > 0;) {
+        if (strides == Py_None) step[i] = elements;
+        fits = dim[i] >= 0 && step[i] >= 0 &&
+               !__builtin_mul_overflow(elements, dim[i], &elements) &&
+               !__builtin_mul_overflow(dim[i] - 1, step[i], &reach) &&
+               !__builtin_add_overflow(end, reach, &end);
+        step[i] *= width;
+    }
+    if (!fits || elements > INT64_MAX / width ||
+        (strides == Py_None ? elements * width != view.len : elements && end > view.len / width)) {
         PyErr_Format(PyExc_ValueError, "%zd bytes are no tensor of shape %S", view.len, shape);
-    else
-        result = tensor_new(ct_from_at(view.buf, dtype, (ct_ints){(int)rank, dim}, here), here);
+    } else {
+        Py_buffer whole = {.buf = view.buf,
+                           .len = elements * width,
+                           .itemsize = width,
+                           .readonly = 1,
+                           .ndim = (int)rank,
+                           .shape = dim,
+                           .strides = step};
+        ct_tensor t;
+        if (make_from_view(&whole, dtype, swapped, &t, here)) result = tensor_new(t, here);
+    }
     PyBuffer_Release(&view);
     return result;
 }
@@ -122,6 +141,17 @@ static PyObject *module_random_key_folded(PyObject *self, PyObject *args) {
     const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "LK:_random_key_folded", &seed, &number)) return NULL;
     return tensor_new(ct_random_key_folded_at(seed, number, here), here);
+}
+
+// _set_default_float(dtype): sets the dtype of Python's floats.
+static PyObject *module_set_default_float(PyObject *self, PyObject *o) {
+    (void)self;
+    ct_dtype dtype;
+    if (!dtype_parse(o, &dtype)) return NULL;
+    if (!dtype || dtype_kind(dtype) != 'f')
+        return PyErr_Format(PyExc_TypeError, "the default dtype must be a float, not %R", o);
+    default_float = dtype;
+    Py_RETURN_NONE;
 }
 
 static PyObject *module_stats(PyObject *self, PyObject *unused) {
@@ -201,6 +231,7 @@ static PyMethodDef module_methods[] = {
     {"random_key", module_random_key, METH_O,
      "random_key(seed)\n--\n\nA key for random numbers; the same seed gives JAX's."},
     {"_random_key_folded", module_random_key_folded, METH_VARARGS, NULL},
+    {"_set_default_float", module_set_default_float, METH_O, NULL},
     {"stats", module_stats, METH_NOARGS, "stats()\n--\n\nCounters of the process, as a dict."},
     {"_memory_snapshot", module_memory_snapshot, METH_NOARGS, NULL},
     {"set_device", module_set_device, METH_O,
@@ -224,6 +255,7 @@ PyMODINIT_FUNC PyInit__core(void) {
         PyModule_AddFunctions(module, library_methods) == 0 &&
         PyModule_AddFunctions(module, profile_methods) == 0 &&
         PyModule_AddFunctions(module, file_functions) == 0 &&
+        PyModule_AddFunctions(module, pickle_functions) == 0 &&
         PyModule_AddFunctions(module, lm_methods) == 0 &&
         PyModule_AddFunctions(module, signature_functions) == 0 &&
         PyModule_AddFunctions(module, tokenizer_methods) == 0 &&

@@ -23,8 +23,18 @@ static void py_op_promote_scalar(ct_tensor *scalar, ct_tensor other, ct_loc here
     else if (py_op_dtype_category(is) == 3 && py_op_dtype_category(theirs) == 2)
         *scalar = ct_cast_at(*scalar, theirs == CT_F64 ? CT_C128 : CT_C64, here);
 }
+// Integers that meet a Python float or complex number become floats of the default dtype; the library's own rule
+// knows f32 only.
+static void py_op_promote_integers(ct_tensor *integers, ct_tensor number, ct_loc here) {
+    if (ct_ok(*integers) && py_op_dtype_category(ct_dtype_of(*integers)) < 2 &&
+        py_op_dtype_category(ct_dtype_of(number)) >= 2)
+        *integers = ct_cast_at(*integers, default_float, here);
+}
 void promote_operands(PyObject *a, PyObject *b, ct_tensor in[2], ct_loc here) {
-    if (!tensor_check(a) || !tensor_check(b)) return;
+    const bool are[2] = {tensor_check(a), tensor_check(b)};
+    if (default_float != CT_F32 && are[0] != are[1])
+        py_op_promote_integers(&in[are[1]], in[are[0]], here);
+    if (!are[0] || !are[1]) return;
     py_op_promote_scalar(&in[0], in[1], here);
     py_op_promote_scalar(&in[1], in[0], here);
 }
@@ -150,8 +160,8 @@ static bool py_op_is_integer(ct_tensor t) {
 }
 static ct_tensor py_op_true_divide_value(ct_tensor a, ct_tensor b, ct_loc here) {
     if (py_op_is_integer(a) && py_op_is_integer(b)) {
-        a = ct_cast_at(a, CT_F32, here);
-        b = ct_cast_at(b, CT_F32, here);
+        a = ct_cast_at(a, default_float, here);
+        b = ct_cast_at(b, default_float, here);
     }
     return ct_div_at(a, b, here);
 }

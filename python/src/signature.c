@@ -84,7 +84,13 @@ static void signature_replace(PyObject **at, PyObject *by) {
 
 // ------------------------------------------------------------------------------------- binding
 
+// True for whole numbers, and for tensors of one that have no axes.
 static bool signature_is_int(PyObject *o) {
+    if (tensor_check(o)) {
+        const ct_tensor t = tensor_peek(o);
+        const char kind = ct_ok(t) && !ct_rank(t) ? dtype_kind(ct_dtype_of(t)) : 'f';
+        return kind == 'i' || kind == 'u';
+    }
     return !PyBool_Check(o) && (PyLong_Check(o) || (PyIndex_Check(o) && !PyFloat_Check(o)));
 }
 static bool signature_is_sequence(PyObject *o) {
@@ -419,8 +425,8 @@ static PyObject *signature_call_method(const method *m, PyObject *self, PyObject
     TIMES_16(use, n##8)                                                                            \
     TIMES_16(use, n##9)                                                                            \
     TIMES_16(use, n##a)                                                                            \
-    TIMES_16(use, n##b) TIMES_16(use, n##c) TIMES_16(use, n##d) TIMES_16(use, n##e)                \
-        TIMES_16(use, n##f)
+    TIMES_16(use, n##b)                                                                            \
+    TIMES_16(use, n##c) TIMES_16(use, n##d) TIMES_16(use, n##e) TIMES_16(use, n##f)
 #define TIMES_1024(use) TIMES_256(use, 0) TIMES_256(use, 1) TIMES_256(use, 2) TIMES_256(use, 3)
 TIMES_1024(METHOD)
 typedef PyObject *(*method_function)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
@@ -428,7 +434,7 @@ static const method_function method_functions[MAX_METHODS] = {TIMES_1024(NAME)};
 
 // --------------------------------------------------------------------------------------- parsing
 
-static const char *signature_skip_spaces(const char *s) {
+static const char *py_signature_skip_spaces(const char *s) {
     while (*s == ' ') s++;
     return s;
 }
@@ -452,7 +458,7 @@ static PyObject *signature_parse_default(const char *s, size_t n) {
 static bool signature_parse_accepts(const char **at, int *accepts) {
     const char *s = *at;
     for (*accepts = 0;; s++) {
-        s = signature_skip_spaces(s);
+        s = py_signature_skip_spaces(s);
         const size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzNT");
         size_t i = 0;
         while (i < sizeof accept_words / sizeof *accept_words &&
@@ -460,7 +466,7 @@ static bool signature_parse_accepts(const char **at, int *accepts) {
             i++;
         if (i == sizeof accept_words / sizeof *accept_words) return false;
         *accepts |= 1 << i;
-        s = signature_skip_spaces(s + n);
+        s = py_signature_skip_spaces(s + n);
         if (*s != '|') break;
     }
     *at = s;
@@ -490,10 +496,10 @@ static bool signature_parse_parameter(const char **at, overload *v, bool by_name
     if ((n == 5 && !strncmp(s, "input", n)) || (n == 4 && !strncmp(s, "self", n)))
         p->accepts = ACCEPT_TENSOR;
     if (n == 3 && !strncmp(s, "out", n)) v->out = v->n;
-    s = signature_skip_spaces(s + n);
+    s = py_signature_skip_spaces(s + n);
     if (*s == ':' && (s++, !signature_parse_accepts(&s, &p->accepts))) return false;
     if (*s == '=') {
-        s = signature_skip_spaces(s + 1);
+        s = py_signature_skip_spaces(s + 1);
         const char *end = signature_end_of_default(s);
         if (!(p->missing = signature_parse_default(s, (size_t)(end - s)))) return false;
         s = end;
@@ -510,16 +516,16 @@ static bool signature_parse(const char *text, overload *v, const char **open) {
     bool ok = s, by_name = false;
     *open = s;
     v->out = -1;
-    for (s = ok ? signature_skip_spaces(s + 1) : text; ok && *s != ')';) {
+    for (s = ok ? py_signature_skip_spaces(s + 1) : text; ok && *s != ')';) {
         if (s[0] == '*' && (s[1] == ',' || s[1] == ' '))
             by_name = true, s++;
         else if (s[0] == '/')
             s++;
         else
             ok = signature_parse_parameter(&s, v, by_name);
-        s = signature_skip_spaces(s);
+        s = py_signature_skip_spaces(s);
         if (*s == ',')
-            s = signature_skip_spaces(s + 1);
+            s = py_signature_skip_spaces(s + 1);
         else if (*s != ')')
             ok = false;
     }

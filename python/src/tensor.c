@@ -218,10 +218,10 @@ static PyObject *tensor_zeros(PyTypeObject *type, PyObject *sizes, ct_loc here) 
     int64_t dim[CT_MAX_RANK];
     size_t rank;
     if (!ints_parse(sizes, dim, CT_MAX_RANK, &rank, "the sizes")) return NULL;
-    return tensor_wrap(type, ct_zeros_at(CT_F32, (ct_ints){(int64_t)rank, dim}, here), here);
+    return tensor_wrap(type, ct_zeros_at(default_float, (ct_ints){(int64_t)rank, dim}, here), here);
 }
 
-// Tensor(data) is float32 unless a dtype is given, and Tensor(2, 3) has these sizes, as in PyTorch.
+// Tensor(data) is of the default dtype unless one is given, and Tensor(2, 3) has these sizes, as in PyTorch.
 static PyObject *tensor_make(PyTypeObject *type, PyObject *args, PyObject *options) {
     static char *names[] = {"data", "dtype", "requires_grad", NULL};
     PyObject *data, *dtype = Py_None;
@@ -235,7 +235,7 @@ static PyObject *tensor_make(PyTypeObject *type, PyObject *args, PyObject *optio
         !dtype_parse(dtype, &want) || !tensor_parse(data, want, &t, here))
         return NULL;
     if (!want && !tensor_check(data) && ct_ok(t) && dtype_kind(ct_dtype_of(t)) != 'c')
-        t = cast_data_eagerly(t, CT_F32, here);
+        t = cast_data_eagerly(t, default_float, here);
     if (tensor_check(data) && ct_ok(t) &&
         t.bits == tensor_handle(data).bits) // a handle has one Tensor
         t = ct_cast_at(t, ct_dtype_of(t), here);

@@ -9,7 +9,7 @@
 #include "io/utf8.h"
 #include "io/zip.h"
 
-enum { MAX_DEPTH = 32, MAX_TENSORS = 1 << 18, MAX_NAME = 1024 };
+enum { MAX_DEPTH = 32, MAX_TENSORS = 1 << 18, MAX_NAME = 1024, MAX_PICKLE = 1 << 25 };
 
 typedef struct storage {
     const char *key;
@@ -35,10 +35,6 @@ static bool torch_refuse_memory(reader *r, size_t bytes) {
     return ct__err_memory(r->err, CT_NOWHERE, r->file->path, bytes);
 }
 
-static uint64_t torch_element_size(const ct_pickle_type *type) {
-    return type->dtype ? ct_dtype_size(type->dtype) : 1;
-}
-
 // ----------------------------------------------------------------------------------------- storages
 
 static int torch_compare_keys(const void *a, const void *b) {
@@ -53,23 +49,23 @@ static bool torch_add_storage(reader *r, const char *key, const void *data, uint
     return true;
 }
 
-// Finds a storage, which must have as many bytes as the pickle says.
-static const storage *torch_find_storage(reader *r, const ct_pickle_storage *wanted) {
-    char shown[CT_PRINTABLE];
-    const storage key = {.key = wanted->key}, *found = NULL;
-    ct__printable(wanted->key, strlen(wanted->key), shown, sizeof shown);
-    if (r->n_storages)
-        found = bsearch(&key, r->storages, r->n_storages, sizeof *r->storages, torch_compare_keys);
-    if (!found) return (torch_refuse(r, "storage \"%s\" is missing", shown), NULL);
-    uint64_t need, elements = (uint64_t)wanted->elements;
-    if (__builtin_mul_overflow(elements, torch_element_size(wanted->type), &need) ||
-        need != found->bytes)
-        return (torch_refuse(r,
-                             "storage \"%s\" has %" PRIu64 " bytes, not those of %" PRIu64
-                             " elements of %s",
-                             shown, found->bytes, elements, wanted->type->name),
-                NULL);
-    return found;
+static const storage *torch_find_storage(const reader *r, const char *key) {
+    const storage wanted = {.key = key};
+    if (!r->n_storages) return NULL;
+    return bsearch(&wanted, r->storages, r->n_storages, sizeof wanted, torch_compare_keys);
+}
+
+static int64_t torch_record_bytes(void *user, const char *key) {
+    const storage *found = torch_find_storage(user, key);
+    return found ? (int64_t)found->bytes : -1;
+}
+
+static bool torch_sort_storages(reader *r) {
+    if (r->n_storages) qsort(r->storages, r->n_storages, sizeof *r->storages, torch_compare_keys);
+    for (size_t i = 1; i < r->n_storages; i++)
+        if (torch_compare_keys(&r->storages[i - 1], &r->storages[i]) == 0)
+            return torch_refuse(r, "a storage comes twice");
+    return true;
 }
 
 // ------------------------------------------------------------------------------------------- tensors
@@ -102,49 +98,27 @@ static void torch_copy_strided(const ct_pickle_tensor *t, const char *from, size
     }
 }
 
-// Computes the number of elements, and one more than the last index in the storage that the view
-// reads. Returns false if either overflows 63 bits.
-static bool torch_measure_view(const ct_pickle_tensor *t, int64_t *count, int64_t *end) {
-    int64_t reach;
-    *count = 1;
-    *end = t->offset;
-    for (size_t i = 0; i < t->rank; i++)
-        if (t->dim[i] == 0) return *count = 0, true;
-    for (size_t i = 0; i < t->rank; i++)
-        if (__builtin_mul_overflow(*count, t->dim[i], count) ||
-            __builtin_mul_overflow(t->dim[i] - 1, t->stride[i], &reach) ||
-            __builtin_add_overflow(*end, reach, end))
-            return false;
-    return !__builtin_add_overflow(*end, 1, end);
-}
-
 static bool torch_locate_tensor(reader *r, const ct_pickle_tensor *t, const char *shown,
                                 ct_weight *to) {
-    const storage *s = torch_find_storage(r, t->storage);
-    int64_t count, end;
-    uint64_t size = torch_element_size(t->type);
-    if (!s) return false;
-    if (!torch_measure_view(t, &count, &end) || (count && (uint64_t)end > s->bytes / size))
+    const storage *s = torch_find_storage(r, t->storage->key);
+    size_t size = ct_dtype_size(t->type->dtype);
+    if (t->negated)
         return torch_refuse(
-            r, "tensor \"%s\": it reaches beyond its storage, which has %" PRIu64 " elements",
-            shown, s->bytes / size);
-    if (__builtin_mul_overflow((uint64_t)count, size, &to->bytes))
-        return torch_refuse(r, "tensor \"%s\": its size in bytes overflows 64 bits", shown);
-    to->data = s->data;
-    if (count) to->data = s->data + (uint64_t)t->offset * size;
-    if (count && !torch_is_contiguous(t)) {
-        r->copied += to->bytes < r->file->n ? to->bytes : r->file->n + 1;
-        if (r->copied > r->file->n)
-            return torch_refuse(
-                r, "tensor \"%s\": what are views in another order take more bytes than the file",
-                shown);
-        char *copy = ct__arena(r->arena, to->bytes);
-        if (!copy) return torch_refuse_memory(r, to->bytes);
-        torch_copy_strided(t, to->data, size, copy);
-        to->data = copy;
-    }
-    to->at =
-        (uint64_t)(s->data - (const char *)r->file->map) + (count ? (uint64_t)t->offset * size : 0);
+            r, "tensor \"%s\" is conjugated or negated when it is used, which is not supported",
+            shown);
+    to->bytes = (uint64_t)t->elements * size;
+    to->data = s->data + (t->elements ? (uint64_t)t->offset * size : 0);
+    to->at = (uint64_t)((const char *)to->data - (const char *)r->file->map);
+    if (!t->elements || torch_is_contiguous(t)) return true;
+    r->copied += to->bytes < r->file->n ? to->bytes : r->file->n + 1;
+    if (r->copied > r->file->n)
+        return torch_refuse(
+            r, "tensor \"%s\": what are views in another order take more bytes than the file",
+            shown);
+    char *copy = ct__arena(r->arena, to->bytes);
+    if (!copy) return torch_refuse_memory(r, to->bytes);
+    torch_copy_strided(t, to->data, size, copy);
+    to->data = copy;
     return true;
 }
 
@@ -186,8 +160,8 @@ static bool torch_add_dict(reader *r, ct_pickle_value *dict, int depth) {
             name = number;
         } else if (key->kind != CT_PICKLE_TEXT) {
             continue;
-        } else if (memchr(name, '\0', n)) {
-            return torch_refuse(r, "a zero byte in the name of a tensor");
+        } else if (memchr(name, '\0', n) || ct__utf8_bad(name, n) < n) {
+            return torch_refuse(r, "the name of a tensor has a zero byte or is not UTF-8");
         }
         if (outer + n > MAX_NAME)
             return torch_refuse(r, "the name of a tensor has %zu bytes, at most %d are read",
@@ -207,12 +181,14 @@ static bool torch_add_dict(reader *r, ct_pickle_value *dict, int depth) {
 }
 
 static bool torch_add_tensors(reader *r, ct_pickle_value *top) {
-    if (r->n_storages) qsort(r->storages, r->n_storages, sizeof *r->storages, torch_compare_keys);
-    for (size_t i = 1; i < r->n_storages; i++)
-        if (torch_compare_keys(&r->storages[i - 1], &r->storages[i]) == 0)
-            return torch_refuse(r, "a storage comes twice");
     if (top->kind != CT_PICKLE_DICT) return torch_refuse(r, "it holds no dict of tensors by name");
     return torch_add_dict(r, top, 0);
+}
+
+static bool torch_label(reader *r, ct_pickle *pickle, const char *part) {
+    pickle->label = ct__arena_printf(r->arena, "%s: pytorch: %s", r->file->path, part);
+    pickle->budget = CT_PICKLE_BUDGET(r->file->n);
+    return pickle->label || torch_refuse_memory(r, strlen(r->file->path));
 }
 
 // ---------------------------------------------------------------------------------------- zip archives
@@ -227,9 +203,9 @@ typedef struct archive {
 // Unpacks data.pkl, which is small; free it with ct__free.
 static char *torch_unzip_pickle(reader *r, const ct_zip *zip, const ct_zip_entry *e) {
     ct_zip_stream stream;
-    if (e->bytes > CT_PICKLE_MAX_BYTES)
+    if (e->bytes > MAX_PICKLE)
         return (torch_refuse(r, "data.pkl has %" PRIu64 " bytes, at most %d are read", e->bytes,
-                             CT_PICKLE_MAX_BYTES),
+                             MAX_PICKLE),
                 NULL);
     char *bytes = ct__malloc(e->bytes + 1);
     if (!bytes) return (torch_refuse_memory(r, e->bytes + 1), NULL);
@@ -272,9 +248,9 @@ static bool torch_read_entry(reader *r, archive *a, ct_zip_entry *e) {
 
 static bool torch_read_archive(reader *r, archive *a) {
     ct_zip_entry e;
-    ct_pickle pickle = {.label = r->file->path, .part = "pytorch: data.pkl"};
+    ct_pickle pickle = {.record_bytes = torch_record_bytes, .user = r};
     ct_pickle_value *top;
-    size_t used;
+    size_t at = 0;
     if (a->zip.file.n != r->file->n) return torch_refuse(r, "the file changes while it is read");
     for (uint64_t i = 0; i < a->zip.n; i++)
         if (!ct__zip_next(&a->zip, &a->names, &e, r->err) || !torch_read_entry(r, a, &e))
@@ -282,8 +258,8 @@ static bool torch_read_archive(reader *r, archive *a) {
     if (!ct__zip_check_end(&a->zip, r->err)) return false;
     if (!a->pickle.name) return torch_refuse(r, "the archive has no data.pkl");
     a->bytes = torch_unzip_pickle(r, &a->zip, &a->pickle);
-    bool ok = a->bytes &&
-              ct__pickle_read(&pickle, a->bytes, a->pickle.bytes, &top, &used, r->err) &&
+    bool ok = a->bytes && torch_sort_storages(r) && torch_label(r, &pickle, "data.pkl") &&
+              ct__pickle_read(&pickle, a->bytes, a->pickle.bytes, &at, &top, r->err) &&
               torch_add_tensors(r, top);
     ct__arena_free(&pickle.arena);
     return ok;
@@ -301,56 +277,52 @@ static bool torch_read_zip(reader *r) {
 
 // --------------------------------------------------------------------------- files before PyTorch 1.6
 
-typedef struct legacy {
-    ct_pickle pickle;
-    const unsigned char *at, *end;
-} legacy;
-
-static ct_pickle_value *torch_next_pickle(reader *r, legacy *l) {
+static ct_pickle_value *torch_next_pickle(reader *r, ct_pickle *pickle, size_t *at) {
     ct_pickle_value *v;
-    size_t left = (size_t)(l->end - l->at), used;
-    if (!ct__pickle_read(&l->pickle, l->at, left < CT_PICKLE_MAX_BYTES ? left : CT_PICKLE_MAX_BYTES,
-                         &v, &used, r->err))
-        return NULL;
-    l->at += used;
-    return v;
+    size_t n = r->file->n < MAX_PICKLE ? r->file->n : MAX_PICKLE;
+    return ct__pickle_read(pickle, r->file->map, n, at, &v, r->err) ? v : NULL;
 }
 
 // Reads a storage's number of elements, then these.
-static bool torch_read_storage(reader *r, legacy *l, const char *key) {
-    const ct_pickle_storage *s = l->pickle.storages;
-    uint64_t elements, bytes, left = (uint64_t)(l->end - l->at);
+static bool torch_read_storage(reader *r, const ct_pickle *pickle, const char *key, size_t *at) {
+    const ct_pickle_storage *s = pickle->storages;
+    uint64_t elements, bytes, left = r->file->n - *at;
     char shown[CT_PRINTABLE];
     ct__printable(key, strlen(key), shown, sizeof shown);
     while (s && strcmp(s->key, key) != 0) s = s->next;
     if (!s) return torch_refuse(r, "storage \"%s\" is no tensor's", shown);
     if (left < sizeof elements)
         return torch_refuse(r, "the file ends before storage \"%s\"", shown);
-    memcpy(&elements, l->at, sizeof elements);
-    l->at += sizeof elements;
-    if (__builtin_mul_overflow(elements, torch_element_size(s->type), &bytes) ||
+    const char *data = (const char *)r->file->map + *at + sizeof elements;
+    memcpy(&elements, data - sizeof elements, sizeof elements);
+    if (__builtin_mul_overflow(elements, ct_dtype_size(s->type->dtype), &bytes) ||
         bytes > left - sizeof elements)
         return torch_refuse(r, "storage \"%s\" has %" PRIu64 " elements of %s, more than the file",
                             shown, elements, s->type->name);
-    const void *data = l->at;
-    l->at += bytes;
+    *at += sizeof elements + bytes;
     return torch_add_storage(r, s->key, data, bytes);
 }
 
-static bool torch_read_pickles(reader *r, legacy *l) {
-    ct_pickle_value *top = NULL, *keys = NULL;
+// The object is read twice, first without the storages, which come after it.
+static bool torch_read_pickles(reader *r, ct_pickle *pickle) {
+    ct_pickle_value *top, *keys;
+    size_t at = 0;
     for (int i = 0; i < 3; i++) // the magic number, the format's version, the system's properties
-        if (!torch_next_pickle(r, l)) return false;
-    if (!(top = torch_next_pickle(r, l)) || !(keys = torch_next_pickle(r, l))) return false;
+        if (!torch_next_pickle(r, pickle, &at)) return false;
+    size_t begin = at;
+    if (!torch_next_pickle(r, pickle, &at) || !(keys = torch_next_pickle(r, pickle, &at)))
+        return false;
     if (keys->kind != CT_PICKLE_LIST) return torch_refuse(r, "the storages' keys are no list");
     for (size_t i = 0; i < keys->count; i++) {
         const ct_pickle_value *key = keys->items[i];
         if (key->kind != CT_PICKLE_TEXT) return torch_refuse(r, "a storage's key is no string");
         char *name = ct__arena_printf(r->arena, "%.*s", (int)key->n, key->s);
         if (!name) return torch_refuse_memory(r, key->n);
-        if (!torch_read_storage(r, l, name)) return false;
+        if (!torch_read_storage(r, pickle, name, &at)) return false;
     }
-    return torch_add_tensors(r, top);
+    pickle->record_bytes = torch_record_bytes;
+    return torch_sort_storages(r) && (top = torch_next_pickle(r, pickle, &begin)) &&
+           torch_add_tensors(r, top);
 }
 
 static const unsigned char legacy_magic[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c, 0x46,
@@ -363,9 +335,9 @@ static bool torch_read_legacy(reader *r) {
     if (n < sizeof legacy_magic || memcmp(start, legacy_magic, sizeof legacy_magic) != 0)
         return torch_refuse(r, "it begins with \"%s\", as nothing that torch.save writes",
                             ct__printable_bytes(start, n < 8 ? n : 8, shown, sizeof shown));
-    legacy l = {{.label = r->file->path, .part = "pytorch: a pickle"}, start, start + n};
-    bool ok = torch_read_pickles(r, &l);
-    ct__arena_free(&l.pickle.arena);
+    ct_pickle pickle = {.user = r};
+    bool ok = torch_label(r, &pickle, "a pickle") && torch_read_pickles(r, &pickle);
+    ct__arena_free(&pickle.arena);
     return ok;
 }
 

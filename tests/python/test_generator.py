@@ -71,7 +71,7 @@ def test_draws_that_are_impossible():
     assert cotan.multinomial(i([0.0, 1.0, 0.0]), 3).tolist() == [1, -1, -1]
     assert cotan.multinomial(i([[0.0, 0.0], [1.0, -1.0], [nan, 1.0], [inf, 1.0], [0.0, 3.0]]), 2, True).tolist() == [[-1, -1]] * 4 + [[1, 1]]
     assert cotan.multinomial(i([1e-300, 0.0], dtype=cotan.float64), 2, True).tolist() == [0, 0]
-    assert cotan.distributions.Categorical(logits=i([-inf, -inf])).sample((2,)).tolist() == [-1, -1]
+    assert cotan.distributions.Categorical(logits=i([-inf, -inf]), validate_args=False).sample((2,)).tolist() == [-1, -1]
     assert cotan.bernoulli(i([0.0, 1.0, -1.0, 2.0, nan])).tolist() == [0, 1, 0, 1, 0]
     assert cotan.zeros(2, 3).bernoulli_(i([0.0, 1.0, 1.0])).tolist() == [[0, 1, 1]] * 2
     half = cotan.distributions.Bernoulli(i([1.0, 0.001], dtype=cotan.bfloat16)).sample((20_000,)).float().mean(0).tolist()

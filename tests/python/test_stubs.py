@@ -131,8 +131,8 @@ def test_the_stub_is_current():
 MODULES = ["_creation", "_elementwise", "_more", "_reductions", "_searching", "_shaping"]
 HELPERS = set("""BOOL COMPLEX DEFAULTS Extreme FLOATS INTEGERS SIGNED Tensor UNSIGNED concat_parts conj_transposed device_of_tensor diagonals
 expanded_sizes extreme_with_indices finish_new_tensor lower_median make_view move_to_device normalize_axes normalize_axis
-parse_size_args parse_sizes promote_pair reduced root_with_zero_grad scalar_of_dtype sort_with_indices split_sizes squeezed_sizes
-strong swapped_axes value widened wrap_negative_indices""".split())
+parse_size_args parse_sizes promote_pair reduced root_with_zero_grad scalar_of_dtype scatter_flat sort_with_indices split_sizes
+squeezed_sizes strong swapped_axes unravel value widened wrap_negative_indices""".split())
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -18,7 +18,7 @@ def is_autocast_available(device_type):
 def get_autocast_dtype(device_type="cpu"):
     """Returns the dtype of products if autocasting is on, else the device's default."""
     current = _core._autocast_dtype()
-    return current if current in _LOW else _DEFAULTS[device_type]
+    return current if current in _LOW else _DEFAULTS.get(device_type, _core.float16)
 
 
 def is_autocast_enabled(device_type=None):

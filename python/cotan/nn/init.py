@@ -5,6 +5,7 @@ import warnings
 
 from .. import _core, _random
 from .._core import ops
+from .._dtypes import get_default_dtype
 from .._grad import no_grad
 
 
@@ -165,4 +166,4 @@ uniform, normal, constant, eye, dirac, xavier_uniform, xavier_normal, kaiming_un
 
 def empty_parameter_values(shape, dtype=None):
     """Returns zeros, which a layer's reset_parameters overwrites."""
-    return _core.full(tuple(shape), 0, dtype or _core.float32)
+    return _core.full(tuple(shape), 0, dtype or get_default_dtype())

@@ -82,6 +82,7 @@ def _move_to_device_after(init):
     def __init__(self, *args, **kwargs):
         init(self, *args, **kwargs)
         device = kwargs.get("device") if len(args) < place else args[place - 1]
+        device = _devices.default_device.names[-1] if device is None else device
         if device is not None:
             self.to(device)
 
@@ -266,6 +267,9 @@ class Module:
         return sorted(name for name in names if not name[:1].isdigit())
 
     def __setstate__(self, state):
+        if "_hooks_with_kwargs" not in state:  # of a file of PyTorch, whose hooks are others
+            Module.__init__(self)
+            state = {name: value for name, value in state.items() if not (name.startswith("_") and "hook" in name)}
         self.__dict__.update(state)
         self.__dict__.setdefault("_backward_pre_hooks", OrderedDict())
 

@@ -13,8 +13,9 @@ import re
 
 from .. import _core
 from .._core import Tensor
-from .._dtypes import can_cast
+from .._dtypes import category
 from .._torch_function import disabled_torch_function
+from ._docs import doc_of
 
 FLOATS, BOOLS, REAL = 1, 2, 4  # as in python/src/call.h
 
@@ -70,7 +71,7 @@ def define(signature, forms="f", alias=(), op=None, floats=False, bools=False, r
         row.capsule = _core._define(row.capsule, signature, function, op, FLOATS * floats | BOOLS * bools | REAL * real)
         row.signatures.append(signature)
         if first:
-            row.forms, row.doc = forms, getattr(function, "__doc__", None) or ""
+            row.forms, row.doc = forms, getattr(function, "__doc__", None) or doc_of(name)
             for known_as in (name, *((alias,) if isinstance(alias, str) else alias)):
                 _add_forms(row, known_as, forms)
         return function
@@ -78,10 +79,15 @@ def define(signature, forms="f", alias=(), op=None, floats=False, bools=False, r
     return decorate
 
 
+def functions_of(namespace):
+    """Returns the functions of a namespace, such as "fft", by their names in it."""
+    return {name.rpartition(".")[2]: f for name, f in functions.items() if name.rpartition(".")[0] == namespace}
+
+
 def _write_one(name, out, result):
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be a Tensor, not {type(out).__name__}")
-    if not can_cast(result.dtype, out.dtype) and out.dtype.kind < result.dtype.kind:
+    if category(out.dtype) < category(result.dtype):
         raise RuntimeError(f"result type {result.dtype.name} can't be cast to the desired output type {out.dtype.name}")
     if out.requires_grad or result.requires_grad:
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, "

@@ -1,18 +1,11 @@
 """Elementwise functions with PyTorch's signatures and promotion."""
 import math
-from collections import namedtuple
 
 from .. import _core, _elementwise
 from .._core import Tensor, ops
-from .._dtypes import BOOL, COMPLEX, FLOATS, INTEGERS, get_default_dtype, promote_types
+from .._dtypes import BOOL, COMPLEX, FLOATS, category, get_default_dtype, promote_types
+from . import return_types
 from ._define import define
-
-FrExp = namedtuple("frexp", "mantissa exponent")
-
-
-def category(dtype):
-    """Returns 0 for bool, 1 for integers, 2 for floats, 3 for complex numbers."""
-    return 0 if dtype in BOOL else 1 if dtype in INTEGERS else 2 if dtype in FLOATS else 3
 
 
 def common_dtype(*operands):
@@ -202,7 +195,7 @@ def ldexp(input, other):
 @define("frexp(input, *, out=None)", "fm")
 def frexp(input):
     """Returns (mantissa, exponent) with input = mantissa 2^exponent."""
-    return FrExp(*_elementwise.frexp(input))
+    return return_types.frexp(*_elementwise.frexp(input))
 
 
 @define("bitwise_not(input, *, out=None)", "fmi", op="not_")

@@ -5,10 +5,9 @@ from collections import namedtuple
 from .. import _core, _reductions, _transforms
 from .._core import Tensor, ops
 from .._dtypes import BOOL, COMPLEX, FLOATS
+from . import return_types
 from ._define import define
 from ._pointwise import as_float, logaddexp_complex, with_bools
-
-MinMax = namedtuple("aminmax", "min max")
 
 
 def axes_of(name, x, dim):
@@ -40,6 +39,12 @@ def along_axis(function):
 
     of_any_rank.__name__, of_any_rank.__doc__ = function.__name__, function.__doc__
     return of_any_rank
+
+
+def named(name, function):
+    """Makes a function of (input, dim, …) return PyTorch's named tuple, and work on a tensor without axes."""
+    function = along_axis(function)
+    return lambda *args: getattr(return_types, name)(*function(*args))
 
 
 def _summed(x, dtype):
@@ -150,7 +155,7 @@ def _define_extreme(name, largest):
     along.__name__ = name
     define(f"{name}(input, *, out=None)", "fm")(of_all)
     define(f"{name}(input, other: Tensor, *, out=None)", op=pair, bools=True)(getattr(ops, pair))
-    define(f"{name}(input, dim: int, keepdim: bool=False, *, out=None)")(along_axis(along))
+    define(f"{name}(input, dim: int, keepdim: bool=False, *, out=None)")(named(name, along))
     define(f"a{name}(input, dim: int|ints=(), keepdim: bool=False, *, out=None)", "fm")(over)
 
     def arg(input, dim, keepdim):
@@ -171,7 +176,7 @@ _define_extreme("min", False)
 def aminmax(input, dim, keepdim):
     """Returns (min, max) of all elements or along an axis."""
     axes = axes_of("aminmax", input, dim)
-    return MinMax(*(with_bools(op)(input, axes=axes, keepdims=keepdim) for op in (ops.min, ops.max)))
+    return return_types.aminmax(*(with_bools(op)(input, axes=axes, keepdims=keepdim) for op in (ops.min, ops.max)))
 
 
 # --------------------------------------------------------------------------------------------- moments
@@ -222,7 +227,7 @@ def median(input):
     return _reductions.lower_median(input) if input.numel() else _core.full((), math.nan, input.dtype)
 
 
-define("median(input, dim: int, keepdim: bool=False, *, out=None)")(along_axis(_reductions.lower_median))
+define("median(input, dim: int, keepdim: bool=False, *, out=None)")(named("median", _reductions.lower_median))
 
 
 def _nanmedian(input, dim, keepdim):
@@ -242,7 +247,7 @@ def nanmedian(input):
     return _nanmedian(ops.reshape(input, (-1,)), 0, False).values
 
 
-define("nanmedian(input, dim: int, keepdim: bool=False, *, out=None)")(along_axis(_nanmedian))
+define("nanmedian(input, dim: int, keepdim: bool=False, *, out=None)")(named("nanmedian", _nanmedian))
 
 
 def _interpolated(line, place, last, interpolation):
@@ -318,8 +323,8 @@ def _cumprod(input, dim, dtype):
 
 define("cumsum(input, dim: int, *, dtype: dtype=None, out=None)", "fmi")(_cumsum)
 define("cumprod(input, dim: int, *, dtype: dtype=None, out=None)", "fmi")(_cumprod)
-define("cummax(input, dim: int, *, out=None)", "fm")(along_axis(with_bools(_reductions.cummax)))
-define("cummin(input, dim: int, *, out=None)", "fm")(along_axis(with_bools(_reductions.cummin)))
+define("cummax(input, dim: int, *, out=None)", "fm")(named("cummax", with_bools(_reductions.cummax)))
+define("cummin(input, dim: int, *, out=None)", "fm")(named("cummin", with_bools(_reductions.cummin)))
 
 
 @along_axis

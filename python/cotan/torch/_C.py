@@ -1,0 +1,59 @@
+"""Names of torch._C that programs touch: errors and types to check against, and switches, which do nothing."""
+import contextlib
+
+from .. import LinAlgError as _LinAlgError  # noqa: F401
+from .. import Generator, Tensor  # noqa: F401
+from .._core import dtype  # noqa: F401
+from ._tables import absent
+
+__path__ = []
+_INNER = "PyTorch's own machinery is not there"
+Graph, Value, Node, _CudaDeviceProperties, ScriptModule, ScriptFunction, Future, FunctionSchema, Type = (
+    absent("_C", name, _INNER)
+    for name in "Graph Value Node _CudaDeviceProperties ScriptModule ScriptFunction Future FunctionSchema Type".split())
+TensorBase = _TensorBase = Tensor
+
+
+class DispatchKey:
+    """Names of PyTorch's dispatch keys."""
+    AutocastCPU = AutocastCUDA = AutocastXPU = CPU = CUDA = Autograd = Meta = CompositeImplicitAutograd = "CPU"
+
+
+class DispatchKeySet(frozenset):
+    """A set of such names."""
+
+    def __new__(cls, *keys):
+        return super().__new__(cls, keys)
+
+
+def _get_privateuse1_backend_name():
+    return "privateuseone"
+
+
+def _log_api_usage_once(event):
+    """Does nothing."""
+
+
+def _nothing(*args, **options):
+    return None
+
+
+def _no(*args, **options):
+    return False
+
+
+def _context(*args, **options):
+    return contextlib.nullcontext()
+
+
+_get_tracing_state = _jit_set_profiling_mode = _jit_set_profiling_executor = _jit_set_texpr_fuser_enabled = _nothing
+_jit_override_can_fuse_on_cpu = _jit_override_can_fuse_on_gpu = _jit_set_nvfuser_enabled = _jit_set_nvfuser_guard_mode = _nothing
+_jit_set_nvfuser_single_node_mode = _jit_set_inline_everything_mode = _jit_clear_class_registry = _nothing
+_set_graph_executor_optimize = _nothing
+_jit_can_fuse_on_cpu = _jit_can_fuse_on_gpu = _cuda_isInBadFork = _is_torch_function_enabled = _no
+_has_mkldnn = _has_cuda = _has_mps = has_openmp = has_mkl = has_lapack = False
+DisableTorchFunctionSubclass = DisableTorchFunction = _ExcludeDispatchKeyGuard = _DisableFuncTorch = _context
+
+
+def _get_accelerator(check=None):
+    return "cpu"

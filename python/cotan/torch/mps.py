@@ -1,0 +1,4 @@
+"""torch.mps on a machine without such a device."""
+from .._no_device import answers
+
+globals().update(answers("mps"))
