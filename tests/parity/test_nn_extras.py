@@ -130,6 +130,25 @@ def test_names_beside():
     compare(lambda l, x: l.nn.functional.max_pool2d_with_indices(x, 2), IMAGE)
 
 
+def test_shapes_beside():
+    compare(lambda l, a, b: l.nn.functional.cosine_similarity(a, b, dim=-2), drawn(1, 1, 2, 3), drawn(2, 2, 1, 3))
+    places = np.array([[[[0, 0], [5, 7]]]])
+    compare(lambda l, x: l.nn.functional.max_unpool2d(x, l.tensor(places), 2), np.array([[[[2.0, 2.0], [1.0, 3.0]]]], "float32"))
+    for pads in ((-3, 2), (-6, 1, 0, 0), (2, -4)):
+        compare(lambda l, x: l.nn.functional.pad(x, pads, mode="replicate"), IMAGE if len(pads) == 4 else IMAGE[0])
+
+
+@needs_2
+def test_attention_beside():
+    def static(library, q, k, own):
+        return library.nn.functional.multi_head_attention_forward(
+            q, k, k, 6, 2, library.tensor(drawn(1, 18, 6)), library.tensor(drawn(2, 18)), None, None, False, 0.0,
+            library.tensor(drawn(3, 6, 6)), library.tensor(drawn(4, 6)), static_k=own, static_v=own)
+
+    compare(static, drawn(5, 4, 2, 6), drawn(6, 5, 2, 6), drawn(7, 4, 5, 3))
+    compare(lambda l, q, k: l.nn.functional.scaled_dot_product_attention(q, k, k, is_causal=True), drawn(1, 4, 3, 8), drawn(2, 2, 4, 6, 8))
+
+
 @pytest.mark.parametrize("options", [{"max_norm": 1.0}, {"max_norm": 1.0, "norm_type": 1.0}, {"scale_grad_by_freq": True},
                                      {"scale_grad_by_freq": True, "padding_idx": 2}])
 def test_embedding(options):

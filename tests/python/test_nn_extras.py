@@ -52,6 +52,8 @@ def test_resampling():
         near(F.interpolate(cotan.full((1, 1, 9, 7), 3.0), size=(4, 3), mode=mode, antialias=True), np.full((1, 1, 4, 3), 3.0))
     ramp = F.interpolate(cotan.arange(8.0).reshape(1, 1, 1, 8).expand(1, 1, 4, 8), size=(4, 4), mode="bilinear", antialias=True)
     near(ramp[0, 0, 0, 1:3], [2.5, 4.5])
+    spike = F.interpolate(cotan.eye(8)[3].reshape(1, 1, 1, 8).expand(1, 1, 4, 8), size=(4, 4), mode="bilinear", antialias=True)
+    near(spike[0, 0, 0, 1:3], [3 / 8, 1 / 8])  # a triangle of width 4
     with pytest.raises(ValueError, match="Anti-alias option is restricted"):
         F.interpolate(cotan.zeros(1, 1, 4), size=2, mode="linear", antialias=True)
     with pytest.raises(RuntimeError, match="bicubic"):
@@ -72,6 +74,42 @@ def test_embeddings():
     near(weight, [[0.6, 0.8], [0.3, 0.4], [6.0, 8.0]])
     F.embedding(cotan.asarray([1, 1, 0]), weight, scale_grad_by_freq=True).sum().backward()
     assert weight.grad.tolist() == [[1, 1], [1, 1], [0, 0]]
+
+
+def test_shapes_and_dtypes_beside():
+    x1, x2 = array(1, 2, 3), array(2, 1, 3, seed=1)
+    a, b = (np.broadcast_to(x, (2, 2, 3)) for x in (x1, x2))
+    cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    near(F.cosine_similarity(cotan.asarray(x1), cotan.asarray(x2), dim=-2), cosine)
+    assert F.normalize(cotan.asarray(-4.0), dim=0).item() == -1 and F.cosine_similarity(cotan.asarray(2.0), cotan.asarray(-3.0), dim=0).item() == -1
+    out = cotan.zeros(1, 2)
+    assert F.normalize(cotan.asarray([[3.0, 4.0]]), out=out) is out
+    near(out, [[0.6, 0.8]])
+    x = cotan.tensor([[[5.0, 5.0, 1.0]]], requires_grad=True)
+    F.max_unpool1d(x, cotan.asarray([[[1, 1, 0]]]), 1, output_size=(3,)).backward(cotan.asarray([[[2.0, 3.0, 4.0]]]))
+    assert x.grad.tolist() == [[[3, 3, 2]]]  # both elements of position 1 have its gradient
+    row = cotan.arange(4.0).reshape(1, 1, 4)
+    assert F.pad(row, (-3, 2), mode="replicate").tolist() == [[[3, 3, 3]]] and F.pad(row, (-4, 1), mode="replicate").tolist() == [[[3]]]
+    whole = cotan.arange(6).reshape(1, 1, 6)
+    assert F.conv1d(whole, cotan.asarray([[[1, -2, 1]]])).tolist() == [[[0, 0, 0, 0]]] and F.hardtanh(whole, 1, 3).dtype == cotan.int64
+    assert F.threshold(whole, 2, -7)[0, 0].tolist() == [-7, -7, -7, 3, 4, 5]
+    near(F.tanhshrink(whole)[0, 0, :2], [0.0, 1 - np.tanh(1.0)])
+    q, k = cotan.asarray(array(3, 2, 4)), cotan.asarray(array(5, 3, 6, 4, seed=1))
+    shared = F.scaled_dot_product_attention(q, k, k)
+    near(shared, F.scaled_dot_product_attention(q.expand(5, 3, 2, 4), k, k).numpy())
+
+
+def test_given_keys():
+    """With static keys and values, those that are projected have no effect."""
+    q, weight, bias, own = cotan.asarray(array(2, 1, 4)), cotan.asarray(array(12, 4)), cotan.zeros(12), cotan.asarray(array(2, 3, 2, seed=2))
+
+    def attend(key, static=own):
+        return F.multi_head_attention_forward(q, key, key, 4, 2, weight, bias, None, None, False, 0.0, cotan.eye(4), cotan.zeros(4),
+                                              need_weights=False, static_k=static, static_v=static)[0]
+
+    near(attend(cotan.zeros(3, 1, 4)), attend(cotan.ones(3, 1, 4)).numpy())
+    scores = (q[:, 0] @ weight[:4].mT).reshape(2, 2, 2).transpose(0, 1) @ own.mT / 2 ** 0.5
+    near(attend(q), (cotan.softmax(scores, -1) @ own).transpose(0, 1).reshape(2, 1, 4).numpy())
 
 
 def test_older_reductions():
@@ -148,7 +186,7 @@ def test_lazy_modules():
     with pytest.raises(RuntimeError, match="Can't access the shape of an uninitialized parameter"):
         net[0].weight.shape
     weight = net[0].weight
-    twin = copy.deepcopy(net)
+    twin = pickle.loads(pickle.dumps(copy.deepcopy(net)))
     assert net(cotan.ones(2, 5)).shape == (2, 3) and net[0].weight is weight and weight.shape == (3, 5)
     assert type(net[0]) is nn.Linear and type(weight) is nn.Parameter and not net[0]._forward_pre_hooks
     twin.load_state_dict(net.state_dict())
@@ -177,6 +215,17 @@ def test_adaptive_softmax():
     assert layer.predict(x).tolist() == logs.argmax(1).tolist()
     with pytest.raises(RuntimeError, match="Target values should be in"):
         layer(x, cotan.asarray([0, 3, 10, 2, 7]))
+
+
+def test_norms_beside():
+    """Of four channels of ones, the second sees three neighbours; from the third on the first channel counts as well."""
+    near(nn.CrossMapLRN2d(3, alpha=3.0, beta=1.0, k=0.0)(cotan.ones(1, 4, 1, 1))[0, :, 0, 0], [1 / 2, 1 / 3, 1 / 4, 1 / 3])
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).eval()
+    converted = nn.SyncBatchNorm.convert_sync_batchnorm(net)
+    assert type(converted[1]) is nn.SyncBatchNorm and converted is net and not converted[1].training
+    own = nn.BatchNorm1d(3)
+    made = nn.SyncBatchNorm.convert_sync_batchnorm(own)
+    assert made.weight is own.weight and made.running_var is own.running_var
 
 
 def test_wrappers():
@@ -258,6 +307,15 @@ def test_orthogonal(orthogonal_map, shape):
     near(q @ q.T if shape[0] < shape[1] else q.T @ q, np.eye(min(shape)), 1e-4)
     layer(cotan.ones(1, shape[1])).sum().backward()
     assert cotan.isfinite(original.grad).all().item() and original.grad.abs().sum().item() > 0
+    plain = nn.Linear(shape[1], shape[0])
+    if orthogonal_map == "householder":
+        before = plain.weight.numpy().copy()
+        made = parametrizations.orthogonal(plain, orthogonal_map=orthogonal_map, use_trivialization=False).weight.numpy()
+        near(np.triu(made.T @ before if shape[0] >= shape[1] else made @ before.T, 0)[0, 0] > 0, True)
+    else:  # the tensor itself is the original
+        before = plain.weight.tolist()
+        parametrizations.orthogonal(plain, orthogonal_map=orthogonal_map, use_trivialization=False)
+        assert plain.parametrizations.weight.original.tolist() == before
     with pytest.raises(ValueError, match="orthogonal_map has to be one of"):
         parametrizations.orthogonal(nn.Linear(2, 2), orthogonal_map="qr")
 
@@ -323,6 +381,18 @@ def test_lbfgs_on_rosenbrock():
         cotan.optim.LBFGS([x], line_search_fn="armijo").step(closure)
     with pytest.raises(ValueError, match="per-parameter options"):
         cotan.optim.LBFGS([{"params": [x]}, {"params": [nn.Parameter(cotan.ones(1))]}])
+
+
+def test_averaged_descent():
+    """The means of ASGD are those of the parameters after the first t0 + 1 steps."""
+    x = nn.Parameter(cotan.zeros(1))
+    optimizer, values = cotan.optim.ASGD([x], lr=1.0, lambd=0, t0=1), []
+    for grad in (1.0, 2.0, 3.0, 4.0):
+        x.grad = cotan.full((1,), grad)
+        optimizer.step()
+        values.append(x.item())
+    assert values == [-1, -3, -6, -10]
+    near(optimizer.state[x]["ax"], [np.mean(values[2:])])
 
 
 def test_rows_without_gradients_stay():

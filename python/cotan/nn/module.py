@@ -48,6 +48,13 @@ class RemovableHandle:
     def __exit__(self, *exception):
         self.remove()
 
+    def __getstate__(self):
+        return self.id, [each() for each in self._dicts]
+
+    def __setstate__(self, state):
+        self.id, dicts = state
+        self._dicts = [weakref.ref(each) if isinstance(each, OrderedDict) else lambda each=each: each for each in dicts]
+
 
 def _add_hook(hooks, hook, prepend=False):
     handle = RemovableHandle(hooks)

@@ -3,6 +3,7 @@ import functools
 
 from ... import _core
 from ..._core import ops
+from ..._dtypes import FLOATS
 from ..._random import unit_floats, next_key
 from .base import axis_of, concat, in_float32_if_narrow, slice_axis, finish_inplace
 
@@ -27,6 +28,8 @@ def relu6(input, inplace=False):
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    if input.dtype not in FLOATS:
+        return finish_inplace(input, ops.clamp(input, int(min_val), int(max_val)), inplace)
     return finish_inplace(input, ops.hardtanh(input, low=float(min_val), high=float(max_val)), inplace)
 
 
@@ -108,7 +111,7 @@ def softshrink(input, lambd=0.5):
 
 
 def tanhshrink(input):
-    return input - ops.tanh(input)
+    return input - ops.tanh(input if input.dtype in FLOATS else ops.cast(input, "float32"))
 
 
 def softplus(input, beta=1.0, threshold=20.0):
@@ -130,6 +133,8 @@ def logsigmoid(input):
 
 
 def threshold(input, threshold, value, inplace=False):
+    if input.dtype not in FLOATS:
+        return finish_inplace(input, ops.select(ops.greater(input, int(threshold)), input, int(value)), inplace)
     return finish_inplace(input, ops.threshold(input, float(threshold), float(value)), inplace)
 
 
@@ -182,7 +187,9 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     wide = in_float32_if_narrow(input)
-    return ops.cast(wide / ops.maximum(vector_norm(wide, p, dim, keepdim=True), float(eps)), input.dtype)
+    norm = vector_norm(wide, p, dim, keepdim=True) if input.shape else ops.abs(wide)
+    result = ops.cast(wide / ops.maximum(norm, float(eps)), input.dtype)
+    return result if out is None else out.copy_(result)
 
 
 def vector_norm(x, p=2.0, dim=None, keepdim=False):

@@ -2,6 +2,7 @@
 import math
 
 from ..._core import ops
+from ..._shaping import broadcast_shapes
 from .activation import dropout
 from .base import concat, slice_axis
 from .window import linear, pad
@@ -19,6 +20,9 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     if not enable_gqa and len(query.shape) > 2 and query.shape[-3] != key.shape[-3] != 1:
         raise RuntimeError(f"scaled_dot_product_attention: the query has {query.shape[-3]} heads, the key {key.shape[-3]}; heads that "
                            "share keys are asked for by enable_gqa=True")
+    if query.ndim != key.ndim or key.ndim != value.ndim:  # axes before (..., T, D) broadcast
+        lead = broadcast_shapes(*(tuple(x.shape)[:-2] for x in (query, key, value)))
+        query, key, value = (ops.expand(x, (*lead, *tuple(x.shape)[-2:])) for x in (query, key, value))
     if _op_supports_mask(query, attn_mask):
         keep = None
         if dropout_p:
@@ -119,6 +123,8 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else in_proj_weight
     q, k, v = _project(query, key, value, weights, in_proj_bias)
+    if (static_k is not None or static_v is not None) and (bias_k is not None or add_zero_attn):
+        raise RuntimeError("multi_head_attention_forward: bias_k and add_zero_attn cannot be added to static_k and static_v")
     more = (bias_k is not None) + bool(add_zero_attn)
     if bias_k is not None:
         k = concat([k, ops.expand(bias_k, (1, batch, width))], 0)
@@ -129,7 +135,9 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
     if more:
         attn_mask = None if attn_mask is None else pad(attn_mask, (0, more))
         key_padding_mask = None if key_padding_mask is None else pad(key_padding_mask, (0, more))
-    q, k, v = _split_heads(q, num_heads), _split_heads(k, num_heads), _split_heads(v, num_heads)
+    q = _split_heads(q, num_heads)
+    k, v = (_split_heads(x, num_heads) if static is None else ops.reshape(static, (batch, num_heads, *tuple(static.shape)[1:]))
+            for x, static in ((k, static_k), (v, static_v)))  # static ones are (N H, S, D)
     mask = _merge_masks(attn_mask, key_padding_mask, batch, num_heads, q.dtype)
     dropout_p = dropout_p if training else 0.0
     seen = None

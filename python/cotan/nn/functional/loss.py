@@ -5,7 +5,8 @@ import warnings
 
 from ... import _core
 from ..._core import ops
-from ..._dtypes import result_type
+from ..._dtypes import FLOATS, result_type
+from ..._shaping import broadcast_shapes
 from .activation import vector_norm
 from .base import in_float32, in_float32_if_narrow, move_axis, reduce_loss
 
@@ -222,6 +223,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"):
     input, target = in_float32(input, target)
+    input = input if input.dtype in FLOATS else ops.cast(input, "float32")
     loss = ops.exp(input) - target * input if log_input else input - target * ops.log(input + eps)
     if full:
         large = ops.select(ops.greater(target, 1.0), target, 2.0)
@@ -273,7 +275,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     input, target = in_float32(input, target)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
-    single = len(input.shape) == 1
+    single = len(input.shape) <= 1
     x = ops.reshape(input, (1, -1)) if single else input
     y = ops.reshape(target, (-1, 1))
     own = ops.take_along(x, y, axis=-1)
@@ -289,7 +291,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """target: the classes of each row, up to the first -1."""
     input, target = in_float32(input, target)
-    single = len(input.shape) == 1
+    single = len(input.shape) <= 1
     x = ops.reshape(input, (1, -1)) if single else input
     y = ops.reshape(target, tuple(x.shape))
     n, c = x.shape
@@ -308,10 +310,11 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """Returns the cosine of the angle of vectors along an axis; each norm is at least eps."""
     x1, x2 = in_float32(x1, x2)
+    dtype, shape = result_type(x1, x2), broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
+    x1, x2 = (ops.expand(x, shape) if shape else ops.reshape(x, (1,)) for x in (x1, x2))
     first, second = (x / ops.maximum(vector_norm(x, 2.0, dim, True), float(eps)) for x in (in_float32_if_narrow(x1), in_float32_if_narrow(x2)))
     # Of normalized vectors: products of large numbers would overflow.
-    cosine = ops.sum(first * second, axes=(dim,))
-    return ops.cast(cosine, result_type(x1, x2))
+    return ops.cast(ops.sum(first * second, axes=(dim,)), dtype)
 
 
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):

@@ -5,6 +5,7 @@ import math
 from ... import _core
 from ..._core import ops
 from ..._elementwise import scalar_of_dtype, root_with_zero_grad
+from ..._dtypes import FLOATS
 from ..._grad import no_grad
 from .base import concat, per_axis, slice_axis, with_bias
 
@@ -61,6 +62,17 @@ def _remove_batch(y, single):
     return ops.reshape(y, tuple(y.shape)[1:]) if single else y
 
 
+def _in_float64(op):
+    """Returns the op, which of integers computes in float64: exactly up to 2^53."""
+    def call(x, weight, bias, **options):
+        if x.dtype in FLOATS:
+            return op(x, weight, bias, **options)
+        operands = [one if one is None else ops.cast(one, "float64") for one in (x, weight, bias)]
+        return ops.cast(op(*operands, **options), x.dtype)
+
+    return call
+
+
 def _conv(n, input, weight, bias, stride, padding, dilation, groups):
     x, single = _add_batch(input, n, f"conv{n}d")
     if x.shape[1] != weight.shape[1] * groups:
@@ -74,7 +86,7 @@ def _conv(n, input, weight, bias, stride, padding, dilation, groups):
         padding = [t // 2 for t in total] + [t - t // 2 for t in total]
     else:
         padding = per_axis(0 if padding == "valid" else padding, n)
-    return _remove_batch(ops.conv(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups), single)
+    return _remove_batch(_in_float64(ops.conv)(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups), single)
 
 
 def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
@@ -97,8 +109,8 @@ def conv_tbc(input, weight, bias, pad=0):
 
 def _conv_transpose(n, input, weight, bias, stride, padding, output_padding, groups, dilation):
     x, single = _add_batch(input, n, f"conv_transpose{n}d")
-    y = ops.conv_transpose(x, weight, bias, stride=per_axis(stride, n), padding=per_axis(padding, n),
-                           output_padding=per_axis(output_padding, n), dilation=per_axis(dilation, n), groups=groups)
+    y = _in_float64(ops.conv_transpose)(x, weight, bias, stride=per_axis(stride, n), padding=per_axis(padding, n),
+                                        output_padding=per_axis(output_padding, n), dilation=per_axis(dilation, n), groups=groups)
     return _remove_batch(y, single)
 
 
@@ -190,7 +202,11 @@ def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):
         output = list(output_size)[-n:]
     lines, places = x.shape[0] * x.shape[1], math.prod(output)
     zeros = ops.expand(ops.cast(0.0, x.dtype), (lines, places))
-    y = ops.scatter(zeros, ops.reshape(indices, (lines, -1)), ops.reshape(x, (lines, -1)), axis=1, batch_dims=1)
+    indices, values = ops.reshape(indices, (lines, -1)), ops.reshape(x, (lines, -1))
+    fixed = ops.stop_gradient(values)
+    y = ops.scatter(zeros, indices, fixed, axis=1, batch_dims=1)
+    # Of elements with one position the last one stays; each of them has the position's gradient.
+    y = ops.scatter_add(y, indices, ops.select(ops.less(ops.abs(fixed), math.inf), values - fixed, 0.0), axis=1, batch_dims=1)
     return _remove_batch(ops.reshape(y, tuple(x.shape)[:2] + tuple(output)), single)
 
 
@@ -273,6 +289,8 @@ def adaptive_avg_pool3d(input, output_size):
 def _pad_axis(x, axis, low, high, mode):
     """Pads one axis with its own elements."""
     n = x.shape[axis]
+    if mode == "replicate" and (low < 0 or high < 0):
+        return ops.gather(x, _core.asarray([min(max(i - low, 0), n - 1) for i in range(n + low + high)], dtype=_core.int64), axis=axis)
     if low < 0 or high < 0:
         x = slice_axis(x, axis, max(-low, 0), n + min(high, 0))
         return _pad_axis(x, axis, max(low, 0), max(high, 0), mode)

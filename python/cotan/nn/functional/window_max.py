@@ -20,12 +20,12 @@ def _max_at(x, positions):
         shape[2 + axis], shape[2 + rank + axis] = at.shape[2:]
         at = ops.reshape(at, shape)
         index = at if index is None else index * size + at
-    index = ops.reshape(ops.expand(index, (n, c, *outputs, *taps)), (n, c, -1))
-    flat = ops.reshape(x, (n, c, -1))
-    places = math.prod(outputs)
-    values = ops.reshape(ops.take_along(flat, index, axis=2), (n, c, places, -1))
+    places, size = math.prod(outputs), math.prod(taps)
+    index = ops.reshape(ops.expand(index, (n, c, *outputs, *taps)), (n, c, places * size))
+    flat = ops.reshape(x, (n, c, math.prod(sizes)))
+    values = ops.reshape(ops.take_along(flat, index, axis=2), (n, c, places, size))
     best = ops.argmax(values, axis=3, keepdims=True)
-    index = ops.reshape(ops.take_along(ops.reshape(index, (n, c, places, -1)), best, axis=3), (n, c, places))
+    index = ops.reshape(ops.take_along(ops.reshape(index, (n, c, places, size)), best, axis=3), (n, c, places))
     return ops.reshape(ops.take_along(flat, index, axis=2), (n, c, *outputs)), ops.reshape(index, (n, c, *outputs))
 
 
