@@ -34,13 +34,25 @@ from .nn.functional import (avg_pool1d, bilinear, conv1d, conv2d, conv3d, conv_t
                             conv_transpose3d, cosine_embedding_loss, cosine_similarity, dropout, group_norm, hinge_embedding_loss,
                             kl_div, layer_norm, margin_ranking_loss, max_pool1d, max_pool2d, max_pool3d, pairwise_distance,
                             pixel_shuffle, pixel_unshuffle, relu_, triplet_margin_loss)
-from . import amp, distributions, library, profiler  # noqa: E402, F401
+from . import amp, library  # noqa: E402, F401
 from .amp.autocast_mode import (autocast, get_autocast_dtype, is_autocast_available,  # noqa: E402, F401
                                 is_autocast_enabled)
 from .export import export_c  # noqa: E402, F401
-from . import lm  # noqa: E402, F401
 from ._files import load_file, safe_open, save_file  # noqa: E402, F401
 from .serialization import load, save  # noqa: E402, F401
 from . import _torch  # noqa: E402, F401
 
 __array_api_version__ = "2024.12"
+
+_WHEN_USED = {"distributions", "lm", "profiler", "torch"}  # modules that few programs need, and that take long to import
+
+
+def __getattr__(name):
+    if name not in _WHEN_USED:
+        raise AttributeError(f"module 'cotan' has no attribute {name!r}")
+    from importlib import import_module
+    return import_module(f"cotan.{name}")
+
+
+def __dir__():
+    return sorted({*globals(), *_WHEN_USED})

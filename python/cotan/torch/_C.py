@@ -4,6 +4,8 @@ import contextlib
 from .. import LinAlgError as _LinAlgError  # noqa: F401
 from .. import Generator, Tensor  # noqa: F401
 from .._core import dtype  # noqa: F401
+from .._torch_function import DisableTorchFunctionSubclass
+from .._torch_function import disabled_torch_function as _disabled_torch_function_impl  # noqa: F401
 from ._tables import absent
 
 __path__ = []
@@ -52,7 +54,8 @@ _jit_set_nvfuser_single_node_mode = _jit_set_inline_everything_mode = _jit_clear
 _set_graph_executor_optimize = _nothing
 _jit_can_fuse_on_cpu = _jit_can_fuse_on_gpu = _cuda_isInBadFork = _is_torch_function_enabled = _no
 _has_mkldnn = _has_cuda = _has_mps = has_openmp = has_mkl = has_lapack = False
-DisableTorchFunctionSubclass = DisableTorchFunction = _ExcludeDispatchKeyGuard = _DisableFuncTorch = _context
+DisableTorchFunction = DisableTorchFunctionSubclass
+_ExcludeDispatchKeyGuard = _DisableFuncTorch = _context
 
 
 def _get_accelerator(check=None):
