@@ -48,10 +48,9 @@ bool errors_init(PyObject *module) {
         snprintf(name, sizeof name, "cotan.%s", error_classes[i].name);
         snprintf(doc, sizeof doc, "%s.", ct_code_title((ct_code)i));
         // NumPy's LinAlgError is a ValueError, PyTorch's a RuntimeError.
-        PyObject *bases =
-            i == CT_E_LINALG
-                ? PyTuple_Pack(3, base_error, *error_classes[i].base, PyExc_RuntimeError)
-                : PyTuple_Pack(2, base_error, *error_classes[i].base);
+        PyObject *bases = i == CT_E_LINALG ? PyTuple_Pack(3, base_error, *error_classes[i].base,
+                                                          PyExc_RuntimeError)
+                                           : PyTuple_Pack(2, base_error, *error_classes[i].base);
         error_classes[i].type = bases ? PyErr_NewExceptionWithDoc(name, doc, bases, NULL) : NULL;
         Py_XDECREF(bases);
         if (!error_classes[i].type ||

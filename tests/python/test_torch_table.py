@@ -12,10 +12,10 @@ from cotan import torch
 from cotan._torch import define as _define
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/api/torch.md"
+PAGE = ROOT / "docs/torch-names.md"
 HEAD = """# The functions of cotan.torch
 
-This page lists the functions of [`cotan.torch`](../torch.md) and the methods of its Tensor that come from its table of
+This page lists the functions of [`cotan.torch`](torch.md) and the methods of its Tensor that come from its table of
 signatures, as PyTorch's documentation has them. It is written by `make docs`. The forms of a row: f is a function, m a method,
 i a method in place (`add_`), I also a function in place. `out=` takes the result where it is a parameter.
 """

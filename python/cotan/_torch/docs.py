@@ -5,6 +5,8 @@ is_floating_point: Returns whether the dtype is of real numbers with fractions.
 is_complex: Returns whether the dtype is of complex numbers.
 full_like: Returns a tensor of the input's shape whose elements are all fill_value.
 Tensor.new_empty_strided: Returns zeros of this shape, of the tensor's dtype.
+slogdet: Returns (sign, logabsdet) of the determinant.
+spmm: Returns the product of a sparse matrix and a dense one.
 scalar_tensor: Returns a number as a tensor without axes.
 take_along_dim: Returns the elements at the indices along an axis, or of the flattened tensor.
 unravel_index: Returns the index along each axis of indices into a flattened tensor of this shape.
