@@ -4,6 +4,9 @@ COTAN_DOCS=write writes these anew.
 """
 import inspect
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import cotan
@@ -132,3 +135,10 @@ def test_signatures_are_seen_by_tools():
 
 def test_every_row_says_what_it_does():
     assert not [row.name for row in _define.rows.values() if not row.doc.strip()]
+
+
+def test_the_page_of_docs_says_what_is_printed():
+    text = (ROOT / "docs/torch.md").read_text()
+    program, printed = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.S).groups()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == printed, done.stderr
