@@ -1,6 +1,7 @@
 """Builds the library by the project's CMake, and with it the extension: pip install ./python."""
 import os
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -23,6 +24,7 @@ class CMakeBuild(build_ext):
         subprocess.run(["cmake", "--build", build, "--target", "python", "--parallel", str(os.cpu_count() or 1)],
                        check=True)
         subprocess.run(["strip", "--strip-unneeded", target / "_core.abi3.so"], check=True)
+        subprocess.run([sys.executable, HERE.parent / "scripts/make-stubs", target], check=True)
 
     @staticmethod
     def find(program):

@@ -1,4 +1,5 @@
 """The types that scripts/make-stubs gives by name: of parameters, of results, and of what has a type of its own."""
+import re
 
 # Names that stubs write without a prefix's help: they stand in the stub of cotan._core.
 ALIASES = {"Ints", "Number", "Operand", "Device", "Dtype", "Size", "Count", "Module", "Parameter", "Params", "Forward", "Device_", "F", "P", "R", "RT"}
@@ -39,7 +40,9 @@ Ints | str: padding
 Any: output_size size scale_factor hx input_lengths target_lengths output_ratio device_ids process_group
 bool | None: tgt_is_causal src_is_causal is_causal align_corners recompute_scale_factor size_average reduce
 int: k dim
-float: value threshold k_
+float: threshold
+float | None: momentum
+Tensor | float: value
 Module: module
 """)
 _ARRAYS = _names("""
@@ -51,7 +54,7 @@ _OPTIMIZERS = _names("""
 Params: params
 float | Tensor: lr
 tuple[float, float]: betas etas step_sizes
-Any: optimizer lr_lambda schedulers max_lr base_lr eps beta2_decay min_lr base_momentum max_momentum gamma_
+Any: optimizer lr_lambda schedulers max_lr base_lr beta2_decay min_lr base_momentum max_momentum gamma_
 Sequence[int]: milestones
 bool: foreach fused
 dict[str, Any]: state_dict param_group defaults
@@ -63,7 +66,26 @@ Tensor: covariance_matrix precision_matrix scale_tril cov_factor cov_diag
 bool | None: validate_args
 Ints: sample_shape batch_shape
 int: dim
-Any: total_count
+Any: total_count p q
+""")
+_DATA = _names("""
+Dataset[T] | Sequence[T]: dataset
+Sized: data_source
+int | None: batch_size
+bool | None: shuffle
+bool: drop_last
+Sequence[int]: indices
+Sequence[float]: weights
+Iterable[int]: sampler
+Iterable[Sequence[int]]: batch_sampler
+Callable[..., Any]: collate_fn worker_init_fn
+Iterable[Dataset[Any]]: datasets
+""")
+_MODULE = _names("""
+str: target name prefix
+Callable[..., Any]: hook
+Module: module
+Tensor: tensor
 """)
 _TABLE = _names("""
 Device: device
@@ -74,10 +96,15 @@ Tensor | Sequence[Tensor] | None: out
 def context(module, path):
     """Returns which names of parameters a function's are."""
     place = module.split(".")[1:2]
+    if path.startswith("Module.") or module == "cotan.utils.data":
+        return "module" if path.startswith("Module.") else "data"
+    if module == "cotan._core" and re.match(r"Tensor\.__(?!eq|ne|contains|setitem|array)", path):
+        return "operand"
     return {"nn": "nn", "optim": "optim", "distributions": "distributions"}.get(place[0] if place else "", "arrays")
 
 
-_BY_CONTEXT = {"nn": _NETWORKS, "optim": _OPTIMIZERS, "distributions": _DISTRIBUTIONS, "arrays": _ARRAYS, "table": _TABLE}
+_BY_CONTEXT = {"nn": _NETWORKS, "optim": _OPTIMIZERS, "distributions": _DISTRIBUTIONS, "arrays": _ARRAYS, "table": _TABLE, "data": _DATA,
+               "module": _MODULE, "operand": {"value": "Operand"}}
 
 
 def parameter(name, where):
@@ -92,14 +119,11 @@ _ROWS = {name: result for result, names in {
     "bool": "equal allclose is_same_size is_nonzero is_conj is_neg is_inference is_floating_point is_complex is_signed is_tensor "
             "can_cast is_pinned is_shared is_set_to is_distributed is_coalesced",
     "tuple[Tensor, ...]": "split chunk unbind tensor_split hsplit vsplit dsplit meshgrid broadcast_tensors split_with_sizes "
-                          "unsafe_split unsafe_chunk unsafe_split_with_sizes gradient align_tensors tril_indices_ split_copy unbind_copy",
+                          "unsafe_split unsafe_chunk unsafe_split_with_sizes gradient",
     "tuple[Tensor, Tensor, Tensor]": "svd_lowrank pca_lowrank",
     "tuple[Tensor, Tensor]": "lobpcg batch_norm_stats std_mean var_mean",
-    "Any": "unique unique_consecutive atleast_1d atleast_2d atleast_3d einsum block_diag_ tolist item lu finfo iinfo map_ "
-           "nonzero_static_ cdist_ is_storage typename triplet_ _ data_ptr storage_offset storage untyped_storage set_ align_to names",
-    "int": "numel storage_offset data_ptr sparse_dim dense_dim element_size ndimension nelement get_device",
-    "dtype": "promote_types result_type",
-    "None": "_foreach_",
+    "Any": "unique unique_consecutive atleast_1d atleast_2d atleast_3d lu",
+    "int": "numel storage_offset data_ptr sparse_dim dense_dim", "dtype": "promote_types result_type",
 }.items() for name in names.split()}
 
 
@@ -115,8 +139,6 @@ def row_result(name, signature, in_place):
     if fields in dir(return_types):
         alone = fields in ("max", "min", "median", "nanmedian") and "dim" not in signature
         return "Tensor" if alone else _RETURN_TYPES + fields
-    if base == "nonzero":
-        return "Tensor" if "as_tuple: bool=False" not in signature else "Any"
     if base == "where" and "input" not in signature and "other" not in signature:
         return "tuple[Tensor, ...]"
     return "Tensor"
@@ -130,31 +152,33 @@ _TENSOR = {name: result for result, names in {
     "float": "__float__", "complex": "__complex__", "str": "__format__",
     "bool": "requires_grad is_leaf is_cuda is_sparse is_sparse_csr is_contiguous __bool__ __contains__ is_pinned is_shared",
     "None": "backward retain_grad __setitem__ __delitem__",
-    "Iterator[Tensor]": "__iter__",
-    "Any": "item tolist numpy stride type register_hook grad_fn layout __array__ __array_namespace__ __dlpack__ __dlpack_device__ "
+    "Iterator[Tensor]": "__iter__", "tuple[Tensor, ...]": "split chunk unbind hsplit vsplit dsplit tensor_split", "int | float": "item",
+    "Any": "tolist numpy stride type register_hook grad_fn layout __array__ __array_namespace__ __dlpack__ __dlpack_device__ "
            "__divmod__ __rdivmod__ new _base _op __reduce_ex__ map_ is_quantized names retains_grad output_nr volatile storage "
-           "untyped_storage storage_type __cuda_array_interface__ split chunk unbind nonzero unique sort topk max min median mode kthvalue "
+           "untyped_storage storage_type __cuda_array_interface__ nonzero unique sort topk max min median mode kthvalue "
            "cummax cummin aminmax nanmedian",
 }.items() for name in names.split()}
 # Modules whose functions return a Tensor unless something else is said.
 _TENSORS = ("_creation _elementwise _more _reductions _searching _shaping linalg fft random _random nn.functional nn.init nn.grad "
-            "distributions _torch _pytorch").split()
+            "distributions _pytorch").split()
 _RESULTS = {name: result for result, names in {
-    "Any": "unique nonzero topk kthvalue sort max min median nanmedian cummax cummin aminmax histogram unravel_index average atleast_1d "
+    "Any": "manual_seed with_iteration exact_integer_range largest_below unique nonzero topk kthvalue sort max min median nanmedian cummax cummin aminmax histogram unravel_index average atleast_1d "
            "atleast_2d atleast_3d eigh eig svd qr slogdet lu lstsq where_ get_rng_state set_rng_state register_kl enumerate_support_ "
            "multi_head_attention_forward lu_factor lu_factor_ex inv_ex cholesky_ex solve_ex ldl_factor ldl_factor_ex unique_all unique_counts "
            "unique_inverse histogram2d histogramdd gradient split broadcast_shapes from_numpy_ einsum_path mode frexp modf divmod "
-           "std_mean var_mean nanmode biject_to transform_to expand_ inv base_dist transforms parts tril_indices_ "
-           "linear_cross_entropy_ adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices "
-           "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices fractional_max_pool2d_with_indices "
-           "fractional_max_pool3d_with_indices is_dependent_ register arg_constraints support domain codomain "
+           "std_mean var_mean nanmode biject_to transform_to base_dist transforms parts tril_indices_ "
+           "register arg_constraints support domain codomain "
            "mixture_distribution component_distribution base_transform register_constraint finfo iinfo layout memory_format",
+    "tuple[Tensor, Tensor]": "adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices "
+                             "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices "
+                             "fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices",
     "list[Tensor]": "meshgrid broadcast_arrays array_split hsplit vsplit dsplit broadcast_tensors broadcast_all",
-    "tuple[Tensor, ...]": "chunk unbind unstack tensor_split grad",
+    "tuple[Tensor, ...]": "chunk unbind unstack tensor_split",
     "Size": "batch_shape event_shape forward_shape inverse_shape",
     "bool": "has_rsample has_enumerate_support is_discrete bijective allclose equal array_equal is_tensor isdtype is_complex "
-            "is_floating_point can_cast is_nonzero iscomplexobj isscalar",
-    "int": "initial_seed seed event_dim sign_ __len__ ndim calculate_fan_",
+            "is_floating_point can_cast is_nonzero is_grad_enabled is_inference_mode_enabled is_autocast_enabled is_warn_always_enabled "
+            "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled",
+    "int": "initial_seed seed event_dim __len__ ndim numel",
     "float": "calculate_gain get_lr_",
     "dtype": "get_default_dtype promote_types result_type",
     "Self": "__new__ __enter__ __iadd__ expand to_ with_cache",
@@ -168,19 +192,20 @@ _RESULTS = {name: result for result, names in {
     "Tensor": "log_prob cdf icdf entropy sample rsample mean variance stddev mode log_abs_det_jacobian perplexity",
 }.items() for name in names.split()}
 _BY_PATH = {
-    "Module.state_dict": "dict[str, Any]", "Module.forward": "Any",
+    "autograd.grad": "tuple[Tensor, ...]", "Transform.inv": "Any", "inv": "Tensor",
     **dict.fromkeys("RNNBase.forward RNN.forward GRU.forward".split(), "tuple[Tensor, Tensor]"),
     "LSTM.forward": "tuple[Tensor, tuple[Tensor, Tensor]]", "LSTMCell.forward": "tuple[Tensor, Tensor]",
     "MultiheadAttention.forward": "tuple[Tensor, Tensor | None]", "AdaptiveLogSoftmaxWithLoss.forward": "Any",
 }
 
 
-def result(module, path, inferred, cls):
+def result(module, path, inferred, cls, is_public):
     """Returns what a function or property returns, by its name, or by what its source returns."""
     name = path.rpartition(".")[2]
     place = module.removeprefix("cotan.").removeprefix("cotan")
-    if path in _BY_PATH:
-        return _BY_PATH[path]
+    for key in (path, f"{place}.{path}"):
+        if key in _BY_PATH:
+            return _BY_PATH[key]
     if module == "cotan._core" and path.startswith("Tensor."):
         return _TENSOR.get(name, "Tensor")
     if place.startswith("nn") and name == "forward":
@@ -190,10 +215,9 @@ def result(module, path, inferred, cls):
         return known.strip()
     if inferred and (inferred != "Self" or cls):
         return inferred
-    if cls is not None and not (place.startswith("distributions") and inferred is None and
-                                not name.startswith("_") and name in _DISTRIBUTION_TENSORS):
-        return "Any"
-    return "Tensor" if cls is not None or any(place == p or place.startswith(p + ".") for p in _TENSORS) and not name.startswith("get_") else "Any"
+    if cls is not None:
+        return "Tensor" if place.startswith("distributions") and name in _DISTRIBUTION_TENSORS else "Any"
+    return "Tensor" if is_public and any(place == p or place.startswith(p + ".") for p in _TENSORS) and name[:4] != "get_" else "Any"
 
 
 _DISTRIBUTION_TENSORS = "probs logits loc scale rate concentration concentration0 concentration1 covariance_matrix scale_tril precision_matrix".split()
@@ -208,8 +232,7 @@ BASES = {"cotan._types.Size": ["tuple[int, ...]"], "cotan.utils.data.TensorDatas
          "cotan.utils.data.BatchSampler": ["Sampler[list[int]]"], "cotan.utils.data.ChainDataset": ["IterableDataset[Any]"]}
 _MOVES = ["(self, *args: Any, **kwargs: Any) -> Self"]
 SIGNATURES = {
-    "Tensor.__init__": ["(self, data: Any, dtype: Dtype | None = None) -> None"],
-    "Tensor.to": ["(self, *args: Any, **options: Any) -> Tensor"],
+    "Tensor.__new__": ["(cls, data: Any, dtype: Dtype | None = None) -> Self"], "dtype.__new__": ["(cls, x: Any) -> Self"],
     "Count.__call__": ["(self, dim: None = None) -> Size", "(self, dim: int) -> int"],
     "Module.__call__": ["(self: Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R"],
     "Module.__getattr__": ["(self, name: str) -> Any"],
@@ -246,8 +269,11 @@ SIGNATURES = {
 }
 for _name in "no_grad enable_grad inference_mode set_grad_enabled _GradModeDecorator autocast".split():
     SIGNATURES[f"{_name}.__call__"] = ["(self, function: F) -> F"]
-DEFINITIONS, VALUES, MEMBERS = {}, set(), {"cotan.nn.module.Module": "    forward: _t.Callable[..., _t.Any]"}
+MEMBERS = {"cotan.nn.module.Module": "    forward: _t.Callable[..., _t.Any]",
+           "cotan.nn.recurrent.LSTM": "    def forward(self, input: _c.Tensor, hx: _t.Any = None) -> "
+                                      "_b.tuple[_c.Tensor, _b.tuple[_c.Tensor, _c.Tensor]]: ..."}
 PREAMBLES = {
+    "cotan": "from cotan import distributions as distributions, lm as lm, profiler as profiler, torch as torch",
     "cotan._core": """
 import cotan._pytorch, cotan._types, cotan.nn.module, cotan.nn.parameter
 _Device_: _t.TypeAlias = cotan._pytorch.device

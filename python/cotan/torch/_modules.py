@@ -143,7 +143,7 @@ class _Finder:
         parent = sys.modules[name.rpartition(".")[0]]
         if parent.__name__ == name.rpartition(".")[0] and path:
             own = importlib.machinery.PathFinder.find_spec(name, path)
-            if own:
+            if own and own.has_location:  # not a folder of type stubs alone
                 own.loader = _Own(name, own.origin)
                 return own
         other = _target_name(name)
