@@ -10,7 +10,8 @@ from .base import axis_of, concat, in_float32_if_narrow, slice_axis, finish_inpl
 __all__ = [
     "alpha_dropout", "celu", "celu_", "channel_shuffle", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu", "elu_",
     "feature_alpha_dropout", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_",
-    "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid", "mish", "native_channel_shuffle", "normalize", "prelu", "relu", "relu6", "relu_", "rrelu", "rrelu_",
+    "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid", "mish", "native_channel_shuffle", "normalize", "prelu", "relu",
+    "relu6", "relu_", "rrelu", "rrelu_",
     "selu", "selu_", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
     "threshold", "threshold_"]
 
