@@ -225,6 +225,10 @@ def test_adaptive_softmax():
 
 def test_norms_beside():
     """Of four channels of ones, the second sees three neighbours; from the third on the first channel counts as well."""
+    empty = nn.BatchNorm1d(3)
+    assert empty(cotan.zeros(0, 3, 2)).shape == (0, 3, 2) and empty.running_mean.tolist() == [0] * 3 and empty.num_batches_tracked == 1
+    assert nn.PReLU()(cotan.asarray(-2.0)).tolist() == -0.5
+    assert F.kl_div(cotan.asarray(-1.0), cotan.asarray(1.0), reduction="batchmean").item() == 1
     near(nn.CrossMapLRN2d(3, alpha=3.0, beta=1.0, k=0.0)(cotan.ones(1, 4, 1, 1))[0, :, 0, 0], [1 / 2, 1 / 3, 1 / 4, 1 / 3])
     net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).eval()
     converted = nn.SyncBatchNorm.convert_sync_batchnorm(net)

@@ -74,7 +74,7 @@ def prelu(input, weight):
         if len(input.shape) < 2 or input.shape[1] != weight.shape[0]:
             raise RuntimeError(f"prelu: the weight has {weight.shape[0]} channels, the input is {tuple(input.shape)}")
         weight = ops.reshape(weight, (-1,) + (1,) * (len(input.shape) - 2))
-    return ops.prelu(input, weight)
+    return ops.prelu(input, weight if input.shape else ops.reshape(weight, ()))
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
