@@ -188,9 +188,18 @@ void ct__run_end(ct_ctx *ctx) {
     ctx_deliver_log(ctx);
 }
 
+void ct__warn(ct_ctx *ctx, const char *format, ...) {
+    ct_text text = {0};
+    va_list args;
+    va_start(args, format);
+    ct__textf_v(&text, format, args);
+    va_end(args);
+    if (!text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
+    ct__text_free(&text);
+}
+
 void ct__hint_scope(ct_ctx *ctx, ct_loc here, const char *format, ...) {
     const ct_node *newest = ct__top(ctx)->nodes;
-    ct_text text = {0};
     va_list args;
     if (ctx->scope_hinted) return;
     ctx->scope_hinted = true;
@@ -200,12 +209,10 @@ void ct__hint_scope(ct_ctx *ctx, ct_loc here, const char *format, ...) {
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    ct__textf(&text,
-              "%s:%u: nodes recorded at %s:%u pile up, %s\n"
-              "  hint: put CT_SCOPE; into the loop: what an iteration records is freed at its end",
-              here.file ? here.file : "?", here.line, made.file ? made.file : "?", made.line, what);
-    if (text.s && !text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
-    ct__text_free(&text);
+    ct__warn(ctx,
+             "%s:%u: nodes recorded at %s:%u pile up, %s\n"
+             "  hint: put CT_SCOPE; into the loop: what an iteration records is freed at its end",
+             here.file ? here.file : "?", here.line, made.file ? made.file : "?", made.line, what);
 }
 
 void ct_set_log(ct_log_fn fn, void *user) {

@@ -444,6 +444,7 @@ extern atomic_size_t ct__sets; // parameter sets alive
 bool ct__contexts_end(void);
 void ct__slots_end(void); // frees all slots, when there is no context left
 void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text);
+__attribute__((format(printf, 2, 3))) void ct__warn(ct_ctx *ctx, const char *format, ...);
 // Enclose building and running plans. A user's log function may call the library, so messages are
 // delivered after the outermost end, when the context is consistent.
 void ct__run_begin(ct_ctx *ctx);

@@ -72,11 +72,8 @@ static bool run_is_locked(int lock) {
 static bool run_wait_for_lock(int lock, const char *dir) {
     enum { SECONDS = 5, RETRY_MS = 50 };
     const double end = ct__now() + SECONDS;
-    ct_text text = {0};
-    ct__textf(&text, "another process is training in %s; this one will try for up to %d seconds",
-              dir, SECONDS);
-    if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
-    ct__text_free(&text);
+    ct__warn(ct__ctx(), "another process is training in %s; this one will try for up to %d seconds",
+             dir, SECONDS);
     while (ct__now() < end) {
         nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000L}, NULL);
         if (run_is_locked(lock)) return true;

@@ -207,7 +207,6 @@ static void grad_mark_wrt(const ct_tensor *wrt, size_t n, bool open) {
 static void grad_warn_leaf(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, ct_loc here) {
     if (ctx->leaf_hinted || ctx->rolling || !(loss.node->flags & CT_NODE_FROM_LEAF)) return;
     ct_nodes list = {0};
-    ct_text text = {0};
     const ct_node *leaf = NULL;
     grad_mark_wrt(wrt, n, true);
     if (ct__reach_before(&list, &loss, 1, grad_stops_at_leaf, NULL, &ctx->err))
@@ -218,15 +217,13 @@ static void grad_warn_leaf(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_
     ct__nodes_free(&list);
     if (!leaf) return;
     ctx->leaf_hinted = true;
-    ct__textf(&text,
-              "%s:%u: grad: the value of %s:%u is a constant here: it was computed from a variable "
-              "in a scope that has ended, or in another context\n"
-              "  hint: use ct_stop_gradient if this is intended; if not, take the gradient where "
-              "the value is computed",
-              here.file ? here.file : "?", here.line, leaf->here.file ? leaf->here.file : "?",
-              leaf->here.line);
-    if (text.s && !text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
-    ct__text_free(&text);
+    ct__warn(ctx,
+             "%s:%u: grad: the value of %s:%u is a constant here: it was computed from a variable "
+             "in a scope that has ended, or in another context\n"
+             "  hint: use ct_stop_gradient if this is intended; if not, take the gradient where "
+             "the value is computed",
+             here.file ? here.file : "?", here.line, leaf->here.file ? leaf->here.file : "?",
+             leaf->here.line);
 }
 
 // Refuses numbers that were replaced by a copy in f64, since a gradient with respect to them would be
