@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "compile/plan.h"
 #include "models/lm_sampling.h"
 
 enum { ENGINE_MAX_DRAFT = 15, ENGINE_NGRAM = 3 };
@@ -516,7 +515,7 @@ bool ct_engine_warm_up_at(ct_engine *e, ct_loc here) {
         return false;
     }
     // kernels are compiled before they run, so that none is interpreted and left to compile
-    ct__ctx_wait_for_kernels(ctx);
+    ct_set_synchronous_compilation();
     const int32_t page = e->is_paged ? ct__pages_take(&e->pages) : 0;
     const bool ok = engine_warm_up_steps(e, page, here);
     if (e->is_paged) ct__pages_drop(&e->pages, page);

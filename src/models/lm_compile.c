@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "compile/ahead/ahead.h"
-#include "graph/graph.h"
+#include "graph/plans.h"
 #include "models/lm.h"
 
 typedef struct export_job {
@@ -133,9 +132,7 @@ static bool export_options_check(const ct_lm_compile_options *o, ct_err *err) {
                        "the folder of a model and the path of the files are needed");
     if (o->batch < 0 || o->context < 0 || (unsigned)o->function > CT_LM_C_STEP)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile", "an option is out of its range");
-    const char *slash = strrchr(o->path, '/'), *name = slash ? slash + 1 : o->path;
-    if (!ct__ahead_is_valid_function_name(name))
-        return ct__ahead_report_name(err, CT_E_USAGE, CT_NOWHERE, name);
+    if (!ct__check_function_name(o->path, CT_E_USAGE, CT_NOWHERE, err)) return false;
     if (o->embed && o->function == CT_LM_C_STEP)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile",
                        ".embed is not allowed for a training step, which changes the weights");

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/memory.h"
 #include "base/os.h"
 #include "graph/graph.h"
 #include "io/utf8.h"
@@ -81,7 +80,7 @@ void ct__lm_report_model(ct_lm_run *r, const ct_lm_size *size) {
 
 void ct__lm_report_memory(const ct_lm_run *r, const ct_lm_cost *planned, uint64_t peak_before) {
     ct_text text = {0};
-    uint64_t peak = ct__account.peak;
+    uint64_t peak = ct_get_stats().peak_memory;
     if (peak <= peak_before) return;
     ct__textf(&text, "memory: tensors %s of %s planned, the process %s of %s",
               ct__bytes_text(peak).s, ct__bytes_text(planned->devices).s,

@@ -4,12 +4,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/memory.h"
 #include "base/fp_env.h"
 #include "base/os.h"
 #include "base/threefry.h"
-#include "compile/plan.h"
-#include "graph/graph.h"
+#include "graph/plans.h"
 #include "io/metrics.h"
 #include "models/lm_run.h"
 #include "optim/stage.h"
@@ -318,7 +316,7 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_plan_fn on_plan, void 
     r->part_user = user;
     ok = ok && train_dry_run_once(r, &r->o, &size.cost);
     size.cost.capacity = ct__lm_room(&size.cost);
-    size.cost.capacity_is_limit = ct__memory_limit() > 0;
+    size.cost.capacity_is_limit = ct_memory_limit() > 0;
     *cost = size.cost;
     train_run_free(r);
     ct__free(r);
@@ -329,7 +327,7 @@ bool ct_lm_plan(const ct_lm_train_options *options, ct_lm_plan_fn on_plan, void 
 
 static bool train_run_all(ct_lm_run *r) {
     ct_lm_size size = {0};
-    uint64_t peak = ct__account.peak;
+    uint64_t peak = ct_get_stats().peak_memory;
     bool resumed = r->o.resume != NULL;
     // A new folder is made when the run is known to fit.
     if (resumed && !ct__lm_state_reopen_folder(r)) return false;

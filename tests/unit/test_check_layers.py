@@ -40,6 +40,16 @@ def test_a_lower_layer_may_not_include_a_higher_one(tmp_path):
         'src/base/mem.c:2: "graph/node.h" is not allowed here: layer base is below layer graph']
 
 
+def test_models_and_training_see_plans_through_the_graph(tmp_path):
+    files = CLEAN | {"src/compile/plan.h": "", "src/graph/plans.h": "", "src/dist/sum.c": '#include "compile/plan.h"\n',
+                     "src/models/lm.c": '#include "graph/plans.h"\n#include "compile/plan.h"\n',
+                     "src/train/fit.c": '#include "backend/cpu/run.h"\n', "src/backend/cpu/run.h": ""}
+    through = "uses plans and devices through the public headers and graph/plans.h"
+    assert check(tmp_path, files) == [
+        f'src/models/lm.c:2: "compile/plan.h" is not allowed here: layer models {through}',
+        f'src/train/fit.c:1: "backend/cpu/run.h" is not allowed here: layer train {through}']
+
+
 def test_passes_name_no_ops(tmp_path):
     files = CLEAN | {
         "src/transform/grad.c": "const ct_opdef ct__op_grad = {\n    .id = CT_OP_GRAD,\n};\n",

@@ -91,8 +91,7 @@ bool ct_compile_with(ct_compile_args args) {
     CT_DEFAULT_ENV; // constants are folded while the plan is made
     const char *slash = strrchr(args.path, '/');
     ct_ahead a = {.ctx = ctx, .args = &args, .name = slash ? slash + 1 : args.path};
-    if (!ct__ahead_is_valid_function_name(a.name))
-        return ct__ahead_report_name(&ctx->err, CT_E_ARGUMENT, args.here, a.name);
+    if (!ct__check_function_name(args.path, CT_E_ARGUMENT, args.here, &ctx->err)) return false;
     if (ctx->tracing)
         return ct__err(&ctx->err, CT_E_TRACE, args.here, "compile",
                        "a traced function has no plan of its own: its caller's is written");

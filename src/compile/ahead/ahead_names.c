@@ -186,11 +186,6 @@ static bool ahead_is_library_function(const char *name) {
     return false;
 }
 
-bool ct__ahead_is_valid_function_name(const char *name) {
-    return ct__ahead_is_valid_name(name) && !ct__ahead_is_declared(name) &&
-           !ahead_is_library_function(name);
-}
-
 bool ct__ahead_is_valid_name(const char *name) {
     size_t n = 0;
     // names that begin with _ are reserved for the compiler
@@ -207,6 +202,13 @@ bool ct__ahead_report_name(ct_err *err, ct_code code, ct_loc here, const char *n
     ct__err_hint(err, "up to 60 letters, digits and _, a letter first; no word of the "
                       "language or its library");
     return false;
+}
+
+bool ct__check_function_name(const char *path, ct_code code, ct_loc here, ct_err *err) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    return (ct__ahead_is_valid_name(name) && !ct__ahead_is_declared(name) &&
+            !ahead_is_library_function(name)) ||
+           ct__ahead_report_name(err, code, here, name);
 }
 
 size_t ct__ahead_make_identifier(const char *user_name, char name[CT_AHEAD_IDENTIFIER]) {

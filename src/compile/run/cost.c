@@ -170,7 +170,7 @@ bool ct__plan_fits(ct_ctx *ctx, ct_executor *engine, ct_plan *plan) {
     uint64_t need = (c.arena_bytes > arena ? c.arena_bytes - arena : 0) + c.constant_bytes +
                     c.result_bytes +
                     (c.workspace_bytes > workspace ? c.workspace_bytes - workspace : 0);
-    uint64_t left = ct__memory_left(account), user_limit = ct__memory_limit();
+    uint64_t left = ct__memory_left(account), user_limit = ct_memory_limit();
     if (engine->memory_limit && ctx->regions->n && !ctx->regions->least) {
         uint64_t total = account->total;
         uint64_t limit = engine->memory_limit > total ? engine->memory_limit - total : 0;

@@ -21,10 +21,10 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "compile/check/check.h"
+#include "compile/machine/devices.h"
 #include "compile/passes/env.h"
 #include "cotan/train.h"
 #include "graph/graph.h"
-#include "train/devices.h"
 
 typedef struct {
     ct_finding_fn each;
@@ -86,8 +86,8 @@ static void doctor_check_memory(doctor *d) {
     ct_text text = {0};
     double mb = (double)ct__available_bytes() / 1e6;
     ct__textf(&text, "%.0f MB available to this process", mb);
-    if (ct__memory_limit())
-        ct__textf(&text, ", limited to %.0f MB", (double)ct__memory_limit() / 1e6);
+    if (ct_memory_limit())
+        ct__textf(&text, ", limited to %.0f MB", (double)ct_memory_limit() / 1e6);
     bool is_low = mb < MIN_MB;
     doctor_report(d, is_low ? CT_HEALTH_POOR : CT_HEALTH_GOOD, "memory", &text,
                   is_low ? "end other programs, or raise the limit of the control group" : NULL);
@@ -304,7 +304,7 @@ static void doctor_check_libraries(doctor *d) {
 // Computes the same small step on both devices: products, exponentials and a gradient.
 static bool doctor_small_step(const char *device, float *out, size_t n) {
     if (!ct_set_device(device)) return false;
-    ct__ctx_wait_for_kernels(ct__ctx()); // the compiled kernels are to be checked
+    ct_set_synchronous_compilation(); // the compiled kernels are to be checked
     CT_SCOPE;
     ct_tensor i = ct_iota(CT_F32, CT_DIMS(24, 36), 1), g; // (24, 36)
     ct_tensor x = ct_sin(ct_add(i, ct_iota(CT_F32, CT_DIMS(24, 36), 0)));
